@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What every other header needs: the export macro, the version, and call sites.
+ *
+ * A call site is the file and line of the user's call. The macros of sites.h store it in the context on
+ * the way into the library, so an error can say where it began. The real functions are called when a name
+ * is put in parentheses, `(co_add)(ctx, x, y)`; a wrapper calls co_site() itself first.
+ */
+#ifndef COHORT_API_H
+#define COHORT_API_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define CO_EXTERN_C_BEGIN extern "C" {
+#define CO_EXTERN_C_END   }
+#else
+#define CO_EXTERN_C_BEGIN
+#define CO_EXTERN_C_END
+#endif
+
+#if defined(__GNUC__)
+#define CO_API             __attribute__((visibility("default")))
+#define CO_PRINTF(at, arg) __attribute__((format(printf, at, arg)))
+#else
+#define CO_API
+#define CO_PRINTF(at, arg)
+#endif
+
+#define CO_VERSION_MAJOR 0
+#define CO_VERSION_MINOR 1
+#define CO_VERSION_PATCH 0
+#define CO_VERSION       "0.1.0"
+
+CO_EXTERN_C_BEGIN
+
+/** What a thread works in: see context.h. */
+typedef struct co_context co_context;
+/** The one data handle: see value.h. */
+typedef struct co_value co_value;
+/** A device: see device.h. */
+typedef struct co_device co_device;
+/** Where replicas run and how their results combine: see strategy.h. */
+typedef struct co_strategy co_strategy;
+/** A description of input: see dataset.h. */
+typedef struct co_dataset co_dataset;
+/** A position in input: see dataset.h. */
+typedef struct co_iterator co_iterator;
+/** An update rule with its state: see train.h. */
+typedef struct co_optimizer co_optimizer;
+
+/** The user's call site; the first member of every context, so that storing it costs two moves. */
+typedef struct co_site_info {
+    const char *file;
+    int         line;
+} co_site_info;
+
+/** Remember `file` and `line` as the site of the next call on `ctx`; returns ctx. NULL is allowed. */
+static inline co_context *
+co_site(co_context *ctx, const char *file, int line)
+{
+    if (ctx != NULL) {
+        co_site_info *site = (co_site_info *)(void *)ctx;
+
+        site->file = file;
+        site->line = line;
+    }
+    return ctx;
+}
+#define CO_HERE(ctx) co_site((ctx), __FILE__, __LINE__)
+
+/** The version of the library that is loaded, "0.1.0"; compare with CO_VERSION of the headers. */
+CO_API const char *co_version(void);
+
+CO_EXTERN_C_END
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Cohort: the tf.distribute system in C. This header includes all others; in reading order:
+ *
+ *   error.h     codes, the first error of a context
+ *   context.h   opening, blocks, lifetime, log, settings
+ *   device.h    names, logical CPUs, declared devices
+ *   value.h     tensors, host values, structures, bundles
+ *   ops.h       operators and their table
+ *   gradient.h  the tape
+ *   variable.h  variables under a strategy
+ *   strategy.h  scope, run, reduce, replicas
+ *   dataset.h   datasets, distribution, iteration
+ *   train.h     losses, optimizers
+ *   dlpack.h    exchange with other libraries
+ */
+#ifndef COHORT_COHORT_H
+#define COHORT_COHORT_H
+
+#include <cohort/api.h>
+#include <cohort/context.h>
+#include <cohort/dataset.h>
+#include <cohort/device.h>
+#include <cohort/dlpack.h>
+#include <cohort/error.h>
+#include <cohort/gradient.h>
+#include <cohort/ops.h>
+#include <cohort/strategy.h>
+#include <cohort/train.h>
+#include <cohort/value.h>
+#include <cohort/variable.h>
+#include <cohort/sites.h>
+
+#endif

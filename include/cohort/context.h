@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The context: the first argument of every call, as lua_State is in Lua. It is what a thread works in:
+ * the current device, the block that owns what is made, the first error, the gradient tape, and the stack
+ * of modes (strategy, replica, update, creators). A program opens one; `co_run` gives every replica its own.
+ *
+ * Lifetime. What is made through a context belongs to its innermost open block and dies when that block
+ * ends; made outside any block it lives until the context is closed. co_keep makes a handle live on,
+ * co_release gives that back, co_escape hands a value to the block around the current one.
+ *
+ *     for (int i = 0; i < steps; ++i)
+ *         CO_BLOCK(ctx) {
+ *             co_value *y = co_mul(ctx, x, w);      // gone after this iteration
+ *         }
+ *
+ * Threads. A context is used by one thread at a time; different contexts are independent. A value may be
+ * used from any context of the same runtime while it lives. Debug builds report a context used by two
+ * threads at once, and handles used after their death.
+ */
+#ifndef COHORT_CONTEXT_H
+#define COHORT_CONTEXT_H
+
+#include <cohort/error.h>
+
+CO_EXTERN_C_BEGIN
+
+typedef enum co_log_level {
+    CO_LOG_OFF = 0,
+    CO_LOG_ERROR = 1,
+    CO_LOG_WARNING = 2,
+    CO_LOG_INFO = 3,
+    CO_LOG_DEBUG = 4
+} co_log_level;
+
+/** Receives log lines (no newline at the end). Called from any thread of the library, one at a time. */
+typedef void (*co_log_fn)(void *user, co_log_level level, const char *line);
+
+/** Memory for the library's own use. `size` is at least 1; realloc is not needed. */
+typedef struct co_allocator {
+    void *(*alloc)(void *user, size_t nbytes, size_t alignment); /* NULL when there is none */
+    void (*free)(void *user, void *memory, size_t nbytes);
+    void *user;
+} co_allocator;
+
+/** Options of co_open_with. Start from CO_OPTIONS_INIT; fields are only ever appended. */
+typedef struct co_options {
+    size_t              struct_size;
+    const char         *settings;  /* "cpus=4, log=info": see co_settings_help; NULL for none */
+    co_log_fn           log;       /* NULL: lines go to standard error */
+    void               *log_user;
+    const co_allocator *allocator; /* NULL: the C library's */
+} co_options;
+#define CO_OPTIONS_INIT { sizeof(co_options), NULL, NULL, NULL, NULL }
+
+/**
+ * Open a runtime and a first context in it.
+ *
+ * `settings` is text, "cpus=4, gpus=2, log=info", or NULL. A setting is looked for there, then in the
+ * environment (COHORT_CPUS, ...), then takes its default; `cohort info` lists them all.
+ *
+ * Returns a context, which carries an error if a setting was wrong (check with co_ok; close it all the
+ * same), or NULL when there is no memory even for that. Every call accepts a NULL context and does nothing.
+ */
+CO_API co_context *co_open(const char *settings);
+/** The same, with a log callback and an allocator. */
+CO_API co_context *co_open_with(const co_options *options);
+/** Another context of the same runtime, in default mode, for another thread. NULL only without memory. */
+CO_API co_context *co_open_beside(co_context *ctx);
+/**
+ * Close a context and what it owns; the last one closes the runtime: workers are joined, devices go.
+ * Returns CO_OK, or the code of an error that was never cleared, after reporting it in the log.
+ */
+CO_API co_code co_close(co_context *ctx);
+
+/** Open a block. Every begin needs its end. */
+CO_API void co_block_begin(co_context *ctx);
+/** End the innermost block: what was made in it dies, a tape opened in it is dropped. */
+CO_API void co_block_end(co_context *ctx);
+/** A block as a statement. Leave its body by reaching the end or by `continue`, not by break or return. */
+#define CO_BLOCK(ctx)                                                                                        \
+    for (int co_once_ = (co_block_begin(ctx), 1); co_once_; co_once_ = (co_block_end(ctx), 0))
+
+/** Let a handle (value, strategy, dataset, iterator, optimizer) live on after its block. */
+CO_API void co_keep(co_context *ctx, const void *handle);
+/** Give back what co_keep took. A handle still owned by a block stays alive until the block ends. */
+CO_API void co_release(co_context *ctx, const void *handle);
+/** Hand a value made in the current block to the block around it; returns value. */
+CO_API co_value *co_escape(co_context *ctx, co_value *value);
+
+/** Whatever the caller wants to find again through the context (a binding's object, say). */
+CO_API void co_set_user(co_context *ctx, void *user);
+CO_API void *co_user(const co_context *ctx);
+
+/** Memory of the runtime as the library sees it. */
+typedef struct co_memory_stats {
+    size_t  struct_size;
+    int64_t bytes_in_use;       /* held by the library now, pools included */
+    int64_t peak_bytes;
+    int64_t system_allocations; /* how often the allocator was asked so far */
+    int64_t live_values;        /* handles alive in all contexts */
+} co_memory_stats;
+CO_API void co_get_memory_stats(const co_context *ctx, co_memory_stats *stats);
+
+/** Called for every setting: its name, text value, where it came from and its line of help. */
+typedef void (*co_setting_fn)(void *user, const char *name, const char *value, const char *source,
+                              const char *help);
+/** Visit all settings of the runtime, in the order of their table. */
+CO_API void co_settings_visit(const co_context *ctx, co_setting_fn fn, void *user);
+/** Called for every build fact: "oneDNN" "2.6.3", "compiler" "gcc 12.2", ... */
+typedef void (*co_fact_fn)(void *user, const char *name, const char *text);
+CO_API void co_build_visit(co_fact_fn fn, void *user);
+
+CO_EXTERN_C_END
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Devices. Names follow TensorFlow: "/job:J/replica:r/task:t/device:TYPE:i", every part optional, short
+ * forms such as "/cpu:0", "gpu:1" accepted (rules DEV-1 to DEV-8).
+ *
+ * A runtime has logical CPUs, CPU:0, CPU:1, ... (setting `cpus`), each with its share of the cores, and may
+ * declare devices of any type on host memory (setting `devices`, "GPU:2"): placement, copies and names
+ * behave as they would on the real thing, and such a device is labelled "host-backed" wherever it is shown.
+ */
+#ifndef COHORT_DEVICE_H
+#define COHORT_DEVICE_H
+
+#include <cohort/error.h>
+
+CO_EXTERN_C_BEGIN
+
+#define CO_DEVICE_NAME_MAX 160
+
+/**
+ * The canonical form of a device name, missing parts taken from the context's current device and then
+ * from the constants of DEV-2. NULL or "" names the current device. Writes to `out`, CO_DEVICE_NAME_MAX
+ * bytes. CO_VALUE for a component that is unknown or malformed, CO_ASSERTION for a lower-case type in the
+ * /device: form.
+ */
+CO_API co_code co_device_resolve(co_context *ctx, const char *name, char *out);
+
+/** Make `name` the current device of the context until the matching end. The device need not exist yet. */
+CO_API void co_device_begin(co_context *ctx, const char *name);
+CO_API void co_device_end(co_context *ctx);
+#define CO_DEVICE(ctx, name)                                                                                 \
+    for (int co_once_ = (co_device_begin(ctx, name), 1); co_once_; co_once_ = (co_device_end(ctx), 0))
+
+/** The canonical name of the context's current device. Lives until the device changes. */
+CO_API const char *co_current_device(co_context *ctx);
+
+/** What is known of one device. */
+typedef struct co_device_info {
+    size_t  struct_size;
+    char    name[CO_DEVICE_NAME_MAX];
+    char    type[32];
+    int     index;
+    int     num_threads;    /* its share of the cores */
+    bool    host_backed;    /* declared: behaves as a device of its type, computes on the host */
+    char    backend[32];    /* "cpu" */
+    int64_t bytes_in_use;   /* tensors alive */
+    int64_t peak_bytes;
+    int64_t bytes_reserved; /* held by the pool */
+    int64_t allocations;    /* requests served by the pool */
+    int64_t pool_misses;    /* those that went to the allocator */
+} co_device_info;
+#define CO_DEVICE_INFO_INIT { sizeof(co_device_info), "", "", 0, 0, false, "", 0, 0, 0, 0, 0 }
+
+/** How many devices the runtime has, and the i-th of them (CO_OUT_OF_RANGE past the end). */
+CO_API size_t co_num_devices(co_context *ctx);
+CO_API co_code co_get_device_info(co_context *ctx, size_t i, co_device_info *info);
+
+/** Declare `count` host-backed devices of `type` ("GPU"), numbered on from those there are. */
+CO_API co_code co_declare_devices(co_context *ctx, const char *type, int count);
+
+CO_EXTERN_C_END
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Strategies: you write a step once, and a strategy decides on which devices it runs, where its variables
+ * live, how its input is split and how its results are combined. Nothing in a step or a loop changes
+ * between strategies.
+ *
+ *     co_strategy *strategy = co_mirrored_strategy(ctx, NULL, 0, NULL);
+ *     CO_SCOPE(ctx, strategy) {
+ *         w = co_variable(ctx, initial, NULL);
+ *     }
+ *     co_value *losses = co_run(ctx, strategy, step, co_args(ctx, batch), model);
+ *     co_value *loss = co_reduce(ctx, strategy, CO_REDUCE_SUM, losses, NULL, 0);
+ *
+ * Inside the step, the context that it is given is the replica context of the tf.distribute documents.
+ */
+#ifndef COHORT_STRATEGY_H
+#define COHORT_STRATEGY_H
+
+#include <cohort/value.h>
+
+CO_EXTERN_C_BEGIN
+
+/* Making strategies. They belong to the runtime of ctx, die with their block or with co_release, and must
+ * outlive what was made under them. */
+
+/** The strategy that is current when none was chosen: one replica, no effect. There is exactly one. */
+CO_API co_strategy *co_default_strategy(co_context *ctx);
+/** Everything on one device. NULL is the current device. The device need not exist yet (DEV-5). */
+CO_API co_strategy *co_one_device_strategy(co_context *ctx, const char *device);
+
+typedef struct co_mirrored_options {
+    size_t struct_size;
+    int    num_replicas; /* logical replicas, spread evenly in order; 0 means one per device */
+    int    deadline_ms;  /* how long a replica may execute nothing; 0 turns the check off */
+} co_mirrored_options;
+#define CO_MIRRORED_OPTIONS_INIT { sizeof(co_mirrored_options), 0, 60000 }
+
+/** Replicas on several devices of this machine; NULL devices: all GPUs, or else all CPUs (MIR-INIT-1). */
+CO_API co_strategy *co_mirrored_strategy(co_context *ctx, const char *const *devices, size_t num_devices,
+                                         const co_mirrored_options *options);
+
+typedef struct co_multi_worker_options {
+    size_t             struct_size;
+    const char *const *devices; /* of this process; NULL: all GPUs, or else all CPUs */
+    size_t             num_devices;
+    int                num_replicas; /* logical replicas of all processes; 0 means one per device */
+    int                deadline_ms;  /* how long to wait for a peer; 0 waits for ever */
+    const void        *communicator; /* an MPI_Comm to borrow, by address; NULL: MPI_COMM_WORLD */
+    const char        *transport;    /* "mpi", "self"; NULL: mpi if this process was started by an MPI
+                                      * launcher or has MPI running, else self */
+} co_multi_worker_options;
+#define CO_MULTI_WORKER_OPTIONS_INIT { sizeof(co_multi_worker_options), NULL, 0, 0, 60000, NULL, NULL }
+
+/** The same program on several processes. Collective: every process makes it, in the same order. */
+CO_API co_strategy *co_multi_worker_strategy(co_context *ctx, const co_multi_worker_options *options);
+
+/** "OneDeviceStrategy", "MirroredStrategy", ... */
+CO_API const char *co_strategy_name(co_context *ctx, co_strategy *strategy);
+CO_API int co_num_replicas_in_sync(co_context *ctx, co_strategy *strategy);
+/** Replicas of this process. */
+CO_API int co_num_local_replicas(co_context *ctx, co_strategy *strategy);
+/** This process and how many there are; 0 and 1 without processes. */
+CO_API int co_worker_id(co_context *ctx, co_strategy *strategy);
+CO_API int co_num_workers(co_context *ctx, co_strategy *strategy);
+/** The devices of this process's replicas, as a tuple of strings; CO_RUNTIME for the default strategy. */
+CO_API co_value *co_worker_devices(co_context *ctx, co_strategy *strategy);
+
+/* Which strategy is current. These never fail. */
+
+CO_API co_strategy *co_get_strategy(co_context *ctx);
+CO_API bool co_has_strategy(co_context *ctx);
+CO_API bool co_in_cross_replica_context(co_context *ctx);
+/** ctx itself where it is a replica context (the default one included), NULL in cross-replica context. */
+CO_API co_context *co_get_replica_context(co_context *ctx);
+
+/** A token for an open scope. */
+typedef struct co_scope {
+    uint64_t id; /* 0: not open */
+} co_scope;
+
+/** Make `strategy` current, in cross-replica context. An id of 0 in the result means it failed. */
+CO_API co_scope co_scope_enter(co_context *ctx, co_strategy *strategy);
+/** Leave; scopes are left in the reverse order of entering, otherwise CO_RUNTIME and nothing changes. */
+CO_API co_code co_scope_exit(co_context *ctx, co_scope *scope);
+/** A scope as a statement; the body is skipped when entering fails. Not to be left by break or return. */
+#define CO_SCOPE(ctx, strategy)                                                                              \
+    for (co_scope co_scope_ = co_scope_enter(ctx, strategy); co_scope_.id != 0;                              \
+         co_scope_exit(ctx, &co_scope_), co_scope_.id = 0)
+
+/** Make a strategy current without a block, until changed; NULL returns to default mode (SET-*). */
+CO_API co_code co_experimental_set_strategy(co_context *ctx, co_strategy *strategy);
+
+/* Running. */
+
+/**
+ * A step, merge function, value function, ... `args` is a tuple. Returns a value of ctx, or NULL for none.
+ * It fails by recording an error in ctx (co_fail, or any call that fails).
+ */
+typedef co_value *(*co_fn)(co_context *ctx, co_value *args, void *user);
+
+/**
+ * Call `fn` once per local replica, in replica context, at the same time, each with its own context on the
+ * replica's device. Per-replica leaves of args are replaced by the replica's component. Results are merged
+ * leaf by leaf: what is the same everywhere comes back as it is, the rest as a per-replica value.
+ *
+ * Context:  default mode, or cross-replica context of this strategy.
+ * Returns:  the merged results, or NULL for none, or NULL with the error of the replica that failed.
+ */
+CO_API co_value *co_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, void *user);
+
+typedef struct co_run_options {
+    size_t    struct_size;
+    co_value *kwargs;  /* a map, given to fn as one more item after args; NULL for none */
+    bool      in_turn; /* replicas take turns in order of their ids, as the reference does (S-RUN-7) */
+} co_run_options;
+#define CO_RUN_OPTIONS_INIT { sizeof(co_run_options), NULL, false }
+CO_API co_value *co_run_with(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, void *user,
+                             const co_run_options *options);
+
+typedef enum co_reduce_op {
+    CO_REDUCE_SUM = 0,
+    CO_REDUCE_MEAN = 1,
+    CO_REDUCE_MIN = 2, /* ours; never by name */
+    CO_REDUCE_MAX = 3,
+    CO_REDUCE_PROD = 4
+} co_reduce_op;
+/** SUM or MEAN by name, in any letter case; CO_VALUE for every other name. */
+CO_API co_code co_reduce_op_from_name(co_context *ctx, const char *name, co_reduce_op *out);
+
+/**
+ * Combine the values of all replicas into one.
+ *
+ * Without axes only replicas are combined and the shape stays. With axes (negative counts from the end)
+ * those are reduced too, and MEAN divides by the elements seen along them on all replicas, so a short last
+ * batch is weighed right. Sums are made in an order that depends on the number of replicas alone.
+ * Rules: S-REDUCE-*.
+ *
+ * Scope:    collective over processes.
+ * Context:  cross-replica, or default mode.
+ * Returns:  a value of ctx, or NULL with CO_VALUE (an axis outside the dimensions; SUM of a value that is
+ *           not per replica), CO_INVALID_ARGUMENT (shapes or dtypes differ), CO_RUNTIME (wrong context).
+ */
+CO_API co_value *co_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
+                           const int *axes, size_t num_axes);
+/** The components of this process's replicas, as a tuple (S-LOCAL-*). */
+CO_API co_value *co_local_results(co_context *ctx, co_strategy *strategy, co_value *value);
+/** The components of all replicas, concatenated along axis (S-GATHER-*). */
+CO_API co_value *co_gather_replicas(co_context *ctx, co_strategy *strategy, co_value *value, int axis);
+
+/** What a value function learns of its replica. */
+typedef struct co_value_context {
+    int replica_id_in_sync_group;
+    int num_replicas_in_sync;
+} co_value_context;
+typedef co_value *(*co_value_fn)(co_context *ctx, const co_value_context *replica, void *user);
+/** Call value_fn once per local replica and bundle the results (S-VFF-*). */
+CO_API co_value *co_distribute_values_from_function(co_context *ctx, co_strategy *strategy, co_value_fn fn,
+                                                    void *user);
+
+/* Inside a replica. */
+
+/** This replica in 0 .. n-1; 0 in the default replica context, -1 in cross-replica context. */
+CO_API int co_replica_id(co_context *ctx);
+/** The same as an int32 scalar tensor. */
+CO_API co_value *co_replica_id_tensor(co_context *ctx);
+/** How many replicas run this step; 1 in default mode. */
+CO_API int co_replicas(co_context *ctx);
+
+/** Called once for all replicas, in cross-replica context, with the merged arguments. */
+typedef co_value *(*co_merge_fn)(co_context *ctx, co_strategy *strategy, co_value *args, void *user);
+/** Wait for all replicas, call replica 0's `fn` once, hand the result back to each (RC-MERGE-*). */
+CO_API co_value *co_merge_call(co_context *ctx, co_merge_fn fn, co_value *args, void *user);
+/** Each leaf of value combined over replicas, on every replica (RC-AR-*). Differentiable. */
+CO_API co_value *co_all_reduce(co_context *ctx, co_reduce_op op, co_value *value);
+/** Each leaf concatenated along axis over replicas, on every replica (RC-AG-*). */
+CO_API co_value *co_all_gather(co_context *ctx, co_value *value, int axis);
+
+CO_EXTERN_C_END
+
+#endif

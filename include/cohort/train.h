@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Training: losses averaged over the examples that there really are, and optimizers.
+ */
+#ifndef COHORT_TRAIN_H
+#define COHORT_TRAIN_H
+
+#include <cohort/strategy.h>
+
+CO_EXTERN_C_BEGIN
+
+/**
+ * This replica's share of the mean loss: the sum of its per-example losses over the number of examples of
+ * the whole step on all replicas. The shares add up to the mean, however unevenly the examples are spread,
+ * and so do their gradients. An empty batch gives 0.
+ */
+CO_API co_value *co_average_loss(co_context *ctx, co_value *per_example_loss);
+
+typedef struct co_sgd_options {
+    size_t struct_size;
+    double learning_rate;
+    double momentum; /* 0: none */
+    bool   nesterov;
+} co_sgd_options;
+#define CO_SGD_OPTIONS_INIT { sizeof(co_sgd_options), 0.01, 0.0, false }
+
+/** v -= lr g; with momentum m = mu m - lr g, v += m; nesterov v += mu m - lr g. NULL: the initialiser's. */
+CO_API co_optimizer *co_sgd(co_context *ctx, const co_sgd_options *options);
+
+/**
+ * Gradients of `loss` for every trainable variable that the innermost tape has seen, summed over replicas,
+ * then one update of each. The tape is used up. In a replica, or in default mode.
+ */
+CO_API co_code co_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss);
+/** The update alone: gradients (summed over replicas already) and variables, two lists of one length. */
+CO_API co_code co_apply_gradients(co_context *ctx, co_optimizer *optimizer, co_value *gradients,
+                                  co_value *variables);
+/** How many updates were applied. */
+CO_API int64_t co_optimizer_iterations(co_context *ctx, co_optimizer *optimizer);
+
+CO_EXTERN_C_END
+
+#endif

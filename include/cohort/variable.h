@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Variables: values that can be assigned. Where a variable lives and what an assignment inside a replica
+ * does is decided by the strategy in whose scope it is made (rules VAR-*). Reading gives a tensor that
+ * later assignments do not change.
+ */
+#ifndef COHORT_VARIABLE_H
+#define COHORT_VARIABLE_H
+
+#include <cohort/value.h>
+
+CO_EXTERN_C_BEGIN
+
+typedef enum co_synchronization {
+    CO_SYNC_AUTO = 0,
+    CO_SYNC_NONE = 1,
+    CO_SYNC_ON_WRITE = 2,
+    CO_SYNC_ON_READ = 3
+} co_synchronization;
+
+typedef enum co_aggregation {
+    CO_AGGREGATION_NONE = 0,
+    CO_AGGREGATION_SUM = 1,
+    CO_AGGREGATION_MEAN = 2,
+    CO_AGGREGATION_ONLY_FIRST_REPLICA = 3
+} co_aggregation;
+
+typedef enum co_trainable { CO_TRAINABLE_AUTO = 0, CO_TRAINABLE_NO = 1, CO_TRAINABLE_YES = 2 } co_trainable;
+
+typedef struct co_variable_options {
+    size_t             struct_size;
+    const char        *name;      /* NULL: "Variable" */
+    co_trainable       trainable; /* AUTO: yes, except for ON_READ */
+    co_dtype           dtype;     /* NONE: that of the initial value */
+    co_synchronization synchronization;
+    co_aggregation     aggregation;
+} co_variable_options;
+#define CO_VARIABLE_OPTIONS_INIT                                                                             \
+    {                                                                                                        \
+        sizeof(co_variable_options), NULL, CO_TRAINABLE_AUTO, CO_DTYPE_NONE, CO_SYNC_AUTO,                   \
+            CO_AGGREGATION_NONE                                                                              \
+    }
+
+/**
+ * Make a variable under the current strategy (an ordinary one where there is none), on the devices that
+ * the strategy gives it. `options` may be NULL.
+ */
+CO_API co_value *co_variable(co_context *ctx, co_value *initial, const co_variable_options *options);
+
+/** Set, add to, subtract from. Return the new value as the current context reads it. */
+CO_API co_value *co_assign(co_context *ctx, co_value *variable, co_value *value);
+CO_API co_value *co_assign_add(co_context *ctx, co_value *variable, co_value *value);
+CO_API co_value *co_assign_sub(co_context *ctx, co_value *variable, co_value *value);
+/** The value as the current context reads it. */
+CO_API co_value *co_read(co_context *ctx, co_value *variable);
+
+CO_API const char *co_variable_name(co_context *ctx, co_value *variable);
+CO_API bool co_variable_trainable(co_context *ctx, co_value *variable);
+CO_API co_synchronization co_variable_synchronization(co_context *ctx, co_value *variable);
+CO_API co_aggregation co_variable_aggregation(co_context *ctx, co_value *variable);
+/** The strategy it was made under; NULL for an ordinary variable. */
+CO_API co_strategy *co_variable_strategy(co_context *ctx, co_value *variable);
+
+CO_EXTERN_C_END
+
+#endif
