@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The context and the runtime that contexts share. See include/cohort/context.h for what it means to users.
+ */
+#ifndef COI_CONTEXT_CONTEXT_H
+#define COI_CONTEXT_CONTEXT_H
+
+#include <cohort/context.h>
+#include <cohort/strategy.h>
+
+#include "value/value.h"
+#include "value/variable.h"
+
+typedef struct coi_runtime {
+    atomic_uint    refs; /* contexts */
+    coi_memory     memory;
+    coi_log        log;
+    coi_settings   settings;
+    coi_topology   topology;
+    coi_waiting    waiting;
+    coi_devices   *devices;
+    coi_isa        isa;
+    coi_cell_store store;
+    pthread_mutex_t lock;             /* of what follows */
+    co_strategy    *default_strategy; /* made at first need; a reference */
+    atomic_ullong   next_epoch;       /* tapes */
+    atomic_ullong   next_serial;      /* whatever wants a number of its own: strategies, variables */
+    pid_t           pid;              /* who opened it: a fork's child may only close */
+} coi_runtime;
+
+/* Which strategy is current, and as what. The default mode is { NULL, false, 0, 0, 1, -1, NULL }. */
+typedef struct coi_mode {
+    co_strategy     *strategy;      /* NULL: the default strategy */
+    bool             cross;         /* cross-replica context */
+    int              replica;       /* id in the sync group, in replica context */
+    int              local_replica; /* which component of a bundle */
+    int              num_replicas;
+    int              update_id;     /* component that an update function acts on; -1 outside one */
+    struct coi_step *step;          /* the run that a replica belongs to (strategy/); NULL outside run */
+} coi_mode;
+
+/* Everything that is entered and must be left in reverse order is on one stack (SCOPE-9). */
+typedef enum coi_entry_kind {
+    COI_ENTRY_SCOPE,         /* strategy scope that changed the mode */
+    COI_ENTRY_SCOPE_NESTED,  /* scope of the current strategy again, or of the default: no change */
+    COI_ENTRY_SET,           /* experimental_set_strategy */
+    COI_ENTRY_RUN,
+    COI_ENTRY_MERGE,
+    COI_ENTRY_UPDATE,
+    COI_ENTRY_CREATOR,
+    COI_ENTRY_DEVICE,
+    COI_ENTRY_COLOCATE
+} coi_entry_kind;
+
+typedef struct coi_entry {
+    coi_entry_kind  kind;
+    uint64_t        id; /* of the token */
+    co_strategy    *strategy;
+    coi_mode        saved_mode;   /* restored when the entry is left */
+    co_device      *saved_device;
+    coi_device_name saved_name;
+    void           *object; /* creators: function and user; colocation: the variable */
+    void           *user;
+} coi_entry;
+
+typedef struct coi_block {
+    size_t num_owned; /* owned objects when it began */
+    size_t num_tapes;
+} coi_block;
+
+struct coi_tape_log; /* context/tape.h */
+
+struct co_context {
+    co_site_info  site; /* first: co_site() of the public header writes here */
+    co_error_info error;
+    void (*payload_deleter)(void *payload);
+    const char  *call; /* the public call being made, for error records */
+    coi_runtime *runtime;
+    coi_heap     heap;
+
+    coi_object **owned; /* what blocks own, oldest first */
+    size_t       num_owned, cap_owned;
+    coi_block   *blocks;
+    size_t       num_blocks, cap_blocks;
+
+    coi_mode        mode;
+    coi_entry      *entries;
+    size_t          num_entries, cap_entries;
+    uint64_t        next_entry;
+    co_device      *device; /* current; NULL: named but not there */
+    coi_device_name device_id;
+    char            device_text[CO_DEVICE_NAME_MAX]; /* canonical; "" until asked for */
+
+    bool                 recording; /* a tape is open: the fast check of dispatch */
+    struct coi_tape_log *tapes;
+
+    uint64_t seed, random_counter;
+    int64_t  step_examples; /* examples of the step that this replica runs in; -1: not known */
+    bool     reference_kernels;
+    int      rank; /* of the process; -1 outside a group */
+    void    *user;
+#ifdef COI_DEBUG
+    atomic_ullong busy_thread; /* who is inside a call */
+    int           busy_depth;
+#endif
+};
+
+/* error.c. Record an error with the current call and site, unless there is one; returns code. */
+co_code coi_fail(co_context *ctx, co_code code, const char *format, ...) CO_PRINTF(3, 4);
+/* Take over an error record of another context (a replica's, unchanged: GEN-ERR-2), with its payload. */
+void coi_take_error(co_context *ctx, co_context *from);
+/* An error record to fill for the functions of folders above; recording completes it with call and site. */
+static inline co_error_info *
+coi_err(co_context *ctx)
+{
+    return &ctx->error;
+}
+/* After such a function failed: add call, site, rank, replica. Returns the code. */
+co_code coi_failed(co_context *ctx);
+
+#ifdef COI_DEBUG
+/* Debug builds: a context is used by one thread at a time. */
+bool coi_enter(co_context *ctx);
+void coi_leave(co_context **ctx);
+/* Debug builds: a handle is alive. Records CO_INVALID_ARGUMENT if not. */
+#define COI_ENTER(ctx, name, result)                                                                         \
+    co_context *coi_guard_ __attribute__((cleanup(coi_leave))) = (ctx);                                      \
+    if (!coi_enter(ctx) || (ctx)->error.code != CO_OK)                                                       \
+        return result;                                                                                       \
+    (ctx)->call = (name)
+#else
+/* Every public call that does work begins with this: nothing happens on NULL or while there is an error. */
+#define COI_ENTER(ctx, name, result)                                                                         \
+    if ((ctx) == NULL || (ctx)->error.code != CO_OK)                                                         \
+        return result;                                                                                       \
+    (ctx)->call = (name)
+#endif
+
+/* context.c */
+/* Give a reference to the innermost block; returns the object, or NULL (reference dropped) without memory. */
+void *coi_own(co_context *ctx, void *object);
+/* coi_own for a value that may be NULL because its maker failed: completes the error record. */
+co_value *coi_give(co_context *ctx, co_value *value);
+/* A context of the same runtime for a replica; errors go to err of ctx. */
+co_context *coi_context_new(coi_runtime *runtime);
+void coi_context_free(co_context *ctx);
+/* Drop all that the blocks of ctx own, down to `depth` blocks. */
+void coi_blocks_unwind(co_context *ctx, size_t depth);
+
+/* check.c: arguments of public calls. Each records the error (naming argument `position` and what would be right). */
+bool coi_check_value(co_context *ctx, co_value *value, int position, const char *name); /* not NULL, alive */
+bool coi_check_kind(co_context *ctx, co_value *value, co_kind kind, int position, const char *name);
+bool coi_check_object(co_context *ctx, const void *object, const coi_class *cls, int position,
+                      const char *name);
+
+/* convert.c */
+/*
+ * The tensor that a value is where ctx runs, as a new reference: variables are read, bundles give the component of
+ * this replica, host values become tensors of `dtype` (NONE: C-VAL-4). DV-USE-1 to DV-USE-3. NULL with an error.
+ */
+co_value *coi_as_tensor(co_context *ctx, co_value *value, co_dtype dtype);
+/* Any leaf, without conversion: the component of this replica of a bundle, else the value itself. Borrowed. DV-SEL-1. */
+co_value *coi_select(co_value *value, int local_replica);
+
+/* device.c */
+/* The current device, or NULL with an error that lists the devices there are (DEV-5). */
+co_device *coi_current_device(co_context *ctx);
+co_code coi_resolve_name(co_context *ctx, const char *text, coi_device_name *out);
+/* Enter and leave a device without the stack (run, update). */
+void coi_set_device(co_context *ctx, const coi_device_name *id);
+
+/* modes.c */
+/* Push an entry that saves mode and device; NULL (with an error) without memory. The caller then changes ctx->mode. */
+coi_entry *coi_push(co_context *ctx, coi_entry_kind kind, co_strategy *strategy);
+/* Pop the top entry and restore. */
+void coi_pop(co_context *ctx);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tape's records. A context has one log of what was computed while any tape was open; a tape is an interval of
+ * it. What an inner tape's backward pass computes is appended to the same log, which gives gradients of
+ * gradients for free.
+ *
+ * A node is a watched value or an output of a record. A value made by a record carries its node
+ * (tape_epoch, tape_node); watched variables and foreign tensors are found in a small hash table.
+ */
+#ifndef COI_CONTEXT_TAPE_H
+#define COI_CONTEXT_TAPE_H
+
+#include "context/context.h"
+
+struct coi_op; /* ops/op.h */
+
+#define COI_NO_NODE UINT32_MAX
+
+typedef struct coi_record {
+    const struct coi_op *op;
+    uint32_t             values;     /* first of num_in inputs, then num_out outputs, in log->values and log->nodes */
+    uint32_t             attrs;      /* offset in log->attrs */
+    uint16_t             num_in, num_out;
+} coi_record;
+
+typedef struct coi_tape {
+    uint32_t first_record;
+    bool     persistent;
+} coi_tape;
+
+typedef struct coi_tape_log {
+    uint64_t    epoch;
+    coi_tape   *tapes;
+    size_t      num_tapes, cap_tapes;
+    coi_record *records;
+    size_t      num_records, cap_records;
+    co_value  **values; /* references */
+    uint32_t   *nodes;  /* of each of values */
+    size_t      num_values, cap_values, cap_nodes;
+    char       *attrs;
+    size_t      num_attrs, cap_attrs;
+    uint32_t    num_nodes;
+    void      **watched_keys; /* open addressing; a co_value (tensor) or coi_variable */
+    co_value  **watched_values; /* references: what the key belongs to, in order of watching */
+    uint32_t   *watched_nodes;
+    size_t      num_watched, cap_watched;
+    uint32_t   *watched_table; /* position + 1 in the three arrays above */
+    size_t      cap_table;
+} coi_tape_log;
+
+/* The node of an operand, COI_NO_NODE if nothing watches it. `source` is what the user gave, `tensor` what it converted
+ * to. A trainable variable is watched by being used. */
+uint32_t coi_tape_node(co_context *ctx, co_value *source, co_value *tensor);
+/* Append a record; nodes of inputs as given. Marks the outputs. False (with an error) without memory. */
+bool coi_tape_record(co_context *ctx, const struct coi_op *op, const void *attrs, size_t attrs_size,
+                     co_value *const *in, const uint32_t *in_nodes, int num_in, co_value *const *out,
+                     int num_out);
+/* Drop tapes down to `num_tapes`; the log is emptied with the last. */
+void coi_tapes_unwind(co_context *ctx, size_t num_tapes);
+void coi_tape_log_free(co_context *ctx);
+
+#endif

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The operator table. An operator is described once: name, inputs, attributes, shape and dtype rule, kernels,
+ * gradient, a line of documentation. The public function is one line that calls coi_apply; co_op_call,
+ * the reference documentation, tests and bindings read the table.
+ *
+ * To add an operator: write its coi_op (const, named initialisers) in the file of its family, list it in
+ * table.c, declare its public function in include/cohort/ops.h.
+ */
+#ifndef COI_OPS_OP_H
+#define COI_OPS_OP_H
+
+#include <cohort/ops.h>
+
+#include "context/context.h"
+#include "context/tape.h"
+
+#define COI_MAX_OUTPUTS 5
+#define COI_MAX_INPUT_NAMES 6
+
+/* What an operator will produce; filled by its rule. */
+typedef struct coi_out {
+    co_dtype dtype;
+    int      ndim;
+    int64_t  dims[CO_MAX_DIMS];
+} coi_out;
+
+/* One call of an operator. Inputs are tensors on the device that it runs on. */
+typedef struct coi_call {
+    co_context          *ctx;
+    const struct coi_op *op;
+    co_device           *device;
+    co_value           **in;
+    int                  num_in;
+    const void          *attrs; /* of op->attrs_size bytes */
+    co_value            *out[COI_MAX_OUTPUTS];
+    int                  num_out;
+} coi_call;
+
+/* A backward step. in, out and upstream are borrowed; the gradients are values of ctx's block (made by public operators),
+ * NULL where there is none. An entry of upstream is NULL when nothing flows into that output. */
+typedef struct coi_grad {
+    co_context          *ctx;
+    const struct coi_op *op;
+    const void          *attrs;
+    co_value *const     *in;
+    int                  num_in;
+    co_value *const     *out;
+    int                  num_out;
+    co_value *const     *upstream;
+    const bool          *needed; /* which inputs want one */
+    co_value           **grads;  /* num_in of them, NULL at first */
+} coi_grad;
+
+/* An attribute: where it is in the attribute struct and how text and values become it. */
+typedef enum coi_attr_type {
+    COI_ATTR_INT,    /* int64_t */
+    COI_ATTR_FLOAT,  /* double */
+    COI_ATTR_BOOL,   /* bool */
+    COI_ATTR_DTYPE,  /* uint8_t co_dtype, by name */
+    COI_ATTR_INTS,   /* coi_ints */
+    COI_ATTR_CHOICE, /* int32_t: position in `choices` */
+    COI_ATTR_SCALAR  /* coi_scalar: a host number that keeps its kind */
+} coi_attr_type;
+typedef struct coi_ints {
+    int32_t n; /* -1: not given (null) */
+    int64_t at[CO_MAX_DIMS];
+} coi_ints;
+typedef struct coi_scalar {
+    uint8_t kind; /* CO_KIND_INT, FLOAT, BOOL */
+    int64_t i;
+    double  f;
+} coi_scalar;
+typedef struct coi_attr {
+    const char        *name;
+    coi_attr_type      type;
+    size_t             offset;
+    const char        *default_text; /* NULL: required; "null" for INTS: not given */
+    const char *const *choices;      /* COI_ATTR_CHOICE, NULL-terminated */
+} coi_attr;
+
+typedef struct coi_op {
+    const char *name;
+    const char *doc; /* one line */
+    const char *inputs[COI_MAX_INPUT_NAMES]; /* names, in order */
+    uint8_t     num_inputs;
+    bool        variadic;    /* inputs[0] stands for one or more tensors */
+    uint8_t     num_outputs; /* 1 to COI_MAX_OUTPUTS */
+    uint32_t    dtypes;      /* COI_DTYPE_BITs that input 0 may have; 0: any */
+    bool        same_dtype;  /* all inputs must have the dtype of input 0; host numbers are converted to it */
+    bool        internal;
+    bool        not_differentiable; /* never recorded: integer results, random numbers, stop_gradient */
+    size_t      attrs_size;
+    const coi_attr *attrs; /* ends with a NULL name */
+    /* Check inputs and attributes, fill outs[num_outputs]. Errors: coi_invalid. */
+    co_code (*infer)(coi_call *call, coi_out *outs);
+    /* Outputs share the data of input 0 and need no kernel (reshape, identity, ...). */
+    bool view;
+    /* Kernels. `ref` is the plain readable one; `run` the optimised one, NULL: ref serves. They may fail (bad index). */
+    co_code (*ref)(coi_call *call);
+    co_code (*run)(coi_call *call);
+    /* Gradient; NULL: none flows. Written with public operators, so that it can be differentiated again. */
+    co_code (*grad)(coi_grad *grad);
+} coi_op;
+
+/* Every operator, by name order. */
+extern const coi_op *const coi_op_table[];
+extern const size_t coi_num_ops;
+const coi_op *coi_op_find(const char *name);
+
+/* apply.c: convert operands, run, record on the tape, give the results to the block. NULL with an error in ctx. */
+co_value *coi_apply(co_context *ctx, const coi_op *op, co_value *const *operands, int num_operands,
+                    const void *attrs);
+co_value *coi_apply1(co_context *ctx, const coi_op *op, co_value *x, const void *attrs);
+co_value *coi_apply2(co_context *ctx, const coi_op *op, co_value *x, co_value *y, const void *attrs);
+/* The same when there are several outputs: outs[op->num_outputs] are values of the block. */
+co_code coi_apply_many(co_context *ctx, const coi_op *op, co_value *const *operands, int num_operands,
+                       const void *attrs, co_value **outs);
+
+/* CO_INVALID_ARGUMENT with the operator's name, as GEN-ERR-4 wants it. */
+co_code coi_invalid(coi_call *call, const char *format, ...) CO_PRINTF(2, 3);
+
+/* Rules that many operators share (rules.c). */
+co_code coi_rule_same(coi_call *call, coi_out *outs);      /* output like input 0 */
+co_code coi_rule_broadcast(coi_call *call, coi_out *outs); /* two inputs, NumPy broadcasting, dtype of input 0 */
+/* Broadcast of two shapes; false if they do not fit. */
+bool coi_broadcast(const int64_t *a, int na, const int64_t *b, int nb, coi_out *out);
+/* axis in [-ndim, ndim) made non-negative; CO_INVALID_ARGUMENT naming axis and rank otherwise. */
+co_code coi_rule_axis(coi_call *call, int64_t axis, int ndim, int *out);
+
+/* Sum a gradient down to the shape of `like`, undoing broadcasting. */
+co_value *coi_unbroadcast(co_context *ctx, co_value *grad, co_value *like);
+
+/* Split the work of a kernel: fn(arg, chunk) for chunk 0 .. n-1 on the device's workers. What a chunk is must depend on the
+ * shape alone. Small work: call with n = 1. */
+static inline void
+coi_parallel(coi_call *call, int64_t n, coi_chunk_fn fn, void *arg)
+{
+    if (n == 1)
+        fn(arg, 0);
+    else
+        coi_team_run(call->device->team, n, fn, arg);
+}
+
+/* Typed access in kernels. */
+#define COI_IN(call, i, type)  ((const type *)(call)->in[i]->u.tensor.data)
+#define COI_OUT(call, i, type) ((type *)(call)->out[i]->u.tensor.data)
+
+#endif

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The layout of values and what can be done with them without a context: cells, references, tensors,
+ * structures. Functions here fill the error record they are given; a NULL result means it was filled.
+ *
+ * A cell is 128 bytes, two cache lines, and never moves. Small tensors keep their data in the cell:
+ *
+ *     | class | refs magic | kind dtype ndim flags tape | device buffer data count | dims ... data ... |
+ *
+ * dims takes ndim of eight words, and the words behind it hold the elements when they fit. So a scalar has room
+ * for 64 bytes, a vector for 56, and making one touches no allocator.
+ */
+#ifndef COI_VALUE_VALUE_H
+#define COI_VALUE_VALUE_H
+
+#include <cohort/value.h>
+
+#include "device/device.h"
+
+struct coi_heap;
+
+/* What every handle that a block can own begins with. */
+typedef struct coi_class {
+    const char *name; /* "value", "strategy", ... for messages */
+    void (*destroy)(struct coi_heap *heap, void *object);
+} coi_class;
+
+#define COI_MAGIC_LIVE 0xC0401234u
+#define COI_MAGIC_DEAD 0xDEADC040u
+
+typedef struct coi_object {
+    const coi_class *cls;
+    atomic_uint      refs;
+    uint32_t         magic;
+} coi_object;
+
+extern const coi_class coi_value_class;
+
+/* Policies of a variable; implemented in variable/ and strategy/. */
+typedef struct coi_variable coi_variable;
+
+enum { COI_FLAG_INLINE = 1 /* tensor data is in the cell */ };
+
+#define COI_INLINE_ITEMS 8
+
+typedef struct coi_items { /* lists, tuples, named tuples, maps */
+    size_t       n;
+    co_value   **items;
+    const char **keys;      /* maps and named tuples: n pointers; the texts follow them in the same block */
+    char        *type_name; /* named tuples; points into the block of keys */
+    co_value    *room[COI_INLINE_ITEMS];
+} coi_items;
+
+typedef struct coi_bundle { /* per-replica and mirrored */
+    size_t       n;
+    co_value   **items;
+    int64_t      step_examples; /* examples of the whole step on all replicas; -1: not known */
+    co_strategy *strategy;      /* who made it; NULL: the user. Not a reference. */
+    co_value    *room[COI_INLINE_ITEMS];
+} coi_bundle;
+
+struct co_value {
+    coi_object object;
+    uint8_t    kind; /* co_kind */
+    uint8_t    dtype;
+    int8_t     ndim; /* -1: unknown rank (specs) */
+    uint8_t    flags;
+    uint32_t   tape_node;  /* written once, by the context that made the value, */
+    uint64_t   tape_epoch; /* before anybody else can see it */
+    union {
+        struct {
+            co_device  *device;
+            coi_buffer *buffer; /* NULL: data is in the cell */
+            void       *data;
+            int64_t     num_elements;
+            int64_t     dims[CO_MAX_DIMS]; /* ndim of them; see above for the rest */
+        } tensor; /* and spec: dims alone */
+        int64_t i;
+        double  f;
+        bool    b;
+        struct {
+            char  *data; /* zero-terminated */
+            size_t nbytes;
+        } string;
+        coi_items     items;
+        coi_bundle    bundle;
+        coi_variable *variable;
+        struct {
+            co_value *values, *indices, *dense_shape;
+        } slices;
+    } u;
+};
+
+/* An element of a string tensor. The bytes follow in the same buffer. */
+typedef struct coi_text {
+    const char *data; /* zero-terminated */
+    size_t      nbytes;
+} coi_text;
+
+/*
+ * Where cells and small blocks come from: a cache per context, no lock, over a store that contexts of a runtime
+ * share. Debug builds keep dead cells for a while instead of reusing them, so that stale handles are found.
+ */
+typedef struct coi_cell_store {
+    coi_memory     *memory;
+    pthread_mutex_t lock;
+    co_value       *free_cells;
+    struct coi_slab *slabs;
+    atomic_llong    live; /* handles of all kinds alive */
+} coi_cell_store;
+
+#define COI_SMALL_CLASSES 7 /* 64, 128, ... 4096 bytes */
+typedef struct coi_heap {
+    coi_cell_store *store;
+    co_value       *free_cells;
+    int             num_free;
+    void           *small[COI_SMALL_CLASSES];
+    int             num_small[COI_SMALL_CLASSES];
+    int64_t         live; /* made minus died here; folded into store->live when the heap closes */
+} coi_heap;
+
+co_code coi_cell_store_init(coi_cell_store *store, coi_memory *memory, co_error_info *err);
+void coi_cell_store_destroy(coi_cell_store *store);
+void coi_heap_init(coi_heap *heap, coi_cell_store *store);
+void coi_heap_destroy(coi_heap *heap);
+/* Blocks for arrays of any length; up to 4096 bytes they are cached. NULL without memory. */
+void *coi_small_alloc(coi_heap *heap, size_t nbytes);
+void coi_small_free(coi_heap *heap, void *block, size_t nbytes);
+/* A cell with one reference and its union zeroed as far as the kind needs; NULL without memory. */
+co_value *coi_value_new(coi_heap *heap, co_kind kind);
+
+static inline void
+coi_ref(void *object)
+{
+    atomic_fetch_add_explicit(&((coi_object *)object)->refs, 1, memory_order_relaxed);
+}
+/* NULL is allowed. */
+static inline void
+coi_unref(coi_heap *heap, void *handle)
+{
+    coi_object *object = (coi_object *)handle;
+
+    if (object == NULL)
+        return;
+    /* A sole owner needs no locked operation: nobody else can take a reference any more. */
+    if (atomic_load_explicit(&object->refs, memory_order_acquire) == 1 ||
+        atomic_fetch_sub_explicit(&object->refs, 1, memory_order_acq_rel) == 1)
+        object->cls->destroy(heap, object);
+}
+static inline bool
+coi_sole_owner(const void *handle)
+{
+    return atomic_load_explicit(&((const coi_object *)handle)->refs, memory_order_acquire) == 1;
+}
+void coi_object_init(coi_object *object, const coi_class *cls);
+
+/* dtype.c */
+typedef struct coi_dtype_info {
+    const char *name;
+    uint8_t     size;
+    bool        floating, integer, is_signed;
+} coi_dtype_info;
+extern const coi_dtype_info coi_dtypes[CO_NUM_DTYPES];
+#define COI_DTYPE_BIT(dtype) (1u << (dtype))
+float coi_half_to_float(uint16_t half);
+uint16_t coi_float_to_half(float value);
+float coi_bfloat_to_float(uint16_t bits);
+uint16_t coi_float_to_bfloat(float value);
+/* Convert n elements; neither dtype is string. Floats to integers truncate and saturate as the C cast of TensorFlow does. */
+void coi_convert(co_dtype from, const void *src, co_dtype to, void *dst, int64_t n);
+
+/* shape.c */
+typedef struct coi_shape {
+    int     ndim;
+    int64_t dims[CO_MAX_DIMS];
+} coi_shape;
+/* Elements of a shape; CO_INVALID_ARGUMENT if negative, more than CO_MAX_DIMS, or elements * element_size overflows. */
+co_code coi_shape_check(const int64_t *dims, size_t ndim, size_t element_size, int64_t *num_elements,
+                        co_error_info *err);
+/* "[2,3]"; returns out. */
+#define COI_SHAPE_TEXT 200
+const char *coi_shape_text(const int64_t *dims, int ndim, char out[COI_SHAPE_TEXT]);
+static inline bool
+coi_same_shape(const co_value *a, const co_value *b)
+{
+    if (a->ndim != b->ndim)
+        return false;
+    for (int i = 0; i < a->ndim; ++i)
+        if (a->u.tensor.dims[i] != b->u.tensor.dims[i])
+            return false;
+    return true;
+}
+
+/* tensor.c */
+/* Uninitialised; strings get empty texts. dims were checked (coi_shape_check). */
+co_value *coi_tensor_new(coi_heap *heap, co_device *device, co_dtype dtype, const int64_t *dims, int ndim,
+                         int64_t num_elements, co_error_info *err);
+/* A new header over the data of `base`, beginning at element `offset`, with another shape. */
+co_value *coi_tensor_view(coi_heap *heap, co_value *base, const int64_t *dims, int ndim,
+                          int64_t num_elements, int64_t offset, co_error_info *err);
+/* The same data on another device: shared where both have host memory, else copied. */
+co_value *coi_tensor_to(coi_heap *heap, co_value *tensor, co_device *device, co_error_info *err);
+co_value *coi_tensor_strings(coi_heap *heap, co_device *device, const int64_t *dims, int ndim,
+                             int64_t num_elements, const coi_text *texts, co_error_info *err);
+static inline size_t
+coi_tensor_nbytes(const co_value *tensor)
+{
+    size_t size = tensor->dtype == CO_STRING ? sizeof(coi_text) : coi_dtypes[tensor->dtype].size;
+
+    return (size_t)tensor->u.tensor.num_elements * size;
+}
+
+/* structure.c */
+static inline bool
+coi_is_structure(const co_value *value)
+{
+    return value->kind >= CO_KIND_LIST && value->kind <= CO_KIND_MAP;
+}
+/* A structure of kind with n NULL items to be filled with references; keys are copied (maps: given in any order
+ * together with `order`, which receives the position of each input in sorted order; else NULL). */
+co_value *coi_structure_new(coi_heap *heap, co_kind kind, size_t n, const char *const *keys,
+                            const char *type_name, size_t *order, co_error_info *err);
+/* The same container as `like` (kind, keys, type name) with n NULL items. */
+co_value *coi_structure_like(coi_heap *heap, const co_value *like, co_error_info *err);
+size_t coi_count_leaves(const co_value *structure);
+/* Leaves in order, not references; `out` has room for coi_count_leaves. */
+void coi_collect_leaves(co_value *structure, co_value **out);
+/* The structure of like with leaves (references are taken) in place. */
+co_value *coi_pack(coi_heap *heap, const co_value *like, co_value *const *leaves, co_error_info *err);
+/* `code` naming the path where they part, or CO_OK. */
+co_code coi_same_structure(const co_value *a, const co_value *b, co_code code, co_error_info *err);
+/* A bundle of n NULL items. */
+co_value *coi_bundle_new(coi_heap *heap, co_kind kind, size_t n, co_error_info *err);
+
+/* format.c: see co_format. */
+size_t coi_format(const co_value *value, char *out, size_t capacity);
+/* How a variable shows itself; set by its policy. */
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a variable is to the folders above it: a handle whose policy answers. The policies are in variable/
+ * (ordinary) and strategy/ (mirrored, sync on read).
+ */
+#ifndef COI_VALUE_VARIABLE_H
+#define COI_VALUE_VARIABLE_H
+
+#include "value/value.h"
+
+typedef struct coi_variable_ops {
+    const char *name; /* "Variable", "MirroredVariable", "SyncOnReadVariable" */
+    /* The value as ctx reads it: a new reference, NULL with an error in ctx. */
+    co_value *(*read)(co_context *ctx, co_value *variable);
+    /* verb: 0 assign, 1 assign_add, 2 assign_sub. A new reference to what the caller sees, or NULL with an error. */
+    co_value *(*assign)(co_context *ctx, co_value *variable, int verb, co_value *value);
+    /* The device ctx sees it on. */
+    const char *(*device)(co_context *ctx, co_value *variable);
+    void (*destroy)(coi_heap *heap, coi_variable *variable);
+} coi_variable_ops;
+
+struct coi_variable {
+    const coi_variable_ops *ops;
+    co_strategy            *strategy; /* owner; NULL: none. Not a reference. */
+    uint8_t                 dtype;
+    bool                    trainable;
+    uint8_t                 synchronization, aggregation;
+    coi_shape               shape;
+    char                   *name;
+    size_t                  name_size; /* of its block */
+    co_site_info            made_at;
+    size_t                  num_components; /* 1 for ordinary ones */
+    co_value              **components;     /* distributed: ordinary variables, one per local replica */
+};
+
+#endif
