@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The commands for people; cmake does the work. `make help` lists them.
+
+BUILD  ?= build/release
+PREFIX ?= /usr/local
+JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
+CMAKE_FLAGS ?=
+
+.PHONY: all configure demo test check bench golden install format coverage clean help
+
+all: configure
+	@cmake --build $(BUILD) -j $(JOBS)
+
+configure:
+	@scripts/configure $(BUILD) -DCMAKE_BUILD_TYPE=Release $(CMAKE_FLAGS)
+
+demo:
+	@scripts/install-packages build
+	@$(MAKE) --no-print-directory all
+	@scripts/demo
+
+test:
+	@scripts/install-packages build
+	@scripts/run-tests --build $(BUILD) --jobs $(JOBS)
+
+check:
+	@scripts/install-packages check
+	@scripts/check --jobs $(JOBS)
+
+bench: all
+	@$(BUILD)/bench/cohort-bench
+
+golden: all
+	@$(BUILD)/tests/golden tests/golden
+
+install: all
+	@cmake --install $(BUILD) --prefix $(abspath $(PREFIX))
+
+format:
+	@scripts/format
+
+coverage:
+	@scripts/coverage --jobs $(JOBS)
+
+clean:
+	@rm -rf build
+
+help:
+	@echo "make            build the release tree in $(BUILD)"
+	@echo "make demo       install what is needed, build, and train on handwritten digits"
+	@echo "make test       install what is needed, build, and run every test"
+	@echo "make check      what must hold before a change lands: format, layers, headers, symbols,"
+	@echo "                two compilers, sanitizers, the core alone, an installed copy"
+	@echo "make bench      measure; $(BUILD)/bench/cohort-bench NAME... measures less"
+	@echo "make golden     compare with the values recorded from TensorFlow"
+	@echo "make install    install under PREFIX=$(PREFIX)"
+	@echo "make format     lay out the sources with clang-format"
+	@echo "make coverage   which lines the tests execute"
+	@echo "make clean      remove build/"
+	@echo
+	@echo "BUILD=, JOBS= and CMAKE_FLAGS=\"-DCOHORT_WITH_MPI=OFF ...\" change the build."

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What `make install` puts where: headers, both libraries, the plug-in, the tool, the pkg-config file and the CMake
+# package.
+
+if(NOT TARGET cohort)
+    return()
+endif()
+include(CMakePackageConfigHelpers)
+
+set(cmake_dir "${CMAKE_INSTALL_LIBDIR}/cmake/cohort")
+
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/cohort" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+    FILES_MATCHING PATTERN "*.h")
+install(TARGETS cohort cohort_static EXPORT cohort-targets
+    LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+    ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+if(TARGET cohort_mpi)
+    install(TARGETS cohort_mpi LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/cohort")
+endif()
+if(TARGET cohort_tool)
+    set_target_properties(cohort_tool PROPERTIES
+        INSTALL_RPATH "\$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+    install(TARGETS cohort_tool RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+
+# A static link needs what the library itself needs. The pkg-config file names the modules; the CMake package lists
+# the files, looked up again on the machine that uses it.
+set(COHORT_PC_REQUIRES "")
+set(COHORT_PC_LIBS "-lpthread -lm -ldl")
+set(modules_HWLOC hwloc)
+set(modules_ZLIB zlib)
+set(modules_JANSSON jansson)
+set(modules_ISAL libisal)
+set(modules_PROTOBUFC libprotobuf-c)
+set(COHORT_STATIC_LIBRARIES "")
+if(COI_HAVE_ONEDNN)
+    string(PREPEND COHORT_PC_LIBS "-ldnnl ")
+    list(APPEND COHORT_STATIC_LIBRARIES dnnl)
+endif()
+foreach(name IN ITEMS HWLOC ZLIB JANSSON ISAL PROTOBUFC)
+    if(COI_HAVE_${name})
+        list(APPEND COHORT_PC_REQUIRES ${modules_${name}})
+        get_filename_component(file "${COHORT_${name}_LIBRARY}" NAME_WE)
+        string(REGEX REPLACE "^lib" "" file "${file}")
+        list(APPEND COHORT_STATIC_LIBRARIES ${file})
+    endif()
+endforeach()
+list(JOIN COHORT_PC_REQUIRES " " COHORT_PC_REQUIRES)
+
+# The prefix is written relative to the file, so that an installed tree can be moved.
+file(RELATIVE_PATH COHORT_PC_PREFIX
+    "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+configure_file("${PROJECT_SOURCE_DIR}/cmake/cohort.pc.in" "${CMAKE_BINARY_DIR}/cohort.pc" @ONLY)
+install(FILES "${CMAKE_BINARY_DIR}/cohort.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+
+configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/cohortConfig.cmake.in"
+    "${CMAKE_BINARY_DIR}/cohortConfig.cmake" INSTALL_DESTINATION "${cmake_dir}")
+write_basic_package_version_file("${CMAKE_BINARY_DIR}/cohortConfigVersion.cmake"
+    VERSION ${PROJECT_VERSION} COMPATIBILITY SameMinorVersion)
+install(EXPORT cohort-targets NAMESPACE cohort:: DESTINATION "${cmake_dir}")
+install(FILES "${CMAKE_BINARY_DIR}/cohortConfig.cmake" "${CMAKE_BINARY_DIR}/cohortConfigVersion.cmake"
+    DESTINATION "${cmake_dir}")

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The library: every object is compiled once (position independent) and goes into both libcohort.so and libcohort.a.
+
+set(COHORT_LAYERS
+    base device value context ops variable function io data collective strategy train compat)
+set(COHORT_GENERATED_DIR "${CMAKE_BINARY_DIR}/generated")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+
+set(COI_HAVE_ISA_V3 0)
+set(COI_HAVE_ISA_V4 0)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$" AND CMAKE_SIZEOF_VOID_P EQUAL 8)
+    set(COI_HAVE_ISA_V3 1)
+    set(COI_HAVE_ISA_V4 1)
+endif()
+configure_file("${PROJECT_SOURCE_DIR}/cmake/config.h.in" "${COHORT_GENERATED_DIR}/config.h" @ONLY)
+
+# Sources of the core: all layers, less the kernels (compiled per instruction set), the plug-ins, and the folders
+# named after an optional library that is absent.
+set(COHORT_SOURCES "")
+foreach(layer IN LISTS COHORT_LAYERS)
+    file(GLOB_RECURSE found CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${layer}/*.c")
+    list(APPEND COHORT_SOURCES ${found})
+endforeach()
+list(FILTER COHORT_SOURCES EXCLUDE REGEX "/src/ops/simd/")
+list(FILTER COHORT_SOURCES EXCLUDE REGEX "/src/collective/mpi/")
+foreach(name IN LISTS COHORT_OPTIONAL_NAMES)
+    if(NOT COI_HAVE_${name})
+        string(TOLOWER ${name} folder)
+        list(FILTER COHORT_SOURCES EXCLUDE REGEX "/src/.*/${folder}/[^/]*$")
+    endif()
+endforeach()
+file(GLOB COHORT_SIMD_SOURCES CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/ops/simd/*.c")
+file(GLOB COHORT_MPI_SOURCES CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/collective/mpi/*.c")
+
+# An object library with the flags and folders every file of the library sees.
+function(cohort_add_objects target)
+    add_library(${target} OBJECT ${ARGN})
+    set_target_properties(${target} PROPERTIES C_VISIBILITY_PRESET hidden)
+    target_compile_definitions(${target} PRIVATE COI_BUILDING_LIBRARY=1)
+    target_include_directories(${target} PRIVATE
+        "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src" "${COHORT_GENERATED_DIR}")
+    target_link_libraries(${target} PRIVATE cohort_flags cohort_dependencies)
+endfunction()
+
+if(NOT COHORT_SOURCES)
+    message(STATUS "src/ holds no sources: no library is built")
+    return()
+endif()
+
+cohort_add_objects(cohort_objects ${COHORT_SOURCES})
+set(objects $<TARGET_OBJECTS:cohort_objects>)
+
+# The kernels, once per instruction set. Contraction stays off: fused multiply-add is used where a kernel asks for
+# it by name, and nowhere else.
+if(COHORT_SIMD_SOURCES)
+    set(isa_flags_base "")
+    set(isa_flags_v3 -march=x86-64-v3)
+    set(isa_flags_v4 -march=x86-64-v4)
+    set(isas base)
+    if(COI_HAVE_ISA_V3)
+        list(APPEND isas v3)
+    endif()
+    if(COI_HAVE_ISA_V4)
+        list(APPEND isas v4)
+    endif()
+    foreach(isa IN LISTS isas)
+        cohort_add_objects(cohort_simd_${isa} ${COHORT_SIMD_SOURCES})
+        target_compile_definitions(cohort_simd_${isa} PRIVATE COI_ISA=${isa} COI_ISA_${isa}=1)
+        target_compile_options(cohort_simd_${isa} PRIVATE ${isa_flags_${isa}} $<$<CONFIG:Release>:-O3>)
+        list(APPEND objects $<TARGET_OBJECTS:cohort_simd_${isa}>)
+    endforeach()
+endif()
+
+set(system_libraries Threads::Threads m ${CMAKE_DL_LIBS})
+
+add_library(cohort SHARED ${objects})
+add_library(cohort::cohort ALIAS cohort)
+set_target_properties(cohort PROPERTIES
+    VERSION ${PROJECT_VERSION}
+    SOVERSION ${PROJECT_VERSION_MAJOR}
+    LINKER_LANGUAGE C
+    LINK_DEPENDS "${PROJECT_SOURCE_DIR}/src/cohort.map")
+target_link_options(cohort PRIVATE
+    "-Wl,--version-script=${PROJECT_SOURCE_DIR}/src/cohort.map"
+    $<$<NOT:$<BOOL:${COHORT_SANITIZE}>>:-Wl,--no-undefined>
+    -Wl,--as-needed)
+target_link_libraries(cohort PRIVATE cohort_flags cohort_dependencies ${system_libraries})
+
+add_library(cohort_static STATIC ${objects})
+add_library(cohort::static ALIAS cohort_static)
+set_target_properties(cohort_static PROPERTIES OUTPUT_NAME cohort EXPORT_NAME static LINKER_LANGUAGE C)
+target_link_libraries(cohort_static
+    PRIVATE $<BUILD_INTERFACE:cohort_flags> $<BUILD_INTERFACE:cohort_dependencies>
+    INTERFACE ${system_libraries})
+
+foreach(target IN ITEMS cohort cohort_static)
+    target_include_directories(${target} INTERFACE
+        $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+        $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+endforeach()
+
+# For tests of the inside: the static library with the private folders in sight.
+add_library(cohort_internal INTERFACE)
+target_link_libraries(cohort_internal INTERFACE cohort_static cohort_dependencies)
+target_include_directories(cohort_internal INTERFACE
+    "${PROJECT_SOURCE_DIR}/src" "${COHORT_GENERATED_DIR}")
+
+# The MPI plug-in is linked against MPI alone. What it needs of the core it is handed when it is opened, so it works
+# beside a shared and a static library alike; --no-undefined keeps it that way.
+if(COI_HAVE_MPI AND COHORT_MPI_SOURCES)
+    add_library(cohort_mpi MODULE ${COHORT_MPI_SOURCES})
+    set_target_properties(cohort_mpi PROPERTIES
+        C_VISIBILITY_PRESET hidden
+        LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib/cohort")
+    target_include_directories(cohort_mpi PRIVATE
+        "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src" "${COHORT_GENERATED_DIR}")
+    target_link_options(cohort_mpi PRIVATE
+        $<$<NOT:$<BOOL:${COHORT_SANITIZE}>>:-Wl,--no-undefined>)
+    target_link_libraries(cohort_mpi PRIVATE cohort_flags MPI::MPI_C)
+endif()

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Programs around the library: tool, tests, benchmarks, examples. Every folder may be empty.
+#
+#   tools/cohort/*.c         build/<tree>/tools/cohort
+#   tests/unit/NAME.c        build/<tree>/tests/test_NAME, one program per file, with the harness of tests/unit/test.h
+#   tests/ranks/NAME.c       build/<tree>/tests/ranks_NAME, run by the MPI launcher with 1, 2 and 4 processes
+#   tests/golden-runner/*.c  build/<tree>/tests/golden
+#   tests/scripts/NAME.sh    run as they are
+#   bench/*.c                build/<tree>/bench/cohort-bench
+#   examples/NAME.c          build/<tree>/examples/NAME, output compared with examples/expected/NAME.txt
+#   examples/demo/*.c        build/<tree>/examples/demo
+#   tests/*/tests.cmake      more tests of a folder, where the rules above do not reach
+
+if(TARGET cohort)
+    file(GLOB tool_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tools/cohort/*.c")
+    if(tool_sources)
+        add_executable(cohort_tool ${tool_sources})
+        set_target_properties(cohort_tool PROPERTIES
+            OUTPUT_NAME cohort RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tools")
+        target_link_libraries(cohort_tool PRIVATE cohort_flags cohort)
+    endif()
+endif()
+
+if(NOT COHORT_TESTS)
+    return()
+endif()
+enable_testing()
+
+# What tests find in their environment: where the uninstalled plug-in is, and how sanitizers report.
+set(COHORT_TEST_ENVIRONMENT
+    "COHORT_PLUGIN_PATH=${CMAKE_BINARY_DIR}/lib/cohort"
+    "COHORT_SOURCE_DIR=${PROJECT_SOURCE_DIR}"
+    "COHORT_BUILD_DIR=${CMAKE_BINARY_DIR}"
+    "ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:detect_stack_use_after_return=1"
+    "UBSAN_OPTIONS=print_stacktrace=1"
+    "TSAN_OPTIONS=halt_on_error=0:second_deadlock_stack=1")
+
+# cohort_test(NAME COMMAND...): one entry of ctest.
+function(cohort_test name)
+    add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    set_tests_properties(${name} PROPERTIES
+        TIMEOUT 900 SKIP_RETURN_CODE 77
+        ENVIRONMENT "${COHORT_TEST_ENVIRONMENT};COHORT_TEST_NAME=${name}")
+endfunction()
+
+# A program of the source tree that uses the public headers and the shared library.
+function(cohort_program target folder name)
+    add_executable(${target} ${ARGN})
+    set_target_properties(${target} PROPERTIES
+        OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/${folder}")
+    target_link_libraries(${target} PRIVATE cohort_flags cohort m)
+endfunction()
+
+# Tests see the public headers. One that includes a header of src/ is linked with the static library instead of the
+# shared one, so that it never holds two copies of the library.
+function(cohort_test_program target name source)
+    set_property(DIRECTORY "${PROJECT_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
+    file(STRINGS "${source}" internal REGEX "^#include \"(config\\.h|[a-z]+/.*)\"")
+    add_executable(${target} "${source}")
+    set_target_properties(${target} PROPERTIES
+        OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+    target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests/unit")
+    target_link_libraries(${target} PRIVATE cohort_flags cohort_test_harness m)
+    if(internal)
+        target_link_libraries(${target} PRIVATE cohort_internal)
+    else()
+        target_link_libraries(${target} PRIVATE cohort)
+    endif()
+endfunction()
+
+file(GLOB script_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/scripts/*.sh")
+foreach(script IN LISTS script_tests)
+    get_filename_component(name "${script}" NAME_WE)
+    cohort_test(script.${name} bash "${script}")
+endforeach()
+
+if(NOT TARGET cohort)
+    return()
+endif()
+
+file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/*.c")
+list(FILTER unit_sources EXCLUDE REGEX "/tests/unit/test\\.c$")
+file(GLOB ranks_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/ranks/*.c")
+
+if(unit_sources OR ranks_sources)
+    add_library(cohort_test_harness OBJECT "${PROJECT_SOURCE_DIR}/tests/unit/test.c")
+    target_include_directories(cohort_test_harness PRIVATE "${PROJECT_SOURCE_DIR}/include")
+    target_link_libraries(cohort_test_harness PRIVATE cohort_flags)
+endif()
+
+foreach(source IN LISTS unit_sources)
+    get_filename_component(name "${source}" NAME_WE)
+    cohort_test_program(test_${name} test_${name} "${source}")
+    cohort_test(unit.${name} test_${name})
+endforeach()
+
+if(TARGET cohort_mpi)
+    foreach(source IN LISTS ranks_sources)
+        get_filename_component(name "${source}" NAME_WE)
+        cohort_test_program(ranks_${name} ranks_${name} "${source}")
+        foreach(size IN ITEMS 1 2 4)
+            cohort_test(ranks.${name}.${size}
+                "${PROJECT_SOURCE_DIR}/scripts/mpirun-here" -n ${size} $<TARGET_FILE:ranks_${name}>)
+            set_tests_properties(ranks.${name}.${size} PROPERTIES PROCESSORS 2)
+        endforeach()
+    endforeach()
+endif()
+
+file(GLOB golden_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/golden-runner/*.c")
+if(golden_sources AND COI_HAVE_JANSSON)
+    cohort_program(golden tests golden ${golden_sources})
+    target_include_directories(golden SYSTEM PRIVATE "${COHORT_JANSSON_INCLUDE_DIR}")
+    target_link_libraries(golden PRIVATE "${COHORT_JANSSON_LIBRARY}")
+elseif(golden_sources)
+    message(STATUS "tests/golden: left out, it reads its data with jansson")
+endif()
+
+file(GLOB bench_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/*.c")
+if(bench_sources)
+    cohort_program(cohort_bench bench cohort-bench ${bench_sources})
+endif()
+
+file(GLOB example_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*.c")
+foreach(source IN LISTS example_sources)
+    get_filename_component(name "${source}" NAME_WE)
+    cohort_program(example_${name} examples ${name} "${source}")
+    cohort_test(example.${name} "${PROJECT_SOURCE_DIR}/scripts/run-example"
+        $<TARGET_FILE:example_${name}> "${PROJECT_SOURCE_DIR}/examples/expected/${name}.txt")
+endforeach()
+
+file(GLOB demo_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/demo/*.c")
+if(demo_sources)
+    cohort_program(cohort_demo examples demo ${demo_sources})
+endif()
+
+file(GLOB more_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/*/tests.cmake")
+foreach(file IN LISTS more_tests)
+    include("${file}")
+endforeach()

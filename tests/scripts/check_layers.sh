@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+# scripts/check-layers accepts a tree in order and names each kind of include out of order.
+set -eu
+check=$PWD/scripts/check-layers
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+cd "$tree"
+mkdir -p src/base src/value src/ops/ref src/collective/mpi examples
+
+echo '#include "base/log.h"' >src/value/value.c
+echo '#include "ops/ref/ref.h"' >src/ops/table.c
+echo '#include <mpi.h>' >src/collective/mpi/mpi.c
+echo '#include <cohort/cohort.h>' >examples/01_first.c
+touch src/base/log.h src/value/value.h src/ops/ref/ref.h
+"$check" .
+
+expect() {
+    local output
+    if output=$("$check" .); then
+        echo "accepted: $1"
+        exit 1
+    fi
+    if ! grep -qF -- "$1" <<<"$output"; then
+        printf 'expected "%s" in:\n%s\n' "$1" "$output"
+        exit 1
+    fi
+}
+
+echo '#include "value/value.h"' >src/base/log.c
+expect 'src/base/log.c:1: src/base must not include "value/value.h"'
+rm src/base/log.c
+printf '\n#include "ops/ref/ref.h"\n' >src/collective/group.c
+expect 'src/collective/group.c:2: "ops/ref/ref.h" is private to src/ops'
+rm src/collective/group.c
+echo '#include "../value/value.h"' >src/base/log.c
+expect 'src/base must not include'
+rm src/base/log.c
+echo '#include <mpi.h>' >src/base/log.c
+expect '<mpi.h> belongs to src/collective/mpi'
+rm src/base/log.c
+echo '#include "value/value.h"' >examples/02_second.c
+expect 'examples/02_second.c:1: "value/value.h" is not beside this file'
+rm examples/02_second.c
+touch src/stray.c
+expect 'src/stray.c:1: a source file belongs into one of'
+rm src/stray.c
+"$check" .
