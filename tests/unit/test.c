@@ -460,9 +460,11 @@ judge(bool in_time, int status, char *why, size_t size)
     if (!in_time)
         snprintf(why, size, "ended after %d s without a result", timeout_seconds());
     else if (WIFSIGNALED(status))
-        snprintf(why, size, "ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+        snprintf(why, size, "ended by signal %d (%s)", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
     else if (!atomic_load(&current->is_finished))
-        snprintf(why, size, "the process ended inside the body with status %d", WEXITSTATUS(status));
+        snprintf(why, size, "the process ended inside the body with status %d",
+                 WEXITSTATUS(status));
     else if (WEXITSTATUS(status) != 0 && atomic_load(&current->num_failures) == 0)
         snprintf(why, size, "the process ended with status %d", WEXITSTATUS(status));
     if (why[0] != '\0' || atomic_load(&current->num_failures) > 0)
@@ -597,7 +599,8 @@ main(int argc, char **argv)
         fprintf(stderr, "usage: %s [--list] [--verbose] [--no-fork] [NAME-PART...]\n", program);
         return 2;
     }
-    current = mmap(NULL, sizeof(*current), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    current = mmap(NULL, sizeof(*current), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                   0);
     if (current == MAP_FAILED) {
         fprintf(stderr, "%s: no memory for the report\n", program);
         return 2;

@@ -91,11 +91,11 @@ _Noreturn void test_skip(const char *format, ...) CO_PRINTF(1, 2);
 /* |actual - expected| <= tolerance; NaN is close to NaN, an infinity to itself. */
 #define CO_EXPECT_CLOSE(actual, expected, tolerance)                                               \
     test_close(TEST_AT, #actual, (double)(actual), (double)(expected), (double)(tolerance))
-#define CO_EXPECT_STR(actual, expected)    test_str(TEST_AT, #actual, (actual), (expected))
-#define CO_EXPECT_CONTAINS(actual, part)   test_contains(TEST_AT, #actual, (actual), (part))
-#define CO_EXPECT_PTR(actual, expected)    test_pointer(TEST_AT, #actual, (actual), (expected))
-#define CO_EXPECT_NULL(actual)             test_pointer(TEST_AT, #actual, (actual), NULL)
-#define CO_EXPECT_NOT_NULL(actual)         test_true(TEST_AT, #actual " != NULL", (actual) != NULL, true)
+#define CO_EXPECT_STR(actual, expected)  test_str(TEST_AT, #actual, (actual), (expected))
+#define CO_EXPECT_CONTAINS(actual, part) test_contains(TEST_AT, #actual, (actual), (part))
+#define CO_EXPECT_PTR(actual, expected)  test_pointer(TEST_AT, #actual, (actual), (expected))
+#define CO_EXPECT_NULL(actual)           test_pointer(TEST_AT, #actual, (actual), NULL)
+#define CO_EXPECT_NOT_NULL(actual)       test_true(TEST_AT, #actual " != NULL", (actual) != NULL, true)
 #define CO_EXPECT_BYTES(actual, expected, nbytes)                                                  \
     test_bytes(TEST_AT, #actual, (actual), (expected), (nbytes))
 /* A returned code. */
@@ -126,6 +126,7 @@ _Noreturn void test_skip(const char *format, ...) CO_PRINTF(1, 2);
  */
 void test_each_allocation(const char *file, int line, const char *settings,
                           bool (*body)(co_context *ctx));
-#define CO_EXPECT_SURVIVES_NO_MEMORY(settings, body) test_each_allocation(TEST_AT, (settings), (body))
+#define CO_EXPECT_SURVIVES_NO_MEMORY(settings, body)                                               \
+    test_each_allocation(TEST_AT, (settings), (body))
 
 #endif
