@@ -25,33 +25,22 @@ if(TARGET cohort_tool)
 endif()
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
-# A static link needs what the library itself needs. The pkg-config file names the modules; the CMake package lists
-# the files, looked up again on the machine that uses it.
-set(COHORT_PC_REQUIRES "")
-set(COHORT_PC_LIBS "-lpthread -lm -ldl")
-set(modules_HWLOC hwloc)
-set(modules_ZLIB zlib)
-set(modules_JANSSON jansson)
-set(modules_ISAL libisal)
-set(modules_PROTOBUFC libprotobuf-c)
+# A static link needs what the library itself needs: names, which are looked up again on the machine that uses them.
+# They are no pkg-config requirements, because a program with the shared library needs none of their headers.
 set(COHORT_STATIC_LIBRARIES "")
-if(COI_HAVE_ONEDNN)
-    string(PREPEND COHORT_PC_LIBS "-ldnnl ")
-    list(APPEND COHORT_STATIC_LIBRARIES dnnl)
-endif()
-foreach(name IN ITEMS HWLOC ZLIB JANSSON ISAL PROTOBUFC)
+foreach(name IN ITEMS ONEDNN HWLOC ZLIB JANSSON ISAL PROTOBUFC)
     if(COI_HAVE_${name})
-        list(APPEND COHORT_PC_REQUIRES ${modules_${name}})
         get_filename_component(file "${COHORT_${name}_LIBRARY}" NAME_WE)
         string(REGEX REPLACE "^lib" "" file "${file}")
         list(APPEND COHORT_STATIC_LIBRARIES ${file})
     endif()
 endforeach()
-list(JOIN COHORT_PC_REQUIRES " " COHORT_PC_REQUIRES)
+list(TRANSFORM COHORT_STATIC_LIBRARIES PREPEND "-l" OUTPUT_VARIABLE COHORT_PC_LIBS)
+list(APPEND COHORT_PC_LIBS -lpthread -lm -ldl)
+list(JOIN COHORT_PC_LIBS " " COHORT_PC_LIBS)
 
 # The prefix is written relative to the file, so that an installed tree can be moved.
-file(RELATIVE_PATH COHORT_PC_PREFIX
-    "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+file(RELATIVE_PATH COHORT_PC_PREFIX "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 configure_file("${PROJECT_SOURCE_DIR}/cmake/cohort.pc.in" "${CMAKE_BINARY_DIR}/cohort.pc" @ONLY)
 install(FILES "${CMAKE_BINARY_DIR}/cohort.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 

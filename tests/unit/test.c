@@ -2,12 +2,16 @@
 /*
  * The unit test harness: registration, one process per case, verdicts, the rules log. The verdict of a case is kept in
  * memory shared with its process, not in its exit status, so a body that ends the process early cannot pass.
+ *
+ * Under an MPI launcher all cases run in the one process that the launcher knows, because MPI starts only once in it;
+ * every rank runs the same cases in the same order, and rank 0 alone writes counts and rules.
  */
 #include "test.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -60,6 +64,7 @@ typedef struct ledger {
 
 typedef struct choices {
     bool   list, is_verbose, in_process;
+    int    rank; /* under an MPI launcher; 0 outside one */
     char **parts;
     int    num_parts;
 } choices;
@@ -67,6 +72,7 @@ typedef struct choices {
 static test_case  *first_case;
 static test_case **last_case = &first_case;
 static report     *current; /* of the case that runs */
+static jmp_buf    *way_out; /* from a body that runs in this process */
 
 void
 test_register(test_case *added)
@@ -257,6 +263,8 @@ void
 test_end(void)
 {
     atomic_store(&current->is_finished, true);
+    if (way_out != NULL)
+        longjmp(*way_out, 1);
     fflush(NULL);
     _exit(1);
 }
@@ -271,6 +279,8 @@ test_skip(const char *format, ...)
     va_end(args);
     atomic_store(&current->is_skipped, true);
     atomic_store(&current->is_finished, true);
+    if (way_out != NULL)
+        longjmp(*way_out, 1);
     fflush(NULL);
     _exit(0);
 }
@@ -472,40 +482,62 @@ judge(bool in_time, int status, char *why, size_t size)
     return atomic_load(&current->is_skipped) ? VERDICT_SKIP : VERDICT_PASS;
 }
 
+/* Say how a case ended, with the rank where there are several. */
+static void
+announce(const test_case *test, verdict result, const char *why, const choices *chosen)
+{
+    static const char *const words[] = { "FAIL", "pass", "skip" };
+    const char              *reason = result == VERDICT_SKIP ? current->reason : why;
+
+    if (result == VERDICT_PASS && !chosen->is_verbose)
+        return;
+    if (result == VERDICT_SKIP && chosen->rank > 0)
+        return;
+    printf("%s %s%s%s", words[result], test->name, reason[0] != '\0' ? ": " : "", reason);
+    if (chosen->rank > 0)
+        printf(" (rank %d)", chosen->rank);
+    printf("\n");
+}
+
 static verdict
-run_case(const test_case *test, const choices *chosen)
+run_in_process(const test_case *test, const choices *chosen)
 {
     char    why[REASON_BYTES];
-    int     output, status = 0;
+    jmp_buf here;
+    verdict result;
+
+    memset(current, 0, sizeof(*current));
+    way_out = &here;
+    if (setjmp(here) == 0)
+        run_body(test);
+    way_out = NULL;
+    result = judge(true, 0, why, sizeof(why));
+    announce(test, result, why, chosen);
+    return result;
+}
+
+static verdict
+run_in_child(const test_case *test, const choices *chosen)
+{
+    char    why[REASON_BYTES];
+    int     output = memfd_create("output", MFD_CLOEXEC), status = 0;
     verdict result;
     pid_t   pid;
     bool    in_time;
 
     memset(current, 0, sizeof(*current));
-    if (chosen->in_process) {
-        run_body(test);
-        result = judge(true, 0, why, sizeof(why));
-        printf("%s %s\n", result == VERDICT_PASS ? "pass" : "FAIL", test->name);
-        return result;
-    }
-    output = memfd_create("output", MFD_CLOEXEC);
     fflush(NULL);
-    pid = fork();
+    pid = output >= 0 ? fork() : -1;
     if (pid == 0)
         be_child(test, output);
-    if (pid < 0 || output < 0) {
+    if (pid < 0) {
         printf("FAIL %s: no process for it: %s\n", test->name, strerror(errno));
         return VERDICT_FAIL;
     }
     in_time = wait_for(pid, &status);
     kill(-pid, SIGKILL); /* processes the case left behind */
     result = judge(in_time, status, why, sizeof(why));
-    if (result == VERDICT_FAIL)
-        printf("FAIL %s%s%s\n", test->name, why[0] != '\0' ? ": " : "", why);
-    else if (result == VERDICT_SKIP)
-        printf("skip %s: %s\n", test->name, current->reason);
-    else if (chosen->is_verbose)
-        printf("pass %s\n", test->name);
+    announce(test, result, why, chosen);
     if (result == VERDICT_FAIL || chosen->is_verbose)
         print_output(output);
     close(output);
@@ -567,11 +599,27 @@ is_chosen(const test_case *test, const choices *chosen)
     return chosen->num_parts == 0;
 }
 
+/* The rank an MPI launcher (Open MPI, MPICH and its kin, Slurm) gave this process, or -1. */
+static int
+launched_rank(void)
+{
+    static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK" };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i)
+        if (getenv(names[i]) != NULL)
+            return atoi(getenv(names[i]));
+    return -1;
+}
+
 static bool
 parse(int argc, char **argv, choices *out)
 {
-    int i;
+    int i, rank = launched_rank();
 
+    if (rank >= 0) {
+        out->in_process = true;
+        out->rank = rank;
+    }
     for (i = 1; i < argc && argv[i][0] == '-'; ++i) {
         if (strcmp(argv[i], "--list") == 0)
             out->list = true;
@@ -618,12 +666,15 @@ main(int argc, char **argv)
             printf("%s\t%s\n", test->name, test->rules);
             continue;
         }
-        result = run_case(test, &chosen);
+        result = chosen.in_process ? run_in_process(test, &chosen) : run_in_child(test, &chosen);
         ++counts[result];
-        log_rules(program, test, result);
+        if (chosen.rank == 0)
+            log_rules(program, test, result);
     }
     if (chosen.list)
         return 0;
+    if (chosen.rank > 0)
+        return counts[VERDICT_FAIL] == 0 ? 0 : 1;
     write_counts(counts);
     printf("%d passed, %d failed", counts[VERDICT_PASS], counts[VERDICT_FAIL]);
     if (counts[VERDICT_SKIP] > 0)
