@@ -107,8 +107,8 @@ target_link_libraries(cohort_internal INTERFACE cohort_static cohort_dependencie
 target_include_directories(cohort_internal INTERFACE
     "${PROJECT_SOURCE_DIR}/src" "${COHORT_GENERATED_DIR}")
 
-# The MPI plug-in is linked against MPI alone. What it needs of the core it is handed when it is opened, so it works
-# beside a shared and a static library alike; --no-undefined keeps it that way.
+# The MPI plug-in shares no global names with the core, so it works beside a shared and a static library alike: it is handed
+# the objects of the core when it is opened, and carries a hidden copy of the few base functions it calls on them.
 if(COI_HAVE_MPI AND COHORT_MPI_SOURCES)
     add_library(cohort_mpi MODULE ${COHORT_MPI_SOURCES})
     set_target_properties(cohort_mpi PROPERTIES
@@ -117,6 +117,6 @@ if(COI_HAVE_MPI AND COHORT_MPI_SOURCES)
     target_include_directories(cohort_mpi PRIVATE
         "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src" "${COHORT_GENERATED_DIR}")
     target_link_options(cohort_mpi PRIVATE
-        $<$<NOT:$<BOOL:${COHORT_SANITIZE}>>:-Wl,--no-undefined>)
-    target_link_libraries(cohort_mpi PRIVATE cohort_flags MPI::MPI_C)
+        $<$<NOT:$<BOOL:${COHORT_SANITIZE}>>:-Wl,--no-undefined> -Wl,--exclude-libs,ALL -Wl,--as-needed)
+    target_link_libraries(cohort_mpi PRIVATE cohort_flags MPI::MPI_C cohort_static)
 endif()
