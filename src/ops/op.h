@@ -4,13 +4,14 @@
  * gradient, a line of documentation. The public function is one line that calls coi_apply; co_op_call,
  * the reference documentation, tests and bindings read the table.
  *
- * To add an operator: write its coi_op (const, named initialisers) in the file of its family, list it in
- * table.c, declare its public function in include/cohort/ops.h.
+ * To add an operator: write its coi_op (const, named initialisers, coi_op_NAME) in the file of its family, list it
+ * in list.h, declare its public function in include/cohort/ops.h.
  */
 #ifndef COI_OPS_OP_H
 #define COI_OPS_OP_H
 
 #include <cohort/ops.h>
+#include <stddef.h>
 
 #include "context/context.h"
 #include "context/tape.h"
@@ -79,6 +80,35 @@ typedef struct coi_attr {
     const char *const *choices;      /* COI_ATTR_CHOICE, NULL-terminated */
 } coi_attr;
 
+/*
+ * Attributes are written once, as a list from which the table and the texts of co_op_describe are made:
+ *
+ *     typedef struct reduce_attrs {
+ *         coi_ints axis;
+ *         bool     keepdims;
+ *     } reduce_attrs;
+ *     #define REDUCE_ATTRS(X)                        \
+ *         X(reduce_attrs, axis, INTS, "=null", NULL) \
+ *         X(reduce_attrs, keepdims, BOOL, "=false", NULL)
+ *     COI_ATTR_TABLE(reduce_attrs, REDUCE_ATTRS)
+ *
+ * and in the operator COI_ATTRS(reduce_attrs). The default is "=text", or "" for what must be given.
+ */
+#define COI_ATTR_TEXT_INT    "int"
+#define COI_ATTR_TEXT_FLOAT  "float"
+#define COI_ATTR_TEXT_BOOL   "bool"
+#define COI_ATTR_TEXT_DTYPE  "dtype"
+#define COI_ATTR_TEXT_INTS   "ints"
+#define COI_ATTR_TEXT_CHOICE "choice"
+#define COI_ATTR_TEXT_SCALAR "scalar"
+#define COI_ATTR_ENTRY(type, field, kind, given, choices)                                                    \
+    { #field, COI_ATTR_##kind, offsetof(type, field), sizeof(given) > 1 ? given + 1 : NULL, choices },
+#define COI_ATTR_LINE(type, field, kind, given, choices) #field ":" COI_ATTR_TEXT_##kind given,
+#define COI_ATTR_TABLE(type, list)                                                                           \
+    static const coi_attr    type##_table[] = { list(COI_ATTR_ENTRY){ NULL, COI_ATTR_INT, 0, NULL, NULL } };  \
+    static const char *const type##_texts[] = { list(COI_ATTR_LINE) NULL };
+#define COI_ATTRS(type) .attrs_size = sizeof(type), .attrs = type##_table, .attr_texts = type##_texts
+
 typedef struct coi_op {
     const char *name;
     const char *doc; /* one line */
@@ -92,6 +122,7 @@ typedef struct coi_op {
     bool        not_differentiable; /* never recorded: integer results, random numbers, stop_gradient */
     size_t      attrs_size;
     const coi_attr *attrs; /* ends with a NULL name */
+    const char *const *attr_texts; /* "axis:ints=null", in the same order, ends with NULL */
     /* Check inputs and attributes, fill outs[num_outputs]. Errors: coi_invalid. */
     co_code (*infer)(coi_call *call, coi_out *outs);
     /* Outputs share the data of input 0 and need no kernel (reshape, identity, ...). */
@@ -127,6 +158,10 @@ co_code coi_rule_broadcast(coi_call *call, coi_out *outs); /* two inputs, NumPy 
 bool coi_broadcast(const int64_t *a, int na, const int64_t *b, int nb, coi_out *out);
 /* axis in [-ndim, ndim) made non-negative; CO_INVALID_ARGUMENT naming axis and rank otherwise. */
 co_code coi_rule_axis(coi_call *call, int64_t axis, int ndim, int *out);
+/* The arrays of public functions as attributes. What is too long or NULL is CO_INVALID_ARGUMENT naming `argument`. */
+bool coi_ints_from_dims(co_context *ctx, const char *argument, const int64_t *dims, size_t n, coi_ints *out);
+/* The same for int; NULL without elements means: not given. */
+bool coi_ints_from_axes(co_context *ctx, const char *argument, const int *axes, size_t n, coi_ints *out);
 
 /* Sum a gradient down to the shape of `like`, undoing broadcasting. */
 co_value *coi_unbroadcast(co_context *ctx, co_value *grad, co_value *like);
