@@ -45,7 +45,7 @@ typedef struct co_allocator {
 /** Options of co_open_with. Start from CO_OPTIONS_INIT; fields are only ever appended. */
 typedef struct co_options {
     size_t              struct_size;
-    const char         *settings;  /* "cpus=4, log=info": see co_settings_help; NULL for none */
+    const char         *settings;  /* "cpus=4, log=info": see co_settings_visit; NULL for none */
     co_log_fn           log;       /* NULL: lines go to standard error */
     void               *log_user;
     const co_allocator *allocator; /* NULL: the C library's */
@@ -55,7 +55,7 @@ typedef struct co_options {
 /**
  * Open a runtime and a first context in it.
  *
- * `settings` is text, "cpus=4, gpus=2, log=info", or NULL. A setting is looked for there, then in the
+ * `settings` is text, "cpus=4, devices=GPU:2, log=info", or NULL. A setting is looked for there, then in the
  * environment (COHORT_CPUS, ...), then takes its default; `cohort info` lists them all.
  *
  * Returns a context, which carries an error if a setting was wrong (check with co_ok; close it all the

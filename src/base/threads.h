@@ -11,25 +11,81 @@
 #include "base/memory.h"
 #include <pthread.h>
 
-/* A word that threads wait on: it only grows. Sleepers are counted so that a wake without sleepers is free. */
-typedef struct coi_event {
-    _Alignas(64) atomic_uint word;
-    atomic_uint  sleepers;
-} coi_event;
+/* A lock of one word, zero when open. Uncontended it costs two atomic operations and no call. */
+typedef struct coi_lock {
+    atomic_uint word;
+} coi_lock;
 
-/* How a group of threads waits. Shared by all threads of a runtime. */
+static inline void
+coi_lock_init(coi_lock *lock)
+{
+    atomic_init(&lock->word, 0);
+}
+void coi_lock_wait(coi_lock *lock); /* called by take alone */
+void coi_lock_wake(coi_lock *lock); /* called by give alone */
+static inline void
+coi_lock_take(coi_lock *lock)
+{
+    unsigned open = 0;
+
+    if (!atomic_compare_exchange_strong_explicit(&lock->word, &open, 1, memory_order_acquire,
+                                                 memory_order_relaxed))
+        coi_lock_wait(lock);
+}
+static inline void
+coi_lock_give(coi_lock *lock)
+{
+    if (atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2)
+        coi_lock_wake(lock);
+}
+
+/*
+ * How the threads of a runtime wait. `running` counts threads that are at work or spinning: a thread of the
+ * library begins when it starts and ends when it leaves, a wait takes it out while it sleeps. A thread of
+ * the user that waits without beginning makes the count one too low, which costs a little spinning, no more.
+ */
 typedef struct coi_waiting {
     int        num_cores; /* cores we may use */
     int        spin_us;
-    atomic_int running;   /* threads that are at work or spinning now: beyond num_cores nobody spins */
+    atomic_int running; /* beyond num_cores nobody spins */
 } coi_waiting;
 
+static inline void
+coi_waiting_init(coi_waiting *waiting, int num_cores, int spin_us)
+{
+    waiting->num_cores = num_cores;
+    waiting->spin_us = spin_us;
+    atomic_init(&waiting->running, 0);
+}
+static inline void
+coi_waiting_begin(coi_waiting *waiting)
+{
+    atomic_fetch_add_explicit(&waiting->running, 1, memory_order_relaxed);
+}
+static inline void
+coi_waiting_end(coi_waiting *waiting)
+{
+    atomic_fetch_sub_explicit(&waiting->running, 1, memory_order_relaxed);
+}
+
+/*
+ * A word that threads wait on: it only grows (and may wrap). Sleepers are counted so that a wake without
+ * sleepers is free. A signal still touches the event after the word has changed, so who was woken may not
+ * free the event before the signalling call has returned.
+ */
+typedef struct coi_event {
+    _Alignas(64) atomic_uint word;
+    atomic_uint sleepers;
+} coi_event;
+
 void coi_event_init(coi_event *event);
-/* Advance the word by one and wake all who wait. */
+/* Advance the word by one and wake all who wait. What was written before is seen by who returns from the wait. */
 void coi_event_signal(coi_event *event);
+/* The same, but wake at most `count` sleepers: for workers of which any will do. */
+void coi_event_signal_some(coi_event *event, int count);
 /*
  * Wait until the word differs from `seen`. timeout_ms < 0 waits for ever. Returns false on timeout.
- * The futex may wake for nothing; the word alone decides.
+ * waiting NULL: no spinning. The futex may wake for nothing; the word alone decides.
  */
 bool coi_event_wait(coi_event *event, unsigned seen, coi_waiting *waiting, int timeout_ms);
 static inline unsigned
@@ -43,10 +99,14 @@ uint64_t coi_now_ns(void);
 
 typedef void (*coi_thread_fn)(void *arg);
 typedef struct coi_thread coi_thread;
-/* name is cut to 15 bytes; cores NULL: the inherited affinity. Stack: 1 MiB unless stack_bytes says otherwise. */
+/*
+ * name is cut to 15 bytes; cores NULL: the inherited affinity. Binding is best effort: cores that were taken
+ * from the process meanwhile are no error. stack_bytes 0: 1 MiB.
+ */
 co_code coi_thread_start(coi_memory *memory, const char *name, const int *cores, int num_cores,
                          size_t stack_bytes, coi_thread_fn fn, void *arg, coi_thread **out,
                          co_error_info *err);
+/* In a forked child, where the thread does not exist, this only frees. NULL is allowed. */
 void coi_thread_join(coi_memory *memory, coi_thread *thread);
 
 /*
@@ -56,8 +116,10 @@ void coi_thread_join(coi_memory *memory, coi_thread *thread);
  */
 typedef struct coi_team coi_team;
 typedef void (*coi_chunk_fn)(void *arg, int64_t chunk);
+/* Workers are bound to `size` cores together, not one each; cores NULL: the inherited affinity. All are borrowed. */
 co_code coi_team_create(coi_memory *memory, const char *name, const int *cores, int size,
                         coi_waiting *waiting, coi_team **out, co_error_info *err);
+/* Joins the workers. NULL is allowed. */
 void coi_team_destroy(coi_team *team);
 int coi_team_size(const coi_team *team);
 /*

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The allocator hooks and their counters. Pools and arenas are built on these functions elsewhere; here
+ * every call goes to the hooks.
+ */
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void *
+libc_alloc(void *user, size_t nbytes, size_t alignment)
+{
+    void *block = NULL;
+
+    (void)user;
+    return posix_memalign(&block, alignment, nbytes) == 0 ? block : NULL;
+}
+
+static void
+libc_free(void *user, void *memory, size_t nbytes)
+{
+    (void)user;
+    (void)nbytes;
+    free(memory);
+}
+
+void
+coi_memory_init(coi_memory *memory, const co_allocator *hooks)
+{
+    static const co_allocator libc_hooks = { libc_alloc, libc_free, NULL };
+
+    memory->hooks = hooks != NULL && hooks->alloc != NULL && hooks->free != NULL ? *hooks : libc_hooks;
+    atomic_init(&memory->bytes_in_use, 0);
+    atomic_init(&memory->peak_bytes, 0);
+    atomic_init(&memory->num_allocations, 0);
+}
+
+static void
+count_bytes(coi_memory *memory, size_t nbytes)
+{
+    long long more = (long long)nbytes;
+    long long now = atomic_fetch_add_explicit(&memory->bytes_in_use, more, memory_order_relaxed) + more;
+    long long peak = atomic_load_explicit(&memory->peak_bytes, memory_order_relaxed);
+
+    while (now > peak &&
+           !atomic_compare_exchange_weak_explicit(&memory->peak_bytes, &peak, now,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+void *
+coi_alloc(coi_memory *memory, size_t nbytes)
+{
+    void *block;
+
+    if (nbytes == 0)
+        nbytes = 1;
+    if (nbytes > PTRDIFF_MAX - COI_ALIGNMENT)
+        return NULL;
+    atomic_fetch_add_explicit(&memory->num_allocations, 1, memory_order_relaxed);
+    block = memory->hooks.alloc(memory->hooks.user, nbytes, COI_ALIGNMENT);
+    if (block == NULL)
+        return NULL;
+    if ((uintptr_t)block % COI_ALIGNMENT != 0) { /* kernels rely on it: refuse, as if there were none */
+        memory->hooks.free(memory->hooks.user, block, nbytes);
+        return NULL;
+    }
+    count_bytes(memory, nbytes);
+    return block;
+}
+
+void *
+coi_calloc(coi_memory *memory, size_t nbytes)
+{
+    void *block = coi_alloc(memory, nbytes);
+
+    if (block != NULL)
+        memset(block, 0, nbytes == 0 ? 1 : nbytes);
+    return block;
+}
+
+void
+coi_free(coi_memory *memory, void *block, size_t nbytes)
+{
+    if (block == NULL)
+        return;
+    if (nbytes == 0)
+        nbytes = 1;
+    atomic_fetch_sub_explicit(&memory->bytes_in_use, (long long)nbytes, memory_order_relaxed);
+    memory->hooks.free(memory->hooks.user, block, nbytes);
+}
+
+char *
+coi_strndup(coi_memory *memory, const char *text, size_t nbytes)
+{
+    char *copy = nbytes < PTRDIFF_MAX ? coi_alloc(memory, nbytes + 1) : NULL;
+
+    if (copy == NULL)
+        return NULL;
+    if (nbytes > 0)
+        memcpy(copy, text, nbytes);
+    copy[nbytes] = '\0';
+    return copy;
+}
+
+bool
+coi_grow(coi_memory *memory, void **array, size_t *capacity, size_t need, size_t size)
+{
+    size_t room = *capacity;
+    void  *bigger;
+
+    if (need <= room)
+        return true;
+    if (size == 0 || need > PTRDIFF_MAX / size)
+        return false;
+    room = room > need / 2 ? room * 2 : need; /* room * 2 cannot overflow: room < need <= PTRDIFF_MAX */
+    if (room < 8)
+        room = 8;
+    if (room > PTRDIFF_MAX / size)
+        room = need;
+    bigger = coi_alloc(memory, room * size);
+    if (bigger == NULL)
+        return false;
+    if (*capacity > 0)
+        memcpy(bigger, *array, *capacity * size);
+    coi_free(memory, *array, *capacity * size);
+    *array = bigger;
+    *capacity = room;
+    return true;
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Teams: one job at a time, shared by the caller and whichever workers are there in time.
+ *
+ * A job is opened and closed by the caller through one word, `state`: the bit OPEN and the number of workers
+ * that joined. A worker joins only while the job is open; the caller closes it when no chunk is left to
+ * take and then waits for those that joined, not for those that still wake up. So a late worker costs
+ * nothing, and the fields of the job stay as they are while anybody may read them.
+ *
+ *     caller                      worker
+ *     write job, state = OPEN
+ *     signal start       ------>  wakes; state: OPEN and n -> OPEN and n + 1, or back to waiting
+ *     take chunks                 take chunks
+ *     state: clear OPEN           state: n -> n - 1; the last one of a closed job signals done
+ *     wait until n == 0  <------
+ *
+ * `busy` says that some caller has the workers. It is what makes nested calls and second callers run alone.
+ */
+#include "base/threads.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define OPEN (1u << 31)
+
+struct coi_team {
+    coi_memory  *memory;
+    coi_waiting *waiting;
+    const int   *cores;
+    int          size;
+    size_t       nbytes;
+    char         name[16];
+    pid_t        pid; /* of the process that has the workers */
+    atomic_bool  busy;
+
+    /* Written by the caller that holds busy. */
+    int          num_workers; /* started so far */
+    bool         tried;       /* to start them */
+    coi_chunk_fn fn;
+    void        *arg;
+    int64_t      num_chunks;
+
+    atomic_bool stopping;
+    coi_event   start;
+    coi_event   done;
+    _Alignas(64) atomic_uint state;
+    _Alignas(64) atomic_llong next; /* chunk */
+    coi_thread *workers[];
+};
+
+static void
+take_chunks(coi_team *team)
+{
+    coi_chunk_fn fn = team->fn;
+    void        *arg = team->arg;
+    int64_t      num_chunks = team->num_chunks;
+
+    for (;;) {
+        int64_t chunk = atomic_fetch_add_explicit(&team->next, 1, memory_order_relaxed);
+
+        if (chunk >= num_chunks)
+            return;
+        fn(arg, chunk);
+    }
+}
+
+static void
+run_alone(int64_t num_chunks, coi_chunk_fn fn, void *arg)
+{
+    for (int64_t chunk = 0; chunk < num_chunks; ++chunk)
+        fn(arg, chunk);
+}
+
+static bool
+join_job(coi_team *team)
+{
+    unsigned state = atomic_load_explicit(&team->state, memory_order_relaxed);
+
+    while ((state & OPEN) != 0)
+        if (atomic_compare_exchange_weak_explicit(&team->state, &state, state + 1, memory_order_acquire,
+                                                  memory_order_relaxed))
+            return true;
+    return false;
+}
+
+static void
+leave_job(coi_team *team)
+{
+    if (atomic_fetch_sub_explicit(&team->state, 1, memory_order_acq_rel) == 1)
+        coi_event_signal(&team->done);
+}
+
+static void
+worker_main(void *arg)
+{
+    coi_team *team = arg;
+    unsigned  seen = 0;
+
+    coi_waiting_begin(team->waiting);
+    for (;;) {
+        coi_event_wait(&team->start, seen, team->waiting, -1);
+        seen = coi_event_read(&team->start);
+        if (atomic_load_explicit(&team->stopping, memory_order_acquire))
+            break;
+        if (join_job(team)) {
+            take_chunks(team);
+            leave_job(team);
+        }
+    }
+    coi_waiting_end(team->waiting);
+}
+
+/* Start what workers the system grants; with fewer the work takes longer, so that is no error. */
+static void
+start_workers(coi_team *team)
+{
+    team->tried = true;
+    team->pid = getpid();
+    while (team->num_workers < team->size - 1) {
+        char name[16];
+
+        snprintf(name, sizeof(name), "%.10s.%d", team->name, (team->num_workers + 1) % 1000);
+        if (coi_thread_start(team->memory, name, team->cores, team->size, 0, worker_main, team,
+                             &team->workers[team->num_workers], NULL) != CO_OK)
+            break;
+        ++team->num_workers;
+    }
+}
+
+static void
+run_together(coi_team *team, int64_t num_chunks, coi_chunk_fn fn, void *arg)
+{
+    int64_t helpers = num_chunks - 1 < team->num_workers ? num_chunks - 1 : team->num_workers;
+    unsigned seen;
+
+    team->fn = fn;
+    team->arg = arg;
+    team->num_chunks = num_chunks;
+    atomic_store_explicit(&team->next, 0, memory_order_relaxed);
+    atomic_store_explicit(&team->state, OPEN, memory_order_release);
+    coi_event_signal_some(&team->start, (int)helpers);
+
+    take_chunks(team);
+
+    atomic_fetch_and_explicit(&team->state, ~OPEN, memory_order_acq_rel);
+    for (;;) {
+        seen = coi_event_read(&team->done);
+        if (atomic_load_explicit(&team->state, memory_order_acquire) == 0)
+            return;
+        coi_event_wait(&team->done, seen, team->waiting, -1);
+    }
+}
+
+void
+coi_team_run(coi_team *team, int64_t num_chunks, coi_chunk_fn fn, void *arg)
+{
+    if (num_chunks < 2 || team->size < 2 ||
+        atomic_exchange_explicit(&team->busy, true, memory_order_acquire)) {
+        run_alone(num_chunks, fn, arg);
+        return;
+    }
+    if (!team->tried)
+        start_workers(team);
+    if (team->num_workers > 0 && team->pid == getpid())
+        run_together(team, num_chunks, fn, arg);
+    else
+        run_alone(num_chunks, fn, arg);
+    atomic_store_explicit(&team->busy, false, memory_order_release);
+}
+
+int
+coi_team_size(const coi_team *team)
+{
+    return team->size;
+}
+
+co_code
+coi_team_create(coi_memory *memory, const char *name, const int *cores, int size, coi_waiting *waiting,
+                coi_team **out, co_error_info *err)
+{
+    size_t    nbytes;
+    coi_team *team;
+
+    if (size < 1)
+        size = 1;
+    nbytes = sizeof(*team) + (size_t)(size - 1) * sizeof(team->workers[0]);
+    team = coi_calloc(memory, nbytes);
+    if (team == NULL)
+        return coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for team '%s' of %d threads", name, size);
+    team->memory = memory;
+    team->waiting = waiting;
+    team->cores = cores;
+    team->size = size;
+    team->nbytes = nbytes;
+    snprintf(team->name, sizeof(team->name), "%.15s", name);
+    atomic_init(&team->busy, false);
+    atomic_init(&team->stopping, false);
+    atomic_init(&team->state, 0);
+    atomic_init(&team->next, 0);
+    coi_event_init(&team->start);
+    coi_event_init(&team->done);
+    *out = team;
+    return CO_OK;
+}
+
+void
+coi_team_destroy(coi_team *team)
+{
+    if (team == NULL)
+        return;
+    atomic_store_explicit(&team->stopping, true, memory_order_release);
+    coi_event_signal(&team->start);
+    for (int i = 0; i < team->num_workers; ++i)
+        coi_thread_join(team->memory, team->workers[i]);
+    coi_free(team->memory, team, team->nbytes);
+}

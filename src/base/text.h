@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Text that the library shows to people and text that it reads from strangers: one-line messages of valid
+ * UTF-8, whole numbers with limits, ASCII case. Nothing here depends on the locale.
+ */
+#ifndef COI_BASE_TEXT_H
+#define COI_BASE_TEXT_H
+
+#include <cohort/api.h>
+#include <stdarg.h>
+
+/*
+ * Format into out: one line, no control characters, valid UTF-8 (bytes that are not become '?'), "..." at
+ * the end when it was cut. capacity is at least 4. Returns the length.
+ */
+size_t coi_text_line(char *out, size_t capacity, const char *format, ...) CO_PRINTF(3, 4);
+size_t coi_text_line_va(char *out, size_t capacity, const char *format, va_list args) CO_PRINTF(3, 0);
+
+/* Decimal digits and nothing else, at most max. */
+bool coi_text_number(const char *text, size_t length, uint64_t max, uint64_t *out);
+
+static inline char
+coi_ascii_upper(char c)
+{
+    return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
+}
+
+static inline bool
+coi_ascii_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+static inline bool
+coi_ascii_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Does text[0..length) equal `word`, ASCII case aside? */
+bool coi_text_same(const char *text, size_t length, const char *word);
+
+#endif
