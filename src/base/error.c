@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Error codes and the filling of error records. Messages are made safe here, once, for every reader: one
- * line of valid UTF-8, whatever bytes a caller quoted, cut with "..." when it does not fit.
+ * Error codes and the filling of error records. Messages are made safe here, once, for every
+ * reader: one line of valid UTF-8, whatever bytes a caller quoted, cut with "..." when it does not
+ * fit.
  */
 #include "base/error.h"
 
@@ -46,7 +47,9 @@ static const code_entry codes[] = {
     [CO_STOP] = { "CO_STOP", "E_STOP", CO_OUT_OF_RANGE },
 };
 
-/* Numbers that are no code are CO_UNKNOWN: they come from enums of newer callers, or from garbage. */
+/*
+ * Numbers that are no code are CO_UNKNOWN: they come from enums of newer callers, or from garbage.
+ */
 static const code_entry *
 entry_of(co_code code)
 {
@@ -94,7 +97,8 @@ coi_error_va(co_error_info *err, co_code code, const char *format, va_list args)
     int saved_errno = errno;
 
     if (code == CO_OK)
-        code = CO_INTERNAL; /* a failure without a code is a mistake of ours; never lose the failure */
+        code =
+            CO_INTERNAL; /* a failure without a code is a mistake of ours; never lose the failure */
     if (err != NULL && err->code == CO_OK) {
         err->code = code;
         coi_text_line_va(err->message, sizeof(err->message), format, args);

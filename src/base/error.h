@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Filling error records. Folders above `context` know no context: they are given the record to fill. The
- * function that decides what went wrong writes the message; callers pass the code on unchanged.
+ * Filling error records. Folders above `context` know no context: they are given the record to
+ * fill. The function that decides what went wrong writes the message; callers pass the code on
+ * unchanged.
  */
 #ifndef COI_BASE_ERROR_H
 #define COI_BASE_ERROR_H
@@ -11,7 +12,8 @@
 
 /* Fill `err` (may be NULL) if it has no error yet; returns code. */
 co_code coi_error(co_error_info *err, co_code code, const char *format, ...) CO_PRINTF(3, 4);
-co_code coi_error_va(co_error_info *err, co_code code, const char *format, va_list args) CO_PRINTF(3, 0);
+co_code coi_error_va(co_error_info *err, co_code code, const char *format, va_list args)
+    CO_PRINTF(3, 0);
 /* A record without an error. */
 void coi_error_reset(co_error_info *err);
 

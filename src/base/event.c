@@ -2,14 +2,15 @@
 /*
  * Events: spin a little, then sleep in the kernel.
  *
- * No wake is lost: a waiter counts itself as sleeper before the kernel compares the word, a signaller
- * changes the word before it reads the count, and all four are sequentially consistent; so either the
- * waiter sees the new word or the signaller sees the sleeper.
+ * No wake is lost: a waiter counts itself as sleeper before the kernel compares the word, a
+ * signaller changes the word before it reads the count, and all four are sequentially consistent;
+ * so either the waiter sees the new word or the signaller sees the sleeper.
  */
 #include "base/futex.h"
 #include "base/threads.h"
 
-#define SPINS_PER_LOOK 32 /* pauses between two looks at the clock and at the number of running threads */
+#define SPINS_PER_LOOK                                                                             \
+    32 /* pauses between two looks at the clock and at the number of running threads */
 
 uint64_t
 coi_now_ns(void)
@@ -45,7 +46,10 @@ coi_event_signal(coi_event *event)
     coi_event_signal_some(event, INT_MAX);
 }
 
-/* True if the word changed while we spun. On one core the thread we wait for needs the core: sleep at once. */
+/*
+ * True if the word changed while we spun. On one core the thread we wait for needs the core: sleep
+ * at once.
+ */
 static bool
 spin(coi_event *event, unsigned seen, coi_waiting *waiting, uint64_t deadline_ns)
 {

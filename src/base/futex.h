@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel's wait and wake on a word, and the pause of a spinning processor. For locks and events alone. */
+/*
+ * The kernel's wait and wake on a word, and the pause of a spinning processor. For locks and events
+ * alone.
+ */
 #ifndef COI_BASE_FUTEX_H
 #define COI_BASE_FUTEX_H
 
@@ -15,11 +18,15 @@
 
 _Static_assert(sizeof(atomic_uint) == sizeof(uint32_t), "a futex is a 32-bit word");
 
-/* Sleep while *word == seen, at most until the monotonic clock reads deadline_ns (0: for ever). False on timeout. */
+/*
+ * Sleep while *word == seen, at most until the monotonic clock reads deadline_ns (0: for ever).
+ * False on timeout.
+ */
 static inline bool
 coi_futex_wait(atomic_uint *word, unsigned seen, uint64_t deadline_ns)
 {
-    struct timespec  until = { (time_t)(deadline_ns / 1000000000u), (long)(deadline_ns % 1000000000u) };
+    struct timespec  until = { (time_t)(deadline_ns / 1000000000u),
+                               (long)(deadline_ns % 1000000000u) };
     struct timespec *limit = deadline_ns == 0 ? NULL : &until;
 
     return syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, seen, limit, NULL,

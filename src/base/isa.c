@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The instruction sets of the processor, by the levels of the x86-64 psABI. cpuid is asked here and not by the
- * compiler's builtins, because those of the compilers we support do not know all features of a level; and a
- * feature counts only if the system saves its registers.
+ * The instruction sets of the processor, by the levels of the x86-64 psABI. cpuid is asked here and
+ * not by the compiler's builtins, because those of the compilers we support do not know all
+ * features of a level; and a feature counts only if the system saves its registers.
  */
 #include "base/isa.h"
 
@@ -36,10 +36,12 @@ typedef struct feature_bits {
 static const feature_bits needs[] = {
     /* sse3 ssse3 fma cx16 sse4.1 sse4.2 movbe popcnt osxsave avx f16c */
     { COI_ISA_V3, 1, 2,
-      BIT(0) | BIT(9) | BIT(12) | BIT(13) | BIT(19) | BIT(20) | BIT(22) | BIT(23) | BIT(27) | BIT(28) | BIT(29) },
-    { COI_ISA_V3, 7, 1, BIT(3) | BIT(5) | BIT(8) },          /* bmi1 avx2 bmi2 */
-    { COI_ISA_V3, 0x80000001u, 2, BIT(0) | BIT(5) },          /* lahf lzcnt */
-    { COI_ISA_V4, 7, 1, BIT(16) | BIT(17) | BIT(28) | BIT(30) | BIT(31) }, /* avx512 f dq cd bw vl */
+      BIT(0) | BIT(9) | BIT(12) | BIT(13) | BIT(19) | BIT(20) | BIT(22) | BIT(23) | BIT(27) |
+          BIT(28) | BIT(29) },
+    { COI_ISA_V3, 7, 1, BIT(3) | BIT(5) | BIT(8) },  /* bmi1 avx2 bmi2 */
+    { COI_ISA_V3, 0x80000001u, 2, BIT(0) | BIT(5) }, /* lahf lzcnt */
+    { COI_ISA_V4, 7, 1,
+      BIT(16) | BIT(17) | BIT(28) | BIT(30) | BIT(31) }, /* avx512 f dq cd bw vl */
 };
 
 /* The registers that the system saves: xmm and ymm for v3, opmask and zmm besides for v4. */
@@ -118,9 +120,10 @@ coi_isa_choose(const char *text, coi_isa *out, co_error_info *err)
     if (isa == COI_NUM_ISAS)
         return coi_error(err, CO_VALUE, "setting isa='%.40s': expected auto, base, v3 or v4", text);
     if (!build_has(isa) || !processor_has(isa))
-        return coi_error(err, CO_VALUE,
-                         "setting isa='%s': this processor goes up to %s and this build up to %s; use auto",
-                         text, names[highest(processor_has)], names[highest(build_has)]);
+        return coi_error(
+            err, CO_VALUE,
+            "setting isa='%s': this processor goes up to %s and this build up to %s; use auto",
+            text, names[highest(processor_has)], names[highest(build_has)]);
     *out = isa;
     return CO_OK;
 }

@@ -36,8 +36,8 @@ coi_log_destroy(coi_log *log)
 }
 
 /*
- * Write to standard error. A reader that went away must not end the host: SIGPIPE is held back on this
- * thread, and the one that our write caused is taken off the queue again.
+ * Write to standard error. A reader that went away must not end the host: SIGPIPE is held back on
+ * this thread, and the one that our write caused is taken off the queue again.
  */
 static void
 write_quietly(const char *line, size_t length)
@@ -78,7 +78,8 @@ static void
 write_line(co_log_level level, const char *text)
 {
     char   line[LINE_MAX_BYTES + 32];
-    size_t length = coi_text_line(line, sizeof(line) - 1, "cohort: %s: %s", level_names[level], text);
+    size_t length = coi_text_line(line, sizeof(line) - 1, "cohort: %s: %s", level_names[level],
+                                  text);
 
     line[length] = '\n';
     write_quietly(line, length + 1);

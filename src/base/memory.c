@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The allocator hooks and their counters. Pools and arenas are built on these functions elsewhere; here
- * every call goes to the hooks.
+ * The allocator hooks and their counters. Pools and arenas are built on these functions elsewhere;
+ * here every call goes to the hooks.
  */
 #include "base/memory.h"
 
@@ -30,7 +30,8 @@ coi_memory_init(coi_memory *memory, const co_allocator *hooks)
 {
     static const co_allocator libc_hooks = { libc_alloc, libc_free, NULL };
 
-    memory->hooks = hooks != NULL && hooks->alloc != NULL && hooks->free != NULL ? *hooks : libc_hooks;
+    memory->hooks = hooks != NULL && hooks->alloc != NULL && hooks->free != NULL ? *hooks
+                                                                                 : libc_hooks;
     atomic_init(&memory->bytes_in_use, 0);
     atomic_init(&memory->peak_bytes, 0);
     atomic_init(&memory->num_allocations, 0);
@@ -40,7 +41,8 @@ static void
 count_bytes(coi_memory *memory, size_t nbytes)
 {
     long long more = (long long)nbytes;
-    long long now = atomic_fetch_add_explicit(&memory->bytes_in_use, more, memory_order_relaxed) + more;
+    long long now = atomic_fetch_add_explicit(&memory->bytes_in_use, more, memory_order_relaxed) +
+                    more;
     long long peak = atomic_load_explicit(&memory->peak_bytes, memory_order_relaxed);
 
     while (now > peak &&
@@ -62,7 +64,8 @@ coi_alloc(coi_memory *memory, size_t nbytes)
     block = memory->hooks.alloc(memory->hooks.user, nbytes, COI_ALIGNMENT);
     if (block == NULL)
         return NULL;
-    if ((uintptr_t)block % COI_ALIGNMENT != 0) { /* kernels rely on it: refuse, as if there were none */
+    if ((uintptr_t)block % COI_ALIGNMENT !=
+        0) { /* kernels rely on it: refuse, as if there were none */
         memory->hooks.free(memory->hooks.user, block, nbytes);
         return NULL;
     }
@@ -114,7 +117,8 @@ coi_grow(coi_memory *memory, void **array, size_t *capacity, size_t need, size_t
         return true;
     if (size == 0 || need > PTRDIFF_MAX / size)
         return false;
-    room = room > need / 2 ? room * 2 : need; /* room * 2 cannot overflow: room < need <= PTRDIFF_MAX */
+    room = room > need / 2 ? room * 2
+                           : need; /* room * 2 cannot overflow: room < need <= PTRDIFF_MAX */
     if (room < 8)
         room = 8;
     if (room > PTRDIFF_MAX / size)

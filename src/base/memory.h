@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The library's memory: the caller's allocator or the C library's, counted. Everything that the library
- * holds goes through here, so that "nothing leaks" and "nothing is allocated per step" can be tested, and
- * so that a test can make the n-th allocation fail.
+ * The library's memory: the caller's allocator or the C library's, counted. Everything that the
+ * library holds goes through here, so that "nothing leaks" and "nothing is allocated per step" can
+ * be tested, and so that a test can make the n-th allocation fail.
  */
 #ifndef COI_BASE_MEMORY_H
 #define COI_BASE_MEMORY_H
@@ -13,10 +13,10 @@
 #define COI_ALIGNMENT 64 /* a cache line, and the widest vector register */
 
 typedef struct coi_memory {
-    co_allocator   hooks;
-    atomic_llong   bytes_in_use;
-    atomic_llong   peak_bytes;
-    atomic_llong   num_allocations;
+    co_allocator hooks;
+    atomic_llong bytes_in_use;
+    atomic_llong peak_bytes;
+    atomic_llong num_allocations;
 } coi_memory;
 
 /* hooks NULL: the C library's. */
@@ -28,7 +28,10 @@ void *coi_calloc(coi_memory *memory, size_t nbytes);
 void coi_free(coi_memory *memory, void *block, size_t nbytes);
 /* A copy of nbytes bytes and a zero; free with nbytes + 1. */
 char *coi_strndup(coi_memory *memory, const char *text, size_t nbytes);
-/* Make room for `need` elements of `size` bytes in a growing array; false (unchanged) without memory. */
+/*
+ * Make room for `need` elements of `size` bytes in a growing array; false (unchanged) without
+ * memory.
+ */
 bool coi_grow(coi_memory *memory, void **array, size_t *capacity, size_t need, size_t size);
 
 #endif

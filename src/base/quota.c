@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cgroup's limit of processor time, in cores. Both hierarchies can be there at once, a limit can stand at
- * any level, and inside a container the path that the kernel tells may not exist below the mount; so every
- * level from our group to the root is looked at and what is missing is skipped.
+ * The cgroup's limit of processor time, in cores. Both hierarchies can be there at once, a limit
+ * can stand at any level, and inside a container the path that the kernel tells may not exist below
+ * the mount; so every level from our group to the root is looked at and what is missing is skipped.
  */
 #include "base/topology.h"
 
@@ -89,7 +89,8 @@ v1_limit(const char *group)
 
 /* The smallest limit of `path` below `mount` and of all groups around it. */
 static int
-smallest_limit(const char *root, const char *mount, const char *path, int (*limit)(const char *group))
+smallest_limit(const char *root, const char *mount, const char *path,
+               int (*limit)(const char *group))
 {
     char   group[PATH_MAX];
     size_t mount_length = strlen(root) + strlen(mount);
@@ -125,7 +126,10 @@ has_word(const char *list, const char *word)
     return false;
 }
 
-/* One line of /proc/self/cgroup, "number:controllers:path"; version 2 has number 0 and no controllers. */
+/*
+ * One line of /proc/self/cgroup, "number:controllers:path"; version 2 has number 0 and no
+ * controllers.
+ */
 static int
 limit_of_line(const char *root, char *line)
 {
@@ -137,8 +141,9 @@ limit_of_line(const char *root, char *line)
         return INT_MAX;
     *controllers++ = '\0';
     *path++ = '\0';
+    /* A group outside of what is mounted here: only the mount itself can be asked. */
     if (strstr(path, "/..") != NULL)
-        *path = '\0'; /* our group lies outside of what is mounted here: only the mount itself is left */
+        *path = '\0';
     if (*controllers == '\0')
         for (size_t i = 0; i < sizeof(v2_mounts) / sizeof(v2_mounts[0]); ++i) {
             int here = smallest_limit(root, v2_mounts[i], path, v2_limit);
@@ -165,7 +170,8 @@ coi_topology_quota(const char *root)
 
     if (length < 0 || (size_t)length >= sizeof(path) || !read_text(path, text, sizeof(text)))
         return INT_MAX;
-    for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
         int here = limit_of_line(root, line);
 
         least = here < least ? here : least;

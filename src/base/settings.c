@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of settings and the one way through it: text, environment, default. A value is parsed by the
- * same function wherever it came from, so a wrong one is refused alike and the message tells the origin.
+ * The table of settings and the one way through it: text, environment, default. A value is parsed
+ * by the same function wherever it came from, so a wrong one is refused alike and the message tells
+ * the origin.
  */
 #include "base/settings.h"
 
@@ -121,7 +122,7 @@ parse_isa(const setting *s, const char *text, size_t length, void *field)
     (void)s;
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); ++i)
         if (coi_text_same(text, length, words[i])) {
-            strcpy(field, words[i]);
+            memcpy(field, words[i], strlen(words[i]) + 1);
             return true;
         }
     return false;
@@ -169,13 +170,15 @@ static const setting table[] = {
       "microseconds a waiting thread spins before it sleeps" },
     { "deadline_ms", "60000", FIELD(deadline_ms), parse_int, show_int, NULL, 0, 86400000,
       "milliseconds to wait for a replica or a peer; 0: for ever" },
-    { "seed", "0", FIELD(seed), parse_u64, show_u64, NULL, 0, UINT64_MAX, "seed of the random streams" },
+    { "seed", "0", FIELD(seed), parse_u64, show_u64, NULL, 0, UINT64_MAX,
+      "seed of the random streams" },
     { "pin", "yes", FIELD(pin), parse_bool, show_bool, "yes or no", 0, 0,
       "bind workers to their device's cores" },
 };
 
 enum { NUM_SETTINGS = sizeof(table) / sizeof(table[0]) };
-_Static_assert(NUM_SETTINGS <= COI_MAX_SETTINGS, "coi_settings.source has a place for every setting");
+_Static_assert(NUM_SETTINGS <= COI_MAX_SETTINGS,
+               "coi_settings.source has a place for every setting");
 
 /* Variables with our prefix that are read elsewhere. */
 static const char *const other_variables[] = { "PLUGIN_PATH", "SOURCE_DIR", "BUILD_DIR" };
@@ -226,8 +229,8 @@ refuse(const setting *s, const origin *from, const char *text, size_t length, co
     if (s->expected != NULL)
         snprintf(expected, sizeof(expected), "%s", s->expected);
     else
-        snprintf(expected, sizeof(expected), "a whole number from %llu to %llu", (unsigned long long)s->min,
-                 (unsigned long long)s->max);
+        snprintf(expected, sizeof(expected), "a whole number from %llu to %llu",
+                 (unsigned long long)s->min, (unsigned long long)s->max);
     return coi_error(err, CO_VALUE, "setting %s='%.*s%s' (%s%s): expected %s", s->name, shown, text,
                      length > 60 ? "..." : "", from->phrase, variable, expected);
 }
@@ -262,7 +265,8 @@ refuse_name(const char *name, size_t length, co_error_info *err)
     size_t at = 0;
 
     for (size_t i = 0; i < NUM_SETTINGS; ++i)
-        at += (size_t)snprintf(known + at, sizeof(known) - at, "%s%s", i == 0 ? "" : ", ", table[i].name);
+        at += (size_t)snprintf(known + at, sizeof(known) - at, "%s%s", i == 0 ? "" : ", ",
+                               table[i].name);
     return coi_error(err, CO_VALUE, "unknown setting '%.*s%s' (given to open): there are %s",
                      length > 60 ? 60 : (int)length, name, length > 60 ? "..." : "", known);
 }
@@ -272,7 +276,8 @@ apply_text(coi_settings *settings, const char *text, co_error_info *err)
 {
     static const char separators[] = ",; \t\r\n";
 
-    for (const char *at = text + strspn(text, separators); *at != '\0'; at += strspn(at, separators)) {
+    for (const char *at = text + strspn(text, separators); *at != '\0';
+         at += strspn(at, separators)) {
         size_t  length = strcspn(at, separators);
         size_t  name_length = strcspn(at, "=,; \t\r\n");
         size_t  i = find(at, name_length);
@@ -306,7 +311,10 @@ environment_value(const setting *s)
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
-/* Settings the program gave are not looked for, so that a program can defend itself against its environment. */
+/*
+ * Settings the program gave are not looked for, so that a program can defend itself against its
+ * environment.
+ */
 static co_code
 apply_environment(coi_settings *settings, co_error_info *err)
 {
@@ -351,7 +359,8 @@ warn_of_unknown(coi_log *log)
         length = strcspn(name, "=");
         if (known_variable(name, length))
             continue;
-        coi_log_line(log, CO_LOG_WARNING, "environment variable " PREFIX "%.*s is no setting of this version",
+        coi_log_line(log, CO_LOG_WARNING,
+                     "environment variable " PREFIX "%.*s is no setting of this version",
                      length > 60 ? 60 : (int)length, name);
         ++warnings;
     }

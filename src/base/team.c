@@ -2,10 +2,11 @@
 /*
  * Teams: one job at a time, shared by the caller and whichever workers are there in time.
  *
- * A job is opened and closed by the caller through one word, `state`: the bit OPEN and the number of workers
- * that joined. A worker joins only while the job is open; the caller closes it when no chunk is left to
- * take and then waits for those that joined, not for those that still wake up. So a late worker costs
- * nothing, and the fields of the job stay as they are while anybody may read them.
+ * A job is opened and closed by the caller through one word, `state`: the bit OPEN and the number
+ * of workers that joined. A worker joins only while the job is open; the caller closes it when no
+ * chunk is left to take and then waits for those that joined, not for those that still wake up. So
+ * a late worker costs nothing, and the fields of the job stay as they are while anybody may read
+ * them.
  *
  *     caller                      worker
  *     write job, state = OPEN
@@ -14,7 +15,8 @@
  *     state: clear OPEN           state: n -> n - 1; the last one of a closed job signals done
  *     wait until n == 0  <------
  *
- * `busy` says that some caller has the workers. It is what makes nested calls and second callers run alone.
+ * `busy` says that some caller has the workers. It is what makes nested calls and second callers
+ * run alone.
  */
 #include "base/threads.h"
 
@@ -78,8 +80,8 @@ join_job(coi_team *team)
     unsigned state = atomic_load_explicit(&team->state, memory_order_relaxed);
 
     while ((state & OPEN) != 0)
-        if (atomic_compare_exchange_weak_explicit(&team->state, &state, state + 1, memory_order_acquire,
-                                                  memory_order_relaxed))
+        if (atomic_compare_exchange_weak_explicit(&team->state, &state, state + 1,
+                                                  memory_order_acquire, memory_order_relaxed))
             return true;
     return false;
 }
@@ -131,7 +133,7 @@ start_workers(coi_team *team)
 static void
 run_together(coi_team *team, int64_t num_chunks, coi_chunk_fn fn, void *arg)
 {
-    int64_t helpers = num_chunks - 1 < team->num_workers ? num_chunks - 1 : team->num_workers;
+    int64_t  helpers = num_chunks - 1 < team->num_workers ? num_chunks - 1 : team->num_workers;
     unsigned seen;
 
     team->fn = fn;
@@ -176,18 +178,19 @@ coi_team_size(const coi_team *team)
 }
 
 co_code
-coi_team_create(coi_memory *memory, const char *name, const int *cores, int size, coi_waiting *waiting,
-                coi_team **out, co_error_info *err)
+coi_team_create(coi_memory *memory, const char *name, const int *cores, int size,
+                coi_waiting *waiting, coi_team **out, co_error_info *err)
 {
     size_t    nbytes;
     coi_team *team;
 
     if (size < 1)
         size = 1;
-    nbytes = sizeof(*team) + (size_t)(size - 1) * sizeof(team->workers[0]);
+    nbytes = sizeof(*team) + (size_t)(size - 1) * sizeof(coi_thread *);
     team = coi_calloc(memory, nbytes);
     if (team == NULL)
-        return coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for team '%s' of %d threads", name, size);
+        return coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for team '%s' of %d threads", name,
+                         size);
     team->memory = memory;
     team->waiting = waiting;
     team->cores = cores;

@@ -6,13 +6,18 @@
 #include <string.h>
 
 /*
- * Length of the valid UTF-8 sequence at s, 0 when there is none. s ends with a zero byte, which is no
- * continuation byte, so reading stops in time. Overlong forms and surrogates count as invalid.
+ * Length of the valid UTF-8 sequence at s, 0 when there is none. s ends with a zero byte, which is
+ * no continuation byte, so reading stops in time. Overlong forms and surrogates count as invalid.
  */
 static size_t
 sequence_length(const unsigned char *s)
 {
-    size_t        length = s[0] < 0x80 ? 1 : s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : s[0] < 0xF5 ? 4 : 0;
+    size_t        length = s[0] < 0x80   ? 1
+                           : s[0] < 0xC2 ? 0
+                           : s[0] < 0xE0 ? 2
+                           : s[0] < 0xF0 ? 3
+                           : s[0] < 0xF5 ? 4
+                                         : 0;
     unsigned char low = 0x80;
     unsigned char high = 0xBF;
 
@@ -61,16 +66,14 @@ mark_cut(char *out, size_t capacity)
     return at + 3;
 }
 
-size_t
-coi_text_line_va(char *out, size_t capacity, const char *format, va_list args)
+/* What vsnprintf left behind becomes a line; wanted is what it returned. */
+static size_t
+finish_line(char *out, size_t capacity, int wanted)
 {
-    int    wanted = vsnprintf(out, capacity, format, args);
-    size_t length;
+    size_t length = wanted > 0 ? (size_t)wanted : 0;
 
     if (wanted < 0)
         length = (size_t)snprintf(out, capacity, "%s", "(message could not be formatted)");
-    else
-        length = (size_t)wanted;
     if (length >= capacity)
         length = mark_cut(out, capacity);
     make_safe(out);
@@ -78,15 +81,21 @@ coi_text_line_va(char *out, size_t capacity, const char *format, va_list args)
 }
 
 size_t
+coi_text_line_va(char *out, size_t capacity, const char *format, va_list args)
+{
+    return finish_line(out, capacity, vsnprintf(out, capacity, format, args));
+}
+
+size_t
 coi_text_line(char *out, size_t capacity, const char *format, ...)
 {
     va_list args;
-    size_t  length;
+    int     wanted;
 
     va_start(args, format);
-    length = coi_text_line_va(out, capacity, format, args);
+    wanted = vsnprintf(out, capacity, format, args);
     va_end(args);
-    return length;
+    return finish_line(out, capacity, wanted);
 }
 
 bool

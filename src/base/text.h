@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text that the library shows to people and text that it reads from strangers: one-line messages of valid
- * UTF-8, whole numbers with limits, ASCII case. Nothing here depends on the locale.
+ * Text that the library shows to people and text that it reads from strangers: one-line messages of
+ * valid UTF-8, whole numbers with limits, ASCII case. Nothing here depends on the locale.
  */
 #ifndef COI_BASE_TEXT_H
 #define COI_BASE_TEXT_H
@@ -10,11 +10,12 @@
 #include <stdarg.h>
 
 /*
- * Format into out: one line, no control characters, valid UTF-8 (bytes that are not become '?'), "..." at
- * the end when it was cut. capacity is at least 4. Returns the length.
+ * Format into out: one line, no control characters, valid UTF-8 (bytes that are not become '?'),
+ * "..." at the end when it was cut. capacity is at least 4. Returns the length.
  */
 size_t coi_text_line(char *out, size_t capacity, const char *format, ...) CO_PRINTF(3, 4);
-size_t coi_text_line_va(char *out, size_t capacity, const char *format, va_list args) CO_PRINTF(3, 0);
+size_t coi_text_line_va(char *out, size_t capacity, const char *format, va_list args)
+    CO_PRINTF(3, 0);
 
 /* Decimal digits and nothing else, at most max. */
 bool coi_text_number(const char *text, size_t length, uint64_t max, uint64_t *out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One thread of the library. It starts with every signal blocked, so that handlers of the host run on the
- * host's threads, and binds and names itself before it does anything else.
+ * One thread of the library. It starts with every signal blocked, so that handlers of the host run
+ * on the host's threads, and binds and names itself before it does anything else.
  */
 #include "base/text.h"
 #include "base/threads.h"
@@ -79,7 +79,10 @@ stack_size(size_t wanted)
     return (wanted + page - 1) / page * page;
 }
 
-/* Create the thread with all signals blocked; a stack too small for the host's static data gets the default size. */
+/*
+ * Create the thread with all signals blocked; a stack too small for the host's static data gets the
+ * default size.
+ */
 static int
 thread_create(coi_thread *thread, size_t stack_bytes)
 {
@@ -104,13 +107,15 @@ thread_create(coi_thread *thread, size_t stack_bytes)
 
 co_code
 coi_thread_start(coi_memory *memory, const char *name, const int *cores, int num_cores,
-                 size_t stack_bytes, coi_thread_fn fn, void *arg, coi_thread **out, co_error_info *err)
+                 size_t stack_bytes, coi_thread_fn fn, void *arg, coi_thread **out,
+                 co_error_info *err)
 {
     coi_thread *thread = thread_alloc(memory, cores, num_cores);
     int         rc;
 
     if (thread == NULL)
-        return coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for the record of thread '%s'", name);
+        return coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for the record of thread '%s'",
+                         name);
     thread->pid = getpid();
     thread->fn = fn;
     thread->arg = arg;
@@ -118,9 +123,10 @@ coi_thread_start(coi_memory *memory, const char *name, const int *cores, int num
     rc = thread_create(thread, stack_bytes);
     if (rc != 0) {
         coi_free(memory, thread, thread->nbytes);
-        return coi_error(err, CO_RESOURCE_EXHAUSTED,
-                         "the system started no thread '%s' (error %d); limits: ulimit -u, pids.max, memory", name,
-                         rc);
+        return coi_error(
+            err, CO_RESOURCE_EXHAUSTED,
+            "the system started no thread '%s' (error %d); limits: ulimit -u, pids.max, memory",
+            name, rc);
     }
     *out = thread;
     return CO_OK;

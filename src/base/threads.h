@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads as a good guest has them: all signals blocked, a name, a small stack, bound to given cores within
- * the inherited affinity, never more spinning threads than cores. Waiting is a short spin, then a futex;
- * waking calls the kernel only when somebody sleeps.
+ * Threads as a good guest has them: all signals blocked, a name, a small stack, bound to given
+ * cores within the inherited affinity, never more spinning threads than cores. Waiting is a short
+ * spin, then a futex; waking calls the kernel only when somebody sleeps.
  */
 #ifndef COI_BASE_THREADS_H
 #define COI_BASE_THREADS_H
@@ -40,9 +40,10 @@ coi_lock_give(coi_lock *lock)
 }
 
 /*
- * How the threads of a runtime wait. `running` counts threads that are at work or spinning: a thread of the
- * library begins when it starts and ends when it leaves, a wait takes it out while it sleeps. A thread of
- * the user that waits without beginning makes the count one too low, which costs a little spinning, no more.
+ * How the threads of a runtime wait. `running` counts threads that are at work or spinning: a
+ * thread of the library begins when it starts and ends when it leaves, a wait takes it out while it
+ * sleeps. A thread of the user that waits without beginning makes the count one too low, which
+ * costs a little spinning, no more.
  */
 typedef struct coi_waiting {
     int        num_cores; /* cores we may use */
@@ -69,9 +70,9 @@ coi_waiting_end(coi_waiting *waiting)
 }
 
 /*
- * A word that threads wait on: it only grows (and may wrap). Sleepers are counted so that a wake without
- * sleepers is free. A signal still touches the event after the word has changed, so who was woken may not
- * free the event before the signalling call has returned.
+ * A word that threads wait on: it only grows (and may wrap). Sleepers are counted so that a wake
+ * without sleepers is free. A signal still touches the event after the word has changed, so who was
+ * woken may not free the event before the signalling call has returned.
  */
 typedef struct coi_event {
     _Alignas(64) atomic_uint word;
@@ -79,7 +80,10 @@ typedef struct coi_event {
 } coi_event;
 
 void coi_event_init(coi_event *event);
-/* Advance the word by one and wake all who wait. What was written before is seen by who returns from the wait. */
+/*
+ * Advance the word by one and wake all who wait. What was written before is seen by who returns
+ * from the wait.
+ */
 void coi_event_signal(coi_event *event);
 /* The same, but wake at most `count` sleepers: for workers of which any will do. */
 void coi_event_signal_some(coi_event *event, int count);
@@ -100,8 +104,8 @@ uint64_t coi_now_ns(void);
 typedef void (*coi_thread_fn)(void *arg);
 typedef struct coi_thread coi_thread;
 /*
- * name is cut to 15 bytes; cores NULL: the inherited affinity. Binding is best effort: cores that were taken
- * from the process meanwhile are no error. stack_bytes 0: 1 MiB.
+ * name is cut to 15 bytes; cores NULL: the inherited affinity. Binding is best effort: cores that
+ * were taken from the process meanwhile are no error. stack_bytes 0: 1 MiB.
  */
 co_code coi_thread_start(coi_memory *memory, const char *name, const int *cores, int num_cores,
                          size_t stack_bytes, coi_thread_fn fn, void *arg, coi_thread **out,
@@ -110,21 +114,26 @@ co_code coi_thread_start(coi_memory *memory, const char *name, const int *cores,
 void coi_thread_join(coi_memory *memory, coi_thread *thread);
 
 /*
- * A team of workers that runs one parallel job at a time: the caller takes part, so a team of size 1 has no
- * thread of its own. Chunks are numbered 0 .. num_chunks-1 and each is run exactly once by some member; what
- * a chunk is must depend on the shape of the work alone, never on the team. Workers start at first need.
+ * A team of workers that runs one parallel job at a time: the caller takes part, so a team of size
+ * 1 has no thread of its own. Chunks are numbered 0 .. num_chunks-1 and each is run exactly once by
+ * some member; what a chunk is must depend on the shape of the work alone, never on the team.
+ * Workers start at first need.
  */
 typedef struct coi_team coi_team;
 typedef void (*coi_chunk_fn)(void *arg, int64_t chunk);
-/* Workers are bound to `size` cores together, not one each; cores NULL: the inherited affinity. All are borrowed. */
+/*
+ * Workers are bound to `size` cores together, not one each; cores NULL: the inherited affinity. All
+ * are borrowed.
+ */
 co_code coi_team_create(coi_memory *memory, const char *name, const int *cores, int size,
                         coi_waiting *waiting, coi_team **out, co_error_info *err);
 /* Joins the workers. NULL is allowed. */
 void coi_team_destroy(coi_team *team);
-int coi_team_size(const coi_team *team);
+int  coi_team_size(const coi_team *team);
 /*
- * Run all chunks and return when they are done. Several threads may call at once: one gets the workers, the others
- * run their chunks alone. A call from inside a chunk runs alone. Never fails; after fork in the child, runs alone.
+ * Run all chunks and return when they are done. Several threads may call at once: one gets the
+ * workers, the others run their chunks alone. A call from inside a chunk runs alone. Never fails;
+ * after fork in the child, runs alone.
  */
 void coi_team_run(coi_team *team, int64_t num_chunks, coi_chunk_fn fn, void *arg);
 

@@ -2,9 +2,9 @@
 /*
  * Which cores: the affinity mask by sched_getaffinity, their neighbourhood by sysfs.
  *
- * hwloc would tell the same, but opening it took 13 ms where its plug-ins are installed (it loads graphics and
- * OpenCL libraries into the host) and 3 ms afterwards; three small files per core take 20 us. Processes with
- * one or two cores, where order means nothing, read none.
+ * hwloc would tell the same, but opening it took 13 ms where its plug-ins are installed (it loads
+ * graphics and OpenCL libraries into the host) and 3 ms afterwards; three small files per core take
+ * 20 us. Processes with one or two cores, where order means nothing, read none.
  */
 #include "base/topology.h"
 
@@ -46,7 +46,8 @@ static long
 core_fact(const char *root, int core, const char *fact)
 {
     char path[PATH_MAX];
-    int  length = snprintf(path, sizeof(path), "%s/sys/devices/system/cpu/cpu%d/%s", root, core, fact);
+    int  length = snprintf(path, sizeof(path), "%s/sys/devices/system/cpu/cpu%d/%s", root, core,
+                           fact);
 
     return length > 0 && (size_t)length < sizeof(path) ? read_number(path) : 0;
 }
@@ -72,7 +73,8 @@ compare_places(const void *left, const void *right)
 }
 
 co_code
-coi_topology_sort(coi_memory *memory, const char *root, int *cores, int num_cores, co_error_info *err)
+coi_topology_sort(coi_memory *memory, const char *root, int *cores, int num_cores,
+                  co_error_info *err)
 {
     size_t      nbytes = (size_t)num_cores * sizeof(core_place);
     core_place *places = coi_alloc(memory, nbytes);
@@ -92,7 +94,10 @@ coi_topology_sort(coi_memory *memory, const char *root, int *cores, int num_core
     return CO_OK;
 }
 
-/* The calling thread's mask. The kernel refuses one that is shorter than its own, so try longer ones. */
+/*
+ * The calling thread's mask. The kernel refuses one that is shorter than its own, so try longer
+ * ones.
+ */
 static cpu_set_t *
 read_mask(coi_memory *memory, size_t *nbytes)
 {
@@ -112,7 +117,10 @@ read_mask(coi_memory *memory, size_t *nbytes)
     return NULL;
 }
 
-/* Take the numbers out of the mask; with no mask (a sandbox may forbid the call), count on core 0 alone. */
+/*
+ * Take the numbers out of the mask; with no mask (a sandbox may forbid the call), count on core 0
+ * alone.
+ */
 static co_code
 list_cores(coi_topology *topology, coi_memory *memory, const cpu_set_t *mask, size_t nbytes,
            co_error_info *err)
@@ -123,7 +131,8 @@ list_cores(coi_topology *topology, coi_memory *memory, const cpu_set_t *mask, si
     topology->num_cores = count > 0 ? count : 1;
     topology->cores = coi_calloc(memory, (size_t)topology->num_cores * sizeof(topology->cores[0]));
     if (topology->cores == NULL)
-        return coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for a list of %d cores", topology->num_cores);
+        return coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for a list of %d cores",
+                         topology->num_cores);
     for (size_t core = 0; at < count && core < nbytes * 8; ++core)
         if (CPU_ISSET_S(core, nbytes, mask))
             topology->cores[at++] = (int)core;

@@ -18,7 +18,10 @@ typedef struct build_fact {
 } build_fact;
 
 /* A library that was left out is a fact too. */
-#define LIBRARY(title, name) { title, COI_HAVE_##name ? COI_##name##_VERSION : "no" }
+#define LIBRARY(title, name)                                                                       \
+    {                                                                                              \
+        title, COI_HAVE_##name ? COI_##name##_VERSION : "no"                                       \
+    }
 
 static const build_fact facts[] = {
     { "version", CO_VERSION },

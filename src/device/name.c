@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Device names, rules DEV-1 to DEV-8. A name is a list of parts between slashes; empty parts mean nothing, the
- * last of several equal parts counts.
+ * Device names, rules DEV-1 to DEV-8. A name is a list of parts between slashes; empty parts mean
+ * nothing, the last of several equal parts counts.
  *
  *     job:NAME  replica:N  task:N  device:TYPE:N  device:TYPE:*  TYPE  TYPE:N  TYPE:*
  *
- * The last three are the short form, for registered types only, in any case. Where the rules are silent this
- * reader is stricter than the reference: signs, blanks and underscores in numbers, empty jobs, and bytes
- * that are not letters, digits, '_', '-' or '.' are CO_VALUE.
+ * The last three are the short form, for registered types only, in any case. Where the rules are
+ * silent this reader is stricter than the reference: signs, blanks and underscores in numbers,
+ * empty jobs, and bytes that are not letters, digits, '_', '-' or '.' are CO_VALUE.
  */
 #include "base/text.h"
 #include "device/device.h"
@@ -16,7 +16,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The types that have a short form. Others exist, by declaration, and are written /device:TYPE:N. */
+/*
+ * The types that have a short form. Others exist, by declaration, and are written /device:TYPE:N.
+ */
 static const char *const short_types[] = { "CPU", "GPU", "TPU", "CUSTOM", "EPU" };
 
 /* A piece of the name being read. */
@@ -42,8 +44,9 @@ shown(size_t length)
 static co_code
 refuse(reader *r, co_code code, const char *reason)
 {
-    return coi_error(r->err, code, "device name '%.*s', part '%.*s': %s", shown(strnlen(r->whole, 81)), r->whole,
-                     shown(r->part.length), r->part.text, reason);
+    return coi_error(r->err, code, "device name '%.*s', part '%.*s': %s",
+                     shown(strnlen(r->whole, 81)), r->whole, shown(r->part.length), r->part.text,
+                     reason);
 }
 
 static bool
@@ -57,7 +60,8 @@ static bool
 is_plain(piece p)
 {
     for (size_t i = 0; i < p.length; ++i)
-        if (!coi_ascii_letter(p.text[i]) && !coi_ascii_digit(p.text[i]) && strchr("_-.", p.text[i]) == NULL)
+        if (!coi_ascii_letter(p.text[i]) && !coi_ascii_digit(p.text[i]) &&
+            strchr("_-.", p.text[i]) == NULL)
             return false;
     return p.length > 0;
 }
@@ -109,11 +113,14 @@ read_long_type(reader *r, piece p)
     bool is_lower = false;
 
     if (!is_plain(p) || !coi_ascii_letter(p.text[0]) || p.length >= sizeof(r->name->type))
-        return refuse(r, CO_VALUE, "expected a type of 1 to 31 letters, digits, '_', '-' or '.', such as GPU");
+        return refuse(r, CO_VALUE,
+                      "expected a type of 1 to 31 letters, digits, '_', '-' or '.', such as GPU");
     for (size_t i = 0; i < p.length; ++i)
         is_lower = is_lower || coi_ascii_upper(p.text[i]) != p.text[i];
-    if (is_lower && !coi_text_same(p.text, p.length, "CPU") && !coi_text_same(p.text, p.length, "GPU"))
-        return refuse(r, CO_ASSERTION, "a type other than cpu and gpu must be in capitals here, such as TPU");
+    if (is_lower && !coi_text_same(p.text, p.length, "CPU") &&
+        !coi_text_same(p.text, p.length, "GPU"))
+        return refuse(r, CO_ASSERTION,
+                      "a type other than cpu and gpu must be in capitals here, such as TPU");
     store_type(r, p);
     return CO_OK;
 }
@@ -129,7 +136,7 @@ read_short(reader *r, const piece *fields, size_t num_fields)
             return num_fields == 2 ? read_index(r, fields[1]) : CO_OK;
         }
     return refuse(r, CO_VALUE,
-                  "unknown; parts are job:NAME, replica:N, task:N, device:TYPE:N and short forms such as cpu:0");
+                  "unknown; there are job:NAME, replica:N, task:N, device:TYPE:N, cpu:N, gpu:N");
 }
 
 static co_code
@@ -212,11 +219,11 @@ coi_device_format(const coi_device_name *name, char *out)
     size_t left = CO_DEVICE_NAME_MAX;
 
     /* All parts at their longest fit: 5+63, 9+10, 6+10, 8+31, 1+10 and the zero are 154 bytes. */
-#define ADD(...)                                                                                             \
-    do {                                                                                                     \
-        int added_ = snprintf(at, left, __VA_ARGS__);                                                        \
-        at += added_;                                                                                        \
-        left -= (size_t)added_;                                                                              \
+#define ADD(...)                                                                                   \
+    do {                                                                                           \
+        int added_ = snprintf(at, left, __VA_ARGS__);                                              \
+        at += added_;                                                                              \
+        left -= (size_t)added_;                                                                    \
     } while (0)
     *out = '\0';
     if (name->job[0] != '\0')

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory pool of a device. Blocks come in size classes, eight to a doubling, so that a block is at most an
- * eighth larger than what was asked for (or 63 bytes); a free block waits in the list of its class for the
- * next tensor of that size. A step that repeats finds every block it needs, and asks nobody.
+ * The memory pool of a device. Blocks come in size classes, eight to a doubling, so that a block is
+ * at most an eighth larger than what was asked for (or 63 bytes); a free block waits in the list of
+ * its class for the next tensor of that size. A step that repeats finds every block it needs, and
+ * asks nobody.
  *
  *     class     0    1    2  ...  7    8    9 ... 15   16 ...
  *     bytes    64  128  192     512  576  640   1024  1152      then 8 steps to 2048, 4096, ...
  *
- * What is free stays here, with one exception: big blocks (1 MiB and more) that nobody used for a while. The
- * pool's clock counts requests and ticks every 65536; a big block that saw two ticks in its list goes back to
- * the allocator. So a shape that a program has left behind is not paid for ever, and a loop of fewer
- * than 65536 requests per round never loses a block it uses. When the allocator has nothing left, all free
- * blocks of all devices are given back and it is asked once more.
+ * What is free stays here, with one exception: big blocks (1 MiB and more) that nobody used for a
+ * while. The pool's clock counts requests and ticks every 65536; a big block that saw two ticks in
+ * its list goes back to the allocator. So a shape that a program has left behind is not paid for
+ * ever, and a loop of fewer than 65536 requests per round never loses a block it uses. When the
+ * allocator has nothing left, all free blocks of all devices are given back and it is asked once
+ * more.
  *
- * Headers (coi_buffer) are cut from slabs and never returned before the pool ends; a header stays with its
- * block. With the address sanitizer a free block is poisoned, and of a block in use what lies behind the bytes
- * asked for.
+ * Headers (coi_buffer) are cut from slabs and never returned before the pool ends; a header stays
+ * with its block. With the address sanitizer a free block is poisoned, and of a block in use what
+ * lies behind the bytes asked for.
  */
 #include "device/device.h"
 
@@ -42,7 +44,7 @@ enum {
     MAX_SHIFT = 46, /* blocks up to 64 TiB */
     NUM_CLASSES = (MAX_SHIFT - MIN_SHIFT - STEPS_SHIFT + 1) * STEPS,
     BIG_CLASS = (20 - MIN_SHIFT - STEPS_SHIFT + 1) * STEPS - 1, /* 1 MiB */
-    NEIGHBOURS = 1,  /* larger classes to look at before the allocator is asked */
+    NEIGHBOURS = 1, /* larger classes to look at before the allocator is asked */
     HEADERS_PER_SLAB = 63,
     TICK_REQUESTS = 1 << 16,
 };
@@ -67,7 +69,10 @@ struct coi_pool {
 
 _Static_assert(sizeof(coi_buffer) <= 64, "a header is one cache line");
 
-/* The class of a request of at least one byte: number of the step of 64 bytes, then eight steps per doubling. */
+/*
+ * The class of a request of at least one byte: number of the step of 64 bytes, then eight steps per
+ * doubling.
+ */
 static uint32_t
 class_of(size_t nbytes)
 {
@@ -118,7 +123,10 @@ pop_header(coi_pool *pool)
     return header;
 }
 
-/* A header in the list has no data: that is how one in use is told from a free one when the pool ends. */
+/*
+ * A header in the list has no data: that is how one in use is told from a free one when the pool
+ * ends.
+ */
 static void
 push_header(coi_pool *pool, coi_buffer *header)
 {
@@ -172,7 +180,10 @@ take_idle(coi_buffer **list, uint32_t now, uint32_t ticks, coi_buffer *out)
     return out;
 }
 
-/* Give blocks from class `first` on that are idle for `ticks` back to the allocator, outside the lock. */
+/*
+ * Give blocks from class `first` on that are idle for `ticks` back to the allocator, outside the
+ * lock.
+ */
 static void
 release_idle(coi_pool *pool, uint32_t first, uint32_t ticks)
 {
@@ -301,7 +312,8 @@ coi_buffer_alloc(co_device *device, size_t nbytes)
 }
 
 coi_buffer *
-coi_buffer_foreign(co_device *device, void *data, size_t nbytes, void (*deleter)(void *user), void *user)
+coi_buffer_foreign(co_device *device, void *data, size_t nbytes, void (*deleter)(void *user),
+                   void *user)
 {
     coi_pool   *pool = device->pool;
     coi_buffer *header;
@@ -364,7 +376,10 @@ coi_pool_create(co_device *device, coi_pool **out, co_error_info *err)
     return CO_OK;
 }
 
-/* Memory of blocks that are still in use is found through the headers: every header is in some slab. */
+/*
+ * Memory of blocks that are still in use is found through the headers: every header is in some
+ * slab.
+ */
 static void
 release_leaked(coi_pool *pool)
 {

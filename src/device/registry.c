@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The devices of a runtime. They are added, never removed, so readers need no lock: the count is published after
- * the entry. CPU devices and declared devices are made the same way, by the host's backend.
+ * The devices of a runtime. They are added, never removed, so readers need no lock: the count is
+ * published after the entry. CPU devices and declared devices are made the same way, by the host's
+ * backend.
  *
- * Cores: the runtime's threads are numbered 0 .. C-1 and laid on the cores in order of locality; device i of n gets
- * those from i*C/n to (i+1)*C/n, and at least one, so with more devices than cores neighbours share.
+ * Cores: the runtime's threads are numbered 0 .. C-1 and laid on the cores in order of locality;
+ * device i of n gets those from i*C/n to (i+1)*C/n, and at least one, so with more devices than
+ * cores neighbours share.
  */
 #include "base/text.h"
 #include "device/device.h"
@@ -15,15 +17,15 @@
 #define MAX_DEVICES 1024
 
 struct coi_devices {
-    coi_memory    *memory;
-    coi_waiting   *waiting;
-    coi_log       *log;
-    bool           pin;
-    int            num_threads; /* C */
-    int           *cores;       /* by thread */
-    coi_lock       adding;
-    atomic_size_t  count;
-    co_device     *devices[MAX_DEVICES];
+    coi_memory   *memory;
+    coi_waiting  *waiting;
+    coi_log      *log;
+    bool          pin;
+    int           num_threads; /* C */
+    int          *cores;       /* by thread */
+    coi_lock      adding;
+    atomic_size_t count;
+    co_device    *devices[MAX_DEVICES];
 };
 
 void
@@ -74,7 +76,10 @@ coi_devices_of_type(coi_devices *devices, const char *type, size_t i)
     return NULL;
 }
 
-/* "CPU:0 to CPU:3, GPU:0": the devices there are, runs of one type together, cut with dots when too many. */
+/*
+ * "CPU:0 to CPU:3, GPU:0": the devices there are, runs of one type together, cut with dots when too
+ * many.
+ */
 static void
 list_devices(coi_devices *devices, char *out, size_t capacity)
 {
@@ -86,10 +91,12 @@ list_devices(coi_devices *devices, char *out, size_t capacity)
     for (size_t i = 0; i < count && length < capacity; i = last + 1) {
         const coi_device_name *first = &devices->devices[i]->id;
 
-        for (last = i; last + 1 < count && strcmp(devices->devices[last + 1]->id.type, first->type) == 0; ++last)
+        for (last = i;
+             last + 1 < count && strcmp(devices->devices[last + 1]->id.type, first->type) == 0;
+             ++last)
             ;
-        length += (size_t)snprintf(out + length, capacity - length, "%s%s:%d", i == 0 ? "" : ", ", first->type,
-                                   first->index);
+        length += (size_t)snprintf(out + length, capacity - length, "%s%s:%d", i == 0 ? "" : ", ",
+                                   first->type, first->index);
         if (last > i && length < capacity)
             length += (size_t)snprintf(out + length, capacity - length, " to %s:%d", first->type,
                                        devices->devices[last]->id.index);
@@ -99,7 +106,8 @@ list_devices(coi_devices *devices, char *out, size_t capacity)
 }
 
 co_code
-coi_devices_find(coi_devices *devices, const coi_device_name *name, co_device **out, co_error_info *err)
+coi_devices_find(coi_devices *devices, const coi_device_name *name, co_device **out,
+                 co_error_info *err)
 {
     size_t count = coi_devices_count(devices);
     char   wanted[CO_DEVICE_NAME_MAX];
@@ -115,9 +123,10 @@ coi_devices_find(coi_devices *devices, const coi_device_name *name, co_device **
     list_devices(devices, known, sizeof(known));
     snprintf(base, sizeof(base), "/job:%s/replica:%d/task:%d", devices->devices[0]->id.job,
              devices->devices[0]->id.replica, devices->devices[0]->id.task);
-    return coi_error(err, CO_INVALID_ARGUMENT,
-                     "there is no device %s; there are %s of %s (settings cpus and devices make more)", wanted,
-                     known, base);
+    return coi_error(
+        err, CO_INVALID_ARGUMENT,
+        "there is no device %s; there are %s of %s (settings cpus and devices make more)", wanted,
+        known, base);
 }
 
 /* The threads of device i of n: the first one and, returned, how many. */
@@ -141,8 +150,8 @@ device_destroy(co_device *device)
     coi_team_destroy(device->team);
     leaked = coi_pool_destroy(device->pool);
     if (leaked != 0)
-        coi_log_line(device->owner->log, CO_LOG_ERROR, "%s ends with %lld bytes of tensors alive", device->name,
-                     (long long)leaked);
+        coi_log_line(device->owner->log, CO_LOG_ERROR, "%s ends with %lld bytes of tensors alive",
+                     device->name, (long long)leaked);
     coi_free(device->memory, device, sizeof(*device));
 }
 
@@ -171,8 +180,8 @@ device_create(coi_devices *devices, const char *type, int index, int i, int n, c
     snprintf(name, sizeof(name), "co-%.4s%d", type, index % 10000);
     rc = coi_pool_create(device, &device->pool, err);
     if (rc == CO_OK)
-        rc = coi_team_create(devices->memory, name, device->cores, device->num_threads, devices->waiting,
-                             &device->team, err);
+        rc = coi_team_create(devices->memory, name, device->cores, device->num_threads,
+                             devices->waiting, &device->team, err);
     if (rc != CO_OK) {
         device_destroy(device);
         return rc;
@@ -193,8 +202,7 @@ check_type(const char *type, co_error_info *err)
     if (good)
         return CO_OK;
     return coi_error(err, CO_VALUE,
-                     "device type '%.40s': expected 1 to 31 capitals, digits or '_', beginning with a letter, such as "
-                     "GPU",
+                     "device type '%.40s': expected 1 to 31 of A-Z, 0-9 and '_', first a letter",
                      type != NULL ? type : "(NULL)");
 }
 
@@ -210,10 +218,12 @@ add_devices(coi_devices *devices, const char *type, int count, co_error_info *er
     while (coi_devices_of_type(devices, type, (size_t)index) != NULL)
         ++index;
     if (before + (size_t)count > MAX_DEVICES)
-        return coi_error(err, CO_RESOURCE_EXHAUSTED, "%d more devices of type %s make %zu; a runtime has at most %d",
-                         count, type, before + (size_t)count, MAX_DEVICES);
+        return coi_error(err, CO_RESOURCE_EXHAUSTED,
+                         "%d more devices of type %s make %zu; a runtime has at most %d", count,
+                         type, before + (size_t)count, MAX_DEVICES);
     for (made = 0; made < count && rc == CO_OK; ++made)
-        rc = device_create(devices, type, index + made, made, count, &devices->devices[before + (size_t)made], err);
+        rc = device_create(devices, type, index + made, made, count,
+                           &devices->devices[before + (size_t)made], err);
     if (rc == CO_OK) {
         atomic_store_explicit(&devices->count, before + (size_t)count, memory_order_release);
         return CO_OK;
@@ -233,8 +243,8 @@ coi_devices_declare(coi_devices *devices, const char *type, int count, co_error_
     if (rc != CO_OK)
         return rc;
     if (count < 1 || count > COI_MAX_DEVICE_COUNT)
-        return coi_error(err, CO_VALUE, "%d devices of type %s: expected a count from 1 to %d", count, type,
-                         COI_MAX_DEVICE_COUNT);
+        return coi_error(err, CO_VALUE, "%d devices of type %s: expected a count from 1 to %d",
+                         count, type, COI_MAX_DEVICE_COUNT);
     coi_lock_take(&devices->adding);
     rc = add_devices(devices, type, count, err);
     coi_lock_give(&devices->adding);
@@ -260,7 +270,7 @@ coi_devices_create(coi_memory *memory, const coi_settings *settings, const coi_t
                    coi_waiting *waiting, coi_log *log, coi_devices **out, co_error_info *err)
 {
     coi_devices *devices = coi_calloc(memory, sizeof(*devices));
-    co_code      rc = CO_OK;
+    co_code      rc;
 
     if (devices == NULL)
         return coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for the list of devices");
@@ -268,16 +278,19 @@ coi_devices_create(coi_memory *memory, const coi_settings *settings, const coi_t
     devices->waiting = waiting;
     devices->log = log;
     devices->pin = settings->pin;
-    devices->num_threads = settings->threads > 0 ? settings->threads : coi_topology_usable(topology);
+    devices->num_threads = settings->threads > 0 ? settings->threads
+                                                 : coi_topology_usable(topology);
     coi_lock_init(&devices->adding);
     atomic_init(&devices->count, 0);
     devices->cores = coi_alloc(memory, (size_t)devices->num_threads * sizeof(devices->cores[0]));
-    if (devices->cores == NULL)
-        rc = coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for %d threads", devices->num_threads);
-    for (int i = 0; rc == CO_OK && i < devices->num_threads; ++i)
-        devices->cores[i] = topology->cores[i % topology->num_cores];
-    if (rc == CO_OK)
+    if (devices->cores == NULL) {
+        rc = coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for %d threads",
+                       devices->num_threads);
+    } else {
+        for (int i = 0; i < devices->num_threads; ++i)
+            devices->cores[i] = topology->cores[i % topology->num_cores];
         rc = add_from_settings(devices, settings, err);
+    }
     if (rc != CO_OK) {
         coi_devices_destroy(devices);
         return rc;
@@ -293,7 +306,8 @@ coi_devices_destroy(coi_devices *devices)
         return;
     for (size_t i = coi_devices_count(devices); i > 0; --i)
         device_destroy(devices->devices[i - 1]);
-    coi_free(devices->memory, devices->cores, (size_t)devices->num_threads * sizeof(devices->cores[0]));
+    coi_free(devices->memory, devices->cores,
+             (size_t)devices->num_threads * sizeof(devices->cores[0]));
     coi_free(devices->memory, devices, sizeof(*devices));
 }
 

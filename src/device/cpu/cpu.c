@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The backend that computes on the host: memory is the runtime's, copies are memcpy, nothing ever pends. */
+/*
+ * The backend that computes on the host: memory is the runtime's, copies are memcpy, nothing ever
+ * pends.
+ */
 #include "device/device.h"
 
 static void *
