@@ -174,6 +174,8 @@ static const setting table[] = {
       "seed of the random streams" },
     { "pin", "yes", FIELD(pin), parse_bool, show_bool, "yes or no", 0, 0,
       "bind workers to their device's cores" },
+    { "reference_kernels", "no", FIELD(reference_kernels), parse_bool, show_bool, "yes or no", 0, 0,
+      "run the plain kernels of ops/ref, to compare with" },
 };
 
 enum { NUM_SETTINGS = sizeof(table) / sizeof(table[0]) };

@@ -25,6 +25,7 @@ typedef struct coi_settings {
     int  deadline_ms;  /* deadline_ms=60000: how long to wait for a replica or peer; 0 for ever */
     uint64_t seed;     /* seed=0: of the random streams */
     bool     pin;      /* pin=yes: bind workers to their device's cores */
+    bool     reference_kernels; /* reference_kernels=no: plain kernels only, to compare with */
     const char
         *source[COI_MAX_SETTINGS]; /* by table position: "default", "environment", "program" */
 } coi_settings;

@@ -26,8 +26,9 @@
 /* --- reduction in the fixed order (tree.c, local/) --- */
 
 typedef struct coi_reduction {
-    co_reduce_op       op;           /* MEAN divides floats by num_replicas at the root; integers are the caller's business */
-    co_dtype           dtype;        /* not bool, not string */
+    co_reduce_op
+        op; /* MEAN divides floats by num_replicas at the root; integers are the caller's business */
+    co_dtype           dtype; /* not bool, not string */
     int64_t            num_elements;
     int                num_replicas; /* of the whole group */
     const void *const *parts;        /* by replica id, for the ids that are here */
@@ -40,7 +41,8 @@ typedef struct coi_reduction {
  */
 void coi_reduce_share(const coi_reduction *job, int share, int num_shares);
 /* The subtree of replicas [lo, hi) for elements [begin, end), without the final division of MEAN. */
-void coi_reduce_subtree(const coi_reduction *job, int lo, int hi, int64_t begin, int64_t end, void *out);
+void coi_reduce_subtree(const coi_reduction *job, int lo, int hi, int64_t begin, int64_t end,
+                        void *out);
 
 /* --- groups of processes --- */
 
@@ -74,9 +76,9 @@ typedef struct coi_transfer {
 } coi_transfer;
 
 typedef struct coi_group_options {
-    const void *communicator; /* MPI_Comm by address; NULL: the world */
-    coi_memory *memory;
-    coi_log    *log;
+    const void  *communicator; /* MPI_Comm by address; NULL: the world */
+    coi_memory  *memory;
+    coi_log     *log;
     coi_waiting *waiting;
 } coi_group_options;
 
@@ -115,7 +117,7 @@ struct coi_group {
 /* "self" or "mpi"; loads the transport's shared object where it is one. CO_UNIMPLEMENTED naming what to install or build. */
 co_code coi_group_open(const char *transport, const coi_group_options *options, coi_group **out,
                        co_error_info *err);
-void coi_group_close(coi_group *group);
+void    coi_group_close(coi_group *group);
 /* True if this process was started by an MPI launcher, or MPI runs in it already. */
 bool coi_mpi_launched(void);
 
@@ -125,8 +127,8 @@ bool coi_mpi_launched(void);
  * Reduce over all replicas of all ranks; rank r hosts replicas [first[r], first[r+1]). job->parts holds this rank's parts (by local
  * index), job->out the full result on every rank.
  */
-co_code coi_group_all_reduce(coi_group *group, const coi_reduction *job, const int *first, int timeout_ms,
-                             co_error_info *err);
+co_code coi_group_all_reduce(coi_group *group, const coi_reduction *job, const int *first,
+                             int timeout_ms, co_error_info *err);
 /* Rank r contributes nbytes[r] bytes; `all` receives them in rank order. */
 co_code coi_group_all_gather(coi_group *group, const void *mine, const size_t *nbytes, void *all,
                              int timeout_ms, co_error_info *err);

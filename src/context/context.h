@@ -12,20 +12,20 @@
 #include "value/variable.h"
 
 typedef struct coi_runtime {
-    atomic_uint    refs; /* contexts */
-    coi_memory     memory;
-    coi_log        log;
-    coi_settings   settings;
-    coi_topology   topology;
-    coi_waiting    waiting;
-    coi_devices   *devices;
-    coi_isa        isa;
-    coi_cell_store store;
+    atomic_uint     refs; /* contexts */
+    coi_memory      memory;
+    coi_log         log;
+    coi_settings    settings;
+    coi_topology    topology;
+    coi_waiting     waiting;
+    coi_devices    *devices;
+    coi_isa         isa;
+    coi_cell_store  store;
     pthread_mutex_t lock;             /* of what follows */
     co_strategy    *default_strategy; /* made at first need; a reference */
     atomic_ullong   next_epoch;       /* tapes */
-    atomic_ullong   next_serial;      /* whatever wants a number of its own: strategies, variables */
-    pid_t           pid;              /* who opened it: a fork's child may only close */
+    atomic_ullong   next_serial; /* whatever wants a number of its own: strategies, variables */
+    pid_t           pid;         /* who opened it: a fork's child may only close */
 } coi_runtime;
 
 /* Which strategy is current, and as what. The default mode is { NULL, false, 0, 0, 1, -1, NULL }. */
@@ -35,15 +35,15 @@ typedef struct coi_mode {
     int              replica;       /* id in the sync group, in replica context */
     int              local_replica; /* which component of a bundle */
     int              num_replicas;
-    int              update_id;     /* component that an update function acts on; -1 outside one */
-    struct coi_step *step;          /* the run that a replica belongs to (strategy/); NULL outside run */
+    int              update_id; /* component that an update function acts on; -1 outside one */
+    struct coi_step *step; /* the run that a replica belongs to (strategy/); NULL outside run */
 } coi_mode;
 
 /* Everything that is entered and must be left in reverse order is on one stack (SCOPE-9). */
 typedef enum coi_entry_kind {
-    COI_ENTRY_SCOPE,         /* strategy scope that changed the mode */
-    COI_ENTRY_SCOPE_NESTED,  /* scope of the current strategy again, or of the default: no change */
-    COI_ENTRY_SET,           /* experimental_set_strategy */
+    COI_ENTRY_SCOPE,        /* strategy scope that changed the mode */
+    COI_ENTRY_SCOPE_NESTED, /* scope of the current strategy again, or of the default: no change */
+    COI_ENTRY_SET,          /* experimental_set_strategy */
     COI_ENTRY_RUN,
     COI_ENTRY_MERGE,
     COI_ENTRY_UPDATE,
@@ -56,8 +56,9 @@ typedef struct coi_entry {
     coi_entry_kind  kind;
     uint64_t        id; /* of the token */
     co_strategy    *strategy;
-    coi_mode        saved_mode;   /* restored when the entry is left */
+    coi_mode        saved_mode; /* restored when the entry is left */
     co_device      *saved_device;
+    bool            changes_device;
     coi_device_name saved_name;
     void           *object; /* creators: function and user; colocation: the variable */
     void           *user;
@@ -82,6 +83,7 @@ struct co_context {
     size_t       num_owned, cap_owned;
     coi_block   *blocks;
     size_t       num_blocks, cap_blocks;
+    size_t       unmarked_blocks; /* begun without memory for their mark */
 
     coi_mode        mode;
     coi_entry      *entries;
@@ -123,16 +125,16 @@ co_code coi_failed(co_context *ctx);
 bool coi_enter(co_context *ctx);
 void coi_leave(co_context **ctx);
 /* Debug builds: a handle is alive. Records CO_INVALID_ARGUMENT if not. */
-#define COI_ENTER(ctx, name, result)                                                                         \
-    co_context *coi_guard_ __attribute__((cleanup(coi_leave))) = (ctx);                                      \
-    if (!coi_enter(ctx) || (ctx)->error.code != CO_OK)                                                       \
-        return result;                                                                                       \
+#define COI_ENTER(ctx, name, result)                                                               \
+    co_context *coi_guard_ __attribute__((cleanup(coi_leave), unused)) = (ctx);                    \
+    if (!coi_enter(ctx) || (ctx)->error.code != CO_OK)                                             \
+        return result;                                                                             \
     (ctx)->call = (name)
 #else
 /* Every public call that does work begins with this: nothing happens on NULL or while there is an error. */
-#define COI_ENTER(ctx, name, result)                                                                         \
-    if ((ctx) == NULL || (ctx)->error.code != CO_OK)                                                         \
-        return result;                                                                                       \
+#define COI_ENTER(ctx, name, result)                                                               \
+    if ((ctx) == NULL || (ctx)->error.code != CO_OK)                                               \
+        return result;                                                                             \
     (ctx)->call = (name)
 #endif
 
@@ -143,12 +145,13 @@ void *coi_own(co_context *ctx, void *object);
 co_value *coi_give(co_context *ctx, co_value *value);
 /* A context of the same runtime for a replica; errors go to err of ctx. */
 co_context *coi_context_new(coi_runtime *runtime);
-void coi_context_free(co_context *ctx);
+void        coi_context_free(co_context *ctx);
 /* Drop all that the blocks of ctx own, down to `depth` blocks. */
 void coi_blocks_unwind(co_context *ctx, size_t depth);
 
 /* check.c: arguments of public calls. Each records the error (naming argument `position` and what would be right). */
-bool coi_check_value(co_context *ctx, co_value *value, int position, const char *name); /* not NULL, alive */
+bool coi_check_value(co_context *ctx, co_value *value, int position,
+                     const char *name); /* not NULL, alive */
 bool coi_check_kind(co_context *ctx, co_value *value, co_kind kind, int position, const char *name);
 bool coi_check_object(co_context *ctx, const void *object, const coi_class *cls, int position,
                       const char *name);
@@ -165,8 +168,8 @@ co_value *coi_select(co_value *value, int local_replica);
 /* device.c */
 /* The current device, or NULL with an error that lists the devices there are (DEV-5). */
 co_device *coi_current_device(co_context *ctx);
-co_code coi_resolve_name(co_context *ctx, const char *text, coi_device_name *out);
-/* Enter and leave a device without the stack (run, update). */
+co_code    coi_resolve_name(co_context *ctx, const char *text, coi_device_name *out);
+/* Make a device current for good; whoever wants the old one back saves it. */
 void coi_set_device(co_context *ctx, const coi_device_name *id);
 
 /* modes.c */
@@ -174,5 +177,7 @@ void coi_set_device(co_context *ctx, const coi_device_name *id);
 coi_entry *coi_push(co_context *ctx, coi_entry_kind kind, co_strategy *strategy);
 /* Pop the top entry and restore. */
 void coi_pop(co_context *ctx);
+/* Make a device current until the top entry is popped. */
+void coi_enter_device(co_context *ctx, const coi_device_name *id);
 
 #endif

@@ -18,9 +18,10 @@ struct coi_op; /* ops/op.h */
 
 typedef struct coi_record {
     const struct coi_op *op;
-    uint32_t             values;     /* first of num_in inputs, then num_out outputs, in log->values and log->nodes */
-    uint32_t             attrs;      /* offset in log->attrs */
-    uint16_t             num_in, num_out;
+    uint32_t
+        values; /* first of num_in inputs, then num_out outputs, in log->values and log->nodes */
+    uint32_t attrs; /* offset in log->attrs */
+    uint16_t num_in, num_out;
 } coi_record;
 
 typedef struct coi_tape {
@@ -40,10 +41,10 @@ typedef struct coi_tape_log {
     char       *attrs;
     size_t      num_attrs, cap_attrs;
     uint32_t    num_nodes;
-    void      **watched_keys; /* open addressing; a co_value (tensor) or coi_variable */
+    void      **watched_keys;   /* open addressing; a co_value (tensor) or coi_variable */
     co_value  **watched_values; /* references: what the key belongs to, in order of watching */
     uint32_t   *watched_nodes;
-    size_t      num_watched, cap_watched;
+    size_t      num_watched, cap_watched, cap_watched_keys, cap_watched_nodes;
     uint32_t   *watched_table; /* position + 1 in the three arrays above */
     size_t      cap_table;
 } coi_tape_log;
@@ -51,10 +52,12 @@ typedef struct coi_tape_log {
 /* The node of an operand, COI_NO_NODE if nothing watches it. `source` is what the user gave, `tensor` what it converted
  * to. A trainable variable is watched by being used. */
 uint32_t coi_tape_node(co_context *ctx, co_value *source, co_value *tensor);
+/* The node of a watched variable or tensor, COI_NO_NODE if it is not watched. */
+uint32_t coi_tape_watched(const coi_tape_log *log, const void *key);
 /* Append a record; nodes of inputs as given. Marks the outputs. False (with an error) without memory. */
 bool coi_tape_record(co_context *ctx, const struct coi_op *op, const void *attrs, size_t attrs_size,
-                     co_value *const *in, const uint32_t *in_nodes, int num_in, co_value *const *out,
-                     int num_out);
+                     co_value *const *in, const uint32_t *in_nodes, int num_in,
+                     co_value *const *out, int num_out);
 /* Drop tapes down to `num_tapes`; the log is emptied with the last. */
 void coi_tapes_unwind(co_context *ctx, size_t num_tapes);
 void coi_tape_log_free(co_context *ctx);

@@ -16,7 +16,7 @@
 #include "context/context.h"
 #include "context/tape.h"
 
-#define COI_MAX_OUTPUTS 5
+#define COI_MAX_OUTPUTS     5
 #define COI_MAX_INPUT_NAMES 6
 
 /* What an operator will produce; filled by its rule. */
@@ -101,27 +101,31 @@ typedef struct coi_attr {
 #define COI_ATTR_TEXT_INTS   "ints"
 #define COI_ATTR_TEXT_CHOICE "choice"
 #define COI_ATTR_TEXT_SCALAR "scalar"
-#define COI_ATTR_ENTRY(type, field, kind, given, choices)                                                    \
-    { #field, COI_ATTR_##kind, offsetof(type, field), sizeof(given) > 1 ? given + 1 : NULL, choices },
+#define COI_ATTR_ENTRY(type, field, kind, given, choices)                                          \
+    { #field, COI_ATTR_##kind, offsetof(type, field), sizeof(given) > 1 ? given + 1 : NULL,        \
+      choices },
 #define COI_ATTR_LINE(type, field, kind, given, choices) #field ":" COI_ATTR_TEXT_##kind given,
-#define COI_ATTR_TABLE(type, list)                                                                           \
-    static const coi_attr    type##_table[] = { list(COI_ATTR_ENTRY){ NULL, COI_ATTR_INT, 0, NULL, NULL } };  \
+#define COI_ATTR_TABLE(type, list)                                                                 \
+    static const coi_attr    type##_table[] = { list(COI_ATTR_ENTRY){ NULL, COI_ATTR_INT, 0, NULL, \
+                                                                      NULL } };                    \
     static const char *const type##_texts[] = { list(COI_ATTR_LINE) NULL };
-#define COI_ATTRS(type) .attrs_size = sizeof(type), .attrs = type##_table, .attr_texts = type##_texts
+#define COI_ATTRS(type)                                                                            \
+    .attrs_size = sizeof(type), .attrs = type##_table, .attr_texts = type##_texts
 
 typedef struct coi_op {
     const char *name;
-    const char *doc; /* one line */
+    const char *doc;                         /* one line */
     const char *inputs[COI_MAX_INPUT_NAMES]; /* names, in order */
     uint8_t     num_inputs;
     bool        variadic;    /* inputs[0] stands for one or more tensors */
     uint8_t     num_outputs; /* 1 to COI_MAX_OUTPUTS */
     uint32_t    dtypes;      /* COI_DTYPE_BITs that input 0 may have; 0: any */
-    bool        same_dtype;  /* all inputs must have the dtype of input 0; host numbers are converted to it */
-    bool        internal;
-    bool        not_differentiable; /* never recorded: integer results, random numbers, stop_gradient */
-    size_t      attrs_size;
-    const coi_attr *attrs; /* ends with a NULL name */
+    bool
+        same_dtype; /* all inputs must have the dtype of input 0; host numbers are converted to it */
+    bool   internal;
+    bool   not_differentiable; /* never recorded: integer results, random numbers, stop_gradient */
+    size_t attrs_size;
+    const coi_attr    *attrs;      /* ends with a NULL name */
     const char *const *attr_texts; /* "axis:ints=null", in the same order, ends with NULL */
     /* Check inputs and attributes, fill outs[num_outputs]. Errors: coi_invalid. */
     co_code (*infer)(coi_call *call, coi_out *outs);
@@ -136,32 +140,36 @@ typedef struct coi_op {
 
 /* Every operator, by name order. */
 extern const coi_op *const coi_op_table[];
-extern const size_t coi_num_ops;
-const coi_op *coi_op_find(const char *name);
+extern const size_t        coi_num_ops;
+const coi_op              *coi_op_find(const char *name);
 
 /* apply.c: convert operands, run, record on the tape, give the results to the block. NULL with an error in ctx. */
 co_value *coi_apply(co_context *ctx, const coi_op *op, co_value *const *operands, int num_operands,
                     const void *attrs);
 co_value *coi_apply1(co_context *ctx, const coi_op *op, co_value *x, const void *attrs);
-co_value *coi_apply2(co_context *ctx, const coi_op *op, co_value *x, co_value *y, const void *attrs);
+co_value *coi_apply2(co_context *ctx, const coi_op *op, co_value *x, co_value *y,
+                     const void *attrs);
 /* The same when there are several outputs: outs[op->num_outputs] are values of the block. */
-co_code coi_apply_many(co_context *ctx, const coi_op *op, co_value *const *operands, int num_operands,
-                       const void *attrs, co_value **outs);
+co_code coi_apply_many(co_context *ctx, const coi_op *op, co_value *const *operands,
+                       int num_operands, const void *attrs, co_value **outs);
 
 /* CO_INVALID_ARGUMENT with the operator's name, as GEN-ERR-4 wants it. */
 co_code coi_invalid(coi_call *call, const char *format, ...) CO_PRINTF(2, 3);
 
 /* Rules that many operators share (rules.c). */
-co_code coi_rule_same(coi_call *call, coi_out *outs);      /* output like input 0 */
-co_code coi_rule_broadcast(coi_call *call, coi_out *outs); /* two inputs, NumPy broadcasting, dtype of input 0 */
+co_code coi_rule_same(coi_call *call, coi_out *outs); /* output like input 0 */
+co_code coi_rule_broadcast(coi_call *call,
+                           coi_out  *outs); /* two inputs, NumPy broadcasting, dtype of input 0 */
 /* Broadcast of two shapes; false if they do not fit. */
 bool coi_broadcast(const int64_t *a, int na, const int64_t *b, int nb, coi_out *out);
 /* axis in [-ndim, ndim) made non-negative; CO_INVALID_ARGUMENT naming axis and rank otherwise. */
 co_code coi_rule_axis(coi_call *call, int64_t axis, int ndim, int *out);
 /* The arrays of public functions as attributes. What is too long or NULL is CO_INVALID_ARGUMENT naming `argument`. */
-bool coi_ints_from_dims(co_context *ctx, const char *argument, const int64_t *dims, size_t n, coi_ints *out);
+bool coi_ints_from_dims(co_context *ctx, const char *argument, const int64_t *dims, size_t n,
+                        coi_ints *out);
 /* The same for int; NULL without elements means: not given. */
-bool coi_ints_from_axes(co_context *ctx, const char *argument, const int *axes, size_t n, coi_ints *out);
+bool coi_ints_from_axes(co_context *ctx, const char *argument, const int *axes, size_t n,
+                        coi_ints *out);
 
 /* Sum a gradient down to the shape of `like`, undoing broadcasting. */
 co_value *coi_unbroadcast(co_context *ctx, co_value *grad, co_value *like);

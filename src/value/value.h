@@ -44,11 +44,12 @@ enum { COI_FLAG_INLINE = 1 /* tensor data is in the cell */ };
 #define COI_INLINE_ITEMS 8
 
 typedef struct coi_items { /* lists, tuples, named tuples, maps */
-    size_t       n;
-    co_value   **items;
-    const char **keys;      /* maps and named tuples: n pointers; the texts follow them in the same block */
-    char        *type_name; /* named tuples; points into the block of keys */
-    co_value    *room[COI_INLINE_ITEMS];
+    size_t     n;
+    co_value **items;
+    const char      *
+        *keys; /* maps, named tuples: one block: its size, n pointers at keys[1], the texts */
+    char     *type_name; /* named tuples; points into that block */
+    co_value *room[COI_INLINE_ITEMS];
 } coi_items;
 
 typedef struct coi_bundle { /* per-replica and mirrored */
@@ -74,7 +75,7 @@ struct co_value {
             void       *data;
             int64_t     num_elements;
             int64_t     dims[CO_MAX_DIMS]; /* ndim of them; see above for the rest */
-        } tensor; /* and spec: dims alone */
+        } tensor;                          /* and spec: dims alone */
         int64_t i;
         double  f;
         bool    b;
@@ -102,11 +103,11 @@ typedef struct coi_text {
  * share. Debug builds keep dead cells for a while instead of reusing them, so that stale handles are found.
  */
 typedef struct coi_cell_store {
-    coi_memory     *memory;
-    pthread_mutex_t lock;
-    co_value       *free_cells;
+    coi_memory      *memory;
+    pthread_mutex_t  lock;
+    co_value        *free_cells;
     struct coi_slab *slabs;
-    atomic_llong    live; /* handles of all kinds alive */
+    atomic_llong     live; /* handles of all kinds alive */
 } coi_cell_store;
 
 #define COI_SMALL_CLASSES 7 /* 64, 128, ... 4096 bytes */
@@ -117,15 +118,19 @@ typedef struct coi_heap {
     void           *small[COI_SMALL_CLASSES];
     int             num_small[COI_SMALL_CLASSES];
     int64_t         live; /* made minus died here; folded into store->live when the heap closes */
+#ifdef COI_DEBUG
+    co_value *oldest_dead, *youngest_dead;
+    int       num_dead;
+#endif
 } coi_heap;
 
 co_code coi_cell_store_init(coi_cell_store *store, coi_memory *memory, co_error_info *err);
-void coi_cell_store_destroy(coi_cell_store *store);
-void coi_heap_init(coi_heap *heap, coi_cell_store *store);
-void coi_heap_destroy(coi_heap *heap);
+void    coi_cell_store_destroy(coi_cell_store *store);
+void    coi_heap_init(coi_heap *heap, coi_cell_store *store);
+void    coi_heap_destroy(coi_heap *heap);
 /* Blocks for arrays of any length; up to 4096 bytes they are cached. NULL without memory. */
 void *coi_small_alloc(coi_heap *heap, size_t nbytes);
-void coi_small_free(coi_heap *heap, void *block, size_t nbytes);
+void  coi_small_free(coi_heap *heap, void *block, size_t nbytes);
 /* A cell with one reference and its union zeroed as far as the kind needs; NULL without memory. */
 co_value *coi_value_new(coi_heap *heap, co_kind kind);
 
@@ -162,9 +167,9 @@ typedef struct coi_dtype_info {
 } coi_dtype_info;
 extern const coi_dtype_info coi_dtypes[CO_NUM_DTYPES];
 #define COI_DTYPE_BIT(dtype) (1u << (dtype))
-float coi_half_to_float(uint16_t half);
+float    coi_half_to_float(uint16_t half);
 uint16_t coi_float_to_half(float value);
-float coi_bfloat_to_float(uint16_t bits);
+float    coi_bfloat_to_float(uint16_t bits);
 uint16_t coi_float_to_bfloat(float value);
 /* Convert n elements; neither dtype is string. Floats to integers truncate and saturate as the C cast of TensorFlow does. */
 void coi_convert(co_dtype from, const void *src, co_dtype to, void *dst, int64_t n);
@@ -175,8 +180,8 @@ typedef struct coi_shape {
     int64_t dims[CO_MAX_DIMS];
 } coi_shape;
 /* Elements of a shape; CO_INVALID_ARGUMENT if negative, more than CO_MAX_DIMS, or elements * element_size overflows. */
-co_code coi_shape_check(const int64_t *dims, size_t ndim, size_t element_size, int64_t *num_elements,
-                        co_error_info *err);
+co_code coi_shape_check(const int64_t *dims, size_t ndim, size_t element_size,
+                        int64_t *num_elements, co_error_info *err);
 /* "[2,3]"; returns out. */
 #define COI_SHAPE_TEXT 200
 const char *coi_shape_text(const int64_t *dims, int ndim, char out[COI_SHAPE_TEXT]);
@@ -193,8 +198,8 @@ coi_same_shape(const co_value *a, const co_value *b)
 
 /* tensor.c */
 /* Uninitialised; strings get empty texts. dims were checked (coi_shape_check). */
-co_value *coi_tensor_new(coi_heap *heap, co_device *device, co_dtype dtype, const int64_t *dims, int ndim,
-                         int64_t num_elements, co_error_info *err);
+co_value *coi_tensor_new(coi_heap *heap, co_device *device, co_dtype dtype, const int64_t *dims,
+                         int ndim, int64_t num_elements, co_error_info *err);
 /* A new header over the data of `base`, beginning at element `offset`, with another shape. */
 co_value *coi_tensor_view(coi_heap *heap, co_value *base, const int64_t *dims, int ndim,
                           int64_t num_elements, int64_t offset, co_error_info *err);
@@ -222,11 +227,14 @@ co_value *coi_structure_new(coi_heap *heap, co_kind kind, size_t n, const char *
                             const char *type_name, size_t *order, co_error_info *err);
 /* The same container as `like` (kind, keys, type name) with n NULL items. */
 co_value *coi_structure_like(coi_heap *heap, const co_value *like, co_error_info *err);
-size_t coi_count_leaves(const co_value *structure);
+/* To be called when the items are in: limits the depth of nesting (CO_VALUE). */
+co_code coi_structure_seal(co_value *structure, co_error_info *err);
+size_t  coi_count_leaves(const co_value *structure);
 /* Leaves in order, not references; `out` has room for coi_count_leaves. */
 void coi_collect_leaves(co_value *structure, co_value **out);
 /* The structure of like with leaves (references are taken) in place. */
-co_value *coi_pack(coi_heap *heap, const co_value *like, co_value *const *leaves, co_error_info *err);
+co_value *coi_pack(coi_heap *heap, const co_value *like, co_value *const *leaves,
+                   co_error_info *err);
 /* `code` naming the path where they part, or CO_OK. */
 co_code coi_same_structure(const co_value *a, const co_value *b, co_code code, co_error_info *err);
 /* A bundle of n NULL items. */
@@ -234,5 +242,5 @@ co_value *coi_bundle_new(coi_heap *heap, co_kind kind, size_t n, co_error_info *
 
 /* format.c: see co_format. */
 size_t coi_format(const co_value *value, char *out, size_t capacity);
-/* How a variable shows itself; set by its policy. */
+
 #endif

@@ -30,7 +30,7 @@ struct coi_variable {
     size_t                  name_size; /* of its block */
     co_site_info            made_at;
     size_t                  num_components; /* 1 for ordinary ones */
-    co_value              **components;     /* distributed: ordinary variables, one per local replica */
+    co_value              **components; /* distributed: ordinary variables, one per local replica */
 };
 
 #endif

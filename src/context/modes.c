@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The stack of what was entered: scopes, runs, merges, updates, creators, devices. An entry remembers mode and device as they
+ * were and gives them back.
+ */
+#include "context/context.h"
+
+#include <string.h>
+
+coi_entry *
+coi_push(co_context *ctx, coi_entry_kind kind, co_strategy *strategy)
+{
+    coi_entry *entry;
+
+    if (ctx->num_entries == ctx->cap_entries &&
+        !coi_grow(&ctx->runtime->memory, (void **)&ctx->entries, &ctx->cap_entries,
+                  ctx->num_entries + 1, sizeof(*ctx->entries))) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for scope %zu", ctx->num_entries + 1);
+        return NULL;
+    }
+    entry = &ctx->entries[ctx->num_entries++];
+    entry->kind = kind;
+    entry->id = ctx->next_entry++;
+    entry->strategy = strategy;
+    entry->saved_mode = ctx->mode;
+    entry->saved_device = ctx->device;
+    entry->object = entry->user = NULL;
+    /* Names are long and most entries leave the device alone: only those that change it save it. */
+    entry->changes_device = false;
+    return entry;
+}
+
+void
+coi_pop(co_context *ctx)
+{
+    const coi_entry *entry = &ctx->entries[--ctx->num_entries];
+
+    ctx->mode = entry->saved_mode;
+    if (entry->changes_device) {
+        ctx->device = entry->saved_device;
+        ctx->device_id = entry->saved_name;
+        ctx->device_text[0] = '\0';
+    }
+}
+
+void
+coi_enter_device(co_context *ctx, const coi_device_name *id)
+{
+    coi_entry *entry = &ctx->entries[ctx->num_entries - 1];
+
+    entry->changes_device = true;
+    entry->saved_name = ctx->device_id;
+    coi_set_device(ctx, id);
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Recording on the tape; see tape.h for the picture. The backward walk is in ops/gradient.c, which knows operators.
+ */
+#include "context/tape.h"
+
+#include <cohort/gradient.h>
+
+#include <string.h>
+
+static bool
+no_memory(co_context *ctx)
+{
+    coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the gradient tape");
+    return false;
+}
+
+static bool
+grow(co_context *ctx, void *array, size_t *capacity, size_t need, size_t size)
+{
+    return need <= *capacity || coi_grow(&ctx->runtime->memory, array, capacity, need, size) ||
+           no_memory(ctx);
+}
+
+static void
+begin(co_context *ctx, bool persistent)
+{
+    coi_tape_log *log = ctx->tapes;
+
+    if (log == NULL) {
+        log = ctx->tapes = coi_calloc(&ctx->runtime->memory, sizeof(*log));
+        if (log == NULL) {
+            no_memory(ctx);
+            return;
+        }
+    }
+    if (!grow(ctx, &log->tapes, &log->cap_tapes, log->num_tapes + 1, sizeof(*log->tapes)))
+        return;
+    if (log->num_tapes == 0)
+        log->epoch = atomic_fetch_add(&ctx->runtime->next_epoch, 1);
+    log->tapes[log->num_tapes++] = (coi_tape){ (uint32_t)log->num_records, persistent };
+    ctx->recording = true;
+}
+
+void
+co_tape_begin(co_context *ctx)
+{
+    COI_ENTER(ctx, "tape_begin", );
+    begin(ctx, false);
+}
+
+void
+co_tape_begin_persistent(co_context *ctx)
+{
+    COI_ENTER(ctx, "tape_begin_persistent", );
+    begin(ctx, true);
+}
+
+void
+co_tape_end(co_context *ctx)
+{
+    if (ctx == NULL)
+        return;
+    ctx->call = "tape_end";
+    if (!ctx->recording) {
+        coi_fail(ctx, CO_RUNTIME, "there is no open tape to end");
+        return;
+    }
+    coi_tapes_unwind(ctx, ctx->tapes->num_tapes - 1);
+}
+
+/* Empty the log; its room stays for the next tape. */
+static void
+reset(co_context *ctx)
+{
+    coi_tape_log *log = ctx->tapes;
+
+    for (size_t i = log->num_values; i > 0; --i)
+        coi_unref(&ctx->heap, log->values[i - 1]);
+    for (size_t i = log->num_watched; i > 0; --i)
+        coi_unref(&ctx->heap, log->watched_values[i - 1]);
+    if (log->num_watched > 0)
+        memset(log->watched_table, 0, log->cap_table * sizeof(*log->watched_table));
+    log->num_records = log->num_values = log->num_attrs = log->num_watched = 0;
+    log->num_nodes = 0;
+    ctx->recording = false;
+}
+
+void
+coi_tapes_unwind(co_context *ctx, size_t num_tapes)
+{
+    coi_tape_log *log = ctx->tapes;
+
+    if (log == NULL || log->num_tapes <= num_tapes)
+        return;
+    log->num_tapes = num_tapes;
+    if (num_tapes == 0)
+        reset(ctx);
+}
+
+void
+coi_tape_log_free(co_context *ctx)
+{
+    coi_tape_log *log = ctx->tapes;
+    coi_memory   *memory = &ctx->runtime->memory;
+
+    if (log == NULL)
+        return;
+    reset(ctx);
+    coi_free(memory, log->tapes, log->cap_tapes * sizeof(*log->tapes));
+    coi_free(memory, log->records, log->cap_records * sizeof(*log->records));
+    coi_free(memory, log->values, log->cap_values * sizeof(*log->values));
+    coi_free(memory, log->nodes, log->cap_nodes * sizeof(*log->nodes));
+    coi_free(memory, log->attrs, log->cap_attrs);
+    coi_free(memory, log->watched_keys, log->cap_watched_keys * sizeof(*log->watched_keys));
+    coi_free(memory, log->watched_values, log->cap_watched * sizeof(*log->watched_values));
+    coi_free(memory, log->watched_nodes, log->cap_watched_nodes * sizeof(*log->watched_nodes));
+    coi_free(memory, log->watched_table, log->cap_table * sizeof(*log->watched_table));
+    coi_free(memory, log, sizeof(*log));
+    ctx->tapes = NULL;
+}
+
+static size_t
+slot_of(const coi_tape_log *log, const void *key)
+{
+    uint64_t hash = (uint64_t)(uintptr_t)key * UINT64_C(0x9E3779B97F4A7C15);
+    size_t   slot = (size_t)(hash >> 20) & (log->cap_table - 1);
+
+    while (log->watched_table[slot] != 0 && log->watched_keys[log->watched_table[slot] - 1] != key)
+        slot = (slot + 1) & (log->cap_table - 1);
+    return slot;
+}
+
+uint32_t
+coi_tape_watched(const coi_tape_log *log, const void *key)
+{
+    size_t slot;
+
+    if (log->num_watched == 0)
+        return COI_NO_NODE;
+    slot = slot_of(log, key);
+    return log->watched_table[slot] != 0 ? log->watched_nodes[log->watched_table[slot] - 1]
+                                         : COI_NO_NODE;
+}
+
+/* Keep the table at most half full; capacity is a power of two. */
+static bool
+grow_table(co_context *ctx)
+{
+    coi_tape_log *log = ctx->tapes;
+    size_t        capacity = log->cap_table > 0 ? log->cap_table * 2 : 64;
+    uint32_t     *table;
+
+    if (log->num_watched * 2 < log->cap_table)
+        return true;
+    table = coi_calloc(&ctx->runtime->memory, capacity * sizeof(*table));
+    if (table == NULL)
+        return no_memory(ctx);
+    coi_free(&ctx->runtime->memory, log->watched_table, log->cap_table * sizeof(*table));
+    log->watched_table = table;
+    log->cap_table = capacity;
+    for (size_t i = 0; i < log->num_watched; ++i)
+        table[slot_of(log, log->watched_keys[i])] = (uint32_t)i + 1;
+    return true;
+}
+
+/* The node of a key, which is watched from now on. */
+static uint32_t
+watch(co_context *ctx, void *key, co_value *value)
+{
+    coi_tape_log *log = ctx->tapes;
+    uint32_t      node = coi_tape_watched(log, key);
+    size_t        n = log->num_watched + 1;
+
+    if (node != COI_NO_NODE)
+        return node;
+    if (!grow_table(ctx) ||
+        !grow(ctx, &log->watched_keys, &log->cap_watched_keys, n, sizeof(*log->watched_keys)) ||
+        !grow(ctx, &log->watched_values, &log->cap_watched, n, sizeof(*log->watched_values)) ||
+        !grow(ctx, &log->watched_nodes, &log->cap_watched_nodes, n, sizeof(*log->watched_nodes)))
+        return COI_NO_NODE;
+    coi_ref(value);
+    log->watched_table[slot_of(log, key)] = (uint32_t)n;
+    log->watched_keys[n - 1] = key;
+    log->watched_values[n - 1] = value;
+    log->watched_nodes[n - 1] = log->num_nodes;
+    log->num_watched = n;
+    return log->num_nodes++;
+}
+
+uint32_t
+coi_tape_node(co_context *ctx, co_value *source, co_value *tensor)
+{
+    coi_tape_log *log = ctx->tapes;
+
+    if (source->kind == CO_KIND_VARIABLE) {
+        if (source->u.variable->trainable)
+            return watch(ctx, source->u.variable, source);
+        return coi_tape_watched(log, source->u.variable);
+    }
+    if (tensor->tape_epoch == log->epoch)
+        return tensor->tape_node;
+    return coi_tape_watched(log, tensor);
+}
+
+static bool
+watch_leaf(co_context *ctx, co_value *leaf)
+{
+    if (leaf->kind == CO_KIND_VARIABLE)
+        return watch(ctx, leaf->u.variable, leaf) != COI_NO_NODE;
+    leaf = ctx->mode.step != NULL && !ctx->mode.cross ? coi_select(leaf, ctx->mode.local_replica)
+                                                      : leaf;
+    if (leaf->kind != CO_KIND_TENSOR) {
+        coi_fail(ctx, CO_TYPE, "a %s cannot be watched; watch a tensor or a variable",
+                 co_kind_name((co_kind)leaf->kind));
+        return false;
+    }
+    if (!coi_dtypes[leaf->dtype].floating) {
+        coi_log_line(&ctx->runtime->log, CO_LOG_WARNING,
+                     "a watched tensor of dtype %s has no gradient",
+                     co_dtype_name((co_dtype)leaf->dtype));
+        return true;
+    }
+    if (leaf->tape_epoch == ctx->tapes->epoch)
+        return true; /* an intermediate result has its node already */
+    return watch(ctx, leaf, leaf) != COI_NO_NODE;
+}
+
+static bool
+watch_all(co_context *ctx, co_value *value)
+{
+    if (!coi_is_structure(value))
+        return watch_leaf(ctx, value);
+    for (size_t i = 0; i < value->u.items.n; ++i)
+        if (!watch_all(ctx, value->u.items.items[i]))
+            return false;
+    return true;
+}
+
+void
+co_watch(co_context *ctx, co_value *value)
+{
+    COI_ENTER(ctx, "watch", );
+    if (!coi_check_value(ctx, value, 2, "value"))
+        return;
+    if (!ctx->recording) {
+        coi_fail(ctx, CO_RUNTIME, "there is no open tape to watch with; call co_tape_begin first");
+        return;
+    }
+    watch_all(ctx, value);
+}
+
+bool
+coi_tape_record(co_context *ctx, const struct coi_op *op, const void *attrs, size_t attrs_size,
+                co_value *const *in, const uint32_t *in_nodes, int num_in, co_value *const *out,
+                int num_out)
+{
+    coi_tape_log *log = ctx->tapes;
+    size_t        values = log->num_values + (size_t)num_in + (size_t)num_out;
+    size_t        attrs_at = (log->num_attrs + 15) & ~(size_t)15;
+
+    if (!grow(ctx, &log->records, &log->cap_records, log->num_records + 1, sizeof(*log->records)) ||
+        !grow(ctx, &log->values, &log->cap_values, values, sizeof(*log->values)) ||
+        !grow(ctx, &log->nodes, &log->cap_nodes, values, sizeof(*log->nodes)) ||
+        (attrs_size > 0 && !grow(ctx, &log->attrs, &log->cap_attrs, attrs_at + attrs_size, 1)))
+        return false;
+    log->records[log->num_records++] = (coi_record){ op, (uint32_t)log->num_values,
+                                                     (uint32_t)attrs_at, (uint16_t)num_in,
+                                                     (uint16_t)num_out };
+    if (attrs_size > 0) {
+        memcpy(log->attrs + attrs_at, attrs, attrs_size);
+        log->num_attrs = attrs_at + attrs_size;
+    }
+    for (int i = 0; i < num_in; ++i) {
+        coi_ref(in[i]);
+        log->values[log->num_values] = in[i];
+        log->nodes[log->num_values++] = in_nodes[i];
+    }
+    for (int i = 0; i < num_out; ++i) {
+        coi_ref(out[i]);
+        out[i]->tape_epoch = log->epoch;
+        out[i]->tape_node = log->num_nodes;
+        log->values[log->num_values] = out[i];
+        log->nodes[log->num_values++] = log->num_nodes++;
+    }
+    return true;
+}

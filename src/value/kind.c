@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Kinds of values and their names in messages.
+ */
+#include "value/value.h"
+
+static const char *const kind_names[CO_NUM_KINDS] = {
+    [CO_KIND_NULL] = "NULL",
+    [CO_KIND_TENSOR] = "tensor",
+    [CO_KIND_INT] = "host integer",
+    [CO_KIND_FLOAT] = "host float",
+    [CO_KIND_BOOL] = "host bool",
+    [CO_KIND_STRING] = "host string",
+    [CO_KIND_NONE] = "none",
+    [CO_KIND_VARIABLE] = "variable",
+    [CO_KIND_PER_REPLICA] = "per-replica value",
+    [CO_KIND_MIRRORED] = "mirrored value",
+    [CO_KIND_SLICES] = "indexed slices",
+    [CO_KIND_SPEC] = "spec",
+    [CO_KIND_LIST] = "list",
+    [CO_KIND_TUPLE] = "tuple",
+    [CO_KIND_NAMED_TUPLE] = "named tuple",
+    [CO_KIND_MAP] = "map",
+};
+
+co_kind
+co_value_kind(const co_value *value)
+{
+    return value != NULL ? (co_kind)value->kind : CO_KIND_NULL;
+}
+
+const char *
+co_kind_name(co_kind kind)
+{
+    return (unsigned)kind < CO_NUM_KINDS ? kind_names[kind] : "invalid kind";
+}

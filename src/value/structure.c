@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Structures: lists, tuples, named tuples and maps of values, and bundles. The leaves of a structure are in order of
+ * position, of maps in order of key (GEN-NEST-1). Nesting is limited, so that walking can recurse.
+ */
+#include "value/value.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_DEPTH 64
+#define PATH_SIZE 256
+
+static co_value *
+out_of_memory(coi_heap *heap, co_value *half_made, size_t n, co_error_info *err)
+{
+    if (half_made != NULL)
+        coi_unref(heap, half_made);
+    coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for a structure of %zu items", n);
+    return NULL;
+}
+
+/* Room for n items, in the cell where they fit. */
+static co_value **
+item_room(coi_heap *heap, co_value **room, size_t n)
+{
+    co_value **items = room;
+
+    if (n > SIZE_MAX / sizeof(*items) / 2)
+        return NULL;
+    if (n > COI_INLINE_ITEMS)
+        items = coi_small_alloc(heap, n * sizeof(*items));
+    if (items != NULL && n > 0)
+        memset(items, 0, n * sizeof(*items));
+    return items;
+}
+
+/* Positions of keys in sorted order, by insertion: maps are small. False if a key is NULL or comes twice. */
+static bool
+sort_keys(const char *const *keys, size_t n, size_t *order, co_error_info *err)
+{
+    for (size_t i = 0; i < n; ++i) {
+        size_t at = i;
+
+        if (keys[i] == NULL) {
+            coi_error(err, CO_VALUE, "key %zu of %zu is NULL", i, n);
+            return false;
+        }
+        while (at > 0 && strcmp(keys[order[at - 1]], keys[i]) > 0) {
+            order[at] = order[at - 1];
+            --at;
+        }
+        if (at > 0 && strcmp(keys[order[at - 1]], keys[i]) == 0) {
+            coi_error(err, CO_VALUE, "key '%s' is given twice", keys[i]);
+            return false;
+        }
+        order[at] = i;
+    }
+    return true;
+}
+
+/* The block of keys: its size, the pointers, the texts, the type name. */
+static bool
+copy_keys(coi_heap *heap, co_value *value, size_t n, const char *const *keys, const char *type_name,
+          const size_t *order)
+{
+    size_t nbytes = (n + 1) * sizeof(char *) + (type_name != NULL ? strlen(type_name) + 1 : 0);
+    char  *at;
+
+    for (size_t i = 0; i < n; ++i)
+        nbytes += strlen(keys[i]) + 1;
+    value->u.items.keys = coi_small_alloc(heap, nbytes);
+    if (value->u.items.keys == NULL)
+        return false;
+    memcpy(value->u.items.keys, &nbytes, sizeof(nbytes));
+    at = (char *)(value->u.items.keys + n + 1);
+    for (size_t i = 0; i < n; ++i) {
+        const char *key = keys[order != NULL ? order[i] : i];
+        size_t      length = strlen(key) + 1;
+
+        value->u.items.keys[i + 1] = memcpy(at, key, length);
+        at += length;
+    }
+    if (type_name != NULL)
+        value->u.items.type_name = memcpy(at, type_name, strlen(type_name) + 1);
+    return true;
+}
+
+co_value *
+coi_structure_new(coi_heap *heap, co_kind kind, size_t n, const char *const *keys,
+                  const char *type_name, size_t *order, co_error_info *err)
+{
+    co_value *value = coi_value_new(heap, kind);
+
+    if (value == NULL)
+        return out_of_memory(heap, NULL, n, err);
+    value->u.items.n = 0; /* until the room is there */
+    value->u.items.keys = NULL;
+    value->u.items.type_name = NULL;
+    value->u.items.items = item_room(heap, value->u.items.room, n);
+    if (value->u.items.items == NULL) {
+        value->u.items.items = value->u.items.room;
+        return out_of_memory(heap, value, n, err);
+    }
+    value->u.items.n = n;
+    if (keys == NULL)
+        return value;
+    if (order != NULL && !sort_keys(keys, n, order, err)) {
+        coi_unref(heap, value);
+        return NULL;
+    }
+    if (!copy_keys(heap, value, n, keys, type_name, order))
+        return out_of_memory(heap, value, n, err);
+    return value;
+}
+
+co_value *
+coi_structure_like(coi_heap *heap, const co_value *like, co_error_info *err)
+{
+    const char *const *keys = like->u.items.keys != NULL ? like->u.items.keys + 1 : NULL;
+
+    return coi_structure_new(heap, (co_kind)like->kind, like->u.items.n, keys,
+                             like->u.items.type_name, NULL, err);
+}
+
+co_value *
+coi_bundle_new(coi_heap *heap, co_kind kind, size_t n, co_error_info *err)
+{
+    co_value *value = coi_value_new(heap, kind);
+
+    if (value == NULL)
+        return out_of_memory(heap, NULL, n, err);
+    value->u.bundle.n = 0;
+    value->u.bundle.strategy = NULL;
+    value->u.bundle.step_examples = -1;
+    value->u.bundle.items = item_room(heap, value->u.bundle.room, n);
+    if (value->u.bundle.items == NULL) {
+        value->u.bundle.items = value->u.bundle.room;
+        return out_of_memory(heap, value, n, err);
+    }
+    value->u.bundle.n = n;
+    return value;
+}
+
+co_code
+coi_structure_seal(co_value *structure, co_error_info *err)
+{
+    uint8_t depth = 0;
+
+    for (size_t i = 0; i < structure->u.items.n; ++i) {
+        const co_value *item = structure->u.items.items[i];
+
+        if (item != NULL && coi_is_structure(item) && item->flags > depth)
+            depth = item->flags;
+    }
+    if (depth >= MAX_DEPTH)
+        return coi_error(err, CO_VALUE, "a structure nests deeper than %d levels", MAX_DEPTH);
+    structure->flags = (uint8_t)(depth + 1);
+    return CO_OK;
+}
+
+size_t
+coi_count_leaves(const co_value *structure)
+{
+    size_t count = 0;
+
+    if (!coi_is_structure(structure))
+        return 1;
+    for (size_t i = 0; i < structure->u.items.n; ++i)
+        count += coi_count_leaves(structure->u.items.items[i]);
+    return count;
+}
+
+static co_value **
+collect(co_value *structure, co_value **out)
+{
+    if (!coi_is_structure(structure)) {
+        *out = structure;
+        return out + 1;
+    }
+    for (size_t i = 0; i < structure->u.items.n; ++i)
+        out = collect(structure->u.items.items[i], out);
+    return out;
+}
+
+void
+coi_collect_leaves(co_value *structure, co_value **out)
+{
+    collect(structure, out);
+}
+
+static co_value *
+pack_from(coi_heap *heap, const co_value *like, co_value *const **leaves, co_error_info *err)
+{
+    co_value *packed;
+
+    if (!coi_is_structure(like)) {
+        co_value *leaf = *(*leaves)++;
+
+        coi_ref(leaf);
+        return leaf;
+    }
+    packed = coi_structure_like(heap, like, err);
+    if (packed == NULL)
+        return NULL;
+    for (size_t i = 0; i < like->u.items.n; ++i) {
+        packed->u.items.items[i] = pack_from(heap, like->u.items.items[i], leaves, err);
+        if (packed->u.items.items[i] == NULL) {
+            coi_unref(heap, packed);
+            return NULL;
+        }
+    }
+    if (coi_structure_seal(packed, err) != CO_OK) {
+        coi_unref(heap, packed);
+        return NULL;
+    }
+    return packed;
+}
+
+co_value *
+coi_pack(coi_heap *heap, const co_value *like, co_value *const *leaves, co_error_info *err)
+{
+    return pack_from(heap, like, &leaves, err);
+}
+
+/* Extend a path by an item: "[2]" or "['key']"; cut when full. */
+static void
+step_into(char *path, const co_value *structure, size_t i)
+{
+    size_t at = strlen(path);
+
+    if (structure->u.items.keys != NULL)
+        snprintf(path + at, PATH_SIZE - at, "['%s']", structure->u.items.keys[i + 1]);
+    else
+        snprintf(path + at, PATH_SIZE - at, "[%zu]", i);
+}
+
+static co_code
+differ(const char *path, co_code code, co_error_info *err, const char *a, const char *b)
+{
+    return coi_error(err, code, "structures differ at %s: %s against %s",
+                     *path != '\0' ? path : "the top", a, b);
+}
+
+static co_code
+compare(const co_value *a, const co_value *b, char *path, co_code code, co_error_info *err)
+{
+    size_t length = strlen(path);
+    char   left[64], right[64];
+
+    if (!coi_is_structure(a) && !coi_is_structure(b))
+        return CO_OK;
+    if (a->kind != b->kind)
+        return differ(path, code, err, co_kind_name((co_kind)a->kind),
+                      co_kind_name((co_kind)b->kind));
+    if (a->u.items.n != b->u.items.n) {
+        snprintf(left, sizeof(left), "%s of %zu items", co_kind_name((co_kind)a->kind),
+                 a->u.items.n);
+        snprintf(right, sizeof(right), "%s of %zu items", co_kind_name((co_kind)b->kind),
+                 b->u.items.n);
+        return differ(path, code, err, left, right);
+    }
+    for (size_t i = 0; i < a->u.items.n; ++i) {
+        co_code rc;
+
+        if (a->u.items.keys != NULL &&
+            strcmp(a->u.items.keys[i + 1], b->u.items.keys[i + 1]) != 0) {
+            snprintf(left, sizeof(left), "key '%.40s'", a->u.items.keys[i + 1]);
+            snprintf(right, sizeof(right), "key '%.40s'", b->u.items.keys[i + 1]);
+            return differ(path, code, err, left, right);
+        }
+        step_into(path, a, i);
+        rc = compare(a->u.items.items[i], b->u.items.items[i], path, code, err);
+        path[length] = '\0';
+        if (rc != CO_OK)
+            return rc;
+    }
+    return CO_OK;
+}
+
+co_code
+coi_same_structure(const co_value *a, const co_value *b, co_code code, co_error_info *err)
+{
+    char path[PATH_SIZE] = "";
+
+    return compare(a, b, path, code, err);
+}

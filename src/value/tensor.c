@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tensors: making them, views, and moving between devices. A tensor's data is row-major without gaps; a view shares
+ * the buffer of its base, so it costs a cell. Small tensors keep their data in the cell.
+ */
+#include "value/value.h"
+
+#include <string.h>
+
+static co_value *
+no_memory(coi_heap *heap, co_value *cell, size_t nbytes, co_device *device, co_error_info *err)
+{
+    if (cell != NULL) {
+        cell->kind = CO_KIND_NONE; /* nothing to give back */
+        coi_unref(heap, cell);
+    }
+    coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for %zu bytes on %s", nbytes,
+              device != NULL ? device->name : "the host");
+    return NULL;
+}
+
+static size_t
+element_size(co_dtype dtype)
+{
+    return dtype == CO_STRING ? sizeof(coi_text) : coi_dtypes[dtype].size;
+}
+
+/* A tensor cell with its shape; data is not set. */
+static co_value *
+new_cell(coi_heap *heap, co_device *device, co_dtype dtype, const int64_t *dims, int ndim,
+         int64_t num_elements)
+{
+    co_value *cell = coi_value_new(heap, CO_KIND_TENSOR);
+
+    if (cell == NULL)
+        return NULL;
+    cell->dtype = (uint8_t)dtype;
+    cell->ndim = (int8_t)ndim;
+    cell->u.tensor.device = device;
+    cell->u.tensor.buffer = NULL;
+    cell->u.tensor.num_elements = num_elements;
+    for (int i = 0; i < ndim; ++i)
+        cell->u.tensor.dims[i] = dims[i];
+    return cell;
+}
+
+static void
+put_inline(co_value *cell)
+{
+    cell->flags |= COI_FLAG_INLINE;
+    cell->u.tensor.data = &cell->u.tensor.dims[(int)cell->ndim];
+}
+
+static bool
+fits_inline(size_t nbytes, int ndim, co_dtype dtype, const co_device *device)
+{
+    return nbytes <= (size_t)(CO_MAX_DIMS - ndim) * sizeof(int64_t) && dtype != CO_STRING &&
+           device->backend->host_memory;
+}
+
+co_value *
+coi_tensor_new(coi_heap *heap, co_device *device, co_dtype dtype, const int64_t *dims, int ndim,
+               int64_t num_elements, co_error_info *err)
+{
+    size_t    nbytes = (size_t)num_elements * element_size(dtype);
+    co_value *cell = new_cell(heap, device, dtype, dims, ndim, num_elements);
+
+    if (cell == NULL)
+        return no_memory(heap, NULL, nbytes, device, err);
+    if (fits_inline(nbytes, ndim, dtype, device)) {
+        put_inline(cell);
+        return cell;
+    }
+    cell->u.tensor.buffer = coi_buffer_alloc(device, nbytes);
+    if (cell->u.tensor.buffer == NULL)
+        return no_memory(heap, cell, nbytes, device, err);
+    cell->u.tensor.data = cell->u.tensor.buffer->data;
+    if (dtype == CO_STRING)
+        for (int64_t i = 0; i < num_elements; ++i)
+            ((coi_text *)cell->u.tensor.data)[i] = (coi_text){ "", 0 };
+    return cell;
+}
+
+co_value *
+coi_tensor_view(coi_heap *heap, co_value *base, const int64_t *dims, int ndim, int64_t num_elements,
+                int64_t offset, co_error_info *err)
+{
+    co_dtype    dtype = (co_dtype)base->dtype;
+    co_device  *device = base->u.tensor.device;
+    size_t      nbytes = (size_t)num_elements * element_size(dtype);
+    const char *data = (const char *)base->u.tensor.data + (size_t)offset * element_size(dtype);
+    co_value   *cell;
+
+    if (base->u.tensor.buffer == NULL) { /* the data is in base's cell, which may die first */
+        cell = coi_tensor_new(heap, device, dtype, dims, ndim, num_elements, err);
+        if (cell != NULL && nbytes > 0)
+            memcpy(cell->u.tensor.data, data, nbytes);
+        return cell;
+    }
+    cell = new_cell(heap, device, dtype, dims, ndim, num_elements);
+    if (cell == NULL)
+        return no_memory(heap, NULL, nbytes, device, err);
+    coi_buffer_ref(base->u.tensor.buffer);
+    cell->u.tensor.buffer = base->u.tensor.buffer;
+    cell->u.tensor.data = (char *)base->u.tensor.data + (size_t)offset * element_size(dtype);
+    return cell;
+}
+
+co_value *
+coi_tensor_to(coi_heap *heap, co_value *tensor, co_device *device, co_error_info *err)
+{
+    co_device *from = tensor->u.tensor.device;
+    co_value  *copy;
+    size_t     nbytes = coi_tensor_nbytes(tensor);
+
+    if (from->backend->host_memory && device->backend->host_memory) {
+        copy = coi_tensor_view(heap, tensor, tensor->u.tensor.dims, tensor->ndim,
+                               tensor->u.tensor.num_elements, 0, err);
+        if (copy != NULL)
+            copy->u.tensor.device = device;
+        return copy;
+    }
+    copy = coi_tensor_new(heap, device, (co_dtype)tensor->dtype, tensor->u.tensor.dims,
+                          tensor->ndim, tensor->u.tensor.num_elements, err);
+    if (copy == NULL || nbytes == 0)
+        return copy;
+    if (from->backend->download != NULL)
+        from->backend->download(from, copy->u.tensor.data, tensor->u.tensor.data, nbytes);
+    else
+        memcpy(copy->u.tensor.data, tensor->u.tensor.data, nbytes);
+    return copy;
+}
+
+co_value *
+coi_tensor_strings(coi_heap *heap, co_device *device, const int64_t *dims, int ndim,
+                   int64_t num_elements, const coi_text *texts, co_error_info *err)
+{
+    size_t    nbytes = (size_t)num_elements * sizeof(coi_text);
+    co_value *cell;
+    coi_text *table;
+    char     *at;
+
+    for (int64_t i = 0; i < num_elements; ++i)
+        if (__builtin_add_overflow(nbytes, texts[i].nbytes + 1, &nbytes))
+            return no_memory(heap, NULL, SIZE_MAX, device, err);
+    cell = new_cell(heap, device, CO_STRING, dims, ndim, num_elements);
+    if (cell == NULL)
+        return no_memory(heap, NULL, nbytes, device, err);
+    cell->u.tensor.buffer = coi_buffer_alloc(device, nbytes);
+    if (cell->u.tensor.buffer == NULL)
+        return no_memory(heap, cell, nbytes, device, err);
+    table = cell->u.tensor.buffer->data;
+    at = (char *)(table + num_elements);
+    for (int64_t i = 0; i < num_elements; ++i) {
+        if (texts[i].nbytes > 0)
+            memcpy(at, texts[i].data, texts[i].nbytes);
+        at[texts[i].nbytes] = '\0';
+        table[i] = (coi_text){ at, texts[i].nbytes };
+        at += texts[i].nbytes + 1;
+    }
+    cell->u.tensor.data = table;
+    return cell;
+}
