@@ -5,6 +5,7 @@
 #   tools/cohort/*.c         build/<tree>/tools/cohort
 #   tests/unit/NAME.c        build/<tree>/tests/test_NAME, one program per file, with the harness of tests/unit/test.h
 #   tests/ranks/NAME.c       build/<tree>/tests/ranks_NAME, run by the MPI launcher with 1, 2 and 4 processes
+#   tests/harness/cases.c    build/<tree>/tests/harness_cases
 #   tests/golden-runner/*.c  build/<tree>/tests/golden
 #   tests/scripts/NAME.sh    run as they are
 #   bench/*.c                build/<tree>/bench/cohort-bench
@@ -83,11 +84,12 @@ file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/*.c")
 list(FILTER unit_sources EXCLUDE REGEX "/tests/unit/test\\.c$")
 file(GLOB ranks_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/ranks/*.c")
 
-if(unit_sources OR ranks_sources)
-    add_library(cohort_test_harness OBJECT "${PROJECT_SOURCE_DIR}/tests/unit/test.c")
-    target_include_directories(cohort_test_harness PRIVATE "${PROJECT_SOURCE_DIR}/include")
-    target_link_libraries(cohort_test_harness PRIVATE cohort_flags)
-endif()
+add_library(cohort_test_harness OBJECT "${PROJECT_SOURCE_DIR}/tests/unit/test.c")
+target_include_directories(cohort_test_harness PRIVATE "${PROJECT_SOURCE_DIR}/include")
+target_link_libraries(cohort_test_harness PRIVATE cohort_flags)
+
+# Proves the harness; tests/scripts/harness.sh runs it.
+cohort_test_program(harness_cases harness_cases "${PROJECT_SOURCE_DIR}/tests/harness/cases.c")
 
 foreach(source IN LISTS unit_sources)
     get_filename_component(name "${source}" NAME_WE)

@@ -21,14 +21,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Layers below the context are tested before there is one: cases without a context do not need these. */
-#pragma weak co_open_with
-#pragma weak co_close
-#pragma weak co_error
-#pragma weak co_ok
-#pragma weak co_clear
-#pragma weak co_code_name
-
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define IS_SANITIZED 1
 #elif defined(__has_feature)
@@ -320,8 +312,6 @@ open_counted(ledger *book, const char *settings)
 {
     co_options options = CO_OPTIONS_INIT;
 
-    if (co_open_with == NULL)
-        return NULL;
     book->hooks = (co_allocator){ ledger_alloc, ledger_free, book };
     options.settings = settings;
     options.allocator = &book->hooks;
