@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The engine of logical replicas. A strategy is a placement, a table that says for each logical replica which worker and
+ * which device hosts it, plus a few policies. Default, OneDevice, Mirrored and MultiWorker are different tables for the same
+ * engine.
+ *
+ *     scope.c       which strategy is current: scopes, set-strategy, queries
+ *     placement.c   constructors
+ *     run.c         crews: the threads and contexts that run a step
+ *     meeting.c     where replicas of a step meet: sequence, kind, site, agreement
+ *     all_reduce.c  all_reduce and all_gather inside a step
+ *     merge.c       merge_call
+ *     group.c       merging and selecting values (DV-GROUP, DV-SEL)
+ *     reduce.c      reduce, local results, gather across replicas
+ *     variables.c   mirrored and sync-on-read variables
+ *     input.c       distributed datasets
+ */
+#ifndef COI_STRATEGY_STRATEGY_H
+#define COI_STRATEGY_STRATEGY_H
+
+#include <cohort/strategy.h>
+#include <cohort/variable.h>
+
+#include "collective/collective.h"
+#include "context/context.h"
+
+extern const coi_class coi_strategy_class;
+
+/* What differs between strategies besides the placement. */
+typedef struct coi_policy {
+    const char *name;       /* "MirroredStrategy" */
+    bool        is_default; /* changes no mode */
+    bool        bundles;    /* variables are distributed and arguments unwrapped; false: one device, plain values */
+    bool        workers;    /* several processes */
+} coi_policy;
+
+struct co_strategy {
+    coi_object        object;
+    const coi_policy *policy;
+    coi_runtime      *runtime;
+    uint64_t          serial;       /* names it in messages */
+    int               num_replicas; /* in sync, of all workers */
+    int               num_local;    /* of this process: replicas [first_local, first_local + num_local) */
+    int               first_local;
+    int               worker, num_workers;
+    int              *first;       /* rank r hosts replicas [first[r], first[r + 1]) */
+    coi_device_name  *devices;     /* of the local replicas */
+    int               deadline_ms; /* 0: none */
+    coi_group        *group;       /* of the workers; NULL without */
+
+    coi_lock         lock;  /* of what follows */
+    struct coi_crew *crews; /* idle ones */
+    bool             unusable;
+    char             why[200];
+    uint64_t         epoch, sequence; /* of collectives between workers */
+    bool             in_step;         /* collectives of this epoch belong to a run */
+    coi_lock         worker_lock;     /* runs of a strategy with several workers are one after the other */
+};
+
+/* "MirroredStrategy #3 (2 replicas)" for messages. */
+#define COI_STRATEGY_TEXT 96
+const char *coi_strategy_text(const co_strategy *strategy, char out[COI_STRATEGY_TEXT]);
+
+/* S-RUN-4, S-REDUCE-2: default mode, or cross-replica context of this strategy. Records CO_RUNTIME otherwise. */
+bool coi_check_cross(co_context *ctx, co_strategy *strategy);
+/* Usable, alive, argument `position` of the current call. */
+bool coi_check_strategy(co_context *ctx, co_strategy *strategy, int position);
+
+/* --- run.c --- */
+
+/* What a replica brings to a meeting. One cache line of its own first, so that arrivals do not fight. */
+typedef enum coi_meeting_kind {
+    COI_MEET_NONE = 0,
+    COI_MEET_MERGE,
+    COI_MEET_ALL_REDUCE,
+    COI_MEET_ALL_GATHER,
+    COI_MEET_ASSIGN,
+    COI_MEET_VARIABLE,
+    COI_MEET_REDUCE, /* between workers, outside a step */
+    COI_MEET_GATHER,
+    COI_MEET_READ,
+    COI_MEET_INPUT,
+    COI_MEET_BROADCAST
+} coi_meeting_kind;
+const char *coi_meeting_name(coi_meeting_kind kind);
+
+typedef struct coi_seat {
+    _Alignas(64) coi_meeting_kind kind;
+    uint64_t     sequence;
+    co_site_info site;
+    co_value    *value;  /* what it brings: borrowed, alive while it waits */
+    co_value   **leaves; /* of value, as the meeting wants them */
+    size_t       num_leaves;
+    co_value    *result; /* what it takes away: a reference */
+    void        *detail; /* of the kind of meeting */
+    bool         arrived, finished;
+} coi_seat;
+
+/* One run of a function on all local replicas. */
+typedef struct coi_step {
+    co_strategy    *strategy;
+    struct coi_crew *crew;
+    co_context     *parent; /* the context that called run, and that merge functions get */
+    int             n;      /* local replicas */
+    coi_seat       *seats;
+    co_fn           fn;
+    void           *user;
+    co_value       *args, *kwargs;
+    bool            in_turn;
+    _Alignas(64) atomic_int arrived; /* at the current barrier */
+    atomic_int  finished;            /* replicas that returned */
+    coi_event   gate;                /* barriers and breaks */
+    coi_event   turn;                /* in_turn: whose */
+    atomic_int  whose;
+    atomic_bool broken;
+    coi_lock    error_lock;
+    co_error_info error; /* the first failure */
+    void (*payload_deleter)(void *payload);
+} coi_step;
+
+/* What the last to arrive does before the others go on; false breaks the step (with an error in ctx). */
+typedef bool (*coi_close_fn)(co_context *ctx, coi_step *step, void *arg);
+
+/*
+ * --- meeting.c ---
+ * Come to a meeting: fill the seat of this replica, wait for all, check that all came to the same one, let the last run
+ * `close` (may be NULL). False: the step is broken and ctx has the error. Leave with coi_barrier.
+ */
+bool coi_meet(co_context *ctx, coi_meeting_kind kind, co_value *value, co_value **leaves, size_t num_leaves,
+              coi_close_fn close, void *arg);
+/* Wait for all replicas once more. */
+bool coi_barrier(co_context *ctx, coi_close_fn close, void *arg);
+/* End the step for all replicas with the error of ctx. */
+void coi_break(coi_step *step, co_context *ctx);
+/* A replica has returned: those who wait for it learn so. */
+void coi_finish(co_context *ctx);
+/* Take the step's error into ctx, with the call and site of ctx when it has none of its own. */
+void coi_take_step_error(co_context *ctx, coi_step *step);
+static inline coi_seat *
+coi_my_seat(co_context *ctx)
+{
+    return &ctx->mode.step->seats[ctx->mode.local_replica];
+}
+void coi_wait_turn(co_context *ctx);
+
+/* --- group.c --- */
+
+/* Merge the values of n replicas by DV-GROUP; a reference. `kind` is that of bundles; always: wrap equal leaves too. NULL with an
+ * error (CO_ASSERTION where structures differ). Values may be NULL, which is none. */
+co_value *coi_group_values(co_context *ctx, co_value *const *values, int n, co_kind kind, bool always);
+/* The structure with bundles replaced by their component; a reference, the same handle if there are none. */
+co_value *coi_select_all(co_context *ctx, co_value *structure, int local_replica);
+/* Step examples carried by the bundles of a structure; -1 if none knows. */
+int64_t coi_find_step_examples(const co_value *structure);
+
+/* --- reduce.c --- */
+
+/* Reduce one leaf from the local components (tensors of one dtype and shape; n of them) over all replicas of all workers. A reference on
+ * the device of ctx. */
+co_value *coi_reduce_tensors(co_context *ctx, co_strategy *strategy, coi_meeting_kind kind, co_reduce_op op,
+                             co_value *const *parts);
+/* S-REDUCE-8: the dtype of a mean. */
+co_dtype coi_mean_dtype(co_dtype dtype);
+
+/* --- workers.c: between processes. All do nothing without a group. --- */
+
+/* Begin an epoch: a run, or a collective outside one. */
+void coi_epoch_begin(co_strategy *strategy, bool in_step);
+/* Say hello at a collective and check that all ranks are at the same one; `numbers` (may be NULL, one per rank) receives each rank's
+ * `number`. False with an error in ctx that names rank, place and both sides. */
+bool coi_workers_meet(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, uint64_t signature,
+                      const char *text, int64_t number, int64_t *numbers);
+/* Tell the others that this run ended, or failed with the error of ctx. */
+void coi_workers_end(co_context *ctx, co_strategy *strategy, bool ok);
+/* Put the value of worker 0 in place on all workers (MW-9): a host tensor of known size, written in place. */
+bool coi_workers_broadcast(co_context *ctx, co_strategy *strategy, co_value *tensor);
+
+#endif
