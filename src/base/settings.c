@@ -183,7 +183,7 @@ _Static_assert(NUM_SETTINGS <= COI_MAX_SETTINGS,
                "coi_settings.source has a place for every setting");
 
 /* Variables with our prefix that are read elsewhere. */
-static const char *const other_variables[] = { "PLUGIN_PATH", "SOURCE_DIR", "BUILD_DIR" };
+static const char *const other_variables[] = { "PLUGIN_PATH" };
 
 bool
 coi_device_list_next(const char **list, char type[COI_DEVICE_TYPE_MAX], int *count)
