@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What one worker reads: sharding by policy (DS-SHARD) and splitting for the replicas (DS-SPLIT). Policies are a table; sharding by
+ * files and filling in hints rewrite the pipeline from its source up.
+ */
+#include "data/dataset.h"
+
+/* --- the option --- */
+
+static co_dataset *options_with_inputs(co_context *ctx, co_dataset *dataset,
+                                       co_dataset *const *inputs);
+
+static const coi_dataset_ops options_ops = {
+    .name = "options",
+    .dataset_size = sizeof(co_dataset),
+    .transparent = true,
+    .with_inputs = options_with_inputs,
+};
+
+static co_dataset *
+options_new(co_context *ctx, co_dataset *input, co_autoshard policy)
+{
+    co_dataset *dataset;
+
+    coi_ref(input->spec);
+    dataset = coi_dataset_new(ctx, &options_ops, &input, 1, input->spec, input->cardinality);
+    if (dataset == NULL)
+        return NULL;
+    dataset->batch_size = input->batch_size;
+    dataset->autoshard = policy;
+    return dataset;
+}
+
+static co_dataset *
+options_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
+{
+    return options_new(ctx, inputs[0], dataset->autoshard);
+}
+
+co_dataset *
+co_dataset_with_autoshard(co_context *ctx, co_dataset *input, co_autoshard policy)
+{
+    COI_ENTER(ctx, "dataset_with_autoshard", NULL);
+    if (!coi_check_input(ctx, input, 2, "input"))
+        return NULL;
+    if (policy < CO_AUTOSHARD_OFF || policy > CO_AUTOSHARD_REPLICA) {
+        coi_fail(
+            ctx, CO_TYPE,
+            "argument 3 (policy) is %d; it is one of CO_AUTOSHARD_OFF, AUTO, FILE, DATA, HINT, REPLICA",
+            (int)policy);
+        return NULL;
+    }
+    return coi_dataset_give(ctx, options_new(ctx, input, policy));
+}
+
+/* --- rewriting pipelines --- */
+
+/* What becomes of one dataset: a new reference, or NULL without an error to look at its inputs. */
+typedef co_dataset *(*rewrite_fn)(co_context *ctx, co_dataset *dataset, int num, int index);
+
+static co_dataset *rewrite(co_context *ctx, co_dataset *dataset, rewrite_fn fn, int num, int index);
+
+/* Rewritten inputs, as references; false if one failed, and then none is held. */
+static bool
+rewrite_inputs(co_context *ctx, co_dataset *dataset, rewrite_fn fn, int num, int index,
+               co_dataset **inputs)
+{
+    for (size_t i = 0; i < dataset->num_inputs; ++i) {
+        inputs[i] = rewrite(ctx, dataset->inputs[i], fn, num, index);
+        if (inputs[i] == NULL) {
+            while (i > 0)
+                coi_unref(&ctx->heap, inputs[--i]);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The dataset again if none of its inputs changed. */
+static co_dataset *
+rebuild(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
+{
+    bool changed = false;
+
+    for (size_t i = 0; i < dataset->num_inputs; ++i)
+        changed = changed || inputs[i] != dataset->inputs[i];
+    if (!changed) {
+        coi_ref(dataset);
+        return dataset;
+    }
+    if (dataset->ops->with_inputs != NULL)
+        return dataset->ops->with_inputs(ctx, dataset, inputs);
+    coi_fail(ctx, CO_NOT_FOUND,
+             "a pipeline with %s cannot be sharded at its source; use the policy "
+             "CO_AUTOSHARD_DATA or CO_AUTOSHARD_OFF",
+             dataset->ops->name);
+    return NULL;
+}
+
+static co_dataset *
+rewrite(co_context *ctx, co_dataset *dataset, rewrite_fn fn, int num, int index)
+{
+    size_t      nbytes = (dataset->num_inputs > 0 ? dataset->num_inputs : 1) * sizeof(co_dataset *);
+    co_dataset *made = fn(ctx, dataset, num, index);
+    co_dataset **inputs;
+
+    if (made != NULL || ctx->error.code != CO_OK)
+        return made;
+    inputs = coi_small_alloc(&ctx->heap, nbytes);
+    if (inputs == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to shard a pipeline");
+        return NULL;
+    }
+    if (rewrite_inputs(ctx, dataset, fn, num, index, inputs)) {
+        made = rebuild(ctx, dataset, inputs);
+        for (size_t i = 0; i < dataset->num_inputs; ++i)
+            coi_unref(&ctx->heap, inputs[i]);
+    }
+    coi_small_free(&ctx->heap, inputs, nbytes);
+    return made;
+}
+
+/* Every source must read files (DS-SHARD-2, DS-SHARD-4). */
+static co_dataset *
+shard_source(co_context *ctx, co_dataset *dataset, int num, int index)
+{
+    if (dataset->num_inputs > 0)
+        return NULL;
+    if (dataset->ops->shard_files != NULL)
+        return dataset->ops->shard_files(ctx, dataset, num, index);
+    coi_fail(
+        ctx, CO_NOT_FOUND,
+        "the source %s reads no files, so files cannot be spread over %d workers; use the policy "
+        "CO_AUTOSHARD_DATA or CO_AUTOSHARD_OFF",
+        dataset->ops->name, num);
+    return NULL;
+}
+
+/* The hint nearest to the end of the pipeline is filled in. */
+static co_dataset *
+fill_hint(co_context *ctx, co_dataset *dataset, int num, int index)
+{
+    if (dataset->ops->fill_hint != NULL)
+        return dataset->ops->fill_hint(ctx, dataset->inputs[0], num, index);
+    if (dataset->num_inputs == 0)
+        coi_ref(dataset);
+    return dataset->num_inputs == 0 ? dataset : NULL;
+}
+
+/* --- policies --- */
+
+static co_dataset *
+share_all(co_context *ctx, co_dataset *dataset, const co_input_context *input)
+{
+    (void)ctx, (void)input;
+    coi_ref(dataset);
+    return dataset;
+}
+
+static co_dataset *
+share_files(co_context *ctx, co_dataset *dataset, const co_input_context *input)
+{
+    if (input->num_input_pipelines == 1)
+        return share_all(ctx, dataset, input);
+    return rewrite(ctx, dataset, shard_source, input->num_input_pipelines,
+                   input->input_pipeline_id);
+}
+
+static co_dataset *
+share_blocks(co_context *ctx, co_dataset *dataset, const co_input_context *input, int block)
+{
+    if (input->num_input_pipelines == 1)
+        return share_all(ctx, dataset, input);
+    return coi_shard_new(ctx, dataset, input->num_input_pipelines, input->input_pipeline_id, block);
+}
+
+static co_dataset *
+share_elements(co_context *ctx, co_dataset *dataset, const co_input_context *input)
+{
+    return share_blocks(ctx, dataset, input, 1);
+}
+
+/* Slice k is read by replica k, whichever worker hosts it: what the replicas compute does not depend on the workers. */
+static co_dataset *
+share_by_replica(co_context *ctx, co_dataset *dataset, const co_input_context *input)
+{
+    return share_blocks(ctx, dataset, input,
+                        input->num_replicas_in_sync / input->num_input_pipelines);
+}
+
+static co_dataset *
+share_hinted(co_context *ctx, co_dataset *dataset, const co_input_context *input)
+{
+    return rewrite(ctx, dataset, fill_hint, input->num_input_pipelines, input->input_pipeline_id);
+}
+
+typedef struct policy {
+    co_dataset *(*share)(co_context *ctx, co_dataset *dataset, const co_input_context *input);
+    bool
+        after_split; /* slices are shared, not batches: the CEIL splitter (DS-SPLIT-3, DS-SHARD-6) */
+} policy;
+
+static const policy policies[] = {
+    /* by co_autoshard; AUTO becomes one of the others */
+    [CO_AUTOSHARD_FILE] = { share_files, false },
+    [CO_AUTOSHARD_DATA] = { share_elements, true },
+    [CO_AUTOSHARD_HINT] = { share_hinted, false },
+    [CO_AUTOSHARD_REPLICA] = { share_by_replica, true },
+};
+static const policy policy_off = { share_all, false };
+
+static bool
+reads_files(const co_dataset *dataset)
+{
+    if (dataset->num_inputs == 0)
+        return dataset->ops->shard_files != NULL;
+    for (size_t i = 0; i < dataset->num_inputs; ++i)
+        if (!reads_files(dataset->inputs[i]))
+            return false;
+    return true;
+}
+
+/* The policy in force for num workers (DS-SHARD-7). */
+static const policy *
+choose_policy(co_context *ctx, const co_dataset *dataset, int num)
+{
+    if (dataset->autoshard == CO_AUTOSHARD_OFF)
+        return &policy_off;
+    if (dataset->autoshard != CO_AUTOSHARD_AUTO)
+        return &policies[dataset->autoshard];
+    if (reads_files(dataset))
+        return &policies[CO_AUTOSHARD_FILE];
+    if (num > 1)
+        coi_log_line(
+            &ctx->runtime->log, CO_LOG_WARNING,
+            "distributing a dataset that reads no files: policy AUTO becomes DATA, so each of %d "
+            "workers runs the whole pipeline and keeps its share; set CO_AUTOSHARD_DATA to agree",
+            num);
+    return &policies[CO_AUTOSHARD_DATA];
+}
+
+/* --- splitting --- */
+
+/* Entry i of the list that worker 0 uses (DS-SPLIT-2). */
+static int64_t
+schedule_at(int64_t batch_size, int64_t n, int64_t i)
+{
+    return batch_size / n + (i % n < batch_size % n);
+}
+
+static co_dataset *
+schedule(co_context *ctx, co_dataset *dataset, const co_input_context *input, int64_t batch_size)
+{
+    int64_t     n = input->num_replicas_in_sync;
+    int64_t     first = n / input->num_input_pipelines * input->input_pipeline_id;
+    size_t      nbytes = (size_t)n * sizeof(int64_t);
+    int64_t    *sizes = coi_small_alloc(&ctx->heap, nbytes);
+    co_dataset *made;
+
+    if (sizes == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the piece sizes of %lld replicas",
+                 (long long)n);
+        return NULL;
+    }
+    for (int64_t i = 0; i < n; ++i)
+        sizes[i] = schedule_at(batch_size, n, first + i);
+    made = coi_rebatch_new(ctx, dataset, sizes, (size_t)n, false,
+                           coi_spec_split(ctx, dataset->spec, n));
+    coi_small_free(&ctx->heap, sizes, nbytes);
+    return made;
+}
+
+/* A batch of 0 rows has no schedule that makes progress, so it is cut like one of unknown size. */
+static co_dataset *
+split(co_context *ctx, co_dataset *dataset, const co_input_context *input, bool by_slices)
+{
+    int64_t batch_size = coi_dataset_rows(dataset);
+    int     n = input->num_replicas_in_sync;
+
+    if (n == 1) { /* DS-SPLIT-6 */
+        coi_ref(dataset);
+        return dataset;
+    }
+    if (by_slices || batch_size <= 0)
+        return coi_split_new(ctx, dataset, n);
+    return schedule(ctx, dataset, input, batch_size);
+}
+
+/* DS-DIST-7. */
+static bool
+check_batched(co_context *ctx, const co_dataset *dataset, int n)
+{
+    char name[32];
+
+    for (size_t i = 0; n > 1 && i < dataset->num_leaves; ++i)
+        if (dataset->specs[i]->ndim == 0) {
+            coi_fail(
+                ctx, CO_VALUE,
+                "the dataset is not batched: its %s %s scalars, which cannot be split over %d replicas; call "
+                "co_dataset_batch first",
+                coi_component_name(dataset, i, name),
+                coi_is_structure(dataset->spec) ? "gives" : "are", n);
+            return false;
+        }
+    return true;
+}
+
+bool
+coi_check_pipelines(co_context *ctx, const co_input_context *input)
+{
+    int num = input->num_input_pipelines, index = input->input_pipeline_id;
+    int n = input->num_replicas_in_sync;
+
+    if (num < 1 || index < 0 || index >= num) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "pipeline %d of %d; the id is at least 0 and below the number", index, num);
+        return false;
+    }
+    if (n < 1 || n % num != 0) {
+        coi_fail(ctx, CO_VALUE,
+                 "%d replicas cannot be spread evenly over %d input pipelines; make the number of "
+                 "replicas a multiple",
+                 n, num);
+        return false;
+    }
+    return true;
+}
+
+co_dataset *
+coi_dataset_for_worker(co_context *ctx, co_dataset *dataset, const co_input_context *input)
+{
+    const policy *chosen;
+    co_dataset   *first, *second;
+
+    if (!check_batched(ctx, dataset, input->num_replicas_in_sync))
+        return NULL;
+    chosen = choose_policy(ctx, dataset, input->num_input_pipelines);
+    first = chosen->after_split ? split(ctx, dataset, input, true)
+                                : chosen->share(ctx, dataset, input);
+    if (first == NULL)
+        return NULL;
+    second = chosen->after_split ? chosen->share(ctx, first, input)
+                                 : split(ctx, first, input, false);
+    coi_unref(&ctx->heap, first);
+    return second;
+}
+
+/* --- the public calls --- */
+
+co_dataset *
+co_dataset_for_worker(co_context *ctx, co_dataset *dataset, const co_input_context *input)
+{
+    COI_ENTER(ctx, "dataset_for_worker", NULL);
+    if (!coi_check_input(ctx, dataset, 2, "dataset"))
+        return NULL;
+    if (input == NULL) {
+        coi_fail(ctx, CO_VALUE, "argument 3 (input) is NULL; give the input context of the worker");
+        return NULL;
+    }
+    if (!coi_check_pipelines(ctx, input))
+        return NULL;
+    return coi_dataset_give(ctx, coi_dataset_for_worker(ctx, dataset, input));
+}
+
+co_dataset *
+co_dataset_auto_shard(co_context *ctx, co_dataset *dataset, int num_workers, int index)
+{
+    co_input_context input = { num_workers, index, num_workers };
+
+    COI_ENTER(ctx, "dataset_auto_shard", NULL);
+    if (!coi_check_input(ctx, dataset, 2, "dataset") || !coi_check_pipelines(ctx, &input))
+        return NULL;
+    return coi_dataset_give(ctx,
+                            choose_policy(ctx, dataset, num_workers)->share(ctx, dataset, &input));
+}
+
+co_code
+co_batch_sizes_for_worker(co_context *ctx, int64_t global_batch_size, int num_workers,
+                          int replicas_per_worker, int worker, int64_t *sizes)
+{
+    int64_t          n = (int64_t)num_workers * replicas_per_worker;
+    co_input_context input = { num_workers, worker, num_workers };
+
+    COI_ENTER(ctx, "batch_sizes_for_worker", ctx != NULL ? ctx->error.code : CO_VALUE);
+    if (!coi_check_pipelines(ctx, &input))
+        return ctx->error.code;
+    if (replicas_per_worker < 1)
+        return coi_fail(ctx, CO_VALUE,
+                        "argument 4 (replicas_per_worker) is %d; it must be 1 or more",
+                        replicas_per_worker);
+    if (global_batch_size < 0)
+        return coi_fail(ctx, CO_VALUE,
+                        "argument 2 (global_batch_size) is %lld; it must be 0 or more",
+                        (long long)global_batch_size);
+    if (sizes == NULL)
+        return coi_fail(ctx, CO_VALUE, "argument 6 (sizes) is NULL; it needs room for %lld numbers",
+                        (long long)n);
+    for (int64_t i = 0; i < n; ++i)
+        sizes[i] = schedule_at(global_batch_size, n, (int64_t)worker * replicas_per_worker + i);
+    return CO_OK;
+}
+
+int64_t
+co_per_replica_batch_size(co_context *ctx, const co_input_context *input, int64_t global)
+{
+    COI_ENTER(ctx, "per_replica_batch_size", 0);
+    if (input == NULL) {
+        coi_fail(ctx, CO_VALUE,
+                 "argument 2 (input) is NULL; give the input context of the pipeline");
+        return 0;
+    }
+    if (input->num_replicas_in_sync < 1) {
+        coi_fail(ctx, CO_VALUE,
+                 "argument 2 (input) has num_replicas_in_sync %d; it must be 1 or more",
+                 input->num_replicas_in_sync);
+        return 0;
+    }
+    if (global % input->num_replicas_in_sync != 0) {
+        coi_fail(
+            ctx, CO_VALUE,
+            "the global batch size %lld is not divisible by the number of replicas %d; use a multiple of %d",
+            (long long)global, input->num_replicas_in_sync, input->num_replicas_in_sync);
+        return 0;
+    }
+    return global / input->num_replicas_in_sync;
+}

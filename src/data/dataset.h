@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Datasets and iterators as the library sees them. A dataset is an immutable node of a pipeline; its kind is a const
+ * table of functions. To add a source or a transformation: one file with its table and its public function.
+ *
+ *     take -> batch -> slices        the dataset that the user holds, its input, the input's input
+ *      |        |         |
+ *      it ----> it -----> it         iterators mirror the chain; each holds the iterator of its input
+ *
+ * Elements travel flat, as an array with one reference per leaf; only co_next packs them into the structure of the spec.
+ * All data is on the host's CPU:0 until distribution places it.
+ */
+#ifndef COI_DATA_DATASET_H
+#define COI_DATA_DATASET_H
+
+#include <cohort/dataset.h>
+
+#include "context/context.h"
+
+typedef struct coi_dataset_ops coi_dataset_ops;
+
+/* Longer chains are refused, so that walking them can recurse. */
+#define COI_MAX_PIPELINE 500
+
+struct co_dataset {
+    coi_object             object;
+    const coi_dataset_ops *ops;
+    size_t                 num_inputs; /* 0: a source */
+    co_dataset           **inputs;     /* references */
+    co_dataset            *input_room[1];
+    co_value
+        *spec; /* structure of one element, CO_KIND_SPEC (distributed: bundles of them) as leaves */
+    co_value   **specs; /* its leaves, borrowed */
+    size_t       num_leaves;
+    int64_t      cardinality;
+    int64_t      batch_size; /* of the last batch step; CO_UNKNOWN_BATCH_SIZE */
+    co_autoshard autoshard;
+    int          depth; /* longest way to a source */
+};
+
+/* A position in a dataset: the common head of every kind's own struct, which open finds zeroed behind it. */
+struct co_iterator {
+    coi_object   object;
+    co_dataset  *dataset; /* a reference */
+    co_iterator *input;   /* of the first input; opened before ops->open is called */
+    bool         stacks;  /* ops->rows may be called */
+    int64_t      step_examples;
+    int64_t      dropped_rows;
+};
+
+/* What a step gave: a negative number is an error, which is in ctx. */
+enum { COI_ERROR = -1, COI_END = 0, COI_ELEMENT = 1 };
+
+struct coi_dataset_ops {
+    const char *name;          /* "batch": for messages */
+    size_t      dataset_size;  /* of the kind's struct, which begins with a co_dataset */
+    size_t      iterator_size; /* the same for iterators */
+    bool        distributed;   /* only to be iterated and looked at */
+    bool        transparent;   /* iterating it is iterating its input */
+
+    /* Required, unless transparent. One element: fills one reference per leaf. Nothing is filled at the end or on errors. */
+    int (*next)(co_context *ctx, co_iterator *iterator, co_value **leaves);
+
+    /* Optional. NULL means what stands beside it. */
+    co_code (*open)(co_context *ctx, co_iterator *iterator); /* nothing to prepare */
+    void (*close)(coi_heap *heap, co_iterator *iterator);    /* nothing to give back */
+    void (*destroy)(coi_heap *heap, co_dataset *dataset);    /* the same for the dataset */
+    /*
+     * Up to max (> 0) elements as one stack with a new dimension 0; returns how many. Fewer than max are no sign of the end. With an
+     * input, this serves only when the input stacks as well.
+     */
+    int64_t (*rows)(co_context *ctx, co_iterator *iterator, int64_t max,
+                    co_value **leaves); /* never stacks */
+    /* Pass over n elements without making them; returns how many there were, or COI_ERROR. */
+    int64_t (*skip)(co_context *ctx, co_iterator *iterator, int64_t n); /* next, and drop */
+    /* The same transformation of other inputs, as a new reference. */
+    co_dataset *(*with_inputs)(co_context *ctx, co_dataset *dataset,
+                               co_dataset *const *inputs); /* cannot be sharded by rewriting */
+    /* Readers of files: the same source with files index, index + num, ... */
+    co_dataset *(*shard_files)(co_context *ctx, co_dataset *dataset, int num,
+                               int index); /* reads no files */
+    /* Shard hints: the shard it stands for, of `input`. */
+    co_dataset *(*fill_hint)(co_context *ctx, co_dataset *input, int num,
+                             int index); /* is no hint */
+};
+
+extern const coi_class coi_dataset_class, coi_iterator_class;
+
+/* --- making (dataset.c) --- */
+
+/*
+ * A dataset with one reference; the kind's own members are zero. Takes over the reference `spec`, also when it fails; a NULL spec means
+ * that making it failed, with the error in ctx. Policy comes from the first input. NULL with the error in ctx.
+ */
+co_dataset *coi_dataset_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *const *inputs,
+                            size_t num_inputs, co_value *spec, int64_t cardinality);
+/* For public calls: a reference goes to the block; NULL stays NULL. */
+co_dataset *coi_dataset_give(co_context *ctx, co_dataset *dataset);
+/* Argument checks. The second also refuses distributed datasets. */
+bool coi_check_dataset(co_context *ctx, const co_dataset *dataset, int position, const char *name);
+bool coi_check_input(co_context *ctx, const co_dataset *input, int position, const char *name);
+/* Where pipelines keep their data: the host's first CPU. NULL with an error. */
+co_device *coi_data_device(co_context *ctx);
+/* See co_dataset_batch_size. */
+int64_t coi_dataset_rows(const co_dataset *dataset);
+
+/* --- specs (spec.c): new references, NULL with the error in ctx --- */
+
+co_value *coi_spec_new(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim);
+typedef co_value *(*coi_spec_fn)(co_context *ctx, const co_value *spec, const void *arg);
+/* The structure with fn applied to every leaf. */
+co_value *coi_spec_map(co_context *ctx, co_value *structure, coi_spec_fn fn, const void *arg);
+/* All leaves with dimension 0 divided by *arg (int64_t) where it divides; else it becomes unknown. */
+co_value *coi_spec_split(co_context *ctx, co_value *structure, int64_t parts);
+/* "component 2" or, of a single leaf, "elements": for messages. */
+const char *coi_component_name(const co_dataset *dataset, size_t leaf, char out[32]);
+
+/* --- transformations that others build on: new references; inputs were checked --- */
+
+/* Of every num * block elements those at [index * block, (index + 1) * block); the product is an int64_t. */
+co_dataset *coi_shard_new(co_context *ctx, co_dataset *input, int64_t num, int64_t index,
+                          int64_t block);
+/* Every element cut into n slices by the CEIL rule (DS-SPLIT-1). */
+co_dataset *coi_split_new(co_context *ctx, co_dataset *input, int n);
+/* The row stream cut by a cycle of sizes (DS-SPLIT-2, DS-SPLIT-9). spec is taken over. */
+co_dataset *coi_rebatch_new(co_context *ctx, co_dataset *input, const int64_t *sizes,
+                            size_t num_sizes, bool drop_remainder, co_value *spec);
+/* See co_dataset_for_worker and co_dataset_auto_shard; W, w and n were checked by coi_check_pipelines. */
+co_dataset *coi_dataset_for_worker(co_context *ctx, co_dataset *dataset,
+                                   const co_input_context *input);
+/* DS-SHARD-11, DS-SPLIT-5. */
+bool coi_check_pipelines(co_context *ctx, const co_input_context *input);
+
+/* --- iterating (iterator.c) --- */
+
+/* NULL with the error in ctx. */
+co_iterator *coi_iterator_new(co_context *ctx, co_dataset *dataset);
+static inline int
+coi_iterator_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    return iterator->dataset->ops->next(ctx, iterator, leaves);
+}
+static inline int64_t
+coi_iterator_rows(co_context *ctx, co_iterator *iterator, int64_t max, co_value **leaves)
+{
+    return iterator->dataset->ops->rows(ctx, iterator, max, leaves);
+}
+int64_t coi_iterator_skip(co_context *ctx, co_iterator *iterator, int64_t n);
+/* Put the input of `iterator` back to its beginning. */
+co_code coi_iterator_restart_input(co_context *ctx, co_iterator *iterator);
+/* Drop n references and clear them. */
+void coi_leaves_release(coi_heap *heap, co_value **leaves, size_t n);
+/* Rows of an element: dimension 0 of the first leaf that has one; a scalar is one row. */
+int64_t coi_leaves_rows(co_value *const *leaves, size_t n);
+
+/* --- pieces of a batch (pieces.c) --- */
+
+/* References to elements, or stacks of them, that will become one. Kept by an iterator and used again. */
+typedef struct coi_pieces {
+    co_value **leaves;          /* num_leaves per piece */
+    size_t     count, capacity; /* capacity in references */
+    size_t     num_leaves;
+} coi_pieces;
+/* Room for the leaves of one more piece; filling it and adding 1 to count makes it one. NULL with an error. */
+co_value **coi_pieces_room(co_context *ctx, coi_pieces *pieces);
+void       coi_pieces_clear(coi_heap *heap, coi_pieces *pieces);
+void       coi_pieces_free(coi_heap *heap, coi_pieces *pieces);
+/*
+ * Join at least one piece to one element and drop the pieces; a lone stack is handed on as it is. `stacked`: pieces have a dimension 0 to
+ * be joined along; otherwise each is a row. CO_INVALID_ARGUMENT if shapes differ.
+ */
+co_code coi_pieces_join(co_context *ctx, coi_pieces *pieces, bool stacked, co_value **leaves);
+/* Rows [begin, begin + count) of a tensor, sharing its memory. */
+co_value *coi_row_view(co_context *ctx, co_value *tensor, int64_t begin, int64_t count);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Folding a function over all elements of a dataset, plain or distributed (DS-ITER-9). Each step is a block of its own, so that
+ * a fold over many elements holds one state and one element.
+ */
+#include "data/dataset.h"
+
+/* The state after one element, as a reference of its own; NULL at the end and on errors. */
+static co_value *
+fold_once(co_context *ctx, co_iterator *iterator, co_value *state, co_fold_fn fn, void *user)
+{
+    co_value *element = co_next(ctx, iterator);
+    co_value *next;
+
+    if (element == NULL)
+        return NULL;
+    next = fn(ctx, co_tuple(ctx, (co_value *const[]){ state, element }, 2), user);
+    if (next == NULL && ctx->error.code == CO_OK)
+        next = co_none(ctx);
+    if (next == NULL || ctx->error.code != CO_OK)
+        return NULL;
+    coi_ref(next);
+    return next;
+}
+
+co_value *
+co_dataset_reduce(co_context *ctx, co_dataset *dataset, co_value *initial, co_fold_fn fn,
+                  void *user)
+{
+    co_iterator *iterator;
+    co_value    *state, *next;
+
+    COI_ENTER(ctx, "dataset_reduce", NULL);
+    if (!coi_check_dataset(ctx, dataset, 2, "dataset") ||
+        !coi_check_value(ctx, initial, 3, "initial"))
+        return NULL;
+    if (fn == NULL) {
+        coi_fail(ctx, CO_TYPE, "argument 4 (fn) is NULL; give a function of state and element");
+        return NULL;
+    }
+    iterator = coi_iterator_new(ctx, dataset);
+    if (iterator == NULL)
+        return NULL;
+    coi_ref(initial);
+    state = initial;
+    do {
+        co_block_begin(ctx);
+        next = fold_once(ctx, iterator, state, fn, user);
+        co_block_end(ctx);
+        if (next != NULL) {
+            coi_unref(&ctx->heap, state);
+            state = next;
+        }
+    } while (next != NULL);
+    coi_unref(&ctx->heap, iterator);
+    if (ctx->error.code != CO_OK) {
+        coi_unref(&ctx->heap, state);
+        return NULL;
+    }
+    return coi_give(ctx, state);
+}

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Iterators: opening chains of them, the public calls, folds. What a step does is in the files of the kinds.
+ */
+#include "data/dataset.h"
+
+#include <string.h>
+
+#define FEW_LEAVES 16 /* elements with no more leaves need no room of their own in co_next */
+
+static void
+destroy_iterator(coi_heap *heap, void *object)
+{
+    co_iterator           *iterator = object;
+    const coi_dataset_ops *ops = iterator->dataset->ops;
+
+    if (ops->close != NULL)
+        ops->close(heap, iterator);
+    coi_unref(heap, iterator->input);
+    coi_unref(heap, iterator->dataset);
+    iterator->object.magic = COI_MAGIC_DEAD;
+    coi_small_free(heap, iterator, ops->iterator_size);
+}
+
+const coi_class coi_iterator_class = { "iterator", destroy_iterator };
+
+/* Distributed datasets have several inputs and open them themselves. */
+static bool
+open_input(co_context *ctx, co_iterator *iterator)
+{
+    const co_dataset *dataset = iterator->dataset;
+
+    if (dataset->num_inputs == 0 || dataset->ops->distributed)
+        return true;
+    iterator->input = coi_iterator_new(ctx, dataset->inputs[0]);
+    return iterator->input != NULL;
+}
+
+co_iterator *
+coi_iterator_new(co_context *ctx, co_dataset *dataset)
+{
+    const coi_dataset_ops *ops;
+    co_iterator           *iterator;
+
+    while (dataset->ops->transparent)
+        dataset = dataset->inputs[0];
+    ops = dataset->ops;
+    iterator = coi_small_alloc(&ctx->heap, ops->iterator_size);
+    if (iterator == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for an iterator (%s)", ops->name);
+        return NULL;
+    }
+    memset(iterator, 0, ops->iterator_size);
+    coi_object_init(&iterator->object, &coi_iterator_class);
+    coi_ref(dataset);
+    iterator->dataset = dataset;
+    iterator->step_examples = -1;
+    if (!open_input(ctx, iterator) || (ops->open != NULL && ops->open(ctx, iterator) != CO_OK)) {
+        coi_unref(&ctx->heap, iterator);
+        return NULL;
+    }
+    iterator->stacks = ops->rows != NULL && (iterator->input == NULL || iterator->input->stacks);
+    return iterator;
+}
+
+co_code
+coi_iterator_restart_input(co_context *ctx, co_iterator *iterator)
+{
+    co_iterator *fresh = coi_iterator_new(ctx, iterator->input->dataset);
+
+    if (fresh == NULL)
+        return ctx->error.code;
+    coi_unref(&ctx->heap, iterator->input);
+    iterator->input = fresh;
+    return CO_OK;
+}
+
+void
+coi_leaves_release(coi_heap *heap, co_value **leaves, size_t n)
+{
+    for (size_t i = 0; i < n; ++i) {
+        coi_unref(heap, leaves[i]);
+        leaves[i] = NULL;
+    }
+}
+
+int64_t
+coi_leaves_rows(co_value *const *leaves, size_t n)
+{
+    for (size_t i = 0; i < n; ++i)
+        if (leaves[i]->kind == CO_KIND_TENSOR && leaves[i]->ndim > 0)
+            return leaves[i]->u.tensor.dims[0];
+    return 1;
+}
+
+/* Room for the leaves of one element: on the caller's stack when they are few. */
+static co_value **
+borrow_room(co_context *ctx, co_value **few, size_t n)
+{
+    co_value **room = n <= FEW_LEAVES ? few : coi_small_alloc(&ctx->heap, n * sizeof(*room));
+
+    if (room == NULL)
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for an element of %zu components", n);
+    return room;
+}
+
+static void
+return_room(co_context *ctx, co_value **few, co_value **room, size_t n)
+{
+    if (room != few)
+        coi_small_free(&ctx->heap, room, n * sizeof(*room));
+}
+
+static int64_t
+drop_next(co_context *ctx, co_iterator *iterator)
+{
+    size_t     n = iterator->dataset->num_leaves;
+    co_value  *few[FEW_LEAVES];
+    co_value **leaves = borrow_room(ctx, few, n);
+    int        got;
+
+    if (leaves == NULL)
+        return COI_ERROR;
+    got = coi_iterator_next(ctx, iterator, leaves);
+    if (got == COI_ELEMENT)
+        coi_leaves_release(&ctx->heap, leaves, n);
+    return_room(ctx, few, leaves, n);
+    return got;
+}
+
+int64_t
+coi_iterator_skip(co_context *ctx, co_iterator *iterator, int64_t n)
+{
+    int64_t skipped = 0;
+
+    if (iterator->dataset->ops->skip != NULL)
+        return iterator->dataset->ops->skip(ctx, iterator, n);
+    while (skipped < n) {
+        int64_t got = drop_next(ctx, iterator);
+
+        if (got <= 0)
+            return got < 0 ? got : skipped;
+        ++skipped;
+    }
+    return skipped;
+}
+
+/* One element packed into its structure, as a new reference; NULL at the end and on errors. */
+static co_value *
+next_packed(co_context *ctx, co_iterator *iterator)
+{
+    const co_dataset *dataset = iterator->dataset;
+    co_value         *few[FEW_LEAVES], *element = NULL;
+    co_value        **leaves = borrow_room(ctx, few, dataset->num_leaves);
+
+    if (leaves == NULL)
+        return NULL;
+    if (coi_iterator_next(ctx, iterator, leaves) == COI_ELEMENT) {
+        if (!dataset->ops->distributed)
+            iterator->step_examples = coi_leaves_rows(leaves, dataset->num_leaves);
+        element = coi_pack(&ctx->heap, dataset->spec, leaves, coi_err(ctx));
+        if (element == NULL)
+            coi_failed(ctx);
+        coi_leaves_release(&ctx->heap, leaves, dataset->num_leaves);
+    }
+    return_room(ctx, few, leaves, dataset->num_leaves);
+    return element;
+}
+
+static bool
+check_iterator(co_context *ctx, const co_iterator *iterator)
+{
+    return coi_check_object(ctx, iterator, &coi_iterator_class, 2, "iterator");
+}
+
+co_iterator *
+co_iterate(co_context *ctx, co_dataset *dataset)
+{
+    co_iterator *iterator;
+
+    COI_ENTER(ctx, "iterate", NULL);
+    if (!coi_check_dataset(ctx, dataset, 2, "dataset"))
+        return NULL;
+    iterator = coi_iterator_new(ctx, dataset);
+    return iterator != NULL ? coi_own(ctx, iterator) : NULL;
+}
+
+co_value *
+co_next(co_context *ctx, co_iterator *iterator)
+{
+    co_value *element;
+
+    COI_ENTER(ctx, "next", NULL);
+    if (!check_iterator(ctx, iterator))
+        return NULL;
+    element = next_packed(ctx, iterator);
+    return element != NULL ? coi_give(ctx, element) : NULL;
+}
+
+co_value *
+co_get_next(co_context *ctx, co_iterator *iterator)
+{
+    co_value *element;
+
+    COI_ENTER(ctx, "get_next", NULL);
+    if (!check_iterator(ctx, iterator))
+        return NULL;
+    element = next_packed(ctx, iterator);
+    if (element != NULL)
+        return coi_give(ctx, element);
+    if (ctx->error.code == CO_OK)
+        coi_fail(ctx, CO_OUT_OF_RANGE, "end of input: the iterator has no further element");
+    return NULL;
+}
+
+co_value *
+co_get_next_as_optional(co_context *ctx, co_iterator *iterator)
+{
+    co_value *element, *optional;
+
+    COI_ENTER(ctx, "get_next_as_optional", NULL);
+    if (!check_iterator(ctx, iterator))
+        return NULL;
+    element = next_packed(ctx, iterator);
+    if (ctx->error.code != CO_OK)
+        return NULL;
+    optional = coi_structure_new(&ctx->heap, CO_KIND_TUPLE, element != NULL, NULL, NULL, NULL,
+                                 coi_err(ctx));
+    if (optional != NULL && element != NULL) {
+        optional->u.items.items[0] = element;
+        if (coi_structure_seal(optional, coi_err(ctx)) != CO_OK) {
+            coi_unref(&ctx->heap, optional);
+            optional = NULL;
+        }
+    } else {
+        coi_unref(&ctx->heap, element);
+    }
+    return coi_give(ctx, optional);
+}
+
+static bool
+check_optional(co_context *ctx, co_value *optional)
+{
+    if (!coi_check_kind(ctx, optional, CO_KIND_TUPLE, 2, "optional"))
+        return false;
+    if (optional->u.items.n <= 1)
+        return true;
+    coi_fail(ctx, CO_TYPE, "argument 2 (optional) is a tuple of %zu items, not an optional",
+             optional->u.items.n);
+    return false;
+}
+
+bool
+co_optional_has_value(co_context *ctx, co_value *optional)
+{
+    COI_ENTER(ctx, "optional_has_value", false);
+    return check_optional(ctx, optional) && optional->u.items.n == 1;
+}
+
+co_value *
+co_optional_get_value(co_context *ctx, co_value *optional)
+{
+    COI_ENTER(ctx, "optional_get_value", NULL);
+    if (!check_optional(ctx, optional))
+        return NULL;
+    if (optional->u.items.n == 0) {
+        coi_fail(
+            ctx, CO_INVALID_ARGUMENT,
+            "the optional is empty: the iterator was at its end; ask co_optional_has_value first");
+        return NULL;
+    }
+    coi_ref(optional->u.items.items[0]);
+    return coi_give(ctx, optional->u.items.items[0]);
+}
+
+co_value *
+co_iterator_element_spec(co_context *ctx, co_iterator *iterator)
+{
+    COI_ENTER(ctx, "iterator_element_spec", NULL);
+    if (!check_iterator(ctx, iterator))
+        return NULL;
+    coi_ref(iterator->dataset->spec);
+    return coi_give(ctx, iterator->dataset->spec);
+}
+
+int64_t
+co_iterator_dropped_rows(co_context *ctx, co_iterator *iterator)
+{
+    COI_ENTER(ctx, "iterator_dropped_rows", 0);
+    return check_iterator(ctx, iterator) ? iterator->dropped_rows : 0;
+}
+
+int64_t
+co_iterator_step_examples(co_context *ctx, co_iterator *iterator)
+{
+    COI_ENTER(ctx, "iterator_step_examples", -1);
+    return check_iterator(ctx, iterator) ? iterator->step_examples : -1;
+}

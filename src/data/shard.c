@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shard: every num-th element, or every num-th run of `block` elements. A hint stands where distribution will put the
+ * numbers; it cannot be iterated itself.
+ */
+#include "data/dataset.h"
+
+typedef struct shard_dataset {
+    co_dataset base;
+    int64_t    num, index, block;
+} shard_dataset;
+
+typedef struct shard_iterator {
+    co_iterator base;
+    bool        begun;
+    int64_t     given; /* of the current block */
+} shard_iterator;
+
+/* Elements between ours are passed over before ours is needed, never after: the input is read no further than that. */
+static int
+shard_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    const shard_dataset *shard = (const shard_dataset *)iterator->dataset;
+    shard_iterator      *self = (shard_iterator *)iterator;
+    int                  got;
+
+    if (!self->begun || self->given == shard->block) {
+        int64_t gap = (self->begun ? shard->num - 1 : shard->index) * shard->block;
+        int64_t skipped = gap > 0 ? coi_iterator_skip(ctx, iterator->input, gap) : 0;
+
+        if (skipped < gap)
+            return skipped < 0 ? COI_ERROR : COI_END;
+        self->begun = true;
+        self->given = 0;
+    }
+    got = coi_iterator_next(ctx, iterator->input, leaves);
+    self->given += got > 0;
+    return got;
+}
+
+static co_dataset *
+shard_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
+{
+    const shard_dataset *self = (const shard_dataset *)dataset;
+
+    return coi_shard_new(ctx, inputs[0], self->num, self->index, self->block);
+}
+
+static const coi_dataset_ops shard_ops = {
+    .name = "shard",
+    .dataset_size = sizeof(shard_dataset),
+    .iterator_size = sizeof(shard_iterator),
+    .next = shard_next,
+    .with_inputs = shard_with_inputs,
+};
+
+/* How many of n elements are in the shard. */
+static int64_t
+shard_cardinality(int64_t n, int64_t num, int64_t index, int64_t block)
+{
+    int64_t rest = n % (num * block) - index * block;
+
+    if (n < 0)
+        return n;
+    rest = rest < 0 ? 0 : rest < block ? rest : block;
+    return n / (num * block) * block + rest;
+}
+
+co_dataset *
+coi_shard_new(co_context *ctx, co_dataset *input, int64_t num, int64_t index, int64_t block)
+{
+    co_dataset    *dataset;
+    shard_dataset *self;
+
+    coi_ref(input->spec);
+    dataset = coi_dataset_new(ctx, &shard_ops, &input, 1, input->spec,
+                              shard_cardinality(input->cardinality, num, index, block));
+    if (dataset == NULL)
+        return NULL;
+    dataset->batch_size = input->batch_size;
+    self = (shard_dataset *)dataset;
+    self->num = num;
+    self->index = index;
+    self->block = block;
+    return dataset;
+}
+
+/* --- hints --- */
+
+static co_code
+hint_open(co_context *ctx, co_iterator *iterator)
+{
+    (void)iterator;
+    return coi_fail(
+        ctx, CO_FAILED_PRECONDITION,
+        "a shard with CO_SHARD_HINT can only be iterated after distribution under the policy "
+        "CO_AUTOSHARD_HINT has filled it in; set that policy or give numbers");
+}
+
+static int
+hint_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    (void)leaves;
+    hint_open(ctx, iterator);
+    return COI_ERROR;
+}
+
+static co_dataset *
+hint_fill(co_context *ctx, co_dataset *input, int num, int index)
+{
+    return coi_shard_new(ctx, input, num, index, 1);
+}
+
+static co_dataset *hint_with_inputs(co_context *ctx, co_dataset *dataset,
+                                    co_dataset *const *inputs);
+
+static const coi_dataset_ops hint_ops = {
+    .name = "shard",
+    .dataset_size = sizeof(co_dataset),
+    .iterator_size = sizeof(co_iterator),
+    .next = hint_next,
+    .open = hint_open,
+    .with_inputs = hint_with_inputs,
+    .fill_hint = hint_fill,
+};
+
+static co_dataset *
+hint_new(co_context *ctx, co_dataset *input)
+{
+    co_dataset *dataset;
+
+    coi_ref(input->spec);
+    dataset = coi_dataset_new(ctx, &hint_ops, &input, 1, input->spec,
+                              input->cardinality == CO_INFINITE ? CO_INFINITE
+                                                                : CO_UNKNOWN_CARDINALITY);
+    if (dataset != NULL)
+        dataset->batch_size = input->batch_size;
+    return dataset;
+}
+
+static co_dataset *
+hint_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
+{
+    (void)dataset;
+    return hint_new(ctx, inputs[0]);
+}
+
+co_dataset *
+co_dataset_shard(co_context *ctx, co_dataset *input, int64_t num_shards, int64_t index)
+{
+    COI_ENTER(ctx, "dataset_shard", NULL);
+    if (!coi_check_input(ctx, input, 2, "input"))
+        return NULL;
+    if (num_shards == CO_SHARD_HINT)
+        return coi_dataset_give(ctx, hint_new(ctx, input));
+    if (num_shards < 1) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 3 (num_shards) is %lld; it must be 1 or more",
+                 (long long)num_shards);
+        return NULL;
+    }
+    if (index < 0 || index >= num_shards) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "argument 4 (index) is %lld; with %lld shards it is 0 to %lld", (long long)index,
+                 (long long)num_shards, (long long)num_shards - 1);
+        return NULL;
+    }
+    return coi_dataset_give(ctx, coi_shard_new(ctx, input, num_shards, index, 1));
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Specs of elements: how a transformation changes dtype and shape. Data is not looked at.
+ */
+#include "data/dataset.h"
+
+#include <stdio.h>
+#include <string.h>
+
+co_value *
+coi_spec_new(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim)
+{
+    co_value *spec = coi_value_new(&ctx->heap, CO_KIND_SPEC);
+
+    if (spec == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a spec");
+        return NULL;
+    }
+    spec->dtype = (uint8_t)dtype;
+    spec->ndim = (int8_t)ndim;
+    for (int i = 0; i < ndim; ++i)
+        spec->u.tensor.dims[i] = dims[i];
+    return spec;
+}
+
+/* Replace every leaf in the array by a new reference, or none of them. */
+static bool
+map_all(co_context *ctx, co_value **leaves, size_t n, coi_spec_fn fn, const void *arg)
+{
+    for (size_t i = 0; i < n; ++i) {
+        leaves[i] = fn(ctx, leaves[i], arg);
+        if (leaves[i] == NULL) {
+            coi_leaves_release(&ctx->heap, leaves, i);
+            return false;
+        }
+    }
+    return true;
+}
+
+co_value *
+coi_spec_map(co_context *ctx, co_value *structure, coi_spec_fn fn, const void *arg)
+{
+    size_t     n = coi_count_leaves(structure);
+    size_t     nbytes = (n > 0 ? n : 1) * sizeof(co_value *);
+    co_value **leaves = coi_small_alloc(&ctx->heap, nbytes);
+    co_value  *mapped = NULL;
+
+    if (leaves == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the specs of %zu components", n);
+        return NULL;
+    }
+    coi_collect_leaves(structure, leaves);
+    if (map_all(ctx, leaves, n, fn, arg)) {
+        mapped = coi_pack(&ctx->heap, structure, leaves, coi_err(ctx));
+        if (mapped == NULL)
+            coi_failed(ctx);
+        coi_leaves_release(&ctx->heap, leaves, n);
+    }
+    coi_small_free(&ctx->heap, leaves, nbytes);
+    return mapped;
+}
+
+static co_value *
+split_leaf(co_context *ctx, const co_value *spec, const void *arg)
+{
+    int64_t parts = *(const int64_t *)arg;
+    int64_t dims[CO_MAX_DIMS];
+
+    for (int i = 0; i < spec->ndim; ++i)
+        dims[i] = spec->u.tensor.dims[i];
+    if (spec->ndim > 0)
+        dims[0] = dims[0] >= 0 && dims[0] % parts == 0 ? dims[0] / parts : -1;
+    return coi_spec_new(ctx, (co_dtype)spec->dtype, dims, spec->ndim);
+}
+
+co_value *
+coi_spec_split(co_context *ctx, co_value *structure, int64_t parts)
+{
+    return coi_spec_map(ctx, structure, split_leaf, &parts);
+}
+
+const char *
+coi_component_name(const co_dataset *dataset, size_t leaf, char out[32])
+{
+    if (coi_is_structure(dataset->spec))
+        snprintf(out, 32, "component %zu", leaf);
+    else
+        snprintf(out, 32, "elements");
+    return out;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The CEIL splitter (DS-SPLIT-1): every element of m rows becomes n slices of ceil(m / n) rows, the last ones shorter or empty.
+ * Components are cut independently along dimension 0 (DS-DIST-9). Slices share the memory of the element; a slice that is
+ * skipped costs nothing.
+ */
+#include "data/dataset.h"
+
+typedef struct split_dataset {
+    co_dataset base;
+    int        n;
+} split_dataset;
+
+typedef struct split_iterator {
+    co_iterator base;
+    co_value  **element; /* the element being cut; references while `cutting` */
+    bool        cutting;
+    int         slice; /* the next one */
+} split_iterator;
+
+static size_t
+element_size(const co_iterator *iterator)
+{
+    return iterator->dataset->num_leaves * sizeof(co_value *);
+}
+
+static co_code
+split_open(co_context *ctx, co_iterator *iterator)
+{
+    split_iterator *self = (split_iterator *)iterator;
+
+    self->element = coi_small_alloc(&ctx->heap, element_size(iterator));
+    if (self->element == NULL)
+        return coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for an iterator (split)");
+    return CO_OK;
+}
+
+static void
+let_go(coi_heap *heap, co_iterator *iterator)
+{
+    split_iterator *self = (split_iterator *)iterator;
+
+    if (self->cutting)
+        coi_leaves_release(heap, self->element, iterator->dataset->num_leaves);
+    self->cutting = false;
+}
+
+static void
+split_close(coi_heap *heap, co_iterator *iterator)
+{
+    let_go(heap, iterator);
+    coi_small_free(heap, ((split_iterator *)iterator)->element, element_size(iterator));
+}
+
+/* Have an element with a slice left to give. */
+static int
+ready(co_context *ctx, co_iterator *iterator)
+{
+    split_iterator *self = (split_iterator *)iterator;
+    int             got;
+
+    if (self->cutting && self->slice < ((const split_dataset *)iterator->dataset)->n)
+        return COI_ELEMENT;
+    let_go(&ctx->heap, iterator);
+    got = coi_iterator_next(ctx, iterator->input, self->element);
+    if (got != COI_ELEMENT)
+        return got;
+    self->cutting = true;
+    self->slice = 0;
+    for (size_t i = 0; i < iterator->dataset->num_leaves; ++i)
+        if (self->element[i]->ndim == 0) {
+            coi_fail(ctx, CO_VALUE,
+                     "component %zu of an element is a scalar and cannot be split over %d "
+                     "replicas; batch the dataset first",
+                     i, ((const split_dataset *)iterator->dataset)->n);
+            let_go(&ctx->heap, iterator);
+            return COI_ERROR;
+        }
+    return COI_ELEMENT;
+}
+
+static co_value *
+cut(co_context *ctx, co_value *tensor, int64_t slice, int64_t n)
+{
+    int64_t rows = tensor->u.tensor.dims[0];
+    int64_t each = rows / n + (rows % n != 0);
+    int64_t begin = each == 0 || slice > rows / each ? rows : slice * each;
+    int64_t rest = rows - begin;
+
+    return coi_row_view(ctx, tensor, begin, rest < each ? rest : each);
+}
+
+static int
+split_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    split_iterator *self = (split_iterator *)iterator;
+    int             n = ((const split_dataset *)iterator->dataset)->n;
+    int             got = ready(ctx, iterator);
+
+    if (got != COI_ELEMENT)
+        return got;
+    for (size_t i = 0; i < iterator->dataset->num_leaves; ++i) {
+        leaves[i] = cut(ctx, self->element[i], self->slice, n);
+        if (leaves[i] == NULL) {
+            coi_leaves_release(&ctx->heap, leaves, i);
+            return COI_ERROR;
+        }
+    }
+    if (++self->slice == n)
+        let_go(&ctx->heap, iterator);
+    return COI_ELEMENT;
+}
+
+static int64_t
+split_skip(co_context *ctx, co_iterator *iterator, int64_t n)
+{
+    split_iterator *self = (split_iterator *)iterator;
+    int64_t         skipped = 0;
+
+    while (skipped < n) {
+        int     got = ready(ctx, iterator);
+        int64_t here;
+
+        if (got != COI_ELEMENT)
+            return got < 0 ? got : skipped;
+        here = ((const split_dataset *)iterator->dataset)->n - self->slice;
+        here = here < n - skipped ? here : n - skipped;
+        self->slice += (int)here;
+        skipped += here;
+    }
+    return skipped;
+}
+
+static const coi_dataset_ops split_ops = {
+    .name = "split",
+    .dataset_size = sizeof(split_dataset),
+    .iterator_size = sizeof(split_iterator),
+    .next = split_next,
+    .open = split_open,
+    .close = split_close,
+    .skip = split_skip,
+};
+
+co_dataset *
+coi_split_new(co_context *ctx, co_dataset *input, int n)
+{
+    int64_t     slices = input->cardinality;
+    co_dataset *dataset;
+
+    if (slices > 0 && __builtin_mul_overflow(slices, (int64_t)n, &slices))
+        slices = CO_UNKNOWN_CARDINALITY;
+    dataset = coi_dataset_new(ctx, &split_ops, &input, 1, coi_spec_split(ctx, input->spec, n),
+                              slices);
+    if (dataset != NULL)
+        ((split_dataset *)dataset)->n = n;
+    return dataset;
+}
