@@ -15,6 +15,11 @@
  *     state: clear OPEN           state: n -> n - 1; the last one of a closed job signals done
  *     wait until n == 0  <------
  *
+ * Chunks are dealt out in equal ranges, one to a member. A member takes its own first and then
+ * helps with the others', so the same chunk of the next operator usually finds its data in the
+ * cache of the core that made it: with one counter for all, adding arrays of 128 KiB in 32 chunks
+ * ran at half the speed. Results do not depend on who runs what.
+ *
  * `busy` says that some caller has the workers. It is what makes nested calls and second callers
  * run alone.
  */
@@ -25,6 +30,15 @@
 #include <unistd.h>
 
 #define OPEN (1u << 31)
+
+/* The caller is member 0 and has no thread. */
+typedef struct member {
+    _Alignas(64) atomic_llong next; /* chunk of its range */
+    int64_t     end;
+    coi_team   *team;
+    int         number;
+    coi_thread *thread;
+} member;
 
 struct coi_team {
     coi_memory  *memory;
@@ -41,29 +55,48 @@ struct coi_team {
     bool         tried;       /* to start them */
     coi_chunk_fn fn;
     void        *arg;
-    int64_t      num_chunks;
+    int          num_ranges;
 
     atomic_bool stopping;
     coi_event   start;
     coi_event   done;
     _Alignas(64) atomic_uint state;
-    _Alignas(64) atomic_llong next; /* chunk */
-    coi_thread *workers[];
+    member members[];
 };
 
+/* Deal the chunks out: sizes differ by one at most. */
 static void
-take_chunks(coi_team *team)
+deal_chunks(coi_team *team, int64_t num_chunks)
+{
+    int     num_ranges = num_chunks < team->size ? (int)num_chunks : team->size;
+    int64_t each = num_chunks / num_ranges;
+    int64_t larger = num_chunks % num_ranges;
+    int64_t from = 0;
+
+    team->num_ranges = num_ranges;
+    for (int i = 0; i < num_ranges; ++i) {
+        atomic_store_explicit(&team->members[i].next, from, memory_order_relaxed);
+        from += each + (i < larger);
+        team->members[i].end = from;
+    }
+}
+
+static void
+take_chunks(coi_team *team, int number)
 {
     coi_chunk_fn fn = team->fn;
     void        *arg = team->arg;
-    int64_t      num_chunks = team->num_chunks;
+    int          num_ranges = team->num_ranges;
 
-    for (;;) {
-        int64_t chunk = atomic_fetch_add_explicit(&team->next, 1, memory_order_relaxed);
+    for (int i = 0; i < num_ranges; ++i) {
+        member *range = &team->members[(number + i) % num_ranges];
+        int64_t chunk = atomic_load_explicit(&range->next, memory_order_relaxed);
 
-        if (chunk >= num_chunks)
-            return;
-        fn(arg, chunk);
+        while (chunk < range->end) {
+            chunk = atomic_fetch_add_explicit(&range->next, 1, memory_order_relaxed);
+            if (chunk < range->end)
+                fn(arg, chunk);
+        }
     }
 }
 
@@ -96,7 +129,8 @@ leave_job(coi_team *team)
 static void
 worker_main(void *arg)
 {
-    coi_team *team = arg;
+    member   *self = arg;
+    coi_team *team = self->team;
     unsigned  seen = 0;
 
     coi_waiting_begin(team->waiting);
@@ -106,7 +140,7 @@ worker_main(void *arg)
         if (atomic_load_explicit(&team->stopping, memory_order_acquire))
             break;
         if (join_job(team)) {
-            take_chunks(team);
+            take_chunks(team, self->number);
             leave_job(team);
         }
     }
@@ -120,11 +154,15 @@ start_workers(coi_team *team)
     team->tried = true;
     team->pid = getpid();
     while (team->num_workers < team->size - 1) {
-        char name[16];
+        int     number = team->num_workers + 1;
+        member *worker = &team->members[number];
+        char    name[16];
 
-        snprintf(name, sizeof(name), "%.10s.%d", team->name, (team->num_workers + 1) % 1000);
-        if (coi_thread_start(team->memory, name, team->cores, team->size, 0, worker_main, team,
-                             &team->workers[team->num_workers], NULL) != CO_OK)
+        worker->team = team;
+        worker->number = number;
+        snprintf(name, sizeof(name), "%.10s.%d", team->name, number % 1000);
+        if (coi_thread_start(team->memory, name, team->cores, team->size, 0, worker_main, worker,
+                             &worker->thread, NULL) != CO_OK)
             break;
         ++team->num_workers;
     }
@@ -138,12 +176,11 @@ run_together(coi_team *team, int64_t num_chunks, coi_chunk_fn fn, void *arg)
 
     team->fn = fn;
     team->arg = arg;
-    team->num_chunks = num_chunks;
-    atomic_store_explicit(&team->next, 0, memory_order_relaxed);
+    deal_chunks(team, num_chunks);
     atomic_store_explicit(&team->state, OPEN, memory_order_release);
     coi_event_signal_some(&team->start, (int)helpers);
 
-    take_chunks(team);
+    take_chunks(team, 0);
 
     atomic_fetch_and_explicit(&team->state, ~OPEN, memory_order_acq_rel);
     for (;;) {
@@ -186,7 +223,7 @@ coi_team_create(coi_memory *memory, const char *name, const int *cores, int size
 
     if (size < 1)
         size = 1;
-    nbytes = sizeof(*team) + (size_t)(size - 1) * sizeof(coi_thread *);
+    nbytes = sizeof(*team) + (size_t)size * sizeof(member);
     team = coi_calloc(memory, nbytes);
     if (team == NULL)
         return coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for team '%s' of %d threads", name,
@@ -200,7 +237,6 @@ coi_team_create(coi_memory *memory, const char *name, const int *cores, int size
     atomic_init(&team->busy, false);
     atomic_init(&team->stopping, false);
     atomic_init(&team->state, 0);
-    atomic_init(&team->next, 0);
     coi_event_init(&team->start);
     coi_event_init(&team->done);
     *out = team;
@@ -214,7 +250,7 @@ coi_team_destroy(coi_team *team)
         return;
     atomic_store_explicit(&team->stopping, true, memory_order_release);
     coi_event_signal(&team->start);
-    for (int i = 0; i < team->num_workers; ++i)
-        coi_thread_join(team->memory, team->workers[i]);
+    for (int i = 1; i <= team->num_workers; ++i)
+        coi_thread_join(team->memory, team->members[i].thread);
     coi_free(team->memory, team, team->nbytes);
 }

@@ -19,23 +19,8 @@
  * with its block. With the address sanitizer a free block is poisoned, and of a block in use what
  * lies behind the bytes asked for.
  */
+#include "base/sanitize.h"
 #include "device/device.h"
-
-#include <string.h>
-
-#if defined(__SANITIZE_ADDRESS__)
-#define POISON 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define POISON 1
-#endif
-#endif
-#ifdef POISON
-#include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(at, nbytes)   ((void)(at), (void)(nbytes))
-#define ASAN_UNPOISON_MEMORY_REGION(at, nbytes) ((void)(at), (void)(nbytes))
-#endif
 
 enum {
     MIN_SHIFT = 6,   /* the first eight classes are steps of 64 bytes */
@@ -158,7 +143,7 @@ free_block_memory(coi_pool *pool, coi_buffer *block)
 {
     size_t nbytes = class_bytes(block->size_class);
 
-    ASAN_UNPOISON_MEMORY_REGION(block->data, nbytes);
+    coi_unpoison(block->data, nbytes);
     pool->device->backend->free(pool->device, block->data, nbytes);
 }
 
@@ -277,7 +262,7 @@ new_block(coi_pool *pool, uint32_t size_class, size_t nbytes)
     block->size_class = size_class;
     block->device = pool->device;
     block->data = data;
-    ASAN_POISON_MEMORY_REGION(data, block_bytes);
+    coi_poison(data, block_bytes);
     return block;
 }
 
@@ -307,7 +292,7 @@ coi_buffer_alloc(co_device *device, size_t nbytes)
     block->deleter = NULL;
     block->user = NULL;
     atomic_store_explicit(&block->refs, 1, memory_order_relaxed);
-    ASAN_UNPOISON_MEMORY_REGION(block->data, nbytes);
+    coi_unpoison(block->data, nbytes);
     return block;
 }
 
@@ -354,7 +339,7 @@ coi_buffer_free(coi_buffer *buffer)
         free_foreign(buffer);
         return;
     }
-    ASAN_POISON_MEMORY_REGION(buffer->data, class_bytes(buffer->size_class));
+    coi_poison(buffer->data, class_bytes(buffer->size_class));
     coi_lock_take(&pool->lock);
     pool->bytes_in_use -= (int64_t)buffer->nbytes;
     buffer->idle_since = clock_of(pool);

@@ -1,19 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Buffers and the pool they come from. */
+#include "base/sanitize.h"
 #include "device/device.h"
 #include "hooks.h"
 #include "test.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define HAS_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define HAS_ASAN 1
-#endif
-#endif
-#ifdef HAS_ASAN
-#include <sanitizer/asan_interface.h>
-#endif
 
 /* A registry with two CPUs and what it borrows. */
 typedef struct rig {
@@ -436,7 +426,7 @@ CO_TEST_BARE(tensors_alive_at_the_end_are_reported_and_their_memory_goes, "")
 
 CO_TEST_BARE(stale_use_and_overrun_are_poisoned, "")
 {
-#ifdef HAS_ASAN
+#if COI_ASAN
     rig         r;
     coi_buffer *buffer;
     char       *data;

@@ -47,6 +47,35 @@ CO_TEST_BARE(no_bytes_are_served_as_one, "")
     CO_EXPECT_INT(memory.bytes_in_use, 0);
 }
 
+/*
+ * Around the size from which blocks are mapped by themselves: usable to the last byte, and gone
+ * after.
+ */
+CO_TEST_BARE(big_blocks_are_usable_and_go_back_to_the_system, "")
+{
+    static const size_t sizes[] = { (4 << 20) - 1, 4 << 20, (4 << 20) + 1, 5000001, 33 << 20 };
+    coi_memory          memory;
+
+    coi_memory_init(&memory, NULL);
+    for (int round = 0; round < 100; ++round) { /* 8 GiB in all: not kept */
+        char *block[5];
+
+        for (size_t i = 0; i < 5; ++i) {
+            block[i] = coi_alloc(&memory, sizes[i]);
+            CO_REQUIRE(block[i] != NULL);
+            CO_REQUIRE((uintptr_t)block[i] % COI_ALIGNMENT == 0);
+            block[i][0] = 1;
+            block[i][sizes[i] / 2] = 2;
+            block[i][sizes[i] - 1] = 3;
+        }
+        for (size_t i = 0; i < 5; ++i)
+            coi_free(&memory, block[i], sizes[i]);
+    }
+    CO_EXPECT_INT(memory.bytes_in_use, 0);
+    CO_EXPECT_INT(memory.num_allocations, 500);
+    CO_EXPECT_NULL(coi_alloc(&memory, (size_t)1 << 50));
+}
+
 CO_TEST_BARE(impossible_sizes_are_refused_without_asking, "")
 {
     test_hooks hooks;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Teams: every chunk once, from any number of callers, under every mishap. */
+#include "base/sanitize.h"
 #include "base/threads.h"
 #include "hooks.h"
 #include "test.h"
@@ -9,16 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SLOWER 10
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define SLOWER 10
-#endif
-#endif
-#ifndef SLOWER
-#define SLOWER 1
-#endif
+enum { SLOWER = COI_ASAN || COI_TSAN ? 10 : 1 };
 
 enum { MAX_CHUNKS = 1000 };
 
