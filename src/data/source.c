@@ -34,12 +34,6 @@ range_count(int64_t start, int64_t stop, int64_t step, int64_t *count)
 }
 
 static int64_t
-range_at(const range_dataset *range, int64_t i)
-{
-    return (int64_t)((uint64_t)range->start + (uint64_t)range->step * (uint64_t)i);
-}
-
-static int64_t
 left(const co_iterator *iterator, int64_t done, int64_t max)
 {
     int64_t rest = iterator->dataset->cardinality - done;
@@ -47,7 +41,7 @@ left(const co_iterator *iterator, int64_t done, int64_t max)
     return rest < max ? rest : max;
 }
 
-/* n numbers; ndim 0 makes a scalar of the first. */
+/* n numbers; ndim 0 makes a scalar of the first. Unsigned, because a product past the last element may not fit. */
 static int64_t
 range_make(co_context *ctx, co_iterator *iterator, int64_t n, int ndim, co_value **leaves)
 {
@@ -56,6 +50,7 @@ range_make(co_context *ctx, co_iterator *iterator, int64_t n, int ndim, co_value
     co_device           *device = coi_data_device(ctx);
     co_value            *tensor;
     int64_t             *out;
+    uint64_t first = (uint64_t)range->start + (uint64_t)range->step * (uint64_t)self->done;
 
     if (device == NULL)
         return COI_ERROR;
@@ -66,7 +61,7 @@ range_make(co_context *ctx, co_iterator *iterator, int64_t n, int ndim, co_value
     }
     out = tensor->u.tensor.data;
     for (int64_t i = 0; i < n; ++i)
-        out[i] = range_at(range, self->done + i);
+        out[i] = (int64_t)(first + (uint64_t)range->step * (uint64_t)i);
     self->done += n;
     leaves[0] = tensor;
     return n;

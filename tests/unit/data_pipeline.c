@@ -114,7 +114,7 @@ static co_value *
 numbers(co_context *ctx, int64_t rows, int64_t columns, float first)
 {
     int64_t   dims[2] = { rows, columns };
-    float    *data = malloc((size_t)(rows * columns) * sizeof(*data));
+    float    *data = calloc((size_t)(rows * columns) + 1, sizeof(*data));
     co_value *tensor;
 
     for (int64_t i = 0; i < rows * columns; ++i)
