@@ -562,18 +562,35 @@ log_rules(const char *program, const test_case *test, verdict result)
     fclose(file);
 }
 
-/* Counts for scripts/run-tests, which names the program by its entry in ctest. */
-static void
-write_counts(const int counts[3])
+/* A file for scripts/run-tests, which names the program by its entry in ctest; NULL when nobody asked. */
+static FILE *
+open_for_runner(const char *suffix, const char *mode)
 {
     const char *folder = getenv("COHORT_COUNTS_DIR"), *name = getenv("COHORT_TEST_NAME");
     char        path[PATH_MAX];
-    FILE       *file;
 
     if (folder == NULL || name == NULL)
+        return NULL;
+    snprintf(path, sizeof(path), "%s/%s%s", folder, name, suffix);
+    return fopen(path, mode);
+}
+
+static void
+write_skipped(const char *program, const test_case *test)
+{
+    FILE *file = open_for_runner(".skipped", "a");
+
+    if (file == NULL)
         return;
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    file = fopen(path, "w");
+    fprintf(file, "%s/%s: %s\n", program, test->name, current->reason);
+    fclose(file);
+}
+
+static void
+write_counts(const int counts[3])
+{
+    FILE *file = open_for_runner("", "w");
+
     if (file == NULL)
         return;
     fprintf(file, "%d %d %d\n", counts[VERDICT_PASS], counts[VERDICT_FAIL], counts[VERDICT_SKIP]);
@@ -660,6 +677,8 @@ main(int argc, char **argv)
         ++counts[result];
         if (chosen.rank == 0)
             log_rules(program, test, result);
+        if (chosen.rank == 0 && result == VERDICT_SKIP)
+            write_skipped(program, test);
     }
     if (chosen.list)
         return 0;
