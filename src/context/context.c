@@ -16,6 +16,8 @@ runtime_free(coi_runtime *runtime)
 {
     coi_memory memory;
 
+    if (runtime->kernel_state != NULL)
+        runtime->kernel_state_close(runtime, runtime->kernel_state);
     if (runtime->devices != NULL)
         coi_devices_destroy(runtime->devices);
     coi_topology_destroy(&runtime->topology, &runtime->memory);

@@ -26,6 +26,9 @@ typedef struct coi_runtime {
     atomic_ullong   next_epoch;       /* tapes */
     atomic_ullong   next_serial; /* whatever wants a number of its own: strategies, variables */
     pid_t           pid;         /* who opened it: a fork's child may only close */
+    /* What kernels keep between calls (primitives of oneDNN), made at first need under `lock`. */
+    void *kernel_state;
+    void (*kernel_state_close)(struct coi_runtime *runtime, void *state);
 } coi_runtime;
 
 /* Which strategy is current, and as what. The default mode is { NULL, false, 0, 0, 1, -1, NULL }. */
