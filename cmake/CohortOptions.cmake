@@ -32,7 +32,7 @@ target_compile_options(cohort_flags INTERFACE
     -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes
     -ffp-contract=off "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
 target_compile_definitions(cohort_flags INTERFACE
-    _GNU_SOURCE COI_DEBUG=$<IF:$<CONFIG:Debug>,1,0>)
+    _GNU_SOURCE $<$<CONFIG:Debug>:COI_DEBUG=1>)
 target_link_libraries(cohort_flags INTERFACE Threads::Threads)
 
 if(COHORT_WERROR)
