@@ -126,7 +126,7 @@ co_code coi_failed(co_context *ctx);
 #ifdef COI_DEBUG
 /* Debug builds: a context is used by one thread at a time. */
 bool coi_enter(co_context *ctx);
-void coi_leave(co_context **ctx);
+void coi_leave(co_context **guard);
 /* Debug builds: a handle is alive. Records CO_INVALID_ARGUMENT if not. */
 #define COI_ENTER(ctx, name, result)                                                               \
     co_context *coi_guard_ __attribute__((cleanup(coi_leave), unused)) = (ctx);                    \

@@ -188,7 +188,7 @@ refill(coi_heap *heap)
         ++heap->num_free;
     }
     pthread_mutex_unlock(&store->lock);
-    return heap->num_free > 0;
+    return heap->free_cells != NULL;
 }
 
 /* Give a batch back, so that a context that only frees does not collect the cells of one that only makes. */
