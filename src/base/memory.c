@@ -27,7 +27,7 @@
 static bool
 is_mapped(size_t nbytes)
 {
-    return nbytes >= BIG_BYTES && !COI_ASAN && !COI_TSAN;
+    return nbytes >= BIG_BYTES && !COI_SANITIZED;
 }
 
 static size_t
@@ -64,7 +64,7 @@ libc_alloc(void *user, size_t nbytes, size_t alignment)
     (void)user;
     if (is_mapped(nbytes))
         return map_block(nbytes);
-    if ((COI_ASAN || COI_TSAN) && nbytes >= SANITIZER_BYTES)
+    if (COI_SANITIZED && nbytes >= SANITIZER_BYTES)
         return NULL;
     return posix_memalign(&block, alignment, nbytes) == 0 ? block : NULL;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which sanitizer this is built with (COI_ASAN, COI_TSAN: 0 or 1), and how memory is poisoned for
- * it.
+ * Which sanitizer this is built with (COI_ASAN, COI_TSAN, or COI_SANITIZED for either: 0 or 1), and
+ * how memory is poisoned for it.
  */
 #ifndef COI_BASE_SANITIZE_H
 #define COI_BASE_SANITIZE_H
@@ -26,6 +26,12 @@
 #endif
 #ifndef COI_TSAN
 #define COI_TSAN 0
+#endif
+
+#if COI_ASAN || COI_TSAN
+#define COI_SANITIZED 1
+#else
+#define COI_SANITIZED 0
 #endif
 
 /* From here on, use of these bytes is reported (poison) or allowed (unpoison). */

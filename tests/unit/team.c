@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SLOWER = COI_ASAN || COI_TSAN ? 10 : 1 };
+enum { SLOWER = COI_SANITIZED ? 10 : 1 };
 
 enum { MAX_CHUNKS = 1000 };
 
