@@ -22,12 +22,15 @@
  *
  * `busy` says that some caller has the workers. It is what makes nested calls and second callers
  * run alone.
+ *
+ * After fork the child has no workers; nobody joins, the caller takes all chunks and waits for
+ * nobody. If another thread was in a run at that moment, the child finds the team busy for ever and
+ * runs alone. So no run asks which process it is in.
  */
 #include "base/threads.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define OPEN (1u << 31)
 
@@ -47,7 +50,6 @@ struct coi_team {
     int          size;
     size_t       nbytes;
     char         name[16];
-    pid_t        pid; /* of the process that has the workers */
     atomic_bool  busy;
 
     /* Written by the caller that holds busy. */
@@ -152,7 +154,6 @@ static void
 start_workers(coi_team *team)
 {
     team->tried = true;
-    team->pid = getpid();
     while (team->num_workers < team->size - 1) {
         int     number = team->num_workers + 1;
         member *worker = &team->members[number];
@@ -201,7 +202,7 @@ coi_team_run(coi_team *team, int64_t num_chunks, coi_chunk_fn fn, void *arg)
     }
     if (!team->tried)
         start_workers(team);
-    if (team->num_workers > 0 && team->pid == getpid())
+    if (team->num_workers > 0)
         run_together(team, num_chunks, fn, arg);
     else
         run_alone(num_chunks, fn, arg);

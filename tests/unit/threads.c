@@ -28,8 +28,9 @@ rest_ms(long ms)
 }
 
 typedef struct counted {
-    coi_lock lock;
-    long     count; /* no atomic: the lock is what protects it */
+    coi_lock   lock;
+    long       count; /* no atomic: the lock is what protects it */
+    atomic_int held;
 } counted;
 
 static void *
@@ -66,7 +67,8 @@ hold_for_a_while(void *arg)
 
     coi_lock_take(&c->lock);
     c->count = 1;
-    rest_ms(30);
+    atomic_store(&c->held, 1);
+    rest_ms(100);
     c->count = 2;
     coi_lock_give(&c->lock);
     return NULL;
@@ -77,17 +79,20 @@ CO_TEST_BARE(a_lock_that_is_held_long_is_slept_on, "")
 {
     counted   c = { .count = 0 };
     pthread_t thread;
-    long      seen = 0;
+    uint64_t  used_ns;
 
     coi_lock_init(&c.lock);
+    atomic_init(&c.held, 0);
     CO_REQUIRE(pthread_create(&thread, NULL, hold_for_a_while, &c) == 0);
-    while (seen != 2) {
-        coi_lock_take(&c.lock);
-        seen = c.count;
-        coi_lock_give(&c.lock);
-    }
-    pthread_join(thread, NULL);
+    while (c.held == 0)
+        rest_ms(1);
+    used_ns = cpu_ns(CLOCK_THREAD_CPUTIME_ID);
+    coi_lock_take(&c.lock);
+    used_ns = cpu_ns(CLOCK_THREAD_CPUTIME_ID) - used_ns;
     CO_EXPECT_INT(c.count, 2);
+    coi_lock_give(&c.lock);
+    pthread_join(thread, NULL);
+    CO_EXPECT_LESS(used_ns, 5e6);
 }
 
 CO_TEST_BARE(a_wait_that_is_over_returns_at_once, "")
