@@ -6,7 +6,7 @@
 
 find_package(PkgConfig QUIET)
 add_library(cohort_dependencies INTERFACE)
-set(COHORT_OPTIONAL_NAMES ONEDNN MPI HWLOC ZLIB JANSSON ISAL PROTOBUFC)
+set(COHORT_OPTIONAL_NAMES ONEDNN MPI ZLIB JANSSON ISAL PROTOBUFC)
 
 foreach(name IN LISTS COHORT_OPTIONAL_NAMES)
     set(COHORT_WITH_${name} AUTO CACHE STRING "AUTO, ON or OFF")
@@ -101,7 +101,6 @@ endif()
 
 # Debian's CMake package of oneDNN insists on OpenCL, so it is looked for like the others.
 cohort_find(ONEDNN oneDNN dnnl oneapi/dnnl/dnnl.h dnnl)
-cohort_find(HWLOC hwloc hwloc hwloc.h hwloc)
 cohort_find(ZLIB zlib zlib zlib.h z)
 cohort_find(JANSSON jansson jansson jansson.h jansson)
 cohort_find(ISAL ISA-L libisal isa-l/crc.h isal)
