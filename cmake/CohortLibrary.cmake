@@ -53,7 +53,8 @@ cohort_add_objects(cohort_objects ${COHORT_SOURCES})
 set(objects $<TARGET_OBJECTS:cohort_objects>)
 
 # The kernels, once per instruction set. Contraction stays off: fused multiply-add is used where a kernel asks for
-# it by name, and nowhere else.
+# it by name, and nowhere else. Nobody reads errno or the exception flags after a kernel; without those two promises
+# loops with square roots or conditions would stay scalar. Results are the same.
 if(COHORT_SIMD_SOURCES)
     set(isa_flags_base "")
     set(isa_flags_v3 -march=x86-64-v3)
@@ -68,7 +69,8 @@ if(COHORT_SIMD_SOURCES)
     foreach(isa IN LISTS isas)
         cohort_add_objects(cohort_simd_${isa} ${COHORT_SIMD_SOURCES})
         target_compile_definitions(cohort_simd_${isa} PRIVATE COI_ISA=${isa} COI_ISA_${isa}=1)
-        target_compile_options(cohort_simd_${isa} PRIVATE ${isa_flags_${isa}} $<$<CONFIG:Release>:-O3>)
+        target_compile_options(cohort_simd_${isa} PRIVATE
+            ${isa_flags_${isa}} -fno-math-errno -fno-trapping-math $<$<CONFIG:Release>:-O3>)
         list(APPEND objects $<TARGET_OBJECTS:cohort_simd_${isa}>)
     endforeach()
 endif()
