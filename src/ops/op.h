@@ -102,7 +102,7 @@ typedef struct coi_attr {
 #define COI_ATTR_TEXT_CHOICE "choice"
 #define COI_ATTR_TEXT_SCALAR "scalar"
 #define COI_ATTR_ENTRY(type, field, kind, given, choices)                                          \
-    { #field, COI_ATTR_##kind, offsetof(type, field), sizeof(given) > 1 ? &(given)[1] : NULL,       \
+    { #field, COI_ATTR_##kind, offsetof(type, field), sizeof(given) > 1 ? &(given)[1] : NULL,      \
       choices },
 #define COI_ATTR_LINE(type, field, kind, given, choices) #field ":" COI_ATTR_TEXT_##kind given,
 #define COI_ATTR_TABLE(type, list)                                                                 \

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What gather, scatter_add and their reference kernels share.
+ */
+#ifndef COI_OPS_GATHER_H
+#define COI_OPS_GATHER_H
+
+#include "ops/op.h"
+
+typedef struct coi_gather_attrs {
+    int64_t axis, batch_dims;
+} coi_gather_attrs;
+typedef struct coi_scatter_attrs {
+    coi_ints shape;
+    int64_t  axis, batch_dims;
+} coi_scatter_attrs;
+typedef struct coi_one_hot_attrs {
+    int64_t    depth;
+    coi_scalar on_value, off_value;
+    int64_t    axis;
+    uint8_t    dtype;
+} coi_one_hot_attrs;
+
+/*
+ * Both operators as nested loops: params is [batch, outer, n, inner], indices [batch, m], and
+ * what is gathered [batch, outer, m, inner].
+ */
+typedef struct coi_gather_plan {
+    int64_t batch, outer, n, inner, m;
+} coi_gather_plan;
+
+/* The plan for params of a shape; CO_INVALID_ARGUMENT if axis, batch_dims and shapes do not fit. `gathered` may be NULL. */
+co_code coi_gather_make_plan(coi_call *call, const int64_t *dims, int ndim, const co_value *indices,
+                             int64_t axis, int64_t batch_dims, coi_gather_plan *plan,
+                             coi_out *gathered);
+/* Element i of integer indices. */
+int64_t coi_index_at(const co_value *indices, int64_t i);
+/* CO_INVALID_ARGUMENT naming the first index that is not in [0, n). */
+co_code coi_check_indices(coi_call *call, const co_value *indices, int64_t n);
+
+/* A host number as an element of dtype. */
+void coi_scalar_store(const coi_scalar *scalar, co_dtype dtype, void *out);
+/* n copies of an element. */
+void coi_fill_elements(void *out, int64_t n, const void *element, size_t size);
+
+#endif

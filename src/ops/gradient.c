@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The backward walk. Records are in the order of execution, so walking them from the last to the first visits every
+ * operator after all that used its result. Only records on a path from a source are visited; a gradient is
+ * dropped as soon as it has been used. Steps run in a block of their own, so memory does not grow with the depth.
+ */
+#include <cohort/gradient.h>
+
+#include "ops/gradient.h"
+#include "ops/op.h"
+
+#include <string.h>
+
+#define FEW 8
+
+/* One walk: a gradient and two flags per node that there was when it began. */
+typedef struct walk {
+    co_context   *ctx;
+    coi_tape_log *log;
+    uint32_t      num_nodes;
+    co_value    **grads; /* references */
+    bool         *leads; /* a source is this node or behind it */
+    bool         *source;
+    size_t        nbytes;
+    size_t        first, end; /* records */
+} walk;
+
+static bool
+walk_open(walk *w, co_context *ctx)
+{
+    size_t n = ctx->tapes->num_nodes;
+
+    w->ctx = ctx;
+    w->log = ctx->tapes;
+    w->num_nodes = (uint32_t)n;
+    w->nbytes = n * (sizeof(*w->grads) + 2 * sizeof(bool)) + 1;
+    w->grads = coi_small_alloc(&ctx->heap, w->nbytes);
+    if (w->grads == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the gradients of %zu values", n);
+        return false;
+    }
+    memset(w->grads, 0, w->nbytes);
+    w->leads = (bool *)(w->grads + n);
+    w->source = w->leads + n;
+    w->first = ctx->tapes->tapes[ctx->tapes->num_tapes - 1].first_record;
+    w->end = ctx->tapes->num_records;
+    return true;
+}
+
+static void
+walk_close(walk *w)
+{
+    for (uint32_t i = 0; i < w->num_nodes; ++i)
+        coi_unref(&w->ctx->heap, w->grads[i]);
+    coi_small_free(&w->ctx->heap, w->grads, w->nbytes);
+}
+
+/* The node of a target or source; a bundle stands for this replica's component. */
+static uint32_t
+node_of(const walk *w, co_value *value)
+{
+    const co_context *ctx = w->ctx;
+
+    if (value->kind == CO_KIND_VARIABLE)
+        return coi_tape_watched(w->log, value->u.variable);
+    if (ctx->mode.step != NULL && !ctx->mode.cross)
+        value = coi_select(value, ctx->mode.local_replica);
+    if (value->kind != CO_KIND_TENSOR)
+        return COI_NO_NODE;
+    if (value->tape_epoch == w->log->epoch)
+        return value->tape_node < w->num_nodes ? value->tape_node : COI_NO_NODE;
+    return coi_tape_watched(w->log, value);
+}
+
+/* Mark what lies on a path from a source. */
+static void
+find_paths(walk *w)
+{
+    for (size_t r = w->first; r < w->end; ++r) {
+        const coi_record *record = &w->log->records[r];
+        const uint32_t   *nodes = &w->log->nodes[record->values];
+        bool              leads = false;
+
+        for (int i = 0; i < record->num_in; ++i)
+            leads = leads || (nodes[i] != COI_NO_NODE && w->leads[nodes[i]]);
+        for (int i = 0; leads && i < record->num_out; ++i)
+            w->leads[nodes[record->num_in + i]] = true;
+    }
+}
+
+co_value *
+coi_add_gradients(co_context *ctx, co_value *a, co_value *b)
+{
+    if (a->kind == CO_KIND_SLICES && b->kind == CO_KIND_SLICES) {
+        co_value *values[2] = { co_slices_values(ctx, a), co_slices_values(ctx, b) };
+        co_value *indices[2] = { co_slices_indices(ctx, a), co_slices_indices(ctx, b) };
+
+        return co_slices(ctx, co_concat(ctx, co_list(ctx, values, 2), 0),
+                         co_concat(ctx, co_list(ctx, indices, 2), 0),
+                         co_slices_dense_shape(ctx, a));
+    }
+    return co_add(ctx, coi_densify(ctx, a), coi_densify(ctx, b));
+}
+
+/* Add a gradient (a value of the current block) to a node. */
+static bool
+accumulate(walk *w, uint32_t node, co_value *grad)
+{
+    co_context *ctx = w->ctx;
+    co_value   *old = w->grads[node];
+
+    if (old != NULL) {
+        grad = coi_add_gradients(ctx, old, grad);
+        if (grad == NULL)
+            return false;
+    }
+    coi_ref(grad);
+    coi_unref(&ctx->heap, old);
+    w->grads[node] = grad;
+    return true;
+}
+
+/* The gradients that flow into the outputs of a record; dense, because operators know no slices. */
+static bool
+take_upstream(walk *w, const coi_record *record, co_value **upstream, bool *any)
+{
+    const uint32_t *nodes = &w->log->nodes[record->values + record->num_in];
+
+    *any = false;
+    for (int i = 0; i < record->num_out; ++i) {
+        upstream[i] = w->grads[nodes[i]];
+        if (upstream[i] == NULL)
+            continue;
+        *any = true;
+        upstream[i] = coi_densify(w->ctx, upstream[i]);
+        if (upstream[i] == NULL)
+            return false;
+    }
+    return true;
+}
+
+static void
+drop_upstream(walk *w, const coi_record *record)
+{
+    const uint32_t *nodes = &w->log->nodes[record->values + record->num_in];
+
+    for (int i = 0; i < record->num_out; ++i) {
+        uint32_t node = nodes[i];
+
+        if (!w->source[node]) {
+            coi_unref(&w->ctx->heap, w->grads[node]);
+            w->grads[node] = NULL;
+        }
+    }
+}
+
+/* Call the gradient of one record and spread the results. The log may grow meanwhile: no pointers into it are kept. */
+static bool
+spread(walk *w, const coi_record *record, co_value *const *upstream, co_value **grads, bool *needed)
+{
+    co_context *ctx = w->ctx;
+    /* Copies, because the arrays of the log may move while the gradient is computed. */
+    coi_grad  grad = { .ctx = ctx,
+                       .op = record->op,
+                       .attrs = w->log->attrs + record->attrs,
+                       .in = w->log->values + record->values,
+                       .num_in = record->num_in,
+                       .out = w->log->values + record->values + record->num_in,
+                       .num_out = record->num_out,
+                       .upstream = upstream,
+                       .needed = needed,
+                       .grads = grads };
+    char      attrs[512];
+    co_value *values[FEW + COI_MAX_OUTPUTS], **held = values;
+    size_t    n = (size_t)record->num_in + record->num_out;
+    bool      ok;
+
+    if (n > FEW + COI_MAX_OUTPUTS &&
+        (held = coi_small_alloc(&ctx->heap, n * sizeof(*held))) == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the gradient of %s", record->op->name);
+        return false;
+    }
+    memcpy(held, grad.in, n * sizeof(*held));
+    grad.in = held;
+    grad.out = held + record->num_in;
+    memcpy(attrs, grad.attrs, record->op->attrs_size);
+    grad.attrs = attrs;
+    ok = record->op->grad(&grad) == CO_OK && ctx->error.code == CO_OK;
+    if (held != values)
+        coi_small_free(&ctx->heap, held, n * sizeof(*held));
+    return ok;
+}
+
+static bool
+step_back(walk *w, const coi_record *record)
+{
+    co_value *upstream[COI_MAX_OUTPUTS], *few[FEW], **grads = few;
+    bool      few_needed[FEW], *needed = few_needed, any, wanted = false, ok = false;
+    size_t    n = record->num_in, room = n * (sizeof(*grads) + sizeof(*needed));
+
+    if (record->op->grad == NULL || !take_upstream(w, record, upstream, &any))
+        return record->op->grad == NULL;
+    if (!any)
+        return true;
+    if (n > FEW) {
+        grads = coi_small_alloc(&w->ctx->heap, room);
+        if (grads == NULL) {
+            coi_fail(w->ctx, CO_RESOURCE_EXHAUSTED, "no memory for the gradients of %zu inputs", n);
+            return false;
+        }
+        needed = (bool *)(grads + n);
+    }
+    for (size_t i = 0; i < n; ++i) {
+        uint32_t node = w->log->nodes[record->values + i];
+
+        grads[i] = NULL;
+        needed[i] = node != COI_NO_NODE && w->leads[node];
+        wanted = wanted || needed[i];
+    }
+    ok = !wanted || spread(w, record, upstream, grads, needed);
+    for (size_t i = 0; ok && i < n; ++i)
+        if (needed[i] && grads[i] != NULL)
+            ok = accumulate(w, w->log->nodes[record->values + i], grads[i]);
+    if (grads != few)
+        coi_small_free(&w->ctx->heap, grads, room);
+    drop_upstream(w, record);
+    return ok;
+}
+
+static bool
+walk_back(walk *w)
+{
+    for (size_t r = w->end; r > w->first; --r) {
+        coi_record record = w->log->records[r - 1];
+        bool       ok;
+
+        co_block_begin(w->ctx);
+        ok = step_back(w, &record);
+        co_block_end(w->ctx);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+/* Begin at the targets: ones, or what the user gave. */
+static bool
+seed(walk *w, co_value **targets, size_t n, co_value **given)
+{
+    co_context *ctx = w->ctx;
+
+    for (size_t i = 0; i < n; ++i) {
+        uint32_t  node = node_of(w, targets[i]);
+        co_value *tensor, *grad;
+
+        if (node == COI_NO_NODE || !w->leads[node])
+            continue;
+        tensor = coi_as_tensor(ctx, targets[i], CO_DTYPE_NONE);
+        if (tensor == NULL)
+            return false;
+        grad = given != NULL && given[i]->kind != CO_KIND_NONE
+                   ? coi_give(ctx, coi_as_tensor(ctx, given[i], (co_dtype)tensor->dtype))
+                   : co_ones(ctx, (co_dtype)tensor->dtype, tensor->u.tensor.dims,
+                             (size_t)tensor->ndim);
+        if (grad != NULL && (grad->dtype != tensor->dtype || !coi_same_shape(grad, tensor)))
+            coi_fail(ctx, CO_INVALID_ARGUMENT,
+                     "output gradient %zu has another shape or dtype than its target", i);
+        coi_unref(&ctx->heap, tensor);
+        if (ctx->error.code != CO_OK || !accumulate(w, node, grad))
+            return false;
+    }
+    return true;
+}
+
+static co_value *
+zeros_for(co_context *ctx, co_value *source)
+{
+    co_value *tensor = coi_as_tensor(ctx, source, CO_DTYPE_NONE), *zeros;
+
+    if (tensor == NULL)
+        return NULL;
+    zeros = co_zeros(ctx, (co_dtype)tensor->dtype, tensor->u.tensor.dims, (size_t)tensor->ndim);
+    coi_unref(&ctx->heap, tensor);
+    return zeros;
+}
+
+/* Replace sources by their gradients, in place, as values of the user's block. */
+static bool
+collect(walk *w, co_value **sources, size_t n, bool zero)
+{
+    co_context *ctx = w->ctx;
+
+    for (size_t i = 0; i < n; ++i) {
+        uint32_t  node = node_of(w, sources[i]);
+        co_value *grad = node != COI_NO_NODE ? w->grads[node] : NULL;
+
+        if (grad != NULL) {
+            coi_ref(grad);
+            grad = coi_own(ctx, grad);
+        } else {
+            grad = zero ? zeros_for(ctx, sources[i]) : co_none(ctx);
+        }
+        if (grad == NULL)
+            return false;
+        sources[i] = grad;
+    }
+    return true;
+}
+
+/* The leaves of a structure in an array of the heap. */
+static co_value **
+leaves_of(co_context *ctx, co_value *structure, size_t *n)
+{
+    co_value **leaves;
+
+    *n = coi_count_leaves(structure);
+    leaves = coi_small_alloc(&ctx->heap, (*n + 1) * sizeof(*leaves));
+    if (leaves != NULL)
+        coi_collect_leaves(structure, leaves);
+    else
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu leaves", *n);
+    return leaves;
+}
+
+static void
+free_leaves(co_context *ctx, co_value **leaves, size_t n)
+{
+    if (leaves != NULL)
+        coi_small_free(&ctx->heap, leaves, (n + 1) * sizeof(*leaves));
+}
+
+/* The innermost tape stops recording before its walk, unless it is persistent; the log stays until the walk is done. */
+static bool
+compute(walk *w, co_value **targets, size_t num_targets, co_value **given, co_value **sources,
+        size_t num_sources, bool zero)
+{
+    for (size_t i = 0; i < num_sources; ++i) {
+        uint32_t node = node_of(w, sources[i]);
+
+        if (node != COI_NO_NODE)
+            w->leads[node] = w->source[node] = true;
+    }
+    find_paths(w);
+    return seed(w, targets, num_targets, given) && walk_back(w) &&
+           collect(w, sources, num_sources, zero);
+}
+
+co_code
+coi_gradients(co_context *ctx, co_value **targets, size_t num_targets, co_value **given,
+              co_value **sources, size_t num_sources, bool zero)
+{
+    coi_tape_log *log = ctx->tapes;
+    size_t        depth = log->num_tapes;
+    bool          persistent = log->tapes[depth - 1].persistent;
+    walk          w;
+
+    if (!walk_open(&w, ctx))
+        return ctx->error.code;
+    if (!persistent) {
+        --log->num_tapes;
+        ctx->recording = log->num_tapes > 0;
+    }
+    compute(&w, targets, num_targets, given, sources, num_sources, zero);
+    walk_close(&w);
+    if (!persistent) {
+        log->num_tapes = depth; /* so that unwinding sees the tape it ends */
+        coi_tapes_unwind(ctx, depth - 1);
+    }
+    return ctx->error.code;
+}
+
+static co_value *
+gradient(co_context *ctx, co_value *targets, co_value *sources, const co_gradient_options *options)
+{
+    size_t     num_targets, num_sources, num_given = 0;
+    co_value **to = leaves_of(ctx, targets, &num_targets);
+    co_value **from = leaves_of(ctx, sources, &num_sources);
+    co_value **given = NULL, *result = NULL;
+
+    if (options->output_gradients != NULL && ctx->error.code == CO_OK) {
+        given = leaves_of(ctx, options->output_gradients, &num_given);
+        if (given != NULL && num_given != num_targets)
+            coi_fail(ctx, CO_VALUE, "%zu output gradients for %zu targets", num_given, num_targets);
+    }
+    if (ctx->error.code == CO_OK && coi_gradients(ctx, to, num_targets, given, from, num_sources,
+                                                  options->unconnected_zero) == CO_OK)
+        result = coi_give(ctx, coi_pack(&ctx->heap, sources, from, coi_err(ctx)));
+    free_leaves(ctx, to, num_targets);
+    free_leaves(ctx, from, num_sources);
+    free_leaves(ctx, given, num_given);
+    return result;
+}
+
+co_value *
+co_gradient_with(co_context *ctx, co_value *targets, co_value *sources,
+                 const co_gradient_options *options)
+{
+    co_gradient_options all = CO_GRADIENT_OPTIONS_INIT;
+
+    COI_ENTER(ctx, "gradient", NULL);
+    if (!coi_check_value(ctx, targets, 2, "targets") ||
+        !coi_check_value(ctx, sources, 3, "sources"))
+        return NULL;
+    if (options != NULL)
+        memcpy(&all, options,
+               options->struct_size < sizeof(all) ? options->struct_size : sizeof(all));
+    if (!ctx->recording) {
+        coi_fail(ctx, CO_RUNTIME,
+                 "there is no open tape; call co_tape_begin before computing the targets");
+        return NULL;
+    }
+    return gradient(ctx, targets, sources, &all);
+}
+
+co_value *
+co_gradient(co_context *ctx, co_value *targets, co_value *sources)
+{
+    return co_gradient_with(ctx, targets, sources, NULL);
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * See move.h.
+ */
+#include "ops/move.h"
+
+#include <string.h>
+
+typedef struct copy_job {
+    const coi_walk *walk;
+    char           *dst;
+    const char     *src;
+    size_t          size;
+    int64_t         rows, per_chunk;
+} copy_job;
+
+#define STRIDED(type)                                                                              \
+    do {                                                                                           \
+        type       *z = (type *)dst;                                                               \
+        const type *x = (const type *)src;                                                         \
+                                                                                                   \
+        for (int64_t i = 0; i < n; ++i)                                                            \
+            z[i * to] = x[i * from];                                                               \
+    } while (0)
+
+/* n elements of `size` bytes with steps of `to` and `from` elements. */
+static void
+copy_row(void *dst, int64_t to, const void *src, int64_t from, int64_t n, size_t size)
+{
+    if (to == 1 && from == 1) {
+        memcpy(dst, src, (size_t)n * size);
+        return;
+    }
+    switch (size) {
+    case 1: STRIDED(uint8_t); break;
+    case 2: STRIDED(uint16_t); break;
+    case 4: STRIDED(uint32_t); break;
+    case 8: STRIDED(uint64_t); break;
+    default: STRIDED(coi_text); break;
+    }
+}
+
+static void
+to_dense_chunk(void *arg, int64_t chunk)
+{
+    const copy_job *job = arg;
+    const coi_walk *walk = job->walk;
+    int64_t         width = walk->dims[walk->ndim - 1], step = walk->strides[0][walk->ndim - 1];
+    int64_t         row = chunk * job->per_chunk;
+    int64_t         end = row + job->per_chunk < job->rows ? row + job->per_chunk : job->rows;
+    coi_cursor      cursor;
+
+    coi_cursor_seek(walk, row, &cursor);
+    for (; row < end; ++row) {
+        copy_row(job->dst + (size_t)(row * width) * job->size, 1,
+                 job->src + (size_t)cursor.at[0] * job->size, step, width, job->size);
+        coi_cursor_next(walk, &cursor);
+    }
+}
+
+static void
+from_dense_chunk(void *arg, int64_t chunk)
+{
+    const copy_job *job = arg;
+    const coi_walk *walk = job->walk;
+    int64_t         width = walk->dims[walk->ndim - 1], step = walk->strides[0][walk->ndim - 1];
+    int64_t         row = chunk * job->per_chunk;
+    int64_t         end = row + job->per_chunk < job->rows ? row + job->per_chunk : job->rows;
+    coi_cursor      cursor;
+
+    coi_cursor_seek(walk, row, &cursor);
+    for (; row < end; ++row) {
+        copy_row(job->dst + (size_t)cursor.at[0] * job->size, step,
+                 job->src + (size_t)(row * width) * job->size, 1, width, job->size);
+        coi_cursor_next(walk, &cursor);
+    }
+}
+
+static void
+copy(coi_call *call, const coi_walk *walk, void *dst, const void *src, size_t size, coi_chunk_fn fn)
+{
+    copy_job job = { walk, dst, src, size, coi_walk_rows(walk), 0 };
+
+    if (job.rows == 0 || walk->dims[walk->ndim - 1] == 0)
+        return;
+    coi_parallel(call, coi_num_chunks(job.rows, walk->dims[walk->ndim - 1], &job.per_chunk), fn,
+                 &job);
+}
+
+void
+coi_copy_to_dense(coi_call *call, const coi_walk *walk, void *dst, const void *src, size_t size)
+{
+    copy(call, walk, dst, src, size, to_dense_chunk);
+}
+
+void
+coi_copy_from_dense(coi_call *call, const coi_walk *walk, void *dst, const void *src, size_t size)
+{
+    copy(call, walk, dst, src, size, from_dense_chunk);
+}
+
+co_code
+coi_own_texts(coi_call *call)
+{
+    co_value *out = call->out[0], *owner;
+
+    if (out->dtype != CO_STRING)
+        return CO_OK;
+    owner = coi_tensor_strings(&call->ctx->heap, call->device, out->u.tensor.dims, out->ndim,
+                               out->u.tensor.num_elements, out->u.tensor.data, coi_err(call->ctx));
+    if (owner == NULL)
+        return coi_failed(call->ctx);
+    coi_unref(&call->ctx->heap, out);
+    call->out[0] = owner;
+    return CO_OK;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * one_hot.
+ */
+#include "ops/gather.h"
+
+#include "ops/dtypes.h"
+#include "ops/list.h"
+#include "ops/ref/ref.h"
+
+#include <string.h>
+
+#define ONE_HOT_ATTRS(X)                                                                           \
+    X(coi_one_hot_attrs, depth, INT, "", NULL)                                                     \
+    X(coi_one_hot_attrs, on_value, SCALAR, "=1", NULL)                                             \
+    X(coi_one_hot_attrs, off_value, SCALAR, "=0", NULL)                                            \
+    X(coi_one_hot_attrs, axis, INT, "=-1", NULL)                                                   \
+    X(coi_one_hot_attrs, dtype, DTYPE, "=float32", NULL)
+COI_ATTR_TABLE(coi_one_hot_attrs, ONE_HOT_ATTRS)
+
+static co_code
+one_hot_rule(coi_call *call, coi_out *outs)
+{
+    const coi_one_hot_attrs *attrs = call->attrs;
+    const co_value          *indices = call->in[0];
+    int                      axis;
+    co_code                  code;
+
+    if (attrs->depth < 0)
+        return coi_invalid(call, "depth is %lld; it must be at least 0", (long long)attrs->depth);
+    if (attrs->dtype == CO_DTYPE_NONE || attrs->dtype >= CO_STRING)
+        return coi_invalid(call, "dtype is %s; it must be bool or a dtype of numbers",
+                           co_dtype_name((co_dtype)attrs->dtype));
+    if (indices->ndim == CO_MAX_DIMS)
+        return coi_invalid(call,
+                           "indices have %d dimensions already, which is the most there can be",
+                           CO_MAX_DIMS);
+    code = coi_rule_axis(call, attrs->axis, indices->ndim + 1, &axis); /* of the result */
+    if (code != CO_OK)
+        return code;
+    outs[0].dtype = (co_dtype)attrs->dtype;
+    outs[0].ndim = indices->ndim + 1;
+    for (int d = 0; d < outs[0].ndim; ++d)
+        outs[0].dims[d] = d == axis ? attrs->depth : indices->u.tensor.dims[d < axis ? d : d - 1];
+    return CO_OK;
+}
+
+static co_code
+one_hot_run(coi_call *call)
+{
+    const coi_one_hot_attrs *attrs = call->attrs;
+    co_value                *out = call->out[0];
+    size_t                   size = coi_dtypes[out->dtype].size;
+    int64_t axis = attrs->axis < 0 ? attrs->axis + out->ndim : attrs->axis, inner = 1;
+    char    on[8], off[8];
+
+    coi_scalar_store(&attrs->on_value, (co_dtype)out->dtype, on);
+    coi_scalar_store(&attrs->off_value, (co_dtype)out->dtype, off);
+    coi_fill_elements(out->u.tensor.data, out->u.tensor.num_elements, off, size);
+    for (int64_t d = axis + 1; d < out->ndim; ++d)
+        inner *= out->u.tensor.dims[d];
+    for (int64_t i = 0; i < call->in[0]->u.tensor.num_elements; ++i) {
+        int64_t index = coi_index_at(call->in[0], i);
+
+        if (index >= 0 && index < attrs->depth) /* others leave a row of off_value */
+            memcpy(COI_OUT(call, 0, char) +
+                       (size_t)((i / inner * attrs->depth + index) * inner + i % inner) * size,
+                   on, size);
+    }
+    return CO_OK;
+}
+
+const coi_op coi_op_one_hot = {
+    .name = "one_hot",
+    .doc = "on_value where the position along the new axis is the index, else off_value.",
+    .inputs = { "indices" },
+    .num_inputs = 1,
+    .num_outputs = 1,
+    .dtypes = COI_DTYPE_BIT(CO_UINT8) | COI_DTYPE_BIT(CO_INT8) | COI_DTYPE_BIT(CO_INT32) |
+              COI_DTYPE_BIT(CO_INT64),
+    .not_differentiable = true,
+    COI_ATTRS(coi_one_hot_attrs),
+    .infer = one_hot_rule,
+    .ref = coi_ref_one_hot,
+    .run = one_hot_run,
+};
+
+co_value *
+co_one_hot(co_context *ctx, co_value *indices, int64_t depth, double on, double off, int axis,
+           co_dtype dtype)
+{
+    coi_one_hot_attrs attrs = { depth,
+                                { CO_KIND_FLOAT, 0, on },
+                                { CO_KIND_FLOAT, 0, off },
+                                axis,
+                                coi_dtype_attr(dtype == CO_DTYPE_NONE ? CO_FLOAT32 : dtype) };
+
+    return coi_apply1(ctx, &coi_op_one_hot, indices, &attrs);
+}

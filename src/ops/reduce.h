@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What reductions and their reference kernels share.
+ */
+#ifndef COI_OPS_REDUCE_H
+#define COI_OPS_REDUCE_H
+
+#include "ops/op.h"
+
+typedef struct coi_reduce_attrs {
+    coi_ints axis; /* not given: all */
+    bool     keepdims;
+} coi_reduce_attrs;
+
+typedef struct coi_argmax_attrs {
+    int64_t axis;
+    uint8_t output_type;
+} coi_argmax_attrs;
+
+/* Which of ndim axes are reduced. The axes were checked. */
+void coi_reduced_axes(const coi_ints *axis, int ndim, bool *reduced);
+
+#endif

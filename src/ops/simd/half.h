@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Half precision in loops: float16 and bfloat16 are computed in float, block by block, and rounded to nearest even at
+ * the end. Only for files of this folder; half.c has the conversions.
+ */
+#ifndef COI_OPS_SIMD_HALF_H
+#define COI_OPS_SIMD_HALF_H
+
+#include "ops/simd/loops.h"
+
+#define COI_HALF_BLOCK 256
+
+/* Code that is worth having once: with the conversions inlined into each of them, loops would be five times the size. */
+#ifdef __clang__
+#define COI_NOINLINE __attribute__((noinline))
+#else
+#define COI_NOINLINE __attribute__((noinline, noclone))
+#endif
+
+typedef void (*widen_fn)(float *out, const uint16_t *x, int64_t n);
+typedef void (*narrow_fn)(uint16_t *out, const float *x, int64_t n);
+
+#define widen_half    COI_LOOP_TABLE(coi_widen_half)
+#define narrow_half   COI_LOOP_TABLE(coi_narrow_half)
+#define widen_bfloat  COI_LOOP_TABLE(coi_widen_bfloat)
+#define narrow_bfloat COI_LOOP_TABLE(coi_narrow_bfloat)
+void widen_half(float *out, const uint16_t *x, int64_t n);
+void narrow_half(uint16_t *out, const float *x, int64_t n);
+void widen_bfloat(float *out, const uint16_t *x, int64_t n);
+void narrow_bfloat(uint16_t *out, const float *x, int64_t n);
+
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Choosing between two tensors by a third. Gradients of maximum, minimum and reduce_max are made of it.
+ */
+#include "ops/binary.h"
+#include "ops/list.h"
+#include "ops/ref/ref.h"
+#include "ops/walk.h"
+
+static co_code
+where_rule(coi_call *call, coi_out *outs)
+{
+    const co_value *cond = call->in[0], *x = call->in[1], *y = call->in[2];
+    coi_out         both;
+    char            cs[COI_SHAPE_TEXT], xs[COI_SHAPE_TEXT], ys[COI_SHAPE_TEXT];
+
+    if (x->dtype != y->dtype || x->dtype == CO_STRING)
+        return coi_invalid(call, "x has dtype %s and y %s; they must be the same and not string",
+                           co_dtype_name((co_dtype)x->dtype), co_dtype_name((co_dtype)y->dtype));
+    outs[0].dtype = (co_dtype)x->dtype;
+    if (coi_broadcast(x->u.tensor.dims, x->ndim, y->u.tensor.dims, y->ndim, &both) &&
+        coi_broadcast(cond->u.tensor.dims, cond->ndim, both.dims, both.ndim, &outs[0]))
+        return CO_OK;
+    return coi_invalid(call,
+                       "shapes %s of cond, %s of x and %s of y do not fit; counted from the last, "
+                       "dimensions must be equal or 1",
+                       coi_shape_text(cond->u.tensor.dims, cond->ndim, cs),
+                       coi_shape_text(x->u.tensor.dims, x->ndim, xs),
+                       coi_shape_text(y->u.tensor.dims, y->ndim, ys));
+}
+
+typedef struct where_job {
+    coi_walk       walk;
+    size_t         size;
+    const uint8_t *cond;
+    const char    *x, *y;
+    char          *out;
+    int64_t        rows, per_chunk;
+} where_job;
+
+#define CHOOSE(type)                                                                               \
+    do {                                                                                           \
+        const type *x = (const type *)(const void *)job->x + at[1];                                \
+        const type *y = (const type *)(const void *)job->y + at[2];                                \
+        type       *z = (type *)(void *)job->out + out;                                            \
+                                                                                                   \
+        for (int64_t i = 0; i < n; ++i)                                                            \
+            z[i] = cond[i * steps[0]] ? x[i * steps[1]] : y[i * steps[2]];                         \
+    } while (0)
+
+static void
+choose_row(const where_job *job, const int64_t *at, const int64_t *steps, int64_t out, int64_t n)
+{
+    const uint8_t *cond = job->cond + at[0];
+
+    switch (job->size) {
+    case 1: CHOOSE(uint8_t); break;
+    case 2: CHOOSE(uint16_t); break;
+    case 4: CHOOSE(uint32_t); break;
+    default: CHOOSE(uint64_t); break;
+    }
+}
+
+static void
+where_chunk(void *arg, int64_t chunk)
+{
+    const where_job *job = arg;
+    const coi_walk  *walk = &job->walk;
+    int              last = walk->ndim - 1;
+    int64_t          steps[3], row = chunk * job->per_chunk;
+    int64_t          end = row + job->per_chunk < job->rows ? row + job->per_chunk : job->rows;
+    coi_cursor       cursor;
+
+    for (int k = 0; k < 3; ++k)
+        steps[k] = walk->strides[k][last];
+    coi_cursor_seek(walk, row, &cursor);
+    for (; row < end; ++row) {
+        choose_row(job, cursor.at, steps, row * walk->dims[last], walk->dims[last]);
+        coi_cursor_next(walk, &cursor);
+    }
+}
+
+static co_code
+where_run(coi_call *call)
+{
+    where_job job;
+
+    if (call->out[0]->u.tensor.num_elements == 0)
+        return CO_OK;
+    coi_walk_broadcast(&job.walk, call->out[0], call->in, 3);
+    job.size = coi_dtypes[call->out[0]->dtype].size;
+    job.cond = COI_IN(call, 0, uint8_t);
+    job.x = COI_IN(call, 1, char);
+    job.y = COI_IN(call, 2, char);
+    job.out = COI_OUT(call, 0, char);
+    job.rows = coi_walk_rows(&job.walk);
+    coi_parallel(call, coi_num_chunks(job.rows, job.walk.dims[job.walk.ndim - 1], &job.per_chunk),
+                 where_chunk, &job);
+    return CO_OK;
+}
+
+static co_code
+where_grad(coi_grad *g)
+{
+    co_context *ctx = g->ctx;
+    co_value   *cond = g->in[0], *dy = g->upstream[0];
+    co_value   *zero = co_zeros(ctx, (co_dtype)dy->dtype, NULL, 0);
+
+    if (g->needed[1])
+        g->grads[1] = coi_unbroadcast(ctx, coi_where(ctx, cond, dy, zero), g->in[1]);
+    if (g->needed[2])
+        g->grads[2] = coi_unbroadcast(ctx, coi_where(ctx, cond, zero, dy), g->in[2]);
+    return ctx->error.code;
+}
+
+const coi_op coi_op_where = {
+    .name = "where",
+    .doc = "x where cond is true, else y; the three broadcast.",
+    .inputs = { "cond", "x", "y" },
+    .num_inputs = 3,
+    .num_outputs = 1,
+    .dtypes = COI_DTYPE_BIT(CO_BOOL),
+    .internal = true,
+    .infer = where_rule,
+    .ref = coi_ref_where,
+    .run = where_run,
+    .grad = where_grad,
+};
+
+co_value *
+coi_where(co_context *ctx, co_value *cond, co_value *x, co_value *y)
+{
+    co_value *const given[3] = { cond, x, y };
+
+    return coi_apply(ctx, &coi_op_where, given, 3, NULL);
+}
