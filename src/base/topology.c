@@ -140,24 +140,33 @@ list_cores(coi_topology *topology, coi_memory *memory, const cpu_set_t *mask, si
 }
 
 co_code
+coi_topology_from_mask(coi_topology *topology, coi_memory *memory, const char *root,
+                       const cpu_set_t *mask, size_t nbytes, co_error_info *err)
+{
+    co_code rc = list_cores(topology, memory, mask, nbytes, err);
+
+    if (rc == CO_OK && topology->num_cores > 2) {
+        rc = coi_topology_sort(memory, root, topology->cores, topology->num_cores, err);
+        if (rc != CO_OK)
+            coi_topology_destroy(topology, memory);
+    }
+    if (rc == CO_OK) {
+        topology->quota = coi_topology_quota(root);
+        if (topology->quota > topology->num_cores)
+            topology->quota = topology->num_cores;
+    }
+    return rc;
+}
+
+co_code
 coi_topology_init(coi_topology *topology, coi_memory *memory, co_error_info *err)
 {
     int        saved_errno = errno;
     size_t     nbytes = 0;
     cpu_set_t *mask = read_mask(memory, &nbytes);
-    co_code    rc = list_cores(topology, memory, mask, nbytes, err);
+    co_code    rc = coi_topology_from_mask(topology, memory, "", mask, nbytes, err);
 
     coi_free(memory, mask, nbytes);
-    if (rc == CO_OK && topology->num_cores > 2) {
-        rc = coi_topology_sort(memory, "", topology->cores, topology->num_cores, err);
-        if (rc != CO_OK)
-            coi_topology_destroy(topology, memory);
-    }
-    if (rc == CO_OK) {
-        topology->quota = coi_topology_quota("");
-        if (topology->quota > topology->num_cores)
-            topology->quota = topology->num_cores;
-    }
     errno = saved_errno;
     return rc;
 }

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include <sched.h>
 
 typedef struct coi_topology {
     int  num_cores; /* at least 1 */
@@ -25,9 +26,12 @@ coi_topology_usable(const coi_topology *topology)
 }
 
 /*
- * The parts, with the root of the file system as argument so that tests can build one. root is ""
- * in earnest.
+ * The parts, with the root of the file system as argument so that tests can make one up; in earnest
+ * it is "".
  */
+/* The cores of a mask; those of core 0 alone when mask is NULL or empty. */
+co_code coi_topology_from_mask(coi_topology *topology, coi_memory *memory, const char *root,
+                               const cpu_set_t *mask, size_t nbytes, co_error_info *err);
 /*
  * Cores worth of time by cgroup v1 and v2, the smallest limit from our group up to the root;
  * INT_MAX without.

@@ -327,3 +327,36 @@ CO_TEST_BARE(copies_without_a_slot_of_the_backend_are_plain, "")
     coi_device_synchronize(cpu);
     tear_down(&r);
 }
+
+static int num_calls;
+
+static void
+slot_copy(co_device *device, void *dst, const void *src, size_t nbytes)
+{
+    (void)device;
+    memcpy(dst, src, nbytes);
+    ++num_calls;
+}
+
+static void
+slot_synchronize(co_device *device)
+{
+    (void)device;
+    ++num_calls;
+}
+
+CO_TEST_BARE(a_backend_that_fills_its_slots_is_asked, "")
+{
+    coi_device_backend backend = coi_cpu_backend;
+    co_device          device = { .backend = &backend };
+    char               to[4] = "";
+
+    backend.upload = slot_copy;
+    backend.download = slot_copy;
+    backend.synchronize = slot_synchronize;
+    coi_device_upload(&device, to, "abc", 4);
+    coi_device_download(&device, to, to, 0);
+    coi_device_synchronize(&device);
+    CO_EXPECT_STR(to, "abc");
+    CO_EXPECT_INT(num_calls, 3);
+}

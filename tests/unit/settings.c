@@ -261,6 +261,7 @@ CO_TEST_BARE(unknown_variables_are_warned_of, "")
     forget_environment();
     coi_log_init(&log, hear, &w);
     setenv("COHORT_PLUGIN_PATH", "known elsewhere", 1);
+    setenv("COHORT_CPUS", "2", 1);
     CO_EXPECT_CODE(coi_settings_load(&settings, "log=warning", NULL, &log), CO_OK);
     CO_EXPECT_INT(log.level, CO_LOG_WARNING);
     CO_EXPECT_INT(w.lines, 0);

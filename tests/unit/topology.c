@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -213,6 +212,45 @@ CO_TEST_BARE(cores_are_sorted_by_locality, "")
     remove_root(&root);
 }
 
+/* Machines have more processors than a cpu_set_t of the C library holds. */
+CO_TEST_BARE(large_masks_are_read_whole, "")
+{
+    static const int set[] = { 3, 1023, 1024, 5000, 65535 };
+    size_t           nbytes = CPU_ALLOC_SIZE(65536);
+    cpu_set_t       *mask = calloc(1, nbytes);
+    fake_root        root;
+    coi_memory       memory;
+    coi_topology     topology;
+
+    CO_REQUIRE(mask != NULL);
+    make_root(&root);
+    coi_memory_init(&memory, NULL);
+    for (size_t i = 0; i < 5; ++i)
+        CPU_SET_S((size_t)set[i], nbytes, mask);
+    place_core(&root, 3, 1, 0, 0); /* the other package: last */
+    write_file(&root, "/proc/self/cgroup", "0::/\n");
+    write_file(&root, V2 "/cpu.max", "250000 100000\n");
+    CO_REQUIRE(coi_topology_from_mask(&topology, &memory, root.path, mask, nbytes, NULL) == CO_OK);
+    CO_EXPECT_INT(topology.num_cores, 5);
+    CO_EXPECT_BYTES(topology.cores, ((int[]){ 1023, 1024, 5000, 65535, 3 }), sizeof(set));
+    CO_EXPECT_INT(topology.quota, 3);
+    CO_EXPECT_INT(coi_topology_usable(&topology), 3);
+    coi_topology_destroy(&topology, &memory);
+    /* No mask, or an empty one: a sandbox that forbids the call leaves one core. */
+    memset(mask, 0, nbytes);
+    CO_REQUIRE(coi_topology_from_mask(&topology, &memory, "", mask, nbytes, NULL) == CO_OK);
+    CO_EXPECT_INT(topology.num_cores, 1);
+    CO_EXPECT_INT(topology.quota, 1);
+    coi_topology_destroy(&topology, &memory);
+    CO_REQUIRE(coi_topology_from_mask(&topology, &memory, "", NULL, 0, NULL) == CO_OK);
+    CO_EXPECT_INT(topology.num_cores, 1);
+    CO_EXPECT_INT(topology.cores[0], 0);
+    coi_topology_destroy(&topology, &memory);
+    CO_EXPECT_INT(memory.bytes_in_use, 0);
+    free(mask);
+    remove_root(&root);
+}
+
 CO_TEST_BARE(the_cores_are_those_of_the_inherited_affinity, "")
 {
     cpu_set_t    mask;
@@ -243,7 +281,38 @@ CO_TEST_BARE(the_cores_are_those_of_the_inherited_affinity, "")
     CO_EXPECT_INT(memory.bytes_in_use, 0);
 }
 
+/* Three cores at least, so that sorting takes part. */
 CO_TEST_BARE(each_allocation_of_the_topology_may_fail, "")
+{
+    cpu_set_t mask;
+    bool      done = false;
+
+    CPU_ZERO(&mask);
+    for (size_t i = 0; i < 3; ++i)
+        CPU_SET(i, &mask);
+    for (long long n = 1; !done; ++n) {
+        test_hooks    hooks;
+        coi_memory    memory;
+        coi_topology  topology;
+        co_error_info err;
+        co_code       rc;
+
+        CO_REQUIRE(n < 20);
+        coi_error_reset(&err);
+        test_hooks_init(&hooks, n);
+        coi_memory_init(&memory, &hooks.allocator);
+        rc = coi_topology_from_mask(&topology, &memory, "", &mask, sizeof(mask), &err);
+        done = rc == CO_OK;
+        if (done)
+            coi_topology_destroy(&topology, &memory);
+        else
+            CO_EXPECT_CODE(err.code, CO_RESOURCE_EXHAUSTED);
+        CO_EXPECT_INT(n, hooks.requests + done);
+        CO_EXPECT_INT(hooks.blocks, 0);
+    }
+}
+
+CO_TEST_BARE(each_allocation_of_reading_the_affinity_may_fail, "")
 {
     bool done = false;
 
