@@ -206,12 +206,15 @@ rows_as_slices(coi_grad *g)
 {
     co_context     *ctx = g->ctx;
     const co_value *params = g->in[0];
-    int64_t         n = g->in[1]->u.tensor.num_elements, dims[CO_MAX_DIMS] = { n };
+    co_value       *indices = g->in[1];
+    int64_t         n = indices->u.tensor.num_elements, dims[CO_MAX_DIMS] = { n };
 
+    if (indices->dtype == CO_INT16) /* slices have int32 or int64 */
+        indices = co_cast(ctx, indices, CO_INT32);
     for (int d = 1; d < params->ndim; ++d)
         dims[d] = params->u.tensor.dims[d];
     return co_slices(ctx, co_reshape(ctx, g->upstream[0], dims, (size_t)params->ndim),
-                     co_reshape(ctx, g->in[1], &n, 1), shape_tensor(ctx, params));
+                     co_reshape(ctx, indices, &n, 1), shape_tensor(ctx, params));
 }
 
 static co_code
@@ -288,51 +291,6 @@ scatter_add_rule(coi_call *call, coi_out *outs)
     return CO_OK;
 }
 
-typedef void (*add_row_fn)(void *acc, const void *row, int64_t n);
-
-#define ADD_ROW(name, type)                                                                        \
-    static void name(void *acc, const void *row, int64_t n)                                        \
-    {                                                                                              \
-        type *restrict z = acc;                                                                    \
-        const type *restrict x = row;                                                              \
-                                                                                                   \
-        for (int64_t i = 0; i < n; ++i)                                                            \
-            z[i] = (type)(z[i] + x[i]);                                                            \
-    }
-ADD_ROW(add_row_f32, float)
-ADD_ROW(add_row_f64, double)
-ADD_ROW(add_row_8, uint8_t)
-ADD_ROW(add_row_16, uint16_t)
-ADD_ROW(add_row_32, uint32_t)
-ADD_ROW(add_row_64, uint64_t)
-
-static void
-add_row_half(void *acc, const void *row, int64_t n)
-{
-    uint16_t       *z = acc;
-    const uint16_t *x = row;
-
-    for (int64_t i = 0; i < n; ++i)
-        z[i] = coi_float_to_half(coi_half_to_float(z[i]) + coi_half_to_float(x[i]));
-}
-
-static void
-add_row_bfloat(void *acc, const void *row, int64_t n)
-{
-    uint16_t       *z = acc;
-    const uint16_t *x = row;
-
-    for (int64_t i = 0; i < n; ++i)
-        z[i] = coi_float_to_bfloat(coi_bfloat_to_float(z[i]) + coi_bfloat_to_float(x[i]));
-}
-
-static const add_row_fn add_rows[CO_NUM_DTYPES] = {
-    [CO_INT8] = add_row_8,          [CO_INT16] = add_row_16,    [CO_INT32] = add_row_32,
-    [CO_INT64] = add_row_64,        [CO_UINT8] = add_row_8,     [CO_UINT16] = add_row_16,
-    [CO_UINT32] = add_row_32,       [CO_UINT64] = add_row_64,   [CO_FLOAT16] = add_row_half,
-    [CO_BFLOAT16] = add_row_bfloat, [CO_FLOAT32] = add_row_f32, [CO_FLOAT64] = add_row_f64,
-};
-
 /* In the order of the indices, so that equal ones always add up alike. */
 static co_code
 scatter_add_run(coi_call *call)
@@ -355,7 +313,8 @@ scatter_add_run(coi_call *call)
         for (int64_t k = 0; k < plan.m; ++k) {
             int64_t index = coi_index_at(call->in[1], outer / plan.outer * plan.m + k);
 
-            add_rows[out->dtype](
+            coi_add_elements(
+                (co_dtype)out->dtype,
                 COI_OUT(call, 0, char) + (size_t)((outer * plan.n + index) * plan.inner) * size,
                 COI_IN(call, 0, char) + (size_t)((outer * plan.m + k) * plan.inner) * size,
                 plan.inner);

@@ -240,6 +240,12 @@ co_code coi_same_structure(const co_value *a, const co_value *b, co_code code, c
 /* A bundle of n NULL items. */
 co_value *coi_bundle_new(coi_heap *heap, co_kind kind, size_t n, co_error_info *err);
 
+/* slices.c */
+/* Indexed slices as a tensor: rows with one index are added, in order. */
+co_value *coi_slices_dense(coi_heap *heap, const co_value *slices, co_error_info *err);
+/* acc += x for n elements of a dtype of numbers; integers wrap. */
+void coi_add_elements(co_dtype dtype, void *acc, const void *x, int64_t n);
+
 /* format.c: see co_format. */
 size_t coi_format(const co_value *value, char *out, size_t capacity);
 
