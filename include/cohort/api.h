@@ -71,6 +71,11 @@ co_site(co_context *ctx, const char *file, int line)
 }
 #define CO_HERE(ctx) co_site((ctx), __FILE__, __LINE__)
 
+/* A name of its own for the variable of a statement macro on each line, so that statements nest without shadowing. */
+#define CO_NAME_(name, line)  name##line
+#define CO_NAME_AT(name, line) CO_NAME_(name, line)
+#define CO_NAME_HERE(name)     CO_NAME_AT(name, __LINE__)
+
 /** The version of the library that is loaded, "0.1.0"; compare with CO_VERSION of the headers. */
 CO_API const char *co_version(void);
 

@@ -77,8 +77,9 @@ CO_API void co_block_begin(co_context *ctx);
 /** End the innermost block: what was made in it dies, a tape opened in it is dropped. */
 CO_API void co_block_end(co_context *ctx);
 /** A block as a statement. Leave its body by reaching the end or by `continue`, not by break or return. */
-#define CO_BLOCK(ctx)                                                                                        \
-    for (int co_once_ = (co_block_begin(ctx), 1); co_once_; co_once_ = (co_block_end(ctx), 0))
+#define CO_BLOCK(ctx)                                                                              \
+    for (int CO_NAME_HERE(co_once_) = (co_block_begin(ctx), 1); CO_NAME_HERE(co_once_);            \
+         CO_NAME_HERE(co_once_) = (co_block_end(ctx), 0))
 
 /** Let a handle (value, strategy, dataset, iterator, optimizer) live on after its block. */
 CO_API void co_keep(co_context *ctx, const void *handle);

@@ -5,8 +5,9 @@
  *
  *     co_dataset  *ds = co_dataset_batch(ctx, co_dataset_range(ctx, 0, 10, 1), 4, false);
  *     co_iterator *it = co_iterate(ctx, co_distribute_dataset(ctx, strategy, ds, NULL));
- *     for (co_value *x; (x = co_next(ctx, it)) != NULL;)
+ *     CO_EACH(ctx, x, it) {
  *         ...
+ *     }
  *
  * A dataset is immutable and may be iterated from several contexts at once; making one reads nothing. An iterator is a
  * position: one thread at a time, any context of the runtime. Both are handles of the block they were made in, as values
@@ -157,6 +158,19 @@ CO_API co_iterator *co_iterate(co_context *ctx, co_dataset *dataset);
  *           instead), CO_RUNTIME under another strategy (DS-ITER-4).
  */
 CO_API co_value *co_next(co_context *ctx, co_iterator *iterator);
+/**
+ * A loop over what is left of an iterator, with a block of its own for each element:
+ *
+ *     CO_EACH(ctx, x, iterator) {
+ *         co_run(ctx, strategy, step, co_args(ctx, x), NULL);
+ *     }
+ *
+ * It ends after the last element, or with an error in ctx. Leave the body by reaching its end or by `continue`.
+ */
+#define CO_EACH(ctx, element, iterator)                                                            \
+    for (co_value *element = (co_block_begin(ctx), co_next(ctx, iterator));                        \
+         (element) != NULL || (co_block_end(ctx), false);                                          \
+         co_block_end(ctx), co_block_begin(ctx), (element) = co_next(ctx, iterator))
 /** The same; the end is the error CO_OUT_OF_RANGE. */
 CO_API co_value *co_get_next(co_context *ctx, co_iterator *iterator);
 /** The same; an optional, which is empty at the end. */

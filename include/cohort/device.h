@@ -27,8 +27,9 @@ CO_API co_code co_device_resolve(co_context *ctx, const char *name, char *out);
 /** Make `name` the current device of the context until the matching end. The device need not exist yet. */
 CO_API void co_device_begin(co_context *ctx, const char *name);
 CO_API void co_device_end(co_context *ctx);
-#define CO_DEVICE(ctx, name)                                                                                 \
-    for (int co_once_ = (co_device_begin(ctx, name), 1); co_once_; co_once_ = (co_device_end(ctx), 0))
+#define CO_DEVICE(ctx, name)                                                                       \
+    for (int CO_NAME_HERE(co_once_) = (co_device_begin(ctx, name), 1); CO_NAME_HERE(co_once_);     \
+         CO_NAME_HERE(co_once_) = (co_device_end(ctx), 0))
 
 /** The canonical name of the context's current device. Lives until the device changes. */
 CO_API const char *co_current_device(co_context *ctx);

@@ -83,9 +83,10 @@ CO_API co_scope co_scope_enter(co_context *ctx, co_strategy *strategy);
 /** Leave; scopes are left in the reverse order of entering, otherwise CO_RUNTIME and nothing changes. */
 CO_API co_code co_scope_exit(co_context *ctx, co_scope *scope);
 /** A scope as a statement; the body is skipped when entering fails. Not to be left by break or return. */
-#define CO_SCOPE(ctx, strategy)                                                                              \
-    for (co_scope co_scope_ = co_scope_enter(ctx, strategy); co_scope_.id != 0;                              \
-         co_scope_exit(ctx, &co_scope_), co_scope_.id = 0)
+#define CO_SCOPE(ctx, strategy)                                                                    \
+    for (co_scope CO_NAME_HERE(co_scope_) = co_scope_enter(ctx, strategy);                         \
+         CO_NAME_HERE(co_scope_).id != 0;                                                          \
+         co_scope_exit(ctx, &CO_NAME_HERE(co_scope_)), CO_NAME_HERE(co_scope_).id = 0)
 
 /** Make a strategy current without a block, until changed; NULL returns to default mode (SET-*). */
 CO_API co_code co_experimental_set_strategy(co_context *ctx, co_strategy *strategy);
