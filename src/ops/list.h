@@ -24,6 +24,7 @@
     X(identity)                                                                                    \
     X(less_equal)                                                                                  \
     X(log)                                                                                         \
+    X(matmul)                                                                                      \
     X(maximum)                                                                                     \
     X(minimum)                                                                                     \
     X(mul)                                                                                         \

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How a matrix product is cut: what is packed, tiles, slabs of k. The arithmetic is in ops/simd/gemm.c. Every decision here
+ * is a function of shape and strides.
+ */
+#include "ops/gemm.h"
+
+#include "config.h"
+
+#include <string.h>
+
+extern const coi_gemm_kernels coi_gemm_f32_base, coi_gemm_f64_base;
+#if COI_HAVE_ISA_V3
+extern const coi_gemm_kernels coi_gemm_f32_v3, coi_gemm_f64_v3;
+#endif
+#if COI_HAVE_ISA_V4
+extern const coi_gemm_kernels coi_gemm_f32_v4, coi_gemm_f64_v4;
+#endif
+
+static const coi_gemm_kernels *const all_kernels[COI_NUM_ISAS][2] = {
+    [COI_ISA_BASE] = { &coi_gemm_f32_base, &coi_gemm_f64_base },
+#if COI_HAVE_ISA_V3
+    [COI_ISA_V3] = { &coi_gemm_f32_v3, &coi_gemm_f64_v3 },
+#endif
+#if COI_HAVE_ISA_V4
+    [COI_ISA_V4] = { &coi_gemm_f32_v4, &coi_gemm_f64_v4 },
+#endif
+};
+
+/* A tile of C is what one chunk computes: its part of A (a block deep) stays in a second-level cache. */
+enum { TILE_M = 72, TILE_N = 128 };
+/* Packed parts take at most this many elements; a deeper product is done in slabs. */
+#define MAX_PACKED ((int64_t)1 << 24)
+/* Up to this many rows of A, B is used too seldom to be worth packing. */
+#define FEW_ROWS 24
+/* Operands of at most this many elements stay in the first-level cache whatever their strides. */
+#define FEW_ELEMENTS 4096
+
+const coi_gemm_kernels *
+coi_gemm_kernels_of(coi_isa isa, co_dtype dtype)
+{
+    return all_kernels[isa][dtype == CO_FLOAT64];
+}
+
+static int64_t
+round_up(int64_t x, int64_t to)
+{
+    return (x + to - 1) / to * to;
+}
+
+/* The extent of nearly equal parts of `total`, each at most `limit`, in steps of `step`. */
+static int64_t
+even_part(int64_t total, int64_t limit, int64_t step)
+{
+    int64_t parts = (total + limit - 1) / limit;
+
+    return parts < 2 ? round_up(total, step) : round_up((total + parts - 1) / parts, step);
+}
+
+void
+coi_gemm_plan_init(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, const coi_gemm *g)
+{
+    int64_t per_k = 0;
+
+    *plan = (coi_gemm_plan){ .g = *g };
+    plan->pack_a = g->a_col != 1 && g->n > 4 * kernels->nr && g->m * g->k > FEW_ELEMENTS;
+    plan->pack_b = g->b_col != 1 ||
+                   (g->m > FEW_ROWS && g->n > kernels->nr && g->n * g->k > FEW_ELEMENTS);
+    if (plan->pack_a)
+        per_k += round_up(g->m, kernels->mr);
+    if (plan->pack_b)
+        per_k += round_up(g->n, kernels->nr);
+    plan->slab = g->k;
+    if (per_k > 0 && g->k > MAX_PACKED / per_k) {
+        plan->slab = MAX_PACKED / per_k / COI_GEMM_KC * COI_GEMM_KC;
+        if (plan->slab < COI_GEMM_KC)
+            plan->slab = COI_GEMM_KC;
+    }
+    plan->tile_m = even_part(g->m, TILE_M, kernels->mr);
+    plan->tile_n = even_part(g->n, TILE_N, kernels->nr);
+}
+
+static size_t
+packed_a_bytes(const coi_gemm_plan *plan, const coi_gemm_kernels *kernels)
+{
+    int64_t elements = plan->pack_a ? round_up(plan->g.m, kernels->mr) * plan->slab : 0;
+
+    return (size_t)round_up(elements * (int64_t)kernels->element_size, COI_ALIGNMENT);
+}
+
+size_t
+coi_gemm_scratch(const coi_gemm_plan *plan, const coi_gemm_kernels *kernels)
+{
+    int64_t elements = plan->pack_b ? round_up(plan->g.n, kernels->nr) * plan->slab : 0;
+
+    return packed_a_bytes(plan, kernels) + (size_t)elements * kernels->element_size;
+}
+
+/* What a chunk function is given. */
+typedef struct job {
+    const coi_gemm_plan    *plan;
+    const coi_gemm_kernels *kernels;
+    int64_t                 panels_a; /* chunks of packing: panels of A first, then of B */
+    int64_t                 columns;  /* chunks of computing: tiles in a row of tiles */
+} job;
+
+static void
+pack_chunk(void *arg, int64_t chunk)
+{
+    const job *j = arg;
+
+    if (chunk < j->panels_a)
+        j->kernels->pack_a(j->plan, chunk);
+    else
+        j->kernels->pack_b(j->plan, chunk - j->panels_a);
+}
+
+static void
+tile_chunk(void *arg, int64_t chunk)
+{
+    const job           *j = arg;
+    const coi_gemm_plan *plan = j->plan;
+    int64_t              i0 = chunk / j->columns * plan->tile_m;
+    int64_t              j0 = chunk % j->columns * plan->tile_n;
+    int64_t              i1 = i0 + plan->tile_m < plan->g.m ? i0 + plan->tile_m : plan->g.m;
+    int64_t              j1 = j0 + plan->tile_n < plan->g.n ? j0 + plan->tile_n : plan->g.n;
+
+    j->kernels->tile(plan, i0, i1, j0, j1);
+}
+
+static void
+run_chunks(coi_team *team, int64_t n, coi_chunk_fn fn, void *arg)
+{
+    if (team != NULL && n > 1) {
+        coi_team_run(team, n, fn, arg);
+        return;
+    }
+    for (int64_t chunk = 0; chunk < n; ++chunk)
+        fn(arg, chunk);
+}
+
+void
+coi_gemm_run_on(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, void *scratch, coi_team *team)
+{
+    const coi_gemm *g = &plan->g;
+    int64_t         rows = (g->m + plan->tile_m - 1) / (plan->tile_m > 0 ? plan->tile_m : 1);
+    int64_t         panels_b = plan->pack_b ? (g->n + kernels->nr - 1) / kernels->nr : 0;
+    job             j = { plan, kernels, 0, 0 };
+
+    if (g->m == 0 || g->n == 0)
+        return;
+    if (g->k == 0 && !g->accumulate)
+        for (int64_t i = 0; i < g->m; ++i)
+            memset((char *)g->c + (size_t)(i * g->c_row) * kernels->element_size, 0,
+                   (size_t)g->n * kernels->element_size);
+    j.panels_a = plan->pack_a ? (g->m + kernels->mr - 1) / kernels->mr : 0;
+    j.columns = (g->n + plan->tile_n - 1) / plan->tile_n;
+    plan->packed_a = scratch;
+    plan->packed_b = scratch == NULL ? NULL : (char *)scratch + packed_a_bytes(plan, kernels);
+    for (plan->k0 = 0; plan->k0 < g->k; plan->k0 = plan->k1) {
+        plan->k1 = g->k - plan->k0 > plan->slab ? plan->k0 + plan->slab : g->k;
+        run_chunks(team, j.panels_a + panels_b, pack_chunk, &j);
+        run_chunks(team, rows * j.columns, tile_chunk, &j);
+    }
+}
+
+void
+coi_gemm_run(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, void *scratch)
+{
+    coi_gemm_run_on(plan, kernels, scratch, NULL);
+}

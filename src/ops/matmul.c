@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * matmul: its rule, its gradient, and how a batch of products is spread over kernels and workers. The products themselves
+ * are in gemm.c and ops/simd/gemm.c; the plain version in ops/ref/matmul.c.
+ */
+#include "ops/matmul.h"
+
+#include "ops/dtypes.h"
+#include "ops/gemm.h"
+#include "ops/list.h"
+#include "ops/widen.h"
+
+#include <string.h>
+
+#define MATMUL_ATTRS(X)                                                                            \
+    X(coi_matmul_attrs, transpose_a, BOOL, "=false", NULL)                                         \
+    X(coi_matmul_attrs, transpose_b, BOOL, "=false", NULL)
+COI_ATTR_TABLE(coi_matmul_attrs, MATMUL_ATTRS)
+
+/* Multiply-adds from which on a second thread pays, and from which on a matrix is worth cutting. */
+#define ENOUGH_FOR_TEAM ((int64_t)1 << 19)
+#define ENOUGH_TO_CUT   ((int64_t)1 << 22)
+
+static co_code
+matmul_infer(coi_call *call, coi_out *outs)
+{
+    const coi_matmul_attrs *attrs = call->attrs;
+    const co_value         *a = call->in[0], *b = call->in[1];
+    const int64_t          *a_dims = a->u.tensor.dims, *b_dims = b->u.tensor.dims;
+    char                    a_text[COI_SHAPE_TEXT], b_text[COI_SHAPE_TEXT];
+    int64_t                 a_k, b_k;
+
+    coi_shape_text(a_dims, a->ndim, a_text);
+    coi_shape_text(b_dims, b->ndim, b_text);
+    if (a->ndim < 2 || b->ndim < 2)
+        return coi_invalid(call, "a has shape %s and b %s; both need at least 2 dimensions", a_text,
+                           b_text);
+    a_k = a_dims[a->ndim - (attrs->transpose_a ? 2 : 1)];
+    b_k = b_dims[b->ndim - (attrs->transpose_b ? 1 : 2)];
+    if (a_k != b_k)
+        return coi_invalid(call,
+                           "a %s%s has %lld columns, b %s%s has %lld rows; they must be equal",
+                           a_text, attrs->transpose_a ? " transposed" : "", (long long)a_k, b_text,
+                           attrs->transpose_b ? " transposed" : "", (long long)b_k);
+    if (!coi_broadcast(a_dims, a->ndim - 2, b_dims, b->ndim - 2, outs))
+        return coi_invalid(
+            call,
+            "the batch dimensions of a %s and b %s do not fit; counted from the third "
+            "last, they must be equal or 1",
+            a_text, b_text);
+    outs->dtype = (co_dtype)a->dtype;
+    outs->dims[outs->ndim++] = a_dims[a->ndim - (attrs->transpose_a ? 1 : 2)];
+    outs->dims[outs->ndim++] = b_dims[b->ndim - (attrs->transpose_b ? 2 : 1)];
+    return CO_OK;
+}
+
+/* Steps of an operand along the batch dimensions of the result. */
+static void
+fill_steps(const co_value *operand, int ndim, int64_t *steps)
+{
+    const int64_t *dims = operand->u.tensor.dims;
+    int            own = operand->ndim - 2;
+    int64_t        step = dims[own] * dims[own + 1];
+
+    for (int i = 1; i <= ndim; ++i) {
+        int64_t dim = i <= own ? dims[own - i] : 1;
+
+        steps[ndim - i] = dim == 1 ? 0 : step;
+        step *= dim;
+    }
+}
+
+void
+coi_matmul_view_of(const coi_call *call, coi_matmul_view *view)
+{
+    const coi_matmul_attrs *attrs = call->attrs;
+    const co_value         *a = call->in[0], *b = call->in[1], *c = call->out[0];
+    int64_t                 a_ld = a->u.tensor.dims[a->ndim - 1];
+    int64_t                 b_ld = b->u.tensor.dims[b->ndim - 1];
+    int64_t                 b_elements = b->u.tensor.num_elements;
+
+    view->ndim = c->ndim - 2;
+    view->m = c->u.tensor.dims[view->ndim];
+    view->n = c->u.tensor.dims[view->ndim + 1];
+    view->k = attrs->transpose_b ? b_ld : b->u.tensor.dims[b->ndim - 2];
+    view->a_row = attrs->transpose_a ? 1 : a_ld;
+    view->a_col = attrs->transpose_a ? a_ld : 1;
+    view->b_row = attrs->transpose_b ? 1 : b_ld;
+    view->b_col = attrs->transpose_b ? b_ld : 1;
+    view->num_items = 1;
+    for (int i = 0; i < view->ndim; ++i) {
+        view->dims[i] = c->u.tensor.dims[i];
+        view->num_items *= view->dims[i];
+    }
+    fill_steps(a, view->ndim, view->a_step);
+    fill_steps(b, view->ndim, view->b_step);
+    /* One b for all of a whose rows lie one behind the other: a single, taller product. */
+    if (view->num_items > 1 && b_elements == view->k * view->n && !attrs->transpose_a &&
+        a->u.tensor.num_elements == view->num_items * view->m * view->k) {
+        view->m *= view->num_items;
+        view->num_items = 1;
+        view->ndim = 0;
+    }
+}
+
+void
+coi_matmul_item(const coi_matmul_view *view, int64_t item, int64_t *a, int64_t *b)
+{
+    *a = *b = 0;
+    for (int i = view->ndim - 1; i >= 0; --i) {
+        int64_t at = item % view->dims[i];
+
+        *a += at * view->a_step[i];
+        *b += at * view->b_step[i];
+        item /= view->dims[i];
+    }
+}
+
+/* A batch of products of one element type that a kernel has. */
+typedef struct products {
+    coi_matmul_view         view;
+    const coi_gemm_kernels *kernels;
+    co_device              *device;
+    const char             *a, *b;
+    char                   *c;
+    int64_t                 items_per_chunk;
+    atomic_bool             no_memory;
+} products;
+
+static void
+plan_item(const products *p, int64_t item, coi_gemm_plan *plan)
+{
+    const coi_matmul_view *v = &p->view;
+    size_t                 size = p->kernels->element_size;
+    int64_t                a, b;
+
+    coi_matmul_item(v, item, &a, &b);
+    coi_gemm_plan_init(plan, p->kernels,
+                       &(coi_gemm){ .m = v->m,
+                                    .n = v->n,
+                                    .k = v->k,
+                                    .a = p->a + (size_t)a * size,
+                                    .a_row = v->a_row,
+                                    .a_col = v->a_col,
+                                    .b = p->b + (size_t)b * size,
+                                    .b_row = v->b_row,
+                                    .b_col = v->b_col,
+                                    .c = p->c + (size_t)(item * v->m * v->n) * size,
+                                    .c_row = v->n });
+}
+
+/* Items [first, last) one after the other, each on the team (NULL: this thread). */
+static void
+run_items(products *p, int64_t first, int64_t last, coi_team *team)
+{
+    coi_gemm_plan plan;
+    coi_buffer   *scratch = NULL;
+    size_t        nbytes;
+
+    plan_item(p, first, &plan);
+    nbytes = coi_gemm_scratch(&plan, p->kernels); /* the same for all */
+    if (nbytes > 0) {
+        scratch = coi_buffer_alloc(p->device, nbytes);
+        if (scratch == NULL) {
+            atomic_store(&p->no_memory, true);
+            return;
+        }
+    }
+    for (int64_t item = first; item < last; ++item) {
+        plan_item(p, item, &plan);
+        coi_gemm_run_on(&plan, p->kernels, scratch == NULL ? NULL : scratch->data, team);
+    }
+    if (scratch != NULL)
+        coi_buffer_unref(scratch);
+}
+
+static void
+run_chunk(void *arg, int64_t chunk)
+{
+    products *p = arg;
+    int64_t   first = chunk * p->items_per_chunk, last = first + p->items_per_chunk;
+
+    run_items(p, first, last < p->view.num_items ? last : p->view.num_items, NULL);
+}
+
+static co_code
+run_floats(coi_call *call)
+{
+    products p = { .kernels = coi_gemm_kernels_of(call->ctx->runtime->isa,
+                                                  (co_dtype)call->out[0]->dtype),
+                   .device = call->device,
+                   .a = COI_IN(call, 0, char),
+                   .b = COI_IN(call, 1, char),
+                   .c = COI_OUT(call, 0, char) };
+    int64_t  work, num_chunks;
+
+    coi_matmul_view_of(call, &p.view);
+    if (p.view.num_items * p.view.m * p.view.n == 0)
+        return CO_OK;
+    work = p.view.m * p.view.n * p.view.k;
+    if (work < ENOUGH_TO_CUT && p.view.num_items > 1) {
+        p.items_per_chunk = work >= ENOUGH_FOR_TEAM ? 1 : ENOUGH_FOR_TEAM / (work > 0 ? work : 1);
+        num_chunks = (p.view.num_items + p.items_per_chunk - 1) / p.items_per_chunk;
+        coi_parallel(call, num_chunks, run_chunk, &p);
+    } else {
+        run_items(&p, 0, p.view.num_items, work < ENOUGH_FOR_TEAM ? NULL : call->device->team);
+    }
+    if (atomic_load(&p.no_memory))
+        return coi_fail(call->ctx, CO_RESOURCE_EXHAUSTED,
+                        "matmul: no memory to pack a %lld x %lld x %lld product",
+                        (long long)p.view.m, (long long)p.view.n, (long long)p.view.k);
+    return CO_OK;
+}
+
+static co_code
+matmul_run(coi_call *call)
+{
+    if (coi_dtypes[call->out[0]->dtype].floating)
+        return coi_run_widened(call, run_floats);
+    return coi_ref_matmul(call);
+}
+
+/* The gradient of b where one b served a whole batch of a: fold the batch into the summed dimension. */
+static co_value *
+folded_grad_b(co_context *ctx, co_value *a, co_value *g, bool transpose_b)
+{
+    int64_t k = a->u.tensor.dims[a->ndim - 1], n = g->u.tensor.dims[g->ndim - 1];
+    int64_t rows = 1;
+
+    for (int i = 0; i < a->ndim - 1; ++i)
+        rows *= a->u.tensor.dims[i];
+    a = co_reshape(ctx, a, (int64_t[]){ rows, k }, 2);
+    g = co_reshape(ctx, g, (int64_t[]){ rows, n }, 2);
+    return transpose_b ? co_matmul_transposed(ctx, g, a, true, false)
+                       : co_matmul_transposed(ctx, a, g, true, false);
+}
+
+static co_code
+matmul_grad(coi_grad *grad)
+{
+    const coi_matmul_attrs *attrs = grad->attrs;
+    co_context             *ctx = grad->ctx;
+    co_value               *a = grad->in[0], *b = grad->in[1], *g = grad->upstream[0];
+    bool                    ta = attrs->transpose_a, tb = attrs->transpose_b;
+
+    if (grad->needed[0])
+        grad->grads[0] = coi_unbroadcast(ctx,
+                                         ta ? co_matmul_transposed(ctx, b, g, tb, true)
+                                            : co_matmul_transposed(ctx, g, b, false, !tb),
+                                         a);
+    if (!grad->needed[1])
+        return ctx->error.code;
+    if (a->ndim > 2 && b->ndim == 2 && !ta)
+        grad->grads[1] = folded_grad_b(ctx, a, g, tb);
+    else
+        grad->grads[1] = coi_unbroadcast(ctx,
+                                         tb ? co_matmul_transposed(ctx, g, a, true, ta)
+                                            : co_matmul_transposed(ctx, a, g, !ta, false),
+                                         b);
+    return ctx->error.code;
+}
+
+const coi_op coi_op_matmul = {
+    .name = "matmul",
+    .doc = "a x b over the last two dimensions, each transposed on demand; the others broadcast.",
+    .inputs = { "a", "b" },
+    .num_inputs = 2,
+    .num_outputs = 1,
+    .dtypes = COI_FLOATS | COI_DTYPE_BIT(CO_INT32) | COI_DTYPE_BIT(CO_INT64),
+    .same_dtype = true,
+    COI_ATTRS(coi_matmul_attrs),
+    .infer = matmul_infer,
+    .ref = coi_ref_matmul,
+    .run = matmul_run,
+    .grad = matmul_grad,
+};
+
+co_value *
+co_matmul(co_context *ctx, co_value *a, co_value *b)
+{
+    return co_matmul_transposed(ctx, a, b, false, false);
+}
+
+co_value *
+co_matmul_transposed(co_context *ctx, co_value *a, co_value *b, bool transpose_a, bool transpose_b)
+{
+    coi_matmul_attrs attrs = { .transpose_a = transpose_a, .transpose_b = transpose_b };
+
+    return coi_apply2(ctx, &coi_op_matmul, a, b, &attrs);
+}

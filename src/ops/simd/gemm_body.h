@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The body of gemm.c for one element type: T is f32 or f64, REAL its C type. Included once for each, hence no guard.
+ */
+#define OF(name) COI_PASTE(name, T)
+
+enum { OF(NR) = NV * OF(LANES) };
+
+/*
+ * rows x (vectors * lanes) of C. rows, vectors, is_part and add are constants where this is inlined. With is_part the
+ * last vector of each row has the lanes of `part` alone, in B and in C. Sums have names of their own, because compilers
+ * do not always keep an array of them in registers.
+ */
+#define COI_ROWS(X)        X(0, a) X(1, a) X(2, a) X(3, a3) X(4, a3) X(5, a3)
+#define COI_BEGIN(i, base) OF(vec) s##i##0 = OF(zero)(), s##i##1 = OF(zero)();
+#define COI_STEP(i, base)                                                                          \
+    if (i < rows) {                                                                                \
+        OF(vec) av = OF(splat)(base[i % 3 * a_row]);                                               \
+                                                                                                   \
+        s##i##0 = OF(fma)(av, b0, s##i##0);                                                        \
+        if (vectors == 2)                                                                          \
+            s##i##1 = OF(fma)(av, b1, s##i##1);                                                    \
+    }
+#define COI_END(i, base)                                                                           \
+    if (i < rows) {                                                                                \
+        OF(put)(c + i * c_row, s##i##0, vectors == 1 && is_part, part, add);                       \
+        if (vectors == 2)                                                                          \
+            OF(put)(c + i * c_row + OF(LANES), s##i##1, is_part, part, add);                       \
+    }
+
+COI_INLINE void
+OF(put)(REAL *c, OF(vec) sum, bool is_part, OF(part) part, bool add)
+{
+    if (is_part)
+        OF(store_part)(c, add ? OF(add)(OF(load_part)(c, part), sum) : sum, part);
+    else
+        OF(store)(c, add ? OF(add)(OF(load)(c), sum) : sum);
+}
+
+COI_INLINE void
+OF(micro)(int rows, int vectors, bool is_part, bool add, int64_t depth, const REAL *a,
+          int64_t a_row, int64_t a_col, const REAL *b, int64_t b_row, REAL *c, int64_t c_row,
+          OF(part) part)
+{
+    /* Two base addresses: base, base + stride and base + 2 * stride are addressing modes of the machine. */
+    const REAL *a3 = rows > 3 ? a + 3 * a_row : a;
+    OF(vec) b0, b1 = OF(zero)();
+    COI_ROWS(COI_BEGIN)
+
+    for (int64_t k = 0; k < depth; ++k) {
+        b0 = vectors == 1 && is_part ? OF(load_part)(b, part) : OF(load)(b);
+        if (vectors == 2)
+            b1 = is_part ? OF(load_part)(b + OF(LANES), part) : OF(load)(b + OF(LANES));
+        COI_ROWS(COI_STEP)
+        a += a_col;
+        a3 += a_col;
+        b += b_row;
+    }
+    COI_ROWS(COI_END)
+}
+
+/* What the calls of micro for one panel of B have in common. */
+typedef struct OF(strip) {
+    int64_t     depth, a_row, a_col, b_row, c_row;
+    const REAL *b;
+    bool        add;
+    OF(part) part;
+} OF(strip);
+
+#define COI_MICRO(rows, vectors, is_part)                                                          \
+    static void COI_PASTE(COI_PASTE(OF(micro), rows), COI_PASTE(vectors, is_part))(                \
+        const OF(strip) * s, const REAL *a, REAL *c)                                               \
+    {                                                                                              \
+        OF(micro)                                                                                  \
+        (rows, vectors, is_part, s->add, s->depth, a, s->a_row, s->a_col, s->b, s->b_row, c,       \
+         s->c_row, s->part);                                                                       \
+    }
+#define COI_MICRO_ROWS(rows)                                                                       \
+    COI_MICRO(rows, 2, 0)                                                                          \
+    COI_MICRO(rows, 2, 1)                                                                          \
+    COI_MICRO(rows, 1, 1)
+COI_MICRO_ROWS(1)
+COI_MICRO_ROWS(2)
+COI_MICRO_ROWS(3)
+COI_MICRO_ROWS(4)
+#if MR > 4
+COI_MICRO_ROWS(5)
+COI_MICRO_ROWS(6)
+#endif
+
+#define COI_MICRO_NAME(rows, vectors, is_part)                                                     \
+    COI_PASTE(COI_PASTE(OF(micro), rows), COI_PASTE(vectors, is_part))
+#define COI_MICRO_ENTRY(rows)                                                                      \
+    {                                                                                              \
+        COI_MICRO_NAME(rows, 2, 0), COI_MICRO_NAME(rows, 2, 1), COI_MICRO_NAME(rows, 1, 1)         \
+    }
+/* By rows - 1; then: two whole vectors, two with a part, one with a part. */
+static void (*const OF(micros)[MR][3])(const OF(strip) * s, const REAL *a, REAL *c) = {
+    COI_MICRO_ENTRY(1), COI_MICRO_ENTRY(2), COI_MICRO_ENTRY(3), COI_MICRO_ENTRY(4),
+#if MR > 4
+    COI_MICRO_ENTRY(5), COI_MICRO_ENTRY(6),
+#endif
+};
+
+/* One panel of columns against rows [i0, i1). `a` is where the strip's depth begins in row 0 (or in panel 0, when A is
+ * packed: then a_panel is the distance of panels). The last rows of an A that is not packed are shared out evenly: two
+ * tiles of 4 rows are faster than one of 6 and one of 2. */
+static void
+OF(panel)(const OF(strip) * s, const REAL *a, int64_t a_panel, REAL *c, int64_t i0, int64_t i1,
+          int64_t columns)
+{
+    int     shape = columns == OF(NR) ? 0 : columns > OF(LANES) ? 1 : 2;
+    int64_t rows;
+
+    for (int64_t i = i0; i < i1; i += rows) {
+        rows = i1 - i;
+        if (rows > MR)
+            rows = a_panel == 0 && rows < 2 * MR ? (rows + 1) / 2 : MR;
+        OF(micros)
+        [rows - 1][shape](s, a + (a_panel == 0 ? i * s->a_row : i / MR * a_panel),
+                          c + i * s->c_row);
+    }
+}
+
+static void
+OF(gemm_tile)(const coi_gemm_plan *plan, int64_t i0, int64_t i1, int64_t j0, int64_t j1)
+{
+    const coi_gemm *g = &plan->g;
+    const REAL     *a = plan->pack_a ? plan->packed_a : (const REAL *)g->a + plan->k0 * g->a_col;
+    const REAL     *b = plan->pack_b ? plan->packed_b : (const REAL *)g->b + plan->k0 * g->b_row;
+    int64_t         slab = plan->k1 - plan->k0;
+    int64_t         a_panel = plan->pack_a ? MR * slab : 0;
+    int64_t         b_panel = plan->pack_b ? OF(NR) * slab : OF(NR);
+    OF(strip) s;
+
+    s.a_row = plan->pack_a ? 1 : g->a_row;
+    s.a_col = plan->pack_a ? MR : g->a_col;
+    s.b_row = plan->pack_b ? OF(NR) : g->b_row;
+    s.c_row = g->c_row;
+    for (int64_t k = 0; k < slab; k += COI_GEMM_KC) {
+        s.depth = slab - k < COI_GEMM_KC ? slab - k : COI_GEMM_KC;
+        s.add = g->accumulate || plan->k0 + k > 0;
+        for (int64_t j = j0; j < j1; j += OF(NR)) {
+            int64_t columns = j1 - j < OF(NR) ? j1 - j : OF(NR);
+
+            s.b = b + j / OF(NR) * b_panel + k * s.b_row;
+            s.part = OF(make_part)(columns > OF(LANES) ? columns - OF(LANES) : columns);
+            OF(panel)(&s, a + k * s.a_col, a_panel, (REAL *)g->c + j, i0, i1, columns);
+        }
+    }
+}
+
+/* Rows of A that are a panel, element (i, k) at k * MR + i; rows past the last are zero and never read. */
+static void
+OF(gemm_pack_a)(const coi_gemm_plan *plan, int64_t panel)
+{
+    const coi_gemm *g = &plan->g;
+    int64_t         slab = plan->k1 - plan->k0, first = panel * MR;
+    int64_t         rows = g->m - first < MR ? g->m - first : MR;
+    const REAL     *from = (const REAL *)g->a + first * g->a_row + plan->k0 * g->a_col;
+    REAL           *to = (REAL *)plan->packed_a + panel * MR * slab;
+
+    if (rows == MR) {
+        for (int64_t k = 0; k < slab; ++k)
+            for (int i = 0; i < MR; ++i)
+                to[k * MR + i] = from[i * g->a_row + k * g->a_col];
+        return;
+    }
+    for (int64_t k = 0; k < slab; ++k)
+        for (int64_t i = 0; i < MR; ++i)
+            to[k * MR + i] = i < rows ? from[i * g->a_row + k * g->a_col] : 0;
+}
+
+/* A whole panel of columns that are contiguous along k, `stride` apart. */
+static void
+OF(turn)(const REAL *from, int64_t stride, int64_t depth, REAL *to)
+{
+    int64_t k = 0;
+
+    for (; k + OF(SQUARE) <= depth; k += OF(SQUARE))
+        for (int j = 0; j < OF(NR); j += OF(SQUARE))
+            OF(square)(from + k + j * stride, stride, to + k * OF(NR) + j, OF(NR));
+    for (; k < depth; ++k)
+        for (int j = 0; j < OF(NR); ++j)
+            to[k * OF(NR) + j] = from[k + j * stride];
+}
+
+/* Columns of B that are a panel, element (k, j) at k * NR + j; columns past the last are zero. */
+static void
+OF(gemm_pack_b)(const coi_gemm_plan *plan, int64_t panel)
+{
+    const coi_gemm *g = &plan->g;
+    int64_t         slab = plan->k1 - plan->k0, first = panel * OF(NR);
+    int64_t         columns = g->n - first < OF(NR) ? g->n - first : OF(NR);
+    const REAL     *from = (const REAL *)g->b + first * g->b_col + plan->k0 * g->b_row;
+    REAL           *to = (REAL *)plan->packed_b + panel * OF(NR) * slab;
+
+    if (columns < OF(NR) || (g->b_row != 1 && g->b_col != 1)) {
+        for (int64_t k = 0; k < slab; ++k)
+            for (int64_t j = 0; j < OF(NR); ++j)
+                to[k * OF(NR) + j] = j < columns ? from[k * g->b_row + j * g->b_col] : 0;
+    } else if (g->b_col == 1) {
+        for (int64_t k = 0; k < slab; ++k)
+            memcpy(to + k * OF(NR), from + k * g->b_row, OF(NR) * sizeof(REAL));
+    } else {
+        OF(turn)(from, g->b_col, slab, to);
+    }
+}
+
+const coi_gemm_kernels COI_PER_ISA(OF(coi_gemm)) = {
+    .mr = MR,
+    .nr = OF(NR),
+    .element_size = sizeof(REAL),
+    .pack_a = OF(gemm_pack_a),
+    .pack_b = OF(gemm_pack_b),
+    .tile = OF(gemm_tile),
+};
+
+#undef OF
+#undef COI_MICRO
+#undef COI_MICRO_ROWS
+#undef COI_MICRO_NAME
+#undef COI_MICRO_ENTRY
+#undef COI_ROWS
+#undef COI_BEGIN
+#undef COI_STEP
+#undef COI_END

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What files of this folder share. They are compiled once per instruction set; COI_PER_ISA(name) gives each copy its
+ * own symbols (name_base, name_v3, name_v4).
+ */
+#ifndef COI_OPS_SIMD_SIMD_H
+#define COI_OPS_SIMD_SIMD_H
+
+#define COI_PASTE_(a, b)  a##_##b
+#define COI_PASTE(a, b)   COI_PASTE_(a, b)
+#define COI_PER_ISA(name) COI_PASTE(name, COI_ISA)
+
+#define COI_INLINE static inline __attribute__((always_inline))
+
+/* gcc keeps small arrays in registers only where loops over them are unrolled early, which it must be told. */
+#if defined(__clang__)
+#define COI_UNROLL _Pragma("unroll")
+#elif defined(__GNUC__)
+#define COI_UNROLL _Pragma("GCC unroll 16")
+#else
+#define COI_UNROLL _Pragma("unroll")
+#endif
+
+#endif

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* matmul: against the plain kernel over sizes that hurt, gradients of two orders, threads, errors. */
+#include "context/context.h"
+#include "kernel_support.h"
+
+#include "ops/gemm.h"
+
+static bool turn_a, turn_b;
+
+static co_value *
+product(co_context *ctx, co_value *const *in)
+{
+    return co_matmul_transposed(ctx, in[0], in[1], turn_a, turn_b);
+}
+
+/* Fast against plain for one shape, all four transpositions. */
+static void
+compare_shape(co_context *ctx, co_dtype dtype, int64_t m, int64_t n, int64_t k, double tolerance)
+{
+    for (int turns = 0; turns < 4; ++turns)
+        CO_BLOCK(ctx) {
+            co_value *in[2];
+
+            turn_a = turns & 1;
+            turn_b = turns & 2;
+            in[0] = kernel_tensor(ctx, dtype, turn_a ? (int64_t[]){ k, m } : (int64_t[]){ m, k }, 2,
+                                  (uint64_t)m);
+            in[1] = kernel_tensor(ctx, dtype, turn_b ? (int64_t[]){ n, k } : (int64_t[]){ k, n }, 2,
+                                  (uint64_t)n);
+            if (!CO_EXPECT_LESS(kernel_difference(ctx, product(ctx, in),
+                                                  kernel_reference(ctx, product, in)),
+                                tolerance))
+                printf("  at %lld x %lld x %lld, transposed %d\n", (long long)m, (long long)n,
+                       (long long)k, turns);
+        }
+}
+
+static const int64_t sizes[] = { 1, 2, 5, 6, 7, 13, 15, 16, 17, 31, 33, 61, 73, 129 };
+
+static void
+compare_many(co_context *ctx, co_dtype dtype, double tolerance)
+{
+    int num = (int)(sizeof(sizes) / sizeof(sizes[0]));
+
+    for (int i = 0; i < num; ++i)
+        for (int j = 0; j < num; ++j)
+            compare_shape(ctx, dtype, sizes[i], sizes[j], sizes[(i * 5 + j * 3) % num], tolerance);
+    compare_shape(ctx, dtype, 13, 40, 257, tolerance); /* one past a block of k */
+    compare_shape(ctx, dtype, 75, 131, 515, tolerance);
+    compare_shape(ctx, dtype, 300, 65, 70, tolerance);
+}
+
+CO_TEST(matmul_float32_agrees_with_the_plain_kernel, "")
+{
+    compare_many(ctx, CO_FLOAT32, 2e-6);
+}
+
+CO_TEST(matmul_float64_agrees_with_the_plain_kernel, "")
+{
+    compare_many(ctx, CO_FLOAT64, 1e-14);
+}
+
+CO_TEST_WITH(matmul_of_the_baseline_agrees_with_the_plain_kernel, "", "isa=base")
+{
+    compare_many(ctx, CO_FLOAT32, 2e-6);
+    compare_many(ctx, CO_FLOAT64, 1e-14);
+}
+
+CO_TEST(matmul_of_half_floats_rounds_once, "")
+{
+    compare_shape(ctx, CO_FLOAT16, 7, 9, 33, 1e-3);
+    compare_shape(ctx, CO_BFLOAT16, 7, 9, 33, 8e-3);
+}
+
+CO_TEST(matmul_of_integers_wraps_around, "")
+{
+    int32_t   big[1] = { 65537 };
+    co_value *a = co_tensor(ctx, CO_INT32, CO_SHAPE(1, 1), big);
+
+    CO_EXPECT_INT(co_item_int(ctx, co_matmul(ctx, a, a)), (int32_t)(65537u * 65537u));
+}
+
+CO_TEST(matmul_without_a_summed_dimension_is_zero, "")
+{
+    co_value *a = co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2, 0));
+    co_value *b = co_zeros(ctx, CO_FLOAT32, CO_SHAPE(0, 3));
+    co_value *c = co_matmul(ctx, a, b);
+    int64_t   n;
+    double   *data = kernel_read(ctx, c, &n);
+
+    CO_EXPECT_INT(n, 6);
+    for (int64_t i = 0; i < n; ++i)
+        CO_EXPECT_CLOSE(data[i], 0, 0);
+    free(data);
+    CO_EXPECT_INT(co_num_elements(ctx, co_matmul_transposed(ctx, a, a, true, false)), 0);
+}
+
+/* Rows of a result do not depend on which other rows there are: batch sizes do not change bits. */
+CO_TEST(matmul_gives_a_row_the_same_bits_in_any_batch, "")
+{
+    co_value *x = kernel_tensor(ctx, CO_FLOAT32, (int64_t[]){ 200, 300 }, 2, 1);
+    co_value *w = kernel_tensor(ctx, CO_FLOAT32, (int64_t[]){ 300, 90 }, 2, 2);
+    co_value *all = co_matmul(ctx, x, w);
+
+    for (int64_t rows = 1; rows < 60; rows += 7) {
+        co_value *some = co_matmul(
+            ctx, co_slice(ctx, x, (int64_t[]){ 0, 0 }, (int64_t[]){ rows, 300 }, 2), w);
+
+        CO_EXPECT_BYTES(co_data(ctx, some), co_data(ctx, all), (size_t)rows * 90 * sizeof(float));
+    }
+}
+
+/* [2,1,3,4] x [5,4,2] and every operand's gradient through broadcasting. */
+CO_TEST(matmul_broadcasts_batches, "")
+{
+    static const int both[] = { 0, 1 };
+    co_value        *in[2];
+
+    turn_a = turn_b = false;
+    in[0] = kernel_tensor(ctx, CO_FLOAT64, (int64_t[]){ 2, 1, 3, 4 }, 4, 1);
+    in[1] = kernel_tensor(ctx, CO_FLOAT64, (int64_t[]){ 5, 4, 2 }, 3, 2);
+    CO_EXPECT_INT(co_num_elements(ctx, product(ctx, in)), 2 * 5 * 3 * 2);
+    CO_EXPECT_LESS(kernel_difference(ctx, product(ctx, in), kernel_reference(ctx, product, in)),
+                   1e-15);
+    kernel_check_gradients(ctx, product, in, 2, both, 2);
+    in[0] = kernel_tensor(ctx, CO_FLOAT64, (int64_t[]){ 3, 2, 4 }, 3, 3);
+    in[1] = kernel_tensor(ctx, CO_FLOAT64, (int64_t[]){ 4, 5 }, 2, 4);
+    kernel_check_gradients(ctx, product, in, 2, both, 2);
+    turn_b = true;
+    in[1] = kernel_tensor(ctx, CO_FLOAT64, (int64_t[]){ 5, 4 }, 2, 4);
+    kernel_check_gradients(ctx, product, in, 2, both, 2);
+}
+
+/* The gradient for input 0, as a function to be differentiated once more. */
+static co_value *
+gradient_of_a(co_context *ctx, co_value *const *in)
+{
+    co_tape_begin(ctx);
+    co_watch(ctx, in[0]);
+    return co_gradient(ctx, co_square(ctx, product(ctx, in)), in[0]);
+}
+
+CO_TEST(matmul_has_gradients_of_gradients, "")
+{
+    static const int both[] = { 0, 1 };
+
+    for (int turns = 0; turns < 4; ++turns) {
+        co_value *in[2];
+
+        turn_a = turns & 1;
+        turn_b = turns & 2;
+        in[0] = kernel_tensor(ctx, CO_FLOAT64, turn_a ? (int64_t[]){ 4, 3 } : (int64_t[]){ 3, 4 },
+                              2, 1);
+        in[1] = kernel_tensor(ctx, CO_FLOAT64, turn_b ? (int64_t[]){ 2, 4 } : (int64_t[]){ 4, 2 },
+                              2, 2);
+        kernel_check_gradients(ctx, product, in, 2, both, 2);
+        kernel_check_gradients(ctx, gradient_of_a, in, 2, both, 2);
+    }
+}
+
+static co_value *
+large_product(co_context *ctx, co_value *const *in)
+{
+    (void)in;
+    return co_matmul(ctx, kernel_tensor(ctx, CO_FLOAT32, (int64_t[]){ 311, 523 }, 2, 1),
+                     kernel_tensor(ctx, CO_FLOAT32, (int64_t[]){ 523, 401 }, 2, 2));
+}
+
+static co_value *
+many_products(co_context *ctx, co_value *const *in)
+{
+    (void)in;
+    return co_matmul_transposed(ctx,
+                                kernel_tensor(ctx, CO_FLOAT32, (int64_t[]){ 37, 64, 33 }, 3, 1),
+                                kernel_tensor(ctx, CO_FLOAT32, (int64_t[]){ 37, 65, 33 }, 3, 2),
+                                false, true);
+}
+
+CO_TEST_BARE(matmul_has_the_same_bits_with_any_number_of_threads, "")
+{
+    kernel_check_threads(large_product);
+    kernel_check_threads(many_products);
+}
+
+CO_TEST(matmul_rejects_what_does_not_fit, "GEN-ERR-4")
+{
+    co_value *a = co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2, 3));
+    co_value *v = co_zeros(ctx, CO_FLOAT32, CO_SHAPE(3));
+
+    CO_EXPECT_NULL(co_matmul(ctx, a, a));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "[2,3]");
+    CO_EXPECT_NULL(co_matmul(ctx, a, v));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "at least 2 dimensions");
+    CO_EXPECT_NULL(co_matmul(ctx, a, co_zeros(ctx, CO_FLOAT64, CO_SHAPE(3, 2))));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "float64");
+    CO_EXPECT_NULL(co_matmul(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2, 2, 3)),
+                             co_zeros(ctx, CO_FLOAT32, CO_SHAPE(3, 3, 2))));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "batch");
+    CO_EXPECT_NULL(co_matmul(ctx, a, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "NULL");
+}
+
+/* Steady state: packing takes its room from the pool. */
+CO_TEST(matmul_allocates_nothing_in_steady_state, "")
+{
+    co_value       *a = kernel_tensor(ctx, CO_FLOAT32, (int64_t[]){ 128, 300 }, 2, 1);
+    co_value       *b = kernel_tensor(ctx, CO_FLOAT32, (int64_t[]){ 300, 300 }, 2, 2);
+    co_memory_stats before = { sizeof(before), 0, 0, 0, 0 }, after = before;
+
+    for (int i = 0; i < 20; ++i) {
+        CO_BLOCK(ctx) {
+            co_matmul(ctx, a, b);
+        }
+        if (i == 4)
+            co_get_memory_stats(ctx, &before);
+    }
+    co_get_memory_stats(ctx, &after);
+    CO_EXPECT_INT(after.system_allocations, before.system_allocations);
+}
+
+static bool
+multiply_once(co_context *ctx)
+{
+    co_value *a = kernel_tensor(ctx, CO_FLOAT32, (int64_t[]){ 70, 80 }, 2, 1);
+    co_value *b = kernel_tensor(ctx, CO_FLOAT32, (int64_t[]){ 80, 90 }, 2, 2);
+
+    return co_matmul(ctx, a, b) != NULL;
+}
+
+CO_TEST_BARE(matmul_survives_no_memory, "")
+{
+    CO_EXPECT_SURVIVES_NO_MEMORY(NULL, multiply_once);
+}
+
+/* A product deeper than what is packed at a time goes in slabs of k, with the same bits as one slab. */
+CO_TEST(gemm_in_slabs_equals_gemm_in_one, "")
+{
+    enum { M = 30, N = 40, K = 1000 };
+    const coi_gemm_kernels *kernels = coi_gemm_kernels_of(ctx->runtime->isa, CO_FLOAT32);
+    static float            a[M * K], b[K * N], c[2][M * N];
+    static _Alignas(COI_ALIGNMENT) char scratch[(M + N + 64) * K * sizeof(float)];
+    uint64_t                            state = 5;
+
+    for (int i = 0; i < M * K; ++i)
+        a[i] = (float)kernel_noise(&state);
+    for (int i = 0; i < K * N; ++i)
+        b[i] = (float)kernel_noise(&state);
+    for (int run = 0; run < 2; ++run) {
+        coi_gemm_plan plan;
+
+        coi_gemm_plan_init(&plan, kernels,
+                           &(coi_gemm){ .m = M,
+                                        .n = N,
+                                        .k = K,
+                                        .a = a,
+                                        .a_row = 1,
+                                        .a_col = M,
+                                        .b = b,
+                                        .b_row = 1,
+                                        .b_col = K,
+                                        .c = c[run],
+                                        .c_row = N });
+        if (run == 1)
+            plan.slab = 2 * COI_GEMM_KC;
+        CO_REQUIRE(coi_gemm_scratch(&plan, kernels) <= sizeof(scratch));
+        coi_gemm_run(&plan, kernels, scratch);
+    }
+    CO_EXPECT_BYTES(c[0], c[1], sizeof(c[0]));
+}
