@@ -43,6 +43,10 @@
     X(sigmoid_grad)                                                                                \
     X(slice)                                                                                       \
     X(slice_grad)                                                                                  \
+    X(softmax)                                                                                     \
+    X(softmax_grad)                                                                                \
+    X(sparse_softmax_cross_entropy_grad)                                                           \
+    X(sparse_softmax_cross_entropy_with_logits)                                                    \
     X(sqrt)                                                                                        \
     X(square)                                                                                      \
     X(stop_gradient)                                                                               \

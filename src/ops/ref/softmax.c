@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Softmax, cross entropy and their gradients, one row after the other, summed in double.
+ */
+#include "ops/softmax.h"
+#include "ops/widen.h"
+
+#include <math.h>
+
+/* Element i of a float32 or float64 tensor. */
+static double
+get(const co_value *x, int64_t i)
+{
+    return x->dtype == CO_FLOAT32 ? (double)((const float *)x->u.tensor.data)[i]
+                                  : ((const double *)x->u.tensor.data)[i];
+}
+
+static void
+put(co_value *x, int64_t i, double value)
+{
+    if (x->dtype == CO_FLOAT32)
+        ((float *)x->u.tensor.data)[i] = (float)value;
+    else
+        ((double *)x->u.tensor.data)[i] = value;
+}
+
+/* Largest of dim elements that begin at `at` and are `step` apart, and the sum of exp(x - max). */
+static double
+row_max_and_sum(const co_value *x, int64_t at, int64_t step, int64_t dim, double *sum)
+{
+    double max = -INFINITY;
+
+    for (int64_t d = 0; d < dim; ++d)
+        if (get(x, at + d * step) > max)
+            max = get(x, at + d * step);
+    *sum = 0;
+    for (int64_t d = 0; d < dim; ++d)
+        *sum += exp(get(x, at + d * step) - max);
+    return max;
+}
+
+static co_code
+softmax(coi_call *call)
+{
+    const co_value  *x = call->in[0];
+    coi_softmax_view v;
+
+    coi_softmax_view_of(call, &v);
+    for (int64_t outer = 0; outer < v.outer; ++outer)
+        for (int64_t inner = 0; inner < v.inner; ++inner) {
+            int64_t at = outer * v.dim * v.inner + inner;
+            double  sum, max = row_max_and_sum(x, at, v.inner, v.dim, &sum);
+
+            for (int64_t d = 0; d < v.dim; ++d)
+                put(call->out[0], at + d * v.inner, exp(get(x, at + d * v.inner) - max) / sum);
+        }
+    return CO_OK;
+}
+
+static co_code
+softmax_grad(coi_call *call)
+{
+    const co_value  *y = call->in[0], *g = call->in[1];
+    coi_softmax_view v;
+
+    coi_softmax_view_of(call, &v);
+    for (int64_t outer = 0; outer < v.outer; ++outer)
+        for (int64_t inner = 0; inner < v.inner; ++inner) {
+            int64_t at = outer * v.dim * v.inner + inner;
+            double  dot = 0;
+
+            for (int64_t d = 0; d < v.dim; ++d)
+                dot += get(y, at + d * v.inner) * get(g, at + d * v.inner);
+            for (int64_t d = 0; d < v.dim; ++d)
+                put(call->out[0], at + d * v.inner,
+                    get(y, at + d * v.inner) * (get(g, at + d * v.inner) - dot));
+        }
+    return CO_OK;
+}
+
+static co_code
+cross_entropy(coi_call *call)
+{
+    const co_value *labels = call->in[0], *logits = call->in[1];
+    int64_t         dim = logits->u.tensor.dims[logits->ndim - 1];
+    co_code         rc = coi_check_labels(call, labels, dim);
+
+    for (int64_t row = 0; rc == CO_OK && row < labels->u.tensor.num_elements; ++row) {
+        double sum, max = row_max_and_sum(logits, row * dim, 1, dim, &sum);
+
+        put(call->out[0], row, log(sum) - (get(logits, row * dim + coi_label(labels, row)) - max));
+    }
+    return rc;
+}
+
+static co_code
+cross_entropy_grad(coi_call *call)
+{
+    const co_value *labels = call->in[0], *logits = call->in[1], *g = call->in[2];
+    int64_t         dim = logits->u.tensor.dims[logits->ndim - 1];
+    co_code         rc = coi_check_labels(call, labels, dim);
+
+    for (int64_t row = 0; rc == CO_OK && row < labels->u.tensor.num_elements; ++row) {
+        double sum, max = row_max_and_sum(logits, row * dim, 1, dim, &sum);
+
+        for (int64_t d = 0; d < dim; ++d)
+            put(call->out[0], row * dim + d,
+                (exp(get(logits, row * dim + d) - max) / sum - (d == coi_label(labels, row))) *
+                    get(g, row));
+    }
+    return rc;
+}
+
+co_code
+coi_ref_softmax(coi_call *call)
+{
+    return coi_run_widened(call, softmax);
+}
+
+co_code
+coi_ref_softmax_grad(coi_call *call)
+{
+    return coi_run_widened(call, softmax_grad);
+}
+
+co_code
+coi_ref_cross_entropy(coi_call *call)
+{
+    return coi_run_widened(call, cross_entropy);
+}
+
+co_code
+coi_ref_cross_entropy_grad(coi_call *call)
+{
+    return coi_run_widened(call, cross_entropy_grad);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Kernels of softmax, its gradient and cross entropy. A tensor is seen as outer x dim x inner with the softmax along dim;
+ * `rows` kernels serve inner = 1, `columns` kernels one outer index with inner > 1 and a range of columns.
+ *
+ * A sum along dim has 16 partial sums (element i goes to sum i mod 16) that are folded in a fixed order.
+ */
+#ifndef COI_OPS_SOFTMAX_H
+#define COI_OPS_SOFTMAX_H
+
+#include "ops/op.h"
+
+typedef struct coi_softmax_kernels {
+    /* y = exp(x - max) / sum, times scale[row] where scale is given. */
+    void (*rows)(const void *x, const void *scale, void *y, int64_t num_rows, int64_t dim);
+    void (*columns)(const void *x, void *y, int64_t dim, int64_t inner, int64_t first,
+                    int64_t last);
+    /* dx = y (g - sum(g y)) */
+    void (*grad_rows)(const void *y, const void *g, void *dx, int64_t num_rows, int64_t dim);
+    void (*grad_columns)(const void *y, const void *g, void *dx, int64_t dim, int64_t inner,
+                         int64_t first, int64_t last);
+    /* max and log(sum(exp(x - max))) of each row */
+    void (*log_sums)(const void *x, void *max, void *log_sum, int64_t num_rows, int64_t dim);
+} coi_softmax_kernels;
+
+/* CO_FLOAT32 or CO_FLOAT64. */
+const coi_softmax_kernels *coi_softmax_kernels_of(coi_isa isa, co_dtype dtype);
+
+/* Rows that one chunk takes: about this many elements. */
+#define COI_SOFTMAX_CHUNK 16384
+static inline int64_t
+coi_softmax_chunk_rows(int64_t dim)
+{
+    return dim >= COI_SOFTMAX_CHUNK ? 1 : COI_SOFTMAX_CHUNK / (dim > 0 ? dim : 1);
+}
+
+typedef struct coi_softmax_attrs {
+    int64_t axis;
+} coi_softmax_attrs;
+typedef struct coi_softmax_view {
+    int64_t outer, dim, inner;
+} coi_softmax_view;
+/* The view of input 0 along an axis that was checked. */
+void coi_softmax_view_of(const coi_call *call, coi_softmax_view *view);
+
+/* The label of a row; labels are int32 or int64. */
+static inline int64_t
+coi_label(const co_value *labels, int64_t row)
+{
+    return labels->dtype == CO_INT32 ? ((const int32_t *)labels->u.tensor.data)[row]
+                                     : ((const int64_t *)labels->u.tensor.data)[row];
+}
+/* CO_INVALID_ARGUMENT naming the first label that is no class. */
+co_code coi_check_labels(coi_call *call, const co_value *labels, int64_t num_classes);
+
+co_code coi_ref_softmax(coi_call *call);
+co_code coi_ref_softmax_grad(coi_call *call);
+co_code coi_ref_cross_entropy(coi_call *call);
+co_code coi_ref_cross_entropy_grad(coi_call *call);
+
+#endif
