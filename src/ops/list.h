@@ -14,6 +14,9 @@
     X(broadcast_to)                                                                                \
     X(cast)                                                                                        \
     X(concat)                                                                                      \
+    X(conv2d)                                                                                      \
+    X(conv2d_backprop_filter)                                                                      \
+    X(conv2d_backprop_input)                                                                       \
     X(div)                                                                                         \
     X(equal)                                                                                       \
     X(exp)                                                                                         \

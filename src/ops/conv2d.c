@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * conv2d and its gradients for input and filter: rules, the choice of kernel, gradients of each. Kernels: oneDNN
+ * (ops/onednn) for large float32 convolutions where it is built in, a matrix product of patches (conv2d_gemm.c)
+ * otherwise, plain loops (ops/ref) for groups and on demand.
+ */
+#include "ops/conv2d.h"
+
+#include "config.h"
+#include "ops/dtypes.h"
+#include "ops/list.h"
+#include "ops/widen.h"
+#include "ops/window.h"
+#if COI_HAVE_ONEDNN
+#include "ops/onednn/onednn.h"
+#endif
+
+#include <string.h>
+
+static const char *const paddings[] = { "VALID", "SAME", "EXPLICIT", NULL };
+
+#define CONV2D_ATTRS(X)                                                                            \
+    X(coi_conv2d_attrs, strides, INTS, "=null", NULL)                                              \
+    X(coi_conv2d_attrs, padding, CHOICE, "=VALID", paddings)                                       \
+    X(coi_conv2d_attrs, dilations, INTS, "=null", NULL)                                            \
+    X(coi_conv2d_attrs, explicit_paddings, INTS, "=null", NULL)
+COI_ATTR_TABLE(coi_conv2d_attrs, CONV2D_ATTRS)
+
+typedef coi_conv2d_attrs backprop_attrs;
+#define BACKPROP_ATTRS(X) CONV2D_ATTRS(X) X(coi_conv2d_attrs, sizes, INTS, "", NULL)
+COI_ATTR_TABLE(backprop_attrs, BACKPROP_ATTRS)
+
+/* A pair of positive numbers for height and width; 1, 1 when it is not given. */
+static co_code
+read_pair(coi_call *call, const char *name, const coi_ints *ints, int64_t *h, int64_t *w)
+{
+    *h = *w = 1;
+    if (ints->n < 0)
+        return CO_OK;
+    if (ints->n != 2)
+        return coi_invalid(call, "%s has %d numbers; give 2, for height and width", name,
+                           (int)ints->n);
+    if (ints->at[0] < 1 || ints->at[1] < 1 || ints->at[0] >= COI_WINDOW_LIMIT ||
+        ints->at[1] >= COI_WINDOW_LIMIT)
+        return coi_invalid(call, "%s are %lld and %lld; both must be between 1 and 2^31", name,
+                           (long long)ints->at[0], (long long)ints->at[1]);
+    *h = ints->at[0];
+    *w = ints->at[1];
+    return CO_OK;
+}
+
+static co_code
+read_explicit_paddings(coi_call *call, const coi_ints *ints, coi_conv2d *g)
+{
+    const int64_t *at = ints->at;
+
+    if (ints->n != 4 && ints->n != 8)
+        return coi_invalid(
+            call,
+            "explicit_paddings has %d numbers; EXPLICIT padding needs 4 (top, bottom, left, "
+            "right) or 4 pairs (N, H, W, C)",
+            (int)ints->n);
+    for (int i = 0; i < ints->n; ++i)
+        if (at[i] < 0 || at[i] >= COI_WINDOW_LIMIT)
+            return coi_invalid(call,
+                               "explicit_paddings holds %lld; paddings are between 0 and 2^31",
+                               (long long)at[i]);
+    if (ints->n == 8) {
+        if (at[0] != 0 || at[1] != 0 || at[6] != 0 || at[7] != 0)
+            return coi_invalid(
+                call,
+                "explicit_paddings pads the batch or the channels by %lld, %lld, %lld, "
+                "%lld; these must be 0",
+                (long long)at[0], (long long)at[1], (long long)at[6], (long long)at[7]);
+        at += 2;
+    }
+    g->top = at[0];
+    g->bottom = at[1];
+    g->left = at[2];
+    g->right = at[3];
+    return CO_OK;
+}
+
+/* From the shapes of input and filter and the attributes to the geometry; the shape of the output follows. */
+static co_code
+read_geometry(coi_call *call, const int64_t *x, const int64_t *w, coi_conv2d *g)
+{
+    const coi_conv2d_attrs *attrs = call->attrs;
+    co_code                 rc;
+
+    if (attrs->padding < CO_PADDING_VALID || attrs->padding > CO_PADDING_EXPLICIT)
+        return coi_invalid(call, "padding is %d; it must be VALID, SAME or EXPLICIT",
+                           (int)attrs->padding);
+    *g = (coi_conv2d){
+        .n = x[0], .h = x[1], .w = x[2], .c = x[3], .kh = w[0], .kw = w[1], .ic = w[2], .oc = w[3]
+    };
+    rc = read_pair(call, "strides", &attrs->strides, &g->sh, &g->sw);
+    if (rc == CO_OK)
+        rc = read_pair(call, "dilations", &attrs->dilations, &g->dh, &g->dw);
+    if (rc == CO_OK && attrs->padding == CO_PADDING_EXPLICIT)
+        rc = read_explicit_paddings(call, &attrs->explicit_paddings, g);
+    if (rc != CO_OK)
+        return rc;
+    if (g->kh < 1 || g->kw < 1 || g->ic < 1)
+        return coi_invalid(
+            call, "the filter is %lld x %lld with %lld input channels; all must be at least 1",
+            (long long)g->kh, (long long)g->kw, (long long)g->ic);
+    if (g->h >= COI_WINDOW_LIMIT || g->w >= COI_WINDOW_LIMIT || g->kh >= COI_WINDOW_LIMIT ||
+        g->kw >= COI_WINDOW_LIMIT)
+        return coi_invalid(call, "heights and widths must be below 2^31");
+    if (g->c % g->ic != 0 || (g->c > 0 && g->oc % coi_conv2d_groups(g) != 0))
+        return coi_invalid(
+            call,
+            "the input has %lld channels, the filter %lld in and %lld out; the input's must be a "
+            "multiple of the filter's, and the filter's output a multiple of their ratio",
+            (long long)g->c, (long long)g->ic, (long long)g->oc);
+    if (g->c == 0)
+        return coi_invalid(call, "the input has no channels; it must have at least 1");
+    g->oh = coi_window_extent(g->h, (g->kh - 1) * g->dh + 1, g->sh, attrs->padding, &g->top,
+                              &g->bottom);
+    g->ow = coi_window_extent(g->w, (g->kw - 1) * g->dw + 1, g->sw, attrs->padding, &g->left,
+                              &g->right);
+    return CO_OK;
+}
+
+static co_code
+check_rank(coi_call *call, int i)
+{
+    const co_value *x = call->in[i];
+    char            text[COI_SHAPE_TEXT];
+
+    if (x->ndim == 4)
+        return CO_OK;
+    return coi_invalid(call, "%s has shape %s; it must have 4 dimensions", call->op->inputs[i],
+                       coi_shape_text(x->u.tensor.dims, x->ndim, text));
+}
+
+/* The geometry of a call of any of the three operators. */
+static co_code
+call_geometry(coi_call *call, coi_conv2d_kind kind, coi_conv2d *g)
+{
+    const coi_conv2d_attrs *attrs = call->attrs;
+    const int64_t          *a = call->in[0]->u.tensor.dims, *b = call->in[1]->u.tensor.dims;
+    co_code                 rc = check_rank(call, 0);
+    char                    got[COI_SHAPE_TEXT];
+
+    if (rc == CO_OK)
+        rc = check_rank(call, 1);
+    if (rc != CO_OK)
+        return rc;
+    if (kind == COI_CONV2D)
+        return read_geometry(call, a, b, g);
+    if (attrs->sizes.n != 4)
+        return coi_invalid(call, "sizes has %d numbers; give the 4 dimensions of the result",
+                           (int)attrs->sizes.n);
+    for (int i = 0; i < 4; ++i)
+        if (attrs->sizes.at[i] < 0)
+            return coi_invalid(call, "sizes holds %lld; dimensions are not negative",
+                               (long long)attrs->sizes.at[i]);
+    rc = kind == COI_CONV2D_INPUT ? read_geometry(call, attrs->sizes.at, a, g)
+                                  : read_geometry(call, a, attrs->sizes.at, g);
+    if (rc == CO_OK && (b[0] != g->n || b[1] != g->oh || b[2] != g->ow || b[3] != g->oc))
+        return coi_invalid(
+            call, "dy has shape %s; a convolution of these sizes gives [%lld,%lld,%lld,%lld]",
+            coi_shape_text(b, 4, got), (long long)g->n, (long long)g->oh, (long long)g->ow,
+            (long long)g->oc);
+    return rc;
+}
+
+static void
+fill_out(coi_call *call, coi_out *out, const int64_t *dims)
+{
+    out->dtype = (co_dtype)call->in[0]->dtype;
+    out->ndim = 4;
+    memcpy(out->dims, dims, 4 * sizeof(int64_t));
+}
+
+static co_code
+conv2d_infer(coi_call *call, coi_out *outs)
+{
+    coi_conv2d g;
+    co_code    rc = call_geometry(call, COI_CONV2D, &g);
+
+    if (rc == CO_OK)
+        fill_out(call, outs, (int64_t[]){ g.n, g.oh, g.ow, g.oc });
+    return rc;
+}
+
+static co_code
+input_infer(coi_call *call, coi_out *outs)
+{
+    coi_conv2d g;
+    co_code    rc = call_geometry(call, COI_CONV2D_INPUT, &g);
+
+    if (rc == CO_OK)
+        fill_out(call, outs, (int64_t[]){ g.n, g.h, g.w, g.c });
+    return rc;
+}
+
+static co_code
+filter_infer(coi_call *call, coi_out *outs)
+{
+    coi_conv2d g;
+    co_code    rc = call_geometry(call, COI_CONV2D_FILTER, &g);
+
+    if (rc == CO_OK)
+        fill_out(call, outs, (int64_t[]){ g.kh, g.kw, g.ic, g.oc });
+    return rc;
+}
+
+coi_conv2d_cut
+coi_conv2d_cut_of(coi_conv2d_kind kind, const coi_conv2d *g)
+{
+    const int64_t  enough = (int64_t)1 << 21; /* multiply-adds: tens of microseconds */
+    int64_t        per_image = coi_conv2d_work(g) / (g->n > 0 ? g->n : 1);
+    int64_t        max_chunks = kind == COI_CONV2D_FILTER ? 16 : 64;
+    coi_conv2d_cut cut;
+
+    cut.images = per_image >= enough ? 1 : enough / (per_image > 0 ? per_image : 1);
+    if (cut.images * max_chunks < g->n)
+        cut.images = (g->n + max_chunks - 1) / max_chunks;
+    if (cut.images > g->n)
+        cut.images = g->n;
+    cut.chunks = cut.images > 0 ? (g->n + cut.images - 1) / cut.images : 0;
+    return cut;
+}
+
+typedef struct partials {
+    const char *from;
+    char       *to;
+    int64_t     chunks, count;
+    bool        is_double;
+} partials;
+
+enum { SUM_CHUNK = 16384 };
+
+static void
+sum_chunk(void *arg, int64_t chunk)
+{
+    const partials *p = arg;
+    int64_t         first = chunk * SUM_CHUNK, last = first + SUM_CHUNK;
+
+    if (last > p->count)
+        last = p->count;
+    if (p->is_double) {
+        const double *from = (const double *)p->from;
+        double       *to = (double *)p->to;
+
+        if (to != from)
+            memcpy(to + first, from + first, (size_t)(last - first) * sizeof(*to));
+        for (int64_t part = 1; part < p->chunks; ++part)
+            for (int64_t i = first; i < last; ++i)
+                to[i] += from[part * p->count + i];
+    } else {
+        const float *from = (const float *)p->from;
+        float       *to = (float *)p->to;
+
+        if (to != from)
+            memcpy(to + first, from + first, (size_t)(last - first) * sizeof(*to));
+        for (int64_t part = 1; part < p->chunks; ++part)
+            for (int64_t i = first; i < last; ++i)
+                to[i] += from[part * p->count + i];
+    }
+}
+
+void
+coi_conv2d_sum_partials(coi_call *call, co_dtype dtype, const void *from, int64_t chunks,
+                        int64_t count, void *out)
+{
+    partials p = { from, out, chunks, count, dtype == CO_FLOAT64 };
+
+    coi_parallel(call, (count + SUM_CHUNK - 1) / SUM_CHUNK, sum_chunk, &p);
+}
+
+static coi_conv2d_kind
+kind_of(const coi_call *call)
+{
+    return call->op == &coi_op_conv2d                  ? COI_CONV2D
+           : call->op == &coi_op_conv2d_backprop_input ? COI_CONV2D_INPUT
+                                                       : COI_CONV2D_FILTER;
+}
+
+static co_code
+ref_floats(coi_call *call)
+{
+    coi_conv2d_kind kind = kind_of(call);
+    coi_conv2d      g;
+    co_code         rc = call_geometry(call, kind, &g);
+
+    if (rc == CO_OK)
+        coi_ref_conv2d(kind, (co_dtype)call->out[0]->dtype, &g, call->in[0]->u.tensor.data,
+                       call->in[1]->u.tensor.data, call->out[0]->u.tensor.data);
+    return rc;
+}
+
+static co_code
+conv2d_ref(coi_call *call)
+{
+    return coi_run_widened(call, ref_floats);
+}
+
+static co_code
+run_floats(coi_call *call)
+{
+    coi_conv2d_kind kind = kind_of(call);
+    co_dtype        dtype = (co_dtype)call->out[0]->dtype;
+    const void     *a = call->in[0]->u.tensor.data, *b = call->in[1]->u.tensor.data;
+    void           *out = call->out[0]->u.tensor.data;
+    coi_conv2d      g;
+    co_code         rc = call_geometry(call, kind, &g);
+
+    if (rc != CO_OK)
+        return rc;
+    if (coi_conv2d_work(&g) == 0) {
+        memset(out, 0, coi_tensor_nbytes(call->out[0]));
+        return CO_OK;
+    }
+    if (coi_conv2d_groups(&g) > 1)
+        return ref_floats(call);
+#if COI_HAVE_ONEDNN
+    if (dtype == CO_FLOAT32) {
+        bool done;
+
+        rc = coi_onednn_conv2d(call, kind, &g, a, b, out, &done);
+        if (rc != CO_OK || done)
+            return rc;
+    }
+#endif
+    return coi_conv2d_gemm(call, kind, dtype, &g, a, b, out);
+}
+
+static co_code
+conv2d_run(coi_call *call)
+{
+    return coi_run_widened(call, run_floats);
+}
+
+/* Apply one of the transposes with the attributes of a call and the shape of the result. */
+static co_value *
+backprop(co_context *ctx, const coi_op *op, const coi_conv2d_attrs *attrs, co_value *a, co_value *b,
+         co_value *like)
+{
+    coi_conv2d_attrs own = *attrs;
+
+    own.sizes.n = 4;
+    memcpy(own.sizes.at, like->u.tensor.dims, 4 * sizeof(int64_t));
+    return coi_apply2(ctx, op, a, b, &own);
+}
+
+static co_code
+conv2d_grad(coi_grad *grad)
+{
+    co_value *x = grad->in[0], *w = grad->in[1], *dy = grad->upstream[0];
+
+    if (grad->needed[0])
+        grad->grads[0] = backprop(grad->ctx, &coi_op_conv2d_backprop_input, grad->attrs, w, dy, x);
+    if (grad->needed[1])
+        grad->grads[1] = backprop(grad->ctx, &coi_op_conv2d_backprop_filter, grad->attrs, x, dy, w);
+    return grad->ctx->error.code;
+}
+
+/* dx = backprop_input(w, dy) with upstream u, shaped like x. */
+static co_code
+input_grad(coi_grad *grad)
+{
+    co_value *w = grad->in[0], *dy = grad->in[1], *u = grad->upstream[0];
+
+    if (grad->needed[0])
+        grad->grads[0] = backprop(grad->ctx, &coi_op_conv2d_backprop_filter, grad->attrs, u, dy, w);
+    if (grad->needed[1])
+        grad->grads[1] = coi_apply2(grad->ctx, &coi_op_conv2d, u, w, grad->attrs);
+    return grad->ctx->error.code;
+}
+
+/* dw = backprop_filter(x, dy) with upstream u, shaped like w. */
+static co_code
+filter_grad(coi_grad *grad)
+{
+    co_value *x = grad->in[0], *dy = grad->in[1], *u = grad->upstream[0];
+
+    if (grad->needed[0])
+        grad->grads[0] = backprop(grad->ctx, &coi_op_conv2d_backprop_input, grad->attrs, u, dy, x);
+    if (grad->needed[1])
+        grad->grads[1] = coi_apply2(grad->ctx, &coi_op_conv2d, x, u, grad->attrs);
+    return grad->ctx->error.code;
+}
+
+const coi_op coi_op_conv2d = {
+    .name = "conv2d",
+    .doc = "Convolution of x [n,h,w,c] with the filter w [kh,kw,in,out].",
+    .inputs = { "x", "w" },
+    .num_inputs = 2,
+    .num_outputs = 1,
+    .dtypes = COI_FLOATS,
+    .same_dtype = true,
+    COI_ATTRS(coi_conv2d_attrs),
+    .infer = conv2d_infer,
+    .ref = conv2d_ref,
+    .run = conv2d_run,
+    .grad = conv2d_grad,
+};
+
+const coi_op coi_op_conv2d_backprop_input = {
+    .name = "conv2d_backprop_input",
+    .doc =
+        "The gradient of conv2d for its input, whose shape is `sizes`, from filter and gradient of the result.",
+    .inputs = { "w", "dy" },
+    .num_inputs = 2,
+    .num_outputs = 1,
+    .dtypes = COI_FLOATS,
+    .same_dtype = true,
+    .internal = true,
+    COI_ATTRS(backprop_attrs),
+    .infer = input_infer,
+    .ref = conv2d_ref,
+    .run = conv2d_run,
+    .grad = input_grad,
+};
+
+const coi_op coi_op_conv2d_backprop_filter = {
+    .name = "conv2d_backprop_filter",
+    .doc =
+        "The gradient of conv2d for its filter, whose shape is `sizes`, from input and gradient of the result.",
+    .inputs = { "x", "dy" },
+    .num_inputs = 2,
+    .num_outputs = 1,
+    .dtypes = COI_FLOATS,
+    .same_dtype = true,
+    .internal = true,
+    COI_ATTRS(backprop_attrs),
+    .infer = filter_infer,
+    .ref = conv2d_ref,
+    .run = conv2d_run,
+    .grad = filter_grad,
+};
+
+co_value *
+co_conv2d(co_context *ctx, co_value *x, co_value *w, const co_conv2d_options *options)
+{
+    static const co_conv2d_options defaults = CO_CONV2D_OPTIONS_INIT;
+    const co_conv2d_options       *o = options == NULL ? &defaults : options;
+    coi_conv2d_attrs               attrs = { .padding = (int32_t)o->padding };
+
+    attrs.strides = (coi_ints){ 2, { o->strides[0], o->strides[1] } };
+    attrs.dilations = (coi_ints){ 2, { o->dilations[0], o->dilations[1] } };
+    attrs.explicit_paddings.n = -1;
+    if (o->padding == CO_PADDING_EXPLICIT) {
+        attrs.explicit_paddings.n = 4;
+        memcpy(attrs.explicit_paddings.at, o->explicit_paddings, sizeof(o->explicit_paddings));
+    }
+    return coi_apply2(ctx, &coi_op_conv2d, x, w, &attrs);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Convolution by oneDNN, float32, one group. Primitives are kept in the runtime by shape; oneDNN runs on the thread that
+ * calls it, and each of our workers takes chunks of the batch.
+ */
+#ifndef COI_OPS_ONEDNN_ONEDNN_H
+#define COI_OPS_ONEDNN_ONEDNN_H
+
+#include "ops/conv2d.h"
+
+/*
+ * Compute with oneDNN, or leave *done false where that is not for it: too small to be worth it, an instruction set that
+ * oneDNN would not keep to, or a shape for which it has nothing but a reference kernel.
+ */
+co_code coi_onednn_conv2d(coi_call *call, coi_conv2d_kind kind, const coi_conv2d *g, const void *a,
+                          const void *b, void *out, bool *done);
+
+#endif
