@@ -28,6 +28,9 @@
     X(less_equal)                                                                                  \
     X(log)                                                                                         \
     X(matmul)                                                                                      \
+    X(max_pool2d)                                                                                  \
+    X(max_pool2d_grad)                                                                             \
+    X(max_pool2d_grad_grad)                                                                        \
     X(maximum)                                                                                     \
     X(minimum)                                                                                     \
     X(mul)                                                                                         \

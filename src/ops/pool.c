@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * max_pool2d, its gradient and the gradient of that: rules and the cut over workers. Kernels are in ops/simd/pool.c, the
+ * plain ones in ops/ref/pool.c.
+ */
+#include "ops/pool.h"
+
+#include "config.h"
+#include "ops/dtypes.h"
+#include "ops/list.h"
+#include "ops/widen.h"
+#include "ops/window.h"
+
+#include <string.h>
+
+extern const coi_pool_kernels coi_pool_f32_base, coi_pool_f64_base;
+#if COI_HAVE_ISA_V3
+extern const coi_pool_kernels coi_pool_f32_v3, coi_pool_f64_v3;
+#endif
+#if COI_HAVE_ISA_V4
+extern const coi_pool_kernels coi_pool_f32_v4, coi_pool_f64_v4;
+#endif
+
+static const coi_pool_kernels *const all_kernels[COI_NUM_ISAS][2] = {
+    [COI_ISA_BASE] = { &coi_pool_f32_base, &coi_pool_f64_base },
+#if COI_HAVE_ISA_V3
+    [COI_ISA_V3] = { &coi_pool_f32_v3, &coi_pool_f64_v3 },
+#endif
+#if COI_HAVE_ISA_V4
+    [COI_ISA_V4] = { &coi_pool_f32_v4, &coi_pool_f64_v4 },
+#endif
+};
+
+static const char *const paddings[] = { "VALID", "SAME", NULL };
+
+#define POOL_ATTRS(X)                                                                              \
+    X(coi_pool_attrs, ksize, INTS, "", NULL)                                                       \
+    X(coi_pool_attrs, strides, INTS, "", NULL)                                                     \
+    X(coi_pool_attrs, padding, CHOICE, "=VALID", paddings)
+COI_ATTR_TABLE(coi_pool_attrs, POOL_ATTRS)
+
+/* Elements that one chunk reads. */
+#define CHUNK_ELEMENTS ((int64_t)1 << 15)
+
+static co_code
+check_pair(coi_call *call, const char *name, const coi_ints *ints)
+{
+    if (ints->n != 2)
+        return coi_invalid(call, "%s has %d numbers; give 2, for height and width", name,
+                           (int)ints->n);
+    if (ints->at[0] < 1 || ints->at[1] < 1 || ints->at[0] >= COI_WINDOW_LIMIT ||
+        ints->at[1] >= COI_WINDOW_LIMIT)
+        return coi_invalid(call, "%s are %lld and %lld; both must be between 1 and 2^31", name,
+                           (long long)ints->at[0], (long long)ints->at[1]);
+    return CO_OK;
+}
+
+/* The geometry from the shape of input 0 and the attributes. */
+static co_code
+read_geometry(coi_call *call, coi_pool *p)
+{
+    const coi_pool_attrs *attrs = call->attrs;
+    const co_value       *x = call->in[0];
+    const int64_t        *dims = x->u.tensor.dims;
+    char                  text[COI_SHAPE_TEXT];
+    int64_t               bottom = 0, right = 0;
+    co_code               rc;
+
+    if (x->ndim != 4)
+        return coi_invalid(call,
+                           "x has shape %s; it must have 4 dimensions: n, height, width, channels",
+                           coi_shape_text(dims, x->ndim, text));
+    if (attrs->padding != CO_PADDING_VALID && attrs->padding != CO_PADDING_SAME)
+        return coi_invalid(call, "padding is %d; it must be VALID or SAME", (int)attrs->padding);
+    rc = check_pair(call, "ksize", &attrs->ksize);
+    if (rc == CO_OK)
+        rc = check_pair(call, "strides", &attrs->strides);
+    if (rc != CO_OK)
+        return rc;
+    if (dims[1] >= COI_WINDOW_LIMIT || dims[2] >= COI_WINDOW_LIMIT)
+        return coi_invalid(call, "x has shape %s; height and width must be below 2^31",
+                           coi_shape_text(dims, x->ndim, text));
+    *p = (coi_pool){ .n = dims[0],
+                     .h = dims[1],
+                     .w = dims[2],
+                     .c = dims[3],
+                     .kh = attrs->ksize.at[0],
+                     .kw = attrs->ksize.at[1],
+                     .sh = attrs->strides.at[0],
+                     .sw = attrs->strides.at[1] };
+    p->oh = coi_window_extent(p->h, p->kh, p->sh, attrs->padding, &p->top, &bottom);
+    p->ow = coi_window_extent(p->w, p->kw, p->sw, attrs->padding, &p->left, &right);
+    return CO_OK;
+}
+
+static co_code
+pool_infer(coi_call *call, coi_out *outs)
+{
+    coi_pool p;
+    co_code  rc = read_geometry(call, &p);
+
+    if (rc != CO_OK)
+        return rc;
+    outs->dtype = (co_dtype)call->in[0]->dtype;
+    outs->ndim = 4;
+    memcpy(outs->dims, (int64_t[]){ p.n, p.oh, p.ow, p.c }, 4 * sizeof(int64_t));
+    return CO_OK;
+}
+
+/* Input i must have this shape. */
+static co_code
+check_shape(coi_call *call, int i, const int64_t *dims)
+{
+    const co_value *x = call->in[i];
+    char            got[COI_SHAPE_TEXT], want[COI_SHAPE_TEXT];
+
+    if (x->ndim == 4 && memcmp(x->u.tensor.dims, dims, 4 * sizeof(int64_t)) == 0)
+        return CO_OK;
+    return coi_invalid(call, "%s has shape %s; it must be %s", call->op->inputs[i],
+                       coi_shape_text(x->u.tensor.dims, x->ndim, got),
+                       coi_shape_text(dims, 4, want));
+}
+
+static co_code
+grad_infer(coi_call *call, coi_out *outs)
+{
+    co_code rc = pool_infer(call, outs);
+
+    if (rc == CO_OK)
+        rc = check_shape(call, 1, outs->dims);
+    if (rc == CO_OK)
+        rc = check_shape(call, 2, outs->dims);
+    return rc == CO_OK ? coi_rule_same(call, outs) : rc;
+}
+
+static co_code
+grad_grad_infer(coi_call *call, coi_out *outs)
+{
+    co_code rc = pool_infer(call, outs);
+
+    if (rc == CO_OK)
+        rc = check_shape(call, 1, outs->dims);
+    if (rc == CO_OK)
+        rc = check_shape(call, 2, call->in[0]->u.tensor.dims);
+    return rc;
+}
+
+/* One call of any of the three: chunks of output rows, or of images for the gradient, whose windows overlap. */
+typedef struct job {
+    coi_pool                p;
+    const coi_pool_kernels *kernels;
+    const coi_op           *op;
+    const void             *x, *y, *g;
+    void                   *out;
+    int64_t                 total, per_chunk;
+} job;
+
+static void
+run_chunk(void *arg, int64_t chunk)
+{
+    const job *j = arg;
+    int64_t    first = chunk * j->per_chunk, last = first + j->per_chunk;
+
+    if (last > j->total)
+        last = j->total;
+    if (j->op == &coi_op_max_pool2d)
+        j->kernels->forward(&j->p, j->x, j->out, first, last);
+    else if (j->op == &coi_op_max_pool2d_grad)
+        j->kernels->grad(&j->p, j->x, j->y, j->g, j->out, first, last);
+    else
+        j->kernels->grad_grad(&j->p, j->x, j->y, j->g, j->out, first, last);
+}
+
+static co_code
+run_with(coi_call *call, const coi_pool_kernels *kernels)
+{
+    job     j = { .kernels = kernels, .op = call->op, .out = call->out[0]->u.tensor.data };
+    int64_t elements; /* read per row or image */
+    co_code rc = read_geometry(call, &j.p);
+
+    if (rc != CO_OK || call->out[0]->u.tensor.num_elements == 0)
+        return rc;
+    j.x = call->in[0]->u.tensor.data;
+    if (call->num_in == 3) {
+        j.y = call->in[1]->u.tensor.data;
+        j.g = call->in[2]->u.tensor.data;
+    }
+    elements = j.p.ow * j.p.c * j.p.kh * j.p.kw;
+    j.total = j.p.n * j.p.oh;
+    if (call->op == &coi_op_max_pool2d_grad) {
+        elements *= j.p.oh;
+        j.total = j.p.n;
+    }
+    j.per_chunk = elements >= CHUNK_ELEMENTS ? 1 : CHUNK_ELEMENTS / (elements > 0 ? elements : 1);
+    coi_parallel(call, (j.total + j.per_chunk - 1) / j.per_chunk, run_chunk, &j);
+    return CO_OK;
+}
+
+static co_code
+run_floats(coi_call *call)
+{
+    return run_with(call, all_kernels[call->ctx->runtime->isa][call->out[0]->dtype == CO_FLOAT64]);
+}
+
+static co_code
+ref_floats(coi_call *call)
+{
+    return run_with(call, coi_ref_pool_kernels((co_dtype)call->out[0]->dtype));
+}
+
+static co_code
+pool_run(coi_call *call)
+{
+    return coi_run_widened(call, run_floats);
+}
+
+static co_code
+pool_ref(coi_call *call)
+{
+    return coi_run_widened(call, ref_floats);
+}
+
+static co_code
+pool_gradient(coi_grad *grad)
+{
+    co_value *in[3] = { grad->in[0], grad->out[0], grad->upstream[0] };
+
+    grad->grads[0] = coi_apply(grad->ctx, &coi_op_max_pool2d_grad, in, 3, grad->attrs);
+    return grad->ctx->error.code;
+}
+
+/* Where the maxima are does not change with x, so gradients flow to g alone. */
+static co_code
+grad_gradient(coi_grad *grad)
+{
+    co_value *in[3] = { grad->in[0], grad->in[1], grad->upstream[0] };
+
+    if (grad->needed[2])
+        grad->grads[2] = coi_apply(grad->ctx, &coi_op_max_pool2d_grad_grad, in, 3, grad->attrs);
+    return grad->ctx->error.code;
+}
+
+static co_code
+grad_grad_gradient(coi_grad *grad)
+{
+    co_value *in[3] = { grad->in[0], grad->in[1], grad->upstream[0] };
+
+    if (grad->needed[2])
+        grad->grads[2] = coi_apply(grad->ctx, &coi_op_max_pool2d_grad, in, 3, grad->attrs);
+    return grad->ctx->error.code;
+}
+
+const coi_op coi_op_max_pool2d = {
+    .name = "max_pool2d",
+    .doc = "The largest element of each window of x [n,h,w,c].",
+    .inputs = { "x" },
+    .num_inputs = 1,
+    .num_outputs = 1,
+    .dtypes = COI_FLOATS,
+    COI_ATTRS(coi_pool_attrs),
+    .infer = pool_infer,
+    .ref = pool_ref,
+    .run = pool_run,
+    .grad = pool_gradient,
+};
+
+const coi_op coi_op_max_pool2d_grad = {
+    .name = "max_pool2d_grad",
+    .doc = "The gradient of max_pool2d for x, from x, its result y and the gradient g of y.",
+    .inputs = { "x", "y", "g" },
+    .num_inputs = 3,
+    .num_outputs = 1,
+    .dtypes = COI_FLOATS,
+    .same_dtype = true,
+    .internal = true,
+    COI_ATTRS(coi_pool_attrs),
+    .infer = grad_infer,
+    .ref = pool_ref,
+    .run = pool_run,
+    .grad = grad_gradient,
+};
+
+const coi_op coi_op_max_pool2d_grad_grad = {
+    .name = "max_pool2d_grad_grad",
+    .doc = "From each window the element of u at the place of the maximum y of x.",
+    .inputs = { "x", "y", "u" },
+    .num_inputs = 3,
+    .num_outputs = 1,
+    .dtypes = COI_FLOATS,
+    .same_dtype = true,
+    .internal = true,
+    COI_ATTRS(coi_pool_attrs),
+    .infer = grad_grad_infer,
+    .ref = pool_ref,
+    .run = pool_run,
+    .grad = grad_grad_gradient,
+};
+
+co_value *
+co_max_pool2d(co_context *ctx, co_value *x, const co_pool2d_options *options)
+{
+    static const co_pool2d_options defaults = CO_POOL2D_OPTIONS_INIT;
+    const co_pool2d_options       *o = options == NULL ? &defaults : options;
+    coi_pool_attrs                 attrs = { .padding = (int32_t)o->padding };
+
+    attrs.ksize = (coi_ints){ 2, { o->ksize[0], o->ksize[1] } };
+    attrs.strides = (coi_ints){ 2, { o->strides[0], o->strides[1] } };
+    return coi_apply1(ctx, &coi_op_max_pool2d, x, &attrs);
+}

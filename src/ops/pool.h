@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Max pooling: its geometry, and kernels for the result, its gradient, and the gradient of that. The gradient goes to the
+ * first of equal elements of a window, in row-major order. A NaN in a window is its largest element.
+ */
+#ifndef COI_OPS_POOL_H
+#define COI_OPS_POOL_H
+
+#include "ops/op.h"
+
+typedef struct coi_pool_attrs {
+    coi_ints ksize, strides; /* height, width */
+    int32_t  padding;        /* co_padding: VALID or SAME */
+} coi_pool_attrs;
+
+typedef struct coi_pool {
+    int64_t n, h, w, c, oh, ow;
+    int64_t kh, kw, sh, sw, top, left;
+} coi_pool;
+
+/* The part of a window that lies in the image: rows [y0, y1), columns [x0, x1). */
+typedef struct coi_pool_window {
+    int64_t y0, y1, x0, x1;
+} coi_pool_window;
+static inline coi_pool_window
+coi_pool_window_at(const coi_pool *p, int64_t oy, int64_t ox)
+{
+    int64_t         y = oy * p->sh - p->top, x = ox * p->sw - p->left;
+    coi_pool_window w = { y < 0 ? 0 : y, y + p->kh > p->h ? p->h : y + p->kh, x < 0 ? 0 : x,
+                          x + p->kw > p->w ? p->w : x + p->kw };
+
+    return w;
+}
+
+typedef struct coi_pool_kernels {
+    /* Output rows [first, last), counted over all images. */
+    void (*forward)(const coi_pool *p, const void *x, void *y, int64_t first, int64_t last);
+    /* Images [first, last): g goes to where x has its maximum y. */
+    void (*grad)(const coi_pool *p, const void *x, const void *y, const void *g, void *dx,
+                 int64_t first, int64_t last);
+    /* Output rows [first, last): u from where x has its maximum y. */
+    void (*grad_grad)(const coi_pool *p, const void *x, const void *y, const void *u, void *out,
+                      int64_t first, int64_t last);
+} coi_pool_kernels;
+
+/* Plain loops, float32 or float64, behind the same functions. */
+const coi_pool_kernels *coi_ref_pool_kernels(co_dtype dtype);
+
+#endif

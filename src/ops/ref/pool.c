@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Max pooling, one element after the other: `find` gives the position of a window's maximum, and the three operators
+ * take x from there, add g there, or take u from there.
+ */
+#include "ops/pool.h"
+
+#include <string.h>
+
+#define PLAIN(REAL, NAME)                                                                          \
+    static int64_t NAME##_find(const coi_pool *p, const REAL *x, int64_t n, int64_t oy,            \
+                               int64_t ox, int64_t c)                                              \
+    {                                                                                              \
+        coi_pool_window at = coi_pool_window_at(p, oy, ox);                                        \
+        int64_t         best = -1;                                                                 \
+                                                                                                   \
+        for (int64_t iy = at.y0; iy < at.y1; ++iy)                                                 \
+            for (int64_t ix = at.x0; ix < at.x1; ++ix) {                                           \
+                int64_t i = ((n * p->h + iy) * p->w + ix) * p->c + c;                              \
+                                                                                                   \
+                if (best < 0 || x[i] > x[best] || (x[i] != x[i] && x[best] == x[best]))            \
+                    best = i;                                                                      \
+            }                                                                                      \
+        return best;                                                                               \
+    }                                                                                              \
+    static void NAME##_forward(const coi_pool *p, const void *x, void *y, int64_t first,           \
+                               int64_t last)                                                       \
+    {                                                                                              \
+        for (int64_t i = first * p->ow * p->c; i < last * p->ow * p->c; ++i) {                     \
+            int64_t c = i % p->c, ox = i / p->c % p->ow, row = i / p->c / p->ow;                   \
+                                                                                                   \
+            ((REAL *)y)[i] = ((                                                                    \
+                const REAL *)x)[NAME##_find(p, x, row / p->oh, row % p->oh, ox, c)];               \
+        }                                                                                          \
+    }                                                                                              \
+    static void NAME##_grad(const coi_pool *p, const void *x, const void *y, const void *g,        \
+                            void *dx, int64_t first, int64_t last)                                 \
+    {                                                                                              \
+        int64_t image = p->h * p->w * p->c, out = p->oh * p->ow * p->c;                            \
+                                                                                                   \
+        (void)y;                                                                                   \
+        memset((REAL *)dx + first * image, 0, (size_t)((last - first) * image) * sizeof(REAL));    \
+        for (int64_t i = first * out; i < last * out; ++i) {                                       \
+            int64_t c = i % p->c, ox = i / p->c % p->ow, row = i / p->c / p->ow;                   \
+                                                                                                   \
+            ((REAL *)dx)[NAME##_find(p, x, row / p->oh, row % p->oh, ox, c)] += ((                 \
+                const REAL *)g)[i];                                                                \
+        }                                                                                          \
+    }                                                                                              \
+    static void NAME##_grad_grad(const coi_pool *p, const void *x, const void *y, const void *u,   \
+                                 void *out, int64_t first, int64_t last)                           \
+    {                                                                                              \
+        (void)y;                                                                                   \
+        for (int64_t i = first * p->ow * p->c; i < last * p->ow * p->c; ++i) {                     \
+            int64_t c = i % p->c, ox = i / p->c % p->ow, row = i / p->c / p->ow;                   \
+                                                                                                   \
+            ((REAL *)out)[i] = ((                                                                  \
+                const REAL *)u)[NAME##_find(p, x, row / p->oh, row % p->oh, ox, c)];               \
+        }                                                                                          \
+    }                                                                                              \
+    static const coi_pool_kernels NAME##_kernels = { NAME##_forward, NAME##_grad,                  \
+                                                     NAME##_grad_grad };
+
+PLAIN(float, float32)
+PLAIN(double, float64)
+
+const coi_pool_kernels *
+coi_ref_pool_kernels(co_dtype dtype)
+{
+    return dtype == CO_FLOAT64 ? &float64_kernels : &float32_kernels;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The body of pool.c for one element type: T is f32 or f64, REAL its C type. Included once for each, hence no guard. */
+#define OF(name) COI_PASTE(name, T)
+
+static void
+OF(pool_forward)(const coi_pool *p, const void *x_data, void *y_data, int64_t first, int64_t last)
+{
+    REAL *restrict y = (REAL *)y_data + first * p->ow * p->c;
+
+    for (int64_t row = first; row < last; ++row) {
+        const REAL *image = (const REAL *)x_data + row / p->oh * p->h * p->w * p->c;
+
+        for (int64_t ox = 0; ox < p->ow; ++ox, y += p->c) {
+            coi_pool_window at = coi_pool_window_at(p, row % p->oh, ox);
+
+            memcpy(y, image + (at.y0 * p->w + at.x0) * p->c, (size_t)p->c * sizeof(REAL));
+            for (int64_t iy = at.y0; iy < at.y1; ++iy)
+                for (int64_t ix = at.x0; ix < at.x1; ++ix) {
+                    const REAL *restrict x = image + (iy * p->w + ix) * p->c;
+
+                    for (int64_t c = 0; c < p->c; ++c)
+                        y[c] = ((x[c] > y[c]) | (x[c] != x[c])) ? x[c] : y[c];
+                }
+        }
+    }
+}
+
+/* One strip of channels of one window: `left` is what still looks for its maximum. */
+static inline void
+OF(pool_grad_strip)(const coi_pool *p, coi_pool_window at, const REAL *x, const REAL *restrict y,
+                    const REAL *restrict g, REAL *dx, int n)
+{
+    REAL left[STRIP];
+
+    for (int c = 0; c < n; ++c)
+        left[c] = g[c];
+    for (int64_t iy = at.y0; iy < at.y1; ++iy)
+        for (int64_t ix = at.x0; ix < at.x1; ++ix) {
+            const REAL *restrict from = x + (iy * p->w + ix) * p->c;
+            REAL *restrict to = dx + (iy * p->w + ix) * p->c;
+
+            for (int c = 0; c < n; ++c) {
+                int is_max = (from[c] == y[c]) | ((from[c] != from[c]) & (y[c] != y[c]));
+
+                to[c] += is_max ? left[c] : 0;
+                left[c] = is_max ? 0 : left[c];
+            }
+        }
+}
+
+static void
+OF(pool_grad)(const coi_pool *p, const void *x_data, const void *y_data, const void *g_data,
+              void *dx_data, int64_t first, int64_t last)
+{
+    int64_t     image = p->h * p->w * p->c;
+    const REAL *y = (const REAL *)y_data + first * p->oh * p->ow * p->c;
+    const REAL *g = (const REAL *)g_data + first * p->oh * p->ow * p->c;
+
+    for (int64_t n = first; n < last; ++n) {
+        const REAL *x = (const REAL *)x_data + n * image;
+        REAL       *dx = (REAL *)dx_data + n * image;
+
+        memset(dx, 0, (size_t)image * sizeof(REAL));
+        for (int64_t oy = 0; oy < p->oh; ++oy)
+            for (int64_t ox = 0; ox < p->ow; ++ox, y += p->c, g += p->c) {
+                coi_pool_window at = coi_pool_window_at(p, oy, ox);
+
+                for (int64_t c = 0; c < p->c; c += STRIP)
+                    OF(pool_grad_strip)
+                    (p, at, x + c, y + c, g + c, dx + c,
+                     p->c - c < STRIP ? (int)(p->c - c) : STRIP);
+            }
+    }
+}
+
+static inline void
+OF(pool_pick_strip)(const coi_pool *p, coi_pool_window at, const REAL *x, const REAL *restrict y,
+                    const REAL *u, REAL *restrict out, int n)
+{
+    REAL is_open[STRIP];
+
+    for (int c = 0; c < n; ++c) {
+        is_open[c] = 1;
+        out[c] = 0;
+    }
+    for (int64_t iy = at.y0; iy < at.y1; ++iy)
+        for (int64_t ix = at.x0; ix < at.x1; ++ix) {
+            const REAL *restrict from = x + (iy * p->w + ix) * p->c;
+            const REAL *restrict value = u + (iy * p->w + ix) * p->c;
+
+            for (int c = 0; c < n; ++c) {
+                int is_max = (from[c] == y[c]) | ((from[c] != from[c]) & (y[c] != y[c]));
+
+                out[c] = (is_max & (is_open[c] != 0)) ? value[c] : out[c];
+                is_open[c] = is_max ? 0 : is_open[c];
+            }
+        }
+}
+
+static void
+OF(pool_grad_grad)(const coi_pool *p, const void *x_data, const void *y_data, const void *u_data,
+                   void *out_data, int64_t first, int64_t last)
+{
+    const REAL *y = (const REAL *)y_data + first * p->ow * p->c;
+    REAL       *out = (REAL *)out_data + first * p->ow * p->c;
+
+    for (int64_t row = first; row < last; ++row) {
+        int64_t image = row / p->oh * p->h * p->w * p->c;
+
+        for (int64_t ox = 0; ox < p->ow; ++ox, y += p->c, out += p->c) {
+            coi_pool_window at = coi_pool_window_at(p, row % p->oh, ox);
+
+            for (int64_t c = 0; c < p->c; c += STRIP)
+                OF(pool_pick_strip)
+                (p, at, (const REAL *)x_data + image + c, y + c, (const REAL *)u_data + image + c,
+                 out + c, p->c - c < STRIP ? (int)(p->c - c) : STRIP);
+        }
+    }
+}
+
+const coi_pool_kernels COI_PER_ISA(OF(coi_pool)) = {
+    .forward = OF(pool_forward),
+    .grad = OF(pool_grad),
+    .grad_grad = OF(pool_grad_grad),
+};
+
+#undef OF
