@@ -37,6 +37,8 @@
     X(neg)                                                                                         \
     X(one_hot)                                                                                     \
     X(ones)                                                                                        \
+    X(random_normal)                                                                               \
+    X(random_uniform)                                                                              \
     X(range)                                                                                       \
     X(reduce_max)                                                                                  \
     X(reduce_mean)                                                                                 \

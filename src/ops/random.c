@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Random numbers. A call's numbers are a function of the seed (the key of Philox), the number of the call in its context, the
+ * replica, and the position in the tensor:
+ *
+ *     counter words   0: block, low half   1: block, bits 32 to 39, and replica above   2, 3: number of the call
+ *
+ * A block gives four numbers, or two of float64. Nothing depends on threads or the instruction set: this file is
+ * compiled once, for the baseline, and the logarithm, sine and cosine of Box-Muller are series summed here rather than
+ * functions of a C library, which chooses between variants by processor.
+ */
+#include "ops/dtypes.h"
+#include "ops/list.h"
+#include "ops/philox.h"
+
+#include <math.h>
+
+typedef struct uniform_attrs {
+    coi_ints shape;
+    uint8_t  dtype;
+    double   low, high;
+} uniform_attrs;
+#define UNIFORM_ATTRS(X)                                                                           \
+    X(uniform_attrs, shape, INTS, "", NULL)                                                        \
+    X(uniform_attrs, dtype, DTYPE, "=float32", NULL)                                               \
+    X(uniform_attrs, low, FLOAT, "=0", NULL)                                                       \
+    X(uniform_attrs, high, FLOAT, "=1", NULL)
+COI_ATTR_TABLE(uniform_attrs, UNIFORM_ATTRS)
+
+typedef struct normal_attrs {
+    coi_ints shape;
+    uint8_t  dtype;
+    double   mean, stddev;
+} normal_attrs;
+#define NORMAL_ATTRS(X)                                                                            \
+    X(normal_attrs, shape, INTS, "", NULL)                                                         \
+    X(normal_attrs, dtype, DTYPE, "=float32", NULL)                                                \
+    X(normal_attrs, mean, FLOAT, "=0", NULL)                                                       \
+    X(normal_attrs, stddev, FLOAT, "=1", NULL)
+COI_ATTR_TABLE(normal_attrs, NORMAL_ATTRS)
+
+enum { CHUNK = 8192 }; /* numbers per chunk; whole blocks */
+
+/* Which numbers, and where they go. */
+typedef struct job {
+    uint32_t key[2];
+    uint64_t call;
+    uint32_t replica;
+    co_dtype dtype;
+    double   a, b; /* low and high, or mean and standard deviation */
+    void    *out;
+    int64_t  n;
+} job;
+
+static void
+draw(const job *j, int64_t block, uint32_t out[4])
+{
+    uint32_t counter[4] = { (uint32_t)block,
+                            j->replica << 8 | ((uint32_t)((uint64_t)block >> 32) & 0xFFu),
+                            (uint32_t)j->call, (uint32_t)(j->call >> 32) };
+
+    coi_philox(counter, j->key, out);
+}
+
+/* 53 bits as a number in [0, 1). */
+static double
+unit_double(uint32_t high, uint32_t low)
+{
+    uint64_t bits = (uint64_t)high << 32 | low;
+
+    return (double)(bits >> 11) * 0x1p-53;
+}
+
+/* The next half float towards minus infinity; both kinds order alike. */
+static uint16_t
+half_below(uint16_t half)
+{
+    return (uint16_t)(half == 0 ? 0x8001 : half & 0x8000 ? half + 1 : half - 1);
+}
+
+/* Store a uniform number as float16 or bfloat16; rounding must not reach the upper limit. */
+static void
+put_uniform_half(const job *j, int64_t i, double value)
+{
+    bool     is_half = j->dtype == CO_FLOAT16;
+    float    high = (float)j->b;
+    uint16_t bits = is_half ? coi_float_to_half((float)value) : coi_float_to_bfloat((float)value);
+    float    back = is_half ? coi_half_to_float(bits) : coi_bfloat_to_float(bits);
+
+    if (back >= high && j->a < j->b)
+        bits = half_below(bits);
+    ((uint16_t *)j->out)[i] = bits;
+}
+
+static void
+put_uniform(const job *j, int64_t i, uint32_t high, uint32_t low)
+{
+    double range = j->b - j->a, value;
+
+    switch (j->dtype) {
+    case CO_FLOAT64:
+        value = j->a + range * unit_double(high, low);
+        ((double *)j->out)[i] = value >= j->b && j->a < j->b ? nextafter(j->b, j->a) : value;
+        break;
+    case CO_FLOAT32: {
+        float rounded = (float)(j->a + range * ((double)(high >> 8) * 0x1p-24));
+
+        if (rounded >= (float)j->b && j->a < j->b)
+            rounded = nextafterf((float)j->b, -INFINITY);
+        ((float *)j->out)[i] = rounded;
+        break;
+    }
+    default: /* as many bits as the dtype has, so that none is lost between 0 and 1 */
+        value = j->dtype == CO_FLOAT16 ? (double)(high >> 21) * 0x1p-11
+                                       : (double)(high >> 24) * 0x1p-8;
+        put_uniform_half(j, i, j->a + range * value);
+    }
+}
+
+static void
+uniform_chunk(void *arg, int64_t chunk)
+{
+    const job *j = arg;
+    int64_t    first = chunk * CHUNK, last = first + CHUNK < j->n ? first + CHUNK : j->n;
+    int        per_block = j->dtype == CO_FLOAT64 ? 2 : 4;
+    uint32_t   words[4];
+
+    for (int64_t i = first; i < last; ++i) {
+        int at = (int)(i % per_block);
+
+        if (at == 0)
+            draw(j, i / per_block, words);
+        if (per_block == 2)
+            put_uniform(j, i, words[2 * at], words[2 * at + 1]);
+        else
+            put_uniform(j, i, words[at], 0);
+    }
+}
+
+/*
+ * log(x) for 0 < x <= 1: x = m 2^e with m between sqrt(1/2) and sqrt(2), s = (m - 1) / (m + 1), and log(m) is the
+ * series 2 (s + s^3/3 + s^5/5 + ...), whose terms fall by 34 each.
+ */
+static double
+series_log(double x)
+{
+    int    e;
+    double m = frexp(x, &e), s, z, sum = 0;
+
+    if (m < 0.70710678118654752440) {
+        m *= 2;
+        --e;
+    }
+    s = (m - 1) / (m + 1);
+    z = s * s;
+    for (int k = 23; k >= 3; k -= 2)
+        sum = (sum + 1.0 / k) * z;
+    /* ln 2 in two parts, of which the first has few bits: its product with e is exact. */
+    return e * 0x1.62e42fefap-1 + (2 * s + (2 * s * sum + e * 0x1.cf79abc9e3b39p-40));
+}
+
+/* Sine and cosine of a full turn's part u, 0 <= u < 1: an eighth of a turn at most from a quarter, then the series. */
+static void
+series_sincos(double u, double *sine, double *cosine)
+{
+    int    quarter = (int)(4 * u + 0.5);
+    double a = (u - quarter * 0.25) * 6.28318530717958647693, z = a * a, s = 1, c = 1;
+
+    for (int k = 17; k >= 3; k -= 2)
+        s = 1 - s * z / (k * (k - 1));
+    for (int k = 18; k >= 2; k -= 2)
+        c = 1 - c * z / (k * (k - 1));
+    s *= a;
+    switch (quarter & 3) {
+    case 0: *sine = s, *cosine = c; break;
+    case 1: *sine = c, *cosine = -s; break;
+    case 2: *sine = -s, *cosine = -c; break;
+    default: *sine = -c, *cosine = s; break;
+    }
+}
+
+/* Box-Muller: two normal numbers from u1 in (0, 1] and u2 in [0, 1). */
+static void
+normal_pair(double u1, double u2, double out[2])
+{
+    double radius = sqrt(-2 * series_log(u1));
+
+    series_sincos(u2, &out[1], &out[0]);
+    out[0] *= radius;
+    out[1] *= radius;
+}
+
+static void
+put_normal(const job *j, int64_t i, double value)
+{
+    value = j->a + j->b * value;
+    switch (j->dtype) {
+    case CO_FLOAT64: ((double *)j->out)[i] = value; break;
+    case CO_FLOAT32: ((float *)j->out)[i] = (float)value; break;
+    case CO_FLOAT16: ((uint16_t *)j->out)[i] = coi_float_to_half((float)value); break;
+    default: ((uint16_t *)j->out)[i] = coi_float_to_bfloat((float)value);
+    }
+}
+
+static void
+normal_chunk(void *arg, int64_t chunk)
+{
+    const job *j = arg;
+    int64_t    first = chunk * CHUNK, last = first + CHUNK < j->n ? first + CHUNK : j->n;
+    int        per_block = j->dtype == CO_FLOAT64 ? 2 : 4;
+    uint32_t   words[4];
+    double     pair[2];
+
+    for (int64_t i = first; i < last; ++i) {
+        int at = (int)(i % per_block);
+
+        if (at == 0)
+            draw(j, i / per_block, words);
+        if (per_block == 2 && at == 0)
+            normal_pair(unit_double(words[0], words[1]) + 0x1p-53, unit_double(words[2], words[3]),
+                        pair);
+        else if (per_block == 4 && at % 2 == 0)
+            normal_pair(((double)words[at] + 1) * 0x1p-32, (double)words[at + 1] * 0x1p-32, pair);
+        put_normal(j, i, pair[at % 2]);
+    }
+}
+
+/* Shape and dtype of the result. */
+static co_code
+random_infer(coi_call *call, const coi_ints *shape, co_dtype dtype, coi_out *outs)
+{
+    if (dtype >= CO_NUM_DTYPES || !coi_dtypes[dtype].floating)
+        return coi_invalid(call, "dtype is %s; it must be float16, bfloat16, float32 or float64",
+                           co_dtype_name(dtype));
+    outs->dtype = dtype;
+    outs->ndim = shape->n < 0 ? 0 : shape->n;
+    for (int i = 0; i < outs->ndim; ++i) {
+        if (shape->at[i] < 0)
+            return coi_invalid(call, "shape holds %lld; dimensions are not negative",
+                               (long long)shape->at[i]);
+        outs->dims[i] = shape->at[i];
+    }
+    return CO_OK;
+}
+
+static co_code
+uniform_infer(coi_call *call, coi_out *outs)
+{
+    const uniform_attrs *attrs = call->attrs;
+
+    if (!isfinite(attrs->low) || !isfinite(attrs->high) || !isfinite(attrs->high - attrs->low) ||
+        attrs->low > attrs->high)
+        return coi_invalid(call, "low is %g and high %g; they must be finite, low not above high",
+                           attrs->low, attrs->high);
+    return random_infer(call, &attrs->shape, (co_dtype)attrs->dtype, outs);
+}
+
+static co_code
+normal_infer(coi_call *call, coi_out *outs)
+{
+    const normal_attrs *attrs = call->attrs;
+
+    if (!isfinite(attrs->mean) || !isfinite(attrs->stddev) || attrs->stddev < 0)
+        return coi_invalid(call,
+                           "mean is %g and stddev %g; they must be finite, stddev not negative",
+                           attrs->mean, attrs->stddev);
+    return random_infer(call, &attrs->shape, (co_dtype)attrs->dtype, outs);
+}
+
+static co_code
+random_run(coi_call *call, double a, double b, coi_chunk_fn fn)
+{
+    co_context *ctx = call->ctx;
+    co_value   *out = call->out[0];
+    job         j = { .key = { (uint32_t)ctx->seed, (uint32_t)(ctx->seed >> 32) },
+                      .call = ctx->random_counter++,
+                      .replica = (uint32_t)ctx->mode.replica,
+                      .dtype = (co_dtype)out->dtype,
+                      .a = a,
+                      .b = b,
+                      .out = out->u.tensor.data,
+                      .n = out->u.tensor.num_elements };
+
+    if (j.n > 0)
+        coi_parallel(call, (j.n + CHUNK - 1) / CHUNK, fn, &j);
+    return CO_OK;
+}
+
+static co_code
+uniform_run(coi_call *call)
+{
+    const uniform_attrs *attrs = call->attrs;
+
+    return random_run(call, attrs->low, attrs->high, uniform_chunk);
+}
+
+static co_code
+normal_run(coi_call *call)
+{
+    const normal_attrs *attrs = call->attrs;
+
+    return random_run(call, attrs->mean, attrs->stddev, normal_chunk);
+}
+
+const coi_op coi_op_random_uniform = {
+    .name = "random_uniform",
+    .doc = "Numbers drawn evenly from [low, high).",
+    .num_inputs = 0,
+    .num_outputs = 1,
+    .not_differentiable = true,
+    COI_ATTRS(uniform_attrs),
+    .infer = uniform_infer,
+    .ref = uniform_run,
+};
+
+const coi_op coi_op_random_normal = {
+    .name = "random_normal",
+    .doc = "Numbers drawn from the normal distribution of mean and stddev.",
+    .num_inputs = 0,
+    .num_outputs = 1,
+    .not_differentiable = true,
+    COI_ATTRS(normal_attrs),
+    .infer = normal_infer,
+    .ref = normal_run,
+};
+
+void
+co_set_seed(co_context *ctx, uint64_t seed)
+{
+    COI_ENTER(ctx, "set_seed", );
+    ctx->seed = seed;
+    ctx->random_counter = 0;
+}
+
+co_value *
+co_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim, double low,
+                  double high)
+{
+    uniform_attrs attrs = { .dtype = coi_dtype_attr(dtype), .low = low, .high = high };
+
+    COI_ENTER(ctx, "random_uniform", NULL);
+    if (!coi_ints_from_dims(ctx, "dims", dims, ndim, &attrs.shape))
+        return NULL;
+    return coi_apply(ctx, &coi_op_random_uniform, NULL, 0, &attrs);
+}
+
+co_value *
+co_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim, double mean,
+                 double stddev)
+{
+    normal_attrs attrs = { .dtype = coi_dtype_attr(dtype), .mean = mean, .stddev = stddev };
+
+    COI_ENTER(ctx, "random_normal", NULL);
+    if (!coi_ints_from_dims(ctx, "dims", dims, ndim, &attrs.shape))
+        return NULL;
+    return coi_apply(ctx, &coi_op_random_normal, NULL, 0, &attrs);
+}

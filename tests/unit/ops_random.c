@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Random numbers: Philox against published vectors, distributions, streams, threads, instruction sets, errors. */
+#include "context/context.h"
+#include "kernel_support.h"
+
+#include "ops/philox.h"
+
+/* Known answers published with Random123. */
+CO_TEST(philox_gives_the_published_numbers, "")
+{
+    static const uint32_t vectors[3][10] = {
+        { 0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8 },
+        { 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0x408f276d,
+          0x41c83b0e, 0xa20bc7c6, 0x6d5451fd },
+        { 0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09,
+          0x94fdcceb, 0x5001e420, 0x24126ea1 },
+    };
+
+    for (int i = 0; i < 3; ++i) {
+        uint32_t out[4];
+
+        coi_philox(vectors[i], vectors[i] + 4, out);
+        CO_EXPECT_BYTES(out, vectors[i] + 6, sizeof(out));
+    }
+}
+
+/* Element i of the first call with seed s on replica 0 is word i % 4 of block i / 4. */
+CO_TEST(random_uniform_follows_from_seed_call_replica_and_position, "S-RUN-7")
+{
+    uint32_t     counter[4] = { 0 }, key[2] = { 7, 5 }, words[4];
+    const float *got;
+
+    co_set_seed(ctx, (uint64_t)5 << 32 | 7);
+    ctx->mode.replica = 3;
+    co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(4), 0, 1); /* call 0 */
+    got = co_data(ctx, co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(3, 3), 0, 1));
+    ctx->mode.replica = 0;
+    for (uint32_t i = 0; i < 9; ++i) {
+        counter[0] = i / 4;
+        counter[1] = 3u << 8;
+        counter[2] = 1;
+        coi_philox(counter, key, words);
+        CO_EXPECT_CLOSE(got[i], (double)(words[i % 4] >> 8) * 0x1p-24, 0);
+    }
+}
+
+enum { MANY = 100003 };
+
+/* Mean, variance and extremes of MANY numbers. */
+static void
+moments(co_context *ctx, co_value *x, double *mean, double *variance, double *low, double *high)
+{
+    int64_t n;
+    double *data = kernel_read(ctx, x, &n), sum = 0, squares = 0;
+
+    CO_EXPECT_INT(n, MANY);
+    *low = INFINITY;
+    *high = -INFINITY;
+    for (int64_t i = 0; i < n; ++i) {
+        sum += data[i];
+        *low = fmin(*low, data[i]);
+        *high = fmax(*high, data[i]);
+    }
+    *mean = sum / (double)n;
+    for (int64_t i = 0; i < n; ++i)
+        squares += (data[i] - *mean) * (data[i] - *mean);
+    *variance = squares / (double)n;
+    free(data);
+}
+
+static const co_dtype dtypes[] = { CO_FLOAT32, CO_FLOAT64, CO_FLOAT16, CO_BFLOAT16 };
+
+CO_TEST(random_uniform_fills_its_interval_evenly, "")
+{
+    for (int d = 0; d < 4; ++d) {
+        double mean, variance, low, high;
+
+        moments(ctx, co_random_uniform(ctx, dtypes[d], CO_SHAPE(MANY), -2, 6), &mean, &variance,
+                &low, &high);
+        CO_EXPECT_CLOSE(mean, 2, 0.05); /* five standard errors: 8 / sqrt(12 n) * 5 */
+        CO_EXPECT_CLOSE(variance, 64.0 / 12, 0.1);
+        CO_EXPECT_TRUE(low >= -2);
+        CO_EXPECT_LESS(high, 6);
+        CO_EXPECT_LESS(low, -1.9);
+        CO_EXPECT_MORE(high, 5.8);
+    }
+}
+
+/* Rounding to a coarse dtype would reach the upper limit. */
+CO_TEST(random_uniform_never_gives_the_upper_limit, "")
+{
+    static const double limits[][2] = { { 1, 1.01 }, { -1.01, -1 }, { 0, 1e-6 }, { 1000, 1001 } };
+
+    for (int d = 0; d < 4; ++d)
+        for (int i = 0; i < 4; ++i) {
+            double mean, variance, low, high;
+
+            moments(ctx,
+                    co_random_uniform(ctx, dtypes[d], CO_SHAPE(MANY), limits[i][0], limits[i][1]),
+                    &mean, &variance, &low, &high);
+            CO_EXPECT_LESS(high, limits[i][1]);
+        }
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_random_uniform(ctx, CO_FLOAT32, NULL, 0, 3, 3)), 3, 0);
+}
+
+CO_TEST(random_normal_has_its_mean_and_deviation, "")
+{
+    for (int d = 0; d < 4; ++d) {
+        double mean, variance, low, high;
+
+        moments(ctx, co_random_normal(ctx, dtypes[d], CO_SHAPE(MANY), 1, 2), &mean, &variance, &low,
+                &high);
+        CO_EXPECT_CLOSE(mean, 1, 0.035);
+        CO_EXPECT_CLOSE(variance, 4, 0.1);
+        CO_EXPECT_LESS(low, 1 - 2 * 3.7);
+        CO_EXPECT_MORE(high, 1 + 2 * 3.7);
+        CO_EXPECT_LESS(high, 1 + 2 * 9);
+    }
+}
+
+/* The fourth and sixth moments of a normal distribution are 3 and 15. */
+CO_TEST(random_normal_has_normal_tails, "")
+{
+    int64_t n;
+    double *data = kernel_read(ctx, co_random_normal(ctx, CO_FLOAT64, CO_SHAPE(MANY), 0, 1), &n);
+    double  fourth = 0, sixth = 0, neighbours = 0;
+
+    for (int64_t i = 0; i < n; ++i) {
+        fourth += pow(data[i], 4) / (double)n;
+        sixth += pow(data[i], 6) / (double)n;
+        neighbours += i > 0 ? data[i] * data[i - 1] / (double)n : 0;
+    }
+    CO_EXPECT_CLOSE(fourth, 3, 0.2);
+    CO_EXPECT_CLOSE(sixth, 15, 2);
+    CO_EXPECT_CLOSE(neighbours, 0, 0.02);
+    free(data);
+}
+
+/* What the C library gives for the same Box-Muller, to rounding. */
+CO_TEST(random_normal_is_box_muller, "")
+{
+    uint32_t counter[4] = { 0 }, key[2] = { 11, 0 }, w[4];
+    double   data[4];
+
+    co_set_seed(ctx, 11);
+    co_read_data(ctx, co_random_normal(ctx, CO_FLOAT64, CO_SHAPE(4), 0, 1), CO_FLOAT64, data, 4);
+    for (uint32_t block = 0; block < 2; ++block) {
+        double u1, u2, r;
+
+        counter[0] = block;
+        coi_philox(counter, key, w);
+        u1 = (double)(((uint64_t)w[0] << 32 | w[1]) >> 11) * 0x1p-53 + 0x1p-53;
+        u2 = (double)(((uint64_t)w[2] << 32 | w[3]) >> 11) * 0x1p-53;
+        r = sqrt(-2 * log(u1));
+        CO_EXPECT_CLOSE(data[2 * block], r * cos(6.283185307179586477 * u2), 2e-15);
+        CO_EXPECT_CLOSE(data[2 * block + 1], r * sin(6.283185307179586477 * u2), 2e-15);
+    }
+}
+
+CO_TEST(random_streams_repeat_from_the_seed_and_differ_by_call_and_replica, "S-RUN-7")
+{
+    co_value *first, *second, *again, *other, *replica;
+
+    co_set_seed(ctx, 42);
+    first = co_random_normal(ctx, CO_FLOAT32, CO_SHAPE(50), 0, 1);
+    second = co_random_normal(ctx, CO_FLOAT32, CO_SHAPE(50), 0, 1);
+    co_set_seed(ctx, 42);
+    again = co_random_normal(ctx, CO_FLOAT32, CO_SHAPE(50), 0, 1);
+    co_set_seed(ctx, 43);
+    other = co_random_normal(ctx, CO_FLOAT32, CO_SHAPE(50), 0, 1);
+    co_set_seed(ctx, 42);
+    ctx->mode.replica = 1;
+    replica = co_random_normal(ctx, CO_FLOAT32, CO_SHAPE(50), 0, 1);
+    ctx->mode.replica = 0;
+    CO_EXPECT_CLOSE(kernel_difference(ctx, first, again), 0, 0);
+    CO_EXPECT_MORE(kernel_difference(ctx, first, second), 0.1);
+    CO_EXPECT_MORE(kernel_difference(ctx, first, other), 0.1);
+    CO_EXPECT_MORE(kernel_difference(ctx, first, replica), 0.1);
+}
+
+CO_TEST_WITH(random_numbers_begin_with_the_seed_of_the_settings, "", "seed=42")
+{
+    co_value *first = co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(5), 0, 1);
+
+    co_set_seed(ctx, 42);
+    CO_EXPECT_CLOSE(
+        kernel_difference(ctx, first, co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(5), 0, 1)), 0, 0);
+}
+
+static co_value *
+many_numbers(co_context *ctx, co_value *const *in)
+{
+    co_value *parts[2];
+
+    (void)in;
+    parts[0] = co_random_normal(ctx, CO_FLOAT32, CO_SHAPE(MANY), 0, 1);
+    parts[1] = co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(MANY), -1, 3);
+    return co_concat(ctx, co_tuple(ctx, parts, 2), 0);
+}
+
+CO_TEST_BARE(random_numbers_are_the_same_with_any_number_of_threads, "S-RUN-7")
+{
+    kernel_check_threads(many_numbers);
+}
+
+CO_TEST_BARE(random_numbers_are_the_same_with_any_instruction_set, "")
+{
+    co_context *base = co_open("isa=base"), *best = co_open(NULL);
+
+    CO_EXPECT_BYTES(co_data(base, many_numbers(base, NULL)),
+                    co_data(best, many_numbers(best, NULL)), 2 * MANY * sizeof(float));
+    co_close(base);
+    co_close(best);
+}
+
+CO_TEST(random_numbers_reject_bad_arguments, "GEN-ERR-4")
+{
+    int64_t negative[1] = { -1 };
+
+    CO_EXPECT_NULL(co_random_uniform(ctx, CO_INT32, CO_SHAPE(2), 0, 1));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "int32");
+    CO_EXPECT_NULL(co_random_uniform(ctx, (co_dtype)(256 + CO_FLOAT32), CO_SHAPE(2), 0, 1));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "dtype");
+    CO_EXPECT_NULL(co_random_uniform(ctx, CO_FLOAT32, negative, 1, 0, 1));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "-1");
+    CO_EXPECT_NULL(co_random_uniform(ctx, CO_FLOAT32, NULL, 2, 0, 1));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "dims");
+    CO_EXPECT_NULL(co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(2), 1, 0));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "low is 1");
+    CO_EXPECT_NULL(co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(2), 0, (double)NAN));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "finite");
+    CO_EXPECT_NULL(co_random_normal(ctx, CO_FLOAT32, CO_SHAPE(2), 0, -1));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "stddev");
+    /* A refused call does not advance the stream. */
+    CO_EXPECT_INT(ctx->random_counter, 0);
+}
