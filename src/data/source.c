@@ -41,16 +41,17 @@ left(const co_iterator *iterator, int64_t done, int64_t max)
     return rest < max ? rest : max;
 }
 
-/* n numbers; ndim 0 makes a scalar of the first. Unsigned, because a product past the last element may not fit. */
+/* n numbers; ndim 0 makes a scalar of the first. Unsigned, because the number past the last one may not fit. */
 static int64_t
 range_make(co_context *ctx, co_iterator *iterator, int64_t n, int ndim, co_value **leaves)
 {
     const range_dataset *range = (const range_dataset *)iterator->dataset;
     range_iterator      *self = (range_iterator *)iterator;
     co_device           *device = coi_data_device(ctx);
+    uint64_t             step = (uint64_t)range->step;
+    uint64_t             number = (uint64_t)range->start + step * (uint64_t)self->done;
     co_value            *tensor;
     int64_t             *out;
-    uint64_t first = (uint64_t)range->start + (uint64_t)range->step * (uint64_t)self->done;
 
     if (device == NULL)
         return COI_ERROR;
@@ -60,8 +61,8 @@ range_make(co_context *ctx, co_iterator *iterator, int64_t n, int ndim, co_value
         return COI_ERROR;
     }
     out = tensor->u.tensor.data;
-    for (int64_t i = 0; i < n; ++i)
-        out[i] = (int64_t)(first + (uint64_t)range->step * (uint64_t)i);
+    for (int64_t i = 0; i < n; ++i, number += step)
+        out[i] = (int64_t)number;
     self->done += n;
     leaves[0] = tensor;
     return n;
