@@ -159,18 +159,22 @@ CO_API co_iterator *co_iterate(co_context *ctx, co_dataset *dataset);
  */
 CO_API co_value *co_next(co_context *ctx, co_iterator *iterator);
 /**
- * A loop over what is left of an iterator, with a block of its own for each element:
+ * A loop over what is left of an iterator (evaluated once), with a block of its own for each element:
  *
- *     CO_EACH(ctx, x, iterator) {
+ *     CO_EACH(ctx, x, co_iterate(ctx, dataset)) {
  *         co_run(ctx, strategy, step, co_args(ctx, x), NULL);
  *     }
  *
  * It ends after the last element, or with an error in ctx. Leave the body by reaching its end or by `continue`.
  */
 #define CO_EACH(ctx, element, iterator)                                                            \
-    for (co_value *element = (co_block_begin(ctx), co_next(ctx, iterator));                        \
-         (element) != NULL || (co_block_end(ctx), false);                                          \
-         co_block_end(ctx), co_block_begin(ctx), (element) = co_next(ctx, iterator))
+    for (co_iterator * CO_NAME_HERE(co_at_) = (iterator),                                          \
+                       **CO_NAME_HERE(co_go_) = &CO_NAME_HERE(co_at_);                             \
+         CO_NAME_HERE(co_go_) != NULL; CO_NAME_HERE(co_go_) = NULL)                                \
+        for (co_value *element = (co_block_begin(ctx), co_next(ctx, CO_NAME_HERE(co_at_)));        \
+             (element) != NULL || (co_block_end(ctx), false);                                      \
+             co_block_end(ctx), co_block_begin(ctx),                                               \
+             (element) = co_next(ctx, CO_NAME_HERE(co_at_)))
 /** The same; the end is the error CO_OUT_OF_RANGE. */
 CO_API co_value *co_get_next(co_context *ctx, co_iterator *iterator);
 /** The same; an optional, which is empty at the end. */

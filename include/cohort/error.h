@@ -46,7 +46,9 @@ typedef enum co_code {
     CO_TYPE = 34,            /* E_TYPE: argument of the wrong kind */
     CO_NOT_IMPLEMENTED = 35, /* E_NOTIMPL: this strategy does not offer it */
     CO_ASSERTION = 36,       /* E_ASSERT: a precondition of the caller does not hold */
-    CO_STOP = 37             /* E_STOP: end of input, as an error */
+    CO_STOP = 37,            /* E_STOP: end of input, as an error */
+
+    CO_CODE_IS_INT = -1 /* no code: makes the type signed, so that main can return a code */
 } co_code;
 
 /** The name of a code, "CO_VALUE"; "CO_UNKNOWN" for a number that is none. */
