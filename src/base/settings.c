@@ -183,7 +183,7 @@ _Static_assert(NUM_SETTINGS <= COI_MAX_SETTINGS,
                "coi_settings.source has a place for every setting");
 
 /* Variables with our prefix that are read elsewhere. */
-static const char *const other_variables[] = { "PLUGIN_PATH" };
+static const char *const other_variables[] = { "PLUGIN_PATH", "MPI_LIBRARY" };
 
 bool
 coi_device_list_next(const char **list, char type[COI_DEVICE_TYPE_MAX], int *count)

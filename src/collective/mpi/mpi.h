@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inside of the MPI plug-in. A group has two communicators, duplicates of the borrowed one:
+ * hellos travel on `control`, data on `data`. Nothing here calls MPI in a way that waits for a
+ * peer: operations are started and tested, and between two tests the waiting thread looks at the
+ * clock, at what peers say and at whether they live.
+ */
+#ifndef COI_COLLECTIVE_MPI_MPI_H
+#define COI_COLLECTIVE_MPI_MPI_H
+
+#include "collective/hello.h"
+
+#include <mpi.h>
+#include <poll.h>
+
+enum {
+    COI_MPI_TAG = 1,
+    COI_MPI_RING = 8,           /* hellos on their way to the peers */
+    COI_MPI_LETTER_BYTES = 1024 /* more than a hello: one of another version is seen whole */
+};
+
+/* A hello that is being sent to all peers. MPI reads it until the requests are done. */
+typedef struct mpi_slot {
+    coi_hello    hello;
+    bool         is_busy;
+    MPI_Request *requests; /* size - 1 */
+} mpi_slot;
+
+/* What is known of a peer since opening. */
+typedef struct mpi_peer {
+    int64_t pid;
+    int     fd; /* readable when its process has ended; -1: it runs elsewhere, or we cannot tell */
+    bool    is_gone;
+    char    host[64];
+} mpi_peer;
+
+typedef struct mpi_group {
+    coi_group group;
+    MPI_Comm  control, data;
+    int64_t   pid;          /* of this process: a forked child may not speak */
+    bool      is_main_only; /* MPI allows calls from the main thread alone */
+    bool      is_open;      /* all said COI_HELLO_OPEN */
+    uint64_t  epoch;        /* of the last exchange */
+    int       ranks_here;   /* on this machine */
+    mpi_peer *peers;
+    bool     *is_named; /* for messages */
+
+    MPI_Request    listen; /* the next letter from anybody */
+    unsigned char *letter;
+    coi_inbox     *inboxes;
+    mpi_slot       ring[COI_MPI_RING];
+    bool           has_pending; /* the latest announcement that found no room */
+    coi_hello      pending;
+
+    MPI_Request *requests; /* of a transfer */
+    MPI_Status  *statuses;
+    size_t       capacity;
+} mpi_group;
+
+/* wait.c */
+typedef struct mpi_wait {
+    coi_moment deadline;
+    uint64_t   start_ns, look_ns; /* when it began, when peers are looked after again */
+    uint64_t   busy_ns;           /* how long it does not sleep */
+    int        timeout_ms;
+} mpi_wait;
+
+/* For so many bytes of data, or for words: 0. */
+void coi_mpi_wait_begin(mpi_wait *wait, int timeout_ms, size_t nbytes);
+/*
+ * Between two tests: spin shortly, then give the core away, then sleep for a part of the time
+ * waited so far.
+ */
+void coi_mpi_wait_pause(mpi_wait *wait, mpi_group *self);
+/* Is it time to look after the peers? About every ten milliseconds of a longer wait. */
+bool coi_mpi_wait_look(mpi_wait *wait);
+
+/* health.c */
+/* Say who we are in the hello of opening, and learn who the peers are from theirs. */
+void coi_mpi_introduce(mpi_group *self, coi_hello *mine);
+void coi_mpi_meet(mpi_group *self, int rank, const coi_hello *theirs, const coi_hello *mine);
+/* Update is_gone of the peers whose process ended; true if a named one is gone. */
+bool coi_mpi_find_gone(mpi_group *self, const bool *is_named);
+/* CO_UNAVAILABLE naming the first peer that is named and gone. */
+co_code coi_mpi_gone_error(mpi_group *self, const bool *is_named, co_error_info *err);
+
+/* control.c */
+co_code coi_mpi_listen(mpi_group *self, co_error_info *err);
+/* End listening; false if MPI did not let go of the letter. */
+bool coi_mpi_unlisten(mpi_group *self);
+/* Receive all letters that are here and move those that leave. */
+co_code coi_mpi_poll(mpi_group *self, co_error_info *err);
+/* Have all hellos left? */
+bool    coi_mpi_all_sent(mpi_group *self);
+co_code coi_mpi_exchange(coi_group *group, const coi_hello *mine, coi_hello *all, int timeout_ms,
+                         co_error_info *err);
+void    coi_mpi_announce(coi_group *group, const coi_hello *hello);
+/* MPI runs and may be called by this thread; and the group is whole. */
+co_code coi_mpi_check_callable(mpi_group *self, co_error_info *err);
+co_code coi_mpi_check_usable(mpi_group *self, co_error_info *err);
+/* The error of an MPI call. peer -1: not known. */
+co_code coi_mpi_call_error(mpi_group *self, int mpi_code, const char *call, int peer,
+                           co_error_info *err);
+
+/* data.c */
+co_code coi_mpi_transfer(coi_group *group, const coi_transfer *sends, size_t num_sends,
+                         const coi_transfer *receives, size_t num_receives, int timeout_ms,
+                         co_error_info *err);
+
+#endif

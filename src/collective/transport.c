@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The registry of transports, and the loading of those that live in a shared object of their own.
+ * What a transport's open leaves to us are the common fields of the group.
+ */
+#include "collective/collective.h"
+#include "collective/local/ranks.h"
+#include "collective/self/self.h"
+
+#include "base/text.h"
+#include "config.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What a plug-in exports. */
+#define PLUGIN_SYMBOL "coi_transport_plugin"
+
+typedef struct entry {
+    const char          *name;
+    const coi_transport *table;    /* NULL: in a plug-in */
+    const char          *library;  /* its file */
+    const char          *variable; /* of the environment: names the file */
+    const char          *repair;   /* what to do when it is not there */
+} entry;
+
+static const entry entries[] = {
+    { "self", &coi_self_transport, NULL, NULL, NULL },
+    { "threads", &coi_threads_transport, NULL, NULL, NULL },
+    { "mpi", NULL, "libcohort_mpi.so", "COHORT_MPI_LIBRARY",
+      "install an MPI (Open MPI or MPICH) and build the library with it (COHORT_WITH_MPI=ON), or use the transport 'self'" },
+};
+#define NUM_ENTRIES (sizeof(entries) / sizeof(entries[0]))
+
+typedef struct search {
+    const entry *wanted;
+    void        *handle;
+    char         path[PATH_MAX];
+    char         why[400]; /* the first plug-in that was there and could not be loaded */
+} search;
+
+/*
+ * The environment, unless the program runs with raised privileges: it must not choose what such a
+ * program loads.
+ */
+static const char *
+variable(const char *name)
+{
+    const char *text = secure_getenv(name);
+
+    return text != NULL && text[0] != '\0' ? text : NULL;
+}
+
+/* Try a file, "folder/name". Plug-ins stay loaded: MPI libraries do not survive to be unloaded. */
+static bool
+try_file(search *s, const char *folder, size_t length, const char *name)
+{
+    int n = snprintf(s->path, sizeof(s->path), "%.*s%s%s", (int)length, folder,
+                     length > 0 ? "/" : "", name);
+
+    if (n < 0 || (size_t)n >= sizeof(s->path))
+        return false;
+    s->handle = dlopen(s->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (s->handle == NULL) {
+        const char *why = dlerror();
+
+        /* A file that is not there is no news, one that is and does not load is. */
+        if (s->why[0] == '\0' && access(s->path, F_OK) == 0)
+            coi_text_line(s->why, sizeof(s->why), "%s", why != NULL ? why : s->path);
+    }
+    return s->handle != NULL;
+}
+
+/* Beside the file that holds this code: the shared library, or a program with the static one. */
+static bool
+try_beside(search *s)
+{
+    Dl_info     info;
+    char        real[PATH_MAX], name[80];
+    const char *slash;
+
+    if (dladdr((void *)(uintptr_t)coi_group_open, &info) == 0 || info.dli_fname == NULL ||
+        realpath(info.dli_fname, real) == NULL)
+        return false;
+    slash = strrchr(real, '/');
+    if (slash == NULL)
+        return false;
+    snprintf(name, sizeof(name), COI_PLUGIN_SUBDIR "/%s", s->wanted->library);
+    if (try_file(s, real, (size_t)(slash - real), name))
+        return true;
+    /* A program in bin/ or in a build tree, beside lib/. */
+    snprintf(name, sizeof(name), "../lib/" COI_PLUGIN_SUBDIR "/%s", s->wanted->library);
+    return try_file(s, real, (size_t)(slash - real), name);
+}
+
+static bool
+find_plugin(search *s)
+{
+    const char *file = variable(s->wanted->variable), *folder = variable("COHORT_PLUGIN_PATH");
+
+    if (file != NULL)
+        return try_file(s, "", 0, file); /* who names a file wants no other */
+    return (folder != NULL && try_file(s, folder, strlen(folder), s->wanted->library)) ||
+           try_beside(s) || try_file(s, COI_PLUGIN_DIR, strlen(COI_PLUGIN_DIR), s->wanted->library);
+}
+
+static co_code
+load(const entry *wanted, const coi_transport **out, co_error_info *err)
+{
+    search               s = { .wanted = wanted };
+    const coi_transport *table;
+
+    if (!find_plugin(&s)) {
+        if (s.why[0] != '\0')
+            return coi_error(err, CO_UNIMPLEMENTED, "transport '%s': its plug-in does not load: %s",
+                             wanted->name, s.why);
+        return coi_error(err, CO_UNIMPLEMENTED, "transport '%s': %s was not found; %s",
+                         wanted->name,
+                         variable(wanted->variable) != NULL ? s.path : wanted->library,
+                         wanted->repair);
+    }
+    table = dlsym(s.handle, PLUGIN_SYMBOL);
+    dlclose(s.handle);
+    if (table == NULL)
+        return coi_error(err, CO_UNIMPLEMENTED, "transport '%s': %s is no plug-in of this library",
+                         wanted->name, s.path);
+    if (table->abi != COI_TRANSPORT_ABI || table->hello_size != sizeof(coi_hello) ||
+        table->group_size != sizeof(coi_group))
+        return coi_error(
+            err, CO_UNIMPLEMENTED,
+            "transport '%s': %s was built for another version of this library (ABI %u, expected %d); build both together",
+            wanted->name, s.path, (unsigned)table->abi, COI_TRANSPORT_ABI);
+    *out = table;
+    return CO_OK;
+}
+
+co_code
+coi_group_open(const char *transport, const coi_group_options *options, coi_group **out,
+               co_error_info *err)
+{
+    const coi_transport *table = NULL;
+    coi_group           *group = NULL;
+    co_code              rc;
+
+    for (size_t i = 0; i < NUM_ENTRIES && table == NULL; ++i) {
+        if (strcmp(entries[i].name, transport) != 0)
+            continue;
+        table = entries[i].table;
+        rc = table == NULL ? load(&entries[i], &table, err) : CO_OK;
+        if (rc != CO_OK)
+            return rc;
+    }
+    if (table == NULL)
+        return coi_error(err, CO_VALUE, "there is no transport '%s': there are 'mpi' and 'self'",
+                         transport);
+    rc = table->open(options, &group, err);
+    if (rc != CO_OK)
+        return rc;
+    group->transport = table;
+    group->memory = options->memory;
+    group->log = options->log;
+    group->waiting = options->waiting;
+    coi_log_line(options->log, CO_LOG_INFO, "transport %s: rank %d of %d", table->name, group->rank,
+                 group->size);
+    *out = group;
+    return CO_OK;
+}
+
+void
+coi_group_close(coi_group *group)
+{
+    if (group == NULL)
+        return;
+    if (!group->holding) /* else the transport may still write there */
+        coi_free(group->memory, group->scratch, group->scratch_nbytes);
+    group->transport->close(group);
+}
+
+bool
+coi_mpi_launched(void)
+{
+    /* Open MPI; MPICH and its kin, Slurm with PMI; launchers with PMIx. */
+    static const char *const variables[] = { "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE",
+                                             "PMIX_RANK" };
+    static const char *const questions[] = { "MPI_Initialized", "MPI_Finalized" };
+    int                      answers[2] = { 0, 0 };
+
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); ++i)
+        if (getenv(variables[i]) != NULL)
+            return true;
+    /*
+     * The host may run MPI without our knowing its headers; these two have the same form in every
+     * MPI.
+     */
+    for (size_t i = 0; i < 2; ++i) {
+        void *symbol = dlsym(RTLD_DEFAULT, questions[i]);
+        int (*ask)(int *);
+
+        memcpy(&ask, &symbol, sizeof(ask));
+        if (symbol == NULL || ask(&answers[i]) != 0)
+            return false;
+    }
+    return answers[0] != 0 && answers[1] == 0;
+}

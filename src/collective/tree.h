@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The fixed tree, for those who meet only pieces of it: a rank reduces the subtrees that it hosts
+ * whole, and finishes the tree above subtrees that other ranks reduced.
+ */
+#ifndef COI_COLLECTIVE_TREE_H
+#define COI_COLLECTIVE_TREE_H
+
+#include "collective/collective.h"
+
+/* out = a op b; out overlaps neither. */
+typedef void (*coi_node_into_fn)(void *restrict out, const void *restrict a, const void *restrict b,
+                                 int64_t n);
+/* out = out op b. */
+typedef void (*coi_node_onto_fn)(void *restrict out, const void *restrict b, int64_t n);
+
+typedef struct coi_reduce_kernels {
+    size_t size; /* of an element; 0: the dtype cannot be reduced */
+    void (*mean)(void *data, int64_t n, int divisor); /* the division of MEAN; NULL for integers */
+    struct {
+        coi_node_into_fn into;
+        coi_node_onto_fn onto;
+    } node[CO_REDUCE_PROD + 1]; /* by co_reduce_op */
+} coi_reduce_kernels;
+
+extern const coi_reduce_kernels coi_reduce_table[CO_NUM_DTYPES];
+
+/* A subtree whose sum is at hand. */
+typedef struct coi_subtree {
+    int         lo, hi; /* replicas [lo, hi) */
+    const void *data;   /* its elements, from the first one that is asked for */
+} coi_subtree;
+
+/* Nodes [lo, hi) can be cut into at most: two chains down a tree of 31 levels. */
+#define COI_MAX_SUBTREES 62
+
+/*
+ * The maximal subtrees of the tree over num_replicas that lie in [lo, hi), from left to right; data
+ * is left NULL. Returns how many. out may be NULL, for the number alone.
+ */
+int coi_tree_cut(int num_replicas, int lo, int hi, coi_subtree *out);
+/* As coi_reduce_subtree, where parts[0] is the part of replica `first`. */
+void coi_reduce_parts(const coi_reduction *job, int first, int lo, int hi, int64_t begin,
+                      int64_t end, void *out);
+/*
+ * The whole tree from subtrees, from left to right, that together make it up; with the division of
+ * MEAN.
+ */
+void coi_reduce_top(const coi_reduction *job, const coi_subtree *subtrees, int64_t num_elements,
+                    void *out);
+/*
+ * Elements [begin, end) of share `share` of num_shares: all shares are cut at cache lines from the
+ * first element on.
+ */
+void coi_share_range(co_dtype dtype, int64_t num_elements, int share, int num_shares,
+                     int64_t *begin, int64_t *end);
+/* The division of MEAN for finished elements; nothing for integers and other operations. */
+void coi_reduce_finish(const coi_reduction *job, void *data, int64_t num_elements);
+
+#endif
