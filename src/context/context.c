@@ -95,7 +95,6 @@ coi_context_new(coi_runtime *runtime)
     start_mode(ctx);
     ctx->reference_kernels = runtime->settings.reference_kernels;
     ctx->next_entry = 1;
-    atomic_fetch_add(&runtime->refs, 1);
     return ctx;
 }
 
@@ -110,17 +109,36 @@ coi_context_free(co_context *ctx)
     while (ctx->num_owned > 0)
         coi_unref(&ctx->heap, ctx->owned[--ctx->num_owned]);
     co_clear(ctx);
-    if (atomic_load(&runtime->refs) == 1 && runtime->default_strategy != NULL) {
-        coi_unref(&ctx->heap, runtime->default_strategy);
-        runtime->default_strategy = NULL;
-    }
     coi_heap_destroy(&ctx->heap);
     coi_free(memory, ctx->owned, ctx->cap_owned * sizeof(*ctx->owned));
     coi_free(memory, ctx->blocks, ctx->cap_blocks * sizeof(*ctx->blocks));
     coi_free(memory, ctx->entries, ctx->cap_entries * sizeof(*ctx->entries));
     coi_free(memory, ctx, sizeof(*ctx));
-    if (atomic_fetch_sub(&runtime->refs, 1) == 1)
-        runtime_free(runtime);
+}
+
+/* A context that the user opened holds its runtime; those of replicas live inside a strategy and do not. */
+static co_context *
+open_context(coi_runtime *runtime)
+{
+    co_context *ctx = coi_context_new(runtime);
+
+    if (ctx != NULL)
+        atomic_fetch_add(&runtime->refs, 1);
+    return ctx;
+}
+
+/* The last context takes the runtime with it. */
+static void
+release_runtime(coi_runtime *runtime)
+{
+    coi_heap heap;
+
+    if (atomic_fetch_sub(&runtime->refs, 1) != 1)
+        return;
+    coi_heap_init(&heap, &runtime->store);
+    coi_unref(&heap, runtime->default_strategy);
+    coi_heap_destroy(&heap);
+    runtime_free(runtime);
 }
 
 co_context *
@@ -138,7 +156,7 @@ co_open_with(const co_options *options)
     runtime = runtime_open(&all, &err);
     if (runtime == NULL)
         return NULL;
-    ctx = coi_context_new(runtime);
+    ctx = open_context(runtime);
     if (ctx == NULL) {
         runtime_free(runtime);
         return NULL;
@@ -162,7 +180,7 @@ co_open(const char *settings)
 co_context *
 co_open_beside(co_context *ctx)
 {
-    return ctx != NULL ? coi_context_new(ctx->runtime) : NULL;
+    return ctx != NULL ? open_context(ctx->runtime) : NULL;
 }
 
 /* "step.c:41: matmul: message (replica 1) [CO_INVALID_ARGUMENT]" */
@@ -185,14 +203,17 @@ report(co_context *ctx)
 co_code
 co_close(co_context *ctx)
 {
-    co_code code;
+    coi_runtime *runtime;
+    co_code      code;
 
     if (ctx == NULL)
         return CO_OK;
+    runtime = ctx->runtime;
     code = ctx->error.code;
     if (code != CO_OK)
         report(ctx);
     coi_context_free(ctx);
+    release_runtime(runtime);
     return code;
 }
 

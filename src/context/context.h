@@ -78,9 +78,10 @@ struct co_context {
     co_site_info  site; /* first: co_site() of the public header writes here */
     co_error_info error;
     void (*payload_deleter)(void *payload);
-    const char  *call; /* the public call being made, for error records */
-    coi_runtime *runtime;
-    coi_heap     heap;
+    const char   *call;     /* the public call being made, for error records */
+    atomic_ullong progress; /* operators applied: how others see that this context is not stuck */
+    coi_runtime  *runtime;
+    coi_heap      heap;
 
     coi_object **owned; /* what blocks own, oldest first */
     size_t       num_owned, cap_owned;
@@ -123,6 +124,15 @@ coi_err(co_context *ctx)
 /* After such a function failed: add call, site, rank, replica. Returns the code. */
 co_code coi_failed(co_context *ctx);
 
+/* Others may look at the count; only this context's thread writes it. */
+static inline void
+coi_tick(co_context *ctx)
+{
+    unsigned long long so_far = atomic_load_explicit(&ctx->progress, memory_order_relaxed);
+
+    atomic_store_explicit(&ctx->progress, so_far + 1, memory_order_relaxed);
+}
+
 #ifdef COI_DEBUG
 /* Debug builds: a context is used by one thread at a time. */
 bool coi_enter(co_context *ctx);
@@ -132,12 +142,14 @@ void coi_leave(co_context **guard);
     co_context *coi_guard_ __attribute__((cleanup(coi_leave), unused)) = (ctx);                    \
     if (!coi_enter(ctx) || (ctx)->error.code != CO_OK)                                             \
         return result;                                                                             \
+    coi_tick(ctx);                                                                                 \
     (ctx)->call = (name)
 #else
 /* Every public call that does work begins with this: nothing happens on NULL or while there is an error. */
 #define COI_ENTER(ctx, name, result)                                                               \
     if ((ctx) == NULL || (ctx)->error.code != CO_OK)                                               \
         return result;                                                                             \
+    coi_tick(ctx);                                                                                 \
     (ctx)->call = (name)
 #endif
 

@@ -26,12 +26,16 @@
 
 extern const coi_class coi_strategy_class;
 
+#define COI_MAX_LOCAL_REPLICAS 256
+#define COI_MAX_WORKERS        4096
+
 /* What differs between strategies besides the placement. */
 typedef struct coi_policy {
     const char *name;       /* "MirroredStrategy" */
     bool        is_default; /* changes no mode */
-    bool        bundles;    /* variables are distributed and arguments unwrapped; false: one device, plain values */
-    bool        workers;    /* several processes */
+    bool
+        bundles; /* variables are distributed and arguments unwrapped; false: one device, plain values */
+    bool workers; /* several processes */
 } coi_policy;
 
 struct co_strategy {
@@ -40,13 +44,13 @@ struct co_strategy {
     coi_runtime      *runtime;
     uint64_t          serial;       /* names it in messages */
     int               num_replicas; /* in sync, of all workers */
-    int               num_local;    /* of this process: replicas [first_local, first_local + num_local) */
-    int               first_local;
-    int               worker, num_workers;
-    int              *first;       /* rank r hosts replicas [first[r], first[r + 1]) */
-    coi_device_name  *devices;     /* of the local replicas */
-    int               deadline_ms; /* 0: none */
-    coi_group        *group;       /* of the workers; NULL without */
+    int  num_local; /* of this process: replicas [first_local, first_local + num_local) */
+    int  first_local;
+    int  worker, num_workers;
+    int *first;                   /* rank r hosts replicas [first[r], first[r + 1]) */
+    coi_device_name *devices;     /* of the local replicas */
+    int              deadline_ms; /* 0: none */
+    coi_group       *group;       /* of the workers; NULL without */
 
     coi_lock         lock;  /* of what follows */
     struct coi_crew *crews; /* idle ones */
@@ -54,7 +58,7 @@ struct co_strategy {
     char             why[200];
     uint64_t         epoch, sequence; /* of collectives between workers */
     bool             in_step;         /* collectives of this epoch belong to a run */
-    coi_lock         worker_lock;     /* runs of a strategy with several workers are one after the other */
+    coi_lock worker_lock; /* runs of a strategy with several workers are one after the other */
 };
 
 /* "MirroredStrategy #3 (2 replicas)" for messages. */
@@ -93,27 +97,27 @@ typedef struct coi_seat {
     size_t       num_leaves;
     co_value    *result; /* what it takes away: a reference */
     void        *detail; /* of the kind of meeting */
-    bool         arrived, finished;
+    atomic_bool  arrived, finished;
 } coi_seat;
 
 /* One run of a function on all local replicas. */
 typedef struct coi_step {
-    co_strategy    *strategy;
+    co_strategy     *strategy;
     struct coi_crew *crew;
-    co_context     *parent; /* the context that called run, and that merge functions get */
-    int             n;      /* local replicas */
-    coi_seat       *seats;
-    co_fn           fn;
-    void           *user;
-    co_value       *args, *kwargs;
-    bool            in_turn;
+    co_context      *parent; /* the context that called run, and that merge functions get */
+    int              n;      /* local replicas */
+    coi_seat        *seats;
+    co_fn            fn;
+    void            *user;
+    co_value        *args, *kwargs;
+    bool             in_turn;
     _Alignas(64) atomic_int arrived; /* at the current barrier */
-    atomic_int  finished;            /* replicas that returned */
-    coi_event   gate;                /* barriers and breaks */
-    coi_event   turn;                /* in_turn: whose */
-    atomic_int  whose;
-    atomic_bool broken;
-    coi_lock    error_lock;
+    atomic_int    finished;          /* replicas that returned */
+    coi_event     gate;              /* barriers and breaks */
+    coi_event     turn;              /* in_turn: whose */
+    atomic_int    whose;
+    atomic_bool   broken;
+    coi_lock      error_lock;
     co_error_info error; /* the first failure */
     void (*payload_deleter)(void *payload);
 } coi_step;
@@ -126,8 +130,10 @@ typedef bool (*coi_close_fn)(co_context *ctx, coi_step *step, void *arg);
  * Come to a meeting: fill the seat of this replica, wait for all, check that all came to the same one, let the last run
  * `close` (may be NULL). False: the step is broken and ctx has the error. Leave with coi_barrier.
  */
-bool coi_meet(co_context *ctx, coi_meeting_kind kind, co_value *value, co_value **leaves, size_t num_leaves,
-              coi_close_fn close, void *arg);
+bool coi_meet(co_context *ctx, coi_meeting_kind kind, co_value *value, co_value **leaves,
+              size_t num_leaves, coi_close_fn close, void *arg);
+/* The context of a local replica of a step (run.c). */
+co_context *coi_replica_context(coi_step *step, int local_replica);
 /* Wait for all replicas once more. */
 bool coi_barrier(co_context *ctx, coi_close_fn close, void *arg);
 /* End the step for all replicas with the error of ctx. */
@@ -142,12 +148,26 @@ coi_my_seat(co_context *ctx)
     return &ctx->mode.step->seats[ctx->mode.local_replica];
 }
 void coi_wait_turn(co_context *ctx);
+/* Idle crews go with their strategy (run.c). */
+void coi_crews_free(co_strategy *strategy);
+
+/* --- merge.c --- */
+
+/* What runs once for all replicas, in the parent's context; returns a value of its block. */
+typedef co_value *(*coi_merge_body)(co_context *parent, co_strategy *strategy, co_value *args,
+                                    void *arg);
+/* Meet, let replica 0 run `body` (with its own arg), take away this replica's part: a reference. */
+co_value *coi_merge(co_context *ctx, coi_meeting_kind kind, co_value *args, coi_merge_body body,
+                    void *arg);
+/* The middle of coi_merge, on replica 0 alone. */
+bool coi_merge_here(co_context *ctx, coi_merge_body body, void *arg);
 
 /* --- group.c --- */
 
 /* Merge the values of n replicas by DV-GROUP; a reference. `kind` is that of bundles; always: wrap equal leaves too. NULL with an
  * error (CO_ASSERTION where structures differ). Values may be NULL, which is none. */
-co_value *coi_group_values(co_context *ctx, co_value *const *values, int n, co_kind kind, bool always);
+co_value *coi_group_values(co_context *ctx, co_value *const *values, int n, co_kind kind,
+                           bool always);
 /* The structure with bundles replaced by their component; a reference, the same handle if there are none. */
 co_value *coi_select_all(co_context *ctx, co_value *structure, int local_replica);
 /* Step examples carried by the bundles of a structure; -1 if none knows. */
@@ -157,8 +177,8 @@ int64_t coi_find_step_examples(const co_value *structure);
 
 /* Reduce one leaf from the local components (tensors of one dtype and shape; n of them) over all replicas of all workers. A reference on
  * the device of ctx. */
-co_value *coi_reduce_tensors(co_context *ctx, co_strategy *strategy, coi_meeting_kind kind, co_reduce_op op,
-                             co_value *const *parts);
+co_value *coi_reduce_tensors(co_context *ctx, co_strategy *strategy, coi_meeting_kind kind,
+                             co_reduce_op op, co_value *const *parts);
 /* S-REDUCE-8: the dtype of a mean. */
 co_dtype coi_mean_dtype(co_dtype dtype);
 
@@ -168,10 +188,19 @@ co_dtype coi_mean_dtype(co_dtype dtype);
 void coi_epoch_begin(co_strategy *strategy, bool in_step);
 /* Say hello at a collective and check that all ranks are at the same one; `numbers` (may be NULL, one per rank) receives each rank's
  * `number`. False with an error in ctx that names rank, place and both sides. */
-bool coi_workers_meet(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, uint64_t signature,
-                      const char *text, int64_t number, int64_t *numbers);
+bool coi_workers_meet(co_context *ctx, co_strategy *strategy, coi_meeting_kind what,
+                      uint64_t signature, const char *text, int64_t number, int64_t *numbers);
 /* Tell the others that this run ended, or failed with the error of ctx. */
 void coi_workers_end(co_context *ctx, co_strategy *strategy, bool ok);
+/* How long to wait for a peer, as the transports want it. */
+static inline int
+coi_timeout(const co_strategy *strategy)
+{
+    return strategy->deadline_ms > 0 ? strategy->deadline_ms : -1;
+}
+/* The tensors of all workers, concatenated along axis: a value of ctx's block. Dimensions other than axis agree. */
+co_value *coi_workers_concat(co_context *ctx, co_strategy *strategy, coi_meeting_kind what,
+                             co_value *tensor, int axis);
 /* Put the value of worker 0 in place on all workers (MW-9): a host tensor of known size, written in place. */
 bool coi_workers_broadcast(co_context *ctx, co_strategy *strategy, co_value *tensor);
 

@@ -29,8 +29,9 @@ struct coi_variable {
     char                   *name;
     size_t                  name_size; /* of its block */
     co_site_info            made_at;
-    size_t                  num_components; /* 1 for ordinary ones */
-    co_value              **components; /* distributed: ordinary variables, one per local replica */
+    co_value  *container;      /* distributed variable that this is a component of; no reference */
+    size_t     num_components; /* 1 for ordinary ones */
+    co_value **components;     /* distributed: ordinary variables, one per local replica */
 };
 
 #endif

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Merging the values of replicas into one (DV-GROUP) and selecting a replica's part again (DV-SEL).
+ */
+#include "strategy/strategy.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define PATH_SIZE 200
+
+/* A merge under way; path names the place in messages. */
+typedef struct merge {
+    co_context *ctx;
+    int         n;
+    co_kind     kind;
+    bool        always;
+    char        path[PATH_SIZE];
+} merge;
+
+static co_value *merge_values(merge *m, co_value *const *values);
+
+static bool
+same_leaf(const co_value *a, const co_value *b)
+{
+    if (a == b)
+        return true;
+    if (a->kind != b->kind)
+        return false;
+    switch (a->kind) { /* host floats and tensors are compared by handle alone (AMB-13) */
+    case CO_KIND_INT: return a->u.i == b->u.i;
+    case CO_KIND_BOOL: return a->u.b == b->u.b;
+    case CO_KIND_NONE: return true;
+    case CO_KIND_STRING:
+        return a->u.string.nbytes == b->u.string.nbytes &&
+               memcmp(a->u.string.data, b->u.string.data, a->u.string.nbytes) == 0;
+    default: return false;
+    }
+}
+
+/* The container whose components these are, in order (DV-GROUP-5); NULL if they are not. */
+static co_value *
+container_of(co_value *const *values, int n)
+{
+    co_value *container = values[0]->kind == CO_KIND_VARIABLE ? values[0]->u.variable->container
+                                                              : NULL;
+
+    if (container == NULL || (int)container->u.variable->num_components != n)
+        return NULL;
+    for (int i = 0; i < n; ++i)
+        if (container->u.variable->components[i] != values[i])
+            return NULL;
+    return container;
+}
+
+static co_value *
+merge_leaves(merge *m, co_value *const *values)
+{
+    co_value *bundle, *container;
+    bool      same = !m->always;
+
+    for (int i = 1; i < m->n && same; ++i)
+        same = same_leaf(values[0], values[i]);
+    if (same) {
+        coi_ref(values[0]);
+        return values[0];
+    }
+    if ((container = container_of(values, m->n)) != NULL) {
+        coi_ref(container);
+        return container;
+    }
+    bundle = coi_bundle_new(&m->ctx->heap, m->kind, (size_t)m->n, coi_err(m->ctx));
+    for (int i = 0; i < m->n && bundle != NULL; ++i) {
+        coi_ref(values[i]);
+        bundle->u.bundle.items[i] = values[i];
+    }
+    return bundle;
+}
+
+static void
+part(merge *m, int i, const char *a, const char *b)
+{
+    coi_error(coi_err(m->ctx), CO_ASSERTION,
+              "replicas 0 and %d return different structures at %s: %s against %s", i,
+              m->path[0] != '\0' ? m->path : "the top", a, b);
+}
+
+/* All containers are of one kind, length and set of keys. */
+static bool
+containers_agree(merge *m, co_value *const *values)
+{
+    const co_value *a = values[0];
+    char            left[80], right[80];
+
+    for (int i = 1; i < m->n; ++i) {
+        const co_value *b = values[i];
+
+        if (a->kind != b->kind) {
+            part(m, i, co_kind_name((co_kind)a->kind), co_kind_name((co_kind)b->kind));
+            return false;
+        }
+        if (a->u.items.n != b->u.items.n) {
+            snprintf(left, sizeof(left), "%s of %zu", co_kind_name((co_kind)a->kind), a->u.items.n);
+            snprintf(right, sizeof(right), "%s of %zu", co_kind_name((co_kind)b->kind),
+                     b->u.items.n);
+            part(m, i, left, right);
+            return false;
+        }
+        for (size_t k = 0; a->u.items.keys != NULL && k < a->u.items.n; ++k)
+            if (strcmp(a->u.items.keys[k + 1], b->u.items.keys[k + 1]) != 0) {
+                snprintf(left, sizeof(left), "key '%.60s'", a->u.items.keys[k + 1]);
+                snprintf(right, sizeof(right), "key '%.60s'", b->u.items.keys[k + 1]);
+                part(m, i, left, right);
+                return false;
+            }
+    }
+    return true;
+}
+
+static co_value *
+merge_items(merge *m, co_value *const *values)
+{
+    coi_heap *heap = &m->ctx->heap;
+    size_t    length = strlen(m->path), nbytes = (size_t)m->n * sizeof(co_value *);
+    co_value *merged, **column;
+
+    if (!containers_agree(m, values))
+        return NULL;
+    merged = coi_structure_like(heap, values[0], coi_err(m->ctx));
+    column = merged != NULL ? coi_small_alloc(heap, nbytes) : NULL;
+    if (column == NULL) {
+        coi_unref(heap, merged);
+        coi_error(coi_err(m->ctx), CO_RESOURCE_EXHAUSTED, "no memory to merge %d values", m->n);
+        return NULL;
+    }
+    for (size_t k = 0; k < merged->u.items.n; ++k) {
+        if (merged->u.items.keys != NULL)
+            snprintf(m->path + length, PATH_SIZE - length, "['%s']", merged->u.items.keys[k + 1]);
+        else
+            snprintf(m->path + length, PATH_SIZE - length, "[%zu]", k);
+        for (int i = 0; i < m->n; ++i)
+            column[i] = values[i]->u.items.items[k];
+        merged->u.items.items[k] = merge_values(m, column);
+        m->path[length] = '\0';
+        if (merged->u.items.items[k] == NULL)
+            break;
+    }
+    coi_small_free(heap, column, nbytes);
+    if (m->ctx->error.code != CO_OK || coi_structure_seal(merged, coi_err(m->ctx)) != CO_OK) {
+        coi_unref(heap, merged);
+        return NULL;
+    }
+    return merged;
+}
+
+static co_value *
+merge_values(merge *m, co_value *const *values)
+{
+    bool structure = false;
+
+    for (int i = 0; i < m->n; ++i)
+        structure = structure || coi_is_structure(values[i]);
+    if (!structure)
+        return merge_leaves(m, values);
+    for (int i = 1; i < m->n; ++i)
+        if (coi_is_structure(values[i]) != coi_is_structure(values[0])) {
+            part(m, i, co_kind_name((co_kind)values[0]->kind),
+                 co_kind_name((co_kind)values[i]->kind));
+            return NULL;
+        }
+    return merge_items(m, values);
+}
+
+co_value *
+coi_group_values(co_context *ctx, co_value *const *values, int n, co_kind kind, bool always)
+{
+    merge     m = { ctx, n, kind, always, "" };
+    co_value *merged;
+
+    if (n == 1 && !always) {
+        coi_ref(values[0]);
+        return values[0];
+    }
+    merged = merge_values(&m, values);
+    if (merged == NULL)
+        coi_failed(ctx);
+    return merged;
+}
+
+static bool
+has_bundle(const co_value *value)
+{
+    if (!coi_is_structure(value))
+        return value->kind == CO_KIND_PER_REPLICA || value->kind == CO_KIND_MIRRORED;
+    for (size_t i = 0; i < value->u.items.n; ++i)
+        if (has_bundle(value->u.items.items[i]))
+            return true;
+    return false;
+}
+
+static co_value *
+select_from(co_context *ctx, co_value *value, int replica)
+{
+    co_value *copy;
+
+    if (!coi_is_structure(value) || !has_bundle(value)) {
+        value = coi_select(value, replica);
+        coi_ref(value);
+        return value;
+    }
+    copy = coi_structure_like(&ctx->heap, value, coi_err(ctx));
+    for (size_t i = 0; copy != NULL && i < copy->u.items.n; ++i) {
+        copy->u.items.items[i] = select_from(ctx, value->u.items.items[i], replica);
+        if (copy->u.items.items[i] == NULL) {
+            coi_unref(&ctx->heap, copy);
+            return NULL;
+        }
+    }
+    if (copy != NULL && coi_structure_seal(copy, coi_err(ctx)) != CO_OK) {
+        coi_unref(&ctx->heap, copy);
+        return NULL;
+    }
+    return copy;
+}
+
+co_value *
+coi_select_all(co_context *ctx, co_value *structure, int local_replica)
+{
+    co_value *selected = select_from(ctx, structure, local_replica);
+
+    if (selected == NULL)
+        coi_failed(ctx);
+    return selected;
+}
+
+int64_t
+coi_find_step_examples(const co_value *value)
+{
+    if (value->kind == CO_KIND_PER_REPLICA)
+        return value->u.bundle.step_examples;
+    for (size_t i = 0; coi_is_structure(value) && i < value->u.items.n; ++i) {
+        int64_t found = coi_find_step_examples(value->u.items.items[i]);
+
+        if (found >= 0)
+            return found;
+    }
+    return -1;
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * merge_call: all replicas stop, replica 0's function runs once in cross-replica context with the merged arguments, and every
+ * replica gets its part of the result. It runs on the thread that called run, in the context that called run.
+ */
+#include "strategy/strategy.h"
+
+#include <string.h>
+
+typedef struct merging {
+    co_merge_fn fn;
+    void       *user;
+} merging;
+
+/* The arguments of all seats, merged: a reference. */
+static co_value *
+merged_args(co_context *ctx, coi_step *step)
+{
+    co_value *few[16], **values = few, *merged;
+    size_t    nbytes = (size_t)step->n * sizeof(*values);
+
+    if (step->n > 16 && (values = coi_small_alloc(&ctx->heap, nbytes)) == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the arguments of %d replicas", step->n);
+        return NULL;
+    }
+    for (int i = 0; i < step->n; ++i)
+        values[i] = step->seats[i].value;
+    merged = coi_group_values(ctx, values, step->n, CO_KIND_PER_REPLICA, false);
+    if (values != few)
+        coi_small_free(&ctx->heap, values, nbytes);
+    return merged;
+}
+
+/* Enter cross-replica context in the parent; the default strategy stays default (DEF-15). */
+static bool
+enter_merge(co_context *parent, coi_step *step)
+{
+    co_strategy *strategy = step->strategy;
+
+    if (coi_push(parent, COI_ENTRY_MERGE, strategy) == NULL)
+        return false;
+    parent->mode.strategy = strategy->policy->is_default ? NULL : strategy;
+    parent->mode.cross = true;
+    parent->mode.num_replicas = strategy->num_replicas;
+    parent->mode.update_id = -1;
+    parent->mode.step = step;
+    return true;
+}
+
+/* Hand the parts of the result to the seats. */
+static bool
+spread_result(co_context *parent, coi_step *step, co_value *result)
+{
+    for (int i = 0; i < step->n; ++i) {
+        co_value *part = step->strategy->policy->bundles ? coi_select_all(parent, result, i)
+                                                         : result;
+
+        if (part == NULL)
+            return false;
+        if (!step->strategy->policy->bundles)
+            coi_ref(part);
+        step->seats[i].result = part;
+    }
+    return true;
+}
+
+static void
+drop_results(co_context *parent, coi_step *step)
+{
+    for (int i = 0; i < step->n; ++i) {
+        coi_unref(&parent->heap, step->seats[i].result);
+        step->seats[i].result = NULL;
+    }
+}
+
+bool
+coi_merge_here(co_context *ctx, coi_merge_body body, void *arg)
+{
+    coi_step   *step = ctx->mode.step;
+    co_context *parent = step->parent;
+    size_t      entries = parent->num_entries, blocks = parent->num_blocks;
+    co_value   *args, *result;
+    bool        ok = false;
+
+    parent->site = ctx->site;
+    parent->call = ctx->call;
+    co_block_begin(parent);
+    args = merged_args(parent, step);
+    if (args != NULL && (args = coi_own(parent, args)) != NULL && enter_merge(parent, step)) {
+        result = body(parent, step->strategy, args, arg);
+        while (parent->num_entries > entries)
+            coi_pop(parent);
+        if (parent->error.code == CO_OK && result == NULL)
+            result = co_none(parent);
+        ok = parent->error.code == CO_OK && spread_result(parent, step, result);
+    }
+    coi_blocks_unwind(parent, blocks);
+    if (!ok) {
+        drop_results(parent, step);
+        coi_take_error(ctx, parent);
+        co_clear(parent);
+        coi_break(step, ctx);
+        coi_take_step_error(ctx, step);
+    }
+    return ok;
+}
+
+co_value *
+coi_merge(co_context *ctx, coi_meeting_kind kind, co_value *args, coi_merge_body body, void *arg)
+{
+    coi_seat *seat;
+    co_value *result;
+
+    if (!coi_meet(ctx, kind, args, NULL, 0, NULL, NULL))
+        return NULL;
+    if (ctx->mode.local_replica == 0 && !coi_merge_here(ctx, body, arg))
+        return NULL;
+    if (!coi_barrier(ctx, NULL, NULL))
+        return NULL;
+    seat = coi_my_seat(ctx);
+    result = seat->result;
+    seat->result = NULL;
+    return result;
+}
+
+static co_value *
+call_user(co_context *parent, co_strategy *strategy, co_value *args, void *arg)
+{
+    const merging *m = arg;
+
+    return m->fn(parent, strategy, args, m->user);
+}
+
+/* The default replica context, outside any run: call at once (DEF-15). */
+static co_value *
+merge_default(co_context *ctx, co_merge_fn fn, co_value *args, void *user)
+{
+    co_value *result;
+    size_t    entries = ctx->num_entries;
+
+    if (coi_push(ctx, COI_ENTRY_MERGE, NULL) == NULL)
+        return NULL;
+    ctx->mode.cross = true;
+    result = fn(ctx, co_default_strategy(ctx), args, user);
+    while (ctx->num_entries > entries)
+        coi_pop(ctx);
+    if (result == NULL && ctx->error.code == CO_OK)
+        result = co_none(ctx);
+    return result;
+}
+
+co_value *
+co_merge_call(co_context *ctx, co_merge_fn fn, co_value *args, void *user)
+{
+    merging   m = { fn, user };
+    co_value *result;
+
+    COI_ENTER(ctx, "merge_call", NULL);
+    if (fn == NULL) {
+        coi_fail(ctx, CO_TYPE, "argument 2 (fn) of merge_call is NULL; it must be a function");
+        return NULL;
+    }
+    if (!coi_check_value(ctx, args, 3, "args"))
+        return NULL;
+    if (ctx->mode.cross) {
+        coi_fail(
+            ctx, CO_RUNTIME,
+            "merge_call is called in cross-replica context; it needs to be inside a step given to run");
+        return NULL;
+    }
+    if (ctx->mode.step == NULL)
+        return merge_default(ctx, fn, args, user);
+    result = coi_merge(ctx, COI_MEET_MERGE, args, call_user, &m);
+    return result != NULL ? coi_own(ctx, result) : NULL;
+}

@@ -1,0 +1,594 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * reduce, local results, gather and values from a function: what is done with per-replica values outside a step. Sections 6.3 to
+ * 6.6 of the specification.
+ */
+#include "ops/op.h"
+#include "strategy/strategy.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+co_dtype
+coi_mean_dtype(co_dtype dtype)
+{
+    if (!coi_dtypes[dtype].integer)
+        return dtype;
+    return coi_dtypes[dtype].size <= 2 ? CO_FLOAT32 : CO_FLOAT64;
+}
+
+co_code
+co_reduce_op_from_name(co_context *ctx, const char *name, co_reduce_op *out)
+{
+    static const char *const names[] = { "SUM", "MEAN" };
+
+    COI_ENTER(ctx, "reduce_op_from_name", ctx != NULL ? ctx->error.code : CO_INVALID_ARGUMENT);
+    if (name == NULL || out == NULL)
+        return coi_fail(ctx, CO_INVALID_ARGUMENT, "argument %d of reduce_op_from_name is NULL",
+                        name == NULL ? 2 : 3);
+    for (size_t k = 0; k < 2; ++k) {
+        size_t i = 0;
+
+        while (names[k][i] != '\0' && toupper((unsigned char)name[i]) == names[k][i])
+            ++i;
+        if (names[k][i] == '\0' && name[i] == '\0') {
+            *out = (co_reduce_op)k;
+            return CO_OK;
+        }
+    }
+    return coi_fail(ctx, CO_VALUE, "'%s' is no reduce operation; the names are SUM and MEAN", name);
+}
+
+/* --- across replicas --- */
+
+/* Parts of one leaf fit each other (S-REDUCE-12, S-REDUCE-19). */
+static bool
+parts_agree(co_context *ctx, co_value *const *parts, int n, int first)
+{
+    const co_value *a = parts[0];
+    char            left[COI_SHAPE_TEXT], right[COI_SHAPE_TEXT];
+
+    if (a->dtype == CO_BOOL || a->dtype == CO_STRING) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s values cannot be reduced over replicas",
+                 co_dtype_name((co_dtype)a->dtype));
+        return false;
+    }
+    for (int i = 1; i < n; ++i) {
+        const co_value *b = parts[i];
+
+        if (a->dtype != b->dtype) {
+            coi_fail(ctx, CO_INVALID_ARGUMENT, "dtype is %s on replica %d and %s on replica %d",
+                     co_dtype_name((co_dtype)a->dtype), first, co_dtype_name((co_dtype)b->dtype),
+                     first + i);
+            return false;
+        }
+        if (!coi_same_shape(a, b)) {
+            coi_fail(
+                ctx, CO_INVALID_ARGUMENT,
+                "shape is %s on replica %d and %s on replica %d; without an axis shapes must be equal",
+                coi_shape_text(a->u.tensor.dims, a->ndim, left), first,
+                coi_shape_text(b->u.tensor.dims, b->ndim, right), first + i);
+            return false;
+        }
+    }
+    return true;
+}
+
+typedef struct shares {
+    const coi_reduction *job;
+    int                  n;
+} shares;
+
+static void
+reduce_chunk(void *arg, int64_t chunk)
+{
+    const shares *s = arg;
+
+    coi_reduce_share(s->job, (int)chunk, s->n);
+}
+
+static bool
+reduce_all(co_context *ctx, co_strategy *strategy, const coi_reduction *job)
+{
+    shares s = { job, job->num_elements > (1 << 16) ? 16 : 1 };
+
+    if (strategy->group == NULL) {
+        coi_team_run(ctx->device->team, s.n, reduce_chunk, &s);
+        return true;
+    }
+    if (coi_group_all_reduce(strategy->group, job, strategy->first, coi_timeout(strategy),
+                             coi_err(ctx)) == CO_OK)
+        return true;
+    coi_failed(ctx);
+    return false;
+}
+
+co_value *
+coi_reduce_tensors(co_context *ctx, co_strategy *strategy, coi_meeting_kind kind, co_reduce_op op,
+                   co_value *const *parts)
+{
+    const void     *data[COI_MAX_LOCAL_REPLICAS];
+    const co_value *like = parts[0];
+    char            text[COI_SHAPE_TEXT + 32], shape[COI_SHAPE_TEXT];
+    co_value       *out;
+    coi_reduction   job;
+    uint64_t        hash = like->dtype;
+
+    if (!parts_agree(ctx, parts, strategy->num_local, strategy->first_local) ||
+        coi_current_device(ctx) == NULL)
+        return NULL;
+    for (int d = 0; d < like->ndim; ++d)
+        hash = (hash ^ (uint64_t)like->u.tensor.dims[d]) * UINT64_C(1099511628211);
+    snprintf(text, sizeof(text), "%s %s", co_dtype_name((co_dtype)like->dtype),
+             coi_shape_text(like->u.tensor.dims, like->ndim, shape));
+    if (!coi_workers_meet(ctx, strategy, kind, hash + (uint64_t)op, text, 0, NULL))
+        return NULL;
+    out = coi_tensor_new(&ctx->heap, ctx->device, (co_dtype)like->dtype, like->u.tensor.dims,
+                         like->ndim, like->u.tensor.num_elements, coi_err(ctx));
+    if (out == NULL) {
+        coi_failed(ctx);
+        return NULL;
+    }
+    for (int i = 0; i < strategy->num_local; ++i)
+        data[i] = parts[i]->u.tensor.data;
+    job = (coi_reduction){
+        op,   (co_dtype)like->dtype, like->u.tensor.num_elements, strategy->num_replicas,
+        data, out->u.tensor.data
+    };
+    if (!reduce_all(ctx, strategy, &job)) {
+        coi_unref(&ctx->heap, out);
+        return NULL;
+    }
+    if (op == CO_REDUCE_MEAN && coi_dtypes[like->dtype].integer) {
+        co_value *sum = coi_own(ctx, out);
+
+        out = co_div(ctx, co_cast(ctx, sum, coi_mean_dtype((co_dtype)like->dtype)),
+                     co_int(ctx, strategy->num_replicas));
+        if (out != NULL)
+            coi_ref(out);
+    }
+    return out;
+}
+
+/* --- the leaves of reduce --- */
+
+/* The tensors of a leaf's components, as references in parts. */
+static bool
+component_tensors(co_context *ctx, co_value *const *components, int n, co_value **parts)
+{
+    for (int i = 0; i < n; ++i) {
+        parts[i] = coi_as_tensor(ctx, components[i], CO_DTYPE_NONE);
+        if (parts[i] == NULL) {
+            while (i > 0)
+                coi_unref(&ctx->heap, parts[--i]);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void
+drop_parts(co_context *ctx, co_value **parts, int n)
+{
+    while (n > 0)
+        coi_unref(&ctx->heap, parts[--n]);
+}
+
+/* The components of a leaf of this strategy; NULL if it is not distributed. mirrored: they are known to be equal. */
+static co_value *const *
+components_of(co_context *ctx, const co_strategy *strategy, co_value *leaf, bool *mirrored)
+{
+    size_t           n = 0;
+    co_value *const *items = NULL;
+
+    *mirrored = false;
+    if (leaf->kind == CO_KIND_PER_REPLICA || leaf->kind == CO_KIND_MIRRORED) {
+        n = leaf->u.bundle.n;
+        items = leaf->u.bundle.items;
+        *mirrored = leaf->kind == CO_KIND_MIRRORED;
+    } else if (leaf->kind == CO_KIND_VARIABLE && leaf->u.variable->components != NULL) {
+        n = leaf->u.variable->num_components;
+        items = leaf->u.variable->components;
+        *mirrored = leaf->u.variable->synchronization != CO_SYNC_ON_READ;
+    }
+    if (items != NULL && (int)n != strategy->num_local) {
+        char text[COI_STRATEGY_TEXT];
+
+        coi_fail(ctx, CO_VALUE,
+                 "a value of %zu components is given to %s, which has %d replicas here", n,
+                 coi_strategy_text(strategy, text), strategy->num_local);
+        return NULL;
+    }
+    return items;
+}
+
+static co_value *
+own_ref(co_context *ctx, co_value *value)
+{
+    coi_ref(value);
+    return coi_own(ctx, value);
+}
+
+/* Slices are concatenated in replica order (S-REDUCE-20). */
+static co_value *
+reduce_slices(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *const *components)
+{
+    co_value *values[COI_MAX_LOCAL_REPLICAS], *indices[COI_MAX_LOCAL_REPLICAS], *v, *i;
+    size_t    n = (size_t)strategy->num_local;
+
+    for (size_t k = 0; k < n; ++k) {
+        if (components[k]->kind != CO_KIND_SLICES) {
+            coi_fail(ctx, CO_ASSERTION, "replica %zu has a %s where others have indexed slices", k,
+                     co_kind_name((co_kind)components[k]->kind));
+            return NULL;
+        }
+        values[k] = components[k]->u.slices.values;
+        indices[k] = components[k]->u.slices.indices;
+    }
+    v = co_concat(ctx, co_list(ctx, values, n), 0);
+    i = co_concat(ctx, co_list(ctx, indices, n), 0);
+    if (strategy->group != NULL && v != NULL && i != NULL) {
+        v = coi_workers_concat(ctx, strategy, COI_MEET_REDUCE, v, 0);
+        i = coi_workers_concat(ctx, strategy, COI_MEET_REDUCE, i, 0);
+    }
+    if (op == CO_REDUCE_MEAN)
+        v = co_div(ctx, v, co_int(ctx, strategy->num_replicas));
+    return co_slices(ctx, v, i, components[0]->u.slices.dense_shape);
+}
+
+/* Host zero, or a tensor: S-REDUCE-13. */
+static co_value *
+reduce_plain(co_context *ctx, co_reduce_op op, co_value *leaf)
+{
+    bool zero = (leaf->kind == CO_KIND_INT && leaf->u.i == 0) ||
+                (leaf->kind == CO_KIND_FLOAT && leaf->u.f == 0);
+
+    if (op == CO_REDUCE_MEAN || op == CO_REDUCE_MIN || op == CO_REDUCE_MAX || zero)
+        return own_ref(ctx, leaf);
+    coi_fail(
+        ctx, CO_VALUE,
+        "the sum of a %s that is the same on every replica is not defined; make it per replica in a step, or "
+        "multiply by the number of replicas",
+        co_kind_name((co_kind)leaf->kind));
+    return NULL;
+}
+
+typedef struct reducing {
+    co_strategy *strategy;
+    co_reduce_op op;
+} reducing;
+
+static co_value *
+reduce_leaf(co_context *ctx, co_value *leaf, void *user)
+{
+    const reducing  *r = user;
+    co_strategy     *strategy = r->strategy;
+    bool             mirrored;
+    co_value *const *components = components_of(ctx, strategy, leaf, &mirrored);
+    co_value        *parts[COI_MAX_LOCAL_REPLICAS], *result;
+
+    if (ctx->error.code != CO_OK)
+        return NULL;
+    if (strategy->num_replicas == 1)
+        return own_ref(ctx, components != NULL ? components[0] : leaf);
+    if (components == NULL)
+        return reduce_plain(ctx, r->op, leaf);
+    if (mirrored) {
+        if (r->op == CO_REDUCE_MEAN)
+            return own_ref(ctx, components[0]);
+        coi_fail(ctx, CO_ASSERTION,
+                 "the sum of a mirrored value counts one value %d times; use MEAN, or read it",
+                 strategy->num_replicas);
+        return NULL;
+    }
+    if (components[0]->kind == CO_KIND_SLICES)
+        return reduce_slices(ctx, strategy, r->op, components);
+    if (!component_tensors(ctx, components, strategy->num_local, parts))
+        return NULL;
+    result = coi_reduce_tensors(ctx, strategy, COI_MEET_REDUCE, r->op, parts);
+    drop_parts(ctx, parts, strategy->num_local);
+    return result != NULL ? coi_own(ctx, result) : NULL;
+}
+
+/* --- with an axis --- */
+
+/* S-REDUCE-11, S-REDUCE-19. */
+static bool
+check_axes(co_context *ctx, const co_value *tensor, const int *axes, size_t num_axes)
+{
+    if (tensor->dtype == CO_BOOL || tensor->dtype == CO_STRING) {
+        coi_fail(ctx, CO_TYPE, "%s values cannot be reduced along an axis",
+                 co_dtype_name((co_dtype)tensor->dtype));
+        return false;
+    }
+    for (size_t i = 0; i < num_axes; ++i)
+        if (axes[i] < -tensor->ndim || axes[i] >= tensor->ndim) {
+            coi_fail(ctx, CO_VALUE, "axis %d is outside the rank of the value, which is %d",
+                     axes[i], tensor->ndim);
+            return false;
+        }
+    return true;
+}
+
+/* Elements along the axes. */
+static int64_t
+count_along(const co_value *tensor, const int *axes, size_t num_axes)
+{
+    int64_t count = 1;
+    bool    seen[CO_MAX_DIMS] = { false };
+
+    for (size_t i = 0; i < num_axes; ++i) {
+        int axis = axes[i] < 0 ? axes[i] + tensor->ndim : axes[i];
+
+        if (!seen[axis])
+            count *= tensor->u.tensor.dims[axis];
+        seen[axis] = true;
+    }
+    return count;
+}
+
+/* One replica alone reduces along the axes. */
+static co_value *
+local_sum(co_context *ctx, co_value *tensor, co_reduce_op op, const int *axes, size_t num_axes)
+{
+    static const int none[1] = { 0 };
+    const int       *at = axes != NULL ? axes : none;
+
+    if (op == CO_REDUCE_MAX)
+        return co_reduce_max(ctx, tensor, at, num_axes, false);
+    if (op == CO_REDUCE_MIN)
+        return co_neg(ctx, co_reduce_max(ctx, co_neg(ctx, tensor), at, num_axes, false));
+    if (op == CO_REDUCE_PROD) {
+        coi_fail(ctx, CO_NOT_IMPLEMENTED,
+                 "PROD along an axis is not offered; reduce the axis in the step");
+        return NULL;
+    }
+    return co_reduce_sum(ctx, tensor, at, num_axes, false);
+}
+
+/* sum / count in the dtype that a mean has. */
+static co_value *
+divide(co_context *ctx, co_value *sum, int64_t count)
+{
+    co_dtype dtype;
+
+    if (sum == NULL)
+        return NULL;
+    dtype = coi_mean_dtype((co_dtype)sum->dtype);
+    return co_div(ctx, co_cast(ctx, sum, dtype), co_cast(ctx, co_scalar_int64(ctx, count), dtype));
+}
+
+/* Sums of all replicas along the axes, then over replicas; MEAN divides by all elements (S-REDUCE-6, S-REDUCE-7). */
+static co_value *
+reduce_axes(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *const *tensors,
+            const int *axes, size_t num_axes)
+{
+    co_value    *sums[COI_MAX_LOCAL_REPLICAS], *total;
+    co_reduce_op inner = op == CO_REDUCE_MEAN ? CO_REDUCE_SUM : op;
+    int64_t      count = 0, counts[COI_MAX_WORKERS];
+
+    for (int i = 0; i < strategy->num_local; ++i) {
+        if (!check_axes(ctx, tensors[i], axes, num_axes))
+            return NULL;
+        count += count_along(tensors[i], axes, num_axes);
+        sums[i] = local_sum(ctx, tensors[i], inner, axes, num_axes);
+        if (sums[i] == NULL)
+            return NULL;
+    }
+    if (strategy->num_replicas == 1) {
+        total = sums[0];
+    } else {
+        total = coi_reduce_tensors(ctx, strategy, COI_MEET_REDUCE, inner, sums);
+        if (total == NULL || (total = coi_own(ctx, total)) == NULL)
+            return NULL;
+    }
+    if (op != CO_REDUCE_MEAN)
+        return total;
+    if (strategy->group != NULL) {
+        if (!coi_workers_meet(ctx, strategy, COI_MEET_REDUCE, 0, "counts of a mean", count, counts))
+            return NULL;
+        count = 0;
+        for (int r = 0; r < strategy->num_workers; ++r)
+            count += counts[r];
+    }
+    return divide(ctx, total, count);
+}
+
+static co_value *
+reduce_along(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
+             const int *axes, size_t num_axes)
+{
+    bool             mirrored;
+    co_value *const *components = components_of(ctx, strategy, value, &mirrored);
+    co_value        *tensors[COI_MAX_LOCAL_REPLICAS], *same[COI_MAX_LOCAL_REPLICAS], *result;
+
+    if (ctx->error.code != CO_OK)
+        return NULL;
+    if (coi_is_structure(value)) {
+        coi_fail(ctx, CO_TYPE, "a %s is reduced along an axis; reduce its leaves one by one",
+                 co_kind_name((co_kind)value->kind));
+        return NULL;
+    }
+    if (value->kind == CO_KIND_NONE) {
+        coi_fail(ctx, CO_TYPE, "none is reduced along an axis");
+        return NULL;
+    }
+    if (components == NULL) { /* held by every replica alike (S-REDUCE-14) */
+        for (int i = 0; i < strategy->num_local; ++i)
+            same[i] = value;
+        components = same;
+    }
+    if (!component_tensors(ctx, components, strategy->num_local, tensors))
+        return NULL;
+    result = reduce_axes(ctx, strategy, op, tensors, axes, num_axes);
+    drop_parts(ctx, tensors, strategy->num_local);
+    return result;
+}
+
+/* OneDevice and default: no axis, no change (OD-REDUCE-1); an axis is reduced on the strategy's device. */
+static co_value *
+reduce_one(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
+           const int *axes, size_t num_axes)
+{
+    co_value *result;
+    size_t    entries = ctx->num_entries;
+
+    if (axes == NULL)
+        return own_ref(ctx, value);
+    if (coi_push(ctx, COI_ENTRY_UPDATE, strategy) == NULL)
+        return NULL;
+    if (!strategy->policy->is_default)
+        coi_enter_device(ctx, &strategy->devices[0]);
+    result = reduce_along(ctx, strategy, op, value, axes, num_axes);
+    while (ctx->num_entries > entries)
+        coi_pop(ctx);
+    return result;
+}
+
+co_value *
+co_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value, const int *axes,
+          size_t num_axes)
+{
+    reducing r = { strategy, op };
+
+    COI_ENTER(ctx, "reduce", NULL);
+    if (!coi_check_strategy(ctx, strategy, 2))
+        return NULL;
+    if ((unsigned)op > CO_REDUCE_PROD) {
+        coi_fail(ctx, axes == NULL ? CO_ASSERTION : CO_TYPE,
+                 "argument 3 (op) of reduce is %d, which is no reduce operation", (int)op);
+        return NULL;
+    }
+    if (!coi_check_value(ctx, value, 4, "value") || !coi_check_cross(ctx, strategy))
+        return NULL;
+    if (axes == NULL && num_axes > 0) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 5 (axes) of reduce is NULL with %zu axes",
+                 num_axes);
+        return NULL;
+    }
+    if (!strategy->policy->bundles)
+        return reduce_one(ctx, strategy, op, value, axes, num_axes);
+    if (axes != NULL)
+        return reduce_along(ctx, strategy, op, value, axes, num_axes);
+    return co_map_leaves(ctx, value, reduce_leaf, &r);
+}
+
+/* --- local results --- */
+
+static bool
+distributed(const co_value *value)
+{
+    if (coi_is_structure(value)) {
+        for (size_t i = 0; i < value->u.items.n; ++i)
+            if (distributed(value->u.items.items[i]))
+                return true;
+        return false;
+    }
+    return value->kind == CO_KIND_PER_REPLICA || value->kind == CO_KIND_MIRRORED ||
+           (value->kind == CO_KIND_VARIABLE && value->u.variable->components != NULL);
+}
+
+typedef struct picking {
+    int replica;
+} picking;
+
+static co_value *
+pick_leaf(co_context *ctx, co_value *leaf, void *user)
+{
+    const picking *p = user;
+
+    if (leaf->kind == CO_KIND_VARIABLE && leaf->u.variable->components != NULL &&
+        (size_t)p->replica < leaf->u.variable->num_components)
+        return own_ref(ctx, leaf->u.variable->components[p->replica]);
+    return own_ref(ctx, coi_select(leaf, p->replica));
+}
+
+co_value *
+co_local_results(co_context *ctx, co_strategy *strategy, co_value *value)
+{
+    co_value *results[COI_MAX_LOCAL_REPLICAS];
+    int       n;
+
+    COI_ENTER(ctx, "local_results", NULL);
+    if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_value(ctx, value, 3, "value"))
+        return NULL;
+    /* A container is spread over replicas even when it is empty (S-LOCAL-3); a plain leaf is not. */
+    n = strategy->policy->bundles && (distributed(value) || coi_is_structure(value))
+            ? strategy->num_local
+            : 1;
+    if (!strategy->policy->bundles)
+        return co_tuple(ctx, &value, 1);
+    for (int i = 0; i < n; ++i) {
+        picking p = { i };
+
+        results[i] = co_map_leaves(ctx, value, pick_leaf, &p);
+        if (results[i] == NULL)
+            return NULL;
+    }
+    return co_tuple(ctx, results, (size_t)n);
+}
+
+co_value *
+co_gather_replicas(co_context *ctx, co_strategy *strategy, co_value *value, int axis)
+{
+    bool             mirrored;
+    co_value *const *components;
+    co_value        *parts[COI_MAX_LOCAL_REPLICAS], *whole;
+
+    COI_ENTER(ctx, "gather_replicas", NULL);
+    if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_value(ctx, value, 3, "value"))
+        return NULL;
+    if (!coi_check_cross(ctx, strategy))
+        return NULL;
+    components = strategy->policy->bundles ? components_of(ctx, strategy, value, &mirrored) : NULL;
+    if (ctx->error.code != CO_OK)
+        return NULL;
+    if (components == NULL || strategy->num_replicas == 1)
+        return own_ref(ctx, components != NULL ? components[0] : value);
+    if (components[0]->kind == CO_KIND_SLICES) {
+        coi_fail(ctx, CO_NOT_IMPLEMENTED, "indexed slices cannot be gathered");
+        return NULL;
+    }
+    if (!component_tensors(ctx, components, strategy->num_local, parts))
+        return NULL;
+    if (axis < -parts[0]->ndim || axis >= parts[0]->ndim) {
+        coi_fail(ctx, CO_VALUE, "axis %d of components of rank %d", axis, parts[0]->ndim);
+        whole = NULL;
+    } else {
+        whole = co_concat(ctx, co_list(ctx, parts, (size_t)strategy->num_local), axis);
+        if (whole != NULL && strategy->group != NULL)
+            whole = coi_workers_concat(ctx, strategy, COI_MEET_GATHER, whole, axis);
+    }
+    drop_parts(ctx, parts, strategy->num_local);
+    return whole;
+}
+
+co_value *
+co_distribute_values_from_function(co_context *ctx, co_strategy *strategy, co_value_fn fn,
+                                   void *user)
+{
+    co_value *values[COI_MAX_LOCAL_REPLICAS];
+
+    COI_ENTER(ctx, "distribute_values_from_function", NULL);
+    if (!coi_check_strategy(ctx, strategy, 2))
+        return NULL;
+    if (fn == NULL) {
+        coi_fail(ctx, CO_TYPE, "argument 3 (fn) of distribute_values_from_function is NULL");
+        return NULL;
+    }
+    for (int i = 0; i < strategy->num_local; ++i) {
+        co_value_context replica = { strategy->first_local + i, strategy->num_replicas };
+
+        values[i] = fn(ctx, &replica, user);
+        if (values[i] == NULL && ctx->error.code == CO_OK)
+            values[i] = co_none(ctx);
+        if (ctx->error.code != CO_OK ||
+            !coi_check_value(ctx, values[i], 0, "result of the value function"))
+            return NULL;
+    }
+    if (!strategy->policy->bundles)
+        return values[0];
+    return coi_give(ctx,
+                    coi_group_values(ctx, values, strategy->num_local, CO_KIND_PER_REPLICA, true));
+}

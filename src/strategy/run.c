@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Running a step. A crew is what a step needs: a context per local replica, and a thread for each but the first, which runs on the
+ * caller's thread. A strategy keeps its idle crews; a run takes one, so runs from several threads and runs inside merge
+ * functions each have their own. With one replica there is no thread, and a run is a direct call.
+ */
+#include "strategy/strategy.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define REPLICA_STACK_BYTES ((size_t)8 << 20) /* user code runs here: what a main thread has */
+#define END_GRACE_MS        200 /* how long a broken step waits for replicas that do not answer */
+
+typedef struct member {
+    struct coi_crew *crew;
+    int              replica; /* local */
+    co_context      *ctx;
+    coi_thread      *thread; /* NULL: the caller's */
+    coi_event        go;     /* a step, or the end, awaits */
+} member;
+
+typedef struct coi_crew {
+    struct coi_crew *next; /* idle crews of the strategy */
+    co_strategy     *strategy;
+    coi_runtime     *runtime;
+    coi_step         step;
+    int              n;
+    bool             quit;
+    atomic_int       busy; /* members at work besides the caller */
+    coi_event        done;
+    member          *members;
+    size_t           nbytes;
+} coi_crew;
+
+co_context *
+coi_replica_context(coi_step *step, int local_replica)
+{
+    return step->crew->members[local_replica].ctx;
+}
+
+/* The replica context of a member for one step. */
+static void
+enter_replica(member *m, coi_step *step)
+{
+    co_context  *ctx = m->ctx;
+    co_strategy *strategy = step->strategy;
+    co_context  *parent = step->parent;
+
+    ctx->mode = (coi_mode){ .strategy = strategy->policy->is_default ? NULL : strategy,
+                            .replica = strategy->first_local + m->replica,
+                            .local_replica = m->replica,
+                            .num_replicas = strategy->num_replicas,
+                            .update_id = -1,
+                            .step = step };
+    ctx->site = parent->site;
+    ctx->call = "run";
+    ctx->user = parent->user;
+    ctx->seed = parent->seed;
+    ctx->random_counter = parent->random_counter;
+    ctx->rank = parent->rank;
+    ctx->reference_kernels = parent->reference_kernels;
+}
+
+/* The arguments of this replica: its components of bundles (S-RUN-5), and keyword arguments as one more item. */
+static co_value *
+replica_args(co_context *ctx, coi_step *step)
+{
+    co_value *args;
+
+    if (step->strategy->policy->bundles) {
+        args = coi_select_all(ctx, step->args, ctx->mode.local_replica);
+        ctx->step_examples = coi_find_step_examples(step->args);
+    } else {
+        args = step->args;
+        coi_ref(args);
+        ctx->step_examples = -1;
+    }
+    args = args != NULL ? coi_own(ctx, args) : NULL;
+    if (args != NULL && step->kwargs != NULL) {
+        co_value *kwargs = coi_select_all(ctx, step->kwargs, ctx->mode.local_replica), *all;
+        size_t    n = args->u.items.n;
+
+        if (kwargs == NULL || (kwargs = coi_own(ctx, kwargs)) == NULL)
+            return NULL;
+        all = coi_structure_new(&ctx->heap, CO_KIND_TUPLE, n + 1, NULL, NULL, NULL, coi_err(ctx));
+        if (all == NULL)
+            return coi_give(ctx, NULL);
+        for (size_t i = 0; i <= n; ++i) {
+            all->u.items.items[i] = i < n ? args->u.items.items[i] : kwargs;
+            coi_ref(all->u.items.items[i]);
+        }
+        coi_structure_seal(all, coi_err(ctx));
+        args = coi_own(ctx, all);
+    }
+    return args;
+}
+
+/* A reference to what the function returned; none for NULL. */
+static co_value *
+keep_result(co_context *ctx, co_value *result)
+{
+    if (ctx->error.code != CO_OK)
+        return NULL;
+    if (result == NULL)
+        result = co_none(ctx);
+    else if (!coi_check_value(ctx, result, 0, "result of the step"))
+        return NULL;
+    if (result != NULL)
+        coi_ref(result);
+    return result;
+}
+
+/* What the step left open: blocks, scopes and tapes of its context. */
+static void
+leave_replica(co_context *ctx, size_t blocks, size_t entries)
+{
+    while (ctx->num_entries > entries)
+        coi_pop(ctx);
+    coi_blocks_unwind(ctx, blocks);
+}
+
+/* One replica from beginning to end, on the thread of its member. */
+static void
+run_replica(member *m, coi_step *step)
+{
+    co_context *ctx = m->ctx;
+    size_t      blocks = ctx->num_blocks, entries = ctx->num_entries;
+    co_value   *args, *result = NULL;
+
+    enter_replica(m, step);
+    co_block_begin(ctx);
+    coi_wait_turn(ctx);
+    args = replica_args(ctx, step);
+    if (args != NULL && ctx->error.code == CO_OK)
+        result = keep_result(ctx, step->fn(ctx, args, step->user));
+    if (ctx->error.code != CO_OK) {
+        coi_unref(&ctx->heap, result);
+        result = NULL;
+    }
+    step->seats[m->replica].result = result;
+    coi_finish(ctx);
+    leave_replica(ctx, blocks, entries);
+}
+
+static void
+member_main(void *arg)
+{
+    member   *m = arg;
+    coi_crew *crew = m->crew;
+    unsigned  seen = 0;
+
+    coi_waiting_begin(&crew->runtime->waiting);
+    for (;;) {
+        while (coi_event_read(&m->go) == seen)
+            coi_event_wait(&m->go, seen, &crew->runtime->waiting, -1);
+        ++seen;
+        if (crew->quit)
+            break;
+        run_replica(m, &crew->step);
+        if (atomic_fetch_sub_explicit(&crew->busy, 1, memory_order_acq_rel) == 1)
+            coi_event_signal(&crew->done);
+    }
+    coi_waiting_end(&crew->runtime->waiting);
+}
+
+static void
+crew_free(coi_crew *crew)
+{
+    coi_memory *memory = &crew->runtime->memory;
+
+    crew->quit = true;
+    for (int i = 0; i < crew->n; ++i) {
+        member *m = &crew->members[i];
+
+        if (m->thread != NULL) {
+            coi_event_signal(&m->go);
+            coi_thread_join(memory, m->thread);
+        }
+        if (m->ctx != NULL)
+            coi_context_free(m->ctx);
+    }
+    coi_free(memory, crew, crew->nbytes);
+}
+
+/* The cores of a replica's device; NULL when there are none of its own. */
+static const int *
+cores_of(const co_strategy *strategy, int replica, int *n)
+{
+    co_device    *device;
+    co_error_info unused;
+
+    coi_error_reset(&unused);
+    *n = 0;
+    if (!strategy->runtime->settings.pin ||
+        coi_devices_find(strategy->runtime->devices, &strategy->devices[replica], &device,
+                         &unused) != CO_OK)
+        return NULL;
+    *n = device->num_threads;
+    return device->cores;
+}
+
+static bool
+start_member(co_context *ctx, member *m)
+{
+    coi_crew  *crew = m->crew;
+    char       name[16];
+    int        num_cores;
+    const int *cores;
+
+    m->ctx = coi_context_new(crew->runtime);
+    if (m->ctx == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the context of replica %d", m->replica);
+        return false;
+    }
+    /* Once and for all: what a step changes, its blocks give back. */
+    coi_set_device(m->ctx, &crew->strategy->devices[m->replica]);
+    if (m->replica == 0)
+        return true; /* the caller's thread */
+    cores = cores_of(crew->strategy, m->replica, &num_cores);
+    snprintf(name, sizeof(name), "co-replica-%d", m->replica);
+    if (coi_thread_start(&crew->runtime->memory, name, cores, num_cores, REPLICA_STACK_BYTES,
+                         member_main, m, &m->thread, coi_err(ctx)) == CO_OK)
+        return true;
+    coi_failed(ctx);
+    return false;
+}
+
+/* crew, members and seats are one block. */
+static coi_crew *
+crew_new(co_context *ctx, co_strategy *strategy)
+{
+    size_t    n = (size_t)strategy->num_local;
+    size_t    seats_at = (sizeof(coi_crew) + 63) & ~(size_t)63;
+    size_t    members_at = seats_at + n * sizeof(coi_seat);
+    size_t    nbytes = members_at + n * sizeof(member);
+    coi_crew *crew = coi_calloc(&strategy->runtime->memory, nbytes);
+
+    if (crew == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a crew of %d replicas",
+                 strategy->num_local);
+        return NULL;
+    }
+    crew->nbytes = nbytes;
+    crew->strategy = strategy;
+    crew->runtime = strategy->runtime;
+    crew->n = strategy->num_local;
+    crew->step.seats = (coi_seat *)(void *)((char *)crew + seats_at);
+    crew->members = (member *)(void *)((char *)crew + members_at);
+    coi_event_init(&crew->done);
+    coi_event_init(&crew->step.gate);
+    coi_event_init(&crew->step.turn);
+    coi_lock_init(&crew->step.error_lock);
+    for (int i = 0; i < crew->n; ++i) {
+        crew->members[i].crew = crew;
+        crew->members[i].replica = i;
+        coi_event_init(&crew->members[i].go);
+        if (!start_member(ctx, &crew->members[i])) {
+            crew_free(crew);
+            return NULL;
+        }
+    }
+    return crew;
+}
+
+static coi_crew *
+take_crew(co_context *ctx, co_strategy *strategy)
+{
+    coi_crew *crew;
+
+    coi_lock_take(&strategy->lock);
+    crew = strategy->crews;
+    if (crew != NULL)
+        strategy->crews = crew->next;
+    coi_lock_give(&strategy->lock);
+    return crew != NULL ? crew : crew_new(ctx, strategy);
+}
+
+static void
+give_crew(coi_crew *crew)
+{
+    co_strategy *strategy = crew->strategy;
+
+    coi_lock_take(&strategy->lock);
+    crew->next = strategy->crews;
+    strategy->crews = crew;
+    coi_lock_give(&strategy->lock);
+}
+
+void
+coi_crews_free(co_strategy *strategy)
+{
+    while (strategy->crews != NULL) {
+        coi_crew *crew = strategy->crews;
+
+        strategy->crews = crew->next;
+        crew_free(crew);
+    }
+}
+
+static void
+step_open(coi_crew *crew, co_context *parent, co_fn fn, co_value *args, void *user,
+          const co_run_options *options)
+{
+    coi_step *step = &crew->step;
+
+    step->strategy = crew->strategy;
+    step->crew = crew;
+    step->parent = parent;
+    step->n = crew->n;
+    step->fn = fn;
+    step->user = user;
+    step->args = args;
+    step->kwargs = options->kwargs;
+    step->in_turn = options->in_turn && crew->n > 1;
+    atomic_store_explicit(&step->arrived, 0, memory_order_relaxed);
+    atomic_store_explicit(&step->finished, 0, memory_order_relaxed);
+    atomic_store_explicit(&step->whose, 0, memory_order_relaxed);
+    atomic_store_explicit(&step->broken, false, memory_order_relaxed);
+    coi_error_reset(&step->error);
+    step->payload_deleter = NULL;
+    for (int i = 0; i < crew->n; ++i) {
+        coi_seat *seat = &step->seats[i];
+
+        seat->kind = COI_MEET_NONE;
+        seat->sequence = 0;
+        seat->result = NULL;
+        atomic_store_explicit(&seat->arrived, false, memory_order_relaxed);
+        atomic_store_explicit(&seat->finished, false, memory_order_relaxed);
+    }
+}
+
+/* Wait until all members are done. A step that broke because a replica is stuck cannot wait for it: false. */
+static bool
+wait_members(coi_crew *crew)
+{
+    while (atomic_load_explicit(&crew->busy, memory_order_acquire) > 0) {
+        unsigned seen = coi_event_read(&crew->done);
+        bool     stuck;
+
+        if (atomic_load_explicit(&crew->busy, memory_order_acquire) == 0)
+            break;
+        stuck = atomic_load_explicit(&crew->step.broken, memory_order_acquire) &&
+                crew->step.error.code == CO_DEADLINE_EXCEEDED;
+        if (!coi_event_wait(&crew->done, seen, &crew->runtime->waiting,
+                            stuck ? END_GRACE_MS : 1000) &&
+            stuck)
+            return atomic_load_explicit(&crew->busy, memory_order_acquire) == 0;
+    }
+    return true;
+}
+
+/*
+ * A thread cannot be ended safely in C. What a stuck replica may still touch is left as it is, for good: its crew is not given back,
+ * and the strategy says so from now on.
+ */
+static void
+abandon(coi_crew *crew)
+{
+    co_strategy *strategy = crew->strategy;
+
+    coi_lock_take(&strategy->lock);
+    strategy->unusable = true;
+    snprintf(strategy->why, sizeof(strategy->why), "%.180s", crew->step.error.message);
+    coi_lock_give(&strategy->lock);
+    coi_ref(strategy); /* never given back: the replica uses it */
+    atomic_fetch_add(&crew->runtime->refs, 1);
+    coi_log_line(
+        &crew->runtime->log, CO_LOG_ERROR,
+        "a replica is stuck; its thread and memory are left behind and the strategy is unusable");
+}
+
+/* Results to the caller: merged, or the error of the step. */
+static co_value *
+step_close(coi_crew *crew, co_context *parent)
+{
+    coi_step *step = &crew->step;
+    co_value *few[16], **results = few, *merged = NULL;
+    int       n = crew->n;
+    size_t    nbytes = (size_t)n * sizeof(*results);
+
+    if (n > 16 && (results = coi_small_alloc(&parent->heap, nbytes)) == NULL)
+        coi_fail(parent, CO_RESOURCE_EXHAUSTED, "no memory for %d results", n);
+    if (step->error.code != CO_OK && parent->error.code == CO_OK) {
+        parent->error = step->error;
+        parent->payload_deleter = step->payload_deleter;
+    }
+    for (int i = 0; i < n; ++i) {
+        co_context *ctx = crew->members[i].ctx;
+
+        if (ctx->random_counter > parent->random_counter)
+            parent->random_counter = ctx->random_counter;
+        if (results != NULL)
+            results[i] = step->seats[i].result;
+        co_clear(ctx);
+    }
+    if (parent->error.code == CO_OK)
+        merged = coi_group_values(parent, results, n, CO_KIND_PER_REPLICA, false);
+    for (int i = 0; i < n; ++i) {
+        coi_unref(&parent->heap, step->seats[i].result);
+        step->seats[i].result = NULL;
+    }
+    if (results != few && results != NULL)
+        coi_small_free(&parent->heap, results, nbytes);
+    return merged;
+}
+
+static co_value *
+run_crew(co_context *ctx, coi_crew *crew)
+{
+    co_value *merged;
+
+    atomic_store_explicit(&crew->busy, crew->n - 1, memory_order_relaxed);
+    for (int i = 1; i < crew->n; ++i)
+        coi_event_signal(&crew->members[i].go);
+    run_replica(&crew->members[0], &crew->step);
+    if (!wait_members(crew)) {
+        ctx->error = crew->step.error;
+        abandon(crew);
+        return NULL;
+    }
+    merged = step_close(crew, ctx);
+    give_crew(crew);
+    return merged;
+}
+
+static bool
+check_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args,
+          const co_run_options *options)
+{
+    if (!coi_check_strategy(ctx, strategy, 2))
+        return false;
+    if (fn == NULL) {
+        coi_fail(ctx, CO_TYPE, "argument 3 (fn) of run is NULL; it must be a function");
+        return false;
+    }
+    if (args == NULL || (args->kind != CO_KIND_TUPLE && args->kind != CO_KIND_LIST)) {
+        coi_fail(
+            ctx, CO_VALUE,
+            "argument 4 (args) of run is %s%s; it must be a tuple or list: co_args(ctx, x), or "
+            "co_no_args(ctx)",
+            args != NULL ? "a " : "", co_kind_name(co_value_kind(args)));
+        return false;
+    }
+    if (!coi_check_value(ctx, args, 4, "args"))
+        return false;
+    if (options->kwargs != NULL && options->kwargs->kind != CO_KIND_MAP) {
+        coi_fail(ctx, CO_TYPE, "kwargs of run is a %s; it must be a map",
+                 co_kind_name((co_kind)options->kwargs->kind));
+        return false;
+    }
+    return coi_check_cross(ctx, strategy);
+}
+
+/* Runs of a strategy with several workers take their turn, because the collectives of two could cross. */
+static co_value *
+run_step(co_context *ctx, co_strategy *strategy, coi_crew *crew)
+{
+    bool      outermost = strategy->group != NULL && ctx->mode.step == NULL;
+    co_value *merged;
+
+    if (outermost) {
+        coi_lock_take(&strategy->worker_lock);
+        coi_epoch_begin(strategy, true);
+    }
+    merged = run_crew(ctx, crew);
+    if (outermost) {
+        coi_workers_end(ctx, strategy, ctx->error.code == CO_OK);
+        coi_lock_give(&strategy->worker_lock);
+    }
+    return merged;
+}
+
+co_value *
+co_run_with(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, void *user,
+            const co_run_options *options)
+{
+    co_run_options all = CO_RUN_OPTIONS_INIT;
+    coi_crew      *crew;
+    co_value      *merged;
+
+    COI_ENTER(ctx, "run", NULL);
+    if (options != NULL)
+        memcpy(&all, options,
+               options->struct_size < sizeof(all) ? options->struct_size : sizeof(all));
+    if (!check_run(ctx, strategy, fn, args, &all) || (crew = take_crew(ctx, strategy)) == NULL)
+        return NULL;
+    step_open(crew, ctx, fn, args, user, &all);
+    merged = run_step(ctx, strategy, crew);
+    return merged != NULL ? coi_own(ctx, merged) : NULL;
+}
+
+co_value *
+co_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, void *user)
+{
+    return co_run_with(ctx, strategy, fn, args, user, NULL);
+}

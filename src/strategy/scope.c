@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which strategy is current: scopes, experimental_set_strategy, and the four questions. Sections 2 to 5 of the
+ * specification; "thread" there is the context here (C-CTX-1).
+ */
+#include "strategy/strategy.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *
+coi_strategy_text(const co_strategy *strategy, char out[COI_STRATEGY_TEXT])
+{
+    if (strategy == NULL)
+        snprintf(out, COI_STRATEGY_TEXT, "the default strategy");
+    else
+        snprintf(out, COI_STRATEGY_TEXT, "%s #%llu (%d replica%s)", strategy->policy->name,
+                 (unsigned long long)strategy->serial, strategy->num_replicas,
+                 strategy->num_replicas == 1 ? "" : "s");
+    return out;
+}
+
+bool
+coi_check_strategy(co_context *ctx, co_strategy *strategy, int position)
+{
+    if (strategy == NULL) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument %d (strategy) of %s is NULL", position,
+                 ctx->call);
+        return false;
+    }
+    if (!coi_check_object(ctx, strategy, &coi_strategy_class, position, "strategy"))
+        return false;
+    if (strategy->runtime != ctx->runtime) {
+        coi_fail(ctx, CO_VALUE,
+                 "argument %d (strategy) of %s belongs to another runtime; open contexts "
+                 "that share strategies with co_open_beside",
+                 position, ctx->call);
+        return false;
+    }
+    if (strategy->unusable) {
+        coi_fail(ctx, CO_UNAVAILABLE, "the strategy cannot be used any more: %s; make a new one",
+                 strategy->why);
+        return false;
+    }
+    return true;
+}
+
+static co_code
+mixing(co_context *ctx, const co_strategy *wanted)
+{
+    char a[COI_STRATEGY_TEXT], b[COI_STRATEGY_TEXT];
+
+    return coi_fail(
+        ctx, CO_RUNTIME,
+        "mixing strategies: %s is called while %s is current; leave its scope first, or use the "
+        "one that is current",
+        coi_strategy_text(wanted, a), coi_strategy_text(ctx->mode.strategy, b));
+}
+
+/* Whether ctx is inside a step (not a scope or merge function opened in it). */
+static bool
+in_replica(const co_context *ctx)
+{
+    return ctx->mode.step != NULL && !ctx->mode.cross;
+}
+
+bool
+coi_check_cross(co_context *ctx, co_strategy *strategy)
+{
+    char text[COI_STRATEGY_TEXT];
+
+    if (strategy->policy->is_default) {
+        if (ctx->mode.strategy != NULL) {
+            mixing(ctx, strategy);
+            return false;
+        }
+        if (in_replica(ctx)) {
+            coi_fail(ctx, CO_RUNTIME,
+                     "%s is called inside a step of the default strategy; steps do not nest",
+                     ctx->call);
+            return false;
+        }
+        return true;
+    }
+    if (ctx->mode.strategy == NULL)
+        return true;
+    if (ctx->mode.strategy != strategy) {
+        mixing(ctx, strategy);
+        return false;
+    }
+    if (!ctx->mode.cross) {
+        coi_fail(
+            ctx, CO_RUNTIME,
+            "%s of %s is called in replica context (replica %d) and needs cross-replica context; call it "
+            "outside the step, or inside co_merge_call",
+            ctx->call, coi_strategy_text(strategy, text), ctx->mode.replica);
+        return false;
+    }
+    return true;
+}
+
+/* Cross-replica context of a strategy. */
+static void
+enter_cross(co_context *ctx, co_strategy *strategy)
+{
+    ctx->mode.strategy = strategy;
+    ctx->mode.cross = true;
+    ctx->mode.replica = 0;
+    ctx->mode.local_replica = 0;
+    ctx->mode.num_replicas = strategy->num_replicas;
+    ctx->mode.update_id = -1;
+    ctx->mode.step = NULL;
+}
+
+/* MW-7: operations outside run go to the own worker. */
+static void
+enter_worker_device(co_context *ctx, const co_strategy *strategy)
+{
+    coi_device_name host;
+
+    if (!strategy->policy->workers || strategy->num_local == 0)
+        return;
+    coi_device_host(&strategy->devices[0], &host);
+    coi_enter_device(ctx, &host);
+}
+
+co_scope
+co_scope_enter(co_context *ctx, co_strategy *strategy)
+{
+    co_scope   scope = { 0 };
+    coi_entry *entry;
+    bool       nested;
+
+    COI_ENTER(ctx, "scope_enter", scope);
+    if (!coi_check_strategy(ctx, strategy, 2))
+        return scope;
+    if (strategy->policy->is_default) {
+        if (ctx->mode.strategy != NULL) {
+            mixing(ctx, strategy);
+            return scope;
+        }
+        nested = true; /* it does not change the mode, wherever it is entered (DEF-2, DEF-18) */
+    } else {
+        if (!coi_check_cross(ctx, strategy))
+            return scope;
+        nested = ctx->mode.strategy == strategy;
+    }
+    entry = coi_push(ctx, nested ? COI_ENTRY_SCOPE_NESTED : COI_ENTRY_SCOPE, strategy);
+    if (entry == NULL)
+        return scope;
+    scope.id = entry->id;
+    if (!nested) {
+        enter_cross(ctx, strategy);
+        enter_worker_device(ctx, strategy);
+    }
+    return scope;
+}
+
+co_code
+co_scope_exit(co_context *ctx, co_scope *scope)
+{
+    const coi_entry *top;
+
+    if (ctx == NULL)
+        return CO_INVALID_ARGUMENT;
+    ctx->call = "scope_exit";
+    if (scope == NULL || scope->id == 0)
+        return coi_fail(ctx, CO_RUNTIME, "the scope is not open");
+    top = ctx->num_entries > 0 ? &ctx->entries[ctx->num_entries - 1] : NULL;
+    if (top == NULL || top->id != scope->id ||
+        (top->kind != COI_ENTRY_SCOPE && top->kind != COI_ENTRY_SCOPE_NESTED))
+        return coi_fail(
+            ctx, CO_RUNTIME,
+            "scopes are left in the reverse order of entering, and this one is not the innermost; "
+            "if co_experimental_set_strategy was called inside it, move that call out of the scope");
+    coi_pop(ctx);
+    scope->id = 0;
+    return CO_OK;
+}
+
+/* Where the entry of the strategy that was set is, or num_entries. */
+static size_t
+find_set(const co_context *ctx)
+{
+    size_t at = 0;
+
+    while (at < ctx->num_entries && ctx->entries[at].kind != COI_ENTRY_SET)
+        ++at;
+    return at;
+}
+
+/* SET-5, SET-6, SET-10, SET-14. */
+static bool
+may_set(co_context *ctx)
+{
+    if (ctx->mode.step != NULL || ctx->mode.update_id >= 0) {
+        coi_fail(ctx, CO_RUNTIME,
+                 "set_strategy is called inside a step, merge or update function; call it "
+                 "outside");
+        return false;
+    }
+    for (size_t i = 0; i < ctx->num_entries; ++i) {
+        coi_entry_kind kind = ctx->entries[i].kind;
+
+        if (kind == COI_ENTRY_SCOPE || kind == COI_ENTRY_SCOPE_NESTED || kind == COI_ENTRY_MERGE ||
+            kind == COI_ENTRY_RUN) {
+            char text[COI_STRATEGY_TEXT];
+
+            coi_fail(ctx, CO_RUNTIME,
+                     "set_strategy is called inside a scope of %s; move the call out of the scope",
+                     coi_strategy_text(ctx->entries[i].strategy, text));
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Take the set strategy away; entries above it (devices, creators) stay. */
+static void
+unset(co_context *ctx)
+{
+    size_t at = find_set(ctx);
+
+    if (at == ctx->num_entries)
+        return;
+    if (at + 1 == ctx->num_entries) {
+        coi_pop(ctx);
+        return;
+    }
+    ctx->mode = ctx->entries[at].saved_mode;
+    for (size_t i = at + 1; i < ctx->num_entries; ++i)
+        ctx->entries[i].saved_mode = ctx->mode;
+    memmove(&ctx->entries[at], &ctx->entries[at + 1],
+            (ctx->num_entries - at - 1) * sizeof(coi_entry));
+    --ctx->num_entries;
+}
+
+co_code
+co_experimental_set_strategy(co_context *ctx, co_strategy *strategy)
+{
+    COI_ENTER(ctx, "experimental_set_strategy",
+              ctx != NULL ? ctx->error.code : CO_INVALID_ARGUMENT);
+    if (strategy != NULL && !coi_check_strategy(ctx, strategy, 2))
+        return ctx->error.code;
+    if (!may_set(ctx))
+        return ctx->error.code;
+    if (strategy == NULL || strategy->policy->is_default) {
+        unset(ctx);
+        return CO_OK;
+    }
+    /* The room for the new entry first, so that failing changes nothing. */
+    if (coi_push(ctx, COI_ENTRY_SET, strategy) == NULL)
+        return ctx->error.code;
+    coi_pop(ctx);
+    unset(ctx);
+    coi_push(ctx, COI_ENTRY_SET, strategy);
+    enter_cross(ctx, strategy);
+    enter_worker_device(ctx, strategy);
+    return CO_OK;
+}
+
+co_strategy *
+co_get_strategy(co_context *ctx)
+{
+    if (ctx == NULL)
+        return NULL;
+    return ctx->mode.strategy != NULL ? ctx->mode.strategy : co_default_strategy(ctx);
+}
+
+bool
+co_has_strategy(co_context *ctx)
+{
+    return ctx != NULL && ctx->mode.strategy != NULL;
+}
+
+bool
+co_in_cross_replica_context(co_context *ctx)
+{
+    return ctx != NULL && ctx->mode.cross;
+}
+
+co_context *
+co_get_replica_context(co_context *ctx)
+{
+    return ctx != NULL && !ctx->mode.cross ? ctx : NULL;
+}
+
+int
+co_replica_id(co_context *ctx)
+{
+    return ctx != NULL && !ctx->mode.cross ? ctx->mode.replica : -1;
+}
+
+co_value *
+co_replica_id_tensor(co_context *ctx)
+{
+    COI_ENTER(ctx, "replica_id_tensor", NULL);
+    if (ctx->mode.cross) {
+        coi_fail(ctx, CO_RUNTIME,
+                 "there is no replica in cross-replica context; call it inside a step");
+        return NULL;
+    }
+    return co_scalar_int32(ctx, ctx->mode.replica);
+}
+
+int
+co_replicas(co_context *ctx)
+{
+    return ctx != NULL ? ctx->mode.num_replicas : 0;
+}

@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Variables under a strategy: one ordinary variable per local replica behind a container whose policy decides what reading and
+ * assigning mean in each context (section 18 of the specification). Mirrored variables are kept equal by writes,
+ * sync-on-read variables are combined by reads.
+ */
+#include "strategy/strategy.h"
+#include "variable/variable.h"
+
+#include <cohort/ops.h>
+
+#include <stdio.h>
+#include <string.h>
+
+static void
+destroy(coi_heap *heap, coi_variable *variable)
+{
+    for (size_t i = 0; i < variable->num_components; ++i) {
+        if (variable->components[i] != NULL)
+            variable->components[i]->u.variable->container = NULL;
+        coi_unref(heap, variable->components[i]);
+    }
+    coi_free(heap->store->memory, variable->components,
+             variable->num_components * sizeof(co_value *));
+    coi_variable_clear(heap, variable);
+    coi_free(heap->store->memory, variable, sizeof(*variable));
+}
+
+/* VAR-NEW-8. */
+static bool
+check_owner(co_context *ctx, const coi_variable *variable)
+{
+    char mine[COI_STRATEGY_TEXT], current[COI_STRATEGY_TEXT];
+
+    if (ctx->mode.strategy == NULL || ctx->mode.strategy == variable->strategy)
+        return true;
+    coi_fail(
+        ctx, CO_RUNTIME,
+        "variable '%s' (made at %s:%d) belongs to %s and is used while %s is current; use it in its own "
+        "strategy's scope or steps, or outside any",
+        variable->name, variable->made_at.file != NULL ? variable->made_at.file : "?",
+        variable->made_at.line, coi_strategy_text(variable->strategy, mine),
+        coi_strategy_text(ctx->mode.strategy, current));
+    return false;
+}
+
+/* Which component a context uses: of the replica, of the update, or -1 for all of them. */
+static int
+component_index(const co_context *ctx, const coi_variable *variable)
+{
+    if (ctx->mode.update_id >= 0)
+        return ctx->mode.update_id;
+    if (ctx->mode.strategy == variable->strategy && ctx->mode.step != NULL && !ctx->mode.cross)
+        return ctx->mode.local_replica;
+    return -1;
+}
+
+static co_value *
+read_component(co_context *ctx, const coi_variable *variable, int i)
+{
+    co_value *component = variable->components[i];
+
+    return component->u.variable->ops->read(ctx, component);
+}
+
+/* The component on the current device, else the first. */
+static int
+nearest(co_context *ctx, const coi_variable *variable)
+{
+    const char *here = co_current_device(ctx);
+
+    for (size_t i = 0; i < variable->num_components; ++i)
+        if (strcmp(variable->components[i]->u.variable->ops->device(ctx, variable->components[i]),
+                   here) == 0)
+            return (int)i;
+    return 0;
+}
+
+static const char *
+device(co_context *ctx, co_value *value)
+{
+    const coi_variable *variable = value->u.variable;
+    int                 i = component_index(ctx, variable);
+    co_value           *component = variable->components[i >= 0            ? i
+                                                         : ctx->mode.cross ? nearest(ctx, variable)
+                                                                           : 0];
+
+    return component->u.variable->ops->device(ctx, component);
+}
+
+/* --- mirrored --- */
+
+static co_value *
+mirrored_read(co_context *ctx, co_value *value)
+{
+    const coi_variable *variable = value->u.variable;
+    int                 i = component_index(ctx, variable);
+
+    if (!check_owner(ctx, variable))
+        return NULL;
+    return read_component(ctx, variable, i >= 0 ? i : nearest(ctx, variable));
+}
+
+/* Assign to one component: a reference to its new value. */
+static co_value *
+assign_component(co_context *ctx, const coi_variable *variable, int i, int verb, co_value *value)
+{
+    co_value *component = variable->components[i];
+
+    return component->u.variable->ops->assign(ctx, component, verb, value);
+}
+
+/* All values checked before any component changes (VAR-MIR-7): references to tensors in `tensors`. */
+static bool
+check_all(co_context *ctx, const coi_variable *variable, co_value *value, co_value **tensors)
+{
+    for (size_t i = 0; i < variable->num_components; ++i) {
+        co_value *mine = value->kind == CO_KIND_VARIABLE && value->u.variable->components != NULL &&
+                                 i < value->u.variable->num_components
+                             ? value->u.variable->components[i]
+                             : coi_select(value, (int)i);
+
+        tensors[i] = coi_assignable(ctx, variable, mine);
+        if (tensors[i] == NULL) {
+            while (i > 0)
+                coi_unref(&ctx->heap, tensors[--i]);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The same (or component-wise) assignment to every component; returns a mirrored value of the new ones: a reference. */
+static co_value *
+assign_all(co_context *ctx, const coi_variable *variable, int verb, co_value *value)
+{
+    co_value *tensors[COI_MAX_LOCAL_REPLICAS], *bundle;
+    size_t    n = variable->num_components;
+
+    if (!check_all(ctx, variable, value, tensors))
+        return NULL;
+    bundle = coi_bundle_new(&ctx->heap, CO_KIND_MIRRORED, n, coi_err(ctx));
+    if (bundle == NULL)
+        coi_failed(ctx);
+    for (size_t i = 0; i < n; ++i) {
+        co_value *fresh = bundle != NULL
+                              ? coi_plain_update(ctx, variable->components[i], verb, tensors[i])
+                              : NULL;
+
+        coi_unref(&ctx->heap, tensors[i]);
+        if (bundle != NULL)
+            bundle->u.bundle.items[i] = fresh;
+    }
+    if (ctx->error.code != CO_OK) {
+        coi_unref(&ctx->heap, bundle);
+        return NULL;
+    }
+    return bundle;
+}
+
+/* What a meeting of replicas at an assignment does. */
+typedef struct assigning {
+    co_value *variable;
+    int       verb;
+} assigning;
+
+static bool
+is_shared(const co_value *value)
+{
+    return value->kind != CO_KIND_PER_REPLICA && value->kind != CO_KIND_MIRRORED;
+}
+
+/* The value that all components get: a value of ctx's block. */
+static co_value *
+aggregate(co_context *ctx, co_strategy *strategy, const coi_variable *variable, co_value *value)
+{
+    if (variable->aggregation == CO_AGGREGATION_ONLY_FIRST_REPLICA) {
+        if (strategy->group != NULL) { /* replica 0 lives on worker 0 */
+            co_value *first = coi_assignable(ctx, variable, coi_select(value, 0)), *copy;
+
+            if (first == NULL || (first = coi_own(ctx, first)) == NULL)
+                return NULL;
+            copy = co_tensor(ctx, (co_dtype)first->dtype, first->u.tensor.dims, (size_t)first->ndim,
+                             first->u.tensor.data);
+            return copy != NULL && coi_workers_broadcast(ctx, strategy, copy) ? copy : NULL;
+        }
+        return coi_select(value, 0);
+    }
+    if (is_shared(value) && strategy->num_replicas > 1) {
+        if (variable->aggregation == CO_AGGREGATION_MEAN)
+            return value;
+        if (strategy->num_local > 1) {
+            coi_fail(
+                ctx, CO_VALUE,
+                "variable '%s' has aggregation SUM and every replica assigns the same %s; the sum is not "
+                "defined. Give each replica a tensor of its own, or use MEAN or ONLY_FIRST_REPLICA",
+                variable->name, co_kind_name((co_kind)value->kind));
+            return NULL;
+        }
+    }
+    if (is_shared(value)) { /* one replica here, others elsewhere */
+        co_value *one = value;
+
+        value = co_per_replica(ctx, &one, 1);
+        if (value == NULL)
+            return NULL;
+    }
+    return co_reduce(ctx, strategy,
+                     variable->aggregation == CO_AGGREGATION_SUM ? CO_REDUCE_SUM : CO_REDUCE_MEAN,
+                     value, NULL, 0);
+}
+
+static co_value *
+assign_merged(co_context *ctx, co_strategy *strategy, co_value *args, void *arg)
+{
+    const assigning *a = arg;
+    co_value        *value = aggregate(ctx, strategy, a->variable->u.variable, args), *bundle;
+
+    if (value == NULL)
+        return NULL;
+    bundle = assign_all(ctx, a->variable->u.variable, a->verb, value);
+    return bundle != NULL ? coi_own(ctx, bundle) : NULL;
+}
+
+/* In a replica: alone for NONE (VAR-MIR-5), otherwise together. */
+static co_value *
+assign_in_replica(co_context *ctx, co_value *value, int i, int verb, co_value *what)
+{
+    const coi_variable *variable = value->u.variable;
+    assigning           together = { value, verb };
+
+    if (variable->aggregation == CO_AGGREGATION_NONE || variable->strategy->num_replicas == 1)
+        return assign_component(ctx, variable, i, verb, what);
+    what = coi_select(what, i);
+    if (what->kind == CO_KIND_VARIABLE) {
+        what = coi_as_tensor(ctx, what, CO_DTYPE_NONE);
+        if (what == NULL || (what = coi_own(ctx, what)) == NULL)
+            return NULL;
+    }
+    return coi_merge(ctx, COI_MEET_ASSIGN, what, assign_merged, &together);
+}
+
+static co_value *
+mirrored_assign(co_context *ctx, co_value *value, int verb, co_value *what)
+{
+    const coi_variable *variable = value->u.variable;
+    int                 i = component_index(ctx, variable);
+
+    if (!check_owner(ctx, variable))
+        return NULL;
+    if (ctx->mode.update_id >= 0)
+        return assign_component(ctx, variable, i, verb, what);
+    if (i >= 0)
+        return assign_in_replica(ctx, value, i, verb, what);
+    return assign_all(ctx, variable, verb, what);
+}
+
+static const coi_variable_ops mirrored_ops = { "MirroredVariable", mirrored_read, mirrored_assign,
+                                               device, destroy };
+
+/* --- sync on read --- */
+
+/* VAR-SOR-2: a reference. */
+static co_value *
+read_combined(co_context *ctx, const coi_variable *variable)
+{
+    co_value *parts[COI_MAX_LOCAL_REPLICAS], *result;
+    size_t    n = variable->num_components;
+
+    if (variable->aggregation == CO_AGGREGATION_NONE) {
+        coi_fail(
+            ctx, CO_VALUE,
+            "variable '%s' is synchronised on read and has no aggregation, so it has no value outside a "
+            "replica; give it one when it is made, or read it in a step",
+            variable->name);
+        return NULL;
+    }
+    for (size_t i = 0; i < n; ++i)
+        parts[i] = read_component(ctx, variable, (int)i);
+    if (variable->aggregation == CO_AGGREGATION_ONLY_FIRST_REPLICA) {
+        result = parts[0];
+        coi_ref(result);
+        if (variable->strategy->group != NULL) {
+            co_value *copy = co_tensor(ctx, (co_dtype)result->dtype, result->u.tensor.dims,
+                                       (size_t)result->ndim, result->u.tensor.data);
+
+            coi_unref(&ctx->heap, result);
+            result = copy != NULL && coi_workers_broadcast(ctx, variable->strategy, copy) ? copy
+                                                                                          : NULL;
+            if (result != NULL)
+                coi_ref(result);
+        }
+    } else if (variable->strategy->num_replicas == 1) {
+        result = parts[0];
+        coi_ref(result);
+    } else {
+        result = coi_reduce_tensors(ctx, variable->strategy, COI_MEET_READ,
+                                    variable->aggregation == CO_AGGREGATION_SUM ? CO_REDUCE_SUM
+                                                                                : CO_REDUCE_MEAN,
+                                    parts);
+    }
+    for (size_t i = 0; i < n; ++i)
+        coi_unref(&ctx->heap, parts[i]);
+    return result;
+}
+
+static co_value *
+on_read_read(co_context *ctx, co_value *value)
+{
+    const coi_variable *variable = value->u.variable;
+    int                 i = component_index(ctx, variable);
+
+    if (!check_owner(ctx, variable))
+        return NULL;
+    return i >= 0 ? read_component(ctx, variable, i) : read_combined(ctx, variable);
+}
+
+/* x / n, cast to the dtype (integers truncate: VAR-SOR-3, VAR-SOR-7): a value of ctx's block. */
+static co_value *
+share_of(co_context *ctx, const coi_variable *variable, co_value *what)
+{
+    co_value *tensor = coi_assignable(ctx, variable, what), *n;
+
+    if (tensor == NULL || (tensor = coi_own(ctx, tensor)) == NULL)
+        return NULL;
+    n = co_int(ctx, variable->strategy->num_replicas);
+    return co_cast(ctx, co_div(ctx, tensor, n), (co_dtype)variable->dtype);
+}
+
+static co_value *
+on_read_assign(co_context *ctx, co_value *value, int verb, co_value *what)
+{
+    const coi_variable *variable = value->u.variable;
+    int                 i = component_index(ctx, variable);
+    co_value           *bundle;
+
+    if (!check_owner(ctx, variable))
+        return NULL;
+    if (i >= 0)
+        return assign_component(ctx, variable, i, verb, coi_select(what, i));
+    if (what->kind == CO_KIND_PER_REPLICA) {
+        coi_fail(ctx, CO_TYPE,
+                 "a per-replica value is assigned to '%s' outside a replica; assign it in a step",
+                 variable->name);
+        return NULL;
+    }
+    if (variable->aggregation == CO_AGGREGATION_SUM) {
+        if (verb != COI_ASSIGN) {
+            coi_fail(
+                ctx, CO_VALUE,
+                "'%s' is a sum over replicas: it can be assigned outside a replica, but not added to; add in a "
+                "step",
+                variable->name);
+            return NULL;
+        }
+        what = share_of(ctx, variable, what);
+        if (what == NULL)
+            return NULL;
+    }
+    bundle = assign_all(ctx, variable, verb, what);
+    if (bundle == NULL)
+        return NULL;
+    coi_unref(&ctx->heap, bundle);
+    return read_combined(ctx, variable);
+}
+
+static const coi_variable_ops on_read_ops = { "SyncOnReadVariable", on_read_read, on_read_assign,
+                                              device, destroy };
+
+/* --- making --- */
+
+/* The ordinary variable of replica i: component 0 has the name, the others a suffix (VAR-NEW-5). */
+static co_value *
+make_component(co_context *ctx, const coi_variable_spec *spec, int i, co_value *initial)
+{
+    char              name[300];
+    coi_variable_spec one = *spec;
+
+    if (i > 0) {
+        snprintf(name, sizeof(name), "%.260s/replica_%d", spec->name, i);
+        one.name = name;
+    }
+    return coi_plain_variable(ctx, &one, &spec->strategy->devices[i], initial);
+}
+
+static co_value *
+make_distributed(co_context *ctx, const coi_variable_spec *spec, co_value *initial)
+{
+    coi_memory             *memory = &ctx->runtime->memory;
+    const coi_variable_ops *ops = spec->synchronization == CO_SYNC_ON_READ ? &on_read_ops
+                                                                           : &mirrored_ops;
+    coi_variable           *variable = coi_calloc(memory, sizeof(*variable));
+    co_value               *value;
+    size_t                  n = (size_t)spec->strategy->num_local;
+
+    if (variable == NULL || !coi_variable_init(ctx, variable, ops, spec, initial)) {
+        coi_free(memory, variable, sizeof(*variable));
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for variable '%s'", spec->name);
+        return NULL;
+    }
+    value = coi_value_new(&ctx->heap, CO_KIND_VARIABLE);
+    variable->components = value != NULL ? coi_calloc(memory, n * sizeof(co_value *)) : NULL;
+    if (variable->components == NULL) {
+        destroy(&ctx->heap, variable);
+        if (value != NULL) {
+            value->u.variable = NULL;
+            coi_unref(&ctx->heap, value);
+        }
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu components of '%s'", n, spec->name);
+        return NULL;
+    }
+    value->u.variable = variable;
+    variable->num_components = n;
+    for (size_t i = 0; i < n; ++i) {
+        variable->components[i] = make_component(ctx, spec, (int)i, initial);
+        if (variable->components[i] == NULL) {
+            coi_unref(&ctx->heap, value);
+            return NULL;
+        }
+        variable->components[i]->u.variable->container = value;
+    }
+    return value;
+}
+
+/* VAR-NEW-1, VAR-NEW-2. */
+static bool
+check_spec(co_context *ctx, const coi_variable_spec *spec, const co_value *initial)
+{
+    if ((unsigned)spec->synchronization > CO_SYNC_ON_READ ||
+        (unsigned)spec->aggregation > CO_AGGREGATION_ONLY_FIRST_REPLICA) {
+        coi_fail(ctx, CO_VALUE,
+                 "variable '%s': synchronization is %d (0 to 3), aggregation is %d (0 to 3)",
+                 spec->name, (int)spec->synchronization, (int)spec->aggregation);
+        return false;
+    }
+    if (spec->strategy == NULL || !spec->strategy->policy->bundles)
+        return true; /* recorded, without effect (OD-VAR-1) */
+    if (spec->synchronization == CO_SYNC_NONE) {
+        coi_fail(ctx, CO_VALUE,
+                 "variable '%s': synchronization NONE has no meaning under %s; use AUTO",
+                 spec->name, spec->strategy->policy->name);
+        return false;
+    }
+    if (spec->aggregation == CO_AGGREGATION_MEAN && !coi_dtypes[initial->dtype].floating) {
+        coi_fail(
+            ctx, CO_VALUE,
+            "variable '%s' is %s and cannot be averaged; use a floating dtype or another aggregation",
+            spec->name, co_dtype_name((co_dtype)initial->dtype));
+        return false;
+    }
+    return true;
+}
+
+static co_value *
+make_variable(co_context *ctx, const coi_variable_spec *spec, co_value *initial)
+{
+    const coi_device_name *where = &ctx->device_id;
+    co_value              *copy = initial;
+
+    if (spec->strategy == NULL)
+        return coi_plain_variable(ctx, spec, where, initial);
+    if (!spec->strategy->policy->bundles)
+        return coi_plain_variable(ctx, spec, &spec->strategy->devices[0], initial);
+    if (spec->strategy->group != NULL) { /* all workers start with worker 0's value (MW-9) */
+        copy = co_tensor(ctx, (co_dtype)initial->dtype, initial->u.tensor.dims,
+                         (size_t)initial->ndim,
+                         initial->dtype == CO_STRING ? NULL : initial->u.tensor.data);
+        if (copy == NULL || !coi_workers_broadcast(ctx, spec->strategy, copy))
+            return NULL;
+    }
+    return make_distributed(ctx, spec, copy);
+}
+
+/* In a step replica 0 makes the variable for all (VAR-RUN-1). */
+typedef struct making {
+    const coi_variable_spec *spec;
+} making;
+
+static co_value *
+make_merged(co_context *ctx, co_strategy *strategy, co_value *args, void *arg)
+{
+    const making *m = arg;
+    co_value     *initial = coi_as_tensor(ctx, coi_select(args, 0), CO_DTYPE_NONE), *variable;
+
+    (void)strategy;
+    if (initial == NULL || (initial = coi_own(ctx, initial)) == NULL)
+        return NULL;
+    variable = make_variable(ctx, m->spec, initial);
+    return variable != NULL ? coi_own(ctx, variable) : NULL;
+}
+
+static co_value *
+variable_with(co_context *ctx, co_value *initial, const co_variable_options *options)
+{
+    coi_variable_spec spec = { options->name != NULL ? options->name : "Variable", true,
+                               options->synchronization, options->aggregation, ctx->mode.strategy };
+    making            m = { &spec };
+
+    if (!check_spec(ctx, &spec, initial))
+        return NULL;
+    spec.trainable = options->trainable == CO_TRAINABLE_AUTO
+                         ? spec.synchronization != CO_SYNC_ON_READ
+                         : options->trainable == CO_TRAINABLE_YES;
+    if (spec.synchronization == CO_SYNC_AUTO && spec.strategy != NULL &&
+        spec.strategy->policy->bundles)
+        spec.synchronization = CO_SYNC_ON_WRITE;
+    if (ctx->mode.step != NULL && !ctx->mode.cross && spec.strategy != NULL &&
+        spec.strategy->policy->bundles)
+        return coi_merge(ctx, COI_MEET_VARIABLE, initial, make_merged, &m);
+    return make_variable(ctx, &spec, initial);
+}
+
+co_value *
+co_variable(co_context *ctx, co_value *initial, const co_variable_options *options)
+{
+    co_variable_options all = CO_VARIABLE_OPTIONS_INIT;
+    co_value           *tensor, *variable;
+    bool                recording;
+
+    COI_ENTER(ctx, "variable", NULL);
+    if (options != NULL)
+        memcpy(&all, options,
+               options->struct_size < sizeof(all) ? options->struct_size : sizeof(all));
+    if (!coi_check_value(ctx, initial, 2, "initial"))
+        return NULL;
+    tensor = coi_as_tensor(ctx, initial,
+                           initial->kind == CO_KIND_TENSOR ? CO_DTYPE_NONE : all.dtype);
+    if (tensor == NULL || (tensor = coi_own(ctx, tensor)) == NULL)
+        return NULL;
+    recording = ctx->recording;
+    ctx->recording = false;
+    if (all.dtype != CO_DTYPE_NONE && all.dtype != (co_dtype)tensor->dtype)
+        tensor = co_cast(ctx, tensor, all.dtype);
+    variable = tensor != NULL ? variable_with(ctx, tensor, &all) : NULL;
+    ctx->recording = recording;
+    return variable != NULL ? coi_own(ctx, variable) : NULL;
+}

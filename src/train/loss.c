@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Losses averaged over the examples that a step really has, on all replicas.
+ */
+#include <cohort/ops.h>
+#include <cohort/train.h>
+
+#include "context/context.h"
+
+/* Examples of the whole step: known from the input, or counted together now. */
+static int64_t
+step_examples(co_context *ctx, const co_value *losses)
+{
+    int64_t   mine = losses->ndim > 0 ? losses->u.tensor.dims[0] : 1;
+    co_value *all;
+
+    if (ctx->mode.num_replicas == 1)
+        return mine;
+    if (ctx->step_examples >= 0)
+        return ctx->step_examples;
+    all = co_all_reduce(ctx, CO_REDUCE_SUM, co_scalar_int64(ctx, mine));
+    return all != NULL ? co_item_int(ctx, all) : 0;
+}
+
+co_value *
+co_average_loss(co_context *ctx, co_value *per_example_loss)
+{
+    co_value *losses;
+    int64_t   examples;
+
+    COI_ENTER(ctx, "average_loss", NULL);
+    if (!coi_check_value(ctx, per_example_loss, 2, "per_example_loss"))
+        return NULL;
+    losses = coi_as_tensor(ctx, per_example_loss, CO_DTYPE_NONE);
+    if (losses == NULL || (losses = coi_own(ctx, losses)) == NULL)
+        return NULL;
+    if (!coi_dtypes[losses->dtype].floating) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "losses are %s; they must be of a floating dtype",
+                 co_dtype_name((co_dtype)losses->dtype));
+        return NULL;
+    }
+    if (ctx->mode.cross) {
+        coi_fail(ctx, CO_RUNTIME,
+                 "average_loss is called in cross-replica context; call it in the step");
+        return NULL;
+    }
+    examples = step_examples(ctx, losses);
+    return co_div(ctx, co_reduce_sum(ctx, losses, CO_ALL_AXES, false),
+                  co_float(ctx, examples > 0 ? (double)examples : 1.0));
+}

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Applying gradients. In a step every replica updates its own component with the same summed gradient, so components stay equal without
+ * further communication. Slots are made at the first update of a component.
+ */
+#include "train/optimizer.h"
+
+#include "context/tape.h"
+#include "ops/gradient.h"
+#include "strategy/strategy.h"
+#include "variable/variable.h"
+
+#include <cohort/ops.h>
+
+#include <string.h>
+
+/* The slots of one component. */
+typedef struct coi_slot_entry {
+    co_value *component; /* a reference: the key stays what it is */
+    co_value *slots[COI_MAX_SLOTS];
+    int       num_slots;
+} coi_slot_entry;
+
+static void
+destroy_entry(coi_heap *heap, coi_slot_entry *entry)
+{
+    for (int i = 0; i < entry->num_slots; ++i)
+        coi_unref(heap, entry->slots[i]);
+    coi_unref(heap, entry->component);
+    coi_free(heap->store->memory, entry, sizeof(*entry));
+}
+
+static void
+destroy(coi_heap *heap, void *object)
+{
+    co_optimizer *optimizer = object;
+
+    for (size_t i = 0; i < optimizer->num_entries; ++i)
+        destroy_entry(heap, optimizer->table[i]);
+    coi_free(heap->store->memory, optimizer->table,
+             optimizer->capacity * sizeof(*optimizer->table));
+    optimizer->object.magic = COI_MAGIC_DEAD;
+    coi_free(heap->store->memory, optimizer, sizeof(*optimizer));
+}
+
+const coi_class coi_optimizer_class = { "optimizer", destroy };
+
+co_optimizer *
+coi_optimizer_new(co_context *ctx, const coi_optimizer_rule *rule)
+{
+    co_optimizer *optimizer = coi_calloc(&ctx->runtime->memory, sizeof(*optimizer));
+
+    if (optimizer == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for an optimizer");
+        return NULL;
+    }
+    coi_object_init(&optimizer->object, &coi_optimizer_class);
+    optimizer->rule = rule;
+    optimizer->runtime = ctx->runtime;
+    coi_lock_init(&optimizer->lock);
+    return coi_own(ctx, optimizer);
+}
+
+static coi_slot_entry *
+new_entry(co_context *ctx, co_optimizer *optimizer, co_value *component)
+{
+    const coi_variable *variable = component->u.variable;
+    coi_slot_entry     *entry = coi_calloc(&ctx->runtime->memory, sizeof(*entry));
+
+    if (entry == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the slots of '%s'", variable->name);
+        return NULL;
+    }
+    coi_ref(component);
+    entry->component = component;
+    for (int i = 0; i < optimizer->rule->num_slots(optimizer); ++i) {
+        co_value *zeros = co_zeros(ctx, (co_dtype)variable->dtype, variable->shape.dims,
+                                   (size_t)variable->shape.ndim);
+
+        if (zeros == NULL) {
+            destroy_entry(&ctx->heap, entry);
+            return NULL;
+        }
+        coi_ref(zeros);
+        entry->slots[entry->num_slots++] = zeros;
+    }
+    return entry;
+}
+
+/* The entry of a component. Entries never move, and only the replica of the component uses one, so the lock guards the table alone. */
+static coi_slot_entry *
+find_entry(co_context *ctx, co_optimizer *optimizer, co_value *component)
+{
+    coi_slot_entry *entry = NULL;
+
+    coi_lock_take(&optimizer->lock);
+    for (size_t i = 0; i < optimizer->num_entries && entry == NULL; ++i)
+        if (optimizer->table[i]->component == component)
+            entry = optimizer->table[i];
+    coi_lock_give(&optimizer->lock);
+    if (entry != NULL || (entry = new_entry(ctx, optimizer, component)) == NULL)
+        return entry;
+    coi_lock_take(&optimizer->lock);
+    if (coi_grow(&ctx->runtime->memory, (void **)&optimizer->table, &optimizer->capacity,
+                 optimizer->num_entries + 1, sizeof(*optimizer->table)))
+        optimizer->table[optimizer->num_entries++] = entry;
+    else
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the slots of '%s'",
+                 component->u.variable->name);
+    coi_lock_give(&optimizer->lock);
+    if (ctx->error.code != CO_OK) {
+        destroy_entry(&ctx->heap, entry);
+        return NULL;
+    }
+    return entry;
+}
+
+/* Nobody else sees the data: it may be written in place. */
+static bool
+is_private(const co_value *tensor)
+{
+    const coi_buffer *buffer = tensor->u.tensor.buffer;
+
+    return coi_sole_owner(tensor) &&
+           (buffer == NULL || (buffer->size_class != COI_BUFFER_FOREIGN &&
+                               atomic_load_explicit(&buffer->refs, memory_order_acquire) == 1));
+}
+
+/* Update one ordinary variable with a dense gradient. */
+static bool
+update_component(co_context *ctx, co_optimizer *optimizer, co_value *component, co_value *gradient)
+{
+    coi_slot_entry *entry = find_entry(ctx, optimizer, component);
+    co_value       *old, *fresh;
+    coi_update      update;
+
+    if (entry == NULL)
+        return false;
+    old = coi_plain_take(component);
+    fresh = is_private(old) ? old
+                            : coi_tensor_new(&ctx->heap, old->u.tensor.device, (co_dtype)old->dtype,
+                                             old->u.tensor.dims, old->ndim,
+                                             old->u.tensor.num_elements, coi_err(ctx));
+    if (fresh == NULL) {
+        coi_plain_put(component, old);
+        coi_failed(ctx);
+        return false;
+    }
+    update = (coi_update){ .dtype = (co_dtype)old->dtype,
+                           .n = old->u.tensor.num_elements,
+                           .old = old->u.tensor.data,
+                           .value = fresh->u.tensor.data,
+                           .gradient = gradient->u.tensor.data };
+    for (int i = 0; i < entry->num_slots; ++i)
+        update.slots[i] = entry->slots[i]->u.tensor.data;
+    optimizer->rule->update(optimizer, &update);
+    coi_plain_put(component, fresh);
+    if (fresh != old)
+        coi_unref(&ctx->heap, old);
+    return true;
+}
+
+/* A gradient that fits its variable, dense: a value of the block. */
+static co_value *
+fitting_gradient(co_context *ctx, const coi_variable *variable, co_value *gradient)
+{
+    char mine[COI_SHAPE_TEXT], its[COI_SHAPE_TEXT];
+    bool same;
+
+    if (variable->dtype != CO_FLOAT32 && variable->dtype != CO_FLOAT64) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "variable '%s' is %s; optimizers update float32 and float64", variable->name,
+                 co_dtype_name((co_dtype)variable->dtype));
+        return NULL;
+    }
+    gradient = coi_densify(ctx, gradient);
+    if (gradient == NULL || gradient->kind != CO_KIND_TENSOR)
+        gradient = gradient != NULL ? co_to_tensor(ctx, gradient, (co_dtype)variable->dtype) : NULL;
+    if (gradient == NULL)
+        return NULL;
+    same = gradient->dtype == variable->dtype && gradient->ndim == variable->shape.ndim;
+    for (int i = 0; same && i < gradient->ndim; ++i)
+        same = gradient->u.tensor.dims[i] == variable->shape.dims[i];
+    if (same)
+        return gradient;
+    coi_fail(ctx, CO_INVALID_ARGUMENT, "the gradient of '%s' is %s %s; the variable is %s %s",
+             variable->name, co_dtype_name((co_dtype)gradient->dtype),
+             coi_shape_text(gradient->u.tensor.dims, gradient->ndim, its),
+             co_dtype_name((co_dtype)variable->dtype),
+             coi_shape_text(variable->shape.dims, variable->shape.ndim, mine));
+    return NULL;
+}
+
+/* One variable in this context: the replica's component, or all of them outside a step. */
+static bool
+update_variable(co_context *ctx, co_optimizer *optimizer, co_value *value, co_value *gradient)
+{
+    const coi_variable *variable = value->u.variable;
+
+    if (variable->components == NULL) {
+        gradient = fitting_gradient(ctx, variable, gradient);
+        return gradient != NULL && update_component(ctx, optimizer, value, gradient);
+    }
+    if (ctx->mode.strategy != NULL && ctx->mode.strategy != variable->strategy) {
+        coi_fail(ctx, CO_RUNTIME,
+                 "variable '%s' belongs to another strategy than the one that is current",
+                 variable->name);
+        return false;
+    }
+    if (ctx->mode.step != NULL && !ctx->mode.cross) {
+        gradient = fitting_gradient(ctx, variable, coi_select(gradient, ctx->mode.local_replica));
+        return gradient != NULL &&
+               update_component(ctx, optimizer, variable->components[ctx->mode.local_replica],
+                                gradient);
+    }
+    for (size_t i = 0; i < variable->num_components; ++i) {
+        co_value *mine = fitting_gradient(ctx, variable, coi_select(gradient, (int)i));
+
+        if (mine == NULL || !update_component(ctx, optimizer, variable->components[i], mine))
+            return false;
+    }
+    return true;
+}
+
+/* Every replica applies; the update is counted once. */
+static void
+count_update(co_context *ctx, co_optimizer *optimizer)
+{
+    if (ctx->mode.step == NULL || ctx->mode.cross || ctx->mode.local_replica == 0)
+        atomic_fetch_add(&optimizer->iterations, 1);
+}
+
+static co_code
+apply(co_context *ctx, co_optimizer *optimizer, co_value *const *gradients,
+      co_value *const *variables, size_t n)
+{
+    bool recording = ctx->recording;
+
+    ctx->recording = false;
+    for (size_t i = 0; i < n; ++i) {
+        bool ok;
+
+        if (gradients[i]->kind == CO_KIND_NONE)
+            continue;
+        co_block_begin(ctx);
+        ok = update_variable(ctx, optimizer, variables[i], gradients[i]);
+        co_block_end(ctx);
+        if (!ok)
+            break;
+    }
+    ctx->recording = recording;
+    if (ctx->error.code == CO_OK)
+        count_update(ctx, optimizer);
+    return ctx->error.code;
+}
+
+co_code
+co_apply_gradients(co_context *ctx, co_optimizer *optimizer, co_value *gradients,
+                   co_value *variables)
+{
+    COI_ENTER(ctx, "apply_gradients", ctx != NULL ? ctx->error.code : CO_INVALID_ARGUMENT);
+    if (!coi_check_object(ctx, optimizer, &coi_optimizer_class, 2, "optimizer") ||
+        !coi_check_value(ctx, gradients, 3, "gradients") ||
+        !coi_check_value(ctx, variables, 4, "variables"))
+        return ctx->error.code;
+    if (!coi_is_structure(gradients) || !coi_is_structure(variables) ||
+        gradients->u.items.n != variables->u.items.n)
+        return coi_fail(ctx, CO_VALUE, "gradients and variables must be two lists of one length");
+    for (size_t i = 0; i < variables->u.items.n; ++i)
+        if (variables->u.items.items[i]->kind != CO_KIND_VARIABLE)
+            return coi_fail(ctx, CO_TYPE, "item %zu of variables is a %s, not a variable", i,
+                            co_kind_name((co_kind)variables->u.items.items[i]->kind));
+    return apply(ctx, optimizer, gradients->u.items.items, variables->u.items.items,
+                 variables->u.items.n);
+}
+
+/* The trainable variables that the tape has seen, in order of first use: the same on every replica. */
+static size_t
+seen_variables(const coi_tape_log *log, co_value **out)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < log->num_watched; ++i)
+        if (log->watched_values[i]->kind == CO_KIND_VARIABLE &&
+            log->watched_values[i]->u.variable->trainable)
+            out[n++] = log->watched_values[i];
+    return n;
+}
+
+/* Gradients in `grads` summed over replicas: values of the block. Those that are none stay. */
+static bool
+sum_over_replicas(co_context *ctx, co_value **grads, size_t n)
+{
+    co_value **some, *sums;
+    size_t     count = 0, nbytes = (n + 1) * sizeof(*some);
+
+    if (ctx->mode.num_replicas == 1)
+        return true;
+    some = coi_small_alloc(&ctx->heap, nbytes);
+    if (some == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu gradients", n);
+        return false;
+    }
+    for (size_t i = 0; i < n; ++i)
+        if (grads[i]->kind != CO_KIND_NONE)
+            some[count++] = grads[i];
+    sums = co_all_reduce(ctx, CO_REDUCE_SUM, co_list(ctx, some, count));
+    coi_small_free(&ctx->heap, some, nbytes);
+    if (sums == NULL)
+        return false;
+    count = 0;
+    for (size_t i = 0; i < n; ++i)
+        if (grads[i]->kind != CO_KIND_NONE)
+            grads[i] = sums->u.items.items[count++];
+    return true;
+}
+
+static co_code
+minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
+{
+    coi_tape_log *log = ctx->tapes;
+    size_t        nbytes = (2 * log->num_watched + 1) * sizeof(co_value *), n;
+    co_value    **variables = coi_small_alloc(&ctx->heap, nbytes), **grads;
+
+    if (variables == NULL)
+        return coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu variables",
+                        log->num_watched);
+    n = seen_variables(log, variables);
+    grads = variables + n;
+    memcpy(grads, variables, n * sizeof(*grads));
+    co_block_begin(ctx);
+    for (size_t i = 0; i < n; ++i)
+        coi_ref(variables[i]); /* the tape that holds them goes */
+    if (n == 0)
+        coi_fail(ctx, CO_VALUE,
+                 "the tape has seen no trainable variable; compute the loss from one between "
+                 "co_tape_begin and co_minimize");
+    else if (coi_gradients(ctx, &loss, 1, NULL, grads, n, false) == CO_OK &&
+             sum_over_replicas(ctx, grads, n))
+        apply(ctx, optimizer, grads, variables, n);
+    for (size_t i = 0; i < n; ++i)
+        coi_unref(&ctx->heap, variables[i]);
+    co_block_end(ctx);
+    coi_small_free(&ctx->heap, variables, nbytes);
+    return ctx->error.code;
+}
+
+co_code
+co_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
+{
+    COI_ENTER(ctx, "minimize", ctx != NULL ? ctx->error.code : CO_INVALID_ARGUMENT);
+    if (!coi_check_object(ctx, optimizer, &coi_optimizer_class, 2, "optimizer") ||
+        !coi_check_value(ctx, loss, 3, "loss"))
+        return ctx->error.code;
+    if (ctx->mode.cross)
+        return coi_fail(ctx, CO_RUNTIME,
+                        "minimize is called in cross-replica context; call it in the step");
+    if (!ctx->recording)
+        return coi_fail(ctx, CO_RUNTIME,
+                        "there is no open tape; call co_tape_begin before computing the loss");
+    return minimize(ctx, optimizer, loss);
+}
+
+int64_t
+co_optimizer_iterations(co_context *ctx, co_optimizer *optimizer)
+{
+    COI_ENTER(ctx, "optimizer_iterations", 0);
+    return coi_check_object(ctx, optimizer, &coi_optimizer_class, 2, "optimizer")
+               ? atomic_load(&optimizer->iterations)
+               : 0;
+}
