@@ -175,22 +175,30 @@ drop_parts(co_context *ctx, co_value **parts, int n)
         coi_unref(&ctx->heap, parts[--n]);
 }
 
-/* The components of a leaf of this strategy; NULL if it is not distributed. mirrored: they are known to be equal. */
+/*
+ * The components of a leaf of this strategy; NULL if it is not distributed. mirrored: they are known
+ * to be equal. With one replica per process a step's result comes back unwrapped (DV-GROUP-8), so
+ * there any plain leaf is this process's component.
+ */
 static co_value *const *
-components_of(co_context *ctx, const co_strategy *strategy, co_value *leaf, bool *mirrored)
+components_of(co_context *ctx, const co_strategy *strategy, co_value *const *leaf, bool *mirrored)
 {
     size_t           n = 0;
     co_value *const *items = NULL;
+    const co_value  *value = *leaf;
 
     *mirrored = false;
-    if (leaf->kind == CO_KIND_PER_REPLICA || leaf->kind == CO_KIND_MIRRORED) {
-        n = leaf->u.bundle.n;
-        items = leaf->u.bundle.items;
-        *mirrored = leaf->kind == CO_KIND_MIRRORED;
-    } else if (leaf->kind == CO_KIND_VARIABLE && leaf->u.variable->components != NULL) {
-        n = leaf->u.variable->num_components;
-        items = leaf->u.variable->components;
-        *mirrored = leaf->u.variable->synchronization != CO_SYNC_ON_READ;
+    if (value->kind == CO_KIND_PER_REPLICA || value->kind == CO_KIND_MIRRORED) {
+        n = value->u.bundle.n;
+        items = value->u.bundle.items;
+        *mirrored = value->kind == CO_KIND_MIRRORED;
+    } else if (value->kind == CO_KIND_VARIABLE && value->u.variable->components != NULL) {
+        n = value->u.variable->num_components;
+        items = value->u.variable->components;
+        *mirrored = value->u.variable->synchronization != CO_SYNC_ON_READ;
+    } else if (strategy->num_local == 1 && strategy->num_workers > 1) {
+        n = 1;
+        items = leaf;
     }
     if (items != NULL && (int)n != strategy->num_local) {
         char text[COI_STRATEGY_TEXT];
@@ -265,7 +273,7 @@ reduce_leaf(co_context *ctx, co_value *leaf, void *user)
     const reducing  *r = user;
     co_strategy     *strategy = r->strategy;
     bool             mirrored;
-    co_value *const *components = components_of(ctx, strategy, leaf, &mirrored);
+    co_value *const *components = components_of(ctx, strategy, &leaf, &mirrored);
     co_value        *parts[COI_MAX_LOCAL_REPLICAS], *result;
 
     if (ctx->error.code != CO_OK)
@@ -400,7 +408,7 @@ reduce_along(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *
              const int *axes, size_t num_axes)
 {
     bool             mirrored;
-    co_value *const *components = components_of(ctx, strategy, value, &mirrored);
+    co_value *const *components = components_of(ctx, strategy, &value, &mirrored);
     co_value        *tensors[COI_MAX_LOCAL_REPLICAS], *same[COI_MAX_LOCAL_REPLICAS], *result;
 
     if (ctx->error.code != CO_OK)
@@ -541,7 +549,7 @@ co_gather_replicas(co_context *ctx, co_strategy *strategy, co_value *value, int 
         return NULL;
     if (!coi_check_cross(ctx, strategy))
         return NULL;
-    components = strategy->policy->bundles ? components_of(ctx, strategy, value, &mirrored) : NULL;
+    components = strategy->policy->bundles ? components_of(ctx, strategy, &value, &mirrored) : NULL;
     if (ctx->error.code != CO_OK)
         return NULL;
     if (components == NULL || strategy->num_replicas == 1)

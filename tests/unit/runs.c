@@ -1,0 +1,524 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running steps: arguments, results, failures, and replicas that do not come to a meeting. */
+#include "test.h"
+
+#include <pthread.h>
+#include <time.h>
+
+static const char *const two[] = { "/cpu:0", "/cpu:1" };
+
+static co_strategy *
+mirrored(co_context *ctx, int n)
+{
+    co_mirrored_options options = CO_MIRRORED_OPTIONS_INIT;
+
+    options.num_replicas = n;
+    return co_mirrored_strategy(ctx, two, n == 1 ? 1 : 2, &options);
+}
+
+static double
+now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static co_value *
+see_replica(co_context *ctx, co_value *args, void *user)
+{
+    co_strategy *strategy = user;
+
+    (void)args;
+    CO_EXPECT_PTR(co_get_strategy(ctx), strategy);
+    CO_EXPECT_TRUE(co_has_strategy(ctx));
+    CO_EXPECT_FALSE(co_in_cross_replica_context(ctx));
+    CO_EXPECT_PTR(co_get_replica_context(ctx), ctx);
+    CO_EXPECT_INT(co_replicas(ctx), 4);
+    CO_EXPECT_STR(co_current_device(ctx), co_replica_id(ctx) < 2
+                                              ? "/job:localhost/replica:0/task:0/device:CPU:0"
+                                              : "/job:localhost/replica:0/task:0/device:CPU:1");
+    return co_replica_id_tensor(ctx);
+}
+
+CO_TEST_WITH(a_step_runs_once_per_replica_on_its_device,
+             "S-RUN-1 S-RUN-13 RC-1 RC-2 RC-3 MIR-RUN-1 CTX-2 CTX-5", "cpus=2")
+{
+    co_strategy *m = mirrored(ctx, 4);
+    co_value    *ids = co_run(ctx, m, see_replica, co_no_args(ctx), m);
+
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_INT(co_value_kind(ids), CO_KIND_PER_REPLICA);
+    for (size_t i = 0; i < 4; ++i) {
+        CO_EXPECT_INT(co_value_dtype(ctx, co_at(ctx, ids, i)), CO_INT32);
+        CO_EXPECT_INT(co_item_int(ctx, co_at(ctx, ids, i)), i);
+    }
+    CO_EXPECT_FALSE(co_has_strategy(ctx));
+}
+
+static co_value *
+identity(co_context *ctx, co_value *args, void *user)
+{
+    (void)user;
+    return co_at(ctx, args, 0);
+}
+
+CO_TEST_WITH(arguments_are_checked, "S-RUN-2 S-RUN-3 GEN-ERR-1", "cpus=2")
+{
+    co_strategy   *m = mirrored(ctx, 2);
+    co_run_options options = CO_RUN_OPTIONS_INIT;
+
+    CO_EXPECT_NULL(co_run(ctx, m, identity, NULL, NULL));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "NULL");
+    CO_EXPECT_NULL(co_run(ctx, m, identity, co_string(ctx, "x"), NULL));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "host string");
+    CO_EXPECT_NULL(co_run(ctx, m, identity, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2)), NULL));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "tensor");
+    CO_EXPECT_NULL(co_run(ctx, m, NULL, co_no_args(ctx), NULL));
+    CO_EXPECT_ERROR(ctx, CO_TYPE, "fn");
+    options.kwargs = co_int(ctx, 1);
+    CO_EXPECT_NULL(co_run_with(ctx, m, identity, co_no_args(ctx), NULL, &options));
+    CO_EXPECT_ERROR(ctx, CO_TYPE, "kwargs");
+    CO_EXPECT_NULL(co_run(ctx, NULL, identity, co_no_args(ctx), NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "strategy");
+    CO_EXPECT_NULL(
+        co_run(ctx, (co_strategy *)(void *)co_int(ctx, 1), identity, co_no_args(ctx), NULL));
+    CO_EXPECT_ERROR(ctx, CO_TYPE, "strategy");
+}
+
+static co_value *
+run_again(co_context *ctx, co_value *args, void *user)
+{
+    co_run(ctx, user, identity, args, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "replica context");
+    co_reduce(ctx, user, CO_REDUCE_SUM, co_float(ctx, 1), NULL, 0);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "replica context");
+    return NULL;
+}
+
+CO_TEST_WITH(run_needs_cross_replica_context, "S-RUN-4 S-REDUCE-2", "cpus=2")
+{
+    co_strategy *m = mirrored(ctx, 2);
+
+    co_run(ctx, m, run_again, co_args(ctx, co_int(ctx, 1)), m);
+    CO_EXPECT_OK(ctx);
+    CO_SCOPE(ctx, m) {
+        CO_EXPECT_INT(
+            co_item_int(ctx, co_run(ctx, m, identity, co_args(ctx, co_int(ctx, 5)), NULL)), 5);
+    }
+}
+
+static co_value *
+take_parts(co_context *ctx, co_value *args, void *user)
+{
+    co_value *inner = co_get(ctx, co_at(ctx, args, 1), "b");
+
+    CO_EXPECT_PTR(co_at(ctx, args, 2), user); /* a plain leaf is the same handle everywhere */
+    return co_args(ctx, co_at(ctx, args, 0), co_at(ctx, inner, 0));
+}
+
+CO_TEST_WITH(bundles_in_arguments_are_replaced_by_components,
+             "S-RUN-5 S-RUN-6 S-RUN-14 DV-SEL-1 DV-GROUP-2", "cpus=2")
+{
+    co_strategy *m = mirrored(ctx, 2);
+    co_value    *parts[] = { co_scalar_float(ctx, 1), co_scalar_float(ctx, 2) };
+    co_value    *bundle = co_per_replica(ctx, parts, 2), *shared = co_scalar_float(ctx, 9);
+    co_value    *list = co_list(ctx, &bundle, 1), *result;
+    const char  *key = "b";
+
+    result = co_run(ctx, m, take_parts, co_args(ctx, bundle, co_map(ctx, &key, &list, 1), shared),
+                    shared);
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_INT(co_value_kind(result), CO_KIND_TUPLE);
+    for (size_t k = 0; k < 2; ++k)
+        for (size_t i = 0; i < 2; ++i)
+            CO_EXPECT_PTR(co_at(ctx, co_at(ctx, result, k), i), parts[i]);
+    CO_EXPECT_PTR(co_run(ctx, m, identity, co_args(ctx, shared), NULL), shared);
+}
+
+/* What replicas return, and what comes of it. */
+static co_value *
+return_something(co_context *ctx, co_value *args, void *user)
+{
+    int       what = *(int *)user, id = co_replica_id(ctx);
+    co_value *one = co_int(ctx, 1);
+
+    (void)args;
+    switch (what) {
+    case 0: return co_int(ctx, 6);
+    case 1: return co_float(ctx, 6); /* made separately: not the same (AMB-13) */
+    case 2: return co_string(ctx, "z");
+    case 3: return NULL;
+    case 4: return co_list(ctx, (co_value *[]){ one, one }, id == 0 ? 1 : 2);
+    case 5: return id == 0 ? co_list(ctx, &one, 1) : co_tuple(ctx, &one, 1);
+    case 6: return co_map(ctx, (const char *[]){ id == 0 ? "a" : "b" }, &one, 1);
+    case 7: return id == 0 ? co_none(ctx) : co_scalar_float(ctx, 1);
+    default:
+        return co_named_tuple(ctx, "Pair", (const char *[]){ "x", "y" },
+                              (co_value *[]){ one, co_replica_id_tensor(ctx) }, 2);
+    }
+}
+
+static co_value *
+run_what(co_context *ctx, co_strategy *m, int what)
+{
+    return co_run(ctx, m, return_something, co_no_args(ctx), &what);
+}
+
+CO_TEST_WITH(
+    results_are_merged_leaf_by_leaf,
+    "S-RUN-10 DV-1 DV-2 DV-GROUP-1 DV-GROUP-2 DV-GROUP-3 DV-GROUP-4 DV-GROUP-7 DV-GROUP-9 C-FN-1 AMB-10 AMB-13",
+    "cpus=2")
+{
+    co_strategy *m = mirrored(ctx, 2);
+    co_value    *pair;
+
+    CO_EXPECT_INT(co_item_int(ctx, run_what(ctx, m, 0)), 6);
+    CO_EXPECT_INT(co_value_kind(run_what(ctx, m, 1)), CO_KIND_PER_REPLICA);
+    CO_EXPECT_INT(co_value_kind(run_what(ctx, m, 2)), CO_KIND_STRING);
+    CO_EXPECT_INT(co_value_kind(run_what(ctx, m, 3)), CO_KIND_NONE);
+    CO_EXPECT_NULL(run_what(ctx, m, 4));
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "list of 1 against list of 2");
+    CO_EXPECT_NULL(run_what(ctx, m, 5));
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "list against tuple");
+    CO_EXPECT_NULL(run_what(ctx, m, 6));
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "key 'a' against key 'b'");
+    CO_EXPECT_INT(co_value_kind(run_what(ctx, m, 7)), CO_KIND_PER_REPLICA);
+    pair = run_what(ctx, m, 8);
+    CO_EXPECT_INT(co_value_kind(pair), CO_KIND_NAMED_TUPLE);
+    CO_EXPECT_STR(co_type_name(ctx, pair), "Pair");
+    CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, pair, "x")), 1);
+    CO_EXPECT_INT(co_value_kind(co_get(ctx, pair, "y")), CO_KIND_PER_REPLICA);
+}
+
+CO_TEST_WITH(with_one_replica_results_are_unwrapped, "DV-GROUP-8 MIR-INIT-4 OD-RUN-1 OD-RUN-3",
+             "cpus=2")
+{
+    co_strategy *m = mirrored(ctx, 1), *one = co_one_device_strategy(ctx, "/cpu:0");
+    co_value    *x = co_scalar_float(ctx, 1), *bundle = co_per_replica(ctx, &x, 1);
+
+    CO_EXPECT_INT(co_value_kind(run_what(ctx, m, 1)), CO_KIND_FLOAT);
+    CO_EXPECT_PTR(co_run(ctx, m, identity, co_args(ctx, bundle), NULL), x);
+    CO_EXPECT_PTR(co_run(ctx, one, identity, co_args(ctx, bundle), NULL),
+                  bundle); /* not unwrapped */
+}
+
+/* --- failures --- */
+
+typedef struct payload {
+    int deleted;
+} payload;
+
+static void
+delete_payload(void *p)
+{
+    ++((payload *)p)->deleted;
+}
+
+static co_value *
+fail_on_one(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    if (co_replica_id(ctx) == 1)
+        return co_fail_with(ctx, CO_DATA_LOSS, user, delete_payload, "the disk is full of %s",
+                            "holes"),
+               NULL;
+    return co_all_reduce(ctx, CO_REDUCE_SUM, co_scalar_float(ctx, 1));
+}
+
+CO_TEST_WITH(the_failure_of_one_replica_ends_the_step_unchanged,
+             "S-RUN-8 GEN-ERR-2 C-FN-2 RC-MERGE-7", "cpus=2")
+{
+    co_strategy *m = mirrored(ctx, 4);
+    payload      p = { 0 };
+
+    CO_EXPECT_NULL(co_run(ctx, m, fail_on_one, co_no_args(ctx), &p));
+    CO_EXPECT_CODE(co_error(ctx)->code, CO_DATA_LOSS);
+    CO_EXPECT_STR(co_error(ctx)->message, "the disk is full of holes");
+    CO_EXPECT_INT(co_error(ctx)->replica, 1);
+    CO_EXPECT_PTR(co_error(ctx)->payload, &p);
+    CO_EXPECT_INT(p.deleted, 0);
+    co_clear(ctx);
+    CO_EXPECT_INT(p.deleted, 1);
+    CO_EXPECT_FALSE(co_has_strategy(ctx));
+    CO_EXPECT_INT(co_item_int(ctx, run_what(ctx, m, 0)), 6); /* the strategy goes on */
+}
+
+static co_value *
+leave_early(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    if (co_replica_id(ctx) == *(int *)user)
+        return NULL;
+    return co_all_reduce(ctx, CO_REDUCE_SUM, co_scalar_float(ctx, 1));
+}
+
+CO_TEST_WITH(a_replica_that_returns_without_the_collective_is_found_at_once, "RC-MERGE-5 RC-AR-3",
+             "cpus=2")
+{
+    co_strategy *m = mirrored(ctx, 3);
+
+    for (int who = 0; who < 3; ++who) {
+        double begin = now_ms();
+
+        CO_EXPECT_NULL(co_run(ctx, m, leave_early, co_no_args(ctx), &who));
+        CO_EXPECT_LESS(now_ms() - begin, 100);
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "has returned from the step");
+        CO_EXPECT_INT(co_item_int(ctx, run_what(ctx, m, 0)), 6);
+    }
+}
+
+static co_value *
+different_calls(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_zeros(ctx, CO_FLOAT32, (int64_t[]){ 2, co_replica_id(ctx) + 1 }, 2);
+
+    (void)args;
+    if (*(int *)user == 0)
+        return co_replica_id(ctx) == 0 ? co_all_reduce(ctx, CO_REDUCE_SUM, x)
+                                       : co_all_gather(ctx, x, 1);
+    if (*(int *)user == 1)
+        return co_all_reduce(ctx, CO_REDUCE_SUM, x);
+    if (*(int *)user == 2)
+        return co_all_reduce(ctx, CO_REDUCE_SUM,
+                             co_replica_id(ctx) == 0 ? co_scalar_float(ctx, 1)
+                                                     : co_scalar_double(ctx, 1));
+    return co_all_reduce(ctx, CO_REDUCE_SUM,
+                         co_replica_id(ctx) == 0 ? co_list(ctx, &x, 1) : co_tuple(ctx, &x, 1));
+}
+
+CO_TEST_WITH(replicas_that_disagree_are_told_both_sides, "RC-AR-4 GEN-ERR-3", "cpus=2")
+{
+    static const struct {
+        co_code     code;
+        const char *part;
+    } expected[] = { { CO_RUNTIME, "all_gather" },
+                     { CO_INVALID_ARGUMENT, "[2,1] on replica 0 and [2,2] on replica 1" },
+                     { CO_INVALID_ARGUMENT, "float32 on replica 0 and float64 on replica 1" },
+                     { CO_ASSERTION, "list against tuple" } };
+    co_strategy *m = mirrored(ctx, 2);
+
+    for (int what = 0; what < 4; ++what) {
+        double begin = now_ms();
+
+        CO_EXPECT_NULL(co_run(ctx, m, different_calls, co_no_args(ctx), &what));
+        CO_EXPECT_LESS(now_ms() - begin, 100);
+        CO_EXPECT_ERROR(ctx, expected[what].code, expected[what].part);
+    }
+    CO_EXPECT_INT(co_item_int(ctx, run_what(ctx, m, 0)), 6); /* later collectives are not broken */
+}
+
+static co_value *
+sleep_on_one(co_context *ctx, co_value *args, void *user)
+{
+    struct timespec rest = { 0, 20000000 };
+
+    (void)args;
+    for (int i = 0; co_replica_id(ctx) == 1 && i < *(int *)user; ++i)
+        nanosleep(&rest, NULL);
+    return co_all_reduce(ctx, CO_REDUCE_SUM, co_scalar_float(ctx, 1));
+}
+
+CO_TEST_WITH(a_replica_that_executes_nothing_is_reported_as_stuck, "", "cpus=2")
+{
+    co_mirrored_options options = CO_MIRRORED_OPTIONS_INIT;
+    co_strategy        *m;
+    int                 rests = 5;
+
+    options.deadline_ms = 50;
+    m = co_mirrored_strategy(ctx, two, 2, &options);
+    CO_EXPECT_NULL(co_run(ctx, m, sleep_on_one, co_no_args(ctx), &rests));
+    CO_EXPECT_ERROR(ctx, CO_DEADLINE_EXCEEDED, "replica 1 has executed nothing for 50 ms");
+    /* It came back within the grace, so the strategy is still good. */
+    CO_EXPECT_INT(co_item_int(ctx, run_what(ctx, m, 0)), 6);
+}
+
+/* --- order --- */
+
+typedef struct diary {
+    pthread_mutex_t lock;
+    char            text[200];
+} diary;
+
+static void
+note(diary *d, const char *what, int id)
+{
+    size_t at;
+
+    pthread_mutex_lock(&d->lock);
+    at = strlen(d->text);
+    snprintf(d->text + at, sizeof(d->text) - at, "%s%d ", what, id);
+    pthread_mutex_unlock(&d->lock);
+}
+
+static co_value *
+merge_note(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    (void)strategy;
+    (void)args;
+    note(user, "m", 0);
+    return co_none(ctx);
+}
+
+static co_value *
+write_diary(co_context *ctx, co_value *args, void *user)
+{
+    note(user, "a", co_replica_id(ctx));
+    co_merge_call(ctx, merge_note, args, user);
+    note(user, "b", co_replica_id(ctx));
+    co_merge_call(ctx, merge_note, args, user);
+    note(user, "c", co_replica_id(ctx));
+    return NULL;
+}
+
+CO_TEST_WITH(replicas_can_take_turns, "S-RUN-7 RC-MERGE-6 S-RUN-9", "cpus=2")
+{
+    co_strategy   *m = mirrored(ctx, 3);
+    co_run_options options = CO_RUN_OPTIONS_INIT;
+    diary          d = { PTHREAD_MUTEX_INITIALIZER, "" };
+
+    options.in_turn = true;
+    for (int round = 0; round < 20; ++round) {
+        d.text[0] = '\0';
+        co_run_with(ctx, m, write_diary, co_no_args(ctx), &d, &options);
+        CO_EXPECT_STR(d.text, "a0 a1 a2 m0 b0 b1 b2 m0 c0 c1 c2 ");
+    }
+    CO_EXPECT_OK(ctx);
+}
+
+static co_value *
+wait_for_each_other(co_context *ctx, co_value *args, void *user)
+{
+    _Atomic int *here = user;
+
+    (void)args;
+    ++*here;
+    for (double begin = now_ms(); *here < co_replicas(ctx) && now_ms() - begin < 5000;)
+        ;
+    return co_bool(ctx, *here == co_replicas(ctx));
+}
+
+CO_TEST_WITH(replicas_run_at_the_same_time, "S-RUN-7", "cpus=2")
+{
+    _Atomic int here = 0;
+
+    CO_EXPECT_INT(co_item_int(ctx, co_cast(ctx,
+                                           co_run(ctx, mirrored(ctx, 2), wait_for_each_other,
+                                                  co_no_args(ctx), (void *)&here),
+                                           CO_INT32)),
+                  1);
+}
+
+/* --- merge_call --- */
+
+static co_value *
+sum_in_merge(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    (void)user;
+    CO_EXPECT_TRUE(co_in_cross_replica_context(ctx));
+    CO_EXPECT_NULL(co_get_replica_context(ctx));
+    return co_reduce(ctx, strategy, CO_REDUCE_SUM, co_at(ctx, args, 0), NULL, 0);
+}
+
+static co_value *
+step_of_the_document(co_context *ctx, co_value *args, void *user)
+{
+    co_value *v = co_scalar_float(ctx, 3.0f + (float)co_replica_id(ctx));
+
+    (void)args;
+    return co_add(ctx, co_merge_call(ctx, sum_in_merge, co_args(ctx, v), user), v);
+}
+
+CO_TEST_WITH(merge_call_sees_all_replicas, "RC-MERGE-1 RC-MERGE-2 RC-MERGE-3 RC-MERGE-4", "cpus=2")
+{
+    co_value *r = co_run(ctx, mirrored(ctx, 2), step_of_the_document, co_no_args(ctx), NULL);
+
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, r, 0)), 10, 0);
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, r, 1)), 11, 0);
+    CO_SCOPE(ctx, co_one_device_strategy(ctx, "/cpu:0")) {
+        CO_EXPECT_NULL(co_merge_call(ctx, sum_in_merge, co_no_args(ctx), NULL));
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "cross-replica");
+        CO_EXPECT_NULL(co_all_reduce(ctx, CO_REDUCE_SUM, co_float(ctx, 1)));
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "cross-replica");
+    }
+}
+
+static co_value *
+merge_in_merge(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    (void)strategy;
+    return co_merge_call(ctx, sum_in_merge, args, user);
+}
+
+static co_value *
+nested_merge(co_context *ctx, co_value *args, void *user)
+{
+    return co_merge_call(ctx, merge_in_merge, args, user);
+}
+
+CO_TEST_WITH(merge_calls_do_not_nest, "RC-MERGE-6 RC-MERGE-7", "cpus=2")
+{
+    co_strategy *m = mirrored(ctx, 2);
+
+    CO_EXPECT_NULL(co_run(ctx, m, nested_merge, co_no_args(ctx), NULL));
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "cross-replica");
+    CO_EXPECT_INT(co_item_int(ctx, run_what(ctx, m, 0)), 6);
+}
+
+/* --- several threads --- */
+
+typedef struct hammer {
+    co_context  *ctx;
+    co_strategy *strategy;
+} hammer;
+
+static co_value *
+sum_ids(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    (void)user;
+    return co_all_reduce(ctx, CO_REDUCE_SUM, co_cast(ctx, co_replica_id_tensor(ctx), CO_FLOAT32));
+}
+
+static void *
+hammer_it(void *arg)
+{
+    hammer     *h = arg;
+    co_context *mine = co_open_beside(h->ctx);
+
+    for (int i = 0; i < 100; ++i)
+        CO_BLOCK(mine) {
+            co_value *r = co_run(mine, h->strategy, sum_ids, co_no_args(mine), NULL);
+
+            CO_EXPECT_CLOSE(co_item_float(mine, co_at(mine, r, 0)), 3, 0);
+        }
+    CO_EXPECT_CODE(co_close(mine), CO_OK);
+    return NULL;
+}
+
+CO_TEST_WITH(a_strategy_serves_several_threads, "THR-2 RC-AR-12", "cpus=2")
+{
+    hammer    h = { ctx, mirrored(ctx, 3) };
+    pthread_t threads[3];
+
+    for (int i = 0; i < 3; ++i)
+        CO_REQUIRE(pthread_create(&threads[i], NULL, hammer_it, &h) == 0);
+    for (int i = 0; i < 3; ++i)
+        pthread_join(threads[i], NULL);
+}
+
+CO_TEST_WITH(a_missing_device_is_an_error_at_first_use, "DEV-5 OD-INIT-1 OD-INIT-2 AMB-5", "cpus=2")
+{
+    co_strategy *one = co_one_device_strategy(ctx, "/gpu:7");
+    co_strategy *here = co_one_device_strategy(ctx, NULL);
+
+    CO_EXPECT_OK(ctx);
+    CO_SCOPE(ctx, one) {
+        CO_EXPECT_NULL(co_variable(ctx, co_float(ctx, 1), NULL));
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "CPU:1");
+    }
+    CO_EXPECT_INT(co_num_replicas_in_sync(ctx, here), 1);
+    CO_EXPECT_NULL(co_one_device_strategy(ctx, "/foo:0"));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "foo");
+}
