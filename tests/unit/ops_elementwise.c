@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Element-wise operators: every optimised kernel against its reference kernel, over all dtypes that the operator accepts,
+ * shapes that hurt and values that hurt, for every instruction set this machine has.
+ */
+#include "ops_support.h"
+
+#include "base/isa.h"
+#include "ops/cast.h"
+#include "ops/simd/loops.h"
+
+/* Units in the last place that a fast kernel may be away from the correctly rounded result, by dtype. */
+typedef struct tolerance {
+    const char *name;
+    double      half, single, dbl;
+} tolerance;
+
+static const tolerance tolerances[] = {
+    /* What is rounded once is exact. A half may differ by the second rounding, from float. */
+    { "neg", 0, 0, 0 },
+    { "square", 0, 0, 0 },
+    { "sqrt", 0, 0, 0 },
+    { "relu", 0, 0, 0 },
+    { "add", 0, 0, 0 },
+    { "sub", 0, 0, 0 },
+    { "mul", 0, 0, 0 },
+    { "div", 0, 0, 0 },
+    { "maximum", 0, 0, 0 },
+    { "minimum", 0, 0, 0 },
+    { "equal", 0, 0, 0 },
+    { "greater_equal", 0, 0, 0 },
+    { "less_equal", 0, 0, 0 },
+    { "relu_grad", 0, 0, 0 },
+    /* Polynomials: see ops/simd/math.h. Doubles come from the C library on both sides. */
+    { "exp", 1, 2, 0 },
+    { "log", 1, 2, 0 },
+    { "tanh", 1, 2, 0 },
+    { "sigmoid", 1, 3, 4 }, /* e is rounded on both sides */
+};
+
+static double
+limit_of(const tolerance *t, co_dtype dtype)
+{
+    return dtype == CO_FLOAT16 || dtype == CO_BFLOAT16 ? t->half
+           : dtype == CO_FLOAT32                       ? t->single
+                                                       : t->dbl;
+}
+
+/* Pairs of shapes: equal, scalars, rows, columns, inner and outer broadcasting, no elements, ranks 0 to 8. */
+static const struct {
+    int     nx, ny;
+    int64_t x[CO_MAX_DIMS], y[CO_MAX_DIMS];
+} shapes[] = {
+    { 0, 0, { 0 }, { 0 } },
+    { 1, 1, { 1 }, { 1 } },
+    { 1, 1, { 17 }, { 17 } },
+    { 1, 0, { 33 }, { 0 } },
+    { 0, 1, { 0 }, { 31 } },
+    { 2, 1, { 5, 7 }, { 7 } },
+    { 1, 2, { 7 }, { 5, 7 } },
+    { 2, 2, { 5, 7 }, { 5, 1 } },
+    { 2, 2, { 5, 1 }, { 1, 7 } },
+    { 2, 2, { 1, 1 }, { 3, 2 } },
+    { 2, 1, { 129, 10 }, { 10 } },
+    { 1, 2, { 3 }, { 257, 3 } },
+    { 2, 1, { 9, 65 }, { 65 } },
+    { 3, 2, { 2, 1, 3 }, { 2, 1 } },
+    { 4, 3, { 2, 3, 2, 2 }, { 3, 1, 2 } },
+    { 2, 1, { 2, 1 }, { 0 } },
+    { 2, 2, { 0, 3 }, { 1, 3 } },
+    { 3, 3, { 1, 0, 1 }, { 4, 1, 5 } },
+    { 8, 8, { 2, 1, 2, 1, 3, 1, 2, 1 }, { 1, 2, 1, 2, 1, 2, 1, 3 } },
+    { 8, 1, { 1, 1, 1, 1, 1, 1, 1, 1 }, { 1 } },
+    { 8, 8, { 1, 2, 1, 3, 1, 1, 2, 5 }, { 1, 2, 1, 3, 1, 1, 2, 5 } },
+};
+
+static void
+check_unary(co_context *ctx, ops_random *random, const coi_op *op, const tolerance *t,
+            co_dtype dtype)
+{
+    static const int64_t lengths[] = { 0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 257, 1021 };
+
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); ++i)
+        for (int filling = OPS_ORDINARY; filling <= OPS_SMALL; ++filling) {
+            co_value *x = ops_tensor(ctx, random, dtype, &lengths[i], 1, (ops_filling)filling);
+            char      text[300];
+
+            ops_same_as_reference(ctx, op, &x, 1, NULL, limit_of(t, dtype),
+                                  ops_describe(text, dtype, &x, 1));
+        }
+}
+
+static void
+check_binary(co_context *ctx, ops_random *random, const coi_op *op, const tolerance *t,
+             co_dtype dtype)
+{
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); ++i)
+        for (int filling = OPS_ORDINARY; filling <= OPS_SMALL; ++filling) {
+            co_value *in[2] = {
+                ops_tensor(ctx, random, dtype, shapes[i].x, shapes[i].nx, (ops_filling)filling),
+                ops_tensor(ctx, random, dtype, shapes[i].y, shapes[i].ny, (ops_filling)filling)
+            };
+            char text[300];
+
+            ops_same_as_reference(ctx, op, in, 2, NULL, limit_of(t, dtype),
+                                  ops_describe(text, dtype, in, 2));
+        }
+}
+
+static void
+check_all(co_context *ctx)
+{
+    ops_random random = { 1 };
+
+    for (size_t i = 0; i < sizeof(tolerances) / sizeof(tolerances[0]); ++i) {
+        const coi_op *op = coi_op_find(tolerances[i].name);
+
+        CO_REQUIRE(op != NULL);
+        for (int d = CO_BOOL; d < CO_STRING; ++d) {
+            if (op->dtypes != 0 && (op->dtypes & COI_DTYPE_BIT(d)) == 0)
+                continue;
+            CO_BLOCK(ctx) {
+                if (op->num_inputs == 1)
+                    check_unary(ctx, &random, op, &tolerances[i], (co_dtype)d);
+                else
+                    check_binary(ctx, &random, op, &tolerances[i], (co_dtype)d);
+            }
+        }
+    }
+    CO_EXPECT_TRUE(co_ok(ctx));
+}
+
+CO_TEST(fast_kernels_agree_with_the_reference, "")
+{
+    check_all(ctx);
+}
+
+CO_TEST_WITH(baseline_kernels_agree_with_the_reference, "", "isa=base")
+{
+    check_all(ctx);
+}
+
+static bool
+machine_has(const char *isa)
+{
+    co_error_info err;
+    coi_isa       out;
+
+    coi_error_reset(&err);
+    return coi_isa_choose(isa, &out, &err) == CO_OK;
+}
+
+CO_TEST_BARE(avx512_kernels_agree_with_the_reference, "")
+{
+    co_context *own;
+
+    if (!machine_has("v4"))
+        CO_SKIP("the processor has no AVX-512");
+    own = co_open("isa=v4");
+    check_all(own);
+    CO_EXPECT_INT(co_close(own), 0);
+}
+
+/* Backward steps compute in float what the reference computes in double: a few roundings of values up to 1. */
+CO_TEST(backward_kernels_agree_with_the_reference, "")
+{
+    static const char *const names[] = { "tanh_grad", "sigmoid_grad" };
+    ops_random               random = { 2 };
+
+    for (int k = 0; k < 2; ++k) {
+        const coi_op *op = coi_op_find(names[k]);
+
+        for (int d = CO_FLOAT16; d <= CO_FLOAT64; ++d)
+            for (int64_t n = 0; n < 70; n += 13) {
+                int64_t   one = 1;
+                co_value *x = ops_tensor(ctx, &random, (co_dtype)d, &n, 1, OPS_ORDINARY);
+                co_value *in[2] = { k == 0 ? co_tanh(ctx, x) : co_sigmoid(ctx, x),
+                                    ops_tensor(ctx, &random, (co_dtype)d, &one, 1, OPS_ORDINARY) };
+                co_value *fast = coi_apply(ctx, op, in, 2, NULL), *plain;
+
+                ctx->reference_kernels = true;
+                plain = coi_apply(ctx, op, in, 2, NULL);
+                ctx->reference_kernels = false;
+                for (int64_t i = 0; i < n; ++i) {
+                    double a, b, unit = d == CO_FLOAT64 ? 1e-15 : d == CO_FLOAT32 ? 1e-6 : 1e-2;
+
+                    coi_convert((co_dtype)d,
+                                (const char *)co_data(ctx, fast) +
+                                    (size_t)i * co_dtype_size((co_dtype)d),
+                                CO_FLOAT64, &a, 1);
+                    coi_convert((co_dtype)d,
+                                (const char *)co_data(ctx, plain) +
+                                    (size_t)i * co_dtype_size((co_dtype)d),
+                                CO_FLOAT64, &b, 1);
+                    CO_EXPECT_CLOSE(a, b, unit);
+                }
+            }
+    }
+}
+
+/* Every element of the range of floats, in steps, through the operators. */
+CO_TEST(functions_of_floats_are_within_their_units, "")
+{
+    static const struct {
+        const char *name;
+        double      limit; /* units in the last place */
+    } functions[] = { { "exp", 1.5 }, { "log", 1.0 }, { "tanh", 1.5 }, { "sigmoid", 2.5 } };
+    enum { N = 40000 };
+    static float x[N];
+    int64_t      n = N;
+
+    for (uint32_t start = 0; start < 4; ++start) {
+        for (uint32_t i = 0; i < N; ++i) {
+            uint32_t bits = start * 0x40000000u + i * 26843u + start;
+
+            memcpy(&x[i], &bits, sizeof(bits));
+        }
+        for (int f = 0; f < 4; ++f) {
+            co_value *in = co_tensor(ctx, CO_FLOAT32, &n, 1, x);
+
+            ops_same_as_reference(ctx, coi_op_find(functions[f].name), &in, 1, NULL,
+                                  functions[f].limit + 0.5, "all floats");
+        }
+    }
+    CO_EXPECT_TRUE(co_ok(ctx));
+}
+
+CO_TEST(casts_agree_with_the_reference, "")
+{
+    ops_random    random = { 3 };
+    const coi_op *op = coi_op_find("cast");
+
+    for (int from = CO_BOOL; from < CO_STRING; ++from)
+        for (int to = CO_BOOL; to < CO_STRING; ++to)
+            for (int filling = OPS_ORDINARY; filling <= OPS_SMALL; ++filling) {
+                int64_t        n = 67;
+                coi_cast_attrs attrs = { (uint8_t)to };
+                co_value *x = ops_tensor(ctx, &random, (co_dtype)from, &n, 1, (ops_filling)filling);
+
+                ops_same_as_reference(ctx, op, &x, 1, &attrs, 0, co_dtype_name((co_dtype)from));
+            }
+    CO_EXPECT_TRUE(co_ok(ctx));
+}
+
+/* As the processor instructions that TensorFlow's kernels are made of. */
+CO_TEST(casts_of_floats_to_integers_cut_and_wrap, "")
+{
+    static const float   x[] = { 3.9f, -3.9f, 300, -1, 3e9f, -3e9f, NAN, INFINITY };
+    static const int32_t i32[] = { 3, -3, 300, -1, INT32_MIN, INT32_MIN, INT32_MIN, INT32_MIN };
+    static const uint8_t u8[] = { 3, 253, 44, 255, 0, 0, 0, 0 };
+    co_value            *t = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(8), x);
+
+    CO_EXPECT_BYTES(co_data(ctx, co_cast(ctx, t, CO_INT32)), i32, sizeof(i32));
+    CO_EXPECT_BYTES(co_data(ctx, co_cast(ctx, t, CO_UINT8)), u8, sizeof(u8));
+}
+
+CO_TEST(a_cast_to_the_same_dtype_shares_the_data, "")
+{
+    co_value *x = co_zeros(ctx, CO_FLOAT32, CO_SHAPE(100));
+
+    CO_EXPECT_PTR(co_data(ctx, co_cast(ctx, x, CO_FLOAT32)), co_data(ctx, x));
+}
+
+/* A host number takes the dtype of the other operand. */
+CO_TEST(host_numbers_take_the_dtype_of_the_other_operand, "C-VAL-4")
+{
+    co_value *x = co_scalar_double(ctx, 2.5);
+
+    CO_EXPECT_INT(co_value_dtype(ctx, co_mul(ctx, x, co_int(ctx, 2))), CO_FLOAT64);
+    CO_EXPECT_INT(co_value_dtype(ctx, co_sub(ctx, co_int(ctx, 2), x)), CO_FLOAT64);
+    CO_EXPECT_INT(co_value_dtype(ctx, co_add(ctx, co_int(ctx, 1), co_int(ctx, 2))), CO_INT32);
+    CO_EXPECT_INT(co_value_dtype(ctx, co_add(ctx, co_float(ctx, 1), co_float(ctx, 2))), CO_FLOAT32);
+    CO_EXPECT_INT(co_value_dtype(ctx, co_neg(ctx, co_int(ctx, INT64_C(1) << 40))), CO_INT64);
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_div(ctx, co_int(ctx, 1), x)), 0.4, 1e-15);
+}
+
+/* How work is cut depends on the shape alone, so the number of workers cannot be seen. */
+static void
+large_results(const char *settings, float *out)
+{
+    static const int64_t n = 300007;
+    co_context          *own = co_open(settings);
+    ops_random           random = { 4 };
+    co_value            *x;
+
+    x = ops_tensor(own, &random, CO_FLOAT32, &n, 1, OPS_SPECIAL);
+    co_read_data(own, co_add(own, co_tanh(own, x), co_mul(own, x, co_float(own, 3))), CO_FLOAT32,
+                 out, n);
+    CO_EXPECT_INT(co_close(own), 0);
+}
+
+CO_TEST_BARE(results_do_not_depend_on_the_number_of_workers, "")
+{
+    static float one[300007], two[300007];
+
+    large_results("threads=1", one);
+    large_results("threads=2", two);
+    CO_EXPECT_BYTES(one, two, sizeof(one));
+}
+
+CO_TEST(strings_compare_by_their_bytes, "")
+{
+    static const char *const a[] = { "x", "", "long text" }, *const b[] = { "x", "y", "long texT" };
+    static const uint8_t expected[] = { 1, 0, 0 };
+    co_value            *x = co_tensor(ctx, CO_STRING, CO_SHAPE(3), a);
+    co_value            *y = co_tensor(ctx, CO_STRING, CO_SHAPE(3), b);
+
+    CO_EXPECT_BYTES(co_data(ctx, co_equal(ctx, x, y)), expected, 3);
+}
+
+CO_TEST(where_agrees_with_the_reference, "")
+{
+    static const int64_t shape[4][3] = { { 1, 5, 7 }, { 3, 1, 7 }, { 3, 5, 1 }, { 3, 5, 7 } };
+    ops_random           random = { 5 };
+
+    for (int d = CO_BOOL; d < CO_STRING; ++d)
+        for (int k = 0; k < 4; ++k) {
+            co_value *in[3] = {
+                ops_tensor(ctx, &random, CO_BOOL, shape[k], 3, OPS_SMALL),
+                ops_tensor(ctx, &random, (co_dtype)d, shape[(k + 1) % 4], 3, OPS_SMALL),
+                ops_tensor(ctx, &random, (co_dtype)d, shape[(k + 2) % 4], 3, OPS_SMALL)
+            };
+
+            ops_same_as_reference(ctx, coi_op_find("where"), in, 3, NULL, 0,
+                                  co_dtype_name((co_dtype)d));
+        }
+    CO_EXPECT_TRUE(co_ok(ctx));
+}
