@@ -4,6 +4,7 @@
  * record on the tape. An eager call of a scalar operator takes some tens of nanoseconds, so the common case, operands that
  * are tensors on the current device already, takes no detour.
  */
+#include "ops/gradient.h"
 #include "ops/op.h"
 
 #include <stdio.h>
@@ -124,20 +125,22 @@ convert(coi_call *call, operands *o, co_value *const *given)
     for (int i = 0; i < n; ++i)
         call->in[i] = NULL;
     for (int i = 0; i < n; ++i) {
-        co_value *tensor;
+        co_value *source = given[i], *tensor;
 
-        if (!coi_check_value(ctx, given[i], i + 2, input_name(call->op, i)))
+        if (!coi_check_value(ctx, source, i + 2, input_name(call->op, i)))
             return false;
         o->nodes[i] = COI_NO_NODE;
-        if (is_host(given[i])) {
+        if (is_host(source)) {
             ++hosts;
             continue;
         }
-        tensor = coi_as_tensor(ctx, given[i], CO_DTYPE_NONE);
+        if (source->kind == CO_KIND_SLICES) /* by an operator, so that gradients pass */
+            source = coi_densify(ctx, source);
+        tensor = source != NULL ? coi_as_tensor(ctx, source, CO_DTYPE_NONE) : NULL;
         if (tensor == NULL)
             return false;
         if (ctx->recording)
-            o->nodes[i] = coi_tape_node(ctx, given[i], tensor);
+            o->nodes[i] = coi_tape_node(ctx, source, tensor);
         call->in[i] = to_device(call, tensor);
         if (call->in[i] == NULL)
             return false;

@@ -21,7 +21,7 @@ broadcast_to_rule(coi_call *call, coi_out *outs)
     for (int i = 0; i < shape->n; ++i)
         if (shape->at[i] < 0)
             return coi_invalid(call, "shape %s: dimensions must be at least 0",
-                               coi_shape_text(shape->at, shape->n, text));
+                               coi_ints_text(shape, text));
     outs[0].dtype = (co_dtype)x->dtype;
     if (x->ndim <= shape->n &&
         coi_broadcast(x->u.tensor.dims, x->ndim, shape->at, shape->n, &outs[0])) {
@@ -36,7 +36,7 @@ broadcast_to_rule(coi_call *call, coi_out *outs)
         call,
         "x of shape %s does not become %s; counted from the last, its dimensions must "
         "be equal or 1",
-        coi_shape_text(x->u.tensor.dims, x->ndim, xs), coi_shape_text(shape->at, shape->n, text));
+        coi_shape_text(x->u.tensor.dims, x->ndim, xs), coi_ints_text(shape, text));
 }
 
 static co_code

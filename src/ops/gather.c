@@ -271,7 +271,7 @@ scatter_add_rule(coi_call *call, coi_out *outs)
     for (int d = 0; d < attrs->shape.n; ++d)
         if (attrs->shape.at[d] < 0)
             return coi_invalid(call, "shape %s: dimensions must be at least 0",
-                               coi_shape_text(attrs->shape.at, attrs->shape.n, a));
+                               coi_ints_text(&attrs->shape, a));
     if (attrs->shape.n < 1)
         return coi_invalid(call, "shape must have at least one dimension");
     code = coi_gather_make_plan(call, attrs->shape.at, attrs->shape.n, call->in[1], attrs->axis,

@@ -69,7 +69,7 @@ shape_rule(coi_call *call, const coi_ints *shape, coi_out *out)
     for (int i = 0; i < shape->n; ++i) {
         if (shape->at[i] < 0)
             return coi_invalid(call, "shape %s: dimensions must be at least 0",
-                               coi_shape_text(shape->at, shape->n, text));
+                               coi_ints_text(shape, text));
         out->dims[i] = shape->at[i];
     }
     return CO_OK;

@@ -171,6 +171,9 @@ bool coi_ints_from_dims(co_context *ctx, const char *argument, const int64_t *di
 bool coi_ints_from_axes(co_context *ctx, const char *argument, const int *axes, size_t n,
                         coi_ints *out);
 
+/* "[2,-1]"; returns out. Unlike shapes, attributes show negative numbers. */
+const char *coi_ints_text(const coi_ints *ints, char out[COI_SHAPE_TEXT]);
+
 /* Sum a gradient down to the shape of `like`, undoing broadcasting. */
 co_value *coi_unbroadcast(co_context *ctx, co_value *grad, co_value *like);
 

@@ -4,6 +4,7 @@
  */
 #include "ops/op.h"
 
+#include <stdio.h>
 #include <string.h>
 
 co_code
@@ -105,6 +106,19 @@ coi_ints_from_axes(co_context *ctx, const char *argument, const int *axes, size_
     for (size_t i = 0; i < n; ++i)
         out->at[i] = axes[i];
     return true;
+}
+
+const char *
+coi_ints_text(const coi_ints *ints, char out[COI_SHAPE_TEXT])
+{
+    size_t at = 0;
+
+    out[at++] = '[';
+    for (int i = 0; i < ints->n; ++i)
+        at += (size_t)snprintf(out + at, COI_SHAPE_TEXT - at, "%s%lld", i > 0 ? "," : "",
+                               (long long)ints->at[i]);
+    memcpy(out + at, "]", 2); /* eight numbers of 20 digits leave room */
+    return out;
 }
 
 co_value *

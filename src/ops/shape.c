@@ -59,20 +59,19 @@ reshape_rule(coi_call *call, coi_out *outs)
         if (shape->at[i] < -1 || unknown >= 0)
             return coi_invalid(call,
                                "shape %s: one dimension may be -1, the others must be at least 0",
-                               coi_shape_text(shape->at, shape->n, text));
+                               coi_ints_text(shape, text));
         unknown = i;
     }
     if (!count_positive(shape->at, shape->n, &known))
         return coi_invalid(call, "shape %s has more elements than 64 bits can count",
-                           coi_shape_text(shape->at, shape->n, text));
+                           coi_ints_text(shape, text));
     if (unknown >= 0)
         outs[0].dims[unknown] = unknown_dimension(x, known, has_zero);
     for (int i = 0; i < shape->n; ++i)
         total *= outs[0].dims[i]; /* known times at most n / known */
     if (total != x->u.tensor.num_elements)
         return coi_invalid(call, "x has %lld elements, which do not make the shape %s",
-                           (long long)x->u.tensor.num_elements,
-                           coi_shape_text(shape->at, shape->n, text));
+                           (long long)x->u.tensor.num_elements, coi_ints_text(shape, text));
     return CO_OK;
 }
 

@@ -26,14 +26,14 @@ transpose_rule(coi_call *call, coi_out *outs)
     outs[0].ndim = x->ndim;
     if (perm->n >= 0 && perm->n != x->ndim)
         return coi_invalid(call, "perm %s has %d entries for a tensor of rank %d",
-                           coi_shape_text(perm->at, perm->n, text), perm->n, x->ndim);
+                           coi_ints_text(perm, text), perm->n, x->ndim);
     for (int d = 0; d < x->ndim; ++d) {
         int64_t from = perm->n < 0 ? x->ndim - 1 - d : perm->at[d];
 
         from += from < 0 ? x->ndim : 0;
         if (from < 0 || from >= x->ndim || seen[from])
             return coi_invalid(call, "perm %s is no order of the axes 0 to %d",
-                               coi_shape_text(perm->at, perm->n, text), x->ndim - 1);
+                               coi_ints_text(perm, text), x->ndim - 1);
         seen[from] = true;
         outs[0].dims[d] = x->u.tensor.dims[from];
     }

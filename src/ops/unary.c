@@ -137,8 +137,8 @@ relu_grad(coi_grad *g)
     return g->ctx->error.code;
 }
 
-UNARY(neg, "-x", COI_NEG, COI_FLOATS | COI_SIGNED_INTEGERS)
-UNARY(square, "x * x", COI_SQUARE, COI_NUMBERS)
+UNARY(neg, "The negative of x; integers wrap.", COI_NEG, COI_FLOATS | COI_SIGNED_INTEGERS)
+UNARY(square, "x * x; integers wrap.", COI_SQUARE, COI_NUMBERS)
 UNARY(sqrt, "The square root; NaN below zero.", COI_SQRT, COI_FLOATS)
 UNARY(exp, "e to the power x.", COI_EXP, COI_FLOATS)
 UNARY(log, "The natural logarithm; -inf at zero, NaN below.", COI_LOG, COI_FLOATS)
