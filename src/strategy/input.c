@@ -1,0 +1,708 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Distributed datasets: what the replicas of this worker read, bundled step by step. Splitting and sharding are datasets of
+ * data/; here every local replica takes the next piece of the worker's dataset, replicas without one get an empty element,
+ * and the workers agree on when to end (DS-PART, DS-ITER, MW-13).
+ */
+#include <cohort/dataset.h>
+
+#include "data/dataset.h"
+#include "strategy/strategy.h"
+
+#include <string.h>
+
+typedef struct input_dataset {
+    co_dataset   base;     /* inputs: one for the worker, or one per local replica */
+    co_strategy *strategy; /* a reference */
+    bool         plain;    /* one replica in all: elements are not bundled */
+    bool         partial;  /* a replica without data gets an empty element (DS-PART-1) */
+    bool         fetch;    /* components go to the replica's device; else they stay on the host */
+} input_dataset;
+
+typedef struct input_iterator {
+    co_iterator   base;
+    co_iterator **sources; /* one per input */
+    co_value **
+        parts; /* the step being made: num_leaves references per local replica, NULL where there is none */
+    co_device **devices; /* of the local replicas; NULL until first needed */
+    int64_t    *numbers; /* one per worker */
+    bool        ended;
+} input_iterator;
+
+static int
+num_local(const co_iterator *iterator)
+{
+    return ((const input_dataset *)iterator->dataset)->strategy->num_local;
+}
+
+/* --- life --- */
+
+static void
+input_destroy(coi_heap *heap, co_dataset *dataset)
+{
+    coi_unref(heap, ((input_dataset *)dataset)->strategy);
+}
+
+/* One block with the arrays of an iterator: sources, parts, devices, numbers. */
+static size_t
+room_size(const co_iterator *iterator, size_t *num_parts)
+{
+    const co_strategy *strategy = ((const input_dataset *)iterator->dataset)->strategy;
+    size_t             local = (size_t)strategy->num_local;
+
+    *num_parts = local * iterator->dataset->num_leaves;
+    return (iterator->dataset->num_inputs + *num_parts + local) * sizeof(void *) +
+           (size_t)strategy->num_workers * sizeof(int64_t);
+}
+
+static co_code
+input_open(co_context *ctx, co_iterator *iterator)
+{
+    input_iterator *self = (input_iterator *)iterator;
+    size_t          num_sources = iterator->dataset->num_inputs;
+    size_t          num_parts, nbytes = room_size(iterator, &num_parts);
+
+    self->sources = coi_small_alloc(&ctx->heap, nbytes);
+    if (self->sources == NULL)
+        return coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for an iterator (distributed)");
+    memset(self->sources, 0, nbytes);
+    self->parts = (co_value **)(void *)(self->sources + num_sources);
+    self->devices = (co_device **)(void *)(self->parts + num_parts);
+    self->numbers = (int64_t *)(void *)(self->devices + num_local(iterator));
+    for (size_t i = 0; i < num_sources; ++i) {
+        self->sources[i] = coi_iterator_new(ctx, iterator->dataset->inputs[i]);
+        if (self->sources[i] == NULL)
+            return ctx->error.code;
+    }
+    return CO_OK;
+}
+
+static void
+input_close(coi_heap *heap, co_iterator *iterator)
+{
+    input_iterator *self = (input_iterator *)iterator;
+    size_t          num_parts, nbytes = room_size(iterator, &num_parts);
+
+    if (self->sources == NULL)
+        return;
+    for (size_t i = 0; i < iterator->dataset->num_inputs; ++i)
+        coi_unref(heap, self->sources[i]);
+    coi_small_free(heap, self->sources, nbytes);
+}
+
+/* --- one step --- */
+
+/* DS-ITER-4. */
+static bool
+check_mode(co_context *ctx, const co_strategy *strategy)
+{
+    char own[COI_STRATEGY_TEXT], current[COI_STRATEGY_TEXT];
+
+    if (ctx->mode.strategy == NULL)
+        return true;
+    if (ctx->mode.strategy != strategy) {
+        coi_fail(
+            ctx, CO_RUNTIME,
+            "mixing strategies: an iterator of %s is asked for its next element while %s is current; "
+            "leave that scope first",
+            coi_strategy_text(strategy, own), coi_strategy_text(ctx->mode.strategy, current));
+        return false;
+    }
+    if (!ctx->mode.cross) {
+        coi_fail(
+            ctx, CO_VALUE,
+            "the next element of a distributed dataset is taken outside the step: call co_next before "
+            "co_run and pass the element in its arguments");
+        return false;
+    }
+    return true;
+}
+
+static void
+drop_parts(co_context *ctx, co_iterator *iterator)
+{
+    size_t n = (size_t)num_local(iterator) * iterator->dataset->num_leaves;
+
+    coi_leaves_release(&ctx->heap, ((input_iterator *)iterator)->parts, n);
+}
+
+/* Let every replica, in order, take its element. Returns how many got one; *rows is what they hold together. */
+static int
+fetch(co_context *ctx, co_iterator *iterator, int64_t *rows)
+{
+    input_iterator *self = (input_iterator *)iterator;
+    size_t          num_leaves = iterator->dataset->num_leaves;
+    int             served = 0;
+
+    *rows = 0;
+    for (int r = 0; r < num_local(iterator); ++r) {
+        co_iterator *source = self->sources[iterator->dataset->num_inputs > 1 ? r : 0];
+        co_value   **part = self->parts + (size_t)r * num_leaves;
+        int          got = coi_iterator_next(ctx, source, part);
+
+        if (got < 0)
+            return COI_ERROR;
+        if (got == COI_END)
+            continue;
+        ++served;
+        *rows += coi_leaves_rows(part, num_leaves);
+    }
+    return served;
+}
+
+/*
+ * Tell the other workers how many rows this one has (-1: no element), or that it failed so that nobody waits for it, and learn
+ * theirs. Returns the rows of the whole step, -1 when no worker has an element, -2 with an error.
+ */
+static int64_t
+agree(co_context *ctx, co_iterator *iterator, int served, int64_t rows)
+{
+    input_iterator *self = (input_iterator *)iterator;
+    co_strategy    *strategy = ((input_dataset *)iterator->dataset)->strategy;
+    bool            outermost = ctx->mode.step ==
+                     NULL; /* else the run around a merge function speaks for it */
+    bool    ok = served >= 0;
+    int64_t total = -1;
+
+    if (strategy->num_workers == 1)
+        return served < 0 ? -2 : served == 0 ? -1 : rows;
+    if (outermost)
+        coi_lock_take(&strategy->worker_lock);
+    if (ok) {
+        ok = coi_workers_meet(ctx, strategy, COI_MEET_INPUT, iterator->dataset->num_leaves,
+                              "the next element of a distributed dataset", served > 0 ? rows : -1,
+                              self->numbers);
+    } else if (outermost) {
+        coi_epoch_begin(strategy, false);
+        coi_workers_end(ctx, strategy, false);
+    }
+    if (outermost)
+        coi_lock_give(&strategy->worker_lock);
+    for (int w = 0; ok && w < strategy->num_workers; ++w)
+        if (self->numbers[w] >= 0)
+            total = (total < 0 ? 0 : total) + self->numbers[w];
+    return ok ? total : -2;
+}
+
+static co_device *
+device_of(co_context *ctx, co_iterator *iterator, int replica)
+{
+    const input_dataset *input = (const input_dataset *)iterator->dataset;
+    input_iterator      *self = (input_iterator *)iterator;
+
+    if (self->devices[replica] != NULL)
+        return self->devices[replica];
+    if (!input->fetch) {
+        self->devices[replica] = coi_data_device(ctx);
+    } else if (coi_devices_find(ctx->runtime->devices, &input->strategy->devices[replica],
+                                &self->devices[replica], coi_err(ctx)) != CO_OK) {
+        self->devices[replica] = NULL;
+        coi_failed(ctx);
+    }
+    return self->devices[replica];
+}
+
+/* Move what a replica got to its device. */
+static bool
+place(co_context *ctx, co_device *device, co_value **part, size_t num_leaves)
+{
+    for (size_t i = 0; i < num_leaves; ++i) {
+        co_value *here;
+
+        if (part[i]->u.tensor.device == device)
+            continue;
+        here = coi_tensor_to(&ctx->heap, part[i], device, coi_err(ctx));
+        if (here == NULL) {
+            coi_failed(ctx);
+            return false;
+        }
+        coi_unref(&ctx->heap, part[i]);
+        part[i] = here;
+    }
+    return true;
+}
+
+/* The element of a replica without data (DS-PART-2): unknown dimensions become 0, else dimension 0; a scalar is zero. */
+static co_value *
+empty_leaf(co_context *ctx, co_device *device, const co_value *spec)
+{
+    int64_t   dims[CO_MAX_DIMS];
+    int64_t   count = spec->ndim == 0 ? 1 : 0;
+    bool      unknown = false;
+    co_value *leaf;
+
+    for (int i = 0; i < spec->ndim; ++i) {
+        dims[i] = spec->u.tensor.dims[i] < 0 ? 0 : spec->u.tensor.dims[i];
+        unknown = unknown || spec->u.tensor.dims[i] < 0;
+    }
+    if (spec->ndim != 0 && !unknown)
+        dims[0] = 0;
+    leaf = coi_tensor_new(&ctx->heap, device, (co_dtype)spec->dtype, dims,
+                          spec->ndim < 0 ? 1 : spec->ndim, count, coi_err(ctx));
+    if (leaf == NULL)
+        coi_failed(ctx);
+    else if (count == 1 && spec->dtype != CO_STRING)
+        memset(leaf->u.tensor.data, 0, coi_tensor_nbytes(leaf));
+    return leaf;
+}
+
+static bool
+fill_empty(co_context *ctx, co_iterator *iterator, co_device *device, int replica, co_value **part)
+{
+    const co_dataset *dataset = iterator->dataset;
+
+    for (size_t i = 0; i < dataset->num_leaves; ++i) {
+        const co_value *spec = dataset->specs[i];
+
+        if (spec->kind == CO_KIND_PER_REPLICA)
+            spec = spec->u.bundle.items[replica];
+        part[i] = empty_leaf(ctx, device, spec);
+        if (part[i] == NULL)
+            return false;
+    }
+    return true;
+}
+
+/* Every replica's part where it belongs. */
+static bool
+complete(co_context *ctx, co_iterator *iterator)
+{
+    size_t num_leaves = iterator->dataset->num_leaves;
+
+    for (int r = 0; r < num_local(iterator); ++r) {
+        co_value **part = ((input_iterator *)iterator)->parts + (size_t)r * num_leaves;
+        co_device *device = device_of(ctx, iterator, r);
+
+        if (device == NULL)
+            return false;
+        if (part[0] == NULL ? !fill_empty(ctx, iterator, device, r, part)
+                            : !place(ctx, device, part, num_leaves))
+            return false;
+    }
+    return true;
+}
+
+/* Turn the parts into the leaves of the element; the parts are used up. */
+static bool
+bundle_up(co_context *ctx, co_iterator *iterator, int64_t rows, co_value **leaves)
+{
+    const input_dataset *input = (const input_dataset *)iterator->dataset;
+    co_value           **parts = ((input_iterator *)iterator)->parts;
+    size_t               num_leaves = input->base.num_leaves, local = (size_t)num_local(iterator);
+
+    for (size_t i = 0; i < num_leaves; ++i) {
+        if (input->plain) {
+            leaves[i] = parts[i];
+            parts[i] = NULL;
+            continue;
+        }
+        leaves[i] = coi_bundle_new(&ctx->heap, CO_KIND_PER_REPLICA, local, coi_err(ctx));
+        if (leaves[i] == NULL) {
+            coi_failed(ctx);
+            coi_leaves_release(&ctx->heap, leaves, i);
+            return false;
+        }
+        leaves[i]->u.bundle.step_examples = rows;
+        leaves[i]->u.bundle.strategy = input->strategy;
+        for (size_t r = 0; r < local; ++r) {
+            leaves[i]->u.bundle.items[r] = parts[r * num_leaves + i];
+            parts[r * num_leaves + i] = NULL;
+        }
+    }
+    return true;
+}
+
+/* DS-PART-4, DS-PART-5: the rows of a step that cannot serve every replica are counted, reported and dropped. */
+static void
+drop_step(co_context *ctx, co_iterator *iterator, int served, int64_t rows)
+{
+    iterator->dropped_rows += rows;
+    coi_log_line(
+        &ctx->runtime->log, CO_LOG_INFO,
+        "a distributed dataset ends and %lld rows are dropped: its last step could serve %d of %d "
+        "replicas, and elements of static shape are not filled up",
+        (long long)rows, served, num_local(iterator));
+}
+
+static int
+input_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    const input_dataset *input = (const input_dataset *)iterator->dataset;
+    input_iterator      *self = (input_iterator *)iterator;
+    int64_t              rows, total;
+    int                  served;
+    bool                 made;
+
+    if (!check_mode(ctx, input->strategy))
+        return COI_ERROR;
+    if (self->ended)
+        return COI_END;
+    served = fetch(ctx, iterator, &rows);
+    total = agree(ctx, iterator, served, rows);
+    if (total >= 0 && served < num_local(iterator) && !input->partial) {
+        drop_step(ctx, iterator, served, rows);
+        total = -1;
+    }
+    if (total < 0) {
+        drop_parts(ctx, iterator);
+        self->ended = total == -1;
+        return self->ended ? COI_END : COI_ERROR;
+    }
+    made = complete(ctx, iterator) && bundle_up(ctx, iterator, total, leaves);
+    drop_parts(ctx, iterator);
+    if (!made)
+        return COI_ERROR;
+    iterator->step_examples = total;
+    return COI_ELEMENT;
+}
+
+static const coi_dataset_ops input_ops = {
+    .name = "distributed",
+    .dataset_size = sizeof(input_dataset),
+    .iterator_size = sizeof(input_iterator),
+    .distributed = true,
+    .next = input_next,
+    .open = input_open,
+    .close = input_close,
+    .destroy = input_destroy,
+};
+
+/* --- specs --- */
+
+typedef struct spec_args {
+    int  local;         /* copies per leaf */
+    bool unknown_batch; /* W > 1 and finite (DS-SPEC-2, MW-11) */
+} spec_args;
+
+static co_value *
+bundle_spec(co_context *ctx, const co_value *spec, const void *arg)
+{
+    const spec_args *args = arg;
+    int64_t          dims[CO_MAX_DIMS];
+    co_value        *one, *bundle;
+
+    for (int i = 0; i < spec->ndim; ++i)
+        dims[i] = i == 0 && args->unknown_batch ? -1 : spec->u.tensor.dims[i];
+    one = coi_spec_new(ctx, (co_dtype)spec->dtype, dims, spec->ndim);
+    if (one == NULL)
+        return NULL;
+    bundle = coi_bundle_new(&ctx->heap, CO_KIND_PER_REPLICA, (size_t)args->local, coi_err(ctx));
+    if (bundle == NULL)
+        coi_failed(ctx);
+    for (int i = 0; bundle != NULL && i < args->local; ++i) {
+        coi_ref(one);
+        bundle->u.bundle.items[i] = one;
+    }
+    coi_unref(&ctx->heap, one);
+    return bundle;
+}
+
+/* DS-PART-1: whether some shape of the bundled spec is not static. */
+static bool
+has_unknown_shape(const co_dataset *dataset)
+{
+    for (size_t i = 0; i < dataset->num_leaves; ++i) {
+        const co_value *spec = dataset->specs[i];
+
+        if (spec->kind == CO_KIND_PER_REPLICA)
+            spec = spec->u.bundle.items[0];
+        if (spec->ndim < 0)
+            return true;
+        for (int d = 0; d < spec->ndim; ++d)
+            if (spec->u.tensor.dims[d] < 0)
+                return true;
+    }
+    return false;
+}
+
+/* The shape that both specs have; what differs becomes unknown. */
+static co_value *
+common_shape(co_context *ctx, const co_value *a, const co_value *b)
+{
+    int64_t dims[CO_MAX_DIMS];
+
+    if (a->ndim != b->ndim)
+        return coi_spec_new(ctx, (co_dtype)a->dtype, NULL, -1);
+    for (int i = 0; i < a->ndim; ++i)
+        dims[i] = a->u.tensor.dims[i] == b->u.tensor.dims[i] ? a->u.tensor.dims[i] : -1;
+    return coi_spec_new(ctx, (co_dtype)a->dtype, dims, a->ndim);
+}
+
+/* The spec that holds for every dataset of a worker; their structures and dtypes must agree. A reference. */
+typedef struct join_args {
+    co_dataset *const *inputs;
+    size_t             n;
+    size_t             leaf; /* how many were joined so far */
+} join_args;
+
+static co_value *
+join_leaf(co_context *ctx, const co_value *spec, const void *arg)
+{
+    join_args *args = *(join_args *const *)arg;
+    co_value  *joined = coi_spec_new(ctx, (co_dtype)spec->dtype, spec->u.tensor.dims, spec->ndim);
+    size_t     leaf = args->leaf++;
+
+    for (size_t i = 1; joined != NULL && i < args->n; ++i) {
+        const co_value *other = args->inputs[i]->specs[leaf];
+        co_value       *common;
+
+        if (other->dtype != spec->dtype) {
+            coi_fail(
+                ctx, CO_VALUE,
+                "the dataset of replica %zu has %s in component %zu, that of replica 0 has %s; the "
+                "dataset function must give all replicas the same",
+                i, co_dtype_name((co_dtype)other->dtype), leaf,
+                co_dtype_name((co_dtype)spec->dtype));
+            coi_unref(&ctx->heap, joined);
+            return NULL;
+        }
+        common = common_shape(ctx, joined, other);
+        coi_unref(&ctx->heap, joined);
+        joined = common;
+    }
+    return joined;
+}
+
+static co_value *
+join_specs(co_context *ctx, co_dataset *const *inputs, size_t n)
+{
+    join_args  args = { inputs, n, 0 };
+    join_args *pointer = &args;
+
+    for (size_t i = 1; i < n; ++i)
+        if (coi_same_structure(inputs[0]->spec, inputs[i]->spec, CO_VALUE, coi_err(ctx)) != CO_OK) {
+            coi_failed(ctx);
+            return NULL;
+        }
+    return coi_spec_map(ctx, inputs[0]->spec, join_leaf, &pointer);
+}
+
+/* The spec of the elements that replicas of this worker see together. A reference. */
+static co_value *
+distributed_spec(co_context *ctx, const co_strategy *strategy, co_dataset *const *inputs, size_t n,
+                 bool finite)
+{
+    spec_args args = { strategy->num_local, strategy->num_workers > 1 && finite };
+    co_value *joined = join_specs(ctx, inputs, n);
+    co_value *spec = joined;
+
+    if (joined != NULL && (strategy->num_local > 1 || strategy->num_workers > 1)) {
+        spec = coi_spec_map(ctx, joined, bundle_spec, &args);
+        coi_unref(&ctx->heap, joined);
+    }
+    return spec;
+}
+
+/* --- making --- */
+
+/* The distributed dataset over the inputs of this worker, given to the block. */
+static co_dataset *
+distribute(co_context *ctx, co_strategy *strategy, co_dataset *const *inputs, size_t n,
+           int64_t cardinality, const co_input_options *options)
+{
+    bool           finite = cardinality != CO_INFINITE;
+    co_value      *spec = distributed_spec(ctx, strategy, inputs, n, finite);
+    co_dataset    *dataset = coi_dataset_new(ctx, &input_ops, inputs, n, spec, cardinality);
+    input_dataset *self = (input_dataset *)dataset;
+
+    if (dataset == NULL)
+        return NULL;
+    coi_ref(strategy);
+    self->strategy = strategy;
+    self->plain = strategy->num_local == 1 && strategy->num_workers == 1;
+    self->partial = strategy->num_workers > 1 || (finite && has_unknown_shape(dataset));
+    self->fetch = options->fetch_to_device || options->place_dataset_on_device;
+    return coi_dataset_give(ctx, dataset);
+}
+
+static void
+read_options(const co_input_options *given, co_input_options *out)
+{
+    co_input_options defaults = CO_INPUT_OPTIONS_INIT;
+
+    *out = defaults;
+    if (given != NULL)
+        memcpy(out, given, given->struct_size < sizeof(*out) ? given->struct_size : sizeof(*out));
+}
+
+/* IO-3, and numbers that mean nothing. */
+static bool
+check_options(co_context *ctx, const co_input_options *options)
+{
+    if (options->place_dataset_on_device && !options->per_replica) {
+        coi_fail(ctx, CO_VALUE, "place_dataset_on_device needs per_replica, which is not set");
+        return false;
+    }
+    if (options->place_dataset_on_device && options->fetch_to_device) {
+        coi_fail(ctx, CO_VALUE,
+                 "place_dataset_on_device excludes fetch_to_device; set the latter to false");
+        return false;
+    }
+    if (options->per_replica_buffer_size < 0) {
+        coi_fail(ctx, CO_VALUE, "per_replica_buffer_size is %d; it must be 0 or more",
+                 options->per_replica_buffer_size);
+        return false;
+    }
+    return true;
+}
+
+static co_input_context
+input_context_of(const co_strategy *strategy)
+{
+    return (co_input_context){ strategy->num_workers, strategy->worker, strategy->num_replicas };
+}
+
+co_dataset *
+co_distribute_dataset(co_context *ctx, co_strategy *strategy, co_dataset *dataset,
+                      const co_input_options *options)
+{
+    co_input_options all;
+    co_input_context input;
+    co_dataset      *mine, *made;
+
+    COI_ENTER(ctx, "distribute_dataset", NULL);
+    if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_dataset(ctx, dataset, 3, "dataset"))
+        return NULL;
+    if (strategy->policy->is_default) /* DEF-3 */
+        return dataset;
+    read_options(options, &all);
+    if (all.per_replica) {
+        coi_fail(ctx, CO_NOT_IMPLEMENTED,
+                 "per_replica datasets come from a function; call "
+                 "co_distribute_datasets_from_function");
+        return NULL;
+    }
+    input = input_context_of(strategy);
+    if (!coi_check_input(ctx, dataset, 3, "dataset") || !check_options(ctx, &all) ||
+        !coi_check_pipelines(ctx, &input))
+        return NULL;
+    mine = coi_dataset_for_worker(ctx, dataset, &input);
+    if (mine == NULL)
+        return NULL;
+    made = distribute(ctx, strategy, &mine, 1, dataset->cardinality, &all);
+    coi_unref(&ctx->heap, mine);
+    return made;
+}
+
+/* --- from a function --- */
+
+typedef struct maker {
+    co_dataset_fn fn;
+    void         *user;
+} maker;
+
+/* What the function gave, as a reference; CO_TYPE if it is no dataset (DS-FN-4). */
+static co_dataset *
+check_result(co_context *ctx, co_dataset *dataset)
+{
+    if (ctx->error.code != CO_OK) /* its own error travels unchanged */
+        return NULL;
+    ctx->call = "distribute_datasets_from_function";
+    if (dataset == NULL || dataset->object.magic != COI_MAGIC_LIVE ||
+        dataset->object.cls != &coi_dataset_class || dataset->ops->distributed) {
+        coi_fail(ctx, CO_TYPE, "the dataset function returned %s; it must return a dataset",
+                 dataset == NULL ? "NULL" : "a handle that is no plain dataset");
+        return NULL;
+    }
+    coi_ref(dataset);
+    return dataset;
+}
+
+/* Call the function with the host of the worker as the current device (DS-FN-1, DS-FN-3). */
+static co_dataset *
+call_maker(co_context *ctx, const co_strategy *strategy, const maker *make,
+           const co_input_context *input)
+{
+    size_t          depth = ctx->num_entries;
+    coi_device_name host;
+    co_dataset     *dataset;
+
+    if (coi_push(ctx, COI_ENTRY_DEVICE, NULL) == NULL)
+        return NULL;
+    coi_device_host(&strategy->devices[0], &host);
+    coi_enter_device(ctx, &host);
+    dataset = make->fn(ctx, input, make->user);
+    while (ctx->num_entries > depth)
+        coi_pop(ctx);
+    return check_result(ctx, dataset);
+}
+
+/* IO-4: one pipeline per replica. */
+static co_dataset *
+distribute_per_replica(co_context *ctx, co_strategy *strategy, const maker *make,
+                       const co_input_options *options)
+{
+    int          n = strategy->num_local, made = 0;
+    size_t       nbytes = (size_t)n * sizeof(co_dataset *);
+    co_dataset **inputs = coi_small_alloc(&ctx->heap, nbytes);
+    co_dataset  *dataset = NULL;
+    bool         infinite = true;
+
+    if (inputs == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the datasets of %d replicas", n);
+        return NULL;
+    }
+    for (; made < n; ++made) {
+        co_input_context input = { n, made, n };
+
+        inputs[made] = call_maker(ctx, strategy, make, &input);
+        if (inputs[made] == NULL)
+            break;
+        infinite = infinite && inputs[made]->cardinality == CO_INFINITE;
+    }
+    if (made == n)
+        dataset = distribute(ctx, strategy, inputs, (size_t)n,
+                             infinite ? CO_INFINITE : CO_UNKNOWN_CARDINALITY, options);
+    while (made > 0)
+        coi_unref(&ctx->heap, inputs[--made]);
+    coi_small_free(&ctx->heap, inputs, nbytes);
+    return dataset;
+}
+
+static co_dataset *
+distribute_per_worker(co_context *ctx, co_strategy *strategy, const maker *make,
+                      const co_input_options *options)
+{
+    co_input_context input = input_context_of(strategy);
+    co_dataset      *mine = call_maker(ctx, strategy, make, &input);
+    co_dataset      *dataset;
+
+    if (mine == NULL)
+        return NULL;
+    dataset = distribute(ctx, strategy, &mine, 1,
+                         mine->cardinality == CO_INFINITE ? CO_INFINITE : CO_UNKNOWN_CARDINALITY,
+                         options);
+    coi_unref(&ctx->heap, mine);
+    return dataset;
+}
+
+co_dataset *
+co_distribute_datasets_from_function(co_context *ctx, co_strategy *strategy, co_dataset_fn fn,
+                                     void *user, const co_input_options *options)
+{
+    maker            make = { fn, user };
+    co_input_options all;
+
+    COI_ENTER(ctx, "distribute_datasets_from_function", NULL);
+    if (!coi_check_strategy(ctx, strategy, 2))
+        return NULL;
+    if (fn == NULL) {
+        coi_fail(ctx, CO_TYPE, "argument 3 (fn) is NULL; give a function that returns a dataset");
+        return NULL;
+    }
+    if (strategy->policy->is_default) { /* DEF-4 */
+        co_input_context alone = { 1, 0, 1 };
+
+        return coi_dataset_give(ctx, check_result(ctx, fn(ctx, &alone, user)));
+    }
+    read_options(options, &all);
+    if (all.per_replica && (!strategy->policy->bundles || strategy->policy->workers)) {
+        coi_fail(ctx, CO_NOT_IMPLEMENTED, "%s has no per_replica input; use one dataset per worker",
+                 strategy->policy->name);
+        return NULL;
+    }
+    if (!check_options(ctx, &all))
+        return NULL;
+    return all.per_replica ? distribute_per_replica(ctx, strategy, &make, &all)
+                           : distribute_per_worker(ctx, strategy, &make, &all);
+}
