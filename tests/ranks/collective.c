@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The bodies of tests/unit/collective_bodies.h over MPI. Every case opens a group of its own, so opening and closing
+ * again and again is tested too.
+ */
+#include "collective/collective.h"
+#include "collective_bodies.h"
+#include "test.h"
+
+static void
+run_over_mpi(group_body body)
+{
+    coi_memory        memory;
+    coi_waiting       waiting;
+    coi_group_options options = { .memory = &memory, .waiting = &waiting, .deadline_ms = LONG_MS };
+    coi_group        *group;
+    uint64_t          start;
+    co_error_info     err;
+    long long         held;
+
+    coi_memory_init(&memory, NULL);
+    coi_waiting_init(&waiting, 2, 20);
+    coi_waiting_begin(&waiting);
+    coi_error_reset(&err);
+    CO_EXPECT_TRUE(coi_mpi_launched());
+    if (!CO_EXPECT_CODE(coi_group_open("mpi", &options, &group, &err), CO_OK))
+        CO_FAIL("%s", err.message);
+    body(group);
+    held = group->holding ? memory.bytes_in_use : 0;
+    start = coi_now_ns();
+    coi_group_close(group);
+    CO_EXPECT_LESS(ms_since(start), LONG_MS / 2);
+    CO_EXPECT_TRUE(memory.bytes_in_use <= held);
+}
+
+#define CASE(name)                                                                                 \
+    CO_TEST_BARE(name, "")                                                                         \
+    {                                                                                              \
+        run_over_mpi(body_##name);                                                                 \
+    }
+COLLECTIVE_CASES(CASE)

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Three processes too (an odd number has another tree), and ranks that die.
+if(NOT TARGET cohort_mpi)
+    return()
+endif()
+
+cohort_test(ranks.collective.3
+    "${PROJECT_SOURCE_DIR}/scripts/mpirun-here" -n 3 $<TARGET_FILE:ranks_collective>)
+set_tests_properties(ranks.collective.3 PROPERTIES PROCESSORS 2)
+
+add_executable(ranks_survive "${PROJECT_SOURCE_DIR}/tests/ranks/survive/survive.c")
+set_target_properties(ranks_survive PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+target_link_libraries(ranks_survive PRIVATE cohort_flags cohort_internal)
+foreach(scenario IN ITEMS killed killed-in-transfer ends)
+    foreach(size IN ITEMS 2 3)
+        cohort_test(ranks.survive.${scenario}.${size} "${PROJECT_SOURCE_DIR}/tests/ranks/survive/run"
+            $<TARGET_FILE:ranks_survive> ${scenario} ${size})
+        set_tests_properties(ranks.survive.${scenario}.${size} PROPERTIES PROCESSORS 2)
+    endforeach()
+endforeach()
