@@ -379,10 +379,9 @@ take_away(co_context *ctx, const job *mine, size_t k)
     co_value *shared = mine->out[k], *own;
     co_dtype  mean = coi_mean_dtype((co_dtype)shared->dtype);
 
-    if (shared->kind == CO_KIND_SLICES) {
-        coi_ref(shared);
-        return coi_own(ctx, shared);
-    }
+    if (shared->kind == CO_KIND_SLICES) /* a handle of its own, as tensors have */
+        return co_slices(ctx, shared->u.slices.values, shared->u.slices.indices,
+                         shared->u.slices.dense_shape);
     own = coi_tensor_view(&ctx->heap, shared, shared->u.tensor.dims, shared->ndim,
                           shared->u.tensor.num_elements, 0, coi_err(ctx));
     own = coi_give(ctx, own);
