@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# No case that passed may fail again: every family passes at least as many cases as at_least.txt says.
+#
+#     check_counts.sh PATH-OF-GOLDEN
+set -u
+golden=$1
+here=$(dirname "$0")
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+status=0
+
+"$golden" "$here/../golden" >"$out" 2>&1
+while read -r family least; do
+    case $family in '#'* | '') continue ;; esac
+    passed=$(sed -n "s/^$family: \([0-9]*\) passed, [0-9]* failed\$/\1/p" "$out")
+    if [ -z "$passed" ] || [ "$passed" -lt "$least" ]; then
+        echo "FAILED: $family: ${passed:-no} cases pass, at least $least must"
+        status=1
+    elif [ "$passed" -gt "$least" ]; then
+        echo "$family: $passed pass; raise the $least in at_least.txt"
+    fi
+done <"$here/at_least.txt"
+if grep -E 'crashed|no result after|after the last case|ended the process' "$out"; then
+    echo "FAILED: a case ended its process"
+    status=1
+fi
+
+tail -n 1 "$out"
+exit $status

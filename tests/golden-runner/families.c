@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of families, in the order of the data's README. A family that the library cannot serve yet says so. */
+#include "golden.h"
+
+#include <string.h>
+
+#include "families.h"
+
+static void
+run_optimizers(golden_case *c)
+{
+    golden_missing(c, "the optimizers of this family");
+}
+
+static void
+run_records(golden_case *c)
+{
+    golden_missing(c, "record, text and array files");
+}
+
+static void
+run_train(golden_case *c)
+{
+    golden_missing(c, "the models of this family");
+}
+
+static void
+run_tensorboard(golden_case *c)
+{
+    golden_missing(c, "event files");
+}
+
+static void
+run_v1(golden_case *c)
+{
+    golden_missing(c, "the v1 surface");
+}
+
+static void
+run_numpy_dataset(golden_case *c)
+{
+    golden_missing(c, "make_numpy_dataset");
+}
+
+static void
+run_config(golden_case *c)
+{
+    golden_missing(c, "update_config_proto");
+}
+
+static void
+run_tpu(golden_case *c)
+{
+    golden_missing(c, "TPU topologies and logical devices");
+}
+
+const golden_family golden_families[] = {
+    { "context", golden_run_context },
+    { "reduce", golden_run_reduce },
+    { "variables", golden_run_variables },
+    { "distribute_input", golden_run_distribute_input },
+    { "datasets", golden_run_datasets },
+    { "ops", golden_run_ops },
+    { "optimizers", run_optimizers },
+    { "records", run_records },
+    { "train", run_train },
+    { "tensorboard", run_tensorboard },
+    { "v1", run_v1 },
+    { "numpy_dataset", run_numpy_dataset },
+    { "config", run_config },
+    { "tpu", run_tpu },
+    { "seeds", golden_run_seeds },
+};
+const size_t golden_num_families = sizeof(golden_families) / sizeof(golden_families[0]);
+
+const golden_family *
+golden_family_find(const char *name)
+{
+    for (size_t i = 0; i < golden_num_families; ++i)
+        if (strcmp(golden_families[i].name, name) == 0)
+            return &golden_families[i];
+    return NULL;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The functions that run one case of a family; each is in the file family_NAME.c. */
+#ifndef GOLDEN_FAMILIES_H
+#define GOLDEN_FAMILIES_H
+
+#include "golden.h"
+
+void golden_run_context(golden_case *c);
+void golden_run_reduce(golden_case *c);
+void golden_run_variables(golden_case *c);
+void golden_run_distribute_input(golden_case *c);
+void golden_run_datasets(golden_case *c);
+void golden_run_ops(golden_case *c);
+void golden_run_seeds(golden_case *c);
+
+#endif
