@@ -7,13 +7,29 @@
 
 #include <string.h>
 
+/* From the heap's cache: a pipeline is opened anew every epoch, and that should cost the system nothing. */
+static bool
+make_room(coi_heap *heap, coi_pieces *pieces, size_t need)
+{
+    size_t     capacity = need > 2 * pieces->capacity ? need : 2 * pieces->capacity;
+    co_value **leaves = coi_small_alloc(heap, capacity * sizeof(*leaves));
+
+    if (leaves == NULL)
+        return false;
+    if (pieces->capacity > 0)
+        memcpy(leaves, pieces->leaves, pieces->capacity * sizeof(*leaves));
+    coi_small_free(heap, pieces->leaves, pieces->capacity * sizeof(*leaves));
+    pieces->leaves = leaves;
+    pieces->capacity = capacity;
+    return true;
+}
+
 co_value **
 coi_pieces_room(co_context *ctx, coi_pieces *pieces)
 {
-    size_t used = pieces->count * pieces->num_leaves;
+    size_t used = pieces->count * pieces->num_leaves, need = used + pieces->num_leaves;
 
-    if (coi_grow(ctx->heap.store->memory, (void **)&pieces->leaves, &pieces->capacity,
-                 used + pieces->num_leaves, sizeof(*pieces->leaves)))
+    if (need <= pieces->capacity || make_room(&ctx->heap, pieces, need))
         return pieces->leaves + used;
     coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu elements of a batch",
              pieces->count + 1);
@@ -32,7 +48,7 @@ void
 coi_pieces_free(coi_heap *heap, coi_pieces *pieces)
 {
     coi_pieces_clear(heap, pieces);
-    coi_free(heap->store->memory, pieces->leaves, pieces->capacity * sizeof(*pieces->leaves));
+    coi_small_free(heap, pieces->leaves, pieces->capacity * sizeof(*pieces->leaves));
 }
 
 co_value *

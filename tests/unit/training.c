@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Training: losses over the examples there are, SGD, and the same bits wherever the replicas live. */
+#include "test.h"
+
+static const char *const names[] = { "/cpu:0", "/cpu:1", "/cpu:2", "/cpu:3" };
+
+static co_strategy *
+mirrored(co_context *ctx, int replicas, size_t devices)
+{
+    co_mirrored_options options = CO_MIRRORED_OPTIONS_INIT;
+
+    options.num_replicas = replicas;
+    return co_mirrored_strategy(ctx, names, devices, &options);
+}
+
+/* --- average loss --- */
+
+static co_value *
+average(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_at(ctx, args, 0), *loss;
+
+    (void)user;
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    loss = co_average_loss(ctx, co_square(ctx, x));
+    return co_args(ctx, loss, co_gradient(ctx, loss, x));
+}
+
+CO_TEST_WITH(shares_of_the_average_loss_add_up_to_the_mean, "S-REDUCE-7", "cpus=2")
+{
+    co_strategy *m = mirrored(ctx, 2, 2);
+    co_value    *parts[] = { co_tensor(ctx, CO_FLOAT32, CO_SHAPE(4), (float[]){ 1, 2, 3, 4 }),
+                             co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2), (float[]){ 5, 6 }) };
+    co_value    *empty[] = { parts[0], co_zeros(ctx, CO_FLOAT32, CO_SHAPE(0)) }, *r, *loss;
+
+    r = co_run(ctx, m, average, co_args(ctx, co_per_replica(ctx, parts, 2)), NULL);
+    loss = co_reduce(ctx, m, CO_REDUCE_SUM, co_at(ctx, r, 0), NULL, 0);
+    CO_EXPECT_CLOSE(co_item_float(ctx, loss), (1 + 4 + 9 + 16 + 25 + 36) / 6.0, 1e-5);
+    CO_EXPECT_CLOSE(((const float *)co_data(ctx, co_at(ctx, co_at(ctx, r, 1), 1)))[1], 2 * 6 / 6.0,
+                    1e-6);
+    r = co_run(ctx, m, average, co_args(ctx, co_per_replica(ctx, empty, 2)), NULL);
+    loss = co_reduce(ctx, m, CO_REDUCE_SUM, co_at(ctx, r, 0), NULL, 0);
+    CO_EXPECT_CLOSE(co_item_float(ctx, loss), 7.5,
+                    1e-6); /* an empty replica counts nothing, and nobody hangs */
+}
+
+/* --- SGD against its formula --- */
+
+static co_value *
+descend(co_context *ctx, co_value *args, void *user)
+{
+    co_value **pair = user;
+
+    (void)args;
+    co_tape_begin(ctx);
+    co_minimize(ctx, (co_optimizer *)(void *)pair[1], co_square(ctx, pair[0])); /* gradient 2 v */
+    return NULL;
+}
+
+CO_TEST(sgd_follows_its_formulas, "")
+{
+    static const struct {
+        double momentum;
+        bool   nesterov;
+    } cases[] = { { 0, false }, { 0.5, false }, { 0.5, true } };
+
+    for (size_t c = 0; c < 3; ++c) {
+        co_sgd_options options = CO_SGD_OPTIONS_INIT;
+        co_value      *v = co_variable(ctx, co_scalar_double(ctx, 1), NULL), *pair[2];
+        co_optimizer  *sgd;
+        double         expected = 1, m = 0;
+
+        options.learning_rate = 0.125;
+        options.momentum = cases[c].momentum;
+        options.nesterov = cases[c].nesterov;
+        sgd = co_sgd(ctx, &options);
+        pair[0] = v;
+        pair[1] = (co_value *)(void *)sgd;
+        for (int step = 0; step < 5; ++step) {
+            double g = 2 * expected;
+
+            m = options.momentum * m - options.learning_rate * g;
+            expected += cases[c].momentum == 0 ? -options.learning_rate * g
+                        : cases[c].nesterov    ? options.momentum * m - options.learning_rate * g
+                                               : m;
+            descend(ctx, NULL, pair);
+            CO_EXPECT_CLOSE(co_item_float(ctx, v), expected, 1e-12);
+        }
+        CO_EXPECT_INT(co_optimizer_iterations(ctx, sgd), 5);
+    }
+}
+
+CO_TEST(misuse_of_optimizers_is_reported, "")
+{
+    co_sgd_options options = CO_SGD_OPTIONS_INIT;
+    co_optimizer  *sgd = co_sgd(ctx, NULL);
+    co_value      *v = co_variable(ctx, co_int(ctx, 1), NULL), *g = co_float(ctx, 1);
+
+    CO_EXPECT_CODE(co_minimize(ctx, sgd, co_float(ctx, 1)), CO_RUNTIME);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "co_tape_begin");
+    co_tape_begin(ctx);
+    CO_EXPECT_CODE(co_minimize(ctx, sgd, co_scalar_float(ctx, 1)), CO_VALUE);
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "no trainable variable");
+    co_tape_end(ctx);
+    CO_EXPECT_CODE(co_apply_gradients(ctx, sgd, co_list(ctx, &g, 1), co_list(ctx, &v, 1)),
+                   CO_INVALID_ARGUMENT);
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "int32");
+    CO_EXPECT_CODE(co_apply_gradients(ctx, sgd, co_list(ctx, &g, 1), co_list(ctx, &g, 1)), CO_TYPE);
+    CO_EXPECT_ERROR(ctx, CO_TYPE, "item 0");
+    CO_EXPECT_CODE(co_apply_gradients(ctx, NULL, co_list(ctx, &g, 1), co_list(ctx, &v, 1)),
+                   CO_INVALID_ARGUMENT);
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "optimizer");
+    options.momentum = 2;
+    CO_EXPECT_NULL(co_sgd(ctx, &options));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "momentum is 2");
+    options.momentum = 0;
+    options.learning_rate = NAN;
+    CO_EXPECT_NULL(co_sgd(ctx, &options));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "learning_rate");
+}
+
+/* --- a network on uneven data --- */
+
+typedef struct model {
+    co_value     *w1, *b1, *w2, *b2;
+    co_optimizer *sgd;
+} model;
+
+static co_value *
+weights(co_context *ctx, int64_t rows, int64_t columns)
+{
+    return co_variable(ctx, co_random_normal(ctx, CO_FLOAT32, CO_SHAPE(rows, columns), 0, 0.2),
+                       NULL);
+}
+
+static model
+make_model(co_context *ctx, co_strategy *strategy)
+{
+    co_sgd_options options = CO_SGD_OPTIONS_INIT;
+    model          m = { NULL, NULL, NULL, NULL, NULL };
+
+    options.learning_rate = 0.1;
+    options.momentum = 0.9;
+    CO_SCOPE(ctx, strategy) {
+        m.w1 = weights(ctx, 16, 24);
+        m.b1 = co_variable(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(24)), NULL);
+        m.w2 = weights(ctx, 24, 5);
+        m.b2 = co_variable(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(5)), NULL);
+        m.sgd = co_sgd(ctx, &options);
+    }
+    return m;
+}
+
+static co_value *
+train_step(co_context *ctx, co_value *args, void *user)
+{
+    model    *m = user;
+    co_value *x = co_at(ctx, args, 0), *y = co_at(ctx, args, 1), *h, *logits, *loss;
+
+    co_tape_begin(ctx);
+    h = co_relu(ctx, co_add(ctx, co_matmul(ctx, x, m->w1), m->b1));
+    logits = co_add(ctx, co_matmul(ctx, h, m->w2), m->b2);
+    loss = co_average_loss(ctx, co_sparse_softmax_cross_entropy(ctx, y, logits));
+    co_minimize(ctx, m->sgd, loss);
+    return loss;
+}
+
+/* 37 examples of noise with a pattern, in batches of 10: the last one has 7, which no number of replicas divides. */
+static co_dataset *
+make_data(co_context *ctx)
+{
+    co_value *x = co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(37, 16), -1, 1);
+    co_value *y = co_argmax(ctx, co_slice(ctx, x, (int64_t[]){ 0, 0 }, (int64_t[]){ 37, 5 }, 2), 1,
+                            CO_INT64);
+
+    return co_dataset_batch(ctx, co_dataset_from_tensor_slices(ctx, co_args(ctx, x, y)), 10, false);
+}
+
+static uint64_t
+hash_of(co_context *ctx, co_value *variable, uint64_t hash)
+{
+    co_value            *tensor = co_read(ctx, variable);
+    const unsigned char *bytes = co_data(ctx, tensor);
+    size_t               n = (size_t)co_num_elements(ctx, tensor) * sizeof(float);
+
+    for (size_t i = 0; i < n; ++i)
+        hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
+    return hash;
+}
+
+/* Train and hash the weights; *loss is the mean loss of the last step. */
+static uint64_t
+train(const char *settings, int replicas, size_t devices, int epochs, double *loss)
+{
+    co_context  *ctx = co_open(settings);
+    co_strategy *strategy = mirrored(ctx, replicas, devices);
+    uint64_t     hash = UINT64_C(1469598103934665603);
+    co_dataset  *data;
+    model        m;
+
+    co_set_seed(ctx, 5);
+    m = make_model(ctx, strategy);
+    data = co_distribute_dataset(ctx, strategy, make_data(ctx), NULL);
+    for (int epoch = 0; epoch < epochs; ++epoch)
+        CO_BLOCK(ctx) {
+            co_iterator *it = co_iterate(ctx, data);
+            co_value    *batch;
+
+            while ((batch = co_next(ctx, it)) != NULL)
+                *loss = co_item_float(ctx, co_reduce(ctx, strategy, CO_REDUCE_SUM,
+                                                     co_run(ctx, strategy, train_step, batch, &m),
+                                                     NULL, 0));
+        }
+    hash = hash_of(ctx, m.w1, hash);
+    hash = hash_of(ctx, m.b1, hash);
+    hash = hash_of(ctx, m.w2, hash);
+    hash = hash_of(ctx, m.b2, hash);
+    CO_EXPECT_INT(co_optimizer_iterations(ctx, m.sgd), epochs * 4);
+    CO_EXPECT_CODE(co_close(ctx), CO_OK);
+    return hash;
+}
+
+CO_TEST_BARE(the_same_bits_on_any_number_of_devices, "S-LOOP-1 S-REDUCE-9")
+{
+    static const char *const settings[] = { "cpus=4", "cpus=4, threads=1", "cpus=4, threads=8" };
+    double                   loss = 9, other = 0;
+    uint64_t                 hash = train("cpus=1", 4, 1, 50, &loss);
+
+    CO_EXPECT_LESS(loss, 0.5);
+    for (size_t s = 0; s < 3; ++s)
+        for (size_t devices = 1; devices <= 4; ++devices) {
+            CO_EXPECT_TRUE(train(settings[s], 4, devices, 50, &other) == hash);
+            CO_EXPECT_CLOSE(other, loss, 0);
+        }
+}
+
+/* Uneven batches must not change what is computed: any number of replicas gives the mean of the whole batch, up to rounding. */
+CO_TEST_BARE(any_number_of_replicas_trains_alike, "DS-SPLIT-1 DS-PART-2")
+{
+    double one = 0, many = 0;
+
+    train("cpus=4", 1, 1, 3, &one);
+    for (int replicas = 2; replicas <= 5; ++replicas) {
+        train("cpus=4", replicas, 2, 3, &many);
+        CO_EXPECT_CLOSE(many, one, 1e-4);
+    }
+}
+
+/* Sanitizers want every value to be an allocation of its own. */
+#if defined(__SANITIZE_ADDRESS__)
+#define VALUES_ARE_POOLED false
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define VALUES_ARE_POOLED false
+#endif
+#endif
+#ifndef VALUES_ARE_POOLED
+#define VALUES_ARE_POOLED true
+#endif
+
+/* How often the system is asked for memory in 1000 steps, after 1000 others. */
+static int64_t
+count_allocations(co_context *ctx, int replicas)
+{
+    co_strategy    *strategy = mirrored(ctx, replicas, replicas > 1 ? 2 : 1);
+    model           m = make_model(ctx, strategy);
+    co_dataset     *endless = co_dataset_repeat(ctx, make_data(ctx), -1);
+    co_memory_stats before = { sizeof(before), 0, 0, 0, 0 }, after = before;
+    co_iterator    *it = co_iterate(ctx, co_distribute_dataset(ctx, strategy, endless, NULL));
+
+    for (int step = 0; step < 2000; ++step) {
+        if (step == 1000)
+            co_get_memory_stats(ctx, &before);
+        CO_BLOCK(ctx) {
+            co_value *batch = co_next(ctx, it);
+
+            co_run(ctx, strategy, train_step, replicas > 1 ? batch : co_flatten(ctx, batch), &m);
+        }
+    }
+    co_get_memory_stats(ctx, &after);
+    CO_EXPECT_OK(ctx);
+    return after.system_allocations - before.system_allocations;
+}
+
+CO_TEST_WITH(steps_take_nothing_from_the_system_in_steady_state, "", "cpus=2")
+{
+    if (!VALUES_ARE_POOLED)
+        CO_SKIP("values are not pooled under the address sanitizer");
+    CO_EXPECT_INT(count_allocations(ctx, 1), 0);
+    /* Threads can, now and then, hold more at one moment than ever before. */
+    CO_EXPECT_LESS(count_allocations(ctx, 4), 10);
+}
