@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define REPLICA_STACK_BYTES ((size_t)8 << 20) /* user code runs here: what a main thread has */
 #define END_GRACE_MS        200 /* how long a broken step waits for replicas that do not answer */
@@ -268,6 +269,16 @@ take_crew(co_context *ctx, co_strategy *strategy)
 {
     coi_crew *crew;
 
+    /* The threads of a crew did not come along into a forked child: waiting for them would never end. */
+    if ((strategy->num_local > 1 || strategy->group != NULL) &&
+        strategy->runtime->pid != getpid()) {
+        coi_fail(
+            ctx, CO_FAILED_PRECONDITION,
+            "the runtime was opened by process %ld and this is its child %ld, which has none of its "
+            "threads; open a runtime of its own here with co_open",
+            (long)strategy->runtime->pid, (long)getpid());
+        return NULL;
+    }
     coi_lock_take(&strategy->lock);
     crew = strategy->crews;
     if (crew != NULL)
@@ -360,8 +371,8 @@ abandon(coi_crew *crew)
     co_strategy *strategy = crew->strategy;
 
     coi_lock_take(&strategy->lock);
-    strategy->unusable = true;
     snprintf(strategy->why, sizeof(strategy->why), "%.180s", crew->step.error.message);
+    atomic_store(&strategy->unusable, true);
     coi_lock_give(&strategy->lock);
     coi_ref(strategy); /* never given back: the replica uses it */
     atomic_fetch_add(&crew->runtime->refs, 1);

@@ -52,9 +52,9 @@ struct co_strategy {
     int              deadline_ms; /* 0: none */
     coi_group       *group;       /* of the workers; NULL without */
 
-    coi_lock         lock;  /* of what follows */
-    struct coi_crew *crews; /* idle ones */
-    bool             unusable;
+    coi_lock         lock;     /* of what follows */
+    struct coi_crew *crews;    /* idle ones */
+    atomic_bool      unusable; /* for good; why was written before */
     char             why[200];
     uint64_t         epoch, sequence; /* of collectives between workers */
     bool             in_step;         /* collectives of this epoch belong to a run */

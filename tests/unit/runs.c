@@ -3,7 +3,9 @@
 #include "test.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 static const char *const two[] = { "/cpu:0", "/cpu:1" };
 
@@ -521,4 +523,31 @@ CO_TEST_WITH(a_missing_device_is_an_error_at_first_use, "DEV-5 OD-INIT-1 OD-INIT
     CO_EXPECT_INT(co_num_replicas_in_sync(ctx, here), 1);
     CO_EXPECT_NULL(co_one_device_strategy(ctx, "/foo:0"));
     CO_EXPECT_ERROR(ctx, CO_VALUE, "foo");
+}
+
+/* Exit code 0: the child got the error it should. */
+static void
+run_in_child(co_context *ctx, co_strategy *m)
+{
+    bool right = co_run(ctx, m, identity, co_args(ctx, co_int(ctx, 1)), NULL) == NULL &&
+                 co_error(ctx)->code == CO_FAILED_PRECONDITION &&
+                 strstr(co_error(ctx)->message, "child") != NULL;
+
+    _exit(right ? 0 : 1);
+}
+
+CO_TEST_WITH(a_forked_child_is_refused_and_the_parent_goes_on, "", "cpus=2")
+{
+    co_strategy *m = mirrored(ctx, 2);
+    int          status = -1;
+    pid_t        child;
+
+    CO_EXPECT_INT(co_item_int(ctx, run_what(ctx, m, 0)), 6);
+    child = fork();
+    CO_REQUIRE(child >= 0);
+    if (child == 0)
+        run_in_child(ctx, m);
+    CO_REQUIRE(waitpid(child, &status, 0) == child);
+    CO_EXPECT_INT(status, 0);
+    CO_EXPECT_INT(co_item_int(ctx, run_what(ctx, m, 0)), 6);
 }

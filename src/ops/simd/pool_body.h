@@ -67,8 +67,7 @@ OF(pool_grad)(const coi_pool *p, const void *x_data, const void *y_data, const v
 
                 for (int64_t c = 0; c < p->c; c += STRIP)
                     OF(pool_grad_strip)
-                    (p, at, x + c, y + c, g + c, dx + c,
-                     p->c - c < STRIP ? (int)(p->c - c) : STRIP);
+                (p, at, x + c, y + c, g + c, dx + c, p->c - c < STRIP ? (int)(p->c - c) : STRIP);
             }
     }
 }
@@ -112,8 +111,8 @@ OF(pool_grad_grad)(const coi_pool *p, const void *x_data, const void *y_data, co
 
             for (int64_t c = 0; c < p->c; c += STRIP)
                 OF(pool_pick_strip)
-                (p, at, (const REAL *)x_data + image + c, y + c, (const REAL *)u_data + image + c,
-                 out + c, p->c - c < STRIP ? (int)(p->c - c) : STRIP);
+            (p, at, (const REAL *)x_data + image + c, y + c, (const REAL *)u_data + image + c,
+             out + c, p->c - c < STRIP ? (int)(p->c - c) : STRIP);
         }
     }
 }
