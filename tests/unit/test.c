@@ -21,18 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define IS_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define IS_SANITIZED 1
-#endif
-#endif
-#ifndef IS_SANITIZED
-#define IS_SANITIZED 0
-#endif
-
-enum { TIMEOUT_S = IS_SANITIZED ? 240 : 60, REASON_BYTES = 200 };
+enum { TIMEOUT_S = TEST_SANITIZED ? 240 : 60, REASON_BYTES = 200 };
 
 typedef enum verdict { VERDICT_FAIL, VERDICT_PASS, VERDICT_SKIP } verdict;
 

@@ -29,6 +29,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* 1 in a build with the address or the thread sanitizer: slower, and every value is an allocation of its own. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TEST_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TEST_SANITIZED 1
+#endif
+#endif
+#ifndef TEST_SANITIZED
+#define TEST_SANITIZED 0
+#endif
+
 typedef struct test_case {
     const char *name;
     const char *rules;
