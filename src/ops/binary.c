@@ -97,36 +97,38 @@ row_chunk(void *arg, int64_t chunk)
  * loop sees long stretches.
  */
 #define TILE_BYTES 2048
+#define TILE_WIDTH 64
 
 static bool
-tiled(coi_call *call, binary_job *job)
+can_tile(const binary_job *job)
 {
     const coi_walk *walk = &job->walk;
-    int64_t         width = walk->dims[walk->ndim - 1], rows = walk->dims[0], step;
-    int             repeated;
-    char            tile[TILE_BYTES];
-    size_t          row_bytes = (size_t)width * job->size;
-    const char     *row;
 
-    if (walk->ndim != 2 || job->pairing != COI_PAIR_BOTH || width > 32 || rows < 4 ||
-        call->out[0]->u.tensor.num_elements > COI_PARALLEL_ELEMENTS)
-        return false;
-    repeated = walk->strides[0][0] == 0 ? 0 : 1;
-    if (walk->strides[repeated][0] != 0)
-        return false;
-    row = repeated == 0 ? job->x : job->y;
+    return walk->ndim == 2 && job->pairing == COI_PAIR_BOTH && walk->dims[1] <= TILE_WIDTH &&
+           walk->dims[0] >= 4 && (walk->strides[0][0] == 0 || walk->strides[1][0] == 0);
+}
+
+static void
+tile_chunk(void *arg, int64_t chunk)
+{
+    const binary_job *job = arg;
+    bool              repeats_x = job->walk.strides[0][0] == 0;
+    int64_t           width = job->walk.dims[1], row = chunk * job->per_chunk, step;
+    int64_t           end = row + job->per_chunk < job->n ? row + job->per_chunk : job->n;
+    size_t            row_bytes = (size_t)width * job->size;
+    char              tile[TILE_BYTES];
+
     step = (int64_t)(TILE_BYTES / row_bytes);
-    step = step < rows ? step : rows;
+    step = step < end - row ? step : end - row;
     for (int64_t i = 0; i < step; ++i)
-        memcpy(tile + (size_t)i * row_bytes, row, row_bytes);
-    for (int64_t i = 0; i < rows; i += step) {
-        int64_t     n = rows - i < step ? rows - i : step;
-        const char *x = repeated == 0 ? tile : job->x + (size_t)i * row_bytes;
-        const char *y = repeated == 1 ? tile : job->y + (size_t)i * row_bytes;
+        memcpy(tile + (size_t)i * row_bytes, repeats_x ? job->x : job->y, row_bytes);
+    for (; row < end; row += step) {
+        int64_t     n = end - row < step ? end - row : step;
+        const char *x = repeats_x ? tile : job->x + (size_t)row * row_bytes;
+        const char *y = repeats_x ? job->y + (size_t)row * row_bytes : tile;
 
-        job->loop(job->out + (size_t)(i * width) * job->out_size, x, y, n * width, COI_PAIR_BOTH);
+        job->loop(job->out + (size_t)(row * width) * job->out_size, x, y, n * width, COI_PAIR_BOTH);
     }
-    return true;
 }
 
 static co_code
@@ -144,10 +146,9 @@ broadcast(coi_call *call, coi_binary_fn loop)
     job.pairing = walk->strides[0][last] == 0   ? COI_PAIR_ONE_X
                   : walk->strides[1][last] == 0 ? COI_PAIR_ONE_Y
                                                 : COI_PAIR_BOTH;
-    if (tiled(call, &job))
-        return CO_OK;
     job.n = coi_walk_rows(walk);
-    coi_parallel(call, coi_num_chunks(job.n, walk->dims[last], &job.per_chunk), row_chunk, &job);
+    coi_parallel(call, coi_num_chunks(job.n, walk->dims[last], &job.per_chunk),
+                 can_tile(&job) ? tile_chunk : row_chunk, &job);
     return CO_OK;
 }
 

@@ -40,7 +40,5 @@ co_code coi_check_indices(coi_call *call, const co_value *indices, int64_t n);
 
 /* A host number as an element of dtype. */
 void coi_scalar_store(const coi_scalar *scalar, co_dtype dtype, void *out);
-/* n copies of an element. */
-void coi_fill_elements(void *out, int64_t n, const void *element, size_t size);
 
 #endif

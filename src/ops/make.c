@@ -37,27 +37,6 @@ coi_scalar_store(const coi_scalar *scalar, co_dtype dtype, void *out)
         coi_convert(CO_INT64, &scalar->i, dtype, out, 1);
 }
 
-#define FILL(type)                                                                                 \
-    do {                                                                                           \
-        type  value;                                                                               \
-        type *z = out;                                                                             \
-                                                                                                   \
-        memcpy(&value, element, sizeof(value));                                                    \
-        for (int64_t i = 0; i < n; ++i)                                                            \
-            z[i] = value;                                                                          \
-    } while (0)
-
-void
-coi_fill_elements(void *out, int64_t n, const void *element, size_t size)
-{
-    switch (size) {
-    case 1: memset(out, *(const unsigned char *)element, (size_t)n); break;
-    case 2: FILL(uint16_t); break;
-    case 4: FILL(uint32_t); break;
-    default: FILL(uint64_t); break;
-    }
-}
-
 static co_code
 shape_rule(coi_call *call, const coi_ints *shape, coi_out *out)
 {

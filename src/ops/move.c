@@ -14,6 +14,24 @@ typedef struct copy_job {
     int64_t         rows, per_chunk;
 } copy_job;
 
+void
+coi_fill_elements(void *out, int64_t n, const void *element, size_t size)
+{
+    size_t nbytes = (size_t)n * size, done = size;
+
+    if (n == 0)
+        return;
+    memcpy(out, element, size);
+    while (done <
+           nbytes) { /* what is there is copied behind itself: the copies double, up to a page */
+        size_t step = done < 4096 ? done : 4096 / size * size;
+
+        step = step < nbytes - done ? step : nbytes - done;
+        memcpy((char *)out + done, out, step);
+        done += step;
+    }
+}
+
 #define STRIDED(type)                                                                              \
     do {                                                                                           \
         type       *z = (type *)dst;                                                               \
@@ -29,6 +47,10 @@ copy_row(void *dst, int64_t to, const void *src, int64_t from, int64_t n, size_t
 {
     if (to == 1 && from == 1) {
         memcpy(dst, src, (size_t)n * size);
+        return;
+    }
+    if (to == 1 && from == 0) {
+        coi_fill_elements(dst, n, src, size);
         return;
     }
     switch (size) {

@@ -31,6 +31,8 @@ coi_element_size(co_dtype dtype)
     return dtype == CO_STRING ? sizeof(coi_text) : coi_dtypes[dtype].size;
 }
 
+/* n copies of an element. */
+void coi_fill_elements(void *out, int64_t n, const void *element, size_t size);
 /* Copy the elements that operand 0 of the walk finds in `src` to `dst`, which is dense. */
 void coi_copy_to_dense(coi_call *call, const coi_walk *walk, void *dst, const void *src,
                        size_t size);

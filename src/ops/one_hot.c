@@ -6,6 +6,7 @@
 
 #include "ops/dtypes.h"
 #include "ops/list.h"
+#include "ops/move.h"
 #include "ops/ref/ref.h"
 
 #include <string.h>

@@ -1,53 +1,86 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Folding elements into wide accumulators (loops.h). A run of floats is added up in 32 lanes over blocks of 4096, and
- * the blocks in double, so the error of a sum hardly grows with its length. All of it depends on lengths alone.
+ * Folding elements into wide accumulators (loops.h). A run of floats is added up in 32 lanes (16 of doubles) over blocks of
+ * 4096, and the blocks in double, so the error of a sum hardly grows with its length. All of it depends on lengths alone.
  */
 #include "ops/simd/loops.h"
 #include "ops/simd/half.h"
 
 #include <math.h>
+#include <string.h>
 
-#define LANES     32
 #define BLOCK     4096
 #define ROW_BLOCK 128 /* rows that columns of floats are added over before they go into double */
 #define WIDTH     COI_FOLD_WIDTH
 
-/* Lanes l and l + width become one, until one is left. */
-#define JOIN_LANES(lane, width, combine)                                                           \
-    for (int w_ = (width) / 2; w_ > 0; w_ /= 2)                                                    \
-        for (int l_ = 0; l_ < w_; ++l_)                                                            \
-    lane[l_] = combine(lane[l_], lane[l_ + w_])
+/* Vectors of 32 bytes, whatever the instruction set: the compiler makes of them what it has, and sums are the same. */
+typedef float   lanes_f32 __attribute__((vector_size(32)));
+typedef double  lanes_f64 __attribute__((vector_size(32)));
+typedef int32_t mask_f32 __attribute__((vector_size(32)));
+typedef int64_t mask_f64 __attribute__((vector_size(32)));
 
 #define SUM(a, b) ((a) + (b))
 /* NaN wins. */
-#define MAX_FLOAT(a, b)   ((b) > (a) || (b) != (b) ? (b) : (a))
-#define MAX_INTEGER(a, b) ((b) > (a) ? (b) : (a))
+#define MAX(a, b) ((b) > (a) || (b) != (b) ? (b) : (a))
 
-/* What n elements combine to, at most BLOCK of them. */
-#define RUN(name, type, first, combine)                                                            \
+/* a becomes the combination of a and b, lane by lane. */
+#define TAKE_SUM(lanes, mask, a, b) a += b
+#define TAKE_MAX(lanes, mask, a, b)                                                                \
+    do {                                                                                           \
+        mask larger_ = ((b) > (a)) | ((b) != (b));                                                 \
+                                                                                                   \
+        a = (lanes)(((mask)(b)&larger_) | ((mask)(a) & ~larger_));                                 \
+    } while (0)
+
+/* The lanes of one vector. */
+#define JOIN_f32(a, combine)                                                                       \
+    combine(combine(combine((a)[0], (a)[4]), combine((a)[2], (a)[6])),                             \
+            combine(combine((a)[1], (a)[5]), combine((a)[3], (a)[7])))
+#define JOIN_f64(a, combine) combine(combine((a)[0], (a)[2]), combine((a)[1], (a)[3]))
+
+/*
+ * What n elements combine to, at most BLOCK of them. Four vectors of `w` elements, by name: an array of lanes would be
+ * kept in memory, and joining it costs more than adding 500 numbers.
+ */
+#define RUN(name, type, w, lanes, mask, first, combine, take, join)                                \
     static type name##_run(const type *restrict x, int64_t n)                                      \
     {                                                                                              \
-        type    lane[LANES], rest = first;                                                         \
+        type    result = first;                                                                    \
         int64_t i = 0;                                                                             \
                                                                                                    \
-        if (n >= LANES) {                                                                          \
-            for (int l = 0; l < LANES; ++l)                                                        \
-                lane[l] = x[l];                                                                    \
-            for (i = LANES; i + LANES <= n; i += LANES)                                            \
-                for (int l = 0; l < LANES; ++l)                                                    \
-                    lane[l] = combine(lane[l], x[i + l]);                                          \
-            JOIN_LANES(lane, LANES, combine);                                                      \
-            rest = lane[0];                                                                        \
+        if (n >= 4 * (w)) {                                                                        \
+            lanes a, b, c, d, next;                                                                \
+                                                                                                   \
+            memcpy(&a, x, sizeof(a));                                                              \
+            memcpy(&b, x + (w), sizeof(b));                                                        \
+            memcpy(&c, x + 2 * (w), sizeof(c));                                                    \
+            memcpy(&d, x + 3 * (w), sizeof(d));                                                    \
+            for (i = 4 * (w); i + 4 * (w) <= n; i += 4 * (w)) {                                    \
+                memcpy(&next, x + i, sizeof(next));                                                \
+                take(lanes, mask, a, next);                                                        \
+                memcpy(&next, x + i + (w), sizeof(next));                                          \
+                take(lanes, mask, b, next);                                                        \
+                memcpy(&next, x + i + 2 * (w), sizeof(next));                                      \
+                take(lanes, mask, c, next);                                                        \
+                memcpy(&next, x + i + 3 * (w), sizeof(next));                                      \
+                take(lanes, mask, d, next);                                                        \
+            }                                                                                      \
+            take(lanes, mask, a, c);                                                               \
+            take(lanes, mask, b, d);                                                               \
+            take(lanes, mask, a, b);                                                               \
+            result = join(a, combine);                                                             \
         }                                                                                          \
         for (; i < n; ++i)                                                                         \
-            rest = combine(rest, x[i]);                                                            \
-        return rest;                                                                               \
+            result = combine(result, x[i]);                                                        \
+        return result;                                                                             \
     }
+RUN(sum_f32, float, 8, lanes_f32, mask_f32, 0, SUM, TAKE_SUM, JOIN_f32)
+RUN(sum_f64, double, 4, lanes_f64, mask_f64, 0, SUM, TAKE_SUM, JOIN_f64)
+RUN(max_f32, float, 8, lanes_f32, mask_f32, -INFINITY, MAX, TAKE_MAX, JOIN_f32)
+RUN(max_f64, double, 4, lanes_f64, mask_f64, -INFINITY, MAX, TAKE_MAX, JOIN_f64)
 
-/* Rows and columns of a type that is combined in itself and kept in a member of coi_wide. */
-#define FOLD(name, type, member, wide, first, combine)                                             \
-    RUN(name, type, first, combine)                                                                \
+/* Rows and columns: combined in their own type block by block, and the blocks in double. */
+#define FOLD(name, type, first, combine)                                                           \
     static void name##_rows(coi_wide *acc, const void *data, int64_t num_rows, int64_t stride,     \
                             int64_t n)                                                             \
     {                                                                                              \
@@ -55,9 +88,9 @@
             const type *x = (const type *)data + r * stride;                                       \
                                                                                                    \
             for (int64_t i = 0; i < n; i += BLOCK) {                                               \
-                wide part = (wide)name##_run(x + i, n - i < BLOCK ? n - i : BLOCK);                \
+                double part = (double)name##_run(x + i, n - i < BLOCK ? n - i : BLOCK);            \
                                                                                                    \
-                acc[r].member = combine(acc[r].member, part);                                      \
+                acc[r].f = combine(acc[r].f, part);                                                \
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
@@ -78,14 +111,14 @@
                     part[j] = combine(part[j], x[j]);                                              \
             }                                                                                      \
             for (int64_t j = 0; j < n; ++j)                                                        \
-                acc[j].member = combine(acc[j].member, (wide)part[j]);                             \
+                acc[j].f = combine(acc[j].f, (double)part[j]);                                     \
         }                                                                                          \
     }
 
-FOLD(sum_f32, float, f, double, 0, SUM)
-FOLD(sum_f64, double, f, double, 0, SUM)
-FOLD(max_f32, float, f, double, -INFINITY, MAX_FLOAT)
-FOLD(max_f64, double, f, double, -INFINITY, MAX_FLOAT)
+FOLD(sum_f32, float, 0, SUM)
+FOLD(sum_f64, double, 0, SUM)
+FOLD(max_f32, float, -INFINITY, MAX)
+FOLD(max_f64, double, -INFINITY, MAX)
 
 typedef void (*rows_fn)(coi_wide *acc, const void *x, int64_t num_rows, int64_t stride, int64_t n);
 
