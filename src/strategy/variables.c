@@ -186,24 +186,16 @@ aggregate(co_context *ctx, co_strategy *strategy, const coi_variable *variable, 
         }
         return coi_select(value, 0);
     }
-    if (is_shared(value) && strategy->num_replicas > 1) {
+    if (is_shared(value) && strategy->num_local > 1) {
         if (variable->aggregation == CO_AGGREGATION_MEAN)
             return value;
-        if (strategy->num_local > 1) {
-            coi_fail(
-                ctx, CO_VALUE,
-                "variable '%s' has aggregation SUM and every replica assigns the same %s; the sum is not "
-                "defined. Give each replica a tensor of its own, or use MEAN or ONLY_FIRST_REPLICA",
-                variable->name, co_kind_name((co_kind)value->kind));
-            return NULL;
-        }
-    }
-    if (is_shared(value)) { /* one replica here, others elsewhere */
-        co_value *one = value;
-
-        value = co_per_replica(ctx, &one, 1);
-        if (value == NULL)
-            return NULL;
+        coi_fail(
+            ctx, CO_VALUE,
+            "variable '%s' has aggregation SUM and every replica assigns the same %s; the sum is "
+            "not defined. Give each replica a tensor of its own, or use MEAN or "
+            "ONLY_FIRST_REPLICA",
+            variable->name, co_kind_name((co_kind)value->kind));
+        return NULL;
     }
     return co_reduce(ctx, strategy,
                      variable->aggregation == CO_AGGREGATION_SUM ? CO_REDUCE_SUM : CO_REDUCE_MEAN,

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine over processes: ids, reductions, variables, training with the same bits, and ranks that fail or disagree. */
+#include "test.h"
+
+#include <time.h>
+
+/* Four logical replicas, whoever hosts them; every group size that runs this divides four. */
+#define REPLICAS 4
+
+static co_strategy *
+workers(co_context *ctx)
+{
+    co_multi_worker_options options = CO_MULTI_WORKER_OPTIONS_INIT;
+
+    options.num_replicas = REPLICAS;
+    return co_multi_worker_strategy(ctx, &options);
+}
+
+static double
+now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+/* This process's results, one per local replica, however they come back. */
+static co_value *
+local(co_context *ctx, co_strategy *s, co_value *value, int i)
+{
+    return co_at(ctx, co_local_results(ctx, s, value), (size_t)i);
+}
+
+static co_value *
+ids(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    (void)user;
+    CO_EXPECT_INT(co_replicas(ctx), REPLICAS);
+    return co_scalar_float(ctx, 1.0f + (float)co_replica_id(ctx));
+}
+
+CO_TEST(replica_ids_go_on_from_process_to_process, "MW-2 MW-8 S-LOCAL-5 S-VFF-6 MW-6")
+{
+    co_strategy *s = workers(ctx);
+    int          here = co_num_local_replicas(ctx, s), first = co_worker_id(ctx, s) * here;
+    co_value    *r = co_run(ctx, s, ids, co_no_args(ctx), NULL);
+    char         text[300];
+
+    CO_EXPECT_INT(co_num_replicas_in_sync(ctx, s), REPLICAS);
+    CO_EXPECT_INT(here * co_num_workers(ctx, s), REPLICAS);
+    for (int i = 0; i < here; ++i)
+        CO_EXPECT_CLOSE(co_item_float(ctx, local(ctx, s, r, i)), 1 + first + i, 0);
+    co_format(ctx, co_worker_devices(ctx, s), text, sizeof(text));
+    CO_EXPECT_CONTAINS(text, co_num_workers(ctx, s) > 1 ? "/job:worker/replica:0/task:"
+                                                        : "/job:localhost");
+}
+
+CO_TEST(reductions_include_every_process, "MW-10 S-REDUCE-9")
+{
+    co_strategy *s = workers(ctx);
+    co_value    *r = co_run(ctx, s, ids, co_no_args(ctx), NULL);
+
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce(ctx, s, CO_REDUCE_SUM, r, NULL, 0)), 10, 0);
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce(ctx, s, CO_REDUCE_MEAN, r, NULL, 0)), 2.5, 0);
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce(ctx, s, CO_REDUCE_MAX, r, NULL, 0)), 4, 0);
+}
+
+static co_value *
+rows(co_context *ctx, co_value *args, void *user)
+{
+    int64_t n = co_replica_id(ctx) + 1;
+
+    (void)args;
+    (void)user;
+    return co_cast(ctx, co_range(ctx, co_int(ctx, 0), co_int(ctx, n), co_int(ctx, 1), CO_INT32),
+                   CO_FLOAT32);
+}
+
+static co_value *
+gather_all(co_context *ctx, co_value *args, void *user)
+{
+    return co_all_gather(ctx, rows(ctx, args, user), 0);
+}
+
+CO_TEST(means_and_gathers_over_uneven_rows, "MW-10 S-REDUCE-7 RC-AG-1 S-GATHER-2")
+{
+    static const float expected[] = { 0, 0, 1, 0, 1, 2, 0, 1, 2, 3 };
+    co_strategy       *s = workers(ctx);
+    co_value          *r = co_run(ctx, s, rows, co_no_args(ctx), NULL), *all;
+
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce(ctx, s, CO_REDUCE_SUM, r, CO_AXES(0))), 10, 0);
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce(ctx, s, CO_REDUCE_MEAN, r, CO_AXES(0))), 1, 1e-6);
+    all = co_gather_replicas(ctx, s, r, 0);
+    CO_EXPECT_INT(co_num_elements(ctx, all), 10);
+    CO_EXPECT_BYTES(co_data(ctx, all), expected, sizeof(expected));
+    all = local(ctx, s, co_run(ctx, s, gather_all, co_no_args(ctx), NULL), 0);
+    CO_EXPECT_BYTES(co_data(ctx, all), expected, sizeof(expected));
+}
+
+static co_value *
+add_id(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    return co_assign_add(ctx, user, co_scalar_float(ctx, 1.0f + (float)co_replica_id(ctx)));
+}
+
+CO_TEST(variables_start_with_the_chiefs_value_and_stay_equal,
+        "MW-9 MW-10 VAR-MIR-3 VAR-SOR-2 VAR-MIR-4")
+{
+    static const struct {
+        co_synchronization sync;
+        co_aggregation     aggregation;
+        double             value;
+    } cases[] = { { CO_SYNC_AUTO, CO_AGGREGATION_SUM, 20 },
+                  { CO_SYNC_AUTO, CO_AGGREGATION_MEAN, 12.5 },
+                  { CO_SYNC_AUTO, CO_AGGREGATION_ONLY_FIRST_REPLICA, 11 },
+                  { CO_SYNC_ON_READ, CO_AGGREGATION_SUM, 50 },
+                  { CO_SYNC_ON_READ, CO_AGGREGATION_MEAN, 12.5 },
+                  { CO_SYNC_ON_READ, CO_AGGREGATION_ONLY_FIRST_REPLICA, 11 } };
+    co_strategy *s = workers(ctx);
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
+        co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
+        co_value           *v = NULL;
+
+        options.synchronization = cases[i].sync;
+        options.aggregation = cases[i].aggregation;
+        CO_SCOPE(ctx, s)
+            v = co_variable(ctx, co_float(ctx, 10 + co_worker_id(ctx, s)), &options);
+        CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce(ctx, s, CO_REDUCE_MEAN, v, NULL, 0)), 10, 0);
+        co_run(ctx, s, add_id, co_no_args(ctx), v);
+        CO_EXPECT_CLOSE(co_item_float(ctx, v), cases[i].value, 0);
+        CO_EXPECT_OK(ctx);
+    }
+}
+
+/* --- failures: every other rank learns of them at once --- */
+
+static co_value *
+trouble(co_context *ctx, co_value *args, void *user)
+{
+    int       what = *(int *)user;
+    bool      last = co_replica_id(ctx) == REPLICAS - 1;
+    co_value *x = co_zeros(ctx, CO_FLOAT32, CO_SHAPE(what == 2 && last ? 3 : 2));
+
+    (void)args;
+    if (what == 0 && last)
+        return co_fail(ctx, CO_DATA_LOSS, "the last replica has lost its data"), NULL;
+    if (what == 1 && last)
+        return NULL;
+    return co_all_reduce(ctx, CO_REDUCE_SUM, x);
+}
+
+CO_TEST(a_rank_that_fails_or_disagrees_ends_the_step_on_the_others,
+        "S-RUN-8 RC-MERGE-5 RC-AR-4 MW-14")
+{
+    static const co_code code[] = { CO_DATA_LOSS, CO_RUNTIME, CO_INVALID_ARGUMENT };
+    co_strategy         *s = workers(ctx);
+    bool                 is_last = co_worker_id(ctx, s) == co_num_workers(ctx, s) - 1;
+
+    for (int what = 0; what < 3; ++what) {
+        double begin = now_ms();
+
+        co_run(ctx, s, trouble, co_no_args(ctx), &what);
+        CO_EXPECT_LESS(now_ms() - begin,
+                       1000); /* machines that run tests are slow; alone it takes a millisecond */
+        if (what == 1 && is_last && co_num_local_replicas(ctx, s) == 1)
+            CO_EXPECT_OK(ctx); /* it has returned before the others could complain */
+        else
+            CO_EXPECT_ERROR(ctx, code[what], NULL);
+        CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce(ctx, s, CO_REDUCE_SUM,
+                                                     co_run(ctx, s, ids, co_no_args(ctx), NULL),
+                                                     NULL, 0)),
+                        10, 0);
+        CO_EXPECT_OK(ctx);
+    }
+}
+
+/* --- training --- */
+
+typedef struct model {
+    co_value     *w, *b;
+    co_optimizer *sgd;
+} model;
+
+static co_value *
+train_step(co_context *ctx, co_value *args, void *user)
+{
+    model    *m = user;
+    co_value *loss;
+
+    co_tape_begin(ctx);
+    loss = co_average_loss(ctx, co_sparse_softmax_cross_entropy(
+                                    ctx, co_at(ctx, args, 1),
+                                    co_add(ctx, co_matmul(ctx, co_at(ctx, args, 0), m->w), m->b)));
+    co_minimize(ctx, m->sgd, loss);
+    return loss;
+}
+
+static uint64_t
+train(co_context *ctx, co_strategy *s)
+{
+    model                m = { NULL, NULL, co_sgd(ctx, NULL) };
+    uint64_t             hash = UINT64_C(1469598103934665603);
+    co_value            *x, *y, *w;
+    co_dataset          *data;
+    const unsigned char *bytes;
+
+    co_set_seed(ctx, 3);
+    CO_SCOPE(ctx, s) {
+        m.w = co_variable(ctx, co_random_normal(ctx, CO_FLOAT32, CO_SHAPE(8, 5), 0, 1), NULL);
+        m.b = co_variable(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(5)), NULL);
+    }
+    x = co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(37, 8), -1, 1);
+    y = co_argmax(ctx, co_slice(ctx, x, (int64_t[]){ 0, 0 }, (int64_t[]){ 37, 5 }, 2), 1, CO_INT64);
+    data = co_dataset_batch(ctx, co_dataset_from_tensor_slices(ctx, co_args(ctx, x, y)), 10, false);
+    data = co_dataset_with_autoshard(ctx, data, CO_AUTOSHARD_REPLICA);
+    data = co_distribute_dataset(ctx, s, data, NULL);
+    for (int epoch = 0; epoch < 10; ++epoch)
+        CO_BLOCK(ctx) {
+            co_iterator *it = co_iterate(ctx, data);
+            co_value    *batch;
+
+            while ((batch = co_next(ctx, it)) != NULL)
+                co_run(ctx, s, train_step, batch, &m);
+        }
+    w = co_read(ctx, m.w);
+    bytes = co_data(ctx, w);
+    for (size_t i = 0; i < 8 * 5 * sizeof(float); ++i)
+        hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
+    return hash;
+}
+
+/* The same four replicas as processes and as threads of this one: the same bits, uneven last batch included. */
+CO_TEST(processes_end_with_the_bits_of_threads, "MW-10 MW-13 DS-PART-3 S-REDUCE-9")
+{
+    static const char *const one[] = { "/cpu:0" };
+    co_mirrored_options      options = CO_MIRRORED_OPTIONS_INIT;
+    uint64_t                 apart = train(ctx, workers(ctx)), together;
+
+    options.num_replicas = REPLICAS;
+    together = train(ctx, co_mirrored_strategy(ctx, one, 1, &options));
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_TRUE(apart == together);
+}
