@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Datasets: lazy descriptions of input, made from a source and transformations, iterated any number of
- * times; and their distribution over the replicas of a strategy (rules DS-*).
+ * Datasets: lazy descriptions of input, made from a source and transformations, iterated any number
+ * of times; and their distribution over the replicas of a strategy (rules DS-*).
  *
  *     co_dataset  *ds = co_dataset_batch(ctx, co_dataset_range(ctx, 0, 10, 1), 4, false);
  *     co_iterator *it = co_iterate(ctx, co_distribute_dataset(ctx, strategy, ds, NULL));
@@ -9,12 +9,13 @@
  *         ...
  *     }
  *
- * A dataset is immutable and may be iterated from several contexts at once; making one reads nothing. An iterator is a
- * position: one thread at a time, any context of the runtime. Both are handles of the block they were made in, as values
- * are, and keep alive what they need. Elements are values of the block in which co_next is called.
+ * A dataset is immutable and may be iterated from several contexts at once; making one reads
+ * nothing. An iterator is a position: one thread at a time, any context of the runtime. Both are
+ * handles of the block they were made in, as values are, and keep alive what they need. Elements
+ * are values of the block in which co_next is called.
  *
- * Every call that takes a dataset records CO_VALUE when it is NULL and CO_TYPE when the handle is something else;
- * transformations also refuse a distributed dataset with CO_TYPE (DS-DIST-2).
+ * Every call that takes a dataset records CO_VALUE when it is NULL and CO_TYPE when the handle is
+ * something else; transformations also refuse a distributed dataset with CO_TYPE (DS-DIST-2).
  */
 #ifndef COHORT_DATASET_H
 #define COHORT_DATASET_H
@@ -32,8 +33,9 @@ CO_EXTERN_C_BEGIN
 /** int64 scalars start, start + step, ... before stop. CO_INVALID_ARGUMENT for a step of 0. */
 CO_API co_dataset *co_dataset_range(co_context *ctx, int64_t start, int64_t stop, int64_t step);
 /**
- * One element per index of dimension 0 of every leaf. Leaves are what converts to a tensor; a list is one leaf. Elements share
- * the memory of the leaves. CO_VALUE if a leaf is a scalar or the leaves disagree on dimension 0.
+ * One element per index of dimension 0 of every leaf. Leaves are what converts to a tensor; a list
+ * is one leaf. Elements share the memory of the leaves. CO_VALUE if a leaf is a scalar or the
+ * leaves disagree on dimension 0.
  */
 CO_API co_dataset *co_dataset_from_tensor_slices(co_context *ctx, co_value *structure);
 /** One element: the structure itself. */
@@ -42,72 +44,75 @@ CO_API co_dataset *co_dataset_from_tensors(co_context *ctx, co_value *structure)
 /* Transformations. The input stays usable. */
 
 /**
- * `size` consecutive elements as one, with a new dimension 0. The last may be shorter unless drop_remainder. Consecutive slices
- * of one source are batched without copying. CO_INVALID_ARGUMENT for a size below 1, and from co_next when the elements of
- * a batch differ in shape.
+ * `size` consecutive elements as one, with a new dimension 0. The last may be shorter unless
+ * drop_remainder. Consecutive slices of one source are batched without copying. CO_INVALID_ARGUMENT
+ * for a size below 1, and from co_next when the elements of a batch differ in shape.
  */
 CO_API co_dataset *co_dataset_batch(co_context *ctx, co_dataset *input, int64_t size,
                                     bool drop_remainder);
 /**
- * Batches cut anew: the rows of the input's elements, in order, in pieces of sizes[0], sizes[1], ... and from the beginning
- * again. The last piece may be shorter unless drop_remainder. CO_VALUE for elements that are scalars, CO_INVALID_ARGUMENT for
- * negative sizes or none above 0.
+ * Batches cut anew: the rows of the input's elements, in order, in pieces of sizes[0], sizes[1],
+ * ... and from the beginning again. The last piece may be shorter unless drop_remainder. CO_VALUE
+ * for elements that are scalars, CO_INVALID_ARGUMENT for negative sizes or none above 0.
  */
 CO_API co_dataset *co_dataset_rebatch(co_context *ctx, co_dataset *input, const int64_t *sizes,
                                       size_t num_sizes, bool drop_remainder);
-/** The input `count` times over; a negative count repeats for ever. An input without elements ends at once. */
+/** The input `count` times over, negative: for ever. An input without elements ends at once. */
 CO_API co_dataset *co_dataset_repeat(co_context *ctx, co_dataset *input, int64_t count);
 /** The first `count` elements; a negative count takes all. */
 CO_API co_dataset *co_dataset_take(co_context *ctx, co_dataset *input, int64_t count);
 
-/** In place of both numbers of a shard: distribution fills them in under CO_AUTOSHARD_HINT (DS-SHARD-9). */
+/** In place of the numbers of a shard: CO_AUTOSHARD_HINT fills them in (DS-SHARD-9). */
 #define CO_SHARD_HINT (-1)
 /** Elements index, index + num_shards, ...; CO_INVALID_ARGUMENT unless 0 <= index < num_shards. */
 CO_API co_dataset *co_dataset_shard(co_context *ctx, co_dataset *input, int64_t num_shards,
                                     int64_t index);
 
 typedef enum co_autoshard {
-    CO_AUTOSHARD_OFF = -1, /* every worker reads everything */
-    CO_AUTOSHARD_AUTO = 0, /* FILE where the source reads files, else DATA */
-    CO_AUTOSHARD_FILE = 1, /* whole files go to workers; CO_NOT_FOUND for other sources */
-    CO_AUTOSHARD_DATA = 2, /* every worker runs the pipeline and takes every W-th slice */
-    CO_AUTOSHARD_HINT = 3, /* the shard step with CO_SHARD_HINT is filled in */
-    CO_AUTOSHARD_REPLICA = 4 /* ours: as DATA, but slice k goes to replica k, so that a run gives the same bits
-                              * on any number of workers */
+    CO_AUTOSHARD_OFF = -1,   /* every worker reads everything */
+    CO_AUTOSHARD_AUTO = 0,   /* FILE where the source reads files, else DATA */
+    CO_AUTOSHARD_FILE = 1,   /* whole files go to workers; CO_NOT_FOUND for other sources */
+    CO_AUTOSHARD_DATA = 2,   /* every worker runs the pipeline and takes every W-th slice */
+    CO_AUTOSHARD_HINT = 3,   /* the shard step with CO_SHARD_HINT is filled in */
+    CO_AUTOSHARD_REPLICA = 4 /* ours: as DATA, but slice k goes to replica k, so that a run gives
+                              * the same bits on any number of workers */
 } co_autoshard;
-/** How distribution shards this dataset over workers (DS-SHARD-*). The last setting in a pipeline counts. */
-CO_API co_dataset *co_dataset_with_autoshard(co_context *ctx, co_dataset *input, co_autoshard policy);
+/** How distribution shards this dataset over workers (DS-SHARD-*). The last setting counts. */
+CO_API co_dataset *co_dataset_with_autoshard(co_context *ctx, co_dataset *input,
+                                             co_autoshard policy);
 
 /* Looking. */
 
-/** The number of elements, CO_INFINITE or CO_UNKNOWN_CARDINALITY. Distributed: that of the input (DS-DIST-4). */
+/** The number of elements, CO_INFINITE or CO_UNKNOWN_CARDINALITY; before splitting (DS-DIST-4). */
 CO_API int64_t co_cardinality(co_context *ctx, co_dataset *dataset);
-/** The structure of one element, specs as leaves; per-replica specs for a distributed dataset (DS-SPEC-*). */
+/** The structure of one element, specs as leaves; distributed: per-replica specs (DS-SPEC-*). */
 CO_API co_value *co_element_spec(co_context *ctx, co_dataset *dataset);
-/** Rows of one element: the size of the last batch step, or the static dimension 0; CO_UNKNOWN_BATCH_SIZE. */
+/** Rows of one element: of the last batch step, or dimension 0; CO_UNKNOWN_BATCH_SIZE. */
 CO_API int64_t co_dataset_batch_size(co_context *ctx, co_dataset *dataset);
 
 /* Distributing. */
 
 typedef struct co_input_options {
     size_t struct_size;
-    bool   fetch_to_device;         /* elements go to the replica's device; false: they stay on the host */
-    bool   per_replica;             /* one dataset per replica (InputReplicationMode.PER_REPLICA) */
+    bool   fetch_to_device; /* elements go to the replica's device; false: they stay on the host */
+    bool   per_replica;     /* one dataset per replica (InputReplicationMode.PER_REPLICA) */
     bool   place_dataset_on_device; /* with per_replica and without fetch_to_device only */
     int    per_replica_buffer_size; /* elements read ahead; 0 or more, never visible in the data */
 } co_input_options;
 #define CO_INPUT_OPTIONS_INIT { sizeof(co_input_options), true, false, false, 1 }
 
 /**
- * Split every global batch over the replicas (DS-SPLIT-*), shard over workers by the dataset's policy (DS-SHARD-*). The result
- * can be iterated and looked at, not transformed. The default strategy returns the very same dataset (DEF-3).
+ * Split every global batch over the replicas (DS-SPLIT-*), shard over workers by the dataset's
+ * policy (DS-SHARD-*). The result can be iterated and looked at, not transformed. The default
+ * strategy returns the very same dataset (DEF-3).
  *
  * Context:  any.
- * Returns:  a dataset of ctx's block, or NULL with CO_VALUE (elements are not batched and there are several replicas; options
- *           that exclude each other), CO_NOT_IMPLEMENTED (per_replica), CO_NOT_FOUND (policy FILE without files).
+ * Returns:  a dataset of ctx's block, or NULL with CO_VALUE (elements are not batched and there are
+ *           several replicas; options that exclude each other), CO_NOT_IMPLEMENTED (per_replica),
+ *           CO_NOT_FOUND (policy FILE without files).
  */
-CO_API co_dataset *co_distribute_dataset(co_context *ctx, co_strategy *strategy, co_dataset *dataset,
-                                         const co_input_options *options);
+CO_API co_dataset *co_distribute_dataset(co_context *ctx, co_strategy *strategy,
+                                         co_dataset *dataset, const co_input_options *options);
 
 /** What a dataset function learns of its input pipeline. */
 typedef struct co_input_context {
@@ -116,22 +121,28 @@ typedef struct co_input_context {
     int num_replicas_in_sync;
 } co_input_context;
 /** global / n; CO_VALUE naming both if n does not divide it (IC-2). */
-CO_API int64_t co_per_replica_batch_size(co_context *ctx, const co_input_context *input, int64_t global);
+CO_API int64_t co_per_replica_batch_size(co_context *ctx, const co_input_context *input,
+                                         int64_t global);
+/** Text for people: the id and the total (IC-3). Returns the length, as co_format does. */
+CO_API size_t co_input_context_format(co_context *ctx, const co_input_context *input, char *out,
+                                      size_t capacity);
 typedef co_dataset *(*co_dataset_fn)(co_context *ctx, const co_input_context *input, void *user);
 /**
- * Call fn once per worker, now, in the caller's context with the host as the current device. No splitting, no sharding: at every
- * step each replica takes the next element of its worker's dataset (DS-FN-*). With options->per_replica fn is called once per
- * replica, which then reads its own dataset alone (IO-4). CO_TYPE if fn is NULL or does not return a dataset.
+ * Call fn once per worker, now, in the caller's context with the host as the current device. No
+ * splitting, no sharding: at every step each replica takes the next element of its worker's dataset
+ * (DS-FN-*). With options->per_replica fn is called once per replica, which then reads its own
+ * dataset alone (IO-4). CO_TYPE if fn is NULL or does not return a dataset.
  */
 CO_API co_dataset *co_distribute_datasets_from_function(co_context *ctx, co_strategy *strategy,
                                                         co_dataset_fn fn, void *user,
                                                         const co_input_options *options);
 
-/* The parts that distribution is made of, for loops of one's own and for looking at what a worker will read. */
+/* The parts that distribution is made of, for looking at what a worker will read. */
 
 /**
- * What worker input_pipeline_id reads of a dataset distributed over num_replicas_in_sync replicas: sharded and split; its replicas
- * take the elements in turn. CO_VALUE if the replicas cannot be spread evenly over the pipelines.
+ * What worker input_pipeline_id reads of a dataset distributed over num_replicas_in_sync replicas:
+ * sharded and split; its replicas take the elements in turn. CO_VALUE if the replicas cannot be
+ * spread evenly over the pipelines.
  */
 CO_API co_dataset *co_dataset_for_worker(co_context *ctx, co_dataset *dataset,
                                          const co_input_context *input);
@@ -139,33 +150,38 @@ CO_API co_dataset *co_dataset_for_worker(co_context *ctx, co_dataset *dataset,
 CO_API co_dataset *co_dataset_auto_shard(co_context *ctx, co_dataset *dataset, int num_workers,
                                          int index);
 /** The cycle of piece sizes of a worker (DS-SPLIT-2): num_workers * replicas_per_worker numbers. */
-CO_API co_code co_batch_sizes_for_worker(co_context *ctx, int64_t global_batch_size, int num_workers,
-                                         int replicas_per_worker, int worker, int64_t *sizes);
+CO_API co_code co_batch_sizes_for_worker(co_context *ctx, int64_t global_batch_size,
+                                         int num_workers, int replicas_per_worker, int worker,
+                                         int64_t *sizes);
 
 /* Iterating. */
 
 /** An iterator at the beginning, for plain and distributed datasets alike. Reads nothing yet. */
 CO_API co_iterator *co_iterate(co_context *ctx, co_dataset *dataset);
 /**
- * The next element, as a value of ctx's block; NULL without an error at the end, again and again. An error of the
- * pipeline surfaces unchanged, and iteration may go on after it.
+ * The next element, as a value of ctx's block; NULL without an error at the end, again and again.
+ * An error of the pipeline surfaces unchanged, and iteration may go on after it.
  *
- * Of a distributed dataset: per-replica leaves with one component per local replica, on its device; plain leaves when there is
- * one replica in all.
+ * Of a distributed dataset: per-replica leaves with one component per local replica, on its device;
+ * plain leaves when there is one replica in all.
  *
- * Scope:    collective over processes for a distributed dataset: all workers end at the same step (MW-13).
- * Context:  distributed: default mode or cross-replica context of its strategy. CO_VALUE in a replica (pass the element to run
- *           instead), CO_RUNTIME under another strategy (DS-ITER-4).
+ * Scope:    collective over processes for a distributed dataset: all workers end at the same step
+ *           (MW-13).
+ * Context:  distributed: default mode or cross-replica context of its strategy. CO_VALUE in a
+ *           replica (pass the element to run instead), CO_RUNTIME under another strategy
+ *           (DS-ITER-4).
  */
 CO_API co_value *co_next(co_context *ctx, co_iterator *iterator);
 /**
- * A loop over what is left of an iterator (evaluated once), with a block of its own for each element:
+ * A loop over what is left of an iterator (evaluated once), with a block of its own for each
+ * element:
  *
  *     CO_EACH(ctx, x, co_iterate(ctx, dataset)) {
  *         co_run(ctx, strategy, step, co_args(ctx, x), NULL);
  *     }
  *
- * It ends after the last element, or with an error in ctx. Leave the body by reaching its end or by `continue`.
+ * It ends after the last element, or with an error in ctx. Leave the body by reaching its end or by
+ * `continue`.
  */
 #define CO_EACH(ctx, element, iterator)                                                            \
     for (co_iterator * CO_NAME_HERE(co_at_) = (iterator),                                          \
@@ -186,7 +202,7 @@ CO_API co_value *co_optional_get_value(co_context *ctx, co_value *optional);
 
 /** A fold: gets (state, element) as a tuple of two and returns the new state. */
 typedef co_value *(*co_fold_fn)(co_context *ctx, co_value *args, void *user);
-/** fn(... fn(fn(initial, first), second) ..., last), for plain and distributed datasets (DS-ITER-9). */
+/** fn(... fn(fn(initial, first), second) ..., last), also of a distributed dataset (DS-ITER-9). */
 CO_API co_value *co_dataset_reduce(co_context *ctx, co_dataset *dataset, co_value *initial,
                                    co_fold_fn fn, void *user);
 

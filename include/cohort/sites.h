@@ -74,6 +74,7 @@
 #define co_gradient(ctx, ...) co_gradient(CO_HERE(ctx), __VA_ARGS__)
 #define co_gradient_with(ctx, ...) co_gradient_with(CO_HERE(ctx), __VA_ARGS__)
 #define co_identity(ctx, ...) co_identity(CO_HERE(ctx), __VA_ARGS__)
+#define co_input_context_format(ctx, ...) co_input_context_format(CO_HERE(ctx), __VA_ARGS__)
 #define co_int(ctx, ...) co_int(CO_HERE(ctx), __VA_ARGS__)
 #define co_item_float(ctx, ...) co_item_float(CO_HERE(ctx), __VA_ARGS__)
 #define co_item_int(ctx, ...) co_item_int(CO_HERE(ctx), __VA_ARGS__)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one worker reads: sharding by policy (DS-SHARD) and splitting for the replicas (DS-SPLIT). Policies are a table; sharding by
- * files and filling in hints rewrite the pipeline from its source up.
+ * What one worker reads: sharding by policy (DS-SHARD) and splitting for the replicas (DS-SPLIT).
+ * Policies are a table; sharding by files and filling in hints rewrite the pipeline from its source
+ * up.
  */
 #include "data/dataset.h"
 
@@ -46,7 +47,8 @@ co_dataset_with_autoshard(co_context *ctx, co_dataset *input, co_autoshard polic
     if (policy < CO_AUTOSHARD_OFF || policy > CO_AUTOSHARD_REPLICA) {
         coi_fail(
             ctx, CO_TYPE,
-            "argument 3 (policy) is %d; it is one of CO_AUTOSHARD_OFF, AUTO, FILE, DATA, HINT, REPLICA",
+            "argument 3 (policy) is %d; it is one of CO_AUTOSHARD_OFF, AUTO, FILE, DATA, HINT, "
+            "REPLICA",
             (int)policy);
         return NULL;
     }
@@ -180,7 +182,8 @@ share_elements(co_context *ctx, co_dataset *dataset, const co_input_context *inp
     return share_blocks(ctx, dataset, input, 1);
 }
 
-/* Slice k is read by replica k, whichever worker hosts it: what the replicas compute does not depend on the workers. */
+/* Slice k is read by replica k, whichever worker hosts it: what the replicas compute does not
+ * depend on the workers. */
 static co_dataset *
 share_by_replica(co_context *ctx, co_dataset *dataset, const co_input_context *input)
 {
@@ -196,8 +199,8 @@ share_hinted(co_context *ctx, co_dataset *dataset, const co_input_context *input
 
 typedef struct policy {
     co_dataset *(*share)(co_context *ctx, co_dataset *dataset, const co_input_context *input);
-    bool
-        after_split; /* slices are shared, not batches: the CEIL splitter (DS-SPLIT-3, DS-SHARD-6) */
+    /* Slices are shared, not batches: the CEIL splitter (DS-SPLIT-3, DS-SHARD-6). */
+    bool after_split;
 } policy;
 
 static const policy policies[] = {
@@ -294,12 +297,12 @@ check_batched(co_context *ctx, const co_dataset *dataset, int n)
 
     for (size_t i = 0; n > 1 && i < dataset->num_leaves; ++i)
         if (dataset->specs[i]->ndim == 0) {
-            coi_fail(
-                ctx, CO_VALUE,
-                "the dataset is not batched: its %s %s scalars, which cannot be split over %d replicas; call "
-                "co_dataset_batch first",
-                coi_component_name(dataset, i, name),
-                coi_is_structure(dataset->spec) ? "gives" : "are", n);
+            coi_fail(ctx, CO_VALUE,
+                     "the dataset is not batched: its %s %s scalars, which cannot be split over %d "
+                     "replicas; call "
+                     "co_dataset_batch first",
+                     coi_component_name(dataset, i, name),
+                     coi_is_structure(dataset->spec) ? "gives" : "are", n);
             return false;
         }
     return true;
@@ -398,29 +401,4 @@ co_batch_sizes_for_worker(co_context *ctx, int64_t global_batch_size, int num_wo
     for (int64_t i = 0; i < n; ++i)
         sizes[i] = schedule_at(global_batch_size, n, (int64_t)worker * replicas_per_worker + i);
     return CO_OK;
-}
-
-int64_t
-co_per_replica_batch_size(co_context *ctx, const co_input_context *input, int64_t global)
-{
-    COI_ENTER(ctx, "per_replica_batch_size", 0);
-    if (input == NULL) {
-        coi_fail(ctx, CO_VALUE,
-                 "argument 2 (input) is NULL; give the input context of the pipeline");
-        return 0;
-    }
-    if (input->num_replicas_in_sync < 1) {
-        coi_fail(ctx, CO_VALUE,
-                 "argument 2 (input) has num_replicas_in_sync %d; it must be 1 or more",
-                 input->num_replicas_in_sync);
-        return 0;
-    }
-    if (global % input->num_replicas_in_sync != 0) {
-        coi_fail(
-            ctx, CO_VALUE,
-            "the global batch size %lld is not divisible by the number of replicas %d; use a multiple of %d",
-            (long long)global, input->num_replicas_in_sync, input->num_replicas_in_sync);
-        return 0;
-    }
-    return global / input->num_replicas_in_sync;
 }

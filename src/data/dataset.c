@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Dataset objects: making, checking, looking, dying. What each kind does is in the file of its name.
+ * Dataset objects: making, checking, looking, dying. What each kind does is in the file of its
+ * name.
  */
 #include "data/dataset.h"
 
@@ -120,11 +121,11 @@ coi_check_input(co_context *ctx, const co_dataset *input, int position, const ch
         return false;
     if (!input->ops->distributed)
         return true;
-    coi_fail(
-        ctx, CO_TYPE,
-        "argument %d (%s) is a distributed dataset, which can only be iterated; transform the dataset "
-        "before distributing it",
-        position, name);
+    coi_fail(ctx, CO_TYPE,
+             "argument %d (%s) is a distributed dataset, which can only be iterated; transform the "
+             "dataset "
+             "before distributing it",
+             position, name);
     return false;
 }
 

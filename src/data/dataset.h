@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Datasets and iterators as the library sees them. A dataset is an immutable node of a pipeline; its kind is a const
- * table of functions. To add a source or a transformation: one file with its table and its public function.
+ * Datasets and iterators as the library sees them. A dataset is an immutable node of a pipeline;
+ * its kind is a const table of functions. To add a source or a transformation: one file with its
+ * table and its public function.
  *
  *     take -> batch -> slices        the dataset that the user holds, its input, the input's input
  *      |        |         |
- *      it ----> it -----> it         iterators mirror the chain; each holds the iterator of its input
+ *      it ----> it -----> it         iterators mirror the chain and hold that of their input
  *
- * Elements travel flat, as an array with one reference per leaf; only co_next packs them into the structure of the spec.
- * All data is on the host's CPU:0 until distribution places it.
+ * Elements travel flat, as an array with one reference per leaf; only co_next packs them into the
+ * structure of the spec. All data is on the host's CPU:0 until distribution places it.
  */
 #ifndef COI_DATA_DATASET_H
 #define COI_DATA_DATASET_H
@@ -38,7 +39,7 @@ struct co_dataset {
     int          depth; /* longest way to a source */
 };
 
-/* A position in a dataset: the common head of every kind's own struct, which open finds zeroed behind it. */
+/* A position in a dataset: the head of every kind's own struct, which open finds zeroed. */
 struct co_iterator {
     coi_object   object;
     co_dataset  *dataset; /* a reference */
@@ -58,7 +59,8 @@ struct coi_dataset_ops {
     bool        distributed;   /* only to be iterated and looked at */
     bool        transparent;   /* iterating it is iterating its input */
 
-    /* Required, unless transparent. One element: fills one reference per leaf. Nothing is filled at the end or on errors. */
+    /* Required, unless transparent. One element: fills one reference per leaf. Nothing is filled at
+     * the end or on errors. */
     int (*next)(co_context *ctx, co_iterator *iterator, co_value **leaves);
 
     /* Optional. NULL means what stands beside it. */
@@ -66,8 +68,8 @@ struct coi_dataset_ops {
     void (*close)(coi_heap *heap, co_iterator *iterator);    /* nothing to give back */
     void (*destroy)(coi_heap *heap, co_dataset *dataset);    /* the same for the dataset */
     /*
-     * Up to max (> 0) elements as one stack with a new dimension 0; returns how many. Fewer than max are no sign of the end. With an
-     * input, this serves only when the input stacks as well.
+     * Up to max (> 0) elements as one stack with a new dimension 0; returns how many. Fewer than
+     * max are no sign of the end. With an input, this serves only when the input stacks as well.
      */
     int64_t (*rows)(co_context *ctx, co_iterator *iterator, int64_t max,
                     co_value **leaves); /* never stacks */
@@ -89,8 +91,9 @@ extern const coi_class coi_dataset_class, coi_iterator_class;
 /* --- making (dataset.c) --- */
 
 /*
- * A dataset with one reference; the kind's own members are zero. Takes over the reference `spec`, also when it fails; a NULL spec means
- * that making it failed, with the error in ctx. Policy comes from the first input. NULL with the error in ctx.
+ * A dataset with one reference; the kind's own members are zero. Takes over the reference `spec`,
+ * also when it fails; a NULL spec means that making it failed, with the error in ctx. Policy comes
+ * from the first input. NULL with the error in ctx.
  */
 co_dataset *coi_dataset_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *const *inputs,
                             size_t num_inputs, co_value *spec, int64_t cardinality);
@@ -110,14 +113,15 @@ co_value *coi_spec_new(co_context *ctx, co_dtype dtype, const int64_t *dims, int
 typedef co_value *(*coi_spec_fn)(co_context *ctx, const co_value *spec, const void *arg);
 /* The structure with fn applied to every leaf. */
 co_value *coi_spec_map(co_context *ctx, co_value *structure, coi_spec_fn fn, const void *arg);
-/* All leaves with dimension 0 divided by *arg (int64_t) where it divides; else it becomes unknown. */
+/* All leaves with dimension 0 divided by `parts`; where that does not divide, it is unknown. */
 co_value *coi_spec_split(co_context *ctx, co_value *structure, int64_t parts);
 /* "component 2" or, of a single leaf, "elements": for messages. */
 const char *coi_component_name(const co_dataset *dataset, size_t leaf, char out[32]);
 
 /* --- transformations that others build on: new references; inputs were checked --- */
 
-/* Of every num * block elements those at [index * block, (index + 1) * block); the product is an int64_t. */
+/* Of every num * block elements those at [index * block, (index + 1) * block); the product is an
+ * int64_t. */
 co_dataset *coi_shard_new(co_context *ctx, co_dataset *input, int64_t num, int64_t index,
                           int64_t block);
 /* Every element cut into n slices by the CEIL rule (DS-SPLIT-1). */
@@ -125,7 +129,7 @@ co_dataset *coi_split_new(co_context *ctx, co_dataset *input, int n);
 /* The row stream cut by a cycle of sizes (DS-SPLIT-2, DS-SPLIT-9). spec is taken over. */
 co_dataset *coi_rebatch_new(co_context *ctx, co_dataset *input, const int64_t *sizes,
                             size_t num_sizes, bool drop_remainder, co_value *spec);
-/* See co_dataset_for_worker and co_dataset_auto_shard; W, w and n were checked by coi_check_pipelines. */
+/* See co_dataset_for_worker; `input` was checked by coi_check_pipelines. */
 co_dataset *coi_dataset_for_worker(co_context *ctx, co_dataset *dataset,
                                    const co_input_context *input);
 /* DS-SHARD-11, DS-SPLIT-5. */
@@ -155,19 +159,20 @@ int64_t coi_leaves_rows(co_value *const *leaves, size_t n);
 
 /* --- pieces of a batch (pieces.c) --- */
 
-/* References to elements, or stacks of them, that will become one. Kept by an iterator and used again. */
+/* References to elements, or stacks of them, that will become one. An iterator keeps its own. */
 typedef struct coi_pieces {
     co_value **leaves;          /* num_leaves per piece */
     size_t     count, capacity; /* capacity in references */
     size_t     num_leaves;
 } coi_pieces;
-/* Room for the leaves of one more piece; filling it and adding 1 to count makes it one. NULL with an error. */
+/* Room for one more piece, which counts when it is filled and count incremented. NULL: error. */
 co_value **coi_pieces_room(co_context *ctx, coi_pieces *pieces);
 void       coi_pieces_clear(coi_heap *heap, coi_pieces *pieces);
 void       coi_pieces_free(coi_heap *heap, coi_pieces *pieces);
 /*
- * Join at least one piece to one element and drop the pieces; a lone stack is handed on as it is. `stacked`: pieces have a dimension 0 to
- * be joined along; otherwise each is a row. CO_INVALID_ARGUMENT if shapes differ.
+ * Join at least one piece to one element and drop the pieces; a lone stack is handed on as it is.
+ * `stacked`: pieces have a dimension 0 to be joined along; otherwise each is a row.
+ * CO_INVALID_ARGUMENT if shapes differ.
  */
 co_code coi_pieces_join(co_context *ctx, coi_pieces *pieces, bool stacked, co_value **leaves);
 /* Rows [begin, begin + count) of a tensor, sharing its memory. */

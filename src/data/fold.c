@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Folding a function over all elements of a dataset, plain or distributed (DS-ITER-9). Each step is a block of its own, so that
- * a fold over many elements holds one state and one element.
+ * Folding a function over all elements of a dataset, plain or distributed (DS-ITER-9). Each step is
+ * a block of its own, so that a fold over many elements holds one state and one element.
  */
 #include "data/dataset.h"
 

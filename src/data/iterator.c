@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Iterators: opening chains of them, the public calls, folds. What a step does is in the files of the kinds.
+ * Iterators: opening chains of them, the public calls, folds. What a step does is in the files of
+ * the kinds.
  */
 #include "data/dataset.h"
 

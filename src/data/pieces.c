@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Joining elements or stacks of elements to one: what batch and rebatch do when the rows do not already lie side by
- * side in one buffer.
+ * Joining elements or stacks of elements to one: what batch and rebatch do when the rows do not
+ * already lie side by side in one buffer.
  */
 #include "data/dataset.h"
 
@@ -85,14 +85,16 @@ differing(co_context *ctx, const coi_pieces *pieces, size_t i, size_t leaf)
 
     return coi_fail(
         ctx, CO_INVALID_ARGUMENT,
-        "cannot batch different elements in component %zu: the first is %s %s, element %zu is %s %s",
+        "cannot batch different elements in component %zu: the first is %s %s, element %zu is %s "
+        "%s",
         leaf, co_dtype_name((co_dtype)first->dtype),
         coi_shape_text(first->u.tensor.dims, first->ndim, left), i,
         co_dtype_name((co_dtype)other->dtype),
         coi_shape_text(other->u.tensor.dims, other->ndim, right));
 }
 
-/* The shape that the pieces make together; CO_INVALID_ARGUMENT if a row of one differs from a row of the first. */
+/* The shape that the pieces make together; CO_INVALID_ARGUMENT if a row of one differs from a row
+ * of the first. */
 static co_code
 joined_shape(co_context *ctx, const coi_pieces *pieces, size_t leaf, bool stacked, coi_shape *out)
 {
@@ -137,7 +139,7 @@ copy_bytes(const coi_pieces *pieces, size_t leaf, void *out)
     }
 }
 
-/* Strings own their bytes in the buffer of their tensor, so they are gathered and copied as texts. */
+/* Strings own their bytes in the buffer of their tensor, so they are gathered and then copied. */
 static co_value *
 join_strings(co_context *ctx, const coi_pieces *pieces, size_t leaf, co_device *device,
              const coi_shape *shape, int64_t num_elements)

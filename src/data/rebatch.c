@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rebatch: the rows of all elements as one stream, cut anew by a cycle of sizes. It is also the SCHEDULE splitter
- * (DS-SPLIT-2, DS-SPLIT-9). A piece that lies in one element is a view; one that spans several is copied.
+ * rebatch: the rows of all elements as one stream, cut anew by a cycle of sizes. It is also the
+ * SCHEDULE splitter (DS-SPLIT-2, DS-SPLIT-9). A piece that lies in one element is a view; one that
+ * spans several is copied.
  */
 #include "data/dataset.h"
 
@@ -127,7 +128,8 @@ add_piece(co_context *ctx, co_iterator *iterator, int64_t count)
     return CO_OK;
 }
 
-/* Collect `size` rows, or as many as there are; returns how many. A piece of none needs a row left behind it. */
+/* Collect `size` rows, or as many as there are; returns how many. A piece of none needs a row left
+ * behind it. */
 static int64_t
 collect(co_context *ctx, co_iterator *iterator, int64_t size)
 {

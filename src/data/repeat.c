@@ -46,7 +46,8 @@ count_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *input, int64_
 
 /* --- repeat --- */
 
-/* After the end of a round: whether there is another one. A round without elements is the last, or we would never return. */
+/* After the end of a round: whether there is another one. A round without elements is the last, or
+ * we would never return. */
 static int
 repeat_again(co_context *ctx, co_iterator *iterator)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shard: every num-th element, or every num-th run of `block` elements. A hint stands where distribution will put the
- * numbers; it cannot be iterated itself.
+ * shard: every num-th element, or every num-th run of `block` elements. A hint stands where
+ * distribution will put the numbers; it cannot be iterated itself.
  */
 #include "data/dataset.h"
 
@@ -16,7 +16,8 @@ typedef struct shard_iterator {
     int64_t     given; /* of the current block */
 } shard_iterator;
 
-/* Elements between ours are passed over before ours is needed, never after: the input is read no further than that. */
+/* Elements between ours are passed over before ours is needed, never after: the input is read no
+ * further than that. */
 static int
 shard_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {

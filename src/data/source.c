@@ -16,7 +16,8 @@ typedef struct range_iterator {
     int64_t     done; /* elements given */
 } range_iterator;
 
-/* In unsigned arithmetic: the distance between two int64 can be larger than an int64. False if the count is. */
+/* In unsigned arithmetic: the distance between two int64 can be larger than an int64. False if the
+ * count is. */
 static bool
 range_count(int64_t start, int64_t stop, int64_t step, int64_t *count)
 {
@@ -41,7 +42,8 @@ left(const co_iterator *iterator, int64_t done, int64_t max)
     return rest < max ? rest : max;
 }
 
-/* n numbers; ndim 0 makes a scalar of the first. Unsigned, because the number past the last one may not fit. */
+/* n numbers; ndim 0 makes a scalar of the first. Unsigned, because the number past the last one may
+ * not fit. */
 static int64_t
 range_make(co_context *ctx, co_iterator *iterator, int64_t n, int ndim, co_value **leaves)
 {
@@ -155,7 +157,8 @@ tensor_destroy(coi_heap *heap, co_dataset *dataset)
 
 static co_value *tensor_leaf(co_context *ctx, co_value *leaf);
 
-/* Whether a list holds nothing but host numbers, which convert together (an int beside a float becomes a float). */
+/* Whether a list holds nothing but host numbers, which convert together (an int beside a float
+ * becomes a float). */
 static bool
 is_numbers(const co_value *value)
 {
@@ -212,7 +215,8 @@ tensor_leaf(co_context *ctx, co_value *leaf)
     return here;
 }
 
-/* The structure with tensors as leaves. Lists are leaves here, as they are for tf.data: they become one tensor. */
+/* The structure with tensors as leaves. Lists are leaves here, as they are for tf.data: they become
+ * one tensor. */
 static co_value *
 to_tensors(co_context *ctx, co_value *value)
 {

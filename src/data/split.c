@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The CEIL splitter (DS-SPLIT-1): every element of m rows becomes n slices of ceil(m / n) rows, the last ones shorter or empty.
- * Components are cut independently along dimension 0 (DS-DIST-9). Slices share the memory of the element; a slice that is
- * skipped costs nothing.
+ * The CEIL splitter (DS-SPLIT-1): every element of m rows becomes n slices of ceil(m / n) rows, the
+ * last ones shorter or empty. Components are cut independently along dimension 0 (DS-DIST-9).
+ * Slices share the memory of the element; a slice that is skipped costs nothing.
  */
 #include "data/dataset.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Distributed datasets: what the replicas of this worker read, bundled step by step. Splitting and sharding are datasets of
- * data/; here every local replica takes the next piece of the worker's dataset, replicas without one get an empty element,
- * and the workers agree on when to end (DS-PART, DS-ITER, MW-13).
+ * Distributed datasets: what the replicas of this worker read, bundled step by step. Splitting and
+ * sharding are datasets of data/; here every local replica takes the next piece of the worker's
+ * dataset, replicas without one get an empty element, and the workers agree on when to end
+ * (DS-PART, DS-ITER, MW-13).
  */
 #include <cohort/dataset.h>
 
@@ -22,11 +23,10 @@ typedef struct input_dataset {
 typedef struct input_iterator {
     co_iterator   base;
     co_iterator **sources; /* one per input */
-    co_value **
-        parts; /* the step being made: num_leaves references per local replica, NULL where there is none */
-    co_device **devices; /* of the local replicas; NULL until first needed */
-    int64_t    *numbers; /* one per worker */
-    bool        ended;
+    co_value    **parts;   /* of the step being made: num_leaves per local replica, NULL: none */
+    co_device   **devices; /* of the local replicas; NULL until first needed */
+    int64_t      *numbers; /* one per worker */
+    bool          ended;
 } input_iterator;
 
 static int
@@ -101,17 +101,18 @@ check_mode(co_context *ctx, const co_strategy *strategy)
     if (ctx->mode.strategy == NULL)
         return true;
     if (ctx->mode.strategy != strategy) {
-        coi_fail(
-            ctx, CO_RUNTIME,
-            "mixing strategies: an iterator of %s is asked for its next element while %s is current; "
-            "leave that scope first",
-            coi_strategy_text(strategy, own), coi_strategy_text(ctx->mode.strategy, current));
+        coi_fail(ctx, CO_RUNTIME,
+                 "mixing strategies: an iterator of %s is asked for its next element while %s is "
+                 "current; "
+                 "leave that scope first",
+                 coi_strategy_text(strategy, own), coi_strategy_text(ctx->mode.strategy, current));
         return false;
     }
     if (!ctx->mode.cross) {
         coi_fail(
             ctx, CO_VALUE,
-            "the next element of a distributed dataset is taken outside the step: call co_next before "
+            "the next element of a distributed dataset is taken outside the step: call co_next "
+            "before "
             "co_run and pass the element in its arguments");
         return false;
     }
@@ -126,7 +127,8 @@ drop_parts(co_context *ctx, co_iterator *iterator)
     coi_leaves_release(&ctx->heap, ((input_iterator *)iterator)->parts, n);
 }
 
-/* Let every replica, in order, take its element. Returns how many got one; *rows is what they hold together. */
+/* Let every replica, in order, take its element. Returns how many got one; *rows is what they hold
+ * together. */
 static int
 fetch(co_context *ctx, co_iterator *iterator, int64_t *rows)
 {
@@ -151,8 +153,9 @@ fetch(co_context *ctx, co_iterator *iterator, int64_t *rows)
 }
 
 /*
- * Tell the other workers how many rows this one has (-1: no element), or that it failed so that nobody waits for it, and learn
- * theirs. Returns the rows of the whole step, -1 when no worker has an element, -2 with an error.
+ * Tell the other workers how many rows this one has (-1: no element), or that it failed so that
+ * nobody waits for it, and learn theirs. Returns the rows of the whole step, -1 when no worker has
+ * an element, -2 with an error.
  */
 static int64_t
 agree(co_context *ctx, co_iterator *iterator, int served, int64_t rows)
@@ -222,7 +225,8 @@ place(co_context *ctx, co_device *device, co_value **part, size_t num_leaves)
     return true;
 }
 
-/* The element of a replica without data (DS-PART-2): unknown dimensions become 0, else dimension 0; a scalar is zero. */
+/* The element of a replica without data (DS-PART-2): unknown dimensions become 0, else dimension 0;
+ * a scalar is zero. */
 static co_value *
 empty_leaf(co_context *ctx, co_device *device, const co_value *spec)
 {
@@ -312,7 +316,8 @@ bundle_up(co_context *ctx, co_iterator *iterator, int64_t rows, co_value **leave
     return true;
 }
 
-/* DS-PART-4, DS-PART-5: the rows of a step that cannot serve every replica are counted, reported and dropped. */
+/* DS-PART-4, DS-PART-5: the rows of a step that cannot serve every replica are counted, reported
+ * and dropped. */
 static void
 drop_step(co_context *ctx, co_iterator *iterator, int served, int64_t rows)
 {
@@ -428,7 +433,6 @@ common_shape(co_context *ctx, const co_value *a, const co_value *b)
     return coi_spec_new(ctx, (co_dtype)a->dtype, dims, a->ndim);
 }
 
-/* The spec that holds for every dataset of a worker; their structures and dtypes must agree. A reference. */
 typedef struct join_args {
     co_dataset *const *inputs;
     size_t             n;
@@ -463,6 +467,7 @@ join_leaf(co_context *ctx, const co_value *spec, const void *arg)
     return joined;
 }
 
+/* The spec that holds for every dataset of a worker; structures and dtypes must agree. */
 static co_value *
 join_specs(co_context *ctx, co_dataset *const *inputs, size_t n)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Distributed datasets over processes: every worker reads its share, all end at the same step, one that fails is heard by
- * all. The same bodies run with 1, 2 and 4 processes; what a worker alone reads is proven in tests/unit/data_worker.c.
+ * Distributed datasets over processes: every worker reads its share, all end at the same step, one
+ * that fails is heard by all. The same bodies run with 1, 2 and 4 processes; what a worker alone
+ * reads is proven in tests/unit/data_worker.c.
  */
 #include "data_support.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Distributed datasets in one process: steps of replicas, partial and empty batches, specs, places, contexts, errors. The
- * tables are the observed examples of the specification.
+ * Distributed datasets in one process: steps of replicas, partial and empty batches, specs, places,
+ * contexts, errors. The tables are the observed examples of the specification.
  */
 #include "data_support.h"
 
@@ -54,14 +54,16 @@ static const struct {
     { 2, "range(6).repeat.batch(5)",
       "{[0,1,2],[3,4]} {[5,0,1],[2,3]} {[4,5,0],[1,2]} {[3,4,5],[0,1]} {[2,3,4],[5,0]} ...",
       "{int64[-1],int64[-1]}", CO_INFINITE },
-    /* Inner dimensions of the empty slices come from the batch, those of missing elements from the spec. */
+    /* Inner dimensions of the empty slices come from the batch, those of missing elements from the
+       spec. */
     { 3, "range(24).batch(3).batch(4).take(1)", "{[[0,1,2],[3,4,5]],[[6,7,8],[9,10,11]],[]}",
       "{int64[-1,-1],int64[-1,-1],int64[-1,-1]}", 1 },
 };
 
 CO_TEST_WITH(
     replicas_get_what_the_specification_shows,
-    "DS-DIST-1 DS-DIST-4 DS-DIST-8 DS-SPLIT-1 DS-SPLIT-2 DS-SPLIT-3 DS-SPLIT-6 DS-SPLIT-7 DS-PART-1 DS-PART-2 "
+    "DS-DIST-1 DS-DIST-4 DS-DIST-8 DS-SPLIT-1 DS-SPLIT-2 DS-SPLIT-3 DS-SPLIT-6 DS-SPLIT-7 DS-PART-1 "
+    "DS-PART-2 "
     "DS-PART-3 DS-ITER-6 DS-SPEC-1 DS-SPEC-2 OD-DS-1 OD-DS-2 OD-EX-2 MIR-DS-1 MIR-INIT-4",
     "cpus=4")
 {
@@ -255,7 +257,8 @@ static const struct {
 
 CO_TEST_WITH(
     functions_give_the_dataset_of_a_worker,
-    "DS-FN-1 DS-FN-2 DS-FN-3 DS-FN-5 DS-FN-6 DS-PART-2 DS-PART-3 DS-PART-4 DS-PART-5 DS-PART-6 DEF-4 OD-FN-1 IC-1",
+    "DS-FN-1 DS-FN-2 DS-FN-3 DS-FN-5 DS-FN-6 DS-PART-2 DS-PART-3 DS-PART-4 DS-PART-5 DS-PART-6 "
+    "DEF-4 OD-FN-1 IC-1",
     "cpus=4")
 {
     char text[DATA_TEXT];

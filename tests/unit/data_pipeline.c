@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sources and transformations: elements, specs, cardinalities, errors, sharing of memory. Distribution is in
- * data_worker.c and data_distribute.c.
+ * Sources and transformations: elements, specs, cardinalities, errors, sharing of memory.
+ * Distribution is in data_worker.c and data_distribute.c.
  */
 #include "data_support.h"
 

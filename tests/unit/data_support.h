@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the data tests share: pipelines and their elements as text, in the notation of the specification, so that its
- * examples can stand in tables.
+ * What the data tests share: pipelines and their elements as text, in the notation of the
+ * specification, so that its examples can stand in tables.
  *
  *     data_pipeline(ctx, "range(10).batch(4).repeat(2)")
  *     data_elements(ctx, dataset, 40, text)    ->  "[0,1,2,3] [4,5,6,7] [8,9]"
  *
- * A per-replica value is {[0,1],[2,3]}, a tuple (a,b), a map (x:a,y:b), a scalar 3, a spec int64[-1,3].
+ * A per-replica value is {[0,1],[2,3]}, a tuple (a,b), a map (x:a,y:b), a scalar 3, a spec
+ * int64[-1,3].
  */
 #ifndef COHORT_DATA_SUPPORT_H
 #define COHORT_DATA_SUPPORT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one worker of a distributed dataset reads: splitting and sharding, without a strategy. The tables are the
- * observed examples of the specification; an element is what one replica takes.
+ * What one worker of a distributed dataset reads: splitting and sharding, without a strategy. The
+ * tables are the observed examples of the specification; an element is what one replica takes.
  */
 #include "data_support.h"
 
@@ -75,10 +75,10 @@ static const struct {
     { "range(4).shard.batch(2).HINT", 1, 0, 1, "[0,1] [2,3]" },
 };
 
-CO_TEST(
-    workers_read_what_the_specification_shows,
-    "DS-SPLIT-1 DS-SPLIT-2 DS-SPLIT-3 DS-SPLIT-6 DS-SPLIT-7 DS-SPLIT-9 DS-SHARD-1 DS-SHARD-6 DS-SHARD-8 "
-    "DS-SHARD-9 DS-SHARD-14 DS-DIST-8")
+CO_TEST(workers_read_what_the_specification_shows,
+        "DS-SPLIT-1 DS-SPLIT-2 DS-SPLIT-3 DS-SPLIT-6 DS-SPLIT-7 DS-SPLIT-9 DS-SHARD-1 DS-SHARD-6 "
+        "DS-SHARD-8 "
+        "DS-SHARD-9 DS-SHARD-14 DS-DIST-8")
 {
     char text[DATA_TEXT];
 
@@ -381,6 +381,21 @@ CO_TEST(per_replica_batch_sizes_divide, "IC-1 IC-2")
     CO_EXPECT_ERROR(ctx, CO_VALUE, "argument 2 (input) is NULL");
     CO_EXPECT_INT(co_per_replica_batch_size(ctx, &(co_input_context){ 1, 0, 0 }, 7), 0);
     CO_EXPECT_ERROR(ctx, CO_VALUE, "num_replicas_in_sync 0");
+}
+
+CO_TEST(an_input_context_shows_its_id_and_the_total, "IC-3")
+{
+    co_input_context third = { 3, 2, 6 };
+    char             text[80] = "?", few[4];
+
+    CO_EXPECT_INT(co_input_context_format(ctx, &third, text, sizeof(text)), 57);
+    CO_EXPECT_STR(text, "tf.distribute.InputContext(input pipeline id 2, total: 3)");
+    CO_EXPECT_INT(co_input_context_format(ctx, &third, few, sizeof(few)), strlen(text));
+    CO_EXPECT_STR(few, "tf.");
+    CO_EXPECT_INT(co_input_context_format(ctx, NULL, text, sizeof(text)), 0);
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "argument 2 (input) is NULL");
+    CO_EXPECT_INT(co_input_context_format(ctx, &third, NULL, 3), 0);
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "argument 3 (out) is NULL");
 }
 
 CO_TEST(the_usual_shard_gives_each_element_to_one_pipeline, "IC-4")
