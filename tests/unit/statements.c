@@ -33,8 +33,7 @@ CO_TEST(each_gives_every_element_a_block, "DS-ITER-2")
     co_iterator *it = co_iterate(ctx, co_dataset_range(ctx, 0, 5, 1));
     int64_t      before = live_values(ctx), sum = 0;
 
-    CO_EACH(ctx, x, it)
-    {
+    CO_EACH(ctx, x, it) {
         CO_EXPECT_INT(live_values(ctx), before + 1);
         if (co_item_int(ctx, x) == 3)
             continue;
@@ -42,8 +41,7 @@ CO_TEST(each_gives_every_element_a_block, "DS-ITER-2")
     }
     CO_EXPECT_INT(sum, 0 + 1 + 2 + 4);
     CO_EXPECT_INT(live_values(ctx), before);
-    CO_EACH(ctx, x, it)
-    {
+    CO_EACH(ctx, x, it) {
         co_fail(ctx, CO_INTERNAL, "the end is the end: %s", co_kind_name(co_value_kind(x)));
     }
 }
@@ -70,8 +68,7 @@ CO_TEST(each_ends_with_an_error, "")
     int64_t      before = live_values(ctx);
     int          rounds = 0;
 
-    CO_EACH(ctx, x, it)
-    {
+    CO_EACH(ctx, x, it) {
         CO_EXPECT_INT(co_item_int(ctx, x), rounds++);
         co_fail(ctx, CO_VALUE, "enough");
     }
