@@ -223,7 +223,7 @@ somebody_finished(co_context *ctx, const coi_seat *seat, unsigned seen)
         if (atomic_load(&step->seats[i].finished)) {
             break_with(
                 step, CO_RUNTIME, ctx->mode.replica, &seat->site, coi_meeting_name(seat->kind),
-                "replica %d has returned from the step, but replica %d is in %s%s; all replicas must "
+                "replica %d has returned from the step, but replica %d waits in %s%s; all replicas must "
                 "make the same number of calls to merge_call, all_reduce and aggregated assignments",
                 step->strategy->first_local + i, ctx->mode.replica, coi_meeting_name(seat->kind),
                 site_text(&seat->site, site));
