@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What benchmarks share. A benchmark is a function in a file of its own, entered in the table of main.c. It measures figures: each is
+ * measured several times, and reported with the best and the median, beside a limit that was measured in the same run: what the machine
+ * needs for the same thing without the library.
+ */
+#ifndef COHORT_BENCH_H
+#define COHORT_BENCH_H
+
+#include <cohort/cohort.h>
+
+typedef struct bench_figure {
+    const char *name; /* "dispatch_ns" */
+    const char *unit; /* "ns" */
+    double      best;
+    double      median;
+    double      limit; /* NAN: there is none */
+    const char *limit_is;
+    double      goal; /* at most; NAN: none */
+} bench_figure;
+
+/*
+ * The numbers of one figure while it is measured. Many short rounds are better than few long ones: on a machine with other work the
+ * best of them is one that nobody disturbed.
+ */
+enum { BENCH_MAX_SAMPLES = 1024 };
+typedef struct bench_samples {
+    double at[BENCH_MAX_SAMPLES];
+    int    n;
+} bench_samples;
+
+/* Whether to go on measuring: up to `rounds` samples, but no longer than `seconds` (with at least three). */
+typedef struct bench_clock {
+    double begin, seconds;
+    int    rounds, done;
+} bench_clock;
+bench_clock bench_begin(int rounds, double seconds);
+bool        bench_more(bench_clock *clock);
+
+void   bench_add(bench_samples *samples, double value);
+double bench_best(const bench_samples *samples);
+double bench_median(bench_samples *samples);
+
+/* Seconds on the monotonic clock. */
+double bench_now(void);
+/* Processor time of this process, in seconds. */
+double bench_cpu(void);
+void   bench_rest(double seconds);
+
+/* Print one figure, as text or as a JSON object. */
+void bench_report(const bench_figure *figure);
+/* Best and median of samples as a figure. */
+void bench_report_samples(const char *name, const char *unit, bench_samples *samples, double limit,
+                          const char *limit_is, double goal);
+/* The same for what one thing costs beyond another: best less best, median less median. The other is the limit. */
+void bench_report_extra(const char *name, const char *unit, bench_samples *whole,
+                        bench_samples *without, const char *limit_is, double goal);
+/* End the program if ctx has an error: a figure of something that failed is worth nothing. */
+void bench_check(co_context *ctx);
+
+/* The program's own path, for benchmarks that start it again. */
+extern const char *bench_program;
+
+void bench_dispatch(void);
+void bench_run(void);
+void bench_startup(void);
+
+/* Modes of the program that bench_startup starts. */
+int bench_child(const char *mode);
+
+#endif

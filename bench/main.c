@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cohort-bench: the table of benchmarks, what they print, and how samples become a figure. */
+#include "bench.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct benchmark {
+    const char *name;
+    const char *help;
+    void (*run)(void);
+} benchmark;
+
+static const benchmark benchmarks[] = {
+    { "dispatch", "a scalar multiply through the public interface", bench_dispatch },
+    { "run", "run, scope, two replicas with a reduce, an idle strategy, allocations per step",
+      bench_run },
+    { "startup", "time and memory to the first result, size of the library", bench_startup },
+};
+
+enum { NUM_BENCHMARKS = sizeof(benchmarks) / sizeof(benchmarks[0]) };
+
+const char *bench_program;
+
+static bool as_json;
+
+/* --- time --- */
+
+static double
+clock_seconds(clockid_t clock)
+{
+    struct timespec time;
+
+    clock_gettime(clock, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+double
+bench_now(void)
+{
+    return clock_seconds(CLOCK_MONOTONIC);
+}
+
+double
+bench_cpu(void)
+{
+    return clock_seconds(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+void
+bench_rest(double seconds)
+{
+    struct timespec time = { (time_t)seconds, (long)((seconds - floor(seconds)) * 1e9) };
+
+    while (nanosleep(&time, &time) != 0)
+        ;
+}
+
+/* --- samples --- */
+
+bench_clock
+bench_begin(int rounds, double seconds)
+{
+    return (bench_clock){ bench_now(), seconds, rounds, 0 };
+}
+
+bool
+bench_more(bench_clock *clock)
+{
+    int done = clock->done++;
+
+    return done < clock->rounds && (done < 3 || bench_now() - clock->begin < clock->seconds);
+}
+
+void
+bench_add(bench_samples *samples, double value)
+{
+    if (samples->n < BENCH_MAX_SAMPLES)
+        samples->at[samples->n++] = value;
+}
+
+double
+bench_best(const bench_samples *samples)
+{
+    double best = INFINITY;
+
+    for (int i = 0; i < samples->n; ++i)
+        best = fmin(best, samples->at[i]);
+    return best;
+}
+
+static int
+compare(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+
+    return (a > b) - (a < b);
+}
+
+double
+bench_median(bench_samples *samples)
+{
+    qsort(samples->at, (size_t)samples->n, sizeof(samples->at[0]), compare);
+    return samples->n % 2 == 1
+               ? samples->at[samples->n / 2]
+               : (samples->at[samples->n / 2 - 1] + samples->at[samples->n / 2]) / 2;
+}
+
+/* --- reports --- */
+
+static void
+print_number(const char *key, double number)
+{
+    printf(", \"%s\": ", key);
+    if (isfinite(number))
+        printf("%.6g", number);
+    else
+        printf("null");
+}
+
+static void
+report_json(const bench_figure *f, double ratio)
+{
+    printf("{\"name\": \"%s\", \"value\": %.6g, \"median\": %.6g, \"unit\": \"%s\"", f->name,
+           f->best, f->median, f->unit);
+    print_number("limit", f->limit);
+    print_number("ratio", ratio);
+    printf("}\n");
+}
+
+static void
+report_text(const bench_figure *f, double ratio)
+{
+    char goal[40] = "", limit[120] = "";
+
+    if (isfinite(f->goal))
+        snprintf(goal, sizeof(goal), "%s %g", f->best <= f->goal ? "at most" : "OVER", f->goal);
+    if (isfinite(ratio))
+        snprintf(limit, sizeof(limit), "%.1f x %.3g, %s", ratio, f->limit, f->limit_is);
+    else if (isfinite(f->limit))
+        snprintf(limit, sizeof(limit), "%.3g, %s", f->limit, f->limit_is);
+    printf("%-22s%10.4g%10.4g %-9s%-14s%s\n", f->name, f->best, f->median, f->unit, goal, limit);
+}
+
+void
+bench_report(const bench_figure *figure)
+{
+    double ratio = isfinite(figure->limit) && figure->limit > 0 ? figure->best / figure->limit
+                                                                : (double)NAN;
+
+    if (as_json)
+        report_json(figure, ratio);
+    else
+        report_text(figure, ratio);
+    fflush(stdout);
+}
+
+void
+bench_report_samples(const char *name, const char *unit, bench_samples *samples, double limit,
+                     const char *limit_is, double goal)
+{
+    bench_figure figure = { name,     unit, bench_best(samples), bench_median(samples), limit,
+                            limit_is, goal };
+
+    bench_report(&figure);
+}
+
+void
+bench_report_extra(const char *name, const char *unit, bench_samples *whole, bench_samples *without,
+                   const char *limit_is, double goal)
+{
+    double       limit = bench_best(without);
+    bench_figure figure = { name,
+                            unit,
+                            bench_best(whole) - limit,
+                            bench_median(whole) - bench_median(without),
+                            limit,
+                            limit_is,
+                            goal };
+
+    bench_report(&figure);
+}
+
+void
+bench_check(co_context *ctx)
+{
+    if (co_ok(ctx))
+        return;
+    fprintf(stderr, "cohort-bench: %s: %s\n", co_error(ctx)->call, co_error(ctx)->message);
+    exit(1);
+}
+
+/* --- the program --- */
+
+static void
+print_help(FILE *out)
+{
+    fprintf(out, "usage: cohort-bench [NAME...] [--json] [--help]\n\n");
+    for (size_t i = 0; i < NUM_BENCHMARKS; ++i)
+        fprintf(out, "  %-10s%s\n", benchmarks[i].name, benchmarks[i].help);
+    fprintf(
+        out,
+        "\nWithout names all are run. Every figure is the best of many short rounds, with their "
+        "median and a\nlimit measured in the same run. --json prints one object for each figure.\n");
+}
+
+static const benchmark *
+find(const char *name)
+{
+    for (size_t i = 0; i < NUM_BENCHMARKS; ++i)
+        if (strcmp(benchmarks[i].name, name) == 0)
+            return &benchmarks[i];
+    return NULL;
+}
+
+/* Options are taken out of argv; the number of names that stay, or -1 for an unknown one. */
+static int
+read_arguments(int argc, char **argv)
+{
+    int names = 0;
+
+    for (int i = 1; i < argc; ++i) {
+        if (strcmp(argv[i], "--json") == 0) {
+            as_json = true;
+        } else if (find(argv[i]) != NULL) {
+            argv[names++] = argv[i];
+        } else {
+            fprintf(stderr, "cohort-bench: there is no benchmark '%s'\n\n", argv[i]);
+            return -1;
+        }
+    }
+    return names;
+}
+
+int
+main(int argc, char **argv)
+{
+    int names;
+
+    bench_program = argv[0];
+    if (argc == 2 && strncmp(argv[1], "--child-", 8) == 0)
+        return bench_child(argv[1] + 8);
+    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        print_help(stdout);
+        return 0;
+    }
+    names = read_arguments(argc, argv);
+    if (names < 0) {
+        print_help(stderr);
+        return 2;
+    }
+    if (!as_json)
+        printf("%-22s%10s%10s %-9s%-14s%s\n", "figure", "best", "median", "unit", "goal",
+               "times the limit measured here");
+    if (names == 0)
+        for (size_t i = 0; i < NUM_BENCHMARKS; ++i)
+            benchmarks[i].run();
+    for (int i = 0; i < names; ++i)
+        find(argv[i])->run();
+    return 0;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From the start of a process to its first result, beyond a process that only loads the same libraries. The program starts itself: a
+ * child does its work, writes the size of its memory to a pipe, and the parent stops the time when that arrives. A child reads its own
+ * size because what the parent can ask for (ru_maxrss) includes what the child was before exec.
+ */
+#include "bench.h"
+
+#include <link.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ROUNDS = 60 };
+
+/* --- the child --- */
+
+/* The most memory this process ever had, in KiB. */
+static long
+peak_kib(void)
+{
+    FILE *file = fopen("/proc/self/status", "r");
+    char  line[128];
+    long  kib = 0;
+
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+        if (sscanf(line, "VmHWM: %ld", &kib) == 1)
+            break;
+    if (file != NULL)
+        fclose(file);
+    return kib;
+}
+
+/* The work of "first-result": open, add two numbers, read the sum. */
+static bool
+first_result(void)
+{
+    co_context *ctx = co_open(NULL);
+    bool        is_right = co_item_int(ctx, co_add(ctx, co_int(ctx, 1), co_int(ctx, 2))) == 3;
+
+    /* The time ends here; closing is not part of it. */
+    return co_ok(ctx) && is_right;
+}
+
+int
+bench_child(const char *mode)
+{
+    char text[32];
+    int  length;
+
+    if (strcmp(mode, "first-result") == 0) {
+        if (!first_result())
+            return 1;
+    } else if (strcmp(mode, "empty") != 0 || co_version() == NULL) {
+        return 1;
+    }
+    length = snprintf(text, sizeof(text), "%ld\n", peak_kib());
+    _exit(write(STDOUT_FILENO, text, (size_t)length) == length ? 0 : 1);
+}
+
+/* --- the parent --- */
+
+typedef struct start {
+    double ms, mib;
+} start;
+
+static _Noreturn void
+give_up(const char *what)
+{
+    perror(what);
+    exit(1);
+}
+
+static start
+time_child(const char *argument)
+{
+    char    text[32] = "";
+    int     ends[2], status;
+    ssize_t length;
+    double  begin, ms;
+    pid_t   child;
+
+    if (pipe(ends) != 0)
+        give_up("cohort-bench: pipe");
+    begin = bench_now();
+    child = fork();
+    if (child < 0)
+        give_up("cohort-bench: fork");
+    if (child == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        close(ends[0]);
+        execl("/proc/self/exe", bench_program, argument, (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    length = read(ends[0], text, sizeof(text) - 1);
+    ms = (bench_now() - begin) * 1e3;
+    close(ends[0]);
+    if (waitpid(child, &status, 0) != child || status != 0 || length <= 0) {
+        fprintf(stderr, "cohort-bench: the child '%s' failed\n", argument);
+        exit(1);
+    }
+    return (start){ ms, strtod(text, NULL) / 1024 };
+}
+
+/* --- the size of the library --- */
+
+typedef struct text_size {
+    double mib;
+} text_size;
+
+/* Code and constants of libcohort: the parts that are loaded and never written to, as `size` counts them. */
+static int
+add_text(struct dl_phdr_info *info, size_t size, void *data)
+{
+    text_size *sum = data;
+
+    (void)size;
+    if (strstr(info->dlpi_name, "libcohort.so") == NULL)
+        return 0;
+    for (int i = 0; i < info->dlpi_phnum; ++i)
+        if (info->dlpi_phdr[i].p_type == PT_LOAD && (info->dlpi_phdr[i].p_flags & PF_W) == 0)
+            sum->mib += (double)info->dlpi_phdr[i].p_memsz / (1 << 20);
+    return 1;
+}
+
+static void
+report_text_size(void)
+{
+    text_size    sum = { 0 };
+    bench_figure figure = { "text_mib", "MiB", 0, 0, (double)NAN, "", 1 };
+
+    dl_iterate_phdr(add_text, &sum);
+    if (sum.mib <= 0) {
+        fprintf(stderr, "cohort-bench: libcohort.so is not among the loaded libraries\n");
+        exit(1);
+    }
+    figure.best = figure.median = sum.mib;
+    bench_report(&figure);
+}
+
+void
+bench_startup(void)
+{
+    bench_samples empty_ms = { .n = 0 }, empty_mib = { .n = 0 };
+    bench_samples first_ms = { .n = 0 }, first_mib = { .n = 0 };
+
+    for (bench_clock c = bench_begin(ROUNDS, 3); bench_more(&c);) {
+        bool  turn = c.done % 2 == 0; /* who goes first changes: the second finds warmer caches */
+        start early = time_child(turn ? "--child-empty" : "--child-first-result");
+        start late = time_child(turn ? "--child-first-result" : "--child-empty");
+        start empty = turn ? early : late, first = turn ? late : early;
+
+        bench_add(&empty_ms, empty.ms);
+        bench_add(&empty_mib, empty.mib);
+        bench_add(&first_ms, first.ms);
+        bench_add(&first_mib, first.mib);
+    }
+    bench_report_extra("startup_ms", "ms", &first_ms, &empty_ms,
+                       "a process that only loads the libraries", 5);
+    bench_report_extra("startup_rss_mib", "MiB", &first_mib, &empty_mib,
+                       "a process that only loads the libraries", 8);
+    report_text_size();
+}
