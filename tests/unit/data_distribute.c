@@ -103,7 +103,7 @@ CO_TEST_WITH(structures_are_bundled_leaf_by_leaf, "DS-DIST-9 DS-ITER-6 DS-SPEC-1
 }
 
 CO_TEST_WITH(iterators_of_a_distributed_dataset_are_independent,
-             "DS-DIST-3 DS-ITER-2 DS-ITER-3 DS-ITER-7", "cpus=2")
+             "DS-DIST-3 DS-ITER-1 DS-ITER-2 DS-ITER-3 DS-ITER-7", "cpus=2")
 {
     co_dataset  *dataset = co_distribute_dataset(ctx, mirrored(ctx, 2),
                                                  data_pipeline(ctx, "range(10).batch(4)"), NULL);
@@ -125,8 +125,7 @@ CO_TEST_WITH(iterators_of_a_distributed_dataset_are_independent,
     CO_EXPECT_STR(data_text(ctx, co_iterator_element_spec(ctx, a), text), "{int64[-1],int64[-1]}");
 }
 
-CO_TEST_WITH(components_are_on_their_devices, "DS-ITER-6 OD-DS-1 OD-DS-3 IO-1 IO-2 DS-PREF-1",
-             "cpus=3")
+CO_TEST_WITH(components_are_on_their_devices, "DS-ITER-6 OD-DS-1 OD-DS-3 IO-1 IO-2", "cpus=3")
 {
     const char      *devices[] = { "/cpu:2", "/cpu:1" };
     co_input_options stay = CO_INPUT_OPTIONS_INIT;
@@ -145,6 +144,20 @@ CO_TEST_WITH(components_are_on_their_devices, "DS-ITER-6 OD-DS-1 OD-DS-3 IO-1 IO
     CO_EXPECT_CONTAINS(co_device_name(ctx, co_at(ctx, element, 0)), "CPU:0");
     element = co_next(ctx, co_iterate(ctx, co_distribute_dataset(ctx, one, batches, &stay)));
     CO_EXPECT_CONTAINS(co_device_name(ctx, element), "CPU:0");
+}
+
+CO_TEST_WITH(reading_ahead_is_never_seen_in_the_data, "DS-PREF-3", "cpus=2")
+{
+    co_input_options options = CO_INPUT_OPTIONS_INIT;
+    char             text[DATA_TEXT];
+
+    for (options.per_replica_buffer_size = 0; options.per_replica_buffer_size < 6;
+         options.per_replica_buffer_size += 5) {
+        co_dataset *dataset = data_pipeline(ctx, "range(7).batch(3)");
+
+        dataset = co_distribute_dataset(ctx, mirrored(ctx, 2), dataset, &options);
+        CO_EXPECT_STR(data_elements(ctx, dataset, 9, text), "{[0,1],[2]} {[3,4],[5]} {[6],[]}");
+    }
 }
 
 CO_TEST(a_device_that_is_not_there_is_an_error_at_the_first_element, "DEV-5")
@@ -293,7 +306,7 @@ CO_TEST_WITH(
         }
 }
 
-CO_TEST_WITH(one_dataset_per_replica, "IO-4 IRM-1", "cpus=2")
+CO_TEST_WITH(one_dataset_per_replica, "IO-4 IRM-1 OD-FN-2", "cpus=2")
 {
     co_input_options options = CO_INPUT_OPTIONS_INIT;
     call_log         log = { .pipeline = "range(6).batch(2)" };

@@ -250,6 +250,8 @@ typedef struct files_dataset {
     int64_t    each;
 } files_dataset;
 
+static int files_read; /* elements that any of them gave */
+
 typedef struct files_iterator {
     co_iterator base;
     int         file;
@@ -267,6 +269,7 @@ files_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
         return COI_END;
     leaves[0] = co_scalar_int64(ctx, file * files->each + self->at);
     coi_ref(leaves[0]);
+    ++files_read;
     if (++self->at == files->each) {
         ++self->file;
         self->at = 0;
@@ -336,6 +339,19 @@ CO_TEST(files_go_to_workers_whole, "DS-SHARD-2 DS-SHARD-7 DS-SPLIT-3")
         dataset = co_dataset_for_worker(ctx, co_dataset_take(ctx, dataset, -1), &input);
         CO_EXPECT_STR(data_elements(ctx, dataset, 20, text), cases[i].pieces);
     }
+}
+
+CO_TEST(nothing_is_read_before_the_first_element_is_asked_for, "DS-PREF-2")
+{
+    co_input_context input = { 2, 1, 4 };
+    co_dataset      *dataset = coi_dataset_give(ctx, files_new(ctx, 4, 4, 0, 1));
+    co_iterator     *iterator;
+
+    dataset = co_dataset_batch(ctx, co_dataset_repeat(ctx, dataset, 2), 4, false);
+    iterator = co_iterate(ctx, co_dataset_for_worker(ctx, dataset, &input));
+    CO_EXPECT_INT(files_read, 0);
+    CO_EXPECT_NOT_NULL(co_next(ctx, iterator));
+    CO_EXPECT_INT(files_read, 4);
 }
 
 /* --- specs and numbers --- */
