@@ -84,23 +84,16 @@ make_room(mpi_group *self, size_t n, co_error_info *err)
 {
     size_t       capacity = self->capacity != 0 ? self->capacity : 8;
     MPI_Request *requests;
-    MPI_Status  *statuses;
 
     if (n <= self->capacity)
         return CO_OK;
     while (capacity < n)
         capacity *= 2;
-    requests = coi_alloc(self->group.memory, capacity * sizeof(*requests));
-    statuses = coi_alloc(self->group.memory, capacity * sizeof(*statuses));
-    if (requests == NULL || statuses == NULL || n > INT_MAX) {
-        coi_free(self->group.memory, requests, capacity * sizeof(*requests));
-        coi_free(self->group.memory, statuses, capacity * sizeof(*statuses));
+    requests = n <= INT_MAX ? coi_alloc(self->group.memory, capacity * sizeof(*requests)) : NULL;
+    if (requests == NULL)
         return coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for %zu messages at once", n);
-    }
     coi_free(self->group.memory, self->requests, self->capacity * sizeof(*requests));
-    coi_free(self->group.memory, self->statuses, self->capacity * sizeof(*statuses));
     self->requests = requests;
-    self->statuses = statuses;
     self->capacity = capacity;
     return CO_OK;
 }
@@ -132,52 +125,60 @@ start(traffic *t, co_error_info *err)
     return CO_OK;
 }
 
-/* All is done: did every receive bring what it should? */
+/* A message has ended: as it should? */
 static co_code
-check_received(traffic *t, co_error_info *err)
+check_ended(const traffic *t, const piece *at, int mpi_code, const MPI_Status *status,
+            co_error_info *err)
+{
+    int kind = MPI_SUCCESS, got = -1;
+
+    if (mpi_code != MPI_SUCCESS) {
+        if (MPI_Error_class(mpi_code, &kind) == MPI_SUCCESS && kind == MPI_ERR_TRUNCATE)
+            return coi_error(err, CO_INTERNAL,
+                             "rank %d sent more than the %d bytes that rank %d expected",
+                             at->of->peer, at->nbytes, t->self->group.rank);
+        return coi_mpi_call_error(t->self, mpi_code, at->is_receive ? "receiving" : "sending",
+                                  at->of->peer, err);
+    }
+    if (at->is_receive &&
+        (MPI_Get_count(status, MPI_BYTE, &got) != MPI_SUCCESS || got != at->nbytes))
+        return coi_error(err, CO_INTERNAL, "rank %d sent %d bytes where rank %d expected %d",
+                         at->of->peer, got, t->self->group.rank, at->nbytes);
+    return CO_OK;
+}
+
+/*
+ * Test every message that is under way; those that ended become null. One by one, because an error
+ * of several at once belongs to no communicator, and so to the error handler of the host.
+ */
+static co_code
+test_all(traffic *t, bool *is_done, co_error_info *err)
 {
     piece at = { 0 };
 
-    for (int i = 0; next_piece(t, &at) && at.is_receive; ++i) {
-        int got = -1;
+    *is_done = true;
+    for (int i = 0; i < t->num_requests && next_piece(t, &at); ++i) {
+        MPI_Request *request = &t->self->requests[i];
+        MPI_Status   status;
+        int          is_ended = 0, mpi_code;
+        co_code      rc = CO_OK;
 
-        MPI_Get_count(&t->self->statuses[i], MPI_BYTE, &got);
-        if (got != at.nbytes) {
-            return coi_error(err, CO_INTERNAL, "rank %d sent %d bytes where rank %d expected %d",
-                             at.of->peer, got, t->self->group.rank, at.nbytes);
-        }
+        if (*request == MPI_REQUEST_NULL)
+            continue;
+        mpi_code = MPI_Test(request, &is_ended, &status);
+        if (mpi_code != MPI_SUCCESS)
+            *request = MPI_REQUEST_NULL;
+        if (mpi_code != MPI_SUCCESS || is_ended)
+            rc = check_ended(t, &at, mpi_code, &status, err);
+        else
+            *is_done = false;
+        if (rc != CO_OK)
+            return rc;
     }
     return CO_OK;
 }
 
-/* A call on all requests failed; find the one whose fault it is. */
-static co_code
-blame(traffic *t, int mpi_code, co_error_info *err)
-{
-    piece at = { 0 };
-    int class = MPI_SUCCESS;
-
-    MPI_Error_class(mpi_code, &class);
-    for (int i = 0; class == MPI_ERR_IN_STATUS && next_piece(t, &at) && i < t->num_requests; ++i) {
-        int code = t->self->statuses[i].MPI_ERROR;
-
-        if (code == MPI_SUCCESS || code == MPI_ERR_PENDING)
-            continue;
-        if (MPI_Error_class(code, &class) == MPI_SUCCESS && class == MPI_ERR_TRUNCATE) {
-            return coi_error(err, CO_INTERNAL,
-                             "rank %d sent more than the %d bytes that rank %d expected",
-                             at.of->peer, at.nbytes, t->self->group.rank);
-        }
-        return coi_mpi_call_error(t->self, code, at.is_receive ? "receiving" : "sending",
-                                  at.of->peer, err);
-    }
-    return coi_mpi_call_error(t->self, mpi_code, "MPI_Testall", -1, err);
-}
-
-/*
- * Name the peers whose messages are not done; true if there are any. Requests that are done become
- * null.
- */
+/* Name the peers whose messages are under way; true if there are any. */
 static bool
 mark_pending(traffic *t)
 {
@@ -186,17 +187,9 @@ mark_pending(traffic *t)
 
     for (int r = 0; r < t->self->group.size; ++r)
         t->self->is_named[r] = false;
-    for (int i = 0; i < t->num_requests && next_piece(t, &at); ++i) {
-        int done = 0;
-
-        /* Not MPI_Test, which would make away with the status of a receive. */
-        if (t->self->requests[i] == MPI_REQUEST_NULL ||
-            (MPI_Request_get_status(t->self->requests[i], &done, MPI_STATUS_IGNORE) ==
-                 MPI_SUCCESS &&
-             done))
-            continue;
-        any = t->self->is_named[at.of->peer] = true;
-    }
+    for (int i = 0; i < t->num_requests && next_piece(t, &at); ++i)
+        if (t->self->requests[i] != MPI_REQUEST_NULL)
+            any = t->self->is_named[at.of->peer] = true;
     return any;
 }
 
@@ -288,16 +281,14 @@ wait_for_all(traffic *t, int timeout_ms, co_error_info *err)
     uint64_t   since_ns = 0;
     char       names[COI_RANKS_TEXT];
     mpi_wait   wait;
-    int        done = 0, mpi_code;
+    bool       is_done;
     co_code    rc;
 
     coi_mpi_wait_begin(&wait, timeout_ms, count_bytes(t));
     for (;;) {
-        mpi_code = MPI_Testall(t->num_requests, self->requests, &done, self->statuses);
-        if (mpi_code != MPI_SUCCESS)
-            return blame(t, mpi_code, err);
-        if (done)
-            return check_received(t, err);
+        rc = test_all(t, &is_done, err);
+        if (rc != CO_OK || is_done)
+            return rc;
         rc = coi_mpi_poll(self, err);
         if (rc == CO_OK)
             rc = check_words(t, err);
@@ -333,9 +324,8 @@ coi_mpi_transfer(coi_group *group, const coi_transfer *sends, size_t num_sends,
         return rc;
     rc = make_room(self, count_pieces(receives, num_receives) + count_pieces(sends, num_sends),
                    err);
-    if (rc != CO_OK)
-        return rc;
-    rc = start(&t, err);
+    if (rc == CO_OK)
+        rc = start(&t, err);
     if (rc == CO_OK)
         rc = wait_for_all(&t, timeout_ms, err);
     if (rc != CO_OK) {

@@ -82,6 +82,10 @@ start_mpi(coi_log *log, int *level, co_error_info *err)
     }
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, level) != MPI_SUCCESS)
         return coi_error(err, CO_UNAVAILABLE, "MPI_Init_thread failed");
+    /* MPICH gives errors of requests to the world, whatever the communicator. It is ours to set: nobody
+     * else has started MPI. Where the host did, its own choice stands. */
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     atomic_store(&life.started_by, getpid());
     if (atexit(finalize) != 0) /* registered after MPI's own handlers, so it runs before them */
         coi_log_line(log, CO_LOG_WARNING,
@@ -134,7 +138,6 @@ release(mpi_group *self, coi_memory *memory)
     for (int i = 0; i < COI_MPI_RING; ++i)
         coi_free(memory, self->ring[i].requests, num_peers(self) * sizeof(MPI_Request));
     coi_free(memory, self->requests, self->capacity * sizeof(self->requests[0]));
-    coi_free(memory, self->statuses, self->capacity * sizeof(self->statuses[0]));
     coi_free(memory, self->peers, size * sizeof(self->peers[0]));
     coi_free(memory, self->is_named, size * sizeof(self->is_named[0]));
     coi_free(memory, self->inboxes, size * sizeof(self->inboxes[0]));

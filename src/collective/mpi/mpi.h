@@ -53,7 +53,6 @@ typedef struct mpi_group {
     coi_hello      pending;
 
     MPI_Request *requests; /* of a transfer */
-    MPI_Status  *statuses;
     size_t       capacity;
 } mpi_group;
 
