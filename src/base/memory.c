@@ -89,6 +89,7 @@ coi_memory_init(coi_memory *memory, const co_allocator *hooks)
     atomic_init(&memory->bytes_in_use, 0);
     atomic_init(&memory->peak_bytes, 0);
     atomic_init(&memory->num_allocations, 0);
+    atomic_init(&memory->is_kept, false);
 }
 
 static void
@@ -145,7 +146,14 @@ coi_free(coi_memory *memory, void *block, size_t nbytes)
     if (nbytes == 0)
         nbytes = 1;
     atomic_fetch_sub_explicit(&memory->bytes_in_use, (long long)nbytes, memory_order_relaxed);
-    memory->hooks.free(memory->hooks.user, block, nbytes);
+    if (!atomic_load_explicit(&memory->is_kept, memory_order_relaxed))
+        memory->hooks.free(memory->hooks.user, block, nbytes);
+}
+
+void
+coi_memory_keep(coi_memory *memory)
+{
+    atomic_store_explicit(&memory->is_kept, true, memory_order_relaxed);
 }
 
 char *

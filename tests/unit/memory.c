@@ -190,3 +190,21 @@ CO_TEST_BARE(an_array_that_cannot_grow_is_unchanged, "")
     coi_free(&memory, array, capacity * sizeof(array[0]));
     CO_EXPECT_INT(hooks.blocks, 0);
 }
+
+CO_TEST_BARE(kept_memory_is_not_given_back, "")
+{
+    test_hooks hooks;
+    coi_memory memory;
+    void      *block;
+
+    test_hooks_init(&hooks, 0);
+    coi_memory_init(&memory, &hooks.allocator);
+    block = coi_alloc(&memory, 100);
+    CO_REQUIRE(block != NULL);
+    coi_memory_keep(&memory);
+    coi_free(&memory, block, 100);
+    CO_EXPECT_INT(memory.bytes_in_use, 0);
+    CO_EXPECT_INT(hooks.blocks, 1);
+    memset(block, 1, 100); /* still there */
+    test_hooks_free(&hooks, block, 100);
+}
