@@ -127,8 +127,9 @@ typedef struct coi_transport {
      * Send and receive; returns when all is done. Transfers between two ranks match in order. 0
      * bytes are allowed. A peer that fails in the epoch of the last exchange or vanishes: its own
      * error or CO_UNAVAILABLE, naming it; a peer that does not move: CO_DEADLINE_EXCEEDED. The
-     * group is then broken, and if it is `holding`, the transport may still touch the data of this
-     * call: the caller leaks it.
+     * group is then broken, and if it is `holding`, the transport may still write to what this
+     * call was to receive: the caller lets it live on. (What is read needs no care, because the
+     * memory of the group is not given back to the system any more.)
      */
     co_code (*transfer)(coi_group *group, const coi_transfer *sends, size_t num_sends,
                         const coi_transfer *receives, size_t num_receives, int timeout_ms,

@@ -320,6 +320,7 @@ reduce_between_workers(co_context *ctx)
 
             if (coi_group_all_reduce(strategy->group, &reduction, strategy->first,
                                      coi_timeout(strategy), coi_err(ctx)) != CO_OK) {
+                coi_workers_hold(strategy, mine->out[k]);
                 coi_failed(ctx);
                 return false;
             }

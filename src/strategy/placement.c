@@ -289,7 +289,8 @@ co_multi_worker_strategy(co_context *ctx, const co_multi_worker_options *options
     how = (coi_group_options){ .communicator = all.communicator,
                                .memory = &ctx->runtime->memory,
                                .log = &ctx->runtime->log,
-                               .waiting = &ctx->runtime->waiting };
+                               .waiting = &ctx->runtime->waiting,
+                               .deadline_ms = all.deadline_ms };
     if (coi_group_open(transport, &how, &group, coi_err(ctx)) != CO_OK) {
         coi_failed(ctx);
         return NULL;

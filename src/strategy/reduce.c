@@ -137,6 +137,7 @@ coi_reduce_tensors(co_context *ctx, co_strategy *strategy, coi_meeting_kind kind
         data, out->u.tensor.data
     };
     if (!reduce_all(ctx, strategy, &job)) {
+        coi_workers_hold(strategy, out);
         coi_unref(&ctx->heap, out);
         return NULL;
     }

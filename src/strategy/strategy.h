@@ -202,6 +202,8 @@ coi_timeout(const co_strategy *strategy)
 co_value *coi_workers_concat(co_context *ctx, co_strategy *strategy, coi_meeting_kind what,
                              co_value *tensor, int axis);
 /* Put the value of worker 0 in place on all workers (MW-9): a host tensor of known size, written in place. */
+/* After a collective failed: let a value live on that the transport may still write to. */
+void coi_workers_hold(const co_strategy *strategy, co_value *value);
 bool coi_workers_broadcast(co_context *ctx, co_strategy *strategy, co_value *tensor);
 
 #endif

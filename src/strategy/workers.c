@@ -145,6 +145,13 @@ coi_workers_end(co_context *ctx, co_strategy *strategy, bool ok)
     strategy->group->transport->announce(strategy->group, &hello);
 }
 
+void
+coi_workers_hold(const co_strategy *strategy, co_value *value)
+{
+    if (strategy->group != NULL && strategy->group->holding)
+        coi_ref(value);
+}
+
 bool
 coi_workers_broadcast(co_context *ctx, co_strategy *strategy, co_value *tensor)
 {
@@ -159,6 +166,7 @@ coi_workers_broadcast(co_context *ctx, co_strategy *strategy, co_value *tensor)
     if (coi_group_broadcast(strategy->group, tensor->u.tensor.data, coi_tensor_nbytes(tensor), 0,
                             coi_timeout(strategy), coi_err(ctx)) == CO_OK)
         return true;
+    coi_workers_hold(strategy, tensor);
     coi_failed(ctx);
     return false;
 }
@@ -214,7 +222,8 @@ coi_workers_concat(co_context *ctx, co_strategy *strategy, coi_meeting_kind what
         for (int r = 0; r < strategy->num_workers; from += nbytes[r++])
             blocks[r] = block_of(ctx, mine, at, lengths[r], from);
     }
-    coi_small_free(&ctx->heap, all, total + 1);
+    if (!strategy->group->holding) /* else it is not ours any more */
+        coi_small_free(&ctx->heap, all, total + 1);
     if (ctx->error.code != CO_OK)
         return NULL;
     return co_concat(ctx, co_list(ctx, blocks, (size_t)strategy->num_workers), at);

@@ -271,7 +271,10 @@ cut_off(traffic *t)
         if (is_pending)
             coi_mpi_wait_pause(&wait, self);
     }
-    self->group.holding = self->group.holding || is_pending;
+    if (is_pending) {
+        self->group.holding = true;
+        coi_memory_keep(self->group.memory);
+    }
 }
 
 static co_code

@@ -106,6 +106,7 @@ duplicate(mpi_group *self, MPI_Comm from, MPI_Comm *to, mpi_wait *wait, co_error
             break;
         if (coi_is_past(wait->deadline)) {
             self->group.holding = true; /* MPI will write *to when the others come */
+            coi_memory_keep(self->group.memory);
             return coi_error(
                 err, CO_DEADLINE_EXCEEDED,
                 "rank %d of %d: not every rank made this strategy within %d ms; all must, in the same order",
