@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Three processes too (an odd number has another tree), and ranks that die.
+# Three processes too (an odd number has another tree), ranks that die, and a host with an MPI of its own.
 if(NOT TARGET cohort_mpi)
     return()
 endif()
@@ -18,4 +18,12 @@ foreach(scenario IN ITEMS killed killed-in-transfer ends)
             $<TARGET_FILE:ranks_survive> ${scenario} ${size})
         set_tests_properties(ranks.survive.${scenario}.${size} PROPERTIES PROCESSORS 2)
     endforeach()
+endforeach()
+
+add_executable(ranks_guest "${PROJECT_SOURCE_DIR}/tests/ranks/guest/guest.c")
+set_target_properties(ranks_guest PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+target_link_libraries(ranks_guest PRIVATE cohort_flags cohort_internal MPI::MPI_C)
+foreach(size IN ITEMS 1 2 3)
+    cohort_test(ranks.guest.${size} "${PROJECT_SOURCE_DIR}/scripts/mpirun-here" -n ${size} $<TARGET_FILE:ranks_guest>)
+    set_tests_properties(ranks.guest.${size} PROPERTIES PROCESSORS 2)
 endforeach()

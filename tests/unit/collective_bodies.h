@@ -319,6 +319,23 @@ body_a_missing_rank_is_named_at_the_deadline(coi_group *group)
     expect_in_step(group, 10); /* nothing is lost */
 }
 
+/* Cores are left to those who work: the one that is waited for may need them. */
+static inline void
+body_waiting_takes_little_processor_time(coi_group *group)
+{
+    struct timespec before, after;
+
+    expect_in_step(group, 1);
+    if (is_last(group))
+        rest_ms(600);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+    expect_in_step(group, 2);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+    CO_EXPECT_LESS((double)(after.tv_sec - before.tv_sec) * 1e3 +
+                       (double)(after.tv_nsec - before.tv_nsec) * 1e-6,
+                   200);
+}
+
 /* Receive nbytes from the last rank; the buffer is leaked where it must be. */
 static inline co_code
 receive_from_last(coi_group *group, size_t nbytes, int timeout_ms, co_error_info *err)
@@ -532,6 +549,7 @@ body_transfers_of_all_sizes_arrive_in_order(coi_group *group)
     CASE(a_failure_ends_an_exchange_early)                                                         \
     CASE(a_rank_that_is_ahead_is_seen_there_and_met_later)                                         \
     CASE(a_missing_rank_is_named_at_the_deadline)                                                  \
+    CASE(waiting_takes_little_processor_time)                                                      \
     CASE(a_transfer_that_stalls_names_the_rank_and_breaks_the_group)                               \
     CASE(a_failure_ends_a_transfer)                                                                \
     CASE(a_peer_that_sends_too_little_is_named)                                                    \
