@@ -69,13 +69,16 @@ make_room(coi_call *call, operands *o)
     return true;
 }
 
+/* An operand that needed no conversion is the caller's own, who holds it: counting it here would cost two locked
+ * operations. */
 static void
-drop_operands(coi_call *call, operands *o, int converted)
+drop_operands(coi_call *call, operands *o, co_value *const *given)
 {
     coi_heap *heap = &call->ctx->heap;
 
-    while (converted > 0)
-        coi_unref(heap, call->in[--converted]);
+    for (int i = 0; i < call->num_in; ++i)
+        if (call->in[i] != given[i])
+            coi_unref(heap, call->in[i]);
     if (o->room > 0)
         coi_small_free(heap, call->in, o->room);
 }
@@ -130,6 +133,12 @@ convert(coi_call *call, operands *o, co_value *const *given)
         if (!coi_check_value(ctx, source, i + 2, input_name(call->op, i)))
             return false;
         o->nodes[i] = COI_NO_NODE;
+        if (source->kind == CO_KIND_TENSOR && source->u.tensor.device == call->device) {
+            if (ctx->recording)
+                o->nodes[i] = coi_tape_node(ctx, source, source);
+            call->in[i] = source;
+            continue;
+        }
         if (is_host(source)) {
             ++hosts;
             continue;
@@ -299,7 +308,7 @@ coi_apply_many(co_context *ctx, const coi_op *op, co_value *const *given, int nu
     for (int i = 0; i < op->num_outputs; ++i)
         call.out[i] = NULL;
     ok = convert(&call, &o, given) && run(&call, &o);
-    drop_operands(&call, &o, num_given);
+    drop_operands(&call, &o, given);
     for (int i = 0; i < op->num_outputs; ++i) {
         if (!ok)
             coi_unref(&ctx->heap, call.out[i]);
