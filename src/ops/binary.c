@@ -226,6 +226,8 @@ div_grad(coi_grad *g)
     co_context *ctx = g->ctx;
     co_value   *x = g->in[0], *y = g->in[1], *dy = g->upstream[0];
 
+    if (!coi_dtypes[x->dtype].floating) /* integers have no gradient */
+        return CO_OK;
     if (g->needed[0])
         g->grads[0] = coi_unbroadcast(ctx, co_div(ctx, dy, y), x);
     if (g->needed[1])

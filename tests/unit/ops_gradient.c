@@ -368,8 +368,15 @@ f_through_integers(co_context *ctx, co_value *const *x)
     return co_cast(ctx, co_cast(ctx, x[0], CO_INT32), CO_FLOAT32);
 }
 
+static co_value *
+f_third(co_context *ctx, co_value *const *x)
+{
+    return co_div(ctx, x[0], co_int(ctx, 3));
+}
+
 CO_TEST(no_gradient_passes_integers, "")
 {
+    CO_EXPECT_INT(co_value_kind(gradient_of(ctx, f_third, co_scalar_int32(ctx, 3))), CO_KIND_NONE);
     CO_EXPECT_INT(co_value_kind(gradient_of(ctx, f_through_integers, co_scalar_float(ctx, 3))),
                   CO_KIND_NONE);
 }

@@ -117,6 +117,58 @@ CO_TEST(long_sums_are_accurate, "")
     }
 }
 
+/* Few results of many elements are cut into segments, whose accumulators are combined. */
+CO_TEST(segments_combine_to_what_the_reference_gives, "")
+{
+    static const int64_t  dims[3] = { 2, 70001, 3 };
+    static const co_dtype dtypes[] = { CO_FLOAT32, CO_FLOAT16, CO_INT32, CO_INT8, CO_UINT64 };
+    static const char    *names[] = { "reduce_sum", "reduce_mean", "reduce_max" };
+    ops_random            random = { 5 };
+
+    for (int d = 0; d < 5; ++d)
+        for (int k = 0; k < 3; ++k)
+            for (int axis = 0; axis < 2; ++axis) {
+                coi_reduce_attrs attrs = { { axis == 0 ? -1 : 1, { 1 } }, false };
+                bool             is_float = co_dtype_is_floating(dtypes[d]);
+                co_value        *x = ops_tensor(ctx, &random, dtypes[d], dims, 3,
+                                         is_float && k < 2 ? OPS_SMALL : OPS_SPECIAL);
+
+                ops_same_as_reference(ctx, coi_op_find(names[k]), &x, 1, &attrs, 0,
+                                      co_dtype_name(dtypes[d]));
+            }
+    CO_EXPECT_TRUE(co_ok(ctx));
+}
+
+/* What decides is in the last segment, or in the first. */
+CO_TEST(a_maximum_is_found_in_any_segment, "")
+{
+    enum { N = 200000 };
+    static float   real[N];
+    static int32_t whole[N];
+    int64_t        n = N;
+
+    for (int end = 0; end < 2; ++end) {
+        int at = end == 0 ? 5 : N - 5;
+
+        for (int i = 0; i < N; ++i) {
+            real[i] = (float)(i % 100);
+            whole[i] = -1 - i % 100;
+        }
+        whole[at] = 7;
+        CO_EXPECT_INT(co_item_int(ctx, co_reduce_max(ctx, co_tensor(ctx, CO_INT32, &n, 1, whole),
+                                                     CO_ALL_AXES, false)),
+                      7);
+        real[at] = 1000;
+        CO_EXPECT_CLOSE(co_item_float(ctx,
+                                      co_reduce_max(ctx, co_tensor(ctx, CO_FLOAT32, &n, 1, real),
+                                                    CO_ALL_AXES, false)),
+                        1000, 0);
+        real[at] = NAN;
+        CO_EXPECT_TRUE(isnan(co_item_float(
+            ctx, co_reduce_max(ctx, co_tensor(ctx, CO_FLOAT32, &n, 1, real), CO_ALL_AXES, false))));
+    }
+}
+
 static void
 sums_with(const char *settings, float *out)
 {
