@@ -10,6 +10,7 @@
  *   gradient.h  the tape
  *   variable.h  variables under a strategy
  *   strategy.h  scope, run, reduce, replicas
+ *   extended.h  what the documents call strategy.extended
  *   dataset.h   datasets, distribution, iteration
  *   train.h     losses, optimizers
  *   dlpack.h    exchange with other libraries
@@ -23,6 +24,7 @@
 #include <cohort/device.h>
 #include <cohort/dlpack.h>
 #include <cohort/error.h>
+#include <cohort/extended.h>
 #include <cohort/gradient.h>
 #include <cohort/ops.h>
 #include <cohort/strategy.h>

@@ -2,6 +2,8 @@
 /*
  * Making strategies: each constructor fills the same table of placement, which replica lives where, and names its policy.
  */
+#include <cohort/extended.h>
+
 #include "strategy/strategy.h"
 
 #include <stdio.h>
@@ -361,13 +363,13 @@ cluster_name(const co_strategy *strategy, int replica, char out[CO_DEVICE_NAME_M
 }
 
 /* Each device once, in order: several replicas may share one. */
-co_value *
-co_worker_devices(co_context *ctx, co_strategy *strategy)
+static co_value *
+device_names(co_context *ctx, co_strategy *strategy, const char *call)
 {
     co_value *names[COI_MAX_LOCAL_REPLICAS];
     size_t    n = 0;
 
-    COI_ENTER(ctx, "worker_devices", NULL);
+    COI_ENTER(ctx, call, NULL);
     if (!coi_check_strategy(ctx, strategy, 2))
         return NULL;
     if (strategy->policy->is_default) {
@@ -386,4 +388,76 @@ co_worker_devices(co_context *ctx, co_strategy *strategy)
             return NULL;
     }
     return co_tuple(ctx, names, n);
+}
+
+co_value *
+co_worker_devices(co_context *ctx, co_strategy *strategy)
+{
+    return device_names(ctx, strategy, "worker_devices");
+}
+
+co_value *
+co_parameter_devices(co_context *ctx, co_strategy *strategy)
+{
+    return device_names(ctx, strategy, "parameter_devices");
+}
+
+co_value *
+co_non_slot_devices(co_context *ctx, co_strategy *strategy)
+{
+    return device_names(ctx, strategy, "non_slot_devices");
+}
+
+/* The flags of section 13.1. */
+static bool
+is_chief(co_context *ctx, co_strategy *strategy, const char *call)
+{
+    COI_ENTER(ctx, call, false);
+    return coi_check_strategy(ctx, strategy, 2) && strategy->worker == 0;
+}
+
+bool
+co_should_checkpoint(co_context *ctx, co_strategy *strategy)
+{
+    return is_chief(ctx, strategy, "should_checkpoint");
+}
+
+bool
+co_should_save_summary(co_context *ctx, co_strategy *strategy)
+{
+    return is_chief(ctx, strategy, "should_save_summary");
+}
+
+bool
+co_require_static_shapes(co_context *ctx, co_strategy *strategy)
+{
+    COI_ENTER(ctx, "require_static_shapes", false);
+    coi_check_strategy(ctx, strategy, 2);
+    return false;
+}
+
+/* Two flags of the older API; the default strategy never had them (DEF-14). */
+static bool
+older_flag(co_context *ctx, co_strategy *strategy, const char *call, bool with_workers)
+{
+    COI_ENTER(ctx, call, false);
+    if (!coi_check_strategy(ctx, strategy, 2))
+        return false;
+    if (strategy->policy->is_default) {
+        coi_fail(ctx, CO_NOT_IMPLEMENTED, "the default strategy has no %s", call);
+        return false;
+    }
+    return !with_workers || strategy->policy->workers;
+}
+
+bool
+co_should_init(co_context *ctx, co_strategy *strategy)
+{
+    return older_flag(ctx, strategy, "should_init", false);
+}
+
+bool
+co_between_graph(co_context *ctx, co_strategy *strategy)
+{
+    return older_flag(ctx, strategy, "between_graph", true);
 }

@@ -300,6 +300,14 @@ reduce_leaf(co_context *ctx, co_value *leaf, void *user)
     return result != NULL ? coi_own(ctx, result) : NULL;
 }
 
+co_value *
+coi_reduce_leaf(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *leaf)
+{
+    reducing r = { strategy, op };
+
+    return reduce_leaf(ctx, leaf, &r);
+}
+
 /* --- with an axis --- */
 
 /* S-REDUCE-11, S-REDUCE-19. */

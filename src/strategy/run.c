@@ -4,6 +4,8 @@
  * caller's thread. A strategy keeps its idle crews; a run takes one, so runs from several threads and runs inside merge
  * functions each have their own. With one replica there is no thread, and a run is a direct call.
  */
+#include <cohort/extended.h>
+
 #include "strategy/strategy.h"
 
 #include <stdio.h>
@@ -505,4 +507,14 @@ co_value *
 co_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, void *user)
 {
     return co_run_with(ctx, strategy, fn, args, user, NULL);
+}
+
+co_value *
+co_call_for_each_replica(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args,
+                         void *user)
+{
+    COI_ENTER(ctx, "call_for_each_replica", NULL);
+    if (args != NULL && args->kind != CO_KIND_TUPLE && args->kind != CO_KIND_LIST)
+        args = co_tuple(ctx, &args, 1);
+    return co_run_with(ctx, strategy, fn, args != NULL ? args : co_no_args(ctx), user, NULL);
 }

@@ -179,6 +179,8 @@ int64_t coi_find_step_examples(const co_value *structure);
  * the device of ctx. */
 co_value *coi_reduce_tensors(co_context *ctx, co_strategy *strategy, coi_meeting_kind kind,
                              co_reduce_op op, co_value *const *parts);
+/* One leaf of reduce without an axis: a value of the block. */
+co_value *coi_reduce_leaf(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *leaf);
 /* S-REDUCE-8: the dtype of a mean. */
 co_dtype coi_mean_dtype(co_dtype dtype);
 

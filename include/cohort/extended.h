@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the documents call strategy.extended: placing reduced values, updating variables component by
+ * component, and properties that libraries built on strategies ask for. Section 13 of the specification.
+ */
+#ifndef COHORT_EXTENDED_H
+#define COHORT_EXTENDED_H
+
+#include <cohort/strategy.h>
+
+CO_EXTERN_C_BEGIN
+
+/* Properties. */
+
+/** The devices that hold variables, as a tuple of names; CO_RUNTIME for the default strategy. */
+CO_API co_value *co_parameter_devices(co_context *ctx, co_strategy *strategy);
+/** Where variables that belong to no slot should live: all devices, as a tuple of names. */
+CO_API co_value *co_non_slot_devices(co_context *ctx, co_strategy *strategy);
+/** Whether this process should write checkpoints and summaries: the chief, worker 0, alone. */
+CO_API bool co_should_checkpoint(co_context *ctx, co_strategy *strategy);
+CO_API bool co_should_save_summary(co_context *ctx, co_strategy *strategy);
+/** Always false here: shapes may change from step to step. */
+CO_API bool co_require_static_shapes(co_context *ctx, co_strategy *strategy);
+/** Two flags of the older API; CO_NOT_IMPLEMENTED for the default strategy. */
+CO_API bool co_should_init(co_context *ctx, co_strategy *strategy);
+CO_API bool co_between_graph(co_context *ctx, co_strategy *strategy);
+
+/* Reducing to places. A destination is a device name (a host string), or a tensor, variable or bundle,
+ * which stands for the devices it lives on. It is never modified. */
+
+/**
+ * Combine the values of all replicas and put the result on the destination: one device gives a tensor
+ * there, several a mirrored value with a copy on each. Leaf by leaf on structures. Rules: EXT-RT-*.
+ *
+ * Context:  cross-replica, or default mode.
+ * Returns:  a value of ctx, or NULL with CO_ASSERTION (a list as destination, SUM of a mirrored value),
+ *           CO_VALUE (a destination that is none of the above), or an error of co_reduce.
+ */
+CO_API co_value *co_reduce_to(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
+                              co_value *destination);
+/** co_reduce_to for every (value, destination) of a list of pairs; the results as a list. */
+CO_API co_value *co_batch_reduce_to(co_context *ctx, co_strategy *strategy, co_reduce_op op,
+                                    co_value *pairs);
+/** Copy a tensor to the destination; a host number comes back as it is (EXT-BC-*). */
+CO_API co_value *co_broadcast_to_devices(co_context *ctx, co_strategy *strategy, co_value *tensor,
+                                         co_value *destination);
+
+/* Updating. */
+
+/** Given one component (an ordinary variable) and its part of args; returns a value or NULL for none. */
+typedef co_value *(*co_update_fn)(co_context *ctx, co_value *variable, co_value *args, void *user);
+
+/**
+ * Call fn for every component of a distributed variable, in order, on its device, in cross-replica
+ * context: with the component and the component's part of args (a tuple). With `group` the results are
+ * merged to a mirrored value; without, every leaf is the tuple of the components' results. In a replica it
+ * acts as merge_call and update (EXT-UPD-6). Rules: EXT-UPD-*.
+ */
+CO_API co_value *co_update(co_context *ctx, co_strategy *strategy, co_value *variable, co_update_fn fn,
+                           co_value *args, void *user, bool group);
+/** The same once per device of a tuple of names, without a variable (EXT-UNS-1). */
+CO_API co_value *co_update_non_slot(co_context *ctx, co_strategy *strategy, co_value *devices, co_fn fn,
+                                    co_value *args, void *user, bool group);
+
+/* Variables and their containers. */
+
+/** The distributed variable that a component belongs to; anything else comes back as it is. */
+CO_API co_value *co_value_container(co_context *ctx, co_strategy *strategy, co_value *value);
+/** Whether the variable was made under this strategy (for the default strategy: under none). */
+CO_API bool co_variable_created_in_scope(co_context *ctx, co_strategy *strategy, co_value *variable);
+/** The value of a variable: the aggregated one of a sync-on-read variable. */
+CO_API co_value *co_read_var(co_context *ctx, co_strategy *strategy, co_value *variable);
+/** Make variables on the devices of `variable` until the end (EXT-COL-*). */
+CO_API void co_colocate_begin(co_context *ctx, co_strategy *strategy, co_value *variable);
+CO_API void co_colocate_end(co_context *ctx);
+
+/** co_run under its older name, without the check that args is a tuple. */
+CO_API co_value *co_call_for_each_replica(co_context *ctx, co_strategy *strategy, co_fn fn,
+                                          co_value *args, void *user);
+
+CO_EXTERN_C_END
+
+#endif

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Updating variables component by component, and colocation. Sections 13.4 to 13.6 and 13.8.
+ */
+#include <cohort/extended.h>
+
+#include "strategy/strategy.h"
+#include "variable/variable.h"
+
+#include <string.h>
+
+/* What is called for each component or device. */
+typedef struct updating {
+    co_value    *variable; /* NULL: non-slot */
+    co_update_fn fn;
+    co_fn        plain;
+    co_value    *devices;
+    void        *user;
+    bool         group;
+} updating;
+
+/* Enter cross-replica context with an update id, on a device; pop with leave_to. */
+static bool
+enter_update(co_context *ctx, co_strategy *strategy, int id, const coi_device_name *device)
+{
+    if (coi_push(ctx, COI_ENTRY_UPDATE, strategy) == NULL)
+        return false;
+    ctx->mode.strategy = strategy->policy->is_default ? NULL : strategy;
+    ctx->mode.cross = true;
+    ctx->mode.num_replicas = strategy->num_replicas;
+    ctx->mode.update_id = id;
+    if (device != NULL)
+        coi_enter_device(ctx, device);
+    return true;
+}
+
+static void
+leave_to(co_context *ctx, size_t entries)
+{
+    while (ctx->num_entries > entries)
+        coi_pop(ctx);
+}
+
+/* One call: a value of the block, none for NULL. */
+static co_value *
+call_one(co_context *ctx, co_strategy *strategy, const updating *u, int i, co_value *args)
+{
+    size_t          entries = ctx->num_entries;
+    co_value       *mine, *result = NULL, *variable = u->variable;
+    coi_device_name device;
+    bool            distributed = variable != NULL && variable->kind == CO_KIND_VARIABLE &&
+                       variable->u.variable->components != NULL;
+
+    if (distributed)
+        variable = variable->u.variable->components[i];
+    if (u->devices != NULL) {
+        if (coi_resolve_name(ctx, u->devices->u.items.items[i]->u.string.data, &device) != CO_OK)
+            return NULL;
+    } else if (!strategy->policy->is_default) {
+        device = strategy->devices[i];
+    }
+    mine = strategy->policy->bundles ? coi_select_all(ctx, args, i) : args;
+    if (mine == NULL)
+        return NULL;
+    if (strategy->policy->bundles && (mine = coi_own(ctx, mine)) == NULL)
+        return NULL;
+    if (enter_update(ctx, strategy, distributed || strategy->policy->bundles ? i : 0,
+                     strategy->policy->is_default && u->devices == NULL ? NULL : &device))
+        result = u->fn != NULL ? u->fn(ctx, variable, mine, u->user) : u->plain(ctx, mine, u->user);
+    leave_to(ctx, entries);
+    if (result == NULL && ctx->error.code == CO_OK)
+        result = co_none(ctx);
+    return ctx->error.code == CO_OK ? result : NULL;
+}
+
+/* EXT-UPD-3: results that are no tensors and differ have no meaning together. */
+static bool
+has_meaning(co_value *const *results, size_t n)
+{
+    for (size_t i = 0; i < n; ++i)
+        if (results[i]->kind != results[0]->kind)
+            return false;
+    return results[0]->kind == CO_KIND_TENSOR || results[0]->kind == CO_KIND_VARIABLE ||
+           results[0]->kind == CO_KIND_MIRRORED || coi_is_structure(results[0]) || n == 1;
+}
+
+/* Without grouping every leaf becomes the tuple of what the components gave. */
+typedef struct ungrouping {
+    co_value *const *results;
+    size_t           n;
+    size_t           leaf;
+} ungrouping;
+
+static co_value *
+tuple_of_leaves(co_context *ctx, co_value *leaf, void *user)
+{
+    ungrouping *g = user;
+    co_value   *items[COI_MAX_LOCAL_REPLICAS];
+
+    (void)leaf;
+    for (size_t i = 0; i < g->n; ++i) {
+        co_value *flat = co_flatten(ctx, g->results[i]);
+
+        items[i] = flat != NULL ? co_at(ctx, flat, g->leaf) : NULL;
+        if (items[i] == NULL)
+            return NULL;
+    }
+    ++g->leaf;
+    return co_tuple(ctx, items, g->n);
+}
+
+static co_value *
+merge_results(co_context *ctx, const updating *u, co_value *const *results, size_t n)
+{
+    ungrouping g = { results, n, 0 };
+    bool       same = true;
+
+    if (!u->group)
+        return co_map_leaves(ctx, results[0], tuple_of_leaves, &g);
+    for (size_t i = 1; i < n; ++i)
+        same = same && results[i]->kind == CO_KIND_NONE && results[0]->kind == CO_KIND_NONE;
+    if (n > 1 && !same && !has_meaning(results, n))
+        return co_none(ctx);
+    return coi_give(ctx, coi_group_values(ctx, results, (int)n, CO_KIND_MIRRORED, false));
+}
+
+static co_value *
+update_all(co_context *ctx, co_strategy *strategy, const updating *u, co_value *args)
+{
+    co_value *results[COI_MAX_LOCAL_REPLICAS];
+    size_t    n = u->devices != NULL          ? u->devices->u.items.n
+                  : strategy->policy->bundles ? (size_t)strategy->num_local
+                                              : 1;
+
+    if (n > COI_MAX_LOCAL_REPLICAS || n == 0) {
+        coi_fail(ctx, CO_VALUE, "%zu devices; from 1 to %d", n, COI_MAX_LOCAL_REPLICAS);
+        return NULL;
+    }
+    for (size_t i = 0; i < n; ++i) {
+        results[i] = call_one(ctx, strategy, u, (int)i, args);
+        if (results[i] == NULL)
+            return NULL;
+    }
+    return merge_results(ctx, u, results, n);
+}
+
+static co_value *
+update_merged(co_context *ctx, co_strategy *strategy, co_value *args, void *arg)
+{
+    return update_all(ctx, strategy, arg, args);
+}
+
+static bool
+check_update(co_context *ctx, co_strategy *strategy, const void *fn, co_value *args)
+{
+    if (!coi_check_strategy(ctx, strategy, 2))
+        return false;
+    if (fn == NULL) {
+        coi_fail(ctx, CO_TYPE, "argument 4 (fn) of %s is NULL; it must be a function", ctx->call);
+        return false;
+    }
+    return coi_check_value(ctx, args, 5, "args");
+}
+
+co_value *
+co_update(co_context *ctx, co_strategy *strategy, co_value *variable, co_update_fn fn,
+          co_value *args, void *user, bool group)
+{
+    updating  u = { .variable = variable, .fn = fn, .user = user, .group = group };
+    co_value *result;
+
+    COI_ENTER(ctx, "update", NULL);
+    if (!check_update(ctx, strategy, fn != NULL ? &u : NULL, args) ||
+        !coi_check_value(ctx, variable, 3, "variable"))
+        return NULL;
+    if (strategy->policy->bundles &&
+        (variable->kind != CO_KIND_VARIABLE || variable->u.variable->components == NULL)) {
+        coi_fail(ctx, CO_ASSERTION,
+                 "argument 3 (variable) of update is not a distributed variable; only those that "
+                 "were made under the strategy have components to update");
+        return NULL;
+    }
+    if (ctx->mode.step == NULL || ctx->mode.cross || ctx->mode.strategy != strategy ||
+        !strategy->policy->bundles) {
+        if (strategy->policy->bundles && !coi_check_cross(ctx, strategy))
+            return NULL;
+        return update_all(ctx, strategy, &u, args);
+    }
+    result = coi_merge(ctx, COI_MEET_ASSIGN, args, update_merged, &u); /* EXT-UPD-6 */
+    return result != NULL ? coi_own(ctx, result) : NULL;
+}
+
+static bool
+check_devices(co_context *ctx, const co_strategy *strategy, const co_value *devices)
+{
+    if (!strategy->policy->bundles)
+        return true; /* ignored (OD-EXT-5) */
+    if (devices->kind != CO_KIND_TUPLE) {
+        coi_fail(ctx, CO_ASSERTION,
+                 "argument 3 (devices) of update_non_slot is a %s; it must be a tuple of names",
+                 co_kind_name((co_kind)devices->kind));
+        return false;
+    }
+    for (size_t i = 0; i < devices->u.items.n; ++i)
+        if (devices->u.items.items[i]->kind != CO_KIND_STRING) {
+            coi_fail(ctx, CO_VALUE, "device %zu is a %s, not a name", i,
+                     co_kind_name((co_kind)devices->u.items.items[i]->kind));
+            return false;
+        }
+    return true;
+}
+
+co_value *
+co_update_non_slot(co_context *ctx, co_strategy *strategy, co_value *devices, co_fn fn,
+                   co_value *args, void *user, bool group)
+{
+    updating u = { .plain = fn, .user = user, .group = group };
+
+    COI_ENTER(ctx, "update_non_slot", NULL);
+    if (!check_update(ctx, strategy, fn != NULL ? &u : NULL, args) ||
+        !coi_check_value(ctx, devices, 3, "devices") || !coi_check_cross(ctx, strategy) ||
+        !check_devices(ctx, strategy, devices))
+        return NULL;
+    if (strategy->policy->bundles)
+        u.devices = devices;
+    return update_all(ctx, strategy, &u, args);
+}
+
+/* --- containers --- */
+
+co_value *
+co_value_container(co_context *ctx, co_strategy *strategy, co_value *value)
+{
+    COI_ENTER(ctx, "value_container", NULL);
+    if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_value(ctx, value, 3, "value"))
+        return NULL;
+    if (value->kind == CO_KIND_VARIABLE && value->u.variable->container != NULL)
+        value = value->u.variable->container;
+    coi_ref(value);
+    return coi_own(ctx, value);
+}
+
+bool
+co_variable_created_in_scope(co_context *ctx, co_strategy *strategy, co_value *variable)
+{
+    COI_ENTER(ctx, "variable_created_in_scope", false);
+    if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_variable(ctx, variable, 3))
+        return false;
+    return variable->u.variable->strategy == (strategy->policy->is_default ? NULL : strategy);
+}
+
+co_value *
+co_read_var(co_context *ctx, co_strategy *strategy, co_value *variable)
+{
+    COI_ENTER(ctx, "read_var", NULL);
+    if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_variable(ctx, variable, 3))
+        return NULL;
+    return co_to_tensor(ctx, variable, CO_DTYPE_NONE);
+}
+
+/* --- colocation: variables of a strategy live on all of its devices anyway, so only the checks and the default strategy differ --- */
+
+static bool
+check_colocate(co_context *ctx, co_strategy *strategy, co_value *variable)
+{
+    char text[COI_STRATEGY_TEXT];
+
+    if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_value(ctx, variable, 3, "variable"))
+        return false;
+    if (ctx->mode.strategy != (strategy->policy->is_default ? NULL : strategy)) {
+        coi_fail(
+            ctx, CO_RUNTIME,
+            "colocate_begin of %s is called where another strategy is current; enter its scope",
+            coi_strategy_text(strategy, text));
+        return false;
+    }
+    if (variable->kind != CO_KIND_VARIABLE ||
+        variable->u.variable->strategy != ctx->mode.strategy) {
+        coi_fail(ctx, CO_VALUE, "argument 3 (variable) of colocate_begin is not a variable of %s",
+                 coi_strategy_text(strategy, text));
+        return false;
+    }
+    return true;
+}
+
+void
+co_colocate_begin(co_context *ctx, co_strategy *strategy, co_value *variable)
+{
+    coi_device_name id;
+
+    if (ctx == NULL)
+        return;
+    ctx->call = "colocate_begin";
+    /* The entry is pushed whatever happens, so that every end finds its begin. */
+    if (coi_push(ctx, COI_ENTRY_COLOCATE, strategy) == NULL || ctx->error.code != CO_OK ||
+        !check_colocate(ctx, strategy, variable))
+        return;
+    if (strategy->policy->is_default &&
+        coi_resolve_name(ctx, variable->u.variable->ops->device(ctx, variable), &id) == CO_OK)
+        coi_enter_device(ctx, &id);
+}
+
+void
+co_colocate_end(co_context *ctx)
+{
+    if (ctx == NULL)
+        return;
+    ctx->call = "colocate_end";
+    if (ctx->num_entries == 0 || ctx->entries[ctx->num_entries - 1].kind != COI_ENTRY_COLOCATE) {
+        coi_fail(
+            ctx, CO_RUNTIME,
+            "no colocation is innermost here; scopes are left in the reverse order of entering");
+        return;
+    }
+    coi_pop(ctx);
+}
