@@ -581,8 +581,13 @@ act_strategy_info(seat *s, json_t *step)
     json_object_set_new(json, "num_replicas_in_sync",
                         json_integer(co_num_replicas_in_sync(ctx, strategy)));
     json_object_set(json, "worker_devices", json_object_get(list, "tuple"));
-    json_object_set_new(json, "class", json_string(co_strategy_name(ctx, strategy)));
     json_decref(list);
+    list = golden_write_value(ctx, co_parameter_devices(ctx, strategy));
+    json_object_set(json, "parameter_devices", json_object_get(list, "tuple"));
+    json_decref(list);
+    json_object_set_new(json, "should_checkpoint",
+                        json_boolean(co_should_checkpoint(ctx, strategy)));
+    json_object_set_new(json, "class", json_string(co_strategy_name(ctx, strategy)));
     return json;
 }
 

@@ -403,16 +403,118 @@ run_local_results(golden_case *c)
     golden_put(c, "values", list);
 }
 
+/* "variable": one made in the scope; "last_device": the name of the strategy's last; otherwise a device name. */
+static co_value *
+read_destination(golden_case *c, co_strategy *strategy, const char *text)
+{
+    co_value *variable = NULL, *devices;
+
+    if (strcmp(text, "variable") == 0) {
+        CO_SCOPE(c->ctx, strategy)
+            variable = co_variable(c->ctx, co_scalar_float(c->ctx, 0.0F), NULL);
+        return variable;
+    }
+    if (strcmp(text, "last_device") != 0)
+        return co_string(c->ctx, text);
+    if (strategy == co_default_strategy(c->ctx))
+        return co_string(c->ctx, "/cpu:0");
+    devices = co_worker_devices(c->ctx, strategy);
+    return co_at(c->ctx, devices, co_size(c->ctx, devices) - 1);
+}
+
+static co_value *
+read_reduced(golden_case *c, co_strategy *strategy)
+{
+    json_t     *json = json_object_get(c->attrs, "value");
+    const char *text = json_is_string(json) ? json_string_value(json) : "per replica";
+    co_value   *variable = NULL;
+
+    if (strcmp(text, "mirrored variable 0.0") != 0)
+        return read_subject(c, strategy);
+    CO_SCOPE(c->ctx, strategy)
+        variable = co_variable(c->ctx, co_scalar_float(c->ctx, 0.0F), NULL);
+    return variable;
+}
+
+static void
+put_devices(golden_case *c, co_value *local)
+{
+    json_t *devices = json_array();
+
+    for (size_t i = 0; co_ok(c->ctx) && i < co_size(c->ctx, local); ++i)
+        json_array_append_new(devices,
+                              json_string(co_device_name(c->ctx, co_at(c->ctx, local, i))));
+    golden_put(c, "devices", devices);
+}
+
+/* The components of a result: of its bundle, or itself. */
+static co_value *
+parts_of(golden_case *c, co_value *value)
+{
+    co_value *items[16];
+    size_t    n;
+
+    if (co_value_kind(value) != CO_KIND_MIRRORED && co_value_kind(value) != CO_KIND_PER_REPLICA)
+        return co_tuple(c->ctx, &value, 1);
+    n = co_size(c->ctx, value);
+    for (size_t i = 0; i < n && i < 16; ++i)
+        items[i] = co_at(c->ctx, value, i);
+    return co_tuple(c->ctx, items, n < 16 ? n : 16);
+}
+
+static json_t *
+write_parts(golden_case *c, co_value *value)
+{
+    json_t *tuple = golden_write_value(c->ctx, parts_of(c, value));
+    json_t *list = json_incref(json_object_get(tuple, "tuple"));
+
+    json_decref(tuple);
+    return list;
+}
+
 static void
 run_reduce_to(golden_case *c)
 {
-    golden_missing(c, "extended.reduce_to");
+    co_strategy *strategy = golden_strategy(c);
+    co_reduce_op op;
+    co_value    *subject, *where, *result;
+
+    if (strategy == NULL || !read_op(c, &op))
+        return;
+    subject = read_reduced(c, strategy);
+    where = read_destination(c, strategy, golden_string(c, c->attrs, "destinations"));
+    if (c->is_failed)
+        return;
+    result = co_reduce_to(c->ctx, strategy, op, subject, where);
+    if (!co_ok(c->ctx))
+        return;
+    golden_put(c, "class", json_string(golden_class(c->ctx, result)));
+    golden_put(c, "local_results", write_parts(c, result));
+    put_devices(c, parts_of(c, result));
 }
 
 static void
 run_batch_reduce_to(golden_case *c)
 {
-    golden_missing(c, "extended.batch_reduce_to");
+    static const char *const names[] = { "A", "B", "C" };
+    co_strategy             *strategy = golden_strategy(c);
+    json_t      *places = json_object_get(c->attrs, "destinations"), *results = json_array();
+    co_value    *pairs[3], *list;
+    co_reduce_op op;
+    size_t       n = json_array_size(places);
+
+    golden_put(c, "results", results);
+    if (strategy == NULL || !read_op(c, &op) || n > 3)
+        return;
+    for (size_t i = 0; i < n; ++i) {
+        const char *text = json_string_value(json_array_get(places, i));
+
+        pairs[i] = co_args(c->ctx, named_replicas(c, strategy, names[i]),
+                           read_destination(c, strategy, text != NULL ? text : ""));
+    }
+    list = co_batch_reduce_to(c->ctx, strategy, op, co_list(c->ctx, pairs, n));
+    for (size_t i = 0; co_ok(c->ctx) && i < n; ++i)
+        json_array_append_new(results, write_parts(c, co_at(c->ctx, list, i)));
 }
 
 void

@@ -609,20 +609,126 @@ run_strategy_devices(golden_case *c)
         return;
     list = golden_write_value(c->ctx, co_worker_devices(c->ctx, strategy));
     golden_put(c, "worker_devices", json_incref(json_object_get(list, "tuple")));
-    golden_put(c, "num_replicas_in_sync", json_integer(co_num_replicas_in_sync(c->ctx, strategy)));
     json_decref(list);
+    list = golden_write_value(c->ctx, co_parameter_devices(c->ctx, strategy));
+    golden_put(c, "parameter_devices", json_incref(json_object_get(list, "tuple")));
+    json_decref(list);
+    golden_put(c, "num_replicas_in_sync", json_integer(co_num_replicas_in_sync(c->ctx, strategy)));
+}
+
+/* What update functions of the vocabulary do with a component. */
+static co_value *
+update_add(co_context *ctx, co_value *variable, co_value *args, void *user)
+{
+    (void)user;
+    return co_assign_add(ctx, variable, co_at(ctx, args, 0));
+}
+
+static co_value *
+update_assign(co_context *ctx, co_value *variable, co_value *args, void *user)
+{
+    (void)user;
+    return co_assign(ctx, variable, co_at(ctx, args, 0));
+}
+
+static co_value *
+fn_id_plus_one(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    (void)user;
+    return co_scalar_float(ctx, (float)(co_replica_id(ctx) + 1));
+}
+
+static co_value *
+fn_update_inside(co_context *ctx, co_value *args, void *user)
+{
+    const setting *s = user;
+
+    (void)args;
+    return co_update(ctx, s->strategy, s->variable, update_assign, co_args(ctx, co_float(ctx, 2.0)),
+                     NULL, true);
+}
+
+static co_value *
+merge_sum_and_update(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    const setting *s = user;
+    co_value      *sum = co_reduce(ctx, strategy, CO_REDUCE_SUM, co_at(ctx, args, 0), NULL, 0);
+
+    return co_update(ctx, strategy, s->variable, update_add, co_args(ctx, sum), NULL, true);
+}
+
+static co_value *
+fn_merge_update(co_context *ctx, co_value *args, void *user)
+{
+    return co_merge_call(ctx, merge_sum_and_update, co_args(ctx, fn_id_plus_one(ctx, args, NULL)),
+                         user);
+}
+
+/* Each function text of the vocabulary and how it is done. */
+static void
+do_update(golden_case *c, setting *s, const char *fn)
+{
+    co_context *ctx = c->ctx;
+    co_value   *none = co_no_args(ctx);
+
+    if (strcmp(fn, "var.assign_add([0.5,0.25])") == 0) {
+        co_value *two = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2), (float[]){ 0.5F, 0.25F });
+
+        co_update(ctx, s->strategy, s->variable, update_add, co_args(ctx, two), NULL, true);
+    } else if (strcmp(fn, "var.assign_add(per-replica value replica_id+1)") == 0) {
+        co_value *value = co_run(ctx, s->strategy, fn_id_plus_one, none, NULL);
+
+        co_update(ctx, s->strategy, s->variable, update_add, co_args(ctx, value), NULL, true);
+    } else if (strcmp(fn, "var.assign(2.0)") == 0) {
+        co_run(ctx, s->strategy, fn_update_inside, none, s);
+    } else if (strcmp(fn, "merge_call: reduce SUM of replica_id+1, update assign_add") == 0) {
+        co_run(ctx, s->strategy, fn_merge_update, none, s);
+    } else {
+        golden_fail(c, "function '%s' is not known to the runner", fn);
+    }
 }
 
 static void
 run_update(golden_case *c)
 {
-    golden_missing(c, "extended.update");
+    setting     s = { golden_strategy(c), NULL };
+    json_t     *initial = json_object_get(c->attrs, "initial");
+    const char *fn = golden_string(c, c->attrs, "fn");
+
+    if (s.strategy == NULL || c->is_failed)
+        return;
+    s.variable = make_in_scope(c, s.strategy,
+                               initial != NULL ? read_initial(c) : co_scalar_float(c->ctx, 1.0F),
+                               NULL);
+    CO_SCOPE(c->ctx, strcmp(fn, "var.assign(2.0)") == 0 || strncmp(fn, "merge", 5) == 0
+                         ? co_default_strategy(c->ctx)
+                         : s.strategy)
+        do_update(c, &s, fn);
+    if (co_ok(c->ctx))
+        golden_put(c, "local_values", read_local(c, &s));
 }
 
 static void
 run_colocate(golden_case *c)
 {
-    golden_missing(c, "extended.colocate_vars_with");
+    co_strategy *strategy = golden_strategy(c);
+    co_value    *first, *second = NULL, *local;
+    json_t      *devices = json_array();
+
+    golden_put(c, "devices", devices);
+    if (strategy == NULL)
+        return;
+    first = make_in_scope(c, strategy, co_scalar_float(c->ctx, 1.0F), NULL);
+    CO_SCOPE(c->ctx, strategy) {
+        co_colocate_begin(c->ctx, strategy, first);
+        second = co_variable(c->ctx, co_scalar_float(c->ctx, 1.0F), NULL);
+        co_colocate_end(c->ctx);
+    }
+    local = co_local_results(c->ctx, strategy, second);
+    for (size_t i = 0; co_ok(c->ctx) && i < co_size(c->ctx, local); ++i)
+        json_array_append_new(devices,
+                              json_string(co_device_name(c->ctx, co_at(c->ctx, local, i))));
 }
 
 static void
