@@ -180,6 +180,12 @@ bool coi_mpi_launched(void);
 co_code coi_group_all_reduce(coi_group *group, const coi_reduction *job, const int *first,
                              int timeout_ms, co_error_info *err);
 /*
+ * Several at once: small ones travel together. All have as many replicas, first[size]; rank r hosts
+ * the same ones for all. The same jobs in the same order on every rank.
+ */
+co_code coi_group_all_reduce_many(coi_group *group, const coi_reduction *jobs, size_t num_jobs,
+                                  const int *first, int timeout_ms, co_error_info *err);
+/*
  * Rank r contributes nbytes[r] bytes; `all` receives them in rank order. `mine` may be their place
  * in `all`.
  */

@@ -154,6 +154,52 @@ body_all_reduce_works_in_chunks_and_in_two_rounds(coi_group *group)
     free_parts(n, parts);
 }
 
+/* Jobs of all kinds and lengths at once, small ones between large ones, against the reference. */
+static inline void
+body_many_all_reduces_at_once_have_the_bits_of_each(coi_group *group)
+{
+    enum { NUM_JOBS = 150 };
+    static const int64_t lengths[] = { 1, 0, 3, 17, 1000, 65537, 7, 64, 2048 };
+    void                *parts[NUM_NUMERIC][MAX_RANKS * 2];
+    void                *out[NUM_JOBS];
+    coi_reduction        wanted[NUM_JOBS], jobs[NUM_JOBS];
+    int                  first[MAX_RANKS + 1], n = group->size * 2 - 1;
+    co_error_info        err;
+
+    for (int r = 0; r <= group->size; ++r)
+        first[r] = r == 0 ? 0 : r * 2 - 1; /* one, then two each */
+    for (int d = 0; d < NUM_NUMERIC; ++d)
+        make_parts(numeric[d], n, 65537, parts[d]);
+    for (int i = 0; i < NUM_JOBS; ++i) {
+        int d = i % NUM_NUMERIC;
+
+        wanted[i] = (coi_reduction){
+            (co_reduce_op)(i % NUM_OPS),   numeric[d], lengths[i * 5 % 9], n,
+            (const void *const *)parts[d], NULL
+        };
+        out[i] = malloc((size_t)wanted[i].num_elements * 8 + 1);
+        CO_REQUIRE(out[i] != NULL);
+        memset(out[i], 0xA5, (size_t)wanted[i].num_elements * 8 + 1);
+        jobs[i] = wanted[i];
+        jobs[i].parts += first[group->rank];
+        jobs[i].out = out[i];
+    }
+    coi_error_reset(&err);
+    if (!CO_EXPECT_CODE(coi_group_all_reduce_many(group, jobs, NUM_JOBS, first, LONG_MS, &err),
+                        CO_OK))
+        CO_FAIL("rank %d: %s", group->rank, err.message);
+    for (int i = 0; i < NUM_JOBS; ++i) {
+        size_t  nbytes = (size_t)wanted[i].num_elements * co_dtype_size(wanted[i].dtype);
+        int64_t some = wanted[i].num_elements < 5000 ? wanted[i].num_elements : 5000;
+
+        CO_EXPECT_TRUE(expect_elements(&wanted[i], out[i], 0, some, "many"));
+        CO_EXPECT_INT(((unsigned char *)out[i])[nbytes], 0xA5);
+        free(out[i]);
+    }
+    for (int d = 0; d < NUM_NUMERIC; ++d)
+        free_parts(n, parts[d]);
+}
+
 static inline unsigned char
 byte_of(int rank, size_t i)
 {
@@ -541,6 +587,7 @@ body_transfers_of_all_sizes_arrive_in_order(coi_group *group)
     CASE(exchange_gives_every_rank_the_word_of_every_rank)                                         \
     CASE(all_reduce_has_the_same_bits_for_every_placement)                                         \
     CASE(all_reduce_works_in_chunks_and_in_two_rounds)                                             \
+    CASE(many_all_reduces_at_once_have_the_bits_of_each)                                           \
     CASE(all_gather_puts_the_parts_in_the_order_of_ranks)                                          \
     CASE(broadcast_gives_everybody_the_bytes_of_the_root)                                          \
     CASE(transfers_of_all_sizes_arrive_in_order)                                                   \
