@@ -298,34 +298,56 @@ signature_of(const job *mine, char *text, size_t capacity)
     return hash;
 }
 
+/* The dense leaves, all in one call: small ones travel together. */
+static bool
+sum_between_workers(co_context *ctx, coi_step *step)
+{
+    co_strategy   *strategy = step->strategy;
+    const job     *mine = job_of(step, 0);
+    size_t         local = (size_t)step->n, n = 0;
+    size_t         nbytes = mine->n * (sizeof(coi_reduction) + local * sizeof(void *));
+    coi_reduction *jobs = coi_small_alloc(&ctx->heap, nbytes);
+    const void   **parts;
+    bool           ok;
+
+    if (jobs == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu sums between workers", mine->n);
+        return false;
+    }
+    parts = (const void **)(jobs + mine->n);
+    for (size_t k = 0; k < mine->n; ++k)
+        if (!is_concatenated(mine, k)) {
+            jobs[n] = reduction_of(step, k, parts + n * local);
+            ++n;
+        }
+    ok = coi_group_all_reduce_many(strategy->group, jobs, n, strategy->first, coi_timeout(strategy),
+                                   coi_err(ctx)) == CO_OK;
+    coi_small_free(&ctx->heap, jobs, nbytes);
+    if (ok)
+        return true;
+    for (size_t k = 0; k < mine->n; ++k)
+        if (!is_concatenated(mine, k))
+            coi_workers_hold(strategy, mine->out[k]);
+    coi_failed(ctx);
+    return false;
+}
+
 static bool
 reduce_between_workers(co_context *ctx)
 {
-    coi_step    *step = ctx->mode.step;
-    co_strategy *strategy = step->strategy;
-    const job   *mine = job_of(step, 0);
-    const void  *parts[COI_MAX_LOCAL_REPLICAS];
-    char         text[200];
-    uint64_t     signature = signature_of(mine, text, sizeof(text));
+    coi_step  *step = ctx->mode.step;
+    const job *mine = job_of(step, 0);
+    char       text[200];
+    uint64_t   signature = signature_of(mine, text, sizeof(text));
 
-    if (!coi_workers_meet(ctx, strategy, mine->gather ? COI_MEET_ALL_GATHER : COI_MEET_ALL_REDUCE,
-                          signature, text, 0, NULL))
+    if (!coi_workers_meet(ctx, step->strategy,
+                          mine->gather ? COI_MEET_ALL_GATHER : COI_MEET_ALL_REDUCE, signature, text,
+                          0, NULL) ||
+        !sum_between_workers(ctx, step))
         return false;
-    for (size_t k = 0; k < mine->n; ++k) {
-        if (is_concatenated(mine, k)) {
-            if (!make_concatenated(ctx, step, k))
-                return false;
-        } else {
-            coi_reduction reduction = reduction_of(step, k, parts);
-
-            if (coi_group_all_reduce(strategy->group, &reduction, strategy->first,
-                                     coi_timeout(strategy), coi_err(ctx)) != CO_OK) {
-                coi_workers_hold(strategy, mine->out[k]);
-                coi_failed(ctx);
-                return false;
-            }
-        }
-    }
+    for (size_t k = 0; k < mine->n; ++k)
+        if (is_concatenated(mine, k) && !make_concatenated(ctx, step, k))
+            return false;
     return true;
 }
 

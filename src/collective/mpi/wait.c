@@ -29,13 +29,17 @@ coi_mpi_wait_begin(mpi_wait *wait, int timeout_ms, size_t nbytes)
     wait->timeout_ms = timeout_ms;
 }
 
+/* Spin only where there are cores for the threads of all ranks here, taking them to be as many as ours. */
 static uint64_t
 spin_ns(const mpi_group *self)
 {
     const coi_waiting *waiting = self->group.waiting;
+    int64_t            running;
 
-    if (waiting == NULL || waiting->spin_us <= 0 || self->ranks_here > waiting->num_cores ||
-        atomic_load_explicit(&waiting->running, memory_order_relaxed) > waiting->num_cores)
+    if (waiting == NULL || waiting->spin_us <= 0)
+        return 0;
+    running = atomic_load_explicit(&waiting->running, memory_order_relaxed);
+    if ((running > 1 ? running : 1) * self->ranks_here > waiting->num_cores)
         return 0;
     return (uint64_t)waiting->spin_us * 1000u;
 }
