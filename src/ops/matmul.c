@@ -21,33 +21,42 @@ COI_ATTR_TABLE(coi_matmul_attrs, MATMUL_ATTRS)
 #define ENOUGH_FOR_TEAM ((int64_t)1 << 19)
 #define ENOUGH_TO_CUT   ((int64_t)1 << 22)
 
+/* The three ways in which shapes do not fit; apart from the rule, which runs with every call. */
+static co_code
+refuse(coi_call *call, const char *why, int64_t a_k, int64_t b_k)
+{
+    const coi_matmul_attrs *attrs = call->attrs;
+    const co_value         *a = call->in[0], *b = call->in[1];
+    char                    a_text[COI_SHAPE_TEXT], b_text[COI_SHAPE_TEXT];
+
+    coi_shape_text(a->u.tensor.dims, a->ndim, a_text);
+    coi_shape_text(b->u.tensor.dims, b->ndim, b_text);
+    if (why != NULL)
+        return coi_invalid(call, "a has shape %s and b %s; %s", a_text, b_text, why);
+    return coi_invalid(call, "a %s%s has %lld columns, b %s%s has %lld rows; they must be equal",
+                       a_text, attrs->transpose_a ? " transposed" : "", (long long)a_k, b_text,
+                       attrs->transpose_b ? " transposed" : "", (long long)b_k);
+}
+
 static co_code
 matmul_infer(coi_call *call, coi_out *outs)
 {
     const coi_matmul_attrs *attrs = call->attrs;
     const co_value         *a = call->in[0], *b = call->in[1];
     const int64_t          *a_dims = a->u.tensor.dims, *b_dims = b->u.tensor.dims;
-    char                    a_text[COI_SHAPE_TEXT], b_text[COI_SHAPE_TEXT];
     int64_t                 a_k, b_k;
 
-    coi_shape_text(a_dims, a->ndim, a_text);
-    coi_shape_text(b_dims, b->ndim, b_text);
     if (a->ndim < 2 || b->ndim < 2)
-        return coi_invalid(call, "a has shape %s and b %s; both need at least 2 dimensions", a_text,
-                           b_text);
+        return refuse(call, "both need at least 2 dimensions", 0, 0);
     a_k = a_dims[a->ndim - (attrs->transpose_a ? 2 : 1)];
     b_k = b_dims[b->ndim - (attrs->transpose_b ? 1 : 2)];
     if (a_k != b_k)
-        return coi_invalid(call,
-                           "a %s%s has %lld columns, b %s%s has %lld rows; they must be equal",
-                           a_text, attrs->transpose_a ? " transposed" : "", (long long)a_k, b_text,
-                           attrs->transpose_b ? " transposed" : "", (long long)b_k);
+        return refuse(call, NULL, a_k, b_k);
     if (!coi_broadcast(a_dims, a->ndim - 2, b_dims, b->ndim - 2, outs))
-        return coi_invalid(
-            call,
-            "the batch dimensions of a %s and b %s do not fit; counted from the third "
-            "last, they must be equal or 1",
-            a_text, b_text);
+        return refuse(call,
+                      "their batch dimensions do not fit: counted from the third last, they must "
+                      "be equal or 1",
+                      0, 0);
     outs->dtype = (co_dtype)a->dtype;
     outs->dims[outs->ndim++] = a_dims[a->ndim - (attrs->transpose_a ? 1 : 2)];
     outs->dims[outs->ndim++] = b_dims[b->ndim - (attrs->transpose_b ? 2 : 1)];

@@ -62,6 +62,13 @@ draw(const job *j, int64_t block, uint32_t out[4])
     coi_philox(counter, j->key, out);
 }
 
+/* Numbers in a block. */
+static int
+per_block(const job *j)
+{
+    return j->dtype == CO_FLOAT64 ? 2 : 4;
+}
+
 /* 53 bits as a number in [0, 1). */
 static double
 unit_double(uint32_t high, uint32_t low)
@@ -78,63 +85,69 @@ half_below(uint16_t half)
     return (uint16_t)(half == 0 ? 0x8001 : half & 0x8000 ? half + 1 : half - 1);
 }
 
-/* Store a uniform number as float16 or bfloat16; rounding must not reach the upper limit. */
+/* Store numbers from position `first` on; with `below` they are kept under the upper limit, which rounding to a coarse
+ * dtype would reach. */
 static void
-put_uniform_half(const job *j, int64_t i, double value)
+put_halves(const job *j, int64_t first, const double *values, int n, bool below)
 {
-    bool     is_half = j->dtype == CO_FLOAT16;
-    float    high = (float)j->b;
-    uint16_t bits = is_half ? coi_float_to_half((float)value) : coi_float_to_bfloat((float)value);
-    float    back = is_half ? coi_half_to_float(bits) : coi_bfloat_to_float(bits);
+    bool      is_half = j->dtype == CO_FLOAT16;
+    float     high = (float)j->b;
+    uint16_t *out = (uint16_t *)j->out + first;
 
-    if (back >= high && j->a < j->b)
-        bits = half_below(bits);
-    ((uint16_t *)j->out)[i] = bits;
-}
+    for (int i = 0; i < n; ++i) {
+        float    value = (float)values[i];
+        uint16_t bits = is_half ? coi_float_to_half(value) : coi_float_to_bfloat(value);
+        float    back = is_half ? coi_half_to_float(bits) : coi_bfloat_to_float(bits);
 
-static void
-put_uniform(const job *j, int64_t i, uint32_t high, uint32_t low)
-{
-    double range = j->b - j->a, value;
-
-    switch (j->dtype) {
-    case CO_FLOAT64:
-        value = j->a + range * unit_double(high, low);
-        ((double *)j->out)[i] = value >= j->b && j->a < j->b ? nextafter(j->b, j->a) : value;
-        break;
-    case CO_FLOAT32: {
-        float rounded = (float)(j->a + range * ((double)(high >> 8) * 0x1p-24));
-
-        if (rounded >= (float)j->b && j->a < j->b)
-            rounded = nextafterf((float)j->b, -INFINITY);
-        ((float *)j->out)[i] = rounded;
-        break;
-    }
-    default: /* as many bits as the dtype has, so that none is lost between 0 and 1 */
-        value = j->dtype == CO_FLOAT16 ? (double)(high >> 21) * 0x1p-11
-                                       : (double)(high >> 24) * 0x1p-8;
-        put_uniform_half(j, i, j->a + range * value);
+        out[i] = below && back >= high ? half_below(bits) : bits;
     }
 }
 
 static void
-uniform_chunk(void *arg, int64_t chunk)
+put(const job *j, int64_t first, const double *values, int n, bool below)
 {
-    const job *j = arg;
-    int64_t    first = chunk * CHUNK, last = first + CHUNK < j->n ? first + CHUNK : j->n;
-    int        per_block = j->dtype == CO_FLOAT64 ? 2 : 4;
-    uint32_t   words[4];
+    float  *floats = (float *)j->out + first, float_high = (float)j->b;
+    double *doubles = (double *)j->out + first;
 
-    for (int64_t i = first; i < last; ++i) {
-        int at = (int)(i % per_block);
+    if (j->dtype == CO_FLOAT32)
+        for (int i = 0; i < n; ++i) {
+            float value = (float)values[i];
 
-        if (at == 0)
-            draw(j, i / per_block, words);
-        if (per_block == 2)
-            put_uniform(j, i, words[2 * at], words[2 * at + 1]);
-        else
-            put_uniform(j, i, words[at], 0);
+            floats[i] = below && value >= float_high ? nextafterf(float_high, -INFINITY) : value;
+        }
+    else if (j->dtype == CO_FLOAT64)
+        for (int i = 0; i < n; ++i)
+            doubles[i] = below && values[i] >= j->b ? nextafter(j->b, -INFINITY) : values[i];
+    else
+        put_halves(j, first, values, n, below);
+}
+
+/* Numbers in [0, 1) with as many bits as the dtype has, so that none is lost by rounding. */
+static void
+unit_block(const job *j, int64_t block, double out[4])
+{
+    uint32_t words[4];
+    int      shift = j->dtype == CO_FLOAT32 ? 8 : j->dtype == CO_FLOAT16 ? 21 : 24;
+    double   scale = j->dtype == CO_FLOAT32 ? 0x1p-24 : j->dtype == CO_FLOAT16 ? 0x1p-11 : 0x1p-8;
+
+    draw(j, block, words);
+    if (j->dtype == CO_FLOAT64) {
+        out[0] = unit_double(words[0], words[1]);
+        out[1] = unit_double(words[2], words[3]);
+        return;
     }
+    for (int i = 0; i < 4; ++i)
+        out[i] = (double)(words[i] >> shift) * scale;
+}
+
+static void
+uniform_block(const job *j, int64_t block, double out[4])
+{
+    double range = j->b - j->a;
+
+    unit_block(j, block, out);
+    for (int i = 0; i < per_block(j); ++i)
+        out[i] = j->a + range * out[i];
 }
 
 /*
@@ -144,8 +157,10 @@ uniform_chunk(void *arg, int64_t chunk)
 static double
 series_log(double x)
 {
-    int    e;
-    double m = frexp(x, &e), s, z, sum = 0;
+    static const double over[] = { 1.0 / 23, 1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13,
+                                   1.0 / 11, 1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3 };
+    int                 e;
+    double              m = frexp(x, &e), s, z, sum = 0;
 
     if (m < 0.70710678118654752440) {
         m *= 2;
@@ -153,8 +168,8 @@ series_log(double x)
     }
     s = (m - 1) / (m + 1);
     z = s * s;
-    for (int k = 23; k >= 3; k -= 2)
-        sum = (sum + 1.0 / k) * z;
+    for (int i = 0; i < 11; ++i)
+        sum = (sum + over[i]) * z;
     /* ln 2 in two parts, of which the first has few bits: its product with e is exact. */
     return e * 0x1.62e42fefap-1 + (2 * s + (2 * s * sum + e * 0x1.cf79abc9e3b39p-40));
 }
@@ -163,13 +178,19 @@ series_log(double x)
 static void
 series_sincos(double u, double *sine, double *cosine)
 {
-    int    quarter = (int)(4 * u + 0.5);
-    double a = (u - quarter * 0.25) * 6.28318530717958647693, z = a * a, s = 1, c = 1;
+    static const double of_sine[] = { 1.0 / (17 * 16), 1.0 / (15 * 14), 1.0 / (13 * 12),
+                                      1.0 / (11 * 10), 1.0 / (9 * 8),   1.0 / (7 * 6),
+                                      1.0 / (5 * 4),   1.0 / (3 * 2) };
+    static const double of_cosine[] = { 1.0 / (18 * 17), 1.0 / (16 * 15), 1.0 / (14 * 13),
+                                        1.0 / (12 * 11), 1.0 / (10 * 9),  1.0 / (8 * 7),
+                                        1.0 / (6 * 5),   1.0 / (4 * 3),   1.0 / (2 * 1) };
+    int                 quarter = (int)(4 * u + 0.5);
+    double              a = (u - quarter * 0.25) * 6.28318530717958647693, z = a * a, s = 1, c = 1;
 
-    for (int k = 17; k >= 3; k -= 2)
-        s = 1 - s * z / (k * (k - 1));
-    for (int k = 18; k >= 2; k -= 2)
-        c = 1 - c * z / (k * (k - 1));
+    for (int i = 0; i < 8; ++i)
+        s = 1 - s * (z * of_sine[i]);
+    for (int i = 0; i < 9; ++i)
+        c = 1 - c * (z * of_cosine[i]);
     s *= a;
     switch (quarter & 3) {
     case 0: *sine = s, *cosine = c; break;
@@ -191,38 +212,53 @@ normal_pair(double u1, double u2, double out[2])
 }
 
 static void
-put_normal(const job *j, int64_t i, double value)
+normal_block(const job *j, int64_t block, double out[4])
 {
-    value = j->a + j->b * value;
-    switch (j->dtype) {
-    case CO_FLOAT64: ((double *)j->out)[i] = value; break;
-    case CO_FLOAT32: ((float *)j->out)[i] = (float)value; break;
-    case CO_FLOAT16: ((uint16_t *)j->out)[i] = coi_float_to_half((float)value); break;
-    default: ((uint16_t *)j->out)[i] = coi_float_to_bfloat((float)value);
+    uint32_t words[4];
+
+    draw(j, block, words);
+    if (j->dtype == CO_FLOAT64) {
+        normal_pair(unit_double(words[0], words[1]) + 0x1p-53, unit_double(words[2], words[3]),
+                    out);
+    } else {
+        normal_pair(((double)words[0] + 1) * 0x1p-32, (double)words[1] * 0x1p-32, out);
+        normal_pair(((double)words[2] + 1) * 0x1p-32, (double)words[3] * 0x1p-32, out + 2);
     }
+    for (int i = 0; i < per_block(j); ++i)
+        out[i] = j->a + j->b * out[i];
+}
+
+/* One chunk: a few blocks at a time into `values`, then stored. */
+static inline void
+fill_chunk(const job *j, int64_t chunk, void (*block_fn)(const job *, int64_t, double[4]),
+           bool below)
+{
+    enum { FEW = 256 };
+    int64_t first = chunk * CHUNK, last = first + CHUNK < j->n ? first + CHUNK : j->n;
+    int     step = per_block(j);
+    double  values[FEW];
+
+    for (int64_t i = first; i < last; i += FEW) {
+        int n = last - i < FEW ? (int)(last - i) : FEW;
+
+        for (int at = 0; at < n; at += step)
+            block_fn(j, (i + at) / step, values + at);
+        put(j, i, values, n, below);
+    }
+}
+
+static void
+uniform_chunk(void *arg, int64_t chunk)
+{
+    const job *j = arg;
+
+    fill_chunk(j, chunk, uniform_block, j->a < j->b);
 }
 
 static void
 normal_chunk(void *arg, int64_t chunk)
 {
-    const job *j = arg;
-    int64_t    first = chunk * CHUNK, last = first + CHUNK < j->n ? first + CHUNK : j->n;
-    int        per_block = j->dtype == CO_FLOAT64 ? 2 : 4;
-    uint32_t   words[4];
-    double     pair[2];
-
-    for (int64_t i = first; i < last; ++i) {
-        int at = (int)(i % per_block);
-
-        if (at == 0)
-            draw(j, i / per_block, words);
-        if (per_block == 2 && at == 0)
-            normal_pair(unit_double(words[0], words[1]) + 0x1p-53, unit_double(words[2], words[3]),
-                        pair);
-        else if (per_block == 4 && at % 2 == 0)
-            normal_pair(((double)words[at] + 1) * 0x1p-32, (double)words[at + 1] * 0x1p-32, pair);
-        put_normal(j, i, pair[at % 2]);
-    }
+    fill_chunk(arg, chunk, normal_block, false);
 }
 
 /* Shape and dtype of the result. */
