@@ -1,13 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The kernels of ops/softmax.h for one instruction set, as loops that compilers vectorise. Rows are taken in blocks of a
- * few thousand elements, so that the exponentials of short rows (ten classes) fill vectors too.
+ * few thousand elements. Short rows (ten classes) would leave most of a vector empty: they are turned, so that a vector
+ * holds one element of each of many rows.
  */
 #include "ops/softmax.h"
 #include "ops/simd/math.h"
-#include "ops/simd/simd.h"
+#include "ops/simd/vector.h"
 
-enum { LANES = 16, BLOCK = 2048, STRIP = 64 };
+enum {
+    SUMS = 16,    /* partial sums of a row */
+    BLOCK = 2048, /* elements of a row at a time */
+    STRIP = 64,   /* columns at a time */
+    NARROW = 24,  /* rows up to this length are turned */
+};
+
+/* Columns computed for n columns: whole vectors. */
+#define ROUNDED(n) (((n) + 15) / 16 * 16)
 
 #define T    f32
 #define REAL float

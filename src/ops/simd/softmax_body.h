@@ -5,53 +5,158 @@
  */
 #define OF(name) COI_PASTE(name, T)
 
-static inline REAL
-OF(fold)(REAL lanes[LANES])
+enum { OF(VECTORS) = SUMS / OF(LANES) };
+
+/* Partial sums of a row: element i is added to sum i % SUMS. */
+typedef struct OF(sums) {
+    OF(vec) v[OF(VECTORS)];
+} OF(sums);
+
+static inline void
+OF(add_to)(OF(sums) * sums, const REAL *x, int64_t n)
 {
-    for (int width = LANES / 2; width > 0; width /= 2)
+    int64_t i = 0;
+
+    for (; i + SUMS <= n; i += SUMS) {
+        COI_UNROLL
+        for (int k = 0; k < OF(VECTORS); ++k)
+            sums->v[k] = OF(add)(sums->v[k], OF(load)(x + i + k * OF(LANES)));
+    }
+    for (int k = 0; i < n; ++k, i += OF(LANES)) {
+        int64_t left = n - i < OF(LANES) ? n - i : OF(LANES);
+
+        sums->v[k] = OF(add)(sums->v[k], OF(load_part)(x + i, OF(make_part)(left)));
+    }
+}
+
+static inline REAL
+OF(fold)(const OF(sums) * sums)
+{
+    REAL lanes[SUMS];
+
+    for (int k = 0; k < OF(VECTORS); ++k)
+        OF(store)(lanes + k * OF(LANES), sums->v[k]);
+    for (int width = SUMS / 2; width > 0; width /= 2)
         for (int i = 0; i < width; ++i)
             lanes[i] += lanes[i + width];
     return lanes[0];
 }
 
-static inline void
-OF(add_to)(REAL lanes[LANES], const REAL *x, int64_t n)
+static inline REAL
+OF(row_sum)(const REAL *x, int64_t n)
 {
-    int64_t i = 0;
+    OF(sums) sums;
 
-    for (; i + LANES <= n; i += LANES)
-        for (int lane = 0; lane < LANES; ++lane)
-            lanes[lane] += x[i + lane];
-    for (int lane = 0; i + lane < n; ++lane)
-        lanes[lane] += x[i + lane];
+    for (int k = 0; k < OF(VECTORS); ++k)
+        sums.v[k] = OF(zero)();
+    OF(add_to)(&sums, x, n);
+    return OF(fold)(&sums);
 }
 
-/* NaN is passed over here and comes back through the exponential of x - max. */
+/* The largest of n >= SUMS elements. NaN is passed over here and comes back through the exponential of x - max. */
 static inline REAL
 OF(row_max)(const REAL *x, int64_t n)
 {
-    REAL    lanes[LANES], max = -(REAL)INFINITY;
-    int64_t i = 0;
+    REAL lanes[OF(LANES)];
+    OF(vec) most[OF(VECTORS)];
 
-    if (n >= LANES) {
-        for (int lane = 0; lane < LANES; ++lane)
-            lanes[lane] = x[lane];
-        for (i = LANES; i + LANES <= n; i += LANES)
-            for (int lane = 0; lane < LANES; ++lane)
-                lanes[lane] = x[i + lane] > lanes[lane] ? x[i + lane] : lanes[lane];
-        for (int lane = 0; lane < LANES; ++lane)
-            max = lanes[lane] > max ? lanes[lane] : max;
+    for (int k = 0; k < OF(VECTORS); ++k)
+        most[k] = OF(splat)(-(REAL)INFINITY);
+    for (int64_t i = 0; i < n; i += SUMS) {
+        const REAL *from = x + (i + SUMS <= n ? i : n - SUMS); /* the last ones twice, if need be */
+
+        COI_UNROLL
+        for (int k = 0; k < OF(VECTORS); ++k)
+            most[k] = OF(max)(OF(load)(from + k * OF(LANES)), most[k]);
     }
-    for (; i < n; ++i)
-        max = x[i] > max ? x[i] : max;
-    return max;
+    for (int k = 1; k < OF(VECTORS); ++k)
+        most[0] = OF(max)(most[k], most[0]);
+    OF(store)(lanes, most[0]);
+    for (int width = OF(LANES) / 2; width > 0; width /= 2)
+        for (int i = 0; i < width; ++i)
+            lanes[i] = lanes[i + width] > lanes[i] ? lanes[i + width] : lanes[i];
+    return lanes[0];
+}
+
+/* n columns (at most STRIP), `inner` apart along the axis: their maxima and the sums of exp(x - max); exponentials go to y
+ * where it is given. */
+static inline void
+OF(strip_exp)(const REAL *restrict x, REAL *restrict y, int64_t dim, int64_t inner, int n,
+              REAL *restrict max, REAL *restrict sum)
+{
+    for (int i = 0; i < n; ++i) {
+        max[i] = -(REAL)INFINITY;
+        sum[i] = 0;
+    }
+    for (int64_t d = 0; d < dim; ++d)
+        for (int i = 0; i < n; ++i)
+            max[i] = x[d * inner + i] > max[i] ? x[d * inner + i] : max[i];
+    for (int64_t d = 0; d < dim; ++d)
+        for (int i = 0; i < n; ++i) {
+            REAL e = EXP(x[d * inner + i] - max[i]);
+
+            if (y != NULL)
+                y[d * inner + i] = e;
+            sum[i] += e;
+        }
 }
 
 static inline void
-OF(exponentials)(REAL *restrict x, int64_t n)
+OF(strip_scale)(REAL *restrict y, int64_t dim, int64_t inner, int n, const REAL *restrict factor)
 {
-    for (int64_t i = 0; i < n; ++i)
-        x[i] = EXP(x[i]);
+    for (int64_t d = 0; d < dim; ++d)
+        for (int i = 0; i < n; ++i)
+            y[d * inner + i] *= factor[i];
+}
+
+static inline void
+OF(strip_grad)(const REAL *restrict y, const REAL *restrict g, REAL *restrict dx, int64_t dim,
+               int64_t inner, int n)
+{
+    REAL dot[STRIP] = { 0 };
+
+    for (int64_t d = 0; d < dim; ++d)
+        for (int i = 0; i < n; ++i)
+            dot[i] += y[d * inner + i] * g[d * inner + i];
+    for (int64_t d = 0; d < dim; ++d)
+        for (int i = 0; i < n; ++i)
+            dx[d * inner + i] = y[d * inner + i] * (g[d * inner + i] - dot[i]);
+}
+
+/* n rows as the columns of a strip (columns up to ROUNDED(n) are zero), and back. */
+static inline void
+OF(turn)(const REAL *restrict rows, int64_t dim, int n, REAL *restrict strip)
+{
+    for (int64_t d = 0; d < dim; ++d) {
+        for (int i = 0; i < n; ++i)
+            strip[d * STRIP + i] = rows[i * dim + d];
+        for (int i = n; i < ROUNDED(n); ++i)
+            strip[d * STRIP + i] = 0;
+    }
+}
+static inline void
+OF(turn_back)(const REAL *restrict strip, int64_t dim, int n, REAL *restrict rows)
+{
+    for (int64_t d = 0; d < dim; ++d)
+        for (int i = 0; i < n; ++i)
+            rows[i * dim + d] = strip[d * STRIP + i];
+}
+
+static void
+OF(narrow_rows)(const REAL *x, const REAL *scale, REAL *y, int64_t num_rows, int64_t dim)
+{
+    REAL from[NARROW * STRIP], to[NARROW * STRIP], max[STRIP], sum[STRIP];
+
+    for (int64_t row = 0; row < num_rows; row += STRIP) {
+        int n = num_rows - row < STRIP ? (int)(num_rows - row) : STRIP, width = ROUNDED(n);
+
+        OF(turn)(x + row * dim, dim, n, from);
+        OF(strip_exp)(from, to, dim, STRIP, width, max, sum);
+        for (int i = 0; i < n; ++i)
+            sum[i] = (scale != NULL ? scale[row + i] : 1) / sum[i];
+        OF(strip_scale)(to, dim, STRIP, width, sum);
+        OF(turn_back)(to, dim, n, y + row * dim);
+    }
 }
 
 static void
@@ -60,26 +165,19 @@ OF(softmax_rows)(const void *x_data, const void *scale_data, void *y_data, int64
 {
     const REAL *x = x_data, *scale = scale_data;
     REAL       *y = y_data;
-    int64_t     block = dim >= BLOCK ? 1 : BLOCK / (dim > 0 ? dim : 1);
 
-    for (int64_t first = 0; first < num_rows; first += block) {
-        int64_t last = first + block < num_rows ? first + block : num_rows;
+    if (dim <= NARROW) {
+        OF(narrow_rows)(x, scale, y, num_rows, dim);
+        return;
+    }
+    for (int64_t row = 0; row < num_rows; ++row, x += dim, y += dim) {
+        REAL max = OF(row_max)(x, dim), factor;
 
-        for (int64_t row = first; row < last; ++row) {
-            REAL max = OF(row_max)(x + row * dim, dim);
-
-            for (int64_t i = row * dim; i < (row + 1) * dim; ++i)
-                y[i] = x[i] - max;
-        }
-        OF(exponentials)(y + first * dim, (last - first) * dim);
-        for (int64_t row = first; row < last; ++row) {
-            REAL lanes[LANES] = { 0 }, factor;
-
-            OF(add_to)(lanes, y + row * dim, dim);
-            factor = (scale == NULL ? 1 : scale[row]) / OF(fold)(lanes);
-            for (int64_t i = row * dim; i < (row + 1) * dim; ++i)
-                y[i] *= factor;
-        }
+        for (int64_t i = 0; i < dim; ++i)
+            y[i] = EXP(x[i] - max);
+        factor = (scale == NULL ? 1 : scale[row]) / OF(row_sum)(y, dim);
+        for (int64_t i = 0; i < dim; ++i)
+            y[i] *= factor;
     }
 }
 
@@ -88,30 +186,28 @@ OF(softmax_columns)(const void *x_data, void *y_data, int64_t dim, int64_t inner
                     int64_t last)
 {
     for (int64_t j = first; j < last; j += STRIP) {
-        int         n = last - j < STRIP ? (int)(last - j) : STRIP;
-        const REAL *x = (const REAL *)x_data + j;
-        REAL       *y = (REAL *)y_data + j;
-        REAL        max[STRIP], sum[STRIP];
+        int   n = last - j < STRIP ? (int)(last - j) : STRIP;
+        REAL *y = (REAL *)y_data + j, max[STRIP], sum[STRIP];
 
-        for (int i = 0; i < n; ++i) {
-            max[i] = -(REAL)INFINITY;
-            sum[i] = 0;
-        }
-        for (int64_t d = 0; d < dim; ++d)
-            for (int i = 0; i < n; ++i)
-                max[i] = x[d * inner + i] > max[i] ? x[d * inner + i] : max[i];
-        for (int64_t d = 0; d < dim; ++d)
-            for (int i = 0; i < n; ++i) {
-                REAL e = EXP(x[d * inner + i] - max[i]);
-
-                y[d * inner + i] = e;
-                sum[i] += e;
-            }
+        OF(strip_exp)((const REAL *)x_data + j, y, dim, inner, n, max, sum);
         for (int i = 0; i < n; ++i)
             sum[i] = 1 / sum[i];
-        for (int64_t d = 0; d < dim; ++d)
-            for (int i = 0; i < n; ++i)
-                y[d * inner + i] *= sum[i];
+        OF(strip_scale)(y, dim, inner, n, sum);
+    }
+}
+
+static void
+OF(narrow_grad_rows)(const REAL *y, const REAL *g, REAL *dx, int64_t num_rows, int64_t dim)
+{
+    REAL from[NARROW * STRIP], with[NARROW * STRIP], to[NARROW * STRIP];
+
+    for (int64_t row = 0; row < num_rows; row += STRIP) {
+        int n = num_rows - row < STRIP ? (int)(num_rows - row) : STRIP;
+
+        OF(turn)(y + row * dim, dim, n, from);
+        OF(turn)(g + row * dim, dim, n, with);
+        OF(strip_grad)(from, with, to, dim, STRIP, ROUNDED(n));
+        OF(turn_back)(to, dim, n, dx + row * dim);
     }
 }
 
@@ -122,13 +218,16 @@ OF(softmax_grad_rows)(const void *y_data, const void *g_data, void *dx_data, int
     const REAL *y = y_data, *g = g_data;
     REAL       *dx = dx_data;
 
+    if (dim <= NARROW) {
+        OF(narrow_grad_rows)(y, g, dx, num_rows, dim);
+        return;
+    }
     for (int64_t row = 0; row < num_rows; ++row, y += dim, g += dim, dx += dim) {
-        REAL lanes[LANES] = { 0 }, dot;
+        REAL dot;
 
         for (int64_t i = 0; i < dim; ++i)
             dx[i] = y[i] * g[i];
-        OF(add_to)(lanes, dx, dim);
-        dot = OF(fold)(lanes);
+        dot = OF(row_sum)(dx, dim);
         for (int64_t i = 0; i < dim; ++i)
             dx[i] = y[i] * (g[i] - dot);
     }
@@ -138,57 +237,60 @@ static void
 OF(softmax_grad_columns)(const void *y_data, const void *g_data, void *dx_data, int64_t dim,
                          int64_t inner, int64_t first, int64_t last)
 {
-    for (int64_t j = first; j < last; j += STRIP) {
-        int         n = last - j < STRIP ? (int)(last - j) : STRIP;
-        const REAL *y = (const REAL *)y_data + j, *g = (const REAL *)g_data + j;
-        REAL       *dx = (REAL *)dx_data + j;
-        REAL        dot[STRIP] = { 0 };
+    for (int64_t j = first; j < last; j += STRIP)
+        OF(strip_grad)
+        ((const REAL *)y_data + j, (const REAL *)g_data + j, (REAL *)dx_data + j, dim, inner,
+         last - j < STRIP ? (int)(last - j) : STRIP);
+}
 
-        for (int64_t d = 0; d < dim; ++d)
-            for (int i = 0; i < n; ++i)
-                dot[i] += y[d * inner + i] * g[d * inner + i];
-        for (int64_t d = 0; d < dim; ++d)
-            for (int i = 0; i < n; ++i)
-                dx[d * inner + i] = y[d * inner + i] * (g[d * inner + i] - dot[i]);
+static void
+OF(narrow_sums)(const REAL *x, REAL *max, REAL *sum, int64_t num_rows, int64_t dim)
+{
+    REAL from[NARROW * STRIP], strip_max[STRIP], strip_sum[STRIP];
+
+    for (int64_t row = 0; row < num_rows; row += STRIP) {
+        int n = num_rows - row < STRIP ? (int)(num_rows - row) : STRIP;
+
+        OF(turn)(x + row * dim, dim, n, from);
+        OF(strip_exp)(from, NULL, dim, STRIP, ROUNDED(n), strip_max, strip_sum);
+        memcpy(max + row, strip_max, (size_t)n * sizeof(REAL));
+        memcpy(sum + row, strip_sum, (size_t)n * sizeof(REAL));
     }
 }
 
-/* Rows that fit a block together, or pieces of one row: their exponentials into `block`, sums out. */
+/* The sum of exp(x - max) over a long row, by pieces. */
+static inline REAL
+OF(exp_sum)(const REAL *x, int64_t dim, REAL max)
+{
+    REAL piece[BLOCK];
+    OF(sums) sums;
+
+    for (int k = 0; k < OF(VECTORS); ++k)
+        sums.v[k] = OF(zero)();
+    for (int64_t done = 0; done < dim; done += BLOCK) {
+        int64_t n = dim - done < BLOCK ? dim - done : BLOCK;
+
+        for (int64_t i = 0; i < n; ++i)
+            piece[i] = EXP(x[done + i] - max);
+        OF(add_to)(&sums, piece, n);
+    }
+    return OF(fold)(&sums);
+}
+
 static void
 OF(softmax_log_sums)(const void *x_data, void *max_data, void *log_sum_data, int64_t num_rows,
                      int64_t dim)
 {
     const REAL *x = x_data;
-    REAL       *max = max_data, *log_sum = log_sum_data, block[BLOCK];
-    int64_t     rows = dim >= BLOCK ? 1 : BLOCK / (dim > 0 ? dim : 1);
+    REAL       *max = max_data, *log_sum = log_sum_data;
 
-    for (int64_t first = 0; first < num_rows; first += rows) {
-        int64_t last = first + rows < num_rows ? first + rows : num_rows;
-        int64_t piece = dim < BLOCK ? dim : BLOCK;
-
-        for (int64_t row = first; row < last; ++row) {
-            const REAL *from = x + row * dim;
-
-            max[row] = OF(row_max)(from, dim);
-            for (int64_t i = 0; i < piece; ++i)
-                block[(row - first) * dim + i] = from[i] - max[row];
+    if (dim <= NARROW)
+        OF(narrow_sums)(x, max, log_sum, num_rows, dim);
+    else
+        for (int64_t row = 0; row < num_rows; ++row) {
+            max[row] = OF(row_max)(x + row * dim, dim);
+            log_sum[row] = OF(exp_sum)(x + row * dim, dim, max[row]);
         }
-        OF(exponentials)(block, (last - first - 1) * dim + piece);
-        for (int64_t row = first; row < last; ++row) {
-            REAL lanes[LANES] = { 0 };
-
-            OF(add_to)(lanes, block + (row - first) * dim, piece);
-            for (int64_t done = piece; done < dim; done += BLOCK) { /* a row of several pieces */
-                int64_t n = dim - done < BLOCK ? dim - done : BLOCK;
-
-                for (int64_t i = 0; i < n; ++i)
-                    block[i] = x[row * dim + done + i] - max[row];
-                OF(exponentials)(block, n);
-                OF(add_to)(lanes, block, n);
-            }
-            log_sum[row] = OF(fold)(lanes);
-        }
-    }
     for (int64_t row = 0; row < num_rows; ++row)
         log_sum[row] = LOG(log_sum[row]);
 }

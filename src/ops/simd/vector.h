@@ -2,7 +2,7 @@
 /*
  * Vectors of float (f32) and double (f64) as wide as the instruction set has them, under one set of names: 512 bits for
  * v4, 256 for v3, and 128 of the compiler's own vector type for the baseline. fma is fused for v3 and v4; the baseline
- * rounds the product. A part is the first n lanes, 0 <= n <= lanes; loading one gives zeros elsewhere and touches no
+ * rounds the product. max is x > y ? x : y in each lane, so that NaN in x is passed over. A part is the first n lanes, 0 <= n <= lanes; loading one gives zeros elsewhere and touches no
  * memory behind it.
  */
 #ifndef COI_OPS_SIMD_VECTOR_H
@@ -37,6 +37,10 @@
     COI_INLINE vec_##T add_##T(vec_##T x, vec_##T y)                                               \
     {                                                                                              \
         return mm##_add_##s(x, y);                                                                 \
+    }                                                                                              \
+    COI_INLINE vec_##T max_##T(vec_##T x, vec_##T y)                                               \
+    {                                                                                              \
+        return mm##_max_##s(x, y);                                                                 \
     }                                                                                              \
     COI_INLINE vec_##T fma_##T(vec_##T x, vec_##T y, vec_##T z)                                    \
     {                                                                                              \
@@ -136,6 +140,12 @@ typedef int64_t part_f64;
     COI_INLINE vec_##T add_##T(vec_##T x, vec_##T y)                                               \
     {                                                                                              \
         return x + y;                                                                              \
+    }                                                                                              \
+    COI_INLINE vec_##T max_##T(vec_##T x, vec_##T y)                                               \
+    {                                                                                              \
+        for (int i = 0; i < LANES_##T; ++i)                                                        \
+            y[i] = x[i] > y[i] ? x[i] : y[i];                                                      \
+        return y;                                                                                  \
     }                                                                                              \
     COI_INLINE vec_##T fma_##T(vec_##T x, vec_##T y, vec_##T z)                                    \
     {                                                                                              \
