@@ -63,8 +63,8 @@ runtime_open(const co_options *options, co_error_info *err)
     atomic_init(&runtime->next_epoch, 1);
     atomic_init(&runtime->next_serial, 1);
     runtime->pid = getpid();
-    if (coi_cell_store_init(&runtime->store, &runtime->memory, err) == CO_OK)
-        runtime_start(runtime, options->settings, err);
+    coi_cell_store_init(&runtime->store, &runtime->memory);
+    runtime_start(runtime, options->settings, err);
     return runtime;
 }
 
@@ -376,7 +376,7 @@ co_get_memory_stats(const co_context *ctx, co_memory_stats *stats)
         all.bytes_in_use = atomic_load(&memory->bytes_in_use);
         all.peak_bytes = atomic_load(&memory->peak_bytes);
         all.system_allocations = atomic_load(&memory->num_allocations);
-        all.live_values = atomic_load(&ctx->runtime->store.live) + ctx->heap.live;
+        all.live_values = coi_cell_store_live(&ctx->runtime->store);
     }
     if (stats->struct_size < sizeof(all))
         all.struct_size = stats->struct_size;

@@ -1,61 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cells and small blocks: a cache per context over a store that the contexts of a runtime share. The cache has no lock;
- * batches move between cache and store under one. What a value holds besides its cell is given back in
- * destroy_value.
+ * Small blocks and the cells of values. Free blocks of one size hang together in batches. A context works on its loaded
+ * batch; when that is empty or full it swaps it for its spare one, and only when that does not help either it exchanges
+ * a whole batch with the store, under a lock:
+ *
+ *     context A                     store                     context B, which frees what A makes
+ *     loaded [ooo    ]              [ooooooo]                 loaded [ooooo  ]
+ *     spare  [       ]   <- full -  [ooooooo]  <- full -      spare  [ooooooo]
+ *
+ * So a context that only makes and one that only frees cost a lock per batch, and a loop at the edge of a batch costs none. Blocks
+ * never go back to the system before the runtime closes: there are as many as were once needed at the same time, and a
+ * step that repeats asks the system for nothing. Larger blocks than the largest size are the system's.
+ *
+ * With the address sanitizer every block is an allocation of its own, so that stale use is found at once.
  */
+#include "base/sanitize.h"
 #include "value/value.h"
-#include "value/variable.h"
 
 #include <string.h>
 
-#define CELLS_PER_SLAB 62 /* with the header just under 8 KiB */
-#define CACHE_BATCH    128
-#define QUARANTINE     4096 /* dead cells that a debug build keeps before it reuses the oldest */
+#define BATCH_BYTES ((size_t)16 << 10)
+#define MAX_BATCH   128
+#define MIN_BATCH   2
+#define LARGEST     ((size_t)64 << (COI_SMALL_CLASSES - 1))
+#define QUARANTINE  4096 /* dead objects that a debug build keeps before it reuses the oldest */
 
-#if defined(__SANITIZE_ADDRESS__)
-#define DIRECT_CELLS 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define DIRECT_CELLS 1
-#endif
-#endif
-/* Under the address sanitizer every cell and block is its own allocation, so that stale use is found at once. */
-#ifndef DIRECT_CELLS
-#define DIRECT_CELLS 0
-#endif
-
+/* Blocks are cut from slabs of one batch each. */
 typedef struct coi_slab {
     struct coi_slab *next;
-    _Alignas(64) co_value cells[CELLS_PER_SLAB];
+    size_t           nbytes;
+    _Alignas(64) char blocks[];
 } coi_slab;
 
-_Static_assert(sizeof(co_value) == 128, "a cell is two cache lines");
+_Static_assert(sizeof(coi_free_block) <= 64, "every block has room for its links");
 
-/* A free cell's first word links it to the next. */
-static co_value *
-next_of(co_value *cell)
+static size_t
+block_size(int size)
 {
-    co_value *next;
-
-    memcpy(&next, &cell->u, sizeof(next));
-    return next;
+    return size == COI_CELL_CLASS ? sizeof(co_value) : (size_t)64 << size;
 }
 
-static void
-link_to(co_value *cell, co_value *next)
+static size_t
+batch_count(int size)
 {
-    memcpy(&cell->u, &next, sizeof(next));
+    size_t count = BATCH_BYTES / block_size(size);
+
+    return count > MAX_BATCH ? MAX_BATCH : count < MIN_BATCH ? MIN_BATCH : count;
 }
 
-co_code
-coi_cell_store_init(coi_cell_store *store, coi_memory *memory, co_error_info *err)
+void
+coi_cell_store_init(coi_cell_store *store, coi_memory *memory)
 {
     memset(store, 0, sizeof(*store));
     store->memory = memory;
-    if (pthread_mutex_init(&store->lock, NULL) != 0)
-        return coi_error(err, CO_RESOURCE_EXHAUSTED, "cannot make a mutex for the value store");
-    return CO_OK;
+    coi_lock_init(&store->lock);
 }
 
 void
@@ -65,16 +63,239 @@ coi_cell_store_destroy(coi_cell_store *store)
         coi_slab *slab = store->slabs;
 
         store->slabs = slab->next;
-        coi_free(store->memory, slab, sizeof(*slab));
+        coi_free(store->memory, slab, slab->nbytes);
     }
-    pthread_mutex_destroy(&store->lock);
 }
+
+int64_t
+coi_cell_store_live(coi_cell_store *store)
+{
+    int64_t live;
+
+    coi_lock_take(&store->lock);
+    live = store->past_live;
+    for (const coi_heap *heap = store->heaps; heap != NULL; heap = heap->next)
+        live += atomic_load_explicit(&heap->live, memory_order_relaxed);
+    coi_lock_give(&store->lock);
+    return live;
+}
+
+/* A batch goes to the store; the caller holds the lock. */
+static void
+push_batch(coi_cell_store *store, int size, coi_batch *batch)
+{
+    if (batch->first == NULL)
+        return;
+    batch->first->count = batch->count;
+    batch->first->next_batch = store->batches[size];
+    store->batches[size] = batch->first;
+    *batch = (coi_batch){ NULL, 0 };
+}
+
+static bool
+pop_batch(coi_cell_store *store, int size, coi_batch *batch)
+{
+    coi_free_block *first = store->batches[size];
+
+    if (first == NULL)
+        return false;
+    store->batches[size] = first->next_batch;
+    *batch = (coi_batch){ first, first->count };
+    return true;
+}
+
+/* A new slab as a batch; the caller holds the lock. */
+static bool
+cut_slab(coi_cell_store *store, int size, coi_batch *batch)
+{
+    size_t    each = block_size(size), count = batch_count(size);
+    size_t    nbytes = sizeof(coi_slab) + count * each;
+    coi_slab *slab = coi_alloc(store->memory, nbytes);
+
+    if (slab == NULL)
+        return false;
+    slab->nbytes = nbytes;
+    slab->next = store->slabs;
+    store->slabs = slab;
+    *batch = (coi_batch){ NULL, count };
+    for (size_t i = count; i > 0; --i) {
+        coi_free_block *block = (coi_free_block *)(void *)(slab->blocks + (i - 1) * each);
+
+        block->remains = 0;
+        block->next = batch->first;
+        batch->first = block;
+    }
+    return true;
+}
+
+/* The loaded batch is empty: put another in its place. */
+static bool
+refill(coi_heap *heap, int size)
+{
+    coi_cell_store *store = heap->store;
+    bool            ok;
+
+    if (heap->spare[size].first != NULL) {
+        heap->loaded[size] = heap->spare[size];
+        heap->spare[size] = (coi_batch){ NULL, 0 };
+        return true;
+    }
+    coi_lock_take(&store->lock);
+    ok = pop_batch(store, size, &heap->loaded[size]) ||
+         cut_slab(store, size, &heap->loaded[size]);
+    coi_lock_give(&store->lock);
+    return ok;
+}
+
+/* The loaded batch is full: put an empty one in its place. */
+static void
+spill(coi_heap *heap, int size)
+{
+    coi_cell_store *store = heap->store;
+
+    if (heap->spare[size].first != NULL) {
+        coi_lock_take(&store->lock);
+        push_batch(store, size, &heap->spare[size]);
+        coi_lock_give(&store->lock);
+    }
+    heap->spare[size] = heap->loaded[size];
+    heap->loaded[size] = (coi_batch){ NULL, 0 };
+}
+
+static inline void *
+take(coi_heap *heap, int size)
+{
+    coi_batch      *loaded = &heap->loaded[size];
+    coi_free_block *block;
+
+    if (loaded->first == NULL && !refill(heap, size))
+        return NULL;
+    block = loaded->first;
+    loaded->first = block->next;
+    --loaded->count;
+    return block;
+}
+
+static inline void
+give(coi_heap *heap, int size, void *memory)
+{
+    coi_batch      *loaded = &heap->loaded[size];
+    coi_free_block *block = memory;
+
+    if (loaded->count == batch_count(size))
+        spill(heap, size);
+    block->next = loaded->first;
+    loaded->first = block;
+    ++loaded->count;
+}
+
+/* The size that serves a request; LARGEST bytes at most. */
+static int
+size_for(size_t nbytes)
+{
+    return nbytes <= 64 ? 0 : (int)(8 * sizeof(long long)) - __builtin_clzll(nbytes - 1) - 6;
+}
+
+static bool
+is_small(size_t nbytes)
+{
+    return nbytes <= LARGEST && !COI_ASAN;
+}
+
+void *
+coi_small_alloc(coi_heap *heap, size_t nbytes)
+{
+    return is_small(nbytes) ? take(heap, size_for(nbytes)) : coi_alloc(heap->store->memory, nbytes);
+}
+
+void
+coi_small_free(coi_heap *heap, void *block, size_t nbytes)
+{
+    if (block == NULL)
+        return;
+    if (is_small(nbytes))
+        give(heap, size_for(nbytes), block);
+    else
+        coi_free(heap->store->memory, block, nbytes);
+}
+
+/* Memory of an object that is dead to the place where it came from; a cell has no number of bytes. */
+static void
+bury(coi_heap *heap, void *memory, size_t nbytes)
+{
+    if (nbytes > 0)
+        coi_small_free(heap, memory, nbytes);
+    else if (COI_ASAN)
+        coi_free(heap->store->memory, memory, sizeof(co_value));
+    else
+        give(heap, COI_CELL_CLASS, memory);
+}
+
+#ifdef COI_DEBUG
+/* Take the oldest out of the queue of the dead. */
+static void
+bury_oldest(coi_heap *heap)
+{
+    coi_free_block *oldest = heap->oldest_dead;
+    size_t          nbytes = oldest->count;
+
+    heap->oldest_dead = oldest->next;
+    if (heap->oldest_dead == NULL)
+        heap->youngest_dead = NULL;
+    --heap->num_dead;
+    coi_unpoison(oldest, nbytes > 0 ? nbytes : sizeof(co_value));
+    bury(heap, oldest, nbytes);
+}
+
+/*
+ * Dead objects wait in a queue before their memory is used again, so that a stale handle shows its dead magic when it is
+ * used. The address sanitizer sees the use of anything behind the links.
+ */
+static void
+mourn(coi_heap *heap, void *memory, size_t nbytes)
+{
+    coi_free_block *block = memory;
+    size_t          whole = nbytes > 0 ? nbytes : sizeof(co_value);
+
+    if (whole < sizeof(*block)) {
+        bury(heap, memory, nbytes);
+        return;
+    }
+    block->next = NULL;
+    block->count = nbytes;
+    coi_poison(block + 1, whole - sizeof(*block));
+    if (heap->youngest_dead == NULL)
+        heap->oldest_dead = block;
+    else
+        heap->youngest_dead->next = block;
+    heap->youngest_dead = block;
+    if (++heap->num_dead > QUARANTINE)
+        bury_oldest(heap);
+}
+
+static void
+bury_all(coi_heap *heap)
+{
+    while (heap->oldest_dead != NULL)
+        bury_oldest(heap);
+}
+#else
+#define mourn       bury
+#define bury_all(x) ((void)(x))
+#endif
 
 void
 coi_heap_init(coi_heap *heap, coi_cell_store *store)
 {
     memset(heap, 0, sizeof(*heap));
     heap->store = store;
+    atomic_init(&heap->live, 0);
+    coi_lock_take(&store->lock);
+    heap->next = store->heaps;
+    if (heap->next != NULL)
+        heap->next->previous = heap;
+    store->heaps = heap;
+    coi_lock_give(&store->lock);
 }
 
 void
@@ -82,261 +303,64 @@ coi_heap_destroy(coi_heap *heap)
 {
     coi_cell_store *store = heap->store;
 
-    for (int c = 0; c < COI_SMALL_CLASSES; ++c) {
-        while (heap->small[c] != NULL) {
-            void *block = heap->small[c];
-
-            memcpy(&heap->small[c], block, sizeof(void *));
-            coi_free(store->memory, block, (size_t)64 << c);
-        }
+    bury_all(heap);
+    coi_lock_take(&store->lock);
+    for (int size = 0; size < COI_NUM_SIZES; ++size) {
+        push_batch(store, size, &heap->loaded[size]);
+        push_batch(store, size, &heap->spare[size]);
     }
-    pthread_mutex_lock(&store->lock);
-    while (heap->free_cells != NULL) {
-        co_value *cell = heap->free_cells;
-
-        heap->free_cells = next_of(cell);
-        link_to(cell, store->free_cells);
-        store->free_cells = cell;
-    }
-    pthread_mutex_unlock(&store->lock);
-    heap->num_free = 0;
-    atomic_fetch_add_explicit(&store->live, heap->live, memory_order_relaxed);
-    heap->live = 0;
+    if (heap->next != NULL)
+        heap->next->previous = heap->previous;
+    if (heap->previous != NULL)
+        heap->previous->next = heap->next;
+    else
+        store->heaps = heap->next;
+    store->past_live += atomic_load_explicit(&heap->live, memory_order_relaxed);
+    coi_lock_give(&store->lock);
 }
 
-static int
-small_class(size_t nbytes)
+static inline void
+count_live(coi_heap *heap, int by)
 {
-    int c = 0;
+    long long live = atomic_load_explicit(&heap->live, memory_order_relaxed);
 
-    while (((size_t)64 << c) < nbytes)
-        ++c;
-    return c;
+    atomic_store_explicit(&heap->live, live + by, memory_order_relaxed);
 }
 
 void *
-coi_small_alloc(coi_heap *heap, size_t nbytes)
+coi_object_new(coi_heap *heap, const coi_class *cls, size_t nbytes)
 {
-    int   c;
-    void *block;
+    coi_object *object = coi_small_alloc(heap, nbytes);
 
-    if (nbytes > ((size_t)64 << (COI_SMALL_CLASSES - 1)) || DIRECT_CELLS)
-        return coi_alloc(heap->store->memory, nbytes);
-    c = small_class(nbytes);
-    block = heap->small[c];
-    if (block == NULL)
-        return coi_alloc(heap->store->memory, (size_t)64 << c);
-    memcpy(&heap->small[c], block, sizeof(void *));
-    --heap->num_small[c];
-    return block;
+    if (object == NULL)
+        return NULL;
+    memset(object, 0, nbytes);
+    coi_object_init(object, cls);
+    return object;
 }
 
 void
-coi_small_free(coi_heap *heap, void *block, size_t nbytes)
+coi_object_free(coi_heap *heap, void *object, size_t nbytes)
 {
-    int c;
-
-    if (block == NULL)
-        return;
-    if (nbytes > ((size_t)64 << (COI_SMALL_CLASSES - 1)) || DIRECT_CELLS) {
-        coi_free(heap->store->memory, block, nbytes);
-        return;
-    }
-    c = small_class(nbytes);
-    if (heap->num_small[c] >= CACHE_BATCH) {
-        coi_free(heap->store->memory, block, (size_t)64 << c);
-        return;
-    }
-    memcpy(block, &heap->small[c], sizeof(void *));
-    heap->small[c] = block;
-    ++heap->num_small[c];
-}
-
-/* A new slab's cells go to the store's list. The caller holds the lock. */
-static bool
-add_slab(coi_cell_store *store)
-{
-    coi_slab *slab = coi_alloc(store->memory, sizeof(*slab));
-
-    if (slab == NULL)
-        return false;
-    slab->next = store->slabs;
-    store->slabs = slab;
-    for (int i = 0; i < CELLS_PER_SLAB; ++i) {
-        slab->cells[i].object.magic = COI_MAGIC_DEAD;
-        link_to(&slab->cells[i], store->free_cells);
-        store->free_cells = &slab->cells[i];
-    }
-    return true;
-}
-
-static bool
-refill(coi_heap *heap)
-{
-    coi_cell_store *store = heap->store;
-
-    pthread_mutex_lock(&store->lock);
-    while (heap->num_free < CACHE_BATCH / 2) {
-        co_value *cell;
-
-        if (store->free_cells == NULL && (heap->num_free > 0 || !add_slab(store)))
-            break;
-        cell = store->free_cells;
-        store->free_cells = next_of(cell);
-        link_to(cell, heap->free_cells);
-        heap->free_cells = cell;
-        ++heap->num_free;
-    }
-    pthread_mutex_unlock(&store->lock);
-    return heap->free_cells != NULL;
-}
-
-/* Give a batch back, so that a context that only frees does not collect the cells of one that only makes. */
-static void
-return_batch(coi_heap *heap)
-{
-    coi_cell_store *store = heap->store;
-
-    pthread_mutex_lock(&store->lock);
-    for (int i = 0; i < CACHE_BATCH; ++i) {
-        co_value *cell = heap->free_cells;
-
-        heap->free_cells = next_of(cell);
-        link_to(cell, store->free_cells);
-        store->free_cells = cell;
-    }
-    pthread_mutex_unlock(&store->lock);
-    heap->num_free -= CACHE_BATCH;
-}
-
-void
-coi_object_init(coi_object *object, const coi_class *cls)
-{
-    object->cls = cls;
-    atomic_init(&object->refs, 1);
-    object->magic = COI_MAGIC_LIVE;
+    ((coi_object *)object)->magic = COI_MAGIC_DEAD;
+    mourn(heap, object, nbytes);
 }
 
 co_value *
-coi_value_new(coi_heap *heap, co_kind kind)
+coi_cell_new(coi_heap *heap)
 {
-    co_value *cell;
+    co_value *cell = COI_ASAN ? coi_alloc(heap->store->memory, sizeof(*cell))
+                              : take(heap, COI_CELL_CLASS);
 
-    if (DIRECT_CELLS) {
-        cell = coi_alloc(heap->store->memory, sizeof(*cell));
-        if (cell == NULL)
-            return NULL;
-    } else {
-        if (heap->free_cells == NULL && !refill(heap))
-            return NULL;
-        cell = heap->free_cells;
-        heap->free_cells = next_of(cell);
-        --heap->num_free;
-    }
-    ++heap->live;
-    coi_object_init(&cell->object, &coi_value_class);
-    cell->kind = (uint8_t)kind;
-    cell->dtype = CO_DTYPE_NONE;
-    cell->ndim = 0;
-    cell->flags = 0;
-    cell->tape_node = 0;
-    cell->tape_epoch = 0;
+    if (cell != NULL)
+        count_live(heap, 1);
     return cell;
 }
 
-static void
-cache_cell(coi_heap *heap, co_value *cell)
+void
+coi_cell_free(coi_heap *heap, co_value *cell)
 {
-    link_to(cell, heap->free_cells);
-    heap->free_cells = cell;
-    if (++heap->num_free >= 4 * CACHE_BATCH)
-        return_batch(heap);
+    count_live(heap, -1);
+    cell->object.magic = COI_MAGIC_DEAD;
+    mourn(heap, cell, 0);
 }
-
-/*
- * Debug builds pass dead cells through a queue of QUARANTINE cells first, so that a stale handle still shows its dead magic
- * when it is used.
- */
-static void
-free_cell(coi_heap *heap, co_value *cell)
-{
-#ifdef COI_DEBUG
-    link_to(cell, NULL);
-    if (heap->youngest_dead == NULL)
-        heap->oldest_dead = cell;
-    else
-        link_to(heap->youngest_dead, cell);
-    heap->youngest_dead = cell;
-    if (++heap->num_dead < QUARANTINE)
-        return;
-    cell = heap->oldest_dead;
-    heap->oldest_dead = next_of(cell);
-    --heap->num_dead;
-#endif
-    cache_cell(heap, cell);
-}
-
-static void
-drop_items(coi_heap *heap, co_value **items, size_t n, co_value **room)
-{
-    for (size_t i = 0; i < n; ++i)
-        coi_unref(heap, items[i]);
-    if (items != room)
-        coi_small_free(heap, items, n * sizeof(*items));
-}
-
-static void
-drop_contents(coi_heap *heap, co_value *value)
-{
-    switch (value->kind) {
-    case CO_KIND_TENSOR:
-        if (value->u.tensor.buffer != NULL)
-            coi_buffer_unref(value->u.tensor.buffer);
-        break;
-    case CO_KIND_STRING:
-        coi_small_free(heap, value->u.string.data, value->u.string.nbytes + 1);
-        break;
-    case CO_KIND_LIST:
-    case CO_KIND_TUPLE:
-    case CO_KIND_NAMED_TUPLE:
-    case CO_KIND_MAP:
-        drop_items(heap, value->u.items.items, value->u.items.n, value->u.items.room);
-        if (value->u.items.keys != NULL) {
-            size_t nbytes;
-
-            memcpy(&nbytes, value->u.items.keys, sizeof(nbytes));
-            coi_small_free(heap, value->u.items.keys, nbytes);
-        }
-        break;
-    case CO_KIND_PER_REPLICA:
-    case CO_KIND_MIRRORED:
-        drop_items(heap, value->u.bundle.items, value->u.bundle.n, value->u.bundle.room);
-        break;
-    case CO_KIND_SLICES:
-        coi_unref(heap, value->u.slices.values);
-        coi_unref(heap, value->u.slices.indices);
-        coi_unref(heap, value->u.slices.dense_shape);
-        break;
-    case CO_KIND_VARIABLE:
-        if (value->u.variable != NULL)
-            value->u.variable->ops->destroy(heap, value->u.variable);
-        break;
-    default: break; /* host numbers, none and specs hold nothing */
-    }
-}
-
-static void
-destroy_value(coi_heap *heap, void *object)
-{
-    co_value *value = object;
-
-    drop_contents(heap, value);
-    --heap->live;
-    value->object.magic = COI_MAGIC_DEAD;
-    if (DIRECT_CELLS)
-        coi_free(heap->store->memory, value, sizeof(*value));
-    else
-        free_cell(heap, value);
-}
-
-const coi_class coi_value_class = { "value", destroy_value };

@@ -99,40 +99,90 @@ typedef struct coi_text {
 } coi_text;
 
 /*
- * Where cells and small blocks come from: a cache per context, no lock, over a store that contexts of a runtime
- * share. Debug builds keep dead cells for a while instead of reusing them, so that stale handles are found.
+ * Where cells and small blocks come from (heap.c). Free blocks of one size are kept in batches: each context has two of every
+ * size, without a lock, over a store that the contexts of a runtime share.
  */
+#define COI_SMALL_CLASSES 11                /* 64, 128, ... 65536 bytes */
+#define COI_CELL_CLASS    COI_SMALL_CLASSES /* cells are a size of their own: their memory is nothing else, ever */
+#define COI_NUM_SIZES     (COI_SMALL_CLASSES + 1)
+
+/* A block that is free. What it was keeps its bytes 8 to 16, where an object has its magic. */
+typedef struct coi_free_block {
+    struct coi_free_block *next; /* in its batch */
+    uint64_t               remains;
+    struct coi_free_block *next_batch; /* the first of a batch in the store alone has these two */
+    size_t                 count;
+} coi_free_block;
+
+typedef struct coi_batch {
+    coi_free_block *first;
+    size_t          count;
+} coi_batch;
+
 typedef struct coi_cell_store {
     coi_memory      *memory;
-    pthread_mutex_t  lock;
-    co_value        *free_cells;
+    coi_lock         lock;
+    coi_free_block  *batches[COI_NUM_SIZES];
     struct coi_slab *slabs;
-    atomic_llong     live; /* handles of all kinds alive */
+    struct coi_heap *heaps;     /* of the open contexts */
+    int64_t          past_live; /* what the closed ones made and did not free, or freed for others */
 } coi_cell_store;
 
-#define COI_SMALL_CLASSES 7 /* 64, 128, ... 4096 bytes */
 typedef struct coi_heap {
     coi_cell_store *store;
-    co_value       *free_cells;
-    int             num_free;
-    void           *small[COI_SMALL_CLASSES];
-    int             num_small[COI_SMALL_CLASSES];
-    int64_t         live; /* made minus died here; folded into store->live when the heap closes */
+    coi_batch       loaded[COI_NUM_SIZES]; /* works on these; cells first */
+    coi_batch       spare[COI_NUM_SIZES];  /* empty or full */
+    atomic_llong    live; /* values made here minus values that died here; others may look */
+    struct coi_heap *next, *previous;
 #ifdef COI_DEBUG
-    co_value *oldest_dead, *youngest_dead;
-    int       num_dead;
+    coi_free_block *oldest_dead, *youngest_dead;
+    size_t          num_dead;
 #endif
 } coi_heap;
 
-co_code coi_cell_store_init(coi_cell_store *store, coi_memory *memory, co_error_info *err);
-void    coi_cell_store_destroy(coi_cell_store *store);
+void coi_cell_store_init(coi_cell_store *store, coi_memory *memory);
+void coi_cell_store_destroy(coi_cell_store *store);
+/* Values alive in all contexts. */
+int64_t coi_cell_store_live(coi_cell_store *store);
 void    coi_heap_init(coi_heap *heap, coi_cell_store *store);
 void    coi_heap_destroy(coi_heap *heap);
-/* Blocks for arrays of any length; up to 4096 bytes they are cached. NULL without memory. */
+/* Blocks for arrays of any length; up to 64 KiB they are cached. NULL without memory. */
 void *coi_small_alloc(coi_heap *heap, size_t nbytes);
 void  coi_small_free(coi_heap *heap, void *block, size_t nbytes);
-/* A cell with one reference and its union zeroed as far as the kind needs; NULL without memory. */
-co_value *coi_value_new(coi_heap *heap, co_kind kind);
+/*
+ * Memory for an object with one reference, zero behind its head; NULL without memory. Given back by coi_object_free, from its
+ * destroy function. Debug builds keep what died for a while instead of reusing it, so that stale handles are found.
+ */
+void *coi_object_new(coi_heap *heap, const coi_class *cls, size_t nbytes);
+void  coi_object_free(coi_heap *heap, void *object, size_t nbytes);
+/* The memory of a value, from the heap's loaded batch or wherever there is some; NULL without memory. */
+co_value *coi_cell_new(coi_heap *heap);
+void      coi_cell_free(coi_heap *heap, co_value *cell);
+
+static inline void
+coi_object_init(coi_object *object, const coi_class *cls)
+{
+    object->cls = cls;
+    atomic_init(&object->refs, 1);
+    object->magic = COI_MAGIC_LIVE;
+}
+/* A value with one reference; its union is not set. NULL without memory. */
+static inline co_value *
+coi_value_new(coi_heap *heap, co_kind kind)
+{
+    co_value *value = coi_cell_new(heap);
+
+    if (value == NULL)
+        return NULL;
+    coi_object_init(&value->object, &coi_value_class);
+    value->kind = (uint8_t)kind;
+    value->dtype = CO_DTYPE_NONE;
+    value->ndim = 0;
+    value->flags = 0;
+    value->tape_node = 0;
+    value->tape_epoch = 0;
+    return value;
+}
 
 static inline void
 coi_ref(void *object)
@@ -157,7 +207,6 @@ coi_sole_owner(const void *handle)
 {
     return atomic_load_explicit(&((const coi_object *)handle)->refs, memory_order_acquire) == 1;
 }
-void coi_object_init(coi_object *object, const coi_class *cls);
 
 /* dtype.c */
 typedef struct coi_dtype_info {
