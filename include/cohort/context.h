@@ -81,9 +81,13 @@ CO_API void co_block_end(co_context *ctx);
     for (int CO_NAME_HERE(co_once_) = (co_block_begin(ctx), 1); CO_NAME_HERE(co_once_);            \
          CO_NAME_HERE(co_once_) = (co_block_end(ctx), 0))
 
-/** Let a handle (value, strategy, dataset, iterator, optimizer) live on after its block. */
+/** Let a handle (value, strategy, dataset, iterator, optimizer) live on after its block. NULL is an error. */
 CO_API void co_keep(co_context *ctx, const void *handle);
-/** Give back what co_keep took. A handle still owned by a block stays alive until the block ends. */
+/**
+ * Give back what co_keep took, once for each. A handle still owned by a block stays alive until the block
+ * ends. NULL is allowed. Debug builds report a handle that was released more often than kept, at the latest
+ * when its block ends.
+ */
 CO_API void co_release(co_context *ctx, const void *handle);
 /** Hand a value made in the current block to the block around it; returns value. */
 CO_API co_value *co_escape(co_context *ctx, co_value *value);
@@ -100,6 +104,8 @@ typedef struct co_memory_stats {
     int64_t system_allocations; /* how often the allocator was asked so far */
     int64_t live_values;        /* handles alive in all contexts */
 } co_memory_stats;
+#define CO_MEMORY_STATS_INIT { sizeof(co_memory_stats), 0, 0, 0, 0 }
+/** Fill as many bytes of `stats` as its struct_size says; zeros for a NULL context. */
 CO_API void co_get_memory_stats(const co_context *ctx, co_memory_stats *stats);
 
 /** Called for every setting: its name, text value, where it came from and its line of help. */

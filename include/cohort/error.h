@@ -74,7 +74,7 @@ typedef struct co_error_info {
 CO_API bool co_ok(const co_context *ctx);
 /** The first error of `ctx`; its code is CO_OK when there is none. Never NULL. Lives as long as ctx. */
 CO_API const co_error_info *co_error(const co_context *ctx);
-/** Forget the error, so that calls work again. */
+/** Forget the error, so that calls work again. That of a runtime that could not be opened stays. */
 CO_API void co_clear(co_context *ctx);
 /**
  * Fail, from user code: in a step, a merge function, a dataset function. The record travels unchanged to

@@ -1,36 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks of arguments that public calls share. Each message names the argument by position and name.
+ * Checks of arguments that public calls share. Each message names the argument by position and name; position 0 is for what is
+ * no argument, such as the result of a user's function.
  */
 #include "context/context.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define WHICH 160
+
+/* "argument 2 (x) of add", or the name alone. */
+static const char *
+which(const co_context *ctx, int position, const char *name, char out[WHICH])
+{
+    if (position > 0)
+        snprintf(out, WHICH, "argument %d (%s) of %s", position, name, ctx->call);
+    else
+        snprintf(out, WHICH, "%s", name);
+    return out;
+}
 
 bool
 coi_check_value(co_context *ctx, co_value *value, int position, const char *name)
 {
-    if (value == NULL) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument %d (%s) of %s is NULL", position, name,
-                 ctx->call);
-        return false;
-    }
-    if (value->object.magic != COI_MAGIC_LIVE || value->object.cls != &coi_value_class) {
-        coi_fail(
-            ctx, CO_INVALID_ARGUMENT,
-            "argument %d (%s) of %s is not a live value: its block has ended or it was released too often; "
-            "co_keep or co_escape it to use it longer",
-            position, name, ctx->call);
-        return false;
-    }
-    return true;
+    char text[WHICH];
+
+    if (value != NULL && coi_is_live(value))
+        return true;
+    if (value == NULL)
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s is NULL", which(ctx, position, name, text));
+    else
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "%s is not a live value: its block has ended or it was released too often; "
+                 "co_keep or co_escape it to use it longer",
+                 which(ctx, position, name, text));
+    return false;
 }
 
 bool
 coi_check_kind(co_context *ctx, co_value *value, co_kind kind, int position, const char *name)
 {
+    char text[WHICH];
+
     if (!coi_check_value(ctx, value, position, name))
         return false;
     if (value->kind != (uint8_t)kind) {
-        coi_fail(ctx, CO_TYPE, "argument %d (%s) of %s is a %s, not a %s", position, name,
-                 ctx->call, co_kind_name((co_kind)value->kind), co_kind_name(kind));
+        coi_fail(ctx, CO_TYPE, "%s is a %s; it must be a %s", which(ctx, position, name, text),
+                 co_kind_name((co_kind)value->kind), co_kind_name(kind));
         return false;
     }
     return true;
@@ -41,16 +58,39 @@ coi_check_object(co_context *ctx, const void *object, const coi_class *cls, int 
                  const char *name)
 {
     const coi_object *o = object;
+    char              text[WHICH];
 
-    if (o == NULL) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument %d (%s) of %s is NULL", position, name,
-                 ctx->call);
+    if (o != NULL && o->magic == COI_MAGIC_LIVE && o->cls == cls)
+        return true;
+    if (o == NULL)
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s is NULL; give a %s",
+                 which(ctx, position, name, text), cls->name);
+    else if (o->magic == COI_MAGIC_LIVE)
+        coi_fail(ctx, CO_TYPE, "%s is a %s; it must be a %s", which(ctx, position, name, text),
+                 o->cls->name, cls->name);
+    else
+        coi_fail(ctx, CO_TYPE,
+                 "%s is not a live %s: its block has ended or it was released too often; co_keep "
+                 "it to use it longer",
+                 which(ctx, position, name, text), cls->name);
+    return false;
+}
+
+bool
+coi_take_options(co_context *ctx, void *all, size_t size, const void *options, int position)
+{
+    size_t given;
+
+    if (options == NULL)
+        return true;
+    memcpy(&given, options, sizeof(given));
+    if (given < sizeof(given)) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "argument %d (options) of %s has struct_size %zu; begin with its initialiser, "
+                 "CO_..._INIT",
+                 position, ctx->call, given);
         return false;
     }
-    if (o->magic != COI_MAGIC_LIVE || o->cls != cls) {
-        coi_fail(ctx, CO_TYPE, "argument %d (%s) of %s is not a live %s", position, name, ctx->call,
-                 cls->name);
-        return false;
-    }
+    memcpy(all, options, given < size ? given : size);
     return true;
 }

@@ -10,7 +10,17 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Undo coi_runtime_open from the point it reached. */
+/* The counters of memory, from a place that goes to one that stays. */
+static void
+move_memory(coi_memory *to, coi_memory *from)
+{
+    coi_memory_init(to, &from->hooks);
+    atomic_store(&to->bytes_in_use, atomic_load(&from->bytes_in_use));
+    atomic_store(&to->peak_bytes, atomic_load(&from->peak_bytes));
+    atomic_store(&to->num_allocations, atomic_load(&from->num_allocations));
+}
+
+/* Undo runtime_open from the point it reached. */
 static void
 runtime_free(coi_runtime *runtime)
 {
@@ -24,47 +34,45 @@ runtime_free(coi_runtime *runtime)
     coi_cell_store_destroy(&runtime->store);
     pthread_mutex_destroy(&runtime->lock);
     coi_log_destroy(&runtime->log);
-    memory.hooks = runtime->memory.hooks;
-    memory.hooks.free(memory.hooks.user, runtime, sizeof(*runtime));
+    move_memory(&memory, &runtime->memory);
+    coi_free(&memory, runtime, sizeof(*runtime));
 }
 
-/* Everything in order; what fails leaves its error in err and the runtime closable. */
-static void
+/* Everything in order; what fails leaves the runtime closable. */
+static co_code
 runtime_start(coi_runtime *runtime, const char *settings, co_error_info *err)
 {
     if (coi_settings_load(&runtime->settings, settings, err, &runtime->log) != CO_OK)
-        return;
+        return err->code;
     runtime->log.level = runtime->settings.log;
     if (coi_topology_init(&runtime->topology, &runtime->memory, err) != CO_OK)
-        return;
-    runtime->waiting.num_cores = runtime->topology.quota;
-    runtime->waiting.spin_us = runtime->settings.spin_us;
+        return err->code;
+    coi_waiting_init(&runtime->waiting, runtime->topology.quota, runtime->settings.spin_us);
     if (coi_isa_choose(runtime->settings.isa, &runtime->isa, err) != CO_OK)
-        return;
-    coi_devices_create(&runtime->memory, &runtime->settings, &runtime->topology, &runtime->waiting,
-                       &runtime->log, &runtime->devices, err);
+        return err->code;
+    return coi_devices_create(&runtime->memory, &runtime->settings, &runtime->topology,
+                              &runtime->waiting, &runtime->log, &runtime->devices, err);
 }
 
 static coi_runtime *
-runtime_open(const co_options *options, co_error_info *err)
+runtime_new(const co_options *options)
 {
     coi_memory   memory;
     coi_runtime *runtime;
 
     coi_memory_init(&memory, options->allocator);
-    runtime = memory.hooks.alloc(memory.hooks.user, sizeof(*runtime), COI_ALIGNMENT);
+    runtime = coi_calloc(&memory, sizeof(*runtime));
     if (runtime == NULL)
         return NULL;
-    memset(runtime, 0, sizeof(*runtime));
-    coi_memory_init(&runtime->memory, options->allocator);
+    move_memory(&runtime->memory, &memory);
     coi_log_init(&runtime->log, options->log, options->log_user);
     pthread_mutex_init(&runtime->lock, NULL);
     atomic_init(&runtime->refs, 0);
     atomic_init(&runtime->next_epoch, 1);
     atomic_init(&runtime->next_serial, 1);
     runtime->pid = getpid();
+    coi_error_reset(&runtime->failure);
     coi_cell_store_init(&runtime->store, &runtime->memory);
-    runtime_start(runtime, options->settings, err);
     return runtime;
 }
 
@@ -95,6 +103,7 @@ coi_context_new(coi_runtime *runtime)
     start_mode(ctx);
     ctx->reference_kernels = runtime->settings.reference_kernels;
     ctx->next_entry = 1;
+    coi_repeat_failure(ctx);
     return ctx;
 }
 
@@ -122,8 +131,10 @@ open_context(coi_runtime *runtime)
 {
     co_context *ctx = coi_context_new(runtime);
 
-    if (ctx != NULL)
+    if (ctx != NULL) {
+        ctx->is_opened = true;
         atomic_fetch_add(&runtime->refs, 1);
+    }
     return ctx;
 }
 
@@ -141,6 +152,31 @@ release_runtime(coi_runtime *runtime)
     runtime_free(runtime);
 }
 
+/* What the caller gave over the defaults. What cannot be used is an error of the runtime that opens. */
+static co_code
+take_open_options(co_options *all, const co_options *options, co_error_info *err)
+{
+    const co_allocator *allocator;
+
+    if (options == NULL)
+        return CO_OK;
+    if (options->struct_size < sizeof(options->struct_size))
+        return coi_error(err, CO_INVALID_ARGUMENT,
+                         "argument 1 (options) of open_with has struct_size %zu; begin with "
+                         "CO_OPTIONS_INIT",
+                         options->struct_size);
+    memcpy(all, options, options->struct_size < sizeof(*all) ? options->struct_size : sizeof(*all));
+    allocator = all->allocator;
+    if (allocator != NULL && (allocator->alloc == NULL || allocator->free == NULL)) {
+        all->allocator = NULL;
+        return coi_error(err, CO_INVALID_ARGUMENT,
+                         "the allocator of argument 1 (options) of open_with has no %s; give both "
+                         "functions",
+                         allocator->alloc == NULL ? "alloc" : "free");
+    }
+    return CO_OK;
+}
+
 co_context *
 co_open_with(const co_options *options)
 {
@@ -150,21 +186,16 @@ co_open_with(const co_options *options)
     co_context   *ctx;
 
     coi_error_reset(&err);
-    if (options != NULL)
-        memcpy(&all, options,
-               options->struct_size < sizeof(all) ? options->struct_size : sizeof(all));
-    runtime = runtime_open(&all, &err);
+    take_open_options(&all, options, &err);
+    runtime = runtime_new(&all);
     if (runtime == NULL)
         return NULL;
+    if (err.code == CO_OK)
+        runtime_start(runtime, all.settings, &err);
+    runtime->failure = err;
     ctx = open_context(runtime);
-    if (ctx == NULL) {
+    if (ctx == NULL)
         runtime_free(runtime);
-        return NULL;
-    }
-    if (err.code != CO_OK) {
-        ctx->call = "open";
-        coi_fail(ctx, err.code, "%s", err.message);
-    }
     return ctx;
 }
 
@@ -200,6 +231,25 @@ report(co_context *ctx)
                  err->message, replica, rank, co_code_name(err->code));
 }
 
+/* Only who opened a context closes it, and nobody while it is in use. */
+static bool
+may_close(co_context *ctx)
+{
+    if (!ctx->is_opened) {
+        ctx->call = "close";
+        coi_fail(ctx, CO_RUNTIME,
+                 "a replica's context is closed by its strategy, not by the step that runs in it");
+        return false;
+    }
+#ifdef COI_DEBUG
+    if (atomic_load(&ctx->busy_thread) != 0) {
+        atomic_store(&ctx->intruded, true);
+        return false;
+    }
+#endif
+    return true;
+}
+
 co_code
 co_close(co_context *ctx)
 {
@@ -208,6 +258,8 @@ co_close(co_context *ctx)
 
     if (ctx == NULL)
         return CO_OK;
+    if (!may_close(ctx))
+        return CO_RUNTIME;
     runtime = ctx->runtime;
     code = ctx->error.code;
     if (code != CO_OK)
@@ -217,19 +269,16 @@ co_close(co_context *ctx)
     return code;
 }
 
-void *
-coi_own(co_context *ctx, void *object)
+bool
+coi_make_room_to_own(co_context *ctx, void *object)
 {
-    if (ctx->num_owned == ctx->cap_owned &&
-        !coi_grow(&ctx->runtime->memory, (void **)&ctx->owned, &ctx->cap_owned, ctx->num_owned + 1,
-                  sizeof(*ctx->owned))) {
-        coi_unref(&ctx->heap, object);
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to own one more handle (%zu are alive)",
-                 ctx->num_owned);
-        return NULL;
-    }
-    ctx->owned[ctx->num_owned++] = object;
-    return object;
+    if (coi_grow(&ctx->runtime->memory, (void **)&ctx->owned, &ctx->cap_owned, ctx->num_owned + 1,
+                 sizeof(*ctx->owned)))
+        return true;
+    coi_unref(&ctx->heap, object);
+    coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to own one more handle (%zu are alive)",
+             ctx->num_owned);
+    return false;
 }
 
 co_value *
@@ -242,23 +291,20 @@ coi_give(co_context *ctx, co_value *value)
     return coi_own(ctx, value);
 }
 
-/* Blocks must end even when there is an error, so their marks may not need memory twice: begin grows, end shrinks. */
+/* Blocks begin and end also while there is an error, so that every end finds its begin. */
 void
 co_block_begin(co_context *ctx)
 {
-    if (ctx == NULL)
-        return;
-    if (ctx->num_blocks == ctx->cap_blocks &&
-        !coi_grow(&ctx->runtime->memory, (void **)&ctx->blocks, &ctx->cap_blocks,
-                  ctx->num_blocks + 1, sizeof(*ctx->blocks))) {
-        /* The block is counted all the same, so that its end finds its begin. */
+    COI_ENTER_ALWAYS(ctx, "block_begin", );
+    if (ctx->unmarked_blocks > 0 ||
+        (ctx->num_blocks == ctx->cap_blocks &&
+         !coi_grow(&ctx->runtime->memory, (void **)&ctx->blocks, &ctx->cap_blocks,
+                   ctx->num_blocks + 1, sizeof(*ctx->blocks)))) {
         ++ctx->unmarked_blocks;
-        ctx->call = "block_begin";
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for block %zu", ctx->num_blocks + 1);
         return;
     }
-    ctx->blocks[ctx->num_blocks++] = (coi_block){ ctx->num_owned,
-                                                  ctx->tapes != NULL ? ctx->tapes->num_tapes : 0 };
+    ctx->blocks[ctx->num_blocks++] = (coi_block){ ctx->num_owned };
 }
 
 static void
@@ -266,28 +312,24 @@ end_block(co_context *ctx)
 {
     coi_block block = ctx->blocks[--ctx->num_blocks];
 
-    if (ctx->recording)
-        coi_tapes_unwind(ctx, block.num_tapes);
+    if (ctx->tapes != NULL)
+        coi_tapes_leave(ctx, ctx->num_blocks);
     /* Youngest first, so that what was made from another goes before it. */
     while (ctx->num_owned > block.num_owned)
         coi_unref(&ctx->heap, ctx->owned[--ctx->num_owned]);
+    coi_report_stale(ctx);
 }
 
 void
 co_block_end(co_context *ctx)
 {
-    if (ctx == NULL)
-        return;
-    if (ctx->unmarked_blocks > 0) {
+    COI_ENTER_ALWAYS(ctx, "block_end", );
+    if (ctx->unmarked_blocks > 0)
         --ctx->unmarked_blocks;
-        return;
-    }
-    if (ctx->num_blocks == 0) {
-        ctx->call = "block_end";
-        coi_fail(ctx, CO_RUNTIME, "there is no open block to end");
-        return;
-    }
-    end_block(ctx);
+    else if (ctx->num_blocks == 0)
+        coi_fail(ctx, CO_RUNTIME, "there is no open block to end; call co_block_begin first");
+    else
+        end_block(ctx);
 }
 
 void
@@ -299,37 +341,42 @@ coi_blocks_unwind(co_context *ctx, size_t depth)
 }
 
 static bool
-is_alive(co_context *ctx, const void *handle)
+check_handle(co_context *ctx, const void *handle)
 {
-    if (((const coi_object *)handle)->magic == COI_MAGIC_LIVE)
+    const coi_object *object = handle;
+
+    if (object != NULL && object->magic == COI_MAGIC_LIVE)
         return true;
-    coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 2 (handle) is not a live handle of this library");
+    coi_fail(ctx, CO_INVALID_ARGUMENT,
+             object == NULL ? "argument 2 (handle) of %s is NULL"
+                            : "argument 2 (handle) of %s is not a live handle: its block has ended "
+                              "or it was released too often",
+             ctx->call);
     return false;
 }
 
 void
 co_keep(co_context *ctx, const void *handle)
 {
-    if (ctx == NULL || handle == NULL)
-        return;
-    ctx->call = "keep";
-    if (is_alive(ctx, handle))
+    COI_ENTER(ctx, "keep", );
+    if (check_handle(ctx, handle))
         coi_ref((void *)(uintptr_t)handle);
 }
 
 void
 co_release(co_context *ctx, const void *handle)
 {
-    if (ctx == NULL || handle == NULL)
-        return;
-    ctx->call = "release";
-    if (is_alive(ctx, handle))
+    COI_ENTER_ALWAYS(ctx, "release", );
+    if (handle != NULL && check_handle(ctx, handle))
         coi_unref(&ctx->heap, (void *)(uintptr_t)handle);
 }
 
 co_value *
 co_escape(co_context *ctx, co_value *value)
 {
+    coi_block  *block;
+    coi_object *first;
+
     COI_ENTER(ctx, "escape", NULL);
     if (!coi_check_value(ctx, value, 2, "value"))
         return NULL;
@@ -339,14 +386,10 @@ co_escape(co_context *ctx, co_value *value)
     if (coi_own(ctx, value) == NULL)
         return NULL;
     /* The new reference goes to the bottom of the block and the block begins above it. */
-    {
-        coi_block  *block = &ctx->blocks[ctx->num_blocks - 1];
-        coi_object *first = ctx->owned[block->num_owned];
-
-        ctx->owned[block->num_owned] = ctx->owned[ctx->num_owned - 1];
-        ctx->owned[ctx->num_owned - 1] = first;
-        ++block->num_owned;
-    }
+    block = &ctx->blocks[ctx->num_blocks - 1];
+    first = ctx->owned[block->num_owned];
+    ctx->owned[block->num_owned++] = &value->object;
+    ctx->owned[ctx->num_owned - 1] = first;
     return value;
 }
 
@@ -366,7 +409,7 @@ co_user(const co_context *ctx)
 void
 co_get_memory_stats(const co_context *ctx, co_memory_stats *stats)
 {
-    co_memory_stats all = { sizeof(all), 0, 0, 0, 0 };
+    co_memory_stats all = CO_MEMORY_STATS_INIT;
 
     if (stats == NULL)
         return;

@@ -26,6 +26,7 @@ typedef struct coi_runtime {
     atomic_ullong   next_epoch;       /* tapes */
     atomic_ullong   next_serial; /* whatever wants a number of its own: strategies, variables */
     pid_t           pid;         /* who opened it: a fork's child may only close */
+    co_error_info   failure; /* why it could not start: the error of all its contexts, for good */
     /* What kernels keep between calls (primitives of oneDNN), made at first need under `lock`. */
     void *kernel_state;
     void (*kernel_state_close)(struct coi_runtime *runtime, void *state);
@@ -69,7 +70,6 @@ typedef struct coi_entry {
 
 typedef struct coi_block {
     size_t num_owned; /* owned objects when it began */
-    size_t num_tapes;
 } coi_block;
 
 struct coi_tape_log; /* context/tape.h */
@@ -88,6 +88,8 @@ struct co_context {
     coi_block   *blocks;
     size_t       num_blocks, cap_blocks;
     size_t       unmarked_blocks; /* begun without memory for their mark */
+    size_t       unbegun_tapes;   /* the same */
+    size_t       unpushed_devices;
 
     coi_mode        mode;
     coi_entry      *entries;
@@ -103,11 +105,13 @@ struct co_context {
     uint64_t seed, random_counter;
     int64_t  step_examples; /* examples of the step that this replica runs in; -1: not known */
     bool     reference_kernels;
-    int      rank; /* of the process; -1 outside a group */
+    bool     is_opened; /* by the user, who closes it; not the context of a replica */
+    int      rank;      /* of the process; -1 outside a group */
     void    *user;
 #ifdef COI_DEBUG
     atomic_ullong busy_thread; /* who is inside a call */
     int           busy_depth;
+    atomic_bool   intruded; /* another thread tried meanwhile */
 #endif
 };
 
@@ -121,6 +125,8 @@ coi_err(co_context *ctx)
 {
     return &ctx->error;
 }
+/* In a runtime that could not start every context has that error. */
+void coi_repeat_failure(co_context *ctx);
 /* After such a function failed: add call, site, rank, replica. Returns the code. */
 co_code coi_failed(co_context *ctx);
 
@@ -133,29 +139,59 @@ coi_tick(co_context *ctx)
     atomic_store_explicit(&ctx->progress, so_far + 1, memory_order_relaxed);
 }
 
+/*
+ * Every public call begins with one of these. Nothing happens on a NULL context, and in debug builds none while another thread
+ * is in a call on it, which that thread then finds as an error of its own.
+ */
 #ifdef COI_DEBUG
-/* Debug builds: a context is used by one thread at a time. */
 bool coi_enter(co_context *ctx);
 void coi_leave(co_context **guard);
-/* Debug builds: a handle is alive. Records CO_INVALID_ARGUMENT if not. */
-#define COI_ENTER(ctx, name, result)                                                               \
+#define COI_GUARD(ctx, result)                                                                     \
     co_context *coi_guard_ __attribute__((cleanup(coi_leave), unused)) = (ctx);                    \
-    if (!coi_enter(ctx) || (ctx)->error.code != CO_OK)                                             \
-        return result;                                                                             \
-    coi_tick(ctx);                                                                                 \
-    (ctx)->call = (name)
+    if (!coi_enter(ctx))                                                                           \
+    return result
 #else
-/* Every public call that does work begins with this: nothing happens on NULL or while there is an error. */
+#define COI_GUARD(ctx, result)                                                                     \
+    if ((ctx) == NULL)                                                                             \
+    return result
+#endif
+/* Calls that work: nothing while there is an error. */
 #define COI_ENTER(ctx, name, result)                                                               \
-    if ((ctx) == NULL || (ctx)->error.code != CO_OK)                                               \
+    COI_GUARD(ctx, result);                                                                        \
+    if ((ctx)->error.code != CO_OK)                                                                \
         return result;                                                                             \
     coi_tick(ctx);                                                                                 \
     (ctx)->call = (name)
+/* The same for calls that return a code. */
+#define COI_ENTER_CODE(ctx, name)                                                                  \
+    COI_GUARD(ctx, CO_INVALID_ARGUMENT);                                                           \
+    if ((ctx)->error.code != CO_OK)                                                                \
+        return (ctx)->error.code;                                                                  \
+    coi_tick(ctx);                                                                                 \
+    (ctx)->call = (name)
+/* Opening and closing, which are done while there is an error too; its record keeps the call that it came from. */
+#define COI_ENTER_ALWAYS(ctx, name, result)                                                        \
+    COI_GUARD(ctx, result);                                                                        \
+    (ctx)->call = (name)
+
+#ifdef COI_DEBUG
+/* References to dead objects were dropped since the last time: somebody released more than he kept. */
+void coi_report_stale(co_context *ctx);
+#else
+#define coi_report_stale(ctx) ((void)(ctx))
 #endif
 
 /* context.c */
+bool coi_make_room_to_own(co_context *ctx, void *object); /* called by own alone */
 /* Give a reference to the innermost block; returns the object, or NULL (reference dropped) without memory. */
-void *coi_own(co_context *ctx, void *object);
+static inline void *
+coi_own(co_context *ctx, void *object)
+{
+    if (ctx->num_owned == ctx->cap_owned && !coi_make_room_to_own(ctx, object))
+        return NULL;
+    ctx->owned[ctx->num_owned++] = object;
+    return object;
+}
 /* coi_own for a value that may be NULL because its maker failed: completes the error record. */
 co_value *coi_give(co_context *ctx, co_value *value);
 /* A context of the same runtime for a replica; errors go to err of ctx. */
@@ -164,12 +200,21 @@ void        coi_context_free(co_context *ctx);
 /* Drop all that the blocks of ctx own, down to `depth` blocks. */
 void coi_blocks_unwind(co_context *ctx, size_t depth);
 
+/* Whether a step of run is being executed here, by a replica. */
+static inline bool
+coi_in_replica(const co_context *ctx)
+{
+    return ctx->mode.step != NULL && !ctx->mode.cross;
+}
+
 /* check.c: arguments of public calls. Each records the error (naming argument `position` and what would be right). */
 bool coi_check_value(co_context *ctx, co_value *value, int position,
                      const char *name); /* not NULL, alive */
 bool coi_check_kind(co_context *ctx, co_value *value, co_kind kind, int position, const char *name);
 bool coi_check_object(co_context *ctx, const void *object, const coi_class *cls, int position,
                       const char *name);
+/* A struct of options that begins with its size, over the defaults in `all` of `size` bytes. NULL is allowed. */
+bool coi_take_options(co_context *ctx, void *all, size_t size, const void *options, int position);
 
 /* convert.c */
 /*
@@ -177,6 +222,10 @@ bool coi_check_object(co_context *ctx, const void *object, const coi_class *cls,
  * this replica, host values become tensors of `dtype` (NONE: C-VAL-4). DV-USE-1 to DV-USE-3. NULL with an error.
  */
 co_value *coi_as_tensor(co_context *ctx, co_value *value, co_dtype dtype);
+/* What a host value, or a list of nothing else, is alone (C-VAL-4); CO_DTYPE_NONE for everything that has a dtype. */
+co_dtype coi_host_dtype(const co_value *value);
+/* The dtype that host values of both kinds become together; `a` where there is none. */
+co_dtype coi_wider_dtype(co_dtype a, co_dtype b);
 /* Any leaf, without conversion: the component of this replica of a bundle, else the value itself. Borrowed. DV-SEL-1. */
 co_value *coi_select(co_value *value, int local_replica);
 

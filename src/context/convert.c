@@ -5,7 +5,7 @@
  */
 #include "context/context.h"
 
-#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 co_value *
@@ -17,16 +17,40 @@ coi_select(co_value *value, int local_replica)
     return value;
 }
 
-/* The dtype that a host value has alone. */
-static co_dtype
-natural_dtype(const co_value *value)
+co_dtype
+coi_wider_dtype(co_dtype a, co_dtype b)
 {
+    static const uint8_t widths[CO_NUM_DTYPES] = {
+        [CO_INT32] = 1, [CO_INT64] = 2, [CO_FLOAT32] = 3
+    };
+
+    if (a == CO_DTYPE_NONE)
+        return b;
+    return widths[a] > 0 && widths[b] > widths[a] ? b : a;
+}
+
+co_dtype
+coi_host_dtype(const co_value *value)
+{
+    co_dtype dtype = CO_DTYPE_NONE;
+
     switch (value->kind) {
     case CO_KIND_INT:
         return value->u.i >= INT32_MIN && value->u.i <= INT32_MAX ? CO_INT32 : CO_INT64;
     case CO_KIND_FLOAT: return CO_FLOAT32;
     case CO_KIND_BOOL: return CO_BOOL;
-    default: return CO_STRING;
+    case CO_KIND_STRING: return CO_STRING;
+    case CO_KIND_LIST:
+    case CO_KIND_TUPLE:
+        for (size_t i = 0; i < value->u.items.n; ++i) {
+            co_dtype other = coi_host_dtype(value->u.items.items[i]);
+
+            if (other == CO_DTYPE_NONE)
+                return CO_DTYPE_NONE;
+            dtype = coi_wider_dtype(dtype, other);
+        }
+        return dtype;
+    default: return CO_DTYPE_NONE;
     }
 }
 
@@ -71,34 +95,47 @@ host_converts(co_context *ctx, const co_value *value, co_dtype dtype)
     return true;
 }
 
+/* A host number as an element of dtype. */
+static bool
+put_host(co_context *ctx, const co_value *value, co_dtype dtype, void *out)
+{
+    if (!host_converts(ctx, value, dtype))
+        return false;
+    if (value->kind == CO_KIND_INT)
+        coi_convert(CO_INT64, &value->u.i, dtype, out, 1);
+    else if (value->kind == CO_KIND_FLOAT)
+        coi_convert(CO_FLOAT64, &value->u.f, dtype, out, 1);
+    else
+        *(uint8_t *)out = value->u.b;
+    return true;
+}
+
+static co_value *
+string_tensor(co_context *ctx, const co_value *value, co_dtype dtype, co_device *device)
+{
+    coi_text text = { value->u.string.data, value->u.string.nbytes };
+
+    if (!host_converts(ctx, value, dtype))
+        return NULL;
+    return coi_tensor_strings(&ctx->heap, device, NULL, 0, 1, &text, coi_err(ctx));
+}
+
 static co_value *
 host_tensor(co_context *ctx, const co_value *value, co_dtype dtype)
 {
     co_device *device = coi_current_device(ctx);
     co_value  *tensor;
-    uint8_t    byte;
 
     if (device == NULL)
         return NULL;
     if (dtype == CO_DTYPE_NONE)
-        dtype = natural_dtype(value);
-    else if (!host_converts(ctx, value, dtype))
-        return NULL;
-    if (value->kind == CO_KIND_STRING) {
-        coi_text text = { value->u.string.data, value->u.string.nbytes };
-
-        return coi_tensor_strings(&ctx->heap, device, NULL, 0, 1, &text, coi_err(ctx));
-    }
+        dtype = coi_host_dtype(value);
+    if (value->kind == CO_KIND_STRING)
+        return string_tensor(ctx, value, dtype, device);
     tensor = coi_tensor_new(&ctx->heap, device, dtype, NULL, 0, 1, coi_err(ctx));
-    if (tensor == NULL)
+    if (tensor != NULL && !put_host(ctx, value, dtype, tensor->u.tensor.data)) {
+        coi_unref(&ctx->heap, tensor);
         return NULL;
-    if (value->kind == CO_KIND_INT) {
-        coi_convert(CO_INT64, &value->u.i, dtype, tensor->u.tensor.data, 1);
-    } else if (value->kind == CO_KIND_FLOAT) {
-        coi_convert(CO_FLOAT64, &value->u.f, dtype, tensor->u.tensor.data, 1);
-    } else {
-        byte = value->u.b;
-        memcpy(tensor->u.tensor.data, &byte, 1);
     }
     return tensor;
 }
@@ -111,7 +148,7 @@ component(co_context *ctx, co_value *bundle)
 
     if (ctx->mode.update_id >= 0 && (size_t)ctx->mode.update_id < n)
         return bundle->u.bundle.items[ctx->mode.update_id];
-    if (ctx->mode.step != NULL && !ctx->mode.cross) {
+    if (coi_in_replica(ctx)) {
         if ((size_t)ctx->mode.local_replica < n)
             return bundle->u.bundle.items[ctx->mode.local_replica];
         coi_fail(ctx, CO_VALUE, "a %s of %zu components is used in local replica %d",
@@ -119,10 +156,9 @@ component(co_context *ctx, co_value *bundle)
         return NULL;
     }
     if (bundle->kind == CO_KIND_PER_REPLICA) {
-        coi_fail(
-            ctx, CO_VALUE,
-            "a per-replica value is used as a tensor outside a replica; pass it to co_run, or take "
-            "its parts with co_local_results");
+        coi_fail(ctx, CO_VALUE,
+                 "a per-replica value is used as a tensor outside a replica; pass it to co_run, or "
+                 "take its parts with co_local_results");
         return NULL;
     }
     for (size_t i = 0; i < n && ctx->mode.cross; ++i) {
@@ -136,106 +172,159 @@ component(co_context *ctx, co_value *bundle)
 
 static co_value *as_tensor(co_context *ctx, co_value *value, co_dtype dtype);
 
-/* The shape and dtype of nested lists of numbers, from the first of each level. */
+/* A nested list on its way to a tensor: dimensions of the lists, then those of their leaves. */
+typedef struct nested {
+    co_context *ctx;
+    co_dtype    dtype;
+    int         depth; /* dimensions that are lists */
+    coi_shape   shape;
+    int64_t     leaf_elements;
+    char       *at; /* where the next leaf goes */
+    int64_t     index[CO_MAX_DIMS];
+} nested;
+
+/* Where in the list something is wrong: "[1][0]". */
 static bool
-list_shape(co_context *ctx, const co_value *list, coi_shape *shape, const co_value **first)
+refuse_list(nested *list, int depth, const char *what)
 {
-    while (coi_is_structure(list)) {
-        if (list->kind == CO_KIND_MAP || list->kind == CO_KIND_NAMED_TUPLE ||
-            shape->ndim == CO_MAX_DIMS) {
-            coi_fail(ctx, CO_TYPE, "a %s does not convert to a tensor",
-                     co_kind_name((co_kind)list->kind));
-            return false;
-        }
-        shape->dims[shape->ndim++] = (int64_t)list->u.items.n;
-        if (list->u.items.n == 0)
-            break;
-        list = list->u.items.items[0];
-    }
-    *first = list;
-    return true;
+    char path[CO_MAX_DIMS * 24] = "";
+    int  at = 0;
+
+    for (int i = 0; i < depth; ++i)
+        at += snprintf(path + at, sizeof(path) - (size_t)at, "[%lld]", (long long)list->index[i]);
+    coi_fail(list->ctx, CO_VALUE, "a list does not convert to a tensor: %s at %s", what,
+             depth > 0 ? path : "the top");
+    return false;
 }
 
-static bool
-fill_from_list(co_context *ctx, co_value *list, int depth, const coi_shape *shape, co_value *tensor,
-               char **at)
-{
-    size_t    size = coi_dtypes[tensor->dtype].size;
-    co_value *scalar;
-
-    if (depth < shape->ndim) {
-        if (!coi_is_structure(list) || (int64_t)list->u.items.n != shape->dims[depth]) {
-            coi_fail(ctx, CO_VALUE, "a list is ragged at depth %d: expected %lld items", depth,
-                     (long long)shape->dims[depth]);
-            return false;
-        }
-        for (size_t i = 0; i < list->u.items.n; ++i)
-            if (!fill_from_list(ctx, list->u.items.items[i], depth + 1, shape, tensor, at))
-                return false;
-        return true;
-    }
-    scalar = as_tensor(ctx, list, (co_dtype)tensor->dtype);
-    if (scalar == NULL)
-        return false;
-    if (scalar->u.tensor.num_elements != 1 || scalar->dtype != tensor->dtype) {
-        coi_fail(ctx, CO_VALUE, "a list mixes numbers with a tensor of %lld %s elements",
-                 (long long)scalar->u.tensor.num_elements, co_dtype_name((co_dtype)scalar->dtype));
-        coi_unref(&ctx->heap, scalar);
-        return false;
-    }
-    memcpy(*at, scalar->u.tensor.data, size);
-    *at += size;
-    coi_unref(&ctx->heap, scalar);
-    return true;
-}
-
-/* An integer list is float as soon as one number is. */
+/* The dtype of the first leaf that has one of its own; host numbers follow it, or take the widest of theirs. */
 static co_dtype
-widest(const co_value *list, co_dtype so_far)
+list_dtype(co_context *ctx, co_value *list, co_dtype *hosts)
 {
+    co_dtype dtype = CO_DTYPE_NONE;
+
+    if (list->kind == CO_KIND_PER_REPLICA || list->kind == CO_KIND_MIRRORED)
+        list = component(ctx, list);
+    if (list == NULL || list->kind == CO_KIND_TENSOR || list->kind == CO_KIND_SLICES)
+        return list != NULL ? (co_dtype)list->dtype : CO_DTYPE_NONE;
+    if (list->kind == CO_KIND_VARIABLE)
+        return (co_dtype)list->u.variable->dtype;
     if (!coi_is_structure(list)) {
-        co_dtype mine = list->kind == CO_KIND_TENSOR ? (co_dtype)list->dtype
-                        : list->kind >= CO_KIND_INT && list->kind <= CO_KIND_STRING
-                            ? natural_dtype(list)
-                            : so_far;
-        if (so_far == CO_DTYPE_NONE || mine == CO_FLOAT32 ||
-            (mine == CO_INT64 && so_far == CO_INT32))
-            return mine;
-        return so_far;
+        *hosts = coi_wider_dtype(*hosts, coi_host_dtype(list));
+        return CO_DTYPE_NONE;
     }
-    for (size_t i = 0; i < list->u.items.n; ++i)
-        so_far = widest(list->u.items.items[i], so_far);
-    return so_far;
+    for (size_t i = 0; i < list->u.items.n && dtype == CO_DTYPE_NONE; ++i)
+        dtype = list_dtype(ctx, list->u.items.items[i], hosts);
+    return dtype;
+}
+
+/* The shape, from the first item of each level and the first leaf. */
+static bool
+list_shape(nested *list, co_value *value)
+{
+    co_value *leaf;
+
+    for (; coi_is_structure(value); value = value->u.items.items[0]) {
+        if (list->depth == CO_MAX_DIMS) {
+            coi_fail(list->ctx, CO_INVALID_ARGUMENT,
+                     "a list of more than %d levels; a tensor has "
+                     "at most so many dimensions",
+                     CO_MAX_DIMS);
+            return false;
+        }
+        list->shape.dims[list->depth++] = (int64_t)value->u.items.n;
+        if (value->u.items.n == 0)
+            break;
+    }
+    list->shape.ndim = list->depth;
+    if (coi_is_structure(value) || coi_host_dtype(value) != CO_DTYPE_NONE)
+        return true;
+    leaf = as_tensor(list->ctx, value, list->dtype);
+    if (leaf == NULL)
+        return false;
+    for (int i = 0; i < leaf->ndim && list->shape.ndim < CO_MAX_DIMS; ++i)
+        list->shape.dims[list->shape.ndim++] = leaf->u.tensor.dims[i];
+    list->leaf_elements = leaf->u.tensor.num_elements;
+    if (list->shape.ndim < list->depth + leaf->ndim)
+        coi_fail(list->ctx, CO_INVALID_ARGUMENT,
+                 "a list of %d levels of tensors of rank %d; a tensor has at most %d dimensions",
+                 list->depth, leaf->ndim, CO_MAX_DIMS);
+    coi_unref(&list->ctx->heap, leaf);
+    return list->ctx->error.code == CO_OK;
+}
+
+static bool
+put_leaf(nested *list, co_value *value)
+{
+    size_t    size = coi_dtypes[list->dtype].size, nbytes = (size_t)list->leaf_elements * size;
+    co_value *leaf;
+    bool      fits;
+
+    if (coi_host_dtype(value) != CO_DTYPE_NONE && list->shape.ndim == list->depth) {
+        list->at += size;
+        return put_host(list->ctx, value, list->dtype, list->at - size);
+    }
+    leaf = as_tensor(list->ctx, value, list->dtype);
+    if (leaf == NULL)
+        return false;
+    fits = leaf->dtype == list->dtype && leaf->ndim == list->shape.ndim - list->depth;
+    for (int i = 0; fits && i < leaf->ndim; ++i)
+        fits = leaf->u.tensor.dims[i] == list->shape.dims[list->depth + i];
+    if (fits && nbytes > 0)
+        memcpy(list->at, leaf->u.tensor.data, nbytes);
+    list->at += nbytes;
+    coi_unref(&list->ctx->heap, leaf);
+    return fits || refuse_list(list, list->depth, "another shape or dtype than before");
+}
+
+static bool
+put_list(nested *list, co_value *value, int depth)
+{
+    if (depth == list->depth)
+        return coi_is_structure(value) ? refuse_list(list, depth, "a list where others have none")
+                                       : put_leaf(list, value);
+    if (!coi_is_structure(value))
+        return refuse_list(list, depth, "no list where others have one");
+    if (value->kind != CO_KIND_LIST && value->kind != CO_KIND_TUPLE)
+        return refuse_list(list, depth, co_kind_name((co_kind)value->kind));
+    if ((int64_t)value->u.items.n != list->shape.dims[depth])
+        return refuse_list(list, depth, "another number of items than before");
+    for (size_t i = 0; i < value->u.items.n; ++i) {
+        list->index[depth] = (int64_t)i;
+        if (!put_list(list, value->u.items.items[i], depth + 1))
+            return false;
+    }
+    return true;
 }
 
 static co_value *
-list_tensor(co_context *ctx, co_value *list, co_dtype dtype)
+list_tensor(co_context *ctx, co_value *value, co_dtype dtype)
 {
-    coi_shape       shape = { 0, { 0 } };
-    const co_value *first = NULL;
-    co_device      *device = coi_current_device(ctx);
-    co_value       *tensor;
-    int64_t         count;
-    char           *at;
+    nested     list = { .ctx = ctx, .dtype = dtype, .leaf_elements = 1 };
+    co_device *device = coi_current_device(ctx);
+    co_dtype   hosts = CO_DTYPE_NONE;
+    co_value  *tensor;
+    int64_t    count;
 
-    if (device == NULL || !list_shape(ctx, list, &shape, &first))
+    if (device == NULL)
         return NULL;
-    if (dtype == CO_DTYPE_NONE)
-        dtype = widest(list, CO_DTYPE_NONE);
-    if (dtype == CO_DTYPE_NONE)
-        dtype = CO_FLOAT32; /* an empty list, as the reference has it */
-    if (dtype == CO_STRING) {
+    if (dtype == CO_DTYPE_NONE && (list.dtype = list_dtype(ctx, value, &hosts)) == CO_DTYPE_NONE)
+        list.dtype = hosts != CO_DTYPE_NONE ? hosts
+                                            : CO_FLOAT32; /* of no numbers at all: float32 */
+    if (list.dtype == CO_STRING) {
         coi_fail(ctx, CO_TYPE, "a list of strings does not convert; use co_tensor_bytes");
         return NULL;
     }
-    if (coi_shape_check(shape.dims, (size_t)shape.ndim, coi_dtypes[dtype].size, &count,
-                        coi_err(ctx)) != CO_OK)
+    if (ctx->error.code != CO_OK || !list_shape(&list, value) ||
+        coi_shape_check(list.shape.dims, (size_t)list.shape.ndim, coi_dtypes[list.dtype].size,
+                        &count, coi_err(ctx)) != CO_OK)
         return NULL;
-    tensor = coi_tensor_new(&ctx->heap, device, dtype, shape.dims, shape.ndim, count, coi_err(ctx));
+    tensor = coi_tensor_new(&ctx->heap, device, list.dtype, list.shape.dims, list.shape.ndim, count,
+                            coi_err(ctx));
     if (tensor == NULL)
         return NULL;
-    at = tensor->u.tensor.data;
-    if (!fill_from_list(ctx, list, 0, &shape, tensor, &at)) {
+    list.at = tensor->u.tensor.data;
+    if (!put_list(&list, value, 0)) {
         coi_unref(&ctx->heap, tensor);
         return NULL;
     }

@@ -55,9 +55,10 @@ co_device_resolve(co_context *ctx, const char *name, char *out)
 {
     coi_device_name id;
 
-    COI_ENTER(ctx, "device_resolve", ctx != NULL ? ctx->error.code : CO_INVALID_ARGUMENT);
+    COI_ENTER_CODE(ctx, "device_resolve");
     if (out == NULL)
-        return coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 3 (out) is NULL; it receives %d bytes",
+        return coi_fail(ctx, CO_INVALID_ARGUMENT,
+                        "argument 3 (out) of device_resolve is NULL; it receives %d bytes",
                         CO_DEVICE_NAME_MAX);
     if (coi_resolve_name(ctx, name, &id) != CO_OK)
         return ctx->error.code;
@@ -70,57 +71,72 @@ co_device_begin(co_context *ctx, const char *name)
 {
     coi_device_name id;
 
-    if (ctx == NULL)
-        return;
-    ctx->call = "device_begin";
+    COI_ENTER_ALWAYS(ctx, "device_begin", );
     /* The entry is pushed even after an error, so that every end finds its begin. */
-    if (coi_push(ctx, COI_ENTRY_DEVICE, NULL) == NULL || ctx->error.code != CO_OK)
+    if (ctx->unpushed_devices > 0 || coi_push(ctx, COI_ENTRY_DEVICE, NULL) == NULL) {
+        ++ctx->unpushed_devices;
         return;
-    if (coi_resolve_name(ctx, name, &id) == CO_OK)
+    }
+    if (ctx->error.code == CO_OK && coi_resolve_name(ctx, name, &id) == CO_OK)
         coi_enter_device(ctx, &id);
 }
 
-/* Find the innermost device entry: a strategy set inside a device block may stand above it (SET-11). */
+/*
+ * The innermost device entry, 0 if something else must be left first: a strategy set inside a device block may stand above it
+ * (SET-11).
+ */
+static size_t
+innermost_device(const co_context *ctx)
+{
+    for (size_t at = ctx->num_entries; at > 0; --at) {
+        if (ctx->entries[at - 1].kind == COI_ENTRY_DEVICE)
+            return at;
+        if (ctx->entries[at - 1].kind != COI_ENTRY_SET)
+            break;
+    }
+    return 0;
+}
+
+/* Take an entry out from under those above it: the device goes back, what they changed stays. */
+static void
+take_out(co_context *ctx, size_t at)
+{
+    coi_entry entry = ctx->entries[at - 1];
+
+    memmove(&ctx->entries[at - 1], &ctx->entries[at], (ctx->num_entries - at) * sizeof(entry));
+    --ctx->num_entries;
+    if (entry.changes_device) {
+        ctx->device = entry.saved_device;
+        ctx->device_id = entry.saved_name;
+        ctx->device_text[0] = '\0';
+    }
+}
+
 void
 co_device_end(co_context *ctx)
 {
     size_t at;
 
-    if (ctx == NULL)
+    COI_ENTER_ALWAYS(ctx, "device_end", );
+    if (ctx->unpushed_devices > 0) {
+        --ctx->unpushed_devices;
         return;
-    ctx->call = "device_end";
-    for (at = ctx->num_entries; at > 0 && ctx->entries[at - 1].kind != COI_ENTRY_DEVICE; --at)
-        if (ctx->entries[at - 1].kind != COI_ENTRY_SET)
-            at = 1; /* something else must be left first */
-    if (at == 0 || ctx->entries[at - 1].kind != COI_ENTRY_DEVICE) {
+    }
+    at = innermost_device(ctx);
+    if (at == 0)
         coi_fail(
             ctx, CO_RUNTIME,
             "no device block is innermost here; scopes are left in the reverse order of entering");
-        return;
-    }
-    if (at == ctx->num_entries) {
+    else if (at == ctx->num_entries)
         coi_pop(ctx);
-        return;
-    }
-    /* Take the entry out from under the set-strategy entries: the device goes back, the strategy stays. */
-    {
-        coi_entry entry = ctx->entries[at - 1];
-
-        memmove(&ctx->entries[at - 1], &ctx->entries[at], (ctx->num_entries - at) * sizeof(entry));
-        --ctx->num_entries;
-        if (entry.changes_device) {
-            ctx->device = entry.saved_device;
-            ctx->device_id = entry.saved_name;
-            ctx->device_text[0] = '\0';
-        }
-    }
+    else
+        take_out(ctx, at);
 }
 
 const char *
 co_current_device(co_context *ctx)
 {
-    if (ctx == NULL)
-        return "";
+    COI_GUARD(ctx, "");
     if (ctx->device_text[0] == '\0')
         coi_device_format(&ctx->device_id, ctx->device_text);
     return ctx->device_text;
@@ -139,9 +155,12 @@ co_get_device_info(co_context *ctx, size_t i, co_device_info *info)
     co_device_info all = CO_DEVICE_INFO_INIT;
     size_t         size;
 
-    COI_ENTER(ctx, "get_device_info", ctx != NULL ? ctx->error.code : CO_INVALID_ARGUMENT);
-    if (info == NULL)
-        return coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 3 (info) is NULL");
+    COI_ENTER_CODE(ctx, "get_device_info");
+    if (info == NULL || info->struct_size < sizeof(info->struct_size))
+        return coi_fail(
+            ctx, CO_INVALID_ARGUMENT,
+            "argument 3 (info) of get_device_info is %s; begin with CO_DEVICE_INFO_INIT",
+            info == NULL ? "NULL" : "without struct_size");
     if (i >= co_num_devices(ctx))
         return coi_fail(ctx, CO_OUT_OF_RANGE, "device %zu; there are %zu, from 0", i,
                         co_num_devices(ctx));
@@ -155,10 +174,11 @@ co_get_device_info(co_context *ctx, size_t i, co_device_info *info)
 co_code
 co_declare_devices(co_context *ctx, const char *type, int count)
 {
-    COI_ENTER(ctx, "declare_devices", ctx != NULL ? ctx->error.code : CO_INVALID_ARGUMENT);
+    COI_ENTER_CODE(ctx, "declare_devices");
     if (type == NULL)
         return coi_fail(ctx, CO_INVALID_ARGUMENT,
-                        "argument 2 (type) is NULL; a type is a word such as \"GPU\"");
+                        "argument 2 (type) of declare_devices is NULL; a type is a word such as "
+                        "\"GPU\"");
     if (coi_devices_declare(ctx->runtime->devices, type, count, coi_err(ctx)) != CO_OK)
         return coi_failed(ctx);
     return CO_OK;

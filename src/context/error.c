@@ -15,8 +15,8 @@ this_thread(void)
 }
 
 /*
- * A thread marks the context while it is inside a call; calls nest on one thread (a merge function uses the context
- * of its run). Another thread that finds the mark gets nothing done, and the mark's owner finds the error.
+ * A thread marks the context while it is inside a call; calls nest on one thread. Another thread that finds the mark gets
+ * nothing done and leaves a note, which becomes an error when the first one leaves.
  */
 bool
 coi_enter(co_context *ctx)
@@ -27,9 +27,7 @@ coi_enter(co_context *ctx)
         return false;
     if (atomic_load(&ctx->busy_thread) != me &&
         !atomic_compare_exchange_strong(&ctx->busy_thread, &idle, me)) {
-        coi_log_line(
-            &ctx->runtime->log, CO_LOG_ERROR,
-            "a context is used by two threads at once; open one for each with co_open_beside");
+        atomic_store(&ctx->intruded, true);
         return false;
     }
     ++ctx->busy_depth;
@@ -43,8 +41,23 @@ coi_leave(co_context **guard)
 
     if (ctx == NULL || atomic_load(&ctx->busy_thread) != this_thread())
         return;
+    if (atomic_exchange(&ctx->intruded, false))
+        coi_fail(ctx, CO_RUNTIME,
+                 "the context was used by another thread during this call; open one for each "
+                 "thread with co_open_beside");
     if (--ctx->busy_depth == 0)
         atomic_store(&ctx->busy_thread, 0);
+}
+
+void
+coi_report_stale(co_context *ctx)
+{
+    if (ctx->heap.num_stale > 0)
+        coi_fail(ctx, CO_RUNTIME,
+                 "%zu handles were released more often than kept; their block, or what holds them, "
+                 "found them dead",
+                 ctx->heap.num_stale);
+    ctx->heap.num_stale = 0;
 }
 #endif
 
@@ -68,22 +81,37 @@ co_error(const co_context *ctx)
     return ctx != NULL ? &ctx->error : &no_context;
 }
 
+/* The deleter is the user's and may use the context: the record is clean before it runs. */
 static void
 drop_payload(co_context *ctx)
 {
-    if (ctx->error.payload != NULL && ctx->payload_deleter != NULL)
-        ctx->payload_deleter(ctx->error.payload);
+    void *payload = ctx->error.payload;
+    void (*deleter)(void *) = ctx->payload_deleter;
+
     ctx->error.payload = NULL;
     ctx->payload_deleter = NULL;
+    if (payload != NULL && deleter != NULL)
+        deleter(payload);
+}
+
+void
+coi_repeat_failure(co_context *ctx)
+{
+    const co_error_info *failure = &ctx->runtime->failure;
+
+    if (failure->code == CO_OK)
+        return;
+    ctx->call = "open";
+    coi_fail(ctx, failure->code, "%s", failure->message);
 }
 
 void
 co_clear(co_context *ctx)
 {
-    if (ctx == NULL)
-        return;
+    COI_GUARD(ctx, );
     drop_payload(ctx);
     coi_error_reset(&ctx->error);
+    coi_repeat_failure(ctx);
 }
 
 co_code
@@ -97,7 +125,7 @@ coi_failed(co_context *ctx)
     err->file = ctx->site.file;
     err->line = ctx->site.line;
     err->rank = ctx->rank;
-    err->replica = ctx->mode.step != NULL && !ctx->mode.cross ? ctx->mode.replica : -1;
+    err->replica = coi_in_replica(ctx) ? ctx->mode.replica : -1;
     return err->code;
 }
 
@@ -124,11 +152,24 @@ coi_take_error(co_context *ctx, co_context *from)
     from->payload_deleter = NULL;
 }
 
-/* User code may not fail with "no error" or with a number that is no code. */
+/* User code may not fail with a number that is no code. */
 static co_code
 checked(co_code code)
 {
-    return code == CO_OK || strcmp(co_code_name(code), "CO_UNKNOWN") == 0 ? CO_UNKNOWN : code;
+    return strcmp(co_code_name(code), "CO_UNKNOWN") == 0 ? CO_UNKNOWN : code;
+}
+
+/* Fail as user code asked for, or because it asked for something that cannot be. */
+static co_code
+fail_va(co_context *ctx, co_code code, const char *format, va_list args)
+{
+    if (code == CO_OK)
+        return coi_fail(ctx, CO_VALUE, "argument 2 (code) of %s is CO_OK, which is no error",
+                        ctx->call);
+    if (format == NULL)
+        return coi_fail(ctx, CO_VALUE, "the format of %s is NULL; give a message", ctx->call);
+    coi_error_va(&ctx->error, checked(code), format, args);
+    return coi_failed(ctx);
 }
 
 co_code
@@ -136,17 +177,23 @@ co_fail(co_context *ctx, co_code code, const char *format, ...)
 {
     va_list args;
 
-    if (ctx == NULL || ctx->error.code != CO_OK)
-        return ctx != NULL ? ctx->error.code : CO_INVALID_ARGUMENT;
-    ctx->call = "fail";
-    if (format == NULL || code == CO_OK)
-        return coi_fail(ctx, CO_VALUE, "%s",
-                        format == NULL ? "argument 3 (format) is NULL"
-                                       : "argument 2 (code) is CO_OK, which is no error");
+    COI_ENTER_CODE(ctx, "fail");
     va_start(args, format);
-    coi_error_va(&ctx->error, checked(code), format, args);
+    code = fail_va(ctx, code, format, args);
     va_end(args);
-    return coi_failed(ctx);
+    return code;
+}
+
+/* The record takes the payload if it is the first error; otherwise the payload is of no use to anybody. */
+static bool
+take_payload(co_context *ctx, void *payload, void (*deleter)(void *payload))
+{
+    COI_GUARD(ctx, false);
+    if (ctx->error.code != CO_OK)
+        return false;
+    ctx->error.payload = payload;
+    ctx->payload_deleter = deleter;
+    return true;
 }
 
 co_code
@@ -155,16 +202,11 @@ co_fail_with(co_context *ctx, co_code code, void *payload, void (*deleter)(void 
 {
     va_list args;
 
-    if (ctx == NULL || ctx->error.code != CO_OK) {
-        if (deleter != NULL && payload != NULL)
-            deleter(payload);
-        return ctx != NULL ? ctx->error.code : CO_INVALID_ARGUMENT;
-    }
-    ctx->call = "fail_with";
+    if (!take_payload(ctx, payload, deleter) && payload != NULL && deleter != NULL)
+        deleter(payload);
+    COI_ENTER_CODE(ctx, "fail_with");
     va_start(args, format);
-    coi_error_va(&ctx->error, checked(code), format != NULL ? format : "(no message)", args);
+    code = fail_va(ctx, code, format, args);
     va_end(args);
-    ctx->error.payload = payload;
-    ctx->payload_deleter = deleter;
-    return coi_failed(ctx);
+    return code;
 }

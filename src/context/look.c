@@ -187,7 +187,7 @@ co_read_data(co_context *ctx, co_value *value, co_dtype dtype, void *out, int64_
     co_value *tensor;
     int64_t   count;
 
-    COI_ENTER(ctx, "read_data", ctx != NULL ? ctx->error.code : CO_INVALID_ARGUMENT);
+    COI_ENTER_CODE(ctx, "read_data");
     if (!coi_check_value(ctx, value, 2, "value"))
         return ctx->error.code;
     if ((unsigned)dtype - 1 >= CO_NUM_DTYPES - 1 || dtype == CO_STRING)

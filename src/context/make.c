@@ -297,46 +297,6 @@ co_tensor_borrow(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t nd
 }
 
 co_value *
-co_to_tensor(co_context *ctx, co_value *value, co_dtype dtype)
-{
-    co_value *tensor;
-
-    COI_ENTER(ctx, "to_tensor", NULL);
-    if (!coi_check_value(ctx, value, 2, "value"))
-        return NULL;
-    if (dtype != CO_DTYPE_NONE && !check_dtype(ctx, dtype))
-        return NULL;
-    tensor = coi_as_tensor(ctx, value, dtype);
-    if (tensor != NULL && dtype != CO_DTYPE_NONE && tensor->dtype != dtype) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "a %s tensor is asked for as %s; use co_cast",
-                 co_dtype_name((co_dtype)tensor->dtype), co_dtype_name(dtype));
-        coi_unref(&ctx->heap, tensor);
-        return NULL;
-    }
-    return coi_give(ctx, tensor);
-}
-
-co_value *
-co_copy_to(co_context *ctx, co_value *value, const char *device)
-{
-    coi_device_name id;
-    co_device      *target;
-    co_value       *tensor, *copy;
-
-    COI_ENTER(ctx, "copy_to", NULL);
-    if (!coi_check_value(ctx, value, 2, "value") || coi_resolve_name(ctx, device, &id) != CO_OK)
-        return NULL;
-    if (coi_devices_find(ctx->runtime->devices, &id, &target, coi_err(ctx)) != CO_OK)
-        return coi_give(ctx, NULL);
-    tensor = coi_as_tensor(ctx, value, CO_DTYPE_NONE);
-    if (tensor == NULL)
-        return NULL;
-    copy = coi_tensor_to(&ctx->heap, tensor, target, coi_err(ctx));
-    coi_unref(&ctx->heap, tensor);
-    return coi_give(ctx, copy);
-}
-
-co_value *
 co_slices(co_context *ctx, co_value *values, co_value *indices, co_value *dense_shape)
 {
     co_value *slices;

@@ -304,7 +304,7 @@ co_map_leaves(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user)
 co_code
 co_assert_same_structure(co_context *ctx, co_value *a, co_value *b)
 {
-    COI_ENTER(ctx, "assert_same_structure", ctx != NULL ? ctx->error.code : CO_INVALID_ARGUMENT);
+    COI_ENTER_CODE(ctx, "assert_same_structure");
     if (!coi_check_value(ctx, a, 2, "a") || !coi_check_value(ctx, b, 3, "b"))
         return ctx->error.code;
     if (coi_same_structure(a, b, CO_VALUE, coi_err(ctx)) != CO_OK)

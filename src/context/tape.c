@@ -22,6 +22,7 @@ grow(co_context *ctx, void *array, size_t *capacity, size_t need, size_t size)
            no_memory(ctx);
 }
 
+/* Also while there is an error, so that every end finds its begin. */
 static void
 begin(co_context *ctx, bool persistent)
 {
@@ -29,44 +30,69 @@ begin(co_context *ctx, bool persistent)
 
     if (log == NULL) {
         log = ctx->tapes = coi_calloc(&ctx->runtime->memory, sizeof(*log));
-        if (log == NULL) {
+        if (log == NULL)
             no_memory(ctx);
-            return;
-        }
     }
-    if (!grow(ctx, &log->tapes, &log->cap_tapes, log->num_tapes + 1, sizeof(*log->tapes)))
+    if (log == NULL ||
+        !grow(ctx, &log->tapes, &log->cap_tapes, log->num_tapes + 1, sizeof(*log->tapes))) {
+        ++ctx->unbegun_tapes;
         return;
+    }
     if (log->num_tapes == 0)
         log->epoch = atomic_fetch_add(&ctx->runtime->next_epoch, 1);
-    log->tapes[log->num_tapes++] = (coi_tape){ (uint32_t)log->num_records, persistent };
+    log->tapes[log->num_tapes++] = (coi_tape){ (uint32_t)log->num_records, persistent,
+                                               ctx->num_blocks };
     ctx->recording = true;
 }
 
 void
 co_tape_begin(co_context *ctx)
 {
-    COI_ENTER(ctx, "tape_begin", );
+    COI_ENTER_ALWAYS(ctx, "tape_begin", );
     begin(ctx, false);
 }
 
 void
 co_tape_begin_persistent(co_context *ctx)
 {
-    COI_ENTER(ctx, "tape_begin_persistent", );
+    COI_ENTER_ALWAYS(ctx, "tape_begin_persistent", );
     begin(ctx, true);
 }
 
 void
 co_tape_end(co_context *ctx)
 {
-    if (ctx == NULL)
-        return;
-    ctx->call = "tape_end";
-    if (!ctx->recording) {
-        coi_fail(ctx, CO_RUNTIME, "there is no open tape to end");
-        return;
-    }
-    coi_tapes_unwind(ctx, ctx->tapes->num_tapes - 1);
+    COI_ENTER_ALWAYS(ctx, "tape_end", );
+    if (ctx->unbegun_tapes > 0)
+        --ctx->unbegun_tapes;
+    else if (ctx->tapes != NULL && ctx->tapes->num_tapes > 0)
+        coi_tapes_unwind(ctx, ctx->tapes->num_tapes - 1);
+    else
+        coi_fail(ctx, CO_RUNTIME, "there is no open tape to end; call co_tape_begin first");
+}
+
+void
+coi_tape_spend(co_context *ctx)
+{
+    const coi_tape_log *log = ctx->tapes;
+
+    if (ctx->unbegun_tapes > 0)
+        --ctx->unbegun_tapes;
+    else if (log != NULL && log->num_tapes > 0 && !log->tapes[log->num_tapes - 1].persistent)
+        coi_tapes_unwind(ctx, log->num_tapes - 1);
+}
+
+/* Drop the values of a record, youngest first, so that an output outlives the records that used it. */
+static void
+drop_record(coi_heap *heap, const coi_tape_log *log, const coi_record *record)
+{
+    co_value *const *in = &log->values[record->values], *const *out = in + record->num_in;
+
+    for (int i = record->num_out; i > 0; --i)
+        coi_unref(heap, out[i - 1]);
+    for (int i = record->num_in; i > 0; --i)
+        if (in[i - 1]->tape_epoch != log->epoch)
+            coi_unref(heap, in[i - 1]);
 }
 
 /* Empty the log; its room stays for the next tape. */
@@ -75,13 +101,13 @@ reset(co_context *ctx)
 {
     coi_tape_log *log = ctx->tapes;
 
-    for (size_t i = log->num_values; i > 0; --i)
-        coi_unref(&ctx->heap, log->values[i - 1]);
+    while (log->num_records > 0)
+        drop_record(&ctx->heap, log, &log->records[--log->num_records]);
     for (size_t i = log->num_watched; i > 0; --i)
         coi_unref(&ctx->heap, log->watched_values[i - 1]);
     if (log->num_watched > 0)
         memset(log->watched_table, 0, log->cap_table * sizeof(*log->watched_table));
-    log->num_records = log->num_values = log->num_attrs = log->num_watched = 0;
+    log->num_values = log->num_attrs = log->num_watched = 0;
     log->num_nodes = 0;
     ctx->recording = false;
 }
@@ -96,6 +122,15 @@ coi_tapes_unwind(co_context *ctx, size_t num_tapes)
     log->num_tapes = num_tapes;
     if (num_tapes == 0)
         reset(ctx);
+}
+
+void
+coi_tapes_leave(co_context *ctx, size_t depth)
+{
+    const coi_tape_log *log = ctx->tapes;
+
+    while (log->num_tapes > 0 && log->tapes[log->num_tapes - 1].depth > depth)
+        coi_tapes_unwind(ctx, log->num_tapes - 1);
 }
 
 void
@@ -116,6 +151,7 @@ coi_tape_log_free(co_context *ctx)
     coi_free(memory, log->watched_values, log->cap_watched * sizeof(*log->watched_values));
     coi_free(memory, log->watched_nodes, log->cap_watched_nodes * sizeof(*log->watched_nodes));
     coi_free(memory, log->watched_table, log->cap_table * sizeof(*log->watched_table));
+    coi_free(memory, log->scratch, log->cap_scratch);
     coi_free(memory, log, sizeof(*log));
     ctx->tapes = NULL;
 }
@@ -189,18 +225,11 @@ watch(co_context *ctx, void *key, co_value *value)
 }
 
 uint32_t
-coi_tape_node(co_context *ctx, co_value *source, co_value *tensor)
+coi_tape_variable(co_context *ctx, co_value *variable)
 {
-    coi_tape_log *log = ctx->tapes;
-
-    if (source->kind == CO_KIND_VARIABLE) {
-        if (source->u.variable->trainable)
-            return watch(ctx, source->u.variable, source);
-        return coi_tape_watched(log, source->u.variable);
-    }
-    if (tensor->tape_epoch == log->epoch)
-        return tensor->tape_node;
-    return coi_tape_watched(log, tensor);
+    if (variable->u.variable->trainable)
+        return watch(ctx, variable->u.variable, variable);
+    return coi_tape_watched(ctx->tapes, variable->u.variable);
 }
 
 static bool
@@ -208,8 +237,7 @@ watch_leaf(co_context *ctx, co_value *leaf)
 {
     if (leaf->kind == CO_KIND_VARIABLE)
         return watch(ctx, leaf->u.variable, leaf) != COI_NO_NODE;
-    leaf = ctx->mode.step != NULL && !ctx->mode.cross ? coi_select(leaf, ctx->mode.local_replica)
-                                                      : leaf;
+    leaf = coi_in_replica(ctx) ? coi_select(leaf, ctx->mode.local_replica) : leaf;
     if (leaf->kind != CO_KIND_TENSOR) {
         coi_fail(ctx, CO_TYPE, "a %s cannot be watched; watch a tensor or a variable",
                  co_kind_name((co_kind)leaf->kind));
@@ -250,38 +278,52 @@ co_watch(co_context *ctx, co_value *value)
     watch_all(ctx, value);
 }
 
+/* Offsets are 32 bits wide: a tape of more is refused like one without memory. */
+static bool
+make_room(co_context *ctx, size_t num_values, size_t num_attrs)
+{
+    coi_tape_log *log = ctx->tapes;
+
+    if (num_values >= COI_NO_NODE || num_attrs >= COI_NO_NODE)
+        return no_memory(ctx);
+    return grow(ctx, &log->records, &log->cap_records, log->num_records + 1,
+                sizeof(*log->records)) &&
+           grow(ctx, &log->values, &log->cap_values, num_values, sizeof(*log->values)) &&
+           grow(ctx, &log->nodes, &log->cap_nodes, num_values, sizeof(*log->nodes)) &&
+           grow(ctx, &log->attrs, &log->cap_attrs, num_attrs, 1);
+}
+
 bool
 coi_tape_record(co_context *ctx, const struct coi_op *op, const void *attrs, size_t attrs_size,
                 co_value *const *in, const uint32_t *in_nodes, int num_in, co_value *const *out,
                 int num_out)
 {
     coi_tape_log *log = ctx->tapes;
-    size_t        values = log->num_values + (size_t)num_in + (size_t)num_out;
+    size_t        at = log->num_values, end = at + (size_t)num_in + (size_t)num_out;
     size_t        attrs_at = (log->num_attrs + 15) & ~(size_t)15;
 
-    if (!grow(ctx, &log->records, &log->cap_records, log->num_records + 1, sizeof(*log->records)) ||
-        !grow(ctx, &log->values, &log->cap_values, values, sizeof(*log->values)) ||
-        !grow(ctx, &log->nodes, &log->cap_nodes, values, sizeof(*log->nodes)) ||
-        (attrs_size > 0 && !grow(ctx, &log->attrs, &log->cap_attrs, attrs_at + attrs_size, 1)))
+    if ((log->num_records == log->cap_records || end > log->cap_nodes || attrs_size > 0) &&
+        !make_room(ctx, end, attrs_at + attrs_size))
         return false;
-    log->records[log->num_records++] = (coi_record){ op, (uint32_t)log->num_values,
-                                                     (uint32_t)attrs_at, (uint16_t)num_in,
-                                                     (uint16_t)num_out };
+    log->records[log->num_records++] = (coi_record){ op, (uint32_t)at, (uint32_t)attrs_at,
+                                                     (uint16_t)num_in, (uint16_t)num_out };
     if (attrs_size > 0) {
         memcpy(log->attrs + attrs_at, attrs, attrs_size);
         log->num_attrs = attrs_at + attrs_size;
     }
-    for (int i = 0; i < num_in; ++i) {
-        coi_ref(in[i]);
-        log->values[log->num_values] = in[i];
-        log->nodes[log->num_values++] = in_nodes[i];
+    for (int i = 0; i < num_in; ++i, ++at) {
+        if (in[i]->tape_epoch != log->epoch)
+            coi_ref(in[i]);
+        log->values[at] = in[i];
+        log->nodes[at] = in_nodes[i];
     }
-    for (int i = 0; i < num_out; ++i) {
+    for (int i = 0; i < num_out; ++i, ++at) {
         coi_ref(out[i]);
         out[i]->tape_epoch = log->epoch;
         out[i]->tape_node = log->num_nodes;
-        log->values[log->num_values] = out[i];
-        log->nodes[log->num_values++] = log->num_nodes++;
+        log->values[at] = out[i];
+        log->nodes[at] = log->num_nodes++;
     }
+    log->num_values = end;
     return true;
 }

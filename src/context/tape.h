@@ -18,15 +18,15 @@ struct coi_op; /* ops/op.h */
 
 typedef struct coi_record {
     const struct coi_op *op;
-    uint32_t
-        values; /* first of num_in inputs, then num_out outputs, in log->values and log->nodes */
-    uint32_t attrs; /* offset in log->attrs */
+    uint32_t values; /* num_in inputs, then num_out outputs, in log->values and log->nodes */
+    uint32_t attrs;  /* offset in log->attrs */
     uint16_t num_in, num_out;
 } coi_record;
 
 typedef struct coi_tape {
     uint32_t first_record;
     bool     persistent;
+    size_t   depth; /* blocks that were open when it began; it ends with the innermost of them */
 } coi_tape;
 
 typedef struct coi_tape_log {
@@ -35,7 +35,7 @@ typedef struct coi_tape_log {
     size_t      num_tapes, cap_tapes;
     coi_record *records;
     size_t      num_records, cap_records;
-    co_value  **values; /* references */
+    co_value  **values; /* references, except to inputs that are outputs of earlier records */
     uint32_t   *nodes;  /* of each of values */
     size_t      num_values, cap_values, cap_nodes;
     char       *attrs;
@@ -47,19 +47,37 @@ typedef struct coi_tape_log {
     size_t      num_watched, cap_watched, cap_watched_keys, cap_watched_nodes;
     uint32_t   *watched_table; /* position + 1 in the three arrays above */
     size_t      cap_table;
+    char  *scratch; /* what a backward walk needs, kept for the next one; NULL while one has it */
+    size_t cap_scratch;
 } coi_tape_log;
 
-/* The node of an operand, COI_NO_NODE if nothing watches it. `source` is what the user gave, `tensor` what it converted
- * to. A trainable variable is watched by being used. */
-uint32_t coi_tape_node(co_context *ctx, co_value *source, co_value *tensor);
 /* The node of a watched variable or tensor, COI_NO_NODE if it is not watched. */
 uint32_t coi_tape_watched(const coi_tape_log *log, const void *key);
+/* The node of a variable that is used: a trainable one is watched by that. */
+uint32_t coi_tape_variable(co_context *ctx, co_value *variable);
+/* The node of an operand, COI_NO_NODE if nothing watches it. `source` is what the user gave, `tensor` what it became. */
+static inline uint32_t
+coi_tape_node(co_context *ctx, co_value *source, const co_value *tensor)
+{
+    const coi_tape_log *log = ctx->tapes;
+
+    if (source->kind ==
+        CO_KIND_VARIABLE) /* before its tensor, which something on this tape may have made */
+        return coi_tape_variable(ctx, source);
+    if (tensor->tape_epoch == log->epoch)
+        return tensor->tape_node;
+    return log->num_watched > 0 ? coi_tape_watched(log, tensor) : COI_NO_NODE;
+}
 /* Append a record; nodes of inputs as given. Marks the outputs. False (with an error) without memory. */
 bool coi_tape_record(co_context *ctx, const struct coi_op *op, const void *attrs, size_t attrs_size,
                      co_value *const *in, const uint32_t *in_nodes, int num_in,
                      co_value *const *out, int num_out);
+/* The call that ends a tape is over, however it went: the innermost tape goes unless it is persistent. */
+void coi_tape_spend(co_context *ctx);
 /* Drop tapes down to `num_tapes`; the log is emptied with the last. */
 void coi_tapes_unwind(co_context *ctx, size_t num_tapes);
+/* Drop the tapes that were begun in blocks beyond the first `depth`. */
+void coi_tapes_leave(co_context *ctx, size_t depth);
 void coi_tape_log_free(co_context *ctx);
 
 #endif

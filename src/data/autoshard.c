@@ -384,7 +384,7 @@ co_batch_sizes_for_worker(co_context *ctx, int64_t global_batch_size, int num_wo
     int64_t          n = (int64_t)num_workers * replicas_per_worker;
     co_input_context input = { num_workers, worker, num_workers };
 
-    COI_ENTER(ctx, "batch_sizes_for_worker", ctx != NULL ? ctx->error.code : CO_VALUE);
+    COI_ENTER_CODE(ctx, "batch_sizes_for_worker");
     if (!coi_check_pipelines(ctx, &input))
         return ctx->error.code;
     if (replicas_per_worker < 1)

@@ -11,6 +11,8 @@
 #include <string.h>
 
 #define FEW_OPERANDS 8
+/* For what is worth a copy in each of its callers. */
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 typedef struct operands {
     co_value *few[FEW_OPERANDS];
@@ -29,12 +31,6 @@ coi_invalid(coi_call *call, const char *format, ...)
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     return coi_fail(call->ctx, CO_INVALID_ARGUMENT, "%s: %s", call->op->name, text);
-}
-
-static bool
-is_host(const co_value *value)
-{
-    return value->kind >= CO_KIND_INT && value->kind <= CO_KIND_STRING;
 }
 
 static const char *
@@ -69,13 +65,12 @@ make_room(coi_call *call, operands *o)
     return true;
 }
 
-/* An operand that needed no conversion is the caller's own, who holds it: counting it here would cost two locked
- * operations. */
 static void
-drop_operands(coi_call *call, operands *o, co_value *const *given)
+drop_operands(coi_call *call, const operands *o, co_value *const *given)
 {
     coi_heap *heap = &call->ctx->heap;
 
+    /* An operand that was a tensor in place is the caller's; what became one is ours. */
     for (int i = 0; i < call->num_in; ++i)
         if (call->in[i] != given[i])
             coi_unref(heap, call->in[i]);
@@ -83,41 +78,67 @@ drop_operands(coi_call *call, operands *o, co_value *const *given)
         coi_small_free(heap, call->in, o->room);
 }
 
-/* The dtype that host numbers among the operands take: that of the first tensor, or what all host numbers have alone. */
+/* The dtype that host numbers take: that of the first operand that has one, or the widest that they have themselves. */
 static co_dtype
 host_dtype(co_value *const *given, int n, co_value *const *converted)
 {
-    bool wide = false, has_float = false;
+    co_dtype dtype = CO_DTYPE_NONE;
 
     for (int i = 0; i < n; ++i)
         if (converted[i] != NULL)
             return (co_dtype)converted[i]->dtype;
-    for (int i = 0; i < n; ++i) {
-        has_float = has_float || given[i]->kind == CO_KIND_FLOAT;
-        wide = wide || (given[i]->kind == CO_KIND_INT &&
-                        (given[i]->u.i < INT32_MIN || given[i]->u.i > INT32_MAX));
-        if (given[i]->kind != CO_KIND_FLOAT && given[i]->kind != CO_KIND_INT)
-            return CO_DTYPE_NONE;
-    }
-    return has_float ? CO_FLOAT32 : wide ? CO_INT64 : CO_INT32;
+    for (int i = 0; i < n; ++i)
+        dtype = coi_wider_dtype(dtype, coi_host_dtype(given[i]));
+    return dtype;
 }
 
-/* A tensor on the device that the operator runs on, in place of `tensor`. */
+/* An operand that has a dtype as a tensor: a reference, and its node. */
 static co_value *
-to_device(coi_call *call, co_value *tensor)
+as_operand(coi_call *call, co_value *value, uint32_t *node)
 {
-    co_value *moved;
+    co_context *ctx = call->ctx;
+    co_value   *tensor;
 
-    if (tensor->u.tensor.device == call->device)
-        return tensor;
-    moved = coi_tensor_to(&call->ctx->heap, tensor, call->device, coi_err(call->ctx));
-    coi_unref(&call->ctx->heap, tensor);
-    if (moved == NULL)
-        coi_failed(call->ctx);
-    return moved;
+    if (value->kind == CO_KIND_PER_REPLICA && !coi_in_replica(ctx) && ctx->mode.update_id < 0) {
+        coi_fail(ctx, CO_TYPE,
+                 "%s: a per-replica value is no operand outside a replica; pass it to co_run, or "
+                 "take its parts with co_local_results",
+                 call->op->name);
+        return NULL;
+    }
+    /* By operators, so that gradients pass. */
+    if (value->kind == CO_KIND_SLICES)
+        value = coi_densify(ctx, value);
+    else if (ctx->recording && coi_is_structure(value))
+        value = coi_stack(ctx, value);
+    tensor = value != NULL ? coi_as_tensor(ctx, value, CO_DTYPE_NONE) : NULL;
+    if (tensor != NULL && ctx->recording)
+        *node = coi_tape_node(ctx, value, tensor);
+    return tensor;
 }
 
-/* Convert operands [begin, n) in two passes: what has a dtype first, then host values, which take it from the others. */
+/* The same on the device of the call; an operand that is in place stays what it is, without a reference. */
+static bool
+convert_one(coi_call *call, co_value *value, co_value **out, uint32_t *node)
+{
+    co_context *ctx = call->ctx;
+    co_value   *tensor = as_operand(call, value, node);
+
+    if (tensor == NULL)
+        return false;
+    *out = tensor;
+    if (tensor->u.tensor.device != call->device) {
+        *out = coi_tensor_to(&ctx->heap, tensor, call->device, coi_err(ctx));
+        coi_unref(&ctx->heap, tensor);
+    } else if (tensor == value) {
+        coi_unref(&ctx->heap, tensor);
+    }
+    if (*out == NULL)
+        coi_failed(ctx);
+    return *out != NULL;
+}
+
+/* In two passes: what has a dtype first, then host values, which take it from the others. */
 static bool
 convert(coi_call *call, operands *o, co_value *const *given)
 {
@@ -128,144 +149,143 @@ convert(coi_call *call, operands *o, co_value *const *given)
     for (int i = 0; i < n; ++i)
         call->in[i] = NULL;
     for (int i = 0; i < n; ++i) {
-        co_value *source = given[i], *tensor;
-
-        if (!coi_check_value(ctx, source, i + 2, input_name(call->op, i)))
+        if (!coi_check_value(ctx, given[i], i + 2, input_name(call->op, i)))
             return false;
         o->nodes[i] = COI_NO_NODE;
-        if (source->kind == CO_KIND_TENSOR && source->u.tensor.device == call->device) {
-            if (ctx->recording)
-                o->nodes[i] = coi_tape_node(ctx, source, source);
-            call->in[i] = source;
-            continue;
-        }
-        if (is_host(source)) {
+        if (coi_host_dtype(given[i]) != CO_DTYPE_NONE)
             ++hosts;
-            continue;
-        }
-        if (source->kind == CO_KIND_SLICES) /* by an operator, so that gradients pass */
-            source = coi_densify(ctx, source);
-        tensor = source != NULL ? coi_as_tensor(ctx, source, CO_DTYPE_NONE) : NULL;
-        if (tensor == NULL)
-            return false;
-        if (ctx->recording)
-            o->nodes[i] = coi_tape_node(ctx, source, tensor);
-        call->in[i] = to_device(call, tensor);
-        if (call->in[i] == NULL)
+        else if (!convert_one(call, given[i], &call->in[i], &o->nodes[i]))
             return false;
     }
-    if (hosts == 0)
-        return true;
-    if (call->op->same_dtype)
+    if (hosts > 0 && call->op->same_dtype)
         dtype = host_dtype(given, n, call->in);
-    for (int i = 0; i < n; ++i)
+    for (int i = 0; hosts > 0 && i < n; ++i)
         if (call->in[i] == NULL && (call->in[i] = coi_as_tensor(ctx, given[i], dtype)) == NULL)
             return false;
     return true;
 }
 
 static bool
-check_dtypes(coi_call *call)
+refuse_dtype(coi_call *call)
 {
     const coi_op *op = call->op;
-    co_dtype      dtype;
+    char          text[200] = "";
+    size_t        at = 0;
 
-    if (call->num_in == 0)
-        return true;
-    dtype = (co_dtype)call->in[0]->dtype;
-    if (op->dtypes != 0 && (op->dtypes & COI_DTYPE_BIT(dtype)) == 0) {
-        char   text[200] = "";
-        size_t at = 0;
+    for (int d = CO_BOOL; d < CO_NUM_DTYPES; ++d)
+        if ((op->dtypes & COI_DTYPE_BIT(d)) != 0 && at < sizeof(text) - 16)
+            at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s", at > 0 ? ", " : "",
+                                   coi_dtypes[d].name);
+    coi_invalid(call, "%s has dtype %s; it must be one of %s", input_name(op, 0),
+                co_dtype_name((co_dtype)call->in[0]->dtype), text);
+    return false;
+}
 
-        for (int d = CO_BOOL; d < CO_NUM_DTYPES; ++d)
-            if ((op->dtypes & COI_DTYPE_BIT(d)) != 0 && at < sizeof(text) - 16)
-                at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s", at > 0 ? ", " : "",
-                                       coi_dtypes[d].name);
-        coi_invalid(call, "%s has dtype %s; it must be one of %s", input_name(op, 0),
-                    co_dtype_name(dtype), text);
-        return false;
-    }
-    for (int i = 1; op->same_dtype && i < call->num_in; ++i)
-        if (call->in[i]->dtype != dtype) {
-            coi_invalid(
-                call,
+static bool
+refuse_mixture(coi_call *call, int i)
+{
+    coi_invalid(call,
                 "%s has dtype %s and %s has dtype %s; they must be the same (co_cast converts)",
-                input_name(op, 0), co_dtype_name(dtype), input_name(op, i),
-                co_dtype_name((co_dtype)call->in[i]->dtype));
-            return false;
-        }
+                input_name(call->op, 0), co_dtype_name((co_dtype)call->in[0]->dtype),
+                input_name(call->op, i), co_dtype_name((co_dtype)call->in[i]->dtype));
+    return false;
+}
+
+static inline bool
+check_dtypes(coi_call *call, int num_in)
+{
+    const coi_op *op = call->op;
+    co_value    **in = call->in;
+
+    if (num_in > 0 && op->dtypes != 0 && (op->dtypes & COI_DTYPE_BIT(in[0]->dtype)) == 0)
+        return refuse_dtype(call);
+    if (op->same_dtype)
+        for (int i = 1; i < num_in; ++i)
+            if (in[i]->dtype != in[0]->dtype)
+                return refuse_mixture(call, i);
     return true;
 }
 
-/* Elements of an output; false if the shape cannot be. */
-static bool
-count_elements(coi_call *call, const coi_out *out, int64_t *count)
+/* Elements of an output; -1, with the error, if its shape cannot be. */
+static inline int64_t
+count_elements(co_context *ctx, const coi_out *out)
 {
     int64_t total = 1;
-    size_t  size = coi_dtypes[out->dtype].size;
 
     /* Up to 2^40 elements in all, no step can overflow; anything larger takes the careful way. */
-    for (int i = 0; i < out->ndim; ++i) {
-        if (out->dims[i] < 0 || out->dims[i] > INT64_C(1) << 20 || total > INT64_C(1) << 20) {
-            if (coi_shape_check(out->dims, (size_t)out->ndim, size > 0 ? size : sizeof(coi_text),
-                                count, coi_err(call->ctx)) == CO_OK)
-                return true;
-            coi_failed(call->ctx);
-            return false;
+    for (int i = 0, ndim = out->ndim; i < ndim; ++i) {
+        if ((uint64_t)out->dims[i] > UINT64_C(1) << 20 || total > INT64_C(1) << 20) {
+            size_t size = coi_dtypes[out->dtype].size;
+
+            if (coi_shape_check(out->dims, (size_t)ndim, size > 0 ? size : sizeof(coi_text), &total,
+                                coi_err(ctx)) == CO_OK)
+                return total;
+            coi_failed(ctx);
+            return -1;
         }
         total *= out->dims[i];
     }
-    *count = total;
-    return true;
+    return total;
 }
 
-static bool
-make_outputs(coi_call *call, const coi_out *outs)
+static inline co_value *
+make_output(coi_call *call, const coi_out *out)
 {
     co_context *ctx = call->ctx;
+    int64_t     count = count_elements(ctx, out);
+    co_value   *made;
 
-    for (int i = 0; i < call->num_out; ++i) {
-        int64_t count;
-
-        if (!count_elements(call, &outs[i], &count))
-            return false;
-        call->out[i] = call->op->view
-                           ? coi_tensor_view(&ctx->heap, call->in[0], outs[i].dims, outs[i].ndim,
-                                             count, 0, coi_err(ctx))
-                           : coi_tensor_new(&ctx->heap, call->device, outs[i].dtype, outs[i].dims,
-                                            outs[i].ndim, count, coi_err(ctx));
-        if (call->out[i] == NULL) {
-            coi_failed(ctx);
-            return false;
-        }
-    }
-    return true;
+    if (count < 0)
+        return NULL;
+    made = call->op->view ? coi_tensor_view(&ctx->heap, call->in[0], out->dims, out->ndim, count, 0,
+                                            coi_err(ctx))
+                          : coi_tensor_new(&ctx->heap, call->device, out->dtype, out->dims,
+                                           out->ndim, count, coi_err(ctx));
+    if (made == NULL)
+        coi_failed(ctx);
+    return made;
 }
 
+/* What is computed from something watched goes on the tape. */
 static bool
-record(coi_call *call, const operands *o)
+record(coi_call *call, const uint32_t *nodes)
 {
     bool watched = false, floating = false;
 
     for (int i = 0; i < call->num_in; ++i)
-        watched = watched || o->nodes[i] != COI_NO_NODE;
+        watched = watched || nodes[i] != COI_NO_NODE;
     for (int i = 0; i < call->num_out; ++i)
         floating = floating || coi_dtypes[call->out[i]->dtype].floating;
     if (!watched || !floating)
         return true;
-    return coi_tape_record(call->ctx, call->op, call->attrs, call->op->attrs_size, call->in,
-                           o->nodes, call->num_in, call->out, call->num_out);
+    return coi_tape_record(call->ctx, call->op, call->attrs, call->op->attrs_size, call->in, nodes,
+                           call->num_in, call->out, call->num_out);
 }
 
+/* The same for operands that are tensors in place. */
 static bool
-run(coi_call *call, const operands *o)
+record_in_place(coi_call *call)
+{
+    uint32_t nodes[FEW_OPERANDS];
+
+    for (int i = 0; i < call->num_in; ++i)
+        nodes[i] = coi_tape_node(call->ctx, call->in[i], call->in[i]);
+    return record(call, nodes);
+}
+
+/* Rule, outputs, kernel, tape. The numbers are the call's; where they are constants, loops vanish. */
+ALWAYS_INLINE bool
+run(coi_call *call, int num_in, int num_out, const uint32_t *nodes)
 {
     co_context   *ctx = call->ctx;
     const coi_op *op = call->op;
     coi_out       outs[COI_MAX_OUTPUTS];
 
-    if (!check_dtypes(call) || op->infer(call, outs) != CO_OK || !make_outputs(call, outs))
+    if (!check_dtypes(call, num_in) || op->infer(call, outs) != CO_OK)
         return false;
+    for (int i = 0; i < num_out; ++i)
+        if ((call->out[i] = make_output(call, &outs[i])) == NULL)
+            return false;
     if (!op->view) {
         co_code (*kernel)(coi_call *) = op->run != NULL && !ctx->reference_kernels ? op->run
                                                                                    : op->ref;
@@ -273,7 +293,8 @@ run(coi_call *call, const operands *o)
         if (kernel(call) != CO_OK)
             return false;
     }
-    return !ctx->recording || op->not_differentiable || record(call, o);
+    return !ctx->recording || op->not_differentiable ||
+           (nodes != NULL ? record(call, nodes) : record_in_place(call));
 }
 
 static bool
@@ -288,49 +309,85 @@ check_count(coi_call *call)
     return false;
 }
 
-co_code
-coi_apply_many(co_context *ctx, const coi_op *op, co_value *const *given, int num_given,
-               const void *attrs, co_value **outs)
+/* Any call: the operands may be whatever converts. */
+static co_code
+apply(co_context *ctx, const coi_op *op, co_value *const *given, int num_given, const void *attrs,
+      co_value **outs)
 {
-    coi_call call;
+    coi_call call = { .ctx = ctx,
+                      .op = op,
+                      .device = coi_current_device(ctx),
+                      .num_in = num_given,
+                      .num_out = op->num_outputs,
+                      .attrs = attrs };
     operands o;
     bool     ok;
 
-    COI_ENTER(ctx, op->name, ctx != NULL ? ctx->error.code : CO_INVALID_ARGUMENT);
-    call.ctx = ctx;
-    call.op = op;
-    call.num_in = num_given;
-    call.num_out = op->num_outputs;
-    call.attrs = attrs;
-    call.device = ctx->device != NULL ? ctx->device : coi_current_device(ctx);
     if (call.device == NULL || !check_count(&call) || !make_room(&call, &o))
         return ctx->error.code;
-    for (int i = 0; i < op->num_outputs; ++i)
-        call.out[i] = NULL;
-    ok = convert(&call, &o, given) && run(&call, &o);
+    ok = convert(&call, &o, given) && run(&call, num_given, call.num_out, o.nodes);
     drop_operands(&call, &o, given);
-    for (int i = 0; i < op->num_outputs; ++i) {
+    for (int i = 0; i < call.num_out; ++i)
         if (!ok)
             coi_unref(&ctx->heap, call.out[i]);
         else if ((outs[i] = coi_own(ctx, call.out[i])) == NULL)
             ok = false;
-    }
     return ctx->error.code;
+}
+
+co_code
+coi_apply_many(co_context *ctx, const coi_op *op, co_value *const *given, int num_given,
+               const void *attrs, co_value **outs)
+{
+    COI_ENTER_CODE(ctx, op->name);
+    return apply(ctx, op, given, num_given, attrs, outs);
+}
+
+static inline bool
+are_in_place(const co_device *device, co_value *const *given, int n)
+{
+    for (int i = 0; i < n; ++i)
+        if (given[i] == NULL || !coi_is_live(given[i]) || given[i]->kind != CO_KIND_TENSOR ||
+            given[i]->u.tensor.device != device)
+            return false;
+    return true;
+}
+
+/* The straight way to one result: the operands are few, and tensors in place, which most are. Others take the long way. */
+ALWAYS_INLINE co_value *
+apply_one(co_context *ctx, const coi_op *op, co_value *const *given, int n, const void *attrs)
+{
+    coi_call  call;
+    co_value *out = NULL;
+
+    COI_ENTER(ctx, op->name, NULL);
+    call.device = ctx->device;
+    if (op->num_inputs != n || n > FEW_OPERANDS || !are_in_place(call.device, given, n))
+        return apply(ctx, op, given, n, attrs, &out) == CO_OK ? out : NULL;
+    call.ctx = ctx;
+    call.op = op;
+    call.in = (co_value **)(uintptr_t)given;
+    call.num_in = n;
+    call.attrs = attrs;
+    call.num_out = 1;
+    call.out[0] = NULL;
+    if (run(&call, n, 1, NULL))
+        return coi_own(ctx, call.out[0]);
+    coi_unref(&ctx->heap, call.out[0]);
+    return NULL;
 }
 
 co_value *
 coi_apply(co_context *ctx, const coi_op *op, co_value *const *given, int num_given,
           const void *attrs)
 {
-    co_value *out = NULL;
-
-    return coi_apply_many(ctx, op, given, num_given, attrs, &out) == CO_OK ? out : NULL;
+    return apply_one(ctx, op, given, num_given, attrs);
 }
 
 co_value *
 coi_apply1(co_context *ctx, const coi_op *op, co_value *x, const void *attrs)
 {
-    return coi_apply(ctx, op, &x, 1, attrs);
+    return apply_one(ctx, op, &x, 1, attrs);
 }
 
 co_value *
@@ -338,5 +395,5 @@ coi_apply2(co_context *ctx, const coi_op *op, co_value *x, co_value *y, const vo
 {
     co_value *const given[2] = { x, y };
 
-    return coi_apply(ctx, op, given, 2, attrs);
+    return apply_one(ctx, op, given, 2, attrs);
 }

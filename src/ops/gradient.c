@@ -22,6 +22,8 @@ typedef struct walk {
     bool         *leads; /* a source is this node or behind it */
     bool         *source;
     size_t        nbytes;
+    char         *room; /* of the three, from the log */
+    size_t        cap_room;
     size_t        first, end; /* records */
 } walk;
 
@@ -34,12 +36,17 @@ walk_open(walk *w, co_context *ctx)
     w->log = ctx->tapes;
     w->num_nodes = (uint32_t)n;
     w->nbytes = n * (sizeof(*w->grads) + 2 * sizeof(bool)) + 1;
-    w->grads = coi_small_alloc(&ctx->heap, w->nbytes);
-    if (w->grads == NULL) {
+    w->room = ctx->tapes->scratch;
+    w->cap_room = ctx->tapes->cap_scratch;
+    ctx->tapes->scratch = NULL; /* this walk has it */
+    ctx->tapes->cap_scratch = 0;
+    if (!coi_grow(&ctx->runtime->memory, (void **)&w->room, &w->cap_room, w->nbytes, 1)) {
+        coi_free(&ctx->runtime->memory, w->room, w->cap_room);
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the gradients of %zu values", n);
         return false;
     }
-    memset(w->grads, 0, w->nbytes);
+    memset(w->room, 0, w->nbytes);
+    w->grads = (co_value **)(void *)w->room;
     w->leads = (bool *)(w->grads + n);
     w->source = w->leads + n;
     w->first = ctx->tapes->tapes[ctx->tapes->num_tapes - 1].first_record;
@@ -50,9 +57,14 @@ walk_open(walk *w, co_context *ctx)
 static void
 walk_close(walk *w)
 {
+    coi_tape_log *log = w->log;
+    coi_memory   *memory = &w->ctx->runtime->memory;
+
     for (uint32_t i = 0; i < w->num_nodes; ++i)
         coi_unref(&w->ctx->heap, w->grads[i]);
-    coi_small_free(&w->ctx->heap, w->grads, w->nbytes);
+    coi_free(memory, log->scratch, log->cap_scratch); /* of a walk inside this one */
+    log->scratch = w->room;
+    log->cap_scratch = w->cap_room;
 }
 
 /* The node of a target or source; a bundle stands for this replica's component. */
@@ -61,15 +73,17 @@ node_of(const walk *w, co_value *value)
 {
     const co_context *ctx = w->ctx;
 
-    if (value->kind == CO_KIND_VARIABLE)
-        return coi_tape_watched(w->log, value->u.variable);
-    if (ctx->mode.step != NULL && !ctx->mode.cross)
+    uint32_t node = COI_NO_NODE;
+
+    if (coi_in_replica(ctx))
         value = coi_select(value, ctx->mode.local_replica);
-    if (value->kind != CO_KIND_TENSOR)
-        return COI_NO_NODE;
-    if (value->tape_epoch == w->log->epoch)
-        return value->tape_node < w->num_nodes ? value->tape_node : COI_NO_NODE;
-    return coi_tape_watched(w->log, value);
+    if (value->kind == CO_KIND_VARIABLE)
+        node = coi_tape_watched(w->log, value->u.variable);
+    else if (value->kind == CO_KIND_TENSOR)
+        node = value->tape_epoch == w->log->epoch ? value->tape_node
+                                                  : coi_tape_watched(w->log, value);
+    return node < w->num_nodes ? node
+                               : COI_NO_NODE; /* what the walk itself made has no gradient in it */
 }
 
 /* Mark what lies on a path from a source. */
@@ -244,6 +258,18 @@ walk_back(walk *w)
     return true;
 }
 
+static void
+refuse_seed(co_context *ctx, size_t i, const co_value *grad, const co_value *target)
+{
+    char given[COI_SHAPE_TEXT], wanted[COI_SHAPE_TEXT];
+
+    coi_fail(ctx, CO_INVALID_ARGUMENT, "output gradient %zu is %s %s; its target is %s %s", i,
+             co_dtype_name((co_dtype)grad->dtype),
+             coi_shape_text(grad->u.tensor.dims, grad->ndim, given),
+             co_dtype_name((co_dtype)target->dtype),
+             coi_shape_text(target->u.tensor.dims, target->ndim, wanted));
+}
+
 /* Begin at the targets: ones, or what the user gave. */
 static bool
 seed(walk *w, co_value **targets, size_t n, co_value **given)
@@ -264,8 +290,7 @@ seed(walk *w, co_value **targets, size_t n, co_value **given)
                    : co_ones(ctx, (co_dtype)tensor->dtype, tensor->u.tensor.dims,
                              (size_t)tensor->ndim);
         if (grad != NULL && (grad->dtype != tensor->dtype || !coi_same_shape(grad, tensor)))
-            coi_fail(ctx, CO_INVALID_ARGUMENT,
-                     "output gradient %zu has another shape or dtype than its target", i);
+            refuse_seed(ctx, i, grad, tensor);
         coi_unref(&ctx->heap, tensor);
         if (ctx->error.code != CO_OK || !accumulate(w, node, grad))
             return false;
@@ -355,18 +380,17 @@ coi_gradients(co_context *ctx, co_value **targets, size_t num_targets, co_value 
     bool          persistent = log->tapes[depth - 1].persistent;
     walk          w;
 
-    if (!walk_open(&w, ctx))
-        return ctx->error.code;
-    if (!persistent) {
-        --log->num_tapes;
-        ctx->recording = log->num_tapes > 0;
+    if (walk_open(&w, ctx)) {
+        if (!persistent) {
+            --log->num_tapes;
+            ctx->recording = log->num_tapes > 0;
+        }
+        compute(&w, targets, num_targets, given, sources, num_sources, zero);
+        walk_close(&w);
+        log->num_tapes = depth;
+        ctx->recording = true;
     }
-    compute(&w, targets, num_targets, given, sources, num_sources, zero);
-    walk_close(&w);
-    if (!persistent) {
-        log->num_tapes = depth; /* so that unwinding sees the tape it ends */
-        coi_tapes_unwind(ctx, depth - 1);
-    }
+    coi_tape_spend(ctx);
     return ctx->error.code;
 }
 
@@ -379,12 +403,15 @@ gradient(co_context *ctx, co_value *targets, co_value *sources, const co_gradien
     co_value **given = NULL, *result = NULL;
 
     if (options->output_gradients != NULL && ctx->error.code == CO_OK) {
-        given = leaves_of(ctx, options->output_gradients, &num_given);
-        if (given != NULL && num_given != num_targets)
-            coi_fail(ctx, CO_VALUE, "%zu output gradients for %zu targets", num_given, num_targets);
+        if (coi_same_structure(targets, options->output_gradients, CO_VALUE, coi_err(ctx)) == CO_OK)
+            given = leaves_of(ctx, options->output_gradients, &num_given);
+        else
+            coi_failed(ctx);
     }
-    if (ctx->error.code == CO_OK && coi_gradients(ctx, to, num_targets, given, from, num_sources,
-                                                  options->unconnected_zero) == CO_OK)
+    if (ctx->error.code != CO_OK)
+        coi_tape_spend(ctx);
+    else if (coi_gradients(ctx, to, num_targets, given, from, num_sources,
+                           options->unconnected_zero) == CO_OK)
         result = coi_give(ctx, coi_pack(&ctx->heap, sources, from, coi_err(ctx)));
     free_leaves(ctx, to, num_targets);
     free_leaves(ctx, from, num_sources);
@@ -392,25 +419,36 @@ gradient(co_context *ctx, co_value *targets, co_value *sources, const co_gradien
     return result;
 }
 
+static bool
+check(co_context *ctx, co_value *targets, co_value *sources, const co_gradient_options *options)
+{
+    if (ctx->error.code != CO_OK || !coi_check_value(ctx, targets, 2, "targets") ||
+        !coi_check_value(ctx, sources, 3, "sources") ||
+        (options->output_gradients != NULL &&
+         !coi_check_value(ctx, options->output_gradients, 4, "options->output_gradients")))
+        return false;
+    if (!ctx->recording)
+        coi_fail(ctx, CO_RUNTIME,
+                 "there is no open tape; call co_tape_begin before computing the targets");
+    return ctx->error.code == CO_OK;
+}
+
 co_value *
 co_gradient_with(co_context *ctx, co_value *targets, co_value *sources,
                  const co_gradient_options *options)
 {
     co_gradient_options all = CO_GRADIENT_OPTIONS_INIT;
+    co_value           *result;
 
-    COI_ENTER(ctx, "gradient", NULL);
-    if (!coi_check_value(ctx, targets, 2, "targets") ||
-        !coi_check_value(ctx, sources, 3, "sources"))
-        return NULL;
-    if (options != NULL)
-        memcpy(&all, options,
-               options->struct_size < sizeof(all) ? options->struct_size : sizeof(all));
-    if (!ctx->recording) {
-        coi_fail(ctx, CO_RUNTIME,
-                 "there is no open tape; call co_tape_begin before computing the targets");
-        return NULL;
+    COI_ENTER_ALWAYS(ctx, "gradient", NULL);
+    if (coi_take_options(ctx, &all, sizeof(all), options, 4) &&
+        check(ctx, targets, sources, &all)) {
+        result = gradient(ctx, targets, sources, &all);
+    } else {
+        result = NULL;
+        coi_tape_spend(ctx); /* the call ends its tape also when it fails */
     }
-    return gradient(ctx, targets, sources, &all);
+    return result;
 }
 
 co_value *

@@ -153,6 +153,9 @@ co_value *coi_apply2(co_context *ctx, const coi_op *op, co_value *x, co_value *y
 co_code coi_apply_many(co_context *ctx, const coi_op *op, co_value *const *operands,
                        int num_operands, const void *attrs, co_value **outs);
 
+/* A nested list of numbers and tensors as one tensor, by operators, so that gradients reach its leaves (to_tensor.c). */
+co_value *coi_stack(co_context *ctx, co_value *list);
+
 /* CO_INVALID_ARGUMENT with the operator's name, as GEN-ERR-4 wants it. */
 co_code coi_invalid(coi_call *call, const char *format, ...) CO_PRINTF(2, 3);
 

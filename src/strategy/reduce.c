@@ -23,7 +23,7 @@ co_reduce_op_from_name(co_context *ctx, const char *name, co_reduce_op *out)
 {
     static const char *const names[] = { "SUM", "MEAN" };
 
-    COI_ENTER(ctx, "reduce_op_from_name", ctx != NULL ? ctx->error.code : CO_INVALID_ARGUMENT);
+    COI_ENTER_CODE(ctx, "reduce_op_from_name");
     if (name == NULL || out == NULL)
         return coi_fail(ctx, CO_INVALID_ARGUMENT, "argument %d of reduce_op_from_name is NULL",
                         name == NULL ? 2 : 3);

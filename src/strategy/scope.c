@@ -238,8 +238,7 @@ unset(co_context *ctx)
 co_code
 co_experimental_set_strategy(co_context *ctx, co_strategy *strategy)
 {
-    COI_ENTER(ctx, "experimental_set_strategy",
-              ctx != NULL ? ctx->error.code : CO_INVALID_ARGUMENT);
+    COI_ENTER_CODE(ctx, "experimental_set_strategy");
     if (strategy != NULL && !coi_check_strategy(ctx, strategy, 2))
         return ctx->error.code;
     if (!may_set(ctx))

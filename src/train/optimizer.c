@@ -258,7 +258,7 @@ co_code
 co_apply_gradients(co_context *ctx, co_optimizer *optimizer, co_value *gradients,
                    co_value *variables)
 {
-    COI_ENTER(ctx, "apply_gradients", ctx != NULL ? ctx->error.code : CO_INVALID_ARGUMENT);
+    COI_ENTER_CODE(ctx, "apply_gradients");
     if (!coi_check_object(ctx, optimizer, &coi_optimizer_class, 2, "optimizer") ||
         !coi_check_value(ctx, gradients, 3, "gradients") ||
         !coi_check_value(ctx, variables, 4, "variables"))
@@ -322,22 +322,25 @@ minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
     size_t        nbytes = (2 * log->num_watched + 1) * sizeof(co_value *), n;
     co_value    **variables = coi_small_alloc(&ctx->heap, nbytes), **grads;
 
-    if (variables == NULL)
-        return coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu variables",
-                        log->num_watched);
+    if (variables == NULL) {
+        coi_tape_spend(ctx);
+        return coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the gradients of the tape");
+    }
     n = seen_variables(log, variables);
     grads = variables + n;
     memcpy(grads, variables, n * sizeof(*grads));
     co_block_begin(ctx);
     for (size_t i = 0; i < n; ++i)
         coi_ref(variables[i]); /* the tape that holds them goes */
-    if (n == 0)
+    if (n == 0) {
         coi_fail(ctx, CO_VALUE,
                  "the tape has seen no trainable variable; compute the loss from one between "
                  "co_tape_begin and co_minimize");
-    else if (coi_gradients(ctx, &loss, 1, NULL, grads, n, false) == CO_OK &&
-             sum_over_replicas(ctx, grads, n))
+        coi_tape_spend(ctx);
+    } else if (coi_gradients(ctx, &loss, 1, NULL, grads, n, false) == CO_OK &&
+               sum_over_replicas(ctx, grads, n)) {
         apply(ctx, optimizer, grads, variables, n);
+    }
     for (size_t i = 0; i < n; ++i)
         coi_unref(&ctx->heap, variables[i]);
     co_block_end(ctx);
@@ -345,20 +348,30 @@ minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
     return ctx->error.code;
 }
 
+static bool
+may_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
+{
+    if (ctx->error.code != CO_OK ||
+        !coi_check_object(ctx, optimizer, &coi_optimizer_class, 2, "optimizer") ||
+        !coi_check_value(ctx, loss, 3, "loss"))
+        return false;
+    if (ctx->mode.cross)
+        coi_fail(ctx, CO_RUNTIME,
+                 "minimize is called in cross-replica context; call it in the step");
+    else if (!ctx->recording)
+        coi_fail(ctx, CO_RUNTIME,
+                 "there is no open tape; call co_tape_begin before computing the loss");
+    return ctx->error.code == CO_OK;
+}
+
 co_code
 co_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
 {
-    COI_ENTER(ctx, "minimize", ctx != NULL ? ctx->error.code : CO_INVALID_ARGUMENT);
-    if (!coi_check_object(ctx, optimizer, &coi_optimizer_class, 2, "optimizer") ||
-        !coi_check_value(ctx, loss, 3, "loss"))
-        return ctx->error.code;
-    if (ctx->mode.cross)
-        return coi_fail(ctx, CO_RUNTIME,
-                        "minimize is called in cross-replica context; call it in the step");
-    if (!ctx->recording)
-        return coi_fail(ctx, CO_RUNTIME,
-                        "there is no open tape; call co_tape_begin before computing the loss");
-    return minimize(ctx, optimizer, loss);
+    COI_ENTER_ALWAYS(ctx, "minimize", CO_INVALID_ARGUMENT);
+    if (may_minimize(ctx, optimizer, loss))
+        return minimize(ctx, optimizer, loss);
+    coi_tape_spend(ctx); /* the call ends its tape also when it fails */
+    return ctx->error.code;
 }
 
 int64_t

@@ -30,14 +30,11 @@ drop_structure(coi_heap *heap, co_value *value)
     coi_small_free(heap, value->u.items.keys, nbytes);
 }
 
+/* What a value that is no tensor holds. */
 static void
 drop_contents(coi_heap *heap, co_value *value)
 {
     switch (value->kind) {
-    case CO_KIND_TENSOR:
-        if (value->u.tensor.buffer != NULL)
-            coi_buffer_unref(value->u.tensor.buffer);
-        break;
     case CO_KIND_STRING:
         coi_small_free(heap, value->u.string.data, value->u.string.nbytes + 1);
         break;
@@ -65,8 +62,13 @@ drop_contents(coi_heap *heap, co_value *value)
 static void
 destroy_value(coi_heap *heap, void *object)
 {
-    drop_contents(heap, object);
-    coi_cell_free(heap, object);
+    co_value *value = object;
+
+    if (value->kind != CO_KIND_TENSOR)
+        drop_contents(heap, value);
+    else if (value->u.tensor.buffer != NULL)
+        coi_buffer_unref(value->u.tensor.buffer);
+    coi_cell_free(heap, value);
 }
 
 const coi_class coi_value_class = { "value", destroy_value };

@@ -141,8 +141,7 @@ refill(coi_heap *heap, int size)
         return true;
     }
     coi_lock_take(&store->lock);
-    ok = pop_batch(store, size, &heap->loaded[size]) ||
-         cut_slab(store, size, &heap->loaded[size]);
+    ok = pop_batch(store, size, &heap->loaded[size]) || cut_slab(store, size, &heap->loaded[size]);
     coi_lock_give(&store->lock);
     return ok;
 }
@@ -220,7 +219,7 @@ coi_small_free(coi_heap *heap, void *block, size_t nbytes)
 }
 
 /* Memory of an object that is dead to the place where it came from; a cell has no number of bytes. */
-static void
+static inline void
 bury(coi_heap *heap, void *memory, size_t nbytes)
 {
     if (nbytes > 0)
@@ -319,14 +318,6 @@ coi_heap_destroy(coi_heap *heap)
     coi_lock_give(&store->lock);
 }
 
-static inline void
-count_live(coi_heap *heap, int by)
-{
-    long long live = atomic_load_explicit(&heap->live, memory_order_relaxed);
-
-    atomic_store_explicit(&heap->live, live + by, memory_order_relaxed);
-}
-
 void *
 coi_object_new(coi_heap *heap, const coi_class *cls, size_t nbytes)
 {
@@ -349,18 +340,13 @@ coi_object_free(coi_heap *heap, void *object, size_t nbytes)
 co_value *
 coi_cell_new(coi_heap *heap)
 {
-    co_value *cell = COI_ASAN ? coi_alloc(heap->store->memory, sizeof(*cell))
-                              : take(heap, COI_CELL_CLASS);
-
-    if (cell != NULL)
-        count_live(heap, 1);
-    return cell;
+    return COI_ASAN ? coi_alloc(heap->store->memory, sizeof(co_value)) : take(heap, COI_CELL_CLASS);
 }
 
 void
 coi_cell_free(coi_heap *heap, co_value *cell)
 {
-    count_live(heap, -1);
+    coi_count_live(heap, -1);
     cell->object.magic = COI_MAGIC_DEAD;
     mourn(heap, cell, 0);
 }

@@ -26,7 +26,7 @@ element_size(co_dtype dtype)
 }
 
 /* A tensor cell with its shape; data is not set. */
-static co_value *
+static inline co_value *
 new_cell(coi_heap *heap, co_device *device, co_dtype dtype, const int64_t *dims, int ndim,
          int64_t num_elements)
 {

@@ -102,9 +102,10 @@ typedef struct coi_text {
  * Where cells and small blocks come from (heap.c). Free blocks of one size are kept in batches: each context has two of every
  * size, without a lock, over a store that the contexts of a runtime share.
  */
-#define COI_SMALL_CLASSES 11                /* 64, 128, ... 65536 bytes */
-#define COI_CELL_CLASS    COI_SMALL_CLASSES /* cells are a size of their own: their memory is nothing else, ever */
-#define COI_NUM_SIZES     (COI_SMALL_CLASSES + 1)
+#define COI_SMALL_CLASSES 11 /* 64, 128, ... 65536 bytes */
+#define COI_CELL_CLASS                                                                             \
+    COI_SMALL_CLASSES /* cells are a size of their own: their memory is nothing else, ever */
+#define COI_NUM_SIZES (COI_SMALL_CLASSES + 1)
 
 /* A block that is free. What it was keeps its bytes 8 to 16, where an object has its magic. */
 typedef struct coi_free_block {
@@ -124,19 +125,20 @@ typedef struct coi_cell_store {
     coi_lock         lock;
     coi_free_block  *batches[COI_NUM_SIZES];
     struct coi_slab *slabs;
-    struct coi_heap *heaps;     /* of the open contexts */
-    int64_t          past_live; /* what the closed ones made and did not free, or freed for others */
+    struct coi_heap *heaps; /* of the open contexts */
+    int64_t past_live;      /* what the closed ones made and did not free, or freed for others */
 } coi_cell_store;
 
 typedef struct coi_heap {
-    coi_cell_store *store;
-    coi_batch       loaded[COI_NUM_SIZES]; /* works on these; cells first */
-    coi_batch       spare[COI_NUM_SIZES];  /* empty or full */
-    atomic_llong    live; /* values made here minus values that died here; others may look */
+    coi_cell_store  *store;
+    coi_batch        loaded[COI_NUM_SIZES]; /* works on these; cells first */
+    coi_batch        spare[COI_NUM_SIZES];  /* empty or full */
+    atomic_llong     live; /* values made here minus values that died here; others may look */
     struct coi_heap *next, *previous;
 #ifdef COI_DEBUG
     coi_free_block *oldest_dead, *youngest_dead;
     size_t          num_dead;
+    size_t          num_stale; /* references dropped that were to dead objects */
 #endif
 } coi_heap;
 
@@ -153,12 +155,19 @@ void  coi_small_free(coi_heap *heap, void *block, size_t nbytes);
  * Memory for an object with one reference, zero behind its head; NULL without memory. Given back by coi_object_free, from its
  * destroy function. Debug builds keep what died for a while instead of reusing it, so that stale handles are found.
  */
-void *coi_object_new(coi_heap *heap, const coi_class *cls, size_t nbytes);
-void  coi_object_free(coi_heap *heap, void *object, size_t nbytes);
-/* The memory of a value, from the heap's loaded batch or wherever there is some; NULL without memory. */
-co_value *coi_cell_new(coi_heap *heap);
-void      coi_cell_free(coi_heap *heap, co_value *cell);
+void     *coi_object_new(coi_heap *heap, const coi_class *cls, size_t nbytes);
+void      coi_object_free(coi_heap *heap, void *object, size_t nbytes);
+co_value *coi_cell_new(
+    coi_heap *heap); /* when the loaded batch has none; called by value_new alone */
+void coi_cell_free(coi_heap *heap, co_value *cell);
 
+static inline void
+coi_count_live(coi_heap *heap, int by)
+{
+    long long live = atomic_load_explicit(&heap->live, memory_order_relaxed);
+
+    atomic_store_explicit(&heap->live, live + by, memory_order_relaxed);
+}
 static inline void
 coi_object_init(coi_object *object, const coi_class *cls)
 {
@@ -170,10 +179,16 @@ coi_object_init(coi_object *object, const coi_class *cls)
 static inline co_value *
 coi_value_new(coi_heap *heap, co_kind kind)
 {
-    co_value *value = coi_cell_new(heap);
+    coi_batch *cells = &heap->loaded[COI_CELL_CLASS];
+    co_value  *value = (co_value *)(void *)cells->first;
 
-    if (value == NULL)
+    if (value != NULL) {
+        cells->first = cells->first->next;
+        --cells->count;
+    } else if ((value = coi_cell_new(heap)) == NULL) {
         return NULL;
+    }
+    coi_count_live(heap, 1);
     coi_object_init(&value->object, &coi_value_class);
     value->kind = (uint8_t)kind;
     value->dtype = CO_DTYPE_NONE;
@@ -197,6 +212,12 @@ coi_unref(coi_heap *heap, void *handle)
 
     if (object == NULL)
         return;
+#ifdef COI_DEBUG
+    if (object->magic != COI_MAGIC_LIVE) {
+        ++heap->num_stale;
+        return;
+    }
+#endif
     /* A sole owner needs no locked operation: nobody else can take a reference any more. */
     if (atomic_load_explicit(&object->refs, memory_order_acquire) == 1 ||
         atomic_fetch_sub_explicit(&object->refs, 1, memory_order_acq_rel) == 1)
@@ -206,6 +227,13 @@ static inline bool
 coi_sole_owner(const void *handle)
 {
     return atomic_load_explicit(&((const coi_object *)handle)->refs, memory_order_acquire) == 1;
+}
+
+/* Whether a handle is a value, and alive as far as can be seen. */
+static inline bool
+coi_is_live(const co_value *value)
+{
+    return value->object.magic == COI_MAGIC_LIVE && value->object.cls == &coi_value_class;
 }
 
 /* dtype.c */
