@@ -16,13 +16,18 @@
 
 CO_EXTERN_C_BEGIN
 
-/** Begin recording. The tape ends with co_gradient, co_tape_end or the block it was begun in. */
+/**
+ * Begin recording. The tape ends with co_gradient (also when that fails, or finds an error), co_tape_end or
+ * the block it was begun in.
+ */
 CO_API void co_tape_begin(co_context *ctx);
 /** A tape that serves any number of co_gradient calls, until co_tape_end. */
 CO_API void co_tape_begin_persistent(co_context *ctx);
 /** Drop the innermost tape. */
 CO_API void co_tape_end(co_context *ctx);
-/** Record what is computed from this tensor (or each leaf of a structure), on the innermost tape. */
+/**
+ * Record what is computed from this tensor (or each leaf of a structure) from now on, on all open tapes.
+ */
 CO_API void co_watch(co_context *ctx, co_value *value);
 
 typedef struct co_gradient_options {
