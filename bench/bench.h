@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What benchmarks share. A benchmark is a function in a file of its own, entered in the table of main.c. It measures figures: each is
- * measured several times, and reported with the best and the median, beside a limit that was measured in the same run: what the machine
- * needs for the same thing without the library.
+ * What benchmarks share. A benchmark is a function in a file of its own, entered in the table of
+ * main.c. It measures figures: each is measured several times, and reported with the best and the
+ * median, beside a limit that was measured in the same run: what the machine needs for the same
+ * thing without the library.
  */
 #ifndef COHORT_BENCH_H
 #define COHORT_BENCH_H
@@ -20,8 +21,8 @@ typedef struct bench_figure {
 } bench_figure;
 
 /*
- * The numbers of one figure while it is measured. Many short rounds are better than few long ones: on a machine with other work the
- * best of them is one that nobody disturbed.
+ * The numbers of one figure while it is measured. Many short rounds are better than few long ones:
+ * on a machine with other work the best of them is one that nobody disturbed.
  */
 enum { BENCH_MAX_SAMPLES = 1024 };
 typedef struct bench_samples {
@@ -29,7 +30,10 @@ typedef struct bench_samples {
     int    n;
 } bench_samples;
 
-/* Whether to go on measuring: up to `rounds` samples, but no longer than `seconds` (with at least three). */
+/*
+ * Whether to go on measuring: up to `rounds` samples, but no longer than `seconds` (with at least
+ * three).
+ */
 typedef struct bench_clock {
     double begin, seconds;
     int    rounds, done;
@@ -52,7 +56,10 @@ void bench_report(const bench_figure *figure);
 /* Best and median of samples as a figure. */
 void bench_report_samples(const char *name, const char *unit, bench_samples *samples, double limit,
                           const char *limit_is, double goal);
-/* The same for what one thing costs beyond another: best less best, median less median. The other is the limit. */
+/*
+ * The same for what one thing costs beyond another: best less best, median less median. The other
+ * is the limit.
+ */
 void bench_report_extra(const char *name, const char *unit, bench_samples *whole,
                         bench_samples *without, const char *limit_is, double goal);
 /* End the program if ctx has an error: a figure of something that failed is worth nothing. */

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a call of an operator costs beyond its arithmetic: scalars, so that there is next to none. */
+/*
+ * What a call of an operator costs beyond its arithmetic: scalars, so that there is next to none.
+ */
 #include "bench.h"
 
 #include <math.h>
 
 enum { CHAIN = 1000, ROUNDS = 500 };
 
-/* The limit: the same chain through a function that the compiler cannot see through, by way of memory. */
+/*
+ * The limit: the same chain through a function that the compiler cannot see through, by way of
+ * memory.
+ */
 static float
 plain_multiply(const float *x, const float *y)
 {

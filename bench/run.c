@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a strategy adds to a step: a run on one device, a scope, two replicas that meet, rest, and memory. */
+/*
+ * What a strategy adds to a step: a run on one device, a scope, two replicas that meet, rest, and
+ * memory.
+ */
 #include "bench.h"
 
 #include <math.h>

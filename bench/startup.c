@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From the start of a process to its first result, beyond a process that only loads the same libraries. The program starts itself: a
- * child does its work, writes the size of its memory to a pipe, and the parent stops the time when that arrives. A child reads its own
- * size because what the parent can ask for (ru_maxrss) includes what the child was before exec.
+ * From the start of a process to its first result, beyond a process that only loads the same
+ * libraries. The program starts itself: a child does its work, writes the size of its memory to a
+ * pipe, and the parent stops the time when that arrives. A child reads its own size because what
+ * the parent can ask for (ru_maxrss) includes what the child was before exec.
  */
 #include "bench.h"
 
@@ -112,7 +113,10 @@ typedef struct text_size {
     double mib;
 } text_size;
 
-/* Code and constants of libcohort: the parts that are loaded and never written to, as `size` counts them. */
+/*
+ * Code and constants of libcohort: the parts that are loaded and never written to, as `size` counts
+ * them.
+ */
 static int
 add_text(struct dl_phdr_info *info, size_t size, void *data)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Meet an error. The context keeps the first one, and while it is there calls do nothing. So an expression is checked
- * once, where the programmer wants.
+ * Meet an error. The context keeps the first one, and while it is there calls do nothing. So an
+ * expression is checked once, where the programmer wants.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

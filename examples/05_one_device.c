@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Run a step under a strategy. The sample of the OneDeviceStrategy document (seed001/1, and seed003/1 for its v1 form)
- * on a CPU; 10_declared_device.c runs it on "/gpu:0" as the document has it.
+ * Run a step under a strategy. The sample of the OneDeviceStrategy document (seed001/1, and
+ * seed003/1 for its v1 form) on a CPU; 10_declared_device.c runs it on "/gpu:0" as the document has
+ * it.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Train. Two replicas fit a line to ten points in batches of four, so the last batch is short and one replica has more of
- * it than the other. co_average_loss divides by the examples that a step really has on all replicas, so every point counts
- * the same.
+ * Train. Two replicas fit a line to ten points in batches of four, so the last batch is short and
+ * one replica has more of it than the other. co_average_loss divides by the examples that a step
+ * really has on all replicas, so every point counts the same.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Run in several processes. The same program is started twice (scripts/mpirun-here -n 2, or mpirun on a cluster); the
- * strategy joins the processes, and nothing else changes. Started alone it is a strategy of one process. The policy
- * REPLICA gives slice k of every batch to replica k, however many processes there are.
+ * Run in several processes. The same program is started twice (scripts/mpirun-here -n 2, or mpirun
+ * on a cluster); the strategy joins the processes, and nothing else changes. Started alone it is a
+ * strategy of one process. The policy REPLICA gives slice k of every batch to replica k, however
+ * many processes there are.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

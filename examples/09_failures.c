@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Make mistakes. A replica that returns before a collective, brings another shape or fails ends the step for all
- * replicas at once, with an error that says who, what and where. The strategy goes on working.
+ * Make mistakes. A replica that returns before a collective, brings another shape or fails ends the
+ * step for all replicas at once, with an error that says who, what and where. The strategy goes on
+ * working.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Declare a device. The sample of the OneDeviceStrategy document as it is written, on "/gpu:0" (seed001/1, seed003/1). There is
- * no GPU here: devices=GPU:1 declares one on host memory, which behaves as one of that name would and is labelled
- * "host-backed" wherever devices are listed.
+ * Declare a device. The sample of the OneDeviceStrategy document as it is written, on "/gpu:0"
+ * (seed001/1, seed003/1). There is no GPU here: devices=GPU:1 declares one on host memory, which
+ * behaves as one of that name would and is labelled "host-backed" wherever devices are listed.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Set a strategy without a block. Both samples of the experimental_set_strategy document (seed000/1 and seed000/2): three calls with
- * the strategy set, and the same three calls with scope blocks; both print the same.
+ * Set a strategy without a block. Both samples of the experimental_set_strategy document (seed000/1
+ * and seed000/2): three calls with the strategy set, and the same three calls with scope blocks;
+ * both print the same.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

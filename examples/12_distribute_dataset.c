@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Distribute a dataset. The sample of OneDeviceStrategy.experimental_distribute_dataset (seed001/3); then the same dataset over two
- * replicas, which split every batch.
+ * Distribute a dataset. The sample of OneDeviceStrategy.experimental_distribute_dataset
+ * (seed001/3); then the same dataset over two replicas, which split every batch.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

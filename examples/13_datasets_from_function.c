@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Make the input of each worker in a function. The sample of experimental_distribute_datasets_from_function in three documents
- * (seed001/4, seed002/6, seed003/4). The function is told how many pipelines and replicas there are and batches for one
+ * Make the input of each worker in a function. The sample of
+ * experimental_distribute_datasets_from_function in three documents (seed001/4, seed002/6,
+ * seed003/4). The function is told how many pipelines and replicas there are and batches for one
  * replica. The dataset never ends, so the loop stops after three steps.
  */
 #include <cohort/cohort.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Make a value for each replica. The first three samples of experimental_distribute_values_from_function (seed001/5, seed001/6,
- * seed001/7), with one replica as in the document and with two.
+ * Make a value for each replica. The first three samples of
+ * experimental_distribute_values_from_function (seed001/5, seed001/6, seed001/7), with one replica
+ * as in the document and with two.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

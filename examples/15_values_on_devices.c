@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Place values on the devices of a strategy and distribute them. The fourth sample of experimental_distribute_values_from_function
- * (seed001/8), under a mirrored strategy in place of the TPUStrategy of the document.
+ * Place values on the devices of a strategy and distribute them. The fourth sample of
+ * experimental_distribute_values_from_function (seed001/8), under a mirrored strategy in place of
+ * the TPUStrategy of the document.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reduce. The sample of OneDeviceStrategy.reduce (seed001/12), then the six examples on two replicas that the text of the document
- * speaks of: with the batch axis named, a mean weighs every example the same.
+ * Reduce. The sample of OneDeviceStrategy.reduce (seed001/12), then the six examples on two
+ * replicas that the text of the document speaks of: with the batch axis named, a mean weighs every
+ * example the same.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Write a training loop. The sample of the Strategy document (seed002/1), eager: the document wraps the epoch in a
- * tf.function (line 72), which this version does not have. The step doubles the sum of its part of a batch.
+ * Write a training loop. The sample of the Strategy document (seed002/1), eager: the document wraps
+ * the epoch in a tf.function (line 72), which this version does not have. The step doubles the sum
+ * of its part of a batch.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Give arguments to a step. Both samples of run in the v1 document (seed003/8 and seed003/9): a tensor goes to every
- * replica as it is; distributed values give each replica its own. Results of one replica come back unwrapped, and so do
- * host numbers that are the same on all. The tf.function of lines 801 and 813 is left out: this version has no traced
- * functions.
+ * Give arguments to a step. Both samples of run in the v1 document (seed003/8 and seed003/9): a
+ * tensor goes to every replica as it is; distributed values give each replica its own. Results of
+ * one replica come back unwrapped, and so do host numbers that are the same on all. The tf.function
+ * of lines 801 and 813 is left out: this version has no traced functions.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

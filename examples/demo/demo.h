@@ -7,7 +7,10 @@
 
 enum { PIXELS = 64, CLASSES = 10 };
 
-/* digits.c: images as [n, 64] floats from 0 to 1 and labels as [n] integers, for training and for testing. */
+/*
+ * digits.c: images as [n, 64] floats from 0 to 1 and labels as [n] integers, for training and for
+ * testing.
+ */
 typedef struct digits {
     co_value *train_images, *train_labels;
     co_value *test_images, *test_labels;
@@ -16,7 +19,10 @@ typedef struct digits {
 /* Every fifth image is for testing. On failure the error is in ctx. */
 void load_digits(co_context *ctx, const char *path, digits *out);
 
-/* show.c: progress and a curve. All of it does nothing where `quiet` is set: only one process speaks. */
+/*
+ * show.c: progress and a curve. All of it does nothing where `quiet` is set: only one process
+ * speaks.
+ */
 typedef struct show {
     bool   quiet;
     bool   rewrite; /* one line that rewrites itself, for terminals; else a line for each epoch */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads digits.csv: one image a line, 64 numbers from 0 to 16 and the digit, separated by commas. */
+/*
+ * Reads digits.csv: one image a line, 64 numbers from 0 to 16 and the digit, separated by commas.
+ */
 #include "demo.h"
 
 #include <errno.h>

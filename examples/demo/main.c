@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The demo: a small network learns to read handwritten digits under four strategies. The step, the loop and the model are the same in
- * all of them; only make_strategy differs. scripts/demo runs the four and compares what they learned, bit by bit.
+ * The demo: a small network learns to read handwritten digits under four strategies. The step, the
+ * loop and the model are the same in all of them; only make_strategy differs. scripts/demo runs the
+ * four and compares what they learned, bit by bit.
  *
  *     demo MODE [--data FILE] [--result FILE] [--progress bar|lines]
  *
@@ -131,8 +132,8 @@ make_model(co_context *ctx, model *m)
 /* --- the loop --- */
 
 /*
- * Batches of both, split over the replicas of the strategy. The policy gives slice k of a batch to replica k however many
- * processes there are, which keeps the bits the same.
+ * Batches of both, split over the replicas of the strategy. The policy gives slice k of a batch to
+ * replica k however many processes there are, which keeps the bits the same.
  */
 static co_dataset *
 distribute(co_context *ctx, co_strategy *strategy, co_value *images, co_value *labels)

@@ -68,7 +68,10 @@ show_epoch(show *s, double loss)
     fflush(stdout);
 }
 
-/* The mean of the logarithms of the losses around column x of `columns`, over about an epoch, which evens out the batches. */
+/*
+ * The mean of the logarithms of the losses around column x of `columns`, over about an epoch, which
+ * evens out the batches.
+ */
 static double
 column_level(const show *s, size_t x, size_t columns)
 {
@@ -109,7 +112,10 @@ set_dot(picture *p, size_t x, size_t y)
     p->cells[y / DOTS_Y][x / DOTS_X] |= dots[y % DOTS_Y][x % DOTS_X];
 }
 
-/* A line through levels[columns], which lie between low and high: dots, and dots between two that are far apart. */
+/*
+ * A line through levels[columns], which lie between low and high: dots, and dots between two that
+ * are far apart.
+ */
 static void
 draw_line(picture *p, const double *levels, size_t columns, double low, double high)
 {

@@ -105,7 +105,8 @@ typedef co_value *(*co_fn)(co_context *ctx, co_value *args, void *user);
  * leaf by leaf: what is the same everywhere comes back as it is, the rest as a per-replica value.
  *
  * Context:  default mode, or cross-replica context of this strategy.
- * Returns:  the merged results, or NULL for none, or NULL with the error of the replica that failed.
+ * Returns:  the merged results (none where the replicas return NULL), or NULL with the error of the replica
+ *           that failed.
  */
 CO_API co_value *co_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, void *user);
 

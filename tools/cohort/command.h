@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the commands of the program `cohort` have in common. A new command is a file with its function and a line in main.c. */
+/*
+ * What the commands of the program `cohort` have in common. A new command is a file with its
+ * function and a line in main.c.
+ */
 #ifndef COHORT_TOOL_COMMAND_H
 #define COHORT_TOOL_COMMAND_H
 
-/* A command gets the arguments behind its name and returns the exit status: 0, 1 for failure, 2 for wrong use. */
+/*
+ * A command gets the arguments behind its name and returns the exit status: 0, 1 for failure, 2 for
+ * wrong use.
+ */
 typedef int (*command_fn)(int argc, char **argv);
 
 typedef struct command {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `cohort info`: what this copy of the library is and what it finds here, as aligned text or as one JSON object. */
+/*
+ * `cohort info`: what this copy of the library is and what it finds here, as aligned text or as one
+ * JSON object.
+ */
 #include "command.h"
 
 #include <cohort/cohort.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `cohort ops`: the operator table. Without names one line for each operator, with names all that the table knows of them. */
+/*
+ * `cohort ops`: the operator table. Without names one line for each operator, with names all that
+ * the table knows of them.
+ */
 #include "command.h"
 
 #include <cohort/cohort.h>
