@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The documents say what is so: every piece of C in them is part of a program that the tests run, every output shown is what the
+# program prints, and every file they name is there.
+set -u
+cd "${COHORT_SOURCE_DIR:-$(dirname "$0")/../..}"
+failed=0
+
+# Blocks of C: lines are compared without their indentation, as one run of lines in one file.
+for document in README.md docs/*.md; do
+    awk -v document="$document" '
+        function stripped(line) { sub(/^[ \t]+/, "", line); sub(/[ \t]+$/, "", line); return line }
+        FILENAME != document { text[FILENAME] = text[FILENAME] "\n" stripped($0); next }
+        /^```c$/ { block = ""; inside = 1; first = FNR + 1; next }
+        /^```/ && inside {
+            inside = 0; found = 0; ++blocks
+            for (name in text) if (index(text[name] "\n", block "\n") > 0) { found = 1; break }
+            if (!found) { print "FAILED: " document ":" first ": this code is in no program:" block; bad = 1 }
+            next
+        }
+        inside { block = block "\n" stripped($0) }
+        END { exit bad }' examples/*.c examples/demo/*.c tests/unit/guide.c "$document" || failed=1
+
+    # Blocks of output: ```text NAME is what examples/expected/NAME.txt has.
+    for name in $(sed -nE 's/^```text ([a-z0-9_]+)$/\1/p' "$document"); do
+        shown=$(awk -v start="\`\`\`text $name" '$0 == start { on = 1; next } /^```/ { on = 0 } on' "$document")
+        if [ "$shown" != "$(grep -v '^#> ' "examples/expected/$name.txt")" ]; then
+            echo "FAILED: $document shows another output of $name than examples/expected/$name.txt"
+            failed=1
+        fi
+    done
+
+    # Files in backquotes with a folder before them.
+    for path in $(grep -oE '`(src|include|examples|tests|docs|scripts|bench|tools|cmake)/[A-Za-z0-9_./-]+`' "$document" | tr -d '`'); do
+        [ -e "$path" ] || { echo "FAILED: $document names $path, which is not there"; failed=1; }
+    done
+done
+for page in docs/decisions/*.md docs/spec/README.md; do
+    for path in $(grep -oE '`(src|include|examples|tests|docs|scripts|bench|tools|cmake)/[A-Za-z0-9_./-]+`' "$page" | tr -d '`'); do
+        [ -e "$path" ] || { echo "FAILED: $page names $path, which is not there"; failed=1; }
+    done
+done
+exit $failed
