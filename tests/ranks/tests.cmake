@@ -22,6 +22,7 @@ endforeach()
 
 add_executable(ranks_guest "${PROJECT_SOURCE_DIR}/tests/ranks/guest/guest.c")
 set_target_properties(ranks_guest PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+target_include_directories(ranks_guest PRIVATE "${PROJECT_SOURCE_DIR}/tests/unit")
 target_link_libraries(ranks_guest PRIVATE cohort_flags cohort_internal MPI::MPI_C)
 foreach(size IN ITEMS 1 2 3)
     cohort_test(ranks.guest.${size} "${PROJECT_SOURCE_DIR}/scripts/mpirun-here" -n ${size} $<TARGET_FILE:ranks_guest>)

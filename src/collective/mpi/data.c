@@ -8,7 +8,7 @@
 
 #include <limits.h>
 
-#define PIECE_BYTES ((size_t)1 << 30)
+#define PIECE_BYTES ((size_t)16 << 20)   /* fits an int, and a test can exceed it */
 #define GRACE_MS    100                  /* for MPI to let go of a transfer that was cut off */
 #define LEFT_NS     UINT64_C(1000000000) /* for data of a peer that left in order to come in */
 

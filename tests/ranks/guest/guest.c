@@ -4,6 +4,7 @@
  * the messages, the error handler or the life of the host's MPI. Prints what does not hold; 0 is good.
  */
 #include "collective/hello.h"
+#include "hooks.h"
 
 #include <mpi.h>
 #include <pthread.h>
@@ -127,6 +128,33 @@ work_beside_the_host(MPI_Comm *comm, int rank, int size)
     EXPECT(memory.bytes_in_use == 0);
 }
 
+/* Every allocation of opening fails in turn. Alone only: others would wait for a rank that gives up. */
+static void
+open_without_memory(MPI_Comm *comm)
+{
+    co_code rc = CO_RESOURCE_EXHAUSTED;
+
+    for (long long n = 1; n < 100 && rc != CO_OK; ++n) {
+        test_hooks        hooks;
+        coi_memory        poor;
+        coi_group_options options = { .communicator = comm,
+                                      .memory = &poor,
+                                      .deadline_ms = DEADLINE_MS };
+        coi_group        *group = NULL;
+        co_error_info     err;
+
+        test_hooks_init(&hooks, n);
+        coi_memory_init(&poor, &hooks.allocator);
+        coi_error_reset(&err);
+        rc = coi_group_open("mpi", &options, &group, &err);
+        EXPECT(rc == CO_OK || rc == CO_RESOURCE_EXHAUSTED);
+        EXPECT(rc == err.code && (rc == CO_OK) == (group != NULL));
+        coi_group_close(group);
+        EXPECT(hooks.blocks == 0);
+    }
+    EXPECT(rc == CO_OK);
+}
+
 int
 main(void)
 {
@@ -151,6 +179,9 @@ main(void)
     EXPECT(coi_mpi_launched());
     open_on(&none, CO_VALUE, "MPI_COMM_NULL");
     work_beside_the_host(&comm, rank, size);
+
+    if (size == 1)
+        open_without_memory(&comm);
 
     left_open = open_on(&comm, CO_OK, "");
     EXPECT(MPI_Finalized(&flag) == MPI_SUCCESS && !flag);
