@@ -515,8 +515,7 @@ CO_TEST_WITH(an_uneven_step_is_averaged_over_its_examples, "DS-PART-2", "cpus=3"
     co_dataset         *dataset = data_pipeline(ctx, "range(10).batch(4)");
     int                 step = 0;
 
-    CO_EACH(ctx, x, co_iterate(ctx, co_distribute_dataset(ctx, strategy, dataset, NULL)))
-    {
+    CO_EACH(ctx, x, co_iterate(ctx, co_distribute_dataset(ctx, strategy, dataset, NULL))) {
         co_value *shares = co_run(ctx, strategy, share_of_mean, co_args(ctx, x), NULL);
         co_value *mean = co_reduce(ctx, strategy, CO_REDUCE_SUM, shares, NULL, 0);
 

@@ -50,13 +50,11 @@ CO_TEST(each_makes_its_iterator_once, "")
 {
     int rounds = 0;
 
-    CO_EACH(ctx, x, co_iterate(ctx, co_dataset_range(ctx, 0, 3, 1)))
-    {
+    CO_EACH(ctx, x, co_iterate(ctx, co_dataset_range(ctx, 0, 3, 1))) {
         CO_EXPECT_INT(co_item_int(ctx, x), rounds++);
     }
     CO_EXPECT_INT(rounds, 3);
-    CO_EACH(ctx, x, NULL)
-    {
+    CO_EACH(ctx, x, NULL) {
         CO_FAIL("there is no element, but %p", (void *)x);
     }
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "iterator");

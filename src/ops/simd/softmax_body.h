@@ -239,8 +239,8 @@ OF(softmax_grad_columns)(const void *y_data, const void *g_data, void *dx_data, 
 {
     for (int64_t j = first; j < last; j += STRIP)
         OF(strip_grad)
-        ((const REAL *)y_data + j, (const REAL *)g_data + j, (REAL *)dx_data + j, dim, inner,
-         last - j < STRIP ? (int)(last - j) : STRIP);
+    ((const REAL *)y_data + j, (const REAL *)g_data + j, (REAL *)dx_data + j, dim, inner,
+     last - j < STRIP ? (int)(last - j) : STRIP);
 }
 
 static void
