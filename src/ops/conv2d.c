@@ -264,10 +264,10 @@ sum_chunk(void *arg, int64_t chunk)
 }
 
 void
-coi_conv2d_sum_partials(coi_call *call, co_dtype dtype, const void *from, int64_t chunks,
+coi_conv2d_sum_partials(coi_call *call, co_dtype dtype, const void *sums, int64_t chunks,
                         int64_t count, void *out)
 {
-    partials p = { from, out, chunks, count, dtype == CO_FLOAT64 };
+    partials p = { sums, out, chunks, count, dtype == CO_FLOAT64 };
 
     coi_parallel(call, (count + SUM_CHUNK - 1) / SUM_CHUNK, sum_chunk, &p);
 }

@@ -64,8 +64,8 @@ coi_conv2d_chunk_images(const coi_conv2d *g, const coi_conv2d_cut *cut, int64_t 
 
     return left < cut->images ? left : cut->images;
 }
-/* out[i] = sum over chunks of partials[chunk * count + i], in order, on the call's workers. */
-void coi_conv2d_sum_partials(coi_call *call, co_dtype dtype, const void *partials, int64_t chunks,
+/* out[i] = sum over chunks of sums[chunk * count + i], in order, on the call's workers. */
+void coi_conv2d_sum_partials(coi_call *call, co_dtype dtype, const void *sums, int64_t chunks,
                              int64_t count, void *out);
 
 /* Patches gathered into rows and a matrix product; float32 and float64, one group. */
