@@ -59,7 +59,8 @@ function(cohort_header_version header prefix out)
     set(${out} "${version}" PARENT_SCOPE)
 endfunction()
 
-# A plain C library: a header, a library file, and a pkg-config module that knows the version.
+# A plain C library: a header, a library file, and a pkg-config module that knows the version. A further argument is
+# the pattern of versions that the sources are written for; another version is as good as none.
 function(cohort_find name title module header library)
     cohort_wants(${name} wanted)
     set(found FALSE)
@@ -77,6 +78,10 @@ function(cohort_find name title module header library)
     set(version "${PC_${name}_VERSION}")
     if(found AND NOT version)
         cohort_header_version("${COHORT_${name}_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h" DNNL version)
+    endif()
+    if(found AND ARGN AND NOT version MATCHES "${ARGN}")
+        message(STATUS "${title}: ${version} is there, but not of a version that can be used")
+        set(found FALSE)
     endif()
     cohort_report(${name} ${title} ${found} "${version}")
     if(found)
@@ -100,7 +105,7 @@ else()
 endif()
 
 # Debian's CMake package of oneDNN insists on OpenCL, so it is looked for like the others.
-cohort_find(ONEDNN oneDNN dnnl oneapi/dnnl/dnnl.h dnnl)
+cohort_find(ONEDNN oneDNN dnnl oneapi/dnnl/dnnl.h dnnl "^2[.]")
 cohort_find(ZLIB zlib zlib zlib.h z)
 cohort_find(JANSSON jansson jansson jansson.h jansson)
 cohort_find(ISAL ISA-L libisal isa-l/crc.h isal)
