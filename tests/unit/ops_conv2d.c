@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* conv2d: fast kernels against plain ones, gradients of two orders, threads, groups, errors. */
+#include "config.h"
 #include "context/context.h"
 #include "kernel_support.h"
+
+#include <dlfcn.h>
 
 static co_conv2d_options options = CO_CONV2D_OPTIONS_INIT;
 
@@ -255,6 +258,89 @@ convolve_once(co_context *ctx)
 CO_TEST_BARE(conv2d_survives_no_memory, "")
 {
     CO_EXPECT_SURVIVES_NO_MEMORY(NULL, convolve_once);
+}
+
+static void
+count_warnings(void *user, co_log_level level, const char *line)
+{
+    int *count = user;
+
+    if (level == CO_LOG_WARNING && strstr(line, "oneDNN has no optimised kernel") != NULL)
+        ++*count;
+}
+
+/* oneDNN would take its reference kernel for the gradients of a 31 x 31 filter on one channel. */
+CO_TEST_BARE(conv2d_notices_a_reference_kernel_of_onednn, "")
+{
+    int         warnings = 0;
+    co_options  o = CO_OPTIONS_INIT;
+    co_context *ctx_of_log;
+    co_value   *in[2];
+
+    o.settings = "log=warning, isa=v3";
+    o.log = count_warnings;
+    o.log_user = &warnings;
+    ctx_of_log = co_open_with(&o);
+    if (!COI_HAVE_ONEDNN || !co_ok(ctx_of_log)) {
+        co_clear(ctx_of_log);
+        co_close(ctx_of_log);
+        CO_SKIP("built without oneDNN, or the processor lacks v3");
+    }
+    use(&shapes[1]);
+    in[0] = kernel_tensor(ctx_of_log, CO_FLOAT32, (int64_t[]){ 1, 80, 80, 1 }, 4, 1);
+    in[1] = kernel_tensor(ctx_of_log, CO_FLOAT32, (int64_t[]){ 31, 31, 1, 1 }, 4, 2);
+    for (int i = 0; i < 2; ++i) {
+        CO_EXPECT_LESS(kernel_difference(ctx_of_log, conv_gradient_x(ctx_of_log, in),
+                                         kernel_reference(ctx_of_log, conv_gradient_x, in)),
+                       5e-6);
+        CO_EXPECT_LESS(kernel_difference(ctx_of_log, conv_gradient_w(ctx_of_log, in),
+                                         kernel_reference(ctx_of_log, conv_gradient_w, in)),
+                       5e-6);
+    }
+    CO_EXPECT_INT(warnings, 1);
+    CO_EXPECT_CODE(co_close(ctx_of_log), CO_OK);
+}
+
+/* A host program's number of OpenMP threads is its own. */
+CO_TEST(conv2d_leaves_openmp_as_it_was, "")
+{
+    int (*get)(void);
+    void (*set)(int);
+    co_value *in[2];
+
+    *(void **)&get = dlsym(RTLD_DEFAULT, "omp_get_max_threads");
+    *(void **)&set = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
+    if (get == NULL || set == NULL)
+        CO_SKIP("there is no OpenMP in this process");
+    use(&shapes[9]);
+    in[0] = kernel_tensor(ctx, CO_FLOAT32, (int64_t[]){ 8, 14, 14, 32 }, 4, 1);
+    in[1] = kernel_tensor(ctx, CO_FLOAT32, (int64_t[]){ 3, 3, 32, 64 }, 4, 2);
+    set(3);
+    conv(ctx, in);
+    conv_gradient_w(ctx, in);
+    CO_EXPECT_INT(get(), 3);
+}
+
+/* More shapes than primitives are kept: the oldest go, and come back when they are needed again. */
+CO_TEST(conv2d_of_very_many_shapes, "")
+{
+    co_value *x = kernel_tensor(ctx, CO_FLOAT32, (int64_t[]){ 1, 300, 40, 8 }, 4, 1), *in[2];
+    double    first = 0;
+
+    use(&shapes[1]);
+    in[1] = kernel_tensor(ctx, CO_FLOAT32, (int64_t[]){ 3, 3, 8, 16 }, 4, 2);
+    for (int64_t h = 299; h >= 28; --h)
+        CO_BLOCK(ctx) {
+            double sum;
+
+            in[0] = co_slice(ctx, x, (int64_t[]){ 0, 0, 0, 0 },
+                             (int64_t[]){ 1, h == 28 ? 299 : h, 40, 8 }, 4);
+            sum = co_item_float(ctx, co_reduce_sum(ctx, conv(ctx, in), CO_ALL_AXES, false));
+            if (h == 299)
+                first = sum;
+            else if (h == 28)
+                CO_EXPECT_CLOSE(sum, first, 0);
+        }
 }
 
 /* What each wrong argument is answered with. */
