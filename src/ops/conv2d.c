@@ -211,7 +211,8 @@ filter_infer(coi_call *call, coi_out *outs)
 coi_conv2d_cut
 coi_conv2d_cut_of(coi_conv2d_kind kind, const coi_conv2d *g)
 {
-    const int64_t  enough = (int64_t)1 << 21; /* multiply-adds: tens of microseconds */
+    /* Multiply-adds: tens of microseconds. A partial gradient costs something of its own, so those are fewer. */
+    int64_t        enough = (int64_t)1 << (kind == COI_CONV2D_FILTER ? 24 : 21);
     int64_t        per_image = coi_conv2d_work(g) / (g->n > 0 ? g->n : 1);
     int64_t        max_chunks = kind == COI_CONV2D_FILTER ? 16 : 64;
     coi_conv2d_cut cut;
