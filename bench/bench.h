@@ -69,6 +69,7 @@ void bench_check(co_context *ctx);
 extern const char *bench_program;
 
 void bench_dispatch(void);
+void bench_kernels(void);
 void bench_run(void);
 void bench_startup(void);
 

@@ -16,6 +16,8 @@ typedef struct benchmark {
 
 static const benchmark benchmarks[] = {
     { "dispatch", "a scalar multiply through the public interface", bench_dispatch },
+    { "kernels", "products and convolutions beside the multiply-adds they consist of",
+      bench_kernels },
     { "run", "run, scope, two replicas with a reduce, an idle strategy, allocations per step",
       bench_run },
     { "startup", "time and memory to the first result, size of the library", bench_startup },
