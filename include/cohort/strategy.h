@@ -20,8 +20,11 @@
 
 CO_EXTERN_C_BEGIN
 
-/* Making strategies. They belong to the runtime of ctx, die with their block or with co_release, and must
- * outlive what was made under them. */
+/* Making strategies. They belong to the runtime of ctx and live until their block ends, longer with co_keep; variables, datasets
+ * and open scopes keep theirs alive. */
+
+/** deadline_ms of options: what the setting deadline_ms says (60000 where nobody set it). */
+#define CO_DEADLINE_OF_SETTINGS (-1)
 
 /** The strategy that is current when none was chosen: one replica, no effect. There is exactly one. */
 CO_API co_strategy *co_default_strategy(co_context *ctx);
@@ -33,47 +36,58 @@ typedef struct co_mirrored_options {
     int    num_replicas; /* logical replicas, spread evenly in order; 0 means one per device */
     int    deadline_ms;  /* how long a replica may execute nothing; 0 turns the check off */
 } co_mirrored_options;
-#define CO_MIRRORED_OPTIONS_INIT { sizeof(co_mirrored_options), 0, 60000 }
+#define CO_MIRRORED_OPTIONS_INIT                                                                   \
+    {                                                                                              \
+        sizeof(co_mirrored_options), 0, CO_DEADLINE_OF_SETTINGS                                    \
+    }
 
-/** Replicas on several devices of this machine; NULL devices: all GPUs, or else all CPUs (MIR-INIT-1). */
-CO_API co_strategy *co_mirrored_strategy(co_context *ctx, const char *const *devices, size_t num_devices,
-                                         const co_mirrored_options *options);
+/**
+ * Replicas on several devices of this machine; NULL devices: all GPUs, or else all CPUs (MIR-INIT-1). `options` may be NULL.
+ * A replica that executes nothing for the deadline while others wait for it ends the step with CO_DEADLINE_EXCEEDED. If it does
+ * not come back soon after, its thread and memory are left behind and the strategy answers CO_UNAVAILABLE from then on.
+ */
+CO_API co_strategy *co_mirrored_strategy(co_context *ctx, const char *const *devices,
+                                         size_t num_devices, const co_mirrored_options *options);
 
 typedef struct co_multi_worker_options {
     size_t             struct_size;
     const char *const *devices; /* of this process; NULL: all GPUs, or else all CPUs */
     size_t             num_devices;
     int                num_replicas; /* logical replicas of all processes; 0 means one per device */
-    int                deadline_ms;  /* how long to wait for a peer; 0 waits for ever */
+    int                deadline_ms;  /* how long to wait for a peer or replica; 0 waits for ever */
     const void        *communicator; /* an MPI_Comm to borrow, by address; NULL: MPI_COMM_WORLD */
-    const char        *transport;    /* "mpi", "self"; NULL: mpi if this process was started by an MPI
+    const char        *transport; /* "mpi", "self"; NULL: mpi if this process was started by an MPI
                                       * launcher or has MPI running, else self */
 } co_multi_worker_options;
-#define CO_MULTI_WORKER_OPTIONS_INIT { sizeof(co_multi_worker_options), NULL, 0, 0, 60000, NULL, NULL }
+#define CO_MULTI_WORKER_OPTIONS_INIT                                                               \
+    {                                                                                              \
+        sizeof(co_multi_worker_options), NULL, 0, 0, CO_DEADLINE_OF_SETTINGS, NULL, NULL           \
+    }
 
 /** The same program on several processes. Collective: every process makes it, in the same order. */
-CO_API co_strategy *co_multi_worker_strategy(co_context *ctx, const co_multi_worker_options *options);
+CO_API co_strategy *co_multi_worker_strategy(co_context                    *ctx,
+                                             const co_multi_worker_options *options);
 
 /** "OneDeviceStrategy", "MirroredStrategy", ... */
 CO_API const char *co_strategy_name(co_context *ctx, co_strategy *strategy);
-CO_API int co_num_replicas_in_sync(co_context *ctx, co_strategy *strategy);
+CO_API int         co_num_replicas_in_sync(co_context *ctx, co_strategy *strategy);
 /** Replicas of this process. */
 CO_API int co_num_local_replicas(co_context *ctx, co_strategy *strategy);
 /** This process and how many there are; 0 and 1 without processes. */
 CO_API int co_worker_id(co_context *ctx, co_strategy *strategy);
 CO_API int co_num_workers(co_context *ctx, co_strategy *strategy);
-/** The devices of this process's replicas, as a tuple of strings; CO_RUNTIME for the default strategy. */
+/** The devices of this process's replicas, each once, as a tuple of strings; CO_RUNTIME for the default strategy. */
 CO_API co_value *co_worker_devices(co_context *ctx, co_strategy *strategy);
 
 /* Which strategy is current. These never fail. */
 
 CO_API co_strategy *co_get_strategy(co_context *ctx);
-CO_API bool co_has_strategy(co_context *ctx);
-CO_API bool co_in_cross_replica_context(co_context *ctx);
+CO_API bool         co_has_strategy(co_context *ctx);
+CO_API bool         co_in_cross_replica_context(co_context *ctx);
 /** ctx itself where it is a replica context (the default one included), NULL in cross-replica context. */
 CO_API co_context *co_get_replica_context(co_context *ctx);
 
-/** A token for an open scope. */
+/** A token for an open scope; it is left in the context that entered it. */
 typedef struct co_scope {
     uint64_t id; /* 0: not open */
 } co_scope;
@@ -94,8 +108,9 @@ CO_API co_code co_experimental_set_strategy(co_context *ctx, co_strategy *strate
 /* Running. */
 
 /**
- * A step, merge function, value function, ... `args` is a tuple. Returns a value of ctx, or NULL for none.
- * It fails by recording an error in ctx (co_fail, or any call that fails).
+ * A step. `args` is a tuple or list. Returns a live value, or NULL for none. It fails by recording an error in ctx (co_fail, or
+ * any call that fails). ctx is a replica context until the step returns, and what was made in it dies then, the result aside;
+ * the context that called run may not be used in the step.
  */
 typedef co_value *(*co_fn)(co_context *ctx, co_value *args, void *user);
 
@@ -105,19 +120,23 @@ typedef co_value *(*co_fn)(co_context *ctx, co_value *args, void *user);
  * leaf by leaf: what is the same everywhere comes back as it is, the rest as a per-replica value.
  *
  * Context:  default mode, or cross-replica context of this strategy.
- * Returns:  the merged results (none where the replicas return NULL), or NULL with the error of the replica
- *           that failed.
+ * Returns:  the merged results (a value of kind none where all replicas return NULL or none), or NULL with the error of the
+ *           replica that failed first; CO_RUNTIME where a replica returns without a collective that others wait in.
  */
-CO_API co_value *co_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, void *user);
+CO_API co_value *co_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args,
+                        void *user);
 
 typedef struct co_run_options {
     size_t    struct_size;
-    co_value *kwargs;  /* a map, given to fn as one more item after args; NULL for none */
-    bool      in_turn; /* replicas take turns in order of their ids, as the reference does (S-RUN-7) */
+    co_value *kwargs; /* a map, given to fn as one more item after args; NULL for none */
+    bool in_turn; /* replicas take turns in order of their ids, as the reference does (S-RUN-7) */
 } co_run_options;
-#define CO_RUN_OPTIONS_INIT { sizeof(co_run_options), NULL, false }
-CO_API co_value *co_run_with(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, void *user,
-                             const co_run_options *options);
+#define CO_RUN_OPTIONS_INIT                                                                        \
+    {                                                                                              \
+        sizeof(co_run_options), NULL, false                                                        \
+    }
+CO_API co_value *co_run_with(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args,
+                             void *user, const co_run_options *options);
 
 typedef enum co_reduce_op {
     CO_REDUCE_SUM = 0,
@@ -147,7 +166,8 @@ CO_API co_value *co_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op 
 /** The components of this process's replicas, as a tuple (S-LOCAL-*). */
 CO_API co_value *co_local_results(co_context *ctx, co_strategy *strategy, co_value *value);
 /** The components of all replicas, concatenated along axis (S-GATHER-*). */
-CO_API co_value *co_gather_replicas(co_context *ctx, co_strategy *strategy, co_value *value, int axis);
+CO_API co_value *co_gather_replicas(co_context *ctx, co_strategy *strategy, co_value *value,
+                                    int axis);
 
 /** What a value function learns of its replica. */
 typedef struct co_value_context {
@@ -156,8 +176,8 @@ typedef struct co_value_context {
 } co_value_context;
 typedef co_value *(*co_value_fn)(co_context *ctx, const co_value_context *replica, void *user);
 /** Call value_fn once per local replica and bundle the results (S-VFF-*). */
-CO_API co_value *co_distribute_values_from_function(co_context *ctx, co_strategy *strategy, co_value_fn fn,
-                                                    void *user);
+CO_API co_value *co_distribute_values_from_function(co_context *ctx, co_strategy *strategy,
+                                                    co_value_fn fn, void *user);
 
 /* Inside a replica. */
 
@@ -169,7 +189,8 @@ CO_API co_value *co_replica_id_tensor(co_context *ctx);
 CO_API int co_replicas(co_context *ctx);
 
 /** Called once for all replicas, in cross-replica context, with the merged arguments. */
-typedef co_value *(*co_merge_fn)(co_context *ctx, co_strategy *strategy, co_value *args, void *user);
+typedef co_value *(*co_merge_fn)(co_context *ctx, co_strategy *strategy, co_value *args,
+                                 void *user);
 /** Wait for all replicas, call replica 0's `fn` once, hand the result back to each (RC-MERGE-*). */
 CO_API co_value *co_merge_call(co_context *ctx, co_merge_fn fn, co_value *args, void *user);
 /** Each leaf of value combined over replicas, on every replica (RC-AR-*). Differentiable. */

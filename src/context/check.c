@@ -39,6 +39,20 @@ coi_check_value(co_context *ctx, co_value *value, int position, const char *name
 }
 
 bool
+coi_check_result(co_context *ctx, const co_value *result, const char *of)
+{
+    if (result->object.magic == COI_MAGIC_LIVE && result->object.cls == &coi_value_class)
+        return true;
+    ctx->call = "run";
+    coi_fail(
+        ctx, CO_INVALID_ARGUMENT,
+        "the %s returned something that is not a live value: its block has ended or it was released "
+        "too often; co_escape it from its block",
+        of);
+    return false;
+}
+
+bool
 coi_check_kind(co_context *ctx, co_value *value, co_kind kind, int position, const char *name)
 {
     char text[WHICH];

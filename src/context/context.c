@@ -102,7 +102,8 @@ coi_context_new(coi_runtime *runtime)
     coi_heap_init(&ctx->heap, &runtime->store);
     start_mode(ctx);
     ctx->reference_kernels = runtime->settings.reference_kernels;
-    ctx->next_entry = 1;
+    /* A token of one context is none of another's. */
+    ctx->next_entry = (uint64_t)atomic_fetch_add(&runtime->next_serial, 1) << 32 | 1;
     coi_repeat_failure(ctx);
     return ctx;
 }
@@ -113,6 +114,8 @@ coi_context_free(co_context *ctx)
     coi_runtime *runtime = ctx->runtime;
     coi_memory  *memory = &runtime->memory;
 
+    while (ctx->num_entries > 0)
+        coi_pop(ctx);
     coi_blocks_unwind(ctx, 0);
     coi_tape_log_free(ctx);
     while (ctx->num_owned > 0)
@@ -326,8 +329,9 @@ co_block_end(co_context *ctx)
     COI_ENTER_ALWAYS(ctx, "block_end", );
     if (ctx->unmarked_blocks > 0)
         --ctx->unmarked_blocks;
-    else if (ctx->num_blocks == 0)
-        coi_fail(ctx, CO_RUNTIME, "there is no open block to end; call co_block_begin first");
+    else if (ctx->num_blocks <= ctx->block_floor)
+        coi_fail(ctx, CO_RUNTIME,
+                 "there is no open block to end; call co_block_begin first, in the same function");
     else
         end_block(ctx);
 }

@@ -90,6 +90,7 @@ struct co_context {
     size_t       unmarked_blocks; /* begun without memory for their mark */
     size_t       unbegun_tapes;   /* the same */
     size_t       unpushed_devices;
+    size_t       block_floor; /* blocks of the caller: what a step or merge function may not end */
 
     coi_mode        mode;
     coi_entry      *entries;
@@ -112,6 +113,7 @@ struct co_context {
     atomic_ullong busy_thread; /* who is inside a call */
     int           busy_depth;
     atomic_bool   intruded; /* another thread tried meanwhile */
+    bool          lent;     /* a run is under way: its replicas have contexts of their own */
 #endif
 };
 
@@ -146,6 +148,8 @@ coi_tick(co_context *ctx)
 #ifdef COI_DEBUG
 bool coi_enter(co_context *ctx);
 void coi_leave(co_context **guard);
+/* A run begins or ends on ctx: in between, a call on it by a step is an error. */
+void coi_lend(co_context *ctx, bool lent);
 #define COI_GUARD(ctx, result)                                                                     \
     co_context *coi_guard_ __attribute__((cleanup(coi_leave), unused)) = (ctx);                    \
     if (!coi_enter(ctx))                                                                           \
@@ -154,6 +158,12 @@ void coi_leave(co_context **guard);
 #define COI_GUARD(ctx, result)                                                                     \
     if ((ctx) == NULL)                                                                             \
     return result
+static inline void
+coi_lend(co_context *ctx, bool lent)
+{
+    (void)ctx;
+    (void)lent;
+}
 #endif
 /* Calls that work: nothing while there is an error. */
 #define COI_ENTER(ctx, name, result)                                                               \
@@ -210,6 +220,8 @@ coi_in_replica(const co_context *ctx)
 /* check.c: arguments of public calls. Each records the error (naming argument `position` and what would be right). */
 bool coi_check_value(co_context *ctx, co_value *value, int position,
                      const char *name); /* not NULL, alive */
+/* What a function of the user returned, "step" or "merge function", is a live value. */
+bool coi_check_result(co_context *ctx, const co_value *result, const char *of);
 bool coi_check_kind(co_context *ctx, co_value *value, co_kind kind, int position, const char *name);
 bool coi_check_object(co_context *ctx, const void *object, const coi_class *cls, int position,
                       const char *name);

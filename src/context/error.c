@@ -30,8 +30,18 @@ coi_enter(co_context *ctx)
         atomic_store(&ctx->intruded, true);
         return false;
     }
+    if (ctx->lent && ctx->error.code == CO_OK)
+        coi_fail(
+            ctx, CO_RUNTIME,
+            "the context that called run is used inside the step; use the one that the step is given");
     ++ctx->busy_depth;
     return true;
+}
+
+void
+coi_lend(co_context *ctx, bool lent)
+{
+    ctx->lent = lent;
 }
 
 void

@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The stack of what was entered: scopes, runs, merges, updates, creators, devices. An entry remembers mode and device as they
- * were and gives them back.
+ * were and gives them back. Entries that make a strategy current keep it alive.
  */
 #include "context/context.h"
 
 #include <string.h>
+
+static bool
+holds_strategy(const coi_entry *entry)
+{
+    return entry->kind == COI_ENTRY_SCOPE || entry->kind == COI_ENTRY_SET;
+}
 
 coi_entry *
 coi_push(co_context *ctx, coi_entry_kind kind, co_strategy *strategy)
@@ -22,6 +28,8 @@ coi_push(co_context *ctx, coi_entry_kind kind, co_strategy *strategy)
     entry->kind = kind;
     entry->id = ctx->next_entry++;
     entry->strategy = strategy;
+    if (holds_strategy(entry))
+        coi_ref(strategy);
     entry->saved_mode = ctx->mode;
     entry->saved_device = ctx->device;
     entry->object = entry->user = NULL;
@@ -41,6 +49,8 @@ coi_pop(co_context *ctx)
         ctx->device_id = entry->saved_name;
         ctx->device_text[0] = '\0';
     }
+    if (holds_strategy(entry))
+        coi_unref(&ctx->heap, entry->strategy);
 }
 
 void

@@ -76,9 +76,13 @@ all_agree(co_context *ctx, coi_step *step)
             coi_failed(ctx);
             return false;
         }
-        if (other->op != mine->op || other->axis != mine->axis || other->n != mine->n) {
-            coi_fail(ctx, CO_RUNTIME, "replicas %d and %d ask for different operations",
-                     step->strategy->first_local, step->strategy->first_local + i);
+        if (other->op != mine->op || other->axis != mine->axis) {
+            int first = step->strategy->first_local;
+
+            coi_fail(ctx, CO_RUNTIME, "replica %d asks for %s %d and replica %d for %s %d", first,
+                     mine->gather ? "axis" : "operation", mine->gather ? mine->axis : (int)mine->op,
+                     first + i, mine->gather ? "axis" : "operation",
+                     mine->gather ? other->axis : (int)other->op);
             return false;
         }
         for (size_t k = 0; k < mine->n; ++k)
@@ -258,7 +262,7 @@ reduce_my_share(co_context *ctx)
     if (step->n > 16 && (parts = coi_small_alloc(&ctx->heap, nbytes)) == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %d parts", step->n);
         coi_break(step, ctx);
-        return false;
+        return coi_part(ctx);
     }
     for (size_t k = 0; k < mine->n; ++k)
         if (!is_concatenated(mine, k) && coi_tensor_nbytes(mine->in[k]) > SMALL_BYTES) {
@@ -268,7 +272,7 @@ reduce_my_share(co_context *ctx)
         }
     if (parts != few)
         coi_small_free(&ctx->heap, parts, nbytes);
-    return coi_barrier(ctx, NULL, NULL);
+    return coi_part(ctx);
 }
 
 /* --- between workers: replica 0 speaks --- */
@@ -354,11 +358,9 @@ reduce_between_workers(co_context *ctx)
 static bool
 all_reduce_workers(co_context *ctx)
 {
-    if (ctx->mode.local_replica == 0 && !reduce_between_workers(ctx)) {
+    if (ctx->mode.local_replica == 0 && !reduce_between_workers(ctx))
         coi_break(ctx->mode.step, ctx);
-        return false;
-    }
-    return coi_barrier(ctx, NULL, NULL);
+    return coi_part(ctx);
 }
 
 /* --- one replica's way through --- */
@@ -484,9 +486,8 @@ meet_and_reduce(co_context *ctx, job *mine, co_value *value, co_value **leaves)
     coi_step *step = ctx->mode.step;
     bool      ok;
 
-    coi_my_seat(ctx)->detail = mine;
-    ok = coi_meet(ctx, mine->gather ? COI_MEET_ALL_GATHER : COI_MEET_ALL_REDUCE, value, mine->in,
-                  mine->n, prepare, NULL);
+    ok = coi_meet(ctx, mine->gather ? COI_MEET_ALL_GATHER : COI_MEET_ALL_REDUCE, value, mine,
+                  prepare);
     if (ok && step->strategy->group != NULL)
         ok = all_reduce_workers(ctx);
     else if (ok && mine->shared_work)

@@ -15,6 +15,7 @@ typedef struct merge {
     int         n;
     co_kind     kind;
     bool        always;
+    int         first; /* id of the first value's replica, for messages */
     char        path[PATH_SIZE];
 } merge;
 
@@ -81,8 +82,8 @@ static void
 part(merge *m, int i, const char *a, const char *b)
 {
     coi_error(coi_err(m->ctx), CO_ASSERTION,
-              "replicas 0 and %d return different structures at %s: %s against %s", i,
-              m->path[0] != '\0' ? m->path : "the top", a, b);
+              "replicas %d and %d have different structures at %s: %s against %s", m->first,
+              m->first + i, m->path[0] != '\0' ? m->path : "the top", a, b);
 }
 
 /* All containers are of one kind, length and set of keys. */
@@ -103,6 +104,13 @@ containers_agree(merge *m, co_value *const *values)
             snprintf(left, sizeof(left), "%s of %zu", co_kind_name((co_kind)a->kind), a->u.items.n);
             snprintf(right, sizeof(right), "%s of %zu", co_kind_name((co_kind)b->kind),
                      b->u.items.n);
+            part(m, i, left, right);
+            return false;
+        }
+        if (a->kind == CO_KIND_NAMED_TUPLE &&
+            strcmp(a->u.items.type_name, b->u.items.type_name) != 0) {
+            snprintf(left, sizeof(left), "named tuple '%.60s'", a->u.items.type_name);
+            snprintf(right, sizeof(right), "'%.60s'", b->u.items.type_name);
             part(m, i, left, right);
             return false;
         }
@@ -172,9 +180,10 @@ merge_values(merge *m, co_value *const *values)
 }
 
 co_value *
-coi_group_values(co_context *ctx, co_value *const *values, int n, co_kind kind, bool always)
+coi_group_values(co_context *ctx, co_value *const *values, int n, int first, co_kind kind,
+                 bool always)
 {
-    merge     m = { ctx, n, kind, always, "" };
+    merge     m = { ctx, n, kind, always, first, "" };
     co_value *merged;
 
     if (n == 1 && !always) {
@@ -198,19 +207,36 @@ has_bundle(const co_value *value)
     return false;
 }
 
+/* A bundle has a component for each local replica. */
+static bool
+fits(co_context *ctx, const co_strategy *strategy, const co_value *value)
+{
+    char text[COI_STRATEGY_TEXT];
+
+    if ((value->kind != CO_KIND_PER_REPLICA && value->kind != CO_KIND_MIRRORED) ||
+        (int)value->u.bundle.n == strategy->num_local)
+        return true;
+    coi_fail(ctx, CO_VALUE, "a %s value of %zu components is given to %s, which has %d here",
+             co_kind_name((co_kind)value->kind), value->u.bundle.n,
+             coi_strategy_text(strategy, text), strategy->num_local);
+    return false;
+}
+
 static co_value *
-select_from(co_context *ctx, co_value *value, int replica)
+select_from(co_context *ctx, const co_strategy *strategy, co_value *value, int replica)
 {
     co_value *copy;
 
     if (!coi_is_structure(value) || !has_bundle(value)) {
+        if (!fits(ctx, strategy, value))
+            return NULL;
         value = coi_select(value, replica);
         coi_ref(value);
         return value;
     }
     copy = coi_structure_like(&ctx->heap, value, coi_err(ctx));
     for (size_t i = 0; copy != NULL && i < copy->u.items.n; ++i) {
-        copy->u.items.items[i] = select_from(ctx, value->u.items.items[i], replica);
+        copy->u.items.items[i] = select_from(ctx, strategy, value->u.items.items[i], replica);
         if (copy->u.items.items[i] == NULL) {
             coi_unref(&ctx->heap, copy);
             return NULL;
@@ -223,10 +249,21 @@ select_from(co_context *ctx, co_value *value, int replica)
     return copy;
 }
 
-co_value *
-coi_select_all(co_context *ctx, co_value *structure, int local_replica)
+bool
+coi_check_bundles(co_context *ctx, const co_strategy *strategy, const co_value *value)
 {
-    co_value *selected = select_from(ctx, structure, local_replica);
+    if (!coi_is_structure(value))
+        return fits(ctx, strategy, value);
+    for (size_t i = 0; i < value->u.items.n; ++i)
+        if (!coi_check_bundles(ctx, strategy, value->u.items.items[i]))
+            return false;
+    return true;
+}
+
+co_value *
+coi_select_all(co_context *ctx, const co_strategy *strategy, co_value *structure, int local_replica)
+{
+    co_value *selected = select_from(ctx, strategy, structure, local_replica);
 
     if (selected == NULL)
         coi_failed(ctx);

@@ -15,6 +15,7 @@ static const char *const meeting_names[] = {
     [COI_MEET_ALL_REDUCE] = "all_reduce",
     [COI_MEET_ALL_GATHER] = "all_gather",
     [COI_MEET_ASSIGN] = "variable assignment",
+    [COI_MEET_UPDATE] = "update",
     [COI_MEET_VARIABLE] = "variable creation",
     [COI_MEET_REDUCE] = "reduce",
     [COI_MEET_GATHER] = "gather",
@@ -41,11 +42,29 @@ site_text(const co_site_info *site, char out[SITE_TEXT])
     return out;
 }
 
-/* Release everybody who waits. The error is there already. */
+/*
+ * How many have arrived at the current barrier, and whether the step is broken, are one word, so that nobody can leave a barrier as
+ * broken while another completes it.
+ */
+#define BROKEN  0x80000000u
+#define ARRIVED 0x7fffffffu
+
+bool
+coi_is_broken(const coi_step *step)
+{
+    return (atomic_load_explicit(&step->barrier, memory_order_acquire) & BROKEN) != 0;
+}
+
+static int
+num_arrived(const coi_step *step)
+{
+    return (int)(atomic_load(&step->barrier) & ARRIVED);
+}
+
+/* Release everybody who waits. */
 static void
 open_gate(coi_step *step)
 {
-    atomic_store_explicit(&step->broken, true, memory_order_release);
     coi_event_signal(&step->gate);
     coi_event_signal(&step->turn);
 }
@@ -60,8 +79,22 @@ coi_break(coi_step *step, co_context *ctx)
         ctx->error.payload = NULL; /* it moved */
         ctx->payload_deleter = NULL;
     }
+    atomic_fetch_or(&step->barrier, BROKEN);
     coi_lock_give(&step->error_lock);
     open_gate(step);
+}
+
+/* Whether the barrier was not complete, and so is broken now: where all have arrived, the last of them is at work for all. */
+static bool
+break_barrier(coi_step *step)
+{
+    unsigned now = atomic_load(&step->barrier);
+
+    do {
+        if ((int)(now & ARRIVED) == step->n)
+            return (now & BROKEN) != 0;
+    } while (!atomic_compare_exchange_weak(&step->barrier, &now, now | BROKEN));
+    return true;
 }
 
 /* Break without a culprit's context. */
@@ -74,12 +107,12 @@ break_with(coi_step *step, co_code code, int replica, const co_site_info *site, 
     va_list args;
 
     coi_lock_take(&step->error_lock);
-    if (step->error.code == CO_OK) {
+    if (break_barrier(step) && step->error.code == CO_OK) {
         va_start(args, format);
         coi_error_va(&step->error, code, format, args);
         va_end(args);
         step->error.replica = replica;
-        step->error.rank = step->parent->rank;
+        step->error.rank = step->rank;
         step->error.call = call;
         step->error.file = site->file;
         step->error.line = site->line;
@@ -97,12 +130,6 @@ coi_take_step_error(co_context *ctx, coi_step *step)
         ctx->error.payload = NULL;
     }
     coi_lock_give(&step->error_lock);
-}
-
-static bool
-is_broken(const coi_step *step)
-{
-    return atomic_load_explicit(&step->broken, memory_order_acquire);
 }
 
 static bool
@@ -124,7 +151,7 @@ coi_wait_turn(co_context *ctx)
     for (;;) {
         unsigned seen = coi_event_read(&step->turn);
 
-        if (is_broken(step) || atomic_load(&step->whose) == ctx->mode.local_replica)
+        if (coi_is_broken(step) || atomic_load(&step->whose) == ctx->mode.local_replica)
             return;
         coi_event_wait(&step->turn, seen, &ctx->runtime->waiting, -1);
     }
@@ -148,9 +175,8 @@ progress_of(coi_step *step, int replica)
                                 memory_order_relaxed);
 }
 
-/* Sum over replicas of how often they called into the library: unchanged means that nothing moves. */
-static uint64_t
-all_progress(coi_step *step)
+uint64_t
+coi_step_progress(coi_step *step)
 {
     uint64_t sum = 0;
 
@@ -159,7 +185,7 @@ all_progress(coi_step *step)
     return sum;
 }
 
-/* "replica 1 (last seen in matmul at step.c:12)" for everybody who has not come. */
+/* "replica 1, replica 3": those who have neither come nor returned. */
 static void
 list_missing(coi_step *step, char *out, size_t capacity)
 {
@@ -167,7 +193,8 @@ list_missing(coi_step *step, char *out, size_t capacity)
 
     out[0] = '\0';
     for (int i = 0; i < step->n; ++i)
-        if (!atomic_load(&step->seats[i].arrived) && at + 1 < capacity)
+        if (!atomic_load(&step->seats[i].arrived) && !atomic_load(&step->seats[i].finished) &&
+            at + 1 < capacity)
             at += (size_t)snprintf(out + at, capacity - at, "%sreplica %d", at > 0 ? ", " : "",
                                    step->strategy->first_local + i);
 }
@@ -187,81 +214,141 @@ report_stuck(co_context *ctx)
                missing, step->strategy->deadline_ms);
 }
 
-/* Wait for the gate to open; false if the step broke. */
+void
+coi_report_unfinished(coi_step *step)
+{
+    static const co_site_info nowhere = { NULL, 0 };
+    char                      missing[200];
+
+    list_missing(step, missing, sizeof(missing));
+    break_with(step, CO_DEADLINE_EXCEEDED, -1, &nowhere, "run",
+               "%s has not returned from the step and has executed nothing for %d ms (deadline_ms)",
+               missing, step->strategy->deadline_ms);
+}
+
+/* --- barriers --- */
+
+/* Wait until the round is over, or the step broke before that: false. */
 static bool
-wait_gate(co_context *ctx, unsigned seen)
+wait_round(co_context *ctx, unsigned round)
 {
     coi_step *step = ctx->mode.step;
-    int       deadline_ms = step->strategy->deadline_ms;
-    uint64_t  before = all_progress(step);
+    int       timeout_ms = coi_timeout(step->strategy);
+    uint64_t  before = coi_step_progress(step);
 
-    while (!coi_event_wait(&step->gate, seen, &ctx->runtime->waiting,
-                           deadline_ms > 0 ? deadline_ms : -1)) {
-        uint64_t now = all_progress(step);
+    for (;;) {
+        unsigned seen = coi_event_read(&step->gate);
+        uint64_t now;
 
+        /* The round first: who left a complete barrier may have broken the step since. */
+        if (atomic_load(&step->round) != round)
+            return true;
+        if (coi_is_broken(step))
+            return atomic_load(&step->round) != round;
+        if (coi_event_wait(&step->gate, seen, &ctx->runtime->waiting, timeout_ms))
+            continue;
+        now = coi_step_progress(step);
         if (now == before)
             report_stuck(ctx);
         before = now;
     }
-    return !is_broken(step);
+}
+
+/* The last to arrive opens the barrier. */
+static void
+end_round(coi_step *step)
+{
+    for (int i = 0; i < step->n; ++i)
+        atomic_store_explicit(&step->seats[i].arrived, false, memory_order_relaxed);
+    atomic_store_explicit(&step->whose, 0, memory_order_relaxed);
+    atomic_fetch_and(&step->barrier, BROKEN);
+    atomic_fetch_add(&step->round, 1);
+    coi_event_signal(&step->gate);
+    if (step->in_turn)
+        coi_event_signal(&step->turn);
+}
+
+#define LEFT_EARLY                                                                                 \
+    "replica %d has returned from the step, but replica %d waits in %s%s; all replicas must "      \
+    "make the same number of calls to merge_call, all_reduce and aggregated assignments"
+
+static void
+break_for_return(coi_step *step, int returned, int waiting)
+{
+    const coi_seat *seat = &step->seats[waiting];
+    int             first = step->strategy->first_local;
+    char            site[SITE_TEXT];
+
+    break_with(step, CO_RUNTIME, first + waiting, &seat->site, coi_meeting_name(seat->kind),
+               LEFT_EARLY, first + returned, first + waiting, coi_meeting_name(seat->kind),
+               site_text(&seat->site, site));
 }
 
 /*
  * Somebody has returned: nobody will ever be complete. We look after we have arrived, and who returns looks for arrivals after
- * it has said so; so one of the two sees the other.
+ * it has said so; so one of the two sees the other. Who returned after this round was over was at this barrier.
  */
-static bool
-somebody_finished(co_context *ctx, const coi_seat *seat, unsigned seen)
+static void
+look_for_returned(co_context *ctx, unsigned round)
 {
     coi_step *step = ctx->mode.step;
-    char      site[SITE_TEXT];
 
-    /* Who returned after the gate had opened was at this meeting. */
-    if (atomic_load(&step->finished) == 0 || coi_event_read(&step->gate) != seen)
-        return false;
+    if (atomic_load(&step->finished) == 0 || atomic_load(&step->round) != round)
+        return;
     for (int i = 0; i < step->n; ++i)
         if (atomic_load(&step->seats[i].finished)) {
-            break_with(
-                step, CO_RUNTIME, ctx->mode.replica, &seat->site, coi_meeting_name(seat->kind),
-                "replica %d has returned from the step, but replica %d waits in %s%s; all replicas must "
-                "make the same number of calls to merge_call, all_reduce and aggregated assignments",
-                step->strategy->first_local + i, ctx->mode.replica, coi_meeting_name(seat->kind),
-                site_text(&seat->site, site));
-            break;
+            break_for_return(step, i, ctx->mode.local_replica);
+            return;
         }
+}
+
+/* Wait for all replicas; the last runs `close` while the step is its alone. */
+static bool
+barrier(co_context *ctx, coi_close_fn close, void *arg)
+{
+    coi_step *step = ctx->mode.step;
+    unsigned  round = atomic_load(&step->round), before;
+
+    atomic_store(&coi_my_seat(ctx)->arrived, true);
+    before = atomic_fetch_add(&step->barrier, 1);
+    if ((before & BROKEN) != 0)
+        return fail_broken(ctx);
+    if ((int)before + 1 == step->n) {
+        if (!close(ctx, step, arg)) {
+            coi_break(step, ctx);
+            return false;
+        }
+        end_round(step);
+    } else {
+        pass_turn(step, ctx->mode.local_replica + 1);
+        look_for_returned(ctx, round);
+        if (!wait_round(ctx, round))
+            return fail_broken(ctx);
+    }
+    coi_wait_turn(ctx);
     return true;
 }
 
 bool
-coi_barrier(co_context *ctx, coi_close_fn close, void *arg)
+coi_part(co_context *ctx)
 {
     coi_step *step = ctx->mode.step;
-    coi_seat *seat = coi_my_seat(ctx);
-    unsigned  seen = coi_event_read(&step->gate);
+    unsigned  round = atomic_load(&step->round);
 
-    if (is_broken(step))
-        return fail_broken(ctx);
-    atomic_store(&seat->arrived, true);
-    if (atomic_fetch_add(&step->arrived, 1) + 1 == step->n) {
-        /* The last one: everybody else waits, so the step is ours alone here. */
-        if (close != NULL && !close(ctx, step, arg)) {
-            coi_break(step, ctx);
-            return false;
-        }
-        for (int i = 0; i < step->n; ++i)
-            atomic_store_explicit(&step->seats[i].arrived, false, memory_order_relaxed);
-        atomic_store_explicit(&step->arrived, 0, memory_order_relaxed);
-        atomic_store_explicit(&step->whose, 0, memory_order_relaxed);
-        coi_event_signal(&step->gate);
-        if (step->in_turn)
-            coi_event_signal(&step->turn);
+    if ((int)(atomic_fetch_add(&step->barrier, 1) & ARRIVED) + 1 == step->n) {
+        end_round(step);
     } else {
         pass_turn(step, ctx->mode.local_replica + 1);
-        if (somebody_finished(ctx, seat, seen) || !wait_gate(ctx, seen))
-            return fail_broken(ctx);
+        for (;;) {
+            unsigned seen = coi_event_read(&step->gate);
+
+            if (atomic_load(&step->round) != round)
+                break;
+            coi_event_wait(&step->gate, seen, &ctx->runtime->waiting, -1);
+        }
     }
     coi_wait_turn(ctx);
-    return !is_broken(step) || fail_broken(ctx);
+    return !coi_is_broken(step) || fail_broken(ctx);
 }
 
 /* Whether all came for the same; the first that disagrees with replica 0 is named. */
@@ -288,63 +375,48 @@ agree(co_context *ctx, coi_step *step)
     return true;
 }
 
-typedef struct closing {
-    coi_close_fn close;
-    void        *arg;
-} closing;
-
+/* arg points at the close function of the meeting, which may be NULL. */
 static bool
 close_meeting(co_context *ctx, coi_step *step, void *arg)
 {
-    const closing *c = arg;
+    coi_close_fn close = *(coi_close_fn *)arg;
 
-    return agree(ctx, step) && (c->close == NULL || c->close(ctx, step, c->arg));
+    return agree(ctx, step) && (close == NULL || close(ctx, step, NULL));
 }
 
 bool
-coi_meet(co_context *ctx, coi_meeting_kind kind, co_value *value, co_value **leaves,
-         size_t num_leaves, coi_close_fn close, void *arg)
+coi_meet(co_context *ctx, coi_meeting_kind kind, co_value *value, void *detail, coi_close_fn close)
 {
     coi_seat *seat = coi_my_seat(ctx);
-    closing   both = { close, arg };
 
+    /* The seat of a replica that waited when the step broke may still be looked at. */
+    if (coi_is_broken(ctx->mode.step))
+        return fail_broken(ctx);
     seat->kind = kind;
     ++seat->sequence;
     seat->site = ctx->site;
     seat->value = value;
-    seat->leaves = leaves;
-    seat->num_leaves = num_leaves;
+    seat->detail = detail;
     seat->result = NULL;
-    return coi_barrier(ctx, close_meeting, &both);
+    return barrier(ctx, close_meeting, &close);
 }
 
 void
 coi_finish(co_context *ctx)
 {
     coi_step *step = ctx->mode.step;
-    coi_seat *mine = coi_my_seat(ctx);
 
-    atomic_store(&mine->finished, true);
+    atomic_store(&coi_my_seat(ctx)->finished, true);
     atomic_fetch_add(&step->finished, 1);
     if (ctx->error.code != CO_OK) {
         coi_break(step, ctx);
-    } else if (atomic_load(&step->arrived) > 0 && !is_broken(step)) {
+    } else if (num_arrived(step) > 0 && !coi_is_broken(step)) {
         /* Those who wait already did not see that we finish: tell them. Those who come later see the count. */
-        for (int i = 0; i < step->n; ++i) {
-            coi_seat *seat = &step->seats[i];
-            char      site[SITE_TEXT];
-
-            if (!atomic_load(&seat->arrived))
-                continue;
-            break_with(
-                step, CO_RUNTIME, step->strategy->first_local + i, &seat->site,
-                coi_meeting_name(seat->kind),
-                "replica %d has returned from the step, but replica %d waits in %s%s; all replicas must "
-                "make the same number of calls to merge_call, all_reduce and aggregated assignments",
-                ctx->mode.replica, step->strategy->first_local + i, coi_meeting_name(seat->kind),
-                site_text(&seat->site, site));
-            break;
-        }
+        for (int i = 0; i < step->n; ++i)
+            if (atomic_load(&step->seats[i].arrived)) {
+                break_for_return(step, ctx->mode.local_replica, i);
+                break;
+            }
     }
     pass_turn(step, ctx->mode.local_replica + 1);
 }

@@ -25,7 +25,8 @@ merged_args(co_context *ctx, coi_step *step)
     }
     for (int i = 0; i < step->n; ++i)
         values[i] = step->seats[i].value;
-    merged = coi_group_values(ctx, values, step->n, CO_KIND_PER_REPLICA, false);
+    merged = coi_group_values(ctx, values, step->n, step->strategy->first_local,
+                              CO_KIND_PER_REPLICA, false);
     if (values != few)
         coi_small_free(&ctx->heap, values, nbytes);
     return merged;
@@ -52,8 +53,9 @@ static bool
 spread_result(co_context *parent, coi_step *step, co_value *result)
 {
     for (int i = 0; i < step->n; ++i) {
-        co_value *part = step->strategy->policy->bundles ? coi_select_all(parent, result, i)
-                                                         : result;
+        co_value *part = step->strategy->policy->bundles
+                             ? coi_select_all(parent, step->strategy, result, i)
+                             : result;
 
         if (part == NULL)
             return false;
@@ -73,54 +75,72 @@ drop_results(co_context *parent, coi_step *step)
     }
 }
 
-bool
-coi_merge_here(co_context *ctx, coi_merge_body body, void *arg)
+/* What came back from a function of the user: none for NULL, a live value, or NULL with an error. */
+static co_value *
+checked_result(co_context *ctx, co_value *result)
+{
+    if (ctx->error.code != CO_OK)
+        return NULL;
+    if (result == NULL)
+        return co_none(ctx);
+    return coi_check_result(ctx, result, "merge function") ? result : NULL;
+}
+
+/* On replica 0 alone, with the others waiting to part: all entries and blocks that body leaves open are left here. */
+static void
+merge_here(co_context *ctx, coi_merge_body body, void *arg)
 {
     coi_step   *step = ctx->mode.step;
     co_context *parent = step->parent;
-    size_t      entries = parent->num_entries, blocks = parent->num_blocks;
-    co_value   *args, *result;
-    bool        ok = false;
+    size_t entries = parent->num_entries, blocks = parent->num_blocks, floor = parent->block_floor;
+    co_value *args, *result;
+    bool      ok = false;
 
+    coi_lend(parent, false);
     parent->site = ctx->site;
     parent->call = ctx->call;
     co_block_begin(parent);
+    parent->block_floor = parent->num_blocks;
     args = merged_args(parent, step);
     if (args != NULL && (args = coi_own(parent, args)) != NULL && enter_merge(parent, step)) {
         result = body(parent, step->strategy, args, arg);
         while (parent->num_entries > entries)
             coi_pop(parent);
-        if (parent->error.code == CO_OK && result == NULL)
-            result = co_none(parent);
-        ok = parent->error.code == CO_OK && spread_result(parent, step, result);
+        result = checked_result(parent, result);
+        ok = result != NULL && spread_result(parent, step, result);
     }
+    parent->block_floor = floor;
     coi_blocks_unwind(parent, blocks);
     if (!ok) {
         drop_results(parent, step);
         coi_take_error(ctx, parent);
         co_clear(parent);
         coi_break(step, ctx);
-        coi_take_step_error(ctx, step);
     }
-    return ok;
+    coi_lend(parent, true);
 }
 
 co_value *
-coi_merge(co_context *ctx, coi_meeting_kind kind, co_value *args, coi_merge_body body, void *arg)
+coi_merge(co_context *ctx, coi_meeting_kind kind, co_value *args, coi_close_fn check,
+          coi_merge_body body, void *arg)
 {
     coi_seat *seat;
     co_value *result;
+    bool      ok;
 
-    if (!coi_meet(ctx, kind, args, NULL, 0, NULL, NULL))
+    if (!coi_meet(ctx, kind, args, arg, check))
         return NULL;
-    if (ctx->mode.local_replica == 0 && !coi_merge_here(ctx, body, arg))
-        return NULL;
-    if (!coi_barrier(ctx, NULL, NULL))
-        return NULL;
+    if (ctx->mode.local_replica == 0)
+        merge_here(ctx, body, arg);
+    /* The others wait here for as long as it takes: the function runs on the thread that would be told. */
+    ok = coi_part(ctx);
     seat = coi_my_seat(ctx);
     result = seat->result;
     seat->result = NULL;
-    return result;
+    if (ok)
+        return result;
+    coi_unref(&ctx->heap, result); /* the merge went well, and somebody has failed since */
+    return NULL;
 }
 
 static co_value *
@@ -144,9 +164,7 @@ merge_default(co_context *ctx, co_merge_fn fn, co_value *args, void *user)
     result = fn(ctx, co_default_strategy(ctx), args, user);
     while (ctx->num_entries > entries)
         coi_pop(ctx);
-    if (result == NULL && ctx->error.code == CO_OK)
-        result = co_none(ctx);
-    return result;
+    return checked_result(ctx, result);
 }
 
 co_value *
@@ -170,6 +188,6 @@ co_merge_call(co_context *ctx, co_merge_fn fn, co_value *args, void *user)
     }
     if (ctx->mode.step == NULL)
         return merge_default(ctx, fn, args, user);
-    result = coi_merge(ctx, COI_MEET_MERGE, args, call_user, &m);
+    result = coi_merge(ctx, COI_MEET_MERGE, args, NULL, call_user, &m);
     return result != NULL ? coi_own(ctx, result) : NULL;
 }

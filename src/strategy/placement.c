@@ -177,7 +177,8 @@ choose_devices(co_context *ctx, const char *const *devices, size_t n, coi_device
     if (devices == NULL || n == 0)
         return all_devices(ctx, out, COI_MAX_LOCAL_REPLICAS);
     if (n > COI_MAX_LOCAL_REPLICAS) {
-        coi_fail(ctx, CO_VALUE, "%zu devices; at most %d", n, COI_MAX_LOCAL_REPLICAS);
+        coi_fail(ctx, CO_VALUE, "num_devices is %zu; it must be at most %d", n,
+                 COI_MAX_LOCAL_REPLICAS);
         return 0;
     }
     return resolve_devices(ctx, devices, n, out) ? n : 0;
@@ -206,6 +207,20 @@ check_replicas(co_context *ctx, int num_replicas, size_t num_places, const char 
     return true;
 }
 
+/* Puts the setting where the options leave it to that. */
+static bool
+check_deadline(co_context *ctx, int *deadline_ms)
+{
+    if (*deadline_ms == CO_DEADLINE_OF_SETTINGS)
+        *deadline_ms = ctx->runtime->settings.deadline_ms;
+    if (*deadline_ms >= 0)
+        return true;
+    coi_fail(ctx, CO_VALUE,
+             "deadline_ms is %d; it must be a time, 0 (none) or CO_DEADLINE_OF_SETTINGS",
+             *deadline_ms);
+    return false;
+}
+
 co_strategy *
 co_mirrored_strategy(co_context *ctx, const char *const *devices, size_t num_devices,
                      const co_mirrored_options *options)
@@ -216,16 +231,17 @@ co_mirrored_strategy(co_context *ctx, const char *const *devices, size_t num_dev
     size_t              n;
 
     COI_ENTER(ctx, "mirrored_strategy", NULL);
-    all.deadline_ms = ctx->runtime->settings.deadline_ms;
     if (options != NULL)
         memcpy(&all, options,
                options->struct_size < sizeof(all) ? options->struct_size : sizeof(all));
+    if (!check_deadline(ctx, &all.deadline_ms))
+        return NULL;
     n = choose_devices(ctx, devices, num_devices, ids);
     if (n == 0 || !check_replicas(ctx, all.num_replicas, n, "devices"))
         return NULL;
-    if (all.num_replicas > COI_MAX_LOCAL_REPLICAS || all.deadline_ms < 0) {
-        coi_fail(ctx, CO_VALUE, "num_replicas is %d (at most %d), deadline_ms is %d (at least 0)",
-                 all.num_replicas, COI_MAX_LOCAL_REPLICAS, all.deadline_ms);
+    if (all.num_replicas > COI_MAX_LOCAL_REPLICAS) {
+        coi_fail(ctx, CO_VALUE, "num_replicas is %d; one process has at most %d", all.num_replicas,
+                 COI_MAX_LOCAL_REPLICAS);
         return NULL;
     }
     strategy = new_strategy(ctx, &mirrored_policy, all.num_replicas > 0 ? all.num_replicas : (int)n,
@@ -285,6 +301,8 @@ co_multi_worker_strategy(co_context *ctx, const co_multi_worker_options *options
     if (options != NULL)
         memcpy(&all, options,
                options->struct_size < sizeof(all) ? options->struct_size : sizeof(all));
+    if (!check_deadline(ctx, &all.deadline_ms))
+        return NULL;
     transport = all.transport != NULL                            ? all.transport
                 : all.communicator != NULL || coi_mpi_launched() ? "mpi"
                                                                  : "self";

@@ -66,7 +66,7 @@ parts_agree(co_context *ctx, co_value *const *parts, int n, int first)
         if (!coi_same_shape(a, b)) {
             coi_fail(
                 ctx, CO_INVALID_ARGUMENT,
-                "shape is %s on replica %d and %s on replica %d; without an axis shapes must be equal",
+                "shape is %s on replica %d and %s on replica %d; what is combined over replicas must have one shape",
                 coi_shape_text(a->u.tensor.dims, a->ndim, left), first,
                 coi_shape_text(b->u.tensor.dims, b->ndim, right), first + i);
             return false;
@@ -194,6 +194,8 @@ components_of(co_context *ctx, const co_strategy *strategy, co_value *const *lea
         items = value->u.bundle.items;
         *mirrored = value->kind == CO_KIND_MIRRORED;
     } else if (value->kind == CO_KIND_VARIABLE && value->u.variable->components != NULL) {
+        if (!coi_check_owner(ctx, value->u.variable, strategy))
+            return NULL;
         n = value->u.variable->num_components;
         items = value->u.variable->components;
         *mirrored = value->u.variable->synchronization != CO_SYNC_ON_READ;
@@ -345,6 +347,19 @@ count_along(const co_value *tensor, const int *axes, size_t num_axes)
     return count;
 }
 
+/* x with its order turned round: -x, or for integers -1 - x, which no integer overflows and no unsigned one leaves. */
+static co_value *
+upside_down(co_context *ctx, co_value *x)
+{
+    co_value *zero, *one;
+
+    if (x == NULL || coi_dtypes[x->dtype].floating)
+        return co_neg(ctx, x);
+    zero = co_zeros(ctx, (co_dtype)x->dtype, NULL, 0);
+    one = co_ones(ctx, (co_dtype)x->dtype, NULL, 0);
+    return co_sub(ctx, co_sub(ctx, zero, one), x);
+}
+
 /* One replica alone reduces along the axes. */
 static co_value *
 local_sum(co_context *ctx, co_value *tensor, co_reduce_op op, const int *axes, size_t num_axes)
@@ -355,7 +370,7 @@ local_sum(co_context *ctx, co_value *tensor, co_reduce_op op, const int *axes, s
     if (op == CO_REDUCE_MAX)
         return co_reduce_max(ctx, tensor, at, num_axes, false);
     if (op == CO_REDUCE_MIN)
-        return co_neg(ctx, co_reduce_max(ctx, co_neg(ctx, tensor), at, num_axes, false));
+        return upside_down(ctx, co_reduce_max(ctx, upside_down(ctx, tensor), at, num_axes, false));
     if (op == CO_REDUCE_PROD) {
         coi_fail(ctx, CO_NOT_IMPLEMENTED,
                  "PROD along an axis is not offered; reduce the axis in the step");
@@ -453,7 +468,7 @@ reduce_one(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *va
 
     if (axes == NULL)
         return own_ref(ctx, value);
-    if (coi_push(ctx, COI_ENTRY_UPDATE, strategy) == NULL)
+    if (coi_push(ctx, COI_ENTRY_DEVICE, NULL) == NULL)
         return NULL;
     if (!strategy->policy->is_default)
         coi_enter_device(ctx, &strategy->devices[0]);
@@ -536,6 +551,8 @@ co_local_results(co_context *ctx, co_strategy *strategy, co_value *value)
             : 1;
     if (!strategy->policy->bundles)
         return co_tuple(ctx, &value, 1);
+    if (!coi_check_bundles(ctx, strategy, value))
+        return NULL;
     for (int i = 0; i < n; ++i) {
         picking p = { i };
 
@@ -591,7 +608,9 @@ co_distribute_values_from_function(co_context *ctx, co_strategy *strategy, co_va
     if (!coi_check_strategy(ctx, strategy, 2))
         return NULL;
     if (fn == NULL) {
-        coi_fail(ctx, CO_TYPE, "argument 3 (fn) of distribute_values_from_function is NULL");
+        coi_fail(
+            ctx, CO_TYPE,
+            "argument 3 (fn) of distribute_values_from_function is NULL; it must be a function");
         return NULL;
     }
     for (int i = 0; i < strategy->num_local; ++i) {
@@ -600,12 +619,11 @@ co_distribute_values_from_function(co_context *ctx, co_strategy *strategy, co_va
         values[i] = fn(ctx, &replica, user);
         if (values[i] == NULL && ctx->error.code == CO_OK)
             values[i] = co_none(ctx);
-        if (ctx->error.code != CO_OK ||
-            !coi_check_value(ctx, values[i], 0, "result of the value function"))
+        if (ctx->error.code != CO_OK || !coi_check_result(ctx, values[i], "value function"))
             return NULL;
     }
     if (!strategy->policy->bundles)
         return values[0];
-    return coi_give(ctx,
-                    coi_group_values(ctx, values, strategy->num_local, CO_KIND_PER_REPLICA, true));
+    return coi_give(ctx, coi_group_values(ctx, values, strategy->num_local, strategy->first_local,
+                                          CO_KIND_PER_REPLICA, true));
 }

@@ -42,7 +42,8 @@ coi_replica_context(coi_step *step, int local_replica)
     return step->crew->members[local_replica].ctx;
 }
 
-/* The replica context of a member for one step. */
+/* The replica context of a member for one step. The caller's thread does this for all: a member that starts too late may not
+ * look at the caller's context any more. */
 static void
 enter_replica(member *m, coi_step *step)
 {
@@ -50,6 +51,7 @@ enter_replica(member *m, coi_step *step)
     co_strategy *strategy = step->strategy;
     co_context  *parent = step->parent;
 
+    coi_error_reset(&ctx->error);
     ctx->mode = (coi_mode){ .strategy = strategy->policy->is_default ? NULL : strategy,
                             .replica = strategy->first_local + m->replica,
                             .local_replica = m->replica,
@@ -72,7 +74,7 @@ replica_args(co_context *ctx, coi_step *step)
     co_value *args;
 
     if (step->strategy->policy->bundles) {
-        args = coi_select_all(ctx, step->args, ctx->mode.local_replica);
+        args = coi_select_all(ctx, step->strategy, step->args, ctx->mode.local_replica);
         ctx->step_examples = coi_find_step_examples(step->args);
     } else {
         args = step->args;
@@ -81,8 +83,10 @@ replica_args(co_context *ctx, coi_step *step)
     }
     args = args != NULL ? coi_own(ctx, args) : NULL;
     if (args != NULL && step->kwargs != NULL) {
-        co_value *kwargs = coi_select_all(ctx, step->kwargs, ctx->mode.local_replica), *all;
-        size_t    n = args->u.items.n;
+        co_value *kwargs = coi_select_all(ctx, step->strategy, step->kwargs,
+                                          ctx->mode.local_replica),
+                 *all;
+        size_t n = args->u.items.n;
 
         if (kwargs == NULL || (kwargs = coi_own(ctx, kwargs)) == NULL)
             return NULL;
@@ -107,43 +111,34 @@ keep_result(co_context *ctx, co_value *result)
         return NULL;
     if (result == NULL)
         result = co_none(ctx);
-    else if (!coi_check_value(ctx, result, 0, "result of the step"))
+    else if (!coi_check_result(ctx, result, "step"))
         return NULL;
     if (result != NULL)
         coi_ref(result);
     return result;
 }
 
-/* What the step left open: blocks, scopes and tapes of its context. */
-static void
-leave_replica(co_context *ctx, size_t blocks, size_t entries)
-{
-    while (ctx->num_entries > entries)
-        coi_pop(ctx);
-    coi_blocks_unwind(ctx, blocks);
-}
-
-/* One replica from beginning to end, on the thread of its member. */
+/* One replica from beginning to end, on the thread of its member. What the step leaves open (blocks, scopes, tapes) is left here,
+ * and the block of the step itself is not the step's to end. */
 static void
 run_replica(member *m, coi_step *step)
 {
     co_context *ctx = m->ctx;
-    size_t      blocks = ctx->num_blocks, entries = ctx->num_entries;
     co_value   *args, *result = NULL;
 
-    enter_replica(m, step);
     co_block_begin(ctx);
+    ctx->block_floor = ctx->num_blocks;
     coi_wait_turn(ctx);
-    args = replica_args(ctx, step);
+    /* Where another has failed already, nothing begins (S-RUN-8). */
+    args = coi_is_broken(step) ? NULL : replica_args(ctx, step);
     if (args != NULL && ctx->error.code == CO_OK)
         result = keep_result(ctx, step->fn(ctx, args, step->user));
-    if (ctx->error.code != CO_OK) {
-        coi_unref(&ctx->heap, result);
-        result = NULL;
-    }
     step->seats[m->replica].result = result;
     coi_finish(ctx);
-    leave_replica(ctx, blocks, entries);
+    while (ctx->num_entries > 0)
+        coi_pop(ctx);
+    ctx->block_floor = 0;
+    coi_blocks_unwind(ctx, 0);
 }
 
 static void
@@ -320,16 +315,16 @@ step_open(coi_crew *crew, co_context *parent, co_fn fn, co_value *args, void *us
     step->strategy = crew->strategy;
     step->crew = crew;
     step->parent = parent;
+    step->rank = parent->rank;
     step->n = crew->n;
     step->fn = fn;
     step->user = user;
     step->args = args;
     step->kwargs = options->kwargs;
     step->in_turn = options->in_turn && crew->n > 1;
-    atomic_store_explicit(&step->arrived, 0, memory_order_relaxed);
+    atomic_store_explicit(&step->barrier, 0, memory_order_relaxed);
     atomic_store_explicit(&step->finished, 0, memory_order_relaxed);
     atomic_store_explicit(&step->whose, 0, memory_order_relaxed);
-    atomic_store_explicit(&step->broken, false, memory_order_relaxed);
     coi_error_reset(&step->error);
     step->payload_deleter = NULL;
     for (int i = 0; i < crew->n; ++i) {
@@ -340,47 +335,113 @@ step_open(coi_crew *crew, co_context *parent, co_fn fn, co_value *args, void *us
         seat->result = NULL;
         atomic_store_explicit(&seat->arrived, false, memory_order_relaxed);
         atomic_store_explicit(&seat->finished, false, memory_order_relaxed);
+        enter_replica(&crew->members[i], step);
     }
+    /* A replica that is left behind needs them longer than the caller does. */
+    coi_ref(crew->strategy);
+    coi_ref(args);
+    if (step->kwargs != NULL)
+        coi_ref(step->kwargs);
 }
 
-/* Wait until all members are done. A step that broke because a replica is stuck cannot wait for it: false. */
+static co_code
+step_code(coi_step *step)
+{
+    co_code code;
+
+    coi_lock_take(&step->error_lock);
+    code = step->error.code;
+    coi_lock_give(&step->error_lock);
+    return code;
+}
+
+/*
+ * Wait until all members are done. Where they execute nothing for the deadline, whether the step broke already or not, they get a
+ * little more time and are then given up: false.
+ */
 static bool
 wait_members(coi_crew *crew)
 {
+    coi_step *step = &crew->step;
+    int       deadline_ms = coi_timeout(crew->strategy);
+    uint64_t  before = coi_step_progress(step);
+    bool      stuck = false;
+
     while (atomic_load_explicit(&crew->busy, memory_order_acquire) > 0) {
         unsigned seen = coi_event_read(&crew->done);
-        bool     stuck;
+        uint64_t now;
 
         if (atomic_load_explicit(&crew->busy, memory_order_acquire) == 0)
             break;
-        stuck = atomic_load_explicit(&crew->step.broken, memory_order_acquire) &&
-                crew->step.error.code == CO_DEADLINE_EXCEEDED;
-        if (!coi_event_wait(&crew->done, seen, &crew->runtime->waiting,
-                            stuck ? END_GRACE_MS : 1000) &&
-            stuck)
+        stuck = stuck || (coi_is_broken(step) && step_code(step) == CO_DEADLINE_EXCEEDED);
+        if (coi_event_wait(&crew->done, seen, &crew->runtime->waiting,
+                           stuck ? END_GRACE_MS : deadline_ms))
+            continue;
+        if (stuck)
             return atomic_load_explicit(&crew->busy, memory_order_acquire) == 0;
+        now = coi_step_progress(step);
+        stuck = now == before;
+        before = now;
+        if (stuck)
+            coi_report_unfinished(step);
     }
     return true;
 }
 
+/* The step's error becomes the caller's, payload and all. */
+static void
+take_error(co_context *parent, coi_step *step)
+{
+    coi_lock_take(&step->error_lock);
+    if (step->error.code != CO_OK && parent->error.code == CO_OK) {
+        parent->error = step->error;
+        parent->payload_deleter = step->payload_deleter;
+    } else if (step->error.payload != NULL && step->payload_deleter != NULL) {
+        step->payload_deleter(step->error.payload);
+    }
+    step->error.payload = NULL;
+    step->payload_deleter = NULL;
+    coi_lock_give(&step->error_lock);
+}
+
 /*
- * A thread cannot be ended safely in C. What a stuck replica may still touch is left as it is, for good: its crew is not given back,
- * and the strategy says so from now on.
+ * A thread cannot be ended safely in C. What a stuck replica may still touch is left as it is, for good: its crew is not given back
+ * and keeps its references to the strategy and the arguments, and the strategy says so from now on.
  */
 static void
-abandon(coi_crew *crew)
+abandon(coi_crew *crew, co_context *parent)
 {
     co_strategy *strategy = crew->strategy;
 
+    take_error(parent, &crew->step);
     coi_lock_take(&strategy->lock);
-    snprintf(strategy->why, sizeof(strategy->why), "%.180s", crew->step.error.message);
-    atomic_store(&strategy->unusable, true);
+    if (!atomic_load(&strategy->unusable)) {
+        snprintf(strategy->why, sizeof(strategy->why), "%.180s", parent->error.message);
+        atomic_store(&strategy->unusable, true);
+    }
     coi_lock_give(&strategy->lock);
-    coi_ref(strategy); /* never given back: the replica uses it */
     atomic_fetch_add(&crew->runtime->refs, 1);
     coi_log_line(
         &crew->runtime->log, CO_LOG_ERROR,
         "a replica is stuck; its thread and memory are left behind and the strategy is unusable");
+}
+
+/* A replica context is one during its run alone (RC-1): whoever kept it finds this error. Written without formatting, because every
+ * run of every replica ends here. */
+static void
+expire(co_context *ctx)
+{
+    static const char message[] =
+        "this context was given to a step that has ended; use the context that called run";
+
+    co_clear(ctx);
+    ctx->mode.strategy = NULL;
+    ctx->mode.num_replicas = 1;
+    ctx->mode.step = NULL;
+    ctx->unbegun_tapes = ctx->unpushed_devices = 0;
+    ctx->error.code = CO_RUNTIME;
+    ctx->error.call = "run";
+    memcpy(ctx->error.message, message, sizeof(message));
 }
 
 /* Results to the caller: merged, or the error of the step. */
@@ -392,12 +453,9 @@ step_close(coi_crew *crew, co_context *parent)
     int       n = crew->n;
     size_t    nbytes = (size_t)n * sizeof(*results);
 
+    take_error(parent, step);
     if (n > 16 && (results = coi_small_alloc(&parent->heap, nbytes)) == NULL)
         coi_fail(parent, CO_RESOURCE_EXHAUSTED, "no memory for %d results", n);
-    if (step->error.code != CO_OK && parent->error.code == CO_OK) {
-        parent->error = step->error;
-        parent->payload_deleter = step->payload_deleter;
-    }
     for (int i = 0; i < n; ++i) {
         co_context *ctx = crew->members[i].ctx;
 
@@ -405,35 +463,43 @@ step_close(coi_crew *crew, co_context *parent)
             parent->random_counter = ctx->random_counter;
         if (results != NULL)
             results[i] = step->seats[i].result;
-        co_clear(ctx);
+        expire(ctx);
     }
     if (parent->error.code == CO_OK)
-        merged = coi_group_values(parent, results, n, CO_KIND_PER_REPLICA, false);
+        merged = coi_group_values(parent, results, n, crew->strategy->first_local,
+                                  CO_KIND_PER_REPLICA, false);
     for (int i = 0; i < n; ++i) {
         coi_unref(&parent->heap, step->seats[i].result);
         step->seats[i].result = NULL;
     }
     if (results != few && results != NULL)
         coi_small_free(&parent->heap, results, nbytes);
+    coi_unref(&parent->heap, step->args);
+    coi_unref(&parent->heap, step->kwargs);
     return merged;
 }
 
 static co_value *
 run_crew(co_context *ctx, coi_crew *crew)
 {
-    co_value *merged;
+    co_strategy *strategy = crew->strategy;
+    co_value    *merged;
+    bool         all_back;
 
     atomic_store_explicit(&crew->busy, crew->n - 1, memory_order_relaxed);
     for (int i = 1; i < crew->n; ++i)
         coi_event_signal(&crew->members[i].go);
+    coi_lend(ctx, true);
     run_replica(&crew->members[0], &crew->step);
-    if (!wait_members(crew)) {
-        ctx->error = crew->step.error;
-        abandon(crew);
+    all_back = wait_members(crew);
+    coi_lend(ctx, false);
+    if (!all_back) {
+        abandon(crew, ctx);
         return NULL;
     }
     merged = step_close(crew, ctx);
     give_crew(crew);
+    coi_unref(&ctx->heap, strategy); /* the step may have given up the last reference of others */
     return merged;
 }
 
@@ -469,7 +535,8 @@ check_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args,
 static co_value *
 run_step(co_context *ctx, co_strategy *strategy, coi_crew *crew)
 {
-    bool      outermost = strategy->group != NULL && ctx->mode.step == NULL;
+    bool outermost = strategy->group != NULL &&
+                     (ctx->mode.step == NULL || ctx->mode.step->strategy != strategy);
     co_value *merged;
 
     if (outermost) {

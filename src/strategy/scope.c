@@ -219,7 +219,8 @@ may_set(co_context *ctx)
 static void
 unset(co_context *ctx)
 {
-    size_t at = find_set(ctx);
+    size_t       at = find_set(ctx);
+    co_strategy *was;
 
     if (at == ctx->num_entries)
         return;
@@ -227,12 +228,14 @@ unset(co_context *ctx)
         coi_pop(ctx);
         return;
     }
+    was = ctx->entries[at].strategy;
     ctx->mode = ctx->entries[at].saved_mode;
     for (size_t i = at + 1; i < ctx->num_entries; ++i)
         ctx->entries[i].saved_mode = ctx->mode;
     memmove(&ctx->entries[at], &ctx->entries[at + 1],
             (ctx->num_entries - at - 1) * sizeof(coi_entry));
     --ctx->num_entries;
+    coi_unref(&ctx->heap, was);
 }
 
 co_code

@@ -79,6 +79,7 @@ typedef enum coi_meeting_kind {
     COI_MEET_ALL_REDUCE,
     COI_MEET_ALL_GATHER,
     COI_MEET_ASSIGN,
+    COI_MEET_UPDATE,
     COI_MEET_VARIABLE,
     COI_MEET_REDUCE, /* between workers, outside a step */
     COI_MEET_GATHER,
@@ -93,10 +94,8 @@ typedef struct coi_seat {
     uint64_t     sequence;
     co_site_info site;
     co_value    *value;  /* what it brings: borrowed, alive while it waits */
-    co_value   **leaves; /* of value, as the meeting wants them */
-    size_t       num_leaves;
+    void        *detail; /* of the kind of meeting; on the stack of who waits */
     co_value    *result; /* what it takes away: a reference */
-    void        *detail; /* of the kind of meeting */
     atomic_bool  arrived, finished;
 } coi_seat;
 
@@ -111,12 +110,13 @@ typedef struct coi_step {
     void            *user;
     co_value        *args, *kwargs;
     bool             in_turn;
-    _Alignas(64) atomic_int arrived; /* at the current barrier */
-    atomic_int    finished;          /* replicas that returned */
-    coi_event     gate;              /* barriers and breaks */
-    coi_event     turn;              /* in_turn: whose */
+    int              rank;            /* of the process, for errors */
+    _Alignas(64) atomic_uint barrier; /* how many are at the current one; top bit: broken */
+    atomic_uint   round;              /* barriers that were complete */
+    atomic_int    finished;           /* replicas that returned */
+    coi_event     gate;               /* barriers and breaks */
+    coi_event     turn;               /* in_turn: whose */
     atomic_int    whose;
-    atomic_bool   broken;
     coi_lock      error_lock;
     co_error_info error; /* the first failure */
     void (*payload_deleter)(void *payload);
@@ -128,20 +128,28 @@ typedef bool (*coi_close_fn)(co_context *ctx, coi_step *step, void *arg);
 /*
  * --- meeting.c ---
  * Come to a meeting: fill the seat of this replica, wait for all, check that all came to the same one, let the last run
- * `close` (may be NULL). False: the step is broken and ctx has the error. Leave with coi_barrier.
+ * `close` (may be NULL; its arg is NULL, what it needs is in the seats' details). False: the step is broken and ctx has the error.
  */
-bool coi_meet(co_context *ctx, coi_meeting_kind kind, co_value *value, co_value **leaves,
-              size_t num_leaves, coi_close_fn close, void *arg);
+bool coi_meet(co_context *ctx, coi_meeting_kind kind, co_value *value, void *detail,
+              coi_close_fn close);
+/*
+ * Leave a meeting together: who shares work or details with the others after coi_meet calls this before it gives them up, on
+ * success and on failure, even if the step broke meanwhile. False: it did, and ctx has the error.
+ */
+bool coi_part(co_context *ctx);
 /* The context of a local replica of a step (run.c). */
 co_context *coi_replica_context(coi_step *step, int local_replica);
-/* Wait for all replicas once more. */
-bool coi_barrier(co_context *ctx, coi_close_fn close, void *arg);
 /* End the step for all replicas with the error of ctx. */
 void coi_break(coi_step *step, co_context *ctx);
+bool coi_is_broken(const coi_step *step);
 /* A replica has returned: those who wait for it learn so. */
 void coi_finish(co_context *ctx);
-/* Take the step's error into ctx, with the call and site of ctx when it has none of its own. */
+/* Take the step's error into ctx, if it has none of its own; the payload stays with the step. */
 void coi_take_step_error(co_context *ctx, coi_step *step);
+/* Sum over replicas of how often they called into the library: unchanged means that nothing moves. */
+uint64_t coi_step_progress(coi_step *step);
+/* Break the step because replicas that have not returned execute nothing. */
+void coi_report_unfinished(coi_step *step);
 static inline coi_seat *
 coi_my_seat(co_context *ctx)
 {
@@ -156,20 +164,23 @@ void coi_crews_free(co_strategy *strategy);
 /* What runs once for all replicas, in the parent's context; returns a value of its block. */
 typedef co_value *(*coi_merge_body)(co_context *parent, co_strategy *strategy, co_value *args,
                                     void *arg);
-/* Meet, let replica 0 run `body` (with its own arg), take away this replica's part: a reference. */
-co_value *coi_merge(co_context *ctx, coi_meeting_kind kind, co_value *args, coi_merge_body body,
-                    void *arg);
-/* The middle of coi_merge, on replica 0 alone. */
-bool coi_merge_here(co_context *ctx, coi_merge_body body, void *arg);
+/* Meet, let replica 0 run `body` (with its own arg), take away this replica's part: a reference. `check` (may be NULL) compares
+ * the args of the replicas, which are the details of their seats. */
+co_value *coi_merge(co_context *ctx, coi_meeting_kind kind, co_value *args, coi_close_fn check,
+                    coi_merge_body body, void *arg);
 
 /* --- group.c --- */
 
-/* Merge the values of n replicas by DV-GROUP; a reference. `kind` is that of bundles; always: wrap equal leaves too. NULL with an
- * error (CO_ASSERTION where structures differ). Values may be NULL, which is none. */
-co_value *coi_group_values(co_context *ctx, co_value *const *values, int n, co_kind kind,
+/* Merge the values of n replicas by DV-GROUP; a reference. `first` is the id of the first, for messages, `kind` that of bundles;
+ * always: wrap equal leaves too. NULL with an error (CO_ASSERTION where structures differ). */
+co_value *coi_group_values(co_context *ctx, co_value *const *values, int n, int first, co_kind kind,
                            bool always);
-/* The structure with bundles replaced by their component; a reference, the same handle if there are none. */
-co_value *coi_select_all(co_context *ctx, co_value *structure, int local_replica);
+/* The structure with bundles replaced by their component; a reference, the same handle if there are none. CO_VALUE for a bundle
+ * that has not a component for each local replica. */
+co_value *coi_select_all(co_context *ctx, const co_strategy *strategy, co_value *structure,
+                         int local_replica);
+/* That check alone, over a structure. */
+bool coi_check_bundles(co_context *ctx, const co_strategy *strategy, const co_value *structure);
 /* Step examples carried by the bundles of a structure; -1 if none knows. */
 int64_t coi_find_step_examples(const co_value *structure);
 
@@ -183,6 +194,11 @@ co_value *coi_reduce_tensors(co_context *ctx, co_strategy *strategy, coi_meeting
 co_value *coi_reduce_leaf(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *leaf);
 /* S-REDUCE-8: the dtype of a mean. */
 co_dtype coi_mean_dtype(co_dtype dtype);
+
+/* --- variables.c --- */
+
+/* VAR-NEW-8: a variable is not used under another strategy. CO_RUNTIME naming both. */
+bool coi_check_owner(co_context *ctx, const coi_variable *variable, const co_strategy *used_by);
 
 /* --- workers.c: between processes. All do nothing without a group. --- */
 
@@ -203,9 +219,9 @@ coi_timeout(const co_strategy *strategy)
 /* The tensors of all workers, concatenated along axis: a value of ctx's block. Dimensions other than axis agree. */
 co_value *coi_workers_concat(co_context *ctx, co_strategy *strategy, coi_meeting_kind what,
                              co_value *tensor, int axis);
-/* Put the value of worker 0 in place on all workers (MW-9): a host tensor of known size, written in place. */
 /* After a collective failed: let a value live on that the transport may still write to. */
 void coi_workers_hold(const co_strategy *strategy, co_value *value);
-bool coi_workers_broadcast(co_context *ctx, co_strategy *strategy, co_value *tensor);
+/* The value of worker 0, on all workers (MW-9): a value of ctx's block. All bring the same shape and dtype. */
+co_value *coi_workers_broadcast(co_context *ctx, co_strategy *strategy, co_value *tensor);
 
 #endif

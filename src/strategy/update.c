@@ -59,7 +59,7 @@ call_one(co_context *ctx, co_strategy *strategy, const updating *u, int i, co_va
     } else if (!strategy->policy->is_default) {
         device = strategy->devices[i];
     }
-    mine = strategy->policy->bundles ? coi_select_all(ctx, args, i) : args;
+    mine = strategy->policy->bundles ? coi_select_all(ctx, strategy, args, i) : args;
     if (mine == NULL)
         return NULL;
     if (strategy->policy->bundles && (mine = coi_own(ctx, mine)) == NULL)
@@ -70,7 +70,8 @@ call_one(co_context *ctx, co_strategy *strategy, const updating *u, int i, co_va
     leave_to(ctx, entries);
     if (result == NULL && ctx->error.code == CO_OK)
         result = co_none(ctx);
-    return ctx->error.code == CO_OK ? result : NULL;
+    return ctx->error.code == CO_OK && coi_check_result(ctx, result, "update function") ? result
+                                                                                        : NULL;
 }
 
 /* EXT-UPD-3: results that are no tensors and differ have no meaning together. */
@@ -121,7 +122,7 @@ merge_results(co_context *ctx, const updating *u, co_value *const *results, size
         same = same && results[i]->kind == CO_KIND_NONE && results[0]->kind == CO_KIND_NONE;
     if (n > 1 && !same && !has_meaning(results, n))
         return co_none(ctx);
-    return coi_give(ctx, coi_group_values(ctx, results, (int)n, CO_KIND_MIRRORED, false));
+    return coi_give(ctx, coi_group_values(ctx, results, (int)n, 0, CO_KIND_MIRRORED, false));
 }
 
 static co_value *
@@ -148,6 +149,27 @@ static co_value *
 update_merged(co_context *ctx, co_strategy *strategy, co_value *args, void *arg)
 {
     return update_all(ctx, strategy, arg, args);
+}
+
+/* Replica 0's update is carried out for all. */
+static bool
+same_update(co_context *ctx, coi_step *step, void *unused)
+{
+    const updating *a = step->seats[0].detail;
+
+    (void)unused;
+    for (int i = 1; i < step->n; ++i) {
+        const updating *b = step->seats[i].detail;
+
+        if (a->variable == b->variable)
+            continue;
+        coi_fail(ctx, CO_RUNTIME,
+                 "replicas disagree: replica %d updates variable '%s' and replica %d '%s'",
+                 step->strategy->first_local, a->variable->u.variable->name,
+                 step->strategy->first_local + i, b->variable->u.variable->name);
+        return false;
+    }
+    return true;
 }
 
 static bool
@@ -180,13 +202,15 @@ co_update(co_context *ctx, co_strategy *strategy, co_value *variable, co_update_
                  "were made under the strategy have components to update");
         return NULL;
     }
+    if (strategy->policy->bundles && !coi_check_owner(ctx, variable->u.variable, strategy))
+        return NULL;
     if (ctx->mode.step == NULL || ctx->mode.cross || ctx->mode.strategy != strategy ||
         !strategy->policy->bundles) {
         if (strategy->policy->bundles && !coi_check_cross(ctx, strategy))
             return NULL;
         return update_all(ctx, strategy, &u, args);
     }
-    result = coi_merge(ctx, COI_MEET_ASSIGN, args, update_merged, &u); /* EXT-UPD-6 */
+    result = coi_merge(ctx, COI_MEET_UPDATE, args, same_update, update_merged, &u); /* EXT-UPD-6 */
     return result != NULL ? coi_own(ctx, result) : NULL;
 }
 

@@ -9,6 +9,7 @@
 
 #include <cohort/ops.h>
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,22 +27,27 @@ destroy(coi_heap *heap, coi_variable *variable)
     coi_free(heap->store->memory, variable, sizeof(*variable));
 }
 
-/* VAR-NEW-8. */
-static bool
-check_owner(co_context *ctx, const coi_variable *variable)
+bool
+coi_check_owner(co_context *ctx, const coi_variable *variable, const co_strategy *used_by)
 {
     char mine[COI_STRATEGY_TEXT], current[COI_STRATEGY_TEXT];
 
-    if (ctx->mode.strategy == NULL || ctx->mode.strategy == variable->strategy)
+    if (variable->strategy == used_by)
         return true;
     coi_fail(
         ctx, CO_RUNTIME,
-        "variable '%s' (made at %s:%d) belongs to %s and is used while %s is current; use it in its own "
-        "strategy's scope or steps, or outside any",
+        "mixing strategies: variable '%s' (made at %s:%d) belongs to %s and is used with %s; use it in "
+        "its own strategy's scope or steps, or outside any",
         variable->name, variable->made_at.file != NULL ? variable->made_at.file : "?",
         variable->made_at.line, coi_strategy_text(variable->strategy, mine),
-        coi_strategy_text(ctx->mode.strategy, current));
+        coi_strategy_text(used_by, current));
     return false;
+}
+
+static bool
+check_owner(co_context *ctx, const coi_variable *variable)
+{
+    return ctx->mode.strategy == NULL || coi_check_owner(ctx, variable, ctx->mode.strategy);
 }
 
 /* Which component a context uses: of the replica, of the update, or -1 for all of them. */
@@ -114,6 +120,8 @@ assign_component(co_context *ctx, const coi_variable *variable, int i, int verb,
 static bool
 check_all(co_context *ctx, const coi_variable *variable, co_value *value, co_value **tensors)
 {
+    if (!coi_check_bundles(ctx, variable->strategy, value))
+        return false;
     for (size_t i = 0; i < variable->num_components; ++i) {
         co_value *mine = value->kind == CO_KIND_VARIABLE && value->u.variable->components != NULL &&
                                  i < value->u.variable->num_components
@@ -130,32 +138,27 @@ check_all(co_context *ctx, const coi_variable *variable, co_value *value, co_val
     return true;
 }
 
-/* The same (or component-wise) assignment to every component; returns a mirrored value of the new ones: a reference. */
+/* The same (or component-wise) assignment to every component or to none; returns a mirrored value of the new ones: a reference. */
 static co_value *
 assign_all(co_context *ctx, const coi_variable *variable, int verb, co_value *value)
 {
     co_value *tensors[COI_MAX_LOCAL_REPLICAS], *bundle;
     size_t    n = variable->num_components;
+    bool      ok = false;
 
     if (!check_all(ctx, variable, value, tensors))
         return NULL;
     bundle = coi_bundle_new(&ctx->heap, CO_KIND_MIRRORED, n, coi_err(ctx));
     if (bundle == NULL)
         coi_failed(ctx);
-    for (size_t i = 0; i < n; ++i) {
-        co_value *fresh = bundle != NULL
-                              ? coi_plain_update(ctx, variable->components[i], verb, tensors[i])
-                              : NULL;
-
+    else
+        ok = coi_plain_update(ctx, variable->components, n, verb, tensors, bundle->u.bundle.items);
+    for (size_t i = 0; i < n; ++i)
         coi_unref(&ctx->heap, tensors[i]);
-        if (bundle != NULL)
-            bundle->u.bundle.items[i] = fresh;
-    }
-    if (ctx->error.code != CO_OK) {
-        coi_unref(&ctx->heap, bundle);
-        return NULL;
-    }
-    return bundle;
+    if (ok)
+        return bundle;
+    coi_unref(&ctx->heap, bundle);
+    return NULL;
 }
 
 /* What a meeting of replicas at an assignment does. */
@@ -176,13 +179,11 @@ aggregate(co_context *ctx, co_strategy *strategy, const coi_variable *variable, 
 {
     if (variable->aggregation == CO_AGGREGATION_ONLY_FIRST_REPLICA) {
         if (strategy->group != NULL) { /* replica 0 lives on worker 0 */
-            co_value *first = coi_assignable(ctx, variable, coi_select(value, 0)), *copy;
+            co_value *first = coi_assignable(ctx, variable, coi_select(value, 0));
 
             if (first == NULL || (first = coi_own(ctx, first)) == NULL)
                 return NULL;
-            copy = co_tensor(ctx, (co_dtype)first->dtype, first->u.tensor.dims, (size_t)first->ndim,
-                             first->u.tensor.data);
-            return copy != NULL && coi_workers_broadcast(ctx, strategy, copy) ? copy : NULL;
+            return coi_workers_broadcast(ctx, strategy, first);
         }
         return coi_select(value, 0);
     }
@@ -214,6 +215,31 @@ assign_merged(co_context *ctx, co_strategy *strategy, co_value *args, void *arg)
     return bundle != NULL ? coi_own(ctx, bundle) : NULL;
 }
 
+/* Replica 0's assignment is carried out for all, so all must have asked for the same. */
+static bool
+same_assignment(co_context *ctx, coi_step *step, void *unused)
+{
+    static const char *const verbs[] = { "assigns to", "adds to", "subtracts from" };
+    const assigning         *a = step->seats[0].detail;
+    int                      first = step->strategy->first_local;
+
+    (void)unused;
+    for (int i = 1; i < step->n; ++i) {
+        const assigning *b = step->seats[i].detail;
+
+        if (a->variable == b->variable && a->verb == b->verb)
+            continue;
+        coi_fail(
+            ctx, CO_RUNTIME,
+            "replicas disagree: replica %d %s variable '%s' and replica %d %s variable '%s'; all "
+            "replicas must make the same assignments in the same order",
+            first, verbs[a->verb], a->variable->u.variable->name, first + i, verbs[b->verb],
+            b->variable->u.variable->name);
+        return false;
+    }
+    return true;
+}
+
 /* In a replica: alone for NONE (VAR-MIR-5), otherwise together. */
 static co_value *
 assign_in_replica(co_context *ctx, co_value *value, int i, int verb, co_value *what)
@@ -229,7 +255,7 @@ assign_in_replica(co_context *ctx, co_value *value, int i, int verb, co_value *w
         if (what == NULL || (what = coi_own(ctx, what)) == NULL)
             return NULL;
     }
-    return coi_merge(ctx, COI_MEET_ASSIGN, what, assign_merged, &together);
+    return coi_merge(ctx, COI_MEET_ASSIGN, what, same_assignment, assign_merged, &together);
 }
 
 static co_value *
@@ -273,12 +299,10 @@ read_combined(co_context *ctx, const coi_variable *variable)
         result = parts[0];
         coi_ref(result);
         if (variable->strategy->group != NULL) {
-            co_value *copy = co_tensor(ctx, (co_dtype)result->dtype, result->u.tensor.dims,
-                                       (size_t)result->ndim, result->u.tensor.data);
+            co_value *same = coi_workers_broadcast(ctx, variable->strategy, result);
 
             coi_unref(&ctx->heap, result);
-            result = copy != NULL && coi_workers_broadcast(ctx, variable->strategy, copy) ? copy
-                                                                                          : NULL;
+            result = same;
             if (result != NULL)
                 coi_ref(result);
         }
@@ -416,13 +440,19 @@ make_distributed(co_context *ctx, const coi_variable_spec *spec, co_value *initi
 
 /* VAR-NEW-1, VAR-NEW-2. */
 static bool
-check_spec(co_context *ctx, const coi_variable_spec *spec, const co_value *initial)
+check_spec(co_context *ctx, const coi_variable_spec *spec, co_trainable trainable,
+           const co_value *initial)
 {
     if ((unsigned)spec->synchronization > CO_SYNC_ON_READ ||
         (unsigned)spec->aggregation > CO_AGGREGATION_ONLY_FIRST_REPLICA) {
         coi_fail(ctx, CO_VALUE,
                  "variable '%s': synchronization is %d (0 to 3), aggregation is %d (0 to 3)",
                  spec->name, (int)spec->synchronization, (int)spec->aggregation);
+        return false;
+    }
+    if ((unsigned)trainable > CO_TRAINABLE_YES) {
+        coi_fail(ctx, CO_VALUE, "variable '%s': trainable is %d (0 to 2)", spec->name,
+                 (int)trainable);
         return false;
     }
     if (spec->strategy == NULL || !spec->strategy->policy->bundles)
@@ -447,26 +477,56 @@ static co_value *
 make_variable(co_context *ctx, const coi_variable_spec *spec, co_value *initial)
 {
     const coi_device_name *where = &ctx->device_id;
-    co_value              *copy = initial;
 
     if (spec->strategy == NULL)
         return coi_plain_variable(ctx, spec, where, initial);
     if (!spec->strategy->policy->bundles)
         return coi_plain_variable(ctx, spec, &spec->strategy->devices[0], initial);
     if (spec->strategy->group != NULL) { /* all workers start with worker 0's value (MW-9) */
-        copy = co_tensor(ctx, (co_dtype)initial->dtype, initial->u.tensor.dims,
-                         (size_t)initial->ndim,
-                         initial->dtype == CO_STRING ? NULL : initial->u.tensor.data);
-        if (copy == NULL || !coi_workers_broadcast(ctx, spec->strategy, copy))
+        initial = coi_workers_broadcast(ctx, spec->strategy, initial);
+        if (initial == NULL)
             return NULL;
     }
-    return make_distributed(ctx, spec, copy);
+    return make_distributed(ctx, spec, initial);
 }
 
 /* In a step replica 0 makes the variable for all (VAR-RUN-1). */
 typedef struct making {
     const coi_variable_spec *spec;
 } making;
+
+/* The length of a name without a trailing "_2" that made it unique. */
+static size_t
+base_length(const char *name)
+{
+    size_t n = strlen(name), digits = n;
+
+    while (digits > 0 && isdigit((unsigned char)name[digits - 1]))
+        --digits;
+    return digits < n && digits > 1 && name[digits - 1] == '_' ? digits - 1 : n;
+}
+
+/* VAR-RUN-1. */
+static bool
+same_name(co_context *ctx, coi_step *step, void *unused)
+{
+    const char *a = ((const making *)step->seats[0].detail)->spec->name;
+    int         first = step->strategy->first_local;
+
+    (void)unused;
+    for (int i = 1; i < step->n; ++i) {
+        const char *b = ((const making *)step->seats[i].detail)->spec->name;
+
+        if (base_length(a) == base_length(b) && strncmp(a, b, base_length(a)) == 0)
+            continue;
+        coi_fail(ctx, CO_RUNTIME,
+                 "replicas disagree: replica %d makes variable '%s' and replica %d makes '%s'; all "
+                 "replicas must make the same variables in the same order",
+                 first, a, first + i, b);
+        return false;
+    }
+    return true;
+}
 
 static co_value *
 make_merged(co_context *ctx, co_strategy *strategy, co_value *args, void *arg)
@@ -488,7 +548,7 @@ variable_with(co_context *ctx, co_value *initial, const co_variable_options *opt
                                options->synchronization, options->aggregation, ctx->mode.strategy };
     making            m = { &spec };
 
-    if (!check_spec(ctx, &spec, initial))
+    if (!check_spec(ctx, &spec, options->trainable, initial))
         return NULL;
     spec.trainable = options->trainable == CO_TRAINABLE_AUTO
                          ? spec.synchronization != CO_SYNC_ON_READ
@@ -498,7 +558,7 @@ variable_with(co_context *ctx, co_value *initial, const co_variable_options *opt
         spec.synchronization = CO_SYNC_ON_WRITE;
     if (ctx->mode.step != NULL && !ctx->mode.cross && spec.strategy != NULL &&
         spec.strategy->policy->bundles)
-        return coi_merge(ctx, COI_MEET_VARIABLE, initial, make_merged, &m);
+        return coi_merge(ctx, COI_MEET_VARIABLE, initial, same_name, make_merged, &m);
     return make_variable(ctx, &spec, initial);
 }
 
@@ -515,6 +575,10 @@ co_variable(co_context *ctx, co_value *initial, const co_variable_options *optio
                options->struct_size < sizeof(all) ? options->struct_size : sizeof(all));
     if (!coi_check_value(ctx, initial, 2, "initial"))
         return NULL;
+    if ((unsigned)all.dtype >= CO_NUM_DTYPES) {
+        coi_fail(ctx, CO_VALUE, "dtype of a variable is %d, which is no dtype", (int)all.dtype);
+        return NULL;
+    }
     tensor = coi_as_tensor(ctx, initial,
                            initial->kind == CO_KIND_TENSOR ? CO_DTYPE_NONE : all.dtype);
     if (tensor == NULL || (tensor = coi_own(ctx, tensor)) == NULL)

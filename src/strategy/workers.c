@@ -152,23 +152,32 @@ coi_workers_hold(const co_strategy *strategy, co_value *value)
         coi_ref(value);
 }
 
-bool
+co_value *
 coi_workers_broadcast(co_context *ctx, co_strategy *strategy, co_value *tensor)
 {
-    char text[COI_SHAPE_TEXT];
+    char      text[COI_SHAPE_TEXT];
+    co_value *copy;
 
     if (strategy->group == NULL)
-        return true;
-    if (!coi_workers_meet(ctx, strategy, COI_MEET_BROADCAST,
+        return tensor;
+    if (tensor->dtype == CO_STRING) { /* on all workers alike, so none waits for another */
+        coi_fail(ctx, CO_NOT_IMPLEMENTED,
+                 "strings are not sent between workers; keep them in variables outside the scope");
+        return NULL;
+    }
+    copy = co_tensor(ctx, (co_dtype)tensor->dtype, tensor->u.tensor.dims, (size_t)tensor->ndim,
+                     tensor->u.tensor.data);
+    if (copy == NULL ||
+        !coi_workers_meet(ctx, strategy, COI_MEET_BROADCAST,
                           (uint64_t)tensor->u.tensor.num_elements + tensor->dtype,
                           coi_shape_text(tensor->u.tensor.dims, tensor->ndim, text), 0, NULL))
-        return false;
-    if (coi_group_broadcast(strategy->group, tensor->u.tensor.data, coi_tensor_nbytes(tensor), 0,
+        return NULL;
+    if (coi_group_broadcast(strategy->group, copy->u.tensor.data, coi_tensor_nbytes(copy), 0,
                             coi_timeout(strategy), coi_err(ctx)) == CO_OK)
-        return true;
-    coi_workers_hold(strategy, tensor);
+        return copy;
+    coi_workers_hold(strategy, copy);
     coi_failed(ctx);
-    return false;
+    return NULL;
 }
 
 /* The block of one rank: like `mine` but for the length along axis. */

@@ -21,7 +21,7 @@ typedef struct coi_variable_ops {
 
 struct coi_variable {
     const coi_variable_ops *ops;
-    co_strategy            *strategy; /* owner; NULL: none. Not a reference. */
+    co_strategy            *strategy; /* owner, a reference; NULL: none */
     uint8_t                 dtype;
     bool                    trainable;
     uint8_t                 synchronization, aggregation;

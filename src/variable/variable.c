@@ -28,7 +28,6 @@ coi_variable_init(co_context *ctx, coi_variable *variable, const coi_variable_op
                   const coi_variable_spec *spec, const co_value *initial)
 {
     variable->ops = ops;
-    variable->strategy = spec->strategy;
     variable->dtype = initial->dtype;
     variable->trainable = spec->trainable;
     variable->synchronization = (uint8_t)spec->synchronization;
@@ -39,8 +38,12 @@ coi_variable_init(co_context *ctx, coi_variable *variable, const coi_variable_op
     variable->made_at = ctx->site;
     variable->name_size = strlen(spec->name) + 1;
     variable->name = coi_strndup(&ctx->runtime->memory, spec->name, variable->name_size - 1);
-    if (variable->name != NULL)
+    if (variable->name != NULL) {
+        if (spec->strategy != NULL)
+            coi_ref(spec->strategy);
+        variable->strategy = spec->strategy;
         return true;
+    }
     coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the name of a variable");
     return false;
 }
@@ -48,6 +51,7 @@ coi_variable_init(co_context *ctx, coi_variable *variable, const coi_variable_op
 void
 coi_variable_clear(coi_heap *heap, coi_variable *variable)
 {
+    coi_unref(heap, variable->strategy);
     coi_free(heap->store->memory, variable->name, variable->name_size);
 }
 
@@ -181,33 +185,53 @@ on_device(co_context *ctx, plain *p, co_value *tensor)
     return moved;
 }
 
-co_value *
-coi_plain_update(co_context *ctx, co_value *variable, int verb, co_value *tensor)
+/* All locks are taken in the order given, which is that of replicas everywhere. */
+bool
+coi_plain_update(co_context *ctx, co_value *const *variables, size_t n, int verb,
+                 co_value *const *tensors, co_value **fresh)
 {
-    plain    *p = plain_of(variable);
-    co_value *old, *fresh;
+    size_t made = 0;
 
-    coi_lock_take(&p->lock);
-    fresh = verb == COI_ASSIGN ? on_device(ctx, p, tensor) : combine(ctx, p, verb, tensor);
-    old = p->value;
-    if (fresh != NULL) {
-        p->value = fresh;
-        coi_ref(fresh);
+    for (size_t i = 0; i < n; ++i)
+        coi_lock_take(&plain_of(variables[i])->lock);
+    while (made < n) {
+        plain *p = plain_of(variables[made]);
+
+        fresh[made] = verb == COI_ASSIGN ? on_device(ctx, p, tensors[made])
+                                         : combine(ctx, p, verb, tensors[made]);
+        if (fresh[made] == NULL)
+            break;
+        ++made;
     }
-    coi_lock_give(&p->lock);
-    if (fresh != NULL)
+    for (size_t i = 0; i < n; ++i) {
+        plain    *p = plain_of(variables[i]);
+        co_value *old = NULL;
+
+        if (made == n) {
+            old = p->value;
+            p->value = fresh[i];
+            coi_ref(fresh[i]);
+        }
+        coi_lock_give(&p->lock);
         coi_unref(&ctx->heap, old);
-    return fresh;
+    }
+    if (made == n)
+        return true;
+    while (made > 0) {
+        coi_unref(&ctx->heap, fresh[--made]);
+        fresh[made] = NULL;
+    }
+    return false;
 }
 
 static co_value *
 plain_assign(co_context *ctx, co_value *variable, int verb, co_value *value)
 {
-    co_value *tensor = coi_assignable(ctx, variable->u.variable, value), *fresh;
+    co_value *tensor = coi_assignable(ctx, variable->u.variable, value), *fresh = NULL;
 
     if (tensor == NULL)
         return NULL;
-    fresh = coi_plain_update(ctx, variable, verb, tensor);
+    coi_plain_update(ctx, &variable, 1, verb, &tensor, &fresh);
     coi_unref(&ctx->heap, tensor);
     return fresh;
 }

@@ -31,8 +31,10 @@ co_value *coi_plain_variable(co_context *ctx, const coi_variable_spec *spec,
 /* The value of a tensor or number for assignment: of the variable's dtype and shape (CO_VALUE otherwise, VAR-MIR-7, VAR-MIR-11). A
  * reference. */
 co_value *coi_assignable(co_context *ctx, const coi_variable *variable, co_value *value);
-/* Put a tensor of the right dtype and shape in. verb as above. A reference to the new value. */
-co_value *coi_plain_update(co_context *ctx, co_value *variable, int verb, co_value *tensor);
+/* Put tensors of the right dtype and shape into n ordinary variables, or into none of them. verb as above; `fresh` receives
+ * references to the new values. False with an error. */
+bool coi_plain_update(co_context *ctx, co_value *const *variables, size_t n, int verb,
+                      co_value *const *tensors, co_value **fresh);
 /* The slot of an ordinary variable for in-place work by optimizers: takes the tensor out (a reference), coi_plain_put gives one back.
  * The lock is held between the two. */
 co_value *coi_plain_take(co_value *variable);

@@ -1,0 +1,632 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps that misbehave: what they leave open or end too often, what they release, return, recurse into, and where they stick. */
+#include "engine_support.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+static co_value *
+six(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    (void)user;
+    return co_all_reduce(ctx, CO_REDUCE_SUM, co_scalar_float(ctx, 6));
+}
+
+/* The strategy still works, and the context is in default mode without an error. */
+static void
+expect_usable(co_context *ctx, co_strategy *strategy)
+{
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_FALSE(co_has_strategy(ctx));
+    CO_EXPECT_FALSE(co_in_cross_replica_context(ctx));
+    co_value *r = co_run(ctx, strategy, six, co_no_args(ctx), NULL);
+    int       n = co_num_replicas_in_sync(ctx, strategy);
+
+    if (n > 1)
+        r = co_at(ctx, r, (size_t)n - 1);
+    CO_EXPECT_CLOSE(co_item_float(ctx, r), 6 * n, 0);
+    CO_EXPECT_OK(ctx);
+}
+
+/* --- what is left open or ended too often --- */
+
+static co_value *
+leave_open(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    co_block_begin(ctx);
+    co_block_begin(ctx);
+    co_device_begin(ctx, "/cpu:1");
+    co_scope_enter(ctx, co_default_strategy(ctx));
+    co_clear(ctx); /* in a step of a strategy that is refused */
+    co_tape_begin(ctx);
+    co_watch(ctx, co_scalar_float(ctx, 1));
+    (void)user;
+    return co_int(ctx, 1);
+}
+
+static co_value *
+merge_leaves_open(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    co_block_begin(ctx);
+    co_scope_enter(ctx, strategy);
+    co_device_begin(ctx, "/cpu:1");
+    co_tape_begin(ctx);
+    (void)args;
+    (void)user;
+    return co_int(ctx, 1);
+}
+
+static co_value *
+step_with_open_merge(co_context *ctx, co_value *args, void *user)
+{
+    return co_merge_call(ctx, merge_leaves_open, args, user);
+}
+
+CO_TEST_WITH(what_a_step_leaves_open_is_left_for_it, "S-RUN-13 CTX-5 GEN-ERR-1", "cpus=2")
+{
+    for (int n = 1; n <= 3; ++n) {
+        co_strategy *m = test_mirrored(ctx, n, -1);
+
+        CO_EXPECT_INT(co_item_int(ctx, co_run(ctx, m, leave_open, co_no_args(ctx), NULL)), 1);
+        CO_EXPECT_INT(co_item_int(ctx, co_run(ctx, m, step_with_open_merge, co_no_args(ctx), NULL)),
+                      1);
+        CO_EXPECT_STR(co_current_device(ctx), "/job:localhost/replica:0/task:0/device:CPU:0");
+        expect_usable(ctx, m);
+    }
+}
+
+static co_value *
+end_too_much(co_context *ctx, co_value *args, void *user)
+{
+    (void)user;
+    co_block_end(ctx);
+    return co_at(ctx, args, 0);
+}
+
+static co_value *
+merge_ends_too_much(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    (void)strategy;
+    return end_too_much(ctx, args, user);
+}
+
+static co_value *
+step_whose_merge_ends_too_much(co_context *ctx, co_value *args, void *user)
+{
+    return co_merge_call(ctx, merge_ends_too_much, args, user);
+}
+
+CO_TEST_WITH(a_step_cannot_end_blocks_of_its_caller, "GEN-ERR-1", "cpus=2")
+{
+    co_strategy *m = test_mirrored(ctx, 2, -1), *one = co_one_device_strategy(ctx, NULL);
+
+    CO_BLOCK(ctx) {
+        co_value *mine = co_scalar_float(ctx, 7);
+
+        CO_EXPECT_NULL(co_run(ctx, m, end_too_much, co_args(ctx, mine), NULL));
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "no open block");
+        CO_EXPECT_NULL(co_run(ctx, one, end_too_much, co_args(ctx, mine), NULL));
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "no open block");
+        CO_EXPECT_NULL(co_run(ctx, m, step_whose_merge_ends_too_much, co_args(ctx, mine), NULL));
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "no open block");
+        CO_EXPECT_CLOSE(co_item_float(ctx, mine), 7, 0);
+    }
+    expect_usable(ctx, m);
+}
+
+/* --- what is returned --- */
+
+static co_value *
+return_dead(co_context *ctx, co_value *args, void *user)
+{
+    co_value *dead = NULL;
+
+    (void)args;
+    CO_BLOCK(ctx)
+        dead = co_scalar_float(ctx, 1);
+    if (*(int *)user == 1)
+        return (co_value *)(void *)co_get_strategy(ctx); /* no value at all */
+    return dead;
+}
+
+static co_value *
+merge_returns_no_value(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    (void)ctx;
+    (void)args;
+    (void)user;
+    return (co_value *)(void *)strategy;
+}
+
+static co_value *
+step_whose_merge_returns_no_value(co_context *ctx, co_value *args, void *user)
+{
+    return co_merge_call(ctx, merge_returns_no_value, args, user);
+}
+
+CO_TEST_WITH(a_step_that_returns_no_live_value_fails, "GEN-ERR-1", "cpus=2")
+{
+    co_strategy *m = test_mirrored(ctx, 2, -1);
+
+    for (int what = 0; what < 2; ++what) {
+        CO_EXPECT_NULL(co_run(ctx, m, return_dead, co_no_args(ctx), &what));
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "the step returned something that is not a live");
+    }
+    CO_EXPECT_NULL(co_run(ctx, m, step_whose_merge_returns_no_value, co_no_args(ctx), NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "the merge function returned");
+    CO_EXPECT_NULL(co_merge_call(ctx, merge_returns_no_value, co_no_args(ctx), NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "the merge function returned");
+    expect_usable(ctx, m);
+}
+
+/* --- what is used when it should not be --- */
+
+static co_value *
+keep_context(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    if (co_replica_id(ctx) == 1)
+        *(co_context **)user = ctx;
+    return NULL;
+}
+
+CO_TEST_WITH(a_replica_context_ends_with_its_run, "RC-1 RC-2", "cpus=2")
+{
+    co_strategy *m = test_mirrored(ctx, 2, -1);
+    co_context  *kept = NULL;
+
+    co_run(ctx, m, keep_context, co_no_args(ctx), (void *)&kept);
+    CO_REQUIRE(kept != NULL);
+    CO_EXPECT_INT(co_replica_id(kept), 1); /* may still be read */
+    CO_EXPECT_NULL(co_all_reduce(kept, CO_REDUCE_SUM, co_float(ctx, 1)));
+    CO_EXPECT_CONTAINS(co_error(kept)->message, "a step that has ended");
+    CO_EXPECT_CODE(co_error(kept)->code, CO_RUNTIME);
+    co_clear(kept); /* who insists is alone */
+    CO_EXPECT_CLOSE(co_item_float(kept, co_all_reduce(kept, CO_REDUCE_SUM, co_float(kept, 2))), 2,
+                    0);
+    co_block_begin(kept);
+    expect_usable(ctx, m);
+}
+
+static co_value *
+use_outer(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    if (co_replica_id(ctx) == 0)
+        co_add(user, co_int(ctx, 1), co_int(ctx, 2));
+    return NULL;
+}
+
+CO_TEST_WITH(debug_builds_find_the_outer_context_in_a_step, "", "cpus=2")
+{
+    co_strategy *m = test_mirrored(ctx, 2, -1), *one = co_one_device_strategy(ctx, NULL);
+
+    co_run(ctx, m, use_outer, co_no_args(ctx), ctx);
+    if (co_ok(ctx))
+        CO_SKIP("only debug builds look");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "used inside the step");
+    co_run(ctx, one, use_outer, co_no_args(ctx), ctx);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "used inside the step");
+    expect_usable(ctx, m);
+}
+
+static co_value *
+release_strategy(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    if (co_replica_id(ctx) == 0)
+        co_release(ctx, user);
+    co_all_reduce(ctx, CO_REDUCE_SUM, co_float(ctx, 1));
+    return co_int(ctx, co_num_replicas_in_sync(ctx, user));
+}
+
+CO_TEST_WITH(a_strategy_released_by_its_step_lives_to_the_end_of_the_run, "THR-4", "cpus=2")
+{
+    for (int n = 1; n <= 2; ++n) {
+        co_strategy *m = NULL;
+
+        CO_BLOCK(ctx) {
+            m = test_mirrored(ctx, n, -1);
+            co_keep(ctx, m);
+        }
+        CO_EXPECT_INT(co_item_int(ctx, co_run(ctx, m, release_strategy, co_no_args(ctx), m)), n);
+    }
+}
+
+CO_TEST_WITH(variables_and_scopes_keep_their_strategy_alive, "THR-4 VAR-NEW-7", "cpus=2")
+{
+    co_value *v = NULL;
+    co_scope  scope = { 0 };
+
+    CO_BLOCK(ctx) {
+        co_strategy *m = test_mirrored(ctx, 2, -1);
+
+        CO_SCOPE(ctx, m)
+            v = co_variable(ctx, co_float(ctx, 3), NULL);
+        v = co_escape(ctx, v);
+    }
+    co_assign_add(ctx, v, co_float(ctx, 1));
+    CO_EXPECT_CLOSE(co_item_float(ctx, v), 4, 0);
+    CO_EXPECT_STR(co_strategy_name(ctx, co_variable_strategy(ctx, v)), "MirroredStrategy");
+    CO_BLOCK(ctx)
+        co_experimental_set_strategy(ctx, test_mirrored(ctx, 2, -1));
+    CO_EXPECT_STR(co_strategy_name(ctx, co_get_strategy(ctx)), "MirroredStrategy");
+    co_experimental_set_strategy(ctx, NULL);
+    CO_BLOCK(ctx)
+        scope = co_scope_enter(ctx, co_one_device_strategy(ctx, NULL));
+    CO_EXPECT_STR(co_strategy_name(ctx, co_get_strategy(ctx)), "OneDeviceStrategy");
+    CO_EXPECT_CODE(co_scope_exit(ctx, &scope), CO_OK);
+    /* Left open for good: closing the context leaves it. */
+    CO_BLOCK(ctx)
+        co_scope_enter(ctx, co_one_device_strategy(ctx, NULL));
+}
+
+CO_TEST_WITH(scopes_are_left_in_the_context_that_entered_them, "SCOPE-9 C-CTX-1", "cpus=2")
+{
+    co_strategy *m = test_mirrored(ctx, 2, -1);
+    co_context  *other = co_open_beside(ctx);
+    co_scope     mine = co_scope_enter(ctx, m), its = co_scope_enter(other, m);
+
+    CO_EXPECT_CODE(co_scope_exit(other, &mine), CO_RUNTIME);
+    CO_EXPECT_ERROR(other, CO_RUNTIME, "not the innermost");
+    CO_EXPECT_TRUE(co_has_strategy(other));
+    CO_EXPECT_CODE(co_scope_exit(other, &its), CO_OK);
+    CO_EXPECT_CODE(co_scope_exit(ctx, &mine), CO_OK);
+    CO_EXPECT_CODE(co_scope_exit(ctx, &mine), CO_RUNTIME);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "not open");
+    CO_EXPECT_CODE(co_close(other), CO_OK);
+}
+
+/* --- recursion --- */
+
+static co_value *merge_runs_again(co_context *ctx, co_strategy *strategy, co_value *args,
+                                  void *user);
+
+static co_value *
+go_deeper(co_context *ctx, co_value *args, void *user)
+{
+    return co_merge_call(ctx, merge_runs_again, args, user);
+}
+
+/* user: how deep. */
+static co_value *
+merge_runs_again(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    int      *left = user;
+    co_value *sum = NULL;
+
+    (void)args;
+    if (--*left > 0)
+        return co_run(ctx, strategy, go_deeper, co_no_args(ctx), user);
+    CO_SCOPE(ctx, strategy)
+        sum = co_reduce(ctx, strategy, CO_REDUCE_SUM,
+                        co_run(ctx, strategy, six, co_no_args(ctx), NULL), NULL, 0);
+    return sum;
+}
+
+CO_TEST_WITH(runs_nest_through_merge_functions, "SCOPE-8 RC-MERGE-4", "cpus=2")
+{
+    co_strategy *m = test_mirrored(ctx, 3, -1);
+    int          depth = 5;
+
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_run(ctx, m, go_deeper, co_no_args(ctx), &depth)), 54, 0);
+    expect_usable(ctx, m);
+}
+
+/* --- failures --- */
+
+typedef struct counting {
+    atomic_int made, deleted, begun;
+} counting;
+
+static void
+count_delete(void *payload)
+{
+    atomic_fetch_add(&((counting *)payload)->deleted, 1);
+}
+
+static co_value *
+all_fail(co_context *ctx, co_value *args, void *user)
+{
+    counting *c = user;
+
+    (void)args;
+    atomic_fetch_add(&c->made, 1);
+    co_fail_with(ctx, CO_DATA_LOSS, c, count_delete, "replica %d lost it", co_replica_id(ctx));
+    return NULL;
+}
+
+CO_TEST_WITH(payloads_of_all_failures_are_deleted_once, "S-RUN-8 C-FN-2", "cpus=2")
+{
+    co_strategy *m = test_mirrored(ctx, 5, -1);
+    counting     c = { 0 };
+
+    for (int i = 0; i < 50; ++i) {
+        CO_EXPECT_NULL(co_run(ctx, m, all_fail, co_no_args(ctx), &c));
+        CO_EXPECT_PTR(co_error(ctx)->payload, &c);
+        CO_EXPECT_ERROR(ctx, CO_DATA_LOSS, "lost it");
+        CO_EXPECT_INT(c.deleted, c.made);
+    }
+}
+
+static co_value *
+merge_fails(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    (void)args;
+    co_block_begin(ctx);
+    co_scope_enter(ctx, strategy);
+    co_device_begin(ctx, "/cpu:1");
+    atomic_fetch_add(&((counting *)user)->made, 1);
+    co_fail_with(ctx, CO_DATA_LOSS, user, count_delete, "no merge");
+    return NULL;
+}
+
+static co_value *
+step_whose_merge_fails(co_context *ctx, co_value *args, void *user)
+{
+    return co_merge_call(ctx, merge_fails, args, user);
+}
+
+CO_TEST_WITH(a_merge_function_may_fail_with_anything_open, "RC-MERGE-7 GEN-ERR-1 GEN-ERR-2",
+             "cpus=2")
+{
+    co_strategy *m = test_mirrored(ctx, 3, -1);
+    counting     c = { 0 };
+
+    CO_EXPECT_NULL(co_run(ctx, m, step_whose_merge_fails, co_no_args(ctx), &c));
+    CO_EXPECT_PTR(co_error(ctx)->payload, &c);
+    CO_EXPECT_INT(c.deleted, 0);
+    CO_EXPECT_ERROR(ctx, CO_DATA_LOSS, "no merge");
+    CO_EXPECT_INT(c.deleted, 1);
+    CO_EXPECT_STR(co_current_device(ctx), "/job:localhost/replica:0/task:0/device:CPU:0");
+    expect_usable(ctx, m);
+}
+
+static co_value *
+first_fails(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    atomic_fetch_add(&((counting *)user)->begun, 1);
+    if (co_replica_id(ctx) == 1)
+        co_fail(ctx, CO_ABORTED, "replica 1 will not");
+    return NULL;
+}
+
+CO_TEST_WITH(in_turn_nobody_begins_after_a_failure, "S-RUN-7 S-RUN-8", "cpus=2")
+{
+    co_strategy   *m = test_mirrored(ctx, 5, -1);
+    co_run_options options = CO_RUN_OPTIONS_INIT;
+
+    options.in_turn = true;
+    for (int i = 0; i < 20; ++i) {
+        counting c = { 0 };
+
+        CO_EXPECT_NULL(co_run_with(ctx, m, first_fails, co_no_args(ctx), &c, &options));
+        CO_EXPECT_ERROR(ctx, CO_ABORTED, "replica 1 will not");
+        CO_EXPECT_INT(c.begun, 2);
+    }
+    expect_usable(ctx, m);
+}
+
+/* Errors cleared inside a broken step do not mend it, and nobody waits. */
+static co_value *
+insist(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    (void)user;
+    for (int i = 0; i < 5; ++i) {
+        co_all_reduce(ctx, CO_REDUCE_SUM,
+                      co_zeros(ctx, CO_FLOAT32, CO_SHAPE(1 + co_replica_id(ctx))));
+        co_clear(ctx);
+    }
+    return NULL;
+}
+
+CO_TEST_WITH(a_broken_step_stays_broken, "S-RUN-8 RC-AR-4", "cpus=2")
+{
+    co_strategy *m = test_mirrored(ctx, 3, -1);
+
+    for (int i = 0; i < 50; ++i) {
+        double begin = test_now_ms();
+
+        CO_EXPECT_NULL(co_run(ctx, m, insist, co_no_args(ctx), NULL));
+        CO_EXPECT_LESS(test_now_ms() - begin, 1000);
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "[1] on replica 0");
+    }
+    expect_usable(ctx, m);
+}
+
+/* --- stuck --- */
+
+typedef struct sticking {
+    atomic_bool begun, go_on;
+    int         where; /* 0: before a meeting; 1: at the end; 2: while another fails */
+} sticking;
+
+static co_value *
+stick(co_context *ctx, co_value *args, void *user)
+{
+    sticking *s = user;
+
+    (void)args;
+    if (co_replica_id(ctx) == 1) {
+        atomic_store(&s->begun, true);
+        while (!atomic_load(&s->go_on))
+            test_rest_ms(1);
+    } else {
+        while (!atomic_load(&s->begun))
+            test_rest_ms(1);
+        if (s->where == 2)
+            co_fail(ctx, CO_DATA_LOSS, "replica 0 fails");
+    }
+    if (s->where == 0)
+        co_all_reduce(ctx, CO_REDUCE_SUM, co_scalar_float(ctx, 1));
+    return NULL;
+}
+
+/* The thread that is left behind holds the runtime, so what it keeps cannot be counted: the context is opened here. */
+CO_TEST_BARE(a_replica_that_never_comes_back_is_left_behind, "")
+{
+    static sticking          s[3];
+    static const char *const parts[] = { "replica 1 has executed nothing for 50 ms",
+                                         "replica 1 has not returned from the step",
+                                         "replica 0 fails" };
+    static const co_code     codes[] = { CO_DEADLINE_EXCEEDED, CO_DEADLINE_EXCEEDED, CO_DATA_LOSS };
+
+    ctx = co_open("cpus=2");
+    for (int where = 0; where < 3; ++where) {
+        co_strategy *m = test_mirrored(ctx, 2, 50);
+        double       begin = test_now_ms();
+
+        s[where].where = where;
+        CO_EXPECT_NULL(co_run(ctx, m, stick, co_no_args(ctx), &s[where]));
+        CO_EXPECT_LESS(test_now_ms() - begin, 5000);
+        CO_EXPECT_ERROR(ctx, codes[where], parts[where]);
+        CO_EXPECT_NULL(co_run(ctx, m, stick, co_no_args(ctx), &s[where]));
+        CO_EXPECT_ERROR(ctx, CO_UNAVAILABLE, "make a new one");
+        expect_usable(ctx, test_mirrored(ctx, 2, -1));
+    }
+    CO_EXPECT_CODE(co_close(ctx), CO_OK);
+    for (int where = 0; where < 3; ++where)
+        atomic_store(&s[where].go_on, true);
+    test_rest_ms(50); /* they come back, into memory that is still theirs */
+}
+
+/* --- many --- */
+
+CO_TEST_WITH(many_replicas_meet, "S-RUN-1 RC-AR-1", "cpus=2")
+{
+    static const int counts[] = { 17, 64, 256 };
+
+    for (size_t i = 0; i < 3; ++i)
+        CO_BLOCK(ctx)
+            expect_usable(ctx, test_mirrored(ctx, counts[i], -1));
+}
+
+CO_TEST_WITH(strategies_come_and_go, "THR-4", "cpus=2")
+{
+    for (int i = 0; i < 100; ++i)
+        CO_BLOCK(ctx)
+            expect_usable(ctx, test_mirrored(ctx, 2 + i % 3, -1));
+}
+
+/* A step that does one of many things at random, the same on all replicas or not. */
+typedef struct chaos {
+    uint32_t     seed;
+    co_strategy *strategy;
+    co_value    *variable;
+} chaos;
+
+static uint32_t
+draw(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+static co_value *
+merge_sum(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    (void)user;
+    return co_reduce(ctx, strategy, CO_REDUCE_SUM, co_at(ctx, args, 0), NULL, 0);
+}
+
+static co_value *
+do_anything(co_context *ctx, co_value *args, void *user)
+{
+    const chaos *c = user;
+    uint32_t     plan = c->seed, mine = c->seed ^ (uint32_t)(co_replica_id(ctx) * 77777);
+
+    (void)args;
+    for (int i = 0; i < 6; ++i) {
+        uint32_t what = draw(&plan) % 5, odd = draw(&mine) % 64;
+        int64_t  n = draw(&plan) % 3 == 0 ? 9000 : 3;
+
+        if (odd == 0)
+            return NULL; /* early */
+        if (odd == 1)
+            return co_fail(ctx, CO_ABORTED, "bad luck"), NULL;
+        if (odd == 2)
+            n = 4; /* another shape */
+        if (odd == 3)
+            what = 1; /* perhaps another call */
+        CO_BLOCK(ctx) {
+            co_value *x = co_ones(ctx, CO_FLOAT32, &n, 1);
+
+            if (what == 0)
+                co_all_reduce(ctx, CO_REDUCE_SUM, x);
+            else if (what == 1)
+                co_merge_call(ctx, merge_sum, co_args(ctx, x), NULL);
+            else if (what == 2)
+                co_assign_add(ctx, c->variable, co_scalar_float(ctx, 1));
+            else if (what == 3)
+                co_all_gather(ctx, x, 0);
+            else
+                co_mul(ctx, x, x);
+        }
+    }
+    return co_replica_id_tensor(ctx);
+}
+
+typedef struct chaos_thread {
+    co_context  *ctx;
+    co_strategy *strategy;
+    co_value    *variable;
+    uint32_t     seed;
+    int          rounds, good, bad;
+} chaos_thread;
+
+static void *
+make_chaos(void *arg)
+{
+    chaos_thread *t = arg;
+    co_context   *ctx = co_open_beside(t->ctx);
+
+    for (int i = 0; i < t->rounds; ++i)
+        CO_BLOCK(ctx) {
+            chaos          c = { t->seed * 1000003u + (uint32_t)i, t->strategy, t->variable };
+            co_run_options options = CO_RUN_OPTIONS_INIT;
+
+            options.in_turn = i % 7 == 0;
+            co_run_with(ctx, t->strategy, do_anything, co_no_args(ctx), &c, &options);
+            if (co_ok(ctx))
+                ++t->good;
+            else
+                ++t->bad;
+            co_clear(ctx);
+        }
+    CO_EXPECT_CODE(co_close(ctx), CO_OK);
+    return NULL;
+}
+
+CO_TEST_WITH(thousands_of_random_steps_end, "THR-2 S-RUN-8 RC-MERGE-5", "cpus=2")
+{
+    co_strategy        *m = test_mirrored(ctx, 3, 20000);
+    co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
+    co_value           *v = NULL;
+    chaos_thread        threads[3];
+    pthread_t           ids[3];
+    int                 good = 0, bad = 0;
+
+    options.aggregation = CO_AGGREGATION_SUM;
+    CO_SCOPE(ctx, m)
+        v = co_variable(ctx, co_float(ctx, 0), &options);
+    for (int i = 0; i < 3; ++i) {
+        threads[i] = (chaos_thread){ .ctx = ctx,
+                                     .strategy = m,
+                                     .variable = v,
+                                     .seed = (uint32_t)i + 1,
+                                     .rounds = TEST_SANITIZED ? 300 : 1500 };
+        CO_REQUIRE(pthread_create(&ids[i], NULL, make_chaos, &threads[i]) == 0);
+    }
+    for (int i = 0; i < 3; ++i) {
+        pthread_join(ids[i], NULL);
+        good += threads[i].good;
+        bad += threads[i].bad;
+    }
+    CO_EXPECT_MORE(good, 100);
+    CO_EXPECT_MORE(bad, 100);
+    expect_usable(ctx, m);
+}
