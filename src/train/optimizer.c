@@ -87,20 +87,35 @@ new_entry(co_context *ctx, co_optimizer *optimizer, co_value *component)
     return entry;
 }
 
-/* The entry of a component. Entries never move, and only the replica of the component uses one, so the lock guards the table alone. */
+/* The entry of a component in the table, whose lock is held; NULL: none yet. */
+static coi_slot_entry *
+look_up(const co_optimizer *optimizer, const co_value *component)
+{
+    for (size_t i = 0; i < optimizer->num_entries; ++i)
+        if (optimizer->table[i]->component == component)
+            return optimizer->table[i];
+    return NULL;
+}
+
+/* The entry of a component. Entries never move, and who updates the component holds its lock, so that of the optimizer guards the
+ * table alone. */
 static coi_slot_entry *
 find_entry(co_context *ctx, co_optimizer *optimizer, co_value *component)
 {
-    coi_slot_entry *entry = NULL;
+    coi_slot_entry *entry, *theirs;
 
     coi_lock_take(&optimizer->lock);
-    for (size_t i = 0; i < optimizer->num_entries && entry == NULL; ++i)
-        if (optimizer->table[i]->component == component)
-            entry = optimizer->table[i];
+    entry = look_up(optimizer, component);
     coi_lock_give(&optimizer->lock);
     if (entry != NULL || (entry = new_entry(ctx, optimizer, component)) == NULL)
         return entry;
     coi_lock_take(&optimizer->lock);
+    theirs = look_up(optimizer, component);
+    if (theirs != NULL) { /* another thread was faster */
+        coi_lock_give(&optimizer->lock);
+        destroy_entry(&ctx->heap, entry);
+        return theirs;
+    }
     if (coi_grow(&ctx->runtime->memory, (void **)&optimizer->table, &optimizer->capacity,
                  optimizer->num_entries + 1, sizeof(*optimizer->table)))
         optimizer->table[optimizer->num_entries++] = entry;
@@ -160,35 +175,55 @@ update_component(co_context *ctx, co_optimizer *optimizer, co_value *component, 
     return true;
 }
 
+static bool
+fits(co_context *ctx, const coi_variable *variable, const co_value *gradient)
+{
+    char mine[COI_SHAPE_TEXT], its[COI_SHAPE_TEXT];
+    bool same = gradient->dtype == variable->dtype && gradient->ndim == variable->shape.ndim;
+
+    for (int i = 0; same && i < gradient->ndim; ++i)
+        same = gradient->u.tensor.dims[i] == variable->shape.dims[i];
+    if (!same)
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "the gradient of '%s' is %s %s; the variable is %s %s",
+                 variable->name, co_dtype_name((co_dtype)gradient->dtype),
+                 coi_shape_text(gradient->u.tensor.dims, gradient->ndim, its),
+                 co_dtype_name((co_dtype)variable->dtype),
+                 coi_shape_text(variable->shape.dims, variable->shape.ndim, mine));
+    return same;
+}
+
 /* A gradient that fits its variable, dense: a value of the block. */
 static co_value *
 fitting_gradient(co_context *ctx, const coi_variable *variable, co_value *gradient)
 {
-    char mine[COI_SHAPE_TEXT], its[COI_SHAPE_TEXT];
-    bool same;
+    gradient = coi_densify(ctx, gradient);
+    if (gradient != NULL && gradient->kind != CO_KIND_TENSOR)
+        gradient = co_to_tensor(ctx, gradient, (co_dtype)variable->dtype);
+    return gradient != NULL && fits(ctx, variable, gradient) ? gradient : NULL;
+}
 
+/* What can be said of a pair before anything changes. */
+static bool
+check_pair(co_context *ctx, const coi_variable *variable, const co_value *gradient)
+{
+    if (ctx->mode.strategy != NULL && variable->strategy != ctx->mode.strategy &&
+        (variable->components != NULL || ctx->mode.num_replicas > 1)) {
+        if (variable->strategy != NULL)
+            return coi_check_owner(ctx, variable, ctx->mode.strategy);
+        coi_fail(
+            ctx, CO_VALUE,
+            "variable '%s' was made outside the scope of the strategy, and each of %d replicas "
+            "would update it; make it inside",
+            variable->name, ctx->mode.num_replicas);
+        return false;
+    }
     if (variable->dtype != CO_FLOAT32 && variable->dtype != CO_FLOAT64) {
         coi_fail(ctx, CO_INVALID_ARGUMENT,
                  "variable '%s' is %s; optimizers update float32 and float64", variable->name,
                  co_dtype_name((co_dtype)variable->dtype));
-        return NULL;
+        return false;
     }
-    gradient = coi_densify(ctx, gradient);
-    if (gradient == NULL || gradient->kind != CO_KIND_TENSOR)
-        gradient = gradient != NULL ? co_to_tensor(ctx, gradient, (co_dtype)variable->dtype) : NULL;
-    if (gradient == NULL)
-        return NULL;
-    same = gradient->dtype == variable->dtype && gradient->ndim == variable->shape.ndim;
-    for (int i = 0; same && i < gradient->ndim; ++i)
-        same = gradient->u.tensor.dims[i] == variable->shape.dims[i];
-    if (same)
-        return gradient;
-    coi_fail(ctx, CO_INVALID_ARGUMENT, "the gradient of '%s' is %s %s; the variable is %s %s",
-             variable->name, co_dtype_name((co_dtype)gradient->dtype),
-             coi_shape_text(gradient->u.tensor.dims, gradient->ndim, its),
-             co_dtype_name((co_dtype)variable->dtype),
-             coi_shape_text(variable->shape.dims, variable->shape.ndim, mine));
-    return NULL;
+    return gradient->kind != CO_KIND_TENSOR || fits(ctx, variable, gradient);
 }
 
 /* One variable in this context: the replica's component, or all of them outside a step. */
@@ -201,13 +236,7 @@ update_variable(co_context *ctx, co_optimizer *optimizer, co_value *value, co_va
         gradient = fitting_gradient(ctx, variable, gradient);
         return gradient != NULL && update_component(ctx, optimizer, value, gradient);
     }
-    if (ctx->mode.strategy != NULL && ctx->mode.strategy != variable->strategy) {
-        coi_fail(ctx, CO_RUNTIME,
-                 "variable '%s' belongs to another strategy than the one that is current",
-                 variable->name);
-        return false;
-    }
-    if (ctx->mode.step != NULL && !ctx->mode.cross) {
+    if (ctx->mode.step != NULL && !ctx->mode.cross && ctx->mode.strategy == variable->strategy) {
         gradient = fitting_gradient(ctx, variable, coi_select(gradient, ctx->mode.local_replica));
         return gradient != NULL &&
                update_component(ctx, optimizer, variable->components[ctx->mode.local_replica],
@@ -234,8 +263,21 @@ static co_code
 apply(co_context *ctx, co_optimizer *optimizer, co_value *const *gradients,
       co_value *const *variables, size_t n)
 {
-    bool recording = ctx->recording;
+    bool   recording = ctx->recording;
+    size_t some = 0;
 
+    for (size_t i = 0; i < n; ++i) {
+        if (gradients[i]->kind == CO_KIND_NONE)
+            continue;
+        ++some;
+        if (!check_pair(ctx, variables[i]->u.variable, gradients[i]))
+            return ctx->error.code;
+    }
+    if (some == 0 && n > 0)
+        return coi_fail(
+            ctx, CO_VALUE,
+            "no gradient: the loss does not depend on any of %zu variables, '%s' the first", n,
+            variables[0]->u.variable->name);
     ctx->recording = false;
     for (size_t i = 0; i < n; ++i) {
         bool ok;
@@ -254,18 +296,40 @@ apply(co_context *ctx, co_optimizer *optimizer, co_value *const *gradients,
     return ctx->error.code;
 }
 
+static bool
+check_optimizer(co_context *ctx, const co_optimizer *optimizer)
+{
+    if (!coi_check_object(ctx, optimizer, &coi_optimizer_class, 2, "optimizer"))
+        return false;
+    if (optimizer->runtime != ctx->runtime) {
+        coi_fail(
+            ctx, CO_VALUE,
+            "argument 2 (optimizer) of %s belongs to another runtime; open contexts that share "
+            "optimizers with co_open_beside",
+            ctx->call);
+        return false;
+    }
+    return true;
+}
+
 co_code
 co_apply_gradients(co_context *ctx, co_optimizer *optimizer, co_value *gradients,
                    co_value *variables)
 {
     COI_ENTER_CODE(ctx, "apply_gradients");
-    if (!coi_check_object(ctx, optimizer, &coi_optimizer_class, 2, "optimizer") ||
-        !coi_check_value(ctx, gradients, 3, "gradients") ||
+    if (!check_optimizer(ctx, optimizer) || !coi_check_value(ctx, gradients, 3, "gradients") ||
         !coi_check_value(ctx, variables, 4, "variables"))
         return ctx->error.code;
     if (!coi_is_structure(gradients) || !coi_is_structure(variables) ||
         gradients->u.items.n != variables->u.items.n)
-        return coi_fail(ctx, CO_VALUE, "gradients and variables must be two lists of one length");
+        return coi_fail(
+            ctx, CO_VALUE,
+            "gradients is a %s of %zu and variables a %s of %zu; they must be two lists of "
+            "one length",
+            co_kind_name((co_kind)gradients->kind),
+            coi_is_structure(gradients) ? gradients->u.items.n : 1,
+            co_kind_name((co_kind)variables->kind),
+            coi_is_structure(variables) ? variables->u.items.n : 1);
     for (size_t i = 0; i < variables->u.items.n; ++i)
         if (variables->u.items.items[i]->kind != CO_KIND_VARIABLE)
             return coi_fail(ctx, CO_TYPE, "item %zu of variables is a %s, not a variable", i,
@@ -351,8 +415,7 @@ minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
 static bool
 may_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
 {
-    if (ctx->error.code != CO_OK ||
-        !coi_check_object(ctx, optimizer, &coi_optimizer_class, 2, "optimizer") ||
+    if (ctx->error.code != CO_OK || !check_optimizer(ctx, optimizer) ||
         !coi_check_value(ctx, loss, 3, "loss"))
         return false;
     if (ctx->mode.cross)
