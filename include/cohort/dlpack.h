@@ -12,12 +12,18 @@
 CO_EXTERN_C_BEGIN
 
 /**
- * Take over a DLManagedTensor. Its memory is used in place where it is aligned, compact and row-major, and
- * copied otherwise; its deleter is called when the tensor dies, or at once if this call fails.
+ * Take over a DLManagedTensor. Its memory is used in place where it is aligned to its elements, compact and
+ * row-major (bools: 0 or 1), and must not change while the tensor lives; it is copied otherwise. Its deleter
+ * is called once: when an in-place tensor dies, from any thread, or at once if the memory was copied or this
+ * call failed.
  * Errors: CO_INVALID_ARGUMENT for a device that is not the host, a dtype or shape that is not ours.
  */
 CO_API co_value *co_from_dlpack(co_context *ctx, void *dl_managed_tensor);
-/** A DLManagedTensor over the same memory; the receiver calls its deleter. The memory is read-only. */
+/**
+ * A DLManagedTensor over the same memory, which is read-only. The receiver calls its deleter, from any thread;
+ * until then the tensor lives, and the runtime with it, even when all contexts are closed.
+ * Errors: CO_TYPE for what is not a tensor of numbers.
+ */
 CO_API void *co_to_dlpack(co_context *ctx, co_value *tensor);
 
 CO_EXTERN_C_END

@@ -5,21 +5,18 @@
 #include <stdio.h>
 #include <string.h>
 
-/*
- * Length of the valid UTF-8 sequence at s, 0 when there is none. s ends with a zero byte, which is
- * no continuation byte, so reading stops in time. Overlong forms and surrogates count as invalid.
- */
-static size_t
-sequence_length(const unsigned char *s)
+size_t
+coi_utf8_length(const char *text)
 {
-    size_t        length = s[0] < 0x80   ? 1
-                           : s[0] < 0xC2 ? 0
-                           : s[0] < 0xE0 ? 2
-                           : s[0] < 0xF0 ? 3
-                           : s[0] < 0xF5 ? 4
-                                         : 0;
-    unsigned char low = 0x80;
-    unsigned char high = 0xBF;
+    const unsigned char *s = (const unsigned char *)text;
+    size_t               length = s[0] < 0x80   ? 1
+                                  : s[0] < 0xC2 ? 0
+                                  : s[0] < 0xE0 ? 2
+                                  : s[0] < 0xF0 ? 3
+                                  : s[0] < 0xF5 ? 4
+                                                : 0;
+    unsigned char        low = 0x80;
+    unsigned char        high = 0xBF;
 
     if (s[0] == 0xE0)
         low = 0xA0;
@@ -44,7 +41,7 @@ make_safe(char *text)
     unsigned char *s = (unsigned char *)text;
 
     while (*s != '\0') {
-        size_t length = sequence_length(s);
+        size_t length = coi_utf8_length((const char *)s);
 
         if (length == 0 || *s == 0x7F || (*s < 0x20 && *s != '\n' && *s != '\t'))
             *s = '?';

@@ -17,6 +17,12 @@ size_t coi_text_line(char *out, size_t capacity, const char *format, ...) CO_PRI
 size_t coi_text_line_va(char *out, size_t capacity, const char *format, va_list args)
     CO_PRINTF(3, 0);
 
+/*
+ * Length of the valid UTF-8 sequence at text, 0 when there is none. The text ends with a zero byte,
+ * which ends every sequence in time. Overlong forms and surrogates count as invalid.
+ */
+size_t coi_utf8_length(const char *text);
+
 /* Decimal digits and nothing else, at most max. */
 bool coi_text_number(const char *text, size_t length, uint64_t max, uint64_t *out);
 

@@ -108,3 +108,22 @@ coi_take_options(co_context *ctx, void *all, size_t size, const void *options, i
     memcpy(all, options, given < size ? given : size);
     return true;
 }
+
+bool
+coi_check_shape(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim, int64_t *count)
+{
+    size_t size;
+
+    if ((unsigned)dtype - 1 >= CO_NUM_DTYPES - 1) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "dtype %d is none that a tensor of %s can have; they go from %d (%s) to %d (%s)",
+                 (int)dtype, ctx->call, CO_BOOL, co_dtype_name(CO_BOOL), CO_STRING,
+                 co_dtype_name(CO_STRING));
+        return false;
+    }
+    size = dtype == CO_STRING ? sizeof(coi_text) : coi_dtypes[dtype].size;
+    if (coi_shape_check(dims, ndim, size, count, coi_err(ctx)) == CO_OK)
+        return true;
+    coi_failed(ctx);
+    return false;
+}

@@ -128,6 +128,12 @@ coi_context_free(co_context *ctx)
     coi_free(memory, ctx, sizeof(*ctx));
 }
 
+void
+coi_runtime_hold(coi_runtime *runtime)
+{
+    atomic_fetch_add(&runtime->refs, 1);
+}
+
 /* A context that the user opened holds its runtime; those of replicas live inside a strategy and do not. */
 static co_context *
 open_context(coi_runtime *runtime)
@@ -136,14 +142,13 @@ open_context(coi_runtime *runtime)
 
     if (ctx != NULL) {
         ctx->is_opened = true;
-        atomic_fetch_add(&runtime->refs, 1);
+        coi_runtime_hold(runtime);
     }
     return ctx;
 }
 
-/* The last context takes the runtime with it. */
-static void
-release_runtime(coi_runtime *runtime)
+void
+coi_runtime_release(coi_runtime *runtime)
 {
     coi_heap heap;
 
@@ -268,7 +273,7 @@ co_close(co_context *ctx)
     if (code != CO_OK)
         report(ctx);
     coi_context_free(ctx);
-    release_runtime(runtime);
+    coi_runtime_release(runtime);
     return code;
 }
 

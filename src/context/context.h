@@ -12,7 +12,7 @@
 #include "value/variable.h"
 
 typedef struct coi_runtime {
-    atomic_uint     refs; /* contexts */
+    atomic_uint     refs; /* contexts that users opened, tensors on loan */
     coi_memory      memory;
     coi_log         log;
     coi_settings    settings;
@@ -204,7 +204,10 @@ coi_own(co_context *ctx, void *object)
 }
 /* coi_own for a value that may be NULL because its maker failed: completes the error record. */
 co_value *coi_give(co_context *ctx, co_value *value);
-/* A context of the same runtime for a replica; errors go to err of ctx. */
+/* A runtime lives while somebody holds it; the last one closes it. Thread-safe. */
+void coi_runtime_hold(coi_runtime *runtime);
+void coi_runtime_release(coi_runtime *runtime);
+/* A context of the same runtime for a replica, which does not hold it; NULL without memory. */
 co_context *coi_context_new(coi_runtime *runtime);
 void        coi_context_free(co_context *ctx);
 /* Drop all that the blocks of ctx own, down to `depth` blocks. */
@@ -225,6 +228,9 @@ bool coi_check_result(co_context *ctx, const co_value *result, const char *of);
 bool coi_check_kind(co_context *ctx, co_value *value, co_kind kind, int position, const char *name);
 bool coi_check_object(co_context *ctx, const void *object, const coi_class *cls, int position,
                       const char *name);
+/* A dtype and a shape that a tensor can have; *count gets the elements. */
+bool coi_check_shape(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
+                     int64_t *count);
 /* A struct of options that begins with its size, over the defaults in `all` of `size` bytes. NULL is allowed. */
 bool coi_take_options(co_context *ctx, void *all, size_t size, const void *options, int position);
 
@@ -240,6 +246,14 @@ co_dtype coi_host_dtype(const co_value *value);
 co_dtype coi_wider_dtype(co_dtype a, co_dtype b);
 /* Any leaf, without conversion: the component of this replica of a bundle, else the value itself. Borrowed. DV-SEL-1. */
 co_value *coi_select(co_value *value, int local_replica);
+
+/* structures.c */
+/*
+ * Put references to items[order[i]] (NULL: items[i]) in the places of a new structure or bundle and give it to the block; NULL
+ * with an error, and the structure gone, if one of them is no value ("item 2 of list is NULL").
+ */
+co_value *coi_fill_items(co_context *ctx, co_value *made, co_value **places, co_value *const *items,
+                         size_t n, const size_t *order, const char *what);
 
 /* device.c */
 /* The current device, or NULL with an error that lists the devices there are (DEV-5). */

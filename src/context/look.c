@@ -63,8 +63,15 @@ co_dim(co_context *ctx, co_value *value, int axis)
     if (!described(ctx, value, &shape, &dtype))
         return 0;
     if (axis < -shape.ndim || axis >= shape.ndim) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "axis %d of a value of rank %d; it must be in [%d, %d)",
-                 axis, shape.ndim, -shape.ndim, shape.ndim);
+        if (shape.ndim > 0)
+            coi_fail(
+                ctx, CO_INVALID_ARGUMENT,
+                "argument 3 (axis) of dim is %d for a value of rank %d; it must be in [%d, %d)",
+                axis, shape.ndim, -shape.ndim, shape.ndim);
+        else
+            coi_fail(ctx, CO_INVALID_ARGUMENT,
+                     "argument 3 (axis) of dim is %d for a value of %s, which has no axes", axis,
+                     shape.ndim == 0 ? "rank 0" : "unknown rank");
         return 0;
     }
     return shape.dims[axis < 0 ? axis + shape.ndim : axis];
@@ -107,26 +114,33 @@ const char *
 co_string_at(co_context *ctx, co_value *value, int64_t i, size_t *nbytes)
 {
     const coi_text *text;
+    coi_text        alone;
+    int64_t         count = 1;
 
     COI_ENTER(ctx, "string_at", NULL);
     if (!coi_check_value(ctx, value, 2, "value"))
         return NULL;
-    if (value->kind == CO_KIND_STRING && i == 0) {
-        if (nbytes != NULL)
-            *nbytes = value->u.string.nbytes;
-        return value->u.string.data;
-    }
-    if (value->kind != CO_KIND_TENSOR || value->dtype != CO_STRING) {
-        coi_fail(ctx, CO_TYPE, "argument 2 (value) of string_at is a %s without strings",
-                 co_kind_name((co_kind)value->kind));
+    if (value->kind == CO_KIND_STRING) {
+        alone = (coi_text){ value->u.string.data, value->u.string.nbytes };
+        text = &alone;
+    } else if (value->kind == CO_KIND_TENSOR && value->dtype == CO_STRING) {
+        text = value->u.tensor.data;
+        count = value->u.tensor.num_elements;
+    } else {
+        coi_fail(
+            ctx, CO_TYPE,
+            "argument 2 (value) of string_at is a %s; it must be a string or a tensor of strings",
+            value->kind == CO_KIND_TENSOR ? co_dtype_name((co_dtype)value->dtype)
+                                          : co_kind_name((co_kind)value->kind));
         return NULL;
     }
-    if (i < 0 || i >= value->u.tensor.num_elements) {
-        coi_fail(ctx, CO_OUT_OF_RANGE, "string %lld of %lld", (long long)i,
-                 (long long)value->u.tensor.num_elements);
+    if (i < 0 || i >= count) {
+        coi_fail(ctx, CO_OUT_OF_RANGE,
+                 "argument 3 (i) of string_at is %lld; there are %lld strings, from 0",
+                 (long long)i, (long long)count);
         return NULL;
     }
-    text = (const coi_text *)value->u.tensor.data + i;
+    text += i;
     if (nbytes != NULL)
         *nbytes = text->nbytes;
     return text->data;
@@ -152,9 +166,11 @@ item(co_context *ctx, co_value *value, co_dtype dtype, void *out)
     if (tensor == NULL)
         return;
     if (tensor->dtype == CO_STRING)
-        coi_fail(ctx, CO_TYPE, "a string is not a number");
+        coi_fail(ctx, CO_TYPE, "argument 2 (value) of %s is a string, not a number", ctx->call);
     else if (tensor->u.tensor.num_elements != 1)
-        coi_fail(ctx, CO_VALUE, "%s wants one element; the value has %lld (co_data reads them all)",
+        coi_fail(ctx, CO_VALUE,
+                 "argument 2 (value) of %s has %lld elements; it must have one (co_read_data reads "
+                 "them all)",
                  ctx->call, (long long)tensor->u.tensor.num_elements);
     else
         coi_convert((co_dtype)tensor->dtype, tensor->u.tensor.data, dtype, out, 1);
@@ -191,14 +207,18 @@ co_read_data(co_context *ctx, co_value *value, co_dtype dtype, void *out, int64_
     if (!coi_check_value(ctx, value, 2, "value"))
         return ctx->error.code;
     if ((unsigned)dtype - 1 >= CO_NUM_DTYPES - 1 || dtype == CO_STRING)
-        return coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 3 (dtype) of read_data is %s",
-                        co_dtype_name(dtype));
+        return coi_fail(ctx, CO_INVALID_ARGUMENT,
+                        "argument 3 (dtype) of read_data is %d (%s); it must be a dtype of numbers",
+                        (int)dtype, co_dtype_name(dtype));
     tensor = coi_as_tensor(ctx, value, CO_DTYPE_NONE);
     if (tensor == NULL)
         return ctx->error.code;
     count = tensor->u.tensor.num_elements;
     if (tensor->dtype == CO_STRING)
-        coi_fail(ctx, CO_TYPE, "strings do not convert to %s", co_dtype_name(dtype));
+        coi_fail(ctx, CO_TYPE,
+                 "argument 2 (value) of read_data holds strings, which do not convert to %s; "
+                 "co_string_at reads them",
+                 co_dtype_name(dtype));
     else if (count > capacity || (out == NULL && count > 0))
         coi_fail(ctx, CO_INVALID_ARGUMENT,
                  "%lld elements do not fit in argument 4 (out), which has room for %lld",
@@ -212,22 +232,39 @@ co_read_data(co_context *ctx, co_value *value, co_dtype dtype, void *out, int64_
 const char *
 co_device_name(co_context *ctx, co_value *value)
 {
+    co_value   *tensor;
+    const char *name;
+
     COI_ENTER(ctx, "device_name", "");
     if (!coi_check_value(ctx, value, 2, "value"))
         return "";
-    if (value->kind == CO_KIND_VARIABLE)
-        return value->u.variable->ops->device(ctx, value);
-    if (value->kind == CO_KIND_TENSOR)
-        return value->u.tensor.device->name;
-    coi_fail(ctx, CO_TYPE, "a %s lives on no device", co_kind_name((co_kind)value->kind));
-    return "";
+    switch (value->kind) {
+    case CO_KIND_VARIABLE: return value->u.variable->ops->device(ctx, value);
+    case CO_KIND_TENSOR: return value->u.tensor.device->name;
+    case CO_KIND_PER_REPLICA:
+    case CO_KIND_MIRRORED:
+        tensor = coi_as_tensor(ctx, value, CO_DTYPE_NONE);
+        if (tensor == NULL)
+            return "";
+        name = tensor->u.tensor.device->name;
+        coi_unref(&ctx->heap, tensor);
+        return name;
+    default:
+        coi_fail(ctx, CO_TYPE,
+                 "argument 2 (value) of device_name is a %s, which lives on no device",
+                 co_kind_name((co_kind)value->kind));
+        return "";
+    }
 }
 
+/* Works while there is an error: people want to see values then. */
 size_t
 co_format(co_context *ctx, co_value *value, char *out, size_t capacity)
 {
-    if (ctx == NULL || (out == NULL && capacity > 0))
-        return 0;
-    /* Works while there is an error: people want to see values then. */
+    if (out == NULL)
+        capacity = 0;
+    if (capacity > 0)
+        out[0] = '\0';
+    COI_GUARD(ctx, 0);
     return coi_format(value, out, capacity);
 }

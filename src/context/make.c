@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* A cell for the current block, or NULL with the error. */
+/* A new value, or NULL with the error. */
 static co_value *
 new_value(co_context *ctx, co_kind kind)
 {
@@ -66,19 +66,12 @@ co_none(co_context *ctx)
     return value != NULL ? coi_own(ctx, value) : NULL;
 }
 
-co_value *
-co_bytes(co_context *ctx, const void *bytes, size_t nbytes)
+static co_value *
+make_string(co_context *ctx, const void *bytes, size_t nbytes)
 {
     co_value *value;
-    char     *copy;
+    char     *copy = nbytes < PTRDIFF_MAX ? coi_small_alloc(&ctx->heap, nbytes + 1) : NULL;
 
-    COI_ENTER(ctx, "bytes", NULL);
-    if (bytes == NULL && nbytes > 0) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 2 (bytes) of bytes is NULL with %zu bytes",
-                 nbytes);
-        return NULL;
-    }
-    copy = nbytes < PTRDIFF_MAX ? coi_small_alloc(&ctx->heap, nbytes + 1) : NULL;
     if (copy == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a string of %zu bytes", nbytes);
         return NULL;
@@ -97,6 +90,18 @@ co_bytes(co_context *ctx, const void *bytes, size_t nbytes)
 }
 
 co_value *
+co_bytes(co_context *ctx, const void *bytes, size_t nbytes)
+{
+    COI_ENTER(ctx, "bytes", NULL);
+    if (bytes == NULL && nbytes > 0) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 2 (bytes) of bytes is NULL for %zu bytes",
+                 nbytes);
+        return NULL;
+    }
+    return make_string(ctx, bytes, nbytes);
+}
+
+co_value *
 co_string(co_context *ctx, const char *text)
 {
     COI_ENTER(ctx, "string", NULL);
@@ -104,28 +109,46 @@ co_string(co_context *ctx, const char *text)
         coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 2 (text) of string is NULL");
         return NULL;
     }
-    return co_bytes(ctx, text, strlen(text));
+    return make_string(ctx, text, strlen(text));
 }
 
-/* A dtype that a tensor can have. */
-static bool
-check_dtype(co_context *ctx, co_dtype dtype)
+/* A string tensor; without lengths the strings end with a zero. */
+static co_value *
+make_strings(co_context *ctx, const int64_t *dims, size_t ndim, int64_t count,
+             const void *const *bytes, const size_t *nbytes)
 {
-    if ((unsigned)dtype - 1 < CO_NUM_DTYPES - 1)
-        return true;
-    coi_fail(ctx, CO_INVALID_ARGUMENT, "dtype %d is not one of a tensor's (%d to %d)", (int)dtype,
-             CO_BOOL, CO_NUM_DTYPES - 1);
-    return false;
+    co_device *device = coi_current_device(ctx);
+    size_t     room = (size_t)count * sizeof(coi_text) + 1;
+    coi_text  *texts;
+    co_value  *tensor = NULL;
+    int64_t    i;
+
+    if (device == NULL)
+        return NULL;
+    texts = coi_small_alloc(&ctx->heap, room);
+    if (texts == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %lld strings", (long long)count);
+        return NULL;
+    }
+    for (i = 0; i < count && bytes[i] != NULL; ++i)
+        texts[i] = (coi_text){ bytes[i], nbytes != NULL ? nbytes[i] : strlen(bytes[i]) };
+    if (i < count)
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "string %lld of %lld of %s is NULL", (long long)i,
+                 (long long)count, ctx->call);
+    else
+        tensor = coi_tensor_strings(&ctx->heap, device, dims, (int)ndim, count, texts,
+                                    coi_err(ctx));
+    coi_small_free(&ctx->heap, texts, room);
+    return coi_give(ctx, tensor);
 }
 
 static bool
-check_shape(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim, int64_t *count)
+check_data(co_context *ctx, const void *data, int64_t count, int position, const char *name)
 {
-    size_t size = dtype == CO_STRING ? sizeof(coi_text) : coi_dtypes[dtype].size;
-
-    if (coi_shape_check(dims, ndim, size, count, coi_err(ctx)) == CO_OK)
+    if (data != NULL || count == 0)
         return true;
-    coi_failed(ctx);
+    coi_fail(ctx, CO_INVALID_ARGUMENT, "argument %d (%s) of %s is NULL for %lld elements", position,
+             name, ctx->call, (long long)count);
     return false;
 }
 
@@ -133,93 +156,75 @@ co_value *
 co_tensor_bytes(co_context *ctx, const int64_t *dims, size_t ndim, const void *const *bytes,
                 const size_t *nbytes)
 {
-    co_device *device;
-    coi_text  *texts;
-    co_value  *tensor;
-    int64_t    count;
+    int64_t count;
 
     COI_ENTER(ctx, "tensor_bytes", NULL);
-    if (!check_shape(ctx, CO_STRING, dims, ndim, &count) ||
-        (device = coi_current_device(ctx)) == NULL)
+    if (!coi_check_shape(ctx, CO_STRING, dims, ndim, &count) ||
+        !check_data(ctx, bytes, count, 4, "bytes"))
         return NULL;
-    if (bytes == NULL && count > 0) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 4 (bytes) is NULL for %lld strings",
-                 (long long)count);
+    return make_strings(ctx, dims, ndim, count, bytes, nbytes);
+}
+
+/* A copy of numbers; bools become 0 or 1. */
+static co_value *
+make_tensor(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim, int64_t count,
+            const void *data)
+{
+    co_device *device = coi_current_device(ctx);
+    co_value  *tensor;
+    uint8_t   *bools;
+
+    if (device == NULL)
         return NULL;
-    }
-    texts = coi_small_alloc(&ctx->heap, (size_t)count * sizeof(*texts) + 1);
-    if (texts == NULL) {
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %lld strings", (long long)count);
-        return NULL;
-    }
-    for (int64_t i = 0; i < count; ++i) {
-        if (bytes[i] == NULL) {
-            coi_fail(ctx, CO_INVALID_ARGUMENT, "string %lld of %lld is NULL", (long long)i,
-                     (long long)count);
-            coi_small_free(&ctx->heap, texts, (size_t)count * sizeof(*texts) + 1);
-            return NULL;
-        }
-        texts[i] = (coi_text){ bytes[i], nbytes != NULL ? nbytes[i] : strlen(bytes[i]) };
-    }
-    tensor = coi_tensor_strings(&ctx->heap, device, dims, (int)ndim, count, texts, coi_err(ctx));
-    coi_small_free(&ctx->heap, texts, (size_t)count * sizeof(*texts) + 1);
-    return coi_give(ctx, tensor);
+    tensor = coi_tensor_new(&ctx->heap, device, dtype, dims, (int)ndim, count, coi_err(ctx));
+    if (tensor == NULL || count == 0)
+        return coi_give(ctx, tensor);
+    coi_device_upload(device, tensor->u.tensor.data, data, coi_tensor_nbytes(tensor));
+    bools = tensor->u.tensor.data;
+    for (int64_t i = 0; dtype == CO_BOOL && i < count; ++i)
+        bools[i] = bools[i] != 0;
+    return coi_own(ctx, tensor);
 }
 
 co_value *
 co_tensor(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim, const void *data)
 {
-    co_device *device;
-    co_value  *tensor;
-    int64_t    count;
+    int64_t count;
 
     COI_ENTER(ctx, "tensor", NULL);
-    if (!check_dtype(ctx, dtype) || !check_shape(ctx, dtype, dims, ndim, &count))
+    if (!coi_check_shape(ctx, dtype, dims, ndim, &count) ||
+        !check_data(ctx, data, count, 5, "data"))
         return NULL;
-    if (data == NULL && count > 0) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 5 (data) of tensor is NULL for %lld elements",
-                 (long long)count);
-        return NULL;
-    }
-    if (dtype == CO_STRING)
-        return co_tensor_bytes(ctx, dims, ndim, data, NULL);
-    if ((device = coi_current_device(ctx)) == NULL)
-        return NULL;
-    tensor = coi_tensor_new(&ctx->heap, device, dtype, dims, (int)ndim, count, coi_err(ctx));
-    if (tensor != NULL && count > 0) {
-        if (device->backend->upload != NULL)
-            device->backend->upload(device, tensor->u.tensor.data, data, coi_tensor_nbytes(tensor));
-        else
-            memcpy(tensor->u.tensor.data, data, coi_tensor_nbytes(tensor));
-        if (dtype == CO_BOOL) /* any non-zero byte is true */
-            for (int64_t i = 0; i < count; ++i)
-                ((uint8_t *)tensor->u.tensor.data)[i] = ((const uint8_t *)data)[i] != 0;
-    }
-    return coi_give(ctx, tensor);
+    return dtype == CO_STRING ? make_strings(ctx, dims, ndim, count, data, NULL)
+                              : make_tensor(ctx, dtype, dims, ndim, count, data);
 }
 
 co_value *
 co_scalar_float(co_context *ctx, float value)
 {
-    return co_tensor(ctx, CO_FLOAT32, NULL, 0, &value);
+    COI_ENTER(ctx, "scalar_float", NULL);
+    return make_tensor(ctx, CO_FLOAT32, NULL, 0, 1, &value);
 }
 
 co_value *
 co_scalar_double(co_context *ctx, double value)
 {
-    return co_tensor(ctx, CO_FLOAT64, NULL, 0, &value);
+    COI_ENTER(ctx, "scalar_double", NULL);
+    return make_tensor(ctx, CO_FLOAT64, NULL, 0, 1, &value);
 }
 
 co_value *
 co_scalar_int32(co_context *ctx, int32_t value)
 {
-    return co_tensor(ctx, CO_INT32, NULL, 0, &value);
+    COI_ENTER(ctx, "scalar_int32", NULL);
+    return make_tensor(ctx, CO_INT32, NULL, 0, 1, &value);
 }
 
 co_value *
 co_scalar_int64(co_context *ctx, int64_t value)
 {
-    return co_tensor(ctx, CO_INT64, NULL, 0, &value);
+    COI_ENTER(ctx, "scalar_int64", NULL);
+    return make_tensor(ctx, CO_INT64, NULL, 0, 1, &value);
 }
 
 co_value *
@@ -227,73 +232,37 @@ co_scalar_bool(co_context *ctx, bool value)
 {
     uint8_t byte = value;
 
-    return co_tensor(ctx, CO_BOOL, NULL, 0, &byte);
+    COI_ENTER(ctx, "scalar_bool", NULL);
+    return make_tensor(ctx, CO_BOOL, NULL, 0, 1, &byte);
 }
 
-/* The tensor over foreign memory, or NULL with the error; the deleter is then still the caller's to call. */
-static co_value *
-borrow(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim, void *data,
-       void (*deleter)(void *user), void *user)
+static bool
+check_slices(co_context *ctx, const co_value *values, const co_value *indices,
+             const co_value *dense_shape)
 {
-    co_device  *device;
-    co_value   *tensor;
-    coi_buffer *buffer;
-    int64_t     count;
+    char text[COI_SHAPE_TEXT];
 
-    if (!check_dtype(ctx, dtype) || !check_shape(ctx, dtype, dims, ndim, &count))
-        return NULL;
-    if (dtype == CO_STRING) {
+    if ((indices->dtype != CO_INT32 && indices->dtype != CO_INT64) || indices->ndim != 1)
         coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "strings cannot be borrowed; use co_tensor_bytes, which copies");
-        return NULL;
-    }
-    if (data == NULL && count > 0) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 5 (data) is NULL for %lld elements",
-                 (long long)count);
-        return NULL;
-    }
-    if ((device = coi_current_device(ctx)) == NULL)
-        return NULL;
-    tensor = coi_value_new(&ctx->heap, CO_KIND_TENSOR);
-    buffer = tensor != NULL
-                 ? coi_buffer_foreign(device, data, (size_t)count * coi_dtypes[dtype].size, deleter,
-                                      user)
-                 : NULL;
-    if (buffer == NULL) {
-        if (tensor != NULL) {
-            tensor->kind = CO_KIND_NONE;
-            coi_unref(&ctx->heap, tensor);
-        }
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a tensor header");
-        return NULL;
-    }
-    tensor->dtype = (uint8_t)dtype;
-    tensor->ndim = (int8_t)ndim;
-    tensor->u.tensor.device = device;
-    tensor->u.tensor.buffer = buffer;
-    tensor->u.tensor.data = data;
-    tensor->u.tensor.num_elements = count;
-    for (size_t i = 0; i < ndim; ++i)
-        tensor->u.tensor.dims[i] = dims[i];
-    return tensor;
-}
-
-co_value *
-co_tensor_borrow(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim, void *data,
-                 void (*deleter)(void *user), void *user)
-{
-    co_value *tensor = NULL;
-
-    if (ctx != NULL && ctx->error.code == CO_OK) {
-        ctx->call = "tensor_borrow";
-        tensor = borrow(ctx, dtype, dims, ndim, data, deleter, user);
-    }
-    if (tensor == NULL) {
-        if (deleter != NULL)
-            deleter(user);
-        return NULL;
-    }
-    return coi_own(ctx, tensor);
+                 "argument 3 (indices) of slices is %s %s; it must be a vector of int32 or int64",
+                 co_dtype_name((co_dtype)indices->dtype),
+                 coi_shape_text(indices->u.tensor.dims, indices->ndim, text));
+    else if (values->ndim < 1 || values->u.tensor.dims[0] != indices->u.tensor.dims[0])
+        coi_fail(
+            ctx, CO_INVALID_ARGUMENT,
+            "argument 2 (values) of slices has shape %s; it must have one row for each of %lld "
+            "indices",
+            coi_shape_text(values->u.tensor.dims, values->ndim, text),
+            (long long)indices->u.tensor.dims[0]);
+    else if (dense_shape != NULL &&
+             ((dense_shape->dtype != CO_INT32 && dense_shape->dtype != CO_INT64) ||
+              dense_shape->ndim != 1 || dense_shape->u.tensor.dims[0] != values->ndim))
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "argument 4 (dense_shape) of slices is %s %s; it must be a vector of int32 or "
+                 "int64 with %d elements, the rank of the values",
+                 co_dtype_name((co_dtype)dense_shape->dtype),
+                 coi_shape_text(dense_shape->u.tensor.dims, dense_shape->ndim, text), values->ndim);
+    return ctx->error.code == CO_OK;
 }
 
 co_value *
@@ -305,20 +274,9 @@ co_slices(co_context *ctx, co_value *values, co_value *indices, co_value *dense_
     if (!coi_check_kind(ctx, values, CO_KIND_TENSOR, 2, "values") ||
         !coi_check_kind(ctx, indices, CO_KIND_TENSOR, 3, "indices") ||
         (dense_shape != NULL &&
-         !coi_check_kind(ctx, dense_shape, CO_KIND_TENSOR, 4, "dense_shape")))
+         !coi_check_kind(ctx, dense_shape, CO_KIND_TENSOR, 4, "dense_shape")) ||
+        !check_slices(ctx, values, indices, dense_shape))
         return NULL;
-    if ((indices->dtype != CO_INT32 && indices->dtype != CO_INT64) || indices->ndim != 1) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "indices must be a vector of int32 or int64, not %s of rank %d",
-                 co_dtype_name((co_dtype)indices->dtype), indices->ndim);
-        return NULL;
-    }
-    if (values->ndim < 1 || values->u.tensor.dims[0] != indices->u.tensor.dims[0]) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "%lld rows of values for %lld indices",
-                 (long long)(values->ndim > 0 ? values->u.tensor.dims[0] : 0),
-                 (long long)indices->u.tensor.dims[0]);
-        return NULL;
-    }
     slices = new_value(ctx, CO_KIND_SLICES);
     if (slices == NULL)
         return NULL;
@@ -371,27 +329,40 @@ co_slices_dense_shape(co_context *ctx, co_value *slices)
     return slices_part(ctx, slices, 2);
 }
 
+/* Dimensions of a spec may be unknown; what is known must be possible. */
+static bool
+check_spec(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim)
+{
+    int64_t known[CO_MAX_DIMS], unused;
+
+    if (ndim < -1 || ndim > CO_MAX_DIMS) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 4 (ndim) of spec is %d; it must be -1 to %d",
+                 ndim, CO_MAX_DIMS);
+        return false;
+    }
+    if (ndim > 0 && dims == NULL) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 3 (dims) of spec is NULL for %d dimensions",
+                 ndim);
+        return false;
+    }
+    for (int i = 0; i < ndim; ++i) {
+        if (dims[i] < -1) {
+            coi_fail(ctx, CO_INVALID_ARGUMENT, "dimension %d of spec is %lld; it must be >= -1", i,
+                     (long long)dims[i]);
+            return false;
+        }
+        known[i] = dims[i] < 0 ? 1 : dims[i];
+    }
+    return coi_check_shape(ctx, dtype, known, ndim > 0 ? (size_t)ndim : 0, &unused);
+}
+
 co_value *
 co_spec(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim)
 {
     co_value *spec;
 
     COI_ENTER(ctx, "spec", NULL);
-    if (!check_dtype(ctx, dtype))
-        return NULL;
-    if (ndim < -1 || ndim > CO_MAX_DIMS || (ndim > 0 && dims == NULL)) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 4 (ndim) of spec is %d; -1 to %d, with dims",
-                 ndim, CO_MAX_DIMS);
-        return NULL;
-    }
-    for (int i = 0; i < ndim; ++i)
-        if (dims[i] < -1) {
-            coi_fail(ctx, CO_INVALID_ARGUMENT, "dimension %d of spec is %lld; it must be >= -1", i,
-                     (long long)dims[i]);
-            return NULL;
-        }
-    spec = new_value(ctx, CO_KIND_SPEC);
-    if (spec == NULL)
+    if (!check_spec(ctx, dtype, dims, ndim) || (spec = new_value(ctx, CO_KIND_SPEC)) == NULL)
         return NULL;
     spec->dtype = (uint8_t)dtype;
     spec->ndim = (int8_t)ndim;
@@ -407,18 +378,14 @@ make_bundle(co_context *ctx, co_kind kind, co_value *const *components, size_t n
     co_value *bundle;
 
     if (components == NULL || n == 0) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "a %s needs at least one component", co_kind_name(kind));
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument %s; a %s has at least one component",
+                 n == 0 ? "3 (n) is 0" : "2 (components) is NULL", co_kind_name(kind));
         return NULL;
     }
-    for (size_t i = 0; i < n; ++i)
-        if (!coi_check_value(ctx, components[i], (int)i, "component"))
-            return NULL;
     bundle = coi_bundle_new(&ctx->heap, kind, n, coi_err(ctx));
-    for (size_t i = 0; i < n && bundle != NULL; ++i) {
-        coi_ref(components[i]);
-        bundle->u.bundle.items[i] = components[i];
-    }
-    return coi_give(ctx, bundle);
+    if (bundle == NULL)
+        return coi_give(ctx, NULL);
+    return coi_fill_items(ctx, bundle, bundle->u.bundle.items, components, n, NULL, "component");
 }
 
 co_value *

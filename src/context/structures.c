@@ -7,64 +7,108 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Put references to the items in, in the order of `order`, and give the structure to the block. */
-static co_value *
-fill(co_context *ctx, co_value *structure, co_value *const *items, size_t n, const size_t *order)
+static bool
+is_item(co_context *ctx, const co_value *item, size_t i, const char *what)
 {
-    if (structure == NULL)
-        return coi_give(ctx, NULL);
-    for (size_t i = 0; i < n; ++i) {
-        co_value *item = items[order != NULL ? order[i] : i];
+    if (item != NULL && coi_is_live(item))
+        return true;
+    coi_fail(ctx, CO_INVALID_ARGUMENT, "%s %zu of %s is %s", what, i, ctx->call,
+             item == NULL ? "NULL; co_none makes a value that stands for nothing"
+                          : "not a live value: its block has ended or it was released too often");
+    return false;
+}
 
-        if (!coi_check_value(ctx, item, (int)(order != NULL ? order[i] : i), "item")) {
-            coi_unref(&ctx->heap, structure);
+co_value *
+coi_fill_items(co_context *ctx, co_value *made, co_value **places, co_value *const *items, size_t n,
+               const size_t *order, const char *what)
+{
+    for (size_t i = 0; i < n; ++i) {
+        size_t at = order != NULL ? order[i] : i;
+
+        if (!is_item(ctx, items[at], at, what)) {
+            coi_unref(&ctx->heap, made);
             return NULL;
         }
-        coi_ref(item);
-        structure->u.items.items[i] = item;
+        coi_ref(items[at]);
+        places[i] = items[at];
     }
-    if (coi_structure_seal(structure, coi_err(ctx)) != CO_OK) {
-        coi_unref(&ctx->heap, structure);
-        return coi_give(ctx, NULL);
-    }
-    return coi_own(ctx, structure);
+    if (coi_structure_seal(made, coi_err(ctx)) == CO_OK)
+        return coi_own(ctx, made);
+    coi_unref(&ctx->heap, made);
+    return coi_give(ctx, NULL);
 }
 
 static bool
-check_items(co_context *ctx, const void *items, size_t n, int position, const char *name)
+check_array(co_context *ctx, const void *array, size_t n, int position, const char *name)
 {
-    if (items != NULL || n == 0)
+    if (array != NULL || n == 0)
         return true;
     coi_fail(ctx, CO_INVALID_ARGUMENT, "argument %d (%s) of %s is NULL for %zu items", position,
              name, ctx->call, n);
     return false;
 }
 
+/* A structure of any kind; maps and named tuples have keys, and an order to put them in. */
+static co_value *
+make_structure(co_context *ctx, co_kind kind, co_value *const *items, size_t n,
+               const char *const *keys, const char *type, const size_t *order)
+{
+    co_value *made = coi_structure_new(&ctx->heap, kind, n, keys, type, order, coi_err(ctx));
+
+    if (made == NULL)
+        return coi_give(ctx, NULL);
+    return coi_fill_items(ctx, made, made->u.items.items, items, n, order, "item");
+}
+
 co_value *
 co_list(co_context *ctx, co_value *const *items, size_t n)
 {
     COI_ENTER(ctx, "list", NULL);
-    if (!check_items(ctx, items, n, 2, "items"))
-        return NULL;
-    return fill(ctx, coi_structure_new(&ctx->heap, CO_KIND_LIST, n, NULL, NULL, NULL, coi_err(ctx)),
-                items, n, NULL);
+    return check_array(ctx, items, n, 2, "items")
+               ? make_structure(ctx, CO_KIND_LIST, items, n, NULL, NULL, NULL)
+               : NULL;
 }
 
 co_value *
 co_tuple(co_context *ctx, co_value *const *items, size_t n)
 {
     COI_ENTER(ctx, "tuple", NULL);
-    if (!check_items(ctx, items, n, 2, "items"))
-        return NULL;
-    return fill(ctx,
-                coi_structure_new(&ctx->heap, CO_KIND_TUPLE, n, NULL, NULL, NULL, coi_err(ctx)),
-                items, n, NULL);
+    return check_array(ctx, items, n, 2, "items")
+               ? make_structure(ctx, CO_KIND_TUPLE, items, n, NULL, NULL, NULL)
+               : NULL;
 }
 
 co_value *
 co_no_args(co_context *ctx)
 {
-    return co_tuple(ctx, NULL, 0);
+    COI_ENTER(ctx, "no_args", NULL);
+    return make_structure(ctx, CO_KIND_TUPLE, NULL, 0, NULL, NULL, NULL);
+}
+
+/* Sorting finds keys that are missing or come twice; only maps take the order over. */
+static co_value *
+make_keyed(co_context *ctx, co_kind kind, const char *const *keys, const char *type,
+           co_value *const *items, size_t n)
+{
+    static const char *const no_keys[] = { "" };
+    size_t                   few[32], *order = few;
+    co_value                *made;
+
+    if (n > 32 &&
+        (order = n <= SIZE_MAX / sizeof(*order) ? coi_small_alloc(&ctx->heap, n * sizeof(*order))
+                                                : NULL) == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a %s of %zu items", co_kind_name(kind),
+                 n);
+        return NULL;
+    }
+    if (coi_sort_keys(keys, n, order, coi_err(ctx)) == CO_OK)
+        made = make_structure(ctx, kind, items, n, n > 0 ? keys : no_keys, type,
+                              kind == CO_KIND_MAP ? order : NULL);
+    else
+        made = coi_give(ctx, NULL);
+    if (order != few)
+        coi_small_free(&ctx->heap, order, n * sizeof(*order));
+    return made;
 }
 
 co_value *
@@ -72,40 +116,25 @@ co_named_tuple(co_context *ctx, const char *type, const char *const *fields, co_
                size_t n)
 {
     COI_ENTER(ctx, "named_tuple", NULL);
-    if (!check_items(ctx, fields, n, 3, "fields") || !check_items(ctx, items, n, 4, "items"))
+    if (type == NULL) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 2 (type) of named_tuple is NULL; give a name");
         return NULL;
-    for (size_t i = 0; i < n; ++i)
-        if (!check_items(ctx, fields[i], 1, (int)i, "field"))
-            return NULL;
-    return fill(ctx,
-                coi_structure_new(&ctx->heap, CO_KIND_NAMED_TUPLE, n,
-                                  n > 0 ? fields : (const char *const[]){ "" },
-                                  type != NULL ? type : "", NULL, coi_err(ctx)),
-                items, n, NULL);
+    }
+    if (!check_array(ctx, fields, n, 3, "fields") || !check_array(ctx, items, n, 4, "items"))
+        return NULL;
+    return make_keyed(ctx, CO_KIND_NAMED_TUPLE, fields, type, items, n);
 }
 
 co_value *
 co_map(co_context *ctx, const char *const *keys, co_value *const *items, size_t n)
 {
-    size_t    few[32], *order = few;
-    co_value *map;
-
     COI_ENTER(ctx, "map", NULL);
-    if (!check_items(ctx, keys, n, 2, "keys") || !check_items(ctx, items, n, 3, "items"))
+    if (!check_array(ctx, keys, n, 2, "keys") || !check_array(ctx, items, n, 3, "items"))
         return NULL;
-    if (n > 32 && (order = coi_small_alloc(&ctx->heap, n * sizeof(*order))) == NULL) {
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a map of %zu items", n);
-        return NULL;
-    }
-    map = coi_structure_new(&ctx->heap, CO_KIND_MAP, n, n > 0 ? keys : (const char *const[]){ "" },
-                            NULL, order, coi_err(ctx));
-    map = fill(ctx, map, items, n, order);
-    if (order != few)
-        coi_small_free(&ctx->heap, order, n * sizeof(*order));
-    return map;
+    return make_keyed(ctx, CO_KIND_MAP, keys, NULL, items, n);
 }
 
-/* The items of anything that has some. */
+/* The items of anything that has some, argument 2 of every call that asks. */
 static co_value **
 items_of(co_context *ctx, co_value *value, size_t *n)
 {
@@ -152,8 +181,8 @@ co_at(co_context *ctx, co_value *structure, size_t i)
     if (items == NULL)
         return NULL;
     if (i >= n) {
-        coi_fail(ctx, CO_OUT_OF_RANGE, "item %zu of a %s of %zu", i,
-                 co_kind_name((co_kind)structure->kind), n);
+        coi_fail(ctx, CO_OUT_OF_RANGE, "argument 3 (i) of at is %zu; the %s has %zu items, from 0",
+                 i, co_kind_name((co_kind)structure->kind), n);
         return NULL;
     }
     return borrow_item(ctx, items[i]);
@@ -177,19 +206,25 @@ list_keys(const co_value *structure, char *out, size_t capacity)
 co_value *
 co_get(co_context *ctx, co_value *structure, const char *key)
 {
-    char names[400];
+    char   names[400];
+    size_t at;
 
     COI_ENTER(ctx, "get", NULL);
     if (!coi_check_value(ctx, structure, 2, "structure"))
         return NULL;
-    if (key == NULL || (structure->kind != CO_KIND_MAP && structure->kind != CO_KIND_NAMED_TUPLE)) {
-        coi_fail(ctx, CO_TYPE, "get wants a map or named tuple and a key, not a %s and %s",
-                 co_kind_name((co_kind)structure->kind), key != NULL ? key : "NULL");
+    if (structure->kind != CO_KIND_MAP && structure->kind != CO_KIND_NAMED_TUPLE) {
+        coi_fail(ctx, CO_TYPE,
+                 "argument 2 (structure) of get is a %s; it must be a map or a named tuple",
+                 co_kind_name((co_kind)structure->kind));
         return NULL;
     }
-    for (size_t i = 0; i < structure->u.items.n; ++i)
-        if (strcmp(structure->u.items.keys[i + 1], key) == 0)
-            return borrow_item(ctx, structure->u.items.items[i]);
+    if (key == NULL) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 3 (key) of get is NULL");
+        return NULL;
+    }
+    at = coi_find_key(structure, key);
+    if (at != SIZE_MAX)
+        return borrow_item(ctx, structure->u.items.items[at]);
     list_keys(structure, names, sizeof(names));
     coi_fail(ctx, CO_NOT_FOUND, "there is no '%s'; there are %s", key,
              *names != '\0' ? names : "no items");
@@ -206,7 +241,8 @@ co_key(co_context *ctx, co_value *structure, size_t i)
         structure->u.items.keys == NULL)
         return NULL;
     if (i >= n) {
-        coi_fail(ctx, CO_OUT_OF_RANGE, "key %zu of %zu", i, n);
+        coi_fail(ctx, CO_OUT_OF_RANGE, "argument 3 (i) of key is %zu; there are %zu keys, from 0",
+                 i, n);
         return NULL;
     }
     return structure->u.items.keys[i + 1];
@@ -260,19 +296,24 @@ co_flatten(co_context *ctx, co_value *structure)
 co_value *
 co_pack(co_context *ctx, co_value *like, co_value *leaves)
 {
-    co_value **items;
-    size_t     n, want;
+    size_t want;
 
     COI_ENTER(ctx, "pack", NULL);
-    if (!coi_check_value(ctx, like, 2, "like") || (items = items_of(ctx, leaves, &n)) == NULL)
+    if (!coi_check_value(ctx, like, 2, "like") || !coi_check_value(ctx, leaves, 3, "leaves"))
         return NULL;
-    want = coi_count_leaves(like);
-    if (want != n) {
-        coi_fail(ctx, CO_VALUE, "argument 3 (leaves) of pack has %zu leaves; the structure has %zu",
-                 n, want);
+    if (leaves->kind != CO_KIND_LIST && leaves->kind != CO_KIND_TUPLE) {
+        coi_fail(ctx, CO_TYPE, "argument 3 (leaves) of pack is a %s; it must be a list or tuple",
+                 co_kind_name((co_kind)leaves->kind));
         return NULL;
     }
-    return coi_give(ctx, coi_pack(&ctx->heap, like, items, coi_err(ctx)));
+    want = coi_count_leaves(like);
+    if (want != leaves->u.items.n) {
+        coi_fail(ctx, CO_VALUE,
+                 "argument 3 (leaves) of pack has %zu items; the structure has %zu leaves",
+                 leaves->u.items.n, want);
+        return NULL;
+    }
+    return coi_give(ctx, coi_pack(&ctx->heap, like, leaves->u.items.items, coi_err(ctx)));
 }
 
 co_value *
@@ -292,8 +333,12 @@ co_map_leaves(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user)
         return NULL;
     for (i = 0; i < n && ctx->error.code == CO_OK; ++i) {
         leaves[i] = fn(ctx, leaves[i], user);
-        if (leaves[i] == NULL && ctx->error.code == CO_OK)
+        if (ctx->error.code != CO_OK)
+            break;
+        if (leaves[i] == NULL)
             leaves[i] = none != NULL ? none : (none = co_none(ctx));
+        else
+            coi_check_value(ctx, leaves[i], 0, "what the function of map_leaves returned");
     }
     if (ctx->error.code == CO_OK)
         packed = coi_give(ctx, coi_pack(&ctx->heap, structure, leaves, coi_err(ctx)));

@@ -5,6 +5,7 @@
  */
 #include "ops/op.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,13 +68,21 @@ set_ints(co_context *ctx, const coi_op *op, const coi_attr *attr, const co_value
 static bool
 set_choice(co_context *ctx, const coi_op *op, const coi_attr *attr, const char *text, int32_t *out)
 {
+    char   all[200] = "";
+    size_t at = 0;
+
     for (int32_t i = 0; attr->choices[i] != NULL; ++i)
         if (strcmp(attr->choices[i], text) == 0) {
             *out = i;
             return true;
         }
-    coi_fail(ctx, CO_INVALID_ARGUMENT, "%s: attribute '%s' is '%s'; the first choice is '%s'",
-             op->name, attr->name, text, attr->choices[0]);
+    for (int32_t i = 0; attr->choices[i] != NULL && at < sizeof(all); ++i) {
+        int n = snprintf(all + at, sizeof(all) - at, "%s'%s'", i > 0 ? ", " : "", attr->choices[i]);
+
+        at += n > 0 ? (size_t)n : 0;
+    }
+    coi_fail(ctx, CO_INVALID_ARGUMENT, "%s: attribute '%s' is '%s'; it must be one of %s", op->name,
+             attr->name, text, all);
     return false;
 }
 
@@ -132,6 +141,24 @@ set_attr(co_context *ctx, const coi_op *op, const coi_attr *attr, const co_value
     return false;
 }
 
+/* A number as our tables write it, "-1.25": strtod would follow the locale of the host. */
+static double
+real_of(const char *text)
+{
+    double value = 0, scale = 1;
+    bool   is_negative = *text == '-', is_fraction = false;
+
+    for (const char *at = text + is_negative; *at != '\0'; ++at) {
+        if (*at == '.') {
+            is_fraction = true;
+            continue;
+        }
+        value = value * 10 + (*at - '0');
+        scale *= is_fraction ? 10 : 1;
+    }
+    return (is_negative ? -value : value) / scale;
+}
+
 /* The text of a default; our own tables are right, so nothing can fail here that is not a bug in them. */
 static bool
 set_default(co_context *ctx, const coi_op *op, const coi_attr *attr, char *bytes)
@@ -143,13 +170,13 @@ set_default(co_context *ctx, const coi_op *op, const coi_attr *attr, char *bytes
 
     switch (attr->type) {
     case COI_ATTR_INT: *(int64_t *)at = strtoll(text, NULL, 10); return true;
-    case COI_ATTR_FLOAT: *(double *)at = strtod(text, NULL); return true;
+    case COI_ATTR_FLOAT: *(double *)at = real_of(text); return true;
     case COI_ATTR_BOOL: *(bool *)at = strcmp(text, "true") == 0; return true;
     case COI_ATTR_DTYPE: return set_dtype(ctx, op, attr, text, at);
     case COI_ATTR_CHOICE: return set_choice(ctx, op, attr, text, at);
     case COI_ATTR_SCALAR:
-        *(coi_scalar *)at = strpbrk(text, ".e") != NULL
-                                ? (coi_scalar){ CO_KIND_FLOAT, 0, strtod(text, NULL) }
+        *(coi_scalar *)at = strchr(text, '.') != NULL
+                                ? (coi_scalar){ CO_KIND_FLOAT, 0, real_of(text) }
                                 : (coi_scalar){ CO_KIND_INT, strtoll(text, NULL, 10), 0 };
         return true;
     case COI_ATTR_INTS:
@@ -166,10 +193,9 @@ set_default(co_context *ctx, const coi_op *op, const coi_attr *attr, char *bytes
 static const co_value *
 find_key(const co_value *map, const char *name)
 {
-    for (size_t i = 0; map != NULL && i < map->u.items.n; ++i)
-        if (strcmp(map->u.items.keys[i + 1], name) == 0)
-            return map->u.items.items[i];
-    return NULL;
+    size_t at = map != NULL ? coi_find_key(map, name) : SIZE_MAX;
+
+    return at != SIZE_MAX ? map->u.items.items[at] : NULL;
 }
 
 static bool
@@ -231,16 +257,20 @@ co_op_call(co_context *ctx, const char *name, co_value *inputs, co_value *attrs)
     attrs_buffer  buffer;
 
     COI_ENTER(ctx, "op_call", NULL);
-    op = name != NULL ? coi_op_find(name) : NULL;
-    if (op == NULL) {
-        coi_fail(ctx, CO_NOT_FOUND, "there is no operator '%s'; co_op_describe lists them",
-                 name != NULL ? name : "NULL");
+    if (name == NULL) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 2 (name) of op_call is NULL");
         return NULL;
     }
-    if (!coi_check_value(ctx, inputs, 3, "inputs"))
+    op = coi_op_find(name);
+    if (op == NULL) {
+        coi_fail(ctx, CO_NOT_FOUND, "there is no operator '%s'; co_op_describe lists them", name);
+        return NULL;
+    }
+    if (!coi_check_value(ctx, inputs, 3, "inputs") ||
+        (attrs != NULL && !coi_check_value(ctx, attrs, 4, "attrs")))
         return NULL;
     if (inputs->kind != CO_KIND_TUPLE && inputs->kind != CO_KIND_LIST) {
-        coi_fail(ctx, CO_TYPE, "argument 3 (inputs) of op_call is a %s, not a tuple or list",
+        coi_fail(ctx, CO_TYPE, "argument 3 (inputs) of op_call is a %s; it must be a tuple or list",
                  co_kind_name((co_kind)inputs->kind));
         return NULL;
     }

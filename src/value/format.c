@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text for people. Tensors print as nested brackets with their dtype, cut in the middle when long; bundles as DV-FMT-1
- * says: kind, then one line per component.
+ * Text for people. Tensors print as nested brackets, cut in the middle when long; bundles as DV-FMT-1 says: kind, then one line
+ * per component. The text is valid UTF-8 and does not depend on the locale of the host.
  */
+#include "base/text.h"
 #include "value/value.h"
 #include "value/variable.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define EDGE 3 /* elements kept at each end of a long dimension */
-#define LONG 8 /* a dimension longer than this is cut */
+#define LONG      100 /* a tensor of more elements is cut */
+#define TEXT_SHOW 60  /* bytes of a string that are shown */
 
 typedef struct writer {
     char  *out;
@@ -38,34 +40,58 @@ put(writer *w, const char *format, ...)
 static void
 put_text(writer *w, const char *text, size_t nbytes)
 {
+    size_t i = 0, length;
+
     put(w, "\"");
-    for (size_t i = 0; i < nbytes && i < 60; ++i) {
+    for (; i < nbytes && i < TEXT_SHOW; i += length) {
         unsigned char c = (unsigned char)text[i];
 
-        if (c == '"' || c == '\\')
-            put(w, "\\%c", c);
-        else if (c >= 0x20 && c != 0x7F)
-            put(w, "%c", c);
-        else
+        length = coi_utf8_length(text + i);
+        if (length == 0 || c < 0x20 || c == 0x7F) {
+            length = 1;
             put(w, "\\x%02x", c);
+        } else if (c == '"' || c == '\\') {
+            put(w, "\\%c", c);
+        } else {
+            put(w, "%.*s", (int)length, text + i);
+        }
     }
-    put(w, nbytes > 60 ? "...\"" : "\"");
+    put(w, i < nbytes ? "...\"" : "\"");
 }
 
-/* The shortest text of up to nine (float) or seventeen digits that reads back as the same number. */
+/* The point of the host's locale, which may be any bytes, as a point. */
+static void
+make_point(char *text)
+{
+    char *to = text;
+
+    for (const char *from = text; *from != '\0'; ++from)
+        if (coi_ascii_digit(*from) || coi_ascii_letter(*from) || *from == '-' || *from == '+')
+            *to++ = *from;
+        else if (to == text || to[-1] != '.')
+            *to++ = '.';
+    *to = '\0';
+}
+
+/* The shortest text of six to `most` digits that reads back as the same number. */
 static void
 put_real(writer *w, double value, int most)
 {
     char text[40];
 
+    if (value != value) {
+        put(w, "nan"); /* without the sign that some C libraries show */
+        return;
+    }
     for (int digits = 6; digits <= most; ++digits) {
         double back;
 
         snprintf(text, sizeof(text), "%.*g", digits, value);
-        if (sscanf(text, "%lf", &back) != 1 || back == value ||
-            (most == 9 && (float)back == (float)value))
+        back = strtod(text, NULL);
+        if (back == value || (most == 9 && (float)back == (float)value))
             break;
     }
+    make_point(text);
     put(w, "%s", text);
     if (strpbrk(text, ".en") == NULL)
         put(w, ".0");
@@ -97,23 +123,30 @@ put_element(writer *w, const co_value *tensor, int64_t i)
     }
 }
 
+/* Elements kept at each end of a dimension of a long tensor: fewer where dimensions multiply them. */
+static int64_t
+edge_of(const co_value *tensor)
+{
+    return tensor->ndim <= 4 ? 3 : tensor->ndim == 5 ? 2 : 1;
+}
+
 /* Dimension `axis` of the block that begins at element `offset` and holds `count` elements. */
 static void
 put_block(writer *w, const co_value *tensor, int axis, int64_t offset, int64_t count)
 {
-    int64_t n, each;
+    int64_t n, each, edge = edge_of(tensor);
 
     if (axis == tensor->ndim) {
         put_element(w, tensor, offset);
         return;
     }
     n = tensor->u.tensor.dims[axis];
-    each = n > 0 ? count / n : 0;
+    each = count / n;
     put(w, "[");
     for (int64_t i = 0; i < n; ++i) {
-        if (n > LONG && i == EDGE) {
+        if (i == edge && n > 2 * edge && tensor->u.tensor.num_elements > LONG) {
             put(w, ", ...");
-            i = n - EDGE;
+            i = n - edge;
         }
         put(w, i > 0 ? ", " : "");
         put_block(w, tensor, axis + 1, offset + i * each, each);
@@ -183,8 +216,8 @@ put_value(writer *w, const co_value *value)
 {
     char text[COI_SHAPE_TEXT];
 
-    if (value == NULL) {
-        put(w, "NULL");
+    if (value == NULL || !coi_is_live(value)) {
+        put(w, value == NULL ? "NULL" : "<not a live value>");
         return;
     }
     switch (value->kind) {
@@ -202,6 +235,10 @@ put_value(writer *w, const co_value *value)
         put_value(w, value->u.slices.values);
         put(w, ", indices=");
         put_value(w, value->u.slices.indices);
+        if (value->u.slices.dense_shape != NULL) {
+            put(w, ", dense_shape=");
+            put_value(w, value->u.slices.dense_shape);
+        }
         put(w, ")");
         break;
     case CO_KIND_SPEC:

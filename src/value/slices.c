@@ -100,7 +100,7 @@ coi_slices_dense(coi_heap *heap, const co_value *slices, co_error_info *err)
     if (dense == NULL)
         return NULL;
     memset(dense->u.tensor.data, 0, (size_t)total * size);
-    for (int d = 1; d < shape.ndim; ++d)
+    for (int d = 1; n > 0 && d < shape.ndim; ++d) /* without rows the product may be anything */
         row *= shape.dims[d];
     for (int64_t i = 0; i < n; ++i) {
         int64_t at = indices->dtype == CO_INT32 ? ((const int32_t *)indices->u.tensor.data)[i]

@@ -8,8 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_DEPTH 64
-#define PATH_SIZE 256
+#define MAX_DEPTH  64
+#define MAX_WEIGHT ((uint64_t)1 << 26)
+#define PATH_SIZE  256
 
 static co_value *
 out_of_memory(coi_heap *heap, co_value *half_made, size_t n, co_error_info *err)
@@ -35,28 +36,67 @@ item_room(coi_heap *heap, co_value **room, size_t n)
     return items;
 }
 
-/* Positions of keys in sorted order, by insertion: maps are small. False if a key is NULL or comes twice. */
-static bool
-sort_keys(const char *const *keys, size_t n, size_t *order, co_error_info *err)
+/* Let position `at` sink to its place in the heap of the first n. */
+static void
+sink(const char *const *keys, size_t *order, size_t at, size_t n)
+{
+    for (size_t child; (child = 2 * at + 1) < n; at = child) {
+        size_t moved = order[at];
+
+        if (child + 1 < n && strcmp(keys[order[child]], keys[order[child + 1]]) < 0)
+            ++child;
+        if (strcmp(keys[moved], keys[order[child]]) >= 0)
+            return;
+        order[at] = order[child];
+        order[child] = moved;
+    }
+}
+
+/* A heap sort, because it needs no memory and no luck. */
+co_code
+coi_sort_keys(const char *const *keys, size_t n, size_t *order, co_error_info *err)
 {
     for (size_t i = 0; i < n; ++i) {
-        size_t at = i;
-
-        if (keys[i] == NULL) {
-            coi_error(err, CO_VALUE, "key %zu of %zu is NULL", i, n);
-            return false;
-        }
-        while (at > 0 && strcmp(keys[order[at - 1]], keys[i]) > 0) {
-            order[at] = order[at - 1];
-            --at;
-        }
-        if (at > 0 && strcmp(keys[order[at - 1]], keys[i]) == 0) {
-            coi_error(err, CO_VALUE, "key '%s' is given twice", keys[i]);
-            return false;
-        }
-        order[at] = i;
+        if (keys[i] == NULL)
+            return coi_error(err, CO_INVALID_ARGUMENT, "key %zu of %zu is NULL", i, n);
+        order[i] = i;
     }
-    return true;
+    for (size_t i = n / 2; i > 0; --i)
+        sink(keys, order, i - 1, n);
+    for (size_t end = n; end > 1; --end) {
+        size_t largest = order[0];
+
+        order[0] = order[end - 1];
+        order[end - 1] = largest;
+        sink(keys, order, 0, end - 1);
+    }
+    for (size_t i = 1; i < n; ++i)
+        if (strcmp(keys[order[i - 1]], keys[order[i]]) == 0)
+            return coi_error(err, CO_VALUE, "key '%s' is given twice", keys[order[i]]);
+    return CO_OK;
+}
+
+size_t
+coi_find_key(const co_value *structure, const char *key)
+{
+    const char *const *keys = structure->u.items.keys + 1;
+    size_t             low = 0, high = structure->u.items.n;
+
+    for (size_t i = 0; structure->kind != CO_KIND_MAP && i < high; ++i)
+        if (strcmp(keys[i], key) == 0)
+            return i;
+    while (structure->kind == CO_KIND_MAP && low < high) {
+        size_t middle = low + (high - low) / 2;
+        int    sign = strcmp(key, keys[middle]);
+
+        if (sign == 0)
+            return middle;
+        if (sign < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return SIZE_MAX;
 }
 
 /* The block of keys: its size, the pointers, the texts, the type name. */
@@ -88,7 +128,7 @@ copy_keys(coi_heap *heap, co_value *value, size_t n, const char *const *keys, co
 
 co_value *
 coi_structure_new(coi_heap *heap, co_kind kind, size_t n, const char *const *keys,
-                  const char *type_name, size_t *order, co_error_info *err)
+                  const char *type_name, const size_t *order, co_error_info *err)
 {
     co_value *value = coi_value_new(heap, kind);
 
@@ -103,13 +143,7 @@ coi_structure_new(coi_heap *heap, co_kind kind, size_t n, const char *const *key
         return out_of_memory(heap, value, n, err);
     }
     value->u.items.n = n;
-    if (keys == NULL)
-        return value;
-    if (order != NULL && !sort_keys(keys, n, order, err)) {
-        coi_unref(heap, value);
-        return NULL;
-    }
-    if (!copy_keys(heap, value, n, keys, type_name, order))
+    if (keys != NULL && !copy_keys(heap, value, n, keys, type_name, order))
         return out_of_memory(heap, value, n, err);
     return value;
 }
@@ -142,20 +176,36 @@ coi_bundle_new(coi_heap *heap, co_kind kind, size_t n, co_error_info *err)
     return value;
 }
 
+static bool
+has_items(const co_value *value)
+{
+    return coi_is_structure(value) || value->kind == CO_KIND_PER_REPLICA ||
+           value->kind == CO_KIND_MIRRORED;
+}
+
 co_code
 coi_structure_seal(co_value *structure, co_error_info *err)
 {
-    uint8_t depth = 0;
+    bool             is_structure = coi_is_structure(structure);
+    size_t           n = is_structure ? structure->u.items.n : structure->u.bundle.n;
+    co_value *const *items = is_structure ? structure->u.items.items : structure->u.bundle.items;
+    uint8_t          depth = 0;
+    uint64_t         weight = 1;
 
-    for (size_t i = 0; i < structure->u.items.n; ++i) {
-        const co_value *item = structure->u.items.items[i];
-
-        if (item != NULL && coi_is_structure(item) && item->flags > depth)
-            depth = item->flags;
+    for (size_t i = 0; i < n && weight <= MAX_WEIGHT; ++i) {
+        weight += has_items(items[i]) ? items[i]->weight : 1;
+        if (has_items(items[i]) && items[i]->flags > depth)
+            depth = items[i]->flags;
     }
     if (depth >= MAX_DEPTH)
         return coi_error(err, CO_VALUE, "a structure nests deeper than %d levels", MAX_DEPTH);
+    if (weight > MAX_WEIGHT)
+        return coi_error(err, CO_VALUE,
+                         "a structure holds more than %llu values, those that are in it several "
+                         "times counted as often",
+                         (unsigned long long)MAX_WEIGHT);
     structure->flags = (uint8_t)(depth + 1);
+    structure->weight = weight;
     return CO_OK;
 }
 

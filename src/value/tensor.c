@@ -120,14 +120,19 @@ coi_tensor_to(coi_heap *heap, co_value *tensor, co_device *device, co_error_info
             copy->u.tensor.device = device;
         return copy;
     }
+    if (!from->backend->host_memory && !device->backend->host_memory) {
+        coi_error(err, CO_UNIMPLEMENTED, "a tensor on %s goes to %s by way of a CPU: copy it there",
+                  from->name, device->name);
+        return NULL;
+    }
     copy = coi_tensor_new(heap, device, (co_dtype)tensor->dtype, tensor->u.tensor.dims,
                           tensor->ndim, tensor->u.tensor.num_elements, err);
     if (copy == NULL || nbytes == 0)
         return copy;
-    if (from->backend->download != NULL)
-        from->backend->download(from, copy->u.tensor.data, tensor->u.tensor.data, nbytes);
+    if (from->backend->host_memory)
+        coi_device_upload(device, copy->u.tensor.data, tensor->u.tensor.data, nbytes);
     else
-        memcpy(copy->u.tensor.data, tensor->u.tensor.data, nbytes);
+        coi_device_download(from, copy->u.tensor.data, tensor->u.tensor.data, nbytes);
     return copy;
 }
 
@@ -141,8 +146,10 @@ coi_tensor_strings(coi_heap *heap, co_device *device, const int64_t *dims, int n
     char     *at;
 
     for (int64_t i = 0; i < num_elements; ++i)
-        if (__builtin_add_overflow(nbytes, texts[i].nbytes + 1, &nbytes))
-            return no_memory(heap, NULL, SIZE_MAX, device, err);
+        if (texts[i].nbytes >= PTRDIFF_MAX - nbytes) /* with its zero byte beyond what can be */
+            return no_memory(heap, NULL, texts[i].nbytes, device, err);
+        else
+            nbytes += texts[i].nbytes + 1;
     cell = new_cell(heap, device, CO_STRING, dims, ndim, num_elements);
     if (cell == NULL)
         return no_memory(heap, NULL, nbytes, device, err);

@@ -64,10 +64,14 @@ struct co_value {
     coi_object object;
     uint8_t    kind; /* co_kind */
     uint8_t    dtype;
-    int8_t     ndim; /* -1: unknown rank (specs) */
-    uint8_t    flags;
-    uint32_t   tape_node;  /* written once, by the context that made the value, */
-    uint64_t   tape_epoch; /* before anybody else can see it */
+    int8_t     ndim;    /* -1: unknown rank (specs) */
+    uint8_t    flags;   /* tensors: COI_FLAG_INLINE; structures and bundles: how deep they nest */
+    uint32_t tape_node; /* written once, by the context that made the value, before others see it */
+    union {
+        uint64_t tape_epoch; /* tensors: the same */
+        uint64_t
+            weight; /* structures and bundles: values in them, counted as often as they are met */
+    };
     union {
         struct {
             co_device  *device;
@@ -298,15 +302,22 @@ coi_is_structure(const co_value *value)
 {
     return value->kind >= CO_KIND_LIST && value->kind <= CO_KIND_MAP;
 }
-/* A structure of kind with n NULL items to be filled with references; keys are copied (maps: given in any order
- * together with `order`, which receives the position of each input in sorted order; else NULL). */
+/* A structure of kind with n NULL items to be filled with references; keys are copied, in the order of `order` (NULL: as
+ * they are). */
 co_value *coi_structure_new(coi_heap *heap, co_kind kind, size_t n, const char *const *keys,
-                            const char *type_name, size_t *order, co_error_info *err);
+                            const char *type_name, const size_t *order, co_error_info *err);
 /* The same container as `like` (kind, keys, type name) with n NULL items. */
 co_value *coi_structure_like(coi_heap *heap, const co_value *like, co_error_info *err);
-/* To be called when the items are in: limits the depth of nesting (CO_VALUE). */
+/*
+ * To be called when the items of a structure or bundle are in: limits the depth of nesting, and how long a walk over it takes,
+ * since one list may be in another many times (CO_VALUE).
+ */
 co_code coi_structure_seal(co_value *structure, co_error_info *err);
-size_t  coi_count_leaves(const co_value *structure);
+/* The positions of keys in sorted order; CO_INVALID_ARGUMENT for a key that is NULL, CO_VALUE for one that comes twice. */
+co_code coi_sort_keys(const char *const *keys, size_t n, size_t *order, co_error_info *err);
+/* The position of a key of a map or named tuple; SIZE_MAX if there is none. */
+size_t coi_find_key(const co_value *structure, const char *key);
+size_t coi_count_leaves(const co_value *structure);
 /* Leaves in order, not references; `out` has room for coi_count_leaves. */
 void coi_collect_leaves(co_value *structure, co_value **out);
 /* The structure of like with leaves (references are taken) in place. */
