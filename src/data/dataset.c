@@ -20,8 +20,7 @@ destroy_dataset(coi_heap *heap, void *object)
         coi_small_free(heap, dataset->inputs, dataset->num_inputs * sizeof(*dataset->inputs));
     coi_small_free(heap, dataset->specs, dataset->num_leaves * sizeof(*dataset->specs));
     coi_unref(heap, dataset->spec);
-    dataset->object.magic = COI_MAGIC_DEAD;
-    coi_small_free(heap, dataset, dataset->ops->dataset_size);
+    coi_object_free(heap, dataset, dataset->ops->dataset_size);
 }
 
 const coi_class coi_dataset_class = { "dataset", destroy_dataset };
@@ -71,14 +70,12 @@ coi_dataset_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *const *
 
     if (spec == NULL)
         return NULL;
-    dataset = coi_small_alloc(heap, ops->dataset_size);
+    dataset = coi_object_new(heap, &coi_dataset_class, ops->dataset_size);
     if (dataset == NULL) {
         coi_unref(heap, spec);
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a dataset (%s)", ops->name);
         return NULL;
     }
-    memset(dataset, 0, ops->dataset_size);
-    coi_object_init(&dataset->object, &coi_dataset_class);
     dataset->ops = ops;
     dataset->cardinality = cardinality;
     dataset->batch_size = CO_UNKNOWN_BATCH_SIZE;

@@ -19,8 +19,7 @@ destroy_iterator(coi_heap *heap, void *object)
         ops->close(heap, iterator);
     coi_unref(heap, iterator->input);
     coi_unref(heap, iterator->dataset);
-    iterator->object.magic = COI_MAGIC_DEAD;
-    coi_small_free(heap, iterator, ops->iterator_size);
+    coi_object_free(heap, iterator, ops->iterator_size);
 }
 
 const coi_class coi_iterator_class = { "iterator", destroy_iterator };
@@ -46,13 +45,11 @@ coi_iterator_new(co_context *ctx, co_dataset *dataset)
     while (dataset->ops->transparent)
         dataset = dataset->inputs[0];
     ops = dataset->ops;
-    iterator = coi_small_alloc(&ctx->heap, ops->iterator_size);
+    iterator = coi_object_new(&ctx->heap, &coi_iterator_class, ops->iterator_size);
     if (iterator == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for an iterator (%s)", ops->name);
         return NULL;
     }
-    memset(iterator, 0, ops->iterator_size);
-    coi_object_init(&iterator->object, &coi_iterator_class);
     coi_ref(dataset);
     iterator->dataset = dataset;
     iterator->step_examples = -1;

@@ -299,11 +299,14 @@ const coi_op coi_op_max_pool2d_grad_grad = {
 co_value *
 co_max_pool2d(co_context *ctx, co_value *x, const co_pool2d_options *options)
 {
-    static const co_pool2d_options defaults = CO_POOL2D_OPTIONS_INIT;
-    const co_pool2d_options       *o = options == NULL ? &defaults : options;
-    coi_pool_attrs                 attrs = { .padding = (int32_t)o->padding };
+    co_pool2d_options o = CO_POOL2D_OPTIONS_INIT;
+    coi_pool_attrs    attrs = { .padding = 0 };
 
-    attrs.ksize = (coi_ints){ 2, { o->ksize[0], o->ksize[1] } };
-    attrs.strides = (coi_ints){ 2, { o->strides[0], o->strides[1] } };
+    COI_ENTER(ctx, "max_pool2d", NULL);
+    if (!coi_take_options(ctx, &o, sizeof(o), options, 3))
+        return NULL;
+    attrs.padding = (int32_t)o.padding;
+    attrs.ksize = (coi_ints){ 2, { o.ksize[0], o.ksize[1] } };
+    attrs.strides = (coi_ints){ 2, { o.strides[0], o.strides[1] } };
     return coi_apply1(ctx, &coi_op_max_pool2d, x, &attrs);
 }

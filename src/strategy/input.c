@@ -520,16 +520,6 @@ distribute(co_context *ctx, co_strategy *strategy, co_dataset *const *inputs, si
     return coi_dataset_give(ctx, dataset);
 }
 
-static void
-read_options(const co_input_options *given, co_input_options *out)
-{
-    co_input_options defaults = CO_INPUT_OPTIONS_INIT;
-
-    *out = defaults;
-    if (given != NULL)
-        memcpy(out, given, given->struct_size < sizeof(*out) ? given->struct_size : sizeof(*out));
-}
-
 /* IO-3, and numbers that mean nothing. */
 static bool
 check_options(co_context *ctx, const co_input_options *options)
@@ -561,7 +551,7 @@ co_dataset *
 co_distribute_dataset(co_context *ctx, co_strategy *strategy, co_dataset *dataset,
                       const co_input_options *options)
 {
-    co_input_options all;
+    co_input_options all = CO_INPUT_OPTIONS_INIT;
     co_input_context input;
     co_dataset      *mine, *made;
 
@@ -570,7 +560,8 @@ co_distribute_dataset(co_context *ctx, co_strategy *strategy, co_dataset *datase
         return NULL;
     if (strategy->policy->is_default) /* DEF-3 */
         return dataset;
-    read_options(options, &all);
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 4))
+        return NULL;
     if (all.per_replica) {
         coi_fail(ctx, CO_NOT_IMPLEMENTED,
                  "per_replica datasets come from a function; call "
@@ -686,7 +677,7 @@ co_distribute_datasets_from_function(co_context *ctx, co_strategy *strategy, co_
                                      void *user, const co_input_options *options)
 {
     maker            make = { fn, user };
-    co_input_options all;
+    co_input_options all = CO_INPUT_OPTIONS_INIT;
 
     COI_ENTER(ctx, "distribute_datasets_from_function", NULL);
     if (!coi_check_strategy(ctx, strategy, 2))
@@ -700,7 +691,8 @@ co_distribute_datasets_from_function(co_context *ctx, co_strategy *strategy, co_
 
         return coi_dataset_give(ctx, check_result(ctx, fn(ctx, &alone, user)));
     }
-    read_options(options, &all);
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 5))
+        return NULL;
     if (all.per_replica && (!strategy->policy->bundles || strategy->policy->workers)) {
         coi_fail(ctx, CO_NOT_IMPLEMENTED, "%s has no per_replica input; use one dataset per worker",
                  strategy->policy->name);

@@ -22,15 +22,13 @@ destroy_strategy(coi_heap *heap, void *object)
     co_strategy *strategy = object;
     coi_memory  *memory = &strategy->runtime->memory;
 
-    (void)heap;
     coi_crews_free(strategy);
     if (strategy->group != NULL)
         coi_group_close(strategy->group);
-    strategy->object.magic = COI_MAGIC_DEAD;
     coi_free(memory, strategy->devices, (size_t)strategy->num_local * sizeof(*strategy->devices));
     coi_free(memory, strategy->first,
              ((size_t)strategy->num_workers + 1) * sizeof(*strategy->first));
-    coi_free(memory, strategy, sizeof(*strategy));
+    coi_object_free(heap, strategy, sizeof(*strategy));
 }
 
 const coi_class coi_strategy_class = { "strategy", destroy_strategy };
@@ -41,13 +39,12 @@ new_strategy(co_context *ctx, const coi_policy *policy, int num_replicas, int wo
              int num_workers)
 {
     coi_memory  *memory = &ctx->runtime->memory;
-    co_strategy *strategy = coi_calloc(memory, sizeof(*strategy));
+    co_strategy *strategy = coi_object_new(&ctx->heap, &coi_strategy_class, sizeof(*strategy));
 
     if (strategy == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a strategy");
         return NULL;
     }
-    coi_object_init(&strategy->object, &coi_strategy_class);
     strategy->policy = policy;
     strategy->runtime = ctx->runtime;
     strategy->serial = atomic_fetch_add(&ctx->runtime->next_serial, 1);
@@ -231,10 +228,8 @@ co_mirrored_strategy(co_context *ctx, const char *const *devices, size_t num_dev
     size_t              n;
 
     COI_ENTER(ctx, "mirrored_strategy", NULL);
-    if (options != NULL)
-        memcpy(&all, options,
-               options->struct_size < sizeof(all) ? options->struct_size : sizeof(all));
-    if (!check_deadline(ctx, &all.deadline_ms))
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 4) ||
+        !check_deadline(ctx, &all.deadline_ms))
         return NULL;
     n = choose_devices(ctx, devices, num_devices, ids);
     if (n == 0 || !check_replicas(ctx, all.num_replicas, n, "devices"))
@@ -298,10 +293,8 @@ co_multi_worker_strategy(co_context *ctx, const co_multi_worker_options *options
     const char             *transport;
 
     COI_ENTER(ctx, "multi_worker_strategy", NULL);
-    if (options != NULL)
-        memcpy(&all, options,
-               options->struct_size < sizeof(all) ? options->struct_size : sizeof(all));
-    if (!check_deadline(ctx, &all.deadline_ms))
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 2) ||
+        !check_deadline(ctx, &all.deadline_ms))
         return NULL;
     transport = all.transport != NULL                            ? all.transport
                 : all.communicator != NULL || coi_mpi_launched() ? "mpi"

@@ -560,9 +560,8 @@ co_run_with(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, vo
     co_value      *merged;
 
     COI_ENTER(ctx, "run", NULL);
-    if (options != NULL)
-        memcpy(&all, options,
-               options->struct_size < sizeof(all) ? options->struct_size : sizeof(all));
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 6))
+        return NULL;
     if (!check_run(ctx, strategy, fn, args, &all) || (crew = take_crew(ctx, strategy)) == NULL)
         return NULL;
     step_open(crew, ctx, fn, args, user, &all);

@@ -570,9 +570,8 @@ co_variable(co_context *ctx, co_value *initial, const co_variable_options *optio
     bool                recording;
 
     COI_ENTER(ctx, "variable", NULL);
-    if (options != NULL)
-        memcpy(&all, options,
-               options->struct_size < sizeof(all) ? options->struct_size : sizeof(all));
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 3))
+        return NULL;
     if (!coi_check_value(ctx, initial, 2, "initial"))
         return NULL;
     if ((unsigned)all.dtype >= CO_NUM_DTYPES) {

@@ -39,8 +39,7 @@ destroy(coi_heap *heap, void *object)
         destroy_entry(heap, optimizer->table[i]);
     coi_free(heap->store->memory, optimizer->table,
              optimizer->capacity * sizeof(*optimizer->table));
-    optimizer->object.magic = COI_MAGIC_DEAD;
-    coi_free(heap->store->memory, optimizer, sizeof(*optimizer));
+    coi_object_free(heap, optimizer, sizeof(*optimizer));
 }
 
 const coi_class coi_optimizer_class = { "optimizer", destroy };
@@ -48,13 +47,12 @@ const coi_class coi_optimizer_class = { "optimizer", destroy };
 co_optimizer *
 coi_optimizer_new(co_context *ctx, const coi_optimizer_rule *rule)
 {
-    co_optimizer *optimizer = coi_calloc(&ctx->runtime->memory, sizeof(*optimizer));
+    co_optimizer *optimizer = coi_object_new(&ctx->heap, &coi_optimizer_class, sizeof(*optimizer));
 
     if (optimizer == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for an optimizer");
         return NULL;
     }
-    coi_object_init(&optimizer->object, &coi_optimizer_class);
     optimizer->rule = rule;
     optimizer->runtime = ctx->runtime;
     coi_lock_init(&optimizer->lock);

@@ -69,9 +69,8 @@ co_sgd(co_context *ctx, const co_sgd_options *options)
     co_optimizer  *optimizer;
 
     COI_ENTER(ctx, "sgd", NULL);
-    if (options != NULL)
-        memcpy(&all, options,
-               options->struct_size < sizeof(all) ? options->struct_size : sizeof(all));
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 2))
+        return NULL;
     if (!isfinite(all.learning_rate) || !(all.momentum >= 0 && all.momentum <= 1)) {
         coi_fail(ctx, CO_VALUE,
                  "learning_rate is %g (it must be finite), momentum is %g (it must be in [0, 1])",
