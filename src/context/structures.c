@@ -180,6 +180,14 @@ co_at(co_context *ctx, co_value *structure, size_t i)
     items = items_of(ctx, structure, &n);
     if (items == NULL)
         return NULL;
+    if (structure->kind == CO_KIND_PER_REPLICA && ctx->mode.step != NULL && !ctx->mode.cross &&
+        ctx->mode.num_replicas > 1) { /* DV-USE-4 */
+        coi_fail(
+            ctx, CO_VALUE,
+            "a per-replica value is taken apart inside a step; use it as it is, which gives the "
+            "part of this replica, or take it apart outside");
+        return NULL;
+    }
     if (i >= n) {
         coi_fail(ctx, CO_OUT_OF_RANGE, "argument 3 (i) of at is %zu; the %s has %zu items, from 0",
                  i, co_kind_name((co_kind)structure->kind), n);

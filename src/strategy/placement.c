@@ -116,6 +116,22 @@ same_device(const coi_device_name *a, const coi_device_name *b)
            strcmp(a->type, b->type) == 0 && a->index == b->index;
 }
 
+/* A device of another job needs its task (MIR-INIT-3). */
+static bool
+names_task(co_context *ctx, const char *text)
+{
+    coi_device_name raw;
+
+    if (coi_device_parse(text, &raw, coi_err(ctx)) != CO_OK) {
+        coi_failed(ctx);
+        return false;
+    }
+    if (raw.job[0] == '\0' || strcmp(raw.job, "localhost") == 0 || raw.task >= 0)
+        return true;
+    coi_fail(ctx, CO_VALUE, "device '%s' names job '%s' and no task; add /task:N", text, raw.job);
+    return false;
+}
+
 /* Names given by the user, resolved; MIR-INIT-2, MIR-INIT-3. */
 static bool
 resolve_devices(co_context *ctx, const char *const *devices, size_t n, coi_device_name *out)
@@ -127,7 +143,7 @@ resolve_devices(co_context *ctx, const char *const *devices, size_t n, coi_devic
             coi_fail(ctx, CO_VALUE, "device %zu of %zu is NULL", i, n);
             return false;
         }
-        if (coi_resolve_name(ctx, devices[i], &out[i]) != CO_OK)
+        if (!names_task(ctx, devices[i]) || coi_resolve_name(ctx, devices[i], &out[i]) != CO_OK)
             return false;
         for (size_t j = 0; j < i; ++j)
             if (same_device(&out[i], &out[j])) {

@@ -65,6 +65,11 @@ enter_replica(member *m, coi_step *step)
     ctx->random_counter = parent->random_counter;
     ctx->rank = parent->rank;
     ctx->reference_kernels = parent->reference_kernels;
+    if (strategy->policy->is_default) { /* it has no device of its own (RC-4) */
+        ctx->device = parent->device;
+        ctx->device_id = parent->device_id;
+        ctx->device_text[0] = '\0';
+    }
 }
 
 /* The arguments of this replica: its components of bundles (S-RUN-5), and keyword arguments as one more item. */
