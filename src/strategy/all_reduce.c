@@ -48,15 +48,16 @@ leaf_agrees(co_context *ctx, coi_step *step, size_t k, int replica)
         return false;
     }
     if (a->dtype != b->dtype) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "leaf %zu is %s on replica %d and %s on replica %d", k,
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "leaf %zu is %s on replica %d and %s on replica %d; dtypes must be equal", k,
                  co_dtype_name((co_dtype)a->dtype), first, co_dtype_name((co_dtype)b->dtype),
                  first + replica);
         return false;
     }
     if (a->kind == CO_KIND_TENSOR && !mine->gather && !coi_same_shape(a, b)) {
         coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "leaf %zu has shape %s on replica %d and %s on replica %d", k,
-                 coi_shape_text(a->u.tensor.dims, a->ndim, left), first,
+                 "leaf %zu has shape %s on replica %d and %s on replica %d; shapes must be equal",
+                 k, coi_shape_text(a->u.tensor.dims, a->ndim, left), first,
                  coi_shape_text(b->u.tensor.dims, b->ndim, right), first + replica);
         return false;
     }

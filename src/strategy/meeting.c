@@ -406,6 +406,11 @@ coi_finish(co_context *ctx)
 {
     coi_step *step = ctx->mode.step;
 
+    if (step->n == 1) { /* nobody waits */
+        if (ctx->error.code != CO_OK)
+            coi_break(step, ctx);
+        return;
+    }
     atomic_store(&coi_my_seat(ctx)->finished, true);
     atomic_fetch_add(&step->finished, 1);
     if (ctx->error.code != CO_OK) {

@@ -281,6 +281,9 @@ take_crew(co_context *ctx, co_strategy *strategy)
             (long)strategy->runtime->pid, (long)getpid());
         return NULL;
     }
+    crew = atomic_exchange_explicit(&strategy->spare_crew, NULL, memory_order_acquire);
+    if (crew != NULL)
+        return crew;
     coi_lock_take(&strategy->lock);
     crew = strategy->crews;
     if (crew != NULL)
@@ -293,7 +296,11 @@ static void
 give_crew(coi_crew *crew)
 {
     co_strategy *strategy = crew->strategy;
+    coi_crew    *none = NULL;
 
+    if (atomic_compare_exchange_strong_explicit(&strategy->spare_crew, &none, crew,
+                                                memory_order_release, memory_order_relaxed))
+        return;
     coi_lock_take(&strategy->lock);
     crew->next = strategy->crews;
     strategy->crews = crew;
@@ -303,6 +310,10 @@ give_crew(coi_crew *crew)
 void
 coi_crews_free(co_strategy *strategy)
 {
+    coi_crew *spare = atomic_exchange(&strategy->spare_crew, NULL);
+
+    if (spare != NULL)
+        crew_free(spare);
     while (strategy->crews != NULL) {
         coi_crew *crew = strategy->crews;
 
@@ -342,11 +353,14 @@ step_open(coi_crew *crew, co_context *parent, co_fn fn, co_value *args, void *us
         atomic_store_explicit(&seat->finished, false, memory_order_relaxed);
         enter_replica(&crew->members[i], step);
     }
-    /* A replica that is left behind needs them longer than the caller does. */
+    /* The step may give up the last reference of others, and a replica that is left behind needs all three longer than the caller
+     * does. Alone on the caller's thread there is none of that kind. */
     coi_ref(crew->strategy);
-    coi_ref(args);
-    if (step->kwargs != NULL)
-        coi_ref(step->kwargs);
+    if (crew->n > 1) {
+        coi_ref(args);
+        if (step->kwargs != NULL)
+            coi_ref(step->kwargs);
+    }
 }
 
 static co_code
@@ -397,6 +411,8 @@ wait_members(coi_crew *crew)
 static void
 take_error(co_context *parent, coi_step *step)
 {
+    if (!coi_is_broken(step))
+        return;
     coi_lock_take(&step->error_lock);
     if (step->error.code != CO_OK && parent->error.code == CO_OK) {
         parent->error = step->error;
@@ -479,8 +495,10 @@ step_close(coi_crew *crew, co_context *parent)
     }
     if (results != few && results != NULL)
         coi_small_free(&parent->heap, results, nbytes);
-    coi_unref(&parent->heap, step->args);
-    coi_unref(&parent->heap, step->kwargs);
+    if (n > 1) {
+        coi_unref(&parent->heap, step->args);
+        coi_unref(&parent->heap, step->kwargs);
+    }
     return merged;
 }
 
@@ -496,7 +514,7 @@ run_crew(co_context *ctx, coi_crew *crew)
         coi_event_signal(&crew->members[i].go);
     coi_lend(ctx, true);
     run_replica(&crew->members[0], &crew->step);
-    all_back = wait_members(crew);
+    all_back = crew->n == 1 || wait_members(crew);
     coi_lend(ctx, false);
     if (!all_back) {
         abandon(crew, ctx);
@@ -504,7 +522,7 @@ run_crew(co_context *ctx, coi_crew *crew)
     }
     merged = step_close(crew, ctx);
     give_crew(crew);
-    coi_unref(&ctx->heap, strategy); /* the step may have given up the last reference of others */
+    coi_unref(&ctx->heap, strategy);
     return merged;
 }
 

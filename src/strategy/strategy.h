@@ -52,12 +52,13 @@ struct co_strategy {
     int              deadline_ms; /* 0: none */
     coi_group       *group;       /* of the workers; NULL without */
 
-    coi_lock         lock;     /* of what follows */
-    struct coi_crew *crews;    /* idle ones */
-    atomic_bool      unusable; /* for good; why was written before */
-    char             why[200];
-    uint64_t         epoch, sequence; /* of collectives between workers */
-    bool             in_step;         /* collectives of this epoch belong to a run */
+    _Atomic(struct coi_crew *) spare_crew; /* an idle one, taken and given back without the lock */
+    coi_lock                   lock;       /* of what follows */
+    struct coi_crew           *crews;      /* idle ones besides the spare */
+    atomic_bool                unusable;   /* for good; why was written before */
+    char                       why[200];
+    uint64_t                   epoch, sequence; /* of collectives between workers */
+    bool                       in_step;         /* collectives of this epoch belong to a run */
     coi_lock worker_lock; /* runs of a strategy with several workers are one after the other */
 };
 
