@@ -104,7 +104,6 @@
 #define co_mirrored(ctx, ...) co_mirrored(CO_HERE(ctx), __VA_ARGS__)
 #define co_mirrored_strategy(ctx, ...) co_mirrored_strategy(CO_HERE(ctx), __VA_ARGS__)
 #define co_mul(ctx, ...) co_mul(CO_HERE(ctx), __VA_ARGS__)
-#define co_multi_worker_strategy(ctx, ...) co_multi_worker_strategy(CO_HERE(ctx), __VA_ARGS__)
 #define co_named_tuple(ctx, ...) co_named_tuple(CO_HERE(ctx), __VA_ARGS__)
 #define co_ndim(ctx, ...) co_ndim(CO_HERE(ctx), __VA_ARGS__)
 #define co_neg(ctx, ...) co_neg(CO_HERE(ctx), __VA_ARGS__)
