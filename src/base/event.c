@@ -51,11 +51,11 @@ coi_event_signal(coi_event *event)
  * at once.
  */
 static bool
-spin(coi_event *event, unsigned seen, coi_waiting *waiting, uint64_t deadline_ns)
+spin(coi_event *event, unsigned seen, coi_waiting *waiting, int spin_us, uint64_t deadline_ns)
 {
     uint64_t end_ns = 0;
 
-    if (waiting == NULL || waiting->spin_us <= 0 || waiting->num_cores < 2)
+    if (waiting == NULL || spin_us <= 0 || waiting->num_cores < 2)
         return false;
     for (;;) {
         uint64_t now_ns;
@@ -69,7 +69,7 @@ spin(coi_event *event, unsigned seen, coi_waiting *waiting, uint64_t deadline_ns
         }
         now_ns = coi_now_ns();
         if (end_ns == 0) {
-            end_ns = now_ns + (uint64_t)waiting->spin_us * 1000u;
+            end_ns = now_ns + (uint64_t)spin_us * 1000u;
             if (deadline_ns != 0 && end_ns > deadline_ns)
                 end_ns = deadline_ns;
         }
@@ -97,7 +97,8 @@ sleep_on(coi_event *event, unsigned seen, coi_waiting *waiting, uint64_t deadlin
 }
 
 bool
-coi_event_wait(coi_event *event, unsigned seen, coi_waiting *waiting, int timeout_ms)
+coi_event_wait_spinning(coi_event *event, unsigned seen, coi_waiting *waiting, int spin_us,
+                        int timeout_ms)
 {
     uint64_t deadline_ns = 0;
 
@@ -107,5 +108,13 @@ coi_event_wait(coi_event *event, unsigned seen, coi_waiting *waiting, int timeou
         return false;
     if (timeout_ms > 0)
         deadline_ns = coi_now_ns() + (uint64_t)timeout_ms * 1000000u;
-    return spin(event, seen, waiting, deadline_ns) || sleep_on(event, seen, waiting, deadline_ns);
+    return spin(event, seen, waiting, spin_us, deadline_ns) ||
+           sleep_on(event, seen, waiting, deadline_ns);
+}
+
+bool
+coi_event_wait(coi_event *event, unsigned seen, coi_waiting *waiting, int timeout_ms)
+{
+    return coi_event_wait_spinning(event, seen, waiting, waiting != NULL ? waiting->spin_us : 0,
+                                   timeout_ms);
 }

@@ -92,6 +92,9 @@ void coi_event_signal_some(coi_event *event, int count);
  * waiting NULL: no spinning. The futex may wake for nothing; the word alone decides.
  */
 bool coi_event_wait(coi_event *event, unsigned seen, coi_waiting *waiting, int timeout_ms);
+/* The same with a spin of its own: for waits that are known to be short. */
+bool coi_event_wait_spinning(coi_event *event, unsigned seen, coi_waiting *waiting, int spin_us,
+                             int timeout_ms);
 static inline unsigned
 coi_event_read(coi_event *event)
 {

@@ -245,7 +245,7 @@ wait_round(co_context *ctx, unsigned round)
             return true;
         if (coi_is_broken(step))
             return atomic_load(&step->round) != round;
-        if (coi_event_wait(&step->gate, seen, &ctx->runtime->waiting, timeout_ms))
+        if (coi_wait_replicas(&step->gate, seen, &ctx->runtime->waiting, timeout_ms))
             continue;
         now = coi_step_progress(step);
         if (now == before)
@@ -344,7 +344,7 @@ coi_part(co_context *ctx)
 
             if (atomic_load(&step->round) != round)
                 break;
-            coi_event_wait(&step->gate, seen, &ctx->runtime->waiting, -1);
+            coi_wait_replicas(&step->gate, seen, &ctx->runtime->waiting, -1);
         }
     }
     coi_wait_turn(ctx);

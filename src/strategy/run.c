@@ -393,8 +393,8 @@ wait_members(coi_crew *crew)
         if (atomic_load_explicit(&crew->busy, memory_order_acquire) == 0)
             break;
         stuck = stuck || (coi_is_broken(step) && step_code(step) == CO_DEADLINE_EXCEEDED);
-        if (coi_event_wait(&crew->done, seen, &crew->runtime->waiting,
-                           stuck ? END_GRACE_MS : deadline_ms))
+        if (coi_wait_replicas(&crew->done, seen, &crew->runtime->waiting,
+                              stuck ? END_GRACE_MS : deadline_ms))
             continue;
         if (stuck)
             return atomic_load_explicit(&crew->busy, memory_order_acquire) == 0;

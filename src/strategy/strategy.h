@@ -157,6 +157,15 @@ coi_my_seat(co_context *ctx)
     return &ctx->mode.step->seats[ctx->mode.local_replica];
 }
 void coi_wait_turn(co_context *ctx);
+/*
+ * Wait for other replicas of a running step. They are on their way, so it pays to spin until a thread that slept has had time to
+ * wake (some 20 us, and as much again for each that it wakes): sleeping meanwhile would add a wake of our own.
+ */
+static inline bool
+coi_wait_replicas(coi_event *event, unsigned seen, coi_waiting *waiting, int timeout_ms)
+{
+    return coi_event_wait_spinning(event, seen, waiting, 5 * waiting->spin_us, timeout_ms);
+}
 /* Idle crews go with their strategy (run.c). */
 void coi_crews_free(co_strategy *strategy);
 
