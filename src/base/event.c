@@ -9,6 +9,8 @@
 #include "base/futex.h"
 #include "base/threads.h"
 
+#include <sched.h>
+
 #define SPINS_PER_LOOK                                                                             \
     32 /* pauses between two looks at the clock and at the number of running threads */
 
@@ -75,6 +77,9 @@ spin(coi_event *event, unsigned seen, coi_waiting *waiting, int spin_us, uint64_
         }
         if (now_ns >= end_ns)
             return false;
+        /* The thread we wait for may have been woken on the very core that we spin on. */
+        if (spin_us > waiting->spin_us)
+            sched_yield();
     }
 }
 
