@@ -60,8 +60,8 @@ coi_check_kind(co_context *ctx, co_value *value, co_kind kind, int position, con
     if (!coi_check_value(ctx, value, position, name))
         return false;
     if (value->kind != (uint8_t)kind) {
-        coi_fail(ctx, CO_TYPE, "%s is a %s; it must be a %s", which(ctx, position, name, text),
-                 co_kind_name((co_kind)value->kind), co_kind_name(kind));
+        coi_fail(ctx, CO_TYPE, "%s is %s; it must be %s", which(ctx, position, name, text),
+                 coi_a_kind(value->kind), coi_a_kind((int)kind));
         return false;
     }
     return true;

@@ -351,8 +351,7 @@ as_tensor(co_context *ctx, co_value *value, co_dtype dtype)
     case CO_KIND_TUPLE: return list_tensor(ctx, value, dtype);
     case CO_KIND_SLICES: return coi_slices_dense(&ctx->heap, value, coi_err(ctx));
     default:
-        coi_fail(ctx, CO_TYPE, "a %s does not convert to a tensor",
-                 co_kind_name((co_kind)value->kind));
+        coi_fail(ctx, CO_TYPE, "%s does not convert to a tensor", coi_a_kind(value->kind));
         return NULL;
     }
 }

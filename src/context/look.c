@@ -129,9 +129,8 @@ co_string_at(co_context *ctx, co_value *value, int64_t i, size_t *nbytes)
     } else {
         coi_fail(
             ctx, CO_TYPE,
-            "argument 2 (value) of string_at is a %s; it must be a string or a tensor of strings",
-            value->kind == CO_KIND_TENSOR ? co_dtype_name((co_dtype)value->dtype)
-                                          : co_kind_name((co_kind)value->kind));
+            "argument 2 (value) of string_at is %s%s; it must be a string or a tensor of strings",
+            coi_a_kind(value->kind), value->kind == CO_KIND_TENSOR ? " of numbers" : "");
         return NULL;
     }
     if (i < 0 || i >= count) {
@@ -250,9 +249,8 @@ co_device_name(co_context *ctx, co_value *value)
         coi_unref(&ctx->heap, tensor);
         return name;
     default:
-        coi_fail(ctx, CO_TYPE,
-                 "argument 2 (value) of device_name is a %s, which lives on no device",
-                 co_kind_name((co_kind)value->kind));
+        coi_fail(ctx, CO_TYPE, "argument 2 (value) of device_name is %s, which lives on no device",
+                 coi_a_kind(value->kind));
         return "";
     }
 }

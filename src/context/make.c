@@ -13,7 +13,7 @@ new_value(co_context *ctx, co_kind kind)
     co_value *value = coi_value_new(&ctx->heap, kind);
 
     if (value == NULL)
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a %s", co_kind_name(kind));
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %s", coi_a_kind((int)kind));
     return value;
 }
 

@@ -97,7 +97,7 @@ make_keyed(co_context *ctx, co_kind kind, const char *const *keys, const char *t
     if (n > 32 &&
         (order = n <= SIZE_MAX / sizeof(*order) ? coi_small_alloc(&ctx->heap, n * sizeof(*order))
                                                 : NULL) == NULL) {
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a %s of %zu items", co_kind_name(kind),
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %s of %zu items", coi_a_kind((int)kind),
                  n);
         return NULL;
     }
@@ -148,8 +148,8 @@ items_of(co_context *ctx, co_value *value, size_t *n)
         *n = value->u.bundle.n;
         return value->u.bundle.items;
     }
-    coi_fail(ctx, CO_TYPE, "argument 2 (structure) of %s is a %s, which has no items", ctx->call,
-             co_kind_name((co_kind)value->kind));
+    coi_fail(ctx, CO_TYPE, "argument 2 (structure) of %s is %s, which has no items", ctx->call,
+             coi_a_kind(value->kind));
     return NULL;
 }
 
@@ -222,8 +222,8 @@ co_get(co_context *ctx, co_value *structure, const char *key)
         return NULL;
     if (structure->kind != CO_KIND_MAP && structure->kind != CO_KIND_NAMED_TUPLE) {
         coi_fail(ctx, CO_TYPE,
-                 "argument 2 (structure) of get is a %s; it must be a map or a named tuple",
-                 co_kind_name((co_kind)structure->kind));
+                 "argument 2 (structure) of get is %s; it must be a map or a named tuple",
+                 coi_a_kind(structure->kind));
         return NULL;
     }
     if (key == NULL) {
@@ -310,8 +310,8 @@ co_pack(co_context *ctx, co_value *like, co_value *leaves)
     if (!coi_check_value(ctx, like, 2, "like") || !coi_check_value(ctx, leaves, 3, "leaves"))
         return NULL;
     if (leaves->kind != CO_KIND_LIST && leaves->kind != CO_KIND_TUPLE) {
-        coi_fail(ctx, CO_TYPE, "argument 3 (leaves) of pack is a %s; it must be a list or tuple",
-                 co_kind_name((co_kind)leaves->kind));
+        coi_fail(ctx, CO_TYPE, "argument 3 (leaves) of pack is %s; it must be a list or tuple",
+                 coi_a_kind(leaves->kind));
         return NULL;
     }
     want = coi_count_leaves(like);

@@ -82,6 +82,13 @@ coi_tape_spend(co_context *ctx)
         coi_tapes_unwind(ctx, log->num_tapes - 1);
 }
 
+/* The log has its outputs; what else a record uses it holds itself. */
+static inline bool
+is_held(const coi_tape_log *log, const co_value *input)
+{
+    return input->tape_epoch != log->epoch || (input->flags & COI_FLAG_COPY) != 0;
+}
+
 /* Drop the values of a record, youngest first, so that an output outlives the records that used it. */
 static void
 drop_record(coi_heap *heap, const coi_tape_log *log, const coi_record *record)
@@ -91,7 +98,7 @@ drop_record(coi_heap *heap, const coi_tape_log *log, const coi_record *record)
     for (int i = record->num_out; i > 0; --i)
         coi_unref(heap, out[i - 1]);
     for (int i = record->num_in; i > 0; --i)
-        if (in[i - 1]->tape_epoch != log->epoch)
+        if (is_held(log, in[i - 1]))
             coi_unref(heap, in[i - 1]);
 }
 
@@ -239,8 +246,8 @@ watch_leaf(co_context *ctx, co_value *leaf)
         return watch(ctx, leaf->u.variable, leaf) != COI_NO_NODE;
     leaf = coi_in_replica(ctx) ? coi_select(leaf, ctx->mode.local_replica) : leaf;
     if (leaf->kind != CO_KIND_TENSOR) {
-        coi_fail(ctx, CO_TYPE, "a %s cannot be watched; watch a tensor or a variable",
-                 co_kind_name((co_kind)leaf->kind));
+        coi_fail(ctx, CO_TYPE, "%s cannot be watched; watch a tensor or a variable",
+                 coi_a_kind(leaf->kind));
         return false;
     }
     if (!coi_dtypes[leaf->dtype].floating) {
@@ -312,7 +319,7 @@ coi_tape_record(co_context *ctx, const struct coi_op *op, const void *attrs, siz
         log->num_attrs = attrs_at + attrs_size;
     }
     for (int i = 0; i < num_in; ++i, ++at) {
-        if (in[i]->tape_epoch != log->epoch)
+        if (is_held(log, in[i]))
             coi_ref(in[i]);
         log->values[at] = in[i];
         log->nodes[at] = in_nodes[i];

@@ -68,6 +68,25 @@ coi_tape_node(co_context *ctx, co_value *source, const co_value *tensor)
         return tensor->tape_node;
     return log->num_watched > 0 ? coi_tape_watched(log, tensor) : COI_NO_NODE;
 }
+/*
+ * Whether what a backward walk computes is recorded in its turn. Then it matters that the tensors it finds in records lead to
+ * their nodes; the tensor of a variable, which is everybody's, does not, and a view of its own takes its place.
+ */
+static inline bool
+coi_tape_is_differentiated(const coi_tape_log *log)
+{
+    return log->num_tapes > 1 || log->tapes[0].persistent;
+}
+/* Let a fresh view or copy stand for the node of what it was made from. */
+static inline void
+coi_tape_mark(const coi_tape_log *log, co_value *copy, uint32_t node)
+{
+    if (node == COI_NO_NODE)
+        return;
+    copy->tape_epoch = log->epoch;
+    copy->tape_node = node;
+    copy->flags |= COI_FLAG_COPY;
+}
 /* Append a record; nodes of inputs as given. Marks the outputs. False (with an error) without memory. */
 bool coi_tape_record(co_context *ctx, const struct coi_op *op, const void *attrs, size_t attrs_size,
                      co_value *const *in, const uint32_t *in_nodes, int num_in,

@@ -122,20 +122,24 @@ static bool
 convert_one(coi_call *call, co_value *value, co_value **out, uint32_t *node)
 {
     co_context *ctx = call->ctx;
-    co_value   *tensor = as_operand(call, value, node);
+    co_value   *tensor = as_operand(call, value, node), *copy = tensor;
 
     if (tensor == NULL)
         return false;
-    *out = tensor;
-    if (tensor->u.tensor.device != call->device) {
-        *out = coi_tensor_to(&ctx->heap, tensor, call->device, coi_err(ctx));
-        coi_unref(&ctx->heap, tensor);
-    } else if (tensor == value) {
-        coi_unref(&ctx->heap, tensor);
-    }
-    if (*out == NULL)
+    if (tensor->u.tensor.device != call->device)
+        copy = coi_tensor_to(&ctx->heap, tensor, call->device, coi_err(ctx));
+    else if (value->kind == CO_KIND_VARIABLE && *node != COI_NO_NODE &&
+             coi_tape_is_differentiated(ctx->tapes))
+        copy = coi_tensor_view(&ctx->heap, tensor, tensor->u.tensor.dims, tensor->ndim,
+                               tensor->u.tensor.num_elements, 0, coi_err(ctx));
+    if (copy == NULL)
         coi_failed(ctx);
-    return *out != NULL;
+    else if (copy != tensor && ctx->recording)
+        coi_tape_mark(ctx->tapes, copy, *node);
+    if (copy != tensor || tensor == value)
+        coi_unref(&ctx->heap, tensor);
+    *out = copy;
+    return copy != NULL;
 }
 
 /* In two passes: what has a dtype first, then host values, which take it from the others. */

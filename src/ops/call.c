@@ -19,8 +19,8 @@ static bool
 wrong(co_context *ctx, const coi_op *op, const coi_attr *attr, const co_value *value,
       const char *expected)
 {
-    coi_fail(ctx, CO_TYPE, "%s: attribute '%s' is a %s; expected %s", op->name, attr->name,
-             co_kind_name((co_kind)value->kind), expected);
+    coi_fail(ctx, CO_TYPE, "%s: attribute '%s' is %s; expected %s", op->name, attr->name,
+             coi_a_kind(value->kind), expected);
     return false;
 }
 
@@ -270,8 +270,8 @@ co_op_call(co_context *ctx, const char *name, co_value *inputs, co_value *attrs)
         (attrs != NULL && !coi_check_value(ctx, attrs, 4, "attrs")))
         return NULL;
     if (inputs->kind != CO_KIND_TUPLE && inputs->kind != CO_KIND_LIST) {
-        coi_fail(ctx, CO_TYPE, "argument 3 (inputs) of op_call is a %s; it must be a tuple or list",
-                 co_kind_name((co_kind)inputs->kind));
+        coi_fail(ctx, CO_TYPE, "argument 3 (inputs) of op_call is %s; it must be a tuple or list",
+                 coi_a_kind(inputs->kind));
         return NULL;
     }
     if (attrs != NULL && attrs->kind == CO_KIND_NONE)

@@ -39,7 +39,10 @@ extern const coi_class coi_value_class;
 /* Policies of a variable; implemented in variable/ and strategy/. */
 typedef struct coi_variable coi_variable;
 
-enum { COI_FLAG_INLINE = 1 /* tensor data is in the cell */ };
+enum {
+    COI_FLAG_INLINE = 1, /* tensor data is in the cell */
+    COI_FLAG_COPY = 2 /* stands on the tape for a variable or a tensor elsewhere (coi_tape_mark) */
+};
 
 #define COI_INLINE_ITEMS 8
 
@@ -65,7 +68,7 @@ struct co_value {
     uint8_t    kind; /* co_kind */
     uint8_t    dtype;
     int8_t     ndim;    /* -1: unknown rank (specs) */
-    uint8_t    flags;   /* tensors: COI_FLAG_INLINE; structures and bundles: how deep they nest */
+    uint8_t    flags;   /* tensors: COI_FLAG_...; structures and bundles: how deep they nest */
     uint32_t tape_node; /* written once, by the context that made the value, before others see it */
     union {
         uint64_t tape_epoch; /* tensors: the same */
@@ -239,6 +242,9 @@ coi_is_live(const co_value *value)
 {
     return value->object.magic == COI_MAGIC_LIVE && value->object.cls == &coi_value_class;
 }
+
+/* kind.c: "a tensor", "indexed slices", for sentences. */
+const char *coi_a_kind(int kind);
 
 /* dtype.c */
 typedef struct coi_dtype_info {
