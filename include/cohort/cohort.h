@@ -14,10 +14,12 @@
  *   dataset.h   datasets, distribution, iteration
  *   train.h     losses, optimizers
  *   dlpack.h    exchange with other libraries
+ *   aliases.h   the documents' experimental and older names
  */
 #ifndef COHORT_COHORT_H
 #define COHORT_COHORT_H
 
+#include <cohort/aliases.h>
 #include <cohort/api.h>
 #include <cohort/context.h>
 #include <cohort/dataset.h>

@@ -79,6 +79,17 @@ CO_API int co_num_workers(co_context *ctx, co_strategy *strategy);
 /** The devices of this process's replicas, each once, as a tuple of strings; CO_RUNTIME for the default strategy. */
 CO_API co_value *co_worker_devices(co_context *ctx, co_strategy *strategy);
 
+/**
+ * The object whose methods extended.h holds: the strategy itself, the same every time, not a new
+ * reference (S-PROP-1).
+ */
+CO_API co_strategy *co_extended(co_context *ctx, co_strategy *strategy);
+/**
+ * Who takes part, for strategies of several processes: a named tuple ClusterResolver(task_type,
+ * task_id, num_workers). None for every other strategy (S-PROP-4).
+ */
+CO_API co_value *co_cluster_resolver(co_context *ctx, co_strategy *strategy);
+
 /* Which strategy is current. These never fail. */
 
 CO_API co_strategy *co_get_strategy(co_context *ctx);
@@ -130,15 +141,21 @@ typedef struct co_run_options {
     size_t    struct_size;
     co_value *kwargs; /* a map, given to fn as one more item after args; NULL for none */
     bool in_turn; /* replicas take turns in order of their ids, as the reference does (S-RUN-7) */
+    /* The fields of RunOptions (RO-1). TPU strategies alone look at them; everybody else accepts
+     * any value and ignores it (S-RUN-9). */
+    bool        experimental_enable_dynamic_batch_size;
+    bool        experimental_bucketizing_dynamic_shape;
+    const void *experimental_xla_options;
 } co_run_options;
 #define CO_RUN_OPTIONS_INIT                                                                        \
     {                                                                                              \
-        sizeof(co_run_options), NULL, false                                                        \
+        sizeof(co_run_options), NULL, false, true, false, NULL                                     \
     }
 CO_API co_value *co_run_with(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args,
                              void *user, const co_run_options *options);
 
 typedef enum co_reduce_op {
+    CO_REDUCE_NONE = -1, /* for co_set_last_step_output alone: keep the value as it is */
     CO_REDUCE_SUM = 0,
     CO_REDUCE_MEAN = 1,
     CO_REDUCE_MIN = 2, /* ours; never by name */
@@ -171,13 +188,36 @@ CO_API co_value *co_gather_replicas(co_context *ctx, co_strategy *strategy, co_v
 
 /** What a value function learns of its replica. */
 typedef struct co_value_context {
-    int replica_id_in_sync_group;
+    union {
+        int replica_id_in_sync_group;
+        int replica_id; /* the same under the name that the documents' example uses (AMB-6) */
+    };
     int num_replicas_in_sync;
 } co_value_context;
+/** Text for people: both numbers (VCX-1). Returns the length, as co_format does. */
+CO_API size_t co_value_context_format(co_context *ctx, const co_value_context *replica, char *out,
+                                      size_t capacity);
 typedef co_value *(*co_value_fn)(co_context *ctx, const co_value_context *replica, void *user);
 /** Call value_fn once per local replica and bundle the results (S-VFF-*). */
 CO_API co_value *co_distribute_values_from_function(co_context *ctx, co_strategy *strategy,
                                                     co_value_fn fn, void *user);
+
+/*
+ * Logical devices: parts of the device of a replica. They exist in TPU strategies alone, and there is none yet: every strategy
+ * answers CO_NOT_IMPLEMENTED, whatever the other arguments are (S-LOGICAL-1).
+ */
+
+/** Annotate a tensor: operations on it run on one logical device. */
+CO_API co_value *co_assign_to_logical_device(co_context *ctx, co_strategy *strategy,
+                                             co_value *tensor, int logical_device_id);
+/** Annotate a tensor: dimension i is cut into partition_dimensions[i] parts. */
+CO_API co_value *co_split_to_logical_devices(co_context *ctx, co_strategy *strategy,
+                                             co_value      *tensor,
+                                             const int64_t *partition_dimensions,
+                                             size_t         num_dimensions);
+/** Annotate a tensor: every logical device holds all of it. */
+CO_API co_value *co_replicate_to_logical_devices(co_context *ctx, co_strategy *strategy,
+                                                 co_value *tensor);
 
 /* Inside a replica. */
 

@@ -202,6 +202,13 @@ coi_own(co_context *ctx, void *object)
     ctx->owned[ctx->num_owned++] = object;
     return object;
 }
+/* The same for a handle that stays with its owner: the block gets a reference of its own. */
+static inline void *
+coi_own_ref(co_context *ctx, void *object)
+{
+    coi_ref(object);
+    return coi_own(ctx, object);
+}
 /* coi_own for a value that may be NULL because its maker failed: completes the error record. */
 co_value *coi_give(co_context *ctx, co_value *value);
 /* A runtime lives while somebody holds it; the last one closes it. Thread-safe. */

@@ -98,13 +98,6 @@ find_places(co_context *ctx, co_value *destination, places *where)
     return add_value(ctx, where, destination);
 }
 
-static co_value *
-own_ref(co_context *ctx, co_value *value)
-{
-    coi_ref(value);
-    return coi_own(ctx, value);
-}
-
 /* A tensor on one device, or mirrored over several: a value of the block. Other leaves stay where they are. */
 static co_value *
 put(co_context *ctx, co_value *leaf, const places *where)
@@ -112,10 +105,10 @@ put(co_context *ctx, co_value *leaf, const places *where)
     co_value *bundle;
 
     if (leaf->kind != CO_KIND_TENSOR)
-        return own_ref(ctx, leaf);
+        return coi_own_ref(ctx, leaf);
     if (where->n == 1)
         return leaf->u.tensor.device == where->devices[0]
-                   ? own_ref(ctx, leaf)
+                   ? coi_own_ref(ctx, leaf)
                    : coi_give(ctx,
                               coi_tensor_to(&ctx->heap, leaf, where->devices[0], coi_err(ctx)));
     bundle = coi_bundle_new(&ctx->heap, CO_KIND_MIRRORED, where->n, coi_err(ctx));
@@ -144,7 +137,7 @@ reduce_and_put(co_context *ctx, co_value *leaf, void *user)
     co_value      *reduced;
 
     if (leaf->kind == CO_KIND_MIRRORED && p->op == CO_REDUCE_MEAN)
-        return own_ref(ctx, leaf);
+        return coi_own_ref(ctx, leaf);
     reduced = coi_reduce_leaf(ctx, p->strategy, p->op, leaf);
     if (reduced != NULL && reduced->kind == CO_KIND_VARIABLE)
         reduced = co_to_tensor(ctx, reduced, CO_DTYPE_NONE);
@@ -171,7 +164,7 @@ reduce_to(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *val
     if (!refuse_list(ctx, destination))
         return NULL;
     if (!strategy->policy->bundles) /* one device: nothing to combine, nowhere to go (OD-EXT-1) */
-        return own_ref(ctx, value);
+        return coi_own_ref(ctx, value);
     if (!find_places(ctx, destination, &where))
         return NULL;
     return co_map_leaves(ctx, value, reduce_and_put, &p);
@@ -253,7 +246,7 @@ co_broadcast_to_devices(co_context *ctx, co_strategy *strategy, co_value *tensor
         return NULL;
     }
     if (!strategy->policy->bundles || tensor->kind == CO_KIND_INT || tensor->kind == CO_KIND_FLOAT)
-        return own_ref(ctx, tensor);
+        return coi_own_ref(ctx, tensor);
     if (!find_places(ctx, destination, &where))
         return NULL;
     tensor = co_to_tensor(ctx, tensor, CO_DTYPE_NONE);

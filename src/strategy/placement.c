@@ -429,10 +429,63 @@ co_parameter_devices(co_context *ctx, co_strategy *strategy)
     return device_names(ctx, strategy, "parameter_devices");
 }
 
-co_value *
-co_non_slot_devices(co_context *ctx, co_strategy *strategy)
+/* DEF-11: the variable with the smallest name. */
+static co_value *
+smallest_variable(co_context *ctx, co_value *variables)
 {
+    co_value *first = NULL;
+
+    if (!coi_check_value(ctx, variables, 3, "variables"))
+        return NULL;
+    for (size_t i = 0; coi_is_structure(variables) && i < variables->u.items.n; ++i) {
+        co_value *variable = variables->u.items.items[i];
+
+        if (variable->kind == CO_KIND_VARIABLE &&
+            (first == NULL || strcmp(variable->u.variable->name, first->u.variable->name) < 0))
+            first = variable;
+    }
+    if (first == NULL) {
+        coi_fail(
+            ctx, CO_VALUE,
+            "argument 3 (variables) of non_slot_devices holds no variable; under the default strategy it "
+            "chooses one of them");
+        return NULL;
+    }
+    return coi_own_ref(ctx, first);
+}
+
+co_value *
+co_non_slot_devices(co_context *ctx, co_strategy *strategy, co_value *variables)
+{
+    COI_ENTER(ctx, "non_slot_devices", NULL);
+    if (coi_check_strategy(ctx, strategy, 2) && strategy->policy->is_default)
+        return smallest_variable(ctx, variables);
     return device_names(ctx, strategy, "non_slot_devices");
+}
+
+co_strategy *
+co_extended(co_context *ctx, co_strategy *strategy)
+{
+    COI_ENTER(ctx, "extended", NULL);
+    return coi_check_strategy(ctx, strategy, 2) ? strategy : NULL;
+}
+
+co_value *
+co_cluster_resolver(co_context *ctx, co_strategy *strategy)
+{
+    static const char *const fields[] = { "task_type", "task_id", "num_workers" };
+
+    co_value *items[3];
+
+    COI_ENTER(ctx, "cluster_resolver", NULL);
+    if (!coi_check_strategy(ctx, strategy, 2))
+        return NULL;
+    if (!strategy->policy->workers)
+        return co_none(ctx);
+    items[0] = co_string(ctx, "worker");
+    items[1] = co_int(ctx, strategy->worker);
+    items[2] = co_int(ctx, strategy->num_workers);
+    return co_named_tuple(ctx, "ClusterResolver", fields, items, 3);
 }
 
 /* The flags of section 13.1. */

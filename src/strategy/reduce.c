@@ -214,13 +214,6 @@ components_of(co_context *ctx, const co_strategy *strategy, co_value *const *lea
     return items;
 }
 
-static co_value *
-own_ref(co_context *ctx, co_value *value)
-{
-    coi_ref(value);
-    return coi_own(ctx, value);
-}
-
 /* Slices are concatenated in replica order (S-REDUCE-20). */
 static co_value *
 reduce_slices(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *const *components)
@@ -256,7 +249,7 @@ reduce_plain(co_context *ctx, co_reduce_op op, co_value *leaf)
                 (leaf->kind == CO_KIND_FLOAT && leaf->u.f == 0);
 
     if (op == CO_REDUCE_MEAN || op == CO_REDUCE_MIN || op == CO_REDUCE_MAX || zero)
-        return own_ref(ctx, leaf);
+        return coi_own_ref(ctx, leaf);
     coi_fail(
         ctx, CO_VALUE,
         "the sum of a %s that is the same on every replica is not defined; make it per replica in a step, or "
@@ -282,12 +275,12 @@ reduce_leaf(co_context *ctx, co_value *leaf, void *user)
     if (ctx->error.code != CO_OK)
         return NULL;
     if (strategy->num_replicas == 1)
-        return own_ref(ctx, components != NULL ? components[0] : leaf);
+        return coi_own_ref(ctx, components != NULL ? components[0] : leaf);
     if (components == NULL)
         return reduce_plain(ctx, r->op, leaf);
     if (mirrored) {
         if (r->op == CO_REDUCE_MEAN)
-            return own_ref(ctx, components[0]);
+            return coi_own_ref(ctx, components[0]);
         coi_fail(ctx, CO_ASSERTION,
                  "the sum of a mirrored value counts one value %d times; use MEAN, or read it",
                  strategy->num_replicas);
@@ -467,7 +460,7 @@ reduce_one(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *va
     size_t    entries = ctx->num_entries;
 
     if (axes == NULL)
-        return own_ref(ctx, value);
+        return coi_own_ref(ctx, value);
     if (coi_push(ctx, COI_ENTRY_DEVICE, NULL) == NULL)
         return NULL;
     if (!strategy->policy->is_default)
@@ -532,8 +525,8 @@ pick_leaf(co_context *ctx, co_value *leaf, void *user)
 
     if (leaf->kind == CO_KIND_VARIABLE && leaf->u.variable->components != NULL &&
         (size_t)p->replica < leaf->u.variable->num_components)
-        return own_ref(ctx, leaf->u.variable->components[p->replica]);
-    return own_ref(ctx, coi_select(leaf, p->replica));
+        return coi_own_ref(ctx, leaf->u.variable->components[p->replica]);
+    return coi_own_ref(ctx, coi_select(leaf, p->replica));
 }
 
 co_value *
@@ -579,7 +572,7 @@ co_gather_replicas(co_context *ctx, co_strategy *strategy, co_value *value, int 
     if (ctx->error.code != CO_OK)
         return NULL;
     if (components == NULL || strategy->num_replicas == 1)
-        return own_ref(ctx, components != NULL ? components[0] : value);
+        return coi_own_ref(ctx, components != NULL ? components[0] : value);
     if (components[0]->kind == CO_KIND_SLICES) {
         coi_fail(ctx, CO_NOT_IMPLEMENTED, "indexed slices cannot be gathered");
         return NULL;
@@ -614,7 +607,8 @@ co_distribute_values_from_function(co_context *ctx, co_strategy *strategy, co_va
         return NULL;
     }
     for (int i = 0; i < strategy->num_local; ++i) {
-        co_value_context replica = { strategy->first_local + i, strategy->num_replicas };
+        co_value_context replica = { .replica_id_in_sync_group = strategy->first_local + i,
+                                     .num_replicas_in_sync = strategy->num_replicas };
 
         values[i] = fn(ctx, &replica, user);
         if (values[i] == NULL && ctx->error.code == CO_OK)

@@ -260,8 +260,7 @@ co_value_container(co_context *ctx, co_strategy *strategy, co_value *value)
         return NULL;
     if (value->kind == CO_KIND_VARIABLE && value->u.variable->container != NULL)
         value = value->u.variable->container;
-    coi_ref(value);
-    return coi_own(ctx, value);
+    return coi_own_ref(ctx, value);
 }
 
 bool

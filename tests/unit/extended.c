@@ -313,7 +313,7 @@ CO_TEST_WITH(properties_are_those_of_the_table,
 
         CO_EXPECT_INT(co_size(ctx, co_worker_devices(ctx, s)), i + 1);
         CO_EXPECT_INT(co_size(ctx, co_parameter_devices(ctx, s)), i + 1);
-        CO_EXPECT_INT(co_size(ctx, co_non_slot_devices(ctx, s)), i + 1);
+        CO_EXPECT_INT(co_size(ctx, co_non_slot_devices(ctx, s, NULL)), i + 1);
         CO_EXPECT_FALSE(co_require_static_shapes(ctx, s));
         CO_EXPECT_TRUE(co_should_init(ctx, s));
         CO_EXPECT_FALSE(co_between_graph(ctx, s));

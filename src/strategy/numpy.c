@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Datasets of the caller's arrays (NP-*): a copy of every array, then slices of the copies.
+ */
+#include <cohort/dataset.h>
+
+#include "data/dataset.h"
+#include "strategy/strategy.h"
+
+#include <string.h>
+
+/* Bare numbers have no shape to be sliced along (NP-3); everything else is left to from_tensor_slices. */
+static bool
+check_arrays(co_context *ctx, const co_value *value)
+{
+    if (value->kind >= CO_KIND_INT && value->kind <= CO_KIND_NONE) {
+        coi_fail(
+            ctx, CO_VALUE,
+            "argument 3 (arrays) of make_numpy_dataset holds a %s, which has no shape; leaves must be tensors",
+            co_kind_name((co_kind)value->kind));
+        return false;
+    }
+    for (size_t i = 0; coi_is_structure(value) && i < value->u.items.n; ++i)
+        if (!check_arrays(ctx, value->u.items.items[i]))
+            return false;
+    return true;
+}
+
+/* A tensor of its own memory on the host; a value of the block. */
+static co_value *
+copy_leaf(co_context *ctx, co_value *leaf, void *user)
+{
+    co_device *device = user;
+    co_value  *tensor = coi_as_tensor(ctx, leaf, CO_DTYPE_NONE), *here, *copy = NULL;
+
+    if (tensor == NULL)
+        return NULL;
+    here = coi_tensor_to(&ctx->heap, tensor, device, coi_err(ctx));
+    if (here != NULL && here->dtype == CO_STRING)
+        copy = coi_tensor_strings(&ctx->heap, device, here->u.tensor.dims, here->ndim,
+                                  here->u.tensor.num_elements, here->u.tensor.data, coi_err(ctx));
+    else if (here != NULL)
+        copy = coi_tensor_new(&ctx->heap, device, (co_dtype)here->dtype, here->u.tensor.dims,
+                              here->ndim, here->u.tensor.num_elements, coi_err(ctx));
+    if (copy != NULL && copy->dtype != CO_STRING && copy->u.tensor.num_elements > 0)
+        memcpy(copy->u.tensor.data, here->u.tensor.data, coi_tensor_nbytes(here));
+    coi_unref(&ctx->heap, here);
+    coi_unref(&ctx->heap, tensor);
+    return coi_give(ctx, copy);
+}
+
+co_dataset *
+co_make_numpy_dataset(co_context *ctx, co_strategy *strategy, co_value *arrays)
+{
+    co_device *device;
+
+    COI_ENTER(ctx, "make_numpy_dataset", NULL);
+    if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_value(ctx, arrays, 3, "arrays") ||
+        !coi_check_cross(ctx, strategy) || !check_arrays(ctx, arrays) ||
+        (device = coi_data_device(ctx)) == NULL)
+        return NULL;
+    arrays = co_map_leaves(ctx, arrays, copy_leaf, device);
+    return arrays != NULL ? co_dataset_from_tensor_slices(ctx, arrays) : NULL;
+}
