@@ -5,6 +5,7 @@
 #   tools/cohort/*.c         build/<tree>/tools/cohort
 #   tests/unit/NAME.c        build/<tree>/tests/test_NAME, one program per file, with the harness of tests/unit/test.h
 #   tests/ranks/NAME.c       build/<tree>/tests/ranks_NAME, run by the MPI launcher with 1, 2 and 4 processes
+#   tests/conformance/*.c    build/<tree>/tests/conformance, run once for each strategy of its table
 #   tests/harness/cases.c    build/<tree>/tests/harness_cases
 #   tests/golden-runner/*.c  build/<tree>/tests/golden
 #   tests/scripts/NAME.sh    run as they are

@@ -46,6 +46,7 @@ typedef struct ledger {
 typedef struct choices {
     bool   list, is_verbose, in_process;
     int    rank; /* under an MPI launcher; 0 outside one */
+    char  *row;
     char **parts;
     int    num_parts;
 } choices;
@@ -53,6 +54,7 @@ typedef struct choices {
 static test_case  *first_case;
 static test_case **last_case = &first_case;
 static report     *current; /* of the case that runs */
+static const char *row_settings;
 static jmp_buf    *way_out; /* from a body that runs in this process */
 
 void
@@ -361,7 +363,7 @@ run_body(const test_case *test)
     int         num_own;
 
     if (!test->is_bare) {
-        ctx = open_counted(&book, test->settings);
+        ctx = open_counted(&book, test->settings != NULL ? test->settings : row_settings);
         if (ctx == NULL) {
             test_fail(test->name, 0, "co_open gave NULL");
             test_end();
@@ -623,6 +625,8 @@ parse(int argc, char **argv, choices *out)
             out->is_verbose = true;
         else if (strcmp(argv[i], "--no-fork") == 0)
             out->in_process = true;
+        else if (strcmp(argv[i], "--row") == 0 && i + 1 < argc && test_take_row != NULL)
+            out->row = argv[++i];
         else
             return false;
     }
@@ -634,14 +638,22 @@ parse(int argc, char **argv, choices *out)
 int
 main(int argc, char **argv)
 {
-    const char *slash = strrchr(argv[0], '/'), *program = slash != NULL ? slash + 1 : argv[0];
+    const char *slash = strrchr(argv[0], '/');
+    char        program[200];
     choices     chosen = { 0 };
     int         counts[3] = { 0 };
     sigset_t    set;
 
+    snprintf(program, sizeof(program), "%s", slash != NULL ? slash + 1 : argv[0]);
     if (!parse(argc, argv, &chosen)) {
-        fprintf(stderr, "usage: %s [--list] [--verbose] [--no-fork] [NAME-PART...]\n", program);
+        fprintf(stderr, "usage: %s [--list] [--verbose] [--no-fork]%s [NAME-PART...]\n", program,
+                test_take_row != NULL ? " [--row NAME]" : "");
         return 2;
+    }
+    if (chosen.row != NULL) {
+        if (!test_take_row(chosen.row, &row_settings))
+            return 2;
+        snprintf(program + strlen(program), sizeof(program) - strlen(program), ".%s", chosen.row);
     }
     current = mmap(NULL, sizeof(*current), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
                    0);

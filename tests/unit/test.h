@@ -15,7 +15,7 @@
  * was left without an error, closing it gave back all memory, and no sanitizer complained. A case that cannot run
  * here calls CO_SKIP with the reason: a third result, counted apart.
  *
- *     test_values [--list] [--verbose] [--no-fork] [NAME-PART...]
+ *     test_values [--list] [--verbose] [--no-fork] [--row NAME] [NAME-PART...]
  *
  * Expectations go on after a failure; CO_REQUIRE ends the case. They may be used from any thread.
  */
@@ -51,6 +51,12 @@ typedef struct test_case {
 } test_case;
 
 void test_register(test_case *added);
+
+/*
+ * A program whose cases run once for each row of a table defines this; --row NAME chooses the row, whose name joins that of the
+ * program in logs. Gives the settings of cases that have none of their own; false, after saying so, if there is no such row.
+ */
+bool test_take_row(const char *name, const char **settings) __attribute__((weak));
 
 #define TEST_DEFINE(name_, rules_, settings_, is_bare_)                                            \
     static void      name_(co_context *ctx);                                                       \

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The strategies under test, one row each, and what is expected of them where they differ. Rules that are the same for all have no
+ * column.
+ */
+#include "suite.h"
+
+static co_strategy *
+make_default(co_context *ctx, const suite_row *row)
+{
+    (void)row;
+    return co_default_strategy(ctx);
+}
+
+static co_strategy *
+make_one_device(co_context *ctx, const suite_row *row)
+{
+    return co_one_device_strategy(ctx, row->devices[0]);
+}
+
+static co_strategy *
+make_mirrored(co_context *ctx, const suite_row *row)
+{
+    co_mirrored_options options = CO_MIRRORED_OPTIONS_INIT;
+
+    options.num_replicas = row->n;
+    return co_mirrored_strategy(ctx, row->devices, (size_t)row->num_devices, &options);
+}
+
+static co_strategy *
+make_workers(co_context *ctx, const suite_row *row)
+{
+    co_multi_worker_options options = CO_MULTI_WORKER_OPTIONS_INIT;
+
+    options.devices = row->devices;
+    options.num_devices = (size_t)row->num_devices;
+    options.num_replicas = row->n;
+    return co_multi_worker_strategy(ctx, &options);
+}
+
+static const suite_family family_default = {
+    .name = "DefaultStrategy",
+    .same_dataset = true, /* DEF-3 */
+    .function_kind = CO_KIND_TENSOR,
+    .mixing = CO_OK,        /* DEF-18 */
+    .scope_in_step = CO_OK, /* DEF-18 */
+    .variable_elsewhere = CO_OK,
+    .bundle_as_operand = CO_OK,
+    .devices_known = CO_RUNTIME,       /* DEF-9 */
+    .flags_known = CO_NOT_IMPLEMENTED, /* DEF-14 */
+    .broadcast = CO_NOT_IMPLEMENTED,   /* DEF-10 */
+    .no_destination = CO_OK,
+    .update_plain = CO_OK,
+    .input_per_replica = CO_OK, /* DEF-3: options are ignored */
+    .function_per_replica = CO_OK,
+    .input_of_others = CO_OK, /* an ordinary dataset belongs to nobody */
+    .next_in_step = CO_OK,
+};
+
+static const suite_family family_one_device = {
+    .name = "OneDeviceStrategy",
+    .is_current = true,
+    .function_kind = CO_KIND_TENSOR, /* S-VFF-3 */
+    .mixing = CO_RUNTIME,
+    .scope_in_step = CO_RUNTIME,
+    .variable_elsewhere = CO_RUNTIME,
+    .bundle_as_operand = CO_OK,
+    .broadcast = CO_OK,      /* OD-EXT-3 */
+    .no_destination = CO_OK, /* OD-EXT-1 */
+    .update_plain = CO_OK,   /* OD-EXT-4 */
+    .input_per_replica = CO_NOT_IMPLEMENTED,
+    .function_per_replica = CO_NOT_IMPLEMENTED, /* OD-FN-2 */
+    .input_of_others = CO_RUNTIME,
+    .next_in_step = CO_VALUE,
+};
+
+/* Mirrored and MultiWorker agree on nearly everything. */
+#define SEVERAL_REPLICAS                                                                           \
+    .is_current = true, .selects = true, .spreads = true, .function_kind = CO_KIND_PER_REPLICA,    \
+    .mixing = CO_RUNTIME, .scope_in_step = CO_RUNTIME, .variable_elsewhere = CO_RUNTIME,           \
+    .bundle_as_operand = CO_VALUE, .no_destination = CO_VALUE, .update_plain = CO_ASSERTION,       \
+    .sync_none = CO_VALUE, .mean_integer = CO_VALUE, .read_no_sum = CO_VALUE,                      \
+    .add_to_sum = CO_VALUE, .input_per_replica = CO_NOT_IMPLEMENTED,                               \
+    .input_of_others = CO_RUNTIME, .next_in_step = CO_VALUE
+
+static const suite_family family_mirrored = {
+    .name = "MirroredStrategy",
+    SEVERAL_REPLICAS,
+};
+
+static const suite_family family_workers = {
+    .name = "MultiWorkerMirroredStrategy",
+    SEVERAL_REPLICAS,
+    .between_graph = true,
+    .function_per_replica = CO_NOT_IMPLEMENTED, /* MW-15 */
+};
+
+/* One replica: nothing is wrapped, combined, split or checked across replicas. */
+#define ALONE                                                                                      \
+    .n = 1, .local = 1, .workers = 1, .job = "/job:localhost", .result_kind = CO_KIND_TENSOR,      \
+    .element_kind = CO_KIND_TENSOR, .mirrored_kind = CO_KIND_TENSOR, .keeps_dtype = true
+
+/* n replicas, several of them here. */
+#define TOGETHER                                                                                   \
+    .result_kind = CO_KIND_PER_REPLICA, .element_kind = CO_KIND_PER_REPLICA,                       \
+    .plain_sum = CO_VALUE, .mirrored_sum = CO_ASSERTION, .shapes_differ = CO_INVALID_ARGUMENT,     \
+    .structures_differ = CO_ASSERTION, .structures_reduced = CO_ASSERTION,                         \
+    .left_alone = CO_RUNTIME, .left_others = CO_RUNTIME, .gather_axis = CO_VALUE,                  \
+    .gather_slices = CO_NOT_IMPLEMENTED, .unbatched = CO_VALUE
+
+/* n replicas, one in each process: its results are not wrapped, its plain values are its component, and nobody here can see that
+ * structures of other processes differ but where they are combined. */
+#define APART                                                                                      \
+    .result_kind = CO_KIND_TENSOR, .element_kind = CO_KIND_PER_REPLICA, .plain_sum = CO_OK,        \
+    .mirrored_sum = CO_ASSERTION, .shapes_differ = CO_INVALID_ARGUMENT,                            \
+    .structures_differ = CO_OK, .structures_reduced = CO_ASSERTION, .left_alone = CO_RUNTIME,      \
+    .left_others = CO_OK, .gather_axis = CO_VALUE, .gather_slices = CO_NOT_IMPLEMENTED,            \
+    .unbatched = CO_VALUE
+
+#define MIRRORED(name_, n_, settings_, kind_, ...)                                                 \
+    {                                                                                              \
+        .row = name_, .is = &family_mirrored, .settings = settings_, .devices = { __VA_ARGS__ },   \
+        .num_devices = (int)LENGTH(((const char *[]){ __VA_ARGS__ })), .n = n_, .local = n_,       \
+        .workers = 1, .job = "/job:localhost", .mirrored_kind = kind_, .make = make_mirrored,      \
+        TOGETHER                                                                                   \
+    }
+
+#define WORKERS(name_, workers_, local_, settings_, job_, kind_, how_, ...)                        \
+    {                                                                                              \
+        .row = name_, .is = &family_workers, .settings = settings_, .devices = { __VA_ARGS__ },    \
+        .num_devices = (int)LENGTH(((const char *[]){ __VA_ARGS__ })), .n = workers_ * local_,     \
+        .local = local_, .workers = workers_, .job = job_, .mirrored_kind = kind_,                 \
+        .make = make_workers, how_                                                                 \
+    }
+
+const suite_row suite_rows[] = {
+    { .row = "default", .is = &family_default, .make = make_default, ALONE },
+    { .row = "one-device",
+      .is = &family_one_device,
+      .settings = "cpus=2",
+      .devices = { "/cpu:1" },
+      .num_devices = 1,
+      .make = make_one_device,
+      ALONE },
+    { .row = "mirrored-1",
+      .is = &family_mirrored,
+      .settings = "cpus=2",
+      .devices = { "/cpu:1" },
+      .num_devices = 1,
+      .make = make_mirrored,
+      ALONE },
+    MIRRORED("mirrored-2", 2, "cpus=2", CO_KIND_MIRRORED, "/cpu:0", "/cpu:1"),
+    MIRRORED("mirrored-3", 3, "cpus=3", CO_KIND_MIRRORED, "/cpu:0", "/cpu:1", "/cpu:2"),
+    MIRRORED("mirrored-4", 4, "cpus=4", CO_KIND_MIRRORED, "/cpu:3", "/cpu:1", "/cpu:2", "/cpu:0"),
+    MIRRORED("mirrored-gpu-2", 2, "devices=GPU:2", CO_KIND_MIRRORED, "/gpu:0", "/gpu:1"),
+    /* More replicas than cores. */
+    MIRRORED("mirrored-8", 8, "cpus=8", CO_KIND_MIRRORED, "/cpu:0", "/cpu:1", "/cpu:2", "/cpu:3",
+             "/cpu:4", "/cpu:5", "/cpu:6", "/cpu:7"),
+    /* Several replicas per device. */
+    MIRRORED("mirrored-3-on-1", 3, "cpus=1", CO_KIND_TENSOR, "/cpu:0"),
+    MIRRORED("mirrored-4-on-2", 4, "cpus=2", CO_KIND_MIRRORED, "/cpu:0", "/cpu:1"),
+    /* Processes; where there are several, scripts/mpirun-here starts them. */
+    WORKERS("workers-1x2", 1, 2, "cpus=2", "/job:localhost", CO_KIND_MIRRORED, TOGETHER, "/cpu:0",
+            "/cpu:1"),
+    WORKERS("workers-2x1", 2, 1, NULL, "/job:worker", CO_KIND_TENSOR, APART, "/cpu:0"),
+    WORKERS("workers-2x2", 2, 2, "cpus=2", "/job:worker", CO_KIND_MIRRORED, TOGETHER, "/cpu:0",
+            "/cpu:1"),
+    WORKERS("workers-3x1", 3, 1, NULL, "/job:worker", CO_KIND_TENSOR, APART, "/cpu:0"),
+    WORKERS("workers-3x2", 3, 2, "cpus=2", "/job:worker", CO_KIND_MIRRORED, TOGETHER, "/cpu:0",
+            "/cpu:1"),
+};
+const size_t suite_num_rows = LENGTH(suite_rows);

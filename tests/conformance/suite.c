@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The driver of the conformance suite: the row in use, what holds after every body, and what bodies share. */
+#include "suite.h"
+
+static const suite_row *chosen;
+
+bool
+test_take_row(const char *name, const char **settings)
+{
+    for (size_t i = 0; i < suite_num_rows; ++i)
+        if (strcmp(suite_rows[i].row, name) == 0) {
+            chosen = &suite_rows[i];
+            *settings = chosen->settings;
+            return true;
+        }
+    fprintf(stderr, "there is no row '%s'; there are:\n", name);
+    for (size_t i = 0; i < suite_num_rows; ++i)
+        fprintf(stderr, "    %s\n", suite_rows[i].row);
+    return false;
+}
+
+STEP(own_id)
+{
+    return co_scalar_float(ctx, (float)co_replica_id(ctx));
+}
+
+/* Whatever happened: default mode, and a strategy that works. */
+static void
+expect_usable(co_context *ctx, co_strategy *s)
+{
+    co_value *sum;
+
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_FALSE(co_has_strategy(ctx));
+    CO_EXPECT_FALSE(co_in_cross_replica_context(ctx));
+    CO_EXPECT_PTR(co_get_replica_context(ctx), ctx);
+    sum = co_reduce(ctx, s, CO_REDUCE_SUM, co_run(ctx, s, own_id, co_no_args(ctx), NULL), NULL, 0);
+    CO_EXPECT_CLOSE(suite_number(ctx, sum), SUM_OF_IDS(chosen->n), 0);
+    CO_EXPECT_OK(ctx);
+}
+
+void
+suite_run(co_context *ctx, suite_body body)
+{
+    co_strategy *s;
+
+    CO_REQUIRE(chosen != NULL); /* --row names one */
+    s = chosen->make(ctx, chosen);
+    CO_EXPECT_OK(ctx);
+    CO_REQUIRE(s != NULL);
+    CO_REQUIRE(co_num_workers(ctx, s) == chosen->workers);
+    body(ctx, s, chosen, co_worker_id(ctx, s) * chosen->local);
+    expect_usable(ctx, s);
+}
+
+bool
+suite_outcome(const char *file, int line, co_context *ctx, co_code code)
+{
+    return code == CO_OK ? test_ok(file, line, ctx) : test_error(file, line, ctx, code, NULL);
+}
+
+typedef struct linear {
+    double a, b;
+} linear;
+
+VALUE_OF(linear_value)
+{
+    const linear *f = user;
+
+    return co_scalar_float(ctx, (float)(f->a + f->b * replica->replica_id_in_sync_group));
+}
+
+co_value *
+suite_floats(co_context *ctx, co_strategy *s, double a, double b)
+{
+    linear f = { a, b };
+
+    return co_distribute_values_from_function(ctx, s, linear_value, &f);
+}
+
+co_value *
+suite_values(co_context *ctx, co_strategy *s, co_value_fn fn)
+{
+    return co_distribute_values_from_function(ctx, s, fn, NULL);
+}
+
+VALUE_OF(range_value)
+{
+    return co_cast(ctx,
+                   co_range(ctx, co_int(ctx, 0), co_int(ctx, replica->replica_id_in_sync_group + 1),
+                            co_int(ctx, 1), CO_INT32),
+                   CO_FLOAT32);
+}
+
+co_value *
+suite_ranges(co_context *ctx, co_strategy *s)
+{
+    return suite_values(ctx, s, range_value);
+}
+
+double
+suite_number(co_context *ctx, co_value *value)
+{
+    return co_ok(ctx) && value != NULL ? co_item_float(ctx, value) : (double)NAN;
+}
+
+co_value *
+suite_local(co_context *ctx, co_strategy *s, co_value *value, int i)
+{
+    return co_at(ctx, co_local_results(ctx, s, value), (size_t)i);
+}
+
+void
+suite_expect_local(const char *file, int line, co_context *ctx, co_strategy *s, co_value *value,
+                   double a, double b)
+{
+    int       first = co_worker_id(ctx, s) * chosen->local;
+    co_value *all = co_local_results(ctx, s, value);
+
+    test_ok(file, line, ctx);
+    test_int(file, line, "the number of local results", (intmax_t)co_size(ctx, all), chosen->local);
+    for (int i = 0; i < chosen->local && co_ok(ctx); ++i)
+        test_close(file, line, "a local result", suite_number(ctx, co_at(ctx, all, (size_t)i)),
+                   a + b * (first + i), 1e-6);
+    test_ok(file, line, ctx);
+}
+
+co_value *
+suite_step(co_context *ctx, co_strategy *s, co_fn fn, void *user)
+{
+    return co_run(ctx, s, fn, co_no_args(ctx), user);
+}
+
+co_strategy *
+suite_other(co_context *ctx)
+{
+    return co_one_device_strategy(ctx, "/cpu:0");
+}
+
+co_value *
+suite_variable(co_context *ctx, co_strategy *s, double initial, co_synchronization sync,
+               co_aggregation aggregation)
+{
+    co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
+    co_value           *v = NULL;
+
+    options.synchronization = sync;
+    options.aggregation = aggregation;
+    CO_SCOPE(ctx, s)
+        v = co_variable(ctx, co_scalar_float(ctx, (float)initial), &options);
+    return v;
+}
+
+co_value *
+suite_vector(co_context *ctx, int64_t n, const float *data)
+{
+    return co_tensor(ctx, CO_FLOAT32, &n, 1, data);
+}
+
+void
+suite_expect_elements(const char *file, int line, co_context *ctx, co_value *value, int64_t n,
+                      const double *expected)
+{
+    double actual[64] = { 0 };
+
+    test_ok(file, line, ctx);
+    test_int(file, line, "the number of elements", co_num_elements(ctx, value), n);
+    if (n > (int64_t)LENGTH(actual) || co_num_elements(ctx, value) != n)
+        return;
+    co_read_data(ctx, value, CO_FLOAT64, actual, (int64_t)LENGTH(actual));
+    for (int64_t i = 0; i < n; ++i)
+        test_close(file, line, "an element", actual[i], expected[i], 1e-6);
+    test_ok(file, line, ctx);
+}
