@@ -64,7 +64,7 @@ typedef struct co_options {
 CO_API co_context *co_open(const char *settings);
 /** The same, with a log callback and an allocator. */
 CO_API co_context *co_open_with(const co_options *options);
-/** Another context of the same runtime, in default mode, for another thread. NULL only without memory. */
+/** Another context of the same runtime, in default mode, for another thread. NULL without memory, and in a fork (CO_RUNTIME). */
 CO_API co_context *co_open_beside(co_context *ctx);
 /**
  * Close a context and what it owns; the last one closes the runtime: workers are joined, devices go.

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define WHICH 160
 
@@ -22,33 +23,68 @@ which(const co_context *ctx, int position, const char *name, char out[WHICH])
 }
 
 bool
+coi_check_home(co_context *ctx)
+{
+    const coi_cell_store *store = ctx->heap.store;
+
+    /* Where the system does not wipe the word, the few calls that come here ask for the process. */
+    if (!coi_is_forked(&ctx->heap) &&
+        (store->magic != &store->own_magic || ctx->runtime->pid == getpid()))
+        return true;
+    coi_fail(
+        ctx, CO_RUNTIME,
+        "this is process %ld, forked from process %ld, which opened the runtime; a fork has none of its "
+        "threads and may only close: open a runtime of its own with co_open",
+        (long)getpid(), (long)ctx->runtime->pid);
+    return false;
+}
+
+void
+coi_refuse_handle(co_context *ctx, const void *handle, const coi_class *cls, co_code code,
+                  const char *name)
+{
+    const coi_object *object = handle;
+
+    if (!coi_check_home(ctx))
+        return;
+    if (object->magic % 2 == 1 && object->magic != *ctx->heap.magic && object->cls == cls)
+        coi_fail(ctx, CO_VALUE,
+                 "%s is a %s of another runtime; contexts that share them are opened with "
+                 "co_open_beside",
+                 name, cls->name);
+    else
+        coi_fail(
+            ctx, code,
+            "%s is not a live %s: its block has ended or it was released too often; co_keep or "
+            "co_escape it to use it longer",
+            name, cls->name);
+}
+
+bool
 coi_check_value(co_context *ctx, co_value *value, int position, const char *name)
 {
     char text[WHICH];
 
-    if (value != NULL && coi_is_live(value))
+    if (value != NULL && coi_is_live(&ctx->heap, value))
         return true;
+    which(ctx, position, name, text);
     if (value == NULL)
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s is NULL", which(ctx, position, name, text));
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s is NULL", text);
     else
-        coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "%s is not a live value: its block has ended or it was released too often; "
-                 "co_keep or co_escape it to use it longer",
-                 which(ctx, position, name, text));
+        coi_refuse_handle(ctx, value, &coi_value_class, CO_INVALID_ARGUMENT, text);
     return false;
 }
 
 bool
 coi_check_result(co_context *ctx, const co_value *result, const char *of)
 {
-    if (result->object.magic == COI_MAGIC_LIVE && result->object.cls == &coi_value_class)
+    char text[WHICH];
+
+    if (coi_is_live(&ctx->heap, result))
         return true;
     ctx->call = "run";
-    coi_fail(
-        ctx, CO_INVALID_ARGUMENT,
-        "the %s returned something that is not a live value: its block has ended or it was released "
-        "too often; co_escape it from its block",
-        of);
+    snprintf(text, sizeof(text), "what the %s returned", of);
+    coi_refuse_handle(ctx, result, &coi_value_class, CO_INVALID_ARGUMENT, text);
     return false;
 }
 
@@ -74,19 +110,15 @@ coi_check_object(co_context *ctx, const void *object, const coi_class *cls, int 
     const coi_object *o = object;
     char              text[WHICH];
 
-    if (o != NULL && o->magic == COI_MAGIC_LIVE && o->cls == cls)
+    if (o != NULL && coi_is_live_object(&ctx->heap, o, cls))
         return true;
+    which(ctx, position, name, text);
     if (o == NULL)
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s is NULL; give a %s",
-                 which(ctx, position, name, text), cls->name);
-    else if (o->magic == COI_MAGIC_LIVE)
-        coi_fail(ctx, CO_TYPE, "%s is a %s; it must be a %s", which(ctx, position, name, text),
-                 o->cls->name, cls->name);
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s is NULL; give a %s", text, cls->name);
+    else if (o->magic == *ctx->heap.magic)
+        coi_fail(ctx, CO_TYPE, "%s is a %s; it must be a %s", text, o->cls->name, cls->name);
     else
-        coi_fail(ctx, CO_TYPE,
-                 "%s is not a live %s: its block has ended or it was released too often; co_keep "
-                 "it to use it longer",
-                 which(ctx, position, name, text), cls->name);
+        coi_refuse_handle(ctx, o, cls, CO_TYPE, text);
     return false;
 }
 

@@ -219,7 +219,14 @@ co_open(const char *settings)
 co_context *
 co_open_beside(co_context *ctx)
 {
-    return ctx != NULL ? open_context(ctx->runtime) : NULL;
+    if (ctx == NULL)
+        return NULL;
+    if (coi_is_forked(&ctx->heap)) { /* only then is ctx touched: it may be another thread's */
+        ctx->call = "open_beside";
+        coi_check_home(ctx);
+        return NULL;
+    }
+    return open_context(ctx->runtime);
 }
 
 /* "step.c:41: matmul: message (replica 1) [CO_INVALID_ARGUMENT]" */
@@ -354,13 +361,16 @@ check_handle(co_context *ctx, const void *handle)
 {
     const coi_object *object = handle;
 
-    if (object != NULL && object->magic == COI_MAGIC_LIVE)
+    if (object != NULL && object->magic == *ctx->heap.magic)
         return true;
-    coi_fail(ctx, CO_INVALID_ARGUMENT,
-             object == NULL ? "argument 2 (handle) of %s is NULL"
-                            : "argument 2 (handle) of %s is not a live handle: its block has ended "
-                              "or it was released too often",
-             ctx->call);
+    if (object == NULL)
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 2 (handle) of %s is NULL", ctx->call);
+    else if (coi_check_home(ctx))
+        coi_fail(
+            ctx, CO_INVALID_ARGUMENT,
+            "argument 2 (handle) of %s is not a live handle of this runtime: its block has ended, it was "
+            "released too often, or it is another runtime's",
+            ctx->call);
     return false;
 }
 

@@ -228,6 +228,11 @@ coi_in_replica(const co_context *ctx)
 }
 
 /* check.c: arguments of public calls. Each records the error (naming argument `position` and what would be right). */
+bool coi_check_home(
+    co_context *ctx); /* in the process that opened the runtime, not in a fork of it: CO_RUNTIME */
+/* Say why a handle that is not NULL cannot be used as an object of the class: fork, another runtime, or dead (code). */
+void coi_refuse_handle(co_context *ctx, const void *handle, const coi_class *cls, co_code code,
+                       const char *name);
 bool coi_check_value(co_context *ctx, co_value *value, int position,
                      const char *name); /* not NULL, alive */
 /* What a function of the user returned, "step" or "merge function", is a live value. */

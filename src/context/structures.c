@@ -10,11 +10,16 @@
 static bool
 is_item(co_context *ctx, const co_value *item, size_t i, const char *what)
 {
-    if (item != NULL && coi_is_live(item))
+    char name[120];
+
+    if (item != NULL && coi_is_live(&ctx->heap, item))
         return true;
-    coi_fail(ctx, CO_INVALID_ARGUMENT, "%s %zu of %s is %s", what, i, ctx->call,
-             item == NULL ? "NULL; co_none makes a value that stands for nothing"
-                          : "not a live value: its block has ended or it was released too often");
+    snprintf(name, sizeof(name), "%s %zu of %s", what, i, ctx->call);
+    if (item == NULL)
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "%s is NULL; co_none makes a value that stands for nothing", name);
+    else
+        coi_refuse_handle(ctx, item, &coi_value_class, CO_INVALID_ARGUMENT, name);
     return false;
 }
 

@@ -348,11 +348,11 @@ coi_apply_many(co_context *ctx, const coi_op *op, co_value *const *given, int nu
 }
 
 static inline bool
-are_in_place(const co_device *device, co_value *const *given, int n)
+are_in_place(const co_context *ctx, const co_device *device, co_value *const *given, int n)
 {
     for (int i = 0; i < n; ++i)
-        if (given[i] == NULL || !coi_is_live(given[i]) || given[i]->kind != CO_KIND_TENSOR ||
-            given[i]->u.tensor.device != device)
+        if (given[i] == NULL || !coi_is_live(&ctx->heap, given[i]) ||
+            given[i]->kind != CO_KIND_TENSOR || given[i]->u.tensor.device != device)
             return false;
     return true;
 }
@@ -366,7 +366,7 @@ apply_one(co_context *ctx, const coi_op *op, co_value *const *given, int n, cons
 
     COI_ENTER(ctx, op->name, NULL);
     call.device = ctx->device;
-    if (op->num_inputs != n || n > FEW_OPERANDS || !are_in_place(call.device, given, n))
+    if (op->num_inputs != n || n > FEW_OPERANDS || !are_in_place(ctx, call.device, given, n))
         return apply(ctx, op, given, n, attrs, &out) == CO_OK ? out : NULL;
     call.ctx = ctx;
     call.op = op;

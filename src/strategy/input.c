@@ -594,8 +594,8 @@ check_result(co_context *ctx, co_dataset *dataset)
     if (ctx->error.code != CO_OK) /* its own error travels unchanged */
         return NULL;
     ctx->call = "distribute_datasets_from_function";
-    if (dataset == NULL || dataset->object.magic != COI_MAGIC_LIVE ||
-        dataset->object.cls != &coi_dataset_class || dataset->ops->distributed) {
+    if (dataset == NULL || !coi_is_live_object(&ctx->heap, dataset, &coi_dataset_class) ||
+        dataset->ops->distributed) {
         coi_fail(ctx, CO_TYPE, "the dataset function returned %s; it must return a dataset",
                  dataset == NULL ? "NULL" : "a handle that is no plain dataset");
         return NULL;

@@ -10,7 +10,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define REPLICA_STACK_BYTES ((size_t)8 << 20) /* user code runs here: what a main thread has */
 #define END_GRACE_MS        200 /* how long a broken step waits for replicas that do not answer */
@@ -272,15 +271,8 @@ take_crew(co_context *ctx, co_strategy *strategy)
     coi_crew *crew;
 
     /* The threads of a crew did not come along into a forked child: waiting for them would never end. */
-    if ((strategy->num_local > 1 || strategy->group != NULL) &&
-        strategy->runtime->pid != getpid()) {
-        coi_fail(
-            ctx, CO_FAILED_PRECONDITION,
-            "the runtime was opened by process %ld and this is its child %ld, which has none of its "
-            "threads; open a runtime of its own here with co_open",
-            (long)strategy->runtime->pid, (long)getpid());
+    if (strategy->num_local > 1 && !coi_check_home(ctx))
         return NULL;
-    }
     crew = atomic_exchange_explicit(&strategy->spare_crew, NULL, memory_order_acquire);
     if (crew != NULL)
         return crew;

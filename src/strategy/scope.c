@@ -30,13 +30,6 @@ coi_check_strategy(co_context *ctx, co_strategy *strategy, int position)
     }
     if (!coi_check_object(ctx, strategy, &coi_strategy_class, position, "strategy"))
         return false;
-    if (strategy->runtime != ctx->runtime) {
-        coi_fail(ctx, CO_VALUE,
-                 "argument %d (strategy) of %s belongs to another runtime; open contexts "
-                 "that share strategies with co_open_beside",
-                 position, ctx->call);
-        return false;
-    }
     if (strategy->unusable) {
         coi_fail(ctx, CO_UNAVAILABLE, "the strategy cannot be used any more: %s; make a new one",
                  strategy->why);

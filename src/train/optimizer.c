@@ -297,17 +297,7 @@ apply(co_context *ctx, co_optimizer *optimizer, co_value *const *gradients,
 static bool
 check_optimizer(co_context *ctx, const co_optimizer *optimizer)
 {
-    if (!coi_check_object(ctx, optimizer, &coi_optimizer_class, 2, "optimizer"))
-        return false;
-    if (optimizer->runtime != ctx->runtime) {
-        coi_fail(
-            ctx, CO_VALUE,
-            "argument 2 (optimizer) of %s belongs to another runtime; open contexts that share "
-            "optimizers with co_open_beside",
-            ctx->call);
-        return false;
-    }
-    return true;
+    return coi_check_object(ctx, optimizer, &coi_optimizer_class, 2, "optimizer");
 }
 
 co_code

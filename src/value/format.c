@@ -216,7 +216,7 @@ put_value(writer *w, const co_value *value)
 {
     char text[COI_SHAPE_TEXT];
 
-    if (value == NULL || !coi_is_live(value)) {
+    if (value == NULL || !(value->object.magic % 2 == 1 && value->object.cls == &coi_value_class)) {
         put(w, value == NULL ? "NULL" : "<not a live value>");
         return;
     }

@@ -14,6 +14,7 @@
  *
  * With the address sanitizer every block is an allocation of its own, so that stale use is found at once.
  */
+#include "base/home.h"
 #include "base/sanitize.h"
 #include "value/value.h"
 
@@ -54,6 +55,11 @@ coi_cell_store_init(coi_cell_store *store, coi_memory *memory)
     memset(store, 0, sizeof(*store));
     store->memory = memory;
     coi_lock_init(&store->lock);
+    /* Two stores are never at one place, and the factor keeps apart what their places tell apart. */
+    store->own_magic = (uint32_t)((uintptr_t)store >> 6) * UINT32_C(0x9E3779B1) | 1;
+    store->magic = coi_home_new(store->own_magic);
+    if (store->magic == NULL)
+        store->magic = &store->own_magic;
 }
 
 void
@@ -65,6 +71,8 @@ coi_cell_store_destroy(coi_cell_store *store)
         store->slabs = slab->next;
         coi_free(store->memory, slab, slab->nbytes);
     }
+    if (store->magic != &store->own_magic)
+        coi_home_free(store->magic);
 }
 
 int64_t
@@ -288,6 +296,7 @@ coi_heap_init(coi_heap *heap, coi_cell_store *store)
 {
     memset(heap, 0, sizeof(*heap));
     heap->store = store;
+    heap->magic = store->magic;
     atomic_init(&heap->live, 0);
     coi_lock_take(&store->lock);
     heap->next = store->heaps;
@@ -326,7 +335,7 @@ coi_object_new(coi_heap *heap, const coi_class *cls, size_t nbytes)
     if (object == NULL)
         return NULL;
     memset(object, 0, nbytes);
-    coi_object_init(object, cls);
+    coi_object_init(heap, object, cls);
     return object;
 }
 

@@ -25,8 +25,13 @@ typedef struct coi_class {
     void (*destroy)(struct coi_heap *heap, void *object);
 } coi_class;
 
-#define COI_MAGIC_LIVE 0xC0401234u
-#define COI_MAGIC_DEAD 0xDEADC040u
+/*
+ * What a live object has as its magic: a number of its runtime, which is odd, or, for one that was made in a forked child, 1. So one
+ * comparison tells objects that died, those of other runtimes, and whether this is the process that opened the runtime: in
+ * a child the number is 0.
+ */
+#define COI_MAGIC_DEAD   0xDEADC040u
+#define COI_MAGIC_FORKED 1u
 
 typedef struct coi_object {
     const coi_class *cls;
@@ -132,11 +137,14 @@ typedef struct coi_cell_store {
     coi_lock         lock;
     coi_free_block  *batches[COI_NUM_SIZES];
     struct coi_slab *slabs;
-    struct coi_heap *heaps; /* of the open contexts */
-    int64_t past_live;      /* what the closed ones made and did not free, or freed for others */
+    struct coi_heap *heaps;     /* of the open contexts */
+    uint32_t        *magic;     /* the magic of live objects; 0 in a forked child */
+    uint32_t         own_magic; /* where the system offers no word that is wiped */
+    int64_t past_live; /* what the closed ones made and did not free, or freed for others */
 } coi_cell_store;
 
 typedef struct coi_heap {
+    const uint32_t  *magic; /* of the store */
     coi_cell_store  *store;
     coi_batch        loaded[COI_NUM_SIZES]; /* works on these; cells first */
     coi_batch        spare[COI_NUM_SIZES];  /* empty or full */
@@ -176,11 +184,11 @@ coi_count_live(coi_heap *heap, int by)
     atomic_store_explicit(&heap->live, live + by, memory_order_relaxed);
 }
 static inline void
-coi_object_init(coi_object *object, const coi_class *cls)
+coi_object_init(const coi_heap *heap, coi_object *object, const coi_class *cls)
 {
     object->cls = cls;
     atomic_init(&object->refs, 1);
-    object->magic = COI_MAGIC_LIVE;
+    object->magic = *heap->magic | COI_MAGIC_FORKED;
 }
 /* A value with one reference; its union is not set. NULL without memory. */
 static inline co_value *
@@ -196,7 +204,7 @@ coi_value_new(coi_heap *heap, co_kind kind)
         return NULL;
     }
     coi_count_live(heap, 1);
-    coi_object_init(&value->object, &coi_value_class);
+    coi_object_init(heap, &value->object, &coi_value_class);
     value->kind = (uint8_t)kind;
     value->dtype = CO_DTYPE_NONE;
     value->ndim = 0;
@@ -220,7 +228,7 @@ coi_unref(coi_heap *heap, void *handle)
     if (object == NULL)
         return;
 #ifdef COI_DEBUG
-    if (object->magic != COI_MAGIC_LIVE) {
+    if (object->magic != heap->store->own_magic && object->magic != COI_MAGIC_FORKED) {
         ++heap->num_stale;
         return;
     }
@@ -236,11 +244,24 @@ coi_sole_owner(const void *handle)
     return atomic_load_explicit(&((const coi_object *)handle)->refs, memory_order_acquire) == 1;
 }
 
-/* Whether a handle is a value, and alive as far as can be seen. */
+/* Whether a handle is an object of the class, alive as far as can be seen, of this runtime and process. */
 static inline bool
-coi_is_live(const co_value *value)
+coi_is_live_object(const coi_heap *heap, const void *handle, const coi_class *cls)
 {
-    return value->object.magic == COI_MAGIC_LIVE && value->object.cls == &coi_value_class;
+    const coi_object *object = (const coi_object *)handle;
+
+    return object->magic == *heap->magic && object->cls == cls;
+}
+static inline bool
+coi_is_live(const coi_heap *heap, const co_value *value)
+{
+    return coi_is_live_object(heap, value, &coi_value_class);
+}
+/* Whether this is a child of the process that opened the runtime: it has the memory, and none of the threads. */
+static inline bool
+coi_is_forked(const coi_heap *heap)
+{
+    return *heap->magic == 0;
 }
 
 /* kind.c: "a tensor", "indexed slices", for sentences. */

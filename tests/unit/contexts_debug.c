@@ -86,8 +86,7 @@ CO_TEST(a_value_used_after_its_block_is_reported, "")
     CO_EXPECT_NULL(co_gradient(ctx, x, dead));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 3 (sources)");
     CO_EXPECT_NULL(co_run(ctx, co_default_strategy(ctx), dead_step, co_no_args(ctx), NULL));
-    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
-                    "the step returned something that is not a live value");
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "what the step returned is not a live value");
 }
 
 CO_TEST(other_handles_used_after_their_block_are_reported, "")

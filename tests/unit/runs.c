@@ -530,8 +530,8 @@ static void
 run_in_child(co_context *ctx, co_strategy *m)
 {
     bool right = co_run(ctx, m, identity, co_args(ctx, co_int(ctx, 1)), NULL) == NULL &&
-                 co_error(ctx)->code == CO_FAILED_PRECONDITION &&
-                 strstr(co_error(ctx)->message, "child") != NULL;
+                 co_error(ctx)->code == CO_RUNTIME &&
+                 strstr(co_error(ctx)->message, "forked from") != NULL;
 
     _exit(right ? 0 : 1);
 }

@@ -152,12 +152,12 @@ CO_TEST_WITH(a_step_that_returns_no_live_value_fails, "GEN-ERR-1", "cpus=2")
 
     for (int what = 0; what < 2; ++what) {
         CO_EXPECT_NULL(co_run(ctx, m, return_dead, co_no_args(ctx), &what));
-        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "the step returned something that is not a live");
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "what the step returned is not a live");
     }
     CO_EXPECT_NULL(co_run(ctx, m, step_whose_merge_returns_no_value, co_no_args(ctx), NULL));
-    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "the merge function returned");
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "what the merge function returned");
     CO_EXPECT_NULL(co_merge_call(ctx, merge_returns_no_value, co_no_args(ctx), NULL));
-    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "the merge function returned");
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "what the merge function returned");
     expect_usable(ctx, m);
 }
 

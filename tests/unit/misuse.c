@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Handles where they do not belong: those of another runtime or another strategy, and all of them in a forked child. */
+#include "engine_support.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+static co_value *
+first_of(co_context *ctx, co_value *args, void *user)
+{
+    (void)user;
+    return co_at(ctx, args, 0);
+}
+
+static co_value *
+merge_first(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    (void)strategy;
+    return first_of(ctx, args, user);
+}
+
+static co_value *
+sum_ones(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    (void)user;
+    return co_all_reduce(ctx, CO_REDUCE_SUM, co_scalar_float(ctx, 1));
+}
+
+static void
+expect_usable(co_context *ctx, co_strategy *strategy)
+{
+    co_value *parts = co_local_results(ctx, strategy,
+                                       co_run(ctx, strategy, sum_ones, co_no_args(ctx), NULL));
+
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, parts, 0)),
+                    co_num_replicas_in_sync(ctx, strategy), 0);
+    CO_EXPECT_OK(ctx);
+}
+
+/* --- another runtime --- */
+
+#define EXPECT_FOREIGN(call)                                                                       \
+    do {                                                                                           \
+        (void)(call);                                                                              \
+        CO_EXPECT_ERROR(ctx, CO_VALUE, "of another runtime");                                      \
+    } while (0)
+
+CO_TEST_WITH(values_of_another_runtime_are_refused, "C-ARG-1 GEN-ERR-1", "cpus=2")
+{
+    co_context  *other = co_open("cpus=2");
+    co_strategy *m = test_mirrored(ctx, 2, -1);
+    co_value    *its = co_scalar_float(other, 1), *number = co_int(other, 1);
+    co_value    *its_variable = co_variable(other, its, NULL), *v = NULL;
+
+    CO_SCOPE(ctx, m)
+        v = co_variable(ctx, co_float(ctx, 3), NULL);
+    EXPECT_FOREIGN(co_add(ctx, its, co_int(ctx, 1)));
+    EXPECT_FOREIGN(co_add(ctx, co_scalar_float(ctx, 1), number));
+    EXPECT_FOREIGN(co_add(ctx, its_variable, co_int(ctx, 1)));
+    EXPECT_FOREIGN(co_args(ctx, its));
+    EXPECT_FOREIGN(co_read(ctx, its_variable));
+    EXPECT_FOREIGN(co_assign(ctx, its_variable, co_float(ctx, 1)));
+    EXPECT_FOREIGN(co_assign(ctx, v, its));
+    EXPECT_FOREIGN(co_variable(ctx, its, NULL));
+    EXPECT_FOREIGN(co_item_float(ctx, its));
+    EXPECT_FOREIGN(co_escape(ctx, its));
+    EXPECT_FOREIGN(co_reduce(ctx, m, CO_REDUCE_SUM, its, NULL, 0));
+    EXPECT_FOREIGN(co_local_results(ctx, m, its));
+    EXPECT_FOREIGN(co_run(ctx, m, first_of, co_args(other, its), NULL));
+    EXPECT_FOREIGN(co_merge_call(ctx, merge_first, co_args(other, its), NULL));
+    EXPECT_FOREIGN(co_all_reduce(ctx, CO_REDUCE_SUM, its));
+    EXPECT_FOREIGN(co_all_gather(ctx, its, 0));
+    EXPECT_FOREIGN(co_dataset_from_tensors(ctx, its));
+    co_keep(ctx, its);
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "another runtime");
+    co_release(ctx, its);
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "another runtime");
+    CO_EXPECT_CLOSE(co_item_float(other, its), 1, 0);
+    CO_EXPECT_CLOSE(co_item_float(ctx, v), 3, 0);
+    expect_usable(ctx, m);
+    CO_EXPECT_CODE(co_close(other), CO_OK);
+}
+
+CO_TEST_WITH(strategies_and_input_of_another_runtime_are_refused, "C-ARG-1 GEN-ERR-1", "cpus=2")
+{
+    co_context   *other = co_open("cpus=2");
+    co_strategy  *its = test_mirrored(other, 2, -1), *m = test_mirrored(ctx, 2, -1);
+    co_dataset   *numbers = co_dataset_range(other, 0, 8, 1);
+    co_iterator  *at = co_iterate(other, numbers);
+    co_optimizer *sgd = co_sgd(other, NULL);
+    co_value     *none = NULL;
+
+    EXPECT_FOREIGN(co_run(ctx, its, first_of, co_no_args(ctx), NULL));
+    EXPECT_FOREIGN(co_scope_enter(ctx, its).id);
+    EXPECT_FOREIGN(co_experimental_set_strategy(ctx, its));
+    EXPECT_FOREIGN(co_experimental_set_strategy(ctx, co_default_strategy(other)));
+    EXPECT_FOREIGN(co_reduce(ctx, its, CO_REDUCE_SUM, co_int(ctx, 1), NULL, 0));
+    EXPECT_FOREIGN(co_distribute_dataset(ctx, m, numbers, NULL));
+    EXPECT_FOREIGN(co_distribute_dataset(ctx, its, co_dataset_range(ctx, 0, 8, 1), NULL));
+    EXPECT_FOREIGN(co_dataset_batch(ctx, numbers, 2, false));
+    EXPECT_FOREIGN(co_iterate(ctx, numbers));
+    EXPECT_FOREIGN(co_next(ctx, at));
+    EXPECT_FOREIGN(co_apply_gradients(ctx, sgd, co_list(ctx, &none, 0), co_list(ctx, &none, 0)));
+    CO_EXPECT_FALSE(co_has_strategy(ctx));
+    expect_usable(other, its);
+    CO_EXPECT_CODE(co_close(other), CO_OK);
+}
+
+static co_value *
+return_foreign(co_context *ctx, co_value *args, void *user)
+{
+    (void)ctx;
+    (void)args;
+    return user;
+}
+
+CO_TEST_WITH(a_step_that_returns_a_value_of_another_runtime_fails, "GEN-ERR-1", "cpus=2")
+{
+    co_context  *other = co_open(NULL);
+    co_strategy *m = test_mirrored(ctx, 2, -1);
+
+    EXPECT_FOREIGN(co_run(ctx, m, return_foreign, co_no_args(ctx), co_int(other, 1)));
+    expect_usable(ctx, m);
+    CO_EXPECT_CODE(co_close(other), CO_OK);
+}
+
+/* --- fork --- */
+
+/* What a child of this process says of `body`: whether it was right, within ten seconds. */
+static bool
+in_child(bool (*body)(co_context *ctx, void *with), co_context *ctx, void *with)
+{
+    int   status = -1;
+    pid_t child = fork();
+
+    if (child == 0) {
+        alarm(10); /* who hangs is ended, and found */
+        _exit(body(ctx, with) ? 0 : 1);
+    }
+    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
+static bool
+refused(co_context *ctx)
+{
+    bool right = co_error(ctx)->code == CO_RUNTIME &&
+                 strstr(co_error(ctx)->message, "forked from process") != NULL &&
+                 strstr(co_error(ctx)->message, "co_open") != NULL;
+
+    co_clear(ctx);
+    return right;
+}
+
+/* with: values, strategies and input that the parent made. */
+typedef struct made {
+    co_strategy *mirrored, *one;
+    co_value    *tensor, *variable;
+    co_dataset  *dataset;
+    co_iterator *iterator;
+} made;
+
+static bool
+use_all(co_context *ctx, void *with)
+{
+    made *m = with;
+    bool  right = co_open_beside(ctx) == NULL && refused(ctx);
+
+    right = right && co_run(ctx, m->mirrored, sum_ones, m->tensor, NULL) == NULL && refused(ctx);
+    right = right && co_run(ctx, m->one, sum_ones, co_no_args(ctx), NULL) == NULL && refused(ctx);
+    right = right && co_scope_enter(ctx, m->mirrored).id == 0 && refused(ctx);
+    right = right && co_reduce(ctx, m->mirrored, CO_REDUCE_SUM, m->tensor, NULL, 0) == NULL &&
+            refused(ctx);
+    right = right && co_add(ctx, m->tensor, m->tensor) == NULL && refused(ctx);
+    right = right && co_add(ctx, co_scalar_float(ctx, 1), m->tensor) == NULL && refused(ctx);
+    right = right && co_args(ctx, m->tensor) == NULL && refused(ctx);
+    right = right && co_assign(ctx, m->variable, m->tensor) == NULL && refused(ctx);
+    right = right && co_next(ctx, m->iterator) == NULL && refused(ctx);
+    right = right && co_iterate(ctx, m->dataset) == NULL && refused(ctx);
+    co_keep(ctx, m->tensor);
+    right = right && refused(ctx);
+    return co_close(ctx) == CO_OK && right;
+}
+
+CO_TEST_WITH(a_forked_child_may_only_close, "", "cpus=2")
+{
+    made m = { .mirrored = test_mirrored(ctx, 2, -1), .one = co_one_device_strategy(ctx, NULL) };
+
+    m.tensor = co_scalar_float(ctx, 1);
+    CO_SCOPE(ctx, m.mirrored)
+        m.variable = co_variable(ctx, co_float(ctx, 3), NULL);
+    m.dataset = co_dataset_range(ctx, 0, 4, 1);
+    m.iterator = co_iterate(ctx, m.dataset);
+    expect_usable(ctx, m.mirrored);
+    CO_EXPECT_TRUE(in_child(use_all, ctx, &m));
+    expect_usable(ctx, m.mirrored);
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_add(ctx, m.tensor, m.variable)), 4, 0);
+    CO_EXPECT_NOT_NULL(co_next(ctx, m.iterator));
+}
+
+static bool
+open_own(co_context *ctx, void *with)
+{
+    co_context  *own = co_open("cpus=2");
+    co_strategy *m = test_mirrored(own, 2, -1);
+    co_value    *sum = co_reduce(own, m, CO_REDUCE_SUM,
+                                 co_run(own, m, sum_ones, co_no_args(own), NULL), NULL, 0);
+    bool         right = co_item_float(own, sum) == 4;
+
+    (void)ctx;
+    (void)with;
+    return co_close(own) == CO_OK && right;
+}
+
+CO_TEST_WITH(a_forked_child_opens_a_runtime_of_its_own, "", "cpus=2")
+{
+    expect_usable(ctx, test_mirrored(ctx, 2, -1));
+    CO_EXPECT_TRUE(in_child(open_own, ctx, NULL));
+}
+
+static bool
+meet(co_context *ctx, void *with)
+{
+    (void)with;
+    return co_all_reduce(ctx, CO_REDUCE_SUM, co_scalar_float(ctx, 1)) == NULL && refused(ctx);
+}
+
+/* user: whether the child was right. */
+static co_value *
+fork_in_step(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    if (co_replica_id(ctx) == 1)
+        *(bool *)user = in_child(meet, ctx, NULL);
+    return sum_ones(ctx, args, user);
+}
+
+CO_TEST_WITH(a_child_forked_by_a_step_waits_for_nobody, "", "cpus=2")
+{
+    co_strategy *m = test_mirrored(ctx, 3, 0); /* no deadline would end its wait */
+    bool         right = false;
+    co_value    *sums = co_run(ctx, m, fork_in_step, co_no_args(ctx), &right);
+
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, sums, 2)), 3, 0);
+    CO_EXPECT_TRUE(right);
+    expect_usable(ctx, m);
+}
