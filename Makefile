@@ -42,6 +42,7 @@ format:
 
 coverage:
 	@scripts/coverage --jobs $(JOBS)
+	@scripts/coverage --no-run --branches 95 context strategy collective variable
 
 clean:
 	@rm -rf build
@@ -56,7 +57,7 @@ help:
 	@echo "make golden     compare with the values recorded from TensorFlow"
 	@echo "make install    install under PREFIX=$(PREFIX)"
 	@echo "make format     lay out the sources with clang-format"
-	@echo "make coverage   which lines the tests execute"
+	@echo "make coverage   which lines and branches the tests take"
 	@echo "make clean      remove build/"
 	@echo
 	@echo "BUILD=, JOBS= and CMAKE_FLAGS=\"-DCOHORT_WITH_MPI=OFF ...\" change the build."

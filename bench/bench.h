@@ -68,6 +68,7 @@ void bench_check(co_context *ctx);
 /* The program's own path, for benchmarks that start it again. */
 extern const char *bench_program;
 
+void bench_allreduce(void);
 void bench_dispatch(void);
 void bench_kernels(void);
 void bench_run(void);

@@ -15,6 +15,8 @@ typedef struct benchmark {
 } benchmark;
 
 static const benchmark benchmarks[] = {
+    { "allreduce", "all_reduce of two replicas, 4 kB to 1 GiB, beside the sums alone",
+      bench_allreduce },
     { "dispatch", "a scalar multiply through the public interface", bench_dispatch },
     { "kernels", "products and convolutions beside the multiply-adds they consist of",
       bench_kernels },
@@ -139,9 +141,9 @@ report_text(const bench_figure *f, double ratio)
     char goal[40] = "", limit[120] = "";
 
     if (isfinite(f->goal))
-        snprintf(goal, sizeof(goal), "%s %g", f->best <= f->goal ? "at most" : "OVER", f->goal);
+        snprintf(goal, sizeof(goal), "%s %.3g", f->best <= f->goal ? "at most" : "OVER", f->goal);
     if (isfinite(ratio))
-        snprintf(limit, sizeof(limit), "%.1f x %.3g, %s", ratio, f->limit, f->limit_is);
+        snprintf(limit, sizeof(limit), "%.2f x %.3g, %s", ratio, f->limit, f->limit_is);
     else if (isfinite(f->limit))
         snprintf(limit, sizeof(limit), "%.3g, %s", f->limit, f->limit_is);
     printf("%-22s%10.4g%10.4g %-9s%-14s%s\n", f->name, f->best, f->median, f->unit, goal, limit);

@@ -266,6 +266,54 @@ two_replicas(void)
     co_close(ctx);
 }
 
+/* --- many variables --- */
+
+enum { FEW = 10, MANY = 10000 };
+
+/* A strategy with so many variables, in a context of its own. */
+typedef struct populated {
+    co_context   *ctx;
+    co_strategy  *strategy;
+    co_value     *args;
+    bench_samples samples;
+} populated;
+
+static void
+populate(populated *p, bool mirrored, int num_variables)
+{
+    p->ctx = co_open("cpus=2");
+    p->strategy = mirrored ? co_mirrored_strategy(p->ctx, NULL, 0, NULL)
+                           : co_one_device_strategy(p->ctx, "/cpu:0");
+    p->args = co_args(p->ctx, co_scalar_float(p->ctx, 1));
+    p->samples.n = 0;
+    CO_SCOPE(p->ctx, p->strategy) {
+        for (int i = 0; i < num_variables; ++i)
+            co_variable(p->ctx, co_scalar_float(p->ctx, 1), NULL);
+    }
+}
+
+/* What a run costs with many variables, as a multiple of what it costs with few. */
+static void
+many_variables(const char *name, bool mirrored)
+{
+    populated    few, many;
+    bench_figure figure = { name, "ratio", 0, 0, (double)NAN, "", 1.05 };
+
+    populate(&few, mirrored, FEW);
+    populate(&many, mirrored, MANY);
+    for (bench_clock c = bench_begin(ROUNDS, 3); bench_more(&c);) {
+        bench_add(&few.samples, time_run(few.ctx, few.strategy, few.args));
+        bench_add(&many.samples, time_run(many.ctx, many.strategy, many.args));
+    }
+    bench_check(few.ctx);
+    bench_check(many.ctx);
+    figure.best = bench_best(&many.samples) / bench_best(&few.samples);
+    figure.median = bench_median(&many.samples) / bench_median(&few.samples);
+    bench_report(&figure);
+    co_close(few.ctx);
+    co_close(many.ctx);
+}
+
 /* --- memory --- */
 
 typedef struct model {
@@ -344,5 +392,7 @@ bench_run(void)
 {
     one_device();
     two_replicas();
+    many_variables("one_run_variables", false);
+    many_variables("mirrored2_run_variables", true);
     steady_allocations();
 }
