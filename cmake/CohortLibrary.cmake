@@ -49,9 +49,6 @@ if(NOT COHORT_SOURCES)
     return()
 endif()
 
-# Loops that must become vector code; their bits do not depend on it.
-set_source_files_properties("${PROJECT_SOURCE_DIR}/src/collective/kernels.c" PROPERTIES
-    COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
 cohort_add_objects(cohort_objects ${COHORT_SOURCES})
 set(objects $<TARGET_OBJECTS:cohort_objects>)
 

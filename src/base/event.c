@@ -14,6 +14,8 @@
 #define SPINS_PER_LOOK                                                                             \
     32 /* pauses between two looks at the clock and at the number of running threads */
 
+#define YIELD_NS 1000 /* of spinning before the core is offered to others */
+
 uint64_t
 coi_now_ns(void)
 {
@@ -77,8 +79,8 @@ spin(coi_event *event, unsigned seen, coi_waiting *waiting, int spin_us, uint64_
         }
         if (now_ns >= end_ns)
             return false;
-        /* The thread we wait for may have been woken on the very core that we spin on. */
-        if (spin_us > waiting->spin_us)
+        /* The thread we wait for may have been woken on the very core that we spin on; one that is at work comes sooner. */
+        if (spin_us > waiting->spin_us && now_ns + (uint64_t)spin_us * 1000u > end_ns + YIELD_NS)
             sched_yield();
     }
 }

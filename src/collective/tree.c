@@ -14,12 +14,16 @@
 
 #include <assert.h>
 #include <string.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 enum {
     BLOCK_BYTES = 1024,      /* of an inner node; 8 parts of 64 MiB run 25% faster than with 4096 */
     LONG_BLOCK_BYTES = 8192, /* without inner nodes, only what MEAN reads again must stay near */
     MAX_LEVELS = 31,         /* ids are ints */
-    LINE_BYTES = 64
+    LINE_BYTES = 64,
+    STREAM_BYTES = 24 << 20 /* a result from here on does not stay in a cache */
 };
 
 /* Where the leaves are: parts by replica id, or subtrees from left to right. */
@@ -30,11 +34,11 @@ typedef struct source {
 } source;
 
 typedef struct walk {
-    source           from;
-    coi_node_into_fn into;
-    coi_node_onto_fn onto;
-    size_t           start; /* bytes from the beginning of every leaf to this block */
-    int64_t          count; /* elements in this block */
+    source                    from;
+    const coi_reduce_kernels *kernels;
+    co_reduce_op              op;
+    size_t                    start; /* bytes from the beginning of every leaf to this block */
+    int64_t                   count; /* elements in this block */
     unsigned char (*scratch)[BLOCK_BYTES];
 } walk;
 
@@ -81,41 +85,73 @@ node_block(walk *w, int lo, int hi, int level, void *out)
     middle = split(lo, hi);
     left = node_block(w, lo, middle, level + 1, out);
     right = node_block(w, middle, hi, level + 1, w->scratch[level]);
-    if (left == out)
-        w->onto(out, right, w->count);
-    else
-        w->into(out, left, right, w->count);
+    coi_reduce_node(w->kernels, w->op, out, left, right, w->count);
     return out;
 }
 
-/* Elements [begin, end) of node [lo, hi) into out[0 ..]; with the division of MEAN if `finish`. */
+/*
+ * A copy that leaves the caches as they are: the lines of dst are not read before they are overwritten, which saves a
+ * quarter of the traffic of a sum. Both are aligned to a line.
+ */
+static void
+stream(void *dst, const void *src, size_t nbytes)
+{
+    size_t at = 0;
+
+#if defined(__SSE2__)
+    for (; at + LINE_BYTES <= nbytes; at += LINE_BYTES) {
+        const __m128i *from = (const __m128i *)(const void *)((const char *)src + at);
+        __m128i       *to = (__m128i *)(void *)((char *)dst + at);
+        __m128i        a = _mm_load_si128(from), b = _mm_load_si128(from + 1);
+        __m128i        c = _mm_load_si128(from + 2), d = _mm_load_si128(from + 3);
+
+        _mm_stream_si128(to, a);
+        _mm_stream_si128(to + 1, b);
+        _mm_stream_si128(to + 2, c);
+        _mm_stream_si128(to + 3, d);
+    }
+    _mm_sfence(); /* such stores are ordered by nothing else */
+#endif
+    memcpy((char *)dst + at, (const char *)src + at, nbytes - at);
+}
+
+/* What reduce does with the blocks it makes. */
+typedef struct ending {
+    bool divides; /* by the number of replicas, if it is a mean */
+    bool streams; /* past the caches */
+} ending;
+
+/* Elements [begin, end) of node [lo, hi) into out[0 ..]. */
 static void
 reduce(const coi_reduction *job, const source *from, int lo, int hi, int64_t begin, int64_t end,
-       void *out, bool finish)
+       void *out, ending how)
 {
     const coi_reduce_kernels          *kernels = &coi_reduce_table[job->dtype];
     _Alignas(LINE_BYTES) unsigned char scratch[MAX_LEVELS][BLOCK_BYTES];
+    _Alignas(LINE_BYTES) unsigned char staged[LONG_BLOCK_BYTES];
     unsigned char                     *to = out;
-    walk                               w = { .scratch = scratch };
-    int64_t                            per_block;
+    walk    w = { .kernels = kernels, .op = job->op, .scratch = scratch };
+    int64_t per_block = (int64_t)((has_inner_nodes(from, lo, hi) ? BLOCK_BYTES : LONG_BLOCK_BYTES) /
+                                  kernels->size);
 
     assert(kernels->size > 0 && job->op <= CO_REDUCE_PROD && lo < hi);
-    w.into = kernels->node[job->op].into;
-    w.onto = kernels->node[job->op].onto;
-    per_block = (int64_t)((has_inner_nodes(from, lo, hi) ? BLOCK_BYTES : LONG_BLOCK_BYTES) /
-                          kernels->size);
     for (; begin < end; begin += w.count) {
-        const void *made;
+        unsigned char *block = how.streams ? staged : to;
+        const void    *made;
+        size_t         nbytes;
 
         w.from = *from;
         w.start = (size_t)begin * kernels->size;
         w.count = end - begin < per_block ? end - begin : per_block;
-        made = node_block(&w, lo, hi, 0, to);
-        if (made != to)
-            memcpy(to, made, (size_t)w.count * kernels->size);
-        if (finish)
-            coi_reduce_finish(job, to, w.count);
-        to += (size_t)w.count * kernels->size;
+        nbytes = (size_t)w.count * kernels->size;
+        made = node_block(&w, lo, hi, 0, block);
+        if (made != block)
+            memcpy(block, made, nbytes);
+        if (how.divides)
+            coi_reduce_finish(job, block, w.count);
+        if (how.streams)
+            stream(to, staged, nbytes);
+        to += nbytes;
     }
 }
 
@@ -125,14 +161,15 @@ coi_reduce_finish(const coi_reduction *job, void *data, int64_t num_elements)
     const coi_reduce_kernels *kernels = &coi_reduce_table[job->dtype];
 
     if (job->op == CO_REDUCE_MEAN && kernels->mean != NULL && job->num_replicas > 1)
-        kernels->mean(data, num_elements, job->num_replicas);
+        coi_reduce_mean(kernels, data, num_elements, job->num_replicas);
 }
 
 void
 coi_reduce_parts(const coi_reduction *job, int first, int lo, int hi, int64_t begin, int64_t end,
                  void *out)
 {
-    reduce(job, &(source){ .parts = job->parts, .first = first }, lo, hi, begin, end, out, false);
+    reduce(job, &(source){ .parts = job->parts, .first = first }, lo, hi, begin, end, out,
+           (ending){ .divides = false });
 }
 
 void
@@ -146,7 +183,7 @@ coi_reduce_top(const coi_reduction *job, const coi_subtree *subtrees, int64_t nu
                void *out)
 {
     reduce(job, &(source){ .subtrees = subtrees }, 0, job->num_replicas, 0, num_elements, out,
-           true);
+           (ending){ .divides = true });
 }
 
 void
@@ -154,10 +191,13 @@ coi_reduce_share(const coi_reduction *job, int share, int num_shares)
 {
     size_t  size = coi_reduce_table[job->dtype].size;
     int64_t begin, end;
+    ending  how = { .divides = true,
+                    .streams = (size_t)job->num_elements * size >= STREAM_BYTES &&
+                               (uintptr_t)job->out % LINE_BYTES == 0 };
 
     coi_share_range(job->dtype, job->num_elements, share, num_shares, &begin, &end);
     reduce(job, &(source){ .parts = job->parts }, 0, job->num_replicas, begin, end,
-           (unsigned char *)job->out + (size_t)begin * size, true);
+           (unsigned char *)job->out + (size_t)begin * size, how);
 }
 
 bool

@@ -61,6 +61,34 @@ CO_TEST_BARE(sums_follow_the_tree_for_every_dtype_and_operation, "")
     }
 }
 
+/* Results that no cache holds are written past it: wherever they begin, for one part and for a tree, with and without division. */
+CO_TEST_BARE(large_results_have_the_same_bits, "RC-AR-5")
+{
+    enum { N = (24 << 18) + 37 }; /* float32: just over what counts as large */
+    static const int replicas[] = { 1, 2, 3 };
+    void            *parts[3], *room = aligned_alloc(64, N * 4 + 128);
+
+    CO_REQUIRE(room != NULL);
+    make_parts(CO_FLOAT32, 3, N, parts);
+    for (int k = 0; k < 3; ++k)
+        for (int off = 0; off <= 4; off += 4) {
+            coi_reduction job = { k == 1 ? CO_REDUCE_SUM : CO_REDUCE_MEAN,
+                                  CO_FLOAT32,
+                                  N,
+                                  replicas[k],
+                                  (const void *const *)parts,
+                                  (char *)room + off };
+
+            memset(room, 0xA5, N * 4 + 128);
+            for (int s = 0; s < 3; ++s)
+                coi_reduce_share(&job, s, 3);
+            CO_EXPECT_TRUE(expect_elements(&job, job.out, 0, N, "large"));
+            CO_EXPECT_INT(((unsigned char *)job.out)[N * 4], 0xA5);
+        }
+    free_parts(3, parts);
+    free(room);
+}
+
 /* Ranks host [first[r], first[r+1]): every subtree reduced where it is hosted whole, then the top. */
 static void
 reduce_placed(const coi_reduction *job, const int *first, int num_ranks)
