@@ -298,7 +298,8 @@ signature_of(const job *mine, char *text, size_t capacity)
             at += (size_t)snprintf(text + at, capacity - at, "%s%s %s", k > 0 ? ", " : "",
                                    co_dtype_name((co_dtype)leaf->dtype),
                                    dense ? coi_shape_text(leaf->u.tensor.dims, leaf->ndim, shape)
-                                         : "");
+                                   : leaf->kind == CO_KIND_SLICES ? "slices"
+                                                                  : "rows");
     }
     return hash;
 }
@@ -337,6 +338,17 @@ sum_between_workers(co_context *ctx, coi_step *step)
     return false;
 }
 
+/* How many leaves there are and of which kinds, as a number below zero: what of a structure other ranks can compare (RC-AR-4). */
+static int64_t
+outline_of(const job *mine)
+{
+    uint64_t hash = mine->n;
+
+    for (size_t k = 0; k < mine->n; ++k)
+        hash = hash * 31 + mine->in[k]->kind;
+    return -1 - (int64_t)(hash >> 1);
+}
+
 static bool
 reduce_between_workers(co_context *ctx)
 {
@@ -347,7 +359,7 @@ reduce_between_workers(co_context *ctx)
 
     if (!coi_workers_meet(ctx, step->strategy,
                           mine->gather ? COI_MEET_ALL_GATHER : COI_MEET_ALL_REDUCE, signature, text,
-                          0, NULL) ||
+                          outline_of(mine), NULL) ||
         !sum_between_workers(ctx, step))
         return false;
     for (size_t k = 0; k < mine->n; ++k)

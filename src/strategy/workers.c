@@ -76,9 +76,13 @@ compare_hellos(co_context *ctx, const co_strategy *strategy, const coi_hello *mi
             other->sequence != mine->sequence || other->what != mine->what)
             return out_of_step(ctx, r, mine, other);
         if (other->signature != mine->signature) {
-            coi_fail(ctx, CO_INVALID_ARGUMENT, "rank %d brings %s to %s, and rank %d brings %s",
-                     ctx->rank, mine->text, coi_meeting_name((coi_meeting_kind)mine->what), r,
-                     other->text);
+            /* A number below zero tells how many leaves of which kinds there are (RC-AR-4). */
+            bool structures = mine->number < 0 && other->number < 0 &&
+                              other->number != mine->number;
+
+            coi_fail(ctx, structures ? CO_ASSERTION : CO_INVALID_ARGUMENT,
+                     "rank %d brings %s to %s, and rank %d brings %s", ctx->rank, mine->text,
+                     coi_meeting_name((coi_meeting_kind)mine->what), r, other->text);
             return false;
         }
     }
