@@ -78,9 +78,9 @@ static const suite_family family_one_device = {
 #define SEVERAL_REPLICAS                                                                           \
     .is_current = true, .selects = true, .spreads = true, .function_kind = CO_KIND_PER_REPLICA,    \
     .mixing = CO_RUNTIME, .scope_in_step = CO_RUNTIME, .variable_elsewhere = CO_RUNTIME,           \
-    .bundle_as_operand = CO_VALUE, .no_destination = CO_VALUE, .update_plain = CO_ASSERTION,       \
-    .sync_none = CO_VALUE, .mean_integer = CO_VALUE, .read_no_sum = CO_VALUE,                      \
-    .add_to_sum = CO_VALUE, .input_per_replica = CO_NOT_IMPLEMENTED,                               \
+    .bundle_as_operand = CO_VALUE, .foreign_bundle = CO_VALUE, .no_destination = CO_VALUE,         \
+    .update_plain = CO_ASSERTION, .sync_none = CO_VALUE, .mean_integer = CO_VALUE,                 \
+    .read_no_sum = CO_VALUE, .add_to_sum = CO_VALUE, .input_per_replica = CO_NOT_IMPLEMENTED,      \
     .input_of_others = CO_RUNTIME, .next_in_step = CO_VALUE
 
 static const suite_family family_mirrored = {
@@ -105,8 +105,8 @@ static const suite_family family_workers = {
     .result_kind = CO_KIND_PER_REPLICA, .element_kind = CO_KIND_PER_REPLICA,                       \
     .plain_sum = CO_VALUE, .mirrored_sum = CO_ASSERTION, .shapes_differ = CO_INVALID_ARGUMENT,     \
     .structures_differ = CO_ASSERTION, .structures_reduced = CO_ASSERTION,                         \
-    .left_alone = CO_RUNTIME, .left_others = CO_RUNTIME, .gather_axis = CO_VALUE,                  \
-    .gather_slices = CO_NOT_IMPLEMENTED, .unbatched = CO_VALUE
+    .left_alone = CO_RUNTIME, .left_others = CO_RUNTIME, .merge_missed = CO_RUNTIME,               \
+    .gather_axis = CO_VALUE, .gather_slices = CO_NOT_IMPLEMENTED, .unbatched = CO_VALUE
 
 /* n replicas, one in each process: its results are not wrapped, its plain values are its component, and nobody here can see that
  * structures of other processes differ but where they are combined. */

@@ -32,6 +32,7 @@ typedef struct suite_family {
     co_code     mixing;             /* another strategy, where this one is current */
     co_code     scope_in_step;      /* its own scope, inside its step */
     co_code     variable_elsewhere; /* its variable, where another strategy is current */
+    co_code     foreign_bundle;     /* a bundle with more components than there are replicas */
     co_code     bundle_as_operand;  /* what a value function made, in an operator outside a step */
     /* Section 13. */
     co_code devices_known; /* worker_devices, parameter_devices */
@@ -73,6 +74,7 @@ typedef struct suite_row {
     co_code structures_reduced; /* all_reduce of structures that differ */
     co_code left_alone;         /* a collective that the last replica does not come to */
     co_code left_others;        /* the same, for the process of the last replica */
+    co_code merge_missed;       /* a merge that odd replicas do not come to */
     co_code gather_axis;        /* gathering along an axis that is not there */
     co_code gather_slices;
     co_code unbatched;   /* distributing a dataset of scalars */
