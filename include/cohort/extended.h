@@ -82,6 +82,14 @@ CO_API void co_colocate_end(co_context *ctx);
 CO_API co_value *co_call_for_each_replica(co_context *ctx, co_strategy *strategy, co_fn fn,
                                           co_value *args, void *user);
 
+/**
+ * One step on an iterator, as the v1 interface had it before run: in the strategy's scope, takes the next element and calls run
+ * with it as the one argument, also where it is a tuple; without an iterator (NULL) fn gets no argument. The end of the input
+ * is CO_OUT_OF_RANGE, and fn is not called (S-EXPRUN-*). New programs call co_next and co_run.
+ */
+CO_API co_value *co_experimental_run(co_context *ctx, co_strategy *strategy, co_fn fn,
+                                     co_iterator *input_iterator, void *user);
+
 /* Several steps on an iterator. */
 
 /** What a run of steps collects; a handle of the block that it was made in. */

@@ -401,3 +401,59 @@ co_mirrored(co_context *ctx, co_value *const *components, size_t n)
     COI_ENTER(ctx, "mirrored", NULL);
     return make_bundle(ctx, CO_KIND_MIRRORED, components, n);
 }
+
+/* --- the types of values --- */
+
+static co_value *leaf_spec(co_context *ctx, co_value *leaf, void *unused);
+
+static co_value *
+bundle_spec(co_context *ctx, const co_value *bundle)
+{
+    co_value *made = coi_bundle_new(&ctx->heap, (co_kind)bundle->kind, bundle->u.bundle.n,
+                                    coi_err(ctx));
+
+    for (size_t i = 0; made != NULL && i < bundle->u.bundle.n; ++i) {
+        co_value *spec = co_map_leaves(ctx, bundle->u.bundle.items[i], leaf_spec, NULL);
+
+        if (spec == NULL) {
+            coi_unref(&ctx->heap, made);
+            return NULL;
+        }
+        coi_ref(spec);
+        made->u.bundle.items[i] = spec;
+    }
+    if (made != NULL)
+        coi_structure_seal(made, coi_err(ctx)); /* no deeper than what it describes */
+    return coi_give(ctx, made);
+}
+
+static co_value *
+leaf_spec(co_context *ctx, co_value *leaf, void *unused)
+{
+    const coi_variable *variable;
+
+    (void)unused;
+    switch (leaf->kind) {
+    case CO_KIND_TENSOR:
+        return co_spec(ctx, (co_dtype)leaf->dtype, leaf->u.tensor.dims, leaf->ndim);
+    case CO_KIND_VARIABLE:
+        variable = leaf->u.variable;
+        return co_spec(ctx, (co_dtype)variable->dtype, variable->shape.dims, variable->shape.ndim);
+    case CO_KIND_PER_REPLICA:
+    case CO_KIND_MIRRORED: return bundle_spec(ctx, leaf);
+    case CO_KIND_SPEC:
+    case CO_KIND_NONE: return coi_own_ref(ctx, leaf);
+    case CO_KIND_SLICES:
+        coi_fail(ctx, CO_TYPE, "indexed slices have no spec; ask for that of their values");
+        return NULL;
+    default: return co_spec(ctx, coi_host_dtype(leaf), NULL, 0);
+    }
+}
+
+co_value *
+co_type_spec(co_context *ctx, co_value *value)
+{
+    COI_ENTER(ctx, "type_spec", NULL);
+    return coi_check_value(ctx, value, 2, "value") ? co_map_leaves(ctx, value, leaf_spec, NULL)
+                                                   : NULL;
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Several steps on an iterator, and what they put out (EXT-STEPS-1). Outputs are maps, replaced as a whole when a name is set:
+ * Steps on an iterator, one (S-EXPRUN-*) or several, and what they put out (EXT-STEPS-1). Outputs are maps, replaced as a whole when a name is set:
  * there are few, and who holds an older map keeps it unchanged.
  */
 #include <cohort/dataset.h>
@@ -257,4 +257,29 @@ co_run_steps_on_iterator(co_context *ctx, co_strategy *strategy, co_step_fn fn,
             coi_pop(ctx);
     }
     return ctx->error.code == CO_OK ? steps : NULL;
+}
+
+co_value *
+co_experimental_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_iterator *input_iterator,
+                    void *user)
+{
+    co_value *args, *element, *result = NULL;
+    co_scope  scope;
+
+    COI_ENTER(ctx, "experimental_run", NULL);
+    if (!coi_check_strategy(ctx, strategy, 2) ||
+        (input_iterator != NULL &&
+         !coi_check_object(ctx, input_iterator, &coi_iterator_class, 4, "input_iterator")) ||
+        !coi_check_cross(ctx, strategy))
+        return NULL;
+    scope = co_scope_enter(ctx, strategy);
+    if (input_iterator == NULL)
+        args = co_no_args(ctx);
+    else
+        args = (element = co_get_next(ctx, input_iterator)) != NULL ? co_tuple(ctx, &element, 1)
+                                                                    : NULL;
+    if (args != NULL)
+        result = co_run(ctx, strategy, fn, args, user);
+    co_scope_exit(ctx, &scope);
+    return result;
 }

@@ -26,5 +26,13 @@ if grep -E 'crashed|no result after|after the last case|ended the process' "$out
     status=1
 fi
 
+# The rules that the whole of the data proves, in the form of the unit tests' log.
+if [ -n "${COHORT_RULES_LOG:-}" ]; then
+    [ $status -eq 0 ] && verdict=pass || verdict=fail
+    for rule in $(sed -n 's/^#> rules //p' "$here/at_least.txt"); do
+        printf '%s\tgolden/at_least\t%s\n' "$rule" $verdict >>"$COHORT_RULES_LOG"
+    done
+fi
+
 tail -n 1 "$out"
 exit $status

@@ -37,12 +37,6 @@ run_v1(golden_case *c)
 }
 
 static void
-run_numpy_dataset(golden_case *c)
-{
-    golden_missing(c, "make_numpy_dataset");
-}
-
-static void
 run_config(golden_case *c)
 {
     golden_missing(c, "update_config_proto");
@@ -66,7 +60,7 @@ const golden_family golden_families[] = {
     { "train", run_train },
     { "tensorboard", run_tensorboard },
     { "v1", run_v1 },
-    { "numpy_dataset", run_numpy_dataset },
+    { "numpy_dataset", golden_run_numpy_dataset },
     { "config", run_config },
     { "tpu", run_tpu },
     { "seeds", golden_run_seeds },

@@ -10,7 +10,6 @@
 
 #define STEPS_PAST_END 2
 #define MAX_SIZES      256
-#define MAX_ELEMENTS   1000
 
 typedef struct walk {
     golden_case *c;
@@ -247,19 +246,6 @@ run_batch_sizes(golden_case *c)
     }
 }
 
-/* All elements that a worker sees, cut at a limit that no case reaches. */
-static json_t *
-all_elements(co_context *ctx, co_dataset *dataset)
-{
-    co_iterator *it = co_iterate(ctx, dataset);
-    json_t      *list = json_array();
-    co_value    *element;
-
-    while (json_array_size(list) < MAX_ELEMENTS && (element = co_next(ctx, it)) != NULL)
-        json_array_append_new(list, golden_write_value(ctx, element));
-    return list;
-}
-
 /* The files that the records of a list came from: "f2r0" is of "f2". */
 static json_t *
 files_of(json_t *elements)
@@ -309,12 +295,12 @@ one_worker(golden_case *c, co_dataset *dataset, int w, int num_workers, int repl
     json_t          *elements;
 
     if (replicas > 0) {
-        elements = all_elements(ctx, co_dataset_for_worker(ctx, dataset, &input));
+        elements = golden_write_elements(ctx, co_dataset_for_worker(ctx, dataset, &input));
         json_object_set_new(json, "batches", elements);
         json_object_set_new(json, "static_batch_size",
                             json_integer(co_dataset_batch_size(ctx, dataset)));
     } else {
-        elements = all_elements(ctx, co_dataset_auto_shard(ctx, dataset, num_workers, w));
+        elements = golden_write_elements(ctx, co_dataset_auto_shard(ctx, dataset, num_workers, w));
         json_object_set_new(json, "elements", elements);
         json_object_set_new(json, "files_seen", files_of(elements));
     }

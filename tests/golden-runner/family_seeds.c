@@ -118,18 +118,6 @@ block_one_device(block *b)
     put(b, "result", golden_write_value(ctx, result));
 }
 
-static json_t *
-all_elements(block *b, co_dataset *dataset)
-{
-    co_iterator *it = co_iterate(b->ctx, dataset);
-    json_t      *list = json_array();
-    co_value    *element;
-
-    while (json_array_size(list) < 100 && (element = co_next(b->ctx, it)) != NULL)
-        json_array_append_new(list, golden_write_value(b->ctx, element));
-    return list;
-}
-
 static void
 block_distribute_dataset(block *b)
 {
@@ -137,10 +125,42 @@ block_distribute_dataset(block *b)
     co_strategy *strategy = co_one_device_strategy(ctx, "/cpu:0");
     co_dataset  *batched = co_dataset_batch(ctx, co_dataset_range(ctx, 0, 10, 1), 2, false);
 
-    put(b, "elements", all_elements(b, co_distribute_dataset(ctx, strategy, batched, NULL)));
+    put(b, "elements",
+        golden_write_elements(b->ctx, co_distribute_dataset(ctx, strategy, batched, NULL)));
     if (b->replicas == 2)
         put(b, "mirrored_elements",
-            all_elements(b, co_distribute_dataset(ctx, mirrored(b), batched, NULL)));
+            golden_write_elements(b->ctx, co_distribute_dataset(ctx, mirrored(b), batched, NULL)));
+}
+
+/* make_numpy_dataset: ten ones, as the sample has them and with a batch step before they are distributed. */
+static void
+numpy_ones(block *b, co_strategy *strategy)
+{
+    co_context *ctx = b->ctx;
+    co_value   *numpy_input = co_ones(ctx, CO_FLOAT32, CO_SHAPE(10));
+    co_dataset *dataset = co_experimental_make_numpy_dataset(ctx, strategy, numpy_input);
+    co_dataset *batched = co_dataset_batch(ctx, dataset, 4, false), *as_written;
+
+    put(b, "element_spec", golden_write_value(ctx, co_element_spec(ctx, dataset)));
+    put(b, "cardinality", json_integer(co_cardinality(ctx, dataset)));
+    as_written = co_experimental_distribute_dataset(ctx, strategy, dataset, NULL);
+    put(b, "elements_as_written",
+        as_written != NULL ? golden_write_elements(b->ctx, as_written)
+                           : json_pack("{s:o}", "error", golden_write_error(ctx)));
+    batched = co_experimental_distribute_dataset(ctx, strategy, batched, NULL);
+    put(b, "elements_with_batch_4", golden_write_elements(b->ctx, batched));
+}
+
+static void
+block_numpy_either(block *b)
+{
+    numpy_ones(b, b->replicas == 1 ? co_one_device_strategy(b->ctx, "/cpu:0") : mirrored(b));
+}
+
+static void
+block_numpy_mirrored(block *b)
+{
+    numpy_ones(b, mirrored(b));
 }
 
 /* distribute_datasets_from_function: an endless dataset, three steps of it. */
@@ -353,7 +373,6 @@ typedef struct known_block {
 } known_block;
 
 static const char tpu[] = "TPU topologies and logical devices";
-static const char numpy[] = "make_numpy_dataset";
 static const char records[] = "the dataset step 'tfrecord'";
 static const char signature[] = "signatures as values: in C the compiler checks arguments";
 
@@ -368,7 +387,7 @@ static const known_block blocks[] = {
     { "seed001/6", block_value_array, NULL },
     { "seed001/7", block_value_replicas, NULL },
     { "seed001/8", block_value_placed, NULL },
-    { "seed001/9", NULL, numpy },
+    { "seed001/9", block_numpy_either, NULL },
     { "seed001/10", NULL, tpu },
     { "seed001/11", NULL, tpu },
     { "seed001/12", block_reduce, NULL },
@@ -380,7 +399,7 @@ static const known_block blocks[] = {
     { "seed002/6", block_from_function_mirrored, NULL },
     { "seed002/7", NULL, signature },
     { "seed002/8", NULL, signature },
-    { "seed002/9", NULL, numpy },
+    { "seed002/9", block_numpy_mirrored, NULL },
     { "seed002/10", NULL, signature },
     { "seed002/11", NULL, signature },
     { "seed002/12", NULL, signature },
@@ -389,7 +408,7 @@ static const known_block blocks[] = {
     { "seed003/3", NULL, records },
     { "seed003/4", block_from_function_either, NULL },
     { "seed003/5", NULL, "captured functions" },
-    { "seed003/6", NULL, numpy },
+    { "seed003/6", block_numpy_either, NULL },
     { "seed003/7", NULL, "make_input_fn_iterator" },
     { "seed003/8", block_run_constant, NULL },
     { "seed003/9", NULL, "captured functions" },

@@ -139,6 +139,9 @@ co_dataset *golden_pipeline(golden_case *c, co_context *ctx, json_t *pipeline);
 /* One step that is known to exist, after `input`. */
 co_dataset *golden_pipeline_step(golden_case *c, co_context *ctx, co_dataset *input, json_t *item);
 
+/* The elements of a dataset, plain or distributed, as a list: all, or as many as a runaway one may give. */
+json_t *golden_write_elements(co_context *ctx, co_dataset *dataset);
+
 /* isolate.c */
 
 typedef struct golden_options {

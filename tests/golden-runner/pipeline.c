@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_STEPS 64
+#define MAX_STEPS    64
+#define MAX_ELEMENTS 1000
 
 /* One step: `input` is NULL for a source. NULL with a reason in c or an error in ctx. */
 typedef co_dataset *(*step_fn)(golden_case *c, co_context *ctx, co_dataset *input, json_t *args);
@@ -198,4 +199,16 @@ golden_pipeline(golden_case *c, co_context *ctx, json_t *pipeline)
             return NULL;
     }
     return dataset;
+}
+
+json_t *
+golden_write_elements(co_context *ctx, co_dataset *dataset)
+{
+    co_iterator *it = co_iterate(ctx, dataset);
+    json_t      *list = json_array();
+    co_value    *element;
+
+    while (json_array_size(list) < MAX_ELEMENTS && (element = co_next(ctx, it)) != NULL)
+        json_array_append_new(list, golden_write_value(ctx, element));
+    return list;
 }

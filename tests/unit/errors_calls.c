@@ -119,6 +119,7 @@ call_makers(co_context *ctx, const goods *g)
     NOTHING(co_slices_indices(ctx, g->slices));
     NOTHING(co_slices_dense_shape(ctx, g->slices));
     NOTHING(co_spec(ctx, CO_FLOAT32, NULL, 0));
+    NOTHING(co_type_spec(ctx, g->x));
     NOTHING(co_list(ctx, &g->x, 1));
     NOTHING(co_tuple(ctx, &g->x, 1));
     NOTHING(co_named_tuple(ctx, "T", keys, &g->x, 1));

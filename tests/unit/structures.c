@@ -256,3 +256,53 @@ CO_TEST(bundles_need_components, "")
     CO_EXPECT_NULL(co_mirrored(ctx, parts, 2));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "component 1 of mirrored is NULL");
 }
+
+static void
+expect_spec(co_context *ctx, co_value *spec, co_dtype dtype, int ndim)
+{
+    CO_EXPECT_INT(co_value_kind(spec), CO_KIND_SPEC);
+    CO_EXPECT_INT(co_value_dtype(ctx, spec), dtype);
+    CO_EXPECT_INT(co_ndim(ctx, spec), ndim);
+}
+
+CO_TEST(values_have_types, "DV-SPEC-1")
+{
+    co_value *x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(2, 3)), *y = co_scalar_int64(ctx, 1);
+    co_value *v = co_variable(ctx, x, NULL), *none = co_none(ctx);
+    co_value *parts[] = { x, y }, *pairs[] = { co_args(ctx, x, y), co_args(ctx, y, x) };
+    co_value *spec = co_type_spec(ctx, co_per_replica(ctx, parts, 2)), *slices, *bad[2];
+
+    CO_EXPECT_INT(co_value_kind(spec), CO_KIND_PER_REPLICA); /* one tensor spec per component */
+    CO_EXPECT_INT(co_size(ctx, spec), 2);
+    expect_spec(ctx, co_at(ctx, spec, 0), CO_FLOAT32, 2);
+    CO_EXPECT_INT(co_dim(ctx, co_at(ctx, spec, 0), 1), 3);
+    expect_spec(ctx, co_at(ctx, spec, 1), CO_INT64, 0);
+    spec = co_type_spec(ctx, co_mirrored(ctx, pairs, 2));
+    expect_spec(ctx, co_at(ctx, co_at(ctx, spec, 1), 1), CO_FLOAT32, 2);
+    spec = co_type_spec(ctx, co_args(ctx, v, co_int(ctx, 1), co_float(ctx, 1), none, spec));
+    expect_spec(ctx, co_at(ctx, spec, 0), CO_FLOAT32, 2);
+    expect_spec(ctx, co_at(ctx, spec, 1), CO_INT32, 0);
+    expect_spec(ctx, co_at(ctx, spec, 2), CO_FLOAT32, 0);
+    CO_EXPECT_PTR(co_at(ctx, spec, 3), none);
+    CO_EXPECT_INT(co_value_kind(co_at(ctx, spec, 4)), CO_KIND_MIRRORED); /* a spec of specs */
+    slices = co_slices(ctx, x, co_ones(ctx, CO_INT64, CO_SHAPE(2)), NULL);
+    bad[0] = x;
+    bad[1] = slices;
+    CO_EXPECT_NULL(co_type_spec(ctx, co_per_replica(ctx, bad, 2)));
+    CO_EXPECT_ERROR(ctx, CO_TYPE, "slices");
+    CO_EXPECT_NULL(co_type_spec(ctx, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "value");
+}
+
+static bool
+types_in_little_memory(co_context *ctx)
+{
+    co_value *parts[] = { co_int(ctx, 1), co_float(ctx, 1) };
+
+    return co_type_spec(ctx, co_args(ctx, co_per_replica(ctx, parts, 2), parts[0])) != NULL;
+}
+
+CO_TEST_BARE(types_survive_want_of_memory, "DV-SPEC-1")
+{
+    CO_EXPECT_SURVIVES_NO_MEMORY(NULL, types_in_little_memory);
+}
