@@ -51,6 +51,28 @@ CO_API co_value *co_variable(co_context *ctx, co_value *initial, const co_variab
 CO_API co_value *co_assign(co_context *ctx, co_value *variable, co_value *value);
 CO_API co_value *co_assign_add(co_context *ctx, co_value *variable, co_value *value);
 CO_API co_value *co_assign_sub(co_context *ctx, co_value *variable, co_value *value);
+
+/*
+ * Rows. `slices` (co_slices) names rows of the first dimension and what is to be done with each: replaced, or
+ * combined with a value. They are applied in order, so a row that is named twice is changed twice. In a
+ * step the slices of all replicas are put together first, as the aggregation says: SUM and MEAN for add,
+ * sub, mul and div; for the others the aggregation must be NONE or ONLY_FIRST_REPLICA (CO_NOT_IMPLEMENTED
+ * otherwise, and always for variables synchronised on read). An index outside the variable, values that do
+ * not fit it, or an integer division by 0 is CO_INVALID_ARGUMENT, and no row of any component changes.
+ * Rules: VAR-MIR-8, VAR-SOR-5.
+ *
+ *     co_value *rows = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2, 3), data), *at = co_tensor(ctx, CO_INT32, CO_SHAPE(2), which);
+ *     co_scatter_add(ctx, table, co_slices(ctx, rows, at, NULL));
+ */
+CO_API co_value *co_scatter_update(co_context *ctx, co_value *variable, co_value *slices);
+CO_API co_value *co_scatter_add(co_context *ctx, co_value *variable, co_value *slices);
+CO_API co_value *co_scatter_sub(co_context *ctx, co_value *variable, co_value *slices);
+CO_API co_value *co_scatter_mul(co_context *ctx, co_value *variable, co_value *slices);
+/** Integers are divided as C does, toward zero. */
+CO_API co_value *co_scatter_div(co_context *ctx, co_value *variable, co_value *slices);
+CO_API co_value *co_scatter_min(co_context *ctx, co_value *variable, co_value *slices);
+CO_API co_value *co_scatter_max(co_context *ctx, co_value *variable, co_value *slices);
+
 /** The value as the current context reads it. */
 CO_API co_value *co_read(co_context *ctx, co_value *variable);
 

@@ -23,7 +23,7 @@ destroy_dataset(coi_heap *heap, void *object)
     coi_object_free(heap, dataset, dataset->ops->dataset_size);
 }
 
-const coi_class coi_dataset_class = { "dataset", destroy_dataset };
+const coi_class coi_dataset_class = { "dataset", destroy_dataset, NULL };
 
 /* The leaves of the spec, so that kinds need not walk it. */
 static bool

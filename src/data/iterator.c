@@ -22,7 +22,7 @@ destroy_iterator(coi_heap *heap, void *object)
     coi_object_free(heap, iterator, ops->iterator_size);
 }
 
-const coi_class coi_iterator_class = { "iterator", destroy_iterator };
+const coi_class coi_iterator_class = { "iterator", destroy_iterator, NULL };
 
 /* Distributed datasets have several inputs and open them themselves. */
 static bool

@@ -31,7 +31,13 @@ destroy_strategy(coi_heap *heap, void *object)
     coi_object_free(heap, strategy, sizeof(*strategy));
 }
 
-const coi_class coi_strategy_class = { "strategy", destroy_strategy };
+static const char *
+describe(const void *object, char out[COI_OBJECT_TEXT])
+{
+    return coi_strategy_text(object, out);
+}
+
+const coi_class coi_strategy_class = { "strategy", destroy_strategy, describe };
 
 /* A strategy with room for its tables; replicas are spread evenly and in order over workers. */
 static co_strategy *

@@ -63,7 +63,7 @@ struct co_strategy {
 };
 
 /* "MirroredStrategy #3 (2 replicas)" for messages. */
-#define COI_STRATEGY_TEXT 96
+#define COI_STRATEGY_TEXT COI_OBJECT_TEXT
 const char *coi_strategy_text(const co_strategy *strategy, char out[COI_STRATEGY_TEXT]);
 
 /* S-RUN-4, S-REDUCE-2: default mode, or cross-replica context of this strategy. Records CO_RUNTIME otherwise. */

@@ -30,17 +30,15 @@ destroy(coi_heap *heap, coi_variable *variable)
 bool
 coi_check_owner(co_context *ctx, const coi_variable *variable, const co_strategy *used_by)
 {
-    char mine[COI_STRATEGY_TEXT], current[COI_STRATEGY_TEXT];
+    char who[COI_VARIABLE_TEXT], other[COI_STRATEGY_TEXT];
 
     if (variable->strategy == used_by)
         return true;
     coi_fail(
         ctx, CO_RUNTIME,
-        "mixing strategies: variable '%s' (made at %s:%d) belongs to %s and is used with %s; use it in "
-        "its own strategy's scope or steps, or outside any",
-        variable->name, variable->made_at.file != NULL ? variable->made_at.file : "?",
-        variable->made_at.line, coi_strategy_text(variable->strategy, mine),
-        coi_strategy_text(used_by, current));
+        "mixing strategies: variable %s is used with %s; use it in the scope or the steps of its "
+        "own strategy, or outside any",
+        coi_variable_text(ctx, variable, who), coi_strategy_text(used_by, other));
     return false;
 }
 
@@ -116,22 +114,37 @@ assign_component(co_context *ctx, const coi_variable *variable, int i, int verb,
     return component->u.variable->ops->assign(ctx, component, verb, value);
 }
 
-/* All values checked before any component changes (VAR-MIR-7): references to tensors in `tensors`. */
+/* What component i gets of a value. */
+static co_value *
+part_for(co_value *value, size_t i)
+{
+    if (value->kind == CO_KIND_VARIABLE && value->u.variable->components != NULL &&
+        i < value->u.variable->num_components)
+        return value->u.variable->components[i];
+    return coi_select(value, (int)i);
+}
+
+/* All values checked before any component changes (VAR-MIR-7): references to tensors, or to slices, in `parts`. */
 static bool
-check_all(co_context *ctx, const coi_variable *variable, co_value *value, co_value **tensors)
+check_all(co_context *ctx, const coi_variable *variable, int verb, co_value *value,
+          co_value **parts)
 {
     if (!coi_check_bundles(ctx, variable->strategy, value))
         return false;
     for (size_t i = 0; i < variable->num_components; ++i) {
-        co_value *mine = value->kind == CO_KIND_VARIABLE && value->u.variable->components != NULL &&
-                                 i < value->u.variable->num_components
-                             ? value->u.variable->components[i]
-                             : coi_select(value, (int)i);
+        co_value *mine = part_for(value, i);
 
-        tensors[i] = coi_assignable(ctx, variable, mine);
-        if (tensors[i] == NULL) {
+        if (verb < COI_SCATTER_UPDATE) {
+            parts[i] = coi_assignable(ctx, variable, mine);
+        } else if (coi_check_slices(ctx, variable, verb, mine)) {
+            parts[i] = mine;
+            coi_ref(mine);
+        } else {
+            parts[i] = NULL;
+        }
+        if (parts[i] == NULL) {
             while (i > 0)
-                coi_unref(&ctx->heap, tensors[--i]);
+                coi_unref(&ctx->heap, parts[--i]);
             return false;
         }
     }
@@ -142,19 +155,20 @@ check_all(co_context *ctx, const coi_variable *variable, co_value *value, co_val
 static co_value *
 assign_all(co_context *ctx, const coi_variable *variable, int verb, co_value *value)
 {
-    co_value *tensors[COI_MAX_LOCAL_REPLICAS], *bundle;
+    co_value *parts[COI_MAX_LOCAL_REPLICAS], *bundle;
     size_t    n = variable->num_components;
     bool      ok = false;
 
-    if (!check_all(ctx, variable, value, tensors))
+    if (!check_all(ctx, variable, verb, value, parts))
         return NULL;
     bundle = coi_bundle_new(&ctx->heap, CO_KIND_MIRRORED, n, coi_err(ctx));
     if (bundle == NULL)
         coi_failed(ctx);
     else
-        ok = coi_plain_update(ctx, variable->components, n, verb, tensors, bundle->u.bundle.items);
+        ok = (verb < COI_SCATTER_UPDATE ? coi_plain_update : coi_plain_scatter)(
+            ctx, variable->components, n, verb, parts, bundle->u.bundle.items);
     for (size_t i = 0; i < n; ++i)
-        coi_unref(&ctx->heap, tensors[i]);
+        coi_unref(&ctx->heap, parts[i]);
     if (ok)
         return bundle;
     coi_unref(&ctx->heap, bundle);
@@ -173,29 +187,64 @@ is_shared(const co_value *value)
     return value->kind != CO_KIND_PER_REPLICA && value->kind != CO_KIND_MIRRORED;
 }
 
+/* Worker 0's slices, on all workers: the others, which know not how many there are, give none. */
+static co_value *
+first_slices(co_context *ctx, co_strategy *strategy, co_value *mine)
+{
+    co_value *values = mine->u.slices.values, *indices = mine->u.slices.indices;
+
+    if (strategy->worker != 0) {
+        int64_t dims[CO_MAX_DIMS], none = 0;
+
+        memcpy(dims, values->u.tensor.dims, (size_t)values->ndim * sizeof(*dims));
+        dims[0] = 0;
+        values = co_zeros(ctx, (co_dtype)values->dtype, dims, (size_t)values->ndim);
+        indices = co_zeros(ctx, (co_dtype)indices->dtype, &none, 1);
+        if (values == NULL || indices == NULL)
+            return NULL;
+    }
+    values = coi_workers_concat(ctx, strategy, COI_MEET_BROADCAST, values, 0);
+    if (values == NULL)
+        return NULL;
+    indices = coi_workers_concat(ctx, strategy, COI_MEET_BROADCAST, indices, 0);
+    return indices != NULL ? co_slices(ctx, values, indices, NULL) : NULL;
+}
+
+/* Replica 0's value; it lives on worker 0. */
+static co_value *
+first_value(co_context *ctx, co_strategy *strategy, const coi_variable *variable, int verb,
+            co_value *value)
+{
+    co_value *first = coi_select(value, 0);
+
+    if (strategy->group == NULL)
+        return first;
+    if (verb >= COI_SCATTER_UPDATE)
+        return first_slices(ctx, strategy, first);
+    first = coi_assignable(ctx, variable, first);
+    if (first == NULL || (first = coi_own(ctx, first)) == NULL)
+        return NULL;
+    return coi_workers_broadcast(ctx, strategy, first);
+}
+
 /* The value that all components get: a value of ctx's block. */
 static co_value *
-aggregate(co_context *ctx, co_strategy *strategy, const coi_variable *variable, co_value *value)
+aggregate(co_context *ctx, co_strategy *strategy, const coi_variable *variable, int verb,
+          co_value *value)
 {
-    if (variable->aggregation == CO_AGGREGATION_ONLY_FIRST_REPLICA) {
-        if (strategy->group != NULL) { /* replica 0 lives on worker 0 */
-            co_value *first = coi_assignable(ctx, variable, coi_select(value, 0));
+    char who[COI_VARIABLE_TEXT];
 
-            if (first == NULL || (first = coi_own(ctx, first)) == NULL)
-                return NULL;
-            return coi_workers_broadcast(ctx, strategy, first);
-        }
-        return coi_select(value, 0);
-    }
+    if (variable->aggregation == CO_AGGREGATION_ONLY_FIRST_REPLICA)
+        return first_value(ctx, strategy, variable, verb, value);
     if (is_shared(value) && strategy->num_local > 1) {
         if (variable->aggregation == CO_AGGREGATION_MEAN)
             return value;
         coi_fail(
             ctx, CO_VALUE,
-            "variable '%s' has aggregation SUM and every replica assigns the same %s; the sum is "
+            "variable %s has aggregation SUM and every replica assigns the same %s; the sum is "
             "not defined. Give each replica a tensor of its own, or use MEAN or "
             "ONLY_FIRST_REPLICA",
-            variable->name, co_kind_name((co_kind)value->kind));
+            coi_variable_text(ctx, variable, who), co_kind_name((co_kind)value->kind));
         return NULL;
     }
     return co_reduce(ctx, strategy,
@@ -207,7 +256,7 @@ static co_value *
 assign_merged(co_context *ctx, co_strategy *strategy, co_value *args, void *arg)
 {
     const assigning *a = arg;
-    co_value        *value = aggregate(ctx, strategy, a->variable->u.variable, args), *bundle;
+    co_value *value = aggregate(ctx, strategy, a->variable->u.variable, a->verb, args), *bundle;
 
     if (value == NULL)
         return NULL;
@@ -219,7 +268,11 @@ assign_merged(co_context *ctx, co_strategy *strategy, co_value *args, void *arg)
 static bool
 same_assignment(co_context *ctx, coi_step *step, void *unused)
 {
-    static const char *const verbs[] = { "assigns to", "adds to", "subtracts from" };
+    static const char *const verbs[] = { "assigns to",         "adds to",
+                                         "subtracts from",     "scatters rows to",
+                                         "scatter-adds to",    "scatter-subtracts from",
+                                         "scatter-multiplies", "scatter-divides",
+                                         "scatter-minimises",  "scatter-maximises" };
     const assigning         *a = step->seats[0].detail;
     int                      first = step->strategy->first_local;
 
@@ -250,6 +303,8 @@ assign_in_replica(co_context *ctx, co_value *value, int i, int verb, co_value *w
     if (variable->aggregation == CO_AGGREGATION_NONE || variable->strategy->num_replicas == 1)
         return assign_component(ctx, variable, i, verb, what);
     what = coi_select(what, i);
+    if (verb >= COI_SCATTER_UPDATE && !coi_check_slices(ctx, variable, verb, what))
+        return NULL;
     if (what->kind == CO_KIND_VARIABLE) {
         what = coi_as_tensor(ctx, what, CO_DTYPE_NONE);
         if (what == NULL || (what = coi_own(ctx, what)) == NULL)
@@ -258,13 +313,31 @@ assign_in_replica(co_context *ctx, co_value *value, int i, int verb, co_value *w
     return coi_merge(ctx, COI_MEET_ASSIGN, what, same_assignment, assign_merged, &together);
 }
 
+/* VAR-MIR-8: the least of sums, or the sum of replacements, is nothing that somebody could mean. */
+static bool
+may_scatter(co_context *ctx, const coi_variable *variable, int verb)
+{
+    char who[COI_VARIABLE_TEXT];
+
+    if ((verb != COI_SCATTER_UPDATE && verb != COI_SCATTER_MIN && verb != COI_SCATTER_MAX) ||
+        (variable->aggregation != CO_AGGREGATION_SUM &&
+         variable->aggregation != CO_AGGREGATION_MEAN))
+        return true;
+    coi_fail(ctx, CO_NOT_IMPLEMENTED,
+             "%s is not defined for variable %s, whose aggregation is %s; make it with aggregation "
+             "NONE or ONLY_FIRST_REPLICA",
+             ctx->call, coi_variable_text(ctx, variable, who),
+             variable->aggregation == CO_AGGREGATION_SUM ? "SUM" : "MEAN");
+    return false;
+}
+
 static co_value *
 mirrored_assign(co_context *ctx, co_value *value, int verb, co_value *what)
 {
     const coi_variable *variable = value->u.variable;
     int                 i = component_index(ctx, variable);
 
-    if (!check_owner(ctx, variable))
+    if (!check_owner(ctx, variable) || !may_scatter(ctx, variable, verb))
         return NULL;
     if (ctx->mode.update_id >= 0)
         return assign_component(ctx, variable, i, verb, what);
@@ -278,45 +351,47 @@ static const coi_variable_ops mirrored_ops = { "MirroredVariable", mirrored_read
 
 /* --- sync on read --- */
 
+/* The parts of a sync-on-read variable over all replicas: a reference. */
+static co_value *
+combine_parts(co_context *ctx, const coi_variable *variable, co_value *const *parts)
+{
+    co_strategy *strategy = variable->strategy;
+    co_value    *first = parts[0];
+
+    if (variable->aggregation != CO_AGGREGATION_ONLY_FIRST_REPLICA && strategy->num_replicas > 1)
+        return coi_reduce_tensors(ctx, strategy, COI_MEET_READ,
+                                  variable->aggregation == CO_AGGREGATION_SUM ? CO_REDUCE_SUM
+                                                                              : CO_REDUCE_MEAN,
+                                  parts);
+    if (strategy->group != NULL && strategy->num_replicas > 1)
+        first = coi_workers_broadcast(ctx, strategy, first);
+    if (first != NULL)
+        coi_ref(first);
+    return first;
+}
+
 /* VAR-SOR-2: a reference. */
 static co_value *
 read_combined(co_context *ctx, const coi_variable *variable)
 {
-    co_value *parts[COI_MAX_LOCAL_REPLICAS], *result;
-    size_t    n = variable->num_components;
+    co_value *parts[COI_MAX_LOCAL_REPLICAS], *result = NULL;
+    size_t    n = variable->num_components, got = 0;
+    char      who[COI_VARIABLE_TEXT];
 
     if (variable->aggregation == CO_AGGREGATION_NONE) {
         coi_fail(
             ctx, CO_VALUE,
-            "variable '%s' is synchronised on read and has no aggregation, so it has no value outside a "
-            "replica; give it one when it is made, or read it in a step",
-            variable->name);
+            "variable %s is synchronised on read and has no aggregation, so it has no value outside "
+            "a replica; give it one when it is made, or read it in a step",
+            coi_variable_text(ctx, variable, who));
         return NULL;
     }
-    for (size_t i = 0; i < n; ++i)
-        parts[i] = read_component(ctx, variable, (int)i);
-    if (variable->aggregation == CO_AGGREGATION_ONLY_FIRST_REPLICA) {
-        result = parts[0];
-        coi_ref(result);
-        if (variable->strategy->group != NULL) {
-            co_value *same = coi_workers_broadcast(ctx, variable->strategy, result);
-
-            coi_unref(&ctx->heap, result);
-            result = same;
-            if (result != NULL)
-                coi_ref(result);
-        }
-    } else if (variable->strategy->num_replicas == 1) {
-        result = parts[0];
-        coi_ref(result);
-    } else {
-        result = coi_reduce_tensors(ctx, variable->strategy, COI_MEET_READ,
-                                    variable->aggregation == CO_AGGREGATION_SUM ? CO_REDUCE_SUM
-                                                                                : CO_REDUCE_MEAN,
-                                    parts);
-    }
-    for (size_t i = 0; i < n; ++i)
-        coi_unref(&ctx->heap, parts[i]);
+    while (got < n && (parts[got] = read_component(ctx, variable, (int)got)) != NULL)
+        ++got;
+    if (got == n)
+        result = combine_parts(ctx, variable, parts);
+    while (got > 0)
+        coi_unref(&ctx->heap, parts[--got]);
     return result;
 }
 
@@ -349,24 +424,33 @@ on_read_assign(co_context *ctx, co_value *value, int verb, co_value *what)
     const coi_variable *variable = value->u.variable;
     int                 i = component_index(ctx, variable);
     co_value           *bundle;
+    char                who[COI_VARIABLE_TEXT];
 
     if (!check_owner(ctx, variable))
         return NULL;
+    if (verb >= COI_SCATTER_UPDATE) { /* VAR-SOR-5 */
+        coi_fail(ctx, CO_NOT_IMPLEMENTED,
+                 "%s is not defined for variable %s, which is synchronised on read; make it with "
+                 "synchronization ON_WRITE, or use co_assign",
+                 ctx->call, coi_variable_text(ctx, variable, who));
+        return NULL;
+    }
     if (i >= 0)
         return assign_component(ctx, variable, i, verb, coi_select(what, i));
     if (what->kind == CO_KIND_PER_REPLICA) {
-        coi_fail(ctx, CO_TYPE,
-                 "a per-replica value is assigned to '%s' outside a replica; assign it in a step",
-                 variable->name);
+        coi_fail(
+            ctx, CO_TYPE,
+            "a per-replica value is assigned to variable %s outside a replica; assign it in a step",
+            coi_variable_text(ctx, variable, who));
         return NULL;
     }
     if (variable->aggregation == CO_AGGREGATION_SUM) {
         if (verb != COI_ASSIGN) {
             coi_fail(
                 ctx, CO_VALUE,
-                "'%s' is a sum over replicas: it can be assigned outside a replica, but not added to; add in a "
-                "step",
-                variable->name);
+                "variable %s is a sum over replicas: it can be assigned outside a replica, but not added "
+                "to; add in a step",
+                coi_variable_text(ctx, variable, who));
             return NULL;
         }
         what = share_of(ctx, variable, what);

@@ -35,14 +35,15 @@ destroy(coi_heap *heap, void *object)
 {
     co_optimizer *optimizer = object;
 
-    for (size_t i = 0; i < optimizer->num_entries; ++i)
-        destroy_entry(heap, optimizer->table[i]);
+    for (size_t i = 0; i < optimizer->capacity; ++i)
+        if (optimizer->table[i] != NULL)
+            destroy_entry(heap, optimizer->table[i]);
     coi_free(heap->store->memory, optimizer->table,
              optimizer->capacity * sizeof(*optimizer->table));
     coi_object_free(heap, optimizer, sizeof(*optimizer));
 }
 
-const coi_class coi_optimizer_class = { "optimizer", destroy };
+const coi_class coi_optimizer_class = { "optimizer", destroy, NULL };
 
 co_optimizer *
 coi_optimizer_new(co_context *ctx, const coi_optimizer_rule *rule)
@@ -85,14 +86,48 @@ new_entry(co_context *ctx, co_optimizer *optimizer, co_value *component)
     return entry;
 }
 
+/* Where a component's entry is in a table of a power of two with some free places, or would be. */
+static coi_slot_entry **
+place_of(coi_slot_entry **table, size_t capacity, const co_value *component)
+{
+    uint64_t hash = (uint64_t)(uintptr_t)component * UINT64_C(0x9E3779B97F4A7C15);
+    size_t   at = (size_t)(hash >> 32) & (capacity - 1);
+
+    while (table[at] != NULL && table[at]->component != component)
+        at = (at + 1) & (capacity - 1);
+    return &table[at];
+}
+
 /* The entry of a component in the table, whose lock is held; NULL: none yet. */
 static coi_slot_entry *
 look_up(const co_optimizer *optimizer, const co_value *component)
 {
-    for (size_t i = 0; i < optimizer->num_entries; ++i)
-        if (optimizer->table[i]->component == component)
-            return optimizer->table[i];
-    return NULL;
+    return optimizer->capacity > 0 ? *place_of(optimizer->table, optimizer->capacity, component)
+                                   : NULL;
+}
+
+/* Put an entry in; the table is at most half full, so that looking takes a step or two. */
+static bool
+put_entry(co_optimizer *optimizer, coi_slot_entry *entry)
+{
+    coi_memory *memory = &optimizer->runtime->memory;
+
+    if (2 * (optimizer->num_entries + 1) > optimizer->capacity) {
+        size_t           capacity = optimizer->capacity > 0 ? 2 * optimizer->capacity : 16;
+        coi_slot_entry **table = coi_calloc(memory, capacity * sizeof(*table));
+
+        if (table == NULL)
+            return false;
+        for (size_t i = 0; i < optimizer->capacity; ++i)
+            if (optimizer->table[i] != NULL)
+                *place_of(table, capacity, optimizer->table[i]->component) = optimizer->table[i];
+        coi_free(memory, optimizer->table, optimizer->capacity * sizeof(*table));
+        optimizer->table = table;
+        optimizer->capacity = capacity;
+    }
+    *place_of(optimizer->table, optimizer->capacity, entry->component) = entry;
+    ++optimizer->num_entries;
+    return true;
 }
 
 /* The entry of a component. Entries never move, and who updates the component holds its lock, so that of the optimizer guards the
@@ -114,10 +149,7 @@ find_entry(co_context *ctx, co_optimizer *optimizer, co_value *component)
         destroy_entry(&ctx->heap, entry);
         return theirs;
     }
-    if (coi_grow(&ctx->runtime->memory, (void **)&optimizer->table, &optimizer->capacity,
-                 optimizer->num_entries + 1, sizeof(*optimizer->table)))
-        optimizer->table[optimizer->num_entries++] = entry;
-    else
+    if (!put_entry(optimizer, entry))
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the slots of '%s'",
                  component->u.variable->name);
     coi_lock_give(&optimizer->lock);
@@ -128,35 +160,27 @@ find_entry(co_context *ctx, co_optimizer *optimizer, co_value *component)
     return entry;
 }
 
-/* Nobody else sees the data: it may be written in place. */
-static bool
-is_private(const co_value *tensor)
-{
-    const coi_buffer *buffer = tensor->u.tensor.buffer;
-
-    return coi_sole_owner(tensor) &&
-           (buffer == NULL || (buffer->size_class != COI_BUFFER_FOREIGN &&
-                               atomic_load_explicit(&buffer->refs, memory_order_acquire) == 1));
-}
-
 /* Update one ordinary variable with a dense gradient. */
 static bool
 update_component(co_context *ctx, co_optimizer *optimizer, co_value *component, co_value *gradient)
 {
     coi_slot_entry *entry = find_entry(ctx, optimizer, component);
-    co_value       *old, *fresh;
+    co_value       *old, *fresh = NULL;
     coi_update      update;
 
     if (entry == NULL)
         return false;
-    old = coi_plain_take(component);
-    fresh = is_private(old) ? old
-                            : coi_tensor_new(&ctx->heap, old->u.tensor.device, (co_dtype)old->dtype,
-                                             old->u.tensor.dims, old->ndim,
-                                             old->u.tensor.num_elements, coi_err(ctx));
-    if (fresh == NULL) {
-        coi_plain_put(component, old);
+    old = *coi_plain_lock(component);
+    if (old == NULL)
+        coi_fail_uninitialized(ctx, component->u.variable);
+    else if (coi_is_private(old))
+        fresh = old;
+    else if ((fresh = coi_tensor_new(&ctx->heap, old->u.tensor.device, (co_dtype)old->dtype,
+                                     old->u.tensor.dims, old->ndim, old->u.tensor.num_elements,
+                                     coi_err(ctx))) == NULL)
         coi_failed(ctx);
+    if (fresh == NULL) {
+        coi_plain_unlock(ctx, component, NULL);
         return false;
     }
     update = (coi_update){ .dtype = (co_dtype)old->dtype,
@@ -167,9 +191,7 @@ update_component(co_context *ctx, co_optimizer *optimizer, co_value *component, 
     for (int i = 0; i < entry->num_slots; ++i)
         update.slots[i] = entry->slots[i]->u.tensor.data;
     optimizer->rule->update(optimizer, &update);
-    coi_plain_put(component, fresh);
-    if (fresh != old)
-        coi_unref(&ctx->heap, old);
+    coi_plain_unlock(ctx, component, fresh != old ? fresh : NULL);
     return true;
 }
 

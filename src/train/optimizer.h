@@ -34,8 +34,8 @@ struct co_optimizer {
     coi_runtime              *runtime;
     co_sgd_options            sgd;
     atomic_llong              iterations;
-    coi_lock                  lock; /* of the table */
-    struct coi_slot_entry   **table;
+    coi_lock                  lock;  /* of the table */
+    struct coi_slot_entry   **table; /* by component, hashed; NULL where there is none */
     size_t                    num_entries, capacity;
 };
 

@@ -71,4 +71,4 @@ destroy_value(coi_heap *heap, void *object)
     coi_cell_free(heap, value);
 }
 
-const coi_class coi_value_class = { "value", destroy_value };
+const coi_class coi_value_class = { "value", destroy_value, NULL };

@@ -19,10 +19,13 @@
 
 struct coi_heap;
 
+#define COI_OBJECT_TEXT 96
 /* What every handle that a block can own begins with. */
 typedef struct coi_class {
     const char *name; /* "value", "strategy", ... for messages */
     void (*destroy)(struct coi_heap *heap, void *object);
+    /* What it is for messages that know no more of it than that it is an object; NULL: its name. Returns out. */
+    const char *(*describe)(const void *object, char out[COI_OBJECT_TEXT]);
 } coi_class;
 
 /*

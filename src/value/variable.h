@@ -12,7 +12,7 @@ typedef struct coi_variable_ops {
     const char *name; /* "Variable", "MirroredVariable", "SyncOnReadVariable" */
     /* The value as ctx reads it: a new reference, NULL with an error in ctx. */
     co_value *(*read)(co_context *ctx, co_value *variable);
-    /* verb: 0 assign, 1 assign_add, 2 assign_sub. A new reference to what the caller sees, or NULL with an error. */
+    /* verb: a coi_verb. A new reference to what the caller sees, or NULL with an error. */
     co_value *(*assign)(co_context *ctx, co_value *variable, int verb, co_value *value);
     /* The device ctx sees it on. */
     const char *(*device)(co_context *ctx, co_value *variable);

@@ -71,43 +71,82 @@ plain_read(co_context *ctx, co_value *variable)
     plain    *p = plain_of(variable);
     co_value *value;
 
-    (void)ctx;
     coi_lock_take(&p->lock);
     value = p->value;
-    coi_ref(value);
+    if (value != NULL)
+        coi_ref(value);
     coi_lock_give(&p->lock);
+    if (value == NULL)
+        coi_fail_uninitialized(ctx, &p->base);
     return value;
 }
 
-co_value *
-coi_plain_take(co_value *variable)
-{
-    plain    *p = plain_of(variable);
-    co_value *value;
-
-    coi_lock_take(&p->lock);
-    value = p->value;
-    p->value = NULL;
-    return value;
-}
-
-void
-coi_plain_put(co_value *variable, co_value *tensor)
+co_value **
+coi_plain_lock(co_value *variable)
 {
     plain *p = plain_of(variable);
 
-    p->value = tensor;
-    coi_lock_give(&p->lock);
+    coi_lock_take(&p->lock);
+    return &p->value;
 }
 
-static void
-describe(const coi_variable *variable, char *out, size_t capacity)
+void
+coi_plain_unlock(co_context *ctx, co_value *variable, co_value *tensor)
 {
-    if (variable->made_at.file != NULL)
-        snprintf(out, capacity, "'%s' (made at %s:%d)", variable->name, variable->made_at.file,
-                 variable->made_at.line);
-    else
-        snprintf(out, capacity, "'%s'", variable->name);
+    plain    *p = plain_of(variable);
+    co_value *old = NULL;
+
+    if (tensor != NULL) {
+        old = p->value;
+        p->value = tensor;
+    }
+    coi_lock_give(&p->lock);
+    coi_unref(&ctx->heap, old);
+}
+
+bool
+coi_is_private(const co_value *tensor)
+{
+    const coi_buffer *buffer = tensor->u.tensor.buffer;
+
+    return coi_sole_owner(tensor) &&
+           (buffer == NULL || (buffer->size_class != COI_BUFFER_FOREIGN &&
+                               atomic_load_explicit(&buffer->refs, memory_order_acquire) == 1));
+}
+
+static const char *
+owner_text(const co_strategy *strategy, char out[COI_OBJECT_TEXT])
+{
+    const coi_object *object = (const coi_object *)(const void *)strategy;
+
+    return object != NULL ? object->cls->describe(object, out) : "the default strategy";
+}
+
+const char *
+coi_variable_text(const co_context *ctx, const coi_variable *variable, char out[COI_VARIABLE_TEXT])
+{
+    char        mine[COI_OBJECT_TEXT], current[COI_OBJECT_TEXT], place[160] = "made";
+    const char *file = variable->made_at.file;
+
+    if (file != NULL) { /* the end of a long path says more than its beginning */
+        size_t length = strlen(file), cut = length > 120 ? length - 120 : 0;
+
+        snprintf(place, sizeof(place), "made at %s:%d", file + cut, variable->made_at.line);
+    }
+    snprintf(out, COI_VARIABLE_TEXT, "'%.100s' (%s under %s; now %s %s)", variable->name, place,
+             owner_text(variable->strategy, mine), coi_in_replica(ctx) ? "in a step of" : "under",
+             owner_text(ctx->mode.strategy, current));
+    return out;
+}
+
+void
+coi_fail_uninitialized(co_context *ctx, const coi_variable *variable)
+{
+    char who[COI_VARIABLE_TEXT];
+
+    coi_fail(ctx, CO_FAILED_PRECONDITION,
+             "variable %s has no value yet; give it one with co_assign before it is used",
+             coi_variable_text(ctx, variable, who));
 }
 
 co_value *
@@ -117,7 +156,7 @@ coi_assignable(co_context *ctx, const coi_variable *variable, co_value *value)
                                      value->kind >= CO_KIND_INT && value->kind <= CO_KIND_STRING
                                          ? (co_dtype)variable->dtype
                                          : CO_DTYPE_NONE);
-    char      who[200], mine[COI_SHAPE_TEXT], its[COI_SHAPE_TEXT];
+    char      who[COI_VARIABLE_TEXT], mine[COI_SHAPE_TEXT], its[COI_SHAPE_TEXT];
     bool      same;
 
     if (tensor == NULL) {
@@ -131,9 +170,9 @@ coi_assignable(co_context *ctx, const coi_variable *variable, co_value *value)
         same = tensor->u.tensor.dims[i] == variable->shape.dims[i];
     if (same && tensor->dtype == variable->dtype)
         return tensor;
-    describe(variable, who, sizeof(who));
-    coi_fail(ctx, CO_VALUE, "variable %s is %s %s and cannot be assigned %s %s", who,
-             co_dtype_name((co_dtype)variable->dtype),
+    coi_fail(ctx, CO_VALUE,
+             "variable %s is %s %s and cannot be assigned %s %s; use co_cast or co_reshape",
+             coi_variable_text(ctx, variable, who), co_dtype_name((co_dtype)variable->dtype),
              coi_shape_text(variable->shape.dims, variable->shape.ndim, mine),
              co_dtype_name((co_dtype)tensor->dtype),
              coi_shape_text(tensor->u.tensor.dims, tensor->ndim, its));
@@ -149,6 +188,10 @@ combine(co_context *ctx, plain *p, int verb, co_value *tensor)
     bool      recording = ctx->recording;
     co_value *sum = NULL;
 
+    if (p->value == NULL) {
+        coi_fail_uninitialized(ctx, &p->base);
+        return NULL;
+    }
     if (coi_push(ctx, COI_ENTRY_DEVICE, NULL) == NULL)
         return NULL;
     coi_enter_device(ctx, &p->device);
@@ -204,16 +247,9 @@ coi_plain_update(co_context *ctx, co_value *const *variables, size_t n, int verb
         ++made;
     }
     for (size_t i = 0; i < n; ++i) {
-        plain    *p = plain_of(variables[i]);
-        co_value *old = NULL;
-
-        if (made == n) {
-            old = p->value;
-            p->value = fresh[i];
+        if (made == n)
             coi_ref(fresh[i]);
-        }
-        coi_lock_give(&p->lock);
-        coi_unref(&ctx->heap, old);
+        coi_plain_unlock(ctx, variables[i], made == n ? fresh[i] : NULL);
     }
     if (made == n)
         return true;
@@ -224,11 +260,30 @@ coi_plain_update(co_context *ctx, co_value *const *variables, size_t n, int verb
     return false;
 }
 
+/* The component of a bundle that this context means; outside replicas a mirrored one gives its first. */
+static co_value *
+slices_here(const co_context *ctx, co_value *value)
+{
+    int i = ctx->mode.update_id >= 0          ? ctx->mode.update_id
+            : coi_in_replica(ctx)             ? ctx->mode.local_replica
+            : value->kind == CO_KIND_MIRRORED ? 0
+                                              : -1;
+
+    return coi_select(value, i);
+}
+
 static co_value *
 plain_assign(co_context *ctx, co_value *variable, int verb, co_value *value)
 {
-    co_value *tensor = coi_assignable(ctx, variable->u.variable, value), *fresh = NULL;
+    co_value *tensor, *fresh = NULL;
 
+    if (verb >= COI_SCATTER_UPDATE) {
+        value = slices_here(ctx, value);
+        if (coi_check_slices(ctx, variable->u.variable, verb, value))
+            coi_plain_scatter(ctx, &variable, 1, verb, &value, &fresh);
+        return fresh;
+    }
+    tensor = coi_assignable(ctx, variable->u.variable, value);
     if (tensor == NULL)
         return NULL;
     coi_plain_update(ctx, &variable, 1, verb, &tensor, &fresh);
@@ -286,7 +341,8 @@ assign(co_context *ctx, co_value *variable, co_value *value, int verb)
 {
     co_value *seen;
 
-    if (!coi_check_variable(ctx, variable, 2) || !coi_check_value(ctx, value, 3, "value"))
+    if (!coi_check_variable(ctx, variable, 2) ||
+        !coi_check_value(ctx, value, 3, verb < COI_SCATTER_UPDATE ? "value" : "slices"))
         return NULL;
     seen = variable->u.variable->ops->assign(ctx, variable, verb, value);
     return seen != NULL ? coi_own(ctx, seen) : NULL;
@@ -312,6 +368,20 @@ co_assign_sub(co_context *ctx, co_value *variable, co_value *value)
     COI_ENTER(ctx, "assign_sub", NULL);
     return assign(ctx, variable, value, COI_ASSIGN_SUB);
 }
+
+#define SCATTER(name, verb)                                                                        \
+    co_value *co_##name(co_context *ctx, co_value *variable, co_value *slices)                     \
+    {                                                                                              \
+        COI_ENTER(ctx, #name, NULL);                                                               \
+        return assign(ctx, variable, slices, verb);                                                \
+    }
+SCATTER(scatter_update, COI_SCATTER_UPDATE)
+SCATTER(scatter_add, COI_SCATTER_ADD)
+SCATTER(scatter_sub, COI_SCATTER_SUB)
+SCATTER(scatter_mul, COI_SCATTER_MUL)
+SCATTER(scatter_div, COI_SCATTER_DIV)
+SCATTER(scatter_min, COI_SCATTER_MIN)
+SCATTER(scatter_max, COI_SCATTER_MAX)
 
 co_value *
 co_read(co_context *ctx, co_value *variable)

@@ -10,7 +10,19 @@
 
 #include "context/context.h"
 
-enum { COI_ASSIGN = 0, COI_ASSIGN_ADD = 1, COI_ASSIGN_SUB = 2 };
+/* What an assignment does. From COI_SCATTER_UPDATE on the value is indexed slices. */
+typedef enum coi_verb {
+    COI_ASSIGN = 0,
+    COI_ASSIGN_ADD,
+    COI_ASSIGN_SUB,
+    COI_SCATTER_UPDATE,
+    COI_SCATTER_ADD,
+    COI_SCATTER_SUB,
+    COI_SCATTER_MUL,
+    COI_SCATTER_DIV,
+    COI_SCATTER_MIN,
+    COI_SCATTER_MAX
+} coi_verb;
 
 /* What is common to all variables of one call of co_variable. */
 typedef struct coi_variable_spec {
@@ -35,10 +47,28 @@ co_value *coi_assignable(co_context *ctx, const coi_variable *variable, co_value
  * references to the new values. False with an error. */
 bool coi_plain_update(co_context *ctx, co_value *const *variables, size_t n, int verb,
                       co_value *const *tensors, co_value **fresh);
-/* The slot of an ordinary variable for in-place work by optimizers: takes the tensor out (a reference), coi_plain_put gives one back.
- * The lock is held between the two. */
-co_value *coi_plain_take(co_value *variable);
-void      coi_plain_put(co_value *variable, co_value *tensor);
+/* Where an ordinary variable keeps its tensor (NULL: it has none yet), locked until coi_plain_unlock, which puts another there (a
+ * reference) or, with NULL, leaves the one that is. */
+co_value **coi_plain_lock(co_value *variable);
+void       coi_plain_unlock(co_context *ctx, co_value *variable, co_value *tensor);
+/* Nobody but the variable sees the data of its tensor: it may be written in place. */
+bool coi_is_private(const co_value *tensor);
+
+/* scatter.c */
+/* Whether slices can be applied to the rows of a variable: kind, dtype, shape, indices (CO_TYPE, CO_INVALID_ARGUMENT). */
+bool coi_check_slices(co_context *ctx, const coi_variable *variable, int verb,
+                      const co_value *slices);
+/* Apply checked slices to n ordinary variables, or to none of them; `fresh` receives references to the new values. False with an
+ * error. */
+bool coi_plain_scatter(co_context *ctx, co_value *const *variables, size_t n, int verb,
+                       co_value *const *slices, co_value **fresh);
+
+/* A variable in a message: name, where it was made, its strategy and the current one; never its contents. Returns out. */
+#define COI_VARIABLE_TEXT 480
+const char *coi_variable_text(const co_context *ctx, const coi_variable *variable,
+                              char out[COI_VARIABLE_TEXT]);
+/* CO_FAILED_PRECONDITION: it has no value yet. */
+void coi_fail_uninitialized(co_context *ctx, const coi_variable *variable);
 
 /* Checks that `value` is a variable, argument `position`. */
 bool coi_check_variable(co_context *ctx, co_value *value, int position);

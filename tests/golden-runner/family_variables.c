@@ -737,10 +737,34 @@ run_function(golden_case *c)
     golden_missing(c, "captured functions");
 }
 
+/* values [1, replica_id], indices [0, 2] */
+static co_value *
+fn_scatter(co_context *ctx, co_value *args, void *user)
+{
+    const float   values[2] = { 1.0F, (float)co_replica_id(ctx) };
+    const int32_t indices[2] = { 0, 2 };
+
+    (void)args;
+    return co_scatter_add(ctx, user,
+                          co_slices(ctx, co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2), values),
+                                    co_tensor(ctx, CO_INT32, CO_SHAPE(2), indices), NULL));
+}
+
 static void
 run_scatter(golden_case *c)
 {
-    golden_missing(c, "scatter_add on variables");
+    co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
+    setting             s = { golden_strategy(c), NULL };
+
+    if (strcmp(golden_string(c, c->attrs, "slices"), "values [1, replica_id], indices [0, 2]") != 0)
+        golden_fail(c, "the slices are not known to the runner");
+    options.aggregation = (co_aggregation)position(c, "aggregation", aggregations, 4);
+    if (s.strategy == NULL || c->is_failed)
+        return;
+    s.variable = make_in_scope(c, s.strategy, read_initial(c), &options);
+    co_run(c->ctx, s.strategy, fn_scatter, co_no_args(c->ctx), s.variable);
+    if (co_ok(c->ctx))
+        golden_put(c, "local_values", read_local(c, &s));
 }
 
 void

@@ -174,6 +174,13 @@ call_gradients(co_context *ctx, const goods *g)
     NOTHING(co_assign(ctx, g->variable, g->x));
     NOTHING(co_assign_add(ctx, g->variable, g->x));
     NOTHING(co_assign_sub(ctx, g->variable, g->x));
+    NOTHING(co_scatter_update(ctx, g->variable, g->slices));
+    NOTHING(co_scatter_add(ctx, g->variable, g->slices));
+    NOTHING(co_scatter_sub(ctx, g->variable, g->slices));
+    NOTHING(co_scatter_mul(ctx, g->variable, g->slices));
+    NOTHING(co_scatter_div(ctx, g->variable, g->slices));
+    NOTHING(co_scatter_min(ctx, g->variable, g->slices));
+    NOTHING(co_scatter_max(ctx, g->variable, g->slices));
     NOTHING(co_read(ctx, g->variable));
     NOTHING(co_variable_name(ctx, g->variable)[0] != '\0');
     NOTHING(co_variable_trainable(ctx, g->variable));

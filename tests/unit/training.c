@@ -91,6 +91,27 @@ CO_TEST(sgd_follows_its_formulas, "")
     }
 }
 
+/* Each finds its own momentum, however many there are. */
+CO_TEST(many_variables_keep_their_slots_apart, "")
+{
+    enum { MANY = 300 };
+    co_sgd_options options = CO_SGD_OPTIONS_INIT;
+    co_value      *variables[MANY], *gradients[MANY];
+    co_optimizer  *sgd;
+
+    options.learning_rate = 1;
+    options.momentum = 0.5;
+    sgd = co_sgd(ctx, &options);
+    for (int i = 0; i < MANY; ++i) {
+        variables[i] = co_variable(ctx, co_scalar_double(ctx, 0), NULL);
+        gradients[i] = co_scalar_double(ctx, i);
+    }
+    for (int step = 0; step < 2; ++step)
+        co_apply_gradients(ctx, sgd, co_list(ctx, gradients, MANY), co_list(ctx, variables, MANY));
+    for (int i = 0; i < MANY; ++i) /* -g, then -(g + g / 2) */
+        CO_EXPECT_CLOSE(co_item_float(ctx, variables[i]), -2.5 * i, 0);
+}
+
 CO_TEST(misuse_of_optimizers_is_reported, "")
 {
     co_sgd_options options = CO_SGD_OPTIONS_INIT;
