@@ -28,7 +28,7 @@ destroy_steps(coi_heap *heap, void *object)
     coi_object_free(heap, steps, sizeof(*steps));
 }
 
-static const coi_class steps_class = { "step context", destroy_steps };
+static const coi_class steps_class = { "step context", destroy_steps, NULL };
 
 static void
 put_map(co_context *ctx, co_step_context *steps, int which, co_value *map)
