@@ -13,7 +13,7 @@ value_fn(co_context *ctx, const co_value_context *replica, void *user)
     co_value **multiple_values = user;
 
     (void)ctx;
-    return multiple_values[replica->replica_id_in_sync_group];
+    return multiple_values[replica->replica_id]; /* the name that the document uses */
 }
 
 int
