@@ -63,7 +63,7 @@ static const suite_family family_one_device = {
     .function_kind = CO_KIND_TENSOR, /* S-VFF-3 */
     .mixing = CO_RUNTIME,
     .scope_in_step = CO_RUNTIME,
-    .variable_elsewhere = CO_RUNTIME,
+    .variable_elsewhere = CO_OK, /* OD-SCOPE-1: ordinary variables */
     .bundle_as_operand = CO_OK,
     .broadcast = CO_OK,      /* OD-EXT-3 */
     .no_destination = CO_OK, /* OD-EXT-1 */
@@ -80,8 +80,9 @@ static const suite_family family_one_device = {
     .mixing = CO_RUNTIME, .scope_in_step = CO_RUNTIME, .variable_elsewhere = CO_RUNTIME,           \
     .bundle_as_operand = CO_VALUE, .foreign_bundle = CO_VALUE, .no_destination = CO_VALUE,         \
     .update_plain = CO_ASSERTION, .sync_none = CO_VALUE, .mean_integer = CO_VALUE,                 \
-    .read_no_sum = CO_VALUE, .add_to_sum = CO_VALUE, .input_per_replica = CO_NOT_IMPLEMENTED,      \
-    .input_of_others = CO_RUNTIME, .next_in_step = CO_VALUE
+    .read_no_sum = CO_VALUE, .add_to_sum = CO_VALUE, .assign_bundle = CO_TYPE,                     \
+    .input_per_replica = CO_NOT_IMPLEMENTED, .input_of_others = CO_RUNTIME,                        \
+    .next_in_step = CO_VALUE
 
 static const suite_family family_mirrored = {
     .name = "MirroredStrategy",
@@ -98,7 +99,8 @@ static const suite_family family_workers = {
 /* One replica: nothing is wrapped, combined, split or checked across replicas. */
 #define ALONE                                                                                      \
     .n = 1, .local = 1, .workers = 1, .job = "/job:localhost", .result_kind = CO_KIND_TENSOR,      \
-    .element_kind = CO_KIND_TENSOR, .mirrored_kind = CO_KIND_TENSOR, .keeps_dtype = true
+    .element_kind = CO_KIND_TENSOR, .reduced_to_device = CO_KIND_TENSOR,                           \
+    .reduced_to_variable = CO_KIND_TENSOR, .keeps_dtype = true
 
 /* n replicas, several of them here. */
 #define TOGETHER                                                                                   \
@@ -106,7 +108,8 @@ static const suite_family family_workers = {
     .plain_sum = CO_VALUE, .mirrored_sum = CO_ASSERTION, .shapes_differ = CO_INVALID_ARGUMENT,     \
     .structures_differ = CO_ASSERTION, .structures_reduced = CO_ASSERTION,                         \
     .left_alone = CO_RUNTIME, .left_others = CO_RUNTIME, .merge_missed = CO_RUNTIME,               \
-    .gather_axis = CO_VALUE, .gather_slices = CO_NOT_IMPLEMENTED, .unbatched = CO_VALUE
+    .names_differ = CO_RUNTIME, .gather_axis = CO_VALUE, .gather_slices = CO_NOT_IMPLEMENTED,      \
+    .unbatched = CO_VALUE
 
 /* n replicas, one in each process: its results are not wrapped, its plain values are its component, and nobody here can see that
  * structures of other processes differ but where they are combined. */
@@ -121,16 +124,16 @@ static const suite_family family_workers = {
     {                                                                                              \
         .row = name_, .is = &family_mirrored, .settings = settings_, .devices = { __VA_ARGS__ },   \
         .num_devices = (int)LENGTH(((const char *[]){ __VA_ARGS__ })), .n = n_, .local = n_,       \
-        .workers = 1, .job = "/job:localhost", .mirrored_kind = kind_, .make = make_mirrored,      \
-        TOGETHER                                                                                   \
+        .workers = 1, .job = "/job:localhost", .reduced_to_device = CO_KIND_TENSOR,                \
+        .reduced_to_variable = kind_, .make = make_mirrored, TOGETHER                              \
     }
 
 #define WORKERS(name_, workers_, local_, settings_, job_, kind_, how_, ...)                        \
     {                                                                                              \
         .row = name_, .is = &family_workers, .settings = settings_, .devices = { __VA_ARGS__ },    \
         .num_devices = (int)LENGTH(((const char *[]){ __VA_ARGS__ })), .n = workers_ * local_,     \
-        .local = local_, .workers = workers_, .job = job_, .mirrored_kind = kind_,                 \
-        .make = make_workers, how_                                                                 \
+        .local = local_, .workers = workers_, .job = job_, .reduced_to_device = CO_KIND_TENSOR,    \
+        .reduced_to_variable = kind_, .make = make_workers, how_                                   \
     }
 
 const suite_row suite_rows[] = {

@@ -42,10 +42,11 @@ typedef struct suite_family {
     co_code no_destination; /* reduce_to nowhere */
     co_code update_plain;   /* update of a variable that is not the strategy's */
     /* Section 18. */
-    co_code sync_none;    /* a variable with synchronization NONE */
-    co_code mean_integer; /* an integer variable with aggregation MEAN */
-    co_code read_no_sum;  /* reading a sync-on-read variable without aggregation outside a step */
-    co_code add_to_sum;   /* adding to a sync-on-read sum outside a step */
+    co_code sync_none;     /* a variable with synchronization NONE */
+    co_code mean_integer;  /* an integer variable with aggregation MEAN */
+    co_code read_no_sum;   /* reading a sync-on-read variable without aggregation outside a step */
+    co_code assign_bundle; /* a bundle to a sync-on-read variable outside a step */
+    co_code add_to_sum;    /* adding to a sync-on-read sum outside a step */
     /* Sections 15 to 17. */
     co_code input_per_replica;    /* distribute_dataset with one dataset per replica */
     co_code function_per_replica; /* the same, from a function */
@@ -63,18 +64,20 @@ typedef struct suite_row {
     int                 n;           /* replicas in sync */
     int                 local;       /* of this process */
     int                 workers;
-    const char         *job;           /* in the names of its devices */
-    co_kind             result_kind;   /* of results that differ from replica to replica */
-    co_kind             element_kind;  /* of elements of a distributed dataset */
-    co_kind             mirrored_kind; /* of a value copied to all devices of a variable */
-    co_code             plain_sum;     /* SUM of a value that is the same on all replicas */
-    co_code             mirrored_sum;  /* SUM of a mirrored variable */
+    const char         *job;          /* in the names of its devices */
+    co_kind             result_kind;  /* of results that differ from replica to replica */
+    co_kind             element_kind; /* of elements of a distributed dataset */
+    co_kind             reduced_to_device;
+    co_kind             reduced_to_variable; /* one component per device, if there are several */
+    co_code             plain_sum;           /* SUM of a value that is the same on all replicas */
+    co_code             mirrored_sum;        /* SUM of a mirrored variable */
     co_code shapes_differ;      /* and dtypes that cannot be added: combining over replicas */
     co_code structures_differ;  /* results of the replicas of one process */
     co_code structures_reduced; /* all_reduce of structures that differ */
     co_code left_alone;         /* a collective that the last replica does not come to */
     co_code left_others;        /* the same, for the process of the last replica */
     co_code merge_missed;       /* a merge that odd replicas do not come to */
+    co_code names_differ;       /* variables made in a step under names of their own */
     co_code gather_axis;        /* gathering along an axis that is not there */
     co_code gather_slices;
     co_code unbatched;   /* distributing a dataset of scalars */
