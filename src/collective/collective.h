@@ -72,10 +72,11 @@ typedef struct coi_hello {
     uint64_t epoch;     /* counts runs and cross-replica collectives; never UINT64_MAX */
     uint64_t sequence;  /* of the collective inside the epoch */
     uint64_t signature; /* hash of structure, dtypes and shapes: must agree */
-    int64_t  number;    /* a number for the others: examples of the step, has-data flags, sizes */
-    int32_t  code;      /* of a failure */
-    int32_t  replica;   /* who failed, or -1 */
-    char     site[80];  /* "step.c:41" */
+    int64_t  number;   /* a number for the others: examples of the step, has-data flags, sizes; of a
+                         * failure: the first sequence whose data the sender has no part in */
+    int32_t  code;     /* of a failure */
+    int32_t  replica;  /* who failed, or -1 */
+    char     site[80]; /* "step.c:41" */
     char     text[216]; /* the message, or a description of the arguments: "float32 [2,3]" */
 } coi_hello;
 

@@ -139,12 +139,22 @@ find(const coi_inbox *inbox, uint32_t kind, uint64_t epoch)
     return -1;
 }
 
-bool
-coi_inbox_take(coi_inbox *inbox, uint64_t epoch, coi_hello *out)
+/* The failure of an epoch that concerns a collective of it, or -1. */
+static int
+find_failure(const coi_inbox *inbox, uint64_t epoch, uint64_t sequence)
 {
-    static const uint32_t order[] = { COI_HELLO_OPEN, COI_HELLO_FAILED, COI_HELLO_COLLECTIVE,
-                                      COI_HELLO_RUN_END };
-    int                   at = -1;
+    int at = find(inbox, COI_HELLO_FAILED, epoch);
+
+    return at >= 0 && inbox->hello[at].number > 0 && (uint64_t)inbox->hello[at].number > sequence
+               ? -1
+               : at;
+}
+
+bool
+coi_inbox_take(coi_inbox *inbox, uint64_t epoch, uint64_t sequence, coi_hello *out)
+{
+    static const uint32_t order[] = { COI_HELLO_COLLECTIVE, COI_HELLO_FAILED, COI_HELLO_RUN_END };
+    int                   at;
 
     for (int i = 0; i < inbox->count;) {
         if (inbox->hello[i].epoch < epoch)
@@ -152,6 +162,9 @@ coi_inbox_take(coi_inbox *inbox, uint64_t epoch, coi_hello *out)
         else
             ++i;
     }
+    at = find(inbox, COI_HELLO_OPEN, epoch);
+    if (at < 0)
+        at = find_failure(inbox, epoch, sequence);
     for (size_t i = 0; i < sizeof(order) / sizeof(order[0]) && at < 0; ++i)
         at = find(inbox, order[i], epoch);
     if (at < 0 && inbox->count == 0)
@@ -165,14 +178,14 @@ coi_inbox_take(coi_inbox *inbox, uint64_t epoch, coi_hello *out)
 }
 
 void
-coi_inbox_update(coi_inbox *inbox, uint64_t epoch, coi_hello *slot)
+coi_inbox_update(coi_inbox *inbox, uint64_t epoch, uint64_t sequence, coi_hello *slot)
 {
     int at;
 
     if (slot->kind == COI_HELLO_NONE) {
-        coi_inbox_take(inbox, epoch, slot);
+        coi_inbox_take(inbox, epoch, sequence, slot);
     } else if (slot->kind == COI_HELLO_COLLECTIVE) {
-        at = find(inbox, COI_HELLO_FAILED, epoch);
+        at = find_failure(inbox, epoch, sequence);
         if (at >= 0)
             *slot = inbox->hello[at];
     }
@@ -208,9 +221,9 @@ coi_missing_error(const coi_hello *mine, const coi_hello *all, int rank, int siz
 }
 
 const coi_hello *
-coi_inbox_failure(const coi_inbox *inbox, uint64_t epoch)
+coi_inbox_failure(const coi_inbox *inbox, uint64_t epoch, uint64_t sequence)
 {
-    int at = find(inbox, COI_HELLO_FAILED, epoch);
+    int at = find_failure(inbox, epoch, sequence);
 
     /* CLOSED carries UINT64_MAX; so does a failure that this side made up for a peer. */
     if (at < 0)

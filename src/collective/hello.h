@@ -36,20 +36,21 @@ typedef struct coi_inbox {
 void coi_inbox_put(coi_inbox *inbox, const coi_hello *hello);
 /*
  * What the peer says to a rank that is at a collective of `epoch`; false if nothing yet. Older
- * hellos are dropped. In this order: its failure in this epoch; its next collective in this epoch,
- * which is taken out (the others stay); the end of its run of this epoch; the first word of a later
- * one. COI_HELLO_CLOSED comes out as a failure.
+ * hellos are dropped. In this order: its failure in this epoch, unless it failed after its part of
+ * this collective; its next collective in this epoch, which is taken out (the others stay); the end
+ * of its run of this epoch; the first word of a later one. COI_HELLO_CLOSED comes out as a failure.
  */
-bool coi_inbox_take(coi_inbox *inbox, uint64_t epoch, coi_hello *out);
+bool coi_inbox_take(coi_inbox *inbox, uint64_t epoch, uint64_t sequence, coi_hello *out);
 /*
  * The same for a rank that waits in an exchange: fills `slot` if it is COI_HELLO_NONE, and lets a
  * failure in this epoch replace a collective that is there already.
  */
-void coi_inbox_update(coi_inbox *inbox, uint64_t epoch, coi_hello *slot);
+void coi_inbox_update(coi_inbox *inbox, uint64_t epoch, uint64_t sequence, coi_hello *slot);
 /*
  * The failure, in this epoch, of a peer whose data we wait for: it said so, or left a broken group.
+ * A peer that failed after its part of this collective has sent what we wait for.
  */
-const coi_hello *coi_inbox_failure(const coi_inbox *inbox, uint64_t epoch);
+const coi_hello *coi_inbox_failure(const coi_inbox *inbox, uint64_t epoch, uint64_t sequence);
 /* The peer has left the group. */
 bool coi_inbox_is_closed(const coi_inbox *inbox);
 

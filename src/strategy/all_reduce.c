@@ -329,8 +329,10 @@ sum_between_workers(co_context *ctx, coi_step *step)
     ok = coi_group_all_reduce_many(strategy->group, jobs, n, strategy->first, coi_timeout(strategy),
                                    coi_err(ctx)) == CO_OK;
     coi_small_free(&ctx->heap, jobs, nbytes);
-    if (ok)
+    if (ok) {
+        coi_workers_delivered(strategy);
         return true;
+    }
     for (size_t k = 0; k < mine->n; ++k)
         if (!is_concatenated(mine, k))
             coi_workers_hold(strategy, mine->out[k]);

@@ -98,8 +98,10 @@ reduce_all(co_context *ctx, co_strategy *strategy, const coi_reduction *job)
         return true;
     }
     if (coi_group_all_reduce(strategy->group, job, strategy->first, coi_timeout(strategy),
-                             coi_err(ctx)) == CO_OK)
+                             coi_err(ctx)) == CO_OK) {
+        coi_workers_delivered(strategy);
         return true;
+    }
     coi_failed(ctx);
     return false;
 }

@@ -58,6 +58,7 @@ struct co_strategy {
     atomic_bool                unusable;   /* for good; why was written before */
     char                       why[200];
     uint64_t                   epoch, sequence; /* of collectives between workers */
+    uint64_t                   delivered;       /* the last of them whose data has arrived */
     bool                       in_step;         /* collectives of this epoch belong to a run */
     coi_lock worker_lock; /* runs of a strategy with several workers are one after the other */
 };
@@ -218,6 +219,12 @@ void coi_epoch_begin(co_strategy *strategy, bool in_step);
  * `number`. False with an error in ctx that names rank, place and both sides. */
 bool coi_workers_meet(co_context *ctx, co_strategy *strategy, coi_meeting_kind what,
                       uint64_t signature, const char *text, int64_t number, int64_t *numbers);
+/* The data of this collective is here: a failure from now on is no reason for others to give it up. */
+static inline void
+coi_workers_delivered(co_strategy *strategy)
+{
+    strategy->delivered = strategy->sequence;
+}
 /* Tell the others that this run ended, or failed with the error of ctx. */
 void coi_workers_end(co_context *ctx, co_strategy *strategy, bool ok);
 /* How long to wait for a peer, as the transports want it. */

@@ -13,7 +13,7 @@ void
 coi_epoch_begin(co_strategy *strategy, bool in_step)
 {
     ++strategy->epoch;
-    strategy->sequence = 0;
+    strategy->sequence = strategy->delivered = 0;
     strategy->in_step = in_step;
 }
 
@@ -140,6 +140,7 @@ coi_workers_end(co_context *ctx, co_strategy *strategy, bool ok)
     fill_hello(ctx, strategy, ok ? COI_HELLO_RUN_END : COI_HELLO_FAILED, &hello);
     if (!ok) {
         hello.code = (int32_t)ctx->error.code;
+        hello.number = (int64_t)strategy->delivered + 1;
         hello.replica = ctx->error.replica;
         snprintf(hello.text, sizeof(hello.text), "%.*s", (int)sizeof(hello.text) - 1,
                  ctx->error.message);
@@ -177,8 +178,10 @@ coi_workers_broadcast(co_context *ctx, co_strategy *strategy, co_value *tensor)
                           coi_shape_text(tensor->u.tensor.dims, tensor->ndim, text), 0, NULL))
         return NULL;
     if (coi_group_broadcast(strategy->group, copy->u.tensor.data, coi_tensor_nbytes(copy), 0,
-                            coi_timeout(strategy), coi_err(ctx)) == CO_OK)
+                            coi_timeout(strategy), coi_err(ctx)) == CO_OK) {
+        coi_workers_delivered(strategy);
         return copy;
+    }
     coi_workers_hold(strategy, copy);
     coi_failed(ctx);
     return NULL;
@@ -232,6 +235,7 @@ coi_workers_concat(co_context *ctx, co_strategy *strategy, coi_meeting_kind what
     } else {
         const char *from = all;
 
+        coi_workers_delivered(strategy);
         for (int r = 0; r < strategy->num_workers; from += nbytes[r++])
             blocks[r] = block_of(ctx, mine, at, lengths[r], from);
     }

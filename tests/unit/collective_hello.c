@@ -68,22 +68,22 @@ CO_TEST_BARE(an_inbox_is_read_from_the_epoch_of_the_reader, "")
     coi_inbox inbox = { 0 };
     coi_hello got;
 
-    CO_EXPECT_FALSE(coi_inbox_take(&inbox, 1, &got));
+    CO_EXPECT_FALSE(coi_inbox_take(&inbox, 1, 1, &got));
     put(&inbox, COI_HELLO_FAILED, 1, 0);
     put(&inbox, COI_HELLO_RUN_END, 1, 0);
-    CO_EXPECT_FALSE(coi_inbox_take(&inbox, 2, &got)); /* all of it is old */
+    CO_EXPECT_FALSE(coi_inbox_take(&inbox, 2, 1, &got)); /* all of it is old */
     put(&inbox, COI_HELLO_COLLECTIVE, 2, 1);
     put(&inbox, COI_HELLO_COLLECTIVE, 2, 2);
     put(&inbox, COI_HELLO_RUN_END, 2, 0);
     put(&inbox, COI_HELLO_COLLECTIVE, 3, 0);
-    CO_EXPECT_TRUE(coi_inbox_take(&inbox, 2, &got) && got.sequence == 1);
-    CO_EXPECT_TRUE(coi_inbox_take(&inbox, 2, &got) && got.sequence == 2);
+    CO_EXPECT_TRUE(coi_inbox_take(&inbox, 2, 1, &got) && got.sequence == 1);
+    CO_EXPECT_TRUE(coi_inbox_take(&inbox, 2, 1, &got) && got.sequence == 2);
     /* What says that the peer is elsewhere is said again and again. */
-    CO_EXPECT_TRUE(coi_inbox_take(&inbox, 2, &got) && got.kind == COI_HELLO_RUN_END);
-    CO_EXPECT_TRUE(coi_inbox_take(&inbox, 2, &got) && got.kind == COI_HELLO_RUN_END);
-    CO_EXPECT_TRUE(coi_inbox_take(&inbox, 3, &got) && got.kind == COI_HELLO_COLLECTIVE &&
+    CO_EXPECT_TRUE(coi_inbox_take(&inbox, 2, 1, &got) && got.kind == COI_HELLO_RUN_END);
+    CO_EXPECT_TRUE(coi_inbox_take(&inbox, 2, 1, &got) && got.kind == COI_HELLO_RUN_END);
+    CO_EXPECT_TRUE(coi_inbox_take(&inbox, 3, 1, &got) && got.kind == COI_HELLO_COLLECTIVE &&
                    got.epoch == 3);
-    CO_EXPECT_FALSE(coi_inbox_take(&inbox, 3, &got));
+    CO_EXPECT_FALSE(coi_inbox_take(&inbox, 3, 1, &got));
 }
 
 CO_TEST_BARE(a_failure_of_this_epoch_comes_first, "")
@@ -92,16 +92,36 @@ CO_TEST_BARE(a_failure_of_this_epoch_comes_first, "")
     coi_hello slot = { .kind = COI_HELLO_NONE }, got;
 
     put(&inbox, COI_HELLO_COLLECTIVE, 4, 1);
-    coi_inbox_update(&inbox, 4, &slot);
+    coi_inbox_update(&inbox, 4, 1, &slot);
     CO_EXPECT_INT(slot.kind, COI_HELLO_COLLECTIVE);
-    CO_EXPECT_NULL(coi_inbox_failure(&inbox, 4));
+    CO_EXPECT_NULL(coi_inbox_failure(&inbox, 4, 1));
     put(&inbox, COI_HELLO_COLLECTIVE, 4, 2);
     put(&inbox, COI_HELLO_FAILED, 4, 0);
-    coi_inbox_update(&inbox, 4, &slot); /* while the others are waited for */
+    coi_inbox_update(&inbox, 4, 1, &slot); /* while the others are waited for */
     CO_EXPECT_INT(slot.kind, COI_HELLO_FAILED);
-    CO_EXPECT_NOT_NULL(coi_inbox_failure(&inbox, 4));
-    CO_EXPECT_TRUE(coi_inbox_take(&inbox, 4, &got) && got.kind == COI_HELLO_FAILED);
-    CO_EXPECT_NULL(coi_inbox_failure(&inbox, 5));
+    CO_EXPECT_NOT_NULL(coi_inbox_failure(&inbox, 4, 1));
+    CO_EXPECT_TRUE(coi_inbox_take(&inbox, 4, 1, &got) && got.kind == COI_HELLO_FAILED);
+    CO_EXPECT_NULL(coi_inbox_failure(&inbox, 5, 1));
+}
+
+/* It has sent all that this collective needs, and would break nothing but for those who stopped taking it. */
+CO_TEST_BARE(a_failure_after_a_collective_is_no_failure_of_it, "RC-AR-4")
+{
+    coi_inbox inbox = { 0 };
+    coi_hello late = word(COI_HELLO_FAILED, 4, 2), slot = { .kind = COI_HELLO_NONE };
+
+    late.number = 3; /* it took part in collectives 1 and 2 */
+    put(&inbox, COI_HELLO_COLLECTIVE, 4, 2);
+    coi_inbox_put(&inbox, &late);
+    CO_EXPECT_NULL(coi_inbox_failure(&inbox, 4, 2));
+    coi_inbox_update(&inbox, 4, 2, &slot);
+    CO_EXPECT_INT(slot.kind, COI_HELLO_COLLECTIVE);
+    coi_inbox_update(&inbox, 4, 2, &slot);
+    CO_EXPECT_INT(slot.kind, COI_HELLO_COLLECTIVE);
+    CO_EXPECT_NOT_NULL(coi_inbox_failure(&inbox, 4, 3));
+    slot.kind = COI_HELLO_NONE;
+    coi_inbox_update(&inbox, 4, 3, &slot);
+    CO_EXPECT_INT(slot.kind, COI_HELLO_FAILED);
 }
 
 CO_TEST_BARE(a_peer_that_left_did_what_it_said_before, "")
@@ -115,11 +135,11 @@ CO_TEST_BARE(a_peer_that_left_did_what_it_said_before, "")
     coi_hello_closed(&bye, &group);
     coi_inbox_put(&inbox, &bye);
     CO_EXPECT_TRUE(coi_inbox_is_closed(&inbox));
-    CO_EXPECT_NULL(coi_inbox_failure(&inbox, 4));
-    CO_EXPECT_TRUE(coi_inbox_take(&inbox, 4, &got) && got.kind == COI_HELLO_COLLECTIVE);
-    CO_EXPECT_TRUE(coi_inbox_take(&inbox, 4, &got) && got.kind == COI_HELLO_FAILED);
+    CO_EXPECT_NULL(coi_inbox_failure(&inbox, 4, 1));
+    CO_EXPECT_TRUE(coi_inbox_take(&inbox, 4, 1, &got) && got.kind == COI_HELLO_COLLECTIVE);
+    CO_EXPECT_TRUE(coi_inbox_take(&inbox, 4, 1, &got) && got.kind == COI_HELLO_FAILED);
     CO_EXPECT_CODE((co_code)got.code, CO_UNAVAILABLE);
-    CO_EXPECT_TRUE(coi_inbox_take(&inbox, 400, &got) && got.kind == COI_HELLO_FAILED);
+    CO_EXPECT_TRUE(coi_inbox_take(&inbox, 400, 1, &got) && got.kind == COI_HELLO_FAILED);
 
     inbox.count = 0;
     snprintf(err.message, sizeof(err.message), "the cable was cut");
@@ -127,7 +147,7 @@ CO_TEST_BARE(a_peer_that_left_did_what_it_said_before, "")
     coi_group_break(&group, CO_VALUE, NULL); /* the first cause stays */
     coi_hello_closed(&bye, &group);          /* out of a broken group: its data will not come */
     coi_inbox_put(&inbox, &bye);
-    CO_EXPECT_NOT_NULL(coi_inbox_failure(&inbox, 4));
+    CO_EXPECT_NOT_NULL(coi_inbox_failure(&inbox, 4, 1));
     CO_EXPECT_CODE((co_code)bye.code, CO_DATA_LOSS);
     CO_EXPECT_STR(bye.text, "it left the broken group: the cable was cut");
 }
@@ -140,11 +160,11 @@ CO_TEST_BARE(an_inbox_is_bounded_and_keeps_the_latest, "")
     for (uint64_t e = 1; e <= 1000; ++e)
         put(&inbox, COI_HELLO_RUN_END, e, 0);
     CO_EXPECT_INT(inbox.count, 1);
-    CO_EXPECT_TRUE(coi_inbox_take(&inbox, 500, &got) && got.epoch == 1000);
+    CO_EXPECT_TRUE(coi_inbox_take(&inbox, 500, 1, &got) && got.epoch == 1000);
     for (uint64_t e = 1001; e <= 1100; ++e)
         put(&inbox, COI_HELLO_COLLECTIVE, e, 0);
     CO_EXPECT_INT(inbox.count, COI_INBOX_DEPTH);
-    CO_EXPECT_TRUE(coi_inbox_take(&inbox, 1100, &got) && got.epoch == 1100);
+    CO_EXPECT_TRUE(coi_inbox_take(&inbox, 1100, 1, &got) && got.epoch == 1100);
 }
 
 CO_TEST_BARE(ranks_are_named_shortly, "")

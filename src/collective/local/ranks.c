@@ -48,6 +48,7 @@ typedef struct thread_group {
     coi_group         group;
     coi_thread_world *world;
     uint64_t          epoch; /* of the last exchange */
+    uint64_t          sequence;
     bool             *is_named;
 } thread_group;
 
@@ -242,6 +243,7 @@ threads_exchange(coi_group *group, const coi_hello *mine, coi_hello *all, int ti
     if (rc != CO_OK)
         return rc;
     self->epoch = mine->epoch;
+    self->sequence = mine->sequence;
     for (int r = 0; r < group->size; ++r)
         all[r].kind = COI_HELLO_NONE;
     all[group->rank] = *mine;
@@ -251,7 +253,7 @@ threads_exchange(coi_group *group, const coi_hello *mine, coi_hello *all, int ti
         for (int r = 0; r < group->size; ++r)
             if (r != group->rank)
                 coi_inbox_update(&route_between(world, r, group->rank)->inbox, mine->epoch,
-                                 &all[r]);
+                                 mine->sequence, &all[r]);
         arrival = coi_judge_arrival(all, group->size);
         if (arrival != COI_SOME_MISSING || !in_time)
             break;
@@ -360,7 +362,7 @@ check_peers(const traffic *t, co_error_info *err)
 
     for (int r = 0; r < self->group.size; ++r) {
         const coi_inbox *inbox = &route_between(self->world, r, self->group.rank)->inbox;
-        const coi_hello *failure = coi_inbox_failure(inbox, self->epoch);
+        const coi_hello *failure = coi_inbox_failure(inbox, self->epoch, self->sequence);
 
         if (failure != NULL)
             return coi_hello_error(failure, r, err);

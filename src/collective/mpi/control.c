@@ -265,6 +265,7 @@ coi_mpi_exchange(coi_group *group, const coi_hello *mine, coi_hello *all, int ti
         return rc;
     coi_mpi_wait_begin(&wait, timeout_ms, 0);
     self->epoch = mine->epoch;
+    self->sequence = mine->sequence;
     for (int r = 0; r < group->size; ++r)
         all[r].kind = COI_HELLO_NONE;
     all[group->rank] = *mine;
@@ -273,7 +274,7 @@ coi_mpi_exchange(coi_group *group, const coi_hello *mine, coi_hello *all, int ti
         rc = coi_mpi_poll(self, err);
         for (int r = 0; r < group->size; ++r)
             if (r != group->rank)
-                coi_inbox_update(&self->inboxes[r], mine->epoch, &all[r]);
+                coi_inbox_update(&self->inboxes[r], mine->epoch, mine->sequence, &all[r]);
         arrival = coi_judge_arrival(all, group->size);
         if (rc != CO_OK || arrival != COI_SOME_MISSING)
             break;

@@ -193,14 +193,15 @@ mark_pending(traffic *t)
     return any;
 }
 
-/* What peers say: a failure of anybody in this epoch ends the wait. */
+/* What peers say: a failure of anybody in this epoch, before its part of the transfer was done, ends the wait. */
 static co_code
 check_words(traffic *t, co_error_info *err)
 {
     mpi_group *self = t->self;
 
     for (int r = 0; r < self->group.size; ++r) {
-        const coi_hello *failure = coi_inbox_failure(&self->inboxes[r], self->epoch);
+        const coi_hello *failure = coi_inbox_failure(&self->inboxes[r], self->epoch,
+                                                     self->sequence);
 
         if (failure != NULL) {
             return coi_hello_error(failure, r, err);

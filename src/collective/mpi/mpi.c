@@ -260,7 +260,7 @@ hang_up(mpi_group *self, coi_log *log)
 
     /* Who left a broken group frees nothing, so neither do we: freeing is collective. */
     for (int r = 0; r < self->group.size; ++r)
-        is_clean = is_clean && coi_inbox_failure(&self->inboxes[r], UINT64_MAX) == NULL;
+        is_clean = is_clean && coi_inbox_failure(&self->inboxes[r], UINT64_MAX, 0) == NULL;
     if (is_clean) {
         MPI_Comm_free(&self->data);
         MPI_Comm_free(&self->control);

@@ -41,7 +41,8 @@ typedef struct mpi_group {
     bool      is_main_only; /* MPI allows calls from the main thread alone */
     bool      is_open;      /* all said COI_HELLO_OPEN */
     uint64_t  epoch;        /* of the last exchange */
-    int       ranks_here;   /* on this machine */
+    uint64_t  sequence;
+    int       ranks_here; /* on this machine */
     mpi_peer *peers;
     bool     *is_named; /* for messages */
 
