@@ -414,6 +414,22 @@ CONFORM(collectives_follow_each_other, "RC-AR-3 THR-2")
         EXPECT_LOCAL(ctx, s, suite_step(ctx, s, many_collectives, NULL), 1, 0);
 }
 
+STEP(reduce_and_fail)
+{
+    co_all_reduce(ctx, CO_REDUCE_SUM, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(20000)));
+    return co_fail(ctx, CO_ABORTED, "had enough"), NULL;
+}
+
+/* Who fails right after a collective has done its part of it: others may still be at theirs. */
+CONFORM(failing_after_a_collective_breaks_nothing, "RC-AR-4 S-RUN-8 GEN-ERR-1")
+{
+    for (int i = 0; i < 10; ++i) {
+        suite_step(ctx, s, reduce_and_fail, NULL);
+        CO_EXPECT_ERROR(ctx, CO_ABORTED, "had enough");
+        EXPECT_LOCAL(ctx, s, suite_step(ctx, s, inputs_stay, NULL), SUM_OF_IDS(row->n), 0);
+    }
+}
+
 /* --- all_gather --- */
 
 STEP(gather_ranges)
