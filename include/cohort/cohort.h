@@ -11,6 +11,7 @@
  *   variable.h  variables under a strategy
  *   strategy.h  scope, run, reduce, replicas
  *   extended.h  what the documents call strategy.extended
+ *   engine.h    your own strategy
  *   dataset.h   datasets, distribution, iteration
  *   train.h     losses, optimizers
  *   dlpack.h    exchange with other libraries
@@ -25,6 +26,7 @@
 #include <cohort/dataset.h>
 #include <cohort/device.h>
 #include <cohort/dlpack.h>
+#include <cohort/engine.h>
 #include <cohort/error.h>
 #include <cohort/extended.h>
 #include <cohort/gradient.h>

@@ -100,7 +100,19 @@ CO_API co_value *co_element_spec(co_context *ctx, co_dataset *dataset);
 /** Rows of one element: of the last batch step, or dimension 0; CO_UNKNOWN_BATCH_SIZE. */
 CO_API int64_t co_dataset_batch_size(co_context *ctx, co_dataset *dataset);
 
-/* Distributing. */
+/*
+ * Distributing.
+ *
+ * Unequal shares. Replicas of a strategy with weights get their share of every batch: of m rows, replicas 0 to k together get
+ * the first ceil(m * (weights 0 to k) / (all weights)), so every row is read once and nobody's piece is a whole row away from the
+ * exact share. Where pieces are cut from the stream of rows (policies OFF, FILE and HINT), they are so cut from the batch size,
+ * and a replica's piece has that size in every step. Where DATA deals out slices, each has the weight of its reader. Equal weights
+ * are no weights: DS-SPLIT-1 to 3. The batch dimension of element specs is unknown with weights.
+ *
+ * What counts rows stays right: MEAN of co_reduce with an axis, co_average_loss, co_iterator_step_examples. What counts replicas
+ * does not weigh: MEAN without an axis, of co_all_reduce and of variables, and co_per_replica_batch_size. Datasets from a
+ * function are not split; they use co_replica_weight.
+ */
 
 typedef struct co_input_options {
     size_t struct_size;
@@ -130,7 +142,7 @@ typedef struct co_input_context {
     int input_pipeline_id;
     int num_replicas_in_sync;
 } co_input_context;
-/** global / n; CO_VALUE naming both if n does not divide it (IC-2). */
+/** global / n; CO_VALUE naming both if n does not divide it (IC-2). For equal shares: see above. */
 CO_API int64_t co_per_replica_batch_size(co_context *ctx, const co_input_context *input,
                                          int64_t global);
 /** Text for people: the id and the total (IC-3). Returns the length, as co_format does. */

@@ -35,10 +35,16 @@ typedef struct co_mirrored_options {
     size_t struct_size;
     int    num_replicas; /* logical replicas, spread evenly in order; 0 means one per device */
     int    deadline_ms;  /* how long a replica may execute nothing; 0 turns the check off */
+    /*
+     * The share of each replica in a batch: 3, 1 gives the first three rows of every four. Whole numbers from 1, with a sum of
+     * at most INT32_MAX; what counts is their ratio (1 : 2.5 is 2, 5). NULL: equal shares. See "Unequal shares" in dataset.h.
+     */
+    const int64_t *weights;
+    size_t         num_weights; /* one for each replica; 0 without weights */
 } co_mirrored_options;
 #define CO_MIRRORED_OPTIONS_INIT                                                                   \
     {                                                                                              \
-        sizeof(co_mirrored_options), 0, CO_DEADLINE_OF_SETTINGS                                    \
+        sizeof(co_mirrored_options), 0, CO_DEADLINE_OF_SETTINGS, NULL, 0                           \
     }
 
 /**
@@ -58,10 +64,12 @@ typedef struct co_multi_worker_options {
     const void        *communicator; /* an MPI_Comm to borrow, by address; NULL: MPI_COMM_WORLD */
     const char        *transport; /* "mpi", "self"; NULL: mpi if this process was started by an MPI
                                       * launcher or has MPI running, else self */
+    const int64_t *weights;     /* of the replicas of all processes, the same in each; as above */
+    size_t         num_weights; /* one for each replica; 0 without weights */
 } co_multi_worker_options;
 #define CO_MULTI_WORKER_OPTIONS_INIT                                                               \
     {                                                                                              \
-        sizeof(co_multi_worker_options), NULL, 0, 0, CO_DEADLINE_OF_SETTINGS, NULL, NULL           \
+        sizeof(co_multi_worker_options), NULL, 0, 0, CO_DEADLINE_OF_SETTINGS, NULL, NULL, NULL, 0  \
     }
 
 /** The same program on several processes. Collective: every process makes it, in the same order. */

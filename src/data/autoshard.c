@@ -201,16 +201,17 @@ typedef struct policy {
     co_dataset *(*share)(co_context *ctx, co_dataset *dataset, const co_input_context *input);
     /* Slices are shared, not batches: the CEIL splitter (DS-SPLIT-3, DS-SHARD-6). */
     bool after_split;
+    bool in_order; /* slice k is that of replica k */
 } policy;
 
 static const policy policies[] = {
     /* by co_autoshard; AUTO becomes one of the others */
-    [CO_AUTOSHARD_FILE] = { share_files, false },
-    [CO_AUTOSHARD_DATA] = { share_elements, true },
-    [CO_AUTOSHARD_HINT] = { share_hinted, false },
-    [CO_AUTOSHARD_REPLICA] = { share_by_replica, true },
+    [CO_AUTOSHARD_FILE] = { share_files, false, false },
+    [CO_AUTOSHARD_DATA] = { share_elements, true, false },
+    [CO_AUTOSHARD_HINT] = { share_hinted, false, false },
+    [CO_AUTOSHARD_REPLICA] = { share_by_replica, true, true },
 };
-static const policy policy_off = { share_all, false };
+static const policy policy_off = { share_all, false, false };
 
 static bool
 reads_files(const co_dataset *dataset)
@@ -251,42 +252,107 @@ schedule_at(int64_t batch_size, int64_t n, int64_t i)
     return batch_size / n + (i % n < batch_size % n);
 }
 
-static co_dataset *
-schedule(co_context *ctx, co_dataset *dataset, const co_input_context *input, int64_t batch_size)
-{
-    int64_t     n = input->num_replicas_in_sync;
-    int64_t     first = n / input->num_input_pipelines * input->input_pipeline_id;
-    size_t      nbytes = (size_t)n * sizeof(int64_t);
-    int64_t    *sizes = coi_small_alloc(&ctx->heap, nbytes);
-    co_dataset *made;
+/* How many slices or pieces a splitter has, and what it reads of them: room for one number each. */
+typedef struct splitting {
+    const co_input_context *input;
+    const policy           *chosen;
+    const int64_t          *weights; /* of all replicas; NULL: equal */
+    int64_t                 batch_size;
+    int64_t                *numbers; /* one per replica, of the heap */
+} splitting;
 
-    if (sizes == NULL) {
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the piece sizes of %lld replicas",
-                 (long long)n);
-        return NULL;
-    }
+/* The replica that reads slice i. Without sharing after the split, a worker's own replicas take its slices in turn. */
+static int
+reader_of(const splitting *s, int i)
+{
+    int num = s->input->num_input_pipelines, each = s->input->num_replicas_in_sync / num;
+
+    if (s->chosen->in_order)
+        return i;
+    return s->chosen->after_split ? i % num * each + i / num
+                                  : s->input->input_pipeline_id * each + i % each;
+}
+
+/* Every batch cut into n slices. */
+static co_dataset *
+slices(co_context *ctx, co_dataset *dataset, const splitting *s)
+{
+    int     n = s->input->num_replicas_in_sync;
+    int64_t sum = 0;
+
+    if (s->weights == NULL)
+        return coi_split_new(ctx, dataset, n, NULL);
+    for (int i = 0; i < n; ++i)
+        s->numbers[i] = sum += s->weights[reader_of(s, i)];
+    return coi_split_new(ctx, dataset, n, s->numbers);
+}
+
+/* The row stream cut by a cycle: of all replicas, from the first of this worker on (DS-SPLIT-2). */
+static co_dataset *
+schedule(co_context *ctx, co_dataset *dataset, const splitting *s)
+{
+    int64_t n = s->input->num_replicas_in_sync, each = n / s->input->num_input_pipelines;
+    int64_t first = each * s->input->input_pipeline_id;
+
     for (int64_t i = 0; i < n; ++i)
-        sizes[i] = schedule_at(batch_size, n, first + i);
-    made = coi_rebatch_new(ctx, dataset, sizes, (size_t)n, false,
+        s->numbers[i] = schedule_at(s->batch_size, n, first + i);
+    return coi_rebatch_new(ctx, dataset, s->numbers, (size_t)n, false,
                            coi_spec_split(ctx, dataset->spec, n));
-    coi_small_free(&ctx->heap, sizes, nbytes);
-    return made;
+}
+
+/* With weights a replica's piece has the same size in every step, so the cycle is that of this worker's replicas alone. */
+static co_dataset *
+weighted_schedule(co_context *ctx, co_dataset *dataset, const splitting *s)
+{
+    int     n = s->input->num_replicas_in_sync, each = n / s->input->num_input_pipelines;
+    int     first = each * s->input->input_pipeline_id;
+    int64_t whole = 0, part = 0, before, rows = 0;
+
+    for (int i = 0; i < n; ++i)
+        whole += s->weights[i];
+    for (int i = 0; i < first; ++i)
+        part += s->weights[i];
+    for (int i = 0; i < each; ++i) {
+        before = coi_share_end(s->batch_size, part, whole);
+        part += s->weights[first + i];
+        s->numbers[i] = coi_share_end(s->batch_size, part, whole) - before;
+        rows += s->numbers[i];
+    }
+    if (rows > 0)
+        return coi_rebatch_new(ctx, dataset, s->numbers, (size_t)each, false,
+                               coi_spec_split(ctx, dataset->spec, 0));
+    coi_fail(ctx, CO_VALUE,
+             "batches of %lld rows leave none for worker %d of %d, whose replicas have few of the "
+             "weights, which add up to %lld; make batches larger or weights more alike",
+             (long long)s->batch_size, s->input->input_pipeline_id, s->input->num_input_pipelines,
+             (long long)whole);
+    return NULL;
 }
 
 /* A batch of 0 rows has no schedule that makes progress, so it is cut like one of unknown size. */
 static co_dataset *
-split(co_context *ctx, co_dataset *dataset, const co_input_context *input, bool by_slices)
+split(co_context *ctx, co_dataset *dataset, const co_input_context *input, const policy *chosen,
+      const int64_t *weights)
 {
-    int64_t batch_size = coi_dataset_rows(dataset);
-    int     n = input->num_replicas_in_sync;
+    splitting   s = { input, chosen, weights, coi_dataset_rows(dataset), NULL };
+    size_t      nbytes = (size_t)input->num_replicas_in_sync * sizeof(*s.numbers);
+    co_dataset *made;
 
-    if (n == 1) { /* DS-SPLIT-6 */
+    if (input->num_replicas_in_sync == 1) { /* DS-SPLIT-6 */
         coi_ref(dataset);
         return dataset;
     }
-    if (by_slices || batch_size <= 0)
-        return coi_split_new(ctx, dataset, n);
-    return schedule(ctx, dataset, input, batch_size);
+    s.numbers = coi_small_alloc(&ctx->heap, nbytes);
+    if (s.numbers == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the piece sizes of %d replicas",
+                 input->num_replicas_in_sync);
+        return NULL;
+    }
+    made = chosen->after_split || s.batch_size <= 0 ? slices(ctx, dataset, &s)
+           : weights != NULL                        ? weighted_schedule(ctx, dataset, &s)
+                                                    : schedule(ctx, dataset, &s);
+    coi_small_free(&ctx->heap, s.numbers, nbytes);
+    return made;
 }
 
 /* DS-DIST-7. */
@@ -330,7 +396,8 @@ coi_check_pipelines(co_context *ctx, const co_input_context *input)
 }
 
 co_dataset *
-coi_dataset_for_worker(co_context *ctx, co_dataset *dataset, const co_input_context *input)
+coi_dataset_for_worker(co_context *ctx, co_dataset *dataset, const co_input_context *input,
+                       const int64_t *weights)
 {
     const policy *chosen;
     co_dataset   *first, *second;
@@ -338,12 +405,12 @@ coi_dataset_for_worker(co_context *ctx, co_dataset *dataset, const co_input_cont
     if (!check_batched(ctx, dataset, input->num_replicas_in_sync))
         return NULL;
     chosen = choose_policy(ctx, dataset, input->num_input_pipelines);
-    first = chosen->after_split ? split(ctx, dataset, input, true)
+    first = chosen->after_split ? split(ctx, dataset, input, chosen, weights)
                                 : chosen->share(ctx, dataset, input);
     if (first == NULL)
         return NULL;
     second = chosen->after_split ? chosen->share(ctx, first, input)
-                                 : split(ctx, first, input, false);
+                                 : split(ctx, first, input, chosen, weights);
     coi_unref(&ctx->heap, first);
     return second;
 }
@@ -362,7 +429,7 @@ co_dataset_for_worker(co_context *ctx, co_dataset *dataset, const co_input_conte
     }
     if (!coi_check_pipelines(ctx, input))
         return NULL;
-    return coi_dataset_give(ctx, coi_dataset_for_worker(ctx, dataset, input));
+    return coi_dataset_give(ctx, coi_dataset_for_worker(ctx, dataset, input, NULL));
 }
 
 co_dataset *

@@ -113,7 +113,7 @@ co_value *coi_spec_new(co_context *ctx, co_dtype dtype, const int64_t *dims, int
 typedef co_value *(*coi_spec_fn)(co_context *ctx, const co_value *spec, const void *arg);
 /* The structure with fn applied to every leaf. */
 co_value *coi_spec_map(co_context *ctx, co_value *structure, coi_spec_fn fn, const void *arg);
-/* All leaves with dimension 0 divided by `parts`; where that does not divide, it is unknown. */
+/* All leaves with dimension 0 divided by `parts`; where that does not divide, it is unknown. 0: unequal parts. */
 co_value *coi_spec_split(co_context *ctx, co_value *structure, int64_t parts);
 /* "component 2" or, of a single leaf, "elements": for messages. */
 const char *coi_component_name(const co_dataset *dataset, size_t leaf, char out[32]);
@@ -124,14 +124,23 @@ const char *coi_component_name(const co_dataset *dataset, size_t leaf, char out[
  * int64_t. */
 co_dataset *coi_shard_new(co_context *ctx, co_dataset *input, int64_t num, int64_t index,
                           int64_t block);
-/* Every element cut into n slices by the CEIL rule (DS-SPLIT-1). */
-co_dataset *coi_split_new(co_context *ctx, co_dataset *input, int n);
+/* Every element cut into n slices by the CEIL rule (DS-SPLIT-1), or by weights: parts[k] is the sum of those of slices 0 to k. */
+co_dataset *coi_split_new(co_context *ctx, co_dataset *input, int n, const int64_t *parts);
+/*
+ * Where a share ends: of `rows` rows, the first ceil(rows * part / whole) belong to who has `part` of the `whole` together. So
+ * every row is somebody's, and nobody is a whole row away from the exact share. whole is an int.
+ */
+static inline int64_t
+coi_share_end(int64_t rows, int64_t part, int64_t whole)
+{
+    return rows / whole * part + (rows % whole * part + whole - 1) / whole;
+}
 /* The row stream cut by a cycle of sizes (DS-SPLIT-2, DS-SPLIT-9). spec is taken over. */
 co_dataset *coi_rebatch_new(co_context *ctx, co_dataset *input, const int64_t *sizes,
                             size_t num_sizes, bool drop_remainder, co_value *spec);
-/* See co_dataset_for_worker; `input` was checked by coi_check_pipelines. */
+/* See co_dataset_for_worker; `input` was checked by coi_check_pipelines. weights of all replicas; NULL: equal. */
 co_dataset *coi_dataset_for_worker(co_context *ctx, co_dataset *dataset,
-                                   const co_input_context *input);
+                                   const co_input_context *input, const int64_t *weights);
 /* DS-SHARD-11, DS-SPLIT-5. */
 bool coi_check_pipelines(co_context *ctx, const co_input_context *input);
 

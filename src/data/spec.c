@@ -69,7 +69,7 @@ split_leaf(co_context *ctx, const co_value *spec, const void *arg)
     for (int i = 0; i < spec->ndim; ++i)
         dims[i] = spec->u.tensor.dims[i];
     if (spec->ndim > 0)
-        dims[0] = dims[0] >= 0 && dims[0] % parts == 0 ? dims[0] / parts : -1;
+        dims[0] = parts > 0 && dims[0] >= 0 && dims[0] % parts == 0 ? dims[0] / parts : -1;
     return coi_spec_new(ctx, (co_dtype)spec->dtype, dims, spec->ndim);
 }
 

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The CEIL splitter (DS-SPLIT-1): every element of m rows becomes n slices of ceil(m / n) rows, the
- * last ones shorter or empty. Components are cut independently along dimension 0 (DS-DIST-9).
- * Slices share the memory of the element; a slice that is skipped costs nothing.
+ * last ones shorter or empty; or n slices by weights, which end at coi_share_end. Components are
+ * cut independently along dimension 0 (DS-DIST-9). Slices share the memory of the element; a slice
+ * that is skipped costs nothing.
  */
 #include "data/dataset.h"
+
+#include <string.h>
 
 typedef struct split_dataset {
     co_dataset base;
     int        n;
+    int64_t   *parts; /* sums of the weights of slices 0 to k; NULL: equal slices */
 } split_dataset;
 
 typedef struct split_iterator {
@@ -80,33 +84,37 @@ ready(co_context *ctx, co_iterator *iterator)
 }
 
 static co_value *
-cut(co_context *ctx, co_value *tensor, int64_t slice, int64_t n)
+cut(co_context *ctx, const split_dataset *split, co_value *tensor, int slice)
 {
-    int64_t rows = tensor->u.tensor.dims[0];
+    int64_t rows = tensor->u.tensor.dims[0], n = split->n;
     int64_t each = rows / n + (rows % n != 0);
     int64_t begin = each == 0 || slice > rows / each ? rows : slice * each;
-    int64_t rest = rows - begin;
+    int64_t end = rows - begin < each ? rows : begin + each;
 
-    return coi_row_view(ctx, tensor, begin, rest < each ? rest : each);
+    if (split->parts != NULL) {
+        begin = slice == 0 ? 0 : coi_share_end(rows, split->parts[slice - 1], split->parts[n - 1]);
+        end = coi_share_end(rows, split->parts[slice], split->parts[n - 1]);
+    }
+    return coi_row_view(ctx, tensor, begin, end - begin);
 }
 
 static int
 split_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
-    split_iterator *self = (split_iterator *)iterator;
-    int             n = ((const split_dataset *)iterator->dataset)->n;
-    int             got = ready(ctx, iterator);
+    const split_dataset *split = (const split_dataset *)iterator->dataset;
+    split_iterator      *self = (split_iterator *)iterator;
+    int                  got = ready(ctx, iterator);
 
     if (got != COI_ELEMENT)
         return got;
     for (size_t i = 0; i < iterator->dataset->num_leaves; ++i) {
-        leaves[i] = cut(ctx, self->element[i], self->slice, n);
+        leaves[i] = cut(ctx, split, self->element[i], self->slice);
         if (leaves[i] == NULL) {
             coi_leaves_release(&ctx->heap, leaves, i);
             return COI_ERROR;
         }
     }
-    if (++self->slice == n)
+    if (++self->slice == split->n)
         let_go(&ctx->heap, iterator);
     return COI_ELEMENT;
 }
@@ -131,6 +139,14 @@ split_skip(co_context *ctx, co_iterator *iterator, int64_t n)
     return skipped;
 }
 
+static void
+split_destroy(coi_heap *heap, co_dataset *dataset)
+{
+    split_dataset *self = (split_dataset *)dataset;
+
+    coi_small_free(heap, self->parts, (size_t)self->n * sizeof(*self->parts));
+}
+
 static const coi_dataset_ops split_ops = {
     .name = "split",
     .dataset_size = sizeof(split_dataset),
@@ -138,20 +154,34 @@ static const coi_dataset_ops split_ops = {
     .next = split_next,
     .open = split_open,
     .close = split_close,
+    .destroy = split_destroy,
     .skip = split_skip,
 };
 
 co_dataset *
-coi_split_new(co_context *ctx, co_dataset *input, int n)
+coi_split_new(co_context *ctx, co_dataset *input, int n, const int64_t *parts)
 {
-    int64_t     slices = input->cardinality;
-    co_dataset *dataset;
+    int64_t        slices = input->cardinality;
+    size_t         nbytes = (size_t)n * sizeof(*parts);
+    co_dataset    *dataset;
+    split_dataset *self;
 
     if (slices > 0 && __builtin_mul_overflow(slices, (int64_t)n, &slices))
         slices = CO_UNKNOWN_CARDINALITY;
-    dataset = coi_dataset_new(ctx, &split_ops, &input, 1, coi_spec_split(ctx, input->spec, n),
-                              slices);
-    if (dataset != NULL)
-        ((split_dataset *)dataset)->n = n;
-    return dataset;
+    dataset = coi_dataset_new(ctx, &split_ops, &input, 1,
+                              coi_spec_split(ctx, input->spec, parts == NULL ? n : 0), slices);
+    self = (split_dataset *)dataset;
+    if (dataset == NULL)
+        return NULL;
+    self->n = n;
+    if (parts == NULL)
+        return dataset;
+    self->parts = coi_small_alloc(&ctx->heap, nbytes);
+    if (self->parts != NULL) {
+        memcpy(self->parts, parts, nbytes);
+        return dataset;
+    }
+    coi_unref(&ctx->heap, dataset);
+    coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a dataset (split)");
+    return NULL;
 }

@@ -572,7 +572,7 @@ co_distribute_dataset(co_context *ctx, co_strategy *strategy, co_dataset *datase
     if (!coi_check_input(ctx, dataset, 3, "dataset") || !check_options(ctx, &all) ||
         !coi_check_pipelines(ctx, &input))
         return NULL;
-    mine = coi_dataset_for_worker(ctx, dataset, &input);
+    mine = coi_dataset_for_worker(ctx, dataset, &input, strategy->weights);
     if (mine == NULL)
         return NULL;
     made = distribute(ctx, strategy, &mine, 1, dataset->cardinality, &all);

@@ -22,6 +22,7 @@ static const char *const meeting_names[] = {
     [COI_MEET_READ] = "variable read",
     [COI_MEET_INPUT] = "input",
     [COI_MEET_BROADCAST] = "broadcast",
+    [COI_MEET_STRATEGY] = "the making of a strategy",
 };
 
 const char *

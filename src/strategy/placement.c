@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making strategies: each constructor fills the same table of placement, which replica lives where, and names its policy.
+ * Making strategies: each constructor fills the same table of placement, which replica lives where and how much of a batch it
+ * takes, and names its policy. The built-in ones are here, those of users in own.c.
  */
 #include <cohort/extended.h>
 
@@ -28,6 +29,10 @@ destroy_strategy(coi_heap *heap, void *object)
     coi_free(memory, strategy->devices, (size_t)strategy->num_local * sizeof(*strategy->devices));
     coi_free(memory, strategy->first,
              ((size_t)strategy->num_workers + 1) * sizeof(*strategy->first));
+    coi_free(memory, strategy->weights,
+             (size_t)strategy->num_replicas * sizeof(*strategy->weights));
+    if (strategy->own != NULL)
+        coi_own_free(strategy);
     coi_object_free(heap, strategy, sizeof(*strategy));
 }
 
@@ -39,14 +44,137 @@ describe(const void *object, char out[COI_OBJECT_TEXT])
 
 const coi_class coi_strategy_class = { "strategy", destroy_strategy, describe };
 
-/* A strategy with room for its tables; replicas are spread evenly and in order over workers. */
-static co_strategy *
-new_strategy(co_context *ctx, const coi_policy *policy, int num_replicas, int worker,
-             int num_workers)
-{
-    coi_memory  *memory = &ctx->runtime->memory;
-    co_strategy *strategy = coi_object_new(&ctx->heap, &coi_strategy_class, sizeof(*strategy));
+/* --- weights --- */
 
+/* What may be set: count and range. The sum is an int, so that shares are computed without overflow. */
+static bool
+check_weights(co_context *ctx, const coi_placement *where)
+{
+    int64_t sum = 0;
+
+    if ((where->weights == NULL ? 0 : (size_t)where->num_replicas) != where->num_weights) {
+        coi_fail(ctx, CO_VALUE,
+                 "num_weights is %zu with weights that are %s; there must be one for each of %d "
+                 "replicas, or NULL and 0 for equal shares",
+                 where->num_weights, where->weights == NULL ? "NULL" : "given",
+                 where->num_replicas);
+        return false;
+    }
+    for (size_t i = 0; i < where->num_weights; ++i) {
+        int64_t weight = where->weights[i];
+
+        if (weight < 1 || weight > INT32_MAX - sum) {
+            coi_fail(
+                ctx, CO_VALUE,
+                "the weight of replica %zu is %lld; weights are at least 1 and add up to at most "
+                "%d (so far %lld): divide them all by the same number",
+                i, (long long)weight, INT32_MAX, (long long)sum);
+            return false;
+        }
+        sum += weight;
+    }
+    return true;
+}
+
+static int64_t
+common_factor(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        int64_t rest = a % b;
+
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Without their common factor, so that 2, 4 and 1, 2 are one; equal ones are none at all. False without memory. */
+static bool
+keep_weights(co_strategy *strategy, const coi_placement *where)
+{
+    int64_t factor = 0;
+    bool    equal = true;
+
+    for (size_t i = 0; i < where->num_weights; ++i) {
+        factor = common_factor(factor, where->weights[i]);
+        equal = equal && where->weights[i] == where->weights[0];
+    }
+    if (equal)
+        return true;
+    strategy->weights = coi_alloc(&strategy->runtime->memory,
+                                  where->num_weights * sizeof(*strategy->weights));
+    for (size_t i = 0; strategy->weights != NULL && i < where->num_weights; ++i)
+        strategy->weights[i] = where->weights[i] / factor;
+    return strategy->weights != NULL;
+}
+
+/* --- making --- */
+
+/* first[r]: how many replicas the ranks before r host. False with an error: a table of workers that is out of order, or leaves one
+ * out or with too many. */
+static bool
+fill_first(co_context *ctx, co_strategy *strategy, const coi_placement *where)
+{
+    int *first = strategy->first, n = where->num_replicas, at = 0;
+
+    for (int r = 0; r <= where->num_workers; ++r) {
+        first[r] = where->workers == NULL ? (int)((int64_t)n * r / where->num_workers) : at;
+        while (where->workers != NULL && at < n && where->workers[at] == r)
+            ++at;
+    }
+    if (where->workers != NULL && first[where->num_workers] != n) {
+        at = first[where->num_workers];
+        coi_fail(
+            ctx, CO_VALUE,
+            "replica %d is placed on worker %d of %d; workers are counted from 0, and replicas "
+            "are placed in the order of their workers",
+            at, where->workers[at], where->num_workers);
+        return false;
+    }
+    for (int r = 0; r < where->num_workers; ++r)
+        if (first[r + 1] - first[r] < 1 || first[r + 1] - first[r] > COI_MAX_LOCAL_REPLICAS) {
+            coi_fail(ctx, CO_VALUE, "worker %d has %d replicas; each of %d has 1 to %d", r,
+                     first[r + 1] - first[r], where->num_workers, COI_MAX_LOCAL_REPLICAS);
+            return false;
+        }
+    return true;
+}
+
+/* Replica i of n on device i * d / n: even and in order. A table of workers comes with a name for each of their replicas. */
+static bool
+fill_tables(co_context *ctx, co_strategy *strategy, const coi_placement *where)
+{
+    coi_memory *memory = &strategy->runtime->memory;
+
+    strategy->first = coi_alloc(memory,
+                                ((size_t)where->num_workers + 1) * sizeof(*strategy->first));
+    if (strategy->first != NULL) {
+        if (!fill_first(ctx, strategy, where))
+            return false;
+        strategy->first_local = strategy->first[where->worker];
+        strategy->num_local = strategy->first[where->worker + 1] - strategy->first_local;
+        strategy->devices = coi_calloc(memory,
+                                       (size_t)strategy->num_local * sizeof(*strategy->devices));
+    }
+    if (strategy->devices == NULL || !keep_weights(strategy, where)) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the placement of %d replicas",
+                 where->num_replicas);
+        return false;
+    }
+    for (int i = 0; i < strategy->num_local; ++i)
+        strategy->devices[i] =
+            where->devices[(size_t)i * where->num_devices / (size_t)strategy->num_local];
+    return true;
+}
+
+co_strategy *
+coi_strategy_make(co_context *ctx, const coi_policy *policy, const coi_placement *where)
+{
+    co_strategy *strategy;
+
+    if (!check_weights(ctx, where))
+        return NULL;
+    strategy = coi_object_new(&ctx->heap, &coi_strategy_class, sizeof(*strategy));
     if (strategy == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a strategy");
         return NULL;
@@ -54,28 +182,29 @@ new_strategy(co_context *ctx, const coi_policy *policy, int num_replicas, int wo
     strategy->policy = policy;
     strategy->runtime = ctx->runtime;
     strategy->serial = atomic_fetch_add(&ctx->runtime->next_serial, 1);
-    strategy->num_replicas = num_replicas;
-    strategy->worker = worker;
-    strategy->num_workers = num_workers;
-    strategy->deadline_ms = ctx->runtime->settings.deadline_ms;
+    strategy->num_replicas = where->num_replicas;
+    strategy->worker = where->worker;
+    strategy->num_workers = where->num_workers;
+    strategy->deadline_ms = where->deadline_ms;
     coi_lock_init(&strategy->lock);
     coi_lock_init(&strategy->worker_lock);
-    strategy->first = coi_alloc(memory, ((size_t)num_workers + 1) * sizeof(*strategy->first));
-    for (int r = 0; strategy->first != NULL && r <= num_workers; ++r)
-        strategy->first[r] = (int)((int64_t)num_replicas * r / num_workers);
-    if (strategy->first != NULL) {
-        strategy->first_local = strategy->first[worker];
-        strategy->num_local = strategy->first[worker + 1] - strategy->first[worker];
-        strategy->devices = coi_calloc(memory,
-                                       (size_t)strategy->num_local * sizeof(*strategy->devices));
-    }
-    if (strategy->devices == NULL) {
-        coi_unref(&ctx->heap, strategy);
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the placement of %d replicas",
-                 num_replicas);
-        return NULL;
-    }
-    return strategy;
+    if (fill_tables(ctx, strategy, where))
+        return strategy;
+    coi_unref(&ctx->heap, strategy);
+    return NULL;
+}
+
+/* One replica on one device. */
+static co_strategy *
+make_alone(co_context *ctx, const coi_policy *policy, const coi_device_name *device)
+{
+    coi_placement where = { .num_replicas = 1,
+                            .num_workers = 1,
+                            .devices = device,
+                            .num_devices = 1,
+                            .deadline_ms = ctx->runtime->settings.deadline_ms };
+
+    return coi_strategy_make(ctx, policy, &where);
 }
 
 co_strategy *
@@ -90,9 +219,10 @@ co_default_strategy(co_context *ctx)
     pthread_mutex_lock(&runtime->lock);
     strategy = runtime->default_strategy;
     if (strategy == NULL) {
-        strategy = new_strategy(ctx, &default_policy, 1, 0, 1);
-        if (strategy != NULL)
-            coi_device_complete(&strategy->devices[0], NULL);
+        coi_device_name nowhere = { .replica = -1, .task = -1, .index = -1 };
+
+        coi_device_complete(&nowhere, NULL);
+        strategy = make_alone(ctx, &default_policy, &nowhere);
         runtime->default_strategy = strategy;
     }
     pthread_mutex_unlock(&runtime->lock);
@@ -108,18 +238,8 @@ co_one_device_strategy(co_context *ctx, const char *device)
     COI_ENTER(ctx, "one_device_strategy", NULL);
     if (coi_resolve_name(ctx, device, &id) != CO_OK)
         return NULL;
-    strategy = new_strategy(ctx, &one_device_policy, 1, 0, 1);
-    if (strategy == NULL)
-        return NULL;
-    strategy->devices[0] = id;
-    return coi_own(ctx, strategy);
-}
-
-static bool
-same_device(const coi_device_name *a, const coi_device_name *b)
-{
-    return strcmp(a->job, b->job) == 0 && a->replica == b->replica && a->task == b->task &&
-           strcmp(a->type, b->type) == 0 && a->index == b->index;
+    strategy = make_alone(ctx, &one_device_policy, &id);
+    return strategy != NULL ? coi_own(ctx, strategy) : NULL;
 }
 
 /* A device of another job needs its task (MIR-INIT-3). */
@@ -152,7 +272,7 @@ resolve_devices(co_context *ctx, const char *const *devices, size_t n, coi_devic
         if (!names_task(ctx, devices[i]) || coi_resolve_name(ctx, devices[i], &out[i]) != CO_OK)
             return false;
         for (size_t j = 0; j < i; ++j)
-            if (same_device(&out[i], &out[j])) {
+            if (coi_device_name_equal(&out[i], &out[j])) {
                 coi_device_format(&out[i], text);
                 coi_fail(ctx, CO_ASSERTION,
                          "%s is given twice; use num_replicas for several replicas on a device",
@@ -189,9 +309,9 @@ all_devices(co_context *ctx, coi_device_name *out, size_t capacity)
     return n;
 }
 
-/* The devices of this process: given or found. 0 with an error. */
-static size_t
-choose_devices(co_context *ctx, const char *const *devices, size_t n, coi_device_name *out)
+size_t
+coi_choose_devices(co_context *ctx, const char *const *devices, size_t n,
+                   coi_device_name out[COI_MAX_LOCAL_REPLICAS])
 {
     if (devices == NULL || n == 0)
         return all_devices(ctx, out, COI_MAX_LOCAL_REPLICAS);
@@ -203,16 +323,8 @@ choose_devices(co_context *ctx, const char *const *devices, size_t n, coi_device
     return resolve_devices(ctx, devices, n, out) ? n : 0;
 }
 
-/* Replica i of n on device i * d / n: even and in order. */
-static void
-place(co_strategy *strategy, const coi_device_name *devices, size_t n)
-{
-    for (int i = 0; i < strategy->num_local; ++i)
-        strategy->devices[i] = devices[(size_t)i * n / (size_t)strategy->num_local];
-}
-
-static bool
-check_replicas(co_context *ctx, int num_replicas, size_t num_places, const char *places)
+bool
+coi_check_replicas(co_context *ctx, int num_replicas, size_t num_places, const char *places)
 {
     if (num_replicas == 0)
         return true;
@@ -226,9 +338,8 @@ check_replicas(co_context *ctx, int num_replicas, size_t num_places, const char 
     return true;
 }
 
-/* Puts the setting where the options leave it to that. */
-static bool
-check_deadline(co_context *ctx, int *deadline_ms)
+bool
+coi_check_deadline(co_context *ctx, int *deadline_ms)
 {
     if (*deadline_ms == CO_DEADLINE_OF_SETTINGS)
         *deadline_ms = ctx->runtime->settings.deadline_ms;
@@ -246,96 +357,119 @@ co_mirrored_strategy(co_context *ctx, const char *const *devices, size_t num_dev
 {
     co_mirrored_options all = CO_MIRRORED_OPTIONS_INIT;
     coi_device_name     ids[COI_MAX_LOCAL_REPLICAS];
+    coi_placement       where = { .num_workers = 1, .devices = ids };
     co_strategy        *strategy;
-    size_t              n;
 
     COI_ENTER(ctx, "mirrored_strategy", NULL);
     if (!coi_take_options(ctx, &all, sizeof(all), options, 4) ||
-        !check_deadline(ctx, &all.deadline_ms))
+        !coi_check_deadline(ctx, &all.deadline_ms))
         return NULL;
-    n = choose_devices(ctx, devices, num_devices, ids);
-    if (n == 0 || !check_replicas(ctx, all.num_replicas, n, "devices"))
+    where.num_devices = coi_choose_devices(ctx, devices, num_devices, ids);
+    if (where.num_devices == 0 ||
+        !coi_check_replicas(ctx, all.num_replicas, where.num_devices, "devices"))
         return NULL;
     if (all.num_replicas > COI_MAX_LOCAL_REPLICAS) {
         coi_fail(ctx, CO_VALUE, "num_replicas is %d; one process has at most %d", all.num_replicas,
                  COI_MAX_LOCAL_REPLICAS);
         return NULL;
     }
-    strategy = new_strategy(ctx, &mirrored_policy, all.num_replicas > 0 ? all.num_replicas : (int)n,
-                            0, 1);
-    if (strategy == NULL)
-        return NULL;
-    strategy->deadline_ms = all.deadline_ms;
-    place(strategy, ids, n);
-    return coi_own(ctx, strategy);
+    where.num_replicas = all.num_replicas > 0 ? all.num_replicas : (int)where.num_devices;
+    where.weights = all.weights;
+    where.num_weights = all.num_weights;
+    where.deadline_ms = all.deadline_ms;
+    strategy = coi_strategy_make(ctx, &mirrored_policy, &where);
+    return strategy != NULL ? coi_own(ctx, strategy) : NULL;
 }
 
-static co_strategy *
-make_multi_worker(co_context *ctx, const co_multi_worker_options *options, coi_group *group)
-{
-    coi_device_name ids[COI_MAX_LOCAL_REPLICAS];
-    size_t          n = choose_devices(ctx, options->devices, options->num_devices, ids);
-    int             size = group->size, replicas = options->num_replicas;
-    co_strategy    *strategy;
+/* --- several processes --- */
 
-    if (n == 0 || !check_replicas(ctx, replicas, (size_t)size, "processes"))
-        return NULL;
-    if (size > COI_MAX_WORKERS) {
-        coi_fail(ctx, CO_VALUE, "%d processes; at most %d", size, COI_MAX_WORKERS);
-        return NULL;
-    }
-    strategy = new_strategy(ctx, &multi_worker_policy, replicas > 0 ? replicas : (int)n * size,
-                            group->rank, size);
-    if (strategy == NULL)
-        return NULL;
-    if (strategy->num_local > COI_MAX_LOCAL_REPLICAS) {
-        coi_fail(ctx, CO_VALUE, "%d replicas in one process; at most %d", strategy->num_local,
-                 COI_MAX_LOCAL_REPLICAS);
-        coi_unref(&ctx->heap, strategy);
-        return NULL;
-    }
-    strategy->deadline_ms = options->deadline_ms;
-    place(strategy, ids, n);
-    if (size > 1) {
-        strategy->group = group;
-        ctx->rank = group->rank;
-    } else {
+coi_group *
+coi_open_group(co_context *ctx, const char *transport, const void *communicator, int deadline_ms)
+{
+    coi_group_options how = { .communicator = communicator,
+                              .memory = &ctx->runtime->memory,
+                              .log = &ctx->runtime->log,
+                              .waiting = &ctx->runtime->waiting,
+                              .deadline_ms = deadline_ms };
+    coi_group        *group;
+
+    if (transport == NULL)
+        transport = communicator != NULL || coi_mpi_launched() ? "mpi" : "self";
+    if (coi_group_open(transport, &how, &group, coi_err(ctx)) == CO_OK) {
+        if (group->size <= COI_MAX_WORKERS)
+            return group;
+        coi_fail(ctx, CO_VALUE, "%d processes; at most %d", group->size, COI_MAX_WORKERS);
         coi_group_close(group);
+        return NULL;
     }
-    return strategy;
+    coi_failed(ctx);
+    return NULL;
+}
+
+/* Every rank splits batches and sums by the whole table, so all must have the same. */
+static bool
+agree(co_context *ctx, co_strategy *strategy)
+{
+    char     text[64];
+    uint64_t hash = UINT64_C(14695981039346656037) ^ (uint64_t)strategy->num_replicas;
+
+    for (int r = 0; r <= strategy->num_workers; ++r)
+        hash = (hash ^ (uint64_t)strategy->first[r]) * UINT64_C(1099511628211);
+    for (int i = 0; strategy->weights != NULL && i < strategy->num_replicas; ++i)
+        hash = (hash ^ (uint64_t)strategy->weights[i]) * UINT64_C(1099511628211);
+    snprintf(text, sizeof(text), "%d replicas (%d here), %s %llx", strategy->num_replicas,
+             strategy->num_local, strategy->weights != NULL ? "weights" : "equal weights",
+             (unsigned long long)hash & 0xffffff);
+    return coi_workers_meet(ctx, strategy, COI_MEET_STRATEGY, hash, text, 0, NULL);
+}
+
+co_strategy *
+coi_strategy_join(co_context *ctx, const coi_policy *policy, const coi_placement *where,
+                  coi_group *group)
+{
+    co_strategy *strategy = coi_strategy_make(ctx, policy, where);
+
+    if (strategy == NULL || group->size == 1) {
+        coi_group_close(group);
+        return strategy;
+    }
+    strategy->group = group;
+    ctx->rank = group->rank;
+    if (agree(ctx, strategy))
+        return strategy;
+    coi_unref(&ctx->heap, strategy);
+    return NULL;
 }
 
 co_strategy *
 co_multi_worker_strategy(co_context *ctx, const co_multi_worker_options *options)
 {
     co_multi_worker_options all = CO_MULTI_WORKER_OPTIONS_INIT;
-    coi_group_options       how;
+    coi_device_name         ids[COI_MAX_LOCAL_REPLICAS];
+    coi_placement           where = { .devices = ids };
     coi_group              *group;
     co_strategy            *strategy;
-    const char             *transport;
 
     COI_ENTER(ctx, "multi_worker_strategy", NULL);
     if (!coi_take_options(ctx, &all, sizeof(all), options, 2) ||
-        !check_deadline(ctx, &all.deadline_ms))
+        !coi_check_deadline(ctx, &all.deadline_ms) ||
+        (group = coi_open_group(ctx, all.transport, all.communicator, all.deadline_ms)) == NULL)
         return NULL;
-    transport = all.transport != NULL                            ? all.transport
-                : all.communicator != NULL || coi_mpi_launched() ? "mpi"
-                                                                 : "self";
-    how = (coi_group_options){ .communicator = all.communicator,
-                               .memory = &ctx->runtime->memory,
-                               .log = &ctx->runtime->log,
-                               .waiting = &ctx->runtime->waiting,
-                               .deadline_ms = all.deadline_ms };
-    if (coi_group_open(transport, &how, &group, coi_err(ctx)) != CO_OK) {
-        coi_failed(ctx);
-        return NULL;
-    }
-    strategy = make_multi_worker(ctx, &all, group);
-    if (strategy == NULL) {
+    where.num_devices = coi_choose_devices(ctx, all.devices, all.num_devices, ids);
+    if (where.num_devices == 0 ||
+        !coi_check_replicas(ctx, all.num_replicas, (size_t)group->size, "processes")) {
         coi_group_close(group);
         return NULL;
     }
-    return coi_own(ctx, strategy);
+    where.num_replicas = all.num_replicas > 0 ? all.num_replicas
+                                              : (int)where.num_devices * group->size;
+    where.worker = group->rank;
+    where.num_workers = group->size;
+    where.weights = all.weights;
+    where.num_weights = all.num_weights;
+    where.deadline_ms = all.deadline_ms;
+    strategy = coi_strategy_join(ctx, &multi_worker_policy, &where, group);
+    return strategy != NULL ? coi_own(ctx, strategy) : NULL;
 }
 
 /* --- properties --- */
@@ -395,6 +529,16 @@ cluster_name(const co_strategy *strategy, int replica, char out[CO_DEVICE_NAME_M
     coi_device_format(&id, out);
 }
 
+/* Whether a replica before this one is on the same device. */
+static bool
+is_earlier(const co_strategy *strategy, int replica)
+{
+    for (int i = 0; i < replica; ++i)
+        if (coi_device_name_equal(&strategy->devices[i], &strategy->devices[replica]))
+            return true;
+    return false;
+}
+
 /* Each device once, in order: several replicas may share one. */
 static co_value *
 device_names(co_context *ctx, co_strategy *strategy, const char *call)
@@ -413,7 +557,7 @@ device_names(co_context *ctx, co_strategy *strategy, const char *call)
     for (int i = 0; i < strategy->num_local; ++i) {
         char text[CO_DEVICE_NAME_MAX];
 
-        if (i > 0 && same_device(&strategy->devices[i], &strategy->devices[i - 1]))
+        if (is_earlier(strategy, i))
             continue;
         cluster_name(strategy, i, text);
         names[n] = co_string(ctx, text);

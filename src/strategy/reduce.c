@@ -474,11 +474,22 @@ reduce_one(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *va
 }
 
 co_value *
-co_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value, const int *axes,
-          size_t num_axes)
+coi_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
+           const int *axes, size_t num_axes)
 {
     reducing r = { strategy, op };
 
+    if (!strategy->policy->bundles)
+        return reduce_one(ctx, strategy, op, value, axes, num_axes);
+    if (axes != NULL)
+        return reduce_along(ctx, strategy, op, value, axes, num_axes);
+    return co_map_leaves(ctx, value, reduce_leaf, &r);
+}
+
+co_value *
+co_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value, const int *axes,
+          size_t num_axes)
+{
     COI_ENTER(ctx, "reduce", NULL);
     if (!coi_check_strategy(ctx, strategy, 2))
         return NULL;
@@ -494,11 +505,15 @@ co_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *val
                  num_axes);
         return NULL;
     }
-    if (!strategy->policy->bundles)
-        return reduce_one(ctx, strategy, op, value, axes, num_axes);
-    if (axes != NULL)
-        return reduce_along(ctx, strategy, op, value, axes, num_axes);
-    return co_map_leaves(ctx, value, reduce_leaf, &r);
+    if (coi_is_hooked(ctx, strategy, COI_HOOK_REDUCE)) {
+        const co_strategy_definition *hooks = strategy->policy->hooks;
+        coi_hook_call                 call;
+
+        coi_hook_begin(ctx, strategy, COI_HOOK_REDUCE, &call);
+        return coi_hook_end(ctx, &call,
+                            hooks->reduce(ctx, strategy, op, value, axes, num_axes, hooks->data));
+    }
+    return coi_reduce(ctx, strategy, op, value, axes, num_axes);
 }
 
 /* --- local results --- */

@@ -122,6 +122,17 @@ keep_result(co_context *ctx, co_value *result)
     return result;
 }
 
+/* The step itself, or the hook around it. */
+static co_value *
+call_step(co_context *ctx, coi_step *step, co_value *args)
+{
+    const co_strategy_definition *hooks = step->strategy->policy->hooks;
+
+    if (hooks == NULL || hooks->replica == NULL)
+        return step->fn(ctx, args, step->user);
+    return hooks->replica(ctx, step->strategy, step->fn, args, step->user, hooks->data);
+}
+
 /* One replica from beginning to end, on the thread of its member. What the step leaves open (blocks, scopes, tapes) is left here,
  * and the block of the step itself is not the step's to end. */
 static void
@@ -136,7 +147,7 @@ run_replica(member *m, coi_step *step)
     /* Where another has failed already, nothing begins (S-RUN-8). */
     args = coi_is_broken(step) ? NULL : replica_args(ctx, step);
     if (args != NULL && ctx->error.code == CO_OK)
-        result = keep_result(ctx, step->fn(ctx, args, step->user));
+        result = keep_result(ctx, call_step(ctx, step, args));
     step->seats[m->replica].result = result;
     coi_finish(ctx);
     while (ctx->num_entries > 0)
@@ -497,10 +508,12 @@ step_close(coi_crew *crew, co_context *parent)
 static co_value *
 run_crew(co_context *ctx, coi_crew *crew)
 {
-    co_strategy *strategy = crew->strategy;
-    co_value    *merged;
-    bool         all_back;
+    co_strategy          *strategy = crew->strategy;
+    struct coi_hook_call *hooks = ctx->hooks;
+    co_value             *merged;
+    bool                  all_back;
 
+    ctx->hooks = NULL; /* merge functions are the step's, not the hook's that ran it */
     atomic_store_explicit(&crew->busy, crew->n - 1, memory_order_relaxed);
     for (int i = 1; i < crew->n; ++i)
         coi_event_signal(&crew->members[i].go);
@@ -508,6 +521,7 @@ run_crew(co_context *ctx, coi_crew *crew)
     run_replica(&crew->members[0], &crew->step);
     all_back = crew->n == 1 || wait_members(crew);
     coi_lend(ctx, false);
+    ctx->hooks = hooks;
     if (!all_back) {
         abandon(crew, ctx);
         return NULL;
@@ -566,6 +580,19 @@ run_step(co_context *ctx, co_strategy *strategy, coi_crew *crew)
     return merged;
 }
 
+/* An own strategy decides; inside its hook co_run comes back and goes on. */
+static co_value *
+run_hook(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, void *user,
+         const co_run_options *options)
+{
+    const co_strategy_definition *hooks = strategy->policy->hooks;
+    coi_hook_call                 call;
+
+    coi_hook_begin(ctx, strategy, COI_HOOK_RUN, &call);
+    return coi_hook_end(ctx, &call,
+                        hooks->run(ctx, strategy, fn, args, user, options, hooks->data));
+}
+
 co_value *
 co_run_with(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, void *user,
             const co_run_options *options)
@@ -577,7 +604,12 @@ co_run_with(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, vo
     COI_ENTER(ctx, "run", NULL);
     if (!coi_take_options(ctx, &all, sizeof(all), options, 6))
         return NULL;
-    if (!check_run(ctx, strategy, fn, args, &all) || (crew = take_crew(ctx, strategy)) == NULL)
+    if (!check_run(ctx, strategy, fn, args, &all))
+        return NULL;
+    if (coi_is_hooked(ctx, strategy, COI_HOOK_RUN))
+        return run_hook(ctx, strategy, fn, args, user, &all);
+    crew = take_crew(ctx, strategy);
+    if (crew == NULL)
         return NULL;
     step_open(crew, ctx, fn, args, user, &all);
     merged = run_step(ctx, strategy, crew);

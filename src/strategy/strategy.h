@@ -5,7 +5,8 @@
  * engine.
  *
  *     scope.c       which strategy is current: scopes, set-strategy, queries
- *     placement.c   constructors
+ *     placement.c   which replica lives where, how much of a batch it takes; the built-in strategies
+ *     own.c         strategies of the user's, and their hooks
  *     run.c         crews: the threads and contexts that run a step
  *     meeting.c     where replicas of a step meet: sequence, kind, site, agreement
  *     all_reduce.c  all_reduce and all_gather inside a step
@@ -18,8 +19,7 @@
 #ifndef COI_STRATEGY_STRATEGY_H
 #define COI_STRATEGY_STRATEGY_H
 
-#include <cohort/strategy.h>
-#include <cohort/variable.h>
+#include <cohort/engine.h>
 
 #include "collective/collective.h"
 #include "context/context.h"
@@ -35,8 +35,22 @@ typedef struct coi_policy {
     bool        is_default; /* changes no mode */
     bool
         bundles; /* variables are distributed and arguments unwrapped; false: one device, plain values */
-    bool workers; /* several processes */
+    bool                          workers; /* several processes */
+    const co_strategy_definition *hooks;   /* of an own strategy; NULL for others */
 } coi_policy;
+
+/* Which replica lives where: what every constructor fills, and coi_strategy_make turns into a strategy. */
+typedef struct coi_placement {
+    int        num_replicas; /* of all workers */
+    int        worker, num_workers;
+    const int *workers; /* of each replica, in order; NULL: spread evenly */
+    const coi_device_name
+                  *devices; /* of this worker; spread evenly and in order over its replicas */
+    size_t         num_devices;
+    const int64_t *weights; /* of all replicas; NULL: equal */
+    size_t         num_weights;
+    int            deadline_ms;
+} coi_placement;
 
 struct co_strategy {
     coi_object        object;
@@ -47,10 +61,12 @@ struct co_strategy {
     int  num_local; /* of this process: replicas [first_local, first_local + num_local) */
     int  first_local;
     int  worker, num_workers;
-    int *first;                   /* rank r hosts replicas [first[r], first[r + 1]) */
-    coi_device_name *devices;     /* of the local replicas */
-    int              deadline_ms; /* 0: none */
-    coi_group       *group;       /* of the workers; NULL without */
+    int *first;                        /* rank r hosts replicas [first[r], first[r + 1]) */
+    coi_device_name      *devices;     /* of the local replicas */
+    int64_t              *weights;     /* of all replicas, without a common factor; NULL: equal */
+    struct coi_own_table *own;         /* what an own strategy keeps; NULL for others */
+    int                   deadline_ms; /* 0: none */
+    coi_group            *group;       /* of the workers; NULL without */
 
     _Atomic(struct coi_crew *) spare_crew; /* an idle one, taken and given back without the lock */
     coi_lock                   lock;       /* of what follows */
@@ -72,6 +88,54 @@ bool coi_check_cross(co_context *ctx, co_strategy *strategy);
 /* Usable, alive, argument `position` of the current call. */
 bool coi_check_strategy(co_context *ctx, co_strategy *strategy, int position);
 
+/* --- placement.c --- */
+
+/* A reference, or NULL with an error: CO_VALUE for a placement that cannot be. */
+co_strategy *coi_strategy_make(co_context *ctx, const coi_policy *policy,
+                               const coi_placement *where);
+/* Devices of this process: given, none twice, or else found (MIR-INIT-1). How many; 0 with an error. */
+size_t coi_choose_devices(co_context *ctx, const char *const *devices, size_t n,
+                          coi_device_name out[COI_MAX_LOCAL_REPLICAS]);
+/* Whether n replicas can be spread over so many places; 0 stands for one each. */
+bool coi_check_replicas(co_context *ctx, int num_replicas, size_t num_places, const char *places);
+/* Puts the setting where options leave it to that. */
+bool coi_check_deadline(co_context *ctx, int *deadline_ms);
+/* The group of the processes that were started together. NULL with an error. */
+coi_group *coi_open_group(co_context *ctx, const char *transport, const void *communicator,
+                          int deadline_ms);
+/* Make the strategy of such a group, on whose placement all ranks must agree. Takes the group over, also when it fails. */
+co_strategy *coi_strategy_join(co_context *ctx, const coi_policy *policy,
+                               const coi_placement *where, coi_group *group);
+
+/* --- own.c --- */
+
+typedef enum coi_hook { COI_HOOK_RUN, COI_HOOK_VARIABLE, COI_HOOK_REDUCE } coi_hook;
+/* Hooks that run on a context, innermost first: inside one, the call that it stands around goes to the engine. */
+typedef struct coi_hook_call {
+    struct coi_hook_call *outer;
+    const co_strategy    *strategy;
+    coi_hook              hook;
+    const char           *call;
+    co_site_info          site;
+    size_t                entries, blocks, floor; /* what the hook may not leave */
+} coi_hook_call;
+
+/* Whether a call goes to a hook of the strategy (NULL: none) and not to the engine. */
+bool coi_hook_wanted(const co_context *ctx, const co_strategy *strategy, coi_hook hook);
+static inline bool
+coi_is_hooked(const co_context *ctx, const co_strategy *strategy, coi_hook hook)
+{
+    return strategy != NULL && strategy->policy->hooks != NULL &&
+           coi_hook_wanted(ctx, strategy, hook);
+}
+/* Before and after a hook: what it left open is left, and its result checked. Returns a value of the caller's block; NULL with an
+ * error. */
+void      coi_hook_begin(co_context *ctx, const co_strategy *strategy, coi_hook hook,
+                         coi_hook_call *call);
+co_value *coi_hook_end(co_context *ctx, coi_hook_call *call, co_value *result);
+/* What an own strategy keeps goes with it. */
+void coi_own_free(co_strategy *strategy);
+
 /* --- run.c --- */
 
 /* What a replica brings to a meeting. One cache line of its own first, so that arrivals do not fight. */
@@ -87,7 +151,8 @@ typedef enum coi_meeting_kind {
     COI_MEET_GATHER,
     COI_MEET_READ,
     COI_MEET_INPUT,
-    COI_MEET_BROADCAST
+    COI_MEET_BROADCAST,
+    COI_MEET_STRATEGY
 } coi_meeting_kind;
 const char *coi_meeting_name(coi_meeting_kind kind);
 
@@ -201,6 +266,9 @@ int64_t coi_find_step_examples(const co_value *structure);
  * the device of ctx. */
 co_value *coi_reduce_tensors(co_context *ctx, co_strategy *strategy, coi_meeting_kind kind,
                              co_reduce_op op, co_value *const *parts);
+/* co_reduce without its checks and hooks: a value of the block. */
+co_value *coi_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
+                     const int *axes, size_t num_axes);
 /* One leaf of reduce without an axis: a value of the block. */
 co_value *coi_reduce_leaf(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *leaf);
 /* S-REDUCE-8: the dtype of a mean. */

@@ -247,9 +247,9 @@ aggregate(co_context *ctx, co_strategy *strategy, const coi_variable *variable, 
             coi_variable_text(ctx, variable, who), co_kind_name((co_kind)value->kind));
         return NULL;
     }
-    return co_reduce(ctx, strategy,
-                     variable->aggregation == CO_AGGREGATION_SUM ? CO_REDUCE_SUM : CO_REDUCE_MEAN,
-                     value, NULL, 0);
+    return coi_reduce(ctx, strategy,
+                      variable->aggregation == CO_AGGREGATION_SUM ? CO_REDUCE_SUM : CO_REDUCE_MEAN,
+                      value, NULL, 0);
 }
 
 static co_value *
@@ -646,6 +646,25 @@ variable_with(co_context *ctx, co_value *initial, const co_variable_options *opt
     return make_variable(ctx, &spec, initial);
 }
 
+/* An own strategy decides; inside its hook co_variable comes back and goes on. */
+static co_value *
+variable_hook(co_context *ctx, co_value *initial, const co_variable_options *options)
+{
+    co_strategy                  *strategy = ctx->mode.strategy;
+    const co_strategy_definition *hooks = strategy->policy->hooks;
+    coi_hook_call                 call;
+    co_value                     *variable;
+
+    coi_hook_begin(ctx, strategy, COI_HOOK_VARIABLE, &call);
+    variable = coi_hook_end(ctx, &call,
+                            hooks->variable(ctx, strategy, initial, options, hooks->data));
+    if (variable == NULL || variable->kind == CO_KIND_VARIABLE)
+        return variable;
+    coi_fail(ctx, CO_TYPE, "the variable hook of %s returned a %s; it must return a variable",
+             strategy->policy->name, co_kind_name((co_kind)variable->kind));
+    return NULL;
+}
+
 co_value *
 co_variable(co_context *ctx, co_value *initial, const co_variable_options *options)
 {
@@ -658,6 +677,8 @@ co_variable(co_context *ctx, co_value *initial, const co_variable_options *optio
         return NULL;
     if (!coi_check_value(ctx, initial, 2, "initial"))
         return NULL;
+    if (coi_is_hooked(ctx, ctx->mode.strategy, COI_HOOK_VARIABLE))
+        return variable_hook(ctx, initial, &all);
     if ((unsigned)all.dtype >= CO_NUM_DTYPES) {
         coi_fail(ctx, CO_VALUE, "dtype of a variable is %d, which is no dtype", (int)all.dtype);
         return NULL;
