@@ -31,21 +31,20 @@ static co_value *
 copy_leaf(co_context *ctx, co_value *leaf, void *user)
 {
     co_device *device = user;
-    co_value  *tensor = coi_as_tensor(ctx, leaf, CO_DTYPE_NONE), *here, *copy = NULL;
+    co_value  *from = coi_give(ctx, coi_as_tensor(ctx, leaf, CO_DTYPE_NONE)), *copy;
 
-    if (tensor == NULL)
+    if (from != NULL) /* what is on another device comes to the host first */
+        from = coi_give(ctx, coi_tensor_to(&ctx->heap, from, device, coi_err(ctx)));
+    if (from == NULL)
         return NULL;
-    here = coi_tensor_to(&ctx->heap, tensor, device, coi_err(ctx));
-    if (here != NULL && here->dtype == CO_STRING)
-        copy = coi_tensor_strings(&ctx->heap, device, here->u.tensor.dims, here->ndim,
-                                  here->u.tensor.num_elements, here->u.tensor.data, coi_err(ctx));
-    else if (here != NULL)
-        copy = coi_tensor_new(&ctx->heap, device, (co_dtype)here->dtype, here->u.tensor.dims,
-                              here->ndim, here->u.tensor.num_elements, coi_err(ctx));
-    if (copy != NULL && copy->dtype != CO_STRING && copy->u.tensor.num_elements > 0)
-        memcpy(copy->u.tensor.data, here->u.tensor.data, coi_tensor_nbytes(here));
-    coi_unref(&ctx->heap, here);
-    coi_unref(&ctx->heap, tensor);
+    if (from->dtype == CO_STRING)
+        return coi_give(ctx, coi_tensor_strings(&ctx->heap, device, from->u.tensor.dims, from->ndim,
+                                                from->u.tensor.num_elements, from->u.tensor.data,
+                                                coi_err(ctx)));
+    copy = coi_tensor_new(&ctx->heap, device, (co_dtype)from->dtype, from->u.tensor.dims,
+                          from->ndim, from->u.tensor.num_elements, coi_err(ctx));
+    if (copy != NULL && from->u.tensor.num_elements > 0)
+        memcpy(copy->u.tensor.data, from->u.tensor.data, coi_tensor_nbytes(from));
     return coi_give(ctx, copy);
 }
 

@@ -7,6 +7,7 @@
 #include "strategy/strategy.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -156,6 +157,13 @@ coi_reduce_tensors(co_context *ctx, co_strategy *strategy, coi_meeting_kind kind
 
 /* --- the leaves of reduce --- */
 
+static void
+drop_parts(co_context *ctx, co_value **parts, int n)
+{
+    while (n > 0)
+        coi_unref(&ctx->heap, parts[--n]);
+}
+
 /* The tensors of a leaf's components, as references in parts. */
 static bool
 component_tensors(co_context *ctx, co_value *const *components, int n, co_value **parts)
@@ -163,19 +171,11 @@ component_tensors(co_context *ctx, co_value *const *components, int n, co_value 
     for (int i = 0; i < n; ++i) {
         parts[i] = coi_as_tensor(ctx, components[i], CO_DTYPE_NONE);
         if (parts[i] == NULL) {
-            while (i > 0)
-                coi_unref(&ctx->heap, parts[--i]);
+            drop_parts(ctx, parts, i);
             return false;
         }
     }
     return true;
-}
-
-static void
-drop_parts(co_context *ctx, co_value **parts, int n)
-{
-    while (n > 0)
-        coi_unref(&ctx->heap, parts[--n]);
 }
 
 /*
@@ -294,7 +294,7 @@ reduce_leaf(co_context *ctx, co_value *leaf, void *user)
         return NULL;
     result = coi_reduce_tensors(ctx, strategy, COI_MEET_REDUCE, r->op, parts);
     drop_parts(ctx, parts, strategy->num_local);
-    return result != NULL ? coi_own(ctx, result) : NULL;
+    return coi_give(ctx, result);
 }
 
 co_value *
@@ -311,17 +311,28 @@ coi_reduce_leaf(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_valu
 static bool
 check_axes(co_context *ctx, const co_value *tensor, const int *axes, size_t num_axes)
 {
+    bool seen[CO_MAX_DIMS] = { false };
+
     if (tensor->dtype == CO_BOOL || tensor->dtype == CO_STRING) {
         coi_fail(ctx, CO_TYPE, "%s values cannot be reduced along an axis",
                  co_dtype_name((co_dtype)tensor->dtype));
         return false;
     }
-    for (size_t i = 0; i < num_axes; ++i)
-        if (axes[i] < -tensor->ndim || axes[i] >= tensor->ndim) {
+    for (size_t i = 0; i < num_axes; ++i) {
+        int axis = axes[i] < 0 ? axes[i] + tensor->ndim : axes[i];
+
+        if (axis < 0 || axis >= tensor->ndim) {
             coi_fail(ctx, CO_VALUE, "axis %d is outside the rank of the value, which is %d",
                      axes[i], tensor->ndim);
             return false;
         }
+        if (seen[axis]) {
+            coi_fail(ctx, CO_INVALID_ARGUMENT, "axis %d is given twice; name every axis once",
+                     axes[i]);
+            return false;
+        }
+        seen[axis] = true;
+    }
     return true;
 }
 
@@ -330,15 +341,9 @@ static int64_t
 count_along(const co_value *tensor, const int *axes, size_t num_axes)
 {
     int64_t count = 1;
-    bool    seen[CO_MAX_DIMS] = { false };
 
-    for (size_t i = 0; i < num_axes; ++i) {
-        int axis = axes[i] < 0 ? axes[i] + tensor->ndim : axes[i];
-
-        if (!seen[axis])
-            count *= tensor->u.tensor.dims[axis];
-        seen[axis] = true;
-    }
+    for (size_t i = 0; i < num_axes; ++i)
+        count *= tensor->u.tensor.dims[axes[i] < 0 ? axes[i] + tensor->ndim : axes[i]];
     return count;
 }
 
@@ -355,34 +360,82 @@ upside_down(co_context *ctx, co_value *x)
     return co_sub(ctx, co_sub(ctx, zero, one), x);
 }
 
+/* The axes come first and become rows, which are multiplied as the parts of replicas are; where there are none, ones. */
+static co_value *
+multiply_rows(co_context *ctx, co_value *moved, int num_moved)
+{
+    const int64_t *dims = moved->u.tensor.dims;
+    int64_t        rows = 1, row = 1;
+    coi_reduction  job = { .op = CO_REDUCE_PROD, .dtype = (co_dtype)moved->dtype };
+    size_t         row_bytes;
+    const void   **parts;
+    co_value      *out;
+
+    for (int d = 0; d < moved->ndim; ++d)
+        *(d < num_moved ? &rows : &row) *= dims[d];
+    if (rows == 0 || row == 0)
+        return co_ones(ctx, job.dtype, dims + num_moved, (size_t)(moved->ndim - num_moved));
+    parts = rows <= INT_MAX ? coi_small_alloc(&ctx->heap, (size_t)rows * sizeof(*parts)) : NULL;
+    if (parts == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to multiply %lld rows", (long long)rows);
+        return NULL;
+    }
+    out = coi_tensor_new(&ctx->heap, moved->u.tensor.device, job.dtype, dims + num_moved,
+                         moved->ndim - num_moved, row, coi_err(ctx));
+    if (out != NULL) {
+        row_bytes = (size_t)row * coi_dtypes[job.dtype].size;
+        for (int64_t i = 0; i < rows; ++i)
+            parts[i] = (const char *)moved->u.tensor.data + (size_t)i * row_bytes;
+        job.num_elements = row;
+        job.num_replicas = (int)rows;
+        job.parts = parts;
+        job.out = out->u.tensor.data;
+        coi_reduce_share(&job, 0, 1);
+    }
+    coi_small_free(&ctx->heap, parts, (size_t)rows * sizeof(*parts));
+    return coi_give(ctx, out);
+}
+
+static co_value *
+local_product(co_context *ctx, co_value *tensor, const int *axes, size_t num_axes)
+{
+    int       order[CO_MAX_DIMS], n = 0, num_moved;
+    bool      reduced[CO_MAX_DIMS] = { false };
+    co_value *moved;
+
+    for (size_t i = 0; i < num_axes; ++i)
+        reduced[axes[i] < 0 ? axes[i] + tensor->ndim : axes[i]] = true;
+    for (int d = 0; d < tensor->ndim; ++d)
+        if (reduced[d])
+            order[n++] = d;
+    num_moved = n;
+    for (int d = 0; d < tensor->ndim; ++d)
+        if (!reduced[d])
+            order[n++] = d;
+    moved = co_transpose(ctx, tensor, order, (size_t)n);
+    return moved != NULL ? multiply_rows(ctx, moved, num_moved) : NULL;
+}
+
 /* One replica alone reduces along the axes. */
 static co_value *
 local_sum(co_context *ctx, co_value *tensor, co_reduce_op op, const int *axes, size_t num_axes)
 {
-    static const int none[1] = { 0 };
-    const int       *at = axes != NULL ? axes : none;
-
     if (op == CO_REDUCE_MAX)
-        return co_reduce_max(ctx, tensor, at, num_axes, false);
+        return co_reduce_max(ctx, tensor, axes, num_axes, false);
     if (op == CO_REDUCE_MIN)
-        return upside_down(ctx, co_reduce_max(ctx, upside_down(ctx, tensor), at, num_axes, false));
-    if (op == CO_REDUCE_PROD) {
-        coi_fail(ctx, CO_NOT_IMPLEMENTED,
-                 "PROD along an axis is not offered; reduce the axis in the step");
-        return NULL;
-    }
-    return co_reduce_sum(ctx, tensor, at, num_axes, false);
+        return upside_down(ctx,
+                           co_reduce_max(ctx, upside_down(ctx, tensor), axes, num_axes, false));
+    if (op == CO_REDUCE_PROD)
+        return local_product(ctx, tensor, axes, num_axes);
+    return co_reduce_sum(ctx, tensor, axes, num_axes, false);
 }
 
 /* sum / count in the dtype that a mean has. */
 static co_value *
 divide(co_context *ctx, co_value *sum, int64_t count)
 {
-    co_dtype dtype;
+    co_dtype dtype = coi_mean_dtype((co_dtype)sum->dtype);
 
-    if (sum == NULL)
-        return NULL;
-    dtype = coi_mean_dtype((co_dtype)sum->dtype);
     return co_div(ctx, co_cast(ctx, sum, dtype), co_cast(ctx, co_scalar_int64(ctx, count), dtype));
 }
 
@@ -395,6 +448,7 @@ reduce_axes(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *c
     co_reduce_op inner = op == CO_REDUCE_MEAN ? CO_REDUCE_SUM : op;
     int64_t      count = 0, counts[COI_MAX_WORKERS];
 
+    sums[0] = NULL; /* there is one, which compilers cannot see */
     for (int i = 0; i < strategy->num_local; ++i) {
         if (!check_axes(ctx, tensors[i], axes, num_axes))
             return NULL;
@@ -406,8 +460,8 @@ reduce_axes(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *c
     if (strategy->num_replicas == 1) {
         total = sums[0];
     } else {
-        total = coi_reduce_tensors(ctx, strategy, COI_MEET_REDUCE, inner, sums);
-        if (total == NULL || (total = coi_own(ctx, total)) == NULL)
+        total = coi_give(ctx, coi_reduce_tensors(ctx, strategy, COI_MEET_REDUCE, inner, sums));
+        if (total == NULL)
             return NULL;
     }
     if (op != CO_REDUCE_MEAN)
@@ -521,18 +575,13 @@ co_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *val
 static bool
 distributed(const co_value *value)
 {
-    if (coi_is_structure(value)) {
-        for (size_t i = 0; i < value->u.items.n; ++i)
-            if (distributed(value->u.items.items[i]))
-                return true;
-        return false;
-    }
     return value->kind == CO_KIND_PER_REPLICA || value->kind == CO_KIND_MIRRORED ||
            (value->kind == CO_KIND_VARIABLE && value->u.variable->components != NULL);
 }
 
 typedef struct picking {
-    int replica;
+    co_strategy *strategy;
+    int          replica;
 } picking;
 
 static co_value *
@@ -540,10 +589,11 @@ pick_leaf(co_context *ctx, co_value *leaf, void *user)
 {
     const picking *p = user;
 
-    if (leaf->kind == CO_KIND_VARIABLE && leaf->u.variable->components != NULL &&
-        (size_t)p->replica < leaf->u.variable->num_components)
-        return coi_own_ref(ctx, leaf->u.variable->components[p->replica]);
-    return coi_own_ref(ctx, coi_select(leaf, p->replica));
+    if (leaf->kind != CO_KIND_VARIABLE || leaf->u.variable->components == NULL)
+        return coi_own_ref(ctx, coi_select(leaf, p->replica));
+    if (!coi_check_owner(ctx, leaf->u.variable, p->strategy))
+        return NULL;
+    return coi_own_ref(ctx, leaf->u.variable->components[p->replica]);
 }
 
 co_value *
@@ -556,15 +606,13 @@ co_local_results(co_context *ctx, co_strategy *strategy, co_value *value)
     if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_value(ctx, value, 3, "value"))
         return NULL;
     /* A container is spread over replicas even when it is empty (S-LOCAL-3); a plain leaf is not. */
-    n = strategy->policy->bundles && (distributed(value) || coi_is_structure(value))
-            ? strategy->num_local
-            : 1;
     if (!strategy->policy->bundles)
         return co_tuple(ctx, &value, 1);
+    n = distributed(value) || coi_is_structure(value) ? strategy->num_local : 1;
     if (!coi_check_bundles(ctx, strategy, value))
         return NULL;
     for (int i = 0; i < n; ++i) {
-        picking p = { i };
+        picking p = { strategy, i };
 
         results[i] = co_map_leaves(ctx, value, pick_leaf, &p);
         if (results[i] == NULL)

@@ -43,27 +43,27 @@ static void
 put_output(co_context *ctx, co_step_context *steps, int which, const char *name, co_value *value)
 {
     const co_value *old = steps->maps[which];
-    size_t          n = old->u.items.n, at = 0, nbytes = (n + 1) * sizeof(void *);
-    const char    **keys = coi_small_alloc(&ctx->heap, nbytes);
-    co_value      **items = coi_small_alloc(&ctx->heap, nbytes), *map = NULL;
+    size_t       n = old->u.items.n, at = 0, nbytes = (n + 1) * (sizeof(char *) + sizeof(void *));
+    const char **keys = coi_small_alloc(&ctx->heap, nbytes);
+    co_value   **items, *map;
 
-    if (keys != NULL && items != NULL) {
-        for (size_t i = 0; i < n; ++i) {
-            if (strcmp(old->u.items.keys[i + 1], name) == 0)
-                continue;
-            keys[at] = old->u.items.keys[i + 1];
-            items[at++] = old->u.items.items[i];
-        }
-        keys[at] = name;
-        items[at] = value;
-        map = co_map(ctx, keys, items, at + 1);
-    } else {
+    if (keys == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu outputs", n + 1);
+        return;
     }
+    items = (co_value **)(void *)(keys + n + 1);
+    for (size_t i = 0; i < n; ++i) {
+        if (strcmp(old->u.items.keys[i + 1], name) == 0)
+            continue;
+        keys[at] = old->u.items.keys[i + 1];
+        items[at++] = old->u.items.items[i];
+    }
+    keys[at] = name;
+    items[at] = value;
+    map = co_map(ctx, keys, items, at + 1);
     if (map != NULL)
         put_map(ctx, steps, which, map);
     coi_small_free(&ctx->heap, keys, nbytes);
-    coi_small_free(&ctx->heap, items, nbytes);
 }
 
 static bool

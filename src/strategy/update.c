@@ -48,10 +48,8 @@ call_one(co_context *ctx, co_strategy *strategy, const updating *u, int i, co_va
     size_t          entries = ctx->num_entries;
     co_value       *mine, *result = NULL, *variable = u->variable;
     coi_device_name device;
-    bool            distributed = variable != NULL && variable->kind == CO_KIND_VARIABLE &&
-                       variable->u.variable->components != NULL;
 
-    if (distributed)
+    if (strategy->policy->bundles && variable != NULL) /* it is distributed: co_update looked */
         variable = variable->u.variable->components[i];
     if (u->devices != NULL) {
         if (coi_resolve_name(ctx, u->devices->u.items.items[i]->u.string.data, &device) != CO_OK)
@@ -59,13 +57,10 @@ call_one(co_context *ctx, co_strategy *strategy, const updating *u, int i, co_va
     } else if (!strategy->policy->is_default) {
         device = strategy->devices[i];
     }
-    mine = strategy->policy->bundles ? coi_select_all(ctx, strategy, args, i) : args;
+    mine = strategy->policy->bundles ? coi_give(ctx, coi_select_all(ctx, strategy, args, i)) : args;
     if (mine == NULL)
         return NULL;
-    if (strategy->policy->bundles && (mine = coi_own(ctx, mine)) == NULL)
-        return NULL;
-    if (enter_update(ctx, strategy, distributed || strategy->policy->bundles ? i : 0,
-                     strategy->policy->is_default && u->devices == NULL ? NULL : &device))
+    if (enter_update(ctx, strategy, i, strategy->policy->is_default ? NULL : &device))
         result = u->fn != NULL ? u->fn(ctx, variable, mine, u->user) : u->plain(ctx, mine, u->user);
     leave_to(ctx, entries);
     if (result == NULL && ctx->error.code == CO_OK)
@@ -74,55 +69,37 @@ call_one(co_context *ctx, co_strategy *strategy, const updating *u, int i, co_va
                                                                                         : NULL;
 }
 
-/* EXT-UPD-3: results that are no tensors and differ have no meaning together. */
-static bool
-has_meaning(co_value *const *results, size_t n)
+/* EXT-UPD-3: what differs between components and is no tensor has no meaning as one value. */
+static co_value *
+grouped_leaf(co_context *ctx, co_value *leaf, void *unused)
 {
-    for (size_t i = 0; i < n; ++i)
-        if (results[i]->kind != results[0]->kind)
-            return false;
-    return results[0]->kind == CO_KIND_TENSOR || results[0]->kind == CO_KIND_VARIABLE ||
-           results[0]->kind == CO_KIND_MIRRORED || coi_is_structure(results[0]) || n == 1;
+    (void)unused;
+    for (size_t i = 0; leaf->kind == CO_KIND_MIRRORED && i < leaf->u.bundle.n; ++i)
+        if (leaf->u.bundle.items[i]->kind != CO_KIND_TENSOR &&
+            leaf->u.bundle.items[i]->kind != CO_KIND_VARIABLE)
+            return co_none(ctx);
+    return coi_own_ref(ctx, leaf);
 }
 
 /* Without grouping every leaf becomes the tuple of what the components gave. */
-typedef struct ungrouping {
-    co_value *const *results;
-    size_t           n;
-    size_t           leaf;
-} ungrouping;
-
 static co_value *
-tuple_of_leaves(co_context *ctx, co_value *leaf, void *user)
+tuple_leaf(co_context *ctx, co_value *leaf, void *unused)
 {
-    ungrouping *g = user;
-    co_value   *items[COI_MAX_LOCAL_REPLICAS];
-
-    (void)leaf;
-    for (size_t i = 0; i < g->n; ++i) {
-        co_value *flat = co_flatten(ctx, g->results[i]);
-
-        items[i] = flat != NULL ? co_at(ctx, flat, g->leaf) : NULL;
-        if (items[i] == NULL)
-            return NULL;
-    }
-    ++g->leaf;
-    return co_tuple(ctx, items, g->n);
+    (void)unused;
+    if (leaf->kind == CO_KIND_VARIABLE) /* they gave the components of one */
+        return co_tuple(ctx, leaf->u.variable->components, leaf->u.variable->num_components);
+    return co_tuple(ctx, leaf->u.bundle.items, leaf->u.bundle.n);
 }
 
 static co_value *
 merge_results(co_context *ctx, const updating *u, co_value *const *results, size_t n)
 {
-    ungrouping g = { results, n, 0 };
-    bool       same = true;
+    co_value *merged = coi_give(ctx, coi_group_values(ctx, results, (int)n, 0, CO_KIND_MIRRORED,
+                                                      !u->group));
 
-    if (!u->group)
-        return co_map_leaves(ctx, results[0], tuple_of_leaves, &g);
-    for (size_t i = 1; i < n; ++i)
-        same = same && results[i]->kind == CO_KIND_NONE && results[0]->kind == CO_KIND_NONE;
-    if (n > 1 && !same && !has_meaning(results, n))
-        return co_none(ctx);
-    return coi_give(ctx, coi_group_values(ctx, results, (int)n, 0, CO_KIND_MIRRORED, false));
+    if (merged == NULL || (u->group && n == 1))
+        return merged;
+    return co_map_leaves(ctx, merged, u->group ? grouped_leaf : tuple_leaf, NULL);
 }
 
 static co_value *
