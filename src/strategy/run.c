@@ -11,8 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define REPLICA_STACK_BYTES ((size_t)8 << 20) /* user code runs here: what a main thread has */
-#define END_GRACE_MS        200 /* how long a broken step waits for replicas that do not answer */
+#define REPLICA_STACK_BYTES   ((size_t)8 << 20) /* user code runs here: what a main thread has */
+#define RANDOM_CALLS_PER_STEP ((uint64_t)1 << 20)
+#define END_GRACE_MS          200 /* how long a broken step waits for replicas that do not answer */
 
 typedef struct member {
     struct coi_crew *crew;
@@ -335,6 +336,7 @@ step_open(coi_crew *crew, co_context *parent, co_fn fn, co_value *args, void *us
     step->crew = crew;
     step->parent = parent;
     step->rank = parent->rank;
+    step->random_counter = parent->random_counter;
     step->n = crew->n;
     step->fn = fn;
     step->user = user;
@@ -468,11 +470,27 @@ expire(co_context *ctx)
     memcpy(ctx->error.message, message, sizeof(message));
 }
 
+/*
+ * The random calls of the next step have numbers that do not depend on how many this one made: a replica may have made fewer than
+ * others (one without examples, say), and no process knows of the replicas of another.
+ */
+static void
+advance_random(co_context *parent, const coi_step *step, uint64_t used)
+{
+    uint64_t next = step->random_counter + RANDOM_CALLS_PER_STEP;
+
+    while (next < used)
+        next += RANDOM_CALLS_PER_STEP;
+    if (next > parent->random_counter)
+        parent->random_counter = next;
+}
+
 /* Results to the caller: merged, or the error of the step. */
 static co_value *
 step_close(coi_crew *crew, co_context *parent)
 {
     coi_step *step = &crew->step;
+    uint64_t  random_counter = 0;
     co_value *few[16], **results = few, *merged = NULL;
     int       n = crew->n;
     size_t    nbytes = (size_t)n * sizeof(*results);
@@ -483,12 +501,13 @@ step_close(coi_crew *crew, co_context *parent)
     for (int i = 0; i < n; ++i) {
         co_context *ctx = crew->members[i].ctx;
 
-        if (ctx->random_counter > parent->random_counter)
-            parent->random_counter = ctx->random_counter;
+        random_counter = ctx->random_counter > random_counter ? ctx->random_counter
+                                                              : random_counter;
         if (results != NULL)
             results[i] = step->seats[i].result;
         expire(ctx);
     }
+    advance_random(parent, step, random_counter);
     if (parent->error.code == CO_OK)
         merged = coi_group_values(parent, results, n, crew->strategy->first_local,
                                   CO_KIND_PER_REPLICA, false);

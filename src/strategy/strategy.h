@@ -178,6 +178,7 @@ typedef struct coi_step {
     co_value        *args, *kwargs;
     bool             in_turn;
     int              rank;            /* of the process, for errors */
+    uint64_t         random_counter;  /* of the parent when the step began */
     _Alignas(64) atomic_uint barrier; /* how many are at the current one; top bit: broken */
     atomic_uint   round;              /* barriers that were complete */
     atomic_int    finished;           /* replicas that returned */
