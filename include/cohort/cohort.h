@@ -9,6 +9,7 @@
  *   ops.h       operators and their table
  *   gradient.h  the tape
  *   variable.h  variables under a strategy
+ *   communication.h  how values travel between replicas
  *   strategy.h  scope, run, reduce, replicas
  *   extended.h  what the documents call strategy.extended
  *   engine.h    your own strategy
@@ -22,6 +23,7 @@
 
 #include <cohort/aliases.h>
 #include <cohort/api.h>
+#include <cohort/communication.h>
 #include <cohort/context.h>
 #include <cohort/dataset.h>
 #include <cohort/device.h>

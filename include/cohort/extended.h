@@ -25,6 +25,8 @@ CO_API bool co_should_checkpoint(co_context *ctx, co_strategy *strategy);
 CO_API bool co_should_save_summary(co_context *ctx, co_strategy *strategy);
 /** Always false here: shapes may change from step to step. */
 CO_API bool co_require_static_shapes(co_context *ctx, co_strategy *strategy);
+/** The algorithm that combines values: what was chosen, or what AUTO stands for with these devices (MIR-CDO-1). */
+CO_API co_cross_device_ops co_strategy_cross_device_ops(co_context *ctx, co_strategy *strategy);
 /** Two flags of the older API; CO_NOT_IMPLEMENTED for the default strategy. */
 CO_API bool co_should_init(co_context *ctx, co_strategy *strategy);
 CO_API bool co_between_graph(co_context *ctx, co_strategy *strategy);
@@ -42,9 +44,15 @@ CO_API bool co_between_graph(co_context *ctx, co_strategy *strategy);
  */
 CO_API co_value *co_reduce_to(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
                               co_value *destination);
+/** The same with advice on how to do it; CO_VALUE for a field that is out of range. */
+CO_API co_value *co_reduce_to_with(co_context *ctx, co_strategy *strategy, co_reduce_op op,
+                                   co_value *value, co_value *destination,
+                                   const co_communication_options *options);
 /** co_reduce_to for every (value, destination) of a list of pairs; the results as a list. */
 CO_API co_value *co_batch_reduce_to(co_context *ctx, co_strategy *strategy, co_reduce_op op,
                                     co_value *pairs);
+CO_API co_value *co_batch_reduce_to_with(co_context *ctx, co_strategy *strategy, co_reduce_op op,
+                                         co_value *pairs, const co_communication_options *options);
 /** Copy a tensor to the destination; a host number comes back as it is (EXT-BC-*). */
 CO_API co_value *co_broadcast_to_devices(co_context *ctx, co_strategy *strategy, co_value *tensor,
                                          co_value *destination);

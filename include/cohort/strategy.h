@@ -16,6 +16,7 @@
 #ifndef COHORT_STRATEGY_H
 #define COHORT_STRATEGY_H
 
+#include <cohort/communication.h>
 #include <cohort/value.h>
 
 CO_EXTERN_C_BEGIN
@@ -41,10 +42,12 @@ typedef struct co_mirrored_options {
      */
     const int64_t *weights;
     size_t         num_weights; /* one for each replica; 0 without weights */
+    co_cross_device_ops cross_device_ops; /* the algorithm; never changes a result */
+    int num_packs; /* of values that are copied between devices; at least 0. Nothing is, where memory is shared */
 } co_mirrored_options;
 #define CO_MIRRORED_OPTIONS_INIT                                                                   \
     {                                                                                              \
-        sizeof(co_mirrored_options), 0, CO_DEADLINE_OF_SETTINGS, NULL, 0                           \
+        sizeof(co_mirrored_options), 0, CO_DEADLINE_OF_SETTINGS, NULL, 0, CO_CROSS_DEVICE_AUTO, 1  \
     }
 
 /**
@@ -66,10 +69,11 @@ typedef struct co_multi_worker_options {
                                       * launcher or has MPI running, else self */
     const int64_t *weights;     /* of the replicas of all processes, the same in each; as above */
     size_t         num_weights; /* one for each replica; 0 without weights */
+    const co_communication_options *communication; /* of its collectives, the same on all processes; NULL: the defaults */
 } co_multi_worker_options;
 #define CO_MULTI_WORKER_OPTIONS_INIT                                                               \
     {                                                                                              \
-        sizeof(co_multi_worker_options), NULL, 0, 0, CO_DEADLINE_OF_SETTINGS, NULL, NULL, NULL, 0  \
+        sizeof(co_multi_worker_options), NULL, 0, 0, CO_DEADLINE_OF_SETTINGS, NULL, NULL, NULL, 0, NULL \
     }
 
 /** The same program on several processes. Collective: every process makes it, in the same order. */
@@ -243,8 +247,14 @@ typedef co_value *(*co_merge_fn)(co_context *ctx, co_strategy *strategy, co_valu
 CO_API co_value *co_merge_call(co_context *ctx, co_merge_fn fn, co_value *args, void *user);
 /** Each leaf of value combined over replicas, on every replica (RC-AR-*). Differentiable. */
 CO_API co_value *co_all_reduce(co_context *ctx, co_reduce_op op, co_value *value);
+/** The same with advice on how to do it (RC-AR-10). Of several replicas in a process, what replica 0 asks for counts; processes
+ * must ask for the same. CO_VALUE for a field that is out of range. */
+CO_API co_value *co_all_reduce_with(co_context *ctx, co_reduce_op op, co_value *value,
+                                    const co_communication_options *options);
 /** Each leaf concatenated along axis over replicas, on every replica (RC-AG-*). */
 CO_API co_value *co_all_gather(co_context *ctx, co_value *value, int axis);
+CO_API co_value *co_all_gather_with(co_context *ctx, co_value *value, int axis,
+                                    const co_communication_options *options);
 
 CO_EXTERN_C_END
 

@@ -41,6 +41,7 @@ typedef struct run {
     int        num_segments;
     size_t     nbytes;
 
+    bool           in_ring;   /* two rounds always */
     bool           is_whole;  /* one round: the share of everybody is everything */
     bool           is_packed; /* several segments: parts and results are copied */
     int            num_subtrees;
@@ -98,7 +99,8 @@ plan(run *a, co_error_info *err)
     co_code    rc;
 
     a->is_packed = a->num_segments > 1;
-    a->is_whole = a->nbytes <= (size_t)(group->size == 2 ? SMALL_BYTES_OF_TWO : SMALL_BYTES);
+    a->is_whole = !a->in_ring &&
+                  a->nbytes <= (size_t)(group->size == 2 ? SMALL_BYTES_OF_TWO : SMALL_BYTES);
     a->num_subtrees = 0;
     for (int r = 0; r < group->size; ++r) {
         int n = coi_tree_cut(a->num_replicas, a->first[r], a->first[r + 1], NULL);
@@ -286,32 +288,73 @@ reduce_large(run *a, const coi_reduction *job, coi_moment deadline, co_error_inf
     return rc;
 }
 
-co_code
-coi_group_all_reduce_many(coi_group *group, const coi_reduction *jobs, size_t num_jobs,
-                          const int *first, int timeout_ms, co_error_info *err)
+static size_t
+job_bytes(const coi_reduction *job)
 {
-    coi_moment deadline = coi_deadline(timeout_ms);
-    run        a = { .group = group, .first = first, .num_replicas = first[group->size] };
-    co_code    rc = coi_group_check(group, err);
+    return (size_t)job->num_elements * coi_reduce_table[job->dtype].size;
+}
+
+static co_code
+reduce_pack(run *a, const coi_reduction *jobs, size_t num_jobs, coi_moment deadline,
+            co_error_info *err)
+{
+    co_code rc = CO_OK;
 
     for (size_t i = 0; i < num_jobs && rc == CO_OK; ++i) {
-        size_t nbytes = (size_t)jobs[i].num_elements * coi_reduce_table[jobs[i].dtype].size;
+        size_t nbytes = job_bytes(&jobs[i]);
 
         if (nbytes == 0)
             continue;
-        if (group->size == 1) {
+        if (a->group->size == 1) {
             coi_reduce_share(&jobs[i], 0, 1);
             continue;
         }
         if (nbytes > PACKED_BYTES) {
-            rc = reduce_large(&a, &jobs[i], deadline, err);
+            rc = reduce_large(a, &jobs[i], deadline, err);
             continue;
         }
-        if (a.num_segments == MAX_SEGMENTS)
-            rc = flush(&a, deadline, err);
-        append(&a, &jobs[i], 0, jobs[i].num_elements);
+        if (a->num_segments == MAX_SEGMENTS)
+            rc = flush(a, deadline, err);
+        append(a, &jobs[i], 0, jobs[i].num_elements);
     }
-    return rc == CO_OK ? flush(&a, deadline, err) : rc;
+    return rc == CO_OK ? flush(a, deadline, err) : rc;
+}
+
+size_t
+coi_pack_end(const coi_reduction *jobs, size_t num_jobs, size_t from, size_t bytes_per_pack)
+{
+    size_t nbytes = 0;
+
+    if (bytes_per_pack == 0)
+        return num_jobs;
+    while (from < num_jobs && nbytes <= bytes_per_pack)
+        nbytes += job_bytes(&jobs[from++]);
+    return from;
+}
+
+co_code
+coi_group_all_reduce_packed(coi_group *group, const coi_reduction *jobs, size_t num_jobs,
+                            const int *first, const coi_travel *how, co_error_info *err)
+{
+    coi_moment deadline = coi_deadline(how->timeout_ms);
+    run        a = {
+               .group = group, .first = first, .num_replicas = first[group->size], .in_ring = how->in_ring
+    };
+    co_code rc = coi_group_check(group, err);
+
+    for (size_t from = 0, end; from < num_jobs && rc == CO_OK; from = end) {
+        end = coi_pack_end(jobs, num_jobs, from, how->bytes_per_pack);
+        rc = reduce_pack(&a, &jobs[from], end - from, deadline, err);
+    }
+    return rc;
+}
+
+co_code
+coi_group_all_reduce_many(coi_group *group, const coi_reduction *jobs, size_t num_jobs,
+                          const int *first, int timeout_ms, co_error_info *err)
+{
+    return coi_group_all_reduce_packed(group, jobs, num_jobs, first,
+                                       &(coi_travel){ .timeout_ms = timeout_ms }, err);
 }
 
 co_code

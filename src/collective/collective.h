@@ -180,6 +180,20 @@ bool coi_mpi_launched(void);
  */
 co_code coi_group_all_reduce(coi_group *group, const coi_reduction *job, const int *first,
                              int timeout_ms, co_error_info *err);
+/* How data travels between ranks: the same on all of them. Never changes a bit of a result. */
+typedef struct coi_travel {
+    size_t bytes_per_pack; /* CO-4; 0: all in one pack */
+    int    timeout_ms;     /* < 0: for ever */
+    bool   in_ring;        /* two rounds even for what is short */
+} coi_travel;
+/*
+ * CO-4: the end of the pack that begins with job `from`. Jobs are taken in order until the pack
+ * holds more than bytes_per_pack bytes.
+ */
+size_t coi_pack_end(const coi_reduction *jobs, size_t num_jobs, size_t from, size_t bytes_per_pack);
+/* coi_group_all_reduce_many, pack by pack. */
+co_code coi_group_all_reduce_packed(coi_group *group, const coi_reduction *jobs, size_t num_jobs,
+                                    const int *first, const coi_travel *how, co_error_info *err);
 /*
  * Several at once: small ones travel together. All have as many replicas, first[size]; rank r hosts
  * the same ones for all. The same jobs in the same order on every rank.

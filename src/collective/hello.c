@@ -216,7 +216,7 @@ coi_missing_error(const coi_hello *mine, const coi_hello *all, int rank, int siz
     coi_name_ranks(is_named, size, names);
     return coi_error(
         err, CO_DEADLINE_EXCEEDED,
-        "rank %d of %d waited %d ms%s%.79s for %s: stuck, gone, or slower than the deadline (raise deadline_ms)",
+        "rank %d of %d waited %d ms%s%.79s for %s: stuck, gone, or slower than the deadline (raise deadline_ms, or timeout_seconds of the call)",
         rank, size, timeout_ms, mine->site[0] != '\0' ? " at " : "", mine->site, names);
 }
 

@@ -22,7 +22,8 @@ typedef struct job {
     co_value   **in;  /* leaves: tensors and slices; references */
     co_value   **out; /* results shared by the replicas: a reference of this replica's own each */
     size_t       n;
-    bool         shared_work; /* every replica still has to reduce its share */
+    bool         shared_work;         /* every replica still has to reduce its share */
+    co_communication_options options; /* advice of the call */
 } job;
 
 static job *
@@ -207,7 +208,8 @@ make_sum(co_context *ctx, coi_step *step, size_t k, const void **parts)
     share_out(step, k, out);
     if (step->strategy->group != NULL)
         return true; /* replica 0 does it, on the thread that may speak to the other workers */
-    if (coi_tensor_nbytes(like) <= SMALL_BYTES) {
+    if (coi_tensor_nbytes(like) <= SMALL_BYTES ||
+        coi_cross_device_ops(step->strategy) == CO_CROSS_DEVICE_REDUCE_TO_ONE) {
         coi_reduction reduction = reduction_of(step, k, parts);
 
         coi_reduce_share(&reduction, 0, 1);
@@ -326,8 +328,8 @@ sum_between_workers(co_context *ctx, coi_step *step)
             jobs[n] = reduction_of(step, k, parts + n * local);
             ++n;
         }
-    ok = coi_group_all_reduce_many(strategy->group, jobs, n, strategy->first, coi_timeout(strategy),
-                                   coi_err(ctx)) == CO_OK;
+    ok = coi_group_all_reduce_packed(strategy->group, jobs, n, strategy->first, &strategy->travel,
+                                     coi_err(ctx)) == CO_OK;
     coi_small_free(&ctx->heap, jobs, nbytes);
     if (ok) {
         coi_workers_delivered(strategy);
@@ -373,8 +375,14 @@ reduce_between_workers(co_context *ctx)
 static bool
 all_reduce_workers(co_context *ctx)
 {
-    if (ctx->mode.local_replica == 0 && !reduce_between_workers(ctx))
-        coi_break(ctx->mode.step, ctx);
+    if (ctx->mode.local_replica == 0) {
+        coi_step  *step = ctx->mode.step;
+        coi_travel before = coi_travel_begin(step->strategy, &job_of(step, 0)->options);
+
+        if (!reduce_between_workers(ctx))
+            coi_break(step, ctx);
+        coi_travel_end(step->strategy, before);
+    }
     return coi_part(ctx);
 }
 
@@ -560,17 +568,26 @@ collective(co_context *ctx, job *mine, co_value *value)
 }
 
 co_value *
-co_all_reduce(co_context *ctx, co_reduce_op op, co_value *value)
+co_all_reduce_with(co_context *ctx, co_reduce_op op, co_value *value,
+                   const co_communication_options *options)
 {
     job mine = { .op = op };
 
     COI_ENTER(ctx, "all_reduce", NULL);
+    if (!coi_take_communication(ctx, &mine.options, options, 4))
+        return NULL;
     if ((unsigned)op > CO_REDUCE_PROD) {
         coi_fail(ctx, CO_TYPE, "argument 2 (op) of all_reduce is %d, which is no reduce operation",
                  (int)op);
         return NULL;
     }
     return collective(ctx, &mine, value);
+}
+
+co_value *
+co_all_reduce(co_context *ctx, co_reduce_op op, co_value *value)
+{
+    return co_all_reduce_with(ctx, op, value, NULL);
 }
 
 /* RC-AG-1, RC-AG-2: rank at least 1, axis within it. */
@@ -601,14 +618,22 @@ check_axis(co_context *ctx, co_value *value, int axis)
 }
 
 co_value *
-co_all_gather(co_context *ctx, co_value *value, int axis)
+co_all_gather_with(co_context *ctx, co_value *value, int axis,
+                   const co_communication_options *options)
 {
     job mine = { .gather = true, .axis = axis };
 
     COI_ENTER(ctx, "all_gather", NULL);
-    if (!coi_check_value(ctx, value, 2, "value"))
+    if (!coi_take_communication(ctx, &mine.options, options, 4) ||
+        !coi_check_value(ctx, value, 2, "value"))
         return NULL;
     if (!ctx->mode.cross && ctx->mode.num_replicas > 1 && !check_axis(ctx, value, axis))
         return NULL;
     return collective(ctx, &mine, value);
+}
+
+co_value *
+co_all_gather(co_context *ctx, co_value *value, int axis)
+{
+    return co_all_gather_with(ctx, value, axis, NULL);
 }

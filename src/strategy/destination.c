@@ -171,14 +171,28 @@ reduce_to(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *val
 }
 
 co_value *
+co_reduce_to_with(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
+                  co_value *destination, const co_communication_options *options)
+{
+    co_communication_options all;
+    coi_travel               before;
+
+    COI_ENTER(ctx, "reduce_to", NULL);
+    if (!coi_check_strategy(ctx, strategy, 2) || !check_op(ctx, op) ||
+        !coi_check_value(ctx, value, 4, "value") || !coi_check_cross(ctx, strategy) ||
+        !coi_take_communication(ctx, &all, options, 6))
+        return NULL;
+    before = coi_travel_begin(strategy, &all);
+    value = reduce_to(ctx, strategy, op, value, destination);
+    coi_travel_end(strategy, before);
+    return value;
+}
+
+co_value *
 co_reduce_to(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
              co_value *destination)
 {
-    COI_ENTER(ctx, "reduce_to", NULL);
-    if (!coi_check_strategy(ctx, strategy, 2) || !check_op(ctx, op) ||
-        !coi_check_value(ctx, value, 4, "value") || !coi_check_cross(ctx, strategy))
-        return NULL;
-    return reduce_to(ctx, strategy, op, value, destination);
+    return co_reduce_to_with(ctx, strategy, op, value, destination, NULL);
 }
 
 static co_value *
@@ -194,14 +208,18 @@ reduce_pair(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *p
 }
 
 co_value *
-co_batch_reduce_to(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *pairs)
+co_batch_reduce_to_with(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *pairs,
+                        const co_communication_options *options)
 {
-    co_value **results, *list = NULL;
-    size_t     n, nbytes;
+    co_communication_options all;
+    coi_travel               before;
+    co_value               **results, *list = NULL;
+    size_t                   n, nbytes;
 
     COI_ENTER(ctx, "batch_reduce_to", NULL);
     if (!coi_check_strategy(ctx, strategy, 2) || !check_op(ctx, op) ||
-        !coi_check_value(ctx, pairs, 4, "pairs") || !coi_check_cross(ctx, strategy))
+        !coi_check_value(ctx, pairs, 4, "pairs") || !coi_check_cross(ctx, strategy) ||
+        !coi_take_communication(ctx, &all, options, 5))
         return NULL;
     if (pairs->kind != CO_KIND_LIST && pairs->kind != CO_KIND_TUPLE) {
         coi_fail(ctx, CO_VALUE, "argument 4 (pairs) of batch_reduce_to is a %s, not a list",
@@ -215,12 +233,20 @@ co_batch_reduce_to(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_v
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu results", n);
         return NULL;
     }
+    before = coi_travel_begin(strategy, &all);
     for (size_t i = 0; i < n && ctx->error.code == CO_OK; ++i)
         results[i] = reduce_pair(ctx, strategy, op, pairs->u.items.items[i], i);
+    coi_travel_end(strategy, before);
     if (ctx->error.code == CO_OK)
         list = co_list(ctx, results, n);
     coi_small_free(&ctx->heap, results, nbytes);
     return list;
+}
+
+co_value *
+co_batch_reduce_to(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *pairs)
+{
+    return co_batch_reduce_to_with(ctx, strategy, op, pairs, NULL);
 }
 
 co_value *

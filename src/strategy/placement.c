@@ -186,6 +186,7 @@ coi_strategy_make(co_context *ctx, const coi_policy *policy, const coi_placement
     strategy->worker = where->worker;
     strategy->num_workers = where->num_workers;
     strategy->deadline_ms = where->deadline_ms;
+    strategy->travel.timeout_ms = coi_timeout(strategy);
     coi_lock_init(&strategy->lock);
     coi_lock_init(&strategy->worker_lock);
     if (fill_tables(ctx, strategy, where))
@@ -351,6 +352,19 @@ coi_check_deadline(co_context *ctx, int *deadline_ms)
     return false;
 }
 
+/* MIR-CDO-1. */
+static bool
+check_cross_device_ops(co_context *ctx, const co_mirrored_options *options)
+{
+    if ((unsigned)options->cross_device_ops > CO_CROSS_DEVICE_RING)
+        coi_fail(ctx, CO_VALUE,
+                 "cross_device_ops is %d; it must be CO_CROSS_DEVICE_AUTO or another of its kind",
+                 (int)options->cross_device_ops);
+    else if (options->num_packs < 0)
+        coi_fail(ctx, CO_VALUE, "num_packs is %d; it must be at least 0", options->num_packs);
+    return ctx->error.code == CO_OK;
+}
+
 co_strategy *
 co_mirrored_strategy(co_context *ctx, const char *const *devices, size_t num_devices,
                      const co_mirrored_options *options)
@@ -362,7 +376,7 @@ co_mirrored_strategy(co_context *ctx, const char *const *devices, size_t num_dev
 
     COI_ENTER(ctx, "mirrored_strategy", NULL);
     if (!coi_take_options(ctx, &all, sizeof(all), options, 4) ||
-        !coi_check_deadline(ctx, &all.deadline_ms))
+        !coi_check_deadline(ctx, &all.deadline_ms) || !check_cross_device_ops(ctx, &all))
         return NULL;
     where.num_devices = coi_choose_devices(ctx, devices, num_devices, ids);
     if (where.num_devices == 0 ||
@@ -378,7 +392,10 @@ co_mirrored_strategy(co_context *ctx, const char *const *devices, size_t num_dev
     where.num_weights = all.num_weights;
     where.deadline_ms = all.deadline_ms;
     strategy = coi_strategy_make(ctx, &mirrored_policy, &where);
-    return strategy != NULL ? coi_own(ctx, strategy) : NULL;
+    if (strategy == NULL)
+        return NULL;
+    strategy->cross_device_ops = all.cross_device_ops;
+    return coi_own(ctx, strategy);
 }
 
 /* --- several processes --- */
@@ -444,15 +461,17 @@ coi_strategy_join(co_context *ctx, const coi_policy *policy, const coi_placement
 co_strategy *
 co_multi_worker_strategy(co_context *ctx, const co_multi_worker_options *options)
 {
-    co_multi_worker_options all = CO_MULTI_WORKER_OPTIONS_INIT;
-    coi_device_name         ids[COI_MAX_LOCAL_REPLICAS];
-    coi_placement           where = { .devices = ids };
-    coi_group              *group;
-    co_strategy            *strategy;
+    co_multi_worker_options  all = CO_MULTI_WORKER_OPTIONS_INIT;
+    co_communication_options communication;
+    coi_device_name          ids[COI_MAX_LOCAL_REPLICAS];
+    coi_placement            where = { .devices = ids };
+    coi_group               *group;
+    co_strategy             *strategy;
 
     COI_ENTER(ctx, "multi_worker_strategy", NULL);
     if (!coi_take_options(ctx, &all, sizeof(all), options, 2) ||
         !coi_check_deadline(ctx, &all.deadline_ms) ||
+        !coi_take_communication(ctx, &communication, all.communication, 2) ||
         (group = coi_open_group(ctx, all.transport, all.communicator, all.deadline_ms)) == NULL)
         return NULL;
     where.num_devices = coi_choose_devices(ctx, all.devices, all.num_devices, ids);
@@ -469,7 +488,10 @@ co_multi_worker_strategy(co_context *ctx, const co_multi_worker_options *options
     where.num_weights = all.num_weights;
     where.deadline_ms = all.deadline_ms;
     strategy = coi_strategy_join(ctx, &multi_worker_policy, &where, group);
-    return strategy != NULL ? coi_own(ctx, strategy) : NULL;
+    if (strategy == NULL)
+        return NULL;
+    coi_set_travel(&strategy->travel, &communication);
+    return coi_own(ctx, strategy);
 }
 
 /* --- properties --- */

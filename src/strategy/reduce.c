@@ -3,10 +3,10 @@
  * reduce, local results, gather and values from a function: what is done with per-replica values outside a step. Sections 6.3 to
  * 6.6 of the specification.
  */
+#include "base/text.h"
 #include "ops/op.h"
 #include "strategy/strategy.h"
 
-#include <ctype.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,16 +28,11 @@ co_reduce_op_from_name(co_context *ctx, const char *name, co_reduce_op *out)
     if (name == NULL || out == NULL)
         return coi_fail(ctx, CO_INVALID_ARGUMENT, "argument %d of reduce_op_from_name is NULL",
                         name == NULL ? 2 : 3);
-    for (size_t k = 0; k < 2; ++k) {
-        size_t i = 0;
-
-        while (names[k][i] != '\0' && toupper((unsigned char)name[i]) == names[k][i])
-            ++i;
-        if (names[k][i] == '\0' && name[i] == '\0') {
+    for (size_t k = 0; k < 2; ++k)
+        if (coi_text_same(name, strlen(name), names[k])) {
             *out = (co_reduce_op)k;
             return CO_OK;
         }
-    }
     return coi_fail(ctx, CO_VALUE, "'%s' is no reduce operation; the names are SUM and MEAN", name);
 }
 
@@ -98,8 +93,8 @@ reduce_all(co_context *ctx, co_strategy *strategy, const coi_reduction *job)
         coi_team_run(ctx->device->team, s.n, reduce_chunk, &s);
         return true;
     }
-    if (coi_group_all_reduce(strategy->group, job, strategy->first, coi_timeout(strategy),
-                             coi_err(ctx)) == CO_OK) {
+    if (coi_group_all_reduce_packed(strategy->group, job, 1, strategy->first, &strategy->travel,
+                                    coi_err(ctx)) == CO_OK) {
         coi_workers_delivered(strategy);
         return true;
     }

@@ -10,6 +10,7 @@
  *     run.c         crews: the threads and contexts that run a step
  *     meeting.c     where replicas of a step meet: sequence, kind, site, agreement
  *     all_reduce.c  all_reduce and all_gather inside a step
+ *     communication.c  how values travel: options of strategies and calls
  *     merge.c       merge_call
  *     group.c       merging and selecting values (DV-GROUP, DV-SEL)
  *     reduce.c      reduce, local results, gather across replicas
@@ -67,6 +68,8 @@ struct co_strategy {
     struct coi_own_table *own;         /* what an own strategy keeps; NULL for others */
     int                   deadline_ms; /* 0: none */
     coi_group            *group;       /* of the workers; NULL without */
+    coi_travel travel; /* between workers: as options of the strategy or the current call say */
+    co_cross_device_ops cross_device_ops; /* as asked for */
 
     _Atomic(struct coi_crew *) spare_crew; /* an idle one, taken and given back without the lock */
     coi_lock                   lock;       /* of what follows */
@@ -302,6 +305,19 @@ coi_timeout(const co_strategy *strategy)
 {
     return strategy->deadline_ms > 0 ? strategy->deadline_ms : -1;
 }
+/* --- communication.c --- */
+
+/* Options as given to a call or a strategy: CO_VALUE for fields out of range (CO-1). `all` receives them. */
+bool coi_take_communication(co_context *ctx, co_communication_options *all,
+                            const co_communication_options *options, int position);
+/* The fields of options that are not the default, over what there is (CO-2). */
+void coi_set_travel(coi_travel *travel, const co_communication_options *options);
+/* For one collective between workers, of which there is one at a time; nothing without workers. */
+coi_travel coi_travel_begin(co_strategy *strategy, const co_communication_options *options);
+void       coi_travel_end(co_strategy *strategy, coi_travel before);
+/* The algorithm: as asked for, or by the types of the devices (MIR-CDO-1). */
+co_cross_device_ops coi_cross_device_ops(const co_strategy *strategy);
+
 /* The tensors of all workers, concatenated along axis: a value of ctx's block. Dimensions other than axis agree. */
 co_value *coi_workers_concat(co_context *ctx, co_strategy *strategy, coi_meeting_kind what,
                              co_value *tensor, int axis);

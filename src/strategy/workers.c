@@ -94,7 +94,7 @@ coi_workers_meet(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, 
                  const char *text, int64_t number, int64_t *numbers)
 {
     coi_hello mine, *all;
-    size_t    nbytes = (size_t)strategy->num_workers * sizeof(*all);
+    size_t    nbytes = (size_t)strategy->num_workers * sizeof(*all), at;
     bool      ok;
 
     if (strategy->group == NULL) {
@@ -107,17 +107,25 @@ coi_workers_meet(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, 
     ++strategy->sequence;
     fill_hello(ctx, strategy, COI_HELLO_COLLECTIVE, &mine);
     mine.what = (uint32_t)what;
-    mine.signature = signature;
     mine.number = number;
-    snprintf(mine.text, sizeof(mine.text), "%s", text);
+    /* Messages are cut alike or not at all, so advice belongs to what is compared. */
+    mine.signature = signature ^ ((uint64_t)strategy->travel.bytes_per_pack * 2 +
+                                  (uint64_t)strategy->travel.in_ring) *
+                                     UINT64_C(0x9E3779B97F4A7C15);
+    at = (size_t)snprintf(mine.text, sizeof(mine.text), "%.150s", text);
+    if (strategy->travel.bytes_per_pack > 0)
+        at += (size_t)snprintf(mine.text + at, sizeof(mine.text) - at, " in packs of %zu bytes",
+                               strategy->travel.bytes_per_pack);
+    if (strategy->travel.in_ring)
+        snprintf(mine.text + at, sizeof(mine.text) - at, " in a ring");
     all = coi_small_alloc(&ctx->heap, nbytes);
     if (all == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to hear from %d ranks",
                  strategy->num_workers);
         return false;
     }
-    ok = strategy->group->transport->exchange(strategy->group, &mine, all, coi_timeout(strategy),
-                                              coi_err(ctx)) == CO_OK;
+    ok = strategy->group->transport->exchange(strategy->group, &mine, all,
+                                              strategy->travel.timeout_ms, coi_err(ctx)) == CO_OK;
     if (!ok)
         coi_failed(ctx);
     ok = ok && compare_hellos(ctx, strategy, &mine, all);
@@ -178,7 +186,7 @@ coi_workers_broadcast(co_context *ctx, co_strategy *strategy, co_value *tensor)
                           coi_shape_text(tensor->u.tensor.dims, tensor->ndim, text), 0, NULL))
         return NULL;
     if (coi_group_broadcast(strategy->group, copy->u.tensor.data, coi_tensor_nbytes(copy), 0,
-                            coi_timeout(strategy), coi_err(ctx)) == CO_OK) {
+                            strategy->travel.timeout_ms, coi_err(ctx)) == CO_OK) {
         coi_workers_delivered(strategy);
         return copy;
     }
@@ -230,7 +238,7 @@ coi_workers_concat(co_context *ctx, co_strategy *strategy, coi_meeting_kind what
         return NULL;
     }
     if (coi_group_all_gather(strategy->group, mine->u.tensor.data, nbytes, all,
-                             coi_timeout(strategy), coi_err(ctx)) != CO_OK) {
+                             strategy->travel.timeout_ms, coi_err(ctx)) != CO_OK) {
         coi_failed(ctx);
     } else {
         const char *from = all;

@@ -66,7 +66,7 @@ CO_TEST_BARE(large_results_have_the_same_bits, "RC-AR-5")
 {
     enum { N = (24 << 18) + 37 }; /* float32: just over what counts as large */
     static const int replicas[] = { 1, 2, 3 };
-    void            *parts[3], *room = aligned_alloc(64, N * 4 + 128);
+    void            *parts[3], *room = aligned_alloc(64, (N * 4 + 191) / 64 * 64);
 
     CO_REQUIRE(room != NULL);
     make_parts(CO_FLOAT32, 3, N, parts);
