@@ -98,6 +98,13 @@ CO_API co_value *co_call_for_each_replica(co_context *ctx, co_strategy *strategy
 CO_API co_value *co_experimental_run(co_context *ctx, co_strategy *strategy, co_fn fn,
                                      co_iterator *input_iterator, void *user);
 
+/**
+ * A copy of a serialized tf.ConfigProto (a host string of bytes) with what the strategy wants in it, for programs that hand it
+ * to TensorFlow's sessions: mirrored strategies set isolate_session_state, others nothing (S-CFG-*). NULL or none gives none.
+ * CO_INVALID_ARGUMENT where config is no message, CO_NOT_IMPLEMENTED for strategies of several processes.
+ */
+CO_API co_value *co_update_config_proto(co_context *ctx, co_strategy *strategy, co_value *config);
+
 /* Several steps on an iterator. */
 
 /** What a run of steps collects; a handle of the block that it was made in. */

@@ -211,6 +211,7 @@
 #define co_type_name(ctx, ...) co_type_name(CO_HERE(ctx), __VA_ARGS__)
 #define co_type_spec(ctx, ...) co_type_spec(CO_HERE(ctx), __VA_ARGS__)
 #define co_update(ctx, ...) co_update(CO_HERE(ctx), __VA_ARGS__)
+#define co_update_config_proto(ctx, ...) co_update_config_proto(CO_HERE(ctx), __VA_ARGS__)
 #define co_update_non_slot(ctx, ...) co_update_non_slot(CO_HERE(ctx), __VA_ARGS__)
 #define co_value_container(ctx, ...) co_value_container(CO_HERE(ctx), __VA_ARGS__)
 #define co_value_context_format(ctx, ...) co_value_context_format(CO_HERE(ctx), __VA_ARGS__)

@@ -37,12 +37,6 @@ run_v1(golden_case *c)
 }
 
 static void
-run_config(golden_case *c)
-{
-    golden_missing(c, "update_config_proto");
-}
-
-static void
 run_tpu(golden_case *c)
 {
     golden_missing(c, "TPU topologies and logical devices");
@@ -61,7 +55,7 @@ const golden_family golden_families[] = {
     { "tensorboard", run_tensorboard },
     { "v1", run_v1 },
     { "numpy_dataset", golden_run_numpy_dataset },
-    { "config", run_config },
+    { "config", golden_run_config },
     { "tpu", run_tpu },
     { "seeds", golden_run_seeds },
 };

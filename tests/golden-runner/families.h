@@ -12,6 +12,7 @@ void golden_run_distribute_input(golden_case *c);
 void golden_run_datasets(golden_case *c);
 void golden_run_ops(golden_case *c);
 void golden_run_numpy_dataset(golden_case *c);
+void golden_run_config(golden_case *c);
 void golden_run_seeds(golden_case *c);
 
 #endif

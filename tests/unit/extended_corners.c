@@ -662,6 +662,7 @@ call_everything(co_context *ctx, co_strategy *s, co_value *x)
     NOTHING(co_read_var(ctx, s, x));
     NOTHING(co_extended(ctx, s));
     NOTHING(co_cluster_resolver(ctx, s));
+    NOTHING(co_update_config_proto(ctx, s, x));
     NOTHING(co_worker_devices(ctx, s));
     NOTHING(co_parameter_devices(ctx, s));
     NOTHING(co_non_slot_devices(ctx, s, x));
