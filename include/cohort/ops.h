@@ -25,6 +25,37 @@ CO_API co_value *co_log(co_context *ctx, co_value *x);
 CO_API co_value *co_tanh(co_context *ctx, co_value *x);
 CO_API co_value *co_sigmoid(co_context *ctx, co_value *x);
 CO_API co_value *co_relu(co_context *ctx, co_value *x);
+CO_API co_value *co_abs(co_context *ctx, co_value *x);
+/** -1, 0 or 1. */
+CO_API co_value *co_sign(co_context *ctx, co_value *x);
+CO_API co_value *co_rsqrt(co_context *ctx, co_value *x);
+CO_API co_value *co_reciprocal(co_context *ctx, co_value *x);
+CO_API co_value *co_log1p(co_context *ctx, co_value *x);
+CO_API co_value *co_expm1(co_context *ctx, co_value *x);
+CO_API co_value *co_sin(co_context *ctx, co_value *x);
+CO_API co_value *co_cos(co_context *ctx, co_value *x);
+CO_API co_value *co_tan(co_context *ctx, co_value *x);
+/** Integers of the same dtype; halves are rounded to the even one. No gradient passes. */
+CO_API co_value *co_floor(co_context *ctx, co_value *x);
+CO_API co_value *co_ceil(co_context *ctx, co_value *x);
+CO_API co_value *co_round(co_context *ctx, co_value *x);
+CO_API co_value *co_erf(co_context *ctx, co_value *x);
+CO_API co_value *co_relu6(co_context *ctx, co_value *x);
+CO_API co_value *co_elu(co_context *ctx, co_value *x);
+CO_API co_value *co_selu(co_context *ctx, co_value *x);
+/** x where it is above zero, else alpha * x. */
+CO_API co_value *co_leaky_relu(co_context *ctx, co_value *x, double alpha);
+CO_API co_value *co_softplus(co_context *ctx, co_value *x);
+CO_API co_value *co_softsign(co_context *ctx, co_value *x);
+CO_API co_value *co_silu(co_context *ctx, co_value *x);
+CO_API co_value *co_log_sigmoid(co_context *ctx, co_value *x);
+/** x times the distribution function of the normal distribution; approximate: the formula with tanh. */
+CO_API co_value *co_gelu(co_context *ctx, co_value *x, bool approximate);
+/** Tests, as bool. */
+CO_API co_value *co_isnan(co_context *ctx, co_value *x);
+CO_API co_value *co_isinf(co_context *ctx, co_value *x);
+CO_API co_value *co_isfinite(co_context *ctx, co_value *x);
+CO_API co_value *co_logical_not(co_context *ctx, co_value *x);
 CO_API co_value *co_identity(co_context *ctx, co_value *x);
 /** The value of x; gradients do not pass. */
 CO_API co_value *co_stop_gradient(co_context *ctx, co_value *x);
@@ -40,7 +71,22 @@ CO_API co_value *co_mul(co_context *ctx, co_value *x, co_value *y);
 CO_API co_value *co_div(co_context *ctx, co_value *x, co_value *y);
 CO_API co_value *co_maximum(co_context *ctx, co_value *x, co_value *y);
 CO_API co_value *co_minimum(co_context *ctx, co_value *x, co_value *y);
+/** x / y towards minus infinity, and what it leaves, which has the sign of y. Integers: y must not be 0. */
+CO_API co_value *co_floordiv(co_context *ctx, co_value *x, co_value *y);
+CO_API co_value *co_mod(co_context *ctx, co_value *x, co_value *y);
+/** Integers: y must not be negative. */
+CO_API co_value *co_pow(co_context *ctx, co_value *x, co_value *y);
+CO_API co_value *co_squared_difference(co_context *ctx, co_value *x, co_value *y);
+/** Comparisons, as bool. equal and not_equal take any dtype, the logical ones bool. */
 CO_API co_value *co_equal(co_context *ctx, co_value *x, co_value *y);
+CO_API co_value *co_not_equal(co_context *ctx, co_value *x, co_value *y);
+CO_API co_value *co_less(co_context *ctx, co_value *x, co_value *y);
+CO_API co_value *co_less_equal(co_context *ctx, co_value *x, co_value *y);
+CO_API co_value *co_greater(co_context *ctx, co_value *x, co_value *y);
+CO_API co_value *co_greater_equal(co_context *ctx, co_value *x, co_value *y);
+CO_API co_value *co_logical_and(co_context *ctx, co_value *x, co_value *y);
+CO_API co_value *co_logical_or(co_context *ctx, co_value *x, co_value *y);
+CO_API co_value *co_logical_xor(co_context *ctx, co_value *x, co_value *y);
 
 /* Linear algebra. */
 

@@ -6,9 +6,9 @@
 #include "ops/binary.h"
 
 #include "ops/dtypes.h"
+#include "ops/lanes.h"
 #include "ops/list.h"
 #include "ops/ref/ref.h"
-#include "ops/simd/loops.h"
 #include "ops/walk.h"
 
 #include <string.h>
@@ -17,6 +17,11 @@ static const coi_binary_loops *const tables[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_bi
 
 typedef struct binary_job {
     coi_binary_fn loop;
+    coi_isa       isa;
+    co_dtype      dtype, out_dtype;   /* of the tensors */
+    co_dtype      lane_dtype, result; /* of the loop */
+    bool          is_direct;          /* they are the same */
+    bool          inverted;
     char         *out;
     const char   *x, *y;
     size_t        size, out_size; /* of elements */
@@ -25,12 +30,46 @@ typedef struct binary_job {
     coi_walk      walk;
 } binary_job;
 
-static coi_binary_fn
-loop_for(const coi_call *call, coi_binary_kind kind, co_dtype dtype)
+/* Through the lane, block by block. */
+static void
+convert_span(const binary_job *job, char *out, const char *x, const char *y, int64_t n,
+             coi_pairing pairing)
 {
-    coi_binary_fn loop = tables[call->ctx->runtime->isa]->at[kind][dtype];
+    coi_lane_block xs, ys, result;
+    const void    *p = NULL, *q = NULL;
 
-    return loop != NULL ? loop : coi_binary_loops_rare.at[kind][dtype];
+    if (pairing == COI_PAIR_ONE_X)
+        p = coi_lane_in(job->isa, job->dtype, x, job->lane_dtype, &xs, 1);
+    if (pairing == COI_PAIR_ONE_Y)
+        q = coi_lane_in(job->isa, job->dtype, y, job->lane_dtype, &ys, 1);
+    for (int64_t i = 0; i < n; i += COI_LANE_BLOCK) {
+        int64_t m = n - i < COI_LANE_BLOCK ? n - i : COI_LANE_BLOCK;
+        size_t  at = (size_t)i * job->size;
+        char   *to = out + (size_t)i * job->out_size;
+
+        if (pairing != COI_PAIR_ONE_X)
+            p = coi_lane_in(job->isa, job->dtype, x + at, job->lane_dtype, &xs, m);
+        if (pairing != COI_PAIR_ONE_Y)
+            q = coi_lane_in(job->isa, job->dtype, y + at, job->lane_dtype, &ys, m);
+        if (job->result == job->out_dtype) {
+            job->loop(to, p, q, m, pairing);
+        } else {
+            job->loop(result.bytes, p, q, m, pairing);
+            coi_cast_elements(job->isa, job->result, result.bytes, job->out_dtype, to, m);
+        }
+    }
+}
+
+/* n elements one after the other. */
+static void
+span(const binary_job *job, char *out, const char *x, const char *y, int64_t n, coi_pairing pairing)
+{
+    if (job->is_direct)
+        job->loop(out, x, y, n, pairing);
+    else
+        convert_span(job, out, x, y, n, pairing);
+    for (int64_t i = 0; job->inverted && i < n; ++i)
+        out[i] ^= 1;
 }
 
 static void
@@ -42,35 +81,19 @@ flat_chunk(void *arg, int64_t chunk)
     const char       *x = job->x + (job->pairing == COI_PAIR_ONE_X ? 0 : (size_t)begin * job->size);
     const char       *y = job->y + (job->pairing == COI_PAIR_ONE_Y ? 0 : (size_t)begin * job->size);
 
-    job->loop(job->out + (size_t)begin * job->out_size, x, y, n, job->pairing);
-}
-
-static void
-fill_job(coi_call *call, binary_job *job, coi_binary_fn loop)
-{
-    job->loop = loop;
-    job->out = COI_OUT(call, 0, char);
-    job->x = COI_IN(call, 0, char);
-    job->y = COI_IN(call, 1, char);
-    job->size = coi_dtypes[call->in[0]->dtype].size;
-    job->out_size = coi_dtypes[call->out[0]->dtype].size;
+    span(job, job->out + (size_t)begin * job->out_size, x, y, n, job->pairing);
 }
 
 static co_code
-flat(coi_call *call, coi_binary_fn loop, coi_pairing pairing)
+flat(coi_call *call, binary_job *job, coi_pairing pairing)
 {
-    int64_t    n = call->out[0]->u.tensor.num_elements;
-    binary_job job;
-
-    if (n <= COI_PARALLEL_ELEMENTS) {
-        loop(call->out[0]->u.tensor.data, call->in[0]->u.tensor.data, call->in[1]->u.tensor.data, n,
-             pairing);
+    job->n = call->out[0]->u.tensor.num_elements;
+    if (job->n <= COI_PARALLEL_ELEMENTS) {
+        span(job, job->out, job->x, job->y, job->n, pairing);
         return CO_OK;
     }
-    fill_job(call, &job, loop);
-    job.pairing = pairing;
-    job.n = n;
-    coi_parallel(call, coi_num_chunks(n, 1, &job.per_chunk), flat_chunk, &job);
+    job->pairing = pairing;
+    coi_parallel(call, coi_num_chunks(job->n, 1, &job->per_chunk), flat_chunk, job);
     return CO_OK;
 }
 
@@ -85,9 +108,9 @@ row_chunk(void *arg, int64_t chunk)
 
     coi_cursor_seek(walk, row, &cursor);
     for (; row < end; ++row) {
-        job->loop(job->out + (size_t)(row * width) * job->out_size,
-                  job->x + (size_t)cursor.at[0] * job->size,
-                  job->y + (size_t)cursor.at[1] * job->size, width, job->pairing);
+        span(job, job->out + (size_t)(row * width) * job->out_size,
+             job->x + (size_t)cursor.at[0] * job->size, job->y + (size_t)cursor.at[1] * job->size,
+             width, job->pairing);
         coi_cursor_next(walk, &cursor);
     }
 }
@@ -127,48 +150,112 @@ tile_chunk(void *arg, int64_t chunk)
         const char *x = repeats_x ? tile : job->x + (size_t)row * row_bytes;
         const char *y = repeats_x ? job->y + (size_t)row * row_bytes : tile;
 
-        job->loop(job->out + (size_t)(row * width) * job->out_size, x, y, n * width, COI_PAIR_BOTH);
+        span(job, job->out + (size_t)(row * width) * job->out_size, x, y, n * width, COI_PAIR_BOTH);
     }
 }
 
 static co_code
-broadcast(coi_call *call, coi_binary_fn loop)
+broadcast(coi_call *call, binary_job *job)
 {
-    binary_job job;
-    coi_walk  *walk = &job.walk;
-    int        last;
+    coi_walk *walk = &job->walk;
+    int       last;
 
     if (call->out[0]->u.tensor.num_elements == 0)
         return CO_OK;
-    fill_job(call, &job, loop);
     coi_walk_broadcast(walk, call->out[0], call->in, 2);
     last = walk->ndim - 1;
-    job.pairing = walk->strides[0][last] == 0   ? COI_PAIR_ONE_X
-                  : walk->strides[1][last] == 0 ? COI_PAIR_ONE_Y
-                                                : COI_PAIR_BOTH;
-    job.n = coi_walk_rows(walk);
-    coi_parallel(call, coi_num_chunks(job.n, walk->dims[last], &job.per_chunk),
-                 can_tile(&job) ? tile_chunk : row_chunk, &job);
+    job->pairing = walk->strides[0][last] == 0   ? COI_PAIR_ONE_X
+                   : walk->strides[1][last] == 0 ? COI_PAIR_ONE_Y
+                                                 : COI_PAIR_BOTH;
+    job->n = coi_walk_rows(walk);
+    coi_parallel(call, coi_num_chunks(job->n, walk->dims[last], &job->per_chunk),
+                 can_tile(job) ? tile_chunk : row_chunk, job);
     return CO_OK;
+}
+
+static co_dtype
+result_of(coi_binary_kind kind, coi_lane_entry lane)
+{
+    if (kind >= COI_EQUAL)
+        return CO_BOOL;
+    return kind == COI_DIV && lane.lane >= COI_I32 ? CO_FLOAT64 : (co_dtype)lane.dtype;
+}
+
+static inline coi_binary_fn
+loop_for(coi_isa isa, coi_binary_kind kind, coi_lane_entry lane)
+{
+    coi_binary_fn loop = tables[isa]->at[kind][lane.lane];
+
+    return loop != NULL ? loop : coi_binary_loops_rare.at[kind][lane.lane];
+}
+
+static void
+fill_job(coi_call *call, binary_job *job)
+{
+    const co_value *x = call->in[0];
+    coi_lane_entry  lane = coi_lanes[x->dtype];
+    coi_binary_kind kind = COI_KIND(call->op->kind);
+
+    job->isa = call->ctx->runtime->isa;
+    job->loop = loop_for(job->isa, kind, lane);
+    job->inverted = (call->op->kind & COI_INVERTED) != 0;
+    job->dtype = (co_dtype)x->dtype;
+    job->out_dtype = (co_dtype)call->out[0]->dtype;
+    job->lane_dtype = (co_dtype)lane.dtype;
+    job->result = result_of(kind, lane);
+    job->is_direct = job->dtype == job->lane_dtype && job->out_dtype == job->result;
+    job->out = COI_OUT(call, 0, char);
+    job->x = COI_IN(call, 0, char);
+    job->y = COI_IN(call, 1, char);
+    job->size = coi_dtypes[job->dtype].size;
+    job->out_size = coi_dtypes[job->out_dtype].size;
 }
 
 /* An operand of as many elements as the result has its layout: broadcasting would have made more of them. */
 static co_code
-binary(coi_call *call, coi_binary_kind kind)
+pair(coi_call *call)
+{
+    int64_t    nx = call->in[0]->u.tensor.num_elements, ny = call->in[1]->u.tensor.num_elements;
+    int64_t    n = call->out[0]->u.tensor.num_elements;
+    binary_job job;
+
+    fill_job(call, &job);
+    if (nx == n) {
+        if (ny == n)
+            return flat(call, &job, COI_PAIR_BOTH);
+        if (ny == 1)
+            return flat(call, &job, COI_PAIR_ONE_Y);
+    } else if (nx == 1 && ny == n) {
+        return flat(call, &job, COI_PAIR_ONE_X);
+    }
+    return broadcast(call, &job);
+}
+
+static co_code
+pair_swapped(coi_call *call)
+{
+    co_value *other_way[2] = { call->in[1], call->in[0] };
+    coi_call  swapped = *call;
+
+    swapped.in = other_way;
+    return pair(&swapped);
+}
+
+/* A few floats, as often as not a single one, are worth a way of their own: the preparations would cost more. */
+static co_code
+binary_run(coi_call *call)
 {
     const co_value *x = call->in[0], *y = call->in[1];
-    int64_t         n = call->out[0]->u.tensor.num_elements;
-    coi_binary_fn   loop = loop_for(call, kind, (co_dtype)x->dtype);
+    int64_t         n = x->u.tensor.num_elements;
+    unsigned        kind = call->op->kind;
 
-    if (x->u.tensor.num_elements == n) {
-        if (y->u.tensor.num_elements == n)
-            return flat(call, loop, COI_PAIR_BOTH);
-        if (y->u.tensor.num_elements == 1)
-            return flat(call, loop, COI_PAIR_ONE_Y);
-    } else if (x->u.tensor.num_elements == 1 && y->u.tensor.num_elements == n) {
-        return flat(call, loop, COI_PAIR_ONE_X);
+    if (kind < COI_SWAPPED && x->dtype == CO_FLOAT32 && n == y->u.tensor.num_elements &&
+        n == call->out[0]->u.tensor.num_elements && n <= COI_PARALLEL_ELEMENTS) {
+        loop_for(call->ctx->runtime->isa, (coi_binary_kind)kind, coi_lanes[CO_FLOAT32])(
+            call->out[0]->u.tensor.data, x->u.tensor.data, y->u.tensor.data, n, COI_PAIR_BOTH);
+        return CO_OK;
     }
-    return broadcast(call, loop);
+    return kind & COI_SWAPPED ? pair_swapped(call) : pair(call);
 }
 
 static co_code
@@ -188,6 +275,48 @@ compare_rule(coi_call *call, coi_out *outs)
 
     outs[0].dtype = CO_BOOL;
     return code;
+}
+
+/* The first element of y that is 0, or below it; -1 if there is none. */
+static int64_t
+find_number(const co_value *y, bool is_negative)
+{
+    size_t  size = coi_dtypes[y->dtype].size;
+    int64_t n = y->u.tensor.num_elements, block[COI_LANE_BLOCK];
+
+    for (int64_t i = 0; i < n; i += COI_LANE_BLOCK) {
+        int64_t m = n - i < COI_LANE_BLOCK ? n - i : COI_LANE_BLOCK;
+
+        coi_convert((co_dtype)y->dtype, (const char *)y->u.tensor.data + (size_t)i * size, CO_INT64,
+                    block, m);
+        for (int64_t k = 0; k < m; ++k)
+            if (is_negative ? block[k] < 0 : block[k] == 0)
+                return i + k;
+    }
+    return -1;
+}
+
+/* Integers are not divided by zero, nor raised to negative powers. */
+static co_code
+integer_rule(coi_call *call, coi_out *outs)
+{
+    const co_value *y = call->in[1];
+    bool            is_power = call->op->kind == COI_POW;
+    co_code         code = coi_rule_broadcast(call, outs);
+    int64_t         at;
+
+    if (code != CO_OK || !coi_dtypes[y->dtype].integer || (is_power && y->dtype == CO_UINT64))
+        return code;
+    at = find_number(y, is_power);
+    if (at < 0)
+        return CO_OK;
+    return is_power
+               ? coi_invalid(call,
+                             "element %lld of y is negative; an integer cannot be raised to "
+                             "a negative power, cast x to a floating dtype",
+                             (long long)at)
+               : coi_invalid(call, "element %lld of y is 0; integer division by zero has no result",
+                             (long long)at);
 }
 
 static co_code
@@ -264,12 +393,79 @@ minimum_grad(coi_grad *g)
     return choice_grad(g, &coi_op_less_equal);
 }
 
+/* dy and -dy floor(x / y) */
+static co_code
+mod_grad(coi_grad *g)
+{
+    co_context *ctx = g->ctx;
+    co_value   *x = g->in[0], *y = g->in[1], *up = g->upstream[0];
+
+    if (g->needed[0])
+        g->grads[0] = coi_unbroadcast(ctx, up, x);
+    if (g->needed[1])
+        g->grads[1] = coi_unbroadcast(ctx, co_neg(ctx, co_mul(ctx, up, co_floordiv(ctx, x, y))), y);
+    return ctx->error.code;
+}
+
+/* dy y x^(y-1), and dy x^y log(x), the logarithm 0 where x is not positive. */
+static co_code
+pow_grad(coi_grad *g)
+{
+    co_context *ctx = g->ctx;
+    co_value   *x = g->in[0], *y = g->in[1], *up = g->upstream[0];
+
+    if (g->needed[0])
+        g->grads[0] = coi_unbroadcast(
+            ctx, co_mul(ctx, co_mul(ctx, up, y), co_pow(ctx, x, co_sub(ctx, y, co_int(ctx, 1)))),
+            x);
+    if (g->needed[1]) {
+        co_value *zero = co_zeros(ctx, (co_dtype)x->dtype, NULL, 0);
+        co_value *is_positive = co_greater(ctx, x, zero);
+        co_value *one = co_ones(ctx, (co_dtype)x->dtype, NULL, 0);
+        co_value *log = co_log(ctx, coi_where(ctx, is_positive, x, one));
+
+        g->grads[1] = coi_unbroadcast(ctx, co_mul(ctx, co_mul(ctx, up, g->out[0]), log), y);
+    }
+    return ctx->error.code;
+}
+
+/* 2 dy (x - y) and its negative. */
+static co_code
+squared_difference_grad(coi_grad *g)
+{
+    co_context *ctx = g->ctx;
+    co_value   *x = g->in[0], *y = g->in[1];
+    co_value *slope = co_mul(ctx, co_float(ctx, 2), co_mul(ctx, g->upstream[0], co_sub(ctx, x, y)));
+
+    if (g->needed[0])
+        g->grads[0] = coi_unbroadcast(ctx, slope, x);
+    if (g->needed[1])
+        g->grads[1] = co_neg(ctx, coi_unbroadcast(ctx, slope, y));
+    return ctx->error.code;
+}
+
+/* Of dy times a step function of y: the step has no slope. */
 static co_code
 relu_grad_grad(coi_grad *g)
 {
     if (g->needed[1])
         g->grads[1] = coi_apply2(g->ctx, g->op, g->in[0], g->upstream[0], NULL);
     return g->ctx->error.code;
+}
+
+/* Of dy (y + c) where y is below zero: c is 1 for elu, scale times alpha for selu. */
+static co_code
+elu_grad_grad(coi_grad *g)
+{
+    co_context *ctx = g->ctx;
+    co_value   *y = g->in[0], *dy = g->in[1], *up = g->upstream[0];
+    co_value   *zero = co_zeros(ctx, (co_dtype)y->dtype, NULL, 0);
+
+    if (g->needed[0])
+        g->grads[0] = coi_where(ctx, co_less(ctx, y, zero), co_mul(ctx, up, dy), zero);
+    if (g->needed[1])
+        g->grads[1] = coi_apply2(ctx, g->op, y, up, NULL);
+    return ctx->error.code;
 }
 
 /* Of dy (1 - y y). */
@@ -305,74 +501,127 @@ sigmoid_grad_grad(coi_grad *g)
 static co_code
 equal_run(coi_call *call)
 {
-    return call->in[0]->dtype == CO_STRING ? coi_ref_equal(call) : binary(call, COI_EQUAL);
+    return call->in[0]->dtype == CO_STRING ? coi_ref_binary(call) : binary_run(call);
 }
 
-#define KERNEL(name_, kind_)                                                                       \
-    static co_code name_##_run(coi_call *call)                                                     \
-    {                                                                                              \
-        return binary(call, kind_);                                                                \
-    }
-KERNEL(add, COI_ADD)
-KERNEL(sub, COI_SUB)
-KERNEL(mul, COI_MUL)
-KERNEL(div, COI_DIV)
-KERNEL(maximum, COI_MAXIMUM)
-KERNEL(minimum, COI_MINIMUM)
-KERNEL(greater_equal, COI_GREATER_EQUAL)
-KERNEL(less_equal, COI_LESS_EQUAL)
-KERNEL(relu_grad, COI_RELU_GRAD)
-KERNEL(tanh_grad, COI_TANH_GRAD)
-KERNEL(sigmoid_grad, COI_SIGMOID_GRAD)
-
-/* The parts that every operator of the family has; what follows the name goes into the initialiser. */
-#define BINARY(name_, x_, y_, ...)                                                                 \
+/* The parts that every operator of the family has; what follows the kind goes into the initialiser. */
+#define BINARY(name_, x_, y_, kind_, ...)                                                          \
     const coi_op coi_op_##name_ = { .name = #name_,                                                \
                                     .inputs = { x_, y_ },                                          \
                                     .num_inputs = 2,                                               \
                                     .num_outputs = 1,                                              \
                                     .same_dtype = true,                                            \
-                                    .ref = coi_ref_##name_,                                        \
-                                    .run = name_##_run,                                            \
+                                    .kind = kind_,                                                 \
+                                    .ref = coi_ref_binary,                                         \
                                     __VA_ARGS__ };
+#define ARITHMETIC(name_, kind_, doc_, rule_, ...)                                                 \
+    BINARY(name_, "x", "y", kind_, .doc = doc_, .dtypes = COI_NUMBERS, .infer = rule_,             \
+           .run = binary_run, __VA_ARGS__)                                                         \
+    FUNCTION(name_)
+#define COMPARE(name_, kind_, doc_, dtypes_, run_)                                                 \
+    BINARY(name_, "x", "y", kind_, .doc = doc_, .dtypes = dtypes_, .not_differentiable = true,     \
+           .infer = compare_rule, .run = run_)                                                     \
+    FUNCTION(name_)
+#define BACKWARD(name_, kind_, doc_, grad_)                                                        \
+    BINARY(name_, "y", "dy", kind_, .doc = doc_, .dtypes = COI_FLOATS, .internal = true,           \
+           .infer = coi_rule_broadcast, .run = binary_run, .grad = grad_)
 #define FUNCTION(name_)                                                                            \
     co_value *co_##name_(co_context *ctx, co_value *x, co_value *y)                                \
     {                                                                                              \
         return coi_apply2(ctx, &coi_op_##name_, x, y, NULL);                                       \
     }
 
-BINARY(add, "x", "y", .doc = "x + y; integers wrap.", .dtypes = COI_NUMBERS,
-       .infer = coi_rule_broadcast, .grad = add_grad)
-BINARY(sub, "x", "y", .doc = "x - y; integers wrap.", .dtypes = COI_NUMBERS,
-       .infer = coi_rule_broadcast, .grad = sub_grad)
-BINARY(mul, "x", "y", .doc = "x * y; integers wrap.", .dtypes = COI_NUMBERS,
-       .infer = coi_rule_broadcast, .grad = mul_grad)
-BINARY(div, "x", "y",
-       .doc = "x / y, true division: integers up to 16 bits give float32, larger ones float64.",
-       .dtypes = COI_NUMBERS, .infer = div_rule, .grad = div_grad)
-BINARY(maximum, "x", "y", .doc = "The larger of x and y; NaN if either is.", .dtypes = COI_NUMBERS,
-       .infer = coi_rule_broadcast, .grad = maximum_grad)
-BINARY(minimum, "x", "y", .doc = "The smaller of x and y; NaN if either is.", .dtypes = COI_NUMBERS,
-       .infer = coi_rule_broadcast, .grad = minimum_grad)
-BINARY(equal, "x", "y", .doc = "Whether x == y, as bool; any dtype.", .not_differentiable = true,
-       .infer = compare_rule)
-BINARY(greater_equal, "x", "y", .doc = "Whether x >= y, as bool.", .dtypes = COI_NUMBERS,
-       .internal = true, .not_differentiable = true, .infer = compare_rule)
-BINARY(less_equal, "x", "y", .doc = "Whether x <= y, as bool.", .dtypes = COI_NUMBERS,
-       .internal = true, .not_differentiable = true, .infer = compare_rule)
-BINARY(relu_grad, "y", "dy",
-       .doc = "The gradient of relu from its result: dy where y > 0, else dy * 0.",
-       .dtypes = COI_FLOATS, .internal = true, .infer = coi_rule_broadcast, .grad = relu_grad_grad)
-BINARY(tanh_grad, "y", "dy", .doc = "The gradient of tanh from its result: dy * (1 - y * y).",
-       .dtypes = COI_FLOATS, .internal = true, .infer = coi_rule_broadcast, .grad = tanh_grad_grad)
-BINARY(sigmoid_grad, "y", "dy", .doc = "The gradient of sigmoid from its result: dy * y * (1 - y).",
-       .dtypes = COI_FLOATS, .internal = true, .infer = coi_rule_broadcast,
-       .grad = sigmoid_grad_grad)
+ARITHMETIC(add, COI_ADD, "x + y; integers wrap.", coi_rule_broadcast, .grad = add_grad)
+ARITHMETIC(sub, COI_SUB, "x - y; integers wrap.", coi_rule_broadcast, .grad = sub_grad)
+ARITHMETIC(mul, COI_MUL, "x * y; integers wrap.", coi_rule_broadcast, .grad = mul_grad)
+ARITHMETIC(div, COI_DIV,
+           "x / y, true division: integers up to 16 bits give float32, larger ones float64.",
+           div_rule, .grad = div_grad)
+ARITHMETIC(maximum, COI_MAXIMUM, "The larger of x and y; NaN if either is.", coi_rule_broadcast,
+           .grad = maximum_grad)
+ARITHMETIC(minimum, COI_MINIMUM, "The smaller of x and y; NaN if either is.", coi_rule_broadcast,
+           .grad = minimum_grad)
+ARITHMETIC(floordiv, COI_FLOORDIV, "x / y, rounded towards minus infinity.", integer_rule,
+           .not_differentiable = true)
+ARITHMETIC(mod, COI_MOD, "What floordiv leaves: x - y floor(x / y); it has the sign of y.",
+           integer_rule, .grad = mod_grad)
+ARITHMETIC(pow, COI_POW, "x to the power y; integers wrap.", integer_rule, .grad = pow_grad)
+ARITHMETIC(squared_difference, COI_SQUARED_DIFFERENCE, "(x - y) * (x - y); integers wrap.",
+           coi_rule_broadcast, .grad = squared_difference_grad)
+COMPARE(equal, COI_EQUAL, "Whether x == y, as bool; any dtype.", 0, equal_run)
+COMPARE(not_equal, COI_EQUAL | COI_INVERTED, "Whether x != y, as bool; any dtype.", 0, equal_run)
+COMPARE(less, COI_LESS, "Whether x < y, as bool.", COI_NUMBERS, binary_run)
+COMPARE(less_equal, COI_LESS_EQUAL, "Whether x <= y, as bool.", COI_NUMBERS, binary_run)
+COMPARE(greater, COI_LESS | COI_SWAPPED, "Whether x > y, as bool.", COI_NUMBERS, binary_run)
+COMPARE(greater_equal, COI_LESS_EQUAL | COI_SWAPPED, "Whether x >= y, as bool.", COI_NUMBERS,
+        binary_run)
+COMPARE(logical_and, COI_LOGICAL_AND, "Whether both are true.", COI_DTYPE_BIT(CO_BOOL), binary_run)
+COMPARE(logical_or, COI_LOGICAL_OR, "Whether one is true.", COI_DTYPE_BIT(CO_BOOL), binary_run)
+COMPARE(logical_xor, COI_LOGICAL_XOR, "Whether just one is true.", COI_DTYPE_BIT(CO_BOOL),
+        binary_run)
+BACKWARD(relu_grad, COI_RELU_GRAD,
+         "The gradient of relu from its result: dy where y > 0, else dy * 0.", relu_grad_grad)
+BACKWARD(tanh_grad, COI_TANH_GRAD, "The gradient of tanh from its result: dy * (1 - y * y).",
+         tanh_grad_grad)
+BACKWARD(sigmoid_grad, COI_SIGMOID_GRAD,
+         "The gradient of sigmoid from its result: dy * y * (1 - y).", sigmoid_grad_grad)
+BACKWARD(relu6_grad, COI_RELU6_GRAD,
+         "The gradient of relu6 from its result: dy where 0 < y < 6, else dy * 0.", relu_grad_grad)
+BACKWARD(elu_grad, COI_ELU_GRAD,
+         "The gradient of elu from its result: dy * (y + 1) where y < 0, else dy.", elu_grad_grad)
+BACKWARD(selu_grad, COI_SELU_GRAD, "The gradient of selu from its result.", elu_grad_grad)
 
-FUNCTION(add)
-FUNCTION(sub)
-FUNCTION(mul)
-FUNCTION(div)
-FUNCTION(maximum)
-FUNCTION(minimum)
-FUNCTION(equal)
+#define LEAKY_ATTRS(X) X(coi_leaky_attrs, alpha, FLOAT, "=0.2", NULL)
+COI_ATTR_TABLE(coi_leaky_attrs, LEAKY_ATTRS)
+
+/* The slope is a second operand of one element. */
+static co_code
+leaky_relu_run(coi_call *call)
+{
+    const coi_leaky_attrs *attrs = call->attrs;
+    binary_job             job;
+    char                   alpha[8];
+    co_value              *both[2] = { call->in[0], call->in[0] };
+    coi_call               with_slope = *call;
+
+    with_slope.in = both;
+    fill_job(&with_slope, &job);
+    coi_convert(CO_FLOAT64, &attrs->alpha, job.dtype, alpha, 1);
+    job.y = alpha;
+    return flat(call, &job, COI_PAIR_ONE_Y);
+}
+
+static co_code
+leaky_relu_grad(coi_grad *g)
+{
+    const coi_leaky_attrs *attrs = g->attrs;
+    co_context            *ctx = g->ctx;
+    co_value              *x = g->in[0], *up = g->upstream[0];
+    co_value *is_above = co_greater(ctx, x, co_zeros(ctx, (co_dtype)x->dtype, NULL, 0));
+
+    g->grads[0] = coi_where(ctx, is_above, up, co_mul(ctx, up, co_float(ctx, attrs->alpha)));
+    return ctx->error.code;
+}
+
+const coi_op coi_op_leaky_relu = {
+    .name = "leaky_relu",
+    .doc = "x where it is above zero, else alpha * x.",
+    .inputs = { "x" },
+    .num_inputs = 1,
+    .num_outputs = 1,
+    .dtypes = COI_FLOATS,
+    .kind = COI_LEAKY_RELU,
+    COI_ATTRS(coi_leaky_attrs),
+    .infer = coi_rule_same,
+    .ref = coi_ref_leaky_relu,
+    .run = leaky_relu_run,
+    .grad = leaky_relu_grad,
+};
+
+co_value *
+co_leaky_relu(co_context *ctx, co_value *x, double alpha)
+{
+    coi_leaky_attrs attrs = { alpha };
+
+    return coi_apply1(ctx, &coi_op_leaky_relu, x, &attrs);
+}

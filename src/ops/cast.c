@@ -30,6 +30,29 @@ cast_rule(coi_call *call, coi_out *outs)
     return CO_OK;
 }
 
+static coi_unary_fn
+loop_for(coi_isa isa, co_dtype from, co_dtype to)
+{
+    coi_unary_fn loop = tables[isa]->at[from][to];
+
+    return loop != NULL ? loop : coi_cast_loops_rare.at[from][to];
+}
+
+static void
+convert(coi_unary_fn loop, co_dtype from, const void *x, co_dtype to, void *out, int64_t n)
+{
+    if (loop != NULL)
+        loop(out, x, n);
+    else
+        coi_convert(from, x, to, out, n);
+}
+
+void
+coi_cast_elements(coi_isa isa, co_dtype from, const void *x, co_dtype to, void *out, int64_t n)
+{
+    convert(loop_for(isa, from, to), from, x, to, out, n);
+}
+
 typedef struct cast_job {
     coi_unary_fn loop; /* NULL: coi_convert */
     co_dtype     from, to;
@@ -47,10 +70,7 @@ cast_chunk(void *arg, int64_t chunk)
     const char     *x = job->x + (size_t)begin * coi_dtypes[job->from].size;
     char           *out = job->out + (size_t)begin * coi_dtypes[job->to].size;
 
-    if (job->loop != NULL)
-        job->loop(out, x, n);
-    else
-        coi_convert(job->from, x, job->to, out, n);
+    convert(job->loop, job->from, x, job->to, out, n);
 }
 
 static co_code
@@ -58,9 +78,7 @@ cast_run(coi_call *call)
 {
     cast_job job = { .from = (co_dtype)call->in[0]->dtype, .to = (co_dtype)call->out[0]->dtype };
 
-    job.loop = tables[call->ctx->runtime->isa]->at[job.from][job.to];
-    if (job.loop == NULL)
-        job.loop = coi_cast_loops_rare.at[job.from][job.to];
+    job.loop = loop_for(call->ctx->runtime->isa, job.from, job.to);
     if (job.loop == NULL && job.to == CO_BOOL) /* where subnormal numbers need care */
         return coi_ref_cast(call);
     job.x = COI_IN(call, 0, char);

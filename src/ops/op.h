@@ -122,9 +122,10 @@ typedef struct coi_op {
     uint32_t    dtypes;      /* COI_DTYPE_BITs that input 0 may have; 0: any */
     bool
         same_dtype; /* all inputs must have the dtype of input 0; host numbers are converted to it */
-    bool   internal;
-    bool   not_differentiable; /* never recorded: integer results, random numbers, stop_gradient */
-    size_t attrs_size;
+    uint8_t kind;   /* which of its family, for kernels that serve several */
+    bool    internal;
+    bool    not_differentiable; /* never recorded: integer results, random numbers, stop_gradient */
+    size_t  attrs_size;
     const coi_attr    *attrs;      /* ends with a NULL name */
     const char *const *attr_texts; /* "axis:ints=null", in the same order, ends with NULL */
     /* Check inputs and attributes, fill outs[num_outputs]. Errors: coi_invalid. */

@@ -6,6 +6,7 @@
 #include "ops_support.h"
 
 #include "base/isa.h"
+#include "ops/binary.h"
 #include "ops/cast.h"
 #include "ops/simd/loops.h"
 
@@ -31,6 +32,41 @@ static const tolerance tolerances[] = {
     { "greater_equal", 0, 0, 0 },
     { "less_equal", 0, 0, 0 },
     { "relu_grad", 0, 0, 0 },
+    { "abs", 0, 0, 0 },
+    { "sign", 0, 0, 0 },
+    { "reciprocal", 0, 0, 0 },
+    { "floor", 0, 0, 0 },
+    { "ceil", 0, 0, 0 },
+    { "round", 0, 0, 0 },
+    { "relu6", 0, 0, 0 },
+    { "relu6_grad", 0, 0, 0 },
+    { "isnan", 0, 0, 0 },
+    { "isinf", 0, 0, 0 },
+    { "isfinite", 0, 0, 0 },
+    { "logical_not", 0, 0, 0 },
+    { "not_equal", 0, 0, 0 },
+    { "less", 0, 0, 0 },
+    { "greater", 0, 0, 0 },
+    { "logical_and", 0, 0, 0 },
+    { "logical_or", 0, 0, 0 },
+    { "logical_xor", 0, 0, 0 },
+    { "mod", 0, 0, 0 },
+    { "pow", 1, 1, 0 },
+    { "squared_difference", 1, 2, 0 }, /* the difference is rounded first */
+    { "rsqrt", 1, 1, 0 },
+    { "softsign", 1, 1, 0 },
+    { "log1p", 1, 1, 0 },
+    { "expm1", 1, 1, 0 },
+    { "sin", 1, 1, 0 },
+    { "cos", 1, 1, 0 },
+    { "tan", 1, 1, 0 },
+    { "erf", 1, 1, 0 },
+    { "elu", 1, 2, 0 },
+    { "selu", 1, 3, 1 },
+    { "softplus", 1, 3, 2 },
+    { "silu", 1, 4, 4 },
+    { "log_sigmoid", 1, 1, 4 },
+    { "elu_grad", 1, 1, 0 },
     /* Polynomials: see ops/simd/math.h. Doubles come from the C library on both sides. */
     { "exp", 1, 2, 0 },
     { "log", 1, 2, 0 },
@@ -90,6 +126,17 @@ check_unary(co_context *ctx, ops_random *random, const coi_op *op, const toleran
         }
 }
 
+/* Integers that the operator takes: no zeros to divide by, no negative powers. */
+static co_value *
+second_operand(co_context *ctx, const coi_op *op, co_dtype dtype, co_value *y)
+{
+    if (!coi_dtypes[dtype].integer)
+        return y;
+    if (strcmp(op->name, "mod") == 0 || strcmp(op->name, "floordiv") == 0)
+        return co_add(ctx, y, co_cast(ctx, co_equal(ctx, y, co_int(ctx, 0)), dtype));
+    return strcmp(op->name, "pow") == 0 ? co_mod(ctx, y, co_int(ctx, 9)) : y;
+}
+
 static void
 check_binary(co_context *ctx, ops_random *random, const coi_op *op, const tolerance *t,
              co_dtype dtype)
@@ -102,6 +149,7 @@ check_binary(co_context *ctx, ops_random *random, const coi_op *op, const tolera
             };
             char text[300];
 
+            in[1] = second_operand(ctx, op, dtype, in[1]);
             ops_same_as_reference(ctx, op, in, 2, NULL, limit_of(t, dtype),
                                   ops_describe(text, dtype, in, 2));
         }
@@ -161,20 +209,82 @@ CO_TEST_BARE(avx512_kernels_agree_with_the_reference, "")
     CO_EXPECT_INT(co_close(own), 0);
 }
 
+/* Of floats the quotient is rounded before it is cut, which the reference does not do. */
+CO_TEST(floor_division_of_integers_agrees_with_the_reference, "")
+{
+    static const tolerance exact = { "floordiv", 0, 0, 0 };
+    ops_random             random = { 4 };
+
+    for (int d = CO_INT8; d <= CO_UINT64; ++d)
+        CO_BLOCK(ctx) {
+            check_binary(ctx, &random, coi_op_find("floordiv"), &exact, (co_dtype)d);
+        }
+    CO_EXPECT_TRUE(co_ok(ctx));
+}
+
+CO_TEST(quotients_and_rests_of_extremes_wrap, "")
+{
+    static const int32_t x[] = { INT32_MIN, INT32_MIN, 7, -7, 7, -7 };
+    static const int32_t y[] = { -1, 1, 2, 2, -2, -2 };
+    static const int32_t quotients[] = { INT32_MIN, INT32_MIN, 3, -4, -4, 3 };
+    static const int32_t rests[] = { 0, 0, 1, 1, -1, -1 };
+    co_value            *p = co_tensor(ctx, CO_INT32, CO_SHAPE(6), x);
+    co_value            *q = co_tensor(ctx, CO_INT32, CO_SHAPE(6), y);
+
+    CO_EXPECT_BYTES(co_data(ctx, co_floordiv(ctx, p, q)), quotients, sizeof(quotients));
+    CO_EXPECT_BYTES(co_data(ctx, co_mod(ctx, p, q)), rests, sizeof(rests));
+}
+
+CO_TEST(integers_have_no_quotient_by_zero_and_no_negative_power, "GEN-ERR-4")
+{
+    static const int8_t y[] = { 1, 2, 0, -3 };
+    co_value           *x = co_ones(ctx, CO_INT8, CO_SHAPE(4));
+    co_value           *q = co_tensor(ctx, CO_INT8, CO_SHAPE(4), y);
+
+    CO_EXPECT_NULL(co_floordiv(ctx, x, q));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "element 2 of y is 0");
+    CO_EXPECT_NULL(co_mod(ctx, x, q));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "element 2 of y is 0");
+    CO_EXPECT_NULL(co_pow(ctx, x, q));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "element 3 of y is negative");
+}
+
+CO_TEST(leaky_relu_and_gelu_agree_with_the_reference, "")
+{
+    static const double slopes[] = { 0.2, 0, 1.5, -0.3 };
+    ops_random          random = { 5 };
+
+    for (int d = CO_FLOAT16; d <= CO_FLOAT64; ++d)
+        for (int64_t n = 0; n < 600; n += 149) {
+            co_value *x = ops_tensor(ctx, &random, (co_dtype)d, &n, 1, OPS_ORDINARY);
+            bool      approximate = false;
+
+            for (int k = 0; k < 4; ++k) {
+                coi_leaky_attrs attrs = { slopes[k] };
+
+                ops_same_as_reference(ctx, coi_op_find("leaky_relu"), &x, 1, &attrs, 0,
+                                      "leaky_relu");
+            }
+            ops_same_as_reference(ctx, coi_op_find("gelu"), &x, 1, &approximate, 1, "gelu");
+        }
+    CO_EXPECT_TRUE(co_ok(ctx));
+}
+
 /* Backward steps compute in float what the reference computes in double: a few roundings of values up to 1. */
 CO_TEST(backward_kernels_agree_with_the_reference, "")
 {
-    static const char *const names[] = { "tanh_grad", "sigmoid_grad" };
-    ops_random               random = { 2 };
+    static const char *const names[] = { "tanh_grad", "sigmoid_grad", "selu_grad" };
+    co_value *(*const forward[])(co_context *, co_value *) = { co_tanh, co_sigmoid, co_selu };
+    ops_random random = { 2 };
 
-    for (int k = 0; k < 2; ++k) {
+    for (int k = 0; k < 3; ++k) {
         const coi_op *op = coi_op_find(names[k]);
 
         for (int d = CO_FLOAT16; d <= CO_FLOAT64; ++d)
             for (int64_t n = 0; n < 70; n += 13) {
                 int64_t   one = 1;
                 co_value *x = ops_tensor(ctx, &random, (co_dtype)d, &n, 1, OPS_ORDINARY);
-                co_value *in[2] = { k == 0 ? co_tanh(ctx, x) : co_sigmoid(ctx, x),
+                co_value *in[2] = { forward[k](ctx, x),
                                     ops_tensor(ctx, &random, (co_dtype)d, &one, 1, OPS_ORDINARY) };
                 co_value *fast = coi_apply(ctx, op, in, 2, NULL), *plain;
 

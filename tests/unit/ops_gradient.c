@@ -28,12 +28,49 @@ UNARY_CASE(tanh)
 UNARY_CASE(sigmoid)
 UNARY_CASE(relu)
 UNARY_CASE(identity)
+UNARY_CASE(abs)
+UNARY_CASE(rsqrt)
+UNARY_CASE(reciprocal)
+UNARY_CASE(log1p)
+UNARY_CASE(expm1)
+UNARY_CASE(sin)
+UNARY_CASE(cos)
+UNARY_CASE(tan)
+UNARY_CASE(erf)
+UNARY_CASE(relu6)
+UNARY_CASE(elu)
+UNARY_CASE(selu)
+UNARY_CASE(softplus)
+UNARY_CASE(softsign)
+UNARY_CASE(silu)
+UNARY_CASE(log_sigmoid)
 BINARY_CASE(add)
 BINARY_CASE(sub)
 BINARY_CASE(mul)
 BINARY_CASE(div)
 BINARY_CASE(maximum)
 BINARY_CASE(minimum)
+BINARY_CASE(mod)
+BINARY_CASE(pow)
+BINARY_CASE(squared_difference)
+
+static co_value *
+f_gelu(co_context *ctx, co_value *const *x)
+{
+    return co_gelu(ctx, x[0], false);
+}
+
+static co_value *
+f_gelu_tanh(co_context *ctx, co_value *const *x)
+{
+    return co_gelu(ctx, x[0], true);
+}
+
+static co_value *
+f_leaky_relu(co_context *ctx, co_value *const *x)
+{
+    return co_leaky_relu(ctx, x[0], 0.3);
+}
 
 static co_value *
 f_sum_all(co_context *ctx, co_value *const *x)
@@ -169,6 +206,28 @@ static const struct {
     { "div of a scalar", f_div, 2, true, { 0, 1 }, { { 0 }, { 4 } } },
     { "maximum", f_maximum, 2, false, { 2, 1 }, { { 3, 4 }, { 4 } } },
     { "minimum", f_minimum, 2, false, { 1, 2 }, { { 4 }, { 3, 4 } } },
+    { "abs", f_abs, 1, false, { 1 }, { { 7 } } },
+    { "rsqrt", f_rsqrt, 1, true, { 1 }, { { 7 } } },
+    { "reciprocal", f_reciprocal, 1, true, { 1 }, { { 7 } } },
+    { "log1p", f_log1p, 1, true, { 1 }, { { 7 } } },
+    { "expm1", f_expm1, 1, false, { 1 }, { { 7 } } },
+    { "sin", f_sin, 1, false, { 1 }, { { 7 } } },
+    { "cos", f_cos, 1, false, { 1 }, { { 7 } } },
+    { "tan", f_tan, 1, false, { 1 }, { { 7 } } },
+    { "erf", f_erf, 1, false, { 1 }, { { 7 } } },
+    { "relu6", f_relu6, 1, false, { 1 }, { { 7 } } },
+    { "elu", f_elu, 1, false, { 1 }, { { 7 } } },
+    { "selu", f_selu, 1, false, { 1 }, { { 7 } } },
+    { "softplus", f_softplus, 1, false, { 1 }, { { 7 } } },
+    { "softsign", f_softsign, 1, false, { 1 }, { { 7 } } },
+    { "silu", f_silu, 1, false, { 1 }, { { 7 } } },
+    { "log_sigmoid", f_log_sigmoid, 1, false, { 1 }, { { 7 } } },
+    { "gelu", f_gelu, 1, false, { 1 }, { { 7 } } },
+    { "gelu by tanh", f_gelu_tanh, 1, false, { 1 }, { { 7 } } },
+    { "leaky_relu", f_leaky_relu, 1, false, { 1 }, { { 7 } } },
+    { "mod", f_mod, 2, true, { 2, 1 }, { { 2, 3 }, { 3 } } },
+    { "pow", f_pow, 2, true, { 2, 1 }, { { 2, 3 }, { 3 } } },
+    { "squared_difference", f_squared_difference, 2, false, { 2, 1 }, { { 2, 3 }, { 3 } } },
     { "reduce_sum of all", f_sum_all, 1, false, { 2 }, { { 2, 3 } } },
     { "reduce_sum of some", f_sum_some, 1, false, { 3 }, { { 2, 3, 4 } } },
     { "reduce_mean", f_mean, 1, false, { 3 }, { { 2, 3, 2 } } },

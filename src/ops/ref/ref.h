@@ -36,28 +36,11 @@ bool coi_number_less(coi_number a, coi_number b);
 /* Position in `operand` of the element that broadcasting pairs with element i of `out`. */
 int64_t coi_ref_broadcast_index(const co_value *out, int64_t i, const co_value *operand);
 
-co_code coi_ref_neg(coi_call *call);
-co_code coi_ref_square(coi_call *call);
-co_code coi_ref_sqrt(coi_call *call);
-co_code coi_ref_exp(coi_call *call);
-co_code coi_ref_log(coi_call *call);
-co_code coi_ref_tanh(coi_call *call);
-co_code coi_ref_sigmoid(coi_call *call);
-co_code coi_ref_relu(coi_call *call);
+co_code coi_ref_unary(coi_call *call);
+co_code coi_ref_gelu(coi_call *call);
 co_code coi_ref_cast(coi_call *call);
-
-co_code coi_ref_add(coi_call *call);
-co_code coi_ref_sub(coi_call *call);
-co_code coi_ref_mul(coi_call *call);
-co_code coi_ref_div(coi_call *call);
-co_code coi_ref_maximum(coi_call *call);
-co_code coi_ref_minimum(coi_call *call);
-co_code coi_ref_equal(coi_call *call);
-co_code coi_ref_greater_equal(coi_call *call);
-co_code coi_ref_less_equal(coi_call *call);
-co_code coi_ref_relu_grad(coi_call *call);
-co_code coi_ref_tanh_grad(coi_call *call);
-co_code coi_ref_sigmoid_grad(coi_call *call);
+co_code coi_ref_binary(coi_call *call);
+co_code coi_ref_leaky_relu(coi_call *call);
 co_code coi_ref_where(coi_call *call);
 
 co_code coi_ref_reduce_sum(coi_call *call);

@@ -2,6 +2,7 @@
 /*
  * Element-wise operators of one operand, by definition.
  */
+#include "ops/binary.h"
 #include "ops/ref/ref.h"
 
 #include <float.h>
@@ -34,36 +35,6 @@ square_of(coi_number x)
 }
 
 static coi_number
-sqrt_of(coi_number x)
-{
-    return (coi_number){ x.cls, sqrt(x.f), 0 };
-}
-
-static coi_number
-exp_of(coi_number x)
-{
-    return (coi_number){ x.cls, exp(x.f), 0 };
-}
-
-static coi_number
-log_of(coi_number x)
-{
-    return (coi_number){ x.cls, log(x.f), 0 };
-}
-
-static coi_number
-tanh_of(coi_number x)
-{
-    return (coi_number){ x.cls, tanh(x.f), 0 };
-}
-
-static coi_number
-sigmoid_of(coi_number x)
-{
-    return (coi_number){ x.cls, 1 / (1 + exp(-x.f)), 0 };
-}
-
-static coi_number
 relu_of(coi_number x)
 {
     coi_number zero = { x.cls, 0, 0 };
@@ -71,52 +42,120 @@ relu_of(coi_number x)
     return coi_number_less(zero, x) || isnan(x.f) ? x : zero;
 }
 
-co_code
-coi_ref_neg(coi_call *call)
+static coi_number
+abs_of(coi_number x)
 {
-    return each(call, neg_of);
+    bool is_negative = x.cls == COI_NUMBER_SIGNED && (int64_t)x.u < 0;
+
+    return (coi_number){ x.cls, fabs(x.f), is_negative ? 0 - x.u : x.u };
+}
+
+static coi_number
+sign_of(coi_number x)
+{
+    coi_number zero = { x.cls, 0, 0 };
+
+    if (coi_number_less(zero, x))
+        return (coi_number){ x.cls, 1, 1 };
+    return coi_number_less(x, zero) ? (coi_number){ x.cls, -1, UINT64_MAX }
+                                    : (coi_number){ x.cls, x.f + 0, 0 };
+}
+
+static coi_number
+truth(bool value)
+{
+    return (coi_number){ COI_NUMBER_UNSIGNED, 0, value };
+}
+
+/* Functions of real numbers: x in the expression. */
+#define REAL(name, expression)                                                                     \
+    static coi_number name##_of(coi_number number)                                                 \
+    {                                                                                              \
+        double x = number.f;                                                                       \
+                                                                                                   \
+        return (coi_number){ number.cls, (expression), 0 };                                        \
+    }
+REAL(sqrt, sqrt(x))
+REAL(exp, exp(x))
+REAL(log, log(x))
+REAL(tanh, tanh(x))
+REAL(sigmoid, 1 / (1 + exp(-x)))
+REAL(rsqrt, 1 / sqrt(x))
+REAL(reciprocal, 1 / x)
+REAL(log1p, log1p(x))
+REAL(expm1, expm1(x))
+REAL(sin, sin(x))
+REAL(cos, cos(x))
+REAL(tan, tan(x))
+REAL(floor, floor(x))
+REAL(ceil, ceil(x))
+REAL(round, rint(x))
+REAL(erf, erf(x))
+REAL(relu6, x <= 0 ? 0 : x > 6 ? 6 : x)
+REAL(elu, x < 0 ? expm1(x) : x)
+REAL(selu, x >= 0 ? 1.0507009873554804934 * x : x > -0x1p-54 ? 0 : 1.7580993408473768599 * expm1(x))
+REAL(softplus, x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)))
+REAL(softsign, x / (1 + fabs(x)))
+REAL(silu, x / (1 + exp(-x)))
+REAL(log_sigmoid, x < 0 ? x - log1p(exp(x)) : -log1p(exp(-x)))
+/* The reference's constants are floats, for doubles too. */
+REAL(gelu, x / 2 * erfc(-x * (double)0.70710678118654752f))
+REAL(gelu_tanh, x / 2 * (1 + tanh(0.79788456080286535588 * (x + (double)0.044715f * x * x * x))))
+
+static coi_number
+isnan_of(coi_number x)
+{
+    return truth(isnan(x.f));
+}
+
+static coi_number
+isinf_of(coi_number x)
+{
+    return truth(isinf(x.f));
+}
+
+static coi_number
+isfinite_of(coi_number x)
+{
+    return truth(isfinite(x.f));
+}
+
+static coi_number
+logical_not_of(coi_number x)
+{
+    return truth(x.u == 0);
+}
+
+static const unary_fn functions[COI_NUM_UNARY] = {
+    [COI_NEG] = neg_of,           [COI_SQUARE] = square_of,
+    [COI_SQRT] = sqrt_of,         [COI_EXP] = exp_of,
+    [COI_LOG] = log_of,           [COI_TANH] = tanh_of,
+    [COI_SIGMOID] = sigmoid_of,   [COI_RELU] = relu_of,
+    [COI_ABS] = abs_of,           [COI_SIGN] = sign_of,
+    [COI_RSQRT] = rsqrt_of,       [COI_RECIPROCAL] = reciprocal_of,
+    [COI_LOG1P] = log1p_of,       [COI_EXPM1] = expm1_of,
+    [COI_SIN] = sin_of,           [COI_COS] = cos_of,
+    [COI_TAN] = tan_of,           [COI_FLOOR] = floor_of,
+    [COI_CEIL] = ceil_of,         [COI_ROUND] = round_of,
+    [COI_ERF] = erf_of,           [COI_RELU6] = relu6_of,
+    [COI_ELU] = elu_of,           [COI_SELU] = selu_of,
+    [COI_SOFTPLUS] = softplus_of, [COI_SOFTSIGN] = softsign_of,
+    [COI_SILU] = silu_of,         [COI_LOG_SIGMOID] = log_sigmoid_of,
+    [COI_GELU] = gelu_of,         [COI_GELU_TANH] = gelu_tanh_of,
+    [COI_ISNAN] = isnan_of,       [COI_ISINF] = isinf_of,
+    [COI_ISFINITE] = isfinite_of, [COI_LOGICAL_NOT] = logical_not_of,
+};
+
+co_code
+coi_ref_unary(coi_call *call)
+{
+    return each(call, functions[call->op->kind]);
 }
 
 co_code
-coi_ref_square(coi_call *call)
+coi_ref_gelu(coi_call *call)
 {
-    return each(call, square_of);
-}
-
-co_code
-coi_ref_sqrt(coi_call *call)
-{
-    return each(call, sqrt_of);
-}
-
-co_code
-coi_ref_exp(coi_call *call)
-{
-    return each(call, exp_of);
-}
-
-co_code
-coi_ref_log(coi_call *call)
-{
-    return each(call, log_of);
-}
-
-co_code
-coi_ref_tanh(coi_call *call)
-{
-    return each(call, tanh_of);
-}
-
-co_code
-coi_ref_sigmoid(coi_call *call)
-{
-    return each(call, sigmoid_of);
-}
-
-co_code
-coi_ref_relu(coi_call *call)
-{
-    return each(call, relu_of);
+    return each(call, functions[coi_gelu_kind(call->attrs)]);
 }
 
 co_code

@@ -22,6 +22,20 @@
         }                                                                                          \
     }
 
+/* The same with a bool as result. */
+#define COI_TEST_LOOP(name, type, expression)                                                      \
+    static void name(void *restrict out, const void *restrict in, int64_t n)                       \
+    {                                                                                              \
+        const type *restrict x = in;                                                               \
+        uint8_t *restrict z = out;                                                                 \
+                                                                                                   \
+        for (int64_t i = 0; i < n; ++i) {                                                          \
+            type p = x[i];                                                                         \
+                                                                                                   \
+            z[i] = (uint8_t)(expression);                                                          \
+        }                                                                                          \
+    }
+
 /* p and q are the operands in the expression. */
 #define COI_BINARY_LOOP(name, type, result, expression)                                            \
     static void name(void *restrict out, const void *restrict a, const void *restrict b,           \

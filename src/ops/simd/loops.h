@@ -38,7 +38,10 @@
     }
 #endif
 
-/* One operand. */
+/* What loops compute in. Other dtypes come to them converted, block by block (ops/lanes.h). */
+typedef enum coi_lane { COI_F32, COI_F64, COI_I32, COI_I64, COI_U64, COI_NUM_LANES } coi_lane;
+
+/* One operand. From is_nan on, the result is bool. */
 typedef void (*coi_unary_fn)(void *out, const void *x, int64_t n);
 typedef enum coi_unary_kind {
     COI_NEG,
@@ -49,10 +52,36 @@ typedef enum coi_unary_kind {
     COI_TANH,
     COI_SIGMOID,
     COI_RELU,
+    COI_ABS,
+    COI_SIGN,
+    COI_RSQRT,
+    COI_RECIPROCAL,
+    COI_LOG1P,
+    COI_EXPM1,
+    COI_SIN,
+    COI_COS,
+    COI_TAN,
+    COI_FLOOR,
+    COI_CEIL,
+    COI_ROUND,
+    COI_ERF,
+    COI_RELU6,
+    COI_ELU,
+    COI_SELU,
+    COI_SOFTPLUS,
+    COI_SOFTSIGN,
+    COI_SILU,
+    COI_LOG_SIGMOID,
+    COI_GELU,
+    COI_GELU_TANH,
+    COI_ISNAN,
+    COI_ISINF,
+    COI_ISFINITE,
+    COI_LOGICAL_NOT,
     COI_NUM_UNARY
 } coi_unary_kind;
 typedef struct coi_unary_loops {
-    coi_unary_fn at[COI_NUM_UNARY][CO_NUM_DTYPES];
+    coi_unary_fn at[COI_NUM_UNARY][COI_NUM_LANES];
 } coi_unary_loops;
 COI_LOOP_EXTERN(coi_unary_loops);
 
@@ -64,19 +93,30 @@ typedef enum coi_binary_kind {
     COI_ADD,
     COI_SUB,
     COI_MUL,
-    COI_DIV,
+    COI_DIV, /* of integers: double */
     COI_MAXIMUM,
     COI_MINIMUM,
-    COI_EQUAL,
-    COI_GREATER_EQUAL,
-    COI_LESS_EQUAL,
+    COI_FLOORDIV,
+    COI_MOD,
+    COI_POW,
+    COI_SQUARED_DIFFERENCE,
+    COI_LEAKY_RELU, /* of p with slope q below zero */
     COI_RELU_GRAD,
     COI_TANH_GRAD,
     COI_SIGMOID_GRAD,
+    COI_RELU6_GRAD,
+    COI_ELU_GRAD,
+    COI_SELU_GRAD,
+    COI_EQUAL, /* from here on the result is bool */
+    COI_LESS,
+    COI_LESS_EQUAL,
+    COI_LOGICAL_AND,
+    COI_LOGICAL_OR,
+    COI_LOGICAL_XOR,
     COI_NUM_BINARY
 } coi_binary_kind;
 typedef struct coi_binary_loops {
-    coi_binary_fn at[COI_NUM_BINARY][CO_NUM_DTYPES];
+    coi_binary_fn at[COI_NUM_BINARY][COI_NUM_LANES];
 } coi_binary_loops;
 COI_LOOP_EXTERN(coi_binary_loops);
 

@@ -9,6 +9,8 @@
 #ifndef COI_OPS_SIMD_MATH_H
 #define COI_OPS_SIMD_MATH_H
 
+#include "ops/simd/simd.h"
+
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -20,7 +22,7 @@
 #define COI_FMA(a, b, c) __builtin_fmaf(a, b, c)
 #endif
 
-static inline float
+COI_INLINE float
 coi_bits_float(int32_t bits)
 {
     float value;
@@ -29,7 +31,7 @@ coi_bits_float(int32_t bits)
     return value;
 }
 
-static inline int32_t
+COI_INLINE int32_t
 coi_float_bits(float value)
 {
     int32_t bits;
@@ -38,7 +40,7 @@ coi_float_bits(float value)
     return bits;
 }
 
-static inline float
+COI_INLINE float
 coi_expf(float x)
 {
     const float to_int = 12582912.0f; /* 1.5 * 2^23: adding it rounds to the nearest integer */
@@ -64,7 +66,33 @@ coi_expf(float x)
     return x < -104.0f ? 0.0f : y;
 }
 
-static inline float
+/* exp(x) - 1 without losing what is small: 2^n (e^r - 1) + (2^n - 1). */
+COI_INLINE float
+coi_expm1f(float x)
+{
+    const float to_int = 12582912.0f;
+    float       shifted, n, r, p, scale, y;
+    int32_t     k;
+
+    shifted = COI_FMA(x, 1.44269504f, to_int);
+    n = shifted - to_int;
+    r = COI_FMA(n, -0.693145752f, x);
+    r = COI_FMA(n, -1.42860677e-6f, r);
+    p = 0.00139276846f;
+    p = COI_FMA(p, r, 0.00836438069f);
+    p = COI_FMA(p, r, 0.0416665454f);
+    p = COI_FMA(p, r, 0.166665696f);
+    p = COI_FMA(p, r, 0.5f);
+    p = COI_FMA(p, r * r, r);
+    k = coi_float_bits(shifted);
+    scale = coi_bits_float((int32_t)(((uint32_t)k + 126u) << 23)); /* 2^(n-1): n may be 128 */
+    y = COI_FMA(p, scale, scale - 0.5f) * 2.0f;
+    y = x > 88.8f ? INFINITY : y;
+    y = x < -17.4f ? -1.0f : y; /* NaN stays */
+    return x == 0.0f ? x : y;   /* -0 too */
+}
+
+COI_INLINE float
 coi_logf(float x)
 {
     const int32_t root_half =
@@ -94,7 +122,7 @@ coi_logf(float x)
     return x == 0.0f ? -INFINITY : y;
 }
 
-static inline float
+COI_INLINE float
 coi_tanhf(float x)
 {
     float size = fabsf(x), z = x * x, p, large;
@@ -110,12 +138,44 @@ coi_tanhf(float x)
     return copysignf(size < 0.625f ? p : large, x); /* so that tanh(-0) is -0 */
 }
 
-static inline float
+COI_INLINE float
 coi_sigmoidf(float x)
 {
     float e = coi_expf(-fabsf(x)); /* never overflows, and keeps subnormal results */
 
     return (x >= 0.0f ? 1.0f : e) / (1.0f + e);
+}
+
+/* x / (1 + exp(-x)); half the power twice, since the whole would be subnormal while the result is not. */
+COI_INLINE float
+coi_siluf(float x)
+{
+    float half = coi_expf(-0.5f * fabsf(x));
+
+    return (x >= 0.0f ? x : x * half * half) / (1.0f + half * half);
+}
+
+/* log(1 + exp(x)) as max(x, 0) + log(1 + e), e = exp(-|x|); what rounding 1 + e lost is put back. */
+COI_INLINE float
+coi_softplusf(float x)
+{
+    float e = coi_expf(-fabsf(x)), u = 1.0f + e;
+    float y = coi_logf(u) + (e - (u - 1.0f)) / u;
+
+    return (x > 0.0f ? x : 0.0f) + y;
+}
+
+/* Constants of the reference's selu: scale, and scale times alpha. */
+#define COI_SELU_SCALE 1.05070098735548049f
+#define COI_SELU_LOW   1.75809934084737682f
+
+/* x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) */
+COI_INLINE float
+coi_gelu_tanhf(float x)
+{
+    float u = 0.797884561f * COI_FMA(0.044715f * x, x * x, x);
+
+    return 0.5f * x * (1.0f + coi_tanhf(u));
 }
 
 #endif

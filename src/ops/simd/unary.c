@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loops over one operand, for the dtypes that models train in.
+ * Loops over one operand, of the functions that models spend time in. ops/loops.c has the rest.
  */
 #include "ops/simd/define.h"
-#include "ops/simd/half.h"
 #include "ops/simd/math.h"
 
 COI_UNARY_LOOP(neg_f32, float, -p)
@@ -19,53 +18,44 @@ COI_UNARY_LOOP(sigmoid_f32, float, coi_sigmoidf(p))
 /* NaN stays, -0 becomes 0. */
 COI_UNARY_LOOP(relu_f32, float, p <= 0 ? 0 : p)
 COI_UNARY_LOOP(relu_f64, double, p <= 0 ? 0 : p)
-
-static COI_NOINLINE void
-in_float(coi_unary_fn loop, widen_fn widen, narrow_fn narrow, uint16_t *out, const uint16_t *x,
-         int64_t n)
-{
-    float wide[COI_HALF_BLOCK], result[COI_HALF_BLOCK];
-
-    for (int64_t i = 0; i < n; i += COI_HALF_BLOCK) {
-        int64_t m = n - i < COI_HALF_BLOCK ? n - i : COI_HALF_BLOCK;
-
-        widen(wide, x + i, m);
-        loop(result, wide, m);
-        narrow(out + i, result, m);
-    }
-}
-
-#define HALF_LOOPS(name)                                                                           \
-    static void name##_half(void *restrict out, const void *restrict x, int64_t n)                 \
-    {                                                                                              \
-        in_float(name##_f32, widen_half, narrow_half, out, x, n);                                  \
-    }                                                                                              \
-    static void name##_bfloat(void *restrict out, const void *restrict x, int64_t n)               \
-    {                                                                                              \
-        in_float(name##_f32, widen_bfloat, narrow_bfloat, out, x, n);                              \
-    }
-
-HALF_LOOPS(neg)
-HALF_LOOPS(square)
-HALF_LOOPS(sqrt)
-HALF_LOOPS(exp)
-HALF_LOOPS(log)
-HALF_LOOPS(tanh)
-HALF_LOOPS(sigmoid)
-HALF_LOOPS(relu)
-
-#define FLOATS(name)                                                                               \
-    [CO_FLOAT16] = name##_half, [CO_BFLOAT16] = name##_bfloat, [CO_FLOAT32] = name##_f32
+COI_UNARY_LOOP(abs_f32, float, fabsf(p))
+COI_UNARY_LOOP(rsqrt_f32, float, 1.0f / sqrtf(p))
+COI_UNARY_LOOP(reciprocal_f32, float, 1.0f / p)
+COI_UNARY_LOOP(floor_f32, float, floorf(p))
+COI_UNARY_LOOP(ceil_f32, float, ceilf(p))
+COI_UNARY_LOOP(round_f32, float, rintf(p))
+COI_UNARY_LOOP(relu6_f32, float, p <= 0 ? 0 : p > 6 ? 6 : p)
+COI_UNARY_LOOP(elu_f32, float, p < 0 ? coi_expm1f(p) : p)
+/* So close to zero, exp(x) - 1 is 0 for the reference, and its gradient takes the other side. */
+COI_UNARY_LOOP(selu_f32, float,
+               p >= 0          ? COI_SELU_SCALE * p
+               : p > -0x1p-54f ? 0
+                               : COI_SELU_LOW * coi_expm1f(p))
+COI_UNARY_LOOP(softplus_f32, float, coi_softplusf(p))
+COI_UNARY_LOOP(silu_f32, float, coi_siluf(p))
+COI_UNARY_LOOP(gelu_tanh_f32, float, coi_gelu_tanhf(p))
 
 const coi_unary_loops COI_LOOP_TABLE(coi_unary_loops) = {
     .at = {
-        [COI_NEG] = { FLOATS(neg), [CO_FLOAT64] = neg_f64 },
-        [COI_SQUARE] = { FLOATS(square), [CO_FLOAT64] = square_f64 },
-        [COI_SQRT] = { FLOATS(sqrt), [CO_FLOAT64] = sqrt_f64 },
-        [COI_EXP] = { FLOATS(exp) },
-        [COI_LOG] = { FLOATS(log) },
-        [COI_TANH] = { FLOATS(tanh) },
-        [COI_SIGMOID] = { FLOATS(sigmoid) },
-        [COI_RELU] = { FLOATS(relu), [CO_FLOAT64] = relu_f64 },
+        [COI_NEG] = { [COI_F32] = neg_f32, [COI_F64] = neg_f64 },
+        [COI_SQUARE] = { [COI_F32] = square_f32, [COI_F64] = square_f64 },
+        [COI_SQRT] = { [COI_F32] = sqrt_f32, [COI_F64] = sqrt_f64 },
+        [COI_EXP] = { [COI_F32] = exp_f32 },
+        [COI_LOG] = { [COI_F32] = log_f32 },
+        [COI_TANH] = { [COI_F32] = tanh_f32 },
+        [COI_SIGMOID] = { [COI_F32] = sigmoid_f32 },
+        [COI_RELU] = { [COI_F32] = relu_f32, [COI_F64] = relu_f64 },
+        [COI_ABS] = { [COI_F32] = abs_f32 },
+        [COI_RSQRT] = { [COI_F32] = rsqrt_f32 },
+        [COI_RECIPROCAL] = { [COI_F32] = reciprocal_f32 },
+        [COI_FLOOR] = { [COI_F32] = floor_f32 },
+        [COI_CEIL] = { [COI_F32] = ceil_f32 },
+        [COI_ROUND] = { [COI_F32] = round_f32 },
+        [COI_RELU6] = { [COI_F32] = relu6_f32 },
+        [COI_ELU] = { [COI_F32] = elu_f32 },
+        [COI_SELU] = { [COI_F32] = selu_f32 },
+        [COI_SOFTPLUS] = { [COI_F32] = softplus_f32 },
+        [COI_SILU] = { [COI_F32] = silu_f32 },
+        [COI_GELU_TANH] = { [COI_F32] = gelu_tanh_f32 },
     },
 };
