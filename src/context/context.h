@@ -92,14 +92,13 @@ struct co_context {
     size_t       unpushed_devices;
     size_t       block_floor; /* blocks of the caller: what a step or merge function may not end */
 
-    coi_mode              mode;
-    struct coi_hook_call *hooks; /* of own strategies that run on it (strategy/own.c) */
-    coi_entry            *entries;
-    size_t                num_entries, cap_entries;
-    uint64_t              next_entry;
-    co_device            *device; /* current; NULL: named but not there */
-    coi_device_name       device_id;
-    char                  device_text[CO_DEVICE_NAME_MAX]; /* canonical; "" until asked for */
+    coi_mode        mode;
+    coi_entry      *entries;
+    size_t          num_entries, cap_entries;
+    uint64_t        next_entry;
+    co_device      *device; /* current; NULL: named but not there */
+    coi_device_name device_id;
+    char            device_text[CO_DEVICE_NAME_MAX]; /* canonical; "" until asked for */
 
     bool                 recording; /* a tape is open: the fast check of dispatch */
     struct coi_tape_log *tapes;
@@ -110,6 +109,7 @@ struct co_context {
     bool     is_opened; /* by the user, who closes it; not the context of a replica */
     int      rank;      /* of the process; -1 outside a group */
     void    *user;
+    struct coi_hook_call *hooks; /* of own strategies that run on it (strategy/own.c) */
 #ifdef COI_DEBUG
     atomic_ullong busy_thread; /* who is inside a call */
     int           busy_depth;

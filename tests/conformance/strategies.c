@@ -38,6 +38,60 @@ make_workers(co_context *ctx, const suite_row *row)
     return co_multi_worker_strategy(ctx, &options);
 }
 
+/* Hooks that do nothing but go on: with them a strategy must be as it is without. */
+static co_value *
+own_run(co_context *ctx, co_strategy *s, co_fn fn, co_value *args, void *user,
+        const co_run_options *options, void *data)
+{
+    (void)data;
+    return co_run_with(ctx, s, fn, args, user, options);
+}
+
+static co_value *
+own_replica(co_context *ctx, co_strategy *s, co_fn fn, co_value *args, void *user, void *data)
+{
+    (void)s, (void)data;
+    return fn(ctx, args, user);
+}
+
+static co_value *
+own_variable(co_context *ctx, co_strategy *s, co_value *initial, const co_variable_options *options,
+             void *data)
+{
+    (void)s, (void)data;
+    return co_variable(ctx, initial, options);
+}
+
+static co_value *
+own_reduce(co_context *ctx, co_strategy *s, co_reduce_op op, co_value *value, const int *axes,
+           size_t num_axes, void *data)
+{
+    (void)data;
+    return co_reduce(ctx, s, op, value, axes, num_axes);
+}
+
+static co_strategy *
+make_own(co_context *ctx, const suite_row *row)
+{
+    co_strategy_definition mine = CO_STRATEGY_DEFINITION_INIT;
+    co_placement           places = CO_PLACEMENT_INIT;
+    const char            *devices[8];
+
+    for (int i = 0; i < row->n; ++i)
+        devices[i] = row->devices[i % row->local * row->num_devices / row->local];
+    places.num_replicas = row->n;
+    places.devices = devices;
+    mine.name = row->is->name;
+    mine.placement = &places;
+    mine.plain = !row->is->selects;
+    mine.processes = row->is->between_graph;
+    mine.run = own_run;
+    mine.replica = own_replica;
+    mine.variable = own_variable;
+    mine.reduce = own_reduce;
+    return co_define_strategy(ctx, &mine);
+}
+
 static const suite_family family_default = {
     .name = "DefaultStrategy",
     .same_dataset = true, /* DEF-3 */
@@ -57,22 +111,19 @@ static const suite_family family_default = {
     .next_in_step = CO_OK,
 };
 
-static const suite_family family_one_device = {
-    .name = "OneDeviceStrategy",
-    .is_current = true,
-    .function_kind = CO_KIND_TENSOR, /* S-VFF-3 */
-    .mixing = CO_RUNTIME,
-    .scope_in_step = CO_RUNTIME,
-    .variable_elsewhere = CO_OK, /* OD-SCOPE-1: ordinary variables */
-    .bundle_as_operand = CO_OK,
-    .broadcast = CO_OK,      /* OD-EXT-3 */
-    .no_destination = CO_OK, /* OD-EXT-1 */
-    .update_plain = CO_OK,   /* OD-EXT-4 */
-    .input_per_replica = CO_NOT_IMPLEMENTED,
-    .function_per_replica = CO_NOT_IMPLEMENTED, /* OD-FN-2 */
-    .input_of_others = CO_RUNTIME,
-    .next_in_step = CO_VALUE,
-};
+#define PLAIN                                                                                      \
+    .is_current = true, .function_kind = CO_KIND_TENSOR, /* S-VFF-3 */                             \
+        .mixing = CO_RUNTIME, .scope_in_step = CO_RUNTIME,                                         \
+    .variable_elsewhere = CO_OK,                        /* OD-SCOPE-1: ordinary variables */       \
+        .bundle_as_operand = CO_OK, .broadcast = CO_OK, /* OD-EXT-3 */                             \
+        .no_destination = CO_OK,                        /* OD-EXT-1 */                             \
+        .update_plain = CO_OK,                          /* OD-EXT-4 */                             \
+        .input_per_replica = CO_NOT_IMPLEMENTED,                                                   \
+    .function_per_replica = CO_NOT_IMPLEMENTED, /* OD-FN-2 */                                      \
+        .input_of_others = CO_RUNTIME, .next_in_step = CO_VALUE
+
+static const suite_family family_one_device = { .name = "OneDeviceStrategy", PLAIN };
+static const suite_family family_own_plain = { .name = "PlainOwn", PLAIN };
 
 /* Mirrored and MultiWorker agree on nearly everything. */
 #define SEVERAL_REPLICAS                                                                           \
@@ -94,6 +145,14 @@ static const suite_family family_workers = {
     SEVERAL_REPLICAS,
     .between_graph = true,
     .function_per_replica = CO_NOT_IMPLEMENTED, /* MW-15 */
+};
+
+static const suite_family family_own = { .name = "Own", SEVERAL_REPLICAS };
+static const suite_family family_own_workers = {
+    .name = "OwnWorkers",
+    SEVERAL_REPLICAS,
+    .between_graph = true,
+    .function_per_replica = CO_NOT_IMPLEMENTED,
 };
 
 /* One replica: nothing is wrapped, combined, split or checked across replicas. */
@@ -169,6 +228,40 @@ const suite_row suite_rows[] = {
     WORKERS("workers-2x2", 2, 2, "cpus=2", "/job:worker", CO_KIND_MIRRORED, TOGETHER, "/cpu:0",
             "/cpu:1"),
     WORKERS("workers-3x1", 3, 1, NULL, "/job:worker", CO_KIND_TENSOR, APART, "/cpu:0"),
+    /* Strategies that are defined with the public headers: see engine.h. */
+    { .row = "own-plain",
+      .is = &family_own_plain,
+      .settings = "cpus=2",
+      .devices = { "/cpu:1" },
+      .num_devices = 1,
+      .make = make_own,
+      ALONE },
+    { .row = "own-3-on-2",
+      .is = &family_own,
+      .settings = "cpus=2",
+      .devices = { "/cpu:0", "/cpu:1" },
+      .num_devices = 2,
+      .n = 3,
+      .local = 3,
+      .workers = 1,
+      .job = "/job:localhost",
+      .reduced_to_device = CO_KIND_TENSOR,
+      .reduced_to_variable = CO_KIND_MIRRORED,
+      .make = make_own,
+      TOGETHER },
+    { .row = "workers-2x2-own",
+      .is = &family_own_workers,
+      .settings = "cpus=2",
+      .devices = { "/cpu:0", "/cpu:1" },
+      .num_devices = 2,
+      .n = 4,
+      .local = 2,
+      .workers = 2,
+      .job = "/job:worker",
+      .reduced_to_device = CO_KIND_TENSOR,
+      .reduced_to_variable = CO_KIND_MIRRORED,
+      .make = make_own,
+      TOGETHER },
     WORKERS("workers-3x2", 3, 2, "cpus=2", "/job:worker", CO_KIND_MIRRORED, TOGETHER, "/cpu:0",
             "/cpu:1"),
 };
