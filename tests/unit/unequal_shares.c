@@ -5,6 +5,7 @@
  */
 #include "data/dataset.h"
 #include "data_support.h"
+#include "line_support.h"
 
 #include <limits.h>
 
@@ -332,61 +333,15 @@ CO_TEST_WITH(means_count_rows, "S-REDUCE-7 DS-PART-2", "cpus=2")
             }
 }
 
-typedef struct model {
-    co_value     *w, *b;
-    co_optimizer *optimizer;
-} model;
-
-static co_value *
-train_step(co_context *ctx, co_value *args, void *user)
-{
-    model    *m = user;
-    co_value *x = co_at(ctx, args, 0), *y = co_at(ctx, args, 1), *loss;
-
-    co_tape_begin(ctx);
-    loss = co_average_loss(ctx,
-                           co_square(ctx, co_sub(ctx, co_add(ctx, co_mul(ctx, x, m->w), m->b), y)));
-    co_minimize(ctx, m->optimizer, loss);
-    return loss;
-}
-
-/* Twenty epochs over 23 points in batches of 7; the last loss, slope and offset. */
-static void
-train(co_context *ctx, co_strategy *s, double out[3])
-{
-    co_value   *x = co_div(ctx,
-                           co_range(ctx, co_int(ctx, 0), co_int(ctx, 23), co_int(ctx, 1), CO_FLOAT32),
-                           co_float(ctx, 23));
-    co_value   *y = co_add(ctx, co_square(ctx, x), co_float(ctx, 2));
-    co_dataset *ds = co_dataset_batch(ctx, co_dataset_from_tensor_slices(ctx, co_args(ctx, x, y)),
-                                      7, false);
-    co_dataset *input = co_distribute_dataset(ctx, s, ds, NULL);
-    model       m = { NULL, NULL, NULL };
-
-    CO_SCOPE(ctx, s) {
-        m.w = co_variable(ctx, co_scalar_float(ctx, 0), NULL);
-        m.b = co_variable(ctx, co_scalar_float(ctx, 0), NULL);
-        m.optimizer = co_sgd(ctx, NULL);
-    }
-    for (int epoch = 0; epoch < 20; ++epoch)
-        CO_EACH(ctx, batch, co_iterate(ctx, input)) {
-            co_value *losses = co_run(ctx, s, train_step, batch, &m);
-
-            out[0] = co_item_float(ctx, co_reduce(ctx, s, CO_REDUCE_SUM, losses, NULL, 0));
-        }
-    out[1] = co_item_float(ctx, m.w);
-    out[2] = co_item_float(ctx, m.b);
-}
-
 CO_TEST_WITH(training_with_weights_is_training_on_one_device, "S-RUN-5 DS-PART-2", "cpus=2")
 {
-    double one[3], some[3];
+    float one[3], some[3];
 
-    train(ctx, co_one_device_strategy(ctx, "/cpu:0"), one);
+    line_train(ctx, co_one_device_strategy(ctx, "/cpu:0"), CO_AUTOSHARD_AUTO, one);
     CO_EXPECT_MORE(one[1], 0.1);
     for (size_t i = 0; i < NUM_SHARES; ++i)
         CO_BLOCK(ctx) {
-            train(ctx, mirrored(ctx, many[i].n, many[i].weights), some);
+            line_train(ctx, mirrored(ctx, many[i].n, many[i].weights), CO_AUTOSHARD_AUTO, some);
             for (int k = 0; k < 3;
                  ++k) /* sums of seven float32 numbers in another order, 80 steps */
                 CO_EXPECT_CLOSE(some[k], one[k], 2e-6);
