@@ -189,13 +189,14 @@ put_items(writer *w, const co_value *value)
     put(w, value->kind == CO_KIND_TUPLE && n == 1 ? ",%s" : "%s", close[which]);
 }
 
+/* DV-FMT-1: the kind, then one line for each component. */
 static void
-put_bundle(writer *w, const co_value *value)
+put_components(writer *w, const char *kind, co_value *const *components, size_t n)
 {
-    put(w, value->kind == CO_KIND_PER_REPLICA ? "PerReplica:{" : "Mirrored:{");
-    for (size_t i = 0; i < value->u.bundle.n; ++i) {
+    put(w, "%s:{", kind);
+    for (size_t i = 0; i < n; ++i) {
         put(w, "\n  %zu: ", i);
-        put_value(w, value->u.bundle.items[i]);
+        put_value(w, components[i]);
     }
     put(w, "\n}");
 }
@@ -206,9 +207,12 @@ put_variable(writer *w, const co_value *value)
     const coi_variable *variable = value->u.variable;
     char                text[COI_SHAPE_TEXT];
 
-    put(w, "<%s '%s' shape=%s dtype=%s>", variable->ops->name, variable->name,
-        coi_shape_text(variable->shape.dims, variable->shape.ndim, text),
-        co_dtype_name((co_dtype)variable->dtype));
+    if (variable->components != NULL)
+        put_components(w, variable->ops->name, variable->components, variable->num_components);
+    else
+        put(w, "<%s '%s' shape=%s dtype=%s>", variable->ops->name, variable->name,
+            coi_shape_text(variable->shape.dims, variable->shape.ndim, text),
+            co_dtype_name((co_dtype)variable->dtype));
 }
 
 static void
@@ -229,7 +233,10 @@ put_value(writer *w, const co_value *value)
     case CO_KIND_NONE: put(w, "none"); break;
     case CO_KIND_VARIABLE: put_variable(w, value); break;
     case CO_KIND_PER_REPLICA:
-    case CO_KIND_MIRRORED: put_bundle(w, value); break;
+    case CO_KIND_MIRRORED:
+        put_components(w, value->kind == CO_KIND_PER_REPLICA ? "PerReplica" : "Mirrored",
+                       value->u.bundle.items, value->u.bundle.n);
+        break;
     case CO_KIND_SLICES:
         put(w, "IndexedSlices(values=");
         put_value(w, value->u.slices.values);

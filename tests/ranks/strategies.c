@@ -139,6 +139,70 @@ CO_TEST(variables_start_with_the_chiefs_value_and_stay_equal,
 /* --- failures: every other rank learns of them at once --- */
 
 static co_value *
+sum_of(co_context *ctx, co_value *args, void *user)
+{
+    co_step_context *steps = user;
+    co_value        *sum = co_reduce_sum(ctx, co_at(ctx, args, 0), CO_ALL_AXES, false);
+
+    if (steps != NULL)
+        co_set_last_step_output(ctx, steps, "from replicas", sum, CO_REDUCE_SUM);
+    return sum;
+}
+
+static co_value *
+both_ways(co_context *ctx, co_step_context *steps, co_value *inputs, void *user)
+{
+    co_value *sums = co_run(ctx, user, sum_of, co_args(ctx, inputs), steps);
+
+    co_set_last_step_output(ctx, steps, "from outside", sums, CO_REDUCE_SUM);
+    co_set_non_tensor_output(ctx, steps, "here", co_local_results(ctx, user, sums));
+    return NULL;
+}
+
+/* Three steps of range(24) in batches of eight: the last has 16 .. 23. */
+CO_TEST(steps_put_out_sums_of_every_process, "EXT-STEPS-1 MW-10")
+{
+    co_strategy     *s = workers(ctx);
+    co_dataset      *data = co_dataset_batch(ctx, co_dataset_range(ctx, 0, 24, 1), 8, false);
+    co_iterator     *it = co_iterate(ctx, co_distribute_dataset(ctx, s, data, NULL));
+    co_step_context *steps = co_run_steps_on_iterator(ctx, s, both_ways, it, 3, NULL, s);
+    co_value        *last = co_last_step_outputs(ctx, steps);
+
+    CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, last, "from replicas")), 156);
+    CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, last, "from outside")), 156);
+    CO_EXPECT_INT(co_size(ctx, co_get(ctx, co_non_tensor_outputs(ctx, steps), "here")),
+                  co_num_local_replicas(ctx, s));
+}
+
+static co_value *
+own_slices(co_context *ctx, co_value *args, void *user)
+{
+    int64_t row = co_replica_id(ctx);
+    float   value = 1 + (float)row;
+
+    (void)args;
+    (void)user;
+    return co_slices(ctx, co_tensor(ctx, CO_FLOAT32, CO_SHAPE(1), &value),
+                     co_tensor(ctx, CO_INT64, CO_SHAPE(1), &row), NULL);
+}
+
+CO_TEST(slices_of_every_process_are_concatenated, "S-REDUCE-20 MW-10")
+{
+    co_strategy *s = workers(ctx);
+    co_value    *parts = co_run(ctx, s, own_slices, co_no_args(ctx), NULL), *r;
+    int64_t      indices[REPLICAS];
+    float        values[REPLICAS];
+
+    r = co_reduce(ctx, s, CO_REDUCE_MEAN, parts, NULL, 0);
+    co_read_data(ctx, co_slices_indices(ctx, r), CO_INT64, indices, REPLICAS);
+    co_read_data(ctx, co_slices_values(ctx, r), CO_FLOAT32, values, REPLICAS);
+    for (int i = 0; i < REPLICAS && co_ok(ctx); ++i) {
+        CO_EXPECT_INT(indices[i], i);
+        CO_EXPECT_CLOSE(values[i], (1 + i) / (double)REPLICAS, 0);
+    }
+}
+
+static co_value *
 trouble(co_context *ctx, co_value *args, void *user)
 {
     int       what = *(int *)user;

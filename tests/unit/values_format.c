@@ -156,3 +156,26 @@ CO_TEST(the_locale_of_the_host_changes_nothing, "")
     if (!found)
         CO_SKIP("no locale with another decimal point is installed");
 }
+
+/* A distributed variable shows its components, as other distributed values do; never what they hold. */
+CO_TEST_WITH(distributed_variables_have_a_line_for_each_component, "DV-FMT-1", "cpus=2")
+{
+    co_strategy        *m = co_mirrored_strategy(ctx, NULL, 0, NULL);
+    co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
+    co_value           *v = NULL, *w = NULL;
+    char                text[300];
+
+    options.name = "v";
+    options.aggregation = CO_AGGREGATION_SUM;
+    CO_SCOPE(ctx, m) {
+        v = co_variable(ctx, co_ones(ctx, CO_FLOAT32, CO_SHAPE(2, 3)), &options);
+        options.synchronization = CO_SYNC_ON_READ;
+        w = co_variable(ctx, co_scalar_int64(ctx, 7), &options);
+    }
+    co_format(ctx, v, text, sizeof(text));
+    CO_EXPECT_STR(text, "MirroredVariable:{\n"
+                        "  0: <Variable 'v' shape=[2,3] dtype=float32>\n"
+                        "  1: <Variable 'v/replica_1' shape=[2,3] dtype=float32>\n}");
+    co_format(ctx, w, text, sizeof(text));
+    CO_EXPECT_CONTAINS(text, "SyncOnReadVariable:{\n  0: <Variable 'v");
+}
