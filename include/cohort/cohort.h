@@ -11,6 +11,7 @@
  *   variable.h  variables under a strategy
  *   communication.h  how values travel between replicas
  *   strategy.h  scope, run, reduce, replicas
+ *   creator.h   functions of yours between co_variable and what it makes
  *   extended.h  what the documents call strategy.extended
  *   engine.h    your own strategy
  *   dataset.h   datasets, distribution, iteration
@@ -25,6 +26,7 @@
 #include <cohort/api.h>
 #include <cohort/communication.h>
 #include <cohort/context.h>
+#include <cohort/creator.h>
 #include <cohort/dataset.h>
 #include <cohort/device.h>
 #include <cohort/dlpack.h>

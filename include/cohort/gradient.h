@@ -30,6 +30,12 @@ CO_API void co_tape_end(co_context *ctx);
  */
 CO_API void co_watch(co_context *ctx, co_value *value);
 
+/**
+ * The variables that the open tapes have seen, as a list in the order of first use: trainable ones on their
+ * own, others after co_watch. CO_RUNTIME without a tape.
+ */
+CO_API co_value *co_watched_variables(co_context *ctx);
+
 typedef struct co_gradient_options {
     size_t    struct_size;
     co_value *output_gradients; /* of the structure of targets; NULL: ones */

@@ -17,7 +17,7 @@
 #define COHORT_STRATEGY_H
 
 #include <cohort/communication.h>
-#include <cohort/value.h>
+#include <cohort/variable.h>
 
 CO_EXTERN_C_BEGIN
 
@@ -176,6 +176,9 @@ typedef enum co_reduce_op {
 } co_reduce_op;
 /** SUM or MEAN by name, in any letter case; CO_VALUE for every other name. */
 CO_API co_code co_reduce_op_from_name(co_context *ctx, const char *name, co_reduce_op *out);
+/** The operation by which a variable of that aggregation is combined: SUM or MEAN; CO_VALUE for the others. */
+CO_API co_code co_reduce_op_from_aggregation(co_context *ctx, co_aggregation aggregation,
+                                             co_reduce_op *out);
 
 /**
  * Combine the values of all replicas into one.

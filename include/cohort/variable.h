@@ -27,6 +27,11 @@ typedef enum co_aggregation {
 
 typedef enum co_trainable { CO_TRAINABLE_AUTO = 0, CO_TRAINABLE_NO = 1, CO_TRAINABLE_YES = 2 } co_trainable;
 
+/** Makes an initial value where it is needed; fails by recording an error in ctx. */
+typedef co_value *(*co_initializer_fn)(co_context *ctx, void *user);
+/** Says into how many pieces to cut each dimension. Nothing calls it: see the field `partitioner`. */
+typedef void (*co_partitioner_fn)(void *user, const int64_t *dims, size_t ndim, int64_t *pieces);
+
 typedef struct co_variable_options {
     size_t             struct_size;
     const char        *name;      /* NULL: "Variable" */
@@ -34,16 +39,27 @@ typedef struct co_variable_options {
     co_dtype           dtype;     /* NONE: that of the initial value */
     co_synchronization synchronization;
     co_aggregation     aggregation;
+    co_initializer_fn  initializer; /* called once for all components; in a step, for all replicas */
+    void              *initializer_user;
+    co_partitioner_fn  partitioner; /* variables are not partitioned: ignored, with one warning (SCOPE-12) */
 } co_variable_options;
 #define CO_VARIABLE_OPTIONS_INIT                                                                             \
     {                                                                                                        \
         sizeof(co_variable_options), NULL, CO_TRAINABLE_AUTO, CO_DTYPE_NONE, CO_SYNC_AUTO,                   \
-            CO_AGGREGATION_NONE                                                                              \
+            CO_AGGREGATION_NONE, NULL, NULL, NULL                                                            \
     }
 
 /**
  * Make a variable under the current strategy (an ordinary one where there is none), on the devices that
- * the strategy gives it. `options` may be NULL.
+ * the strategy gives it. In a step of several replicas the first makes it for all, with its initial value.
+ *
+ * `initial` is the first value: a tensor, a number, a list of numbers. A spec (co_spec) declares dtype and
+ * shape alone: the variable has no value until it is assigned one, and reading it before is
+ * CO_FAILED_PRECONDITION. With NULL, or a spec, options->initializer makes the value. `options` may be NULL.
+ *
+ * Returns:  a value of ctx, or NULL with CO_VALUE (options that do not go together; a spec that leaves a
+ *           dimension open; an initializer that does not give what was declared), CO_RUNTIME (replicas make
+ *           different variables), or an error of the initializer or of a creator (creator.h).
  */
 CO_API co_value *co_variable(co_context *ctx, co_value *initial, const co_variable_options *options);
 
@@ -75,6 +91,29 @@ CO_API co_value *co_scatter_max(co_context *ctx, co_value *variable, co_value *s
 
 /** The value as the current context reads it. */
 CO_API co_value *co_read(co_context *ctx, co_value *variable);
+
+/** Whether it has a value here: in a step the replica's component, elsewhere all of them. */
+CO_API bool co_variable_is_initialized(co_context *ctx, co_value *variable);
+/**
+ * The ordinary variable that this context works on: in a step the replica's component, in an update function
+ * that which is updated, in default mode the first. In cross-replica context CO_VALUE: there are as many as
+ * replicas, see co_local_results (VAR-MIR-10). An ordinary variable gives itself.
+ */
+CO_API co_value *co_variable_handle(co_context *ctx, co_value *variable);
+
+/**
+ * What a checkpoint keeps of a variable, whatever strategy it lives under: the value of the first component
+ * or, if it is synchronised on read, that of all replicas together. co_variable_restore puts such a value
+ * back: into every component, or a share of it for each replica where the aggregation is SUM (VAR-SOR-6).
+ *
+ * Scope:    collective over processes for variables synchronised on read.
+ * Context:  cross-replica, or default mode; CO_RUNTIME in a step.
+ */
+CO_API co_value *co_variable_save(co_context *ctx, co_value *variable);
+CO_API co_code co_variable_restore(co_context *ctx, co_value *variable, co_value *value);
+
+/** The trainable variables among the leaves of a structure (your model), as a list in the order of its leaves. */
+CO_API co_value *co_trainable_variables(co_context *ctx, co_value *structure);
 
 CO_API const char *co_variable_name(co_context *ctx, co_value *variable);
 CO_API bool co_variable_trainable(co_context *ctx, co_value *variable);

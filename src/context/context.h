@@ -6,6 +6,7 @@
 #define COI_CONTEXT_CONTEXT_H
 
 #include <cohort/context.h>
+#include <cohort/creator.h>
 #include <cohort/strategy.h>
 
 #include "value/value.h"
@@ -25,7 +26,8 @@ typedef struct coi_runtime {
     co_strategy    *default_strategy; /* made at first need; a reference */
     atomic_ullong   next_epoch;       /* tapes */
     atomic_ullong   next_serial; /* whatever wants a number of its own: strategies, variables */
-    pid_t           pid;         /* who opened it: a fork's child may only close */
+    atomic_bool     partitioner_ignored; /* and said so (SCOPE-12) */
+    pid_t           pid;                 /* who opened it: a fork's child may only close */
     co_error_info   failure; /* why it could not start: the error of all its contexts, for good */
     /* What kernels keep between calls (primitives of oneDNN), made at first need under `lock`. */
     void *kernel_state;
@@ -64,7 +66,8 @@ typedef struct coi_entry {
     co_device      *saved_device;
     bool            changes_device;
     coi_device_name saved_name;
-    void           *object; /* creators: function and user; colocation: the variable */
+    void           *object;  /* colocation: the variable */
+    co_creator_fn   creator; /* creators alone have these two */
     void           *user;
 } coi_entry;
 
@@ -104,7 +107,8 @@ struct co_context {
     struct coi_tape_log *tapes;
 
     uint64_t seed, random_counter;
-    int64_t  step_examples; /* examples of the step that this replica runs in; -1: not known */
+    int64_t  step_examples;    /* examples of the step that this replica runs in; -1: not known */
+    int      making_variables; /* calls of co_variable that are under way */
     bool     reference_kernels;
     bool     is_opened; /* by the user, who closes it; not the context of a replica */
     int      rank;      /* of the process; -1 outside a group */

@@ -334,3 +334,30 @@ coi_tape_record(co_context *ctx, const struct coi_op *op, const void *attrs, siz
     log->num_values = end;
     return true;
 }
+
+co_value *
+co_watched_variables(co_context *ctx)
+{
+    const coi_tape_log *log;
+    co_value          **some, *list;
+    size_t              n = 0, nbytes;
+
+    COI_ENTER(ctx, "watched_variables", NULL);
+    log = ctx->tapes;
+    if (log == NULL || log->num_tapes == 0) {
+        coi_fail(ctx, CO_RUNTIME, "there is no open tape; call co_tape_begin first");
+        return NULL;
+    }
+    nbytes = (log->num_watched + 1) * sizeof(*some);
+    some = coi_small_alloc(&ctx->heap, nbytes);
+    if (some == NULL) {
+        no_memory(ctx);
+        return NULL;
+    }
+    for (size_t i = 0; i < log->num_watched; ++i)
+        if (log->watched_values[i]->kind == CO_KIND_VARIABLE)
+            some[n++] = log->watched_values[i];
+    list = co_list(ctx, some, n);
+    coi_small_free(&ctx->heap, some, nbytes);
+    return list;
+}

@@ -20,6 +20,22 @@ coi_mean_dtype(co_dtype dtype)
 }
 
 co_code
+co_reduce_op_from_aggregation(co_context *ctx, co_aggregation aggregation, co_reduce_op *out)
+{
+    COI_ENTER_CODE(ctx, "reduce_op_from_aggregation");
+    if (out == NULL)
+        return coi_fail(ctx, CO_INVALID_ARGUMENT,
+                        "argument 3 (out) of reduce_op_from_aggregation is NULL");
+    if (aggregation != CO_AGGREGATION_SUM && aggregation != CO_AGGREGATION_MEAN)
+        return coi_fail(ctx, CO_VALUE,
+                        "aggregation %d combines nothing; only CO_AGGREGATION_SUM (%d) and "
+                        "CO_AGGREGATION_MEAN (%d) are operations of reduce",
+                        (int)aggregation, CO_AGGREGATION_SUM, CO_AGGREGATION_MEAN);
+    *out = aggregation == CO_AGGREGATION_SUM ? CO_REDUCE_SUM : CO_REDUCE_MEAN;
+    return CO_OK;
+}
+
+co_code
 co_reduce_op_from_name(co_context *ctx, const char *name, co_reduce_op *out)
 {
     static const char *const names[] = { "SUM", "MEAN" };

@@ -161,7 +161,8 @@ co_scope_exit(co_context *ctx, co_scope *scope)
         return coi_fail(ctx, CO_RUNTIME, "the scope is not open");
     top = ctx->num_entries > 0 ? &ctx->entries[ctx->num_entries - 1] : NULL;
     if (top == NULL || top->id != scope->id ||
-        (top->kind != COI_ENTRY_SCOPE && top->kind != COI_ENTRY_SCOPE_NESTED))
+        (top->kind != COI_ENTRY_SCOPE && top->kind != COI_ENTRY_SCOPE_NESTED &&
+         top->kind != COI_ENTRY_CREATOR))
         return coi_fail(
             ctx, CO_RUNTIME,
             "scopes are left in the reverse order of entering, and this one is not the innermost; "

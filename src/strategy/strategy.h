@@ -15,6 +15,7 @@
  *     group.c       merging and selecting values (DV-GROUP, DV-SEL)
  *     reduce.c      reduce, local results, gather across replicas
  *     variables.c   mirrored and sync-on-read variables
+ *     creators.c    making variables: creators, initial values, placing
  *     input.c       distributed datasets
  */
 #ifndef COI_STRATEGY_STRATEGY_H
@@ -280,6 +281,10 @@ co_dtype coi_mean_dtype(co_dtype dtype);
 
 /* --- variables.c --- */
 
+struct coi_variable_spec;
+/* The container of n components, from which it has name, dtype, shape and trainable flag: a reference. */
+co_value *coi_distributed_variable(co_context *ctx, const struct coi_variable_spec *spec,
+                                   co_value *const *components, size_t n);
 /* VAR-NEW-8: a variable is not used under another strategy. CO_RUNTIME naming both. */
 bool coi_check_owner(co_context *ctx, const coi_variable *variable, const co_strategy *used_by);
 

@@ -9,8 +9,6 @@
 
 #include <cohort/ops.h>
 
-#include <ctype.h>
-#include <stdio.h>
 #include <string.h>
 
 static void
@@ -418,12 +416,43 @@ share_of(co_context *ctx, const coi_variable *variable, co_value *what)
     return co_cast(ctx, co_div(ctx, tensor, n), (co_dtype)variable->dtype);
 }
 
+/* VAR-SOR-3, VAR-SOR-4: a value outside a step into all components. */
+static bool
+on_read_set(co_context *ctx, const coi_variable *variable, int verb, co_value *what)
+{
+    co_value *bundle;
+    char      who[COI_VARIABLE_TEXT];
+
+    if (what->kind == CO_KIND_PER_REPLICA) {
+        coi_fail(
+            ctx, CO_TYPE,
+            "a per-replica value is assigned to variable %s outside a replica; assign it in a step",
+            coi_variable_text(ctx, variable, who));
+        return false;
+    }
+    if (variable->aggregation == CO_AGGREGATION_SUM) {
+        if (verb != COI_ASSIGN) {
+            coi_fail(
+                ctx, CO_VALUE,
+                "variable %s is a sum over replicas: it can be assigned outside a replica, but not "
+                "added to; add in a step",
+                coi_variable_text(ctx, variable, who));
+            return false;
+        }
+        what = share_of(ctx, variable, what);
+        if (what == NULL)
+            return false;
+    }
+    bundle = assign_all(ctx, variable, verb, what);
+    coi_unref(&ctx->heap, bundle);
+    return bundle != NULL;
+}
+
 static co_value *
 on_read_assign(co_context *ctx, co_value *value, int verb, co_value *what)
 {
     const coi_variable *variable = value->u.variable;
     int                 i = component_index(ctx, variable);
-    co_value           *bundle;
     char                who[COI_VARIABLE_TEXT];
 
     if (!check_owner(ctx, variable))
@@ -437,31 +466,7 @@ on_read_assign(co_context *ctx, co_value *value, int verb, co_value *what)
     }
     if (i >= 0)
         return assign_component(ctx, variable, i, verb, coi_select(what, i));
-    if (what->kind == CO_KIND_PER_REPLICA) {
-        coi_fail(
-            ctx, CO_TYPE,
-            "a per-replica value is assigned to variable %s outside a replica; assign it in a step",
-            coi_variable_text(ctx, variable, who));
-        return NULL;
-    }
-    if (variable->aggregation == CO_AGGREGATION_SUM) {
-        if (verb != COI_ASSIGN) {
-            coi_fail(
-                ctx, CO_VALUE,
-                "variable %s is a sum over replicas: it can be assigned outside a replica, but not added "
-                "to; add in a step",
-                coi_variable_text(ctx, variable, who));
-            return NULL;
-        }
-        what = share_of(ctx, variable, what);
-        if (what == NULL)
-            return NULL;
-    }
-    bundle = assign_all(ctx, variable, verb, what);
-    if (bundle == NULL)
-        return NULL;
-    coi_unref(&ctx->heap, bundle);
-    return read_combined(ctx, variable);
+    return on_read_set(ctx, variable, verb, what) ? read_combined(ctx, variable) : NULL;
 }
 
 static const coi_variable_ops on_read_ops = { "SyncOnReadVariable", on_read_read, on_read_assign,
@@ -469,33 +474,24 @@ static const coi_variable_ops on_read_ops = { "SyncOnReadVariable", on_read_read
 
 /* --- making --- */
 
-/* The ordinary variable of replica i: component 0 has the name, the others a suffix (VAR-NEW-5). */
-static co_value *
-make_component(co_context *ctx, const coi_variable_spec *spec, int i, co_value *initial)
+co_value *
+coi_distributed_variable(co_context *ctx, const coi_variable_spec *spec,
+                         co_value *const *components, size_t n)
 {
-    char              name[300];
-    coi_variable_spec one = *spec;
+    coi_memory         *memory = &ctx->runtime->memory;
+    const coi_variable *first = components[0]->u.variable;
+    coi_variable_spec   whole = *spec;
+    coi_variable       *variable = coi_calloc(memory, sizeof(*variable));
+    co_value           *value;
 
-    if (i > 0) {
-        snprintf(name, sizeof(name), "%.260s/replica_%d", spec->name, i);
-        one.name = name;
-    }
-    return coi_plain_variable(ctx, &one, &spec->strategy->devices[i], initial);
-}
-
-static co_value *
-make_distributed(co_context *ctx, const coi_variable_spec *spec, co_value *initial)
-{
-    coi_memory             *memory = &ctx->runtime->memory;
-    const coi_variable_ops *ops = spec->synchronization == CO_SYNC_ON_READ ? &on_read_ops
-                                                                           : &mirrored_ops;
-    coi_variable           *variable = coi_calloc(memory, sizeof(*variable));
-    co_value               *value;
-    size_t                  n = (size_t)spec->strategy->num_local;
-
-    if (variable == NULL || !coi_variable_init(ctx, variable, ops, spec, initial)) {
+    whole.name = first->name;
+    whole.trainable = first->trainable;
+    if (variable == NULL ||
+        !coi_variable_init(ctx, variable,
+                           spec->synchronization == CO_SYNC_ON_READ ? &on_read_ops : &mirrored_ops,
+                           &whole, (co_dtype)first->dtype, first->shape.dims, first->shape.ndim)) {
         coi_free(memory, variable, sizeof(*variable));
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for variable '%s'", spec->name);
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for variable '%.100s'", spec->name);
         return NULL;
     }
     value = coi_value_new(&ctx->heap, CO_KIND_VARIABLE);
@@ -506,192 +502,128 @@ make_distributed(co_context *ctx, const coi_variable_spec *spec, co_value *initi
             value->u.variable = NULL;
             coi_unref(&ctx->heap, value);
         }
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu components of '%s'", n, spec->name);
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu components of '%.100s'", n,
+                 spec->name);
         return NULL;
     }
     value->u.variable = variable;
     variable->num_components = n;
     for (size_t i = 0; i < n; ++i) {
-        variable->components[i] = make_component(ctx, spec, (int)i, initial);
-        if (variable->components[i] == NULL) {
-            coi_unref(&ctx->heap, value);
-            return NULL;
-        }
-        variable->components[i]->u.variable->container = value;
+        coi_ref(components[i]);
+        variable->components[i] = components[i];
+        components[i]->u.variable->container = value;
     }
     return value;
 }
 
-/* VAR-NEW-1, VAR-NEW-2. */
+/* --- what any variable answers --- */
+
 static bool
-check_spec(co_context *ctx, const coi_variable_spec *spec, co_trainable trainable,
-           const co_value *initial)
+has_value(co_context *ctx, co_value *component)
 {
-    if ((unsigned)spec->synchronization > CO_SYNC_ON_READ ||
-        (unsigned)spec->aggregation > CO_AGGREGATION_ONLY_FIRST_REPLICA) {
-        coi_fail(ctx, CO_VALUE,
-                 "variable '%s': synchronization is %d (0 to 3), aggregation is %d (0 to 3)",
-                 spec->name, (int)spec->synchronization, (int)spec->aggregation);
+    bool has = *coi_plain_lock(component) != NULL;
+
+    coi_plain_unlock(ctx, component, NULL);
+    return has;
+}
+
+bool
+co_variable_is_initialized(co_context *ctx, co_value *value)
+{
+    const coi_variable *variable;
+    int                 only;
+
+    COI_ENTER(ctx, "variable_is_initialized", false);
+    if (!coi_check_variable(ctx, value, 2))
         return false;
-    }
-    if ((unsigned)trainable > CO_TRAINABLE_YES) {
-        coi_fail(ctx, CO_VALUE, "variable '%s': trainable is %d (0 to 2)", spec->name,
-                 (int)trainable);
-        return false;
-    }
-    if (spec->strategy == NULL || !spec->strategy->policy->bundles)
-        return true; /* recorded, without effect (OD-VAR-1) */
-    if (spec->synchronization == CO_SYNC_NONE) {
-        coi_fail(ctx, CO_VALUE,
-                 "variable '%s': synchronization NONE has no meaning under %s; use AUTO",
-                 spec->name, spec->strategy->policy->name);
-        return false;
-    }
-    if (spec->aggregation == CO_AGGREGATION_MEAN && !coi_dtypes[initial->dtype].floating) {
-        coi_fail(
-            ctx, CO_VALUE,
-            "variable '%s' is %s and cannot be averaged; use a floating dtype or another aggregation",
-            spec->name, co_dtype_name((co_dtype)initial->dtype));
-        return false;
-    }
+    variable = value->u.variable;
+    if (variable->components == NULL)
+        return has_value(ctx, value);
+    only = component_index(ctx, variable);
+    for (size_t i = 0; i < variable->num_components; ++i)
+        if ((only < 0 || (int)i == only) && !has_value(ctx, variable->components[i]))
+            return false;
     return true;
-}
-
-static co_value *
-make_variable(co_context *ctx, const coi_variable_spec *spec, co_value *initial)
-{
-    const coi_device_name *where = &ctx->device_id;
-
-    if (spec->strategy == NULL)
-        return coi_plain_variable(ctx, spec, where, initial);
-    if (!spec->strategy->policy->bundles)
-        return coi_plain_variable(ctx, spec, &spec->strategy->devices[0], initial);
-    if (spec->strategy->group != NULL) { /* all workers start with worker 0's value (MW-9) */
-        initial = coi_workers_broadcast(ctx, spec->strategy, initial);
-        if (initial == NULL)
-            return NULL;
-    }
-    return make_distributed(ctx, spec, initial);
-}
-
-/* In a step replica 0 makes the variable for all (VAR-RUN-1). */
-typedef struct making {
-    const coi_variable_spec *spec;
-} making;
-
-/* The length of a name without a trailing "_2" that made it unique. */
-static size_t
-base_length(const char *name)
-{
-    size_t n = strlen(name), digits = n;
-
-    while (digits > 0 && isdigit((unsigned char)name[digits - 1]))
-        --digits;
-    return digits < n && digits > 1 && name[digits - 1] == '_' ? digits - 1 : n;
-}
-
-/* VAR-RUN-1. */
-static bool
-same_name(co_context *ctx, coi_step *step, void *unused)
-{
-    const char *a = ((const making *)step->seats[0].detail)->spec->name;
-    int         first = step->strategy->first_local;
-
-    (void)unused;
-    for (int i = 1; i < step->n; ++i) {
-        const char *b = ((const making *)step->seats[i].detail)->spec->name;
-
-        if (base_length(a) == base_length(b) && strncmp(a, b, base_length(a)) == 0)
-            continue;
-        coi_fail(ctx, CO_RUNTIME,
-                 "replicas disagree: replica %d makes variable '%s' and replica %d makes '%s'; all "
-                 "replicas must make the same variables in the same order",
-                 first, a, first + i, b);
-        return false;
-    }
-    return true;
-}
-
-static co_value *
-make_merged(co_context *ctx, co_strategy *strategy, co_value *args, void *arg)
-{
-    const making *m = arg;
-    co_value     *initial = coi_as_tensor(ctx, coi_select(args, 0), CO_DTYPE_NONE), *variable;
-
-    (void)strategy;
-    if (initial == NULL || (initial = coi_own(ctx, initial)) == NULL)
-        return NULL;
-    variable = make_variable(ctx, m->spec, initial);
-    return variable != NULL ? coi_own(ctx, variable) : NULL;
-}
-
-static co_value *
-variable_with(co_context *ctx, co_value *initial, const co_variable_options *options)
-{
-    coi_variable_spec spec = { options->name != NULL ? options->name : "Variable", true,
-                               options->synchronization, options->aggregation, ctx->mode.strategy };
-    making            m = { &spec };
-
-    if (!check_spec(ctx, &spec, options->trainable, initial))
-        return NULL;
-    spec.trainable = options->trainable == CO_TRAINABLE_AUTO
-                         ? spec.synchronization != CO_SYNC_ON_READ
-                         : options->trainable == CO_TRAINABLE_YES;
-    if (spec.synchronization == CO_SYNC_AUTO && spec.strategy != NULL &&
-        spec.strategy->policy->bundles)
-        spec.synchronization = CO_SYNC_ON_WRITE;
-    if (ctx->mode.step != NULL && !ctx->mode.cross && spec.strategy != NULL &&
-        spec.strategy->policy->bundles)
-        return coi_merge(ctx, COI_MEET_VARIABLE, initial, same_name, make_merged, &m);
-    return make_variable(ctx, &spec, initial);
-}
-
-/* An own strategy decides; inside its hook co_variable comes back and goes on. */
-static co_value *
-variable_hook(co_context *ctx, co_value *initial, const co_variable_options *options)
-{
-    co_strategy                  *strategy = ctx->mode.strategy;
-    const co_strategy_definition *hooks = strategy->policy->hooks;
-    coi_hook_call                 call;
-    co_value                     *variable;
-
-    coi_hook_begin(ctx, strategy, COI_HOOK_VARIABLE, &call);
-    variable = coi_hook_end(ctx, &call,
-                            hooks->variable(ctx, strategy, initial, options, hooks->data));
-    if (variable == NULL || variable->kind == CO_KIND_VARIABLE)
-        return variable;
-    coi_fail(ctx, CO_TYPE, "the variable hook of %s returned a %s; it must return a variable",
-             strategy->policy->name, co_kind_name((co_kind)variable->kind));
-    return NULL;
 }
 
 co_value *
-co_variable(co_context *ctx, co_value *initial, const co_variable_options *options)
+co_variable_handle(co_context *ctx, co_value *value)
 {
-    co_variable_options all = CO_VARIABLE_OPTIONS_INIT;
-    co_value           *tensor, *variable;
-    bool                recording;
+    const coi_variable *variable;
+    char                who[COI_VARIABLE_TEXT];
+    int                 i;
 
-    COI_ENTER(ctx, "variable", NULL);
-    if (!coi_take_options(ctx, &all, sizeof(all), options, 3))
+    COI_ENTER(ctx, "variable_handle", NULL);
+    if (!coi_check_variable(ctx, value, 2))
         return NULL;
-    if (!coi_check_value(ctx, initial, 2, "initial"))
-        return NULL;
-    if (coi_is_hooked(ctx, ctx->mode.strategy, COI_HOOK_VARIABLE))
-        return variable_hook(ctx, initial, &all);
-    if ((unsigned)all.dtype >= CO_NUM_DTYPES) {
-        coi_fail(ctx, CO_VALUE, "dtype of a variable is %d, which is no dtype", (int)all.dtype);
-        return NULL;
+    variable = value->u.variable;
+    if (variable->components != NULL) {
+        if (!check_owner(ctx, variable))
+            return NULL;
+        i = component_index(ctx, variable);
+        if (i < 0 && ctx->mode.cross) {
+            coi_fail(
+                ctx, CO_VALUE,
+                "variable %s has %zu components, and none is meant in cross-replica context; take them "
+                "with co_local_results, or ask in a step",
+                coi_variable_text(ctx, variable, who), variable->num_components);
+            return NULL;
+        }
+        value = variable->components[i >= 0 ? i : 0];
     }
-    tensor = coi_as_tensor(ctx, initial,
-                           initial->kind == CO_KIND_TENSOR ? CO_DTYPE_NONE : all.dtype);
-    if (tensor == NULL || (tensor = coi_own(ctx, tensor)) == NULL)
+    coi_ref(value);
+    return coi_own(ctx, value);
+}
+
+/* Checkpoints are written and read for all replicas together. */
+static bool
+check_whole(co_context *ctx, co_value *value)
+{
+    char who[COI_VARIABLE_TEXT];
+
+    if (!coi_check_variable(ctx, value, 2))
+        return false;
+    if (coi_in_replica(ctx)) {
+        coi_fail(
+            ctx, CO_RUNTIME,
+            "%s of variable %s is called by replica %d; call it outside the step, or in co_merge_call",
+            ctx->call, coi_variable_text(ctx, value->u.variable, who), ctx->mode.replica);
+        return false;
+    }
+    return value->u.variable->components == NULL || check_owner(ctx, value->u.variable);
+}
+
+co_value *
+co_variable_save(co_context *ctx, co_value *value)
+{
+    const coi_variable *variable;
+    co_value           *saved;
+
+    COI_ENTER(ctx, "variable_save", NULL);
+    if (!check_whole(ctx, value))
         return NULL;
-    recording = ctx->recording;
-    ctx->recording = false;
-    if (all.dtype != CO_DTYPE_NONE && all.dtype != (co_dtype)tensor->dtype)
-        tensor = co_cast(ctx, tensor, all.dtype);
-    variable = tensor != NULL ? variable_with(ctx, tensor, &all) : NULL;
-    ctx->recording = recording;
-    return variable != NULL ? coi_own(ctx, variable) : NULL;
+    variable = value->u.variable;
+    if (variable->components == NULL)
+        saved = variable->ops->read(ctx, value);
+    else if (variable->ops == &on_read_ops)
+        saved = read_combined(ctx, variable);
+    else
+        saved = read_component(ctx, variable, 0);
+    return saved != NULL ? coi_own(ctx, saved) : NULL;
+}
+
+co_code
+co_variable_restore(co_context *ctx, co_value *value, co_value *saved)
+{
+    const coi_variable *variable;
+
+    COI_ENTER_CODE(ctx, "variable_restore");
+    if (!check_whole(ctx, value) || !coi_check_value(ctx, saved, 3, "value"))
+        return ctx->error.code;
+    variable = value->u.variable;
+    if (variable->ops == &on_read_ops)
+        on_read_set(ctx, variable, COI_ASSIGN, saved);
+    else
+        coi_unref(&ctx->heap, variable->ops->assign(ctx, value, COI_ASSIGN, saved));
+    return ctx->error.code;
 }

@@ -25,17 +25,17 @@ plain_of(co_value *variable)
 
 bool
 coi_variable_init(co_context *ctx, coi_variable *variable, const coi_variable_ops *ops,
-                  const coi_variable_spec *spec, const co_value *initial)
+                  const coi_variable_spec *spec, co_dtype dtype, const int64_t *dims, int ndim)
 {
     variable->ops = ops;
-    variable->dtype = initial->dtype;
+    variable->dtype = (uint8_t)dtype;
     variable->trainable = spec->trainable;
     variable->synchronization = (uint8_t)spec->synchronization;
     variable->aggregation = (uint8_t)spec->aggregation;
-    variable->shape.ndim = initial->ndim;
-    for (int i = 0; i < initial->ndim; ++i)
-        variable->shape.dims[i] = initial->u.tensor.dims[i];
-    variable->made_at = ctx->site;
+    variable->shape.ndim = ndim;
+    for (int i = 0; i < ndim; ++i)
+        variable->shape.dims[i] = dims[i];
+    variable->made_at = spec->made_at;
     variable->name_size = strlen(spec->name) + 1;
     variable->name = coi_strndup(&ctx->runtime->memory, spec->name, variable->name_size - 1);
     if (variable->name != NULL) {
@@ -315,8 +315,9 @@ coi_plain_variable(co_context *ctx, const coi_variable_spec *spec, const coi_dev
     coi_lock_init(&p->lock);
     p->device = *device;
     coi_device_format(device, p->device_text);
-    if (!coi_variable_init(ctx, &p->base, &plain_ops, spec, initial) ||
-        (p->value = on_device(ctx, p, initial)) == NULL) {
+    if (!coi_variable_init(ctx, &p->base, &plain_ops, spec, (co_dtype)initial->dtype,
+                           initial->u.tensor.dims, initial->ndim) ||
+        (initial->kind != CO_KIND_SPEC && (p->value = on_device(ctx, p, initial)) == NULL)) {
         plain_destroy(&ctx->heap, &p->base);
         return NULL;
     }
@@ -428,4 +429,29 @@ co_variable_strategy(co_context *ctx, co_value *variable)
 {
     COI_ENTER(ctx, "variable_strategy", NULL);
     return coi_check_variable(ctx, variable, 2) ? variable->u.variable->strategy : NULL;
+}
+
+co_value *
+co_trainable_variables(co_context *ctx, co_value *structure)
+{
+    co_value **some, *list;
+    size_t     count, n = 0, nbytes;
+
+    COI_ENTER(ctx, "trainable_variables", NULL);
+    if (!coi_check_value(ctx, structure, 2, "structure"))
+        return NULL;
+    count = coi_count_leaves(structure);
+    nbytes = (count + 1) * sizeof(*some);
+    some = coi_small_alloc(&ctx->heap, nbytes);
+    if (some == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a list of %zu variables", count);
+        return NULL;
+    }
+    coi_collect_leaves(structure, some);
+    for (size_t i = 0; i < count; ++i)
+        if (some[i]->kind == CO_KIND_VARIABLE && some[i]->u.variable->trainable)
+            some[n++] = some[i];
+    list = co_list(ctx, some, n);
+    coi_small_free(&ctx->heap, some, nbytes);
+    return list;
 }

@@ -31,13 +31,16 @@ typedef struct coi_variable_spec {
     co_synchronization synchronization;
     co_aggregation     aggregation;
     co_strategy       *strategy;
+    co_site_info       made_at;
 } coi_variable_spec;
 
 /* Fill the common part; the name is copied. False (with an error) without memory. */
 bool coi_variable_init(co_context *ctx, coi_variable *variable, const coi_variable_ops *ops,
-                       const coi_variable_spec *spec, const co_value *initial);
+                       const coi_variable_spec *spec, co_dtype dtype, const int64_t *dims,
+                       int ndim);
 void coi_variable_clear(coi_heap *heap, coi_variable *variable);
-/* An ordinary variable on `device` holding `initial` (a tensor): a reference, or NULL with an error. */
+/* An ordinary variable on `device` holding `initial`, a tensor, or nothing yet where that is a spec: a reference, or NULL with an
+ * error. */
 co_value *coi_plain_variable(co_context *ctx, const coi_variable_spec *spec,
                              const coi_device_name *device, co_value *initial);
 /* The value of a tensor or number for assignment: of the variable's dtype and shape (CO_VALUE otherwise, VAR-MIR-7, VAR-MIR-11). A

@@ -167,6 +167,7 @@ call_gradients(co_context *ctx, const goods *g)
     DOES((co_tape_begin(ctx), 0));
     DOES((co_tape_begin_persistent(ctx), 0));
     DOES((co_watch(ctx, g->x), 0));
+    NOTHING(co_watched_variables(ctx));
     NOTHING(co_gradient_with(ctx, g->x, g->x, &options));
     DOES((co_tape_end(ctx), 0));
     NOTHING(co_gradient(ctx, g->x, g->x));
@@ -187,6 +188,11 @@ call_gradients(co_context *ctx, const goods *g)
     NOTHING(co_variable_synchronization(ctx, g->variable));
     NOTHING(co_variable_aggregation(ctx, g->variable));
     NOTHING(co_variable_strategy(ctx, g->variable));
+    NOTHING(co_variable_is_initialized(ctx, g->variable));
+    NOTHING(co_variable_handle(ctx, g->variable));
+    NOTHING(co_variable_save(ctx, g->variable));
+    NOTHING(co_variable_restore(ctx, g->variable, g->x) == CO_OK);
+    NOTHING(co_trainable_variables(ctx, g->list));
 }
 
 static void
