@@ -41,16 +41,15 @@ main(void)
     float               rows[3][2] = { { 0 } };
 
     CO_CREATOR(ctx, watch, outside)
-    CO_SCOPE(ctx, strategy)
-        CO_CREATOR(ctx, watch, inside)
-        {
-            options.name = "table";
-            options.aggregation = CO_AGGREGATION_SUM;
-            table = co_variable(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(3, 2)), &options);
-            options.name = "steps";
-            options.trainable = CO_TRAINABLE_NO;
-            steps = co_variable(ctx, co_spec(ctx, CO_INT64, NULL, 0), &options);
-        }
+        CO_SCOPE(ctx, strategy)
+            CO_CREATOR(ctx, watch, inside) {
+                options.name = "table";
+                options.aggregation = CO_AGGREGATION_SUM;
+                table = co_variable(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(3, 2)), &options);
+                options.name = "steps";
+                options.trainable = CO_TRAINABLE_NO;
+                steps = co_variable(ctx, co_spec(ctx, CO_INT64, NULL, 0), &options);
+            }
     co_run(ctx, strategy, learn, co_no_args(ctx), table);
     co_read_data(ctx, table, CO_FLOAT32, rows, 6);
     for (int i = 0; i < 3; ++i)

@@ -56,11 +56,11 @@ CO_TEST_WITH(creators_stand_around_the_strategy, "VAR-CREATOR-1 SCOPE-2", "cpus=
         co_value *v = NULL;
 
         CO_CREATOR(ctx, note, &a)
-        CO_CREATOR(ctx, note, &b)
-        CO_SCOPE(ctx, strategy)
-            CO_CREATOR(ctx, note, &c)
-        CO_CREATOR(ctx, note, &d)
-        v = make(ctx, "w");
+            CO_CREATOR(ctx, note, &b)
+                CO_SCOPE(ctx, strategy)
+                    CO_CREATOR(ctx, note, &c)
+                        CO_CREATOR(ctx, note, &d)
+                            v = make(ctx, "w");
         CO_EXPECT_OK(ctx);
         CO_EXPECT_STR(notes.text, cases[i].expected);
         CO_EXPECT_CLOSE(co_item_float(ctx, v), 2, 0);
@@ -86,7 +86,7 @@ build(co_context *ctx, co_value *args, void *user)
     if (!b->enters)
         return make(ctx, "w");
     CO_CREATOR(ctx, note, &b->own[co_replica_id(ctx)])
-    v = make(ctx, "w");
+        v = make(ctx, "w");
     return v;
 }
 
@@ -102,16 +102,16 @@ CO_TEST_WITH(creators_reach_into_steps, "VAR-CREATOR-1 VAR-RUN-1 VAR-RUN-2", "cp
         co_value    *v = NULL;
 
         CO_CREATOR(ctx, note, &a)
-        CO_SCOPE(ctx, s)
-            CO_CREATOR(ctx, note, &c)
-        v = co_run(ctx, s, build, co_no_args(ctx), &b);
+            CO_SCOPE(ctx, s)
+                CO_CREATOR(ctx, note, &c)
+                    v = co_run(ctx, s, build, co_no_args(ctx), &b);
         CO_EXPECT_STR(notes.text, inside);
         CO_EXPECT_INT(co_value_kind(v), CO_KIND_VARIABLE);
         CO_EXPECT_PTR(co_variable_strategy(ctx, v), s);
         notes = (journal){ "", 0 };
         b.enters = true;
         CO_CREATOR(ctx, note, &a)
-        v = co_run(ctx, s, build, co_no_args(ctx), &b);
+            v = co_run(ctx, s, build, co_no_args(ctx), &b);
         CO_EXPECT_STR(notes.text, outside);
         CO_EXPECT_STR(mine[0].text, "r:w ");
         CO_EXPECT_STR(mine[1].text, n == 2 ? "r:w " : "");
@@ -140,14 +140,14 @@ CO_TEST_WITH(creators_change_name_value_and_options, "VAR-CREATOR-1 VAR-NEW-5", 
 
     CO_SCOPE(ctx, m)
         CO_CREATOR(ctx, rename_and_freeze, name)
-    v = make(ctx, "w");
+            v = make(ctx, "w");
     CO_EXPECT_STR(co_variable_name(ctx, v), "renamed");
     CO_EXPECT_FALSE(co_variable_trainable(ctx, v));
     CO_EXPECT_INT(co_variable_aggregation(ctx, v), CO_AGGREGATION_SUM);
     CO_EXPECT_CLOSE(co_item_float(ctx, v), 3, 0);
     CO_CREATOR(ctx, rename_and_freeze, name)
-    CO_SCOPE(ctx, m)
-        v = make(ctx, "w");
+        CO_SCOPE(ctx, m)
+            v = make(ctx, "w");
     parts = co_local_results(
         ctx, m, v); /* each component passed it: the second began with the first's value */
     CO_EXPECT_STR(co_variable_name(ctx, v), "renamed");
@@ -233,8 +233,8 @@ CO_TEST_WITH(what_creators_do_wrong_is_reported, "VAR-CREATOR-1 GEN-ERR-2", "cpu
         const char *file = __FILE__;
 
         CO_CREATOR(ctx, misbehave, &d)
-        CO_SCOPE(ctx, m)
-            CO_EXPECT_NULL(make(ctx, "w"));
+            CO_SCOPE(ctx, m)
+                CO_EXPECT_NULL(make(ctx, "w"));
         CO_EXPECT_STR(co_error(ctx)->file, file);
         CO_EXPECT_ERROR(ctx, cases[i].code, cases[i].says);
         d.saved = NULL;
@@ -243,10 +243,10 @@ CO_TEST_WITH(what_creators_do_wrong_is_reported, "VAR-CREATOR-1 GEN-ERR-2", "cpu
             building b = { .enters = false };
 
             CO_CREATOR(ctx, misbehave, &d)
-            CO_EXPECT_NULL(co_run(ctx, m, build, co_no_args(ctx), &b));
+                CO_EXPECT_NULL(co_run(ctx, m, build, co_no_args(ctx), &b));
             CO_EXPECT_ERROR(ctx, cases[i].code, cases[i].says);
             CO_CREATOR(ctx, misbehave, &d)
-            CO_EXPECT_NULL(make(ctx, "w"));
+                CO_EXPECT_NULL(make(ctx, "w"));
             CO_EXPECT_ERROR(ctx, cases[i].code, cases[i].says);
         }
         CO_EXPECT_FALSE(co_has_strategy(ctx));
@@ -346,7 +346,7 @@ CO_TEST_WITH(a_strategy_makes_no_variable_while_another_is_current, "SCOPE-13 GE
     CO_EXPECT_CODE(co_scope_exit(ctx, &scope), CO_OK);
     CO_SCOPE(ctx, m)
         CO_CREATOR(ctx, use_other_context, beside)
-    v = make(ctx, "w");
+            v = make(ctx, "w");
     CO_EXPECT_PTR(co_variable_strategy(ctx, v), m);
     co_close(beside);
 }
@@ -370,7 +370,7 @@ CO_TEST_WITH(a_creator_may_make_variables_of_its_own, "VAR-CREATOR-1", "cpus=2")
 
     CO_SCOPE(ctx, m)
         CO_CREATOR(ctx, with_companion, &companion)
-    v = make(ctx, "w");
+            v = make(ctx, "w");
     CO_EXPECT_STR(co_variable_name(ctx, v), "w");
     CO_EXPECT_STR(co_variable_name(ctx, companion), "companion");
     CO_EXPECT_PTR(co_variable_strategy(ctx, companion), m);
@@ -385,12 +385,11 @@ create_everywhere(co_context *ctx)
     building     b = { .enters = false };
 
     CO_CREATOR(ctx, note, &a)
-    CO_SCOPE(ctx, m)
-        CO_CREATOR(ctx, note, &c)
-        {
-            make(ctx, "w");
-            co_run(ctx, m, build, co_no_args(ctx), &b);
-        }
+        CO_SCOPE(ctx, m)
+            CO_CREATOR(ctx, note, &c) {
+                make(ctx, "w");
+                co_run(ctx, m, build, co_no_args(ctx), &b);
+            }
     return co_ok(ctx);
 }
 
