@@ -36,8 +36,8 @@ main(void)
     co_context         *ctx = co_open("cpus=2");
     co_strategy        *strategy = co_mirrored_strategy(ctx, NULL, 0, NULL);
     co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
-    co_value           *table = NULL, *steps = NULL, *model[2];
-    char                inside[] = "inside", outside[] = "outside", text[200];
+    co_value           *table = NULL, *steps = NULL, *model[2], *list;
+    char                inside[] = "inside", outside[] = "outside";
     float               rows[3][2] = { { 0 } };
 
     CO_CREATOR(ctx, watch, outside)
@@ -63,7 +63,8 @@ main(void)
 
     model[0] = table;
     model[1] = steps;
-    co_format(ctx, co_trainable_variables(ctx, co_tuple(ctx, model, 2)), text, sizeof(text));
-    printf("to train: %s\n", text);
+    list = co_trainable_variables(ctx, co_tuple(ctx, model, 2));
+    for (size_t i = 0; i < co_size(ctx, list); ++i)
+        printf("to train: %s\n", co_variable_name(ctx, co_at(ctx, list, i)));
     return co_close(ctx);
 }
