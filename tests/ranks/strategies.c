@@ -136,6 +136,97 @@ CO_TEST(variables_start_with_the_chiefs_value_and_stay_equal,
     }
 }
 
+/* Replica r changes row 0 by 1 and, from replica 1 on, row r by 10 r: not as many rows everywhere. */
+static co_value *
+change_rows(co_context *ctx, co_value *args, void *user)
+{
+    int           id = co_replica_id(ctx);
+    int64_t       n = id == 0 ? 1 : 2;
+    const float   values[2] = { 1, 10.0f * (float)id };
+    const int32_t indices[2] = { 0, id };
+
+    (void)args;
+    return co_scatter_add(ctx, user,
+                          co_slices(ctx, co_tensor(ctx, CO_FLOAT32, &n, 1, values),
+                                    co_tensor(ctx, CO_INT32, &n, 1, indices), NULL));
+}
+
+CO_TEST(rows_are_changed_by_every_process, "MW-10 VAR-MIR-8 VAR-MIR-4")
+{
+    static const struct {
+        co_aggregation aggregation;
+        float          rows[4];
+    } cases[] = { { CO_AGGREGATION_SUM, { 4, 10, 20, 30 } },
+                  { CO_AGGREGATION_MEAN, { 1, 2.5f, 5, 7.5f } },
+                  { CO_AGGREGATION_ONLY_FIRST_REPLICA, { 1, 0, 0, 0 } } };
+    co_strategy *s = workers(ctx);
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
+        co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
+        co_value           *v = NULL;
+
+        options.aggregation = cases[i].aggregation;
+        CO_SCOPE(ctx, s)
+            v = co_variable(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(4)), &options);
+        co_run(ctx, s, change_rows, co_no_args(ctx), v);
+        CO_EXPECT_OK(ctx);
+        for (int k = 0; k < co_num_local_replicas(ctx, s); ++k)
+            CO_EXPECT_BYTES(co_data(ctx, co_read(ctx, local(ctx, s, v, k))), cases[i].rows,
+                            sizeof(cases[i].rows));
+    }
+}
+
+static co_value *
+number_of_worker(co_context *ctx, void *user)
+{
+    return co_scalar_float(ctx, 10.0f + (float)co_worker_id(ctx, user));
+}
+
+static co_value *
+make_in_step(co_context *ctx, co_value *args, void *user)
+{
+    co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
+
+    (void)args;
+    options.initializer = number_of_worker;
+    options.initializer_user = user;
+    return co_variable(ctx, NULL, &options);
+}
+
+static co_value *
+add_one(co_context *ctx, co_creation *next, co_value *initial, const co_variable_options *options,
+        void *user)
+{
+    (void)user;
+    return co_creator_next(ctx, next, co_add(ctx, initial, co_float(ctx, 1)), options);
+}
+
+CO_TEST(what_is_made_by_a_function_is_the_chiefs, "MW-9 VAR-RUN-1 VAR-CREATOR-1 VAR-SOR-6")
+{
+    co_strategy        *s = workers(ctx);
+    co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
+    co_value           *v = NULL;
+
+    v = co_run(ctx, s, make_in_step, co_no_args(ctx), s);
+    CO_EXPECT_CLOSE(co_item_float(ctx, v), 10, 0);
+    CO_SCOPE(ctx, s)
+        CO_CREATOR(ctx, add_one, NULL)
+            v = co_variable(ctx, number_of_worker(ctx, s), NULL);
+    CO_EXPECT_CLOSE(co_item_float(ctx, v), 11, 0);
+    CO_SCOPE(ctx, s) /* declared: nothing is sent */
+        v = co_variable(ctx, co_spec(ctx, CO_FLOAT32, NULL, 0), NULL);
+    CO_EXPECT_FALSE(co_variable_is_initialized(ctx, v));
+    options.synchronization = CO_SYNC_ON_READ;
+    options.aggregation = CO_AGGREGATION_SUM;
+    CO_SCOPE(ctx, s)
+        v = co_variable(ctx, co_float(ctx, 0), &options);
+    co_run(ctx, s, add_id, co_no_args(ctx), v);
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_variable_save(ctx, v)), 10, 0);
+    CO_EXPECT_CODE(co_variable_restore(ctx, v, co_float(ctx, 6)), CO_OK);
+    CO_EXPECT_CLOSE(co_item_float(ctx, local(ctx, s, v, 0)), 6.0 / REPLICAS, 0);
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_read(ctx, v)), 6, 0);
+}
+
 /* --- failures: every other rank learns of them at once --- */
 
 static co_value *
