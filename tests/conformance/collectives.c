@@ -500,3 +500,26 @@ CONFORM(replicas_that_disagree_are_told, "RC-AR-3 RC-MERGE-5")
     suite_step(ctx, s, disagree, NULL);
     EXPECT_OUTCOME(ctx, row->left_alone);
 }
+
+VALUE_OF(crooked_row)
+{
+    co_value *x = co_range(ctx, co_int(ctx, 0), co_int(ctx, 5003), co_int(ctx, 1), CO_INT32);
+
+    return co_mul(ctx, co_cast(ctx, x, CO_FLOAT32),
+                  co_float(ctx, 0.1 + 0.7 * replica->replica_id_in_sync_group));
+}
+
+STEP(all_reduce_argument)
+{
+    return co_all_reduce(ctx, CO_REDUCE_SUM, co_at(ctx, args, 0));
+}
+
+CONFORM(all_reduce_gives_the_bits_of_reduce, "RC-AR-1 RC-AR-5 S-REDUCE-9")
+{
+    co_value *x = suite_values(ctx, s, crooked_row);
+    co_value *outside = co_reduce(ctx, s, CO_REDUCE_SUM, x, NULL, 0);
+    co_value *inside = co_run(ctx, s, all_reduce_argument, co_args(ctx, x), NULL);
+
+    CO_EXPECT_BYTES(co_data(ctx, suite_local(ctx, s, inside, 0)), co_data(ctx, outside),
+                    5003 * sizeof(float));
+}
