@@ -62,39 +62,35 @@ try_file(search *s, const char *folder, size_t length, const char *name)
     int n = snprintf(s->path, sizeof(s->path), "%.*s%s%s", (int)length, folder,
                      length > 0 ? "/" : "", name);
 
-    if (n < 0 || (size_t)n >= sizeof(s->path))
+    if ((size_t)n >= sizeof(s->path))
         return false;
     s->handle = dlopen(s->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (s->handle == NULL) {
-        const char *why = dlerror();
-
-        /* A file that is not there is no news, one that is and does not load is. */
-        if (s->why[0] == '\0' && access(s->path, F_OK) == 0)
-            coi_text_line(s->why, sizeof(s->why), "%s", why != NULL ? why : s->path);
-    }
-    return s->handle != NULL;
+    if (s->handle != NULL)
+        return true;
+    /* A file that is not there is no news, one that is and does not load is. */
+    if (s->why[0] == '\0' && access(s->path, F_OK) == 0)
+        coi_text_line(s->why, sizeof(s->why), "%s", dlerror());
+    return false;
 }
 
 /* Beside the file that holds this code: the shared library, or a program with the static one. */
 static bool
 try_beside(search *s)
 {
-    Dl_info     info;
-    char        real[PATH_MAX], name[80];
-    const char *slash;
+    Dl_info info;
+    char    real[PATH_MAX], name[80];
+    size_t  length;
 
-    if (dladdr((void *)(uintptr_t)coi_group_open, &info) == 0 || info.dli_fname == NULL ||
+    if (dladdr((void *)(uintptr_t)coi_group_open, &info) == 0 ||
         realpath(info.dli_fname, real) == NULL)
         return false;
-    slash = strrchr(real, '/');
-    if (slash == NULL)
-        return false;
+    length = (size_t)(strrchr(real, '/') - real); /* such a path begins with one */
     snprintf(name, sizeof(name), COI_PLUGIN_SUBDIR "/%s", s->wanted->library);
-    if (try_file(s, real, (size_t)(slash - real), name))
+    if (try_file(s, real, length, name))
         return true;
     /* A program in bin/ or in a build tree, beside lib/. */
     snprintf(name, sizeof(name), "../lib/" COI_PLUGIN_SUBDIR "/%s", s->wanted->library);
-    return try_file(s, real, (size_t)(slash - real), name);
+    return try_file(s, real, length, name);
 }
 
 static bool
@@ -118,7 +114,7 @@ load(const entry *wanted, const coi_transport **out, co_error_info *err)
         if (s.why[0] != '\0')
             return coi_error(err, CO_UNIMPLEMENTED, "transport '%s': its plug-in does not load: %s",
                              wanted->name, s.why);
-        return coi_error(err, CO_UNIMPLEMENTED, "transport '%s': %s was not found; %s",
+        return coi_error(err, CO_UNIMPLEMENTED, "transport '%s': %.300s was not found; %s",
                          wanted->name,
                          variable(wanted->variable) != NULL ? s.path : wanted->library,
                          wanted->repair);

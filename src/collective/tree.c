@@ -12,7 +12,6 @@
  */
 #include "collective/tree.h"
 
-#include <assert.h>
 #include <string.h>
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -81,7 +80,6 @@ node_block(walk *w, int lo, int hi, int level, void *out)
 
     if (data != NULL)
         return (const unsigned char *)data + w->start;
-    assert(hi - lo > 1 && level < MAX_LEVELS);
     middle = split(lo, hi);
     left = node_block(w, lo, middle, level + 1, out);
     right = node_block(w, middle, hi, level + 1, w->scratch[level]);
@@ -134,7 +132,6 @@ reduce(const coi_reduction *job, const source *from, int lo, int hi, int64_t beg
     int64_t per_block = (int64_t)((has_inner_nodes(from, lo, hi) ? BLOCK_BYTES : LONG_BLOCK_BYTES) /
                                   kernels->size);
 
-    assert(kernels->size > 0 && job->op <= CO_REDUCE_PROD && lo < hi);
     for (; begin < end; begin += w.count) {
         unsigned char *block = how.streams ? staged : to;
         const void    *made;
