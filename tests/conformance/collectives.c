@@ -523,3 +523,20 @@ CONFORM(all_reduce_gives_the_bits_of_reduce, "RC-AR-1 RC-AR-5 S-REDUCE-9")
     CO_EXPECT_BYTES(co_data(ctx, suite_local(ctx, s, inside, 0)), co_data(ctx, outside),
                     5003 * sizeof(float));
 }
+
+STEP(all_reduce_with_advice)
+{
+    return co_all_reduce_with(ctx, CO_REDUCE_SUM, co_at(ctx, args, 0), user);
+}
+
+CONFORM(advice_never_changes_a_result, "RC-AR-10 CO-2")
+{
+    co_communication_options options = CO_COMMUNICATION_OPTIONS_INIT;
+    co_value                *x = suite_values(ctx, s, crooked_row), *plain, *advised;
+
+    options.bytes_per_pack = 100;
+    plain = co_run(ctx, s, all_reduce_argument, co_args(ctx, x), NULL);
+    advised = co_run(ctx, s, all_reduce_with_advice, co_args(ctx, x), &options);
+    CO_EXPECT_BYTES(co_data(ctx, suite_local(ctx, s, advised, 0)),
+                    co_data(ctx, suite_local(ctx, s, plain, 0)), 5003 * sizeof(float));
+}

@@ -49,19 +49,19 @@ CONFORM(every_row_is_used_once, "DS-DIST-1 DS-DIST-8 DS-PART-2 DS-PART-3 MW-10 M
     }
 }
 
-CONFORM(a_batch_is_cut_evenly, "DS-SPLIT-1 DS-SPLIT-6 DS-ITER-6 OD-DS-1 DEF-3 MIR-DS-1")
+CONFORM(every_replica_gets_its_share_of_a_batch,
+        "DS-SPLIT-1 DS-SPLIT-6 DS-ITER-6 OD-DS-1 DEF-3 MIR-DS-1")
 {
-    int          m = 10, q = (m + row->n - 1) / row->n;
+    int          m = 10;
     co_iterator *it = co_iterate(ctx, distributed(ctx, s, m, m));
     co_value    *x = co_next(ctx, it);
 
     CO_EXPECT_INT(co_value_kind(x), row->element_kind);
     for (int i = 0; i < row->local; ++i) {
-        int       begin = (first + i) * q, end = begin + q;
+        int       begin, end;
         co_value *part = suite_local(ctx, s, x, i);
 
-        begin = begin < m ? begin : m;
-        end = end < m ? end : m;
+        suite_slice(row, m, first + i, &begin, &end);
         CO_EXPECT_INT(co_num_elements(ctx, part), end - begin);
         if (end > begin)
             CO_EXPECT_INT(((const int64_t *)co_data(ctx, part))[0], begin);
@@ -297,4 +297,41 @@ CONFORM(arrays_become_datasets, "NP-1 NP-7 NP-8 NP-9")
                                            co_run(ctx, s, same_rows, co_args(ctx, x), NULL),
                                            CO_AXES(0)));
     CO_EXPECT_CLOSE(sum, 7, 0);
+}
+
+/* --- steps on an iterator --- */
+
+static co_value *
+sum_rows(co_context *ctx, co_step_context *steps, co_value *inputs, void *user)
+{
+    co_value *r = co_run(ctx, user, same_rows, co_args(ctx, inputs), NULL);
+    co_value *sum = co_reduce(ctx, user, CO_REDUCE_SUM, r, CO_AXES(0));
+
+    CO_EXPECT_INT(co_num_replicas_in_sync(ctx, co_get_strategy(ctx)),
+                  co_num_replicas_in_sync(ctx, user));
+    co_set_last_step_output(ctx, steps, "sum", sum, CO_REDUCE_MEAN);
+    co_set_non_tensor_output(ctx, steps, "name", co_string(ctx, "rows"));
+    return NULL;
+}
+
+CONFORM(several_steps_run_on_an_iterator, "EXT-STEPS-1")
+{
+    co_iterator     *it = co_iterate(ctx, distributed(ctx, s, 16, 4));
+    co_step_context *steps = co_run_steps_on_iterator(ctx, s, sum_rows, it, 3, NULL, s);
+    co_value        *outputs = co_last_step_outputs(ctx, steps);
+
+    CO_EXPECT_CLOSE(suite_number(ctx, co_get(ctx, outputs, "sum")), 8 + 9 + 10 + 11, 0);
+    CO_EXPECT_INT(co_size(ctx, co_non_tensor_outputs(ctx, steps)), 1);
+    CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, s, sum_rows, it, 2, NULL, s));
+    CO_EXPECT_ERROR(ctx, CO_OUT_OF_RANGE, NULL);
+}
+
+CONFORM(one_step_runs_on_an_iterator, "S-EXPRUN-1 S-EXPRUN-2 S-EXPRUN-3")
+{
+    co_iterator *it = co_iterate(ctx, distributed(ctx, s, 5, 5));
+    co_value    *r = co_experimental_run(ctx, s, same_rows, it, NULL);
+
+    CO_EXPECT_INT(co_item_int(ctx, co_reduce(ctx, s, CO_REDUCE_SUM, r, CO_AXES(0))), 10);
+    CO_EXPECT_NULL(co_experimental_run(ctx, s, same_rows, it, NULL));
+    CO_EXPECT_ERROR(ctx, CO_OUT_OF_RANGE, NULL);
 }

@@ -388,3 +388,39 @@ CONFORM(call_for_each_replica_takes_any_argument, "EXT-CFER-1")
                                                          NULL)) != CO_KIND_NULL,
                   1);
 }
+
+CONFORM(options_for_other_strategies_are_accepted, "S-RUN-9 RO-1")
+{
+    co_run_options options = CO_RUN_OPTIONS_INIT;
+
+    options.experimental_enable_dynamic_batch_size = false;
+    options.experimental_bucketizing_dynamic_shape = true;
+    options.experimental_xla_options = &options;
+    EXPECT_LOCAL(ctx, s,
+                 co_run_with(ctx, s, twice, co_args(ctx, co_scalar_float(ctx, 2)), NULL, &options),
+                 4, 0);
+}
+
+/* The loop of the documents: 2 * (0 + 1 + ... + 9), on every replica. */
+CONFORM(a_loop_over_host_numbers, "OD-EX-1 S-RUN-6 C-VAL-3")
+{
+    double sum = 0;
+
+    for (int i = 0; i < 10; ++i)
+        CO_BLOCK(ctx) {
+            co_value *r = co_run(ctx, s, twice, co_args(ctx, co_int(ctx, i)), NULL);
+
+            sum += suite_number(ctx, co_reduce(ctx, s, CO_REDUCE_MEAN, r, NULL, 0));
+        }
+    CO_EXPECT_CLOSE(sum, 90, 0);
+}
+
+CONFORM(bundles_are_printed_component_by_component, "DV-FMT-1")
+{
+    co_value *parts[] = { co_int(ctx, 4), co_int(ctx, 5) };
+    char      text[200];
+
+    co_format(ctx, co_per_replica(ctx, parts, 2), text, sizeof(text));
+    CO_EXPECT_CONTAINS(text, "0: 4");
+    CO_EXPECT_CONTAINS(text, "1: 5");
+}

@@ -24,6 +24,10 @@ make_mirrored(co_context *ctx, const suite_row *row)
     co_mirrored_options options = CO_MIRRORED_OPTIONS_INIT;
 
     options.num_replicas = row->n;
+    if (row->weights[0] > 0) {
+        options.weights = row->weights;
+        options.num_weights = (size_t)row->n;
+    }
     return co_mirrored_strategy(ctx, row->devices, (size_t)row->num_devices, &options);
 }
 
@@ -109,10 +113,12 @@ static const suite_family family_default = {
     .function_per_replica = CO_OK,
     .input_of_others = CO_OK, /* an ordinary dataset belongs to nobody */
     .next_in_step = CO_OK,
+    .non_slot = CO_VALUE, /* DEF-11 */
+    .cluster = CO_KIND_NONE,
 };
 
 #define PLAIN                                                                                      \
-    .is_current = true, .function_kind = CO_KIND_TENSOR, /* S-VFF-3 */                             \
+    .is_current = true, .cluster = CO_KIND_NONE, .function_kind = CO_KIND_TENSOR, /* S-VFF-3 */    \
         .mixing = CO_RUNTIME, .scope_in_step = CO_RUNTIME,                                         \
     .variable_elsewhere = CO_OK,                        /* OD-SCOPE-1: ordinary variables */       \
         .bundle_as_operand = CO_OK, .broadcast = CO_OK, /* OD-EXT-3 */                             \
@@ -127,31 +133,37 @@ static const suite_family family_own_plain = { .name = "PlainOwn", PLAIN };
 
 /* Mirrored and MultiWorker agree on nearly everything. */
 #define SEVERAL_REPLICAS                                                                           \
-    .is_current = true, .selects = true, .spreads = true, .function_kind = CO_KIND_PER_REPLICA,    \
-    .mixing = CO_RUNTIME, .scope_in_step = CO_RUNTIME, .variable_elsewhere = CO_RUNTIME,           \
-    .bundle_as_operand = CO_VALUE, .foreign_bundle = CO_VALUE, .no_destination = CO_VALUE,         \
-    .update_plain = CO_ASSERTION, .sync_none = CO_VALUE, .mean_integer = CO_VALUE,                 \
-    .read_no_sum = CO_VALUE, .add_to_sum = CO_VALUE, .assign_bundle = CO_TYPE,                     \
-    .input_per_replica = CO_NOT_IMPLEMENTED, .input_of_others = CO_RUNTIME,                        \
-    .next_in_step = CO_VALUE
+    .is_current = true, .selects = true, .handle_in_cross = CO_VALUE,                              \
+    .scatter_max = CO_NOT_IMPLEMENTED, .scatter_on_read = CO_NOT_IMPLEMENTED, .spreads = true,     \
+    .function_kind = CO_KIND_PER_REPLICA, .mixing = CO_RUNTIME, .scope_in_step = CO_RUNTIME,       \
+    .variable_elsewhere = CO_RUNTIME, .bundle_as_operand = CO_VALUE, .foreign_bundle = CO_VALUE,   \
+    .no_destination = CO_VALUE, .update_plain = CO_ASSERTION, .sync_none = CO_VALUE,               \
+    .mean_integer = CO_VALUE, .read_no_sum = CO_VALUE, .add_to_sum = CO_VALUE,                     \
+    .assign_bundle = CO_TYPE, .input_per_replica = CO_NOT_IMPLEMENTED,                             \
+    .input_of_others = CO_RUNTIME, .next_in_step = CO_VALUE
 
 static const suite_family family_mirrored = {
     .name = "MirroredStrategy",
     SEVERAL_REPLICAS,
+    .cluster = CO_KIND_NONE,
 };
 
 static const suite_family family_workers = {
     .name = "MultiWorkerMirroredStrategy",
     SEVERAL_REPLICAS,
     .between_graph = true,
+    .cluster = CO_KIND_NAMED_TUPLE,
+    .config = CO_NOT_IMPLEMENTED,
     .function_per_replica = CO_NOT_IMPLEMENTED, /* MW-15 */
 };
 
-static const suite_family family_own = { .name = "Own", SEVERAL_REPLICAS };
+static const suite_family family_own = { .name = "Own", SEVERAL_REPLICAS, .cluster = CO_KIND_NONE };
 static const suite_family family_own_workers = {
     .name = "OwnWorkers",
     SEVERAL_REPLICAS,
     .between_graph = true,
+    .cluster = CO_KIND_NAMED_TUPLE,
+    .config = CO_NOT_IMPLEMENTED,
     .function_per_replica = CO_NOT_IMPLEMENTED,
 };
 
@@ -221,6 +233,21 @@ const suite_row suite_rows[] = {
     /* Several replicas per device. */
     MIRRORED("mirrored-3-on-1", 3, "cpus=1", CO_KIND_TENSOR, "/cpu:0"),
     MIRRORED("mirrored-4-on-2", 4, "cpus=2", CO_KIND_MIRRORED, "/cpu:0", "/cpu:1"),
+    /* Replicas that get unequal shares of every batch. */
+    { .row = "mirrored-3-weighted",
+      .is = &family_mirrored,
+      .settings = "cpus=3",
+      .devices = { "/cpu:0", "/cpu:1", "/cpu:2" },
+      .num_devices = 3,
+      .n = 3,
+      .local = 3,
+      .workers = 1,
+      .job = "/job:localhost",
+      .reduced_to_device = CO_KIND_TENSOR,
+      .reduced_to_variable = CO_KIND_MIRRORED,
+      .weights = { 3, 1, 2 },
+      .make = make_mirrored,
+      TOGETHER },
     /* Processes; where there are several, scripts/mpirun-here starts them. */
     WORKERS("workers-1x2", 1, 2, "cpus=2", "/job:localhost", CO_KIND_MIRRORED, TOGETHER, "/cpu:0",
             "/cpu:1"),

@@ -125,6 +125,24 @@ suite_expect_local(const char *file, int line, co_context *ctx, co_strategy *s, 
     test_ok(file, line, ctx);
 }
 
+void
+suite_slice(const suite_row *row, int m, int id, int *begin, int *end)
+{
+    int     q = (m + row->n - 1) / row->n;
+    int64_t total = 0, before = 0;
+
+    *begin = id * q < m ? id * q : m;
+    *end = *begin + q < m ? *begin + q : m;
+    for (int i = 0; i < row->n; ++i) {
+        total += row->weights[i];
+        before += i < id ? row->weights[i] : 0;
+    }
+    if (total == 0)
+        return;
+    *begin = (int)((m * before + total - 1) / total);
+    *end = (int)((m * (before + row->weights[id]) + total - 1) / total);
+}
+
 co_value *
 suite_step(co_context *ctx, co_strategy *s, co_fn fn, void *user)
 {

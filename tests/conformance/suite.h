@@ -38,9 +38,15 @@ typedef struct suite_family {
     co_code devices_known; /* worker_devices, parameter_devices */
     co_code flags_known;   /* should_init, between_graph */
     bool    between_graph;
-    co_code broadcast;      /* broadcast_to a device */
-    co_code no_destination; /* reduce_to nowhere */
-    co_code update_plain;   /* update of a variable that is not the strategy's */
+    co_code non_slot;        /* non_slot_devices without variables */
+    co_kind cluster;         /* of cluster_resolver */
+    co_code handle_in_cross; /* variable_handle in its scope */
+    co_code scatter_max;     /* scatter_max into a sum, in a step */
+    co_code scatter_on_read; /* scatter_add into a sync-on-read variable */
+    co_code config;          /* update_config_proto */
+    co_code broadcast;       /* broadcast_to a device */
+    co_code no_destination;  /* reduce_to nowhere */
+    co_code update_plain;    /* update of a variable that is not the strategy's */
     /* Section 18. */
     co_code sync_none;     /* a variable with synchronization NONE */
     co_code mean_integer;  /* an integer variable with aggregation MEAN */
@@ -82,6 +88,7 @@ typedef struct suite_row {
     co_code gather_slices;
     co_code unbatched;   /* distributing a dataset of scalars */
     bool    keeps_dtype; /* MEAN of integers stays what it is: nothing is averaged */
+    int64_t weights[8];  /* of the replicas in a batch; all 0: equal shares */
     co_strategy *(*make)(co_context *ctx, const struct suite_row *row);
 } suite_row;
 
@@ -145,6 +152,8 @@ co_value *suite_local(co_context *ctx, co_strategy *s, co_value *value, int i);
 #define EXPECT_LOCAL(ctx, s, value, a, b) suite_expect_local(TEST_AT, (ctx), (s), (value), (a), (b))
 void suite_expect_local(const char *file, int line, co_context *ctx, co_strategy *s,
                         co_value *value, double a, double b);
+/* The rows of a batch of m that replica `id` gets: [*begin, *end). */
+void suite_slice(const suite_row *row, int m, int id, int *begin, int *end);
 /* Run a step without arguments. */
 co_value *suite_step(co_context *ctx, co_strategy *s, co_fn fn, void *user);
 /* Another strategy, to get in the way. */

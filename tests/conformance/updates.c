@@ -282,3 +282,19 @@ CONFORM(logical_devices_belong_to_other_strategies, "S-LOGICAL-1 OD-LOGICAL-1")
     CO_EXPECT_NULL(co_replicate_to_logical_devices(ctx, s, x));
     CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, NULL);
 }
+
+CONFORM(non_slot_devices_are_all_devices, "EXT-NSD-1 DEF-11 OD-PROP-1")
+{
+    co_value *names = co_non_slot_devices(ctx, s, co_no_args(ctx));
+
+    if (EXPECT_OUTCOME(ctx, row->is->non_slot) && row->is->non_slot == CO_OK)
+        CO_EXPECT_INT(co_size(ctx, names), row->num_devices);
+}
+
+CONFORM(a_strategy_knows_its_cluster_and_its_parts, "S-PROP-1 S-PROP-4 S-CFG-1")
+{
+    CO_EXPECT_PTR(co_extended(ctx, s), s);
+    CO_EXPECT_INT(co_value_kind(co_cluster_resolver(ctx, s)), row->is->cluster);
+    co_update_config_proto(ctx, s, co_bytes(ctx, "", 0));
+    EXPECT_OUTCOME(ctx, row->is->config);
+}

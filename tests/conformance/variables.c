@@ -382,3 +382,165 @@ CONFORM(variables_are_not_used_under_another_strategy, "VAR-NEW-8 GEN-ERR-3")
     suite_step(ctx, other, use_foreign, v);
     EXPECT_OUTCOME(ctx, row->is->variable_elsewhere);
 }
+
+/* --- rows --- */
+
+static co_value *
+table(co_context *ctx, co_strategy *s, co_synchronization sync, co_aggregation aggregation)
+{
+    co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
+    co_value           *v = NULL;
+
+    options.synchronization = sync;
+    options.aggregation = aggregation;
+    CO_SCOPE(ctx, s)
+        v = co_variable(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(9, 1)), &options);
+    return v;
+}
+
+/* Row 0 by one, and the row after the replica's id by its id. */
+static co_value *
+rows_of(co_context *ctx)
+{
+    int64_t at[] = { 0, co_replica_id(ctx) + 1 };
+    float   by[] = { 1, (float)co_replica_id(ctx) };
+
+    return co_slices(ctx, co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2, 1), by),
+                     co_tensor(ctx, CO_INT64, CO_SHAPE(2), at), NULL);
+}
+
+STEP(scatter_rows)
+{
+    co_scatter_add(ctx, user, rows_of(ctx));
+    return NULL;
+}
+
+STEP(scatter_largest)
+{
+    co_scatter_max(ctx, user, rows_of(ctx));
+    return NULL;
+}
+
+CONFORM(rows_are_added_from_all_replicas, "VAR-MIR-8 VAR-SOR-5 OD-VAR-1")
+{
+    co_value *sum = table(ctx, s, CO_SYNC_AUTO, CO_AGGREGATION_SUM);
+    co_value *on_read = table(ctx, s, CO_SYNC_ON_READ, CO_AGGREGATION_SUM);
+    double    rows[9] = { row->n };
+
+    suite_step(ctx, s, scatter_rows, sum);
+    CO_EXPECT_OK(ctx);
+    for (int i = 0; i < row->n; ++i)
+        rows[i + 1] = i;
+    for (int i = 0; i < row->local; ++i)
+        suite_expect_elements(TEST_AT, ctx, co_read(ctx, suite_local(ctx, s, sum, i)), 9, rows);
+    suite_step(ctx, s, scatter_largest, sum);
+    EXPECT_OUTCOME(ctx, row->is->scatter_max);
+    suite_step(ctx, s, scatter_rows, on_read);
+    EXPECT_OUTCOME(ctx, row->is->scatter_on_read);
+}
+
+/* --- creators, initializers, values that come later --- */
+
+typedef struct made {
+    int  calls, owned;
+    char last[40];
+} made;
+
+static co_value *
+note_variable(co_context *ctx, co_creation *next, co_value *initial,
+              const co_variable_options *options, void *user)
+{
+    made *m = user;
+
+    ++m->calls;
+    m->owned += co_creator_owner(ctx, next) != NULL;
+    snprintf(m->last, sizeof(m->last), "%s", options->name);
+    return co_creator_next(ctx, next, initial, options);
+}
+
+CONFORM(creators_see_variables_inside_and_components_outside, "VAR-CREATOR-1 SCOPE-9 SET-11")
+{
+    co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
+    made                inside = { .calls = 0 }, outside = { .calls = 0 };
+    char                last[40] = "w";
+
+    options.name = "w";
+    CO_CREATOR(ctx, note_variable, &outside)
+        CO_SCOPE(ctx, s)
+            CO_CREATOR(ctx, note_variable, &inside)
+                co_variable(ctx, co_scalar_float(ctx, 1), &options);
+    CO_EXPECT_INT(inside.calls, 1);
+    CO_EXPECT_INT(inside.owned, 0);
+    CO_EXPECT_STR(inside.last, "w");
+    CO_EXPECT_INT(outside.calls, row->local);
+    CO_EXPECT_INT(outside.owned, row->is->is_current ? row->local : 0);
+    if (row->local > 1)
+        snprintf(last, sizeof(last), "w/replica_%d", row->local - 1);
+    CO_EXPECT_STR(outside.last, last);
+}
+
+static co_value *
+count_initial(co_context *ctx, void *user)
+{
+    return co_scalar_float(ctx, (float)++*(int *)user);
+}
+
+CONFORM(an_initializer_runs_once, "VAR-NEW-4 MW-9")
+{
+    co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
+    co_value           *v = NULL;
+    int                 calls = 0;
+
+    options.initializer = count_initial;
+    options.initializer_user = &calls;
+    CO_SCOPE(ctx, s)
+        v = co_variable(ctx, NULL, &options);
+    CO_EXPECT_INT(calls, 1);
+    EXPECT_LOCAL(ctx, s, v, 1, 0);
+}
+
+CONFORM(a_value_may_come_later, "VAR-NEW-7 VAR-MIR-2")
+{
+    co_value *v = NULL;
+
+    CO_SCOPE(ctx, s)
+        v = co_variable(ctx, co_spec(ctx, CO_FLOAT32, NULL, 0), NULL);
+    CO_EXPECT_FALSE(co_variable_is_initialized(ctx, v));
+    co_read(ctx, v);
+    CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, NULL);
+    co_assign(ctx, v, co_float(ctx, 3));
+    CO_EXPECT_TRUE(co_variable_is_initialized(ctx, v));
+    EXPECT_LOCAL(ctx, s, v, 3, 0);
+}
+
+STEP(own_handle)
+{
+    return co_read(ctx, co_variable_handle(ctx, user));
+}
+
+CONFORM(handles_are_those_of_the_replica, "VAR-MIR-10")
+{
+    co_value *v = suite_variable(ctx, s, 1, CO_SYNC_AUTO, CO_AGGREGATION_NONE);
+
+    co_assign(ctx, v, suite_floats(ctx, s, 2, 1));
+    EXPECT_LOCAL(ctx, s, suite_step(ctx, s, own_handle, v), 2, 1);
+    CO_EXPECT_CLOSE(suite_number(ctx, co_read(ctx, co_variable_handle(ctx, v))), 2 + first, 0);
+    CO_SCOPE(ctx, s) {
+        co_variable_handle(ctx, v);
+        EXPECT_OUTCOME(ctx, row->is->handle_in_cross);
+    }
+}
+
+CONFORM(what_is_saved_can_be_restored, "VAR-SOR-6")
+{
+    for (size_t i = 0; i < LENGTH(pairs); ++i) {
+        co_value *v = suite_variable(ctx, s, 0, pairs[i].sync, pairs[i].aggregation);
+        bool      is_sum = pairs[i].sync == CO_SYNC_ON_READ &&
+                      pairs[i].aggregation == CO_AGGREGATION_SUM;
+
+        CO_EXPECT_CODE(co_variable_restore(ctx, v, co_scalar_float(ctx, 3)), CO_OK);
+        EXPECT_LOCAL(ctx, s, v, is_sum ? 3.0 / row->n : 3, 0);
+        if (pairs[i].aggregation != CO_AGGREGATION_NONE)
+            CO_EXPECT_CLOSE(suite_number(ctx, co_variable_save(ctx, v)), 3, 1e-6);
+    }
+}
