@@ -95,6 +95,35 @@ CO_TEST(a_process_that_cannot_make_its_strategy_is_heard, "")
         CO_EXPECT_ERROR(ctx, co_error(ctx)->code, "rank 1");
 }
 
+/* --- input inside a step --- */
+
+static co_value *
+next_in_merge(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    co_value *x = co_next(ctx, user);
+
+    (void)strategy, (void)args;
+    return x != NULL ? co_int(ctx, co_iterator_step_examples(ctx, user)) : NULL;
+}
+
+static co_value *
+merging_step(co_context *ctx, co_value *args, void *user)
+{
+    return co_merge_call(ctx, next_in_merge, args, user);
+}
+
+CO_TEST(elements_are_taken_in_merge_functions, "MW-13 DS-ITER-4")
+{
+    co_strategy *s = workers(ctx, weights);
+    co_dataset  *ds = data_pipeline(ctx, "range(11).batch(8)");
+    co_iterator *it = co_iterate(ctx, co_distribute_dataset(ctx, s, ds, NULL));
+
+    CO_EXPECT_INT(co_item_int(ctx, co_run(ctx, s, merging_step, co_no_args(ctx), it)), 8);
+    CO_EXPECT_INT(co_item_int(ctx, co_run(ctx, s, merging_step, co_no_args(ctx), it)), 3);
+    CO_EXPECT_INT(co_value_kind(co_run(ctx, s, merging_step, co_no_args(ctx), it)), CO_KIND_NONE);
+    CO_EXPECT_OK(ctx);
+}
+
 /* --- own strategies --- */
 
 /* Two replicas in the first process, one in each other. */
@@ -177,7 +206,8 @@ CO_TEST(own_strategies_place_replicas_unevenly, "MW-6 S-REDUCE-9 DS-SPLIT-5 DS-F
 
 CO_TEST(tables_that_leave_a_process_out_are_refused, "")
 {
-    static const int       alone[REPLICAS] = { 0 };
+    static const int       alone[300] = { 0 };
+    static const char     *devices[300];
     co_strategy_definition mine = CO_STRATEGY_DEFINITION_INIT;
     co_placement           places = CO_PLACEMENT_INIT;
     int                    num = co_num_workers(ctx, workers(ctx, NULL));
@@ -192,6 +222,13 @@ CO_TEST(tables_that_leave_a_process_out_are_refused, "")
     if (num > 1) {
         CO_EXPECT_NULL(s);
         CO_EXPECT_ERROR(ctx, CO_VALUE, "worker 1 has 0 replicas");
+        for (int i = 0; i < 300; ++i)
+            devices[i] = "/cpu:0";
+        places.num_replicas = 300;
+        places.devices = devices;
+        CO_EXPECT_NULL(co_define_strategy(ctx, &mine));
+        CO_EXPECT_ERROR(ctx, CO_VALUE, "worker 0 has 300 replicas");
+        places.devices = NULL;
         places.workers = NULL;
         places.num_replicas = num - 1;
         CO_EXPECT_NULL(co_define_strategy(ctx, &mine));

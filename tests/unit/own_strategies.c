@@ -423,6 +423,38 @@ CO_TEST_WITH(a_run_hook_goes_on_twice_or_not_at_all, "CTX-5 S-RUN-4 C-FN-1", "cp
     CO_EXPECT_OK(ctx);
 }
 
+/* A run hook that uses other hooks, and another strategy, on its way. */
+static co_value *
+busy_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, void *user,
+         const co_run_options *options, void *data)
+{
+    seen     *self = data;
+    co_value *ids = co_run_with(ctx, strategy, fn, args, user, options);
+
+    ++self->runs;
+    return self->value == NULL ? co_reduce(ctx, strategy, CO_REDUCE_SUM, ids, NULL, 0)
+                               : co_run(ctx, (co_strategy *)(void *)self->value, fn, args, user);
+}
+
+CO_TEST_WITH(hooks_meet_other_hooks, "", "cpus=2")
+{
+    static seen            data, other;
+    co_placement           places;
+    co_strategy_definition mine = definition_of(&data, &places);
+    co_strategy           *s, *t = hooked(ctx, &other);
+
+    mine.destroy = NULL;
+    mine.run = busy_run;
+    mine.reduce = reduce;
+    s = co_define_strategy(ctx, &mine);
+    CO_EXPECT_INT(co_item_int(ctx, co_run(ctx, s, id_step, co_no_args(ctx), NULL)), 6);
+    CO_EXPECT_INT(data.reduces, 1);
+    data.value = (co_value *)(void *)t;
+    CO_EXPECT_INT(sum_of(ctx, t, co_run(ctx, s, id_step, co_no_args(ctx), NULL)), 6);
+    CO_EXPECT_INT(other.runs, 1);
+    CO_EXPECT_INT(data.runs, 2);
+}
+
 static co_value *
 run_inside(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
 {
@@ -656,6 +688,21 @@ bad_examples_step(co_context *ctx, co_value *args, void *user)
     return NULL;
 }
 
+static co_value *
+told_in_merge(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    (void)strategy, (void)args, (void)user;
+    CO_EXPECT_INT(co_step_examples(ctx), -1);
+    co_set_step_examples(ctx, 3);
+    return NULL;
+}
+
+static co_value *
+merge_examples_step(co_context *ctx, co_value *args, void *user)
+{
+    return co_merge_call(ctx, told_in_merge, args, user);
+}
+
 CO_TEST_WITH(step_examples_can_be_told, "", "cpus=2")
 {
     co_strategy *s = test_mirrored(ctx, 2, -1);
@@ -671,6 +718,8 @@ CO_TEST_WITH(step_examples_can_be_told, "", "cpus=2")
         CO_EXPECT_CODE(co_set_step_examples(ctx, 1), CO_RUNTIME);
         co_clear(ctx);
     }
+    co_run(ctx, s, merge_examples_step, co_no_args(ctx), NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "outside a step");
     CO_EXPECT_INT(co_step_examples(ctx), -1);
     CO_EXPECT_INT(co_step_examples(NULL), -1);
     CO_EXPECT_CODE(co_set_step_examples(NULL, 1), CO_INVALID_ARGUMENT);
@@ -685,6 +734,13 @@ CO_TEST_WITH(properties_of_what_is_no_strategy_are_refused, "C-ARG-1", "cpus=2")
     CO_EXPECT_INT(co_replica_weight(ctx, NULL, 0), 0);
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 2 (strategy)");
     CO_EXPECT_INT(co_replica_weight(ctx, s, 1), 1);
+    CO_EXPECT_INT(co_replica_weight(NULL, s, 1), 0);
+    CO_EXPECT_NULL(co_strategy_data(NULL, s));
+    co_fail(ctx, CO_ABORTED, "an error from before");
+    CO_EXPECT_INT(co_replica_weight(ctx, s, 1), 0);
+    CO_EXPECT_NULL(co_strategy_data(ctx, s));
+    CO_EXPECT_CODE(co_set_step_examples(ctx, 1), CO_ABORTED);
+    CO_EXPECT_ERROR(ctx, CO_ABORTED, "from before");
     for (int replica = -1; replica <= 2; replica += 3) {
         CO_EXPECT_INT(co_replica_weight(ctx, s, replica), 0);
         CO_EXPECT_ERROR(ctx, CO_OUT_OF_RANGE, "it must be from 0 to 1");

@@ -657,3 +657,35 @@ CO_TEST_BARE(want_of_memory_in_a_step_is_survived, "")
     CO_EXPECT_SURVIVES_NO_MEMORY("cpus=2", survive_three);
     CO_EXPECT_SURVIVES_NO_MEMORY("cpus=2", survive_many);
 }
+
+CO_TEST_WITH(corners_of_making_strategies, "MIR-INIT-1 MIR-INIT-3 C-ARG-1", "cpus=2")
+{
+    static const char *const local[] = { "/job:localhost/cpu:0", "/job:localhost/task:0/cpu:1" };
+    static const char *const bad[] = { "/foo:0" };
+    co_multi_worker_options  workers = CO_MULTI_WORKER_OPTIONS_INIT;
+
+    CO_EXPECT_INT(co_num_replicas_in_sync(ctx, co_mirrored_strategy(ctx, local, 2, NULL)), 2);
+    CO_EXPECT_NULL(co_multi_worker_strategy(NULL, NULL));
+    workers.transport = "self";
+    workers.num_replicas = -1;
+    CO_EXPECT_NULL(co_multi_worker_strategy(ctx, &workers));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "num_replicas is -1; with 1 processes");
+    workers.devices = bad;
+    workers.num_devices = 1;
+    CO_EXPECT_NULL(co_multi_worker_strategy(ctx, &workers));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "foo");
+    workers.struct_size = 1;
+    CO_EXPECT_NULL(co_multi_worker_strategy(ctx, &workers));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "struct_size 1");
+    co_fail(ctx, CO_ABORTED, "an error from before");
+    CO_EXPECT_NULL(co_multi_worker_strategy(ctx, NULL));
+    CO_EXPECT_ERROR(ctx, CO_ABORTED, "from before");
+    CO_EXPECT_STR(co_strategy_name(NULL, NULL), "");
+    CO_EXPECT_INT(co_num_workers(NULL, NULL), 0);
+    CO_EXPECT_FALSE(co_should_checkpoint(ctx, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "strategy");
+    CO_EXPECT_FALSE(co_should_init(ctx, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "strategy");
+    co_declare_devices(ctx, "GPU", 256); /* as many as one process can have replicas */
+    CO_EXPECT_INT(co_num_replicas_in_sync(ctx, co_mirrored_strategy(ctx, NULL, 0, NULL)), 256);
+}
