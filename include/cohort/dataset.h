@@ -42,11 +42,13 @@ CO_API co_dataset *co_dataset_from_tensor_slices(co_context *ctx, co_value *stru
 CO_API co_dataset *co_dataset_from_tensors(co_context *ctx, co_value *structure);
 
 /**
- * The same from arrays of the caller, copied now: later changes of borrowed memory are not seen (NP-4). Leaves are tensors, or
- * lists of tensors, which are stacked first. The result is an ordinary dataset, to be batched and distributed.
+ * The same from arrays of the caller, copied now: later changes of borrowed memory are not seen
+ * (NP-4). Leaves are tensors, or lists of tensors, which are stacked first. The result is an
+ * ordinary dataset, to be batched and distributed.
  *
  * Context:  default mode, or cross-replica context of this strategy; CO_RUNTIME otherwise (NP-7).
- * Returns:  a dataset, or NULL with CO_VALUE if a leaf is a scalar or a bare number, or the leaves disagree on dimension 0.
+ * Returns:  a dataset, or NULL with CO_VALUE if a leaf is a scalar or a bare number, or the leaves
+ *           disagree on dimension 0.
  */
 CO_API co_dataset *co_make_numpy_dataset(co_context *ctx, co_strategy *strategy,
                                          co_value *arrays);

@@ -15,9 +15,9 @@ CO_EXTERN_C_BEGIN
 /** The devices that hold variables, as a tuple of names; CO_RUNTIME for the default strategy. */
 CO_API co_value *co_parameter_devices(co_context *ctx, co_strategy *strategy);
 /**
- * Where variables that belong to no slot should live: all devices, as a tuple of names (EXT-NSD-1). The default strategy
- * answers with one of `variables` (a list or tuple), the one whose name is the smallest; CO_VALUE if there is none (DEF-11).
- * Others ignore `variables`, which may be NULL.
+ * Where variables that belong to no slot should live: all devices, as a tuple of names (EXT-NSD-1). The
+ * default strategy answers with one of `variables` (a list or tuple), the one whose name is the
+ * smallest; CO_VALUE if there is none (DEF-11). Others ignore `variables`, which may be NULL.
  */
 CO_API co_value *co_non_slot_devices(co_context *ctx, co_strategy *strategy, co_value *variables);
 /** Whether this process should write checkpoints and summaries: the chief, worker 0, alone. */
@@ -91,17 +91,19 @@ CO_API co_value *co_call_for_each_replica(co_context *ctx, co_strategy *strategy
                                           co_value *args, void *user);
 
 /**
- * One step on an iterator, as the v1 interface had it before run: in the strategy's scope, takes the next element and calls run
- * with it as the one argument, also where it is a tuple; without an iterator (NULL) fn gets no argument. The end of the input
- * is CO_OUT_OF_RANGE, and fn is not called (S-EXPRUN-*). New programs call co_next and co_run.
+ * One step on an iterator, as the v1 interface had it before run: in the strategy's scope, takes the
+ * next element and calls run with it as the one argument, also where it is a tuple; without an iterator
+ * (NULL) fn gets no argument. The end of the input is CO_OUT_OF_RANGE, and fn is not called
+ * (S-EXPRUN-*). New programs call co_next and co_run.
  */
 CO_API co_value *co_experimental_run(co_context *ctx, co_strategy *strategy, co_fn fn,
                                      co_iterator *input_iterator, void *user);
 
 /**
- * A copy of a serialized tf.ConfigProto (a host string of bytes) with what the strategy wants in it, for programs that hand it
- * to TensorFlow's sessions: mirrored strategies set isolate_session_state, others nothing (S-CFG-*). NULL or none gives none.
- * CO_INVALID_ARGUMENT where config is no message, CO_NOT_IMPLEMENTED for strategies of several processes.
+ * A copy of a serialized tf.ConfigProto (a host string of bytes) with what the strategy wants in it, for
+ * programs that hand it to TensorFlow's sessions: mirrored strategies set isolate_session_state, others
+ * nothing (S-CFG-*). NULL or none gives none. CO_INVALID_ARGUMENT where config is no message,
+ * CO_NOT_IMPLEMENTED for strategies of several processes.
  */
 CO_API co_value *co_update_config_proto(co_context *ctx, co_strategy *strategy, co_value *config);
 
@@ -109,12 +111,15 @@ CO_API co_value *co_update_config_proto(co_context *ctx, co_strategy *strategy, 
 
 /** What a run of steps collects; a handle of the block that it was made in. */
 typedef struct co_step_context co_step_context;
-/** One step: called in cross-replica context of the strategy with the next element, usually to call run. Its result is ignored. */
-typedef co_value *(*co_step_fn)(co_context *ctx, co_step_context *steps, co_value *inputs, void *user);
+/** One step: called in cross-replica context of the strategy with the next element, usually to call run.
+ * Its result is ignored. */
+typedef co_value *(*co_step_fn)(co_context *ctx, co_step_context *steps, co_value *inputs,
+                                void *user);
 
 /**
- * Call fn `iterations` times, each time with the next element of the iterator, in the strategy's scope and in a block of its
- * own. What a step sets with co_set_last_step_output is there when the step is over, until the next one is (EXT-STEPS-1).
+ * Call fn `iterations` times, each time with the next element of the iterator, in the strategy's scope
+ * and in a block of its own. What a step sets with co_set_last_step_output is there when the step is
+ * over, until the next one is (EXT-STEPS-1).
  *
  *     static co_value *step(co_context *ctx, co_step_context *steps, co_value *inputs, void *user)
  *     {
@@ -128,23 +133,26 @@ typedef co_value *(*co_step_fn)(co_context *ctx, co_step_context *steps, co_valu
  * `initial_loop_values`, a map, is what the first step sees as the last outputs; NULL for none.
  *
  * Context:  default mode, or cross-replica context of this strategy.
- * Returns:  what was collected, or NULL with an error: CO_OUT_OF_RANGE where the input ends before the last step, CO_VALUE
- *           for negative iterations, CO_TYPE where fn is NULL, or the error of a step.
+ * Returns:  what was collected, or NULL with an error: CO_OUT_OF_RANGE where the input ends before the
+ *           last step, CO_VALUE for negative iterations, CO_TYPE where fn is NULL, or the error of a
+ *           step.
  */
-CO_API co_step_context *co_run_steps_on_iterator(co_context *ctx, co_strategy *strategy, co_step_fn fn,
-                                                 co_iterator *iterator, int64_t iterations,
-                                                 co_value *initial_loop_values, void *user);
+CO_API co_step_context *co_run_steps_on_iterator(co_context *ctx, co_strategy *strategy,
+                                                 co_step_fn fn, co_iterator *iterator,
+                                                 int64_t iterations, co_value *initial_loop_values,
+                                                 void *user);
 /** The outputs of the last step that was completed, as a map. */
 CO_API co_value *co_last_step_outputs(co_context *ctx, co_step_context *steps);
 /** What steps gave to co_set_non_tensor_output, as a map; a name keeps its last value. */
 CO_API co_value *co_non_tensor_outputs(co_context *ctx, co_step_context *steps);
 /**
- * Name an output of the step: reduced by op over replicas. In cross-replica context op may be CO_REDUCE_NONE, which keeps the
- * value as it is. In a replica that is CO_ASSERTION, and all replicas set the same name with the same op: they meet here.
+ * Name an output of the step: reduced by op over replicas. In cross-replica context op may be
+ * CO_REDUCE_NONE, which keeps the value as it is. In a replica that is CO_ASSERTION, and all replicas
+ * set the same name with the same op: they meet here.
  */
 CO_API co_code co_set_last_step_output(co_context *ctx, co_step_context *steps, const char *name,
                                        co_value *output, co_reduce_op op);
-/** The same without reducing: in a replica, the output is the tuple of what the local replicas gave. */
+/** The same without reducing: in a replica the output is the tuple of what the local replicas gave. */
 CO_API co_code co_set_non_tensor_output(co_context *ctx, co_step_context *steps, const char *name,
                                         co_value *output);
 

@@ -218,8 +218,8 @@ CO_API co_value *co_distribute_values_from_function(co_context *ctx, co_strategy
                                                     co_value_fn fn, void *user);
 
 /*
- * Logical devices: parts of the device of a replica. They exist in TPU strategies alone, and there is none yet: every strategy
- * answers CO_NOT_IMPLEMENTED, whatever the other arguments are (S-LOGICAL-1).
+ * Logical devices: parts of the device of a replica. They exist in TPU strategies alone, and there is
+ * none yet: every strategy answers CO_NOT_IMPLEMENTED, whatever the other arguments are (S-LOGICAL-1).
  */
 
 /** Annotate a tensor: operations on it run on one logical device. */

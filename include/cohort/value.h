@@ -149,9 +149,9 @@ CO_API co_value *co_slices_dense_shape(co_context *ctx, co_value *slices); /* NU
 
 CO_API co_value *co_spec(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim);
 /**
- * The type of a value: its structure, with the spec of every tensor, variable and host value in its place. A per-replica value
- * gives a bundle with the spec of each component, the PerReplicaSpec of the documents (DV-SPEC-1). None stays none; CO_TYPE for
- * indexed slices.
+ * The type of a value: its structure, with the spec of every tensor, variable and host value in its
+ * place. A per-replica value gives a bundle with the spec of each component, the PerReplicaSpec of the
+ * documents (DV-SPEC-1). None stays none; CO_TYPE for indexed slices.
  */
 CO_API co_value *co_type_spec(co_context *ctx, co_value *value);
 

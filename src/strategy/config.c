@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * update_config_proto of the v1 interface (S-CFG-*): one flag of a serialized tf.ConfigProto is set for mirrored strategies.
- * The message is edited field by field as it lies there, so that fields we know nothing of survive, and no library for
- * protocol buffers is needed for one bit. What strategies of several processes set (MW-12) is not here.
+ * update_config_proto of the v1 interface (S-CFG-*): one flag of a serialized tf.ConfigProto is set
+ * for mirrored strategies. The message is edited field by field as it lies there, so that fields we
+ * know nothing of survive, and no library for protocol buffers is needed for one bit. What
+ * strategies of several processes set (MW-12) is not here.
  */
 #include <cohort/extended.h>
 
@@ -57,7 +58,8 @@ skip_field(cursor *c, uint64_t *number)
     return true;
 }
 
-/* The message with the flag set, in the order of field numbers; `out` has room for the flag besides. Its length, or SIZE_MAX. */
+/* The message with the flag set, in the order of field numbers; `out` has room for the flag
+ * besides. Its length, or SIZE_MAX. */
 static size_t
 set_isolated(cursor c, unsigned char *out)
 {
@@ -101,9 +103,9 @@ isolated_copy(co_context *ctx, const co_value *config)
     }
     length = set_isolated((cursor){ bytes, bytes + config->u.string.nbytes }, out);
     if (length == SIZE_MAX)
-        coi_fail(
-            ctx, CO_INVALID_ARGUMENT,
-            "argument 3 (config) of update_config_proto is no serialized message: a field is cut off or unreadable");
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "argument 3 (config) of update_config_proto is no serialized message: a "
+                 "field is cut off or unreadable");
     else
         made = co_bytes(ctx, out, length);
     coi_small_free(&ctx->heap, out, room);
@@ -123,10 +125,10 @@ co_update_config_proto(co_context *ctx, co_strategy *strategy, co_value *config)
     if (!coi_check_kind(ctx, config, CO_KIND_STRING, 3, "config"))
         return NULL;
     if (strategy->policy->workers) {
-        coi_fail(
-            ctx, CO_NOT_IMPLEMENTED,
-            "update_config_proto of %s is not offered: what several processes need is not set by it here",
-            coi_strategy_text(strategy, text));
+        coi_fail(ctx, CO_NOT_IMPLEMENTED,
+                 "update_config_proto of %s is not offered: what several processes need is not "
+                 "set by it here",
+                 coi_strategy_text(strategy, text));
         return NULL;
     }
     if (strategy->policy->bundles)

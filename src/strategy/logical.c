@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Logical devices on strategies that have none: every strategy but those of TPUs (S-LOGICAL-1). The answer does not depend on
- * the arguments, so they are not looked at.
+ * Logical devices on strategies that have none: every strategy but those of TPUs (S-LOGICAL-1). The
+ * answer does not depend on the arguments, so they are not looked at.
  */
 #include "strategy/strategy.h"
 
@@ -12,10 +12,10 @@ not_here(co_context *ctx, co_strategy *strategy, const char *call)
 
     COI_ENTER(ctx, call, NULL);
     if (coi_check_strategy(ctx, strategy, 2))
-        coi_fail(
-            ctx, CO_NOT_IMPLEMENTED,
-            "%s has no logical devices: a TPU strategy alone has; leave the annotation out, it never changes a value",
-            coi_strategy_text(strategy, text));
+        coi_fail(ctx, CO_NOT_IMPLEMENTED,
+                 "%s has no logical devices: a TPU strategy alone has; leave the annotation out, "
+                 "it never changes a value",
+                 coi_strategy_text(strategy, text));
     return NULL;
 }
 

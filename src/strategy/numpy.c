@@ -9,15 +9,16 @@
 
 #include <string.h>
 
-/* Bare numbers have no shape to be sliced along (NP-3); everything else is left to from_tensor_slices. */
+/* Bare numbers have no shape to be sliced along (NP-3); everything else is left to
+ * from_tensor_slices. */
 static bool
 check_arrays(co_context *ctx, const co_value *value)
 {
     if (value->kind >= CO_KIND_INT && value->kind <= CO_KIND_NONE) {
-        coi_fail(
-            ctx, CO_VALUE,
-            "argument 3 (arrays) of make_numpy_dataset holds a %s, which has no shape; leaves must be tensors",
-            co_kind_name((co_kind)value->kind));
+        coi_fail(ctx, CO_VALUE,
+                 "argument 3 (arrays) of make_numpy_dataset holds a %s, which has no shape; leaves "
+                 "must be tensors",
+                 co_kind_name((co_kind)value->kind));
         return false;
     }
     for (size_t i = 0; coi_is_structure(value) && i < value->u.items.n; ++i)

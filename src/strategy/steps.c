@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Steps on an iterator, one (S-EXPRUN-*) or several, and what they put out (EXT-STEPS-1). Outputs are maps, replaced as a whole when a name is set:
- * there are few, and who holds an older map keeps it unchanged.
+ * Steps on an iterator, one (S-EXPRUN-*) or several, and what they put out (EXT-STEPS-1). Outputs
+ * are maps, replaced as a whole when a name is set: there are few, and who holds an older map keeps
+ * it unchanged.
  */
 #include <cohort/dataset.h>
 #include <cohort/extended.h>
@@ -139,7 +140,8 @@ co_set_last_step_output(co_context *ctx, co_step_context *steps, const char *nam
     if (op == CO_REDUCE_NONE && !ctx->mode.cross)
         return coi_fail(
             ctx, CO_ASSERTION,
-            "output '%s' is set in a replica without an operation; replicas have a value each: say how "
+            "output '%s' is set in a replica without an operation; replicas have a value "
+            "each: say how "
             "they combine, CO_REDUCE_SUM or CO_REDUCE_MEAN",
             name);
     return set_output(ctx, steps, STEP, name, output, op);
@@ -191,10 +193,10 @@ check_loop(co_context *ctx, co_strategy *strategy, co_step_fn fn, co_iterator *i
                  "argument 5 (iterations) of run_steps_on_iterator is %lld; it must be 0 or more",
                  (long long)iterations);
     else if (initial != NULL && initial->kind != CO_KIND_MAP)
-        coi_fail(
-            ctx, CO_TYPE,
-            "argument 6 (initial_loop_values) of run_steps_on_iterator is a %s; it must be a map, or NULL",
-            co_kind_name(co_value_kind(initial)));
+        coi_fail(ctx, CO_TYPE,
+                 "argument 6 (initial_loop_values) of run_steps_on_iterator is a %s; it must be a "
+                 "map, or NULL",
+                 co_kind_name(co_value_kind(initial)));
     return ctx->error.code == CO_OK &&
            coi_check_object(ctx, iterator, &coi_iterator_class, 4, "iterator") &&
            coi_check_cross(ctx, strategy);

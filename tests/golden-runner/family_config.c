@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config: update_config_proto on serialized messages. Deferred mode gives the same bytes. What several workers set is missing. */
+/* config: update_config_proto on serialized messages. Deferred mode gives the same bytes. What
+ * several workers set is missing. */
 #include "families.h"
 
 #include <stdio.h>

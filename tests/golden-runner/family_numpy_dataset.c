@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* numpy_dataset: datasets of arrays, as they are and batched and distributed. Cases of deferred mode are missing. */
+/* numpy_dataset: datasets of arrays, as they are and batched and distributed. Cases of deferred
+ * mode are missing. */
 #include "families.h"
 
 #include <string.h>
@@ -10,7 +11,7 @@ read_arrays(golden_case *c)
     return golden_read_value(c, c->ctx, json_object_get(c->inputs, "numpy_input"));
 }
 
-/* Each entry of `distributed` names a batch; its steps are what a distributed dataset of it gives. */
+/* Each entry of `distributed` names a batch; its steps are what distributing it gives. */
 static void
 put_distributed(golden_case *c, co_strategy *strategy, co_dataset *dataset)
 {

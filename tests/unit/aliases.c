@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The documents' names: every alias is called and does what its stable name does, from the caller's line. With them the small
- * members of the surface that the documents list: extended, cluster_resolver, run options, value contexts, logical devices.
+ * The documents' names: every alias is called and does what its stable name does, from the caller's
+ * line. With them the small members of the surface that the documents list: extended,
+ * cluster_resolver, run options, value contexts, logical devices.
  */
 #include "test.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The corners of reduce, update and reduce_to: sparse and mixed parts, devices that are not there, functions that return
- * nothing or the wrong thing, the calls of strategy.h and extended.h on no context and on one with an error, and want of memory.
+ * The corners of reduce, update and reduce_to: sparse and mixed parts, devices that are not there,
+ * functions that return nothing or the wrong thing, the calls of strategy.h and extended.h on no
+ * context and on one with an error, and want of memory.
  */
 #include "test.h"
 
@@ -149,7 +150,7 @@ CO_TEST_WITH(large_values_are_reduced_in_shares, "S-REDUCE-5", "cpus=2")
     CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce_mean(ctx, sum, CO_ALL_AXES, false)), 3, 0);
 }
 
-/* Rows of two replicas, {[[1, 2], [3, 4]], [[5, 6]]} and empty ones: an empty batch is no factor. */
+/* Rows of two replicas, {[[1, 2], [3, 4]], [[5, 6]]}, and none: an empty batch is no factor. */
 CO_TEST_WITH(products_along_axes, "ROP-1", "cpus=2")
 {
     static const double a[] = { 1, 2, 3, 4 }, b[] = { 5, 6 };
@@ -454,7 +455,7 @@ CO_TEST_WITH(arguments_of_updates_are_checked,
     CO_EXPECT_INT(calls, 1);
 }
 
-/* Replicas of two strategies: an update of the outer one's variable from a step of the inner one. */
+/* A step of one strategy updates a variable of another. */
 static co_value *
 update_of_another(co_context *ctx, co_value *args, void *user)
 {
@@ -710,7 +711,8 @@ add_one(co_context *ctx, co_value *variable, co_value *args, void *user)
     return co_assign_add(ctx, variable, co_at(ctx, args, 0));
 }
 
-/* Every size of the block's list of handles in turn, so that each place that adds to it meets a full one. */
+/* Every size of the block's list of handles in turn, so that each place that adds to it meets a
+ * full one. */
 static void
 own_some(co_context *ctx, int n)
 {
@@ -759,7 +761,8 @@ update_in_little_memory(co_context *ctx)
     return r != NULL;
 }
 
-/* What is too large for the caches of small blocks and pools, so that every one of these is asked of the system. */
+/* What is too large for the caches of small blocks and pools, so that every one of these is asked
+ * of the system. */
 static bool
 large_in_little_memory(co_context *ctx)
 {

@@ -85,6 +85,10 @@ CO_TEST(what_has_no_slices_is_refused, "NP-3")
         CO_EXPECT_NULL(co_make_numpy_dataset(ctx, d, wrong[i]));
         CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
     }
+    wrong[0] = co_per_replica(ctx, &x, 1); /* of no replica here */
+    CO_EXPECT_NULL(co_make_numpy_dataset(ctx, d, wrong[0]));
+    CO_EXPECT_FALSE(co_ok(ctx));
+    co_clear(ctx);
     CO_EXPECT_NULL(co_make_numpy_dataset(ctx, d, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "arrays");
     CO_EXPECT_NULL(co_make_numpy_dataset(ctx, NULL, x));
@@ -166,7 +170,7 @@ arrays_in_little_memory(co_context *ctx)
     static const char *const names[] = { "a string too long for any cell to hold it, to be sure "
                                          "that its bytes are an allocation of their own" };
     co_value                *text = co_tensor(ctx, CO_STRING, CO_SHAPE(1), names);
-    co_value                *x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(1, 1000));
+    co_value                *x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(1, 600000));
 
     return co_make_numpy_dataset(ctx, co_default_strategy(ctx), co_args(ctx, text, x)) != NULL;
 }
