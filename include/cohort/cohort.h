@@ -14,6 +14,7 @@
  *   creator.h   functions of yours between co_variable and what it makes
  *   extended.h  what the documents call strategy.extended
  *   engine.h    your own strategy
+ *   recorder.h  the flight recorder: where replicas and processes met
  *   dataset.h   datasets, distribution, iteration
  *   train.h     losses, optimizers
  *   dlpack.h    exchange with other libraries
@@ -35,6 +36,7 @@
 #include <cohort/extended.h>
 #include <cohort/gradient.h>
 #include <cohort/ops.h>
+#include <cohort/recorder.h>
 #include <cohort/strategy.h>
 #include <cohort/train.h>
 #include <cohort/value.h>

@@ -68,7 +68,8 @@ CO_API co_context *co_open_with(const co_options *options);
 CO_API co_context *co_open_beside(co_context *ctx);
 /**
  * Close a context and what it owns; the last one closes the runtime: workers are joined, devices go.
- * Returns CO_OK, or the code of an error that was never cleared, after reporting it in the log.
+ * Returns CO_OK, or the code of an error that was never cleared, after reporting it in the log. In a forked
+ * child nothing is given back: its memory goes with it.
  */
 CO_API co_code co_close(co_context *ctx);
 

@@ -130,16 +130,24 @@ parse_isa(const setting *s, const char *text, size_t length, void *field)
 
 /* A text field of s->max bytes with its zero. */
 static bool
+parse_text(const setting *s, const char *text, size_t length, void *field)
+{
+    if (length >= s->max)
+        return false;
+    memcpy(field, text, length);
+    ((char *)field)[length] = '\0';
+    return true;
+}
+
+static bool
 parse_devices(const setting *s, const char *text, size_t length, void *field)
 {
     char        type[COI_DEVICE_TYPE_MAX];
     int         count;
     const char *rest = field;
 
-    if (length >= s->max)
+    if (!parse_text(s, text, length, field))
         return false;
-    memcpy(field, text, length);
-    ((char *)field)[length] = '\0';
     while (coi_device_list_next(&rest, type, &count))
         ;
     return *rest == '\0' && (length == 0 || text[length - 1] != '+');
@@ -176,6 +184,8 @@ static const setting table[] = {
       "bind workers to their device's cores" },
     { "reference_kernels", "no", FIELD(reference_kernels), parse_bool, show_bool, "yes or no", 0, 0,
       "run the plain kernels of ops/ref, to compare with" },
+    { "flight_file", "", FIELD(flight_file), parse_text, show_text, "up to 255 characters", 0, 256,
+      "where the flight recorder is saved when replicas or processes fail to meet" },
 };
 
 enum { NUM_SETTINGS = sizeof(table) / sizeof(table[0]) };
@@ -394,7 +404,7 @@ void
 coi_settings_visit(const coi_settings *settings, co_setting_fn fn, void *user)
 {
     for (size_t i = 0; fn != NULL && i < NUM_SETTINGS; ++i) {
-        char value[80];
+        char value[256];
 
         table[i].show(&table[i], (const char *)settings + table[i].offset, value, sizeof(value));
         fn(user, table[i].name, value, settings->source[i], table[i].help);

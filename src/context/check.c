@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define WHICH 160
 
@@ -20,23 +19,6 @@ which(const co_context *ctx, int position, const char *name, char out[WHICH])
     else
         snprintf(out, WHICH, "%s", name);
     return out;
-}
-
-bool
-coi_check_home(co_context *ctx)
-{
-    const coi_cell_store *store = ctx->heap.store;
-
-    /* Where the system does not wipe the word, the few calls that come here ask for the process. */
-    if (!coi_is_forked(&ctx->heap) &&
-        (store->magic != &store->own_magic || ctx->runtime->pid == getpid()))
-        return true;
-    coi_fail(
-        ctx, CO_RUNTIME,
-        "this is process %ld, forked from process %ld, which opened the runtime; a fork has none of its "
-        "threads and may only close: open a runtime of its own with co_open",
-        (long)getpid(), (long)ctx->runtime->pid);
-    return false;
 }
 
 void

@@ -277,6 +277,9 @@ co_close(co_context *ctx)
         return CO_RUNTIME;
     runtime = ctx->runtime;
     code = ctx->error.code;
+    /* A forked child gives nothing back: what it has is a copy, of which parts may be locked for ever. */
+    if (coi_is_forked(&ctx->heap))
+        return code;
     if (code != CO_OK)
         report(ctx);
     coi_context_free(ctx);
@@ -327,6 +330,10 @@ end_block(co_context *ctx)
 {
     coi_block block = ctx->blocks[--ctx->num_blocks];
 
+    if (coi_is_forked(&ctx->heap)) { /* what would free may be locked for ever */
+        ctx->num_owned = block.num_owned;
+        return;
+    }
     if (ctx->tapes != NULL)
         coi_tapes_leave(ctx, ctx->num_blocks);
     /* Youngest first, so that what was made from another goes before it. */

@@ -134,6 +134,8 @@ coi_err(co_context *ctx)
 }
 /* In a runtime that could not start every context has that error. */
 void coi_repeat_failure(co_context *ctx);
+/* Whether this is the process that opened the runtime, and not a fork of it (CO_RUNTIME). */
+bool coi_check_home(co_context *ctx);
 /* After such a function failed: add call, site, rank, replica. Returns the code. */
 co_code coi_failed(co_context *ctx);
 
@@ -233,8 +235,6 @@ coi_in_replica(const co_context *ctx)
 }
 
 /* check.c: arguments of public calls. Each records the error (naming argument `position` and what would be right). */
-bool coi_check_home(
-    co_context *ctx); /* in the process that opened the runtime, not in a fork of it: CO_RUNTIME */
 /* Say why a handle that is not NULL cannot be used as an object of the class: fork, another runtime, or dead (code). */
 void coi_refuse_handle(co_context *ctx, const void *handle, const coi_class *cls, co_code code,
                        const char *name);

@@ -6,6 +6,7 @@
 #include "context/context.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #ifdef COI_DEBUG
 static uint64_t
@@ -124,6 +125,32 @@ co_clear(co_context *ctx)
     coi_repeat_failure(ctx);
 }
 
+static void
+say_forked(co_context *ctx)
+{
+    coi_error_reset(&ctx->error);
+    coi_error(
+        &ctx->error, CO_RUNTIME,
+        "this is process %ld, forked from process %ld, which opened the runtime; a fork has none of "
+        "its threads and may only close: open a runtime of its own with co_open",
+        (long)getpid(), (long)ctx->runtime->pid);
+}
+
+bool
+coi_check_home(co_context *ctx)
+{
+    const coi_cell_store *store = ctx->heap.store;
+
+    /* Where the system does not wipe the word, the few calls that come here ask for the process. */
+    if (!coi_is_forked(&ctx->heap) &&
+        (store->magic != &store->own_magic || ctx->runtime->pid == getpid()))
+        return true;
+    if (ctx->error.code == CO_OK)
+        say_forked(ctx);
+    coi_failed(ctx);
+    return false;
+}
+
 co_code
 coi_failed(co_context *ctx)
 {
@@ -131,6 +158,8 @@ coi_failed(co_context *ctx)
 
     if (err->code == CO_OK || err->call != NULL)
         return err->code;
+    if (coi_is_forked(&ctx->heap)) /* whatever failed, this is why */
+        say_forked(ctx);
     err->call = ctx->call != NULL ? ctx->call : "";
     err->file = ctx->site.file;
     err->line = ctx->site.line;

@@ -299,9 +299,9 @@ signature_of(const job *mine, char *text, size_t capacity)
         if (at + 1 < capacity)
             at += (size_t)snprintf(text + at, capacity - at, "%s%s %s", k > 0 ? ", " : "",
                                    co_dtype_name((co_dtype)leaf->dtype),
-                                   dense ? coi_shape_text(leaf->u.tensor.dims, leaf->ndim, shape)
-                                   : leaf->kind == CO_KIND_SLICES ? "slices"
-                                                                  : "rows");
+                                   leaf->kind == CO_KIND_TENSOR
+                                       ? coi_shape_text(leaf->u.tensor.dims, leaf->ndim, shape)
+                                       : "slices");
     }
     return hash;
 }
@@ -331,14 +331,11 @@ sum_between_workers(co_context *ctx, coi_step *step)
     ok = coi_group_all_reduce_packed(strategy->group, jobs, n, strategy->first, &strategy->travel,
                                      coi_err(ctx)) == CO_OK;
     coi_small_free(&ctx->heap, jobs, nbytes);
-    if (ok) {
-        coi_workers_delivered(strategy);
+    if (ok)
         return true;
-    }
     for (size_t k = 0; k < mine->n; ++k)
         if (!is_concatenated(mine, k))
             coi_workers_hold(strategy, mine->out[k]);
-    coi_failed(ctx);
     return false;
 }
 
@@ -364,7 +361,7 @@ reduce_between_workers(co_context *ctx)
     if (!coi_workers_meet(ctx, step->strategy,
                           mine->gather ? COI_MEET_ALL_GATHER : COI_MEET_ALL_REDUCE, signature, text,
                           outline_of(mine), NULL) ||
-        !sum_between_workers(ctx, step))
+        !coi_workers_moved(ctx, step->strategy, sum_between_workers(ctx, step)))
         return false;
     for (size_t k = 0; k < mine->n; ++k)
         if (is_concatenated(mine, k) && !make_concatenated(ctx, step, k))

@@ -162,25 +162,18 @@ agree(co_context *ctx, co_iterator *iterator, int served, int64_t rows)
 {
     input_iterator *self = (input_iterator *)iterator;
     co_strategy    *strategy = ((input_dataset *)iterator->dataset)->strategy;
-    bool            outermost = ctx->mode.step ==
-                     NULL; /* else the run around a merge function speaks for it */
-    bool    ok = served >= 0;
-    int64_t total = -1;
+    bool            ok = served >= 0;
+    int64_t         total = -1;
 
     if (strategy->num_workers == 1)
         return served < 0 ? -2 : served == 0 ? -1 : rows;
-    if (outermost)
-        coi_lock_take(&strategy->worker_lock);
-    if (ok) {
+    if (ok)
         ok = coi_workers_meet(ctx, strategy, COI_MEET_INPUT, iterator->dataset->num_leaves,
                               "the next element of a distributed dataset", served > 0 ? rows : -1,
-                              self->numbers);
-    } else if (outermost) {
-        coi_epoch_begin(strategy, false);
-        coi_workers_end(ctx, strategy, false);
-    }
-    if (outermost)
-        coi_lock_give(&strategy->worker_lock);
+                              self->numbers) &&
+             coi_workers_moved(ctx, strategy, true);
+    else
+        coi_workers_excuse(ctx, strategy);
     for (int w = 0; ok && w < strategy->num_workers; ++w)
         if (self->numbers[w] >= 0)
             total = (total < 0 ? 0 : total) + self->numbers[w];

@@ -9,37 +9,48 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const meeting_names[] = {
-    [COI_MEET_NONE] = "nothing",
-    [COI_MEET_MERGE] = "merge_call",
-    [COI_MEET_ALL_REDUCE] = "all_reduce",
-    [COI_MEET_ALL_GATHER] = "all_gather",
-    [COI_MEET_ASSIGN] = "variable assignment",
-    [COI_MEET_UPDATE] = "update",
-    [COI_MEET_VARIABLE] = "variable creation",
-    [COI_MEET_REDUCE] = "reduce",
-    [COI_MEET_GATHER] = "gather",
-    [COI_MEET_READ] = "variable read",
-    [COI_MEET_INPUT] = "input",
-    [COI_MEET_BROADCAST] = "broadcast",
-    [COI_MEET_STRATEGY] = "the making of a strategy",
+/* Whether replica 0 runs a function while the others wait to part (coi_merge). */
+typedef struct meeting {
+    const char *name;
+    bool        merges;
+} meeting;
+
+static const meeting meetings[] = {
+    [COI_MEET_NONE] = { "nothing", false },
+    [COI_MEET_MERGE] = { "merge_call", true },
+    [COI_MEET_ALL_REDUCE] = { "all_reduce", false },
+    [COI_MEET_ALL_GATHER] = { "all_gather", false },
+    [COI_MEET_ASSIGN] = { "variable assignment", true },
+    [COI_MEET_UPDATE] = { "update", true },
+    [COI_MEET_VARIABLE] = { "variable creation", true },
+    [COI_MEET_REDUCE] = { "reduce", false },
+    [COI_MEET_GATHER] = { "gather", false },
+    [COI_MEET_READ] = { "variable read", false },
+    [COI_MEET_INPUT] = { "input", false },
+    [COI_MEET_BROADCAST] = { "broadcast", false },
+    [COI_MEET_STRATEGY] = { "the making of a strategy", false },
 };
 
 const char *
 coi_meeting_name(coi_meeting_kind kind)
 {
-    return (size_t)kind < sizeof(meeting_names) / sizeof(meeting_names[0]) ? meeting_names[kind]
-                                                                           : "unknown call";
+    return (size_t)kind < sizeof(meetings) / sizeof(meetings[0]) ? meetings[kind].name
+                                                                 : "unknown call";
 }
 
-#define SITE_TEXT 120
+/* "all_reduce of float32 [2], meeting 3 of run 7, at step.c:41" */
+#define PLACE_TEXT 320
 static const char *
-site_text(const co_site_info *site, char out[SITE_TEXT])
+place_text(const coi_step *step, const coi_seat *seat, char out[PLACE_TEXT])
 {
-    if (site->file != NULL)
-        snprintf(out, SITE_TEXT, " at %.100s:%d", site->file, site->line);
-    else
-        out[0] = '\0';
+    char what[COI_SUMMARY_TEXT], site[120] = "";
+
+    coi_summary_text(&seat->what, what);
+    if (seat->site.file != NULL)
+        snprintf(site, sizeof(site), ", at %.100s:%d", seat->site.file, seat->site.line);
+    snprintf(out, PLACE_TEXT, "%s%s%s, meeting %llu of run %llu%s", coi_meeting_name(seat->kind),
+             what[0] != '\0' ? " of " : "", what, (unsigned long long)seat->sequence,
+             (unsigned long long)step->epoch, site);
     return out;
 }
 
@@ -62,6 +73,55 @@ num_arrived(const coi_step *step)
     return (int)(atomic_load(&step->barrier) & ARRIVED);
 }
 
+/* --- entries of the flight recorder --- */
+
+/* The first to come to a meeting writes its entry, before it arrives, so that it is there when all have. */
+static void
+open_entry(co_context *ctx, unsigned round)
+{
+    coi_step *step = ctx->mode.step;
+    unsigned  opened = atomic_load_explicit(&step->opened, memory_order_relaxed);
+    coi_seat *seat;
+
+    if (step->n == 1 || opened == round + 1 ||
+        !atomic_compare_exchange_strong(&step->opened, &opened, round + 1))
+        return;
+    seat = coi_my_seat(ctx);
+    atomic_store_explicit(&step->flight,
+                          coi_flight_begin(step->strategy->recorder,
+                                           &(coi_flight){ .epoch = step->epoch,
+                                                          .sequence = seat->sequence,
+                                                          .kind = (int)seat->kind,
+                                                          .expected = step->n,
+                                                          .site = seat->site,
+                                                          .step = step,
+                                                          .round = round,
+                                                          .summary = &seat->what }),
+                          memory_order_relaxed);
+    atomic_store_explicit(&step->is_open, true, memory_order_release);
+}
+
+static bool
+has_arrived(const void *arg, int i)
+{
+    return atomic_load(&((const coi_step *)arg)->seats[i].arrived);
+}
+
+/* The step broke: so ends the meeting that waits, if one does. Where all had come, its function was under way. */
+static void
+cut_entry(coi_step *step, co_code code)
+{
+    uint64_t number;
+
+    if (!atomic_exchange(&step->is_open, false))
+        return;
+    number = atomic_load(&step->flight);
+    if (atomic_load(&step->opened) == atomic_load(&step->round) + 1)
+        coi_flight_cut(step->strategy->recorder, number, code, step->n, has_arrived, step);
+    else
+        coi_flight_end(step->strategy->recorder, number, code);
+}
+
 /* Release everybody who waits. */
 static void
 open_gate(coi_step *step)
@@ -81,6 +141,7 @@ coi_break(coi_step *step, co_context *ctx)
         ctx->payload_deleter = NULL;
     }
     atomic_fetch_or(&step->barrier, BROKEN);
+    cut_entry(step, step->error.code);
     coi_lock_give(&step->error_lock);
     open_gate(step);
 }
@@ -98,12 +159,11 @@ break_barrier(coi_step *step)
     return true;
 }
 
-/* Break without a culprit's context. */
-static void break_with(coi_step *step, co_code code, int replica, const co_site_info *site,
-                       const char *call, const char *format, ...) CO_PRINTF(6, 7);
+/* Break without a culprit's context, because of what is seen from the place of `seat` (NULL: from the caller's). */
+static void break_with(coi_step *step, co_code code, int replica, const coi_seat *seat,
+                       const char *format, ...) CO_PRINTF(5, 6);
 static void
-break_with(coi_step *step, co_code code, int replica, const co_site_info *site, const char *call,
-           const char *format, ...)
+break_with(coi_step *step, co_code code, int replica, const coi_seat *seat, const char *format, ...)
 {
     va_list args;
 
@@ -114,9 +174,11 @@ break_with(coi_step *step, co_code code, int replica, const co_site_info *site, 
         va_end(args);
         step->error.replica = replica;
         step->error.rank = step->rank;
-        step->error.call = call;
-        step->error.file = site->file;
-        step->error.line = site->line;
+        step->error.call = seat != NULL ? coi_meeting_name(seat->kind) : "run";
+        step->error.file = seat != NULL ? seat->site.file : NULL;
+        step->error.line = seat != NULL ? seat->site.line : 0;
+        cut_entry(step, code);
+        coi_flight_trouble(step->strategy->recorder);
     }
     coi_lock_give(&step->error_lock);
     open_gate(step);
@@ -140,49 +202,21 @@ fail_broken(co_context *ctx)
     return false;
 }
 
-/* --- turns (S-RUN-7): one replica at a time, in order of ids, between meetings --- */
-
-void
-coi_wait_turn(co_context *ctx)
-{
-    coi_step *step = ctx->mode.step;
-
-    if (!step->in_turn)
-        return;
-    for (;;) {
-        unsigned seen = coi_event_read(&step->turn);
-
-        if (coi_is_broken(step) || atomic_load(&step->whose) == ctx->mode.local_replica)
-            return;
-        coi_event_wait(&step->turn, seen, &ctx->runtime->waiting, -1);
-    }
-}
-
-static void
-pass_turn(coi_step *step, int to)
-{
-    if (!step->in_turn)
-        return;
-    atomic_store(&step->whose, to);
-    coi_event_signal(&step->turn);
-}
-
 /* --- stuck replicas --- */
-
-static uint64_t
-progress_of(coi_step *step, int replica)
-{
-    return atomic_load_explicit(&coi_replica_context(step, replica)->progress,
-                                memory_order_relaxed);
-}
 
 uint64_t
 coi_step_progress(coi_step *step)
 {
-    uint64_t sum = 0;
+    uint64_t sum = atomic_load_explicit(&step->parent->progress, memory_order_relaxed);
 
     for (int i = 0; i < step->n; ++i)
-        sum += progress_of(step, i);
+        sum += atomic_load_explicit(&coi_replica_context(step, i)->progress, memory_order_relaxed);
+    if (atomic_load(&step->inner) == NULL)
+        return sum;
+    coi_lock_take(&step->inner_lock);
+    if (atomic_load(&step->inner) != NULL)
+        sum += coi_step_progress(atomic_load(&step->inner));
+    coi_lock_give(&step->inner_lock);
     return sum;
 }
 
@@ -200,31 +234,124 @@ list_missing(coi_step *step, char *out, size_t capacity)
                                    step->strategy->first_local + i);
 }
 
+#define NOTHING_DONE "has executed nothing for %d ms (deadline_ms)"
+
 static void
 report_stuck(co_context *ctx)
 {
     coi_step *step = ctx->mode.step;
     coi_seat *seat = coi_my_seat(ctx);
-    char      missing[200], site[SITE_TEXT];
+    char      missing[200], place[PLACE_TEXT];
 
     list_missing(step, missing, sizeof(missing));
-    break_with(step, CO_DEADLINE_EXCEEDED, ctx->mode.replica, &seat->site,
-               coi_meeting_name(seat->kind),
-               "replica %d waits in %s%s, and %s has executed nothing for %d ms (deadline_ms)",
-               ctx->mode.replica, coi_meeting_name(seat->kind), site_text(&seat->site, site),
-               missing, step->strategy->deadline_ms);
+    break_with(step, CO_DEADLINE_EXCEEDED, ctx->mode.replica, seat,
+               "replica %d waits in %s, and %s " NOTHING_DONE, ctx->mode.replica,
+               place_text(step, seat, place), missing, step->strategy->deadline_ms);
 }
 
 void
 coi_report_unfinished(coi_step *step)
 {
-    static const co_site_info nowhere = { NULL, 0 };
-    char                      missing[200];
+    char missing[200];
 
     list_missing(step, missing, sizeof(missing));
-    break_with(step, CO_DEADLINE_EXCEEDED, -1, &nowhere, "run",
-               "%s has not returned from the step and has executed nothing for %d ms (deadline_ms)",
-               missing, step->strategy->deadline_ms);
+    break_with(step, CO_DEADLINE_EXCEEDED, -1, NULL,
+               "%s has not returned from the step and " NOTHING_DONE, missing,
+               step->strategy->deadline_ms);
+}
+
+static void
+report_turn(co_context *ctx)
+{
+    coi_step *step = ctx->mode.step;
+    int       whose = atomic_load(&step->whose);
+
+    break_with(step, CO_DEADLINE_EXCEEDED, ctx->mode.replica, NULL,
+               "replica %d waits for its turn (in_turn), and replica %d " NOTHING_DONE,
+               ctx->mode.replica, step->strategy->first_local + whose, step->strategy->deadline_ms);
+}
+
+/*
+ * All have met, and one of them works for all: it holds what the others brought, so they cannot leave, and it may be on the thread
+ * that called run. So this is said in the log, once, and is the error of the step when it comes back.
+ */
+static void
+report_parting(co_context *ctx)
+{
+    coi_step *step = ctx->mode.step;
+    coi_seat *seat = coi_my_seat(ctx);
+    char      missing[200], place[PLACE_TEXT];
+
+    if (coi_is_broken(step))
+        return;
+    list_missing(step, missing, sizeof(missing));
+    place_text(step, seat, place);
+    break_with(step, CO_DEADLINE_EXCEEDED, ctx->mode.replica, seat,
+               "replica %d waits in %s, for %s, which is at work for all and " NOTHING_DONE,
+               ctx->mode.replica, place, missing, step->strategy->deadline_ms);
+    coi_log_line(&ctx->runtime->log, CO_LOG_ERROR,
+                 "replica %d waits in %s, for %s, which is at work for all and " NOTHING_DONE,
+                 ctx->mode.replica, place, missing, step->strategy->deadline_ms);
+    if (coi_flight_take_trouble(step->strategy->recorder))
+        coi_flight_report(step->strategy);
+}
+
+/* Wait for a change; where the step executes nothing for the deadline meanwhile, report. */
+typedef struct patience {
+    co_context *ctx;
+    int         timeout_ms;
+    uint64_t    progress;
+    void (*report)(co_context *ctx);
+} patience;
+
+static patience
+patience_of(co_context *ctx, void (*report)(co_context *ctx))
+{
+    coi_step *step = ctx->mode.step;
+
+    return (patience){ ctx, coi_timeout(step->strategy), coi_step_progress(step), report };
+}
+
+static void
+wait_for(patience *p, coi_event *event, unsigned seen)
+{
+    uint64_t now;
+
+    if (coi_wait_replicas(event, seen, &p->ctx->runtime->waiting, p->timeout_ms))
+        return;
+    now = coi_step_progress(p->ctx->mode.step);
+    if (now == p->progress)
+        p->report(p->ctx);
+    p->progress = now;
+}
+
+/* --- turns (S-RUN-7): one replica at a time, in order of ids, between meetings --- */
+
+void
+coi_wait_turn(co_context *ctx)
+{
+    coi_step *step = ctx->mode.step;
+    patience  p;
+
+    if (!step->in_turn)
+        return;
+    p = patience_of(ctx, report_turn);
+    for (;;) {
+        unsigned seen = coi_event_read(&step->turn);
+
+        if (coi_is_broken(step) || atomic_load(&step->whose) == ctx->mode.local_replica)
+            return;
+        wait_for(&p, &step->turn, seen);
+    }
+}
+
+static void
+pass_turn(coi_step *step, int to)
+{
+    if (!step->in_turn)
+        return;
+    atomic_store(&step->whose, to);
+    coi_event_signal(&step->turn);
 }
 
 /* --- barriers --- */
@@ -234,24 +361,17 @@ static bool
 wait_round(co_context *ctx, unsigned round)
 {
     coi_step *step = ctx->mode.step;
-    int       timeout_ms = coi_timeout(step->strategy);
-    uint64_t  before = coi_step_progress(step);
+    patience  p = patience_of(ctx, report_stuck);
 
     for (;;) {
         unsigned seen = coi_event_read(&step->gate);
-        uint64_t now;
 
         /* The round first: who left a complete barrier may have broken the step since. */
         if (atomic_load(&step->round) != round)
             return true;
         if (coi_is_broken(step))
             return atomic_load(&step->round) != round;
-        if (coi_wait_replicas(&step->gate, seen, &ctx->runtime->waiting, timeout_ms))
-            continue;
-        now = coi_step_progress(step);
-        if (now == before)
-            report_stuck(ctx);
-        before = now;
+        wait_for(&p, &step->gate, seen);
     }
 }
 
@@ -269,20 +389,18 @@ end_round(coi_step *step)
         coi_event_signal(&step->turn);
 }
 
-#define LEFT_EARLY                                                                                 \
-    "replica %d has returned from the step, but replica %d waits in %s%s; all replicas must "      \
-    "make the same number of calls to merge_call, all_reduce and aggregated assignments"
-
 static void
 break_for_return(coi_step *step, int returned, int waiting)
 {
     const coi_seat *seat = &step->seats[waiting];
     int             first = step->strategy->first_local;
-    char            site[SITE_TEXT];
+    char            place[PLACE_TEXT];
 
-    break_with(step, CO_RUNTIME, first + waiting, &seat->site, coi_meeting_name(seat->kind),
-               LEFT_EARLY, first + returned, first + waiting, coi_meeting_name(seat->kind),
-               site_text(&seat->site, site));
+    break_with(
+        step, CO_RUNTIME, first + waiting, seat,
+        "replica %d has returned from the step, but replica %d waits in %s; all replicas must "
+        "make the same number of calls to merge_call, all_reduce and aggregated assignments",
+        first + returned, first + waiting, place_text(step, seat, place));
 }
 
 /*
@@ -303,23 +421,68 @@ look_for_returned(co_context *ctx, unsigned round)
         }
 }
 
+/* Whether all came for the same; the first that disagrees with replica 0 is named. */
+static bool
+agree(co_context *ctx, coi_step *step)
+{
+    const coi_seat *first = &step->seats[0];
+    char            a[PLACE_TEXT], b[PLACE_TEXT];
+
+    for (int i = 1; i < step->n; ++i) {
+        const coi_seat *seat = &step->seats[i];
+
+        if (seat->kind == first->kind)
+            continue;
+        coi_fail(
+            ctx, CO_RUNTIME,
+            "replicas disagree: replica %d is in %s, while replica %d is in %s; all replicas must make "
+            "the same calls in the same order",
+            step->strategy->first_local, place_text(step, first, a),
+            step->strategy->first_local + i, place_text(step, seat, b));
+        return false;
+    }
+    return true;
+}
+
+/* The last to come: what it closes is every replica's. */
+static bool
+complete(co_context *ctx, coi_close_fn close)
+{
+    coi_step     *step = ctx->mode.step;
+    coi_recorder *recorder = step->strategy->recorder;
+    uint64_t      flight = atomic_load_explicit(&step->flight, memory_order_relaxed);
+    bool          merges = meetings[coi_my_seat(ctx)->kind].merges;
+
+    if (!agree(ctx, step) || (close != NULL && !close(ctx, step, NULL))) {
+        coi_flight_trouble(recorder);
+        coi_break(step, ctx);
+        return false;
+    }
+    if (merges)
+        coi_flight_met(recorder, flight);
+    else
+        atomic_store_explicit(&step->is_open, false, memory_order_relaxed);
+    end_round(step);
+    if (!merges) /* now that the others are on their way */
+        coi_flight_end(recorder, flight, CO_OK);
+    return true;
+}
+
 /* Wait for all replicas; the last runs `close` while the step is its alone. */
 static bool
-barrier(co_context *ctx, coi_close_fn close, void *arg)
+barrier(co_context *ctx, coi_close_fn close)
 {
     coi_step *step = ctx->mode.step;
     unsigned  round = atomic_load(&step->round), before;
 
+    open_entry(ctx, round);
     atomic_store(&coi_my_seat(ctx)->arrived, true);
     before = atomic_fetch_add(&step->barrier, 1);
     if ((before & BROKEN) != 0)
         return fail_broken(ctx);
     if ((int)before + 1 == step->n) {
-        if (!close(ctx, step, arg)) {
-            coi_break(step, ctx);
+        if (!complete(ctx, close))
             return false;
-        }
-        end_round(step);
     } else {
         pass_turn(step, ctx->mode.local_replica + 1);
         look_for_returned(ctx, round);
@@ -330,59 +493,46 @@ barrier(co_context *ctx, coi_close_fn close, void *arg)
     return true;
 }
 
+/* The last to part: what was done for all is done. */
+static void
+complete_parting(coi_step *step)
+{
+    uint64_t flight = atomic_load_explicit(&step->flight, memory_order_relaxed);
+    bool     ok = !coi_is_broken(step);
+
+    if (ok)
+        atomic_store_explicit(&step->is_open, false, memory_order_relaxed);
+    end_round(step);
+    if (ok)
+        coi_flight_end(step->strategy->recorder, flight, CO_OK);
+}
+
 bool
 coi_part(co_context *ctx)
 {
     coi_step *step = ctx->mode.step;
     unsigned  round = atomic_load(&step->round);
 
+    atomic_store(&coi_my_seat(ctx)->arrived, true);
     if ((int)(atomic_fetch_add(&step->barrier, 1) & ARRIVED) + 1 == step->n) {
-        end_round(step);
+        complete_parting(step);
     } else {
+        patience p = patience_of(ctx, report_parting);
+
+        /* Who speaks to other workers has their deadline to keep first. */
+        if (step->strategy->group != NULL && p.timeout_ms > 0)
+            p.timeout_ms = 2 * p.timeout_ms + 1000;
         pass_turn(step, ctx->mode.local_replica + 1);
         for (;;) {
             unsigned seen = coi_event_read(&step->gate);
 
             if (atomic_load(&step->round) != round)
                 break;
-            coi_wait_replicas(&step->gate, seen, &ctx->runtime->waiting, -1);
+            wait_for(&p, &step->gate, seen);
         }
     }
     coi_wait_turn(ctx);
     return !coi_is_broken(step) || fail_broken(ctx);
-}
-
-/* Whether all came for the same; the first that disagrees with replica 0 is named. */
-static bool
-agree(co_context *ctx, coi_step *step)
-{
-    const coi_seat *first = &step->seats[0];
-    char            a[SITE_TEXT], b[SITE_TEXT];
-
-    for (int i = 1; i < step->n; ++i) {
-        const coi_seat *seat = &step->seats[i];
-
-        if (seat->kind == first->kind && seat->sequence == first->sequence)
-            continue;
-        coi_fail(
-            ctx, CO_RUNTIME,
-            "replicas disagree: replica %d is in %s%s while replica %d is in %s%s; all replicas must make "
-            "the same calls in the same order",
-            step->strategy->first_local, coi_meeting_name(first->kind), site_text(&first->site, a),
-            step->strategy->first_local + i, coi_meeting_name(seat->kind),
-            site_text(&seat->site, b));
-        return false;
-    }
-    return true;
-}
-
-/* arg points at the close function of the meeting, which may be NULL. */
-static bool
-close_meeting(co_context *ctx, coi_step *step, void *arg)
-{
-    coi_close_fn close = *(coi_close_fn *)arg;
-
-    return agree(ctx, step) && (close == NULL || close(ctx, step, NULL));
 }
 
 bool
@@ -397,9 +547,10 @@ coi_meet(co_context *ctx, coi_meeting_kind kind, co_value *value, void *detail, 
     ++seat->sequence;
     seat->site = ctx->site;
     seat->value = value;
+    coi_summarise(value, &seat->what);
     seat->detail = detail;
     seat->result = NULL;
-    return barrier(ctx, close_meeting, &close);
+    return barrier(ctx, close);
 }
 
 void

@@ -24,6 +24,7 @@ destroy_strategy(coi_heap *heap, void *object)
     coi_memory  *memory = &strategy->runtime->memory;
 
     coi_crews_free(strategy);
+    coi_recorder_free(memory, strategy->recorder);
     if (strategy->group != NULL)
         coi_group_close(strategy->group);
     coi_free(memory, strategy->devices, (size_t)strategy->num_local * sizeof(*strategy->devices));
@@ -156,7 +157,10 @@ fill_tables(co_context *ctx, co_strategy *strategy, const coi_placement *where)
         strategy->devices = coi_calloc(memory,
                                        (size_t)strategy->num_local * sizeof(*strategy->devices));
     }
-    if (strategy->devices == NULL || !keep_weights(strategy, where)) {
+    if (where->num_replicas > 1)
+        strategy->recorder = coi_recorder_new(memory);
+    if (strategy->devices == NULL || (where->num_replicas > 1 && strategy->recorder == NULL) ||
+        !keep_weights(strategy, where)) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the placement of %d replicas",
                  where->num_replicas);
         return false;
@@ -188,7 +192,7 @@ coi_strategy_make(co_context *ctx, const coi_policy *policy, const coi_placement
     strategy->deadline_ms = where->deadline_ms;
     strategy->travel.timeout_ms = coi_timeout(strategy);
     coi_lock_init(&strategy->lock);
-    coi_lock_init(&strategy->worker_lock);
+    coi_event_init(&strategy->turn_given);
     if (fill_tables(ctx, strategy, where))
         return strategy;
     coi_unref(&ctx->heap, strategy);
@@ -217,6 +221,8 @@ co_default_strategy(co_context *ctx)
     if (ctx == NULL)
         return NULL;
     runtime = ctx->runtime;
+    if (coi_is_forked(&ctx->heap)) /* the lock may be held for ever */
+        return runtime->default_strategy;
     pthread_mutex_lock(&runtime->lock);
     strategy = runtime->default_strategy;
     if (strategy == NULL) {
@@ -437,7 +443,8 @@ agree(co_context *ctx, co_strategy *strategy)
     snprintf(text, sizeof(text), "%d replicas (%d here), %s %llx", strategy->num_replicas,
              strategy->num_local, strategy->weights != NULL ? "weights" : "equal weights",
              (unsigned long long)hash & 0xffffff);
-    return coi_workers_meet(ctx, strategy, COI_MEET_STRATEGY, hash, text, 0, NULL);
+    return coi_workers_meet(ctx, strategy, COI_MEET_STRATEGY, hash, text, 0, NULL) &&
+           coi_workers_moved(ctx, strategy, true);
 }
 
 co_strategy *

@@ -109,13 +109,8 @@ reduce_all(co_context *ctx, co_strategy *strategy, const coi_reduction *job)
         coi_team_run(ctx->device->team, s.n, reduce_chunk, &s);
         return true;
     }
-    if (coi_group_all_reduce_packed(strategy->group, job, 1, strategy->first, &strategy->travel,
-                                    coi_err(ctx)) == CO_OK) {
-        coi_workers_delivered(strategy);
-        return true;
-    }
-    coi_failed(ctx);
-    return false;
+    return coi_group_all_reduce_packed(strategy->group, job, 1, strategy->first, &strategy->travel,
+                                       coi_err(ctx)) == CO_OK;
 }
 
 co_value *
@@ -141,7 +136,7 @@ coi_reduce_tensors(co_context *ctx, co_strategy *strategy, coi_meeting_kind kind
     out = coi_tensor_new(&ctx->heap, ctx->device, (co_dtype)like->dtype, like->u.tensor.dims,
                          like->ndim, like->u.tensor.num_elements, coi_err(ctx));
     if (out == NULL) {
-        coi_failed(ctx);
+        coi_workers_moved(ctx, strategy, false);
         return NULL;
     }
     for (int i = 0; i < strategy->num_local; ++i)
@@ -150,7 +145,7 @@ coi_reduce_tensors(co_context *ctx, co_strategy *strategy, coi_meeting_kind kind
         op,   (co_dtype)like->dtype, like->u.tensor.num_elements, strategy->num_replicas,
         data, out->u.tensor.data
     };
-    if (!reduce_all(ctx, strategy, &job)) {
+    if (!coi_workers_moved(ctx, strategy, reduce_all(ctx, strategy, &job))) {
         coi_workers_hold(strategy, out);
         coi_unref(&ctx->heap, out);
         return NULL;
@@ -478,7 +473,9 @@ reduce_axes(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *c
     if (op != CO_REDUCE_MEAN)
         return total;
     if (strategy->group != NULL) {
-        if (!coi_workers_meet(ctx, strategy, COI_MEET_REDUCE, 0, "counts of a mean", count, counts))
+        if (!coi_workers_meet(ctx, strategy, COI_MEET_REDUCE, 0, "counts of a mean", count,
+                              counts) ||
+            !coi_workers_moved(ctx, strategy, true))
             return NULL;
         count = 0;
         for (int r = 0; r < strategy->num_workers; ++r)

@@ -265,6 +265,7 @@ crew_new(co_context *ctx, co_strategy *strategy)
     coi_event_init(&crew->step.gate);
     coi_event_init(&crew->step.turn);
     coi_lock_init(&crew->step.error_lock);
+    coi_lock_init(&crew->step.inner_lock);
     for (int i = 0; i < crew->n; ++i) {
         crew->members[i].crew = crew;
         crew->members[i].replica = i;
@@ -345,6 +346,9 @@ step_open(coi_crew *crew, co_context *parent, co_fn fn, co_value *args, void *us
     step->in_turn = options->in_turn && crew->n > 1;
     atomic_store_explicit(&step->barrier, 0, memory_order_relaxed);
     atomic_store_explicit(&step->finished, 0, memory_order_relaxed);
+    atomic_store_explicit(&step->opened, atomic_load_explicit(&step->round, memory_order_relaxed),
+                          memory_order_relaxed);
+    atomic_store_explicit(&step->is_open, false, memory_order_relaxed);
     atomic_store_explicit(&step->whose, 0, memory_order_relaxed);
     coi_error_reset(&step->error);
     step->payload_deleter = NULL;
@@ -446,7 +450,8 @@ abandon(coi_crew *crew, co_context *parent)
         atomic_store(&strategy->unusable, true);
     }
     coi_lock_give(&strategy->lock);
-    atomic_fetch_add(&crew->runtime->refs, 1);
+    coi_runtime_hold(crew->runtime);
+    coi_ref(strategy);
     coi_log_line(
         &crew->runtime->log, CO_LOG_ERROR,
         "a replica is stuck; its thread and memory are left behind and the strategy is unusable");
@@ -527,7 +532,6 @@ step_close(coi_crew *crew, co_context *parent)
 static co_value *
 run_crew(co_context *ctx, coi_crew *crew)
 {
-    co_strategy          *strategy = crew->strategy;
     struct coi_hook_call *hooks = ctx->hooks;
     co_value             *merged;
     bool                  all_back;
@@ -547,7 +551,6 @@ run_crew(co_context *ctx, coi_crew *crew)
     }
     merged = step_close(crew, ctx);
     give_crew(crew);
-    coi_unref(&ctx->heap, strategy);
     return merged;
 }
 
@@ -579,23 +582,42 @@ check_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args,
     return coi_check_cross(ctx, strategy);
 }
 
+/* A run inside a merge function: the run around it sees that this one moves. */
+static void
+set_inner(coi_step *outer, coi_step *inner)
+{
+    if (outer == NULL)
+        return;
+    coi_lock_take(&outer->inner_lock);
+    atomic_store(&outer->inner, inner);
+    coi_lock_give(&outer->inner_lock);
+}
+
 /* Runs of a strategy with several workers take their turn, because the collectives of two could cross. */
 static co_value *
 run_step(co_context *ctx, co_strategy *strategy, coi_crew *crew)
 {
-    bool outermost = strategy->group != NULL &&
-                     (ctx->mode.step == NULL || ctx->mode.step->strategy != strategy);
+    coi_step *step = &crew->step, *outer = ctx->mode.step;
+    bool      speaks = strategy->group != NULL && (outer == NULL || outer->strategy != strategy);
     co_value *merged;
 
-    if (outermost) {
-        coi_lock_take(&strategy->worker_lock);
-        coi_epoch_begin(strategy, true);
+    if (speaks && !coi_workers_begin(ctx, strategy, step)) {
+        merged = step_close(crew, ctx);
+        give_crew(crew);
+        coi_unref(&ctx->heap, strategy);
+        return merged;
     }
+    if (strategy->recorder != NULL)
+        step->epoch = strategy->group != NULL ? atomic_load(&strategy->epoch)
+                                              : atomic_fetch_add(&strategy->epoch, 1) + 1;
+    set_inner(outer, step);
     merged = run_crew(ctx, crew);
-    if (outermost) {
-        coi_workers_end(ctx, strategy, ctx->error.code == CO_OK);
-        coi_lock_give(&strategy->worker_lock);
-    }
+    set_inner(outer, NULL);
+    if (speaks)
+        coi_workers_end(ctx, strategy);
+    if (merged == NULL && coi_flight_take_trouble(strategy->recorder))
+        coi_flight_report(strategy);
+    coi_unref(&ctx->heap, strategy); /* which the step may have released */
     return merged;
 }
 

@@ -12,6 +12,8 @@
  *     all_reduce.c  all_reduce and all_gather inside a step
  *     communication.c  how values travel: options of strategies and calls
  *     merge.c       merge_call
+ *     recorder.c    the flight recorder: the last meetings
+ *     workers.c     meetings between processes
  *     group.c       merging and selecting values (DV-GROUP, DV-SEL)
  *     reduce.c      reduce, local results, gather across replicas
  *     variables.c   mirrored and sync-on-read variables
@@ -25,6 +27,7 @@
 
 #include "collective/collective.h"
 #include "context/context.h"
+#include "strategy/recorder.h"
 
 extern const coi_class coi_strategy_class;
 
@@ -77,10 +80,17 @@ struct co_strategy {
     struct coi_crew           *crews;      /* idle ones besides the spare */
     atomic_bool                unusable;   /* for good; why was written before */
     char                       why[200];
-    uint64_t                   epoch, sequence; /* of collectives between workers */
-    uint64_t                   delivered;       /* the last of them whose data has arrived */
-    bool                       in_step;         /* collectives of this epoch belong to a run */
-    coi_lock worker_lock; /* runs of a strategy with several workers are one after the other */
+    atomic_ullong              epoch;    /* runs, and collectives of workers outside one */
+    coi_recorder              *recorder; /* NULL with one replica */
+
+    /* Between workers: of who has the turn (workers.c). */
+    atomic_bool      turn_taken;
+    coi_event        turn_given;
+    struct coi_step *turn_step;  /* the run that has it, or NULL; under lock */
+    atomic_ullong    turn_ticks; /* moves with every meeting of workers */
+    uint64_t         sequence;   /* of the collective in the epoch */
+    uint64_t         delivered;  /* the last of them whose data has arrived */
+    uint64_t         flight;     /* entry of the collective */
 };
 
 /* "MirroredStrategy #3 (2 replicas)" for messages. */
@@ -165,6 +175,7 @@ typedef struct coi_seat {
     uint64_t     sequence;
     co_site_info site;
     co_value    *value;  /* what it brings: borrowed, alive while it waits */
+    coi_summary  what;   /* for who looks after it has gone */
     void        *detail; /* of the kind of meeting; on the stack of who waits */
     co_value    *result; /* what it takes away: a reference */
     atomic_bool  arrived, finished;
@@ -183,11 +194,17 @@ typedef struct coi_step {
     bool             in_turn;
     int              rank;            /* of the process, for errors */
     uint64_t         random_counter;  /* of the parent when the step began */
+    uint64_t         epoch;           /* which run this is */
+    coi_lock         inner_lock;      /* of inner */
+    _Atomic(struct coi_step *) inner; /* a run inside the merge function under way, or NULL */
     _Alignas(64) atomic_uint barrier; /* how many are at the current one; top bit: broken */
     atomic_uint   round;              /* barriers that were complete */
     atomic_int    finished;           /* replicas that returned */
-    coi_event     gate;               /* barriers and breaks */
-    coi_event     turn;               /* in_turn: whose */
+    atomic_uint   opened;  /* round of the meeting that has an entry in the recorder, and 1 */
+    atomic_bool   is_open; /* that entry has not ended */
+    atomic_ullong flight;  /* its number */
+    coi_event     gate;    /* barriers and breaks */
+    coi_event     turn;    /* in_turn: whose */
     atomic_int    whose;
     coi_lock      error_lock;
     co_error_info error; /* the first failure */
@@ -218,7 +235,7 @@ bool coi_is_broken(const coi_step *step);
 void coi_finish(co_context *ctx);
 /* Take the step's error into ctx, if it has none of its own; the payload stays with the step. */
 void coi_take_step_error(co_context *ctx, coi_step *step);
-/* Sum over replicas of how often they called into the library: unchanged means that nothing moves. */
+/* How often replicas, the merge function and runs inside it called into the library: unchanged means that nothing moves. */
 uint64_t coi_step_progress(coi_step *step);
 /* Break the step because replicas that have not returned execute nothing. */
 void coi_report_unfinished(coi_step *step);
@@ -290,20 +307,24 @@ bool coi_check_owner(co_context *ctx, const coi_variable *variable, const co_str
 
 /* --- workers.c: between processes. All do nothing without a group. --- */
 
-/* Begin an epoch: a run, or a collective outside one. */
-void coi_epoch_begin(co_strategy *strategy, bool in_step);
-/* Say hello at a collective and check that all ranks are at the same one; `numbers` (may be NULL, one per rank) receives each rank's
- * `number`. False with an error in ctx that names rank, place and both sides. */
+/*
+ * The runs of a strategy, and its collectives outside a run, are one after the other, from whichever threads they come. Take the
+ * turn for a run and begin its epoch; false with CO_DEADLINE_EXCEEDED where who has it executes nothing for the deadline.
+ */
+bool coi_workers_begin(co_context *ctx, co_strategy *strategy, coi_step *step);
+/* Tell the others that the run ended, or failed with the error of ctx, and give the turn. */
+void coi_workers_end(co_context *ctx, co_strategy *strategy);
+/*
+ * Say hello at a collective and check that all ranks are at the same one; `numbers` (may be NULL, one per rank) receives each rank's
+ * `number`. False with an error in ctx that names rank, place and both sides. True: data may flow, and coi_workers_moved must
+ * follow.
+ */
 bool coi_workers_meet(co_context *ctx, co_strategy *strategy, coi_meeting_kind what,
                       uint64_t signature, const char *text, int64_t number, int64_t *numbers);
-/* The data of this collective is here: a failure from now on is no reason for others to give it up. */
-static inline void
-coi_workers_delivered(co_strategy *strategy)
-{
-    strategy->delivered = strategy->sequence;
-}
-/* Tell the others that this run ended, or failed with the error of ctx. */
-void coi_workers_end(co_context *ctx, co_strategy *strategy, bool ok);
+/* The collective is over, or failed with the error of ctx, which this completes. Returns ok. */
+bool coi_workers_moved(co_context *ctx, co_strategy *strategy, bool ok);
+/* Outside a run: this rank fails instead of coming to the next collective, with the error of ctx. */
+void coi_workers_excuse(co_context *ctx, co_strategy *strategy);
 /* How long to wait for a peer, as the transports want it. */
 static inline int
 coi_timeout(const co_strategy *strategy)

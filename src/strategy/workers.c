@@ -9,24 +9,126 @@
 #include <stdio.h>
 #include <string.h>
 
-void
-coi_epoch_begin(co_strategy *strategy, bool in_step)
+/* --- turns --- */
+
+/* Whether ctx speaks for the run that has the turn: a replica of it, or its merge function. */
+static bool
+is_inside(const co_context *ctx, const co_strategy *strategy)
 {
-    ++strategy->epoch;
-    strategy->sequence = strategy->delivered = 0;
-    strategy->in_step = in_step;
+    return ctx->mode.step != NULL && ctx->mode.step->strategy == strategy;
 }
+
+/* How far who has the turn has come. */
+static uint64_t
+turn_progress(co_strategy *strategy)
+{
+    uint64_t progress = atomic_load(&strategy->turn_ticks);
+
+    coi_lock_take(&strategy->lock);
+    if (strategy->turn_step != NULL)
+        progress += coi_step_progress(strategy->turn_step);
+    coi_lock_give(&strategy->lock);
+    return progress;
+}
+
+static void
+set_turn_step(co_strategy *strategy, coi_step *step)
+{
+    coi_lock_take(&strategy->lock);
+    strategy->turn_step = step;
+    coi_lock_give(&strategy->lock);
+}
+
+bool
+coi_workers_begin(co_context *ctx, co_strategy *strategy, coi_step *step)
+{
+    uint64_t before = turn_progress(strategy);
+
+    for (;;) {
+        unsigned seen = coi_event_read(&strategy->turn_given);
+        bool     taken = false;
+        uint64_t now;
+
+        if (atomic_compare_exchange_strong(&strategy->turn_taken, &taken, true))
+            break;
+        if (coi_event_wait(&strategy->turn_given, seen, &ctx->runtime->waiting,
+                           coi_timeout(strategy)))
+            continue;
+        now = turn_progress(strategy);
+        if (now == before) {
+            char text[COI_STRATEGY_TEXT];
+
+            coi_fail(
+                ctx, CO_DEADLINE_EXCEEDED,
+                "%s waits for another run or collective of %s, which has executed nothing for %d ms "
+                "(deadline_ms); a step uses the context it is given, not another",
+                ctx->call, coi_strategy_text(strategy, text), strategy->deadline_ms);
+            return false;
+        }
+        before = now;
+    }
+    set_turn_step(strategy, step);
+    atomic_fetch_add(&strategy->epoch, 1);
+    strategy->sequence = strategy->delivered = 0;
+    return true;
+}
+
+static void
+give_turn(co_strategy *strategy)
+{
+    set_turn_step(strategy, NULL);
+    atomic_store(&strategy->turn_taken, false);
+    coi_event_signal(&strategy->turn_given);
+}
+
+/* --- hellos --- */
 
 static void
 fill_hello(co_context *ctx, const co_strategy *strategy, coi_hello_kind kind, coi_hello *hello)
 {
     memset(hello, 0, sizeof(*hello));
     hello->kind = (uint32_t)kind;
-    hello->epoch = strategy->epoch;
+    hello->epoch = atomic_load(&strategy->epoch);
     hello->sequence = strategy->sequence;
     hello->replica = -1;
     if (ctx->site.file != NULL)
         snprintf(hello->site, sizeof(hello->site), "%.60s:%d", ctx->site.file, ctx->site.line);
+}
+
+/* Tell the others how a run of this epoch ended: well, or with the error of ctx. */
+static void
+announce(co_context *ctx, co_strategy *strategy)
+{
+    coi_hello hello;
+
+    if (ctx->error.code == CO_OK) {
+        fill_hello(ctx, strategy, COI_HELLO_RUN_END, &hello);
+    } else {
+        fill_hello(ctx, strategy, COI_HELLO_FAILED, &hello);
+        hello.code = (int32_t)ctx->error.code;
+        hello.number = (int64_t)strategy->delivered + 1;
+        hello.replica = ctx->error.replica;
+        snprintf(hello.text, sizeof(hello.text), "%.*s", (int)sizeof(hello.text) - 1,
+                 ctx->error.message);
+        if (ctx->error.file != NULL)
+            snprintf(hello.site, sizeof(hello.site), "%.60s:%d", ctx->error.file, ctx->error.line);
+    }
+    strategy->group->transport->announce(strategy->group, &hello);
+}
+
+void
+coi_workers_end(co_context *ctx, co_strategy *strategy)
+{
+    announce(ctx, strategy);
+    give_turn(strategy);
+}
+
+void
+coi_workers_excuse(co_context *ctx, co_strategy *strategy)
+{
+    if (is_inside(ctx, strategy) || !coi_workers_begin(ctx, strategy, NULL))
+        return; /* the end of the run says so */
+    coi_workers_end(ctx, strategy);
 }
 
 static bool
@@ -39,24 +141,29 @@ peer_failed(co_context *ctx, int rank, const coi_hello *hello)
     return false;
 }
 
+/* "all_reduce of float32 [2], meeting 3 of run 7, at step.c:41" */
+#define PLACE_TEXT 400
+static const char *
+place_text(const coi_hello *hello, char out[PLACE_TEXT])
+{
+    snprintf(out, PLACE_TEXT, "%s%s%s, meeting %llu of run %llu%s%s",
+             coi_meeting_name((coi_meeting_kind)hello->what), hello->text[0] != '\0' ? " of " : "",
+             hello->text, (unsigned long long)hello->sequence, (unsigned long long)hello->epoch,
+             hello->site[0] != '\0' ? ", at " : "", hello->site);
+    return out;
+}
+
 static bool
 out_of_step(co_context *ctx, int rank, const coi_hello *mine, const coi_hello *other)
 {
-    char theirs[160], ours[120];
+    char theirs[PLACE_TEXT], ours[PLACE_TEXT];
+    bool ended = other->kind == COI_HELLO_RUN_END;
 
-    snprintf(ours, sizeof(ours), "%s%s%s", coi_meeting_name((coi_meeting_kind)mine->what),
-             mine->site[0] != '\0' ? " at " : "", mine->site);
-    if (other->kind == COI_HELLO_RUN_END)
-        snprintf(theirs, sizeof(theirs), "has ended this run without it");
-    else
-        snprintf(theirs, sizeof(theirs), "is in %s%s%s%s",
-                 coi_meeting_name((coi_meeting_kind)other->what),
-                 other->site[0] != '\0' ? " at " : "", other->site,
-                 other->epoch > mine->epoch ? " of a later run" : "");
     coi_fail(
         ctx, CO_RUNTIME,
-        "ranks disagree: rank %d is in %s, and rank %d %s; all ranks must make the same calls in the same order",
-        ctx->rank, ours, rank, theirs);
+        "ranks disagree: rank %d is in %s, and rank %d %s%s; all ranks must make the same calls in the same order",
+        ctx->rank, place_text(mine, ours), rank, ended ? "has ended this run without it" : "is in ",
+        ended ? "" : place_text(other, theirs));
     return false;
 }
 
@@ -76,17 +183,71 @@ compare_hellos(co_context *ctx, const co_strategy *strategy, const coi_hello *mi
             other->sequence != mine->sequence || other->what != mine->what)
             return out_of_step(ctx, r, mine, other);
         if (other->signature != mine->signature) {
+            char theirs[PLACE_TEXT], ours[PLACE_TEXT];
             /* A number below zero tells how many leaves of which kinds there are (RC-AR-4). */
             bool structures = mine->number < 0 && other->number < 0 &&
                               other->number != mine->number;
 
             coi_fail(ctx, structures ? CO_ASSERTION : CO_INVALID_ARGUMENT,
-                     "rank %d brings %s to %s, and rank %d brings %s", ctx->rank, mine->text,
-                     coi_meeting_name((coi_meeting_kind)mine->what), r, other->text);
+                     "ranks disagree: rank %d brings %s, and rank %d brings %s", ctx->rank,
+                     place_text(mine, ours), r, place_text(other, theirs));
             return false;
         }
     }
     return true;
+}
+
+static bool
+has_said_hello(const void *arg, int rank)
+{
+    return ((const coi_hello *)arg)[rank].kind == COI_HELLO_COLLECTIVE;
+}
+
+static void
+begin_flight(const co_context *ctx, co_strategy *strategy, const coi_hello *mine)
+{
+    strategy->flight = coi_flight_begin(strategy->recorder,
+                                        &(coi_flight){ .epoch = mine->epoch,
+                                                       .sequence = mine->sequence,
+                                                       .kind = (int)mine->what,
+                                                       .expected = strategy->num_workers,
+                                                       .site = ctx->site,
+                                                       .text = mine->text });
+}
+
+/* A collective outside a run is over: nobody else's words are between its first and its last. */
+static void
+leave(co_context *ctx, co_strategy *strategy)
+{
+    if (is_inside(ctx, strategy))
+        return;
+    if (ctx->error.code != CO_OK) {
+        announce(ctx, strategy);
+        if (coi_flight_take_trouble(strategy->recorder))
+            coi_flight_report(strategy);
+    }
+    give_turn(strategy);
+}
+
+/* Give mine, get all, and compare. */
+static bool
+exchange(co_context *ctx, co_strategy *strategy, const coi_hello *mine, coi_hello *all)
+{
+    bool ok = strategy->group->transport->exchange(strategy->group, mine, all,
+                                                   strategy->travel.timeout_ms,
+                                                   coi_err(ctx)) == CO_OK;
+
+    if (!ok)
+        coi_failed(ctx);
+    ok = ok && compare_hellos(ctx, strategy, mine, all);
+    if (ok) {
+        coi_flight_met(strategy->recorder, strategy->flight);
+    } else {
+        coi_flight_cut(strategy->recorder, strategy->flight, ctx->error.code, strategy->num_workers,
+                       has_said_hello, all);
+        coi_flight_trouble(strategy->recorder);
+    }
+    return ok;
 }
 
 bool
@@ -102,8 +263,10 @@ coi_workers_meet(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, 
             numbers[0] = number;
         return true;
     }
-    if (!strategy->in_step)
-        coi_epoch_begin(strategy, false);
+    if (!is_inside(ctx, strategy) && !coi_workers_begin(ctx, strategy, NULL))
+        return false;
+    atomic_fetch_add(&strategy->turn_ticks, 1);
+    coi_tick(ctx);
     ++strategy->sequence;
     fill_hello(ctx, strategy, COI_HELLO_COLLECTIVE, &mine);
     mine.what = (uint32_t)what;
@@ -118,44 +281,39 @@ coi_workers_meet(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, 
                                strategy->travel.bytes_per_pack);
     if (strategy->travel.in_ring)
         snprintf(mine.text + at, sizeof(mine.text) - at, " in a ring");
+    begin_flight(ctx, strategy, &mine);
     all = coi_small_alloc(&ctx->heap, nbytes);
     if (all == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to hear from %d ranks",
                  strategy->num_workers);
+        leave(ctx, strategy);
         return false;
     }
-    ok = strategy->group->transport->exchange(strategy->group, &mine, all,
-                                              strategy->travel.timeout_ms, coi_err(ctx)) == CO_OK;
-    if (!ok)
-        coi_failed(ctx);
-    ok = ok && compare_hellos(ctx, strategy, &mine, all);
+    memset(all, 0, nbytes); /* who is not heard of has said nothing */
+    ok = exchange(ctx, strategy, &mine, all);
     for (int r = 0; ok && numbers != NULL && r < strategy->num_workers; ++r)
         numbers[r] = all[r].number;
     coi_small_free(&ctx->heap, all, nbytes);
-    if (!ok && !strategy->in_step)
-        coi_workers_end(ctx, strategy, false); /* inside a step, its end says so */
+    if (!ok)
+        leave(ctx, strategy);
     return ok;
 }
 
-void
-coi_workers_end(co_context *ctx, co_strategy *strategy, bool ok)
+bool
+coi_workers_moved(co_context *ctx, co_strategy *strategy, bool ok)
 {
-    coi_hello hello;
-
-    strategy->in_step = false;
+    if (!ok)
+        coi_failed(ctx);
     if (strategy->group == NULL)
-        return;
-    fill_hello(ctx, strategy, ok ? COI_HELLO_RUN_END : COI_HELLO_FAILED, &hello);
-    if (!ok) {
-        hello.code = (int32_t)ctx->error.code;
-        hello.number = (int64_t)strategy->delivered + 1;
-        hello.replica = ctx->error.replica;
-        snprintf(hello.text, sizeof(hello.text), "%.*s", (int)sizeof(hello.text) - 1,
-                 ctx->error.message);
-        if (ctx->error.file != NULL)
-            snprintf(hello.site, sizeof(hello.site), "%.60s:%d", ctx->error.file, ctx->error.line);
-    }
-    strategy->group->transport->announce(strategy->group, &hello);
+        return ok;
+    if (ok) /* a failure from now on is no reason for others to give the data up */
+        strategy->delivered = strategy->sequence;
+    atomic_fetch_add(&strategy->turn_ticks, 1);
+    coi_flight_end(strategy->recorder, strategy->flight, ctx->error.code);
+    if (!ok)
+        coi_flight_trouble(strategy->recorder);
+    leave(ctx, strategy);
+    return ok;
 }
 
 void
@@ -185,13 +343,12 @@ coi_workers_broadcast(co_context *ctx, co_strategy *strategy, co_value *tensor)
                           (uint64_t)tensor->u.tensor.num_elements + tensor->dtype,
                           coi_shape_text(tensor->u.tensor.dims, tensor->ndim, text), 0, NULL))
         return NULL;
-    if (coi_group_broadcast(strategy->group, copy->u.tensor.data, coi_tensor_nbytes(copy), 0,
-                            strategy->travel.timeout_ms, coi_err(ctx)) == CO_OK) {
-        coi_workers_delivered(strategy);
+    if (coi_workers_moved(ctx, strategy,
+                          coi_group_broadcast(strategy->group, copy->u.tensor.data,
+                                              coi_tensor_nbytes(copy), 0,
+                                              strategy->travel.timeout_ms, coi_err(ctx)) == CO_OK))
         return copy;
-    }
     coi_workers_hold(strategy, copy);
-    coi_failed(ctx);
     return NULL;
 }
 
@@ -235,15 +392,15 @@ coi_workers_concat(co_context *ctx, co_strategy *strategy, coi_meeting_kind what
     all = coi_small_alloc(&ctx->heap, total + 1);
     if (all == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to gather %zu bytes", total);
+        coi_workers_moved(ctx, strategy, false);
         return NULL;
     }
-    if (coi_group_all_gather(strategy->group, mine->u.tensor.data, nbytes, all,
-                             strategy->travel.timeout_ms, coi_err(ctx)) != CO_OK) {
-        coi_failed(ctx);
-    } else {
+    if (coi_workers_moved(ctx, strategy,
+                          coi_group_all_gather(strategy->group, mine->u.tensor.data, nbytes, all,
+                                               strategy->travel.timeout_ms,
+                                               coi_err(ctx)) == CO_OK)) {
         const char *from = all;
 
-        coi_workers_delivered(strategy);
         for (int r = 0; r < strategy->num_workers; from += nbytes[r++])
             blocks[r] = block_of(ctx, mine, at, lengths[r], from);
     }

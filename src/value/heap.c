@@ -148,6 +148,9 @@ refill(coi_heap *heap, int size)
         heap->spare[size] = (coi_batch){ NULL, 0 };
         return true;
     }
+    /* In a forked child the lock may be held for ever, by a thread that is not there. */
+    if (coi_is_forked(heap))
+        return false;
     coi_lock_take(&store->lock);
     ok = pop_batch(store, size, &heap->loaded[size]) || cut_slab(store, size, &heap->loaded[size]);
     coi_lock_give(&store->lock);
@@ -160,7 +163,7 @@ spill(coi_heap *heap, int size)
 {
     coi_cell_store *store = heap->store;
 
-    if (heap->spare[size].first != NULL) {
+    if (heap->spare[size].first != NULL && !coi_is_forked(heap)) {
         coi_lock_take(&store->lock);
         push_batch(store, size, &heap->spare[size]);
         coi_lock_give(&store->lock);

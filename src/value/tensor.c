@@ -71,7 +71,8 @@ coi_tensor_new(coi_heap *heap, co_device *device, co_dtype dtype, const int64_t 
         put_inline(cell);
         return cell;
     }
-    cell->u.tensor.buffer = coi_buffer_alloc(device, nbytes);
+    /* In a forked child the pool may be locked for ever, by a thread that is not there. */
+    cell->u.tensor.buffer = coi_is_forked(heap) ? NULL : coi_buffer_alloc(device, nbytes);
     if (cell->u.tensor.buffer == NULL)
         return no_memory(heap, cell, nbytes, device, err);
     cell->u.tensor.data = cell->u.tensor.buffer->data;

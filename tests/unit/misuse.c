@@ -2,6 +2,8 @@
 /* Handles where they do not belong: those of another runtime or another strategy, and all of them in a forked child. */
 #include "engine_support.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -135,7 +137,11 @@ in_child(bool (*body)(co_context *ctx, void *with), co_context *ctx, void *with)
     pid_t child = fork();
 
     if (child == 0) {
-        alarm(10); /* who hangs is ended, and found */
+        sigset_t none;
+
+        sigemptyset(&none);
+        pthread_sigmask(SIG_SETMASK, &none, NULL); /* threads of the library hold all back */
+        alarm(10);                                 /* who hangs is ended, and found */
         _exit(body(ctx, with) ? 0 : 1);
     }
     return child > 0 && waitpid(child, &status, 0) == child && status == 0;
@@ -166,6 +172,10 @@ use_all(co_context *ctx, void *with)
     made *m = with;
     bool  right = co_open_beside(ctx) == NULL && refused(ctx);
 
+    right = right && co_zeros(ctx, CO_FLOAT32, CO_SHAPE(1000)) == NULL && refused(ctx);
+    right = right && co_get_strategy(ctx) == co_default_strategy(ctx);
+    co_block_begin(ctx);
+    co_block_end(ctx);
     right = right && co_run(ctx, m->mirrored, sum_ones, m->tensor, NULL) == NULL && refused(ctx);
     right = right && co_run(ctx, m->one, sum_ones, co_no_args(ctx), NULL) == NULL && refused(ctx);
     right = right && co_scope_enter(ctx, m->mirrored).id == 0 && refused(ctx);

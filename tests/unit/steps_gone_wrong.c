@@ -494,6 +494,104 @@ CO_TEST_BARE(a_replica_that_never_comes_back_is_left_behind, "")
     test_rest_ms(50); /* they come back, into memory that is still theirs */
 }
 
+/* --- functions of merge_call, and turns, that take long --- */
+
+typedef enum dawdle { SLEEPS, WORKS, RUNS } dawdle;
+
+static co_value *
+work_on(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    (void)user;
+    for (int i = 0; i < 12; ++i) {
+        co_add(ctx, co_int(ctx, 1), co_int(ctx, 1));
+        test_rest_ms(20);
+    }
+    return NULL;
+}
+
+static co_value *
+merge_dawdles(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    dawdle how = *(dawdle *)user;
+
+    if (how == SLEEPS)
+        test_rest_ms(400);
+    else if (how == WORKS)
+        work_on(ctx, args, NULL);
+    else
+        co_run(ctx, strategy, work_on, co_no_args(ctx), NULL);
+    return NULL;
+}
+
+static co_value *
+step_whose_merge_dawdles(co_context *ctx, co_value *args, void *user)
+{
+    return co_merge_call(ctx, merge_dawdles, args, user);
+}
+
+static atomic_int told; /* log lines that say who is waited for */
+
+static void
+listen(void *user, co_log_level level, const char *line)
+{
+    (void)user;
+    (void)level;
+    if (strstr(line, "for replica 0, which is at work for all and has executed nothing") != NULL)
+        atomic_fetch_add(&told, 1);
+}
+
+/* It is on the thread that called run, so the log is told at once, and the caller when it comes back. */
+CO_TEST_BARE(a_merge_function_that_does_nothing_is_reported, "RC-MERGE-7")
+{
+    co_options   options = CO_OPTIONS_INIT;
+    dawdle       how = SLEEPS;
+    co_strategy *m;
+
+    options.settings = "cpus=2";
+    options.log = listen;
+    ctx = co_open_with(&options);
+    m = test_mirrored(ctx, 3, 100);
+    CO_EXPECT_NULL(co_run(ctx, m, step_whose_merge_dawdles, co_no_args(ctx), &how));
+    CO_EXPECT_CONTAINS(co_error(ctx)->message, "waits in merge_call, meeting 1 of run 1, at");
+    CO_EXPECT_ERROR(ctx, CO_DEADLINE_EXCEEDED, "for replica 0, which is at work for all");
+    CO_EXPECT_INT(told, 1);
+    expect_usable(ctx, m);
+    CO_EXPECT_CODE(co_close(ctx), CO_OK);
+}
+
+CO_TEST_WITH(a_merge_function_that_moves_is_waited_for, "RC-MERGE-2 SCOPE-8", "cpus=2")
+{
+    co_strategy *m = test_mirrored(ctx, 3, 100);
+
+    for (int how = WORKS; how <= RUNS; ++how) {
+        co_run(ctx, m, step_whose_merge_dawdles, co_no_args(ctx), &how);
+        expect_usable(ctx, m);
+    }
+}
+
+static co_value *
+first_sleeps(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    (void)user;
+    if (co_replica_id(ctx) == 0)
+        test_rest_ms(400);
+    return NULL;
+}
+
+CO_TEST_WITH(a_turn_that_is_not_passed_is_reported, "S-RUN-7", "cpus=2")
+{
+    co_run_options options = CO_RUN_OPTIONS_INIT;
+    co_strategy   *m = test_mirrored(ctx, 3, 100);
+
+    options.in_turn = true;
+    CO_EXPECT_NULL(co_run_with(ctx, m, first_sleeps, co_no_args(ctx), NULL, &options));
+    CO_EXPECT_ERROR(ctx, CO_DEADLINE_EXCEEDED,
+                    "waits for its turn (in_turn), and replica 0 has executed nothing for 100 ms");
+    expect_usable(ctx, m);
+}
+
 /* --- many --- */
 
 CO_TEST_WITH(many_replicas_meet, "S-RUN-1 RC-AR-1", "cpus=2")
