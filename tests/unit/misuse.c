@@ -7,6 +7,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#if defined(__SANITIZE_THREAD__)
+#define THREAD_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define THREAD_SANITIZED 1
+#endif
+#endif
+#ifndef THREAD_SANITIZED
+#define THREAD_SANITIZED 0
+#endif
+
 static co_value *
 first_of(co_context *ctx, co_value *args, void *user)
 {
@@ -224,6 +235,8 @@ open_own(co_context *ctx, void *with)
 
 CO_TEST_WITH(a_forked_child_opens_a_runtime_of_its_own, "", "cpus=2")
 {
+    if (THREAD_SANITIZED)
+        CO_SKIP("the thread sanitizer starts no threads in a forked child");
     expect_usable(ctx, test_mirrored(ctx, 2, -1));
     CO_EXPECT_TRUE(in_child(open_own, ctx, NULL));
 }
