@@ -28,3 +28,12 @@ foreach(size IN ITEMS 1 2 3)
     cohort_test(ranks.guest.${size} "${PROJECT_SOURCE_DIR}/scripts/mpirun-here" -n ${size} $<TARGET_FILE:ranks_guest>)
     set_tests_properties(ranks.guest.${size} PROPERTIES PROCESSORS 2)
 endforeach()
+
+# An MPI that fails and lies, and a hostile peer. Its symbols must be seen by the plug-in before those of MPI.
+add_executable(ranks_faults "${PROJECT_SOURCE_DIR}/tests/ranks/faults/faults.c")
+set_target_properties(ranks_faults PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests" ENABLE_EXPORTS ON)
+target_include_directories(ranks_faults PRIVATE "${PROJECT_SOURCE_DIR}/tests/unit")
+target_link_libraries(ranks_faults PRIVATE cohort_flags cohort_internal MPI::MPI_C)
+cohort_test(ranks.faults "${PROJECT_SOURCE_DIR}/scripts/mpirun-here" -n 2 $<TARGET_FILE:ranks_faults>)
+set_tests_properties(ranks.faults PROPERTIES PROCESSORS 2)
