@@ -8,6 +8,7 @@
  *     {
  *         co_variable_options mine = *options;
  *
+ *         mine.struct_size = sizeof(mine);
  *         mine.trainable = CO_TRAINABLE_NO;
  *         return co_creator_next(ctx, next, initial, &mine);
  *     }

@@ -188,9 +188,10 @@ typedef struct co_op_info {
     bool               differentiable;
     bool               internal; /* made for gradients; callable, but not part of the stable set */
 } co_op_info;
+#define CO_OP_INFO_INIT { sizeof(co_op_info), NULL, NULL, NULL, 0, false, NULL, 0, false, false }
 
 CO_API size_t co_num_ops(void);
-/** The i-th entry; false past the end. */
+/** The i-th entry, in the info that began as CO_OP_INFO_INIT; false past the end. */
 CO_API bool co_op_describe(size_t i, co_op_info *info);
 /**
  * Call an operator by name: inputs a tuple or list in the order of the table, attrs a map (or NULL) of

@@ -29,8 +29,6 @@ typedef enum co_trainable { CO_TRAINABLE_AUTO = 0, CO_TRAINABLE_NO = 1, CO_TRAIN
 
 /** Makes an initial value where it is needed; fails by recording an error in ctx. */
 typedef co_value *(*co_initializer_fn)(co_context *ctx, void *user);
-/** Says into how many pieces to cut each dimension. Nothing calls it: see the field `partitioner`. */
-typedef void (*co_partitioner_fn)(void *user, const int64_t *dims, size_t ndim, int64_t *pieces);
 
 typedef struct co_variable_options {
     size_t             struct_size;
@@ -41,12 +39,12 @@ typedef struct co_variable_options {
     co_aggregation     aggregation;
     co_initializer_fn  initializer; /* called once for all components; in a step, for all replicas */
     void              *initializer_user;
-    co_partitioner_fn  partitioner; /* variables are not partitioned: ignored, with one warning (SCOPE-12) */
+    bool               partitioned; /* variables are not partitioned: ignored, with one warning (SCOPE-12) */
 } co_variable_options;
 #define CO_VARIABLE_OPTIONS_INIT                                                                             \
     {                                                                                                        \
         sizeof(co_variable_options), NULL, CO_TRAINABLE_AUTO, CO_DTYPE_NONE, CO_SYNC_AUTO,                   \
-            CO_AGGREGATION_NONE, NULL, NULL, NULL                                                            \
+            CO_AGGREGATION_NONE, NULL, NULL, false                                                           \
     }
 
 /**

@@ -120,6 +120,7 @@ coi_take_options(co_context *ctx, void *all, size_t size, const void *options, i
         return false;
     }
     memcpy(all, options, given < size ? given : size);
+    memcpy(all, &size, sizeof(size)); /* ours may be passed on, to callbacks of the caller's */
     return true;
 }
 

@@ -406,8 +406,8 @@ co_escape(co_context *ctx, co_value *value)
     COI_ENTER(ctx, "escape", NULL);
     if (!coi_check_value(ctx, value, 2, "value"))
         return NULL;
-    if (ctx->num_blocks == 0)
-        return value; /* it lives until the context closes anyway */
+    if (ctx->num_blocks <= ctx->block_floor)
+        return value; /* it lives until the context closes, or the function that it is lent to ends */
     coi_ref(value);
     if (coi_own(ctx, value) == NULL)
         return NULL;

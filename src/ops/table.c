@@ -42,7 +42,7 @@ co_op_describe(size_t i, co_op_info *info)
     co_op_info    full;
     size_t        num_attrs = 0;
 
-    if (i >= coi_num_ops || info == NULL)
+    if (i >= coi_num_ops || info == NULL || info->struct_size < sizeof(info->struct_size))
         return false;
     op = coi_op_table[i];
     while (op->attr_texts != NULL && op->attr_texts[num_attrs] != NULL)
@@ -59,9 +59,6 @@ co_op_describe(size_t i, co_op_info *info)
         .differentiable = op->grad != NULL && !op->not_differentiable,
         .internal = op->internal,
     };
-    /* A caller of an older library has a shorter struct; 0 is taken for the struct of this version. */
-    memcpy(info, &full,
-           info->struct_size == 0 || info->struct_size > sizeof(full) ? sizeof(full)
-                                                                      : info->struct_size);
+    memcpy(info, &full, info->struct_size < sizeof(full) ? info->struct_size : sizeof(full));
     return true;
 }

@@ -489,12 +489,12 @@ ignore_partitioner(co_context *ctx, const co_variable_options *options)
 {
     coi_runtime *runtime = ctx->runtime;
 
-    if (options->partitioner == NULL || atomic_exchange(&runtime->partitioner_ignored, true))
+    if (!options->partitioned || atomic_exchange(&runtime->partitioner_ignored, true))
         return;
     coi_log_line(
         &runtime->log, CO_LOG_WARNING,
-        "partitioned variables are not supported: the partitioner of variable '%.100s' is ignored, "
-        "here and from now on",
+        "partitioned variables are not supported: variable '%.100s' has its full shape in one "
+        "piece, and so will the next ones",
         name_of(options));
 }
 

@@ -274,12 +274,10 @@ define(co_context *ctx, const co_strategy_definition *definition)
     return strategy;
 }
 
-/* Never forgets `destroy`: who fails does not keep the data. */
-co_strategy *
-co_define_strategy(co_context *ctx, const co_strategy_definition *definition)
+static co_strategy *
+define_checked(co_context *ctx, const co_strategy_definition *definition)
 {
     co_strategy_definition all = CO_STRATEGY_DEFINITION_INIT;
-    co_strategy           *strategy = NULL;
 
     COI_ENTER(ctx, "define_strategy", NULL);
     if (definition == NULL) {
@@ -288,14 +286,22 @@ co_define_strategy(co_context *ctx, const co_strategy_definition *definition)
                  "CO_STRATEGY_DEFINITION_INIT");
         return NULL;
     }
-    if (!coi_take_options(ctx, &all, sizeof(all), definition, 2))
+    if (!coi_take_options(ctx, &all, sizeof(all), definition, 2) || !check_definition(ctx, &all))
         return NULL;
-    if (check_definition(ctx, &all))
-        strategy = define(ctx, &all);
-    if (strategy != NULL) /* what follows goes with it */
+    return define(ctx, &all);
+}
+
+/* Never forgets `destroy`, whatever the failure: who fails does not keep the data. */
+co_strategy *
+co_define_strategy(co_context *ctx, const co_strategy_definition *definition)
+{
+    co_strategy *strategy = define_checked(ctx, definition);
+    size_t       end = offsetof(co_strategy_definition, destroy) + sizeof(definition->destroy);
+
+    if (strategy != NULL) /* the data goes with it */
         return coi_own(ctx, strategy);
-    if (all.destroy != NULL)
-        all.destroy(all.data);
+    if (definition != NULL && definition->struct_size >= end && definition->destroy != NULL)
+        definition->destroy(definition->data);
     return NULL;
 }
 

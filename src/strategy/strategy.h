@@ -19,6 +19,13 @@
  *     variables.c   mirrored and sync-on-read variables
  *     creators.c    making variables: creators, initial values, placing
  *     input.c       distributed datasets
+ *     numpy.c       datasets of arrays in memory, by the current strategy
+ *     steps.c       several steps on one iterator
+ *     destination.c reduce_to, broadcast_to: values on places
+ *     update.c      update, update_non_slot, colocation
+ *     workers.c     between processes: epochs, hellos, ends
+ *     logical.c     logical devices, which only other hardware has
+ *     config.c      update_config_proto
  */
 #ifndef COI_STRATEGY_STRATEGY_H
 #define COI_STRATEGY_STRATEGY_H

@@ -285,7 +285,7 @@ golden_run_ops(golden_case *c)
 {
     const char     *name = golden_string(c, c->json, "op");
     golden_operands in = { .n = 0 };
-    co_op_info      info;
+    co_op_info      info = CO_OP_INFO_INIT;
     call_by_name    call = { name, NULL };
 
     if (c->is_failed || golden_run_program(c, name))

@@ -126,6 +126,7 @@ rename_and_freeze(co_context *ctx, co_creation *next, co_value *initial,
 {
     co_variable_options mine = *options;
 
+    mine.struct_size = sizeof(mine);
     mine.name = user;
     mine.trainable = CO_TRAINABLE_NO;
     mine.aggregation = CO_AGGREGATION_SUM;
@@ -183,6 +184,7 @@ misbehave(co_context *ctx, co_creation *next, co_value *initial, const co_variab
     misdeed            *m = user;
     co_variable_options mine = *options;
 
+    mine.struct_size = sizeof(mine);
     ++m->calls;
     switch (m->what) {
     case FAILS: co_fail(ctx, CO_DATA_LOSS, "the creator's own words"); return NULL;

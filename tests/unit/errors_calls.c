@@ -339,7 +339,7 @@ CO_TEST(an_error_stops_everything_but_closing, "GEN-ERR-1")
 /* Calls without a context. */
 CO_TEST_BARE(calls_without_a_context_take_anything, "")
 {
-    co_op_info info = { 0 };
+    co_op_info info = CO_OP_INFO_INIT;
 
     CO_EXPECT_STR(co_code_name((co_code)-5), "CO_UNKNOWN");
     CO_EXPECT_STR(co_code_kind((co_code)-5), "");

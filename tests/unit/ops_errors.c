@@ -309,7 +309,7 @@ CO_TEST(the_table_is_in_order_and_complete, "")
 
 CO_TEST(operators_describe_themselves, "")
 {
-    co_op_info info = { .struct_size = sizeof(info) };
+    co_op_info info = CO_OP_INFO_INIT;
     bool       found = false;
 
     CO_EXPECT_INT(co_num_ops(), coi_num_ops);

@@ -358,6 +358,7 @@ variable(co_context *ctx, co_strategy *strategy, co_value *initial,
     seen               *self = data;
     co_variable_options mine = *options;
 
+    mine.struct_size = sizeof(mine);
     ++self->variables;
     self->cross = co_in_cross_replica_context(ctx);
     leave_open(ctx, strategy, self);
@@ -777,6 +778,24 @@ define_and_run(co_context *ctx)
     if (ctx != NULL && co_ok(ctx))
         CO_EXPECT_INT(data.destroyed, 2);
     return done && co_ok(ctx);
+}
+
+CO_TEST(data_is_given_back_whatever_was_wrong, "")
+{
+    seen                   data = { 0 };
+    co_placement           places;
+    co_strategy_definition mine = definition_of(&data, &places);
+
+    co_fail(ctx, CO_DATA_LOSS, "before");
+    CO_EXPECT_NULL(co_define_strategy(ctx, &mine));
+    CO_EXPECT_INT(data.destroyed, 1);
+    CO_EXPECT_ERROR(ctx, CO_DATA_LOSS, "before");
+    CO_EXPECT_NULL(co_define_strategy(NULL, &mine));
+    CO_EXPECT_INT(data.destroyed, 2);
+    mine.struct_size = 0; /* then nobody knows where destroy is */
+    CO_EXPECT_NULL(co_define_strategy(ctx, &mine));
+    CO_EXPECT_INT(data.destroyed, 2);
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "struct_size");
 }
 
 CO_TEST_BARE(own_strategies_survive_want_of_memory, "")

@@ -551,3 +551,27 @@ CO_TEST_WITH(a_forked_child_is_refused_and_the_parent_goes_on, "", "cpus=2")
     CO_EXPECT_INT(status, 0);
     CO_EXPECT_INT(co_item_int(ctx, run_what(ctx, m, 0)), 6);
 }
+
+static co_value *
+escape_in_vain(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    (void)user;
+    co_escape(ctx, co_scalar_float(ctx, 1));
+    return NULL;
+}
+
+/* There is no block around a step's own. */
+CO_TEST_WITH(what_escapes_from_a_step_dies_with_it, "", "cpus=2")
+{
+    co_strategy    *strategy = mirrored(ctx, 2);
+    co_memory_stats before = CO_MEMORY_STATS_INIT, after = CO_MEMORY_STATS_INIT;
+
+    for (int i = 0; i < 100; ++i) {
+        CO_BLOCK(ctx) {
+            co_run(ctx, strategy, escape_in_vain, co_no_args(ctx), NULL);
+        }
+        co_get_memory_stats(ctx, i == 0 ? &before : &after);
+    }
+    CO_EXPECT_INT(after.live_values, before.live_values);
+}

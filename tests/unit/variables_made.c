@@ -255,27 +255,17 @@ CO_TEST_WITH(replicas_make_the_same_variable, "VAR-RUN-1 VAR-NEW-5", "cpus=2")
     }
 }
 
-/* --- partitioner --- */
-
-static void
-never(void *user, const int64_t *dims, size_t ndim, int64_t *pieces)
-{
-    (void)user;
-    (void)dims;
-    (void)ndim;
-    (void)pieces;
-    test_fail(TEST_AT, "the partitioner was called");
-}
+/* --- partitions --- */
 
 static void
 count_line(void *user, co_log_level level, const char *line)
 {
     int *count = user;
 
-    *count += level == CO_LOG_WARNING && strstr(line, "partitioner") != NULL;
+    *count += level == CO_LOG_WARNING && strstr(line, "partitioned") != NULL;
 }
 
-CO_TEST_BARE(a_partitioner_is_ignored_with_one_warning, "SCOPE-12")
+CO_TEST_BARE(partitioned_is_ignored_with_one_warning, "SCOPE-12")
 {
     int                 lines = 0;
     co_options          open = CO_OPTIONS_INIT;
@@ -285,7 +275,7 @@ CO_TEST_BARE(a_partitioner_is_ignored_with_one_warning, "SCOPE-12")
     open.settings = "cpus=2, log=warning";
     open.log = count_line;
     open.log_user = &lines;
-    options.partitioner = never;
+    options.partitioned = true;
     context = co_open_with(&open);
     CO_SCOPE(context, test_mirrored(context, 2, -1)) {
         co_value *v = co_variable(context, co_zeros(context, CO_FLOAT32, CO_SHAPE(4, 2)), &options);

@@ -36,7 +36,7 @@ print_line(const co_op_info *info, int width)
 static int
 name_width(void)
 {
-    co_op_info info = { .struct_size = sizeof(info) };
+    co_op_info info = CO_OP_INFO_INIT;
     size_t     longest = 0;
 
     for (size_t i = 0; co_op_describe(i, &info); ++i)
@@ -63,7 +63,7 @@ print_whole(const co_op_info *info)
 static void
 print_all(void)
 {
-    co_op_info info = { .struct_size = sizeof(info) };
+    co_op_info info = CO_OP_INFO_INIT;
     size_t     shown = 0;
     int        width = name_width();
 
@@ -80,7 +80,7 @@ print_all(void)
 static bool
 print_named(const char *name)
 {
-    co_op_info info = { .struct_size = sizeof(info) };
+    co_op_info info = CO_OP_INFO_INIT;
 
     for (size_t i = 0; co_op_describe(i, &info); ++i)
         if (strcmp(info.name, name) == 0) {
