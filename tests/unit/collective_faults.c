@@ -335,10 +335,11 @@ body_messages_that_nobody_took_are_taken_back(coi_group *group)
     coi_error_reset(&err);
     if (group->size == 1)
         return;
-    if (group->rank < last) {
-        CO_EXPECT_CODE(group->transport->transfer(group, NULL, 0, &receive, 1, LONG_MS, &err),
-                       CO_OK);
-        CO_EXPECT_INT(in, 7);
+    if (group->rank < last) { /* one that left may end the transfer before another has begun */
+        co_code code = group->transport->transfer(group, NULL, 0, &receive, 1, LONG_MS, &err);
+
+        CO_EXPECT_TRUE(code == CO_OK || code == CO_UNAVAILABLE);
+        CO_EXPECT_INT(in, code == CO_OK ? 7 : 0);
         return;
     }
     for (int r = 0; r < last; ++r)
