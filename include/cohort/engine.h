@@ -93,11 +93,17 @@ typedef struct co_strategy_definition {
     /** Around co_reduce. Collectives inside steps, and reductions that variables make for themselves, are not hooked. */
     co_value *(*reduce)(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
                         const int *axes, size_t num_axes, void *data);
+    /**
+     * Where the variable of a replica lives: a device name, or NULL for the replica's own device. Called once for each
+     * component of a variable that is made; `name` is the component's. Reading copies to where the reader runs.
+     */
+    const char *(*variable_device)(co_context *ctx, co_strategy *strategy, const char *name,
+                                   int replica, void *data);
 } co_strategy_definition;
 #define CO_STRATEGY_DEFINITION_INIT                                                                \
     {                                                                                              \
         sizeof(co_strategy_definition), NULL, NULL, CO_DEADLINE_OF_SETTINGS, false, false, NULL,   \
-            NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL                                         \
+            NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL                                   \
     }
 
 /**

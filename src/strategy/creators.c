@@ -264,15 +264,16 @@ make_plain(co_context *ctx, const co_creation *next, co_value *initial,
            const co_variable_options *options)
 {
     coi_variable_spec spec = spec_of(next, options);
+    coi_device_name   device = ctx->device_id;
     co_value         *variable;
 
     if (!check_options(ctx, next->strategy, options) ||
         (initial = resolve(ctx, initial, options)) == NULL)
         return NULL;
-    variable = coi_plain_variable(ctx, &spec,
-                                  next->strategy != NULL ? &next->strategy->devices[next->component]
-                                                         : &ctx->device_id,
-                                  initial);
+    if (next->strategy != NULL &&
+        !coi_variable_device(ctx, next->strategy, next->component, spec.name, &device))
+        return NULL;
+    variable = coi_plain_variable(ctx, &spec, &device, initial);
     return variable != NULL ? coi_own(ctx, variable) : NULL;
 }
 

@@ -90,6 +90,22 @@ coi_hook_end(co_context *ctx, coi_hook_call *call, co_value *result)
     return result;
 }
 
+bool
+coi_variable_device(co_context *ctx, co_strategy *strategy, int i, const char *name,
+                    coi_device_name *out)
+{
+    const co_strategy_definition *hooks = strategy->policy->hooks;
+    const char                   *device = NULL;
+
+    *out = strategy->devices[i];
+    if (hooks == NULL || hooks->variable_device == NULL)
+        return true;
+    device = hooks->variable_device(ctx, strategy, name, strategy->first_local + i, hooks->data);
+    if (ctx->error.code != CO_OK)
+        return false;
+    return device == NULL || coi_resolve_name(ctx, device, out) == CO_OK;
+}
+
 /* --- making --- */
 
 static bool

@@ -154,6 +154,9 @@ coi_is_hooked(const co_context *ctx, const co_strategy *strategy, coi_hook hook)
 void      coi_hook_begin(co_context *ctx, const co_strategy *strategy, coi_hook hook,
                          coi_hook_call *call);
 co_value *coi_hook_end(co_context *ctx, coi_hook_call *call, co_value *result);
+/* Where component i of a variable of the strategy lives. False with an error of the hook, or a name that is none. */
+bool coi_variable_device(co_context *ctx, co_strategy *strategy, int i, const char *name,
+                         coi_device_name *out);
 /* What an own strategy keeps goes with it. */
 void coi_own_free(co_strategy *strategy);
 

@@ -54,6 +54,10 @@ call_one(co_context *ctx, co_strategy *strategy, const updating *u, int i, co_va
     if (u->devices != NULL) {
         if (coi_resolve_name(ctx, u->devices->u.items.items[i]->u.string.data, &device) != CO_OK)
             return NULL;
+    } else if (strategy->policy->hooks != NULL && variable != NULL) { /* it may be elsewhere */
+        if (coi_resolve_name(ctx, variable->u.variable->ops->device(ctx, variable), &device) !=
+            CO_OK)
+            return NULL;
     } else if (!strategy->policy->is_default) {
         device = strategy->devices[i];
     }

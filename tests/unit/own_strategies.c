@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Strategies of the user's: placements, hooks, what goes wrong in them, and that every rule holds for them too. */
 #include "engine_support.h"
+#include "line_support.h"
 
 #include <limits.h>
 #include <stdatomic.h>
@@ -561,6 +562,63 @@ CO_TEST_WITH(a_reduce_hook_stands_around_co_reduce_alone, "S-REDUCE-9 VAR-MIR-3"
     co_run(ctx, s, add_step, co_no_args(ctx), v);
     CO_EXPECT_CLOSE(co_item_float(ctx, v), 3, 0);
     CO_EXPECT_INT(data.reduces, 2);
+}
+
+/* --- where variables live --- */
+
+static const char *
+central(co_context *ctx, co_strategy *strategy, const char *name, int replica, void *data)
+{
+    const seen *self = data;
+
+    (void)strategy;
+    if (self->misbehave == FAILS)
+        co_fail(ctx, CO_UNAVAILABLE, "no room for %s of replica %d", name, replica);
+    return self->misbehave == WRONG_KIND ? "/foo:7" : replica == 2 ? NULL : "/cpu:0";
+}
+
+static co_value *
+where_step(co_context *ctx, co_value *component, co_value *args, void *user)
+{
+    (void)component, (void)args, (void)user;
+    return co_string(ctx, co_current_device(ctx));
+}
+
+CO_TEST_WITH(variables_live_where_a_hook_says, "EXT-UPD-1 VAR-MIR-1 EXT-RT-1", "cpus=3")
+{
+    static const char *const devices[] = { "/cpu:1", "/cpu:1", "/cpu:2" };
+    static const char *const ends[] = { "CPU:0", "CPU:0", "CPU:2" };
+    static seen              data;
+    co_placement             places;
+    co_strategy_definition   mine = definition_of(&data, &places);
+    co_strategy             *s, *mirrored;
+    co_value                *v = NULL, *where;
+    float                    one[3], other[3];
+
+    places.devices = devices;
+    mine.variable_device = central;
+    s = co_define_strategy(ctx, &mine);
+    CO_SCOPE(ctx, s) {
+        v = co_variable(ctx, co_scalar_float(ctx, 1), NULL);
+    }
+    where = co_update(ctx, s, v, where_step, co_no_args(ctx), NULL, false);
+    for (size_t i = 0; i < 3; ++i) {
+        CO_EXPECT_CONTAINS(co_device_name(ctx, co_at(ctx, co_local_results(ctx, s, v), i)),
+                           ends[i]);
+        CO_EXPECT_CONTAINS(co_string_at(ctx, co_at(ctx, where, i), 0, NULL), ends[i]);
+    }
+    line_train(ctx, s, CO_AUTOSHARD_AUTO, one);
+    mirrored = co_mirrored_strategy(ctx, NULL, 0, NULL);
+    line_train(ctx, mirrored, CO_AUTOSHARD_AUTO, other);
+    CO_EXPECT_BYTES(one, other, sizeof(one));
+    for (int wrong = 0; wrong < 2; ++wrong) {
+        data.misbehave = wrong == 0 ? FAILS : WRONG_KIND;
+        CO_SCOPE(ctx, s) {
+            CO_EXPECT_NULL(co_variable(ctx, co_scalar_float(ctx, 1), NULL));
+        }
+        CO_EXPECT_ERROR(ctx, wrong == 0 ? CO_UNAVAILABLE : CO_VALUE,
+                        wrong == 0 ? "no room for Variable of replica 0" : "foo");
+    }
 }
 
 /* --- what goes wrong --- */
