@@ -11,7 +11,7 @@
 /* Large enough that matrix products, element-wise work and random numbers are cut into pieces for several threads. */
 enum {
     REPLICAS = 4,
-    STEPS = TEST_SANITIZED ? 25 : 200,
+    STEPS = TEST_SANITIZED ? 12 : 200,
     EXAMPLES = 128,
     BATCH = 41,
     CLASSES = 5,
