@@ -116,6 +116,7 @@ struct co_context {
     struct coi_hook_call *hooks; /* of own strategies that run on it (strategy/own.c) */
 #ifdef COI_DEBUG
     atomic_ullong busy_thread; /* who is inside a call */
+    atomic_ullong only_thread; /* whose alone it is, during a step; 0: anybody's */
     int           busy_depth;
     atomic_bool   intruded; /* another thread tried meanwhile */
     bool          lent;     /* a run is under way: its replicas have contexts of their own */
@@ -157,6 +158,8 @@ bool coi_enter(co_context *ctx);
 void coi_leave(co_context **guard);
 /* A run begins or ends on ctx: in between, a call on it by a step is an error. */
 void coi_lend(co_context *ctx, bool lent);
+/* A step begins or ends on this thread: in between, ctx is no other's. */
+void coi_bind(co_context *ctx, bool bound);
 #define COI_GUARD(ctx, result)                                                                     \
     co_context *coi_guard_ __attribute__((cleanup(coi_leave), unused)) = (ctx);                    \
     if (!coi_enter(ctx))                                                                           \
@@ -170,6 +173,12 @@ coi_lend(co_context *ctx, bool lent)
 {
     (void)ctx;
     (void)lent;
+}
+static inline void
+coi_bind(co_context *ctx, bool bound)
+{
+    (void)ctx;
+    (void)bound;
 }
 #endif
 /* Calls that work: nothing while there is an error. */

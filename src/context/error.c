@@ -22,12 +22,14 @@ this_thread(void)
 bool
 coi_enter(co_context *ctx)
 {
-    unsigned long long idle = 0, me = this_thread();
+    unsigned long long idle = 0, me = this_thread(), only;
 
     if (ctx == NULL)
         return false;
-    if (atomic_load(&ctx->busy_thread) != me &&
-        !atomic_compare_exchange_strong(&ctx->busy_thread, &idle, me)) {
+    only = atomic_load(&ctx->only_thread);
+    if ((only != 0 && only != me) ||
+        (atomic_load(&ctx->busy_thread) != me &&
+         !atomic_compare_exchange_strong(&ctx->busy_thread, &idle, me))) {
         atomic_store(&ctx->intruded, true);
         return false;
     }
@@ -43,6 +45,12 @@ void
 coi_lend(co_context *ctx, bool lent)
 {
     ctx->lent = lent;
+}
+
+void
+coi_bind(co_context *ctx, bool bound)
+{
+    atomic_store(&ctx->only_thread, bound ? this_thread() : 0);
 }
 
 void

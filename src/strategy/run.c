@@ -142,6 +142,7 @@ run_replica(member *m, coi_step *step)
     co_context *ctx = m->ctx;
     co_value   *args, *result = NULL;
 
+    coi_bind(ctx, true);
     co_block_begin(ctx);
     ctx->block_floor = ctx->num_blocks;
     coi_wait_turn(ctx);
@@ -155,6 +156,7 @@ run_replica(member *m, coi_step *step)
         coi_pop(ctx);
     ctx->block_floor = 0;
     coi_blocks_unwind(ctx, 0);
+    coi_bind(ctx, false);
 }
 
 static void

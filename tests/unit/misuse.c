@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -266,5 +267,236 @@ CO_TEST_WITH(a_child_forked_by_a_step_waits_for_nobody, "", "cpus=2")
 
     CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, sums, 2)), 3, 0);
     CO_EXPECT_TRUE(right);
+    expect_usable(ctx, m);
+}
+
+/* --- another strategy --- */
+
+static co_value *
+id_of(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    (void)user;
+    return co_scalar_float(ctx, (float)co_replica_id(ctx));
+}
+
+static co_value *
+read_user(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    return co_read(ctx, user);
+}
+
+static co_value *
+run_user(co_context *ctx, co_value *args, void *user)
+{
+    return co_run(ctx, user, id_of, args, NULL);
+}
+
+static co_value *
+merge_in_merge(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    (void)strategy;
+    return co_merge_call(ctx, merge_first, args, user);
+}
+
+static co_value *
+step_with_merge_in_merge(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    return co_merge_call(ctx, merge_in_merge, co_args(ctx, co_int(ctx, 1)), user);
+}
+
+CO_TEST_WITH(what_another_strategy_made_is_refused_or_fits,
+             "S-RUN-4 S-RUN-5 VAR-NEW-8 RC-MERGE-1 RC-MERGE-6 SCOPE-7 GEN-ERR-1 GEN-ERR-3",
+             "cpus=2")
+{
+    co_strategy *two = test_mirrored(ctx, 2, -1), *three = test_mirrored(ctx, 3, -1),
+                *one = co_one_device_strategy(ctx, NULL), *same = test_mirrored(ctx, 2, -1);
+    co_value   *pair = co_run(ctx, two, id_of, co_no_args(ctx), NULL), *v = NULL;
+    co_dataset *parts = co_distribute_dataset(
+        ctx, two, co_dataset_batch(ctx, co_dataset_range(ctx, 0, 8, 1), 4, false), NULL);
+    co_value *batch = co_next(ctx, co_iterate(ctx, parts));
+
+    CO_SCOPE(ctx, two)
+        v = co_variable(ctx, co_float(ctx, 3), NULL);
+    /* Values of as many replicas are values; those of more or fewer are a mistake. */
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce(ctx, same, CO_REDUCE_SUM, pair, NULL, 0)), 1, 0);
+    co_run(ctx, same, first_of, co_args(ctx, batch), NULL);
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_NULL(co_run(ctx, three, first_of, co_args(ctx, pair), NULL));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "2 components");
+    CO_EXPECT_NULL(co_run(ctx, three, first_of, co_args(ctx, batch), NULL));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "2 components");
+    CO_EXPECT_NULL(co_reduce(ctx, three, CO_REDUCE_SUM, pair, NULL, 0));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
+    /* Variables belong to their strategy. */
+    CO_EXPECT_NULL(co_run(ctx, same, read_user, co_no_args(ctx), v));
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "MirroredStrategy #");
+    CO_SCOPE(ctx, one) {
+        CO_EXPECT_NULL(co_assign(ctx, v, co_float(ctx, 1)));
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "OneDeviceStrategy #");
+    }
+    /* Recursion: into itself, into another, merge in merge. */
+    CO_EXPECT_NULL(co_run(ctx, two, run_user, co_no_args(ctx), two));
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "needs cross-replica context");
+    CO_EXPECT_NULL(co_run(ctx, two, run_user, co_no_args(ctx), three));
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing strategies");
+    CO_EXPECT_NULL(co_run(ctx, one, run_user, co_no_args(ctx), one));
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "needs cross-replica context");
+    CO_EXPECT_NULL(co_run(ctx, two, run_user, co_no_args(ctx), co_default_strategy(ctx)));
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing strategies");
+    CO_EXPECT_NULL(co_run(ctx, two, step_with_merge_in_merge, co_no_args(ctx), NULL));
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "cross-replica context");
+    expect_usable(ctx, two);
+    expect_usable(ctx, three);
+    CO_EXPECT_CLOSE(co_item_float(ctx, v), 3, 0);
+}
+
+/* --- results that differ --- */
+
+static co_value *
+differ(co_context *ctx, co_value *args, void *user)
+{
+    bool      odd = co_replica_id(ctx) == 1;
+    co_value *x = co_scalar_float(ctx, 1), *pair[2] = { x, x };
+
+    (void)args;
+    switch (*(int *)user) {
+    case 0: return odd ? co_list(ctx, pair, 2) : co_list(ctx, pair, 1);
+    case 1: return odd ? x : co_list(ctx, pair, 1);
+    case 2: return odd ? co_tuple(ctx, pair, 2) : co_list(ctx, pair, 2);
+    case 3: return odd ? co_scalar_int32(ctx, 1) : x; /* another dtype */
+    default: return odd ? NULL : x;                   /* nothing */
+    }
+}
+
+CO_TEST_WITH(results_that_differ_are_found_where_they_matter, "S-RUN-6 DV-GROUP-1 S-REDUCE-12",
+             "cpus=2")
+{
+    co_strategy *m = test_mirrored(ctx, 2, -1);
+
+    for (int how = 0; how < 3; ++how) {
+        CO_EXPECT_NULL(co_run(ctx, m, differ, co_no_args(ctx), &how));
+        CO_EXPECT_ERROR(ctx, CO_ASSERTION, "replicas 0 and 1 have different structures");
+    }
+    for (int how = 3; how < 5; ++how) {
+        co_value *both = co_run(ctx, m, differ, co_no_args(ctx), &how);
+
+        CO_EXPECT_OK(ctx); /* they may be looked at one by one, and not be added */
+        CO_EXPECT_INT(co_size(ctx, co_local_results(ctx, m, both)), 2);
+        CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, both, NULL, 0));
+        CO_EXPECT_FALSE(co_ok(ctx));
+        co_clear(ctx);
+    }
+    expect_usable(ctx, m);
+}
+
+/* --- released by a step --- */
+
+typedef struct owned {
+    co_value *variable, *argument;
+} owned;
+
+static co_value *
+release_owned(co_context *ctx, co_value *args, void *user)
+{
+    owned *o = user;
+
+    if (co_replica_id(ctx) == 0) {
+        co_release(ctx, o->variable);
+        co_release(ctx, o->argument);
+    }
+    co_all_reduce(ctx, CO_REDUCE_SUM, co_scalar_float(ctx, 1));
+    return co_at(ctx, args, 0); /* the arguments hold it until the step has ended */
+}
+
+CO_TEST_WITH(a_step_may_release_variables_and_arguments, "THR-4", "cpus=2")
+{
+    for (int n = 1; n <= 3; ++n) {
+        co_strategy *m = test_mirrored(ctx, n, -1);
+        owned        o = { NULL, NULL };
+        co_value    *args = NULL, *r;
+
+        CO_BLOCK(ctx) {
+            CO_SCOPE(ctx, m)
+                o.variable = co_variable(ctx, co_float(ctx, 3), NULL);
+            o.argument = co_scalar_float(ctx, 5);
+            co_keep(ctx, o.variable);
+            co_keep(ctx, o.argument);
+            args = co_escape(ctx, co_args(ctx, o.argument));
+        }
+        r = co_at(ctx, co_local_results(ctx, m, co_run(ctx, m, release_owned, args, &o)), 0);
+        CO_EXPECT_CLOSE(co_item_float(ctx, r), 5, 0);
+        expect_usable(ctx, m);
+    }
+}
+
+/* --- too much --- */
+
+CO_TEST_WITH(there_are_limits_to_replicas_and_depth, "S-RUN-5 GEN-NEST-1", "cpus=2")
+{
+    co_strategy *m = test_mirrored(ctx, 2, -1);
+    co_value    *deep = co_scalar_float(ctx, 1);
+
+    CO_EXPECT_NULL(test_mirrored(ctx, 257, -1));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "256");
+    while (co_ok(ctx)) {
+        co_value *deeper = co_list(ctx, &deep, 1);
+
+        if (deeper == NULL)
+            break;
+        deep = deeper;
+    }
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "deep");
+    CO_EXPECT_NULL(co_args(ctx, deep));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "deep");
+    CO_EXPECT_NOT_NULL(co_run(ctx, m, first_of, deep, NULL));
+    CO_EXPECT_NOT_NULL(co_local_results(ctx, m, co_run(ctx, m, first_of, deep, NULL)));
+    CO_EXPECT_OK(ctx);
+    expect_usable(ctx, m);
+}
+
+/* --- the context of another replica --- */
+
+typedef struct shared_context {
+    _Atomic(co_context *) of_first;
+    atomic_bool           used;
+} shared_context;
+
+static co_value *
+use_context_of_first(co_context *ctx, co_value *args, void *user)
+{
+    shared_context *s = user;
+
+    (void)args;
+    if (co_replica_id(ctx) == 0) {
+        atomic_store(&s->of_first, ctx);
+        while (!atomic_load(&s->used))
+            test_rest_ms(1);
+        co_add(ctx, co_int(ctx, 1), co_int(ctx, 1));
+    } else {
+        co_context *first;
+
+        while ((first = atomic_load(&s->of_first)) == NULL)
+            test_rest_ms(1);
+        co_block_begin(first);
+        co_block_end(first);
+        atomic_store(&s->used, true);
+    }
+    return NULL;
+}
+
+CO_TEST_WITH(debug_builds_find_the_context_of_another_replica, "RC-1 C-CTX-1", "cpus=2")
+{
+    co_strategy   *m = test_mirrored(ctx, 2, -1);
+    shared_context s = { NULL, false };
+
+    if (THREAD_SANITIZED)
+        CO_SKIP("two threads on one context are a race where nobody looks");
+    co_run(ctx, m, use_context_of_first, co_no_args(ctx), &s);
+    if (co_ok(ctx))
+        CO_SKIP("only debug builds look");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "used by another thread");
     expect_usable(ctx, m);
 }
