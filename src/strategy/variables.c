@@ -273,6 +273,7 @@ same_assignment(co_context *ctx, coi_step *step, void *unused)
                                          "scatter-minimises",  "scatter-maximises" };
     const assigning         *a = step->seats[0].detail;
     int                      first = step->strategy->first_local;
+    char                     one[COI_VARIABLE_TEXT], other[COI_VARIABLE_TEXT];
 
     (void)unused;
     for (int i = 1; i < step->n; ++i) {
@@ -280,12 +281,11 @@ same_assignment(co_context *ctx, coi_step *step, void *unused)
 
         if (a->variable == b->variable && a->verb == b->verb)
             continue;
-        coi_fail(
-            ctx, CO_RUNTIME,
-            "replicas disagree: replica %d %s variable '%s' and replica %d %s variable '%s'; all "
-            "replicas must make the same assignments in the same order",
-            first, verbs[a->verb], a->variable->u.variable->name, first + i, verbs[b->verb],
-            b->variable->u.variable->name);
+        coi_fail(ctx, CO_RUNTIME,
+                 "replicas disagree: replica %d %s variable %s and replica %d %s variable %s; all "
+                 "replicas must make the same assignments in the same order",
+                 first, verbs[a->verb], coi_variable_text(ctx, a->variable->u.variable, one),
+                 first + i, verbs[b->verb], coi_variable_text(ctx, b->variable->u.variable, other));
         return false;
     }
     return true;

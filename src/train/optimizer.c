@@ -226,15 +226,16 @@ fitting_gradient(co_context *ctx, const coi_variable *variable, co_value *gradie
 static bool
 check_pair(co_context *ctx, const coi_variable *variable, const co_value *gradient)
 {
+    char who[COI_VARIABLE_TEXT];
+
     if (ctx->mode.strategy != NULL && variable->strategy != ctx->mode.strategy &&
         (variable->components != NULL || ctx->mode.num_replicas > 1)) {
         if (variable->strategy != NULL)
             return coi_check_owner(ctx, variable, ctx->mode.strategy);
-        coi_fail(
-            ctx, CO_VALUE,
-            "variable '%s' was made outside the scope of the strategy, and each of %d replicas "
-            "would update it; make it inside",
-            variable->name, ctx->mode.num_replicas);
+        coi_fail(ctx, CO_VALUE,
+                 "variable %s was made outside the scope of the strategy, and each of %d replicas "
+                 "would update it; make it inside",
+                 coi_variable_text(ctx, variable, who), ctx->mode.num_replicas);
         return false;
     }
     if (variable->dtype != CO_FLOAT32 && variable->dtype != CO_FLOAT64) {

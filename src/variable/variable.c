@@ -160,9 +160,14 @@ coi_assignable(co_context *ctx, const coi_variable *variable, co_value *value)
     bool      same;
 
     if (tensor == NULL) {
-        if (ctx->error.code == CO_INVALID_ARGUMENT)
-            ctx->error.code =
-                CO_VALUE; /* a number that does not fit the variable is a wrong value to assign */
+        if (ctx->error.code == CO_INVALID_ARGUMENT) { /* a number that does not fit the variable */
+            char why[300];
+
+            snprintf(why, sizeof(why), "%.299s", ctx->error.message);
+            co_clear(ctx);
+            coi_fail(ctx, CO_VALUE, "variable %s cannot be assigned this: %s",
+                     coi_variable_text(ctx, variable, who), why);
+        }
         return NULL;
     }
     same = tensor->ndim == variable->shape.ndim;

@@ -413,7 +413,7 @@ disagree(co_context *ctx, co_value *args, void *user)
 CO_TEST_WITH(replicas_assign_to_and_make_the_same_variables, "VAR-RUN-1 RC-MERGE-5", "cpus=2")
 {
     static const char *const parts[] = {
-        "'a' and replica 1 assigns to variable 'b'", "replica 1 adds to variable 'a'",
+        "replica 1 assigns to variable 'b'", "replica 1 adds to variable 'a'",
         "replica 0 makes variable 'left' and replica 1 makes 'right'"
     };
     co_strategy        *m = test_mirrored(ctx, 2, -1);
