@@ -114,6 +114,8 @@ struct co_context {
     int      rank;      /* of the process; -1 outside a group */
     void    *user;
     struct coi_hook_call *hooks; /* of own strategies that run on it (strategy/own.c) */
+    const struct coi_travel
+        *travel; /* between workers, in the call under way (strategy/), or NULL */
 #ifdef COI_DEBUG
     atomic_ullong busy_thread; /* who is inside a call */
     atomic_ullong only_thread; /* whose alone it is, during a step; 0: anybody's */

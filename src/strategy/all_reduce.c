@@ -328,8 +328,8 @@ sum_between_workers(co_context *ctx, coi_step *step)
             jobs[n] = reduction_of(step, k, parts + n * local);
             ++n;
         }
-    ok = coi_group_all_reduce_packed(strategy->group, jobs, n, strategy->first, &strategy->travel,
-                                     coi_err(ctx)) == CO_OK;
+    ok = coi_group_all_reduce_packed(strategy->group, jobs, n, strategy->first,
+                                     coi_travel_of(ctx, strategy), coi_err(ctx)) == CO_OK;
     coi_small_free(&ctx->heap, jobs, nbytes);
     if (ok)
         return true;
@@ -374,11 +374,12 @@ all_reduce_workers(co_context *ctx)
 {
     if (ctx->mode.local_replica == 0) {
         coi_step  *step = ctx->mode.step;
-        coi_travel before = coi_travel_begin(step->strategy, &job_of(step, 0)->options);
+        coi_travel travel;
 
+        coi_travel_begin(ctx, step->strategy, &job_of(step, 0)->options, &travel);
         if (!reduce_between_workers(ctx))
             coi_break(step, ctx);
-        coi_travel_end(step->strategy, before);
+        ctx->travel = NULL;
     }
     return coi_part(ctx);
 }

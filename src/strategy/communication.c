@@ -75,23 +75,13 @@ coi_set_travel(coi_travel *travel, const co_communication_options *options)
         travel->in_ring = options->implementation == CO_COMMUNICATION_RING;
 }
 
-coi_travel
-coi_travel_begin(co_strategy *strategy, const co_communication_options *options)
-{
-    coi_travel before = { 0 };
-
-    if (strategy->group != NULL) {
-        before = strategy->travel;
-        coi_set_travel(&strategy->travel, options);
-    }
-    return before;
-}
-
 void
-coi_travel_end(co_strategy *strategy, coi_travel before)
+coi_travel_begin(co_context *ctx, const co_strategy *strategy,
+                 const co_communication_options *options, coi_travel *travel)
 {
-    if (strategy->group != NULL)
-        strategy->travel = before;
+    *travel = strategy->travel;
+    coi_set_travel(travel, options);
+    ctx->travel = travel;
 }
 
 co_cross_device_ops

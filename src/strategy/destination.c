@@ -175,16 +175,16 @@ co_reduce_to_with(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_va
                   co_value *destination, const co_communication_options *options)
 {
     co_communication_options all;
-    coi_travel               before;
+    coi_travel               travel;
 
     COI_ENTER(ctx, "reduce_to", NULL);
     if (!coi_check_strategy(ctx, strategy, 2) || !check_op(ctx, op) ||
         !coi_check_value(ctx, value, 4, "value") || !coi_check_cross(ctx, strategy) ||
         !coi_take_communication(ctx, &all, options, 6))
         return NULL;
-    before = coi_travel_begin(strategy, &all);
+    coi_travel_begin(ctx, strategy, &all, &travel);
     value = reduce_to(ctx, strategy, op, value, destination);
-    coi_travel_end(strategy, before);
+    ctx->travel = NULL;
     return value;
 }
 
@@ -212,7 +212,7 @@ co_batch_reduce_to_with(co_context *ctx, co_strategy *strategy, co_reduce_op op,
                         const co_communication_options *options)
 {
     co_communication_options all;
-    coi_travel               before;
+    coi_travel               travel;
     co_value               **results, *list = NULL;
     size_t                   n, nbytes;
 
@@ -233,10 +233,10 @@ co_batch_reduce_to_with(co_context *ctx, co_strategy *strategy, co_reduce_op op,
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu results", n);
         return NULL;
     }
-    before = coi_travel_begin(strategy, &all);
+    coi_travel_begin(ctx, strategy, &all, &travel);
     for (size_t i = 0; i < n && ctx->error.code == CO_OK; ++i)
         results[i] = reduce_pair(ctx, strategy, op, pairs->u.items.items[i], i);
-    coi_travel_end(strategy, before);
+    ctx->travel = NULL;
     if (ctx->error.code == CO_OK)
         list = co_list(ctx, results, n);
     coi_small_free(&ctx->heap, results, nbytes);

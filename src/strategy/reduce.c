@@ -109,8 +109,8 @@ reduce_all(co_context *ctx, co_strategy *strategy, const coi_reduction *job)
         coi_team_run(ctx->device->team, s.n, reduce_chunk, &s);
         return true;
     }
-    return coi_group_all_reduce_packed(strategy->group, job, 1, strategy->first, &strategy->travel,
-                                       coi_err(ctx)) == CO_OK;
+    return coi_group_all_reduce_packed(strategy->group, job, 1, strategy->first,
+                                       coi_travel_of(ctx, strategy), coi_err(ctx)) == CO_OK;
 }
 
 co_value *

@@ -79,8 +79,8 @@ struct co_strategy {
     struct coi_own_table *own;         /* what an own strategy keeps; NULL for others */
     int                   deadline_ms; /* 0: none */
     coi_group            *group;       /* of the workers; NULL without */
-    coi_travel travel; /* between workers: as options of the strategy or the current call say */
-    co_cross_device_ops cross_device_ops; /* as asked for */
+    coi_travel            travel;      /* between workers, where a call does not say otherwise */
+    co_cross_device_ops   cross_device_ops; /* as asked for */
 
     _Atomic(struct coi_crew *) spare_crew; /* an idle one, taken and given back without the lock */
     coi_lock                   lock;       /* of what follows */
@@ -348,9 +348,15 @@ bool coi_take_communication(co_context *ctx, co_communication_options *all,
                             const co_communication_options *options, int position);
 /* The fields of options that are not the default, over what there is (CO-2). */
 void coi_set_travel(coi_travel *travel, const co_communication_options *options);
-/* For one collective between workers, of which there is one at a time; nothing without workers. */
-coi_travel coi_travel_begin(co_strategy *strategy, const co_communication_options *options);
-void       coi_travel_end(co_strategy *strategy, coi_travel before);
+/* For the call that is made on ctx, until it ends with ctx->travel = NULL; `travel` lives as long. */
+void coi_travel_begin(co_context *ctx, const co_strategy *strategy,
+                      const co_communication_options *options, coi_travel *travel);
+/* Of the call, or else of the strategy. */
+static inline const coi_travel *
+coi_travel_of(const co_context *ctx, const co_strategy *strategy)
+{
+    return ctx->travel != NULL ? ctx->travel : &strategy->travel;
+}
 /* The algorithm: as asked for, or by the types of the devices (MIR-CDO-1). */
 co_cross_device_ops coi_cross_device_ops(const co_strategy *strategy);
 

@@ -234,7 +234,7 @@ static bool
 exchange(co_context *ctx, co_strategy *strategy, const coi_hello *mine, coi_hello *all)
 {
     bool ok = strategy->group->transport->exchange(strategy->group, mine, all,
-                                                   strategy->travel.timeout_ms,
+                                                   coi_travel_of(ctx, strategy)->timeout_ms,
                                                    coi_err(ctx)) == CO_OK;
 
     if (!ok)
@@ -272,14 +272,14 @@ coi_workers_meet(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, 
     mine.what = (uint32_t)what;
     mine.number = number;
     /* Messages are cut alike or not at all, so advice belongs to what is compared. */
-    mine.signature = signature ^ ((uint64_t)strategy->travel.bytes_per_pack * 2 +
-                                  (uint64_t)strategy->travel.in_ring) *
+    mine.signature = signature ^ ((uint64_t)coi_travel_of(ctx, strategy)->bytes_per_pack * 2 +
+                                  (uint64_t)coi_travel_of(ctx, strategy)->in_ring) *
                                      UINT64_C(0x9E3779B97F4A7C15);
     at = (size_t)snprintf(mine.text, sizeof(mine.text), "%.150s", text);
-    if (strategy->travel.bytes_per_pack > 0)
+    if (coi_travel_of(ctx, strategy)->bytes_per_pack > 0)
         at += (size_t)snprintf(mine.text + at, sizeof(mine.text) - at, " in packs of %zu bytes",
-                               strategy->travel.bytes_per_pack);
-    if (strategy->travel.in_ring)
+                               coi_travel_of(ctx, strategy)->bytes_per_pack);
+    if (coi_travel_of(ctx, strategy)->in_ring)
         snprintf(mine.text + at, sizeof(mine.text) - at, " in a ring");
     begin_flight(ctx, strategy, &mine);
     all = coi_small_alloc(&ctx->heap, nbytes);
@@ -343,10 +343,10 @@ coi_workers_broadcast(co_context *ctx, co_strategy *strategy, co_value *tensor)
                           (uint64_t)tensor->u.tensor.num_elements + tensor->dtype,
                           coi_shape_text(tensor->u.tensor.dims, tensor->ndim, text), 0, NULL))
         return NULL;
-    if (coi_workers_moved(ctx, strategy,
-                          coi_group_broadcast(strategy->group, copy->u.tensor.data,
-                                              coi_tensor_nbytes(copy), 0,
-                                              strategy->travel.timeout_ms, coi_err(ctx)) == CO_OK))
+    if (coi_workers_moved(
+            ctx, strategy,
+            coi_group_broadcast(strategy->group, copy->u.tensor.data, coi_tensor_nbytes(copy), 0,
+                                coi_travel_of(ctx, strategy)->timeout_ms, coi_err(ctx)) == CO_OK))
         return copy;
     coi_workers_hold(strategy, copy);
     return NULL;
@@ -397,7 +397,7 @@ coi_workers_concat(co_context *ctx, co_strategy *strategy, coi_meeting_kind what
     }
     if (coi_workers_moved(ctx, strategy,
                           coi_group_all_gather(strategy->group, mine->u.tensor.data, nbytes, all,
-                                               strategy->travel.timeout_ms,
+                                               coi_travel_of(ctx, strategy)->timeout_ms,
                                                coi_err(ctx)) == CO_OK)) {
         const char *from = all;
 
