@@ -212,13 +212,17 @@ CO_TEST_WITH(failures_name_both_sides_and_are_recorded, "S-RUN-8 RC-AR-3 RC-MERG
 typedef struct looking {
     co_strategy *strategy;
     seen         s, in_merge;
+    char         text[300];
 } looking;
 
 static co_value *
 merge_looks(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
 {
+    looking *l = user;
+
     (void)args;
-    look(ctx, strategy, &((looking *)user)->in_merge);
+    look(ctx, strategy, &l->in_merge);
+    co_flight_format(ctx, strategy, l->text, sizeof(l->text));
     return NULL;
 }
 
@@ -251,6 +255,69 @@ CO_TEST_WITH(who_looks_sees_who_waits_for_whom, "", "cpus=2")
     CO_EXPECT_TRUE(l.in_merge.records[0].is_waiting); /* for its function */
     CO_EXPECT_INT(l.in_merge.records[0].arrived, 3);
     CO_EXPECT_STR(l.in_merge.missing[0], "");
+    CO_EXPECT_CONTAINS(l.text, "1: run 1, meeting 1: merge_call at ");
+    CO_EXPECT_CONTAINS(l.text, "; 3 of 3 replicas; waiting; at ");
+}
+
+/* Many are missing: the list of their names is cut. And a call without a place in the sources. */
+static co_value *
+first_alone(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    (void)user;
+    if (co_replica_id(ctx) > 0)
+        return NULL;
+    co_site(ctx, NULL, 0);
+    return (co_all_reduce)(ctx, CO_REDUCE_SUM, (co_scalar_float)(ctx, 1));
+}
+
+CO_TEST_WITH(long_lists_of_names_are_cut, "RC-MERGE-5", "cpus=2")
+{
+    co_strategy *m = test_mirrored(ctx, 40, -1);
+    seen         s;
+
+    CO_EXPECT_NULL(co_run(ctx, m, first_alone, co_no_args(ctx), NULL));
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME,
+                    "has returned from the step, but replica 0 waits in all_reduce");
+    look(ctx, m, &s);
+    CO_REQUIRE(s.n == 1);
+    CO_EXPECT_INT(s.records[0].arrived, 1);
+    CO_EXPECT_CONTAINS(s.missing[0], "replica 1, replica 2, ");
+    CO_EXPECT_CONTAINS(s.missing[0], ", ...");
+    CO_EXPECT_STR(s.file[0], "");
+}
+
+/* user: a variable that is summed when it is assigned to. */
+static co_value *
+assign_and_merge(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    co_assign_add(ctx, user, co_scalar_float(ctx, 1));
+    co_merge_call(ctx, merge_args, co_args(ctx, user), NULL);
+    return co_merge_call(ctx, merge_args, co_no_args(ctx), NULL);
+}
+
+CO_TEST_WITH(assignments_are_meetings_too, "", "cpus=2")
+{
+    static const char *const kinds[] = { "variable assignment", "merge_call", "merge_call" };
+    static const char *const whats[] = { "float32 []", "variable float32 []", "" };
+    co_strategy             *m = test_mirrored(ctx, 2, -1);
+    co_variable_options      options = CO_VARIABLE_OPTIONS_INIT;
+    co_value                *v = NULL;
+    seen                     s;
+
+    options.aggregation = CO_AGGREGATION_SUM;
+    CO_SCOPE(ctx, m)
+        v = co_variable(ctx, co_float(ctx, 0), &options);
+    co_run(ctx, m, assign_and_merge, co_no_args(ctx), v);
+    CO_EXPECT_OK(ctx);
+    look(ctx, m, &s);
+    CO_REQUIRE(s.n == 3);
+    for (int i = 0; i < 3; ++i) {
+        CO_EXPECT_STR(s.records[i].kind, kinds[i]);
+        CO_EXPECT_STR(s.what[i], whats[i]);
+        CO_EXPECT_CODE(s.records[i].outcome, CO_OK);
+    }
 }
 
 /* --- text, file, log --- */
