@@ -335,3 +335,66 @@ CONFORM(one_step_runs_on_an_iterator, "S-EXPRUN-1 S-EXPRUN-2 S-EXPRUN-3")
     CO_EXPECT_NULL(co_experimental_run(ctx, s, same_rows, it, NULL));
     CO_EXPECT_ERROR(ctx, CO_OUT_OF_RANGE, NULL);
 }
+
+/* --- contexts of input --- */
+
+static co_dataset *
+sharded(co_context *ctx, const co_input_context *input, void *user)
+{
+    co_dataset *rows = co_dataset_range(ctx, 0, 24, 1);
+    char        text[100];
+
+    (void)user;
+    co_input_context_format(ctx, input, text, sizeof(text));
+    CO_EXPECT_CONTAINS(text, "pipeline");
+    rows = co_dataset_shard(ctx, rows, input->num_input_pipelines, input->input_pipeline_id);
+    return co_dataset_batch(ctx, rows, 1, false);
+}
+
+CONFORM(pipelines_share_the_input_among_them, "IC-3 IC-4 DS-FN-2 DS-PART-2 MW-13")
+{
+    co_dataset *d = co_distribute_datasets_from_function(ctx, s, sharded, NULL, NULL);
+    double      sum = 0;
+    int64_t     count = 0;
+
+    CO_EACH(ctx, x, co_iterate(ctx, d)) {
+        co_value *r = co_run(ctx, s, same_rows, co_args(ctx, x), NULL);
+
+        sum += suite_number(ctx, co_reduce(ctx, s, CO_REDUCE_SUM, r, CO_AXES(0)));
+        count += co_num_elements(ctx, co_gather_replicas(ctx, s, r, 0));
+    }
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_CLOSE(sum, 23 * 24 / 2, 0);
+    CO_EXPECT_INT(count, 24);
+}
+
+CONFORM(specs_describe_elements, "DS-SPEC-1 DV-SPEC-1 DS-ITER-7 OD-DS-2")
+{
+    co_dataset  *d = distributed(ctx, s, 16, 8);
+    co_value    *spec = co_element_spec(ctx, d), *leaf = spec;
+    co_iterator *it = co_iterate(ctx, d);
+
+    if (row->element_kind == CO_KIND_PER_REPLICA) {
+        CO_EXPECT_INT(co_value_kind(spec), CO_KIND_PER_REPLICA);
+        CO_EXPECT_INT(co_size(ctx, spec), row->local);
+        leaf = co_at(ctx, spec, 0);
+    }
+    CO_EXPECT_INT(co_value_kind(leaf), CO_KIND_SPEC);
+    CO_EXPECT_INT(co_value_dtype(ctx, leaf), CO_INT64);
+    CO_EXPECT_CODE(co_assert_same_structure(ctx, spec, co_iterator_element_spec(ctx, it)), CO_OK);
+}
+
+CONFORM(the_examples_of_a_step_are_known, "DS-PART-2 DS-PART-5 MW-13")
+{
+    co_iterator *it = co_iterate(ctx, distributed(ctx, s, 11, 8));
+    co_value    *x;
+    int64_t      examples[2] = { 0, 0 };
+    int          steps = 0;
+
+    while ((x = co_next(ctx, it)) != NULL && steps < 2)
+        examples[steps++] = co_iterator_step_examples(ctx, it);
+    CO_EXPECT_INT(steps, 2);
+    CO_EXPECT_INT(examples[0], 8);
+    CO_EXPECT_INT(examples[1], 3);
+    CO_EXPECT_INT(co_iterator_dropped_rows(ctx, it), 0);
+}

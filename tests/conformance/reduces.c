@@ -434,3 +434,18 @@ CONFORM(bundles_of_another_size_are_refused, "DV-1")
     co_reduce(ctx, s, CO_REDUCE_SUM, co_per_replica(ctx, parts, 9), NULL, 0);
     EXPECT_OUTCOME(ctx, row->is->foreign_bundle);
 }
+
+/* The example of the documents: t = range(10). */
+CONFORM(a_range_on_every_replica, "OD-EX-3 S-REDUCE-14 ROP-2")
+{
+    co_value    *t = co_range(ctx, co_int(ctx, 0), co_int(ctx, 10), co_int(ctx, 1), CO_INT32), *r;
+    co_reduce_op op;
+
+    CO_EXPECT_CODE(co_reduce_op_from_aggregation(ctx, CO_AGGREGATION_MEAN, &op), CO_OK);
+    r = co_reduce(ctx, s, op, t, NULL, 0);
+    EXPECT_ELEMENTS(ctx, r, 10, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9);
+    CO_EXPECT_CODE(co_reduce_op_from_aggregation(ctx, CO_AGGREGATION_SUM, &op), CO_OK);
+    CO_EXPECT_CLOSE(suite_number(ctx, co_reduce(ctx, s, op, t, CO_AXES(0))), 45 * row->n, 0);
+    co_reduce_op_from_aggregation(ctx, CO_AGGREGATION_ONLY_FIRST_REPLICA, &op);
+    CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
+}
