@@ -563,17 +563,17 @@ coi_finish(co_context *ctx)
             coi_break(step, ctx);
         return;
     }
+    /* A failure first: somebody who sees that we returned would take that for the cause. */
+    if (ctx->error.code != CO_OK)
+        coi_break(step, ctx);
     atomic_store(&coi_my_seat(ctx)->finished, true);
     atomic_fetch_add(&step->finished, 1);
-    if (ctx->error.code != CO_OK) {
-        coi_break(step, ctx);
-    } else if (num_arrived(step) > 0 && !coi_is_broken(step)) {
+    if (ctx->error.code == CO_OK && num_arrived(step) > 0 && !coi_is_broken(step))
         /* Those who wait already did not see that we finish: tell them. Those who come later see the count. */
         for (int i = 0; i < step->n; ++i)
             if (atomic_load(&step->seats[i].arrived)) {
                 break_for_return(step, ctx->mode.local_replica, i);
                 break;
             }
-    }
     pass_turn(step, ctx->mode.local_replica + 1);
 }
