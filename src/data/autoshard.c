@@ -300,33 +300,36 @@ schedule(co_context *ctx, co_dataset *dataset, const splitting *s)
                            coi_spec_split(ctx, dataset->spec, n));
 }
 
-/* With weights a replica's piece has the same size in every step, so the cycle is that of this worker's replicas alone. */
+/*
+ * With weights a replica's piece has the same size in every step, so the cycle is that of this worker's replicas alone. A worker
+ * without rows would never come to its end; all workers find that out, so that none waits for one that failed.
+ */
 static co_dataset *
 weighted_schedule(co_context *ctx, co_dataset *dataset, const splitting *s)
 {
     int     n = s->input->num_replicas_in_sync, each = n / s->input->num_input_pipelines;
-    int     first = each * s->input->input_pipeline_id;
-    int64_t whole = 0, part = 0, before, rows = 0;
+    int64_t whole = 0, part = 0, end = 0, rows = 0; /* rows: of the worker so far */
 
     for (int i = 0; i < n; ++i)
         whole += s->weights[i];
-    for (int i = 0; i < first; ++i)
+    for (int i = 0; i < n; ++i) {
+        int64_t begin = end;
+
         part += s->weights[i];
-    for (int i = 0; i < each; ++i) {
-        before = coi_share_end(s->batch_size, part, whole);
-        part += s->weights[first + i];
-        s->numbers[i] = coi_share_end(s->batch_size, part, whole) - before;
-        rows += s->numbers[i];
+        end = coi_share_end(s->batch_size, part, whole);
+        rows = (i % each == 0 ? 0 : rows) + end - begin;
+        if (i / each == s->input->input_pipeline_id)
+            s->numbers[i % each] = end - begin;
+        if (i % each == each - 1 && rows == 0) {
+            coi_fail(ctx, CO_VALUE,
+                     "batches of %lld rows leave none for worker %d of %d by the weights of its "
+                     "replicas; make batches larger or weights more alike",
+                     (long long)s->batch_size, i / each, s->input->num_input_pipelines);
+            return NULL;
+        }
     }
-    if (rows > 0)
-        return coi_rebatch_new(ctx, dataset, s->numbers, (size_t)each, false,
-                               coi_spec_split(ctx, dataset->spec, 0));
-    coi_fail(ctx, CO_VALUE,
-             "batches of %lld rows leave none for worker %d of %d, whose replicas have few of the "
-             "weights, which add up to %lld; make batches larger or weights more alike",
-             (long long)s->batch_size, s->input->input_pipeline_id, s->input->num_input_pipelines,
-             (long long)whole);
-    return NULL;
+    return coi_rebatch_new(ctx, dataset, s->numbers, (size_t)each, false,
+                           coi_spec_split(ctx, dataset->spec, 0));
 }
 
 /* A batch of 0 rows has no schedule that makes progress, so it is cut like one of unknown size. */

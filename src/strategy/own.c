@@ -111,9 +111,7 @@ coi_variable_device(co_context *ctx, co_strategy *strategy, int i, const char *n
 static bool
 check_name(co_context *ctx, const char *name)
 {
-    static const char *const taken[] = { "DefaultStrategy", "OneDeviceStrategy", "MirroredStrategy",
-                                         "MultiWorkerMirroredStrategy" };
-    size_t                   length = 0;
+    size_t length = 0;
 
     if (name == NULL) {
         coi_fail(ctx, CO_VALUE, "the strategy has no name; set name of the definition");
@@ -127,12 +125,11 @@ check_name(co_context *ctx, const char *name)
                  name, NAME_MAX_BYTES - 1);
         return false;
     }
-    for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); ++i)
-        if (strcmp(name, taken[i]) == 0) {
-            coi_fail(ctx, CO_VALUE, "%s is a strategy of Cohort itself; choose a name of your own",
-                     name);
-            return false;
-        }
+    if (coi_is_builtin(name)) {
+        coi_fail(ctx, CO_VALUE, "%s is a strategy of Cohort itself; choose a name of your own",
+                 name);
+        return false;
+    }
     return true;
 }
 

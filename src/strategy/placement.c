@@ -17,6 +17,18 @@ static const coi_policy multi_worker_policy = { .name = "MultiWorkerMirroredStra
                                                 .bundles = true,
                                                 .workers = true };
 
+bool
+coi_is_builtin(const char *name)
+{
+    const coi_policy *const all[] = { &default_policy, &one_device_policy, &mirrored_policy,
+                                      &multi_worker_policy };
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); ++i)
+        if (strcmp(name, all[i]->name) == 0)
+            return true;
+    return false;
+}
+
 static void
 destroy_strategy(coi_heap *heap, void *object)
 {

@@ -111,6 +111,8 @@ bool coi_check_strategy(co_context *ctx, co_strategy *strategy, int position);
 
 /* --- placement.c --- */
 
+/* Whether a strategy of ours has this name. */
+bool coi_is_builtin(const char *name);
 /* A reference, or NULL with an error: CO_VALUE for a placement that cannot be. */
 co_strategy *coi_strategy_make(co_context *ctx, const coi_policy *policy,
                                const coi_placement *where);

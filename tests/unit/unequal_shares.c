@@ -295,14 +295,17 @@ CO_TEST(pieces_of_a_worker_have_the_same_sizes_in_every_step, "DS-SPLIT-2 DS-SPL
     }
 }
 
-CO_TEST(a_worker_without_rows_is_refused, "DS-SPLIT-2")
+CO_TEST(a_worker_without_rows_is_refused_on_all, "DS-SPLIT-2")
 {
     static const int64_t weights[] = { 10, 1 };
-    co_input_context     input = { 2, 1, 2 };
 
-    CO_EXPECT_NULL(
-        coi_dataset_for_worker(ctx, data_pipeline(ctx, "range(9).batch(1).OFF"), &input, weights));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "batches of 1 rows leave none for worker 1 of 2");
+    for (int w = 0; w < 2; ++w) {
+        co_input_context input = { 2, w, 2 };
+
+        CO_EXPECT_NULL(coi_dataset_for_worker(ctx, data_pipeline(ctx, "range(9).batch(1).OFF"),
+                                              &input, weights));
+        CO_EXPECT_ERROR(ctx, CO_VALUE, "batches of 1 rows leave none for worker 1 of 2");
+    }
 }
 
 /* --- means and training --- */
