@@ -242,10 +242,8 @@ select_from(co_context *ctx, const co_strategy *strategy, co_value *value, int r
             return NULL;
         }
     }
-    if (copy != NULL && coi_structure_seal(copy, coi_err(ctx)) != CO_OK) {
-        coi_unref(&ctx->heap, copy);
-        return NULL;
-    }
+    if (copy != NULL)
+        coi_structure_seal(copy, coi_err(ctx)); /* no deeper than what its parts are taken from */
     return copy;
 }
 

@@ -43,7 +43,7 @@ coi_recorder               *coi_recorder_new(coi_memory *memory);
 /* NULL is allowed. */
 void coi_recorder_free(coi_memory *memory, coi_recorder *recorder);
 
-/* The number of the new entry; 0 without a recorder. */
+/* The number of the new entry. */
 uint64_t coi_flight_begin(coi_recorder *recorder, const coi_flight *flight);
 /* All have come, and the meeting goes on: data, or the function of a merge. */
 void coi_flight_met(coi_recorder *recorder, uint64_t number);

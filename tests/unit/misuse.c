@@ -392,6 +392,49 @@ CO_TEST_WITH(results_that_differ_are_found_where_they_matter, "S-RUN-6 DV-GROUP-
     expect_usable(ctx, m);
 }
 
+/* user: a bundle of another size. */
+static co_value *
+merge_returns_user(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    (void)ctx;
+    (void)strategy;
+    (void)args;
+    return user;
+}
+
+static co_value *
+step_whose_merge_returns_user(co_context *ctx, co_value *args, void *user)
+{
+    return co_merge_call(ctx, merge_returns_user, args, user);
+}
+
+/* As deep as can be, with another leaf on each replica; user: how deep. */
+static co_value *
+return_deep(co_context *ctx, co_value *args, void *user)
+{
+    co_value *deep = id_of(ctx, args, NULL);
+
+    for (int i = 0; i < *(int *)user; ++i)
+        deep = co_list(ctx, &deep, 1);
+    return deep;
+}
+
+CO_TEST_WITH(results_that_cannot_be_merged_or_split_are_refused, "RC-MERGE-4 DV-GROUP-1", "cpus=2")
+{
+    co_strategy *two = test_mirrored(ctx, 2, -1), *three = test_mirrored(ctx, 3, -1);
+    co_value    *pair = co_run(ctx, two, id_of, co_no_args(ctx), NULL);
+    int          deepest = 0;
+
+    CO_EXPECT_NULL(co_run(ctx, three, step_whose_merge_returns_user, co_no_args(ctx), pair));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "2 components");
+    while (co_run(ctx, two, return_deep, co_no_args(ctx), &deepest) != NULL && deepest < 1000)
+        ++deepest;
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "deep");
+    CO_EXPECT_LESS(deepest, 1000);
+    expect_usable(ctx, two);
+    expect_usable(ctx, three);
+}
+
 /* --- released by a step --- */
 
 typedef struct owned {

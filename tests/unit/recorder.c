@@ -2,7 +2,9 @@
 /* The flight recorder: what it keeps of meetings that went well, that wait and that failed, and how it is shown. */
 #include "engine_support.h"
 
+#include <signal.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define MAX_SEEN 128
@@ -393,6 +395,29 @@ CO_TEST_WITH(the_text_is_saved_whole_or_not_at_all, "", "cpus=2")
     CO_EXPECT_ERROR(ctx, CO_TYPE, "argument 3 (path)");
     CO_EXPECT_CODE(co_flight_save(ctx, NULL, path), CO_INVALID_ARGUMENT);
     co_clear(ctx);
+}
+
+CO_TEST_WITH(a_file_without_room_is_left_as_it_was, "", "cpus=2")
+{
+    co_strategy  *m = test_mirrored(ctx, 2, -1);
+    char          folder[] = "/tmp/cohort-recorder-XXXXXX", path[80], text[2000], again[2000];
+    struct rlimit little = { 60, RLIM_INFINITY };
+
+    CO_REQUIRE(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof(path), "%s/flight", folder);
+    co_run(ctx, m, meet_thrice, co_args(ctx, co_int(ctx, 1)), NULL);
+    CO_EXPECT_CODE(co_flight_save(ctx, m, path), CO_OK);
+    read_file(path, text, sizeof(text));
+    signal(SIGXFSZ, SIG_IGN);
+    CO_REQUIRE(setrlimit(RLIMIT_FSIZE, &little) == 0);
+    CO_EXPECT_CODE(co_flight_save(ctx, m, path), CO_UNAVAILABLE);
+    little.rlim_cur = RLIM_INFINITY;
+    setrlimit(RLIMIT_FSIZE, &little);
+    CO_EXPECT_ERROR(ctx, CO_UNAVAILABLE, "cannot be written to");
+    read_file(path, again, sizeof(again));
+    CO_EXPECT_STR(again, text);
+    unlink(path);
+    CO_EXPECT_INT(rmdir(folder), 0);
 }
 
 typedef struct heard {
