@@ -64,8 +64,9 @@ typedef struct co_options {
 CO_API co_context *co_open(const char *settings);
 /** The same, with a log callback and an allocator. */
 CO_API co_context *co_open_with(const co_options *options);
-/** Another context of the same runtime, in default mode, for another thread. NULL without memory, and in a fork (CO_RUNTIME). */
-CO_API co_context *co_open_beside(co_context *ctx);
+/** Another context of the same runtime, in default mode, for another thread. NULL without memory, and in a fork (CO_RUNTIME).
+ * `other` may be in use by another thread: nothing is noted in it, not even the place of this call. */
+CO_API co_context *co_open_beside(co_context *other);
 /**
  * Close a context and what it owns; the last one closes the runtime: workers are joined, devices go.
  * Returns CO_OK, or the code of an error that was never cleared, after reporting it in the log. In a forked

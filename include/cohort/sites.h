@@ -174,7 +174,6 @@
 #define co_one_hot(ctx, ...) co_one_hot(CO_HERE(ctx), __VA_ARGS__)
 #define co_ones(ctx, ...) co_ones(CO_HERE(ctx), __VA_ARGS__)
 #define co_op_call(ctx, ...) co_op_call(CO_HERE(ctx), __VA_ARGS__)
-#define co_open_beside(ctx) co_open_beside(CO_HERE(ctx))
 #define co_optimizer_iterations(ctx, ...) co_optimizer_iterations(CO_HERE(ctx), __VA_ARGS__)
 #define co_optional_get_value(ctx, ...) co_optional_get_value(CO_HERE(ctx), __VA_ARGS__)
 #define co_optional_has_value(ctx, ...) co_optional_has_value(CO_HERE(ctx), __VA_ARGS__)
