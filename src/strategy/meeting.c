@@ -54,23 +54,10 @@ place_text(const coi_step *step, const coi_seat *seat, char out[PLACE_TEXT])
     return out;
 }
 
-/*
- * How many have arrived at the current barrier, and whether the step is broken, are one word, so that nobody can leave a barrier as
- * broken while another completes it.
- */
-#define BROKEN  0x80000000u
-#define ARRIVED 0x7fffffffu
-
 bool
 coi_is_broken(const coi_step *step)
 {
-    return (atomic_load_explicit(&step->barrier, memory_order_acquire) & BROKEN) != 0;
-}
-
-static int
-num_arrived(const coi_step *step)
-{
-    return (int)(atomic_load(&step->barrier) & ARRIVED);
+    return (atomic_load_explicit(&step->barrier, memory_order_acquire) & COI_BROKEN) != 0;
 }
 
 /* --- entries of the flight recorder --- */
@@ -116,7 +103,7 @@ cut_entry(coi_step *step, co_code code)
     if (!atomic_exchange(&step->is_open, false))
         return;
     number = atomic_load(&step->flight);
-    if (atomic_load(&step->opened) == atomic_load(&step->round) + 1)
+    if (atomic_load(&step->opened) == coi_round(step) + 1)
         coi_flight_cut(step->strategy->recorder, number, code, step->n, has_arrived, step);
     else
         coi_flight_end(step->strategy->recorder, number, code);
@@ -140,35 +127,39 @@ coi_break(coi_step *step, co_context *ctx)
         ctx->error.payload = NULL; /* it moved */
         ctx->payload_deleter = NULL;
     }
-    atomic_fetch_or(&step->barrier, BROKEN);
+    atomic_fetch_or(&step->barrier, COI_BROKEN);
     cut_entry(step, step->error.code);
     coi_lock_give(&step->error_lock);
     open_gate(step);
 }
 
-/* Whether the barrier was not complete, and so is broken now: where all have arrived, the last of them is at work for all. */
+/*
+ * Whether the barrier of the round was not complete, and so is broken now: where all have arrived, the last of them is at
+ * work for all, and where another round has begun, what was seen of this one is over.
+ */
 static bool
-break_barrier(coi_step *step)
+break_barrier(coi_step *step, unsigned round)
 {
-    unsigned now = atomic_load(&step->barrier);
+    uint64_t now = atomic_load(&step->barrier);
 
     do {
-        if ((int)(now & ARRIVED) == step->n)
-            return (now & BROKEN) != 0;
-    } while (!atomic_compare_exchange_weak(&step->barrier, &now, now | BROKEN));
+        if ((int)(now & COI_ARRIVED) == step->n || coi_round_of(now) != round)
+            return (now & COI_BROKEN) != 0;
+    } while (!atomic_compare_exchange_weak(&step->barrier, &now, now | COI_BROKEN));
     return true;
 }
 
-/* Break without a culprit's context, because of what is seen from the place of `seat` (NULL: from the caller's). */
-static void break_with(coi_step *step, co_code code, int replica, const coi_seat *seat,
-                       const char *format, ...) CO_PRINTF(5, 6);
+/* Break without a culprit's context, because of what is seen in a round from the place of `seat` (NULL: from the caller's). */
+static void break_with(coi_step *step, unsigned round, co_code code, int replica,
+                       const coi_seat *seat, const char *format, ...) CO_PRINTF(6, 7);
 static void
-break_with(coi_step *step, co_code code, int replica, const coi_seat *seat, const char *format, ...)
+break_with(coi_step *step, unsigned round, co_code code, int replica, const coi_seat *seat,
+           const char *format, ...)
 {
     va_list args;
 
     coi_lock_take(&step->error_lock);
-    if (break_barrier(step) && step->error.code == CO_OK) {
+    if (break_barrier(step, round) && step->error.code == CO_OK) {
         va_start(args, format);
         coi_error_va(&step->error, code, format, args);
         va_end(args);
@@ -237,14 +228,14 @@ list_missing(coi_step *step, char *out, size_t capacity)
 #define NOTHING_DONE "has executed nothing for %d ms (deadline_ms)"
 
 static void
-report_stuck(co_context *ctx)
+report_stuck(co_context *ctx, unsigned round)
 {
     coi_step *step = ctx->mode.step;
     coi_seat *seat = coi_my_seat(ctx);
     char      missing[200], place[PLACE_TEXT];
 
     list_missing(step, missing, sizeof(missing));
-    break_with(step, CO_DEADLINE_EXCEEDED, ctx->mode.replica, seat,
+    break_with(step, round, CO_DEADLINE_EXCEEDED, ctx->mode.replica, seat,
                "replica %d waits in %s, and %s " NOTHING_DONE, ctx->mode.replica,
                place_text(step, seat, place), missing, step->strategy->deadline_ms);
 }
@@ -252,21 +243,22 @@ report_stuck(co_context *ctx)
 void
 coi_report_unfinished(coi_step *step)
 {
-    char missing[200];
+    unsigned round = coi_round(step);
+    char     missing[200];
 
     list_missing(step, missing, sizeof(missing));
-    break_with(step, CO_DEADLINE_EXCEEDED, -1, NULL,
+    break_with(step, round, CO_DEADLINE_EXCEEDED, -1, NULL,
                "%s has not returned from the step and " NOTHING_DONE, missing,
                step->strategy->deadline_ms);
 }
 
 static void
-report_turn(co_context *ctx)
+report_turn(co_context *ctx, unsigned round)
 {
     coi_step *step = ctx->mode.step;
     int       whose = atomic_load(&step->whose);
 
-    break_with(step, CO_DEADLINE_EXCEEDED, ctx->mode.replica, NULL,
+    break_with(step, round, CO_DEADLINE_EXCEEDED, ctx->mode.replica, NULL,
                "replica %d waits for its turn (in_turn), and replica %d " NOTHING_DONE,
                ctx->mode.replica, step->strategy->first_local + whose, step->strategy->deadline_ms);
 }
@@ -276,17 +268,17 @@ report_turn(co_context *ctx)
  * that called run. So this is said in the log, once, and is the error of the step when it comes back.
  */
 static void
-report_parting(co_context *ctx)
+report_parting(co_context *ctx, unsigned round)
 {
     coi_step *step = ctx->mode.step;
     coi_seat *seat = coi_my_seat(ctx);
     char      missing[200], place[PLACE_TEXT];
 
-    if (coi_is_broken(step))
+    if (coi_is_broken(step) || coi_round(step) != round)
         return;
     list_missing(step, missing, sizeof(missing));
     place_text(step, seat, place);
-    break_with(step, CO_DEADLINE_EXCEEDED, ctx->mode.replica, seat,
+    break_with(step, round, CO_DEADLINE_EXCEEDED, ctx->mode.replica, seat,
                "replica %d waits in %s, for %s, which is at work for all and " NOTHING_DONE,
                ctx->mode.replica, place, missing, step->strategy->deadline_ms);
     coi_log_line(&ctx->runtime->log, CO_LOG_ERROR,
@@ -300,16 +292,17 @@ report_parting(co_context *ctx)
 typedef struct patience {
     co_context *ctx;
     int         timeout_ms;
+    unsigned    round;
     uint64_t    progress;
-    void (*report)(co_context *ctx);
+    void (*report)(co_context *ctx, unsigned round);
 } patience;
 
 static patience
-patience_of(co_context *ctx, void (*report)(co_context *ctx))
+patience_of(co_context *ctx, unsigned round, void (*report)(co_context *ctx, unsigned round))
 {
     coi_step *step = ctx->mode.step;
 
-    return (patience){ ctx, coi_timeout(step->strategy), coi_step_progress(step), report };
+    return (patience){ ctx, coi_timeout(step->strategy), round, coi_step_progress(step), report };
 }
 
 static void
@@ -321,7 +314,7 @@ wait_for(patience *p, coi_event *event, unsigned seen)
         return;
     now = coi_step_progress(p->ctx->mode.step);
     if (now == p->progress)
-        p->report(p->ctx);
+        p->report(p->ctx, p->round);
     p->progress = now;
 }
 
@@ -335,7 +328,7 @@ coi_wait_turn(co_context *ctx)
 
     if (!step->in_turn)
         return;
-    p = patience_of(ctx, report_turn);
+    p = patience_of(ctx, coi_round(step), report_turn);
     for (;;) {
         unsigned seen = coi_event_read(&step->turn);
 
@@ -361,16 +354,17 @@ static bool
 wait_round(co_context *ctx, unsigned round)
 {
     coi_step *step = ctx->mode.step;
-    patience  p = patience_of(ctx, report_stuck);
+    patience  p = patience_of(ctx, round, report_stuck);
 
     for (;;) {
         unsigned seen = coi_event_read(&step->gate);
+        uint64_t now = atomic_load(&step->barrier);
 
         /* The round first: who left a complete barrier may have broken the step since. */
-        if (atomic_load(&step->round) != round)
+        if (coi_round_of(now) != round)
             return true;
-        if (coi_is_broken(step))
-            return atomic_load(&step->round) != round;
+        if ((now & COI_BROKEN) != 0)
+            return false;
         wait_for(&p, &step->gate, seen);
     }
 }
@@ -382,22 +376,21 @@ end_round(coi_step *step)
     for (int i = 0; i < step->n; ++i)
         atomic_store_explicit(&step->seats[i].arrived, false, memory_order_relaxed);
     atomic_store_explicit(&step->whose, 0, memory_order_relaxed);
-    atomic_fetch_and(&step->barrier, BROKEN);
-    atomic_fetch_add(&step->round, 1);
+    atomic_fetch_add(&step->barrier, COI_ONE_ROUND - (unsigned)step->n); /* who arrived leaves */
     coi_event_signal(&step->gate);
     if (step->in_turn)
         coi_event_signal(&step->turn);
 }
 
 static void
-break_for_return(coi_step *step, int returned, int waiting)
+break_for_return(coi_step *step, unsigned round, int returned, int waiting)
 {
     const coi_seat *seat = &step->seats[waiting];
     int             first = step->strategy->first_local;
     char            place[PLACE_TEXT];
 
     break_with(
-        step, CO_RUNTIME, first + waiting, seat,
+        step, round, CO_RUNTIME, first + waiting, seat,
         "replica %d has returned from the step, but replica %d waits in %s; all replicas must "
         "make the same number of calls to merge_call, all_reduce and aggregated assignments",
         first + returned, first + waiting, place_text(step, seat, place));
@@ -412,11 +405,11 @@ look_for_returned(co_context *ctx, unsigned round)
 {
     coi_step *step = ctx->mode.step;
 
-    if (atomic_load(&step->finished) == 0 || atomic_load(&step->round) != round)
+    if (atomic_load(&step->finished) == 0 || coi_round(step) != round)
         return;
     for (int i = 0; i < step->n; ++i)
         if (atomic_load(&step->seats[i].finished)) {
-            break_for_return(step, i, ctx->mode.local_replica);
+            break_for_return(step, round, i, ctx->mode.local_replica);
             return;
         }
 }
@@ -473,14 +466,15 @@ static bool
 barrier(co_context *ctx, coi_close_fn close)
 {
     coi_step *step = ctx->mode.step;
-    unsigned  round = atomic_load(&step->round), before;
+    unsigned  round = coi_round(step);
+    uint64_t  before;
 
     open_entry(ctx, round);
     atomic_store(&coi_my_seat(ctx)->arrived, true);
     before = atomic_fetch_add(&step->barrier, 1);
-    if ((before & BROKEN) != 0)
+    if ((before & COI_BROKEN) != 0)
         return fail_broken(ctx);
-    if ((int)before + 1 == step->n) {
+    if ((int)(before & COI_ARRIVED) + 1 == step->n) {
         if (!complete(ctx, close))
             return false;
     } else {
@@ -511,13 +505,13 @@ bool
 coi_part(co_context *ctx)
 {
     coi_step *step = ctx->mode.step;
-    unsigned  round = atomic_load(&step->round);
+    unsigned  round = coi_round(step);
 
     atomic_store(&coi_my_seat(ctx)->arrived, true);
-    if ((int)(atomic_fetch_add(&step->barrier, 1) & ARRIVED) + 1 == step->n) {
+    if ((int)(atomic_fetch_add(&step->barrier, 1) & COI_ARRIVED) + 1 == step->n) {
         complete_parting(step);
     } else {
-        patience p = patience_of(ctx, report_parting);
+        patience p = patience_of(ctx, round, report_parting);
 
         /* Who speaks to other workers has their deadline to keep first. */
         if (step->strategy->group != NULL && p.timeout_ms > 0)
@@ -526,7 +520,7 @@ coi_part(co_context *ctx)
         for (;;) {
             unsigned seen = coi_event_read(&step->gate);
 
-            if (atomic_load(&step->round) != round)
+            if (coi_round(step) != round)
                 break;
             wait_for(&p, &step->gate, seen);
         }
@@ -557,6 +551,7 @@ void
 coi_finish(co_context *ctx)
 {
     coi_step *step = ctx->mode.step;
+    uint64_t  now;
 
     if (step->n == 1) { /* nobody waits */
         if (ctx->error.code != CO_OK)
@@ -568,11 +563,12 @@ coi_finish(co_context *ctx)
         coi_break(step, ctx);
     atomic_store(&coi_my_seat(ctx)->finished, true);
     atomic_fetch_add(&step->finished, 1);
-    if (ctx->error.code == CO_OK && num_arrived(step) > 0 && !coi_is_broken(step))
+    now = atomic_load(&step->barrier);
+    if (ctx->error.code == CO_OK && (now & COI_ARRIVED) > 0 && (now & COI_BROKEN) == 0)
         /* Those who wait already did not see that we finish: tell them. Those who come later see the count. */
         for (int i = 0; i < step->n; ++i)
             if (atomic_load(&step->seats[i].arrived)) {
-                break_for_return(step, ctx->mode.local_replica, i);
+                break_for_return(step, coi_round_of(now), ctx->mode.local_replica, i);
                 break;
             }
     pass_turn(step, ctx->mode.local_replica + 1);

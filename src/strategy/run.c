@@ -346,10 +346,12 @@ step_open(coi_crew *crew, co_context *parent, co_fn fn, co_value *args, void *us
     step->args = args;
     step->kwargs = options->kwargs;
     step->in_turn = options->in_turn && crew->n > 1;
-    atomic_store_explicit(&step->barrier, 0, memory_order_relaxed);
-    atomic_store_explicit(&step->finished, 0, memory_order_relaxed);
-    atomic_store_explicit(&step->opened, atomic_load_explicit(&step->round, memory_order_relaxed),
+    atomic_store_explicit(&step->barrier,
+                          atomic_load_explicit(&step->barrier, memory_order_relaxed) &
+                              ~(COI_BROKEN | COI_ARRIVED),
                           memory_order_relaxed);
+    atomic_store_explicit(&step->finished, 0, memory_order_relaxed);
+    atomic_store_explicit(&step->opened, coi_round(step), memory_order_relaxed);
     atomic_store_explicit(&step->is_open, false, memory_order_relaxed);
     atomic_store_explicit(&step->whose, 0, memory_order_relaxed);
     coi_error_reset(&step->error);

@@ -209,8 +209,9 @@ typedef struct coi_step {
     uint64_t         epoch;           /* which run this is */
     coi_lock         inner_lock;      /* of inner */
     _Atomic(struct coi_step *) inner; /* a run inside the merge function under way, or NULL */
-    _Alignas(64) atomic_uint barrier; /* how many are at the current one; top bit: broken */
-    atomic_uint   round;              /* barriers that were complete */
+    /* How many are at the current barrier, how many barriers were complete, and whether the step is broken: one word, so that
+     * nobody can leave a barrier as broken while another completes it. */
+    _Alignas(64) _Atomic(uint64_t) barrier;
     atomic_int    finished;           /* replicas that returned */
     atomic_uint   opened;  /* round of the meeting that has an entry in the recorder, and 1 */
     atomic_bool   is_open; /* that entry has not ended */
@@ -222,6 +223,22 @@ typedef struct coi_step {
     co_error_info error; /* the first failure */
     void (*payload_deleter)(void *payload);
 } coi_step;
+
+#define COI_BROKEN    (UINT64_C(1) << 63)
+#define COI_ARRIVED   0xfffu /* more than COI_MAX_LOCAL_REPLICAS */
+#define COI_ONE_ROUND (UINT64_C(1) << 12)
+
+/* The current barrier of a step; only to be compared. */
+static inline unsigned
+coi_round_of(uint64_t barrier)
+{
+    return (unsigned)(barrier / COI_ONE_ROUND);
+}
+static inline unsigned
+coi_round(const coi_step *step)
+{
+    return coi_round_of(atomic_load(&step->barrier));
+}
 
 /* What the last to arrive does before the others go on; false breaks the step (with an error in ctx). */
 typedef bool (*coi_close_fn)(co_context *ctx, coi_step *step, void *arg);
