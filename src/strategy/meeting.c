@@ -149,17 +149,20 @@ break_barrier(coi_step *step, unsigned round)
     return true;
 }
 
-/* Break without a culprit's context, because of what is seen in a round from the place of `seat` (NULL: from the caller's). */
-static void break_with(coi_step *step, unsigned round, co_code code, int replica,
+/* Break without a culprit's context, because of what is seen in a round from the place of `seat` (NULL: from the caller's).
+ * Returns whether this is why the step is broken. */
+static bool break_with(coi_step *step, unsigned round, co_code code, int replica,
                        const coi_seat *seat, const char *format, ...) CO_PRINTF(6, 7);
-static void
+static bool
 break_with(coi_step *step, unsigned round, co_code code, int replica, const coi_seat *seat,
            const char *format, ...)
 {
     va_list args;
+    bool    is_why;
 
     coi_lock_take(&step->error_lock);
-    if (break_barrier(step, round) && step->error.code == CO_OK) {
+    is_why = break_barrier(step, round) && step->error.code == CO_OK;
+    if (is_why) {
         va_start(args, format);
         coi_error_va(&step->error, code, format, args);
         va_end(args);
@@ -173,6 +176,7 @@ break_with(coi_step *step, unsigned round, co_code code, int replica, const coi_
     }
     coi_lock_give(&step->error_lock);
     open_gate(step);
+    return is_why;
 }
 
 void
@@ -274,13 +278,12 @@ report_parting(co_context *ctx, unsigned round)
     coi_seat *seat = coi_my_seat(ctx);
     char      missing[200], place[PLACE_TEXT];
 
-    if (coi_is_broken(step) || coi_round(step) != round)
-        return;
     list_missing(step, missing, sizeof(missing));
     place_text(step, seat, place);
-    break_with(step, round, CO_DEADLINE_EXCEEDED, ctx->mode.replica, seat,
-               "replica %d waits in %s, for %s, which is at work for all and " NOTHING_DONE,
-               ctx->mode.replica, place, missing, step->strategy->deadline_ms);
+    if (!break_with(step, round, CO_DEADLINE_EXCEEDED, ctx->mode.replica, seat,
+                    "replica %d waits in %s, for %s, which is at work for all and " NOTHING_DONE,
+                    ctx->mode.replica, place, missing, step->strategy->deadline_ms))
+        return;
     coi_log_line(&ctx->runtime->log, CO_LOG_ERROR,
                  "replica %d waits in %s, for %s, which is at work for all and " NOTHING_DONE,
                  ctx->mode.replica, place, missing, step->strategy->deadline_ms);

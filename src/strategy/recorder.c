@@ -281,8 +281,7 @@ look_who_came(entry *e)
 {
     const coi_step *step = (const coi_step *)(uintptr_t)e->step;
 
-    if (e->end != 0 || e->arrived == ALL_CAME || step == NULL ||
-        coi_round(step) != e->round)
+    if (e->end != 0 || e->arrived == ALL_CAME || step == NULL || coi_round(step) != e->round)
         return;
     for (int i = 0; i < e->expected; ++i)
         if (atomic_load(&step->seats[i].arrived)) {

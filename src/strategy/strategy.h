@@ -212,12 +212,12 @@ typedef struct coi_step {
     /* How many are at the current barrier, how many barriers were complete, and whether the step is broken: one word, so that
      * nobody can leave a barrier as broken while another completes it. */
     _Alignas(64) _Atomic(uint64_t) barrier;
-    atomic_int    finished;           /* replicas that returned */
-    atomic_uint   opened;  /* round of the meeting that has an entry in the recorder, and 1 */
-    atomic_bool   is_open; /* that entry has not ended */
-    atomic_ullong flight;  /* its number */
-    coi_event     gate;    /* barriers and breaks */
-    coi_event     turn;    /* in_turn: whose */
+    atomic_int    finished; /* replicas that returned */
+    atomic_uint   opened;   /* round of the meeting that has an entry in the recorder, and 1 */
+    atomic_bool   is_open;  /* that entry has not ended */
+    atomic_ullong flight;   /* its number */
+    coi_event     gate;     /* barriers and breaks */
+    coi_event     turn;     /* in_turn: whose */
     atomic_int    whose;
     coi_lock      error_lock;
     co_error_info error; /* the first failure */
