@@ -143,11 +143,11 @@ prepare(co_context *ctx, co_value *initial, const co_variable_options *options)
     }
     if (initial->kind == CO_KIND_SPEC)
         return initial;
-    tensor = coi_as_tensor(ctx, initial,
-                           initial->kind == CO_KIND_TENSOR ? CO_DTYPE_NONE : options->dtype);
-    if (tensor == NULL || (tensor = coi_own(ctx, tensor)) == NULL)
-        return NULL;
-    if (options->dtype != CO_DTYPE_NONE && options->dtype != (co_dtype)tensor->dtype)
+    tensor = coi_give(ctx, coi_as_tensor(ctx, initial,
+                                         initial->kind == CO_KIND_TENSOR ? CO_DTYPE_NONE
+                                                                         : options->dtype));
+    if (tensor != NULL && options->dtype != CO_DTYPE_NONE &&
+        options->dtype != (co_dtype)tensor->dtype)
         tensor = co_cast(ctx, tensor, options->dtype);
     return tensor;
 }

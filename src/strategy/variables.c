@@ -15,8 +15,7 @@ static void
 destroy(coi_heap *heap, coi_variable *variable)
 {
     for (size_t i = 0; i < variable->num_components; ++i) {
-        if (variable->components[i] != NULL)
-            variable->components[i]->u.variable->container = NULL;
+        variable->components[i]->u.variable->container = NULL;
         coi_unref(heap, variable->components[i]);
     }
     coi_free(heap->store->memory, variable->components,
@@ -182,7 +181,7 @@ typedef struct assigning {
 static bool
 is_shared(const co_value *value)
 {
-    return value->kind != CO_KIND_PER_REPLICA && value->kind != CO_KIND_MIRRORED;
+    return value->kind != CO_KIND_PER_REPLICA;
 }
 
 /* Worker 0's slices, on all workers: the others, which know not how many there are, give none. */
@@ -198,14 +197,13 @@ first_slices(co_context *ctx, co_strategy *strategy, co_value *mine)
         dims[0] = 0;
         values = co_zeros(ctx, (co_dtype)values->dtype, dims, (size_t)values->ndim);
         indices = co_zeros(ctx, (co_dtype)indices->dtype, &none, 1);
-        if (values == NULL || indices == NULL)
+        if (ctx->error.code != CO_OK)
             return NULL;
     }
     values = coi_workers_concat(ctx, strategy, COI_MEET_BROADCAST, values, 0);
-    if (values == NULL)
-        return NULL;
-    indices = coi_workers_concat(ctx, strategy, COI_MEET_BROADCAST, indices, 0);
-    return indices != NULL ? co_slices(ctx, values, indices, NULL) : NULL;
+    if (values != NULL)
+        indices = coi_workers_concat(ctx, strategy, COI_MEET_BROADCAST, indices, 0);
+    return co_slices(ctx, values, indices, NULL);
 }
 
 /* Replica 0's value; it lives on worker 0. */
@@ -219,10 +217,8 @@ first_value(co_context *ctx, co_strategy *strategy, const coi_variable *variable
         return first;
     if (verb >= COI_SCATTER_UPDATE)
         return first_slices(ctx, strategy, first);
-    first = coi_assignable(ctx, variable, first);
-    if (first == NULL || (first = coi_own(ctx, first)) == NULL)
-        return NULL;
-    return coi_workers_broadcast(ctx, strategy, first);
+    first = coi_give(ctx, coi_assignable(ctx, variable, first));
+    return first != NULL ? coi_workers_broadcast(ctx, strategy, first) : NULL;
 }
 
 /* The value that all components get: a value of ctx's block. */
@@ -304,8 +300,8 @@ assign_in_replica(co_context *ctx, co_value *value, int i, int verb, co_value *w
     if (verb >= COI_SCATTER_UPDATE && !coi_check_slices(ctx, variable, verb, what))
         return NULL;
     if (what->kind == CO_KIND_VARIABLE) {
-        what = coi_as_tensor(ctx, what, CO_DTYPE_NONE);
-        if (what == NULL || (what = coi_own(ctx, what)) == NULL)
+        what = coi_give(ctx, coi_as_tensor(ctx, what, CO_DTYPE_NONE));
+        if (what == NULL)
             return NULL;
     }
     return coi_merge(ctx, COI_MEET_ASSIGN, what, same_assignment, assign_merged, &together);
@@ -361,8 +357,7 @@ combine_parts(co_context *ctx, const coi_variable *variable, co_value *const *pa
                                   variable->aggregation == CO_AGGREGATION_SUM ? CO_REDUCE_SUM
                                                                               : CO_REDUCE_MEAN,
                                   parts);
-    if (strategy->group != NULL && strategy->num_replicas > 1)
-        first = coi_workers_broadcast(ctx, strategy, first);
+    first = coi_workers_broadcast(ctx, strategy, first);
     if (first != NULL)
         coi_ref(first);
     return first;
@@ -408,11 +403,9 @@ on_read_read(co_context *ctx, co_value *value)
 static co_value *
 share_of(co_context *ctx, const coi_variable *variable, co_value *what)
 {
-    co_value *tensor = coi_assignable(ctx, variable, what), *n;
+    co_value *tensor = coi_give(ctx, coi_assignable(ctx, variable, what));
+    co_value *n = co_int(ctx, variable->strategy->num_replicas);
 
-    if (tensor == NULL || (tensor = coi_own(ctx, tensor)) == NULL)
-        return NULL;
-    n = co_int(ctx, variable->strategy->num_replicas);
     return co_cast(ctx, co_div(ctx, tensor, n), (co_dtype)variable->dtype);
 }
 
