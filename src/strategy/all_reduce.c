@@ -284,7 +284,7 @@ reduce_my_share(co_context *ctx)
 static uint64_t
 signature_of(const job *mine, char *text, size_t capacity)
 {
-    uint64_t hash = UINT64_C(1469598103934665603) ^ (uint64_t)mine->op;
+    uint64_t hash = coi_sign(COI_SIGNATURE, (uint64_t)mine->op);
     size_t   at = 0;
 
     text[0] = '\0';
@@ -293,9 +293,8 @@ signature_of(const job *mine, char *text, size_t capacity)
         char            shape[COI_SHAPE_TEXT] = "";
         bool            dense = leaf->kind == CO_KIND_TENSOR && !mine->gather;
 
-        hash = (hash ^ leaf->dtype ^ (uint64_t)leaf->kind << 8) * UINT64_C(1099511628211);
-        for (int d = 0; dense && d < leaf->ndim; ++d)
-            hash = (hash ^ (uint64_t)leaf->u.tensor.dims[d]) * UINT64_C(1099511628211);
+        hash = coi_sign(hash, leaf->kind);
+        hash = dense ? coi_sign_tensor(hash, leaf, -1) : coi_sign(hash, leaf->dtype);
         if (at + 1 < capacity)
             at += (size_t)snprintf(text + at, capacity - at, "%s%s %s", k > 0 ? ", " : "",
                                    co_dtype_name((co_dtype)leaf->dtype),
@@ -399,9 +398,12 @@ bring_leaf(co_context *ctx, co_value *leaf, const job *mine)
     }
     if (leaf->kind == CO_KIND_SLICES) {
         if (mine->gather) {
-            coi_fail(ctx, CO_NOT_IMPLEMENTED, "indexed slices cannot be gathered");
+            coi_fail(ctx, CO_NOT_IMPLEMENTED,
+                     "indexed slices cannot be gathered; make them dense with co_to_tensor");
             return NULL;
         }
+        if (!coi_check_slices_op(ctx, mine->op))
+            return NULL;
         coi_ref(leaf);
         return leaf;
     }
@@ -410,8 +412,11 @@ bring_leaf(co_context *ctx, co_value *leaf, const job *mine)
         return NULL;
     if (!mine->gather && ctx->mode.num_replicas > 1 &&
         (tensor->dtype == CO_BOOL || tensor->dtype == CO_STRING)) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s values cannot be added",
-                 co_dtype_name((co_dtype)tensor->dtype));
+        coi_fail(
+            ctx, CO_INVALID_ARGUMENT,
+            "%s values cannot be reduced over replicas; cast bools to an integer dtype, or use "
+            "co_all_gather",
+            co_dtype_name((co_dtype)tensor->dtype));
         coi_unref(&ctx->heap, tensor);
         return NULL;
     }

@@ -93,8 +93,10 @@ merge_here(co_context *ctx, coi_merge_body body, void *arg)
     coi_step   *step = ctx->mode.step;
     co_context *parent = step->parent;
     size_t entries = parent->num_entries, blocks = parent->num_blocks, floor = parent->block_floor;
-    co_value *args, *result;
-    bool      ok = false;
+    co_site_info site = parent->site;
+    const char  *call = parent->call;
+    co_value    *args, *result;
+    bool         ok = false;
 
     coi_lend(parent, false);
     parent->site = ctx->site;
@@ -117,6 +119,8 @@ merge_here(co_context *ctx, coi_merge_body body, void *arg)
         co_clear(parent);
         coi_break(step, ctx);
     }
+    parent->site = site; /* what run finds later is found at its own line */
+    parent->call = call;
     coi_lend(parent, true);
 }
 

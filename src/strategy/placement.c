@@ -446,12 +446,12 @@ static bool
 agree(co_context *ctx, co_strategy *strategy)
 {
     char     text[64];
-    uint64_t hash = UINT64_C(14695981039346656037) ^ (uint64_t)strategy->num_replicas;
+    uint64_t hash = coi_sign(COI_SIGNATURE, (uint64_t)strategy->num_replicas);
 
     for (int r = 0; r <= strategy->num_workers; ++r)
-        hash = (hash ^ (uint64_t)strategy->first[r]) * UINT64_C(1099511628211);
+        hash = coi_sign(hash, (uint64_t)strategy->first[r]);
     for (int i = 0; strategy->weights != NULL && i < strategy->num_replicas; ++i)
-        hash = (hash ^ (uint64_t)strategy->weights[i]) * UINT64_C(1099511628211);
+        hash = coi_sign(hash, (uint64_t)strategy->weights[i]);
     snprintf(text, sizeof(text), "%d replicas (%d here), %s %llx", strategy->num_replicas,
              strategy->num_local, strategy->weights != NULL ? "weights" : "equal weights",
              (unsigned long long)hash & 0xffffff);

@@ -122,16 +122,15 @@ coi_reduce_tensors(co_context *ctx, co_strategy *strategy, coi_meeting_kind kind
     char            text[COI_SHAPE_TEXT + 32], shape[COI_SHAPE_TEXT];
     co_value       *out;
     coi_reduction   job;
-    uint64_t        hash = like->dtype;
 
     if (!parts_agree(ctx, parts, strategy->num_local, strategy->first_local) ||
         coi_current_device(ctx) == NULL)
         return NULL;
-    for (int d = 0; d < like->ndim; ++d)
-        hash = (hash ^ (uint64_t)like->u.tensor.dims[d]) * UINT64_C(1099511628211);
     snprintf(text, sizeof(text), "%s %s", co_dtype_name((co_dtype)like->dtype),
              coi_shape_text(like->u.tensor.dims, like->ndim, shape));
-    if (!coi_workers_meet(ctx, strategy, kind, hash + (uint64_t)op, text, 0, NULL))
+    if (!coi_workers_meet(ctx, strategy, kind,
+                          coi_sign_tensor(coi_sign(COI_SIGNATURE, (uint64_t)op), like, -1), text, 0,
+                          NULL))
         return NULL;
     out = coi_tensor_new(&ctx->heap, ctx->device, (co_dtype)like->dtype, like->u.tensor.dims,
                          like->ndim, like->u.tensor.num_elements, coi_err(ctx));
@@ -222,6 +221,18 @@ components_of(co_context *ctx, const co_strategy *strategy, co_value *const *lea
     return items;
 }
 
+bool
+coi_check_slices_op(co_context *ctx, co_reduce_op op)
+{
+    if (op == CO_REDUCE_SUM || op == CO_REDUCE_MEAN)
+        return true;
+    coi_fail(
+        ctx, CO_NOT_IMPLEMENTED,
+        "indexed slices are combined by SUM and MEAN only: two replicas may hold one row, and nothing "
+        "tells whose counts; make them dense with co_to_tensor");
+    return false;
+}
+
 /* Slices are concatenated in replica order (S-REDUCE-20). */
 static co_value *
 reduce_slices(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *const *components)
@@ -229,6 +240,8 @@ reduce_slices(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value 
     co_value *values[COI_MAX_LOCAL_REPLICAS], *indices[COI_MAX_LOCAL_REPLICAS], *v, *i;
     size_t    n = (size_t)strategy->num_local;
 
+    if (!coi_check_slices_op(ctx, op))
+        return NULL;
     for (size_t k = 0; k < n; ++k) {
         if (components[k]->kind != CO_KIND_SLICES) {
             coi_fail(ctx, CO_ASSERTION, "replica %zu has a %s where others have indexed slices", k,
@@ -287,11 +300,11 @@ reduce_leaf(co_context *ctx, co_value *leaf, void *user)
     if (components == NULL)
         return reduce_plain(ctx, r->op, leaf);
     if (mirrored) {
-        if (r->op == CO_REDUCE_MEAN)
+        if (r->op != CO_REDUCE_SUM && r->op != CO_REDUCE_PROD) /* of equals */
             return coi_own_ref(ctx, components[0]);
         coi_fail(ctx, CO_ASSERTION,
-                 "the sum of a mirrored value counts one value %d times; use MEAN, or read it",
-                 strategy->num_replicas);
+                 "the %s of a mirrored value counts one value %d times; use MEAN, or read it",
+                 r->op == CO_REDUCE_SUM ? "sum" : "product", strategy->num_replicas);
         return NULL;
     }
     if (components[0]->kind == CO_KIND_SLICES)

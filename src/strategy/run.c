@@ -102,8 +102,9 @@ replica_args(co_context *ctx, coi_step *step)
             all->u.items.items[i] = i < n ? args->u.items.items[i] : kwargs;
             coi_ref(all->u.items.items[i]);
         }
-        coi_structure_seal(all, coi_err(ctx));
         args = coi_own(ctx, all);
+        if (coi_structure_seal(all, coi_err(ctx)) != CO_OK)
+            return coi_give(ctx, NULL);
     }
     return args;
 }
@@ -568,6 +569,8 @@ check_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args,
         coi_fail(ctx, CO_TYPE, "argument 3 (fn) of run is NULL; it must be a function");
         return false;
     }
+    if (args != NULL && !coi_check_value(ctx, args, 4, "args"))
+        return false;
     if (args == NULL || (args->kind != CO_KIND_TUPLE && args->kind != CO_KIND_LIST)) {
         coi_fail(
             ctx, CO_VALUE,
@@ -576,7 +579,7 @@ check_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args,
             args != NULL ? "a " : "", co_kind_name(co_value_kind(args)));
         return false;
     }
-    if (!coi_check_value(ctx, args, 4, "args"))
+    if (options->kwargs != NULL && !coi_check_value(ctx, options->kwargs, 6, "options.kwargs"))
         return false;
     if (options->kwargs != NULL && options->kwargs->kind != CO_KIND_MAP) {
         coi_fail(ctx, CO_TYPE, "kwargs of run is a %s; it must be a map",

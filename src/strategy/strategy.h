@@ -322,6 +322,8 @@ co_value *coi_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co
                      const int *axes, size_t num_axes);
 /* One leaf of reduce without an axis: a value of the block. */
 co_value *coi_reduce_leaf(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *leaf);
+/* Indexed slices are concatenated, which is a sum: CO_NOT_IMPLEMENTED for MIN, MAX and PROD. */
+bool coi_check_slices_op(co_context *ctx, co_reduce_op op);
 /* S-REDUCE-8: the dtype of a mean. */
 co_dtype coi_mean_dtype(co_dtype dtype);
 
@@ -333,6 +335,23 @@ co_value *coi_distributed_variable(co_context *ctx, const struct coi_variable_sp
                                    co_value *const *components, size_t n);
 /* VAR-NEW-8: a variable is not used under another strategy. CO_RUNTIME naming both. */
 bool coi_check_owner(co_context *ctx, const coi_variable *variable, const co_strategy *used_by);
+
+/* What ranks must agree on, as a number: begin with COI_SIGNATURE, and add what it is made of. */
+#define COI_SIGNATURE UINT64_C(14695981039346656037)
+static inline uint64_t
+coi_sign(uint64_t signature, uint64_t word)
+{
+    return (signature ^ word) * UINT64_C(1099511628211);
+}
+/* dtype and shape of a tensor; of the length along axis `but` (-1: none) only that it is there. */
+static inline uint64_t
+coi_sign_tensor(uint64_t signature, const co_value *tensor, int but)
+{
+    signature = coi_sign(signature, tensor->dtype);
+    for (int d = 0; d < tensor->ndim; ++d)
+        signature = coi_sign(signature, d == but ? 0 : (uint64_t)tensor->u.tensor.dims[d] + 1);
+    return signature;
+}
 
 /* --- workers.c: between processes. All do nothing without a group. --- */
 

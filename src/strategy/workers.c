@@ -326,7 +326,7 @@ coi_workers_hold(const co_strategy *strategy, co_value *value)
 co_value *
 coi_workers_broadcast(co_context *ctx, co_strategy *strategy, co_value *tensor)
 {
-    char      text[COI_SHAPE_TEXT];
+    char      text[COI_SHAPE_TEXT + 32], shape[COI_SHAPE_TEXT];
     co_value *copy;
 
     if (strategy->group == NULL)
@@ -338,10 +338,11 @@ coi_workers_broadcast(co_context *ctx, co_strategy *strategy, co_value *tensor)
     }
     copy = co_tensor(ctx, (co_dtype)tensor->dtype, tensor->u.tensor.dims, (size_t)tensor->ndim,
                      tensor->u.tensor.data);
+    snprintf(text, sizeof(text), "%s %s", co_dtype_name((co_dtype)tensor->dtype),
+             coi_shape_text(tensor->u.tensor.dims, tensor->ndim, shape));
     if (copy == NULL ||
         !coi_workers_meet(ctx, strategy, COI_MEET_BROADCAST,
-                          (uint64_t)tensor->u.tensor.num_elements + tensor->dtype,
-                          coi_shape_text(tensor->u.tensor.dims, tensor->ndim, text), 0, NULL))
+                          coi_sign_tensor(COI_SIGNATURE, tensor, -1), text, 0, NULL))
         return NULL;
     if (coi_workers_moved(
             ctx, strategy,
@@ -370,7 +371,6 @@ coi_workers_concat(co_context *ctx, co_strategy *strategy, coi_meeting_kind what
     int64_t   lengths[COI_MAX_WORKERS];
     size_t    nbytes[COI_MAX_WORKERS], total = 0, row;
     co_value *blocks[COI_MAX_WORKERS];
-    uint64_t  hash = mine->dtype;
     char      text[COI_SHAPE_TEXT], *all;
     int       at = axis < 0 ? axis + mine->ndim : axis;
 
@@ -378,9 +378,7 @@ coi_workers_concat(co_context *ctx, co_strategy *strategy, coi_meeting_kind what
         coi_fail(ctx, CO_NOT_IMPLEMENTED, "strings are not gathered between workers");
         return NULL;
     }
-    for (int d = 0; d < mine->ndim; ++d)
-        hash = (hash ^ (d == at ? 0 : (uint64_t)mine->u.tensor.dims[d])) * UINT64_C(1099511628211);
-    if (!coi_workers_meet(ctx, strategy, what, hash,
+    if (!coi_workers_meet(ctx, strategy, what, coi_sign_tensor(COI_SIGNATURE, mine, at),
                           coi_shape_text(mine->u.tensor.dims, mine->ndim, text),
                           mine->u.tensor.dims[at], lengths))
         return NULL;

@@ -400,3 +400,24 @@ CO_TEST(processes_end_with_the_bits_of_threads, "MW-10 MW-13 DS-PART-3 S-REDUCE-
     CO_EXPECT_OK(ctx);
     CO_EXPECT_TRUE(apart == together);
 }
+
+/* As many elements, and another shape or dtype: nobody takes another's bytes for its own. */
+CO_TEST(initial_values_agree_in_dtype_and_shape, "MW-9")
+{
+    co_strategy *s = workers(ctx);
+    bool         chief = co_worker_id(ctx, s) == 0;
+    co_value    *values[] = {
+           co_zeros(ctx, CO_FLOAT32, chief ? (const int64_t[]){ 2, 3 } : (const int64_t[]){ 3, 2 }, 2),
+           co_zeros(ctx, chief ? CO_FLOAT32 : CO_FLOAT64, (const int64_t[]){ chief ? 5 : 4 }, 1)
+    };
+
+    for (int i = 0; i < 2; ++i)
+        CO_SCOPE(ctx, s) {
+            co_value *v = co_variable(ctx, values[i], NULL);
+
+            if (co_num_workers(ctx, s) == 1)
+                CO_EXPECT_NOT_NULL(v);
+            else
+                CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, i == 0 ? "float32 [2,3]" : "float32 [5]");
+        }
+}

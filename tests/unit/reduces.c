@@ -469,3 +469,36 @@ CO_TEST_WITH(sums_are_made_in_one_order_everywhere, "S-REDUCE-9", "cpus=5")
         }
     }
 }
+
+CO_TEST_WITH(the_smallest_of_equals_is_one_of_them, "S-REDUCE-13", "cpus=2")
+{
+    co_strategy *m = mirrored(ctx, 2);
+    co_value    *parts[] = { co_scalar_float(ctx, 3), co_scalar_float(ctx, 3) };
+    co_value    *value = co_mirrored(ctx, parts, 2);
+
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce(ctx, m, CO_REDUCE_MIN, value, NULL, 0)), 3, 0);
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce(ctx, m, CO_REDUCE_MAX, value, NULL, 0)), 3, 0);
+    CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_PROD, value, NULL, 0));
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "the product of a mirrored value counts one value 2 times");
+}
+
+static co_value *
+largest_rows(co_context *ctx, co_value *args, void *user)
+{
+    (void)user;
+    return co_all_reduce(ctx, CO_REDUCE_MAX, co_at(ctx, args, 0));
+}
+
+/* They are concatenated, which is a sum; of the largest one row would be left. */
+CO_TEST_WITH(slices_have_sums_and_means_only, "S-REDUCE-20 RC-AR-11", "cpus=2")
+{
+    co_strategy *m = mirrored(ctx, 2);
+    co_value    *rows = co_slices(ctx, co_ones(ctx, CO_FLOAT32, CO_SHAPE(1, 2)),
+                                  co_zeros(ctx, CO_INT32, CO_SHAPE(1)), NULL);
+    co_value    *each = co_per_replica(ctx, (co_value *const[]){ rows, rows }, 2);
+
+    CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_MIN, each, NULL, 0));
+    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "by SUM and MEAN only");
+    CO_EXPECT_NULL(co_run(ctx, m, largest_rows, co_args(ctx, each), NULL));
+    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "by SUM and MEAN only");
+}

@@ -575,3 +575,32 @@ CO_TEST_WITH(what_escapes_from_a_step_dies_with_it, "", "cpus=2")
     }
     CO_EXPECT_INT(after.live_values, before.live_values);
 }
+
+static co_value *
+keep_quiet(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    (void)strategy;
+    (void)args;
+    (void)user;
+    return co_none(ctx);
+}
+
+/* Lists of different lengths: results that cannot be merged. */
+static co_value *
+part_after_a_merge(co_context *ctx, co_value *args, void *user)
+{
+    (void)user;
+    co_merge_call(ctx, keep_quiet, args, NULL);
+    return co_replica_id(ctx) == 0 ? co_list(ctx, NULL, 0) : co_none(ctx);
+}
+
+CO_TEST_WITH(what_run_finds_after_a_merge_is_at_the_line_of_run, "DV-GROUP-1", "cpus=2")
+{
+    co_strategy *m = mirrored(ctx, 2);
+    int          line = __LINE__ + 2;
+
+    CO_EXPECT_NULL(co_run(ctx, m, part_after_a_merge, co_no_args(ctx), NULL));
+    CO_EXPECT_INT(co_error(ctx)->line, line);
+    CO_EXPECT_STR(co_error(ctx)->call, "run");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION, NULL);
+}
