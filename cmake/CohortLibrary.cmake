@@ -76,7 +76,8 @@ if(COHORT_SIMD_SOURCES)
         target_compile_definitions(cohort_simd_${isa} PRIVATE COI_ISA=${isa} COI_ISA_${isa}=1)
         target_compile_options(cohort_simd_${isa} PRIVATE
             ${isa_flags_${isa}} -fno-math-errno -fno-trapping-math
-            $<$<CONFIG:Release>:-ftree-vectorize> $<$<CONFIG:Release>:-fvect-cost-model=dynamic>)
+            $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:-ftree-vectorize>
+            $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:-fvect-cost-model=dynamic>)
         list(APPEND objects $<TARGET_OBJECTS:cohort_simd_${isa}>)
     endforeach()
 endif()
