@@ -535,11 +535,9 @@ step_close(coi_crew *crew, co_context *parent)
 }
 
 static co_value *
-run_crew(co_context *ctx, coi_crew *crew)
+run_crew(co_context *ctx, coi_crew *crew, bool *is_back)
 {
     struct coi_hook_call *hooks = ctx->hooks;
-    co_value             *merged;
-    bool                  all_back;
 
     ctx->hooks = NULL; /* merge functions are the step's, not the hook's that ran it */
     atomic_store_explicit(&crew->busy, crew->n - 1, memory_order_relaxed);
@@ -547,16 +545,13 @@ run_crew(co_context *ctx, coi_crew *crew)
         coi_event_signal(&crew->members[i].go);
     coi_lend(ctx, true);
     run_replica(&crew->members[0], &crew->step);
-    all_back = crew->n == 1 || wait_members(crew);
+    *is_back = crew->n == 1 || wait_members(crew);
     coi_lend(ctx, false);
     ctx->hooks = hooks;
-    if (!all_back) {
-        abandon(crew, ctx);
-        return NULL;
-    }
-    merged = step_close(crew, ctx);
-    give_crew(crew);
-    return merged;
+    if (*is_back)
+        return step_close(crew, ctx);
+    abandon(crew, ctx);
+    return NULL;
 }
 
 static bool
@@ -607,6 +602,7 @@ run_step(co_context *ctx, co_strategy *strategy, coi_crew *crew)
     coi_step *step = &crew->step, *outer = ctx->mode.step;
     bool      speaks = strategy->group != NULL && (outer == NULL || outer->strategy != strategy);
     co_value *merged;
+    bool      is_back;
 
     if (speaks && !coi_workers_begin(ctx, strategy, step)) {
         merged = step_close(crew, ctx);
@@ -618,10 +614,12 @@ run_step(co_context *ctx, co_strategy *strategy, coi_crew *crew)
         step->epoch = strategy->group != NULL ? atomic_load(&strategy->epoch)
                                               : atomic_fetch_add(&strategy->epoch, 1) + 1;
     set_inner(outer, step);
-    merged = run_crew(ctx, crew);
+    merged = run_crew(ctx, crew, &is_back);
     set_inner(outer, NULL);
     if (speaks)
         coi_workers_end(ctx, strategy);
+    if (is_back) /* now that nobody looks how far its step has come */
+        give_crew(crew);
     if (merged == NULL && coi_flight_take_trouble(strategy->recorder))
         coi_flight_report(strategy);
     coi_unref(&ctx->heap, strategy); /* which the step may have released */
