@@ -114,8 +114,7 @@ coi_context_free(co_context *ctx)
     coi_runtime *runtime = ctx->runtime;
     coi_memory  *memory = &runtime->memory;
 
-    while (ctx->num_entries > 0)
-        coi_pop(ctx);
+    coi_pop_to(ctx, 0);
     coi_blocks_unwind(ctx, 0);
     coi_tape_log_free(ctx);
     while (ctx->num_owned > 0)

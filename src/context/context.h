@@ -50,7 +50,6 @@ typedef enum coi_entry_kind {
     COI_ENTRY_SCOPE,        /* strategy scope that changed the mode */
     COI_ENTRY_SCOPE_NESTED, /* scope of the current strategy again, or of the default: no change */
     COI_ENTRY_SET,          /* experimental_set_strategy */
-    COI_ENTRY_RUN,
     COI_ENTRY_MERGE,
     COI_ENTRY_UPDATE,
     COI_ENTRY_CREATOR,
@@ -66,7 +65,6 @@ typedef struct coi_entry {
     co_device      *saved_device;
     bool            changes_device;
     coi_device_name saved_name;
-    void           *object;  /* colocation: the variable */
     co_creator_fn   creator; /* creators alone have these two */
     void           *user;
 } coi_entry;
@@ -295,6 +293,8 @@ void coi_set_device(co_context *ctx, const coi_device_name *id);
 coi_entry *coi_push(co_context *ctx, coi_entry_kind kind, co_strategy *strategy);
 /* Pop the top entry and restore. */
 void coi_pop(co_context *ctx);
+/* Leave what was entered since there were `entries`. */
+void coi_pop_to(co_context *ctx, size_t entries);
 /* Make a device current until the top entry is popped. */
 void coi_enter_device(co_context *ctx, const coi_device_name *id);
 

@@ -32,7 +32,7 @@ coi_push(co_context *ctx, coi_entry_kind kind, co_strategy *strategy)
         coi_ref(strategy);
     entry->saved_mode = ctx->mode;
     entry->saved_device = ctx->device;
-    entry->object = entry->user = NULL;
+    entry->user = NULL;
     /* Names are long and most entries leave the device alone: only those that change it save it. */
     entry->changes_device = false;
     return entry;
@@ -51,6 +51,13 @@ coi_pop(co_context *ctx)
     }
     if (holds_strategy(entry))
         coi_unref(&ctx->heap, entry->strategy);
+}
+
+void
+coi_pop_to(co_context *ctx, size_t entries)
+{
+    while (ctx->num_entries > entries)
+        coi_pop(ctx);
 }
 
 void

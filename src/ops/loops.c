@@ -313,30 +313,18 @@ const coi_fold_loops coi_fold_loops_rare = {
     },
 };
 
-#define CAST(name, from, to, expression)                                                           \
-    static void name(void *restrict out, const void *restrict in, int64_t n)                       \
-    {                                                                                              \
-        const from *restrict x = in;                                                               \
-        to *restrict z = out;                                                                      \
-                                                                                                   \
-        for (int64_t i = 0; i < n; ++i) {                                                          \
-            from p = x[i];                                                                         \
-                                                                                                   \
-            z[i] = (to)(expression);                                                               \
-        }                                                                                          \
-    }
-CAST(i32_i64, int32_t, int64_t, p)
-CAST(i64_i32, int64_t, uint32_t, (uint64_t)p) /* cut to the low bits */
-CAST(i32_f64, int32_t, double, p)
-CAST(i64_f64, int64_t, double, p)
-CAST(u8_i32, uint8_t, int32_t, p)
-CAST(u8_i64, uint8_t, int64_t, p)
-CAST(u8_f64, uint8_t, double, p)
-CAST(i32_bool, int32_t, uint8_t, p != 0)
-CAST(i64_bool, int64_t, uint8_t, p != 0)
+COI_CAST_LOOP(i32_i64, int32_t, int64_t, p)
+COI_CAST_LOOP(i64_i32, int64_t, uint32_t, (uint64_t)p) /* cut to the low bits */
+COI_CAST_LOOP(i32_f64, int32_t, double, p)
+COI_CAST_LOOP(i64_f64, int64_t, double, p)
+COI_CAST_LOOP(u8_i32, uint8_t, int32_t, p)
+COI_CAST_LOOP(u8_i64, uint8_t, int64_t, p)
+COI_CAST_LOOP(u8_f64, uint8_t, double, p)
+COI_CAST_LOOP(i32_bool, int32_t, uint8_t, p != 0)
+COI_CAST_LOOP(i64_bool, int64_t, uint8_t, p != 0)
 /* A subnormal number is false: TensorFlow's kernels take it for zero. NaN is true. */
-CAST(f32_bool, float, uint8_t, !(fabsf(p) < 0x1p-126f))
-CAST(f64_bool, double, uint8_t, !(fabs(p) < 0x1p-1022))
+COI_CAST_LOOP(f32_bool, float, uint8_t, !(fabsf(p) < 0x1p-126f))
+COI_CAST_LOOP(f64_bool, double, uint8_t, !(fabs(p) < 0x1p-1022))
 
 const coi_cast_loops coi_cast_loops_rare = {
     .at = {

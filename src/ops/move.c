@@ -12,6 +12,7 @@ typedef struct copy_job {
     const char     *src;
     size_t          size;
     int64_t         rows, per_chunk;
+    bool            to_dense;
 } copy_job;
 
 void
@@ -62,8 +63,9 @@ copy_row(void *dst, int64_t to, const void *src, int64_t from, int64_t n, size_t
     }
 }
 
+/* The rows of a chunk, one after the other on the dense side and by the walk on the other. */
 static void
-to_dense_chunk(void *arg, int64_t chunk)
+copy_rows(void *arg, int64_t chunk)
 {
     const copy_job *job = arg;
     const coi_walk *walk = job->walk;
@@ -74,51 +76,38 @@ to_dense_chunk(void *arg, int64_t chunk)
 
     coi_cursor_seek(walk, row, &cursor);
     for (; row < end; ++row) {
-        copy_row(job->dst + (size_t)(row * width) * job->size, 1,
-                 job->src + (size_t)cursor.at[0] * job->size, step, width, job->size);
+        size_t dense = (size_t)(row * width) * job->size;
+        size_t walked = (size_t)cursor.at[0] * job->size;
+
+        if (job->to_dense)
+            copy_row(job->dst + dense, 1, job->src + walked, step, width, job->size);
+        else
+            copy_row(job->dst + walked, step, job->src + dense, 1, width, job->size);
         coi_cursor_next(walk, &cursor);
     }
 }
 
 static void
-from_dense_chunk(void *arg, int64_t chunk)
+copy(coi_call *call, const coi_walk *walk, void *dst, const void *src, size_t size, bool to_dense)
 {
-    const copy_job *job = arg;
-    const coi_walk *walk = job->walk;
-    int64_t         width = walk->dims[walk->ndim - 1], step = walk->strides[0][walk->ndim - 1];
-    int64_t         row = chunk * job->per_chunk;
-    int64_t         end = row + job->per_chunk < job->rows ? row + job->per_chunk : job->rows;
-    coi_cursor      cursor;
-
-    coi_cursor_seek(walk, row, &cursor);
-    for (; row < end; ++row) {
-        copy_row(job->dst + (size_t)cursor.at[0] * job->size, step,
-                 job->src + (size_t)(row * width) * job->size, 1, width, job->size);
-        coi_cursor_next(walk, &cursor);
-    }
-}
-
-static void
-copy(coi_call *call, const coi_walk *walk, void *dst, const void *src, size_t size, coi_chunk_fn fn)
-{
-    copy_job job = { walk, dst, src, size, coi_walk_rows(walk), 0 };
+    copy_job job = { walk, dst, src, size, coi_walk_rows(walk), 0, to_dense };
 
     if (job.rows == 0 || walk->dims[walk->ndim - 1] == 0)
         return;
-    coi_parallel(call, coi_num_chunks(job.rows, walk->dims[walk->ndim - 1], &job.per_chunk), fn,
-                 &job);
+    coi_parallel(call, coi_num_chunks(job.rows, walk->dims[walk->ndim - 1], &job.per_chunk),
+                 copy_rows, &job);
 }
 
 void
 coi_copy_to_dense(coi_call *call, const coi_walk *walk, void *dst, const void *src, size_t size)
 {
-    copy(call, walk, dst, src, size, to_dense_chunk);
+    copy(call, walk, dst, src, size, true);
 }
 
 void
 coi_copy_from_dense(coi_call *call, const coi_walk *walk, void *dst, const void *src, size_t size)
 {
-    copy(call, walk, dst, src, size, from_dense_chunk);
+    copy(call, walk, dst, src, size, false);
 }
 
 co_code

@@ -126,13 +126,8 @@ reduction_of(coi_step *step, size_t k, const void **parts)
 static co_value *
 list_parts(co_context *ctx, coi_step *step, size_t k, int part)
 {
-    co_value *few[16] = { NULL }, **items = few, *list;
-    size_t    nbytes = (size_t)step->n * sizeof(*items);
+    co_value *items[COI_MAX_LOCAL_REPLICAS];
 
-    if (step->n > 16 && (items = coi_small_alloc(&ctx->heap, nbytes)) == NULL) {
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %d parts", step->n);
-        return NULL;
-    }
     for (int i = 0; i < step->n; ++i) {
         co_value *leaf = job_of(step, i)->in[k];
 
@@ -140,10 +135,7 @@ list_parts(co_context *ctx, coi_step *step, size_t k, int part)
                        ? (part == 0 ? leaf->u.slices.values : leaf->u.slices.indices)
                        : leaf;
     }
-    list = co_list(ctx, items, (size_t)step->n);
-    if (items != few)
-        coi_small_free(&ctx->heap, items, nbytes);
-    return list;
+    return co_list(ctx, items, (size_t)step->n);
 }
 
 /* The parts of leaf k of all replicas of all workers, concatenated: a value of ctx's block. */
@@ -231,25 +223,18 @@ static bool
 prepare(co_context *ctx, coi_step *step, void *arg)
 {
     const job  *mine = job_of(step, 0);
-    const void *few[16], **parts = few;
-    size_t      nbytes = (size_t)step->n * sizeof(*parts);
+    const void *parts[COI_MAX_LOCAL_REPLICAS];
     bool        ok = true;
 
     (void)arg;
     if (!all_agree(ctx, step))
         return false;
-    if (step->n > 16 && (parts = coi_small_alloc(&ctx->heap, nbytes)) == NULL) {
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %d parts", step->n);
-        return false;
-    }
     for (size_t k = 0; k < mine->n && ok; ++k) {
         if (!is_concatenated(mine, k))
             ok = make_sum(ctx, step, k, parts);
         else if (step->strategy->group == NULL)
             ok = make_concatenated(ctx, step, k);
     }
-    if (parts != few)
-        coi_small_free(&ctx->heap, parts, nbytes);
     return ok;
 }
 
@@ -259,22 +244,14 @@ reduce_my_share(co_context *ctx)
 {
     coi_step   *step = ctx->mode.step;
     const job  *mine = job_of(step, ctx->mode.local_replica);
-    const void *few[16], **parts = few;
-    size_t      nbytes = (size_t)step->n * sizeof(*parts);
+    const void *parts[COI_MAX_LOCAL_REPLICAS];
 
-    if (step->n > 16 && (parts = coi_small_alloc(&ctx->heap, nbytes)) == NULL) {
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %d parts", step->n);
-        coi_break(step, ctx);
-        return coi_part(ctx);
-    }
     for (size_t k = 0; k < mine->n; ++k)
         if (!is_concatenated(mine, k) && coi_tensor_nbytes(mine->in[k]) > SMALL_BYTES) {
             coi_reduction reduction = reduction_of(step, k, parts);
 
             coi_reduce_share(&reduction, ctx->mode.local_replica, step->n);
         }
-    if (parts != few)
-        coi_small_free(&ctx->heap, parts, nbytes);
     return coi_part(ctx);
 }
 
@@ -410,13 +387,7 @@ bring_leaf(co_context *ctx, co_value *leaf, const job *mine)
     tensor = coi_as_tensor(ctx, leaf, CO_DTYPE_NONE);
     if (tensor == NULL)
         return NULL;
-    if (!mine->gather && ctx->mode.num_replicas > 1 &&
-        (tensor->dtype == CO_BOOL || tensor->dtype == CO_STRING)) {
-        coi_fail(
-            ctx, CO_INVALID_ARGUMENT,
-            "%s values cannot be reduced over replicas; cast bools to an integer dtype, or use "
-            "co_all_gather",
-            co_dtype_name((co_dtype)tensor->dtype));
+    if (!mine->gather && ctx->mode.num_replicas > 1 && !coi_check_reducible(ctx, tensor)) {
         coi_unref(&ctx->heap, tensor);
         return NULL;
     }

@@ -611,8 +611,7 @@ call_maker(co_context *ctx, const co_strategy *strategy, const maker *make,
     coi_device_host(&strategy->devices[0], &host);
     coi_enter_device(ctx, &host);
     dataset = make->fn(ctx, input, make->user);
-    while (ctx->num_entries > depth)
-        coi_pop(ctx);
+    coi_pop_to(ctx, depth);
     return check_result(ctx, dataset);
 }
 

@@ -16,20 +16,12 @@ typedef struct merging {
 static co_value *
 merged_args(co_context *ctx, coi_step *step)
 {
-    co_value *few[16], **values = few, *merged;
-    size_t    nbytes = (size_t)step->n * sizeof(*values);
+    co_value *values[COI_MAX_LOCAL_REPLICAS];
 
-    if (step->n > 16 && (values = coi_small_alloc(&ctx->heap, nbytes)) == NULL) {
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the arguments of %d replicas", step->n);
-        return NULL;
-    }
     for (int i = 0; i < step->n; ++i)
         values[i] = step->seats[i].value;
-    merged = coi_group_values(ctx, values, step->n, step->strategy->first_local,
-                              CO_KIND_PER_REPLICA, false);
-    if (values != few)
-        coi_small_free(&ctx->heap, values, nbytes);
-    return merged;
+    return coi_group_values(ctx, values, step->n, step->strategy->first_local, CO_KIND_PER_REPLICA,
+                            false);
 }
 
 /* Enter cross-replica context in the parent; the default strategy stays default (DEF-15). */
@@ -106,8 +98,7 @@ merge_here(co_context *ctx, coi_merge_body body, void *arg)
     args = merged_args(parent, step);
     if (args != NULL && (args = coi_own(parent, args)) != NULL && enter_merge(parent, step)) {
         result = body(parent, step->strategy, args, arg);
-        while (parent->num_entries > entries)
-            coi_pop(parent);
+        coi_pop_to(parent, entries);
         result = checked_result(parent, result);
         ok = result != NULL && spread_result(parent, step, result);
     }
@@ -166,8 +157,7 @@ merge_default(co_context *ctx, co_merge_fn fn, co_value *args, void *user)
         return NULL;
     ctx->mode.cross = true;
     result = fn(ctx, co_default_strategy(ctx), args, user);
-    while (ctx->num_entries > entries)
-        coi_pop(ctx);
+    coi_pop_to(ctx, entries);
     return checked_result(ctx, result);
 }
 

@@ -69,8 +69,7 @@ coi_hook_end(co_context *ctx, coi_hook_call *call, co_value *result)
     ctx->call = call->call;
     ctx->site = call->site;
     ctx->block_floor = call->floor;
-    while (ctx->num_entries > call->entries)
-        coi_pop(ctx);
+    coi_pop_to(ctx, call->entries);
     if (ctx->error.code == CO_OK && result == NULL) {
         if (call->hook == COI_HOOK_RUN)
             result = co_none(ctx);

@@ -61,11 +61,8 @@ parts_agree(co_context *ctx, co_value *const *parts, int n, int first)
     const co_value *a = parts[0];
     char            left[COI_SHAPE_TEXT], right[COI_SHAPE_TEXT];
 
-    if (a->dtype == CO_BOOL || a->dtype == CO_STRING) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s values cannot be reduced over replicas",
-                 co_dtype_name((co_dtype)a->dtype));
+    if (!coi_check_reducible(ctx, a))
         return false;
-    }
     for (int i = 1; i < n; ++i) {
         const co_value *b = parts[i];
 
@@ -222,6 +219,18 @@ components_of(co_context *ctx, const co_strategy *strategy, co_value *const *lea
 }
 
 bool
+coi_check_reducible(co_context *ctx, const co_value *tensor)
+{
+    if (coi_can_reduce(CO_REDUCE_SUM, (co_dtype)tensor->dtype))
+        return true;
+    coi_fail(ctx, CO_INVALID_ARGUMENT,
+             "%s values cannot be reduced over replicas; cast bools to an integer dtype, or gather "
+             "them",
+             co_dtype_name((co_dtype)tensor->dtype));
+    return false;
+}
+
+bool
 coi_check_slices_op(co_context *ctx, co_reduce_op op)
 {
     if (op == CO_REDUCE_SUM || op == CO_REDUCE_MEAN)
@@ -332,7 +341,7 @@ check_axes(co_context *ctx, const co_value *tensor, const int *axes, size_t num_
 {
     bool seen[CO_MAX_DIMS] = { false };
 
-    if (tensor->dtype == CO_BOOL || tensor->dtype == CO_STRING) {
+    if (!coi_can_reduce(CO_REDUCE_SUM, (co_dtype)tensor->dtype)) {
         coi_fail(ctx, CO_TYPE, "%s values cannot be reduced along an axis",
                  co_dtype_name((co_dtype)tensor->dtype));
         return false;
@@ -543,8 +552,7 @@ reduce_one(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *va
     if (!strategy->policy->is_default)
         coi_enter_device(ctx, &strategy->devices[0]);
     result = reduce_along(ctx, strategy, op, value, axes, num_axes);
-    while (ctx->num_entries > entries)
-        coi_pop(ctx);
+    coi_pop_to(ctx, entries);
     return result;
 }
 

@@ -153,8 +153,7 @@ run_replica(member *m, coi_step *step)
         result = keep_result(ctx, call_step(ctx, step, args));
     step->seats[m->replica].result = result;
     coi_finish(ctx);
-    while (ctx->num_entries > 0)
-        coi_pop(ctx);
+    coi_pop_to(ctx, 0);
     ctx->block_floor = 0;
     coi_blocks_unwind(ctx, 0);
     coi_bind(ctx, false);
@@ -501,20 +500,16 @@ step_close(coi_crew *crew, co_context *parent)
 {
     coi_step *step = &crew->step;
     uint64_t  random_counter = 0;
-    co_value *few[16], **results = few, *merged = NULL;
+    co_value *results[COI_MAX_LOCAL_REPLICAS], *merged = NULL;
     int       n = crew->n;
-    size_t    nbytes = (size_t)n * sizeof(*results);
 
     take_error(parent, step);
-    if (n > 16 && (results = coi_small_alloc(&parent->heap, nbytes)) == NULL)
-        coi_fail(parent, CO_RESOURCE_EXHAUSTED, "no memory for %d results", n);
     for (int i = 0; i < n; ++i) {
         co_context *ctx = crew->members[i].ctx;
 
         random_counter = ctx->random_counter > random_counter ? ctx->random_counter
                                                               : random_counter;
-        if (results != NULL)
-            results[i] = step->seats[i].result;
+        results[i] = step->seats[i].result;
         expire(ctx);
     }
     advance_random(parent, step, random_counter);
@@ -525,8 +520,6 @@ step_close(coi_crew *crew, co_context *parent)
         coi_unref(&parent->heap, step->seats[i].result);
         step->seats[i].result = NULL;
     }
-    if (results != few && results != NULL)
-        coi_small_free(&parent->heap, results, nbytes);
     if (n > 1) {
         coi_unref(&parent->heap, step->args);
         coi_unref(&parent->heap, step->kwargs);

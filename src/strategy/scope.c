@@ -50,13 +50,6 @@ mixing(co_context *ctx, const co_strategy *wanted)
         coi_strategy_text(wanted, a), coi_strategy_text(ctx->mode.strategy, b));
 }
 
-/* Whether ctx is inside a step (not a scope or merge function opened in it). */
-static bool
-in_replica(const co_context *ctx)
-{
-    return ctx->mode.step != NULL && !ctx->mode.cross;
-}
-
 bool
 coi_check_cross(co_context *ctx, co_strategy *strategy)
 {
@@ -67,7 +60,7 @@ coi_check_cross(co_context *ctx, co_strategy *strategy)
             mixing(ctx, strategy);
             return false;
         }
-        if (in_replica(ctx)) {
+        if (coi_in_replica(ctx)) {
             coi_fail(ctx, CO_RUNTIME,
                      "%s is called inside a step of the default strategy; steps do not nest",
                      ctx->call);
@@ -196,8 +189,7 @@ may_set(co_context *ctx)
     for (size_t i = 0; i < ctx->num_entries; ++i) {
         coi_entry_kind kind = ctx->entries[i].kind;
 
-        if (kind == COI_ENTRY_SCOPE || kind == COI_ENTRY_SCOPE_NESTED || kind == COI_ENTRY_MERGE ||
-            kind == COI_ENTRY_RUN) {
+        if (kind == COI_ENTRY_SCOPE || kind == COI_ENTRY_SCOPE_NESTED || kind == COI_ENTRY_MERGE) {
             char text[COI_STRATEGY_TEXT];
 
             coi_fail(ctx, CO_RUNTIME,

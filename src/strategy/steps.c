@@ -255,8 +255,7 @@ co_run_steps_on_iterator(co_context *ctx, co_strategy *strategy, co_step_fn fn,
         one_step(ctx, steps, fn, iterator, user);
         ctx->block_floor = floor;
         coi_blocks_unwind(ctx, blocks);
-        while (ctx->num_entries > entries)
-            coi_pop(ctx);
+        coi_pop_to(ctx, entries);
     }
     return ctx->error.code == CO_OK ? steps : NULL;
 }

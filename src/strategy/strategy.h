@@ -322,6 +322,8 @@ co_value *coi_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co
                      const int *axes, size_t num_axes);
 /* One leaf of reduce without an axis: a value of the block. */
 co_value *coi_reduce_leaf(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *leaf);
+/* S-REDUCE-19: bools and strings are not. */
+bool coi_check_reducible(co_context *ctx, const co_value *tensor);
 /* Indexed slices are concatenated, which is a sum: CO_NOT_IMPLEMENTED for MIN, MAX and PROD. */
 bool coi_check_slices_op(co_context *ctx, co_reduce_op op);
 /* S-REDUCE-8: the dtype of a mean. */

@@ -34,13 +34,6 @@ enter_update(co_context *ctx, co_strategy *strategy, int id, const coi_device_na
     return true;
 }
 
-static void
-leave_to(co_context *ctx, size_t entries)
-{
-    while (ctx->num_entries > entries)
-        coi_pop(ctx);
-}
-
 /* One call: a value of the block, none for NULL. */
 static co_value *
 call_one(co_context *ctx, co_strategy *strategy, const updating *u, int i, co_value *args)
@@ -66,7 +59,7 @@ call_one(co_context *ctx, co_strategy *strategy, const updating *u, int i, co_va
         return NULL;
     if (enter_update(ctx, strategy, i, strategy->policy->is_default ? NULL : &device))
         result = u->fn != NULL ? u->fn(ctx, variable, mine, u->user) : u->plain(ctx, mine, u->user);
-    leave_to(ctx, entries);
+    coi_pop_to(ctx, entries);
     if (result == NULL && ctx->error.code == CO_OK)
         result = co_none(ctx);
     return ctx->error.code == CO_OK && coi_check_result(ctx, result, "update function") ? result

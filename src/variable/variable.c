@@ -207,8 +207,7 @@ combine(co_context *ctx, plain *p, int verb, co_value *tensor)
         coi_ref(sum);
     co_block_end(ctx);
     ctx->recording = recording;
-    while (ctx->num_entries > entries)
-        coi_pop(ctx);
+    coi_pop_to(ctx, entries);
     return sum;
 }
 

@@ -3,28 +3,17 @@
  * Conversions on the way of data into a model and of halves through it. The others are in ops/loops.c and coi_convert,
  * whose results these have.
  */
+#include "ops/simd/define.h"
 #include "ops/simd/half.h"
 
-#define CAST(name, from, to, expression)                                                           \
-    static void name(void *restrict out, const void *restrict in, int64_t n)                       \
-    {                                                                                              \
-        const from *restrict x = in;                                                               \
-        to *restrict z = out;                                                                      \
-                                                                                                   \
-        for (int64_t i = 0; i < n; ++i) {                                                          \
-            from p = x[i];                                                                         \
-                                                                                                   \
-            z[i] = (to)(expression);                                                               \
-        }                                                                                          \
-    }
-
-CAST(f32_f64, float, double, p)
-CAST(f64_f32, double, float, p)
-CAST(i32_f32, int32_t, float, p)
-CAST(i64_f32, int64_t, float, p)
-CAST(u8_f32, uint8_t, float, p)
+COI_CAST_LOOP(f32_f64, float, double, p)
+COI_CAST_LOOP(f64_f32, double, float, p)
+COI_CAST_LOOP(i32_f32, int32_t, float, p)
+COI_CAST_LOOP(i64_f32, int64_t, float, p)
+COI_CAST_LOOP(u8_f32, uint8_t, float, p)
 /* Out of range and NaN give the most negative number. */
-CAST(f32_i32, float, int32_t, p >= -2147483648.0f && p < 2147483648.0f ? (int32_t)p : INT32_MIN)
+COI_CAST_LOOP(f32_i32, float, int32_t,
+              p >= -2147483648.0f && p < 2147483648.0f ? (int32_t)p : INT32_MIN)
 
 #define HALF_CAST(name, function, to, from)                                                        \
     static void name(void *restrict out, const void *restrict in, int64_t n)                       \

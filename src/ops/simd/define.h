@@ -9,32 +9,21 @@
 #include "ops/simd/loops.h"
 
 /* p is the operand in the expression. */
-#define COI_UNARY_LOOP(name, type, expression)                                                     \
+#define COI_CAST_LOOP(name, from, to, expression)                                                  \
     static void name(void *restrict out, const void *restrict in, int64_t n)                       \
     {                                                                                              \
-        const type *restrict x = in;                                                               \
-        type *restrict z = out;                                                                    \
+        const from *restrict x = in;                                                               \
+        to *restrict z = out;                                                                      \
                                                                                                    \
         for (int64_t i = 0; i < n; ++i) {                                                          \
-            type p = x[i];                                                                         \
+            from p = x[i];                                                                         \
                                                                                                    \
-            z[i] = (type)(expression);                                                             \
+            z[i] = (to)(expression);                                                               \
         }                                                                                          \
     }
-
-/* The same with a bool as result. */
-#define COI_TEST_LOOP(name, type, expression)                                                      \
-    static void name(void *restrict out, const void *restrict in, int64_t n)                       \
-    {                                                                                              \
-        const type *restrict x = in;                                                               \
-        uint8_t *restrict z = out;                                                                 \
-                                                                                                   \
-        for (int64_t i = 0; i < n; ++i) {                                                          \
-            type p = x[i];                                                                         \
-                                                                                                   \
-            z[i] = (uint8_t)(expression);                                                          \
-        }                                                                                          \
-    }
+#define COI_UNARY_LOOP(name, type, expression) COI_CAST_LOOP(name, type, type, expression)
+/* A bool as result. */
+#define COI_TEST_LOOP(name, type, expression) COI_CAST_LOOP(name, type, uint8_t, expression)
 
 /* p and q are the operands in the expression. */
 #define COI_BINARY_LOOP(name, type, result, expression)                                            \

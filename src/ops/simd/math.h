@@ -40,15 +40,13 @@ coi_float_bits(float value)
     return bits;
 }
 
+/* e^r - 1 for x = n ln 2 + r; n is in the low bits of *k, and what stands above them must be shifted out. */
 COI_INLINE float
-coi_expf(float x)
+coi_exp_reduced(float x, int32_t *k)
 {
     const float to_int = 12582912.0f; /* 1.5 * 2^23: adding it rounds to the nearest integer */
-    float       shifted, n, r, p, y;
-    int32_t     k, half;
+    float       shifted = COI_FMA(x, 1.44269504f, to_int), n = shifted - to_int, r, p;
 
-    shifted = COI_FMA(x, 1.44269504f, to_int);
-    n = shifted - to_int;
     r = COI_FMA(n, -0.693145752f, x); /* the high part of ln 2 has 15 bits: n times it is exact */
     r = COI_FMA(n, -1.42860677e-6f, r);
     p = 0.00139276846f;
@@ -56,9 +54,17 @@ coi_expf(float x)
     p = COI_FMA(p, r, 0.0416665454f);
     p = COI_FMA(p, r, 0.166665696f);
     p = COI_FMA(p, r, 0.5f);
-    p = COI_FMA(p, r * r, r) + 1.0f;
+    *k = coi_float_bits(shifted);
+    return COI_FMA(p, r * r, r);
+}
+
+COI_INLINE float
+coi_expf(float x)
+{
+    int32_t k, half;
+    float   p = coi_exp_reduced(x, &k) + 1.0f, y;
+
     /* 2^n in two factors, so that subnormal results are rounded once and large ones overflow at the end. */
-    k = coi_float_bits(shifted); /* n in the low bits; what stands above them is shifted out */
     half = (int32_t)((uint32_t)k << 10) >> 11;
     p *= coi_bits_float((int32_t)(((uint32_t)half + 127u) << 23));
     y = p * coi_bits_float((int32_t)(((uint32_t)k - (uint32_t)half + 127u) << 23));
@@ -70,21 +76,9 @@ coi_expf(float x)
 COI_INLINE float
 coi_expm1f(float x)
 {
-    const float to_int = 12582912.0f;
-    float       shifted, n, r, p, scale, y;
-    int32_t     k;
+    int32_t k;
+    float   p = coi_exp_reduced(x, &k), scale, y;
 
-    shifted = COI_FMA(x, 1.44269504f, to_int);
-    n = shifted - to_int;
-    r = COI_FMA(n, -0.693145752f, x);
-    r = COI_FMA(n, -1.42860677e-6f, r);
-    p = 0.00139276846f;
-    p = COI_FMA(p, r, 0.00836438069f);
-    p = COI_FMA(p, r, 0.0416665454f);
-    p = COI_FMA(p, r, 0.166665696f);
-    p = COI_FMA(p, r, 0.5f);
-    p = COI_FMA(p, r * r, r);
-    k = coi_float_bits(shifted);
     scale = coi_bits_float((int32_t)(((uint32_t)k + 126u) << 23)); /* 2^(n-1): n may be 128 */
     y = COI_FMA(p, scale, scale - 0.5f) * 2.0f;
     y = x > 88.8f ? INFINITY : y;
