@@ -28,7 +28,7 @@ step(co_context *ctx, co_value *args, void *user)
 }
 
 static void
-show(void *user, const co_flight_record *r)
+show(const co_flight_record *r, void *user)
 {
     (void)user;
     printf("%d. run %d, meeting %d: %s of %s at %s:%d, %d of %d replicas%s%s, %s\n", (int)r->number,

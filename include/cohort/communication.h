@@ -21,34 +21,39 @@ CO_EXTERN_C_BEGIN
 
 typedef enum co_communication {
     CO_COMMUNICATION_AUTO = 0, /* one round for what is short, two for the rest */
-    CO_COMMUNICATION_RING = 1, /* always two rounds, in which no worker sends more than twice the bytes */
-    CO_COMMUNICATION_NCCL = 2  /* the vendor's library on real GPUs, AUTO without them */
+    CO_COMMUNICATION_RING =
+        1, /* always two rounds, in which no worker sends more than twice the bytes */
+    CO_COMMUNICATION_NCCL = 2 /* the vendor's library on real GPUs, AUTO without them */
 } co_communication;
 /** AUTO, RING or NCCL by name, in any letter case; CO_VALUE for every other name. */
 CO_API co_code co_communication_from_name(co_context *ctx, const char *name, co_communication *out);
 
 /** timeout_seconds: none is given, the deadline_ms of the strategy counts. */
-#define CO_NO_TIMEOUT (-1.0)
+#define CO_TIMEOUT_OF_STRATEGY (-1.0)
 
 typedef struct co_communication_options {
-    size_t  struct_size;
-    int64_t bytes_per_pack; /* between workers values travel in packs, in order; a pack is complete when it
+    size_t struct_size;
+    int64_t
+        bytes_per_pack; /* between workers values travel in packs, in order; a pack is complete when it
                                * exceeds this. 0: one pack (CO-4) */
-    double timeout_seconds; /* how long a collective waits for other workers, then CO_DEADLINE_EXCEEDED;
+    double
+        timeout_seconds; /* how long a collective waits for other workers, then CO_DEADLINE_EXCEEDED;
                                * 0: for ever. Without workers it has no effect (CO-3) */
     co_communication implementation;
 } co_communication_options;
 #define CO_COMMUNICATION_OPTIONS_INIT                                                              \
     {                                                                                              \
-        sizeof(co_communication_options), 0, CO_NO_TIMEOUT, CO_COMMUNICATION_AUTO                  \
+        sizeof(co_communication_options), 0, CO_TIMEOUT_OF_STRATEGY, CO_COMMUNICATION_AUTO         \
     }
 
 /** The algorithm that combines the values of a mirrored strategy (MIR-CDO-1). */
 typedef enum co_cross_device_ops {
-    CO_CROSS_DEVICE_AUTO = 0, /* RING where all devices are CPUs, NCCL where all are GPUs, else REDUCE_TO_ONE */
-    CO_CROSS_DEVICE_REDUCE_TO_ONE = 1,     /* the last replica to come does all of the work */
-    CO_CROSS_DEVICE_HIERARCHICAL_COPY = 2, /* each replica does a share; so do the two below, because the */
-    CO_CROSS_DEVICE_NCCL = 3,              /* devices of a machine share their memory here */
+    CO_CROSS_DEVICE_AUTO =
+        0, /* RING where all devices are CPUs, NCCL where all are GPUs, else REDUCE_TO_ONE */
+    CO_CROSS_DEVICE_REDUCE_TO_ONE = 1, /* the last replica to come does all of the work */
+    CO_CROSS_DEVICE_HIERARCHICAL_COPY =
+        2,                    /* each replica does a share; so do the two below, because the */
+    CO_CROSS_DEVICE_NCCL = 3, /* devices of a machine share their memory here */
     CO_CROSS_DEVICE_RING = 4
 } co_cross_device_ops;
 

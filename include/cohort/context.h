@@ -33,24 +33,30 @@ typedef enum co_log_level {
 } co_log_level;
 
 /** Receives log lines (no newline at the end). Called from any thread of the library, one at a time. */
-typedef void (*co_log_fn)(void *user, co_log_level level, const char *line);
+typedef void (*co_log_fn)(co_log_level level, const char *line, void *user);
 
-/** Memory for the library's own use. `size` is at least 1; realloc is not needed. */
+/**
+ * Memory for the library's own use. `nbytes` is at least 1; realloc is not needed. As everywhere, `user` comes last. The library
+ * copies the struct, and it stays as it is: whatever more may be asked of an allocator one day has its own struct.
+ */
 typedef struct co_allocator {
-    void *(*alloc)(void *user, size_t nbytes, size_t alignment); /* NULL when there is none */
-    void (*free)(void *user, void *memory, size_t nbytes);
+    void *(*alloc)(size_t nbytes, size_t alignment, void *user); /* NULL when there is none */
+    void (*free)(void *memory, size_t nbytes, void *user);
     void *user;
 } co_allocator;
 
 /** Options of co_open_with. Start from CO_OPTIONS_INIT; fields are only ever appended. */
 typedef struct co_options {
     size_t              struct_size;
-    const char         *settings;  /* "cpus=4, log=info": see co_settings_visit; NULL for none */
-    co_log_fn           log;       /* NULL: lines go to standard error */
+    const char         *settings; /* "cpus=4, log=info": see co_settings_visit; NULL for none */
+    co_log_fn           log;      /* NULL: lines go to standard error */
     void               *log_user;
     const co_allocator *allocator; /* NULL: the C library's */
 } co_options;
-#define CO_OPTIONS_INIT { sizeof(co_options), NULL, NULL, NULL, NULL }
+#define CO_OPTIONS_INIT                                                                            \
+    {                                                                                              \
+        sizeof(co_options), NULL, NULL, NULL, NULL                                                 \
+    }
 
 /**
  * Open a runtime and a first context in it.
@@ -95,28 +101,31 @@ CO_API void co_release(co_context *ctx, const void *handle);
 CO_API co_value *co_escape(co_context *ctx, co_value *value);
 
 /** Whatever the caller wants to find again through the context (a binding's object, say). */
-CO_API void co_set_user(co_context *ctx, void *user);
+CO_API void  co_set_user(co_context *ctx, void *user);
 CO_API void *co_user(const co_context *ctx);
 
 /** Memory of the runtime as the library sees it. */
 typedef struct co_memory_stats {
     size_t  struct_size;
-    int64_t bytes_in_use;       /* held by the library now, pools included */
+    int64_t bytes_in_use; /* held by the library now, pools included */
     int64_t peak_bytes;
     int64_t system_allocations; /* how often the allocator was asked so far */
     int64_t live_values;        /* handles alive in all contexts */
 } co_memory_stats;
-#define CO_MEMORY_STATS_INIT { sizeof(co_memory_stats), 0, 0, 0, 0 }
+#define CO_MEMORY_STATS_INIT                                                                       \
+    {                                                                                              \
+        sizeof(co_memory_stats), 0, 0, 0, 0                                                        \
+    }
 /** Fill as many bytes of `stats` as its struct_size says; zeros for a NULL context. */
 CO_API void co_get_memory_stats(const co_context *ctx, co_memory_stats *stats);
 
 /** Called for every setting: its name, text value, where it came from and its line of help. */
-typedef void (*co_setting_fn)(void *user, const char *name, const char *value, const char *source,
-                              const char *help);
+typedef void (*co_setting_fn)(const char *name, const char *value, const char *source,
+                              const char *help, void *user);
 /** Visit all settings of the runtime, in the order of their table. */
 CO_API void co_settings_visit(const co_context *ctx, co_setting_fn fn, void *user);
 /** Called for every build fact: "oneDNN" "2.6.3", "compiler" "gcc 12.2", ... */
-typedef void (*co_fact_fn)(void *user, const char *name, const char *text);
+typedef void (*co_fact_fn)(const char *name, const char *text, void *user);
 CO_API void co_build_visit(co_fact_fn fn, void *user);
 
 CO_EXTERN_C_END

@@ -50,8 +50,7 @@ CO_API co_dataset *co_dataset_from_tensors(co_context *ctx, co_value *structure)
  * Returns:  a dataset, or NULL with CO_VALUE if a leaf is a scalar or a bare number, or the leaves
  *           disagree on dimension 0.
  */
-CO_API co_dataset *co_make_numpy_dataset(co_context *ctx, co_strategy *strategy,
-                                         co_value *arrays);
+CO_API co_dataset *co_make_numpy_dataset(co_context *ctx, co_strategy *strategy, co_value *arrays);
 
 /* Transformations. The input stays usable. */
 
@@ -123,7 +122,10 @@ typedef struct co_input_options {
     bool   place_dataset_on_device; /* with per_replica and without fetch_to_device only */
     int    per_replica_buffer_size; /* elements read ahead; 0 or more, never visible in the data */
 } co_input_options;
-#define CO_INPUT_OPTIONS_INIT { sizeof(co_input_options), true, false, false, 1 }
+#define CO_INPUT_OPTIONS_INIT                                                                      \
+    {                                                                                              \
+        sizeof(co_input_options), true, false, false, 1                                            \
+    }
 
 /**
  * Split every global batch over the replicas (DS-SPLIT-*), shard over workers by the dataset's
@@ -138,7 +140,7 @@ typedef struct co_input_options {
 CO_API co_dataset *co_distribute_dataset(co_context *ctx, co_strategy *strategy,
                                          co_dataset *dataset, const co_input_options *options);
 
-/** What a dataset function learns of its input pipeline. */
+/** What a dataset function learns of its input pipeline. The library makes it: fields may be appended. Lives during the call. */
 typedef struct co_input_context {
     int num_input_pipelines;
     int input_pipeline_id;
@@ -212,9 +214,8 @@ CO_API co_value *co_next(co_context *ctx, co_iterator *iterator);
                        **CO_NAME_HERE(co_go_) = &CO_NAME_HERE(co_at_);                             \
          CO_NAME_HERE(co_go_) != NULL; CO_NAME_HERE(co_go_) = NULL)                                \
         for (co_value *element = (co_block_begin(ctx), co_next(ctx, CO_NAME_HERE(co_at_)));        \
-             (element) != NULL || (co_block_end(ctx), false);                                      \
-             co_block_end(ctx), co_block_begin(ctx),                                               \
-             (element) = co_next(ctx, CO_NAME_HERE(co_at_)))
+             (element) != NULL || (co_block_end(ctx), false); co_block_end(ctx),                   \
+                      co_block_begin(ctx), (element) = co_next(ctx, CO_NAME_HERE(co_at_)))
 /** The same; the end is the error CO_OUT_OF_RANGE. */
 CO_API co_value *co_get_next(co_context *ctx, co_iterator *iterator);
 /** The same; an optional, which is empty at the end. */

@@ -36,7 +36,7 @@ typedef struct co_flight_record {
     int64_t     duration_us; /* from then to the end, or to now */
 } co_flight_record;
 
-typedef void (*co_flight_fn)(void *user, const co_flight_record *record);
+typedef void (*co_flight_fn)(const co_flight_record *record, void *user);
 
 /**
  * Show the entries of a strategy to `fn`, oldest first. Any thread may look, also while the strategy runs: what is being written

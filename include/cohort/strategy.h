@@ -40,10 +40,10 @@ typedef struct co_mirrored_options {
      * The share of each replica in a batch: 3, 1 gives the first three rows of every four. Whole numbers from 1, with a sum of
      * at most INT32_MAX; what counts is their ratio (1 : 2.5 is 2, 5). NULL: equal shares. See "Unequal shares" in dataset.h.
      */
-    const int64_t *weights;
-    size_t         num_weights; /* one for each replica; 0 without weights */
+    const int64_t      *weights;
+    size_t              num_weights;      /* one for each replica; 0 without weights */
     co_cross_device_ops cross_device_ops; /* the algorithm; never changes a result */
-    int num_packs; /* of values that are copied between devices; at least 0. Nothing is, where memory is shared */
+    int                 num_packs; /* of values that are copied between devices; at least 0. Nothing is, where memory is shared */
 } co_mirrored_options;
 #define CO_MIRRORED_OPTIONS_INIT                                                                   \
     {                                                                                              \
@@ -67,20 +67,22 @@ typedef struct co_multi_worker_options {
     const void        *communicator; /* an MPI_Comm to borrow, by address; NULL: MPI_COMM_WORLD */
     const char        *transport; /* "mpi", "self"; NULL: mpi if this process was started by an MPI
                                       * launcher or has MPI running, else self */
-    const int64_t *weights;     /* of the replicas of all processes, the same in each; as above */
-    size_t         num_weights; /* one for each replica; 0 without weights */
-    const co_communication_options *communication; /* of its collectives, the same on all processes; NULL: the defaults */
+    const int64_t     *weights;   /* of the replicas of all processes, the same in each; as above */
+    size_t             num_weights; /* one for each replica; 0 without weights */
+    const co_communication_options
+        *communication; /* of its collectives, the same on all processes; NULL: the defaults */
 } co_multi_worker_options;
 #define CO_MULTI_WORKER_OPTIONS_INIT                                                               \
     {                                                                                              \
-        sizeof(co_multi_worker_options), NULL, 0, 0, CO_DEADLINE_OF_SETTINGS, NULL, NULL, NULL, 0, NULL \
+        sizeof(co_multi_worker_options), NULL, 0, 0, CO_DEADLINE_OF_SETTINGS, NULL, NULL, NULL, 0, \
+            NULL                                                                                   \
     }
 
 /** The same program on several processes. Collective: every process makes it, in the same order. */
 CO_API co_strategy *co_multi_worker_strategy(co_context                    *ctx,
                                              const co_multi_worker_options *options);
 
-/** "OneDeviceStrategy", "MirroredStrategy", ... */
+/** "OneDeviceStrategy", "MirroredStrategy", ... Lives as long as the strategy. */
 CO_API const char *co_strategy_name(co_context *ctx, co_strategy *strategy);
 CO_API int         co_num_replicas_in_sync(co_context *ctx, co_strategy *strategy);
 /** Replicas of this process. */
@@ -201,7 +203,7 @@ CO_API co_value *co_local_results(co_context *ctx, co_strategy *strategy, co_val
 CO_API co_value *co_gather_replicas(co_context *ctx, co_strategy *strategy, co_value *value,
                                     int axis);
 
-/** What a value function learns of its replica. */
+/** What a value function learns of its replica. The library makes it: fields may be appended. Lives during the call. */
 typedef struct co_value_context {
     union {
         int replica_id_in_sync_group;
@@ -227,9 +229,8 @@ CO_API co_value *co_assign_to_logical_device(co_context *ctx, co_strategy *strat
                                              co_value *tensor, int logical_device_id);
 /** Annotate a tensor: dimension i is cut into partition_dimensions[i] parts. */
 CO_API co_value *co_split_to_logical_devices(co_context *ctx, co_strategy *strategy,
-                                             co_value      *tensor,
-                                             const int64_t *partition_dimensions,
-                                             size_t         num_dimensions);
+                                             co_value *tensor, const int64_t *partition_dimensions,
+                                             size_t num_dimensions);
 /** Annotate a tensor: every logical device holds all of it. */
 CO_API co_value *co_replicate_to_logical_devices(co_context *ctx, co_strategy *strategy,
                                                  co_value *tensor);

@@ -42,8 +42,8 @@ CO_API const char *co_dtype_name(co_dtype dtype);
 CO_API co_dtype co_dtype_from_name(const char *name);
 /** Bytes of one element; 0 for strings. */
 CO_API size_t co_dtype_size(co_dtype dtype);
-CO_API bool co_dtype_is_floating(co_dtype dtype);
-CO_API bool co_dtype_is_integer(co_dtype dtype);
+CO_API bool   co_dtype_is_floating(co_dtype dtype);
+CO_API bool   co_dtype_is_integer(co_dtype dtype);
 
 typedef enum co_kind {
     CO_KIND_NULL = 0, /* of a NULL handle */
@@ -82,11 +82,12 @@ CO_API co_value *co_none(co_context *ctx);
 /* Tensors. */
 
 /** A shape as two arguments: co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2, 3)). C only; a scalar is `NULL, 0`. */
-#define CO_SHAPE(...)                                                                                        \
+#define CO_SHAPE(...)                                                                              \
     (const int64_t[]){ __VA_ARGS__ }, sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)
 /** Axes as two arguments; CO_ALL_AXES stands for all of them. */
-#define CO_AXES(...) (const int[]){ __VA_ARGS__ }, sizeof((const int[]){ __VA_ARGS__ }) / sizeof(int)
-#define CO_ALL_AXES  NULL, 0
+#define CO_AXES(...)                                                                               \
+    (const int[]){ __VA_ARGS__ }, sizeof((const int[]){ __VA_ARGS__ }) / sizeof(int)
+#define CO_ALL_AXES NULL, 0
 
 /**
  * A tensor with a copy of `data`, row-major, on the current device. For CO_STRING, data is an array of
@@ -119,7 +120,7 @@ CO_API co_value *co_copy_to(co_context *ctx, co_value *value, const char *device
 /* Looking. These read tensors, and everything else that converts to one. */
 
 CO_API co_dtype co_value_dtype(co_context *ctx, co_value *value);
-CO_API int co_ndim(co_context *ctx, co_value *value);
+CO_API int      co_ndim(co_context *ctx, co_value *value);
 /** Dimension `axis` (negative counts from the end); -1 for an unknown dimension of a spec. */
 CO_API int64_t co_dim(co_context *ctx, co_value *value, int axis);
 CO_API int64_t co_num_elements(co_context *ctx, co_value *value);
@@ -128,19 +129,21 @@ CO_API int64_t co_num_elements(co_context *ctx, co_value *value);
  * tensor. A string tensor has no flat data: see co_string_at.
  */
 CO_API const void *co_data(co_context *ctx, co_value *tensor);
-/** Element `i` of a string tensor, or a host string: pointer (zero-terminated) and length. */
+/** Element `i` of a string tensor, or a host string: pointer (zero-terminated) and length. Lives as long as the value. */
 CO_API const char *co_string_at(co_context *ctx, co_value *value, int64_t i, size_t *nbytes);
 /** The single element as a C number, converted. CO_VALUE if there are more, CO_TYPE for strings. */
 CO_API int64_t co_item_int(co_context *ctx, co_value *value);
-CO_API double co_item_float(co_context *ctx, co_value *value);
+CO_API double  co_item_float(co_context *ctx, co_value *value);
 /** Copy all elements, converted to `dtype`, to `out`, which holds `capacity` elements. */
-CO_API co_code co_read_data(co_context *ctx, co_value *value, co_dtype dtype, void *out, int64_t capacity);
-/** The canonical name of the device a tensor or variable lives on. */
+CO_API co_code co_read_data(co_context *ctx, co_value *value, co_dtype dtype, void *out,
+                            int64_t capacity);
+/** The canonical name of the device a tensor or variable lives on. Lives as long as the value. */
 CO_API const char *co_device_name(co_context *ctx, co_value *value);
 
 /* Indexed slices: rows `values[k]` belong at `indices[k]` of a tensor of shape dense_shape (may be NULL). */
 
-CO_API co_value *co_slices(co_context *ctx, co_value *values, co_value *indices, co_value *dense_shape);
+CO_API co_value *co_slices(co_context *ctx, co_value *values, co_value *indices,
+                           co_value *dense_shape);
 CO_API co_value *co_slices_values(co_context *ctx, co_value *slices);
 CO_API co_value *co_slices_indices(co_context *ctx, co_value *slices);
 CO_API co_value *co_slices_dense_shape(co_context *ctx, co_value *slices); /* NULL when absent */
@@ -164,8 +167,8 @@ CO_API co_value *co_named_tuple(co_context *ctx, const char *type, const char *c
 /** A map; keys are copied and kept sorted. A key given twice is an error (CO_VALUE). */
 CO_API co_value *co_map(co_context *ctx, const char *const *keys, co_value *const *items, size_t n);
 /** A tuple of its arguments: co_args(ctx, x, y). An argument that is NULL is an error, none is a value. */
-#define co_args(ctx, ...)                                                                                    \
-    co_tuple(ctx, (co_value *const[]){ __VA_ARGS__ },                                                        \
+#define co_args(ctx, ...)                                                                          \
+    co_tuple(ctx, (co_value *const[]){ __VA_ARGS__ },                                              \
              sizeof((co_value *const[]){ __VA_ARGS__ }) / sizeof(co_value *))
 /** An empty tuple. */
 CO_API co_value *co_no_args(co_context *ctx);
@@ -176,9 +179,9 @@ CO_API size_t co_size(co_context *ctx, co_value *structure);
 CO_API co_value *co_at(co_context *ctx, co_value *structure, size_t i);
 /** The item of a map or named tuple by name; CO_NOT_FOUND lists the names there are. */
 CO_API co_value *co_get(co_context *ctx, co_value *structure, const char *key);
-/** The i-th key or field name; NULL for lists and tuples. */
+/** The i-th key or field name; NULL for lists and tuples. Lives as long as the structure. */
 CO_API const char *co_key(co_context *ctx, co_value *structure, size_t i);
-/** The type name of a named tuple. */
+/** The type name of a named tuple. Lives as long as the structure. */
 CO_API const char *co_type_name(co_context *ctx, co_value *structure);
 
 /** All leaves in order, as a list. */

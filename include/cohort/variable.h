@@ -25,7 +25,11 @@ typedef enum co_aggregation {
     CO_AGGREGATION_ONLY_FIRST_REPLICA = 3
 } co_aggregation;
 
-typedef enum co_trainable { CO_TRAINABLE_AUTO = 0, CO_TRAINABLE_NO = 1, CO_TRAINABLE_YES = 2 } co_trainable;
+typedef enum co_trainable {
+    CO_TRAINABLE_AUTO = 0,
+    CO_TRAINABLE_NO = 1,
+    CO_TRAINABLE_YES = 2
+} co_trainable;
 
 /** Makes an initial value where it is needed; fails by recording an error in ctx. */
 typedef co_value *(*co_initializer_fn)(co_context *ctx, void *user);
@@ -37,14 +41,14 @@ typedef struct co_variable_options {
     co_dtype           dtype;     /* NONE: that of the initial value */
     co_synchronization synchronization;
     co_aggregation     aggregation;
-    co_initializer_fn  initializer; /* called once for all components; in a step, for all replicas */
-    void              *initializer_user;
-    bool               partitioned; /* variables are not partitioned: ignored, with one warning (SCOPE-12) */
+    co_initializer_fn initializer; /* called once for all components; in a step, for all replicas */
+    void             *initializer_user;
+    bool partitioned; /* variables are not partitioned: ignored, with one warning (SCOPE-12) */
 } co_variable_options;
-#define CO_VARIABLE_OPTIONS_INIT                                                                             \
-    {                                                                                                        \
-        sizeof(co_variable_options), NULL, CO_TRAINABLE_AUTO, CO_DTYPE_NONE, CO_SYNC_AUTO,                   \
-            CO_AGGREGATION_NONE, NULL, NULL, false                                                           \
+#define CO_VARIABLE_OPTIONS_INIT                                                                   \
+    {                                                                                              \
+        sizeof(co_variable_options), NULL, CO_TRAINABLE_AUTO, CO_DTYPE_NONE, CO_SYNC_AUTO,         \
+            CO_AGGREGATION_NONE, NULL, NULL, false                                                 \
     }
 
 /**
@@ -59,7 +63,8 @@ typedef struct co_variable_options {
  *           dimension open; an initializer that does not give what was declared), CO_RUNTIME (replicas make
  *           different variables), or an error of the initializer or of a creator (creator.h).
  */
-CO_API co_value *co_variable(co_context *ctx, co_value *initial, const co_variable_options *options);
+CO_API co_value *co_variable(co_context *ctx, co_value *initial,
+                             const co_variable_options *options);
 
 /** Set, add to, subtract from. Return the new value as the current context reads it. */
 CO_API co_value *co_assign(co_context *ctx, co_value *variable, co_value *value);
@@ -108,15 +113,16 @@ CO_API co_value *co_variable_handle(co_context *ctx, co_value *variable);
  * Context:  cross-replica, or default mode; CO_RUNTIME in a step.
  */
 CO_API co_value *co_variable_save(co_context *ctx, co_value *variable);
-CO_API co_code co_variable_restore(co_context *ctx, co_value *variable, co_value *value);
+CO_API co_code   co_variable_restore(co_context *ctx, co_value *variable, co_value *value);
 
 /** The trainable variables among the leaves of a structure (your model), as a list in the order of its leaves. */
 CO_API co_value *co_trainable_variables(co_context *ctx, co_value *structure);
 
-CO_API const char *co_variable_name(co_context *ctx, co_value *variable);
-CO_API bool co_variable_trainable(co_context *ctx, co_value *variable);
+/** The name of a variable, "w"; its replicas' names end in /replica_1, ... Lives as long as the variable. */
+CO_API const char        *co_variable_name(co_context *ctx, co_value *variable);
+CO_API bool               co_variable_trainable(co_context *ctx, co_value *variable);
 CO_API co_synchronization co_variable_synchronization(co_context *ctx, co_value *variable);
-CO_API co_aggregation co_variable_aggregation(co_context *ctx, co_value *variable);
+CO_API co_aggregation     co_variable_aggregation(co_context *ctx, co_value *variable);
 /** The strategy it was made under; NULL for an ordinary variable. */
 CO_API co_strategy *co_variable_strategy(co_context *ctx, co_value *variable);
 

@@ -99,7 +99,7 @@ coi_log_line(coi_log *log, co_log_level level, const char *format, ...)
     va_end(args);
     if (pthread_mutex_lock(&log->lock) == 0) {
         if (log->fn != NULL)
-            log->fn(log->user, level, text);
+            log->fn(level, text, log->user);
         else
             write_line(level, text);
         pthread_mutex_unlock(&log->lock);

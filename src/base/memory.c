@@ -57,7 +57,7 @@ map_block(size_t nbytes)
 }
 
 static void *
-libc_alloc(void *user, size_t nbytes, size_t alignment)
+libc_alloc(size_t nbytes, size_t alignment, void *user)
 {
     void *block = NULL;
 
@@ -70,7 +70,7 @@ libc_alloc(void *user, size_t nbytes, size_t alignment)
 }
 
 static void
-libc_free(void *user, void *memory, size_t nbytes)
+libc_free(void *memory, size_t nbytes, void *user)
 {
     (void)user;
     if (is_mapped(nbytes))
@@ -116,12 +116,12 @@ coi_alloc(coi_memory *memory, size_t nbytes)
     if (nbytes > PTRDIFF_MAX - COI_ALIGNMENT)
         return NULL;
     atomic_fetch_add_explicit(&memory->num_allocations, 1, memory_order_relaxed);
-    block = memory->hooks.alloc(memory->hooks.user, nbytes, COI_ALIGNMENT);
+    block = memory->hooks.alloc(nbytes, COI_ALIGNMENT, memory->hooks.user);
     if (block == NULL)
         return NULL;
     if ((uintptr_t)block % COI_ALIGNMENT !=
         0) { /* kernels rely on it: refuse, as if there were none */
-        memory->hooks.free(memory->hooks.user, block, nbytes);
+        memory->hooks.free(block, nbytes, memory->hooks.user);
         return NULL;
     }
     count_bytes(memory, nbytes);
@@ -147,7 +147,7 @@ coi_free(coi_memory *memory, void *block, size_t nbytes)
         nbytes = 1;
     atomic_fetch_sub_explicit(&memory->bytes_in_use, (long long)nbytes, memory_order_relaxed);
     if (!atomic_load_explicit(&memory->is_kept, memory_order_relaxed))
-        memory->hooks.free(memory->hooks.user, block, nbytes);
+        memory->hooks.free(block, nbytes, memory->hooks.user);
 }
 
 void

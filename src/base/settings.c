@@ -407,6 +407,6 @@ coi_settings_visit(const coi_settings *settings, co_setting_fn fn, void *user)
         char value[256];
 
         table[i].show(&table[i], (const char *)settings + table[i].offset, value, sizeof(value));
-        fn(user, table[i].name, value, settings->source[i], table[i].help);
+        fn(table[i].name, value, settings->source[i], table[i].help, user);
     }
 }

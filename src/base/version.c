@@ -50,5 +50,5 @@ co_build_visit(co_fact_fn fn, void *user)
     if (fn == NULL)
         return;
     for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); ++i)
-        fn(user, facts[i].name, facts[i].text);
+        fn(facts[i].name, facts[i].text, user);
 }

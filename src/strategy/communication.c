@@ -43,10 +43,11 @@ coi_take_communication(co_context *ctx, co_communication_options *all,
         coi_fail(ctx, CO_VALUE,
                  "bytes_per_pack is %lld; it must be a number of bytes, or 0 for one pack",
                  (long long)all->bytes_per_pack);
-    else if (!(all->timeout_seconds >= 0) && all->timeout_seconds != CO_NO_TIMEOUT)
-        coi_fail(ctx, CO_VALUE,
-                 "timeout_seconds is %g; it must be a time, 0 (wait for ever) or CO_NO_TIMEOUT",
-                 all->timeout_seconds);
+    else if (!(all->timeout_seconds >= 0) && all->timeout_seconds != CO_TIMEOUT_OF_STRATEGY)
+        coi_fail(
+            ctx, CO_VALUE,
+            "timeout_seconds is %g; it must be a time, 0 (wait for ever) or CO_TIMEOUT_OF_STRATEGY",
+            all->timeout_seconds);
     else if ((unsigned)all->implementation >= NUM_COMMUNICATIONS)
         coi_fail(ctx, CO_VALUE,
                  "implementation is %d; it must be CO_COMMUNICATION_AUTO, _RING or _NCCL",

@@ -365,7 +365,7 @@ coi_flight_visit(const co_strategy *strategy, uint64_t since, co_flight_fn fn, v
         record.outcome = (co_code)e.outcome;
         record.start_us = (int64_t)((double)(e.start - recorder->began_ticks) * ns / 1e3);
         record.duration_us = (int64_t)((double)((e.end != 0 ? e.end : now) - e.start) * ns / 1e3);
-        fn(user, &record);
+        fn(&record, user);
     }
 }
 
@@ -395,7 +395,7 @@ typedef struct text {
 } text;
 
 static void
-add_line(void *user, const co_flight_record *record)
+add_line(const co_flight_record *record, void *user)
 {
     text  *t = user;
     char   line[LINE_BYTES + 1];
@@ -449,7 +449,7 @@ write_bytes(file *f, const char *bytes, size_t n)
 }
 
 static void
-write_record(void *user, const co_flight_record *record)
+write_record(const co_flight_record *record, void *user)
 {
     char   line[LINE_BYTES + 1];
     size_t n = format_record(record, line);
@@ -510,7 +510,7 @@ co_flight_save(co_context *ctx, co_strategy *strategy, const char *path)
 }
 
 static void
-log_record(void *user, const co_flight_record *record)
+log_record(const co_flight_record *record, void *user)
 {
     char line[LINE_BYTES];
 

@@ -196,7 +196,7 @@ judge(golden_case *c)
 }
 
 static void
-discard_log(void *user, co_log_level level, const char *line)
+discard_log(co_log_level level, const char *line, void *user)
 {
     (void)user;
     (void)level;

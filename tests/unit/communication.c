@@ -14,7 +14,7 @@ CO_TEST(options_begin_as_documented, "CO-1")
     co_communication_options options = CO_COMMUNICATION_OPTIONS_INIT;
 
     CO_EXPECT_INT(options.bytes_per_pack, 0);
-    CO_EXPECT_TRUE(options.timeout_seconds == CO_NO_TIMEOUT);
+    CO_EXPECT_TRUE(options.timeout_seconds == CO_TIMEOUT_OF_STRATEGY);
     CO_EXPECT_INT(options.implementation, CO_COMMUNICATION_AUTO);
     CO_EXPECT_OK(ctx);
 }

@@ -385,7 +385,7 @@ typedef struct log_book {
 } log_book;
 
 static void
-write_book(void *user, co_log_level level, const char *line)
+write_book(co_log_level level, const char *line, void *user)
 {
     log_book *book = user;
 
@@ -510,7 +510,7 @@ CO_TEST_BARE(all_memory_comes_from_the_allocator_and_goes_back, "")
 }
 
 static void *
-no_memory(void *user, size_t nbytes, size_t alignment)
+no_memory(size_t nbytes, size_t alignment, void *user)
 {
     (void)user;
     (void)nbytes;
@@ -519,7 +519,7 @@ no_memory(void *user, size_t nbytes, size_t alignment)
 }
 
 static void *
-crooked_alloc(void *user, size_t nbytes, size_t alignment)
+crooked_alloc(size_t nbytes, size_t alignment, void *user)
 {
     char *block = malloc(nbytes + alignment + 1);
 
@@ -528,7 +528,7 @@ crooked_alloc(void *user, size_t nbytes, size_t alignment)
 }
 
 static void
-crooked_free(void *user, void *memory, size_t nbytes)
+crooked_free(void *memory, size_t nbytes, void *user)
 {
     (void)user;
     (void)memory;
@@ -566,7 +566,7 @@ typedef struct setting_book {
 } setting_book;
 
 static void
-write_setting(void *user, const char *name, const char *value, const char *source, const char *help)
+write_setting(const char *name, const char *value, const char *source, const char *help, void *user)
 {
     setting_book *book = user;
 

@@ -532,7 +532,7 @@ typedef struct line_count {
 } line_count;
 
 static void
-count_line(void *user, co_log_level level, const char *line)
+count_line(co_log_level level, const char *line, void *user)
 {
     line_count *count = user;
 

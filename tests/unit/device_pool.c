@@ -402,7 +402,7 @@ CO_TEST_BARE(threads_share_a_pool, "")
 }
 
 static void
-note_line(void *user, co_log_level level, const char *line)
+note_line(co_log_level level, const char *line, void *user)
 {
     (void)level;
     snprintf(user, 200, "%s", line);

@@ -22,8 +22,8 @@ leaf_fn(co_context *ctx, co_value *leaf, void *user)
 }
 
 static void
-ignore_setting(void *user, const char *name, const char *value, const char *source,
-               const char *help)
+ignore_setting(const char *name, const char *value, const char *source, const char *help,
+               void *user)
 {
     (void)user;
     (void)name;
@@ -33,7 +33,7 @@ ignore_setting(void *user, const char *name, const char *value, const char *sour
 }
 
 static void
-ignore_fact(void *user, const char *name, const char *text)
+ignore_fact(const char *name, const char *text, void *user)
 {
     (void)user;
     (void)name;

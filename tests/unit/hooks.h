@@ -20,7 +20,7 @@ typedef struct test_hooks {
 } test_hooks;
 
 static inline void *
-test_hooks_alloc(void *user, size_t nbytes, size_t alignment)
+test_hooks_alloc(size_t nbytes, size_t alignment, void *user)
 {
     test_hooks *hooks = user;
     void       *block = NULL;
@@ -37,7 +37,7 @@ test_hooks_alloc(void *user, size_t nbytes, size_t alignment)
 }
 
 static inline void
-test_hooks_free(void *user, void *memory, size_t nbytes)
+test_hooks_free(void *memory, size_t nbytes, void *user)
 {
     test_hooks *hooks = user;
 

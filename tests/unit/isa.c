@@ -65,7 +65,7 @@ CO_TEST_BARE(a_word_that_is_no_instruction_set_is_refused, "")
 }
 
 static void
-count_fact(void *user, const char *name, const char *text)
+count_fact(const char *name, const char *text, void *user)
 {
     ++*(int *)user;
     CO_EXPECT_TRUE(name != NULL && name[0] != '\0');

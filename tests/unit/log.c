@@ -15,7 +15,7 @@ typedef struct heard {
 } heard;
 
 static void
-listen(void *user, co_log_level level, const char *line)
+listen(co_log_level level, const char *line, void *user)
 {
     heard *h = user;
 

@@ -109,7 +109,7 @@ CO_TEST_BARE(impossible_sizes_are_refused_without_asking, "")
 static char odd_block[256];
 
 static void *
-odd_alloc(void *user, size_t nbytes, size_t alignment)
+odd_alloc(size_t nbytes, size_t alignment, void *user)
 {
     (void)nbytes;
     (void)alignment;
@@ -118,7 +118,7 @@ odd_alloc(void *user, size_t nbytes, size_t alignment)
 }
 
 static void
-odd_free(void *user, void *memory, size_t nbytes)
+odd_free(void *memory, size_t nbytes, void *user)
 {
     (void)memory;
     (void)nbytes;
@@ -206,5 +206,5 @@ CO_TEST_BARE(kept_memory_is_not_given_back, "")
     CO_EXPECT_INT(memory.bytes_in_use, 0);
     CO_EXPECT_INT(hooks.blocks, 1);
     memset(block, 1, 100); /* still there */
-    test_hooks_free(&hooks, block, 100);
+    test_hooks_free(block, 100, &hooks);
 }

@@ -261,7 +261,7 @@ CO_TEST_BARE(conv2d_survives_no_memory, "")
 }
 
 static void
-count_warnings(void *user, co_log_level level, const char *line)
+count_warnings(co_log_level level, const char *line, void *user)
 {
     int *count = user;
 

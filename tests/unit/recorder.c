@@ -17,7 +17,7 @@ typedef struct seen {
 } seen;
 
 static void
-see(void *user, const co_flight_record *record)
+see(const co_flight_record *record, void *user)
 {
     seen *s = user;
     int   i = s->n;
@@ -427,7 +427,7 @@ typedef struct heard {
 } heard;
 
 static void
-hear(void *user, co_log_level level, const char *line)
+hear(co_log_level level, const char *line, void *user)
 {
     heard *h = user;
 

@@ -34,7 +34,7 @@ typedef struct wanted {
 } wanted;
 
 static void
-look(void *user, const char *name, const char *value, const char *source, const char *help)
+look(const char *name, const char *value, const char *source, const char *help, void *user)
 {
     wanted *w = user;
 
@@ -242,7 +242,7 @@ typedef struct warnings {
 } warnings;
 
 static void
-hear(void *user, co_log_level level, const char *line)
+hear(co_log_level level, const char *line, void *user)
 {
     warnings *w = user;
 

@@ -550,7 +550,7 @@ step_whose_merge_dawdles(co_context *ctx, co_value *args, void *user)
 static atomic_int told; /* log lines that say who is waited for */
 
 static void
-listen(void *user, co_log_level level, const char *line)
+listen(co_log_level level, const char *line, void *user)
 {
     (void)user;
     (void)level;

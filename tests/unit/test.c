@@ -269,7 +269,7 @@ test_skip(const char *format, ...)
 }
 
 static void *
-ledger_alloc(void *user, size_t nbytes, size_t alignment)
+ledger_alloc(size_t nbytes, size_t alignment, void *user)
 {
     ledger *book = user;
     size_t  rounded = (nbytes + alignment - 1) / alignment * alignment;
@@ -288,7 +288,7 @@ ledger_alloc(void *user, size_t nbytes, size_t alignment)
 }
 
 static void
-ledger_free(void *user, void *memory, size_t nbytes)
+ledger_free(void *memory, size_t nbytes, void *user)
 {
     ledger *book = user;
 

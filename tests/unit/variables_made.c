@@ -258,7 +258,7 @@ CO_TEST_WITH(replicas_make_the_same_variable, "VAR-RUN-1 VAR-NEW-5", "cpus=2")
 /* --- partitions --- */
 
 static void
-count_line(void *user, co_log_level level, const char *line)
+count_line(co_log_level level, const char *line, void *user)
 {
     int *count = user;
 

@@ -163,7 +163,7 @@ typedef struct watched {
 } watched;
 
 static void
-count_records(void *user, const co_flight_record *record)
+count_records(const co_flight_record *record, void *user)
 {
     watched *w = user;
 

@@ -13,7 +13,7 @@
 /* --- text --- */
 
 static void
-print_fact(void *user, const char *name, const char *text)
+print_fact(const char *name, const char *text, void *user)
 {
     (void)user;
     if (strcmp(name, "version") != 0) /* it is in the title */
@@ -21,7 +21,7 @@ print_fact(void *user, const char *name, const char *text)
 }
 
 static void
-print_setting(void *user, const char *name, const char *value, const char *source, const char *help)
+print_setting(const char *name, const char *value, const char *source, const char *help, void *user)
 {
     (void)user;
     printf("  %-18s%-10s%-13s%s\n", name, value[0] != '\0' ? value : "-", source, help);
@@ -81,14 +81,14 @@ put_key(bool *is_first, const char *name)
 }
 
 static void
-put_fact(void *user, const char *name, const char *text)
+put_fact(const char *name, const char *text, void *user)
 {
     put_key(user, name);
     put_string(text);
 }
 
 static void
-put_setting(void *user, const char *name, const char *value, const char *source, const char *help)
+put_setting(const char *name, const char *value, const char *source, const char *help, void *user)
 {
     put_key(user, name);
     printf("{\"value\": ");
