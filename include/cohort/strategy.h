@@ -188,18 +188,22 @@ CO_API co_code co_reduce_op_from_aggregation(co_context *ctx, co_aggregation agg
  * Without axes only replicas are combined and the shape stays. With axes (negative counts from the end)
  * those are reduced too, and MEAN divides by the elements seen along them on all replicas, so a short last
  * batch is weighed right. Sums are made in an order that depends on the number of replicas alone.
- * Rules: S-REDUCE-*.
+ * With several processes a plain value is what each replica of the calling process holds: it takes part like
+ * a per-replica value, in every process. In one process it is the same everywhere and has no sum. Rules: S-REDUCE-*.
  *
  * Scope:    collective over processes.
  * Context:  cross-replica, or default mode.
- * Returns:  a value of ctx, or NULL with CO_VALUE (an axis outside the dimensions; SUM of a value that is
- *           not per replica), CO_INVALID_ARGUMENT (shapes or dtypes differ), CO_RUNTIME (wrong context).
+ * Returns:  a value of ctx, or NULL with CO_VALUE (an axis outside the dimensions; in one process the SUM
+ *           of a value that is not per replica), CO_INVALID_ARGUMENT (shapes or dtypes differ), CO_RUNTIME (wrong context).
  */
 CO_API co_value *co_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
                            const int *axes, size_t num_axes);
 /** The components of this process's replicas, as a tuple (S-LOCAL-*). */
 CO_API co_value *co_local_results(co_context *ctx, co_strategy *strategy, co_value *value);
-/** The components of all replicas, concatenated along axis (S-GATHER-*). */
+/**
+ * The components of all replicas, concatenated along axis (S-GATHER-*). A plain value comes back as it is in one process,
+ * and with several counts once for each replica of the process that has it.
+ */
 CO_API co_value *co_gather_replicas(co_context *ctx, co_strategy *strategy, co_value *value,
                                     int axis);
 

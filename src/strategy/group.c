@@ -60,6 +60,10 @@ merge_leaves(merge *m, co_value *const *values)
     co_value *bundle, *container;
     bool      same = !m->always;
 
+    if (m->n == 1 && (container = container_of(values, 1)) != NULL) {
+        coi_ref(container);
+        return container;
+    }
     for (int i = 1; i < m->n && same; ++i)
         same = same_leaf(values[0], values[i]);
     if (same) {
@@ -179,14 +183,26 @@ merge_values(merge *m, co_value *const *values)
     return merge_items(m, values);
 }
 
-co_value *
-coi_group_values(co_context *ctx, co_value *const *values, int n, int first, co_kind kind,
-                 bool always)
+static bool
+has_component(const co_value *value)
 {
-    merge     m = { ctx, n, kind, always, first, "" };
+    if (value->kind == CO_KIND_VARIABLE)
+        return value->u.variable->container != NULL;
+    for (size_t i = 0; coi_is_structure(value) && i < value->u.items.n; ++i)
+        if (has_component(value->u.items.items[i]))
+            return true;
+    return false;
+}
+
+co_value *
+coi_group_values(co_context *ctx, const co_strategy *strategy, co_value *const *values, int n,
+                 co_kind kind, bool always)
+{
+    merge     m = { ctx, n, kind, always, strategy->first_local, "" };
     co_value *merged;
 
-    if (n == 1 && !always) {
+    /* Where other processes have more replicas than this one, components are the variable for them and so for us. */
+    if (n == 1 && !always && (strategy->num_workers == 1 || !has_component(values[0]))) {
         coi_ref(values[0]);
         return values[0];
     }

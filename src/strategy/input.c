@@ -540,6 +540,25 @@ input_context_of(const co_strategy *strategy)
     return (co_input_context){ strategy->num_workers, strategy->worker, strategy->num_replicas };
 }
 
+/* Batches are cut for as many replicas on every worker. */
+static bool
+check_even(co_context *ctx, const co_strategy *strategy)
+{
+    const int *first = strategy->first;
+
+    for (int r = 1; r < strategy->num_workers; ++r)
+        if (first[r + 1] - first[r] != first[1]) {
+            coi_fail(
+                ctx, CO_VALUE,
+                "worker 0 of %s has %d replicas and worker %d has %d, and distribute_dataset "
+                "gives every worker as many; place replicas evenly, or give each worker its own "
+                "data with co_distribute_datasets_from_function",
+                strategy->policy->name, first[1], r, first[r + 1] - first[r]);
+            return false;
+        }
+    return true;
+}
+
 co_dataset *
 co_distribute_dataset(co_context *ctx, co_strategy *strategy, co_dataset *dataset,
                       const co_input_options *options)
@@ -563,7 +582,7 @@ co_distribute_dataset(co_context *ctx, co_strategy *strategy, co_dataset *datase
     }
     input = input_context_of(strategy);
     if (!coi_check_input(ctx, dataset, 3, "dataset") || !check_options(ctx, &all) ||
-        !coi_check_pipelines(ctx, &input))
+        !check_even(ctx, strategy) || !coi_check_pipelines(ctx, &input))
         return NULL;
     mine = coi_dataset_for_worker(ctx, dataset, &input, strategy->weights);
     if (mine == NULL)

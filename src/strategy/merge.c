@@ -20,8 +20,7 @@ merged_args(co_context *ctx, coi_step *step)
 
     for (int i = 0; i < step->n; ++i)
         values[i] = step->seats[i].value;
-    return coi_group_values(ctx, values, step->n, step->strategy->first_local, CO_KIND_PER_REPLICA,
-                            false);
+    return coi_group_values(ctx, step->strategy, values, step->n, CO_KIND_PER_REPLICA, false);
 }
 
 /* Enter cross-replica context in the parent; the default strategy stays default (DEF-15). */

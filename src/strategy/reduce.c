@@ -180,32 +180,39 @@ component_tensors(co_context *ctx, co_value *const *components, int n, co_value 
     return true;
 }
 
+/* The components of a leaf, one for each local replica. */
+typedef struct component_list {
+    co_value *const *items;    /* NULL: the leaf is plain, the same on every replica there is */
+    bool             mirrored; /* they are known to be equal */
+    co_value        *room[COI_MAX_LOCAL_REPLICAS];
+} component_list;
+
 /*
- * The components of a leaf of this strategy; NULL if it is not distributed. mirrored: they are known
- * to be equal. With one replica per process a step's result comes back unwrapped (DV-GROUP-8), so
- * there any plain leaf is this process's component.
+ * With several processes no leaf is plain: one that all replicas of this process hold may be another elsewhere, and where a process has
+ * one replica alone any result of a step comes back unwrapped (DV-GROUP-8). So every replica here holds it, and all processes
+ * combine, whatever the leaf looks like in each.
  */
-static co_value *const *
-components_of(co_context *ctx, const co_strategy *strategy, co_value *const *leaf, bool *mirrored)
+static bool
+find_components(co_context *ctx, const co_strategy *strategy, co_value *value, component_list *out)
 {
     size_t           n = 0;
     co_value *const *items = NULL;
-    const co_value  *value = *leaf;
+    bool             mirrored = false;
 
-    *mirrored = false;
     if (value->kind == CO_KIND_PER_REPLICA || value->kind == CO_KIND_MIRRORED) {
         n = value->u.bundle.n;
         items = value->u.bundle.items;
-        *mirrored = value->kind == CO_KIND_MIRRORED;
+        mirrored = value->kind == CO_KIND_MIRRORED;
     } else if (value->kind == CO_KIND_VARIABLE && value->u.variable->components != NULL) {
         if (!coi_check_owner(ctx, value->u.variable, strategy))
-            return NULL;
+            return false;
         n = value->u.variable->num_components;
         items = value->u.variable->components;
-        *mirrored = value->u.variable->synchronization != CO_SYNC_ON_READ;
-    } else if (strategy->num_local == 1 && strategy->num_workers > 1) {
-        n = 1;
-        items = leaf;
+        mirrored = value->u.variable->synchronization != CO_SYNC_ON_READ;
+    } else if (strategy->num_workers > 1) {
+        for (n = 0; n < (size_t)strategy->num_local; ++n)
+            out->room[n] = value;
+        items = out->room;
     }
     if (items != NULL && (int)n != strategy->num_local) {
         char text[COI_STRATEGY_TEXT];
@@ -213,9 +220,11 @@ components_of(co_context *ctx, const co_strategy *strategy, co_value *const *lea
         coi_fail(ctx, CO_VALUE,
                  "a value of %zu components is given to %s, which has %d replicas here", n,
                  coi_strategy_text(strategy, text), strategy->num_local);
-        return NULL;
+        return false;
     }
-    return items;
+    out->items = items;
+    out->mirrored = mirrored;
+    return true;
 }
 
 bool
@@ -296,29 +305,28 @@ typedef struct reducing {
 static co_value *
 reduce_leaf(co_context *ctx, co_value *leaf, void *user)
 {
-    const reducing  *r = user;
-    co_strategy     *strategy = r->strategy;
-    bool             mirrored;
-    co_value *const *components = components_of(ctx, strategy, &leaf, &mirrored);
-    co_value        *parts[COI_MAX_LOCAL_REPLICAS], *result;
+    const reducing *r = user;
+    co_strategy    *strategy = r->strategy;
+    component_list  of;
+    co_value       *parts[COI_MAX_LOCAL_REPLICAS], *result;
 
-    if (ctx->error.code != CO_OK)
+    if (!find_components(ctx, strategy, leaf, &of))
         return NULL;
     if (strategy->num_replicas == 1)
-        return coi_own_ref(ctx, components != NULL ? components[0] : leaf);
-    if (components == NULL)
+        return coi_own_ref(ctx, of.items != NULL ? of.items[0] : leaf);
+    if (of.items == NULL)
         return reduce_plain(ctx, r->op, leaf);
-    if (mirrored) {
+    if (of.mirrored) {
         if (r->op != CO_REDUCE_SUM && r->op != CO_REDUCE_PROD) /* of equals */
-            return coi_own_ref(ctx, components[0]);
+            return coi_own_ref(ctx, of.items[0]);
         coi_fail(ctx, CO_ASSERTION,
                  "the %s of a mirrored value counts one value %d times; use MEAN, or read it",
                  r->op == CO_REDUCE_SUM ? "sum" : "product", strategy->num_replicas);
         return NULL;
     }
-    if (components[0]->kind == CO_KIND_SLICES)
-        return reduce_slices(ctx, strategy, r->op, components);
-    if (!component_tensors(ctx, components, strategy->num_local, parts))
+    if (of.items[0]->kind == CO_KIND_SLICES)
+        return reduce_slices(ctx, strategy, r->op, of.items);
+    if (!component_tensors(ctx, of.items, strategy->num_local, parts))
         return NULL;
     result = coi_reduce_tensors(ctx, strategy, COI_MEET_REDUCE, r->op, parts);
     drop_parts(ctx, parts, strategy->num_local);
@@ -510,11 +518,10 @@ static co_value *
 reduce_along(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
              const int *axes, size_t num_axes)
 {
-    bool             mirrored;
-    co_value *const *components = components_of(ctx, strategy, &value, &mirrored);
-    co_value        *tensors[COI_MAX_LOCAL_REPLICAS], *same[COI_MAX_LOCAL_REPLICAS], *result;
+    component_list of;
+    co_value      *tensors[COI_MAX_LOCAL_REPLICAS], *result;
 
-    if (ctx->error.code != CO_OK)
+    if (!find_components(ctx, strategy, value, &of))
         return NULL;
     if (coi_is_structure(value)) {
         coi_fail(ctx, CO_TYPE, "a %s is reduced along an axis; reduce its leaves one by one",
@@ -525,12 +532,12 @@ reduce_along(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *
         coi_fail(ctx, CO_TYPE, "none is reduced along an axis");
         return NULL;
     }
-    if (components == NULL) { /* held by every replica alike (S-REDUCE-14) */
+    if (of.items == NULL) { /* held by every replica alike (S-REDUCE-14) */
         for (int i = 0; i < strategy->num_local; ++i)
-            same[i] = value;
-        components = same;
+            of.room[i] = value;
+        of.items = of.room;
     }
-    if (!component_tensors(ctx, components, strategy->num_local, tensors))
+    if (!component_tensors(ctx, of.items, strategy->num_local, tensors))
         return NULL;
     result = reduce_axes(ctx, strategy, op, tensors, axes, num_axes);
     drop_parts(ctx, tensors, strategy->num_local);
@@ -653,25 +660,28 @@ co_local_results(co_context *ctx, co_strategy *strategy, co_value *value)
 co_value *
 co_gather_replicas(co_context *ctx, co_strategy *strategy, co_value *value, int axis)
 {
-    bool             mirrored;
-    co_value *const *components;
-    co_value        *parts[COI_MAX_LOCAL_REPLICAS], *whole;
+    component_list of;
+    co_value      *parts[COI_MAX_LOCAL_REPLICAS], *whole;
 
     COI_ENTER(ctx, "gather_replicas", NULL);
     if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_value(ctx, value, 3, "value"))
         return NULL;
     if (!coi_check_cross(ctx, strategy))
         return NULL;
-    components = strategy->policy->bundles ? components_of(ctx, strategy, &value, &mirrored) : NULL;
-    if (ctx->error.code != CO_OK)
+    if (!strategy->policy->bundles)
+        return coi_own_ref(ctx, value);
+    if (!find_components(ctx, strategy, value, &of))
         return NULL;
-    if (components == NULL || strategy->num_replicas == 1)
-        return coi_own_ref(ctx, components != NULL ? components[0] : value);
-    if (components[0]->kind == CO_KIND_SLICES) {
-        coi_fail(ctx, CO_NOT_IMPLEMENTED, "indexed slices cannot be gathered");
+    if (of.items == NULL || strategy->num_replicas == 1)
+        return coi_own_ref(ctx, of.items != NULL ? of.items[0] : value);
+    if (of.items[0]->kind == CO_KIND_SLICES) {
+        coi_fail(
+            ctx, CO_NOT_IMPLEMENTED,
+            "argument 3 (value) of gather_replicas is indexed slices, which cannot be gathered; "
+            "make them dense with co_to_tensor, or use co_reduce");
         return NULL;
     }
-    if (!component_tensors(ctx, components, strategy->num_local, parts))
+    if (!component_tensors(ctx, of.items, strategy->num_local, parts))
         return NULL;
     if (axis < -parts[0]->ndim || axis >= parts[0]->ndim) {
         coi_fail(ctx, CO_VALUE, "axis %d of components of rank %d", axis, parts[0]->ndim);
@@ -712,6 +722,6 @@ co_distribute_values_from_function(co_context *ctx, co_strategy *strategy, co_va
     }
     if (!strategy->policy->bundles)
         return values[0];
-    return coi_give(ctx, coi_group_values(ctx, values, strategy->num_local, strategy->first_local,
+    return coi_give(ctx, coi_group_values(ctx, strategy, values, strategy->num_local,
                                           CO_KIND_PER_REPLICA, true));
 }

@@ -514,8 +514,7 @@ step_close(coi_crew *crew, co_context *parent)
     }
     advance_random(parent, step, random_counter);
     if (parent->error.code == CO_OK)
-        merged = coi_group_values(parent, results, n, crew->strategy->first_local,
-                                  CO_KIND_PER_REPLICA, false);
+        merged = coi_group_values(parent, crew->strategy, results, n, CO_KIND_PER_REPLICA, false);
     for (int i = 0; i < n; ++i) {
         coi_unref(&parent->heap, step->seats[i].result);
         step->seats[i].result = NULL;

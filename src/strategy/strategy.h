@@ -298,10 +298,10 @@ co_value *coi_merge(co_context *ctx, coi_meeting_kind kind, co_value *args, coi_
 
 /* --- group.c --- */
 
-/* Merge the values of n replicas by DV-GROUP; a reference. `first` is the id of the first, for messages, `kind` that of bundles;
- * always: wrap equal leaves too. NULL with an error (CO_ASSERTION where structures differ). */
-co_value *coi_group_values(co_context *ctx, co_value *const *values, int n, int first, co_kind kind,
-                           bool always);
+/* Merge the values of n local replicas by DV-GROUP; a reference. `kind` is that of bundles; always: wrap equal leaves too. NULL with
+ * an error (CO_ASSERTION where structures differ). */
+co_value *coi_group_values(co_context *ctx, const co_strategy *strategy, co_value *const *values,
+                           int n, co_kind kind, bool always);
 /* The structure with bundles replaced by their component; a reference, the same handle if there are none. CO_VALUE for a bundle
  * that has not a component for each local replica. */
 co_value *coi_select_all(co_context *ctx, const co_strategy *strategy, co_value *structure,

@@ -89,10 +89,11 @@ tuple_leaf(co_context *ctx, co_value *leaf, void *unused)
 }
 
 static co_value *
-merge_results(co_context *ctx, const updating *u, co_value *const *results, size_t n)
+merge_results(co_context *ctx, const co_strategy *strategy, const updating *u,
+              co_value *const *results, size_t n)
 {
-    co_value *merged = coi_give(ctx, coi_group_values(ctx, results, (int)n, 0, CO_KIND_MIRRORED,
-                                                      !u->group));
+    co_value *merged = coi_give(ctx, coi_group_values(ctx, strategy, results, (int)n,
+                                                      CO_KIND_MIRRORED, !u->group));
 
     if (merged == NULL || (u->group && n == 1))
         return merged;
@@ -116,7 +117,7 @@ update_all(co_context *ctx, co_strategy *strategy, const updating *u, co_value *
         if (results[i] == NULL)
             return NULL;
     }
-    return merge_results(ctx, u, results, n);
+    return merge_results(ctx, strategy, u, results, n);
 }
 
 static co_value *

@@ -230,7 +230,7 @@ aggregate(co_context *ctx, co_strategy *strategy, const coi_variable *variable, 
 
     if (variable->aggregation == CO_AGGREGATION_ONLY_FIRST_REPLICA)
         return first_value(ctx, strategy, variable, verb, value);
-    if (is_shared(value) && strategy->num_local > 1) {
+    if (is_shared(value) && strategy->num_workers == 1) {
         if (variable->aggregation == CO_AGGREGATION_MEAN)
             return value;
         coi_fail(
@@ -299,8 +299,13 @@ assign_in_replica(co_context *ctx, co_value *value, int i, int verb, co_value *w
     what = coi_select(what, i);
     if (verb >= COI_SCATTER_UPDATE && !coi_check_slices(ctx, variable, verb, what))
         return NULL;
-    if (what->kind == CO_KIND_VARIABLE) {
-        what = coi_give(ctx, coi_as_tensor(ctx, what, CO_DTYPE_NONE));
+    /* Between processes a number is combined with tensors that others may have, so it becomes one here. */
+    if (what->kind == CO_KIND_VARIABLE ||
+        (variable->strategy->num_workers > 1 && coi_host_dtype(what) != CO_DTYPE_NONE)) {
+        what = coi_give(ctx,
+                        coi_as_tensor(ctx, what,
+                                      what->kind == CO_KIND_VARIABLE ? CO_DTYPE_NONE
+                                                                     : (co_dtype)variable->dtype));
         if (what == NULL)
             return NULL;
     }

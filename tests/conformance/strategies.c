@@ -174,13 +174,19 @@ static const suite_family family_own_workers = {
     .reduced_to_variable = CO_KIND_TENSOR, .keeps_dtype = true
 
 /* n replicas, several of them here. */
-#define TOGETHER                                                                                   \
+#define SEVERAL_HERE                                                                               \
     .result_kind = CO_KIND_PER_REPLICA, .element_kind = CO_KIND_PER_REPLICA,                       \
-    .plain_sum = CO_VALUE, .mirrored_sum = CO_ASSERTION, .shapes_differ = CO_INVALID_ARGUMENT,     \
+    .mirrored_sum = CO_ASSERTION, .shapes_differ = CO_INVALID_ARGUMENT,                            \
     .structures_differ = CO_ASSERTION, .structures_reduced = CO_ASSERTION,                         \
     .left_alone = CO_RUNTIME, .left_others = CO_RUNTIME, .merge_missed = CO_RUNTIME,               \
     .names_differ = CO_RUNTIME, .gather_axis = CO_VALUE, .gather_slices = CO_NOT_IMPLEMENTED,      \
     .unbatched = CO_VALUE
+
+/* All of them here. */
+#define TOGETHER SEVERAL_HERE, .plain_sum = CO_VALUE
+
+/* Several here and others elsewhere: nobody knows that a value is the same everywhere, so there is none that has no sum. */
+#define SPREAD SEVERAL_HERE, .plain_sum = CO_OK
 
 /* n replicas, one in each process: its results are not wrapped, its plain values are its component, and nobody here can see that
  * structures of other processes differ but where they are combined. */
@@ -252,7 +258,7 @@ const suite_row suite_rows[] = {
     WORKERS("workers-1x2", 1, 2, "cpus=2", "/job:localhost", CO_KIND_MIRRORED, TOGETHER, "/cpu:0",
             "/cpu:1"),
     WORKERS("workers-2x1", 2, 1, NULL, "/job:worker", CO_KIND_TENSOR, APART, "/cpu:0"),
-    WORKERS("workers-2x2", 2, 2, "cpus=2", "/job:worker", CO_KIND_MIRRORED, TOGETHER, "/cpu:0",
+    WORKERS("workers-2x2", 2, 2, "cpus=2", "/job:worker", CO_KIND_MIRRORED, SPREAD, "/cpu:0",
             "/cpu:1"),
     WORKERS("workers-3x1", 3, 1, NULL, "/job:worker", CO_KIND_TENSOR, APART, "/cpu:0"),
     /* Strategies that are defined with the public headers: see engine.h. */
@@ -288,8 +294,8 @@ const suite_row suite_rows[] = {
       .reduced_to_device = CO_KIND_TENSOR,
       .reduced_to_variable = CO_KIND_MIRRORED,
       .make = make_own,
-      TOGETHER },
-    WORKERS("workers-3x2", 3, 2, "cpus=2", "/job:worker", CO_KIND_MIRRORED, TOGETHER, "/cpu:0",
+      SPREAD },
+    WORKERS("workers-3x2", 3, 2, "cpus=2", "/job:worker", CO_KIND_MIRRORED, SPREAD, "/cpu:0",
             "/cpu:1"),
 };
 const size_t suite_num_rows = LENGTH(suite_rows);

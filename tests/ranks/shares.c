@@ -192,7 +192,7 @@ CO_TEST(own_strategies_place_replicas_unevenly, "MW-6 S-REDUCE-9 DS-SPLIT-5 DS-F
     if (num > 1) {
         CO_EXPECT_NULL(
             co_distribute_dataset(ctx, s, data_pipeline(ctx, "range(8).batch(4)"), NULL));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "cannot be spread evenly");
+        CO_EXPECT_ERROR(ctx, CO_VALUE, "worker 0 of Uneven has 2 replicas and worker 1 has 1");
     }
     CO_EACH(ctx, x,
             co_iterate(ctx,

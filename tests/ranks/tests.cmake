@@ -8,6 +8,9 @@ endif()
 cohort_test(ranks.collective.3
     "${PROJECT_SOURCE_DIR}/scripts/mpirun-here" -n 3 $<TARGET_FILE:ranks_collective>)
 set_tests_properties(ranks.collective.3 PROPERTIES PROCESSORS 2)
+cohort_test(ranks.uneven.3
+    "${PROJECT_SOURCE_DIR}/scripts/mpirun-here" -n 3 $<TARGET_FILE:ranks_uneven>)
+set_tests_properties(ranks.uneven.3 PROPERTIES PROCESSORS 2)
 
 add_executable(ranks_survive "${PROJECT_SOURCE_DIR}/tests/ranks/survive/survive.c")
 set_target_properties(ranks_survive PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
