@@ -12,6 +12,12 @@
 
 #include <cohort/error.h>
 
+#ifdef __cplusplus
+#include <initializer_list>
+/* The number of its arguments is its size; it is never called. */
+template <typename... arguments> char (&co_counted(const arguments &...))[sizeof...(arguments)];
+#endif
+
 CO_EXTERN_C_BEGIN
 
 /** A tensor has 0 to 8 dimensions. */
@@ -81,13 +87,19 @@ CO_API co_value *co_none(co_context *ctx);
 
 /* Tensors. */
 
-/** A shape as two arguments: co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2, 3)). C only; a scalar is `NULL, 0`. */
-#define CO_SHAPE(...)                                                                              \
-    (const int64_t[]){ __VA_ARGS__ }, sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)
+/* So many items of a type as a pointer and a number, for the duration of the call they are arguments of. */
+#ifdef __cplusplus
+#define CO_ITEMS(type, ...)                                                                                  \
+    (std::initializer_list<type>{ __VA_ARGS__ }).begin(), sizeof(co_counted(__VA_ARGS__))
+#else
+#define CO_ITEMS(type, ...)                                                                                  \
+    (type const[]){ __VA_ARGS__ }, sizeof((type const[]){ __VA_ARGS__ }) / sizeof(type)
+#endif
+/** A shape as two arguments: co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2, 3)). A scalar is `NULL, 0`. */
+#define CO_SHAPE(...) CO_ITEMS(int64_t, __VA_ARGS__)
 /** Axes as two arguments; CO_ALL_AXES stands for all of them. */
-#define CO_AXES(...)                                                                               \
-    (const int[]){ __VA_ARGS__ }, sizeof((const int[]){ __VA_ARGS__ }) / sizeof(int)
-#define CO_ALL_AXES NULL, 0
+#define CO_AXES(...) CO_ITEMS(int, __VA_ARGS__)
+#define CO_ALL_AXES  NULL, 0
 
 /**
  * A tensor with a copy of `data`, row-major, on the current device. For CO_STRING, data is an array of
@@ -167,9 +179,7 @@ CO_API co_value *co_named_tuple(co_context *ctx, const char *type, const char *c
 /** A map; keys are copied and kept sorted. A key given twice is an error (CO_VALUE). */
 CO_API co_value *co_map(co_context *ctx, const char *const *keys, co_value *const *items, size_t n);
 /** A tuple of its arguments: co_args(ctx, x, y). An argument that is NULL is an error, none is a value. */
-#define co_args(ctx, ...)                                                                          \
-    co_tuple(ctx, (co_value *const[]){ __VA_ARGS__ },                                              \
-             sizeof((co_value *const[]){ __VA_ARGS__ }) / sizeof(co_value *))
+#define co_args(ctx, ...) co_tuple(ctx, CO_ITEMS(co_value *, __VA_ARGS__))
 /** An empty tuple. */
 CO_API co_value *co_no_args(co_context *ctx);
 
