@@ -106,8 +106,11 @@ deliver(mpi_group *self, const MPI_Status *status)
             nbytes, sizeof(hello));
     } else {
         memcpy(&hello, self->letter, sizeof(hello));
-        if (self->is_open && hello.kind == COI_HELLO_OPEN)
-            hello.kind = COI_HELLO_NONE; /* out of place: no kind at all */
+        if (hello.kind == COI_HELLO_OPEN) {
+            if (self->peers[from].has_opened)
+                hello.kind = COI_HELLO_NONE; /* out of place: no kind at all */
+            self->peers[from].has_opened = true;
+        }
         coi_hello_clean(&hello, from);
     }
     coi_inbox_put(&self->inboxes[from], &hello);

@@ -198,7 +198,6 @@ greet(mpi_group *self, coi_memory *memory, int timeout_ms, co_error_info *err)
     }
     for (int r = 0; r < self->group.size && rc == CO_OK; ++r)
         coi_mpi_meet(self, r, &all[r], &mine);
-    self->is_open = rc == CO_OK;
     coi_free(memory, all, nbytes);
     return rc;
 }

@@ -30,6 +30,7 @@ typedef struct mpi_slot {
 typedef struct mpi_peer {
     int64_t pid;
     int     fd; /* readable when its process has ended; -1: it runs elsewhere, or we cannot tell */
+    bool    has_opened; /* COI_HELLO_OPEN has come */
     bool    is_gone;
     char    host[64];
 } mpi_peer;
@@ -39,7 +40,6 @@ typedef struct mpi_group {
     MPI_Comm  control, data;
     int64_t   pid;          /* of this process: a forked child may not speak */
     bool      is_main_only; /* MPI allows calls from the main thread alone */
-    bool      is_open;      /* all said COI_HELLO_OPEN */
     uint64_t  epoch;        /* of the last exchange */
     uint64_t  sequence;
     int       ranks_here; /* on this machine */
