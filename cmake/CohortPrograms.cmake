@@ -46,6 +46,12 @@ function(cohort_test name)
         ENVIRONMENT "${COHORT_TEST_ENVIRONMENT};COHORT_TEST_NAME=${name}")
 endfunction()
 
+# cohort_skipped_test(NAME REASON): an entry of ctest for what this build cannot run; the runner names it with the reason.
+function(cohort_skipped_test name reason)
+    cohort_test(${name} "${PROJECT_SOURCE_DIR}/scripts/skip-test" "${reason}")
+endfunction()
+set(COHORT_WITHOUT_MPI "it needs MPI, which this build was configured without")
+
 # A program of the source tree that uses the public headers and the shared library.
 function(cohort_program target folder name)
     add_executable(${target} ${ARGN})
@@ -98,17 +104,19 @@ foreach(source IN LISTS unit_sources)
     cohort_test(unit.${name} test_${name})
 endforeach()
 
-if(TARGET cohort_mpi)
-    foreach(source IN LISTS ranks_sources)
-        get_filename_component(name "${source}" NAME_WE)
-        cohort_test_program(ranks_${name} ranks_${name} "${source}")
-        foreach(size IN ITEMS 1 2 4)
-            cohort_test(ranks.${name}.${size}
-                "${PROJECT_SOURCE_DIR}/scripts/mpirun-here" -n ${size} $<TARGET_FILE:ranks_${name}>)
-            set_tests_properties(ranks.${name}.${size} PROPERTIES PROCESSORS 2)
-        endforeach()
+foreach(source IN LISTS ranks_sources)
+    get_filename_component(name "${source}" NAME_WE)
+    if(NOT TARGET cohort_mpi)
+        cohort_skipped_test(ranks.${name} "${COHORT_WITHOUT_MPI}")
+        continue()
+    endif()
+    cohort_test_program(ranks_${name} ranks_${name} "${source}")
+    foreach(size IN ITEMS 1 2 4)
+        cohort_test(ranks.${name}.${size}
+            "${PROJECT_SOURCE_DIR}/scripts/mpirun-here" -n ${size} $<TARGET_FILE:ranks_${name}>)
+        set_tests_properties(ranks.${name}.${size} PROPERTIES PROCESSORS 2)
     endforeach()
-endif()
+endforeach()
 
 file(GLOB golden_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/golden-runner/*.c")
 if(golden_sources AND COI_HAVE_JANSSON)

@@ -15,7 +15,9 @@ foreach(line IN LISTS rows)
     string(REGEX REPLACE "^[^\"]*\"([^\"]*)\".*$" "\\1" row "${line}")
     if(NOT row MATCHES "^workers-([2-9])x")
         cohort_test(conformance.${row} $<TARGET_FILE:conformance> --row ${row})
-    elseif(TARGET cohort_mpi)
+    elseif(NOT TARGET cohort_mpi)
+        cohort_skipped_test(conformance.${row} "${COHORT_WITHOUT_MPI}")
+    else()
         cohort_test(conformance.${row} "${PROJECT_SOURCE_DIR}/scripts/mpirun-here" -n ${CMAKE_MATCH_1}
             $<TARGET_FILE:conformance> --row ${row})
         # The MPI library keeps memory to its end; the harness counts what the library keeps itself.

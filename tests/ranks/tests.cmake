@@ -2,6 +2,9 @@
 #
 # Three processes too (an odd number has another tree), ranks that die, and a host with an MPI of its own.
 if(NOT TARGET cohort_mpi)
+    foreach(name IN ITEMS survive guest faults)
+        cohort_skipped_test(ranks.${name} "${COHORT_WITHOUT_MPI}")
+    endforeach()
     return()
 endif()
 
