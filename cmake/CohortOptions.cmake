@@ -54,5 +54,6 @@ endif()
 
 if(COHORT_COVERAGE)
     target_compile_options(cohort_flags INTERFACE --coverage -g)
+    target_compile_definitions(cohort_flags INTERFACE TEST_COVERAGE)
     target_link_options(cohort_flags INTERFACE --coverage)
 endif()

@@ -154,7 +154,7 @@ in_child(bool (*body)(co_context *ctx, void *with), co_context *ctx, void *with)
         sigemptyset(&none);
         pthread_sigmask(SIG_SETMASK, &none, NULL); /* threads of the library hold all back */
         alarm(10);                                 /* who hangs is ended, and found */
-        _exit(body(ctx, with) ? 0 : 1);
+        test_end_child(body(ctx, with));
     }
     return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }

@@ -533,7 +533,7 @@ run_in_child(co_context *ctx, co_strategy *m)
                  co_error(ctx)->code == CO_RUNTIME &&
                  strstr(co_error(ctx)->message, "forked from") != NULL;
 
-    _exit(right ? 0 : 1);
+    test_end_child(right);
 }
 
 CO_TEST_WITH(a_forked_child_is_refused_and_the_parent_goes_on, "", "cpus=2")

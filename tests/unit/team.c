@@ -287,7 +287,7 @@ CO_TEST_BARE(a_forked_child_runs_alone, "")
         for (int i = 0; i < 10; ++i)
             wrong += m.times[i] != 100;
         coi_team_destroy(b.team);
-        _exit(wrong == 0 && b.hooks.blocks == 0 ? 0 : 1);
+        test_end_child(wrong == 0 && b.hooks.blocks == 0);
     }
     CO_REQUIRE(waitpid(child, &status, 0) == child);
     CO_EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);

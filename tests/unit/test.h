@@ -94,6 +94,8 @@ bool test_error(const char *file, int line, co_context *ctx, co_code code, const
 bool test_ok(const char *file, int line, co_context *ctx);
 void test_fail(const char *file, int line, const char *format, ...) CO_PRINTF(3, 4);
 _Noreturn void test_end(void);
+/* The end of a child that a case has forked: status 0 if it was right. */
+_Noreturn void test_end_child(bool is_right);
 _Noreturn void test_skip(const char *format, ...) CO_PRINTF(1, 2);
 
 #define TEST_AT __FILE__, __LINE__
