@@ -3,6 +3,7 @@
 #include "suite.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 /* What the four questions answer. */
 static void
@@ -66,7 +67,7 @@ CONFORM(scopes_are_left_innermost_first, "SCOPE-9 SCOPE-14 AMB-14 GEN-ERR-1")
     expect_default_mode(ctx);
 }
 
-CONFORM(strategies_do_not_mix_in_a_scope, "SCOPE-5 S-RUN-4 S-REDUCE-2 DEF-18 GEN-ERR-3")
+CONFORM(strategies_do_not_mix_in_a_scope, "SCOPE-5 S-REDUCE-2 DEF-18 GEN-ERR-3")
 {
     co_strategy *other = suite_other(ctx);
 
@@ -76,8 +77,6 @@ CONFORM(strategies_do_not_mix_in_a_scope, "SCOPE-5 S-RUN-4 S-REDUCE-2 DEF-18 GEN
         EXPECT_OUTCOME(ctx, row->is->mixing);
         if (scope.id != 0)
             co_scope_exit(ctx, &scope);
-        co_run(ctx, other, NULL, co_no_args(ctx), NULL); /* what is wrong first: the function */
-        CO_EXPECT_ERROR(ctx, CO_TYPE, NULL);
         co_reduce(ctx, other, CO_REDUCE_SUM, co_scalar_float(ctx, 1), NULL, 0);
         EXPECT_OUTCOME(ctx, row->is->mixing);
         co_gather_replicas(ctx, other, co_scalar_float(ctx, 1), 0);
@@ -119,6 +118,42 @@ CONFORM(a_step_is_a_replica_context, "CTX-2 CTX-4 CTX-5 RC-1 RC-2 RC-3 S-RUN-1")
     CO_EXPECT_INT(co_value_dtype(ctx, suite_local(ctx, s, ids, 0)), CO_INT32);
     CO_SCOPE(ctx, s)
         EXPECT_LOCAL(ctx, s, suite_step(ctx, s, what_a_step_sees, (void *)(uintptr_t)row), 0, 1);
+}
+
+STEP(count_steps)
+{
+    atomic_fetch_add((atomic_int *)user, 1);
+    return NULL;
+}
+
+/* In default mode it enters the scope and leaves it; in the scope it stays; while another strategy is current nothing is run. */
+CONFORM(a_run_needs_default_mode_or_its_own_scope, "S-RUN-4 DEF-18 GEN-ERR-3")
+{
+    co_strategy *other = suite_other(ctx);
+    int          others = co_num_local_replicas(ctx, other);
+    atomic_int   steps = 0;
+
+    suite_step(ctx, s, count_steps, &steps);
+    CO_EXPECT_INT(steps, row->local);
+    expect_default_mode(ctx);
+    CO_SCOPE(ctx, s) {
+        suite_step(ctx, s, count_steps, &steps);
+        CO_EXPECT_INT(steps, 2 * row->local);
+        expect_mode(ctx, s, row->is->is_current, row->is->is_current);
+        steps = 0;
+        suite_step(ctx, other, count_steps, &steps);
+        EXPECT_OUTCOME(ctx, row->is->mixing);
+        CO_EXPECT_INT(steps, row->is->mixing == CO_OK ? others : 0);
+        expect_mode(ctx, s, row->is->is_current, row->is->is_current);
+    }
+    steps = 0;
+    CO_SCOPE(ctx, other) {
+        suite_step(ctx, s, count_steps, &steps);
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing strategies");
+        expect_mode(ctx, other, true, true);
+    }
+    CO_EXPECT_INT(steps, 0);
+    expect_default_mode(ctx);
 }
 
 /* What a body hands to its steps. */

@@ -8,40 +8,53 @@ typedef struct visitor {
     co_context      *ctx;
     co_strategy     *s;
     const suite_row *row;
-    int              first;
+    int              scale;
 } visitor;
 
-STEP(id_and_scale)
+MERGE(sum_of_all)
 {
-    return co_mul(ctx, co_at(ctx, args, 0), co_float(ctx, co_replica_id(ctx)));
+    return co_reduce(ctx, s, CO_REDUCE_SUM, co_at(ctx, args, 0), NULL, 0);
 }
 
-/* Steps without collectives: those of several threads may come in any order. */
+/* (x) to three times the sum of x * (id + 1), by every kind of meeting. */
+STEP(meet_thrice)
+{
+    co_value *x = co_mul(ctx, co_at(ctx, args, 0), co_float(ctx, co_replica_id(ctx) + 1));
+    co_value *sum = co_all_reduce(ctx, CO_REDUCE_SUM, x);
+    co_value *rows = co_all_gather(ctx, co_reshape(ctx, x, CO_SHAPE(1)), 0);
+
+    sum = co_add(ctx, sum, co_merge_call(ctx, sum_of_all, co_args(ctx, x), NULL));
+    return co_add(ctx, sum, co_reduce_sum(ctx, rows, CO_ALL_AXES, false));
+}
+
 static void *
 visit(void *arg)
 {
     visitor *v = arg;
+    int      n = v->row->n;
 
-    for (int i = 1; i <= 10; ++i)
+    for (int i = 0; i < 10; ++i)
         CO_BLOCK(v->ctx) {
-            co_value *r = co_run(v->ctx, v->s, id_and_scale,
-                                 co_args(v->ctx, co_scalar_float(v->ctx, (float)i)), NULL);
+            co_value *x = co_scalar_float(v->ctx, (float)v->scale);
+            co_value *r = co_run(v->ctx, v->s, meet_thrice, co_args(v->ctx, x), NULL);
 
-            for (int k = 0; k < v->row->local; ++k)
-                CO_EXPECT_CLOSE(suite_number(v->ctx, suite_local(v->ctx, v->s, r, k)),
-                                i * (v->first + k), 0);
+            EXPECT_LOCAL(v->ctx, v->s, r, 3 * v->scale * SUM_OF_IDS(n + 1), 0);
         }
     CO_EXPECT_OK(v->ctx);
     return NULL;
 }
 
+/*
+ * Steps of three threads, full of collectives: all of them end, and none meets another's. Where several processes take part, the runs
+ * of a process come in any order, and the first of one meets the first of another, whosesoever they are: so there all bring the same.
+ */
 CONFORM(a_strategy_serves_several_threads, "THR-2 THR-1 CTX-6")
 {
     visitor   visitors[3];
     pthread_t threads[3];
 
     for (int i = 0; i < 3; ++i) {
-        visitors[i] = (visitor){ co_open_beside(ctx), s, row, first };
+        visitors[i] = (visitor){ co_open_beside(ctx), s, row, row->workers > 1 ? 1 : i + 1 };
         CO_REQUIRE(pthread_create(&threads[i], NULL, visit, &visitors[i]) == 0);
     }
     for (int i = 0; i < 3; ++i) {
