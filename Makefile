@@ -28,7 +28,9 @@ check:
 	@scripts/install-packages check
 	@scripts/check --jobs $(JOBS)
 
-bench: all
+bench:
+	@scripts/install-packages bench
+	@$(MAKE) --no-print-directory all
 	@$(BUILD)/bench/cohort-bench
 
 golden: all

@@ -65,12 +65,20 @@ void bench_report_extra(const char *name, const char *unit, bench_samples *whole
 /* End the program if ctx has an error: a figure of something that failed is worth nothing. */
 void bench_check(co_context *ctx);
 
+/* Threads of a device in benchmarks of kernels: COHORT_THREADS, or 1. Limits use as many. */
+int bench_threads(void);
+/* A runtime with so many threads a device. */
+co_context *bench_open(int threads);
+/* Multiply-adds per microsecond of the fastest product of float32 that anybody makes here. */
+double bench_best_rate(co_context *ctx, int threads);
+
 /* The program's own path, for benchmarks that start it again. */
 extern const char *bench_program;
 
 void bench_allreduce(void);
+void bench_conv(void);
 void bench_dispatch(void);
-void bench_kernels(void);
+void bench_matmul(void);
 void bench_run(void);
 void bench_startup(void);
 

@@ -17,9 +17,11 @@ typedef struct benchmark {
 static const benchmark benchmarks[] = {
     { "allreduce", "all_reduce of two replicas, 4 kB to 1 GiB, beside the sums alone",
       bench_allreduce },
+    { "conv", "the convolutions of a small network beside the multiply-adds they consist of",
+      bench_conv },
     { "dispatch", "a scalar multiply through the public interface", bench_dispatch },
-    { "kernels", "products and convolutions beside the multiply-adds they consist of",
-      bench_kernels },
+    { "matmul", "the products of four models beside the best rate and other libraries",
+      bench_matmul },
     { "run", "run, scope, two replicas with a reduce, an idle strategy, allocations per step",
       bench_run },
     { "startup", "time and memory to the first result, size of the library", bench_startup },
@@ -52,6 +54,15 @@ double
 bench_cpu(void)
 {
     return clock_seconds(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+int
+bench_threads(void)
+{
+    const char *text = getenv("COHORT_THREADS");
+    long        n = text != NULL ? strtol(text, NULL, 10) : 1;
+
+    return n >= 1 && n <= 1024 ? (int)n : 1;
 }
 
 void
@@ -146,7 +157,7 @@ report_text(const bench_figure *f, double ratio)
         snprintf(limit, sizeof(limit), "%.2f x %.3g, %s", ratio, f->limit, f->limit_is);
     else if (isfinite(f->limit))
         snprintf(limit, sizeof(limit), "%.3g, %s", f->limit, f->limit_is);
-    printf("%-22s%10.4g%10.4g %-9s%-14s%s\n", f->name, f->best, f->median, f->unit, goal, limit);
+    printf("%-26s%10.4g%10.4g %-9s%-14s%s\n", f->name, f->best, f->median, f->unit, goal, limit);
 }
 
 void
@@ -186,6 +197,18 @@ bench_report_extra(const char *name, const char *unit, bench_samples *whole, ben
                             goal };
 
     bench_report(&figure);
+}
+
+co_context *
+bench_open(int threads)
+{
+    char        text[32];
+    co_context *ctx;
+
+    snprintf(text, sizeof(text), "threads=%d", threads);
+    ctx = co_open(text);
+    bench_check(ctx);
+    return ctx;
 }
 
 void
@@ -257,7 +280,7 @@ main(int argc, char **argv)
         return 2;
     }
     if (!as_json)
-        printf("%-22s%10s%10s %-9s%-14s%s\n", "figure", "best", "median", "unit", "goal",
+        printf("%-26s%10s%10s %-9s%-14s%s\n", "figure", "best", "median", "unit", "goal",
                "times the limit measured here");
     if (names == 0)
         for (size_t i = 0; i < NUM_BENCHMARKS; ++i)

@@ -29,8 +29,10 @@ static const coi_gemm_kernels *const all_kernels[COI_NUM_ISAS][2] = {
 
 /* A tile of C is what one chunk computes: its part of A (a block deep) stays in a second-level cache. */
 enum { TILE_M = 72, TILE_N = 128 };
-/* Packed parts take at most this many elements; a deeper product is done in slabs. */
-#define MAX_PACKED ((int64_t)1 << 24)
+/* Packed parts take at most about this many elements, so that they stay in a second-level cache; a deeper product is done in slabs. */
+#define MAX_PACKED ((int64_t)1 << 17)
+/* Panels of A that are packed together: they take whole lines of the cache where the rows of A are side by side. */
+#define PACKED_PANELS 8
 /* Up to this many rows of A, B is used too seldom to be worth packing. */
 #define FEW_ROWS 24
 /* Operands of at most this many elements stay in the first-level cache whatever their strides. */
@@ -100,8 +102,8 @@ coi_gemm_scratch(const coi_gemm_plan *plan, const coi_gemm_kernels *kernels)
 typedef struct job {
     const coi_gemm_plan    *plan;
     const coi_gemm_kernels *kernels;
-    int64_t                 panels_a; /* chunks of packing: panels of A first, then of B */
-    int64_t                 columns;  /* chunks of computing: tiles in a row of tiles */
+    int64_t rows_a, packs_a; /* chunks of packing: so many rows of A each, then panels of B */
+    int64_t columns;         /* chunks of computing: tiles in a row of tiles */
 } job;
 
 static void
@@ -109,10 +111,12 @@ pack_chunk(void *arg, int64_t chunk)
 {
     const job *j = arg;
 
-    if (chunk < j->panels_a)
-        j->kernels->pack_a(j->plan, chunk);
+    int64_t i0 = chunk * j->rows_a, m = j->plan->g.m;
+
+    if (chunk < j->packs_a)
+        j->kernels->pack_a(j->plan, i0, m - i0 < j->rows_a ? m : i0 + j->rows_a);
     else
-        j->kernels->pack_b(j->plan, chunk - j->panels_a);
+        j->kernels->pack_b(j->plan, chunk - j->packs_a);
 }
 
 static void
@@ -145,7 +149,7 @@ coi_gemm_run_on(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, void *scra
     const coi_gemm *g = &plan->g;
     int64_t         rows = (g->m + plan->tile_m - 1) / (plan->tile_m > 0 ? plan->tile_m : 1);
     int64_t         panels_b = plan->pack_b ? (g->n + kernels->nr - 1) / kernels->nr : 0;
-    job             j = { plan, kernels, 0, 0 };
+    job             j = { plan, kernels, PACKED_PANELS * kernels->mr, 0, 0 };
 
     if (g->m == 0 || g->n == 0)
         return;
@@ -153,13 +157,13 @@ coi_gemm_run_on(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, void *scra
         for (int64_t i = 0; i < g->m; ++i)
             memset((char *)g->c + (size_t)(i * g->c_row) * kernels->element_size, 0,
                    (size_t)g->n * kernels->element_size);
-    j.panels_a = plan->pack_a ? (g->m + kernels->mr - 1) / kernels->mr : 0;
+    j.packs_a = plan->pack_a ? (g->m + j.rows_a - 1) / j.rows_a : 0;
     j.columns = (g->n + plan->tile_n - 1) / plan->tile_n;
     plan->packed_a = scratch;
     plan->packed_b = scratch == NULL ? NULL : (char *)scratch + packed_a_bytes(plan, kernels);
     for (plan->k0 = 0; plan->k0 < g->k; plan->k0 = plan->k1) {
         plan->k1 = g->k - plan->k0 > plan->slab ? plan->k0 + plan->slab : g->k;
-        run_chunks(team, j.panels_a + panels_b, pack_chunk, &j);
+        run_chunks(team, j.packs_a + panels_b, pack_chunk, &j);
         run_chunks(team, rows * j.columns, tile_chunk, &j);
     }
 }

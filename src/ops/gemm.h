@@ -46,7 +46,8 @@ typedef struct coi_gemm_plan {
 typedef struct coi_gemm_kernels {
     int    mr, nr;
     size_t element_size;
-    void (*pack_a)(const coi_gemm_plan *plan, int64_t panel);
+    /* Rows [i0, i1) of A, i0 at a panel's border. */
+    void (*pack_a)(const coi_gemm_plan *plan, int64_t i0, int64_t i1);
     void (*pack_b)(const coi_gemm_plan *plan, int64_t panel);
     /* Rows [i0, i1) and columns [j0, j1) of C for the plan's slab; i0 and j0 are at panel borders. */
     void (*tile)(const coi_gemm_plan *plan, int64_t i0, int64_t i1, int64_t j0, int64_t j1);

@@ -9,10 +9,14 @@
 
 #define NV 2
 #ifdef COI_ISA_base
-#define MR 4 /* a product that is rounded needs a register too */
+#define MR   4 /* a product that is rounded needs a register too */
+#define WIDE 4 /* MR, or a little more that vectors copy at once */
 #else
-#define MR 6
+#define MR   6
+#define WIDE 8
 #endif
+/* Depths packed at once: the lines that panels share stay in the first-level cache, also where strides are powers of two. */
+#define PACK_DEPTH 8
 
 /*
  * Turn squares of 8 x 8 floats or 4 x 4 doubles: row i of `from` becomes column i of `to`. Packing a transposed operand

@@ -150,25 +150,52 @@ OF(gemm_tile)(const coi_gemm_plan *plan, int64_t i0, int64_t i1, int64_t j0, int
     }
 }
 
-/* Rows of A that are a panel, element (i, k) at k * MR + i; rows past the last are zero and never read. */
-static void
-OF(gemm_pack_a)(const coi_gemm_plan *plan, int64_t panel)
+/* Depths [k0, k1) of a panel of A that has MR rows side by side in memory, with what follows them. Copies that are longer than a row
+ * of the panel are one instruction each; the next goes over what is too much. */
+COI_INLINE void
+OF(pack_wide)(const REAL *from, int64_t a_col, REAL *to, int64_t k0, int64_t k1, int64_t slab)
 {
-    const coi_gemm *g = &plan->g;
-    int64_t         slab = plan->k1 - plan->k0, first = panel * MR;
-    int64_t         rows = g->m - first < MR ? g->m - first : MR;
-    const REAL     *from = (const REAL *)g->a + first * g->a_row + plan->k0 * g->a_col;
-    REAL           *to = (REAL *)plan->packed_a + panel * MR * slab;
+    int64_t last = k1 < slab ? k1 : slab - 1;
 
-    if (rows == MR) {
-        for (int64_t k = 0; k < slab; ++k)
-            for (int i = 0; i < MR; ++i)
-                to[k * MR + i] = from[i * g->a_row + k * g->a_col];
-        return;
-    }
-    for (int64_t k = 0; k < slab; ++k)
+    for (int64_t k = k0; k < last; ++k)
+        memcpy(to + k * MR, from + k * a_col, WIDE * sizeof(REAL));
+    if (last < k1)
+        memcpy(to + last * MR, from + last * a_col, MR * sizeof(REAL));
+}
+
+static void
+OF(pack_rows)(const REAL *from, const coi_gemm *g, int64_t rows, REAL *to, int64_t k0, int64_t k1)
+{
+    for (int64_t k = k0; k < k1; ++k)
         for (int64_t i = 0; i < MR; ++i)
             to[k * MR + i] = i < rows ? from[i * g->a_row + k * g->a_col] : 0;
+}
+
+/*
+ * Some rows of A as panels, element (i, k) of a panel at k * MR + i; rows past the last are zero and never read. A few depths of all
+ * panels first, then the next: where rows are side by side the panels share lines of the cache.
+ */
+static void
+OF(gemm_pack_a)(const coi_gemm_plan *plan, int64_t first, int64_t end)
+{
+    const coi_gemm *g = &plan->g;
+    int64_t         slab = plan->k1 - plan->k0;
+
+    for (int64_t k0 = 0; k0 < slab; k0 += PACK_DEPTH) {
+        int64_t k1 = k0 + PACK_DEPTH < slab ? k0 + PACK_DEPTH : slab;
+
+        for (int64_t row = first; row < end; row += MR) {
+            const REAL *from = (const REAL *)g->a + row * g->a_row + plan->k0 * g->a_col;
+            REAL       *to = (REAL *)plan->packed_a + row * slab;
+
+            if (g->a_row == 1 && row + WIDE <= g->m)
+                OF(pack_wide)(from, g->a_col, to, k0, k1, slab);
+            else if (row + MR <= end)
+                OF(pack_rows)(from, g, MR, to, k0, k1);
+            else
+                OF(pack_rows)(from, g, end - row, to, k0, k1);
+        }
+    }
 }
 
 /* A whole panel of columns that are contiguous along k, `stride` apart. */
