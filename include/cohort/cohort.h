@@ -16,6 +16,7 @@
  *   engine.h    your own strategy
  *   recorder.h  the flight recorder: where replicas and processes met
  *   dataset.h   datasets, distribution, iteration
+ *   files.h     record, text and array files, tf.Example
  *   train.h     losses, optimizers
  *   dlpack.h    exchange with other libraries
  *   aliases.h   the documents' experimental and older names
@@ -34,6 +35,7 @@
 #include <cohort/engine.h>
 #include <cohort/error.h>
 #include <cohort/extended.h>
+#include <cohort/files.h>
 #include <cohort/gradient.h>
 #include <cohort/ops.h>
 #include <cohort/recorder.h>

@@ -83,6 +83,21 @@ coi_tensor_new(coi_heap *heap, co_device *device, co_dtype dtype, const int64_t 
 }
 
 co_value *
+coi_tensor_over(coi_heap *heap, co_device *device, co_dtype dtype, const int64_t *dims, int ndim,
+                int64_t num_elements, coi_buffer *buffer, void *data, co_error_info *err)
+{
+    co_value *cell = new_cell(heap, device, dtype, dims, ndim, num_elements);
+
+    if (cell == NULL) {
+        coi_buffer_unref(buffer);
+        return no_memory(heap, NULL, sizeof(*cell), device, err);
+    }
+    cell->u.tensor.buffer = buffer;
+    cell->u.tensor.data = data;
+    return cell;
+}
+
+co_value *
 coi_tensor_view(coi_heap *heap, co_value *base, const int64_t *dims, int ndim, int64_t num_elements,
                 int64_t offset, co_error_info *err)
 {

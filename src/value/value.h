@@ -311,6 +311,10 @@ coi_same_shape(const co_value *a, const co_value *b)
 /* Uninitialised; strings get empty texts. dims were checked (coi_shape_check). */
 co_value *coi_tensor_new(coi_heap *heap, co_device *device, co_dtype dtype, const int64_t *dims,
                          int ndim, int64_t num_elements, co_error_info *err);
+/* A tensor whose data, at `data`, is in a buffer. Takes over the reference to it, also when it fails. */
+co_value *coi_tensor_over(coi_heap *heap, co_device *device, co_dtype dtype, const int64_t *dims,
+                          int ndim, int64_t num_elements, coi_buffer *buffer, void *data,
+                          co_error_info *err);
 /* A new header over the data of `base`, beginning at element `offset`, with another shape. */
 co_value *coi_tensor_view(coi_heap *heap, co_value *base, const int64_t *dims, int ndim,
                           int64_t num_elements, int64_t offset, co_error_info *err);

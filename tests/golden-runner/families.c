@@ -13,12 +13,6 @@ run_optimizers(golden_case *c)
 }
 
 static void
-run_records(golden_case *c)
-{
-    golden_missing(c, "record, text and array files");
-}
-
-static void
 run_train(golden_case *c)
 {
     golden_missing(c, "the models of this family");
@@ -50,7 +44,7 @@ const golden_family golden_families[] = {
     { "datasets", golden_run_datasets },
     { "ops", golden_run_ops },
     { "optimizers", run_optimizers },
-    { "records", run_records },
+    { "records", golden_run_records },
     { "train", run_train },
     { "tensorboard", run_tensorboard },
     { "v1", run_v1 },

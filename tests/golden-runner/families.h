@@ -13,6 +13,7 @@ void golden_run_datasets(golden_case *c);
 void golden_run_ops(golden_case *c);
 void golden_run_numpy_dataset(golden_case *c);
 void golden_run_config(golden_case *c);
+void golden_run_records(golden_case *c);
 void golden_run_seeds(golden_case *c);
 
 #endif

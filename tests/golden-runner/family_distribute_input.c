@@ -246,7 +246,7 @@ run_batch_sizes(golden_case *c)
     }
 }
 
-/* The files that the records of a list came from: "f2r0" is of "f2". */
+/* The files that the records or lines of a list came from, sorted: "f2r0" is of "f2", "file2 line0" of "file2". */
 static json_t *
 files_of(json_t *elements)
 {
@@ -259,13 +259,15 @@ files_of(json_t *elements)
         json_array_foreach(json_object_get(element, "data"), k, text)
         {
             const char *name = json_string_value(text);
-            json_t     *file = json_stringn(name ? name : "", name ? strcspn(name, "rl") : 0);
+            json_t     *file = json_stringn(name ? name : "", name ? strcspn(name, " r") : 0);
             size_t      at = 0;
 
-            while (at < json_array_size(files) && !json_equal(json_array_get(files, at), file))
+            while (at < json_array_size(files) &&
+                   strcmp(json_string_value(json_array_get(files, at)), json_string_value(file)) <
+                       0)
                 ++at;
-            if (at == json_array_size(files))
-                json_array_append(files, file);
+            if (!json_equal(json_array_get(files, at), file))
+                json_array_insert(files, at, file);
             json_decref(file);
         }
     }

@@ -7,6 +7,7 @@
 
 #define MAX_STEPS    64
 #define MAX_ELEMENTS 1000
+#define MAX_FILES    16
 
 /* One step: `input` is NULL for a source. NULL with a reason in c or an error in ctx. */
 typedef co_dataset *(*step_fn)(golden_case *c, co_context *ctx, co_dataset *input, json_t *args);
@@ -51,6 +52,43 @@ step_from_tensor_slices(golden_case *c, co_context *ctx, co_dataset *input, json
 
     (void)input;
     return value != NULL ? co_dataset_from_tensor_slices(ctx, value) : NULL;
+}
+
+/* The names of a list, made relative to the folder of the data, given to one of the readers of files. */
+static co_dataset *
+read_files(golden_case *c, co_context *ctx, json_t *args,
+           co_dataset *(*make)(co_context *, const char *const *, size_t, const co_file_options *))
+{
+    json_t     *list = json_array_get(args, 0);
+    size_t      n = json_array_size(list);
+    char        paths[MAX_FILES][500];
+    const char *names[MAX_FILES];
+
+    if (n > MAX_FILES) {
+        golden_fail(c, "a step of the pipeline reads more than %d files", MAX_FILES);
+        return NULL;
+    }
+    for (size_t i = 0; i < n; ++i) {
+        const char *name = json_string_value(json_array_get(list, i));
+
+        snprintf(paths[i], sizeof(paths[i]), "%s/%s", c->folder, name != NULL ? name : "");
+        names[i] = paths[i];
+    }
+    return make(ctx, names, n, NULL);
+}
+
+static co_dataset *
+step_tfrecord(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
+{
+    (void)input;
+    return read_files(c, ctx, args, co_dataset_tfrecord);
+}
+
+static co_dataset *
+step_textline(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
+{
+    (void)input;
+    return read_files(c, ctx, args, co_dataset_text_lines);
 }
 
 static co_dataset *
@@ -128,6 +166,8 @@ static const step steps[] = {
     { "range", true, step_range },
     { "from_tensors", true, step_from_tensors },
     { "from_tensor_slices", true, step_from_tensor_slices },
+    { "tfrecord", true, step_tfrecord },
+    { "textline", true, step_textline },
     { "batch", false, step_batch },
     { "repeat", false, step_repeat },
     { "take", false, step_take },

@@ -5,6 +5,8 @@
  */
 #include "test.h"
 
+#include <unistd.h>
+
 static int64_t
 live_values(co_context *ctx)
 {
@@ -186,4 +188,41 @@ CO_TEST_WITH(batches_are_split_over_replicas, "DS-SPLIT-1", "cpus=2")
         total += co_item_int(ctx, co_reduce(ctx, strategy, CO_REDUCE_SUM, sums, NULL, 0));
     }
     CO_EXPECT_INT(total, 45);
+}
+
+CO_TEST(examples_are_written_to_a_file_and_read_again, "")
+{
+    char    path[] = "/tmp/cohort-guide-XXXXXX";
+    int     made = mkstemp(path);
+    int64_t rows = 0;
+
+    CO_REQUIRE(made >= 0);
+    static const char *const keys[] = { "image", "label" };
+    co_record_writer        *writer = co_record_writer_open(ctx, path, NULL);
+
+    for (int i = 0; i < 10; ++i)
+        CO_BLOCK(ctx) {
+            co_value *items[] = { co_fill(ctx, CO_SHAPE(4), co_float(ctx, i)), co_int(ctx, i) };
+            co_value *example = co_example_encode(ctx, co_map(ctx, keys, items, 2));
+
+            co_record_write_value(ctx, writer, example);
+        }
+    co_record_writer_close(ctx, writer);
+
+    static const int64_t    four[] = { 4 };
+    static const co_feature features[] = {
+        { "image", CO_FEATURE_FIXED, CO_FLOAT32, four, 1, NULL },
+        { "label", CO_FEATURE_FIXED, CO_INT64, NULL, 0, NULL },
+    };
+    const char *files[] = { path };
+    co_dataset *records = co_dataset_tfrecord(ctx, files, 1, NULL);
+
+    CO_EACH(ctx, batch, co_iterate(ctx, co_dataset_batch(ctx, records, 4, false))) {
+        co_value *parsed = co_parse_example(ctx, batch, features, 2);
+
+        rows += co_dim(ctx, co_get(ctx, parsed, "image"), 0); /* 4, 4, 2 */
+    }
+    CO_EXPECT_INT(rows, 10);
+    close(made);
+    unlink(path);
 }

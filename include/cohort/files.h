@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files: record files (TFRecord), fixed-length records and lines of text as datasets, tf.Example,
+ * arrays of NumPy; and writing records and examples.
+ *
+ *     const char *files[] = { "train-0.tfrecord", "train-1.tfrecord" };
+ *     co_dataset *ds = co_dataset_batch(ctx, co_dataset_tfrecord(ctx, files, 2, NULL), 256, false);
+ *     CO_EACH(ctx, records, co_iterate(ctx, ds)) {
+ *         co_value *example = co_parse_example(ctx, records, features, 2);
+ *         ...
+ *     }
+ *
+ * A dataset of files keeps copies of the names. Making it opens nothing: a file is opened when its
+ * first element is asked for, and a missing one is an error of that co_next. Files are read one after
+ * another; elements are scalars of CO_STRING. Errors name the kind of dataset, the file, the record
+ * and its offset (in a compressed file: in what it decompresses to). After an error, the next element
+ * is the first of the next file (GEN-ERR-5, DS-ITER-8):
+ *
+ *   CO_NOT_FOUND          there is no such file
+ *   CO_PERMISSION_DENIED  it may not be read
+ *   CO_DATA_LOSS          a wrong checksum, a record that is cut off, a wrong compression, a file
+ *                         that shrank while it was read; after the intact records
+ *   CO_INVALID_ARGUMENT   a directory; a body that is no multiple of the record size
+ *   CO_UNIMPLEMENTED      a compressed file, and a library that was built without zlib
+ */
+#ifndef COHORT_FILES_H
+#define COHORT_FILES_H
+
+#include <cohort/dataset.h>
+
+CO_EXTERN_C_BEGIN
+
+typedef enum co_compression {
+    CO_COMPRESSION_NONE = 0,
+    CO_COMPRESSION_GZIP, /* the format of gzip; several members may follow each other */
+    CO_COMPRESSION_ZLIB
+} co_compression;
+
+/** Options of files that are read or written. Start from the initialiser. */
+typedef struct co_file_options {
+    size_t         struct_size;
+    co_compression compression;
+    size_t         buffer_bytes; /* read ahead of small records; 0: 256 KiB */
+} co_file_options;
+#define CO_FILE_OPTIONS_INIT { sizeof(co_file_options), CO_COMPRESSION_NONE, 0 }
+
+/* Sources. `options` may be NULL. CO_INVALID_ARGUMENT for a name that is NULL or an unknown compression. */
+
+/**
+ * The records of TFRecord files, checksums verified. A file that ends inside the 12-byte header of a
+ * record just ends. Batches of records are read straight into their final place.
+ */
+CO_API co_dataset *co_dataset_tfrecord(co_context *ctx, const char *const *files, size_t num_files,
+                                       const co_file_options *options);
+/** The lines of text files, without "\n" or "\r\n"; the last one needs no end. */
+CO_API co_dataset *co_dataset_text_lines(co_context *ctx, const char *const *files,
+                                         size_t num_files, const co_file_options *options);
+/**
+ * Records of record_bytes (1 or more) behind header_bytes at the beginning and before footer_bytes at
+ * the end of every file. CO_INVALID_ARGUMENT from co_next for a file whose rest is no multiple.
+ */
+CO_API co_dataset *co_dataset_fixed_length_records(co_context *ctx, const char *const *files,
+                                                   size_t num_files, int64_t record_bytes,
+                                                   int64_t header_bytes, int64_t footer_bytes,
+                                                   const co_file_options *options);
+
+/* Writing record files. */
+
+/** A file that records are appended to: a handle of its block, for one thread at a time. */
+typedef struct co_record_writer co_record_writer;
+
+/**
+ * Make the file, or empty the one that is there. The writer is closed when its block ends, but then
+ * a failure (a full disk) can only be told to the log: call co_record_writer_close.
+ * CO_NOT_FOUND for a folder that is not there, CO_PERMISSION_DENIED, CO_UNIMPLEMENTED as above.
+ */
+CO_API co_record_writer *co_record_writer_open(co_context *ctx, const char *path,
+                                               const co_file_options *options);
+/** Append one record. */
+CO_API co_code co_record_write(co_context *ctx, co_record_writer *writer, const void *bytes,
+                               size_t nbytes);
+/** Append every string of a tensor or host string as a record; CO_TYPE for anything else. */
+CO_API co_code co_record_write_value(co_context *ctx, co_record_writer *writer, co_value *strings);
+/** Hand all records so far to the system. Of a compressed file, those that were compressed. */
+CO_API co_code co_record_writer_flush(co_context *ctx, co_record_writer *writer);
+/** Write what is left and close; later writes are CO_FAILED_PRECONDITION. Closing twice is fine. */
+CO_API co_code co_record_writer_close(co_context *ctx, co_record_writer *writer);
+
+/** CRC-32C of bytes, and as record files store it: rotated right by 15 bits, plus a constant. */
+CO_API uint32_t co_crc32c(const void *bytes, size_t nbytes);
+CO_API uint32_t co_crc32c_masked(const void *bytes, size_t nbytes);
+
+/*
+ * tf.Example: named lists of int64, float32 or byte strings, in the wire format of protocol buffers.
+ * Bytes that are no Example are CO_INVALID_ARGUMENT, never a crash, whatever they hold.
+ */
+
+typedef enum co_feature_kind {
+    CO_FEATURE_FIXED,   /* exactly the elements of its shape (FixedLenFeature) */
+    CO_FEATURE_SEQUENCE /* any number of items of its shape (FixedLenSequenceFeature) */
+} co_feature_kind;
+
+/** What to take out of an example. Pointers are borrowed for the call. */
+typedef struct co_feature {
+    const char     *name;
+    co_feature_kind kind;
+    co_dtype        dtype; /* CO_INT64, CO_FLOAT32 or CO_STRING */
+    const int64_t  *dims;  /* of the tensor, or of one item of a sequence */
+    size_t          ndim;
+    co_value       *missing; /* FIXED: the value of a feature that is not there, of dtype and shape; NULL: an error */
+} co_feature;
+
+/**
+ * The features of one serialized Example (a host string or scalar) or of several (a tensor of rank 1),
+ * as a map. Of several, tensors have a dimension 0 more, and sequences are filled up to the longest with
+ * zeros or empty strings. A sequence that is not there is empty.
+ *
+ * Returns:  a map, or NULL with CO_INVALID_ARGUMENT: bytes that are no Example, a feature that is
+ *           missing, of another dtype, or of another number of elements (naming it and both numbers);
+ *           or for features that are not described right. CO_TYPE if `serialized` is no string.
+ */
+CO_API co_value *co_parse_example(co_context *ctx, co_value *serialized, const co_feature *features,
+                                  size_t num_features);
+/** All features of one serialized Example: a map of tensors of rank 1; none for one without a list. */
+CO_API co_value *co_example_decode(co_context *ctx, co_value *serialized);
+/**
+ * A map of what converts to tensors as a serialized Example, a host string. Integers and bools become
+ * int64, floating numbers float32. Shapes are not kept. CO_TYPE if `features` is no map.
+ */
+CO_API co_value *co_example_encode(co_context *ctx, co_value *features);
+
+/*
+ * Arrays of NumPy. CO_VALUE for a file that cannot be understood or holds a dtype that tensors do not
+ * have, CO_NOT_FOUND for one that is not there. Arrays are on the current device, in C order.
+ */
+
+typedef struct co_array_options {
+    size_t struct_size;
+    bool   map; /* a tensor over the file, not a copy: reading it after the file shrank ends the process (SIGBUS) */
+} co_array_options;
+#define CO_ARRAY_OPTIONS_INIT { sizeof(co_array_options), false }
+
+/** The array of an .npy file. `map` has no effect on arrays in Fortran order or of the other byte order. */
+CO_API co_value *co_load_npy(co_context *ctx, const char *path, const co_array_options *options);
+/** The arrays of an .npz file by name, as a map. They are never mapped; deflated ones need zlib. */
+CO_API co_value *co_load_npz(co_context *ctx, const char *path);
+
+CO_EXTERN_C_END
+
+#endif

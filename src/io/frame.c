@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The framings: TFRecord, lines, records of one length. A TFRecord in a file:
+ *
+ *     | length, 8 bytes, little endian | its masked CRC-32C, 4 | data | masked CRC-32C of the data, 4 |
+ */
+#include "io/frame.h"
+
+#include "io/crc32c.h"
+
+#include <string.h>
+
+static uint32_t
+get32(const char *bytes)
+{
+    const uint8_t *at = (const uint8_t *)bytes;
+
+    return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+static void
+put32(uint8_t *at, uint32_t word)
+{
+    for (int i = 0; i < 4; ++i)
+        at[i] = (uint8_t)(word >> 8 * i);
+}
+
+void
+coi_record_head(size_t nbytes, uint8_t head[COI_RECORD_HEAD])
+{
+    put32(head, (uint32_t)nbytes);
+    put32(head + 4, (uint32_t)((uint64_t)nbytes >> 32));
+    put32(head + 8, coi_crc32c_mask(coi_crc32c(head, 8)));
+}
+
+void
+coi_record_foot(const void *data, size_t nbytes, uint8_t foot[COI_RECORD_FOOT])
+{
+    put32(foot, coi_crc32c_mask(coi_crc32c(data, nbytes)));
+}
+
+static coi_found
+more(coi_frame *out, size_t need)
+{
+    out->need = need;
+    return COI_FOUND_MORE;
+}
+
+/* A file that ends inside a header ends there, without an error (GEN-ERR-5). */
+static coi_found
+find_tfrecord(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is_last,
+              int64_t number, coi_frame *out, co_error_info *err)
+{
+    uint64_t length;
+
+    (void)sizes;
+    if (n < COI_RECORD_HEAD)
+        return is_last ? COI_FOUND_END : more(out, COI_RECORD_HEAD);
+    length = get32(bytes) | (uint64_t)get32(bytes + 4) << 32;
+    if (coi_crc32c_mask(coi_crc32c(bytes, 8)) != get32(bytes + 8)) {
+        coi_error(err, CO_DATA_LOSS, "the checksum of the length is wrong%s",
+                  number == 0 ? "; is this a TFRecord file, and the compression right?" : "");
+        return COI_FOUND_ERROR;
+    }
+    if (length > PTRDIFF_MAX - COI_RECORD_HEAD - COI_RECORD_FOOT ||
+        (is_last && n < length + COI_RECORD_HEAD + COI_RECORD_FOOT)) {
+        coi_error(err, CO_DATA_LOSS,
+                  "the record is cut off: of its %llu bytes and 4 of checksum, %zu are there",
+                  (unsigned long long)length, n - COI_RECORD_HEAD);
+        return COI_FOUND_ERROR;
+    }
+    if (n < length + COI_RECORD_HEAD + COI_RECORD_FOOT)
+        return more(out, (size_t)length + COI_RECORD_HEAD + COI_RECORD_FOOT);
+    *out = (coi_frame){ COI_RECORD_HEAD, (size_t)length,
+                        (size_t)length + COI_RECORD_HEAD + COI_RECORD_FOOT, 0 };
+    if (coi_crc32c_mask(coi_crc32c(bytes + COI_RECORD_HEAD, out->nbytes)) !=
+        get32(bytes + COI_RECORD_HEAD + out->nbytes)) {
+        coi_error(err, CO_DATA_LOSS, "the checksum of its %zu bytes of data is wrong", out->nbytes);
+        return COI_FOUND_ERROR;
+    }
+    return COI_FOUND_RECORD;
+}
+
+const coi_framing coi_tfrecord_framing = { "tfrecord", true, COI_RECORD_HEAD, find_tfrecord };
+
+static coi_found
+find_line(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is_last, int64_t number,
+          coi_frame *out, co_error_info *err)
+{
+    const char *end = n > 0 ? memchr(bytes, '\n', n) : NULL;
+    size_t      length = end != NULL ? (size_t)(end - bytes) : n;
+
+    (void)sizes, (void)number, (void)err;
+    if (end == NULL && !is_last)
+        return more(out, n + 1);
+    if (n == 0)
+        return COI_FOUND_END;
+    *out = (coi_frame){ 0, length, length + (end != NULL), 0 };
+    if (length > 0 && bytes[length - 1] == '\r')
+        --out->nbytes;
+    return COI_FOUND_RECORD;
+}
+
+const coi_framing coi_line_framing = { "text_lines", true, 256, find_line };
+
+static coi_found
+find_fixed(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is_last, int64_t number,
+           coi_frame *out, co_error_info *err)
+{
+    size_t header = number == 0 ? sizes->header : 0;
+
+    (void)bytes;
+    if (n >= header + sizes->record + sizes->footer) {
+        *out = (coi_frame){ header, sizes->record, header + sizes->record, 0 };
+        return COI_FOUND_RECORD;
+    }
+    if (!is_last)
+        return more(out, header + sizes->record + sizes->footer);
+    if (n == header + sizes->footer)
+        return COI_FOUND_END;
+    coi_error(err, CO_INVALID_ARGUMENT,
+              "%zu bytes are left, which is no record of %zu with a header of %zu and a footer of "
+              "%zu",
+              n, sizes->record, header, sizes->footer);
+    return COI_FOUND_ERROR;
+}
+
+const coi_framing coi_fixed_framing = { "fixed_length_records", false, 0, find_fixed };

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * .npz files: zip archives with an .npy in each member. Read from the directory at the end of the archive, as the format
+ * wants; members that are stored, or deflated where zlib is there. Archives that span disks or are encrypted are refused.
+ */
+#include <cohort/files.h>
+
+#include "io/npy.h"
+#include "io/options.h"
+
+#include "config.h"
+
+#include <string.h>
+
+#define END_BYTES       22 /* of the record at the end of an archive, without its comment */
+#define LOCATOR_BYTES   20 /* before it, where the archive is large */
+#define END64_BYTES     56
+#define DIRECTORY_BYTES 46 /* of an entry, without its name */
+#define LOCAL_BYTES     30 /* of the head of a member, the same */
+#define MAX_NAME        512
+
+typedef struct member {
+    char     name[MAX_NAME];
+    unsigned method, flags;
+    uint32_t crc;
+    int64_t  packed, size, offset;
+} member;
+
+typedef struct archive {
+    co_context *ctx;
+    coi_source  source;
+    int64_t     directory, num_members;
+} archive;
+
+static uint32_t
+get16(const uint8_t *at)
+{
+    return at[0] | (uint32_t)at[1] << 8;
+}
+
+static uint32_t
+get32(const uint8_t *at)
+{
+    return get16(at) | get16(at + 2) << 16;
+}
+
+/* Numbers beyond what a file can have become -1. */
+static int64_t
+get64(const uint8_t *at)
+{
+    uint64_t value = get32(at) | (uint64_t)get32(at + 4) << 32;
+
+    return value <= INT64_MAX ? (int64_t)value : -1;
+}
+
+static co_code
+refuse(co_error_info *err, const char *why)
+{
+    return coi_error(err, CO_VALUE, "the archive cannot be read: %s", why);
+}
+
+/* n bytes at a place of the file. */
+static co_code
+read_at(archive *a, int64_t offset, void *bytes, size_t n, co_error_info *err)
+{
+    int64_t got = -1;
+
+    if (offset >= 0 && offset <= a->source.size - (int64_t)n) {
+        coi_source_seek(&a->source, offset);
+        got = coi_source_read(&a->source, bytes, n, err);
+    }
+    if (got == (int64_t)n)
+        return CO_OK;
+    if (err->code != CO_OK)
+        return coi_npy_unreadable(err), err->code;
+    return refuse(err, "it is cut off, or its directory points outside");
+}
+
+/* The record at the end, which a comment may follow. */
+static co_code
+find_end(archive *a, uint8_t end[END_BYTES], int64_t *at, co_error_info *err)
+{
+    for (*at = a->source.size - END_BYTES; *at >= 0 && *at >= a->source.size - END_BYTES - 65535;
+         --*at) {
+        if (read_at(a, *at, end, END_BYTES, err) != CO_OK)
+            return err->code;
+        if (memcmp(end, "PK\5\6", 4) == 0)
+            return CO_OK;
+    }
+    return refuse(err, "there is no directory at its end; is this an .npz file?");
+}
+
+static co_code
+open_archive(archive *a, co_error_info *err)
+{
+    uint8_t end[END_BYTES], locator[LOCATOR_BYTES], end64[END64_BYTES];
+    int64_t at;
+    co_code rc = find_end(a, end, &at, err);
+
+    if (rc != CO_OK)
+        return rc;
+    a->num_members = get16(end + 10);
+    a->directory = get32(end + 16);
+    if (a->num_members != 0xffff && a->directory != UINT32_MAX)
+        return CO_OK;
+    rc = read_at(a, at - LOCATOR_BYTES, locator, LOCATOR_BYTES, err);
+    if (rc == CO_OK && memcmp(locator, "PK\6\7", 4) != 0)
+        rc = refuse(err, "the locator of its large directory is missing");
+    if (rc == CO_OK)
+        rc = read_at(a, get64(locator + 8), end64, END64_BYTES, err);
+    if (rc != CO_OK)
+        return rc;
+    if (memcmp(end64, "PK\6\6", 4) != 0)
+        return refuse(err, "its large directory is damaged");
+    a->num_members = get64(end64 + 32);
+    a->directory = get64(end64 + 48);
+    return CO_OK;
+}
+
+/* Sizes of 4 GiB and more are in a field of their own. */
+static void
+take_large_sizes(member *m, const uint8_t *extra, size_t n)
+{
+    int64_t *const large[] = { &m->size, &m->packed, &m->offset };
+
+    while (n >= 4 && get16(extra) != 1 && get16(extra + 2) <= n - 4) {
+        size_t whole = get16(extra + 2) + 4;
+
+        extra += whole;
+        n -= whole;
+    }
+    if (n < 4 || get16(extra + 2) > n - 4)
+        return;
+    n = get16(extra + 2);
+    extra += 4;
+    for (size_t i = 0; i < 3 && n >= 8; ++i)
+        if (*large[i] == UINT32_MAX) {
+            *large[i] = get64(extra);
+            extra += 8;
+            n -= 8;
+        }
+}
+
+/* The entry of the directory at *at, which moves to the next. */
+static co_code
+read_member(archive *a, int64_t *at, member *m, co_error_info *err)
+{
+    uint8_t entry[DIRECTORY_BYTES], local[LOCAL_BYTES], extra[256];
+    size_t  name, more;
+    co_code rc = read_at(a, *at, entry, sizeof(entry), err);
+
+    if (rc != CO_OK)
+        return rc;
+    if (memcmp(entry, "PK\1\2", 4) != 0)
+        return refuse(err, "its directory is damaged");
+    m->flags = get16(entry + 8);
+    m->method = get16(entry + 10);
+    m->crc = get32(entry + 16);
+    m->packed = get32(entry + 20);
+    m->size = get32(entry + 24);
+    m->offset = get32(entry + 42);
+    name = get16(entry + 28);
+    more = get16(entry + 30);
+    if (name >= MAX_NAME)
+        return refuse(err, "the name of a member is too long");
+    rc = read_at(a, *at + DIRECTORY_BYTES, m->name, name, err);
+    m->name[name] = '\0';
+    if (rc == CO_OK)
+        rc = read_at(a, *at + DIRECTORY_BYTES + (int64_t)name, extra,
+                     more < sizeof(extra) ? more : sizeof(extra), err);
+    if (rc != CO_OK)
+        return rc;
+    take_large_sizes(m, extra, more < sizeof(extra) ? more : sizeof(extra));
+    *at += DIRECTORY_BYTES + (int64_t)(name + more + get16(entry + 32));
+    rc = read_at(a, m->offset, local, sizeof(local), err);
+    if (rc != CO_OK)
+        return rc;
+    if (memcmp(local, "PK\3\4", 4) != 0)
+        return refuse(err, "the head of a member is damaged");
+    m->offset += LOCAL_BYTES + get16(local + 26) + get16(local + 28);
+    if (m->packed < 0 || m->size < 0 || m->offset > a->source.size ||
+        m->packed > a->source.size - m->offset)
+        return refuse(err, "a member is larger than the file");
+    return CO_OK;
+}
+
+/* --- the bytes of a member --- */
+
+typedef struct stream {
+    archive      *a;
+    const member *m;
+    int64_t       packed_left, left;
+    uint32_t      crc;
+    coi_inflater *inflater; /* NULL: stored */
+    bool          at_end;
+} stream;
+
+static int64_t
+read_packed(void *user, void *bytes, size_t n, co_error_info *err)
+{
+    stream *s = user;
+    int64_t got;
+
+    if ((int64_t)n > s->packed_left)
+        n = (size_t)s->packed_left;
+    got = n > 0 ? coi_source_read(&s->a->source, bytes, n, err) : 0;
+    s->packed_left -= got > 0 ? got : 0;
+    return got;
+}
+
+static int64_t
+read_stream(void *user, void *bytes, size_t n, co_error_info *err)
+{
+    stream *s = user;
+    int64_t got = -1;
+
+    if ((int64_t)n > s->left)
+        n = (size_t)s->left;
+#if COI_HAVE_ZLIB
+    if (s->inflater != NULL) {
+        size_t count;
+
+        if (coi_inflater_read(s->inflater, bytes, n, &count, &s->at_end, read_packed, s, err) ==
+            CO_OK)
+            got = (int64_t)count;
+    } else
+#endif
+        got = read_packed(s, bytes, n, err);
+    if (got < 0) {
+        coi_npy_unreadable(err);
+        return -1;
+    }
+#if COI_HAVE_ZLIB
+    s->crc = coi_crc32(s->crc, bytes, (size_t)got);
+#endif
+    s->left -= got;
+    return got;
+}
+
+/* What follows the data belongs to the checksum too. */
+static co_code
+check_rest(stream *s, co_error_info *err)
+{
+#if COI_HAVE_ZLIB
+    char rest[512];
+
+    while (s->left > 0) {
+        int64_t got = read_stream(s, rest, sizeof(rest), err);
+
+        if (got < 0)
+            return err->code;
+        if (got == 0)
+            return refuse(err, "a member is cut off");
+    }
+    if (s->crc != s->m->crc)
+        return refuse(err, "the checksum of a member is wrong");
+#endif
+    (void)s, (void)err;
+    return CO_OK;
+}
+
+static co_code
+open_stream(stream *s, co_error_info *err)
+{
+    if ((s->m->flags & 1) != 0)
+        return refuse(err, "a member is encrypted");
+    if (s->m->method == 0)
+        return s->m->size == s->m->packed ? CO_OK : refuse(err, "a stored member changes its size");
+    if (s->m->method != 8)
+        return refuse(err, "a member is compressed by a method other than deflate");
+    if (s->m->size / 1100 > s->m->packed) /* deflate cannot do better */
+        return refuse(err, "a member claims to be larger than it can be");
+#if COI_HAVE_ZLIB
+    return coi_inflater_open(&s->a->ctx->runtime->memory, COI_STREAM_RAW, &s->inflater, err);
+#else
+    return coi_error(err, CO_UNIMPLEMENTED,
+                     "an array is compressed, and this library was built without zlib; build it "
+                     "with zlib or save with numpy.savez");
+#endif
+}
+
+static co_value *
+read_array(archive *a, const member *m, co_error_info *err)
+{
+    stream        s = { a, m, m->packed, m->size, 0, NULL, false };
+    coi_npy_input input = { read_stream, &s, m->size };
+    coi_npy_head  head;
+    co_value     *array = NULL;
+
+    if (open_stream(&s, err) != CO_OK)
+        return NULL;
+    coi_source_seek(&a->source, m->offset);
+    if (coi_npy_head_read(&input, &head, err) == CO_OK)
+        array = coi_npy_data_read(a->ctx, &input, &head, err);
+    if (array != NULL && check_rest(&s, err) != CO_OK) {
+        coi_unref(&a->ctx->heap, array);
+        array = NULL;
+    }
+#if COI_HAVE_ZLIB
+    coi_inflater_close(s.inflater);
+#endif
+    return array;
+}
+
+/* --- the map --- */
+
+/* "x.npy" is the array x. */
+static void
+cut_suffix(char *name)
+{
+    size_t n = strlen(name);
+
+    if (n >= 4 && strcmp(name + n - 4, ".npy") == 0)
+        name[n - 4] = '\0';
+}
+
+static co_value *
+read_arrays(archive *a, co_error_info *err)
+{
+    coi_heap  *heap = &a->ctx->heap;
+    int64_t    at = a->directory, most = a->source.size / (DIRECTORY_BYTES + LOCAL_BYTES) + 1;
+    size_t     n = (size_t)(a->num_members < most ? a->num_members : most), done = 0;
+    size_t     nbytes = (n + 1) * (sizeof(char *) + sizeof(co_value *) + MAX_NAME);
+    char     **names = coi_small_alloc(heap, nbytes);
+    co_value **items, *map = NULL;
+    char      *text;
+    member     m;
+
+    if (names == NULL) {
+        coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for %zu arrays", n);
+        return NULL;
+    }
+    items = (co_value **)(names + n + 1);
+    text = (char *)(items + n + 1);
+    if ((int64_t)n < a->num_members)
+        refuse(err, "it claims more members than it can have");
+    for (; done < n && err->code == CO_OK; ++done, text += MAX_NAME) {
+        if (read_member(a, &at, &m, err) != CO_OK || (items[done] = read_array(a, &m, err)) == NULL)
+            break;
+        cut_suffix(m.name);
+        names[done] = memcpy(text, m.name, sizeof(m.name));
+    }
+    if (err->code == CO_OK)
+        map = co_map(a->ctx, (const char *const *)names, items, n);
+    while (done > 0)
+        coi_unref(heap, items[--done]);
+    coi_small_free(heap, names, nbytes);
+    return map;
+}
+
+co_value *
+co_load_npz(co_context *ctx, const char *path)
+{
+    archive       a = { .ctx = ctx };
+    co_error_info err = { CO_OK };
+    co_value     *map = NULL;
+
+    COI_ENTER(ctx, "load_npz", NULL);
+    if (!coi_check_path(ctx, path, 2) || coi_current_device(ctx) == NULL)
+        return NULL;
+    if (coi_source_open(&a.source, &ctx->runtime->memory, path, CO_COMPRESSION_NONE, 4096,
+                        coi_err(ctx)) != CO_OK) {
+        coi_failed(ctx);
+        return NULL;
+    }
+    if (open_archive(&a, &err) == CO_OK)
+        map = read_arrays(&a, &err);
+    coi_source_close(&a.source);
+    if (err.code != CO_OK)
+        coi_fail(ctx, err.code, "'%s': %s", path, err.message);
+    return map;
+}
