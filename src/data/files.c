@@ -200,7 +200,7 @@ arena_fill(co_context *ctx, co_device *device, file_iterator *self, arena *a)
     bool                is_last = false;
 
     while (a->rows < a->max_rows) {
-        co_error_info err = { CO_OK };
+        co_error_info err = { .code = CO_OK };
         coi_frame     frame = { 0, 0, 0, 0 };
         coi_found     found = files->framing->find(&files->sizes, arena_bytes(a) + a->used,
                                                    a->filled - a->used, is_last, self->record + a->rows,
@@ -227,7 +227,7 @@ static int64_t
 arena_finish(co_context *ctx, co_device *device, file_iterator *self, arena *a, int ndim,
              co_value **leaves)
 {
-    co_error_info err = { CO_OK };
+    co_error_info err = { .code = CO_OK };
 
     if (a->rows > 0 && coi_source_unread(&self->source, arena_bytes(a) + a->used,
                                          a->filled - a->used, &err) != CO_OK) {
@@ -292,7 +292,7 @@ static int
 open_file(co_context *ctx, file_iterator *self)
 {
     const file_dataset *files = files_of(&self->base);
-    co_error_info       err = { CO_OK };
+    co_error_info       err = { .code = CO_OK };
 
     self->record = self->offset = 0;
     if (coi_source_open(&self->source, &ctx->runtime->memory, files->names[self->file],

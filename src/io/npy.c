@@ -361,7 +361,7 @@ co_value *
 co_load_npy(co_context *ctx, const char *path, const co_array_options *options)
 {
     co_array_options all = CO_ARRAY_OPTIONS_INIT;
-    co_error_info    err = { CO_OK };
+    co_error_info    err = { .code = CO_OK };
     coi_npy_input    input;
     coi_npy_head     head;
     coi_source       source;

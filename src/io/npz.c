@@ -352,7 +352,7 @@ co_value *
 co_load_npz(co_context *ctx, const char *path)
 {
     archive       a = { .ctx = ctx };
-    co_error_info err = { CO_OK };
+    co_error_info err = { .code = CO_OK };
     co_value     *map = NULL;
 
     COI_ENTER(ctx, "load_npz", NULL);

@@ -202,7 +202,7 @@ read_window(coi_source *source, char *bytes, size_t n, co_error_info *err)
 int64_t
 coi_source_read(coi_source *source, void *bytes, size_t n, co_error_info *err)
 {
-    co_error_info late = { CO_OK }; /* what the next call will find again */
+    co_error_info late = { .code = CO_OK }; /* what the next call will find again */
     char         *at = bytes;
     size_t        done = 0;
 
