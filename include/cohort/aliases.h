@@ -46,14 +46,11 @@
 /** StrategyExtended.broadcast_to; co_broadcast_to is the operator. */
 #define co_extended_broadcast_to co_broadcast_to_devices
 
-/* Contexts of replicas and of input; tf.distribute.InputReplicationMode, for the field per_replica of
- * co_input_options. */
+/* Contexts of replicas and of input. */
 
 /** ReplicaContext.replica_id_in_sync_group: an int32 scalar. */
 #define co_replica_id_in_sync_group   co_replica_id_tensor
 #define co_get_per_replica_batch_size co_per_replica_batch_size
-#define CO_INPUT_PER_WORKER           false
-#define CO_INPUT_PER_REPLICA          true
 
 CO_EXTERN_C_BEGIN
 

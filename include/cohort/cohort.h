@@ -20,6 +20,7 @@
  *   train.h     losses, optimizers
  *   dlpack.h    exchange with other libraries
  *   aliases.h   the documents' experimental and older names
+ *   v1.h        the v1 flavour of strategies and its iterators
  */
 #ifndef COHORT_COHORT_H
 #define COHORT_COHORT_H
@@ -41,6 +42,7 @@
 #include <cohort/recorder.h>
 #include <cohort/strategy.h>
 #include <cohort/train.h>
+#include <cohort/v1.h>
 #include <cohort/value.h>
 #include <cohort/variable.h>
 #include <cohort/sites.h>

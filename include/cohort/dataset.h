@@ -115,10 +115,16 @@ CO_API int64_t co_dataset_batch_size(co_context *ctx, co_dataset *dataset);
  * function are not split; they use co_replica_weight.
  */
 
+/** tf.distribute.InputReplicationMode: how often a dataset function is called. */
+typedef enum co_input_replication_mode {
+    CO_INPUT_PER_WORKER = 0,
+    CO_INPUT_PER_REPLICA = 1
+} co_input_replication_mode;
+
 typedef struct co_input_options {
     size_t struct_size;
     bool   fetch_to_device; /* elements go to the replica's device; false: they stay on the host */
-    bool   per_replica;     /* one dataset per replica (InputReplicationMode.PER_REPLICA) */
+    bool   per_replica;     /* one dataset per replica: CO_INPUT_PER_REPLICA, else per worker */
     bool   place_dataset_on_device; /* with per_replica and without fetch_to_device only */
     int    per_replica_buffer_size; /* elements read ahead; 0 or more, never visible in the data */
 } co_input_options;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the documents call strategy.extended: placing reduced values, updating variables component by
- * component, and properties that libraries built on strategies ask for. Section 13 of the specification.
+ * component, and properties that libraries built on strategies ask for. Section 13 of the specification. Strategies of both flavours
+ * have all of it; the documents give some of it to the v1 flavour alone (EXT-PROP-1).
  */
 #ifndef COHORT_EXTENDED_H
 #define COHORT_EXTENDED_H
@@ -90,23 +91,6 @@ CO_API void co_colocate_end(co_context *ctx);
 CO_API co_value *co_call_for_each_replica(co_context *ctx, co_strategy *strategy, co_fn fn,
                                           co_value *args, void *user);
 
-/**
- * One step on an iterator, as the v1 interface had it before run: in the strategy's scope, takes the
- * next element and calls run with it as the one argument, also where it is a tuple; without an iterator
- * (NULL) fn gets no argument. The end of the input is CO_OUT_OF_RANGE, and fn is not called
- * (S-EXPRUN-*). New programs call co_next and co_run.
- */
-CO_API co_value *co_experimental_run(co_context *ctx, co_strategy *strategy, co_fn fn,
-                                     co_iterator *input_iterator, void *user);
-
-/**
- * A copy of a serialized tf.ConfigProto (a host string of bytes) with what the strategy wants in it, for
- * programs that hand it to TensorFlow's sessions: mirrored strategies set isolate_session_state, others
- * nothing (S-CFG-*). NULL or none gives none. CO_INVALID_ARGUMENT where config is no message,
- * CO_NOT_IMPLEMENTED for strategies of several processes.
- */
-CO_API co_value *co_update_config_proto(co_context *ctx, co_strategy *strategy, co_value *config);
-
 /* Several steps on an iterator. */
 
 /** What a run of steps collects; a handle of the block that it was made in. */
@@ -134,8 +118,8 @@ typedef co_value *(*co_step_fn)(co_context *ctx, co_step_context *steps, co_valu
  *
  * Context:  default mode, or cross-replica context of this strategy.
  * Returns:  what was collected, or NULL with an error: CO_OUT_OF_RANGE where the input ends before the
- *           last step, CO_VALUE for negative iterations, CO_TYPE where fn is NULL, or the error of a
- *           step.
+ *           last step, CO_VALUE for negative iterations, CO_TYPE where fn is NULL,
+ *           CO_NOT_IMPLEMENTED for the default strategy, or the error of a step.
  */
 CO_API co_step_context *co_run_steps_on_iterator(co_context *ctx, co_strategy *strategy,
                                                  co_step_fn fn, co_iterator *iterator,

@@ -92,9 +92,8 @@ input_close(coi_heap *heap, co_iterator *iterator)
 
 /* --- one step --- */
 
-/* DS-ITER-4. */
-static bool
-check_mode(co_context *ctx, const co_strategy *strategy)
+bool
+coi_check_input_mode(co_context *ctx, const co_strategy *strategy)
 {
     char own[COI_STRATEGY_TEXT], current[COI_STRATEGY_TEXT];
 
@@ -331,7 +330,7 @@ input_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     int                  served;
     bool                 made;
 
-    if (!check_mode(ctx, input->strategy))
+    if (!coi_check_input_mode(ctx, input->strategy))
         return COI_ERROR;
     if (self->ended)
         return COI_END;
@@ -534,8 +533,8 @@ check_options(co_context *ctx, const co_input_options *options)
     return true;
 }
 
-static co_input_context
-input_context_of(const co_strategy *strategy)
+co_input_context
+coi_input_context_of(const co_strategy *strategy)
 {
     return (co_input_context){ strategy->num_workers, strategy->worker, strategy->num_replicas };
 }
@@ -580,7 +579,7 @@ co_distribute_dataset(co_context *ctx, co_strategy *strategy, co_dataset *datase
                  "co_distribute_datasets_from_function");
         return NULL;
     }
-    input = input_context_of(strategy);
+    input = coi_input_context_of(strategy);
     if (!coi_check_input(ctx, dataset, 3, "dataset") || !check_options(ctx, &all) ||
         !check_even(ctx, strategy) || !coi_check_pipelines(ctx, &input))
         return NULL;
@@ -616,10 +615,9 @@ check_result(co_context *ctx, co_dataset *dataset)
     return dataset;
 }
 
-/* Call the function with the host of the worker as the current device (DS-FN-1, DS-FN-3). */
-static co_dataset *
-call_maker(co_context *ctx, const co_strategy *strategy, const maker *make,
-           const co_input_context *input)
+co_dataset *
+coi_call_dataset_fn(co_context *ctx, const co_strategy *strategy, co_dataset_fn fn, void *user,
+                    const co_input_context *input)
 {
     size_t          depth = ctx->num_entries;
     coi_device_name host;
@@ -627,11 +625,20 @@ call_maker(co_context *ctx, const co_strategy *strategy, const maker *make,
 
     if (coi_push(ctx, COI_ENTRY_DEVICE, NULL) == NULL)
         return NULL;
-    coi_device_host(&strategy->devices[0], &host);
-    coi_enter_device(ctx, &host);
-    dataset = make->fn(ctx, input, make->user);
+    if (!strategy->policy->is_default) { /* which has no device of its own */
+        coi_device_host(&strategy->devices[0], &host);
+        coi_enter_device(ctx, &host);
+    }
+    dataset = fn(ctx, input, user);
     coi_pop_to(ctx, depth);
-    return check_result(ctx, dataset);
+    return dataset;
+}
+
+static co_dataset *
+call_maker(co_context *ctx, const co_strategy *strategy, const maker *make,
+           const co_input_context *input)
+{
+    return check_result(ctx, coi_call_dataset_fn(ctx, strategy, make->fn, make->user, input));
 }
 
 /* IO-4: one pipeline per replica. */
@@ -666,20 +673,39 @@ distribute_per_replica(co_context *ctx, co_strategy *strategy, const maker *make
     return dataset;
 }
 
+/* The dataset of this worker as it is: neither split nor sharded. */
+static co_dataset *
+distribute_unsplit(co_context *ctx, co_strategy *strategy, co_dataset *mine,
+                   const co_input_options *options)
+{
+    return distribute(ctx, strategy, &mine, 1,
+                      mine->cardinality == CO_INFINITE ? CO_INFINITE : CO_UNKNOWN_CARDINALITY,
+                      options);
+}
+
 static co_dataset *
 distribute_per_worker(co_context *ctx, co_strategy *strategy, const maker *make,
                       const co_input_options *options)
 {
-    co_input_context input = input_context_of(strategy);
+    co_input_context input = coi_input_context_of(strategy);
     co_dataset      *mine = call_maker(ctx, strategy, make, &input);
     co_dataset      *dataset;
 
     if (mine == NULL)
         return NULL;
-    dataset = distribute(ctx, strategy, &mine, 1,
-                         mine->cardinality == CO_INFINITE ? CO_INFINITE : CO_UNKNOWN_CARDINALITY,
-                         options);
+    dataset = distribute_unsplit(ctx, strategy, mine, options);
     coi_unref(&ctx->heap, mine);
+    return dataset;
+}
+
+co_dataset *
+coi_distribute_whole_steps(co_context *ctx, co_strategy *strategy, co_dataset *mine)
+{
+    co_input_options options = CO_INPUT_OPTIONS_INIT;
+    co_dataset      *dataset = distribute_unsplit(ctx, strategy, mine, &options);
+
+    if (dataset != NULL)
+        ((input_dataset *)dataset)->partial = strategy->num_workers > 1;
     return dataset;
 }
 

@@ -664,7 +664,7 @@ co_gather_replicas(co_context *ctx, co_strategy *strategy, co_value *value, int 
     co_value      *parts[COI_MAX_LOCAL_REPLICAS], *whole;
 
     COI_ENTER(ctx, "gather_replicas", NULL);
-    if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_value(ctx, value, 3, "value"))
+    if (!coi_check_v2(ctx, strategy) || !coi_check_value(ctx, value, 3, "value"))
         return NULL;
     if (!coi_check_cross(ctx, strategy))
         return NULL;
@@ -702,7 +702,7 @@ co_distribute_values_from_function(co_context *ctx, co_strategy *strategy, co_va
     co_value *values[COI_MAX_LOCAL_REPLICAS];
 
     COI_ENTER(ctx, "distribute_values_from_function", NULL);
-    if (!coi_check_strategy(ctx, strategy, 2))
+    if (!coi_check_v2(ctx, strategy))
         return NULL;
     if (fn == NULL) {
         coi_fail(

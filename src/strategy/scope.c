@@ -38,6 +38,22 @@ coi_check_strategy(co_context *ctx, co_strategy *strategy, int position)
     return true;
 }
 
+bool
+coi_check_v2(co_context *ctx, co_strategy *strategy)
+{
+    char text[COI_STRATEGY_TEXT];
+
+    if (!coi_check_strategy(ctx, strategy, 2))
+        return false;
+    if (!strategy->is_v1)
+        return true;
+    coi_fail(ctx, CO_NOT_IMPLEMENTED,
+             "%s is of the v1 flavour, which has no %s; make the strategy without v1, with "
+             "co_one_device_strategy or one of its siblings",
+             coi_strategy_text(strategy, text), ctx->call);
+    return false;
+}
+
 static co_code
 mixing(co_context *ctx, const co_strategy *wanted)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Steps on an iterator, one (S-EXPRUN-*) or several, and what they put out (EXT-STEPS-1). Outputs
- * are maps, replaced as a whole when a name is set: there are few, and who holds an older map keeps
- * it unchanged.
+ * Several steps on an iterator, and what they put out (EXT-STEPS-1); one step is in compat/v1.c. Outputs are maps, replaced as a
+ * whole when a name is set: there are few, and who holds an older map keeps it unchanged.
  */
 #include <cohort/dataset.h>
 #include <cohort/extended.h>
@@ -185,7 +184,11 @@ check_loop(co_context *ctx, co_strategy *strategy, co_step_fn fn, co_iterator *i
 {
     if (!coi_check_strategy(ctx, strategy, 2))
         return false;
-    if (fn == NULL)
+    if (strategy->policy->is_default)
+        coi_fail(ctx, CO_NOT_IMPLEMENTED,
+                 "the default strategy has no run_steps_on_iterator; call co_next and co_run in a "
+                 "loop, or use co_one_device_strategy");
+    else if (fn == NULL)
         coi_fail(ctx, CO_TYPE,
                  "argument 3 (fn) of run_steps_on_iterator is NULL; it must be a function");
     else if (iterations < 0)
@@ -258,29 +261,4 @@ co_run_steps_on_iterator(co_context *ctx, co_strategy *strategy, co_step_fn fn,
         coi_pop_to(ctx, entries);
     }
     return ctx->error.code == CO_OK ? steps : NULL;
-}
-
-co_value *
-co_experimental_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_iterator *input_iterator,
-                    void *user)
-{
-    co_value *args, *element, *result = NULL;
-    co_scope  scope;
-
-    COI_ENTER(ctx, "experimental_run", NULL);
-    if (!coi_check_strategy(ctx, strategy, 2) ||
-        (input_iterator != NULL &&
-         !coi_check_object(ctx, input_iterator, &coi_iterator_class, 4, "input_iterator")) ||
-        !coi_check_cross(ctx, strategy))
-        return NULL;
-    scope = co_scope_enter(ctx, strategy);
-    if (input_iterator == NULL)
-        args = co_no_args(ctx);
-    else
-        args = (element = co_get_next(ctx, input_iterator)) != NULL ? co_tuple(ctx, &element, 1)
-                                                                    : NULL;
-    if (args != NULL)
-        result = co_run(ctx, strategy, fn, args, user);
-    co_scope_exit(ctx, &scope);
-    return result;
 }

@@ -25,11 +25,11 @@
  *     update.c      update, update_non_slot, colocation
  *     workers.c     between processes: epochs, hellos, ends
  *     logical.c     logical devices, which only other hardware has
- *     config.c      update_config_proto
  */
 #ifndef COI_STRATEGY_STRATEGY_H
 #define COI_STRATEGY_STRATEGY_H
 
+#include <cohort/dataset.h>
 #include <cohort/engine.h>
 
 #include "collective/collective.h"
@@ -79,6 +79,7 @@ struct co_strategy {
     struct coi_own_table *own;         /* what an own strategy keeps; NULL for others */
     int                   deadline_ms; /* 0: none */
     coi_group            *group;       /* of the workers; NULL without */
+    bool                  is_v1;       /* of the v1 flavour, which lacks some calls (S-V1-1) */
     coi_travel            travel;      /* between workers, where a call does not say otherwise */
     co_cross_device_ops   cross_device_ops; /* as asked for */
 
@@ -108,6 +109,8 @@ const char *coi_strategy_text(const co_strategy *strategy, char out[COI_STRATEGY
 bool coi_check_cross(co_context *ctx, co_strategy *strategy);
 /* Usable, alive, argument `position` of the current call. */
 bool coi_check_strategy(co_context *ctx, co_strategy *strategy, int position);
+/* The same for calls that the v1 flavour lacks: CO_NOT_IMPLEMENTED there (S-V1-1). */
+bool coi_check_v2(co_context *ctx, co_strategy *strategy);
 
 /* --- placement.c --- */
 
@@ -354,6 +357,19 @@ coi_sign_tensor(uint64_t signature, const co_value *tensor, int but)
         signature = coi_sign(signature, d == but ? 0 : (uint64_t)tensor->u.tensor.dims[d] + 1);
     return signature;
 }
+
+/* --- input.c --- */
+
+/* DS-ITER-4: who may ask for the next element. CO_VALUE in a replica, CO_RUNTIME under another strategy. */
+bool coi_check_input_mode(co_context *ctx, const co_strategy *strategy);
+/* What a dataset function of this worker learns. */
+co_input_context coi_input_context_of(const co_strategy *strategy);
+/* Call a dataset function with the host of the worker as the current device (DS-FN-1, DS-FN-3): what it returned, not looked at. */
+co_dataset *coi_call_dataset_fn(co_context *ctx, const co_strategy *strategy, co_dataset_fn fn,
+                                void *user, const co_input_context *input);
+/* The dataset of this worker, neither split nor sharded, where a step that cannot serve every replica is the end (ITER1-FN-4).
+ * Several workers stay in step instead. A dataset of the block. */
+co_dataset *coi_distribute_whole_steps(co_context *ctx, co_strategy *strategy, co_dataset *mine);
 
 /* --- workers.c: between processes. All do nothing without a group. --- */
 

@@ -107,6 +107,7 @@ static const suite_family family_default = {
     .devices_known = CO_RUNTIME,       /* DEF-9 */
     .flags_known = CO_NOT_IMPLEMENTED, /* DEF-14 */
     .broadcast = CO_NOT_IMPLEMENTED,   /* DEF-10 */
+    .several_steps = CO_NOT_IMPLEMENTED,
     .no_destination = CO_OK,
     .update_plain = CO_OK,
     .input_per_replica = CO_OK, /* DEF-3: options are ignored */
@@ -153,7 +154,6 @@ static const suite_family family_workers = {
     SEVERAL_REPLICAS,
     .between_graph = true,
     .cluster = CO_KIND_NAMED_TUPLE,
-    .config = CO_NOT_IMPLEMENTED,
     .function_per_replica = CO_NOT_IMPLEMENTED, /* MW-15 */
 };
 
@@ -163,7 +163,6 @@ static const suite_family family_own_workers = {
     SEVERAL_REPLICAS,
     .between_graph = true,
     .cluster = CO_KIND_NAMED_TUPLE,
-    .config = CO_NOT_IMPLEMENTED,
     .function_per_replica = CO_NOT_IMPLEMENTED,
 };
 

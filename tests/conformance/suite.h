@@ -43,7 +43,7 @@ typedef struct suite_family {
     co_code handle_in_cross; /* variable_handle in its scope */
     co_code scatter_max;     /* scatter_max into a sum, in a step */
     co_code scatter_on_read; /* scatter_add into a sync-on-read variable */
-    co_code config;          /* update_config_proto */
+    co_code several_steps;   /* run_steps_on_iterator */
     co_code broadcast;       /* broadcast_to a device */
     co_code no_destination;  /* reduce_to nowhere */
     co_code update_plain;    /* update of a variable that is not the strategy's */

@@ -25,12 +25,6 @@ run_tensorboard(golden_case *c)
 }
 
 static void
-run_v1(golden_case *c)
-{
-    golden_missing(c, "the v1 surface");
-}
-
-static void
 run_tpu(golden_case *c)
 {
     golden_missing(c, "TPU topologies and logical devices");
@@ -47,7 +41,7 @@ const golden_family golden_families[] = {
     { "records", golden_run_records },
     { "train", run_train },
     { "tensorboard", run_tensorboard },
-    { "v1", run_v1 },
+    { "v1", golden_run_v1 },
     { "numpy_dataset", golden_run_numpy_dataset },
     { "config", golden_run_config },
     { "tpu", run_tpu },

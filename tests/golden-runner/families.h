@@ -11,6 +11,7 @@ void golden_run_variables(golden_case *c);
 void golden_run_distribute_input(golden_case *c);
 void golden_run_datasets(golden_case *c);
 void golden_run_ops(golden_case *c);
+void golden_run_v1(golden_case *c);
 void golden_run_numpy_dataset(golden_case *c);
 void golden_run_config(golden_case *c);
 void golden_run_records(golden_case *c);

@@ -226,6 +226,47 @@ block_from_function_either(block *b)
     from_function(b, b->replicas == 1 ? co_one_device_strategy(b->ctx, "/cpu:0") : mirrored(b));
 }
 
+/* make_input_fn_iterator: two runs on it, in the scope. */
+static co_dataset *
+fn_ones_in_scope(co_context *ctx, const co_input_context *input, void *user)
+{
+    const two  *t = user;
+    co_dataset *made = fn_ones(ctx, input, t->calls);
+    json_t     *seen = json_array_get(t->calls, json_array_size(t->calls) - 1);
+
+    json_object_set_new(seen, "in_cross_replica_context",
+                        json_boolean(co_in_cross_replica_context(ctx)));
+    json_object_set_new(seen, "strategy_is_current",
+                        json_boolean(co_get_strategy(ctx) == t->first));
+    return co_dataset_shard(ctx, made, input->num_input_pipelines, input->input_pipeline_id);
+}
+
+static void
+block_input_fn(block *b)
+{
+    static const char *const devices[] = { "/cpu:0", "/cpu:1" };
+
+    co_context  *ctx = b->ctx;
+    json_t      *results = json_array();
+    two          t = { co_v1_one_device_strategy(ctx, devices[0]), NULL, json_array() };
+    co_iterator *it;
+
+    if (b->replicas == 2)
+        t.first = co_v1_mirrored_strategy(ctx, devices, 2, NULL);
+    put(b, "global_batch_size", json_integer(6));
+    put(b, "replica_fn", json_string("sum of the input"));
+    put(b, "input_contexts", t.calls);
+    put(b, "replica_results", results);
+    CO_SCOPE(ctx, t.first) {
+        it = co_make_input_fn_iterator(ctx, t.first, fn_ones_in_scope, &t, CO_INPUT_PER_WORKER);
+        co_iterator_initialize(ctx, it);
+        for (int i = 0; i < 2; ++i)
+            json_array_append_new(results,
+                                  golden_write_value(ctx, co_experimental_run(ctx, t.first, fn_sum,
+                                                                              it, NULL)));
+    }
+}
+
 /* values_from_function */
 static co_value *
 value_constant(co_context *ctx, const co_value_context *replica, void *user)
@@ -409,7 +450,7 @@ static const known_block blocks[] = {
     { "seed003/4", block_from_function_either, NULL },
     { "seed003/5", NULL, "captured functions" },
     { "seed003/6", block_numpy_either, NULL },
-    { "seed003/7", NULL, "make_input_fn_iterator" },
+    { "seed003/7", block_input_fn, NULL },
     { "seed003/8", block_run_constant, NULL },
     { "seed003/9", NULL, "captured functions" },
 };

@@ -236,60 +236,6 @@ CO_TEST(value_contexts_have_a_text, "VCX-1")
     CO_EXPECT_INT(replica.replica_id_in_sync_group, 3);
 }
 
-/* Field 1 (bytes), 7 (a flag), 16 (a message), 1001 (unknown): the flag goes between 7 and 16. */
-CO_TEST_WITH(config_protos_are_copied_and_marked, "S-CFG-1 S-CFG-2", "cpus=2")
-{
-    static const char in[] = "\x0a\x02zz\x38\x01\x82\x01\x02\x38\x01\xc8\x3e\x07",
-                      out[] = "\x0a\x02zz\x38\x01\x78\x01\x82\x01\x02\x38\x01\xc8\x3e\x07",
-                      off[] = "\x78\x00\x7d"
-                              "abcd",
-                      on[] = "\x78\x01";
-    static const struct {
-        const char *bytes;
-        size_t      n;
-    } wrong[] = { { "\x80", 1 },
-                  { "\x0a\x05zz", 4 },
-                  { "\x39zz", 3 },
-                  { "\x0b", 1 },
-                  { "\x08", 1 },
-                  { "\x0a", 1 },
-                  { "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 11 } };
-    co_strategy *m = co_mirrored_strategy(ctx, NULL, 0, NULL),
-                *one = co_one_device_strategy(ctx, NULL);
-    co_value *config = co_bytes(ctx, in, sizeof(in) - 1), *r;
-    size_t    n;
-
-    r = co_update_config_proto(ctx, m, config);
-    CO_EXPECT_BYTES(co_string_at(ctx, r, 0, &n), out, sizeof(out) - 1);
-    CO_EXPECT_INT(n, sizeof(out) - 1);
-    CO_EXPECT_BYTES(co_string_at(ctx, config, 0, &n), in, sizeof(in) - 1); /* unchanged */
-    r = co_update_config_proto(ctx, one, config);
-    CO_EXPECT_TRUE(r != config); /* a copy */
-    CO_EXPECT_BYTES(co_string_at(ctx, r, 0, &n), in, sizeof(in) - 1);
-    r = co_update_config_proto(ctx, co_default_strategy(ctx), config);
-    CO_EXPECT_BYTES(co_string_at(ctx, r, 0, &n), in, sizeof(in) - 1);
-    r = co_update_config_proto(ctx, m, co_bytes(ctx, off, 2)); /* set to false before */
-    CO_EXPECT_BYTES(co_string_at(ctx, r, 0, &n), on, 2);
-    CO_EXPECT_INT(n, 2);
-    r = co_update_config_proto(ctx, m, co_string(ctx, ""));
-    CO_EXPECT_BYTES(co_string_at(ctx, r, 0, &n), on, 2);
-    r = co_update_config_proto(ctx, m, co_bytes(ctx, off + 2, 5)); /* field 15 as four bytes */
-    CO_EXPECT_BYTES(co_string_at(ctx, r, 0, &n), on, 2);
-    CO_EXPECT_INT(co_value_kind(co_update_config_proto(ctx, m, NULL)), CO_KIND_NONE);
-    CO_EXPECT_INT(co_value_kind(co_update_config_proto(ctx, one, co_none(ctx))), CO_KIND_NONE);
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); ++i) {
-        CO_EXPECT_NULL(co_update_config_proto(ctx, m, co_bytes(ctx, wrong[i].bytes, wrong[i].n)));
-        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "config");
-    }
-    CO_EXPECT_NULL(co_update_config_proto(ctx, m, co_int(ctx, 1)));
-    CO_EXPECT_FALSE(co_ok(ctx));
-    co_clear(ctx);
-    CO_EXPECT_NULL(co_update_config_proto(ctx, NULL, config));
-    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "strategy");
-    CO_EXPECT_NULL(co_update_config_proto(ctx, co_multi_worker_strategy(ctx, NULL), config));
-    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "processes");
-}
-
 CO_TEST_WITH(the_default_strategy_chooses_a_variable, "DEF-11", "cpus=2")
 {
     co_variable_options b = CO_VARIABLE_OPTIONS_INIT, a = CO_VARIABLE_OPTIONS_INIT;

@@ -239,34 +239,16 @@ CO_TEST_WITH(the_end_of_input_and_errors_end_the_steps, "EXT-STEPS-1 GEN-ERR-2",
     CO_EXPECT_INT(p.calls, 2);
 }
 
-/* The default strategy changes no mode, so its steps are replica context. */
-static co_value *
-default_step(co_context *ctx, co_step_context *steps, co_value *inputs, void *user)
+CO_TEST(the_default_strategy_has_no_steps, "EXT-STEPS-1")
 {
-    plan *p = user;
+    co_strategy *d = co_default_strategy(ctx);
+    plan         p = { .strategy = d };
+    co_iterator *it = sixteen(ctx, d);
 
-    ++p->calls;
-    CO_EXPECT_CODE(co_set_last_step_output(ctx, steps, "x", inputs,
-                                           p->calls == p->bad_step ? CO_REDUCE_NONE
-                                                                   : CO_REDUCE_SUM),
-                   p->calls == p->bad_step ? CO_ASSERTION : CO_OK);
-    co_set_non_tensor_output(ctx, steps, "y", inputs);
-    return NULL;
-}
-
-CO_TEST(steps_of_the_default_strategy, "EXT-STEPS-1 DEF-7 DEF-8")
-{
-    co_strategy     *d = co_default_strategy(ctx);
-    plan             p = { .strategy = d };
-    co_step_context *steps = co_run_steps_on_iterator(ctx, d, default_step, sixteen(ctx, d), 2,
-                                                      NULL, &p);
-    co_value        *y = co_get(ctx, co_non_tensor_outputs(ctx, steps), "y");
-
-    CO_EXPECT_INT(co_num_elements(ctx, co_get(ctx, co_last_step_outputs(ctx, steps), "x")), 4);
-    CO_EXPECT_INT(co_value_kind(y), CO_KIND_TUPLE);
-    p.bad_step = p.calls + 1;
-    CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, d, default_step, sixteen(ctx, d), 2, NULL, &p));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "without an operation");
+    CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, d, cross_step, it, 2, NULL, &p));
+    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "default strategy");
+    CO_EXPECT_INT(p.calls, 0);
+    CO_EXPECT_INT(co_num_elements(ctx, co_get_next(ctx, it)), 4); /* and nothing was taken */
 }
 
 static co_value *
@@ -320,75 +302,6 @@ CO_TEST_WITH(arguments_of_steps_are_checked, "EXT-STEPS-1", "cpus=2")
         CO_EXPECT_CODE(co_set_last_step_output(ctx, steps, "a", one, CO_REDUCE_SUM), CO_VALUE);
         co_clear(ctx);
     }
-}
-
-/* --- one step, as v1 had it --- */
-
-static co_value *
-add_pair(co_context *ctx, co_value *args, void *user)
-{
-    co_value *pair = co_at(ctx, args, 0);
-
-    ++*(int *)user;
-    CO_EXPECT_INT(co_size(ctx, args), 1); /* a tuple is one argument */
-    return co_add(ctx, co_at(ctx, pair, 0), co_at(ctx, pair, 1));
-}
-
-static co_value *
-count_arguments(co_context *ctx, co_value *args, void *user)
-{
-    (void)user;
-    return co_int(ctx, (int64_t)co_size(ctx, args));
-}
-
-CO_TEST_WITH(experimental_run_takes_one_element, "S-EXPRUN-1 S-EXPRUN-2 S-EXPRUN-3", "cpus=2")
-{
-    static const int64_t a[] = { 0, 1 }, b[] = { 0, 2 };
-
-    co_strategy *one = co_one_device_strategy(ctx, NULL),
-                *m = co_mirrored_strategy(ctx, NULL, 0, NULL);
-    co_value    *pairs = co_args(ctx, co_tensor(ctx, CO_INT64, CO_SHAPE(2), a),
-                                 co_tensor(ctx, CO_INT64, CO_SHAPE(2), b));
-    co_dataset  *data = co_dataset_batch(ctx, co_dataset_from_tensor_slices(ctx, pairs), 2, false);
-    co_iterator *it = co_iterate(ctx, co_distribute_dataset(ctx, one, data, NULL));
-    int64_t      sums[2];
-    int          calls = 0;
-
-    co_read_data(ctx, co_experimental_run(ctx, one, add_pair, it, &calls), CO_INT64, sums, 2);
-    CO_EXPECT_INT(sums[0], 0);
-    CO_EXPECT_INT(sums[1], 3);
-    CO_EXPECT_NULL(co_experimental_run(ctx, one, add_pair, it, &calls));
-    CO_EXPECT_ERROR(ctx, CO_OUT_OF_RANGE, NULL);
-    CO_EXPECT_INT(calls, 1);
-    CO_EXPECT_FALSE(co_has_strategy(ctx));
-    CO_EXPECT_INT(co_item_int(ctx, co_experimental_run(ctx, m, count_arguments, NULL, NULL)), 0);
-    it = sixteen(ctx, m);
-    CO_EXPECT_INT(co_item_int(ctx, co_at(ctx, co_experimental_run(ctx, m, sum_of, it, NULL), 1)),
-                  5); /* 2 + 3: each replica has its own component */
-}
-
-static co_value *
-run_in_a_replica(co_context *ctx, co_value *args, void *user)
-{
-    (void)args;
-    CO_EXPECT_NULL(co_experimental_run(ctx, user, sum_of, NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "replica context");
-    return NULL;
-}
-
-CO_TEST_WITH(arguments_of_experimental_run_are_checked, "S-EXPRUN-1", "cpus=2")
-{
-    co_strategy *m = co_mirrored_strategy(ctx, NULL, 0, NULL);
-
-    CO_EXPECT_NULL(co_experimental_run(ctx, NULL, sum_of, NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "strategy");
-    CO_EXPECT_NULL(co_experimental_run(ctx, m, NULL, NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "fn");
-    CO_EXPECT_NULL(co_experimental_run(ctx, m, sum_of, (co_iterator *)(void *)m, NULL));
-    CO_EXPECT_FALSE(co_ok(ctx));
-    co_clear(ctx);
-    co_run(ctx, m, run_in_a_replica, co_no_args(ctx), m);
-    CO_EXPECT_FALSE(co_has_strategy(ctx));
 }
 
 static bool
