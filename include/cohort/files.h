@@ -64,6 +64,48 @@ CO_API co_dataset *co_dataset_fixed_length_records(co_context *ctx, const char *
                                                    int64_t header_bytes, int64_t footer_bytes,
                                                    const co_file_options *options);
 
+/** A column of CSV files. */
+typedef struct co_csv_column {
+    co_dtype  dtype;   /* CO_INT32, CO_INT64, CO_FLOAT32, CO_FLOAT64 or CO_STRING */
+    co_value *missing; /* what an empty field stands for, a scalar or host value; NULL: an error. Borrowed for the call */
+} co_csv_column;
+
+/** Options of CSV files. Start from the initialiser. */
+typedef struct co_csv_options {
+    size_t                 struct_size;
+    const co_file_options *file;      /* compression, buffer; NULL: the defaults. Borrowed for the call */
+    bool                   header;    /* the first row of every file is passed over */
+    char                   delimiter; /* between fields */
+    const char            *na_value;  /* a field of this text counts as empty; NULL: none. Borrowed for the call */
+} co_csv_options;
+#define CO_CSV_OPTIONS_INIT { sizeof(co_csv_options), NULL, false, ',', NULL }
+
+/**
+ * The rows of CSV files (RFC 4180) as tuples of scalars, one for each column; batches have a column each.
+ * A field may be in double quotes, and then hold delimiters, line ends and doubled quotes. Numbers have
+ * a decimal point in every locale, and may have blanks around them.
+ *
+ * CO_INVALID_ARGUMENT, from co_next, for a row of another number of fields, a field that is no number of its
+ * dtype, an empty one that is required, or wrong quotes, naming file, row and column; the next element is the next row.
+ */
+CO_API co_dataset *co_dataset_csv(co_context *ctx, const char *const *files, size_t num_files,
+                                  const co_csv_column *columns, size_t num_columns,
+                                  const co_csv_options *options);
+
+typedef struct co_list_files_options {
+    size_t   struct_size;
+    bool     shuffle; /* in an order that the seed gives; false: sorted by bytes */
+    uint64_t seed;
+} co_list_files_options;
+#define CO_LIST_FILES_OPTIONS_INIT { sizeof(co_list_files_options), false, 0 }
+
+/**
+ * The names of the files that match patterns as of a shell (* ? []), each once: strings, one by one. The
+ * folders are read now. CO_INVALID_ARGUMENT if nothing matches.
+ */
+CO_API co_dataset *co_dataset_list_files(co_context *ctx, const char *const *patterns,
+                                         size_t num_patterns, const co_list_files_options *options);
+
 /* Writing record files. */
 
 /** A file that records are appended to: a handle of its block, for one thread at a time. */

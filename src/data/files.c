@@ -11,12 +11,11 @@
  *
  * So a record is copied once, by the system. What was read too much goes back to the source.
  */
-#include "data/dataset.h"
+#include "data/files.h"
 
 #include <cohort/files.h>
 #include <string.h>
 
-#include "io/frame.h"
 #include "io/options.h"
 #include "io/source.h"
 
@@ -147,15 +146,12 @@ static int64_t
 arena_read(co_context *ctx, co_device *device, file_iterator *self, arena *a, size_t need,
            co_error_info *err)
 {
-    const coi_framing *framing = files_of(&self->base)->framing;
-    size_t             have = a->filled - a->used, want = need;
-    int64_t            left = a->max_rows - a->rows;
-    int64_t            got;
+    size_t  have = a->filled - a->used, want = need;
+    int64_t left = a->max_rows - a->rows;
+    int64_t got;
 
     if (left > 1 && estimate(self, left) > want)
         want = estimate(self, left);
-    if (want < have + framing->guess)
-        want = have + framing->guess;
     if (want > ((size_t)1 << 20) && want > 2 * a->room && !may_have(self, want - have))
         want = 2 * have + ((size_t)1 << 20);
     if (a->used + want > a->room && !arena_grow(ctx, device, a, a->used + want))
@@ -458,36 +454,52 @@ check_names(co_context *ctx, const char *const *files, size_t num_files)
     return true;
 }
 
-/* What the public calls share; the framing and sizes are set. */
-static co_dataset *
-make_files(co_context *ctx, file_dataset *like, const char *const *files, size_t num_files,
-           const co_file_options *options, int position)
+co_dataset *
+coi_files_new(co_context *ctx, const coi_framing *framing, const coi_frame_sizes *sizes,
+              const char *const *files, size_t num_files, const co_file_options *options)
 {
-    like->options = (co_file_options)CO_FILE_OPTIONS_INIT;
-    if (!check_names(ctx, files, num_files) ||
-        !coi_take_file_options(ctx, &like->options, options, position))
+    file_dataset like = { .framing = framing, .sizes = *sizes, .options = *options };
+
+    return check_names(ctx, files, num_files) ? files_new(ctx, &like, files, num_files, 0, 1)
+                                              : NULL;
+}
+
+const char *
+coi_files_at(const co_iterator *iterator, int64_t *record)
+{
+    const file_iterator *self = (const file_iterator *)iterator;
+
+    *record = self->record;
+    return files_of(iterator)->names[self->file];
+}
+
+/* What the public calls share. */
+static co_dataset *
+make_files(co_context *ctx, const coi_framing *framing, coi_frame_sizes sizes,
+           const char *const *files, size_t num_files, const co_file_options *options, int position)
+{
+    co_file_options all = CO_FILE_OPTIONS_INIT;
+
+    if (!coi_take_file_options(ctx, &all, options, position))
         return NULL;
-    return coi_dataset_give(ctx, files_new(ctx, like, files, num_files, 0, 1));
+    return coi_dataset_give(ctx, coi_files_new(ctx, framing, &sizes, files, num_files, &all));
 }
 
 co_dataset *
 co_dataset_tfrecord(co_context *ctx, const char *const *files, size_t num_files,
                     const co_file_options *options)
 {
-    file_dataset like = { .framing = &coi_tfrecord_framing };
-
     COI_ENTER(ctx, "dataset_tfrecord", NULL);
-    return make_files(ctx, &like, files, num_files, options, 4);
+    return make_files(ctx, &coi_tfrecord_framing, (coi_frame_sizes){ 0 }, files, num_files, options,
+                      4);
 }
 
 co_dataset *
 co_dataset_text_lines(co_context *ctx, const char *const *files, size_t num_files,
                       const co_file_options *options)
 {
-    file_dataset like = { .framing = &coi_line_framing };
-
     COI_ENTER(ctx, "dataset_text_lines", NULL);
-    return make_files(ctx, &like, files, num_files, options, 4);
+    return make_files(ctx, &coi_line_framing, (coi_frame_sizes){ 0 }, files, num_files, options, 4);
 }
 
 co_dataset *
@@ -495,7 +507,7 @@ co_dataset_fixed_length_records(co_context *ctx, const char *const *files, size_
                                 int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes,
                                 const co_file_options *options)
 {
-    file_dataset like = { .framing = &coi_fixed_framing };
+    coi_frame_sizes sizes = { (size_t)record_bytes, (size_t)header_bytes, (size_t)footer_bytes };
 
     COI_ENTER(ctx, "dataset_fixed_length_records", NULL);
     if (record_bytes < 1 || header_bytes < 0 || footer_bytes < 0 ||
@@ -507,7 +519,5 @@ co_dataset_fixed_length_records(co_context *ctx, const char *const *files, size_
                  (long long)record_bytes, (long long)header_bytes, (long long)footer_bytes);
         return NULL;
     }
-    like.sizes = (coi_frame_sizes){ (size_t)record_bytes, (size_t)header_bytes,
-                                    (size_t)footer_bytes };
-    return make_files(ctx, &like, files, num_files, options, 7);
+    return make_files(ctx, &coi_fixed_framing, sizes, files, num_files, options, 7);
 }

@@ -81,27 +81,40 @@ find_tfrecord(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is
     return COI_FOUND_RECORD;
 }
 
-const coi_framing coi_tfrecord_framing = { "tfrecord", true, COI_RECORD_HEAD, find_tfrecord };
+const coi_framing coi_tfrecord_framing = { "tfrecord", true, find_tfrecord };
 
+/* Where the end of a line is not in sight, twice as much is looked at next time. */
 static coi_found
-find_line(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is_last, int64_t number,
-          coi_frame *out, co_error_info *err)
+more_text(coi_frame *out, size_t n)
 {
-    const char *end = n > 0 ? memchr(bytes, '\n', n) : NULL;
-    size_t      length = end != NULL ? (size_t)(end - bytes) : n;
+    return more(out, n + (n > 256 ? n : 256));
+}
 
-    (void)sizes, (void)number, (void)err;
-    if (end == NULL && !is_last)
-        return more(out, n + 1);
-    if (n == 0)
-        return COI_FOUND_END;
+/* The line up to `end`, or to the end of the file if that is NULL. */
+static coi_found
+take_line(const char *bytes, size_t n, const char *end, coi_frame *out)
+{
+    size_t length = end != NULL ? (size_t)(end - bytes) : n;
+
     *out = (coi_frame){ 0, length, length + (end != NULL), 0 };
     if (length > 0 && bytes[length - 1] == '\r')
         --out->nbytes;
     return COI_FOUND_RECORD;
 }
 
-const coi_framing coi_line_framing = { "text_lines", true, 256, find_line };
+static coi_found
+find_line(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is_last, int64_t number,
+          coi_frame *out, co_error_info *err)
+{
+    const char *end = n > 0 ? memchr(bytes, '\n', n) : NULL;
+
+    (void)sizes, (void)number, (void)err;
+    if (end == NULL && !is_last)
+        return more_text(out, n);
+    return n > 0 ? take_line(bytes, n, end, out) : COI_FOUND_END;
+}
+
+const coi_framing coi_line_framing = { "text_lines", true, find_line };
 
 static coi_found
 find_fixed(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is_last, int64_t number,
@@ -125,4 +138,56 @@ find_fixed(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is_la
     return COI_FOUND_ERROR;
 }
 
-const coi_framing coi_fixed_framing = { "fixed_length_records", false, 0, find_fixed };
+const coi_framing coi_fixed_framing = { "fixed_length_records", false, find_fixed };
+
+/* The end of a row: a line feed outside quotes. NULL: not there; *is_open tells whether quotes are. */
+static const char *
+row_end(const char *at, size_t n, bool *is_open)
+{
+    const char *end = at + n;
+
+    *is_open = false;
+    while (at < end) {
+        const char *line = memchr(at, '\n', (size_t)(end - at)), *stop = line != NULL ? line : end;
+
+        while (at < stop && (at = memchr(at, '"', (size_t)(stop - at))) != NULL) {
+            *is_open = !*is_open;
+            ++at;
+        }
+        if (line == NULL || !*is_open)
+            return line;
+        at = line + 1;
+    }
+    return NULL;
+}
+
+/* Rows of CSV; the first `header` rows of a file are passed over. */
+static coi_found
+find_row(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is_last, int64_t number,
+         coi_frame *out, co_error_info *err)
+{
+    size_t header = number == 0 ? sizes->header : 0, skipped = 0;
+
+    for (;; --header) {
+        bool        is_open;
+        const char *end = row_end(bytes + skipped, n - skipped, &is_open);
+
+        if (end == NULL && !is_last)
+            return more_text(out, n);
+        if (end == NULL && is_open) {
+            coi_error(err, CO_INVALID_ARGUMENT, "a quoted field does not end");
+            return COI_FOUND_ERROR;
+        }
+        if (n == skipped)
+            return COI_FOUND_END;
+        take_line(bytes + skipped, n - skipped, end, out);
+        if (header == 0)
+            break;
+        skipped += out->consumed;
+    }
+    out->begin += skipped;
+    out->consumed += skipped;
+    return COI_FOUND_RECORD;
+}
+
+const coi_framing coi_csv_framing = { "csv", true, find_row };

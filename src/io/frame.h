@@ -24,20 +24,20 @@ typedef struct coi_frame {
     size_t need;
 } coi_frame;
 
-typedef struct coi_frame_sizes { /* fixed-length records alone */
+typedef struct
+    coi_frame_sizes { /* fixed-length records; rows of CSV have a header, in rows, or none */
     size_t record, header, footer;
 } coi_frame_sizes;
 
 typedef struct coi_framing {
     const char *name;
     bool        is_terminated; /* the byte behind a record may be overwritten when it was found */
-    size_t      guess;         /* bytes to read at least */
     /* `n` bytes from the beginning of record `number` on; is_last: the file ends with them. */
     coi_found (*find)(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is_last,
                       int64_t number, coi_frame *out, co_error_info *err);
 } coi_framing;
 
-extern const coi_framing coi_tfrecord_framing, coi_line_framing, coi_fixed_framing;
+extern const coi_framing coi_tfrecord_framing, coi_line_framing, coi_fixed_framing, coi_csv_framing;
 
 /* The 12 bytes before and the 4 bytes behind the data of a TFRecord. */
 void coi_record_head(size_t nbytes, uint8_t head[COI_RECORD_HEAD]);

@@ -38,6 +38,31 @@ expect 0 '^usage: ' "$cohort" --help
 expect 2 "no command 'inform'" "$cohort" inform
 expect 2 '^usage: ' "$cohort"
 expect 2 "argument '--yaml' is unknown" "$cohort" info --yaml
+
+golden=$source/tests/golden/records
+expect 0 '^ +5 records +3[0-9]+ bytes +0 to 300 .*plain.tfrecord$' "$cohort" records list "$golden/plain.tfrecord"
+expect 0 '^2$' "$cohort" records count "$golden/large.tfrecord"
+expect 0 '^1: $' "$cohort" records print "$golden/plain.tfrecord"
+expect 0 '^2: 0001fffe$' "$cohort" records print --hex "$golden/plain.tfrecord"
+expect 0 '^ +name: .*item-0' "$cohort" records print --example "$golden/examples.tfrecord"
+expect 0 'one.tfrecord: good$' "$cohort" records verify "$golden/one.tfrecord" "$golden/empty.tfrecord"
+expect 0 '[[]#+[.]*[]] 100 %' "$cohort" records verify --progress "$golden/large.tfrecord"
+expect 1 'bad_data.tfrecord: damaged$' "$cohort" records verify "$golden/bad_data.tfrecord" "$golden/one.tfrecord"
+expect 1 'record 1 at offset 28: ' "$cohort" records list "$golden/bad_data.tfrecord"
+expect 1 'No such file' "$cohort" records count "$golden/none"
+expect 0 '^done$' bash -c 'printf "first\n\nthird" | "$1" records write "$2" && echo done' bash "$cohort" "$scratch/made"
+expect 0 '^3$' "$cohort" records count "$scratch/made"
+expect 0 '^2: third$' "$cohort" records print "$scratch/made"
+expect 1 'cannot write to' bash -c '"$1" records write "$2" </dev/null' bash "$cohort" "$scratch/no/made"
+expect 2 '^usage: cohort records' "$cohort" records
+expect 2 '^usage: cohort records' "$cohort" records list
+expect 2 "argument '--all' is unknown" "$cohort" records list --all x
+if "$cohort" info | grep -qE '^  zlib +[0-9]'; then
+    expect 0 '^6$' "$cohort" records count "$golden/examples.tfrecord.gz"
+    expect 1 'not a ZLIB stream' "$cohort" records count --zlib "$golden/examples.tfrecord.gz"
+else
+    expect 1 'without zlib' "$cohort" records count "$golden/examples.tfrecord.gz"
+fi
 expect 1 'writing' bash -c '"$1" info >/dev/full' bash "$cohort"
 if command -v python3 >/dev/null; then
     "$cohort" info --json | python3 -m json.tool >/dev/null || { echo "FAILED: info --json is no JSON"; failed=1; }

@@ -21,6 +21,7 @@ typedef struct command {
 
 int info_command(int argc, char **argv);
 int ops_command(int argc, char **argv);
+int records_command(int argc, char **argv);
 
 /* Report an argument that the command does not take; returns the exit status for wrong use. */
 int refuse_argument(const char *command_name, const char *argument);

@@ -11,6 +11,8 @@ static int help_command(int argc, char **argv);
 static const command commands[] = {
     { "info", "[--json]", "version, build, libraries, devices and settings", info_command },
     { "ops", "[NAME...]", "the operators and their arguments", ops_command },
+    { "records", "ACTION FILE...", "TFRecord files: list, verify, count, print, write",
+      records_command },
     { "help", "", "this text", help_command },
 };
 
@@ -24,7 +26,7 @@ print_usage(FILE *out)
         char line[40];
 
         snprintf(line, sizeof(line), "%s %s", commands[i].name, commands[i].arguments);
-        fprintf(out, "  %-18s%s\n", line, commands[i].help);
+        fprintf(out, "  %-25s%s\n", line, commands[i].help);
     }
 }
 

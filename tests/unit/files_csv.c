@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* CSV files, and names of files by pattern. */
+#include "files_support.h"
+
+static co_dataset *
+csv(co_context *ctx, const char *text, const co_csv_column *columns, size_t n,
+    const co_csv_options *options)
+{
+    char        path[FILES_PATH];
+    const char *file = files_path("a.csv", path);
+
+    files_write(file, text, strlen(text));
+    return co_dataset_csv(ctx, &file, 1, columns, n, options);
+}
+
+static const struct {
+    const char *text, *elements;
+} files[] = {
+    { "1,a\n2,b\n", "(1,'a') (2,'b')" },
+    { "1,a\r\n2,b", "(1,'a') (2,'b')" },
+    { " 1 ,a b \n-2,\"x,y\"\n", "(1,'a b ') (-2,'x,y')" },
+    { "1,\"a \"\"b\"\"\"\n2,\"two\nlines\"\n", "(1,'a \"b\"') (2,'two\nlines')" },
+    { "7,\n,x\n", "(7,'none') (-1,'x')" },
+    { "7,\"\"\nNA,NA\n", "(7,'none') (-1,'none')" },
+    { "\"3\",z\n", "(3,'z')" },
+    { "", "" },
+};
+
+CO_TEST(rows_become_tuples_of_their_dtypes, "")
+{
+    const co_csv_column columns[] = { { CO_INT64, co_int(ctx, -1) },
+                                      { CO_STRING, co_string(ctx, "none") } };
+    co_csv_options      options = CO_CSV_OPTIONS_INIT;
+    char                text[DATA_TEXT];
+
+    options.na_value = "NA";
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); ++i)
+        CO_EXPECT_STR(data_elements(ctx, csv(ctx, files[i].text, columns, 2, &options), 9, text),
+                      files[i].elements);
+    files_clean();
+}
+
+/* In batches every column is a tensor; numbers have a point whatever the locale. */
+CO_TEST(batches_of_rows_have_columns, "")
+{
+    const co_csv_column columns[] = { { CO_INT32, NULL },
+                                      { CO_FLOAT32, NULL },
+                                      { CO_FLOAT64, co_float(ctx, 0.5) },
+                                      { CO_STRING, NULL } };
+    co_csv_options      options = CO_CSV_OPTIONS_INIT;
+    co_dataset         *dataset;
+    char                text[DATA_TEXT];
+
+    options.delimiter = ';';
+    options.header = true;
+    dataset = csv(ctx, "id;x;y;name\n1;1.5;;a\n2;-2e3;7;b\n3;inf;8;c\n", columns, 4, &options);
+    CO_EXPECT_STR(data_text(ctx, co_element_spec(ctx, dataset), text),
+                  "(int32[],float32[],float64[],string[])");
+    CO_EXPECT_STR(data_elements(ctx, co_dataset_batch(ctx, dataset, 2, false), 9, text),
+                  "([1,2],[1.5,-2000],[0.5,7],['a','b']) ([3],[inf],[8],['c'])");
+    CO_EXPECT_STR(data_elements(ctx, csv(ctx, "id;x;y;name\n", columns, 4, &options), 9, text), "");
+    files_clean();
+}
+
+static const struct {
+    const char *text, *part;
+} wrong[] = {
+    { "1,a\n2\n3,c\n", "row 1: it has 1 fields, not 2" },
+    { "1,a\n2,b,c\n3,c\n", "row 1: it has 3 fields, not 2" },
+    { "1,a\nx,b\n3,c\n", "column 0, 'x', is no int32" },
+    { "1,a\n2.5,b\n3,c\n", "column 0, '2.5', is no int32" },
+    { "1,a\n3000000000,b\n3,c\n", "is no int32" },
+    { "1,a\n,b\n3,c\n", "column 0 is empty" },
+    { "1,a\n ,b\n3,c\n", "is no int32" },
+    { "1,a\n\"2\"x,b\n3,c\n", "followed by something else" },
+    { "1,a\n\n3,c\n", "column 0 is empty" },
+};
+
+/* The rows around a wrong one come, alone and in batches, and the error between them. */
+CO_TEST(a_wrong_row_is_told_after_those_before_it, "GEN-ERR-5")
+{
+    const co_csv_column columns[] = { { CO_INT32, NULL }, { CO_STRING, NULL } };
+    char                text[DATA_TEXT];
+
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); ++i)
+        for (int batch = 0; batch < 3; ++batch)
+            CO_BLOCK(ctx) {
+                co_dataset  *dataset = csv(ctx, wrong[i].text, columns, 2, NULL);
+                co_iterator *it = co_iterate(
+                    ctx, batch == 0 ? dataset : co_dataset_batch(ctx, dataset, batch, false));
+
+                if (batch < 2)
+                    CO_EXPECT_CONTAINS(data_text(ctx, co_next(ctx, it), text), "1");
+                CO_EXPECT_NULL(co_next(ctx, it));
+                if (!CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, wrong[i].part))
+                    test_fail(TEST_AT, "at row %zu", i);
+                CO_EXPECT_CONTAINS(data_text(ctx, co_next(ctx, it), text), "3");
+                CO_EXPECT_NULL(co_next(ctx, it));
+                CO_EXPECT_OK(ctx);
+            }
+    CO_EXPECT_NULL(co_next(ctx, co_iterate(ctx, csv(ctx, "1,\"a\n", columns, 2, NULL))));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "does not end");
+    CO_EXPECT_NULL(co_next(ctx, co_iterate(ctx, csv(ctx, "1,a\"b\"\n", columns, 2, NULL))));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "quotes inside");
+    files_clean();
+}
+
+/* Rows that are longer than what is read ahead, and more of them than fit in a window. */
+CO_TEST(many_and_long_rows, "")
+{
+    const co_csv_column columns[] = { { CO_INT64, NULL }, { CO_STRING, NULL } };
+    size_t              at = 0, capacity = 2000000;
+    char               *text = malloc(capacity);
+    int64_t             seen = 0;
+    co_dataset         *dataset;
+
+    for (int i = 0; i < 3000; ++i) {
+        size_t n = i % 1000 == 7 ? 300000 : (size_t)i % 50;
+
+        at += (size_t)snprintf(text + at, capacity - at, "%d,", i);
+        memset(text + at, 'x', n + 1);
+        at += n + 1;
+        text[at++] = '\n';
+    }
+    text[at] = '\0';
+    dataset = csv(ctx, text, columns, 2, NULL);
+    CO_EACH(ctx, batch, co_iterate(ctx, co_dataset_batch(ctx, dataset, 128, false)))
+        for (int64_t i = 0; i < co_num_elements(ctx, co_at(ctx, batch, 0)); ++i, ++seen) {
+            size_t n;
+
+            co_string_at(ctx, co_at(ctx, batch, 1), i, &n);
+            CO_EXPECT_INT(((const int64_t *)co_data(ctx, co_at(ctx, batch, 0)))[i], seen);
+            CO_EXPECT_INT(n, 1 + (seen % 1000 == 7 ? 300000 : seen % 50));
+        }
+    CO_EXPECT_INT(seen, 3000);
+    free(text);
+    files_clean();
+}
+
+CO_TEST(wrong_arguments_of_csv, "")
+{
+    const co_csv_column good = { CO_INT64, NULL }, bad = { CO_BOOL, NULL };
+    const co_csv_column text = { CO_INT64, co_string(ctx, "x") };
+    const co_csv_column several = { CO_INT64,
+                                    co_tensor(ctx, CO_INT64, CO_SHAPE(2), (int64_t[]){ 1, 2 }) };
+    co_csv_options      options = CO_CSV_OPTIONS_INIT;
+    co_file_options     file = files_options((co_compression)7);
+
+    CO_EXPECT_NULL(csv(ctx, "", NULL, 1, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "columns) is NULL");
+    CO_EXPECT_NULL(csv(ctx, "", &good, 0, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "columns) is empty");
+    CO_EXPECT_NULL(csv(ctx, "", &bad, 1, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "column 0 is to be bool");
+    CO_EXPECT_NULL(csv(ctx, "", &text, 1, NULL));
+    co_clear(ctx);
+    CO_EXPECT_NULL(csv(ctx, "", &several, 1, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "must be one value");
+    options.delimiter = '"';
+    CO_EXPECT_NULL(csv(ctx, "", &good, 1, &options));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "delimiter is byte 34");
+    options.delimiter = ',';
+    options.file = &file;
+    CO_EXPECT_NULL(csv(ctx, "", &good, 1, &options));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "compression is 7");
+    CO_EXPECT_NULL(co_dataset_csv(ctx, NULL, 1, &good, 1, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "files) is NULL");
+    files_clean();
+}
+
+CO_TEST(csv_files_are_shared_out_whole, "DS-SHARD-2")
+{
+    const co_csv_column column = { CO_INT64, NULL };
+    char                paths[3][FILES_PATH], text[DATA_TEXT];
+    const char         *names[3];
+    co_dataset         *dataset;
+
+    for (int i = 0; i < 3; ++i) {
+        snprintf(text, sizeof(text), "%d\n%d\n", 10 * i, 10 * i + 1);
+        names[i] = files_path(i == 0 ? "0" : i == 1 ? "1" : "2", paths[i]);
+        files_write(names[i], text, strlen(text));
+    }
+    dataset = co_dataset_csv(ctx, names, 3, &column, 1, NULL);
+    CO_EXPECT_STR(data_elements(ctx, co_dataset_auto_shard(ctx, dataset, 2, 0), 9, text),
+                  "(0) (1) (20) (21)");
+    CO_EXPECT_STR(data_elements(ctx, co_dataset_auto_shard(ctx, dataset, 2, 1), 9, text),
+                  "(10) (11)");
+    files_clean();
+}
+
+/* --- list_files --- */
+
+CO_TEST(names_are_sorted_or_in_the_order_of_a_seed, "")
+{
+    static const char *const names[] = { "b.txt", "a.txt", "B.txt", "c.bin", "d.txt" };
+    co_list_files_options    options = CO_LIST_FILES_OPTIONS_INIT;
+    char path[FILES_PATH], patterns[2][FILES_PATH], sorted[DATA_TEXT], expected[DATA_TEXT],
+        orders[4][DATA_TEXT];
+    const char *both[] = { files_path("*.txt", patterns[0]), files_path("?.*", patterns[1]) };
+    int         same = 0;
+
+    for (int i = 0; i < 5; ++i)
+        files_write(files_path(names[i], path), "", 0);
+    data_elements(ctx, co_dataset_list_files(ctx, both, 1, NULL), 9, sorted);
+    snprintf(expected, sizeof(expected), "'%s/B.txt' '%s/a.txt' '%s/b.txt' '%s/d.txt'",
+             files_folder, files_folder, files_folder, files_folder);
+    CO_EXPECT_STR(sorted, expected);
+    CO_EXPECT_INT(co_cardinality(ctx, co_dataset_list_files(ctx, both, 2, NULL)), 5);
+    options.shuffle = true;
+    for (int i = 0; i < 4; ++i) {
+        options.seed = (uint64_t)i / 2;
+        data_elements(ctx, co_dataset_list_files(ctx, both, 2, &options), 9, orders[i]);
+        same += strcmp(orders[i], sorted) == 0;
+    }
+    CO_EXPECT_STR(orders[0], orders[1]);
+    CO_EXPECT_STR(orders[2], orders[3]);
+    CO_EXPECT_TRUE(strcmp(orders[0], orders[2]) != 0);
+    CO_EXPECT_LESS(same, 3);
+    files_clean();
+}
+
+CO_TEST(patterns_without_a_file_are_refused, "")
+{
+    const char *none[] = { "/no/such/place/*", NULL };
+
+    CO_EXPECT_NULL(co_dataset_list_files(ctx, none, 1, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "no file matches '/no/such/place/*'");
+    CO_EXPECT_NULL(co_dataset_list_files(ctx, none, 2, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "pattern 1 is NULL");
+    CO_EXPECT_NULL(co_dataset_list_files(ctx, NULL, 0, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "0 patterns");
+    CO_EXPECT_NULL(co_dataset_list_files(ctx, NULL, 1, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "patterns) is NULL");
+}
+
+static bool
+read_with_little_memory(co_context *ctx)
+{
+    const co_csv_column columns[] = { { CO_INT64, co_int(ctx, -1) },
+                                      { CO_STRING, co_string(ctx, "none") } };
+    co_csv_options      options = CO_CSV_OPTIONS_INIT;
+    int                 seen = 0;
+
+    options.na_value = "?";
+    CO_EACH(ctx, batch,
+            co_iterate(ctx, co_dataset_batch(ctx, csv(ctx, "1,a\n,b\n3,?\n", columns, 2, &options),
+                                             2, false)))
+        seen += (int)co_num_elements(ctx, co_at(ctx, batch, 0));
+    return co_ok(ctx) && seen == 3;
+}
+
+CO_TEST_BARE(want_of_memory_in_csv, "")
+{
+    CO_EXPECT_SURVIVES_NO_MEMORY(NULL, read_with_little_memory);
+    files_clean();
+}
