@@ -49,6 +49,10 @@ if(NOT COHORT_SOURCES)
     return()
 endif()
 
+# No program spends its time in reference kernels or in the operators that only call others: those are compiled for size.
+file(GLOB cold_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/ops/made/*.c" "${PROJECT_SOURCE_DIR}/src/ops/ref/*.c")
+set_source_files_properties(${cold_sources} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-Os>")
+
 cohort_add_objects(cohort_objects ${COHORT_SOURCES})
 set(objects $<TARGET_OBJECTS:cohort_objects>)
 
@@ -56,11 +60,12 @@ set(objects $<TARGET_OBJECTS:cohort_objects>)
 # it by name, and nowhere else. Nobody reads errno or the exception flags after a kernel; without those two promises
 # loops with square roots or conditions would stay scalar. Results are the same.
 # -O2 with the vectoriser gives loops of half the size that -O3 gives, and the same speed; two files are the exceptions
-# (docs/decisions/kernels.md).
+# (docs/decisions/kernels.md), where the baseline is not a mere fallback.
 if(COHORT_SIMD_SOURCES)
+    set(is_fallback "$<AND:$<BOOL:${COI_HAVE_ISA_V3}>,$<STREQUAL:$<TARGET_PROPERTY:NAME>,cohort_simd_base>>")
     set_source_files_properties(
         "${PROJECT_SOURCE_DIR}/src/ops/simd/softmax.c" "${PROJECT_SOURCE_DIR}/src/ops/simd/reduce.c" PROPERTIES
-        COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
+        COMPILE_OPTIONS "$<$<AND:$<CONFIG:Release>,$<NOT:${is_fallback}>>:-O3>")
     set(isa_flags_base "")
     set(isa_flags_v3 -march=x86-64-v3)
     set(isa_flags_v4 -march=x86-64-v4)
@@ -96,6 +101,21 @@ target_link_options(cohort PRIVATE
     $<$<NOT:$<BOOL:${COHORT_SANITIZE}>>:-Wl,--no-undefined>
     -Wl,--as-needed)
 target_link_libraries(cohort PRIVATE cohort_flags cohort_dependencies ${system_libraries})
+
+# The tables of operators are full of pointers, each of which costs 24 bytes as a relocation. Packed, they cost two bits. That a
+# program which is linked so runs here proves that linker and loader both know how.
+if(NOT CMAKE_CROSSCOMPILING)
+    include(CheckCSourceRuns)
+    set(CMAKE_REQUIRED_FLAGS "-fPIE")
+    set(CMAKE_REQUIRED_LINK_OPTIONS -pie -Wl,-z,pack-relative-relocs)
+    check_c_source_runs("static int zero; int *volatile table[] = { &zero, &zero }; int main(void) { return *table[1]; }"
+        COHORT_PACKED_RELOCATIONS)
+    unset(CMAKE_REQUIRED_FLAGS)
+    unset(CMAKE_REQUIRED_LINK_OPTIONS)
+    if(COHORT_PACKED_RELOCATIONS)
+        target_link_options(cohort PRIVATE -Wl,-z,pack-relative-relocs)
+    endif()
+endif()
 
 add_library(cohort_static STATIC ${objects})
 add_library(cohort::static ALIAS cohort_static)

@@ -87,6 +87,12 @@ CO_API co_value *co_greater_equal(co_context *ctx, co_value *x, co_value *y);
 CO_API co_value *co_logical_and(co_context *ctx, co_value *x, co_value *y);
 CO_API co_value *co_logical_or(co_context *ctx, co_value *x, co_value *y);
 CO_API co_value *co_logical_xor(co_context *ctx, co_value *x, co_value *y);
+/** x where cond (bool) is true, else y; the three broadcast. A host number takes the other's dtype. */
+CO_API co_value *co_where(co_context *ctx, co_value *cond, co_value *x, co_value *y);
+/** At most max, then at least min; where min is above max that is min. NaN stays. */
+CO_API co_value *co_clip_by_value(co_context *ctx, co_value *x, double min, double max);
+/** The sum of a list or tuple of tensors of one shape and dtype. */
+CO_API co_value *co_add_n(co_context *ctx, co_value *xs);
 
 /* Linear algebra. */
 
@@ -94,6 +100,18 @@ CO_API co_value *co_logical_xor(co_context *ctx, co_value *x, co_value *y);
 CO_API co_value *co_matmul(co_context *ctx, co_value *a, co_value *b);
 CO_API co_value *co_matmul_transposed(co_context *ctx, co_value *a, co_value *b, bool transpose_a,
                                       bool transpose_b);
+/** a [..., m, n] x b [..., n]. */
+CO_API co_value *co_matvec(co_context *ctx, co_value *a, co_value *b, bool transpose_a);
+/**
+ * Sums of products over the labels that the result leaves out, of a list or tuple of up to 16 tensors:
+ *
+ *     scores = co_einsum(ctx, "bqhd,bkhd->bhqk", co_args(ctx, query, key));
+ *
+ * A label is a letter, '...' stands for any dimensions, which broadcast; a label that a term has twice is
+ * its diagonal. Without "->" the result has the labels that occur once, in order. Operands are combined
+ * from the left, each pair by a matrix product.
+ */
+CO_API co_value *co_einsum(co_context *ctx, const char *equation, co_value *xs);
 
 /* Reductions. axes NULL reduces all; CO_AXES(0, 1) names some; negative counts from the end. */
 
@@ -103,8 +121,42 @@ CO_API co_value *co_reduce_mean(co_context *ctx, co_value *x, const int *axes, s
                                 bool keepdims);
 CO_API co_value *co_reduce_max(co_context *ctx, co_value *x, const int *axes, size_t num_axes,
                                bool keepdims);
+CO_API co_value *co_reduce_min(co_context *ctx, co_value *x, const int *axes, size_t num_axes,
+                               bool keepdims);
+CO_API co_value *co_reduce_prod(co_context *ctx, co_value *x, const int *axes, size_t num_axes,
+                                bool keepdims);
+/** Of bools: whether all are true, whether one is. */
+CO_API co_value *co_reduce_all(co_context *ctx, co_value *x, const int *axes, size_t num_axes,
+                               bool keepdims);
+CO_API co_value *co_reduce_any(co_context *ctx, co_value *x, const int *axes, size_t num_axes,
+                               bool keepdims);
+/** log(sum(exp(x))), whose exponentials do not overflow. */
+CO_API co_value *co_reduce_logsumexp(co_context *ctx, co_value *x, const int *axes, size_t num_axes,
+                                     bool keepdims);
+/** Variance and standard deviation of the elements themselves: divided by n, not by n - 1. */
+CO_API co_value *co_reduce_variance(co_context *ctx, co_value *x, const int *axes, size_t num_axes,
+                                    bool keepdims);
+CO_API co_value *co_reduce_std(co_context *ctx, co_value *x, const int *axes, size_t num_axes,
+                               bool keepdims);
+CO_API co_value *co_reduce_euclidean_norm(co_context *ctx, co_value *x, const int *axes,
+                                          size_t num_axes, bool keepdims);
+/** A tuple: the mean and the variance. */
+CO_API co_value *co_moments(co_context *ctx, co_value *x, const int *axes, size_t num_axes,
+                            bool keepdims);
 /** Index of the largest element along `axis`, the first of equals; `dtype` CO_INT64 (default), CO_INT32. */
 CO_API co_value *co_argmax(co_context *ctx, co_value *x, int axis, co_dtype dtype);
+CO_API co_value *co_argmin(co_context *ctx, co_value *x, int axis, co_dtype dtype);
+/** Running sums and products along an axis: element i is that of 0 to i, `exclusive` without i itself,
+ * `reverse` from the end. */
+CO_API co_value *co_cumsum(co_context *ctx, co_value *x, int axis, bool exclusive, bool reverse);
+CO_API co_value *co_cumprod(co_context *ctx, co_value *x, int axis, bool exclusive, bool reverse);
+/** A tuple: the k largest elements along the last axis, largest first, and their indices (int32). Of
+ * equal ones the first comes first; NaN comes behind all numbers. */
+CO_API co_value *co_top_k(co_context *ctx, co_value *x, int64_t k);
+/** The elements along an axis in order, and the indices (int32) that bring them there. Equal elements keep
+ * their order; NaN comes last in either direction. */
+CO_API co_value *co_sort(co_context *ctx, co_value *x, int axis, bool descending);
+CO_API co_value *co_argsort(co_context *ctx, co_value *x, int axis, bool descending);
 
 /* Shapes. */
 
@@ -119,9 +171,61 @@ CO_API co_value *co_concat(co_context *ctx, co_value *xs, int axis);
 /** The box that begins at `begin`; a size of -1 means to the end. */
 CO_API co_value *co_slice(co_context *ctx, co_value *x, const int64_t *begin, const int64_t *size,
                           size_t n);
+/** Dimensions of 1 taken out: those of axes, or all with CO_ALL_AXES. */
+CO_API co_value *co_squeeze(co_context *ctx, co_value *x, const int *axes, size_t num_axes);
+/** Tensors of one shape and dtype, a list or tuple, side by side along a new axis; and a tuple of the
+ * parts again. */
+CO_API co_value *co_stack(co_context *ctx, co_value *xs, int axis);
+CO_API co_value *co_unstack(co_context *ctx, co_value *x, int axis);
+/** A tuple of `num` equal parts, or of up to 32 parts of these sizes, one of which may be -1. */
+CO_API co_value *co_split(co_context *ctx, co_value *x, int64_t num, int axis);
+CO_API co_value *co_split_sizes(co_context *ctx, co_value *x, const int64_t *sizes, size_t n, int axis);
+
+/** Bit i of a mask is about entry i of co_strided_slice: its begin or end does not count, it stands for
+ * any number of whole dimensions, for a new dimension of 1, or for one element without its dimension. */
+typedef struct co_slice_masks {
+    size_t   struct_size;
+    uint32_t begin, end, ellipsis, new_axis, shrink_axis;
+} co_slice_masks;
+#define CO_SLICE_MASKS_INIT { sizeof(co_slice_masks), 0, 0, 0, 0, 0 }
+/** x[begin:end:strides] as Python has it: negative numbers count from the end, ranges are cut to what is
+ * there. strides NULL are 1; masks NULL are the initialiser's. */
+CO_API co_value *co_strided_slice(co_context *ctx, co_value *x, const int64_t *begin,
+                                  const int64_t *end, const int64_t *strides, size_t n,
+                                  const co_slice_masks *masks);
+/** The elements along axes from the last to the first. */
+CO_API co_value *co_reverse(co_context *ctx, co_value *x, const int *axes, size_t num_axes);
+/** Moved on by shift[i] along axes[i]; what leaves at one end comes in at the other. */
+CO_API co_value *co_roll(co_context *ctx, co_value *x, const int64_t *shift, const int *axes, size_t n);
+/** Repeated along every axis, multiples[i] times. */
+CO_API co_value *co_tile(co_context *ctx, co_value *x, const int64_t *multiples, size_t n);
+typedef enum co_pad_mode { CO_PAD_CONSTANT = 0, CO_PAD_REFLECT, CO_PAD_SYMMETRIC } co_pad_mode;
+/** Elements before and behind each axis: paddings are pairs, n is twice the rank. REFLECT mirrors at the
+ * outermost element, SYMMETRIC behind it, which is then there twice. */
+CO_API co_value *co_pad(co_context *ctx, co_value *x, const int64_t *paddings, size_t n,
+                        co_pad_mode mode, double constant);
+/** Matrices with all but the diagonal, num_lower below and num_upper above it set to 0; negative: all. */
+CO_API co_value *co_band_part(co_context *ctx, co_value *x, int64_t num_lower, int64_t num_upper);
 /** Rows of params by index along `axis`; the first batch_dims dimensions are matched, not crossed. */
 CO_API co_value *co_gather(co_context *ctx, co_value *params, co_value *indices, int axis,
                            int batch_dims);
+/** Rows of a table by id: co_gather along axis 0. The gradient is indexed slices. */
+CO_API co_value *co_embedding_lookup(co_context *ctx, co_value *params, co_value *ids);
+/** Elements, or slices, by the index vectors that the last dimension of indices holds. */
+CO_API co_value *co_gather_nd(co_context *ctx, co_value *params, co_value *indices);
+/** Zeros of a shape with updates added at index vectors; the same on a tensor; and updates in the place of
+ * what a tensor has there, of which the last stays where vectors are equal. */
+CO_API co_value *co_scatter_nd(co_context *ctx, co_value *indices, co_value *updates,
+                               const int64_t *dims, size_t ndim);
+CO_API co_value *co_tensor_scatter_nd_add(co_context *ctx, co_value *tensor, co_value *indices,
+                                          co_value *updates);
+CO_API co_value *co_tensor_scatter_nd_update(co_context *ctx, co_value *tensor, co_value *indices,
+                                             co_value *updates);
+/** Rows of data added up by ids, which have its first dimensions; negative ids are left out. */
+CO_API co_value *co_unsorted_segment_sum(co_context *ctx, co_value *data, co_value *ids,
+                                         int64_t num_segments);
+/** The coordinates of what is not zero, as int64 [n, rank]. */
+CO_API co_value *co_where_index(co_context *ctx, co_value *x);
 /** on where the index along the new `axis` equals, off elsewhere; dtype CO_DTYPE_NONE means float32. */
 CO_API co_value *co_one_hot(co_context *ctx, co_value *indices, int64_t depth, double on, double off,
                             int axis, co_dtype dtype);
@@ -134,12 +238,63 @@ CO_API co_value *co_range(co_context *ctx, co_value *start, co_value *limit, co_
 CO_API co_value *co_fill(co_context *ctx, const int64_t *dims, size_t ndim, co_value *value);
 CO_API co_value *co_zeros(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim);
 CO_API co_value *co_ones(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim);
+/** With the shape and dtype of x. */
+CO_API co_value *co_zeros_like(co_context *ctx, co_value *x);
+CO_API co_value *co_ones_like(co_context *ctx, co_value *x);
+/** A matrix with ones on the diagonal; num_columns -1: as many as rows. */
+CO_API co_value *co_eye(co_context *ctx, co_dtype dtype, int64_t num_rows, int64_t num_columns);
+/** num numbers at equal distances from start to stop, both included; dtype one of floats. */
+CO_API co_value *co_linspace(co_context *ctx, co_dtype dtype, double start, double stop, int64_t num);
+/** Shape, number of elements and number of dimensions as int32 tensors. */
+CO_API co_value *co_shape_tensor(co_context *ctx, co_value *x);
+CO_API co_value *co_size_tensor(co_context *ctx, co_value *x);
+CO_API co_value *co_rank_tensor(co_context *ctx, co_value *x);
 
 /* Neural networks. Layout is NHWC. */
 
 CO_API co_value *co_softmax(co_context *ctx, co_value *logits, int axis);
+CO_API co_value *co_log_softmax(co_context *ctx, co_value *logits, int axis);
 /** Cross entropy of each row of logits [..., classes] with its integer label [...]. */
 CO_API co_value *co_sparse_softmax_cross_entropy(co_context *ctx, co_value *labels, co_value *logits);
+/** Cross entropy of logits with labels that are probabilities, along `axis`; both have one shape. Labels
+ * that do not add up to 1 have the gradient of those that do, as in TensorFlow. */
+CO_API co_value *co_softmax_cross_entropy(co_context *ctx, co_value *labels, co_value *logits, int axis);
+/** Cross entropy of each logit with its label, a probability. */
+CO_API co_value *co_sigmoid_cross_entropy(co_context *ctx, co_value *labels, co_value *logits);
+/** The mean of squared differences over the last axis. */
+CO_API co_value *co_mse(co_context *ctx, co_value *y_true, co_value *y_pred);
+/** Half the sum of squares. */
+CO_API co_value *co_l2_loss(co_context *ctx, co_value *x);
+
+/** x normalised over axes of each example (the features), times gamma, plus beta, which broadcast to x. */
+CO_API co_value *co_layer_norm(co_context *ctx, co_value *x, co_value *gamma, co_value *beta,
+                               const int *axes, size_t num_axes, double epsilon);
+/**
+ * x normalised over axes (all but the channels), times gamma, plus beta. A tuple: that, the batch's mean
+ * and variance, and the moving ones, each momentum * moving + (1 - momentum) * batch, without gradient.
+ */
+CO_API co_value *co_batch_norm_train(co_context *ctx, co_value *x, co_value *gamma, co_value *beta,
+                                     co_value *moving_mean, co_value *moving_variance,
+                                     const int *axes, size_t num_axes, double momentum,
+                                     double epsilon);
+/** The same with given mean and variance. */
+CO_API co_value *co_batch_norm_inference(co_context *ctx, co_value *x, co_value *mean,
+                                         co_value *variance, co_value *gamma, co_value *beta,
+                                         double epsilon);
+/** Over all axes but the last. A tuple: x normalised, the mean, and the variance times n / (n - 1). */
+CO_API co_value *co_fused_batch_norm_train(co_context *ctx, co_value *x, co_value *scale,
+                                           co_value *offset, double epsilon);
+/** x / sqrt(max(sum(x * x), epsilon)) over axes. */
+CO_API co_value *co_l2_normalize(co_context *ctx, co_value *x, const int *axes, size_t num_axes,
+                                 double epsilon);
+/** x, scaled to clip_norm where its norm over axes is larger. */
+CO_API co_value *co_clip_by_norm(co_context *ctx, co_value *x, double clip_norm, const int *axes,
+                                 size_t num_axes);
+/** The norm of a list or tuple of tensors as one vector. */
+CO_API co_value *co_global_norm(co_context *ctx, co_value *xs);
+/** A tuple: the tensors of a list or tuple, scaled together to clip_norm where their norm is larger (NaN
+ * where it is not finite), and behind them that norm. */
+CO_API co_value *co_clip_by_global_norm(co_context *ctx, co_value *xs, double clip_norm);
 
 typedef enum co_padding { CO_PADDING_VALID = 0, CO_PADDING_SAME, CO_PADDING_EXPLICIT } co_padding;
 
@@ -154,6 +309,13 @@ typedef struct co_conv2d_options {
     { sizeof(co_conv2d_options), { 1, 1 }, { 1, 1 }, CO_PADDING_VALID, { 0, 0, 0, 0 } }
 /** x [n, h, w, in] with filter w [kh, kw, in, out]. NULL options are the initialiser's. */
 CO_API co_value *co_conv2d(co_context *ctx, co_value *x, co_value *w, const co_conv2d_options *options);
+/** Every channel with filters of its own: w [kh, kw, in, m] gives in * m channels. Strides are equal. */
+CO_API co_value *co_depthwise_conv2d(co_context *ctx, co_value *x, co_value *w,
+                                     const co_conv2d_options *options);
+/** What conv2d with these options would make x of, from x: w [kh, kw, out, in], output_dims
+ * [n, h, w, out]. */
+CO_API co_value *co_conv2d_transpose(co_context *ctx, co_value *x, co_value *w,
+                                     const int64_t output_dims[4], const co_conv2d_options *options);
 
 typedef struct co_pool2d_options {
     size_t     struct_size;
@@ -163,6 +325,8 @@ typedef struct co_pool2d_options {
 } co_pool2d_options;
 #define CO_POOL2D_OPTIONS_INIT { sizeof(co_pool2d_options), { 2, 2 }, { 2, 2 }, CO_PADDING_VALID }
 CO_API co_value *co_max_pool2d(co_context *ctx, co_value *x, const co_pool2d_options *options);
+/** The mean of each window, without padding. */
+CO_API co_value *co_avg_pool2d(co_context *ctx, co_value *x, const co_pool2d_options *options);
 
 /* Random numbers: Philox, keyed by the seed of the runtime, a counter of the context and the replica. */
 

@@ -5,7 +5,7 @@
  * are tensors on the current device already, takes no detour.
  */
 #include "ops/gradient.h"
-#include "ops/op.h"
+#include "ops/list.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -92,6 +92,20 @@ host_dtype(co_value *const *given, int n, co_value *const *converted)
     return dtype;
 }
 
+static bool
+may_be_operand(const coi_call *call, const co_value *value)
+{
+    co_context *ctx = call->ctx;
+
+    if (value->kind != CO_KIND_PER_REPLICA || coi_in_replica(ctx) || ctx->mode.update_id >= 0)
+        return true;
+    coi_fail(ctx, CO_TYPE,
+             "%s: a per-replica value is no operand outside a replica; pass it to co_run, or take "
+             "its parts with co_local_results",
+             call->op->name);
+    return false;
+}
+
 /* An operand that has a dtype as a tensor: a reference, and its node. */
 static co_value *
 as_operand(coi_call *call, co_value *value, uint32_t *node)
@@ -99,13 +113,8 @@ as_operand(coi_call *call, co_value *value, uint32_t *node)
     co_context *ctx = call->ctx;
     co_value   *tensor;
 
-    if (value->kind == CO_KIND_PER_REPLICA && !coi_in_replica(ctx) && ctx->mode.update_id < 0) {
-        coi_fail(ctx, CO_TYPE,
-                 "%s: a per-replica value is no operand outside a replica; pass it to co_run, or "
-                 "take its parts with co_local_results",
-                 call->op->name);
+    if (!may_be_operand(call, value))
         return NULL;
-    }
     /* By operators, so that gradients pass. */
     if (value->kind == CO_KIND_SLICES)
         value = coi_densify(ctx, value);
@@ -400,4 +409,98 @@ coi_apply2(co_context *ctx, const coi_op *op, co_value *x, co_value *y, const vo
     co_value *const given[2] = { x, y };
 
     return apply_one(ctx, op, given, 2, attrs);
+}
+
+/* Operands as tensors in place that lead to their nodes, values of the block. What is no tensor is read by an operator. */
+static bool
+place(coi_call *call, co_value *const *given)
+{
+    co_context *ctx = call->ctx;
+    co_dtype    dtype = CO_DTYPE_NONE;
+
+    for (int i = 0; i < call->num_in; ++i) {
+        co_value *value = given[i];
+
+        if (!coi_check_value(ctx, value, i + 2, input_name(call->op, i)) ||
+            !may_be_operand(call, value))
+            return false;
+        call->in[i] = NULL;
+        if (coi_host_dtype(value) != CO_DTYPE_NONE)
+            continue;
+        call->in[i] = are_in_place(ctx, call->device, &value, 1)
+                          ? value
+                          : coi_apply1(ctx, &coi_op_identity, value, NULL);
+        if (call->in[i] == NULL)
+            return false;
+    }
+    if (call->op->same_dtype)
+        dtype = host_dtype(given, call->num_in, call->in);
+    for (int i = 0; i < call->num_in; ++i)
+        if (call->in[i] == NULL &&
+            (call->in[i] = coi_give(ctx, coi_as_tensor(ctx, given[i], dtype))) == NULL)
+            return false;
+    return true;
+}
+
+/* Checks, parts, and the record of an operator that has a gradient of its own. */
+static co_value *
+compose(coi_call *call, const uint32_t *nodes)
+{
+    co_context   *ctx = call->ctx;
+    const coi_op *op = call->op;
+    bool          recording = ctx->recording;
+    coi_out       outs[COI_MAX_OUTPUTS];
+
+    if (!check_dtypes(call, call->num_in) || (op->infer != NULL && op->infer(call, outs) != CO_OK))
+        return NULL;
+    ctx->recording = recording && op->grad == NULL && !op->not_differentiable;
+    call->out[0] = op->compose(call);
+    ctx->recording = recording;
+    if (call->out[0] == NULL || ctx->error.code != CO_OK)
+        return NULL;
+    if (recording && op->grad != NULL && !record(call, nodes))
+        return NULL;
+    return call->out[0];
+}
+
+co_value *
+coi_compose(co_context *ctx, const coi_op *op, co_value *const *given, int num_given,
+            const void *attrs)
+{
+    coi_call  call = { .ctx = ctx, .op = op, .num_in = num_given, .num_out = 1, .attrs = attrs };
+    operands  o;
+    co_value *result = NULL;
+
+    COI_ENTER(ctx, op->name, NULL);
+    call.device = coi_current_device(ctx);
+    if (call.device == NULL || !check_count(&call) || !make_room(&call, &o))
+        return NULL;
+    co_block_begin(ctx); /* the parts go with it */
+    ctx->call = op->name;
+    if (ctx->error.code == CO_OK && place(&call, given)) {
+        ctx->call = op->name;
+        for (int i = 0; ctx->recording && i < num_given; ++i)
+            o.nodes[i] = coi_tape_node(ctx, call.in[i], call.in[i]);
+        result = compose(&call, o.nodes);
+        if (result != NULL)
+            coi_ref(result);
+    }
+    co_block_end(ctx);
+    if (o.room > 0)
+        coi_small_free(&ctx->heap, call.in, o.room);
+    return result != NULL ? coi_own(ctx, result) : NULL;
+}
+
+co_value *
+coi_compose_list(co_context *ctx, const coi_op *op, co_value *xs, const void *attrs)
+{
+    COI_ENTER(ctx, op->name, NULL);
+    if (!coi_check_value(ctx, xs, 2, op->inputs[0]))
+        return NULL;
+    if (xs->kind != CO_KIND_LIST && xs->kind != CO_KIND_TUPLE) {
+        coi_fail(ctx, CO_TYPE, "%s: %s is %s; it must be a list or tuple of tensors", op->name,
+                 op->inputs[0], coi_a_kind(xs->kind));
+        return NULL;
+    }
+    return coi_compose(ctx, op, xs->u.items.items, (int)xs->u.items.n, attrs);
 }

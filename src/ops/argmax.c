@@ -16,8 +16,8 @@
     X(coi_argmax_attrs, output_type, DTYPE, "=int64", NULL)
 COI_ATTR_TABLE(coi_argmax_attrs, ARGMAX_ATTRS)
 
-static co_code
-argmax_rule(coi_call *call, coi_out *outs)
+co_code
+coi_argmax_rule(coi_call *call, coi_out *outs)
 {
     const coi_argmax_attrs *attrs = call->attrs;
     const co_value         *x = call->in[0];
@@ -125,7 +125,7 @@ const coi_op coi_op_argmax = {
     .dtypes = COI_NUMBERS | COI_DTYPE_BIT(CO_BOOL),
     .not_differentiable = true,
     COI_ATTRS(coi_argmax_attrs),
-    .infer = argmax_rule,
+    .infer = coi_argmax_rule,
     .ref = coi_ref_argmax,
     .run = argmax_run,
 };

@@ -375,9 +375,9 @@ choice_grad(coi_grad *g, const coi_op *chooses_x)
     co_value   *chosen = coi_apply2(ctx, chooses_x, x, y, NULL);
 
     if (g->needed[0])
-        g->grads[0] = coi_unbroadcast(ctx, coi_where(ctx, chosen, dy, zero), x);
+        g->grads[0] = coi_unbroadcast(ctx, co_where(ctx, chosen, dy, zero), x);
     if (g->needed[1])
-        g->grads[1] = coi_unbroadcast(ctx, coi_where(ctx, chosen, zero, dy), y);
+        g->grads[1] = coi_unbroadcast(ctx, co_where(ctx, chosen, zero, dy), y);
     return ctx->error.code;
 }
 
@@ -422,7 +422,7 @@ pow_grad(coi_grad *g)
         co_value *zero = co_zeros(ctx, (co_dtype)x->dtype, NULL, 0);
         co_value *is_positive = co_greater(ctx, x, zero);
         co_value *one = co_ones(ctx, (co_dtype)x->dtype, NULL, 0);
-        co_value *log = co_log(ctx, coi_where(ctx, is_positive, x, one));
+        co_value *log = co_log(ctx, co_where(ctx, is_positive, x, one));
 
         g->grads[1] = coi_unbroadcast(ctx, co_mul(ctx, co_mul(ctx, up, g->out[0]), log), y);
     }
@@ -462,7 +462,7 @@ elu_grad_grad(coi_grad *g)
     co_value   *zero = co_zeros(ctx, (co_dtype)y->dtype, NULL, 0);
 
     if (g->needed[0])
-        g->grads[0] = coi_where(ctx, co_less(ctx, y, zero), co_mul(ctx, up, dy), zero);
+        g->grads[0] = co_where(ctx, co_less(ctx, y, zero), co_mul(ctx, up, dy), zero);
     if (g->needed[1])
         g->grads[1] = coi_apply2(ctx, g->op, y, up, NULL);
     return ctx->error.code;
@@ -599,7 +599,7 @@ leaky_relu_grad(coi_grad *g)
     co_value              *x = g->in[0], *up = g->upstream[0];
     co_value *is_above = co_greater(ctx, x, co_zeros(ctx, (co_dtype)x->dtype, NULL, 0));
 
-    g->grads[0] = coi_where(ctx, is_above, up, co_mul(ctx, up, co_float(ctx, attrs->alpha)));
+    g->grads[0] = co_where(ctx, is_above, up, co_mul(ctx, up, co_float(ctx, attrs->alpha)));
     return ctx->error.code;
 }
 

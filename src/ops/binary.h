@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the element-wise operators share with their reference kernels, and an operator that gradients call.
+ * What the element-wise operators share with their reference kernels, and attributes.
  */
 #ifndef COI_OPS_BINARY_H
 #define COI_OPS_BINARY_H
@@ -12,9 +12,6 @@
 #define COI_SWAPPED     0x40 /* x > y is y < x */
 #define COI_INVERTED    0x80 /* x != y is not x == y */
 #define COI_KIND(kind_) ((coi_binary_kind)((kind_)&0x3F))
-
-/* x where cond (bool) is true, else y, of one dtype; the three broadcast. */
-co_value *coi_where(co_context *ctx, co_value *cond, co_value *x, co_value *y);
 
 /* Which of the two functions gelu's attributes choose (unary.c). */
 coi_unary_kind coi_gelu_kind(const void *attrs);

@@ -38,6 +38,25 @@ set_int(co_context *ctx, const coi_op *op, const coi_attr *attr, const co_value 
     return true;
 }
 
+/* Numbers of a list, at most `max`. */
+static bool
+set_list(co_context *ctx, const coi_op *op, const coi_attr *attr, const co_value *value, size_t max,
+         int64_t *at, int32_t *n)
+{
+    if (value->kind != CO_KIND_LIST && value->kind != CO_KIND_TUPLE)
+        return wrong(ctx, op, attr, value, "a list of whole numbers");
+    if (value->u.items.n > max) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s: attribute '%s' has %zu numbers; at most %zu",
+                 op->name, attr->name, value->u.items.n, max);
+        return false;
+    }
+    *n = (int32_t)value->u.items.n;
+    for (size_t i = 0; i < value->u.items.n; ++i)
+        if (!set_int(ctx, op, attr, value->u.items.items[i], &at[i]))
+            return false;
+    return true;
+}
+
 static bool
 set_ints(co_context *ctx, const coi_op *op, const coi_attr *attr, const co_value *value,
          coi_ints *out)
@@ -51,17 +70,31 @@ set_ints(co_context *ctx, const coi_op *op, const coi_attr *attr, const co_value
         out->at[0] = value->u.i;
         return true;
     }
-    if (value->kind != CO_KIND_LIST && value->kind != CO_KIND_TUPLE)
-        return wrong(ctx, op, attr, value, "a list of whole numbers");
-    if (value->u.items.n > CO_MAX_DIMS) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s: attribute '%s' has %zu numbers; at most %d",
-                 op->name, attr->name, value->u.items.n, CO_MAX_DIMS);
+    return set_list(ctx, op, attr, value, CO_MAX_DIMS, out->at, &out->n);
+}
+
+static bool
+set_many(co_context *ctx, const coi_op *op, const coi_attr *attr, const co_value *value,
+         coi_many *out)
+{
+    out->is_one = value->kind == CO_KIND_INT;
+    if (!out->is_one)
+        return set_list(ctx, op, attr, value, COI_MAX_MANY, out->at, &out->n);
+    out->n = 1;
+    out->at[0] = value->u.i;
+    return true;
+}
+
+static bool
+set_string(co_context *ctx, const coi_op *op, const coi_attr *attr, const co_value *value,
+           char *out)
+{
+    if (value->u.string.nbytes >= COI_MAX_STRING) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s: attribute '%s' has %zu characters; at most %d",
+                 op->name, attr->name, value->u.string.nbytes, COI_MAX_STRING - 1);
         return false;
     }
-    out->n = (int32_t)value->u.items.n;
-    for (size_t i = 0; i < value->u.items.n; ++i)
-        if (!set_int(ctx, op, attr, value->u.items.items[i], &out->at[i]))
-            return false;
+    memcpy(out, value->u.string.data, value->u.string.nbytes);
     return true;
 }
 
@@ -120,6 +153,7 @@ set_attr(co_context *ctx, const coi_op *op, const coi_attr *attr, const co_value
     switch (attr->type) {
     case COI_ATTR_INT: return set_int(ctx, op, attr, value, at);
     case COI_ATTR_INTS: return set_ints(ctx, op, attr, value, at);
+    case COI_ATTR_MANY: return set_many(ctx, op, attr, value, at);
     case COI_ATTR_SCALAR: return set_scalar(ctx, op, attr, value, at);
     case COI_ATTR_BOOL:
         if (value->kind != CO_KIND_BOOL)
@@ -133,8 +167,11 @@ set_attr(co_context *ctx, const coi_op *op, const coi_attr *attr, const co_value
         return true;
     case COI_ATTR_DTYPE:
     case COI_ATTR_CHOICE:
+    case COI_ATTR_STRING:
         if (value->kind != CO_KIND_STRING)
             return wrong(ctx, op, attr, value, "a string");
+        if (attr->type == COI_ATTR_STRING)
+            return set_string(ctx, op, attr, value, at);
         return attr->type == COI_ATTR_DTYPE ? set_dtype(ctx, op, attr, value->u.string.data, at)
                                             : set_choice(ctx, op, attr, value->u.string.data, at);
     }
@@ -186,6 +223,8 @@ set_default(co_context *ctx, const coi_op *op, const coi_attr *attr, char *bytes
              end += *end == ',')
             ints->at[ints->n++] = strtoll(end, &end, 10);
         return true;
+    case COI_ATTR_MANY: /* always given */
+    case COI_ATTR_STRING: break;
     }
     return false;
 }
@@ -244,6 +283,8 @@ call_many(co_context *ctx, const coi_op *op, co_value *inputs, const void *attrs
 {
     co_value *outs[COI_MAX_OUTPUTS] = { NULL };
 
+    if (op->compose != NULL)
+        return coi_compose(ctx, op, inputs->u.items.items, (int)inputs->u.items.n, attrs);
     if (coi_apply_many(ctx, op, inputs->u.items.items, (int)inputs->u.items.n, attrs, outs) !=
         CO_OK)
         return NULL;

@@ -435,21 +435,33 @@ const coi_op coi_op_conv2d_backprop_filter = {
     .grad = filter_grad,
 };
 
+bool
+coi_conv2d_options(co_context *ctx, const co_conv2d_options *options, int position,
+                   coi_conv2d_attrs *attrs)
+{
+    co_conv2d_options o = CO_CONV2D_OPTIONS_INIT;
+
+    if (!coi_take_options(ctx, &o, sizeof(o), options, position))
+        return false;
+    memset(attrs, 0, sizeof(*attrs));
+    attrs->padding = (int32_t)o.padding;
+    attrs->strides = (coi_ints){ 2, { o.strides[0], o.strides[1] } };
+    attrs->dilations = (coi_ints){ 2, { o.dilations[0], o.dilations[1] } };
+    attrs->explicit_paddings.n = -1;
+    if (o.padding == CO_PADDING_EXPLICIT) {
+        attrs->explicit_paddings.n = 4;
+        memcpy(attrs->explicit_paddings.at, o.explicit_paddings, sizeof(o.explicit_paddings));
+    }
+    return true;
+}
+
 co_value *
 co_conv2d(co_context *ctx, co_value *x, co_value *w, const co_conv2d_options *options)
 {
-    co_conv2d_options o = CO_CONV2D_OPTIONS_INIT;
-    coi_conv2d_attrs  attrs = { .explicit_paddings = { .n = -1 } };
+    coi_conv2d_attrs attrs;
 
     COI_ENTER(ctx, "conv2d", NULL);
-    if (!coi_take_options(ctx, &o, sizeof(o), options, 4))
+    if (!coi_conv2d_options(ctx, options, 4, &attrs))
         return NULL;
-    attrs.padding = (int32_t)o.padding;
-    attrs.strides = (coi_ints){ 2, { o.strides[0], o.strides[1] } };
-    attrs.dilations = (coi_ints){ 2, { o.dilations[0], o.dilations[1] } };
-    if (o.padding == CO_PADDING_EXPLICIT) {
-        attrs.explicit_paddings.n = 4;
-        memcpy(attrs.explicit_paddings.at, o.explicit_paddings, sizeof(o.explicit_paddings));
-    }
     return coi_apply2(ctx, &coi_op_conv2d, x, w, &attrs);
 }

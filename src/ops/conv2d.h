@@ -18,6 +18,10 @@ typedef struct coi_conv2d_attrs {
     coi_ints sizes; /* backprop: the shape of the result */
 } coi_conv2d_attrs;
 
+/* The attributes that public options stand for; `position` is that of the argument. */
+bool coi_conv2d_options(co_context *ctx, const co_conv2d_options *options, int position,
+                        coi_conv2d_attrs *attrs);
+
 typedef struct coi_conv2d {
     int64_t n, h, w, c;     /* input */
     int64_t kh, kw, ic, oc; /* filter; c / ic groups */

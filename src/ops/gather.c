@@ -5,9 +5,9 @@
  */
 #include "ops/gather.h"
 
+#include "ops/compose.h"
 #include "ops/dtypes.h"
 #include "ops/gradient.h"
-#include "ops/list.h"
 #include "ops/move.h"
 #include "ops/ref/ref.h"
 
@@ -185,22 +185,6 @@ gather_run(coi_call *call)
     return coi_own_texts(call);
 }
 
-/* The shape of params as a tensor, int32 as TensorFlow has it unless a dimension needs more. */
-static co_value *
-shape_tensor(co_context *ctx, const co_value *params)
-{
-    int64_t        ndim = params->ndim;
-    const int64_t *dims = params->u.tensor.dims;
-    int32_t        narrow[CO_MAX_DIMS];
-
-    for (int d = 0; d < ndim; ++d) {
-        if (dims[d] > INT32_MAX)
-            return co_tensor(ctx, CO_INT64, &ndim, 1, dims);
-        narrow[d] = (int32_t)dims[d];
-    }
-    return co_tensor(ctx, CO_INT32, &ndim, 1, narrow);
-}
-
 static co_value *
 rows_as_slices(coi_grad *g)
 {
@@ -214,7 +198,7 @@ rows_as_slices(coi_grad *g)
     for (int d = 1; d < params->ndim; ++d)
         dims[d] = params->u.tensor.dims[d];
     return co_slices(ctx, co_reshape(ctx, g->upstream[0], dims, (size_t)params->ndim),
-                     co_reshape(ctx, indices, &n, 1), shape_tensor(ctx, params));
+                     co_reshape(ctx, indices, &n, 1), coi_shape_tensor(ctx, params));
 }
 
 static co_code

@@ -257,12 +257,8 @@ const coi_binary_loops coi_binary_loops_rare = {
     },
 };
 
-/* The fold loops are of every integer dtype. */
-#define FOLDED(loop)                                                                               \
-    loop(i8, int8_t) loop(i16, int16_t) loop(i32, int32_t) loop(i64, int64_t) loop(u8, uint8_t)    \
-        loop(u16, uint16_t) loop(u32, uint32_t) loop(u64, uint64_t)
-
-/* Sums of integers wrap like their type, so 64 bits of either sign do for all; only maxima need the sign. */
+/* Sums and products of integers wrap like their type, so 64 bits of either sign do for all; only maxima and minima need the
+ * sign. */
 #define SUM_OF(a, b) ((a) + (uint64_t)(b))
 #define MAX_OF(a, b) ((b) > (a) ? (b) : (a))
 #define INTEGER_FOLD(name, type, member, combine)                                                  \
@@ -286,30 +282,76 @@ const coi_binary_loops coi_binary_loops_rare = {
                 acc[i].member = combine(acc[i].member, x[i]);                                      \
         }                                                                                          \
     }
-#define SUM_FOLD(suffix, type) INTEGER_FOLD(sum_##suffix, type, u, SUM_OF)
-FOLDED(SUM_FOLD)
-INTEGER_FOLD(max_i8, int8_t, i, MAX_OF)
-INTEGER_FOLD(max_i16, int16_t, i, MAX_OF)
-INTEGER_FOLD(max_i32, int32_t, i, MAX_OF)
-INTEGER_FOLD(max_i64, int64_t, i, MAX_OF)
-INTEGER_FOLD(max_u8, uint8_t, u, MAX_OF)
-INTEGER_FOLD(max_u16, uint16_t, u, MAX_OF)
-INTEGER_FOLD(max_u32, uint32_t, u, MAX_OF)
-INTEGER_FOLD(max_u64, uint64_t, u, MAX_OF)
+#define MIN_OF(a, b)  ((b) < (a) ? (b) : (a))
+#define PROD_OF(a, b) ((a) * (uint64_t)(b))
+#define INTEGER_LANE_FOLDS(name, i, u, combine)                                                    \
+    INTEGER_FOLD(name##_i32, int32_t, i, combine)                                                  \
+    INTEGER_FOLD(name##_i64, int64_t, i, combine)                                                  \
+    INTEGER_FOLD(name##_u64, uint64_t, u, combine)
+INTEGER_LANE_FOLDS(sum, u, u, SUM_OF)
+INTEGER_LANE_FOLDS(prod, u, u, PROD_OF)
+INTEGER_LANE_FOLDS(max, i, u, MAX_OF)
+INTEGER_LANE_FOLDS(min, i, u, MIN_OF)
+
+/* Floats in their own type, so that a product overflows where it does in TensorFlow; a row in four chains. */
+#define FLOAT_FOLD(name, type, combine)                                                            \
+    static void name##_rows(coi_wide *acc, const void *data, int64_t num_rows, int64_t stride,     \
+                            int64_t n)                                                             \
+    {                                                                                              \
+        for (int64_t r = 0; r < num_rows; ++r) {                                                   \
+            const type *x = (const type *)data + r * stride;                                       \
+            type        a = (type)acc[r].f, b, c, d;                                               \
+            int64_t     i = 0;                                                                     \
+                                                                                                   \
+            if (n >= 4) {                                                                          \
+                a = combine(a, x[0]), b = x[1], c = x[2], d = x[3];                                \
+                for (i = 4; i + 4 <= n; i += 4) {                                                  \
+                    a = combine(a, x[i]);                                                          \
+                    b = combine(b, x[i + 1]);                                                      \
+                    c = combine(c, x[i + 2]);                                                      \
+                    d = combine(d, x[i + 3]);                                                      \
+                }                                                                                  \
+                a = combine(a, b);                                                                 \
+                c = combine(c, d);                                                                 \
+                a = combine(a, c);                                                                 \
+            }                                                                                      \
+            for (; i < n; ++i)                                                                     \
+                a = combine(a, x[i]);                                                              \
+            acc[r].f = (double)a;                                                                  \
+        }                                                                                          \
+    }                                                                                              \
+    static void name##_columns(coi_wide *acc, const void *data, int64_t num_rows, int64_t stride,  \
+                               int64_t n)                                                          \
+    {                                                                                              \
+        for (int64_t r = 0; r < num_rows; ++r) {                                                   \
+            const type *x = (const type *)data + r * stride;                                       \
+                                                                                                   \
+            for (int64_t i = 0; i < n; ++i)                                                        \
+                acc[i].f = (double)combine((type)acc[i].f, x[i]);                                  \
+        }                                                                                          \
+    }
+#define MIN_OF_FLOATS(a, b) ((b) < (a) || (b) != (b) ? (b) : (a))
+#define TIMES(a, b)         ((a) * (b))
+FLOAT_FOLD(min_f32, float, MIN_OF_FLOATS)
+FLOAT_FOLD(min_f64, double, MIN_OF_FLOATS)
+FLOAT_FOLD(prod_f32, float, TIMES)
+FLOAT_FOLD(prod_f64, double, TIMES)
 
 #define FOLD(name)                                                                                 \
     {                                                                                              \
         name##_rows, name##_columns                                                                \
     }
 #define INTEGER_FOLDS(name)                                                                        \
-    [CO_INT8] = FOLD(name##_i8), [CO_INT16] = FOLD(name##_i16), [CO_INT32] = FOLD(name##_i32),     \
-    [CO_INT64] = FOLD(name##_i64), [CO_UINT8] = FOLD(name##_u8), [CO_UINT16] = FOLD(name##_u16),   \
-    [CO_UINT32] = FOLD(name##_u32), [CO_UINT64] = FOLD(name##_u64)
+    [CO_INT32] = FOLD(name##_i32), [CO_INT64] = FOLD(name##_i64), [CO_UINT64] = FOLD(name##_u64)
+#define LANE_FOLDS(name)                                                                           \
+    INTEGER_FOLDS(name), [CO_FLOAT32] = FOLD(name##_f32), [CO_FLOAT64] = FOLD(name##_f64)
 
 const coi_fold_loops coi_fold_loops_rare = {
     .at = {
         [COI_FOLD_SUM] = { INTEGER_FOLDS(sum) },
         [COI_FOLD_MAX] = { INTEGER_FOLDS(max) },
+        [COI_FOLD_MIN] = { LANE_FOLDS(min) },
+        [COI_FOLD_PROD] = { LANE_FOLDS(prod) },
     },
 };
 

@@ -76,8 +76,8 @@ copy_rows(void *arg, int64_t chunk)
 
     coi_cursor_seek(walk, row, &cursor);
     for (; row < end; ++row) {
-        size_t dense = (size_t)(row * width) * job->size;
-        size_t walked = (size_t)cursor.at[0] * job->size;
+        size_t  dense = (size_t)(row * width) * job->size;
+        int64_t walked = cursor.at[0] * (int64_t)job->size; /* steps may lead back */
 
         if (job->to_dense)
             copy_row(job->dst + dense, 1, job->src + walked, step, width, job->size);

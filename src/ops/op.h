@@ -61,7 +61,9 @@ typedef enum coi_attr_type {
     COI_ATTR_DTYPE,  /* uint8_t co_dtype, by name */
     COI_ATTR_INTS,   /* coi_ints */
     COI_ATTR_CHOICE, /* int32_t: position in `choices` */
-    COI_ATTR_SCALAR  /* coi_scalar: a host number that keeps its kind */
+    COI_ATTR_SCALAR, /* coi_scalar: a host number that keeps its kind */
+    COI_ATTR_MANY,   /* coi_many: one number, or more of them than there are dimensions */
+    COI_ATTR_STRING  /* char[COI_MAX_STRING], terminated */
 } coi_attr_type;
 typedef struct coi_ints {
     int32_t n; /* -1: not given (null) */
@@ -72,6 +74,13 @@ typedef struct coi_scalar {
     int64_t i;
     double  f;
 } coi_scalar;
+#define COI_MAX_MANY   32
+#define COI_MAX_STRING 256
+typedef struct coi_many {
+    int32_t n;
+    bool    is_one; /* given as a number, not as a list of one */
+    int64_t at[COI_MAX_MANY];
+} coi_many;
 typedef struct coi_attr {
     const char        *name;
     coi_attr_type      type;
@@ -101,6 +110,8 @@ typedef struct coi_attr {
 #define COI_ATTR_TEXT_INTS   "ints"
 #define COI_ATTR_TEXT_CHOICE "choice"
 #define COI_ATTR_TEXT_SCALAR "scalar"
+#define COI_ATTR_TEXT_MANY   "ints"
+#define COI_ATTR_TEXT_STRING "string"
 #define COI_ATTR_ENTRY(type, field, kind, given, choices)                                          \
     { #field, COI_ATTR_##kind, offsetof(type, field), sizeof(given) > 1 ? &(given)[1] : NULL,      \
       choices },
@@ -137,6 +148,12 @@ typedef struct coi_op {
     co_code (*run)(coi_call *call);
     /* Gradient; NULL: none flows. Written with public operators, so that it can be differentiated again. */
     co_code (*grad)(coi_grad *grad);
+    /*
+     * Instead of kernels: the result, a tensor or a tuple of them, made of public operators from call->in. `infer` may be
+     * NULL here, and need not fill outs. Gradients come by the tape, operator by operator; where `grad` is there too, the
+     * parts stay off the tape and `grad` stands for the whole, which then is one new tensor.
+     */
+    co_value *(*compose)(coi_call *call);
 } coi_op;
 
 /* Every operator, by name order. */
@@ -153,6 +170,12 @@ co_value *coi_apply2(co_context *ctx, const coi_op *op, co_value *x, co_value *y
 /* The same when there are several outputs: outs[op->num_outputs] are values of the block. */
 co_code coi_apply_many(co_context *ctx, const coi_op *op, co_value *const *operands,
                        int num_operands, const void *attrs, co_value **outs);
+
+/* An operator that has `compose`, whatever its operands are: a value of the block, or NULL with an error in ctx. */
+co_value *coi_compose(co_context *ctx, const coi_op *op, co_value *const *operands,
+                      int num_operands, const void *attrs);
+/* The same with a list or tuple of operands, for operators that take any number. */
+co_value *coi_compose_list(co_context *ctx, const coi_op *op, co_value *xs, const void *attrs);
 
 /* A nested list of numbers and tensors as one tensor, by operators, so that gradients reach its leaves (to_tensor.c). */
 co_value *coi_stack(co_context *ctx, co_value *list);

@@ -55,21 +55,18 @@ check_pair(coi_call *call, const char *name, const coi_ints *ints)
     return CO_OK;
 }
 
-/* The geometry from the shape of input 0 and the attributes. */
-static co_code
-read_geometry(coi_call *call, coi_pool *p)
+co_code
+coi_pool_geometry(coi_call *call, const coi_pool_attrs *attrs, const int64_t *dims, int ndim,
+                  coi_pool *p)
 {
-    const coi_pool_attrs *attrs = call->attrs;
-    const co_value       *x = call->in[0];
-    const int64_t        *dims = x->u.tensor.dims;
-    char                  text[COI_SHAPE_TEXT];
-    int64_t               bottom = 0, right = 0;
-    co_code               rc;
+    char    text[COI_SHAPE_TEXT];
+    int64_t bottom = 0, right = 0;
+    co_code rc;
 
-    if (x->ndim != 4)
+    if (ndim != 4)
         return coi_invalid(call,
                            "x has shape %s; it must have 4 dimensions: n, height, width, channels",
-                           coi_shape_text(dims, x->ndim, text));
+                           coi_shape_text(dims, ndim, text));
     if (attrs->padding != CO_PADDING_VALID && attrs->padding != CO_PADDING_SAME)
         return coi_invalid(call, "padding is %d; it must be VALID or SAME", (int)attrs->padding);
     rc = check_pair(call, "ksize", &attrs->ksize);
@@ -79,7 +76,7 @@ read_geometry(coi_call *call, coi_pool *p)
         return rc;
     if (dims[1] >= COI_WINDOW_LIMIT || dims[2] >= COI_WINDOW_LIMIT)
         return coi_invalid(call, "x has shape %s; height and width must be below 2^31",
-                           coi_shape_text(dims, x->ndim, text));
+                           coi_shape_text(dims, ndim, text));
     *p = (coi_pool){ .n = dims[0],
                      .h = dims[1],
                      .w = dims[2],
@@ -91,6 +88,15 @@ read_geometry(coi_call *call, coi_pool *p)
     p->oh = coi_window_extent(p->h, p->kh, p->sh, attrs->padding, &p->top, &bottom);
     p->ow = coi_window_extent(p->w, p->kw, p->sw, attrs->padding, &p->left, &right);
     return CO_OK;
+}
+
+/* The geometry from the shape of input 0 and the attributes. */
+static co_code
+read_geometry(coi_call *call, coi_pool *p)
+{
+    const co_value *x = call->in[0];
+
+    return coi_pool_geometry(call, call->attrs, x->u.tensor.dims, x->ndim, p);
 }
 
 static co_code
@@ -296,17 +302,26 @@ const coi_op coi_op_max_pool2d_grad_grad = {
     .grad = grad_grad_gradient,
 };
 
+bool
+coi_pool_options(co_context *ctx, const co_pool2d_options *options, coi_pool_attrs *attrs)
+{
+    co_pool2d_options o = CO_POOL2D_OPTIONS_INIT;
+
+    if (!coi_take_options(ctx, &o, sizeof(o), options, 3))
+        return false;
+    *attrs = (coi_pool_attrs){ { 2, { o.ksize[0], o.ksize[1] } },
+                               { 2, { o.strides[0], o.strides[1] } },
+                               (int32_t)o.padding };
+    return true;
+}
+
 co_value *
 co_max_pool2d(co_context *ctx, co_value *x, const co_pool2d_options *options)
 {
-    co_pool2d_options o = CO_POOL2D_OPTIONS_INIT;
-    coi_pool_attrs    attrs = { .padding = 0 };
+    coi_pool_attrs attrs;
 
     COI_ENTER(ctx, "max_pool2d", NULL);
-    if (!coi_take_options(ctx, &o, sizeof(o), options, 3))
+    if (!coi_pool_options(ctx, options, &attrs))
         return NULL;
-    attrs.padding = (int32_t)o.padding;
-    attrs.ksize = (coi_ints){ 2, { o.ksize[0], o.ksize[1] } };
-    attrs.strides = (coi_ints){ 2, { o.strides[0], o.strides[1] } };
     return coi_apply1(ctx, &coi_op_max_pool2d, x, &attrs);
 }

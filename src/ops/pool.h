@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Max pooling: its geometry, and kernels for the result, its gradient, and the gradient of that. The gradient goes to the
+ * Pooling: its geometry, and for max pooling kernels for the result, its gradient, and the gradient of that. The gradient goes to the
  * first of equal elements of a window, in row-major order. A NaN in a window is its largest element.
  */
 #ifndef COI_OPS_POOL_H
@@ -43,7 +43,15 @@ typedef struct coi_pool_kernels {
                       int64_t first, int64_t last);
 } coi_pool_kernels;
 
+/* The geometry for x of this shape; CO_INVALID_ARGUMENT if attributes and shape do not fit. */
+co_code coi_pool_geometry(coi_call *call, const coi_pool_attrs *attrs, const int64_t *dims,
+                          int ndim, coi_pool *p);
+/* The attributes that public options stand for. */
+bool coi_pool_options(co_context *ctx, const co_pool2d_options *options, coi_pool_attrs *attrs);
+
 /* Plain loops, float32 or float64, behind the same functions. */
 const coi_pool_kernels *coi_ref_pool_kernels(co_dtype dtype);
+/* Means of windows, and their gradient, of float32 or float64 by definition. */
+void coi_ref_avg_pool(const coi_pool *p, co_dtype dtype, const void *from, void *to, bool is_grad);
 
 #endif

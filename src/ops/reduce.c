@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sums, means and maxima over axes.
+ * Sums, means, maxima, minima and products over axes.
  *
  * Neighbouring axes of one kind are taken as one, so a shape becomes alternating groups of kept (K) and reduced (R)
  * elements. The last two are folded by one call of an inner loop: rows, "K R", or columns, "R K", at most
@@ -11,6 +11,7 @@
 #include "ops/reduce.h"
 
 #include "ops/dtypes.h"
+#include "ops/lanes.h"
 #include "ops/list.h"
 #include "ops/ref/ref.h"
 #include "ops/simd/loops.h"
@@ -37,8 +38,8 @@ coi_reduced_axes(const coi_ints *axis, int ndim, bool *reduced)
         reduced[axis->at[i] < 0 ? axis->at[i] + ndim : axis->at[i]] = true;
 }
 
-static co_code
-reduce_rule(coi_call *call, coi_out *outs)
+co_code
+coi_reduce_rule(coi_call *call, coi_out *outs)
 {
     const coi_reduce_attrs *attrs = call->attrs;
     const co_value         *x = call->in[0];
@@ -66,22 +67,23 @@ reduce_rule(coi_call *call, coi_out *outs)
 
 /* The groups of a shape, and the last two of them as the pair that inner loops take. */
 typedef struct reduce_job {
-    coi_fold    fold;
-    co_dtype    dtype;
-    bool        is_max, is_mean;
-    bool        is_rows; /* else columns */
-    const char *x;
-    char       *out;
-    size_t      size;                  /* of an element */
-    int         num_kept, num_reduced; /* groups before the pair */
-    int64_t     kept[CO_MAX_DIMS], kept_stride[CO_MAX_DIMS];
-    int64_t     reduced[CO_MAX_DIMS], reduced_stride[CO_MAX_DIMS];
-    int64_t     num_outer_reduced; /* product of reduced[] */
-    int64_t     k, r;              /* sizes in the pair */
-    int64_t     num_blocks;        /* of COI_FOLD_WIDTH in k */
-    int64_t     num_units, num_segments, per_chunk;
-    double      count; /* elements per result */
-    coi_wide   *parts; /* COI_FOLD_WIDTH per unit and segment, when there are several segments */
+    coi_fold      fold;
+    co_dtype      dtype;
+    coi_fold_kind kind;
+    bool          is_mean;
+    bool          is_rows; /* else columns */
+    const char   *x;
+    char         *out;
+    size_t        size;                  /* of an element */
+    int           num_kept, num_reduced; /* groups before the pair */
+    int64_t       kept[CO_MAX_DIMS], kept_stride[CO_MAX_DIMS];
+    int64_t       reduced[CO_MAX_DIMS], reduced_stride[CO_MAX_DIMS];
+    int64_t       num_outer_reduced; /* product of reduced[] */
+    int64_t       k, r;              /* sizes in the pair */
+    int64_t       num_blocks;        /* of COI_FOLD_WIDTH in k */
+    int64_t       num_units, num_segments, per_chunk;
+    double        count; /* elements per result */
+    coi_wide     *parts; /* COI_FOLD_WIDTH per unit and segment, when there are several segments */
 } reduce_job;
 
 /* Fill the groups; returns the number of elements that go into one result. */
@@ -139,15 +141,34 @@ offset_of(int64_t index, int n, const int64_t *sizes, const int64_t *strides)
     return at;
 }
 
+/* What nothing folds to: 0, 1, and the number that every other one of the dtype beats. */
+static coi_wide
+first_of(coi_fold_kind kind, co_dtype dtype)
+{
+    const coi_dtype_info *info = &coi_dtypes[dtype];
+    coi_wide              first = { .u = 0 };
+    int64_t               highest = (INT64_C(1) << (8 * info->size - 2)) - 1;
+
+    if (kind == COI_FOLD_SUM)
+        return first;
+    if (kind == COI_FOLD_PROD && info->floating)
+        first.f = 1;
+    else if (kind == COI_FOLD_PROD)
+        first.u = 1;
+    else if (info->floating)
+        first.f = kind == COI_FOLD_MAX ? -INFINITY : INFINITY;
+    else if (info->is_signed)
+        first.i = kind == COI_FOLD_MAX ? -2 * highest - 2 : 2 * highest + 1;
+    else if (kind == COI_FOLD_MIN)
+        first.u = UINT64_MAX; /* cut to its width where it is stored */
+    return first;
+}
+
 static void
 begin_acc(const reduce_job *job, coi_wide *acc, int64_t n)
 {
-    coi_wide first = { .u = 0 };
+    coi_wide first = first_of(job->kind, job->dtype);
 
-    if (job->is_max && coi_dtypes[job->dtype].floating)
-        first.f = -INFINITY;
-    else if (job->is_max && coi_dtypes[job->dtype].is_signed)
-        first.i = INT64_MIN;
     for (int64_t i = 0; i < n; ++i)
         acc[i] = first;
 }
@@ -228,18 +249,33 @@ segment_chunk(void *arg, int64_t chunk)
               job->parts + chunk * COI_FOLD_WIDTH);
 }
 
+static bool
+is_better(const reduce_job *job, coi_wide part, coi_wide acc)
+{
+    const coi_dtype_info *info = &coi_dtypes[job->dtype];
+    coi_wide              high = job->kind == COI_FOLD_MAX ? part : acc;
+    coi_wide              low = job->kind == COI_FOLD_MAX ? acc : part;
+
+    if (info->floating)
+        return high.f > low.f || isnan(part.f);
+    return info->is_signed ? high.i > low.i : high.u > low.u;
+}
+
 static void
 combine(const reduce_job *job, coi_wide *acc, const coi_wide *part, int64_t n)
 {
-    const coi_dtype_info *info = &coi_dtypes[job->dtype];
+    bool floating = coi_dtypes[job->dtype].floating;
 
     for (int64_t i = 0; i < n; ++i) {
-        if (!job->is_max && info->floating)
+        if (job->kind == COI_FOLD_SUM && floating)
             acc[i].f += part[i].f;
-        else if (!job->is_max)
+        else if (job->kind == COI_FOLD_SUM)
             acc[i].u += part[i].u;
-        else if (info->floating ? part[i].f > acc[i].f || isnan(part[i].f)
-                                : (info->is_signed ? part[i].i > acc[i].i : part[i].u > acc[i].u))
+        else if (job->kind == COI_FOLD_PROD && floating)
+            acc[i].f *= part[i].f;
+        else if (job->kind == COI_FOLD_PROD)
+            acc[i].u *= part[i].u;
+        else if (is_better(job, part[i], acc[i]))
             acc[i] = part[i];
     }
 }
@@ -270,7 +306,7 @@ in_segments(coi_call *call, reduce_job *job)
     return CO_OK;
 }
 
-/* Nothing goes into the results: 0, NaN (0 for integers) and the smallest number. */
+/* Nothing goes into the results; the mean of no floats is NaN, that of no integers 0. */
 static void
 fill_empty(reduce_job *job, int64_t n)
 {
@@ -286,65 +322,84 @@ fill_empty(reduce_job *job, int64_t n)
     }
 }
 
-static void
-fill_lowest(reduce_job *job, co_value *out)
+static co_code
+run_job(coi_call *call, reduce_job *job)
 {
-    /* INT64_MIN would be cut to 0 in a narrower type; its lowest number has the top bit alone. */
-    size_t bits = 8 * job->size;
-    bool narrow = job->is_max && coi_dtypes[job->dtype].integer && coi_dtypes[job->dtype].is_signed;
+    const coi_reduce_attrs *attrs = call->attrs;
+    const co_value         *x = call->in[0], *out = call->out[0];
+    int64_t                 total = x->u.tensor.num_elements;
+    bool                    reduced[CO_MAX_DIMS];
 
-    for (int64_t i = 0; narrow && i < out->u.tensor.num_elements; ++i) {
-        int64_t lowest = -(INT64_C(1) << (bits - 2)) * 2;
-
-        coi_convert(CO_INT64, &lowest, job->dtype, job->out + (size_t)i * job->size, 1);
-    }
-    if (!narrow)
+    job->size = coi_dtypes[job->dtype].size;
+    if (total == 0) {
         fill_empty(job, out->u.tensor.num_elements);
+        return CO_OK;
+    }
+    coi_reduced_axes(&attrs->axis, x->ndim, reduced);
+    job->count = (double)make_groups(job, x, reduced);
+    if (job->count == 1) {
+        memcpy(job->out, job->x, (size_t)total * job->size);
+        return CO_OK;
+    }
+    job->num_blocks = (job->k + COI_FOLD_WIDTH - 1) / COI_FOLD_WIDTH;
+    job->num_units = out->u.tensor.num_elements / job->k * job->num_blocks;
+    job->num_segments = 1;
+    if (total > 2 * COI_PARALLEL_ELEMENTS && job->num_units < MAX_SEGMENTS / 2) {
+        job->num_segments = total / COI_PARALLEL_ELEMENTS / job->num_units;
+        if (job->num_segments > MAX_SEGMENTS)
+            job->num_segments = MAX_SEGMENTS;
+        if (job->num_segments > job->r)
+            job->num_segments = job->r;
+    }
+    if (job->num_segments > 1)
+        return in_segments(call, job);
+    coi_parallel(call, coi_num_chunks(job->num_units, total / job->num_units, &job->per_chunk),
+                 unit_chunk, job);
+    return CO_OK;
+}
+
+/* A dtype without loops of its own is converted to that of its lane, all of it, and the results back. */
+static co_code
+run_in_lane(coi_call *call, reduce_job *job)
+{
+    co_dtype    own = (co_dtype)call->in[0]->dtype, lane = (co_dtype)coi_lanes[own].dtype;
+    int64_t     n = call->in[0]->u.tensor.num_elements;
+    int64_t     num_out = call->out[0]->u.tensor.num_elements;
+    size_t      size = coi_dtypes[lane].size;
+    coi_buffer *buffer = coi_buffer_alloc(call->device, (size_t)(n + num_out) * size + 1);
+    co_code     code;
+
+    if (buffer == NULL)
+        return coi_fail(call->ctx, CO_RESOURCE_EXHAUSTED, "%s: no memory for %lld elements of %s",
+                        call->op->name, (long long)(n + num_out), co_dtype_name(lane));
+    coi_cast_elements(call->ctx->runtime->isa, own, call->in[0]->u.tensor.data, lane, buffer->data,
+                      n);
+    job->dtype = lane;
+    job->fold = coi_fold_loops_rare.at[job->kind][lane];
+    job->x = buffer->data;
+    job->out = (char *)buffer->data + (size_t)n * size;
+    code = run_job(call, job);
+    coi_convert(lane, job->out, own, call->out[0]->u.tensor.data, num_out);
+    coi_buffer_unref(buffer);
+    return code;
 }
 
 static co_code
 reduce(coi_call *call, coi_fold_kind kind, bool is_mean)
 {
-    const coi_reduce_attrs *attrs = call->attrs;
-    co_value               *x = call->in[0], *out = call->out[0];
-    int64_t                 total = x->u.tensor.num_elements;
-    bool                    reduced[CO_MAX_DIMS];
-    reduce_job              job;
+    reduce_job job;
 
-    job.dtype = (co_dtype)x->dtype;
+    job.dtype = (co_dtype)call->in[0]->dtype;
     job.fold = tables[call->ctx->runtime->isa]->at[kind][job.dtype];
     if (job.fold.rows == NULL)
         job.fold = coi_fold_loops_rare.at[kind][job.dtype];
-    job.is_max = kind == COI_FOLD_MAX;
+    job.kind = kind;
     job.is_mean = is_mean;
     job.x = COI_IN(call, 0, char);
     job.out = COI_OUT(call, 0, char);
-    job.size = coi_dtypes[job.dtype].size;
-    if (total == 0) {
-        fill_lowest(&job, out);
-        return CO_OK;
-    }
-    coi_reduced_axes(&attrs->axis, x->ndim, reduced);
-    job.count = (double)make_groups(&job, x, reduced);
-    if (job.count == 1) {
-        memcpy(job.out, job.x, (size_t)total * job.size);
-        return CO_OK;
-    }
-    job.num_blocks = (job.k + COI_FOLD_WIDTH - 1) / COI_FOLD_WIDTH;
-    job.num_units = out->u.tensor.num_elements / job.k * job.num_blocks;
-    job.num_segments = 1;
-    if (total > 2 * COI_PARALLEL_ELEMENTS && job.num_units < MAX_SEGMENTS / 2) {
-        job.num_segments = total / COI_PARALLEL_ELEMENTS / job.num_units;
-        if (job.num_segments > MAX_SEGMENTS)
-            job.num_segments = MAX_SEGMENTS;
-        if (job.num_segments > job.r)
-            job.num_segments = job.r;
-    }
-    if (job.num_segments > 1)
-        return in_segments(call, &job);
-    coi_parallel(call, coi_num_chunks(job.num_units, total / job.num_units, &job.per_chunk),
-                 unit_chunk, &job);
-    return CO_OK;
+    if (job.fold.rows == NULL && call->in[0]->u.tensor.num_elements > 0)
+        return run_in_lane(call, &job);
+    return run_job(call, &job);
 }
 
 static co_code
@@ -363,6 +418,18 @@ static co_code
 reduce_max_run(coi_call *call)
 {
     return reduce(call, COI_FOLD_MAX, false);
+}
+
+static co_code
+reduce_min_run(coi_call *call)
+{
+    return reduce(call, COI_FOLD_MIN, false);
+}
+
+static co_code
+reduce_prod_run(coi_call *call)
+{
+    return reduce(call, COI_FOLD_PROD, false);
 }
 
 /* A result, or what flows into it, with the reduced axes as 1, so that it broadcasts against x. */
@@ -408,7 +475,7 @@ reduce_mean_grad(coi_grad *g)
     return g->ctx->error.code;
 }
 
-/* Elements that are the maximum share the gradient. A NaN is equal to nothing, so it gives NaN. */
+/* Elements that are the maximum, or minimum, share the gradient. A NaN is equal to nothing, so it gives NaN. */
 static co_code
 reduce_max_grad(coi_grad *g)
 {
@@ -423,6 +490,39 @@ reduce_max_grad(coi_grad *g)
     return ctx->error.code;
 }
 
+/*
+ * The product of the others, from running products of both sides, so that zeros need no division: the reduced axes are
+ * brought to the front and made one.
+ */
+static co_code
+reduce_prod_grad(coi_grad *g)
+{
+    co_context             *ctx = g->ctx;
+    const coi_reduce_attrs *attrs = g->attrs;
+    co_value               *x = g->in[0], *others;
+    bool                    reduced[CO_MAX_DIMS];
+    int                     perm[CO_MAX_DIMS], back[CO_MAX_DIMS], n = 0;
+    int64_t                 dims[CO_MAX_DIMS], rows = 1;
+
+    coi_reduced_axes(&attrs->axis, x->ndim, reduced);
+    for (int pass = 0; pass < 2; ++pass)
+        for (int d = 0; d < x->ndim; ++d)
+            if (reduced[d] == (pass == 0)) {
+                rows *= pass == 0 ? x->u.tensor.dims[d] : 1;
+                dims[n] = x->u.tensor.dims[d];
+                back[d] = n;
+                perm[n++] = d;
+            }
+    x = co_transpose(ctx, x, perm, (size_t)n);
+    x = co_reshape(ctx, x, (const int64_t[]){ rows, rows > 0 ? -1 : 0 }, 2);
+    others = co_mul(ctx, co_cumprod(ctx, x, 0, true, false), co_cumprod(ctx, x, 0, true, true));
+    others = co_transpose(ctx, co_reshape(ctx, others, dims, (size_t)n), back, (size_t)n);
+    g->grads[0] = co_mul(ctx, with_axes(g, g->upstream[0]), others);
+    return ctx->error.code;
+}
+
+#define reduce_min_grad reduce_max_grad
+
 #define REDUCTION(name_, doc_)                                                                     \
     const coi_op coi_op_##name_ = {                                                                \
         .name = #name_,                                                                            \
@@ -432,7 +532,7 @@ reduce_max_grad(coi_grad *g)
         .num_outputs = 1,                                                                          \
         .dtypes = COI_NUMBERS,                                                                     \
         COI_ATTRS(coi_reduce_attrs),                                                               \
-        .infer = reduce_rule,                                                                      \
+        .infer = coi_reduce_rule,                                                                  \
         .ref = coi_ref_##name_,                                                                    \
         .run = name_##_run,                                                                        \
         .grad = name_##_grad,                                                                      \
@@ -451,3 +551,5 @@ reduce_max_grad(coi_grad *g)
 REDUCTION(reduce_sum, "The sum over axes; integers wrap.")
 REDUCTION(reduce_mean, "The mean over axes; of integers, cut towards zero.")
 REDUCTION(reduce_max, "The maximum over axes; NaN if one is among them.")
+REDUCTION(reduce_min, "The minimum over axes; NaN if one is among them.")
+REDUCTION(reduce_prod, "The product over axes; integers wrap.")

@@ -20,4 +20,9 @@ typedef struct coi_argmax_attrs {
 /* Which of ndim axes are reduced. The axes were checked. */
 void coi_reduced_axes(const coi_ints *axis, int ndim, bool *reduced);
 
+/* Axes are in range and given once; the shape that is left. */
+co_code coi_reduce_rule(coi_call *call, coi_out *outs);
+/* The axis is in range and has an element, output_type is a dtype of indices. */
+co_code coi_argmax_rule(coi_call *call, coi_out *outs);
+
 #endif

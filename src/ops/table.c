@@ -56,7 +56,7 @@ co_op_describe(size_t i, co_op_info *info)
         .variadic = op->variadic,
         .attrs = op->attr_texts,
         .num_attrs = num_attrs,
-        .differentiable = op->grad != NULL && !op->not_differentiable,
+        .differentiable = (op->grad != NULL || op->compose != NULL) && !op->not_differentiable,
         .internal = op->internal,
     };
     memcpy(info, &full, info->struct_size < sizeof(full) ? info->struct_size : sizeof(full));

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Choosing between two tensors by a third. Gradients of maximum, minimum and reduce_max are made of it.
+ * Choosing between two tensors by a third. Gradients of maximum and minimum are made of it.
  */
-#include "ops/binary.h"
 #include "ops/list.h"
 #include "ops/ref/ref.h"
 #include "ops/walk.h"
@@ -107,9 +106,9 @@ where_grad(coi_grad *g)
     co_value   *zero = co_zeros(ctx, (co_dtype)dy->dtype, NULL, 0);
 
     if (g->needed[1])
-        g->grads[1] = coi_unbroadcast(ctx, coi_where(ctx, cond, dy, zero), g->in[1]);
+        g->grads[1] = coi_unbroadcast(ctx, co_where(ctx, cond, dy, zero), g->in[1]);
     if (g->needed[2])
-        g->grads[2] = coi_unbroadcast(ctx, coi_where(ctx, cond, zero, dy), g->in[2]);
+        g->grads[2] = coi_unbroadcast(ctx, co_where(ctx, cond, zero, dy), g->in[2]);
     return ctx->error.code;
 }
 
@@ -120,17 +119,30 @@ const coi_op coi_op_where = {
     .num_inputs = 3,
     .num_outputs = 1,
     .dtypes = COI_DTYPE_BIT(CO_BOOL),
-    .internal = true,
     .infer = where_rule,
     .ref = coi_ref_where,
     .run = where_run,
     .grad = where_grad,
 };
 
-co_value *
-coi_where(co_context *ctx, co_value *cond, co_value *x, co_value *y)
+/* A host number beside a tensor takes its dtype; cond, which comes first, has none to give. */
+static co_value *
+like_other(co_context *ctx, co_value *value, const co_value *other)
 {
-    co_value *const given[3] = { cond, x, y };
+    if (coi_host_dtype(value) == CO_DTYPE_NONE || other->kind != CO_KIND_TENSOR)
+        return value;
+    return coi_give(ctx, coi_as_tensor(ctx, value, (co_dtype)other->dtype));
+}
 
-    return coi_apply(ctx, &coi_op_where, given, 3, NULL);
+co_value *
+co_where(co_context *ctx, co_value *cond, co_value *x, co_value *y)
+{
+    co_value *given[3] = { cond, x, y };
+
+    COI_ENTER(ctx, "where", NULL);
+    if (!coi_check_value(ctx, x, 3, "x") || !coi_check_value(ctx, y, 4, "y"))
+        return NULL;
+    given[1] = like_other(ctx, x, y);
+    given[2] = like_other(ctx, y, x);
+    return coi_apply(ctx, &coi_op_where, given, 3, NULL); /* nothing if that failed */
 }

@@ -195,6 +195,81 @@ call_gradients(co_context *ctx, const goods *g)
     NOTHING(co_trainable_variables(ctx, g->list));
 }
 
+/* Reductions, shapes, indices. */
+static void
+call_moving_operators(co_context *ctx, const goods *g)
+{
+    static const int64_t pair[] = { 0, 0 }, ones[] = { 1, 1 };
+    co_value            *x = g->x;
+
+    NOTHING(co_reduce_min(ctx, x, CO_ALL_AXES, false));
+    NOTHING(co_reduce_prod(ctx, x, CO_ALL_AXES, false));
+    NOTHING(co_reduce_all(ctx, x, CO_ALL_AXES, false));
+    NOTHING(co_reduce_any(ctx, x, CO_ALL_AXES, false));
+    NOTHING(co_reduce_logsumexp(ctx, x, CO_ALL_AXES, false));
+    NOTHING(co_reduce_variance(ctx, x, CO_ALL_AXES, false));
+    NOTHING(co_reduce_std(ctx, x, CO_ALL_AXES, false));
+    NOTHING(co_reduce_euclidean_norm(ctx, x, CO_ALL_AXES, false));
+    NOTHING(co_moments(ctx, x, CO_ALL_AXES, false));
+    NOTHING(co_argmin(ctx, x, 0, CO_INT64));
+    NOTHING(co_cumsum(ctx, x, 0, false, false));
+    NOTHING(co_cumprod(ctx, x, 0, false, false));
+    NOTHING(co_top_k(ctx, x, 1));
+    NOTHING(co_sort(ctx, x, 0, false));
+    NOTHING(co_argsort(ctx, x, 0, false));
+    NOTHING(co_squeeze(ctx, x, CO_ALL_AXES));
+    NOTHING(co_stack(ctx, g->list, 0));
+    NOTHING(co_unstack(ctx, x, 0));
+    NOTHING(co_split(ctx, x, 1, 0));
+    NOTHING(co_split_sizes(ctx, x, ones, 1, 0));
+    NOTHING(co_strided_slice(ctx, x, pair, ones, NULL, 2, NULL));
+    NOTHING(co_reverse(ctx, x, CO_AXES(0)));
+    NOTHING(co_roll(ctx, x, ones, (const int[]){ 0, 1 }, 2));
+    NOTHING(co_tile(ctx, x, ones, 2));
+    NOTHING(co_pad(ctx, x, (const int64_t[]){ 1, 1, 0, 0 }, 4, CO_PAD_CONSTANT, 0));
+    NOTHING(co_band_part(ctx, x, 0, 0));
+    NOTHING(co_embedding_lookup(ctx, x, g->i));
+    NOTHING(co_gather_nd(ctx, x, g->i));
+    NOTHING(co_scatter_nd(ctx, g->i, x, ones, 2));
+    NOTHING(co_tensor_scatter_nd_add(ctx, x, g->i, x));
+    NOTHING(co_tensor_scatter_nd_update(ctx, x, g->i, x));
+    NOTHING(co_unsorted_segment_sum(ctx, x, g->i, 1));
+    NOTHING(co_where_index(ctx, x));
+}
+
+/* Made tensors, losses, norms, images. */
+static void
+call_more_operators(co_context *ctx, const goods *g)
+{
+    static const int64_t dims[4] = { 1, 1, 1, 1 };
+    co_value            *x = g->x;
+
+    call_moving_operators(ctx, g);
+    NOTHING(co_zeros_like(ctx, x));
+    NOTHING(co_ones_like(ctx, x));
+    NOTHING(co_eye(ctx, CO_FLOAT32, 1, 1));
+    NOTHING(co_linspace(ctx, CO_FLOAT32, 0, 1, 2));
+    NOTHING(co_shape_tensor(ctx, x));
+    NOTHING(co_size_tensor(ctx, x));
+    NOTHING(co_rank_tensor(ctx, x));
+    NOTHING(co_log_softmax(ctx, x, -1));
+    NOTHING(co_softmax_cross_entropy(ctx, x, x, -1));
+    NOTHING(co_sigmoid_cross_entropy(ctx, x, x));
+    NOTHING(co_mse(ctx, x, x));
+    NOTHING(co_l2_loss(ctx, x));
+    NOTHING(co_layer_norm(ctx, x, x, x, CO_AXES(-1), 1e-3));
+    NOTHING(co_batch_norm_train(ctx, x, x, x, x, x, CO_AXES(0), 0.9, 1e-3));
+    NOTHING(co_batch_norm_inference(ctx, x, x, x, x, x, 1e-3));
+    NOTHING(co_fused_batch_norm_train(ctx, x, x, x, 1e-3));
+    NOTHING(co_l2_normalize(ctx, x, CO_ALL_AXES, 1e-12));
+    NOTHING(co_clip_by_norm(ctx, x, 1, CO_ALL_AXES));
+    NOTHING(co_global_norm(ctx, g->list));
+    NOTHING(co_clip_by_global_norm(ctx, g->list, 1));
+    NOTHING(co_depthwise_conv2d(ctx, x, x, NULL));
+    NOTHING(co_conv2d_transpose(ctx, x, x, dims, NULL));
+    NOTHING(co_avg_pool2d(ctx, x, NULL));
+}
+
 static void
 call_operators(co_context *ctx, const goods *g)
 {
@@ -256,8 +331,13 @@ call_operators(co_context *ctx, const goods *g)
     NOTHING(co_logical_and(ctx, x, x));
     NOTHING(co_logical_or(ctx, x, x));
     NOTHING(co_logical_xor(ctx, x, x));
+    NOTHING(co_where(ctx, x, x, x));
+    NOTHING(co_clip_by_value(ctx, x, 0, 1));
+    NOTHING(co_add_n(ctx, g->list));
     NOTHING(co_matmul(ctx, x, x));
     NOTHING(co_matmul_transposed(ctx, x, x, true, true));
+    NOTHING(co_matvec(ctx, x, x, false));
+    NOTHING(co_einsum(ctx, "ij->ji", g->list));
     NOTHING(co_reduce_sum(ctx, x, CO_ALL_AXES, false));
     NOTHING(co_reduce_mean(ctx, x, CO_ALL_AXES, false));
     NOTHING(co_reduce_max(ctx, x, CO_ALL_AXES, false));
@@ -279,6 +359,7 @@ call_operators(co_context *ctx, const goods *g)
     NOTHING(co_conv2d(ctx, x, x, NULL));
     NOTHING(co_max_pool2d(ctx, x, NULL));
     DOES((co_set_seed(ctx, 1), 0));
+    call_more_operators(ctx, g);
     NOTHING(co_random_uniform(ctx, CO_FLOAT32, NULL, 0, 0, 1));
     NOTHING(co_random_normal(ctx, CO_FLOAT32, NULL, 0, 0, 1));
     NOTHING(co_op_call(ctx, "neg", g->list, NULL));

@@ -133,12 +133,13 @@ kernel_loss_at(co_context *ctx, kernel_fn fn, co_value *const *in, int num_in, i
     return loss;
 }
 
-/* The gradients of fn for its first num_checked inputs (float64) agree with central differences. */
-KERNEL_UNUSED static void
+/* Whether the gradients of fn for its first num_checked inputs (float64) agree with central differences. */
+KERNEL_UNUSED static bool
 kernel_check_gradients(co_context *ctx, kernel_fn fn, co_value *const *in, int num_in,
                        const int *checked, int num_checked)
 {
     const double step = 1e-5;
+    bool         agree = true;
 
     for (int c = 0; c < num_checked; ++c) {
         int       i = checked[c];
@@ -147,8 +148,8 @@ kernel_check_gradients(co_context *ctx, kernel_fn fn, co_value *const *in, int n
         double   *got;
 
         if (!CO_EXPECT_OK(ctx) || !CO_EXPECT_NOT_NULL(grad))
-            return;
-        got = kernel_read(ctx, grad, &n);
+            return false;
+        got = kernel_read(ctx, co_to_tensor(ctx, grad, CO_DTYPE_NONE), &n);
         CO_EXPECT_INT(n, co_num_elements(ctx, in[i]));
         for (int64_t at = 0; at < n; ++at) {
             double up = kernel_loss_at(ctx, fn, in, num_in, i, at, step);
@@ -156,12 +157,13 @@ kernel_check_gradients(co_context *ctx, kernel_fn fn, co_value *const *in, int n
             double want = (up - down) / (2 * step);
 
             if (!(fabs(got[at] - want) <= 1e-7 * (1 + fabs(want)))) {
-                CO_EXPECT_CLOSE(got[at], want, 1e-7 * (1 + fabs(want)));
+                agree = CO_EXPECT_CLOSE(got[at], want, 1e-7 * (1 + fabs(want)));
                 break;
             }
         }
         free(got);
     }
+    return agree;
 }
 
 /* The bytes of what `make` computes are the same with 1, 2 and 3 threads. */

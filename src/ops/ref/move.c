@@ -5,6 +5,7 @@
 #include "ops/ref/ref.h"
 #include "ops/gather.h"
 #include "ops/move.h"
+#include "ops/strided.h"
 
 #include <string.h>
 
@@ -93,6 +94,44 @@ coi_ref_slice_grad(coi_call *call)
         split(i, x, index);
         for (int d = 0; d < x->ndim; ++d)
             index[d] += attrs->begin.at[d];
+        copy_element(out, join(index, out), x, i);
+    }
+    return CO_OK;
+}
+
+/* Element i of the part as the index of its element of the whole. */
+static void
+split_strided(const coi_call *call, int64_t i, const co_value *part, int64_t *index)
+{
+    const coi_strided_attrs *attrs = call->attrs;
+
+    split(i, part, index);
+    for (int d = 0; d < part->ndim; ++d)
+        index[d] = attrs->begin.at[d] + index[d] * attrs->strides.at[d];
+}
+
+co_code
+coi_ref_strided(coi_call *call)
+{
+    co_value *out = call->out[0];
+    int64_t   index[CO_MAX_DIMS];
+
+    for (int64_t i = 0; i < out->u.tensor.num_elements; ++i) {
+        split_strided(call, i, out, index);
+        copy_element(out, i, call->in[0], join(index, call->in[0]));
+    }
+    return coi_own_texts(call);
+}
+
+co_code
+coi_ref_strided_grad(coi_call *call)
+{
+    co_value *x = call->in[0], *out = call->out[0];
+    int64_t   index[CO_MAX_DIMS];
+
+    memset(out->u.tensor.data, 0, coi_tensor_nbytes(out));
+    for (int64_t i = 0; i < x->u.tensor.num_elements; ++i) {
+        split_strided(call, i, x, index);
         copy_element(out, join(index, out), x, i);
     }
     return CO_OK;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Max pooling, one element after the other: `find` gives the position of a window's maximum, and the three operators
+ * Pooling, one element after the other. Means are as they are written down. Of max pooling `find` gives the position of a window's maximum, and the three operators
  * take x from there, add g there, or take u from there.
  */
 #include "ops/pool.h"
+#include "ops/ref/ref.h"
 
 #include <string.h>
 
@@ -68,4 +69,39 @@ const coi_pool_kernels *
 coi_ref_pool_kernels(co_dtype dtype)
 {
     return dtype == CO_FLOAT64 ? &float64_kernels : &float32_kernels;
+}
+
+/* Every pair of an output element and an element of its window: the output gets the input's part, or the input its. */
+static void
+visit_window(const coi_pool *p, co_dtype dtype, const void *from, void *to, int64_t at,
+             bool is_grad)
+{
+    int64_t         c = at % p->c, ox = at / p->c % p->ow, oy = at / p->c / p->ow % p->oh;
+    int64_t         n = at / p->c / p->ow / p->oh;
+    coi_pool_window w = coi_pool_window_at(p, oy, ox);
+    double          count = (double)((w.y1 - w.y0) * (w.x1 - w.x0)), sum = 0;
+    coi_number      number = coi_number_load(dtype, from, is_grad ? at : 0);
+
+    for (int64_t iy = w.y0; iy < w.y1; ++iy)
+        for (int64_t ix = w.x0; ix < w.x1; ++ix) {
+            int64_t    x = ((n * p->h + iy) * p->w + ix) * p->c + c;
+            coi_number there = coi_number_load(dtype, is_grad ? to : from, x);
+
+            sum += there.f;
+            there.f += number.f / count;
+            if (is_grad)
+                coi_number_store(dtype, to, x, there);
+        }
+    number.f = sum / count;
+    if (!is_grad)
+        coi_number_store(dtype, to, at, number);
+}
+
+void
+coi_ref_avg_pool(const coi_pool *p, co_dtype dtype, const void *from, void *to, bool is_grad)
+{
+    if (is_grad)
+        memset(to, 0, (size_t)(p->n * p->h * p->w * p->c) * coi_dtypes[dtype].size);
+    for (int64_t at = 0; at < p->n * p->oh * p->ow * p->c; ++at)
+        visit_window(p, dtype, from, to, at, is_grad);
 }

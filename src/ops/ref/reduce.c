@@ -40,6 +40,18 @@ max_of(coi_number acc, coi_number x)
 }
 
 static coi_number
+min_of(coi_number acc, coi_number x)
+{
+    return coi_number_less(x, acc) || isnan(x.f) ? x : acc;
+}
+
+static coi_number
+prod_of(coi_number acc, coi_number x)
+{
+    return (coi_number){ x.cls, acc.f * x.f, acc.u * x.u };
+}
+
+static coi_number
 lowest(co_dtype dtype)
 {
     if (coi_dtypes[dtype].floating)
@@ -101,6 +113,23 @@ co_code
 coi_ref_reduce_max(coi_call *call)
 {
     return each(call, max_of, lowest((co_dtype)call->in[0]->dtype), false);
+}
+
+co_code
+coi_ref_reduce_min(coi_call *call)
+{
+    co_dtype   dtype = (co_dtype)call->in[0]->dtype;
+    coi_number first = lowest(dtype);
+
+    first.f = INFINITY;
+    first.u = ~first.u; /* the highest of a width is the complement of the lowest */
+    return each(call, min_of, first, false);
+}
+
+co_code
+coi_ref_reduce_prod(coi_call *call)
+{
+    return each(call, prod_of, coi_number_of((co_dtype)call->in[0]->dtype, 1, 1), false);
 }
 
 co_code

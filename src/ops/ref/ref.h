@@ -46,12 +46,18 @@ co_code coi_ref_where(coi_call *call);
 co_code coi_ref_reduce_sum(coi_call *call);
 co_code coi_ref_reduce_mean(coi_call *call);
 co_code coi_ref_reduce_max(coi_call *call);
+co_code coi_ref_reduce_min(coi_call *call);
+co_code coi_ref_reduce_prod(coi_call *call);
 co_code coi_ref_argmax(coi_call *call);
+co_code coi_ref_scan(coi_call *call);
+co_code coi_ref_top_k(coi_call *call);
 
 co_code coi_ref_broadcast_to(coi_call *call);
 co_code coi_ref_transpose(coi_call *call);
 co_code coi_ref_slice(coi_call *call);
 co_code coi_ref_slice_grad(coi_call *call);
+co_code coi_ref_strided(coi_call *call);
+co_code coi_ref_strided_grad(coi_call *call);
 co_code coi_ref_concat(coi_call *call);
 co_code coi_ref_gather(coi_call *call);
 co_code coi_ref_scatter_add(coi_call *call);

@@ -135,7 +135,13 @@ typedef struct coi_fold {
     void (*columns)(coi_wide *acc, const void *x, int64_t num_rows, int64_t stride, int64_t n);
 } coi_fold;
 #define COI_FOLD_WIDTH 256 /* at most so many accumulators at once */
-typedef enum coi_fold_kind { COI_FOLD_SUM, COI_FOLD_MAX, COI_NUM_FOLDS } coi_fold_kind;
+typedef enum coi_fold_kind {
+    COI_FOLD_SUM,
+    COI_FOLD_MAX,
+    COI_FOLD_MIN,
+    COI_FOLD_PROD,
+    COI_NUM_FOLDS
+} coi_fold_kind;
 typedef struct coi_fold_loops {
     coi_fold at[COI_NUM_FOLDS][CO_NUM_DTYPES];
 } coi_fold_loops;
