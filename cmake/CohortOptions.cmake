@@ -7,6 +7,7 @@ option(COHORT_CORE_ONLY "Use libc, libm and pthreads and no optional library" OF
 option(COHORT_WERROR "Treat warnings as errors" ON)
 option(COHORT_TESTS "Build tests, benchmarks and examples" ON)
 option(COHORT_COVERAGE "Count executed lines (gcov)" OFF)
+option(COHORT_FUZZ "Build tests/fuzz for libFuzzer (clang)" OFF)
 set(COHORT_SANITIZE "" CACHE STRING "Sanitizers: empty, address+undefined or thread")
 set_property(CACHE COHORT_SANITIZE PROPERTY STRINGS "" "address+undefined" "thread")
 
@@ -50,6 +51,14 @@ endif()
 if(COHORT_SANITIZE)
     target_compile_options(cohort_flags INTERFACE ${sanitize} -g -fno-omit-frame-pointer)
     target_link_options(cohort_flags INTERFACE ${sanitize})
+endif()
+
+if(COHORT_FUZZ)
+    if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
+        message(FATAL_ERROR "COHORT_FUZZ needs clang, which brings libFuzzer; the compiler is ${CMAKE_C_COMPILER_ID}")
+    endif()
+    target_compile_options(cohort_flags INTERFACE -fsanitize=fuzzer-no-link)
+    target_link_options(cohort_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
 if(COHORT_COVERAGE)

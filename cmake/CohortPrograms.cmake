@@ -8,6 +8,7 @@
 #   tests/conformance/*.c    build/<tree>/tests/conformance, run once for each strategy of its table
 #   tests/harness/cases.c    build/<tree>/tests/harness_cases
 #   tests/golden-runner/*.c  build/<tree>/tests/golden
+#   tests/fuzz/NAME.c        build/<tree>/tests/fuzz_NAME, run over tests/fuzz/corpus/NAME
 #   tests/scripts/NAME.sh    run as they are
 #   bench/*.c                build/<tree>/bench/cohort-bench
 #   examples/NAME.c          build/<tree>/examples/NAME, output compared with examples/expected/NAME.txt

@@ -407,6 +407,78 @@ block_run_constant(block *b)
                            co_run(b->ctx, mirrored(b), fn_times_2, co_args(b->ctx, x), NULL)));
 }
 
+/* Four record files, as written and with a batch step; the step counts the bytes of its records. */
+static co_value *
+fn_bytes(co_context *ctx, co_value *args, void *user)
+{
+    co_value *records = co_at(ctx, args, 0);
+    int64_t   sum = 0;
+    size_t    nbytes;
+
+    (void)user;
+    for (int64_t i = 0; i < co_num_elements(ctx, records); ++i, sum += (int64_t)nbytes)
+        co_string_at(ctx, records, i, &nbytes);
+    return co_scalar_int32(ctx, (int32_t)sum);
+}
+
+static json_t *
+run_records(block *b, co_strategy *strategy, co_dataset *dataset)
+{
+    co_context *ctx = b->ctx;
+    co_dataset *distributed = co_experimental_distribute_dataset(ctx, strategy, dataset, NULL);
+    json_t     *elements, *results;
+
+    if (distributed == NULL)
+        return json_pack("{s:o}", "error", golden_write_error(ctx));
+    elements = json_array();
+    results = json_array();
+    CO_EACH(ctx, x, co_iterate(ctx, distributed)) {
+        co_value *sum = co_run(ctx, strategy, fn_bytes, co_args(ctx, x), NULL);
+
+        json_array_append_new(elements, golden_write_value(ctx, x));
+        json_array_append_new(results, golden_write_value(ctx, sum));
+    }
+    return json_pack("{s:o,s:o,s:o}", "element_spec",
+                     golden_write_value(ctx, co_element_spec(ctx, distributed)), "elements",
+                     elements, "results", results);
+}
+
+static void
+records(block *b, co_strategy *strategy)
+{
+    json_t *files = json_array(),
+           *pipeline = json_pack("[{s:s,s:[O]}]", "op", "tfrecord", "args", files);
+    co_dataset *dataset;
+    char        name[40];
+
+    for (int i = 0; i < 4; ++i) {
+        snprintf(name, sizeof(name), "records/auto_%d.tfrecord", i);
+        json_array_append_new(files, json_string(name));
+    }
+    dataset = golden_pipeline(b->c, b->ctx, pipeline);
+    json_decref(pipeline);
+    put(b, "files", files);
+    put(b, "train_step", json_string("length of the record (batched: sum of lengths)"));
+    if (dataset == NULL)
+        return;
+    put(b, "as_written_unbatched", run_records(b, strategy, dataset));
+    put(b, "with_batch_4", run_records(b, strategy, co_dataset_batch(b->ctx, dataset, 4, false)));
+}
+
+static void
+block_records(block *b)
+{
+    records(b, mirrored(b));
+}
+
+static void
+block_records_v1(block *b)
+{
+    static const char *const devices[] = { "/cpu:0", "/cpu:1" };
+
+    records(b, co_v1_mirrored_strategy(b->ctx, devices, (size_t)b->replicas, NULL));
+}
+
 typedef struct known_block {
     const char *id;
     void (*run)(block *b);
@@ -414,7 +486,6 @@ typedef struct known_block {
 } known_block;
 
 static const char tpu[] = "TPU topologies and logical devices";
-static const char records[] = "the dataset step 'tfrecord'";
 static const char signature[] = "signatures as values: in C the compiler checks arguments";
 
 static const known_block blocks[] = {
@@ -435,7 +506,7 @@ static const known_block blocks[] = {
     { "seed002/1", block_loop, NULL },
     { "seed002/2", NULL, signature },
     { "seed002/3", NULL, signature },
-    { "seed002/4", NULL, records },
+    { "seed002/4", block_records, NULL },
     { "seed002/5", NULL, signature },
     { "seed002/6", block_from_function_mirrored, NULL },
     { "seed002/7", NULL, signature },
@@ -445,8 +516,8 @@ static const known_block blocks[] = {
     { "seed002/11", NULL, signature },
     { "seed002/12", NULL, signature },
     { "seed003/1", block_one_device, NULL },
-    { "seed003/2", NULL, records },
-    { "seed003/3", NULL, records },
+    { "seed003/2", block_records_v1, NULL },
+    { "seed003/3", NULL, "captured functions" },
     { "seed003/4", block_from_function_either, NULL },
     { "seed003/5", NULL, "captured functions" },
     { "seed003/6", block_numpy_either, NULL },
