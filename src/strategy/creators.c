@@ -115,7 +115,7 @@ check_made(co_context *ctx, const co_value *made, const co_creation *next,
         return false;
     }
     if (next->component >= 0 &&
-        (made->u.variable->components != NULL || made->u.variable->container != NULL)) {
+        (made->u.variable->components != NULL || coi_is_component(made->u.variable))) {
         char who[COI_VARIABLE_TEXT];
 
         coi_fail(

@@ -39,19 +39,23 @@ same_leaf(const co_value *a, const co_value *b)
     }
 }
 
-/* The container whose components these are, in order (DV-GROUP-5); NULL if they are not. */
+/* The container whose components these are, in order (DV-GROUP-5): a reference; NULL if they are not. */
 static co_value *
-container_of(co_value *const *values, int n)
+container_of(coi_heap *heap, co_value *const *values, int n)
 {
-    co_value *container = values[0]->kind == CO_KIND_VARIABLE ? values[0]->u.variable->container
+    co_value *container = values[0]->kind == CO_KIND_VARIABLE ? coi_container_of(heap, values[0])
                                                               : NULL;
+    bool      same;
 
-    if (container == NULL || (int)container->u.variable->num_components != n)
+    if (container == NULL)
         return NULL;
-    for (int i = 0; i < n; ++i)
-        if (container->u.variable->components[i] != values[i])
-            return NULL;
-    return container;
+    same = (int)container->u.variable->num_components == n;
+    for (int i = 0; same && i < n; ++i)
+        same = container->u.variable->components[i] == values[i];
+    if (same)
+        return container;
+    coi_unref(heap, container);
+    return NULL;
 }
 
 static co_value *
@@ -60,20 +64,16 @@ merge_leaves(merge *m, co_value *const *values)
     co_value *bundle, *container;
     bool      same = !m->always;
 
-    if (m->n == 1 && (container = container_of(values, 1)) != NULL) {
-        coi_ref(container);
+    if (m->n == 1 && (container = container_of(&m->ctx->heap, values, 1)) != NULL)
         return container;
-    }
     for (int i = 1; i < m->n && same; ++i)
         same = same_leaf(values[0], values[i]);
     if (same) {
         coi_ref(values[0]);
         return values[0];
     }
-    if ((container = container_of(values, m->n)) != NULL) {
-        coi_ref(container);
+    if ((container = container_of(&m->ctx->heap, values, m->n)) != NULL)
         return container;
-    }
     bundle = coi_bundle_new(&m->ctx->heap, m->kind, (size_t)m->n, coi_err(m->ctx));
     for (int i = 0; i < m->n && bundle != NULL; ++i) {
         coi_ref(values[i]);
@@ -187,7 +187,7 @@ static bool
 has_component(const co_value *value)
 {
     if (value->kind == CO_KIND_VARIABLE)
-        return value->u.variable->container != NULL;
+        return coi_is_component(value->u.variable);
     for (size_t i = 0; coi_is_structure(value) && i < value->u.items.n; ++i)
         if (has_component(value->u.items.items[i]))
             return true;

@@ -233,8 +233,12 @@ co_value_container(co_context *ctx, co_strategy *strategy, co_value *value)
     COI_ENTER(ctx, "value_container", NULL);
     if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_value(ctx, value, 3, "value"))
         return NULL;
-    if (value->kind == CO_KIND_VARIABLE && value->u.variable->container != NULL)
-        value = value->u.variable->container;
+    if (value->kind == CO_KIND_VARIABLE) {
+        co_value *container = coi_container_of(&ctx->heap, value);
+
+        if (container != NULL)
+            return coi_own(ctx, container);
+    }
     return coi_own_ref(ctx, value);
 }
 

@@ -14,10 +14,8 @@
 static void
 destroy(coi_heap *heap, coi_variable *variable)
 {
-    for (size_t i = 0; i < variable->num_components; ++i) {
-        variable->components[i]->u.variable->container = NULL;
+    for (size_t i = 0; i < variable->num_components; ++i)
         coi_unref(heap, variable->components[i]);
-    }
     coi_free(heap->store->memory, variable->components,
              variable->num_components * sizeof(co_value *));
     coi_variable_clear(heap, variable);
@@ -509,8 +507,18 @@ coi_distributed_variable(co_context *ctx, const coi_variable_spec *spec,
     for (size_t i = 0; i < n; ++i) {
         coi_ref(components[i]);
         variable->components[i] = components[i];
-        components[i]->u.variable->container = value;
     }
+    for (size_t i = 0; i < n; ++i)
+        if (!coi_container_join(&ctx->heap, value, components[i])) {
+            char who[COI_VARIABLE_TEXT];
+
+            coi_fail(ctx, CO_TYPE,
+                     "variable %s is component %zu of '%.100s' and of another at the same time; a "
+                     "creator must give an ordinary variable that is part of no other",
+                     coi_variable_text(ctx, components[i]->u.variable, who), i, spec->name);
+            coi_unref(&ctx->heap, value);
+            return NULL;
+        }
     return value;
 }
 

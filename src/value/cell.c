@@ -59,11 +59,87 @@ drop_contents(coi_heap *heap, co_value *value)
     }
 }
 
+/* --- components and containers --- */
+
+/* In a forked child nobody else is there, and the lock may be held for ever. */
+static void
+take_weak(coi_heap *heap)
+{
+    if (!coi_is_forked(heap))
+        coi_lock_take(&heap->store->weak_lock);
+}
+
+static void
+give_weak(coi_heap *heap)
+{
+    if (!coi_is_forked(heap))
+        coi_lock_give(&heap->store->weak_lock);
+}
+
+co_value *
+coi_container_of(coi_heap *heap, const co_value *component)
+{
+    co_value *container;
+    unsigned  refs;
+
+    if (!coi_is_component(component->u.variable))
+        return NULL;
+    take_weak(heap);
+    container = atomic_load_explicit(&component->u.variable->container, memory_order_relaxed);
+    if (container != NULL) {
+        refs = atomic_load_explicit(&container->object.refs, memory_order_relaxed);
+        while (refs > 0 && !atomic_compare_exchange_weak(&container->object.refs, &refs, refs + 1))
+            ;
+        if (refs == 0) /* who dropped the last reference waits for the lock */
+            container = NULL;
+    }
+    give_weak(heap);
+    return container;
+}
+
+bool
+coi_container_join(coi_heap *heap, co_value *container, co_value *component)
+{
+    co_value *none = NULL;
+    bool      joined;
+
+    take_weak(heap);
+    joined = atomic_compare_exchange_strong(&component->u.variable->container, &none, container);
+    give_weak(heap);
+    return joined;
+}
+
+/*
+ * Nobody has a reference to a container: neither its components may lead to it any more. False where one did just before, as
+ * coi_unref does not count down what it takes for the only reference.
+ */
+static bool
+forget_container(coi_heap *heap, co_value *container)
+{
+    const coi_variable *variable = container->u.variable;
+    bool                dies;
+
+    take_weak(heap);
+    dies = atomic_load(&container->object.refs) == 0 ||
+           atomic_fetch_sub(&container->object.refs, 1) == 1;
+    for (size_t i = 0; dies && i < variable->num_components; ++i) {
+        co_value *self = container;
+
+        atomic_compare_exchange_strong(&variable->components[i]->u.variable->container, &self,
+                                       NULL);
+    }
+    give_weak(heap);
+    return dies;
+}
+
 static void
 destroy_value(coi_heap *heap, void *object)
 {
     co_value *value = object;
 
+    if (value->kind == CO_KIND_VARIABLE && value->u.variable != NULL &&
+        value->u.variable->components != NULL && !forget_container(heap, value))
+        return;
     if (value->kind != CO_KIND_TENSOR)
         drop_contents(heap, value);
     else if (value->u.tensor.buffer != NULL)

@@ -55,6 +55,7 @@ coi_cell_store_init(coi_cell_store *store, coi_memory *memory)
     memset(store, 0, sizeof(*store));
     store->memory = memory;
     coi_lock_init(&store->lock);
+    coi_lock_init(&store->weak_lock);
     /* Two stores are never at one place, and the factor keeps apart what their places tell apart. */
     store->own_magic = (uint32_t)((uintptr_t)store >> 6) * UINT32_C(0x9E3779B1) | 1;
     store->magic = coi_home_new(store->own_magic);

@@ -141,6 +141,7 @@ typedef struct coi_cell_store {
     coi_free_block  *batches[COI_NUM_SIZES];
     struct coi_slab *slabs;
     struct coi_heap *heaps;     /* of the open contexts */
+    coi_lock         weak_lock; /* between components and their containers */
     uint32_t        *magic;     /* the magic of live objects; 0 in a forked child */
     uint32_t         own_magic; /* where the system offers no word that is wiped */
     int64_t past_live; /* what the closed ones made and did not free, or freed for others */

@@ -29,9 +29,24 @@ struct coi_variable {
     char                   *name;
     size_t                  name_size; /* of its block */
     co_site_info            made_at;
-    co_value  *container;      /* distributed variable that this is a component of; no reference */
+    _Atomic(co_value *)
+               container;      /* distributed variable that this is a component of; no reference */
     size_t     num_components; /* 1 for ordinary ones */
     co_value **components;     /* distributed: ordinary variables, one per local replica */
 };
+
+/*
+ * cell.c: a component does not keep its container alive, and any thread may release that. Whoever goes from a component to the
+ * container gets a reference, or NULL where there is none (any more).
+ */
+co_value *coi_container_of(coi_heap *heap, const co_value *component);
+/* Let a variable be a component; false: it is one of another already. */
+bool coi_container_join(coi_heap *heap, co_value *container, co_value *component);
+/* Only a look, which may be out of date. */
+static inline bool
+coi_is_component(const coi_variable *variable)
+{
+    return atomic_load_explicit(&variable->container, memory_order_relaxed) != NULL;
+}
 
 #endif
