@@ -475,8 +475,13 @@ barrier(co_context *ctx, coi_close_fn close)
     open_entry(ctx, round);
     atomic_store(&coi_my_seat(ctx)->arrived, true);
     before = atomic_fetch_add(&step->barrier, 1);
-    if ((before & COI_BROKEN) != 0)
+    if ((before & COI_BROKEN) != 0) {
+        /* Who broke the step may have looked for an entry before ours was open. */
+        coi_lock_take(&step->error_lock);
+        cut_entry(step, step->error.code);
+        coi_lock_give(&step->error_lock);
         return fail_broken(ctx);
+    }
     if ((int)(before & COI_ARRIVED) + 1 == step->n) {
         if (!complete(ctx, close))
             return false;

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,8 +26,8 @@
 
 /* An entry as it is filled and read, in words. */
 typedef struct entry {
-    uint64_t number; /* first: 0 while the others are written */
-    uint64_t end;    /* ticks; 0: it waits */
+    uint64_t head; /* first: whose entry it is, and whether it is whole; see HEAD */
+    uint64_t end;  /* ticks; 0: it waits */
     int32_t  outcome, arrived;
     uint64_t came[NUM_SEEN / 64];
     /* What stays as it was begun. */
@@ -43,6 +44,16 @@ typedef struct entry {
 _Static_assert(sizeof(entry) % sizeof(uint64_t) == 0, "an entry is a number of words");
 _Static_assert(sizeof(coi_summary) <= TEXT_BYTES, "a summary fits where words do");
 _Static_assert(COI_MAX_LOCAL_REPLICAS <= NUM_SEEN, "every replica is remembered");
+
+/*
+ * The head of a slot: the number of its entry, how often that was updated, and whether somebody writes at the moment. Writers take the
+ * slot by setting the last bit; readers try again where it was set, or where the head has changed while they read.
+ */
+#define HEAD(number)    ((uint64_t)(number) << 8)
+#define NUMBER_OF(head) ((head) >> 8)
+#define WRITING         UINT64_C(1)
+#define UPDATES         UINT64_C(0xfe)
+#define TRIES           1000 /* then a writer has gone: this is a forked child */
 
 typedef struct slot {
     _Alignas(64) atomic_ullong words[NUM_WORDS];
@@ -168,13 +179,38 @@ slot_of(coi_recorder *recorder, uint64_t number)
     return &recorder->slots[number % NUM_SLOTS];
 }
 
+/*
+ * Take the slot for writing: for a new entry, unless a younger one is there, or to update the entry of that number. `head` gets what the
+ * slot is given back with. Whoever has it writes a few words, so there is nothing to wait for but a turn on the processor.
+ */
+static bool
+take_slot(slot *to, uint64_t number, bool is_new, uint64_t *head)
+{
+    uint64_t now = atomic_load_explicit(&to->words[0], memory_order_acquire);
+
+    for (int i = 0; i < TRIES; ++i) {
+        if (is_new ? NUMBER_OF(now) > number : NUMBER_OF(now) != number)
+            return false;
+        *head = HEAD(number) | (is_new ? 0 : (now + 2) & UPDATES);
+        if ((now & WRITING) == 0 &&
+            atomic_compare_exchange_weak_explicit(&to->words[0], &now, *head | WRITING,
+                                                  memory_order_acq_rel, memory_order_acquire))
+            return true;
+        if ((now & WRITING) != 0) {
+            sched_yield();
+            now = atomic_load_explicit(&to->words[0], memory_order_acquire);
+        }
+    }
+    return false;
+}
+
 uint64_t
 coi_flight_begin(coi_recorder *recorder, const coi_flight *flight)
 {
-    entry e = { .outcome = CO_OK };
-    slot *to;
+    uint64_t number = atomic_fetch_add_explicit(&recorder->last, 1, memory_order_relaxed) + 1;
+    entry    e = { .outcome = CO_OK };
+    slot    *to = slot_of(recorder, number);
 
-    e.number = atomic_fetch_add_explicit(&recorder->last, 1, memory_order_relaxed) + 1;
     e.epoch = flight->epoch;
     e.sequence = flight->sequence;
     e.start = ticks();
@@ -193,21 +229,23 @@ coi_flight_begin(coi_recorder *recorder, const coi_flight *flight)
         memcpy(e.site, flight->site.file + cut, length - cut);
         e.line = flight->site.line;
     }
-    to = slot_of(recorder, e.number);
-    atomic_store_explicit(&to->words[0], 0, memory_order_relaxed);
-    put_words(to, &e, 1, NUM_WORDS);
-    atomic_store_explicit(&to->words[0], e.number, memory_order_release);
-    return e.number;
+    if (take_slot(to, number, true, &e.head)) {
+        put_words(to, &e, 1, NUM_WORDS);
+        atomic_store_explicit(&to->words[0], e.head, memory_order_release);
+    }
+    return number;
 }
 
-/* How far an entry has come: the words from its end to who came. */
+/* How far an entry has come: the words from its end to who came. Entries that are not there any more are left alone. */
 static void
-put_state(coi_recorder *recorder, uint64_t number, const entry *e)
+put_state(coi_recorder *recorder, uint64_t number, entry *e)
 {
     slot *to = slot_of(recorder, number);
 
-    if (atomic_load_explicit(&to->words[0], memory_order_acquire) == number)
-        put_words(to, e, WORD_OF(end), WORD_OF(epoch));
+    if (number == 0 || !take_slot(to, number, false, &e->head))
+        return;
+    put_words(to, e, WORD_OF(end), WORD_OF(epoch));
+    atomic_store_explicit(&to->words[0], e->head, memory_order_release);
 }
 
 void
@@ -215,8 +253,7 @@ coi_flight_met(coi_recorder *recorder, uint64_t number)
 {
     entry e = { .outcome = CO_OK, .arrived = ALL_CAME };
 
-    if (number != 0)
-        put_state(recorder, number, &e);
+    put_state(recorder, number, &e);
 }
 
 void
@@ -224,8 +261,6 @@ coi_flight_end(coi_recorder *recorder, uint64_t number, co_code outcome)
 {
     entry e = { .outcome = outcome, .arrived = ALL_CAME };
 
-    if (number == 0)
-        return;
     e.end = ticks();
     put_state(recorder, number, &e);
 }
@@ -261,18 +296,26 @@ coi_flight_take_trouble(coi_recorder *recorder)
 
 /* --- looking --- */
 
-/* The entry of this number, if it is whole. */
+/* The entry of this number as it is at one moment; false where it is not there, or not yet. */
 static bool
 read_entry(coi_recorder *recorder, uint64_t number, entry *out)
 {
     slot    *from = slot_of(recorder, number);
     uint64_t words[NUM_WORDS];
 
-    for (size_t i = 0; i < NUM_WORDS; ++i)
-        words[i] = atomic_load_explicit(&from->words[i], memory_order_acquire);
-    memcpy(out, words, sizeof(words));
-    return out->number == number &&
-           atomic_load_explicit(&from->words[0], memory_order_acquire) == number;
+    for (int i = 0; i < TRIES; ++i) {
+        for (size_t k = 0; k < NUM_WORDS; ++k)
+            words[k] = atomic_load_explicit(&from->words[k], memory_order_acquire);
+        if (NUMBER_OF(words[0]) != number)
+            return false;
+        if ((words[0] & WRITING) == 0 &&
+            atomic_load_explicit(&from->words[0], memory_order_acquire) == words[0]) {
+            memcpy(out, words, sizeof(words));
+            return true;
+        }
+        sched_yield();
+    }
+    return false;
 }
 
 /* Who has come to a meeting of replicas that waits. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The flight recorder of a strategy: a ring of the last meetings. Writing an entry takes no lock: the first replica to come claims a
- * slot and fills it, the last one adds how it ended. Every word of a slot is an atomic, so that whoever looks meanwhile reads
- * old or new words and can tell by the number whether they belong together.
+ * The flight recorder of a strategy: a ring of the last meetings. The first replica to come claims a slot and fills it, the last one adds
+ * how it ended. Writers take a slot for a few stores and wait for nobody else; whoever looks meanwhile reads again, so that what it
+ * shows was true at one moment.
  */
 #ifndef COI_STRATEGY_RECORDER_H
 #define COI_STRATEGY_RECORDER_H

@@ -281,7 +281,6 @@ coi_workers_meet(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, 
                                coi_travel_of(ctx, strategy)->bytes_per_pack);
     if (coi_travel_of(ctx, strategy)->in_ring)
         snprintf(mine.text + at, sizeof(mine.text) - at, " in a ring");
-    begin_flight(ctx, strategy, &mine);
     all = coi_small_alloc(&ctx->heap, nbytes);
     if (all == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to hear from %d ranks",
@@ -290,6 +289,7 @@ coi_workers_meet(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, 
         return false;
     }
     memset(all, 0, nbytes); /* who is not heard of has said nothing */
+    begin_flight(ctx, strategy, &mine);
     ok = exchange(ctx, strategy, &mine, all);
     for (int r = 0; ok && numbers != NULL && r < strategy->num_workers; ++r)
         numbers[r] = all[r].number;

@@ -37,8 +37,7 @@ look(void *arg)
     return NULL;
 }
 
-CO_TEST_WITH(a_container_is_released_while_another_thread_asks_for_it, "EXT-VC-1",
-             "cpus=2")
+CO_TEST_WITH(a_container_is_released_while_another_thread_asks_for_it, "EXT-VC-1", "cpus=2")
 {
     co_strategy        *s = co_mirrored_strategy(ctx, NULL, 0, NULL);
     co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
