@@ -51,7 +51,10 @@ coi_check_value(co_context *ctx, co_value *value, int position, const char *name
         return true;
     which(ctx, position, name, text);
     if (value == NULL)
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s is NULL", text);
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s is NULL; give a value, or co_none for nothing",
+                 text);
+    else if (value->object.magic == *ctx->heap.magic)
+        coi_fail(ctx, CO_TYPE, "%s is a %s; it must be a value", text, value->object.cls->name);
     else
         coi_refuse_handle(ctx, value, &coi_value_class, CO_INVALID_ARGUMENT, text);
     return false;

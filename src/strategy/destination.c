@@ -67,12 +67,15 @@ add_values(co_context *ctx, places *where, co_value *const *items, size_t n)
     return true;
 }
 
-/* A list is refused before anything else is looked at (EXT-RT-2, OD-EXT-1). */
+/* NULL stands for none. A list is refused before anything else is looked at (EXT-RT-2, OD-EXT-1). */
 static bool
-refuse_list(co_context *ctx, const co_value *destination)
+check_destination(co_context *ctx, co_value *destination, int position)
 {
-    if (destination == NULL ||
-        (destination->kind != CO_KIND_LIST && destination->kind != CO_KIND_TUPLE))
+    if (destination == NULL)
+        return true;
+    if (!coi_check_value(ctx, destination, position, "destination"))
+        return false;
+    if (destination->kind != CO_KIND_LIST && destination->kind != CO_KIND_TUPLE)
         return true;
     coi_fail(ctx, CO_ASSERTION, "the destination is a %s; give one device name or value at a time",
              co_kind_name((co_kind)destination->kind));
@@ -161,7 +164,7 @@ reduce_to(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *val
     places  where;
     placing p = { strategy, op, &where };
 
-    if (!refuse_list(ctx, destination))
+    if (!check_destination(ctx, destination, 5))
         return NULL;
     if (!strategy->policy->bundles) /* one device: nothing to combine, nowhere to go (OD-EXT-1) */
         return coi_own_ref(ctx, value);
@@ -257,15 +260,13 @@ co_broadcast_to_devices(co_context *ctx, co_strategy *strategy, co_value *tensor
 
     COI_ENTER(ctx, "broadcast_to_devices", NULL);
     if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_value(ctx, tensor, 3, "tensor") ||
-        !coi_check_cross(ctx, strategy))
+        !coi_check_cross(ctx, strategy) || !check_destination(ctx, destination, 4))
         return NULL;
     if (destination == NULL || destination->kind == CO_KIND_NONE) {
         coi_fail(ctx, CO_ASSERTION,
                  "the destination is none; name a device, or give a tensor or variable");
         return NULL;
     }
-    if (!refuse_list(ctx, destination))
-        return NULL;
     if (strategy->policy->is_default) {
         coi_fail(ctx, CO_NOT_IMPLEMENTED,
                  "the default strategy does not copy to devices; use co_copy_to");

@@ -665,6 +665,9 @@ co_call_for_each_replica(co_context *ctx, co_strategy *strategy, co_fn fn, co_va
                          void *user)
 {
     COI_ENTER(ctx, "call_for_each_replica", NULL);
+    if (!coi_check_strategy(ctx, strategy, 2) ||
+        (args != NULL && !coi_check_value(ctx, args, 4, "args")))
+        return NULL;
     if (args != NULL && args->kind != CO_KIND_TUPLE && args->kind != CO_KIND_LIST)
         args = co_tuple(ctx, &args, 1);
     return co_run_with(ctx, strategy, fn, args != NULL ? args : co_no_args(ctx), user, NULL);

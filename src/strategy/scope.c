@@ -23,11 +23,6 @@ coi_strategy_text(const co_strategy *strategy, char out[COI_STRATEGY_TEXT])
 bool
 coi_check_strategy(co_context *ctx, co_strategy *strategy, int position)
 {
-    if (strategy == NULL) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument %d (strategy) of %s is NULL", position,
-                 ctx->call);
-        return false;
-    }
     if (!coi_check_object(ctx, strategy, &coi_strategy_class, position, "strategy"))
         return false;
     if (strategy->unusable) {

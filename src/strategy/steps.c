@@ -180,7 +180,7 @@ co_non_tensor_outputs(co_context *ctx, co_step_context *steps)
 
 static bool
 check_loop(co_context *ctx, co_strategy *strategy, co_step_fn fn, co_iterator *iterator,
-           int64_t iterations, const co_value *initial)
+           int64_t iterations, co_value *initial)
 {
     if (!coi_check_strategy(ctx, strategy, 2))
         return false;
@@ -195,11 +195,8 @@ check_loop(co_context *ctx, co_strategy *strategy, co_step_fn fn, co_iterator *i
         coi_fail(ctx, CO_VALUE,
                  "argument 5 (iterations) of run_steps_on_iterator is %lld; it must be 0 or more",
                  (long long)iterations);
-    else if (initial != NULL && initial->kind != CO_KIND_MAP)
-        coi_fail(ctx, CO_TYPE,
-                 "argument 6 (initial_loop_values) of run_steps_on_iterator is a %s; it must be a "
-                 "map, or NULL",
-                 co_kind_name(co_value_kind(initial)));
+    else if (initial != NULL)
+        coi_check_kind(ctx, initial, CO_KIND_MAP, 6, "initial_loop_values");
     return ctx->error.code == CO_OK &&
            coi_check_object(ctx, iterator, &coi_iterator_class, 4, "iterator") &&
            coi_check_cross(ctx, strategy);
@@ -248,6 +245,8 @@ co_run_steps_on_iterator(co_context *ctx, co_strategy *strategy, co_step_fn fn,
     if (!check_loop(ctx, strategy, fn, iterator, iterations, initial_loop_values) ||
         (steps = steps_new(ctx, initial_loop_values)) == NULL)
         return NULL;
+    coi_ref(strategy); /* a step may give up the last reference of others */
+    coi_ref(iterator);
     entries = ctx->num_entries;
     blocks = ctx->num_blocks;
     floor = ctx->block_floor;
@@ -260,5 +259,7 @@ co_run_steps_on_iterator(co_context *ctx, co_strategy *strategy, co_step_fn fn,
         coi_blocks_unwind(ctx, blocks);
         coi_pop_to(ctx, entries);
     }
+    coi_unref(&ctx->heap, iterator);
+    coi_unref(&ctx->heap, strategy);
     return ctx->error.code == CO_OK ? steps : NULL;
 }
