@@ -333,8 +333,8 @@ coi_pack_end(const coi_reduction *jobs, size_t num_jobs, size_t from, size_t byt
 }
 
 co_code
-coi_group_all_reduce_packed(coi_group *group, const coi_reduction *jobs, size_t num_jobs,
-                            const int *first, const coi_travel *how, co_error_info *err)
+coi_group_all_reduce(coi_group *group, const coi_reduction *jobs, size_t num_jobs, const int *first,
+                     const coi_travel *how, co_error_info *err)
 {
     coi_moment deadline = coi_deadline(how->timeout_ms);
     run        a = {
@@ -347,19 +347,4 @@ coi_group_all_reduce_packed(coi_group *group, const coi_reduction *jobs, size_t 
         rc = reduce_pack(&a, &jobs[from], end - from, deadline, err);
     }
     return rc;
-}
-
-co_code
-coi_group_all_reduce_many(coi_group *group, const coi_reduction *jobs, size_t num_jobs,
-                          const int *first, int timeout_ms, co_error_info *err)
-{
-    return coi_group_all_reduce_packed(group, jobs, num_jobs, first,
-                                       &(coi_travel){ .timeout_ms = timeout_ms }, err);
-}
-
-co_code
-coi_group_all_reduce(coi_group *group, const coi_reduction *job, const int *first, int timeout_ms,
-                     co_error_info *err)
-{
-    return coi_group_all_reduce_many(group, job, 1, first, timeout_ms, err);
 }

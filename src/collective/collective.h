@@ -44,13 +44,6 @@ bool coi_can_reduce(co_reduce_op op, co_dtype dtype);
  * rounded at every node. Integers wrap. MIN and MAX give NaN if any part is NaN.
  */
 void coi_reduce_share(const coi_reduction *job, int share, int num_shares);
-/*
- * The subtree of replicas [lo, hi) for elements [begin, end), without the final division of MEAN.
- * out[0] is element `begin`; job->out is not used.
- */
-void coi_reduce_subtree(const coi_reduction *job, int lo, int hi, int64_t begin, int64_t end,
-                        void *out);
-
 /* --- groups of processes --- */
 
 typedef enum coi_hello_kind {
@@ -174,12 +167,6 @@ bool coi_mpi_launched(void);
  * wait.
  */
 
-/*
- * Reduce over all replicas of all ranks; rank r hosts replicas [first[r], first[r+1]). job->parts
- * holds this rank's parts (by local index), job->out the full result on every rank.
- */
-co_code coi_group_all_reduce(coi_group *group, const coi_reduction *job, const int *first,
-                             int timeout_ms, co_error_info *err);
 /* How data travels between ranks: the same on all of them. Never changes a bit of a result. */
 typedef struct coi_travel {
     size_t bytes_per_pack; /* CO-4; 0: all in one pack */
@@ -191,15 +178,13 @@ typedef struct coi_travel {
  * holds more than bytes_per_pack bytes.
  */
 size_t coi_pack_end(const coi_reduction *jobs, size_t num_jobs, size_t from, size_t bytes_per_pack);
-/* coi_group_all_reduce_many, pack by pack. */
-co_code coi_group_all_reduce_packed(coi_group *group, const coi_reduction *jobs, size_t num_jobs,
-                                    const int *first, const coi_travel *how, co_error_info *err);
 /*
- * Several at once: small ones travel together. All have as many replicas, first[size]; rank r hosts
- * the same ones for all. The same jobs in the same order on every rank.
+ * Reduce over all replicas of all ranks; rank r hosts replicas [first[r], first[r+1]). parts of a job holds this rank's parts (by local
+ * index), out the full result on every rank. Several jobs travel together, pack by pack; all have as many replicas, first[size], and
+ * they are the same in the same order on every rank.
  */
-co_code coi_group_all_reduce_many(coi_group *group, const coi_reduction *jobs, size_t num_jobs,
-                                  const int *first, int timeout_ms, co_error_info *err);
+co_code coi_group_all_reduce(coi_group *group, const coi_reduction *jobs, size_t num_jobs,
+                             const int *first, const coi_travel *how, co_error_info *err);
 /*
  * Rank r contributes nbytes[r] bytes; `all` receives them in rank order. `mine` may be their place
  * in `all`.

@@ -170,12 +170,6 @@ coi_reduce_parts(const coi_reduction *job, int first, int lo, int hi, int64_t be
 }
 
 void
-coi_reduce_subtree(const coi_reduction *job, int lo, int hi, int64_t begin, int64_t end, void *out)
-{
-    coi_reduce_parts(job, 0, lo, hi, begin, end, out);
-}
-
-void
 coi_reduce_top(const coi_reduction *job, const coi_subtree *subtrees, int64_t num_elements,
                void *out)
 {

@@ -43,7 +43,10 @@ typedef struct coi_subtree {
  * is left NULL. Returns how many. out may be NULL, for the number alone.
  */
 int coi_tree_cut(int num_replicas, int lo, int hi, coi_subtree *out);
-/* As coi_reduce_subtree, where parts[0] is the part of replica `first`. */
+/*
+ * The subtree of replicas [lo, hi) for elements [begin, end), without the final division of MEAN; parts[0] is the part of replica
+ * `first`. out[0] is element `begin`; job->out is not used.
+ */
 void coi_reduce_parts(const coi_reduction *job, int first, int lo, int hi, int64_t begin,
                       int64_t end, void *out);
 /*

@@ -266,7 +266,11 @@ edited_copy(co_context *ctx, co_value *config, int position, const edit *list)
     buffer               out;
     co_value            *copy;
 
-    if (config == NULL || config->kind == CO_KIND_NONE)
+    if (config == NULL)
+        return co_none(ctx);
+    if (!coi_check_value(ctx, config, position, "config"))
+        return NULL;
+    if (config->kind == CO_KIND_NONE)
         return co_none(ctx);
     if (!coi_check_kind(ctx, config, CO_KIND_STRING, position, "config"))
         return NULL;

@@ -39,7 +39,7 @@ callable_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     made = self->fn(ctx, self->user);
     if (made == NULL && ctx->error.code == CO_OK)
         made = co_none(ctx);
-    if (ctx->error.code == CO_OK && coi_check_result(ctx, made, "input callable"))
+    if (ctx->error.code == CO_OK && coi_check_result(ctx, made, "next", "input callable"))
         coi_ref(made);
     ctx->block_floor = floor;
     coi_blocks_unwind(ctx, blocks);

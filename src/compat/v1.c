@@ -107,8 +107,14 @@ co_experimental_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_iterato
     co_scope  scope;
 
     COI_ENTER(ctx, "experimental_run", NULL);
-    if (!coi_check_strategy(ctx, strategy, 2) ||
-        (input_iterator != NULL &&
+    if (!coi_check_strategy(ctx, strategy, 2))
+        return NULL;
+    if (fn == NULL) { /* before an element is taken */
+        coi_fail(ctx, CO_TYPE,
+                 "argument 3 (fn) of experimental_run is NULL; it must be a function");
+        return NULL;
+    }
+    if ((input_iterator != NULL &&
          !coi_check_object(ctx, input_iterator, &coi_iterator_class, 4, "input_iterator")) ||
         !coi_check_cross(ctx, strategy))
         return NULL;

@@ -61,13 +61,13 @@ coi_check_value(co_context *ctx, co_value *value, int position, const char *name
 }
 
 bool
-coi_check_result(co_context *ctx, const co_value *result, const char *of)
+coi_check_result(co_context *ctx, const co_value *result, const char *call, const char *of)
 {
     char text[WHICH];
 
     if (coi_is_live(&ctx->heap, result))
         return true;
-    ctx->call = "run";
+    ctx->call = call; /* it was whatever the function called last */
     snprintf(text, sizeof(text), "what the %s returned", of);
     coi_refuse_handle(ctx, result, &coi_value_class, CO_INVALID_ARGUMENT, text);
     return false;

@@ -90,7 +90,7 @@ struct co_context {
     size_t       num_blocks, cap_blocks;
     size_t       unmarked_blocks; /* begun without memory for their mark */
     size_t       unbegun_tapes;   /* the same */
-    size_t       unpushed_devices;
+    size_t       unpushed_devices, unpushed_colocations;
     size_t       block_floor; /* blocks of the caller: what a step or merge function may not end */
 
     coi_mode        mode;
@@ -249,8 +249,8 @@ void coi_refuse_handle(co_context *ctx, const void *handle, const coi_class *cls
                        const char *name);
 bool coi_check_value(co_context *ctx, co_value *value, int position,
                      const char *name); /* not NULL, alive */
-/* What a function of the user returned, "step" or "merge function", is a live value. */
-bool coi_check_result(co_context *ctx, const co_value *result, const char *of);
+/* What a function of the user, "step" or "merge function", returned to a call is a live value. */
+bool coi_check_result(co_context *ctx, const co_value *result, const char *call, const char *of);
 bool coi_check_kind(co_context *ctx, co_value *value, co_kind kind, int position, const char *name);
 bool coi_check_object(co_context *ctx, const void *object, const coi_class *cls, int position,
                       const char *name);
@@ -280,6 +280,9 @@ co_value *coi_select(co_value *value, int local_replica);
  */
 co_value *coi_fill_items(co_context *ctx, co_value *made, co_value **places, co_value *const *items,
                          size_t n, const size_t *order, const char *what);
+
+/* co_map_leaves of a value that was checked, under the name of the call that is being made. */
+co_value *coi_map_leaves(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user);
 
 /* device.c */
 /* The current device, or NULL with an error that lists the devices there are (DEV-5). */

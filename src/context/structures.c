@@ -330,33 +330,43 @@ co_pack(co_context *ctx, co_value *like, co_value *leaves)
 }
 
 co_value *
-co_map_leaves(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user)
+coi_map_leaves(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user)
 {
-    co_value **leaves, *none = NULL, *packed = NULL;
-    size_t     n, i;
+    co_value  **leaves, *none = NULL, *packed = NULL;
+    const char *call = ctx->call; /* not that of what a leaf before this one needed */
+    size_t      n, i;
 
-    COI_ENTER(ctx, "map_leaves", NULL);
-    if (!coi_check_value(ctx, structure, 2, "structure"))
-        return NULL;
-    if (fn == NULL) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 3 (fn) of map_leaves is NULL");
-        return NULL;
-    }
     if ((leaves = leaves_of(ctx, structure, &n)) == NULL)
         return NULL;
     for (i = 0; i < n && ctx->error.code == CO_OK; ++i) {
+        ctx->call = call;
         leaves[i] = fn(ctx, leaves[i], user);
         if (ctx->error.code != CO_OK)
             break;
         if (leaves[i] == NULL)
             leaves[i] = none != NULL ? none : (none = co_none(ctx));
         else
-            coi_check_value(ctx, leaves[i], 0, "what the function of map_leaves returned");
+            coi_check_result(ctx, leaves[i], call, "function of map_leaves");
     }
+    ctx->call = call;
     if (ctx->error.code == CO_OK)
         packed = coi_give(ctx, coi_pack(&ctx->heap, structure, leaves, coi_err(ctx)));
     free_leaves(ctx, leaves, n);
     return packed;
+}
+
+co_value *
+co_map_leaves(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user)
+{
+    COI_ENTER(ctx, "map_leaves", NULL);
+    if (!coi_check_value(ctx, structure, 2, "structure"))
+        return NULL;
+    if (fn == NULL) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "argument 3 (fn) of map_leaves is NULL; it must be a function");
+        return NULL;
+    }
+    return coi_map_leaves(ctx, structure, fn, user);
 }
 
 co_code

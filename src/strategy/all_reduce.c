@@ -43,9 +43,11 @@ leaf_agrees(co_context *ctx, coi_step *step, size_t k, int replica)
     int             first = step->strategy->first_local;
 
     if (a->kind != b->kind) {
-        coi_fail(ctx, CO_ASSERTION, "leaf %zu is a %s on replica %d and a %s on replica %d", k,
-                 co_kind_name((co_kind)a->kind), first, co_kind_name((co_kind)b->kind),
-                 first + replica);
+        coi_fail(
+            ctx, CO_ASSERTION,
+            "leaf %zu is a %s on replica %d and a %s on replica %d; all replicas must bring the same kinds, make them alike with co_to_tensor",
+            k, co_kind_name((co_kind)a->kind), first, co_kind_name((co_kind)b->kind),
+            first + replica);
         return false;
     }
     if (a->dtype != b->dtype) {
@@ -81,10 +83,12 @@ all_agree(co_context *ctx, coi_step *step)
         if (other->op != mine->op || other->axis != mine->axis) {
             int first = step->strategy->first_local;
 
-            coi_fail(ctx, CO_RUNTIME, "replica %d asks for %s %d and replica %d for %s %d", first,
-                     mine->gather ? "axis" : "operation", mine->gather ? mine->axis : (int)mine->op,
-                     first + i, mine->gather ? "axis" : "operation",
-                     mine->gather ? other->axis : (int)other->op);
+            coi_fail(
+                ctx, CO_RUNTIME,
+                "replica %d asks for %s %d and replica %d for %s %d; all replicas must ask for the same",
+                first, mine->gather ? "axis" : "operation",
+                mine->gather ? mine->axis : (int)mine->op, first + i,
+                mine->gather ? "axis" : "operation", mine->gather ? other->axis : (int)other->op);
             return false;
         }
         for (size_t k = 0; k < mine->n; ++k)
@@ -304,8 +308,8 @@ sum_between_workers(co_context *ctx, coi_step *step)
             jobs[n] = reduction_of(step, k, parts + n * local);
             ++n;
         }
-    ok = coi_group_all_reduce_packed(strategy->group, jobs, n, strategy->first,
-                                     coi_travel_of(ctx, strategy), coi_err(ctx)) == CO_OK;
+    ok = coi_group_all_reduce(strategy->group, jobs, n, strategy->first,
+                              coi_travel_of(ctx, strategy), coi_err(ctx)) == CO_OK;
     coi_small_free(&ctx->heap, jobs, nbytes);
     if (ok)
         return true;
@@ -551,8 +555,10 @@ co_all_reduce_with(co_context *ctx, co_reduce_op op, co_value *value,
     if (!coi_take_communication(ctx, &mine.options, options, 4))
         return NULL;
     if ((unsigned)op > CO_REDUCE_PROD) {
-        coi_fail(ctx, CO_TYPE, "argument 2 (op) of all_reduce is %d, which is no reduce operation",
-                 (int)op);
+        coi_fail(
+            ctx, CO_TYPE,
+            "argument 2 (op) of all_reduce is %d, which is no reduce operation; give one from CO_REDUCE_SUM (0) to CO_REDUCE_PROD (4)",
+            (int)op);
         return NULL;
     }
     return collective(ctx, &mine, value);

@@ -21,8 +21,10 @@ co_communication_from_name(co_context *ctx, const char *name, co_communication *
 {
     COI_ENTER_CODE(ctx, "communication_from_name");
     if (name == NULL || out == NULL)
-        return coi_fail(ctx, CO_VALUE, "argument %d of communication_from_name is NULL",
-                        name == NULL ? 2 : 3);
+        return coi_fail(
+            ctx, CO_VALUE,
+            "argument %d (%s) of communication_from_name is NULL; give a name and where the result goes",
+            name == NULL ? 2 : 3, name == NULL ? "name" : "out");
     for (int i = 0; i < NUM_COMMUNICATIONS; ++i)
         if (coi_text_same(name, strlen(name), communication_names[i])) {
             *out = (co_communication)i;

@@ -104,7 +104,7 @@ static bool
 check_made(co_context *ctx, const co_value *made, const co_creation *next,
            const co_variable_options *options)
 {
-    if (made != NULL && !coi_check_result(ctx, made, "variable creator"))
+    if (made != NULL && !coi_check_result(ctx, made, "variable", "variable creator"))
         return false;
     if (made == NULL || made->kind != CO_KIND_VARIABLE) {
         coi_fail(
@@ -137,8 +137,12 @@ prepare(co_context *ctx, co_value *initial, const co_variable_options *options)
     co_value *tensor;
 
     if ((unsigned)options->dtype >= CO_NUM_DTYPES) {
-        coi_fail(ctx, CO_VALUE, "dtype of variable '%.100s' is %d, which is no dtype",
-                 name_of(options), (int)options->dtype);
+        coi_fail(
+            ctx, CO_VALUE,
+            "dtype of variable '%.100s' is %d, which is no dtype; give %d (%s) to %d (%s), or CO_DTYPE_NONE for "
+            "that of the initial value",
+            name_of(options), (int)options->dtype, CO_BOOL, co_dtype_name(CO_BOOL), CO_STRING,
+            co_dtype_name(CO_STRING));
         return NULL;
     }
     if (initial->kind == CO_KIND_SPEC)
@@ -190,7 +194,8 @@ initialize(co_context *ctx, const co_value *declared, const co_variable_options 
                  name_of(options));
         return NULL;
     }
-    if (!coi_check_result(ctx, made, "initializer") || (made = prepare(ctx, made, options)) == NULL)
+    if (!coi_check_result(ctx, made, "variable", "initializer") ||
+        (made = prepare(ctx, made, options)) == NULL)
         return NULL;
     if (declared == NULL || (made->dtype == declared->dtype && coi_same_shape(made, declared)))
         return made;
@@ -225,11 +230,12 @@ check_options(co_context *ctx, const co_strategy *strategy, const co_variable_op
     if ((unsigned)options->synchronization > CO_SYNC_ON_READ ||
         (unsigned)options->aggregation > CO_AGGREGATION_ONLY_FIRST_REPLICA ||
         (unsigned)options->trainable > CO_TRAINABLE_YES) {
-        coi_fail(ctx, CO_VALUE,
-                 "variable '%.100s': synchronization is %d (0 to 3), aggregation is %d (0 to 3), "
-                 "trainable is %d (0 to 2)",
-                 name_of(options), (int)options->synchronization, (int)options->aggregation,
-                 (int)options->trainable);
+        coi_fail(
+            ctx, CO_VALUE,
+            "variable '%.100s': synchronization is %d (0 to 3), aggregation is %d (0 to 3), "
+            "trainable is %d (0 to 2); begin with CO_VARIABLE_OPTIONS_INIT and use the constants of their types",
+            name_of(options), (int)options->synchronization, (int)options->aggregation,
+            (int)options->trainable);
         return false;
     }
     if (distributes(strategy) && options->synchronization == CO_SYNC_NONE) {

@@ -152,8 +152,10 @@ check_op(co_context *ctx, co_reduce_op op)
 {
     if ((unsigned)op <= CO_REDUCE_PROD)
         return true;
-    coi_fail(ctx, CO_ASSERTION, "argument 3 (op) of %s is %d, which is no reduce operation",
-             ctx->call, (int)op);
+    coi_fail(
+        ctx, CO_ASSERTION,
+        "argument 3 (op) of %s is %d, which is no reduce operation; give one from CO_REDUCE_SUM (0) to CO_REDUCE_PROD (4)",
+        ctx->call, (int)op);
     return false;
 }
 
@@ -170,7 +172,7 @@ reduce_to(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *val
         return coi_own_ref(ctx, value);
     if (!find_places(ctx, destination, &where))
         return NULL;
-    return co_map_leaves(ctx, value, reduce_and_put, &p);
+    return coi_map_leaves(ctx, value, reduce_and_put, &p);
 }
 
 co_value *
@@ -225,8 +227,10 @@ co_batch_reduce_to_with(co_context *ctx, co_strategy *strategy, co_reduce_op op,
         !coi_take_communication(ctx, &all, options, 5))
         return NULL;
     if (pairs->kind != CO_KIND_LIST && pairs->kind != CO_KIND_TUPLE) {
-        coi_fail(ctx, CO_VALUE, "argument 4 (pairs) of batch_reduce_to is a %s, not a list",
-                 co_kind_name((co_kind)pairs->kind));
+        coi_fail(
+            ctx, CO_VALUE,
+            "argument 4 (pairs) of batch_reduce_to is a %s, not a list; give a list of tuples, each of a value and a destination",
+            co_kind_name((co_kind)pairs->kind));
         return NULL;
     }
     n = pairs->u.items.n;

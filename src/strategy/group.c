@@ -85,9 +85,10 @@ merge_leaves(merge *m, co_value *const *values)
 static void
 part(merge *m, int i, const char *a, const char *b)
 {
-    coi_error(coi_err(m->ctx), CO_ASSERTION,
-              "replicas %d and %d have different structures at %s: %s against %s", m->first,
-              m->first + i, m->path[0] != '\0' ? m->path : "the top", a, b);
+    coi_error(
+        coi_err(m->ctx), CO_ASSERTION,
+        "replicas %d and %d have different structures at %s: %s against %s; all replicas must give the same structure",
+        m->first, m->first + i, m->path[0] != '\0' ? m->path : "the top", a, b);
 }
 
 /* All containers are of one kind, length and set of keys. */
@@ -232,9 +233,11 @@ fits(co_context *ctx, const co_strategy *strategy, const co_value *value)
     if ((value->kind != CO_KIND_PER_REPLICA && value->kind != CO_KIND_MIRRORED) ||
         (int)value->u.bundle.n == strategy->num_local)
         return true;
-    coi_fail(ctx, CO_VALUE, "a %s value of %zu components is given to %s, which has %d here",
-             co_kind_name((co_kind)value->kind), value->u.bundle.n,
-             coi_strategy_text(strategy, text), strategy->num_local);
+    coi_fail(
+        ctx, CO_VALUE,
+        "a %s value of %zu components is given to %s, which has %d replicas here; use values that this strategy made",
+        co_kind_name((co_kind)value->kind), value->u.bundle.n, coi_strategy_text(strategy, text),
+        strategy->num_local);
     return false;
 }
 

@@ -517,7 +517,9 @@ static bool
 check_options(co_context *ctx, const co_input_options *options)
 {
     if (options->place_dataset_on_device && !options->per_replica) {
-        coi_fail(ctx, CO_VALUE, "place_dataset_on_device needs per_replica, which is not set");
+        coi_fail(
+            ctx, CO_VALUE,
+            "place_dataset_on_device needs per_replica, which is not set; set both or neither");
         return false;
     }
     if (options->place_dataset_on_device && options->fetch_to_device) {

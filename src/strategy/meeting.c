@@ -229,7 +229,9 @@ list_missing(coi_step *step, char *out, size_t capacity)
                                    step->strategy->first_local + i);
 }
 
-#define NOTHING_DONE "has executed nothing for %d ms (deadline_ms)"
+#define NOTHING_DONE                                                                                  \
+    "has executed nothing for %d ms (deadline_ms); look there for an endless loop or wait, or raise " \
+    "deadline_ms"
 
 static void
 report_stuck(co_context *ctx, unsigned round)

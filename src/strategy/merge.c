@@ -74,7 +74,7 @@ checked_result(co_context *ctx, co_value *result)
         return NULL;
     if (result == NULL)
         return co_none(ctx);
-    return coi_check_result(ctx, result, "merge function") ? result : NULL;
+    return coi_check_result(ctx, result, "merge_call", "merge function") ? result : NULL;
 }
 
 /* On replica 0 alone, with the others waiting to part: all entries and blocks that body leaves open are left here. */
@@ -90,9 +90,9 @@ merge_here(co_context *ctx, coi_merge_body body, void *arg)
     bool         ok = false;
 
     coi_lend(parent, false);
+    co_block_begin(parent);
     parent->site = ctx->site;
     parent->call = ctx->call;
-    co_block_begin(parent);
     parent->block_floor = parent->num_blocks;
     args = merged_args(parent, step);
     if (args != NULL && (args = coi_own(parent, args)) != NULL && enter_merge(parent, step)) {

@@ -59,6 +59,6 @@ co_make_numpy_dataset(co_context *ctx, co_strategy *strategy, co_value *arrays)
         !coi_check_cross(ctx, strategy) || !check_arrays(ctx, arrays) ||
         (device = coi_data_device(ctx)) == NULL)
         return NULL;
-    arrays = co_map_leaves(ctx, arrays, copy_leaf, device);
+    arrays = coi_map_leaves(ctx, arrays, copy_leaf, device);
     return arrays != NULL ? co_dataset_from_tensor_slices(ctx, arrays) : NULL;
 }

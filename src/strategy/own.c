@@ -78,7 +78,7 @@ coi_hook_end(co_context *ctx, coi_hook_call *call, co_value *result)
                      "the %s of %s returned NULL without an error; return a value, or call co_fail",
                      names[call->hook], call->strategy->policy->name);
     }
-    if (ctx->error.code != CO_OK || !coi_check_result(ctx, result, names[call->hook]))
+    if (ctx->error.code != CO_OK || !coi_check_result(ctx, result, call->call, names[call->hook]))
         result = NULL;
     if (result != NULL && ctx->num_blocks > call->blocks) { /* it may be of a block that ends now */
         coi_ref(result);
@@ -148,8 +148,10 @@ take_placement(co_context *ctx, const co_strategy_definition *definition, int nu
     }
     code = definition->place(ctx, num_workers, out, definition->data);
     if (ctx->error.code == CO_OK && code != CO_OK)
-        coi_fail(ctx, code, "the place hook of %s returned this code and no message",
-                 definition->name);
+        coi_fail(
+            ctx, code,
+            "the place hook of %s returned this code and no message; call co_fail in it to say why",
+            definition->name);
     if (ctx->error.code == CO_OK && out->struct_size != sizeof(*out))
         coi_fail(ctx, CO_VALUE, "the place hook of %s left struct_size at %zu; it is %zu",
                  definition->name, out->struct_size, sizeof(*out));
@@ -204,8 +206,10 @@ place(co_context *ctx, const co_placement *given, coi_placement *where,
         if (!is_here(where, i) || where->num_devices == COI_MAX_LOCAL_REPLICAS)
             continue;
         if (given->devices[i] == NULL) {
-            coi_fail(ctx, CO_VALUE, "device %d of %d in the placement is NULL", i,
-                     where->num_replicas);
+            coi_fail(
+                ctx, CO_VALUE,
+                "device %d of %d in the placement is NULL; name one for each replica, or leave the column out",
+                i, where->num_replicas);
             return false;
         }
         if (coi_resolve_name(ctx, given->devices[i], &ids[where->num_devices++]) != CO_OK)

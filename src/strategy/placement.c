@@ -285,7 +285,9 @@ resolve_devices(co_context *ctx, const char *const *devices, size_t n, coi_devic
         char text[CO_DEVICE_NAME_MAX];
 
         if (devices[i] == NULL) {
-            coi_fail(ctx, CO_VALUE, "device %zu of %zu is NULL", i, n);
+            coi_fail(ctx, CO_VALUE,
+                     "device %zu of %zu is NULL; name each, or give none for all devices there are",
+                     i, n);
             return false;
         }
         if (!names_task(ctx, devices[i]) || coi_resolve_name(ctx, devices[i], &out[i]) != CO_OK)
@@ -335,7 +337,7 @@ coi_choose_devices(co_context *ctx, const char *const *devices, size_t n,
     if (devices == NULL || n == 0)
         return all_devices(ctx, out, COI_MAX_LOCAL_REPLICAS);
     if (n > COI_MAX_LOCAL_REPLICAS) {
-        coi_fail(ctx, CO_VALUE, "num_devices is %zu; it must be at most %d", n,
+        coi_fail(ctx, CO_VALUE, "num_devices is %zu; it must be at most %d in one process", n,
                  COI_MAX_LOCAL_REPLICAS);
         return 0;
     }
@@ -433,7 +435,10 @@ coi_open_group(co_context *ctx, const char *transport, const void *communicator,
     if (coi_group_open(transport, &how, &group, coi_err(ctx)) == CO_OK) {
         if (group->size <= COI_MAX_WORKERS)
             return group;
-        coi_fail(ctx, CO_VALUE, "%d processes; at most %d", group->size, COI_MAX_WORKERS);
+        coi_fail(
+            ctx, CO_VALUE,
+            "the group has %d processes; a strategy has at most %d, start fewer or split the communicator",
+            group->size, COI_MAX_WORKERS);
         coi_group_close(group);
         return NULL;
     }
@@ -715,7 +720,8 @@ older_flag(co_context *ctx, co_strategy *strategy, const char *call, bool with_w
     if (!coi_check_strategy(ctx, strategy, 2))
         return false;
     if (strategy->policy->is_default) {
-        coi_fail(ctx, CO_NOT_IMPLEMENTED, "the default strategy has no %s", call);
+        coi_fail(ctx, CO_NOT_IMPLEMENTED,
+                 "the default strategy has no %s; ask a strategy that you made", call);
         return false;
     }
     return !with_workers || strategy->policy->workers;

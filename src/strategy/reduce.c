@@ -24,8 +24,9 @@ co_reduce_op_from_aggregation(co_context *ctx, co_aggregation aggregation, co_re
 {
     COI_ENTER_CODE(ctx, "reduce_op_from_aggregation");
     if (out == NULL)
-        return coi_fail(ctx, CO_INVALID_ARGUMENT,
-                        "argument 3 (out) of reduce_op_from_aggregation is NULL");
+        return coi_fail(
+            ctx, CO_INVALID_ARGUMENT,
+            "argument 3 (out) of reduce_op_from_aggregation is NULL; say where the operation goes");
     if (aggregation != CO_AGGREGATION_SUM && aggregation != CO_AGGREGATION_MEAN)
         return coi_fail(ctx, CO_VALUE,
                         "aggregation %d combines nothing; only CO_AGGREGATION_SUM (%d) and "
@@ -42,8 +43,11 @@ co_reduce_op_from_name(co_context *ctx, const char *name, co_reduce_op *out)
 
     COI_ENTER_CODE(ctx, "reduce_op_from_name");
     if (name == NULL || out == NULL)
-        return coi_fail(ctx, CO_INVALID_ARGUMENT, "argument %d of reduce_op_from_name is NULL",
-                        name == NULL ? 2 : 3);
+        return coi_fail(
+            ctx, CO_INVALID_ARGUMENT,
+            "argument %d (%s) of reduce_op_from_name is NULL; give a name and where the "
+            "operation goes",
+            name == NULL ? 2 : 3, name == NULL ? "name" : "out");
     for (size_t k = 0; k < 2; ++k)
         if (coi_text_same(name, strlen(name), names[k])) {
             *out = (co_reduce_op)k;
@@ -67,7 +71,8 @@ parts_agree(co_context *ctx, co_value *const *parts, int n, int first)
         const co_value *b = parts[i];
 
         if (a->dtype != b->dtype) {
-            coi_fail(ctx, CO_INVALID_ARGUMENT, "dtype is %s on replica %d and %s on replica %d",
+            coi_fail(ctx, CO_INVALID_ARGUMENT,
+                     "dtype is %s on replica %d and %s on replica %d; make them alike with co_cast",
                      co_dtype_name((co_dtype)a->dtype), first, co_dtype_name((co_dtype)b->dtype),
                      first + i);
             return false;
@@ -106,8 +111,8 @@ reduce_all(co_context *ctx, co_strategy *strategy, const coi_reduction *job)
         coi_team_run(ctx->device->team, s.n, reduce_chunk, &s);
         return true;
     }
-    return coi_group_all_reduce_packed(strategy->group, job, 1, strategy->first,
-                                       coi_travel_of(ctx, strategy), coi_err(ctx)) == CO_OK;
+    return coi_group_all_reduce(strategy->group, job, 1, strategy->first,
+                                coi_travel_of(ctx, strategy), coi_err(ctx)) == CO_OK;
 }
 
 co_value *
@@ -217,9 +222,11 @@ find_components(co_context *ctx, const co_strategy *strategy, co_value *value, c
     if (items != NULL && (int)n != strategy->num_local) {
         char text[COI_STRATEGY_TEXT];
 
-        coi_fail(ctx, CO_VALUE,
-                 "a value of %zu components is given to %s, which has %d replicas here", n,
-                 coi_strategy_text(strategy, text), strategy->num_local);
+        coi_fail(
+            ctx, CO_VALUE,
+            "a value of %zu components is given to %s, which has %d replicas here; use values that this "
+            "strategy made",
+            n, coi_strategy_text(strategy, text), strategy->num_local);
         return false;
     }
     out->items = items;
@@ -262,8 +269,10 @@ reduce_slices(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value 
         return NULL;
     for (size_t k = 0; k < n; ++k) {
         if (components[k]->kind != CO_KIND_SLICES) {
-            coi_fail(ctx, CO_ASSERTION, "replica %zu has a %s where others have indexed slices", k,
-                     co_kind_name((co_kind)components[k]->kind));
+            coi_fail(
+                ctx, CO_ASSERTION,
+                "replica %zu has a %s where others have indexed slices; make all of them slices, or dense with co_to_tensor",
+                k, co_kind_name((co_kind)components[k]->kind));
             return NULL;
         }
         values[k] = components[k]->u.slices.values;
@@ -350,7 +359,8 @@ check_axes(co_context *ctx, const co_value *tensor, const int *axes, size_t num_
     bool seen[CO_MAX_DIMS] = { false };
 
     if (!coi_can_reduce(CO_REDUCE_SUM, (co_dtype)tensor->dtype)) {
-        coi_fail(ctx, CO_TYPE, "%s values cannot be reduced along an axis",
+        coi_fail(ctx, CO_TYPE,
+                 "%s values cannot be reduced along an axis; cast bools to an integer dtype",
                  co_dtype_name((co_dtype)tensor->dtype));
         return false;
     }
@@ -358,8 +368,10 @@ check_axes(co_context *ctx, const co_value *tensor, const int *axes, size_t num_
         int axis = axes[i] < 0 ? axes[i] + tensor->ndim : axes[i];
 
         if (axis < 0 || axis >= tensor->ndim) {
-            coi_fail(ctx, CO_VALUE, "axis %d is outside the rank of the value, which is %d",
-                     axes[i], tensor->ndim);
+            coi_fail(
+                ctx, CO_VALUE,
+                "axis %d is outside the rank of the value, which is %d; give one from -rank to rank - 1",
+                axes[i], tensor->ndim);
             return false;
         }
         if (seen[axis]) {
@@ -482,7 +494,7 @@ reduce_axes(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *c
 {
     co_value    *sums[COI_MAX_LOCAL_REPLICAS], *total;
     co_reduce_op inner = op == CO_REDUCE_MEAN ? CO_REDUCE_SUM : op;
-    int64_t      count = 0, counts[COI_MAX_WORKERS];
+    int64_t      count = 0;
 
     sums[0] = NULL; /* there is one, which compilers cannot see */
     for (int i = 0; i < strategy->num_local; ++i) {
@@ -502,15 +514,8 @@ reduce_axes(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *c
     }
     if (op != CO_REDUCE_MEAN)
         return total;
-    if (strategy->group != NULL) {
-        if (!coi_workers_meet(ctx, strategy, COI_MEET_REDUCE, 0, "counts of a mean", count,
-                              counts) ||
-            !coi_workers_moved(ctx, strategy, true))
-            return NULL;
-        count = 0;
-        for (int r = 0; r < strategy->num_workers; ++r)
-            count += counts[r];
-    }
+    if (!coi_workers_add(ctx, strategy, COI_MEET_REDUCE, "counts of a mean", &count))
+        return NULL;
     return divide(ctx, total, count);
 }
 
@@ -529,7 +534,7 @@ reduce_along(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *
         return NULL;
     }
     if (value->kind == CO_KIND_NONE) {
-        coi_fail(ctx, CO_TYPE, "none is reduced along an axis");
+        coi_fail(ctx, CO_TYPE, "none is reduced along an axis; only tensors and numbers have axes");
         return NULL;
     }
     if (of.items == NULL) { /* held by every replica alike (S-REDUCE-14) */
@@ -573,7 +578,7 @@ coi_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *va
         return reduce_one(ctx, strategy, op, value, axes, num_axes);
     if (axes != NULL)
         return reduce_along(ctx, strategy, op, value, axes, num_axes);
-    return co_map_leaves(ctx, value, reduce_leaf, &r);
+    return coi_map_leaves(ctx, value, reduce_leaf, &r);
 }
 
 co_value *
@@ -584,15 +589,19 @@ co_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *val
     if (!coi_check_strategy(ctx, strategy, 2))
         return NULL;
     if ((unsigned)op > CO_REDUCE_PROD) {
-        coi_fail(ctx, axes == NULL ? CO_ASSERTION : CO_TYPE,
-                 "argument 3 (op) of reduce is %d, which is no reduce operation", (int)op);
+        coi_fail(
+            ctx, axes == NULL ? CO_ASSERTION : CO_TYPE,
+            "argument 3 (op) of reduce is %d, which is no reduce operation; give one from CO_REDUCE_SUM (0) to CO_REDUCE_PROD (4)",
+            (int)op);
         return NULL;
     }
     if (!coi_check_value(ctx, value, 4, "value") || !coi_check_cross(ctx, strategy))
         return NULL;
     if (axes == NULL && num_axes > 0) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 5 (axes) of reduce is NULL with %zu axes",
-                 num_axes);
+        coi_fail(
+            ctx, CO_INVALID_ARGUMENT,
+            "argument 5 (axes) of reduce is NULL with %zu axes; give CO_AXES(...), or NULL and 0",
+            num_axes);
         return NULL;
     }
     if (coi_is_hooked(ctx, strategy, COI_HOOK_REDUCE)) {
@@ -650,7 +659,7 @@ co_local_results(co_context *ctx, co_strategy *strategy, co_value *value)
     for (int i = 0; i < n; ++i) {
         picking p = { strategy, i };
 
-        results[i] = co_map_leaves(ctx, value, pick_leaf, &p);
+        results[i] = coi_map_leaves(ctx, value, pick_leaf, &p);
         if (results[i] == NULL)
             return NULL;
     }
@@ -684,7 +693,10 @@ co_gather_replicas(co_context *ctx, co_strategy *strategy, co_value *value, int 
     if (!component_tensors(ctx, of.items, strategy->num_local, parts))
         return NULL;
     if (axis < -parts[0]->ndim || axis >= parts[0]->ndim) {
-        coi_fail(ctx, CO_VALUE, "axis %d of components of rank %d", axis, parts[0]->ndim);
+        coi_fail(
+            ctx, CO_VALUE,
+            "axis %d of components of rank %d; gathering needs rank >= 1 and an axis within it",
+            axis, parts[0]->ndim);
         whole = NULL;
     } else {
         whole = co_concat(ctx, co_list(ctx, parts, (size_t)strategy->num_local), axis);
@@ -717,7 +729,8 @@ co_distribute_values_from_function(co_context *ctx, co_strategy *strategy, co_va
         values[i] = fn(ctx, &replica, user);
         if (values[i] == NULL && ctx->error.code == CO_OK)
             values[i] = co_none(ctx);
-        if (ctx->error.code != CO_OK || !coi_check_result(ctx, values[i], "value function"))
+        if (ctx->error.code != CO_OK ||
+            !coi_check_result(ctx, values[i], "distribute_values_from_function", "value function"))
             return NULL;
     }
     if (!strategy->policy->bundles)

@@ -117,7 +117,7 @@ keep_result(co_context *ctx, co_value *result)
         return NULL;
     if (result == NULL)
         result = co_none(ctx);
-    else if (!coi_check_result(ctx, result, "step"))
+    else if (!coi_check_result(ctx, result, "run", "step"))
         return NULL;
     if (result != NULL)
         coi_ref(result);
@@ -473,7 +473,7 @@ expire(co_context *ctx)
     ctx->mode.strategy = NULL;
     ctx->mode.num_replicas = 1;
     ctx->mode.step = NULL;
-    ctx->unbegun_tapes = ctx->unpushed_devices = 0;
+    ctx->unbegun_tapes = ctx->unpushed_devices = ctx->unpushed_colocations = 0;
     ctx->error.code = CO_RUNTIME;
     ctx->error.call = "run";
     memcpy(ctx->error.message, message, sizeof(message));

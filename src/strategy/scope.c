@@ -162,7 +162,10 @@ co_scope_exit(co_context *ctx, co_scope *scope)
         return CO_INVALID_ARGUMENT;
     ctx->call = "scope_exit";
     if (scope == NULL || scope->id == 0)
-        return coi_fail(ctx, CO_RUNTIME, "the scope is not open");
+        return coi_fail(
+            ctx, CO_RUNTIME,
+            "argument 2 (scope) of scope_exit is %s, so it is not open; give what co_scope_enter or co_creator_enter returned, once",
+            scope == NULL ? "NULL" : "left already or was never entered");
     top = ctx->num_entries > 0 ? &ctx->entries[ctx->num_entries - 1] : NULL;
     if (top == NULL || top->id != scope->id ||
         (top->kind != COI_ENTRY_SCOPE && top->kind != COI_ENTRY_SCOPE_NESTED &&

@@ -387,6 +387,9 @@ void coi_workers_end(co_context *ctx, co_strategy *strategy);
  */
 bool coi_workers_meet(co_context *ctx, co_strategy *strategy, coi_meeting_kind what,
                       uint64_t signature, const char *text, int64_t number, int64_t *numbers);
+/* A collective that is its hellos alone: *number becomes the sum of those of all workers. */
+bool coi_workers_add(co_context *ctx, co_strategy *strategy, coi_meeting_kind what,
+                     const char *text, int64_t *number);
 /* The collective is over, or failed with the error of ctx, which this completes. Returns ok. */
 bool coi_workers_moved(co_context *ctx, co_strategy *strategy, bool ok);
 /* Outside a run: this rank fails instead of coming to the next collective, with the error of ctx. */

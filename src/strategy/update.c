@@ -62,8 +62,11 @@ call_one(co_context *ctx, co_strategy *strategy, const updating *u, int i, co_va
     coi_pop_to(ctx, entries);
     if (result == NULL && ctx->error.code == CO_OK)
         result = co_none(ctx);
-    return ctx->error.code == CO_OK && coi_check_result(ctx, result, "update function") ? result
-                                                                                        : NULL;
+    return ctx->error.code == CO_OK &&
+                   coi_check_result(ctx, result, u->fn != NULL ? "update" : "update_non_slot",
+                                    "update function")
+               ? result
+               : NULL;
 }
 
 /* EXT-UPD-3: what differs between components and is no tensor has no meaning as one value. */
@@ -97,7 +100,7 @@ merge_results(co_context *ctx, const co_strategy *strategy, const updating *u,
 
     if (merged == NULL || (u->group && n == 1))
         return merged;
-    return co_map_leaves(ctx, merged, u->group ? grouped_leaf : tuple_leaf, NULL);
+    return coi_map_leaves(ctx, merged, u->group ? grouped_leaf : tuple_leaf, NULL);
 }
 
 static co_value *
@@ -109,7 +112,9 @@ update_all(co_context *ctx, co_strategy *strategy, const updating *u, co_value *
                                               : 1;
 
     if (n > COI_MAX_LOCAL_REPLICAS || n == 0) {
-        coi_fail(ctx, CO_VALUE, "%zu devices; from 1 to %d", n, COI_MAX_LOCAL_REPLICAS);
+        coi_fail(ctx, CO_VALUE,
+                 "argument 3 (devices) of update_non_slot holds %zu devices; give from 1 to %d", n,
+                 COI_MAX_LOCAL_REPLICAS);
         return NULL;
     }
     for (size_t i = 0; i < n; ++i) {
@@ -138,10 +143,11 @@ same_update(co_context *ctx, coi_step *step, void *unused)
 
         if (a->variable == b->variable)
             continue;
-        coi_fail(ctx, CO_RUNTIME,
-                 "replicas disagree: replica %d updates variable '%s' and replica %d '%s'",
-                 step->strategy->first_local, a->variable->u.variable->name,
-                 step->strategy->first_local + i, b->variable->u.variable->name);
+        coi_fail(
+            ctx, CO_RUNTIME,
+            "replicas disagree: replica %d updates variable '%.100s' and replica %d '%.100s'; all replicas must make the same updates in the same order",
+            step->strategy->first_local, a->variable->u.variable->name,
+            step->strategy->first_local + i, b->variable->u.variable->name);
         return false;
     }
     return true;
@@ -195,15 +201,18 @@ check_devices(co_context *ctx, const co_strategy *strategy, const co_value *devi
     if (!strategy->policy->bundles)
         return true; /* ignored (OD-EXT-5) */
     if (devices->kind != CO_KIND_TUPLE) {
-        coi_fail(ctx, CO_ASSERTION,
-                 "argument 3 (devices) of update_non_slot is a %s; it must be a tuple of names",
-                 co_kind_name((co_kind)devices->kind));
+        coi_fail(
+            ctx, CO_ASSERTION,
+            "argument 3 (devices) of update_non_slot is a %s; it must be a tuple of names, as co_non_slot_devices gives it",
+            co_kind_name((co_kind)devices->kind));
         return false;
     }
     for (size_t i = 0; i < devices->u.items.n; ++i)
         if (devices->u.items.items[i]->kind != CO_KIND_STRING) {
-            coi_fail(ctx, CO_VALUE, "device %zu is a %s, not a name", i,
-                     co_kind_name((co_kind)devices->u.items.items[i]->kind));
+            coi_fail(
+                ctx, CO_VALUE,
+                "device %zu of argument 3 (devices) of update_non_slot is a %s; it must be the name of a device, as co_worker_devices gives them",
+                i, co_kind_name((co_kind)devices->u.items.items[i]->kind));
             return false;
         }
     return true;
@@ -278,8 +287,10 @@ check_colocate(co_context *ctx, co_strategy *strategy, co_value *variable)
     }
     if (variable->kind != CO_KIND_VARIABLE ||
         variable->u.variable->strategy != ctx->mode.strategy) {
-        coi_fail(ctx, CO_VALUE, "argument 3 (variable) of colocate_begin is not a variable of %s",
-                 coi_strategy_text(strategy, text));
+        coi_fail(
+            ctx, CO_VALUE,
+            "argument 3 (variable) of colocate_begin is not a variable of %s; give one that was made under it",
+            coi_strategy_text(strategy, text));
         return false;
     }
     return true;
@@ -293,9 +304,12 @@ co_colocate_begin(co_context *ctx, co_strategy *strategy, co_value *variable)
     if (ctx == NULL)
         return;
     ctx->call = "colocate_begin";
-    /* The entry is pushed whatever happens, so that every end finds its begin. */
-    if (coi_push(ctx, COI_ENTRY_COLOCATE, strategy) == NULL || ctx->error.code != CO_OK ||
-        !check_colocate(ctx, strategy, variable))
+    /* The entry is pushed whatever happens, or what cannot be is counted, so that every end finds its begin. */
+    if (ctx->unpushed_colocations > 0 || coi_push(ctx, COI_ENTRY_COLOCATE, NULL) == NULL) {
+        ++ctx->unpushed_colocations;
+        return;
+    }
+    if (ctx->error.code != CO_OK || !check_colocate(ctx, strategy, variable))
         return;
     if (strategy->policy->is_default &&
         coi_resolve_name(ctx, variable->u.variable->ops->device(ctx, variable), &id) == CO_OK)
@@ -308,6 +322,10 @@ co_colocate_end(co_context *ctx)
     if (ctx == NULL)
         return;
     ctx->call = "colocate_end";
+    if (ctx->unpushed_colocations > 0) {
+        --ctx->unpushed_colocations;
+        return;
+    }
     if (ctx->num_entries == 0 || ctx->entries[ctx->num_entries - 1].kind != COI_ENTRY_COLOCATE) {
         coi_fail(
             ctx, CO_RUNTIME,

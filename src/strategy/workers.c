@@ -188,9 +188,10 @@ compare_hellos(co_context *ctx, const co_strategy *strategy, const coi_hello *mi
             bool structures = mine->number < 0 && other->number < 0 &&
                               other->number != mine->number;
 
-            coi_fail(ctx, structures ? CO_ASSERTION : CO_INVALID_ARGUMENT,
-                     "ranks disagree: rank %d brings %s, and rank %d brings %s", ctx->rank,
-                     place_text(mine, ours), r, place_text(other, theirs));
+            coi_fail(
+                ctx, structures ? CO_ASSERTION : CO_INVALID_ARGUMENT,
+                "ranks disagree: rank %d brings %s, and rank %d brings %s; all ranks must bring the same dtypes and shapes",
+                ctx->rank, place_text(mine, ours), r, place_text(other, theirs));
             return false;
         }
     }
@@ -364,47 +365,119 @@ block_of(co_context *ctx, const co_value *mine, int axis, int64_t length, const 
     return co_tensor(ctx, (co_dtype)mine->dtype, dims, (size_t)mine->ndim, data);
 }
 
-co_value *
-coi_workers_concat(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, co_value *mine,
-                   int axis)
+/* An array for all workers, of whom there may be thousands: not on the stack. Without memory the others are told, who would wait for us. */
+static void *
+room_for_all(co_context *ctx, co_strategy *strategy, size_t size)
 {
-    int64_t   lengths[COI_MAX_WORKERS];
-    size_t    nbytes[COI_MAX_WORKERS], total = 0, row;
-    co_value *blocks[COI_MAX_WORKERS];
-    char      text[COI_SHAPE_TEXT], *all;
-    int       at = axis < 0 ? axis + mine->ndim : axis;
+    void *room = coi_small_alloc(&ctx->heap, (size_t)strategy->num_workers * size);
 
-    if (mine->dtype == CO_STRING) {
-        coi_fail(ctx, CO_NOT_IMPLEMENTED, "strings are not gathered between workers");
-        return NULL;
+    if (room == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for what %d workers bring",
+                 strategy->num_workers);
+        coi_workers_excuse(ctx, strategy);
     }
-    if (!coi_workers_meet(ctx, strategy, what, coi_sign_tensor(COI_SIGNATURE, mine, at),
-                          coi_shape_text(mine->u.tensor.dims, mine->ndim, text),
-                          mine->u.tensor.dims[at], lengths))
-        return NULL;
-    row = coi_dtypes[mine->dtype].size;
-    for (int d = 0; d < mine->ndim; ++d)
-        row *= d == at ? 1 : (size_t)mine->u.tensor.dims[d];
-    for (int r = 0; r < strategy->num_workers; ++r)
-        total += nbytes[r] = (size_t)lengths[r] * row;
-    all = coi_small_alloc(&ctx->heap, total + 1);
+    return room;
+}
+
+static void
+drop_room(co_context *ctx, const co_strategy *strategy, void *room, size_t size)
+{
+    coi_small_free(&ctx->heap, room, (size_t)strategy->num_workers * size);
+}
+
+bool
+coi_workers_add(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, const char *text,
+                int64_t *number)
+{
+    int64_t *numbers;
+    bool     ok;
+
+    if (strategy->group == NULL)
+        return true;
+    numbers = room_for_all(ctx, strategy, sizeof(*numbers));
+    if (numbers == NULL)
+        return false;
+    ok = coi_workers_meet(ctx, strategy, what, 0, text, *number, numbers) &&
+         coi_workers_moved(ctx, strategy, true);
+    *number = 0;
+    for (int r = 0; ok && r < strategy->num_workers; ++r)
+        *number += numbers[r];
+    drop_room(ctx, strategy, numbers, sizeof(*numbers));
+    return ok;
+}
+
+/* The bytes of all workers, one after the other, and how many of whom: a block of total + 1 bytes, or NULL. */
+static char *
+gather_bytes(co_context *ctx, co_strategy *strategy, const co_value *mine, const size_t *nbytes,
+             size_t total)
+{
+    char *all = coi_small_alloc(&ctx->heap, total + 1);
+    bool  ok;
+
     if (all == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to gather %zu bytes", total);
         coi_workers_moved(ctx, strategy, false);
         return NULL;
     }
-    if (coi_workers_moved(ctx, strategy,
-                          coi_group_all_gather(strategy->group, mine->u.tensor.data, nbytes, all,
-                                               coi_travel_of(ctx, strategy)->timeout_ms,
-                                               coi_err(ctx)) == CO_OK)) {
-        const char *from = all;
-
-        for (int r = 0; r < strategy->num_workers; from += nbytes[r++])
-            blocks[r] = block_of(ctx, mine, at, lengths[r], from);
-    }
+    ok = coi_group_all_gather(strategy->group, mine->u.tensor.data, nbytes, all,
+                              coi_travel_of(ctx, strategy)->timeout_ms, coi_err(ctx)) == CO_OK;
+    if (coi_workers_moved(ctx, strategy, ok))
+        return all;
     if (!strategy->group->holding) /* else it is not ours any more */
         coi_small_free(&ctx->heap, all, total + 1);
-    if (ctx->error.code != CO_OK)
+    return NULL;
+}
+
+/* Meet, gather, and concatenate: a value of ctx's block. Three arrays lie in one room of 3 words for each worker. */
+static co_value *
+concat_in(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, const co_value *mine,
+          int axis, void *room)
+{
+    int64_t    *lengths = room;
+    size_t     *nbytes = (size_t *)(void *)(lengths + strategy->num_workers), total = 0, row;
+    co_value  **blocks = (co_value **)(void *)(nbytes + strategy->num_workers);
+    char        text[COI_SHAPE_TEXT], *all;
+    const char *from;
+
+    if (!coi_workers_meet(ctx, strategy, what, coi_sign_tensor(COI_SIGNATURE, mine, axis),
+                          coi_shape_text(mine->u.tensor.dims, mine->ndim, text),
+                          mine->u.tensor.dims[axis], lengths))
         return NULL;
-    return co_concat(ctx, co_list(ctx, blocks, (size_t)strategy->num_workers), at);
+    row = coi_dtypes[mine->dtype].size;
+    for (int d = 0; d < mine->ndim; ++d)
+        row *= d == axis ? 1 : (size_t)mine->u.tensor.dims[d];
+    for (int r = 0; r < strategy->num_workers; ++r)
+        total += nbytes[r] = (size_t)lengths[r] * row;
+    all = gather_bytes(ctx, strategy, mine, nbytes, total);
+    if (all == NULL)
+        return NULL;
+    from = all;
+    for (int r = 0; r < strategy->num_workers; from += nbytes[r++])
+        blocks[r] = block_of(ctx, mine, axis, lengths[r], from);
+    coi_small_free(&ctx->heap, all, total + 1);
+    return ctx->error.code == CO_OK
+               ? co_concat(ctx, co_list(ctx, blocks, (size_t)strategy->num_workers), axis)
+               : NULL;
+}
+
+co_value *
+coi_workers_concat(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, co_value *mine,
+                   int axis)
+{
+    size_t    each = sizeof(int64_t) + sizeof(size_t) + sizeof(co_value *);
+    void     *room;
+    co_value *whole;
+
+    if (mine->dtype == CO_STRING) { /* on all workers alike, so none waits for another */
+        coi_fail(ctx, CO_NOT_IMPLEMENTED,
+                 "strings are not gathered between workers; gather their numbers, or use "
+                 "co_local_results in each process");
+        return NULL;
+    }
+    room = room_for_all(ctx, strategy, each);
+    if (room == NULL)
+        return NULL;
+    whole = concat_in(ctx, strategy, what, mine, axis < 0 ? axis + mine->ndim : axis, room);
+    drop_room(ctx, strategy, room, each);
+    return whole;
 }

@@ -76,7 +76,9 @@ reduce_once(coi_group *group, const coi_reduction *wanted, const int *first)
     memset(out, 0xA5, nbytes + 1);
     job.parts = wanted->parts + first[group->rank];
     job.out = out;
-    if (!CO_EXPECT_CODE(coi_group_all_reduce(group, &job, first, LONG_MS, &err), CO_OK))
+    if (!CO_EXPECT_CODE(coi_group_all_reduce(group, &job, 1, first,
+                                             &(coi_travel){ .timeout_ms = LONG_MS }, &err),
+                        CO_OK))
         CO_FAIL("rank %d: %s", group->rank, err.message);
     for (int64_t at = 0; at < wanted->num_elements;
          at += 1 << 20) { /* of millions, some thousands */
@@ -185,7 +187,8 @@ body_many_all_reduces_at_once_have_the_bits_of_each(coi_group *group)
         jobs[i].out = out[i];
     }
     coi_error_reset(&err);
-    if (!CO_EXPECT_CODE(coi_group_all_reduce_many(group, jobs, NUM_JOBS, first, LONG_MS, &err),
+    if (!CO_EXPECT_CODE(coi_group_all_reduce(group, jobs, NUM_JOBS, first,
+                                             &(coi_travel){ .timeout_ms = LONG_MS }, &err),
                         CO_OK))
         CO_FAIL("rank %d: %s", group->rank, err.message);
     for (int i = 0; i < NUM_JOBS; ++i) {

@@ -98,7 +98,9 @@ CO_TEST_BARE(a_group_of_one_rank_answers_itself, "")
     CO_REQUIRE(open_named(&o, "self") == CO_OK);
     CO_EXPECT_INT(o.group->size, 1);
     expect_in_step(o.group, 1);
-    CO_EXPECT_CODE(coi_group_all_reduce(o.group, &job, (const int[]){ 0, 2 }, 0, &o.err), CO_OK);
+    CO_EXPECT_CODE(coi_group_all_reduce(o.group, &job, 1, (const int[]){ 0, 2 },
+                                        &(coi_travel){ .timeout_ms = 0 }, &o.err),
+                   CO_OK);
     CO_EXPECT_BYTES(out, ((const float[]){ 2.5f, 3.5f, 4.5f }), sizeof(out));
     CO_EXPECT_CODE(coi_group_all_gather(o.group, part, &nbytes, out, 0, &o.err), CO_OK);
     CO_EXPECT_BYTES(out, part, sizeof(out));
@@ -208,7 +210,8 @@ be_poor_rank(void *arg)
     if (self->rc == CO_OK) {
         self->rc = exchange_at(group, 1, all, LONG_MS, &err);
         if (self->rc == CO_OK)
-            self->rc = coi_group_all_reduce(group, &job, (const int[]){ 0, 2, 4 }, LONG_MS, &err);
+            self->rc = coi_group_all_reduce(group, &job, 1, (const int[]){ 0, 2, 4 },
+                                            &(coi_travel){ .timeout_ms = LONG_MS }, &err);
         if (self->rc != CO_OK) {
             failed.code = (int32_t)self->rc;
             CO_EXPECT_TRUE(group->broken);
@@ -271,7 +274,9 @@ CO_TEST_BARE(an_all_reduce_asks_for_no_memory_the_second_time, "")
     CO_EXPECT_CODE(coi_group_broadcast(group, part, sizeof(part), 0, -1, NULL), CO_OK);
     before = memory.num_allocations;
     for (int i = 0; i < 10; ++i) {
-        CO_EXPECT_CODE(coi_group_all_reduce(group, &job, (const int[]){ 0, 1 }, -1, NULL), CO_OK);
+        CO_EXPECT_CODE(coi_group_all_reduce(group, &job, 1, (const int[]){ 0, 1 },
+                                            &(coi_travel){ .timeout_ms = -1 }, NULL),
+                       CO_OK);
         CO_EXPECT_CODE(coi_group_broadcast(group, part, sizeof(part), 0, -1, NULL), CO_OK);
     }
     CO_EXPECT_INT(memory.num_allocations, before);

@@ -103,7 +103,7 @@ reduce_placed(const coi_reduction *job, const int *first, int num_ranks)
 
         CO_EXPECT_INT(coi_tree_cut(job->num_replicas, first[r], first[r + 1], NULL), more);
         for (int i = n; i < n + more; ++i) {
-            coi_reduce_subtree(job, subtrees[i].lo, subtrees[i].hi, 0, job->num_elements, room[i]);
+            coi_reduce_parts(job, 0, subtrees[i].lo, subtrees[i].hi, 0, job->num_elements, room[i]);
             subtrees[i].data = room[i];
         }
         n += more;
@@ -164,7 +164,7 @@ CO_TEST_BARE(a_subtree_is_reduced_from_any_element_on, "")
             };
 
             clear(&out);
-            coi_reduce_subtree(&job, 0, 5, begin, end, out.data);
+            coi_reduce_parts(&job, 0, 0, 5, begin, end, out.data);
             CO_EXPECT_TRUE(expect_elements(&job, out.data, begin, end, "subtree"));
             expect_border(&out, (size_t)(end - begin) * 4);
         }

@@ -52,7 +52,8 @@ reduce(job *j)
     for (int r = 0; first != NULL && r <= j->group->size; ++r)
         first[r] = r;
     for (int i = 0; part != NULL && out != NULL && first != NULL && (i == 0 || rc == CO_OK); ++i)
-        rc = coi_group_all_reduce(j->group, &reduction, first, DEADLINE_MS, &j->err);
+        rc = coi_group_all_reduce(j->group, &reduction, 1, first,
+                                  &(coi_travel){ .timeout_ms = DEADLINE_MS }, &j->err);
     if (!j->group->holding) {
         free(part);
         free(out);
