@@ -53,6 +53,13 @@ endif()
 file(GLOB cold_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/ops/made/*.c" "${PROJECT_SOURCE_DIR}/src/ops/ref/*.c")
 set_source_files_properties(${cold_sources} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-Os>")
 
+# What waits for a disk, or runs once, is compiled for size.
+file(GLOB COHORT_SMALL_SOURCES CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/io/n*.c" "${PROJECT_SOURCE_DIR}/src/io/zlib/*.c")
+list(APPEND COHORT_SMALL_SOURCES
+    "${PROJECT_SOURCE_DIR}/src/io/options.c" "${PROJECT_SOURCE_DIR}/src/io/writer.c"
+    "${PROJECT_SOURCE_DIR}/src/data/csv.c" "${PROJECT_SOURCE_DIR}/src/data/list_files.c")
+set_source_files_properties(${COHORT_SMALL_SOURCES} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-Os>")
+
 cohort_add_objects(cohort_objects ${COHORT_SOURCES})
 set(objects $<TARGET_OBJECTS:cohort_objects>)
 

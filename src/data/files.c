@@ -102,10 +102,11 @@ static int
 file_error(co_context *ctx, const file_iterator *self, const co_error_info *err, size_t used)
 {
     const file_dataset *files = files_of(&self->base);
+    long long           at = (long long)self->offset + (long long)used;
 
     coi_fail(ctx, err->code, "%s: file %zu of %zu, '%s', record %lld at offset %lld: %s",
              files->framing->name, self->file, files->num_names, files->names[self->file],
-             (long long)self->record, (long long)(self->offset + (int64_t)used), err->message);
+             (long long)self->record, at, err->message);
     return COI_ERROR;
 }
 

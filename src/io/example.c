@@ -471,42 +471,47 @@ make_feature(const parse *p, size_t k, co_device *device)
     return coi_give(p->ctx, made);
 }
 
+/* What stands for a missing feature fits it. */
+static bool
+check_missing(co_context *ctx, const co_feature *f, int64_t count)
+{
+    const co_value *missing = f->missing;
+
+    if (missing == NULL)
+        return true;
+    if (!coi_check_kind(ctx, f->missing, CO_KIND_TENSOR, 3, "missing"))
+        return false;
+    if (missing->dtype == f->dtype && missing->u.tensor.num_elements == count &&
+        missing->u.tensor.device->backend->host_memory)
+        return true;
+    coi_fail(ctx, CO_INVALID_ARGUMENT,
+             "feature '%s': what stands for a missing one is %s of %lld elements; it must be %s of "
+             "%lld, in host memory",
+             f->name, co_dtype_name((co_dtype)missing->dtype),
+             (long long)missing->u.tensor.num_elements, co_dtype_name(f->dtype), (long long)count);
+    return false;
+}
+
 static bool
 check_wanted(co_context *ctx, const co_feature *f, size_t k, int lead)
 {
     int64_t count;
 
-    if (f->name == NULL) {
+    if (f->name == NULL)
         coi_fail(ctx, CO_INVALID_ARGUMENT, "features[%zu].name is NULL", k);
-    } else if (f->dtype != CO_INT64 && f->dtype != CO_FLOAT32 && f->dtype != CO_STRING) {
+    else if (f->dtype != CO_INT64 && f->dtype != CO_FLOAT32 && f->dtype != CO_STRING)
         coi_fail(ctx, CO_INVALID_ARGUMENT,
                  "feature '%s' is to be %s; examples hold int64, float32 and string", f->name,
                  co_dtype_name(f->dtype));
-    } else if (f->kind != CO_FEATURE_FIXED && f->kind != CO_FEATURE_SEQUENCE) {
+    else if (f->kind != CO_FEATURE_FIXED && f->kind != CO_FEATURE_SEQUENCE)
         coi_fail(ctx, CO_INVALID_ARGUMENT,
                  "feature '%s' has kind %d; it is CO_FEATURE_FIXED or CO_FEATURE_SEQUENCE", f->name,
                  (int)f->kind);
-    } else if (!coi_check_shape(ctx, f->dtype, f->dims, f->ndim, &count)) {
-        return false;
-    } else if (f->ndim + (size_t)lead + (f->kind == CO_FEATURE_SEQUENCE) > CO_MAX_DIMS) {
+    else if (coi_check_shape(ctx, f->dtype, f->dims, f->ndim, &count) &&
+             f->ndim + (size_t)lead + (f->kind == CO_FEATURE_SEQUENCE) > CO_MAX_DIMS)
         coi_fail(ctx, CO_INVALID_ARGUMENT, "feature '%s' would have more than %d dimensions",
                  f->name, CO_MAX_DIMS);
-    } else if (f->missing != NULL &&
-               !coi_check_kind(ctx, f->missing, CO_KIND_TENSOR, 3, "missing")) {
-        return false;
-    } else if (f->missing != NULL &&
-               (f->missing->dtype != f->dtype || f->missing->u.tensor.num_elements != count ||
-                !f->missing->u.tensor.device->backend->host_memory)) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "feature '%s': what stands for a missing one is %s of %lld elements; it must be "
-                 "%s of %lld, in host memory",
-                 f->name, co_dtype_name((co_dtype)f->missing->dtype),
-                 (long long)f->missing->u.tensor.num_elements, co_dtype_name(f->dtype),
-                 (long long)count);
-    } else {
-        return true;
-    }
-    return false;
+    return ctx->error.code == CO_OK && check_missing(ctx, f, count);
 }
 
 static co_value *
