@@ -78,6 +78,7 @@ extern const char *bench_program;
 void bench_allreduce(void);
 void bench_conv(void);
 void bench_dispatch(void);
+void bench_elementwise(void);
 void bench_matmul(void);
 void bench_run(void);
 void bench_startup(void);

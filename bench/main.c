@@ -20,6 +20,8 @@ static const benchmark benchmarks[] = {
     { "conv", "the convolutions of a small network beside the multiply-adds they consist of",
       bench_conv },
     { "dispatch", "a scalar multiply through the public interface", bench_dispatch },
+    { "elementwise", "element-wise operators beside the memory and beside loops by hand",
+      bench_elementwise },
     { "matmul", "the products of four models beside the best rate and other libraries",
       bench_matmul },
     { "run", "run, scope, two replicas with a reduce, an idle strategy, allocations per step",
@@ -227,7 +229,7 @@ print_help(FILE *out)
 {
     fprintf(out, "usage: cohort-bench [NAME...] [--json] [--help]\n\n");
     for (size_t i = 0; i < NUM_BENCHMARKS; ++i)
-        fprintf(out, "  %-10s%s\n", benchmarks[i].name, benchmarks[i].help);
+        fprintf(out, "  %-12s%s\n", benchmarks[i].name, benchmarks[i].help);
     fprintf(
         out,
         "\nWithout names all are run. Every figure is the best of many short rounds, with their "

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Element-wise operators and optimizers through the public interface. Over 64 MiB the memory is the limit: the same bytes moved
+ * by a loop that does nothing else, in the same run. In cache the arithmetic is: there the limit is what a loop written by hand
+ * needed on a core with a known rate of multiply-adds, scaled to the rate of this one.
+ */
+#include "bench.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#if defined(__SSE__)
+#include <immintrin.h>
+#endif
+
+enum { ROUNDS = 100, SMALL = 1 << 18, CLASSES = 128, ROWS = 512 };
+
+#define LARGE           ((int64_t)16 << 20) /* elements of 64 MiB */
+#define SECONDS         0.6
+#define SHARE_OF_MEMORY 0.8 /* of the bandwidth, at least */
+#define TIMES_BY_HAND   1.2 /* at most */
+#define RATE_BY_HAND                                                                               \
+    45900. /* multiply-adds per microsecond of the core that the loops by hand ran on */
+
+typedef struct operands {
+    co_value     *x, *y, *labels, *variable;
+    co_optimizer *sgd;
+} operands;
+
+typedef void (*operator_fn)(co_context *ctx, const operands *o);
+
+static void
+do_add(co_context *ctx, const operands *o)
+{
+    co_add(ctx, o->x, o->y);
+}
+static void
+do_mul(co_context *ctx, const operands *o)
+{
+    co_mul(ctx, o->x, o->y);
+}
+static void
+do_relu(co_context *ctx, const operands *o)
+{
+    co_relu(ctx, o->x);
+}
+static void
+do_neg(co_context *ctx, const operands *o)
+{
+    co_neg(ctx, o->x);
+}
+static void
+do_exp(co_context *ctx, const operands *o)
+{
+    co_exp(ctx, o->x);
+}
+static void
+do_tanh(co_context *ctx, const operands *o)
+{
+    co_tanh(ctx, o->x);
+}
+static void
+do_sigmoid(co_context *ctx, const operands *o)
+{
+    co_sigmoid(ctx, o->x);
+}
+static void
+do_gelu(co_context *ctx, const operands *o)
+{
+    co_gelu(ctx, o->x, true);
+}
+static void
+do_softmax(co_context *ctx, const operands *o)
+{
+    co_softmax(ctx, o->x, -1);
+}
+static void
+do_sum(co_context *ctx, const operands *o)
+{
+    co_reduce_sum(ctx, o->x, NULL, 0, false);
+}
+
+static void
+do_sgd(co_context *ctx, const operands *o)
+{
+    co_value *gradients = co_list(ctx, (co_value *[]){ o->y }, 1);
+
+    co_apply_gradients(ctx, o->sgd, gradients, co_list(ctx, (co_value *[]){ o->variable }, 1));
+}
+
+static void
+do_cross_entropy(co_context *ctx, const operands *o)
+{
+    co_tape_begin(ctx);
+    co_watch(ctx, o->x);
+    co_gradient(ctx, co_sparse_softmax_cross_entropy(ctx, o->labels, o->x), o->x);
+}
+
+/* --- what memory allows --- */
+
+typedef struct arrays {
+    float *a, *b, *out;
+} arrays;
+
+/* Reads one or two arrays and writes another, past the cache. */
+static void
+move_arrays(const arrays *x, int reads)
+{
+#if defined(__SSE__)
+    for (int64_t i = 0; i < LARGE; i += 4) {
+        __m128 v = _mm_load_ps(x->a + i);
+
+        if (reads == 2)
+            v = _mm_add_ps(v, _mm_load_ps(x->b + i));
+        _mm_stream_ps(x->out + i, v);
+    }
+    _mm_sfence();
+#else
+    for (int64_t i = 0; i < LARGE; ++i)
+        x->out[i] = reads == 2 ? x->a[i] + x->b[i] : x->a[i];
+#endif
+}
+
+/* Reads two arrays and writes one of them, in place. */
+static void
+update_array(const arrays *x)
+{
+#if defined(__SSE__)
+    for (int64_t i = 0; i < LARGE; i += 4)
+        _mm_store_ps(x->a + i, _mm_add_ps(_mm_load_ps(x->a + i), _mm_load_ps(x->b + i)));
+#else
+    for (int64_t i = 0; i < LARGE; ++i)
+        x->a[i] += x->b[i];
+#endif
+}
+
+static volatile float sum_sink;
+
+static void
+read_array(const arrays *x)
+{
+#if defined(__SSE__)
+    __m128 sums[4] = { _mm_setzero_ps(), _mm_setzero_ps(), _mm_setzero_ps(), _mm_setzero_ps() };
+
+    for (int64_t i = 0; i < LARGE; i += 16)
+        for (int k = 0; k < 4; ++k)
+            sums[k] = _mm_add_ps(sums[k], _mm_load_ps(x->a + i + 4 * k));
+    sum_sink = _mm_cvtss_f32(
+        _mm_add_ps(_mm_add_ps(sums[0], sums[1]), _mm_add_ps(sums[2], sums[3])));
+#else
+    float sum = 0;
+
+    for (int64_t i = 0; i < LARGE; ++i)
+        sum += x->a[i];
+    sum_sink = sum;
+#endif
+}
+
+typedef enum traffic { READ_ONE, READ_WRITE, READ_TWO_WRITE, UPDATE } traffic;
+
+static void
+move_bytes(const arrays *x, traffic kind)
+{
+    switch (kind) {
+    case READ_ONE: read_array(x); break;
+    case READ_WRITE: move_arrays(x, 1); break;
+    case READ_TWO_WRITE: move_arrays(x, 2); break;
+    case UPDATE: update_array(x); break;
+    }
+}
+
+/* --- figures --- */
+
+static double
+time_operator(co_context *ctx, operator_fn fn, const operands *o)
+{
+    double begin = bench_now();
+
+    CO_BLOCK(ctx) {
+        fn(ctx, o);
+    }
+    return (bench_now() - begin) * 1e6;
+}
+
+static void
+beside_memory(co_context *ctx, const char *name, operator_fn fn, traffic kind, const operands *o,
+              const arrays *x)
+{
+    bench_samples samples = { .n = 0 }, limit = { .n = 0 };
+
+    for (bench_clock c = bench_begin(ROUNDS, SECONDS); bench_more(&c);) {
+        double begin = bench_now();
+
+        move_bytes(x, kind);
+        bench_add(&limit, (bench_now() - begin) * 1e6);
+        bench_add(&samples, time_operator(ctx, fn, o));
+    }
+    bench_check(ctx);
+    bench_report_samples(name, "us", &samples, bench_best(&limit), "the same bytes moved",
+                         bench_best(&limit) / SHARE_OF_MEMORY);
+}
+
+static float *
+new_array(void)
+{
+    float *array = aligned_alloc(64, (size_t)LARGE * sizeof(float));
+
+    if (array == NULL) {
+        fprintf(stderr, "cohort-bench: no memory for an array of 64 MiB\n");
+        exit(1);
+    }
+    for (int64_t i = 0; i < LARGE; ++i)
+        array[i] = 0.5F;
+    return array;
+}
+
+static void
+large(co_context *ctx)
+{
+    static const struct {
+        const char *name;
+        operator_fn fn;
+        traffic     kind;
+    } all[] = {
+        { "elementwise_add_64mib", do_add, READ_TWO_WRITE },
+        { "elementwise_mul_64mib", do_mul, READ_TWO_WRITE },
+        { "elementwise_neg_64mib", do_neg, READ_WRITE },
+        { "elementwise_relu_64mib", do_relu, READ_WRITE },
+        { "elementwise_exp_64mib", do_exp, READ_WRITE },
+        { "elementwise_sum_64mib", do_sum, READ_ONE },
+        { "elementwise_sgd_64mib", do_sgd, UPDATE },
+    };
+    int64_t  dims[] = { LARGE };
+    operands o = { .x = co_random_uniform(ctx, CO_FLOAT32, dims, 1, -1, 1),
+                   .y = co_random_uniform(ctx, CO_FLOAT32, dims, 1, -1, 1),
+                   .sgd = co_sgd(ctx, NULL) };
+    arrays   x = { new_array(), new_array(), new_array() };
+
+    o.variable = co_variable(ctx, o.x, NULL);
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); ++i)
+        beside_memory(ctx, all[i].name, all[i].fn, all[i].kind, &o, &x);
+    free(x.a);
+    free(x.b);
+    free(x.out);
+}
+
+static void
+beside_hand(co_context *ctx, const char *name, operator_fn fn, const operands *o, double by_hand_us,
+            double rate)
+{
+    double        limit = by_hand_us * RATE_BY_HAND / rate;
+    bench_samples samples = { .n = 0 };
+
+    for (bench_clock c = bench_begin(ROUNDS, SECONDS); bench_more(&c);)
+        bench_add(&samples, time_operator(ctx, fn, o));
+    bench_check(ctx);
+    bench_report_samples(name, "us", &samples, limit, "by hand, scaled", TIMES_BY_HAND * limit);
+}
+
+/* 256 K elements: what a loop by hand needed for the same, in microseconds. */
+static void
+small(co_context *ctx, double rate)
+{
+    static const struct {
+        const char *name;
+        operator_fn fn;
+        bool        is_matrix;
+        double      by_hand_us;
+    } all[] = {
+        { "elementwise_relu", do_relu, false, 28 },
+        { "elementwise_exp", do_exp, false, 82 },
+        { "elementwise_tanh", do_tanh, false, 157 },
+        { "elementwise_sigmoid", do_sigmoid, false, 157 },
+        { "elementwise_gelu", do_gelu, false, 207 },
+        { "elementwise_softmax", do_softmax, true, 35 },
+        { "elementwise_cross_entropy", do_cross_entropy, true, 35 },
+    };
+    int64_t  n[] = { SMALL }, rows[] = { ROWS }, dims[] = { ROWS, CLASSES };
+    operands flat = { .x = co_random_uniform(ctx, CO_FLOAT32, n, 1, -4, 4) };
+    operands matrix = { .x = co_random_uniform(ctx, CO_FLOAT32, dims, 2, -4, 4) };
+
+    matrix.labels = co_cast(ctx, co_random_uniform(ctx, CO_FLOAT32, rows, 1, 0, CLASSES), CO_INT32);
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); ++i)
+        beside_hand(ctx, all[i].name, all[i].fn, all[i].is_matrix ? &matrix : &flat,
+                    all[i].by_hand_us, rate);
+}
+
+void
+bench_elementwise(void)
+{
+    co_context *ctx = bench_open(1);
+    double      rate = bench_best_rate(ctx, 1);
+
+    small(ctx, rate);
+    large(ctx);
+    co_close(ctx);
+}
