@@ -28,7 +28,7 @@ install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDI
 # A static link needs what the library itself needs: names, which are looked up again on the machine that uses them.
 # They are no pkg-config requirements, because a program with the shared library needs none of their headers.
 set(COHORT_STATIC_LIBRARIES "")
-foreach(name IN ITEMS ONEDNN ZLIB JANSSON ISAL PROTOBUFC)
+foreach(name IN ITEMS ONEDNN ZLIB)
     if(COI_HAVE_${name})
         get_filename_component(file "${COHORT_${name}_LIBRARY}" NAME_WE)
         string(REGEX REPLACE "^lib" "" file "${file}")

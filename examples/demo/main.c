@@ -211,7 +211,8 @@ write_result(co_context *ctx, const options *o, double accuracy, double seconds,
     }
     fprintf(file, "%s %.4f %.2f %016" PRIx64 " %d\n", o->mode->name, accuracy, seconds, hash,
             worker);
-    fclose(file);
+    if (ferror(file) | fclose(file))
+        co_fail(ctx, CO_RESOURCE_EXHAUSTED, "the result could not be written to %s", o->result);
 }
 
 static double
@@ -304,5 +305,7 @@ main(int argc, char **argv)
         return usage();
     ctx = co_open(o.mode->settings);
     run(ctx, &o);
+    if (fflush(stdout) != 0 || ferror(stdout))
+        co_fail(ctx, CO_RESOURCE_EXHAUSTED, "what the demo shows could not be written");
     return co_close(ctx);
 }

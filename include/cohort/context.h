@@ -75,7 +75,8 @@ CO_API co_context *co_open_with(const co_options *options);
 CO_API co_context *co_open_beside(co_context *other);
 /**
  * Close a context and what it owns; the last one closes the runtime: workers are joined, devices go.
- * Returns CO_OK, or the code of an error that was never cleared, after reporting it in the log. In a forked
+ * Returns CO_OK, or the code of an error that was never cleared, after reporting it in the log. Where another process has
+ * stopped answering, it waits for it up to 5 seconds. In a forked
  * child nothing is given back: its memory goes with it.
  */
 CO_API co_code co_close(co_context *ctx);

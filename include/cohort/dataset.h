@@ -146,7 +146,8 @@ typedef struct co_input_options {
 CO_API co_dataset *co_distribute_dataset(co_context *ctx, co_strategy *strategy,
                                          co_dataset *dataset, const co_input_options *options);
 
-/** What a dataset function learns of its input pipeline. The library makes it: fields may be appended. Lives during the call. */
+/** What a dataset function learns of its input pipeline; lives during the call. You may make one too (co_dataset_for_worker): it has
+ * these three fields for good. */
 typedef struct co_input_context {
     int num_input_pipelines;
     int input_pipeline_id;

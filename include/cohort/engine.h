@@ -125,7 +125,7 @@ CO_API int64_t co_replica_weight(co_context *ctx, co_strategy *strategy, int rep
 /**
  * How many examples all replicas of this step hold together: what co_average_loss divides by. Known from the input; -1
  * where that does not tell, and outside a step. A hook that changes what replicas get says so with the second: on every
- * replica, the same. It fails with CO_RUNTIME outside a step, CO_VALUE below -1.
+ * replica, the same; so does a step whose losses are not one per example. It fails with CO_RUNTIME outside a step, CO_VALUE below -1.
  */
 CO_API int64_t co_step_examples(co_context *ctx);
 CO_API co_code co_set_step_examples(co_context *ctx, int64_t examples);

@@ -253,13 +253,16 @@ typedef co_value *(*co_merge_fn)(co_context *ctx, co_strategy *strategy, co_valu
                                  void *user);
 /** Wait for all replicas, call replica 0's `fn` once, hand the result back to each (RC-MERGE-*). */
 CO_API co_value *co_merge_call(co_context *ctx, co_merge_fn fn, co_value *args, void *user);
-/** Each leaf of value combined over replicas, on every replica (RC-AR-*). Differentiable. */
+/**
+ * Each leaf of value combined over replicas, on every replica (RC-AR-*). Differentiable, for every operation; the gradient is
+ * computed together: all replicas ask for it or none. Indexed slices are not.
+ */
 CO_API co_value *co_all_reduce(co_context *ctx, co_reduce_op op, co_value *value);
 /** The same with advice on how to do it (RC-AR-10). Of several replicas in a process, what replica 0 asks for counts; processes
  * must ask for the same. CO_VALUE for a field that is out of range. */
 CO_API co_value *co_all_reduce_with(co_context *ctx, co_reduce_op op, co_value *value,
                                     const co_communication_options *options);
-/** Each leaf concatenated along axis over replicas, on every replica (RC-AG-*). */
+/** Each leaf concatenated along axis over replicas, on every replica (RC-AG-*). Differentiable as co_all_reduce is. */
 CO_API co_value *co_all_gather(co_context *ctx, co_value *value, int axis);
 CO_API co_value *co_all_gather_with(co_context *ctx, co_value *value, int axis,
                                     const co_communication_options *options);

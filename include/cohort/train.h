@@ -12,7 +12,8 @@ CO_EXTERN_C_BEGIN
 /**
  * This replica's share of the mean loss: the sum of its per-example losses over the number of examples of
  * the whole step on all replicas. The shares add up to the mean, however unevenly the examples are spread,
- * and so do their gradients. An empty batch gives 0.
+ * and so do their gradients. An empty batch gives 0. The first dimension counts: one loss per example of the input. CO_VALUE
+ * where a replica has another number of losses than examples, with several replicas: see co_set_step_examples.
  */
 CO_API co_value *co_average_loss(co_context *ctx, co_value *per_example_loss);
 

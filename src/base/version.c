@@ -32,9 +32,6 @@ static const build_fact facts[] = {
     LIBRARY("oneDNN", ONEDNN),
     LIBRARY("MPI", MPI),
     LIBRARY("zlib", ZLIB),
-    LIBRARY("jansson", JANSSON),
-    LIBRARY("ISA-L", ISAL),
-    LIBRARY("protobuf-c", PROTOBUFC),
     { "options", COI_BUILD_OPTIONS },
 };
 

@@ -97,7 +97,7 @@ place(co_context *ctx, const coi_device_name *where, co_value *made)
     co_block_begin(ctx);
     if (coi_devices_find(ctx->runtime->devices, where, &device, coi_err(ctx)) != CO_OK)
         coi_failed(ctx);
-    else if ((placed = co_map_leaves(ctx, made, place_leaf, device)) != NULL)
+    else if ((placed = coi_map_leaves(ctx, made, place_leaf, device)) != NULL)
         coi_ref(placed);
     co_block_end(ctx);
     coi_unref(&ctx->heap, made);

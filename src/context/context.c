@@ -85,7 +85,7 @@ start_mode(co_context *ctx)
     ctx->device_id = none;
     coi_device_complete(&ctx->device_id, NULL);
     ctx->device = ctx->runtime->devices != NULL ? coi_devices_at(ctx->runtime->devices, 0) : NULL;
-    ctx->step_examples = -1;
+    ctx->examples = (coi_examples){ -1, -1 };
     ctx->rank = -1;
     ctx->seed = ctx->runtime->settings.seed;
 }
@@ -108,17 +108,23 @@ coi_context_new(coi_runtime *runtime)
     return ctx;
 }
 
-void
-coi_context_free(co_context *ctx)
+/* All that the context has entered or owns. */
+static void
+let_go(co_context *ctx)
 {
-    coi_runtime *runtime = ctx->runtime;
-    coi_memory  *memory = &runtime->memory;
-
     coi_pop_to(ctx, 0);
     coi_blocks_unwind(ctx, 0);
     coi_tape_log_free(ctx);
     while (ctx->num_owned > 0)
         coi_unref(&ctx->heap, ctx->owned[--ctx->num_owned]);
+}
+
+void
+coi_context_free(co_context *ctx)
+{
+    coi_memory *memory = &ctx->runtime->memory;
+
+    let_go(ctx);
     co_clear(ctx);
     coi_heap_destroy(&ctx->heap);
     coi_free(memory, ctx->owned, ctx->cap_owned * sizeof(*ctx->owned));
@@ -279,7 +285,10 @@ co_close(co_context *ctx)
     /* A forked child gives nothing back: what it has is a copy, of which parts may be locked for ever. */
     if (coi_is_forked(&ctx->heap))
         return code;
-    if (code != CO_OK)
+    let_go(ctx);
+    coi_report_stale(ctx);
+    code = ctx->error.code;
+    if (code != CO_OK && !ctx->failure_is_seen)
         report(ctx);
     coi_context_free(ctx);
     coi_runtime_release(runtime);

@@ -75,6 +75,12 @@ typedef struct coi_block {
 
 struct coi_tape_log; /* context/tape.h */
 
+/* Examples of a batch; -1: not known. */
+typedef struct coi_examples {
+    int64_t of_step;    /* on all replicas */
+    int64_t of_replica; /* on this one */
+} coi_examples;
+
 struct co_context {
     co_site_info  site; /* first: co_site() of the public header writes here */
     co_error_info error;
@@ -104,13 +110,14 @@ struct co_context {
     bool                 recording; /* a tape is open: the fast check of dispatch */
     struct coi_tape_log *tapes;
 
-    uint64_t seed, random_counter;
-    int64_t  step_examples;    /* examples of the step that this replica runs in; -1: not known */
-    int      making_variables; /* calls of co_variable that are under way */
-    bool     reference_kernels;
-    bool     is_opened; /* by the user, who closes it; not the context of a replica */
-    int      rank;      /* of the process; -1 outside a group */
-    void    *user;
+    uint64_t     seed, random_counter;
+    coi_examples examples;         /* that the replica's step has */
+    int          making_variables; /* calls of co_variable that are under way */
+    bool         reference_kernels;
+    bool         is_opened; /* by the user, who closes it; not the context of a replica */
+    bool  failure_is_seen; /* the runtime could not be opened, and the user has cleared that once */
+    int   rank;            /* of the process; -1 outside a group */
+    void *user;
     struct coi_hook_call *hooks; /* of own strategies that run on it (strategy/own.c) */
     const struct coi_travel
         *travel; /* between workers, in the call under way (strategy/), or NULL */

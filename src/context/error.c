@@ -121,6 +121,7 @@ coi_repeat_failure(co_context *ctx)
     if (failure->code == CO_OK)
         return;
     ctx->call = "open";
+    ctx->site = (co_site_info){ NULL, 0 }; /* not where it is cleared */
     coi_fail(ctx, failure->code, "%s", failure->message);
 }
 
@@ -130,6 +131,7 @@ co_clear(co_context *ctx)
     COI_GUARD(ctx, );
     drop_payload(ctx);
     coi_error_reset(&ctx->error);
+    ctx->failure_is_seen = ctx->runtime->failure.code != CO_OK;
     coi_repeat_failure(ctx);
 }
 

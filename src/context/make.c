@@ -413,7 +413,7 @@ bundle_spec(co_context *ctx, const co_value *bundle)
                                     coi_err(ctx));
 
     for (size_t i = 0; made != NULL && i < bundle->u.bundle.n; ++i) {
-        co_value *spec = co_map_leaves(ctx, bundle->u.bundle.items[i], leaf_spec, NULL);
+        co_value *spec = coi_map_leaves(ctx, bundle->u.bundle.items[i], leaf_spec, NULL);
 
         if (spec == NULL) {
             coi_unref(&ctx->heap, made);
@@ -454,6 +454,6 @@ co_value *
 co_type_spec(co_context *ctx, co_value *value)
 {
     COI_ENTER(ctx, "type_spec", NULL);
-    return coi_check_value(ctx, value, 2, "value") ? co_map_leaves(ctx, value, leaf_spec, NULL)
+    return coi_check_value(ctx, value, 2, "value") ? coi_map_leaves(ctx, value, leaf_spec, NULL)
                                                    : NULL;
 }

@@ -4,8 +4,8 @@
  * room for the results, and each replica then reduces a share of the elements in the fixed order of the tree. Inputs are
  * never written to; the replicas' results share one immutable buffer.
  */
-#include "ops/gradient.h"
-#include "ops/op.h"
+#include <cohort/ops.h>
+
 #include "strategy/strategy.h"
 
 #include <stdio.h>
@@ -447,37 +447,14 @@ alone(co_context *ctx, co_value *value, const job *mine)
     return bring_leaf(ctx, value, mine);
 }
 
-static co_code      grad_all_reduce(coi_grad *grad);
-static const coi_op all_reduce_op = { .name = "all_reduce",
-                                      .doc = "the sum or mean over replicas, on every replica",
-                                      .variadic = true,
-                                      .num_outputs = 1,
-                                      .attrs_size = sizeof(int32_t),
-                                      .grad = grad_all_reduce };
-
-/* The gradient of a sum over replicas is the sum of what flows into each; of a mean, the mean (RC-AR-9). */
-static co_code
-grad_all_reduce(coi_grad *grad)
-{
-    int32_t op;
-
-    memcpy(&op, grad->attrs, sizeof(op));
-    grad->grads[0] = co_all_reduce(grad->ctx, (co_reduce_op)op, grad->upstream[0]);
-    return grad->ctx->error.code;
-}
-
+/* How a tape is told: the operation, or the axis. */
 static bool
 record(co_context *ctx, const job *mine, co_value *leaf, size_t k, co_value *result)
 {
-    int32_t  op = (int32_t)mine->op;
-    uint32_t node;
+    int axis = mine->axis < 0 ? mine->axis + result->ndim : mine->axis;
 
-    if (!ctx->recording || mine->gather || result->kind != CO_KIND_TENSOR ||
-        !coi_dtypes[result->dtype].floating || (op != CO_REDUCE_SUM && op != CO_REDUCE_MEAN))
-        return true;
-    node = coi_tape_node(ctx, leaf, mine->in[k]);
-    return node == COI_NO_NODE || coi_tape_record(ctx, &all_reduce_op, &op, sizeof(op),
-                                                  &mine->in[k], &node, 1, &result, 1);
+    return coi_record_collective(ctx, mine->gather, mine->gather ? axis : (int32_t)mine->op, leaf,
+                                 mine->in[k], result);
 }
 
 /* All leaves are here: meet, reduce, take away. `leaves` are the user's; results replace them. */

@@ -287,16 +287,19 @@ coi_select_all(co_context *ctx, const co_strategy *strategy, co_value *structure
     return selected;
 }
 
-int64_t
-coi_find_step_examples(const co_value *value)
+coi_examples
+coi_find_examples(const co_value *value, int local_replica)
 {
-    if (value->kind == CO_KIND_PER_REPLICA)
-        return value->u.bundle.step_examples;
-    for (size_t i = 0; coi_is_structure(value) && i < value->u.items.n; ++i) {
-        int64_t found = coi_find_step_examples(value->u.items.items[i]);
+    coi_examples found = { -1, -1 };
 
-        if (found >= 0)
-            return found;
+    if (value->kind == CO_KIND_PER_REPLICA && (size_t)local_replica < value->u.bundle.n) {
+        const co_value *mine = value->u.bundle.items[local_replica];
+
+        found.of_step = value->u.bundle.step_examples;
+        if (mine->kind == CO_KIND_TENSOR && mine->ndim > 0)
+            found.of_replica = mine->u.tensor.dims[0];
     }
-    return -1;
+    for (size_t i = 0; coi_is_structure(value) && i < value->u.items.n && found.of_step < 0; ++i)
+        found = coi_find_examples(value->u.items.items[i], local_replica);
+    return found;
 }

@@ -299,7 +299,6 @@ bundle_up(co_context *ctx, co_iterator *iterator, int64_t rows, co_value **leave
             return false;
         }
         leaves[i]->u.bundle.step_examples = rows;
-        leaves[i]->u.bundle.strategy = input->strategy;
         for (size_t r = 0; r < local; ++r) {
             leaves[i]->u.bundle.items[r] = parts[r * num_leaves + i];
             parts[r * num_leaves + i] = NULL;

@@ -397,7 +397,8 @@ break_for_return(coi_step *step, unsigned round, int returned, int waiting)
     break_with(
         step, round, CO_RUNTIME, first + waiting, seat,
         "replica %d has returned from the step, but replica %d waits in %s; all replicas must "
-        "make the same number of calls to merge_call, all_reduce and aggregated assignments",
+        "make the same calls to merge_call, all_reduce, all_gather, aggregated assignments and "
+        "co_variable, or none",
         first + returned, first + waiting, place_text(step, seat, place));
 }
 

@@ -152,8 +152,11 @@ take_placement(co_context *ctx, const co_strategy_definition *definition, int nu
             ctx, code,
             "the place hook of %s returned this code and no message; call co_fail in it to say why",
             definition->name);
-    if (ctx->error.code == CO_OK && out->struct_size != sizeof(*out))
-        coi_fail(ctx, CO_VALUE, "the place hook of %s left struct_size at %zu; it is %zu",
+    /* A hook that was compiled with an older header may have set a shorter table: what it does not know is as it was. */
+    if (ctx->error.code == CO_OK &&
+        (out->struct_size < sizeof(out->struct_size) || out->struct_size > sizeof(*out)))
+        coi_fail(ctx, CO_VALUE,
+                 "the place hook of %s left struct_size at %zu; begin with CO_PLACEMENT_INIT (%zu)",
                  definition->name, out->struct_size, sizeof(*out));
     return ctx->error.code == CO_OK;
 }
@@ -349,7 +352,7 @@ co_replica_weight(co_context *ctx, co_strategy *strategy, int replica)
 int64_t
 co_step_examples(co_context *ctx)
 {
-    return ctx != NULL && ctx->mode.step != NULL && !ctx->mode.cross ? ctx->step_examples : -1;
+    return ctx != NULL && ctx->mode.step != NULL && !ctx->mode.cross ? ctx->examples.of_step : -1;
 }
 
 co_code
@@ -357,12 +360,13 @@ co_set_step_examples(co_context *ctx, int64_t examples)
 {
     COI_ENTER_CODE(ctx, "set_step_examples");
     if (ctx->mode.step == NULL || ctx->mode.cross)
-        return coi_fail(ctx, CO_RUNTIME,
-                        "set_step_examples is called outside a step; call it in a replica hook");
+        return coi_fail(
+            ctx, CO_RUNTIME,
+            "set_step_examples is called outside a step; call it in the step or its hook");
     if (examples < -1)
         return coi_fail(ctx, CO_VALUE,
                         "argument 2 (examples) is %lld; it must be 0 or more, or -1 (not known)",
                         (long long)examples);
-    ctx->step_examples = examples;
+    ctx->examples = (coi_examples){ examples, -1 };
     return CO_OK;
 }

@@ -345,15 +345,17 @@ coi_choose_devices(co_context *ctx, const char *const *devices, size_t n,
 }
 
 bool
-coi_check_replicas(co_context *ctx, int num_replicas, size_t num_places, const char *places)
+coi_check_replicas(co_context *ctx, int num_replicas, size_t num_places, const char *places,
+                   size_t num_processes)
 {
+    size_t most = num_processes * COI_MAX_LOCAL_REPLICAS;
+
     if (num_replicas == 0)
         return true;
-    if (num_replicas < 0 || (size_t)num_replicas > num_places * COI_MAX_LOCAL_REPLICAS ||
-        (size_t)num_replicas < num_places) {
+    if (num_replicas < 0 || (size_t)num_replicas > most || (size_t)num_replicas < num_places) {
         coi_fail(ctx, CO_VALUE,
                  "num_replicas is %d; with %zu %s it must be 0 (one each) or from %zu to %zu",
-                 num_replicas, num_places, places, num_places, num_places * COI_MAX_LOCAL_REPLICAS);
+                 num_replicas, num_places, places, num_places, most);
         return false;
     }
     return true;
@@ -400,7 +402,7 @@ co_mirrored_strategy(co_context *ctx, const char *const *devices, size_t num_dev
         return NULL;
     where.num_devices = coi_choose_devices(ctx, devices, num_devices, ids);
     if (where.num_devices == 0 ||
-        !coi_check_replicas(ctx, all.num_replicas, where.num_devices, "devices"))
+        !coi_check_replicas(ctx, all.num_replicas, where.num_devices, "devices", 1))
         return NULL;
     if (all.num_replicas > COI_MAX_LOCAL_REPLICAS) {
         coi_fail(ctx, CO_VALUE, "num_replicas is %d; one process has at most %d", all.num_replicas,
@@ -499,8 +501,8 @@ co_multi_worker_strategy(co_context *ctx, const co_multi_worker_options *options
         (group = coi_open_group(ctx, all.transport, all.communicator, all.deadline_ms)) == NULL)
         return NULL;
     where.num_devices = coi_choose_devices(ctx, all.devices, all.num_devices, ids);
-    if (where.num_devices == 0 ||
-        !coi_check_replicas(ctx, all.num_replicas, (size_t)group->size, "processes")) {
+    if (where.num_devices == 0 || !coi_check_replicas(ctx, all.num_replicas, (size_t)group->size,
+                                                      "processes", (size_t)group->size)) {
         coi_group_close(group);
         return NULL;
     }

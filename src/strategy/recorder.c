@@ -531,7 +531,8 @@ save(const co_strategy *strategy, const char *path)
 co_code
 co_flight_save(co_context *ctx, co_strategy *strategy, const char *path)
 {
-    int saved_errno = errno, error;
+    int  saved_errno = errno, error;
+    char why[80];
 
     COI_ENTER_ALWAYS(ctx, "flight_save", CO_INVALID_ARGUMENT);
     if (path == NULL)
@@ -547,9 +548,9 @@ co_flight_save(co_context *ctx, co_strategy *strategy, const char *path)
         error == ENOENT || error == ENOTDIR ? CO_NOT_FOUND
         : error == EACCES || error == EPERM ? CO_PERMISSION_DENIED
                                             : CO_UNAVAILABLE,
-        "the flight recorder cannot be written to '%.300s' (errno %d); name a file in a "
-        "directory that exists and may be written to",
-        path, error);
+        "the flight recorder cannot be written to '%.300s': %s; name a file in a directory that exists "
+        "and may be written to",
+        path, strerror_r(error, why, sizeof(why)));
 }
 
 static void
@@ -567,7 +568,7 @@ coi_flight_report(const co_strategy *strategy)
     coi_runtime *runtime = strategy->runtime;
     const char  *path = runtime->settings.flight_file;
     uint64_t     last = atomic_load(&strategy->recorder->last);
-    char         name[320];
+    char         name[320], why[80];
     int          saved_errno = errno, error;
 
     if (coi_log_on(&runtime->log, CO_LOG_INFO))
@@ -581,9 +582,8 @@ coi_flight_report(const co_strategy *strategy)
         snprintf(name, sizeof(name), "%s", path);
     error = save(strategy, name);
     if (error != 0)
-        coi_log_line(
-            &runtime->log, CO_LOG_ERROR,
-            "the flight recorder cannot be written to '%s' (setting flight_file, errno %d)", name,
-            error);
+        coi_log_line(&runtime->log, CO_LOG_ERROR,
+                     "the flight recorder cannot be written to '%s' (setting flight_file): %s",
+                     name, strerror_r(error, why, sizeof(why)));
     errno = saved_errno;
 }

@@ -80,11 +80,11 @@ replica_args(co_context *ctx, coi_step *step)
 
     if (step->strategy->policy->bundles) {
         args = coi_select_all(ctx, step->strategy, step->args, ctx->mode.local_replica);
-        ctx->step_examples = coi_find_step_examples(step->args);
+        ctx->examples = coi_find_examples(step->args, ctx->mode.local_replica);
     } else {
         args = step->args;
         coi_ref(args);
-        ctx->step_examples = -1;
+        ctx->examples = (coi_examples){ -1, -1 };
     }
     args = args != NULL ? coi_own(ctx, args) : NULL;
     if (args != NULL && step->kwargs != NULL) {
@@ -424,18 +424,24 @@ wait_members(coi_crew *crew)
 static void
 take_error(co_context *parent, coi_step *step)
 {
+    void *payload = NULL;
+    void (*deleter)(void *) = NULL;
+
     if (!coi_is_broken(step))
         return;
     coi_lock_take(&step->error_lock);
     if (step->error.code != CO_OK && parent->error.code == CO_OK) {
         parent->error = step->error;
         parent->payload_deleter = step->payload_deleter;
-    } else if (step->error.payload != NULL && step->payload_deleter != NULL) {
-        step->payload_deleter(step->error.payload);
+    } else {
+        payload = step->error.payload;
+        deleter = step->payload_deleter;
     }
     step->error.payload = NULL;
     step->payload_deleter = NULL;
     coi_lock_give(&step->error_lock);
+    if (payload != NULL && deleter != NULL) /* the user's function runs without our lock */
+        deleter(payload);
 }
 
 /*

@@ -10,10 +10,10 @@
  *     run.c         crews: the threads and contexts that run a step
  *     meeting.c     where replicas of a step meet: sequence, kind, site, agreement
  *     all_reduce.c  all_reduce and all_gather inside a step
+ *     derivatives.c gradients through them
  *     communication.c  how values travel: options of strategies and calls
  *     merge.c       merge_call
  *     recorder.c    the flight recorder: the last meetings
- *     workers.c     meetings between processes
  *     group.c       merging and selecting values (DV-GROUP, DV-SEL)
  *     reduce.c      reduce, local results, gather across replicas
  *     variables.c   mirrored and sync-on-read variables
@@ -23,7 +23,7 @@
  *     steps.c       several steps on one iterator
  *     destination.c reduce_to, broadcast_to: values on places
  *     update.c      update, update_non_slot, colocation
- *     workers.c     between processes: epochs, hellos, ends
+ *     workers.c     between processes: epochs, hellos, meetings, ends
  *     logical.c     logical devices, which only other hardware has
  */
 #ifndef COI_STRATEGY_STRATEGY_H
@@ -123,7 +123,8 @@ co_strategy *coi_strategy_make(co_context *ctx, const coi_policy *policy,
 size_t coi_choose_devices(co_context *ctx, const char *const *devices, size_t n,
                           coi_device_name out[COI_MAX_LOCAL_REPLICAS]);
 /* Whether n replicas can be spread over so many places; 0 stands for one each. */
-bool coi_check_replicas(co_context *ctx, int num_replicas, size_t num_places, const char *places);
+bool coi_check_replicas(co_context *ctx, int num_replicas, size_t num_places, const char *places,
+                        size_t num_processes);
 /* Puts the setting where options leave it to that. */
 bool coi_check_deadline(co_context *ctx, int *deadline_ms);
 /* The group of the processes that were started together. NULL with an error. */
@@ -311,8 +312,8 @@ co_value *coi_select_all(co_context *ctx, const co_strategy *strategy, co_value 
                          int local_replica);
 /* That check alone, over a structure. */
 bool coi_check_bundles(co_context *ctx, const co_strategy *strategy, const co_value *structure);
-/* Step examples carried by the bundles of a structure; -1 if none knows. */
-int64_t coi_find_step_examples(const co_value *structure);
+/* What the first bundle of a structure that knows them says. */
+coi_examples coi_find_examples(const co_value *structure, int local_replica);
 
 /* --- reduce.c --- */
 
@@ -325,6 +326,10 @@ co_value *coi_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co
                      const int *axes, size_t num_axes);
 /* One leaf of reduce without an axis: a value of the block. */
 co_value *coi_reduce_leaf(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *leaf);
+/* Tell the tape that `result` is `leaf` (as a tensor: `in`) of all replicas, combined by the operation `how` or gathered along the
+ * axis `how`. */
+bool coi_record_collective(co_context *ctx, bool gather, int32_t how, co_value *leaf, co_value *in,
+                           co_value *result);
 /* S-REDUCE-19: bools and strings are not. */
 bool coi_check_reducible(co_context *ctx, const co_value *tensor);
 /* Indexed slices are concatenated, which is a sum: CO_NOT_IMPLEMENTED for MIN, MAX and PROD. */

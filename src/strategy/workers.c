@@ -134,7 +134,8 @@ coi_workers_excuse(co_context *ctx, co_strategy *strategy)
 static bool
 peer_failed(co_context *ctx, int rank, const coi_hello *hello)
 {
-    ctx->call = coi_meeting_name((coi_meeting_kind)hello->what);
+    if (hello->what != COI_MEET_NONE)
+        ctx->call = coi_meeting_name((coi_meeting_kind)hello->what);
     coi_fail(ctx, hello->code != CO_OK ? (co_code)hello->code : CO_ABORTED,
              "rank %d failed%s%s: %s", rank, hello->site[0] != '\0' ? " at " : "", hello->site,
              hello->text);

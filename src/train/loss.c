@@ -7,7 +7,10 @@
 
 #include "context/context.h"
 
-/* Examples of the whole step: known from the input, or counted together now. */
+/*
+ * Examples of the whole step: known from the input, or counted together now. Where the input has another number of examples than
+ * there are losses, dividing by its number would be silently wrong, and one replica cannot know what the others see.
+ */
 static int64_t
 step_examples(co_context *ctx, const co_value *losses)
 {
@@ -16,8 +19,17 @@ step_examples(co_context *ctx, const co_value *losses)
 
     if (ctx->mode.num_replicas == 1)
         return mine;
-    if (ctx->step_examples >= 0)
-        return ctx->step_examples;
+    if (ctx->examples.of_step >= 0 && ctx->examples.of_replica >= 0 &&
+        ctx->examples.of_replica != mine) {
+        coi_fail(ctx, CO_VALUE,
+                 "average_loss is given %lld losses, but the input has %lld examples on this "
+                 "replica; give one loss per example (co_reduce_mean over the other axes), or say "
+                 "before how many losses all replicas have together: co_set_step_examples",
+                 (long long)mine, (long long)ctx->examples.of_replica);
+        return 0;
+    }
+    if (ctx->examples.of_step >= 0)
+        return ctx->examples.of_step;
     all = co_all_reduce(ctx, CO_REDUCE_SUM, co_scalar_int64(ctx, mine));
     return all != NULL ? co_item_int(ctx, all) : 0;
 }
@@ -45,6 +57,8 @@ co_average_loss(co_context *ctx, co_value *per_example_loss)
         return NULL;
     }
     examples = step_examples(ctx, losses);
+    if (ctx->error.code != CO_OK)
+        return NULL;
     return co_div(ctx, co_reduce_sum(ctx, losses, CO_ALL_AXES, false),
                   co_float(ctx, examples > 0 ? (double)examples : 1.0));
 }

@@ -396,6 +396,7 @@ minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
     coi_tape_log *log = ctx->tapes;
     size_t        nbytes = (2 * log->num_watched + 1) * sizeof(co_value *), n;
     co_value    **variables = coi_small_alloc(&ctx->heap, nbytes), **grads;
+    const char   *call = ctx->call;
 
     if (variables == NULL) {
         coi_tape_spend(ctx);
@@ -405,6 +406,7 @@ minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
     grads = variables + n;
     memcpy(grads, variables, n * sizeof(*grads));
     co_block_begin(ctx);
+    ctx->call = call;
     for (size_t i = 0; i < n; ++i)
         coi_ref(variables[i]); /* the tape that holds them goes */
     if (n == 0) {
@@ -414,6 +416,7 @@ minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
         coi_tape_spend(ctx);
     } else if (coi_gradients(ctx, &loss, 1, NULL, grads, n, false) == CO_OK &&
                sum_over_replicas(ctx, grads, n)) {
+        ctx->call = call;
         apply(ctx, optimizer, grads, variables, n);
     }
     for (size_t i = 0; i < n; ++i)

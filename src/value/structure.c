@@ -165,7 +165,6 @@ coi_bundle_new(coi_heap *heap, co_kind kind, size_t n, co_error_info *err)
     if (value == NULL)
         return out_of_memory(heap, NULL, n, err);
     value->u.bundle.n = 0;
-    value->u.bundle.strategy = NULL;
     value->u.bundle.step_examples = -1;
     value->u.bundle.items = item_room(heap, value->u.bundle.room, n);
     if (value->u.bundle.items == NULL) {

@@ -64,11 +64,10 @@ typedef struct coi_items { /* lists, tuples, named tuples, maps */
 } coi_items;
 
 typedef struct coi_bundle { /* per-replica and mirrored */
-    size_t       n;
-    co_value   **items;
-    int64_t      step_examples; /* examples of the whole step on all replicas; -1: not known */
-    co_strategy *strategy;      /* who made it; NULL: the user. Not a reference. */
-    co_value    *room[COI_INLINE_ITEMS];
+    size_t     n;
+    co_value **items;
+    int64_t    step_examples; /* examples of the whole step on all replicas; -1: not known */
+    co_value  *room[COI_INLINE_ITEMS];
 } coi_bundle;
 
 struct co_value {

@@ -342,6 +342,134 @@ CONFORM(gradients_pass_through_all_reduce, "RC-AR-9 OD-AR-1")
     EXPECT_LOCAL(ctx, s, suite_step(ctx, s, gradient_through, &op), (row->n + 1) / 2.0, 0);
 }
 
+/* What a replica brings, and the gradient that it must have where 1 flows into the results of all of them together. */
+typedef struct derivative {
+    co_reduce_op op;
+    double (*brings)(int r, int n);
+    double (*gradient)(int r, int n);
+} derivative;
+
+static double
+factorial(int n)
+{
+    return n < 2 ? 1 : n * factorial(n - 1);
+}
+
+static double
+id(int r, int n)
+{
+    (void)n;
+    return r;
+}
+static double
+next_id(int r, int n)
+{
+    (void)n;
+    return r + 1;
+}
+static double
+after_two_zeros(int r, int n)
+{
+    (void)n;
+    return r < 2 ? 0 : r;
+}
+static double
+nothing_but(int r, int n)
+{
+    (void)r, (void)n;
+    return 7;
+}
+static double
+is_last(int r, int n)
+{
+    return r == n - 1;
+}
+static double
+is_first(int r, int n)
+{
+    (void)n;
+    return r == 0;
+}
+static double
+equal_part(int r, int n)
+{
+    (void)r;
+    return 1.0 / n;
+}
+static double
+others(int r, int n)
+{
+    return factorial(n) / (r + 1);
+}
+static double
+others_of_zero(int r, int n)
+{
+    return r == 0 ? factorial(n - 1) : 0;
+}
+static double
+if_alone(int r, int n)
+{
+    (void)r;
+    return n == 1;
+}
+
+/* The difference from what is expected; r + 1 flows into the result of replica r. */
+STEP(gradient_of_operation)
+{
+    const derivative *d = user;
+    int               r = co_replica_id(ctx), n = co_replicas(ctx);
+    co_value         *x = co_scalar_float(ctx, (float)d->brings(r, n)), *y;
+
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    y = co_mul(ctx, co_all_reduce(ctx, d->op, x), co_float(ctx, 1 + r));
+    return co_sub(ctx, co_gradient(ctx, y, x),
+                  co_float(ctx, d->gradient(r, n) * SUM_OF_IDS(n + 1)));
+}
+
+CONFORM(every_operation_of_all_reduce_has_its_gradient, "RC-AR-9")
+{
+    derivative all[] = {
+        { CO_REDUCE_MAX, id, is_last },
+        { CO_REDUCE_MIN, id, is_first },
+        { CO_REDUCE_MAX, nothing_but, equal_part },
+        { CO_REDUCE_PROD, next_id, others },
+        { CO_REDUCE_PROD, id, others_of_zero },
+        { CO_REDUCE_PROD, after_two_zeros, if_alone },
+    };
+
+    for (size_t i = 0; i < LENGTH(all); ++i)
+        EXPECT_LOCAL(ctx, s, suite_step(ctx, s, gradient_of_operation, &all[i]), 0, 0);
+}
+
+static co_value *
+numbers_from(co_context *ctx, int64_t first, int64_t n)
+{
+    return co_range(ctx, co_int(ctx, first), co_int(ctx, first + n), co_int(ctx, 1), CO_FLOAT32);
+}
+
+/* Replica r has r % 2 + 1 columns; column c of what is gathered counts c + 1 times. */
+STEP(gradient_of_gather)
+{
+    int64_t   r = co_replica_id(ctx), before = r + r / 2, mine = r % 2 + 1;
+    co_value *x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(1, mine)), *y, *columns, *expected;
+
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    y = co_all_gather(ctx, x, -1);
+    columns = numbers_from(ctx, 1, co_dim(ctx, y, 1));
+    expected = numbers_from(ctx, before + 1, mine);
+    expected = co_mul(ctx, expected, co_float(ctx, co_replicas(ctx)));
+    return co_reduce_sum(
+        ctx, co_abs(ctx, co_sub(ctx, co_gradient(ctx, co_mul(ctx, y, columns), x), expected)),
+        CO_ALL_AXES, false);
+}
+
+CONFORM(gradients_pass_through_all_gather, "")
+{
+    EXPECT_LOCAL(ctx, s, suite_step(ctx, s, gradient_of_gather, NULL), 0, 0);
+}
+
 /* Replica r has r % 2 + 1 rows of one number each, and a dense leaf beside them. */
 STEP(reduce_slices)
 {

@@ -35,6 +35,7 @@ expect 0 '^  inputs +a, b$' "$cohort" ops matmul
 expect 1 "no operator 'matmull'" "$cohort" ops matmull
 expect 0 '^usage: ' "$cohort" help
 expect 0 '^usage: ' "$cohort" --help
+expect 0 '^cohort [0-9]+\.[0-9]+\.[0-9]+$' "$cohort" --version
 expect 2 "no command 'inform'" "$cohort" inform
 expect 2 '^usage: ' "$cohort"
 expect 2 "argument '--yaml' is unknown" "$cohort" info --yaml

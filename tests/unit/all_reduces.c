@@ -325,7 +325,7 @@ CO_TEST_BARE(a_worker_without_memory_ends_the_step_on_all, "MW-14")
 
 /* --- tapes --- */
 
-/* Of what is combined on a tape, only sums and means of floats that are watched have a gradient. */
+/* What is combined on a tape and leads nowhere costs no collective. */
 static co_value *
 record_all(co_context *ctx, co_value *args, void *user)
 {
@@ -344,7 +344,7 @@ record_all(co_context *ctx, co_value *args, void *user)
     return dx;
 }
 
-CO_TEST_WITH(only_sums_and_means_of_watched_floats_are_recorded, "RC-AR-9 RC-AR-11", "cpus=2")
+CO_TEST_WITH(only_what_a_target_depends_on_is_differentiated, "RC-AR-9 RC-AR-11", "cpus=2")
 {
     co_strategy *s = test_mirrored(ctx, 2, -1);
     co_value    *dx = co_run(ctx, s, record_all, co_no_args(ctx), NULL);

@@ -133,6 +133,17 @@ CO_TEST(a_value_released_too_often_is_reported_when_its_block_ends, "")
     }
 }
 
+CO_TEST_BARE(a_value_released_too_often_outside_blocks_is_reported_by_close, "")
+{
+    co_context *own;
+
+    NEEDS_DEBUG();
+    own = co_open("log=off");
+    co_release(own, co_scalar_float(own, 1)); /* nobody kept it */
+    CO_EXPECT_TRUE(co_ok(own));
+    CO_EXPECT_CODE(co_close(own), CO_RUNTIME);
+}
+
 /* What holds a dead value gives it up without harm. */
 CO_TEST(a_value_released_from_under_a_list_and_a_tape_does_no_harm, "")
 {

@@ -179,7 +179,7 @@ CO_TEST_WITH(failures_name_both_sides_and_are_recorded, "S-RUN-8 RC-AR-3 RC-MERG
         { CO_RUNTIME,
           { "replica 1 has returned from the step",
             "replica 0 waits in all_reduce of float32 [4], meeting 2 of run 1, at",
-            "recorder.c:", "same number of calls" },
+            "recorder.c:", "make the same calls" },
           1 },
         { CO_ABORTED, { "replica 1 will not", "", "", "" }, 0 },
         { CO_DATA_LOSS, { "no merge", "", "", "" }, 2 },

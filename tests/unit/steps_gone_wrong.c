@@ -500,13 +500,13 @@ most_are_late(co_context *ctx, co_value *args, void *user)
     (void)args;
     (void)user;
     if (co_replica_id(ctx) > 0)
-        test_rest_ms(220);
+        test_rest_ms(200);
     return co_all_reduce(ctx, CO_REDUCE_SUM, co_scalar_float(ctx, 1));
 }
 
 CO_TEST_WITH(many_that_are_stuck_are_named_as_far_as_there_is_room, "", "cpus=2")
 {
-    CO_EXPECT_NULL(co_run(ctx, test_mirrored(ctx, 40, 120), most_are_late, co_no_args(ctx), NULL));
+    CO_EXPECT_NULL(co_run(ctx, test_mirrored(ctx, 40, 40), most_are_late, co_no_args(ctx), NULL));
     CO_EXPECT_ERROR(ctx, CO_DEADLINE_EXCEEDED,
                     "replica 0 waits in all_reduce of float32 [], meeting 1 of run 1, at");
 }

@@ -45,6 +45,54 @@ CO_TEST_WITH(shares_of_the_average_loss_add_up_to_the_mean, "S-REDUCE-7", "cpus=
                     1e-6); /* an empty replica counts nothing, and nobody hangs */
 }
 
+/* Two losses per example; user: how many all replicas have together, 0: not said. */
+static co_value *
+average_of_pairs(co_context *ctx, co_value *args, void *user)
+{
+    int64_t   all = *(const int64_t *)user;
+    co_value *x = co_at(ctx, args, 0);
+
+    if (all > 0)
+        co_set_step_examples(ctx, all);
+    return co_average_loss(ctx, co_concat(ctx, co_args(ctx, x, x), 0));
+}
+
+CO_TEST_WITH(losses_that_are_not_one_per_example_are_no_silent_mean, "", "cpus=2")
+{
+    co_strategy *m = mirrored(ctx, 2, 2);
+    co_value    *x = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(6), (float[]){ 1, 2, 3, 4, 5, 6 }), *batch;
+    int64_t      none = 0, twelve = 12;
+    co_dataset  *dataset = co_dataset_batch(ctx, co_dataset_from_tensor_slices(ctx, x), 6, false);
+
+    batch = co_next(ctx, co_iterate(ctx, co_distribute_dataset(ctx, m, dataset, NULL)));
+    CO_EXPECT_NULL(co_run(ctx, m, average_of_pairs, co_args(ctx, batch), &none));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "given 6 losses, but the input has 3 examples on this replica");
+    x = co_run(ctx, m, average_of_pairs, co_args(ctx, batch), &twelve);
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce(ctx, m, CO_REDUCE_SUM, x, NULL, 0)), 3.5, 1e-6);
+}
+
+/* user: an optimizer. There is no variable. */
+static co_value *
+descend_without(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    co_tape_begin(ctx);
+    co_minimize(ctx, user, co_scalar_float(ctx, 1));
+    return NULL;
+}
+
+CO_TEST_WITH(errors_name_the_call_of_the_user, "", "cpus=2")
+{
+    co_strategy *m = mirrored(ctx, 2, 2);
+
+    CO_EXPECT_NULL(co_run(ctx, m, descend_without, co_no_args(ctx), co_sgd(ctx, NULL)));
+    CO_EXPECT_STR(co_error(ctx)->call, "minimize");
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "no trainable variable");
+    CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, co_string(ctx, "a"), NULL, 0));
+    CO_EXPECT_STR(co_error(ctx)->call, "reduce");
+    co_clear(ctx);
+}
+
 /* --- SGD against its formula --- */
 
 static co_value *

@@ -24,7 +24,7 @@ static void
 print_setting(const char *name, const char *value, const char *source, const char *help, void *user)
 {
     (void)user;
-    printf("  %-18s%-10s%-13s%s\n", name, value[0] != '\0' ? value : "-", source, help);
+    printf("  %-18s%-9s %-12s %s\n", name, value[0] != '\0' ? value : "-", source, help);
 }
 
 static void

@@ -7,12 +7,14 @@
 #include <string.h>
 
 static int help_command(int argc, char **argv);
+static int version_command(int argc, char **argv);
 
 static const command commands[] = {
     { "info", "[--json]", "version, build, libraries, devices and settings", info_command },
     { "ops", "[NAME...]", "the operators and their arguments", ops_command },
     { "records", "ACTION FILE...", "TFRecord files: list, verify, count, print, write",
       records_command },
+    { "version", "", "the version of the library", version_command },
     { "help", "", "this text", help_command },
 };
 
@@ -40,6 +42,15 @@ help_command(int argc, char **argv)
     return 0;
 }
 
+static int
+version_command(int argc, char **argv)
+{
+    if (argc > 0)
+        return refuse_argument("version", argv[0]);
+    printf("cohort %s\n", co_version());
+    return 0;
+}
+
 int
 refuse_argument(const char *command_name, const char *argument)
 {
@@ -51,11 +62,13 @@ refuse_argument(const char *command_name, const char *argument)
 static const command *
 find_command(const char *name)
 {
-    static const char *const help_words[] = { "-h", "--help" };
+    static const char *const words[][2] = { { "-h", "help" },
+                                            { "--help", "help" },
+                                            { "--version", "version" } };
 
-    for (size_t i = 0; i < sizeof(help_words) / sizeof(help_words[0]); ++i)
-        if (strcmp(name, help_words[i]) == 0)
-            name = "help";
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); ++i)
+        if (strcmp(name, words[i][0]) == 0)
+            name = words[i][1];
     for (size_t i = 0; i < NUM_COMMANDS; ++i)
         if (strcmp(name, commands[i].name) == 0)
             return &commands[i];
