@@ -373,10 +373,9 @@ CO_TEST(a_file_that_shrinks_is_an_error, "GEN-ERR-5")
 /* A length of 2^60 with a right checksum: no memory is asked for that the file cannot fill. */
 CO_TEST(a_huge_length_is_damage_not_memory, "GEN-ERR-5")
 {
-    unsigned char  head[40] = { 0, 0, 0, 0, 0, 0, 0, 0x10 };
-    uint32_t       crc = co_crc32c_masked(head, 8);
-    char           path[FILES_PATH];
-    co_compression last = files_has_zlib() ? CO_COMPRESSION_GZIP : CO_COMPRESSION_NONE;
+    unsigned char head[40] = { 0, 0, 0, 0, 0, 0, 0, 0x10 };
+    uint32_t      crc = co_crc32c_masked(head, 8);
+    char          path[FILES_PATH];
 
     memcpy(head + 8, &crc, 4); /* on a machine of the other order it is simply a wrong checksum */
     files_write(files_path("huge", path), head, sizeof(head));
@@ -388,7 +387,6 @@ CO_TEST(a_huge_length_is_damage_not_memory, "GEN-ERR-5")
     files_write(path, head, sizeof(head));
     CO_EXPECT_NULL(co_next(ctx, co_iterate(ctx, tfrecord(ctx, path, 0))));
     CO_EXPECT_ERROR(ctx, CO_DATA_LOSS, NULL);
-    CO_EXPECT_TRUE(last >= CO_COMPRESSION_NONE);
     files_clean();
 }
 
@@ -397,10 +395,11 @@ CO_TEST(a_compressed_file_that_is_cut_off, "GEN-ERR-5")
 {
     char   from[FILES_PATH], path[FILES_PATH];
     size_t n;
-    char  *bytes = files_read(files_golden("examples.tfrecord.gz", from), &n);
+    char  *bytes;
 
     if (!files_has_zlib())
         CO_SKIP("zlib");
+    bytes = files_read(files_golden("examples.tfrecord.gz", from), &n);
     for (size_t cut = 0; cut <= n; cut += 1)
         CO_BLOCK(ctx) {
             co_iterator *it;
@@ -425,12 +424,13 @@ CO_TEST(members_of_a_gzip_file_follow_each_other, "")
 {
     char   from[FILES_PATH], path[FILES_PATH];
     size_t n;
-    char  *bytes = files_read(files_golden("examples.tfrecord.gz", from), &n);
-    char  *twice = malloc(2 * n);
+    char  *bytes, *twice;
     int    seen = 0;
 
     if (!files_has_zlib())
         CO_SKIP("zlib");
+    bytes = files_read(files_golden("examples.tfrecord.gz", from), &n);
+    twice = malloc(2 * n);
     memcpy(twice, bytes, n);
     memcpy(twice + n, bytes, n);
     files_write(files_path("twice.gz", path), twice, 2 * n);

@@ -92,11 +92,9 @@ files_options(co_compression compression)
 static inline bool
 files_has_zlib(void)
 {
-    co_context       *ctx = co_open(NULL);
-    co_file_options   options = files_options(CO_COMPRESSION_GZIP);
-    char              path[FILES_PATH];
-    co_record_writer *writer = co_record_writer_open(ctx, files_path("probe.gz", path), &options);
-    bool              has_it = writer != NULL;
+    co_context     *ctx = co_open("log=off");
+    co_file_options options = files_options(CO_COMPRESSION_GZIP);
+    bool            has_it = co_record_writer_open(ctx, "/dev/null", &options) != NULL;
 
     co_clear(ctx);
     co_close(ctx);
