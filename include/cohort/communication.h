@@ -23,7 +23,7 @@ typedef enum co_communication {
     CO_COMMUNICATION_AUTO = 0, /* one round for what is short, two for the rest */
     CO_COMMUNICATION_RING =
         1, /* always two rounds, in which no worker sends more than twice the bytes */
-    CO_COMMUNICATION_NCCL = 2 /* the vendor's library on real GPUs, AUTO without them */
+    CO_COMMUNICATION_NCCL = 2 /* accepted for programs that name it; the same as AUTO: there is no such library here */
 } co_communication;
 /** AUTO, RING or NCCL by name, in any letter case; CO_VALUE for every other name. */
 CO_API co_code co_communication_from_name(co_context *ctx, const char *name, co_communication *out);

@@ -87,7 +87,12 @@ typedef struct co_strategy_definition {
     /** Around the step itself: in each replica, in its context. It goes on with `fn(ctx, args, user)`. */
     co_value *(*replica)(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args,
                          void *user, void *data);
-    /** Around co_variable, in the scope and, for what is made in a step, in each replica. Returns a variable. */
+    /**
+     * Around what the strategy does in co_variable, once for all replicas: after the creators that were entered in its scope or
+     * in the step (creator.h), whose arguments it gets, and before those outside, which are called for each component. In
+     * it co_variable goes on from there: no creator is asked again. For what is made in a step it runs when the replicas have
+     * met, in the context that called co_run. `initial` may be NULL or a spec, as creators get it. Returns a variable.
+     */
     co_value *(*variable)(co_context *ctx, co_strategy *strategy, co_value *initial,
                           const co_variable_options *options, void *data);
     /** Around co_reduce. Collectives inside steps, and reductions that variables make for themselves, are not hooked. */

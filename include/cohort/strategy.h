@@ -43,7 +43,7 @@ typedef struct co_mirrored_options {
     const int64_t      *weights;
     size_t              num_weights;      /* one for each replica; 0 without weights */
     co_cross_device_ops cross_device_ops; /* the algorithm; never changes a result */
-    int                 num_packs; /* of values that are copied between devices; at least 0. Nothing is, where memory is shared */
+    int                 num_packs; /* checked to be at least 0, and of no effect: devices share memory, so nothing is packed */
 } co_mirrored_options;
 #define CO_MIRRORED_OPTIONS_INIT                                                                   \
     {                                                                                              \

@@ -6,6 +6,8 @@
  *
  *     creators of the replica -> the replicas meet -> creators of the caller -> strategy -> creators outside -> component
  *
+ * The hook of an own strategy stands around what the strategy does.
+ *
  * The policies of what is made are in variables.c.
  */
 #include <cohort/creator.h>
@@ -396,6 +398,30 @@ place(co_context *ctx, const co_creation *next, co_value *initial,
     return place_on_all(ctx, next, initial, options);
 }
 
+/* An own strategy decides; inside its hook co_variable comes back and goes on with what the engine does. */
+static co_value *
+place_or_hook(co_context *ctx, const co_creation *next, co_value *initial,
+              const co_variable_options *options)
+{
+    co_strategy                  *strategy = next->strategy;
+    const co_strategy_definition *hooks;
+    coi_hook_call                 call;
+    co_value                     *variable;
+
+    if (!coi_is_hooked(ctx, strategy, COI_HOOK_VARIABLE))
+        return place(ctx, next, initial, options);
+    hooks = strategy->policy->hooks;
+    coi_hook_begin(ctx, strategy, COI_HOOK_VARIABLE, &call);
+    call.creation = next;
+    variable = coi_hook_end(ctx, &call,
+                            hooks->variable(ctx, strategy, initial, options, hooks->data));
+    if (variable == NULL || variable->kind == CO_KIND_VARIABLE)
+        return variable;
+    coi_fail(ctx, CO_TYPE, "the variable hook of %s returned a %s; it must return a variable",
+             strategy->policy->name, co_kind_name((co_kind)variable->kind));
+    return NULL;
+}
+
 /* --- in a step replica 0 makes the variable for all (VAR-RUN-1) --- */
 
 typedef struct making {
@@ -487,7 +513,7 @@ create(co_context *ctx, const co_creation *from, co_value *initial,
         return make_plain(ctx, &next, initial, options);
     if (distributes(next.strategy) && coi_in_replica(ctx) && !next.met)
         return meet(ctx, &next, initial, options);
-    return place(ctx, &next, initial, options);
+    return place_or_hook(ctx, &next, initial, options);
 }
 
 /* SCOPE-12. */
@@ -528,25 +554,6 @@ take_arguments(co_context *ctx, co_variable_options *all, const co_variable_opti
     return *initial != NULL;
 }
 
-/* An own strategy decides; inside its hook co_variable comes back and goes on. */
-static co_value *
-variable_hook(co_context *ctx, co_value *initial, const co_variable_options *options)
-{
-    co_strategy                  *strategy = ctx->mode.strategy;
-    const co_strategy_definition *hooks = strategy->policy->hooks;
-    coi_hook_call                 call;
-    co_value                     *variable;
-
-    coi_hook_begin(ctx, strategy, COI_HOOK_VARIABLE, &call);
-    variable = coi_hook_end(ctx, &call,
-                            hooks->variable(ctx, strategy, initial, options, hooks->data));
-    if (variable == NULL || variable->kind == CO_KIND_VARIABLE)
-        return variable;
-    coi_fail(ctx, CO_TYPE, "the variable hook of %s returned a %s; it must return a variable",
-             strategy->policy->name, co_kind_name((co_kind)variable->kind));
-    return NULL;
-}
-
 co_value *
 co_variable(co_context *ctx, co_value *initial, const co_variable_options *options)
 {
@@ -569,10 +576,11 @@ co_variable(co_context *ctx, co_value *initial, const co_variable_options *optio
     if (take_arguments(ctx, &all, options, 3, &initial)) {
         co_creation next = { ctx, UINT64_MAX, ctx->mode.strategy, -1, false, ctx->site };
 
+        const coi_hook_call *hook = coi_hook_of(ctx, next.strategy, COI_HOOK_VARIABLE);
+
         ignore_partitioner(ctx, &all);
-        variable = coi_is_hooked(ctx, next.strategy, COI_HOOK_VARIABLE)
-                       ? variable_hook(ctx, initial, &all)
-                       : create(ctx, &next, initial, &all);
+        variable = hook != NULL ? place(ctx, hook->creation, initial, &all)
+                                : create(ctx, &next, initial, &all);
     }
     --ctx->making_variables;
     ctx->recording = recording;

@@ -29,6 +29,16 @@ coi_own_free(co_strategy *strategy)
 
 /* --- calling hooks --- */
 
+const coi_hook_call *
+coi_hook_of(const co_context *ctx, const co_strategy *strategy, coi_hook hook)
+{
+    const coi_hook_call *call = ctx->hooks;
+
+    while (call != NULL && (call->strategy != strategy || call->hook != hook))
+        call = call->outer;
+    return call;
+}
+
 bool
 coi_hook_wanted(const co_context *ctx, const co_strategy *strategy, coi_hook hook)
 {
@@ -36,11 +46,8 @@ coi_hook_wanted(const co_context *ctx, const co_strategy *strategy, coi_hook hoo
     const bool                    has[] = { [COI_HOOK_RUN] = hooks->run != NULL,
                                             [COI_HOOK_VARIABLE] = hooks->variable != NULL,
                                             [COI_HOOK_REDUCE] = hooks->reduce != NULL };
-    const coi_hook_call          *call = ctx->hooks;
 
-    while (call != NULL && (call->strategy != strategy || call->hook != hook))
-        call = call->outer;
-    return has[hook] && call == NULL;
+    return has[hook] && coi_hook_of(ctx, strategy, hook) == NULL;
 }
 
 void

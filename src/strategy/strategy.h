@@ -145,7 +145,11 @@ typedef struct coi_hook_call {
     const char           *call;
     co_site_info          site;
     size_t                entries, blocks, floor; /* what the hook may not leave */
+    const co_creation    *creation;               /* COI_HOOK_VARIABLE: how far that had come */
 } coi_hook_call;
+
+/* The hook of a strategy that runs on ctx; NULL: none does. */
+const coi_hook_call *coi_hook_of(const co_context *ctx, const co_strategy *strategy, coi_hook hook);
 
 /* Whether a call goes to a hook of the strategy (NULL: none) and not to the engine. */
 bool coi_hook_wanted(const co_context *ctx, const co_strategy *strategy, coi_hook hook);
