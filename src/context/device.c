@@ -17,6 +17,11 @@ coi_resolve_name(co_context *ctx, const char *text, coi_device_name *out)
     if (coi_device_parse(text != NULL ? text : "", &parsed, coi_err(ctx)) != CO_OK)
         return coi_failed(ctx);
     coi_device_complete(&parsed, &ctx->device_id);
+    /* What the cluster calls its worker of this rank (MW-6) is this process. */
+    if (ctx->rank >= 0 && parsed.task == ctx->rank && strcmp(parsed.job, "worker") == 0) {
+        memcpy(parsed.job, "localhost", sizeof("localhost"));
+        parsed.task = 0;
+    }
     *out = parsed;
     return CO_OK;
 }

@@ -363,7 +363,8 @@ are_in_place(const co_context *ctx, const co_device *device, co_value *const *gi
         if (given[i] == NULL || !coi_is_live(&ctx->heap, given[i]) ||
             given[i]->kind != CO_KIND_TENSOR || given[i]->u.tensor.device != device)
             return false;
-    return true;
+    return n > 0 ||
+           device != NULL; /* operands are somewhere; without any the device may not be there */
 }
 
 /* The straight way to one result: the operands are few, and tensors in place, which most are. Others take the long way. */

@@ -2,6 +2,7 @@
 /* The engine over processes: ids, reductions, variables, training with the same bits, and ranks that fail or disagree. */
 #include "test.h"
 
+#include <string.h>
 #include <time.h>
 
 /* Four logical replicas, whoever hosts them; every group size that runs this divides four. */
@@ -420,4 +421,78 @@ CO_TEST(initial_values_agree_in_dtype_and_shape, "MW-9")
             else
                 CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, i == 0 ? "float32 [2,3]" : "float32 [5]");
         }
+}
+
+static co_value *
+device_here(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    (void)user;
+    return co_string(ctx, co_device_name(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2))));
+}
+
+/* Operations outside run go to the own worker, whatever was current before, and again when the scope is left (SCOPE-10). */
+CO_TEST_WITH(a_scope_makes_the_own_worker_current, "MW-7 SCOPE-10 MW-6", "cpus=2")
+{
+    co_strategy *s = workers(ctx);
+    co_value    *devices = co_worker_devices(ctx, s), *names = NULL;
+    char         before[CO_DEVICE_NAME_MAX], text[200];
+
+    co_device_begin(ctx, "/cpu:1");
+    snprintf(before, sizeof(before), "%s", co_current_device(ctx));
+    CO_EXPECT_CONTAINS(before, "CPU:1");
+    CO_SCOPE(ctx, s) {
+        CO_EXPECT_CONTAINS(co_current_device(ctx), "device:CPU:0");
+        CO_EXPECT_STR(co_string_at(ctx, device_here(ctx, NULL, NULL), 0, NULL),
+                      co_current_device(ctx));
+        CO_SCOPE(ctx, s) /* within itself nothing changes */
+            CO_EXPECT_CONTAINS(co_current_device(ctx), "device:CPU:0");
+    }
+    CO_EXPECT_STR(co_current_device(ctx), before);
+    CO_EXPECT_CODE(co_experimental_set_strategy(ctx, s), CO_OK);
+    CO_EXPECT_CONTAINS(co_current_device(ctx), "device:CPU:0");
+    CO_EXPECT_CODE(co_experimental_set_strategy(ctx, NULL), CO_OK);
+    CO_EXPECT_STR(co_current_device(ctx), before);
+    co_device_end(ctx);
+
+    /* The names that the cluster has for the devices here are names here. */
+    snprintf(text, sizeof(text), "/task:%d/", co_worker_id(ctx, s));
+    if (co_num_workers(ctx, s) > 1)
+        CO_EXPECT_CONTAINS(co_string_at(ctx, co_at(ctx, devices, 0), 0, NULL), text);
+    CO_SCOPE(ctx, s)
+        names = co_update_non_slot(ctx, s, devices, device_here, co_no_args(ctx), NULL, false);
+    CO_EXPECT_CONTAINS(co_string_at(ctx, co_at(ctx, names, 0), 0, NULL), "device:CPU:0");
+    CO_EXPECT_OK(ctx);
+    CO_SCOPE(ctx, s) {
+        co_value *sum = co_reduce_to(ctx, s, CO_REDUCE_SUM,
+                                     co_run(ctx, s, ids, co_no_args(ctx), NULL),
+                                     co_at(ctx, devices, 0));
+
+        CO_EXPECT_CLOSE(co_item_float(ctx, sum), 10, 0);
+        CO_EXPECT_CONTAINS(co_device_name(ctx, sum), "device:CPU:0");
+    }
+    CO_EXPECT_OK(ctx);
+}
+
+/* What MW-12 sets is the worker's own: field 10 (device filters) and the group leader name the task of this process. */
+CO_TEST(a_config_is_that_of_the_own_worker, "MW-12 S-CFG-1 S-CFG-2")
+{
+    co_strategy *s = workers(ctx);
+    co_value    *config = co_update_config_proto(ctx, s, co_bytes(ctx, "", 0));
+    char         own[64], other[64];
+    const char  *text;
+    size_t       nbytes = 0;
+    bool         found = false, wrong = false;
+
+    CO_REQUIRE(config != NULL);
+    text = co_string_at(ctx, config, 0, &nbytes);
+    snprintf(own, sizeof(own), "/job:worker/task:%d", co_worker_id(ctx, s));
+    snprintf(other, sizeof(other), "/job:worker/task:%d", co_worker_id(ctx, s) + 1);
+    for (size_t i = 0; i < nbytes; ++i) {
+        found = found || (i + strlen(own) <= nbytes && memcmp(text + i, own, strlen(own)) == 0);
+        wrong = wrong ||
+                (i + strlen(other) <= nbytes && memcmp(text + i, other, strlen(other)) == 0);
+    }
+    CO_EXPECT_TRUE(found == (co_num_workers(ctx, s) > 1));
+    CO_EXPECT_FALSE(wrong);
 }

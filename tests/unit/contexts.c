@@ -270,6 +270,18 @@ CO_TEST(devices_are_named_through_the_context, "DEV-2 DEV-3 DEV-6 C-CTX-1")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 3 (out)");
 }
 
+/* Operators without operands ask for the device too. */
+CO_TEST(nothing_is_made_on_a_device_that_is_not_there, "DEV-5")
+{
+    co_device_begin(ctx, "/job:worker/replica:0/task:3/device:CPU:0");
+    CO_EXPECT_NULL(co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2)));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "/job:worker/replica:0/task:3/device:CPU:0");
+    CO_EXPECT_NULL(co_random_normal(ctx, CO_FLOAT32, CO_SHAPE(2), 0, 1));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "/job:worker");
+    co_device_end(ctx);
+    CO_EXPECT_NOT_NULL(co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2)));
+}
+
 CO_TEST(a_device_that_is_not_there_fails_at_first_use, "DEV-5")
 {
     co_value *x = co_scalar_float(ctx, 1);
