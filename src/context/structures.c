@@ -338,6 +338,7 @@ coi_map_leaves(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user)
 
     if ((leaves = leaves_of(ctx, structure, &n)) == NULL)
         return NULL;
+    coi_ref(structure); /* the function may release it */
     for (i = 0; i < n && ctx->error.code == CO_OK; ++i) {
         ctx->call = call;
         leaves[i] = fn(ctx, leaves[i], user);
@@ -352,6 +353,7 @@ coi_map_leaves(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user)
     if (ctx->error.code == CO_OK)
         packed = coi_give(ctx, coi_pack(&ctx->heap, structure, leaves, coi_err(ctx)));
     free_leaves(ctx, leaves, n);
+    coi_unref(&ctx->heap, structure);
     return packed;
 }
 

@@ -578,9 +578,12 @@ co_variable(co_context *ctx, co_value *initial, const co_variable_options *optio
 
         const coi_hook_call *hook = coi_hook_of(ctx, next.strategy, COI_HOOK_VARIABLE);
 
+        if (initial != NULL)
+            coi_ref(initial); /* creators may release it */
         ignore_partitioner(ctx, &all);
         variable = hook != NULL ? place(ctx, hook->creation, initial, &all)
                                 : create(ctx, &next, initial, &all);
+        coi_unref(&ctx->heap, initial);
     }
     --ctx->making_variables;
     ctx->recording = recording;

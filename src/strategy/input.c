@@ -716,12 +716,16 @@ co_distribute_datasets_from_function(co_context *ctx, co_strategy *strategy, co_
 {
     maker            make = { fn, user };
     co_input_options all = CO_INPUT_OPTIONS_INIT;
+    co_dataset      *made;
 
     COI_ENTER(ctx, "distribute_datasets_from_function", NULL);
     if (!coi_check_strategy(ctx, strategy, 2))
         return NULL;
     if (fn == NULL) {
-        coi_fail(ctx, CO_TYPE, "argument 3 (fn) is NULL; give a function that returns a dataset");
+        coi_fail(
+            ctx, CO_TYPE,
+            "argument 3 (fn) of distribute_datasets_from_function is NULL; give a function that "
+            "returns a dataset");
         return NULL;
     }
     if (strategy->policy->is_default) { /* DEF-4 */
@@ -738,6 +742,9 @@ co_distribute_datasets_from_function(co_context *ctx, co_strategy *strategy, co_
     }
     if (!check_options(ctx, &all))
         return NULL;
-    return all.per_replica ? distribute_per_replica(ctx, strategy, &make, &all)
+    coi_ref(strategy); /* the function may release it */
+    made = all.per_replica ? distribute_per_replica(ctx, strategy, &make, &all)
                            : distribute_per_worker(ctx, strategy, &make, &all);
+    coi_unref(&ctx->heap, strategy);
+    return made;
 }

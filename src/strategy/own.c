@@ -63,6 +63,7 @@ coi_hook_begin(co_context *ctx, const co_strategy *strategy, coi_hook hook, coi_
                              .floor = ctx->block_floor };
     ctx->hooks = call;
     ctx->block_floor = ctx->num_blocks;
+    coi_ref((void *)(uintptr_t)strategy); /* the hook may release it */
 }
 
 co_value *
@@ -87,6 +88,7 @@ coi_hook_end(co_context *ctx, coi_hook_call *call, co_value *result)
     }
     if (ctx->error.code != CO_OK || !coi_check_result(ctx, result, call->call, names[call->hook]))
         result = NULL;
+    coi_unref(&ctx->heap, (void *)(uintptr_t)call->strategy);
     if (result != NULL && ctx->num_blocks > call->blocks) { /* it may be of a block that ends now */
         coi_ref(result);
         coi_blocks_unwind(ctx, call->blocks);

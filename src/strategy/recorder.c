@@ -360,7 +360,9 @@ co_flight_visit(co_context *ctx, co_strategy *strategy, co_flight_fn fn, void *u
         return coi_fail(ctx, CO_TYPE, "argument 3 (fn) of flight_visit is NULL; give a function");
     if (!coi_check_object(ctx, strategy, &coi_strategy_class, 2, "strategy"))
         return ctx->error.code;
+    coi_ref(strategy); /* the visitor may release it */
     coi_flight_visit(strategy, 1, fn, user);
+    coi_unref(&ctx->heap, strategy);
     return CO_OK;
 }
 

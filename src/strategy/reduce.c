@@ -711,7 +711,7 @@ co_value *
 co_distribute_values_from_function(co_context *ctx, co_strategy *strategy, co_value_fn fn,
                                    void *user)
 {
-    co_value *values[COI_MAX_LOCAL_REPLICAS];
+    co_value *values[COI_MAX_LOCAL_REPLICAS], *made = NULL;
 
     COI_ENTER(ctx, "distribute_values_from_function", NULL);
     if (!coi_check_v2(ctx, strategy))
@@ -722,19 +722,22 @@ co_distribute_values_from_function(co_context *ctx, co_strategy *strategy, co_va
             "argument 3 (fn) of distribute_values_from_function is NULL; it must be a function");
         return NULL;
     }
-    for (int i = 0; i < strategy->num_local; ++i) {
+    coi_ref(strategy); /* the function may release it */
+    for (int i = 0; i < strategy->num_local && ctx->error.code == CO_OK; ++i) {
         co_value_context replica = { .replica_id_in_sync_group = strategy->first_local + i,
                                      .num_replicas_in_sync = strategy->num_replicas };
 
         values[i] = fn(ctx, &replica, user);
         if (values[i] == NULL && ctx->error.code == CO_OK)
             values[i] = co_none(ctx);
-        if (ctx->error.code != CO_OK ||
-            !coi_check_result(ctx, values[i], "distribute_values_from_function", "value function"))
-            return NULL;
+        if (ctx->error.code == CO_OK)
+            coi_check_result(ctx, values[i], "distribute_values_from_function", "value function");
     }
-    if (!strategy->policy->bundles)
-        return values[0];
-    return coi_give(ctx, coi_group_values(ctx, strategy, values, strategy->num_local,
-                                          CO_KIND_PER_REPLICA, true));
+    if (ctx->error.code == CO_OK)
+        made = strategy->policy->bundles
+                   ? coi_give(ctx, coi_group_values(ctx, strategy, values, strategy->num_local,
+                                                    CO_KIND_PER_REPLICA, true))
+                   : values[0];
+    coi_unref(&ctx->heap, strategy);
+    return made;
 }

@@ -103,10 +103,31 @@ merge_results(co_context *ctx, const co_strategy *strategy, const updating *u,
     return coi_map_leaves(ctx, merged, u->group ? grouped_leaf : tuple_leaf, NULL);
 }
 
+/* The functions may release what they are called for. */
+static void
+hold(const updating *u, co_strategy *strategy, co_value *args)
+{
+    coi_ref(strategy);
+    coi_ref(args);
+    if (u->variable != NULL)
+        coi_ref(u->variable);
+    if (u->devices != NULL)
+        coi_ref(u->devices);
+}
+
+static void
+let_go(co_context *ctx, const updating *u, co_strategy *strategy, co_value *args)
+{
+    coi_unref(&ctx->heap, u->devices);
+    coi_unref(&ctx->heap, u->variable);
+    coi_unref(&ctx->heap, args);
+    coi_unref(&ctx->heap, strategy);
+}
+
 static co_value *
 update_all(co_context *ctx, co_strategy *strategy, const updating *u, co_value *args)
 {
-    co_value *results[COI_MAX_LOCAL_REPLICAS];
+    co_value *results[COI_MAX_LOCAL_REPLICAS], *merged;
     size_t    n = u->devices != NULL          ? u->devices->u.items.n
                   : strategy->policy->bundles ? (size_t)strategy->num_local
                                               : 1;
@@ -117,12 +138,12 @@ update_all(co_context *ctx, co_strategy *strategy, const updating *u, co_value *
                  COI_MAX_LOCAL_REPLICAS);
         return NULL;
     }
-    for (size_t i = 0; i < n; ++i) {
+    hold(u, strategy, args);
+    for (size_t i = 0; i < n && ctx->error.code == CO_OK; ++i)
         results[i] = call_one(ctx, strategy, u, (int)i, args);
-        if (results[i] == NULL)
-            return NULL;
-    }
-    return merge_results(ctx, strategy, u, results, n);
+    merged = ctx->error.code == CO_OK ? merge_results(ctx, strategy, u, results, n) : NULL;
+    let_go(ctx, u, strategy, args);
+    return merged;
 }
 
 static co_value *

@@ -43,12 +43,13 @@ check_owner(co_context *ctx, const coi_variable *variable)
     return ctx->mode.strategy == NULL || coi_check_owner(ctx, variable, ctx->mode.strategy);
 }
 
-/* Which component a context uses: of the replica, of the update, or -1 for all of them. */
+/* Which component a context uses: of the replica, of the update, or -1 for all of them. An update of devices (update_non_slot) may
+ * have more of them than there are components. */
 static int
 component_index(const co_context *ctx, const coi_variable *variable)
 {
     if (ctx->mode.update_id >= 0)
-        return ctx->mode.update_id;
+        return (size_t)ctx->mode.update_id < variable->num_components ? ctx->mode.update_id : -1;
     if (ctx->mode.strategy == variable->strategy && ctx->mode.step != NULL && !ctx->mode.cross)
         return ctx->mode.local_replica;
     return -1;
@@ -336,7 +337,7 @@ mirrored_assign(co_context *ctx, co_value *value, int verb, co_value *what)
 
     if (!check_owner(ctx, variable) || !may_scatter(ctx, variable, verb))
         return NULL;
-    if (ctx->mode.update_id >= 0)
+    if (i >= 0 && ctx->mode.update_id >= 0)
         return assign_component(ctx, variable, i, verb, what);
     if (i >= 0)
         return assign_in_replica(ctx, value, i, verb, what);
