@@ -371,7 +371,7 @@ run_in_lane(coi_call *call, reduce_job *job)
 
     if (buffer == NULL)
         return coi_fail(call->ctx, CO_RESOURCE_EXHAUSTED, "%s: no memory for %lld elements of %s",
-                        call->op->name, (long long)(n + num_out), co_dtype_name(lane));
+                        call->op->name, (long long)n, co_dtype_name(lane));
     coi_cast_elements(call->ctx->runtime->isa, own, call->in[0]->u.tensor.data, lane, buffer->data,
                       n);
     job->dtype = lane;

@@ -183,8 +183,9 @@ top_k_run(coi_call *call)
     chunks = coi_num_chunks(job.num_rows, 8 * job.n, &job.per_chunk);
     buffer = coi_buffer_alloc(call->device, (size_t)(chunks * (job.k + 1)) * sizeof(entry));
     if (buffer == NULL)
-        return coi_fail(call->ctx, CO_RESOURCE_EXHAUSTED, "%s: no memory for %lld candidates",
-                        call->op->name, (long long)(chunks * job.k));
+        return coi_fail(call->ctx, CO_RESOURCE_EXHAUSTED,
+                        "%s: no memory for %lld times %lld candidates", call->op->name,
+                        (long long)chunks, (long long)job.k);
     job.heaps = buffer->data;
     coi_parallel(call, chunks, top_k_chunk, &job);
     coi_buffer_unref(buffer);

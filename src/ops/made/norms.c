@@ -241,7 +241,8 @@ fused_batch_norm_train_compose(coi_call *call)
     co_context     *ctx = call->ctx;
     const co_value *x = call->in[0];
     int64_t         channels = x->u.tensor.dims[x->ndim - 1];
-    double          n = channels > 0 ? (double)(x->u.tensor.num_elements / channels) : 0;
+    int64_t         rows = channels > 0 ? x->u.tensor.num_elements / channels : 0;
+    double          n = (double)rows;
     co_value       *mean, *variance, *outs[3];
 
     outs[0] = fused_normalized(call, &mean, &variance);

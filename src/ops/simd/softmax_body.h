@@ -81,8 +81,8 @@ OF(row_max)(const REAL *x, int64_t n)
 /* n columns (at most STRIP), `inner` apart along the axis: their maxima and the sums of exp(x - max); exponentials go to y
  * where it is given. */
 static inline void
-OF(strip_exp)(const REAL *restrict x, REAL *restrict y, int64_t dim, int64_t inner, int n,
-              REAL *restrict max, REAL *restrict sum)
+OF(strip_exp)(const REAL *restrict x, REAL *restrict y, bool keep, int64_t dim, int64_t inner,
+              int n, REAL *restrict max, REAL *restrict sum)
 {
     for (int i = 0; i < n; ++i) {
         max[i] = -(REAL)INFINITY;
@@ -95,7 +95,7 @@ OF(strip_exp)(const REAL *restrict x, REAL *restrict y, int64_t dim, int64_t inn
         for (int i = 0; i < n; ++i) {
             REAL e = EXP(x[d * inner + i] - max[i]);
 
-            if (y != NULL)
+            if (keep)
                 y[d * inner + i] = e;
             sum[i] += e;
         }
@@ -151,9 +151,13 @@ OF(narrow_rows)(const REAL *x, const REAL *scale, REAL *y, int64_t num_rows, int
         int n = num_rows - row < STRIP ? (int)(num_rows - row) : STRIP, width = ROUNDED(n);
 
         OF(turn)(x + row * dim, dim, n, from);
-        OF(strip_exp)(from, to, dim, STRIP, width, max, sum);
-        for (int i = 0; i < n; ++i)
-            sum[i] = (scale != NULL ? scale[row + i] : 1) / sum[i];
+        OF(strip_exp)(from, to, true, dim, STRIP, width, max, sum);
+        if (scale != NULL)
+            for (int i = 0; i < n; ++i)
+                sum[i] = scale[row + i] / sum[i];
+        else
+            for (int i = 0; i < n; ++i)
+                sum[i] = 1 / sum[i];
         OF(strip_scale)(to, dim, STRIP, width, sum);
         OF(turn_back)(to, dim, n, y + row * dim);
     }
@@ -189,7 +193,7 @@ OF(softmax_columns)(const void *x_data, void *y_data, int64_t dim, int64_t inner
         int   n = last - j < STRIP ? (int)(last - j) : STRIP;
         REAL *y = (REAL *)y_data + j, max[STRIP], sum[STRIP];
 
-        OF(strip_exp)((const REAL *)x_data + j, y, dim, inner, n, max, sum);
+        OF(strip_exp)((const REAL *)x_data + j, y, true, dim, inner, n, max, sum);
         for (int i = 0; i < n; ++i)
             sum[i] = 1 / sum[i];
         OF(strip_scale)(y, dim, inner, n, sum);
@@ -252,7 +256,7 @@ OF(narrow_sums)(const REAL *x, REAL *max, REAL *sum, int64_t num_rows, int64_t d
         int n = num_rows - row < STRIP ? (int)(num_rows - row) : STRIP;
 
         OF(turn)(x + row * dim, dim, n, from);
-        OF(strip_exp)(from, NULL, dim, STRIP, ROUNDED(n), strip_max, strip_sum);
+        OF(strip_exp)(from, NULL, false, dim, STRIP, ROUNDED(n), strip_max, strip_sum);
         memcpy(max + row, strip_max, (size_t)n * sizeof(REAL));
         memcpy(sum + row, strip_sum, (size_t)n * sizeof(REAL));
     }
