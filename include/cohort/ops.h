@@ -351,8 +351,9 @@ typedef struct co_op_info {
     size_t             num_attrs;
     bool               differentiable;
     bool               internal; /* made for gradients; callable, but not part of the stable set */
+    uint32_t           dtypes;   /* 1 << dtype for each that the first input may have; 0: any */
 } co_op_info;
-#define CO_OP_INFO_INIT { sizeof(co_op_info), NULL, NULL, NULL, 0, false, NULL, 0, false, false }
+#define CO_OP_INFO_INIT { sizeof(co_op_info), NULL, NULL, NULL, 0, false, NULL, 0, false, false, 0 }
 
 CO_API size_t co_num_ops(void);
 /** The i-th entry, in the info that began as CO_OP_INFO_INIT; false past the end. */

@@ -58,6 +58,7 @@ co_op_describe(size_t i, co_op_info *info)
         .num_attrs = num_attrs,
         .differentiable = (op->grad != NULL || op->compose != NULL) && !op->not_differentiable,
         .internal = op->internal,
+        .dtypes = op->dtypes,
     };
     memcpy(info, &full, info->struct_size < sizeof(full) ? info->struct_size : sizeof(full));
     return true;

@@ -32,7 +32,13 @@ expect 0 '"cpus": \{"value": "2", "from": "environment"' env COHORT_CPUS=2 "$coh
 expect 1 "cpus='many'.*COHORT_CPUS" env COHORT_CPUS=many "$cohort" info
 expect 0 '^  matmul ' "$cohort" ops
 expect 0 '^  inputs +a, b$' "$cohort" ops matmul
+expect 0 '^  dtypes +floats$' "$cohort" ops softmax
 expect 1 "no operator 'matmull'" "$cohort" ops matmull
+if ! "$cohort" ops --markdown | diff "$source/docs/operators.md" - >"$scratch/out"; then
+    echo "FAILED: docs/operators.md is not what the table says; write it with: cohort ops --markdown >docs/operators.md"
+    head "$scratch/out"
+    failed=1
+fi
 expect 0 '^usage: ' "$cohort" help
 expect 0 '^usage: ' "$cohort" --help
 expect 0 '^cohort [0-9]+\.[0-9]+\.[0-9]+$' "$cohort" --version

@@ -11,7 +11,7 @@ static int version_command(int argc, char **argv);
 
 static const command commands[] = {
     { "info", "[--json]", "version, build, libraries, devices and settings", info_command },
-    { "ops", "[NAME...]", "the operators and their arguments", ops_command },
+    { "ops", "[NAME... | --markdown]", "the operators and their arguments", ops_command },
     { "records", "ACTION FILE...", "TFRecord files: list, verify, count, print, write",
       records_command },
     { "version", "", "the version of the library", version_command },

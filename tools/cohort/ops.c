@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `cohort ops`: the operator table. Without names one line for each operator, with names all that
- * the table knows of them.
+ * the table knows of them. `cohort ops --markdown` writes docs/operators.md.
  */
 #include "command.h"
 
@@ -45,16 +45,48 @@ name_width(void)
     return (int)longest + 2;
 }
 
+#define BIT(dtype) (1u << (dtype))
+#define FLOATS     (BIT(CO_FLOAT16) | BIT(CO_BFLOAT16) | BIT(CO_FLOAT32) | BIT(CO_FLOAT64))
+#define SIGNED     (BIT(CO_INT8) | BIT(CO_INT16) | BIT(CO_INT32) | BIT(CO_INT64))
+#define UNSIGNED   (BIT(CO_UINT8) | BIT(CO_UINT16) | BIT(CO_UINT32) | BIT(CO_UINT64))
+
+/* "floats, integers, bool": sets by their names, and what is left of the dtypes one by one. */
+static void
+dtype_text(uint32_t dtypes, char *out, size_t capacity)
+{
+    static const struct {
+        uint32_t    bits;
+        const char *name;
+    } sets[] = { { FLOATS, "floats" },
+                 { SIGNED | UNSIGNED, "integers" },
+                 { SIGNED, "signed integers" } };
+    size_t at = (size_t)snprintf(out, capacity, "%s", dtypes == 0 ? "any" : "");
+
+    for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]) && at < capacity; ++i)
+        if ((dtypes & sets[i].bits) == sets[i].bits) {
+            at += (size_t)snprintf(out + at, capacity - at, "%s%s", at > 0 ? ", " : "",
+                                   sets[i].name);
+            dtypes &= ~sets[i].bits;
+        }
+    for (int d = CO_BOOL; d < CO_NUM_DTYPES && at < capacity; ++d)
+        if ((dtypes & BIT(d)) != 0)
+            at += (size_t)snprintf(out + at, capacity - at, "%s%s", at > 0 ? ", " : "",
+                                   co_dtype_name((co_dtype)d));
+}
+
 static void
 print_whole(const co_op_info *info)
 {
-    char inputs[80];
+    char inputs[80], dtypes[120];
 
     input_text(info, inputs, sizeof(inputs));
+    dtype_text(info->dtypes, dtypes, sizeof(dtypes));
     printf("%s: %s\n", info->name, info->doc);
     printf("  inputs      %s\n", info->num_inputs > 0 ? inputs : "none");
     for (size_t i = 0; i < info->num_attrs; ++i)
         printf("  %s%s\n", i == 0 ? "attributes  " : "            ", info->attrs[i]);
+    if (info->num_inputs > 0)
+        printf("  dtypes      %s\n", dtypes);
     printf("  gradient    %s\n", info->differentiable ? "yes" : "none");
     if (info->internal)
         printf("  internal    made for gradients; not part of the stable set\n");
@@ -75,6 +107,39 @@ print_all(void)
         }
     printf("%zu operators, and %zu internal ones; cohort ops NAME tells more\n", shown,
            co_num_ops() - shown);
+}
+
+static void
+print_row(const co_op_info *info)
+{
+    char inputs[80], dtypes[120];
+
+    input_text(info, inputs, sizeof(inputs));
+    dtype_text(info->dtypes, dtypes, sizeof(dtypes));
+    printf("| `%s` | %s |", info->name, inputs);
+    for (size_t i = 0; i < info->num_attrs; ++i)
+        printf(" `%s`", info->attrs[i]);
+    printf(" | %s | %s | %s |\n", info->num_inputs > 0 ? dtypes : "",
+           info->differentiable ? "yes" : "", info->doc);
+}
+
+/* The document: what is in the table and nothing else, so that it can be compared. */
+static void
+print_markdown(void)
+{
+    co_op_info info = CO_OP_INFO_INIT;
+
+    printf(
+        "# Operators\n\n"
+        "Made by `cohort ops --markdown` from the table of operators. In C each is a function of `ops.h`, with the shapes and an\n"
+        "explanation beside it; by name, each is called with inputs and attributes as they are listed here:\n"
+        "`co_op_call(ctx, \"reduce_sum\", co_args(ctx, x), attrs)`, where `attrs` is a map, or NULL for the defaults. An attribute is\n"
+        "written `name:type=default`; one without default must be given. Dtypes are those of the first input; the others have the\n"
+        "same where they are numbers like it. Gradients are of any order.\n\n"
+        "| operator | inputs | attributes | dtypes | gradient | |\n|---|---|---|---|---|---|\n");
+    for (size_t i = 0; co_op_describe(i, &info); ++i)
+        if (!info.internal)
+            print_row(&info);
 }
 
 static bool
@@ -98,6 +163,10 @@ ops_command(int argc, char **argv)
 
     if (argc == 0)
         print_all();
+    if (argc == 1 && strcmp(argv[0], "--markdown") == 0) {
+        print_markdown();
+        return 0;
+    }
     for (int i = 0; i < argc; ++i) {
         if (argv[i][0] == '-')
             return refuse_argument("ops", argv[i]);
