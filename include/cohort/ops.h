@@ -337,6 +337,10 @@ CO_API co_value *co_random_uniform(co_context *ctx, co_dtype dtype, const int64_
 CO_API co_value *co_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
                                   double mean, double stddev);
 
+/** Zeros in the place of about `rate` (in [0, 1)) of the elements, drawn from the same streams; the others
+ * are divided by 1 - rate, so that the mean stays. Gradients pass where elements do. */
+CO_API co_value *co_dropout(co_context *ctx, co_value *x, double rate);
+
 /* The table. */
 
 /** One operator as the table describes it. Strings live as long as the library. */

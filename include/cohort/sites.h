@@ -97,6 +97,7 @@
 #define co_distribute_datasets_from_function(ctx, ...) co_distribute_datasets_from_function(CO_HERE(ctx), __VA_ARGS__)
 #define co_distribute_values_from_function(ctx, ...) co_distribute_values_from_function(CO_HERE(ctx), __VA_ARGS__)
 #define co_div(ctx, ...) co_div(CO_HERE(ctx), __VA_ARGS__)
+#define co_dropout(ctx, ...) co_dropout(CO_HERE(ctx), __VA_ARGS__)
 #define co_einsum(ctx, ...) co_einsum(CO_HERE(ctx), __VA_ARGS__)
 #define co_element_spec(ctx, ...) co_element_spec(CO_HERE(ctx), __VA_ARGS__)
 #define co_elu(ctx, ...) co_elu(CO_HERE(ctx), __VA_ARGS__)

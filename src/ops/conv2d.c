@@ -2,7 +2,7 @@
 /*
  * conv2d and its gradients for input and filter: rules, the choice of kernel, gradients of each. Kernels: oneDNN
  * (ops/onednn) for large float32 convolutions where it is built in, a matrix product of patches (conv2d_gemm.c)
- * otherwise, plain loops (ops/ref) for groups and on demand.
+ * otherwise, sums over channels for groups (conv2d_groups.c).
  */
 #include "ops/conv2d.h"
 
@@ -316,8 +316,10 @@ run_floats(coi_call *call)
         memset(out, 0, coi_tensor_nbytes(call->out[0]));
         return CO_OK;
     }
-    if (coi_conv2d_groups(&g) > 1)
-        return ref_floats(call);
+    if (coi_conv2d_groups(&g) > 1) {
+        coi_conv2d_groups_run(call, kind, dtype, &g, a, b, out);
+        return CO_OK;
+    }
 #if COI_HAVE_ONEDNN
     if (dtype == CO_FLOAT32) {
         bool done;

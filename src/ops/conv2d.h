@@ -53,6 +53,10 @@ typedef enum coi_conv2d_kind {
 void coi_ref_conv2d(coi_conv2d_kind kind, co_dtype dtype, const coi_conv2d *g, const void *a,
                     const void *b, void *out);
 
+/* Any number of groups, float32 and float64; the bits of the plain loops. The convolution has work to do. */
+void coi_conv2d_groups_run(coi_call *call, coi_conv2d_kind kind, co_dtype dtype,
+                           const coi_conv2d *g, const void *a, const void *b, void *out);
+
 /*
  * How a kernel spreads a convolution over the batch: chunks of `images` images. A function of the shape alone. The
  * filter's gradient has a partial sum per chunk, added in order of chunks at the end.

@@ -37,6 +37,7 @@
     X(cumsum)                                                                                      \
     X(depthwise_conv2d)                                                                            \
     X(div)                                                                                         \
+    X(dropout)                                                                                     \
     X(einsum)                                                                                      \
     X(elu)                                                                                         \
     X(elu_grad)                                                                                    \

@@ -268,6 +268,7 @@ call_more_operators(co_context *ctx, const goods *g)
     NOTHING(co_depthwise_conv2d(ctx, x, x, NULL));
     NOTHING(co_conv2d_transpose(ctx, x, x, dims, NULL));
     NOTHING(co_avg_pool2d(ctx, x, NULL));
+    NOTHING(co_dropout(ctx, x, 0.5));
 }
 
 static void

@@ -437,6 +437,46 @@ CO_TEST(average_pooling_agrees_with_the_reference, "")
                 }
 }
 
+/* The result, or a gradient, of a depthwise convolution whose geometry the round decides. */
+static co_value *
+depthwise_of_round(co_context *ctx, int64_t round, co_dtype dtype, int which)
+{
+    co_conv2d_options options = CO_CONV2D_OPTIONS_INIT;
+    int64_t           x_dims[4] = { 2, 5 + round % 3, 4 + round % 5, 1 + round % 4 };
+    int64_t           w_dims[4] = { 1 + round % 3, 1 + round % 2, x_dims[3], 1 + round / 2 % 3 };
+    co_value         *in[2] = { kernel_tensor(ctx, dtype, x_dims, 4, 41),
+                                kernel_tensor(ctx, dtype, w_dims, 4, 42) };
+    co_value         *y;
+
+    options.strides[0] = options.strides[1] = 1 + round % 2;
+    options.dilations[1] = round % 4 == 0 ? 2 : 1;
+    options.padding = round % 3 == 0 ? CO_PADDING_SAME : CO_PADDING_VALID;
+    if (which == 2)
+        return co_depthwise_conv2d(ctx, in[0], in[1], &options);
+    co_tape_begin(ctx);
+    co_watch(ctx, in[which]);
+    y = co_square(ctx, co_depthwise_conv2d(ctx, in[0], in[1], &options));
+    return co_gradient(ctx, y, in[which]);
+}
+
+CO_TEST(depthwise_convolutions_have_the_bits_of_the_reference, "")
+{
+    for (int64_t round = 0; round < 24; ++round)
+        for (int dtype = CO_FLOAT16; dtype <= CO_FLOAT64; ++dtype)
+            for (int which = 0; which < 3; ++which)
+                CO_BLOCK(ctx) {
+                    co_value *fast = depthwise_of_round(ctx, round, (co_dtype)dtype, which), *plain;
+
+                    ctx->reference_kernels = true;
+                    plain = depthwise_of_round(ctx, round, (co_dtype)dtype, which);
+                    ctx->reference_kernels = false;
+                    CO_EXPECT_OK(ctx);
+                    /* Filters of one channel are a convolution without groups, which another kernel does. */
+                    if (round % 4 != 0)
+                        CO_EXPECT_CLOSE(ops_compare(ctx, fast, plain), 0, 0);
+                }
+}
+
 /* Everything that is cut over workers, at a size where it is. */
 static co_value *
 flat(co_context *ctx, co_value *x)
@@ -492,8 +532,28 @@ large_gradients(co_context *ctx, co_value *const *in)
     return co_gradient(ctx, y, x);
 }
 
+static co_value *
+large_depthwise(co_context *ctx, co_value *const *in)
+{
+    static const int64_t dims[] = { 6, 61, 67, 13 }, filter[] = { 3, 3, 13, 2 };
+    co_value            *x = kernel_tensor(ctx, CO_FLOAT32, dims, 4, 13), *y, *grads, *parts[3];
+    co_value            *w = kernel_tensor(ctx, CO_FLOAT32, filter, 4, 14);
+
+    (void)in;
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    co_watch(ctx, w);
+    y = co_depthwise_conv2d(ctx, x, w, NULL);
+    parts[0] = flat(ctx, y);
+    grads = co_gradient(ctx, co_square(ctx, y), co_args(ctx, x, w));
+    parts[1] = flat(ctx, co_at(ctx, grads, 0));
+    parts[2] = flat(ctx, co_at(ctx, grads, 1));
+    return co_concat(ctx, co_list(ctx, parts, 3), 0);
+}
+
 CO_TEST_BARE(composed_operators_have_the_same_bits_with_any_number_of_threads, "")
 {
     kernel_check_threads(large);
     kernel_check_threads(large_gradients);
+    kernel_check_threads(large_depthwise);
 }

@@ -151,6 +151,8 @@ REJECTED(transpose_sizes,
          co_conv2d_transpose(ctx, F(1, 2, 2, 1), F(3, 3, 1, 1), DIMS(1, 9, 9, 1), NULL))
 REJECTED(pool_rank, co_avg_pool2d(ctx, F(4, 4, 1), NULL))
 REJECTED(pool_int, co_avg_pool2d(ctx, I(1, 4, 4, 1), NULL))
+REJECTED(dropout_rate, co_dropout(ctx, F(2), 1))
+REJECTED(dropout_int, co_dropout(ctx, I(2), 0.5))
 
 #define ROW(name, part)                                                                            \
     {                                                                                              \
@@ -264,6 +266,8 @@ static const rejection rejections[] = {
     ROW(depthwise_rank, "both must have 4 dimensions"),
     ROW(transpose_channels, "they must agree"),
     ROW(transpose_sizes, "dy has shape"),
+    ROW(dropout_rate, "rate is 1; it must be in [0, 1)"),
+    ROW(dropout_int, "dropout: x has dtype int32"),
     ROW(pool_rank, "it must have 4 dimensions"),
     ROW(pool_int, "avg_pool2d: x has dtype int32"),
 };

@@ -198,9 +198,47 @@ many_numbers(co_context *ctx, co_value *const *in)
     return co_concat(ctx, co_tuple(ctx, parts, 2), 0);
 }
 
+static co_value *
+dropped(co_context *ctx, co_value *const *in)
+{
+    (void)in;
+    return co_dropout(ctx, co_ones(ctx, CO_FLOAT32, CO_SHAPE(MANY)), 0.25);
+}
+
 CO_TEST_BARE(random_numbers_are_the_same_with_any_number_of_threads, "S-RUN-7")
 {
     kernel_check_threads(many_numbers);
+    kernel_check_threads(dropped);
+}
+
+/* What stays is scaled so that the mean stays; gradients pass at the same places; a seed gives the same ones again. */
+CO_TEST(dropout_drops_about_its_rate, "")
+{
+    co_value    *x = co_ones(ctx, CO_FLOAT64, CO_SHAPE(20000)), *y, *grad, *again;
+    const double kept = 1 / 0.75;
+    double       sum = 0;
+
+    co_set_seed(ctx, 5);
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    y = co_dropout(ctx, x, 0.25);
+    grad = co_gradient(ctx, y, x);
+    for (int64_t i = 0; i < 20000; ++i) {
+        double value = ((const double *)co_data(ctx, y))[i];
+
+        sum += value;
+        if (value != 0 && fabs(value - kept) > 1e-12)
+            CO_EXPECT_CLOSE(value, kept, 1e-12);
+    }
+    CO_EXPECT_CLOSE(sum / 20000, 1, 0.02);
+    CO_EXPECT_BYTES(co_data(ctx, grad), co_data(ctx, y), 20000 * sizeof(double));
+    again = co_dropout(ctx, x, 0.25);
+    CO_EXPECT_TRUE(memcmp(co_data(ctx, again), co_data(ctx, y), 20000 * sizeof(double)) != 0);
+    co_set_seed(ctx, 5);
+    again = co_dropout(ctx, x, 0.25);
+    CO_EXPECT_BYTES(co_data(ctx, again), co_data(ctx, y), 20000 * sizeof(double));
+    CO_EXPECT_BYTES(co_data(ctx, co_dropout(ctx, x, 0)), co_data(ctx, x), 20000 * sizeof(double));
+    CO_EXPECT_OK(ctx);
 }
 
 CO_TEST_BARE(random_numbers_are_the_same_with_any_instruction_set, "")
