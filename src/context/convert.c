@@ -12,7 +12,7 @@ co_value *
 coi_select(co_value *value, int local_replica)
 {
     if ((value->kind == CO_KIND_PER_REPLICA || value->kind == CO_KIND_MIRRORED) &&
-        local_replica >= 0 && (size_t)local_replica < value->u.bundle.n)
+        (size_t)local_replica < value->u.bundle.n)
         return value->u.bundle.items[local_replica];
     return value;
 }
@@ -192,8 +192,7 @@ refuse_list(nested *list, int depth, const char *what)
 
     for (int i = 0; i < depth; ++i)
         at += snprintf(path + at, sizeof(path) - (size_t)at, "[%lld]", (long long)list->index[i]);
-    coi_fail(list->ctx, CO_VALUE, "a list does not convert to a tensor: %s at %s", what,
-             depth > 0 ? path : "the top");
+    coi_fail(list->ctx, CO_VALUE, "a list does not convert to a tensor: %s at %s", what, path);
     return false;
 }
 
@@ -274,7 +273,9 @@ put_leaf(nested *list, co_value *value)
         memcpy(list->at, leaf->u.tensor.data, nbytes);
     list->at += nbytes;
     coi_unref(&list->ctx->heap, leaf);
-    return fits || refuse_list(list, list->depth, "another shape or dtype than before");
+    if (!fits)
+        return refuse_list(list, list->depth, "another shape or dtype than before");
+    return true;
 }
 
 static bool

@@ -18,8 +18,9 @@ no_memory(co_context *ctx)
 static bool
 grow(co_context *ctx, void *array, size_t *capacity, size_t need, size_t size)
 {
-    return need <= *capacity || coi_grow(&ctx->runtime->memory, array, capacity, need, size) ||
-           no_memory(ctx);
+    if (need <= *capacity || coi_grow(&ctx->runtime->memory, array, capacity, need, size))
+        return true;
+    return no_memory(ctx);
 }
 
 /* Also while there is an error, so that every end finds its begin. */

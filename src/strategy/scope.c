@@ -115,7 +115,7 @@ enter_worker_device(co_context *ctx, const co_strategy *strategy)
 {
     coi_device_name host;
 
-    if (!strategy->policy->workers || strategy->num_local == 0)
+    if (!strategy->policy->workers)
         return;
     coi_device_host(&strategy->devices[0], &host);
     coi_enter_device(ctx, &host);

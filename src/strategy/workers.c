@@ -136,9 +136,8 @@ peer_failed(co_context *ctx, int rank, const coi_hello *hello)
 {
     if (hello->what != COI_MEET_NONE)
         ctx->call = coi_meeting_name((coi_meeting_kind)hello->what);
-    coi_fail(ctx, hello->code != CO_OK ? (co_code)hello->code : CO_ABORTED,
-             "rank %d failed%s%s: %s", rank, hello->site[0] != '\0' ? " at " : "", hello->site,
-             hello->text);
+    coi_fail(ctx, (co_code)hello->code, "rank %d failed%s%s: %s", rank,
+             hello->site[0] != '\0' ? " at " : "", hello->site, hello->text);
     return false;
 }
 
@@ -260,11 +259,8 @@ coi_workers_meet(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, 
     size_t    nbytes = (size_t)strategy->num_workers * sizeof(*all), at;
     bool      ok;
 
-    if (strategy->group == NULL) {
-        if (numbers != NULL)
-            numbers[0] = number;
+    if (strategy->group == NULL)
         return true;
-    }
     if (!is_inside(ctx, strategy) && !coi_workers_begin(ctx, strategy, NULL))
         return false;
     atomic_fetch_add(&strategy->turn_ticks, 1);
