@@ -187,6 +187,7 @@ CO_TEST(user_code_fails_with_code_message_and_payload, "C-FN-2 GEN-ERR-2")
     CO_EXPECT_ERROR(ctx, CO_VALUE, "with payload");
     CO_EXPECT_INT(deletes, 2);
     CO_EXPECT_CODE(co_fail_with(ctx, CO_VALUE, &deletes, NULL, "no deleter"), CO_VALUE);
+    CO_EXPECT_CODE(co_fail_with(ctx, CO_TYPE, &deletes, NULL, "second"), CO_VALUE);
     CO_EXPECT_ERROR(ctx, CO_VALUE, "no deleter");
     CO_EXPECT_CODE(co_fail_with(ctx, CO_VALUE, NULL, count_delete, "no payload"), CO_VALUE);
     CO_EXPECT_ERROR(ctx, CO_VALUE, "no payload");
@@ -330,6 +331,28 @@ CO_TEST(device_blocks_end_in_order, "")
     CO_EXPECT_ERROR(ctx, CO_RUNTIME, "innermost");
 }
 
+CO_TEST_WITH(scopes_are_left_before_the_device_around_them, "SCOPE-9 SET-11", "cpus=2")
+{
+    co_strategy *one = co_one_device_strategy(ctx, "/cpu:1");
+    co_scope     scope;
+
+    co_device_begin(ctx, "/cpu:1");
+    scope = co_scope_enter(ctx, one);
+    co_device_end(ctx);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "reverse order");
+    CO_EXPECT_CODE(co_scope_exit(ctx, &scope), CO_OK);
+    co_device_end(ctx);
+    /* A device that had no name changed nothing, and gives nothing back from under a strategy that was set. */
+    co_device_begin(ctx, "/nonsense:x");
+    CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
+    co_experimental_set_strategy(ctx, one);
+    co_device_end(ctx);
+    CO_EXPECT_PTR(co_get_strategy(ctx), one);
+    CO_EXPECT_STR(co_current_device(ctx), "/job:localhost/replica:0/task:0/device:CPU:0");
+    CO_EXPECT_CODE(co_experimental_set_strategy(ctx, NULL), CO_OK);
+    CO_EXPECT_OK(ctx);
+}
+
 CO_TEST_WITH(devices_are_listed_and_declared, "", "cpus=2")
 {
     co_device_info info = CO_DEVICE_INFO_INIT;
@@ -386,6 +409,9 @@ CO_TEST(structs_of_older_callers_are_filled_as_far_as_they_go, "")
     CO_EXPECT_MORE(stats.bytes_in_use, 0);
     CO_EXPECT_INT(stats.peak_bytes, -5);
     co_get_memory_stats(ctx, NULL);
+    co_get_memory_stats(NULL, &stats); /* of nothing */
+    CO_EXPECT_INT(stats.bytes_in_use, 0);
+    CO_EXPECT_INT(stats.peak_bytes, -5);
 }
 
 /* --- opening and closing --- */
@@ -424,6 +450,32 @@ CO_TEST_BARE(closing_reports_an_error_that_nobody_cleared, "")
     CO_EXPECT_CONTAINS(book.last, "lost it");
     CO_EXPECT_CONTAINS(book.last, "[CO_DATA_LOSS]");
     CO_EXPECT_CODE(co_close(NULL), CO_OK);
+}
+
+static co_value *
+fail_on_1(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    (void)user;
+    if (co_replica_id(ctx) == 1)
+        co_fail(ctx, CO_ABORTED, "will not");
+    return NULL;
+}
+
+CO_TEST_BARE(closing_reports_who_saw_the_error, "GEN-ERR-3")
+{
+    static const char *const two[] = { "/cpu:0", "/cpu:1" };
+    log_book                 book = { 0 };
+    co_options               options = CO_OPTIONS_INIT;
+    co_context              *own;
+
+    options.settings = "cpus=2";
+    options.log = write_book;
+    options.log_user = &book;
+    own = co_open_with(&options);
+    co_run(own, co_mirrored_strategy(own, two, 2, NULL), fail_on_1, co_no_args(own), NULL);
+    CO_EXPECT_CODE(co_close(own), CO_ABORTED);
+    CO_EXPECT_CONTAINS(book.last, "will not (replica 1) [CO_ABORTED]");
 }
 
 CO_TEST_BARE(wrong_settings_are_an_error_of_the_context, "")
@@ -471,9 +523,10 @@ CO_TEST_BARE(wrong_settings_are_an_error_of_the_context, "")
 
 CO_TEST_BARE(options_are_checked, "")
 {
-    static const co_allocator half = { test_hooks_alloc, NULL, NULL };
-    co_options                options = { 0 };
-    co_context               *own = co_open_with(&options);
+    static const co_allocator half = { test_hooks_alloc, NULL, NULL },
+                              other_half = { NULL, test_hooks_free, NULL };
+    co_options  options = { 0 };
+    co_context *own = co_open_with(&options);
 
     CO_EXPECT_CODE(co_error(own)->code, CO_INVALID_ARGUMENT);
     CO_EXPECT_CONTAINS(co_error(own)->message, "CO_OPTIONS_INIT");
@@ -485,6 +538,10 @@ CO_TEST_BARE(options_are_checked, "")
     own = co_open_with(&options);
     CO_EXPECT_CODE(co_error(own)->code, CO_INVALID_ARGUMENT);
     CO_EXPECT_CONTAINS(co_error(own)->message, "no free");
+    CO_EXPECT_CODE(co_close(own), CO_INVALID_ARGUMENT);
+    options.allocator = &other_half;
+    own = co_open_with(&options);
+    CO_EXPECT_CONTAINS(co_error(own)->message, "no alloc");
     CO_EXPECT_CODE(co_close(own), CO_INVALID_ARGUMENT);
     own = co_open_with(NULL);
     CO_EXPECT_TRUE(co_ok(own));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Corners of the engine: no context, want of memory in every part of a step, and ranks that bring unusual things. */
 #include "collective/local/ranks.h"
+#include "context/context.h"
 #include "hooks.h"
 #include "rank_support.h"
 
@@ -11,6 +12,9 @@ CO_TEST_WITH(without_a_context_nothing_happens, "CTX-8", "cpus=2")
     co_strategy *m = test_mirrored(ctx, 2, -1);
     co_scope     open = co_scope_enter(ctx, m), none = { 0 };
     char         text[8];
+
+    co_communication implementation;
+    co_reduce_op     op;
 
     CO_EXPECT_INT(co_scope_enter(NULL, m).id, 0);
     CO_EXPECT_CODE(co_scope_exit(NULL, &open), CO_INVALID_ARGUMENT);
@@ -31,12 +35,23 @@ CO_TEST_WITH(without_a_context_nothing_happens, "CTX-8", "cpus=2")
     CO_EXPECT_NULL(co_call_for_each_replica(NULL, m, NULL, NULL, NULL));
     CO_EXPECT_INT(co_flight_format(NULL, m, text, sizeof(text)), 0);
     CO_EXPECT_CODE(co_flight_save(NULL, m, "x"), CO_INVALID_ARGUMENT);
+    CO_EXPECT_CODE(co_communication_from_name(NULL, "RING", &implementation), CO_INVALID_ARGUMENT);
+    CO_EXPECT_CODE(co_reduce_op_from_aggregation(NULL, CO_AGGREGATION_SUM, &op),
+                   CO_INVALID_ARGUMENT);
+    CO_EXPECT_INT(co_strategy_cross_device_ops(NULL, m), CO_CROSS_DEVICE_AUTO);
+    CO_EXPECT_NULL(co_creator_next(NULL, NULL, NULL, NULL));
+    CO_EXPECT_NULL(co_creator_owner(NULL, NULL));
     CO_EXPECT_NULL(co_replica_id_tensor(ctx)); /* in cross-replica context */
     CO_EXPECT_ERROR(ctx, CO_RUNTIME, "no replica in cross-replica context");
     CO_EXPECT_CODE(co_scope_exit(ctx, &open), CO_OK);
     co_fail(ctx, CO_ABORTED, "an error stays");
     CO_EXPECT_INT(co_scope_enter(ctx, m).id, 0);
     CO_EXPECT_CODE(co_experimental_set_strategy(ctx, m), CO_ABORTED);
+    CO_EXPECT_CODE(co_communication_from_name(ctx, "RING", &implementation), CO_ABORTED);
+    CO_EXPECT_CODE(co_reduce_op_from_aggregation(ctx, CO_AGGREGATION_SUM, &op), CO_ABORTED);
+    CO_EXPECT_INT(co_strategy_cross_device_ops(ctx, m), CO_CROSS_DEVICE_AUTO);
+    CO_EXPECT_NULL(co_creator_next(ctx, NULL, NULL, NULL));
+    CO_EXPECT_NULL(co_creator_owner(ctx, NULL));
     CO_EXPECT_NULL(co_replica_id_tensor(ctx));
     CO_EXPECT_NULL(co_merge_call(ctx, NULL, NULL, NULL));
     CO_EXPECT_NULL(co_call_for_each_replica(ctx, m, NULL, NULL, NULL));
@@ -61,6 +76,64 @@ CO_TEST_WITH(a_set_strategy_goes_from_below_a_device, "SET-3 SET-11", "cpus=2")
     co_device_end(ctx);
     CO_EXPECT_FALSE(co_has_strategy(ctx));
     CO_EXPECT_OK(ctx);
+}
+
+CO_TEST_WITH(tokens_are_of_one_scope_of_one_context, "SCOPE-9 AMB-14", "cpus=2")
+{
+    co_strategy *m = test_mirrored(ctx, 2, -1);
+    co_context  *other = co_open_beside(ctx);
+    co_scope     mine = co_scope_enter(ctx, m), made_up;
+
+    CO_EXPECT_CODE(co_scope_exit(other, &mine), CO_RUNTIME); /* which has none at all */
+    CO_EXPECT_ERROR(other, CO_RUNTIME, "not the innermost");
+    CO_EXPECT_CODE(co_close(other), CO_OK);
+    co_device_begin(ctx, "/cpu:1");
+    made_up.id = mine.id + 1; /* that of the device */
+    CO_EXPECT_CODE(co_scope_exit(ctx, &made_up), CO_RUNTIME);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "not the innermost");
+    CO_EXPECT_STR(co_current_device(ctx), "/job:localhost/replica:0/task:0/device:CPU:1");
+    co_device_end(ctx);
+    CO_EXPECT_CODE(co_scope_exit(ctx, &mine), CO_OK);
+}
+
+static co_value *
+set_in_merge(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    (void)strategy;
+    (void)args;
+    CO_EXPECT_CODE(co_experimental_set_strategy(ctx, user), CO_RUNTIME);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "inside a scope of the default strategy");
+    return NULL;
+}
+
+CO_TEST_WITH(no_strategy_is_set_in_a_merge_function_of_default_mode, "SET-6 DEF-15", "cpus=2")
+{
+    co_merge_call(ctx, set_in_merge, co_no_args(ctx), test_mirrored(ctx, 2, -1));
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_FALSE(co_has_strategy(ctx));
+}
+
+/* Steps have numbers of their own for random calls; one that makes more than there are for a step leaves none for the next. */
+static co_value *
+use_many_numbers(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    if (co_replica_id(ctx) == 1)
+        ctx->random_counter += (UINT64_C(5) << 20) / 2;
+    co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(1), 0, 1);
+    if (co_replica_id(ctx) == 1)
+        *(uint64_t *)user = ctx->random_counter;
+    return NULL;
+}
+
+CO_TEST_WITH(no_random_number_is_used_twice, "", "cpus=2")
+{
+    uint64_t before = ctx->random_counter, used = 0;
+
+    co_run(ctx, test_mirrored(ctx, 2, -1), use_many_numbers, co_no_args(ctx), &used);
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_TRUE(ctx->random_counter >= used);
+    CO_EXPECT_INT(ctx->random_counter - before, UINT64_C(3) << 20);
 }
 
 /* --- want of memory --- */
@@ -133,7 +206,8 @@ fail_in_step(co_context *ctx, co_value *args, void *user)
 static void
 bring_unusual(co_context *ctx, co_strategy *s, int rank, void *user)
 {
-    co_value *r, *v = NULL;
+    static const char *const word[] = { "x" };
+    co_value                *r, *v = NULL;
 
     (void)user;
     r = co_run(ctx, s, gather_rows, co_no_args(ctx), NULL);
@@ -148,6 +222,8 @@ bring_unusual(co_context *ctx, co_strategy *s, int rank, void *user)
     CO_EXPECT_NULL(
         co_gather_replicas(ctx, s, co_to_tensor(ctx, co_string(ctx, "x"), CO_STRING), 0));
     co_clear(ctx);
+    CO_EXPECT_NULL(co_gather_replicas(ctx, s, co_tensor(ctx, CO_STRING, CO_SHAPE(1), word), 0));
+    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "strings are not gathered between workers");
     CO_SCOPE(ctx, s)
         CO_EXPECT_NULL(co_variable(ctx, co_to_tensor(ctx, co_string(ctx, "x"), CO_STRING), NULL));
     CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "strings are not sent between workers");

@@ -173,8 +173,68 @@ CO_TEST(looking_wrongly, "")
     WRONG(co_read_data(ctx, x, CO_FLOAT32, NULL, 6) == CO_OK, CO_INVALID_ARGUMENT,
           "argument 4 (out)");
     WRONG(co_read_data(ctx, words, CO_FLOAT32, out, 6) == CO_OK, CO_TYPE, "strings");
+    WRONG(co_read_data(ctx, none, CO_FLOAT32, out, 6) == CO_OK, CO_TYPE, "does not convert");
+    CO_EXPECT_CODE(co_read_data(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(0)), CO_INT8, NULL, 0),
+                   CO_OK);
+    WRONG(co_device_name(ctx, co_per_replica(ctx, &x, 1))[0], CO_VALUE, "outside a replica");
     WRONG(co_device_name(ctx, NULL)[0], CO_INVALID_ARGUMENT, "argument 2");
     WRONG(co_device_name(ctx, co_int(ctx, 1))[0], CO_TYPE, "lives on no device");
+}
+
+/* user: a value of another runtime. */
+static co_value *
+give_user(co_context *ctx, co_value *leaf, void *user)
+{
+    (void)ctx;
+    (void)leaf;
+    return user;
+}
+
+CO_TEST(items_of_another_runtime_are_refused, "C-ARG-1")
+{
+    co_context *other = co_open(NULL);
+    co_value   *theirs = co_int(other, 1), *x = co_int(ctx, 1), *pair[2] = { x, x };
+
+    WRONG(co_list(ctx, &theirs, 1), CO_VALUE, "item 0 of list is a value of another runtime");
+    WRONG(co_mirrored(ctx, &theirs, 1), CO_VALUE, "component 0 of mirrored is a value of another");
+    WRONG(co_map_leaves(ctx, co_list(ctx, pair, 2), give_user, theirs), CO_VALUE,
+          "what the function of map_leaves returned is a value of another runtime");
+    CO_EXPECT_CODE(co_close(other), CO_OK);
+}
+
+CO_TEST(a_key_that_is_not_there_is_told_of_those_that_are, "")
+{
+    static char names[40][40];
+    const char *keys[40];
+    co_value   *items[40];
+
+    for (int i = 0; i < 40; ++i) {
+        snprintf(names[i], sizeof(names[i]), "a_key_of_some_length_%02d", i);
+        keys[i] = names[i];
+        items[i] = co_int(ctx, i);
+    }
+    WRONG(
+        co_get(ctx, co_map(ctx, keys, items, 3), "x"), CO_NOT_FOUND,
+        "there are 'a_key_of_some_length_00', 'a_key_of_some_length_01', 'a_key_of_some_length_02'");
+    WRONG(co_get(ctx, co_map(ctx, keys, items, 40), "x"), CO_NOT_FOUND,
+          "'a_key_of_some_length_13', 'a_key"); /* as far as there is room */
+}
+
+CO_TEST(where_there_is_no_device_there_are_no_tensors, "DEV-5")
+{
+    static char *const words[] = { "one" };
+    static float       memory[1];
+    co_value          *x = co_int(ctx, 1);
+
+    CO_DEVICE(ctx, "/gpu:7") {
+        WRONG(co_to_tensor(ctx, x, CO_FLOAT32), CO_INVALID_ARGUMENT, "GPU:7");
+        WRONG(co_to_tensor(ctx, co_list(ctx, &x, 1), CO_FLOAT32), CO_INVALID_ARGUMENT, "GPU:7");
+        WRONG(co_tensor(ctx, CO_STRING, CO_SHAPE(1), words), CO_INVALID_ARGUMENT, "GPU:7");
+        WRONG(co_tensor_borrow(ctx, CO_FLOAT32, CO_SHAPE(1), memory, NULL, NULL),
+              CO_INVALID_ARGUMENT, "GPU:7");
+        WRONG(co_scalar_float(ctx, 1), CO_INVALID_ARGUMENT, "GPU:7");
+    }
+    CO_EXPECT_NOT_NULL(co_to_tensor(ctx, x, CO_FLOAT32));
 }
 
 CO_TEST(using_structures_wrongly, "")

@@ -452,9 +452,9 @@ open_heard(heard *h, const char *settings)
 
 CO_TEST_BARE(failures_of_meetings_are_logged_and_saved, "")
 {
-    char    folder[] = "/tmp/cohort-recorder-XXXXXX", path[80], settings[160], text[4000];
+    char    folder[] = "/tmp/cohort-recorder-XXXXXX", path[80], settings[160], text[20000];
     misstep how = OTHER_CALL, fails = FAILS;
-    int     times = 20;
+    int     times = 100; /* more than are kept */
     heard   h = { 0 };
 
     CO_REQUIRE(mkdtemp(folder) != NULL);

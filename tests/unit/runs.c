@@ -3,6 +3,8 @@
 #include "test.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -82,11 +84,73 @@ CO_TEST_WITH(arguments_are_checked, "S-RUN-2 S-RUN-3 GEN-ERR-1", "cpus=2")
     options.kwargs = co_int(ctx, 1);
     CO_EXPECT_NULL(co_run_with(ctx, m, identity, co_no_args(ctx), NULL, &options));
     CO_EXPECT_ERROR(ctx, CO_TYPE, "kwargs");
+    options.struct_size = 0;
+    CO_EXPECT_NULL(co_run_with(ctx, m, identity, co_no_args(ctx), NULL, &options));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 6 (options) of run has struct_size 0");
     CO_EXPECT_NULL(co_run(ctx, NULL, identity, co_no_args(ctx), NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "strategy");
     CO_EXPECT_NULL(
         co_run(ctx, (co_strategy *)(void *)co_int(ctx, 1), identity, co_no_args(ctx), NULL));
     CO_EXPECT_ERROR(ctx, CO_TYPE, "strategy");
+}
+
+/* The last argument of a step, a map of keyword arguments. */
+static co_value *
+get_more(co_context *ctx, co_value *args, void *user)
+{
+    (void)user;
+    return co_get(ctx, co_at(ctx, args, co_size(ctx, args) - 1), "more");
+}
+
+CO_TEST_WITH(keyword_arguments_are_checked_and_split, "S-RUN-2 S-RUN-5 C-ARG-1", "cpus=2")
+{
+    static const char *const key[] = { "more" };
+    co_context              *other = co_open(NULL);
+    co_strategy             *m = mirrored(ctx, 2);
+    co_run_options           options = CO_RUN_OPTIONS_INIT;
+    co_value                *three[3], *bundle, *map, *deeper;
+
+    for (int i = 0; i < 3; ++i)
+        three[i] = co_int(ctx, i);
+    bundle = co_per_replica(ctx, three, 2);
+    options.kwargs = co_map(ctx, key, &bundle, 1);
+    CO_EXPECT_PTR(co_at(ctx, co_run_with(ctx, m, get_more, co_no_args(ctx), NULL, &options), 1),
+                  three[1]);
+    bundle = co_per_replica(ctx, three, 3); /* not as many as there are replicas */
+    options.kwargs = co_map(ctx, key, &bundle, 1);
+    CO_EXPECT_NULL(co_run_with(ctx, m, get_more, co_no_args(ctx), NULL, &options));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "3 components");
+    options.kwargs = co_map(other, key, (co_value *[]){ co_int(other, 1) }, 1);
+    CO_EXPECT_NULL(co_run_with(ctx, m, get_more, co_no_args(ctx), NULL, &options));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "another runtime");
+    CO_EXPECT_CODE(co_close(other), CO_OK);
+    /* As deep as a value can be, it is no item of the tuple that a step is given. */
+    map = co_map(ctx, key, &three[0], 1);
+    while ((deeper = co_map(ctx, key, &map, 1)) != NULL)
+        map = deeper;
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "deep");
+    options.kwargs = map;
+    CO_EXPECT_NULL(co_run_with(ctx, m, get_more, co_no_args(ctx), NULL, &options));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "deep");
+}
+
+static co_value *
+count_args(co_context *ctx, co_value *args, void *user)
+{
+    (void)user;
+    return co_int(ctx, (int64_t)co_size(ctx, args));
+}
+
+CO_TEST_WITH(for_each_replica_anything_is_an_argument, "S-RUN-2", "cpus=2")
+{
+    co_strategy *m = mirrored(ctx, 2);
+    co_value    *pair[2] = { co_int(ctx, 1), co_int(ctx, 2) };
+    co_value    *args[] = { NULL, pair[0], co_list(ctx, pair, 2), co_tuple(ctx, pair, 2) };
+    int          counts[] = { 0, 1, 2, 2 };
+
+    for (int i = 0; i < 4; ++i)
+        CO_EXPECT_INT(co_item_int(ctx, co_call_for_each_replica(ctx, m, count_args, args[i], NULL)),
+                      counts[i]);
 }
 
 static co_value *
@@ -156,6 +220,12 @@ return_something(co_context *ctx, co_value *args, void *user)
     case 5: return id == 0 ? co_list(ctx, &one, 1) : co_tuple(ctx, &one, 1);
     case 6: return co_map(ctx, (const char *[]){ id == 0 ? "a" : "b" }, &one, 1);
     case 7: return id == 0 ? co_none(ctx) : co_scalar_float(ctx, 1);
+    case 9: return co_string(ctx, id == 0 ? "ab" : "a");
+    case 10: return co_string(ctx, id == 0 ? "ab" : "aa");
+    case 11: return co_bool(ctx, id == 0);
+    case 12: return co_named_tuple(ctx, id == 0 ? "One" : "Two", (const char *[]){ "x" }, &one, 1);
+    case 13: return id == 0 ? one : co_list(ctx, &one, 1);
+    case 14: return co_list(ctx, (co_value *[]){ one, id == 0 ? one : co_list(ctx, &one, 1) }, 2);
     default:
         return co_named_tuple(ctx, "Pair", (const char *[]){ "x", "y" },
                               (co_value *[]){ one, co_replica_id_tensor(ctx) }, 2);
@@ -192,6 +262,59 @@ CO_TEST_WITH(
     CO_EXPECT_STR(co_type_name(ctx, pair), "Pair");
     CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, pair, "x")), 1);
     CO_EXPECT_INT(co_value_kind(co_get(ctx, pair, "y")), CO_KIND_PER_REPLICA);
+    for (int what = 9; what <= 11; ++what) /* strings and bools are the same if all of them is */
+        CO_EXPECT_INT(co_value_kind(run_what(ctx, m, what)), CO_KIND_PER_REPLICA);
+    CO_EXPECT_NULL(run_what(ctx, m, 12));
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "named tuple 'One' against 'Two'");
+    CO_EXPECT_NULL(run_what(ctx, m, 13));
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION,
+                    "different structures at the top: host integer against list");
+    CO_EXPECT_NULL(run_what(ctx, m, 14));
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "different structures at [1]: host integer against list");
+}
+
+/* Steps return components of variables, not each its own: only all of one variable, in order, are that variable. */
+typedef struct variables {
+    co_value *of_two, *of_three;
+    int       what;
+} variables;
+
+static co_value *
+return_components(co_context *ctx, co_value *args, void *user)
+{
+    const variables *v = user;
+    int              id = co_replica_id(ctx);
+
+    (void)args;
+    if (v->what == 0)
+        return co_at(ctx, args, (size_t)id); /* in order */
+    if (v->what == 1)
+        return co_at(ctx, args, (size_t)(1 - id));
+    return co_at(ctx, args, (size_t)id + 2); /* of a variable with three */
+}
+
+CO_TEST_WITH(all_components_in_order_are_their_variable, "DV-GROUP-5", "cpus=2")
+{
+    co_strategy *m = mirrored(ctx, 2), *other = mirrored(ctx, 3);
+    variables    v = { NULL, NULL, 0 };
+    co_value    *args[5], *r;
+
+    CO_SCOPE(ctx, m)
+        v.of_two = co_variable(ctx, co_float(ctx, 1), NULL);
+    CO_SCOPE(ctx, other)
+        v.of_three = co_variable(ctx, co_float(ctx, 2), NULL);
+    for (size_t i = 0; i < 5; ++i)
+        args[i] = co_at(ctx,
+                        co_local_results(ctx, i < 2 ? m : other, i < 2 ? v.of_two : v.of_three),
+                        i < 2 ? i : i - 2);
+    r = co_run(ctx, m, return_components, co_tuple(ctx, args, 5), &v);
+    CO_EXPECT_PTR(r, v.of_two);
+    for (v.what = 1; v.what < 3; ++v.what) {
+        r = co_run(ctx, m, return_components, co_tuple(ctx, args, 5), &v);
+        CO_EXPECT_INT(co_value_kind(r), CO_KIND_PER_REPLICA);
+        CO_EXPECT_PTR(co_at(ctx, r, 0), args[v.what == 1 ? 1 : 2]);
+    }
+    CO_EXPECT_OK(ctx);
 }
 
 CO_TEST_WITH(with_one_replica_results_are_unwrapped, "DV-GROUP-8 MIR-INIT-4 OD-RUN-1 OD-RUN-3",
@@ -265,7 +388,7 @@ CO_TEST_WITH(a_replica_that_returns_without_the_collective_is_found_at_once, "RC
         double begin = now_ms();
 
         CO_EXPECT_NULL(co_run(ctx, m, leave_early, co_no_args(ctx), &who));
-        CO_EXPECT_LESS(now_ms() - begin, 100);
+        CO_EXPECT_LESS(now_ms() - begin, 5000); /* at once: the deadline is a minute */
         CO_EXPECT_ERROR(ctx, CO_RUNTIME, "has returned from the step");
         CO_EXPECT_INT(co_item_int(ctx, run_what(ctx, m, 0)), 6);
     }
@@ -305,32 +428,36 @@ CO_TEST_WITH(replicas_that_disagree_are_told_both_sides, "RC-AR-4 GEN-ERR-3", "c
         double begin = now_ms();
 
         CO_EXPECT_NULL(co_run(ctx, m, different_calls, co_no_args(ctx), &what));
-        CO_EXPECT_LESS(now_ms() - begin, 100);
+        CO_EXPECT_LESS(now_ms() - begin, 5000); /* at once: the deadline is a minute */
         CO_EXPECT_ERROR(ctx, expected[what].code, expected[what].part);
     }
     CO_EXPECT_INT(co_item_int(ctx, run_what(ctx, m, 0)), 6); /* later collectives are not broken */
 }
 
+/* Replica 1 executes nothing until replica 0 has been told so; user: whether it has. */
 static co_value *
 sleep_on_one(co_context *ctx, co_value *args, void *user)
 {
-    struct timespec rest = { 0, 20000000 };
+    struct timespec rest = { 0, 1000000 };
+    co_value       *sum;
 
     (void)args;
-    for (int i = 0; co_replica_id(ctx) == 1 && i < *(int *)user; ++i)
+    while (co_replica_id(ctx) == 1 && !atomic_load((atomic_bool *)user))
         nanosleep(&rest, NULL);
-    return co_all_reduce(ctx, CO_REDUCE_SUM, co_scalar_float(ctx, 1));
+    sum = co_all_reduce(ctx, CO_REDUCE_SUM, co_scalar_float(ctx, 1));
+    atomic_store((atomic_bool *)user, true);
+    return sum;
 }
 
 CO_TEST_WITH(a_replica_that_executes_nothing_is_reported_as_stuck, "", "cpus=2")
 {
     co_mirrored_options options = CO_MIRRORED_OPTIONS_INIT;
     co_strategy        *m;
-    int                 rests = 5;
+    atomic_bool         told = false;
 
     options.deadline_ms = 50;
     m = co_mirrored_strategy(ctx, two, 2, &options);
-    CO_EXPECT_NULL(co_run(ctx, m, sleep_on_one, co_no_args(ctx), &rests));
+    CO_EXPECT_NULL(co_run(ctx, m, sleep_on_one, co_no_args(ctx), &told));
     CO_EXPECT_ERROR(ctx, CO_DEADLINE_EXCEEDED, "replica 1 has executed nothing for 50 ms");
     /* It came back within the grace, so the strategy is still good. */
     CO_EXPECT_INT(co_item_int(ctx, run_what(ctx, m, 0)), 6);
@@ -523,6 +650,64 @@ CO_TEST_WITH(a_missing_device_is_an_error_at_first_use, "DEV-5 OD-INIT-1 OD-INIT
     CO_EXPECT_INT(co_num_replicas_in_sync(ctx, here), 1);
     CO_EXPECT_NULL(co_one_device_strategy(ctx, "/foo:0"));
     CO_EXPECT_ERROR(ctx, CO_VALUE, "foo");
+}
+
+/* user: whether replicas use their devices. */
+static co_value *
+use_device(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    return *(bool *)user ? co_scalar_float(ctx, 1) : co_int(ctx, co_replica_id(ctx));
+}
+
+CO_TEST_WITH(a_replica_whose_device_is_missing_runs_until_it_uses_it, "DEV-5", "cpus=2")
+{
+    static const char *const names[] = { "/cpu:0", "/gpu:7" };
+    co_strategy             *m = co_mirrored_strategy(ctx, names, 2, NULL);
+    bool                     uses = false;
+
+    CO_EXPECT_INT(
+        co_item_int(ctx, co_at(ctx, co_run(ctx, m, use_device, co_no_args(ctx), &uses), 1)), 1);
+    uses = true;
+    CO_EXPECT_NULL(co_run(ctx, m, use_device, co_no_args(ctx), &uses));
+    CO_EXPECT_INT(co_error(ctx)->replica, 1);
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "GPU:7");
+}
+
+static co_value *
+count_cores(co_context *ctx, co_value *args, void *user)
+{
+    cpu_set_t cores;
+
+    (void)args;
+    (void)user;
+    CPU_ZERO(&cores);
+    sched_getaffinity(0, sizeof(cores), &cores);
+    return co_int(ctx, CPU_COUNT(&cores));
+}
+
+/* The threads of replicas stay on the cores of their devices, or where the process is. */
+CO_TEST_BARE(replicas_are_pinned_or_not, "MIR-RUN-1")
+{
+    static const char *const settings[] = { "cpus=2, pin=yes", "cpus=2, pin=no" };
+    cpu_set_t                all;
+
+    CPU_ZERO(&all);
+    CO_REQUIRE(sched_getaffinity(0, sizeof(all), &all) == 0);
+    for (int i = 0; i < 2; ++i) {
+        co_device_info info = CO_DEVICE_INFO_INIT;
+        co_value      *counts;
+        int            expected;
+
+        ctx = co_open(settings[i]);
+        co_get_device_info(ctx, 1, &info);
+        expected = i == 0 ? info.num_threads : CPU_COUNT(&all);
+        counts = co_run(ctx, mirrored(ctx, 2), count_cores, co_no_args(ctx), NULL);
+        if (co_value_kind(counts) == CO_KIND_PER_REPLICA) /* not where all have the same number */
+            counts = co_at(ctx, counts, 1);
+        CO_EXPECT_INT(co_item_int(ctx, counts), expected);
+        CO_EXPECT_CODE(co_close(ctx), CO_OK);
+    }
 }
 
 /* Exit code 0: the child got the error it should. */

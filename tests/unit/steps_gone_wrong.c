@@ -351,6 +351,43 @@ CO_TEST_WITH(payloads_of_all_failures_are_deleted_once, "S-RUN-8 C-FN-2", "cpus=
     }
 }
 
+/* The outer context has an error of its own when the step has failed: the payload of the step is nobody's. */
+typedef struct outer_fails {
+    co_context *outer;
+    counting    c;
+    bool        has_deleter;
+} outer_fails;
+
+static co_value *
+fail_outside_and_inside(co_context *ctx, co_value *args, void *user)
+{
+    outer_fails *o = user;
+
+    (void)args;
+    if (co_replica_id(ctx) != 0)
+        return NULL;
+    co_fail(o->outer, CO_DATA_LOSS, "outside"); /* debug builds say what is wrong with that */
+    atomic_fetch_add(&o->c.made, 1);
+    co_fail_with(ctx, CO_ABORTED, &o->c, o->has_deleter ? count_delete : NULL, "inside");
+    return NULL;
+}
+
+CO_TEST_WITH(the_first_error_is_the_callers_own, "GEN-ERR-2 C-FN-2", "cpus=2")
+{
+    for (int n = 1; n <= 3; ++n)
+        for (int deletes = 0; deletes < 2; ++deletes) {
+            outer_fails o = { .outer = ctx, .has_deleter = deletes };
+
+            CO_EXPECT_NULL(co_run(ctx, test_mirrored(ctx, n, -1), fail_outside_and_inside,
+                                  co_no_args(ctx), &o));
+            CO_EXPECT_TRUE(co_error(ctx)->code == CO_DATA_LOSS ||
+                           co_error(ctx)->code == CO_RUNTIME);
+            CO_EXPECT_NULL(co_error(ctx)->payload);
+            co_clear(ctx);
+            CO_EXPECT_INT(o.c.deleted, deletes ? o.c.made : 0);
+        }
+}
+
 static co_value *
 merge_fails(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
 {
@@ -494,19 +531,73 @@ CO_TEST_BARE(a_replica_that_never_comes_back_is_left_behind, "")
     test_rest_ms(50); /* they come back, into memory that is still theirs */
 }
 
+/* Two runs of one strategy, both with a replica that never comes back. */
+typedef struct stuck_run {
+    co_context        *ctx;
+    co_strategy       *strategy;
+    pthread_barrier_t *together;
+    sticking           s;
+} stuck_run;
+
+static void *
+run_stuck(void *arg)
+{
+    stuck_run *r = arg;
+
+    pthread_barrier_wait(r->together);
+    CO_EXPECT_NULL(co_run(r->ctx, r->strategy, stick, co_no_args(r->ctx), &r->s));
+    CO_EXPECT_ERROR(r->ctx, CO_DEADLINE_EXCEEDED, "has not returned from the step");
+    return NULL;
+}
+
+CO_TEST_BARE(two_runs_of_a_strategy_may_be_left_behind, "THR-2")
+{
+    static stuck_run  runs[2];
+    pthread_t         threads[2];
+    pthread_barrier_t together;
+    co_strategy      *m;
+
+    ctx = co_open("cpus=2, log=off");
+    m = test_mirrored(ctx, 2, 500);
+    pthread_barrier_init(&together, NULL, 2);
+    for (int i = 0; i < 2; ++i) {
+        runs[i].ctx = co_open_beside(ctx);
+        runs[i].strategy = m;
+        runs[i].together = &together;
+        runs[i].s.where = 1;
+        CO_REQUIRE(pthread_create(&threads[i], NULL, run_stuck, &runs[i]) == 0);
+    }
+    for (int i = 0; i < 2; ++i)
+        pthread_join(threads[i], NULL);
+    CO_EXPECT_NULL(co_run(ctx, m, stick, co_no_args(ctx), &runs[0].s));
+    CO_EXPECT_ERROR(ctx, CO_UNAVAILABLE, "make a new one");
+    for (int i = 0; i < 2; ++i)
+        atomic_store(&runs[i].s.go_on, true);
+    test_rest_ms(50);
+    for (int i = 0; i < 2; ++i)
+        CO_EXPECT_CODE(co_close(runs[i].ctx), CO_OK);
+    CO_EXPECT_CODE(co_close(ctx), CO_OK);
+}
+
+/* user: whether the first has been told that the others do nothing. */
 static co_value *
 most_are_late(co_context *ctx, co_value *args, void *user)
 {
+    co_value *sum;
+
     (void)args;
-    (void)user;
-    if (co_replica_id(ctx) > 0)
-        test_rest_ms(200);
-    return co_all_reduce(ctx, CO_REDUCE_SUM, co_scalar_float(ctx, 1));
+    while (co_replica_id(ctx) > 0 && !atomic_load((atomic_bool *)user))
+        test_rest_ms(1);
+    sum = co_all_reduce(ctx, CO_REDUCE_SUM, co_scalar_float(ctx, 1));
+    atomic_store((atomic_bool *)user, true);
+    return sum;
 }
 
 CO_TEST_WITH(many_that_are_stuck_are_named_as_far_as_there_is_room, "", "cpus=2")
 {
-    CO_EXPECT_NULL(co_run(ctx, test_mirrored(ctx, 40, 40), most_are_late, co_no_args(ctx), NULL));
+    atomic_bool told = false;
+
+    CO_EXPECT_NULL(co_run(ctx, test_mirrored(ctx, 40, 120), most_are_late, co_no_args(ctx), &told));
     CO_EXPECT_ERROR(ctx, CO_DEADLINE_EXCEEDED,
                     "replica 0 waits in all_reduce of float32 [], meeting 1 of run 1, at");
 }
@@ -520,7 +611,7 @@ work_on(co_context *ctx, co_value *args, void *user)
 {
     (void)args;
     (void)user;
-    for (int i = 0; i < 12; ++i) {
+    for (int i = 0; i < 30; ++i) { /* 600 ms, and never nothing for the 400 of a deadline */
         co_add(ctx, co_int(ctx, 1), co_int(ctx, 1));
         test_rest_ms(20);
     }
@@ -579,12 +670,24 @@ CO_TEST_BARE(a_merge_function_that_does_nothing_is_reported, "RC-MERGE-7")
 
 CO_TEST_WITH(a_merge_function_that_moves_is_waited_for, "RC-MERGE-2 SCOPE-8", "cpus=2")
 {
-    co_strategy *m = test_mirrored(ctx, 3, 100);
+    co_strategy *m = test_mirrored(ctx, 3, 400);
 
     for (int how = WORKS; how <= RUNS; ++how) {
         co_run(ctx, m, step_whose_merge_dawdles, co_no_args(ctx), &how);
         expect_usable(ctx, m);
     }
+}
+
+static co_value *
+second_works_on(co_context *ctx, co_value *args, void *user)
+{
+    return co_replica_id(ctx) == 1 ? work_on(ctx, args, user) : NULL;
+}
+
+CO_TEST_WITH(a_replica_that_moves_is_waited_for, "S-RUN-1", "cpus=2")
+{
+    CO_EXPECT_NOT_NULL(
+        co_run(ctx, test_mirrored(ctx, 2, 400), second_works_on, co_no_args(ctx), NULL));
 }
 
 static co_value *

@@ -306,3 +306,22 @@ CO_TEST_BARE(types_survive_want_of_memory, "DV-SPEC-1")
 {
     CO_EXPECT_SURVIVES_NO_MEMORY(NULL, types_in_little_memory);
 }
+
+static co_value *
+take_apart(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    return co_at(ctx, user, 0);
+}
+
+CO_TEST(a_bundle_has_items_but_no_keys, "DV-USE-4")
+{
+    co_value *x = co_int(ctx, 7), *bundle = co_per_replica(ctx, &x, 1);
+    co_value *r = co_run(ctx, co_one_device_strategy(ctx, NULL), take_apart, co_no_args(ctx),
+                         bundle);
+
+    CO_EXPECT_PTR(co_at(ctx, bundle, 0), x);
+    CO_EXPECT_NULL(co_key(ctx, bundle, 0));
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_PTR(r, x); /* alone, a replica may take it apart too */
+}

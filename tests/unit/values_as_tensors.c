@@ -204,3 +204,43 @@ CO_TEST_WITH(an_update_sees_the_component_that_it_updates, "DV-USE-3 EXT-UPD-1",
     CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, results, 0)), 1, 0);
     CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, results, 1)), 2, 0);
 }
+
+static co_value *
+use_captured(co_context *ctx, co_value *variable, co_value *args, void *user)
+{
+    (void)args;
+    (void)variable;
+    return co_add(ctx, user, co_int(ctx, 0));
+}
+
+/* A bundle of one component says nothing of the second. */
+CO_TEST_WITH(an_update_has_no_part_in_a_bundle_that_is_too_short, "DV-USE-1", "cpus=2")
+{
+    co_strategy *strategy = test_mirrored(ctx, 2, -1);
+    co_value    *one = scalar(ctx, 1), *bundle = co_per_replica(ctx, &one, 1), *variable = NULL;
+
+    CO_SCOPE(ctx, strategy) {
+        variable = co_variable(ctx, co_float(ctx, 0), NULL);
+        CO_EXPECT_NULL(
+            co_update(ctx, strategy, variable, use_captured, co_no_args(ctx), bundle, true));
+        CO_EXPECT_ERROR(ctx, CO_VALUE, "per-replica value is used as a tensor outside a replica");
+    }
+}
+
+CO_TEST(lists_of_slices_and_large_numbers_become_tensors, "C-VAL-4")
+{
+    static const int64_t index[] = { 1 }, shape[] = { 2, 1 };
+    co_value            *slices = co_slices(ctx, co_ones(ctx, CO_FLOAT64, CO_SHAPE(1, 1)),
+                                            co_tensor(ctx, CO_INT64, CO_SHAPE(1), index),
+                                            co_tensor(ctx, CO_INT64, CO_SHAPE(2), shape));
+    co_value            *pair[2] = { slices, slices }, *dense;
+
+    dense = co_to_tensor(ctx, co_list(ctx, pair, 2), CO_DTYPE_NONE);
+    CO_EXPECT_INT(co_value_dtype(ctx, dense), CO_FLOAT64);
+    CO_EXPECT_INT(co_ndim(ctx, dense), 3);
+    CO_EXPECT_CLOSE(((const double *)co_data(ctx, dense))[3], 1, 0);
+    CO_EXPECT_INT(co_value_dtype(ctx, co_to_tensor(ctx, co_int(ctx, INT64_MIN), CO_DTYPE_NONE)),
+                  CO_INT64);
+    CO_EXPECT_INT(co_value_dtype(ctx, co_to_tensor(ctx, co_int(ctx, INT32_MIN), CO_DTYPE_NONE)),
+                  CO_INT32);
+}

@@ -226,6 +226,8 @@ CO_TEST(tensors_that_cannot_be_taken_are_given_back, "C-VAL-5")
     float   memory[4] = { 0 };
     int64_t good[1] = { 4 }, negative[1] = { -4 }, huge[2] = { INT64_C(1) << 40, INT64_C(1) << 40 };
     int64_t far[1] = { INT64_C(1) << 62 }, least[1] = { INT64_MIN }, many[9] = { 0 };
+    int64_t pair[2] = { 2, 2 }, farther[2] = { INT64_C(1) << 61, 1 };
+    int64_t together[2] = { INT64_C(1) << 60, INT64_C(1) << 60 };
     const struct {
         dl_managed  lent;
         const char *part;
@@ -246,6 +248,8 @@ CO_TEST(tensors_that_cannot_be_taken_are_given_back, "C-VAL-5")
         { { NULL, 1, 0, 1, 2, 32, 1, good, NULL, 0, NULL, NULL }, "no data" },
         { { memory, 1, 0, 1, 2, 32, 1, good, far, 0, NULL, NULL }, "stride" },
         { { memory, 1, 0, 1, 2, 32, 1, good, least, 0, NULL, NULL }, "stride" },
+        { { memory, 1, 0, 2, 2, 32, 1, pair, farther, 0, NULL, NULL }, "stride" },  /* in bytes */
+        { { memory, 1, 0, 2, 2, 32, 1, pair, together, 0, NULL, NULL }, "stride" }, /* in all */
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
@@ -261,6 +265,33 @@ CO_TEST(tensors_that_cannot_be_taken_are_given_back, "C-VAL-5")
         CO_EXPECT_NULL(co_from_dlpack(ctx, &lent));
         CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, cases[i].part);
     }
+}
+
+CO_TEST(host_memory_of_other_devices_is_memory_of_the_host, "")
+{
+    static float      memory[4] = { 1, 2, 3, 4 };
+    static int64_t    shape[1] = { 4 }, apart[1] = { 2 };
+    static int        deletes;
+    static dl_managed lent;
+    static const int  types[] = { 3, 11 }; /* page-locked for CUDA and ROCm */
+
+    for (int i = 0; i < 2; ++i)
+        CO_BLOCK(ctx) {
+            lent = lend(memory, shape, 1, &deletes);
+            lent.device_type = types[i];
+            CO_EXPECT_PTR(co_data(ctx, co_from_dlpack(ctx, &lent)), memory);
+        }
+    CO_EXPECT_INT(deletes, 2);
+    CO_DEVICE(ctx, "/gpu:7") { /* which is not there */
+        lent = lend(memory, shape, 1, &deletes);
+        CO_EXPECT_NULL(co_from_dlpack(ctx, &lent));
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "GPU:7");
+        shape[0] = 2;
+        lent.strides = apart; /* to be copied */
+        CO_EXPECT_NULL(co_from_dlpack(ctx, &lent));
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "GPU:7");
+    }
+    CO_EXPECT_INT(deletes, 4);
 }
 
 CO_TEST(misuse_gives_back_too, "")

@@ -17,7 +17,7 @@ make(co_context *ctx, co_strategy *strategy, int sync, int aggregation, double i
 }
 
 static void
-expect_components(co_context *ctx, co_strategy *strategy, co_value *v, const double expected[2])
+expect_components(co_context *ctx, co_strategy *strategy, co_value *v, const double *expected)
 {
     co_value *parts = co_local_results(ctx, strategy, v);
 
@@ -111,9 +111,11 @@ CO_TEST_WITH(variables_are_assigned_component_by_component, "VAR-MIR-2 VAR-MIR-3
     co_strategy *m = test_mirrored(ctx, 2, -1);
     co_value    *from = make(ctx, m, CO_SYNC_AUTO, NONE, 10),
              *plain = co_variable(ctx, co_float(ctx, 5), NULL);
-    co_value *to = make(ctx, m, CO_SYNC_AUTO, NONE, 0), *parts;
-    co_value *both[] = { co_float(ctx, 1), co_float(ctx, 2) }, *pair[2];
-    co_value *on_read = make(ctx, m, CO_SYNC_ON_READ, MEAN, 0);
+    co_value    *to = make(ctx, m, CO_SYNC_AUTO, NONE, 0), *parts;
+    co_value    *both[] = { co_float(ctx, 1), co_float(ctx, 2) }, *pair[2];
+    co_value    *on_read = make(ctx, m, CO_SYNC_ON_READ, MEAN, 0);
+    co_strategy *other = test_mirrored(ctx, 3, -1);
+    co_value    *three = make(ctx, other, CO_SYNC_AUTO, NONE, 0);
 
     co_run(ctx, m, add_id, co_no_args(ctx), from);
     co_assign(ctx, to, from);
@@ -124,6 +126,8 @@ CO_TEST_WITH(variables_are_assigned_component_by_component, "VAR-MIR-2 VAR-MIR-3
     expect_components(ctx, m, to, (double[]){ 1, 2 });
     co_assign(ctx, plain, from); /* read like any operand */
     CO_EXPECT_CLOSE(co_item_float(ctx, plain), 11, 0);
+    co_assign(ctx, three, from); /* which has no third component: it is read for that one */
+    expect_components(ctx, other, three, (double[]){ 11, 12, 11 });
     pair[0] = to = make(ctx, m, CO_SYNC_AUTO, SUM, 0);
     pair[1] = from; /* each replica brings its own component */
     co_run(ctx, m, copy_in_step, co_no_args(ctx), pair);

@@ -308,7 +308,7 @@ static co_value *
 work_long(co_context *ctx, co_value *args, void *user)
 {
     (void)args;
-    for (int i = 0; i < 20; ++i) {
+    for (int i = 0; i < 40; ++i) { /* 800 ms, and never nothing for the 500 of the deadline */
         co_add(ctx, co_int(ctx, 1), co_int(ctx, 2));
         test_rest_ms(20);
     }
@@ -352,5 +352,63 @@ wait_for_long(co_context *ctx, co_strategy *s, int rank, void *user)
 
 CO_TEST_BARE(a_turn_that_moves_is_waited_for, "THR-2")
 {
-    test_on_ranks(2, 2, 200, NULL, wait_for_long, NULL);
+    test_on_ranks(2, 2, 500, NULL, wait_for_long, NULL);
+}
+
+/* A run of the default strategy is no run of theirs: inside it they take their turn like outside. */
+static co_value *
+run_inside(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    expect_usable(ctx, user);
+    return NULL;
+}
+
+/* Rank 1 fails where there is no place in the sources. */
+static co_value *
+fail_nowhere(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    (void)user;
+    co_all_reduce(ctx, CO_REDUCE_SUM, co_scalar_float(ctx, 1));
+    if (co_replica_id(ctx) == 1) {
+        co_site(ctx, NULL, 0);
+        return (co_fail)(ctx, CO_DATA_LOSS, "nowhere"), NULL;
+    }
+    return co_all_reduce(ctx, CO_REDUCE_SUM, co_scalar_float(ctx, 1));
+}
+
+static co_value *
+merge_thrice(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_scalar_float(ctx, 1);
+
+    (void)args;
+    (void)user;
+    for (int i = 0; i < 3; ++i)
+        x = co_merge_call(ctx, failing_merge, co_args(ctx, co_mul(ctx, x, x)), NULL);
+    return x;
+}
+
+static void
+do_other_things(co_context *ctx, co_strategy *s, int rank, void *user)
+{
+    (void)rank;
+    (void)user;
+    co_run(ctx, co_default_strategy(ctx), run_inside, co_no_args(ctx), s);
+    CO_EXPECT_OK(ctx);
+    co_run(ctx, s, merge_thrice, co_no_args(ctx), NULL); /* which fails on rank 1 */
+    CO_EXPECT_ERROR(ctx, CO_DATA_LOSS, "rank 1 cannot merge");
+    if (co_num_replicas_in_sync(ctx, s) == 2) {
+        co_run(ctx, s, fail_nowhere, co_no_args(ctx), NULL);
+        CO_EXPECT_ERROR(ctx, CO_DATA_LOSS, "nowhere"); /* it is said to be at its run */
+    }
+    expect_usable(ctx, s);
+}
+
+/* Without a deadline, too. */
+CO_TEST_BARE(workers_may_wait_for_ever, "DEF-18 RC-MERGE-7 MW-14")
+{
+    test_on_ranks(2, 2, 0, NULL, do_other_things, NULL);
+    test_on_ranks(2, 4, 0, "cpus=2", do_other_things, NULL);
 }
