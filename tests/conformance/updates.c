@@ -291,10 +291,24 @@ CONFORM(non_slot_devices_are_all_devices, "EXT-NSD-1 DEF-11 OD-PROP-1")
         CO_EXPECT_INT(co_size(ctx, names), row->num_devices);
 }
 
-CONFORM(a_strategy_knows_its_cluster_and_its_parts, "S-PROP-1 S-PROP-4 S-CFG-1")
+CONFORM(a_strategy_knows_its_cluster_and_its_parts, "S-PROP-1 S-PROP-4 S-CFG-1 S-CFG-2 MW-12")
 {
+    co_value         *config = co_update_config_proto(ctx, s, co_bytes(ctx, "", 0));
+    co_config_cluster cluster = CO_CONFIG_CLUSTER_INIT;
+
     CO_EXPECT_PTR(co_extended(ctx, s), s);
     CO_EXPECT_INT(co_value_kind(co_cluster_resolver(ctx, s)), row->is->cluster);
-    CO_EXPECT_INT(co_value_kind(co_update_config_proto(ctx, s, co_bytes(ctx, "", 0))),
-                  CO_KIND_STRING);
+    CO_EXPECT_INT(co_value_kind(config), CO_KIND_STRING);
+    if (row->is->between_graph) { /* a worker of its cluster */
+        co_value   *expected;
+        const char *bytes;
+        size_t      n = 0, m = 0;
+
+        cluster.task_type = row->workers > 1 ? "worker" : NULL;
+        cluster.task_index = co_worker_id(ctx, s);
+        expected = co_config_for_cluster(ctx, co_bytes(ctx, "", 0), &cluster);
+        bytes = co_string_at(ctx, expected, 0, &n);
+        CO_EXPECT_BYTES(co_string_at(ctx, config, 0, &m), bytes, n);
+        CO_EXPECT_INT(m, n);
+    }
 }

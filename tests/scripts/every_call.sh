@@ -1,17 +1,24 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every function that these headers declare is called in tests/unit/errors_calls.c.
+# Every function that these headers declare is called on a NULL context and on one that has an error: in
+# tests/unit/errors_calls.c, those of v1.h in tests/unit/v1_iterators.c.
 set -eu
 cd "$(dirname "$0")/../.."
 
 missing=0 count=0
-for name in $(cat include/cohort/{api,error,context,device,value,dlpack,gradient,ops,variable}.h | tr '\n' ' ' |
-    grep -o 'CO_API [^;(]*(' | grep -o 'co_[a-z0-9_]*(' | tr -d '(' | sort -u); do
-    count=$((count + 1))
-    if ! grep -q "[^a-z_]$name(" tests/unit/errors_calls.c; then
-        echo "$name is not called in tests/unit/errors_calls.c"
-        missing=$((missing + 1))
-    fi
-done
+# called_in FILE HEADER...
+called_in() {
+    local file=$1 name
+    shift
+    for name in $(cat "$@" | tr '\n' ' ' | grep -o 'CO_API [^;(]*(' | grep -o 'co_[a-z0-9_]*(' | tr -d '(' | sort -u); do
+        count=$((count + 1))
+        if ! grep -q "[^a-z_]$name(" "$file"; then
+            echo "$name is not called in $file"
+            missing=$((missing + 1))
+        fi
+    done
+}
+called_in tests/unit/errors_calls.c include/cohort/{api,error,context,device,value,dlpack,gradient,ops,variable}.h
+called_in tests/unit/v1_iterators.c include/cohort/v1.h
 [ "$count" -gt 100 ] || { echo "only $count declarations were found"; exit 1; }
 [ $missing -eq 0 ]
