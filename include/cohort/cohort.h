@@ -18,6 +18,7 @@
  *   dataset.h   datasets, distribution, iteration
  *   files.h     record, text and array files, tf.Example
  *   train.h     losses, optimizers
+ *   tpu.h       TPU topologies
  *   dlpack.h    exchange with other libraries
  *   aliases.h   the documents' experimental and older names
  *   v1.h        the v1 flavour of strategies and its iterators
@@ -41,6 +42,7 @@
 #include <cohort/ops.h>
 #include <cohort/recorder.h>
 #include <cohort/strategy.h>
+#include <cohort/tpu.h>
 #include <cohort/train.h>
 #include <cohort/v1.h>
 #include <cohort/value.h>

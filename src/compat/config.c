@@ -6,161 +6,41 @@
  */
 #include <cohort/v1.h>
 
+#include "base/wire.h"
 #include "strategy/strategy.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { VARINT = 0, FIXED64 = 1, BYTES = 2, BEGIN_GROUP = 3, END_GROUP = 4, FIXED32 = 5 };
-
-#define MAX_FIELD  ((UINT64_C(1) << 29) - 1)
-#define MAX_GROUPS 100 /* inside each other, as parsers of protocol buffers allow */
-#define EDIT_ROOM  20  /* at most so many bytes for the tag and the length of one edit */
-
-/* --- reading --- */
-
-typedef struct cursor {
-    const unsigned char *at, *end;
-} cursor;
-
-/* The head of a field. */
-typedef struct field {
-    uint64_t number;
-    unsigned wire;
-    cursor   content; /* of BYTES */
-} field;
-
-static bool
-read_varint(cursor *c, uint64_t *out)
-{
-    *out = 0;
-    for (unsigned shift = 0; c->at < c->end && shift < 64; shift += 7) {
-        unsigned char byte = *c->at++;
-
-        *out |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80)
-            return true;
-    }
-    return false;
-}
-
-static bool
-skip_bytes(cursor *c, uint64_t length)
-{
-    if (length > (uint64_t)(c->end - c->at))
-        return false;
-    c->at += length;
-    return true;
-}
-
-/* Pass over a field whose tag is read. False if it is cut off, or of a kind that there is not. */
-static bool
-skip_content(cursor *c, field *f)
-{
-    uint64_t length;
-
-    switch (f->wire) {
-    case VARINT: return read_varint(c, &length);
-    case FIXED64: return skip_bytes(c, 8);
-    case FIXED32: return skip_bytes(c, 4);
-    case BYTES:
-        if (!read_varint(c, &length))
-            return false;
-        f->content.at = c->at;
-        f->content.end = c->at + (length <= (uint64_t)(c->end - c->at) ? length : 0);
-        return skip_bytes(c, length);
-    default: return false;
-    }
-}
-
-static bool
-read_tag(cursor *c, field *f)
-{
-    uint64_t tag;
-
-    if (!read_varint(c, &tag))
-        return false;
-    f->number = tag >> 3;
-    f->wire = (unsigned)(tag & 7);
-    return f->number >= 1 && f->number <= MAX_FIELD;
-}
-
-/* The next field, groups as a whole. */
-static bool
-read_field(cursor *c, field *f)
-{
-    uint64_t open[MAX_GROUPS];
-    int      depth = 0;
-    field    inner;
-
-    if (!read_tag(c, f))
-        return false;
-    if (f->wire != BEGIN_GROUP)
-        return skip_content(c, f);
-    open[depth++] = f->number;
-    while (depth > 0) {
-        if (!read_tag(c, &inner))
-            return false;
-        if (inner.wire == END_GROUP) {
-            if (inner.number != open[--depth])
-                return false;
-        } else if (inner.wire == BEGIN_GROUP) {
-            if (depth == MAX_GROUPS)
-                return false;
-            open[depth++] = inner.number;
-        } else if (!skip_content(c, &inner)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* --- editing --- */
-
 /* What becomes of one field: all there is of it is replaced. */
 typedef struct edit {
     unsigned    number;
-    unsigned    wire; /* fields of this number and another wire type are unknown ones: kept */
-    const char *text; /* BYTES: the new value; NULL: none */
-    const struct edit *inside; /* BYTES: the message that is there is edited by these instead */
+    unsigned    type; /* fields of this number and another wire type are unknown ones: kept */
+    const char *text; /* bytes: the new value; NULL: none */
+    const struct edit *inside; /* bytes: the message that is there is edited by these instead */
 } edit;                        /* lists end with number 0 and are in the order of numbers */
 
-/* Bytes being written, in room that was reckoned before. */
+/* A message being written, and how much room there is for it. */
 typedef struct buffer {
-    unsigned char *data;
-    size_t         n, room;
+    coi_wire_out out;
+    size_t       room;
 } buffer;
 
 static bool
-make_room(co_context *ctx, size_t room, buffer *out)
+make_room(co_context *ctx, size_t room, buffer *b)
 {
-    *out = (buffer){ coi_small_alloc(&ctx->heap, room > 0 ? room : 1), 0, room > 0 ? room : 1 };
-    if (out->data == NULL)
+    *b = (buffer){ .room = room > 0 ? room : 1 };
+    b->out.data = coi_small_alloc(&ctx->heap, b->room);
+    if (b->out.data == NULL)
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a message of %zu bytes", room);
-    return out->data != NULL;
+    return b->out.data != NULL;
 }
 
 static void
 free_room(co_context *ctx, buffer *b)
 {
-    if (b->data != NULL)
-        coi_small_free(&ctx->heap, b->data, b->room);
-}
-
-static void
-put_varint(buffer *out, uint64_t value)
-{
-    for (; value >= 0x80; value >>= 7)
-        out->data[out->n++] = (unsigned char)(value | 0x80);
-    out->data[out->n++] = (unsigned char)value;
-}
-
-static void
-put_bytes(buffer *out, const void *from, size_t n)
-{
-    if (n > 0)
-        memcpy(out->data + out->n, from, n);
-    out->n += n;
+    if (b->out.data != NULL)
+        coi_small_free(&ctx->heap, b->out.data, b->room);
 }
 
 /* Bytes that a list of edits may add to a message. */
@@ -170,33 +50,34 @@ edits_room(const edit *list)
     size_t room = 0;
 
     for (; list->number != 0; ++list)
-        room += EDIT_ROOM + (list->text != NULL ? strlen(list->text) : 0) +
+        room += COI_WIRE_HEAD_MAX + (list->text != NULL ? strlen(list->text) : 0) +
                 (list->inside != NULL ? edits_room(list->inside) : 0);
     return room;
 }
 
-static bool apply(co_context *ctx, const edit *list, cursor message, const char *where,
-                  buffer *out);
+static bool apply(co_context *ctx, const edit *list, coi_wire message, const char *where,
+                  buffer *edited);
 
 /* A message inside the message, edited. What is there several times is merged by putting it one after the other. */
 static bool
-put_message(co_context *ctx, const edit *e, cursor message, buffer *out)
+put_message(co_context *ctx, const edit *e, coi_wire message, coi_wire_out *out)
 {
-    buffer joined, edited = { NULL, 0, 0 };
-    field  f;
-    char   where[40];
-    bool   ok;
+    buffer         joined, edited = { .room = 0 };
+    coi_wire_field f;
+    char           where[40];
+    bool           ok;
 
     if (!make_room(ctx, (size_t)(message.end - message.at), &joined))
         return false;
-    while (message.at < message.end && read_field(&message, &f))
-        if (f.number == e->number && f.wire == BYTES)
-            put_bytes(&joined, f.content.at, (size_t)(f.content.end - f.content.at));
+    while (message.at < message.end && coi_wire_next(&message, &f))
+        if (f.number == e->number && f.type == COI_WIRE_BYTES)
+            coi_wire_put_bytes(&joined.out, f.content.at, (size_t)(f.content.end - f.content.at));
     snprintf(where, sizeof(where), " inside field %u", e->number);
-    ok = apply(ctx, e->inside, (cursor){ joined.data, joined.data + joined.n }, where, &edited);
+    ok = apply(ctx, e->inside, (coi_wire){ joined.out.data, joined.out.data + joined.out.n }, where,
+               &edited);
     if (ok) {
-        put_varint(out, edited.n);
-        put_bytes(out, edited.data, edited.n);
+        coi_wire_put_varint(out, edited.out.n);
+        coi_wire_put_bytes(out, edited.out.data, edited.out.n);
     }
     free_room(ctx, &edited);
     free_room(ctx, &joined);
@@ -204,23 +85,23 @@ put_message(co_context *ctx, const edit *e, cursor message, buffer *out)
 }
 
 static bool
-put_edit(co_context *ctx, const edit *e, cursor message, buffer *out)
+put_edit(co_context *ctx, const edit *e, coi_wire message, coi_wire_out *out)
 {
-    if (e->wire == BYTES && e->text == NULL && e->inside == NULL)
+    if (e->type == COI_WIRE_BYTES && e->text == NULL && e->inside == NULL)
         return true; /* nothing there is the default */
-    put_varint(out, (uint64_t)e->number << 3 | e->wire);
+    coi_wire_put_tag(out, e->number, e->type);
     if (e->inside != NULL)
         return put_message(ctx, e, message, out);
-    put_varint(out, e->wire == VARINT ? 1 : strlen(e->text));
-    if (e->wire == BYTES)
-        put_bytes(out, e->text, strlen(e->text));
+    coi_wire_put_varint(out, e->type == COI_WIRE_VARINT ? 1 : strlen(e->text));
+    if (e->type == COI_WIRE_BYTES)
+        coi_wire_put_bytes(out, e->text, strlen(e->text));
     return true;
 }
 
 static bool
-is_replaced(const edit *list, const field *f)
+is_replaced(const edit *list, const coi_wire_field *f)
 {
-    while (list->number != 0 && (list->number != f->number || list->wire != f->wire))
+    while (list->number != 0 && (list->number != f->number || list->type != f->type))
         ++list;
     return list->number != 0;
 }
@@ -228,32 +109,32 @@ is_replaced(const edit *list, const field *f)
 /* The message with its edits, each before the first field of a higher number, in a buffer of its own. False with an error, and
  * nothing to free. */
 static bool
-apply(co_context *ctx, const edit *list, cursor message, const char *where, buffer *out)
+apply(co_context *ctx, const edit *list, coi_wire message, const char *where, buffer *edited)
 {
     const edit *next = list;
-    cursor      c = message;
-    bool        ok = make_room(ctx, (size_t)(message.end - message.at) + edits_room(list), out);
+    coi_wire    rest = message;
+    size_t      nbytes = (size_t)(message.end - message.at);
+    bool        ok = make_room(ctx, nbytes + edits_room(list), edited);
 
-    while (ok && (c.at < c.end || next->number != 0)) {
-        const unsigned char *begin = c.at;
-        field                f = { .number = MAX_FIELD + 1 };
+    while (ok && (rest.at < rest.end || next->number != 0)) {
+        const unsigned char *begin = rest.at;
+        coi_wire_field       f = { .number = COI_WIRE_MAX_FIELD + 1 };
 
-        if (c.at < c.end && !read_field(&c, &f)) {
+        if (rest.at < rest.end && !coi_wire_next(&rest, &f)) {
             coi_fail(ctx, CO_INVALID_ARGUMENT,
                      "config of %s is no serialized message: the field at byte %zu of %zu%s is cut "
                      "off or unreadable",
-                     ctx->call, (size_t)(begin - message.at), (size_t)(message.end - message.at),
-                     where);
+                     ctx->call, (size_t)(begin - message.at), nbytes, where);
             ok = false;
         }
         for (; ok && next->number != 0 && next->number <= f.number; ++next)
-            ok = put_edit(ctx, next, message, out);
+            ok = put_edit(ctx, next, message, &edited->out);
         if (ok && !is_replaced(list, &f))
-            put_bytes(out, begin, (size_t)(c.at - begin));
+            coi_wire_put_bytes(&edited->out, begin, (size_t)(rest.at - begin));
     }
     if (!ok) {
-        free_room(ctx, out);
-        *out = (buffer){ NULL, 0, 0 };
+        free_room(ctx, edited);
+        *edited = (buffer){ .room = 0 };
     }
     return ok;
 }
@@ -263,7 +144,7 @@ static co_value *
 edited_copy(co_context *ctx, co_value *config, int position, const edit *list)
 {
     const unsigned char *bytes;
-    buffer               out;
+    buffer               edited;
     co_value            *copy;
 
     if (config == NULL)
@@ -275,10 +156,10 @@ edited_copy(co_context *ctx, co_value *config, int position, const edit *list)
     if (!coi_check_kind(ctx, config, CO_KIND_STRING, position, "config"))
         return NULL;
     bytes = (const unsigned char *)config->u.string.data;
-    if (!apply(ctx, list, (cursor){ bytes, bytes + config->u.string.nbytes }, "", &out))
+    if (!apply(ctx, list, (coi_wire){ bytes, bytes + config->u.string.nbytes }, "", &edited))
         return NULL;
-    copy = co_bytes(ctx, out.data, out.n);
-    free_room(ctx, &out);
+    copy = co_bytes(ctx, edited.out.data, edited.out.n);
+    free_room(ctx, &edited);
     return copy;
 }
 
@@ -288,11 +169,11 @@ edited_copy(co_context *ctx, co_value *config, int position, const edit *list)
 static co_value *
 cluster_copy(co_context *ctx, co_value *config, int position, const co_config_cluster *cluster)
 {
-    static const edit enable_op[] = { { 1, BYTES, "CollectiveReduce", NULL }, { 0 } };
-    static const edit rewrite[] = { { 15, VARINT, NULL, NULL },
-                                    { 16, BYTES, NULL, enable_op },
+    static const edit enable_op[] = { { 1, COI_WIRE_BYTES, "CollectiveReduce", NULL }, { 0 } };
+    static const edit rewrite[] = { { 15, COI_WIRE_VARINT, NULL, NULL },
+                                    { 16, COI_WIRE_BYTES, NULL, enable_op },
                                     { 0 } };
-    static const edit graph[] = { { 10, BYTES, NULL, rewrite }, { 0 } };
+    static const edit graph[] = { { 10, COI_WIRE_BYTES, NULL, rewrite }, { 0 } };
 
     bool        leads = cluster->task_type == NULL || strcmp(cluster->task_type, "evaluator") != 0;
     const char *leader = cluster->has_chief ? "/job:chief/replica:0/task:0"
@@ -304,14 +185,14 @@ cluster_copy(co_context *ctx, co_value *config, int position, const co_config_cl
     if (cluster->task_type != NULL) {
         snprintf(filter, sizeof(filter), "/job:%s/task:%d", cluster->task_type,
                  cluster->task_index);
-        all[n++] = (edit){ 4, BYTES, filter, NULL };
-        experimental[inside++] = (edit){ 1, BYTES, leads ? leader : NULL, NULL };
+        all[n++] = (edit){ 4, COI_WIRE_BYTES, filter, NULL };
+        experimental[inside++] = (edit){ 1, COI_WIRE_BYTES, leads ? leader : NULL, NULL };
     }
     if (cluster->collective_nccl)
-        experimental[inside++] = (edit){ 7, VARINT, NULL, NULL };
-    all[n++] = (edit){ 10, BYTES, NULL, graph };
+        experimental[inside++] = (edit){ 7, COI_WIRE_VARINT, NULL, NULL };
+    all[n++] = (edit){ 10, COI_WIRE_BYTES, NULL, graph };
     if (inside > 0)
-        all[n++] = (edit){ 16, BYTES, NULL, experimental };
+        all[n++] = (edit){ 16, COI_WIRE_BYTES, NULL, experimental };
     return edited_copy(ctx, config, position, all);
 }
 
@@ -319,7 +200,7 @@ co_value *
 co_update_config_proto(co_context *ctx, co_strategy *strategy, co_value *config)
 {
     static const edit nothing[] = { { 0 } };
-    static const edit isolate[] = { { 15, VARINT, NULL, NULL }, { 0 } };
+    static const edit isolate[] = { { 15, COI_WIRE_VARINT, NULL, NULL }, { 0 } };
 
     COI_ENTER(ctx, "update_config_proto", NULL);
     if (!coi_check_strategy(ctx, strategy, 2))

@@ -25,6 +25,7 @@
  *     update.c      update, update_non_slot, colocation
  *     workers.c     between processes: epochs, hellos, meetings, ends
  *     logical.c     logical devices, which only other hardware has
+ *     topology.c    TPU topologies
  */
 #ifndef COI_STRATEGY_STRATEGY_H
 #define COI_STRATEGY_STRATEGY_H

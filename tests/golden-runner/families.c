@@ -24,12 +24,6 @@ run_tensorboard(golden_case *c)
     golden_missing(c, "event files");
 }
 
-static void
-run_tpu(golden_case *c)
-{
-    golden_missing(c, "TPU topologies and logical devices");
-}
-
 const golden_family golden_families[] = {
     { "context", golden_run_context },
     { "reduce", golden_run_reduce },
@@ -44,7 +38,7 @@ const golden_family golden_families[] = {
     { "v1", golden_run_v1 },
     { "numpy_dataset", golden_run_numpy_dataset },
     { "config", golden_run_config },
-    { "tpu", run_tpu },
+    { "tpu", golden_run_tpu },
     { "seeds", golden_run_seeds },
 };
 const size_t golden_num_families = sizeof(golden_families) / sizeof(golden_families[0]);

@@ -15,6 +15,9 @@ void golden_run_v1(golden_case *c);
 void golden_run_numpy_dataset(golden_case *c);
 void golden_run_config(golden_case *c);
 void golden_run_records(golden_case *c);
+void golden_run_tpu(golden_case *c);
+/* A topology of the case, described: also a group of config. */
+void golden_run_topology(golden_case *c);
 void golden_run_seeds(golden_case *c);
 
 #endif

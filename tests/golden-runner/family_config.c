@@ -1,55 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config: update_config_proto on serialized messages. Deferred mode gives the same bytes, but that it asks for NCCL. TPU topologies
- * are missing. */
+/* config: update_config_proto on serialized messages. Deferred mode gives the same bytes, but that it asks for NCCL. */
 #include "families.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* Hexadecimal digits as a host string; none for null. */
-static co_value *
-read_hex(golden_case *c, const char *key)
-{
-    const char *hex = json_string_value(json_object_get(c->inputs, key));
-    size_t      n = hex != NULL ? strlen(hex) / 2 : 0;
-    char       *bytes;
-    co_value   *value;
-
-    if (hex == NULL)
-        return co_none(c->ctx);
-    bytes = malloc(n + 1);
-    for (size_t i = 0; i < n && bytes != NULL; ++i) {
-        char digits[3] = { hex[2 * i], hex[2 * i + 1], '\0' };
-
-        bytes[i] = (char)strtoul(digits, NULL, 16);
-    }
-    value = bytes != NULL ? co_bytes(c->ctx, bytes, n) : NULL;
-    free(bytes);
-    return value;
-}
-
-static json_t *
-write_hex(co_context *ctx, co_value *value)
-{
-    size_t      n = 0;
-    const char *bytes;
-    char       *hex;
-    json_t     *json;
-
-    if (co_value_kind(value) == CO_KIND_NONE || !co_ok(ctx))
-        return json_null();
-    bytes = co_string_at(ctx, value, 0, &n);
-    hex = malloc(2 * n + 1);
-    if (hex == NULL)
-        return json_null();
-    hex[0] = '\0';
-    for (size_t i = 0; i < n; ++i)
-        snprintf(hex + 2 * i, 3, "%02x", (unsigned)(unsigned char)bytes[i]);
-    json = json_string(hex);
-    free(hex);
-    return json;
-}
 
 /* What an update gave, beside what it was given. */
 static void
@@ -59,8 +12,8 @@ put_update(golden_case *c, co_value *config, json_t *before, co_value *updated)
 
     if (updated == NULL)
         return;
-    after = write_hex(c->ctx, config);
-    golden_put(c, "config_hex", write_hex(c->ctx, updated));
+    after = golden_write_hex(c->ctx, config);
+    golden_put(c, "config_hex", golden_write_hex(c->ctx, updated));
     if (json_object_get(c->outputs, "fields") != NULL) {
         golden_put(c, "input_unchanged", json_boolean(json_equal(before, after)));
         golden_put(c, "equal_to_input",
@@ -90,8 +43,8 @@ make_strategy(golden_case *c, const char *name)
 static void
 run_update(golden_case *c)
 {
-    co_value    *config = read_hex(c, "config_hex");
-    json_t      *before = write_hex(c->ctx, config);
+    co_value    *config = golden_read_hex(c, c->inputs, "config_hex");
+    json_t      *before = golden_write_hex(c->ctx, config);
     co_strategy *strategy = make_strategy(c, golden_string(c, c->attrs, "strategy"));
 
     put_update(c, config, before, co_update_config_proto(c->ctx, strategy, config));
@@ -101,8 +54,8 @@ run_update(golden_case *c)
 static void
 run_multi_worker(golden_case *c)
 {
-    co_value         *config = read_hex(c, "config_hex");
-    json_t           *before = write_hex(c->ctx, config);
+    co_value         *config = golden_read_hex(c, c->inputs, "config_hex");
+    json_t           *before = golden_write_hex(c->ctx, config);
     bool              is_graph = strcmp(golden_string(c, c->attrs, "mode"), "graph") == 0;
     bool              is_nccl = strcmp(golden_string(c, c->attrs, "implementation"), "NCCL") == 0;
     json_t           *jobs = json_object_get(c->attrs, "cluster");
@@ -118,12 +71,6 @@ run_multi_worker(golden_case *c)
     json_decref(before);
 }
 
-static void
-run_topology(golden_case *c)
-{
-    golden_missing(c, "TPU topologies");
-}
-
 void
 golden_run_config(golden_case *c)
 {
@@ -131,7 +78,7 @@ golden_run_config(golden_case *c)
         { "update_config_proto", run_update },
         { "update_config_proto_null", run_update },
         { "update_config_proto_multi_worker", run_multi_worker },
-        { "topology_proto", run_topology },
+        { "topology_proto", golden_run_topology },
     };
 
     golden_run_group(c, actions, sizeof(actions) / sizeof(actions[0]));

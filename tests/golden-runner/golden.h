@@ -85,10 +85,14 @@ co_value *golden_read_value(golden_case *c, co_context *ctx, json_t *json);
 /* The bytes of a JSON string: each character is one byte. The caller frees. NULL without memory or if one is wider. */
 char *golden_read_bytes(json_t *json, size_t *nbytes);
 bool  golden_is_tensor(const json_t *json);
+/* Hexadecimal digits of a field of object as a host string of bytes; none for null. */
+co_value *golden_read_hex(golden_case *c, json_t *object, const char *key);
 
 /* write.c: new references; json_null() for NULL. */
 
 json_t *golden_write_value(co_context *ctx, co_value *value);
+/* The bytes of a host string in hexadecimal digits; null for none or with an error in ctx. */
+json_t *golden_write_hex(co_context *ctx, co_value *value);
 /* The error of ctx as {"kind", "message"}; clears it. */
 json_t *golden_write_error(co_context *ctx);
 /* Numbers as the recording writes them. */

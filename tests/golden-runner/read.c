@@ -326,3 +326,24 @@ golden_read_value(golden_case *c, co_context *ctx, json_t *json)
     golden_fail(c, "a value of the case is missing");
     return NULL;
 }
+
+co_value *
+golden_read_hex(golden_case *c, json_t *object, const char *key)
+{
+    const char *hex = json_string_value(json_object_get(object, key));
+    size_t      n = hex != NULL ? strlen(hex) / 2 : 0;
+    char       *bytes;
+    co_value   *value;
+
+    if (hex == NULL)
+        return co_none(c->ctx);
+    bytes = malloc(n + 1);
+    for (size_t i = 0; i < n && bytes != NULL; ++i) {
+        char digits[3] = { hex[2 * i], hex[2 * i + 1], '\0' };
+
+        bytes[i] = (char)strtoul(digits, NULL, 16);
+    }
+    value = bytes != NULL ? co_bytes(c->ctx, bytes, n) : NULL;
+    free(bytes);
+    return value;
+}

@@ -6,6 +6,7 @@
 #include "golden.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -344,5 +345,27 @@ golden_write_error(co_context *ctx)
     json_object_set_new(json, "kind", json_string(co_code_kind(error->code)));
     json_object_set_new(json, "message", write_bytes(error->message, strlen(error->message)));
     co_clear(ctx);
+    return json;
+}
+
+json_t *
+golden_write_hex(co_context *ctx, co_value *value)
+{
+    size_t      n = 0;
+    const char *bytes;
+    char       *hex;
+    json_t     *json;
+
+    if (co_value_kind(value) == CO_KIND_NONE || !co_ok(ctx))
+        return json_null();
+    bytes = co_string_at(ctx, value, 0, &n);
+    hex = malloc(2 * n + 1);
+    if (hex == NULL)
+        return json_null();
+    hex[0] = '\0';
+    for (size_t i = 0; i < n; ++i)
+        snprintf(hex + 2 * i, 3, "%02x", (unsigned)(unsigned char)bytes[i]);
+    json = json_string(hex);
+    free(hex);
     return json;
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Every function that these headers declare is called on a NULL context and on one that has an error: in
-# tests/unit/errors_calls.c, those of v1.h in tests/unit/v1_iterators.c.
+# tests/unit/errors_calls.c, those of v1.h and tpu.h in tests of their own.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -20,5 +20,6 @@ called_in() {
 }
 called_in tests/unit/errors_calls.c include/cohort/{api,error,context,device,value,dlpack,gradient,ops,variable}.h
 called_in tests/unit/v1_iterators.c include/cohort/v1.h
+called_in tests/unit/tpu_topologies.c include/cohort/tpu.h
 [ "$count" -gt 100 ] || { echo "only $count declarations were found"; exit 1; }
 [ $missing -eq 0 ]
