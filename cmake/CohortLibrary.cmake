@@ -57,7 +57,8 @@ set_source_files_properties(${cold_sources} PROPERTIES COMPILE_OPTIONS "$<$<CONF
 file(GLOB COHORT_SMALL_SOURCES CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/io/n*.c" "${PROJECT_SOURCE_DIR}/src/io/zlib/*.c")
 list(APPEND COHORT_SMALL_SOURCES
     "${PROJECT_SOURCE_DIR}/src/io/options.c" "${PROJECT_SOURCE_DIR}/src/io/writer.c"
-    "${PROJECT_SOURCE_DIR}/src/data/csv.c" "${PROJECT_SOURCE_DIR}/src/data/list_files.c")
+    "${PROJECT_SOURCE_DIR}/src/data/csv.c" "${PROJECT_SOURCE_DIR}/src/data/list_files.c"
+    "${PROJECT_SOURCE_DIR}/src/compat/config.c" "${PROJECT_SOURCE_DIR}/src/strategy/topology.c")
 set_source_files_properties(${COHORT_SMALL_SOURCES} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-Os>")
 
 cohort_add_objects(cohort_objects ${COHORT_SOURCES})
