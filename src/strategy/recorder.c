@@ -56,7 +56,7 @@ _Static_assert(COI_MAX_LOCAL_REPLICAS <= NUM_SEEN, "every replica is remembered"
 #define TRIES           1000 /* then a writer has gone: this is a forked child */
 
 typedef struct slot {
-    _Alignas(64) atomic_ullong words[NUM_WORDS];
+    _Alignas(64) _Atomic uint64_t words[NUM_WORDS];
 } slot;
 
 struct coi_recorder {
