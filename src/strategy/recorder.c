@@ -240,9 +240,9 @@ coi_flight_begin(coi_recorder *recorder, const coi_flight *flight)
 static void
 put_state(coi_recorder *recorder, uint64_t number, entry *e)
 {
-    slot *to = slot_of(recorder, number);
+    slot *to = number != 0 ? slot_of(recorder, number) : NULL; /* alone nothing is recorded */
 
-    if (number == 0 || !take_slot(to, number, false, &e->head))
+    if (to == NULL || !take_slot(to, number, false, &e->head))
         return;
     put_words(to, e, WORD_OF(end), WORD_OF(epoch));
     atomic_store_explicit(&to->words[0], e->head, memory_order_release);
