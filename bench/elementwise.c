@@ -60,19 +60,9 @@ do_tanh(co_context *ctx, const operands *o)
     co_tanh(ctx, o->x);
 }
 static void
-do_sigmoid(co_context *ctx, const operands *o)
-{
-    co_sigmoid(ctx, o->x);
-}
-static void
 do_gelu(co_context *ctx, const operands *o)
 {
     co_gelu(ctx, o->x, true);
-}
-static void
-do_softmax(co_context *ctx, const operands *o)
-{
-    co_softmax(ctx, o->x, -1);
 }
 static void
 do_sum(co_context *ctx, const operands *o)
@@ -270,9 +260,7 @@ small(co_context *ctx, double rate)
         { "elementwise_relu", do_relu, false, 28 },
         { "elementwise_exp", do_exp, false, 82 },
         { "elementwise_tanh", do_tanh, false, 157 },
-        { "elementwise_sigmoid", do_sigmoid, false, 157 },
         { "elementwise_gelu", do_gelu, false, 207 },
-        { "elementwise_softmax", do_softmax, true, 35 },
         { "elementwise_cross_entropy", do_cross_entropy, true, 35 },
     };
     int64_t  n[] = { SMALL }, rows[] = { ROWS }, dims[] = { ROWS, CLASSES };

@@ -42,6 +42,11 @@ fi
 expect 0 '^usage: ' "$cohort" help
 expect 0 '^usage: ' "$cohort" --help
 expect 0 '^cohort [0-9]+\.[0-9]+\.[0-9]+$' "$cohort" --version
+expect 1 'cannot open .*/nowhere' "$cohort" records list "$scratch/nowhere"
+if grep -q 'before damage' "$scratch/out"; then
+    echo "FAILED: a file that is not there is listed"
+    failed=1
+fi
 expect 2 "no command 'inform'" "$cohort" inform
 expect 2 '^usage: ' "$cohort"
 expect 2 "argument '--yaml' is unknown" "$cohort" info --yaml

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What tests of operators share: random tensors with values that hurt, and comparing the optimised kernel of a call with
- * its reference kernel.
+ * its reference kernel, and tables of calls that must be refused.
  */
 #ifndef OPS_SUPPORT_H
 #define OPS_SUPPORT_H
@@ -173,6 +173,34 @@ ops_describe(char out[300], co_dtype dtype, co_value *const *in, int num_in)
                                coi_shape_text(in[i]->u.tensor.dims, in[i]->ndim, text));
     }
     return out;
+}
+
+/* A call that must fail with CO_INVALID_ARGUMENT and say why. OPS_REJECTED makes the function, OPS_REJECTION its row in a table. */
+typedef struct ops_rejection {
+    const char *name;
+    co_value *(*call)(co_context *ctx);
+    const char *part; /* of the message */
+} ops_rejection;
+
+#define OPS_REJECTED(name, expression)                                                             \
+    static co_value *name(co_context *ctx)                                                         \
+    {                                                                                              \
+        return expression;                                                                         \
+    }
+#define OPS_REJECTION(name, part)                                                                  \
+    {                                                                                              \
+#name, name, part                                                                          \
+    }
+
+static inline void
+ops_expect_rejections(co_context *ctx, const ops_rejection *all, size_t n)
+{
+    for (size_t i = 0; i < n; ++i) {
+        if (all[i].call(ctx) != NULL)
+            test_fail(TEST_AT, "%s succeeds", all[i].name);
+        if (!CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, all[i].part))
+            test_fail(TEST_AT, "see %s", all[i].name);
+    }
 }
 
 #endif

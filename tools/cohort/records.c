@@ -198,6 +198,8 @@ list_file(const request *r, const char *path)
     tally seen;
     bool  good = read_file(r, path, false, &seen);
 
+    if (!good && seen.num_records == 0) /* there may be no such file: the error has said all */
+        return false;
     printf("%10lld records  %14lld bytes  %zu to %zu  %s%s\n", (long long)seen.num_records,
            (long long)seen.nbytes, seen.smallest, seen.largest, path,
            good ? "" : "  before damage");
