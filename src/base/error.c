@@ -78,19 +78,6 @@ co_code_canonical(co_code code)
     return entry_of(code)->canonical;
 }
 
-void
-coi_error_reset(co_error_info *err)
-{
-    err->code = CO_OK;
-    err->rank = -1;
-    err->replica = -1;
-    err->call = NULL;
-    err->file = NULL;
-    err->line = 0;
-    err->message[0] = '\0';
-    err->payload = NULL;
-}
-
 co_code
 coi_error_va(co_error_info *err, co_code code, const char *format, va_list args)
 {

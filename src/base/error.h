@@ -15,6 +15,17 @@ co_code coi_error(co_error_info *err, co_code code, const char *format, ...) CO_
 co_code coi_error_va(co_error_info *err, co_code code, const char *format, va_list args)
     CO_PRINTF(3, 0);
 /* A record without an error. */
-void coi_error_reset(co_error_info *err);
+static inline void
+coi_error_reset(co_error_info *err)
+{
+    err->code = CO_OK;
+    err->rank = -1;
+    err->replica = -1;
+    err->call = NULL;
+    err->file = NULL;
+    err->line = 0;
+    err->message[0] = '\0';
+    err->payload = NULL;
+}
 
 #endif

@@ -21,9 +21,8 @@ struct coi_thread {
     coi_thread_fn fn;
     void         *arg;
     char          name[16];
-    size_t        mask_bytes;
-    size_t        nbytes;
-    cpu_set_t    *mask; /* behind the struct; NULL: the inherited one */
+    bool          is_bound; /* else it has the inherited affinity */
+    cpu_set_t     home;
 };
 
 static void *
@@ -32,38 +31,21 @@ thread_main(void *arg)
     coi_thread *thread = arg;
 
     (void)pthread_setname_np(pthread_self(), thread->name);
-    if (thread->mask != NULL)
-        (void)sched_setaffinity(0, thread->mask_bytes, thread->mask);
+    if (thread->is_bound)
+        (void)sched_setaffinity(0, sizeof(thread->home), &thread->home);
     thread->fn(thread->arg);
     return NULL;
 }
 
-/* The struct and, behind it, the mask of its cores. */
-static coi_thread *
-thread_alloc(coi_memory *memory, const int *cores, int num_cores)
+/* Cores beyond what a set holds are left out: binding is best effort. */
+static void
+set_home(coi_thread *thread, const int *cores, int num_cores)
 {
-    size_t      mask_bytes = 0;
-    size_t      nbytes = sizeof(coi_thread);
-    int         highest = -1;
-    coi_thread *thread;
-
+    CPU_ZERO(&thread->home);
     for (int i = 0; cores != NULL && i < num_cores; ++i)
-        highest = cores[i] > highest ? cores[i] : highest;
-    if (highest >= 0)
-        mask_bytes = CPU_ALLOC_SIZE((size_t)highest + 1);
-    nbytes = (nbytes + 63) / 64 * 64 + mask_bytes;
-    thread = coi_calloc(memory, nbytes);
-    if (thread == NULL)
-        return NULL;
-    thread->nbytes = nbytes;
-    thread->mask_bytes = mask_bytes;
-    if (mask_bytes > 0) {
-        thread->mask = (cpu_set_t *)(void *)((char *)thread + (nbytes - mask_bytes));
-        for (int i = 0; i < num_cores; ++i)
-            if (cores[i] >= 0)
-                CPU_SET_S((size_t)cores[i], mask_bytes, thread->mask);
-    }
-    return thread;
+        if (cores[i] >= 0 && cores[i] < CPU_SETSIZE)
+            CPU_SET((size_t)cores[i], &thread->home);
+    thread->is_bound = CPU_COUNT(&thread->home) > 0;
 }
 
 static size_t
@@ -110,19 +92,20 @@ coi_thread_start(coi_memory *memory, const char *name, const int *cores, int num
                  size_t stack_bytes, coi_thread_fn fn, void *arg, coi_thread **out,
                  co_error_info *err)
 {
-    coi_thread *thread = thread_alloc(memory, cores, num_cores);
+    coi_thread *thread = coi_calloc(memory, sizeof(*thread));
     int         rc;
 
     if (thread == NULL)
         return coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for the record of thread '%s'",
                          name);
+    set_home(thread, cores, num_cores);
     thread->pid = getpid();
     thread->fn = fn;
     thread->arg = arg;
     coi_text_line(thread->name, sizeof(thread->name), "%.15s", name);
     rc = thread_create(thread, stack_bytes);
     if (rc != 0) {
-        coi_free(memory, thread, thread->nbytes);
+        coi_free(memory, thread, sizeof(*thread));
         return coi_error(
             err, CO_RESOURCE_EXHAUSTED,
             "the system started no thread '%s' (error %d); limits: ulimit -u, pids.max, memory",
@@ -132,6 +115,59 @@ coi_thread_start(coi_memory *memory, const char *name, const int *cores, int num
     return CO_OK;
 }
 
+static void
+bind(coi_thread *thread, const cpu_set_t *cores)
+{
+    (void)pthread_setaffinity_np(thread->handle, sizeof(*cores), cores);
+}
+
+/* Batch threads do not interrupt who wakes them: it goes on until it waits, and then the thread has all it needs. */
+static void
+set_policy(coi_thread *thread, int policy)
+{
+    struct sched_param none = { 0 };
+
+    (void)pthread_setschedparam(thread->handle, policy, &none);
+}
+
+void
+coi_thread_wake_at(coi_thread *thread, coi_event *event, int core)
+{
+    cpu_set_t cores;
+
+    if (!thread->is_bound || core < 0 || core >= CPU_SETSIZE) {
+        coi_event_signal(event);
+        return;
+    }
+    CPU_ZERO(&cores);
+    CPU_SET((size_t)core, &cores);
+    set_policy(thread, SCHED_BATCH);
+    bind(thread, &cores);
+    coi_event_signal(event);
+    CPU_OR(&cores, &cores, &thread->home);
+    bind(thread, &cores);
+}
+
+void
+coi_thread_wake_home(coi_thread *thread, coi_event *event)
+{
+    if (thread->is_bound) {
+        set_policy(thread, SCHED_OTHER);
+        bind(thread, &thread->home);
+    }
+    coi_event_signal(event);
+}
+
+void
+coi_thread_settle(coi_thread *thread, const int *cores, int num_cores)
+{
+    set_home(thread, cores, num_cores);
+    if (thread->is_bound) {
+        set_policy(thread, SCHED_OTHER);
+        bind(thread, &thread->home);
+    }
+}
+
 void
 coi_thread_join(coi_memory *memory, coi_thread *thread)
 {
@@ -139,5 +175,5 @@ coi_thread_join(coi_memory *memory, coi_thread *thread)
         return;
     if (thread->pid == getpid())
         pthread_join(thread->handle, NULL);
-    coi_free(memory, thread, thread->nbytes);
+    coi_free(memory, thread, sizeof(*thread));
 }

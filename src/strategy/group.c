@@ -195,22 +195,28 @@ has_component(const co_value *value)
     return false;
 }
 
+static co_value *
+group(co_context *ctx, const co_strategy *strategy, co_value *const *values, int n, co_kind kind,
+      bool always)
+{
+    merge     m = { ctx, n, kind, always, strategy->first_local, "" };
+    co_value *merged = merge_values(&m, values);
+
+    if (merged == NULL)
+        coi_failed(ctx);
+    return merged;
+}
+
 co_value *
 coi_group_values(co_context *ctx, const co_strategy *strategy, co_value *const *values, int n,
                  co_kind kind, bool always)
 {
-    merge     m = { ctx, n, kind, always, strategy->first_local, "" };
-    co_value *merged;
-
     /* Where other processes have more replicas than this one, components are the variable for them and so for us. */
     if (n == 1 && !always && (strategy->num_workers == 1 || !has_component(values[0]))) {
         coi_ref(values[0]);
         return values[0];
     }
-    merged = merge_values(&m, values);
-    if (merged == NULL)
-        coi_failed(ctx);
-    return merged;
+    return group(ctx, strategy, values, n, kind, always);
 }
 
 static bool

@@ -54,12 +54,6 @@ place_text(const coi_step *step, const coi_seat *seat, char out[PLACE_TEXT])
     return out;
 }
 
-bool
-coi_is_broken(const coi_step *step)
-{
-    return (atomic_load_explicit(&step->barrier, memory_order_acquire) & COI_BROKEN) != 0;
-}
-
 /* --- entries of the flight recorder --- */
 
 /* The first to come to a meeting writes its entry, before it arrives, so that it is there when all have. */
@@ -564,14 +558,11 @@ coi_finish(co_context *ctx)
     coi_step *step = ctx->mode.step;
     uint64_t  now;
 
-    if (step->n == 1) { /* nobody waits */
-        if (ctx->error.code != CO_OK)
-            coi_break(step, ctx);
-        return;
-    }
     /* A failure first: somebody who sees that we returned would take that for the cause. */
     if (ctx->error.code != CO_OK)
         coi_break(step, ctx);
+    if (step->n == 1) /* nobody waits */
+        return;
     atomic_store(&coi_my_seat(ctx)->finished, true);
     atomic_fetch_add(&step->finished, 1);
     now = atomic_load(&step->barrier);

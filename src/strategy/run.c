@@ -1,40 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Running a step. A crew is what a step needs: a context per local replica, and a thread for each but the first, which runs on the
- * caller's thread. A strategy keeps its idle crews; a run takes one, so runs from several threads and runs inside merge
- * functions each have their own. With one replica there is no thread, and a run is a direct call.
+ * Running a step: take a crew, give each member its replica context, run, wait for all, bring results or the error to the caller.
  */
 #include <cohort/extended.h>
 
-#include "strategy/strategy.h"
+#include "strategy/crew.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define REPLICA_STACK_BYTES   ((size_t)8 << 20) /* user code runs here: what a main thread has */
 #define RANDOM_CALLS_PER_STEP ((uint64_t)1 << 20)
 #define END_GRACE_MS          200 /* how long a broken step waits for replicas that do not answer */
-
-typedef struct member {
-    struct coi_crew *crew;
-    int              replica; /* local */
-    co_context      *ctx;
-    coi_thread      *thread; /* NULL: the caller's */
-    coi_event        go;     /* a step, or the end, awaits */
-} member;
-
-typedef struct coi_crew {
-    struct coi_crew *next; /* idle crews of the strategy */
-    co_strategy     *strategy;
-    coi_runtime     *runtime;
-    coi_step         step;
-    int              n;
-    bool             quit;
-    atomic_int       busy; /* members at work besides the caller */
-    coi_event        done;
-    member          *members;
-    size_t           nbytes;
-} coi_crew;
 
 co_context *
 coi_replica_context(coi_step *step, int local_replica)
@@ -45,7 +21,7 @@ coi_replica_context(coi_step *step, int local_replica)
 /* The replica context of a member for one step. The caller's thread does this for all: a member that starts too late may not
  * look at the caller's context any more. */
 static void
-enter_replica(member *m, coi_step *step)
+enter_replica(coi_member *m, coi_step *step)
 {
     co_context  *ctx = m->ctx;
     co_strategy *strategy = step->strategy;
@@ -137,8 +113,8 @@ call_step(co_context *ctx, coi_step *step, co_value *args)
 
 /* One replica from beginning to end, on the thread of its member. What the step leaves open (blocks, scopes, tapes) is left here,
  * and the block of the step itself is not the step's to end. */
-static void
-run_replica(member *m, coi_step *step)
+void
+coi_run_replica(coi_member *m, coi_step *step)
 {
     co_context *ctx = m->ctx;
     co_value   *args, *result = NULL;
@@ -157,176 +133,6 @@ run_replica(member *m, coi_step *step)
     ctx->block_floor = 0;
     coi_blocks_unwind(ctx, 0);
     coi_bind(ctx, false);
-}
-
-static void
-member_main(void *arg)
-{
-    member   *m = arg;
-    coi_crew *crew = m->crew;
-    unsigned  seen = 0;
-
-    coi_waiting_begin(&crew->runtime->waiting);
-    for (;;) {
-        while (coi_event_read(&m->go) == seen)
-            coi_event_wait(&m->go, seen, &crew->runtime->waiting, -1);
-        ++seen;
-        if (crew->quit)
-            break;
-        run_replica(m, &crew->step);
-        if (atomic_fetch_sub_explicit(&crew->busy, 1, memory_order_acq_rel) == 1)
-            coi_event_signal(&crew->done);
-    }
-    coi_waiting_end(&crew->runtime->waiting);
-}
-
-static void
-crew_free(coi_crew *crew)
-{
-    coi_memory *memory = &crew->runtime->memory;
-
-    crew->quit = true;
-    for (int i = 0; i < crew->n; ++i) {
-        member *m = &crew->members[i];
-
-        if (m->thread != NULL) {
-            coi_event_signal(&m->go);
-            coi_thread_join(memory, m->thread);
-        }
-        if (m->ctx != NULL)
-            coi_context_free(m->ctx);
-    }
-    coi_free(memory, crew, crew->nbytes);
-}
-
-/* The cores of a replica's device; NULL when there are none of its own. */
-static const int *
-cores_of(const co_strategy *strategy, int replica, int *n)
-{
-    co_device    *device;
-    co_error_info unused;
-
-    coi_error_reset(&unused);
-    *n = 0;
-    if (!strategy->runtime->settings.pin ||
-        coi_devices_find(strategy->runtime->devices, &strategy->devices[replica], &device,
-                         &unused) != CO_OK)
-        return NULL;
-    *n = device->num_threads;
-    return device->cores;
-}
-
-static bool
-start_member(co_context *ctx, member *m)
-{
-    coi_crew  *crew = m->crew;
-    char       name[16];
-    int        num_cores;
-    const int *cores;
-
-    m->ctx = coi_context_new(crew->runtime);
-    if (m->ctx == NULL) {
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the context of replica %d", m->replica);
-        return false;
-    }
-    /* Once and for all: what a step changes, its blocks give back. */
-    coi_set_device(m->ctx, &crew->strategy->devices[m->replica]);
-    if (m->replica == 0)
-        return true; /* the caller's thread */
-    cores = cores_of(crew->strategy, m->replica, &num_cores);
-    snprintf(name, sizeof(name), "co-replica-%d", m->replica);
-    if (coi_thread_start(&crew->runtime->memory, name, cores, num_cores, REPLICA_STACK_BYTES,
-                         member_main, m, &m->thread, coi_err(ctx)) == CO_OK)
-        return true;
-    coi_failed(ctx);
-    return false;
-}
-
-/* crew, members and seats are one block. */
-static coi_crew *
-crew_new(co_context *ctx, co_strategy *strategy)
-{
-    size_t    n = (size_t)strategy->num_local;
-    size_t    seats_at = (sizeof(coi_crew) + 63) & ~(size_t)63;
-    size_t    members_at = seats_at + n * sizeof(coi_seat);
-    size_t    nbytes = members_at + n * sizeof(member);
-    coi_crew *crew = coi_calloc(&strategy->runtime->memory, nbytes);
-
-    if (crew == NULL) {
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a crew of %d replicas",
-                 strategy->num_local);
-        return NULL;
-    }
-    crew->nbytes = nbytes;
-    crew->strategy = strategy;
-    crew->runtime = strategy->runtime;
-    crew->n = strategy->num_local;
-    crew->step.seats = (coi_seat *)(void *)((char *)crew + seats_at);
-    crew->members = (member *)(void *)((char *)crew + members_at);
-    coi_event_init(&crew->done);
-    coi_event_init(&crew->step.gate);
-    coi_event_init(&crew->step.turn);
-    coi_lock_init(&crew->step.error_lock);
-    coi_lock_init(&crew->step.inner_lock);
-    for (int i = 0; i < crew->n; ++i) {
-        crew->members[i].crew = crew;
-        crew->members[i].replica = i;
-        coi_event_init(&crew->members[i].go);
-        if (!start_member(ctx, &crew->members[i])) {
-            crew_free(crew);
-            return NULL;
-        }
-    }
-    return crew;
-}
-
-static coi_crew *
-take_crew(co_context *ctx, co_strategy *strategy)
-{
-    coi_crew *crew;
-
-    /* The threads of a crew did not come along into a forked child: waiting for them would never end. */
-    if (strategy->num_local > 1 && !coi_check_home(ctx))
-        return NULL;
-    crew = atomic_exchange_explicit(&strategy->spare_crew, NULL, memory_order_acquire);
-    if (crew != NULL)
-        return crew;
-    coi_lock_take(&strategy->lock);
-    crew = strategy->crews;
-    if (crew != NULL)
-        strategy->crews = crew->next;
-    coi_lock_give(&strategy->lock);
-    return crew != NULL ? crew : crew_new(ctx, strategy);
-}
-
-static void
-give_crew(coi_crew *crew)
-{
-    co_strategy *strategy = crew->strategy;
-    coi_crew    *none = NULL;
-
-    if (atomic_compare_exchange_strong_explicit(&strategy->spare_crew, &none, crew,
-                                                memory_order_release, memory_order_relaxed))
-        return;
-    coi_lock_take(&strategy->lock);
-    crew->next = strategy->crews;
-    strategy->crews = crew;
-    coi_lock_give(&strategy->lock);
-}
-
-void
-coi_crews_free(co_strategy *strategy)
-{
-    coi_crew *spare = atomic_exchange(&strategy->spare_crew, NULL);
-
-    if (spare != NULL)
-        crew_free(spare);
-    while (strategy->crews != NULL) {
-        coi_crew *crew = strategy->crews;
-
-        strategy->crews = crew->next;
-        crew_free(crew);
-    }
 }
 
 static void
@@ -354,7 +160,8 @@ step_open(coi_crew *crew, co_context *parent, co_fn fn, co_value *args, void *us
     atomic_store_explicit(&step->opened, coi_round(step), memory_order_relaxed);
     atomic_store_explicit(&step->is_open, false, memory_order_relaxed);
     atomic_store_explicit(&step->whose, 0, memory_order_relaxed);
-    coi_error_reset(&step->error);
+    if (step->error.code != CO_OK)
+        coi_error_reset(&step->error);
     step->payload_deleter = NULL;
     for (int i = 0; i < crew->n; ++i) {
         coi_seat *seat = &step->seats[i];
@@ -475,7 +282,8 @@ expire(co_context *ctx)
     static const char message[] =
         "this context was given to a step that has ended; use the context that called run";
 
-    co_clear(ctx);
+    if (ctx->error.code != CO_OK)
+        co_clear(ctx);
     ctx->mode.strategy = NULL;
     ctx->mode.num_replicas = 1;
     ctx->mode.step = NULL;
@@ -500,13 +308,24 @@ advance_random(co_context *parent, const coi_step *step, uint64_t used)
         parent->random_counter = next;
 }
 
+/* The results of all members, merged; a reference. */
+static co_value *
+merge_results(coi_crew *crew, co_context *parent)
+{
+    co_value *results[COI_MAX_LOCAL_REPLICAS];
+
+    for (int i = 0; i < crew->n; ++i)
+        results[i] = crew->step.seats[i].result;
+    return coi_group_values(parent, crew->strategy, results, crew->n, CO_KIND_PER_REPLICA, false);
+}
+
 /* Results to the caller: merged, or the error of the step. */
 static co_value *
 step_close(coi_crew *crew, co_context *parent)
 {
     coi_step *step = &crew->step;
     uint64_t  random_counter = 0;
-    co_value *results[COI_MAX_LOCAL_REPLICAS], *merged = NULL;
+    co_value *merged = NULL;
     int       n = crew->n;
 
     take_error(parent, step);
@@ -515,12 +334,17 @@ step_close(coi_crew *crew, co_context *parent)
 
         random_counter = ctx->random_counter > random_counter ? ctx->random_counter
                                                               : random_counter;
-        results[i] = step->seats[i].result;
         expire(ctx);
     }
     advance_random(parent, step, random_counter);
+    if (n == 1 && crew->strategy->num_workers == 1 && parent->error.code == CO_OK) {
+        merged = step->seats[0]
+                     .result; /* nothing to merge it with: its reference becomes the caller's */
+        step->seats[0].result = NULL;
+        return merged;
+    }
     if (parent->error.code == CO_OK)
-        merged = coi_group_values(parent, crew->strategy, results, n, CO_KIND_PER_REPLICA, false);
+        merged = merge_results(crew, parent);
     for (int i = 0; i < n; ++i) {
         coi_unref(&parent->heap, step->seats[i].result);
         step->seats[i].result = NULL;
@@ -539,13 +363,15 @@ run_crew(co_context *ctx, coi_crew *crew, bool *is_back)
 
     ctx->hooks = NULL; /* merge functions are the step's, not the hook's that ran it */
     atomic_store_explicit(&crew->busy, crew->n - 1, memory_order_relaxed);
-    for (int i = 1; i < crew->n; ++i)
-        coi_event_signal(&crew->members[i].go);
+    if (crew->n > 1)
+        coi_crew_wake(crew);
     coi_lend(ctx, true);
-    run_replica(&crew->members[0], &crew->step);
+    coi_run_replica(&crew->members[0], &crew->step);
     *is_back = crew->n == 1 || wait_members(crew);
     coi_lend(ctx, false);
     ctx->hooks = hooks;
+    if (*is_back && crew->n > 1)
+        coi_crew_rest(crew);
     if (*is_back)
         return step_close(crew, ctx);
     abandon(crew, ctx);
@@ -604,7 +430,7 @@ run_step(co_context *ctx, co_strategy *strategy, coi_crew *crew)
 
     if (speaks && !coi_workers_begin(ctx, strategy, step)) {
         merged = step_close(crew, ctx);
-        give_crew(crew);
+        coi_crew_give(crew);
         coi_unref(&ctx->heap, strategy);
         return merged;
     }
@@ -617,7 +443,7 @@ run_step(co_context *ctx, co_strategy *strategy, coi_crew *crew)
     if (speaks)
         coi_workers_end(ctx, strategy);
     if (is_back) /* now that nobody looks how far its step has come */
-        give_crew(crew);
+        coi_crew_give(crew);
     if (merged == NULL && coi_flight_take_trouble(strategy->recorder))
         coi_flight_report(strategy);
     coi_unref(&ctx->heap, strategy); /* which the step may have released */
@@ -646,13 +472,13 @@ co_run_with(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, vo
     co_value      *merged;
 
     COI_ENTER(ctx, "run", NULL);
-    if (!coi_take_options(ctx, &all, sizeof(all), options, 6))
+    if (options != NULL && !coi_take_options(ctx, &all, sizeof(all), options, 6))
         return NULL;
     if (!check_run(ctx, strategy, fn, args, &all))
         return NULL;
     if (coi_is_hooked(ctx, strategy, COI_HOOK_RUN))
         return run_hook(ctx, strategy, fn, args, user, &all);
-    crew = take_crew(ctx, strategy);
+    crew = coi_crew_take(ctx, strategy);
     if (crew == NULL)
         return NULL;
     step_open(crew, ctx, fn, args, user, &all);

@@ -268,7 +268,11 @@ bool coi_part(co_context *ctx);
 co_context *coi_replica_context(coi_step *step, int local_replica);
 /* End the step for all replicas with the error of ctx. */
 void coi_break(coi_step *step, co_context *ctx);
-bool coi_is_broken(const coi_step *step);
+static inline bool
+coi_is_broken(const coi_step *step)
+{
+    return (atomic_load_explicit(&step->barrier, memory_order_acquire) & COI_BROKEN) != 0;
+}
 /* A replica has returned: those who wait for it learn so. */
 void coi_finish(co_context *ctx);
 /* Take the step's error into ctx, if it has none of its own; the payload stays with the step. */

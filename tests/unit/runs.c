@@ -789,3 +789,64 @@ CO_TEST_WITH(what_run_finds_after_a_merge_is_at_the_line_of_run, "DV-GROUP-1", "
     CO_EXPECT_STR(co_error(ctx)->call, "run");
     CO_EXPECT_ERROR(ctx, CO_ASSERTION, NULL);
 }
+
+/* --- where replicas run --- */
+
+enum { NUM_CORES_SEEN = 2 };
+
+static co_value *
+note_core(co_context *ctx, co_value *args, void *user)
+{
+    int *cores = user;
+
+    cores[co_replica_id(ctx)] = sched_getcpu();
+    return co_all_reduce(ctx, CO_REDUCE_SUM, co_at(ctx, args, 0));
+}
+
+/* The caller's place is its own affair: replica 1 gets out of its way, on whichever core of the two it is bound to. */
+CO_TEST_WITH(a_replica_does_not_live_on_the_core_of_the_caller, "", "cpus=2")
+{
+    co_strategy *m = mirrored(ctx, 2);
+    co_value    *one = co_args(ctx, co_scalar_float(ctx, 1));
+    cpu_set_t    mine;
+
+    CO_REQUIRE(sched_getaffinity(0, sizeof(mine), &mine) == 0);
+    if (CPU_COUNT(&mine) != NUM_CORES_SEEN)
+        CO_SKIP("needs two cores");
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+        int       cores[NUM_CORES_SEEN] = { -1, -1 }, apart = 0;
+        cpu_set_t only;
+
+        if (!CPU_ISSET((size_t)core, &mine))
+            continue;
+        CPU_ZERO(&only);
+        CPU_SET((size_t)core, &only);
+        CO_REQUIRE(sched_setaffinity(0, sizeof(only), &only) == 0);
+        for (int i = 0; i < 50; ++i) {
+            co_run(ctx, m, note_core, one, cores);
+            apart += cores[0] == core && cores[1] != core;
+        }
+        CO_EXPECT_OK(ctx);
+        CO_EXPECT_MORE(apart, 0); /* not always: on a busy machine a step may follow a rest */
+    }
+    CO_REQUIRE(sched_setaffinity(0, sizeof(mine), &mine) == 0);
+}
+
+/* Rests of every length between steps: the threads sleep, wake here and there, and every sum is right. */
+CO_TEST_WITH(steps_after_rests_are_steps, "S-RUN-1", "cpus=2")
+{
+    static const int rests_us[] = { 0, 10, 30, 100, 600, 2000, 5000 };
+    co_strategy     *m = mirrored(ctx, 4);
+    co_value        *one = co_args(ctx, co_scalar_float(ctx, 1));
+
+    for (size_t i = 0; i < 140; ++i)
+        CO_BLOCK(ctx) {
+            int       cores[4];
+            co_value *sums;
+
+            usleep((useconds_t)rests_us[i % (sizeof(rests_us) / sizeof(rests_us[0]))]);
+            sums = co_run(ctx, m, note_core, one, cores);
+            CO_EXPECT_INT(co_item_float(ctx, co_at(ctx, sums, 3)), 4);
+        }
+    CO_EXPECT_OK(ctx);
+}

@@ -345,6 +345,81 @@ CO_TEST_BARE(a_thread_blocks_signals_has_a_name_and_its_cores, "")
     CO_EXPECT_INT(memory.bytes_in_use, 0);
 }
 
+/* A thread that notes where it woke, as often as it is asked to. */
+typedef struct sleeper {
+    coi_event  go, noted;
+    atomic_int quit;
+    int        core, policy;
+    cpu_set_t  mask;
+} sleeper;
+
+static void
+sleeper_main(void *arg)
+{
+    sleeper *s = arg;
+
+    for (unsigned seen = 0;; ++seen) {
+        coi_event_wait(&s->go, seen, NULL, -1);
+        if (atomic_load(&s->quit))
+            return;
+        s->core = sched_getcpu();
+        s->policy = sched_getscheduler(0);
+        sched_getaffinity(0, sizeof(s->mask), &s->mask);
+        coi_event_signal(&s->noted);
+    }
+}
+
+static void
+await_sleep(sleeper *s)
+{
+    while (!coi_event_has_sleepers(&s->go))
+        sched_yield();
+}
+
+CO_TEST_BARE(a_thread_wakes_where_it_is_wanted, "")
+{
+    coi_memory  memory;
+    coi_thread *thread;
+    sleeper     s = { .core = -1 };
+    int         home = first_core(), other = home + 1;
+    cpu_set_t   mine;
+
+    CO_REQUIRE(sched_getaffinity(0, sizeof(mine), &mine) == 0);
+    while (other < CPU_SETSIZE && !CPU_ISSET((size_t)other, &mine))
+        ++other;
+    if (other == CPU_SETSIZE)
+        CO_SKIP("there is one core only");
+    coi_memory_init(&memory, NULL);
+    coi_event_init(&s.go);
+    coi_event_init(&s.noted);
+    CO_REQUIRE(coi_thread_start(&memory, "s", &home, 1, 0, sleeper_main, &s, &thread, NULL) ==
+               CO_OK);
+    await_sleep(&s);
+    coi_thread_wake_at(thread, &s.go, other);
+    CO_REQUIRE(coi_event_wait(&s.noted, 0, NULL, 5000));
+    CO_EXPECT_INT(s.core, other);
+    CO_EXPECT_INT(s.policy, SCHED_BATCH);
+    await_sleep(&s);
+    coi_thread_wake_home(thread, &s.go);
+    CO_REQUIRE(coi_event_wait(&s.noted, 1, NULL, 5000));
+    CO_EXPECT_INT(s.core, home);
+    CO_EXPECT_INT(s.policy, SCHED_OTHER);
+    CO_EXPECT_INT(CPU_COUNT(&s.mask), 1);
+    await_sleep(&s);
+    coi_thread_settle(thread, &other, 1);
+    coi_event_signal(&s.go);
+    CO_REQUIRE(coi_event_wait(&s.noted, 2, NULL, 5000));
+    CO_EXPECT_INT(s.core, other);
+    await_sleep(&s);
+    coi_thread_wake_at(thread, &s.go, 100000); /* no such core: a plain signal */
+    CO_REQUIRE(coi_event_wait(&s.noted, 3, NULL, 5000));
+    CO_EXPECT_INT(s.core, other);
+    atomic_store(&s.quit, 1);
+    coi_event_signal(&s.go);
+    coi_thread_join(&memory, thread);
+    CO_EXPECT_INT(memory.bytes_in_use, 0);
+}
+
 /* A core that the process does not have (any more) is no reason to have no thread. */
 CO_TEST_BARE(binding_is_best_effort, "")
 {

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Crews. A crew is what a step needs: a context per local replica, and a thread for each but the
+ * first, which runs on the caller's thread. A strategy keeps its idle crews; a run takes one, so runs
+ * from several threads and runs inside merge functions each have their own. With one replica there is
+ * no thread, and a run is a direct call.
+ */
+#ifndef COI_STRATEGY_CREW_H
+#define COI_STRATEGY_CREW_H
+
+#include "strategy/strategy.h"
+
+typedef struct coi_member {
+    struct coi_crew *crew;
+    int              replica; /* local */
+    co_context      *ctx;
+    coi_thread      *thread;     /* NULL: the caller's */
+    coi_event        go;         /* a step, or the end, awaits */
+    int              home;       /* the replica on whose device's cores it lives */
+    bool             is_invited; /* to the caller's core */
+    int              core;       /* where and when it woke at its last step after a rest */
+    uint64_t         woke_ns;
+} coi_member;
+
+typedef struct coi_crew {
+    struct coi_crew *next; /* idle crews of the strategy */
+    co_strategy     *strategy;
+    coi_runtime     *runtime;
+    coi_step         step;
+    int              n;
+    bool             quit;
+    int              core;               /* the caller's, when the step began */
+    bool             is_rested;          /* the threads slept when the step began */
+    bool             wakes_here;         /* steps after a rest better begin on the caller's core */
+    uint64_t         began_ns, ended_ns; /* the last such step */
+    uint64_t         wake_ns;            /* how long a thread took to wake on a core of its own */
+    atomic_int       busy;               /* members at work besides the caller */
+    coi_event        done;
+    coi_member      *members;
+    size_t           nbytes;
+} coi_crew;
+
+/* An idle crew of the strategy, or a new one; NULL: the error is in ctx. */
+coi_crew *coi_crew_take(co_context *ctx, co_strategy *strategy);
+void      coi_crew_give(coi_crew *crew);
+/* Where there are several members: all but the first begin with the step; the last to end it signals `done`. */
+void coi_crew_wake(coi_crew *crew);
+/* After that. */
+void coi_crew_rest(coi_crew *crew);
+/* One replica from beginning to end, on the thread of its member (run.c). */
+void coi_run_replica(coi_member *m, coi_step *step);
+
+#endif
