@@ -73,7 +73,12 @@ if(COHORT_SIMD_SOURCES)
     set(is_fallback "$<AND:$<BOOL:${COI_HAVE_ISA_V3}>,$<STREQUAL:$<TARGET_PROPERTY:NAME>,cohort_simd_base>>")
     set_source_files_properties(
         "${PROJECT_SOURCE_DIR}/src/ops/simd/softmax.c" "${PROJECT_SOURCE_DIR}/src/ops/simd/reduce.c" PROPERTIES
-        COMPILE_OPTIONS "$<$<AND:$<CONFIG:Release>,$<NOT:${is_fallback}>>:-O3>;$<$<C_COMPILER_ID:GNU>:-fno-unswitch-loops>")
+        COMPILE_OPTIONS "$<$<CONFIG:Release>:$<IF:${is_fallback},-Os,-O3>>;$<$<C_COMPILER_ID:GNU>:-fno-unswitch-loops>")
+    # Where there is v3, the baseline serves processors from before 2013: these are compiled for size there, and the two above lose
+    # their vectors.
+    set_source_files_properties(
+        "${PROJECT_SOURCE_DIR}/src/ops/simd/gemm.c" "${PROJECT_SOURCE_DIR}/src/ops/simd/pool.c" PROPERTIES
+        COMPILE_OPTIONS "$<$<AND:$<CONFIG:Release>,${is_fallback}>:-Os>")
     set(isa_flags_base "")
     set(isa_flags_v3 -march=x86-64-v3)
     set(isa_flags_v4 -march=x86-64-v4)
