@@ -113,7 +113,7 @@ struct co_context {
     uint64_t     seed, random_counter;
     coi_examples examples;         /* that the replica's step has */
     int          making_variables; /* calls of co_variable that are under way */
-    bool         reference_kernels;
+    bool         reference_kernels, says_kernels; /* the latter in the log */
     bool         is_opened; /* by the user, who closes it; not the context of a replica */
     bool  failure_is_seen; /* the runtime could not be opened, and the user has cleared that once */
     int   rank;            /* of the process; -1 outside a group */

@@ -286,6 +286,44 @@ record_in_place(coi_call *call)
     return record(call, nodes);
 }
 
+/* One line for a kernel: operator, operands, which kernel, and the call that asked for it. */
+static void
+say_kernel(const coi_call *call, bool is_reference)
+{
+    const co_context *ctx = call->ctx;
+    char              operands_text[400] = "", shape[COI_SHAPE_TEXT], site[120] = "";
+    size_t            at = 0;
+
+    for (int i = 0; i < call->num_in && at < sizeof(operands_text); ++i)
+        at += (size_t)snprintf(operands_text + at, sizeof(operands_text) - at, " %s%s",
+                               co_dtype_name((co_dtype)call->in[i]->dtype),
+                               coi_shape_text(call->in[i]->u.tensor.dims, call->in[i]->ndim,
+                                              shape));
+    if (ctx->site.file != NULL)
+        snprintf(site, sizeof(site), ", for %.100s:%d", ctx->site.file, ctx->site.line);
+    coi_log_line(&ctx->runtime->log, CO_LOG_DEBUG, "%s%s: kernel %s on %s%s", call->op->name,
+                 operands_text, is_reference ? "reference" : coi_isa_name(ctx->runtime->isa),
+                 call->device->name, site);
+}
+
+static co_code
+run_kernel_specially(coi_call *call)
+{
+    bool is_reference = call->op->run == NULL || call->ctx->reference_kernels;
+
+    if (call->ctx->says_kernels)
+        say_kernel(call, is_reference);
+    return is_reference ? call->op->ref(call) : call->op->run(call);
+}
+
+ALWAYS_INLINE co_code
+run_kernel(coi_call *call)
+{
+    if (call->ctx->reference_kernels || call->ctx->says_kernels)
+        return run_kernel_specially(call);
+    return call->op->run != NULL ? call->op->run(call) : call->op->ref(call);
+}
+
 /* Rule, outputs, kernel, tape. The numbers are the call's; where they are constants, loops vanish. */
 ALWAYS_INLINE bool
 run(coi_call *call, int num_in, int num_out, const uint32_t *nodes)
@@ -299,13 +337,8 @@ run(coi_call *call, int num_in, int num_out, const uint32_t *nodes)
     for (int i = 0; i < num_out; ++i)
         if ((call->out[i] = make_output(call, &outs[i])) == NULL)
             return false;
-    if (!op->view) {
-        co_code (*kernel)(coi_call *) = op->run != NULL && !ctx->reference_kernels ? op->run
-                                                                                   : op->ref;
-
-        if (kernel(call) != CO_OK)
-            return false;
-    }
+    if (!op->view && run_kernel(call) != CO_OK)
+        return false;
     return !ctx->recording || op->not_differentiable ||
            (nodes != NULL ? record(call, nodes) : record_in_place(call));
 }

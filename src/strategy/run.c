@@ -41,6 +41,7 @@ enter_replica(coi_member *m, coi_step *step)
     ctx->random_counter = parent->random_counter;
     ctx->rank = parent->rank;
     ctx->reference_kernels = parent->reference_kernels;
+    ctx->says_kernels = parent->says_kernels;
     if (strategy->policy->is_default) { /* it has no device of its own (RC-4) */
         ctx->device = parent->device;
         ctx->device_id = parent->device_id;

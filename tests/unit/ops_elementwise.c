@@ -436,3 +436,47 @@ CO_TEST(where_agrees_with_the_reference, "")
         }
     CO_EXPECT_TRUE(co_ok(ctx));
 }
+
+/* --- what ran --- */
+
+typedef struct last_line {
+    char text[600];
+    int  count;
+} last_line;
+
+static void
+keep_line(co_log_level level, const char *line, void *user)
+{
+    last_line *last = user;
+
+    if (level != CO_LOG_DEBUG)
+        return;
+    snprintf(last->text, sizeof(last->text), "%s", line);
+    ++last->count;
+}
+
+static void
+expect_said(const char *settings, const char *kernel)
+{
+    co_options  o = CO_OPTIONS_INIT;
+    last_line   last = { "", 0 };
+    co_context *ctx;
+    char        expected[100];
+
+    o.settings = settings;
+    o.log = keep_line;
+    o.log_user = &last;
+    ctx = co_open_with(&o);
+    co_add(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2, 3)), co_zeros(ctx, CO_FLOAT32, CO_SHAPE(3)));
+    snprintf(expected, sizeof(expected), "add float32[2,3] float32[3]: kernel %s on ", kernel);
+    CO_EXPECT_CONTAINS(last.text, expected);
+    CO_EXPECT_CONTAINS(last.text, "CPU:0, for ");
+    CO_EXPECT_CONTAINS(last.text, "ops_elementwise.c:");
+    CO_EXPECT_CODE(co_close(ctx), CO_OK);
+}
+
+CO_TEST_BARE(the_debug_log_says_which_kernel_ran, "")
+{
+    expect_said("log=debug, isa=base", "base");
+    expect_said("log=debug, reference_kernels=yes", "reference");
+}
