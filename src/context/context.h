@@ -111,8 +111,8 @@ struct co_context {
     struct coi_tape_log *tapes;
 
     uint64_t     seed, random_counter;
-    coi_examples examples;         /* that the replica's step has */
-    int          making_variables; /* calls of co_variable that are under way */
+    coi_examples examples;                        /* that the replica's step has */
+    int          making_variables;                /* calls of co_variable that are under way */
     bool         reference_kernels, says_kernels; /* the latter in the log */
     bool         is_opened; /* by the user, who closes it; not the context of a replica */
     bool  failure_is_seen; /* the runtime could not be opened, and the user has cleared that once */
