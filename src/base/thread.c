@@ -21,8 +21,9 @@ struct coi_thread {
     coi_thread_fn fn;
     void         *arg;
     char          name[16];
-    bool          is_bound; /* else it has the inherited affinity */
-    cpu_set_t     home;
+    bool is_plain; /* of the common policy, SCHED_OTHER; any other is the host's choice and stays */
+    bool is_bound; /* else it has the inherited affinity */
+    cpu_set_t home;
 };
 
 static void *
@@ -99,6 +100,7 @@ coi_thread_start(coi_memory *memory, const char *name, const int *cores, int num
         return coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for the record of thread '%s'",
                          name);
     set_home(thread, cores, num_cores);
+    thread->is_plain = sched_getscheduler(0) == SCHED_OTHER; /* it inherits ours */
     thread->pid = getpid();
     thread->fn = fn;
     thread->arg = arg;
@@ -127,7 +129,8 @@ set_policy(coi_thread *thread, int policy)
 {
     struct sched_param none = { 0 };
 
-    (void)pthread_setschedparam(thread->handle, policy, &none);
+    if (thread->is_plain)
+        (void)pthread_setschedparam(thread->handle, policy, &none);
 }
 
 void

@@ -376,6 +376,34 @@ await_sleep(sleeper *s)
         sched_yield();
 }
 
+/* A host that runs its threads with a policy of its own, here SCHED_BATCH, keeps it. */
+CO_TEST_BARE(a_policy_of_the_host_stays, "")
+{
+    coi_memory         memory;
+    coi_thread        *thread;
+    sleeper            s = { .core = -1 };
+    struct sched_param none = { 0 };
+    int                core = first_core();
+
+    coi_memory_init(&memory, NULL);
+    coi_event_init(&s.go);
+    coi_event_init(&s.noted);
+    CO_REQUIRE(sched_setscheduler(0, SCHED_BATCH, &none) == 0);
+    CO_REQUIRE(coi_thread_start(&memory, "s", &core, 1, 0, sleeper_main, &s, &thread, NULL) ==
+               CO_OK);
+    await_sleep(&s);
+    coi_thread_wake_at(thread, &s.go, core);
+    CO_REQUIRE(coi_event_wait(&s.noted, 0, NULL, 5000));
+    CO_EXPECT_INT(s.policy, SCHED_BATCH);
+    await_sleep(&s);
+    coi_thread_wake_home(thread, &s.go);
+    CO_REQUIRE(coi_event_wait(&s.noted, 1, NULL, 5000));
+    CO_EXPECT_INT(s.policy, SCHED_BATCH);
+    atomic_store(&s.quit, 1);
+    coi_event_signal(&s.go);
+    coi_thread_join(&memory, thread);
+}
+
 CO_TEST_BARE(a_thread_wakes_where_it_is_wanted, "")
 {
     coi_memory  memory;
