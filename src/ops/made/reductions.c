@@ -97,10 +97,15 @@ reduce_euclidean_norm_compose(coi_call *call)
 }
 
 #define REDUCTION(name_, dtypes_, doc_)                                                            \
-    const coi_op coi_op_##name_ = {                                                                \
-        COI_COMPOSED(#name_, doc_, "x"), .dtypes = dtypes_,          COI_ATTRS(coi_reduce_attrs),  \
-        .infer = coi_reduce_rule,        .compose = name_##_compose,                               \
-    };                                                                                             \
+    const coi_op                                                                                   \
+        coi_op_##name_ = {                                                                         \
+            COI_COMPOSED(#name_, doc_, "x"),                                                       \
+            .dtypes = dtypes_,                                                                     \
+            COI_ATTRS(coi_reduce_attrs),                                                           \
+            .infer = coi_reduce_rule,                                                              \
+            .compose = name_##_compose,                                                            \
+            .not_differentiable = (dtypes_) == COI_DTYPE_BIT(CO_BOOL),                             \
+        };                                                                                         \
     co_value *co_##name_(co_context *ctx, co_value *x, const int *axes, size_t num_axes,           \
                          bool keepdims)                                                            \
     {                                                                                              \
