@@ -385,8 +385,14 @@ co_code
 coi_apply_many(co_context *ctx, const coi_op *op, co_value *const *given, int num_given,
                const void *attrs, co_value **outs)
 {
+    co_value *all[COI_MAX_OUTPUTS];
+
     COI_ENTER_CODE(ctx, op->name);
-    return apply(ctx, op, given, num_given, attrs, outs);
+    if (op->recorded == NULL || !ctx->recording)
+        return apply(ctx, op, given, num_given, attrs, outs);
+    if (apply(ctx, op->recorded, given, num_given, attrs, all) == CO_OK)
+        memcpy(outs, all, op->num_outputs * sizeof(*outs));
+    return ctx->error.code;
 }
 
 static inline bool

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Cross entropy of logits with integer labels, and its gradient as one operator: softmax, minus the label, times the
- * upstream gradient. Kernels are those of softmax; the plain version is in ops/ref/softmax.c.
+ * upstream gradient. While a tape is open the exponentials and their sums are kept, so that the gradient has none to compute.
+ * Kernels are those of softmax; the plain version is in ops/ref/softmax.c.
  */
 #include "ops/softmax.h"
 
@@ -76,17 +77,54 @@ cross_entropy_grad_infer(coi_call *call, coi_out *outs)
     return CO_OK;
 }
 
+static bool
+is_half(const co_value *x)
+{
+    return x->dtype == CO_FLOAT16 || x->dtype == CO_BFLOAT16;
+}
+
+/* The losses, the exponentials and the sum of each row; halves would lose what is kept, so it is nothing. */
+static co_code
+kept_infer(coi_call *call, coi_out *outs)
+{
+    const co_value *labels = call->in[0], *logits = call->in[1];
+    co_code         rc = cross_entropy_infer(call, outs);
+    bool            none = rc == CO_OK && is_half(logits);
+
+    if (rc != CO_OK)
+        return rc;
+    outs[1] = (coi_out){ .dtype = outs->dtype, .ndim = none ? 1 : logits->ndim };
+    outs[2] = (coi_out){ .dtype = outs->dtype, .ndim = none ? 1 : labels->ndim };
+    if (!none) {
+        memcpy(outs[1].dims, logits->u.tensor.dims, (size_t)logits->ndim * sizeof(int64_t));
+        memcpy(outs[2].dims, labels->u.tensor.dims, (size_t)labels->ndim * sizeof(int64_t));
+    }
+    return CO_OK;
+}
+
 typedef struct job {
     const coi_softmax_kernels *kernels;
     const co_value            *labels;
-    bool                       is_double;
+    size_t                     size; /* of an element */
     int64_t                    num_rows, dim, rows_per_chunk;
     const char                *logits, *g;
-    char                      *out; /* losses, or the gradient of logits */
-    char                      *max; /* scratch: a number per row */
+    char                      *out;         /* losses, or the gradient of logits */
+    char                      *exps, *sums; /* kept, or NULL */
 } job;
 
-/* Rows [first, last) of a chunk; returns whether there are any. */
+/* Where a row's number is, and where its elements begin. */
+static size_t
+at_row(const job *j, int64_t row)
+{
+    return (size_t)row * j->size;
+}
+static size_t
+at_element(const job *j, int64_t row)
+{
+    return (size_t)(row * j->dim) * j->size;
+}
+
+/* Rows [first, last) of a chunk; returns the first. */
 static int64_t
 chunk_rows(const job *j, int64_t chunk, int64_t *last)
 {
@@ -101,17 +139,25 @@ loss_chunk(void *arg, int64_t chunk)
 {
     const job *j = arg;
     int64_t    last, first = chunk_rows(j, chunk, &last);
-    size_t     size = j->is_double ? sizeof(double) : sizeof(float);
+    double     max[COI_SOFTMAX_ROWS], own_sum[COI_SOFTMAX_ROWS]; /* of either type */
 
-    j->kernels->log_sums(j->logits + (size_t)(first * j->dim) * size, j->max + (size_t)first * size,
-                         j->out + (size_t)first * size, last - first, j->dim);
-    for (int64_t row = first; row < last; ++row) {
-        int64_t at = row * j->dim + coi_label(j->labels, row);
+    for (int64_t row = first; row < last; row += COI_SOFTMAX_ROWS) {
+        int64_t n = last - row < COI_SOFTMAX_ROWS ? last - row : COI_SOFTMAX_ROWS;
+        void   *sum = j->exps != NULL ? (void *)(j->sums + at_row(j, row)) : own_sum;
 
-        if (j->is_double)
-            ((double *)j->out)[row] -= ((const double *)j->logits)[at] - ((double *)j->max)[row];
-        else
-            ((float *)j->out)[row] -= ((const float *)j->logits)[at] - ((float *)j->max)[row];
+        j->kernels->exps(j->logits + at_element(j, row),
+                         j->exps != NULL ? j->exps + at_element(j, row) : NULL, max, sum, n,
+                         j->dim);
+        j->kernels->logs(sum, j->out + at_row(j, row), n);
+        for (int64_t i = 0; i < n; ++i) {
+            int64_t at = (row + i) * j->dim + coi_label(j->labels, row + i);
+
+            if (j->size == sizeof(double))
+                ((double *)j->out)[row + i] -= ((const double *)j->logits)[at] - max[i];
+            else
+                ((float *)j->out)[row + i] -= ((const float *)j->logits)[at] -
+                                              ((const float *)(const void *)max)[i];
+        }
     }
 }
 
@@ -120,15 +166,18 @@ grad_chunk(void *arg, int64_t chunk)
 {
     const job *j = arg;
     int64_t    last, first = chunk_rows(j, chunk, &last);
-    size_t     size = j->is_double ? sizeof(double) : sizeof(float);
-    size_t     at = (size_t)(first * j->dim) * size;
+    size_t     at = at_element(j, first);
 
-    j->kernels->rows(j->logits + at, j->g + (size_t)first * size, j->out + at, last - first,
-                     j->dim);
+    if (j->exps != NULL)
+        j->kernels->scale(j->exps + at, j->sums + at_row(j, first), j->g + at_row(j, first),
+                          j->out + at, last - first, j->dim);
+    else
+        coi_softmax_rows(j->kernels, j->size, j->logits + at, j->g + at_row(j, first), j->out + at,
+                         last - first, j->dim);
     for (int64_t row = first; row < last; ++row) {
         int64_t hit = row * j->dim + coi_label(j->labels, row);
 
-        if (j->is_double)
+        if (j->size == sizeof(double))
             ((double *)j->out)[hit] -= ((const double *)j->g)[row];
         else
             ((float *)j->out)[hit] -= ((const float *)j->g)[row];
@@ -140,11 +189,10 @@ run_floats(coi_call *call)
 {
     const co_value *labels = call->in[0], *logits = call->in[1];
     co_dtype        dtype = (co_dtype)logits->dtype;
-    bool            is_grad = call->num_in == 3;
-    coi_buffer     *scratch = NULL;
+    bool            is_grad = call->num_in > 2;
     job             j = { .kernels = coi_softmax_kernels_of(call->ctx->runtime->isa, dtype),
                           .labels = labels,
-                          .is_double = dtype == CO_FLOAT64,
+                          .size = coi_dtypes[dtype].size,
                           .num_rows = labels->u.tensor.num_elements,
                           .dim = logits->u.tensor.dims[logits->ndim - 1],
                           .logits = COI_IN(call, 1, char),
@@ -154,19 +202,16 @@ run_floats(coi_call *call)
 
     if (rc != CO_OK || j.num_rows == 0)
         return rc;
-    if (!is_grad) {
-        scratch = coi_buffer_alloc(call->device, (size_t)j.num_rows * coi_dtypes[dtype].size);
-        if (scratch == NULL)
-            return coi_fail(call->ctx, CO_RESOURCE_EXHAUSTED,
-                            "%s: no memory for the maxima of %lld rows", call->op->name,
-                            (long long)j.num_rows);
-        j.max = scratch->data;
+    if (call->num_in == 5) {
+        j.exps = call->in[3]->u.tensor.data;
+        j.sums = call->in[4]->u.tensor.data;
+    } else if (call->num_out == 3 && call->out[1]->u.tensor.num_elements > 0) {
+        j.exps = call->out[1]->u.tensor.data;
+        j.sums = call->out[2]->u.tensor.data;
     }
     j.rows_per_chunk = coi_softmax_chunk_rows(j.dim);
     coi_parallel(call, (j.num_rows + j.rows_per_chunk - 1) / j.rows_per_chunk,
                  is_grad ? grad_chunk : loss_chunk, &j);
-    if (scratch != NULL)
-        coi_buffer_unref(scratch);
     return CO_OK;
 }
 
@@ -176,18 +221,28 @@ cross_entropy_run(coi_call *call)
     return coi_run_widened(call, run_floats);
 }
 
+static const coi_op kept_grad;
+
 static co_code
 cross_entropy_gradient(coi_grad *grad)
 {
-    co_value *in[3] = { grad->in[0], grad->in[1], grad->upstream[0] };
+    co_value *in[5] = { grad->in[0], grad->in[1], grad->upstream[0] };
 
-    if (grad->needed[1])
+    if (!grad->needed[1])
+        return CO_OK;
+    if (grad->num_out == 3 && !is_half(grad->in[1])) {
+        in[3] = grad->out[1];
+        in[4] = grad->out[2];
+        grad->grads[1] = coi_apply(grad->ctx, &kept_grad, in, 5, NULL);
+    } else {
         grad->grads[1] = coi_apply(grad->ctx, &coi_op_sparse_softmax_cross_entropy_grad, in, 3,
                                    NULL);
+    }
     return grad->ctx->error.code;
 }
 
-/* (p - hot) g with p = softmax(logits) and upstream u: g p (u - sum(u p)) for logits, sum(u (p - hot)) for g. */
+/* (p - hot) g with p = softmax(logits) and upstream u: g p (u - sum(u p)) for logits, sum(u (p - hot)) for g. What was kept is a
+ * function of logits, which has the whole derivative already. */
 static co_code
 cross_entropy_grad_gradient(coi_grad *grad)
 {
@@ -209,36 +264,49 @@ cross_entropy_grad_gradient(coi_grad *grad)
     return ctx->error.code;
 }
 
-const coi_op coi_op_sparse_softmax_cross_entropy_with_logits = {
-    .name = "sparse_softmax_cross_entropy_with_logits",
-    .doc = "Cross entropy of softmax(logits) with integer labels, along the last dimension.",
-    .inputs = { "labels", "logits" },
-    .num_inputs = 2,
-    .num_outputs = 1,
-    .dtypes = COI_DTYPE_BIT(CO_INT32) | COI_DTYPE_BIT(CO_INT64),
-    .infer = cross_entropy_infer,
+/* The four forms: with and without what is kept, forward and back. */
+#define LABELS COI_DTYPE_BIT(CO_INT32) | COI_DTYPE_BIT(CO_INT64)
+#define FORWARD                                                                                    \
+    .name = "sparse_softmax_cross_entropy_with_logits",                                            \
+    .doc = "Cross entropy of softmax(logits) with integer labels, along the last dimension.",      \
+    .num_inputs = 2, .dtypes = LABELS, .inputs = { "labels", "logits" }, .run = cross_entropy_run, \
+    .grad = cross_entropy_gradient
+#define BACK                                                                                              \
+    .name = "sparse_softmax_cross_entropy_grad",                                                          \
+    .doc =                                                                                                \
+        "The gradient of sparse_softmax_cross_entropy_with_logits for logits, given that of its result.", \
+    .num_outputs = 1, .dtypes = LABELS, .internal = true, .infer = cross_entropy_grad_infer,              \
+    .ref = coi_ref_cross_entropy_grad, .run = cross_entropy_run,                                          \
+    .grad = cross_entropy_grad_gradient
+
+static const coi_op kept = {
+    FORWARD,
+    .num_outputs = 3,
+    .infer = kept_infer,
     .ref = coi_ref_cross_entropy,
-    .run = cross_entropy_run,
-    .grad = cross_entropy_gradient,
+};
+static const coi_op kept_grad = {
+    BACK,
+    .inputs = { "labels", "logits", "g", "exps", "sums" },
+    .num_inputs = 5,
 };
 
+const coi_op coi_op_sparse_softmax_cross_entropy_with_logits = {
+    FORWARD,           .num_outputs = 1, .infer = cross_entropy_infer, .ref = coi_ref_cross_entropy,
+    .recorded = &kept,
+};
 const coi_op coi_op_sparse_softmax_cross_entropy_grad = {
-    .name = "sparse_softmax_cross_entropy_grad",
-    .doc =
-        "The gradient of sparse_softmax_cross_entropy_with_logits for logits, given that of its result.",
+    BACK,
     .inputs = { "labels", "logits", "g" },
     .num_inputs = 3,
-    .num_outputs = 1,
-    .dtypes = COI_DTYPE_BIT(CO_INT32) | COI_DTYPE_BIT(CO_INT64),
-    .internal = true,
-    .infer = cross_entropy_grad_infer,
-    .ref = coi_ref_cross_entropy_grad,
-    .run = cross_entropy_run,
-    .grad = cross_entropy_grad_gradient,
 };
 
 co_value *
 co_sparse_softmax_cross_entropy(co_context *ctx, co_value *labels, co_value *logits)
 {
-    return coi_apply2(ctx, &coi_op_sparse_softmax_cross_entropy_with_logits, labels, logits, NULL);
+    co_value *const in[2] = { labels, logits };
+    co_value       *losses = NULL;
+
+    coi_apply_many(ctx, &coi_op_sparse_softmax_cross_entropy_with_logits, in, 2, NULL, &losses);
+    return losses;
 }

@@ -154,6 +154,11 @@ typedef struct coi_op {
      * parts stay off the tape and `grad` stands for the whole, which then is one new tensor.
      */
     co_value *(*compose)(coi_call *call);
+    /*
+     * What coi_apply_many runs instead while a tape is open: the same name, inputs and results, and after those what the
+     * gradient wants kept. Not listed.
+     */
+    const struct coi_op *recorded;
 } coi_op;
 
 /* Every operator, by name order. */

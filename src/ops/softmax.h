@@ -11,16 +11,18 @@
 #include "ops/op.h"
 
 typedef struct coi_softmax_kernels {
-    /* y = exp(x - max) / sum, times scale[row] where scale is given. */
-    void (*rows)(const void *x, const void *scale, void *y, int64_t num_rows, int64_t dim);
+    /* y = exp(x - max), max and the sum of y, of each row; y may be NULL, which changes no bit of the others. */
+    void (*exps)(const void *x, void *y, void *max, void *sum, int64_t num_rows, int64_t dim);
+    /* y = e / sum, times g[row] where g is given; y may be e. */
+    void (*scale)(const void *e, const void *sum, const void *g, void *y, int64_t num_rows,
+                  int64_t dim);
+    void (*logs)(const void *sum, void *log_sum, int64_t n);
     void (*columns)(const void *x, void *y, int64_t dim, int64_t inner, int64_t first,
                     int64_t last);
     /* dx = y (g - sum(g y)) */
     void (*grad_rows)(const void *y, const void *g, void *dx, int64_t num_rows, int64_t dim);
     void (*grad_columns)(const void *y, const void *g, void *dx, int64_t dim, int64_t inner,
                          int64_t first, int64_t last);
-    /* max and log(sum(exp(x - max))) of each row */
-    void (*log_sums)(const void *x, void *max, void *log_sum, int64_t num_rows, int64_t dim);
 } coi_softmax_kernels;
 
 /* CO_FLOAT32 or CO_FLOAT64. */
@@ -33,6 +35,12 @@ coi_softmax_chunk_rows(int64_t dim)
 {
     return dim >= COI_SOFTMAX_CHUNK ? 1 : COI_SOFTMAX_CHUNK / (dim > 0 ? dim : 1);
 }
+
+/* Rows whose maxima and sums are on the stack at a time. */
+#define COI_SOFTMAX_ROWS 64
+/* Softmax of rows, times g[row] where g is given. */
+void coi_softmax_rows(const coi_softmax_kernels *kernels, size_t element_size, const char *x,
+                      const char *g, char *y, int64_t num_rows, int64_t dim);
 
 typedef struct coi_softmax_attrs {
     int64_t axis;

@@ -335,6 +335,26 @@ CO_TEST(functions_of_floats_are_within_their_units, "")
     CO_EXPECT_TRUE(co_ok(ctx));
 }
 
+/* Where they change from one way of computing to another, and where results are small. */
+CO_TEST(functions_are_as_good_near_zero, "")
+{
+    static const char *const names[] = { "exp", "tanh", "sigmoid", "elu" };
+    enum { N = 40001 };
+    static float x[N];
+    int64_t      n = N;
+
+    for (float step = 0x1p-8f; step > 0x1p-40f; step *= 0x1p-7f) {
+        co_value *in;
+
+        for (int i = 0; i < N; ++i)
+            x[i] = step * (float)(i - N / 2);
+        in = co_tensor(ctx, CO_FLOAT32, &n, 1, x);
+        for (size_t f = 0; f < sizeof(names) / sizeof(names[0]); ++f)
+            ops_same_as_reference(ctx, coi_op_find(names[f]), &in, 1, NULL, 3, "near zero");
+    }
+    CO_EXPECT_TRUE(co_ok(ctx));
+}
+
 CO_TEST(casts_agree_with_the_reference, "")
 {
     ops_random    random = { 3 };

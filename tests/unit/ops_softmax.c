@@ -127,6 +127,58 @@ CO_TEST(cross_entropy_agrees_with_the_plain_kernel, "")
             }
 }
 
+/* While a tape is open another kernel runs, which keeps its exponentials; nobody should see that in the losses. */
+CO_TEST(cross_entropy_has_the_same_bits_on_a_tape, "")
+{
+    for (int64_t classes = 3; classes < 3000; classes = classes * 5 + 1) {
+        int64_t   rows = 131;
+        co_value *in[2] = { labels(ctx, CO_INT64, &rows, 1, classes),
+                            kernel_tensor(ctx, CO_FLOAT32, (int64_t[]){ rows, classes }, 2, 3) };
+        co_value *off = cross_entropy(ctx, in), *on;
+
+        co_tape_begin(ctx);
+        on = cross_entropy(ctx, in);
+        CO_EXPECT_BYTES(co_data(ctx, on), co_data(ctx, off), (size_t)rows * sizeof(float));
+        co_watch(ctx, in[1]);
+        CO_EXPECT_NULL(co_sparse_softmax_cross_entropy(ctx, co_int(ctx, 7), in[1]));
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "sparse_softmax_cross_entropy_with_logits");
+    }
+}
+
+/* Halves keep nothing: their gradient computes the exponentials again, in float32. */
+CO_TEST(cross_entropy_of_halves_has_gradients, "")
+{
+    static const co_dtype dtypes[] = { CO_FLOAT16, CO_BFLOAT16 };
+    static const double   units[] = { 1e-3, 8e-3 };
+
+    for (int i = 0; i < 2; ++i)
+        for (int64_t classes = 7; classes < 100; classes += 90) {
+            int64_t   rows = 5;
+            co_value *in[2] = { labels(ctx, CO_INT32, &rows, 1, classes),
+                                kernel_tensor(ctx, dtypes[i], (int64_t[]){ rows, classes }, 2, 1) };
+
+            CO_EXPECT_LESS(kernel_difference(ctx, cross_entropy(ctx, in),
+                                             kernel_reference(ctx, cross_entropy, in)),
+                           units[i]);
+            CO_EXPECT_LESS(kernel_difference(ctx, cross_entropy_gradient(ctx, in),
+                                             kernel_reference(ctx, cross_entropy_gradient, in)),
+                           units[i]);
+        }
+}
+
+CO_TEST(cross_entropy_of_no_rows_has_an_empty_gradient, "")
+{
+    co_value *logits = co_zeros(ctx, CO_FLOAT32, CO_SHAPE(0, 3)), *gradient;
+
+    co_tape_begin(ctx);
+    co_watch(ctx, logits);
+    gradient = co_gradient(
+        ctx, co_sparse_softmax_cross_entropy(ctx, co_zeros(ctx, CO_INT32, CO_SHAPE(0)), logits),
+        logits);
+    CO_EXPECT_TRUE(co_ok(ctx) && co_value_kind(gradient) == CO_KIND_TENSOR);
+    CO_EXPECT_INT(co_num_elements(ctx, gradient), 0);
+}
+
 CO_TEST(cross_entropy_has_gradients_of_gradients, "")
 {
     static const int second[] = { 1 };

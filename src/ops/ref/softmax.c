@@ -89,6 +89,11 @@ cross_entropy(coi_call *call)
         double sum, max = row_max_and_sum(logits, row * dim, 1, dim, &sum);
 
         put(call->out[0], row, log(sum) - (get(logits, row * dim + coi_label(labels, row)) - max));
+        if (call->num_out == 1 || call->out[1]->u.tensor.num_elements == 0)
+            continue;
+        put(call->out[2], row, sum); /* what is kept for the gradient */
+        for (int64_t d = 0; d < dim; ++d)
+            put(call->out[1], row * dim + d, exp(get(logits, row * dim + d) - max));
     }
     return rc;
 }

@@ -153,4 +153,13 @@ typedef struct coi_cast_loops {
 } coi_cast_loops;
 COI_LOOP_EXTERN(coi_cast_loops);
 
+/*
+ * Where the functions of math.h cut their arguments off; NaN passes. In memory, not in the loops: gcc makes one
+ * instruction of a comparison and a choice only where both have the very same operand, which a constant is not.
+ */
+typedef struct coi_argument_limits {
+    float exp_low, exp_high, tanh_high;
+} coi_argument_limits;
+extern const coi_argument_limits coi_limits;
+
 #endif

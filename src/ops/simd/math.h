@@ -9,6 +9,7 @@
 #ifndef COI_OPS_SIMD_MATH_H
 #define COI_OPS_SIMD_MATH_H
 
+#include "ops/simd/loops.h"
 #include "ops/simd/simd.h"
 
 #include <math.h>
@@ -40,36 +41,47 @@ coi_float_bits(float value)
     return bits;
 }
 
-/* e^r - 1 for x = n ln 2 + r; n is in the low bits of *k, and what stands above them must be shifted out. */
+/* Twice the bias of an exponent: the low bits of a rounded n count from there, so that halves of them are exponents. */
+#define COI_TWO_BIASES 254
+
+/* e^r - 1 for x = n ln 2 + r; n + COI_TWO_BIASES is in the low bits of *k, and what stands above them must be shifted out. */
 COI_INLINE float
 coi_exp_reduced(float x, int32_t *k)
 {
-    const float to_int = 12582912.0f; /* 1.5 * 2^23: adding it rounds to the nearest integer */
-    float       shifted = COI_FMA(x, 1.44269504f, to_int), n = shifted - to_int, r, p;
+    /* 1.5 * 2^23: adding it rounds to the nearest integer */
+    const float to_int = 12582912.0f + (float)COI_TWO_BIASES;
+    float       shifted = COI_FMA(x, 1.44269504f, to_int), n = shifted - to_int, r, square, p;
 
     r = COI_FMA(n, -0.693145752f, x); /* the high part of ln 2 has 15 bits: n times it is exact */
     r = COI_FMA(n, -1.42860677e-6f, r);
-    p = 0.00139276846f;
-    p = COI_FMA(p, r, 0.00836438069f);
-    p = COI_FMA(p, r, 0.0416665454f);
-    p = COI_FMA(p, r, 0.166665696f);
-    p = COI_FMA(p, r, 0.5f);
+    square = r * r;
+    p = COI_FMA(0.00139276846f, square, COI_FMA(0.00836438069f, r, 0.0416665454f));
+    p = COI_FMA(p, square, COI_FMA(0.166665696f, r, 0.5f));
     *k = coi_float_bits(shifted);
-    return COI_FMA(p, r * r, r);
+    return COI_FMA(p, square, r);
+}
+
+/* 2^(k - 127), by the low bits of k. */
+COI_INLINE float
+coi_power_of_two(uint32_t k)
+{
+    return coi_bits_float((int32_t)(k << 23));
 }
 
 COI_INLINE float
 coi_expf(float x)
 {
-    int32_t k, half;
-    float   p = coi_exp_reduced(x, &k) + 1.0f, y;
+    int32_t  k;
+    uint32_t half;
+    float    p, scale;
 
+    x = x < coi_limits.exp_low ? coi_limits.exp_low : x; /* 0 there, and infinity here */
+    x = coi_limits.exp_high < x ? coi_limits.exp_high : x;
+    p = coi_exp_reduced(x, &k);
     /* 2^n in two factors, so that subnormal results are rounded once and large ones overflow at the end. */
-    half = (int32_t)((uint32_t)k << 10) >> 11;
-    p *= coi_bits_float((int32_t)(((uint32_t)half + 127u) << 23));
-    y = p * coi_bits_float((int32_t)(((uint32_t)k - (uint32_t)half + 127u) << 23));
-    y = x > 89.0f ? INFINITY : y; /* out here the steps above gave noise; NaN stays */
-    return x < -104.0f ? 0.0f : y;
+    half = (uint32_t)k >> 1;
+    scale = coi_power_of_two(half);
+    return COI_FMA(p, scale, scale) * coi_power_of_two((uint32_t)k - half);
 }
 
 /* exp(x) - 1 without losing what is small: 2^n (e^r - 1) + (2^n - 1). */
@@ -79,7 +91,7 @@ coi_expm1f(float x)
     int32_t k;
     float   p = coi_exp_reduced(x, &k), scale, y;
 
-    scale = coi_bits_float((int32_t)(((uint32_t)k + 126u) << 23)); /* 2^(n-1): n may be 128 */
+    scale = coi_power_of_two((uint32_t)k - 128u); /* 2^(n-1): n may be 128 */
     y = COI_FMA(p, scale, scale - 0.5f) * 2.0f;
     y = x > 88.8f ? INFINITY : y;
     y = x < -17.4f ? -1.0f : y; /* NaN stays */
@@ -119,17 +131,21 @@ coi_logf(float x)
 COI_INLINE float
 coi_tanhf(float x)
 {
-    float size = fabsf(x), z = x * x, p, large;
+    float   size = fabsf(x), z = x * x, near, far, scale;
+    int32_t k;
 
-    p = 0.00229274482f;
-    p = COI_FMA(p, z, -0.00834394552f);
-    p = COI_FMA(p, z, 0.0217689187f);
-    p = COI_FMA(p, z, -0.0539592596f);
-    p = COI_FMA(p, z, 0.133333036f);
-    p = COI_FMA(p, z, -0.333333332f);
-    p = COI_FMA(p * z, size, size);
-    large = 1.0f - 2.0f / (coi_expf(2.0f * size) + 1.0f);
-    return copysignf(size < 0.625f ? p : large, x); /* so that tanh(-0) is -0 */
+    near = 0.00229274482f;
+    near = COI_FMA(near, z, -0.00834394552f);
+    near = COI_FMA(near, z, 0.0217689187f);
+    near = COI_FMA(near, z, -0.0539592596f);
+    near = COI_FMA(near, z, 0.133333036f);
+    near = COI_FMA(near, z, -0.333333332f);
+    near = COI_FMA(near * z, size, size);
+    far = coi_limits.tanh_high < size ? coi_limits.tanh_high : size; /* 1 there */
+    far = coi_exp_reduced(far + far, &k);
+    scale = coi_power_of_two((uint32_t)k - 127u);
+    far = 1.0f - 2.0f / (COI_FMA(far, scale, scale) + 1.0f);
+    return copysignf(size < 0.625f ? near : far, x); /* so that tanh(-0) is -0 */
 }
 
 COI_INLINE float
@@ -163,13 +179,11 @@ coi_softplusf(float x)
 #define COI_SELU_SCALE 1.05070098735548049f
 #define COI_SELU_LOW   1.75809934084737682f
 
-/* x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) */
+/* x / 2 (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3), as x / (1 + exp(-2 u)): nothing cancels where x is negative. */
 COI_INLINE float
 coi_gelu_tanhf(float x)
 {
-    float u = 0.797884561f * COI_FMA(0.044715f * x, x * x, x);
-
-    return 0.5f * x * (1.0f + coi_tanhf(u));
+    return x / (1.0f + coi_expf(-1.59576912f * COI_FMA(0.044715f * x, x * x, x)));
 }
 
 #endif

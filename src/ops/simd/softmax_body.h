@@ -32,11 +32,17 @@ OF(add_to)(OF(sums) * sums, const REAL *x, int64_t n)
 static inline REAL
 OF(fold)(const OF(sums) * sums)
 {
-    REAL lanes[SUMS];
+    OF(vec) v[OF(VECTORS)];
+    REAL lanes[OF(LANES)];
 
-    for (int k = 0; k < OF(VECTORS); ++k)
-        OF(store)(lanes + k * OF(LANES), sums->v[k]);
-    for (int width = SUMS / 2; width > 0; width /= 2)
+    memcpy(v, sums->v, sizeof(v));
+    COI_UNROLL
+    for (int width = OF(VECTORS) / 2; width > 0; width /= 2)
+        for (int k = 0; k < width; ++k)
+            v[k] = OF(add)(v[k], v[k + width]);
+    OF(store)(lanes, v[0]);
+    COI_UNROLL
+    for (int width = OF(LANES) / 2; width > 0; width /= 2)
         for (int i = 0; i < width; ++i)
             lanes[i] += lanes[i + width];
     return lanes[0];
@@ -143,46 +149,98 @@ OF(turn_back)(const REAL *restrict strip, int64_t dim, int n, REAL *restrict row
 }
 
 static void
-OF(narrow_rows)(const REAL *x, const REAL *scale, REAL *y, int64_t num_rows, int64_t dim)
+OF(narrow_exps)(const REAL *x, REAL *y, REAL *max, REAL *sum, int64_t num_rows, int64_t dim)
 {
-    REAL from[NARROW * STRIP], to[NARROW * STRIP], max[STRIP], sum[STRIP];
+    REAL from[NARROW * STRIP], to[NARROW * STRIP], strip_max[STRIP], strip_sum[STRIP];
 
     for (int64_t row = 0; row < num_rows; row += STRIP) {
-        int n = num_rows - row < STRIP ? (int)(num_rows - row) : STRIP, width = ROUNDED(n);
+        int    n = num_rows - row < STRIP ? (int)(num_rows - row) : STRIP;
+        size_t nbytes = (size_t)n * sizeof(REAL);
 
         OF(turn)(x + row * dim, dim, n, from);
-        OF(strip_exp)(from, to, true, dim, STRIP, width, max, sum);
-        if (scale != NULL)
-            for (int i = 0; i < n; ++i)
-                sum[i] = scale[row + i] / sum[i];
-        else
-            for (int i = 0; i < n; ++i)
-                sum[i] = 1 / sum[i];
-        OF(strip_scale)(to, dim, STRIP, width, sum);
-        OF(turn_back)(to, dim, n, y + row * dim);
+        OF(strip_exp)(from, to, true, dim, STRIP, ROUNDED(n), strip_max, strip_sum);
+        memcpy(max + row, strip_max, nbytes);
+        memcpy(sum + row, strip_sum, nbytes);
+        if (y != NULL)
+            OF(turn_back)(to, dim, n, y + row * dim);
+    }
+}
+
+/* y = exp(x - max) of one row; returns the sum. */
+static inline REAL
+OF(row_exps)(const REAL *restrict x, REAL *restrict y, int64_t dim, REAL max)
+{
+    for (int64_t i = 0; i < dim; ++i)
+        y[i] = EXP(x[i] - max);
+    return OF(row_sum)(y, dim);
+}
+
+/* The sum alone, by pieces: the same bits. */
+static inline REAL
+OF(exp_sum)(const REAL *x, int64_t dim, REAL max)
+{
+    REAL piece[BLOCK];
+    OF(sums) sums;
+
+    for (int k = 0; k < OF(VECTORS); ++k)
+        sums.v[k] = OF(zero)();
+    for (int64_t done = 0; done < dim; done += BLOCK) {
+        int64_t n = dim - done < BLOCK ? dim - done : BLOCK;
+
+        for (int64_t i = 0; i < n; ++i)
+            piece[i] = EXP(x[done + i] - max);
+        OF(add_to)(&sums, piece, n);
+    }
+    return OF(fold)(&sums);
+}
+
+/* A few rows at a time, as many as stay near: all maxima first, so that no exponential waits for the end of a maximum. */
+static void
+OF(softmax_exps)(const void *x_data, void *y_data, void *max_data, void *sum_data, int64_t num_rows,
+                 int64_t dim)
+{
+    const REAL *x = x_data;
+    REAL       *y = y_data, *max = max_data, *sum = sum_data;
+    int64_t     few = dim < BLOCK ? 2 * BLOCK / dim : 1;
+
+    if (dim <= NARROW) {
+        OF(narrow_exps)(x, y, max, sum, num_rows, dim);
+        return;
+    }
+    for (int64_t first = 0; first < num_rows; first += few) {
+        int64_t last = num_rows - first < few ? num_rows : first + few;
+
+        for (int64_t row = first; row < last; ++row)
+            max[row] = OF(row_max)(x + row * dim, dim);
+        for (int64_t row = first; row < last; ++row)
+            sum[row] = y != NULL ? OF(row_exps)(x + row * dim, y + row * dim, dim, max[row])
+                                 : OF(exp_sum)(x + row * dim, dim, max[row]);
     }
 }
 
 static void
-OF(softmax_rows)(const void *x_data, const void *scale_data, void *y_data, int64_t num_rows,
-                 int64_t dim)
+OF(softmax_scale)(const void *e_data, const void *sum_data, const void *g_data, void *y_data,
+                  int64_t num_rows, int64_t dim)
 {
-    const REAL *x = x_data, *scale = scale_data;
+    const REAL *e = e_data, *sum = sum_data, *g = g_data;
     REAL       *y = y_data;
 
-    if (dim <= NARROW) {
-        OF(narrow_rows)(x, scale, y, num_rows, dim);
-        return;
-    }
-    for (int64_t row = 0; row < num_rows; ++row, x += dim, y += dim) {
-        REAL max = OF(row_max)(x, dim), factor;
+    for (int64_t row = 0; row < num_rows; ++row, e += dim, y += dim) {
+        REAL factor = (g == NULL ? 1 : g[row]) / sum[row];
 
         for (int64_t i = 0; i < dim; ++i)
-            y[i] = EXP(x[i] - max);
-        factor = (scale == NULL ? 1 : scale[row]) / OF(row_sum)(y, dim);
-        for (int64_t i = 0; i < dim; ++i)
-            y[i] *= factor;
+            y[i] = e[i] * factor;
     }
+}
+
+static void
+OF(softmax_logs)(const void *sum_data, void *log_data, int64_t n)
+{
+    const REAL *restrict sum = sum_data;
+    REAL *restrict log_sum = log_data;
+
+    for (int64_t i = 0; i < n; ++i)
+        log_sum[i] = LOG(sum[i]);
 }
 
 static void
@@ -247,64 +305,13 @@ OF(softmax_grad_columns)(const void *y_data, const void *g_data, void *dx_data, 
      last - j < STRIP ? (int)(last - j) : STRIP);
 }
 
-static void
-OF(narrow_sums)(const REAL *x, REAL *max, REAL *sum, int64_t num_rows, int64_t dim)
-{
-    REAL from[NARROW * STRIP], strip_max[STRIP], strip_sum[STRIP];
-
-    for (int64_t row = 0; row < num_rows; row += STRIP) {
-        int n = num_rows - row < STRIP ? (int)(num_rows - row) : STRIP;
-
-        OF(turn)(x + row * dim, dim, n, from);
-        OF(strip_exp)(from, NULL, false, dim, STRIP, ROUNDED(n), strip_max, strip_sum);
-        memcpy(max + row, strip_max, (size_t)n * sizeof(REAL));
-        memcpy(sum + row, strip_sum, (size_t)n * sizeof(REAL));
-    }
-}
-
-/* The sum of exp(x - max) over a long row, by pieces. */
-static inline REAL
-OF(exp_sum)(const REAL *x, int64_t dim, REAL max)
-{
-    REAL piece[BLOCK];
-    OF(sums) sums;
-
-    for (int k = 0; k < OF(VECTORS); ++k)
-        sums.v[k] = OF(zero)();
-    for (int64_t done = 0; done < dim; done += BLOCK) {
-        int64_t n = dim - done < BLOCK ? dim - done : BLOCK;
-
-        for (int64_t i = 0; i < n; ++i)
-            piece[i] = EXP(x[done + i] - max);
-        OF(add_to)(&sums, piece, n);
-    }
-    return OF(fold)(&sums);
-}
-
-static void
-OF(softmax_log_sums)(const void *x_data, void *max_data, void *log_sum_data, int64_t num_rows,
-                     int64_t dim)
-{
-    const REAL *x = x_data;
-    REAL       *max = max_data, *log_sum = log_sum_data;
-
-    if (dim <= NARROW)
-        OF(narrow_sums)(x, max, log_sum, num_rows, dim);
-    else
-        for (int64_t row = 0; row < num_rows; ++row) {
-            max[row] = OF(row_max)(x + row * dim, dim);
-            log_sum[row] = OF(exp_sum)(x + row * dim, dim, max[row]);
-        }
-    for (int64_t row = 0; row < num_rows; ++row)
-        log_sum[row] = LOG(log_sum[row]);
-}
-
 const coi_softmax_kernels COI_PER_ISA(OF(coi_softmax)) = {
-    .rows = OF(softmax_rows),
+    .exps = OF(softmax_exps),
+    .scale = OF(softmax_scale),
+    .logs = OF(softmax_logs),
     .columns = OF(softmax_columns),
     .grad_rows = OF(softmax_grad_rows),
     .grad_columns = OF(softmax_grad_columns),
-    .log_sums = OF(softmax_log_sums),
 };
 
 #undef OF
