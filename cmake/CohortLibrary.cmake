@@ -58,6 +58,9 @@ file(GLOB COHORT_SMALL_SOURCES CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/io/n
 list(APPEND COHORT_SMALL_SOURCES
     "${PROJECT_SOURCE_DIR}/src/io/options.c" "${PROJECT_SOURCE_DIR}/src/io/writer.c"
     "${PROJECT_SOURCE_DIR}/src/data/csv.c" "${PROJECT_SOURCE_DIR}/src/data/list_files.c"
+    "${PROJECT_SOURCE_DIR}/src/data/stage.c" "${PROJECT_SOURCE_DIR}/src/data/guest.c"
+    "${PROJECT_SOURCE_DIR}/src/data/map.c" "${PROJECT_SOURCE_DIR}/src/data/zip.c"
+    "${PROJECT_SOURCE_DIR}/src/data/cache.c" "${PROJECT_SOURCE_DIR}/src/data/prefetch.c"
     "${PROJECT_SOURCE_DIR}/src/compat/config.c" "${PROJECT_SOURCE_DIR}/src/strategy/topology.c")
 set_source_files_properties(${COHORT_SMALL_SOURCES} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-Os>")
 

@@ -54,6 +54,41 @@ CO_API co_dataset *co_make_numpy_dataset(co_context *ctx, co_strategy *strategy,
 
 /* Transformations. The input stays usable. */
 
+/*
+ * Functions over elements. They are called by co_next, on its thread and context, in default mode with
+ * the host's first CPU as the current device and in a block of their own; `user` is passed on and must
+ * live as long as the dataset and its iterators. Elements come as they are in the spec: one tensor, or
+ * a structure of tensors. When a function records an error, co_next fails with it: the code stays, the
+ * message begins with the stage and the element ("map of element 3: ..."), and the next call goes on
+ * with the element after it. The batch size is not known after a function that makes elements.
+ *
+ * `spec` describes what a function returns, with specs as leaves (co_spec, co_type_spec), -1 for
+ * dimensions that vary; NULL: it is that of the input. Host values are converted to it. Anything else
+ * is refused when it comes: CO_TYPE for another structure or dtype, CO_INVALID_ARGUMENT for a shape.
+ */
+
+/** Returns an element made from one. */
+typedef co_value *(*co_element_fn)(co_context *ctx, co_value *element, void *user);
+/** Whether an element is wanted. */
+typedef bool (*co_predicate_fn)(co_context *ctx, co_value *element, void *user);
+
+/** A fold: gets (state, element) as a tuple of two and returns the new state. */
+typedef co_value *(*co_fold_fn)(co_context *ctx, co_value *args, void *user);
+/** Returns the dataset that stands for an element. */
+typedef co_dataset *(*co_inner_fn)(co_context *ctx, co_value *element, void *user);
+/** Returns element `index`, counted from 0 by each iterator; NULL without an error at the end. */
+typedef co_value *(*co_generator_fn)(co_context *ctx, int64_t index, void *user);
+
+/** fn of every element, in order. CO_TYPE if fn is NULL or spec is no spec. */
+CO_API co_dataset *co_dataset_map(co_context *ctx, co_dataset *input, co_element_fn fn, void *user,
+                                  co_value *spec);
+/** The elements of which fn says true. The cardinality is not known. */
+CO_API co_dataset *co_dataset_filter(co_context *ctx, co_dataset *input, co_predicate_fn fn,
+                                     void *user);
+/** The elements before the first of which fn says false. */
+CO_API co_dataset *co_dataset_take_while(co_context *ctx, co_dataset *input, co_predicate_fn fn,
+                                         void *user);
+
 /**
  * `size` consecutive elements as one, with a new dimension 0. The last may be shorter unless
  * drop_remainder. Consecutive slices of one source are batched without copying. CO_INVALID_ARGUMENT
@@ -72,6 +107,38 @@ CO_API co_dataset *co_dataset_rebatch(co_context *ctx, co_dataset *input, const 
 CO_API co_dataset *co_dataset_repeat(co_context *ctx, co_dataset *input, int64_t count);
 /** The first `count` elements; a negative count takes all. */
 CO_API co_dataset *co_dataset_take(co_context *ctx, co_dataset *input, int64_t count);
+
+/**
+ * A map with a memory: fn gets (state, element) and returns a tuple of the new state and the output,
+ * which spec describes. Every iterator begins with `initial`. CO_TYPE if fn returns anything else.
+ */
+CO_API co_dataset *co_dataset_scan(co_context *ctx, co_dataset *input, co_value *initial,
+                                   co_fold_fn fn, void *user, co_value *spec);
+/** All but the first `count` elements; a negative count skips all. */
+CO_API co_dataset *co_dataset_skip(co_context *ctx, co_dataset *input, int64_t count);
+/**
+ * Tuples of one element of each input; ends with the shortest. CO_VALUE without inputs. The batch size
+ * is that of the inputs if they agree.
+ */
+CO_API co_dataset *co_dataset_zip(co_context *ctx, co_dataset *const *inputs, size_t num_inputs);
+/** Tuples of a number (int64, from start) and the element. */
+CO_API co_dataset *co_dataset_enumerate(co_context *ctx, co_dataset *input, int64_t start);
+/**
+ * All elements of the first, then all of the second. CO_TYPE unless structures and dtypes agree;
+ * dimensions that differ are unknown in the spec.
+ */
+CO_API co_dataset *co_dataset_concatenate(co_context *ctx, co_dataset *first, co_dataset *second);
+/**
+ * The elements kept in memory: the first iterator that comes to the end has read the input for all
+ * later ones, of every context. One that is left before, or met an error, keeps nothing.
+ */
+CO_API co_dataset *co_dataset_cache(co_context *ctx, co_dataset *input);
+/**
+ * The same elements, of which up to buffer_size may be made before they are asked for (-1: as many as
+ * are useful). Never visible in the data. CO_INVALID_ARGUMENT below -1. Now elements are made when they
+ * are asked for.
+ */
+CO_API co_dataset *co_dataset_prefetch(co_context *ctx, co_dataset *input, int64_t buffer_size);
 
 /** In place of the numbers of a shard: CO_AUTOSHARD_HINT fills them in (DS-SHARD-9). */
 #define CO_SHARD_HINT (-1)
@@ -232,8 +299,6 @@ CO_API bool co_optional_has_value(co_context *ctx, co_value *optional);
 /** The value of an optional; CO_INVALID_ARGUMENT if it is empty. */
 CO_API co_value *co_optional_get_value(co_context *ctx, co_value *optional);
 
-/** A fold: gets (state, element) as a tuple of two and returns the new state. */
-typedef co_value *(*co_fold_fn)(co_context *ctx, co_value *args, void *user);
 /** fn(... fn(fn(initial, first), second) ..., last), also of a distributed dataset (DS-ITER-9). */
 CO_API co_value *co_dataset_reduce(co_context *ctx, co_dataset *dataset, co_value *initial,
                                    co_fold_fn fn, void *user);

@@ -56,6 +56,7 @@ set_inputs(coi_heap *heap, co_dataset *dataset, co_dataset *const *inputs, size_
         dataset->inputs[i] = inputs[i];
         if (inputs[i]->depth >= dataset->depth)
             dataset->depth = inputs[i]->depth + 1;
+        dataset->steps += inputs[i]->steps;
     }
     dataset->num_inputs = n;
     return true;
@@ -77,6 +78,7 @@ coi_dataset_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *const *
         return NULL;
     }
     dataset->ops = ops;
+    dataset->steps = 1;
     dataset->cardinality = cardinality;
     dataset->batch_size = CO_UNKNOWN_BATCH_SIZE;
     dataset->autoshard = num_inputs > 0 ? inputs[0]->autoshard : CO_AUTOSHARD_AUTO;
@@ -85,11 +87,12 @@ coi_dataset_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *const *
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a dataset (%s)", ops->name);
         return NULL;
     }
-    if (dataset->depth > COI_MAX_PIPELINE) {
-        coi_unref(heap, dataset);
+    if (dataset->depth > COI_MAX_PIPELINE || dataset->steps > COI_MAX_STEPS) {
         coi_fail(ctx, CO_VALUE,
-                 "a pipeline of more than %d steps; repeat a step by its count instead",
-                 COI_MAX_PIPELINE);
+                 "a pipeline of more than %d steps%s; repeat a step by its count instead",
+                 dataset->depth > COI_MAX_PIPELINE ? COI_MAX_PIPELINE : COI_MAX_STEPS,
+                 dataset->depth > COI_MAX_PIPELINE ? "" : " in all branches");
+        coi_unref(heap, dataset);
         return NULL;
     }
     return dataset;

@@ -20,8 +20,10 @@
 
 typedef struct coi_dataset_ops coi_dataset_ops;
 
-/* Longer chains are refused, so that walking them can recurse. */
+/* Longer chains are refused, so that walking them can recurse; larger trees, so that walks end: one
+ * branch may be in another many times. */
 #define COI_MAX_PIPELINE 500
+#define COI_MAX_STEPS    100000
 
 struct co_dataset {
     coi_object             object;
@@ -37,6 +39,7 @@ struct co_dataset {
     int64_t      batch_size; /* of the last batch step; CO_UNKNOWN_BATCH_SIZE */
     co_autoshard autoshard;
     int          depth; /* longest way to a source */
+    int64_t      steps; /* of the whole tree, shared branches counted each time */
 };
 
 /* A position in a dataset: the head of every kind's own struct, which open finds zeroed. */
@@ -84,7 +87,40 @@ struct coi_dataset_ops {
     /* Shard hints: the shard it stands for, of `input`. */
     co_dataset *(*fill_hint)(co_context *ctx, co_dataset *input, int num,
                              int index); /* is no hint */
+    /* Stages: how many elements there are. */
+    int64_t (*count)(const co_dataset *dataset); /* as many as of the first input */
+    /* What must hold before any element is made (DS-SHARD-15); false with an error. */
+    bool (*check)(co_context *ctx, const co_dataset *dataset); /* nothing */
 };
+
+/*
+ * A stage: a transformation that is its function, its numbers and its inputs, so that making and
+ * remaking it is the same for all. Its iterator begins with a coi_stage_iterator.
+ */
+typedef struct coi_stage_args {
+    int64_t numbers[4];
+    bool    flag;
+    union {
+        co_element_fn   element;
+        co_predicate_fn predicate;
+        co_fold_fn      fold;
+        co_inner_fn     inner;
+        co_generator_fn generator;
+    } fn;
+    void *user;
+} coi_stage_args;
+
+typedef struct coi_stage {
+    co_dataset     base;
+    coi_stage_args args;
+} coi_stage;
+
+typedef struct coi_stage_iterator {
+    co_iterator base;
+    int64_t     index;   /* of the next element of the input */
+    co_value  **element; /* room for one element of the input */
+    bool        ended;
+} coi_stage_iterator;
 
 extern const coi_class coi_dataset_class, coi_iterator_class;
 
@@ -107,7 +143,69 @@ co_device *coi_data_device(co_context *ctx);
 /* See co_dataset_batch_size. */
 int64_t coi_dataset_rows(const co_dataset *dataset);
 
+/* --- stages (stage.c) --- */
+
+/* As coi_dataset_new; the batch size is that of the first input. */
+co_dataset *coi_stage_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *const *inputs,
+                          size_t num_inputs, co_value *spec, const coi_stage_args *args);
+/* The same with the spec of its only input, given to the block. */
+co_dataset *coi_stage_like(co_context *ctx, const coi_dataset_ops *ops, co_dataset *input,
+                           const coi_stage_args *args);
+/* Slots of their tables: rewriting never changes what elements look like. */
+co_dataset *coi_stage_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs);
+co_code     coi_stage_open(co_context *ctx, co_iterator *iterator);
+void        coi_stage_close(coi_heap *heap, co_iterator *iterator);
+int64_t     coi_count_unknown(const co_dataset *dataset);
+static inline const coi_stage_args *
+coi_args_of(const co_iterator *iterator)
+{
+    return &((const coi_stage *)iterator->dataset)->args;
+}
+/* The next element of the input, into `element`. Counts it. */
+int coi_stage_pull(co_context *ctx, co_iterator *iterator);
+/* All checks of a dataset and what is before it. */
+bool coi_dataset_check(co_context *ctx, const co_dataset *dataset);
+
+/* --- functions of the user (guest.c) --- */
+
+/* What is put back after a call: see coi_guest_begin. */
+typedef struct coi_guest {
+    size_t      entries, blocks, floor;
+    const char *call;
+} coi_guest;
+/*
+ * A function of the user runs in default mode with the host as its device, in a block of its own;
+ * what it leaves open is left. begin gives false with an error; end is called either way.
+ */
+bool coi_guest_begin(co_context *ctx, coi_guest *guest);
+void coi_guest_end(co_context *ctx, const coi_guest *guest);
+/* The element that the iterator pulled, as a handle of the block; the leaves are dropped. */
+co_value *coi_guest_element(co_context *ctx, co_iterator *iterator);
+/* What a function returned as leaves of the dataset's spec, new references; false with an error. */
+bool coi_guest_result(co_context *ctx, const co_dataset *dataset, co_value *result,
+                      co_value **leaves);
+/* Complete an error with the stage and its element before the current one. COI_ERROR. */
+int coi_guest_error(co_context *ctx, const co_iterator *iterator);
+/* Arguments: a function, a structure of specs. */
+bool coi_check_fn(co_context *ctx, bool is_there, int position, const char *what);
+bool coi_check_spec(co_context *ctx, co_value *spec, int position);
+
 /* --- specs (spec.c): new references, NULL with the error in ctx --- */
+
+/* The spec itself, as a new reference. */
+static inline co_value *
+coi_spec_of(co_dataset *dataset)
+{
+    coi_ref(dataset->spec);
+    return dataset->spec;
+}
+/* What elements of both are: dimensions that differ are unknown. `code`, naming `other`, if structures or dtypes differ. */
+co_value *coi_spec_join(co_context *ctx, co_value *first, const co_dataset *other, co_code code,
+                        const char *name);
+/* Whether every element of the spec `inner` is one of `outer`. */
+bool coi_spec_within(const co_value *inner, const co_value *outer);
+/* A leaf as a tensor on the host; host values become `dtype`. NULL with an error. */
+co_value *coi_data_tensor(co_context *ctx, co_value *leaf, co_dtype dtype);
 
 co_value *coi_spec_new(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim);
 typedef co_value *(*coi_spec_fn)(co_context *ctx, const co_value *spec, const void *arg);

@@ -302,8 +302,10 @@ open_file(co_context *ctx, file_iterator *self)
 }
 
 static bool
-check_shares(co_context *ctx, const file_dataset *files)
+check_shares(co_context *ctx, const co_dataset *dataset)
 {
+    const file_dataset *files = (const file_dataset *)dataset;
+
     if (files->num_shares == 1 || files->all_names >= (size_t)files->num_shares)
         return true;
     coi_fail(ctx, CO_INVALID_ARGUMENT,
@@ -321,7 +323,7 @@ files_pull(co_context *ctx, co_iterator *iterator, int64_t max, int ndim, co_val
     const file_dataset *files = files_of(iterator);
     file_iterator      *self = (file_iterator *)iterator;
 
-    if (!check_shares(ctx, files))
+    if (!check_shares(ctx, iterator->dataset))
         return COI_ERROR;
     while (self->file < files->num_names) {
         int64_t got = self->is_open ? COI_ELEMENT : open_file(ctx, self);
@@ -375,6 +377,7 @@ static const coi_dataset_ops files_ops = {
     .close = files_close,
     .destroy = files_destroy,
     .shard_files = files_shard,
+    .check = check_shares,
 };
 
 /* Copy every step-th name from `first` on. */

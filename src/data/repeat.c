@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * repeat and take: how often the input is read, and how far.
+ * repeat, take and skip: how often the input is read, how far, and from where.
  */
 #include "data/dataset.h"
 
-typedef struct count_dataset { /* of both */
+typedef struct count_dataset { /* of all three */
     co_dataset base;
-    int64_t    count; /* negative: for ever, all */
+    int64_t    count; /* negative: for ever, all, to the end */
 } count_dataset;
 
 typedef struct count_iterator {
     co_iterator base;
-    int64_t     done;  /* repeat: rounds ended; take: elements given */
+    int64_t     done;  /* repeat: rounds ended; take: elements given; skip: passed over */
     bool        given; /* repeat: this round gave something */
 } count_iterator;
 
@@ -211,4 +211,80 @@ co_dataset_take(co_context *ctx, co_dataset *input, int64_t count)
     if (!coi_check_input(ctx, input, 2, "input"))
         return NULL;
     return coi_dataset_give(ctx, take_new(ctx, input, count));
+}
+
+/* --- skip --- */
+
+/* Pass over what is to be skipped. An element that fails is one of them. */
+static int
+skip_begin(co_context *ctx, co_iterator *iterator)
+{
+    count_iterator *self = (count_iterator *)iterator;
+    int64_t         count = count_of(iterator);
+
+    while (self->done < count) {
+        int64_t step = iterator->input->dataset->ops->skip != NULL ? count - self->done : 1;
+        int64_t got = coi_iterator_skip(ctx, iterator->input, step);
+
+        self->done += got < 0 ? 1 : got;
+        if (got < step)
+            return got < 0 ? COI_ERROR : COI_END;
+    }
+    return count < 0 ? COI_END : COI_ELEMENT;
+}
+
+static int
+skip_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    int got = skip_begin(ctx, iterator);
+
+    return got == COI_ELEMENT ? coi_iterator_next(ctx, iterator->input, leaves) : got;
+}
+
+static int64_t
+skip_rows(co_context *ctx, co_iterator *iterator, int64_t max, co_value **leaves)
+{
+    int got = skip_begin(ctx, iterator);
+
+    return got == COI_ELEMENT ? coi_iterator_rows(ctx, iterator->input, max, leaves) : got;
+}
+
+static int64_t
+skip_cardinality(int64_t n, int64_t count)
+{
+    if (count < 0)
+        return 0;
+    return n < 0 ? n : n > count ? n - count : 0;
+}
+
+static const coi_dataset_ops skip_ops;
+
+static co_dataset *
+skip_new(co_context *ctx, co_dataset *input, int64_t count)
+{
+    return count_new(ctx, &skip_ops, input, count, skip_cardinality(input->cardinality, count));
+}
+
+static co_dataset *
+skip_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
+{
+    return skip_new(ctx, inputs[0], ((const count_dataset *)dataset)->count);
+}
+
+static const coi_dataset_ops skip_ops = {
+    .name = "skip",
+    .dataset_size = sizeof(count_dataset),
+    .iterator_size = sizeof(count_iterator),
+    .next = skip_next,
+    .rows = skip_rows,
+    .with_inputs = skip_with_inputs,
+};
+
+co_dataset *
+co_dataset_skip(co_context *ctx, co_dataset *input, int64_t count)
+{
+    COI_ENTER(ctx, "dataset_skip", NULL);
+    if (!coi_check_input(ctx, input, 2, "input"))
+        return NULL;
+    return coi_dataset_give(ctx, skip_new(ctx, input, count));
 }

@@ -155,8 +155,6 @@ tensor_destroy(coi_heap *heap, co_dataset *dataset)
     coi_unref(heap, self->structure);
 }
 
-static co_value *tensor_leaf(co_context *ctx, co_value *leaf);
-
 /* Whether a list holds nothing but host numbers, which convert together (an int beside a float
  * becomes a float). */
 static bool
@@ -182,7 +180,7 @@ stack_items(co_context *ctx, const co_value *list)
         co_value **room = coi_pieces_room(ctx, &pieces);
 
         if (room != NULL)
-            *room = tensor_leaf(ctx, list->u.items.items[i]);
+            *room = coi_data_tensor(ctx, list->u.items.items[i], CO_DTYPE_NONE);
         if (room == NULL || *room == NULL)
             break;
         ++pieces.count;
@@ -193,9 +191,8 @@ stack_items(co_context *ctx, const co_value *list)
     return stacked;
 }
 
-/* A leaf as a tensor on the host. */
-static co_value *
-tensor_leaf(co_context *ctx, co_value *leaf)
+co_value *
+coi_data_tensor(co_context *ctx, co_value *leaf, co_dtype dtype)
 {
     co_device *device = coi_data_device(ctx);
     co_value  *tensor, *here;
@@ -204,7 +201,8 @@ tensor_leaf(co_context *ctx, co_value *leaf)
         return NULL;
     if (leaf->kind == CO_KIND_LIST && !is_numbers(leaf))
         return stack_items(ctx, leaf);
-    tensor = coi_as_tensor(ctx, leaf, CO_DTYPE_NONE);
+    tensor = coi_as_tensor(ctx, leaf,
+                           coi_host_dtype(leaf) != CO_DTYPE_NONE ? dtype : CO_DTYPE_NONE);
 
     if (tensor == NULL || tensor->u.tensor.device == device)
         return tensor;
@@ -223,7 +221,7 @@ to_tensors(co_context *ctx, co_value *value)
     co_value *made;
 
     if (!coi_is_structure(value) || value->kind == CO_KIND_LIST)
-        return tensor_leaf(ctx, value);
+        return coi_data_tensor(ctx, value, CO_DTYPE_NONE);
     made = coi_structure_like(&ctx->heap, value, coi_err(ctx));
     if (made == NULL) {
         coi_failed(ctx);

@@ -88,3 +88,60 @@ coi_component_name(const co_dataset *dataset, size_t leaf, char out[32])
         snprintf(out, 32, "elements");
     return out;
 }
+
+/* --- two specs --- */
+
+typedef struct join_args {
+    const co_dataset *other;
+    co_code           code;
+    const char       *name;
+    size_t            leaf; /* how many were joined so far */
+} join_args;
+
+static co_value *
+join_leaf(co_context *ctx, const co_value *spec, const void *arg)
+{
+    join_args      *args = *(join_args *const *)arg;
+    size_t          leaf = args->leaf++;
+    const co_value *other = args->other->specs[leaf];
+    int64_t         dims[CO_MAX_DIMS];
+
+    if (other->dtype != spec->dtype) {
+        coi_fail(ctx, args->code,
+                 "%s has %s in component %zu, the first has %s; all of them must give the same",
+                 args->name, co_dtype_name((co_dtype)other->dtype), leaf,
+                 co_dtype_name((co_dtype)spec->dtype));
+        return NULL;
+    }
+    for (int i = 0; i < spec->ndim; ++i)
+        dims[i] = spec->ndim == other->ndim && spec->u.tensor.dims[i] == other->u.tensor.dims[i]
+                      ? spec->u.tensor.dims[i]
+                      : -1;
+    return coi_spec_new(ctx, (co_dtype)spec->dtype, dims,
+                        spec->ndim == other->ndim ? spec->ndim : -1);
+}
+
+co_value *
+coi_spec_join(co_context *ctx, co_value *first, const co_dataset *other, co_code code,
+              const char *name)
+{
+    join_args  args = { other, code, name, 0 };
+    join_args *pointer = &args;
+
+    if (coi_same_structure(first, other->spec, code, coi_err(ctx)) != CO_OK) {
+        coi_failed(ctx);
+        return NULL;
+    }
+    return coi_spec_map(ctx, first, join_leaf, &pointer);
+}
+
+bool
+coi_spec_within(const co_value *inner, const co_value *outer)
+{
+    if (inner->dtype != outer->dtype || (outer->ndim >= 0 && inner->ndim != outer->ndim))
+        return false;
+    for (int i = 0; i < outer->ndim; ++i)
+        if (outer->u.tensor.dims[i] >= 0 && inner->u.tensor.dims[i] != outer->u.tensor.dims[i])
+            return false;
+    return true;
+}

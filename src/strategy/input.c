@@ -10,6 +10,7 @@
 #include "data/dataset.h"
 #include "strategy/strategy.h"
 
+#include <stdio.h>
 #include <string.h>
 
 typedef struct input_dataset {
@@ -411,66 +412,21 @@ has_unknown_shape(const co_dataset *dataset)
     return false;
 }
 
-/* The shape that both specs have; what differs becomes unknown. */
-static co_value *
-common_shape(co_context *ctx, const co_value *a, const co_value *b)
-{
-    int64_t dims[CO_MAX_DIMS];
-
-    if (a->ndim != b->ndim)
-        return coi_spec_new(ctx, (co_dtype)a->dtype, NULL, -1);
-    for (int i = 0; i < a->ndim; ++i)
-        dims[i] = a->u.tensor.dims[i] == b->u.tensor.dims[i] ? a->u.tensor.dims[i] : -1;
-    return coi_spec_new(ctx, (co_dtype)a->dtype, dims, a->ndim);
-}
-
-typedef struct join_args {
-    co_dataset *const *inputs;
-    size_t             n;
-    size_t             leaf; /* how many were joined so far */
-} join_args;
-
-static co_value *
-join_leaf(co_context *ctx, const co_value *spec, const void *arg)
-{
-    join_args *args = *(join_args *const *)arg;
-    co_value  *joined = coi_spec_new(ctx, (co_dtype)spec->dtype, spec->u.tensor.dims, spec->ndim);
-    size_t     leaf = args->leaf++;
-
-    for (size_t i = 1; joined != NULL && i < args->n; ++i) {
-        const co_value *other = args->inputs[i]->specs[leaf];
-        co_value       *common;
-
-        if (other->dtype != spec->dtype) {
-            coi_fail(
-                ctx, CO_VALUE,
-                "the dataset of replica %zu has %s in component %zu, that of replica 0 has %s; the "
-                "dataset function must give all replicas the same",
-                i, co_dtype_name((co_dtype)other->dtype), leaf,
-                co_dtype_name((co_dtype)spec->dtype));
-            coi_unref(&ctx->heap, joined);
-            return NULL;
-        }
-        common = common_shape(ctx, joined, other);
-        coi_unref(&ctx->heap, joined);
-        joined = common;
-    }
-    return joined;
-}
-
 /* The spec that holds for every dataset of a worker; structures and dtypes must agree. */
 static co_value *
 join_specs(co_context *ctx, co_dataset *const *inputs, size_t n)
 {
-    join_args  args = { inputs, n, 0 };
-    join_args *pointer = &args;
+    co_value *joined = coi_spec_of(inputs[0]);
 
-    for (size_t i = 1; i < n; ++i)
-        if (coi_same_structure(inputs[0]->spec, inputs[i]->spec, CO_VALUE, coi_err(ctx)) != CO_OK) {
-            coi_failed(ctx);
-            return NULL;
-        }
-    return coi_spec_map(ctx, inputs[0]->spec, join_leaf, &pointer);
+    for (size_t i = 1; joined != NULL && i < n; ++i) {
+        char      name[60];
+        co_value *first = joined;
+
+        snprintf(name, sizeof(name), "the dataset of replica %zu", i);
+        joined = coi_spec_join(ctx, first, inputs[i], CO_VALUE, name);
+        coi_unref(&ctx->heap, first);
+    }
+    return joined;
 }
 
 /* The spec of the elements that replicas of this worker see together. A reference. */

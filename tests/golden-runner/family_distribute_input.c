@@ -246,31 +246,44 @@ run_batch_sizes(golden_case *c)
     }
 }
 
-/* The files that the records or lines of a list came from, sorted: "f2r0" is of "f2", "file2 line0" of "file2". */
+/* Add the file that a record or line came from, in order: "f2r0" is of "f2", "file2 line0" of "file2". */
+static void
+add_file(json_t *files, const char *name)
+{
+    json_t *file = json_stringn(name ? name : "", name ? strcspn(name, " r") : 0);
+    size_t  at = 0;
+
+    while (at < json_array_size(files) &&
+           strcmp(json_string_value(json_array_get(files, at)), json_string_value(file)) < 0)
+        ++at;
+    if (!json_equal(json_array_get(files, at), file))
+        json_array_insert(files, at, file);
+    json_decref(file);
+}
+
+/* Those of all strings in a tree of elements. */
+static void
+add_files(json_t *files, json_t *json)
+{
+    const char *key;
+    size_t      i;
+    json_t     *item;
+
+    json_array_foreach(json, i, item) add_files(files, item);
+    if (golden_is_tensor(json)) {
+        json_array_foreach(json_object_get(json, "data"), i, item)
+            add_file(files, json_string_value(item));
+        return;
+    }
+    json_object_foreach(json, key, item) add_files(files, item);
+}
+
 static json_t *
 files_of(json_t *elements)
 {
     json_t *files = json_array();
-    size_t  i, k;
-    json_t *element, *text;
 
-    json_array_foreach(elements, i, element)
-    {
-        json_array_foreach(json_object_get(element, "data"), k, text)
-        {
-            const char *name = json_string_value(text);
-            json_t     *file = json_stringn(name ? name : "", name ? strcspn(name, " r") : 0);
-            size_t      at = 0;
-
-            while (at < json_array_size(files) &&
-                   strcmp(json_string_value(json_array_get(files, at)), json_string_value(file)) <
-                       0)
-                ++at;
-            if (!json_equal(json_array_get(files, at), file))
-                json_array_insert(files, at, file);
-            json_decref(file);
-        }
-    }
+    add_files(files, elements);
     return files;
 }
 

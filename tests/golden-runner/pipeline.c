@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dataset pipelines: a list of {"op", "args"} becomes a dataset. A step that the library has no function for is missing. */
-#include "golden.h"
+#include "pipeline.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +22,14 @@ int_arg(golden_case *c, json_t *args, size_t i, int64_t fallback)
     if (!json_is_integer(arg))
         golden_fail(c, "argument %zu of a pipeline step is not an integer", i);
     return json_integer_value(arg);
+}
+
+static const char *
+text_arg(json_t *args, size_t i)
+{
+    const char *text = json_string_value(json_array_get(args, i));
+
+    return text != NULL ? text : "";
 }
 
 static co_dataset *
@@ -157,6 +165,109 @@ step_options_autoshard(golden_case *c, co_context *ctx, co_dataset *input, json_
     return NULL;
 }
 
+static co_dataset *
+step_skip(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
+{
+    return co_dataset_skip(ctx, input, int_arg(c, args, 0, 0));
+}
+
+/* The names of files as elements. */
+static co_dataset *
+slices_of_names(co_context *ctx, const char *const *names, size_t n, const co_file_options *options)
+{
+    int64_t dim = (int64_t)n;
+
+    (void)options;
+    return co_dataset_from_tensor_slices(ctx, co_tensor(ctx, CO_STRING, &dim, 1, names));
+}
+
+static co_dataset *
+step_files(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
+{
+    (void)input;
+    return read_files(c, ctx, args, slices_of_names);
+}
+
+/* A nested pipeline. */
+static co_dataset *
+branch(golden_case *c, co_context *ctx, json_t *args, size_t i)
+{
+    return golden_pipeline(c, ctx, json_object_get(json_array_get(args, i), "pipeline"));
+}
+
+static co_dataset *
+step_zip(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
+{
+    co_dataset *branches[MAX_STEPS];
+    size_t      n = json_array_size(args);
+
+    (void)input;
+    for (size_t i = 0; i < n && i < MAX_STEPS; ++i) {
+        branches[i] = branch(c, ctx, args, i);
+        if (branches[i] == NULL)
+            return NULL;
+    }
+    return co_dataset_zip(ctx, branches, n < MAX_STEPS ? n : MAX_STEPS);
+}
+
+static co_dataset *
+step_concatenate(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
+{
+    co_dataset *second = branch(c, ctx, args, 0);
+
+    return second != NULL ? co_dataset_concatenate(ctx, input, second) : NULL;
+}
+
+static co_dataset *
+step_enumerate(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
+{
+    return co_dataset_enumerate(ctx, input, int_arg(c, args, 0, 0));
+}
+
+static co_dataset *
+step_cache(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
+{
+    (void)c, (void)args;
+    return co_dataset_cache(ctx, input);
+}
+
+static co_dataset *
+step_prefetch(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
+{
+    return co_dataset_prefetch(ctx, input, int_arg(c, args, 0, 0));
+}
+
+static co_dataset *
+step_map(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
+{
+    return golden_map(c, ctx, input, text_arg(args, 0));
+}
+
+static co_dataset *
+step_filter(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
+{
+    co_predicate_fn fn = golden_predicate(c, text_arg(args, 0));
+
+    return fn != NULL ? co_dataset_filter(ctx, input, fn, NULL) : NULL;
+}
+
+static co_dataset *
+step_take_while(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
+{
+    co_predicate_fn fn = golden_predicate(c, text_arg(args, 0));
+
+    return fn != NULL ? co_dataset_take_while(ctx, input, fn, NULL) : NULL;
+}
+
+static co_dataset *
+step_scan(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
+{
+    co_fold_fn fn = golden_scan(c, text_arg(args, 0));
+    co_value  *initial = co_scalar_int64(ctx, int_arg(c, args, 1, 0));
+
+    return fn != NULL ? co_dataset_scan(ctx, input, initial, fn, NULL, NULL) : NULL;
+}
+
 typedef struct step {
     const char *op;
     bool        is_source;
@@ -175,6 +286,17 @@ static const step steps[] = {
     { "shard", false, step_shard },
     { "shard_hint", false, step_shard_hint },
     { "options_autoshard", false, step_options_autoshard },
+    { "files", true, step_files },
+    { "zip", true, step_zip },
+    { "concatenate", false, step_concatenate },
+    { "skip", false, step_skip },
+    { "enumerate", false, step_enumerate },
+    { "cache", false, step_cache },
+    { "prefetch", false, step_prefetch },
+    { "map", false, step_map },
+    { "filter", false, step_filter },
+    { "take_while", false, step_take_while },
+    { "scan", false, step_scan },
 };
 
 static const step *

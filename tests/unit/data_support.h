@@ -160,6 +160,48 @@ data_elements(co_context *ctx, co_dataset *dataset, int max, char *text)
     return data_rest(ctx, co_iterate(ctx, dataset), max, text);
 }
 
+static inline co_value *
+data_double(co_context *ctx, co_value *x, void *user)
+{
+    (void)user;
+    return co_mul(ctx, x, co_int(ctx, 2));
+}
+
+static inline bool
+data_even(co_context *ctx, co_value *x, void *user)
+{
+    (void)user;
+    return co_item_int(ctx, x) % 2 == 0;
+}
+
+static inline bool
+data_below5(co_context *ctx, co_value *x, void *user)
+{
+    (void)user;
+    return co_item_int(ctx, x) < 5;
+}
+
+/* Stages that work on one input, functions included: double, even, below5. NULL: there is no such. */
+static inline co_dataset *
+data_stage(co_context *ctx, co_dataset *input, const char *name, const long long *args)
+{
+    if (strcmp(name, "skip") == 0)
+        return co_dataset_skip(ctx, input, args[0]);
+    if (strcmp(name, "enumerate") == 0)
+        return co_dataset_enumerate(ctx, input, args[0]);
+    if (strcmp(name, "cache") == 0)
+        return co_dataset_cache(ctx, input);
+    if (strcmp(name, "prefetch") == 0)
+        return co_dataset_prefetch(ctx, input, args[0]);
+    if (strcmp(name, "double") == 0)
+        return co_dataset_map(ctx, input, data_double, NULL, NULL);
+    if (strcmp(name, "even") == 0)
+        return co_dataset_filter(ctx, input, data_even, NULL);
+    if (strcmp(name, "below5") == 0)
+        return co_dataset_take_while(ctx, input, data_below5, NULL);
+    return NULL;
+}
+
 /* One step of a pipeline: its name and up to three numbers. */
 static inline co_dataset *
 data_step(co_context *ctx, co_dataset *input, const char *name, const long long *args, int n)
@@ -170,8 +212,11 @@ data_step(co_context *ctx, co_dataset *input, const char *name, const long long 
     } policies[] = { { "OFF", CO_AUTOSHARD_OFF },   { "AUTO", CO_AUTOSHARD_AUTO },
                      { "FILE", CO_AUTOSHARD_FILE }, { "DATA", CO_AUTOSHARD_DATA },
                      { "HINT", CO_AUTOSHARD_HINT }, { "REPLICA", CO_AUTOSHARD_REPLICA } };
-    int64_t sizes[3] = { args[0], args[1], args[2] };
+    int64_t     sizes[3] = { args[0], args[1], args[2] };
+    co_dataset *stage = data_stage(ctx, input, name, args);
 
+    if (stage != NULL || !co_ok(ctx))
+        return stage;
     if (strcmp(name, "range") == 0)
         return co_dataset_range(ctx, n > 1 ? args[0] : 0, n > 1 ? args[1] : args[0],
                                 n > 2 ? args[2] : 1);

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cache: the elements stay in memory. Every iterator collects what it reads until one comes to the
+ * end; what that one has then becomes the store of the dataset, once and for good, and the others
+ * drop theirs.
+ */
+#include "data/dataset.h"
+
+typedef struct cache_dataset {
+    coi_stage             stage;
+    _Atomic(coi_pieces *) store; /* complete, never changed again; NULL until an iterator ended */
+} cache_dataset;
+
+typedef struct cache_iterator {
+    coi_stage_iterator base;
+    const coi_pieces  *store;     /* of the dataset: the input is not read */
+    coi_pieces        *own;       /* what was read so far */
+    bool               is_spoilt; /* an element is missing */
+} cache_iterator;
+
+static void
+free_pieces(coi_heap *heap, coi_pieces *pieces)
+{
+    if (pieces == NULL)
+        return;
+    coi_pieces_free(heap, pieces);
+    coi_small_free(heap, pieces, sizeof(*pieces));
+}
+
+static void
+cache_close(coi_heap *heap, co_iterator *iterator)
+{
+    free_pieces(heap, ((cache_iterator *)iterator)->own);
+}
+
+static void
+cache_destroy(coi_heap *heap, co_dataset *dataset)
+{
+    free_pieces(heap, atomic_load(&((cache_dataset *)dataset)->store));
+}
+
+static int
+from_store(cache_iterator *self, co_value **leaves)
+{
+    size_t n = self->store->num_leaves;
+
+    if ((size_t)self->base.index == self->store->count)
+        return COI_END;
+    for (size_t i = 0; i < n; ++i) {
+        leaves[i] = self->store->leaves[(size_t)self->base.index * n + i];
+        coi_ref(leaves[i]);
+    }
+    ++self->base.index;
+    return COI_ELEMENT;
+}
+
+/* Keep references to an element; without room, the cache stays as it is and the element is lost. */
+static bool
+collect(co_context *ctx, cache_iterator *self, co_value **leaves, size_t n)
+{
+    co_value **room;
+
+    if (self->own == NULL) {
+        self->own = coi_small_alloc(&ctx->heap, sizeof(*self->own));
+        if (self->own == NULL) {
+            coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the elements of a cache");
+            return false;
+        }
+        *self->own = (coi_pieces){ .num_leaves = n };
+    }
+    if (leaves == NULL)
+        return true;
+    room = coi_pieces_room(ctx, self->own);
+    if (room == NULL)
+        return false;
+    for (size_t i = 0; i < n; ++i) {
+        coi_ref(leaves[i]);
+        room[i] = leaves[i];
+    }
+    ++self->own->count;
+    return true;
+}
+
+/* The first iterator at its end gives the dataset what it has. */
+static int
+publish(co_context *ctx, co_iterator *iterator)
+{
+    cache_dataset  *cache = (cache_dataset *)iterator->dataset;
+    cache_iterator *self = (cache_iterator *)iterator;
+    coi_pieces     *none = NULL;
+
+    if (self->is_spoilt)
+        return COI_END;
+    if (!collect(ctx, self, NULL, iterator->dataset->num_leaves))
+        return COI_ERROR;
+    if (atomic_compare_exchange_strong(&cache->store, &none, self->own))
+        self->own = NULL;
+    self->store = atomic_load(&cache->store);
+    self->base.index = (int64_t)self->store->count; /* the end stays the end */
+    return COI_END;
+}
+
+static int
+cache_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    cache_iterator *self = (cache_iterator *)iterator;
+    size_t          n = iterator->dataset->num_leaves;
+    int             got;
+
+    if (!self->base.ended) { /* asked for the first time */
+        self->store = atomic_load(&((cache_dataset *)iterator->dataset)->store);
+        self->base.ended = true;
+    }
+    if (self->store != NULL)
+        return from_store(self, leaves);
+    got = coi_iterator_next(ctx, iterator->input, leaves);
+    if (got == COI_END)
+        return publish(ctx, iterator);
+    if (got < 0) {
+        self->is_spoilt = true;
+        return got;
+    }
+    if (collect(ctx, self, leaves, n))
+        return COI_ELEMENT;
+    self->is_spoilt = true;
+    coi_leaves_release(&ctx->heap, leaves, n);
+    return COI_ERROR;
+}
+
+static const coi_dataset_ops cache_ops = {
+    .name = "cache",
+    .dataset_size = sizeof(cache_dataset),
+    .iterator_size = sizeof(cache_iterator),
+    .next = cache_next,
+    .close = cache_close,
+    .destroy = cache_destroy,
+    .with_inputs = coi_stage_with_inputs, /* other input, other store */
+};
+
+co_dataset *
+co_dataset_cache(co_context *ctx, co_dataset *input)
+{
+    COI_ENTER(ctx, "dataset_cache", NULL);
+    if (!coi_check_input(ctx, input, 2, "input"))
+        return NULL;
+    return coi_stage_like(ctx, &cache_ops, input, &(coi_stage_args){ .flag = false });
+}

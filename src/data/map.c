@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stages that call a function for every element: map, filter, take_while, scan. An element whose
+ * function failed is gone; the next one follows.
+ */
+#include "data/dataset.h"
+
+/* --- map --- */
+
+static int
+map_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    const coi_stage_args *args = coi_args_of(iterator);
+    coi_guest             guest;
+    co_value             *element;
+    bool                  ok;
+    int                   got = coi_stage_pull(ctx, iterator);
+
+    if (got <= 0)
+        return got;
+    coi_guest_begin(ctx, &guest);
+    element = coi_guest_element(ctx, iterator);
+    ok = element != NULL && coi_guest_result(ctx, iterator->dataset,
+                                             args->fn.element(ctx, element, args->user), leaves);
+    coi_guest_end(ctx, &guest);
+    return ok ? COI_ELEMENT : coi_guest_error(ctx, iterator);
+}
+
+static const coi_dataset_ops map_ops = {
+    .name = "map",
+    .dataset_size = sizeof(coi_stage),
+    .iterator_size = sizeof(coi_stage_iterator),
+    .next = map_next,
+    .open = coi_stage_open,
+    .close = coi_stage_close,
+    .with_inputs = coi_stage_with_inputs,
+};
+
+/* The batch size is not known after a function. */
+static co_dataset *
+mapped(co_context *ctx, const coi_dataset_ops *ops, co_dataset *input, co_value *spec,
+       const coi_stage_args *args)
+{
+    co_dataset *dataset;
+
+    if (spec == NULL)
+        spec = input->spec;
+    coi_ref(spec);
+    dataset = coi_stage_new(ctx, ops, &input, 1, spec, args);
+    if (dataset != NULL)
+        dataset->batch_size = CO_UNKNOWN_BATCH_SIZE;
+    return dataset;
+}
+
+co_dataset *
+co_dataset_map(co_context *ctx, co_dataset *input, co_element_fn fn, void *user, co_value *spec)
+{
+    coi_stage_args args = { .fn.element = fn, .user = user };
+
+    COI_ENTER(ctx, "dataset_map", NULL);
+    if (!coi_check_input(ctx, input, 2, "input") ||
+        !coi_check_fn(ctx, fn != NULL, 3, "returns an element") ||
+        (spec != NULL && !coi_check_spec(ctx, spec, 5)))
+        return NULL;
+    return coi_dataset_give(ctx, mapped(ctx, &map_ops, input, spec, &args));
+}
+
+/* --- filter and take_while --- */
+
+/* What the predicate says of the element that was pulled, which is handed on if it is true. */
+static int
+judge(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    const coi_stage_args *args = coi_args_of(iterator);
+    co_value            **pulled = ((coi_stage_iterator *)iterator)->element;
+    size_t                n = iterator->dataset->num_leaves;
+    coi_guest             guest;
+    co_value             *element;
+    bool                  yes = false;
+
+    for (size_t i = 0; i < n; ++i) {
+        coi_ref(pulled[i]);
+        leaves[i] = pulled[i];
+    }
+    coi_guest_begin(ctx, &guest);
+    element = coi_guest_element(ctx, iterator);
+    if (element != NULL)
+        yes = args->fn.predicate(ctx, element, args->user);
+    coi_guest_end(ctx, &guest);
+    if (yes && ctx->error.code == CO_OK)
+        return COI_ELEMENT;
+    coi_leaves_release(&ctx->heap, leaves, n);
+    return ctx->error.code == CO_OK ? COI_END : coi_guest_error(ctx, iterator);
+}
+
+static int
+filter_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    for (;;) {
+        int got = coi_stage_pull(ctx, iterator);
+
+        if (got <= 0)
+            return got;
+        got = judge(ctx, iterator, leaves);
+        if (got != COI_END)
+            return got;
+    }
+}
+
+static int
+take_while_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    coi_stage_iterator *self = (coi_stage_iterator *)iterator;
+    int                 got = self->ended ? COI_END : coi_stage_pull(ctx, iterator);
+
+    if (got > 0)
+        got = judge(ctx, iterator, leaves);
+    self->ended = got == COI_END;
+    return got;
+}
+
+static const coi_dataset_ops filter_ops = {
+    .name = "filter",
+    .dataset_size = sizeof(coi_stage),
+    .iterator_size = sizeof(coi_stage_iterator),
+    .next = filter_next,
+    .open = coi_stage_open,
+    .close = coi_stage_close,
+    .with_inputs = coi_stage_with_inputs,
+    .count = coi_count_unknown,
+};
+static const coi_dataset_ops take_while_ops = {
+    .name = "take_while",
+    .dataset_size = sizeof(coi_stage),
+    .iterator_size = sizeof(coi_stage_iterator),
+    .next = take_while_next,
+    .open = coi_stage_open,
+    .close = coi_stage_close,
+    .with_inputs = coi_stage_with_inputs,
+    .count = coi_count_unknown,
+};
+
+static co_dataset *
+judged(co_context *ctx, const coi_dataset_ops *ops, co_dataset *input, co_predicate_fn fn,
+       void *user)
+{
+    coi_stage_args args = { .fn.predicate = fn, .user = user };
+
+    if (!coi_check_input(ctx, input, 2, "input") ||
+        !coi_check_fn(ctx, fn != NULL, 3, "says true or false of an element"))
+        return NULL;
+    return coi_stage_like(ctx, ops, input, &args);
+}
+
+co_dataset *
+co_dataset_filter(co_context *ctx, co_dataset *input, co_predicate_fn fn, void *user)
+{
+    COI_ENTER(ctx, "dataset_filter", NULL);
+    return judged(ctx, &filter_ops, input, fn, user);
+}
+
+co_dataset *
+co_dataset_take_while(co_context *ctx, co_dataset *input, co_predicate_fn fn, void *user)
+{
+    COI_ENTER(ctx, "dataset_take_while", NULL);
+    return judged(ctx, &take_while_ops, input, fn, user);
+}
+
+/* --- scan --- */
+
+typedef struct scan_dataset {
+    coi_stage stage;
+    co_value *initial; /* a reference */
+} scan_dataset;
+
+typedef struct scan_iterator {
+    coi_stage_iterator base;
+    co_value          *state; /* a reference; NULL before the first element */
+} scan_iterator;
+
+static void
+scan_close(coi_heap *heap, co_iterator *iterator)
+{
+    coi_unref(heap, ((scan_iterator *)iterator)->state);
+    coi_stage_close(heap, iterator);
+}
+
+static void
+scan_destroy(coi_heap *heap, co_dataset *dataset)
+{
+    coi_unref(heap, ((scan_dataset *)dataset)->initial);
+}
+
+/* What the function returned: the new state, kept, and the leaves of the output. */
+static bool
+scan_result(co_context *ctx, co_iterator *iterator, co_value *result, co_value **leaves)
+{
+    scan_iterator *self = (scan_iterator *)iterator;
+
+    if (ctx->error.code != CO_OK)
+        return false;
+    if (result == NULL || !coi_is_live(&ctx->heap, result) || result->kind != CO_KIND_TUPLE ||
+        result->u.items.n != 2) {
+        coi_fail(ctx, CO_TYPE,
+                 "the function did not return a tuple of two; return the new state and the output");
+        return false;
+    }
+    if (!coi_guest_result(ctx, iterator->dataset, result->u.items.items[1], leaves))
+        return false;
+    coi_ref(result->u.items.items[0]);
+    coi_unref(&ctx->heap, self->state);
+    self->state = result->u.items.items[0];
+    return true;
+}
+
+static int
+scan_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    const coi_stage_args *args = coi_args_of(iterator);
+    const scan_iterator  *self = (const scan_iterator *)iterator;
+    coi_guest             guest;
+    co_value             *pair[2];
+    bool                  ok = false;
+    int                   got = coi_stage_pull(ctx, iterator);
+
+    if (got <= 0)
+        return got;
+    coi_guest_begin(ctx, &guest);
+    pair[0] = self->state != NULL ? self->state : ((scan_dataset *)iterator->dataset)->initial;
+    pair[1] = coi_guest_element(ctx, iterator);
+    if (pair[1] != NULL) {
+        co_value *both = co_tuple(ctx, pair, 2);
+
+        ok = both != NULL &&
+             scan_result(ctx, iterator, args->fn.fold(ctx, both, args->user), leaves);
+    }
+    coi_guest_end(ctx, &guest);
+    return ok ? COI_ELEMENT : coi_guest_error(ctx, iterator);
+}
+
+static co_dataset *scan_with_inputs(co_context *ctx, co_dataset *dataset,
+                                    co_dataset *const *inputs);
+
+static const coi_dataset_ops scan_ops = {
+    .name = "scan",
+    .dataset_size = sizeof(scan_dataset),
+    .iterator_size = sizeof(scan_iterator),
+    .next = scan_next,
+    .open = coi_stage_open,
+    .close = scan_close,
+    .destroy = scan_destroy,
+    .with_inputs = scan_with_inputs,
+};
+
+static co_dataset *
+keep_initial(co_dataset *dataset, co_value *initial)
+{
+    if (dataset != NULL) {
+        coi_ref(initial);
+        ((scan_dataset *)dataset)->initial = initial;
+    }
+    return dataset;
+}
+
+static co_dataset *
+scan_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
+{
+    return keep_initial(coi_stage_with_inputs(ctx, dataset, inputs),
+                        ((scan_dataset *)dataset)->initial);
+}
+
+co_dataset *
+co_dataset_scan(co_context *ctx, co_dataset *input, co_value *initial, co_fold_fn fn, void *user,
+                co_value *spec)
+{
+    coi_stage_args args = { .fn.fold = fn, .user = user };
+
+    COI_ENTER(ctx, "dataset_scan", NULL);
+    if (!coi_check_input(ctx, input, 2, "input") || !coi_check_value(ctx, initial, 3, "initial") ||
+        !coi_check_fn(ctx, fn != NULL, 4, "returns the new state and the output") ||
+        (spec != NULL && !coi_check_spec(ctx, spec, 6)))
+        return NULL;
+    return coi_dataset_give(ctx, keep_initial(mapped(ctx, &scan_ops, input, spec, &args), initial));
+}

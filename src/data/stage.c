@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What stages have in common: making, remaking with other inputs, opening, pulling. What each does is
+ * in the file of its name.
+ */
+#include "data/dataset.h"
+
+co_dataset *
+coi_stage_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *const *inputs,
+              size_t num_inputs, co_value *spec, const coi_stage_args *args)
+{
+    co_dataset *dataset = coi_dataset_new(ctx, ops, inputs, num_inputs, spec,
+                                          num_inputs > 0 ? inputs[0]->cardinality
+                                                         : CO_UNKNOWN_CARDINALITY);
+
+    if (dataset == NULL)
+        return NULL;
+    ((coi_stage *)dataset)->args = *args;
+    if (num_inputs > 0)
+        dataset->batch_size = inputs[0]->batch_size;
+    if (ops->count != NULL)
+        dataset->cardinality = ops->count(dataset);
+    return dataset;
+}
+
+co_dataset *
+coi_stage_like(co_context *ctx, const coi_dataset_ops *ops, co_dataset *input,
+               const coi_stage_args *args)
+{
+    return coi_dataset_give(ctx, coi_stage_new(ctx, ops, &input, 1, coi_spec_of(input), args));
+}
+
+co_dataset *
+coi_stage_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
+{
+    co_dataset *made = coi_stage_new(ctx, dataset->ops, inputs, dataset->num_inputs,
+                                     coi_spec_of(dataset), &((const coi_stage *)dataset)->args);
+
+    if (made != NULL)
+        made->batch_size = dataset->batch_size;
+    return made;
+}
+
+static size_t
+element_size(const co_iterator *iterator)
+{
+    return iterator->dataset->inputs[0]->num_leaves * sizeof(co_value *);
+}
+
+co_code
+coi_stage_open(co_context *ctx, co_iterator *iterator)
+{
+    coi_stage_iterator *self = (coi_stage_iterator *)iterator;
+
+    self->element = coi_small_alloc(&ctx->heap, element_size(iterator));
+    if (self->element == NULL)
+        return coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for an iterator (%s)",
+                        iterator->dataset->ops->name);
+    return CO_OK;
+}
+
+void
+coi_stage_close(coi_heap *heap, co_iterator *iterator)
+{
+    coi_stage_iterator *self = (coi_stage_iterator *)iterator;
+
+    if (self->element != NULL)
+        coi_small_free(heap, self->element, element_size(iterator));
+}
+
+int64_t
+coi_count_unknown(const co_dataset *dataset)
+{
+    (void)dataset;
+    return CO_UNKNOWN_CARDINALITY;
+}
+
+int
+coi_stage_pull(co_context *ctx, co_iterator *iterator)
+{
+    coi_stage_iterator *self = (coi_stage_iterator *)iterator;
+    int                 got = coi_iterator_next(ctx, iterator->input, self->element);
+
+    self->index += got > 0;
+    return got;
+}
+
+bool
+coi_dataset_check(co_context *ctx, const co_dataset *dataset)
+{
+    if (dataset->ops->check != NULL && !dataset->ops->check(ctx, dataset))
+        return false;
+    for (size_t i = 0; i < dataset->num_inputs; ++i)
+        if (!coi_dataset_check(ctx, dataset->inputs[i]))
+            return false;
+    return true;
+}

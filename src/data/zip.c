@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stages of several inputs: zip and enumerate, side by side; concatenate, one after the other. All
+ * branches are checked before the first element, also those that are reached late (DS-SHARD-15).
+ */
+#include "data/dataset.h"
+
+#include <string.h>
+
+/* --- zip --- */
+
+typedef struct zip_iterator {
+    coi_stage_iterator base;
+    co_iterator      **others; /* of inputs 1, 2, ... */
+} zip_iterator;
+
+static size_t
+others_size(const co_iterator *iterator)
+{
+    return iterator->dataset->num_inputs * sizeof(co_iterator *);
+}
+
+static co_code
+zip_open(co_context *ctx, co_iterator *iterator)
+{
+    zip_iterator *self = (zip_iterator *)iterator;
+
+    self->others = coi_small_alloc(&ctx->heap, others_size(iterator));
+    if (self->others == NULL)
+        return coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for an iterator (zip)");
+    memset(self->others, 0, others_size(iterator));
+    for (size_t i = 1; i < iterator->dataset->num_inputs; ++i) {
+        self->others[i] = coi_iterator_new(ctx, iterator->dataset->inputs[i]);
+        if (self->others[i] == NULL)
+            return ctx->error.code;
+    }
+    return CO_OK;
+}
+
+static void
+zip_close(coi_heap *heap, co_iterator *iterator)
+{
+    zip_iterator *self = (zip_iterator *)iterator;
+
+    if (self->others == NULL)
+        return;
+    for (size_t i = 1; i < iterator->dataset->num_inputs; ++i)
+        coi_unref(heap, self->others[i]);
+    coi_small_free(heap, self->others, others_size(iterator));
+}
+
+/* Before the first element; an error comes again until it is put right. */
+static bool
+checked(co_context *ctx, co_iterator *iterator)
+{
+    coi_stage_iterator *self = (coi_stage_iterator *)iterator;
+
+    if (self->index == 0 && !coi_dataset_check(ctx, iterator->dataset))
+        return false;
+    self->index = 1;
+    return true;
+}
+
+/* The end of one is the end of all, for good. */
+static int
+zip_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    zip_iterator *self = (zip_iterator *)iterator;
+    size_t        filled = 0;
+    int           got = COI_ELEMENT;
+
+    if (self->base.ended)
+        return COI_END;
+    if (!checked(ctx, iterator))
+        return COI_ERROR;
+    for (size_t i = 0; i < iterator->dataset->num_inputs && got == COI_ELEMENT; ++i) {
+        got = coi_iterator_next(ctx, i == 0 ? iterator->input : self->others[i], leaves + filled);
+        if (got == COI_ELEMENT)
+            filled += iterator->dataset->inputs[i]->num_leaves;
+    }
+    if (got != COI_ELEMENT)
+        coi_leaves_release(&ctx->heap, leaves, filled);
+    self->base.ended = got == COI_END;
+    return got;
+}
+
+/* The shortest; of an enumeration, the input's, whose numbers never end. */
+static int64_t
+zip_count(const co_dataset *dataset)
+{
+    int64_t least = CO_INFINITE;
+    bool    unknown = false;
+
+    if (((const coi_stage *)dataset)->args.flag)
+        return dataset->inputs[1]->cardinality;
+    for (size_t i = 0; i < dataset->num_inputs; ++i) {
+        int64_t n = dataset->inputs[i]->cardinality;
+
+        if (n == 0)
+            return 0;
+        unknown = unknown || n == CO_UNKNOWN_CARDINALITY;
+        if (n > 0 && (least < 0 || n < least))
+            least = n;
+    }
+    return unknown ? CO_UNKNOWN_CARDINALITY : least;
+}
+
+static const coi_dataset_ops zip_ops = {
+    .name = "zip",
+    .dataset_size = sizeof(coi_stage),
+    .iterator_size = sizeof(zip_iterator),
+    .next = zip_next,
+    .open = zip_open,
+    .close = zip_close,
+    .with_inputs = coi_stage_with_inputs,
+    .count = zip_count,
+};
+
+static co_value *
+zip_spec(co_context *ctx, co_dataset *const *inputs, size_t n)
+{
+    co_value *spec = coi_structure_new(&ctx->heap, CO_KIND_TUPLE, n, NULL, NULL, NULL,
+                                       coi_err(ctx));
+
+    for (size_t i = 0; spec != NULL && i < n; ++i)
+        spec->u.items.items[i] = coi_spec_of(inputs[i]);
+    if (spec != NULL && coi_structure_seal(spec, coi_err(ctx)) != CO_OK) {
+        coi_unref(&ctx->heap, spec);
+        spec = NULL;
+    }
+    if (spec == NULL)
+        coi_failed(ctx);
+    return spec;
+}
+
+static co_dataset *
+zip_new(co_context *ctx, co_dataset *const *inputs, size_t n, bool enumerates)
+{
+    coi_stage_args args = { .flag = enumerates };
+    co_dataset *dataset = coi_stage_new(ctx, &zip_ops, inputs, n, zip_spec(ctx, inputs, n), &args);
+
+    for (size_t i = 1; dataset != NULL && i < n; ++i)
+        if (inputs[i]->batch_size != dataset->batch_size)
+            dataset->batch_size = CO_UNKNOWN_BATCH_SIZE;
+    return dataset;
+}
+
+co_dataset *
+co_dataset_zip(co_context *ctx, co_dataset *const *inputs, size_t num_inputs)
+{
+    COI_ENTER(ctx, "dataset_zip", NULL);
+    if (inputs == NULL || num_inputs == 0) {
+        coi_fail(ctx, CO_VALUE, "argument 2 (inputs) holds no dataset; zip needs one or more");
+        return NULL;
+    }
+    for (size_t i = 0; i < num_inputs; ++i)
+        if (!coi_check_input(ctx, inputs[i], 2, "inputs"))
+            return NULL;
+    return coi_dataset_give(ctx, zip_new(ctx, inputs, num_inputs, false));
+}
+
+co_dataset *
+co_dataset_enumerate(co_context *ctx, co_dataset *input, int64_t start)
+{
+    co_dataset *pair[2];
+
+    COI_ENTER(ctx, "dataset_enumerate", NULL);
+    if (!coi_check_input(ctx, input, 2, "input"))
+        return NULL;
+    /* Half of the numbers fit in a count; they outlast every input. */
+    pair[0] = co_dataset_range(ctx, start, start > 0 ? INT64_MAX : start + INT64_MAX, 1);
+    pair[1] = input;
+    if (pair[0] == NULL)
+        return NULL;
+    ctx->call = "dataset_enumerate";
+    return coi_dataset_give(ctx, zip_new(ctx, pair, 2, true));
+}
+
+/* --- concatenate --- */
+
+static int
+concatenate_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    coi_stage_iterator *self = (coi_stage_iterator *)iterator;
+    co_iterator        *second;
+    int                 got;
+
+    if (!checked(ctx, iterator))
+        return COI_ERROR;
+    got = coi_iterator_next(ctx, iterator->input, leaves);
+    if (got != COI_END || self->ended)
+        return got;
+    second = coi_iterator_new(ctx, iterator->dataset->inputs[1]);
+    if (second == NULL)
+        return COI_ERROR;
+    coi_unref(&ctx->heap, iterator->input);
+    iterator->input = second;
+    self->ended = true; /* the first is */
+    return coi_iterator_next(ctx, second, leaves);
+}
+
+static int64_t
+concatenate_count(const co_dataset *dataset)
+{
+    int64_t a = dataset->inputs[0]->cardinality, b = dataset->inputs[1]->cardinality, sum;
+
+    if (a == CO_INFINITE || b == CO_INFINITE)
+        return CO_INFINITE;
+    return a < 0 || b < 0 || __builtin_add_overflow(a, b, &sum) ? CO_UNKNOWN_CARDINALITY : sum;
+}
+
+static const coi_dataset_ops concatenate_ops = {
+    .name = "concatenate",
+    .dataset_size = sizeof(coi_stage),
+    .iterator_size = sizeof(coi_stage_iterator),
+    .next = concatenate_next,
+    .with_inputs = coi_stage_with_inputs,
+    .count = concatenate_count,
+};
+
+co_dataset *
+co_dataset_concatenate(co_context *ctx, co_dataset *first, co_dataset *second)
+{
+    co_dataset    *inputs[2] = { first, second }, *dataset;
+    coi_stage_args args = { .flag = false };
+
+    COI_ENTER(ctx, "dataset_concatenate", NULL);
+    if (!coi_check_input(ctx, first, 2, "first") || !coi_check_input(ctx, second, 3, "second"))
+        return NULL;
+    dataset = coi_stage_new(ctx, &concatenate_ops, inputs, 2,
+                            coi_spec_join(ctx, first->spec, second, CO_TYPE, "the second dataset"),
+                            &args);
+    if (dataset != NULL && first->batch_size != second->batch_size)
+        dataset->batch_size = CO_UNKNOWN_BATCH_SIZE;
+    return coi_dataset_give(ctx, dataset);
+}
