@@ -78,7 +78,10 @@ typedef struct co_multi_worker_options {
             NULL                                                                                   \
     }
 
-/** The same program on several processes. Collective: every process makes it, in the same order. */
+/**
+ * The same program on several processes. Collective: every process makes it, in the same order. The cluster comes from MPI
+ * (mpirun -n 4 program), not from TF_CONFIG: where that is set, a line of the log says so.
+ */
 CO_API co_strategy *co_multi_worker_strategy(co_context                    *ctx,
                                              const co_multi_worker_options *options);
 

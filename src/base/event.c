@@ -16,13 +16,25 @@
 
 #define YIELD_NS 1000 /* of spinning before the core is offered to others */
 
-uint64_t
-coi_now_ns(void)
+static uint64_t
+read_clock(clockid_t clock)
 {
     struct timespec now;
 
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t
+coi_now_ns(void)
+{
+    return read_clock(CLOCK_MONOTONIC);
+}
+
+uint64_t
+coi_thread_used_ns(void)
+{
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }
 
 void

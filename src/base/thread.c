@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One thread of the library. It starts with every signal blocked, so that handlers of the host run
- * on the host's threads, and binds and names itself before it does anything else.
+ * on the host's threads, and has its name and its cores before it does anything else. Who started it
+ * binds it, then and later: two who did would have to agree on who is last.
  */
 #include "base/text.h"
 #include "base/threads.h"
@@ -21,9 +22,10 @@ struct coi_thread {
     coi_thread_fn fn;
     void         *arg;
     char          name[16];
-    bool is_plain; /* of the common policy, SCHED_OTHER; any other is the host's choice and stays */
-    bool is_bound; /* else it has the inherited affinity */
-    cpu_set_t home;
+    coi_lock      unbound;  /* taken until it has its cores */
+    bool          is_bound; /* else it has the inherited affinity */
+    bool          is_batch; /* by our doing; the policy that it inherited is its owner's choice */
+    cpu_set_t     home;
 };
 
 static void *
@@ -32,8 +34,8 @@ thread_main(void *arg)
     coi_thread *thread = arg;
 
     (void)pthread_setname_np(pthread_self(), thread->name);
-    if (thread->is_bound)
-        (void)sched_setaffinity(0, sizeof(thread->home), &thread->home);
+    coi_lock_take(&thread->unbound);
+    coi_lock_give(&thread->unbound);
     thread->fn(thread->arg);
     return NULL;
 }
@@ -88,6 +90,12 @@ thread_create(coi_thread *thread, size_t stack_bytes)
     return rc;
 }
 
+static void
+bind(coi_thread *thread, const cpu_set_t *cores)
+{
+    (void)pthread_setaffinity_np(thread->handle, sizeof(*cores), cores);
+}
+
 co_code
 coi_thread_start(coi_memory *memory, const char *name, const int *cores, int num_cores,
                  size_t stack_bytes, coi_thread_fn fn, void *arg, coi_thread **out,
@@ -100,11 +108,12 @@ coi_thread_start(coi_memory *memory, const char *name, const int *cores, int num
         return coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for the record of thread '%s'",
                          name);
     set_home(thread, cores, num_cores);
-    thread->is_plain = sched_getscheduler(0) == SCHED_OTHER; /* it inherits ours */
     thread->pid = getpid();
     thread->fn = fn;
     thread->arg = arg;
     coi_text_line(thread->name, sizeof(thread->name), "%.15s", name);
+    coi_lock_init(&thread->unbound);
+    coi_lock_take(&thread->unbound);
     rc = thread_create(thread, stack_bytes);
     if (rc != 0) {
         coi_free(memory, thread, sizeof(*thread));
@@ -113,24 +122,38 @@ coi_thread_start(coi_memory *memory, const char *name, const int *cores, int num
             "the system started no thread '%s' (error %d); limits: ulimit -u, pids.max, memory",
             name, rc);
     }
+    if (thread->is_bound)
+        bind(thread, &thread->home);
+    coi_lock_give(&thread->unbound);
     *out = thread;
     return CO_OK;
 }
 
+/*
+ * Batch threads do not interrupt who wakes them: it goes on until it waits, and then the thread has
+ * all it needs. A program that runs with another policy (chrt) keeps it.
+ */
 static void
-bind(coi_thread *thread, const cpu_set_t *cores)
+set_batch(coi_thread *thread, bool is_batch)
 {
-    (void)pthread_setaffinity_np(thread->handle, sizeof(*cores), cores);
+    struct sched_param param;
+    int                policy;
+
+    if (is_batch == thread->is_batch ||
+        pthread_getschedparam(thread->handle, &policy, &param) != 0 ||
+        policy != (is_batch ? SCHED_OTHER : SCHED_BATCH))
+        return;
+    (void)pthread_setschedparam(thread->handle, is_batch ? SCHED_BATCH : SCHED_OTHER, &param);
+    thread->is_batch = is_batch;
 }
 
-/* Batch threads do not interrupt who wakes them: it goes on until it waits, and then the thread has all it needs. */
-static void
-set_policy(coi_thread *thread, int policy)
+void
+coi_thread_go_home(coi_thread *thread)
 {
-    struct sched_param none = { 0 };
-
-    if (thread->is_plain)
-        (void)pthread_setschedparam(thread->handle, policy, &none);
+    if (thread->is_bound) {
+        set_batch(thread, false);
+        bind(thread, &thread->home);
+    }
 }
 
 void
@@ -144,7 +167,7 @@ coi_thread_wake_at(coi_thread *thread, coi_event *event, int core)
     }
     CPU_ZERO(&cores);
     CPU_SET((size_t)core, &cores);
-    set_policy(thread, SCHED_BATCH);
+    set_batch(thread, true);
     bind(thread, &cores);
     coi_event_signal(event);
     CPU_OR(&cores, &cores, &thread->home);
@@ -154,10 +177,7 @@ coi_thread_wake_at(coi_thread *thread, coi_event *event, int core)
 void
 coi_thread_wake_home(coi_thread *thread, coi_event *event)
 {
-    if (thread->is_bound) {
-        set_policy(thread, SCHED_OTHER);
-        bind(thread, &thread->home);
-    }
+    coi_thread_go_home(thread);
     coi_event_signal(event);
 }
 
@@ -165,10 +185,7 @@ void
 coi_thread_settle(coi_thread *thread, const int *cores, int num_cores)
 {
     set_home(thread, cores, num_cores);
-    if (thread->is_bound) {
-        set_policy(thread, SCHED_OTHER);
-        bind(thread, &thread->home);
-    }
+    coi_thread_go_home(thread);
 }
 
 void

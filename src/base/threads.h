@@ -108,6 +108,8 @@ coi_event_has_sleepers(coi_event *event)
 
 /* Monotonic clock. */
 uint64_t coi_now_ns(void);
+/* Processor time of the calling thread. */
+uint64_t coi_thread_used_ns(void);
 
 typedef void (*coi_thread_fn)(void *arg);
 typedef struct coi_thread coi_thread;
@@ -124,10 +126,13 @@ void coi_thread_settle(coi_thread *thread, const int *cores, int num_cores);
  * Signal an event on which this thread alone sleeps, and have it wake on the given core, now and
  * where the kernel sees fit from now on; or on its own cores again. A core that rests may need longer
  * to wake than a short job takes. A job that turns out to be long is not bound to the given core: the
- * kernel may move it to the thread's own. For a thread that is not bound both are plain signals.
+ * kernel may move it to the thread's own, and the thread itself may go there. For a thread that is
+ * not bound both are plain signals. Who wakes a thread is one at a time, and settles it, too; so does
+ * the thread itself between its wake-up and its next wait.
  */
 void coi_thread_wake_at(coi_thread *thread, coi_event *event, int core);
 void coi_thread_wake_home(coi_thread *thread, coi_event *event);
+void coi_thread_go_home(coi_thread *thread);
 /* In a forked child, where the thread does not exist, this only frees. NULL is allowed. */
 void coi_thread_join(coi_memory *memory, coi_thread *thread);
 

@@ -11,6 +11,9 @@
 #define WAKE_NS             50000             /* what waking a core takes, until it was measured */
 #define MOST_WAKE_NS        100000            /* longer, and it was not the core that took it */
 #define SHORT_REST_NS       500000            /* steps closer than this follow each other */
+#define LONG_STEP_NS        250000            /* of the caller's processor: worth a core for each */
+#define PATIENCE            4                 /* steps since a long one before one has guests */
+#define MOST_PATIENCE       4096              /* after a guess that was wrong and dear */
 
 /* --- where members live --- */
 
@@ -73,12 +76,23 @@ settle_members(coi_crew *crew)
 
 /* --- their days --- */
 
-/* A step after a rest: where and when it began, for who decides where the next one begins. */
-static void
-note_awakening(coi_member *m)
+/*
+ * A step after a rest: where and when it began, for who decides where the next one begins. A guest
+ * that had to wait longer for the caller's core than its own takes to wake is in a long step, of
+ * which there may be more to come: it goes home.
+ */
+static bool
+wake_up(coi_member *m)
 {
+    const coi_crew *crew = m->crew;
+
     m->woke_ns = coi_now_ns();
     m->core = sched_getcpu();
+    if (m->core != crew->core)
+        return false;
+    if (crew->has_guests && m->woke_ns - crew->began_ns > MOST_WAKE_NS)
+        coi_thread_go_home(m->thread);
+    return true;
 }
 
 static void
@@ -97,9 +111,7 @@ member_main(void *arg)
         ++seen;
         if (crew->quit)
             break;
-        if (crew->is_rested)
-            note_awakening(m);
-        is_guest = crew->is_rested && m->core == crew->core;
+        is_guest = crew->is_rested && wake_up(m);
         coi_run_replica(m, &crew->step);
         if (atomic_fetch_sub_explicit(&crew->busy, 1, memory_order_acq_rel) == 1)
             coi_event_signal(&crew->done);
@@ -110,33 +122,21 @@ member_main(void *arg)
 /*
  * Waking a core that rests can take longer than the step itself: 80 us on a virtual machine, where
  * the host has to start it again. So the threads of a crew that slept are woken on the caller's core
- * as long as steps after a rest take less time that way than such a wake-up. Steps that follow each
+ * where the step is expected to take less time that way than such a wake-up. Steps that follow each
  * other are worth it: their threads spin on cores of their own.
  */
-static void
-wake_rested(coi_crew *crew)
+static bool
+wants_guests(const coi_crew *crew)
 {
-    bool here;
-
-    crew->began_ns = coi_now_ns();
-    here = crew->wakes_here && crew->began_ns - crew->ended_ns > SHORT_REST_NS;
-    for (int i = 1; i < crew->n; ++i) {
-        coi_member *m = &crew->members[i];
-
-        if (here && (!m->is_invited || m->core != crew->core))
-            coi_thread_wake_at(m->thread, &m->go, crew->core);
-        else if (!here && m->is_invited)
-            coi_thread_wake_home(m->thread, &m->go);
-        else
-            coi_event_signal(&m->go);
-        m->is_invited = here;
-    }
+    return crew->wakes_here && crew->num_short >= crew->patience &&
+           crew->began_ns - crew->ended_ns > SHORT_REST_NS;
 }
 
 void
 coi_crew_wake(coi_crew *crew)
 {
-    int core = sched_getcpu();
+    int  core = sched_getcpu();
+    bool here = false;
 
     if (core != crew->core) {
         crew->core = core;
@@ -144,31 +144,77 @@ coi_crew_wake(coi_crew *crew)
     }
     crew->is_rested = coi_event_has_sleepers(&crew->members[1].go);
     if (crew->is_rested) {
-        wake_rested(crew);
+        crew->began_ns = coi_now_ns();
+        crew->used_ns = coi_thread_used_ns();
+        here = wants_guests(crew);
+    }
+    crew->has_guests = here;
+    for (int i = 1; i < crew->n; ++i) {
+        coi_member *m = &crew->members[i];
+        bool        was_invited = m->is_invited;
+
+        m->is_invited = here;
+        if (here && (!was_invited || m->core != core))
+            coi_thread_wake_at(m->thread, &m->go, core);
+        else if (!here && was_invited)
+            coi_thread_wake_home(m->thread, &m->go);
+        else
+            coi_event_signal(&m->go);
+    }
+}
+
+/*
+ * A long step that began with guests went by turns to its end: the kernel moves none of them for
+ * milliseconds. Others have to earn what that lost, one wake-up each, before the next has guests.
+ * Time in which another process had the core is not the step's.
+ */
+static void
+note_length(coi_crew *crew, bool had_guests)
+{
+    uint64_t used_ns = coi_thread_used_ns() - crew->used_ns;
+    uint64_t earned = used_ns / (crew->wake_ns > 0 ? crew->wake_ns : 1);
+
+    if (used_ns < LONG_STEP_NS) {
+        crew->num_short += crew->num_short < MOST_PATIENCE;
+        if (had_guests)
+            crew->patience = PATIENCE;
         return;
     }
+    crew->num_short = 0;
+    if (had_guests && earned > PATIENCE)
+        crew->patience = earned < MOST_PATIENCE ? (int)earned : MOST_PATIENCE;
+}
+
+/* The first member that woke on another core than the caller's; NULL: they all were with it. */
+static const coi_member *
+member_away(const coi_crew *crew)
+{
     for (int i = 1; i < crew->n; ++i)
-        coi_event_signal(&crew->members[i].go);
+        if (crew->members[i].core != crew->core)
+            return &crew->members[i];
+    return NULL;
 }
 
 /* After a step that followed a rest: where would the next such step better begin? */
 void
 coi_crew_rest(coi_crew *crew)
 {
-    const coi_member *first = &crew->members[1];
+    const coi_member *away;
     uint64_t          took_ns;
 
     if (!crew->is_rested)
         return;
+    away = member_away(crew);
     crew->ended_ns = coi_now_ns();
     took_ns = crew->ended_ns - crew->began_ns;
-    if (first->core != crew->core) {
-        uint64_t wake_ns = first->woke_ns - crew->began_ns;
+    if (away != NULL) {
+        uint64_t wake_ns = away->woke_ns - crew->began_ns;
 
         crew->wake_ns = wake_ns < MOST_WAKE_NS ? wake_ns : MOST_WAKE_NS;
         took_ns -= wake_ns;
     }
     crew->wakes_here = took_ns < crew->wake_ns;
+    note_length(crew, crew->has_guests && away == NULL);
 }
 
 /* --- crews --- */
@@ -238,6 +284,7 @@ crew_new(co_context *ctx, co_strategy *strategy)
     crew->runtime = strategy->runtime;
     crew->n = strategy->num_local;
     crew->wake_ns = WAKE_NS;
+    crew->patience = PATIENCE;
     crew->core = -1;
     crew->step.seats = (coi_seat *)(void *)((char *)crew + seats_at);
     crew->members = (coi_member *)(void *)((char *)crew + members_at);

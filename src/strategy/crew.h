@@ -10,6 +10,12 @@
 
 #include "strategy/strategy.h"
 
+/*
+ * Plain fields have one writer at a time. Between steps, and until it signals `go`, all is the
+ * caller's; a member reads the crew's after its `go`, and writes its own core and woke_ns before it
+ * leaves `busy`, which the caller sees at 0 before it looks at any of them. A crew whose members did not
+ * come back is not looked at again.
+ */
 typedef struct coi_member {
     struct coi_crew *crew;
     int              replica; /* local */
@@ -29,12 +35,15 @@ typedef struct coi_crew {
     coi_step         step;
     int              n;
     bool             quit;
-    int              core;               /* the caller's, when the step began */
-    bool             is_rested;          /* the threads slept when the step began */
-    bool             wakes_here;         /* steps after a rest better begin on the caller's core */
-    uint64_t         began_ns, ended_ns; /* the last such step */
-    uint64_t         wake_ns;            /* how long a thread took to wake on a core of its own */
-    atomic_int       busy;               /* members at work besides the caller */
+    int              core;                /* the caller's, when the step began */
+    bool             is_rested;           /* the threads slept when the step began */
+    bool             has_guests;          /* its threads were woken on the caller's core */
+    bool             wakes_here;          /* steps after a rest better begin on the caller's core */
+    int              num_short, patience; /* but so many since a long one, of so many at least */
+    uint64_t         began_ns, ended_ns;  /* the last such step */
+    uint64_t         used_ns;             /* what the caller's thread had of its core until then */
+    uint64_t         wake_ns;             /* how long a thread took to wake on a core of its own */
+    atomic_int       busy;                /* members at work besides the caller */
     coi_event        done;
     coi_member      *members;
     size_t           nbytes;

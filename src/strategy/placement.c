@@ -8,6 +8,7 @@
 #include "strategy/strategy.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const coi_policy default_policy = { .name = "DefaultStrategy", .is_default = true };
@@ -422,6 +423,20 @@ co_mirrored_strategy(co_context *ctx, const char *const *devices, size_t num_dev
 
 /* --- several processes --- */
 
+/* Who comes with TF_CONFIG expects the cluster in it (MW-1); alone, the process would train by itself and not say so. */
+static void
+explain_cluster(coi_log *log, int num_processes)
+{
+    const char *config = secure_getenv("TF_CONFIG");
+
+    if (config != NULL && config[0] != '\0')
+        coi_log_line(
+            log, num_processes == 1 ? CO_LOG_WARNING : CO_LOG_INFO,
+            "TF_CONFIG is set but not read: the cluster comes from MPI, which has %d process%s here; "
+            "start the program with 'mpirun -n PROCESSES PROGRAM'",
+            num_processes, num_processes == 1 ? "" : "es");
+}
+
 coi_group *
 coi_open_group(co_context *ctx, const char *transport, const void *communicator, int deadline_ms)
 {
@@ -435,8 +450,10 @@ coi_open_group(co_context *ctx, const char *transport, const void *communicator,
     if (transport == NULL)
         transport = communicator != NULL || coi_mpi_launched() ? "mpi" : "self";
     if (coi_group_open(transport, &how, &group, coi_err(ctx)) == CO_OK) {
-        if (group->size <= COI_MAX_WORKERS)
+        if (group->size <= COI_MAX_WORKERS) {
+            explain_cluster(&ctx->runtime->log, group->size);
             return group;
+        }
         coi_fail(
             ctx, CO_VALUE,
             "the group has %d processes; a strategy has at most %d, start fewer or split the communicator",

@@ -347,10 +347,11 @@ CO_TEST_BARE(a_thread_blocks_signals_has_a_name_and_its_cores, "")
 
 /* A thread that notes where it woke, as often as it is asked to. */
 typedef struct sleeper {
-    coi_event  go, noted;
-    atomic_int quit;
-    int        core, policy;
-    cpu_set_t  mask;
+    coi_event   go, noted;
+    atomic_int  quit;
+    int         core, policy;
+    cpu_set_t   mask;
+    coi_thread *leaves; /* itself: it goes home before it looks */
 } sleeper;
 
 static void
@@ -362,6 +363,8 @@ sleeper_main(void *arg)
         coi_event_wait(&s->go, seen, NULL, -1);
         if (atomic_load(&s->quit))
             return;
+        if (s->leaves != NULL)
+            coi_thread_go_home(s->leaves);
         s->core = sched_getcpu();
         s->policy = sched_getscheduler(0);
         sched_getaffinity(0, sizeof(s->mask), &s->mask);
@@ -404,18 +407,27 @@ CO_TEST_BARE(a_policy_of_the_host_stays, "")
     coi_thread_join(&memory, thread);
 }
 
+/* The first core after this one that we may use, or -1. */
+static int
+next_core(int core)
+{
+    cpu_set_t mine;
+
+    CO_REQUIRE(sched_getaffinity(0, sizeof(mine), &mine) == 0);
+    while (++core < CPU_SETSIZE)
+        if (CPU_ISSET((size_t)core, &mine))
+            return core;
+    return -1;
+}
+
 CO_TEST_BARE(a_thread_wakes_where_it_is_wanted, "")
 {
     coi_memory  memory;
     coi_thread *thread;
     sleeper     s = { .core = -1 };
-    int         home = first_core(), other = home + 1;
-    cpu_set_t   mine;
+    int         home = first_core(), other = next_core(home);
 
-    CO_REQUIRE(sched_getaffinity(0, sizeof(mine), &mine) == 0);
-    while (other < CPU_SETSIZE && !CPU_ISSET((size_t)other, &mine))
-        ++other;
-    if (other == CPU_SETSIZE)
+    if (other < 0)
         CO_SKIP("there is one core only");
     coi_memory_init(&memory, NULL);
     coi_event_init(&s.go);
@@ -434,18 +446,55 @@ CO_TEST_BARE(a_thread_wakes_where_it_is_wanted, "")
     CO_EXPECT_INT(s.policy, SCHED_OTHER);
     CO_EXPECT_INT(CPU_COUNT(&s.mask), 1);
     await_sleep(&s);
+    s.leaves = thread;
+    coi_thread_wake_at(thread, &s.go, other);
+    CO_REQUIRE(coi_event_wait(&s.noted, 2, NULL, 5000));
+    CO_EXPECT_INT(s.policy,
+                  SCHED_OTHER); /* its core: home, unless we were too slow to widen the other */
+    s.leaves = NULL;
+    await_sleep(&s);
     coi_thread_settle(thread, &other, 1);
     coi_event_signal(&s.go);
-    CO_REQUIRE(coi_event_wait(&s.noted, 2, NULL, 5000));
+    CO_REQUIRE(coi_event_wait(&s.noted, 3, NULL, 5000));
     CO_EXPECT_INT(s.core, other);
     await_sleep(&s);
     coi_thread_wake_at(thread, &s.go, 100000); /* no such core: a plain signal */
-    CO_REQUIRE(coi_event_wait(&s.noted, 3, NULL, 5000));
+    CO_REQUIRE(coi_event_wait(&s.noted, 4, NULL, 5000));
     CO_EXPECT_INT(s.core, other);
     atomic_store(&s.quit, 1);
     coi_event_signal(&s.go);
     coi_thread_join(&memory, thread);
     CO_EXPECT_INT(memory.bytes_in_use, 0);
+}
+
+/* Who started it has the last word, however early it speaks. */
+CO_TEST_BARE(a_thread_that_starts_is_where_it_was_settled, "")
+{
+    int home = first_core(), other = next_core(home);
+
+    if (other < 0)
+        CO_SKIP("there is one core only");
+    for (int i = 0; i < 100; ++i) {
+        coi_memory  memory;
+        coi_thread *thread;
+        sleeper     s = { .core = -1 };
+
+        coi_memory_init(&memory, NULL);
+        coi_event_init(&s.go);
+        coi_event_init(&s.noted);
+        CO_REQUIRE(coi_thread_start(&memory, "s", &home, 1, 0, sleeper_main, &s, &thread, NULL) ==
+                   CO_OK);
+        coi_thread_settle(thread, &other, 1);
+        coi_event_signal(&s.go);
+        CO_REQUIRE(coi_event_wait(&s.noted, 0, NULL, 5000));
+        CO_EXPECT_INT(s.core, other);
+        CO_EXPECT_INT(CPU_COUNT(&s.mask), 1);
+        CO_EXPECT_TRUE(CPU_ISSET((size_t)other, &s.mask));
+        atomic_store(&s.quit, 1);
+        coi_event_signal(&s.go);
+        coi_thread_join(&memory, thread);
+        CO_EXPECT_INT(memory.bytes_in_use, 0);
+    }
 }
 
 /* A core that the process does not have (any more) is no reason to have no thread. */

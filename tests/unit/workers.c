@@ -4,6 +4,8 @@
 #include "rank_support.h"
 
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static co_value *
@@ -411,4 +413,81 @@ CO_TEST_BARE(workers_may_wait_for_ever, "DEF-18 RC-MERGE-7 MW-14")
 {
     test_on_ranks(2, 2, 0, NULL, do_other_things, NULL);
     test_on_ranks(2, 4, 0, "cpus=2", do_other_things, NULL);
+}
+
+/* --- where the cluster comes from --- */
+
+typedef struct heard {
+    co_log_level level;
+    int          lines;
+    char         text[300];
+} heard;
+
+static void
+hear(co_log_level level, const char *line, void *user)
+{
+    heard *h = user;
+
+    if (strstr(line, "TF_CONFIG") == NULL)
+        return;
+    h->level = level;
+    ++h->lines;
+    snprintf(h->text, sizeof(h->text), "%s", line);
+}
+
+static void *
+be_listening(void *arg)
+{
+    test_rank              *r = arg;
+    co_options              how = CO_OPTIONS_INIT;
+    co_multi_worker_options options = CO_MULTI_WORKER_OPTIONS_INIT;
+    co_context             *ctx;
+
+    how.settings = "log=info";
+    how.log = hear;
+    how.log_user = r->user;
+    ctx = co_open_with(&how);
+    options.transport = r->seat.world != NULL ? "threads" : "self";
+    options.communicator = r->seat.world != NULL ? &r->seat : NULL;
+    CO_EXPECT_NOT_NULL(co_multi_worker_strategy(ctx, &options));
+    CO_EXPECT_CODE(co_close(ctx), CO_OK);
+    return NULL;
+}
+
+CO_TEST_BARE(who_comes_with_tf_config_is_told_how_to_start, "MW-1")
+{
+    static const char config[] =
+        "{\"cluster\": {\"worker\": [\"a:1\", \"b:1\"]}, \"task\": {\"type\": \"worker\", \"index\": 0}}";
+    heard             h[2] = { { .lines = 0 }, { .lines = 0 } };
+    test_rank         alone = { .user = &h[0] }, pair[2];
+    coi_memory        memory;
+    coi_thread_world *world;
+    pthread_t         other;
+
+    unsetenv("TF_CONFIG");
+    be_listening(&alone);
+    setenv("TF_CONFIG", "", 1);
+    be_listening(&alone);
+    CO_EXPECT_INT(h[0].lines, 0);
+    setenv("TF_CONFIG", config, 1);
+    be_listening(&alone);
+    CO_EXPECT_INT(h[0].lines, 1);
+    CO_EXPECT_INT(h[0].level, CO_LOG_WARNING);
+    CO_EXPECT_CONTAINS(h[0].text, "TF_CONFIG is set but not read: the cluster comes from MPI");
+    CO_EXPECT_CONTAINS(h[0].text, "1 process here");
+    CO_EXPECT_CONTAINS(h[0].text, "mpirun -n");
+    /* Started as it should be, it is no more than a remark. */
+    coi_memory_init(&memory, NULL);
+    CO_REQUIRE(coi_thread_world_create(&memory, 2, &world, NULL) == CO_OK);
+    for (int i = 0; i < 2; ++i)
+        pair[i] = (test_rank){ .seat = { world, i }, .user = &h[i] };
+    CO_REQUIRE(pthread_create(&other, NULL, be_listening, &pair[1]) == 0);
+    be_listening(&pair[0]);
+    pthread_join(other, NULL);
+    coi_thread_world_destroy(world);
+    unsetenv("TF_CONFIG");
+    CO_EXPECT_INT(h[0].lines, 2);
+    CO_EXPECT_INT(h[1].lines, 1);
+    CO_EXPECT_INT(h[0].level, CO_LOG_INFO);
+    CO_EXPECT_CONTAINS(h[1].text, "2 processes here");
 }
