@@ -61,6 +61,9 @@ list(APPEND COHORT_SMALL_SOURCES
     "${PROJECT_SOURCE_DIR}/src/data/stage.c" "${PROJECT_SOURCE_DIR}/src/data/guest.c"
     "${PROJECT_SOURCE_DIR}/src/data/map.c" "${PROJECT_SOURCE_DIR}/src/data/zip.c"
     "${PROJECT_SOURCE_DIR}/src/data/cache.c" "${PROJECT_SOURCE_DIR}/src/data/prefetch.c"
+    "${PROJECT_SOURCE_DIR}/src/data/interleave.c" "${PROJECT_SOURCE_DIR}/src/data/unbatch.c"
+    "${PROJECT_SOURCE_DIR}/src/data/generator.c" "${PROJECT_SOURCE_DIR}/src/data/padded_batch.c"
+    "${PROJECT_SOURCE_DIR}/src/data/unique.c"
     "${PROJECT_SOURCE_DIR}/src/compat/config.c" "${PROJECT_SOURCE_DIR}/src/strategy/topology.c")
 set_source_files_properties(${COHORT_SMALL_SOURCES} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-Os>")
 

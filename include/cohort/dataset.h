@@ -28,32 +28,6 @@ CO_EXTERN_C_BEGIN
 #define CO_UNKNOWN_CARDINALITY (-2)
 #define CO_UNKNOWN_BATCH_SIZE  (-1)
 
-/* Sources. */
-
-/** int64 scalars start, start + step, ... before stop. CO_INVALID_ARGUMENT for a step of 0. */
-CO_API co_dataset *co_dataset_range(co_context *ctx, int64_t start, int64_t stop, int64_t step);
-/**
- * One element per index of dimension 0 of every leaf. Leaves are what converts to a tensor; a list
- * is one leaf. Elements share the memory of the leaves. CO_VALUE if a leaf is a scalar or the
- * leaves disagree on dimension 0.
- */
-CO_API co_dataset *co_dataset_from_tensor_slices(co_context *ctx, co_value *structure);
-/** One element: the structure itself. */
-CO_API co_dataset *co_dataset_from_tensors(co_context *ctx, co_value *structure);
-
-/**
- * The same from arrays of the caller, copied now: later changes of borrowed memory are not seen
- * (NP-4). Leaves are tensors, or lists of tensors, which are stacked first. The result is an
- * ordinary dataset, to be batched and distributed.
- *
- * Context:  default mode, or cross-replica context of this strategy; CO_RUNTIME otherwise (NP-7).
- * Returns:  a dataset, or NULL with CO_VALUE if a leaf is a scalar or a bare number, or the leaves
- *           disagree on dimension 0.
- */
-CO_API co_dataset *co_make_numpy_dataset(co_context *ctx, co_strategy *strategy, co_value *arrays);
-
-/* Transformations. The input stays usable. */
-
 /*
  * Functions over elements. They are called by co_next, on its thread and context, in default mode with
  * the host's first CPU as the current device and in a block of their own; `user` is passed on and must
@@ -78,6 +52,40 @@ typedef co_value *(*co_fold_fn)(co_context *ctx, co_value *args, void *user);
 typedef co_dataset *(*co_inner_fn)(co_context *ctx, co_value *element, void *user);
 /** Returns element `index`, counted from 0 by each iterator; NULL without an error at the end. */
 typedef co_value *(*co_generator_fn)(co_context *ctx, int64_t index, void *user);
+
+/* Sources. */
+
+/** int64 scalars start, start + step, ... before stop. CO_INVALID_ARGUMENT for a step of 0. */
+CO_API co_dataset *co_dataset_range(co_context *ctx, int64_t start, int64_t stop, int64_t step);
+/**
+ * One element per index of dimension 0 of every leaf. Leaves are what converts to a tensor; a list
+ * is one leaf. Elements share the memory of the leaves. CO_VALUE if a leaf is a scalar or the
+ * leaves disagree on dimension 0.
+ */
+CO_API co_dataset *co_dataset_from_tensor_slices(co_context *ctx, co_value *structure);
+/** One element: the structure itself. */
+CO_API co_dataset *co_dataset_from_tensors(co_context *ctx, co_value *structure);
+
+/**
+ * What a function makes: fn is called with 0, 1, 2, ... by each iterator, until it returns NULL without
+ * an error, and may be called from any thread that iterates. spec describes the elements; see "Functions
+ * over elements" above. CO_TYPE if fn is NULL or spec is no spec.
+ */
+CO_API co_dataset *co_dataset_from_generator(co_context *ctx, co_generator_fn fn, void *user,
+                                             co_value *spec);
+
+/**
+ * The same from arrays of the caller, copied now: later changes of borrowed memory are not seen
+ * (NP-4). Leaves are tensors, or lists of tensors, which are stacked first. The result is an
+ * ordinary dataset, to be batched and distributed.
+ *
+ * Context:  default mode, or cross-replica context of this strategy; CO_RUNTIME otherwise (NP-7).
+ * Returns:  a dataset, or NULL with CO_VALUE if a leaf is a scalar or a bare number, or the leaves
+ *           disagree on dimension 0.
+ */
+CO_API co_dataset *co_make_numpy_dataset(co_context *ctx, co_strategy *strategy, co_value *arrays);
+
+/* Transformations. The input stays usable. */
 
 /** fn of every element, in order. CO_TYPE if fn is NULL or spec is no spec. */
 CO_API co_dataset *co_dataset_map(co_context *ctx, co_dataset *input, co_element_fn fn, void *user,
@@ -128,6 +136,60 @@ CO_API co_dataset *co_dataset_enumerate(co_context *ctx, co_dataset *input, int6
  * dimensions that differ are unknown in the spec.
  */
 CO_API co_dataset *co_dataset_concatenate(co_context *ctx, co_dataset *first, co_dataset *second);
+/**
+ * `size` consecutive elements as one, filled up at the end of their dimensions to a common shape.
+ * shapes: specs like those of an element, -1 for the longest of each batch; NULL: all the longest.
+ * values: what to fill with, one scalar, or one for each component; NULL: zeros and empty strings.
+ * CO_INVALID_ARGUMENT for a size below 1, CO_TYPE for shapes or values that do not fit the element;
+ * from co_next CO_DATA_LOSS when an element is larger than its shape.
+ */
+CO_API co_dataset *co_dataset_padded_batch(co_context *ctx, co_dataset *input, int64_t size,
+                                           co_value *shapes, co_value *values, bool drop_remainder);
+/** Every element once: those that came before are left out. Keeps all that it gave. */
+CO_API co_dataset *co_dataset_unique(co_context *ctx, co_dataset *input);
+/** The rows of every element, one by one. CO_VALUE for elements that are scalars. */
+CO_API co_dataset *co_dataset_unbatch(co_context *ctx, co_dataset *input);
+/**
+ * Elements in random order: each is drawn from the next buffer_size that were not given yet, so a
+ * buffer as large as the input shuffles it wholly. The order depends on seed, buffer size and pass
+ * alone, on every machine (docs/decisions/shuffle.md). With reshuffle_each_iteration every iterator
+ * and every round of a repeat is a pass of its own; otherwise all are alike. CO_INVALID_ARGUMENT for
+ * a buffer below 1 or above 2^32 - 1.
+ */
+CO_API co_dataset *co_dataset_shuffle(co_context *ctx, co_dataset *input, int64_t buffer_size,
+                                      int64_t seed, bool reshuffle_each_iteration);
+/**
+ * The elements of all datasets that fn makes of the elements, one dataset after the other. spec
+ * describes their elements. CO_TYPE from co_next if fn returns no dataset, or one of other elements.
+ */
+CO_API co_dataset *co_dataset_flat_map(co_context *ctx, co_dataset *input, co_inner_fn fn,
+                                       void *user, co_value *spec);
+typedef struct co_interleave_options {
+    size_t struct_size;
+    int    cycle_length; /* datasets read at a time, in turn: 1 to 65536 */
+    int    block_length; /* elements of one before the next has its turn: 1 or more */
+    bool   opens_files;  /* elements are names of files that fn reads: the policies FILE and AUTO
+                          * share the names out (DS-SHARD-2); CO_INVALID_ARGUMENT from co_next if
+                          * there are fewer than workers */
+} co_interleave_options;
+#define CO_INTERLEAVE_OPTIONS_INIT                                                                 \
+    {                                                                                              \
+        sizeof(co_interleave_options), 4, 1, false                                                 \
+    }
+/** The same, several datasets in turn. CO_INVALID_ARGUMENT for lengths out of range. */
+CO_API co_dataset *co_dataset_interleave(co_context *ctx, co_dataset *input, co_inner_fn fn,
+                                         void *user, co_value *spec,
+                                         const co_interleave_options *options);
+/** Returns a dataset made from one. */
+typedef co_dataset *(*co_apply_fn)(co_context *ctx, co_dataset *input, void *user);
+/** What fn makes of the input, now: parts of a pipeline as functions. CO_TYPE if it is no dataset. */
+CO_API co_dataset *co_dataset_apply(co_context *ctx, co_dataset *input, co_apply_fn fn, void *user);
+/**
+ * The same elements with the cardinality that the caller knows. CO_FAILED_PRECONDITION from co_next
+ * when there are more or fewer.
+ */
+CO_API co_dataset *co_dataset_assert_cardinality(co_context *ctx, co_dataset *input,
+                                                 int64_t cardinality);
 /**
  * The elements kept in memory: the first iterator that comes to the end has read the input for all
  * later ones, of every context. One that is left before, or met an error, keeps nothing.

@@ -126,10 +126,10 @@ rewrite(co_context *ctx, co_dataset *dataset, rewrite_fn fn, int num, int index)
 static co_dataset *
 shard_source(co_context *ctx, co_dataset *dataset, int num, int index)
 {
-    if (dataset->num_inputs > 0)
-        return NULL;
     if (dataset->ops->shard_files != NULL)
         return dataset->ops->shard_files(ctx, dataset, num, index);
+    if (dataset->num_inputs > 0)
+        return NULL;
     coi_fail(
         ctx, CO_NOT_FOUND,
         "the source %s reads no files, so files cannot be spread over %d workers; use the policy "
@@ -216,7 +216,7 @@ static const policy policy_off = { share_all, false, false };
 static bool
 reads_files(const co_dataset *dataset)
 {
-    if (dataset->num_inputs == 0)
+    if (dataset->num_inputs == 0 || dataset->ops->shard_files != NULL)
         return dataset->ops->shard_files != NULL;
     for (size_t i = 0; i < dataset->num_inputs; ++i)
         if (!reads_files(dataset->inputs[i]))

@@ -31,36 +31,13 @@ batch_close(coi_heap *heap, co_iterator *iterator)
     coi_pieces_free(heap, &((batch_iterator *)iterator)->pieces);
 }
 
-/* Fill the pieces with up to `size` rows; returns how many. */
-static int64_t
-collect(co_context *ctx, co_iterator *input, coi_pieces *pieces, int64_t size)
-{
-    int64_t total = 0;
-
-    while (total < size) {
-        co_value **room = coi_pieces_room(ctx, pieces);
-        int64_t    got;
-
-        if (room == NULL)
-            return COI_ERROR;
-        got = input->stacks ? coi_iterator_rows(ctx, input, size - total, room)
-                            : coi_iterator_next(ctx, input, room);
-        if (got < 0)
-            return got;
-        if (got == 0)
-            break;
-        ++pieces->count;
-        total += got;
-    }
-    return total;
-}
-
 static int
 batch_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
     const batch_dataset *batch = (const batch_dataset *)iterator->dataset;
     coi_pieces          *pieces = &((batch_iterator *)iterator)->pieces;
-    int64_t              total = collect(ctx, iterator->input, pieces, batch->size);
+    int64_t total = coi_pieces_collect(ctx, pieces, iterator->input, iterator->input->stacks,
+                                       batch->size);
 
     if (total <= 0 || (batch->drop_remainder && total < batch->size)) {
         coi_pieces_clear(&ctx->heap, pieces);
@@ -71,8 +48,8 @@ batch_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     return COI_ELEMENT;
 }
 
-static co_value *
-batch_leaf(co_context *ctx, const co_value *spec, const void *arg)
+co_value *
+coi_spec_batch(co_context *ctx, const co_value *spec, const void *arg)
 {
     int64_t dims[CO_MAX_DIMS];
 
@@ -91,8 +68,8 @@ batch_leaf(co_context *ctx, const co_value *spec, const void *arg)
     return coi_spec_new(ctx, (co_dtype)spec->dtype, dims, spec->ndim + 1);
 }
 
-static int64_t
-batch_cardinality(int64_t n, int64_t size, bool drop_remainder)
+int64_t
+coi_batch_cardinality(int64_t n, int64_t size, bool drop_remainder)
 {
     if (n < 0)
         return n;
@@ -105,10 +82,10 @@ static co_dataset *
 batch_new(co_context *ctx, co_dataset *input, int64_t size, bool drop_remainder)
 {
     int64_t     dim = drop_remainder ? size : -1;
-    co_value   *spec = coi_spec_map(ctx, input->spec, batch_leaf, &dim);
+    co_value   *spec = coi_spec_map(ctx, input->spec, coi_spec_batch, &dim);
     co_dataset *dataset = coi_dataset_new(ctx, &batch_ops, &input, 1, spec,
-                                          batch_cardinality(input->cardinality, size,
-                                                            drop_remainder));
+                                          coi_batch_cardinality(input->cardinality, size,
+                                                                drop_remainder));
 
     if (dataset == NULL)
         return NULL;

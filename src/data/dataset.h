@@ -81,7 +81,7 @@ struct coi_dataset_ops {
     /* The same transformation of other inputs, as a new reference. */
     co_dataset *(*with_inputs)(co_context *ctx, co_dataset *dataset,
                                co_dataset *const *inputs); /* cannot be sharded by rewriting */
-    /* Readers of files: the same source with files index, index + num, ... */
+    /* Readers of files, or of names of files: the same with files index, index + num, ... */
     co_dataset *(*shard_files)(co_context *ctx, co_dataset *dataset, int num,
                                int index); /* reads no files */
     /* Shard hints: the shard it stands for, of `input`. */
@@ -151,6 +151,9 @@ co_dataset *coi_stage_new(co_context *ctx, const coi_dataset_ops *ops, co_datase
 /* The same with the spec of its only input, given to the block. */
 co_dataset *coi_stage_like(co_context *ctx, const coi_dataset_ops *ops, co_dataset *input,
                            const coi_stage_args *args);
+/* The same with a spec, NULL: that of the input; the batch size is not known after a function. */
+co_dataset *coi_stage_mapped(co_context *ctx, const coi_dataset_ops *ops, co_dataset *input,
+                             co_value *spec, const coi_stage_args *args);
 /* Slots of their tables: rewriting never changes what elements look like. */
 co_dataset *coi_stage_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs);
 co_code     coi_stage_open(co_context *ctx, co_iterator *iterator);
@@ -186,6 +189,8 @@ bool coi_guest_result(co_context *ctx, const co_dataset *dataset, co_value *resu
                       co_value **leaves);
 /* Complete an error with the stage and its element before the current one. COI_ERROR. */
 int coi_guest_error(co_context *ctx, const co_iterator *iterator);
+/* Whether a function returned a dataset without an error; CO_TYPE. */
+bool coi_check_inner(co_context *ctx, const co_dataset *dataset);
 /* Arguments: a function, a structure of specs. */
 bool coi_check_fn(co_context *ctx, bool is_there, int position, const char *what);
 bool coi_check_spec(co_context *ctx, co_value *spec, int position);
@@ -211,6 +216,10 @@ co_value *coi_spec_new(co_context *ctx, co_dtype dtype, const int64_t *dims, int
 typedef co_value *(*coi_spec_fn)(co_context *ctx, const co_value *spec, const void *arg);
 /* The structure with fn applied to every leaf. */
 co_value *coi_spec_map(co_context *ctx, co_value *structure, coi_spec_fn fn, const void *arg);
+/* Of those: every dimension unknown; a new dimension 0 of *arg (int64_t, -1: unknown) rows. */
+co_value *coi_spec_unknown_dims(co_context *ctx, const co_value *spec, const void *arg);
+co_value *coi_spec_batch(co_context *ctx, const co_value *spec, const void *arg);
+int64_t   coi_batch_cardinality(int64_t n, int64_t size, bool drop_remainder);
 /* All leaves with dimension 0 divided by `parts`; where that does not divide, it is unknown. 0: unequal parts. */
 co_value *coi_spec_split(co_context *ctx, co_value *structure, int64_t parts);
 /* "component 2" or, of a single leaf, "elements": for messages. */
@@ -222,6 +231,9 @@ const char *coi_component_name(const co_dataset *dataset, size_t leaf, char out[
  * int64_t. */
 co_dataset *coi_shard_new(co_context *ctx, co_dataset *input, int64_t num, int64_t index,
                           int64_t block);
+/* Names of files: the same in runs of one, CO_INVALID_ARGUMENT from the first next if a shard would be empty. */
+co_dataset *coi_shard_names(co_context *ctx, co_dataset *names, int num, int index);
+extern const coi_dataset_ops coi_shuffle_ops; /* sharding by files looks through it (DS-SHARD-3) */
 /* Every element cut into n slices by the CEIL rule (DS-SPLIT-1), or by weights: parts[k] is the sum of those of slices 0 to k. */
 co_dataset *coi_split_new(co_context *ctx, co_dataset *input, int n, const int64_t *parts);
 /*
@@ -282,7 +294,13 @@ void       coi_pieces_free(coi_heap *heap, coi_pieces *pieces);
  * CO_INVALID_ARGUMENT if shapes differ.
  */
 co_code coi_pieces_join(co_context *ctx, coi_pieces *pieces, bool stacked, co_value **leaves);
-/* Rows [begin, begin + count) of a tensor, sharing its memory. */
+/* Up to `size` more rows of the input, in stacks if it stacks; returns how many, or COI_ERROR. */
+int64_t coi_pieces_collect(co_context *ctx, coi_pieces *pieces, co_iterator *input, bool stacks,
+                           int64_t size);
+/* Rows of an element, on which its components must agree; -1 with an error. */
+int64_t coi_agreed_rows(co_context *ctx, co_value *const *leaves, size_t n);
+/* Row k of a tensor, without dimension 0, and rows [begin, begin + count); both share its memory. */
+co_value *coi_row_at(co_context *ctx, co_value *tensor, int64_t k);
 co_value *coi_row_view(co_context *ctx, co_value *tensor, int64_t begin, int64_t count);
 
 #endif

@@ -141,3 +141,16 @@ coi_check_spec(co_context *ctx, co_value *spec, int position)
         position, coi_a_kind(spec->kind));
     return false;
 }
+
+bool
+coi_check_inner(co_context *ctx, const co_dataset *dataset)
+{
+    if (ctx->error.code != CO_OK) /* its own error travels unchanged */
+        return false;
+    if (dataset != NULL && coi_is_live_object(&ctx->heap, dataset, &coi_dataset_class) &&
+        !dataset->ops->distributed)
+        return true;
+    coi_fail(ctx, CO_TYPE, "the dataset function returned %s; it must return a dataset",
+             dataset == NULL ? "NULL" : "a handle that is no plain dataset");
+    return false;
+}

@@ -36,22 +36,6 @@ static const coi_dataset_ops map_ops = {
     .with_inputs = coi_stage_with_inputs,
 };
 
-/* The batch size is not known after a function. */
-static co_dataset *
-mapped(co_context *ctx, const coi_dataset_ops *ops, co_dataset *input, co_value *spec,
-       const coi_stage_args *args)
-{
-    co_dataset *dataset;
-
-    if (spec == NULL)
-        spec = input->spec;
-    coi_ref(spec);
-    dataset = coi_stage_new(ctx, ops, &input, 1, spec, args);
-    if (dataset != NULL)
-        dataset->batch_size = CO_UNKNOWN_BATCH_SIZE;
-    return dataset;
-}
-
 co_dataset *
 co_dataset_map(co_context *ctx, co_dataset *input, co_element_fn fn, void *user, co_value *spec)
 {
@@ -62,7 +46,7 @@ co_dataset_map(co_context *ctx, co_dataset *input, co_element_fn fn, void *user,
         !coi_check_fn(ctx, fn != NULL, 3, "returns an element") ||
         (spec != NULL && !coi_check_spec(ctx, spec, 5)))
         return NULL;
-    return coi_dataset_give(ctx, mapped(ctx, &map_ops, input, spec, &args));
+    return coi_dataset_give(ctx, coi_stage_mapped(ctx, &map_ops, input, spec, &args));
 }
 
 /* --- filter and take_while --- */
@@ -280,5 +264,6 @@ co_dataset_scan(co_context *ctx, co_dataset *input, co_value *initial, co_fold_f
         !coi_check_fn(ctx, fn != NULL, 4, "returns the new state and the output") ||
         (spec != NULL && !coi_check_spec(ctx, spec, 6)))
         return NULL;
-    return coi_dataset_give(ctx, keep_initial(mapped(ctx, &scan_ops, input, spec, &args), initial));
+    return coi_dataset_give(ctx, keep_initial(coi_stage_mapped(ctx, &scan_ops, input, spec, &args),
+                                              initial));
 }

@@ -51,6 +51,42 @@ coi_pieces_free(coi_heap *heap, coi_pieces *pieces)
     coi_small_free(heap, pieces->leaves, pieces->capacity * sizeof(*pieces->leaves));
 }
 
+int64_t
+coi_pieces_collect(co_context *ctx, coi_pieces *pieces, co_iterator *input, bool stacks,
+                   int64_t size)
+{
+    int64_t total = 0;
+
+    while (total < size) {
+        co_value **room = coi_pieces_room(ctx, pieces);
+        int64_t    got;
+
+        if (room == NULL)
+            return COI_ERROR;
+        got = stacks ? coi_iterator_rows(ctx, input, size - total, room)
+                     : coi_iterator_next(ctx, input, room);
+        if (got < 0)
+            return got;
+        if (got == 0)
+            break;
+        ++pieces->count;
+        total += got;
+    }
+    return total;
+}
+
+co_value *
+coi_row_at(co_context *ctx, co_value *tensor, int64_t k)
+{
+    int64_t   row = tensor->u.tensor.num_elements / tensor->u.tensor.dims[0];
+    co_value *view = coi_tensor_view(&ctx->heap, tensor, tensor->u.tensor.dims + 1,
+                                     tensor->ndim - 1, row, k * row, coi_err(ctx));
+
+    if (view == NULL)
+        coi_failed(ctx);
+    return view;
+}
+
 co_value *
 coi_row_view(co_context *ctx, co_value *tensor, int64_t begin, int64_t count)
 {

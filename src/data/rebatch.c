@@ -59,9 +59,8 @@ rebatch_close(coi_heap *heap, co_iterator *iterator)
     coi_small_free(heap, self->element, element_size(iterator));
 }
 
-/* Rows of an element, on which its components must agree; -1 with an error. */
-static int64_t
-agreed_rows(co_context *ctx, co_value *const *leaves, size_t n)
+int64_t
+coi_agreed_rows(co_context *ctx, co_value *const *leaves, size_t n)
 {
     for (size_t i = 0; i < n; ++i) {
         if (leaves[i]->ndim == 0) {
@@ -97,7 +96,7 @@ ready(co_context *ctx, co_iterator *iterator)
         got = coi_iterator_next(ctx, iterator->input, self->element);
         if (got != COI_ELEMENT)
             return got;
-        rows = agreed_rows(ctx, self->element, n);
+        rows = coi_agreed_rows(ctx, self->element, n);
         if (rows <= 0)
             coi_leaves_release(&ctx->heap, self->element, n);
         if (rows < 0)

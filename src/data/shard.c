@@ -8,6 +8,7 @@
 typedef struct shard_dataset {
     co_dataset base;
     int64_t    num, index, block;
+    bool       all_served; /* no shard may be empty (DS-SHARD-5) */
 } shard_dataset;
 
 typedef struct shard_iterator {
@@ -15,6 +16,28 @@ typedef struct shard_iterator {
     bool        begun;
     int64_t     given; /* of the current block */
 } shard_iterator;
+
+/* Whether every shard has an element, where it must: `num` elements are looked for. */
+static bool
+shard_check(co_context *ctx, const co_dataset *dataset)
+{
+    const shard_dataset *shard = (const shard_dataset *)dataset;
+    co_iterator         *look;
+    int64_t              found;
+
+    if (!shard->all_served)
+        return true;
+    look = coi_iterator_new(ctx, dataset->inputs[0]);
+    found = look != NULL ? coi_iterator_skip(ctx, look, shard->num) : COI_ERROR;
+    coi_unref(&ctx->heap, look);
+    if (found >= 0 && found < shard->num)
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "there %s %lld file%s, fewer than the %lld workers that share them; use more "
+                 "files, or the policy CO_AUTOSHARD_DATA or CO_AUTOSHARD_OFF",
+                 found == 1 ? "is" : "are", (long long)found, found == 1 ? "" : "s",
+                 (long long)shard->num);
+    return found >= shard->num;
+}
 
 /* Elements between ours are passed over before ours is needed, never after: the input is read no
  * further than that. */
@@ -25,6 +48,8 @@ shard_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     shard_iterator      *self = (shard_iterator *)iterator;
     int                  got;
 
+    if (!self->begun && !shard_check(ctx, iterator->dataset))
+        return COI_ERROR;
     if (!self->begun || self->given == shard->block) {
         int64_t gap = (self->begun ? shard->num - 1 : shard->index) * shard->block;
         int64_t skipped = gap > 0 ? coi_iterator_skip(ctx, iterator->input, gap) : 0;
@@ -43,8 +68,11 @@ static co_dataset *
 shard_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
 {
     const shard_dataset *self = (const shard_dataset *)dataset;
+    co_dataset          *made = coi_shard_new(ctx, inputs[0], self->num, self->index, self->block);
 
-    return coi_shard_new(ctx, inputs[0], self->num, self->index, self->block);
+    if (made != NULL)
+        ((shard_dataset *)made)->all_served = self->all_served;
+    return made;
 }
 
 static const coi_dataset_ops shard_ops = {
@@ -53,6 +81,7 @@ static const coi_dataset_ops shard_ops = {
     .iterator_size = sizeof(shard_iterator),
     .next = shard_next,
     .with_inputs = shard_with_inputs,
+    .check = shard_check,
 };
 
 /* How many of n elements are in the shard. */
@@ -83,6 +112,16 @@ coi_shard_new(co_context *ctx, co_dataset *input, int64_t num, int64_t index, in
     self->num = num;
     self->index = index;
     self->block = block;
+    return dataset;
+}
+
+co_dataset *
+coi_shard_names(co_context *ctx, co_dataset *names, int num, int index)
+{
+    co_dataset *dataset = coi_shard_new(ctx, names, num, index, 1);
+
+    if (dataset != NULL)
+        ((shard_dataset *)dataset)->all_served = true;
     return dataset;
 }
 

@@ -311,13 +311,10 @@ slices_make(co_context *ctx, co_iterator *iterator, int64_t n, co_value **leaves
 
     for (size_t i = 0; i < tensors->base.num_leaves; ++i) {
         co_value *tensor = tensors->tensors[i];
-        int64_t   row = tensor->u.tensor.num_elements / tensor->u.tensor.dims[0];
 
         leaves[i] = n > 0 ? coi_row_view(ctx, tensor, self->done, n)
-                          : coi_tensor_view(&ctx->heap, tensor, tensor->u.tensor.dims + 1,
-                                            tensor->ndim - 1, row, self->done * row, coi_err(ctx));
+                          : coi_row_at(ctx, tensor, self->done);
         if (leaves[i] == NULL) {
-            coi_failed(ctx);
             coi_leaves_release(&ctx->heap, leaves, i);
             return COI_ERROR;
         }

@@ -60,6 +60,17 @@ coi_spec_map(co_context *ctx, co_value *structure, coi_spec_fn fn, const void *a
     return mapped;
 }
 
+co_value *
+coi_spec_unknown_dims(co_context *ctx, const co_value *spec, const void *arg)
+{
+    int64_t dims[CO_MAX_DIMS];
+
+    (void)arg;
+    for (int i = 0; i < spec->ndim; ++i)
+        dims[i] = -1;
+    return coi_spec_new(ctx, (co_dtype)spec->dtype, dims, spec->ndim);
+}
+
 static co_value *
 split_leaf(co_context *ctx, const co_value *spec, const void *arg)
 {

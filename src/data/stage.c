@@ -31,6 +31,21 @@ coi_stage_like(co_context *ctx, const coi_dataset_ops *ops, co_dataset *input,
 }
 
 co_dataset *
+coi_stage_mapped(co_context *ctx, const coi_dataset_ops *ops, co_dataset *input, co_value *spec,
+                 const coi_stage_args *args)
+{
+    co_dataset *dataset;
+
+    if (spec == NULL)
+        spec = input->spec;
+    coi_ref(spec);
+    dataset = coi_stage_new(ctx, ops, &input, 1, spec, args);
+    if (dataset != NULL)
+        dataset->batch_size = CO_UNKNOWN_BATCH_SIZE;
+    return dataset;
+}
+
+co_dataset *
 coi_stage_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
 {
     co_dataset *made = coi_stage_new(ctx, dataset->ops, inputs, dataset->num_inputs,

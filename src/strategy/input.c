@@ -559,15 +559,11 @@ typedef struct maker {
 static co_dataset *
 check_result(co_context *ctx, co_dataset *dataset)
 {
-    if (ctx->error.code != CO_OK) /* its own error travels unchanged */
+    if (ctx->error.code != CO_OK)
         return NULL;
     ctx->call = "distribute_datasets_from_function";
-    if (dataset == NULL || !coi_is_live_object(&ctx->heap, dataset, &coi_dataset_class) ||
-        dataset->ops->distributed) {
-        coi_fail(ctx, CO_TYPE, "the dataset function returned %s; it must return a dataset",
-                 dataset == NULL ? "NULL" : "a handle that is no plain dataset");
+    if (!coi_check_inner(ctx, dataset))
         return NULL;
-    }
     coi_ref(dataset);
     return dataset;
 }

@@ -121,10 +121,67 @@ run_reduce(golden_case *c)
     golden_fail(c, "fn '%s' is not known to the runner", text);
 }
 
+/* The numbers of one pass, at most `n`; -1 with an error or when there are more. */
+static int64_t
+one_pass(co_context *ctx, co_dataset *dataset, int64_t n, int64_t *order)
+{
+    int64_t count = 0;
+
+    CO_EACH(ctx, x, co_iterate(ctx, dataset)) {
+        if (count < n)
+            order[count] = co_item_int(ctx, x);
+        ++count;
+    }
+    return co_ok(ctx) && count <= n ? count : -1;
+}
+
+static bool
+is_permutation(const int64_t *order, int64_t count, int64_t n)
+{
+    int64_t at = 0;
+
+    if (count != n)
+        return false;
+    for (int64_t number = 0; number < n; ++number) {
+        for (at = 0; at < n && order[at] != number; ++at)
+            ;
+        if (at == n)
+            return false;
+    }
+    return true;
+}
+
+/* The orders themselves are TensorFlow's own: what holds of ours is compared. */
 static void
 run_shuffle(golden_case *c)
 {
-    golden_missing(c, "the dataset step 'shuffle'");
+    enum { MOST = 1000 };
+    co_context *ctx = c->ctx;
+    int64_t     n = golden_int(c, c->attrs, "n", 0);
+    int64_t     size = golden_int(c, c->attrs, "buffer_size", 0);
+    co_dataset *dataset = make_dataset(c);
+    int64_t     order[2][MOST] = { { 0 } }, count[2];
+    bool        bound = true, identity = true;
+
+    if (dataset == NULL || n < 0 || n > MOST)
+        return;
+    for (int pass = 0; pass < 2; ++pass)
+        count[pass] = one_pass(ctx, dataset, n, order[pass]);
+    for (int64_t i = 0; i < n; ++i) {
+        bound = bound && order[0][i] < i + size && order[1][i] < i + size;
+        identity = identity && order[0][i] == i;
+    }
+    golden_put(c, "is_permutation", json_boolean(is_permutation(order[0], count[0], n)));
+    golden_put(c, "second_is_permutation", json_boolean(is_permutation(order[1], count[1], n)));
+    golden_put(c, "buffer_bound_holds", json_boolean(bound));
+    golden_put(c, "epochs_equal", json_boolean(memcmp(order[0], order[1], sizeof(order[0])) == 0));
+    golden_put(c, "identity", json_boolean(identity));
+    golden_put(c, "cardinality", json_integer(co_cardinality(ctx, dataset)));
+    for (int pass = 1; pass <= 2; ++pass) { /* information, not to be compared */
+        const char *key = pass == 1 ? "tf_order_epoch1" : "tf_order_epoch2";
+
+        golden_put(c, key, json_incref(json_object_get(c->outputs, key)));
+    }
 }
 
 void

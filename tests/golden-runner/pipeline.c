@@ -268,6 +268,81 @@ step_scan(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
     return fn != NULL ? co_dataset_scan(ctx, input, initial, fn, NULL, NULL) : NULL;
 }
 
+static co_dataset *
+step_unbatch(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
+{
+    (void)c, (void)args;
+    return co_dataset_unbatch(ctx, input);
+}
+
+static co_dataset *
+step_unique(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
+{
+    (void)c, (void)args;
+    return co_dataset_unique(ctx, input);
+}
+
+static co_dataset *
+step_assert_cardinality(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
+{
+    return co_dataset_assert_cardinality(ctx, input, int_arg(c, args, 0, 0));
+}
+
+static co_dataset *
+step_shuffle(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
+{
+    return co_dataset_shuffle(ctx, input, int_arg(c, args, 0, 0), int_arg(c, args, 1, 0),
+                              json_is_true(json_array_get(args, 2)));
+}
+
+/* All inner datasets of the recording give elements of the input's kind. */
+static co_dataset *
+interleave(golden_case *c, co_context *ctx, co_dataset *input, json_t *args, int cycle, int block)
+{
+    co_interleave_options options = CO_INTERLEAVE_OPTIONS_INIT;
+    co_inner_fn           fn = golden_inner(c, text_arg(args, 0), &options.opens_files);
+
+    options.cycle_length = cycle;
+    options.block_length = block;
+    return fn != NULL ? co_dataset_interleave(ctx, input, fn, NULL, NULL, &options) : NULL;
+}
+
+static co_dataset *
+step_interleave(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
+{
+    return interleave(c, ctx, input, args, (int)int_arg(c, args, 1, 0),
+                      (int)int_arg(c, args, 2, 0));
+}
+
+/* Where the names of files are to be shared out, it is the interleaving of one. */
+static co_dataset *
+step_flat_map(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
+{
+    bool        opens_files = false;
+    co_inner_fn fn = golden_inner(c, text_arg(args, 0), &opens_files);
+
+    if (fn == NULL || opens_files)
+        return fn != NULL ? interleave(c, ctx, input, args, 1, 1) : NULL;
+    return co_dataset_flat_map(ctx, input, fn, NULL, NULL);
+}
+
+static co_dataset *
+step_padded_batch(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
+{
+    json_t   *shape = json_array_get(args, 1), *value = json_array_get(args, 2);
+    int64_t   dims[CO_MAX_DIMS];
+    size_t    n = json_array_size(shape);
+    co_value *spec = co_element_spec(ctx, input);
+
+    for (size_t i = 0; i < n && i < CO_MAX_DIMS; ++i)
+        dims[i] = int_arg(c, shape, i, -1);
+    return co_dataset_padded_batch(
+        ctx, input, int_arg(c, args, 0, 0),
+        json_is_array(shape) ? co_spec(ctx, co_value_dtype(ctx, spec), dims, (int)n) : NULL,
+        json_is_integer(value) ? co_int(ctx, json_integer_value(value)) : NULL,
+        json_is_true(json_array_get(args, 3)));
+}
+
 typedef struct step {
     const char *op;
     bool        is_source;
@@ -297,6 +372,13 @@ static const step steps[] = {
     { "filter", false, step_filter },
     { "take_while", false, step_take_while },
     { "scan", false, step_scan },
+    { "unbatch", false, step_unbatch },
+    { "unique", false, step_unique },
+    { "apply_cardinality", false, step_assert_cardinality },
+    { "shuffle", false, step_shuffle },
+    { "flat_map", false, step_flat_map },
+    { "interleave", false, step_interleave },
+    { "padded_batch", false, step_padded_batch },
 };
 
 static const step *

@@ -307,3 +307,75 @@ golden_scan(golden_case *c, const char *name)
     golden_fail(c, "scan function '%s' is not known to the runner", name);
     return NULL;
 }
+
+/* --- inner datasets --- */
+
+static co_dataset *
+inner_range(co_context *ctx, co_value *x, void *user)
+{
+    (void)user;
+    return co_dataset_range(ctx, 0, co_item_int(ctx, x), 1);
+}
+
+static co_dataset *
+inner_two(co_context *ctx, co_value *x, void *user)
+{
+    int64_t start = co_item_int(ctx, x);
+
+    (void)user;
+    return co_dataset_range(ctx, start, start + 2, 1);
+}
+
+static co_dataset *
+inner_repeat(co_context *ctx, co_value *x, void *user)
+{
+    (void)user;
+    return co_dataset_repeat(ctx, co_dataset_from_tensors(ctx, x), 3);
+}
+
+static co_dataset *
+inner_slices(co_context *ctx, co_value *x, void *user)
+{
+    (void)user;
+    return co_dataset_from_tensor_slices(ctx, x);
+}
+
+static co_dataset *
+inner_tfrecord(co_context *ctx, co_value *x, void *user)
+{
+    const char *name = co_string_at(ctx, x, 0, NULL);
+
+    (void)user;
+    return co_dataset_tfrecord(ctx, &name, 1, NULL);
+}
+
+static co_dataset *
+inner_textline(co_context *ctx, co_value *x, void *user)
+{
+    const char *name = co_string_at(ctx, x, 0, NULL);
+
+    (void)user;
+    return co_dataset_text_lines(ctx, &name, 1, NULL);
+}
+
+co_inner_fn
+golden_inner(golden_case *c, const char *name, bool *opens_files)
+{
+    static const struct {
+        const char *name;
+        co_inner_fn fn;
+        bool        opens_files;
+    } known[] = {
+        { "range(x)", inner_range, false },      { "range(x,x+2)", inner_two, false },
+        { "repeat(x,3)", inner_repeat, false },  { "slices(x)", inner_slices, false },
+        { "tfrecord(x)", inner_tfrecord, true }, { "textline(x)", inner_textline, true },
+    };
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); ++i)
+        if (strcmp(known[i].name, name) == 0) {
+            *opens_files = known[i].opens_files;
+            return known[i].fn;
+        }
+    golden_fail(c, "the inner dataset '%s' is not known to the runner", name);
+    return NULL;
+}

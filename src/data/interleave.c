@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * interleave and flat_map: every element of the input becomes a dataset, of which a number are read
+ * in turn, a block of elements each time. flat_map is the cycle of one.
+ *
+ *     slot        0   1   2           the cycle; a slot whose dataset has ended takes the next
+ *     iterators   a   b   c           element of the input when its turn comes again
+ */
+#include "data/dataset.h"
+
+#include <string.h>
+
+typedef struct interleave_iterator {
+    coi_stage_iterator base;  /* index: elements of the input so far; ended: the input is */
+    co_iterator      **slots; /* as many as the cycle has; NULL: free */
+    size_t             open, at;
+    int64_t            given; /* of the block */
+} interleave_iterator;
+
+enum { CYCLE, BLOCK }; /* numbers of the stage */
+#define MAX_CYCLE 65536
+
+static co_code
+interleave_open(co_context *ctx, co_iterator *iterator)
+{
+    interleave_iterator *self = (interleave_iterator *)iterator;
+    size_t               nbytes = (size_t)coi_args_of(iterator)->numbers[CYCLE] * sizeof(void *);
+
+    self->slots = coi_small_alloc(&ctx->heap, nbytes);
+    if (self->slots == NULL)
+        return coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for an iterator (%s)",
+                        iterator->dataset->ops->name);
+    memset(self->slots, 0, nbytes);
+    return coi_stage_open(ctx, iterator);
+}
+
+static void
+interleave_close(coi_heap *heap, co_iterator *iterator)
+{
+    interleave_iterator *self = (interleave_iterator *)iterator;
+    size_t               n = (size_t)coi_args_of(iterator)->numbers[CYCLE];
+
+    coi_stage_close(heap, iterator);
+    if (self->slots == NULL)
+        return;
+    for (size_t i = 0; i < n; ++i)
+        coi_unref(heap, self->slots[i]);
+    coi_small_free(heap, self->slots, n * sizeof(void *));
+}
+
+/* What the function returned gives elements of our spec. */
+static bool
+check_inner(co_context *ctx, const co_dataset *dataset, const co_dataset *inner)
+{
+    char name[32];
+
+    if (!coi_check_inner(ctx, inner))
+        return false;
+    if (coi_same_structure(dataset->spec, inner->spec, CO_TYPE, coi_err(ctx)) != CO_OK) {
+        coi_failed(ctx);
+        return false;
+    }
+    for (size_t i = 0; i < dataset->num_leaves; ++i)
+        if (!coi_spec_within(inner->specs[i], dataset->specs[i])) {
+            coi_fail(ctx, CO_TYPE,
+                     "the dataset that the function returned has other %s than the spec says; give "
+                     "the stage the spec of what it returns",
+                     coi_component_name(dataset, i, name));
+            return false;
+        }
+    return true;
+}
+
+/* The next element of the input as a dataset in the slot. */
+static int
+occupy(co_context *ctx, co_iterator *iterator)
+{
+    const coi_stage_args *args = coi_args_of(iterator);
+    interleave_iterator  *self = (interleave_iterator *)iterator;
+    coi_guest             guest;
+    co_value             *element;
+    co_iterator          *made = NULL;
+    int                   got = coi_stage_pull(ctx, iterator);
+
+    if (got <= 0) {
+        self->base.ended = got == COI_END;
+        return got;
+    }
+    coi_guest_begin(ctx, &guest);
+    element = coi_guest_element(ctx, iterator);
+    if (element != NULL) {
+        co_dataset *inner = args->fn.inner(ctx, element, args->user);
+
+        ctx->call = guest.call;
+        if (check_inner(ctx, iterator->dataset, inner))
+            made = coi_iterator_new(ctx, inner);
+    }
+    coi_guest_end(ctx, &guest);
+    if (made == NULL)
+        return coi_guest_error(ctx, iterator);
+    self->slots[self->at] = made;
+    ++self->open;
+    return COI_ELEMENT;
+}
+
+static void
+advance(co_iterator *iterator)
+{
+    interleave_iterator *self = (interleave_iterator *)iterator;
+
+    self->given = 0;
+    if (++self->at == (size_t)coi_args_of(iterator)->numbers[CYCLE])
+        self->at = 0;
+}
+
+static int
+interleave_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    interleave_iterator *self = (interleave_iterator *)iterator;
+
+    while (!self->base.ended || self->open > 0) {
+        co_iterator *slot = self->slots[self->at];
+        int          got;
+
+        if (slot == NULL && self->base.ended) {
+            advance(iterator);
+            continue;
+        }
+        got = slot != NULL ? coi_iterator_next(ctx, slot, leaves) : occupy(ctx, iterator);
+        if (got < 0)
+            return got;
+        if (slot == NULL)
+            continue;
+        if (got == COI_ELEMENT) {
+            if (++self->given == coi_args_of(iterator)->numbers[BLOCK])
+                advance(iterator);
+            return got;
+        }
+        self->slots[self->at] = NULL;
+        coi_unref(&ctx->heap, slot);
+        --self->open;
+        advance(iterator);
+    }
+    return COI_END;
+}
+
+/* --- elements that are names of files (DS-SHARD-2, DS-SHARD-3) --- */
+
+/* The share of a worker of the names. A shuffle of them comes after that, so that shares stay disjoint. */
+static co_dataset *
+share_names(co_context *ctx, co_dataset *names, int num, int index)
+{
+    co_dataset *share, *made;
+
+    if (names->ops != &coi_shuffle_ops)
+        return coi_shard_names(ctx, names, num, index);
+    share = share_names(ctx, names->inputs[0], num, index);
+    if (share == NULL)
+        return NULL;
+    made = coi_stage_with_inputs(ctx, names, &share);
+    coi_unref(&ctx->heap, share);
+    return made;
+}
+
+static co_dataset *
+interleave_shard(co_context *ctx, co_dataset *dataset, int num, int index)
+{
+    co_dataset *share = share_names(ctx, dataset->inputs[0], num, index), *made;
+
+    if (share == NULL)
+        return NULL;
+    made = coi_stage_with_inputs(ctx, dataset, &share);
+    coi_unref(&ctx->heap, share);
+    return made;
+}
+
+#define INTERLEAVE(name_)                                                                          \
+    .name = name_, .dataset_size = sizeof(coi_stage),                                              \
+    .iterator_size = sizeof(interleave_iterator), .next = interleave_next,                         \
+    .open = interleave_open, .close = interleave_close, .with_inputs = coi_stage_with_inputs,      \
+    .count = coi_count_unknown
+
+static const coi_dataset_ops flat_map_ops = { INTERLEAVE("flat_map") };
+static const coi_dataset_ops interleave_ops = { INTERLEAVE("interleave") };
+static const coi_dataset_ops interleave_files_ops = { INTERLEAVE("interleave"),
+                                                      .shard_files = interleave_shard };
+
+/* --- the public calls --- */
+
+static co_dataset *
+interleave_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *input, co_value *spec,
+               const coi_stage_args *args)
+{
+    if (!coi_check_input(ctx, input, 2, "input") ||
+        !coi_check_fn(ctx, args->fn.inner != NULL, 3, "returns a dataset") ||
+        (spec != NULL && !coi_check_spec(ctx, spec, 5)))
+        return NULL;
+    return coi_dataset_give(ctx, coi_stage_mapped(ctx, ops, input, spec, args));
+}
+
+co_dataset *
+co_dataset_flat_map(co_context *ctx, co_dataset *input, co_inner_fn fn, void *user, co_value *spec)
+{
+    coi_stage_args args = { .numbers = { 1, 1 }, .fn.inner = fn, .user = user };
+
+    COI_ENTER(ctx, "dataset_flat_map", NULL);
+    return interleave_new(ctx, &flat_map_ops, input, spec, &args);
+}
+
+co_dataset *
+co_dataset_interleave(co_context *ctx, co_dataset *input, co_inner_fn fn, void *user,
+                      co_value *spec, const co_interleave_options *options)
+{
+    co_interleave_options all = CO_INTERLEAVE_OPTIONS_INIT;
+    coi_stage_args        args = { .fn.inner = fn, .user = user };
+
+    COI_ENTER(ctx, "dataset_interleave", NULL);
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 6))
+        return NULL;
+    if (all.cycle_length < 1 || all.cycle_length > MAX_CYCLE || all.block_length < 1) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "cycle_length is %d and block_length %d; they are 1 or more, a cycle at most %d",
+                 all.cycle_length, all.block_length, MAX_CYCLE);
+        return NULL;
+    }
+    args.numbers[CYCLE] = all.cycle_length;
+    args.numbers[BLOCK] = all.block_length;
+    return interleave_new(ctx, all.opens_files ? &interleave_files_ops : &interleave_ops, input,
+                          spec, &args);
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shuffle: a buffer of elements, of which the next to be given is drawn and replaced from the input.
+ *
+ * The order is a function of the seed, the number of the pass and the buffer size alone: draw k of
+ * pass p is word k % 4 of Philox 4x32-10 with the key seed (low word first) and the counter
+ * (k / 4, p), both low word first; of n elements in the buffer it takes number floor(draw * n / 2^32).
+ * The last of the buffer takes the place of the one that was drawn, and the next of the input that of the last. The
+ * passes of a dataset that reshuffles count from 0 in the order in which its iterators are asked for
+ * their first element; without reshuffling every pass is pass 0.
+ */
+#include "data/dataset.h"
+
+#include "ops/philox.h"
+
+typedef struct shuffle_dataset {
+    coi_stage stage; /* numbers: buffer size, seed; flag: every pass has its own order */
+    atomic_uint_least64_t passes;
+} shuffle_dataset;
+
+typedef struct shuffle_iterator {
+    coi_stage_iterator base; /* index: draws so far */
+    bool               begun;
+    coi_pieces         buffer;
+    uint64_t           pass;
+    uint32_t           words[4];
+} shuffle_iterator;
+
+static co_code
+shuffle_open(co_context *ctx, co_iterator *iterator)
+{
+    (void)ctx;
+    ((shuffle_iterator *)iterator)->buffer.num_leaves = iterator->dataset->num_leaves;
+    return CO_OK;
+}
+
+static void
+shuffle_close(coi_heap *heap, co_iterator *iterator)
+{
+    coi_pieces_free(heap, &((shuffle_iterator *)iterator)->buffer);
+}
+
+static void
+begin(co_iterator *iterator)
+{
+    shuffle_iterator *self = (shuffle_iterator *)iterator;
+
+    if (self->begun)
+        return;
+    self->begun = true;
+    if (coi_args_of(iterator)->flag)
+        self->pass = atomic_fetch_add(&((shuffle_dataset *)iterator->dataset)->passes, 1);
+}
+
+/* A number below n. */
+static size_t
+draw(co_iterator *iterator, size_t n)
+{
+    shuffle_iterator *self = (shuffle_iterator *)iterator;
+    uint64_t          at = (uint64_t)self->base.index++, seed;
+
+    if (at % 4 == 0) {
+        seed = (uint64_t)coi_args_of(iterator)->numbers[1];
+        coi_philox((uint32_t[]){ (uint32_t)(at / 4), (uint32_t)(at / 4 >> 32), (uint32_t)self->pass,
+                                 (uint32_t)(self->pass >> 32) },
+                   (uint32_t[]){ (uint32_t)seed, (uint32_t)(seed >> 32) }, self->words);
+    }
+    return (size_t)((uint64_t)self->words[at % 4] * n >> 32);
+}
+
+/* Fill the buffer. An element that fails is not in it. */
+static int
+fill(co_context *ctx, co_iterator *iterator)
+{
+    shuffle_iterator *self = (shuffle_iterator *)iterator;
+
+    while (!self->base.ended && (int64_t)self->buffer.count < coi_args_of(iterator)->numbers[0]) {
+        co_value **room = coi_pieces_room(ctx, &self->buffer);
+        int        got = room != NULL ? coi_iterator_next(ctx, iterator->input, room) : COI_ERROR;
+
+        if (got < 0)
+            return got;
+        self->base.ended = got == COI_END;
+        self->buffer.count += got == COI_ELEMENT;
+    }
+    return self->buffer.count > 0 ? COI_ELEMENT : COI_END;
+}
+
+/* What is drawn leaves a hole, which the last of the buffer fills: the next of the input takes that one's place. */
+static int
+shuffle_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    shuffle_iterator *self = (shuffle_iterator *)iterator;
+    size_t            n = self->buffer.num_leaves, last;
+    co_value        **drawn;
+    int               got;
+
+    begin(iterator);
+    got = fill(ctx, iterator);
+    if (got != COI_ELEMENT)
+        return got;
+    last = self->buffer.count - 1;
+    drawn = self->buffer.leaves + draw(iterator, last + 1) * n;
+    for (size_t i = 0; i < n; ++i) {
+        leaves[i] = drawn[i];
+        drawn[i] = self->buffer.leaves[last * n + i];
+    }
+    self->buffer.count = last;
+    return COI_ELEMENT;
+}
+
+const coi_dataset_ops coi_shuffle_ops = {
+    .name = "shuffle",
+    .dataset_size = sizeof(shuffle_dataset),
+    .iterator_size = sizeof(shuffle_iterator),
+    .next = shuffle_next,
+    .open = shuffle_open,
+    .close = shuffle_close,
+    .with_inputs = coi_stage_with_inputs, /* counts its passes anew */
+};
+
+co_dataset *
+co_dataset_shuffle(co_context *ctx, co_dataset *input, int64_t buffer_size, int64_t seed,
+                   bool reshuffle_each_iteration)
+{
+    coi_stage_args args = { .numbers = { buffer_size, seed }, .flag = reshuffle_each_iteration };
+
+    COI_ENTER(ctx, "dataset_shuffle", NULL);
+    if (!coi_check_input(ctx, input, 2, "input"))
+        return NULL;
+    if (buffer_size < 1 || buffer_size > UINT32_MAX) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "argument 3 (buffer_size) is %lld; a buffer has 1 to 2^32 - 1 elements",
+                 (long long)buffer_size);
+        return NULL;
+    }
+    return coi_stage_like(ctx, &coi_shuffle_ops, input, &args);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * unbatch: the rows of every element, one by one, as views of it.
+ */
+#include "data/dataset.h"
+
+typedef struct unbatch_iterator {
+    coi_stage_iterator base; /* element: references while there are rows left in it */
+    int64_t            rows, at;
+} unbatch_iterator;
+
+static void
+let_go(coi_heap *heap, co_iterator *iterator)
+{
+    unbatch_iterator *self = (unbatch_iterator *)iterator;
+
+    if (self->rows > 0)
+        coi_leaves_release(heap, self->base.element, iterator->dataset->num_leaves);
+    self->rows = self->at = 0;
+}
+
+static void
+unbatch_close(coi_heap *heap, co_iterator *iterator)
+{
+    let_go(heap, iterator);
+    coi_stage_close(heap, iterator);
+}
+
+static int
+unbatch_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    unbatch_iterator *self = (unbatch_iterator *)iterator;
+    size_t            n = iterator->dataset->num_leaves;
+
+    while (self->at == self->rows) { /* elements without rows are passed over */
+        int     got;
+        int64_t rows;
+
+        let_go(&ctx->heap, iterator);
+        got = coi_stage_pull(ctx, iterator);
+        if (got != COI_ELEMENT)
+            return got;
+        rows = coi_agreed_rows(ctx, self->base.element, n);
+        if (rows <= 0)
+            coi_leaves_release(&ctx->heap, self->base.element, n);
+        if (rows < 0)
+            return coi_guest_error(ctx, iterator);
+        self->rows = rows;
+    }
+    for (size_t i = 0; i < n; ++i) {
+        leaves[i] = coi_row_at(ctx, self->base.element[i], self->at);
+        if (leaves[i] == NULL) {
+            coi_leaves_release(&ctx->heap, leaves, i);
+            return COI_ERROR;
+        }
+    }
+    ++self->at;
+    return COI_ELEMENT;
+}
+
+static int64_t
+unbatch_count(const co_dataset *dataset)
+{
+    return dataset->inputs[0]->cardinality == CO_INFINITE ? CO_INFINITE : CO_UNKNOWN_CARDINALITY;
+}
+
+static const coi_dataset_ops unbatch_ops = {
+    .name = "unbatch",
+    .dataset_size = sizeof(coi_stage),
+    .iterator_size = sizeof(unbatch_iterator),
+    .next = unbatch_next,
+    .open = coi_stage_open,
+    .close = unbatch_close,
+    .with_inputs = coi_stage_with_inputs,
+    .count = unbatch_count,
+};
+
+static co_value *
+row_leaf(co_context *ctx, const co_value *spec, const void *arg)
+{
+    (void)arg;
+    if (spec->ndim != 0)
+        return coi_spec_new(ctx, (co_dtype)spec->dtype, spec->u.tensor.dims + 1,
+                            spec->ndim < 0 ? -1 : spec->ndim - 1);
+    coi_fail(ctx, CO_VALUE, "elements with a scalar have no rows; batch the dataset first");
+    return NULL;
+}
+
+co_dataset *
+co_dataset_unbatch(co_context *ctx, co_dataset *input)
+{
+    coi_stage_args args = { .flag = false };
+    co_dataset    *dataset;
+
+    COI_ENTER(ctx, "dataset_unbatch", NULL);
+    if (!coi_check_input(ctx, input, 2, "input"))
+        return NULL;
+    dataset = coi_stage_new(ctx, &unbatch_ops, &input, 1,
+                            coi_spec_map(ctx, input->spec, row_leaf, NULL), &args);
+    if (dataset != NULL)
+        dataset->batch_size = CO_UNKNOWN_BATCH_SIZE;
+    return coi_dataset_give(ctx, dataset);
+}
