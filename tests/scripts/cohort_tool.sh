@@ -33,7 +33,10 @@ expect 1 "cpus='many'.*COHORT_CPUS" env COHORT_CPUS=many "$cohort" info
 expect 0 '^  matmul ' "$cohort" ops
 expect 0 '^  inputs +a, b$' "$cohort" ops matmul
 expect 0 '^  dtypes +floats$' "$cohort" ops softmax
+expect 0 '^  shapes +\[\.\.\.,m,k\], ' "$cohort" ops matmul
+expect 0 '^  example +add_n\(\[1, 2\], \[3, 4\], \[5, 6\]\) = \[9, 12\]$' "$cohort" ops add_n
 expect 1 "no operator 'matmull'" "$cohort" ops matmull
+expect 0 '^. `zeros_like` ' "$cohort" ops --markdown # 1 if an operator has no example
 if ! "$cohort" ops --markdown | diff "$source/docs/operators.md" - >"$scratch/out"; then
     echo "FAILED: docs/operators.md is not what the table says; write it with: cohort ops --markdown >docs/operators.md"
     head "$scratch/out"

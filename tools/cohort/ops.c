@@ -5,6 +5,8 @@
  */
 #include "command.h"
 
+#include "example.h"
+
 #include <cohort/cohort.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -74,10 +76,10 @@ dtype_text(uint32_t dtypes, char *out, size_t capacity)
                                    co_dtype_name((co_dtype)d));
 }
 
-static void
+static bool
 print_whole(const co_op_info *info)
 {
-    char inputs[80], dtypes[120];
+    char inputs[80], dtypes[120], example[1000];
 
     input_text(info, inputs, sizeof(inputs));
     dtype_text(info->dtypes, dtypes, sizeof(dtypes));
@@ -88,8 +90,14 @@ print_whole(const co_op_info *info)
     if (info->num_inputs > 0)
         printf("  dtypes      %s\n", dtypes);
     printf("  gradient    %s\n", info->differentiable ? "yes" : "none");
-    if (info->internal)
+    if (info->internal) {
         printf("  internal    made for gradients; not part of the stable set\n");
+        return true;
+    }
+    if (!example_text(info->name, example, sizeof(example)))
+        return false;
+    printf("  shapes      %s\n  example     %s\n", example_shapes(info->name), example);
+    return true;
 }
 
 static void
@@ -109,37 +117,55 @@ print_all(void)
            co_num_ops() - shown);
 }
 
+/* A cell; a bar would end it. */
 static void
+print_cell(const char *text)
+{
+    for (; *text != '\0'; ++text)
+        printf("%s%c", *text == '|' ? "\\" : "", *text);
+    printf(" |");
+}
+
+static bool
 print_row(const co_op_info *info)
 {
-    char inputs[80], dtypes[120];
+    char inputs[80], dtypes[120], example[1000];
 
+    if (!example_text(info->name, example, sizeof(example)))
+        return false;
     input_text(info, inputs, sizeof(inputs));
     dtype_text(info->dtypes, dtypes, sizeof(dtypes));
     printf("| `%s` | %s |", info->name, inputs);
     for (size_t i = 0; i < info->num_attrs; ++i)
         printf(" `%s`", info->attrs[i]);
-    printf(" | %s | %s | %s |\n", info->num_inputs > 0 ? dtypes : "",
-           info->differentiable ? "yes" : "", info->doc);
+    printf(" | %s | %s | ", info->num_inputs > 0 ? dtypes : "", info->differentiable ? "yes" : "");
+    print_cell(info->doc);
+    printf(" ");
+    print_cell(example_shapes(info->name));
+    printf(" `%s` |\n", example);
+    return true;
 }
 
 /* The document: what is in the table and nothing else, so that it can be compared. */
-static void
+static bool
 print_markdown(void)
 {
     co_op_info info = CO_OP_INFO_INIT;
+    bool       whole = true;
 
     printf(
         "# Operators\n\n"
-        "Made by `cohort ops --markdown` from the table of operators. In C each is a function of `ops.h`, with the shapes and an\n"
+        "Made by `cohort ops --markdown` from the table of operators. In C each is a function of `ops.h`, with an\n"
         "explanation beside it; by name, each is called with inputs and attributes as they are listed here:\n"
         "`co_op_call(ctx, \"reduce_sum\", co_args(ctx, x), attrs)`, where `attrs` is a map, or NULL for the defaults. An attribute is\n"
         "written `name:type=default`; one without default must be given. Dtypes are those of the first input; the others have the\n"
-        "same where they are numbers like it. Gradients are of any order.\n\n"
-        "| operator | inputs | attributes | dtypes | gradient | |\n|---|---|---|---|---|---|\n");
+        "same where they are numbers like it. Gradients are of any order. Examples were computed when this page was made, and are\n"
+        "shown with four digits; several results are separated by semicolons.\n\n"
+        "| operator | inputs | attributes | dtypes | gradient | | shapes | example |\n|---|---|---|---|---|---|---|---|\n");
     for (size_t i = 0; co_op_describe(i, &info); ++i)
-        if (!info.internal)
-            print_row(&info);
+        if (!info.internal && !print_row(&info))
+            whole = false;
+    return whole;
 }
 
 static bool
@@ -148,10 +174,8 @@ print_named(const char *name)
     co_op_info info = CO_OP_INFO_INIT;
 
     for (size_t i = 0; co_op_describe(i, &info); ++i)
-        if (strcmp(info.name, name) == 0) {
-            print_whole(&info);
-            return true;
-        }
+        if (strcmp(info.name, name) == 0)
+            return print_whole(&info);
     fprintf(stderr, "cohort ops: there is no operator '%s'; cohort ops lists them\n", name);
     return false;
 }
@@ -163,10 +187,8 @@ ops_command(int argc, char **argv)
 
     if (argc == 0)
         print_all();
-    if (argc == 1 && strcmp(argv[0], "--markdown") == 0) {
-        print_markdown();
-        return 0;
-    }
+    if (argc == 1 && strcmp(argv[0], "--markdown") == 0)
+        return print_markdown() ? 0 : 1;
     for (int i = 0; i < argc; ++i) {
         if (argv[i][0] == '-')
             return refuse_argument("ops", argv[i]);
