@@ -16,9 +16,11 @@ foreach(name IN LISTS COHORT_OPTIONAL_NAMES COHORT_TEST_NAMES)
     set(COI_${name}_VERSION "")
 endforeach()
 
-# Is a library to be looked for at all?
+# Is a library to be looked for at all? One of tests is no part of the core, but may be demanded beside it.
 function(cohort_wants name out)
-    if(COHORT_CORE_ONLY OR COHORT_WITH_${name} STREQUAL "OFF" OR NOT COHORT_WITH_${name})
+    if(COHORT_CORE_ONLY AND name IN_LIST COHORT_TEST_NAMES AND COHORT_WITH_${name} STREQUAL "ON")
+        set(${out} TRUE PARENT_SCOPE)
+    elseif(COHORT_CORE_ONLY OR COHORT_WITH_${name} STREQUAL "OFF" OR NOT COHORT_WITH_${name})
         set(${out} FALSE PARENT_SCOPE)
     else()
         set(${out} TRUE PARENT_SCOPE)

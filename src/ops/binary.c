@@ -444,13 +444,24 @@ squared_difference_grad(coi_grad *g)
     return ctx->error.code;
 }
 
+/* Gradients of an operator that is linear in dy, given that for y, or NULL. Shapes broadcast here too. */
+static co_code
+backward_grad(coi_grad *g, co_value *for_y)
+{
+    if (for_y != NULL)
+        g->grads[0] = coi_unbroadcast(g->ctx, for_y, g->in[0]);
+    if (g->needed[1])
+        g->grads[1] = coi_unbroadcast(g->ctx,
+                                      coi_apply2(g->ctx, g->op, g->in[0], g->upstream[0], NULL),
+                                      g->in[1]);
+    return g->ctx->error.code;
+}
+
 /* Of dy times a step function of y: the step has no slope. */
 static co_code
 relu_grad_grad(coi_grad *g)
 {
-    if (g->needed[1])
-        g->grads[1] = coi_apply2(g->ctx, g->op, g->in[0], g->upstream[0], NULL);
-    return g->ctx->error.code;
+    return backward_grad(g, NULL);
 }
 
 /* Of dy (y + c) where y is below zero: c is 1 for elu, scale times alpha for selu. */
@@ -458,14 +469,11 @@ static co_code
 elu_grad_grad(coi_grad *g)
 {
     co_context *ctx = g->ctx;
-    co_value   *y = g->in[0], *dy = g->in[1], *up = g->upstream[0];
-    co_value   *zero = co_zeros(ctx, (co_dtype)y->dtype, NULL, 0);
+    co_value   *y = g->in[0], *zero = co_zeros(ctx, (co_dtype)y->dtype, NULL, 0);
 
-    if (g->needed[0])
-        g->grads[0] = co_where(ctx, co_less(ctx, y, zero), co_mul(ctx, up, dy), zero);
-    if (g->needed[1])
-        g->grads[1] = coi_apply2(ctx, g->op, y, up, NULL);
-    return ctx->error.code;
+    return backward_grad(g, !g->needed[0] ? NULL
+                                          : co_where(ctx, co_less(ctx, y, zero),
+                                                     co_mul(ctx, g->upstream[0], g->in[1]), zero));
 }
 
 /* Of dy (1 - y y). */
@@ -473,13 +481,10 @@ static co_code
 tanh_grad_grad(coi_grad *g)
 {
     co_context *ctx = g->ctx;
-    co_value   *y = g->in[0], *dy = g->in[1], *up = g->upstream[0];
 
-    if (g->needed[0])
-        g->grads[0] = co_mul(ctx, co_mul(ctx, up, dy), co_mul(ctx, y, co_float(ctx, -2)));
-    if (g->needed[1])
-        g->grads[1] = coi_apply2(ctx, g->op, y, up, NULL);
-    return ctx->error.code;
+    return backward_grad(g, !g->needed[0] ? NULL
+                                          : co_mul(ctx, co_mul(ctx, g->upstream[0], g->in[1]),
+                                                   co_mul(ctx, g->in[0], co_float(ctx, -2))));
 }
 
 /* Of dy y (1 - y). */
@@ -487,14 +492,12 @@ static co_code
 sigmoid_grad_grad(coi_grad *g)
 {
     co_context *ctx = g->ctx;
-    co_value   *y = g->in[0], *dy = g->in[1], *up = g->upstream[0];
 
-    if (g->needed[0])
-        g->grads[0] = co_mul(ctx, co_mul(ctx, up, dy),
-                             co_sub(ctx, co_float(ctx, 1), co_mul(ctx, y, co_float(ctx, 2))));
-    if (g->needed[1])
-        g->grads[1] = coi_apply2(ctx, g->op, y, up, NULL);
-    return ctx->error.code;
+    return backward_grad(g, !g->needed[0]
+                                ? NULL
+                                : co_mul(ctx, co_mul(ctx, g->upstream[0], g->in[1]),
+                                         co_sub(ctx, co_float(ctx, 1),
+                                                co_mul(ctx, g->in[0], co_float(ctx, 2)))));
 }
 
 /* Strings have no fast loop. */

@@ -174,17 +174,16 @@ spread(walk *w, const coi_record *record, co_value *const *upstream, co_value **
 {
     co_context *ctx = w->ctx;
     /* Copies, because the arrays of the log may move while the gradient is computed. */
+    _Alignas(16) char attrs[512];
     coi_grad          grad = { .ctx = ctx,
                                .op = record->op,
-                               .attrs = w->log->attrs + record->attrs,
+                               .attrs = attrs,
                                .in = w->log->values + record->values,
                                .num_in = record->num_in,
-                               .out = w->log->values + record->values + record->num_in,
                                .num_out = record->num_out,
                                .upstream = upstream,
                                .needed = needed,
                                .grads = grads };
-    _Alignas(16) char attrs[512];
     co_value         *values[FEW + COI_MAX_OUTPUTS], **held = values;
     size_t            n = (size_t)record->num_in + record->num_out;
     bool              ok;
@@ -197,9 +196,8 @@ spread(walk *w, const coi_record *record, co_value *const *upstream, co_value **
     memcpy(held, grad.in, n * sizeof(*held));
     grad.in = held;
     grad.out = held + record->num_in;
-    if (record->op->attrs_size > 0)
-        memcpy(attrs, grad.attrs, record->op->attrs_size);
-    grad.attrs = attrs;
+    if (record->op->attrs_size > 0) /* a log without attributes has no array of them */
+        memcpy(attrs, w->log->attrs + record->attrs, record->op->attrs_size);
     ok = record->op->grad(&grad) == CO_OK && ctx->error.code == CO_OK;
     if (held != values)
         coi_small_free(&ctx->heap, held, n * sizeof(*held));

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Random programs of 1 to 30 operators. The bytes say which tensors there are at first, which operator is applied to which of them and
+ * with which attributes. Every step is done with the optimised and with the reference kernels on inputs of the same bits, with gradients:
+ * both fail with the same code, or the results have one dtype and shape and are close (ops_close.h). At the end a gradient goes
+ * through the whole program. Giving both kernels the same inputs at each step is what makes a tight comparison possible: a
+ * difference of one rounding cannot grow through later steps, or send one of them over a step of floor or argmax.
+ */
+#include "ops_close.h"
+#include "ops_decode.h"
+
+#define MAX_STEPS 30
+
+typedef struct program {
+    co_context *fast, *plain;
+    bytes       in;
+    co_value   *values[MAX_VALUES]; /* of fast */
+    size_t      num_values;
+} program;
+
+/* What one kind of kernels made of a step. */
+typedef struct outcome {
+    co_value *results;   /* a tuple, NULL on an error */
+    co_value *gradients; /* a tuple, NULL where none was asked for or on an error */
+    co_code   code, gradient_code;
+} outcome;
+
+/* The same tensor in another context. */
+static co_value *
+copied(co_context *to, co_context *from, co_value *x)
+{
+    int64_t dims[CO_MAX_DIMS];
+    int     ndim = co_ndim(from, x);
+
+    for (int d = 0; d < ndim; ++d)
+        dims[d] = co_dim(from, x, d);
+    return co_tensor(to, co_value_dtype(from, x), dims, (size_t)ndim, co_data(from, x));
+}
+
+/* Nothing went wrong outside the calls that may. */
+static void
+require_ok(const program *p)
+{
+    if (!co_ok(p->fast) || !co_ok(p->plain))
+        fprintf(stderr, "%s%s\n", co_error(p->fast)->message, co_error(p->plain)->message);
+    FUZZ_REQUIRE(co_ok(p->fast) && co_ok(p->plain));
+}
+
+static co_code
+take_error(co_context *ctx)
+{
+    co_code code = co_error(ctx)->code;
+
+    FUZZ_REQUIRE(code == CO_OK || code == CO_INVALID_ARGUMENT || code == CO_TYPE);
+    FUZZ_REQUIRE(code == CO_OK || co_error(ctx)->message[0] != '\0');
+    co_clear(ctx);
+    return code;
+}
+
+static size_t
+select_reals(co_context *ctx, co_value *const *from, size_t n, co_value **out)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < n; ++i)
+        if (co_dtype_is_floating(co_value_dtype(ctx, from[i])))
+            out[count++] = from[i];
+    return count;
+}
+
+static outcome
+run_step(co_context *ctx, const step *s, co_value *const *in)
+{
+    co_value *parts[MAX_RESULTS], *reals[MAX_RESULTS], *sources[MAX_INPUTS];
+    size_t    num_parts, num_reals, num_sources = select_reals(ctx, in, s->num_in, sources);
+    outcome   out = { NULL, NULL, CO_OK, CO_OK };
+
+    co_set_seed(ctx, 3);
+    co_tape_begin(ctx);
+    co_watch(ctx, co_tuple(ctx, sources, num_sources));
+    out.results = co_op_call(ctx, s->name, co_tuple(ctx, in, s->num_in), step_attrs(ctx, s));
+    out.code = take_error(ctx);
+    FUZZ_REQUIRE((out.results != NULL) == (out.code == CO_OK));
+    if (out.results == NULL) {
+        co_tape_end(ctx);
+        return out;
+    }
+    if (co_value_kind(out.results) != CO_KIND_TUPLE)
+        out.results = co_args(ctx, out.results);
+    num_parts = co_size(ctx, out.results);
+    num_parts = num_parts < MAX_RESULTS ? num_parts : MAX_RESULTS;
+    for (size_t i = 0; i < num_parts; ++i)
+        parts[i] = co_at(ctx, out.results, i);
+    num_reals = select_reals(ctx, parts, num_parts, reals);
+    if (num_reals == 0 || num_sources == 0) {
+        co_tape_end(ctx);
+        return out;
+    }
+    out.gradients = co_gradient(ctx, co_tuple(ctx, reals, num_reals),
+                                co_tuple(ctx, sources, num_sources));
+    out.gradient_code = take_error(ctx);
+    return out;
+}
+
+/* Rows stay rows in one and in the other; they are compared as the tensors that they stand for. */
+static co_value *
+dense(co_context *ctx, co_value *gradient)
+{
+    return co_value_kind(gradient) == CO_KIND_SLICES ? co_to_tensor(ctx, gradient, CO_DTYPE_NONE)
+                                                     : gradient;
+}
+
+static void
+describe(const program *p, const step *s)
+{
+    char text[2000];
+
+    co_format(p->fast, step_attrs(p->fast, s), text, sizeof(text));
+    fprintf(stderr, "%s, attributes %s\n", s->name, text);
+    for (size_t i = 0; i < s->num_in; ++i) {
+        co_format(p->fast, s->in[i], text, sizeof(text));
+        fprintf(stderr, "    %s\n", text);
+    }
+}
+
+static bool
+same_results(const program *p, const outcome *a, const outcome *b, double *size)
+{
+    closeness how = { p->fast, p->plain, *size, false };
+
+    if (co_size(p->fast, a->results) != co_size(p->plain, b->results))
+        return false;
+    for (size_t i = 0; i < co_size(p->fast, a->results); ++i) {
+        co_value *x = co_at(p->fast, a->results, i);
+
+        if (!are_close(&how, x, co_at(p->plain, b->results, i)))
+            return false;
+        *size = larger(*size, largest(p->fast, x));
+    }
+    return true;
+}
+
+/* Gradients are sums of numbers of the size of inputs and results. */
+static bool
+same_gradients(const program *p, const outcome *a, const outcome *b, double size)
+{
+    closeness how = { p->fast, p->plain, size, true };
+
+    for (size_t i = 0; a->gradients != NULL && i < co_size(p->fast, a->gradients); ++i) {
+        co_value *x = co_at(p->fast, a->gradients, i), *y = co_at(p->plain, b->gradients, i);
+
+        if (co_value_kind(x) != co_value_kind(y))
+            return false;
+        if (co_value_kind(x) != CO_KIND_NONE &&
+            !are_close(&how, dense(p->fast, x), dense(p->plain, y)))
+            return false;
+    }
+    return true;
+}
+
+static void
+compare(const program *p, const step *s, const outcome *a, const outcome *b, double size)
+{
+    bool same_codes = a->code == b->code && a->gradient_code == b->gradient_code;
+    bool same = same_codes && (a->results == NULL ||
+                               (same_results(p, a, b, &size) && same_gradients(p, a, b, size)));
+
+    if (!same)
+        describe(p, s);
+    FUZZ_REQUIRE(same_codes);
+    FUZZ_REQUIRE(same);
+}
+
+/* Results that later steps may use: not too many elements, and on demand tamed, so that programs do not end in NaN. */
+static void
+keep(program *p, co_value *results, bool tame)
+{
+    for (size_t i = 0; i < co_size(p->fast, results); ++i) {
+        co_value *x = co_at(p->fast, results, i);
+
+        if (co_num_elements(p->fast, x) > MAX_ELEMENTS)
+            continue;
+        if (tame && co_dtype_is_floating(co_value_dtype(p->fast, x)))
+            x = co_sin(p->fast, co_clip_by_value(p->fast, x, -100, 100));
+        p->values[p->num_values % MAX_VALUES] = x;
+        ++p->num_values;
+    }
+}
+
+static void
+do_step(program *p)
+{
+    step      s;
+    co_value *copies[MAX_INPUTS];
+    double    size = 0;
+    size_t    same;
+    outcome   fast, plain;
+
+    decode_step(p->fast, &p->in, p->values, p->num_values < MAX_VALUES ? p->num_values : MAX_VALUES,
+                &s);
+    for (size_t i = 0; i < s.num_in; ++i) {
+        for (same = 0; s.in[same] != s.in[i];) /* x + x has another gradient than x + y */
+            ++same;
+        copies[i] = same < i ? copies[same] : copied(p->plain, p->fast, s.in[i]);
+        size = larger(size, largest(p->fast, s.in[i]));
+    }
+    require_ok(p);
+    fast = run_step(p->fast, &s, s.in);
+    plain = run_step(p->plain, &s, copies);
+    compare(p, &s, &fast, &plain, size);
+    if (fast.results != NULL)
+        keep(p, fast.results, s.tame);
+    require_ok(p);
+}
+
+/* The gradient of what came out last for what was there first has its dtype and shape. */
+static void
+end(program *p, co_value *const *first, size_t num_first)
+{
+    co_context *ctx = p->fast;
+    co_value   *target = p->values[(p->num_values - 1) % MAX_VALUES], *gradients;
+
+    if (!co_dtype_is_floating(co_value_dtype(ctx, target))) {
+        co_tape_end(ctx);
+        return;
+    }
+    gradients = co_gradient(ctx, target, co_tuple(ctx, first, num_first));
+    if (take_error(ctx) != CO_OK)
+        return;
+    for (size_t i = 0; i < num_first; ++i) {
+        co_value *g = co_at(ctx, gradients, i);
+
+        if (co_value_kind(g) != CO_KIND_NONE)
+            require_same_shape(ctx, dense(ctx, g), ctx, first[i]);
+    }
+}
+
+static void
+run_program(program *p)
+{
+    co_value *first[NUM_FIRST];
+    size_t    steps = 1 + next_byte(&p->in) % MAX_STEPS;
+
+    for (p->num_values = 0; p->num_values < NUM_FIRST; ++p->num_values)
+        p->values[p->num_values] = p->num_values == 0 ? decode_image(p->fast, &p->in)
+                                                      : decode_tensor(p->fast, &p->in);
+    memcpy(first, p->values, sizeof(first));
+    co_tape_begin(p->fast);
+    for (size_t i = 0; i < NUM_FIRST; ++i)
+        if (co_dtype_is_floating(co_value_dtype(p->fast, first[i])))
+            co_watch(p->fast, first[i]);
+    for (size_t i = 0; i < steps && p->in.at < p->in.size; ++i)
+        CO_BLOCK(p->plain)
+            do_step(p);
+    end(p, first, NUM_FIRST);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static co_context *fast, *plain;
+    program            p = { .in = { data, size, 0 } };
+
+    if (fast == NULL) { /* for all inputs, and until the process ends */
+        fast = co_open("log=off, threads=2");
+        plain = co_open("log=off, threads=1, reference_kernels=yes");
+        FUZZ_REQUIRE(co_ok(fast) && co_ok(plain));
+    }
+    p.fast = fast;
+    p.plain = plain;
+    CO_BLOCK(fast)
+        run_program(&p);
+    return 0;
+}
