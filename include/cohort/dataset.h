@@ -34,7 +34,8 @@ CO_EXTERN_C_BEGIN
  * live as long as the dataset and its iterators. Elements come as they are in the spec: one tensor, or
  * a structure of tensors. When a function records an error, co_next fails with it: the code stays, the
  * message begins with the stage and the element ("map of element 3: ..."), and the next call goes on
- * with the element after it. The batch size is not known after a function that makes elements.
+ * with the element after it. A function must not ask the iterator that it works for: CO_RUNTIME. The batch
+ * size is not known after a function that makes elements.
  *
  * `spec` describes what a function returns, with specs as leaves (co_spec, co_type_spec), -1 for
  * dimensions that vary; NULL: it is that of the input. Host values are converted to it. Anything else

@@ -48,6 +48,7 @@ struct co_iterator {
     co_dataset  *dataset; /* a reference */
     co_iterator *input;   /* of the first input; opened before ops->open is called */
     bool         stacks;  /* ops->rows may be called */
+    bool         busy;    /* an element is being made: a function of the pipeline may be at work */
     int64_t      step_examples;
     int64_t      dropped_rows;
 };

@@ -143,9 +143,8 @@ coi_iterator_skip(co_context *ctx, co_iterator *iterator, int64_t n)
     return skipped;
 }
 
-/* One element packed into its structure, as a new reference; NULL at the end and on errors. */
 static co_value *
-next_packed(co_context *ctx, co_iterator *iterator)
+make_packed(co_context *ctx, co_iterator *iterator)
 {
     const co_dataset *dataset = iterator->dataset;
     co_value         *few[FEW_LEAVES], *element = NULL;
@@ -162,6 +161,29 @@ next_packed(co_context *ctx, co_iterator *iterator)
         coi_leaves_release(&ctx->heap, leaves, dataset->num_leaves);
     }
     return_room(ctx, few, leaves, dataset->num_leaves);
+    return element;
+}
+
+/*
+ * One element packed into its structure, as a new reference; NULL at the end and on errors. Functions of
+ * the pipeline may drop the iterator, which then lives until it is done, but not ask it for more.
+ */
+static co_value *
+next_packed(co_context *ctx, co_iterator *iterator)
+{
+    co_value *element;
+
+    if (iterator->busy) {
+        coi_fail(ctx, CO_RUNTIME,
+                 "the iterator is asked for an element by a function that makes one for it; let "
+                 "functions of a pipeline use iterators of their own");
+        return NULL;
+    }
+    coi_ref(iterator);
+    iterator->busy = true;
+    element = make_packed(ctx, iterator);
+    iterator->busy = false;
+    coi_unref(&ctx->heap, iterator);
     return element;
 }
 

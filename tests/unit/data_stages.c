@@ -235,6 +235,34 @@ CO_TEST_WITH(functions_run_in_default_mode_on_the_host_and_leave_nothing_open, "
     CO_EXPECT_OK(ctx);
 }
 
+/* Asks the iterator that it makes an element for, then drops it. */
+static co_value *
+intruder(co_context *ctx, co_value *x, void *user)
+{
+    co_iterator **iterator = user;
+
+    CO_EXPECT_NULL(co_next(ctx, *iterator));
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "iterators of their own");
+    co_release(ctx, *iterator);
+    return x;
+}
+
+CO_TEST(a_function_may_drop_its_iterator_but_not_ask_it, "")
+{
+    co_iterator *iterator = NULL;
+    co_value    *element;
+
+    CO_BLOCK(ctx) {
+        co_dataset *range = co_dataset_range(ctx, 4, 6, 1);
+
+        iterator = co_iterate(ctx, co_dataset_map(ctx, range, intruder, &iterator, NULL));
+        co_keep(ctx, iterator);
+    }
+    element = co_next(ctx, iterator);
+    CO_EXPECT_INT(co_item_int(ctx, element), 4);
+    CO_EXPECT_OK(ctx);
+}
+
 static co_value *
 sums(co_context *ctx, co_value *args, void *user)
 {
