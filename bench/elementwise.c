@@ -24,7 +24,7 @@ enum { ROUNDS = 100, SMALL = 1 << 18, CLASSES = 128, ROWS = 512 };
 
 typedef struct operands {
     co_value     *x, *y, *labels, *variable;
-    co_optimizer *sgd;
+    co_optimizer *sgd, *adam;
 } operands;
 
 typedef void (*operator_fn)(co_context *ctx, const operands *o);
@@ -71,11 +71,21 @@ do_sum(co_context *ctx, const operands *o)
 }
 
 static void
-do_sgd(co_context *ctx, const operands *o)
+update_by(co_context *ctx, const operands *o, co_optimizer *optimizer)
 {
     co_value *gradients = co_list(ctx, (co_value *[]){ o->y }, 1);
 
-    co_apply_gradients(ctx, o->sgd, gradients, co_list(ctx, (co_value *[]){ o->variable }, 1));
+    co_apply_gradients(ctx, optimizer, gradients, co_list(ctx, (co_value *[]){ o->variable }, 1));
+}
+static void
+do_sgd(co_context *ctx, const operands *o)
+{
+    update_by(ctx, o, o->sgd);
+}
+static void
+do_adam(co_context *ctx, const operands *o)
+{
+    update_by(ctx, o, o->adam);
 }
 
 static void
@@ -89,7 +99,7 @@ do_cross_entropy(co_context *ctx, const operands *o)
 /* --- what memory allows --- */
 
 typedef struct arrays {
-    float *a, *b, *out;
+    float *a, *b, *c, *out;
 } arrays;
 
 /* Reads one or two arrays and writes another, past the cache. */
@@ -124,6 +134,27 @@ update_array(const arrays *x)
 #endif
 }
 
+/* Reads one array and updates three others. */
+static void
+update_arrays(const arrays *x)
+{
+#if defined(__SSE__)
+    for (int64_t i = 0; i < LARGE; i += 4) {
+        __m128 v = _mm_load_ps(x->b + i);
+
+        _mm_store_ps(x->a + i, _mm_add_ps(_mm_load_ps(x->a + i), v));
+        _mm_store_ps(x->c + i, _mm_add_ps(_mm_load_ps(x->c + i), v));
+        _mm_store_ps(x->out + i, _mm_add_ps(_mm_load_ps(x->out + i), v));
+    }
+#else
+    for (int64_t i = 0; i < LARGE; ++i) {
+        x->a[i] += x->b[i];
+        x->c[i] += x->b[i];
+        x->out[i] += x->b[i];
+    }
+#endif
+}
+
 static volatile float sum_sink;
 
 static void
@@ -146,7 +177,7 @@ read_array(const arrays *x)
 #endif
 }
 
-typedef enum traffic { READ_ONE, READ_WRITE, READ_TWO_WRITE, UPDATE } traffic;
+typedef enum traffic { READ_ONE, READ_WRITE, READ_TWO_WRITE, UPDATE, UPDATE_THREE } traffic;
 
 static void
 move_bytes(const arrays *x, traffic kind)
@@ -156,6 +187,7 @@ move_bytes(const arrays *x, traffic kind)
     case READ_WRITE: move_arrays(x, 1); break;
     case READ_TWO_WRITE: move_arrays(x, 2); break;
     case UPDATE: update_array(x); break;
+    case UPDATE_THREE: update_arrays(x); break;
     }
 }
 
@@ -219,18 +251,21 @@ large(co_context *ctx)
         { "elementwise_exp_64mib", do_exp, READ_WRITE },
         { "elementwise_sum_64mib", do_sum, READ_ONE },
         { "elementwise_sgd_64mib", do_sgd, UPDATE },
+        { "elementwise_adam_64mib", do_adam, UPDATE_THREE },
     };
     int64_t  dims[] = { LARGE };
     operands o = { .x = co_random_uniform(ctx, CO_FLOAT32, dims, 1, -1, 1),
                    .y = co_random_uniform(ctx, CO_FLOAT32, dims, 1, -1, 1),
-                   .sgd = co_sgd(ctx, NULL) };
-    arrays   x = { new_array(), new_array(), new_array() };
+                   .sgd = co_sgd(ctx, NULL),
+                   .adam = co_adam(ctx, NULL) };
+    arrays   x = { new_array(), new_array(), new_array(), new_array() };
 
     o.variable = co_variable(ctx, o.x, NULL);
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); ++i)
         beside_memory(ctx, all[i].name, all[i].fn, all[i].kind, &o, &x);
     free(x.a);
     free(x.b);
+    free(x.c);
     free(x.out);
 }
 

@@ -10,6 +10,7 @@
 
 #ifndef COHORT_NO_SITES
 #define co_abs(ctx, ...) co_abs(CO_HERE(ctx), __VA_ARGS__)
+#define co_adam(ctx, ...) co_adam(CO_HERE(ctx), __VA_ARGS__)
 #define co_add(ctx, ...) co_add(CO_HERE(ctx), __VA_ARGS__)
 #define co_add_n(ctx, ...) co_add_n(CO_HERE(ctx), __VA_ARGS__)
 #define co_all_gather(ctx, ...) co_all_gather(CO_HERE(ctx), __VA_ARGS__)

@@ -23,10 +23,40 @@ typedef struct co_sgd_options {
     double momentum; /* 0: none */
     bool   nesterov;
 } co_sgd_options;
-#define CO_SGD_OPTIONS_INIT { sizeof(co_sgd_options), 0.01, 0.0, false }
+#define CO_SGD_OPTIONS_INIT                                                                        \
+    {                                                                                              \
+        sizeof(co_sgd_options), 0.01, 0.0, false                                                   \
+    }
 
 /** v -= lr g; with momentum m = mu m - lr g, v += m; nesterov v += mu m - lr g. NULL: the initialiser's. */
 CO_API co_optimizer *co_sgd(co_context *ctx, const co_sgd_options *options);
+
+typedef struct co_adam_options {
+    size_t struct_size;
+    double learning_rate;
+    double beta_1, beta_2; /* in [0, 1) */
+    double epsilon;        /* added to the root, not under it */
+    double
+        weight_decay; /* AdamW: each step takes learning_rate * weight_decay of a weight; 0: none */
+} co_adam_options;
+#define CO_ADAM_OPTIONS_INIT                                                                       \
+    {                                                                                              \
+        sizeof(co_adam_options), 0.001, 0.9, 0.999, 1e-7, 0.0                                      \
+    }
+
+/**
+ * Adam as in Keras. In step t, counted over all updates: m = beta_1 m + (1 - beta_1) g; v = beta_2 v + (1 - beta_2) g^2;
+ * w = w (1 - lr decay) - lr sqrt(1 - beta_2^t) / (1 - beta_1^t) m / (sqrt(v) + epsilon). Indexed slices count as the
+ * dense gradient that they stand for. NULL: the initialiser's.
+ *
+ *     co_adam_options adam = CO_ADAM_OPTIONS_INIT;
+ *
+ *     adam.learning_rate = 0.01;
+ *     optimizer = co_adam(ctx, &adam);
+ *
+ * CO_VALUE for numbers that are not finite, betas outside [0, 1) and a negative epsilon.
+ */
+CO_API co_optimizer *co_adam(co_context *ctx, const co_adam_options *options);
 
 /**
  * Gradients of `loss` for every trainable variable that the innermost tape has seen, summed over replicas,

@@ -7,7 +7,6 @@
 
 #include "context/tape.h"
 #include "ops/gradient.h"
-#include "strategy/strategy.h"
 #include "variable/variable.h"
 
 #include <cohort/ops.h>
@@ -162,7 +161,8 @@ find_entry(co_context *ctx, co_optimizer *optimizer, co_value *component)
 
 /* Update one ordinary variable with a dense gradient. */
 static bool
-update_component(co_context *ctx, co_optimizer *optimizer, co_value *component, co_value *gradient)
+update_component(co_context *ctx, co_optimizer *optimizer, co_value *component, co_value *gradient,
+                 int64_t step)
 {
     coi_slot_entry *entry = find_entry(ctx, optimizer, component);
     co_value       *old, *fresh = NULL;
@@ -187,7 +187,8 @@ update_component(co_context *ctx, co_optimizer *optimizer, co_value *component, 
                            .n = old->u.tensor.num_elements,
                            .old = old->u.tensor.data,
                            .value = fresh->u.tensor.data,
-                           .gradient = gradient->u.tensor.data };
+                           .gradient = gradient->u.tensor.data,
+                           .step = step };
     for (int i = 0; i < entry->num_slots; ++i)
         update.slots[i] = entry->slots[i]->u.tensor.data;
     optimizer->rule->update(optimizer, &update);
@@ -249,43 +250,79 @@ check_pair(co_context *ctx, const coi_variable *variable, const co_value *gradie
 
 /* One variable in this context: the replica's component, or all of them outside a step. */
 static bool
-update_variable(co_context *ctx, co_optimizer *optimizer, co_value *value, co_value *gradient)
+update_variable(co_context *ctx, co_optimizer *optimizer, co_value *value, co_value *gradient,
+                int64_t step)
 {
     const coi_variable *variable = value->u.variable;
 
     if (variable->components == NULL) {
         gradient = fitting_gradient(ctx, variable, gradient);
-        return gradient != NULL && update_component(ctx, optimizer, value, gradient);
+        return gradient != NULL && update_component(ctx, optimizer, value, gradient, step);
     }
     if (ctx->mode.step != NULL && !ctx->mode.cross && ctx->mode.strategy == variable->strategy) {
         gradient = fitting_gradient(ctx, variable, coi_select(gradient, ctx->mode.local_replica));
         return gradient != NULL &&
                update_component(ctx, optimizer, variable->components[ctx->mode.local_replica],
-                                gradient);
+                                gradient, step);
     }
     for (size_t i = 0; i < variable->num_components; ++i) {
         co_value *mine = fitting_gradient(ctx, variable, coi_select(gradient, (int)i));
 
-        if (mine == NULL || !update_component(ctx, optimizer, variable->components[i], mine))
+        if (mine == NULL || !update_component(ctx, optimizer, variable->components[i], mine, step))
             return false;
     }
     return true;
 }
 
+static bool
+applies_alone(const co_context *ctx)
+{
+    return ctx->mode.step != NULL && !ctx->mode.cross;
+}
+
+/* Which step a replica, or who is outside of steps, makes next. The replicas of a strategy make the same steps; where another begins, nobody
+ * is in a step, and all go on from the last. */
+static int64_t
+next_step(co_context *ctx, co_optimizer *optimizer)
+{
+    uint64_t who = applies_alone(ctx) ? ctx->mode.strategy->serial : 0;
+    int64_t  last = 0, *steps = optimizer->steps;
+
+    coi_lock_take(&optimizer->lock);
+    if (who != optimizer->steps_of) {
+        for (int i = 0; i < COI_MAX_LOCAL_REPLICAS; ++i)
+            last = steps[i] > last ? steps[i] : last;
+        for (int i = 0; i < COI_MAX_LOCAL_REPLICAS; ++i)
+            steps[i] = last;
+        optimizer->steps_of = who;
+    }
+    last = steps[who != 0 ? ctx->mode.local_replica : 0];
+    coi_lock_give(&optimizer->lock);
+    return last + 1;
+}
+
 /* Every replica applies; the update is counted once. */
 static void
-count_update(co_context *ctx, co_optimizer *optimizer)
+count_update(co_context *ctx, co_optimizer *optimizer, int64_t step)
 {
-    if (ctx->mode.step == NULL || ctx->mode.cross || ctx->mode.local_replica == 0)
+    int seat = applies_alone(ctx) ? ctx->mode.local_replica : 0;
+
+    if (seat == 0)
         atomic_fetch_add(&optimizer->iterations, 1);
+    if (step > 0) {
+        coi_lock_take(&optimizer->lock);
+        optimizer->steps[seat] = step;
+        coi_lock_give(&optimizer->lock);
+    }
 }
 
 static co_code
 apply(co_context *ctx, co_optimizer *optimizer, co_value *const *gradients,
       co_value *const *variables, size_t n)
 {
-    bool   recording = ctx->recording;
-    size_t some = 0;
+    bool    recording = ctx->recording;
+    size_t  some = 0;
+    int64_t step;
 
     for (size_t i = 0; i < n; ++i) {
         if (gradients[i]->kind == CO_KIND_NONE)
@@ -300,20 +337,21 @@ apply(co_context *ctx, co_optimizer *optimizer, co_value *const *gradients,
             "no gradient: the loss does not depend on any of %zu variables, '%s' the first", n,
             variables[0]->u.variable->name);
     ctx->recording = false;
+    step = optimizer->rule->counts_steps ? next_step(ctx, optimizer) : 0;
     for (size_t i = 0; i < n; ++i) {
         bool ok;
 
         if (gradients[i]->kind == CO_KIND_NONE)
             continue;
         co_block_begin(ctx);
-        ok = update_variable(ctx, optimizer, variables[i], gradients[i]);
+        ok = update_variable(ctx, optimizer, variables[i], gradients[i], step);
         co_block_end(ctx);
         if (!ok)
             break;
     }
     ctx->recording = recording;
     if (ctx->error.code == CO_OK)
-        count_update(ctx, optimizer);
+        count_update(ctx, optimizer, step);
     return ctx->error.code;
 }
 

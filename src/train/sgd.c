@@ -60,7 +60,7 @@ update(const co_optimizer *optimizer, const coi_update *u)
     kernels[u->dtype == CO_FLOAT64][o->momentum == 0 ? 0 : o->nesterov ? 2 : 1](o, u);
 }
 
-static const coi_optimizer_rule sgd_rule = { "SGD", num_slots, update };
+static const coi_optimizer_rule sgd_rule = { "SGD", num_slots, update, .counts_steps = false };
 
 co_optimizer *
 co_sgd(co_context *ctx, const co_sgd_options *options)

@@ -619,15 +619,12 @@ everything(co_context *ctx, co_value *args, void *user)
 }
 
 static bool
-survive_with(co_context *ctx, co_strategy *strategy)
+survive_with(co_context *ctx, co_strategy *strategy, co_optimizer *optimizer)
 {
-    co_sgd_options      sgd = CO_SGD_OPTIONS_INIT;
     co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
-    model               m = { NULL, NULL, false };
+    model               m = { optimizer, NULL, false };
 
-    sgd.momentum = 0.5;
     options.aggregation = CO_AGGREGATION_SUM;
-    m.sgd = co_sgd(ctx, &sgd);
     if (strategy != NULL && m.sgd != NULL) {
         CO_SCOPE(ctx, strategy)
             m.w = co_variable(ctx, co_float(ctx, 1), &options);
@@ -640,13 +637,16 @@ survive_with(co_context *ctx, co_strategy *strategy)
 static bool
 survive_one(co_context *ctx)
 {
-    return survive_with(ctx, co_one_device_strategy(ctx, NULL));
+    co_sgd_options sgd = CO_SGD_OPTIONS_INIT;
+
+    sgd.momentum = 0.5;
+    return survive_with(ctx, co_one_device_strategy(ctx, NULL), co_sgd(ctx, &sgd));
 }
 
 static bool
 survive_three(co_context *ctx)
 {
-    return survive_with(ctx, test_mirrored(ctx, 3, -1));
+    return survive_with(ctx, test_mirrored(ctx, 3, -1), co_adam(ctx, NULL)); /* two slots */
 }
 
 static co_value *
