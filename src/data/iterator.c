@@ -173,6 +173,9 @@ next_packed(co_context *ctx, co_iterator *iterator)
 {
     co_value *element;
 
+    /* All replicas of a step may be here at once, to be refused: nothing is written. */
+    if (iterator->dataset->ops->distributed && coi_in_replica(ctx))
+        return make_packed(ctx, iterator);
     if (iterator->busy) {
         coi_fail(ctx, CO_RUNTIME,
                  "the iterator is asked for an element by a function that makes one for it; let "
