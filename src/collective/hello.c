@@ -114,6 +114,21 @@ drop(coi_inbox *inbox, int i)
             (size_t)(inbox->count - i) * sizeof(inbox->hello[0]));
 }
 
+/* Collectives that a failure says the sender has no part in: nobody will ask for them. */
+static void
+drop_given_up(coi_inbox *inbox, const coi_hello *failed)
+{
+    for (int i = 0; i < inbox->count;) {
+        const coi_hello *hello = &inbox->hello[i];
+
+        if (hello->kind == COI_HELLO_COLLECTIVE && hello->epoch == failed->epoch &&
+            (failed->number <= 0 || hello->sequence >= (uint64_t)failed->number))
+            drop(inbox, i);
+        else
+            ++i;
+    }
+}
+
 void
 coi_inbox_put(coi_inbox *inbox, const coi_hello *hello)
 {
@@ -124,8 +139,10 @@ coi_inbox_put(coi_inbox *inbox, const coi_hello *hello)
     if (inbox->count > 0 && hello->kind == COI_HELLO_RUN_END &&
         inbox->hello[inbox->count - 1].kind == COI_HELLO_RUN_END)
         --inbox->count;
+    if (hello->kind == COI_HELLO_FAILED)
+        drop_given_up(inbox, hello);
     if (inbox->count == COI_INBOX_DEPTH)
-        drop(inbox, 0);
+        --inbox->count;
     inbox->hello[inbox->count++] = *hello;
 }
 

@@ -124,6 +124,32 @@ CO_TEST_BARE(a_failure_after_a_collective_is_no_failure_of_it, "RC-AR-4")
     CO_EXPECT_INT(slot.kind, COI_HELLO_FAILED);
 }
 
+/* Ranks can fail step after step without one that is slow; it still hears all that concerns it, in order. */
+CO_TEST_BARE(a_peer_that_fails_again_and_again_is_heard_from_the_beginning, "S-RUN-8")
+{
+    enum { MANY = 50 };
+    coi_inbox inbox = { 0 };
+    coi_hello got;
+
+    put(&inbox, COI_HELLO_COLLECTIVE, 1, 1);
+    for (uint64_t epoch = 2; epoch < MANY; ++epoch) {
+        coi_hello failed = word(COI_HELLO_FAILED, epoch, 1);
+
+        failed.number = 1;
+        put(&inbox, COI_HELLO_COLLECTIVE, epoch, 1);
+        coi_inbox_put(&inbox, &failed);
+    }
+    put(&inbox, COI_HELLO_COLLECTIVE, MANY, 1);
+    CO_EXPECT_TRUE(coi_inbox_take(&inbox, 1, 1, &got) && got.kind == COI_HELLO_COLLECTIVE &&
+                   got.epoch == 1);
+    for (uint64_t epoch = 2; epoch < COI_INBOX_DEPTH; ++epoch) {
+        CO_EXPECT_TRUE(coi_inbox_take(&inbox, epoch, 1, &got) && got.kind == COI_HELLO_FAILED);
+        CO_EXPECT_INT(got.epoch, epoch);
+    }
+    CO_EXPECT_TRUE(coi_inbox_take(&inbox, MANY, 1, &got) && got.kind == COI_HELLO_COLLECTIVE &&
+                   got.epoch == MANY);
+}
+
 CO_TEST_BARE(a_peer_that_left_did_what_it_said_before, "")
 {
     coi_inbox     inbox = { 0 };
