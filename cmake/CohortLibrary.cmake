@@ -49,23 +49,17 @@ if(NOT COHORT_SOURCES)
     return()
 endif()
 
-# No program spends its time in reference kernels or in the operators that only call others: those are compiled for size.
-file(GLOB cold_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/ops/made/*.c" "${PROJECT_SOURCE_DIR}/src/ops/ref/*.c")
-set_source_files_properties(${cold_sources} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-Os>")
-
-# What waits for a disk, or runs once, is compiled for size.
-file(GLOB COHORT_SMALL_SOURCES CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/io/n*.c" "${PROJECT_SOURCE_DIR}/src/io/zlib/*.c")
-list(APPEND COHORT_SMALL_SOURCES
-    "${PROJECT_SOURCE_DIR}/src/io/options.c" "${PROJECT_SOURCE_DIR}/src/io/writer.c"
-    "${PROJECT_SOURCE_DIR}/src/data/csv.c" "${PROJECT_SOURCE_DIR}/src/data/list_files.c"
-    "${PROJECT_SOURCE_DIR}/src/data/stage.c" "${PROJECT_SOURCE_DIR}/src/data/guest.c"
-    "${PROJECT_SOURCE_DIR}/src/data/map.c" "${PROJECT_SOURCE_DIR}/src/data/zip.c"
-    "${PROJECT_SOURCE_DIR}/src/data/cache.c" "${PROJECT_SOURCE_DIR}/src/data/prefetch.c"
-    "${PROJECT_SOURCE_DIR}/src/data/interleave.c" "${PROJECT_SOURCE_DIR}/src/data/unbatch.c"
-    "${PROJECT_SOURCE_DIR}/src/data/generator.c" "${PROJECT_SOURCE_DIR}/src/data/padded_batch.c"
-    "${PROJECT_SOURCE_DIR}/src/data/unique.c"
-    "${PROJECT_SOURCE_DIR}/src/compat/config.c" "${PROJECT_SOURCE_DIR}/src/strategy/topology.c")
-set_source_files_properties(${COHORT_SMALL_SOURCES} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-Os>")
+# What a step or a pipeline passes through again and again is compiled for speed, everything else for size: reference kernels,
+# operators that only call others, what waits for a disk, what runs once.
+set(fast_sources
+    "base/(event|lock|memory|team|thread|wire)" "device/[^/]*pool" "device/cpu/.*" "value/(cell|dtype|heap|structure|tensor)"
+    "context/(check|context|convert|device|error|look|make|modes|structures|tape)" "ops/[^/]*" "variable/variable"
+    "io/(crc32c|example|frame|source)" "data/(batch|iterator|pieces|rebatch|repeat|shard|shuffle|source|split)"
+    "collective/(all_reduce|kernels|tree|local/ranks|self/self)" "strategy/(all_reduce|crew|meeting|merge|recorder|reduce|run|scope|steps|update|variables)" "train/[^/]*")
+list(JOIN fast_sources "|" fast_pattern)
+set(small_sources ${COHORT_SOURCES})
+list(FILTER small_sources EXCLUDE REGEX "/src/(${fast_pattern})[.]c$")
+set_source_files_properties(${small_sources} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-Os>")
 
 cohort_add_objects(cohort_objects ${COHORT_SOURCES})
 set(objects $<TARGET_OBJECTS:cohort_objects>)
