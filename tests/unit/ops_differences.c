@@ -55,6 +55,8 @@ static const ops_row rows[] = {
     ROW("l2_loss", "r[2,3]", ""),
     ROW("l2_normalize", "r[2,3]", "axis=[1]"),
     ROW("layer_norm", "r[2,4] r[4] r[4]", ""),
+    ROW("layer_norm", "r[2,3,2] r[3,2] r[1,3,2]", "axis=[2,1] epsilon=0.1"),
+    ROW("layer_norm", "r[2,3,2] r[3,1] r[2]", "axis=[1]"),
     ROW("leaky_relu", "r[5]", "alpha=0.3"),
     ROW("log", "p[5]", ""),
     ROW("log1p", "p[5]", ""),

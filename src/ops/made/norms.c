@@ -4,6 +4,7 @@
  */
 #include "ops/compose.h"
 #include "ops/dtypes.h"
+#include "ops/norm.h"
 #include "ops/reduce.h"
 
 #include <math.h>
@@ -304,15 +305,32 @@ typedef struct layer_attrs {
     X(layer_attrs, epsilon, FLOAT, "=0.001", NULL)
 COI_ATTR_TABLE(layer_attrs, LAYER_ATTRS)
 
-/* Over the elements of each example, so mean and variance have a number per example and gamma one per feature. */
+/* How many axes there are if they are the last ones, in any order; 0 if they are not. */
+static int
+last_axes(const coi_ints *axis, int ndim)
+{
+    bool reduced[CO_MAX_DIMS];
+    int  n = 0;
+
+    coi_reduced_axes(axis, ndim, reduced);
+    while (n < ndim && reduced[ndim - 1 - n])
+        ++n;
+    return axis->n < 0 || axis->n == n ? n : 0;
+}
+
+/* Over the elements of each example, so mean and variance have a number per example and gamma one per feature. Where an example is
+ * a row, kernels of ops/norm.c do it. */
 static co_value *
 layer_norm_compose(coi_call *call)
 {
     const layer_attrs *attrs = call->attrs;
     co_context        *ctx = call->ctx;
     co_value          *x = call->in[0], *mean, *variance, *centred;
+    int                num_last = last_axes(&attrs->axis, x->ndim);
     coi_axes           axes;
 
+    if (num_last > 0 && coi_norm_is_rows(call->in, num_last))
+        return coi_norm_rows(ctx, call->in, num_last, attrs->epsilon);
     coi_axes_of(&attrs->axis, &axes);
     mean = co_reduce_mean(ctx, x, axes.axes, axes.n, true);
     centred = co_sub(ctx, x, mean);

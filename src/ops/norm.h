@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Layer norm over the last axes with kernels of its own, which layer_norm uses where shapes allow (ops/made/norms.c). A
+ * tensor is seen as rows of `dim` elements; gamma and beta have one row.
+ *
+ * A row's statistics are three numbers: the mean, rounded; what the mean lost in rounding; and 1 / sqrt(variance + epsilon).
+ */
+#ifndef COI_OPS_NORM_H
+#define COI_OPS_NORM_H
+
+#include "ops/op.h"
+
+enum { COI_NORM_STATISTICS = 3 };
+
+typedef struct coi_norm_kernels {
+    /* y = gamma (x - mean) / sqrt(variance + epsilon) + beta, and the statistics of each row. */
+    void (*rows)(const void *x, const void *gamma, const void *beta, void *y, void *statistics,
+                 int64_t num_rows, int64_t dim, double epsilon);
+    /* The gradient of x from that of y, g; those of gamma and beta, summed over the rows. */
+    void (*grad_rows)(const void *x, const void *gamma, const void *g, const void *statistics,
+                      void *dx, void *dgamma, void *dbeta, int64_t num_rows, int64_t dim);
+} coi_norm_kernels;
+
+/* Rows of a chunk of the gradient. Sums for gamma and beta are taken in the element type over a chunk, so it has few. */
+static inline int64_t
+coi_norm_chunk_rows(int64_t dim)
+{
+    int64_t rows = 16384 / (dim > 0 ? dim : 1);
+
+    return rows < 8 ? 8 : rows > 128 ? 128 : rows;
+}
+
+/* Whether layer_norm of these inputs over its last num_axes axes is what the kernels compute. */
+bool coi_norm_is_rows(co_value *const *in, int num_axes);
+/* layer_norm of them. */
+co_value *coi_norm_rows(co_context *ctx, co_value *const *in, int num_axes, double epsilon);
+
+typedef struct coi_norm_attrs {
+    double  epsilon;
+    int64_t num_axes;
+} coi_norm_attrs;
+co_code coi_ref_norm(coi_call *call);
+co_code coi_ref_norm_grad(coi_call *call);
+
+#endif

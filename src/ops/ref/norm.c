@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Layer norm over the last axes and its gradient, one row after the other, in double.
+ */
+#include "ops/norm.h"
+#include "ops/ref/ref.h"
+#include "ops/widen.h"
+
+#include <math.h>
+#include <string.h>
+
+static double
+get(const co_value *x, int64_t i)
+{
+    return coi_number_load((co_dtype)x->dtype, x->u.tensor.data, i).f;
+}
+
+static void
+put(co_value *x, int64_t i, double value)
+{
+    coi_number_store((co_dtype)x->dtype, x->u.tensor.data, i,
+                     coi_number_of((co_dtype)x->dtype, value, 0));
+}
+
+/* What the gradient keeps is computed again: mean and 1 / deviation of the row at `at`. */
+static double
+measure(const co_value *x, int64_t at, int64_t dim, double epsilon, double *scale)
+{
+    double mean = 0, variance = 0;
+
+    for (int64_t i = 0; i < dim; ++i)
+        mean += get(x, at + i) / (double)dim;
+    for (int64_t i = 0; i < dim; ++i)
+        variance += (get(x, at + i) - mean) * (get(x, at + i) - mean) / (double)dim;
+    *scale = 1 / sqrt(variance + epsilon);
+    return mean;
+}
+
+static co_code
+norm(coi_call *call)
+{
+    const co_value *x = call->in[0], *gamma = call->in[1], *beta = call->in[2];
+    co_value       *y = call->out[0], *statistics = call->out[1];
+    int64_t         dim = gamma->u.tensor.num_elements;
+
+    for (int64_t row = 0; row < x->u.tensor.num_elements; row += dim) {
+        double scale,
+            mean = measure(x, row, dim, ((const coi_norm_attrs *)call->attrs)->epsilon, &scale);
+        int64_t at = row / dim * COI_NORM_STATISTICS;
+
+        put(statistics, at, mean);
+        put(statistics, at + 1, mean - get(statistics, at));
+        put(statistics, at + 2, scale);
+        for (int64_t i = 0; i < dim; ++i)
+            put(y, row + i, (get(x, row + i) - mean) * scale * get(gamma, i) + get(beta, i));
+    }
+    return CO_OK;
+}
+
+static void
+add_to(co_value *sums, int64_t i, double value)
+{
+    put(sums, i, get(sums, i) + value);
+}
+
+/* The sums for gamma and beta all go to the first line. */
+static co_code
+norm_grad(coi_call *call)
+{
+    const co_value *x = call->in[0], *gamma = call->in[1], *g = call->in[2];
+    int64_t         dim = gamma->u.tensor.num_elements;
+    double          n = (double)dim;
+
+    for (int i = 1; i < 3; ++i)
+        memset(call->out[i]->u.tensor.data, 0,
+               (size_t)call->out[i]->u.tensor.num_elements * coi_dtypes[call->out[i]->dtype].size);
+    for (int64_t row = 0; row < x->u.tensor.num_elements; row += dim) {
+        double scale, sum = 0, product = 0;
+        double mean = measure(x, row, dim, ((const coi_norm_attrs *)call->attrs)->epsilon, &scale);
+
+        for (int64_t i = 0; i < dim; ++i) {
+            double z = (get(x, row + i) - mean) * scale, h = get(g, row + i) * get(gamma, i);
+
+            sum += h / n;
+            product += h * z / n;
+            add_to(call->out[1], i, get(g, row + i) * z);
+            add_to(call->out[2], i, get(g, row + i));
+        }
+        for (int64_t i = 0; i < dim; ++i) {
+            double z = (get(x, row + i) - mean) * scale, h = get(g, row + i) * get(gamma, i);
+
+            put(call->out[0], row + i, (h - sum - z * product) * scale);
+        }
+    }
+    return CO_OK;
+}
+
+co_code
+coi_ref_norm(coi_call *call)
+{
+    return coi_run_widened(call, norm);
+}
+
+co_code
+coi_ref_norm_grad(coi_call *call)
+{
+    return coi_run_widened(call, norm_grad);
+}

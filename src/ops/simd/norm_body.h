@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The kernels of ops/norm.h for one element type: T is f32 or f64, REAL its C type, ROOT its square root. Included by
+ * norm.c of this folder and, for double, by ops/norm.c; hence no guard.
+ *
+ * A sum along a row is taken in four vectors, and what is left of the row behind them in a number. Rows are taken a few at a
+ * time and by stages, so that no stage of a row waits for the end of the one before.
+ */
+#define OF(name) COI_PASTE(name, T)
+
+enum {
+    OF(AT_ONCE) = 4 * OF(LANES), /* elements */
+    OF(TOGETHER) = 1024,         /* elements that go through the stages together */
+};
+
+/* Sums by name, because compilers do not always keep an array of them in registers. */
+typedef struct OF(four) {
+    OF(vec) a, b, c, d;
+} OF(four);
+
+#define EACH_OF_FOUR(X) X(a, 0) X(b, 1) X(c, 2) X(d, 3)
+
+COI_INLINE
+OF(four) OF(none)(void)
+{
+    return (OF(four)){ OF(zero)(), OF(zero)(), OF(zero)(), OF(zero)() };
+}
+
+static REAL
+OF(total)(OF(four) sums)
+{
+    OF(vec) v = (sums.a + sums.c) + (sums.b + sums.d);
+    REAL lanes[OF(LANES)];
+
+    OF(store)(lanes, v);
+    COI_UNROLL
+    for (int width = OF(LANES) / 2; width > 0; width /= 2) {
+        COI_UNROLL
+        for (int i = 0; i < width; ++i)
+            lanes[i] += lanes[i + width];
+    }
+    return lanes[0];
+}
+
+static REAL
+OF(row_sum)(const REAL *x, int64_t n)
+{
+    OF(four) sums = OF(none)();
+    REAL    rest = 0;
+    int64_t i = 0;
+
+    for (; i + OF(AT_ONCE) <= n; i += OF(AT_ONCE)) {
+#define STEP(name, k) sums.name = sums.name + OF(load)(x + i + (k)*OF(LANES));
+        EACH_OF_FOUR(STEP)
+#undef STEP
+    }
+    for (; i < n; ++i)
+        rest += x[i];
+    return OF(total)(sums) + rest;
+}
+
+/* y = x - mean of a row; the sum of y, and that of its squares. */
+static REAL
+OF(centre)(const REAL *x, REAL *y, int64_t n, REAL mean, REAL *squares)
+{
+    OF(four) sum = OF(none)(), square = OF(none)();
+    OF(vec) means = OF(splat)(mean);
+    REAL    rest = 0, rest_square = 0;
+    int64_t i = 0;
+
+    for (; i + OF(AT_ONCE) <= n; i += OF(AT_ONCE)) {
+#define STEP(name, k)                                                                              \
+    {                                                                                              \
+        OF(vec) v = OF(load)(x + i + (k)*OF(LANES)) - means;                                       \
+                                                                                                   \
+        OF(store)(y + i + (k)*OF(LANES), v);                                                       \
+        sum.name = sum.name + v;                                                                   \
+        square.name = OF(fma)(v, v, square.name);                                                  \
+    }
+        EACH_OF_FOUR(STEP)
+#undef STEP
+    }
+    for (; i < n; ++i) {
+        y[i] = x[i] - mean;
+        rest += y[i];
+        rest_square += y[i] * y[i];
+    }
+    *squares = OF(total)(square) + rest_square;
+    return OF(total)(sum) + rest;
+}
+
+static void
+OF(norm_rows)(const void *x_data, const void *gamma_data, const void *beta_data, void *y_data,
+              void *statistics_data, int64_t num_rows, int64_t dim, double epsilon)
+{
+    const REAL *x = x_data, *gamma = gamma_data, *beta = beta_data;
+    REAL       *y = y_data, *statistics = statistics_data, share = 1 / (REAL)dim;
+    int64_t     few = dim < OF(TOGETHER) ? OF(TOGETHER) / dim : 1;
+
+    for (; num_rows > 0; num_rows -= few) {
+        few = few < num_rows ? few : num_rows;
+        for (int64_t row = 0; row < few; ++row)
+            statistics[row * COI_NORM_STATISTICS] = OF(row_sum)(x + row * dim, dim) * share;
+        for (int64_t row = 0; row < few; ++row) {
+            REAL *s = statistics + row * COI_NORM_STATISTICS, variance;
+
+            s[1] = OF(centre)(x + row * dim, y + row * dim, dim, s[0], &variance) * share;
+            variance = variance * share - s[1] * s[1];
+            variance = variance < 0 ? 0 : variance; /* NaN stays */
+            s[2] = 1 / ROOT(variance + (REAL)epsilon);
+        }
+        for (int64_t row = 0; row < few; ++row, y += dim, statistics += COI_NORM_STATISTICS) {
+            REAL rest = statistics[1], scale = statistics[2];
+
+            int64_t i = 0;
+
+            for (; i + OF(LANES) <= dim; i += OF(LANES))
+                OF(store)
+            (y + i, OF(fma)((OF(load)(y + i) - OF(splat)(rest)) * OF(splat)(scale),
+                            OF(load)(gamma + i), OF(load)(beta + i)));
+            for (; i < dim; ++i)
+                y[i] = (y[i] - rest) * scale * gamma[i] + beta[i];
+        }
+        x += few * dim;
+    }
+}
+
+/* The sums of a row: of h = g gamma and of h z, where z is x as it was normalised. g z and g are added to dgamma and dbeta. */
+static REAL
+OF(grad_sums)(const REAL *x, const REAL *gamma, const REAL *g, REAL *dgamma, REAL *dbeta, int64_t n,
+              const REAL *statistics, REAL *product)
+{
+    OF(four) sum = OF(none)(), products = OF(none)();
+    OF(vec) mean = OF(splat)(statistics[0]), lost = OF(splat)(statistics[1]);
+    OF(vec) scale = OF(splat)(statistics[2]);
+    REAL    rest = 0, rest_product = 0;
+    int64_t i = 0;
+
+    for (; i + OF(AT_ONCE) <= n; i += OF(AT_ONCE)) {
+#define STEP(name, k)                                                                              \
+    {                                                                                              \
+        int64_t j = i + (k)*OF(LANES);                                                             \
+        OF(vec) d = OF(load)(g + j), h = d * OF(load)(gamma + j);                                  \
+        OF(vec) z = (OF(load)(x + j) - mean - lost) * scale;                                       \
+                                                                                                   \
+        sum.name = sum.name + h;                                                                   \
+        products.name = OF(fma)(h, z, products.name);                                              \
+        OF(store)(dgamma + j, OF(fma)(d, z, OF(load)(dgamma + j)));                                \
+        OF(store)(dbeta + j, OF(load)(dbeta + j) + d);                                             \
+    }
+        EACH_OF_FOUR(STEP)
+#undef STEP
+    }
+    for (; i < n; ++i) {
+        REAL h = g[i] * gamma[i], z = (x[i] - statistics[0] - statistics[1]) * statistics[2];
+
+        rest += h;
+        rest_product += h * z;
+        dgamma[i] += g[i] * z;
+        dbeta[i] += g[i];
+    }
+    *product = OF(total)(products) + rest_product;
+    return OF(total)(sum) + rest;
+}
+
+static void
+OF(norm_grad_rows)(const void *x_data, const void *gamma_data, const void *g_data,
+                   const void *statistics_data, void *dx_data, void *dgamma, void *dbeta,
+                   int64_t num_rows, int64_t dim)
+{
+    const REAL *x = x_data, *gamma = gamma_data, *g = g_data, *statistics = statistics_data;
+    REAL       *dx = dx_data, share = 1 / (REAL)dim;
+
+    memset(dgamma, 0, (size_t)dim * sizeof(REAL));
+    memset(dbeta, 0, (size_t)dim * sizeof(REAL));
+    for (; num_rows > 0; --num_rows, statistics += COI_NORM_STATISTICS) {
+        REAL    mean = statistics[0], lost = statistics[1], scale = statistics[2], product;
+        REAL    sum = OF(grad_sums)(x, gamma, g, dgamma, dbeta, dim, statistics, &product) * share;
+        int64_t i = 0;
+
+        product = product * share * scale;
+        for (; i + OF(LANES) <= dim; i += OF(LANES)) {
+            OF(vec) h = OF(load)(g + i) * OF(load)(gamma + i) - OF(splat)(sum);
+            OF(vec) z = OF(load)(x + i) - OF(splat)(mean) - OF(splat)(lost);
+
+            OF(store)(dx + i, (h - z * OF(splat)(product)) * OF(splat)(scale));
+        }
+        for (; i < dim; ++i)
+            dx[i] = (g[i] * gamma[i] - sum - (x[i] - mean - lost) * product) * scale;
+        x += dim;
+        g += dim;
+        dx += dim;
+    }
+}
+
+#undef EACH_OF_FOUR
+#undef OF
