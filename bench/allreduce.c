@@ -241,7 +241,8 @@ report_ratio(const char *name, bench_samples *samples, bench_samples *limit, con
                             bench_median(samples) / bench_median(limit),
                             (double)NAN,
                             limit_is,
-                            1.3 };
+                            1.3,
+                            false };
 
     bench_report(&figure);
 }

@@ -18,6 +18,7 @@ typedef struct bench_figure {
     double      limit; /* NAN: there is none */
     const char *limit_is;
     double      goal; /* at most; NAN: none */
+    bool        is_rate; /* more is better: best is the most, the goal is at least */
 } bench_figure;
 
 /*
@@ -43,6 +44,7 @@ bool        bench_more(bench_clock *clock);
 
 void   bench_add(bench_samples *samples, double value);
 double bench_best(const bench_samples *samples);
+double bench_most(const bench_samples *samples);
 double bench_median(bench_samples *samples);
 
 /* Seconds on the monotonic clock. */
@@ -56,6 +58,9 @@ void bench_report(const bench_figure *figure);
 /* Best and median of samples as a figure. */
 void bench_report_samples(const char *name, const char *unit, bench_samples *samples, double limit,
                           const char *limit_is, double goal);
+/* The same of rates, of which more is better: the best is the most, the goal is at least. */
+void bench_report_rates(const char *name, const char *unit, bench_samples *samples, double limit,
+                        const char *limit_is, double goal);
 /*
  * The same for what one thing costs beyond another: best less best, median less median. The other
  * is the limit.
@@ -79,6 +84,7 @@ void bench_allreduce(void);
 void bench_conv(void);
 void bench_dispatch(void);
 void bench_elementwise(void);
+void bench_input(void);
 void bench_matmul(void);
 void bench_run(void);
 void bench_startup(void);

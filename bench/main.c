@@ -22,6 +22,8 @@ static const benchmark benchmarks[] = {
     { "dispatch", "a scalar multiply through the public interface", bench_dispatch },
     { "elementwise", "element-wise operators beside the memory and beside loops by hand",
       bench_elementwise },
+    { "input", "datasets and their distribution: batches, record files, slices, shuffling, memory",
+      bench_input },
     { "matmul", "the products of four models beside the best rate and other libraries",
       bench_matmul },
     { "run", "run, scope, two replicas with a reduce, an idle strategy, allocations per step",
@@ -109,6 +111,16 @@ bench_best(const bench_samples *samples)
     return best;
 }
 
+double
+bench_most(const bench_samples *samples)
+{
+    double most = -INFINITY;
+
+    for (int i = 0; i < samples->n; ++i)
+        most = fmax(most, samples->at[i]);
+    return most;
+}
+
 static int
 compare(const void *left, const void *right)
 {
@@ -153,7 +165,9 @@ report_text(const bench_figure *f, double ratio)
 {
     char goal[40] = "", limit[120] = "";
 
-    if (isfinite(f->goal))
+    if (isfinite(f->goal) && f->is_rate)
+        snprintf(goal, sizeof(goal), "%s %.3g", f->best >= f->goal ? "at least" : "UNDER", f->goal);
+    else if (isfinite(f->goal))
         snprintf(goal, sizeof(goal), "%s %.3g", f->best <= f->goal ? "at most" : "OVER", f->goal);
     if (isfinite(ratio))
         snprintf(limit, sizeof(limit), "%.2f x %.3g, %s", ratio, f->limit, f->limit_is);
@@ -179,8 +193,18 @@ void
 bench_report_samples(const char *name, const char *unit, bench_samples *samples, double limit,
                      const char *limit_is, double goal)
 {
-    bench_figure figure = { name,     unit, bench_best(samples), bench_median(samples), limit,
-                            limit_is, goal };
+    bench_figure figure = { name, unit, bench_best(samples), bench_median(samples), limit, limit_is,
+                            goal, false };
+
+    bench_report(&figure);
+}
+
+void
+bench_report_rates(const char *name, const char *unit, bench_samples *samples, double limit,
+                   const char *limit_is, double goal)
+{
+    bench_figure figure = { name, unit, bench_most(samples), bench_median(samples), limit, limit_is,
+                            goal, true };
 
     bench_report(&figure);
 }
@@ -196,7 +220,8 @@ bench_report_extra(const char *name, const char *unit, bench_samples *whole, ben
                             bench_median(whole) - bench_median(without),
                             limit,
                             limit_is,
-                            goal };
+                            goal,
+                            false };
 
     bench_report(&figure);
 }

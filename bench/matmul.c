@@ -204,8 +204,8 @@ bench_matmul(void)
     for (size_t i = 0; i < NUM_SHAPES; ++i)
         measure(&s, &shapes[i], &contests[i]);
     rate = 2e-3 * s.best_rate;
-    bench_report(
-        &(bench_figure){ "matmul_best_rate", "GFLOP/s", rate, rate, (double)NAN, "", (double)NAN });
+    bench_report(&(bench_figure){ "matmul_best_rate", "GFLOP/s", rate, rate, (double)NAN, "",
+                                  (double)NAN, false });
     for (size_t i = 0; i < NUM_SHAPES; ++i)
         report(&s, &shapes[i], &contests[i]);
     co_close(s.ctx);

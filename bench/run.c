@@ -298,7 +298,7 @@ many_variables(const char *name, bool mirrored)
 {
     populated     few, many;
     bench_samples ratios = { .n = 0 };
-    bench_figure  figure = { name, "ratio", 0, 0, (double)NAN, "", 1.05 };
+    bench_figure  figure = { name, "ratio", 0, 0, (double)NAN, "", 1.05, false };
 
     populate(&few, mirrored, FEW);
     populate(&many, mirrored, MANY);

@@ -144,7 +144,7 @@ static void
 report_text_size(void)
 {
     text_size    sum = { 0 };
-    bench_figure figure = { "text_mib", "MiB", 0, 0, (double)NAN, "", 1 };
+    bench_figure figure = { "text_mib", "MiB", 0, 0, (double)NAN, "", 1, false };
 
     dl_iterate_phdr(add_text, &sum);
     if (sum.mib <= 0) {

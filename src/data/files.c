@@ -20,6 +20,8 @@
 #include "io/source.h"
 
 #define MAX_ROWS ((int64_t)1 << 16) /* of one stack: its texts are made room for beforehand */
+#define PIECE                                                                                      \
+    ((size_t)256 << 10) /* read at a time, so that checksums are made of what is in the cache */
 
 typedef struct file_dataset {
     co_dataset         base;
@@ -123,7 +125,7 @@ close_file(file_iterator *self)
 static size_t
 estimate(const file_iterator *self, int64_t n)
 {
-    size_t bytes = self->average * (size_t)n;
+    size_t bytes = (self->average > 0 ? self->average : self->latest) * (size_t)n;
 
     return self->varies ? bytes + bytes / 16 : bytes;
 }
@@ -147,7 +149,7 @@ static int64_t
 arena_read(co_context *ctx, co_device *device, file_iterator *self, arena *a, size_t need,
            co_error_info *err)
 {
-    size_t  have = a->filled - a->used, want = need;
+    size_t  have = a->filled - a->used, want = need, room, n;
     int64_t left = a->max_rows - a->rows;
     int64_t got;
 
@@ -155,9 +157,13 @@ arena_read(co_context *ctx, co_device *device, file_iterator *self, arena *a, si
         want = estimate(self, left);
     if (want > ((size_t)1 << 20) && want > 2 * a->room && !may_have(self, want - have))
         want = 2 * have + ((size_t)1 << 20);
-    if (a->used + want > a->room && !arena_grow(ctx, device, a, a->used + want))
+    room = a->used + want;
+    if (room > a->room && !arena_grow(ctx, device, a, room > 2 * a->room ? room : 2 * a->room))
         return COI_ERROR;
-    got = coi_source_read(&self->source, arena_bytes(a) + a->filled, want - have, err);
+    n = want - have;
+    if (n > 2 * PIECE && need - have < n)
+        n = need - have > PIECE ? need - have : PIECE;
+    got = coi_source_read(&self->source, arena_bytes(a) + a->filled, n, err);
     a->filled += got > 0 ? (size_t)got : 0;
     return got;
 }
