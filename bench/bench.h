@@ -17,7 +17,7 @@ typedef struct bench_figure {
     double      median;
     double      limit; /* NAN: there is none */
     const char *limit_is;
-    double      goal; /* at most; NAN: none */
+    double      goal;    /* at most; NAN: none */
     bool        is_rate; /* more is better: best is the most, the goal is at least */
 } bench_figure;
 

@@ -51,7 +51,8 @@ typedef bool (*co_predicate_fn)(co_context *ctx, co_value *element, void *user);
 typedef co_value *(*co_fold_fn)(co_context *ctx, co_value *args, void *user);
 /** Returns the dataset that stands for an element. */
 typedef co_dataset *(*co_inner_fn)(co_context *ctx, co_value *element, void *user);
-/** Returns element `index`, counted from 0 by each iterator; NULL without an error at the end. */
+/** Returns element `index`, counted from 0 by each iterator; NULL without an error at the end. An iterator that was restored
+ * (co_iterator_restore) begins with the index it had come to, so the element should depend on the index alone. */
 typedef co_value *(*co_generator_fn)(co_context *ctx, int64_t index, void *user);
 
 /* Sources. */
@@ -365,6 +366,41 @@ CO_API co_value *co_optional_get_value(co_context *ctx, co_value *optional);
 /** fn(... fn(fn(initial, first), second) ..., last), also of a distributed dataset (DS-ITER-9). */
 CO_API co_value *co_dataset_reduce(co_context *ctx, co_dataset *dataset, co_value *initial,
                                    co_fold_fn fn, void *user);
+
+/*
+ * Positions: where an iterator is, as bytes that can be kept in a file.
+ *
+ *     co_value    *position = co_iterator_save(ctx, iterator);          ... another day, another process:
+ *     co_iterator *iterator = co_iterator_restore(ctx, the_same_dataset, position);
+ *
+ * The position has what every stage needs to go on: numbers of elements, offsets in files, the elements in shuffle buffers and
+ * the state of their random numbers, what a cache or unique has kept. Nothing is read again, but a compressed file, which is
+ * decompressed up to its offset. Functions are not in it: a generator is asked for the elements that follow by their index, and
+ * the functions of flat_map and interleave are called again for the datasets that are being read.
+ */
+
+/**
+ * The position, behind the last element that was given: a host string of bytes, of ctx's block. The iterator goes on as before.
+ * The size is that of the elements that stages hold. Of a distributed dataset it is this worker's; every worker saves its own.
+ *
+ * Context:  outside steps, where co_next may be called. CO_RUNTIME in a replica, or in a function of the pipeline itself.
+ * Returns:  a string, or NULL with CO_NOT_IMPLEMENTED: the state of a scan holds what is no tensor or number, or is built in
+ *           another way than its initial value. Keep such a state as tensors.
+ */
+CO_API co_value *co_iterator_save(co_context *ctx, co_iterator *iterator);
+/**
+ * A new iterator of `dataset`, which gives what the one that was saved had still to give. The dataset is built as that one was,
+ * in this process or another: kinds of stages, their numbers, specs, workers and replicas are compared, functions, tensors and
+ * names of files are not. position is a string, or a tensor of one. Other iterators stay as they are; rounds of a shuffle that
+ * reshuffles are counted on from the position when the iterator is first asked.
+ *
+ * Returns:  an iterator of ctx's block, or NULL, and nothing has changed:
+ *           CO_INVALID_ARGUMENT  the bytes are no position, or of another pipeline or version; the message names the stage
+ *           CO_DATA_LOSS         the bytes were changed or cut off; or a file is shorter than it was
+ *           CO_NOT_FOUND         the file that is being read is not there any more, and other errors of opening it
+ *           CO_TYPE              position is no string
+ */
+CO_API co_iterator *co_iterator_restore(co_context *ctx, co_dataset *dataset, co_value *position);
 
 CO_API co_value *co_iterator_element_spec(co_context *ctx, co_iterator *iterator);
 /** Rows that were dropped because not every replica could be served (DS-PART-4, DS-PART-5). */

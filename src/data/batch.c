@@ -91,6 +91,7 @@ batch_new(co_context *ctx, co_dataset *input, int64_t size, bool drop_remainder)
         return NULL;
     dataset->batch_size = size;
     ((batch_dataset *)dataset)->size = size;
+    coi_dataset_mark(dataset, drop_remainder ? -size : size);
     ((batch_dataset *)dataset)->drop_remainder = drop_remainder;
     return dataset;
 }

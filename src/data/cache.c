@@ -4,7 +4,7 @@
  * end; what that one has then becomes the store of the dataset, once and for good, and the others
  * drop theirs.
  */
-#include "data/dataset.h"
+#include "data/position.h"
 
 typedef struct cache_dataset {
     coi_stage             stage;
@@ -127,11 +127,38 @@ cache_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     return COI_ERROR;
 }
 
+/* The elements so far are part of the position: another process has no store. */
+static bool
+cache_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+{
+    cache_iterator   *self = (cache_iterator *)iterator;
+    const coi_pieces *kept = self->store != NULL ? self->store : self->own;
+    bool              is_whole = self->store != NULL, has_any = kept != NULL;
+    coi_pieces        all = has_any ? *kept : (coi_pieces){ .count = 0 };
+    int64_t           index = self->base.index;
+
+    if (!coi_position_stage(ctx, iterator, p) || !coi_position_flag(ctx, p, &self->is_spoilt) ||
+        !coi_position_flag(ctx, p, &is_whole) || !coi_position_flag(ctx, p, &has_any))
+        return false;
+    if (p->saves)
+        return !has_any || coi_position_pieces(ctx, p, iterator->dataset, INT64_MAX, &all);
+    index = self->base.index;
+    if (has_any && (!collect(ctx, self, NULL, iterator->dataset->num_leaves) ||
+                    !coi_position_pieces(ctx, p, iterator->dataset, INT64_MAX, self->own)))
+        return false;
+    if (is_whole && (self->is_spoilt || publish(ctx, iterator) != COI_END))
+        return coi_position_wrong(ctx, p, "it has an end and is not whole");
+    self->base.index = index;
+    return self->store == NULL || (size_t)index <= self->store->count ||
+           coi_position_wrong(ctx, p, "it has more elements than the cache");
+}
+
 static const coi_dataset_ops cache_ops = {
     .name = "cache",
     .dataset_size = sizeof(cache_dataset),
     .iterator_size = sizeof(cache_iterator),
     .next = cache_next,
+    .position = cache_position,
     .close = cache_close,
     .destroy = cache_destroy,
     .with_inputs = coi_stage_with_inputs, /* other input, other store */

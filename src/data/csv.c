@@ -4,6 +4,7 @@
  * stack is taken at once; so a batch is made column by column. Fields are cut in the memory of their row, which is ours.
  */
 #include "data/files.h"
+#include "data/position.h"
 
 #include "io/options.h"
 
@@ -357,6 +358,39 @@ csv_destroy(coi_heap *heap, co_dataset *dataset)
     coi_small_free(heap, self->na_value, self->na_value != NULL ? strlen(self->na_value) + 1 : 0);
 }
 
+/* Rows that were read and not given yet are there only after one that was wrong. */
+static bool
+csv_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+{
+    csv_iterator *self = (csv_iterator *)iterator;
+    bool          has_rows = self->rows != NULL, fails = self->failure.code != CO_OK;
+
+    if (!coi_position_flag(ctx, p, &has_rows))
+        return false;
+    if (!has_rows)
+        return true;
+    if (!coi_position_value(ctx, p, &self->rows))
+        return false;
+    if (self->rows->kind != CO_KIND_TENSOR || self->rows->dtype != CO_STRING ||
+        self->rows->ndim != 1) {
+        coi_unref(&ctx->heap, self->rows);
+        self->rows = NULL;
+        return coi_position_wrong(ctx, p, "rows are no strings");
+    }
+    if (!coi_position_number(ctx, p, &self->at, 0, self->rows->u.tensor.num_elements) ||
+        !coi_position_flag(ctx, p, &fails))
+        return false;
+    if (!fails)
+        return true;
+    if (!coi_position_bytes(ctx, p, self->failure.message, sizeof(self->failure.message)))
+        return false;
+    if (self->at == self->rows->u.tensor.num_elements)
+        return coi_position_wrong(ctx, p, "the row that is wrong is not there");
+    self->failure.code = CO_INVALID_ARGUMENT; /* as of all rows */
+    self->failure.message[sizeof(self->failure.message) - 1] = '\0';
+    return true;
+}
+
 static co_dataset *csv_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs);
 
 static const coi_dataset_ops csv_ops = {
@@ -368,6 +402,7 @@ static const coi_dataset_ops csv_ops = {
     .close = csv_close,
     .destroy = csv_destroy,
     .rows = csv_rows,
+    .position = csv_position,
     .with_inputs = csv_with_inputs,
 };
 

@@ -19,6 +19,7 @@
 #include "context/context.h"
 
 typedef struct coi_dataset_ops coi_dataset_ops;
+typedef struct coi_position    coi_position; /* data/position.h */
 
 /* Longer chains are refused, so that walking them can recurse; larger trees, so that walks end: one
  * branch may be in another many times. */
@@ -40,6 +41,7 @@ struct co_dataset {
     co_autoshard autoshard;
     int          depth; /* longest way to a source */
     int64_t      steps; /* of the whole tree, shared branches counted each time */
+    uint64_t     mark;  /* of the kind's own arguments, for positions */
 };
 
 /* A position in a dataset: the head of every kind's own struct, which open finds zeroed. */
@@ -92,6 +94,8 @@ struct coi_dataset_ops {
     int64_t (*count)(const co_dataset *dataset); /* as many as of the first input */
     /* What must hold before any element is made (DS-SHARD-15); false with an error. */
     bool (*check)(co_context *ctx, const co_dataset *dataset); /* nothing */
+    /* Save or restore what its iterator has beside its input; false with an error. */
+    bool (*position)(co_context *ctx, co_iterator *iterator, coi_position *p); /* it has nothing */
 };
 
 /*
@@ -134,6 +138,8 @@ extern const coi_class coi_dataset_class, coi_iterator_class;
  */
 co_dataset *coi_dataset_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *const *inputs,
                             size_t num_inputs, co_value *spec, int64_t cardinality);
+/* Add an argument of the kind to the mark of a dataset: positions of others are refused. */
+void coi_dataset_mark(co_dataset *dataset, int64_t number);
 /* For public calls: a reference goes to the block; NULL stays NULL. */
 co_dataset *coi_dataset_give(co_context *ctx, co_dataset *dataset);
 /* Argument checks. The second also refuses distributed datasets. */

@@ -12,6 +12,7 @@
  * So a record is copied once, by the system. What was read too much goes back to the source.
  */
 #include "data/files.h"
+#include "data/position.h"
 
 #include <cohort/files.h>
 #include <string.h>
@@ -201,13 +202,13 @@ arena_fill(co_context *ctx, co_device *device, file_iterator *self, arena *a)
 {
     const file_dataset *files = files_of(&self->base);
     bool                is_last = false;
+    co_error_info       err = { .code = CO_OK }; /* a kilobyte: not for each record */
 
     while (a->rows < a->max_rows) {
-        co_error_info err = { .code = CO_OK };
-        coi_frame     frame = { 0, 0, 0, 0 };
-        coi_found     found = files->framing->find(&files->sizes, arena_bytes(a) + a->used,
-                                                   a->filled - a->used, is_last, self->record + a->rows,
-                                                   &frame, &err);
+        coi_frame frame = { 0, 0, 0, 0 };
+        coi_found found = files->framing->find(&files->sizes, arena_bytes(a) + a->used,
+                                               a->filled - a->used, is_last, self->record + a->rows,
+                                               &frame, &err);
 
         if (found == COI_FOUND_RECORD)
             arena_take(self, a, &frame, files->framing->is_terminated);
@@ -357,6 +358,60 @@ files_rows(co_context *ctx, co_iterator *iterator, int64_t max, co_value **leave
     return files_pull(ctx, iterator, max, 1, leaves);
 }
 
+/* Bring the file that was opened to `offset`: at once where it is plain, else by reading what is before. */
+static bool
+files_seek(co_context *ctx, file_iterator *self, int64_t offset)
+{
+    coi_source   *source = &self->source;
+    co_error_info err = { .code = CO_OK };
+    char          room[4096];
+    int64_t       left = offset, got = 1;
+
+    if (source->inflater == NULL && source->is_regular && offset <= source->size) {
+        coi_source_seek(source, offset);
+        return true;
+    }
+    while (left > 0 && got > 0) {
+        size_t n = left < (int64_t)sizeof(room) ? (size_t)left : sizeof(room);
+
+        got = coi_source_read(source, room, n, &err);
+        left -= got > 0 ? got : 0;
+    }
+    if (left == 0)
+        return true;
+    if (err.code == CO_OK)
+        coi_error(&err, CO_DATA_LOSS, "it ends before the position at %lld", (long long)offset);
+    file_error(ctx, self, &err, 0);
+    return false;
+}
+
+static bool
+files_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+{
+    file_iterator *self = (file_iterator *)iterator;
+    bool           is_open = self->is_open;
+    int64_t        file = (int64_t)self->file;
+    int64_t        record = is_open ? self->record : 0, offset = is_open ? self->offset : 0;
+
+    if (!coi_position_number(ctx, p, &file, 0, (int64_t)files_of(iterator)->num_names) ||
+        !coi_position_number(ctx, p, &record, 0, COI_MOST_COUNTED) ||
+        !coi_position_number(ctx, p, &offset, 0, COI_MOST_COUNTED) ||
+        !coi_position_flag(ctx, p, &is_open))
+        return false;
+    if (p->saves)
+        return true;
+    self->file = (size_t)file;
+    if (!is_open)
+        return true;
+    if (self->file == files_of(iterator)->num_names)
+        return coi_position_wrong(ctx, p, "there is no such file");
+    if (open_file(ctx, self) != COI_ELEMENT || !files_seek(ctx, self, offset))
+        return false;
+    self->record = record;
+    self->offset = offset;
+    return true;
+}
+
 static void
 files_close(coi_heap *heap, co_iterator *iterator)
 {
@@ -384,6 +439,7 @@ static const coi_dataset_ops files_ops = {
     .destroy = files_destroy,
     .shard_files = files_shard,
     .check = check_shares,
+    .position = files_position,
 };
 
 /* Copy every step-th name from `first` on. */
@@ -428,6 +484,12 @@ files_new(co_context *ctx, const file_dataset *like, const char *const *names, s
     self->options = like->options;
     self->all_names = n;
     self->num_shares = (int)step;
+    coi_dataset_mark(dataset, (int64_t)first);
+    coi_dataset_mark(dataset, (int64_t)step);
+    coi_dataset_mark(dataset, (int64_t)n);
+    coi_dataset_mark(dataset, (int64_t)like->sizes.record);
+    for (const char *at = like->framing->name; *at != '\0'; ++at)
+        coi_dataset_mark(dataset, *at);
     if (copy_names(ctx, self, names, n, first, step))
         return dataset;
     coi_unref(&ctx->heap, dataset);
@@ -480,7 +542,7 @@ coi_files_at(const co_iterator *iterator, int64_t *record)
     const file_iterator *self = (const file_iterator *)iterator;
 
     *record = self->record;
-    return files_of(iterator)->names[self->file];
+    return self->file < files_of(iterator)->num_names ? files_of(iterator)->names[self->file] : "";
 }
 
 /* What the public calls share. */

@@ -3,7 +3,7 @@
  * What users bring into a pipeline beside functions over elements: a source (from_generator), a part
  * of a pipeline (apply), and what they know of its length (assert_cardinality).
  */
-#include "data/dataset.h"
+#include "data/position.h"
 
 /* --- from_generator --- */
 
@@ -34,6 +34,7 @@ static const coi_dataset_ops generator_ops = {
     .dataset_size = sizeof(coi_stage),
     .iterator_size = sizeof(coi_stage_iterator),
     .next = generator_next,
+    .position = coi_position_stage,
     .count = coi_count_unknown,
 };
 
@@ -105,6 +106,7 @@ static const coi_dataset_ops promised_ops = {
     .dataset_size = sizeof(coi_stage),
     .iterator_size = sizeof(coi_stage_iterator),
     .next = promised_next,
+    .position = coi_position_stage,
     .with_inputs = coi_stage_with_inputs,
     .count = promised_count,
 };

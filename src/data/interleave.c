@@ -6,13 +6,18 @@
  *     slot        0   1   2           the cycle; a slot whose dataset has ended takes the next
  *     iterators   a   b   c           element of the input when its turn comes again
  */
-#include "data/dataset.h"
+#include "data/position.h"
 
 #include <string.h>
 
+typedef struct slot {
+    co_iterator *iterator; /* NULL: free */
+    co_value    *element;  /* from which its dataset was made; a reference */
+} slot;
+
 typedef struct interleave_iterator {
     coi_stage_iterator base;  /* index: elements of the input so far; ended: the input is */
-    co_iterator      **slots; /* as many as the cycle has; NULL: free */
+    slot              *slots; /* as many as the cycle has */
     size_t             open, at;
     int64_t            given; /* of the block */
 } interleave_iterator;
@@ -24,7 +29,7 @@ static co_code
 interleave_open(co_context *ctx, co_iterator *iterator)
 {
     interleave_iterator *self = (interleave_iterator *)iterator;
-    size_t               nbytes = (size_t)coi_args_of(iterator)->numbers[CYCLE] * sizeof(void *);
+    size_t               nbytes = (size_t)coi_args_of(iterator)->numbers[CYCLE] * sizeof(slot);
 
     self->slots = coi_small_alloc(&ctx->heap, nbytes);
     if (self->slots == NULL)
@@ -32,6 +37,14 @@ interleave_open(co_context *ctx, co_iterator *iterator)
                         iterator->dataset->ops->name);
     memset(self->slots, 0, nbytes);
     return coi_stage_open(ctx, iterator);
+}
+
+static void
+empty(coi_heap *heap, slot *s)
+{
+    coi_unref(heap, s->iterator);
+    coi_unref(heap, s->element);
+    *s = (slot){ NULL, NULL };
 }
 
 static void
@@ -44,8 +57,8 @@ interleave_close(coi_heap *heap, co_iterator *iterator)
     if (self->slots == NULL)
         return;
     for (size_t i = 0; i < n; ++i)
-        coi_unref(heap, self->slots[i]);
-    coi_small_free(heap, self->slots, n * sizeof(void *));
+        empty(heap, &self->slots[i]);
+    coi_small_free(heap, self->slots, n * sizeof(slot));
 }
 
 /* What the function returned gives elements of our spec. */
@@ -71,7 +84,7 @@ check_inner(co_context *ctx, const co_dataset *dataset, const co_dataset *inner)
     return true;
 }
 
-/* The next element of the input as a dataset in the slot. */
+/* The element that was pulled as a dataset in the slot. */
 static int
 occupy(co_context *ctx, co_iterator *iterator)
 {
@@ -80,12 +93,7 @@ occupy(co_context *ctx, co_iterator *iterator)
     coi_guest             guest;
     co_value             *element;
     co_iterator          *made = NULL;
-    int                   got = coi_stage_pull(ctx, iterator);
 
-    if (got <= 0) {
-        self->base.ended = got == COI_END;
-        return got;
-    }
     coi_guest_begin(ctx, &guest);
     element = coi_guest_element(ctx, iterator);
     if (element != NULL) {
@@ -94,13 +102,27 @@ occupy(co_context *ctx, co_iterator *iterator)
         ctx->call = guest.call;
         if (check_inner(ctx, iterator->dataset, inner))
             made = coi_iterator_new(ctx, inner);
+        if (made != NULL)
+            coi_ref(element);
     }
     coi_guest_end(ctx, &guest);
     if (made == NULL)
         return coi_guest_error(ctx, iterator);
-    self->slots[self->at] = made;
+    self->slots[self->at] = (slot){ made, element };
     ++self->open;
     return COI_ELEMENT;
+}
+
+/* The same with the next element of the input. */
+static int
+occupy_next(co_context *ctx, co_iterator *iterator)
+{
+    int got = coi_stage_pull(ctx, iterator);
+
+    if (got > 0)
+        return occupy(ctx, iterator);
+    ((interleave_iterator *)iterator)->base.ended = got == COI_END;
+    return got;
 }
 
 static void
@@ -119,29 +141,65 @@ interleave_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     interleave_iterator *self = (interleave_iterator *)iterator;
 
     while (!self->base.ended || self->open > 0) {
-        co_iterator *slot = self->slots[self->at];
+        co_iterator *inner = self->slots[self->at].iterator;
         int          got;
 
-        if (slot == NULL && self->base.ended) {
+        if (inner == NULL && self->base.ended) {
             advance(iterator);
             continue;
         }
-        got = slot != NULL ? coi_iterator_next(ctx, slot, leaves) : occupy(ctx, iterator);
+        got = inner != NULL ? coi_iterator_next(ctx, inner, leaves) : occupy_next(ctx, iterator);
         if (got < 0)
             return got;
-        if (slot == NULL)
+        if (inner == NULL)
             continue;
         if (got == COI_ELEMENT) {
             if (++self->given == coi_args_of(iterator)->numbers[BLOCK])
                 advance(iterator);
             return got;
         }
-        self->slots[self->at] = NULL;
-        coi_unref(&ctx->heap, slot);
+        empty(&ctx->heap, &self->slots[self->at]);
         --self->open;
         advance(iterator);
     }
     return COI_END;
+}
+
+/* A dataset in a slot is made again from its element, and brought to its position. */
+static bool
+slot_position(co_context *ctx, co_iterator *iterator, coi_position *p, size_t i)
+{
+    interleave_iterator *self = (interleave_iterator *)iterator;
+    co_value           **leaves = self->base.element;
+    bool                 is_taken = self->slots[i].iterator != NULL;
+
+    if (!coi_position_flag(ctx, p, &is_taken))
+        return false;
+    if (!is_taken)
+        return true;
+    if (p->saves)
+        coi_collect_leaves(self->slots[i].element, leaves);
+    self->at = p->saves ? self->at : i;
+    if (!coi_position_leaves(ctx, p, iterator->dataset->inputs[0], leaves) ||
+        (!p->saves && occupy(ctx, iterator) != COI_ELEMENT))
+        return false;
+    return coi_position_iterator(ctx, p, self->slots[i].iterator);
+}
+
+static bool
+interleave_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+{
+    const coi_stage_args *args = coi_args_of(iterator);
+    interleave_iterator  *self = (interleave_iterator *)iterator;
+    int64_t               at = (int64_t)self->at;
+    bool                  ok = coi_position_stage(ctx, iterator, p) &&
+              coi_position_number(ctx, p, &at, 0, args->numbers[CYCLE] - 1) &&
+              coi_position_number(ctx, p, &self->given, 0, args->numbers[BLOCK] - 1);
+
+    for (size_t i = 0; ok && i < (size_t)args->numbers[CYCLE]; ++i)
+        ok = slot_position(ctx, iterator, p, i);
+    self->at = (size_t)at;
+    return ok;
 }
 
 /* --- elements that are names of files (DS-SHARD-2, DS-SHARD-3) --- */
@@ -177,8 +235,8 @@ interleave_shard(co_context *ctx, co_dataset *dataset, int num, int index)
 #define INTERLEAVE(name_)                                                                          \
     .name = name_, .dataset_size = sizeof(coi_stage),                                              \
     .iterator_size = sizeof(interleave_iterator), .next = interleave_next,                         \
-    .open = interleave_open, .close = interleave_close, .with_inputs = coi_stage_with_inputs,      \
-    .count = coi_count_unknown
+    .open = interleave_open, .close = interleave_close, .position = interleave_position,           \
+    .with_inputs = coi_stage_with_inputs, .count = coi_count_unknown
 
 static const coi_dataset_ops flat_map_ops = { INTERLEAVE("flat_map") };
 static const coi_dataset_ops interleave_ops = { INTERLEAVE("interleave") };

@@ -155,6 +155,8 @@ make_packed(co_context *ctx, co_iterator *iterator)
     if (coi_iterator_next(ctx, iterator, leaves) == COI_ELEMENT) {
         if (!dataset->ops->distributed)
             iterator->step_examples = coi_leaves_rows(leaves, dataset->num_leaves);
+        if (!coi_is_structure(dataset->spec))
+            return leaves[0];
         element = coi_pack(&ctx->heap, dataset->spec, leaves, coi_err(ctx));
         if (element == NULL)
             coi_failed(ctx);

@@ -3,7 +3,7 @@
  * Stages that call a function for every element: map, filter, take_while, scan. An element whose
  * function failed is gone; the next one follows.
  */
-#include "data/dataset.h"
+#include "data/position.h"
 
 /* --- map --- */
 
@@ -31,6 +31,7 @@ static const coi_dataset_ops map_ops = {
     .dataset_size = sizeof(coi_stage),
     .iterator_size = sizeof(coi_stage_iterator),
     .next = map_next,
+    .position = coi_position_stage,
     .open = coi_stage_open,
     .close = coi_stage_close,
     .with_inputs = coi_stage_with_inputs,
@@ -108,6 +109,7 @@ static const coi_dataset_ops filter_ops = {
     .dataset_size = sizeof(coi_stage),
     .iterator_size = sizeof(coi_stage_iterator),
     .next = filter_next,
+    .position = coi_position_stage,
     .open = coi_stage_open,
     .close = coi_stage_close,
     .with_inputs = coi_stage_with_inputs,
@@ -118,6 +120,7 @@ static const coi_dataset_ops take_while_ops = {
     .dataset_size = sizeof(coi_stage),
     .iterator_size = sizeof(coi_stage_iterator),
     .next = take_while_next,
+    .position = coi_position_stage,
     .open = coi_stage_open,
     .close = coi_stage_close,
     .with_inputs = coi_stage_with_inputs,
@@ -222,6 +225,55 @@ scan_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     return ok ? COI_ELEMENT : coi_guest_error(ctx, iterator);
 }
 
+/* The leaves of a state, which is built as the initial one is. */
+static bool
+position_state(co_context *ctx, coi_position *p, co_value *initial, co_value **leaves, size_t n,
+               co_value **state)
+{
+    size_t done = 0;
+
+    if (p->saves)
+        coi_collect_leaves(*state, leaves);
+    while (done < n && coi_position_value(ctx, p, &leaves[done]))
+        ++done;
+    if (p->saves)
+        return done == n;
+    if (done == n) {
+        *state = coi_pack(&ctx->heap, initial, leaves, coi_err(ctx));
+        if (*state == NULL)
+            coi_failed(ctx);
+    }
+    coi_leaves_release(&ctx->heap, leaves, done);
+    return *state != NULL;
+}
+
+static bool
+scan_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+{
+    scan_iterator *self = (scan_iterator *)iterator;
+    co_value      *initial = ((scan_dataset *)iterator->dataset)->initial, **leaves;
+    bool           has_state = self->state != NULL, ok;
+    size_t         n = coi_count_leaves(initial), nbytes = (n > 0 ? n : 1) * sizeof(*leaves);
+
+    if (!coi_position_stage(ctx, iterator, p) || !coi_position_flag(ctx, p, &has_state))
+        return false;
+    if (!has_state)
+        return true;
+    if (p->saves &&
+        coi_same_structure(initial, self->state, CO_NOT_IMPLEMENTED, coi_err(ctx)) != CO_OK) {
+        coi_failed(ctx);
+        return false;
+    }
+    leaves = coi_small_alloc(&ctx->heap, nbytes);
+    if (leaves == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the state of a scan");
+        return false;
+    }
+    ok = position_state(ctx, p, initial, leaves, n, &self->state);
+    coi_small_free(&ctx->heap, leaves, nbytes);
+    return ok;
+}
+
 static co_dataset *scan_with_inputs(co_context *ctx, co_dataset *dataset,
                                     co_dataset *const *inputs);
 
@@ -230,6 +282,7 @@ static const coi_dataset_ops scan_ops = {
     .dataset_size = sizeof(scan_dataset),
     .iterator_size = sizeof(scan_iterator),
     .next = scan_next,
+    .position = scan_position,
     .open = coi_stage_open,
     .close = scan_close,
     .destroy = scan_destroy,

@@ -4,7 +4,7 @@
  * SCHEDULE splitter (DS-SPLIT-2, DS-SPLIT-9). A piece that lies in one element is a view; one that
  * spans several is copied.
  */
-#include "data/dataset.h"
+#include "data/position.h"
 
 typedef struct rebatch_dataset {
     co_dataset base;
@@ -167,6 +167,19 @@ rebatch_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     return COI_ELEMENT;
 }
 
+static bool
+rebatch_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+{
+    rebatch_iterator *self = (rebatch_iterator *)iterator;
+    int64_t           at = (int64_t)self->at;
+
+    if (!coi_position_number(ctx, p, &at, 0,
+                             (int64_t)((rebatch_dataset *)iterator->dataset)->num_sizes - 1))
+        return false;
+    self->at = (size_t)at;
+    return coi_position_cut(ctx, p, iterator, self->element, &self->rows, &self->begin);
+}
+
 static void
 rebatch_destroy(coi_heap *heap, co_dataset *dataset)
 {
@@ -194,6 +207,7 @@ static const coi_dataset_ops rebatch_ops = {
     .close = rebatch_close,
     .destroy = rebatch_destroy,
     .with_inputs = rebatch_with_inputs,
+    .position = rebatch_position,
 };
 
 co_dataset *
@@ -213,8 +227,10 @@ coi_rebatch_new(co_context *ctx, co_dataset *input, const int64_t *sizes, size_t
         return NULL;
     }
     self->num_sizes = num_sizes;
-    for (size_t i = 0; i < num_sizes; ++i)
+    for (size_t i = 0; i < num_sizes; ++i) {
         self->sizes[i] = sizes[i];
+        coi_dataset_mark(dataset, sizes[i]);
+    }
     self->drop_remainder = drop_remainder;
     return dataset;
 }

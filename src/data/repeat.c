@@ -2,7 +2,7 @@
 /*
  * repeat, take and skip: how often the input is read, how far, and from where.
  */
-#include "data/dataset.h"
+#include "data/position.h"
 
 typedef struct count_dataset { /* of all three */
     co_dataset base;
@@ -41,7 +41,17 @@ count_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *input, int64_
         return NULL;
     dataset->batch_size = input->batch_size;
     ((count_dataset *)dataset)->count = count;
+    coi_dataset_mark(dataset, count);
     return dataset;
+}
+
+static bool
+count_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+{
+    count_iterator *self = (count_iterator *)iterator;
+
+    return coi_position_number(ctx, p, &self->done, 0, COI_MOST_COUNTED) &&
+           coi_position_flag(ctx, p, &self->given);
 }
 
 /* --- repeat --- */
@@ -130,6 +140,7 @@ static const coi_dataset_ops repeat_ops = {
     .iterator_size = sizeof(count_iterator),
     .next = repeat_next,
     .rows = repeat_rows,
+    .position = count_position,
     .with_inputs = repeat_with_inputs,
 };
 
@@ -201,6 +212,7 @@ static const coi_dataset_ops take_ops = {
     .iterator_size = sizeof(count_iterator),
     .next = take_next,
     .rows = take_rows,
+    .position = count_position,
     .with_inputs = take_with_inputs,
 };
 
@@ -277,6 +289,7 @@ static const coi_dataset_ops skip_ops = {
     .iterator_size = sizeof(count_iterator),
     .next = skip_next,
     .rows = skip_rows,
+    .position = count_position,
     .with_inputs = skip_with_inputs,
 };
 

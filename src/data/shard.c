@@ -3,7 +3,7 @@
  * shard: every num-th element, or every num-th run of `block` elements. A hint stands where
  * distribution will put the numbers; it cannot be iterated itself.
  */
-#include "data/dataset.h"
+#include "data/position.h"
 
 typedef struct shard_dataset {
     co_dataset base;
@@ -64,6 +64,16 @@ shard_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     return got;
 }
 
+static bool
+shard_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+{
+    shard_iterator *self = (shard_iterator *)iterator;
+
+    return coi_position_flag(ctx, p, &self->begun) &&
+           coi_position_number(ctx, p, &self->given, 0,
+                               ((const shard_dataset *)iterator->dataset)->block);
+}
+
 static co_dataset *
 shard_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
 {
@@ -82,6 +92,7 @@ static const coi_dataset_ops shard_ops = {
     .next = shard_next,
     .with_inputs = shard_with_inputs,
     .check = shard_check,
+    .position = shard_position,
 };
 
 /* How many of n elements are in the shard. */
@@ -112,6 +123,9 @@ coi_shard_new(co_context *ctx, co_dataset *input, int64_t num, int64_t index, in
     self->num = num;
     self->index = index;
     self->block = block;
+    coi_dataset_mark(dataset, num);
+    coi_dataset_mark(dataset, index);
+    coi_dataset_mark(dataset, block);
     return dataset;
 }
 

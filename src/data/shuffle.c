@@ -9,7 +9,7 @@
  * passes of a dataset that reshuffles count from 0 in the order in which its iterators are asked for
  * their first element; without reshuffling every pass is pass 0.
  */
-#include "data/dataset.h"
+#include "data/position.h"
 
 #include "ops/philox.h"
 
@@ -21,6 +21,8 @@ typedef struct shuffle_dataset {
 typedef struct shuffle_iterator {
     coi_stage_iterator base; /* index: draws so far */
     bool               begun;
+    bool               is_restored; /* the dataset has not been told how many passes there were */
+    int64_t            passes;      /* which is this many */
     coi_pieces         buffer;
     uint64_t           pass;
     uint32_t           words[4];
@@ -45,11 +47,26 @@ begin(co_iterator *iterator)
 {
     shuffle_iterator *self = (shuffle_iterator *)iterator;
 
-    if (self->begun)
+    if (self->begun && !self->is_restored)
         return;
-    self->begun = true;
-    if (coi_args_of(iterator)->flag)
+    if (self->is_restored) /* passes that follow go on from there */
+        atomic_store(&((shuffle_dataset *)iterator->dataset)->passes, (uint64_t)self->passes);
+    self->is_restored = false;
+    if (coi_args_of(iterator)->flag && !self->begun)
         self->pass = atomic_fetch_add(&((shuffle_dataset *)iterator->dataset)->passes, 1);
+    self->begun = true;
+}
+
+/* The words of draws 4 * block and the three after it. */
+static void
+make_words(co_iterator *iterator, uint64_t block)
+{
+    shuffle_iterator *self = (shuffle_iterator *)iterator;
+    uint64_t          seed = (uint64_t)coi_args_of(iterator)->numbers[1];
+
+    coi_philox((uint32_t[]){ (uint32_t)block, (uint32_t)(block >> 32), (uint32_t)self->pass,
+                             (uint32_t)(self->pass >> 32) },
+               (uint32_t[]){ (uint32_t)seed, (uint32_t)(seed >> 32) }, self->words);
 }
 
 /* A number below n. */
@@ -57,14 +74,10 @@ static size_t
 draw(co_iterator *iterator, size_t n)
 {
     shuffle_iterator *self = (shuffle_iterator *)iterator;
-    uint64_t          at = (uint64_t)self->base.index++, seed;
+    uint64_t          at = (uint64_t)self->base.index++;
 
-    if (at % 4 == 0) {
-        seed = (uint64_t)coi_args_of(iterator)->numbers[1];
-        coi_philox((uint32_t[]){ (uint32_t)(at / 4), (uint32_t)(at / 4 >> 32), (uint32_t)self->pass,
-                                 (uint32_t)(self->pass >> 32) },
-                   (uint32_t[]){ (uint32_t)seed, (uint32_t)(seed >> 32) }, self->words);
-    }
+    if (at % 4 == 0)
+        make_words(iterator, at / 4);
     return (size_t)((uint64_t)self->words[at % 4] * n >> 32);
 }
 
@@ -106,7 +119,32 @@ shuffle_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
         drawn[i] = self->buffer.leaves[last * n + i];
     }
     self->buffer.count = last;
+    if (self->base.index % 4 !=
+        0) /* its number is known: it is fetched while others work on this one */
+        __builtin_prefetch(
+            self->buffer.leaves[(self->words[self->base.index % 4] * (uint64_t)last >> 32) * n]);
     return COI_ELEMENT;
+}
+
+static bool
+shuffle_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+{
+    shuffle_iterator *self = (shuffle_iterator *)iterator;
+    int64_t           pass = (int64_t)self->pass;
+
+    if (!self->is_restored)
+        self->passes = (int64_t)atomic_load(&((shuffle_dataset *)iterator->dataset)->passes);
+    if (!coi_position_stage(ctx, iterator, p) || !coi_position_flag(ctx, p, &self->begun) ||
+        !coi_position_number(ctx, p, &pass, 0, COI_MOST_COUNTED) ||
+        !coi_position_number(ctx, p, &self->passes, 0, COI_MOST_COUNTED) ||
+        !coi_position_pieces(ctx, p, iterator->dataset, coi_args_of(iterator)->numbers[0],
+                             &self->buffer))
+        return false;
+    self->pass = (uint64_t)pass;
+    self->is_restored = self->is_restored || !p->saves;
+    if (!p->saves && self->base.index % 4 != 0)
+        make_words(iterator, (uint64_t)self->base.index / 4);
+    return true;
 }
 
 const coi_dataset_ops coi_shuffle_ops = {
@@ -117,6 +155,7 @@ const coi_dataset_ops coi_shuffle_ops = {
     .open = shuffle_open,
     .close = shuffle_close,
     .with_inputs = coi_stage_with_inputs, /* counts its passes anew */
+    .position = shuffle_position,
 };
 
 co_dataset *

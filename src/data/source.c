@@ -2,7 +2,7 @@
 /*
  * Sources in memory: a range of integers, tensors as they are, slices of tensors.
  */
-#include "data/dataset.h"
+#include "data/position.h"
 
 /* --- range --- */
 
@@ -13,7 +13,8 @@ typedef struct range_dataset {
 
 typedef struct range_iterator {
     co_iterator base;
-    int64_t     done; /* elements given */
+    int64_t     done;   /* elements given */
+    co_device  *device; /* of ranges; NULL until first needed */
 } range_iterator;
 
 /* In unsigned arithmetic: the distance between two int64 can be larger than an int64. False if the
@@ -49,15 +50,16 @@ range_make(co_context *ctx, co_iterator *iterator, int64_t n, int ndim, co_value
 {
     const range_dataset *range = (const range_dataset *)iterator->dataset;
     range_iterator      *self = (range_iterator *)iterator;
-    co_device           *device = coi_data_device(ctx);
     uint64_t             step = (uint64_t)range->step;
     uint64_t             number = (uint64_t)range->start + step * (uint64_t)self->done;
     co_value            *tensor;
     int64_t             *out;
 
-    if (device == NULL)
+    if (self->device == NULL)
+        self->device = coi_data_device(ctx);
+    if (self->device == NULL)
         return COI_ERROR;
-    tensor = coi_tensor_new(&ctx->heap, device, CO_INT64, &n, ndim, n, coi_err(ctx));
+    tensor = coi_tensor_new(&ctx->heap, self->device, CO_INT64, &n, ndim, n, coi_err(ctx));
     if (tensor == NULL) {
         coi_failed(ctx);
         return COI_ERROR;
@@ -97,6 +99,14 @@ range_skip(co_context *ctx, co_iterator *iterator, int64_t n)
     return skipped;
 }
 
+/* Of all three sources, whose iterators begin alike. */
+static bool
+source_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+{
+    return coi_position_number(ctx, p, &((range_iterator *)iterator)->done, 0,
+                               iterator->dataset->cardinality);
+}
+
 static const coi_dataset_ops range_ops = {
     .name = "range",
     .dataset_size = sizeof(range_dataset),
@@ -104,6 +114,7 @@ static const coi_dataset_ops range_ops = {
     .next = range_next,
     .rows = range_rows,
     .skip = range_skip,
+    .position = source_position,
 };
 
 co_dataset *
@@ -130,6 +141,8 @@ co_dataset_range(co_context *ctx, int64_t start, int64_t stop, int64_t step)
         return NULL;
     ((range_dataset *)dataset)->start = start;
     ((range_dataset *)dataset)->step = step;
+    coi_dataset_mark(dataset, start);
+    coi_dataset_mark(dataset, step);
     return coi_dataset_give(ctx, dataset);
 }
 
@@ -141,10 +154,7 @@ typedef struct tensor_dataset {
     co_value **tensors;   /* its leaves, borrowed; as many as base.num_leaves */
 } tensor_dataset;
 
-typedef struct tensor_iterator {
-    co_iterator base;
-    int64_t     done;
-} tensor_iterator;
+typedef range_iterator tensor_iterator;
 
 static void
 tensor_destroy(coi_heap *heap, co_dataset *dataset)
@@ -300,6 +310,7 @@ static const coi_dataset_ops whole_ops = {
     .iterator_size = sizeof(tensor_iterator),
     .next = whole_next,
     .destroy = tensor_destroy,
+    .position = source_position,
 };
 
 /* Views of rows [done, done + n): without dimension 0 when n is 0, which means one. */
@@ -359,6 +370,7 @@ static const coi_dataset_ops slices_ops = {
     .rows = slices_rows,
     .skip = slices_skip,
     .destroy = tensor_destroy,
+    .position = source_position,
 };
 
 /* Check and convert the argument of both sources. NULL with an error. */

@@ -5,7 +5,7 @@
  * cut independently along dimension 0 (DS-DIST-9). Slices share the memory of the element; a slice
  * that is skipped costs nothing.
  */
-#include "data/dataset.h"
+#include "data/position.h"
 
 #include <string.h>
 
@@ -56,6 +56,24 @@ split_close(coi_heap *heap, co_iterator *iterator)
     coi_small_free(heap, ((split_iterator *)iterator)->element, element_size(iterator));
 }
 
+/* Every component has rows; without, the element is dropped. */
+static bool
+check_cut(co_context *ctx, co_iterator *iterator)
+{
+    split_iterator *self = (split_iterator *)iterator;
+
+    for (size_t i = 0; i < iterator->dataset->num_leaves; ++i)
+        if (self->element[i]->ndim == 0) {
+            coi_fail(ctx, CO_VALUE,
+                     "component %zu of an element is a scalar and cannot be split over %d "
+                     "replicas; batch the dataset first",
+                     i, ((const split_dataset *)iterator->dataset)->n);
+            let_go(&ctx->heap, iterator);
+            return false;
+        }
+    return true;
+}
+
 /* Have an element with a slice left to give. */
 static int
 ready(co_context *ctx, co_iterator *iterator)
@@ -71,16 +89,7 @@ ready(co_context *ctx, co_iterator *iterator)
         return got;
     self->cutting = true;
     self->slice = 0;
-    for (size_t i = 0; i < iterator->dataset->num_leaves; ++i)
-        if (self->element[i]->ndim == 0) {
-            coi_fail(ctx, CO_VALUE,
-                     "component %zu of an element is a scalar and cannot be split over %d "
-                     "replicas; batch the dataset first",
-                     i, ((const split_dataset *)iterator->dataset)->n);
-            let_go(&ctx->heap, iterator);
-            return COI_ERROR;
-        }
-    return COI_ELEMENT;
+    return check_cut(ctx, iterator) ? COI_ELEMENT : COI_ERROR;
 }
 
 static co_value *
@@ -139,6 +148,25 @@ split_skip(co_context *ctx, co_iterator *iterator, int64_t n)
     return skipped;
 }
 
+static bool
+split_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+{
+    split_iterator *self = (split_iterator *)iterator;
+    int64_t         slice = self->slice;
+    bool            cutting = self->cutting;
+
+    if (!coi_position_flag(ctx, p, &cutting) ||
+        !coi_position_number(ctx, p, &slice, 0, ((const split_dataset *)iterator->dataset)->n))
+        return false;
+    self->slice = (int)slice;
+    if (!cutting)
+        return true;
+    if (!coi_position_leaves(ctx, p, iterator->dataset->inputs[0], self->element))
+        return false;
+    self->cutting = true;
+    return check_cut(ctx, iterator);
+}
+
 static void
 split_destroy(coi_heap *heap, co_dataset *dataset)
 {
@@ -156,6 +184,7 @@ static const coi_dataset_ops split_ops = {
     .close = split_close,
     .destroy = split_destroy,
     .skip = split_skip,
+    .position = split_position,
 };
 
 co_dataset *
@@ -174,6 +203,9 @@ coi_split_new(co_context *ctx, co_dataset *input, int n, const int64_t *parts)
     if (dataset == NULL)
         return NULL;
     self->n = n;
+    coi_dataset_mark(dataset, n);
+    for (int i = 0; parts != NULL && i < n; ++i)
+        coi_dataset_mark(dataset, parts[i]);
     if (parts == NULL)
         return dataset;
     self->parts = coi_small_alloc(&ctx->heap, nbytes);

@@ -2,7 +2,7 @@
 /*
  * unbatch: the rows of every element, one by one, as views of it.
  */
-#include "data/dataset.h"
+#include "data/position.h"
 
 typedef struct unbatch_iterator {
     coi_stage_iterator base; /* element: references while there are rows left in it */
@@ -58,6 +58,15 @@ unbatch_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     return COI_ELEMENT;
 }
 
+static bool
+unbatch_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+{
+    unbatch_iterator *self = (unbatch_iterator *)iterator;
+
+    return coi_position_stage(ctx, iterator, p) &&
+           coi_position_cut(ctx, p, iterator, self->base.element, &self->rows, &self->at);
+}
+
 static int64_t
 unbatch_count(const co_dataset *dataset)
 {
@@ -69,6 +78,7 @@ static const coi_dataset_ops unbatch_ops = {
     .dataset_size = sizeof(coi_stage),
     .iterator_size = sizeof(unbatch_iterator),
     .next = unbatch_next,
+    .position = unbatch_position,
     .open = coi_stage_open,
     .close = unbatch_close,
     .with_inputs = coi_stage_with_inputs,

@@ -3,7 +3,7 @@
  * unique: every element once, the first time it comes. Elements are compared by dtype, shape and
  * bytes; all that were given stay in memory, in a table of open addresses.
  */
-#include "data/dataset.h"
+#include "data/position.h"
 
 #include <string.h>
 
@@ -155,11 +155,39 @@ unique_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     }
 }
 
+/* What was seen; the table is made from it. */
+static bool
+unique_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+{
+    unique_iterator *self = (unique_iterator *)iterator;
+    coi_pieces       seen = { .num_leaves = self->seen.num_leaves };
+    bool             ok;
+
+    if (p->saves)
+        return coi_position_pieces(ctx, p, iterator->dataset, UINT32_MAX, &self->seen);
+    ok = coi_position_pieces(ctx, p, iterator->dataset, UINT32_MAX, &seen);
+    while (ok && self->seen.count < seen.count) {
+        co_value **room = coi_pieces_room(ctx, &self->seen);
+        co_value **from = seen.leaves + self->seen.count * seen.num_leaves;
+
+        ok = room != NULL && make_slots(ctx, self);
+        for (size_t i = 0; ok && i < seen.num_leaves; ++i) {
+            coi_ref(from[i]);
+            room[i] = from[i];
+        }
+        if (ok)
+            *find(self, from) = (uint32_t)++self->seen.count;
+    }
+    coi_pieces_free(&ctx->heap, &seen);
+    return ok;
+}
+
 static const coi_dataset_ops unique_ops = {
     .name = "unique",
     .dataset_size = sizeof(coi_stage),
     .iterator_size = sizeof(unique_iterator),
     .next = unique_next,
+    .position = unique_position,
     .open = unique_open,
     .close = unique_close,
     .with_inputs = coi_stage_with_inputs,

@@ -3,7 +3,7 @@
  * Stages of several inputs: zip and enumerate, side by side; concatenate, one after the other. All
  * branches are checked before the first element, also those that are reached late (DS-SHARD-15).
  */
-#include "data/dataset.h"
+#include "data/position.h"
 
 #include <string.h>
 
@@ -84,6 +84,16 @@ zip_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     return got;
 }
 
+static bool
+zip_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+{
+    bool ok = coi_position_stage(ctx, iterator, p);
+
+    for (size_t i = 1; ok && i < iterator->dataset->num_inputs; ++i)
+        ok = coi_position_iterator(ctx, p, ((zip_iterator *)iterator)->others[i]);
+    return ok;
+}
+
 /* The shortest; of an enumeration, the input's, whose numbers never end. */
 static int64_t
 zip_count(const co_dataset *dataset)
@@ -110,6 +120,7 @@ static const coi_dataset_ops zip_ops = {
     .dataset_size = sizeof(coi_stage),
     .iterator_size = sizeof(zip_iterator),
     .next = zip_next,
+    .position = zip_position,
     .open = zip_open,
     .close = zip_close,
     .with_inputs = coi_stage_with_inputs,
@@ -178,11 +189,30 @@ co_dataset_enumerate(co_context *ctx, co_dataset *input, int64_t start)
 
 /* --- concatenate --- */
 
+/* The first input has ended. */
+static bool
+turn_to_second(co_context *ctx, co_iterator *iterator)
+{
+    co_iterator *second = coi_iterator_new(ctx, iterator->dataset->inputs[1]);
+
+    if (second == NULL)
+        return false;
+    coi_unref(&ctx->heap, iterator->input);
+    iterator->input = second;
+    return true;
+}
+
+static bool
+concatenate_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+{
+    return coi_position_stage(ctx, iterator, p) &&
+           (p->saves || !((coi_stage_iterator *)iterator)->ended || turn_to_second(ctx, iterator));
+}
+
 static int
 concatenate_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
     coi_stage_iterator *self = (coi_stage_iterator *)iterator;
-    co_iterator        *second;
     int                 got;
 
     if (!checked(ctx, iterator))
@@ -190,13 +220,10 @@ concatenate_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     got = coi_iterator_next(ctx, iterator->input, leaves);
     if (got != COI_END || self->ended)
         return got;
-    second = coi_iterator_new(ctx, iterator->dataset->inputs[1]);
-    if (second == NULL)
+    if (!turn_to_second(ctx, iterator))
         return COI_ERROR;
-    coi_unref(&ctx->heap, iterator->input);
-    iterator->input = second;
     self->ended = true; /* the first is */
-    return coi_iterator_next(ctx, second, leaves);
+    return coi_iterator_next(ctx, iterator->input, leaves);
 }
 
 static int64_t
@@ -214,6 +241,7 @@ static const coi_dataset_ops concatenate_ops = {
     .dataset_size = sizeof(coi_stage),
     .iterator_size = sizeof(coi_stage_iterator),
     .next = concatenate_next,
+    .position = concatenate_position,
     .with_inputs = coi_stage_with_inputs,
     .count = concatenate_count,
 };

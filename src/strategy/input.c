@@ -7,7 +7,7 @@
  */
 #include <cohort/dataset.h>
 
-#include "data/dataset.h"
+#include "data/position.h"
 #include "strategy/strategy.h"
 
 #include <stdio.h>
@@ -353,12 +353,25 @@ input_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     return COI_ELEMENT;
 }
 
+/* Of this worker: every one saves and restores its own. */
+static bool
+input_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+{
+    input_iterator *self = (input_iterator *)iterator;
+    bool            ok = coi_position_flag(ctx, p, &self->ended);
+
+    for (size_t i = 0; ok && i < iterator->dataset->num_inputs; ++i)
+        ok = coi_position_iterator(ctx, p, self->sources[i]);
+    return ok;
+}
+
 static const coi_dataset_ops input_ops = {
     .name = "distributed",
     .dataset_size = sizeof(input_dataset),
     .iterator_size = sizeof(input_iterator),
     .distributed = true,
     .next = input_next,
+    .position = input_position,
     .open = input_open,
     .close = input_close,
     .destroy = input_destroy,
@@ -461,6 +474,9 @@ distribute(co_context *ctx, co_strategy *strategy, co_dataset *const *inputs, si
         return NULL;
     coi_ref(strategy);
     self->strategy = strategy;
+    coi_dataset_mark(dataset, strategy->num_workers);
+    coi_dataset_mark(dataset, strategy->worker);
+    coi_dataset_mark(dataset, strategy->num_local);
     self->plain = strategy->num_local == 1 && strategy->num_workers == 1;
     self->partial = strategy->num_workers > 1 || (finite && has_unknown_shape(dataset));
     self->fetch = options->fetch_to_device || options->place_dataset_on_device;

@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Saving and restoring the position of an iterator: the format, the public calls, and what the stages call for their fields.
+ * What the fields of a stage are is in the file of its name. docs/decisions/positions.md says what was chosen and why.
+ */
+#include "data/position.h"
+
+#include "io/crc32c.h"
+
+#include <string.h>
+
+#define MAGIC     "COHPOS\0\1" /* the last byte is the version */
+#define HEAD_SIZE 12           /* with the checksum */
+
+bool
+coi_position_wrong(co_context *ctx, const coi_position *p, const char *what)
+{
+    coi_fail(ctx, CO_INVALID_ARGUMENT,
+             "the position does not fit the stage %s: %s; give what co_iterator_save returned for "
+             "an iterator of the same pipeline",
+             p->stage, what);
+    return false;
+}
+
+bool
+coi_position_bytes(co_context *ctx, coi_position *p, void *bytes, size_t n)
+{
+    if (!p->saves && n > p->capacity - p->n)
+        return coi_position_wrong(ctx, p, "it ends too early");
+    if (p->saves &&
+        !coi_grow(&ctx->runtime->memory, (void **)&p->bytes, &p->capacity, p->n + n, 1)) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a position of %zu bytes", p->n + n);
+        return false;
+    }
+    if (n > 0)
+        memcpy(p->saves ? p->bytes + p->n : bytes, p->saves ? bytes : p->bytes + p->n, n);
+    p->n += n;
+    return true;
+}
+
+bool
+coi_position_number(co_context *ctx, coi_position *p, int64_t *number, int64_t least, int64_t most)
+{
+    unsigned char bytes[8];
+    uint64_t      word = (uint64_t)*number;
+
+    for (int i = 0; i < 8; ++i)
+        bytes[i] = (unsigned char)(word >> 8 * i);
+    if (!coi_position_bytes(ctx, p, bytes, sizeof(bytes)))
+        return false;
+    word = 0;
+    for (int i = 0; i < 8; ++i)
+        word |= (uint64_t)bytes[i] << 8 * i;
+    if ((int64_t)word < least || (int64_t)word > most)
+        return coi_position_wrong(ctx, p, "a number is out of its range");
+    *number = (int64_t)word;
+    return true;
+}
+
+bool
+coi_position_flag(co_context *ctx, coi_position *p, bool *flag)
+{
+    unsigned char byte = *flag;
+
+    if (!coi_position_bytes(ctx, p, &byte, 1))
+        return false;
+    *flag = byte != 0;
+    return true;
+}
+
+/* --- values --- */
+
+static bool
+save_data(co_context *ctx, coi_position *p, const co_value *tensor)
+{
+    const coi_text *texts = tensor->u.tensor.data;
+
+    if (tensor->dtype != CO_STRING)
+        return coi_position_bytes(ctx, p, tensor->u.tensor.data, coi_tensor_nbytes(tensor));
+    for (int64_t i = 0; i < tensor->u.tensor.num_elements; ++i) {
+        int64_t length = (int64_t)texts[i].nbytes;
+
+        if (!coi_position_number(ctx, p, &length, 0, length) ||
+            !coi_position_bytes(ctx, p, (char *)(uintptr_t)texts[i].data, texts[i].nbytes))
+            return false;
+    }
+    return true;
+}
+
+/* Texts where they are, among the bytes. */
+static bool
+find_texts(co_context *ctx, coi_position *p, coi_text *texts, int64_t n)
+{
+    for (int64_t i = 0; i < n; ++i) {
+        int64_t length = 0;
+
+        if (!coi_position_number(ctx, p, &length, 0, (int64_t)p->capacity))
+            return false;
+        if ((size_t)length > p->capacity - p->n)
+            return coi_position_wrong(ctx, p, "it ends too early");
+        texts[i] = (coi_text){ (const char *)p->bytes + p->n, (size_t)length };
+        p->n += (size_t)length;
+    }
+    return true;
+}
+
+/* A tensor of that shape, whose n elements are all there: no memory is asked for on the word of a length. */
+static co_value *
+load_data(co_context *ctx, coi_position *p, co_dtype dtype, const int64_t *dims, int ndim)
+{
+    co_device *device = coi_data_device(ctx);
+    size_t     size = dtype == CO_STRING ? sizeof(coi_text) : coi_dtypes[dtype].size;
+    size_t     each = dtype == CO_STRING ? sizeof(int64_t) : size, nbytes;
+    int64_t    n;
+    co_value  *made = NULL;
+    coi_text  *texts;
+
+    if (device == NULL)
+        return NULL;
+    if (coi_shape_check(dims, (size_t)ndim, size, &n, coi_err(ctx)) != CO_OK) {
+        coi_failed(ctx);
+        return NULL;
+    }
+    if ((size_t)n > (p->capacity - p->n) / each) {
+        coi_position_wrong(ctx, p, "it ends too early");
+        return NULL;
+    }
+    nbytes = (size_t)(n > 0 ? n : 1) * sizeof(*texts);
+    if (dtype != CO_STRING) {
+        made = coi_tensor_new(&ctx->heap, device, dtype, dims, ndim, n, coi_err(ctx));
+        if (made != NULL)
+            coi_position_bytes(ctx, p, made->u.tensor.data, (size_t)n * size);
+        for (int64_t i = 0; made != NULL && dtype == CO_BOOL && i < n; ++i)
+            ((unsigned char *)made->u.tensor.data)[i] &= 1; /* nothing else is a bool */
+    } else if ((texts = coi_small_alloc(&ctx->heap, nbytes)) != NULL) {
+        if (find_texts(ctx, p, texts, n))
+            made = coi_tensor_strings(&ctx->heap, device, dims, ndim, n, texts, coi_err(ctx));
+        coi_small_free(&ctx->heap, texts, nbytes);
+    } else {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %lld strings of a position",
+                 (long long)n);
+    }
+    if (made == NULL)
+        coi_failed(ctx);
+    return made;
+}
+
+static bool
+load_value(co_context *ctx, coi_position *p, const unsigned char head[3], co_value **value)
+{
+    int64_t   dims[CO_MAX_DIMS], number = 0;
+    co_value *made;
+
+    if (head[0] == CO_KIND_TENSOR) {
+        if (head[1] <= CO_DTYPE_NONE || head[1] >= CO_NUM_DTYPES || head[2] > CO_MAX_DIMS)
+            return coi_position_wrong(ctx, p, "a tensor has a dtype or a rank that there is not");
+        for (int i = 0; i < head[2]; ++i) {
+            dims[i] = 0;
+            if (!coi_position_number(ctx, p, &dims[i], 0, INT64_MAX))
+                return false;
+        }
+        made = load_data(ctx, p, (co_dtype)head[1], dims, head[2]);
+    } else {
+        if (head[0] != CO_KIND_INT && head[0] != CO_KIND_FLOAT && head[0] != CO_KIND_BOOL)
+            return coi_position_wrong(ctx, p, "a value is of a kind that cannot be saved");
+        if (!coi_position_number(ctx, p, &number, head[0] == CO_KIND_BOOL ? 0 : INT64_MIN,
+                                 head[0] == CO_KIND_BOOL ? 1 : INT64_MAX))
+            return false;
+        made = coi_value_new(&ctx->heap, (co_kind)head[0]);
+        if (made == NULL)
+            coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a value of a position");
+        else if (head[0] == CO_KIND_BOOL)
+            made->u.b = number != 0;
+        else
+            memcpy(&made->u, &number, sizeof(number)); /* an integer, or the bits of a double */
+    }
+    *value = made;
+    return made != NULL;
+}
+
+static bool
+save_value(co_context *ctx, coi_position *p, co_value *value)
+{
+    unsigned char head[3] = { value->kind, value->dtype, (unsigned char)value->ndim };
+    int64_t       number = 0;
+
+    if (value->kind == CO_KIND_BOOL)
+        number = value->u.b;
+    else
+        memcpy(&number, &value->u, sizeof(number));
+    if (!coi_position_bytes(ctx, p, head, sizeof(head)))
+        return false;
+    if (value->kind != CO_KIND_TENSOR)
+        return coi_position_number(ctx, p, &number, INT64_MIN, INT64_MAX);
+    for (int i = 0; i < value->ndim; ++i)
+        if (!coi_position_number(ctx, p, &value->u.tensor.dims[i], 0, INT64_MAX))
+            return false;
+    return save_data(ctx, p, value);
+}
+
+bool
+coi_position_value(co_context *ctx, coi_position *p, co_value **value)
+{
+    unsigned char head[3];
+
+    if (!p->saves)
+        return coi_position_bytes(ctx, p, head, sizeof(head)) && load_value(ctx, p, head, value);
+    if ((*value)->kind >= CO_KIND_TENSOR && (*value)->kind <= CO_KIND_BOOL)
+        return save_value(ctx, p, *value);
+    coi_fail(ctx, CO_NOT_IMPLEMENTED,
+             "the stage %s holds %s, which cannot be saved; tensors and host numbers can", p->stage,
+             coi_a_kind((*value)->kind));
+    return false;
+}
+
+bool
+coi_position_leaves(co_context *ctx, coi_position *p, const co_dataset *like, co_value **leaves)
+{
+    for (size_t i = 0; i < like->num_leaves; ++i) {
+        const co_value *spec = like->specs[i];
+        bool            ok = coi_position_value(ctx, p, &leaves[i]);
+
+        if (ok && (leaves[i]->kind != CO_KIND_TENSOR || leaves[i]->dtype != spec->dtype ||
+                   (spec->ndim >= 0 && leaves[i]->ndim != spec->ndim))) {
+            ok = coi_position_wrong(ctx, p, "an element is of another dtype or rank");
+            ++i;
+        }
+        if (!ok) {
+            if (!p->saves)
+                coi_leaves_release(&ctx->heap, leaves, i);
+            return false;
+        }
+    }
+    return true;
+}
+
+bool
+coi_position_pieces(co_context *ctx, coi_position *p, const co_dataset *like, int64_t most,
+                    coi_pieces *pieces)
+{
+    int64_t count = (int64_t)pieces->count;
+
+    if (!coi_position_number(ctx, p, &count, 0, most))
+        return false;
+    for (size_t i = 0; i < (size_t)count; ++i) {
+        co_value **room = p->saves ? pieces->leaves + i * pieces->num_leaves
+                                   : coi_pieces_room(ctx, pieces);
+
+        if (room == NULL || !coi_position_leaves(ctx, p, like, room))
+            return false;
+        pieces->count += !p->saves;
+    }
+    return true;
+}
+
+bool
+coi_position_cut(co_context *ctx, coi_position *p, const co_iterator *iterator, co_value **element,
+                 int64_t *rows, int64_t *at)
+{
+    const co_dataset *input = iterator->dataset->inputs[0];
+    int64_t           begin = *at;
+    bool              is_cut = *rows > 0;
+
+    if (!coi_position_flag(ctx, p, &is_cut))
+        return false;
+    if (!is_cut)
+        return true;
+    if (!coi_position_number(ctx, p, &begin, 0, INT64_MAX) ||
+        !coi_position_leaves(ctx, p, input, element))
+        return false;
+    if (p->saves)
+        return true;
+    *rows = coi_agreed_rows(ctx, element, input->num_leaves);
+    if (*rows >= begin && *rows > 0) {
+        *at = begin;
+        return true;
+    }
+    coi_leaves_release(&ctx->heap, element, input->num_leaves);
+    *rows = 0;
+    return ctx->error.code == CO_OK &&
+           coi_position_wrong(ctx, p, "an element has fewer rows than are gone of it");
+}
+
+/* --- stages --- */
+
+static void
+mix(uint64_t *mark, int64_t number)
+{
+    *mark = (*mark ^ (uint64_t)number) * 0x100000001b3u;
+    *mark ^= *mark >> 29;
+}
+
+/* What makes a stage the same one: its kind, its numbers, its elements. Functions cannot be compared. */
+static uint64_t
+mark_of(const co_dataset *dataset)
+{
+    uint64_t mark = dataset->mark;
+
+    for (const char *at = dataset->ops->name; *at != '\0'; ++at)
+        mix(&mark, *at);
+    mix(&mark, dataset->cardinality);
+    mix(&mark, dataset->batch_size);
+    mix(&mark, (int64_t)dataset->num_inputs);
+    for (size_t i = 0; i < dataset->num_leaves; ++i) {
+        const co_value *spec = dataset->specs[i];
+
+        if (spec->kind == CO_KIND_PER_REPLICA)
+            spec = spec->u.bundle.items[0];
+        mix(&mark, spec->dtype);
+        mix(&mark, spec->ndim);
+        for (int d = 0; d < spec->ndim; ++d)
+            mix(&mark, spec->u.tensor.dims[d]);
+    }
+    return mark;
+}
+
+void
+coi_dataset_mark(co_dataset *dataset, int64_t number)
+{
+    mix(&dataset->mark, number);
+}
+
+bool
+coi_position_iterator(co_context *ctx, coi_position *p, co_iterator *iterator)
+{
+    const co_dataset *dataset = iterator->dataset;
+    int64_t           mark = (int64_t)mark_of(dataset), found = mark;
+
+    p->stage = dataset->ops->name;
+    if (!coi_position_number(ctx, p, &found, INT64_MIN, INT64_MAX))
+        return false;
+    if (found != mark)
+        return coi_position_wrong(ctx, p, "it was saved at another one, or with other arguments");
+    if (dataset->ops->position != NULL && !dataset->ops->position(ctx, iterator, p))
+        return false;
+    return iterator->input == NULL || coi_position_iterator(ctx, p, iterator->input);
+}
+
+bool
+coi_position_stage(co_context *ctx, co_iterator *iterator, coi_position *p)
+{
+    coi_stage_iterator *self = (coi_stage_iterator *)iterator;
+
+    return coi_position_number(ctx, p, &self->index, 0, COI_MOST_COUNTED) &&
+           coi_position_flag(ctx, p, &self->ended);
+}
+
+/* --- the public calls --- */
+
+static bool
+position_whole(co_context *ctx, coi_position *p, co_iterator *iterator)
+{
+    p->stage = iterator->dataset->ops->name;
+    return coi_position_number(ctx, p, &iterator->step_examples, -1, INT64_MAX) &&
+           coi_position_number(ctx, p, &iterator->dropped_rows, 0, COI_MOST_COUNTED) &&
+           coi_position_iterator(ctx, p, iterator);
+}
+
+static void
+put_checksum(const unsigned char *bytes, size_t n, unsigned char out[4])
+{
+    uint32_t sum = coi_crc32c(bytes + HEAD_SIZE, n - HEAD_SIZE);
+
+    for (int i = 0; i < 4; ++i)
+        out[i] = (unsigned char)(sum >> 8 * i);
+}
+
+co_value *
+co_iterator_save(co_context *ctx, co_iterator *iterator)
+{
+    coi_position  p = { .saves = true };
+    unsigned char head[HEAD_SIZE] = MAGIC;
+    co_value     *made = NULL;
+
+    COI_ENTER(ctx, "iterator_save", NULL);
+    if (!coi_check_object(ctx, iterator, &coi_iterator_class, 2, "iterator"))
+        return NULL;
+    if (iterator->busy || coi_in_replica(ctx)) {
+        coi_fail(ctx, CO_RUNTIME,
+                 "a position is saved between two elements: neither in a step of replicas nor by a "
+                 "function of the pipeline; call it where co_next is called");
+        return NULL;
+    }
+    p.stage = iterator->dataset->ops->name;
+    if (coi_position_bytes(ctx, &p, head, HEAD_SIZE) && position_whole(ctx, &p, iterator)) {
+        put_checksum(p.bytes, p.n, p.bytes + HEAD_SIZE - 4);
+        made = co_bytes(ctx, p.bytes, p.n);
+    }
+    coi_free(&ctx->runtime->memory, p.bytes, p.capacity);
+    return made;
+}
+
+/* Whether these are the bytes of a position, whole. */
+static bool
+check_bytes(co_context *ctx, const unsigned char *bytes, size_t n)
+{
+    unsigned char sum[4];
+
+    if (n < HEAD_SIZE || memcmp(bytes, MAGIC, HEAD_SIZE - 5) != 0) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "argument 3 (position) holds %zu bytes that are no position; give what "
+                 "co_iterator_save returned",
+                 n);
+        return false;
+    }
+    if (bytes[HEAD_SIZE - 5] != MAGIC[HEAD_SIZE - 5]) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "argument 3 (position) is of version %d, and this library reads version %d; "
+                 "restore it with the library that saved it",
+                 bytes[HEAD_SIZE - 5], MAGIC[HEAD_SIZE - 5]);
+        return false;
+    }
+    put_checksum(bytes, n, sum);
+    if (memcmp(sum, bytes + HEAD_SIZE - 4, 4) == 0)
+        return true;
+    coi_fail(
+        ctx, CO_DATA_LOSS,
+        "argument 3 (position): the checksum of its %zu bytes is wrong; they were changed or cut "
+        "off after they were saved",
+        n);
+    return false;
+}
+
+/* The bytes of one string. */
+static const char *
+text_of(co_context *ctx, const co_value *value, size_t *nbytes)
+{
+    const coi_text *text;
+
+    if (value->kind == CO_KIND_STRING) {
+        *nbytes = value->u.string.nbytes;
+        return value->u.string.data;
+    }
+    if (value->kind == CO_KIND_TENSOR && value->dtype == CO_STRING && value->ndim == 0) {
+        text = value->u.tensor.data;
+        *nbytes = text->nbytes;
+        return text->data;
+    }
+    coi_fail(ctx, CO_TYPE,
+             "argument 3 (position) is %s; it must be one string, as co_iterator_save returns it",
+             coi_a_kind(value->kind));
+    return NULL;
+}
+
+co_iterator *
+co_iterator_restore(co_context *ctx, co_dataset *dataset, co_value *position)
+{
+    coi_position p = { .saves = false };
+    const char  *bytes;
+    co_iterator *iterator;
+
+    COI_ENTER(ctx, "iterator_restore", NULL);
+    if (!coi_check_dataset(ctx, dataset, 2, "dataset") ||
+        !coi_check_value(ctx, position, 3, "position"))
+        return NULL;
+    bytes = text_of(ctx, position, &p.capacity);
+    if (bytes == NULL || !check_bytes(ctx, (const unsigned char *)bytes, p.capacity))
+        return NULL;
+    iterator = coi_iterator_new(ctx, dataset);
+    if (iterator == NULL)
+        return NULL;
+    p.bytes = (unsigned char *)(uintptr_t)bytes; /* which are only read */
+    p.n = HEAD_SIZE;
+    if (position_whole(ctx, &p, iterator) && p.n != p.capacity)
+        coi_position_wrong(ctx, &p, "it has more bytes than the pipeline has stages for");
+    if (ctx->error.code == CO_OK)
+        return coi_own(ctx, iterator);
+    coi_unref(&ctx->heap, iterator);
+    return NULL;
+}

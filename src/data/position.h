@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Positions: an iterator as bytes, and an iterator made from them. One function of each kind, its slot `position`, goes both
+ * ways: it names its fields in order, and each call writes the field or reads it, checked. All numbers are little-endian:
+ *
+ *     "COHPOS", 0, version | CRC-32C of what follows | examples of the last step, dropped rows |
+ *     stage: mark of the pipeline, own fields | its input: mark, own fields | ...
+ *
+ * Whatever the bytes are, reading them is safe: a stage may be destroyed after any of its fields. Functions give false with an
+ * error in ctx.
+ */
+#ifndef COI_DATA_POSITION_H
+#define COI_DATA_POSITION_H
+
+#include "data/dataset.h"
+
+#define COI_MOST_COUNTED (INT64_MAX / 2) /* that counts of elements can be added to */
+
+struct coi_position {
+    bool           saves;
+    const char    *stage;       /* at work, for messages */
+    unsigned char *bytes;       /* saving: what there is so far; else what is to be read */
+    size_t         n, capacity; /* restoring: read so far, and all */
+};
+
+bool coi_position_number(co_context *ctx, coi_position *p, int64_t *number, int64_t least,
+                         int64_t most);
+bool coi_position_flag(co_context *ctx, coi_position *p, bool *flag);
+/* Any bytes, whose number both sides know. */
+bool coi_position_bytes(co_context *ctx, coi_position *p, void *bytes, size_t n);
+/* An element of `like`: references; all of them are read or none. */
+bool coi_position_leaves(co_context *ctx, coi_position *p, const co_dataset *like,
+                         co_value **leaves);
+/* A tensor or host number of any kind; a reference. */
+bool coi_position_value(co_context *ctx, coi_position *p, co_value **value);
+/* Elements of `like`, at most `most`. */
+bool coi_position_pieces(co_context *ctx, coi_position *p, const co_dataset *like, int64_t most,
+                         coi_pieces *pieces);
+/* An element of the input that is being cut: `at` of its `rows` rows are gone; no rows, no element. */
+bool coi_position_cut(co_context *ctx, coi_position *p, const co_iterator *iterator,
+                      co_value **element, int64_t *rows, int64_t *at);
+/* An iterator and its input. */
+bool coi_position_iterator(co_context *ctx, coi_position *p, co_iterator *iterator);
+/* A slot: nothing but what coi_stage_iterator has. */
+bool coi_position_stage(co_context *ctx, co_iterator *iterator, coi_position *p);
+/* CO_INVALID_ARGUMENT: what the bytes say of the stage cannot be. Returns false. */
+bool coi_position_wrong(co_context *ctx, const coi_position *p, const char *what);
+
+#endif

@@ -1,0 +1,609 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Positions: an iterator that is saved and restored anywhere gives what the first had still to give; bytes that are no position of
+ * the pipeline are refused, whatever they are.
+ */
+#include "files_support.h"
+
+enum { MOST = 64 };
+
+typedef co_dataset *(*make_fn)(co_context *ctx);
+
+/* --- pipelines --- */
+
+static co_dataset *
+slices(co_context *ctx)
+{
+    int64_t   n = 6;
+    co_value *x = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(6, 2),
+                            (float[]){ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 });
+    co_value *y = co_tensor(ctx, CO_STRING, &n, 1,
+                            (const char *[]){ "a", "", "ccc", "d", "e", "f" });
+
+    return co_dataset_from_tensor_slices(ctx, co_map(ctx, (const char *[]){ "x", "y" },
+                                                     (co_value *[]){ x, y }, 2));
+}
+
+static co_dataset *
+shuffled_slices(co_context *ctx)
+{
+    return co_dataset_batch(ctx, co_dataset_shuffle(ctx, slices(ctx), 4, 7, true), 2, false);
+}
+
+static co_dataset *
+whole(co_context *ctx)
+{
+    return co_dataset_repeat(ctx, co_dataset_from_tensors(ctx, co_int(ctx, 5)), 3);
+}
+
+static co_dataset *
+shuffled(co_context *ctx)
+{
+    return co_dataset_shuffle(ctx, co_dataset_range(ctx, 0, 20, 1), 6, 3, false);
+}
+
+static co_dataset *
+reshuffled(co_context *ctx)
+{
+    return co_dataset_repeat(ctx,
+                             co_dataset_shuffle(ctx, co_dataset_range(ctx, 0, 7, 1), 4, 3, true),
+                             3);
+}
+
+static co_value *
+add_both(co_context *ctx, co_value *args, void *user)
+{
+    co_value *sum = co_add(ctx, co_at(ctx, co_at(ctx, args, 0), 0), co_at(ctx, args, 1));
+    co_value *count = co_add(ctx, co_at(ctx, co_at(ctx, args, 0), 1), co_int(ctx, 1));
+
+    (void)user;
+    return co_tuple(ctx,
+                    (co_value *[]){ co_tuple(ctx, (co_value *[]){ sum, count }, 2),
+                                    co_add(ctx, sum, count) },
+                    2);
+}
+
+static co_dataset *
+scanned(co_context *ctx)
+{
+    co_value *initial = co_tuple(
+        ctx, (co_value *[]){ co_scalar_int64(ctx, 0), co_scalar_int64(ctx, 10) }, 2);
+
+    return co_dataset_scan(ctx, co_dataset_range(ctx, 0, 6, 1), initial, add_both, NULL, NULL);
+}
+
+static co_value *
+count_on_host(co_context *ctx, co_value *args, void *user)
+{
+    int64_t count = co_item_int(ctx, co_at(ctx, args, 0)) + 1;
+
+    (void)user;
+    return co_tuple(ctx, (co_value *[]){ co_int(ctx, count), co_int(ctx, 10 * count) }, 2);
+}
+
+static co_dataset *
+scanned_on_host(co_context *ctx)
+{
+    return co_dataset_scan(ctx, co_dataset_range(ctx, 0, 4, 1), co_int(ctx, 0), count_on_host, NULL,
+                           NULL);
+}
+
+static co_dataset *
+zipped(co_context *ctx)
+{
+    co_dataset *branches[] = { data_pipeline(ctx, "range(9).skip(2)"), shuffled(ctx) };
+
+    return co_dataset_zip(ctx, branches, 2);
+}
+
+static co_dataset *
+concatenated(co_context *ctx)
+{
+    return co_dataset_concatenate(ctx, reshuffled(ctx), data_pipeline(ctx, "range(4).double"));
+}
+
+static co_dataset *
+shuffled_later(co_context *ctx)
+{
+    return co_dataset_concatenate(ctx, data_pipeline(ctx, "range(4).double"), shuffled(ctx));
+}
+
+static co_dataset *
+inner(co_context *ctx, co_value *x, void *user)
+{
+    int64_t     start = co_item_int(ctx, x) * 10;
+    co_dataset *range = co_dataset_range(ctx, start, start + 5, 1);
+
+    (void)user;
+    return co_dataset_shuffle(ctx, range, 3, 1, false);
+}
+
+static co_dataset *
+interleaved(co_context *ctx)
+{
+    co_interleave_options options = CO_INTERLEAVE_OPTIONS_INIT;
+
+    options.cycle_length = 3;
+    options.block_length = 2;
+    return co_dataset_interleave(ctx, data_pipeline(ctx, "range(5)"), inner, NULL, NULL, &options);
+}
+
+static co_dataset *
+flat(co_context *ctx)
+{
+    return co_dataset_flat_map(ctx, data_pipeline(ctx, "range(3)"), inner, NULL, NULL);
+}
+
+static co_dataset *
+unique(co_context *ctx)
+{
+    return co_dataset_unique(ctx, reshuffled(ctx));
+}
+
+static co_dataset *
+padded(co_context *ctx)
+{
+    return co_dataset_padded_batch(ctx, data_pipeline(ctx, "range(11).batch(4)"), 2, NULL, NULL,
+                                   false);
+}
+
+static co_value *
+generate(co_context *ctx, int64_t index, void *user)
+{
+    (void)user;
+    return index < 6 ? co_scalar_int64(ctx, index * index) : NULL;
+}
+
+static co_dataset *
+generated(co_context *ctx)
+{
+    return co_dataset_from_generator(ctx, generate, NULL, co_spec(ctx, CO_INT64, NULL, 0));
+}
+
+static co_dataset *
+promised(co_context *ctx)
+{
+    return co_dataset_assert_cardinality(ctx, generated(ctx), 6);
+}
+
+static co_dataset *
+unbatched(co_context *ctx)
+{
+    return co_dataset_unbatch(ctx, data_pipeline(ctx, "range(9).batch(4)"));
+}
+
+/* Three files of lines, the second without any. */
+static co_dataset *
+lines_of(co_context *ctx, const co_file_options *options)
+{
+    static const char *const texts[] = { "one\ntwo\r\nthree\n", "", "four\nfive" };
+    char                     paths[3][FILES_PATH];
+    const char              *names[] = { paths[0], paths[1], paths[2] };
+
+    for (int i = 0; i < 3; ++i) {
+        files_path((const char *[]){ "a", "b", "c" }[i], paths[i]);
+        if (access(paths[i], R_OK) != 0)
+            files_write(paths[i], texts[i], strlen(texts[i]));
+    }
+    return co_dataset_text_lines(ctx, names, 3, options);
+}
+
+static co_dataset *
+lines(co_context *ctx)
+{
+    return lines_of(ctx, NULL);
+}
+
+static co_dataset *
+lines_in_batches(co_context *ctx)
+{
+    return co_dataset_batch(ctx, lines(ctx), 2, false);
+}
+
+static co_dataset *
+records(co_context *ctx)
+{
+    co_file_options options = files_options(files_has_zlib() ? CO_COMPRESSION_GZIP
+                                                             : CO_COMPRESSION_NONE);
+    char            path[FILES_PATH];
+    const char     *names[] = { files_path("records", path) };
+
+    if (access(path, R_OK) != 0) {
+        co_record_writer *writer = co_record_writer_open(ctx, path, &options);
+
+        for (int i = 0; i < 5; ++i)
+            co_record_write(ctx, writer, "abcdefgh", (size_t)i * 2);
+        co_record_writer_close(ctx, writer);
+    }
+    return co_dataset_tfrecord(ctx, names, 1, &options);
+}
+
+static co_dataset *
+split(co_context *ctx)
+{
+    return co_dataset_for_worker(ctx, data_pipeline(ctx, "range(11).batch(5).DATA"),
+                                 &(co_input_context){ 2, 1, 4 });
+}
+
+static co_dataset *
+scheduled(co_context *ctx)
+{
+    return co_dataset_for_worker(ctx, data_pipeline(ctx, "range(11).batch(5).OFF"),
+                                 &(co_input_context){ 2, 1, 4 });
+}
+
+static co_dataset *
+distributed(co_context *ctx)
+{
+    return co_distribute_dataset(ctx, co_mirrored_strategy(ctx, NULL, 0, NULL), split(ctx), NULL);
+}
+
+static const struct {
+    const char *text; /* of a pipeline in words, or */
+    make_fn     make;
+} pipelines[] = {
+    { "range(10,0,-3)", NULL },
+    { "range(10).batch(4)", NULL },
+    { "range(7).skip(2).take(4).repeat(2)", NULL },
+    { "range(10).batch(3).rebatch(2,0,5)", NULL },
+    { "range(14).double.even.enumerate(3)", NULL },
+    { "range(9).below5", NULL },
+    { "range(20).shard(3,1).batch(2)", NULL },
+    { "range(5).cache.repeat(3)", NULL },
+    { "range(9).prefetch(2).batch_drop(2)", NULL },
+    { NULL, slices },
+    { NULL, shuffled_slices },
+    { NULL, whole },
+    { NULL, shuffled },
+    { NULL, reshuffled },
+    { NULL, scanned },
+    { NULL, scanned_on_host },
+    { NULL, zipped },
+    { NULL, concatenated },
+    { NULL, shuffled_later },
+    { NULL, interleaved },
+    { NULL, flat },
+    { NULL, unique },
+    { NULL, padded },
+    { NULL, generated },
+    { NULL, promised },
+    { NULL, unbatched },
+    { NULL, lines },
+    { NULL, lines_in_batches },
+    { NULL, records },
+    { NULL, split },
+    { NULL, scheduled },
+    { NULL, distributed },
+};
+
+enum { NUM_PIPELINES = sizeof(pipelines) / sizeof(pipelines[0]) };
+
+static co_dataset *
+pipeline(co_context *ctx, size_t i)
+{
+    return pipelines[i].make != NULL ? pipelines[i].make(ctx)
+                                     : data_pipeline(ctx, pipelines[i].text);
+}
+
+/* --- everywhere --- */
+
+/* The positions of an iterator before each of its elements and at its end, and what followed there. */
+typedef struct journey {
+    co_value *positions[MOST];
+    char     *rests[MOST];
+    int       n;
+} journey;
+
+static void
+travel(co_context *ctx, co_dataset *dataset, journey *j)
+{
+    co_iterator *iterator = co_iterate(ctx, dataset);
+    co_value    *element = NULL;
+    char         text[DATA_TEXT];
+
+    j->n = 0;
+    do {
+        CO_REQUIRE(j->n < MOST);
+        j->positions[j->n] = co_iterator_save(ctx, iterator);
+        j->rests[j->n++] = NULL;
+        element = co_next(ctx, iterator);
+        for (int k = 0; element != NULL && k < j->n; ++k) {
+            size_t length = j->rests[k] != NULL ? strlen(j->rests[k]) : 0;
+
+            data_text(ctx, element, text);
+            j->rests[k] = realloc(j->rests[k], length + strlen(text) + 2);
+            sprintf(j->rests[k] + length, "%s%s", length > 0 ? " " : "", text);
+        }
+    } while (element != NULL);
+}
+
+static bool
+same_bytes(co_context *ctx, co_value *a, co_value *b)
+{
+    size_t      n = 0, m = 0;
+    const char *x = co_string_at(ctx, a, 0, &n), *y = co_string_at(ctx, b, 0, &m);
+
+    return n == m && memcmp(x, y, n) == 0;
+}
+
+CO_TEST_WITH(an_iterator_goes_on_wherever_it_was_saved, "", "cpus=2")
+{
+    char text[DATA_TEXT];
+
+    for (size_t i = 0; i < NUM_PIPELINES; ++i) {
+        co_dataset *dataset = pipeline(ctx, i);
+        journey     j;
+
+        travel(ctx, dataset, &j);
+        CO_REQUIRE(co_ok(ctx));
+        CO_EXPECT_MORE(j.n, 2);
+        for (int k = 0; k < j.n; ++k) {
+            /* The dataset of another process, and the very same one, whose rounds are counted on. */
+            co_iterator *other = co_iterator_restore(ctx, pipeline(ctx, i), j.positions[k]);
+            co_iterator *same = co_iterator_restore(ctx, dataset, j.positions[k]);
+
+            if (!same_bytes(ctx, co_iterator_save(ctx, other), j.positions[k]))
+                test_fail(TEST_AT, "pipeline %zu at %d is saved in another way", i, k);
+            CO_EXPECT_STR(data_rest(ctx, other, MOST, text), j.rests[k] != NULL ? j.rests[k] : "");
+            CO_EXPECT_STR(data_rest(ctx, same, MOST, text), j.rests[k] != NULL ? j.rests[k] : "");
+            if (!co_ok(ctx))
+                test_fail(TEST_AT, "pipeline %zu at %d: %s", i, k, co_error(ctx)->message);
+            CO_REQUIRE(co_ok(ctx));
+        }
+        for (int k = 0; k < j.n; ++k)
+            free(j.rests[k]);
+    }
+    files_clean();
+}
+
+CO_TEST(a_position_outlives_its_runtime, "")
+{
+    co_context  *first = co_open(NULL);
+    co_iterator *iterator = co_iterate(first, reshuffled(first));
+    char         expected[DATA_TEXT], text[DATA_TEXT];
+    size_t       n = 0;
+    const char  *bytes;
+    co_value    *kept;
+
+    for (int i = 0; i < 9; ++i)
+        co_next(first, iterator);
+    bytes = co_string_at(first, co_iterator_save(first, iterator), 0, &n);
+    kept = co_bytes(ctx, bytes, n);
+    data_rest(first, iterator, MOST, expected);
+    CO_EXPECT_CODE(co_close(first), CO_OK);
+    iterator = co_iterator_restore(ctx, reshuffled(ctx), kept);
+    CO_EXPECT_STR(data_rest(ctx, iterator, MOST, text), expected);
+    /* A tensor of one string, as records give it, is as good. */
+    kept = co_next(ctx, co_iterate(ctx, co_dataset_from_tensors(ctx, kept)));
+    iterator = co_iterator_restore(ctx, reshuffled(ctx), kept);
+    CO_EXPECT_STR(data_rest(ctx, iterator, MOST, text), expected);
+}
+
+CO_TEST_WITH(examples_and_dropped_rows_are_part_of_a_position, "DS-PART-5", "cpus=2")
+{
+    co_strategy *strategy = co_mirrored_strategy(ctx, NULL, 0, NULL);
+    co_dataset  *batches = data_pipeline(ctx, "range(9).batch_drop(3).rebatch(1)");
+    co_dataset  *dataset = co_distribute_dataset(ctx, strategy, batches, NULL);
+    co_iterator *iterator = co_iterate(ctx, dataset);
+
+    co_next(ctx, iterator);
+    iterator = co_iterator_restore(ctx, dataset, co_iterator_save(ctx, iterator));
+    CO_EXPECT_INT(co_iterator_step_examples(ctx, iterator), 1);
+    CO_EXPECT_INT(co_iterator_dropped_rows(ctx, iterator), 0);
+}
+
+/* --- errors are part of where one is --- */
+
+CO_TEST(a_row_that_is_wrong_is_so_after_restoring, "")
+{
+    const co_csv_column columns[] = { { CO_INT64, NULL } };
+    const char          text[] = "1\n2\nx\n4\n5\n";
+    char                path[FILES_PATH], seen[DATA_TEXT];
+    const char         *names[] = { files_path("csv", path) };
+    co_dataset         *dataset;
+    co_iterator        *iterator;
+
+    files_write(path, text, strlen(text));
+    dataset = co_dataset_batch(ctx, co_dataset_csv(ctx, names, 1, columns, 1, NULL), 4, false);
+    iterator = co_iterate(ctx, co_dataset_csv(ctx, names, 1, columns, 1, NULL));
+    co_next(ctx, iterator);
+    iterator = co_iterator_restore(ctx, co_dataset_csv(ctx, names, 1, columns, 1, NULL),
+                                   co_iterator_save(ctx, iterator));
+    CO_EXPECT_INT(co_item_int(ctx, co_next(ctx, iterator)), 2);
+    co_next(ctx, iterator);
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "row 2");
+    /* The rows before the wrong one are given, then comes its error; it is saved in between. */
+    iterator = co_iterate(ctx, dataset);
+    co_next(ctx, iterator);
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "row 2");
+    iterator = co_iterator_restore(ctx, dataset, co_iterator_save(ctx, iterator));
+    CO_EXPECT_STR(data_rest(ctx, iterator, MOST, seen), "([4,5])");
+    files_clean();
+}
+
+CO_TEST(files_that_changed_are_named, "GEN-ERR-5")
+{
+    co_dataset  *dataset = lines(ctx);
+    co_iterator *iterator = co_iterate(ctx, dataset);
+    co_value    *position;
+    char         path[FILES_PATH], text[DATA_TEXT];
+
+    co_next(ctx, iterator);
+    co_next(ctx, iterator);
+    position = co_iterator_save(ctx, iterator);
+    files_write(files_path("a", path), "o\n", 2);
+    CO_EXPECT_NULL(co_iterator_restore(ctx, dataset, position));
+    CO_EXPECT_ERROR(ctx, CO_DATA_LOSS, "ends before the position");
+    unlink(path);
+    CO_EXPECT_NULL(co_iterator_restore(ctx, dataset, position));
+    CO_EXPECT_ERROR(ctx, CO_NOT_FOUND, "/a'");
+    files_write(path, "one\ntwo\r\nthree\n", 15);
+    iterator = co_iterator_restore(ctx, dataset, position);
+    CO_EXPECT_STR(data_rest(ctx, iterator, MOST, text), "'three' 'four' 'five'");
+    files_clean();
+}
+
+/* --- refusals --- */
+
+static bool saved_inside;
+
+static co_value *
+save_own(co_context *ctx, co_value *x, void *user)
+{
+    saved_inside = co_iterator_save(ctx, *(co_iterator **)user) != NULL;
+    return x;
+}
+
+static co_value *
+list_state(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_at(ctx, args, 1);
+
+    (void)user;
+    return co_tuple(ctx, (co_value *[]){ co_list(ctx, &x, 1), x }, 2);
+}
+
+static co_value *
+text_state(co_context *ctx, co_value *args, void *user)
+{
+    (void)user;
+    return co_tuple(ctx, (co_value *[]){ co_string(ctx, "state"), co_at(ctx, args, 1) }, 2);
+}
+
+CO_TEST(what_cannot_be_saved_is_named, "")
+{
+    co_iterator *iterator = NULL;
+    co_dataset  *range = co_dataset_range(ctx, 0, 3, 1);
+
+    iterator = co_iterate(ctx, co_dataset_map(ctx, range, save_own, &iterator, NULL));
+    co_next(ctx, iterator);
+    CO_EXPECT_FALSE(saved_inside);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "between two elements");
+    iterator = co_iterate(ctx, co_dataset_scan(ctx, range, co_int(ctx, 0), list_state, NULL, NULL));
+    co_next(ctx, iterator);
+    CO_EXPECT_NULL(co_iterator_save(ctx, iterator));
+    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "");
+    iterator = co_iterate(ctx, co_dataset_scan(ctx, range, co_int(ctx, 0), text_state, NULL, NULL));
+    co_next(ctx, iterator);
+    CO_EXPECT_NULL(co_iterator_save(ctx, iterator));
+    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "scan holds a host string");
+    CO_EXPECT_NULL(co_iterator_save(ctx, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "(iterator)");
+    CO_EXPECT_NULL(co_iterator_restore(ctx, range, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "(position)");
+    CO_EXPECT_NULL(co_iterator_restore(ctx, range, co_int(ctx, 3)));
+    CO_EXPECT_ERROR(ctx, CO_TYPE, "one string");
+    CO_EXPECT_NULL(co_iterator_restore(ctx, NULL, co_string(ctx, "")));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "dataset");
+}
+
+CO_TEST(positions_of_other_pipelines_are_refused, "")
+{
+    static const struct {
+        const char *saved, *restored, *stage;
+    } cases[] = {
+        { "range(10)", "range(11)", "range" },
+        { "range(10)", "range(0,20,2)", "range" },
+        { "range(10).batch(2)", "range(10).batch(3)", "batch" },
+        { "range(10).take(3)", "range(10).take(4)", "take" },
+        { "range(10).shard(5,1)", "range(10).shard(5,2)", "shard" },
+        { "range(10).double", "range(10).even", "filter" },
+        { "range(10).batch(2).rebatch(1,3)", "range(10).batch(2).rebatch(3,1)", "rebatch" },
+        { "range(10)", "range(10).cache", "cache" },
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
+        co_iterator *iterator = co_iterate(ctx, data_pipeline(ctx, cases[i].saved));
+        co_value    *position = co_iterator_save(ctx, iterator);
+        char         part[80];
+
+        snprintf(part, sizeof(part), "the stage %s:", cases[i].stage);
+        CO_EXPECT_NULL(co_iterator_restore(ctx, data_pipeline(ctx, cases[i].restored), position));
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, part);
+    }
+}
+
+/* Bytes with a checksum that is right. */
+static co_value *
+sealed(co_context *ctx, unsigned char *bytes, size_t n)
+{
+    uint32_t sum = co_crc32c(bytes + 12, n - 12);
+
+    for (int i = 0; i < 4; ++i)
+        bytes[8 + i] = (unsigned char)(sum >> 8 * i);
+    return co_bytes(ctx, bytes, n);
+}
+
+/* Whether bytes are refused with one of the codes, or restored to an iterator that can be read and released. */
+static void
+try_bytes(co_context *ctx, co_dataset *dataset, co_value *bytes)
+{
+    co_iterator *iterator = co_iterator_restore(ctx, dataset, bytes);
+
+    CO_EXPECT_TRUE((iterator == NULL) == !co_ok(ctx));
+    for (int i = 0; i < 5 && iterator != NULL && co_ok(ctx); ++i)
+        co_next(ctx, iterator);
+    co_clear(ctx);
+}
+
+CO_TEST_WITH(damaged_bytes_are_refused_and_sealed_ones_do_no_harm, "", "cpus=2")
+{
+    for (size_t i = 0; i < NUM_PIPELINES; ++i) {
+        co_dataset    *dataset = pipeline(ctx, i);
+        co_iterator   *iterator = co_iterate(ctx, dataset);
+        size_t         n = 0;
+        const char    *text;
+        unsigned char *bytes;
+
+        co_next(ctx, iterator);
+        co_next(ctx, iterator);
+        text = co_string_at(ctx, co_iterator_save(ctx, iterator), 0, &n);
+        CO_REQUIRE(text != NULL);
+        bytes = malloc(n);
+        for (size_t k = 0; k < n; ++k)
+            CO_BLOCK(ctx) {
+                memcpy(bytes, text, n);
+                CO_EXPECT_NULL(co_iterator_restore(ctx, dataset, co_bytes(ctx, bytes, k)));
+                co_clear(ctx);
+                bytes[k] ^= (unsigned char)(1u << k % 8);
+                CO_EXPECT_NULL(co_iterator_restore(ctx, dataset, co_bytes(ctx, bytes, n)));
+                CO_EXPECT_TRUE(co_error(ctx)->code == CO_DATA_LOSS ||
+                               co_error(ctx)->code == CO_INVALID_ARGUMENT);
+                co_clear(ctx);
+                if (k < 12)
+                    continue;
+                try_bytes(ctx, dataset, sealed(ctx, bytes, n));
+                bytes[k] = 0xff;
+                try_bytes(ctx, dataset, sealed(ctx, bytes, n));
+                try_bytes(ctx, dataset, sealed(ctx, bytes, k));
+            }
+        free(bytes);
+    }
+    files_clean();
+}
+
+/* --- without memory --- */
+
+static bool
+save_and_restore(co_context *ctx)
+{
+    static const make_fn makes[] = { reshuffled, scanned, interleaved, unique, concatenated,
+                                     scheduled,  split,   unbatched,   zipped, slices };
+
+    for (size_t i = 0; i < sizeof(makes) / sizeof(makes[0]) && co_ok(ctx); ++i)
+        CO_BLOCK(ctx) {
+            co_dataset  *dataset = makes[i](ctx);
+            co_iterator *iterator = co_iterate(ctx, dataset);
+
+            co_next(ctx, iterator);
+            co_next(ctx, iterator);
+            iterator = co_iterator_restore(ctx, dataset, co_iterator_save(ctx, iterator));
+            co_next(ctx, iterator);
+        }
+    return co_ok(ctx);
+}
+
+CO_TEST_BARE(positions_survive_without_memory, "")
+{
+    CO_EXPECT_SURVIVES_NO_MEMORY(NULL, save_and_restore);
+}
