@@ -385,7 +385,7 @@ CO_API co_value *co_dataset_reduce(co_context *ctx, co_dataset *dataset, co_valu
  *
  * Context:  outside steps, where co_next may be called. CO_RUNTIME in a replica, or in a function of the pipeline itself.
  * Returns:  a string, or NULL with CO_NOT_IMPLEMENTED: the state of a scan holds what is no tensor or number, or is built in
- *           another way than its initial value. Keep such a state as tensors.
+ *           another way than its initial value (keep such a state as tensors); or a stage, which is named, cannot be saved.
  */
 CO_API co_value *co_iterator_save(co_context *ctx, co_iterator *iterator);
 /**

@@ -4,7 +4,7 @@
  * for whole batches, which are views or one loop; other inputs are asked element by element and
  * copied together.
  */
-#include "data/dataset.h"
+#include "data/position.h"
 
 typedef struct batch_dataset {
     co_dataset base;
@@ -112,6 +112,7 @@ static const coi_dataset_ops batch_ops = {
     .open = batch_open,
     .close = batch_close,
     .with_inputs = batch_with_inputs,
+    .position = coi_position_none, /* pieces are there only while an element is made */
 };
 
 co_dataset *

@@ -95,7 +95,7 @@ struct coi_dataset_ops {
     /* What must hold before any element is made (DS-SHARD-15); false with an error. */
     bool (*check)(co_context *ctx, const co_dataset *dataset); /* nothing */
     /* Save or restore what its iterator has beside its input; false with an error. */
-    bool (*position)(co_context *ctx, co_iterator *iterator, coi_position *p); /* it has nothing */
+    bool (*position)(co_context *ctx, co_iterator *iterator, coi_position *p); /* cannot be saved */
 };
 
 /*

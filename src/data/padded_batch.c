@@ -3,7 +3,7 @@
  * padded_batch: consecutive elements as one, each filled up to a common shape. The spec says which
  * dimensions are fixed; the others are those of the largest element of the batch.
  */
-#include "data/dataset.h"
+#include "data/position.h"
 
 #include <string.h>
 
@@ -222,6 +222,7 @@ static const coi_dataset_ops padded_ops = {
     .close = padded_close,
     .destroy = padded_destroy,
     .with_inputs = padded_with_inputs,
+    .position = coi_position_none,
     .count = padded_count,
 };
 

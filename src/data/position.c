@@ -331,9 +331,22 @@ coi_position_iterator(co_context *ctx, coi_position *p, co_iterator *iterator)
         return false;
     if (found != mark)
         return coi_position_wrong(ctx, p, "it was saved at another one, or with other arguments");
-    if (dataset->ops->position != NULL && !dataset->ops->position(ctx, iterator, p))
+    if (dataset->ops->position == NULL) {
+        coi_fail(ctx, CO_NOT_IMPLEMENTED,
+                 "the position of the stage %s cannot be saved; leave it out, or save before it",
+                 p->stage);
+        return false;
+    }
+    if (!dataset->ops->position(ctx, iterator, p))
         return false;
     return iterator->input == NULL || coi_position_iterator(ctx, p, iterator->input);
+}
+
+bool
+coi_position_none(co_context *ctx, co_iterator *iterator, coi_position *p)
+{
+    (void)ctx, (void)iterator, (void)p;
+    return true;
 }
 
 bool

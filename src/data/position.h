@@ -41,7 +41,8 @@ bool coi_position_cut(co_context *ctx, coi_position *p, const co_iterator *itera
                       co_value **element, int64_t *rows, int64_t *at);
 /* An iterator and its input. */
 bool coi_position_iterator(co_context *ctx, coi_position *p, co_iterator *iterator);
-/* A slot: nothing but what coi_stage_iterator has. */
+/* Slots: nothing of its own; nothing but what coi_stage_iterator has. */
+bool coi_position_none(co_context *ctx, co_iterator *iterator, coi_position *p);
 bool coi_position_stage(co_context *ctx, co_iterator *iterator, coi_position *p);
 /* CO_INVALID_ARGUMENT: what the bytes say of the stage cannot be. Returns false. */
 bool coi_position_wrong(co_context *ctx, const coi_position *p, const char *what);
