@@ -114,18 +114,34 @@ show_log(const setting *s, const void *field, char *out, size_t capacity)
     snprintf(out, capacity, "%s", log_words[*(const co_log_level *)field]);
 }
 
+/* One of the words that end with NULL. */
 static bool
-parse_isa(const setting *s, const char *text, size_t length, void *field)
+parse_word(const char *const *words, const char *text, size_t length, void *field)
 {
-    static const char *const words[] = { "auto", "base", "v3", "v4" };
-
-    (void)s;
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); ++i)
-        if (coi_text_same(text, length, words[i])) {
-            memcpy(field, words[i], strlen(words[i]) + 1);
+    for (; *words != NULL; ++words)
+        if (coi_text_same(text, length, *words)) {
+            memcpy(field, *words, strlen(*words) + 1);
             return true;
         }
     return false;
+}
+
+static bool
+parse_isa(const setting *s, const char *text, size_t length, void *field)
+{
+    static const char *const words[] = { "auto", "base", "v3", "v4", NULL };
+
+    (void)s;
+    return parse_word(words, text, length, field);
+}
+
+static bool
+parse_convolution(const setting *s, const char *text, size_t length, void *field)
+{
+    static const char *const words[] = { "auto", "own", "onednn", NULL };
+
+    (void)s;
+    return parse_word(words, text, length, field);
 }
 
 /* A text field of s->max bytes with its zero. */
@@ -184,6 +200,9 @@ static const setting table[] = {
       "bind workers to their device's cores" },
     { "reference_kernels", "no", FIELD(reference_kernels), parse_bool, show_bool, "yes or no", 0, 0,
       "run the plain kernels of ops/ref, to compare with" },
+    { "convolution", "auto", FIELD(convolution), parse_convolution, show_text,
+      "auto, own or onednn", 0, 0,
+      "whose kernels convolve: by shape, or to compare with, one's alone" },
     { "flight_file", "", FIELD(flight_file), parse_text, show_text, "up to 255 characters", 0, 256,
       "where the flight recorder is saved when replicas or processes fail to meet" },
 };

@@ -26,6 +26,7 @@ typedef struct coi_settings {
     uint64_t seed;     /* seed=0: of the random streams */
     bool     pin;      /* pin=yes: bind workers to their device's cores */
     bool     reference_kernels; /* reference_kernels=no: plain kernels only, to compare with */
+    char     convolution[8];    /* convolution=auto: by shape, or all by "own" or "onednn" */
     char flight_file[256]; /* flight_file=: where the flight recorder is saved after a failure */
     const char
         *source[COI_MAX_SETTINGS]; /* by table position: "default", "environment", "program" */

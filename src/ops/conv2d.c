@@ -7,6 +7,7 @@
 #include "ops/conv2d.h"
 
 #include "config.h"
+#include "ops/choice.h"
 #include "ops/dtypes.h"
 #include "ops/list.h"
 #include "ops/widen.h"
@@ -211,12 +212,14 @@ filter_infer(coi_call *call, coi_out *outs)
 coi_conv2d_cut
 coi_conv2d_cut_of(coi_conv2d_kind kind, const coi_conv2d *g)
 {
-    /* Multiply-adds: tens of microseconds. A partial gradient costs something of its own, so those are fewer. */
-    int64_t        enough = (int64_t)1 << (kind == COI_CONV2D_FILTER ? 24 : 21);
+    /* Multiply-adds: tens of microseconds. A partial gradient costs as much as the filter is large, so of large filters there are fewer. */
+    int64_t        enough = (int64_t)1 << 21, weights = g->kh * g->kw * g->ic * g->oc;
     int64_t        per_image = coi_conv2d_work(g) / (g->n > 0 ? g->n : 1);
     int64_t        max_chunks = kind == COI_CONV2D_FILTER ? 16 : 64;
     coi_conv2d_cut cut;
 
+    if (kind == COI_CONV2D_FILTER && weights > 512)
+        enough = weights < 4096 ? weights * 4096 : (int64_t)1 << 24;
     cut.images = per_image >= enough ? 1 : enough / (per_image > 0 ? per_image : 1);
     if (cut.images * max_chunks < g->n)
         cut.images = (g->n + max_chunks - 1) / max_chunks;
@@ -321,7 +324,7 @@ run_floats(coi_call *call)
         return CO_OK;
     }
 #if COI_HAVE_ONEDNN
-    if (dtype == CO_FLOAT32) {
+    if (coi_choose_onednn(call->ctx->runtime, kind, dtype, &g)) {
         bool done;
 
         rc = coi_onednn_conv2d(call, kind, &g, a, b, out, &done);

@@ -8,6 +8,7 @@
  * Images of a chunk are done one after the other on one thread. 1 x 1 filters with stride 1 need no gathering: the input
  * is its own patches.
  */
+#include "ops/choice.h"
 #include "ops/conv2d.h"
 #include "ops/gemm.h"
 
@@ -26,6 +27,7 @@ typedef struct job {
     int64_t                 depth; /* kh * kw * c */
     int64_t                 rows;  /* output rows in a block */
     bool                    is_direct;
+    bool                    is_turned; /* patches are columns */
     const char             *a, *b;
     char                   *out; /* for the filter: partial sums, one after the other */
     atomic_bool             no_memory;
@@ -77,6 +79,71 @@ gather(const job *j, const char *image, int64_t first, int64_t last, char *patch
                 gather_row(j, iy < 0 || iy >= g->h ? NULL : image + (size_t)iy * line,
                            ox * g->sw - g->left, patches);
             }
+}
+
+/*
+ * The same as columns, for the gradient of a filter with few channels: a row of patches is one element of the filter along the output
+ * pixels, which are neighbours in the image too. The image comes with its padding, so that none of them is outside. Copies of whole
+ * vectors go over what the next line of patches begins with; both buffers have room for one more.
+ */
+enum { COPIED = 8 };
+
+typedef struct padded {
+    int64_t pitch, rows; /* elements of a row */
+} padded;
+
+static padded
+padded_of(const coi_conv2d *g, int64_t out_rows)
+{
+    return (padded){ (g->w + g->left + g->right) * g->c,
+                     (out_rows - 1) * g->sh + (g->kh - 1) * g->dh + 1 };
+}
+
+/* The image rows under output rows from `first` on. */
+static void
+pad_rows(const coi_conv2d *g, const float *image, int64_t first, const padded *p, float *to)
+{
+    for (int64_t i = 0; i < p->rows; ++i, to += p->pitch) {
+        int64_t iy = first * g->sh - g->top + i, line = g->w * g->c;
+
+        memset(to, 0, (size_t)p->pitch * sizeof(*to));
+        if (iy >= 0 && iy < g->h)
+            memcpy(to + g->left * g->c, image + iy * line, (size_t)line * sizeof(*to));
+    }
+}
+
+static void
+gather_turned(const job *j, const float *image, int64_t first, int64_t last, float *to)
+{
+    const coi_conv2d *g = j->g;
+    padded            p = padded_of(g, last - first);
+    float            *from = to + j->depth * (last - first) * g->ow + COPIED;
+    int64_t           step = g->sw * g->c;
+
+    pad_rows(g, image, first, &p, from);
+    for (int64_t at = 0; at < j->depth; ++at) {
+        int64_t      ky = at / g->c / g->kw, kx = at / g->c % g->kw;
+        const float *line = from + ky * g->dh * p.pitch + kx * g->dw * g->c + at % g->c;
+
+        for (int64_t oy = first; oy < last; ++oy, to += g->ow, line += g->sh * p.pitch)
+            if (step == 1)
+                for (int64_t ox = 0; ox < g->ow; ox += COPIED)
+                    memcpy(to + ox, line + ox, COPIED * sizeof(*to));
+            else
+                for (int64_t ox = 0; ox < g->ow; ++ox)
+                    to[ox] = line[ox * step];
+    }
+}
+
+/* Elements of one block of patches with what is needed to make them. */
+static int64_t
+patch_elements(const job *j)
+{
+    padded p = padded_of(j->g, j->rows);
+
+    return j->is_direct
+               ? 0
+               : j->rows * j->g->ow * j->depth + (j->is_turned ? p.pitch * p.rows + 2 * COPIED : 0);
 }
 
 static void
@@ -141,8 +208,8 @@ product(const job *j, int64_t pixels, void *patches, const char *w, char *y, voi
                         .n = oc,
                         .k = pixels,
                         .a = patches,
-                        .a_row = 1,
-                        .a_col = k,
+                        .a_row = j->is_turned ? pixels : 1,
+                        .a_col = j->is_turned ? 1 : k,
                         .b = y,
                         .b_row = oc,
                         .b_col = 1,
@@ -184,6 +251,8 @@ run_block(const job *j, char *x, char *y, const char *w, char *dw, bool accumula
     y += (size_t)(first * g->ow * g->oc) * j->size;
     if (j->is_direct)
         patches = x + (size_t)(first * g->w * g->c) * j->size;
+    else if (j->is_turned)
+        gather_turned(j, (const float *)x, first, last, (float *)patches);
     else if (j->kind != COI_CONV2D_INPUT)
         gather(j, x, first, last, patches);
     p = product(j, pixels, patches, w, y, dw, accumulate);
@@ -199,13 +268,13 @@ run_chunk(void *arg, int64_t chunk)
     const coi_conv2d *g = j->g;
     size_t            image_x = (size_t)(g->h * g->w * g->c) * j->size;
     size_t            image_y = (size_t)(g->oh * g->ow * g->oc) * j->size;
-    size_t      patch_bytes = j->is_direct ? 0 : (size_t)(j->rows * g->ow * j->depth) * j->size;
-    size_t      whole = product_scratch(j, j->rows * g->ow);
-    size_t      rest = product_scratch(j, g->oh % j->rows * g->ow);
-    int64_t     first = chunk * j->cut.images;
-    int64_t     last = first + coi_conv2d_chunk_images(g, &j->cut, chunk);
-    coi_buffer *buffer;
-    char       *scratch;
+    size_t            patch_bytes = (size_t)patch_elements(j) * j->size;
+    size_t            whole = product_scratch(j, j->rows * g->ow);
+    size_t            rest = product_scratch(j, g->oh % j->rows * g->ow);
+    int64_t           first = chunk * j->cut.images;
+    int64_t           last = first + coi_conv2d_chunk_images(g, &j->cut, chunk);
+    coi_buffer       *buffer;
+    char             *scratch;
 
     patch_bytes = (patch_bytes + COI_ALIGNMENT - 1) / COI_ALIGNMENT * COI_ALIGNMENT;
     buffer = coi_buffer_alloc(j->device, patch_bytes + (whole > rest ? whole : rest));
@@ -244,6 +313,7 @@ coi_conv2d_gemm(coi_call *call, coi_conv2d_kind kind, co_dtype dtype, const coi_
                       .size = coi_dtypes[dtype].size,
                       .depth = g->kh * g->kw * g->c,
                       .is_direct = is_direct(g),
+                      .is_turned = !is_direct(g) && coi_choose_turned(kind, dtype, g),
                       .a = a,
                       .b = b,
                       .out = out };

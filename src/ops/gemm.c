@@ -6,6 +6,7 @@
 #include "ops/gemm.h"
 
 #include "config.h"
+#include "ops/choice.h"
 
 #include <string.h>
 
@@ -33,10 +34,6 @@ enum { TILE_M = 72, TILE_N = 128 };
 #define MAX_PACKED ((int64_t)1 << 17)
 /* Panels of A that are packed together: they take whole lines of the cache where the rows of A are side by side. */
 #define PACKED_PANELS 8
-/* Up to this many rows of A, B is used too seldom to be worth packing. */
-#define FEW_ROWS 24
-/* Operands of at most this many elements stay in the first-level cache whatever their strides. */
-#define FEW_ELEMENTS 4096
 
 const coi_gemm_kernels *
 coi_gemm_kernels_of(coi_isa isa, co_dtype dtype)
@@ -62,12 +59,17 @@ even_part(int64_t total, int64_t limit, int64_t step)
 void
 coi_gemm_plan_init(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, const coi_gemm *g)
 {
-    int64_t per_k = 0;
-
     *plan = (coi_gemm_plan){ .g = *g };
-    plan->pack_a = g->a_col != 1 && g->n > 4 * kernels->nr && g->m * g->k > FEW_ELEMENTS;
-    plan->pack_b = g->b_col != 1 ||
-                   (g->m > FEW_ROWS && g->n > kernels->nr && g->n * g->k > FEW_ELEMENTS);
+    coi_choose_packing(kernels->nr, g, &plan->pack_a, &plan->pack_b);
+    coi_gemm_plan_cut(plan, kernels);
+}
+
+void
+coi_gemm_plan_cut(coi_gemm_plan *plan, const coi_gemm_kernels *kernels)
+{
+    const coi_gemm *g = &plan->g;
+    int64_t         per_k = 0;
+
     if (plan->pack_a)
         per_k += round_up(g->m, kernels->mr);
     if (plan->pack_b)

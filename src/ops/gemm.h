@@ -58,6 +58,8 @@ const coi_gemm_kernels *coi_gemm_kernels_of(coi_isa isa, co_dtype dtype);
 
 /* Decide how to compute g; packed parts are not set yet. */
 void coi_gemm_plan_init(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, const coi_gemm *g);
+/* The rest of it, when g and what is packed are decided. */
+void coi_gemm_plan_cut(coi_gemm_plan *plan, const coi_gemm_kernels *kernels);
 /* Bytes for the packed parts, 0 when nothing is packed. */
 size_t coi_gemm_scratch(const coi_gemm_plan *plan, const coi_gemm_kernels *kernels);
 /* Compute on the calling thread. scratch: coi_gemm_scratch bytes, aligned to COI_ALIGNMENT, or NULL when that is 0. */

@@ -5,6 +5,7 @@
  */
 #include "ops/matmul.h"
 
+#include "ops/choice.h"
 #include "ops/dtypes.h"
 #include "ops/gemm.h"
 #include "ops/list.h"
@@ -16,10 +17,6 @@
     X(coi_matmul_attrs, transpose_a, BOOL, "=false", NULL)                                         \
     X(coi_matmul_attrs, transpose_b, BOOL, "=false", NULL)
 COI_ATTR_TABLE(coi_matmul_attrs, MATMUL_ATTRS)
-
-/* Multiply-adds from which on a second thread pays, and from which on a matrix is worth cutting. */
-#define ENOUGH_FOR_TEAM ((int64_t)1 << 19)
-#define ENOUGH_TO_CUT   ((int64_t)1 << 22)
 
 /* The three ways in which shapes do not fit; apart from the rule, which runs with every call. */
 static co_code
@@ -207,12 +204,14 @@ run_floats(coi_call *call)
     if (p.view.num_items * p.view.m * p.view.n == 0)
         return CO_OK;
     work = p.view.m * p.view.n * p.view.k;
-    if (work < ENOUGH_TO_CUT && p.view.num_items > 1) {
-        p.items_per_chunk = work >= ENOUGH_FOR_TEAM ? 1 : ENOUGH_FOR_TEAM / (work > 0 ? work : 1);
+    if (work < COI_CHOICE_CUT_WORK && p.view.num_items > 1) {
+        p.items_per_chunk = work >= COI_CHOICE_TEAM_WORK
+                                ? 1
+                                : COI_CHOICE_TEAM_WORK / (work > 0 ? work : 1);
         num_chunks = (p.view.num_items + p.items_per_chunk - 1) / p.items_per_chunk;
         coi_parallel(call, num_chunks, run_chunk, &p);
     } else {
-        run_items(&p, 0, p.view.num_items, work < ENOUGH_FOR_TEAM ? NULL : call->device->team);
+        run_items(&p, 0, p.view.num_items, work < COI_CHOICE_TEAM_WORK ? NULL : call->device->team);
     }
     if (atomic_load(&p.no_memory))
         return coi_fail(call->ctx, CO_RESOURCE_EXHAUSTED,

@@ -3,6 +3,7 @@
 #include "config.h"
 #include "context/context.h"
 #include "kernel_support.h"
+#include "ops/choice.h"
 
 #include <dlfcn.h>
 
@@ -50,7 +51,7 @@ typedef struct shape {
     int64_t    pads[4];
 } shape;
 
-/* Small ones go through patches, those of a million multiply-adds and more through oneDNN where it is built in. */
+/* Small ones go through patches, others by the table of ops/choice.c, to oneDNN where it is built in. */
 static const shape shapes[] = {
     { 1, 1, 1, 1, 1, 1, 1, { 1, 1 }, { 1, 1 }, CO_PADDING_VALID, { 0 } },
     { 2, 5, 7, 3, 3, 3, 4, { 1, 1 }, { 1, 1 }, CO_PADDING_VALID, { 0 } },
@@ -66,6 +67,9 @@ static const shape shapes[] = {
     { 9, 11, 11, 16, 1, 1, 64, { 1, 1 }, { 1, 1 }, CO_PADDING_VALID, { 0 } },
     { 3, 20, 20, 8, 3, 3, 24, { 1, 1 }, { 2, 2 }, CO_PADDING_EXPLICIT, { 1, 2, 3, 0 } },
     { 2, 33, 31, 3, 7, 7, 16, { 2, 2 }, { 1, 1 }, CO_PADDING_SAME, { 0 } },
+    { 3, 17, 19, 1, 5, 3, 24, { 2, 3 }, { 1, 1 }, CO_PADDING_SAME, { 0 } },
+    { 2, 12, 9, 1, 2, 3, 7, { 1, 1 }, { 3, 2 }, CO_PADDING_EXPLICIT, { 4, 0, 2, 5 } },
+    { 9, 40, 41, 1, 3, 3, 16, { 1, 1 }, { 1, 1 }, CO_PADDING_VALID, { 0 } },
 };
 
 static void
@@ -116,6 +120,47 @@ CO_TEST(conv2d_float64_agrees_with_the_plain_kernel, "")
 CO_TEST_WITH(conv2d_by_patches_agrees_with_the_plain_kernel, "", "isa=base")
 {
     compare_shapes(ctx, CO_FLOAT32, 5e-6);
+}
+
+CO_TEST_WITH(conv2d_of_our_own_agrees_with_the_plain_kernel, "", "convolution=own")
+{
+    compare_shapes(ctx, CO_FLOAT32, 5e-6);
+}
+
+CO_TEST_WITH(conv2d_of_onednn_agrees_with_the_plain_kernel, "", "convolution=onednn")
+{
+    compare_shapes(ctx, CO_FLOAT32, 5e-6);
+}
+
+/* Shape, dtype and instruction set, and nothing else. */
+CO_TEST_BARE(kernels_of_conv2d_are_chosen_by_the_table, "")
+{
+    static coi_runtime runtime = { .isa = COI_ISA_V3, .settings = { .convolution = "auto" } };
+    coi_conv2d         g = { 64, 28, 28, 1, 3, 3, 1, 32, 28, 28, 1, 1, 1, 1, 1, 1, 1, 1 };
+
+    CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
+    CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D_FILTER, CO_FLOAT32, &g));
+    CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D_INPUT, CO_FLOAT32, &g));
+    CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT64, &g));
+    CO_EXPECT_TRUE(coi_choose_turned(COI_CONV2D_FILTER, CO_FLOAT32, &g));
+    CO_EXPECT_FALSE(coi_choose_turned(COI_CONV2D, CO_FLOAT32, &g));
+    CO_EXPECT_FALSE(coi_choose_turned(COI_CONV2D_FILTER, CO_FLOAT64, &g));
+    g.c = g.ic = 8;
+    CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D_INPUT, CO_FLOAT32, &g));
+    CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D_FILTER, CO_FLOAT32, &g));
+    CO_EXPECT_FALSE(coi_choose_turned(COI_CONV2D_FILTER, CO_FLOAT32, &g));
+    runtime.isa = COI_ISA_BASE;
+    CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
+    runtime.isa = COI_ISA_V4;
+    g.c = g.ic = 32;
+    CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D_FILTER, CO_FLOAT32, &g));
+    strcpy(runtime.settings.convolution, "onednn");
+    CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D_FILTER, CO_FLOAT32, &g));
+    strcpy(runtime.settings.convolution, "own");
+    CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
+    strcpy(runtime.settings.convolution, "auto");
+    g.n = g.oh = 1;
+    CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
 }
 
 CO_TEST(conv2d_of_half_floats_rounds_once, "")
@@ -277,7 +322,7 @@ CO_TEST_BARE(conv2d_notices_a_reference_kernel_of_onednn, "")
     co_context *ctx_of_log;
     co_value   *in[2];
 
-    o.settings = "log=warning, isa=v3";
+    o.settings = "log=warning, isa=v3, convolution=onednn";
     o.log = count_warnings;
     o.log_user = &warnings;
     ctx_of_log = co_open_with(&o);

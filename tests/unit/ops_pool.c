@@ -38,6 +38,10 @@ static const shape shapes[] = {
     { { 1, 5, 7, 65 }, { 3, 3 }, { 1, 1 }, CO_PADDING_SAME },
     { { 3, 4, 4, 2 }, { 2, 3 }, { 3, 3 }, CO_PADDING_VALID },
     { { 4, 28, 28, 32 }, { 2, 2 }, { 2, 2 }, CO_PADDING_VALID },
+    { { 3, 6, 10, 19 }, { 2, 2 }, { 2, 2 }, CO_PADDING_SAME },
+    { { 2, 2, 2, 1 }, { 2, 2 }, { 2, 2 }, CO_PADDING_VALID },
+    { { 1, 4, 5, 8 }, { 2, 2 }, { 2, 2 }, CO_PADDING_SAME },
+    { { 0, 4, 4, 8 }, { 2, 2 }, { 2, 2 }, CO_PADDING_VALID },
 };
 
 static void
@@ -94,6 +98,35 @@ CO_TEST(max_pool2d_sends_a_tied_gradient_to_the_first, "")
     co_tape_begin(ctx);
     co_watch(ctx, x);
     CO_EXPECT_BYTES(co_data(ctx, co_gradient(ctx, pool(ctx, &x), x)), want, sizeof(want));
+}
+
+/* Ties, NaN, infinities and zeros of both signs in every place of a window, and gradients of -0, in vectors and beside them. */
+CO_TEST(max_pool2d_of_special_values_has_the_bits_of_the_plain_kernel, "")
+{
+    static const float values[] = { 0, -0.0F, 1, -1, NAN, INFINITY, -INFINITY, 1 };
+    enum { N = 2 * 4 * 6 * 13 };
+    float     in[N], up[N / 4];
+    co_value *x, *both[2], *all[2];
+
+    for (int i = 0; i < N; ++i)
+        in[i] = values[(unsigned)i * 2654435761U >> 29];
+    for (int i = 0; i < N / 4; ++i)
+        up[i] = i % 3 == 0 ? -0.0F : (float)i;
+    x = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2, 4, 6, 13), in);
+    use(&shapes[1]);
+    for (int i = 0; i < 2; ++i) {
+        co_gradient_options o = CO_GRADIENT_OPTIONS_INIT;
+
+        ctx->reference_kernels = i == 1;
+        o.output_gradients = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2, 2, 3, 13), up);
+        co_tape_begin(ctx);
+        co_watch(ctx, x);
+        both[i] = pool(ctx, &x);
+        all[i] = co_gradient_with(ctx, both[i], x, &o);
+    }
+    ctx->reference_kernels = false;
+    CO_EXPECT_BYTES(co_data(ctx, both[0]), co_data(ctx, both[1]), sizeof(up));
+    CO_EXPECT_BYTES(co_data(ctx, all[0]), co_data(ctx, all[1]), sizeof(in));
 }
 
 CO_TEST(max_pool2d_takes_nan_for_the_largest, "")

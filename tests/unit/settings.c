@@ -100,6 +100,8 @@ CO_TEST_BARE(good_texts_are_taken, "")
         { "devices=", "devices", "" },
         { "isa=base", "isa", "base" },
         { "isa=V3", "isa", "v3" },
+        { "convolution=own", "convolution", "own" },
+        { "convolution=oneDNN", "convolution", "onednn" },
         { "spin_us=0", "spin_us", "0" },
         { "spin_us=10000", "spin_us", "10000" },
         { "deadline_ms=86400000", "deadline_ms", "86400000" },
@@ -129,6 +131,8 @@ CO_TEST_BARE(bad_texts_are_refused_with_value_and_limit, "")
         const char *message;
     } cases[] = {
         { "cpus=abc", "setting cpus='abc' (given to open): expected a whole number from 1 to 256" },
+        { "convolution=mine",
+          "setting convolution='mine' (given to open): expected auto, own or onednn" },
         { "cpus=0", "setting cpus='0'" },
         { "cpus=257", "setting cpus='257'" },
         { "cpus=-1", "setting cpus='-1'" },

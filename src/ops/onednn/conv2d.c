@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-/* Fewer multiply-adds than this are done sooner by the product of patches, which needs no primitive. */
-#define WORTH_IT ((int64_t)1 << 20)
 /* Primitives kept; beyond that the one unused longest goes. */
 #define MAX_ENTRIES 256
 
@@ -323,8 +321,6 @@ coi_onednn_conv2d(coi_call *call, coi_conv2d_kind kind, const coi_conv2d *g, con
     job          j = { .kind = kind, .g = g, .device = call->device, .out = out };
 
     *done = false;
-    if (coi_conv2d_work(g) < WORTH_IT)
-        return CO_OK;
     c = cache_of(runtime);
     if (c == NULL || c->dnn == NULL)
         return CO_OK;

@@ -7,15 +7,9 @@
 #define COI_OPS_SIMD_HALF_H
 
 #include "ops/simd/loops.h"
+#include "ops/simd/simd.h"
 
 #define COI_HALF_BLOCK 256
-
-/* Code that is worth having once: with the conversions inlined into each of them, loops would be five times the size. */
-#ifdef __clang__
-#define COI_NOINLINE __attribute__((noinline))
-#else
-#define COI_NOINLINE __attribute__((noinline, noclone))
-#endif
 
 typedef void (*widen_fn)(float *out, const uint16_t *x, int64_t n);
 typedef void (*narrow_fn)(uint16_t *out, const float *x, int64_t n);

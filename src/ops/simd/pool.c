@@ -9,6 +9,13 @@
 
 enum { STRIP = 64 }; /* channels at a time */
 
+/* Windows of 2 x 2 that cover the image and nothing else. */
+static inline bool
+is_in_fours(const coi_pool *p)
+{
+    return p->kh == 2 && p->kw == 2 && p->sh == 2 && p->sw == 2 && p->h % 2 == 0 && p->w % 2 == 0;
+}
+
 #define T    f32
 #define REAL float
 #include "ops/simd/pool_body.h"

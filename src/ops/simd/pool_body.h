@@ -2,14 +2,72 @@
 /* The body of pool.c for one element type: T is f32 or f64, REAL its C type. Included once for each, hence no guard. */
 #define OF(name) COI_PASTE(name, T)
 
+/*
+ * Windows of 2 x 2 that do not overlap and lie inside, nearly all there are: everything about one stays in registers. x is the upper
+ * left pixel, `row` the distance to the one below. In the order of the general loops, so that the bits are theirs.
+ */
+static inline REAL
+OF(pool_larger)(REAL so_far, REAL x)
+{
+    return ((x > so_far) | (x != x)) ? x : so_far;
+}
+
+static COI_NOINLINE void
+OF(pool_four)(const REAL *restrict x, int64_t row, REAL *restrict y, int64_t n)
+{
+    const REAL *restrict below = x + row;
+
+    for (int64_t c = 0; c < n; ++c) {
+        REAL most = OF(pool_larger)(x[c], x[c + n]);
+
+        most = OF(pool_larger)(most, below[c]);
+        y[c] = OF(pool_larger)(most, below[c + n]);
+    }
+}
+
+static inline int
+OF(pool_is)(REAL x, REAL y)
+{
+    return (x == y) | ((x != x) & (y != y));
+}
+
+static COI_NOINLINE void
+OF(pool_grad_four)(const REAL *restrict x, int64_t row, const REAL *restrict y,
+                   const REAL *restrict g, REAL *restrict dx, int64_t n)
+{
+    const REAL *restrict below = x + row;
+
+    for (int64_t c = 0; c < n; ++c) {
+        REAL left = g[c] + 0; /* never -0, as a sum with 0 is not */
+        int  here = OF(pool_is)(x[c], y[c]);
+
+        dx[c] = here ? left : 0;
+        left = here ? 0 : left;
+        here = OF(pool_is)(x[c + n], y[c]);
+        dx[c + n] = here ? left : 0;
+        left = here ? 0 : left;
+        here = OF(pool_is)(below[c], y[c]);
+        dx[c + row] = here ? left : 0;
+        left = here ? 0 : left;
+        here = OF(pool_is)(below[c + n], y[c]);
+        dx[c + n + row] = here ? left : 0;
+    }
+}
+
 static void
 OF(pool_forward)(const coi_pool *p, const void *x_data, void *y_data, int64_t first, int64_t last)
 {
     REAL *restrict y = (REAL *)y_data + first * p->ow * p->c;
+    int64_t line = p->w * p->c;
 
     for (int64_t row = first; row < last; ++row) {
-        const REAL *image = (const REAL *)x_data + row / p->oh * p->h * p->w * p->c;
+        const REAL *image = (const REAL *)x_data + row / p->oh * p->h * line;
 
+        if (sizeof(REAL) == sizeof(float) && is_in_fours(p)) {
+            for (int64_t ox = 0; ox < p->ow; ++ox, y += p->c)
+                OF(pool_four)(image + row % p->oh * 2 * line + ox * 2 * p->c, line, y, p->c);
+            continue;
+        }
         for (int64_t ox = 0; ox < p->ow; ++ox, y += p->c) {
             coi_pool_window at = coi_pool_window_at(p, row % p->oh, ox);
 
@@ -52,7 +110,7 @@ static void
 OF(pool_grad)(const coi_pool *p, const void *x_data, const void *y_data, const void *g_data,
               void *dx_data, int64_t first, int64_t last)
 {
-    int64_t     image = p->h * p->w * p->c;
+    int64_t     line = p->w * p->c, image = p->h * line;
     const REAL *y = (const REAL *)y_data + first * p->oh * p->ow * p->c;
     const REAL *g = (const REAL *)g_data + first * p->oh * p->ow * p->c;
 
@@ -60,6 +118,13 @@ OF(pool_grad)(const coi_pool *p, const void *x_data, const void *y_data, const v
         const REAL *x = (const REAL *)x_data + n * image;
         REAL       *dx = (REAL *)dx_data + n * image;
 
+        if (sizeof(REAL) == sizeof(float) && is_in_fours(p)) {
+            for (int64_t oy = 0; oy < p->oh; ++oy, x += line, dx += line)
+                for (int64_t ox = 0; ox < p->ow;
+                     ++ox, y += p->c, g += p->c, x += 2 * p->c, dx += 2 * p->c)
+                    OF(pool_grad_four)(x, line, y, g, dx, p->c);
+            continue;
+        }
         memset(dx, 0, (size_t)image * sizeof(REAL));
         for (int64_t oy = 0; oy < p->oh; ++oy)
             for (int64_t ox = 0; ox < p->ow; ++ox, y += p->c, g += p->c) {
@@ -96,7 +161,8 @@ OF(pool_pick_strip)(const coi_pool *p, coi_pool_window at, const REAL *x, const 
         }
 }
 
-static void
+/* Nobody waits for second derivatives of pooling: for size. */
+static __attribute__((cold)) void
 OF(pool_grad_grad)(const coi_pool *p, const void *x_data, const void *y_data, const void *u_data,
                    void *out_data, int64_t first, int64_t last)
 {

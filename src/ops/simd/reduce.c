@@ -79,8 +79,77 @@ RUN(sum_f64, double, 4, lanes_f64, mask_f64, 0, SUM, TAKE_SUM, JOIN_f64)
 RUN(max_f32, float, 8, lanes_f32, mask_f32, -INFINITY, MAX, TAKE_MAX, JOIN_f32)
 RUN(max_f64, double, 4, lanes_f64, mask_f64, -INFINITY, MAX, TAKE_MAX, JOIN_f64)
 
+/*
+ * Columns in strips that stay in registers over all rows, of four vectors and of one; the last few one by one. Combined row by row in
+ * memory, every row would wait for the one before to be stored.
+ */
+#ifndef __OPTIMIZE_SIZE__
+#define STRIPS(name, type, w, lanes, mask, combine, take)                                          \
+    static COI_NOINLINE void name##_strips(const type *restrict x, int64_t num_rows,               \
+                                           int64_t stride, int64_t n, type *restrict part)         \
+    {                                                                                              \
+        int64_t j = 0, i;                                                                          \
+                                                                                                   \
+        for (; j + 4 * (w) <= n; j += 4 * (w)) {                                                   \
+            lanes a, b, c, d, next;                                                                \
+                                                                                                   \
+            memcpy(&a, x + j, sizeof(a));                                                          \
+            memcpy(&b, x + j + (w), sizeof(b));                                                    \
+            memcpy(&c, x + j + 2 * (w), sizeof(c));                                                \
+            memcpy(&d, x + j + 3 * (w), sizeof(d));                                                \
+            for (i = 1; i < num_rows; ++i) {                                                       \
+                const type *from = x + i * stride + j;                                             \
+                                                                                                   \
+                memcpy(&next, from, sizeof(next));                                                 \
+                take(lanes, mask, a, next);                                                        \
+                memcpy(&next, from + (w), sizeof(next));                                           \
+                take(lanes, mask, b, next);                                                        \
+                memcpy(&next, from + 2 * (w), sizeof(next));                                       \
+                take(lanes, mask, c, next);                                                        \
+                memcpy(&next, from + 3 * (w), sizeof(next));                                       \
+                take(lanes, mask, d, next);                                                        \
+            }                                                                                      \
+            memcpy(part + j, &a, sizeof(a));                                                       \
+            memcpy(part + j + (w), &b, sizeof(b));                                                 \
+            memcpy(part + j + 2 * (w), &c, sizeof(c));                                             \
+            memcpy(part + j + 3 * (w), &d, sizeof(d));                                             \
+        }                                                                                          \
+        for (; j + (w) <= n; j += (w)) {                                                           \
+            lanes a, next;                                                                         \
+                                                                                                   \
+            memcpy(&a, x + j, sizeof(a));                                                          \
+            for (i = 1; i < num_rows; ++i) {                                                       \
+                memcpy(&next, x + i * stride + j, sizeof(next));                                   \
+                take(lanes, mask, a, next);                                                        \
+            }                                                                                      \
+            memcpy(part + j, &a, sizeof(a));                                                       \
+        }                                                                                          \
+        for (; j < n; ++j) {                                                                       \
+            type a = x[j];                                                                         \
+                                                                                                   \
+            for (i = 1; i < num_rows; ++i)                                                         \
+                a = combine(a, x[i * stride + j]);                                                 \
+            part[j] = a;                                                                           \
+        }                                                                                          \
+    }
+#else
+#define STRIPS(name, type, w, lanes, mask, combine, take)                                          \
+    static void name##_strips(const type *x, int64_t num_rows, int64_t stride, int64_t n,          \
+                              type *part)                                                          \
+    {                                                                                              \
+        memcpy(part, x, (size_t)n * sizeof(type));                                                 \
+        for (int64_t i = 1; i < num_rows; ++i)                                                     \
+            for (int64_t j = 0; j < n; ++j)                                                        \
+                part[j] = combine(part[j], x[i * stride + j]);                                     \
+    }
+#endif
+STRIPS(sum_f32, float, 8, lanes_f32, mask_f32, SUM, TAKE_SUM)
+STRIPS(sum_f64, double, 4, lanes_f64, mask_f64, SUM, TAKE_SUM)
+STRIPS(max_f32, float, 8, lanes_f32, mask_f32, MAX, TAKE_MAX)
+STRIPS(max_f64, double, 4, lanes_f64, mask_f64, MAX, TAKE_MAX)
+
 /* Rows and columns: combined in their own type block by block, and the blocks in double. */
-#define FOLD(name, type, first, combine)                                                           \
+#define FOLD(name, type, combine)                                                                  \
     static void name##_rows(coi_wide *acc, const void *data, int64_t num_rows, int64_t stride,     \
                             int64_t n)                                                             \
     {                                                                                              \
@@ -102,23 +171,16 @@ RUN(max_f64, double, 4, lanes_f64, mask_f64, -INFINITY, MAX, TAKE_MAX, JOIN_f64)
         for (int64_t r = 0; r < num_rows; r += ROW_BLOCK) {                                        \
             int64_t end = num_rows - r < ROW_BLOCK ? num_rows : r + ROW_BLOCK;                     \
                                                                                                    \
-            for (int64_t j = 0; j < n; ++j)                                                        \
-                part[j] = first;                                                                   \
-            for (int64_t i = r; i < end; ++i) {                                                    \
-                const type *restrict x = (const type *)data + i * stride;                          \
-                                                                                                   \
-                for (int64_t j = 0; j < n; ++j)                                                    \
-                    part[j] = combine(part[j], x[j]);                                              \
-            }                                                                                      \
+            name##_strips((const type *)data + r * stride, end - r, stride, n, part);              \
             for (int64_t j = 0; j < n; ++j)                                                        \
                 acc[j].f = combine(acc[j].f, (double)part[j]);                                     \
         }                                                                                          \
     }
 
-FOLD(sum_f32, float, 0, SUM)
-FOLD(sum_f64, double, 0, SUM)
-FOLD(max_f32, float, -INFINITY, MAX)
-FOLD(max_f64, double, -INFINITY, MAX)
+FOLD(sum_f32, float, SUM)
+FOLD(sum_f64, double, SUM)
+FOLD(max_f32, float, MAX)
+FOLD(max_f64, double, MAX)
 
 typedef void (*rows_fn)(coi_wide *acc, const void *x, int64_t num_rows, int64_t stride, int64_t n);
 
