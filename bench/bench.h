@@ -81,6 +81,7 @@ double bench_best_rate(co_context *ctx, int threads);
 extern const char *bench_program;
 
 void bench_allreduce(void);
+void bench_attention(void);
 void bench_choose(void);
 void bench_conv(void);
 void bench_dispatch(void);

@@ -17,6 +17,8 @@ typedef struct benchmark {
 static const benchmark benchmarks[] = {
     { "allreduce", "all_reduce of two replicas, 4 kB to 1 GiB, beside the sums alone",
       bench_allreduce },
+    { "attention", "causal attention, forward and back, beside the products it consists of",
+      bench_attention },
     { "choose", "kernels that a convolution could be given, and the one that it is given",
       bench_choose },
     { "conv", "the convolutions of a small network beside the multiply-adds they consist of",

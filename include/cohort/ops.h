@@ -296,6 +296,26 @@ CO_API co_value *co_global_norm(co_context *ctx, co_value *xs);
  * where it is not finite), and behind them that norm. */
 CO_API co_value *co_clip_by_global_norm(co_context *ctx, co_value *xs, double clip_norm);
 
+/**
+ * Scaled dot-product attention: softmax(scale * q k') v of every head, where k' is k transposed. Each query
+ * gets a mean of the values, weighed by how much it is like their keys.
+ *
+ * q is [..., queries, heads * depth], k [..., keys, heads * depth], v [..., keys, heads * width], and the result
+ * [..., queries, heads * width]; the dimensions before the last two are equal. The channels of head h lie
+ * together, from h * depth on, as a product with a matrix of weights leaves them: nothing need be transposed.
+ * Tensors that have heads as a dimension, [batch, heads, time, depth], are the same with heads = 1.
+ *
+ * causal: query i sees keys 0 to i; the others should be finite numbers nevertheless. scale 0 stands for
+ * 1 / sqrt(depth). No matrix of queries x keys is kept, so memory grows with the length, not with its square; the
+ * gradient computes the probabilities again. Shapes that do not fit, or heads that do not divide the channels, are
+ * CO_INVALID_ARGUMENT, which says all three shapes.
+ *
+ *     co_value *mixed = co_attention(ctx, co_matmul(ctx, x, wq), co_matmul(ctx, x, wk), co_matmul(ctx, x, wv),
+ *                                    4, true, 0);
+ */
+CO_API co_value *co_attention(co_context *ctx, co_value *q, co_value *k, co_value *v, int64_t heads,
+                              bool causal, double scale);
+
 typedef enum co_padding { CO_PADDING_VALID = 0, CO_PADDING_SAME, CO_PADDING_EXPLICIT } co_padding;
 
 typedef struct co_conv2d_options {

@@ -27,6 +27,7 @@
 #define co_assign_sub(ctx, ...) co_assign_sub(CO_HERE(ctx), __VA_ARGS__)
 #define co_assign_to_logical_device(ctx, ...) co_assign_to_logical_device(CO_HERE(ctx), __VA_ARGS__)
 #define co_at(ctx, ...) co_at(CO_HERE(ctx), __VA_ARGS__)
+#define co_attention(ctx, ...) co_attention(CO_HERE(ctx), __VA_ARGS__)
 #define co_average_loss(ctx, ...) co_average_loss(CO_HERE(ctx), __VA_ARGS__)
 #define co_avg_pool2d(ctx, ...) co_avg_pool2d(CO_HERE(ctx), __VA_ARGS__)
 #define co_band_part(ctx, ...) co_band_part(CO_HERE(ctx), __VA_ARGS__)

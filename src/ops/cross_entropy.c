@@ -146,7 +146,7 @@ loss_chunk(void *arg, int64_t chunk)
         void   *sum = j->exps != NULL ? (void *)(j->sums + at_row(j, row)) : own_sum;
 
         j->kernels->exps(j->logits + at_element(j, row),
-                         j->exps != NULL ? j->exps + at_element(j, row) : NULL, max, sum, n,
+                         j->exps != NULL ? j->exps + at_element(j, row) : NULL, max, sum, n, j->dim,
                          j->dim);
         j->kernels->logs(sum, j->out + at_row(j, row), n);
         for (int64_t i = 0; i < n; ++i) {
@@ -170,10 +170,10 @@ grad_chunk(void *arg, int64_t chunk)
 
     if (j->exps != NULL)
         j->kernels->scale(j->exps + at, j->sums + at_row(j, first), j->g + at_row(j, first),
-                          j->out + at, last - first, j->dim);
+                          j->out + at, last - first, j->dim, j->dim);
     else
         coi_softmax_rows(j->kernels, j->size, j->logits + at, j->g + at_row(j, first), j->out + at,
-                         last - first, j->dim);
+                         last - first, j->dim, j->dim);
     for (int64_t row = first; row < last; ++row) {
         int64_t hit = row * j->dim + coi_label(j->labels, row);
 

@@ -15,6 +15,7 @@
     X(argmax)                                                                                      \
     X(argmin)                                                                                      \
     X(argsort)                                                                                     \
+    X(attention)                                                                                   \
     X(avg_pool2d)                                                                                  \
     X(avg_pool2d_grad)                                                                             \
     X(band_part)                                                                                   \

@@ -17,7 +17,6 @@
 
 #define T    f64
 #define REAL double
-#define ROOT sqrt
 #include "ops/simd/norm_body.h"
 
 static const coi_norm_kernels of_doubles = { norm_rows_f64, norm_grad_rows_f64 };

@@ -56,17 +56,17 @@ coi_softmax_view_of(const coi_call *call, coi_softmax_view *view)
 
 void
 coi_softmax_rows(const coi_softmax_kernels *kernels, size_t element_size, const char *x,
-                 const char *g, char *y, int64_t num_rows, int64_t dim)
+                 const char *g, char *y, int64_t num_rows, int64_t dim, int64_t stride)
 {
     double max[COI_SOFTMAX_ROWS], sum[COI_SOFTMAX_ROWS]; /* of either type */
 
     for (int64_t row = 0; row < num_rows; row += COI_SOFTMAX_ROWS) {
         int64_t n = num_rows - row < COI_SOFTMAX_ROWS ? num_rows - row : COI_SOFTMAX_ROWS;
-        size_t  at = (size_t)(row * dim) * element_size;
+        size_t  at = (size_t)(row * stride) * element_size;
 
-        kernels->exps(x + at, y + at, max, sum, n, dim);
+        kernels->exps(x + at, y + at, max, sum, n, dim, stride);
         kernels->scale(y + at, sum, g != NULL ? g + (size_t)row * element_size : NULL, y + at, n,
-                       dim);
+                       dim, stride);
     }
 }
 
@@ -113,9 +113,10 @@ rows_chunk(void *arg, int64_t chunk)
     if (n > j->rows_per_chunk)
         n = j->rows_per_chunk;
     if (j->g == NULL)
-        coi_softmax_rows(j->kernels, j->element_size, j->x + at, NULL, j->out + at, n, j->view.dim);
+        coi_softmax_rows(j->kernels, j->element_size, j->x + at, NULL, j->out + at, n, j->view.dim,
+                         j->view.dim);
     else
-        j->kernels->grad_rows(j->x + at, j->g + at, j->out + at, n, j->view.dim);
+        j->kernels->grad_rows(j->x + at, j->g + at, j->out + at, n, j->view.dim, j->view.dim);
 }
 
 static void

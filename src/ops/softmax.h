@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Kernels of softmax, its gradient and cross entropy. A tensor is seen as outer x dim x inner with the softmax along dim;
- * `rows` kernels serve inner = 1, `columns` kernels one outer index with inner > 1 and a range of columns.
+ * `rows` kernels serve inner = 1, where rows of all operands are `stride` elements apart (dim, unless they are parts of longer ones),
+ * `columns` kernels one outer index with inner > 1 and a range of columns.
  *
  * A sum along dim has 16 partial sums (element i goes to sum i mod 16) that are folded in a fixed order.
  */
@@ -12,15 +13,17 @@
 
 typedef struct coi_softmax_kernels {
     /* y = exp(x - max), max and the sum of y, of each row; y may be NULL, which changes no bit of the others. */
-    void (*exps)(const void *x, void *y, void *max, void *sum, int64_t num_rows, int64_t dim);
+    void (*exps)(const void *x, void *y, void *max, void *sum, int64_t num_rows, int64_t dim,
+                 int64_t stride);
     /* y = e / sum, times g[row] where g is given; y may be e. */
     void (*scale)(const void *e, const void *sum, const void *g, void *y, int64_t num_rows,
-                  int64_t dim);
+                  int64_t dim, int64_t stride);
     void (*logs)(const void *sum, void *log_sum, int64_t n);
     void (*columns)(const void *x, void *y, int64_t dim, int64_t inner, int64_t first,
                     int64_t last);
     /* dx = y (g - sum(g y)) */
-    void (*grad_rows)(const void *y, const void *g, void *dx, int64_t num_rows, int64_t dim);
+    void (*grad_rows)(const void *y, const void *g, void *dx, int64_t num_rows, int64_t dim,
+                      int64_t stride);
     void (*grad_columns)(const void *y, const void *g, void *dx, int64_t dim, int64_t inner,
                          int64_t first, int64_t last);
 } coi_softmax_kernels;
@@ -40,7 +43,7 @@ coi_softmax_chunk_rows(int64_t dim)
 #define COI_SOFTMAX_ROWS 64
 /* Softmax of rows, times g[row] where g is given. */
 void coi_softmax_rows(const coi_softmax_kernels *kernels, size_t element_size, const char *x,
-                      const char *g, char *y, int64_t num_rows, int64_t dim);
+                      const char *g, char *y, int64_t num_rows, int64_t dim, int64_t stride);
 
 typedef struct coi_softmax_attrs {
     int64_t axis;

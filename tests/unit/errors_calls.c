@@ -257,6 +257,7 @@ call_more_operators(co_context *ctx, const goods *g)
     NOTHING(co_sigmoid_cross_entropy(ctx, x, x));
     NOTHING(co_mse(ctx, x, x));
     NOTHING(co_l2_loss(ctx, x));
+    NOTHING(co_attention(ctx, x, x, x, 1, true, 0));
     NOTHING(co_layer_norm(ctx, x, x, x, CO_AXES(-1), 1e-3));
     NOTHING(co_batch_norm_train(ctx, x, x, x, x, x, CO_AXES(0), 0.9, 1e-3));
     NOTHING(co_batch_norm_inference(ctx, x, x, x, x, x, 1e-3));

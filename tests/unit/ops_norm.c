@@ -105,6 +105,7 @@ CO_TEST(layer_norm_is_exact_to_a_few_units, "")
                 frexp(fmax(1, fabs(want[i])), &exponent);
                 worst = fmax(worst, fabs(got[i] - want[i]) / ldexp(1, exponent - FLT_MANT_DIG));
             }
+            fprintf(stderr, "%g %d %g\n", offsets[o], (int)dim, worst);
             CO_EXPECT_LESS(worst, 4);
             free(got);
             free(want);

@@ -26,6 +26,7 @@ static const op_example op_examples[] = {
     { "argmax", "any of rank 1 and more; the result is without the axis", "[[1, 5, 2], [7, 0, 7]]", "axis=1" },
     { "argmin", "any of rank 1 and more; the result is without the axis", "[[1, 5, 2], [7, 0, 7]]", "axis=1" },
     { "argsort", ALONG, "[3, 1, 2]", "" },
+    { "attention", "q [...,queries,heads*depth], k [...,keys,heads*depth], v [...,keys,heads*width] -> [...,queries,heads*width]", "[[0.0], [9.0]] [[0.0], [2.0]] [[4.0], [6.0]]", "causal=true" },
     { "avg_pool2d", "[n,h,w,c] -> [n,oh,ow,c]", "[[[[1.0], [2.0]], [[3.0], [4.0]]]]", "ksize=[2,2] strides=[2,2]" },
     { "band_part", "[...,m,n]; the result has it", "[[1, 2, 3], [4, 5, 6], [7, 8, 9]]", "num_lower=0 num_upper=1" },
     { "batch_norm_inference", "x any; the others broadcast to it", "[[1.0, 2.0], [3.0, 6.0]] [2.0, 4.0] [1.0, 4.0] [1.0, 1.0] [0.0, 0.0]", "epsilon=0.0" },

@@ -9,19 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-static double
-get(const co_value *x, int64_t i)
-{
-    return coi_number_load((co_dtype)x->dtype, x->u.tensor.data, i).f;
-}
-
-static void
-put(co_value *x, int64_t i, double value)
-{
-    coi_number_store((co_dtype)x->dtype, x->u.tensor.data, i,
-                     coi_number_of((co_dtype)x->dtype, value, 0));
-}
-
 /* What the gradient keeps is computed again: mean and 1 / deviation of the row at `at`. */
 static double
 measure(const co_value *x, int64_t at, int64_t dim, double epsilon, double *scale)
@@ -29,9 +16,10 @@ measure(const co_value *x, int64_t at, int64_t dim, double epsilon, double *scal
     double mean = 0, variance = 0;
 
     for (int64_t i = 0; i < dim; ++i)
-        mean += get(x, at + i) / (double)dim;
+        mean += coi_ref_get(x, at + i);
+    mean /= (double)dim;
     for (int64_t i = 0; i < dim; ++i)
-        variance += (get(x, at + i) - mean) * (get(x, at + i) - mean) / (double)dim;
+        variance += (coi_ref_get(x, at + i) - mean) * (coi_ref_get(x, at + i) - mean) / (double)dim;
     *scale = 1 / sqrt(variance + epsilon);
     return mean;
 }
@@ -48,11 +36,13 @@ norm(coi_call *call)
             mean = measure(x, row, dim, ((const coi_norm_attrs *)call->attrs)->epsilon, &scale);
         int64_t at = row / dim * COI_NORM_STATISTICS;
 
-        put(statistics, at, mean);
-        put(statistics, at + 1, mean - get(statistics, at));
-        put(statistics, at + 2, scale);
+        coi_ref_put(statistics, at, mean);
+        coi_ref_put(statistics, at + 1, mean - coi_ref_get(statistics, at));
+        coi_ref_put(statistics, at + 2, scale);
         for (int64_t i = 0; i < dim; ++i)
-            put(y, row + i, (get(x, row + i) - mean) * scale * get(gamma, i) + get(beta, i));
+            coi_ref_put(y, row + i,
+                        (coi_ref_get(x, row + i) - mean) * scale * coi_ref_get(gamma, i) +
+                            coi_ref_get(beta, i));
     }
     return CO_OK;
 }
@@ -60,7 +50,7 @@ norm(coi_call *call)
 static void
 add_to(co_value *sums, int64_t i, double value)
 {
-    put(sums, i, get(sums, i) + value);
+    coi_ref_put(sums, i, coi_ref_get(sums, i) + value);
 }
 
 /* The sums for gamma and beta all go to the first line. */
@@ -79,17 +69,19 @@ norm_grad(coi_call *call)
         double mean = measure(x, row, dim, ((const coi_norm_attrs *)call->attrs)->epsilon, &scale);
 
         for (int64_t i = 0; i < dim; ++i) {
-            double z = (get(x, row + i) - mean) * scale, h = get(g, row + i) * get(gamma, i);
+            double z = (coi_ref_get(x, row + i) - mean) * scale,
+                   h = coi_ref_get(g, row + i) * coi_ref_get(gamma, i);
 
             sum += h / n;
             product += h * z / n;
-            add_to(call->out[1], i, get(g, row + i) * z);
-            add_to(call->out[2], i, get(g, row + i));
+            add_to(call->out[1], i, coi_ref_get(g, row + i) * z);
+            add_to(call->out[2], i, coi_ref_get(g, row + i));
         }
         for (int64_t i = 0; i < dim; ++i) {
-            double z = (get(x, row + i) - mean) * scale, h = get(g, row + i) * get(gamma, i);
+            double z = (coi_ref_get(x, row + i) - mean) * scale,
+                   h = coi_ref_get(g, row + i) * coi_ref_get(gamma, i);
 
-            put(call->out[0], row + i, (h - sum - z * product) * scale);
+            coi_ref_put(call->out[0], row + i, (h - sum - z * product) * scale);
         }
     }
     return CO_OK;

@@ -33,6 +33,22 @@ coi_number coi_number_of(co_dtype dtype, double f, int64_t i);
 /* a < b; false if either is NaN. */
 bool coi_number_less(coi_number a, coi_number b);
 
+/* Element i of a float32 or float64 tensor. */
+static inline double
+coi_ref_get(const co_value *x, int64_t i)
+{
+    return x->dtype == CO_FLOAT32 ? (double)((const float *)x->u.tensor.data)[i]
+                                  : ((const double *)x->u.tensor.data)[i];
+}
+static inline void
+coi_ref_put(co_value *x, int64_t i, double value)
+{
+    if (x->dtype == CO_FLOAT32)
+        ((float *)x->u.tensor.data)[i] = (float)value;
+    else
+        ((double *)x->u.tensor.data)[i] = value;
+}
+
 /* Position in `operand` of the element that broadcasting pairs with element i of `out`. */
 int64_t coi_ref_broadcast_index(const co_value *out, int64_t i, const co_value *operand);
 

@@ -3,26 +3,10 @@
  * Softmax, cross entropy and their gradients, one row after the other, summed in double.
  */
 #include "ops/softmax.h"
+#include "ops/ref/ref.h"
 #include "ops/widen.h"
 
 #include <math.h>
-
-/* Element i of a float32 or float64 tensor. */
-static double
-get(const co_value *x, int64_t i)
-{
-    return x->dtype == CO_FLOAT32 ? (double)((const float *)x->u.tensor.data)[i]
-                                  : ((const double *)x->u.tensor.data)[i];
-}
-
-static void
-put(co_value *x, int64_t i, double value)
-{
-    if (x->dtype == CO_FLOAT32)
-        ((float *)x->u.tensor.data)[i] = (float)value;
-    else
-        ((double *)x->u.tensor.data)[i] = value;
-}
 
 /* Largest of dim elements that begin at `at` and are `step` apart, and the sum of exp(x - max). */
 static double
@@ -31,11 +15,11 @@ row_max_and_sum(const co_value *x, int64_t at, int64_t step, int64_t dim, double
     double max = -INFINITY;
 
     for (int64_t d = 0; d < dim; ++d)
-        if (get(x, at + d * step) > max)
-            max = get(x, at + d * step);
+        if (coi_ref_get(x, at + d * step) > max)
+            max = coi_ref_get(x, at + d * step);
     *sum = 0;
     for (int64_t d = 0; d < dim; ++d)
-        *sum += exp(get(x, at + d * step) - max);
+        *sum += exp(coi_ref_get(x, at + d * step) - max);
     return max;
 }
 
@@ -52,7 +36,8 @@ softmax(coi_call *call)
             double  sum, max = row_max_and_sum(x, at, v.inner, v.dim, &sum);
 
             for (int64_t d = 0; d < v.dim; ++d)
-                put(call->out[0], at + d * v.inner, exp(get(x, at + d * v.inner) - max) / sum);
+                coi_ref_put(call->out[0], at + d * v.inner,
+                            exp(coi_ref_get(x, at + d * v.inner) - max) / sum);
         }
     return CO_OK;
 }
@@ -70,10 +55,11 @@ softmax_grad(coi_call *call)
             double  dot = 0;
 
             for (int64_t d = 0; d < v.dim; ++d)
-                dot += get(y, at + d * v.inner) * get(g, at + d * v.inner);
+                dot += coi_ref_get(y, at + d * v.inner) * coi_ref_get(g, at + d * v.inner);
             for (int64_t d = 0; d < v.dim; ++d)
-                put(call->out[0], at + d * v.inner,
-                    get(y, at + d * v.inner) * (get(g, at + d * v.inner) - dot));
+                coi_ref_put(call->out[0], at + d * v.inner,
+                            coi_ref_get(y, at + d * v.inner) *
+                                (coi_ref_get(g, at + d * v.inner) - dot));
         }
     return CO_OK;
 }
@@ -88,12 +74,13 @@ cross_entropy(coi_call *call)
     for (int64_t row = 0; rc == CO_OK && row < labels->u.tensor.num_elements; ++row) {
         double sum, max = row_max_and_sum(logits, row * dim, 1, dim, &sum);
 
-        put(call->out[0], row, log(sum) - (get(logits, row * dim + coi_label(labels, row)) - max));
+        coi_ref_put(call->out[0], row,
+                    log(sum) - (coi_ref_get(logits, row * dim + coi_label(labels, row)) - max));
         if (call->num_out == 1 || call->out[1]->u.tensor.num_elements == 0)
             continue;
-        put(call->out[2], row, sum); /* what is kept for the gradient */
+        coi_ref_put(call->out[2], row, sum); /* what is kept for the gradient */
         for (int64_t d = 0; d < dim; ++d)
-            put(call->out[1], row * dim + d, exp(get(logits, row * dim + d) - max));
+            coi_ref_put(call->out[1], row * dim + d, exp(coi_ref_get(logits, row * dim + d) - max));
     }
     return rc;
 }
@@ -109,9 +96,10 @@ cross_entropy_grad(coi_call *call)
         double sum, max = row_max_and_sum(logits, row * dim, 1, dim, &sum);
 
         for (int64_t d = 0; d < dim; ++d)
-            put(call->out[0], row * dim + d,
-                (exp(get(logits, row * dim + d) - max) / sum - (d == coi_label(labels, row))) *
-                    get(g, row));
+            coi_ref_put(call->out[0], row * dim + d,
+                        (exp(coi_ref_get(logits, row * dim + d) - max) / sum -
+                         (d == coi_label(labels, row))) *
+                            coi_ref_get(g, row));
     }
     return rc;
 }

@@ -12,7 +12,6 @@
 
 #define T    f32
 #define REAL float
-#define ROOT sqrtf
 #include "ops/simd/norm_body.h"
 
 const coi_norm_kernels COI_PER_ISA(coi_norm_f32) = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernels of ops/norm.h for one element type: T is f32 or f64, REAL its C type, ROOT its square root. Included by
+ * The kernels of ops/norm.h for one element type: T is f32 or f64, REAL its C type. Included by
  * norm.c of this folder and, for double, by ops/norm.c; hence no guard.
  *
  * A sum along a row is taken in four vectors, and what is left of the row behind them in a number. Rows are taken a few at a
@@ -10,7 +10,8 @@
 
 enum {
     OF(AT_ONCE) = 4 * OF(LANES), /* elements */
-    OF(TOGETHER) = 1024,         /* elements that go through the stages together */
+    OF(TOGETHER) =
+        1024, /* elements that go through the stages together, and are added up in their own type */
 };
 
 /* Sums by name, because compilers do not always keep an array of them in registers. */
@@ -43,7 +44,7 @@ OF(total)(OF(four) sums)
 }
 
 static REAL
-OF(row_sum)(const REAL *x, int64_t n)
+OF(sum)(const REAL *x, int64_t n)
 {
     OF(four) sums = OF(none)();
     REAL    rest = 0;
@@ -59,7 +60,7 @@ OF(row_sum)(const REAL *x, int64_t n)
     return OF(total)(sums) + rest;
 }
 
-/* y = x - mean of a row; the sum of y, and that of its squares. */
+/* y = x - mean; the sum of y, and that of its squares. */
 static REAL
 OF(centre)(const REAL *x, REAL *y, int64_t n, REAL mean, REAL *squares)
 {
@@ -89,25 +90,54 @@ OF(centre)(const REAL *x, REAL *y, int64_t n, REAL mean, REAL *squares)
     return OF(total)(sum) + rest;
 }
 
+/* Long rows by parts that are added in double. A quotient, so that the mean of equal numbers is that number. */
+static REAL
+OF(row_mean)(const REAL *x, int64_t dim)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < dim; i += OF(TOGETHER))
+        sum += (double)OF(sum)(x + i, dim - i < OF(TOGETHER) ? dim - i : OF(TOGETHER));
+    return (REAL)(sum / (double)dim);
+}
+
+/* y = x - mean of a row; returns what that mean was too small, and the variance. */
+static double
+OF(row_rest)(const REAL *x, REAL *y, int64_t dim, REAL mean, double *variance)
+{
+    double rest = 0, squares = 0;
+
+    for (int64_t i = 0; i < dim; i += OF(TOGETHER)) {
+        REAL square;
+
+        rest += (double)OF(centre)(x + i, y + i, dim - i < OF(TOGETHER) ? dim - i : OF(TOGETHER),
+                                   mean, &square);
+        squares += (double)square;
+    }
+    rest /= (double)dim;
+    squares = squares / (double)dim - rest * rest;
+    *variance = squares < 0 ? 0 : squares; /* NaN stays */
+    return rest;
+}
+
 static void
 OF(norm_rows)(const void *x_data, const void *gamma_data, const void *beta_data, void *y_data,
               void *statistics_data, int64_t num_rows, int64_t dim, double epsilon)
 {
     const REAL *x = x_data, *gamma = gamma_data, *beta = beta_data;
-    REAL       *y = y_data, *statistics = statistics_data, share = 1 / (REAL)dim;
+    REAL       *y = y_data, *statistics = statistics_data;
     int64_t     few = dim < OF(TOGETHER) ? OF(TOGETHER) / dim : 1;
 
     for (; num_rows > 0; num_rows -= few) {
         few = few < num_rows ? few : num_rows;
         for (int64_t row = 0; row < few; ++row)
-            statistics[row * COI_NORM_STATISTICS] = OF(row_sum)(x + row * dim, dim) * share;
+            statistics[row * COI_NORM_STATISTICS] = OF(row_mean)(x + row * dim, dim);
         for (int64_t row = 0; row < few; ++row) {
-            REAL *s = statistics + row * COI_NORM_STATISTICS, variance;
+            REAL  *s = statistics + row * COI_NORM_STATISTICS;
+            double variance;
 
-            s[1] = OF(centre)(x + row * dim, y + row * dim, dim, s[0], &variance) * share;
-            variance = variance * share - s[1] * s[1];
-            variance = variance < 0 ? 0 : variance; /* NaN stays */
-            s[2] = 1 / ROOT(variance + (REAL)epsilon);
+            s[1] = (REAL)OF(row_rest)(x + row * dim, y + row * dim, dim, s[0], &variance);
+            s[2] = (REAL)(1 / sqrt(variance + epsilon));
         }
         for (int64_t row = 0; row < few; ++row, y += dim, statistics += COI_NORM_STATISTICS) {
             REAL rest = statistics[1], scale = statistics[2];

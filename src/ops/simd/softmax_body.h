@@ -131,25 +131,26 @@ OF(strip_grad)(const REAL *restrict y, const REAL *restrict g, REAL *restrict dx
 
 /* n rows as the columns of a strip (columns up to ROUNDED(n) are zero), and back. */
 static inline void
-OF(turn)(const REAL *restrict rows, int64_t dim, int n, REAL *restrict strip)
+OF(turn)(const REAL *restrict rows, int64_t dim, int64_t stride, int n, REAL *restrict strip)
 {
     for (int64_t d = 0; d < dim; ++d) {
         for (int i = 0; i < n; ++i)
-            strip[d * STRIP + i] = rows[i * dim + d];
+            strip[d * STRIP + i] = rows[i * stride + d];
         for (int i = n; i < ROUNDED(n); ++i)
             strip[d * STRIP + i] = 0;
     }
 }
 static inline void
-OF(turn_back)(const REAL *restrict strip, int64_t dim, int n, REAL *restrict rows)
+OF(turn_back)(const REAL *restrict strip, int64_t dim, int64_t stride, int n, REAL *restrict rows)
 {
     for (int64_t d = 0; d < dim; ++d)
         for (int i = 0; i < n; ++i)
-            rows[i * dim + d] = strip[d * STRIP + i];
+            rows[i * stride + d] = strip[d * STRIP + i];
 }
 
 static void
-OF(narrow_exps)(const REAL *x, REAL *y, REAL *max, REAL *sum, int64_t num_rows, int64_t dim)
+OF(narrow_exps)(const REAL *x, REAL *y, REAL *max, REAL *sum, int64_t num_rows, int64_t dim,
+                int64_t stride)
 {
     REAL from[NARROW * STRIP], to[NARROW * STRIP], strip_max[STRIP], strip_sum[STRIP];
 
@@ -157,12 +158,12 @@ OF(narrow_exps)(const REAL *x, REAL *y, REAL *max, REAL *sum, int64_t num_rows, 
         int    n = num_rows - row < STRIP ? (int)(num_rows - row) : STRIP;
         size_t nbytes = (size_t)n * sizeof(REAL);
 
-        OF(turn)(x + row * dim, dim, n, from);
+        OF(turn)(x + row * stride, dim, stride, n, from);
         OF(strip_exp)(from, to, true, dim, STRIP, ROUNDED(n), strip_max, strip_sum);
         memcpy(max + row, strip_max, nbytes);
         memcpy(sum + row, strip_sum, nbytes);
         if (y != NULL)
-            OF(turn_back)(to, dim, n, y + row * dim);
+            OF(turn_back)(to, dim, stride, n, y + row * stride);
     }
 }
 
@@ -197,35 +198,35 @@ OF(exp_sum)(const REAL *x, int64_t dim, REAL max)
 /* A few rows at a time, as many as stay near: all maxima first, so that no exponential waits for the end of a maximum. */
 static void
 OF(softmax_exps)(const void *x_data, void *y_data, void *max_data, void *sum_data, int64_t num_rows,
-                 int64_t dim)
+                 int64_t dim, int64_t stride)
 {
     const REAL *x = x_data;
     REAL       *y = y_data, *max = max_data, *sum = sum_data;
     int64_t     few = dim < BLOCK ? 2 * BLOCK / dim : 1;
 
     if (dim <= NARROW) {
-        OF(narrow_exps)(x, y, max, sum, num_rows, dim);
+        OF(narrow_exps)(x, y, max, sum, num_rows, dim, stride);
         return;
     }
     for (int64_t first = 0; first < num_rows; first += few) {
         int64_t last = num_rows - first < few ? num_rows : first + few;
 
         for (int64_t row = first; row < last; ++row)
-            max[row] = OF(row_max)(x + row * dim, dim);
+            max[row] = OF(row_max)(x + row * stride, dim);
         for (int64_t row = first; row < last; ++row)
-            sum[row] = y != NULL ? OF(row_exps)(x + row * dim, y + row * dim, dim, max[row])
-                                 : OF(exp_sum)(x + row * dim, dim, max[row]);
+            sum[row] = y != NULL ? OF(row_exps)(x + row * stride, y + row * stride, dim, max[row])
+                                 : OF(exp_sum)(x + row * stride, dim, max[row]);
     }
 }
 
 static void
 OF(softmax_scale)(const void *e_data, const void *sum_data, const void *g_data, void *y_data,
-                  int64_t num_rows, int64_t dim)
+                  int64_t num_rows, int64_t dim, int64_t stride)
 {
     const REAL *e = e_data, *sum = sum_data, *g = g_data;
     REAL       *y = y_data;
 
-    for (int64_t row = 0; row < num_rows; ++row, e += dim, y += dim) {
+    for (int64_t row = 0; row < num_rows; ++row, e += stride, y += stride) {
         REAL factor = (g == NULL ? 1 : g[row]) / sum[row];
 
         for (int64_t i = 0; i < dim; ++i)
@@ -259,32 +260,33 @@ OF(softmax_columns)(const void *x_data, void *y_data, int64_t dim, int64_t inner
 }
 
 static void
-OF(narrow_grad_rows)(const REAL *y, const REAL *g, REAL *dx, int64_t num_rows, int64_t dim)
+OF(narrow_grad_rows)(const REAL *y, const REAL *g, REAL *dx, int64_t num_rows, int64_t dim,
+                     int64_t stride)
 {
     REAL from[NARROW * STRIP], with[NARROW * STRIP], to[NARROW * STRIP];
 
     for (int64_t row = 0; row < num_rows; row += STRIP) {
         int n = num_rows - row < STRIP ? (int)(num_rows - row) : STRIP;
 
-        OF(turn)(y + row * dim, dim, n, from);
-        OF(turn)(g + row * dim, dim, n, with);
+        OF(turn)(y + row * stride, dim, stride, n, from);
+        OF(turn)(g + row * stride, dim, stride, n, with);
         OF(strip_grad)(from, with, to, dim, STRIP, ROUNDED(n));
-        OF(turn_back)(to, dim, n, dx + row * dim);
+        OF(turn_back)(to, dim, stride, n, dx + row * stride);
     }
 }
 
 static void
 OF(softmax_grad_rows)(const void *y_data, const void *g_data, void *dx_data, int64_t num_rows,
-                      int64_t dim)
+                      int64_t dim, int64_t stride)
 {
     const REAL *y = y_data, *g = g_data;
     REAL       *dx = dx_data;
 
     if (dim <= NARROW) {
-        OF(narrow_grad_rows)(y, g, dx, num_rows, dim);
+        OF(narrow_grad_rows)(y, g, dx, num_rows, dim, stride);
         return;
     }
-    for (int64_t row = 0; row < num_rows; ++row, y += dim, g += dim, dx += dim) {
+    for (int64_t row = 0; row < num_rows; ++row, y += stride, g += stride, dx += stride) {
         REAL dot;
 
         for (int64_t i = 0; i < dim; ++i)
