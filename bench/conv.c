@@ -82,8 +82,8 @@ first_layer_once(co_context *ctx, co_value *x, co_value *weights, co_value *dy)
     options.output_gradients = dy;
     co_tape_begin(ctx);
     co_watch(ctx, weights);
-    y = co_conv2d(ctx, x, co_at(ctx, weights, 0), &conv);
-    y = co_relu(ctx, co_add(ctx, y, co_at(ctx, weights, 1)));
+    y = co_conv2d_bias(ctx, x, co_at(ctx, weights, 0), co_at(ctx, weights, 1), CO_ACTIVATION_RELU,
+                       &conv);
     co_gradient_with(ctx, co_max_pool2d(ctx, y, NULL), weights, &options);
 }
 

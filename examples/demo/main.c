@@ -80,9 +80,9 @@ enum { NUM_MODES = sizeof(modes) / sizeof(modes[0]) };
 static co_value *
 forward(co_context *ctx, const model *m, co_value *images)
 {
-    co_value *hidden = co_relu(ctx, co_add(ctx, co_matmul(ctx, images, m->w1), m->b1));
+    co_value *hidden = co_dense(ctx, images, m->w1, m->b1, CO_ACTIVATION_RELU);
 
-    return co_add(ctx, co_matmul(ctx, hidden, m->w2), m->b2);
+    return co_dense(ctx, hidden, m->w2, m->b2, CO_ACTIVATION_NONE);
 }
 
 /* Arguments: images and labels of this replica. Returns its share of the mean loss of the step. */

@@ -100,6 +100,25 @@ CO_API co_value *co_add_n(co_context *ctx, co_value *xs);
 CO_API co_value *co_matmul(co_context *ctx, co_value *a, co_value *b);
 CO_API co_value *co_matmul_transposed(co_context *ctx, co_value *a, co_value *b, bool transpose_a,
                                       bool transpose_b);
+/** What layers apply to their sums. */
+typedef enum co_activation {
+    CO_ACTIVATION_NONE = 0,
+    CO_ACTIVATION_RELU,
+    CO_ACTIVATION_RELU6,
+    CO_ACTIVATION_ELU,
+    CO_ACTIVATION_SELU,
+    CO_ACTIVATION_TANH,
+    CO_ACTIVATION_SIGMOID,
+    CO_ACTIVATION_SOFTPLUS,
+    CO_ACTIVATION_SOFTSIGN,
+    CO_ACTIVATION_SILU,
+    CO_ACTIVATION_GELU,
+    CO_ACTIVATION_GELU_TANH
+} co_activation;
+/** A fully connected layer: activation(x w + b) of x [..., inputs], w [inputs, outputs], b [outputs]. The
+ * same numbers as co_matmul, co_add and the activation one after the other, without their passes over
+ * memory; half-precision results are rounded once, at the end. */
+CO_API co_value *co_dense(co_context *ctx, co_value *x, co_value *w, co_value *b, co_activation activation);
 /** a [..., m, n] x b [..., n]. */
 CO_API co_value *co_matvec(co_context *ctx, co_value *a, co_value *b, bool transpose_a);
 /**
@@ -329,6 +348,9 @@ typedef struct co_conv2d_options {
     { sizeof(co_conv2d_options), { 1, 1 }, { 1, 1 }, CO_PADDING_VALID, { 0, 0, 0, 0 } }
 /** x [n, h, w, in] with filter w [kh, kw, in, out]. NULL options are the initialiser's. */
 CO_API co_value *co_conv2d(co_context *ctx, co_value *x, co_value *w, const co_conv2d_options *options);
+/** A convolutional layer: activation(conv2d(x, w) + b), b [out]; see co_dense. */
+CO_API co_value *co_conv2d_bias(co_context *ctx, co_value *x, co_value *w, co_value *b,
+                                co_activation activation, const co_conv2d_options *options);
 /** Every channel with filters of its own: w [kh, kw, in, m] gives in * m channels. Strides are equal. */
 CO_API co_value *co_depthwise_conv2d(co_context *ctx, co_value *x, co_value *w,
                                      const co_conv2d_options *options);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conv2d and its gradients for input and filter: rules, the choice of kernel, gradients of each. Kernels: oneDNN
+ * conv2d, conv2d_bias, and the gradients for input and filter: rules, the choice of kernel, gradients of each. Kernels: oneDNN
  * (ops/onednn) for large float32 convolutions where it is built in, a matrix product of patches (conv2d_gemm.c)
  * otherwise, sums over channels for groups (conv2d_groups.c).
  */
@@ -26,6 +26,11 @@ static const char *const paddings[] = { "VALID", "SAME", "EXPLICIT", NULL };
     X(coi_conv2d_attrs, dilations, INTS, "=null", NULL)                                            \
     X(coi_conv2d_attrs, explicit_paddings, INTS, "=null", NULL)
 COI_ATTR_TABLE(coi_conv2d_attrs, CONV2D_ATTRS)
+
+typedef coi_conv2d_attrs bias_attrs;
+#define BIAS_ATTRS(X)                                                                              \
+    CONV2D_ATTRS(X) X(coi_conv2d_attrs, activation, CHOICE, "=none", coi_activation_names)
+COI_ATTR_TABLE(bias_attrs, BIAS_ATTRS)
 
 typedef coi_conv2d_attrs backprop_attrs;
 #define BACKPROP_ATTRS(X) CONV2D_ATTRS(X) X(coi_conv2d_attrs, sizes, INTS, "", NULL)
@@ -279,9 +284,19 @@ coi_conv2d_sum_partials(coi_call *call, co_dtype dtype, const void *sums, int64_
 static coi_conv2d_kind
 kind_of(const coi_call *call)
 {
-    return call->op == &coi_op_conv2d                  ? COI_CONV2D
-           : call->op == &coi_op_conv2d_backprop_input ? COI_CONV2D_INPUT
-                                                       : COI_CONV2D_FILTER;
+    return (coi_conv2d_kind)call->op->kind;
+}
+
+/* Whether a bias comes behind, and with it an activation. */
+static bool
+is_finished(const coi_call *call)
+{
+    return call->op == &coi_op_conv2d_bias;
+}
+static int32_t
+activation_of(const coi_call *call)
+{
+    return ((const coi_conv2d_attrs *)call->attrs)->activation;
 }
 
 static co_code
@@ -294,7 +309,7 @@ ref_floats(coi_call *call)
     if (rc == CO_OK)
         coi_ref_conv2d(kind, (co_dtype)call->out[0]->dtype, &g, call->in[0]->u.tensor.data,
                        call->in[1]->u.tensor.data, call->out[0]->u.tensor.data);
-    return rc;
+    return rc == CO_OK && is_finished(call) ? coi_ref_finish(call, activation_of(call)) : rc;
 }
 
 static co_code
@@ -303,10 +318,20 @@ conv2d_ref(coi_call *call)
     return coi_run_widened(call, ref_floats);
 }
 
+/* A finish, if there is one, for all of the output. */
+static co_code
+finish_all(const coi_call *call, const coi_conv2d *g, const coi_finish *finish)
+{
+    if (finish != NULL)
+        coi_finish_rows(finish, call->out[0]->u.tensor.data, g->oc, g->n * g->oh * g->ow, 0, g->oc);
+    return CO_OK;
+}
+
 static co_code
 run_floats(coi_call *call)
 {
     coi_conv2d_kind kind = kind_of(call);
+    coi_finish      room, *finish = is_finished(call) ? &room : NULL;
     co_dtype        dtype = (co_dtype)call->out[0]->dtype;
     const void     *a = call->in[0]->u.tensor.data, *b = call->in[1]->u.tensor.data;
     void           *out = call->out[0]->u.tensor.data;
@@ -315,24 +340,26 @@ run_floats(coi_call *call)
 
     if (rc != CO_OK)
         return rc;
+    if (finish != NULL)
+        coi_finish_of(call, activation_of(call), finish);
     if (coi_conv2d_work(&g) == 0) {
         memset(out, 0, coi_tensor_nbytes(call->out[0]));
-        return CO_OK;
+        return finish_all(call, &g, finish);
     }
     if (coi_conv2d_groups(&g) > 1) {
         coi_conv2d_groups_run(call, kind, dtype, &g, a, b, out);
-        return CO_OK;
+        return finish_all(call, &g, finish);
     }
 #if COI_HAVE_ONEDNN
     if (coi_choose_onednn(call->ctx->runtime, kind, dtype, &g)) {
         bool done;
 
-        rc = coi_onednn_conv2d(call, kind, &g, a, b, out, &done);
+        rc = coi_onednn_conv2d(call, kind, &g, a, b, out, finish, &done);
         if (rc != CO_OK || done)
             return rc;
     }
 #endif
-    return coi_conv2d_gemm(call, kind, dtype, &g, a, b, out);
+    return coi_conv2d_gemm(call, kind, dtype, &g, a, b, out, finish);
 }
 
 static co_code
@@ -406,6 +433,47 @@ const coi_op coi_op_conv2d = {
     .grad = conv2d_grad,
 };
 
+static co_code
+bias_infer(coi_call *call, coi_out *outs)
+{
+    co_code rc = conv2d_infer(call, outs);
+
+    return rc == CO_OK ? coi_finish_rule(call, activation_of(call), outs->dims[3]) : rc;
+}
+
+static coi_conv2d_attrs
+bare(const coi_conv2d_attrs *attrs)
+{
+    coi_conv2d_attrs without = *attrs;
+
+    without.activation = CO_ACTIVATION_NONE;
+    return without;
+}
+
+static co_code
+bias_grad(coi_grad *grad)
+{
+    const coi_conv2d_attrs *attrs = grad->attrs;
+    coi_conv2d_attrs        without = bare(attrs);
+
+    return coi_finish_grad(grad, attrs->activation, &without, conv2d_grad);
+}
+
+const coi_op coi_op_conv2d_bias = {
+    .name = "conv2d_bias",
+    .doc = "A convolutional layer: activation(conv2d(x, w) + b), in one pass.",
+    .inputs = { "x", "w", "b" },
+    .num_inputs = 3,
+    .num_outputs = 1,
+    .dtypes = COI_FLOATS,
+    .same_dtype = true,
+    COI_ATTRS(bias_attrs),
+    .infer = bias_infer,
+    .ref = conv2d_ref,
+    .run = conv2d_run,
+    .grad = bias_grad,
+};
+
 const coi_op coi_op_conv2d_backprop_input = {
     .name = "conv2d_backprop_input",
     .doc =
@@ -415,6 +483,7 @@ const coi_op coi_op_conv2d_backprop_input = {
     .num_outputs = 1,
     .dtypes = COI_FLOATS,
     .same_dtype = true,
+    .kind = COI_CONV2D_INPUT,
     .internal = true,
     COI_ATTRS(backprop_attrs),
     .infer = input_infer,
@@ -432,6 +501,7 @@ const coi_op coi_op_conv2d_backprop_filter = {
     .num_outputs = 1,
     .dtypes = COI_FLOATS,
     .same_dtype = true,
+    .kind = COI_CONV2D_FILTER,
     .internal = true,
     COI_ATTRS(backprop_attrs),
     .infer = filter_infer,
@@ -469,4 +539,19 @@ co_conv2d(co_context *ctx, co_value *x, co_value *w, const co_conv2d_options *op
     if (!coi_conv2d_options(ctx, options, 4, &attrs))
         return NULL;
     return coi_apply2(ctx, &coi_op_conv2d, x, w, &attrs);
+}
+
+co_value *
+co_conv2d_bias(co_context *ctx, co_value *x, co_value *w, co_value *b, co_activation activation,
+               const co_conv2d_options *options)
+{
+    co_value *const  given[3] = { x, w, b };
+    coi_conv2d_attrs attrs, without;
+
+    COI_ENTER(ctx, "conv2d_bias", NULL);
+    if (!coi_conv2d_options(ctx, options, 6, &attrs))
+        return NULL;
+    without = attrs;
+    attrs.activation = (int32_t)activation;
+    return coi_apply_finished(ctx, &coi_op_conv2d_bias, given, &attrs, &without, attrs.activation);
 }

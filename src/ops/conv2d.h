@@ -8,6 +8,7 @@
 #ifndef COI_OPS_CONV2D_H
 #define COI_OPS_CONV2D_H
 
+#include "ops/finish.h"
 #include "ops/op.h"
 
 typedef struct coi_conv2d_attrs {
@@ -15,7 +16,8 @@ typedef struct coi_conv2d_attrs {
     int32_t  padding;            /* co_padding */
     coi_ints
              explicit_paddings; /* top, bottom, left, right; or that with a pair for N before and one for C behind */
-    coi_ints sizes; /* backprop: the shape of the result */
+    coi_ints sizes;      /* backprop: the shape of the result */
+    int32_t  activation; /* conv2d_bias: co_activation */
 } coi_conv2d_attrs;
 
 /* The attributes that public options stand for; `position` is that of the argument. */
@@ -76,8 +78,8 @@ coi_conv2d_chunk_images(const coi_conv2d *g, const coi_conv2d_cut *cut, int64_t 
 void coi_conv2d_sum_partials(coi_call *call, co_dtype dtype, const void *sums, int64_t chunks,
                              int64_t count, void *out);
 
-/* Patches gathered into rows and a matrix product; float32 and float64, one group. */
+/* Patches gathered into rows and a matrix product; float32 and float64, one group. A finish is for the convolution alone. */
 co_code coi_conv2d_gemm(coi_call *call, coi_conv2d_kind kind, co_dtype dtype, const coi_conv2d *g,
-                        const void *a, const void *b, void *out);
+                        const void *a, const void *b, void *out, const coi_finish *finish);
 
 #endif

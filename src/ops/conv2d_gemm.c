@@ -28,6 +28,7 @@ typedef struct job {
     int64_t                 rows;  /* output rows in a block */
     bool                    is_direct;
     bool                    is_turned; /* patches are columns */
+    const coi_finish       *finish;
     const char             *a, *b;
     char                   *out; /* for the filter: partial sums, one after the other */
     atomic_bool             no_memory;
@@ -192,7 +193,8 @@ product(const job *j, int64_t pixels, void *patches, const char *w, char *y, voi
                          .b_row = oc,
                          .b_col = 1,
                          .c = y,
-                         .c_row = oc };
+                         .c_row = oc,
+                         .finish = j->finish };
     coi_gemm input = { .m = pixels,
                        .n = k,
                        .k = oc,
@@ -303,7 +305,7 @@ run_chunk(void *arg, int64_t chunk)
 
 co_code
 coi_conv2d_gemm(coi_call *call, coi_conv2d_kind kind, co_dtype dtype, const coi_conv2d *g,
-                const void *a, const void *b, void *out)
+                const void *a, const void *b, void *out, const coi_finish *finish)
 {
     job         j = { .kind = kind,
                       .g = g,
@@ -314,6 +316,7 @@ coi_conv2d_gemm(coi_call *call, coi_conv2d_kind kind, co_dtype dtype, const coi_
                       .depth = g->kh * g->kw * g->c,
                       .is_direct = is_direct(g),
                       .is_turned = !is_direct(g) && coi_choose_turned(kind, dtype, g),
+                      .finish = finish,
                       .a = a,
                       .b = b,
                       .out = out };

@@ -122,6 +122,14 @@ pack_chunk(void *arg, int64_t chunk)
 }
 
 static void
+finish_tile(const coi_gemm *g, const coi_gemm_kernels *kernels, int64_t i0, int64_t i1, int64_t j0,
+            int64_t j1)
+{
+    coi_finish_rows(g->finish, (char *)g->c + (size_t)(i0 * g->c_row + j0) * kernels->element_size,
+                    g->c_row, i1 - i0, j0, j1 - j0);
+}
+
+static void
 tile_chunk(void *arg, int64_t chunk)
 {
     const job           *j = arg;
@@ -132,6 +140,8 @@ tile_chunk(void *arg, int64_t chunk)
     int64_t              j1 = j0 + plan->tile_n < plan->g.n ? j0 + plan->tile_n : plan->g.n;
 
     j->kernels->tile(plan, i0, i1, j0, j1);
+    if (plan->g.finish != NULL && plan->k1 == plan->g.k)
+        finish_tile(&plan->g, j->kernels, i0, i1, j0, j1);
 }
 
 static void
@@ -159,6 +169,8 @@ coi_gemm_run_on(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, void *scra
         for (int64_t i = 0; i < g->m; ++i)
             memset((char *)g->c + (size_t)(i * g->c_row) * kernels->element_size, 0,
                    (size_t)g->n * kernels->element_size);
+    if (g->k == 0 && g->finish != NULL)
+        finish_tile(g, kernels, 0, g->m, 0, g->n);
     j.packs_a = plan->pack_a ? (g->m + j.rows_a - 1) / j.rows_a : 0;
     j.columns = (g->n + plan->tile_n - 1) / plan->tile_n;
     plan->packed_a = scratch;

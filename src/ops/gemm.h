@@ -15,6 +15,7 @@
 #ifndef COI_OPS_GEMM_H
 #define COI_OPS_GEMM_H
 
+#include "ops/finish.h"
 #include "value/value.h"
 
 /* Depth of a block: a panel of B of this depth takes half of a 32 KiB first-level cache. */
@@ -22,14 +23,15 @@
 
 /* Strides are in elements; the rows of C are contiguous. */
 typedef struct coi_gemm {
-    int64_t     m, n, k;
-    const void *a;
-    int64_t     a_row, a_col;
-    const void *b;
-    int64_t     b_row, b_col;
-    void       *c;
-    int64_t     c_row;
-    bool        accumulate; /* C += A B */
+    int64_t           m, n, k;
+    const void       *a;
+    int64_t           a_row, a_col;
+    const void       *b;
+    int64_t           b_row, b_col;
+    void             *c;
+    int64_t           c_row;
+    bool              accumulate; /* C += A B */
+    const coi_finish *finish;     /* for each tile of C when its sums are complete; NULL: none */
 } coi_gemm;
 
 /* How one product is carried out: where the packed parts are, if any, and the slab of k they cover. */

@@ -32,10 +32,12 @@
     X(conv2d)                                                                                      \
     X(conv2d_backprop_filter)                                                                      \
     X(conv2d_backprop_input)                                                                       \
+    X(conv2d_bias)                                                                                 \
     X(conv2d_transpose)                                                                            \
     X(cos)                                                                                         \
     X(cumprod)                                                                                     \
     X(cumsum)                                                                                      \
+    X(dense)                                                                                       \
     X(depthwise_conv2d)                                                                            \
     X(div)                                                                                         \
     X(dropout)                                                                                     \

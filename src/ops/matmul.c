@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * matmul: its rule, its gradient, and how a batch of products is spread over kernels and workers. The products themselves
- * are in gemm.c and ops/simd/gemm.c; the plain version in ops/ref/matmul.c.
+ * matmul, and dense, which is matmul with a bias and an activation: rules, gradients, and how a batch of products is spread over
+ * kernels and workers. The products themselves are in gemm.c and ops/simd/gemm.c; the plain version in ops/ref/matmul.c.
  */
 #include "ops/matmul.h"
 
@@ -17,6 +17,10 @@
     X(coi_matmul_attrs, transpose_a, BOOL, "=false", NULL)                                         \
     X(coi_matmul_attrs, transpose_b, BOOL, "=false", NULL)
 COI_ATTR_TABLE(coi_matmul_attrs, MATMUL_ATTRS)
+
+typedef coi_matmul_attrs dense_attrs;
+#define DENSE_ATTRS(X) X(coi_matmul_attrs, activation, CHOICE, "=none", coi_activation_names)
+COI_ATTR_TABLE(dense_attrs, DENSE_ATTRS)
 
 /* The three ways in which shapes do not fit; apart from the rule, which runs with every call. */
 static co_code
@@ -129,6 +133,7 @@ typedef struct products {
     co_device              *device;
     const char             *a, *b;
     char                   *c;
+    const coi_finish       *finish;
     int64_t                 items_per_chunk;
     atomic_bool             no_memory;
 } products;
@@ -152,7 +157,8 @@ plan_item(const products *p, int64_t item, coi_gemm_plan *plan)
                                     .b_row = v->b_row,
                                     .b_col = v->b_col,
                                     .c = p->c + (size_t)(item * v->m * v->n) * size,
-                                    .c_row = v->n });
+                                    .c_row = v->n,
+                                    .finish = p->finish });
 }
 
 /* Items [first, last) one after the other, each on the team (NULL: this thread). */
@@ -190,14 +196,15 @@ run_chunk(void *arg, int64_t chunk)
 }
 
 static co_code
-run_floats(coi_call *call)
+run_products(coi_call *call, const coi_finish *finish)
 {
     products p = { .kernels = coi_gemm_kernels_of(call->ctx->runtime->isa,
                                                   (co_dtype)call->out[0]->dtype),
                    .device = call->device,
                    .a = COI_IN(call, 0, char),
                    .b = COI_IN(call, 1, char),
-                   .c = COI_OUT(call, 0, char) };
+                   .c = COI_OUT(call, 0, char),
+                   .finish = finish };
     int64_t  work, num_chunks;
 
     coi_matmul_view_of(call, &p.view);
@@ -218,6 +225,12 @@ run_floats(coi_call *call)
                         "matmul: no memory to pack a %lld x %lld x %lld product",
                         (long long)p.view.m, (long long)p.view.n, (long long)p.view.k);
     return CO_OK;
+}
+
+static co_code
+run_floats(coi_call *call)
+{
+    return run_products(call, NULL);
 }
 
 static co_code
@@ -282,6 +295,98 @@ const coi_op coi_op_matmul = {
     .run = matmul_run,
     .grad = matmul_grad,
 };
+
+static co_code
+dense_infer(coi_call *call, coi_out *outs)
+{
+    const co_value *x = call->in[0], *w = call->in[1];
+    char            text[COI_SHAPE_TEXT];
+    int64_t         inputs;
+
+    if (x->ndim < 2)
+        return coi_invalid(call,
+                           "x has shape %s; it must have at least 2 dimensions: examples, inputs",
+                           coi_shape_text(x->u.tensor.dims, x->ndim, text));
+    if (w->ndim != 2)
+        return coi_invalid(call, "w has shape %s; it must have 2 dimensions: inputs, outputs",
+                           coi_shape_text(w->u.tensor.dims, w->ndim, text));
+    inputs = x->u.tensor.dims[x->ndim - 1];
+    if (w->u.tensor.dims[0] != inputs)
+        return coi_invalid(call,
+                           "w has shape %s; the last dimension of x is %lld, so w needs %lld rows",
+                           coi_shape_text(w->u.tensor.dims, w->ndim, text), (long long)inputs,
+                           (long long)inputs);
+    outs->dtype = (co_dtype)x->dtype;
+    outs->ndim = x->ndim;
+    memcpy(outs->dims, x->u.tensor.dims, (size_t)x->ndim * sizeof(*outs->dims));
+    outs->dims[x->ndim - 1] = w->u.tensor.dims[1];
+    return coi_finish_rule(call, ((const coi_matmul_attrs *)call->attrs)->activation,
+                           w->u.tensor.dims[1]);
+}
+
+static co_code
+dense_ref_floats(coi_call *call)
+{
+    co_code rc = coi_ref_matmul(call);
+
+    return rc == CO_OK ? coi_ref_finish(call, ((const coi_matmul_attrs *)call->attrs)->activation)
+                       : rc;
+}
+
+static co_code
+dense_ref(coi_call *call)
+{
+    return coi_run_widened(call, dense_ref_floats);
+}
+
+static co_code
+dense_run_floats(coi_call *call)
+{
+    coi_finish finish;
+
+    coi_finish_of(call, ((const coi_matmul_attrs *)call->attrs)->activation, &finish);
+    return run_products(call, &finish);
+}
+
+static co_code
+dense_run(coi_call *call)
+{
+    return coi_run_widened(call, dense_run_floats);
+}
+
+static const coi_matmul_attrs bare_dense;
+
+static co_code
+dense_grad(coi_grad *grad)
+{
+    return coi_finish_grad(grad, ((const coi_matmul_attrs *)grad->attrs)->activation, &bare_dense,
+                           matmul_grad);
+}
+
+const coi_op coi_op_dense = {
+    .name = "dense",
+    .doc = "A fully connected layer: activation(x w + b), in one pass.",
+    .inputs = { "x", "w", "b" },
+    .num_inputs = 3,
+    .num_outputs = 1,
+    .dtypes = COI_FLOATS,
+    .same_dtype = true,
+    COI_ATTRS(dense_attrs),
+    .infer = dense_infer,
+    .ref = dense_ref,
+    .run = dense_run,
+    .grad = dense_grad,
+};
+
+co_value *
+co_dense(co_context *ctx, co_value *x, co_value *w, co_value *b, co_activation activation)
+{
+    coi_matmul_attrs attrs = { .activation = (int32_t)activation };
+    co_value *const  given[3] = { x, w, b };
+
+    COI_ENTER(ctx, "dense", NULL);
+    return coi_apply_finished(ctx, &coi_op_dense, given, &attrs, &bare_dense, attrs.activation);
+}
 
 co_value *
 co_matmul(co_context *ctx, co_value *a, co_value *b)

@@ -9,7 +9,8 @@
 #include "ops/op.h"
 
 typedef struct coi_matmul_attrs {
-    bool transpose_a, transpose_b;
+    bool    transpose_a, transpose_b;
+    int32_t activation; /* of dense: co_activation */
 } coi_matmul_attrs;
 
 typedef struct coi_matmul_view {

@@ -359,6 +359,8 @@ call_operators(co_context *ctx, const goods *g)
     NOTHING(co_softmax(ctx, x, -1));
     NOTHING(co_sparse_softmax_cross_entropy(ctx, g->i, x));
     NOTHING(co_conv2d(ctx, x, x, NULL));
+    NOTHING(co_conv2d_bias(ctx, x, x, x, CO_ACTIVATION_RELU, NULL));
+    NOTHING(co_dense(ctx, x, x, x, CO_ACTIVATION_NONE));
     NOTHING(co_max_pool2d(ctx, x, NULL));
     DOES((co_set_seed(ctx, 1), 0));
     call_more_operators(ctx, g);

@@ -122,8 +122,11 @@ static co_value *
 transpose_compose(coi_call *call)
 {
     const transpose_attrs *attrs = call->attrs;
-    coi_conv2d_attrs       back = { attrs->strides, attrs->dilations, attrs->padding,
-                                    attrs->explicit_paddings, attrs->output_shape };
+    coi_conv2d_attrs       back = { .strides = attrs->strides,
+                                    .dilations = attrs->dilations,
+                                    .padding = attrs->padding,
+                                    .explicit_paddings = attrs->explicit_paddings,
+                                    .sizes = attrs->output_shape };
 
     return coi_apply2(call->ctx, &coi_op_conv2d_backprop_input, call->in[1], call->in[0], &back);
 }

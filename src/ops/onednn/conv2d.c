@@ -180,13 +180,14 @@ typedef struct job {
     coi_dnn          *dnn;
     co_device        *device;
     entry *entries[2]; /* of whole chunks, and of a smaller last one (NULL: there is none) */
-    coi_dnn_filter *filters[2];
-    coi_buffer     *packed;       /* the filters, or the partial gradients of all chunks */
-    size_t          filter_bytes; /* room for one of them */
-    const char     *x, *y;
-    char           *out;
-    bool            unpack_each; /* partial gradients differ in layout: bring each to HWIO */
-    atomic_bool     has_failed;
+    coi_dnn_filter   *filters[2];
+    coi_buffer       *packed;       /* the filters, or the partial gradients of all chunks */
+    size_t            filter_bytes; /* room for one of them */
+    const char       *x, *y;
+    char             *out;
+    const coi_finish *finish;
+    bool              unpack_each; /* partial gradients differ in layout: bring each to HWIO */
+    atomic_bool       has_failed;
 } job;
 
 static void
@@ -230,6 +231,9 @@ run_chunk(void *arg, int64_t chunk)
     coi_dnn_leave(j->dnn, saved);
     if (!ok)
         atomic_store(&j->has_failed, true);
+    else if (j->finish != NULL)
+        coi_finish_rows(j->finish, y, g->oc,
+                        coi_conv2d_chunk_images(g, &j->cut, chunk) * g->oh * g->ow, 0, g->oc);
     if (scratch != NULL)
         coi_buffer_unref(scratch);
 }
@@ -311,14 +315,14 @@ run(coi_call *call, job *j, const void *filter, void *out)
 
 co_code
 coi_onednn_conv2d(coi_call *call, coi_conv2d_kind kind, const coi_conv2d *g, const void *a,
-                  const void *b, void *out, bool *done)
+                  const void *b, void *out, const coi_finish *finish, bool *done)
 {
     coi_runtime *runtime = call->ctx->runtime;
     coi_conv2d   of_chunk = *g;
     co_code      rc = CO_OK;
     cache       *c;
     int64_t      rest;
-    job          j = { .kind = kind, .g = g, .device = call->device, .out = out };
+    job          j = { .kind = kind, .g = g, .device = call->device, .out = out, .finish = finish };
 
     *done = false;
     c = cache_of(runtime);

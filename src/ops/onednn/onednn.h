@@ -11,8 +11,9 @@
 /*
  * Compute with oneDNN, or leave *done false where that is not for it: an instruction set that oneDNN would
  * not keep to, or a shape for which it has nothing but a reference kernel. Whether it is worth it is for ops/choice.h to say.
+ * A finish is for the convolution alone.
  */
 co_code coi_onednn_conv2d(coi_call *call, coi_conv2d_kind kind, const coi_conv2d *g, const void *a,
-                          const void *b, void *out, bool *done);
+                          const void *b, void *out, const coi_finish *finish, bool *done);
 
 #endif
