@@ -166,6 +166,24 @@ CO_API co_dataset *co_dataset_shuffle(co_context *ctx, co_dataset *input, int64_
  */
 CO_API co_dataset *co_dataset_flat_map(co_context *ctx, co_dataset *input, co_inner_fn fn,
                                        void *user, co_value *spec);
+/**
+ * Elements that are datasets: of `size` elements, `stride` apart in the input. The next window begins `shift` elements later (0: size),
+ * so windows may overlap or leave elements out. The last ones may be shorter unless drop_remainder. Of elements with components, each
+ * component is a dataset. They stay in memory; elements between windows are passed over. Such elements can be handed on, chosen,
+ * shuffled and given to functions; co_dataset_flat_map makes tensors of them:
+ *
+ *     pairs(ctx, window, user)  { return co_dataset_batch(ctx, co_value_dataset(ctx, window), 2, true); }
+ *     co_dataset_flat_map(ctx, co_dataset_window(ctx, input, 2, 1, 1, true), pairs, NULL, spec_of_pairs);
+ *
+ * CO_INVALID_ARGUMENT for numbers below 1 or above 2^31 - 1. Stages that work on tensors refuse such an input with CO_TYPE.
+ */
+CO_API co_dataset *co_dataset_window(co_context *ctx, co_dataset *input, int64_t size, int64_t shift,
+                                     int64_t stride, bool drop_remainder);
+/**
+ * The dataset that a value of kind CO_KIND_DATASET holds, as a handle of ctx's block; of its spec, which co_element_spec gives, an empty
+ * one of such elements. CO_TYPE for anything else.
+ */
+CO_API co_dataset *co_value_dataset(co_context *ctx, co_value *value);
 typedef struct co_interleave_options {
     size_t struct_size;
     int    cycle_length; /* datasets read at a time, in turn: 1 to 65536 */

@@ -63,11 +63,12 @@ typedef enum co_kind {
     CO_KIND_PER_REPLICA,
     CO_KIND_MIRRORED,
     CO_KIND_SLICES,
-    CO_KIND_SPEC, /* dtype and shape without data */
+    CO_KIND_SPEC, /* dtype and shape without data; of a dataset: without a dtype */
     CO_KIND_LIST,
     CO_KIND_TUPLE,
     CO_KIND_NAMED_TUPLE,
     CO_KIND_MAP,
+    CO_KIND_DATASET, /* an element of co_dataset_window; see co_value_dataset */
     CO_NUM_KINDS
 } co_kind;
 

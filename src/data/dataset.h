@@ -219,6 +219,8 @@ bool coi_spec_within(const co_value *inner, const co_value *outer);
 /* A leaf as a tensor on the host; host values become `dtype`. NULL with an error. */
 co_value *coi_data_tensor(co_context *ctx, co_value *leaf, co_dtype dtype);
 
+/* Whether elements are tensors, and not datasets; CO_TYPE. */
+bool      coi_check_tensors(co_context *ctx, const co_dataset *dataset);
 co_value *coi_spec_new(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim);
 typedef co_value *(*coi_spec_fn)(co_context *ctx, const co_value *spec, const void *arg);
 /* The structure with fn applied to every leaf. */

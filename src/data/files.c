@@ -367,9 +367,10 @@ files_seek(co_context *ctx, file_iterator *self, int64_t offset)
     char          room[4096];
     int64_t       left = offset, got = 1;
 
-    if (source->inflater == NULL && source->is_regular && offset <= source->size) {
+    if (source->inflater == NULL && source->is_regular) {
         coi_source_seek(source, offset);
-        return true;
+        left = offset <= source->size ? 0 : offset;
+        got = 0;
     }
     while (left > 0 && got > 0) {
         size_t n = left < (int64_t)sizeof(room) ? (size_t)left : sizeof(room);

@@ -218,10 +218,13 @@ coi_position_leaves(co_context *ctx, coi_position *p, const co_dataset *like, co
 {
     for (size_t i = 0; i < like->num_leaves; ++i) {
         const co_value *spec = like->specs[i];
-        bool            ok = coi_position_value(ctx, p, &leaves[i]);
+        bool            is_dataset = coi_is_dataset_spec(spec);
+        bool            ok = is_dataset ? coi_position_window(ctx, p, spec, &leaves[i])
+                                        : coi_position_value(ctx, p, &leaves[i]);
 
-        if (ok && (leaves[i]->kind != CO_KIND_TENSOR || leaves[i]->dtype != spec->dtype ||
-                   (spec->ndim >= 0 && leaves[i]->ndim != spec->ndim))) {
+        if (ok && !is_dataset &&
+            (leaves[i]->kind != CO_KIND_TENSOR || leaves[i]->dtype != spec->dtype ||
+             (spec->ndim >= 0 && leaves[i]->ndim != spec->ndim))) {
             ok = coi_position_wrong(ctx, p, "an element is of another dtype or rank");
             ++i;
         }

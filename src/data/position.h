@@ -31,6 +31,8 @@ bool coi_position_bytes(co_context *ctx, coi_position *p, void *bytes, size_t n)
 /* An element of `like`: references; all of them are read or none. */
 bool coi_position_leaves(co_context *ctx, coi_position *p, const co_dataset *like,
                          co_value **leaves);
+/* A dataset that is an element of the spec (window.c); a reference. */
+bool coi_position_window(co_context *ctx, coi_position *p, const co_value *spec, co_value **leaf);
 /* A tensor or host number of any kind; a reference. */
 bool coi_position_value(co_context *ctx, coi_position *p, co_value **value);
 /* Elements of `like`, at most `most`. */

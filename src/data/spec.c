@@ -10,8 +10,16 @@
 co_value *
 coi_spec_new(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim)
 {
-    co_value *spec = coi_value_new(&ctx->heap, CO_KIND_SPEC);
+    co_value *spec;
 
+    if (dtype == CO_DTYPE_NONE && ndim >= 0) { /* of a dataset; of any rank, nothing is known */
+        coi_fail(
+            ctx, CO_TYPE,
+            "elements that are datasets cannot be batched, joined or distributed; make tensors "
+            "of them first, with co_dataset_flat_map");
+        return NULL;
+    }
+    spec = coi_value_new(&ctx->heap, CO_KIND_SPEC);
     if (spec == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a spec");
         return NULL;
@@ -88,6 +96,17 @@ co_value *
 coi_spec_split(co_context *ctx, co_value *structure, int64_t parts)
 {
     return coi_spec_map(ctx, structure, split_leaf, &parts);
+}
+
+bool
+coi_check_tensors(co_context *ctx, const co_dataset *dataset)
+{
+    for (size_t i = 0; i < dataset->num_leaves; ++i)
+        if (coi_is_dataset_spec(dataset->specs[i])) {
+            coi_spec_new(ctx, CO_DTYPE_NONE, NULL, 0); /* which says so */
+            return false;
+        }
+    return true;
 }
 
 const char *

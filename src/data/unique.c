@@ -198,7 +198,7 @@ co_dataset *
 co_dataset_unique(co_context *ctx, co_dataset *input)
 {
     COI_ENTER(ctx, "dataset_unique", NULL);
-    if (!coi_check_input(ctx, input, 2, "input"))
+    if (!coi_check_input(ctx, input, 2, "input") || !coi_check_tensors(ctx, input))
         return NULL;
     return coi_stage_like(ctx, &unique_ops, input, &(coi_stage_args){ .flag = false });
 }

@@ -466,7 +466,9 @@ distribute(co_context *ctx, co_strategy *strategy, co_dataset *const *inputs, si
            int64_t cardinality, const co_input_options *options)
 {
     bool           finite = cardinality != CO_INFINITE;
-    co_value      *spec = distributed_spec(ctx, strategy, inputs, n, finite);
+    co_value      *spec = coi_check_tensors(ctx, inputs[0])
+                              ? distributed_spec(ctx, strategy, inputs, n, finite)
+                              : NULL;
     co_dataset    *dataset = coi_dataset_new(ctx, &input_ops, inputs, n, spec, cardinality);
     input_dataset *self = (input_dataset *)dataset;
 

@@ -55,7 +55,12 @@ drop_contents(coi_heap *heap, co_value *value)
         if (value->u.variable != NULL)
             value->u.variable->ops->destroy(heap, value->u.variable);
         break;
-    default: break; /* host numbers, none and specs hold nothing */
+    case CO_KIND_SPEC:
+        if (coi_is_dataset_spec(value))
+            coi_unref(heap, value->u.object);
+        break;
+    case CO_KIND_DATASET: coi_unref(heap, value->u.object); break;
+    default: break; /* host numbers and none hold nothing */
     }
 }
 

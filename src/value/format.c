@@ -248,7 +248,12 @@ put_value(writer *w, const co_value *value)
         }
         put(w, ")");
         break;
+    case CO_KIND_DATASET: put(w, "Dataset"); break;
     case CO_KIND_SPEC:
+        if (coi_is_dataset_spec(value)) {
+            put(w, "DatasetSpec");
+            break;
+        }
         put(w, "TensorSpec(%s, %s)", coi_shape_text(value->u.tensor.dims, value->ndim, text),
             co_dtype_name((co_dtype)value->dtype));
         break;

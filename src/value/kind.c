@@ -21,6 +21,7 @@ static const char *const kind_names[CO_NUM_KINDS] = {
     [CO_KIND_TUPLE] = "tuple",
     [CO_KIND_NAMED_TUPLE] = "named tuple",
     [CO_KIND_MAP] = "map",
+    [CO_KIND_DATASET] = "dataset",
 };
 
 co_kind
@@ -49,6 +50,7 @@ coi_a_kind(int kind)
         [CO_KIND_TUPLE] = "a tuple",
         [CO_KIND_NAMED_TUPLE] = "a named tuple",
         [CO_KIND_MAP] = "a map",
+        [CO_KIND_DATASET] = "a dataset",
     };
 
     return (unsigned)kind < CO_NUM_KINDS ? phrases[kind] : "a value of no kind";

@@ -100,6 +100,7 @@ struct co_value {
         coi_items     items;
         coi_bundle    bundle;
         coi_variable *variable;
+        void         *object; /* datasets and their specs: a reference */
         struct {
             co_value *values, *indices, *dense_shape;
         } slices;
@@ -335,6 +336,12 @@ static inline bool
 coi_is_structure(const co_value *value)
 {
     return value->kind >= CO_KIND_LIST && value->kind <= CO_KIND_MAP;
+}
+/* The spec of elements that are datasets: a scalar without a dtype, which holds an empty one. (Of any rank: nothing is known.) */
+static inline bool
+coi_is_dataset_spec(const co_value *value)
+{
+    return value->kind == CO_KIND_SPEC && value->dtype == CO_DTYPE_NONE && value->ndim == 0;
 }
 /* A structure of kind with n NULL items to be filled with references; keys are copied, in the order of `order` (NULL: as
  * they are). */

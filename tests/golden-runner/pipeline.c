@@ -323,7 +323,16 @@ step_flat_map(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
 
     if (fn == NULL || opens_files)
         return fn != NULL ? interleave(c, ctx, input, args, 1, 1) : NULL;
-    return co_dataset_flat_map(ctx, input, fn, NULL, NULL);
+    return co_dataset_flat_map(ctx, input, fn, NULL, golden_inner_spec(ctx, input));
+}
+
+static co_dataset *
+step_window(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
+{
+    int64_t size = int_arg(c, args, 0, 0), shift = int_arg(c, args, 1, size);
+
+    return co_dataset_window(ctx, input, size, shift != 0 ? shift : -1, int_arg(c, args, 2, 1),
+                             json_is_true(json_array_get(args, 3)));
 }
 
 static co_dataset *
@@ -379,6 +388,7 @@ static const step steps[] = {
     { "flat_map", false, step_flat_map },
     { "interleave", false, step_interleave },
     { "padded_batch", false, step_padded_batch },
+    { "window", false, step_window },
 };
 
 static const step *

@@ -341,6 +341,24 @@ inner_slices(co_context *ctx, co_value *x, void *user)
 }
 
 static co_dataset *
+inner_window_batch(co_context *ctx, co_value *x, void *user)
+{
+    (void)user;
+    return co_dataset_batch(ctx, co_value_dataset(ctx, x), 2, false);
+}
+
+/* Batches of windows; NULL, as the input, of all others. */
+co_value *
+golden_inner_spec(co_context *ctx, co_dataset *input)
+{
+    co_value *spec = co_element_spec(ctx, input);
+
+    if (co_value_kind(spec) != CO_KIND_SPEC || co_value_dtype(ctx, spec) != CO_DTYPE_NONE)
+        return NULL;
+    return spec_vector(ctx, co_element_spec(ctx, co_value_dataset(ctx, spec)));
+}
+
+static co_dataset *
 inner_tfrecord(co_context *ctx, co_value *x, void *user)
 {
     const char *name = co_string_at(ctx, x, 0, NULL);
@@ -366,9 +384,13 @@ golden_inner(golden_case *c, const char *name, bool *opens_files)
         co_inner_fn fn;
         bool        opens_files;
     } known[] = {
-        { "range(x)", inner_range, false },      { "range(x,x+2)", inner_two, false },
-        { "repeat(x,3)", inner_repeat, false },  { "slices(x)", inner_slices, false },
-        { "tfrecord(x)", inner_tfrecord, true }, { "textline(x)", inner_textline, true },
+        { "range(x)", inner_range, false },
+        { "range(x,x+2)", inner_two, false },
+        { "repeat(x,3)", inner_repeat, false },
+        { "slices(x)", inner_slices, false },
+        { "window_batch(2)", inner_window_batch, false },
+        { "tfrecord(x)", inner_tfrecord, true },
+        { "textline(x)", inner_textline, true },
     };
 
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); ++i)

@@ -153,11 +153,26 @@ write_shape(co_context *ctx, co_value *value)
     return shape;
 }
 
+/* The elements of a dataset, or what its elements are. */
+static json_t *
+write_dataset(co_context *ctx, co_value *value)
+{
+    co_dataset *dataset = co_value_dataset(ctx, value);
+    json_t     *inside = co_value_kind(value) == CO_KIND_SPEC
+                             ? golden_write_value(ctx, co_element_spec(ctx, dataset))
+                             : golden_write_elements(ctx, dataset);
+
+    return json_pack("{s:o}", "dataset", inside);
+}
+
 static json_t *
 write_spec(co_context *ctx, co_value *value)
 {
-    json_t *json = json_object();
+    json_t *json;
 
+    if (co_value_dtype(ctx, value) == CO_DTYPE_NONE)
+        return write_dataset(ctx, value);
+    json = json_object();
     json_object_set_new(json, "dtype", json_string(co_dtype_name(co_value_dtype(ctx, value))));
     json_object_set_new(json, "shape", write_shape(ctx, value));
     return json;
@@ -324,6 +339,7 @@ static json_t *(*const kinds[CO_NUM_KINDS])(co_context *ctx, co_value *value) = 
     [CO_KIND_TUPLE] = write_tuple,
     [CO_KIND_NAMED_TUPLE] = write_named_tuple,
     [CO_KIND_MAP] = write_map,
+    [CO_KIND_DATASET] = write_dataset,
 };
 
 json_t *

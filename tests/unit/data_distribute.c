@@ -306,6 +306,20 @@ CO_TEST_WITH(
         }
 }
 
+/* The optional of a step that cannot serve every replica is empty, without a call of next before it. */
+CO_TEST_WITH(an_incomplete_static_step_is_the_end_for_optionals_too, "DS-PART-4 DS-PART-6 AMB-16",
+             "cpus=2")
+{
+    call_log    log = { .pipeline = "range(6).batch_drop(2)" };
+    co_dataset *dataset = co_distribute_datasets_from_function(ctx, mirrored(ctx, 2), as_told, &log,
+                                                               NULL);
+    co_iterator *iterator = co_iterate(ctx, dataset);
+
+    CO_EXPECT_TRUE(co_optional_has_value(ctx, co_get_next_as_optional(ctx, iterator)));
+    CO_EXPECT_FALSE(co_optional_has_value(ctx, co_get_next_as_optional(ctx, iterator)));
+    CO_EXPECT_INT(co_iterator_dropped_rows(ctx, iterator), 2);
+}
+
 CO_TEST_WITH(one_dataset_per_replica, "IO-4 IRM-1 OD-FN-2", "cpus=2")
 {
     co_input_options options = CO_INPUT_OPTIONS_INIT;

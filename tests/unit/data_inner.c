@@ -171,7 +171,7 @@ CO_TEST(names_of_files_are_shared_out_before_the_function,
 }
 
 /* All branches, also the one that is read last (AMB-9). */
-CO_TEST(every_branch_needs_a_file_for_every_worker, "DS-SHARD-15")
+CO_TEST(every_branch_needs_a_file_for_every_worker, "DS-SHARD-15 AMB-9")
 {
     co_interleave_options options = CO_INTERLEAVE_OPTIONS_INIT;
     co_dataset           *both[2], *one;

@@ -172,6 +172,24 @@ unbatched(co_context *ctx)
     return co_dataset_unbatch(ctx, data_pipeline(ctx, "range(9).batch(4)"));
 }
 
+static co_dataset *
+batch_window(co_context *ctx, co_value *window, void *user)
+{
+    (void)user;
+    return co_dataset_batch(ctx, co_value_dataset(ctx, window), 2, false);
+}
+
+/* Windows in a shuffle buffer, one of them being read. */
+static co_dataset *
+windowed(co_context *ctx)
+{
+    co_dataset *dataset = co_dataset_window(ctx, data_pipeline(ctx, "range(9).double"), 3, 2, 1,
+                                            false);
+
+    return co_dataset_flat_map(ctx, co_dataset_shuffle(ctx, dataset, 2, 1, false), batch_window,
+                               NULL, co_spec(ctx, CO_INT64, (int64_t[]){ -1 }, 1));
+}
+
 /* Three files of lines, the second without any. */
 static co_dataset *
 lines_of(co_context *ctx, const co_file_options *options)
@@ -268,6 +286,7 @@ static const struct {
     { NULL, generated },
     { NULL, promised },
     { NULL, unbatched },
+    { NULL, windowed },
     { NULL, lines },
     { NULL, lines_in_batches },
     { NULL, records },

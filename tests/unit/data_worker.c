@@ -78,7 +78,7 @@ static const struct {
 CO_TEST(workers_read_what_the_specification_shows,
         "DS-SPLIT-1 DS-SPLIT-2 DS-SPLIT-3 DS-SPLIT-6 DS-SPLIT-7 DS-SPLIT-9 DS-SHARD-1 DS-SHARD-6 "
         "DS-SHARD-8 "
-        "DS-SHARD-9 DS-SHARD-14 DS-DIST-8")
+        "DS-SHARD-9 DS-SHARD-14 DS-DIST-8 AMB-15 AMB-17")
 {
     char text[DATA_TEXT];
 

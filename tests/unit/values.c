@@ -32,6 +32,9 @@ CO_TEST(every_kind_has_one_handle, "C-VAL-1 GEN-NEST-2 GEN-NEST-3 DV-1 DV-2")
         { co_tuple(ctx, pair, 2), CO_KIND_TUPLE, "tuple" },
         { co_named_tuple(ctx, "Pair", names, pair, 2), CO_KIND_NAMED_TUPLE, "named tuple" },
         { co_map(ctx, names, pair, 2), CO_KIND_MAP, "map" },
+        { co_next(ctx, co_iterate(ctx, co_dataset_window(ctx, co_dataset_range(ctx, 0, 2, 1), 1, 0,
+                                                         1, false))),
+          CO_KIND_DATASET, "dataset" },
     };
 
     CO_EXPECT_INT(sizeof(all) / sizeof(all[0]), CO_NUM_KINDS);
@@ -39,7 +42,8 @@ CO_TEST(every_kind_has_one_handle, "C-VAL-1 GEN-NEST-2 GEN-NEST-3 DV-1 DV-2")
         CO_EXPECT_INT(co_value_kind(all[i].value), all[i].kind);
         CO_EXPECT_STR(co_kind_name(all[i].kind), all[i].name);
         /* Every kind but the four containers is one leaf. */
-        if (all[i].kind != CO_KIND_NULL && all[i].kind < CO_KIND_LIST)
+        if (all[i].kind != CO_KIND_NULL &&
+            (all[i].kind < CO_KIND_LIST || all[i].kind > CO_KIND_MAP))
             CO_EXPECT_INT(co_size(ctx, co_flatten(ctx, all[i].value)), 1);
     }
     CO_EXPECT_STR(co_kind_name(CO_NUM_KINDS), "invalid kind");
