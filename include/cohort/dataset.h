@@ -29,9 +29,11 @@ CO_EXTERN_C_BEGIN
 #define CO_UNKNOWN_BATCH_SIZE  (-1)
 
 /*
- * Functions over elements. They are called by co_next, on its thread and context, in default mode with
- * the host's first CPU as the current device and in a block of their own; `user` is passed on and must
- * live as long as the dataset and its iterators. Elements come as they are in the spec: one tensor, or
+ * Functions over elements. They are called by co_next, on its thread and context, or by a thread that works
+ * ahead (below) on a context of that thread; in default mode with the host's first CPU as the current device
+ * and in a block of their own. `user` is passed on and must live as long as the dataset and its iterators.
+ * An iterator calls the functions of one stage one at a time, except where a stage says that there are several
+ * calls at a time; two iterators of one dataset are two callers. Elements come as they are in the spec: one tensor, or
  * a structure of tensors. When a function records an error, co_next fails with it: the code stays, the
  * message begins with the stage and the element ("map of element 3: ..."), and the next call goes on
  * with the element after it. A function must not ask the iterator that it works for: CO_RUNTIME. The batch
@@ -40,6 +42,17 @@ CO_EXTERN_C_BEGIN
  * `spec` describes what a function returns, with specs as leaves (co_spec, co_type_spec), -1 for
  * dimensions that vary; NULL: it is that of the input. Host values are converted to it. Anything else
  * is refused when it comes: CO_TYPE for another structure or dtype, CO_INVALID_ARGUMENT for a shape.
+ *
+ * Working ahead. Three things make elements before they are asked for, on threads of the iterator ("co-input"):
+ * co_dataset_prefetch, parallel calls of map and interleave, and distributed datasets whose elements cost
+ * something (functions, files), as far as per_replica_buffer_size says. Functions of stages before it then run
+ * beside the thread that calls co_next, so what both use through `user` needs a lock of its own. It is never
+ * visible in the data: same elements, same order, errors at their place. Random numbers of the context
+ * (co_random_*) have a stream of their own on each thread. Nothing is read before the first next; at most the
+ * buffer is filled; a thread without work sleeps. Releasing the iterator ends its threads and waits for the one
+ * call or read that each is in, no more. Where the system has no thread to give, elements are made by co_next.
+ * An iterator that works ahead and was kept (co_keep) is released before the last context is closed; it keeps
+ * the runtime until then.
  */
 
 /** Returns an element made from one. */
@@ -92,6 +105,24 @@ CO_API co_dataset *co_make_numpy_dataset(co_context *ctx, co_strategy *strategy,
 /** fn of every element, in order. CO_TYPE if fn is NULL or spec is no spec. */
 CO_API co_dataset *co_dataset_map(co_context *ctx, co_dataset *input, co_element_fn fn, void *user,
                                   co_value *spec);
+typedef struct co_map_options {
+    size_t struct_size;
+    int    num_parallel_calls; /* calls of fn at a time, each on a thread of its own: 0 to 256, -1: one on each
+                                * core. 0: by co_next, as co_dataset_map */
+    bool   deterministic;      /* elements in the order of the input; false: as they are ready */
+} co_map_options;
+#define CO_MAP_OPTIONS_INIT                                                                        \
+    {                                                                                              \
+        sizeof(co_map_options), -1, true                                                           \
+    }
+/**
+ * The same with several calls at a time: fn must bear that. Up to twice as many elements as there are calls are
+ * made ahead of those that were asked for. An error comes at the place of its element. NULL options are
+ * CO_MAP_OPTIONS_INIT. CO_INVALID_ARGUMENT for a number of calls out of range.
+ */
+CO_API co_dataset *co_dataset_parallel_map(co_context *ctx, co_dataset *input, co_element_fn fn,
+                                           void *user, co_value *spec,
+                                           const co_map_options *options);
 /** The elements of which fn says true. The cardinality is not known. */
 CO_API co_dataset *co_dataset_filter(co_context *ctx, co_dataset *input, co_predicate_fn fn,
                                      void *user);
@@ -191,10 +222,14 @@ typedef struct co_interleave_options {
     bool   opens_files;  /* elements are names of files that fn reads: the policies FILE and AUTO
                           * share the names out (DS-SHARD-2); CO_INVALID_ARGUMENT from co_next if
                           * there are fewer than workers */
+    int    num_parallel_calls; /* datasets of the cycle that are read ahead, each by a thread of its own: 0 to
+                                * 256, -1: one on each core. fn itself is called by one at a time */
+    bool   deterministic;      /* the same elements in the same order as without threads; false: a dataset that
+                                * has an element ready goes before one that has not */
 } co_interleave_options;
 #define CO_INTERLEAVE_OPTIONS_INIT                                                                 \
     {                                                                                              \
-        sizeof(co_interleave_options), 4, 1, false                                                 \
+        sizeof(co_interleave_options), 4, 1, false, 0, true                                        \
     }
 /** The same, several datasets in turn. CO_INVALID_ARGUMENT for lengths out of range. */
 CO_API co_dataset *co_dataset_interleave(co_context *ctx, co_dataset *input, co_inner_fn fn,
@@ -216,9 +251,10 @@ CO_API co_dataset *co_dataset_assert_cardinality(co_context *ctx, co_dataset *in
  */
 CO_API co_dataset *co_dataset_cache(co_context *ctx, co_dataset *input);
 /**
- * The same elements, of which up to buffer_size may be made before they are asked for (-1: as many as
- * are useful). Never visible in the data. CO_INVALID_ARGUMENT below -1. Now elements are made when they
- * are asked for.
+ * The same elements, of which up to buffer_size (-1: as many as are useful; at most 65536) are made before they are
+ * asked for, by a thread of the iterator: see "Working ahead" above. Nothing changes with a size of 0, and where
+ * elements are only cut from memory (a range, slices), which costs less than handing them over.
+ * CO_INVALID_ARGUMENT below -1.
  */
 CO_API co_dataset *co_dataset_prefetch(co_context *ctx, co_dataset *input, int64_t buffer_size);
 
@@ -275,7 +311,8 @@ typedef struct co_input_options {
     bool   fetch_to_device; /* elements go to the replica's device; false: they stay on the host */
     bool   per_replica;     /* one dataset per replica: CO_INPUT_PER_REPLICA, else per worker */
     bool   place_dataset_on_device; /* with per_replica and without fetch_to_device only */
-    int    per_replica_buffer_size; /* elements read ahead; 0 or more, never visible in the data */
+    int    per_replica_buffer_size; /* elements read ahead for each replica, on its device, where they cost
+                                     * something (functions, files); 0: none. Never visible in the data */
 } co_input_options;
 #define CO_INPUT_OPTIONS_INIT                                                                      \
     {                                                                                              \
@@ -420,6 +457,12 @@ CO_API co_value *co_iterator_save(co_context *ctx, co_iterator *iterator);
  */
 CO_API co_iterator *co_iterator_restore(co_context *ctx, co_dataset *dataset, co_value *position);
 
+/**
+ * Let every call that asks this iterator for an element fail with CO_CANCELLED from now on, also one that is
+ * waiting; a function or a read that is at work comes to its end first. Any thread may call it, on a context of
+ * its own, while the iterator lives.
+ */
+CO_API co_code   co_iterator_cancel(co_context *ctx, co_iterator *iterator);
 CO_API co_value *co_iterator_element_spec(co_context *ctx, co_iterator *iterator);
 /** Rows that were dropped because not every replica could be served (DS-PART-4, DS-PART-5). */
 CO_API int64_t co_iterator_dropped_rows(co_context *ctx, co_iterator *iterator);

@@ -197,3 +197,10 @@ coi_thread_join(coi_memory *memory, coi_thread *thread)
         pthread_join(thread->handle, NULL);
     coi_free(memory, thread, sizeof(*thread));
 }
+
+void
+coi_thread_leave(coi_memory *memory, coi_thread *thread)
+{
+    pthread_detach(thread->handle);
+    coi_free(memory, thread, sizeof(*thread));
+}

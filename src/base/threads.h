@@ -135,6 +135,8 @@ void coi_thread_wake_home(coi_thread *thread, coi_event *event);
 void coi_thread_go_home(coi_thread *thread);
 /* In a forked child, where the thread does not exist, this only frees. NULL is allowed. */
 void coi_thread_join(coi_memory *memory, coi_thread *thread);
+/* Called by the thread itself in place of the join: nobody is left who would wait for it. */
+void coi_thread_leave(coi_memory *memory, coi_thread *thread);
 
 /*
  * A team of workers that runs one parallel job at a time: the caller takes part, so a team of size

@@ -120,7 +120,10 @@ struct co_context {
     void *user;
     struct coi_hook_call *hooks; /* of own strategies that run on it (strategy/own.c) */
     const struct coi_travel
-        *travel; /* between workers, in the call under way (strategy/), or NULL */
+                      *travel; /* between workers, in the call under way (strategy/), or NULL */
+    struct coi_cancel *cancel; /* of the element being made (data/), or NULL */
+    const uint64_t *
+        works_for; /* of a thread that makes elements ahead (data/): for which iterators, ended by 0; or NULL */
 #ifdef COI_DEBUG
     atomic_ullong busy_thread; /* who is inside a call */
     atomic_ullong only_thread; /* whose alone it is, during a step; 0: anybody's */

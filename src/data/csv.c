@@ -395,6 +395,7 @@ static co_dataset *csv_with_inputs(co_context *ctx, co_dataset *dataset, co_data
 
 static const coi_dataset_ops csv_ops = {
     .name = "csv",
+    .costs = true,
     .dataset_size = sizeof(csv_dataset),
     .iterator_size = sizeof(csv_iterator),
     .next = csv_next,

@@ -44,13 +44,24 @@ struct co_dataset {
     uint64_t     mark;  /* of the kind's own arguments, for positions */
 };
 
+/*
+ * Somebody may wish that the making of an element ends: every pull looks whether it is so. Who waits meanwhile has
+ * its event watched.
+ */
+typedef struct coi_cancel {
+    atomic_bool is_set;
+    coi_lock    lock; /* of what follows */
+    coi_event  *watched;
+} coi_cancel;
+
 /* A position in a dataset: the head of every kind's own struct, which open finds zeroed. */
 struct co_iterator {
     coi_object   object;
     co_dataset  *dataset; /* a reference */
     co_iterator *input;   /* of the first input; opened before ops->open is called */
     bool         stacks;  /* ops->rows may be called */
-    bool         busy;    /* an element is being made: a function of the pipeline may be at work */
+    atomic_bool  busy;    /* an element is being made: a function of the pipeline may be at work */
+    coi_cancel   cancel;  /* of what the user iterates over */
     int64_t      step_examples;
     int64_t      dropped_rows;
 };
@@ -64,6 +75,8 @@ struct coi_dataset_ops {
     size_t      iterator_size; /* the same for iterators */
     bool        distributed;   /* only to be iterated and looked at */
     bool        transparent;   /* iterating it is iterating its input */
+    bool costs; /* an element costs more than handing it to another thread: functions, files */
+    bool works_ahead; /* has threads of its own for what is before it */
 
     /* Required, unless transparent. One element: fills one reference per leaf. Nothing is filled at
      * the end or on errors. */
@@ -267,9 +280,23 @@ bool coi_check_pipelines(co_context *ctx, const co_input_context *input);
 
 /* NULL with the error in ctx. */
 co_iterator *coi_iterator_new(co_context *ctx, co_dataset *dataset);
+void         coi_cancel_init(coi_cancel *cancel);
+/* From now on it is cancelled; who waits under it wakes. Any thread. */
+void coi_cancel_set(coi_cancel *cancel);
+/* Have the event signalled by that, until it is NULL again. A cancel of NULL is none. */
+void coi_cancel_watch(coi_cancel *cancel, coi_event *event);
+static inline bool
+coi_is_cancelled(const coi_cancel *cancel)
+{
+    return cancel != NULL && atomic_load_explicit(&cancel->is_set, memory_order_relaxed);
+}
+/* CO_CANCELLED in ctx. COI_ERROR. */
+int coi_cancelled(co_context *ctx);
 static inline int
 coi_iterator_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
+    if (coi_is_cancelled(ctx->cancel))
+        return coi_cancelled(ctx);
     return iterator->dataset->ops->next(ctx, iterator, leaves);
 }
 static inline int64_t
@@ -277,6 +304,8 @@ coi_iterator_rows(co_context *ctx, co_iterator *iterator, int64_t max, co_value 
 {
     return iterator->dataset->ops->rows(ctx, iterator, max, leaves);
 }
+/* CO_RUNTIME: a function of a pipeline asks the iterator that it makes an element for. */
+void    coi_refuse_own(co_context *ctx);
 int64_t coi_iterator_skip(co_context *ctx, co_iterator *iterator, int64_t n);
 /* Put the input of `iterator` back to its beginning. */
 co_code coi_iterator_restart_input(co_context *ctx, co_iterator *iterator);

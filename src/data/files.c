@@ -432,6 +432,7 @@ static co_dataset *files_shard(co_context *ctx, co_dataset *dataset, int num, in
 
 static const coi_dataset_ops files_ops = {
     .name = "files",
+    .costs = true,
     .dataset_size = sizeof(file_dataset),
     .iterator_size = sizeof(file_iterator),
     .next = files_next,

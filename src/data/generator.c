@@ -31,6 +31,7 @@ generator_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 
 static const coi_dataset_ops generator_ops = {
     .name = "from_generator",
+    .costs = true,
     .dataset_size = sizeof(coi_stage),
     .iterator_size = sizeof(coi_stage_iterator),
     .next = generator_next,

@@ -5,7 +5,10 @@
  *
  *     slot        0   1   2           the cycle; a slot whose dataset has ended takes the next
  *     iterators   a   b   c           element of the input when its turn comes again
+ *
+ * With parallel calls the first slots of the cycle work ahead, each with a thread: their datasets are prefetched.
  */
+#include "data/ahead.h"
 #include "data/position.h"
 
 #include <string.h>
@@ -22,7 +25,8 @@ typedef struct interleave_iterator {
     int64_t            given; /* of the block */
 } interleave_iterator;
 
-enum { CYCLE, BLOCK }; /* numbers of the stage */
+enum { CYCLE, BLOCK, CALLS }; /* numbers of the stage; flag: slots that are ready may go first */
+#define DEPTH     8           /* elements that a slot has ahead */
 #define MAX_CYCLE 65536
 
 static co_code
@@ -84,6 +88,24 @@ check_inner(co_context *ctx, const co_dataset *dataset, const co_dataset *inner)
     return true;
 }
 
+/* An iterator over a dataset that was made for the slot. */
+static co_iterator *
+open_inner(co_context *ctx, co_iterator *iterator, co_dataset *inner)
+{
+    bool ahead = (int64_t)((interleave_iterator *)iterator)->at <
+                 coi_args_of(iterator)->numbers[CALLS];
+    co_iterator *made;
+
+    if (!ahead)
+        return coi_iterator_new(ctx, inner);
+    inner = coi_prefetch_new(ctx, inner, DEPTH);
+    if (inner == NULL)
+        return NULL;
+    made = coi_iterator_new(ctx, inner);
+    coi_unref(&ctx->heap, inner);
+    return made;
+}
+
 /* The element that was pulled as a dataset in the slot. */
 static int
 occupy(co_context *ctx, co_iterator *iterator)
@@ -101,7 +123,7 @@ occupy(co_context *ctx, co_iterator *iterator)
 
         ctx->call = guest.call;
         if (check_inner(ctx, iterator->dataset, inner))
-            made = coi_iterator_new(ctx, inner);
+            made = open_inner(ctx, iterator, inner);
         if (made != NULL)
             coi_ref(element);
     }
@@ -117,11 +139,15 @@ occupy(co_context *ctx, co_iterator *iterator)
 static int
 occupy_next(co_context *ctx, co_iterator *iterator)
 {
-    int got = coi_stage_pull(ctx, iterator);
+    interleave_iterator *self = (interleave_iterator *)iterator;
+    int                  got = coi_stage_pull(ctx, iterator);
 
     if (got > 0)
-        return occupy(ctx, iterator);
-    ((interleave_iterator *)iterator)->base.ended = got == COI_END;
+        got = occupy(ctx, iterator);
+    else
+        self->base.ended = got == COI_END;
+    if (got > 0)
+        coi_prefetch_start(ctx, self->slots[self->at].iterator);
     return got;
 }
 
@@ -135,15 +161,37 @@ advance(co_iterator *iterator)
         self->at = 0;
 }
 
+/* Where order does not matter: if the slot would have to wait, go to the first that need not, or that is free. */
+static void
+find_ready(co_iterator *iterator)
+{
+    interleave_iterator *self = (interleave_iterator *)iterator;
+    size_t               n = (size_t)coi_args_of(iterator)->numbers[CYCLE];
+
+    for (size_t i = 0; coi_args_of(iterator)->flag && i < n; ++i) {
+        size_t       at = (self->at + i) % n;
+        co_iterator *inner = self->slots[at].iterator;
+
+        if (inner == NULL ? self->base.ended : !coi_prefetch_is_ready(inner))
+            continue;
+        if (i > 0)
+            self->given = 0;
+        self->at = at;
+        return;
+    }
+}
+
 static int
 interleave_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
     interleave_iterator *self = (interleave_iterator *)iterator;
 
     while (!self->base.ended || self->open > 0) {
-        co_iterator *inner = self->slots[self->at].iterator;
+        co_iterator *inner;
         int          got;
 
+        find_ready(iterator);
+        inner = self->slots[self->at].iterator;
         if (inner == NULL && self->base.ended) {
             advance(iterator);
             continue;
@@ -234,7 +282,7 @@ interleave_shard(co_context *ctx, co_dataset *dataset, int num, int index)
 
 #define INTERLEAVE(name_)                                                                          \
     .name = name_, .dataset_size = sizeof(coi_stage),                                              \
-    .iterator_size = sizeof(interleave_iterator), .next = interleave_next,                         \
+    .iterator_size = sizeof(interleave_iterator), .costs = true, .next = interleave_next,          \
     .open = interleave_open, .close = interleave_close, .position = interleave_position,           \
     .with_inputs = coi_stage_with_inputs, .count = coi_count_unknown
 
@@ -283,6 +331,9 @@ co_dataset_interleave(co_context *ctx, co_dataset *input, co_inner_fn fn, void *
     }
     args.numbers[CYCLE] = all.cycle_length;
     args.numbers[BLOCK] = all.block_length;
+    if (!coi_take_calls(ctx, all.num_parallel_calls, &args.numbers[CALLS]))
+        return NULL;
+    args.flag = args.numbers[CALLS] > 0 && !all.deterministic;
     return interleave_new(ctx, all.opens_files ? &interleave_files_ops : &interleave_ops, input,
                           spec, &args);
 }

@@ -53,6 +53,7 @@ coi_iterator_new(co_context *ctx, co_dataset *dataset)
     coi_ref(dataset);
     iterator->dataset = dataset;
     iterator->step_examples = -1;
+    coi_cancel_init(&iterator->cancel);
     if (!open_input(ctx, iterator) || (ops->open != NULL && ops->open(ctx, iterator) != CO_OK)) {
         coi_unref(&ctx->heap, iterator);
         return NULL;
@@ -72,6 +73,54 @@ coi_iterator_restart_input(co_context *ctx, co_iterator *iterator)
     iterator->input = fresh;
     return CO_OK;
 }
+
+/* --- cancelling --- */
+
+void
+coi_cancel_init(coi_cancel *cancel)
+{
+    atomic_init(&cancel->is_set, false);
+    coi_lock_init(&cancel->lock);
+    cancel->watched = NULL;
+}
+
+/* Under the lock, so that the event lives while it is signalled. */
+void
+coi_cancel_set(coi_cancel *cancel)
+{
+    atomic_store(&cancel->is_set, true);
+    coi_lock_take(&cancel->lock);
+    if (cancel->watched != NULL)
+        coi_event_signal(cancel->watched);
+    coi_lock_give(&cancel->lock);
+}
+
+void
+coi_cancel_watch(coi_cancel *cancel, coi_event *event)
+{
+    if (cancel == NULL)
+        return;
+    coi_lock_take(&cancel->lock);
+    cancel->watched = event;
+    coi_lock_give(&cancel->lock);
+}
+
+int
+coi_cancelled(co_context *ctx)
+{
+    coi_fail(ctx, CO_CANCELLED, "the iterator was cancelled; make another to begin anew");
+    return COI_ERROR;
+}
+
+void
+coi_refuse_own(co_context *ctx)
+{
+    coi_fail(ctx, CO_RUNTIME,
+             "the iterator is asked for an element by a function that makes one for it; let "
+             "functions of a pipeline use iterators of their own");
+}
+
+/* --- elements --- */
 
 void
 coi_leaves_release(coi_heap *heap, co_value **leaves, size_t n)
@@ -173,21 +222,21 @@ make_packed(co_context *ctx, co_iterator *iterator)
 static co_value *
 next_packed(co_context *ctx, co_iterator *iterator)
 {
-    co_value *element;
+    coi_cancel *before = ctx->cancel;
+    co_value   *element;
 
     /* All replicas of a step may be here at once, to be refused: nothing is written. */
     if (iterator->dataset->ops->distributed && coi_in_replica(ctx))
         return make_packed(ctx, iterator);
-    if (iterator->busy) {
-        coi_fail(ctx, CO_RUNTIME,
-                 "the iterator is asked for an element by a function that makes one for it; let "
-                 "functions of a pipeline use iterators of their own");
+    if (atomic_exchange_explicit(&iterator->busy, true, memory_order_acquire)) {
+        coi_refuse_own(ctx);
         return NULL;
     }
     coi_ref(iterator);
-    iterator->busy = true;
+    ctx->cancel = &iterator->cancel;
     element = make_packed(ctx, iterator);
-    iterator->busy = false;
+    ctx->cancel = before;
+    atomic_store_explicit(&iterator->busy, false, memory_order_release);
     coi_unref(&ctx->heap, iterator);
     return element;
 }
@@ -320,4 +369,13 @@ co_iterator_step_examples(co_context *ctx, co_iterator *iterator)
 {
     COI_ENTER(ctx, "iterator_step_examples", -1);
     return check_iterator(ctx, iterator) ? iterator->step_examples : -1;
+}
+
+co_code
+co_iterator_cancel(co_context *ctx, co_iterator *iterator)
+{
+    COI_ENTER_CODE(ctx, "iterator_cancel");
+    if (check_iterator(ctx, iterator))
+        coi_cancel_set(&iterator->cancel);
+    return ctx->error.code;
 }

@@ -3,21 +3,19 @@
  * Stages that call a function for every element: map, filter, take_while, scan. An element whose
  * function failed is gone; the next one follows.
  */
+#include "data/ahead.h"
 #include "data/position.h"
 
 /* --- map --- */
 
-static int
-map_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
+int
+coi_map_apply(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
     const coi_stage_args *args = coi_args_of(iterator);
     coi_guest             guest;
     co_value             *element;
     bool                  ok;
-    int                   got = coi_stage_pull(ctx, iterator);
 
-    if (got <= 0)
-        return got;
     coi_guest_begin(ctx, &guest);
     element = coi_guest_element(ctx, iterator);
     ok = element != NULL && coi_guest_result(ctx, iterator->dataset,
@@ -26,9 +24,18 @@ map_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     return ok ? COI_ELEMENT : coi_guest_error(ctx, iterator);
 }
 
-static const coi_dataset_ops map_ops = {
+static int
+map_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    int got = coi_stage_pull(ctx, iterator);
+
+    return got > 0 ? coi_map_apply(ctx, iterator, leaves) : got;
+}
+
+const coi_dataset_ops coi_map_ops = {
     .name = "map",
     .dataset_size = sizeof(coi_stage),
+    .costs = true,
     .iterator_size = sizeof(coi_stage_iterator),
     .next = map_next,
     .position = coi_position_stage,
@@ -38,16 +45,23 @@ static const coi_dataset_ops map_ops = {
 };
 
 co_dataset *
+coi_map_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *input, co_value *spec,
+            const coi_stage_args *args)
+{
+    if (!coi_check_input(ctx, input, 2, "input") ||
+        !coi_check_fn(ctx, args->fn.element != NULL, 3, "returns an element") ||
+        (spec != NULL && !coi_check_spec(ctx, spec, 5)))
+        return NULL;
+    return coi_dataset_give(ctx, coi_stage_mapped(ctx, ops, input, spec, args));
+}
+
+co_dataset *
 co_dataset_map(co_context *ctx, co_dataset *input, co_element_fn fn, void *user, co_value *spec)
 {
     coi_stage_args args = { .fn.element = fn, .user = user };
 
     COI_ENTER(ctx, "dataset_map", NULL);
-    if (!coi_check_input(ctx, input, 2, "input") ||
-        !coi_check_fn(ctx, fn != NULL, 3, "returns an element") ||
-        (spec != NULL && !coi_check_spec(ctx, spec, 5)))
-        return NULL;
-    return coi_dataset_give(ctx, coi_stage_mapped(ctx, &map_ops, input, spec, &args));
+    return coi_map_new(ctx, &coi_map_ops, input, spec, &args);
 }
 
 /* --- filter and take_while --- */
@@ -107,6 +121,7 @@ take_while_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 static const coi_dataset_ops filter_ops = {
     .name = "filter",
     .dataset_size = sizeof(coi_stage),
+    .costs = true,
     .iterator_size = sizeof(coi_stage_iterator),
     .next = filter_next,
     .position = coi_position_stage,
@@ -118,6 +133,7 @@ static const coi_dataset_ops filter_ops = {
 static const coi_dataset_ops take_while_ops = {
     .name = "take_while",
     .dataset_size = sizeof(coi_stage),
+    .costs = true,
     .iterator_size = sizeof(coi_stage_iterator),
     .next = take_while_next,
     .position = coi_position_stage,
@@ -280,6 +296,7 @@ static co_dataset *scan_with_inputs(co_context *ctx, co_dataset *dataset,
 static const coi_dataset_ops scan_ops = {
     .name = "scan",
     .dataset_size = sizeof(scan_dataset),
+    .costs = true,
     .iterator_size = sizeof(scan_iterator),
     .next = scan_next,
     .position = scan_position,

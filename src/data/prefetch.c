@@ -1,22 +1,131 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * prefetch: says how far the input may be read ahead, which is never visible in the data. Nothing
- * works ahead yet: iterating it is iterating its input.
+ * prefetch: the input is read ahead by a thread of the iterator's own, which is never visible in the data. Where
+ * elements are cut from what lies in memory, handing them over would cost more than making them: there it is nothing,
+ * and batches are cut at once as without it.
  */
-#include "data/dataset.h"
+#include "data/ahead.h"
+
+#define USEFUL                                                                                     \
+    4 /* elements, where the user leaves it to us: enough for one that takes longer than others */
+
+typedef struct prefetch_iterator {
+    coi_ahead_iterator head;
+    bool (*place)(co_context *ctx, void *user, int64_t index, co_value **leaves);
+    void *place_user;
+} prefetch_iterator;
+
+static void
+begin(co_context *ctx, co_iterator *iterator)
+{
+    prefetch_iterator *self = (prefetch_iterator *)iterator;
+    coi_ahead_plan     plan = { .num_workers = 1,
+                                .num_slots = (int)coi_args_of(iterator)->numbers[0],
+                                .in_order = true,
+                                .place = self->place,
+                                .place_user = self->place_user };
+
+    if (!self->head.begun)
+        self->head.ahead = coi_ahead_start(ctx, &self->head, &plan);
+    self->head.begun = true;
+}
+
+static int
+prefetch_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    coi_ahead_iterator *self = (coi_ahead_iterator *)iterator;
+    int                 got;
+
+    begin(ctx, iterator);
+    got = coi_ahead_restored(ctx, self, leaves);
+    if (got != COI_END)
+        return got;
+    if (self->ahead != NULL)
+        return coi_ahead_take(ctx, self->ahead, leaves);
+    got = coi_iterator_next(ctx, iterator->input, leaves);
+    self->index += got > 0;
+    return got;
+}
 
 static const coi_dataset_ops prefetch_ops = {
+    .name = "prefetch",
+    .dataset_size = sizeof(coi_stage),
+    .iterator_size = sizeof(prefetch_iterator),
+    .works_ahead = true,
+    .next = prefetch_next,
+    .position = coi_ahead_position,
+    .close = coi_ahead_close,
+    .with_inputs = coi_stage_with_inputs,
+};
+static const coi_dataset_ops nothing_ops = {
     .name = "prefetch",
     .dataset_size = sizeof(coi_stage),
     .transparent = true,
     .with_inputs = coi_stage_with_inputs,
 };
 
+bool
+coi_dataset_costs(const co_dataset *dataset)
+{
+    if (dataset->ops->costs)
+        return true;
+    for (size_t i = 0; !dataset->ops->works_ahead && i < dataset->num_inputs; ++i)
+        if (coi_dataset_costs(dataset->inputs[i]))
+            return true;
+    return false;
+}
+
+/* Whether iterators of the dataset would stack. */
+static bool
+stacks(const co_dataset *dataset)
+{
+    while (dataset->ops->transparent)
+        dataset = dataset->inputs[0];
+    return dataset->ops->rows != NULL && (dataset->num_inputs == 0 || stacks(dataset->inputs[0]));
+}
+
+co_dataset *
+coi_prefetch_new(co_context *ctx, co_dataset *input, int64_t depth)
+{
+    coi_stage_args args = { .numbers = { depth < COI_MAX_AHEAD ? depth : COI_MAX_AHEAD } };
+    bool           ahead = depth > 0 && (!stacks(input) || coi_dataset_costs(input));
+
+    return coi_stage_new(ctx, ahead ? &prefetch_ops : &nothing_ops, &input, 1, coi_spec_of(input),
+                         &args);
+}
+
+void
+coi_prefetch_place(co_iterator *iterator,
+                   bool (*place)(co_context *ctx, void *user, int64_t index, co_value **leaves),
+                   void *user)
+{
+    prefetch_iterator *self = (prefetch_iterator *)iterator;
+
+    if (iterator->dataset->ops != &prefetch_ops)
+        return;
+    self->place = place;
+    self->place_user = user;
+}
+
+void
+coi_prefetch_start(co_context *ctx, co_iterator *iterator)
+{
+    if (iterator->dataset->ops == &prefetch_ops)
+        begin(ctx, iterator);
+}
+
+bool
+coi_prefetch_is_ready(co_iterator *iterator)
+{
+    coi_ahead_iterator *self = (coi_ahead_iterator *)iterator;
+
+    return iterator->dataset->ops != &prefetch_ops || self->ahead == NULL ||
+           self->given < self->waiting.count || coi_ahead_is_ready(self->ahead);
+}
+
 co_dataset *
 co_dataset_prefetch(co_context *ctx, co_dataset *input, int64_t buffer_size)
 {
-    coi_stage_args args = { .numbers = { buffer_size } };
-
     COI_ENTER(ctx, "dataset_prefetch", NULL);
     if (!coi_check_input(ctx, input, 2, "input"))
         return NULL;
@@ -26,5 +135,6 @@ co_dataset_prefetch(co_context *ctx, co_dataset *input, int64_t buffer_size)
                  (long long)buffer_size);
         return NULL;
     }
-    return coi_stage_like(ctx, &prefetch_ops, input, &args);
+    return coi_dataset_give(ctx,
+                            coi_prefetch_new(ctx, input, buffer_size < 0 ? USEFUL : buffer_size));
 }

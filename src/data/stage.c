@@ -16,7 +16,9 @@ coi_stage_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *const *in
     if (dataset == NULL)
         return NULL;
     ((coi_stage *)dataset)->args = *args;
-    for (size_t i = 0; i < sizeof(args->numbers) / sizeof(args->numbers[0]); ++i)
+    /* How many threads there are, and how far they go, may be other on another machine. */
+    for (size_t i = 0; !ops->works_ahead && i < sizeof(args->numbers) / sizeof(args->numbers[0]);
+         ++i)
         coi_dataset_mark(dataset, args->numbers[i]);
     coi_dataset_mark(dataset, args->flag);
     if (num_inputs > 0)

@@ -7,6 +7,7 @@
  */
 #include <cohort/dataset.h>
 
+#include "data/ahead.h"
 #include "data/position.h"
 #include "strategy/strategy.h"
 
@@ -25,7 +26,7 @@ typedef struct input_iterator {
     co_iterator   base;
     co_iterator **sources; /* one per input */
     co_value    **parts;   /* of the step being made: num_leaves per local replica, NULL: none */
-    co_device   **devices; /* of the local replicas; NULL until first needed */
+    co_device   **devices; /* of the local replicas; NULL until the first step */
     int64_t      *numbers; /* one per worker */
     bool          ended;
 } input_iterator;
@@ -56,6 +57,8 @@ room_size(const co_iterator *iterator, size_t *num_parts)
            (size_t)strategy->num_workers * sizeof(int64_t);
 }
 
+static bool place_ahead(co_context *ctx, void *user, int64_t index, co_value **part);
+
 static co_code
 input_open(co_context *ctx, co_iterator *iterator)
 {
@@ -74,6 +77,8 @@ input_open(co_context *ctx, co_iterator *iterator)
         self->sources[i] = coi_iterator_new(ctx, iterator->dataset->inputs[i]);
         if (self->sources[i] == NULL)
             return ctx->error.code;
+        if (num_sources == 1)
+            coi_prefetch_place(self->sources[i], place_ahead, iterator);
     }
     return CO_OK;
 }
@@ -218,6 +223,29 @@ place(co_context *ctx, co_device *device, co_value **part, size_t num_leaves)
     return true;
 }
 
+/*
+ * On the thread that reads ahead (DS-PREF-1): the replica that will take the element, if none failed before, has its
+ * device known since the first step. Another one moves it once more.
+ */
+static bool
+place_ahead(co_context *ctx, void *user, int64_t index, co_value **part)
+{
+    const co_iterator *iterator = user;
+    co_device *const  *devices = ((const input_iterator *)iterator)->devices;
+
+    return place(ctx, devices[index % num_local(iterator)], part, iterator->dataset->num_leaves);
+}
+
+/* The devices of all local replicas, before anything is read. */
+static bool
+find_devices(co_context *ctx, co_iterator *iterator)
+{
+    for (int r = 0; r < num_local(iterator); ++r)
+        if (device_of(ctx, iterator, r) == NULL)
+            return false;
+    return true;
+}
+
 /* The element of a replica without data (DS-PART-2): unknown dimensions become 0, else dimension 0;
  * a scalar is zero. */
 static co_value *
@@ -268,10 +296,8 @@ complete(co_context *ctx, co_iterator *iterator)
 
     for (int r = 0; r < num_local(iterator); ++r) {
         co_value **part = ((input_iterator *)iterator)->parts + (size_t)r * num_leaves;
-        co_device *device = device_of(ctx, iterator, r);
+        co_device *device = ((input_iterator *)iterator)->devices[r];
 
-        if (device == NULL)
-            return false;
         if (part[0] == NULL ? !fill_empty(ctx, iterator, device, r, part)
                             : !place(ctx, device, part, num_leaves))
             return false;
@@ -326,7 +352,7 @@ input_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
     const input_dataset *input = (const input_dataset *)iterator->dataset;
     input_iterator      *self = (input_iterator *)iterator;
-    int64_t              rows, total;
+    int64_t              rows = 0, total;
     int                  served;
     bool                 made;
 
@@ -334,7 +360,7 @@ input_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
         return COI_ERROR;
     if (self->ended)
         return COI_END;
-    served = fetch(ctx, iterator, &rows);
+    served = find_devices(ctx, iterator) ? fetch(ctx, iterator, &rows) : COI_ERROR;
     total = agree(ctx, iterator, served, rows);
     if (total >= 0 && served < num_local(iterator) && !input->partial) {
         drop_step(ctx, iterator, served, rows);
@@ -460,6 +486,24 @@ distributed_spec(co_context *ctx, const co_strategy *strategy, co_dataset *const
 
 /* --- making --- */
 
+/* DS-PREF-1, DS-SHARD-12: what costs something is read ahead, so many elements for each replica that reads. */
+static bool
+read_ahead(co_context *ctx, co_dataset *dataset, int64_t depth)
+{
+    for (size_t i = 0; depth > 0 && i < dataset->num_inputs; ++i) {
+        co_dataset *input = dataset->inputs[i], *ahead;
+
+        if (!coi_dataset_costs(input))
+            continue;
+        ahead = coi_prefetch_new(ctx, input, depth);
+        if (ahead == NULL)
+            return false;
+        dataset->inputs[i] = ahead;
+        coi_unref(&ctx->heap, input);
+    }
+    return true;
+}
+
 /* The distributed dataset over the inputs of this worker, given to the block. */
 static co_dataset *
 distribute(co_context *ctx, co_strategy *strategy, co_dataset *const *inputs, size_t n,
@@ -482,6 +526,12 @@ distribute(co_context *ctx, co_strategy *strategy, co_dataset *const *inputs, si
     self->plain = strategy->num_local == 1 && strategy->num_workers == 1;
     self->partial = strategy->num_workers > 1 || (finite && has_unknown_shape(dataset));
     self->fetch = options->fetch_to_device || options->place_dataset_on_device;
+    if (!read_ahead(ctx, dataset,
+                    (int64_t)options->per_replica_buffer_size *
+                        (n > 1 ? 1 : strategy->num_local))) {
+        coi_unref(&ctx->heap, dataset);
+        return NULL;
+    }
     return coi_dataset_give(ctx, dataset);
 }
 

@@ -250,6 +250,49 @@ scheduled(co_context *ctx)
                                  &(co_input_context){ 2, 1, 4 });
 }
 
+static co_value *
+twice(co_context *ctx, co_value *x, void *user)
+{
+    (void)user;
+    return co_add(ctx, x, x);
+}
+
+static co_dataset *
+in_parallel(co_context *ctx)
+{
+    return co_dataset_batch(ctx,
+                            co_dataset_parallel_map(ctx, generated(ctx), twice, NULL, NULL, NULL),
+                            2, false);
+}
+
+static co_dataset *
+ahead(co_context *ctx)
+{
+    co_dataset *shuffle = co_dataset_shuffle(ctx, co_dataset_prefetch(ctx, generated(ctx), 2), 3, 1,
+                                             true);
+
+    return co_dataset_prefetch(ctx, co_dataset_repeat(ctx, shuffle, 2), 3);
+}
+
+static co_dataset *
+distributed_ahead(co_context *ctx)
+{
+    co_dataset *batches = co_dataset_batch(ctx, generated(ctx), 2, false);
+
+    return co_distribute_dataset(ctx, co_mirrored_strategy(ctx, NULL, 0, NULL), batches, NULL);
+}
+
+static co_dataset *
+interleaved_ahead(co_context *ctx)
+{
+    co_interleave_options options = CO_INTERLEAVE_OPTIONS_INIT;
+
+    options.cycle_length = 3;
+    options.block_length = 2;
+    options.num_parallel_calls = 2;
+    return co_dataset_interleave(ctx, co_dataset_range(ctx, 0, 5, 1), inner, NULL, NULL, &options);
+}
+
 static co_dataset *
 distributed(co_context *ctx)
 {
@@ -293,6 +336,10 @@ static const struct {
     { NULL, split },
     { NULL, scheduled },
     { NULL, distributed },
+    { NULL, in_parallel },
+    { NULL, ahead },
+    { NULL, distributed_ahead },
+    { NULL, interleaved_ahead },
 };
 
 enum { NUM_PIPELINES = sizeof(pipelines) / sizeof(pipelines[0]) };

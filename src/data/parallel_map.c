@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * map with several calls at a time: workers of the iterator pull the input in turn and call the function side by
+ * side. In order, it gives what map gives, errors at their place among the elements.
+ */
+#include "data/ahead.h"
+
+enum { CALLS }; /* numbers of the stage; flag: in order */
+
+typedef struct parallel_iterator {
+    coi_ahead_iterator head;
+    coi_stage_iterator alone; /* what the caller works with where there is no thread */
+} parallel_iterator;
+
+static void
+begin(co_context *ctx, co_iterator *iterator)
+{
+    const coi_stage_args *args = coi_args_of(iterator);
+    parallel_iterator    *self = (parallel_iterator *)iterator;
+    int                   calls = (int)args->numbers[CALLS];
+    coi_ahead_plan        plan = { .num_workers = calls,
+                                   .num_slots = 2 * calls, /* one slow call does not stop the others */
+                                   .in_order = args->flag,
+                                   .work = coi_map_apply };
+
+    if (!self->head.begun)
+        self->head.ahead = coi_ahead_start(ctx, &self->head, &plan);
+    self->head.begun = true;
+}
+
+static int
+map_alone(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    parallel_iterator  *self = (parallel_iterator *)iterator;
+    coi_stage_iterator *alone = &self->alone;
+    int                 got;
+
+    alone->base.dataset = iterator->dataset; /* borrowed, as the input is */
+    alone->base.input = iterator->input;
+    if (alone->element == NULL && coi_stage_open(ctx, &alone->base) != CO_OK)
+        return COI_ERROR;
+    alone->index = self->head.index;
+    got = coi_stage_pull(ctx, &alone->base);
+    self->head.index = alone->index;
+    return got > 0 ? coi_map_apply(ctx, &alone->base, leaves) : got;
+}
+
+static int
+parallel_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    coi_ahead_iterator *self = (coi_ahead_iterator *)iterator;
+    int                 got;
+
+    begin(ctx, iterator);
+    got = coi_ahead_restored(ctx, self, leaves);
+    if (got != COI_END)
+        return got;
+    return self->ahead != NULL ? coi_ahead_take(ctx, self->ahead, leaves)
+                               : map_alone(ctx, iterator, leaves);
+}
+
+static void
+parallel_close(coi_heap *heap, co_iterator *iterator)
+{
+    parallel_iterator *self = (parallel_iterator *)iterator;
+
+    coi_ahead_close(heap, iterator);
+    if (self->alone.element != NULL)
+        coi_stage_close(heap, &self->alone.base);
+}
+
+static const coi_dataset_ops parallel_map_ops = {
+    .name = "map",
+    .dataset_size = sizeof(coi_stage),
+    .iterator_size = sizeof(parallel_iterator),
+    .works_ahead = true,
+    .next = parallel_next,
+    .position = coi_ahead_position,
+    .close = parallel_close,
+    .with_inputs = coi_stage_with_inputs,
+};
+
+bool
+coi_take_calls(co_context *ctx, int calls, int64_t *out)
+{
+    if (calls < -1 || calls > COI_MAX_PARALLEL) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "num_parallel_calls is %d; it is 0 to %d, or -1 for one on each core", calls,
+                 COI_MAX_PARALLEL);
+        return false;
+    }
+    if (calls < 0)
+        calls = ctx->runtime->topology.quota;
+    *out = calls < COI_MAX_PARALLEL ? calls : COI_MAX_PARALLEL;
+    return true;
+}
+
+co_dataset *
+co_dataset_parallel_map(co_context *ctx, co_dataset *input, co_element_fn fn, void *user,
+                        co_value *spec, const co_map_options *options)
+{
+    co_map_options all = CO_MAP_OPTIONS_INIT;
+    coi_stage_args args = { .fn.element = fn, .user = user };
+
+    COI_ENTER(ctx, "dataset_parallel_map", NULL);
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 6) ||
+        !coi_take_calls(ctx, all.num_parallel_calls, &args.numbers[CALLS]))
+        return NULL;
+    args.flag = all.deterministic;
+    return coi_map_new(ctx, args.numbers[CALLS] > 0 ? &parallel_map_ops : &coi_map_ops, input, spec,
+                       &args);
+}
