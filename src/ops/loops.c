@@ -8,7 +8,7 @@
 #include <math.h>
 
 /* exp is 0 and infinite beyond these, tanh is 1. */
-const coi_argument_limits coi_limits = { -104.0f, 89.0f, 10.0f };
+const coi_argument_limits coi_limits = { -104.0f, 89.0f, 10.0f, 11.0f };
 
 /* Constants of selu: scale, and scale times alpha. */
 #define SELU_SCALE 1.0507009873554804934

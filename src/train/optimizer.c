@@ -159,6 +159,43 @@ find_entry(co_context *ctx, co_optimizer *optimizer, co_value *component)
     return entry;
 }
 
+/* Elements of a chunk; updates are element by element, so that chunks change no bit. */
+enum { CHUNK = 65536 };
+
+typedef struct update_job {
+    const co_optimizer *optimizer;
+    const coi_update   *whole;
+    int                 num_slots;
+} update_job;
+
+static void
+update_chunk(void *arg, int64_t chunk)
+{
+    const update_job *job = arg;
+    coi_update        part = *job->whole;
+    size_t            at = (size_t)(chunk * CHUNK) * coi_dtypes[part.dtype].size;
+
+    part.n = part.n - chunk * CHUNK < CHUNK ? part.n - chunk * CHUNK : CHUNK;
+    part.old = (const char *)part.old + at;
+    part.value = (char *)part.value + at;
+    part.gradient = (const char *)part.gradient + at;
+    for (int i = 0; i < job->num_slots; ++i)
+        part.slots[i] = (char *)part.slots[i] + at;
+    job->optimizer->rule->update(job->optimizer, &part);
+}
+
+/* On the workers of the device where that is worth it. */
+static void
+run_update(co_context *ctx, const co_optimizer *optimizer, const coi_update *update, int num_slots)
+{
+    update_job job = { optimizer, update, num_slots };
+
+    if (update->n <= CHUNK)
+        optimizer->rule->update(optimizer, update);
+    else
+        coi_team_run(ctx->device->team, (update->n + CHUNK - 1) / CHUNK, update_chunk, &job);
+}
+
 /* Update one ordinary variable with a dense gradient. */
 static bool
 update_component(co_context *ctx, co_optimizer *optimizer, co_value *component, co_value *gradient,
@@ -191,7 +228,7 @@ update_component(co_context *ctx, co_optimizer *optimizer, co_value *component, 
                            .step = step };
     for (int i = 0; i < entry->num_slots; ++i)
         update.slots[i] = entry->slots[i]->u.tensor.data;
-    optimizer->rule->update(optimizer, &update);
+    run_update(ctx, optimizer, &update, entry->num_slots);
     coi_plain_unlock(ctx, component, fresh != old ? fresh : NULL);
     return true;
 }

@@ -314,7 +314,7 @@ CO_TEST(functions_of_floats_are_within_their_units, "")
     static const struct {
         const char *name;
         double      limit; /* units in the last place */
-    } functions[] = { { "exp", 1.5 }, { "log", 1.0 }, { "tanh", 1.5 }, { "sigmoid", 2.5 } };
+    } functions[] = { { "exp", 1.5 }, { "log", 1.0 }, { "tanh", 2.5 }, { "sigmoid", 2.5 } };
     enum { N = 40000 };
     static float x[N];
     int64_t      n = N;
@@ -333,6 +333,73 @@ CO_TEST(functions_of_floats_are_within_their_units, "")
         }
     }
     CO_EXPECT_TRUE(co_ok(ctx));
+}
+
+static long double
+gelu_by_definition(float x)
+{
+    long double t = 1.595769121605730711759784239737527474L *
+                    (x + (long double)0.044715f * x * x * x);
+
+    return x / (1 + expl(-t)); /* x / 2 (1 + tanh(t / 2)) without its cancelling */
+}
+
+/* How far a float is from the true value, in units of the last place of that. */
+static double
+units_off(float got, long double truth)
+{
+    float near = (float)truth;
+    int   exponent = fabsf(near) < 0x1p-126f ? -126 : ilogbf(near);
+
+    return (double)(fabsl((long double)got - truth) / ldexpl(1, exponent - 23));
+}
+
+static void
+expect_gelu_within(co_context *ctx, const float *x, int64_t n, double limit)
+{
+    co_value    *y = co_gelu(ctx, co_tensor(ctx, CO_FLOAT32, &n, 1, x), true);
+    const float *got = co_data(ctx, y);
+
+    for (int64_t i = 0; got != NULL && i < n; ++i)
+        if (isfinite(x[i]) && !(units_off(got[i], gelu_by_definition(x[i])) <= limit)) {
+            CO_FAIL("gelu(%.9g) is %.9g, which is %g units off", (double)x[i], (double)got[i],
+                    units_off(got[i], gelu_by_definition(x[i])));
+            return;
+        }
+}
+
+static void
+check_gelu(co_context *ctx)
+{
+    enum { N = 100000 };
+    static float x[N];
+    int64_t      five = 5;
+    float        special[] = { INFINITY, -INFINITY, NAN, -0.0F, -100 };
+    const float *got = co_data(ctx,
+                               co_gelu(ctx, co_tensor(ctx, CO_FLOAT32, &five, 1, special), true));
+
+    CO_EXPECT_TRUE(got[0] == INFINITY && isnan(got[1]) && isnan(got[2]));
+    CO_EXPECT_TRUE(got[3] == 0 && signbit(got[3]) && got[4] == 0);
+    for (uint32_t i = 0; i < N; ++i) { /* of all floats */
+        uint32_t bits = i * 42949u;
+
+        memcpy(&x[i], &bits, sizeof(bits));
+    }
+    expect_gelu_within(ctx, x, N, 3.5);
+    for (int i = 0; i < N; ++i) /* from where results are subnormal to where they are x */
+        x[i] = -11.5F + 23e-5F * (float)i;
+    expect_gelu_within(ctx, x, N, 3.5);
+    CO_EXPECT_TRUE(co_ok(ctx));
+}
+
+CO_TEST(gelu_by_tanh_is_within_its_units, "")
+{
+    check_gelu(ctx);
+}
+
+CO_TEST_WITH(gelu_by_tanh_is_within_its_units_on_the_baseline, "", "isa=base")
+{
+    check_gelu(ctx);
 }
 
 /* Where they change from one way of computing to another, and where results are small. */

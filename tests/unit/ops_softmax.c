@@ -94,6 +94,32 @@ CO_TEST(softmax_keeps_infinities_and_nan, "")
     free(got);
 }
 
+/* exp(x - max) from 1 down to what no float holds: 4 units of the last place, and 0 where it would be subnormal. */
+CO_TEST(softmax_is_accurate_down_to_zero, "")
+{
+    enum { LONG = 1200 };
+    float row[LONG];
+
+    for (int64_t dim = 12; dim <= LONG; dim *= 10)
+        CO_BLOCK(ctx) {
+            long double  sum = 0;
+            const float *y;
+
+            for (int i = 0; i < dim; ++i) {
+                row[i] = i == 0 ? 0.0F : -110.0F * (float)i / (float)dim;
+                row[i] = i == dim - 1 ? -INFINITY : i == dim - 2 ? -3e38F : row[i];
+                sum += expl(row[i]);
+            }
+            y = co_data(ctx, co_softmax(ctx, co_tensor(ctx, CO_FLOAT32, &dim, 1, row), -1));
+            for (int i = 0; i < dim; ++i) {
+                double truth = (double)(expl(row[i]) / sum);
+
+                CO_EXPECT_CLOSE((double)y[i], truth, 4 * truth * 0x1p-23 + 0x1p-126);
+            }
+            CO_EXPECT_TRUE(y[dim - 1] == 0 && y[dim - 2] == 0);
+        }
+}
+
 CO_TEST(softmax_has_gradients_of_gradients, "")
 {
     static const int first[] = { 0 };

@@ -276,6 +276,74 @@ CO_TEST(adam_stays_with_its_formula, "")
         }
 }
 
+/* A variable of several chunks: a hash of it after three updates. */
+static uint64_t
+update_large(const char *settings, co_dtype dtype, int which)
+{
+    co_context    *ctx = co_open(settings);
+    co_sgd_options o = CO_SGD_OPTIONS_INIT;
+    int64_t        n = 3 * 65536 + 7;
+    co_value      *v, *g;
+    co_optimizer  *optimizer;
+    const uint8_t *bytes;
+    uint64_t       hash = 5;
+
+    o.momentum = which == 0 ? 0 : 0.5;
+    o.nesterov = which == 2;
+    optimizer = which == 3 ? co_adam(ctx, NULL) : co_sgd(ctx, &o);
+    co_set_seed(ctx, 3);
+    v = co_variable(ctx, co_random_uniform(ctx, dtype, &n, 1, -1, 1), NULL);
+    for (int step = 0; step < 3; ++step) {
+        g = co_random_uniform(ctx, dtype, &n, 1, -1, 1);
+        co_apply_gradients(ctx, optimizer, co_list(ctx, &g, 1), co_list(ctx, &v, 1));
+    }
+    bytes = co_data(ctx, co_read(ctx, v));
+    for (size_t i = 0; bytes != NULL && i < (size_t)n * co_dtype_size(dtype); ++i)
+        hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
+    CO_EXPECT_CODE(co_close(ctx), CO_OK);
+    return hash;
+}
+
+CO_TEST_BARE(updates_have_the_same_bits_with_any_number_of_threads, "")
+{
+    for (int which = 0; which < 4; ++which)
+        for (int d = 0; d < 2; ++d) {
+            co_dtype dtype = d == 0 ? CO_FLOAT32 : CO_FLOAT64;
+            uint64_t one = update_large("threads=1", dtype, which);
+
+            CO_EXPECT_TRUE(update_large("threads=2", dtype, which) == one);
+            CO_EXPECT_TRUE(update_large("threads=3", dtype, which) == one);
+        }
+}
+
+/* Beyond the first chunk, elements and slots are those of their own place. */
+CO_TEST(chunks_of_an_update_do_not_mix, "")
+{
+    enum { N = 2 * 65536 + 5 };
+    static float   gradient[N];
+    int64_t        n = N;
+    co_sgd_options o = CO_SGD_OPTIONS_INIT;
+    co_value      *v = co_variable(ctx, co_zeros(ctx, CO_FLOAT32, &n, 1), NULL), *g;
+    co_optimizer  *sgd;
+    const float   *got;
+
+    o.learning_rate = 1;
+    o.momentum = 0.5;
+    sgd = co_sgd(ctx, &o);
+    for (int i = 0; i < N; ++i)
+        gradient[i] = (float)i;
+    g = co_tensor(ctx, CO_FLOAT32, &n, 1, gradient);
+    for (int step = 0; step < 2; ++step) /* -g, then -(g + g / 2) */
+        co_apply_gradients(ctx, sgd, co_list(ctx, &g, 1), co_list(ctx, &v, 1));
+    got = co_data(ctx, co_read(ctx, v));
+    for (int i = 0; i < N; ++i)
+        if (got[i] != -2.5F * (float)i) {
+            CO_FAIL("element %d is %g", i, (double)got[i]);
+            break;
+        }
+    CO_EXPECT_TRUE(co_ok(ctx));
+}
+
 /* Rows that are named twice count together, rows that are not named decay as zeros do. */
 CO_TEST(adam_takes_slices_as_the_gradient_they_stand_for, "")
 {

@@ -158,7 +158,7 @@ COI_LOOP_EXTERN(coi_cast_loops);
  * instruction of a comparison and a choice only where both have the very same operand, which a constant is not.
  */
 typedef struct coi_argument_limits {
-    float exp_low, exp_high, tanh_high;
+    float exp_low, exp_high, tanh_high, gelu_high;
 } coi_argument_limits;
 extern const coi_argument_limits coi_limits;
 

@@ -44,21 +44,28 @@ coi_float_bits(float value)
 /* Twice the bias of an exponent: the low bits of a rounded n count from there, so that halves of them are exponents. */
 #define COI_TWO_BIASES 254
 
-/* e^r - 1 for x = n ln 2 + r; n + COI_TWO_BIASES is in the low bits of *k, and what stands above them must be shifted out. */
+/* e^r - 1 for x + low = n ln 2 + r, low being small beside 1; n + COI_TWO_BIASES is in the low bits of *k, and what stands above them must be
+ * shifted out. */
 COI_INLINE float
-coi_exp_reduced(float x, int32_t *k)
+coi_exp_reduced_sum(float x, float low, int32_t *k)
 {
     /* 1.5 * 2^23: adding it rounds to the nearest integer */
     const float to_int = 12582912.0f + (float)COI_TWO_BIASES;
     float       shifted = COI_FMA(x, 1.44269504f, to_int), n = shifted - to_int, r, square, p;
 
     r = COI_FMA(n, -0.693145752f, x); /* the high part of ln 2 has 15 bits: n times it is exact */
-    r = COI_FMA(n, -1.42860677e-6f, r);
+    r = COI_FMA(n, -1.42860677e-6f, r + low);
     square = r * r;
     p = COI_FMA(0.00139276846f, square, COI_FMA(0.00836438069f, r, 0.0416665454f));
     p = COI_FMA(p, square, COI_FMA(0.166665696f, r, 0.5f));
     *k = coi_float_bits(shifted);
     return COI_FMA(p, square, r);
+}
+
+COI_INLINE float
+coi_exp_reduced(float x, int32_t *k)
+{
+    return coi_exp_reduced_sum(x, -0.0f, k); /* which changes nothing, and costs nothing */
 }
 
 /* 2^(k - 127), by the low bits of k. */
@@ -82,6 +89,17 @@ coi_expf(float x)
     half = (uint32_t)k >> 1;
     scale = coi_power_of_two(half);
     return COI_FMA(p, scale, scale) * coi_power_of_two((uint32_t)k - half);
+}
+
+/* exp(x) for x <= 0 and NaN, 0 where that would be subnormal: for what is compared with a sum of at least 1. */
+COI_INLINE float
+coi_exp_belowf(float x)
+{
+    int32_t k;
+    float   p = coi_exp_reduced(x, &k), scale = coi_power_of_two((uint32_t)k - 127u);
+
+    p = COI_FMA(p, scale, scale);
+    return x < -87.3365f ? 0.0f : p; /* down to -infinity, where p is anything */
 }
 
 /* exp(x) - 1 without losing what is small: 2^n (e^r - 1) + (2^n - 1). */
@@ -128,24 +146,18 @@ coi_logf(float x)
     return x == 0.0f ? -INFINITY : y;
 }
 
+/* m / (m + 2), m = exp(2 |x|) - 1 as in coi_expm1f: nothing cancels near zero. */
 COI_INLINE float
 coi_tanhf(float x)
 {
-    float   size = fabsf(x), z = x * x, near, far, scale;
+    float   size = fabsf(x), p, scale;
     int32_t k;
 
-    near = 0.00229274482f;
-    near = COI_FMA(near, z, -0.00834394552f);
-    near = COI_FMA(near, z, 0.0217689187f);
-    near = COI_FMA(near, z, -0.0539592596f);
-    near = COI_FMA(near, z, 0.133333036f);
-    near = COI_FMA(near, z, -0.333333332f);
-    near = COI_FMA(near * z, size, size);
-    far = coi_limits.tanh_high < size ? coi_limits.tanh_high : size; /* 1 there */
-    far = coi_exp_reduced(far + far, &k);
+    size = coi_limits.tanh_high < size ? coi_limits.tanh_high : size; /* 1 there */
+    p = coi_exp_reduced(size + size, &k);
     scale = coi_power_of_two((uint32_t)k - 127u);
-    far = 1.0f - 2.0f / (COI_FMA(far, scale, scale) + 1.0f);
-    return copysignf(size < 0.625f ? near : far, x); /* so that tanh(-0) is -0 */
+    p = COI_FMA(p, scale, scale - 1.0f);
+    return copysignf(p / (p + 2.0f), x); /* so that tanh(-0) is -0 */
 }
 
 COI_INLINE float
@@ -179,11 +191,58 @@ coi_softplusf(float x)
 #define COI_SELU_SCALE 1.05070098735548049f
 #define COI_SELU_LOW   1.75809934084737682f
 
-/* x / 2 (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3), as x / (1 + exp(-2 u)): nothing cancels where x is negative. */
+/*
+ * gelu by tanh, x / 2 (1 + tanh(t / 2)), is x / (1 + e) or, where x is negative, x e / (1 + e), with e = exp(-|t|) and
+ * t = 2 sqrt(2 / pi) (x + 0.044715 x^3). An error of t is an error of the result times as large as t, so t has a second float. It comes in two
+ * halves, for two loops: in one, the chain of operations is so long that the processor cannot look far enough ahead to fill it.
+ *
+ * The first: -|t| as the sum of the result and *low. c1 = 2 sqrt(2 / pi) and c2 = 0.044715 c1 are sums, too, and the large part of c1 has 20 bits
+ * behind the point, so that c1 - q is exact for every q that comes up. From |x| = gelu_high on, 11, e is 0.
+ */
 COI_INLINE float
-coi_gelu_tanhf(float x)
+coi_gelu_argument(float x, float *low)
 {
-    return x / (1.0f + coi_expf(-1.59576912f * COI_FMA(0.044715f * x, x * x, x)));
+#ifdef COI_ISA_base
+    double size = fabs((double)x), exact;
+    float  sum;
+
+    size = size > (double)coi_limits.gelu_high ? (double)coi_limits.gelu_high : size;
+    exact = size * (-1.5957691216057308 + -0.071354813805310627 * size * size);
+    sum = (float)exact;
+    *low = (float)(exact - (double)sum);
+#else
+    const float c1 = -1.59576893f, c1_low = -1.93077895e-07f, c2 = -0.0713548139f,
+                c2_low = 6.8457226e-11f;
+    float size = fabsf(x), square, rest, q, sum;
+
+    size = coi_limits.gelu_high < size ? coi_limits.gelu_high : size;
+    square = size * size;
+    rest = COI_FMA(size, size, -square);
+    q = COI_FMA(c2, square, c1);
+    rest = COI_FMA(c2, rest, COI_FMA(c2_low, square, c1_low));
+    rest += COI_FMA(c2, square, c1 - q);
+    sum = size * q;
+    *low = COI_FMA(size, rest, COI_FMA(size, q, -sum));
+#endif
+    return sum;
+}
+
+/* The second: the result from x and t + low. Where x is negative, 2^64 e is used up to the end, because results may be subnormal and are to be
+ * rounded once. */
+COI_INLINE float
+coi_gelu_of(float x, float t, float low)
+{
+    int32_t one = coi_float_bits(1.0f), below = coi_float_bits(x) >> 31, k;
+    float   e = coi_exp_reduced_sum(t, low, &k), scale, factor;
+
+    scale = coi_power_of_two((uint32_t)k - (127u - 64u));
+    e = COI_FMA(e, scale, scale);
+    e = x > -coi_limits.gelu_high ? e
+                                  : 0.0f; /* -infinity gives NaN, as it does to the definition */
+    /* What depends on the sign goes by bits: of comparisons gcc makes a branch, with a division on either side. */
+    scale = coi_bits_float(one - (below & (64 << 23)));
+    factor = coi_bits_float((coi_float_bits(e) & below) | (one & ~below));
+    return x * factor / (1.0f + e * 0x1p-64f) * scale;
 }
 
 #endif

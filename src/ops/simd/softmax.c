@@ -20,7 +20,7 @@ enum {
 
 #define T    f32
 #define REAL float
-#define EXP  coi_expf
+#define EXP  coi_exp_belowf
 #define LOG  coi_logf
 #include "ops/simd/softmax_body.h"
 #undef T

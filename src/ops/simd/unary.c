@@ -5,6 +5,8 @@
 #include "ops/simd/define.h"
 #include "ops/simd/math.h"
 
+enum { BLOCK = 256 }; /* elements between two loops */
+
 COI_UNARY_LOOP(neg_f32, float, -p)
 COI_UNARY_LOOP(neg_f64, double, -p)
 COI_UNARY_LOOP(square_f32, float, p *p)
@@ -33,7 +35,23 @@ COI_UNARY_LOOP(selu_f32, float,
                                : COI_SELU_LOW * coi_expm1f(p))
 COI_UNARY_LOOP(softplus_f32, float, coi_softplusf(p))
 COI_UNARY_LOOP(silu_f32, float, coi_siluf(p))
-COI_UNARY_LOOP(gelu_tanh_f32, float, coi_gelu_tanhf(p))
+
+static void
+gelu_tanh_f32(void *restrict out, const void *restrict in, int64_t n)
+{
+    const float *restrict x = in;
+    float *restrict z = out;
+    float t[BLOCK], low[BLOCK];
+
+    for (; n > 0; n -= BLOCK, x += BLOCK, z += BLOCK) {
+        int m = n < BLOCK ? (int)n : BLOCK;
+
+        for (int i = 0; i < m; ++i)
+            t[i] = coi_gelu_argument(x[i], &low[i]);
+        for (int i = 0; i < m; ++i)
+            z[i] = coi_gelu_of(x[i], t[i], low[i]);
+    }
+}
 
 const coi_unary_loops COI_LOOP_TABLE(coi_unary_loops) = {
     .at = {
