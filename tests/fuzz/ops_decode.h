@@ -225,6 +225,9 @@ decode_text(const char *name, uint8_t byte)
 {
     static const char *const words[] = { "SAME",       "VALID",     "EXPLICIT", "ASCENDING",
                                          "DESCENDING", "SYMMETRIC", "CONSTANT", "REFLECT" };
+    static const char *const activations[] = { "none",     "relu", "relu6",   "elu",
+                                               "selu",     "tanh", "sigmoid", "softplus",
+                                               "softsign", "silu", "gelu",    "gelu_tanh" };
     static const char *const equations[] = { "ij,jk->ik",      "ij->ji",   "ii->i",
                                              "i,i->",          "ij,ij->j", "bij,bjk->bik",
                                              "...i,...i->...", "ij->",     "i,j->ij",
@@ -234,6 +237,8 @@ decode_text(const char *name, uint8_t byte)
         return equations[byte % (sizeof(equations) / sizeof(equations[0]))];
     if (strcmp(name, "padding") == 0)
         return words[byte % 3];
+    if (strcmp(name, "activation") == 0)
+        return activations[byte % (sizeof(activations) / sizeof(activations[0]))];
     if (strcmp(name, "direction") == 0)
         return words[3 + byte % 2];
     return words[byte % 8];
@@ -275,11 +280,95 @@ decode_attr(co_context *ctx, bytes *in, const char *described, co_value *x, attr
     }
 }
 
+/*
+ * Operators whose operands must fit each other closely, which chance seldom brings about. A letter for each operand: v a value, i an
+ * image, s like operand 0, f a filter for it, w weights for it, b a vector for the operand before, d a row of its last dimension, x indices
+ * of three of its rows, u updates for those; l labels for the value that follows.
+ */
+static const struct {
+    const char *name, *operands;
+} fits[] = {
+    { "attention", "vss" },
+    { "avg_pool2d", "i" },
+    { "conv2d", "if" },
+    { "conv2d_bias", "ifb" },
+    { "dense", "vwb" },
+    { "depthwise_conv2d", "if" },
+    { "layer_norm", "vdd" },
+    { "max_pool2d", "i" },
+    { "softmax_cross_entropy_with_logits", "vs" },
+    { "sparse_softmax_cross_entropy_with_logits", "lv" },
+    { "tensor_scatter_nd_add", "vxu" },
+    { "tensor_scatter_nd_update", "vxu" },
+};
+
+static const char *
+fit_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof(fits) / sizeof(fits[0]); ++i)
+        if (strcmp(fits[i].name, name) == 0)
+            return fits[i].operands;
+    return NULL;
+}
+
+/* Whole numbers from 0 to below `limit`. */
+static co_value *
+below(co_context *ctx, bytes *in, int64_t limit, const int64_t *dims, size_t ndim)
+{
+    co_value *numbers = co_abs(ctx, make_tensor(ctx, in, CO_INT32, dims, ndim));
+
+    return co_mod(ctx, numbers, co_int(ctx, limit > 0 ? limit : 1));
+}
+
+/* The operand for a letter; `before` are the operands so far. */
+static co_value *
+fitting_operand(co_context *ctx, bytes *in, char letter, co_value *const *before, size_t num_before)
+{
+    co_value *x = before[0], *previous = before[num_before - 1];
+    int       ndim = co_ndim(ctx, x), rank = co_ndim(ctx, previous);
+    co_dtype  dtype = co_value_dtype(ctx, x);
+    int64_t   dims[CO_MAX_DIMS] = { 1 }, last, columns, first;
+
+    for (int d = 0; d < ndim; ++d)
+        dims[d] = co_dim(ctx, x, d);
+    first = dims[0];
+    last = ndim > 0 ? dims[ndim - 1] : 1;
+    columns = rank > 0 ? co_dim(ctx, previous, rank - 1) : 1;
+    switch (letter) {
+    case 'f':
+        return make_tensor(ctx, in, dtype, (const int64_t[]){ 2, 2, last < 60 ? last : 1, 2 }, 4);
+    case 'w': return make_tensor(ctx, in, dtype, (const int64_t[]){ last, 3 }, 2);
+    case 'b': return make_tensor(ctx, in, dtype, &columns, 1);
+    case 'd': return make_tensor(ctx, in, dtype, &last, 1);
+    case 'l': return below(ctx, in, last, dims, (size_t)(ndim > 0 ? ndim - 1 : 0));
+    case 'x': return below(ctx, in, first, (const int64_t[]){ first < 3 ? first : 3, 1 }, 2);
+    case 'u':
+        dims[0] = first < 3 ? first : 3;
+        return make_tensor(ctx, in, dtype, dims, (size_t)(ndim > 0 ? ndim : 1));
+    default: return make_tensor(ctx, in, dtype, dims, (size_t)ndim);
+    }
+}
+
+static void
+decode_fitting(co_context *ctx, bytes *in, const char *fit, co_value *const *values,
+               size_t num_values, step *out)
+{
+    co_value *x = fit[0] == 'i' ? decode_image(ctx, in) : values[next_byte(in) % num_values];
+
+    out->num_in = strlen(fit);
+    out->in[0] = x;
+    for (size_t i = 1; i < out->num_in; ++i)
+        out->in[i] = fit[i] == 'v' ? x : fitting_operand(ctx, in, fit[i], out->in, i);
+    if (fit[0] == 'l')
+        out->in[0] = fitting_operand(ctx, in, 'l', &x, 1);
+}
+
 static void
 decode_step(co_context *ctx, bytes *in, co_value *const *values, size_t num_values, step *out)
 {
-    co_op_info info = CO_OP_INFO_INIT;
-    uint8_t    byte = next_byte(in);
+    co_op_info  info = CO_OP_INFO_INIT;
+    uint8_t     byte = next_byte(in);
+    const char *fit;
 
     FUZZ_REQUIRE(co_op_describe(byte % co_num_ops(), &info));
     memset(out, 0, sizeof(*out));
@@ -289,7 +378,10 @@ decode_step(co_context *ctx, bytes *in, co_value *const *values, size_t num_valu
     out->num_in = info.variadic ? 1 + (size_t)byte / 2 % 3 : info.num_inputs;
     if (byte == 255)
         ++out->num_in; /* one too many */
-    for (size_t i = 0; i < out->num_in; ++i)
+    fit = byte % 8 < 6 ? fit_of(info.name) : NULL;
+    if (fit != NULL)
+        decode_fitting(ctx, in, fit, values, num_values, out);
+    for (size_t i = 0; i < out->num_in && fit == NULL; ++i)
         out->in[i] = decode_operand(ctx, in, values, num_values);
     for (size_t i = 0; i < info.num_attrs && i < MAX_ATTRS; ++i)
         decode_attr(ctx, in, info.attrs[i], out->num_in > 0 ? out->in[0] : NULL, &out->attrs[i]);
