@@ -63,4 +63,4 @@ help:
 	@echo "                src/context, src/strategy, src/collective and src/variable, each"
 	@echo "make clean      remove build/"
 	@echo
-	@echo "BUILD=, JOBS= and CMAKE_FLAGS=\"-DCOHORT_WITH_MPI=OFF ...\" change the build."
+	@echo "BUILD=, JOBS= and CMAKE_FLAGS=\"-DCOHORT_MPI=OFF ...\" change the build."

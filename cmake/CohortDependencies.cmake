@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Optional libraries. Each has a switch COHORT_WITH_<NAME>: AUTO uses it where it is found, ON makes a missing one
+# Optional libraries. Each has a switch COHORT_<NAME>: AUTO uses it where it is found, ON makes a missing one
 # an error, OFF leaves it out. For each this file sets COI_HAVE_<NAME> (0 or 1) and COI_<NAME>_VERSION, links it to
 # `cohort_dependencies`, and prints one line.
 
@@ -10,17 +10,17 @@ set(COHORT_OPTIONAL_NAMES ONEDNN MPI ZLIB) # of the library
 set(COHORT_TEST_NAMES JANSSON)             # of tests alone: found, not linked
 
 foreach(name IN LISTS COHORT_OPTIONAL_NAMES COHORT_TEST_NAMES)
-    set(COHORT_WITH_${name} AUTO CACHE STRING "AUTO, ON or OFF")
-    set_property(CACHE COHORT_WITH_${name} PROPERTY STRINGS AUTO ON OFF)
+    set(COHORT_${name} AUTO CACHE STRING "AUTO, ON or OFF")
+    set_property(CACHE COHORT_${name} PROPERTY STRINGS AUTO ON OFF)
     set(COI_HAVE_${name} 0)
     set(COI_${name}_VERSION "")
 endforeach()
 
 # Is a library to be looked for at all? One of tests is no part of the core, but may be demanded beside it.
 function(cohort_wants name out)
-    if(COHORT_CORE_ONLY AND name IN_LIST COHORT_TEST_NAMES AND COHORT_WITH_${name} STREQUAL "ON")
+    if(COHORT_CORE_ONLY AND name IN_LIST COHORT_TEST_NAMES AND COHORT_${name} STREQUAL "ON")
         set(${out} TRUE PARENT_SCOPE)
-    elseif(COHORT_CORE_ONLY OR COHORT_WITH_${name} STREQUAL "OFF" OR NOT COHORT_WITH_${name})
+    elseif(COHORT_CORE_ONLY OR COHORT_${name} STREQUAL "OFF" OR NOT COHORT_${name})
         set(${out} FALSE PARENT_SCOPE)
     else()
         set(${out} TRUE PARENT_SCOPE)
@@ -35,13 +35,13 @@ function(cohort_report name title found version)
     endif()
     if(COHORT_CORE_ONLY)
         message(STATUS "${title}: left out (COHORT_CORE_ONLY)")
-    elseif(COHORT_WITH_${name} STREQUAL "AUTO")
+    elseif(COHORT_${name} STREQUAL "AUTO")
         message(STATUS "${title}: not found, built without it")
-    elseif(COHORT_WITH_${name})
-        message(FATAL_ERROR "${title} is demanded by COHORT_WITH_${name}=ON but was not found; "
-            "install it (scripts/install-packages) or set COHORT_WITH_${name}=AUTO")
+    elseif(COHORT_${name})
+        message(FATAL_ERROR "${title} is demanded by COHORT_${name}=ON but was not found; "
+            "install it (scripts/install-packages) or set COHORT_${name}=AUTO")
     else()
-        message(STATUS "${title}: left out (COHORT_WITH_${name}=OFF)")
+        message(STATUS "${title}: left out (COHORT_${name}=OFF)")
     endif()
 endfunction()
 

@@ -32,7 +32,7 @@ static const entry entries[] = {
     { "self", &coi_self_transport, NULL, NULL, NULL },
     { "threads", &coi_threads_transport, NULL, NULL, NULL },
     { "mpi", NULL, "libcohort_mpi.so", "COHORT_MPI_LIBRARY",
-      "install an MPI (Open MPI or MPICH) and build the library with it (COHORT_WITH_MPI=ON), or use the transport 'self'" },
+      "install an MPI (Open MPI or MPICH) and build the library with it (COHORT_MPI=ON), or use the transport 'self'" },
 };
 #define NUM_ENTRIES (sizeof(entries) / sizeof(entries[0]))
 
