@@ -158,12 +158,20 @@ same_gradients(const program *p, const outcome *a, const outcome *b, double size
     return true;
 }
 
+/* Where a norm is the limit to the last bit, one kernel finds it above and the other not: the gradient is then one of two. */
+static bool
+has_jump(const step *s)
+{
+    return strcmp(s->name, "clip_by_norm") == 0 || strcmp(s->name, "clip_by_global_norm") == 0;
+}
+
 static void
 compare(const program *p, const step *s, const outcome *a, const outcome *b, double size)
 {
     bool same_codes = a->code == b->code && a->gradient_code == b->gradient_code;
-    bool same = same_codes && (a->results == NULL ||
-                               (same_results(p, a, b, &size) && same_gradients(p, a, b, size)));
+    bool same = same_codes &&
+                (a->results == NULL ||
+                 (same_results(p, a, b, &size) && (has_jump(s) || same_gradients(p, a, b, size))));
 
     if (!same)
         describe(p, s);
