@@ -500,6 +500,26 @@ sigmoid_grad_grad(coi_grad *g)
                                                 co_mul(ctx, g->in[0], co_float(ctx, 2)))));
 }
 
+/* Of dy slope(x): the slope has the slope (1 - t t) (c (1 + 6 a x^2) - x t du^2), t = tanh(c (x + a x^3)), du = c (1 + 3 a x^2). */
+static co_code
+gelu_tanh_grad_grad(coi_grad *g)
+{
+    const double c = 0.79788456080286536, a = (double)0.044715f;
+    co_context  *ctx = g->ctx;
+    co_value    *x = g->in[0], *xx, *t, *du, *bend, *one = co_float(ctx, 1);
+
+    if (!g->needed[0])
+        return backward_grad(g, NULL);
+    xx = co_square(ctx, x);
+    t = co_mul(ctx, x, co_add(ctx, co_float(ctx, c), co_mul(ctx, xx, co_float(ctx, c * a))));
+    t = co_tanh(ctx, t);
+    du = co_add(ctx, co_float(ctx, c), co_mul(ctx, xx, co_float(ctx, 3 * c * a)));
+    bend = co_add(ctx, co_float(ctx, c), co_mul(ctx, xx, co_float(ctx, 6 * c * a)));
+    bend = co_sub(ctx, bend, co_mul(ctx, co_mul(ctx, x, t), co_square(ctx, du)));
+    bend = co_mul(ctx, bend, co_sub(ctx, one, co_square(ctx, t)));
+    return backward_grad(g, co_mul(ctx, co_mul(ctx, g->upstream[0], g->in[1]), bend));
+}
+
 /* Strings have no fast loop. */
 static co_code
 equal_run(coi_call *call)
@@ -573,6 +593,8 @@ BACKWARD(relu6_grad, COI_RELU6_GRAD,
 BACKWARD(elu_grad, COI_ELU_GRAD,
          "The gradient of elu from its result: dy * (y + 1) where y < 0, else dy.", elu_grad_grad)
 BACKWARD(selu_grad, COI_SELU_GRAD, "The gradient of selu from its result.", elu_grad_grad)
+BACKWARD(gelu_tanh_grad, COI_GELU_TANH_GRAD, "The gradient of gelu by tanh, from its operand y.",
+         gelu_tanh_grad_grad)
 
 #define LEAKY_ATTRS(X) X(coi_leaky_attrs, alpha, FLOAT, "=0.2", NULL)
 COI_ATTR_TABLE(coi_leaky_attrs, LEAKY_ATTRS)

@@ -59,6 +59,7 @@
     X(gather)                                                                                      \
     X(gather_nd)                                                                                   \
     X(gelu)                                                                                        \
+    X(gelu_tanh_grad)                                                                              \
     X(global_norm)                                                                                 \
     X(greater)                                                                                     \
     X(greater_equal)                                                                               \

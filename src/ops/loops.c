@@ -66,6 +66,15 @@ gelu_tanh_of(double x)
     return 0.5 * x * (1 + tanh(0.79788456080286536 * (x + (double)0.044715f * x * x * x)));
 }
 
+static double
+gelu_tanh_slope(double x)
+{
+    const double c = 0.79788456080286536, a = (double)0.044715f;
+    double       t = tanh(c * (x + a * x * x * x));
+
+    return 0.5 * (1 + t + x * c * (1 + 3 * a * x * x) * (1 - t * t));
+}
+
 COI_UNARY_LOOP(exp_f64, double, exp(p))
 COI_UNARY_LOOP(log_f64, double, log(p))
 COI_UNARY_LOOP(tanh_f64, double, tanh(p))
@@ -230,6 +239,7 @@ COI_BINARY_LOOP(elu_grad_f64, double, double, p < 0 ? (p + 1) * q : q)
 COI_BINARY_LOOP(selu_grad_f32, float, float,
                 p < 0 ? q * (p + (float)SELU_LOW) : q * (float)SELU_SCALE)
 COI_BINARY_LOOP(selu_grad_f64, double, double, p < 0 ? q * (p + SELU_LOW) : q * SELU_SCALE)
+COI_BINARY_LOOP(gelu_tanh_grad_f64, double, double, q *gelu_tanh_slope(p))
 
 #define INTEGER_LANES(name)  [COI_I32] = name##_i32, [COI_I64] = name##_i64, [COI_U64] = name##_u64
 #define WRAPPING_LANES(name) [COI_I32] = name##_32, [COI_I64] = name##_64, [COI_U64] = name##_64
@@ -251,6 +261,7 @@ const coi_binary_loops coi_binary_loops_rare = {
         [COI_RELU6_GRAD] = { FLOATS(relu6_grad) },
         [COI_ELU_GRAD] = { FLOATS(elu_grad) },
         [COI_SELU_GRAD] = { FLOATS(selu_grad) },
+        [COI_GELU_TANH_GRAD] = { [COI_F64] = gelu_tanh_grad_f64 },
         [COI_EQUAL] = { [COI_F64] = equal_f64, INTEGER_LANES(equal) },
         [COI_LESS] = { [COI_F64] = less_f64, INTEGER_LANES(less) },
         [COI_LESS_EQUAL] = { [COI_F64] = less_equal_f64, INTEGER_LANES(less_equal) },

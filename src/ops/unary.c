@@ -256,28 +256,14 @@ gelu_slope(co_context *ctx, co_value *x)
     return co_add(ctx, cdf, co_mul(ctx, x, scaled(ctx, r * 0.56418958354775629, bell)));
 }
 
-/* Of x / 2 (1 + t), t = tanh(c (x + a x^3)). */
-static co_value *
-gelu_tanh_slope(co_context *ctx, co_value *x)
-{
-    const double c = 0.79788456080286536, a = (double)0.044715f;
-    co_value    *xx = co_square(ctx, x);
-    co_value    *u = scaled(ctx, c, co_mul(ctx, x, one_plus(ctx, scaled(ctx, a, xx))));
-    co_value    *t = co_tanh(ctx, u);
-    co_value    *du = scaled(ctx, c, one_plus(ctx, scaled(ctx, 3 * a, xx)));
-    co_value    *bend = co_mul(ctx, co_mul(ctx, x, du), one_minus(ctx, co_square(ctx, t)));
-
-    return scaled(ctx, 0.5, co_add(ctx, one_plus(ctx, t), bend));
-}
-
 static co_code
 gelu_grad(coi_grad *g)
 {
     const gelu_attrs *attrs = g->attrs;
-    co_value         *slope = attrs->approximate ? gelu_tanh_slope(g->ctx, g->in[0])
-                                                 : gelu_slope(g->ctx, g->in[0]);
+    co_value         *x = g->in[0], *up = g->upstream[0];
 
-    g->grads[0] = co_mul(g->ctx, g->upstream[0], slope);
+    g->grads[0] = attrs->approximate ? coi_apply2(g->ctx, &coi_op_gelu_tanh_grad, x, up, NULL)
+                                     : co_mul(g->ctx, up, gelu_slope(g->ctx, x));
     return g->ctx->error.code;
 }
 

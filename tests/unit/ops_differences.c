@@ -58,6 +58,7 @@ static const ops_row rows[] = {
     ROW("gather_nd", "r[3,3,2] i3[4,2]", ""),
     ROW("gelu", "r[5]", ""),
     ROW("gelu", "r[5]", "approximate=true"),
+    ROW("gelu_tanh_grad", "r[2,3] r[3]", ""),
     ROW("global_norm", "r[2,3] r[4]", ""),
     ROW("identity", "r[3]", ""),
     ROW("l2_loss", "r[2,3]", ""),

@@ -273,11 +273,13 @@ CO_TEST(leaky_relu_and_gelu_agree_with_the_reference, "")
 /* Backward steps compute in float what the reference computes in double: a few roundings of values up to 1. */
 CO_TEST(backward_kernels_agree_with_the_reference, "")
 {
-    static const char *const names[] = { "tanh_grad", "sigmoid_grad", "selu_grad" };
-    co_value *(*const forward[])(co_context *, co_value *) = { co_tanh, co_sigmoid, co_selu };
+    static const char *const names[] = { "tanh_grad", "sigmoid_grad", "selu_grad",
+                                         "gelu_tanh_grad" };
+    co_value *(*const forward[])(co_context *, co_value *) = { co_tanh, co_sigmoid, co_selu,
+                                                               co_identity };
     ops_random random = { 2 };
 
-    for (int k = 0; k < 3; ++k) {
+    for (int k = 0; k < 4; ++k) {
         const coi_op *op = coi_op_find(names[k]);
 
         for (int d = CO_FLOAT16; d <= CO_FLOAT64; ++d)

@@ -82,6 +82,7 @@ static const ops_row rows[] = {
     ROW("gather_nd", "r[613,331,3] i331[90001,2]", ""),
     ROW("gelu", "r" BIG, ""),
     ROW("gelu", "r" BIG, "approximate=true"),
+    ROW("gelu_tanh_grad", "r" BIG " r" BIG, ""),
     ROW("global_norm", "r" BIG " r[613,331]", ""),
     ROW("greater", "r" BIG " r[613]", ""),
     ROW("greater_equal", "r" BIG " r[613]", ""),

@@ -182,6 +182,15 @@ selu_grad_of(coi_number y, coi_number dy)
 }
 
 static coi_number
+gelu_tanh_grad_of(coi_number x, coi_number dy)
+{
+    const double c = 0.79788456080286535588, a = (double)0.044715f;
+    double       t = tanh(c * (x.f + a * x.f * x.f * x.f)), du = c * (1 + 3 * a * x.f * x.f);
+
+    return (coi_number){ x.cls, dy.f * ((1 + t) / 2 + x.f / 2 * du * (1 - t * t)), 0 };
+}
+
+static coi_number
 logical_and_of(coi_number x, coi_number y)
 {
     return truth(x.u != 0 && y.u != 0);
@@ -216,6 +225,7 @@ static const binary_fn functions[COI_NUM_BINARY] = {
     [COI_RELU6_GRAD] = relu6_grad_of,
     [COI_ELU_GRAD] = elu_grad_of,
     [COI_SELU_GRAD] = selu_grad_of,
+    [COI_GELU_TANH_GRAD] = gelu_tanh_grad_of,
     [COI_EQUAL] = equal_of,
     [COI_LESS] = less_of,
     [COI_LESS_EQUAL] = less_equal_of,

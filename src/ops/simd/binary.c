@@ -4,6 +4,7 @@
  * single element; broadcasting of other shapes is made of calls of these, row by row, in ops/binary.c.
  */
 #include "ops/simd/define.h"
+#include "ops/simd/math.h"
 
 /* In unsigned types integers wrap, as TensorFlow's do. */
 #define ARITHMETIC(name, operation)                                                                \
@@ -31,6 +32,27 @@ COI_BINARY_LOOP(relu_grad_f32, float, float, q *(p > 0 ? 1.0f : 0.0f))
 COI_BINARY_LOOP(tanh_grad_f32, float, float, q *(1 - p * p))
 COI_BINARY_LOOP(sigmoid_grad_f32, float, float, q *p *(1 - p))
 
+/* One loop for all pairings, with a single operand written out: the exponential is worth more than that. */
+static void
+gelu_tanh_grad_f32(void *restrict out, const void *restrict x, const void *restrict dy, int64_t n,
+                   coi_pairing pairing)
+{
+    enum { BLOCK = 64 };
+    float        one[BLOCK], *restrict z = out;
+    const float *p = x, *q = dy;
+
+    for (int i = 0; i < BLOCK; ++i)
+        one[i] = pairing == COI_PAIR_ONE_X ? *p : *q;
+    for (int64_t done = 0; done < n; done += BLOCK) {
+        const float *restrict a = pairing == COI_PAIR_ONE_X ? one : p + done;
+        const float *restrict b = pairing == COI_PAIR_ONE_Y ? one : q + done;
+        int m = n - done < BLOCK ? (int)(n - done) : BLOCK;
+
+        for (int i = 0; i < m; ++i)
+            z[done + i] = b[i] * coi_gelu_slope(a[i]);
+    }
+}
+
 #define ARITHMETIC_LANES(name)                                                                     \
     [COI_F32] = name##_f32, [COI_F64] = name##_f64, [COI_I32] = name##_32, [COI_I64] = name##_64,  \
     [COI_U64] = name##_64
@@ -48,6 +70,7 @@ const coi_binary_loops COI_LOOP_TABLE(coi_binary_loops) = {
         [COI_RELU_GRAD] = { [COI_F32] = relu_grad_f32 },
         [COI_TANH_GRAD] = { [COI_F32] = tanh_grad_f32 },
         [COI_SIGMOID_GRAD] = { [COI_F32] = sigmoid_grad_f32 },
+        [COI_GELU_TANH_GRAD] = { [COI_F32] = gelu_tanh_grad_f32 },
         [COI_EQUAL] = { [COI_F32] = equal_f32 },
         [COI_LESS] = { [COI_F32] = less_f32 },
         [COI_LESS_EQUAL] = { [COI_F32] = less_equal_f32 },

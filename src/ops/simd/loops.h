@@ -107,7 +107,8 @@ typedef enum coi_binary_kind {
     COI_RELU6_GRAD,
     COI_ELU_GRAD,
     COI_SELU_GRAD,
-    COI_EQUAL, /* from here on the result is bool */
+    COI_GELU_TANH_GRAD, /* p is the operand of the forward step here */
+    COI_EQUAL,          /* from here on the result is bool */
     COI_LESS,
     COI_LESS_EQUAL,
     COI_LOGICAL_AND,

@@ -227,6 +227,21 @@ coi_gelu_argument(float x, float *low)
     return sum;
 }
 
+/* The derivative of gelu by tanh, (s + x t' s e) with s = 1 / (1 + e), or e s + ... where x is negative. Beyond gelu_high it is 0 or 1. */
+COI_INLINE float
+coi_gelu_slope(float x)
+{
+    const float c1 = 1.59576912f, c2 = 0.0713548139f;
+    float       size = fabsf(x), square, e, s;
+
+    size = coi_limits.gelu_high < size ? coi_limits.gelu_high : size;
+    square = size * size;
+    e = coi_exp_belowf(-size * COI_FMA(c2, square, c1));
+    s = 1.0f / (1.0f + e);
+    square = copysignf(size, x) * COI_FMA(3 * c2, square, c1);
+    return s * COI_FMA(square, e * s, x < 0.0f ? e : 1.0f);
+}
+
 /* The second: the result from x and t + low. Where x is negative, 2^64 e is used up to the end, because results may be subnormal and are to be
  * rounded once. */
 COI_INLINE float
