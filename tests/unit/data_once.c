@@ -113,7 +113,7 @@ try_layouts(co_context *ctx, source_fn source, co_autoshard policy, int examples
 CO_TEST_WITH(workers_read_every_number_exactly_once, "DS-SHARD-6 DS-SHARD-7 DS-SPLIT-1",
              "log=error")
 {
-    for (int examples = 0; examples <= MOST_EXAMPLES; examples += TEST_SANITIZED ? 3 : 1) {
+    for (int examples = 0; examples <= MOST_EXAMPLES; examples += TEST_SANITIZED ? 8 : 1) {
         try_layouts(ctx, numbers, CO_AUTOSHARD_AUTO, examples);
         try_layouts(ctx, numbers, CO_AUTOSHARD_DATA, examples);
     }
@@ -123,7 +123,7 @@ CO_TEST_WITH(workers_read_every_number_exactly_once, "DS-SHARD-6 DS-SHARD-7 DS-S
 CO_TEST(workers_read_every_line_of_files_exactly_once,
         "DS-SHARD-2 DS-SHARD-7 DS-SPLIT-2 DS-SPLIT-3")
 {
-    for (int examples = 0; examples <= MOST_EXAMPLES; examples += TEST_SANITIZED ? 3 : 1) {
+    for (int examples = 0; examples <= MOST_EXAMPLES; examples += TEST_SANITIZED ? 8 : 1) {
         write_files(examples);
         try_layouts(ctx, lines, CO_AUTOSHARD_AUTO, examples);
         try_layouts(ctx, lines, CO_AUTOSHARD_FILE, examples);
