@@ -457,6 +457,32 @@ CO_API co_value *co_iterator_save(co_context *ctx, co_iterator *iterator);
  */
 CO_API co_iterator *co_iterator_restore(co_context *ctx, co_dataset *dataset, co_value *position);
 
+/** What a stage of an iterator has done so far. */
+typedef struct co_stage_stats {
+    size_t      struct_size;
+    const char *name;       /* "map"; static */
+    int         depth;      /* 0: the stage that gives the elements; 1: its inputs, and so on */
+    int64_t     elements;   /* that it gave, to the stage before it or ahead of it */
+    int64_t     bytes;      /* in them */
+    int64_t     working_ns; /* in functions of the user and in reading files, of all its threads together */
+    int64_t     waiting_ns; /* for elements that are made ahead and were not there yet: the loop was faster */
+    int64_t     dropped_rows; /* of the first stage: co_iterator_dropped_rows */
+} co_stage_stats;
+#define CO_STAGE_STATS_INIT                                                                        \
+    {                                                                                              \
+        sizeof(co_stage_stats), NULL, 0, 0, 0, 0, 0, 0                                             \
+    }
+/**
+ * Stage number `stage`, from the end of the pipeline to its sources, 64 of them at most; false if there is none of that
+ * number, or with an error. A dataset that is in the pipeline twice is one stage; datasets that functions make are not counted.
+ *
+ *     for (size_t i = 0; co_iterator_stats(ctx, iterator, i, &stats); ++i) ...
+ */
+CO_API bool co_iterator_stats(co_context *ctx, co_iterator *iterator, size_t stage,
+                              co_stage_stats *stats);
+/** All of them as a table for people. Returns the length, as co_format does. */
+CO_API size_t co_iterator_stats_format(co_context *ctx, co_iterator *iterator, char *out,
+                                       size_t capacity);
 /**
  * Let every call that asks this iterator for an element fail with CO_CANCELLED from now on, also one that is
  * waiting; a function or a read that is at work comes to its end first. Any thread may call it, on a context of

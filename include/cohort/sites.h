@@ -188,6 +188,8 @@
 #define co_iterator_output_types(ctx, ...) co_iterator_output_types(CO_HERE(ctx), __VA_ARGS__)
 #define co_iterator_restore(ctx, ...) co_iterator_restore(CO_HERE(ctx), __VA_ARGS__)
 #define co_iterator_save(ctx, ...) co_iterator_save(CO_HERE(ctx), __VA_ARGS__)
+#define co_iterator_stats(ctx, ...) co_iterator_stats(CO_HERE(ctx), __VA_ARGS__)
+#define co_iterator_stats_format(ctx, ...) co_iterator_stats_format(CO_HERE(ctx), __VA_ARGS__)
 #define co_iterator_step_examples(ctx, ...) co_iterator_step_examples(CO_HERE(ctx), __VA_ARGS__)
 #define co_keep(ctx, ...) co_keep(CO_HERE(ctx), __VA_ARGS__)
 #define co_key(ctx, ...) co_key(CO_HERE(ctx), __VA_ARGS__)

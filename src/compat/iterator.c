@@ -158,7 +158,7 @@ input_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 static co_code
 input_open(co_context *ctx, co_iterator *iterator)
 {
-    iterator->input = coi_iterator_new(ctx, iterator->dataset->inputs[0]);
+    iterator->input = coi_iterator_new(ctx, iterator->dataset->inputs[0], iterator->stats);
     return ctx->error.code;
 }
 
@@ -195,7 +195,7 @@ iterate(co_context *ctx, co_strategy *strategy, co_dataset *input)
         return NULL;
     coi_ref(strategy);
     ((input_dataset *)dataset)->strategy = strategy;
-    iterator = coi_iterator_new(ctx, dataset);
+    iterator = coi_iterator_whole(ctx, dataset);
     coi_unref(&ctx->heap, dataset);
     return iterator != NULL ? coi_own(ctx, iterator) : NULL;
 }

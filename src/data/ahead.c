@@ -38,6 +38,8 @@ struct coi_ahead {
     coi_runtime   *runtime;
     co_iterator   *input;   /* a reference */
     co_dataset    *dataset; /* whose elements these are; a reference */
+    coi_stats     *stats;   /* a reference, or NULL; the row of the dataset */
+    coi_counts    *counts;
     coi_ahead_plan plan;
     uint64_t lineage[MAX_LINEAGE + 1]; /* this one, and whose workers wait for it; 0 ends it */
     size_t   nbytes;
@@ -220,6 +222,7 @@ start_worker(co_context *ctx, coi_ahead *a, int index)
     coi_error_reset(&err);
     w->ahead = a;
     w->own.base.dataset = a->dataset;
+    w->own.base.counts = a->counts;
     coi_cancel_init(&w->cancel);
     w->ctx = coi_context_new(a->runtime);
     if (w->ctx == NULL)
@@ -285,6 +288,10 @@ coi_ahead_start(co_context *ctx, coi_ahead_iterator *self, const coi_ahead_plan 
         a->dataset = iterator->dataset;
         /* A worker may be at work before the next is started: all that it sees is ready. */
         coi_ref(a->dataset);
+        a->counts = iterator->counts;
+        a->stats = iterator->stats;
+        if (a->stats != NULL)
+            coi_ref(a->stats);
         coi_runtime_hold(a->runtime);
         while (started < plan->num_workers && start_worker(ctx, a, started))
             ++started;
@@ -327,6 +334,7 @@ ahead_free(coi_ahead *a)
     }
     coi_unref(&heap, a->input);
     coi_unref(&heap, a->dataset);
+    coi_unref(&heap, a->stats);
     coi_heap_destroy(&heap);
     coi_free(&runtime->memory, a, a->nbytes);
     coi_runtime_release(runtime);
@@ -371,6 +379,7 @@ static bool
 await(co_context *ctx, coi_ahead *a)
 {
     coi_cancel *cancel = ctx->cancel;
+    uint64_t    began_ns = coi_now_ns();
     bool        ok = true;
 
     coi_cancel_watch(cancel, &a->filled);
@@ -387,6 +396,7 @@ await(co_context *ctx, coi_ahead *a)
         coi_event_wait(&a->filled, seen, &a->runtime->waiting, -1);
     }
     coi_cancel_watch(cancel, NULL);
+    coi_count_time(a->counts, true, began_ns);
     return ok;
 }
 
@@ -448,11 +458,11 @@ int
 coi_ahead_restored(co_context *ctx, coi_ahead_iterator *self, co_value **leaves)
 {
     size_t     n = self->base.dataset->num_leaves;
-    co_value **piece = self->waiting.leaves + self->given * (n + ELEMENT);
+    co_value **piece;
 
     if (self->given == self->waiting.count)
         return COI_END;
-    ++self->given;
+    piece = self->waiting.leaves + self->given++ * (n + ELEMENT);
     if (piece[CODE] != NULL) {
         coi_fail(ctx, (co_code)piece[CODE]->u.i, "%s",
                  ((const coi_text *)piece[MESSAGE]->u.tensor.data)->data);
@@ -495,7 +505,6 @@ collect(co_context *ctx, const coi_ahead_iterator *self, coi_pieces *all)
 
     for (uint64_t i = 0; i < restored + in_ring; ++i) {
         co_value  **room = coi_pieces_room(ctx, all);
-        co_value  **from = self->waiting.leaves + (self->given + i) * (n + ELEMENT);
         const slot *s = i < restored
                             ? NULL
                             : &a->slots[(head + i - restored) % (uint64_t)a->plan.num_slots];
@@ -504,7 +513,8 @@ collect(co_context *ctx, const coi_ahead_iterator *self, coi_pieces *all)
             return false;
         memset(room, 0, (n + ELEMENT) * sizeof(*room));
         if (s == NULL)
-            memcpy(room, from, (n + ELEMENT) * sizeof(*room));
+            memcpy(room, self->waiting.leaves + (self->given + i) * (n + ELEMENT),
+                   (n + ELEMENT) * sizeof(*room));
         else if (s->failed == NULL)
             memcpy(room + ELEMENT, s->leaves, n * sizeof(*room));
         for (size_t k = 0; k < n + ELEMENT; ++k)

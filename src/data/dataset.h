@@ -54,6 +54,19 @@ typedef struct coi_cancel {
     coi_event  *watched;
 } coi_cancel;
 
+/* What a stage has done, in every iterator of the pipeline; the table of them (stats.c). */
+typedef struct coi_counts {
+    const co_dataset *dataset; /* borrowed from the iterator that the table was made for */
+    int               depth;
+    atomic_llong      elements, bytes, working_ns, waiting_ns;
+} coi_counts;
+
+typedef struct coi_stats {
+    coi_object object;
+    size_t     n;
+    coi_counts stages[];
+} coi_stats;
+
 /* A position in a dataset: the head of every kind's own struct, which open finds zeroed. */
 struct co_iterator {
     coi_object   object;
@@ -62,6 +75,8 @@ struct co_iterator {
     bool         stacks;  /* ops->rows may be called */
     atomic_bool  busy;    /* an element is being made: a function of the pipeline may be at work */
     coi_cancel   cancel;  /* of what the user iterates over */
+    coi_stats   *stats;   /* a reference; NULL: it is not counted */
+    coi_counts  *counts;  /* its own, or NULL */
     int64_t      step_examples;
     int64_t      dropped_rows;
 };
@@ -195,13 +210,14 @@ bool coi_dataset_check(co_context *ctx, const co_dataset *dataset);
 typedef struct coi_guest {
     size_t      entries, blocks, floor;
     const char *call;
+    uint64_t    began_ns;
 } coi_guest;
 /*
  * A function of the user runs in default mode with the host as its device, in a block of its own;
  * what it leaves open is left. begin gives false with an error; end is called either way.
  */
 bool coi_guest_begin(co_context *ctx, coi_guest *guest);
-void coi_guest_end(co_context *ctx, const coi_guest *guest);
+void coi_guest_end(co_context *ctx, const coi_guest *guest, const co_iterator *iterator);
 /* The element that the iterator pulled, as a handle of the block; the leaves are dropped. */
 co_value *coi_guest_element(co_context *ctx, co_iterator *iterator);
 /* What a function returned as leaves of the dataset's spec, new references; false with an error. */
@@ -278,9 +294,18 @@ bool coi_check_pipelines(co_context *ctx, const co_input_context *input);
 
 /* --- iterating (iterator.c) --- */
 
-/* NULL with the error in ctx. */
-co_iterator *coi_iterator_new(co_context *ctx, co_dataset *dataset);
-void         coi_cancel_init(coi_cancel *cancel);
+/* NULL with the error in ctx. stats: those of the iterator that opens it, or NULL. */
+co_iterator *coi_iterator_new(co_context *ctx, co_dataset *dataset, coi_stats *stats);
+/* The same for what the user iterates over: it has statistics. */
+co_iterator *coi_iterator_whole(co_context *ctx, co_dataset *dataset);
+/* stats.c. A table of zeros; the row of a dataset, or NULL. */
+coi_stats  *coi_stats_new(co_context *ctx, const co_dataset *dataset);
+coi_counts *coi_stats_find(coi_stats *stats, const co_dataset *dataset);
+/* Bytes of a component of an element, whatever it is. */
+int64_t coi_leaf_bytes(const co_value *leaf);
+/* Time since then was spent working or waiting. NULL counts nothing. */
+void coi_count_time(coi_counts *counts, bool waited, uint64_t began_ns);
+void coi_cancel_init(coi_cancel *cancel);
 /* From now on it is cancelled; who waits under it wakes. Any thread. */
 void coi_cancel_set(coi_cancel *cancel);
 /* Have the event signalled by that, until it is NULL again. A cancel of NULL is none. */
@@ -291,19 +316,9 @@ coi_is_cancelled(const coi_cancel *cancel)
     return cancel != NULL && atomic_load_explicit(&cancel->is_set, memory_order_relaxed);
 }
 /* CO_CANCELLED in ctx. COI_ERROR. */
-int coi_cancelled(co_context *ctx);
-static inline int
-coi_iterator_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
-{
-    if (coi_is_cancelled(ctx->cancel))
-        return coi_cancelled(ctx);
-    return iterator->dataset->ops->next(ctx, iterator, leaves);
-}
-static inline int64_t
-coi_iterator_rows(co_context *ctx, co_iterator *iterator, int64_t max, co_value **leaves)
-{
-    return iterator->dataset->ops->rows(ctx, iterator, max, leaves);
-}
+int     coi_cancelled(co_context *ctx);
+int     coi_iterator_next(co_context *ctx, co_iterator *iterator, co_value **leaves);
+int64_t coi_iterator_rows(co_context *ctx, co_iterator *iterator, int64_t max, co_value **leaves);
 /* CO_RUNTIME: a function of a pipeline asks the iterator that it makes an element for. */
 void    coi_refuse_own(co_context *ctx);
 int64_t coi_iterator_skip(co_context *ctx, co_iterator *iterator, int64_t n);

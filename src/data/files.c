@@ -333,10 +333,12 @@ files_pull(co_context *ctx, co_iterator *iterator, int64_t max, int ndim, co_val
     if (!check_shares(ctx, iterator->dataset))
         return COI_ERROR;
     while (self->file < files->num_names) {
-        int64_t got = self->is_open ? COI_ELEMENT : open_file(ctx, self);
+        uint64_t began_ns = coi_now_ns();
+        int64_t  got = self->is_open ? COI_ELEMENT : open_file(ctx, self);
 
         if (got == COI_ELEMENT)
             got = read_records(ctx, self, max, ndim, leaves);
+        coi_count_time(iterator->counts, false, began_ns);
         if (got > 0)
             return got;
         close_file(self);

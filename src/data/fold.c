@@ -38,7 +38,7 @@ co_dataset_reduce(co_context *ctx, co_dataset *dataset, co_value *initial, co_fo
         coi_fail(ctx, CO_TYPE, "argument 4 (fn) is NULL; give a function of state and element");
         return NULL;
     }
-    iterator = coi_iterator_new(ctx, dataset);
+    iterator = coi_iterator_new(ctx, dataset, NULL);
     if (iterator == NULL)
         return NULL;
     coi_ref(initial);

@@ -23,7 +23,7 @@ generator_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
         self->ended = made == NULL && ctx->error.code == CO_OK;
         ok = !self->ended && coi_guest_result(ctx, iterator->dataset, made, leaves);
     }
-    coi_guest_end(ctx, &guest);
+    coi_guest_end(ctx, &guest, iterator);
     if (self->ended)
         return COI_END;
     return ok ? COI_ELEMENT : coi_guest_error(ctx, iterator);

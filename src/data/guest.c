@@ -13,7 +13,8 @@ coi_guest_begin(co_context *ctx, coi_guest *guest)
 {
     co_device *host = coi_data_device(ctx);
 
-    *guest = (coi_guest){ ctx->num_entries, ctx->num_blocks, ctx->block_floor, ctx->call };
+    *guest = (coi_guest){ ctx->num_entries, ctx->num_blocks, ctx->block_floor, ctx->call,
+                          coi_now_ns() };
     if (host == NULL || coi_push(ctx, COI_ENTRY_DEVICE, NULL) == NULL)
         return false;
     ctx->mode = (coi_mode){ .num_replicas = 1, .update_id = -1 };
@@ -25,8 +26,9 @@ coi_guest_begin(co_context *ctx, coi_guest *guest)
 }
 
 void
-coi_guest_end(co_context *ctx, const coi_guest *guest)
+coi_guest_end(co_context *ctx, const coi_guest *guest, const co_iterator *iterator)
 {
+    coi_count_time(iterator->counts, false, guest->began_ns);
     ctx->block_floor = guest->floor;
     coi_blocks_unwind(ctx, guest->blocks);
     coi_pop_to(ctx, guest->entries);

@@ -97,11 +97,11 @@ open_inner(co_context *ctx, co_iterator *iterator, co_dataset *inner)
     co_iterator *made;
 
     if (!ahead)
-        return coi_iterator_new(ctx, inner);
+        return coi_iterator_new(ctx, inner, NULL);
     inner = coi_prefetch_new(ctx, inner, DEPTH);
     if (inner == NULL)
         return NULL;
-    made = coi_iterator_new(ctx, inner);
+    made = coi_iterator_new(ctx, inner, NULL);
     coi_unref(&ctx->heap, inner);
     return made;
 }
@@ -127,7 +127,7 @@ occupy(co_context *ctx, co_iterator *iterator)
         if (made != NULL)
             coi_ref(element);
     }
-    coi_guest_end(ctx, &guest);
+    coi_guest_end(ctx, &guest, iterator);
     if (made == NULL)
         return coi_guest_error(ctx, iterator);
     self->slots[self->at] = (slot){ made, element };

@@ -18,6 +18,7 @@ destroy_iterator(coi_heap *heap, void *object)
     if (ops->close != NULL)
         ops->close(heap, iterator);
     coi_unref(heap, iterator->input);
+    coi_unref(heap, iterator->stats);
     coi_unref(heap, iterator->dataset);
     coi_object_free(heap, iterator, ops->iterator_size);
 }
@@ -32,12 +33,12 @@ open_input(co_context *ctx, co_iterator *iterator)
 
     if (dataset->num_inputs == 0 || dataset->ops->distributed)
         return true;
-    iterator->input = coi_iterator_new(ctx, dataset->inputs[0]);
+    iterator->input = coi_iterator_new(ctx, dataset->inputs[0], iterator->stats);
     return iterator->input != NULL;
 }
 
 co_iterator *
-coi_iterator_new(co_context *ctx, co_dataset *dataset)
+coi_iterator_new(co_context *ctx, co_dataset *dataset, coi_stats *stats)
 {
     const coi_dataset_ops *ops;
     co_iterator           *iterator;
@@ -54,6 +55,11 @@ coi_iterator_new(co_context *ctx, co_dataset *dataset)
     iterator->dataset = dataset;
     iterator->step_examples = -1;
     coi_cancel_init(&iterator->cancel);
+    if (stats != NULL) {
+        coi_ref(stats);
+        iterator->stats = stats;
+        iterator->counts = coi_stats_find(stats, dataset);
+    }
     if (!open_input(ctx, iterator) || (ops->open != NULL && ops->open(ctx, iterator) != CO_OK)) {
         coi_unref(&ctx->heap, iterator);
         return NULL;
@@ -62,10 +68,65 @@ coi_iterator_new(co_context *ctx, co_dataset *dataset)
     return iterator;
 }
 
+co_iterator *
+coi_iterator_whole(co_context *ctx, co_dataset *dataset)
+{
+    coi_stats   *stats = coi_stats_new(ctx, dataset);
+    co_iterator *iterator = stats != NULL ? coi_iterator_new(ctx, dataset, stats) : NULL;
+
+    coi_unref(&ctx->heap, stats);
+    return iterator;
+}
+
+/* A number that one thread counts up at a time, as far as datasets are not in a pipeline twice; others may look. */
+static inline void
+add(atomic_llong *number, int64_t by)
+{
+    atomic_store_explicit(number, atomic_load_explicit(number, memory_order_relaxed) + by,
+                          memory_order_relaxed);
+}
+
+/* Elements were made, one or a stack. */
+static inline void
+count_made(const co_iterator *iterator, int64_t elements, co_value *const *leaves)
+{
+    int64_t bytes = 0;
+
+    for (size_t i = 0; i < iterator->dataset->num_leaves; ++i)
+        bytes += leaves[i]->kind == CO_KIND_TENSOR && leaves[i]->dtype != CO_STRING
+                     ? (int64_t)coi_tensor_nbytes(leaves[i])
+                     : coi_leaf_bytes(leaves[i]);
+    add(&iterator->counts->elements, elements);
+    add(&iterator->counts->bytes, bytes);
+}
+
+int
+coi_iterator_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    int got;
+
+    if (coi_is_cancelled(ctx->cancel))
+        return coi_cancelled(ctx);
+    got = iterator->dataset->ops->next(ctx, iterator, leaves);
+    if (got > 0 && iterator->counts != NULL)
+        count_made(iterator, 1, leaves);
+    return got;
+}
+
+int64_t
+coi_iterator_rows(co_context *ctx, co_iterator *iterator, int64_t max, co_value **leaves)
+{
+    int64_t got = iterator->dataset->ops->rows(ctx, iterator, max, leaves);
+
+    if (got > 0 && iterator->counts != NULL)
+        count_made(iterator, got, leaves);
+    return got;
+}
+
 co_code
 coi_iterator_restart_input(co_context *ctx, co_iterator *iterator)
 {
-    co_iterator *fresh = coi_iterator_new(ctx, iterator->input->dataset);
+    co_iterator *fresh = coi_iterator_new(ctx, iterator->input->dataset, iterator->stats);
 
     if (fresh == NULL)
         return ctx->error.code;
@@ -255,7 +316,7 @@ co_iterate(co_context *ctx, co_dataset *dataset)
     COI_ENTER(ctx, "iterate", NULL);
     if (!coi_check_dataset(ctx, dataset, 2, "dataset"))
         return NULL;
-    iterator = coi_iterator_new(ctx, dataset);
+    iterator = coi_iterator_whole(ctx, dataset);
     return iterator != NULL ? coi_own(ctx, iterator) : NULL;
 }
 

@@ -20,7 +20,7 @@ coi_map_apply(co_context *ctx, co_iterator *iterator, co_value **leaves)
     element = coi_guest_element(ctx, iterator);
     ok = element != NULL && coi_guest_result(ctx, iterator->dataset,
                                              args->fn.element(ctx, element, args->user), leaves);
-    coi_guest_end(ctx, &guest);
+    coi_guest_end(ctx, &guest, iterator);
     return ok ? COI_ELEMENT : coi_guest_error(ctx, iterator);
 }
 
@@ -85,7 +85,7 @@ judge(co_context *ctx, co_iterator *iterator, co_value **leaves)
     element = coi_guest_element(ctx, iterator);
     if (element != NULL)
         yes = args->fn.predicate(ctx, element, args->user);
-    coi_guest_end(ctx, &guest);
+    coi_guest_end(ctx, &guest, iterator);
     if (yes && ctx->error.code == CO_OK)
         return COI_ELEMENT;
     coi_leaves_release(&ctx->heap, leaves, n);
@@ -237,7 +237,7 @@ scan_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
         ok = both != NULL &&
              scan_result(ctx, iterator, args->fn.fold(ctx, both, args->user), leaves);
     }
-    coi_guest_end(ctx, &guest);
+    coi_guest_end(ctx, &guest, iterator);
     return ok ? COI_ELEMENT : coi_guest_error(ctx, iterator);
 }
 

@@ -37,6 +37,7 @@ map_alone(co_context *ctx, co_iterator *iterator, co_value **leaves)
 
     alone->base.dataset = iterator->dataset; /* borrowed, as the input is */
     alone->base.input = iterator->input;
+    alone->base.counts = iterator->counts;
     if (alone->element == NULL && coi_stage_open(ctx, &alone->base) != CO_OK)
         return COI_ERROR;
     alone->index = self->head.index;

@@ -472,7 +472,7 @@ co_iterator_restore(co_context *ctx, co_dataset *dataset, co_value *position)
     bytes = text_of(ctx, position, &p.capacity);
     if (bytes == NULL || !check_bytes(ctx, (const unsigned char *)bytes, p.capacity))
         return NULL;
-    iterator = coi_iterator_new(ctx, dataset);
+    iterator = coi_iterator_whole(ctx, dataset);
     if (iterator == NULL)
         return NULL;
     p.bytes = (unsigned char *)(uintptr_t)bytes; /* which are only read */

@@ -27,7 +27,7 @@ shard_check(co_context *ctx, const co_dataset *dataset)
 
     if (!shard->all_served)
         return true;
-    look = coi_iterator_new(ctx, dataset->inputs[0]);
+    look = coi_iterator_new(ctx, dataset->inputs[0], NULL);
     found = look != NULL ? coi_iterator_skip(ctx, look, shard->num) : COI_ERROR;
     coi_unref(&ctx->heap, look);
     if (found >= 0 && found < shard->num)

@@ -30,7 +30,7 @@ zip_open(co_context *ctx, co_iterator *iterator)
         return coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for an iterator (zip)");
     memset(self->others, 0, others_size(iterator));
     for (size_t i = 1; i < iterator->dataset->num_inputs; ++i) {
-        self->others[i] = coi_iterator_new(ctx, iterator->dataset->inputs[i]);
+        self->others[i] = coi_iterator_new(ctx, iterator->dataset->inputs[i], iterator->stats);
         if (self->others[i] == NULL)
             return ctx->error.code;
     }
@@ -193,7 +193,7 @@ co_dataset_enumerate(co_context *ctx, co_dataset *input, int64_t start)
 static bool
 turn_to_second(co_context *ctx, co_iterator *iterator)
 {
-    co_iterator *second = coi_iterator_new(ctx, iterator->dataset->inputs[1]);
+    co_iterator *second = coi_iterator_new(ctx, iterator->dataset->inputs[1], iterator->stats);
 
     if (second == NULL)
         return false;

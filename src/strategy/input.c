@@ -74,7 +74,7 @@ input_open(co_context *ctx, co_iterator *iterator)
     self->devices = (co_device **)(void *)(self->parts + num_parts);
     self->numbers = (int64_t *)(void *)(self->devices + num_local(iterator));
     for (size_t i = 0; i < num_sources; ++i) {
-        self->sources[i] = coi_iterator_new(ctx, iterator->dataset->inputs[i]);
+        self->sources[i] = coi_iterator_new(ctx, iterator->dataset->inputs[i], iterator->stats);
         if (self->sources[i] == NULL)
             return ctx->error.code;
         if (num_sources == 1)
