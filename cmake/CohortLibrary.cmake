@@ -59,7 +59,7 @@ set(fast_sources
 list(JOIN fast_sources "|" fast_pattern)
 set(small_sources ${COHORT_SOURCES})
 list(FILTER small_sources EXCLUDE REGEX "/src/(${fast_pattern})[.]c$")
-list(APPEND small_sources "${PROJECT_SOURCE_DIR}/src/ops/norm.c") # kernels of double alone
+list(APPEND small_sources "${PROJECT_SOURCE_DIR}/src/ops/norm.c" "${PROJECT_SOURCE_DIR}/src/ops/doubles.c")
 set_source_files_properties(${small_sources} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-Os>")
 
 cohort_add_objects(cohort_objects ${COHORT_SOURCES})
@@ -81,9 +81,9 @@ if(COHORT_SIMD_SOURCES)
         "${PROJECT_SOURCE_DIR}/src/ops/simd/gemm.c" "${PROJECT_SOURCE_DIR}/src/ops/simd/pool.c"
         "${PROJECT_SOURCE_DIR}/src/ops/simd/unary.c" "${PROJECT_SOURCE_DIR}/src/ops/simd/binary.c" PROPERTIES
         COMPILE_OPTIONS "$<$<AND:$<CONFIG:Release>,${is_fallback}>:-Os>")
-    # All of norm.c that should be vectors is written as vectors; gcc would turn the few elements behind them into more.
+    # All of rows.c that should be vectors is written as vectors; gcc would turn the few elements behind them into more.
     set_source_files_properties(
-        "${PROJECT_SOURCE_DIR}/src/ops/simd/norm.c" PROPERTIES
+        "${PROJECT_SOURCE_DIR}/src/ops/simd/rows.c" PROPERTIES
         COMPILE_OPTIONS "$<$<AND:$<CONFIG:Release>,${is_fallback}>:-Os>;$<$<C_COMPILER_ID:GNU>:-fno-tree-vectorize>")
     set(isa_flags_base "")
     set(isa_flags_v3 -march=x86-64-v3)

@@ -3,10 +3,14 @@
  * Cross entropy of logits with integer labels, and its gradient as one operator: softmax, minus the label, times the
  * upstream gradient. While a tape is open the exponentials and their sums are kept, so that the gradient has none to compute.
  * Kernels are those of softmax; the plain version is in ops/ref/softmax.c.
+ *
+ * The same with labels that are probabilities, of the shape of logits, along the last axis; ops/made/losses.c has the
+ * general case.
  */
 #include "ops/softmax.h"
 
 #include "ops/list.h"
+#include "ops/rows.h"
 #include "ops/widen.h"
 
 #include <string.h>
@@ -104,7 +108,8 @@ kept_infer(coi_call *call, coi_out *outs)
 
 typedef struct job {
     const coi_softmax_kernels *kernels;
-    const co_value            *labels;
+    const co_value            *labels; /* indices; or, where rows are there, probabilities */
+    const coi_row_kernels     *rows;
     size_t                     size; /* of an element */
     int64_t                    num_rows, dim, rows_per_chunk;
     const char                *logits, *g;
@@ -122,6 +127,12 @@ static size_t
 at_element(const job *j, int64_t row)
 {
     return (size_t)(row * j->dim) * j->size;
+}
+
+static const char *
+soft_labels(const job *j, int64_t row)
+{
+    return (const char *)j->labels->u.tensor.data + at_element(j, row);
 }
 
 /* Rows [first, last) of a chunk; returns the first. */
@@ -149,7 +160,10 @@ loss_chunk(void *arg, int64_t chunk)
                          j->exps != NULL ? j->exps + at_element(j, row) : NULL, max, sum, n, j->dim,
                          j->dim);
         j->kernels->logs(sum, j->out + at_row(j, row), n);
-        for (int64_t i = 0; i < n; ++i) {
+        if (j->rows != NULL)
+            j->rows->losses(soft_labels(j, row), j->logits + at_element(j, row), max,
+                            j->out + at_row(j, row), n, j->dim);
+        for (int64_t i = 0; j->rows == NULL && i < n; ++i) {
             int64_t at = (row + i) * j->dim + coi_label(j->labels, row + i);
 
             if (j->size == sizeof(double))
@@ -174,7 +188,10 @@ grad_chunk(void *arg, int64_t chunk)
     else
         coi_softmax_rows(j->kernels, j->size, j->logits + at, j->g + at_row(j, first), j->out + at,
                          last - first, j->dim, j->dim);
-    for (int64_t row = first; row < last; ++row) {
+    if (j->rows != NULL)
+        j->rows->take_labels(soft_labels(j, first), j->g + at_row(j, first), j->out + at,
+                             last - first, j->dim);
+    for (int64_t row = first; j->rows == NULL && row < last; ++row) {
         int64_t hit = row * j->dim + coi_label(j->labels, row);
 
         if (j->size == sizeof(double))
@@ -182,6 +199,17 @@ grad_chunk(void *arg, int64_t chunk)
         else
             ((float *)j->out)[hit] -= ((const float *)j->g)[row];
     }
+}
+
+/* Rows of what is [..., classes], which may be none of them. */
+static int64_t
+rows_of(const co_value *logits)
+{
+    int64_t rows = 1;
+
+    for (int d = 0; d < logits->ndim - 1; ++d)
+        rows *= logits->u.tensor.dims[d];
+    return rows;
 }
 
 static co_code
@@ -198,10 +226,18 @@ run_floats(coi_call *call)
                           .logits = COI_IN(call, 1, char),
                           .g = is_grad ? COI_IN(call, 2, char) : NULL,
                           .out = COI_OUT(call, 0, char) };
-    co_code         rc = coi_check_labels(call, labels, j.dim);
+    co_code         rc = CO_OK;
 
-    if (rc != CO_OK || j.num_rows == 0)
+    if (coi_dtypes[labels->dtype].floating) {
+        j.rows = coi_row_kernels_of(call->ctx->runtime->isa, dtype);
+        j.num_rows = rows_of(logits);
+    } else {
+        rc = coi_check_labels(call, labels, j.dim);
+    }
+    if (rc != CO_OK || j.num_rows * j.dim == 0) {
+        memset(j.out, 0, j.rows == NULL || is_grad ? 0 : at_row(&j, j.num_rows)); /* of nothing */
         return rc;
+    }
     if (call->num_in == 5) {
         j.exps = call->in[3]->u.tensor.data;
         j.sums = call->in[4]->u.tensor.data;
@@ -308,5 +344,81 @@ co_sparse_softmax_cross_entropy(co_context *ctx, co_value *labels, co_value *log
     co_value       *losses = NULL;
 
     coi_apply_many(ctx, &coi_op_sparse_softmax_cross_entropy_with_logits, in, 2, NULL, &losses);
+    return losses;
+}
+
+/* --- labels that are probabilities --- */
+
+/* [...] from [..., classes]; what is kept of halves is floats. */
+static co_code
+soft_infer(coi_call *call, coi_out *outs)
+{
+    coi_rule_same(call, outs);
+    --outs->ndim;
+    return CO_OK;
+}
+
+static co_code
+soft_kept_infer(coi_call *call, coi_out *outs)
+{
+    soft_infer(call, &outs[0]);
+    coi_rule_same(call, &outs[1]);
+    outs[2] = outs[0];
+    if (is_half(call->in[0]))
+        outs[1].dtype = outs[2].dtype = CO_FLOAT32;
+    return CO_OK;
+}
+
+static const coi_op soft_grad = {
+    .name = "softmax_cross_entropy_grad",
+    .inputs = { "labels", "logits", "g", "exps", "sums" },
+    .num_inputs = 5,
+    .num_outputs = 1,
+    .not_differentiable = true,
+    .infer = coi_rule_same,
+    .ref = coi_ref_soft_cross_entropy_grad,
+    .run = cross_entropy_run,
+};
+
+/* The composition where the gradient is recorded itself, and for labels, which hardly anybody trains. */
+static co_code
+soft_gradient(coi_grad *grad)
+{
+    co_context *ctx = grad->ctx;
+    co_value   *in[5] = { grad->in[0], grad->in[1], grad->upstream[0], grad->out[1], grad->out[2] };
+    const bool  labels[2] = { grad->needed[0], false };
+    coi_grad    rest = *grad;
+
+    if (!ctx->recording && grad->needed[1]) {
+        grad->grads[1] = coi_apply(ctx, &soft_grad, in, 5, NULL);
+        rest.needed = labels;
+    }
+    rest.attrs = &(coi_softmax_attrs){ .axis = -1 };
+    return coi_soft_cross_entropy_gradient(&rest);
+}
+
+#define SOFT                                                                                       \
+    .name = "softmax_cross_entropy_with_logits", .inputs = { "labels", "logits" },                 \
+    .num_inputs = 2, .ref = coi_ref_soft_cross_entropy, .run = cross_entropy_run
+
+static const coi_op soft_kept = {
+    SOFT,
+    .num_outputs = 3,
+    .infer = soft_kept_infer,
+    .grad = soft_gradient,
+};
+static const coi_op soft = {
+    SOFT,
+    .num_outputs = 1,
+    .infer = soft_infer,
+    .recorded = &soft_kept,
+};
+
+co_value *
+coi_soft_cross_entropy(co_context *ctx, co_value *const *in)
+{
+    co_value *losses = NULL;
+
+    coi_apply_many(ctx, &soft, in, 2, NULL, &losses);
     return losses;
 }

@@ -2,39 +2,14 @@
 /*
  * Layer norm over the last axes and its gradient, each as one operator. The statistics of rows are a second result, so that the
  * gradient has none to compute. While the gradient is itself recorded, it is made of other operators instead, which have
- * gradients of any order. Kernels for float are in ops/simd/norm.c, the plain version in ops/ref/norm.c.
+ * gradients of any order. Kernels are in ops/rows.h, the plain version in ops/ref/norm.c.
  */
 #include "ops/norm.h"
 
-#include "config.h"
 #include "ops/dtypes.h"
-#include "ops/simd/vector.h"
+#include "ops/rows.h"
 #include "ops/softmax.h"
 #include "ops/widen.h"
-
-#include <math.h>
-#include <string.h>
-
-#define T    f64
-#define REAL double
-#include "ops/simd/norm_body.h"
-
-static const coi_norm_kernels of_doubles = { norm_rows_f64, norm_grad_rows_f64 };
-
-extern const coi_norm_kernels coi_norm_f32_base, coi_norm_f32_v3;
-
-static const coi_norm_kernels *
-kernels_of(coi_isa isa, co_dtype dtype)
-{
-    if (dtype == CO_FLOAT64)
-        return &of_doubles;
-#if COI_HAVE_ISA_V3
-    if (isa >= COI_ISA_V3)
-        return &coi_norm_f32_v3;
-#endif
-    (void)isa;
-    return &coi_norm_f32_base;
-}
 
 static int64_t
 dims_product(const co_value *x, int first, int end)
@@ -72,12 +47,12 @@ coi_norm_is_rows(co_value *const *in, int num_axes)
 
 /* x, gamma, then beta or g. */
 typedef struct job {
-    const coi_norm_kernels *kernels;
-    size_t                  size; /* of an element */
-    int64_t                 num_rows, dim, rows_per_chunk;
-    double                  epsilon;
-    const char             *x, *gamma, *other;
-    char                   *out, *statistics, *dgamma, *dbeta;
+    const coi_row_kernels *kernels;
+    size_t                 size; /* of an element */
+    int64_t                num_rows, dim, rows_per_chunk;
+    double                 epsilon;
+    const char            *x, *gamma, *other;
+    char                  *out, *statistics, *dgamma, *dbeta;
 } job;
 
 static void
@@ -90,10 +65,10 @@ run_chunk(void *arg, int64_t chunk)
 
     n = n < j->rows_per_chunk ? n : j->rows_per_chunk;
     if (j->dgamma == NULL)
-        j->kernels->rows(j->x + at, j->gamma, j->other, j->out + at, statistics, n, j->dim,
+        j->kernels->norm(j->x + at, j->gamma, j->other, j->out + at, statistics, n, j->dim,
                          j->epsilon);
     else
-        j->kernels->grad_rows(j->x + at, j->gamma, j->other + at, statistics, j->out + at,
+        j->kernels->norm_grad(j->x + at, j->gamma, j->other + at, statistics, j->out + at,
                               j->dgamma + (size_t)chunk * row_size,
                               j->dbeta + (size_t)chunk * row_size, n, j->dim);
 }
@@ -104,7 +79,7 @@ run_floats(coi_call *call)
     const coi_norm_attrs *attrs = call->attrs;
     bool                  is_grad = call->num_in == 4;
     co_dtype              dtype = (co_dtype)call->in[0]->dtype;
-    job                   j = { .kernels = kernels_of(call->ctx->runtime->isa, dtype),
+    job                   j = { .kernels = coi_row_kernels_of(call->ctx->runtime->isa, dtype),
                                 .size = coi_dtypes[dtype].size,
                                 .dim = row_elements(call->in[0], attrs),
                                 .epsilon = attrs->epsilon,

@@ -2,24 +2,11 @@
 /*
  * Layer norm over the last axes with kernels of its own, which layer_norm uses where shapes allow (ops/made/norms.c). A
  * tensor is seen as rows of `dim` elements; gamma and beta have one row.
- *
- * A row's statistics are three numbers: the mean, rounded; what the mean lost in rounding; and 1 / sqrt(variance + epsilon).
  */
 #ifndef COI_OPS_NORM_H
 #define COI_OPS_NORM_H
 
 #include "ops/op.h"
-
-enum { COI_NORM_STATISTICS = 3 };
-
-typedef struct coi_norm_kernels {
-    /* y = gamma (x - mean) / sqrt(variance + epsilon) + beta, and the statistics of each row. */
-    void (*rows)(const void *x, const void *gamma, const void *beta, void *y, void *statistics,
-                 int64_t num_rows, int64_t dim, double epsilon);
-    /* The gradient of x from that of y, g; those of gamma and beta, summed over the rows. */
-    void (*grad_rows)(const void *x, const void *gamma, const void *g, const void *statistics,
-                      void *dx, void *dgamma, void *dbeta, int64_t num_rows, int64_t dim);
-} coi_norm_kernels;
 
 /* Rows of a chunk of the gradient. Sums for gamma and beta are taken in the element type over a chunk, so it has few. */
 static inline int64_t

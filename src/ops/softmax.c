@@ -4,28 +4,14 @@
  */
 #include "ops/softmax.h"
 
-#include "config.h"
 #include "ops/dtypes.h"
 #include "ops/list.h"
+#include "ops/simd/loops.h"
 #include "ops/widen.h"
 
-extern const coi_softmax_kernels coi_softmax_f32_base, coi_softmax_f64_base;
-#if COI_HAVE_ISA_V3
-extern const coi_softmax_kernels coi_softmax_f32_v3, coi_softmax_f64_v3;
-#endif
-#if COI_HAVE_ISA_V4
-extern const coi_softmax_kernels coi_softmax_f32_v4, coi_softmax_f64_v4;
-#endif
-
-static const coi_softmax_kernels *const all_kernels[COI_NUM_ISAS][2] = {
-    [COI_ISA_BASE] = { &coi_softmax_f32_base, &coi_softmax_f64_base },
-#if COI_HAVE_ISA_V3
-    [COI_ISA_V3] = { &coi_softmax_f32_v3, &coi_softmax_f64_v3 },
-#endif
-#if COI_HAVE_ISA_V4
-    [COI_ISA_V4] = { &coi_softmax_f32_v4, &coi_softmax_f64_v4 },
-#endif
-};
+extern const coi_softmax_kernels coi_softmax_f64_once, coi_softmax_f32_base, coi_softmax_f32_v3,
+    coi_softmax_f32_v4;
+static const coi_softmax_kernels *const of_floats[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_softmax_f32);
 
 #define SOFTMAX_ATTRS(X) X(coi_softmax_attrs, axis, INT, "=-1", NULL)
 COI_ATTR_TABLE(coi_softmax_attrs, SOFTMAX_ATTRS)
@@ -36,7 +22,7 @@ enum { CHUNK_COLUMNS = 256 };
 const coi_softmax_kernels *
 coi_softmax_kernels_of(coi_isa isa, co_dtype dtype)
 {
-    return all_kernels[isa][dtype == CO_FLOAT64];
+    return dtype == CO_FLOAT64 ? &coi_softmax_f64_once : of_floats[isa];
 }
 
 void

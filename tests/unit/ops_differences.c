@@ -120,6 +120,7 @@ static const ops_row rows[] = {
     ROW("softmax", "r[2,3]", ""),
     ROW("softmax", "r[2,3]", "axis=0"),
     ROW("softmax_cross_entropy_with_logits", "s[2,3] r[2,3]", ""),
+    ROW("softmax_cross_entropy_with_logits", "s[1,3] r[2,3]", "axis=1"),
     ROW("softmax_grad", "r[2,3] r[2,3]", ""),
     ROW("softplus", "r[5]", ""),
     ROW("softsign", "r[5]", ""),

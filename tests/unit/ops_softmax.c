@@ -192,6 +192,141 @@ CO_TEST(cross_entropy_of_halves_has_gradients, "")
         }
 }
 
+/* Labels that are probabilities. */
+
+static co_value *
+soft_entropy(co_context *ctx, co_value *const *in)
+{
+    return co_softmax_cross_entropy(ctx, in[0], in[1], axis);
+}
+
+static co_value *
+soft_gradient(co_context *ctx, co_value *const *in)
+{
+    return kernel_gradient(ctx, soft_entropy, in, 1);
+}
+
+static co_value *
+soft_label_gradient(co_context *ctx, co_value *const *in)
+{
+    return kernel_gradient(ctx, soft_entropy, in, 0);
+}
+
+static void
+make_soft(co_context *ctx, co_dtype dtype, int64_t rows, int64_t classes, co_value **in)
+{
+    const int64_t dims[2] = { rows, classes };
+
+    in[0] = co_softmax(ctx, kernel_tensor(ctx, dtype, dims, 2, 4), -1);
+    in[1] = co_mul(ctx, kernel_tensor(ctx, dtype, dims, 2, 3), co_float(ctx, 8));
+}
+
+CO_TEST(soft_cross_entropy_agrees_with_the_plain_kernel, "")
+{
+    static const int64_t classes[] = { 1, 2, 10, 31, 32, 33, 1000, 2049, 9000 };
+
+    axis = -1;
+    for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); ++i)
+        for (int64_t rows = 1; rows < 400; rows = rows * 7 + 1)
+            CO_BLOCK(ctx) {
+                co_value *in[2];
+
+                for (int wide = 0; wide < 2; ++wide) {
+                    double limit = wide ? 1e-14 : 1e-6;
+
+                    make_soft(ctx, wide ? CO_FLOAT64 : CO_FLOAT32, rows, classes[i], in);
+                    CO_EXPECT_LESS(kernel_difference(ctx, soft_entropy(ctx, in),
+                                                     kernel_reference(ctx, soft_entropy, in)),
+                                   limit);
+                    CO_EXPECT_LESS(kernel_difference(ctx, soft_gradient(ctx, in),
+                                                     kernel_reference(ctx, soft_gradient, in)),
+                                   limit);
+                    CO_EXPECT_LESS(kernel_difference(ctx, soft_label_gradient(ctx, in),
+                                                     kernel_reference(ctx, soft_label_gradient,
+                                                                      in)),
+                                   limit);
+                }
+            }
+}
+
+/* Along another axis it is a composition, and with one label a row it is the sparse one. */
+CO_TEST(soft_cross_entropy_agrees_with_its_other_forms, "")
+{
+    int64_t   rows = 37, classes = 21;
+    co_value *in[2], *turned[2], *y, *g;
+
+    make_soft(ctx, CO_FLOAT32, rows, classes, in);
+    for (int i = 0; i < 2; ++i)
+        turned[i] = co_transpose(ctx, in[i], NULL, 0);
+    axis = 1;
+    y = soft_entropy(ctx, in);
+    g = soft_gradient(ctx, in);
+    axis = 0;
+    CO_EXPECT_LESS(kernel_difference(ctx, y, soft_entropy(ctx, turned)), 1e-6);
+    CO_EXPECT_LESS(
+        kernel_difference(ctx, g, co_transpose(ctx, soft_gradient(ctx, turned), NULL, 0)), 1e-6);
+    in[0] = labels(ctx, CO_INT64, &rows, 1, classes);
+    turned[0] = co_one_hot(ctx, in[0], classes, 1, 0, -1, CO_FLOAT32);
+    turned[1] = in[1];
+    axis = -1;
+    CO_EXPECT_LESS(kernel_difference(ctx, cross_entropy(ctx, in), soft_entropy(ctx, turned)), 1e-6);
+    CO_EXPECT_LESS(
+        kernel_difference(ctx, cross_entropy_gradient(ctx, in), soft_gradient(ctx, turned)), 1e-6);
+}
+
+/* On a tape it keeps its exponentials, on a persistent one its gradient is a composition: no difference that anybody sees. */
+CO_TEST(soft_cross_entropy_is_the_same_on_tapes, "")
+{
+    axis = -1;
+    for (int64_t classes = 3; classes < 3000; classes = classes * 5 + 1) {
+        co_value *in[2], *off, *on, *g;
+
+        make_soft(ctx, CO_FLOAT32, 131, classes, in);
+        off = soft_entropy(ctx, in);
+        co_tape_begin_persistent(ctx);
+        co_watch(ctx, in[1]);
+        on = soft_entropy(ctx, in);
+        CO_EXPECT_BYTES(co_data(ctx, on), co_data(ctx, off), 131 * sizeof(float));
+        g = co_gradient(ctx, kernel_loss(ctx, soft_entropy, in), in[1]);
+        co_tape_end(ctx);
+        CO_EXPECT_LESS(kernel_difference(ctx, g, soft_gradient(ctx, in)), 1e-6);
+    }
+}
+
+CO_TEST(soft_cross_entropy_of_halves_rounds_once, "")
+{
+    static const double units[] = { 1e-3, 8e-3 };
+
+    axis = -1;
+    for (int i = 0; i < 2; ++i) {
+        co_value *in[2];
+
+        make_soft(ctx, i == 0 ? CO_FLOAT16 : CO_BFLOAT16, 29, 40, in);
+        CO_EXPECT_LESS(kernel_difference(ctx, soft_entropy(ctx, in),
+                                         kernel_reference(ctx, soft_entropy, in)),
+                       units[i]);
+        CO_EXPECT_LESS(kernel_difference(ctx, soft_gradient(ctx, in),
+                                         kernel_reference(ctx, soft_gradient, in)),
+                       units[i]);
+    }
+}
+
+CO_TEST(soft_cross_entropy_of_nothing, "")
+{
+    axis = -1;
+    for (int64_t rows = 0; rows < 4; rows += 3) {
+        co_value *in[2], *y;
+
+        make_soft(ctx, CO_FLOAT32, rows, 3 - rows, in);
+        y = soft_entropy(ctx, in);
+        CO_EXPECT_INT(co_num_elements(ctx, y), rows);
+        for (int64_t i = 0; i < rows; ++i) /* a sum of no classes */
+            CO_EXPECT_CLOSE(((const float *)co_data(ctx, y))[i], 0, 0);
+        CO_EXPECT_INT(co_num_elements(ctx, soft_gradient(ctx, in)), 0);
+        CO_EXPECT_OK(ctx);
+    }
+}
+
 CO_TEST(cross_entropy_of_no_rows_has_an_empty_gradient, "")
 {
     co_value *logits = co_zeros(ctx, CO_FLOAT32, CO_SHAPE(0, 3)), *gradient;

@@ -183,6 +183,8 @@ static const ops_row rows[] = {
     ROW("softmax", "r" BIG, ""),
     ROW("softmax", "r" BIG, "axis=0"),
     ROW("softmax_cross_entropy_with_logits", "p" BIG " r" BIG, ""),
+    ROW("softmax_cross_entropy_with_logits", "h" BIG " h" BIG, ""),
+    ROW("softmax_cross_entropy_with_logits", "p" BIG " r" BIG, "axis=0"),
     ROW("softmax_grad", "p" BIG " r" BIG, ""),
     ROW("softplus", "r" BIG, ""),
     ROW("softsign", "r" BIG, ""),

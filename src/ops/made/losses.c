@@ -96,8 +96,8 @@ cross_entropy_compose(coi_call *call)
 }
 
 /* dy (softmax - labels) for logits, whatever the labels add up to; -dy log_softmax for labels. */
-static co_code
-cross_entropy_grad(coi_grad *g)
+co_code
+coi_soft_cross_entropy_gradient(coi_grad *g)
 {
     co_context *ctx = g->ctx;
     int         axis = (int)((const coi_softmax_attrs *)g->attrs)->axis;
@@ -116,17 +116,35 @@ cross_entropy_grad(coi_grad *g)
     return ctx->error.code;
 }
 
-const coi_op coi_op_softmax_cross_entropy_with_logits = {
-    COI_COMPOSED(
-        "softmax_cross_entropy_with_logits",
-        "Cross entropy of softmax(logits) with labels that are probabilities, along an axis.",
-        "labels", "logits"),
-    .dtypes = COI_FLOATS,
-    .same_dtype = true,
-    COI_ATTRS(coi_softmax_attrs),
-    .infer = cross_entropy_rule,
-    .grad = cross_entropy_grad,
+#define CROSS_ENTROPY                                                                              \
+    COI_COMPOSED(                                                                                  \
+        "softmax_cross_entropy_with_logits",                                                       \
+        "Cross entropy of softmax(logits) with labels that are probabilities, along an axis.",     \
+        "labels", "logits"),                                                                       \
+        .dtypes = COI_FLOATS, .same_dtype = true, COI_ATTRS(coi_softmax_attrs)
+
+static const coi_op general = {
+    CROSS_ENTROPY,
+    .grad = coi_soft_cross_entropy_gradient,
     .compose = cross_entropy_compose,
+};
+
+/* Rows of one shape have kernels of their own, in ops/cross_entropy.c. */
+static co_value *
+cross_entropy_choose(coi_call *call)
+{
+    const co_value *logits = call->in[1];
+    int64_t         axis = ((const coi_softmax_attrs *)call->attrs)->axis;
+
+    if (coi_same_shape(call->in[0], logits) && (axis == -1 || axis == logits->ndim - 1))
+        return coi_soft_cross_entropy(call->ctx, call->in);
+    return coi_compose(call->ctx, &general, call->in, 2, call->attrs);
+}
+
+const coi_op coi_op_softmax_cross_entropy_with_logits = {
+    CROSS_ENTROPY,
+    .infer = cross_entropy_rule,
+    .compose = cross_entropy_choose,
 };
 
 co_value *

@@ -4,6 +4,7 @@
  */
 #include "ops/norm.h"
 #include "ops/ref/ref.h"
+#include "ops/rows.h"
 #include "ops/widen.h"
 
 #include <math.h>

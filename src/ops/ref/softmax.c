@@ -104,6 +104,44 @@ cross_entropy_grad(coi_call *call)
     return rc;
 }
 
+/* Labels are probabilities; rows are those of logits. */
+static co_code
+soft_cross_entropy(coi_call *call)
+{
+    const co_value *labels = call->in[0], *logits = call->in[1];
+    int64_t         dim = logits->u.tensor.dims[logits->ndim - 1];
+
+    for (int64_t row = 0; row < call->out[0]->u.tensor.num_elements; ++row) {
+        double sum, max = row_max_and_sum(logits, row * dim, 1, dim, &sum), loss = 0;
+
+        for (int64_t i = row * dim; i < (row + 1) * dim; ++i)
+            loss += coi_ref_get(labels, i) * (log(sum) - (coi_ref_get(logits, i) - max));
+        coi_ref_put(call->out[0], row, loss);
+        if (call->num_out == 3)
+            coi_ref_put(call->out[2], row, sum);
+        for (int64_t i = row * dim; call->num_out == 3 && i < (row + 1) * dim; ++i)
+            coi_ref_put(call->out[1], i, exp(coi_ref_get(logits, i) - max));
+    }
+    return CO_OK;
+}
+
+static co_code
+soft_cross_entropy_grad(coi_call *call)
+{
+    const co_value *labels = call->in[0], *logits = call->in[1], *g = call->in[2];
+    int64_t         dim = logits->u.tensor.dims[logits->ndim - 1];
+
+    for (int64_t row = 0; row < g->u.tensor.num_elements; ++row) {
+        double sum, max = row_max_and_sum(logits, row * dim, 1, dim, &sum);
+
+        for (int64_t i = row * dim; i < (row + 1) * dim; ++i)
+            coi_ref_put(call->out[0], i,
+                        (exp(coi_ref_get(logits, i) - max) / sum - coi_ref_get(labels, i)) *
+                            coi_ref_get(g, row));
+    }
+    return CO_OK;
+}
+
 co_code
 coi_ref_softmax(coi_call *call)
 {
@@ -126,4 +164,16 @@ co_code
 coi_ref_cross_entropy_grad(coi_call *call)
 {
     return coi_run_widened(call, cross_entropy_grad);
+}
+
+co_code
+coi_ref_soft_cross_entropy(coi_call *call)
+{
+    return coi_run_widened(call, soft_cross_entropy);
+}
+
+co_code
+coi_ref_soft_cross_entropy_grad(coi_call *call)
+{
+    return coi_run_widened(call, soft_cross_entropy_grad);
 }

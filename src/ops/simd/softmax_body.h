@@ -1,8 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The body of softmax.c for one element type: T is f32 or f64, REAL its C type, EXP and LOG its functions. Included once
- * for each, hence no guard.
+ * The body of softmax.c for one element type: T is f32 or f64, REAL its C type, EXP and LOG its functions. Included by
+ * softmax.c and, for double, by ops/doubles.c; hence no guard.
  */
+enum {
+    SUMS = 16,    /* partial sums of a row */
+    BLOCK = 2048, /* elements of a row at a time */
+    STRIP = 64,   /* columns at a time */
+    NARROW = 24,  /* rows up to this length are turned */
+};
+
+/* Columns computed for n columns: whole vectors. */
+#define ROUNDED(n) (((n) + 15) / 16 * 16)
+
 #define OF(name) COI_PASTE(name, T)
 
 enum { OF(VECTORS) = SUMS / OF(LANES) };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernels of ops/norm.h for one element type: T is f32 or f64, REAL its C type. Included by
- * norm.c of this folder and, for double, by ops/norm.c; hence no guard.
+ * The kernels of ops/rows.h for one element type: T is f32 or f64, REAL its C type. Included by rows.c and, for double,
+ * by ops/doubles.c; hence no guard.
  *
  * A sum along a row is taken in four vectors, and what is left of the row behind them in a number. Rows are taken a few at a
  * time and by stages, so that no stage of a row waits for the end of the one before.
@@ -222,6 +222,58 @@ OF(norm_grad_rows)(const void *x_data, const void *gamma_data, const void *g_dat
         dx += dim;
     }
 }
+
+/* The losses of rows from the logarithms of their sums, which they take the place of: sum of labels (log - (x - max)). */
+static void
+OF(losses)(const void *labels_data, const void *x_data, const void *max_data, void *losses_data,
+           int64_t num_rows, int64_t dim)
+{
+    const REAL *labels = labels_data, *x = x_data, *max = max_data;
+    REAL       *losses = losses_data;
+
+    for (int64_t row = 0; row < num_rows; ++row, labels += dim, x += dim) {
+        OF(four) sums = OF(none)();
+        OF(vec) log = OF(splat)(losses[row]), most = OF(splat)(max[row]);
+        REAL    rest = 0;
+        int64_t i = 0;
+
+        for (; i + OF(AT_ONCE) <= dim; i += OF(AT_ONCE)) {
+#define STEP(name, k)                                                                              \
+    sums.name = OF(fma)(OF(load)(labels + i + (k)*OF(LANES)),                                      \
+                        log - (OF(load)(x + i + (k)*OF(LANES)) - most), sums.name);
+            EACH_OF_FOUR(STEP)
+#undef STEP
+        }
+        for (; i < dim; ++i)
+            rest += labels[i] * (losses[row] - (x[i] - max[row]));
+        losses[row] = OF(total)(sums) + rest;
+    }
+}
+
+/* y - g labels, in place of y. */
+static void
+OF(take_labels)(const void *labels_data, const void *g_data, void *y_data, int64_t num_rows,
+                int64_t dim)
+{
+    const REAL *labels = labels_data, *g = g_data;
+    REAL       *y = y_data;
+
+    for (int64_t row = 0; row < num_rows; ++row, labels += dim, y += dim) {
+        int64_t i = 0;
+
+        for (; i + OF(LANES) <= dim; i += OF(LANES))
+            OF(store)(y + i, OF(load)(y + i) - OF(splat)(g[row]) * OF(load)(labels + i));
+        for (; i < dim; ++i)
+            y[i] -= g[row] * labels[i];
+    }
+}
+
+const coi_row_kernels COI_PER_ISA(OF(coi_rows)) = {
+    .norm = OF(norm_rows),
+    .norm_grad = OF(norm_grad_rows),
+    .losses = OF(losses),
+    .take_labels = OF(take_labels),
+};
 
 #undef EACH_OF_FOUR
 #undef OF
