@@ -325,9 +325,9 @@ CO_API co_value *co_clip_by_global_norm(co_context *ctx, co_value *xs, double cl
  * Tensors that have heads as a dimension, [batch, heads, time, depth], are the same with heads = 1.
  *
  * causal: query i sees keys 0 to i; the others should be finite numbers nevertheless. scale 0 stands for
- * 1 / sqrt(depth). No matrix of queries x keys is kept, so memory grows with the length, not with its square; the
- * gradient computes the probabilities again. Shapes that do not fit, or heads that do not divide the channels, are
- * CO_INVALID_ARGUMENT, which says all three shapes.
+ * 1 / sqrt(depth). Memory grows with the length, not with its square: probabilities are kept for the gradient where
+ * they are no larger than the operands (keys <= 2 * (depth + width)), and computed again where they are. Shapes that
+ * do not fit, or heads that do not divide the channels, are CO_INVALID_ARGUMENT, which says all three shapes.
  *
  *     co_value *mixed = co_attention(ctx, co_matmul(ctx, x, wq), co_matmul(ctx, x, wk), co_matmul(ctx, x, wv),
  *                                    4, true, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * attention: its rule, its gradient as one operator, and the same gradient made of other operators for when it is recorded itself,
- * so that there are gradients of any order. The kernels are in attention_heads.c, the plain version in ops/ref/attention.c.
+ * so that there are gradients of any order. While a tape is open, short rows of probabilities are kept for the gradient. The kernels are in attention_heads.c, the plain version in ops/ref/attention.c.
  */
 #include "ops/attention.h"
 
@@ -86,6 +86,24 @@ attention_infer(coi_call *call, coi_out *outs)
     return CO_OK;
 }
 
+/* The result, and the probabilities of every head, a row for each query. Those of halves are floats. */
+static co_code
+kept_infer(coi_call *call, coi_out *outs)
+{
+    co_code            code = attention_infer(call, outs);
+    coi_attention_view v;
+
+    if (code != CO_OK)
+        return code;
+    coi_attention_view_of(call->in, call->attrs, &v);
+    outs[1] = (coi_out){ .dtype = outs->dtype == CO_FLOAT64 ? CO_FLOAT64 : CO_FLOAT32, .ndim = 1 };
+    if (coi_attention_keeps(&v))
+        outs[1] = (coi_out){ .dtype = outs[1].dtype,
+                             .ndim = 3,
+                             .dims = { v.items * v.heads, v.num_queries, coi_attention_row(&v) } };
+    return CO_OK;
+}
+
 static co_code
 attention_run(coi_call *call)
 {
@@ -107,8 +125,8 @@ attention_grad_infer(coi_call *call, coi_out *outs)
 
 static const coi_op attention_grad = {
     .name = "attention_grad",
-    .inputs = { "q", "k", "v", "g" },
-    .num_inputs = 4,
+    .inputs = { "q", "k", "v", "g", "p" },
+    .num_inputs = 5,
     .num_outputs = 3,
     .attrs_size = sizeof(coi_attention_attrs),
     .not_differentiable = true,
@@ -175,27 +193,31 @@ composed_gradient(coi_grad *grad)
 static co_code
 attention_gradient(coi_grad *grad)
 {
-    co_value *in[4] = { grad->in[0], grad->in[1], grad->in[2], grad->upstream[0] };
+    co_value *in[5] = { grad->in[0], grad->in[1], grad->in[2], grad->upstream[0], grad->out[1] };
 
     if (grad->ctx->recording)
         return composed_gradient(grad);
-    return coi_apply_many(grad->ctx, &attention_grad, in, 4, grad->attrs, grad->grads);
+    return coi_apply_many(grad->ctx, &attention_grad, in, 5, grad->attrs, grad->grads);
 }
 
+#define ATTENTION                                                                                  \
+    .name = "attention",                                                                           \
+    .doc = "softmax(scale q k') v of every head: each query's mean of the values, weighed by its " \
+           "likeness to their keys.",                                                              \
+    .inputs = { "q", "k", "v" }, .num_inputs = 3, .dtypes = COI_FLOATS, .same_dtype = true,        \
+    .ref = coi_ref_attention, .run = attention_run, .grad = attention_gradient,                    \
+    COI_ATTRS(coi_attention_attrs)
+
+static const coi_op kept = {
+    ATTENTION,
+    .num_outputs = 2,
+    .infer = kept_infer,
+};
 const coi_op coi_op_attention = {
-    .name = "attention",
-    .doc = "softmax(scale q k') v of every head: each query's mean of the values, weighed by its "
-           "likeness to their keys.",
-    .inputs = { "q", "k", "v" },
-    .num_inputs = 3,
+    ATTENTION,
     .num_outputs = 1,
-    .dtypes = COI_FLOATS,
-    .same_dtype = true,
-    COI_ATTRS(coi_attention_attrs),
     .infer = attention_infer,
-    .ref = coi_ref_attention,
-    .run = attention_run,
-    .grad = attention_gradient,
+    .recorded = &kept,
 };
 
 co_value *
@@ -204,6 +226,8 @@ co_attention(co_context *ctx, co_value *q, co_value *k, co_value *v, int64_t hea
 {
     coi_attention_attrs attrs = { .heads = heads, .causal = causal, .scale = scale };
     co_value *const     in[3] = { q, k, v };
+    co_value           *result = NULL;
 
-    return coi_apply(ctx, &coi_op_attention, in, 3, &attrs);
+    coi_apply_many(ctx, &coi_op_attention, in, 3, &attrs, &result);
+    return result;
 }

@@ -2,7 +2,7 @@
 /*
  * The kernels of attention, made of those of gemm.h and softmax.h. One worker does one head of one item after the other: a group
  * of queries against the keys that it may see, softmax, and the product with their values; a matrix of all scores is never there.
- * The gradient computes the probabilities again, with the same bits.
+ * Where probabilities are not kept, the gradient computes them again, with the same bits.
  *
  * What a head needs of its tensors is brought together first: the queries, scaled, and the keys as panels that products
  * read. Everything is cut by shape alone, and every sum has one order.
@@ -36,6 +36,7 @@ typedef struct head {
     char  *key_panels;    /* k as the right operand of q k' */
     char  *value_panels;  /* v as that of g v' */
     matrix scores, p, dp; /* dp: that of p; scores become the gradient of scores */
+    matrix kept;          /* the probabilities of all queries, instead of p */
     matrix out, dk, dv;   /* where results go; out is the gradient of q where g is there */
 } head;
 
@@ -48,6 +49,7 @@ typedef struct job {
     co_device                 *device;
     const char                *q, *k, *v, *g; /* g: the gradient of the result, or NULL */
     char                      *out, *dk, *dv;
+    char                      *kept;  /* probabilities of all heads, or NULL */
     int64_t                    group; /* queries that are taken together */
     int64_t                    block; /* queries whose scores are there at a time */
     int64_t                    items_per_chunk;
@@ -177,14 +179,21 @@ from_row(const job *j, matrix m, int64_t row)
     return (matrix){ place(j, m, row, 0), m.row };
 }
 
+/* Where the probabilities of query i are, in a block that begins at i0. */
+static matrix
+weights_of(const job *j, const head *h, int64_t i0, int64_t i)
+{
+    return j->kept != NULL ? from_row(j, h->kept, i) : from_row(j, h->p, i - i0);
+}
+
 /* The probabilities of queries [i, i + rows) in p, by way of scores. Returns how many keys they see. */
 static int64_t
 weigh(const job *j, const head *h, int64_t i, int64_t rows, matrix scores, matrix p)
 {
     int64_t num_seen = coi_attention_seen(&j->view, i + rows);
 
-    if (num_seen == 0)
-        return 0;
+    if (num_seen == 0 || (j->kept != NULL && j->g != NULL)) /* nothing, or there already */
+        return num_seen;
     multiply_packed(j, from_row(j, h->q, i), rows, j->view.depth, h->key_panels, scores, num_seen);
     if (j->view.causal)
         hide(j, scores, i, rows, num_seen);
@@ -199,13 +208,14 @@ forward(const job *j, const head *h)
 
     for (int64_t i = 0; i < v->num_queries; i += j->group) {
         int64_t rows = smaller(j->group, v->num_queries - i);
-        int64_t num_seen = weigh(j, h, i, rows, h->scores, h->p);
+        matrix  p = weights_of(j, h, i, i);
+        int64_t num_seen = weigh(j, h, i, rows, h->scores, p);
 
         multiply(j, &(coi_gemm){ .m = rows,
                                  .n = v->width,
                                  .k = num_seen,
-                                 .a = h->p.at,
-                                 .a_row = h->p.row,
+                                 .a = p.at,
+                                 .a_row = p.row,
                                  .a_col = 1,
                                  .b = h->v.at,
                                  .b_row = h->v.row,
@@ -223,7 +233,7 @@ back_to_queries(const job *j, const head *h, int64_t i0, int64_t i1)
 
     for (int64_t i = i0; i < i1; i += j->group) {
         int64_t rows = smaller(j->group, i1 - i);
-        matrix  scores = from_row(j, h->scores, i - i0), p = from_row(j, h->p, i - i0);
+        matrix  scores = from_row(j, h->scores, i - i0), p = weights_of(j, h, i0, i);
         int64_t num_seen = weigh(j, h, i, rows, scores, p);
 
         if (num_seen > 0) {
@@ -282,7 +292,7 @@ backward(const job *j, const head *h)
 
         back_to_queries(j, h, i0, i1);
         back_to_keys(j, i0, i1, h->scores, h->q, v->depth, h->dk);
-        back_to_keys(j, i0, i1, h->p, h->g, v->width, h->dv);
+        back_to_keys(j, i0, i1, weights_of(j, h, i0, i0), h->g, v->width, h->dv);
     }
 }
 
@@ -293,12 +303,14 @@ lay_out(const job *j, char *room, head *h)
     const coi_attention_view *v = &j->view;
     size_t                    used = 0;
     int64_t                   panels = round_up(v->num_keys, j->gemm->nr);
-    int64_t row = round_up(v->num_keys, 16) + 16; /* rows in different lines of a cache */
+    int64_t                   row = coi_attention_row(v);
 
     *h = (head){ .q = take(j, room, &used, v->num_queries, v->depth),
-                 .key_panels = take(j, room, &used, panels, v->depth).at,
-                 .scores = take(j, room, &used, j->block, row),
-                 .p = take(j, room, &used, j->block, row) };
+                 .scores = take(j, room, &used, j->block, row) };
+    if (j->kept == NULL)
+        h->p = take(j, room, &used, j->block, row);
+    if (j->kept == NULL || j->g == NULL)
+        h->key_panels = take(j, room, &used, panels, v->depth).at;
     if (j->g == NULL) {
         h->v = take(j, room, &used, v->num_keys, v->width);
     } else {
@@ -318,7 +330,12 @@ run_head(const job *j, head *h, int64_t at)
     matrix                    values = part_of(j, j->v, v->num_keys, v->width, at);
 
     copy_scaled(j, part_of(j, j->q, v->num_queries, v->depth, at), h->q, v->num_queries, v->scale);
-    pack(j, k, v->depth, h->key_panels);
+    if (h->key_panels != NULL)
+        pack(j, k, v->depth, h->key_panels);
+    if (j->kept != NULL) {
+        h->kept = (matrix){ j->kept, coi_attention_row(v) };
+        h->kept.at = place(j, h->kept, at * v->num_queries, 0);
+    }
     if (j->g == NULL) {
         copy_scaled(j, values, h->v, v->num_keys, 1);
         h->out = part_of(j, j->out, v->num_queries, v->width, at);
@@ -364,27 +381,30 @@ group_of(const coi_attention_view *v)
 co_code
 coi_attention_run(coi_call *call)
 {
-    co_dtype dtype = (co_dtype)call->out[0]->dtype;
-    bool     is_grad = call->num_in == 4;
-    job      j = { .gemm = coi_gemm_kernels_of(call->ctx->runtime->isa, dtype),
-                   .softmax = coi_softmax_kernels_of(call->ctx->runtime->isa, dtype),
-                   .times = loops[call->ctx->runtime->isa]->at[COI_MUL][dtype == CO_FLOAT64],
-                   .size = coi_dtypes[dtype].size,
-                   .device = call->device,
-                   .q = COI_IN(call, 0, char),
-                   .k = COI_IN(call, 1, char),
-                   .v = COI_IN(call, 2, char),
-                   .g = is_grad ? COI_IN(call, 3, char) : NULL,
-                   .out = COI_OUT(call, 0, char),
-                   .dk = is_grad ? COI_OUT(call, 1, char) : NULL,
-                   .dv = is_grad ? COI_OUT(call, 2, char) : NULL };
-    head     nowhere;
-    int64_t  num_heads, work;
+    co_dtype  dtype = (co_dtype)call->out[0]->dtype;
+    bool      is_grad = call->num_in > 3;
+    job       j = { .gemm = coi_gemm_kernels_of(call->ctx->runtime->isa, dtype),
+                    .softmax = coi_softmax_kernels_of(call->ctx->runtime->isa, dtype),
+                    .times = loops[call->ctx->runtime->isa]->at[COI_MUL][dtype == CO_FLOAT64],
+                    .size = coi_dtypes[dtype].size,
+                    .device = call->device,
+                    .q = COI_IN(call, 0, char),
+                    .k = COI_IN(call, 1, char),
+                    .v = COI_IN(call, 2, char),
+                    .g = is_grad ? COI_IN(call, 3, char) : NULL,
+                    .out = COI_OUT(call, 0, char),
+                    .dk = is_grad ? COI_OUT(call, 1, char) : NULL,
+                    .dv = is_grad ? COI_OUT(call, 2, char) : NULL };
+    co_value *p = is_grad ? call->in[4] : call->num_out > 1 ? call->out[1] : NULL;
+    head      nowhere;
+    int64_t   num_heads, work;
 
     coi_attention_view_of(call->in, call->attrs, &j.view);
     num_heads = j.view.items * j.view.heads;
     if (num_heads == 0)
         return CO_OK;
+    if (p != NULL && p->u.tensor.num_elements > 0)
+        j.kept = p->u.tensor.data;
     j.group = j.block = group_of(&j.view);
     if (is_grad)
         j.block = round_up(smaller(smaller(BLOCK_ROWS, j.view.num_queries + 1),
