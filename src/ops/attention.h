@@ -36,7 +36,18 @@ coi_attention_row(const coi_attention_view *view)
 static inline bool
 coi_attention_keeps(const coi_attention_view *view)
 {
-    return view->num_keys <= 2 * (view->depth + view->width);
+    return view->num_keys > 0 && view->num_keys <= 2 * (view->depth + view->width);
+}
+
+/* Whether there is nothing to compute. Dimensions of empty tensors may be of any size. */
+static inline bool
+coi_attention_is_empty(const coi_call *call)
+{
+    int64_t elements = 0;
+
+    for (int i = 0; i < call->num_out; ++i)
+        elements |= call->out[i]->u.tensor.num_elements;
+    return elements == 0;
 }
 
 /* Keys that rows of queries up to `end` (not included) may see. */

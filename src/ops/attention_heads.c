@@ -397,11 +397,12 @@ coi_attention_run(coi_call *call)
                     .dv = is_grad ? COI_OUT(call, 2, char) : NULL };
     co_value *p = is_grad ? call->in[4] : call->num_out > 1 ? call->out[1] : NULL;
     head      nowhere;
-    int64_t   num_heads, work;
+    int64_t   num_heads;
+    double    work; /* which may be more than a whole number holds */
 
     coi_attention_view_of(call->in, call->attrs, &j.view);
     num_heads = j.view.items * j.view.heads;
-    if (num_heads == 0)
+    if (num_heads == 0 || coi_attention_is_empty(call))
         return CO_OK;
     if (p != NULL && p->u.tensor.num_elements > 0)
         j.kept = p->u.tensor.data;
@@ -411,8 +412,10 @@ coi_attention_run(coi_call *call)
                                    BLOCK_SCORES / (j.view.num_keys + 1) + 1),
                            j.group);
     j.room = lay_out(&j, NULL, &nowhere);
-    work = j.view.num_queries * j.view.num_keys * (j.view.depth + j.view.width) + 1;
-    j.items_per_chunk = work >= ENOUGH ? 1 : ENOUGH / work;
+    work = (double)j.view.num_queries * (double)j.view.num_keys *
+               (double)(j.view.depth + j.view.width) +
+           1;
+    j.items_per_chunk = work >= ENOUGH ? 1 : (int64_t)(ENOUGH / work);
     coi_parallel(call, (num_heads + j.items_per_chunk - 1) / j.items_per_chunk, run_chunk, &j);
     if (atomic_load(&j.no_memory))
         return coi_fail(call->ctx, CO_RESOURCE_EXHAUSTED,

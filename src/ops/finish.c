@@ -209,6 +209,18 @@ coi_finish_grad(coi_grad *grad, int32_t which, const void *bare, co_code (*produ
     return product(&step);
 }
 
+/* Halves are rounded once, tape or not: what would be kept for the gradient is rounded before the activation. */
+static bool
+is_half(const co_context *ctx, const co_value *x)
+{
+    co_dtype dtype;
+
+    if (x == NULL || !coi_is_live(&ctx->heap, x))
+        return false;
+    dtype = (co_dtype)(x->kind == CO_KIND_VARIABLE ? x->u.variable->dtype : x->dtype);
+    return dtype == CO_FLOAT16 || dtype == CO_BFLOAT16;
+}
+
 co_value *
 coi_apply_finished(co_context *ctx, const coi_op *op, co_value *const given[3], const void *attrs,
                    const void *bare, int32_t which)
@@ -216,7 +228,7 @@ coi_apply_finished(co_context *ctx, const coi_op *op, co_value *const given[3], 
     const activation *a = &activations[is_activation(which) ? which : 0];
     co_value         *sums;
 
-    if (!ctx->recording || a->from_result)
+    if (!ctx->recording || a->from_result || is_half(ctx, given[0]))
         return coi_apply(ctx, op, given, 3, attrs);
     sums = coi_apply(ctx, op, given, 3, bare);
     return sums != NULL ? coi_apply1(ctx, a->op, sums, a->attrs) : NULL;

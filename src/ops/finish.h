@@ -42,7 +42,8 @@ co_code coi_finish_grad(coi_grad *grad, int32_t activation, const void *bare,
 
 /*
  * The public calls: the operator with its attributes; or, where a tape is open and the gradient of the activation wants its operand,
- * the operator with `bare` attributes and then the activation, so that the operand is kept.
+ * the operator with `bare` attributes and then the activation, so that the operand is kept. Not of halves, which are
+ * rounded once.
  */
 co_value *coi_apply_finished(co_context *ctx, const coi_op *op, co_value *const given[3],
                              const void *attrs, const void *bare, int32_t activation);

@@ -184,16 +184,17 @@ update_chunk(void *arg, int64_t chunk)
     job->optimizer->rule->update(job->optimizer, &part);
 }
 
-/* On the workers of the device where that is worth it. */
+/* On the workers of the device that the variable is on, where that is worth it. */
 static void
-run_update(co_context *ctx, const co_optimizer *optimizer, const coi_update *update, int num_slots)
+run_update(const co_device *device, const co_optimizer *optimizer, const coi_update *update,
+           int num_slots)
 {
     update_job job = { optimizer, update, num_slots };
 
     if (update->n <= CHUNK)
         optimizer->rule->update(optimizer, update);
     else
-        coi_team_run(ctx->device->team, (update->n + CHUNK - 1) / CHUNK, update_chunk, &job);
+        coi_team_run(device->team, (update->n + CHUNK - 1) / CHUNK, update_chunk, &job);
 }
 
 /* Update one ordinary variable with a dense gradient. */
@@ -228,7 +229,7 @@ update_component(co_context *ctx, co_optimizer *optimizer, co_value *component, 
                            .step = step };
     for (int i = 0; i < entry->num_slots; ++i)
         update.slots[i] = entry->slots[i]->u.tensor.data;
-    run_update(ctx, optimizer, &update, entry->num_slots);
+    run_update(old->u.tensor.device, optimizer, &update, entry->num_slots);
     coi_plain_unlock(ctx, component, fresh != old ? fresh : NULL);
     return true;
 }

@@ -145,6 +145,22 @@ CO_TEST(layers_of_halves_round_once, "")
     }
 }
 
+CO_TEST(layers_of_halves_have_the_same_bits_with_a_tape_and_without, "")
+{
+    for (activation = CO_ACTIVATION_NONE; activation <= CO_ACTIVATION_GELU_TANH; ++activation) {
+        co_value *in[3] = { kernel_tensor(ctx, CO_BFLOAT16, (int64_t[]){ 9, 33 }, 2, 1),
+                            kernel_tensor(ctx, CO_BFLOAT16, (int64_t[]){ 33, 17 }, 2, 2),
+                            kernel_tensor(ctx, CO_BFLOAT16, (int64_t[]){ 17 }, 1, 3) };
+        co_value *recorded, *plain = dense(ctx, in);
+
+        co_tape_begin(ctx);
+        co_watch(ctx, in[1]);
+        recorded = dense(ctx, in);
+        CO_EXPECT_BYTES(co_data(ctx, recorded), co_data(ctx, plain), 9 * 17 * 2);
+        CO_EXPECT_INT(co_num_elements(ctx, co_gradient(ctx, recorded, in[1])), 33 * 17);
+    }
+}
+
 static void
 compare_conv2d(co_context *ctx, co_dtype dtype, const int64_t x[4], const int64_t w[4])
 {
@@ -230,6 +246,20 @@ train_two_layers(co_context *ctx)
 CO_TEST_BARE(layers_survive_want_of_memory, "")
 {
     CO_EXPECT_SURVIVES_NO_MEMORY("cpus=1", train_two_layers);
+}
+
+/* An empty tensor may have dimensions of any size: nothing is reserved or walked for them. */
+CO_TEST(layers_of_huge_empty_tensors_are_empty, "")
+{
+    co_value *x = co_zeros(ctx, CO_FLOAT32, CO_SHAPE((int64_t)1 << 40, 0));
+    co_value *none = co_zeros(ctx, CO_FLOAT32, CO_SHAPE(0));
+
+    CO_EXPECT_INT(co_dim(ctx, co_attention(ctx, x, x, x, 1, false, 0), 0), (int64_t)1 << 40);
+    CO_EXPECT_INT(co_dim(ctx, co_layer_norm(ctx, x, none, none, CO_AXES(-1), 1e-3), 0),
+                  (int64_t)1 << 40);
+    ctx->reference_kernels = true;
+    CO_EXPECT_INT(co_dim(ctx, co_attention(ctx, x, x, x, 1, false, 0), 0), (int64_t)1 << 40);
+    ctx->reference_kernels = false;
 }
 
 CO_TEST(what_does_not_fit_a_layer_is_named, "")

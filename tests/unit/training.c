@@ -606,3 +606,16 @@ CO_TEST_WITH(steps_take_nothing_from_the_system_in_steady_state, "", "cpus=2")
         CO_EXPECT_LESS(count_allocations(ctx, 4, adam == 1), 10);
     }
 }
+
+/* The workers of an update are those of the variable's device, whatever device is current. */
+CO_TEST(large_variables_are_updated_where_they_are, "")
+{
+    co_value     *v = co_variable(ctx, co_ones(ctx, CO_FLOAT32, CO_SHAPE(300, 300)), NULL);
+    co_optimizer *sgd = co_sgd(ctx, NULL);
+    co_value     *gradient = co_ones(ctx, CO_FLOAT32, CO_SHAPE(300, 300));
+
+    CO_DEVICE(ctx, "/cpu:7") {
+        co_apply_gradients(ctx, sgd, co_list(ctx, &gradient, 1), co_list(ctx, &v, 1));
+    }
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce_mean(ctx, v, CO_ALL_AXES, false)), 0.99, 1e-6);
+}

@@ -329,8 +329,12 @@ layer_norm_compose(coi_call *call)
     int                num_last = last_axes(&attrs->axis, x->ndim);
     coi_axes           axes;
 
-    if (num_last > 0 && coi_norm_is_rows(call->in, num_last))
+    if (num_last > 0 && coi_norm_is_rows(call->in, num_last)) {
+        /* Rows without elements have no statistics, and there may be more of them than memory has room for. */
+        if (x->u.tensor.num_elements == 0)
+            return co_add(ctx, co_mul(ctx, x, call->in[1]), call->in[2]);
         return coi_norm_rows(ctx, call->in, num_last, attrs->epsilon);
+    }
     coi_axes_of(&attrs->axis, &axes);
     mean = co_reduce_mean(ctx, x, axes.axes, axes.n, true);
     centred = co_sub(ctx, x, mean);

@@ -103,6 +103,8 @@ run(coi_call *call)
     coi_attention_view v;
     coi_buffer        *p;
 
+    if (coi_attention_is_empty(call))
+        return CO_OK;
     coi_attention_view_of(call->in, call->attrs, &v);
     p = coi_buffer_alloc(call->device, (size_t)(v.num_keys + 1) * sizeof(double));
     if (p == NULL)
