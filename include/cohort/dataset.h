@@ -446,8 +446,9 @@ CO_API co_value *co_iterator_save(co_context *ctx, co_iterator *iterator);
 /**
  * A new iterator of `dataset`, which gives what the one that was saved had still to give. The dataset is built as that one was,
  * in this process or another: kinds of stages, their numbers, specs, workers and replicas are compared, functions, tensors and
- * names of files are not. position is a string, or a tensor of one. Other iterators stay as they are; rounds of a shuffle that
- * reshuffles are counted on from the position when the iterator is first asked.
+ * names of files are not. position is a string, or a tensor of one. Other iterators stay as they are; when the iterator is first
+ * asked, rounds of a shuffle that reshuffles are counted on from the position, and a dataset whose cache is empty takes that of a
+ * position that has all of it.
  *
  * Returns:  an iterator of ctx's block, or NULL, and nothing has changed:
  *           CO_INVALID_ARGUMENT  the bytes are no position, or of another pipeline or version; the message names the stage

@@ -13,8 +13,8 @@ typedef struct cache_dataset {
 
 typedef struct cache_iterator {
     coi_stage_iterator base;
-    const coi_pieces  *store;     /* of the dataset: the input is not read */
-    coi_pieces        *own;       /* what was read so far */
+    const coi_pieces  *store;     /* of the dataset, or own and whole: the input is not read */
+    coi_pieces        *own;       /* what was read so far; whole only if it was restored so */
     bool               is_spoilt; /* an element is missing */
 } cache_iterator;
 
@@ -44,7 +44,7 @@ from_store(cache_iterator *self, co_value **leaves)
 {
     size_t n = self->store->num_leaves;
 
-    if ((size_t)self->base.index == self->store->count)
+    if ((size_t)self->base.index >= self->store->count)
         return COI_END;
     for (size_t i = 0; i < n; ++i) {
         leaves[i] = self->store->leaves[(size_t)self->base.index * n + i];
@@ -81,21 +81,30 @@ collect(co_context *ctx, cache_iterator *self, co_value **leaves, size_t n)
     return true;
 }
 
+/* What the iterator has, all of it, is the dataset's from now on, unless that has a store. */
+static void
+offer(co_iterator *iterator)
+{
+    coi_pieces     *none = NULL;
+    cache_iterator *self = (cache_iterator *)iterator;
+
+    if (atomic_compare_exchange_strong(&((cache_dataset *)iterator->dataset)->store, &none,
+                                       self->own))
+        self->own = NULL;
+}
+
 /* The first iterator at its end gives the dataset what it has. */
 static int
 publish(co_context *ctx, co_iterator *iterator)
 {
-    cache_dataset  *cache = (cache_dataset *)iterator->dataset;
     cache_iterator *self = (cache_iterator *)iterator;
-    coi_pieces     *none = NULL;
 
     if (self->is_spoilt)
         return COI_END;
     if (!collect(ctx, self, NULL, iterator->dataset->num_leaves))
         return COI_ERROR;
-    if (atomic_compare_exchange_strong(&cache->store, &none, self->own))
-        self->own = NULL;
-    self->store = atomic_load(&cache->store);
+    offer(iterator);
+    self->store = atomic_load(&((cache_dataset *)iterator->dataset)->store);
     self->base.index = (int64_t)self->store->count; /* the end stays the end */
     return COI_END;
 }
@@ -109,8 +118,11 @@ cache_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 
     if (!self->base.ended) { /* asked for the first time */
         self->store = atomic_load(&((cache_dataset *)iterator->dataset)->store);
+        self->base.index = 0;
         self->base.ended = true;
     }
+    if (self->store != NULL && self->store == self->own) /* restored, and now it is used */
+        offer(iterator);
     if (self->store != NULL)
         return from_store(self, leaves);
     got = coi_iterator_next(ctx, iterator->input, leaves);
@@ -127,7 +139,10 @@ cache_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     return COI_ERROR;
 }
 
-/* The elements so far are part of the position: another process has no store. */
+/*
+ * The elements so far are part of the position: another process has no store. Those of a position stay with the iterator until
+ * it is asked for one: what is only restored, or refused further on, has not changed the dataset.
+ */
 static bool
 cache_position(co_context *ctx, co_iterator *iterator, coi_position *p)
 {
@@ -135,21 +150,21 @@ cache_position(co_context *ctx, co_iterator *iterator, coi_position *p)
     const coi_pieces *kept = self->store != NULL ? self->store : self->own;
     bool              is_whole = self->store != NULL, has_any = kept != NULL;
     coi_pieces        all = has_any ? *kept : (coi_pieces){ .count = 0 };
-    int64_t           index = self->base.index;
 
     if (!coi_position_stage(ctx, iterator, p) || !coi_position_flag(ctx, p, &self->is_spoilt) ||
         !coi_position_flag(ctx, p, &is_whole) || !coi_position_flag(ctx, p, &has_any))
         return false;
     if (p->saves)
         return !has_any || coi_position_pieces(ctx, p, iterator->dataset, INT64_MAX, &all);
-    index = self->base.index;
+    if (is_whole ? self->is_spoilt || !has_any : self->base.index != 0)
+        return coi_position_wrong(ctx, p, "it has an end and is not whole");
+    if (!self->base.ended && (self->is_spoilt || has_any))
+        return coi_position_wrong(ctx, p, "it has elements before the first was asked for");
     if (has_any && (!collect(ctx, self, NULL, iterator->dataset->num_leaves) ||
                     !coi_position_pieces(ctx, p, iterator->dataset, INT64_MAX, self->own)))
         return false;
-    if (is_whole && (self->is_spoilt || publish(ctx, iterator) != COI_END))
-        return coi_position_wrong(ctx, p, "it has an end and is not whole");
-    self->base.index = index;
-    return self->store == NULL || (size_t)index <= self->store->count ||
+    self->store = is_whole ? self->own : NULL;
+    return !is_whole || (size_t)self->base.index <= self->own->count ||
            coi_position_wrong(ctx, p, "it has more elements than the cache");
 }
 

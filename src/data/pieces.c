@@ -91,14 +91,13 @@ co_value *
 coi_row_view(co_context *ctx, co_value *tensor, int64_t begin, int64_t count)
 {
     int64_t   dims[CO_MAX_DIMS];
-    int64_t   row = 1;
+    int64_t   rows = tensor->u.tensor.dims[0];
+    int64_t   row = rows > 0 ? tensor->u.tensor.num_elements / rows : 0;
     co_value *view;
 
     dims[0] = count;
-    for (int i = 1; i < tensor->ndim; ++i) {
+    for (int i = 1; i < tensor->ndim; ++i)
         dims[i] = tensor->u.tensor.dims[i];
-        row *= dims[i];
-    }
     view = coi_tensor_view(&ctx->heap, tensor, dims, tensor->ndim, count * row, begin * row,
                            coi_err(ctx));
     if (view == NULL)

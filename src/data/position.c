@@ -53,7 +53,8 @@ coi_position_number(co_context *ctx, coi_position *p, int64_t *number, int64_t l
         word |= (uint64_t)bytes[i] << 8 * i;
     if ((int64_t)word < least || (int64_t)word > most)
         return coi_position_wrong(ctx, p, "a number is out of its range");
-    *number = (int64_t)word;
+    if (!p->saves) /* what is saved may be in use elsewhere */
+        *number = (int64_t)word;
     return true;
 }
 
@@ -64,7 +65,8 @@ coi_position_flag(co_context *ctx, coi_position *p, bool *flag)
 
     if (!coi_position_bytes(ctx, p, &byte, 1))
         return false;
-    *flag = byte != 0;
+    if (!p->saves)
+        *flag = byte != 0;
     return true;
 }
 
@@ -223,9 +225,8 @@ coi_position_leaves(co_context *ctx, coi_position *p, const co_dataset *like, co
                                         : coi_position_value(ctx, p, &leaves[i]);
 
         if (ok && !is_dataset &&
-            (leaves[i]->kind != CO_KIND_TENSOR || leaves[i]->dtype != spec->dtype ||
-             (spec->ndim >= 0 && leaves[i]->ndim != spec->ndim))) {
-            ok = coi_position_wrong(ctx, p, "an element is of another dtype or rank");
+            (leaves[i]->kind != CO_KIND_TENSOR || !coi_spec_within(leaves[i], spec))) {
+            ok = coi_position_wrong(ctx, p, "an element is of another dtype or shape");
             ++i;
         }
         if (!ok) {

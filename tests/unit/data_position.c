@@ -5,6 +5,8 @@
  */
 #include "files_support.h"
 
+#include <pthread.h>
+
 enum { MOST = 64 };
 
 typedef co_dataset *(*make_fn)(co_context *ctx);
@@ -293,6 +295,15 @@ interleaved_ahead(co_context *ctx)
     return co_dataset_interleave(ctx, co_dataset_range(ctx, 0, 5, 1), inner, NULL, NULL, &options);
 }
 
+/* What the first pass has drawn is what the others give. */
+static co_dataset *
+cached(co_context *ctx)
+{
+    co_dataset *drawn = co_dataset_shuffle(ctx, co_dataset_range(ctx, 0, 5, 1), 4, 3, true);
+
+    return co_dataset_repeat(ctx, co_dataset_cache(ctx, drawn), 3);
+}
+
 static co_dataset *
 distributed(co_context *ctx)
 {
@@ -340,6 +351,7 @@ static const struct {
     { NULL, ahead },
     { NULL, distributed_ahead },
     { NULL, interleaved_ahead },
+    { NULL, cached },
 };
 
 enum { NUM_PIPELINES = sizeof(pipelines) / sizeof(pipelines[0]) };
@@ -614,13 +626,16 @@ try_bytes(co_context *ctx, co_dataset *dataset, co_value *bytes)
 
 CO_TEST_WITH(damaged_bytes_are_refused_and_sealed_ones_do_no_harm, "", "cpus=2")
 {
+    char rest[DATA_TEXT];
+
     for (size_t i = 0; i < NUM_PIPELINES; ++i) {
-        co_dataset    *dataset = pipeline(ctx, i);
+        co_dataset    *dataset = pipeline(ctx, i), *drained = pipeline(ctx, i);
         co_iterator   *iterator = co_iterate(ctx, dataset);
         size_t         n = 0;
         const char    *text;
         unsigned char *bytes;
 
+        data_elements(ctx, drained, MOST, rest); /* its cache has a store */
         co_next(ctx, iterator);
         co_next(ctx, iterator);
         text = co_string_at(ctx, co_iterator_save(ctx, iterator), 0, &n);
@@ -641,11 +656,175 @@ CO_TEST_WITH(damaged_bytes_are_refused_and_sealed_ones_do_no_harm, "", "cpus=2")
                 try_bytes(ctx, dataset, sealed(ctx, bytes, n));
                 bytes[k] = 0xff;
                 try_bytes(ctx, dataset, sealed(ctx, bytes, n));
+                try_bytes(ctx, drained, sealed(ctx, bytes, n));
                 try_bytes(ctx, dataset, sealed(ctx, bytes, k));
             }
         free(bytes);
     }
     files_clean();
+}
+
+/* The bytes of a position, with room for one more, to be freed. */
+static unsigned char *
+copy_of(co_context *ctx, co_value *position, size_t *n)
+{
+    const char    *text = co_string_at(ctx, position, 0, n);
+    unsigned char *bytes = calloc(*n + 1, 1);
+
+    memcpy(bytes, text, *n);
+    return bytes;
+}
+
+/* Where the fields of the first stage are: behind the head, two numbers and its mark. */
+enum { INDEX = 12 + 3 * 8, BEGUN = INDEX + 8, SPOILT, WHOLE, ANY, COUNT };
+
+CO_TEST(a_cache_is_not_read_past_its_end, "")
+{
+    static const struct {
+        int64_t     index;
+        int         begun, spoilt, whole, any;
+        const char *said;
+    } cases[] = {
+        { 1000000, 0, 0, 0, 0, "not whole" },  { 1000000, 1, 0, 0, 0, "not whole" },
+        { 5, 1, 0, 1, 0, "not whole" },        { 0, 1, 1, 1, 1, "not whole" },
+        { 0, 0, 0, 1, 1, "before the first" }, { 0, 0, 1, 0, 0, "before the first" },
+        { 1, 1, 0, 1, 1, "more elements" },
+    };
+    co_dataset    *dataset = data_pipeline(ctx, "range(5).cache");
+    co_value      *position = co_iterator_save(ctx, co_iterate(ctx, dataset));
+    char           text[DATA_TEXT];
+    size_t         n = 0;
+    unsigned char *bytes = copy_of(ctx, position, &n), all[400] = { 0 };
+
+    CO_EXPECT_STR(data_elements(ctx, dataset, MOST, text), "0 1 2 3 4");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
+        size_t any = cases[i].any ? 8 : 0; /* a count, which is 0 */
+
+        memcpy(all, bytes, COUNT);
+        memset(all + COUNT, 0, 8);
+        memcpy(all + COUNT + any, bytes + COUNT, n - COUNT);
+        for (int k = 0; k < 8; ++k)
+            all[INDEX + k] = (unsigned char)(cases[i].index >> 8 * k);
+        all[BEGUN] = (unsigned char)cases[i].begun;
+        all[SPOILT] = (unsigned char)cases[i].spoilt;
+        all[WHOLE] = (unsigned char)cases[i].whole;
+        all[ANY] = (unsigned char)cases[i].any;
+        CO_EXPECT_NULL(co_iterator_restore(ctx, dataset, sealed(ctx, all, n + any)));
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, cases[i].said);
+    }
+    free(bytes);
+}
+
+static co_value *
+generate_from(co_context *ctx, int64_t index, void *user)
+{
+    return index < 4 ? co_scalar_int64(ctx, *(const int64_t *)user + index) : NULL;
+}
+
+static co_dataset *
+cached_from(co_context *ctx, int64_t *first)
+{
+    return co_dataset_cache(ctx, co_dataset_from_generator(ctx, generate_from, first,
+                                                           co_spec(ctx, CO_INT64, NULL, 0)));
+}
+
+CO_TEST(restoring_leaves_the_cache_of_the_dataset_alone, "")
+{
+    static int64_t ten = 10, twenty = 20;
+    co_dataset    *own = cached_from(ctx, &twenty);
+    co_iterator   *iterator = co_iterate(ctx, cached_from(ctx, &ten));
+    char           text[DATA_TEXT];
+    size_t         n = 0;
+    unsigned char *bytes;
+    co_value      *position;
+
+    for (int i = 0; i < 5; ++i)
+        co_next(ctx, iterator);
+    position = co_iterator_save(ctx, iterator);
+    bytes = copy_of(ctx, position, &n);
+    CO_EXPECT_NULL(co_iterator_restore(ctx, own, sealed(ctx, bytes, n + 1)));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "more bytes");
+    CO_EXPECT_NOT_NULL(co_iterator_restore(ctx, own, position)); /* and it is never asked */
+    CO_EXPECT_STR(data_elements(ctx, own, MOST, text), "20 21 22 23");
+    CO_EXPECT_STR(data_elements(ctx, own, MOST, text), "20 21 22 23");
+    free(bytes);
+}
+
+CO_TEST(restored_elements_are_within_the_spec, "")
+{
+    static const unsigned char element[] = { CO_KIND_TENSOR, CO_FLOAT32, 1, 2, 0, 0, 0, 0 };
+
+    co_value      *x = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(3, 2), (float[]){ 0, 1, 2, 3, 4, 5 });
+    co_dataset    *dataset = co_dataset_shuffle(ctx, co_dataset_from_tensor_slices(ctx, x), 2, 1,
+                                                false);
+    co_iterator   *iterator = co_iterate(ctx, dataset);
+    size_t         n = 0, at = 0;
+    unsigned char *bytes;
+
+    co_next(ctx, iterator);
+    bytes = copy_of(ctx, co_iterator_save(ctx, iterator), &n);
+    while (at + sizeof(element) < n && memcmp(bytes + at, element, sizeof(element)) != 0)
+        ++at;
+    CO_REQUIRE(at + sizeof(element) < n);
+    bytes[at + 3] = 1; /* of the two numbers there */
+    memmove(bytes + at + 11, bytes + at + 15, n - at - 15);
+    CO_EXPECT_NULL(co_iterator_restore(ctx, dataset, sealed(ctx, bytes, n - 4)));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "dtype or shape");
+    free(bytes);
+}
+
+/* Of elements without a number the other dimensions may be as large as they like. */
+CO_TEST(rows_of_nothing_are_cut, "")
+{
+    int64_t     dims[] = { 2, (int64_t)1 << 40, (int64_t)1 << 40, 0 };
+    co_dataset *dataset = co_dataset_from_tensor_slices(ctx, co_zeros(ctx, CO_FLOAT32, dims, 4));
+    co_value   *row = co_next(ctx, co_iterate(ctx, co_dataset_batch(ctx, dataset, 1, false)));
+
+    CO_EXPECT_INT(co_dim(ctx, row, 0), 1);
+    CO_EXPECT_INT(co_dim(ctx, row, 2), dims[2]);
+}
+
+/* --- at once --- */
+
+typedef struct saver {
+    co_context  *ctx;
+    co_iterator *iterator;
+    bool         ok;
+} saver;
+
+static void *
+save_often(void *arg)
+{
+    saver *self = arg;
+
+    self->ok = true;
+    for (int i = 0; i < 100; ++i)
+        CO_BLOCK(self->ctx) {
+            self->ok = self->ok && co_iterator_save(self->ctx, self->iterator) != NULL;
+        }
+    return NULL;
+}
+
+/* The elements belong to the dataset: whoever saves only reads them (the thread sanitizer looks). */
+CO_TEST(iterators_of_one_cache_are_saved_at_once, "")
+{
+    co_dataset *dataset = co_dataset_cache(ctx, slices(ctx));
+    char        text[DATA_TEXT];
+    saver       savers[2];
+    pthread_t   threads[2];
+
+    data_elements(ctx, dataset, MOST, text);
+    for (int i = 0; i < 2; ++i) {
+        savers[i] = (saver){ co_open_beside(ctx), NULL, false };
+        savers[i].iterator = co_iterate(savers[i].ctx, dataset);
+        CO_EXPECT_NOT_NULL(co_next(savers[i].ctx, savers[i].iterator));
+        CO_REQUIRE(pthread_create(&threads[i], NULL, save_often, &savers[i]) == 0);
+    }
+    for (int i = 0; i < 2; ++i) {
+        pthread_join(threads[i], NULL);
+        CO_EXPECT_TRUE(savers[i].ok);
+        CO_EXPECT_CODE(co_close(savers[i].ctx), CO_OK);
+    }
 }
 
 /* --- without memory --- */
