@@ -198,6 +198,12 @@ coi_thread_join(coi_memory *memory, coi_thread *thread)
     coi_free(memory, thread, sizeof(*thread));
 }
 
+bool
+coi_thread_is_own(const coi_thread *thread)
+{
+    return thread != NULL && pthread_equal(thread->handle, pthread_self());
+}
+
 void
 coi_thread_leave(coi_memory *memory, coi_thread *thread)
 {

@@ -135,6 +135,8 @@ void coi_thread_wake_home(coi_thread *thread, coi_event *event);
 void coi_thread_go_home(coi_thread *thread);
 /* In a forked child, where the thread does not exist, this only frees. NULL is allowed. */
 void coi_thread_join(coi_memory *memory, coi_thread *thread);
+/* Whether this is the thread that asks, which cannot join itself. NULL is none. */
+bool coi_thread_is_own(const coi_thread *thread);
 /* Called by the thread itself in place of the join: nobody is left who would wait for it. */
 void coi_thread_leave(coi_memory *memory, coi_thread *thread);
 

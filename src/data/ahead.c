@@ -51,7 +51,9 @@ struct coi_ahead {
     atomic_ullong end_at; /* elements before the end; NEVER until it was found */
     atomic_ullong head;   /* taken; of the consumer */
     atomic_bool   quit;
-    worker       *orphan; /* who is left to free all this */
+    /* Elements of a position that are still to be given: they take room as if they were in the ring. */
+    atomic_ullong     restored;
+    _Atomic(worker *) orphan; /* who is left to free all this */
 
     slot  *slots;
     worker workers[];
@@ -78,6 +80,13 @@ is_over(coi_ahead *a)
     return atomic_load(&a->quit) || atomic_load(&a->end_at) != NEVER;
 }
 
+/* What was made and not given. */
+static uint64_t
+waiting(coi_ahead *a)
+{
+    return atomic_load(&a->tail) - atomic_load(&a->head) + atomic_load(&a->restored);
+}
+
 /* The turn to pull, with room for what comes; false when there is nothing more to do. */
 static bool
 take_turn(coi_ahead *a)
@@ -86,8 +95,7 @@ take_turn(coi_ahead *a)
         unsigned seen = coi_event_read(&a->room);
 
         coi_lock_take(&a->turn);
-        if (!is_over(a) &&
-            atomic_load(&a->tail) - atomic_load(&a->head) < (uint64_t)a->plan.num_slots)
+        if (!is_over(a) && waiting(a) < (uint64_t)a->plan.num_slots)
             return true;
         coi_lock_give(&a->turn);
         if (is_over(a))
@@ -114,7 +122,10 @@ pull(worker *w, uint64_t *at)
     return got;
 }
 
-/* What is done with an element while others are pulled. */
+/*
+ * What is done with an element while others are pulled. Who places it is gone if a function on this very thread has
+ * dropped the iterator.
+ */
 static int
 work(worker *w)
 {
@@ -122,7 +133,8 @@ work(worker *w)
 
     if (plan->work != NULL)
         return plan->work(w->ctx, &w->own.base, w->leaves);
-    if (plan->place == NULL || plan->place(w->ctx, plan->place_user, w->own.index - 1, w->leaves))
+    if (plan->place == NULL || atomic_load(&w->ahead->quit) ||
+        plan->place(w->ctx, plan->place_user, w->own.index - 1, w->leaves))
         return COI_ELEMENT;
     coi_leaves_release(&w->ctx->heap, w->leaves, w->ahead->dataset->num_leaves);
     return COI_ERROR;
@@ -190,7 +202,7 @@ worker_main(void *arg)
     while (work_once(w))
         continue;
     coi_waiting_end(&runtime->waiting);
-    if (a->orphan == w) {
+    if (atomic_load(&a->orphan) == w) {
         coi_thread_leave(&runtime->memory, w->thread);
         w->thread = NULL;
         ahead_free(a);
@@ -284,6 +296,7 @@ coi_ahead_start(co_context *ctx, coi_ahead_iterator *self, const coi_ahead_plan 
 
     if (a != NULL) {
         a->pulled = self->index;
+        atomic_init(&a->restored, self->waiting.count - self->given);
         a->input = iterator->input;
         a->dataset = iterator->dataset;
         /* A worker may be at work before the next is started: all that it sees is ready. */
@@ -353,12 +366,13 @@ coi_ahead_stop(coi_heap *heap, coi_ahead *a)
     for (int i = 0; i < a->plan.num_workers; ++i) {
         worker *w = &a->workers[i];
 
-        if (w->ctx != NULL && &w->ctx->heap == heap)
-            a->orphan = w;
+        /* Not told by the heap: an iterator around this one goes with a heap of its own. */
+        if (coi_thread_is_own(w->thread))
+            atomic_store(&a->orphan, w);
         else
             coi_thread_join(&a->runtime->memory, w->thread);
     }
-    if (a->orphan == NULL)
+    if (atomic_load(&a->orphan) == NULL)
         ahead_free(a);
 }
 
@@ -412,10 +426,18 @@ waits_for_itself(co_context *ctx, const coi_ahead *a)
     return false;
 }
 
+/* A worker that waits is woken when half of the ring is free: once for many elements, not for each. */
+static void
+tell_room(coi_ahead *a, bool always)
+{
+    if (always || waiting(a) <= (uint64_t)a->plan.num_slots / 2)
+        coi_event_signal(&a->room);
+}
+
 int
 coi_ahead_take(co_context *ctx, coi_ahead *a, co_value **leaves)
 {
-    uint64_t head = atomic_load_explicit(&a->head, memory_order_relaxed), left;
+    uint64_t head = atomic_load_explicit(&a->head, memory_order_relaxed);
     slot    *s = &a->slots[head % (uint64_t)a->plan.num_slots];
     bool     failed;
 
@@ -430,10 +452,7 @@ coi_ahead_take(co_context *ctx, coi_ahead *a, co_value **leaves)
         memcpy(leaves, s->leaves, a->dataset->num_leaves * sizeof(*leaves));
     atomic_store_explicit(&s->is_full, false, memory_order_release);
     atomic_store(&a->head, head + 1);
-    /* A worker that waits is woken when half of the ring is free: once for many elements, not for each. */
-    left = atomic_load(&a->tail) - (head + 1);
-    if (failed || left <= (uint64_t)a->plan.num_slots / 2)
-        coi_event_signal(&a->room);
+    tell_room(a, failed);
     return failed ? COI_ERROR : COI_ELEMENT;
 }
 
@@ -463,6 +482,10 @@ coi_ahead_restored(co_context *ctx, coi_ahead_iterator *self, co_value **leaves)
     if (self->given == self->waiting.count)
         return COI_END;
     piece = self->waiting.leaves + self->given++ * (n + ELEMENT);
+    if (self->ahead != NULL) {
+        atomic_store(&self->ahead->restored, self->waiting.count - self->given);
+        tell_room(self->ahead, false);
+    }
     if (piece[CODE] != NULL) {
         coi_fail(ctx, (co_code)piece[CODE]->u.i, "%s",
                  ((const coi_text *)piece[MESSAGE]->u.tensor.data)->data);

@@ -613,7 +613,7 @@ lets_go(co_context *ctx, co_value *x, void *user)
 /* The last reference goes while its own thread is in the function: that thread cleans up. */
 CO_TEST(a_function_may_drop_the_iterator_that_it_works_ahead_for, "THR-4")
 {
-    for (int nested = 0; nested < 2; ++nested) {
+    for (int nested = 0; nested < 3; ++nested) {
         work w = { .open = 0 };
 
         CO_BLOCK(ctx) {
@@ -621,21 +621,37 @@ CO_TEST(a_function_may_drop_the_iterator_that_it_works_ahead_for, "THR-4")
                                                  NULL);
 
             dataset = co_dataset_prefetch(ctx, dataset, 5);
-            if (nested)
-                dataset = co_dataset_prefetch(ctx, co_dataset_batch(ctx, dataset, 9, false), 2);
+            for (int i = 0; i < nested; ++i)
+                dataset = co_dataset_prefetch(ctx, co_dataset_batch(ctx, dataset, 1, false), 2);
             w.iterator = co_iterate(ctx, dataset);
             co_keep(ctx, w.iterator);
-            if (!nested)
-                co_next(ctx, w.iterator);
-            else
-                co_iterator_cancel(ctx, w.iterator);
-            if (nested)
-                co_release(ctx, w.iterator);
+            CO_EXPECT_NOT_NULL(co_next(ctx, w.iterator));
         }
         atomic_store(&w.open, 1);
-        CO_EXPECT_TRUE(nested || reaches(&w.most, 1));
+        CO_EXPECT_TRUE(reaches(&w.most, 1));
+        sleep_ms(30); /* nobody is told when it is done */
     }
-    sleep_ms(30); /* nobody is told when it is done */
+    CO_EXPECT_OK(ctx);
+}
+
+/* Nothing is moved to the devices of an iterator that is gone: it goes in the last call for a batch. */
+CO_TEST_WITH(a_function_may_drop_the_distributed_iterator_that_reads_it_ahead, "THR-4 DS-PREF-1",
+             "cpus=2")
+{
+    work w = { .open = 0 };
+
+    CO_BLOCK(ctx) {
+        co_dataset *map = co_dataset_map(ctx, co_dataset_range(ctx, -1, 9, 1), lets_go, &w, NULL);
+
+        w.iterator = co_iterate(ctx,
+                                co_distribute_dataset(ctx, mirrored(ctx),
+                                                      co_dataset_batch(ctx, map, 2, false), NULL));
+        co_keep(ctx, w.iterator);
+        CO_EXPECT_NOT_NULL(co_next(ctx, w.iterator));
+    }
+    atomic_store(&w.open, 1);
+    CO_EXPECT_TRUE(reaches(&w.most, 1));
+    sleep_ms(30);
     CO_EXPECT_OK(ctx);
 }
 
@@ -719,6 +735,31 @@ CO_TEST(what_was_made_ahead_is_part_of_the_position, "")
                 CO_EXPECT_STR(two, one);
             }
         }
+    }
+}
+
+/* What a position brings is in the buffer: an iterator that is saved and restored again and again holds no more. */
+CO_TEST(restored_elements_count_as_made_ahead, "DS-PREF-2")
+{
+    for (int parallel = 0; parallel < 2; ++parallel) {
+        work         w = { .calls = 0 };
+        co_dataset  *dataset = parallel ? tripled(ctx, co_dataset_range(ctx, 0, 20, 1), &w, 2, true)
+                                        : co_dataset_prefetch(ctx, generated(ctx, &w), 4);
+        co_iterator *iterator = co_iterate(ctx, dataset);
+        char         text[DATA_TEXT];
+
+        for (int taken = 1; taken < 6; ++taken) {
+            CO_EXPECT_INT(co_item_int(ctx, co_next(ctx, iterator)),
+                          (taken - 1) * (parallel ? 3 : 1));
+            CO_EXPECT_TRUE(reaches(&w.calls, taken + 2));
+            sleep_ms(5);
+            CO_EXPECT_TRUE(atomic_load(&w.calls) <= taken + 4);
+            iterator = co_iterator_restore(ctx, dataset, co_iterator_save(ctx, iterator));
+            CO_REQUIRE(iterator != NULL);
+        }
+        data_rest(ctx, iterator, 20, text);
+        CO_EXPECT_STR(text, parallel ? "15 18 21 24 27 30 33 36 39 42 45 48 51 54 57"
+                                     : "5 6 7 8 9 10 11 12 13 14 15 16 17 18 19");
     }
 }
 
