@@ -46,8 +46,11 @@ CO_EXTERN_C_BEGIN
  * Working ahead. Three things make elements before they are asked for, on threads of the iterator ("co-input"):
  * co_dataset_prefetch, parallel calls of map and interleave, and distributed datasets whose elements cost
  * something (functions, files), as far as per_replica_buffer_size says. Functions of stages before it then run
- * beside the thread that calls co_next, so what both use through `user` needs a lock of its own. It is never
- * visible in the data: same elements, same order, errors at their place. Random numbers of the context
+ * beside the thread that calls co_next, so what both use through `user` needs a lock of its own. It is not
+ * visible in the data: same elements, same order, errors at their place. One exception: a shuffle with
+ * reshuffle_each_iteration counts its passes as they begin, so where several readers of one such dataset work
+ * ahead at once (two branches of a zip, two iterators), or one is released before its end, which pass comes next
+ * is a matter of timing; a shuffle for each reader is not. Random numbers of the context
  * (co_random_*) have a stream of their own on each thread. Nothing is read before the first next; at most the
  * buffer is filled; a thread without work sleeps. Releasing the iterator ends its threads and waits for the one
  * call or read that each is in, no more. Where the system has no thread to give, elements are made by co_next.
@@ -186,8 +189,8 @@ CO_API co_dataset *co_dataset_unbatch(co_context *ctx, co_dataset *input);
  * Elements in random order: each is drawn from the next buffer_size that were not given yet, so a
  * buffer as large as the input shuffles it wholly. The order depends on seed, buffer size and pass
  * alone, on every machine (docs/decisions/shuffle.md). With reshuffle_each_iteration every iterator
- * and every round of a repeat is a pass of its own; otherwise all are alike. CO_INVALID_ARGUMENT for
- * a buffer below 1 or above 2^32 - 1.
+ * and every round of a repeat is a pass of its own, in the order in which they begin (see "Working ahead"
+ * above); otherwise all are alike. CO_INVALID_ARGUMENT for a buffer below 1 or above 2^32 - 1.
  */
 CO_API co_dataset *co_dataset_shuffle(co_context *ctx, co_dataset *input, int64_t buffer_size,
                                       int64_t seed, bool reshuffle_each_iteration);
@@ -312,7 +315,7 @@ typedef struct co_input_options {
     bool   per_replica;     /* one dataset per replica: CO_INPUT_PER_REPLICA, else per worker */
     bool   place_dataset_on_device; /* with per_replica and without fetch_to_device only */
     int    per_replica_buffer_size; /* elements read ahead for each replica, on its device, where they cost
-                                     * something (functions, files); 0: none. Never visible in the data */
+                                     * something (functions, files); 0: none. In the data: see "Working ahead" */
 } co_input_options;
 #define CO_INPUT_OPTIONS_INIT                                                                      \
     {                                                                                              \
