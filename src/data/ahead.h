@@ -72,6 +72,8 @@ void coi_prefetch_place(co_iterator *iterator,
                         void *user);
 /* Begin now, not at the first next. */
 void coi_prefetch_start(co_context *ctx, co_iterator *iterator);
+/* Never begin: the caller makes each element itself. Before the first of them. */
+void coi_prefetch_alone(co_iterator *iterator);
 /* Whether the next element of an iterator is there; true of those that do not work ahead. */
 bool coi_prefetch_is_ready(co_iterator *iterator);
 /* map.c, for parallel_map.c: the element that `iterator` pulled becomes leaves; a dataset given to the block. */

@@ -132,6 +132,7 @@ struct coi_dataset_ops {
  */
 typedef struct coi_stage_args {
     int64_t numbers[4];
+    int64_t calls; /* at a time; no part of what makes the stage the same one: machines differ */
     bool    flag;
     union {
         co_element_fn   element;

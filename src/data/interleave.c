@@ -25,9 +25,11 @@ typedef struct interleave_iterator {
     int64_t            given; /* of the block */
 } interleave_iterator;
 
-enum { CYCLE, BLOCK, CALLS }; /* numbers of the stage; flag: slots that are ready may go first */
-#define DEPTH     8           /* elements that a slot has ahead */
+enum { CYCLE, BLOCK }; /* numbers of the stage; flag: slots that are ready may go first */
+#define DEPTH     8    /* elements that a slot has ahead */
 #define MAX_CYCLE 65536
+
+static const coi_dataset_ops flat_map_ops;
 
 static co_code
 interleave_open(co_context *ctx, co_iterator *iterator)
@@ -88,21 +90,25 @@ check_inner(co_context *ctx, const co_dataset *dataset, const co_dataset *inner)
     return true;
 }
 
-/* An iterator over a dataset that was made for the slot. */
+/*
+ * An iterator over a dataset that was made for the slot. Those without a thread are prefetched too, by the caller: positions are
+ * then the same for any number of calls, which is other on other machines.
+ */
 static co_iterator *
 open_inner(co_context *ctx, co_iterator *iterator, co_dataset *inner)
 {
-    bool ahead = (int64_t)((interleave_iterator *)iterator)->at <
-                 coi_args_of(iterator)->numbers[CALLS];
+    bool ahead = (int64_t)((interleave_iterator *)iterator)->at < coi_args_of(iterator)->calls;
     co_iterator *made;
 
-    if (!ahead)
+    if (iterator->dataset->ops == &flat_map_ops)
         return coi_iterator_new(ctx, inner, NULL);
     inner = coi_prefetch_new(ctx, inner, DEPTH);
     if (inner == NULL)
         return NULL;
     made = coi_iterator_new(ctx, inner, NULL);
     coi_unref(&ctx->heap, inner);
+    if (made != NULL && !ahead)
+        coi_prefetch_alone(made);
     return made;
 }
 
@@ -331,9 +337,9 @@ co_dataset_interleave(co_context *ctx, co_dataset *input, co_inner_fn fn, void *
     }
     args.numbers[CYCLE] = all.cycle_length;
     args.numbers[BLOCK] = all.block_length;
-    if (!coi_take_calls(ctx, all.num_parallel_calls, &args.numbers[CALLS]))
+    if (!coi_take_calls(ctx, all.num_parallel_calls, &args.calls))
         return NULL;
-    args.flag = args.numbers[CALLS] > 0 && !all.deterministic;
+    args.flag = !all.deterministic;
     return interleave_new(ctx, all.opens_files ? &interleave_files_ops : &interleave_ops, input,
                           spec, &args);
 }

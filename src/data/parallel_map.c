@@ -5,8 +5,6 @@
  */
 #include "data/ahead.h"
 
-enum { CALLS }; /* numbers of the stage; flag: in order */
-
 typedef struct parallel_iterator {
     coi_ahead_iterator head;
     coi_stage_iterator alone; /* what the caller works with where there is no thread */
@@ -17,7 +15,7 @@ begin(co_context *ctx, co_iterator *iterator)
 {
     const coi_stage_args *args = coi_args_of(iterator);
     parallel_iterator    *self = (parallel_iterator *)iterator;
-    int                   calls = (int)args->numbers[CALLS];
+    int                   calls = (int)args->calls;
     coi_ahead_plan        plan = { .num_workers = calls,
                                    .num_slots = 2 * calls, /* one slow call does not stop the others */
                                    .in_order = args->flag,
@@ -105,9 +103,8 @@ co_dataset_parallel_map(co_context *ctx, co_dataset *input, co_element_fn fn, vo
 
     COI_ENTER(ctx, "dataset_parallel_map", NULL);
     if (!coi_take_options(ctx, &all, sizeof(all), options, 6) ||
-        !coi_take_calls(ctx, all.num_parallel_calls, &args.numbers[CALLS]))
+        !coi_take_calls(ctx, all.num_parallel_calls, &args.calls))
         return NULL;
     args.flag = all.deterministic;
-    return coi_map_new(ctx, args.numbers[CALLS] > 0 ? &parallel_map_ops : &coi_map_ops, input, spec,
-                       &args);
+    return coi_map_new(ctx, args.calls > 0 ? &parallel_map_ops : &coi_map_ops, input, spec, &args);
 }

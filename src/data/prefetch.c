@@ -115,6 +115,13 @@ coi_prefetch_start(co_context *ctx, co_iterator *iterator)
         begin(ctx, iterator);
 }
 
+void
+coi_prefetch_alone(co_iterator *iterator)
+{
+    if (iterator->dataset->ops == &prefetch_ops)
+        ((coi_ahead_iterator *)iterator)->begun = true;
+}
+
 bool
 coi_prefetch_is_ready(co_iterator *iterator)
 {

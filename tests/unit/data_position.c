@@ -470,6 +470,34 @@ CO_TEST_WITH(examples_and_dropped_rows_are_part_of_a_position, "DS-PART-5", "cpu
     CO_EXPECT_INT(co_iterator_dropped_rows(ctx, iterator), 0);
 }
 
+/* Another machine has another number of cores: what a thread had made ahead is given without one, and the other way round. */
+CO_TEST(an_interleave_goes_on_with_any_number_of_calls, "")
+{
+    static const int      calls[] = { 0, 1, 2, 3, -1 };
+    co_interleave_options options = CO_INTERLEAVE_OPTIONS_INIT;
+    co_dataset           *range = co_dataset_range(ctx, 0, 5, 1), *datasets[5];
+    char                  rest[DATA_TEXT], text[DATA_TEXT];
+
+    options.cycle_length = 3;
+    options.block_length = 2;
+    for (int i = 0; i < 5; ++i) {
+        options.num_parallel_calls = calls[i];
+        datasets[i] = co_dataset_interleave(ctx, range, inner, NULL, NULL, &options);
+    }
+    for (int i = 0; i < 5; ++i)
+        for (int k = 0; k < 5; ++k)
+            for (int at = 0; at < 25; at += 4) {
+                co_iterator *iterator = co_iterate(ctx, datasets[i]), *other;
+
+                for (int j = 0; j < at; ++j)
+                    co_next(ctx, iterator);
+                other = co_iterator_restore(ctx, datasets[k], co_iterator_save(ctx, iterator));
+                CO_REQUIRE(other != NULL);
+                data_rest(ctx, iterator, MOST, rest);
+                CO_EXPECT_STR(data_rest(ctx, other, MOST, text), rest);
+            }
+}
+
 /* --- errors are part of where one is --- */
 
 CO_TEST(a_row_that_is_wrong_is_so_after_restoring, "")
