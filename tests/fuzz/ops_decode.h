@@ -13,10 +13,10 @@
 enum {
     NUM_FIRST = 4,
     MAX_VALUES = 16,
-    MAX_INPUTS = 6,
+    MAX_INPUTS = 7, /* one more than an operator of the table has */
     MAX_RESULTS = 16,
     MAX_ATTRS = 8,
-    MAX_LIST = 8,
+    MAX_LIST = 2 * CO_MAX_DIMS,
     MAX_ELEMENTS = 600
 };
 
@@ -72,20 +72,46 @@ decode_number(uint8_t byte, bool special)
     return (byte - 128) / 32.0;
 }
 
+/*
+ * Elements of a shape, where dimensions of 0 count as 1: what has none must not have dimensions either that make a huge tensor of a sum over
+ * the empty one. More than MAX_ELEMENTS is MAX_ELEMENTS + 1.
+ */
+static int64_t
+extent(const int64_t *dims, size_t ndim)
+{
+    int64_t n = 1;
+
+    for (size_t d = 0; d < ndim && n <= MAX_ELEMENTS; ++d)
+        n = dims[d] > MAX_ELEMENTS ? MAX_ELEMENTS + 1 : n * (dims[d] > 0 ? dims[d] : 1);
+    return n <= MAX_ELEMENTS ? n : MAX_ELEMENTS + 1;
+}
+
+/* Dimensions that would make too many elements become 1: what should have fitted another tensor then fails alike for both kernels. */
+static void
+limit_dims(int64_t *dims, size_t ndim)
+{
+    for (size_t d = 0; d < ndim; ++d)
+        if (extent(dims, d + 1) > MAX_ELEMENTS)
+            dims[d] = 1;
+}
+
 /* Elements go through the library's own conversion: co_cast of small numbers is no suspect here. */
 static co_value *
-make_tensor(co_context *ctx, bytes *in, co_dtype dtype, const int64_t *dims, size_t ndim)
+make_tensor(co_context *ctx, bytes *in, co_dtype dtype, const int64_t *wanted, size_t ndim)
 {
     uint8_t   seed = next_byte(in);
     bool      special = seed % 4 == 0 && co_dtype_is_floating(dtype);
     uint32_t  state = seed * 2654435761u + 12345;
     double    data[MAX_ELEMENTS];
-    int64_t   n = 1;
+    int64_t   dims[CO_MAX_DIMS], n = 1;
     co_value *wide;
 
+    FUZZ_REQUIRE(ndim <= CO_MAX_DIMS);
+    for (size_t d = 0; d < ndim; ++d)
+        dims[d] = wanted[d];
+    limit_dims(dims, ndim);
     for (size_t d = 0; d < ndim; ++d)
         n *= dims[d];
-    FUZZ_REQUIRE(n <= MAX_ELEMENTS);
     for (int64_t i = 0; i < n; ++i) {
         state = state * 1664525u + 1013904223u;
         data[i] = decode_number((uint8_t)(state >> 24), special);
@@ -109,15 +135,12 @@ decode_tensor(co_context *ctx, bytes *in)
 {
     static const int64_t sizes[] = { 1, 2, 3, 5, 7, 13, 17, 0, 4, 8, 16, 33, 67, 131 };
     co_dtype             dtype = decode_dtype(next_byte(in));
-    size_t               ndim = next_byte(in) % 6;
-    int64_t              dims[6], n = 1;
+    uint8_t              byte = next_byte(in);
+    size_t               ndim = byte < 240 ? byte % 6 : 6 + byte % 3;
+    int64_t              dims[CO_MAX_DIMS];
 
-    for (size_t d = 0; d < ndim; ++d) {
+    for (size_t d = 0; d < ndim; ++d)
         dims[d] = sizes[next_byte(in) % (sizeof(sizes) / sizeof(sizes[0]))];
-        if (n * dims[d] > MAX_ELEMENTS)
-            dims[d] = 1;
-        n *= dims[d];
-    }
     return make_tensor(ctx, in, dtype, dims, ndim);
 }
 
@@ -337,7 +360,8 @@ fitting_operand(co_context *ctx, bytes *in, char letter, co_value *const *before
     switch (letter) {
     case 'f':
         return make_tensor(ctx, in, dtype, (const int64_t[]){ 2, 2, last < 60 ? last : 1, 2 }, 4);
-    case 'w': return make_tensor(ctx, in, dtype, (const int64_t[]){ last, 3 }, 2);
+    case 'w': /* of more than 200 rows, one column */
+        return make_tensor(ctx, in, dtype, (const int64_t[]){ last, 3 }, 2);
     case 'b': return make_tensor(ctx, in, dtype, &columns, 1);
     case 'd': return make_tensor(ctx, in, dtype, &last, 1);
     case 'l': return below(ctx, in, last, dims, (size_t)(ndim > 0 ? ndim - 1 : 0));
