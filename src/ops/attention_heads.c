@@ -201,6 +201,24 @@ weigh(const job *j, const head *h, int64_t i, int64_t rows, matrix scores, matri
     return num_seen;
 }
 
+/* out = weights b: for each of the rows, the sum of the first num_seen rows of b, of n channels, by its weights. */
+static void
+weighted_sums(const job *j, matrix weights, int64_t rows, int64_t num_seen, matrix b, int64_t n,
+              matrix out)
+{
+    multiply(j, &(coi_gemm){ .m = rows,
+                             .n = n,
+                             .k = num_seen,
+                             .a = weights.at,
+                             .a_row = weights.row,
+                             .a_col = 1,
+                             .b = b.at,
+                             .b_row = b.row,
+                             .b_col = 1,
+                             .c = out.at,
+                             .c_row = out.row });
+}
+
 static void
 forward(const job *j, const head *h)
 {
@@ -211,17 +229,7 @@ forward(const job *j, const head *h)
         matrix  p = weights_of(j, h, i, i);
         int64_t num_seen = weigh(j, h, i, rows, h->scores, p);
 
-        multiply(j, &(coi_gemm){ .m = rows,
-                                 .n = v->width,
-                                 .k = num_seen,
-                                 .a = p.at,
-                                 .a_row = p.row,
-                                 .a_col = 1,
-                                 .b = h->v.at,
-                                 .b_row = h->v.row,
-                                 .b_col = 1,
-                                 .c = place(j, h->out, i, 0),
-                                 .c_row = h->out.row });
+        weighted_sums(j, p, rows, num_seen, h->v, v->width, from_row(j, h->out, i));
     }
 }
 
@@ -241,17 +249,7 @@ back_to_queries(const job *j, const head *h, int64_t i0, int64_t i1)
                             num_seen);
             j->softmax->grad_rows(p.at, h->dp.at, scores.at, rows, num_seen, p.row);
         }
-        multiply(j, &(coi_gemm){ .m = rows,
-                                 .n = v->depth,
-                                 .k = num_seen,
-                                 .a = scores.at,
-                                 .a_row = scores.row,
-                                 .a_col = 1,
-                                 .b = h->k.at,
-                                 .b_row = h->k.row,
-                                 .b_col = 1,
-                                 .c = place(j, h->out, i, 0),
-                                 .c_row = h->out.row });
+        weighted_sums(j, scores, rows, num_seen, h->k, v->depth, from_row(j, h->out, i));
     }
 }
 
