@@ -6,6 +6,7 @@
  */
 #include "ops/gradient.h"
 #include "ops/list.h"
+#include "ops/widen.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -310,16 +311,18 @@ static co_code
 run_kernel_specially(coi_call *call)
 {
     bool is_reference = call->op->run == NULL || call->ctx->reference_kernels;
+    co_code (*kernel)(coi_call *) = is_reference ? call->op->ref : call->op->run;
 
     if (call->ctx->says_kernels)
         say_kernel(call, is_reference);
-    return is_reference ? call->op->ref(call) : call->op->run(call);
+    return call->op->widens ? coi_run_widened(call, kernel) : kernel(call);
 }
 
 ALWAYS_INLINE co_code
 run_kernel(coi_call *call)
 {
-    if (call->ctx->reference_kernels || call->ctx->says_kernels)
+    if (call->ctx->reference_kernels || call->ctx->says_kernels ||
+        (call->op->widens && coi_is_half(call->out[0])))
         return run_kernel_specially(call);
     return call->op->run != NULL ? call->op->run(call) : call->op->ref(call);
 }

@@ -8,7 +8,6 @@
 #include "ops/dtypes.h"
 #include "ops/list.h"
 #include "ops/softmax.h"
-#include "ops/widen.h"
 
 #include <math.h>
 #include <string.h>
@@ -104,12 +103,6 @@ kept_infer(coi_call *call, coi_out *outs)
     return CO_OK;
 }
 
-static co_code
-attention_run(coi_call *call)
-{
-    return coi_run_widened(call, coi_attention_run);
-}
-
 /* Gradients of q, k and v, which have their shapes. */
 static co_code
 attention_grad_infer(coi_call *call, coi_out *outs)
@@ -131,8 +124,9 @@ static const coi_op attention_grad = {
     .attrs_size = sizeof(coi_attention_attrs),
     .not_differentiable = true,
     .infer = attention_grad_infer,
+    .widens = true,
     .ref = coi_ref_attention,
-    .run = attention_run,
+    .run = coi_attention_run,
 };
 
 /* [items, time, heads * channels] as [items, heads, time, channels], and back in the shape of `like`. */
@@ -205,8 +199,8 @@ attention_gradient(coi_grad *grad)
     .doc = "softmax(scale q k') v of every head: each query's mean of the values, weighed by its " \
            "likeness to their keys.",                                                              \
     .inputs = { "q", "k", "v" }, .num_inputs = 3, .dtypes = COI_FLOATS, .same_dtype = true,        \
-    .ref = coi_ref_attention, .run = attention_run, .grad = attention_gradient,                    \
-    COI_ATTRS(coi_attention_attrs)
+    .widens = true, .ref = coi_ref_attention, .run = coi_attention_run,                            \
+    .grad = attention_gradient, COI_ATTRS(coi_attention_attrs)
 
 static const coi_op kept = {
     ATTENTION,

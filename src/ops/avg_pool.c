@@ -7,7 +7,6 @@
 #include "ops/list.h"
 #include "ops/pool.h"
 #include "ops/walk.h"
-#include "ops/widen.h"
 
 #include <string.h>
 
@@ -156,7 +155,7 @@ run_chunk(void *arg, int64_t chunk)
 }
 
 static co_code
-run_floats(coi_call *call)
+avg_run(coi_call *call)
 {
     bool    is_grad = call->op == &coi_op_avg_pool2d_grad;
     bool    is_double = call->out[0]->dtype == CO_FLOAT64;
@@ -175,13 +174,7 @@ run_floats(coi_call *call)
 }
 
 static co_code
-avg_run(coi_call *call)
-{
-    return coi_run_widened(call, run_floats);
-}
-
-static co_code
-ref_floats(coi_call *call)
+avg_ref(coi_call *call)
 {
     bool     is_grad = call->op == &coi_op_avg_pool2d_grad;
     coi_pool p;
@@ -191,12 +184,6 @@ ref_floats(coi_call *call)
         coi_ref_avg_pool(&p, (co_dtype)call->out[0]->dtype, call->in[0]->u.tensor.data,
                          call->out[0]->u.tensor.data, is_grad);
     return code;
-}
-
-static co_code
-avg_ref(coi_call *call)
-{
-    return coi_run_widened(call, ref_floats);
 }
 
 static co_code
@@ -229,6 +216,7 @@ const coi_op coi_op_avg_pool2d = {
     .dtypes = COI_FLOATS,
     COI_ATTRS(coi_pool_attrs),
     .infer = avg_infer,
+    .widens = true,
     .ref = avg_ref,
     .run = avg_run,
     .grad = avg_gradient,
@@ -244,6 +232,7 @@ const coi_op coi_op_avg_pool2d_grad = {
     .internal = true,
     COI_ATTRS(avg_grad_attrs),
     .infer = grad_infer,
+    .widens = true,
     .ref = avg_ref,
     .run = avg_run,
     .grad = grad_gradient,

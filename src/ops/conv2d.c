@@ -10,7 +10,6 @@
 #include "ops/choice.h"
 #include "ops/dtypes.h"
 #include "ops/list.h"
-#include "ops/widen.h"
 #include "ops/window.h"
 #if COI_HAVE_ONEDNN
 #include "ops/onednn/onednn.h"
@@ -300,7 +299,7 @@ activation_of(const coi_call *call)
 }
 
 static co_code
-ref_floats(coi_call *call)
+conv2d_ref(coi_call *call)
 {
     coi_conv2d_kind kind = kind_of(call);
     coi_conv2d      g;
@@ -310,12 +309,6 @@ ref_floats(coi_call *call)
         coi_ref_conv2d(kind, (co_dtype)call->out[0]->dtype, &g, call->in[0]->u.tensor.data,
                        call->in[1]->u.tensor.data, call->out[0]->u.tensor.data);
     return rc == CO_OK && is_finished(call) ? coi_ref_finish(call, activation_of(call)) : rc;
-}
-
-static co_code
-conv2d_ref(coi_call *call)
-{
-    return coi_run_widened(call, ref_floats);
 }
 
 /* A finish, if there is one, for all of the output. */
@@ -328,7 +321,7 @@ finish_all(const coi_call *call, const coi_conv2d *g, const coi_finish *finish)
 }
 
 static co_code
-run_floats(coi_call *call)
+conv2d_run(coi_call *call)
 {
     coi_conv2d_kind kind = kind_of(call);
     coi_finish      room, *finish = is_finished(call) ? &room : NULL;
@@ -360,12 +353,6 @@ run_floats(coi_call *call)
     }
 #endif
     return coi_conv2d_gemm(call, kind, dtype, &g, a, b, out, finish);
-}
-
-static co_code
-conv2d_run(coi_call *call)
-{
-    return coi_run_widened(call, run_floats);
 }
 
 /* Apply one of the transposes with the attributes of a call and the shape of the result. */
@@ -428,6 +415,7 @@ const coi_op coi_op_conv2d = {
     .same_dtype = true,
     COI_ATTRS(coi_conv2d_attrs),
     .infer = conv2d_infer,
+    .widens = true,
     .ref = conv2d_ref,
     .run = conv2d_run,
     .grad = conv2d_grad,
@@ -469,6 +457,7 @@ const coi_op coi_op_conv2d_bias = {
     .same_dtype = true,
     COI_ATTRS(bias_attrs),
     .infer = bias_infer,
+    .widens = true,
     .ref = conv2d_ref,
     .run = conv2d_run,
     .grad = bias_grad,
@@ -487,6 +476,7 @@ const coi_op coi_op_conv2d_backprop_input = {
     .internal = true,
     COI_ATTRS(backprop_attrs),
     .infer = input_infer,
+    .widens = true,
     .ref = conv2d_ref,
     .run = conv2d_run,
     .grad = input_grad,
@@ -505,6 +495,7 @@ const coi_op coi_op_conv2d_backprop_filter = {
     .internal = true,
     COI_ATTRS(backprop_attrs),
     .infer = filter_infer,
+    .widens = true,
     .ref = conv2d_ref,
     .run = conv2d_run,
     .grad = filter_grad,

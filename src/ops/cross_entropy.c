@@ -81,19 +81,13 @@ cross_entropy_grad_infer(coi_call *call, coi_out *outs)
     return CO_OK;
 }
 
-static bool
-is_half(const co_value *x)
-{
-    return x->dtype == CO_FLOAT16 || x->dtype == CO_BFLOAT16;
-}
-
 /* The losses, the exponentials and the sum of each row; halves would lose what is kept, so it is nothing. */
 static co_code
 kept_infer(coi_call *call, coi_out *outs)
 {
     const co_value *labels = call->in[0], *logits = call->in[1];
     co_code         rc = cross_entropy_infer(call, outs);
-    bool            none = rc == CO_OK && is_half(logits);
+    bool            none = rc == CO_OK && coi_is_half(logits);
 
     if (rc != CO_OK)
         return rc;
@@ -213,7 +207,7 @@ rows_of(const co_value *logits)
 }
 
 static co_code
-run_floats(coi_call *call)
+cross_entropy_run(coi_call *call)
 {
     const co_value *labels = call->in[0], *logits = call->in[1];
     co_dtype        dtype = (co_dtype)logits->dtype;
@@ -251,12 +245,6 @@ run_floats(coi_call *call)
     return CO_OK;
 }
 
-static co_code
-cross_entropy_run(coi_call *call)
-{
-    return coi_run_widened(call, run_floats);
-}
-
 static const coi_op kept_grad;
 
 static co_code
@@ -266,7 +254,7 @@ cross_entropy_gradient(coi_grad *grad)
 
     if (!grad->needed[1])
         return CO_OK;
-    if (grad->num_out == 3 && !is_half(grad->in[1])) {
+    if (grad->num_out == 3 && !coi_is_half(grad->in[1])) {
         in[3] = grad->out[1];
         in[4] = grad->out[2];
         grad->grads[1] = coi_apply(grad->ctx, &kept_grad, in, 5, NULL);
@@ -305,14 +293,14 @@ cross_entropy_grad_gradient(coi_grad *grad)
 #define FORWARD                                                                                    \
     .name = "sparse_softmax_cross_entropy_with_logits",                                            \
     .doc = "Cross entropy of softmax(logits) with integer labels, along the last dimension.",      \
-    .num_inputs = 2, .dtypes = LABELS, .inputs = { "labels", "logits" }, .run = cross_entropy_run, \
-    .grad = cross_entropy_gradient
+    .num_inputs = 2, .dtypes = LABELS, .inputs = { "labels", "logits" }, .widens = true,           \
+    .run = cross_entropy_run, .grad = cross_entropy_gradient
 #define BACK                                                                                              \
     .name = "sparse_softmax_cross_entropy_grad",                                                          \
     .doc =                                                                                                \
         "The gradient of sparse_softmax_cross_entropy_with_logits for logits, given that of its result.", \
     .num_outputs = 1, .dtypes = LABELS, .internal = true, .infer = cross_entropy_grad_infer,              \
-    .ref = coi_ref_cross_entropy_grad, .run = cross_entropy_run,                                          \
+    .widens = true, .ref = coi_ref_cross_entropy_grad, .run = cross_entropy_run,                          \
     .grad = cross_entropy_grad_gradient
 
 static const coi_op kept = {
@@ -364,7 +352,7 @@ soft_kept_infer(coi_call *call, coi_out *outs)
     soft_infer(call, &outs[0]);
     coi_rule_same(call, &outs[1]);
     outs[2] = outs[0];
-    if (is_half(call->in[0]))
+    if (coi_is_half(call->in[0]))
         outs[1].dtype = outs[2].dtype = CO_FLOAT32;
     return CO_OK;
 }
@@ -376,6 +364,7 @@ static const coi_op soft_grad = {
     .num_outputs = 1,
     .not_differentiable = true,
     .infer = coi_rule_same,
+    .widens = true,
     .ref = coi_ref_soft_cross_entropy_grad,
     .run = cross_entropy_run,
 };
@@ -399,7 +388,7 @@ soft_gradient(coi_grad *grad)
 
 #define SOFT                                                                                       \
     .name = "softmax_cross_entropy_with_logits", .inputs = { "labels", "logits" },                 \
-    .num_inputs = 2, .ref = coi_ref_soft_cross_entropy, .run = cross_entropy_run
+    .num_inputs = 2, .widens = true, .ref = coi_ref_soft_cross_entropy, .run = cross_entropy_run
 
 static const coi_op soft_kept = {
     SOFT,

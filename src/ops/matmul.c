@@ -9,7 +9,6 @@
 #include "ops/dtypes.h"
 #include "ops/gemm.h"
 #include "ops/list.h"
-#include "ops/widen.h"
 
 #include <string.h>
 
@@ -228,17 +227,10 @@ run_products(coi_call *call, const coi_finish *finish)
 }
 
 static co_code
-run_floats(coi_call *call)
-{
-    return run_products(call, NULL);
-}
-
-static co_code
 matmul_run(coi_call *call)
 {
-    if (coi_dtypes[call->out[0]->dtype].floating)
-        return coi_run_widened(call, run_floats);
-    return coi_ref_matmul(call);
+    return coi_dtypes[call->out[0]->dtype].floating ? run_products(call, NULL)
+                                                    : coi_ref_matmul(call);
 }
 
 /* The gradient of b where one b served a whole batch of a: fold the batch into the summed dimension. */
@@ -291,6 +283,7 @@ const coi_op coi_op_matmul = {
     .same_dtype = true,
     COI_ATTRS(coi_matmul_attrs),
     .infer = matmul_infer,
+    .widens = true,
     .ref = coi_ref_matmul,
     .run = matmul_run,
     .grad = matmul_grad,
@@ -325,7 +318,7 @@ dense_infer(coi_call *call, coi_out *outs)
 }
 
 static co_code
-dense_ref_floats(coi_call *call)
+dense_ref(coi_call *call)
 {
     co_code rc = coi_ref_matmul(call);
 
@@ -334,24 +327,12 @@ dense_ref_floats(coi_call *call)
 }
 
 static co_code
-dense_ref(coi_call *call)
-{
-    return coi_run_widened(call, dense_ref_floats);
-}
-
-static co_code
-dense_run_floats(coi_call *call)
+dense_run(coi_call *call)
 {
     coi_finish finish;
 
     coi_finish_of(call, ((const coi_matmul_attrs *)call->attrs)->activation, &finish);
     return run_products(call, &finish);
-}
-
-static co_code
-dense_run(coi_call *call)
-{
-    return coi_run_widened(call, dense_run_floats);
 }
 
 static const coi_matmul_attrs bare_dense;
@@ -373,6 +354,7 @@ const coi_op coi_op_dense = {
     .same_dtype = true,
     COI_ATTRS(dense_attrs),
     .infer = dense_infer,
+    .widens = true,
     .ref = dense_ref,
     .run = dense_run,
     .grad = dense_grad,

@@ -9,7 +9,6 @@
 #include "ops/dtypes.h"
 #include "ops/rows.h"
 #include "ops/softmax.h"
-#include "ops/widen.h"
 
 static int64_t
 dims_product(const co_value *x, int first, int end)
@@ -74,7 +73,7 @@ run_chunk(void *arg, int64_t chunk)
 }
 
 static co_code
-run_floats(coi_call *call)
+norm_run(coi_call *call)
 {
     const coi_norm_attrs *attrs = call->attrs;
     bool                  is_grad = call->num_in == 4;
@@ -100,12 +99,6 @@ run_floats(coi_call *call)
     }
     coi_parallel(call, (j.num_rows + j.rows_per_chunk - 1) / j.rows_per_chunk, run_chunk, &j);
     return CO_OK;
-}
-
-static co_code
-norm_run(coi_call *call)
-{
-    return coi_run_widened(call, run_floats);
 }
 
 /* Statistics and partial sums of halves are floats. */
@@ -151,6 +144,7 @@ static const coi_op norm_grad = {
     .attrs_size = sizeof(coi_norm_attrs),
     .not_differentiable = true,
     .infer = norm_grad_infer,
+    .widens = true,
     .ref = coi_ref_norm_grad,
     .run = norm_run,
 };
@@ -224,6 +218,7 @@ static const coi_op norm = {
     .num_outputs = 2,
     .attrs_size = sizeof(coi_norm_attrs),
     .infer = norm_infer,
+    .widens = true,
     .ref = coi_ref_norm,
     .run = norm_run,
     .grad = norm_gradient,

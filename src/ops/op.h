@@ -133,6 +133,7 @@ typedef struct coi_op {
     uint32_t    dtypes;      /* COI_DTYPE_BITs that input 0 may have; 0: any */
     bool
         same_dtype; /* all inputs must have the dtype of input 0; host numbers are converted to it */
+    bool    widens; /* its kernels know no halves: they run on float32 images of them (widen.h) */
     uint8_t kind;   /* which of its family, for kernels that serve several */
     bool    internal;
     bool    not_differentiable; /* never recorded: integer results, random numbers, stop_gradient */

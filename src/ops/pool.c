@@ -8,7 +8,6 @@
 #include "config.h"
 #include "ops/dtypes.h"
 #include "ops/list.h"
-#include "ops/widen.h"
 #include "ops/window.h"
 
 #include <string.h>
@@ -203,27 +202,15 @@ run_with(coi_call *call, const coi_pool_kernels *kernels)
 }
 
 static co_code
-run_floats(coi_call *call)
+pool_run(coi_call *call)
 {
     return run_with(call, all_kernels[call->ctx->runtime->isa][call->out[0]->dtype == CO_FLOAT64]);
 }
 
 static co_code
-ref_floats(coi_call *call)
-{
-    return run_with(call, coi_ref_pool_kernels((co_dtype)call->out[0]->dtype));
-}
-
-static co_code
-pool_run(coi_call *call)
-{
-    return coi_run_widened(call, run_floats);
-}
-
-static co_code
 pool_ref(coi_call *call)
 {
-    return coi_run_widened(call, ref_floats);
+    return run_with(call, coi_ref_pool_kernels((co_dtype)call->out[0]->dtype));
 }
 
 static co_code
@@ -265,6 +252,7 @@ const coi_op coi_op_max_pool2d = {
     .dtypes = COI_FLOATS,
     COI_ATTRS(coi_pool_attrs),
     .infer = pool_infer,
+    .widens = true,
     .ref = pool_ref,
     .run = pool_run,
     .grad = pool_gradient,
@@ -281,6 +269,7 @@ const coi_op coi_op_max_pool2d_grad = {
     .internal = true,
     COI_ATTRS(coi_pool_attrs),
     .infer = grad_infer,
+    .widens = true,
     .ref = pool_ref,
     .run = pool_run,
     .grad = grad_gradient,
@@ -297,6 +286,7 @@ const coi_op coi_op_max_pool2d_grad_grad = {
     .internal = true,
     COI_ATTRS(coi_pool_attrs),
     .infer = grad_grad_infer,
+    .widens = true,
     .ref = pool_ref,
     .run = pool_run,
     .grad = grad_grad_gradient,

@@ -7,7 +7,6 @@
 #include "ops/dtypes.h"
 #include "ops/list.h"
 #include "ops/simd/loops.h"
-#include "ops/widen.h"
 
 extern const coi_softmax_kernels coi_softmax_f64_once, coi_softmax_f32_base, coi_softmax_f32_v3,
     coi_softmax_f32_v4;
@@ -123,7 +122,7 @@ columns_chunk(void *arg, int64_t chunk)
 }
 
 static co_code
-run_floats(coi_call *call)
+softmax_run(coi_call *call)
 {
     co_dtype dtype = (co_dtype)call->out[0]->dtype;
     job      j = { .kernels = coi_softmax_kernels_of(call->ctx->runtime->isa, dtype),
@@ -144,12 +143,6 @@ run_floats(coi_call *call)
         coi_parallel(call, j.view.outer * j.chunks_per_outer, columns_chunk, &j);
     }
     return CO_OK;
-}
-
-static co_code
-softmax_run(coi_call *call)
-{
-    return coi_run_widened(call, run_floats);
 }
 
 static co_code
@@ -189,6 +182,7 @@ const coi_op coi_op_softmax = {
     .dtypes = COI_FLOATS,
     COI_ATTRS(coi_softmax_attrs),
     .infer = softmax_infer,
+    .widens = true,
     .ref = coi_ref_softmax,
     .run = softmax_run,
     .grad = softmax_gradient,
@@ -205,6 +199,7 @@ const coi_op coi_op_softmax_grad = {
     .internal = true,
     COI_ATTRS(coi_softmax_attrs),
     .infer = softmax_grad_infer,
+    .widens = true,
     .ref = coi_ref_softmax_grad,
     .run = softmax_run,
     .grad = softmax_grad_gradient,

@@ -2,12 +2,6 @@
 /* See widen.h. */
 #include "ops/widen.h"
 
-static bool
-is_half(const co_value *tensor)
-{
-    return tensor->dtype == CO_FLOAT16 || tensor->dtype == CO_BFLOAT16;
-}
-
 /* A header on the stack: like `tensor`, but float32 with its data at `data`. Nobody takes references to it. */
 static void
 make_image(co_value *image, const co_value *tensor, float *data)
@@ -28,7 +22,7 @@ make_images(co_value **values, int n, co_value *images, co_value **out, float *d
 {
     for (int i = 0; i < n; ++i) {
         out[i] = values[i];
-        if (!is_half(values[i]))
+        if (!coi_is_half(values[i]))
             continue;
         make_image(&images[i], values[i], data);
         out[i] = &images[i];
@@ -43,7 +37,7 @@ count_halves(co_value *const *values, int n)
     int64_t total = 0;
 
     for (int i = 0; i < n; ++i)
-        if (is_half(values[i]))
+        if (coi_is_half(values[i]))
             total += values[i]->u.tensor.num_elements;
     return total;
 }
@@ -59,7 +53,7 @@ coi_run_widened(coi_call *call, co_code (*kernel)(coi_call *call))
     float      *data;
     co_code     rc;
 
-    if (!is_half(call->out[0]))
+    if (!coi_is_half(call->out[0]))
         return kernel(call);
     total = count_halves(call->in, call->num_in) + count_halves(call->out, call->num_out);
     buffer = coi_buffer_alloc(call->device, (size_t)total * sizeof(float));
@@ -71,12 +65,12 @@ coi_run_widened(coi_call *call, co_code (*kernel)(coi_call *call))
     make_images(call->out, call->num_out, out_images, wide.out, data);
     wide.in = in;
     for (int i = 0; i < call->num_in; ++i)
-        if (is_half(call->in[i]))
+        if (coi_is_half(call->in[i]))
             coi_convert((co_dtype)call->in[i]->dtype, call->in[i]->u.tensor.data, CO_FLOAT32,
                         in[i]->u.tensor.data, in[i]->u.tensor.num_elements);
     rc = kernel(&wide);
     for (int i = 0; rc == CO_OK && i < call->num_out; ++i)
-        if (is_half(call->out[i]))
+        if (coi_is_half(call->out[i]))
             coi_convert(CO_FLOAT32, wide.out[i]->u.tensor.data, (co_dtype)call->out[i]->dtype,
                         call->out[i]->u.tensor.data, wide.out[i]->u.tensor.num_elements);
     coi_buffer_unref(buffer);

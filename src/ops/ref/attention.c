@@ -4,7 +4,6 @@
  */
 #include "ops/attention.h"
 #include "ops/ref/ref.h"
-#include "ops/widen.h"
 
 #include <math.h>
 #include <string.h>
@@ -97,8 +96,8 @@ attend_back(coi_call *call, const coi_attention_view *v, int64_t head, int64_t q
     }
 }
 
-static co_code
-run(coi_call *call)
+co_code
+coi_ref_attention(coi_call *call)
 {
     coi_attention_view v;
     coi_buffer        *p;
@@ -119,10 +118,4 @@ run(coi_call *call)
             (call->num_in == 3 ? attend : attend_back)(call, &v, head, query, p->data);
     coi_buffer_unref(p);
     return CO_OK;
-}
-
-co_code
-coi_ref_attention(coi_call *call)
-{
-    return coi_run_widened(call, run);
 }

@@ -4,7 +4,6 @@
  * wrap around.
  */
 #include "ops/matmul.h"
-#include "ops/widen.h"
 
 #define DOT(NAME, TYPE, SUM)                                                                       \
     static void NAME(const coi_matmul_view *v, const void *a_data, const void *b_data,             \
@@ -37,8 +36,8 @@ static const dot_fn dots[CO_NUM_DTYPES] = {
     [CO_INT64] = dot_int64,
 };
 
-static co_code
-run_dots(coi_call *call)
+co_code
+coi_ref_matmul(coi_call *call)
 {
     size_t          size = coi_dtypes[call->out[0]->dtype].size;
     dot_fn          dot = dots[call->out[0]->dtype];
@@ -54,10 +53,4 @@ run_dots(coi_call *call)
             COI_OUT(call, 0, char) + (size_t)(item * view.m * view.n) * size);
     }
     return CO_OK;
-}
-
-co_code
-coi_ref_matmul(coi_call *call)
-{
-    return coi_run_widened(call, run_dots);
 }

@@ -5,7 +5,6 @@
 #include "ops/norm.h"
 #include "ops/ref/ref.h"
 #include "ops/rows.h"
-#include "ops/widen.h"
 
 #include <math.h>
 #include <string.h>
@@ -25,8 +24,8 @@ measure(const co_value *x, int64_t at, int64_t dim, double epsilon, double *scal
     return mean;
 }
 
-static co_code
-norm(coi_call *call)
+co_code
+coi_ref_norm(coi_call *call)
 {
     const co_value *x = call->in[0], *gamma = call->in[1], *beta = call->in[2];
     co_value       *y = call->out[0], *statistics = call->out[1];
@@ -55,8 +54,8 @@ add_to(co_value *sums, int64_t i, double value)
 }
 
 /* The sums for gamma and beta all go to the first line. */
-static co_code
-norm_grad(coi_call *call)
+co_code
+coi_ref_norm_grad(coi_call *call)
 {
     const co_value *x = call->in[0], *gamma = call->in[1], *g = call->in[2];
     int64_t         dim = gamma->u.tensor.num_elements;
@@ -86,16 +85,4 @@ norm_grad(coi_call *call)
         }
     }
     return CO_OK;
-}
-
-co_code
-coi_ref_norm(coi_call *call)
-{
-    return coi_run_widened(call, norm);
-}
-
-co_code
-coi_ref_norm_grad(coi_call *call)
-{
-    return coi_run_widened(call, norm_grad);
 }

@@ -4,7 +4,6 @@
  */
 #include "ops/softmax.h"
 #include "ops/ref/ref.h"
-#include "ops/widen.h"
 
 #include <math.h>
 
@@ -23,8 +22,8 @@ row_max_and_sum(const co_value *x, int64_t at, int64_t step, int64_t dim, double
     return max;
 }
 
-static co_code
-softmax(coi_call *call)
+co_code
+coi_ref_softmax(coi_call *call)
 {
     const co_value  *x = call->in[0];
     coi_softmax_view v;
@@ -42,8 +41,8 @@ softmax(coi_call *call)
     return CO_OK;
 }
 
-static co_code
-softmax_grad(coi_call *call)
+co_code
+coi_ref_softmax_grad(coi_call *call)
 {
     const co_value  *y = call->in[0], *g = call->in[1];
     coi_softmax_view v;
@@ -64,8 +63,8 @@ softmax_grad(coi_call *call)
     return CO_OK;
 }
 
-static co_code
-cross_entropy(coi_call *call)
+co_code
+coi_ref_cross_entropy(coi_call *call)
 {
     const co_value *labels = call->in[0], *logits = call->in[1];
     int64_t         dim = logits->u.tensor.dims[logits->ndim - 1];
@@ -85,8 +84,8 @@ cross_entropy(coi_call *call)
     return rc;
 }
 
-static co_code
-cross_entropy_grad(coi_call *call)
+co_code
+coi_ref_cross_entropy_grad(coi_call *call)
 {
     const co_value *labels = call->in[0], *logits = call->in[1], *g = call->in[2];
     int64_t         dim = logits->u.tensor.dims[logits->ndim - 1];
@@ -105,8 +104,8 @@ cross_entropy_grad(coi_call *call)
 }
 
 /* Labels are probabilities; rows are those of logits. */
-static co_code
-soft_cross_entropy(coi_call *call)
+co_code
+coi_ref_soft_cross_entropy(coi_call *call)
 {
     const co_value *labels = call->in[0], *logits = call->in[1];
     int64_t         dim = logits->u.tensor.dims[logits->ndim - 1];
@@ -125,8 +124,8 @@ soft_cross_entropy(coi_call *call)
     return CO_OK;
 }
 
-static co_code
-soft_cross_entropy_grad(coi_call *call)
+co_code
+coi_ref_soft_cross_entropy_grad(coi_call *call)
 {
     const co_value *labels = call->in[0], *logits = call->in[1], *g = call->in[2];
     int64_t         dim = logits->u.tensor.dims[logits->ndim - 1];
@@ -140,40 +139,4 @@ soft_cross_entropy_grad(coi_call *call)
                             coi_ref_get(g, row));
     }
     return CO_OK;
-}
-
-co_code
-coi_ref_softmax(coi_call *call)
-{
-    return coi_run_widened(call, softmax);
-}
-
-co_code
-coi_ref_softmax_grad(coi_call *call)
-{
-    return coi_run_widened(call, softmax_grad);
-}
-
-co_code
-coi_ref_cross_entropy(coi_call *call)
-{
-    return coi_run_widened(call, cross_entropy);
-}
-
-co_code
-coi_ref_cross_entropy_grad(coi_call *call)
-{
-    return coi_run_widened(call, cross_entropy_grad);
-}
-
-co_code
-coi_ref_soft_cross_entropy(coi_call *call)
-{
-    return coi_run_widened(call, soft_cross_entropy);
-}
-
-co_code
-coi_ref_soft_cross_entropy_grad(coi_call *call)
-{
-    return coi_run_widened(call, soft_cross_entropy_grad);
 }
