@@ -67,6 +67,15 @@ void bench_report_rates(const char *name, const char *unit, bench_samples *sampl
  */
 void bench_report_extra(const char *name, const char *unit, bench_samples *whole,
                         bench_samples *without, const char *limit_is, double goal);
+/* What the runtime of ctx holds now. */
+static inline co_memory_stats
+bench_memory(const co_context *ctx)
+{
+    co_memory_stats stats = { .struct_size = sizeof(stats) };
+
+    co_get_memory_stats(ctx, &stats);
+    return stats;
+}
 /* End the program if ctx has an error: a figure of something that failed is worth nothing. */
 void bench_check(co_context *ctx);
 

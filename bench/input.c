@@ -305,15 +305,6 @@ shuffling(co_context *ctx)
     free(buffer);
 }
 
-static int64_t
-bytes_in_use(const co_context *ctx)
-{
-    co_memory_stats stats = { .struct_size = sizeof(stats) };
-
-    co_get_memory_stats(ctx, &stats);
-    return stats.bytes_in_use;
-}
-
 /* What the library holds more after 100 epochs than after the first few. */
 static void
 flat_memory(co_context *ctx, co_strategy *strategy)
@@ -327,12 +318,12 @@ flat_memory(co_context *ctx, co_strategy *strategy)
     dataset = co_distribute_dataset(ctx, strategy, dataset, NULL);
     for (int epoch = 0; epoch < EPOCHS; ++epoch) {
         if (epoch == WARM_EPOCHS)
-            before = bytes_in_use(ctx);
+            before = bench_memory(ctx).bytes_in_use;
         CO_BLOCK(ctx) {
             drain(ctx, dataset, &count);
         }
     }
-    bench_add(&grown, (double)(bytes_in_use(ctx) - before));
+    bench_add(&grown, (double)(bench_memory(ctx).bytes_in_use - before));
     bench_report_samples("epochs_100_growth", "bytes", &grown, 0, "memory that stays as it is", 0);
 }
 

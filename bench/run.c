@@ -337,20 +337,11 @@ train_step(co_context *ctx, co_value *args, void *user)
     return loss;
 }
 
-static int64_t
-allocations(const co_context *ctx)
-{
-    co_memory_stats stats = { .struct_size = sizeof(stats) };
-
-    co_get_memory_stats(ctx, &stats);
-    return stats.system_allocations;
-}
-
 /* How often `steps` training steps of a small network ask the system for memory. */
 static double
 count_allocations(co_context *ctx, co_strategy *strategy, model *m, int steps)
 {
-    int64_t before = allocations(ctx);
+    int64_t before = bench_memory(ctx).system_allocations;
 
     CO_BLOCK(ctx) {
         co_value *images = co_ones(ctx, CO_FLOAT32, CO_SHAPE(16, 32));
@@ -363,7 +354,7 @@ count_allocations(co_context *ctx, co_strategy *strategy, model *m, int steps)
                 co_item_float(ctx, co_reduce(ctx, strategy, CO_REDUCE_SUM, losses, NULL, 0));
             }
     }
-    return (double)(allocations(ctx) - before);
+    return (double)(bench_memory(ctx).system_allocations - before);
 }
 
 static void
