@@ -287,8 +287,9 @@ ahead_new(co_context *ctx, co_iterator *iterator, const coi_ahead_plan *plan)
     return a;
 }
 
-coi_ahead *
-coi_ahead_start(co_context *ctx, coi_ahead_iterator *self, const coi_ahead_plan *plan)
+/* NULL without an error where there is no thread. */
+static coi_ahead *
+start(co_context *ctx, coi_ahead_iterator *self, const coi_ahead_plan *plan)
 {
     co_iterator *iterator = &self->base;
     coi_ahead   *a = ahead_new(ctx, iterator, plan);
@@ -324,6 +325,14 @@ coi_ahead_start(co_context *ctx, coi_ahead_iterator *self, const coi_ahead_plan 
     return NULL;
 }
 
+void
+coi_ahead_begin(co_context *ctx, coi_ahead_iterator *self, const coi_ahead_plan *plan)
+{
+    if (!self->begun)
+        self->ahead = start(ctx, self, plan);
+    self->begun = true;
+}
+
 /* The heap is one that lives to the end: of a context that goes last. */
 static void
 ahead_free(coi_ahead *a)
@@ -353,8 +362,8 @@ ahead_free(coi_ahead *a)
     coi_runtime_release(runtime);
 }
 
-void
-coi_ahead_stop(coi_heap *heap, coi_ahead *a)
+static void
+stop(coi_heap *heap, coi_ahead *a)
 {
     if (a == NULL || coi_is_forked(heap))
         return;
@@ -378,8 +387,8 @@ coi_ahead_stop(coi_heap *heap, coi_ahead *a)
 
 /* --- taking --- */
 
-bool
-coi_ahead_is_ready(coi_ahead *a)
+static bool
+is_ready(coi_ahead *a)
 {
     uint64_t head = atomic_load(&a->head);
 
@@ -400,7 +409,7 @@ await(co_context *ctx, coi_ahead *a)
     for (;;) {
         unsigned seen = coi_event_read(&a->filled);
 
-        if (coi_ahead_is_ready(a))
+        if (is_ready(a))
             break;
         if (coi_is_cancelled(cancel)) {
             coi_cancelled(ctx);
@@ -434,14 +443,14 @@ tell_room(coi_ahead *a, bool always)
         coi_event_signal(&a->room);
 }
 
-int
-coi_ahead_take(co_context *ctx, coi_ahead *a, co_value **leaves)
+static int
+take(co_context *ctx, coi_ahead *a, co_value **leaves)
 {
     uint64_t head = atomic_load_explicit(&a->head, memory_order_relaxed);
     slot    *s = &a->slots[head % (uint64_t)a->plan.num_slots];
     bool     failed;
 
-    if (waits_for_itself(ctx, a) || (!coi_ahead_is_ready(a) && !await(ctx, a)))
+    if (waits_for_itself(ctx, a) || (!is_ready(a) && !await(ctx, a)))
         return COI_ERROR;
     if (atomic_load(&a->end_at) == head)
         return COI_END;
@@ -456,25 +465,15 @@ coi_ahead_take(co_context *ctx, coi_ahead *a, co_value **leaves)
     return failed ? COI_ERROR : COI_ELEMENT;
 }
 
-void
-coi_ahead_close(coi_heap *heap, co_iterator *iterator)
-{
-    coi_ahead_iterator *self = (coi_ahead_iterator *)iterator;
-
-    coi_ahead_stop(heap, self->ahead);
-    coi_pieces_free(heap, &self->waiting);
-}
-
-/* --- positions --- */
-
 enum {
     CODE,
     MESSAGE,
     ELEMENT
 }; /* of a piece: an error has the first two, an element what follows */
 
-int
-coi_ahead_restored(co_context *ctx, coi_ahead_iterator *self, co_value **leaves)
+/* What a position had waiting; COI_END: there is none. */
+static int
+take_restored(co_context *ctx, coi_ahead_iterator *self, co_value **leaves)
 {
     size_t     n = self->base.dataset->num_leaves;
     co_value **piece;
@@ -495,6 +494,35 @@ coi_ahead_restored(co_context *ctx, coi_ahead_iterator *self, co_value **leaves)
     memset(piece + ELEMENT, 0, n * sizeof(*leaves));
     return COI_ELEMENT;
 }
+
+int
+coi_ahead_next(co_context *ctx, co_iterator *iterator, co_value **leaves,
+               int (*alone)(co_context *ctx, co_iterator *iterator, co_value **leaves))
+{
+    coi_ahead_iterator *self = (coi_ahead_iterator *)iterator;
+    int                 got = take_restored(ctx, self, leaves);
+
+    if (got != COI_END)
+        return got;
+    return self->ahead != NULL ? take(ctx, self->ahead, leaves) : alone(ctx, iterator, leaves);
+}
+
+bool
+coi_ahead_is_ready(const coi_ahead_iterator *self)
+{
+    return self->ahead == NULL || self->given < self->waiting.count || is_ready(self->ahead);
+}
+
+void
+coi_ahead_close(coi_heap *heap, co_iterator *iterator)
+{
+    coi_ahead_iterator *self = (coi_ahead_iterator *)iterator;
+
+    stop(heap, self->ahead);
+    coi_pieces_free(heap, &self->waiting);
+}
+
+/* --- positions --- */
 
 /* An error as values; false without memory. */
 static bool

@@ -42,25 +42,24 @@ typedef struct coi_ahead_iterator {
 } coi_ahead_iterator;
 
 /*
- * Workers for an iterator with one input, which becomes theirs; fewer than asked for if the system has no more. NULL
- * without an error if it has none: the caller then works itself, as it would without a plan.
+ * The first time: workers for an iterator with one input, which becomes theirs; fewer than asked for if the system has no
+ * more. If it has none, the caller works itself, as it would without a plan.
  */
-coi_ahead *coi_ahead_start(co_context *ctx, coi_ahead_iterator *iterator,
-                           const coi_ahead_plan *plan);
-/* The next element. One thread at a time. */
-int coi_ahead_take(co_context *ctx, coi_ahead *ahead, co_value **leaves);
-/* Whether taking would not wait. */
-bool coi_ahead_is_ready(coi_ahead *ahead);
-/* What a position had waiting, before anything else; COI_END: there is none. */
-int coi_ahead_restored(co_context *ctx, coi_ahead_iterator *iterator, co_value **leaves);
+void coi_ahead_begin(co_context *ctx, coi_ahead_iterator *iterator, const coi_ahead_plan *plan);
+/*
+ * The next element of one that has begun: what a position had waiting, then what the workers made, or `alone`, the caller
+ * itself, where there is none. One thread at a time.
+ */
+int coi_ahead_next(co_context *ctx, co_iterator *iterator, co_value **leaves,
+                   int (*alone)(co_context *ctx, co_iterator *iterator, co_value **leaves));
+/* Whether that would not wait. */
+bool coi_ahead_is_ready(const coi_ahead_iterator *iterator);
 /* A slot: what waits in the ring is part of the position. */
 bool coi_ahead_position(co_context *ctx, co_iterator *iterator, coi_position *p);
 /*
- * Stop the workers and drop what waits: each ends the call of a function or the read that it is in. Called by a
- * function of the pipeline, which is such a call, it lets its worker do the rest. NULL is allowed.
+ * A slot: stop the workers and drop what waits. Each ends the call of a function or the read that it is in. Called by a
+ * function of the pipeline, which is such a call, it lets its worker do the rest.
  */
-void coi_ahead_stop(coi_heap *heap, coi_ahead *ahead);
-/* A slot: that, and what was restored. */
 void coi_ahead_close(coi_heap *heap, co_iterator *iterator);
 
 /* prefetch.c: a dataset of the same elements made ahead, as a new reference; depth is 1 or more. */

@@ -10,22 +10,6 @@ typedef struct parallel_iterator {
     coi_stage_iterator alone; /* what the caller works with where there is no thread */
 } parallel_iterator;
 
-static void
-begin(co_context *ctx, co_iterator *iterator)
-{
-    const coi_stage_args *args = coi_args_of(iterator);
-    parallel_iterator    *self = (parallel_iterator *)iterator;
-    int                   calls = (int)args->calls;
-    coi_ahead_plan        plan = { .num_workers = calls,
-                                   .num_slots = 2 * calls, /* one slow call does not stop the others */
-                                   .in_order = args->flag,
-                                   .work = coi_map_apply };
-
-    if (!self->head.begun)
-        self->head.ahead = coi_ahead_start(ctx, &self->head, &plan);
-    self->head.begun = true;
-}
-
 static int
 map_alone(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
@@ -47,15 +31,15 @@ map_alone(co_context *ctx, co_iterator *iterator, co_value **leaves)
 static int
 parallel_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
-    coi_ahead_iterator *self = (coi_ahead_iterator *)iterator;
-    int                 got;
+    const coi_stage_args *args = coi_args_of(iterator);
+    int                   calls = (int)args->calls;
+    coi_ahead_plan        plan = { .num_workers = calls,
+                                   .num_slots = 2 * calls, /* one slow call does not stop the others */
+                                   .in_order = args->flag,
+                                   .work = coi_map_apply };
 
-    begin(ctx, iterator);
-    got = coi_ahead_restored(ctx, self, leaves);
-    if (got != COI_END)
-        return got;
-    return self->ahead != NULL ? coi_ahead_take(ctx, self->ahead, leaves)
-                               : map_alone(ctx, iterator, leaves);
+    coi_ahead_begin(ctx, (coi_ahead_iterator *)iterator, &plan);
+    return coi_ahead_next(ctx, iterator, leaves, map_alone);
 }
 
 static void

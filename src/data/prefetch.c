@@ -26,26 +26,23 @@ begin(co_context *ctx, co_iterator *iterator)
                                 .place = self->place,
                                 .place_user = self->place_user };
 
-    if (!self->head.begun)
-        self->head.ahead = coi_ahead_start(ctx, &self->head, &plan);
-    self->head.begun = true;
+    coi_ahead_begin(ctx, &self->head, &plan);
+}
+
+static int
+prefetch_alone(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    int got = coi_iterator_next(ctx, iterator->input, leaves);
+
+    ((coi_ahead_iterator *)iterator)->index += got > 0;
+    return got;
 }
 
 static int
 prefetch_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
-    coi_ahead_iterator *self = (coi_ahead_iterator *)iterator;
-    int                 got;
-
     begin(ctx, iterator);
-    got = coi_ahead_restored(ctx, self, leaves);
-    if (got != COI_END)
-        return got;
-    if (self->ahead != NULL)
-        return coi_ahead_take(ctx, self->ahead, leaves);
-    got = coi_iterator_next(ctx, iterator->input, leaves);
-    self->index += got > 0;
-    return got;
+    return coi_ahead_next(ctx, iterator, leaves, prefetch_alone);
 }
 
 static const coi_dataset_ops prefetch_ops = {
@@ -125,10 +122,8 @@ coi_prefetch_alone(co_iterator *iterator)
 bool
 coi_prefetch_is_ready(co_iterator *iterator)
 {
-    coi_ahead_iterator *self = (coi_ahead_iterator *)iterator;
-
-    return iterator->dataset->ops != &prefetch_ops || self->ahead == NULL ||
-           self->given < self->waiting.count || coi_ahead_is_ready(self->ahead);
+    return iterator->dataset->ops != &prefetch_ops ||
+           coi_ahead_is_ready((coi_ahead_iterator *)iterator);
 }
 
 co_dataset *
