@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Element-wise operators and optimizers through the public interface. Over 64 MiB the memory is the limit: the same bytes moved
- * by a loop that does nothing else, in the same run. In cache the arithmetic is: there the limit is what a loop written by hand
- * needed on a core with a known rate of multiply-adds, scaled to the rate of this one.
+ * by a loop that does nothing else, in the same run. In cache the arithmetic is: there the limit is a loop written by hand
+ * (by_hand.c), measured in turns with the operator.
  */
 #include "bench.h"
+#include "by_hand.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,14 +14,12 @@
 #include <immintrin.h>
 #endif
 
-enum { ROUNDS = 100, SMALL = 1 << 18, CLASSES = 128, ROWS = 512 };
+enum { ROUNDS = 100 };
 
 #define LARGE           ((int64_t)16 << 20) /* elements of 64 MiB */
 #define SECONDS         0.6
 #define SHARE_OF_MEMORY 0.8 /* of the bandwidth, at least */
 #define TIMES_BY_HAND   1.2 /* at most */
-#define RATE_BY_HAND                                                                               \
-    45900. /* multiply-adds per microsecond of the core that the loops by hand ran on */
 
 typedef struct operands {
     co_value     *x, *y, *labels, *variable, *gamma, *beta;
@@ -260,15 +259,15 @@ beside_memory(co_context *ctx, const char *name, operator_fn fn, traffic kind, c
 }
 
 static float *
-new_array(void)
+new_array(int64_t n)
 {
-    float *array = aligned_alloc(64, (size_t)LARGE * sizeof(float));
+    float *array = aligned_alloc(64, (size_t)n * sizeof(float));
 
     if (array == NULL) {
-        fprintf(stderr, "cohort-bench: no memory for an array of 64 MiB\n");
+        fprintf(stderr, "cohort-bench: no memory for an array of %lld numbers\n", (long long)n);
         exit(1);
     }
-    for (int64_t i = 0; i < LARGE; ++i)
+    for (int64_t i = 0; i < n; ++i)
         array[i] = 0.5F;
     return array;
 }
@@ -295,7 +294,7 @@ large(co_context *ctx)
                    .y = co_random_uniform(ctx, CO_FLOAT32, dims, 1, -1, 1),
                    .sgd = co_sgd(ctx, NULL),
                    .adam = co_adam(ctx, NULL) };
-    arrays   x = { new_array(), new_array(), new_array(), new_array() };
+    arrays   x = { new_array(LARGE), new_array(LARGE), new_array(LARGE), new_array(LARGE) };
 
     o.variable = co_variable(ctx, o.x, NULL);
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); ++i)
@@ -306,63 +305,107 @@ large(co_context *ctx)
     free(x.out);
 }
 
-static void
-beside_hand(co_context *ctx, const char *name, operator_fn fn, const operands *o, double by_hand_us,
-            double rate)
+/* Whether this processor has the instructions that by_hand.c was compiled for. */
+static bool
+can_run_by_hand(void)
 {
-    double        limit = by_hand_us * RATE_BY_HAND / rate;
-    bench_samples samples = { .n = 0 };
-
-    for (bench_clock c = bench_begin(ROUNDS, SECONDS); bench_more(&c);)
-        bench_add(&samples, time_operator(ctx, fn, o));
-    bench_check(ctx);
-    bench_report_samples(name, "us", &samples, limit, "by hand, scaled", TIMES_BY_HAND * limit);
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+    return true;
+#endif
 }
 
-/*
- * 256 K elements, or 512 rows of 128: what a loop by hand needed for the same, in microseconds. That of cross entropy has the loss and the
- * gradient in it, and stands for softmax alone, too; those of layer norm are 22 forward and 17 back, of gelu 207 and 270.
- */
 static void
-small(co_context *ctx, double rate)
+beside_hand(co_context *ctx, const char *name, operator_fn fn, hand_fn hand, const operands *o,
+            const hand_arrays *a)
+{
+    bench_samples samples = { .n = 0 }, by_hand = { .n = 0 };
+    double        limit = (double)NAN;
+
+    for (bench_clock c = bench_begin(ROUNDS, SECONDS); bench_more(&c);) {
+        double begin = bench_now();
+
+        if (can_run_by_hand()) {
+            hand(a);
+            bench_add(&by_hand, (bench_now() - begin) * 1e6);
+        }
+        bench_add(&samples, time_operator(ctx, fn, o));
+    }
+    bench_check(ctx);
+    if (by_hand.n > 0)
+        limit = bench_best(&by_hand);
+    bench_report_samples(name, "us", &samples, limit, "by hand", TIMES_BY_HAND * limit);
+}
+
+/* What the loops by hand work on: the operands of the operators, and room of their own for results. */
+static hand_arrays
+arrays_for(co_context *ctx, const operands *o, float *room[6])
+{
+    for (int i = 0; i < 6; ++i)
+        room[i] = new_array(HAND_ELEMENTS);
+    return (hand_arrays){ .x = co_data(ctx, o->x),
+                          .g = co_data(ctx, o->y),
+                          .gamma = o->gamma != NULL ? co_data(ctx, o->gamma) : NULL,
+                          .beta = o->beta != NULL ? co_data(ctx, o->beta) : NULL,
+                          .labels = o->labels != NULL ? co_data(ctx, o->labels) : NULL,
+                          .y = room[0],
+                          .z = room[1],
+                          .dx = room[2],
+                          .dgamma = room[3],
+                          .dbeta = room[4],
+                          .losses = room[5] };
+}
+
+/* 256 K elements, or 512 rows of 128. Gradients have the forward step in them. */
+static void
+small(co_context *ctx)
 {
     static const struct {
         const char *name;
         operator_fn fn;
+        hand_fn     hand;
         bool        is_matrix;
-        double      by_hand_us;
     } all[] = {
-        { "elementwise_relu", do_relu, false, 28 },
-        { "elementwise_exp", do_exp, false, 82 },
-        { "elementwise_tanh", do_tanh, false, 157 },
-        { "elementwise_gelu", do_gelu, false, 207 },
-        { "elementwise_gelu_back", do_gelu_back, false, 207 + 270 },
-        { "elementwise_softmax", do_softmax, true, 35 },
-        { "elementwise_cross_entropy", do_cross_entropy, true, 35 },
-        { "elementwise_layer_norm", do_layer_norm, true, 22 },
-        { "elementwise_layer_norm_back", do_layer_norm_back, true, 22 + 17 },
+        { "elementwise_relu", do_relu, hand_relu, false },
+        { "elementwise_exp", do_exp, hand_exp, false },
+        { "elementwise_tanh", do_tanh, hand_tanh, false },
+        { "elementwise_gelu", do_gelu, hand_gelu, false },
+        { "elementwise_gelu_back", do_gelu_back, hand_gelu_back, false },
+        { "elementwise_softmax", do_softmax, hand_softmax, true },
+        { "elementwise_cross_entropy", do_cross_entropy, hand_cross_entropy, true },
+        { "elementwise_layer_norm", do_layer_norm, hand_layer_norm, true },
+        { "elementwise_layer_norm_back", do_layer_norm_back, hand_layer_norm_back, true },
     };
-    int64_t  n[] = { SMALL }, rows[] = { ROWS }, dims[] = { ROWS, CLASSES }, row[] = { CLASSES };
+    int64_t  n[] = { HAND_ELEMENTS }, rows[] = { HAND_ROWS }, row[] = { HAND_COLUMNS };
+    int64_t  dims[] = { HAND_ROWS, HAND_COLUMNS };
     operands flat = { .x = co_random_uniform(ctx, CO_FLOAT32, n, 1, -4, 4),
                       .y = co_random_uniform(ctx, CO_FLOAT32, n, 1, -1, 1) };
-    operands matrix = { .x = co_random_uniform(ctx, CO_FLOAT32, dims, 2, -4, 4) };
+    operands matrix = { .x = co_random_uniform(ctx, CO_FLOAT32, dims, 2, -4, 4),
+                        .y = co_random_uniform(ctx, CO_FLOAT32, dims, 2, -1, 1),
+                        .gamma = co_ones(ctx, CO_FLOAT32, row, 1),
+                        .beta = co_zeros(ctx, CO_FLOAT32, row, 1) };
+    float   *room[2][6];
 
-    matrix.y = co_random_uniform(ctx, CO_FLOAT32, dims, 2, -1, 1);
-    matrix.gamma = co_ones(ctx, CO_FLOAT32, row, 1);
-    matrix.beta = co_zeros(ctx, CO_FLOAT32, row, 1);
-    matrix.labels = co_cast(ctx, co_random_uniform(ctx, CO_FLOAT32, rows, 1, 0, CLASSES), CO_INT32);
+    matrix.labels = co_cast(ctx, co_random_uniform(ctx, CO_FLOAT32, rows, 1, 0, HAND_COLUMNS),
+                            CO_INT32);
+    bench_check(ctx);
+    hand_arrays of_flat = arrays_for(ctx, &flat, room[0]);
+    hand_arrays of_matrix = arrays_for(ctx, &matrix, room[1]);
+
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); ++i)
-        beside_hand(ctx, all[i].name, all[i].fn, all[i].is_matrix ? &matrix : &flat,
-                    all[i].by_hand_us, rate);
+        beside_hand(ctx, all[i].name, all[i].fn, all[i].hand, all[i].is_matrix ? &matrix : &flat,
+                    all[i].is_matrix ? &of_matrix : &of_flat);
+    for (int i = 0; i < 12; ++i)
+        free(room[i / 6][i % 6]);
 }
 
 void
 bench_elementwise(void)
 {
     co_context *ctx = bench_open(1);
-    double      rate = bench_best_rate(ctx, 1);
 
-    small(ctx, rate);
+    small(ctx);
     large(ctx);
     co_close(ctx);
 }

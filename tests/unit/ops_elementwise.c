@@ -404,6 +404,37 @@ CO_TEST_WITH(gelu_by_tanh_is_within_its_units_on_the_baseline, "", "isa=base")
     check_gelu(ctx);
 }
 
+/* exp and gelu take blocks with an extreme element another way. */
+CO_TEST(an_extreme_neighbour_changes_no_bit, "")
+{
+    enum { N = 3000, EVERY = 100 };
+    static const float extremes[] = { 200, -200, INFINITY, -INFINITY, NAN, 87.5F, -9.5F };
+    static float       x[N], beside[N];
+    int64_t            n = N;
+
+    for (int i = 0; i < N; ++i)
+        x[i] = -8.9F + 17.8F * (float)i / N;
+    for (size_t e = 0; e < sizeof(extremes) / sizeof(extremes[0]); ++e) {
+        memcpy(beside, x, sizeof(x));
+        for (int i = 0; i < N; i += EVERY)
+            beside[i] = extremes[e];
+        for (int is_gelu = 0; is_gelu < 2; ++is_gelu) {
+            co_value    *a = co_tensor(ctx, CO_FLOAT32, &n, 1, x);
+            co_value    *b = co_tensor(ctx, CO_FLOAT32, &n, 1, beside);
+            const float *alone = co_data(ctx, is_gelu ? co_gelu(ctx, a, true) : co_exp(ctx, a));
+            const float *with = co_data(ctx, is_gelu ? co_gelu(ctx, b, true) : co_exp(ctx, b));
+
+            for (int i = 0; i < N; ++i)
+                if (i % EVERY != 0 && memcmp(&alone[i], &with[i], sizeof(float)) != 0) {
+                    CO_FAIL("%s(%.9g) is %.9g alone and %.9g beside %g", is_gelu ? "gelu" : "exp",
+                            (double)x[i], (double)alone[i], (double)with[i], (double)extremes[e]);
+                    return;
+                }
+        }
+    }
+    CO_EXPECT_TRUE(co_ok(ctx));
+}
+
 /* Where they change from one way of computing to another, and where results are small. */
 CO_TEST(functions_are_as_good_near_zero, "")
 {

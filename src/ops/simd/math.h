@@ -41,16 +41,22 @@ coi_float_bits(float value)
     return bits;
 }
 
-/* Twice the bias of an exponent: the low bits of a rounded n count from there, so that halves of them are exponents. */
-#define COI_TWO_BIASES 254
+/* The bits of |x|: they grow with it, and NaN has the largest. */
+COI_INLINE int32_t
+coi_size_bits(float x)
+{
+    return coi_float_bits(x) & 0x7FFFFFFF;
+}
 
-/* e^r - 1 for x + low = n ln 2 + r, low being small beside 1; n + COI_TWO_BIASES is in the low bits of *k, and what stands above them must be
- * shifted out. */
+/*
+ * e^r - 1 for x + low = n ln 2 + r, low being small beside 1. n + bias is in the low bits of *k, and what stands above them must be shifted
+ * out. The bias is odd everywhere, so that a tie is rounded to the same n by all functions.
+ */
 COI_INLINE float
-coi_exp_reduced_sum(float x, float low, int32_t *k)
+coi_exp_reduced_sum(float x, float low, int bias, uint32_t *k)
 {
     /* 1.5 * 2^23: adding it rounds to the nearest integer */
-    const float to_int = 12582912.0f + (float)COI_TWO_BIASES;
+    const float to_int = 12582912.0f + (float)bias;
     float       shifted = COI_FMA(x, 1.44269504f, to_int), n = shifted - to_int, r, square, p;
 
     r = COI_FMA(n, -0.693145752f, x); /* the high part of ln 2 has 15 bits: n times it is exact */
@@ -58,14 +64,14 @@ coi_exp_reduced_sum(float x, float low, int32_t *k)
     square = r * r;
     p = COI_FMA(0.00139276846f, square, COI_FMA(0.00836438069f, r, 0.0416665454f));
     p = COI_FMA(p, square, COI_FMA(0.166665696f, r, 0.5f));
-    *k = coi_float_bits(shifted);
+    *k = (uint32_t)coi_float_bits(shifted);
     return COI_FMA(p, square, r);
 }
 
 COI_INLINE float
-coi_exp_reduced(float x, int32_t *k)
+coi_exp_reduced(float x, int bias, uint32_t *k)
 {
-    return coi_exp_reduced_sum(x, -0.0f, k); /* which changes nothing, and costs nothing */
+    return coi_exp_reduced_sum(x, -0.0f, bias, k); /* -0 changes nothing, and costs nothing */
 }
 
 /* 2^(k - 127), by the low bits of k. */
@@ -78,27 +84,37 @@ coi_power_of_two(uint32_t k)
 COI_INLINE float
 coi_expf(float x)
 {
-    int32_t  k;
-    uint32_t half;
+    uint32_t k, half;
     float    p, scale;
 
     x = x < coi_limits.exp_low ? coi_limits.exp_low : x; /* 0 there, and infinity here */
     x = coi_limits.exp_high < x ? coi_limits.exp_high : x;
-    p = coi_exp_reduced(x, &k);
+    p = coi_exp_reduced(x, 253, &k);
     /* 2^n in two factors, so that subnormal results are rounded once and large ones overflow at the end. */
-    half = (uint32_t)k >> 1;
+    k += 1;
+    half = k >> 1;
     scale = coi_power_of_two(half);
-    return COI_FMA(p, scale, scale) * coi_power_of_two((uint32_t)k - half);
+    return COI_FMA(p, scale, scale) * coi_power_of_two(k - half);
 }
+
+/* exp(x + low) where the result is an ordinary number: the same bits. */
+COI_INLINE float
+coi_exp_nearf(float x, float low)
+{
+    uint32_t k;
+    float    p = coi_exp_reduced_sum(x, low, 127, &k), scale = coi_power_of_two(k);
+
+    return COI_FMA(p, scale, scale);
+}
+/* The bits of 87: exp of what is smaller on either side is such a number. */
+#define COI_EXP_NEAR 0x42AE0000
 
 /* exp(x) for x <= 0 and NaN, 0 where that would be subnormal: for what is compared with a sum of at least 1. */
 COI_INLINE float
 coi_exp_belowf(float x)
 {
-    int32_t k;
-    float   p = coi_exp_reduced(x, &k), scale = coi_power_of_two((uint32_t)k - 127u);
+    float p = coi_exp_nearf(x, -0.0f);
 
-    p = COI_FMA(p, scale, scale);
     return x < -87.3365f ? 0.0f : p; /* down to -infinity, where p is anything */
 }
 
@@ -106,10 +122,10 @@ coi_exp_belowf(float x)
 COI_INLINE float
 coi_expm1f(float x)
 {
-    int32_t k;
-    float   p = coi_exp_reduced(x, &k), scale, y;
+    uint32_t k;
+    float    p = coi_exp_reduced(x, 127, &k), scale, y;
 
-    scale = coi_power_of_two((uint32_t)k - 128u); /* 2^(n-1): n may be 128 */
+    scale = coi_power_of_two(k - 1u); /* 2^(n-1): n may be 128 */
     y = COI_FMA(p, scale, scale - 0.5f) * 2.0f;
     y = x > 88.8f ? INFINITY : y;
     y = x < -17.4f ? -1.0f : y; /* NaN stays */
@@ -150,12 +166,12 @@ coi_logf(float x)
 COI_INLINE float
 coi_tanhf(float x)
 {
-    float   size = fabsf(x), p, scale;
-    int32_t k;
+    float    size = fabsf(x), p, scale;
+    uint32_t k;
 
     size = coi_limits.tanh_high < size ? coi_limits.tanh_high : size; /* 1 there */
-    p = coi_exp_reduced(size + size, &k);
-    scale = coi_power_of_two((uint32_t)k - 127u);
+    p = coi_exp_reduced(size + size, 127, &k);
+    scale = coi_power_of_two(k);
     p = COI_FMA(p, scale, scale - 1.0f);
     return copysignf(p / (p + 2.0f), x); /* so that tanh(-0) is -0 */
 }
@@ -196,35 +212,36 @@ coi_softplusf(float x)
  * t = 2 sqrt(2 / pi) (x + 0.044715 x^3). An error of t is an error of the result times as large as t, so t has a second float. It comes in two
  * halves, for two loops: in one, the chain of operations is so long that the processor cannot look far enough ahead to fill it.
  *
- * The first: -|t| as the sum of the result and *low. c1 = 2 sqrt(2 / pi) and c2 = 0.044715 c1 are sums, too, and the large part of c1 has 20 bits
- * behind the point, so that c1 - q is exact for every q that comes up. From |x| = gelu_high on, 11, e is 0.
+ * The first: -|t| for |x| as the sum of the result and *low. c1 = 2 sqrt(2 / pi) is a sum, too, and its large part has 20 bits
+ * behind the point, so that c1 - q is exact for every q that comes up; of c2 = 0.044715 c1 a float is enough.
  */
 COI_INLINE float
-coi_gelu_argument(float x, float *low)
+coi_gelu_argument(float size, float *low)
 {
 #ifdef COI_ISA_base
-    double size = fabs((double)x), exact;
-    float  sum;
+    double x = (double)size, exact = x * (-1.5957691216057308 + -0.071354813805310627 * x * x);
+    float  sum = (float)exact;
 
-    size = size > (double)coi_limits.gelu_high ? (double)coi_limits.gelu_high : size;
-    exact = size * (-1.5957691216057308 + -0.071354813805310627 * size * size);
-    sum = (float)exact;
     *low = (float)(exact - (double)sum);
 #else
-    const float c1 = -1.59576893f, c1_low = -1.93077895e-07f, c2 = -0.0713548139f,
-                c2_low = 6.8457226e-11f;
-    float size = fabsf(x), square, rest, q, sum;
+    const float c1 = -1.59576893f, c1_low = -1.93077895e-07f, c2 = -0.0713548139f;
+    float       square = size * size, rest = COI_FMA(size, size, -square);
+    float       q = COI_FMA(c2, square, c1), sum = size * q;
 
-    size = coi_limits.gelu_high < size ? coi_limits.gelu_high : size;
-    square = size * size;
-    rest = COI_FMA(size, size, -square);
-    q = COI_FMA(c2, square, c1);
-    rest = COI_FMA(c2, rest, COI_FMA(c2_low, square, c1_low));
+    rest = COI_FMA(c2, rest, c1_low);
     rest += COI_FMA(c2, square, c1 - q);
-    sum = size * q;
     *low = COI_FMA(size, rest, COI_FMA(size, q, -sum));
 #endif
     return sum;
+}
+
+/* |x|, but no more than gelu_high, 11: from there on e is 0. */
+COI_INLINE float
+coi_gelu_size(float x)
+{
+    float size = fabsf(x);
+
+    return coi_limits.gelu_high < size ? coi_limits.gelu_high : size;
 }
 
 /* The derivative of gelu by tanh, (s + x t' s e) with s = 1 / (1 + e), or e s + ... where x is negative. Beyond gelu_high it is 0 or 1. */
@@ -232,10 +249,8 @@ COI_INLINE float
 coi_gelu_slope(float x)
 {
     const float c1 = 1.59576912f, c2 = 0.0713548139f;
-    float       size = fabsf(x), square, e, s;
+    float       size = coi_gelu_size(x), square = size * size, e, s;
 
-    size = coi_limits.gelu_high < size ? coi_limits.gelu_high : size;
-    square = size * size;
     e = coi_exp_belowf(-size * COI_FMA(c2, square, c1));
     s = 1.0f / (1.0f + e);
     square = copysignf(size, x) * COI_FMA(3 * c2, square, c1);
@@ -247,10 +262,10 @@ coi_gelu_slope(float x)
 COI_INLINE float
 coi_gelu_of(float x, float t, float low)
 {
-    int32_t one = coi_float_bits(1.0f), below = coi_float_bits(x) >> 31, k;
-    float   e = coi_exp_reduced_sum(t, low, &k), scale, factor;
+    int32_t  one = coi_float_bits(1.0f), below = coi_float_bits(x) >> 31;
+    uint32_t k;
+    float    e = coi_exp_reduced_sum(t, low, 127 + 64, &k), scale = coi_power_of_two(k), factor;
 
-    scale = coi_power_of_two((uint32_t)k - (127u - 64u));
     e = COI_FMA(e, scale, scale);
     e = x > -coi_limits.gelu_high ? e
                                   : 0.0f; /* -infinity gives NaN, as it does to the definition */
@@ -259,5 +274,15 @@ coi_gelu_of(float x, float t, float low)
     factor = coi_bits_float((coi_float_bits(e) & below) | (one & ~below));
     return x * factor / (1.0f + e * 0x1p-64f) * scale;
 }
+
+/* The same bits where |x| is below 9: nothing there is subnormal. */
+COI_INLINE float
+coi_gelu_near_of(float x, float t, float low)
+{
+    float e = coi_exp_nearf(t, low);
+
+    return x * (coi_float_bits(x) < 0 ? e : 1.0f) / (1.0f + e);
+}
+#define COI_GELU_NEAR 0x41100000 /* the bits of 9 */
 
 #endif

@@ -13,7 +13,6 @@ COI_UNARY_LOOP(square_f32, float, p *p)
 COI_UNARY_LOOP(square_f64, double, p *p)
 COI_UNARY_LOOP(sqrt_f32, float, sqrtf(p))
 COI_UNARY_LOOP(sqrt_f64, double, sqrt(p))
-COI_UNARY_LOOP(exp_f32, float, coi_expf(p))
 COI_UNARY_LOOP(log_f32, float, coi_logf(p))
 COI_UNARY_LOOP(tanh_f32, float, coi_tanhf(p))
 COI_UNARY_LOOP(sigmoid_f32, float, coi_sigmoidf(p))
@@ -36,6 +35,29 @@ COI_UNARY_LOOP(selu_f32, float,
 COI_UNARY_LOOP(softplus_f32, float, coi_softplusf(p))
 COI_UNARY_LOOP(silu_f32, float, coi_siluf(p))
 
+/*
+ * Two functions by blocks, as if all elements were of moderate size; where one was not, the block is taken again by the way that is right for
+ * every number. Both ways give the same bits, so nobody sees where blocks begin.
+ */
+static void
+exp_f32(void *restrict out, const void *restrict in, int64_t n)
+{
+    const float *restrict x = in;
+    float *restrict z = out;
+
+    for (; n > 0; n -= BLOCK, x += BLOCK, z += BLOCK) {
+        int     m = n < BLOCK ? (int)n : BLOCK;
+        int32_t most = 0;
+
+        for (int i = 0; i < m; ++i) {
+            most = coi_size_bits(x[i]) > most ? coi_size_bits(x[i]) : most;
+            z[i] = coi_exp_nearf(x[i], -0.0f);
+        }
+        for (int i = 0; most >= COI_EXP_NEAR && i < m; ++i)
+            z[i] = coi_expf(x[i]);
+    }
+}
+
 static void
 gelu_tanh_f32(void *restrict out, const void *restrict in, int64_t n)
 {
@@ -44,10 +66,20 @@ gelu_tanh_f32(void *restrict out, const void *restrict in, int64_t n)
     float t[BLOCK], low[BLOCK];
 
     for (; n > 0; n -= BLOCK, x += BLOCK, z += BLOCK) {
-        int m = n < BLOCK ? (int)n : BLOCK;
+        int     m = n < BLOCK ? (int)n : BLOCK;
+        int32_t most = 0;
 
+        for (int i = 0; i < m; ++i) {
+            most = coi_size_bits(x[i]) > most ? coi_size_bits(x[i]) : most;
+            t[i] = coi_gelu_argument(fabsf(x[i]), &low[i]);
+        }
+        if (most < COI_GELU_NEAR) {
+            for (int i = 0; i < m; ++i)
+                z[i] = coi_gelu_near_of(x[i], t[i], low[i]);
+            continue;
+        }
         for (int i = 0; i < m; ++i)
-            t[i] = coi_gelu_argument(x[i], &low[i]);
+            t[i] = coi_gelu_argument(coi_gelu_size(x[i]), &low[i]);
         for (int i = 0; i < m; ++i)
             z[i] = coi_gelu_of(x[i], t[i], low[i]);
     }
