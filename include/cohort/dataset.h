@@ -376,6 +376,34 @@ CO_API co_code co_batch_sizes_for_worker(co_context *ctx, int64_t global_batch_s
                                          int num_workers, int replicas_per_worker, int worker,
                                          int64_t *sizes);
 
+/*
+ * Explaining: what a pipeline is, who reads what of it when it is distributed, and why. Nothing is read, no function is called, and
+ * nothing is logged. (Distributing over several workers logs the decision in one line, CO_LOG_INFO; over one worker, nothing.)
+ */
+
+/**
+ * The pipeline as a tree for people, from the stage that gives the elements down to the sources: arguments of each stage, how far
+ * it works ahead, and how many elements it gives. Of a distributed dataset, the decisions come first: how it is shared out among
+ * workers and why, how batches are split over replicas, and (in the tree) what distribution added where:
+ *
+ *     worker 1 of 2, replicas 2 to 3 of 4
+ *     sharding: AUTO becomes DATA, because the source range reads no files: every worker runs the whole pipeline and keeps ...
+ *     splitting: each batch of m rows is cut into 4 slices of ceil(m / 4), the last shorter; of 10 rows, replicas from 0 on get 3, 3, 3, 1
+ *     shard 1 of 2 -> 20 elements (added by distribution)
+ *       split in 4 -> 40 elements (added by distribution)
+ *         batch of 10 -> 10 elements
+ *           range from 0, step 1 -> 100 elements
+ *
+ * input: NULL; or, for a dataset that is not distributed, the worker of a distribution to explain it for, as in
+ * co_dataset_for_worker. Up to 1000 stages are shown; a stage that is in the pipeline twice is shown twice; datasets that functions
+ * make are not shown. Lines are cut at 400 bytes; control characters in names of files become '?'.
+ *
+ * Returns:  the length of the text, as co_format does; 0 with CO_INVALID_ARGUMENT (a distributed dataset has its workers: input must be NULL), or
+ *           with the errors of co_dataset_for_worker, which are those of distributing it so.
+ */
+CO_API size_t co_dataset_explain(co_context *ctx, co_dataset *dataset,
+                                 const co_input_context *input, char *out, size_t capacity);
+
 /* Iterating. */
 
 /** An iterator at the beginning, for plain and distributed datasets alike. Reads nothing yet. */

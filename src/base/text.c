@@ -95,6 +95,20 @@ coi_text_line(char *out, size_t capacity, const char *format, ...)
     return finish_line(out, capacity, wanted);
 }
 
+void
+coi_put(coi_prose *out, const char *format, ...)
+{
+    bool    fits = out->at < out->capacity;
+    va_list args;
+    int     length;
+
+    va_start(args, format);
+    length = vsnprintf(fits ? out->text + out->at : NULL, fits ? out->capacity - out->at : 0,
+                       format, args);
+    va_end(args);
+    out->at += length > 0 ? (size_t)length : 0;
+}
+
 bool
 coi_text_number(const char *text, size_t length, uint64_t max, uint64_t *out)
 {

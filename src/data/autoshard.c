@@ -11,11 +11,27 @@
 static co_dataset *options_with_inputs(co_context *ctx, co_dataset *dataset,
                                        co_dataset *const *inputs);
 
+/* By co_autoshard, from CO_AUTOSHARD_OFF on. */
+static const char *const policy_names[] = { "OFF", "AUTO", "FILE", "DATA", "HINT", "REPLICA" };
+
+static const char *
+policy_name(co_autoshard policy)
+{
+    return policy_names[policy - CO_AUTOSHARD_OFF];
+}
+
+static void
+options_show(const co_dataset *dataset, coi_prose *out)
+{
+    coi_put(out, ": policy %s", policy_name(dataset->autoshard));
+}
+
 static const coi_dataset_ops options_ops = {
     .name = "options",
     .dataset_size = sizeof(co_dataset),
     .transparent = true,
     .with_inputs = options_with_inputs,
+    .show = options_show,
 };
 
 static co_dataset *
@@ -122,6 +138,15 @@ rewrite(co_context *ctx, co_dataset *dataset, rewrite_fn fn, int num, int index)
     return made;
 }
 
+/* What distribution puts into a pipeline. */
+static co_dataset *
+added(co_dataset *dataset)
+{
+    if (dataset != NULL)
+        dataset->is_added = true;
+    return dataset;
+}
+
 /* Every source must read files (DS-SHARD-2, DS-SHARD-4). */
 static co_dataset *
 shard_source(co_context *ctx, co_dataset *dataset, int num, int index)
@@ -143,7 +168,7 @@ static co_dataset *
 fill_hint(co_context *ctx, co_dataset *dataset, int num, int index)
 {
     if (dataset->ops->fill_hint != NULL)
-        return dataset->ops->fill_hint(ctx, dataset->inputs[0], num, index);
+        return added(dataset->ops->fill_hint(ctx, dataset->inputs[0], num, index));
     if (dataset->num_inputs == 0)
         coi_ref(dataset);
     return dataset->num_inputs == 0 ? dataset : NULL;
@@ -173,7 +198,8 @@ share_blocks(co_context *ctx, co_dataset *dataset, const co_input_context *input
 {
     if (input->num_input_pipelines == 1)
         return share_all(ctx, dataset, input);
-    return coi_shard_new(ctx, dataset, input->num_input_pipelines, input->input_pipeline_id, block);
+    return added(
+        coi_shard_new(ctx, dataset, input->num_input_pipelines, input->input_pipeline_id, block));
 }
 
 static co_dataset *
@@ -200,47 +226,148 @@ share_hinted(co_context *ctx, co_dataset *dataset, const co_input_context *input
 typedef struct policy {
     co_dataset *(*share)(co_context *ctx, co_dataset *dataset, const co_input_context *input);
     /* Slices are shared, not batches: the CEIL splitter (DS-SPLIT-3, DS-SHARD-6). */
-    bool after_split;
-    bool in_order; /* slice k is that of replica k */
+    bool        after_split;
+    bool        in_order; /* slice k is that of replica k */
+    const char *meaning;  /* with several workers */
 } policy;
 
 static const policy policies[] = {
     /* by co_autoshard; AUTO becomes one of the others */
-    [CO_AUTOSHARD_FILE] = { share_files, false, false },
-    [CO_AUTOSHARD_DATA] = { share_elements, true, false },
-    [CO_AUTOSHARD_HINT] = { share_hinted, false, false },
-    [CO_AUTOSHARD_REPLICA] = { share_by_replica, true, true },
+    [CO_AUTOSHARD_FILE] = { share_files, false, false, "whole files go to the workers, in turn" },
+    [CO_AUTOSHARD_DATA] = { share_elements, true, false,
+                            "every worker runs the whole pipeline and keeps its slices of each "
+                            "batch" },
+    [CO_AUTOSHARD_HINT] = { share_hinted, false, false,
+                            "the shard with CO_SHARD_HINT is filled in" },
+    [CO_AUTOSHARD_REPLICA] = { share_by_replica, true, true,
+                               "every worker runs the whole pipeline and keeps slice k of each "
+                               "batch for replica k" },
 };
-static const policy policy_off = { share_all, false, false };
+static const policy policy_off = { share_all, false, false, "every worker reads everything" };
 
-static bool
-reads_files(const co_dataset *dataset)
+static const policy *
+policy_of(co_autoshard chosen)
 {
-    if (dataset->num_inputs == 0 || dataset->ops->shard_files != NULL)
-        return dataset->ops->shard_files != NULL;
-    for (size_t i = 0; i < dataset->num_inputs; ++i)
-        if (!reads_files(dataset->inputs[i]))
-            return false;
-    return true;
+    return chosen == CO_AUTOSHARD_OFF ? &policy_off : &policies[chosen];
 }
 
-/* The policy in force for num workers (DS-SHARD-7). */
-static const policy *
-choose_policy(co_context *ctx, const co_dataset *dataset, int num)
+/* A source that reads no files, or NULL. */
+static const co_dataset *
+without_files(const co_dataset *dataset)
 {
-    if (dataset->autoshard == CO_AUTOSHARD_OFF)
-        return &policy_off;
+    const co_dataset *found = NULL;
+
+    if (dataset->num_inputs == 0 || dataset->ops->shard_files != NULL)
+        return dataset->ops->shard_files != NULL ? NULL : dataset;
+    for (size_t i = 0; found == NULL && i < dataset->num_inputs; ++i)
+        found = without_files(dataset->inputs[i]);
+    return found;
+}
+
+co_autoshard
+coi_decide(const co_dataset *dataset)
+{
     if (dataset->autoshard != CO_AUTOSHARD_AUTO)
-        return &policies[dataset->autoshard];
-    if (reads_files(dataset))
-        return &policies[CO_AUTOSHARD_FILE];
-    if (num > 1)
+        return dataset->autoshard;
+    return without_files(dataset) == NULL ? CO_AUTOSHARD_FILE : CO_AUTOSHARD_DATA;
+}
+
+/* --- saying so --- */
+
+/* How many files all readers have together, and the least of any; CO_UNKNOWN_CARDINALITY. */
+typedef struct file_count {
+    int64_t all, least;
+} file_count;
+
+static void
+count_files(const co_dataset *dataset, file_count *count)
+{
+    if (dataset->ops->num_files != NULL) {
+        int64_t n = dataset->ops->num_files(dataset);
+
+        count->all = n < 0 || count->all < 0 ? CO_UNKNOWN_CARDINALITY : count->all + n;
+        count->least = n >= 0 && n < count->least ? n : count->least;
+        return;
+    }
+    for (size_t i = 0; i < dataset->num_inputs; ++i)
+        count_files(dataset->inputs[i], count);
+}
+
+static bool
+has_hint(const co_dataset *dataset)
+{
+    bool found = dataset->ops->fill_hint != NULL;
+
+    for (size_t i = 0; !found && i < dataset->num_inputs; ++i)
+        found = has_hint(dataset->inputs[i]);
+    return found;
+}
+
+/* Why AUTO became what it is. */
+static void
+put_reason(coi_prose *out, const co_dataset *dataset, int64_t num_files, int num)
+{
+    const co_dataset *source = without_files(dataset);
+
+    if (source != NULL)
+        coi_put(out, ", because the source %s reads no files", source->ops->name);
+    else if (num_files < 0)
+        coi_put(out, ", because the input is read from files");
+    else
+        coi_put(out, ", because the input is %lld file%s and there are %d workers",
+                (long long)num_files, num_files == 1 ? "" : "s", num);
+}
+
+void
+coi_put_decision(coi_prose *out, const co_dataset *dataset, int num)
+{
+    co_autoshard chosen = coi_decide(dataset);
+    file_count   files = { 0, INT64_MAX };
+
+    if (num == 1) {
+        coi_put(out, "none, because there is one worker");
+        return;
+    }
+    count_files(dataset, &files);
+    if (dataset->autoshard == CO_AUTOSHARD_AUTO) {
+        coi_put(out, "AUTO becomes %s", policy_name(chosen));
+        put_reason(out, dataset, files.all, num);
+    } else {
+        coi_put(out, "%s, as asked for", policy_name(chosen));
+    }
+    if (chosen == CO_AUTOSHARD_HINT && !has_hint(dataset))
+        coi_put(out, ", but no shard has CO_SHARD_HINT: %s", policy_off.meaning);
+    else
+        coi_put(out, ": %s", policy_of(chosen)->meaning);
+    if (chosen == CO_AUTOSHARD_FILE && files.least < num)
+        coi_put(out,
+                "; the first co_next will fail, for %lld file%s not enough for %d workers: use "
+                "more files, or the policy DATA or OFF",
+                (long long)files.least, files.least == 1 ? " is" : "s are", num);
+}
+
+void
+coi_log_decision(co_context *ctx, const co_dataset *dataset, const co_input_context *input)
+{
+    coi_log  *log = &ctx->runtime->log;
+    char      text[700];
+    coi_prose out = { text, sizeof(text), 0 };
+    int       num = input->num_input_pipelines;
+
+    if (num == 1)
+        return;
+    if (dataset->autoshard == CO_AUTOSHARD_AUTO && coi_decide(dataset) == CO_AUTOSHARD_DATA)
         coi_log_line(
-            &ctx->runtime->log, CO_LOG_WARNING,
+            log, CO_LOG_WARNING,
             "distributing a dataset that reads no files: policy AUTO becomes DATA, so each of %d "
             "workers runs the whole pipeline and keeps its share; set CO_AUTOSHARD_DATA to agree",
             num);
-    return &policies[CO_AUTOSHARD_DATA];
+    if (!coi_log_on(log, CO_LOG_INFO))
+        return;
+    coi_put_decision(&out, dataset, num);
+    coi_log_line(log, CO_LOG_INFO,
+                 "input of worker %d of %d: sharding %s (co_dataset_explain shows the pipeline)",
+                 input->input_pipeline_id, num, text);
 }
 
 /* --- splitting --- */
@@ -271,6 +398,13 @@ reader_of(const splitting *s, int i)
         return i;
     return s->chosen->after_split ? i % num * each + i / num
                                   : s->input->input_pipeline_id * each + i % each;
+}
+
+/* A batch of 0 rows has no schedule that makes progress, so it is cut like one of unknown size. */
+static bool
+is_sliced(const splitting *s)
+{
+    return s->chosen->after_split || s->batch_size <= 0;
 }
 
 /* Every batch cut into n slices. */
@@ -332,7 +466,6 @@ weighted_schedule(co_context *ctx, co_dataset *dataset, const splitting *s)
                            coi_spec_split(ctx, dataset->spec, 0));
 }
 
-/* A batch of 0 rows has no schedule that makes progress, so it is cut like one of unknown size. */
 static co_dataset *
 split(co_context *ctx, co_dataset *dataset, const co_input_context *input, const policy *chosen,
       const int64_t *weights)
@@ -351,11 +484,68 @@ split(co_context *ctx, co_dataset *dataset, const co_input_context *input, const
                  input->num_replicas_in_sync);
         return NULL;
     }
-    made = chosen->after_split || s.batch_size <= 0 ? slices(ctx, dataset, &s)
-           : weights != NULL                        ? weighted_schedule(ctx, dataset, &s)
-                                                    : schedule(ctx, dataset, &s);
+    made = is_sliced(&s)     ? slices(ctx, dataset, &s)
+           : weights != NULL ? weighted_schedule(ctx, dataset, &s)
+                             : schedule(ctx, dataset, &s);
     coi_small_free(&ctx->heap, s.numbers, nbytes);
-    return made;
+    return added(made);
+}
+
+/* Rows of a whole batch that are a replica's, in the first step. */
+static int64_t
+rows_of(const splitting *s, int replica)
+{
+    int     num = s->input->num_input_pipelines, n = s->input->num_replicas_in_sync;
+    int     slice = replica;
+    int64_t whole = 0, part = 0, each = (s->batch_size + n - 1) / n, begin = each * replica;
+
+    if (is_sliced(s) && !s->chosen->in_order) /* the other way round than in reader_of */
+        slice = replica % (n / num) * num + replica / (n / num);
+    begin = each * slice;
+    if (s->weights == NULL && !is_sliced(s))
+        return schedule_at(s->batch_size, n, replica);
+    if (s->weights == NULL)
+        return begin >= s->batch_size         ? 0
+               : begin + each > s->batch_size ? s->batch_size - begin
+                                              : each;
+    for (int i = 0; i < n; ++i) {
+        int64_t weight = s->weights[is_sliced(s) ? reader_of(s, i) : i];
+
+        whole += weight;
+        part += i < slice ? weight : 0;
+    }
+    return coi_share_end(s->batch_size, part + s->weights[replica], whole) -
+           coi_share_end(s->batch_size, part, whole);
+}
+
+#define MOST_SHARES 16 /* in a text */
+
+void
+coi_put_splitting(coi_prose *out, const co_dataset *dataset, const co_input_context *input,
+                  const int64_t *weights)
+{
+    splitting s = { input, policy_of(coi_decide(dataset)), weights, coi_dataset_rows(dataset),
+                    NULL };
+    int       n = input->num_replicas_in_sync;
+
+    if (n == 1) {
+        coi_put(out, "none, because there is one replica");
+        return;
+    }
+    if (!is_sliced(&s))
+        coi_put(out, "the rows of all batches are one stream, cut into pieces for %d replicas", n);
+    else if (weights != NULL)
+        coi_put(out, "each batch is cut into %d slices by the weights of replicas", n);
+    else
+        coi_put(out, "each batch of m rows is cut into %d slices of ceil(m / %d), the last shorter",
+                n, n);
+    if (s.batch_size <= 0)
+        return;
+    coi_put(out, "; of %lld rows, replicas from 0 on get", (long long)s.batch_size);
+    for (int r = 0; r < n && r < MOST_SHARES; ++r)
+        coi_put(out, "%s %lld", r > 0 ? "," : "", (long long)rows_of(&s, r));
+    coi_put(out, "%s%s", n > MOST_SHARES ? ", ..." : "",
+            is_sliced(&s) || weights != NULL ? "" : " in the first step");
 }
 
 /* DS-DIST-7. */
@@ -407,7 +597,7 @@ coi_dataset_for_worker(co_context *ctx, co_dataset *dataset, const co_input_cont
 
     if (!check_batched(ctx, dataset, input->num_replicas_in_sync))
         return NULL;
-    chosen = choose_policy(ctx, dataset, input->num_input_pipelines);
+    chosen = policy_of(coi_decide(dataset));
     first = chosen->after_split ? split(ctx, dataset, input, chosen, weights)
                                 : chosen->share(ctx, dataset, input);
     if (first == NULL)
@@ -423,6 +613,8 @@ coi_dataset_for_worker(co_context *ctx, co_dataset *dataset, const co_input_cont
 co_dataset *
 co_dataset_for_worker(co_context *ctx, co_dataset *dataset, const co_input_context *input)
 {
+    co_dataset *mine;
+
     COI_ENTER(ctx, "dataset_for_worker", NULL);
     if (!coi_check_input(ctx, dataset, 2, "dataset"))
         return NULL;
@@ -432,19 +624,25 @@ co_dataset_for_worker(co_context *ctx, co_dataset *dataset, const co_input_conte
     }
     if (!coi_check_pipelines(ctx, input))
         return NULL;
-    return coi_dataset_give(ctx, coi_dataset_for_worker(ctx, dataset, input, NULL));
+    mine = coi_dataset_for_worker(ctx, dataset, input, NULL);
+    if (mine != NULL)
+        coi_log_decision(ctx, dataset, input);
+    return coi_dataset_give(ctx, mine);
 }
 
 co_dataset *
 co_dataset_auto_shard(co_context *ctx, co_dataset *dataset, int num_workers, int index)
 {
     co_input_context input = { num_workers, index, num_workers };
+    co_dataset      *mine;
 
     COI_ENTER(ctx, "dataset_auto_shard", NULL);
     if (!coi_check_input(ctx, dataset, 2, "dataset") || !coi_check_pipelines(ctx, &input))
         return NULL;
-    return coi_dataset_give(ctx,
-                            choose_policy(ctx, dataset, num_workers)->share(ctx, dataset, &input));
+    mine = policy_of(coi_decide(dataset))->share(ctx, dataset, &input);
+    if (mine != NULL)
+        coi_log_decision(ctx, dataset, &input);
+    return coi_dataset_give(ctx, mine);
 }
 
 co_code

@@ -104,6 +104,20 @@ batch_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *input
     return batch_new(ctx, inputs[0], self->size, self->drop_remainder);
 }
 
+void
+coi_put_batch(coi_prose *out, int64_t size, bool drop_remainder)
+{
+    coi_put(out, " of %lld%s", (long long)size, drop_remainder ? ", remainder dropped" : "");
+}
+
+static void
+batch_show(const co_dataset *dataset, coi_prose *out)
+{
+    const batch_dataset *batch = (const batch_dataset *)dataset;
+
+    coi_put_batch(out, batch->size, batch->drop_remainder);
+}
+
 static const coi_dataset_ops batch_ops = {
     .name = "batch",
     .dataset_size = sizeof(batch_dataset),
@@ -113,6 +127,7 @@ static const coi_dataset_ops batch_ops = {
     .close = batch_close,
     .with_inputs = batch_with_inputs,
     .position = coi_position_none, /* pieces are there only while an element is made */
+    .show = batch_show,
 };
 
 co_dataset *

@@ -16,6 +16,7 @@
 
 #include <cohort/dataset.h>
 
+#include "base/text.h"
 #include "context/context.h"
 
 typedef struct coi_dataset_ops coi_dataset_ops;
@@ -39,10 +40,18 @@ struct co_dataset {
     int64_t      cardinality;
     int64_t      batch_size; /* of the last batch step; CO_UNKNOWN_BATCH_SIZE */
     co_autoshard autoshard;
-    int          depth; /* longest way to a source */
-    int64_t      steps; /* of the whole tree, shared branches counted each time */
-    uint64_t     mark;  /* of the kind's own arguments, for positions */
+    int          depth;    /* longest way to a source */
+    int64_t      steps;    /* of the whole tree, shared branches counted each time */
+    uint64_t     mark;     /* of the kind's own arguments, for positions */
+    bool         is_added; /* by distribution: the user did not ask for this stage */
 };
+
+/* How a dataset was distributed, and what it was before. */
+typedef struct coi_layout {
+    co_dataset      *origin; /* NULL: a function made the datasets of workers */
+    co_input_context input;
+    const int64_t   *weights; /* of all replicas; NULL: equal */
+} coi_layout;
 
 /*
  * Somebody may wish that the making of an element ends: every pull looks whether it is so. Who waits meanwhile has
@@ -124,6 +133,13 @@ struct coi_dataset_ops {
     bool (*check)(co_context *ctx, const co_dataset *dataset); /* nothing */
     /* Save or restore what its iterator has beside its input; false with an error. */
     bool (*position)(co_context *ctx, co_iterator *iterator, coi_position *p); /* cannot be saved */
+
+    /* For explanations (explain.c). Its arguments, behind its name. */
+    void (*show)(const co_dataset *dataset, coi_prose *out); /* it has none */
+    /* Readers of files: how many there are; CO_UNKNOWN_CARDINALITY. */
+    int64_t (*num_files)(const co_dataset *dataset); /* none */
+    /* Distributed datasets. */
+    coi_layout (*layout)(const co_dataset *dataset); /* it is not distributed */
 };
 
 /*
@@ -258,6 +274,7 @@ co_value *coi_spec_map(co_context *ctx, co_value *structure, coi_spec_fn fn, con
 /* Of those: every dimension unknown; a new dimension 0 of *arg (int64_t, -1: unknown) rows. */
 co_value *coi_spec_unknown_dims(co_context *ctx, const co_value *spec, const void *arg);
 co_value *coi_spec_batch(co_context *ctx, const co_value *spec, const void *arg);
+void      coi_put_batch(coi_prose *out, int64_t size, bool drop_remainder);
 int64_t   coi_batch_cardinality(int64_t n, int64_t size, bool drop_remainder);
 /* All leaves with dimension 0 divided by `parts`; where that does not divide, it is unknown. 0: unequal parts. */
 co_value *coi_spec_split(co_context *ctx, co_value *structure, int64_t parts);
@@ -290,6 +307,16 @@ co_dataset *coi_rebatch_new(co_context *ctx, co_dataset *input, const int64_t *s
 /* See co_dataset_for_worker; `input` was checked by coi_check_pipelines. weights of all replicas; NULL: equal. */
 co_dataset *coi_dataset_for_worker(co_context *ctx, co_dataset *dataset,
                                    const co_input_context *input, const int64_t *weights);
+/* The policy in force, never AUTO; why, as a text; the same in the log, for several workers (DS-SHARD-7). */
+co_autoshard coi_decide(const co_dataset *dataset);
+void         coi_put_decision(coi_prose *out, const co_dataset *dataset, int num);
+void coi_log_decision(co_context *ctx, const co_dataset *dataset, const co_input_context *input);
+/* How batches are split over replicas, as a text. */
+void coi_put_splitting(coi_prose *out, const co_dataset *dataset, const co_input_context *input,
+                       const int64_t *weights);
+/* explain.c: whom a dataset is distributed over; plain ones by `input`, NULL: one worker with one replica. False with an error. */
+bool coi_check_layout(co_context *ctx, const co_dataset *dataset, const co_input_context *input,
+                      coi_layout *layout);
 /* DS-SHARD-11, DS-SPLIT-5. */
 bool coi_check_pipelines(co_context *ctx, const co_input_context *input);
 
@@ -302,6 +329,8 @@ co_iterator *coi_iterator_whole(co_context *ctx, co_dataset *dataset);
 /* stats.c. A table of zeros; the row of a dataset, or NULL. */
 coi_stats  *coi_stats_new(co_context *ctx, const co_dataset *dataset);
 coi_counts *coi_stats_find(coi_stats *stats, const co_dataset *dataset);
+/* Whether there is room for a text, argument `position`; CO_VALUE. */
+bool coi_check_room(co_context *ctx, const char *out, size_t capacity, int position);
 /* Bytes of a component of an element, whatever it is. */
 int64_t coi_leaf_bytes(const co_value *leaf);
 /* Time since then was spent working or waiting. NULL counts nothing. */

@@ -432,6 +432,24 @@ files_destroy(coi_heap *heap, co_dataset *dataset)
 
 static co_dataset *files_shard(co_context *ctx, co_dataset *dataset, int num, int index);
 
+static int64_t
+files_count(const co_dataset *dataset)
+{
+    return (int64_t)((const file_dataset *)dataset)->num_names;
+}
+
+static void
+files_show(const co_dataset *dataset, coi_prose *out)
+{
+    const file_dataset *self = (const file_dataset *)dataset;
+
+    coi_put(out, " (%s): %zu", self->framing->name, self->num_names);
+    if (self->num_shares > 1)
+        coi_put(out, " of %zu", self->all_names);
+    if (self->num_names > 0)
+        coi_put(out, ", the first '%.100s'", self->names[0]);
+}
+
 static const coi_dataset_ops files_ops = {
     .name = "files",
     .costs = true,
@@ -444,6 +462,8 @@ static const coi_dataset_ops files_ops = {
     .shard_files = files_shard,
     .check = check_shares,
     .position = files_position,
+    .show = files_show,
+    .num_files = files_count,
 };
 
 /* Copy every step-th name from `first` on. */
@@ -508,8 +528,10 @@ files_shard(co_context *ctx, co_dataset *dataset, int num, int index)
     co_dataset         *share = files_new(ctx, self, self->names, self->num_names, (size_t)index,
                                           (size_t)num);
 
-    if (share != NULL)
-        share->autoshard = dataset->autoshard;
+    if (share == NULL)
+        return NULL;
+    share->autoshard = dataset->autoshard;
+    share->is_added = true;
     return share;
 }
 

@@ -213,6 +213,14 @@ padded_count(const co_dataset *dataset)
 static co_dataset *padded_with_inputs(co_context *ctx, co_dataset *dataset,
                                       co_dataset *const *inputs);
 
+static void
+padded_show(const co_dataset *dataset, coi_prose *out)
+{
+    const coi_stage_args *args = &((const coi_stage *)dataset)->args;
+
+    coi_put_batch(out, args->numbers[0], args->flag);
+}
+
 static const coi_dataset_ops padded_ops = {
     .name = "padded_batch",
     .dataset_size = sizeof(padded_dataset),
@@ -224,6 +232,7 @@ static const coi_dataset_ops padded_ops = {
     .with_inputs = padded_with_inputs,
     .position = coi_position_none,
     .count = padded_count,
+    .show = padded_show,
 };
 
 /* Room for one scalar per leaf. */

@@ -52,6 +52,15 @@ parallel_close(coi_heap *heap, co_iterator *iterator)
         coi_stage_close(heap, &self->alone.base);
 }
 
+static void
+parallel_show(const co_dataset *dataset, coi_prose *out)
+{
+    const coi_stage_args *args = &((const coi_stage *)dataset)->args;
+
+    coi_put(out, ", %lld calls at a time, up to %lld elements ahead%s", (long long)args->calls,
+            2 * (long long)args->calls, args->flag ? "" : ", as they are ready");
+}
+
 static const coi_dataset_ops parallel_map_ops = {
     .name = "map",
     .dataset_size = sizeof(coi_stage),
@@ -61,6 +70,7 @@ static const coi_dataset_ops parallel_map_ops = {
     .position = coi_ahead_position,
     .close = parallel_close,
     .with_inputs = coi_stage_with_inputs,
+    .show = parallel_show,
 };
 
 bool

@@ -198,6 +198,17 @@ rebatch_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inp
                            dataset->spec);
 }
 
+static void
+rebatch_show(const co_dataset *dataset, coi_prose *out)
+{
+    const rebatch_dataset *rebatch = (const rebatch_dataset *)dataset;
+
+    for (size_t i = 0; i < rebatch->num_sizes && i < 16; ++i)
+        coi_put(out, "%s %lld", i > 0 ? "," : " to", (long long)rebatch->sizes[i]);
+    coi_put(out, "%s%s", rebatch->num_sizes > 16 ? ", ..." : "",
+            rebatch->drop_remainder ? ", remainder dropped" : "");
+}
+
 static const coi_dataset_ops rebatch_ops = {
     .name = "rebatch",
     .dataset_size = sizeof(rebatch_dataset),
@@ -208,6 +219,7 @@ static const coi_dataset_ops rebatch_ops = {
     .destroy = rebatch_destroy,
     .with_inputs = rebatch_with_inputs,
     .position = rebatch_position,
+    .show = rebatch_show,
 };
 
 co_dataset *

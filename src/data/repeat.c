@@ -134,6 +134,17 @@ repeat_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inpu
     return repeat_new(ctx, inputs[0], ((const count_dataset *)dataset)->count);
 }
 
+static void
+count_show(const co_dataset *dataset, coi_prose *out)
+{
+    long long count = ((const count_dataset *)dataset)->count;
+
+    if (count >= 0)
+        coi_put(out, " %lld", count);
+    else
+        coi_put(out, dataset->ops == &repeat_ops ? " for ever" : " all");
+}
+
 static const coi_dataset_ops repeat_ops = {
     .name = "repeat",
     .dataset_size = sizeof(count_dataset),
@@ -142,6 +153,7 @@ static const coi_dataset_ops repeat_ops = {
     .rows = repeat_rows,
     .position = count_position,
     .with_inputs = repeat_with_inputs,
+    .show = count_show,
 };
 
 co_dataset *
@@ -214,6 +226,7 @@ static const coi_dataset_ops take_ops = {
     .rows = take_rows,
     .position = count_position,
     .with_inputs = take_with_inputs,
+    .show = count_show,
 };
 
 co_dataset *
@@ -291,6 +304,7 @@ static const coi_dataset_ops skip_ops = {
     .rows = skip_rows,
     .position = count_position,
     .with_inputs = skip_with_inputs,
+    .show = count_show,
 };
 
 co_dataset *

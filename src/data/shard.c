@@ -85,6 +85,16 @@ shard_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *input
     return made;
 }
 
+static void
+shard_show(const co_dataset *dataset, coi_prose *out)
+{
+    const shard_dataset *shard = (const shard_dataset *)dataset;
+
+    coi_put(out, " %lld of %lld", (long long)shard->index, (long long)shard->num);
+    if (shard->block > 1)
+        coi_put(out, ", %lld elements at a time", (long long)shard->block);
+}
+
 static const coi_dataset_ops shard_ops = {
     .name = "shard",
     .dataset_size = sizeof(shard_dataset),
@@ -93,6 +103,7 @@ static const coi_dataset_ops shard_ops = {
     .with_inputs = shard_with_inputs,
     .check = shard_check,
     .position = shard_position,
+    .show = shard_show,
 };
 
 /* How many of n elements are in the shard. */
@@ -134,8 +145,10 @@ coi_shard_names(co_context *ctx, co_dataset *names, int num, int index)
 {
     co_dataset *dataset = coi_shard_new(ctx, names, num, index, 1);
 
-    if (dataset != NULL)
-        ((shard_dataset *)dataset)->all_served = true;
+    if (dataset == NULL)
+        return NULL;
+    ((shard_dataset *)dataset)->all_served = true;
+    dataset->is_added = true;
     return dataset;
 }
 
@@ -168,6 +181,13 @@ hint_fill(co_context *ctx, co_dataset *input, int num, int index)
 static co_dataset *hint_with_inputs(co_context *ctx, co_dataset *dataset,
                                     co_dataset *const *inputs);
 
+static void
+hint_show(const co_dataset *dataset, coi_prose *out)
+{
+    (void)dataset;
+    coi_put(out, " by CO_SHARD_HINT");
+}
+
 static const coi_dataset_ops hint_ops = {
     .name = "shard",
     .dataset_size = sizeof(co_dataset),
@@ -176,6 +196,7 @@ static const coi_dataset_ops hint_ops = {
     .open = hint_open,
     .with_inputs = hint_with_inputs,
     .fill_hint = hint_fill,
+    .show = hint_show,
 };
 
 static co_dataset *

@@ -147,6 +147,15 @@ shuffle_position(co_context *ctx, co_iterator *iterator, coi_position *p)
     return true;
 }
 
+static void
+shuffle_show(const co_dataset *dataset, coi_prose *out)
+{
+    const coi_stage_args *args = &((const coi_stage *)dataset)->args;
+
+    coi_put(out, ", buffer %lld, seed %lld%s", (long long)args->numbers[0],
+            (long long)args->numbers[1], args->flag ? ", in another order each time" : "");
+}
+
 const coi_dataset_ops coi_shuffle_ops = {
     .name = "shuffle",
     .dataset_size = sizeof(shuffle_dataset),
@@ -156,6 +165,7 @@ const coi_dataset_ops coi_shuffle_ops = {
     .close = shuffle_close,
     .with_inputs = coi_stage_with_inputs, /* counts its passes anew */
     .position = shuffle_position,
+    .show = shuffle_show,
 };
 
 co_dataset *

@@ -107,6 +107,14 @@ source_position(co_context *ctx, co_iterator *iterator, coi_position *p)
                                iterator->dataset->cardinality);
 }
 
+static void
+range_show(const co_dataset *dataset, coi_prose *out)
+{
+    const range_dataset *range = (const range_dataset *)dataset;
+
+    coi_put(out, " from %lld, step %lld", (long long)range->start, (long long)range->step);
+}
+
 static const coi_dataset_ops range_ops = {
     .name = "range",
     .dataset_size = sizeof(range_dataset),
@@ -115,6 +123,7 @@ static const coi_dataset_ops range_ops = {
     .rows = range_rows,
     .skip = range_skip,
     .position = source_position,
+    .show = range_show,
 };
 
 co_dataset *

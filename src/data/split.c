@@ -175,6 +175,14 @@ split_destroy(coi_heap *heap, co_dataset *dataset)
     coi_small_free(heap, self->parts, (size_t)self->n * sizeof(*self->parts));
 }
 
+static void
+split_show(const co_dataset *dataset, coi_prose *out)
+{
+    const split_dataset *split = (const split_dataset *)dataset;
+
+    coi_put(out, " in %d%s", split->n, split->parts != NULL ? " by weights" : "");
+}
+
 static const coi_dataset_ops split_ops = {
     .name = "split",
     .dataset_size = sizeof(split_dataset),
@@ -185,6 +193,7 @@ static const coi_dataset_ops split_ops = {
     .destroy = split_destroy,
     .skip = split_skip,
     .position = split_position,
+    .show = split_show,
 };
 
 co_dataset *

@@ -7,7 +7,6 @@
 
 #include "base/text.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define MOST_STAGES 64 /* what is further from the end is not counted */
@@ -107,6 +106,15 @@ coi_count_time(coi_counts *counts, bool waited, uint64_t began_ns)
 
 /* --- the public calls --- */
 
+bool
+coi_check_room(co_context *ctx, const char *out, size_t capacity, int position)
+{
+    if (out == NULL && capacity > 0)
+        coi_fail(ctx, CO_VALUE, "argument %d (out) is NULL; give room for %zu bytes, or say 0",
+                 position, capacity);
+    return out != NULL || capacity == 0;
+}
+
 static void
 look(const co_iterator *iterator, size_t i, co_stage_stats *out)
 {
@@ -145,47 +153,28 @@ co_iterator_stats(co_context *ctx, co_iterator *iterator, size_t stage, co_stage
     return true;
 }
 
-/* Text behind what is there; returns the length that it would need. */
-static size_t
-put(char *out, size_t capacity, size_t at, const char *text)
-{
-    size_t length = strlen(text);
-
-    if (at < capacity)
-        snprintf(out + at, capacity - at, "%s", text);
-    return at + length;
-}
-
 size_t
 co_iterator_stats_format(co_context *ctx, co_iterator *iterator, char *out, size_t capacity)
 {
-    size_t at = 0;
-    char   line[200];
+    coi_prose text = { out, capacity, 0 };
 
     COI_ENTER(ctx, "iterator_stats_format", 0);
-    if (!coi_check_object(ctx, iterator, &coi_iterator_class, 2, "iterator"))
+    if (!coi_check_object(ctx, iterator, &coi_iterator_class, 2, "iterator") ||
+        !coi_check_room(ctx, out, capacity, 3))
         return 0;
-    if (out == NULL && capacity > 0) {
-        coi_fail(ctx, CO_VALUE, "argument 3 (out) is NULL; give room for %zu bytes, or say 0",
-                 capacity);
-        return 0;
-    }
-    at = put(out, capacity, at,
-             "stage                        elements         bytes   working ms   waiting ms\n");
+    coi_put(&text,
+            "stage                        elements         bytes   working ms   waiting ms\n");
     for (size_t i = 0; i < iterator->stats->n; ++i) {
         co_stage_stats s;
         int            indent;
 
         look(iterator, i, &s);
         indent = s.depth < 10 ? 2 * s.depth : 20;
-        snprintf(line, sizeof(line), "%*s%-*.*s %12lld %13lld %12.3f %12.3f\n", indent, "",
-                 24 - indent, 24 - indent, s.name, (long long)s.elements, (long long)s.bytes,
-                 (double)s.working_ns / 1e6, (double)s.waiting_ns / 1e6);
-        at = put(out, capacity, at, line);
+        coi_put(&text, "%*s%-*.*s %12lld %13lld %12.3f %12.3f\n", indent, "", 24 - indent,
+                24 - indent, s.name, (long long)s.elements, (long long)s.bytes,
+                (double)s.working_ns / 1e6, (double)s.waiting_ns / 1e6);
     }
-    if (iterator->dropped_rows > 0) {
-        snprintf(line, sizeof(line), "%lld rows were dropped\n", (long long)iterator->dropped_rows);
-        at = put(out, capacity, at, line);
-    }
-    return at;
+    if (iterator->dropped_rows > 0)
+        coi_put(&text, "%lld rows were dropped\n", (long long)iterator->dropped_rows);
+    return text.at;
 }

@@ -235,6 +235,16 @@ window_count(const co_dataset *dataset)
     return n < reach(args) ? 0 : (n - reach(args)) / by + 1;
 }
 
+static void
+window_show(const co_dataset *dataset, coi_prose *out)
+{
+    const coi_stage_args *args = &((const coi_stage *)dataset)->args;
+
+    coi_put_batch(out, args->numbers[SIZE], args->flag);
+    coi_put(out, ", shift %lld, stride %lld", (long long)args->numbers[SHIFT],
+            (long long)args->numbers[STRIDE]);
+}
+
 static const coi_dataset_ops window_ops = {
     .name = "window",
     .dataset_size = sizeof(coi_stage),
@@ -245,6 +255,7 @@ static const coi_dataset_ops window_ops = {
     .with_inputs = coi_stage_with_inputs,
     .count = window_count,
     .position = window_position,
+    .show = window_show,
 };
 
 /* --- the public calls --- */

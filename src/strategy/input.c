@@ -17,6 +17,7 @@
 typedef struct input_dataset {
     co_dataset   base;     /* inputs: one for the worker, or one per local replica */
     co_strategy *strategy; /* a reference */
+    co_dataset  *origin;   /* what was distributed, a reference; NULL: a function made the inputs */
     bool         plain;    /* one replica in all: elements are not bundled */
     bool         partial;  /* a replica without data gets an empty element (DS-PART-1) */
     bool         fetch;    /* components go to the replica's device; else they stay on the host */
@@ -42,6 +43,7 @@ num_local(const co_iterator *iterator)
 static void
 input_destroy(coi_heap *heap, co_dataset *dataset)
 {
+    coi_unref(heap, ((input_dataset *)dataset)->origin);
     coi_unref(heap, ((input_dataset *)dataset)->strategy);
 }
 
@@ -391,6 +393,15 @@ input_position(co_context *ctx, co_iterator *iterator, coi_position *p)
     return ok;
 }
 
+static coi_layout
+input_layout(const co_dataset *dataset)
+{
+    const input_dataset *self = (const input_dataset *)dataset;
+
+    return (coi_layout){ self->origin, coi_input_context_of(self->strategy),
+                         self->strategy->weights };
+}
+
 static const coi_dataset_ops input_ops = {
     .name = "distributed",
     .dataset_size = sizeof(input_dataset),
@@ -401,6 +412,7 @@ static const coi_dataset_ops input_ops = {
     .open = input_open,
     .close = input_close,
     .destroy = input_destroy,
+    .layout = input_layout,
 };
 
 /* --- specs --- */
@@ -498,6 +510,7 @@ read_ahead(co_context *ctx, co_dataset *dataset, int64_t depth)
         ahead = coi_prefetch_new(ctx, input, depth);
         if (ahead == NULL)
             return false;
+        ahead->is_added = true;
         dataset->inputs[i] = ahead;
         coi_unref(&ctx->heap, input);
     }
@@ -613,6 +626,11 @@ co_distribute_dataset(co_context *ctx, co_strategy *strategy, co_dataset *datase
         return NULL;
     made = distribute(ctx, strategy, &mine, 1, dataset->cardinality, &all);
     coi_unref(&ctx->heap, mine);
+    if (made == NULL)
+        return NULL;
+    coi_ref(dataset);
+    ((input_dataset *)made)->origin = dataset;
+    coi_log_decision(ctx, dataset, &input);
     return made;
 }
 
