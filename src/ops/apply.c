@@ -6,6 +6,7 @@
  */
 #include "ops/gradient.h"
 #include "ops/list.h"
+#include "ops/walk.h"
 #include "ops/widen.h"
 
 #include <stdio.h>
@@ -452,6 +453,41 @@ coi_apply2(co_context *ctx, const coi_op *op, co_value *x, co_value *y, const vo
     co_value *const given[2] = { x, y };
 
     return apply_one(ctx, op, given, 2, attrs);
+}
+
+/* Memory that is new has to be brought into the cache before it is written, which for little of it does not count. */
+static bool
+may_take(const coi_grad *grad, co_value *const given[2])
+{
+    const co_context *ctx = grad->ctx;
+    co_value         *from = given[1];
+
+    return grad->owns_upstream && !ctx->recording && !ctx->reference_kernels &&
+           are_in_place(ctx, ctx->device, given, 2) && given[0]->dtype == from->dtype &&
+           from->u.tensor.num_elements > COI_PARALLEL_ELEMENTS && coi_same_shape(given[0], from) &&
+           coi_is_private(from);
+}
+
+co_value *
+coi_apply_backward(const coi_grad *grad, const coi_op *op, co_value *x)
+{
+    co_context     *ctx = grad->ctx;
+    co_value       *given[2] = { x, grad->upstream[0] };
+    const co_value *from = given[1];
+    coi_call call = { .ctx = ctx, .op = op, .device = ctx->device, .in = given, .num_in = 2 };
+
+    if (!may_take(grad, given))
+        return coi_apply2(ctx, op, given[0], given[1], NULL);
+    COI_ENTER(ctx, op->name, NULL);
+    call.num_out = 1;
+    call.out[0] = coi_tensor_view(&ctx->heap, given[1], from->u.tensor.dims, from->ndim,
+                                  from->u.tensor.num_elements, 0, coi_err(ctx));
+    if (call.out[0] == NULL)
+        coi_failed(ctx);
+    else if (check_dtypes(&call, 2) && run_kernel(&call) == CO_OK)
+        return coi_own(ctx, call.out[0]);
+    coi_unref(&ctx->heap, call.out[0]);
+    return NULL;
 }
 
 /* Operands as tensors in place that lead to their nodes, values of the block. What is no tensor is read by an operator. */

@@ -60,11 +60,28 @@ convert_span(const binary_job *job, char *out, const char *x, const char *y, int
     }
 }
 
+/* Onto the second operand: loops are promised that their result is elsewhere. */
+static void
+span_onto(const binary_job *job, char *out, const char *x, int64_t n)
+{
+    coi_lane_block result;
+
+    for (int64_t i = 0; i < n; i += COI_LANE_BLOCK) {
+        int64_t m = n - i < COI_LANE_BLOCK ? n - i : COI_LANE_BLOCK;
+        size_t  at = (size_t)i * job->size;
+
+        job->loop(result.bytes, x + at, out + at, m, COI_PAIR_BOTH);
+        memcpy(out + at, result.bytes, (size_t)m * job->size);
+    }
+}
+
 /* n elements one after the other. */
 static void
 span(const binary_job *job, char *out, const char *x, const char *y, int64_t n, coi_pairing pairing)
 {
-    if (job->is_direct)
+    if (job->is_direct && out == y)
+        span_onto(job, out, x, n);
+    else if (job->is_direct)
         job->loop(out, x, y, n, pairing);
     else
         convert_span(job, out, x, y, n, pairing);

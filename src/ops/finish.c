@@ -177,6 +177,7 @@ through_activation(coi_grad *grad, int32_t which, const void *bare)
                                .out = &result,
                                .num_out = 1,
                                .upstream = grad->upstream,
+                               .owns_upstream = grad->owns_upstream,
                                .needed = &needed,
                                .grads = &into };
 

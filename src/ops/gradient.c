@@ -153,6 +153,18 @@ take_upstream(walk *w, const coi_record *record, co_value **upstream, bool *any)
     return true;
 }
 
+/* Whether what flows in is dropped when the step is done. */
+static bool
+owns_upstream(const walk *w, const coi_record *record)
+{
+    const uint32_t *nodes = &w->log->nodes[record->values + record->num_in];
+    bool            owns = true;
+
+    for (int i = 0; i < record->num_out; ++i)
+        owns = owns && !w->source[nodes[i]];
+    return owns;
+}
+
 static void
 drop_upstream(walk *w, const coi_record *record)
 {
@@ -182,6 +194,7 @@ spread(walk *w, const coi_record *record, co_value *const *upstream, co_value **
                                .num_in = record->num_in,
                                .num_out = record->num_out,
                                .upstream = upstream,
+                               .owns_upstream = owns_upstream(w, record),
                                .needed = needed,
                                .grads = grads };
     co_value         *values[FEW + COI_MAX_OUTPUTS], **held = values;

@@ -49,8 +49,9 @@ typedef struct coi_grad {
     co_value *const     *out;
     int                  num_out;
     co_value *const     *upstream;
-    const bool          *needed; /* which inputs want one */
-    co_value           **grads;  /* num_in of them, NULL at first */
+    bool                 owns_upstream; /* nobody uses upstream after this step */
+    const bool          *needed;        /* which inputs want one */
+    co_value           **grads;         /* num_in of them, NULL at first */
 } coi_grad;
 
 /* An attribute: where it is in the attribute struct and how text and values become it. */
@@ -173,6 +174,9 @@ co_value *coi_apply(co_context *ctx, const coi_op *op, co_value *const *operands
 co_value *coi_apply1(co_context *ctx, const coi_op *op, co_value *x, const void *attrs);
 co_value *coi_apply2(co_context *ctx, const coi_op *op, co_value *x, co_value *y,
                      const void *attrs);
+/* The first gradient of an element-wise operator, by an operator of two operands: x, and what flows in. Where nobody else has the memory of
+ * the latter and it is large, the result takes it. */
+co_value *coi_apply_backward(const coi_grad *grad, const coi_op *op, co_value *x);
 /* The same when there are several outputs: outs[op->num_outputs] are values of the block. */
 co_code coi_apply_many(co_context *ctx, const coi_op *op, co_value *const *operands,
                        int num_operands, const void *attrs, co_value **outs);

@@ -162,12 +162,12 @@ GRADIENT(softsign, co_div(ctx, up, co_square(ctx, one_plus(ctx, co_abs(ctx, x)))
 GRADIENT(silu, co_mul(ctx, up, silu_slope(ctx, x)))
 GRADIENT(log_sigmoid, co_mul(ctx, up, co_sigmoid(ctx, co_neg(ctx, x))))
 /* Steps of every training loop, so they are operators of their own (binary.c). */
-GRADIENT(tanh, coi_apply2(ctx, &coi_op_tanh_grad, y, up, NULL))
-GRADIENT(sigmoid, coi_apply2(ctx, &coi_op_sigmoid_grad, y, up, NULL))
-GRADIENT(relu, coi_apply2(ctx, &coi_op_relu_grad, y, up, NULL))
-GRADIENT(relu6, coi_apply2(ctx, &coi_op_relu6_grad, y, up, NULL))
-GRADIENT(elu, coi_apply2(ctx, &coi_op_elu_grad, y, up, NULL))
-GRADIENT(selu, coi_apply2(ctx, &coi_op_selu_grad, y, up, NULL))
+GRADIENT(tanh, coi_apply_backward(g, &coi_op_tanh_grad, y))
+GRADIENT(sigmoid, coi_apply_backward(g, &coi_op_sigmoid_grad, y))
+GRADIENT(relu, coi_apply_backward(g, &coi_op_relu_grad, y))
+GRADIENT(relu6, coi_apply_backward(g, &coi_op_relu6_grad, y))
+GRADIENT(elu, coi_apply_backward(g, &coi_op_elu_grad, y))
+GRADIENT(selu, coi_apply_backward(g, &coi_op_selu_grad, y))
 
 /* The parts that every operator of the family has; what follows the documentation goes into the initialiser. */
 #define UNARY(name_, doc_, kind_, dtypes_, ...)                                                    \
@@ -262,7 +262,7 @@ gelu_grad(coi_grad *g)
     const gelu_attrs *attrs = g->attrs;
     co_value         *x = g->in[0], *up = g->upstream[0];
 
-    g->grads[0] = attrs->approximate ? coi_apply2(g->ctx, &coi_op_gelu_tanh_grad, x, up, NULL)
+    g->grads[0] = attrs->approximate ? coi_apply_backward(g, &coi_op_gelu_tanh_grad, x)
                                      : co_mul(g->ctx, up, gelu_slope(g->ctx, x));
     return g->ctx->error.code;
 }

@@ -122,6 +122,16 @@ coi_tensor_view(coi_heap *heap, co_value *base, const int64_t *dims, int ndim, i
     return cell;
 }
 
+bool
+coi_is_private(const co_value *tensor)
+{
+    const coi_buffer *buffer = tensor->u.tensor.buffer;
+
+    return coi_sole_owner(tensor) &&
+           (buffer == NULL || (buffer->size_class != COI_BUFFER_FOREIGN &&
+                               atomic_load_explicit(&buffer->refs, memory_order_acquire) == 1));
+}
+
 co_value *
 coi_tensor_to(coi_heap *heap, co_value *tensor, co_device *device, co_error_info *err)
 {

@@ -319,6 +319,8 @@ co_value *coi_tensor_over(coi_heap *heap, co_device *device, co_dtype dtype, con
 /* A new header over the data of `base`, beginning at element `offset`, with another shape. */
 co_value *coi_tensor_view(coi_heap *heap, co_value *base, const int64_t *dims, int ndim,
                           int64_t num_elements, int64_t offset, co_error_info *err);
+/* Nobody but the one owner of a tensor sees its data: it may be written in place. */
+bool coi_is_private(const co_value *tensor);
 /* The same data on another device: shared where both have host memory, else copied. */
 co_value *coi_tensor_to(coi_heap *heap, co_value *tensor, co_device *device, co_error_info *err);
 co_value *coi_tensor_strings(coi_heap *heap, co_device *device, const int64_t *dims, int ndim,

@@ -104,16 +104,6 @@ coi_plain_unlock(co_context *ctx, co_value *variable, co_value *tensor)
     coi_unref(&ctx->heap, old);
 }
 
-bool
-coi_is_private(const co_value *tensor)
-{
-    const coi_buffer *buffer = tensor->u.tensor.buffer;
-
-    return coi_sole_owner(tensor) &&
-           (buffer == NULL || (buffer->size_class != COI_BUFFER_FOREIGN &&
-                               atomic_load_explicit(&buffer->refs, memory_order_acquire) == 1));
-}
-
 static const char *
 owner_text(const co_strategy *strategy, char out[COI_OBJECT_TEXT])
 {

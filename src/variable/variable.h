@@ -54,8 +54,6 @@ bool coi_plain_update(co_context *ctx, co_value *const *variables, size_t n, int
  * reference) or, with NULL, leaves the one that is. */
 co_value **coi_plain_lock(co_value *variable);
 void       coi_plain_unlock(co_context *ctx, co_value *variable, co_value *tensor);
-/* Nobody but the variable sees the data of its tensor: it may be written in place. */
-bool coi_is_private(const co_value *tensor);
 
 /* scatter.c */
 /* Whether slices can be applied to the rows of a variable: kind, dtype, shape, indices (CO_TYPE, CO_INVALID_ARGUMENT). */
