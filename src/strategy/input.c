@@ -23,12 +23,19 @@ typedef struct input_dataset {
     bool         fetch;    /* components go to the replica's device; else they stay on the host */
 } input_dataset;
 
+/* What is read ahead of a source is placed for one replica, or (-1) for all of them in turn. */
+typedef struct placing {
+    const co_iterator *iterator;
+    int64_t            replica;
+} placing;
+
 typedef struct input_iterator {
     co_iterator   base;
-    co_iterator **sources; /* one per input */
-    co_value    **parts;   /* of the step being made: num_leaves per local replica, NULL: none */
-    co_device   **devices; /* of the local replicas; NULL until the first step */
-    int64_t      *numbers; /* one per worker */
+    co_iterator **sources;  /* one per input */
+    co_value    **parts;    /* of the step being made: num_leaves per local replica, NULL: none */
+    co_device   **devices;  /* of the local replicas; NULL until the first step */
+    placing      *placings; /* one per input */
+    int64_t      *numbers;  /* one per worker */
     bool          ended;
 } input_iterator;
 
@@ -47,7 +54,7 @@ input_destroy(coi_heap *heap, co_dataset *dataset)
     coi_unref(heap, ((input_dataset *)dataset)->strategy);
 }
 
-/* One block with the arrays of an iterator: sources, parts, devices, numbers. */
+/* One block with the arrays of an iterator, in their order. */
 static size_t
 room_size(const co_iterator *iterator, size_t *num_parts)
 {
@@ -56,6 +63,7 @@ room_size(const co_iterator *iterator, size_t *num_parts)
 
     *num_parts = local * iterator->dataset->num_leaves;
     return (iterator->dataset->num_inputs + *num_parts + local) * sizeof(void *) +
+           iterator->dataset->num_inputs * sizeof(placing) +
            (size_t)strategy->num_workers * sizeof(int64_t);
 }
 
@@ -74,13 +82,14 @@ input_open(co_context *ctx, co_iterator *iterator)
     memset(self->sources, 0, nbytes);
     self->parts = (co_value **)(void *)(self->sources + num_sources);
     self->devices = (co_device **)(void *)(self->parts + num_parts);
-    self->numbers = (int64_t *)(void *)(self->devices + num_local(iterator));
+    self->placings = (placing *)(void *)(self->devices + num_local(iterator));
+    self->numbers = (int64_t *)(void *)(self->placings + num_sources);
     for (size_t i = 0; i < num_sources; ++i) {
         self->sources[i] = coi_iterator_new(ctx, iterator->dataset->inputs[i], iterator->stats);
         if (self->sources[i] == NULL)
             return ctx->error.code;
-        if (num_sources == 1)
-            coi_prefetch_place(self->sources[i], place_ahead, iterator);
+        self->placings[i] = (placing){ iterator, num_sources > 1 ? (int64_t)i : -1 };
+        coi_prefetch_place(self->sources[i], place_ahead, &self->placings[i]);
     }
     return CO_OK;
 }
@@ -226,16 +235,18 @@ place(co_context *ctx, co_device *device, co_value **part, size_t num_leaves)
 }
 
 /*
- * On the thread that reads ahead (DS-PREF-1): the replica that will take the element, if none failed before, has its
- * device known since the first step. Another one moves it once more.
+ * On the thread that reads ahead (DS-PREF-1): the replica that will take the element has its device known since the first
+ * step. Where several share a source and one failed before, another takes it, and moves it once more.
  */
 static bool
 place_ahead(co_context *ctx, void *user, int64_t index, co_value **part)
 {
-    const co_iterator *iterator = user;
-    co_device *const  *devices = ((const input_iterator *)iterator)->devices;
+    const placing     *to = user;
+    const co_iterator *iterator = to->iterator;
+    int64_t            replica = to->replica < 0 ? index % num_local(iterator) : to->replica;
 
-    return place(ctx, devices[index % num_local(iterator)], part, iterator->dataset->num_leaves);
+    return place(ctx, ((const input_iterator *)iterator)->devices[replica], part,
+                 iterator->dataset->num_leaves);
 }
 
 /* The devices of all local replicas, before anything is read. */

@@ -3,6 +3,7 @@
  * Working ahead: prefetch, parallel map and interleave, distributed datasets that read ahead. What they give is what is given
  * without them; and when they begin, how far they go, how they end.
  */
+#include "context/context.h"
 #include "data_support.h"
 
 #include <pthread.h>
@@ -384,6 +385,68 @@ static co_strategy *
 mirrored(co_context *ctx)
 {
     return co_mirrored_strategy(ctx, (const char *const[]){ "/cpu:0", "/cpu:1" }, 2, NULL);
+}
+
+/* A device whose memory the host cannot see: counts what goes there, and what the thread that asks has to bring itself. */
+static atomic_int uploads[2], own_uploads;
+static pthread_t  asking;
+
+static void
+count_upload(co_device *device, void *dst, const void *src, size_t nbytes)
+{
+    memcpy(dst, src, nbytes);
+    atomic_fetch_add(&uploads[device->id.index], 1);
+    if (pthread_equal(asking, pthread_self()))
+        atomic_fetch_add(&own_uploads, 1);
+}
+
+static co_dataset *
+generated_for(co_context *ctx, const co_input_context *input, void *user)
+{
+    (void)input;
+    return co_dataset_batch(ctx, generated(ctx, user), 2, false);
+}
+
+/* Elements of one dataset for all replicas, and of one for each, are on their device before they are asked for. */
+CO_TEST_WITH(what_is_read_ahead_is_on_the_device_of_its_replica, "DS-PREF-1 IO-4", "devices=GPU:2")
+{
+    coi_device_backend far = coi_cpu_backend;
+    co_device         *gpus[2];
+
+    far.host_memory = false;
+    far.upload = count_upload;
+    asking = pthread_self();
+    for (size_t i = 0; i < 2; ++i) {
+        gpus[i] = coi_devices_of_type(ctx->runtime->devices, "GPU", i);
+        gpus[i]->backend = &far;
+    }
+    for (int per_replica = 0; per_replica < 2; ++per_replica) {
+        work             w = { .calls = 0 };
+        co_input_options options = CO_INPUT_OPTIONS_INIT;
+
+        options.per_replica = per_replica == 1;
+        for (int i = 0; i < 2; ++i)
+            atomic_store(&uploads[i], 0);
+        CO_BLOCK(ctx) {
+            co_strategy *strategy = co_mirrored_strategy(
+                ctx, (const char *const[]){ "/gpu:0", "/gpu:1" }, 2, NULL);
+            co_dataset *dataset = co_distribute_datasets_from_function(ctx, strategy, generated_for,
+                                                                       &w, &options);
+            int         steps = 0;
+
+            CO_EACH(ctx, x, co_iterate(ctx, dataset)) {
+                CO_EXPECT_CONTAINS(co_device_name(ctx, co_at(ctx, x, 0)), "GPU:0");
+                CO_EXPECT_CONTAINS(co_device_name(ctx, co_at(ctx, x, 1)), "GPU:1");
+                ++steps;
+            }
+            CO_EXPECT_INT(steps, per_replica ? 10 : 5);
+            for (int i = 0; i < 2; ++i)
+                CO_EXPECT_INT(atomic_load(&uploads[i]), steps);
+        }
+    }
+    CO_EXPECT_INT(atomic_load(&own_uploads), 0);
+    for (size_t i = 0; i < 2; ++i)
+        gpus[i]->backend = &coi_cpu_backend;
 }
 
 /* What costs something is made on another thread, on the replica's device, as far as the option says. */
