@@ -225,8 +225,10 @@ typedef struct co_interleave_options {
     bool   opens_files;  /* elements are names of files that fn reads: the policies FILE and AUTO
                           * share the names out (DS-SHARD-2); CO_INVALID_ARGUMENT from co_next if
                           * there are fewer than workers */
-    int    num_parallel_calls; /* datasets of the cycle that are read ahead, each by a thread of its own: 0 to
-                                * 256, -1: one on each core. fn itself is called by one at a time */
+    int    num_parallel_calls; /* datasets that are read ahead, each by a thread of its own: 0 to 256, -1: one on each
+                                * core. From 2 on, as many more are opened before it is their turn, if their elements
+                                * come from memory (names of files) and not from functions or files. fn itself is
+                                * called by one at a time; where it fails before its turn, it is called again then */
     bool   deterministic;      /* the same elements in the same order as without threads; false: a dataset that
                                 * has an element ready goes before one that has not */
 } co_interleave_options;

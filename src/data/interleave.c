@@ -6,7 +6,10 @@
  *     slot        0   1   2           the cycle; a slot whose dataset has ended takes the next
  *     iterators   a   b   c           element of the input when its turn comes again
  *
- * With parallel calls the first slots of the cycle work ahead, each with a thread: their datasets are prefetched.
+ * With parallel calls the datasets that are opened first work ahead, each with a thread: they are prefetched. And the next ones
+ * are opened before a slot is free, so that they open side by side:
+ *
+ *     spares      d   e   f           in the order of the input; a free slot takes the first
  */
 #include "data/ahead.h"
 #include "data/position.h"
@@ -14,15 +17,21 @@
 #include <string.h>
 
 typedef struct slot {
-    co_iterator *iterator; /* NULL: free */
-    co_value    *element;  /* from which its dataset was made; a reference */
+    co_value    *element; /* from which its dataset is made; a reference. NULL: free */
+    co_iterator *iterator;
+    int64_t      index; /* elements of the input up to this one */
+    bool         has_thread;
 } slot;
 
 typedef struct interleave_iterator {
-    coi_stage_iterator base;  /* index: elements of the input so far; ended: the input is */
-    slot              *slots; /* as many as the cycle has */
-    size_t             open, at;
-    int64_t            given; /* of the block */
+    coi_stage_iterator base;   /* index: elements of the input so far; ended: the input is */
+    slot              *slots;  /* as many as the cycle has */
+    slot              *spares; /* without an iterator: the function failed ahead of its turn */
+    size_t             num_spares, room;
+    size_t             taken, at; /* slots and spares with a dataset; the slot whose turn it is */
+    int64_t            given;     /* of the block */
+    int64_t            threads;
+    bool               bold; /* opens spares */
 } interleave_iterator;
 
 enum { CYCLE, BLOCK }; /* numbers of the stage; flag: slots that are ready may go first */
@@ -31,26 +40,52 @@ enum { CYCLE, BLOCK }; /* numbers of the stage; flag: slots that are ready may g
 
 static const coi_dataset_ops flat_map_ops;
 
+/* Whether elements come from memory alone: an error of a function or a file would come before its turn. */
+static bool
+is_safe(const co_dataset *dataset)
+{
+    bool safe = !dataset->ops->costs;
+
+    for (size_t i = 0; safe && i < dataset->num_inputs; ++i)
+        safe = is_safe(dataset->inputs[i]);
+    return safe;
+}
+
+/* Room for slots, all free. */
+static bool
+make_slots(co_context *ctx, co_iterator *iterator, slot **out, size_t n)
+{
+    *out = coi_small_alloc(&ctx->heap, n * sizeof(slot));
+    if (*out == NULL)
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for an iterator (%s)",
+                 iterator->dataset->ops->name);
+    else
+        memset(*out, 0, n * sizeof(slot));
+    return *out != NULL;
+}
+
+/* Without order nobody waits for a dataset that is slow to open: the next slot is taken meanwhile. */
 static co_code
 interleave_open(co_context *ctx, co_iterator *iterator)
 {
-    interleave_iterator *self = (interleave_iterator *)iterator;
-    size_t               nbytes = (size_t)coi_args_of(iterator)->numbers[CYCLE] * sizeof(slot);
+    const coi_stage_args *args = coi_args_of(iterator);
+    interleave_iterator  *self = (interleave_iterator *)iterator;
 
-    self->slots = coi_small_alloc(&ctx->heap, nbytes);
-    if (self->slots == NULL)
-        return coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for an iterator (%s)",
-                        iterator->dataset->ops->name);
-    memset(self->slots, 0, nbytes);
+    self->bold = args->calls > 1 && !args->flag && is_safe(iterator->dataset->inputs[0]);
+    self->room = self->bold ? (size_t)args->calls : 0;
+    if (!make_slots(ctx, iterator, &self->slots, (size_t)args->numbers[CYCLE]) ||
+        (self->bold && !make_slots(ctx, iterator, &self->spares, self->room)))
+        return ctx->error.code;
     return coi_stage_open(ctx, iterator);
 }
 
 static void
-empty(coi_heap *heap, slot *s)
+drop_slots(coi_heap *heap, slot *slots, size_t n)
 {
-    coi_unref(heap, s->iterator);
-    coi_unref(heap, s->element);
-    *s = (slot){ NULL, NULL };
+    for (size_t i = 0; slots != NULL && i < n; ++i) {
+        coi_unref(heap, slots[i].iterator);
+        coi_unref(heap, slots[i].element);
+    }
 }
 
 static void
@@ -60,11 +95,21 @@ interleave_close(coi_heap *heap, co_iterator *iterator)
     size_t               n = (size_t)coi_args_of(iterator)->numbers[CYCLE];
 
     coi_stage_close(heap, iterator);
-    if (self->slots == NULL)
-        return;
-    for (size_t i = 0; i < n; ++i)
-        empty(heap, &self->slots[i]);
-    coi_small_free(heap, self->slots, n * sizeof(slot));
+    drop_slots(heap, self->slots, n);
+    drop_slots(heap, self->spares, self->num_spares);
+    if (self->slots != NULL)
+        coi_small_free(heap, self->slots, n * sizeof(slot));
+    if (self->spares != NULL)
+        coi_small_free(heap, self->spares, self->room * sizeof(slot));
+}
+
+static void
+empty(co_context *ctx, interleave_iterator *self, slot *s)
+{
+    drop_slots(&ctx->heap, s, 1);
+    self->threads -= s->has_thread;
+    --self->taken;
+    *s = (slot){ NULL, NULL, 0, false };
 }
 
 /* What the function returned gives elements of our spec. */
@@ -95,9 +140,8 @@ check_inner(co_context *ctx, const co_dataset *dataset, const co_dataset *inner)
  * then the same for any number of calls, which is other on other machines.
  */
 static co_iterator *
-open_inner(co_context *ctx, co_iterator *iterator, co_dataset *inner)
+open_inner(co_context *ctx, co_iterator *iterator, co_dataset *inner, bool has_thread)
 {
-    bool ahead = (int64_t)((interleave_iterator *)iterator)->at < coi_args_of(iterator)->calls;
     co_iterator *made;
 
     if (iterator->dataset->ops == &flat_map_ops)
@@ -107,54 +151,118 @@ open_inner(co_context *ctx, co_iterator *iterator, co_dataset *inner)
         return NULL;
     made = coi_iterator_new(ctx, inner, NULL);
     coi_unref(&ctx->heap, inner);
-    if (made != NULL && !ahead)
+    if (made != NULL && !has_thread)
         coi_prefetch_alone(made);
     return made;
 }
 
-/* The element that was pulled as a dataset in the slot. */
-static int
-occupy(co_context *ctx, co_iterator *iterator)
+/* The element that was pulled takes the slot. */
+static bool
+take_slot(co_context *ctx, co_iterator *iterator, slot *s)
 {
-    const coi_stage_args *args = coi_args_of(iterator);
-    interleave_iterator  *self = (interleave_iterator *)iterator;
-    coi_guest             guest;
-    co_value             *element;
-    co_iterator          *made = NULL;
+    interleave_iterator *self = (interleave_iterator *)iterator;
+    coi_guest            guest;
+    co_value            *element;
 
     coi_guest_begin(ctx, &guest);
     element = coi_guest_element(ctx, iterator);
-    if (element != NULL) {
-        co_dataset *inner = args->fn.inner(ctx, element, args->user);
+    if (element != NULL)
+        coi_ref(element);
+    coi_guest_end(ctx, &guest, iterator);
+    if (element == NULL)
+        return false;
+    *s = (slot){ element, NULL, self->base.index, false };
+    ++self->taken;
+    return true;
+}
+
+/* The dataset of a slot that is taken. */
+static bool
+open_slot(co_context *ctx, co_iterator *iterator, slot *s)
+{
+    const coi_stage_args *args = coi_args_of(iterator);
+    interleave_iterator  *self = (interleave_iterator *)iterator;
+    int64_t               index = self->base.index;
+    bool                  has_thread = self->threads < args->calls * (self->bold ? 2 : 1);
+    coi_guest             guest;
+
+    if (coi_guest_begin(ctx, &guest)) {
+        co_dataset *inner = args->fn.inner(ctx, s->element, args->user);
 
         ctx->call = guest.call;
         if (check_inner(ctx, iterator->dataset, inner))
-            made = open_inner(ctx, iterator, inner);
-        if (made != NULL)
-            coi_ref(element);
+            s->iterator = open_inner(ctx, iterator, inner, has_thread);
     }
     coi_guest_end(ctx, &guest, iterator);
-    if (made == NULL)
-        return coi_guest_error(ctx, iterator);
-    self->slots[self->at] = (slot){ made, element };
-    ++self->open;
-    return COI_ELEMENT;
+    if (s->iterator != NULL) {
+        s->has_thread = has_thread;
+        self->threads += has_thread;
+        return true;
+    }
+    self->base.index = s->index;
+    coi_guest_error(ctx, iterator);
+    self->base.index = index;
+    return false;
 }
 
-/* The same with the next element of the input. */
+/* Have a slot taken by the next element of the input. */
 static int
-occupy_next(co_context *ctx, co_iterator *iterator)
+pull_slot(co_context *ctx, co_iterator *iterator, slot *s)
+{
+    int got = coi_stage_pull(ctx, iterator);
+
+    ((coi_stage_iterator *)iterator)->ended = got == COI_END;
+    return got <= 0 || take_slot(ctx, iterator, s) ? got : COI_ERROR;
+}
+
+/*
+ * Open more, as far as there are threads. A function that fails is called again when its turn comes: this is not the place for
+ * its error.
+ */
+static int
+open_spares(co_context *ctx, co_iterator *iterator)
 {
     interleave_iterator *self = (interleave_iterator *)iterator;
-    int                  got = coi_stage_pull(ctx, iterator);
+    int64_t              calls = coi_args_of(iterator)->calls;
+    int                  got = COI_ELEMENT;
 
-    if (got > 0)
-        got = occupy(ctx, iterator);
-    else
-        self->base.ended = got == COI_END;
-    if (got > 0)
-        coi_prefetch_start(ctx, self->slots[self->at].iterator);
+    while ((int64_t)self->num_spares < calls && self->threads < 2 * calls) {
+        slot *s = &self->spares[self->num_spares];
+
+        got = pull_slot(ctx, iterator, s);
+        if (got <= 0)
+            break;
+        ++self->num_spares;
+        if (open_slot(ctx, iterator, s))
+            coi_prefetch_start(ctx, s->iterator);
+        else
+            co_clear(ctx);
+    }
     return got;
+}
+
+/* A dataset for the slot whose turn it is, if there is one more. */
+static int
+occupy(co_context *ctx, co_iterator *iterator)
+{
+    interleave_iterator *self = (interleave_iterator *)iterator;
+    slot                *s = &self->slots[self->at];
+    int                  got = COI_ELEMENT;
+
+    if (s->element == NULL && self->num_spares > 0) {
+        *s = self->spares[0];
+        memmove(self->spares, self->spares + 1, --self->num_spares * sizeof(slot));
+    } else if (s->element == NULL) {
+        got = pull_slot(ctx, iterator, s);
+    }
+    if (got <= 0)
+        return got;
+    if (s->iterator == NULL && !open_slot(ctx, iterator, s)) {
+        empty(ctx, self, s);
+        return COI_ERROR;
+    }
+    coi_prefetch_start(ctx, s->iterator);
+    return self->bold && !self->base.ended ? open_spares(ctx, iterator) : got;
 }
 
 static void
@@ -167,6 +275,13 @@ advance(co_iterator *iterator)
         self->at = 0;
 }
 
+/* Whether there is nothing for a free slot any more. */
+static bool
+is_over(const interleave_iterator *self)
+{
+    return self->base.ended && self->num_spares == 0;
+}
+
 /* Where order does not matter: if the slot would have to wait, go to the first that need not, or that is free. */
 static void
 find_ready(co_iterator *iterator)
@@ -175,10 +290,11 @@ find_ready(co_iterator *iterator)
     size_t               n = (size_t)coi_args_of(iterator)->numbers[CYCLE];
 
     for (size_t i = 0; coi_args_of(iterator)->flag && i < n; ++i) {
-        size_t       at = (self->at + i) % n;
-        co_iterator *inner = self->slots[at].iterator;
+        size_t      at = (self->at + i) % n;
+        const slot *s = &self->slots[at];
 
-        if (inner == NULL ? self->base.ended : !coi_prefetch_is_ready(inner))
+        if (s->iterator != NULL ? !coi_prefetch_is_ready(s->iterator)
+                                : s->element == NULL && is_over(self))
             continue;
         if (i > 0)
             self->given = 0;
@@ -192,28 +308,28 @@ interleave_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
     interleave_iterator *self = (interleave_iterator *)iterator;
 
-    while (!self->base.ended || self->open > 0) {
-        co_iterator *inner;
-        int          got;
+    while (!self->base.ended || self->taken > 0) {
+        const slot *s;
+        int         got;
 
         find_ready(iterator);
-        inner = self->slots[self->at].iterator;
-        if (inner == NULL && self->base.ended) {
-            advance(iterator);
+        s = &self->slots[self->at];
+        if (s->iterator == NULL) {
+            if (s->element == NULL && is_over(self))
+                advance(iterator);
+            else if (occupy(ctx, iterator) < 0)
+                return COI_ERROR;
             continue;
         }
-        got = inner != NULL ? coi_iterator_next(ctx, inner, leaves) : occupy_next(ctx, iterator);
+        got = coi_iterator_next(ctx, s->iterator, leaves);
         if (got < 0)
             return got;
-        if (inner == NULL)
-            continue;
         if (got == COI_ELEMENT) {
             if (++self->given == coi_args_of(iterator)->numbers[BLOCK])
                 advance(iterator);
             return got;
         }
-        empty(&ctx->heap, &self->slots[self->at]);
-        --self->open;
+        empty(ctx, self, &self->slots[self->at]);
         advance(iterator);
     }
     return COI_END;
@@ -221,23 +337,49 @@ interleave_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 
 /* A dataset in a slot is made again from its element, and brought to its position. */
 static bool
-slot_position(co_context *ctx, co_iterator *iterator, coi_position *p, size_t i)
+slot_position(co_context *ctx, co_iterator *iterator, coi_position *p, slot *s)
 {
-    interleave_iterator *self = (interleave_iterator *)iterator;
-    co_value           **leaves = self->base.element;
-    bool                 is_taken = self->slots[i].iterator != NULL;
+    coi_stage_iterator *self = (coi_stage_iterator *)iterator;
+    bool                is_taken = s->element != NULL, is_open = s->iterator != NULL;
 
     if (!coi_position_flag(ctx, p, &is_taken))
         return false;
     if (!is_taken)
         return true;
     if (p->saves)
-        coi_collect_leaves(self->slots[i].element, leaves);
-    self->at = p->saves ? self->at : i;
-    if (!coi_position_leaves(ctx, p, iterator->dataset->inputs[0], leaves) ||
-        (!p->saves && occupy(ctx, iterator) != COI_ELEMENT))
+        coi_collect_leaves(s->element, self->element);
+    return coi_position_leaves(ctx, p, iterator->dataset->inputs[0], self->element) &&
+           (p->saves || take_slot(ctx, iterator, s)) &&
+           coi_position_number(ctx, p, &s->index, 0, COI_MOST_COUNTED) &&
+           coi_position_flag(ctx, p, &is_open) &&
+           (!is_open || ((p->saves || open_slot(ctx, iterator, s)) &&
+                         coi_position_iterator(ctx, p, s->iterator)));
+}
+
+/* Spares of an iterator with more calls than this one has are no fewer for that. */
+static bool
+spares_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+{
+    interleave_iterator *self = (interleave_iterator *)iterator;
+    int64_t              n = (int64_t)self->num_spares;
+
+    if (!coi_position_number(ctx, p, &n, 0, COI_MAX_PARALLEL))
         return false;
-    return coi_position_iterator(ctx, p, self->slots[i].iterator);
+    if ((size_t)n > self->room) {
+        slot *spares;
+
+        if (!make_slots(ctx, iterator, &spares, (size_t)n))
+            return false;
+        if (self->spares != NULL)
+            coi_small_free(&ctx->heap, self->spares, self->room * sizeof(slot));
+        self->spares = spares;
+        self->room = (size_t)n;
+    }
+    self->num_spares = (size_t)n;
+    for (size_t i = 0; i < (size_t)n; ++i)
+        if (!slot_position(ctx, iterator, p, &self->spares[i]))
+            return false;
+    return true;
 }
 
 static bool
@@ -250,10 +392,10 @@ interleave_position(co_context *ctx, co_iterator *iterator, coi_position *p)
               coi_position_number(ctx, p, &at, 0, args->numbers[CYCLE] - 1) &&
               coi_position_number(ctx, p, &self->given, 0, args->numbers[BLOCK] - 1);
 
-    for (size_t i = 0; ok && i < (size_t)args->numbers[CYCLE]; ++i)
-        ok = slot_position(ctx, iterator, p, i);
     self->at = (size_t)at;
-    return ok;
+    for (size_t i = 0; ok && i < (size_t)args->numbers[CYCLE]; ++i)
+        ok = slot_position(ctx, iterator, p, &self->slots[i]);
+    return ok && spares_position(ctx, iterator, p);
 }
 
 /* --- elements that are names of files (DS-SHARD-2, DS-SHARD-3) --- */
