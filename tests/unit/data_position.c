@@ -221,12 +221,11 @@ lines_in_batches(co_context *ctx)
 }
 
 static co_dataset *
-records(co_context *ctx)
+records_of(co_context *ctx, const char *name, co_compression compression)
 {
-    co_file_options options = files_options(files_has_zlib() ? CO_COMPRESSION_GZIP
-                                                             : CO_COMPRESSION_NONE);
+    co_file_options options = files_options(files_has_zlib() ? compression : CO_COMPRESSION_NONE);
     char            path[FILES_PATH];
-    const char     *names[] = { files_path("records", path) };
+    const char     *names[] = { files_path(name, path) };
 
     if (access(path, R_OK) != 0) {
         co_record_writer *writer = co_record_writer_open(ctx, path, &options);
@@ -236,6 +235,72 @@ records(co_context *ctx)
         co_record_writer_close(ctx, writer);
     }
     return co_dataset_tfrecord(ctx, names, 1, &options);
+}
+
+static co_dataset *
+records(co_context *ctx)
+{
+    return co_dataset_concatenate(ctx, records_of(ctx, "records", CO_COMPRESSION_GZIP),
+                                  records_of(ctx, "zlib", CO_COMPRESSION_ZLIB));
+}
+
+/* A file of text that is there. */
+static const char *
+file_with(const char *name, const char *text, char *path)
+{
+    files_path(name, path);
+    if (access(path, R_OK) != 0)
+        files_write(path, text, strlen(text));
+    return path;
+}
+
+static co_dataset *
+fixed_records(co_context *ctx)
+{
+    char        path[FILES_PATH];
+    const char *names[] = { file_with("fixed", "Habcdefghijf", path) };
+
+    return co_dataset_fixed_length_records(ctx, names, 1, 2, 1, 1, NULL);
+}
+
+static co_dataset *
+rows(co_context *ctx)
+{
+    const co_csv_column columns[] = { { CO_INT64, NULL }, { CO_STRING, NULL } };
+    co_csv_options      options = CO_CSV_OPTIONS_INIT;
+    char                path[FILES_PATH];
+    const char *names[] = { file_with("rows", "n,t\n1,a\n2,\"b\nb\"\r\n3,\"c,\"\"c\"\n4,d", path) };
+
+    options.header = true;
+    return co_dataset_csv(ctx, names, 1, columns, 2, &options);
+}
+
+static co_dataset *
+lines_of_name(co_context *ctx, co_value *name, void *user)
+{
+    const char *text = co_string_at(ctx, name, 0, NULL);
+
+    (void)user;
+    return co_dataset_text_lines(ctx, &text, 1, NULL);
+}
+
+/* Names by pattern, read side by side; more files than calls, so that some wait opened. */
+static co_dataset *
+files_side_by_side(co_context *ctx)
+{
+    co_interleave_options options = CO_INTERLEAVE_OPTIONS_INIT;
+    char                  path[FILES_PATH];
+    const char           *pattern = path;
+
+    for (int i = 0; i < 6; ++i)
+        file_with((const char *[]){ "s0", "s1", "s2", "s3", "s4", "s5" }[i],
+                  "a\nb\nc\nd\ne\n" + 2 * (i % 4), path);
+    files_path("s?", path);
+    options.cycle_length = 2;
+    options.num_parallel_calls = 2;
+    options.opens_files = true;
+    return co_dataset_interleave(ctx, co_dataset_list_files(ctx, &pattern, 1, NULL), lines_of_name,
+                                 NULL, NULL, &options);
 }
 
 static co_dataset *
@@ -310,6 +375,24 @@ distributed(co_context *ctx)
     return co_distribute_dataset(ctx, co_mirrored_strategy(ctx, NULL, 0, NULL), split(ctx), NULL);
 }
 
+static co_dataset *
+doubled_for(co_context *ctx, const co_input_context *input, void *user)
+{
+    (void)user;
+    return data_pipeline(ctx, input->input_pipeline_id == 0 ? "range(7).double.batch(2)"
+                                                            : "range(5).double.batch(2)");
+}
+
+static co_dataset *
+for_each_replica(co_context *ctx)
+{
+    co_input_options options = CO_INPUT_OPTIONS_INIT;
+
+    options.per_replica = true;
+    return co_distribute_datasets_from_function(ctx, co_mirrored_strategy(ctx, NULL, 0, NULL),
+                                                doubled_for, NULL, &options);
+}
+
 static const struct {
     const char *text; /* of a pipeline in words, or */
     make_fn     make;
@@ -344,6 +427,10 @@ static const struct {
     { NULL, lines },
     { NULL, lines_in_batches },
     { NULL, records },
+    { NULL, fixed_records },
+    { NULL, rows },
+    { NULL, files_side_by_side },
+    { NULL, for_each_replica },
     { NULL, split },
     { NULL, scheduled },
     { NULL, distributed },
