@@ -132,6 +132,11 @@ is_spec(const co_value *value)
 bool
 coi_check_spec(co_context *ctx, co_value *spec, int position)
 {
+    if (spec == NULL && ctx->error.code == CO_OK)
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "argument %d (spec) of %s is NULL; say what elements look like (see co_spec and "
+                 "co_type_spec)",
+                 position, ctx->call);
     if (!coi_check_value(ctx, spec, position, "spec"))
         return false;
     if (is_spec(spec))

@@ -71,9 +71,20 @@ expect 0 '^2: third$' "$cohort" records print "$scratch/made"
 expect 1 'cannot write to' bash -c '"$1" records write "$2" </dev/null' bash "$cohort" "$scratch/no/made"
 expect 2 '^usage: cohort records' "$cohort" records
 expect 2 '^usage: cohort records' "$cohort" records list
+expect 2 'records list: no file is named' "$cohort" records list
+expect 2 'records write: one file is written' "$cohort" records write "$scratch/a" "$scratch/b"
+expect 2 "there is no action 'frob'" "$cohort" records frob "$scratch/made"
+expect 0 '^usage: cohort records' "$cohort" records --help
+expect 0 '^usage: cohort records' "$cohort" records list -h
+expect 0 '^ +3  .*/made$' "$cohort" records count "$scratch/made" "$golden/large.tfrecord"
+{ cat "$scratch/made"; printf '123456789'; } >"$scratch/cut"
+expect 0 '^3$' "$cohort" records count "$scratch/cut" # readers take that for the end
+expect 1 'record 3 at offset 58: the file ends after 9 of the 12' "$cohort" records verify "$scratch/cut"
 expect 2 "argument '--all' is unknown" "$cohort" records list --all x
 if "$cohort" info | grep -qE '^  zlib +[0-9]'; then
     expect 0 '^6$' "$cohort" records count "$golden/examples.tfrecord.gz"
+    expect 0 'good$' "$cohort" records verify "$golden/examples.tfrecord.gz"
+    expect 0 '[0-9]+ records +[0-9]+ MB/s' "$cohort" records verify --progress "$golden/examples.tfrecord.gz"
     expect 1 'not a ZLIB stream' "$cohort" records count --zlib "$golden/examples.tfrecord.gz"
 else
     expect 1 'without zlib' "$cohort" records count "$golden/examples.tfrecord.gz"

@@ -24,6 +24,7 @@ typedef struct request {
     int          compression; /* co_compression, or -1: by the name of the file */
     print_format format;
     bool         bar; /* --progress: also for small files and without a terminal */
+    int          num_files;
 } request;
 
 /* What was seen of a file. */
@@ -89,7 +90,9 @@ show_progress(progress *p, const tally *seen)
     for (int i = 0; i < BAR_WIDTH; ++i)
         bar[i] = i < (int)(share * BAR_WIDTH) ? '#' : '.';
     bar[BAR_WIDTH] = '\0';
-    fprintf(stderr, "\r[%s] %3.0f %%  %lld records  %.0f MB/s ", bar, 100 * share,
+    if (p->total > 0)
+        fprintf(stderr, "\r[%s] %3.0f %%", bar, 100 * share);
+    fprintf(stderr, "%s  %lld records  %.0f MB/s ", p->total > 0 ? "" : "\r",
             (long long)seen->num_records, seconds > 0 ? (double)done / 1e6 / seconds : 0.0);
     fflush(stderr);
 }
@@ -206,11 +209,28 @@ list_file(const request *r, const char *path)
     return good;
 }
 
+/* Readers take a file that ends inside the header of a record for ended; who verifies it wants to know. */
+static bool
+is_whole(const request *r, const char *path, const tally *seen)
+{
+    int64_t     end = seen->nbytes + 16 * seen->num_records;
+    struct stat about;
+
+    if (options_of(r, path).compression != CO_COMPRESSION_NONE || stat(path, &about) != 0 ||
+        !S_ISREG(about.st_mode) || about.st_size <= end)
+        return true;
+    fprintf(stderr,
+            "cohort records: '%s', record %lld at offset %lld: the file ends after %lld of the 12 "
+            "bytes of its header\n",
+            path, (long long)seen->num_records, (long long)end, (long long)(about.st_size - end));
+    return false;
+}
+
 static bool
 verify_file(const request *r, const char *path)
 {
     tally seen;
-    bool  good = read_file(r, path, false, &seen);
+    bool  good = read_file(r, path, false, &seen) && is_whole(r, path, &seen);
 
     printf("%s: %s\n", path, good ? "good" : "damaged");
     return good;
@@ -222,7 +242,10 @@ count_file(const request *r, const char *path)
     tally seen;
     bool  good = read_file(r, path, false, &seen);
 
-    printf("%lld\n", (long long)seen.num_records);
+    if (r->num_files > 1)
+        printf("%10lld  %s\n", (long long)seen.num_records, path);
+    else
+        printf("%lld\n", (long long)seen.num_records);
     return good;
 }
 
@@ -274,19 +297,27 @@ static const struct action {
 };
 
 static int
-usage(void)
+usage(FILE *out)
 {
     fprintf(
-        stderr,
+        out,
         "usage: cohort records list|verify|count|print|write [OPTION...] FILE...\n\n"
         "  list      records, bytes, and the sizes of the smallest and the largest record\n"
         "  verify    whether all checksums are right and nothing is cut off\n"
-        "  count     the number of records\n"
+        "  count     the number of records of each file\n"
         "  print     the records; --hex as hex digits, --example as tf.Example\n"
         "  write     make the file, with a record for each line of the standard input\n\n"
         "  --plain, --gzip, --zlib   how files are compressed; otherwise their names tell (.gz, .zlib)\n"
-        "  --progress                a progress bar, also for small files\n");
-    return 2;
+        "  --progress                a progress bar, also for small files\n"
+        "  --help                    this text\n\n"
+        "The status is 0, 1 if a file cannot be read or is damaged, 2 for arguments that are not understood.\n");
+    return out == stdout ? 0 : 2;
+}
+
+static bool
+asks_for_help(const char *argument)
+{
+    return strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0;
 }
 
 /* False for an option that is not known. */
@@ -320,17 +351,22 @@ take_option(request *r, const char *text)
 static int
 run_action(const struct action *action, int argc, char **argv)
 {
-    request r = { NULL, -1, PRINT_TEXT, false };
-    int     num_files = 0, status = 0;
+    request r = { NULL, -1, PRINT_TEXT, false, 0 };
+    int     status = 0;
 
     for (int i = 0; i < argc; ++i) {
         if (argv[i][0] != '-')
-            ++num_files;
+            ++r.num_files;
+        else if (asks_for_help(argv[i]))
+            return usage(stdout);
         else if (!take_option(&r, argv[i]))
             return refuse_argument("records", argv[i]);
     }
-    if (num_files == 0 || (action->run == write_file && num_files > 1))
-        return usage();
+    if (r.num_files == 0 || (action->run == write_file && r.num_files > 1)) {
+        fprintf(stderr, "cohort records %s: %s\n\n", action->name,
+                r.num_files == 0 ? "no file is named" : "one file is written at a time");
+        return usage(stderr);
+    }
     r.ctx = co_open("log=off");
     if (!co_ok(r.ctx)) {
         fprintf(stderr, "cohort records: %s\n", co_error(r.ctx)->message);
@@ -349,5 +385,9 @@ records_command(int argc, char **argv)
     for (size_t i = 0; argc > 0 && i < sizeof(actions) / sizeof(actions[0]); ++i)
         if (strcmp(actions[i].name, argv[0]) == 0)
             return run_action(&actions[i], argc - 1, argv + 1);
-    return usage();
+    if (argc > 0 && asks_for_help(argv[0]))
+        return usage(stdout);
+    if (argc > 0)
+        fprintf(stderr, "cohort records: there is no action '%s'\n\n", argv[0]);
+    return usage(stderr);
 }
