@@ -389,8 +389,8 @@ CO_API co_code co_batch_sizes_for_worker(co_context *ctx, int64_t global_batch_s
  * workers and why, how batches are split over replicas, and (in the tree) what distribution added where:
  *
  *     worker 1 of 2, replicas 2 to 3 of 4
- *     sharding: AUTO becomes DATA, because the source range reads no files: every worker runs the whole pipeline and keeps ...
- *     splitting: each batch of m rows is cut into 4 slices of ceil(m / 4), the last shorter; of 10 rows, replicas from 0 on get 3, 3, 3, 1
+ *     sharding: AUTO becomes DATA, because the source range reads no files: every worker runs the whole pipeline, ...
+ *     splitting: each batch is cut for 4 replicas, 10 rows into 3, 3, 3, 1
  *     shard 1 of 2 -> 20 elements (added by distribution)
  *       split in 4 -> 40 elements (added by distribution)
  *         batch of 10 -> 10 elements
@@ -405,6 +405,45 @@ CO_API co_code co_batch_sizes_for_worker(co_context *ctx, int64_t global_batch_s
  */
 CO_API size_t co_dataset_explain(co_context *ctx, co_dataset *dataset,
                                  const co_input_context *input, char *out, size_t capacity);
+
+/** Where an example goes; see co_dataset_explain_example. */
+typedef struct co_example_place {
+    size_t  struct_size;
+    int     worker;
+    int     replica; /* of those of all workers */
+    int64_t step;    /* counted from 0: with the step-th element after the first of co_next */
+    int64_t row;     /* of what the replica gets; 0 where that is the example alone */
+} co_example_place;
+#define CO_EXAMPLE_PLACE_INIT                                                                      \
+    {                                                                                              \
+        sizeof(co_example_place), 0, 0, 0, 0                                                       \
+    }
+/**
+ * Who gets example number `example`, at which step, in which row:
+ *
+ *     for (size_t i = 0; co_dataset_explain_example(ctx, dataset, NULL, 17, i, &place); ++i) ...
+ *
+ * Examples are the elements of the source (numbers of a range, slices, records), counted from 0; through concatenate those of the second
+ * follow those of the first, of a zip those of the first input are counted. Where the source does not know its length (files, generators, a
+ * filter), they are counted at the co_dataset_assert_cardinality behind it. An example may come several times (repeat; every worker
+ * under the policy OFF): `occurrence` counts from 0, step by step and in a step as the batch has them. dataset and input are those of co_dataset_explain; NULL for a
+ * plain dataset: one worker with one replica.
+ *
+ * The pipeline is followed with numbers in place of data, so nothing is read and no function is called: map and scan are trusted to keep
+ * examples, and the rows of batches, where they are. An order that a shuffle takes from its seed alone (no reshuffle_each_iteration) is followed too.
+ *
+ * Returns:  whether it comes so often, *place filled. false without an error: it does not (it is skipped, dropped with a remainder, not taken).
+ *           CO_OUT_OF_RANGE         there is no such example
+ *           CO_FAILED_PRECONDITION  nobody can tell without reading; the message names the stage and says why: functions that choose
+ *                                   or make elements (filter, flat_map, interleave, ...), windows, unique, a shuffle that reshuffles, calls in
+ *                                   parallel that are not deterministic, sources of unknown length, whole files for workers (FILE),
+ *                                   datasets from a function, examples that are split themselves because nothing batches them
+ *           CO_RESOURCE_EXHAUSTED   it was not met in about 4 million examples that are made one by one, 67 million in batches
+ *           and the errors of distributing the dataset so.
+ */
+CO_API bool co_dataset_explain_example(co_context *ctx, co_dataset *dataset,
+                                       const co_input_context *input, int64_t example,
+                                       size_t occurrence, co_example_place *place);
 
 /* Iterating. */
 

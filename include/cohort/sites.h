@@ -80,6 +80,7 @@
 #define co_dataset_csv(ctx, ...) co_dataset_csv(CO_HERE(ctx), __VA_ARGS__)
 #define co_dataset_enumerate(ctx, ...) co_dataset_enumerate(CO_HERE(ctx), __VA_ARGS__)
 #define co_dataset_explain(ctx, ...) co_dataset_explain(CO_HERE(ctx), __VA_ARGS__)
+#define co_dataset_explain_example(ctx, ...) co_dataset_explain_example(CO_HERE(ctx), __VA_ARGS__)
 #define co_dataset_filter(ctx, ...) co_dataset_filter(CO_HERE(ctx), __VA_ARGS__)
 #define co_dataset_fixed_length_records(ctx, ...) co_dataset_fixed_length_records(CO_HERE(ctx), __VA_ARGS__)
 #define co_dataset_flat_map(ctx, ...) co_dataset_flat_map(CO_HERE(ctx), __VA_ARGS__)

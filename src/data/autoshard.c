@@ -32,6 +32,7 @@ static const coi_dataset_ops options_ops = {
     .transparent = true,
     .with_inputs = options_with_inputs,
     .show = options_show,
+    .trace = coi_trace_same,
 };
 
 static co_dataset *
@@ -233,15 +234,14 @@ typedef struct policy {
 
 static const policy policies[] = {
     /* by co_autoshard; AUTO becomes one of the others */
-    [CO_AUTOSHARD_FILE] = { share_files, false, false, "whole files go to the workers, in turn" },
+    [CO_AUTOSHARD_FILE] = { share_files, false, false, "whole files go to workers in turn" },
     [CO_AUTOSHARD_DATA] = { share_elements, true, false,
-                            "every worker runs the whole pipeline and keeps its slices of each "
-                            "batch" },
+                            "every worker runs the whole pipeline, slices of batches go to workers "
+                            "in turn" },
     [CO_AUTOSHARD_HINT] = { share_hinted, false, false,
                             "the shard with CO_SHARD_HINT is filled in" },
     [CO_AUTOSHARD_REPLICA] = { share_by_replica, true, true,
-                               "every worker runs the whole pipeline and keeps slice k of each "
-                               "batch for replica k" },
+                               "every worker runs the whole pipeline, slice k goes to replica k" },
 };
 static const policy policy_off = { share_all, false, false, "every worker reads everything" };
 
@@ -274,76 +274,58 @@ coi_decide(const co_dataset *dataset)
 
 /* --- saying so --- */
 
-/* How many files all readers have together, and the least of any; CO_UNKNOWN_CARDINALITY. */
-typedef struct file_count {
-    int64_t all, least;
-} file_count;
-
-static void
-count_files(const co_dataset *dataset, file_count *count)
+/* How many files all readers have together; CO_UNKNOWN_CARDINALITY. */
+static int64_t
+count_files(const co_dataset *dataset)
 {
-    if (dataset->ops->num_files != NULL) {
-        int64_t n = dataset->ops->num_files(dataset);
+    int64_t sum = 0;
 
-        count->all = n < 0 || count->all < 0 ? CO_UNKNOWN_CARDINALITY : count->all + n;
-        count->least = n >= 0 && n < count->least ? n : count->least;
-        return;
+    if (dataset->ops->num_files != NULL)
+        return dataset->ops->num_files(dataset);
+    for (size_t i = 0; sum >= 0 && i < dataset->num_inputs; ++i) {
+        int64_t n = count_files(dataset->inputs[i]);
+
+        sum = n < 0 ? n : sum + n;
     }
-    for (size_t i = 0; i < dataset->num_inputs; ++i)
-        count_files(dataset->inputs[i], count);
+    return sum;
 }
 
-static bool
-has_hint(const co_dataset *dataset)
+bool
+coi_has_hint(const co_dataset *dataset)
 {
     bool found = dataset->ops->fill_hint != NULL;
 
     for (size_t i = 0; !found && i < dataset->num_inputs; ++i)
-        found = has_hint(dataset->inputs[i]);
+        found = coi_has_hint(dataset->inputs[i]);
     return found;
-}
-
-/* Why AUTO became what it is. */
-static void
-put_reason(coi_prose *out, const co_dataset *dataset, int64_t num_files, int num)
-{
-    const co_dataset *source = without_files(dataset);
-
-    if (source != NULL)
-        coi_put(out, ", because the source %s reads no files", source->ops->name);
-    else if (num_files < 0)
-        coi_put(out, ", because the input is read from files");
-    else
-        coi_put(out, ", because the input is %lld file%s and there are %d workers",
-                (long long)num_files, num_files == 1 ? "" : "s", num);
 }
 
 void
 coi_put_decision(coi_prose *out, const co_dataset *dataset, int num)
 {
-    co_autoshard chosen = coi_decide(dataset);
-    file_count   files = { 0, INT64_MAX };
+    co_autoshard      chosen = coi_decide(dataset);
+    const co_dataset *source = without_files(dataset);
+    int64_t           num_files = count_files(dataset);
 
     if (num == 1) {
         coi_put(out, "none, because there is one worker");
         return;
     }
-    count_files(dataset, &files);
-    if (dataset->autoshard == CO_AUTOSHARD_AUTO) {
-        coi_put(out, "AUTO becomes %s", policy_name(chosen));
-        put_reason(out, dataset, files.all, num);
-    } else {
-        coi_put(out, "%s, as asked for", policy_name(chosen));
-    }
-    if (chosen == CO_AUTOSHARD_HINT && !has_hint(dataset))
-        coi_put(out, ", but no shard has CO_SHARD_HINT: %s", policy_off.meaning);
+    coi_put(out, "%s%s", dataset->autoshard == CO_AUTOSHARD_AUTO ? "AUTO becomes " : "",
+            policy_name(chosen));
+    if (dataset->autoshard != CO_AUTOSHARD_AUTO)
+        coi_put(out, ", as asked for");
+    else if (source != NULL)
+        coi_put(out, ", because the source %s reads no files", source->ops->name);
     else
-        coi_put(out, ": %s", policy_of(chosen)->meaning);
-    if (chosen == CO_AUTOSHARD_FILE && files.least < num)
-        coi_put(out,
-                "; the first co_next will fail, for %lld file%s not enough for %d workers: use "
-                "more files, or the policy DATA or OFF",
-                (long long)files.least, files.least == 1 ? " is" : "s are", num);
+        coi_put(out, ", because the input is read from files");
+    coi_put(out, ": %s",
+            chosen == CO_AUTOSHARD_HINT && !coi_has_hint(dataset)
+                ? "no shard has CO_SHARD_HINT, so every worker reads everything"
+                : policy_of(chosen)->meaning);
+    if (chosen == CO_AUTOSHARD_FILE && num_files >= 0)
+        coi_put(out, "; %lld files for %d workers%s", (long long)num_files, num,
+                num_files < num ? ", too few: co_next will fail" : "");
 }
 
 void
@@ -491,33 +473,6 @@ split(co_context *ctx, co_dataset *dataset, const co_input_context *input, const
     return added(made);
 }
 
-/* Rows of a whole batch that are a replica's, in the first step. */
-static int64_t
-rows_of(const splitting *s, int replica)
-{
-    int     num = s->input->num_input_pipelines, n = s->input->num_replicas_in_sync;
-    int     slice = replica;
-    int64_t whole = 0, part = 0, each = (s->batch_size + n - 1) / n, begin = each * replica;
-
-    if (is_sliced(s) && !s->chosen->in_order) /* the other way round than in reader_of */
-        slice = replica % (n / num) * num + replica / (n / num);
-    begin = each * slice;
-    if (s->weights == NULL && !is_sliced(s))
-        return schedule_at(s->batch_size, n, replica);
-    if (s->weights == NULL)
-        return begin >= s->batch_size         ? 0
-               : begin + each > s->batch_size ? s->batch_size - begin
-                                              : each;
-    for (int i = 0; i < n; ++i) {
-        int64_t weight = s->weights[is_sliced(s) ? reader_of(s, i) : i];
-
-        whole += weight;
-        part += i < slice ? weight : 0;
-    }
-    return coi_share_end(s->batch_size, part + s->weights[replica], whole) -
-           coi_share_end(s->batch_size, part, whole);
-}
-
 #define MOST_SHARES 16 /* in a text */
 
 void
@@ -527,25 +482,33 @@ coi_put_splitting(coi_prose *out, const co_dataset *dataset, const co_input_cont
     splitting s = { input, policy_of(coi_decide(dataset)), weights, coi_dataset_rows(dataset),
                     NULL };
     int       n = input->num_replicas_in_sync;
+    int64_t whole = 0, part = 0, begin, end = 0, each = s.batch_size / n + (s.batch_size % n != 0);
 
     if (n == 1) {
         coi_put(out, "none, because there is one replica");
         return;
     }
-    if (!is_sliced(&s))
-        coi_put(out, "the rows of all batches are one stream, cut into pieces for %d replicas", n);
-    else if (weights != NULL)
-        coi_put(out, "each batch is cut into %d slices by the weights of replicas", n);
-    else
-        coi_put(out, "each batch of m rows is cut into %d slices of ceil(m / %d), the last shorter",
-                n, n);
-    if (s.batch_size <= 0)
-        return;
-    coi_put(out, "; of %lld rows, replicas from 0 on get", (long long)s.batch_size);
-    for (int r = 0; r < n && r < MOST_SHARES; ++r)
-        coi_put(out, "%s %lld", r > 0 ? "," : "", (long long)rows_of(&s, r));
-    coi_put(out, "%s%s", n > MOST_SHARES ? ", ..." : "",
-            is_sliced(&s) || weights != NULL ? "" : " in the first step");
+    coi_put(out, "%s cut for %d replicas%s",
+            is_sliced(&s) ? "each batch is" : "the rows of all batches are", n,
+            weights != NULL ? " by weights" : "");
+    for (int i = 0; weights != NULL && i < n; ++i)
+        whole += weights[i];
+    for (int i = 0; s.batch_size > 0 && i < n && i <= MOST_SHARES; ++i) {
+        begin = end;
+        if (weights != NULL)
+            end = coi_share_end(s.batch_size, part += weights[is_sliced(&s) ? reader_of(&s, i) : i],
+                                whole);
+        else if (is_sliced(&s))
+            end = s.batch_size - begin < each ? s.batch_size : begin + each;
+        else
+            end = begin + schedule_at(s.batch_size, n, i);
+        if (i == 0)
+            coi_put(out, ", %lld rows into", (long long)s.batch_size);
+        if (i < MOST_SHARES)
+            coi_put(out, "%s%lld", i > 0 ? ", " : " ", (long long)(end - begin));
+        else
+            coi_put(out, ", ...");
+    }
 }
 
 /* DS-DIST-7. */
@@ -606,6 +569,47 @@ coi_dataset_for_worker(co_context *ctx, co_dataset *dataset, const co_input_cont
                                  : split(ctx, first, input, chosen, weights);
     coi_unref(&ctx->heap, first);
     return second;
+}
+
+/* --- numbers of examples (trace.c) --- */
+
+bool
+coi_shares_slices(const co_dataset *dataset)
+{
+    return policy_of(coi_decide(dataset))->after_split;
+}
+
+int
+coi_reader_of(const co_dataset *dataset, const co_input_context *input, int i)
+{
+    splitting s = { .input = input, .chosen = policy_of(coi_decide(dataset)) };
+
+    return reader_of(&s, i);
+}
+
+/* The batch size is that of the dataset, whatever the numbers know of theirs: it decides how they are split. */
+co_dataset *
+coi_traced_stream(co_context *ctx, co_dataset *dataset, co_dataset *numbers,
+                  const co_input_context *input, const int64_t *weights)
+{
+    const policy *chosen = policy_of(coi_decide(dataset));
+    co_dataset   *mine, *sized, *made = NULL;
+
+    if (!check_batched(ctx, dataset, input->num_replicas_in_sync))
+        return NULL;
+    mine = (chosen->after_split ? share_all : chosen->share)(ctx, numbers, input);
+    if (mine == NULL)
+        return NULL;
+    sized = coi_dataset_new(ctx, &options_ops, &mine, 1,
+                            coi_spec_map(ctx, mine->spec, coi_spec_unknown_dims, NULL),
+                            mine->cardinality);
+    coi_unref(&ctx->heap, mine);
+    if (sized != NULL) {
+        sized->batch_size = coi_dataset_rows(dataset);
+        made = split(ctx, sized, input, chosen, weights);
+        coi_unref(&ctx->heap, sized);
+    }
+    return made;
 }
 
 /* --- the public calls --- */

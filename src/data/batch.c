@@ -78,8 +78,8 @@ coi_batch_cardinality(int64_t n, int64_t size, bool drop_remainder)
 
 static const coi_dataset_ops batch_ops;
 
-static co_dataset *
-batch_new(co_context *ctx, co_dataset *input, int64_t size, bool drop_remainder)
+co_dataset *
+coi_batch_new(co_context *ctx, co_dataset *input, int64_t size, bool drop_remainder)
 {
     int64_t     dim = drop_remainder ? size : -1;
     co_value   *spec = coi_spec_map(ctx, input->spec, coi_spec_batch, &dim);
@@ -101,16 +101,16 @@ batch_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *input
 {
     const batch_dataset *self = (const batch_dataset *)dataset;
 
-    return batch_new(ctx, inputs[0], self->size, self->drop_remainder);
+    return coi_batch_new(ctx, inputs[0], self->size, self->drop_remainder);
 }
 
-void
+COI_RARE void
 coi_put_batch(coi_prose *out, int64_t size, bool drop_remainder)
 {
     coi_put(out, " of %lld%s", (long long)size, drop_remainder ? ", remainder dropped" : "");
 }
 
-static void
+COI_RARE static void
 batch_show(const co_dataset *dataset, coi_prose *out)
 {
     const batch_dataset *batch = (const batch_dataset *)dataset;
@@ -126,6 +126,7 @@ static const coi_dataset_ops batch_ops = {
     .open = batch_open,
     .close = batch_close,
     .with_inputs = batch_with_inputs,
+    .trace = batch_with_inputs,
     .position = coi_position_none, /* pieces are there only while an element is made */
     .show = batch_show,
 };
@@ -141,5 +142,5 @@ co_dataset_batch(co_context *ctx, co_dataset *input, int64_t size, bool drop_rem
                  "argument 3 (size) is %lld; a batch has 1 element or more", (long long)size);
         return NULL;
     }
-    return coi_dataset_give(ctx, batch_new(ctx, input, size, drop_remainder));
+    return coi_dataset_give(ctx, coi_batch_new(ctx, input, size, drop_remainder));
 }

@@ -138,6 +138,13 @@ struct coi_dataset_ops {
     void (*show)(const co_dataset *dataset, coi_prose *out); /* it has none */
     /* Readers of files: how many there are; CO_UNKNOWN_CARDINALITY. */
     int64_t (*num_files)(const co_dataset *dataset); /* none */
+    /*
+     * The same stage over numbers of examples, as a new reference (trace.c): the inputs, or the one that trace_one
+     * names, have one component, int64. NULL with an error, which coi_trace_lost makes.
+     */
+    co_dataset *(*trace)(co_context *ctx, co_dataset *dataset,
+                         co_dataset *const *inputs); /* numbers are lost */
+    size_t (*trace_one)(const co_dataset *dataset);  /* all inputs */
     /* Distributed datasets. */
     coi_layout (*layout)(const co_dataset *dataset); /* it is not distributed */
 };
@@ -171,6 +178,9 @@ typedef struct coi_stage_iterator {
     co_value  **element; /* room for one element of the input */
     bool        ended;
 } coi_stage_iterator;
+
+/* Of functions for people, in files that are compiled for speed. */
+#define COI_RARE __attribute__((cold))
 
 extern const coi_class coi_dataset_class, coi_iterator_class;
 
@@ -283,6 +293,10 @@ const char *coi_component_name(const co_dataset *dataset, size_t leaf, char out[
 
 /* --- transformations that others build on: new references; inputs were checked --- */
 
+co_dataset *coi_range_new(co_context *ctx, int64_t start, int64_t step, int64_t count);
+co_dataset *coi_batch_new(co_context *ctx, co_dataset *input, int64_t size, bool drop_remainder);
+co_dataset *coi_take_new(co_context *ctx, co_dataset *input, int64_t count);
+
 /* Of every num * block elements those at [index * block, (index + 1) * block); the product is an
  * int64_t. */
 co_dataset *coi_shard_new(co_context *ctx, co_dataset *input, int64_t num, int64_t index,
@@ -317,6 +331,21 @@ void coi_put_splitting(coi_prose *out, const co_dataset *dataset, const co_input
 /* explain.c: whom a dataset is distributed over; plain ones by `input`, NULL: one worker with one replica. False with an error. */
 bool coi_check_layout(co_context *ctx, const co_dataset *dataset, const co_input_context *input,
                       coi_layout *layout);
+/* trace.c. Slot `trace` of stages that do not move examples; why there is no answer; whether the input is batched, else that. */
+co_dataset *coi_trace_same(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs);
+co_dataset *coi_trace_lost(co_context *ctx, const co_dataset *dataset, const char *why);
+bool        coi_trace_has_rows(co_context *ctx, const co_dataset *dataset, const co_dataset *input);
+/*
+ * What a worker reads of the numbers of examples that stand for a dataset, as a new reference. Where slices are shared,
+ * what all workers read: the stream before it is shared.
+ */
+co_dataset *coi_traced_stream(co_context *ctx, co_dataset *dataset, co_dataset *numbers,
+                              const co_input_context *input, const int64_t *weights);
+bool        coi_shares_slices(const co_dataset *dataset);
+/* The replica that gets piece i of a step of such a stream. */
+int coi_reader_of(const co_dataset *dataset, const co_input_context *input, int i);
+/* Whether a shard waits for its numbers. */
+bool coi_has_hint(const co_dataset *dataset);
 /* DS-SHARD-11, DS-SPLIT-5. */
 bool coi_check_pipelines(co_context *ctx, const co_input_context *input);
 
@@ -331,6 +360,10 @@ coi_stats  *coi_stats_new(co_context *ctx, const co_dataset *dataset);
 coi_counts *coi_stats_find(coi_stats *stats, const co_dataset *dataset);
 /* Whether there is room for a text, argument `position`; CO_VALUE. */
 bool coi_check_room(co_context *ctx, const char *out, size_t capacity, int position);
+/* A struct of the caller, which begins with its size: CO_INVALID_ARGUMENT if it has none; as much as it knows is filled. */
+bool coi_check_record(co_context *ctx, const void *record, int position, const char *name,
+                      const char *init);
+void coi_fill_record(void *record, const void *all, size_t size);
 /* Bytes of a component of an element, whatever it is. */
 int64_t coi_leaf_bytes(const co_value *leaf);
 /* Time since then was spent working or waiting. NULL counts nothing. */

@@ -62,35 +62,30 @@ put_tree(explanation *e, const co_dataset *dataset, int depth)
         put_tree(e, dataset->inputs[i], depth + 1);
 }
 
-/* What was decided. dataset: before it was distributed. */
+/* What was decided. */
 static void
 put_layout(explanation *e, const coi_layout *layout)
 {
     const co_input_context *input = &layout->input;
     int                     each = input->num_replicas_in_sync / input->num_input_pipelines;
-    char                    text[LINE];
-    coi_prose               out = { text, sizeof(text), 0 };
+    int                     first = input->input_pipeline_id * each;
+    char                    texts[3][LINE];
+    coi_prose               sharding = { texts[1], LINE, 0 }, splitting = { texts[2], LINE, 0 };
 
-    coi_put(&out, "worker %d of %d, ", input->input_pipeline_id, input->num_input_pipelines);
-    coi_put(&out, "replica%s %d", each > 1 ? "s" : "", input->input_pipeline_id * each);
-    if (each > 1)
-        coi_put(&out, " to %d", (input->input_pipeline_id + 1) * each - 1);
-    coi_put(&out, " of %d", input->num_replicas_in_sync);
-    put_line(e, 0, text);
-    out.at = 0;
-    coi_put(&out, "sharding: ");
-    if (layout->origin != NULL)
-        coi_put_decision(&out, layout->origin, input->num_input_pipelines);
-    else
-        coi_put(&out, "none, because a function made the dataset of each worker");
-    put_line(e, 0, text);
-    out.at = 0;
-    coi_put(&out, "splitting: ");
-    if (layout->origin != NULL)
-        coi_put_splitting(&out, layout->origin, input, layout->weights);
-    else
-        coi_put(&out, "none: each replica takes the next element");
-    put_line(e, 0, text);
+    coi_text_line(texts[0], LINE, "worker %d of %d, replicas %d to %d of %d",
+                  input->input_pipeline_id, input->num_input_pipelines, first, first + each - 1,
+                  input->num_replicas_in_sync);
+    coi_put(&sharding, "sharding: ");
+    coi_put(&splitting, "splitting: ");
+    if (layout->origin != NULL) {
+        coi_put_decision(&sharding, layout->origin, input->num_input_pipelines);
+        coi_put_splitting(&splitting, layout->origin, input, layout->weights);
+    } else {
+        coi_put(&sharding, "none, because a function made the dataset of each worker");
+        coi_put(&splitting, "none: each replica takes the next element");
+    }
+    for (int i = 0; i < 3; ++i)
+        put_line(e, 0, texts[i]);
 }
 
 /* What is shown: the tree of `tree`, as a reference; `layout` if it is distributed or would be. NULL with an error. */

@@ -110,6 +110,7 @@ static const coi_dataset_ops promised_ops = {
     .position = coi_position_stage,
     .with_inputs = coi_stage_with_inputs,
     .count = promised_count,
+    .trace = coi_trace_same,
 };
 
 co_dataset *

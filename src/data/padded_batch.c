@@ -221,6 +221,14 @@ padded_show(const co_dataset *dataset, coi_prose *out)
     coi_put_batch(out, args->numbers[0], args->flag);
 }
 
+static co_dataset *
+padded_trace(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
+{
+    const coi_stage_args *args = &((const coi_stage *)dataset)->args;
+
+    return coi_batch_new(ctx, inputs[0], args->numbers[0], args->flag);
+}
+
 static const coi_dataset_ops padded_ops = {
     .name = "padded_batch",
     .dataset_size = sizeof(padded_dataset),
@@ -233,6 +241,7 @@ static const coi_dataset_ops padded_ops = {
     .position = coi_position_none,
     .count = padded_count,
     .show = padded_show,
+    .trace = padded_trace,
 };
 
 /* Room for one scalar per leaf. */

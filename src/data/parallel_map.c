@@ -61,6 +61,14 @@ parallel_show(const co_dataset *dataset, coi_prose *out)
             2 * (long long)args->calls, args->flag ? "" : ", as they are ready");
 }
 
+static co_dataset *
+parallel_trace(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
+{
+    if (!((const coi_stage *)dataset)->args.flag)
+        return coi_trace_lost(ctx, dataset, "gives elements as they are ready, in any order");
+    return coi_trace_same(ctx, dataset, inputs);
+}
+
 static const coi_dataset_ops parallel_map_ops = {
     .name = "map",
     .dataset_size = sizeof(coi_stage),
@@ -71,6 +79,7 @@ static const coi_dataset_ops parallel_map_ops = {
     .close = parallel_close,
     .with_inputs = coi_stage_with_inputs,
     .show = parallel_show,
+    .trace = parallel_trace,
 };
 
 bool

@@ -62,6 +62,7 @@ static const coi_dataset_ops prefetch_ops = {
     .close = coi_ahead_close,
     .with_inputs = coi_stage_with_inputs,
     .show = prefetch_show,
+    .trace = coi_trace_same,
 };
 static void
 nothing_show(const co_dataset *dataset, coi_prose *out)
@@ -76,6 +77,7 @@ static const coi_dataset_ops nothing_ops = {
     .transparent = true,
     .with_inputs = coi_stage_with_inputs,
     .show = nothing_show,
+    .trace = coi_trace_same,
 };
 
 bool

@@ -198,15 +198,28 @@ rebatch_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inp
                            dataset->spec);
 }
 
-static void
+#define MOST_SHOWN 16
+
+COI_RARE static void
 rebatch_show(const co_dataset *dataset, coi_prose *out)
 {
     const rebatch_dataset *rebatch = (const rebatch_dataset *)dataset;
 
-    for (size_t i = 0; i < rebatch->num_sizes && i < 16; ++i)
-        coi_put(out, "%s %lld", i > 0 ? "," : " to", (long long)rebatch->sizes[i]);
-    coi_put(out, "%s%s", rebatch->num_sizes > 16 ? ", ..." : "",
+    for (size_t i = 0; i < rebatch->num_sizes && i < MOST_SHOWN; ++i)
+        coi_put(out, "%s%lld", i > 0 ? ", " : " to ", (long long)rebatch->sizes[i]);
+    coi_put(out, "%s%s", rebatch->num_sizes > MOST_SHOWN ? ", ..." : "",
             rebatch->drop_remainder ? ", remainder dropped" : "");
+}
+
+COI_RARE static co_dataset *
+rebatch_trace(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
+{
+    const rebatch_dataset *self = (const rebatch_dataset *)dataset;
+
+    if (!coi_trace_has_rows(ctx, dataset, inputs[0]))
+        return NULL;
+    return coi_rebatch_new(ctx, inputs[0], self->sizes, self->num_sizes, self->drop_remainder,
+                           coi_spec_of(inputs[0]));
 }
 
 static const coi_dataset_ops rebatch_ops = {
@@ -220,6 +233,7 @@ static const coi_dataset_ops rebatch_ops = {
     .with_inputs = rebatch_with_inputs,
     .position = rebatch_position,
     .show = rebatch_show,
+    .trace = rebatch_trace,
 };
 
 co_dataset *

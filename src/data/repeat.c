@@ -134,7 +134,7 @@ repeat_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inpu
     return repeat_new(ctx, inputs[0], ((const count_dataset *)dataset)->count);
 }
 
-static void
+COI_RARE static void
 count_show(const co_dataset *dataset, coi_prose *out)
 {
     long long count = ((const count_dataset *)dataset)->count;
@@ -153,6 +153,7 @@ static const coi_dataset_ops repeat_ops = {
     .rows = repeat_rows,
     .position = count_position,
     .with_inputs = repeat_with_inputs,
+    .trace = repeat_with_inputs,
     .show = count_show,
 };
 
@@ -206,8 +207,8 @@ take_cardinality(int64_t n, int64_t count)
 
 static const coi_dataset_ops take_ops;
 
-static co_dataset *
-take_new(co_context *ctx, co_dataset *input, int64_t count)
+co_dataset *
+coi_take_new(co_context *ctx, co_dataset *input, int64_t count)
 {
     return count_new(ctx, &take_ops, input, count, take_cardinality(input->cardinality, count));
 }
@@ -215,7 +216,7 @@ take_new(co_context *ctx, co_dataset *input, int64_t count)
 static co_dataset *
 take_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
 {
-    return take_new(ctx, inputs[0], ((const count_dataset *)dataset)->count);
+    return coi_take_new(ctx, inputs[0], ((const count_dataset *)dataset)->count);
 }
 
 static const coi_dataset_ops take_ops = {
@@ -226,6 +227,7 @@ static const coi_dataset_ops take_ops = {
     .rows = take_rows,
     .position = count_position,
     .with_inputs = take_with_inputs,
+    .trace = take_with_inputs,
     .show = count_show,
 };
 
@@ -235,7 +237,7 @@ co_dataset_take(co_context *ctx, co_dataset *input, int64_t count)
     COI_ENTER(ctx, "dataset_take", NULL);
     if (!coi_check_input(ctx, input, 2, "input"))
         return NULL;
-    return coi_dataset_give(ctx, take_new(ctx, input, count));
+    return coi_dataset_give(ctx, coi_take_new(ctx, input, count));
 }
 
 /* --- skip --- */
@@ -304,6 +306,7 @@ static const coi_dataset_ops skip_ops = {
     .rows = skip_rows,
     .position = count_position,
     .with_inputs = skip_with_inputs,
+    .trace = skip_with_inputs,
     .show = count_show,
 };
 

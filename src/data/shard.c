@@ -85,7 +85,7 @@ shard_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *input
     return made;
 }
 
-static void
+COI_RARE static void
 shard_show(const co_dataset *dataset, coi_prose *out)
 {
     const shard_dataset *shard = (const shard_dataset *)dataset;
@@ -101,6 +101,7 @@ static const coi_dataset_ops shard_ops = {
     .iterator_size = sizeof(shard_iterator),
     .next = shard_next,
     .with_inputs = shard_with_inputs,
+    .trace = shard_with_inputs,
     .check = shard_check,
     .position = shard_position,
     .show = shard_show,
@@ -181,7 +182,7 @@ hint_fill(co_context *ctx, co_dataset *input, int num, int index)
 static co_dataset *hint_with_inputs(co_context *ctx, co_dataset *dataset,
                                     co_dataset *const *inputs);
 
-static void
+COI_RARE static void
 hint_show(const co_dataset *dataset, coi_prose *out)
 {
     (void)dataset;
@@ -195,6 +196,7 @@ static const coi_dataset_ops hint_ops = {
     .next = hint_next,
     .open = hint_open,
     .with_inputs = hint_with_inputs,
+    .trace = hint_with_inputs,
     .fill_hint = hint_fill,
     .show = hint_show,
 };

@@ -147,13 +147,24 @@ shuffle_position(co_context *ctx, co_iterator *iterator, coi_position *p)
     return true;
 }
 
-static void
+COI_RARE static void
 shuffle_show(const co_dataset *dataset, coi_prose *out)
 {
     const coi_stage_args *args = &((const coi_stage *)dataset)->args;
 
     coi_put(out, ", buffer %lld, seed %lld%s", (long long)args->numbers[0],
             (long long)args->numbers[1], args->flag ? ", in another order each time" : "");
+}
+
+COI_RARE static co_dataset *
+shuffle_trace(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
+{
+    const coi_stage_args *args = &((const coi_stage *)dataset)->args;
+
+    if (args->flag)
+        return coi_trace_lost(
+            ctx, dataset, "has another order in each pass; let it not reshuffle each iteration");
+    return coi_stage_new(ctx, dataset->ops, inputs, 1, coi_spec_of(inputs[0]), args);
 }
 
 const coi_dataset_ops coi_shuffle_ops = {
@@ -166,6 +177,7 @@ const coi_dataset_ops coi_shuffle_ops = {
     .with_inputs = coi_stage_with_inputs, /* counts its passes anew */
     .position = shuffle_position,
     .show = shuffle_show,
+    .trace = shuffle_trace,
 };
 
 co_dataset *

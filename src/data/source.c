@@ -107,7 +107,7 @@ source_position(co_context *ctx, co_iterator *iterator, coi_position *p)
                                iterator->dataset->cardinality);
 }
 
-static void
+COI_RARE static void
 range_show(const co_dataset *dataset, coi_prose *out)
 {
     const range_dataset *range = (const range_dataset *)dataset;
@@ -127,10 +127,24 @@ static const coi_dataset_ops range_ops = {
 };
 
 co_dataset *
+coi_range_new(co_context *ctx, int64_t start, int64_t step, int64_t count)
+{
+    co_dataset *dataset = coi_dataset_new(ctx, &range_ops, NULL, 0,
+                                          coi_spec_new(ctx, CO_INT64, NULL, 0), count);
+
+    if (dataset == NULL)
+        return NULL;
+    ((range_dataset *)dataset)->start = start;
+    ((range_dataset *)dataset)->step = step;
+    coi_dataset_mark(dataset, start);
+    coi_dataset_mark(dataset, step);
+    return dataset;
+}
+
+co_dataset *
 co_dataset_range(co_context *ctx, int64_t start, int64_t stop, int64_t step)
 {
-    co_dataset *dataset;
-    int64_t     count;
+    int64_t count;
 
     COI_ENTER(ctx, "dataset_range", NULL);
     if (step == 0) {
@@ -144,15 +158,7 @@ co_dataset_range(co_context *ctx, int64_t start, int64_t stop, int64_t step)
                  (long long)start, (long long)stop, (long long)step);
         return NULL;
     }
-    dataset = coi_dataset_new(ctx, &range_ops, NULL, 0, coi_spec_new(ctx, CO_INT64, NULL, 0),
-                              count);
-    if (dataset == NULL)
-        return NULL;
-    ((range_dataset *)dataset)->start = start;
-    ((range_dataset *)dataset)->step = step;
-    coi_dataset_mark(dataset, start);
-    coi_dataset_mark(dataset, step);
-    return coi_dataset_give(ctx, dataset);
+    return coi_dataset_give(ctx, coi_range_new(ctx, start, step, count));
 }
 
 /* --- tensors, whole and in slices --- */

@@ -175,7 +175,7 @@ split_destroy(coi_heap *heap, co_dataset *dataset)
     coi_small_free(heap, self->parts, (size_t)self->n * sizeof(*self->parts));
 }
 
-static void
+COI_RARE static void
 split_show(const co_dataset *dataset, coi_prose *out)
 {
     const split_dataset *split = (const split_dataset *)dataset;

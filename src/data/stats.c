@@ -115,6 +115,26 @@ coi_check_room(co_context *ctx, const char *out, size_t capacity, int position)
     return out != NULL || capacity == 0;
 }
 
+bool
+coi_check_record(co_context *ctx, const void *record, int position, const char *name,
+                 const char *init)
+{
+    if (record != NULL && *(const size_t *)record >= sizeof(size_t))
+        return true;
+    coi_fail(ctx, CO_INVALID_ARGUMENT, "argument %d (%s) is %s; begin with %s", position, name,
+             record == NULL ? "NULL" : "without its struct_size", init);
+    return false;
+}
+
+void
+coi_fill_record(void *record, const void *all, size_t size)
+{
+    size_t known = *(size_t *)record < size ? *(size_t *)record : size;
+
+    memcpy(record, all, known);
+    *(size_t *)record = known;
+}
+
 static void
 look(const co_iterator *iterator, size_t i, co_stage_stats *out)
 {
@@ -136,20 +156,13 @@ co_iterator_stats(co_context *ctx, co_iterator *iterator, size_t stage, co_stage
     co_stage_stats all;
 
     COI_ENTER(ctx, "iterator_stats", false);
-    if (!coi_check_object(ctx, iterator, &coi_iterator_class, 2, "iterator"))
+    if (!coi_check_object(ctx, iterator, &coi_iterator_class, 2, "iterator") ||
+        !coi_check_record(ctx, stats, 4, "stats", "CO_STAGE_STATS_INIT"))
         return false;
-    if (stats == NULL || stats->struct_size < sizeof(stats->struct_size)) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "argument 4 (stats) is %s; begin with CO_STAGE_STATS_INIT",
-                 stats == NULL ? "NULL" : "without its struct_size");
-        return false;
-    }
     if (stage >= iterator->stats->n)
         return false;
     look(iterator, stage, &all);
-    if (stats->struct_size < sizeof(all))
-        all.struct_size = stats->struct_size;
-    memcpy(stats, &all, all.struct_size);
+    coi_fill_record(stats, &all, sizeof(all));
     return true;
 }
 

@@ -73,18 +73,6 @@ unbatch_count(const co_dataset *dataset)
     return dataset->inputs[0]->cardinality == CO_INFINITE ? CO_INFINITE : CO_UNKNOWN_CARDINALITY;
 }
 
-static const coi_dataset_ops unbatch_ops = {
-    .name = "unbatch",
-    .dataset_size = sizeof(coi_stage),
-    .iterator_size = sizeof(unbatch_iterator),
-    .next = unbatch_next,
-    .position = unbatch_position,
-    .open = coi_stage_open,
-    .close = unbatch_close,
-    .with_inputs = coi_stage_with_inputs,
-    .count = unbatch_count,
-};
-
 static co_value *
 row_leaf(co_context *ctx, const co_value *spec, const void *arg)
 {
@@ -95,6 +83,29 @@ row_leaf(co_context *ctx, const co_value *spec, const void *arg)
     coi_fail(ctx, CO_VALUE, "elements with a scalar have no rows; batch the dataset first");
     return NULL;
 }
+
+static co_dataset *
+unbatch_trace(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
+{
+    if (!coi_trace_has_rows(ctx, dataset, inputs[0]))
+        return NULL;
+    return coi_stage_new(ctx, dataset->ops, inputs, 1,
+                         coi_spec_map(ctx, inputs[0]->spec, row_leaf, NULL),
+                         &((const coi_stage *)dataset)->args);
+}
+
+static const coi_dataset_ops unbatch_ops = {
+    .name = "unbatch",
+    .dataset_size = sizeof(coi_stage),
+    .iterator_size = sizeof(unbatch_iterator),
+    .next = unbatch_next,
+    .position = unbatch_position,
+    .open = coi_stage_open,
+    .close = unbatch_close,
+    .with_inputs = coi_stage_with_inputs,
+    .count = unbatch_count,
+    .trace = unbatch_trace,
+};
 
 co_dataset *
 co_dataset_unbatch(co_context *ctx, co_dataset *input)

@@ -115,6 +115,21 @@ zip_count(const co_dataset *dataset)
     return unknown ? CO_UNKNOWN_CARDINALITY : least;
 }
 
+/* Elements go side by side: one input has the numbers of all. */
+static size_t
+zip_counted(const co_dataset *dataset)
+{
+    return ((const coi_stage *)dataset)->args.flag;
+}
+
+static co_dataset *
+zip_trace(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
+{
+    if (dataset->cardinality == CO_UNKNOWN_CARDINALITY)
+        return coi_trace_lost(ctx, dataset, "has an input whose length is not known");
+    return coi_take_new(ctx, inputs[0], dataset->cardinality);
+}
+
 static const coi_dataset_ops zip_ops = {
     .name = "zip",
     .dataset_size = sizeof(coi_stage),
@@ -125,6 +140,8 @@ static const coi_dataset_ops zip_ops = {
     .close = zip_close,
     .with_inputs = coi_stage_with_inputs,
     .count = zip_count,
+    .trace = zip_trace,
+    .trace_one = zip_counted,
 };
 
 static co_value *
@@ -236,6 +253,14 @@ concatenate_count(const co_dataset *dataset)
     return a < 0 || b < 0 || __builtin_add_overflow(a, b, &sum) ? CO_UNKNOWN_CARDINALITY : sum;
 }
 
+static co_dataset *
+concatenate_trace(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
+{
+    return coi_stage_new(ctx, dataset->ops, inputs, 2,
+                         coi_spec_join(ctx, inputs[0]->spec, inputs[1], CO_TYPE, "the second"),
+                         &((const coi_stage *)dataset)->args);
+}
+
 static const coi_dataset_ops concatenate_ops = {
     .name = "concatenate",
     .dataset_size = sizeof(coi_stage),
@@ -244,6 +269,7 @@ static const coi_dataset_ops concatenate_ops = {
     .position = concatenate_position,
     .with_inputs = coi_stage_with_inputs,
     .count = concatenate_count,
+    .trace = concatenate_trace,
 };
 
 co_dataset *

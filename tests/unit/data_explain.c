@@ -111,7 +111,7 @@ CO_TEST(stages_with_more_arguments_show_them_too, "")
 
 #define AUTO_DATA                                                                                  \
     "sharding: AUTO becomes DATA, because the source range reads no files: every worker runs the " \
-    "whole pipeline and keeps its slices of each batch\n"
+    "whole pipeline, slices of batches go to workers in turn\n"
 
 CO_TEST(the_decision_and_its_reason_are_told,
         "DS-SHARD-1 DS-SHARD-7 DS-SHARD-8 DS-SHARD-9 DS-SPLIT-2 DS-SPLIT-3 DS-SPLIT-6")
@@ -124,45 +124,44 @@ CO_TEST(the_decision_and_its_reason_are_told,
         { "range(100).batch(10)",
           { 2, 1, 4 },
           { "worker 1 of 2, replicas 2 to 3 of 4\n" AUTO_DATA,
-            "splitting: each batch of m rows is cut into 4 slices of ceil(m / 4), the last "
-            "shorter; of 10 rows, replicas from 0 on get 3, 3, 3, 1\n",
+            "splitting: each batch is cut for 4 replicas, 10 rows into 3, 3, 3, 1\n",
             "shard 1 of 2 -> 20 elements (added by distribution)\n"
             "  split in 4 -> 40 elements (added by distribution)\n"
             "    batch of 10 -> 10 elements\n" } },
         { "range(100).batch(10).REPLICA",
           { 2, 0, 4 },
-          { "sharding: REPLICA, as asked for: every worker", "get 3, 3, 3, 1\n",
+          { "sharding: REPLICA, as asked for: every worker", "10 rows into 3, 3, 3, 1\n",
             "shard 0 of 2, 2 elements at a time -> " } },
         { "range(100).batch(10).OFF",
           { 2, 1, 4 },
           { "sharding: OFF, as asked for: every worker reads everything\n",
-            "splitting: the rows of all batches are one stream, cut into pieces for 4 replicas; of "
-            "10 rows, replicas from 0 on get 3, 3, 2, 2 in the first step\n",
+            "splitting: the rows of all batches are cut for 4 replicas, 10 rows into 3, 3, 2, 2\n",
             "rebatch to 2, 2, 3, 3 -> length not known (added by distribution)\n  options" } },
         { "range(8).shard.batch(4).HINT",
           { 2, 1, 2 },
           { "sharding: HINT, as asked for: the shard with CO_SHARD_HINT is filled in\n",
-            "get 2, 2 in the first step",
+            "4 rows into 2, 2\n",
             "    batch of 4 -> 1 element\n"
             "      shard 1 of 2 -> 4 elements (added by distribution)\n" } },
         { "range(8).batch(4).HINT",
           { 2, 1, 2 },
-          { "sharding: HINT, as asked for, but no shard has CO_SHARD_HINT: every worker reads "
+          { "sharding: HINT, as asked for: no shard has CO_SHARD_HINT, so every worker reads "
             "everything\n",
             "rebatch to 2, 2 -> ", "batch of 4 -> 2 elements\n" } },
         { "range(8).batch(4)",
           { 1, 0, 1 },
-          { "worker 0 of 1, replica 0 of 1\n", "sharding: none, because there is one worker\n",
+          { "worker 0 of 1, replicas 0 to 0 of 1\n",
+            "sharding: none, because there is one worker\n",
             "splitting: none, because there is one replica\nbatch of 4 -> 2 elements\n" } },
         { "range(8).batch(4).double",
           { 1, 0, 2 },
-          { "sharding: none", "slices of ceil(m / 2), the last shorter\n",
+          { "sharding: none", "splitting: each batch is cut for 2 replicas\n",
             "split in 2 -> 4 elem" } },
         { "range(80).batch(40)",
           { 1, 0, 20 },
-          { "sharding: none", "get 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, ...\n",
+          { "sharding: none", "into 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, ...\n",
             "split in 20" } },
-        { "range(8).batch(2)", { 1, 0, 4 }, { "none", "on get 1, 1, 0, 0\n", "split in 4" } },
+        { "range(8).batch(2)", { 1, 0, 4 }, { "none", "2 rows into 1, 1, 0, 0\n", "split in 4" } },
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
@@ -188,16 +187,15 @@ CO_TEST(sharding_by_files_is_explained, "DS-SHARD-2 DS-SHARD-5 DS-SHARD-7 AMB-9"
     co_dataset           *names;
 
     explain(ctx, text_files(ctx, 8), &input);
-    CO_EXPECT_CONTAINS(text, "sharding: AUTO becomes FILE, because the input is 8 files and there "
-                             "are 4 workers: whole files go to the workers, in turn\n");
+    CO_EXPECT_CONTAINS(text, "sharding: AUTO becomes FILE, because the input is read from files: "
+                             "whole files go to workers in turn; 8 files for 4 workers\n");
     CO_EXPECT_CONTAINS(text, "    files (text_lines): 2 of 8, the first 'b' -> length not known "
                              "(added by distribution)\n");
     explain(ctx, text_files(ctx, 1), &input);
-    CO_EXPECT_CONTAINS(text, "; the first co_next will fail, for 1 file is not enough for 4 "
-                             "workers: use more files, or the policy DATA or OFF\n");
+    CO_EXPECT_CONTAINS(text, "; 1 files for 4 workers, too few: co_next will fail\n");
     explain(ctx, co_dataset_with_autoshard(ctx, text_files(ctx, 3), CO_AUTOSHARD_FILE), &input);
     CO_EXPECT_CONTAINS(text, "sharding: FILE, as asked for: whole");
-    CO_EXPECT_CONTAINS(text, "for 3 files are not enough");
+    CO_EXPECT_CONTAINS(text, "; 3 files for 4 workers, too few: co_next will fail\n");
     CO_EXPECT_CONTAINS(explain(ctx, text_files(ctx, 2), NULL),
                        "files (text_lines): 2, the first 'a b?[2J' -> length not known\n");
     CO_EXPECT_CONTAINS(explain(ctx, text_files(ctx, 0), NULL),
@@ -206,7 +204,8 @@ CO_TEST(sharding_by_files_is_explained, "DS-SHARD-2 DS-SHARD-5 DS-SHARD-7 AMB-9"
     names = co_dataset_filter(ctx, co_dataset_range(ctx, 0, 8, 1), data_even, NULL);
     names = co_dataset_interleave(ctx, names, one_more, NULL, NULL, &options);
     explain(ctx, co_dataset_batch(ctx, names, 2, false), &input);
-    CO_EXPECT_CONTAINS(text, "because the input is read from files: whole files");
+    CO_EXPECT_CONTAINS(text,
+                       "because the input is read from files: whole files go to workers in turn\n");
     CO_EXPECT_CONTAINS(text, "shard 1 of 4 -> length not known (added by distribution)\n");
 }
 
@@ -225,8 +224,7 @@ CO_TEST_WITH(distributed_datasets_are_explained, "DS-FN-2 DS-PREF-1", "cpus=2")
     CO_EXPECT_STR(explain(ctx, dataset, NULL),
                   "worker 0 of 1, replicas 0 to 1 of 2\n"
                   "sharding: none, because there is one worker\n"
-                  "splitting: each batch of m rows is cut into 2 slices of ceil(m / 2), the last "
-                  "shorter; of 2 rows, replicas from 0 on get 1, 1\n"
+                  "splitting: each batch is cut for 2 replicas, 2 rows into 1, 1\n"
                   "distributed -> 3 elements\n"
                   "  prefetch, up to 2 elements ahead -> 6 elements (added by distribution)\n"
                   "    split in 2 -> 6 elements (added by distribution)\n"
@@ -259,7 +257,7 @@ CO_TEST_WITH(shares_by_weight_are_told_as_they_are, "", "cpus=3")
         co_value   *first = co_next(ctx, co_iterate(ctx, dataset));
         char        rows[60];
 
-        snprintf(rows, sizeof(rows), "replicas from 0 on get %lld, %lld, %lld\n",
+        snprintf(rows, sizeof(rows), "by weights, 10 rows into %lld, %lld, %lld\n",
                  (long long)co_num_elements(ctx, co_at(ctx, first, 0)),
                  (long long)co_num_elements(ctx, co_at(ctx, first, 1)),
                  (long long)co_num_elements(ctx, co_at(ctx, first, 2)));
@@ -267,36 +265,36 @@ CO_TEST_WITH(shares_by_weight_are_told_as_they_are, "", "cpus=3")
     }
 }
 
-/* Rows of the first piece of replica r, which its worker reads. */
+/* Rows of piece i of the first batch: by which worker it is read depends on the policy. */
 static int64_t
-rows_read(co_context *ctx, co_dataset *dataset, int workers, int replicas, int r)
+rows_read(co_context *ctx, co_dataset *dataset, int workers, int replicas, int i, bool in_turn)
 {
-    co_input_context input = { workers, r / replicas, workers * replicas };
+    int              at = in_turn ? i / workers : i % replicas;
+    co_input_context input = { workers, in_turn ? i % workers : i / replicas, workers * replicas };
     co_iterator     *it = co_iterate(ctx, co_dataset_for_worker(ctx, dataset, &input));
 
-    for (int i = 0; i < r % replicas; ++i)
+    while (at-- > 0)
         co_next(ctx, it);
     return co_num_elements(ctx, co_next(ctx, it));
 }
 
-CO_TEST(rows_that_are_told_are_those_that_replicas_read, "DS-SPLIT-1 DS-SPLIT-2 DS-SPLIT-4")
+CO_TEST(rows_that_are_told_are_those_that_are_read, "DS-SPLIT-1 DS-SPLIT-2 DS-SPLIT-4")
 {
     static const char *const policies[] = { "", ".OFF", ".REPLICA" };
 
     for (int k = 0; k < 3 * 9 * 4 * 4; ++k)
         CO_BLOCK(ctx) {
             int         workers = k / 3 % 4 + 1, replicas = k / 12 % 4 + 1, n = workers * replicas;
-            int         batch = k / 48 + 1;
-            char        line[300], pipeline[80];
+            char        line[300] = "", pipeline[80];
             data_out    out = { line, 0 };
             co_dataset *dataset;
 
-            snprintf(pipeline, sizeof(pipeline), "range(90).batch(%d)%s", batch, policies[k % 3]);
+            snprintf(pipeline, sizeof(pipeline), "range(90).batch(%d)%s", k / 48 + 1,
+                     policies[k % 3]);
             dataset = data_pipeline(ctx, pipeline);
-            for (int r = 0; n > 1 && r < n; ++r)
-                data_put(&out, "%s %lld", r == 0 ? "replicas from 0 on get" : ",",
-                         (long long)rows_read(ctx, dataset, workers, replicas, r));
-            line[out.at] = '\0';
+            for (int i = 0; n > 1 && i < n; ++i)
+                data_put(&out, "%s %lld", i == 0 ? " rows into" : ",",
+                         (long long)rows_read(ctx, dataset, workers, replicas, i, k % 3 == 0));
             CO_EXPECT_CONTAINS(explain(ctx, dataset, &(co_input_context){ workers, 0, n }), line);
         }
 }
@@ -345,8 +343,8 @@ CO_TEST_BARE(several_workers_log_one_line_and_one_worker_none, "DS-SHARD-7")
     CO_EXPECT_INT(count.other, 1); /* the warning of DS-SHARD-7 */
     CO_EXPECT_STR(count.last,
                   "input of worker 1 of 2: sharding AUTO becomes DATA, because the source range "
-                  "reads no files: every worker runs the whole pipeline and keeps its slices of "
-                  "each batch (co_dataset_explain shows the pipeline)");
+                  "reads no files: every worker runs the whole pipeline, slices of batches go to "
+                  "workers in turn (co_dataset_explain shows the pipeline)");
     co_dataset_for_worker(own, data_pipeline(own, "range(4).batch(2).OFF"), &second);
     CO_EXPECT_INT(count.info, 2);
     co_dataset_auto_shard(own, data_pipeline(own, "range(4).batch(2).DATA"), 2, 0);
