@@ -379,6 +379,18 @@ CO_API co_value *co_random_uniform(co_context *ctx, co_dtype dtype, const int64_
 CO_API co_value *co_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
                                   double mean, double stddev);
 
+/**
+ * The same without a state: the numbers are a function of the two seeds, dtype and position alone. They are the same in
+ * every replica, on any number of threads, and for every call with these seeds; no other stream is moved on. To draw
+ * again, give another seed: `(int64_t[]){ 17, step }`. A NULL seed is CO_INVALID_ARGUMENT.
+ */
+CO_API co_value *co_stateless_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims,
+                                             size_t ndim, const int64_t seed[2], double low,
+                                             double high);
+CO_API co_value *co_stateless_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims,
+                                            size_t ndim, const int64_t seed[2], double mean,
+                                            double stddev);
+
 /** Zeros in the place of about `rate` (in [0, 1)) of the elements, drawn from the same streams; the others
  * are divided by 1 - rate, so that the mean stays. Gradients pass where elements do. */
 CO_API co_value *co_dropout(co_context *ctx, co_value *x, double rate);

@@ -363,6 +363,8 @@
 #define co_squared_difference(ctx, ...) co_squared_difference(CO_HERE(ctx), __VA_ARGS__)
 #define co_squeeze(ctx, ...) co_squeeze(CO_HERE(ctx), __VA_ARGS__)
 #define co_stack(ctx, ...) co_stack(CO_HERE(ctx), __VA_ARGS__)
+#define co_stateless_random_normal(ctx, ...) co_stateless_random_normal(CO_HERE(ctx), __VA_ARGS__)
+#define co_stateless_random_uniform(ctx, ...) co_stateless_random_uniform(CO_HERE(ctx), __VA_ARGS__)
 #define co_step_examples(ctx) co_step_examples(CO_HERE(ctx))
 #define co_stop_gradient(ctx, ...) co_stop_gradient(CO_HERE(ctx), __VA_ARGS__)
 #define co_strategy_cross_device_ops(ctx, ...) co_strategy_cross_device_ops(CO_HERE(ctx), __VA_ARGS__)

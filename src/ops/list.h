@@ -153,6 +153,8 @@
     X(squared_difference)                                                                          \
     X(squeeze)                                                                                     \
     X(stack)                                                                                       \
+    X(stateless_random_normal)                                                                     \
+    X(stateless_random_uniform)                                                                    \
     X(stop_gradient)                                                                               \
     X(strided)                                                                                     \
     X(strided_grad)                                                                                \

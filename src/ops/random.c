@@ -5,6 +5,9 @@
  *
  *     counter words   0: block, low half   1: block, bits 32 to 39, and replica above   2, 3: number of the call
  *
+ * Those of a stateless call are a function of its own two seeds, in the places of the seed and of the number of the call, and of the position; its
+ * replica is one that there never is, so that no other stream has the same numbers.
+ *
  * A block gives four numbers, or two of float64. Nothing depends on threads or the instruction set: this file is
  * compiled once, for the baseline, and the logarithm, sine and cosine of Box-Muller are series summed here rather than
  * functions of a C library, which chooses between variants by processor.
@@ -15,29 +18,40 @@
 
 #include <math.h>
 
-typedef struct uniform_attrs {
+/* Of both distributions; the first two of the numbers that describe one have two names. */
+typedef struct random_attrs {
     coi_ints shape;
     uint8_t  dtype;
-    double   low, high;
-} uniform_attrs;
+    union {
+        double low, mean;
+    };
+    union {
+        double high, stddev;
+    };
+    coi_ints seed; /* of stateless calls: two numbers */
+} random_attrs;
 #define UNIFORM_ATTRS(X)                                                                           \
-    X(uniform_attrs, shape, INTS, "", NULL)                                                        \
-    X(uniform_attrs, dtype, DTYPE, "=float32", NULL)                                               \
-    X(uniform_attrs, low, FLOAT, "=0", NULL)                                                       \
-    X(uniform_attrs, high, FLOAT, "=1", NULL)
-COI_ATTR_TABLE(uniform_attrs, UNIFORM_ATTRS)
-
-typedef struct normal_attrs {
-    coi_ints shape;
-    uint8_t  dtype;
-    double   mean, stddev;
-} normal_attrs;
+    X(random_attrs, shape, INTS, "", NULL)                                                         \
+    X(random_attrs, dtype, DTYPE, "=float32", NULL)                                                \
+    X(random_attrs, low, FLOAT, "=0", NULL)                                                        \
+    X(random_attrs, high, FLOAT, "=1", NULL)
 #define NORMAL_ATTRS(X)                                                                            \
-    X(normal_attrs, shape, INTS, "", NULL)                                                         \
-    X(normal_attrs, dtype, DTYPE, "=float32", NULL)                                                \
-    X(normal_attrs, mean, FLOAT, "=0", NULL)                                                       \
-    X(normal_attrs, stddev, FLOAT, "=1", NULL)
+    X(random_attrs, shape, INTS, "", NULL)                                                         \
+    X(random_attrs, dtype, DTYPE, "=float32", NULL)                                                \
+    X(random_attrs, mean, FLOAT, "=0", NULL)                                                       \
+    X(random_attrs, stddev, FLOAT, "=1", NULL)
+#define STATELESS_UNIFORM_ATTRS(X) UNIFORM_ATTRS(X) X(random_attrs, seed, INTS, "", NULL)
+#define STATELESS_NORMAL_ATTRS(X)  NORMAL_ATTRS(X) X(random_attrs, seed, INTS, "", NULL)
+
+typedef random_attrs uniform_attrs, normal_attrs, stateless_uniform_attrs, stateless_normal_attrs;
+COI_ATTR_TABLE(uniform_attrs, UNIFORM_ATTRS)
 COI_ATTR_TABLE(normal_attrs, NORMAL_ATTRS)
+COI_ATTR_TABLE(stateless_uniform_attrs, STATELESS_UNIFORM_ATTRS)
+COI_ATTR_TABLE(stateless_normal_attrs, STATELESS_NORMAL_ATTRS)
+
+/* Kinds of operators. */
+enum { STATEFUL, STATELESS };
+#define NO_REPLICA 0xFFFFFFu
 
 enum { CHUNK = 8192 }; /* numbers per chunk; whole blocks */
 
@@ -263,8 +277,14 @@ normal_chunk(void *arg, int64_t chunk)
 
 /* Shape and dtype of the result. */
 static co_code
-random_infer(coi_call *call, const coi_ints *shape, co_dtype dtype, coi_out *outs)
+random_infer(coi_call *call, coi_out *outs)
 {
+    const random_attrs *attrs = call->attrs;
+    const coi_ints     *shape = &attrs->shape;
+    co_dtype            dtype = (co_dtype)attrs->dtype;
+
+    if (call->op->kind == STATELESS && attrs->seed.n != 2)
+        return coi_invalid(call, "seed has %d numbers; it must have 2", attrs->seed.n);
     if (dtype >= CO_NUM_DTYPES || !coi_dtypes[dtype].floating)
         return coi_invalid(call, "dtype is %s; it must be float16, bfloat16, float32 or float64",
                            co_dtype_name(dtype));
@@ -282,40 +302,43 @@ random_infer(coi_call *call, const coi_ints *shape, co_dtype dtype, coi_out *out
 static co_code
 uniform_infer(coi_call *call, coi_out *outs)
 {
-    const uniform_attrs *attrs = call->attrs;
+    const random_attrs *attrs = call->attrs;
 
     if (!isfinite(attrs->low) || !isfinite(attrs->high) || !isfinite(attrs->high - attrs->low) ||
         attrs->low > attrs->high)
         return coi_invalid(call, "low is %g and high %g; they must be finite, low not above high",
                            attrs->low, attrs->high);
-    return random_infer(call, &attrs->shape, (co_dtype)attrs->dtype, outs);
+    return random_infer(call, outs);
 }
 
 static co_code
 normal_infer(coi_call *call, coi_out *outs)
 {
-    const normal_attrs *attrs = call->attrs;
+    const random_attrs *attrs = call->attrs;
 
     if (!isfinite(attrs->mean) || !isfinite(attrs->stddev) || attrs->stddev < 0)
         return coi_invalid(call,
                            "mean is %g and stddev %g; they must be finite, stddev not negative",
                            attrs->mean, attrs->stddev);
-    return random_infer(call, &attrs->shape, (co_dtype)attrs->dtype, outs);
+    return random_infer(call, outs);
 }
 
 static co_code
-random_run(coi_call *call, double a, double b, coi_chunk_fn fn)
+random_run(coi_call *call, coi_chunk_fn fn)
 {
-    co_context *ctx = call->ctx;
-    co_value   *out = call->out[0];
-    job         j = { .key = { (uint32_t)ctx->seed, (uint32_t)(ctx->seed >> 32) },
-                      .call = ctx->random_counter++,
-                      .replica = (uint32_t)ctx->mode.replica,
-                      .dtype = (co_dtype)out->dtype,
-                      .a = a,
-                      .b = b,
-                      .out = out->u.tensor.data,
-                      .n = out->u.tensor.num_elements };
+    const random_attrs *attrs = call->attrs;
+    co_context         *ctx = call->ctx;
+    co_value           *out = call->out[0];
+    bool                is_stateless = call->op->kind == STATELESS;
+    uint64_t            key = is_stateless ? (uint64_t)attrs->seed.at[0] : ctx->seed;
+    job                 j = { .key = { (uint32_t)key, (uint32_t)(key >> 32) },
+                              .call = is_stateless ? (uint64_t)attrs->seed.at[1] : ctx->random_counter++,
+                              .replica = is_stateless ? NO_REPLICA : (uint32_t)ctx->mode.replica,
+                              .dtype = (co_dtype)out->dtype,
+                              .a = attrs->low,
+                              .b = attrs->high,
+                              .out = out->u.tensor.data,
+                              .n = out->u.tensor.num_elements };
 
     if (j.n > 0)
         coi_parallel(call, (j.n + CHUNK - 1) / CHUNK, fn, &j);
@@ -325,40 +348,33 @@ random_run(coi_call *call, double a, double b, coi_chunk_fn fn)
 static co_code
 uniform_run(coi_call *call)
 {
-    const uniform_attrs *attrs = call->attrs;
-
-    return random_run(call, attrs->low, attrs->high, uniform_chunk);
+    return random_run(call, uniform_chunk);
 }
 
 static co_code
 normal_run(coi_call *call)
 {
-    const normal_attrs *attrs = call->attrs;
-
-    return random_run(call, attrs->mean, attrs->stddev, normal_chunk);
+    return random_run(call, normal_chunk);
 }
 
-const coi_op coi_op_random_uniform = {
-    .name = "random_uniform",
-    .doc = "Numbers drawn evenly from [low, high).",
-    .num_inputs = 0,
-    .num_outputs = 1,
-    .not_differentiable = true,
-    COI_ATTRS(uniform_attrs),
-    .infer = uniform_infer,
-    .ref = uniform_run,
-};
-
-const coi_op coi_op_random_normal = {
-    .name = "random_normal",
-    .doc = "Numbers drawn from the normal distribution of mean and stddev.",
-    .num_inputs = 0,
-    .num_outputs = 1,
-    .not_differentiable = true,
-    COI_ATTRS(normal_attrs),
-    .infer = normal_infer,
-    .ref = normal_run,
-};
+#define RANDOM(name_, distribution, attrs_, kind_, doc_)                                           \
+    const coi_op coi_op_##name_ = {                                                                \
+        .name = #name_,                                                                            \
+        .doc = doc_,                                                                               \
+        .num_outputs = 1,                                                                          \
+        .kind = kind_,                                                                             \
+        .not_differentiable = true,                                                                \
+        COI_ATTRS(attrs_),                                                                         \
+        .infer = distribution##_infer,                                                             \
+        .ref = distribution##_run,                                                                 \
+    };
+RANDOM(random_uniform, uniform, uniform_attrs, STATEFUL, "Numbers drawn evenly from [low, high).")
+RANDOM(random_normal, normal, normal_attrs, STATEFUL,
+       "Numbers drawn from the normal distribution of mean and stddev.")
+RANDOM(stateless_random_uniform, uniform, stateless_uniform_attrs, STATELESS,
+       "Numbers drawn evenly from [low, high), the same for the same two seeds.")
+RANDOM(stateless_random_normal, normal, stateless_normal_attrs, STATELESS,
+       "Numbers drawn from a normal distribution, the same for the same two seeds.")
 
 void
 co_set_seed(co_context *ctx, uint64_t seed)
@@ -368,26 +384,43 @@ co_set_seed(co_context *ctx, uint64_t seed)
     ctx->random_counter = 0;
 }
 
+static co_value *
+draw_tensor(co_context *ctx, const coi_op *op, co_dtype dtype, const int64_t *dims, size_t ndim,
+            const int64_t *seed, double a, double b)
+{
+    random_attrs attrs = { .dtype = coi_dtype_attr(dtype), .low = a, .high = b };
+
+    COI_ENTER(ctx, op->name, NULL);
+    if (!coi_ints_from_dims(ctx, "dims", dims, ndim, &attrs.shape) ||
+        !coi_ints_from_dims(ctx, "seed", seed, op->kind == STATELESS ? 2 : 0, &attrs.seed))
+        return NULL;
+    return coi_apply(ctx, op, NULL, 0, &attrs);
+}
+
 co_value *
 co_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim, double low,
                   double high)
 {
-    uniform_attrs attrs = { .dtype = coi_dtype_attr(dtype), .low = low, .high = high };
-
-    COI_ENTER(ctx, "random_uniform", NULL);
-    if (!coi_ints_from_dims(ctx, "dims", dims, ndim, &attrs.shape))
-        return NULL;
-    return coi_apply(ctx, &coi_op_random_uniform, NULL, 0, &attrs);
+    return draw_tensor(ctx, &coi_op_random_uniform, dtype, dims, ndim, NULL, low, high);
 }
 
 co_value *
 co_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim, double mean,
                  double stddev)
 {
-    normal_attrs attrs = { .dtype = coi_dtype_attr(dtype), .mean = mean, .stddev = stddev };
+    return draw_tensor(ctx, &coi_op_random_normal, dtype, dims, ndim, NULL, mean, stddev);
+}
 
-    COI_ENTER(ctx, "random_normal", NULL);
-    if (!coi_ints_from_dims(ctx, "dims", dims, ndim, &attrs.shape))
-        return NULL;
-    return coi_apply(ctx, &coi_op_random_normal, NULL, 0, &attrs);
+co_value *
+co_stateless_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
+                            const int64_t seed[2], double low, double high)
+{
+    return draw_tensor(ctx, &coi_op_stateless_random_uniform, dtype, dims, ndim, seed, low, high);
+}
+
+co_value *
+co_stateless_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
+                           const int64_t seed[2], double mean, double stddev)
+{
+    return draw_tensor(ctx, &coi_op_stateless_random_normal, dtype, dims, ndim, seed, mean, stddev);
 }

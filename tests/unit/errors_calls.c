@@ -366,6 +366,8 @@ call_operators(co_context *ctx, const goods *g)
     call_more_operators(ctx, g);
     NOTHING(co_random_uniform(ctx, CO_FLOAT32, NULL, 0, 0, 1));
     NOTHING(co_random_normal(ctx, CO_FLOAT32, NULL, 0, 0, 1));
+    NOTHING(co_stateless_random_uniform(ctx, CO_FLOAT32, NULL, 0, (int64_t[]){ 1, 2 }, 0, 1));
+    NOTHING(co_stateless_random_normal(ctx, CO_FLOAT32, NULL, 0, (int64_t[]){ 1, 2 }, 0, 1));
     NOTHING(co_op_call(ctx, "neg", g->list, NULL));
 }
 

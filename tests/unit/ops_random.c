@@ -178,6 +178,51 @@ CO_TEST(random_streams_repeat_from_the_seed_and_differ_by_call_and_replica, "S-R
     CO_EXPECT_MORE(kernel_difference(ctx, first, replica), 0.1);
 }
 
+/* A function of their two seeds: the state of the context and the replica do not matter and do not change. */
+CO_TEST(stateless_random_numbers_follow_from_their_seeds, "S-RUN-7")
+{
+    static const int64_t seeds[][2] = { { 1, 2 }, { 2, 1 }, { 1, 3 }, { -1, 2 }, { 0, 0 } };
+    co_value            *of[5], *again, *before, *after;
+
+    for (int i = 0; i < 5; ++i)
+        of[i] = co_stateless_random_normal(ctx, CO_FLOAT32, CO_SHAPE(50), seeds[i], 0, 1);
+    for (int i = 0; i < 5; ++i)
+        for (int k = 0; k < i; ++k)
+            CO_EXPECT_MORE(kernel_difference(ctx, of[i], of[k]), 0.1);
+    co_set_seed(ctx, 42);
+    before = co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(50), 0, 1);
+    co_set_seed(ctx, 42);
+    ctx->mode.replica = 3;
+    again = co_stateless_random_normal(ctx, CO_FLOAT32, CO_SHAPE(50), seeds[0], 0, 1);
+    ctx->mode.replica = 0;
+    CO_EXPECT_CLOSE(kernel_difference(ctx, of[0], again), 0, 0);
+    after = co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(50), 0, 1);
+    CO_EXPECT_CLOSE(kernel_difference(ctx, before, after), 0, 0);
+    /* not the stream of a context with these numbers */
+    again = co_stateless_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(50), (int64_t[]){ 42, 0 }, 0, 1);
+    CO_EXPECT_MORE(kernel_difference(ctx, before, again), 0.1);
+    /* a longer tensor begins with the numbers of a shorter one */
+    again = co_stateless_random_normal(ctx, CO_FLOAT32, CO_SHAPE(9, 7), seeds[0], 0, 1);
+    again = co_slice(ctx, co_reshape(ctx, again, CO_SHAPE(63)), (int64_t[]){ 0 }, (int64_t[]){ 50 },
+                     1);
+    CO_EXPECT_CLOSE(kernel_difference(ctx, of[0], again), 0, 0);
+}
+
+CO_TEST(stateless_random_numbers_need_two_seeds, "GEN-ERR-4")
+{
+    const char *keys[] = { "shape", "seed" };
+    co_value   *one = co_list(ctx, (co_value *[]){ co_int(ctx, 3) }, 1);
+
+    CO_EXPECT_NULL(co_stateless_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(2), NULL, 0, 1));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "seed");
+    CO_EXPECT_NULL(co_op_call(ctx, "stateless_random_normal", co_tuple(ctx, NULL, 0),
+                              co_map(ctx, keys, (co_value *[]){ one, one }, 2)));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "seed has 1 numbers");
+    CO_EXPECT_NULL(
+        co_stateless_random_normal(ctx, CO_INT32, CO_SHAPE(2), (int64_t[]){ 1, 2 }, 0, 1));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "int32");
+}
+
 CO_TEST_WITH(random_numbers_begin_with_the_seed_of_the_settings, "", "seed=42")
 {
     co_value *first = co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(5), 0, 1);

@@ -197,6 +197,8 @@ static const ops_row rows[] = {
     ROW("squared_difference", "r" BIG " r[613]", ""),
     ROW_WHOLE("squeeze", "r[331,1,613]", ""),
     ROW_WHOLE("stack", "r" BIG " r" BIG, "axis=1"),
+    ROW("stateless_random_normal", "", "shape=[331,613] seed=[3,4]"),
+    ROW("stateless_random_uniform", "", "shape=[331,613] seed=[-1,4] dtype=float64"),
     ROW_WHOLE("stop_gradient", "r" BIG, ""),
     ROW("strided", "r[340,640]", "begin=[330,1] strides=[-1,2] shape=[331,300]"),
     ROW("strided_grad", "r[331,300]", "begin=[330,1] strides=[-1,2] shape=[340,640]"),

@@ -147,6 +147,8 @@ static const op_example op_examples[] = {
     { "squared_difference", FIT, "[1, 5] [3, 3]", "" },
     { "squeeze", "any; the result is without dimensions of 1", "[[[1], [2]]]", "" },
     { "stack", "all the same; the result has their number more as its axis `axis`", "[1, 2] [3, 4]", "axis=1" },
+    { "stateless_random_normal", "-> shape", "", "shape=[3] seed=[1,2]" },
+    { "stateless_random_uniform", "-> shape", "", "shape=[3] seed=[1,2]" },
     { "stop_gradient", KEPT, "[1.0, 2.0]", "" },
     { "strided_slice", "as in Python", "[1, 2, 3, 4, 5]", "begin=[4] end=[0] strides=[-2]" },
     { "sub", FIT, "[1, 2] [10, 20]", "" },
