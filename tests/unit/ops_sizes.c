@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every operator that has an optimised kernel against its plain one, results and gradients, over random shapes of sizes that hurt: nothing, one,
+ * primes, one past a vector, a panel or a tile. What one kernel refuses the other refuses too. Sizes are capital letters in a row:
+ *
+ *     ROW("matmul", "r[A,B] r[B,C]", ""),
+ */
+#include "ops_rows.h"
+
+#include "ops/op.h"
+
+enum { NUM_DRAWS = 12, NUM_LETTERS = 5, MOST_ELEMENTS = 20000, MOST_TEXT = 200 };
+
+#define ONE(name)  ROW(name, "r[A,B,C]", "")
+#define PLUS(name) ROW(name, "p[A,B,C]", "")
+#define TWO(name)  ROW(name, "r[A,B,C] r[B,C]", ""), ROW(name, "r[A,1] r[B]", "")
+#define ALONG(name, attr)                                                                          \
+    ROW(name, "r[A,B,C]", attr "=[0]"), ROW(name, "r[A,B,C]", attr "=[1]"),                        \
+        ROW(name, "r[A,B,C]", attr "=[0,2]"), ROW(name, "r[A,B,C]", attr "=[2] keepdims=true")
+
+/* clang-format off */
+static const ops_row rows[] = {
+    ONE("abs"), ONE("ceil"), ONE("cos"), ONE("elu"), ONE("erf"), ONE("exp"), ONE("expm1"), ONE("floor"), ONE("gelu"),
+    ONE("isfinite"), ONE("isinf"), ONE("isnan"), PLUS("log"), PLUS("log1p"), ONE("log_sigmoid"), ONE("neg"), PLUS("reciprocal"),
+    ONE("relu"), ONE("relu6"), ONE("round"), PLUS("rsqrt"), ONE("selu"), ONE("sigmoid"), ONE("sign"), ONE("silu"), ONE("sin"),
+    ONE("softplus"), ONE("softsign"), PLUS("sqrt"), ONE("square"), ONE("tan"), ONE("tanh"), ONE("leaky_relu"),
+    ROW("gelu", "r[A,B,C]", "approximate=true"),
+    ROW("logical_not", "b[A,B,C]", ""),
+    TWO("add"), TWO("sub"), TWO("mul"), TWO("maximum"), TWO("minimum"), TWO("squared_difference"), TWO("equal"), TWO("not_equal"),
+    TWO("less"), TWO("less_equal"), TWO("greater"), TWO("greater_equal"), TWO("elu_grad"), TWO("gelu_tanh_grad"), TWO("relu_grad"),
+    TWO("relu6_grad"), TWO("selu_grad"), TWO("sigmoid_grad"), TWO("tanh_grad"),
+    ROW("div", "r[A,B] p[B]", ""), ROW("floordiv", "r[A,B] p[A,1]", ""), ROW("mod", "r[A,B] p[B]", ""), ROW("pow", "p[A,B] r[B]", ""),
+    ROW("add", "i9[A,B] i9[B]", ""), ROW("mul", "j9[A,1] j9[B]", ""),
+    ROW("logical_and", "b[A,B] b[B]", ""), ROW("logical_or", "b[A,B] b[B]", ""), ROW("logical_xor", "b[A,1] b[B]", ""),
+    ROW("where", "b[A,B] r[B] r[A,1]", ""),
+    ROW("cast", "r[A,B]", "dtype=int32"), ROW("cast", "r[A,B]", "dtype=float16"), ROW("cast", "i9[A,B]", "dtype=float64"),
+    ROW("argmax", "r[A,B,C]", "axis=0"), ROW("argmax", "r[A,B,C]", "axis=2"), ROW("argmin", "r[A,B,C]", "axis=1"),
+    ALONG("reduce_sum", "axis"), ALONG("reduce_mean", "axis"), ALONG("reduce_max", "axis"), ALONG("reduce_min", "axis"),
+    ROW("reduce_prod", "p[A,B,C]", "axis=[1]"), ROW("reduce_prod", "i3[A,B,C]", "axis=[0,2]"),
+    ROW("cumsum", "r[A,B,C]", "axis=1 exclusive=true"), ROW("cumsum", "r[A,B,C]", "axis=2 reverse=true"), ROW("cumprod", "p[A,7,C]", "axis=1"),
+    ROW("top_k", "r[A,B]", "k=1"), ROW("top_k", "r[A,B]", "k=B"),
+    ROW("softmax", "r[A,B,C]", "axis=-1"), ROW("softmax", "r[A,B,C]", "axis=0"), ROW("softmax_grad", "r[A,B] r[A,B]", "axis=1"),
+    ROW("sparse_softmax_cross_entropy_with_logits", "iB[A] r[A,B]", ""),
+    ROW("sparse_softmax_cross_entropy_grad", "iB[A] r[A,B] r[A]", ""),
+    ROW("softmax_cross_entropy_with_logits", "s[A,B] r[A,B]", ""),
+    ROW("layer_norm", "r[A,B] r[B] r[B]", "epsilon=0.1"), ROW("layer_norm", "r[A,B,C] r[B,C] r[B,C]", "axis=[1,2] epsilon=0.1"),
+    ROW("attention", "r[A,B,8] r[A,C,8] r[A,C,6]", "heads=2"), ROW("attention", "r[A,B,6] r[A,B,6] r[A,B,6]", "heads=3 causal=true"),
+    ROW("attention", "r[A,B,D] r[A,C,D] r[A,C,E]", "causal=true"),
+    ROW("matmul", "r[A,B] r[B,C]", ""), ROW("matmul", "r[B,A] r[C,B]", "transpose_a=true transpose_b=true"),
+    ROW("matmul", "r[A,B] r[C,B]", "transpose_b=true"), ROW("matmul", "r[B,A] r[B,C]", "transpose_a=true"),
+    ROW("matmul", "r[3,A,B] r[B,C]", ""), ROW("matmul", "r[2,1,A,B] r[3,B,C]", ""), ROW("matmul", "i9[A,B] i9[B,C]", ""),
+    ROW("dense", "r[A,B] r[B,C] r[C]", "activation=gelu"), ROW("dense", "r[3,A,B] r[B,C] r[C]", "activation=relu"),
+    ROW("conv2d", "r[D,A,B,C] r[3,2,C,E]", "padding=SAME"), ROW("conv2d", "r[2,A,B,C] r[1,1,C,E]", ""),
+    ROW("conv2d", "r[2,A,B,C] r[3,3,C,E]", "strides=[2,3]"), ROW("conv2d", "r[2,A,B,3] r[2,2,3,E]", "dilations=[2,1]"),
+    ROW("conv2d_bias", "r[2,A,B,C] r[2,3,C,E] r[E]", "padding=SAME activation=tanh"),
+    ROW("conv2d_backprop_input", "r[3,3,C,E] r[2,A,B,E]", "sizes=[2,A,B,C] padding=SAME"),
+    ROW("conv2d_backprop_filter", "r[2,A,B,C] r[2,A,B,E]", "sizes=[3,3,C,E] padding=SAME"),
+    ROW("max_pool2d", "r[2,A,B,C]", "ksize=[2,2] strides=[2,2]"), ROW("max_pool2d", "r[2,A,B,C]", "ksize=[3,2] strides=[2,1] padding=SAME"),
+    ROW("max_pool2d_grad", "r[2,A,B,C] r[2,A,B,C] r[2,A,B,C]", "ksize=[1,1] strides=[1,1]"),
+    ROW("max_pool2d_grad_grad", "r[2,A,B,C] r[2,A,B,C] r[2,A,B,C]", "ksize=[3,3] strides=[1,1] padding=SAME"),
+    ROW("avg_pool2d", "r[2,A,B,C]", "ksize=[3,2] strides=[2,1] padding=SAME"),
+    ROW("avg_pool2d_grad", "r[2,A,B,C]", "ksize=[3,3] strides=[1,1] padding=SAME shape=[2,A,B,C]"),
+    ROW("transpose", "r[A,B,C]", "perm=[2,0,1]"), ROW("transpose", "h[A,B,C]", "perm=[0,2,1]"), ROW("transpose", "b[A,B]", ""),
+    ROW("broadcast_to", "r[A,1,C]", "shape=[A,B,C]"), ROW("broadcast_to", "r[1]", "shape=[A,B]"),
+    ROW("slice", "r[A,B,C]", "begin=[0,1,0] size=[-1,-1,D]"), ROW("slice_grad", "r[A,B]", "begin=[1,2] shape=[131,133]"),
+    ROW("strided", "r[A,B]", "begin=[0,1] strides=[1,2] shape=[A,3]"), ROW("strided_grad", "r[A,B]", "begin=[0,0] strides=[1,1] shape=[A,B]"),
+    ROW("concat", "r[A,B,C] r[A,D,C]", "axis=1"), ROW("concat", "h[A,B] h[C,B]", "axis=0"),
+    ROW("gather", "r[A,B] iA[C]", ""), ROW("gather", "r[A,B,C] iB[D]", "axis=1"), ROW("gather", "r[A,B,C] jB[A,D]", "axis=1 batch_dims=1"),
+    ROW("scatter_add", "r[C,B] iA[C]", "shape=[A,B]"),
+    ROW("one_hot", "iA[B,C]", "depth=A"), ROW("fill", "", "shape=[A,B] value=1.5"), ROW("zeros", "", "shape=[A,B,C]"),
+    ROW("ones", "", "shape=[A,B] dtype=float16"), ROW("range", "", "start=0 limit=A delta=0.7"),
+};
+/* clang-format on */
+#define NUM_ROWS (sizeof(rows) / sizeof(rows[0]))
+
+static bool
+has_kernels(const co_op_info *info)
+{
+    return coi_op_find(info->name)->run != NULL;
+}
+
+/* A letter by itself, not one of a word. */
+static bool
+is_size(const char *text, const char *at)
+{
+    char before = at == text ? ' ' : at[-1];
+
+    return *at >= 'A' && *at < 'A' + NUM_LETTERS && strchr("[,=ij", before) != NULL &&
+           !(at[1] >= 'A' && at[1] <= 'Z');
+}
+
+static void
+fill_in(const char *text, const int64_t *sizes, char *out)
+{
+    size_t used = 0;
+
+    for (const char *at = text; *at != '\0'; ++at)
+        if (is_size(text, at))
+            used += (size_t)snprintf(out + used, MOST_TEXT - used, "%lld",
+                                     (long long)sizes[*at - 'A']);
+        else
+            out[used++] = *at;
+    out[used] = '\0';
+}
+
+/* Letters are drawn anew until no input or result has too many elements for plain kernels. */
+static void
+draw_sizes(ops_random *random, int64_t *sizes)
+{
+    static const int64_t hurting[] = { 0,  1,  2,  3,  5,  6,  7,  8,  9,  13, 15, 16,
+                                       17, 24, 25, 31, 33, 48, 49, 64, 65, 73, 97, 129 };
+    int64_t              product;
+
+    do {
+        product = 1;
+        for (int i = 0; i < NUM_LETTERS; ++i) {
+            int64_t n = (int64_t)(sizeof(hurting) / sizeof(hurting[0])) / (i < 3 ? 1 : 3);
+
+            sizes[i] = hurting[ops_below(random, n)];
+            product *= i < 3 && sizes[i] > 0 ? sizes[i] : 1;
+        }
+    } while (product > MOST_ELEMENTS);
+}
+
+typedef struct outcome {
+    co_value *results, *gradients; /* tuples; NULL where there is none */
+    co_code   code, gradient_code;
+} outcome;
+
+static outcome
+run_row(co_context *ctx, const ops_row *row, const ops_row_call *call, bool is_reference)
+{
+    outcome   out = { NULL, NULL, CO_OK, CO_OK };
+    co_value *real[LITERAL_MOST];
+    size_t    num_real;
+
+    ctx->reference_kernels = is_reference;
+    co_tape_begin(ctx);
+    for (size_t i = 0; i < call->num_in; ++i)
+        if (ops_is_real(call->in[i]))
+            co_watch(ctx, call->in[i]);
+    out.results = ops_row_results(ctx, row, call);
+    out.code = co_error(ctx)->code;
+    co_clear(ctx);
+    num_real = out.code == CO_OK ? ops_row_real(ctx, row, out.results, real, LITERAL_MOST) : 0;
+    if (num_real > 0 && call->num_in > 0)
+        out.gradients = co_gradient(ctx, co_tuple(ctx, real, num_real),
+                                    co_tuple(ctx, call->in, call->num_in));
+    else
+        co_tape_end(ctx);
+    out.gradient_code = co_error(ctx)->code;
+    co_clear(ctx);
+    ctx->reference_kernels = false;
+    return out;
+}
+
+/* How far two tensors are apart, in roundings of their largest element; huge where one is finite and the other is not. */
+static double
+roundings_apart(co_context *ctx, co_value *a, co_value *b)
+{
+    double   worst = 0, size = 1, x, y, rounding;
+    co_dtype dtype;
+
+    if (co_value_kind(a) == CO_KIND_NONE && co_value_kind(b) == CO_KIND_NONE)
+        return 0;
+    a = co_to_tensor(ctx, a, CO_DTYPE_NONE);
+    b = co_to_tensor(ctx, b, CO_DTYPE_NONE);
+    if (a == NULL || b == NULL || a->dtype != b->dtype || !coi_same_shape(a, b))
+        return 1e301;
+    dtype = (co_dtype)a->dtype;
+    if (!co_dtype_is_floating(dtype))
+        return ops_compare(ctx, a, b);
+    rounding = dtype == CO_FLOAT64   ? 0x1p-53
+               : dtype == CO_FLOAT32 ? 0x1p-24
+               : dtype == CO_FLOAT16 ? 0x1p-11
+                                     : 0x1p-8;
+    for (int pass = 0; pass < 2; ++pass)
+        for (int64_t i = 0; i < a->u.tensor.num_elements; ++i) {
+            size_t at = (size_t)i * co_dtype_size(dtype);
+
+            coi_convert(dtype, (const char *)a->u.tensor.data + at, CO_FLOAT64, &x, 1);
+            coi_convert(dtype, (const char *)b->u.tensor.data + at, CO_FLOAT64, &y, 1);
+            if (pass == 0 && isfinite(y))
+                size = fmax(size, fabs(y));
+            else if (pass == 1 && x != y && !(isnan(x) && isnan(y)))
+                worst = fmax(worst, isfinite(x - y) ? fabs(x - y) / size / rounding : 1e300);
+        }
+    return worst;
+}
+
+static double
+farthest(co_context *ctx, co_value *a, co_value *b)
+{
+    double worst = 0;
+
+    if (a == NULL || b == NULL)
+        return a == b ? 0 : 1e302;
+    if (co_size(ctx, a) != co_size(ctx, b))
+        return 1e302;
+    for (size_t i = 0; i < co_size(ctx, a); ++i)
+        worst = fmax(worst, roundings_apart(ctx, co_at(ctx, a, i), co_at(ctx, b, i)));
+    return worst;
+}
+
+/* Roundings: gradients of filters are sums over thousands of pixels, and those of layers go through an activation before. */
+static double
+limit_of(const ops_row *row)
+{
+    return strncmp(row->name, "conv2d", 6) == 0 ? 512 : 32;
+}
+
+/* One row with sizes filled in. Returns whether it was computed. */
+static bool
+check_row(co_context *ctx, const ops_row *row, co_dtype real)
+{
+    ops_row_call call;
+    outcome      fast, plain;
+    double       apart, limit = limit_of(row);
+
+    ops_row_inputs(ctx, row, real, &call);
+    fast = run_row(ctx, row, &call, false);
+    plain = run_row(ctx, row, &call, true);
+    apart = farthest(ctx, fast.results, plain.results);
+    if (fast.code == CO_OK && apart <= limit)
+        apart = fmax(apart, farthest(ctx, fast.gradients, plain.gradients));
+    if (fast.code != plain.code || fast.gradient_code != plain.gradient_code || !(apart <= limit))
+        test_fail(TEST_AT, "%s of %s, %s, r is %s: codes %d %d, %d %d; %g roundings apart",
+                  row->name, row->inputs, row->attrs, co_dtype_name(real), (int)fast.code,
+                  (int)plain.code, (int)fast.gradient_code, (int)plain.gradient_code, apart);
+    return fast.code == CO_OK;
+}
+
+static void
+check_rows(co_context *ctx)
+{
+    static const co_dtype reals[] = { CO_FLOAT32, CO_FLOAT64, CO_FLOAT32, CO_FLOAT16 };
+    char                  inputs[MOST_TEXT], attrs[MOST_TEXT];
+    int64_t               sizes[NUM_LETTERS];
+
+    for (size_t r = 0; r < NUM_ROWS; ++r) {
+        ops_random random = { 17 + r };
+        int        computed = 0;
+
+        for (int draw = 0; draw < NUM_DRAWS; ++draw)
+            CO_BLOCK(ctx) {
+                ops_row row = rows[r];
+
+                draw_sizes(&random, sizes);
+                fill_in(rows[r].inputs, sizes, inputs);
+                fill_in(rows[r].attrs, sizes, attrs);
+                row.inputs = inputs;
+                row.attrs = attrs;
+                computed += check_row(ctx, &row, reals[draw % 4]);
+            }
+        if (!CO_EXPECT_MORE(computed, 2))
+            test_fail(TEST_AT, "%s of %s, %s was computed %d times of %d", rows[r].name,
+                      rows[r].inputs, rows[r].attrs, computed, NUM_DRAWS);
+    }
+}
+
+CO_TEST(kernels_agree_with_the_plain_ones_at_sizes_that_hurt, "")
+{
+    check_rows(ctx);
+}
+
+CO_TEST_WITH(baseline_kernels_agree_with_the_plain_ones_at_sizes_that_hurt, "", "isa=base")
+{
+    check_rows(ctx);
+}
+
+CO_TEST(no_operator_with_kernels_is_left_out, "")
+{
+    ops_expect_rows(rows, NUM_ROWS, has_kernels);
+}
