@@ -46,7 +46,8 @@ typedef struct co_gradient_options {
 /**
  * The gradient of the sum of all targets (one tensor or a structure) with respect to each source (a
  * tensor, a variable, or a structure of them), in the structure of sources. A source that no target
- * depends on gives none. A gradient may be indexed slices.
+ * depends on gives none. A gradient may be indexed slices; slices among the targets stand for their
+ * values, so that a gradient can be differentiated again as it is.
  */
 CO_API co_value *co_gradient(co_context *ctx, co_value *targets, co_value *sources);
 CO_API co_value *co_gradient_with(co_context *ctx, co_value *targets, co_value *sources,

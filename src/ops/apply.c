@@ -567,6 +567,8 @@ coi_compose(co_context *ctx, const coi_op *op, co_value *const *given, int num_g
     co_block_end(ctx);
     if (o.room > 0)
         coi_small_free(&ctx->heap, call.in, o.room);
+    if (ctx->error.code != CO_OK)
+        ctx->error.call = op->name; /* what was called, and not the part that failed */
     return result != NULL ? coi_own(ctx, result) : NULL;
 }
 

@@ -344,6 +344,15 @@ collect(walk *w, co_value **sources, size_t n, bool zero)
     return true;
 }
 
+/* Slices among targets stand for their values: that is what was computed. */
+static void
+take_values(co_value **targets, size_t n)
+{
+    for (size_t i = 0; i < n; ++i)
+        if (targets[i]->kind == CO_KIND_SLICES)
+            targets[i] = targets[i]->u.slices.values;
+}
+
 /* The leaves of a structure in an array of the heap. */
 static co_value **
 leaves_of(co_context *ctx, co_value *structure, size_t *n)
@@ -419,6 +428,8 @@ gradient(co_context *ctx, co_value *targets, co_value *sources, const co_gradien
         else
             coi_failed(ctx);
     }
+    if (to != NULL)
+        take_values(to, num_targets);
     if (ctx->error.code != CO_OK)
         coi_tape_spend(ctx);
     else if (coi_gradients(ctx, to, num_targets, given, from, num_sources,

@@ -13,6 +13,7 @@
 #include "ops/dtypes.h"
 #include "ops/lanes.h"
 #include "ops/list.h"
+#include "ops/move.h"
 #include "ops/ref/ref.h"
 #include "ops/simd/loops.h"
 #include "ops/walk.h"
@@ -311,15 +312,18 @@ static void
 fill_empty(reduce_job *job, int64_t n)
 {
     coi_wide acc;
+    char     element[sizeof(coi_wide)];
     bool     is_nan = job->is_mean && coi_dtypes[job->dtype].floating;
 
+    if (n == 0)
+        return;
     job->is_mean = false;
-    for (int64_t i = 0; i < n; ++i) {
-        begin_acc(job, &acc, 1);
-        if (is_nan)
-            acc.f = NAN;
-        finish(job, &acc, i, 1);
-    }
+    begin_acc(job, &acc, 1);
+    if (is_nan)
+        acc.f = NAN;
+    finish(job, &acc, 0, 1);
+    memcpy(element, job->out, job->size);
+    coi_fill_elements(job->out, n, element, job->size);
 }
 
 static co_code

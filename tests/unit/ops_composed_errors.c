@@ -89,6 +89,9 @@ OPS_REJECTED(tile_negative, co_tile(ctx, F(4), DIMS(-1), 1))
 OPS_REJECTED(tile_overflow, co_tile(ctx, F(4), DIMS(BIG), 1))
 OPS_REJECTED(pad_rank, co_pad(ctx, F(4), DIMS(1), 1, CO_PAD_CONSTANT, 0))
 OPS_REJECTED(pad_negative, co_pad(ctx, F(4), DIMS(-1, 0), 2, CO_PAD_CONSTANT, 0))
+OPS_REJECTED(pad_huge, co_pad(ctx, F(4), DIMS(0, BIG), 2, CO_PAD_CONSTANT, 0))
+OPS_REJECTED(segment_huge, co_unsorted_segment_sum(ctx, F(3), I(3), BIG))
+OPS_REJECTED(matvec_dtype, co_matvec(ctx, B(2, 2), B(2), false))
 OPS_REJECTED(pad_reflect, co_pad(ctx, F(4), DIMS(4, 0), 2, CO_PAD_REFLECT, 0))
 OPS_REJECTED(pad_symmetric, co_pad(ctx, F(4), DIMS(5, 0), 2, CO_PAD_SYMMETRIC, 0))
 OPS_REJECTED(pad_mode, co_pad(ctx, F(4), DIMS(1, 0), 2, (co_pad_mode)7, 0))
@@ -204,6 +207,9 @@ static const ops_rejection rejections[] = {
     OPS_REJECTION(tile_overflow, "multiples[0] is"),
     OPS_REJECTION(pad_rank, "paddings has 1 numbers"),
     OPS_REJECTION(pad_negative, "paddings[0] is -1"),
+    OPS_REJECTION(pad_huge, "it must be in [0, 2^61)"),
+    OPS_REJECTION(segment_huge, "it must be in [0, 2^59)"),
+    OPS_REJECTION(matvec_dtype, "matvec: a has dtype bool"),
     OPS_REJECTION(pad_reflect, "can mirror at most 3"),
     OPS_REJECTION(pad_symmetric, "can mirror at most 4"),
     OPS_REJECTION(pad_mode, "in mode 7"),
@@ -229,7 +235,7 @@ static const ops_rejection rejections[] = {
     OPS_REJECTION(segment_negative, "num_segments is -1"),
     OPS_REJECTION(lookup_outside, "indices[0] is 1"),
     OPS_REJECTION(index_string, "where_index: x has dtype string"),
-    OPS_REJECTION(eye_negative, "-2 rows"),
+    OPS_REJECTION(eye_negative, "num_rows is -2"),
     OPS_REJECTION(eye_dtype, ""),
     OPS_REJECTION(linspace_num, "num is -1"),
     OPS_REJECTION(linspace_dtype, "dtype int32"),
@@ -284,6 +290,19 @@ CO_TEST(a_refused_operator_leaves_nothing_behind, "GEN-ERR-1")
     }
     CO_EXPECT_INT(after.live_values, before.live_values);
     CO_EXPECT_OK(ctx);
+}
+
+/* The error is that of the call in the program, whichever part found it. */
+CO_TEST(errors_of_parts_name_the_operator, "GEN-ERR-4")
+{
+    static const int32_t at[] = { 0, 3 };
+
+    CO_EXPECT_NULL(co_gather_nd(ctx, F(3, 2), co_tensor(ctx, CO_INT32, CO_SHAPE(1, 2), at)));
+    CO_EXPECT_STR(co_error(ctx)->call, "gather_nd");
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "gather_nd: index vector 0 is [0,3]");
+    CO_EXPECT_NULL(co_eye(ctx, CO_FLOAT32, BIG, 2));
+    CO_EXPECT_STR(co_error(ctx)->call, "eye");
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "larger than memory can be");
 }
 
 CO_TEST(lists_are_asked_for_by_name, "")

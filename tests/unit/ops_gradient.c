@@ -476,6 +476,52 @@ CO_TEST(the_gradient_of_rows_stays_rows, "")
                     sizeof(expected));
 }
 
+/* Slices among the targets are their values: gradients of gathers can be differentiated again as they are, repeated rows too. */
+CO_TEST(the_gradient_of_rows_has_a_gradient, "")
+{
+    static const float data[] = { 1, 2, 3, 4, 5, 6 }, expected[] = { 6, 12, 0, 0, 60, 72 };
+    co_value          *x = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(3, 2), data), *rows, *grad;
+
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    rows = f_rows(ctx, &x);
+    grad = co_gradient(ctx, co_mul(ctx, co_square(ctx, rows), rows), x);
+    CO_EXPECT_INT(co_value_kind(grad), CO_KIND_SLICES);
+    grad = co_to_tensor(ctx, co_gradient(ctx, grad, x), CO_DTYPE_NONE);
+    CO_EXPECT_BYTES(co_data(ctx, grad), expected, sizeof(expected));
+}
+
+/* No row was taken, or several gathers took some. */
+CO_TEST(gradients_of_several_gathers_and_of_none_are_rows, "")
+{
+    static const int32_t at[] = { 1, 0, 1 };
+    static const float   expected[] = { 1, 1, 3, 3, 1, 1 };
+    co_value            *x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(3, 2)), *none, *sum, *grad;
+
+    none = co_zeros(ctx, CO_INT64, CO_SHAPE(0));
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    grad = co_gradient(ctx, co_gather(ctx, x, none, 0, 0), x);
+    CO_EXPECT_INT(co_value_kind(grad), CO_KIND_SLICES);
+    CO_EXPECT_INT(co_num_elements(ctx, co_slices_values(ctx, grad)), 0);
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    sum = co_reduce_sum(ctx, co_gather(ctx, x, co_tensor(ctx, CO_INT32, CO_SHAPE(3), at), 0, 0),
+                        CO_ALL_AXES, false);
+    sum = co_add(ctx, sum,
+                 co_reduce_sum(ctx,
+                               co_embedding_lookup(ctx, x,
+                                                   co_range(ctx, co_int(ctx, 1), co_int(ctx, 3),
+                                                            co_int(ctx, 1), CO_INT32)),
+                               CO_ALL_AXES, false));
+    grad = co_gradient(ctx, sum, x);
+    CO_EXPECT_INT(co_value_kind(grad), CO_KIND_SLICES);
+    CO_EXPECT_BYTES(co_data(ctx, co_to_tensor(ctx, grad, CO_DTYPE_NONE)), expected,
+                    sizeof(expected));
+}
+
 static co_value *
 f_rows_and_all(co_context *ctx, co_value *const *x)
 {

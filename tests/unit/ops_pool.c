@@ -129,6 +129,29 @@ CO_TEST(max_pool2d_of_special_values_has_the_bits_of_the_plain_kernel, "")
     CO_EXPECT_BYTES(co_data(ctx, all[0]), co_data(ctx, all[1]), sizeof(in));
 }
 
+/* Called by name, the gradient goes to the first element that is y, and nowhere where none is. */
+CO_TEST(max_pool2d_gradients_look_for_y, "")
+{
+    static const float x[] = { 1, 3, 3, 2 }, y[] = { 3 }, other[] = { 4 }, g[] = { 5 };
+    const char        *keys[] = { "ksize", "strides" };
+    co_value *two = co_list(ctx, (co_value *[]){ co_int(ctx, 2), co_int(ctx, 2) }, 2), *in[3],
+             *grad;
+
+    for (int round = 0; round < 4; ++round) {
+        float want[4] = { 0, round < 2 ? 5 : 0, 0, 0 };
+
+        in[0] = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(1, 2, 2, 1), x);
+        in[1] = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(1, 1, 1, 1), round < 2 ? y : other);
+        in[2] = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(1, 1, 1, 1), g);
+        ctx->reference_kernels = round % 2 == 1;
+        grad = co_op_call(ctx, "max_pool2d_grad", co_tuple(ctx, in, 3),
+                          co_map(ctx, keys, (co_value *[]){ two, two }, 2));
+        CO_EXPECT_BYTES(co_data(ctx, grad), want, sizeof(want));
+    }
+    ctx->reference_kernels = false;
+    CO_EXPECT_OK(ctx);
+}
+
 CO_TEST(max_pool2d_takes_nan_for_the_largest, "")
 {
     float     in[] = { 1, NAN, 3, 2 };

@@ -244,6 +244,23 @@ CO_TEST(reductions_of_nothing, "")
                   -128);
 }
 
+/* Results of nothing are written by copying one of them: the last as well as the first. */
+CO_TEST(many_reductions_of_nothing, "")
+{
+    enum { MANY = 1000003 };
+    co_value    *x = co_zeros(ctx, CO_FLOAT32, CO_SHAPE(MANY, 0)), *y;
+    const float *data = co_data(ctx, co_reduce_min(ctx, x, CO_AXES(1), false));
+
+    for (int64_t i = 0; i < MANY; i += MANY / 2)
+        CO_EXPECT_CLOSE(data[i], INFINITY, 0);
+    y = co_reduce_prod(ctx, co_cast(ctx, x, CO_INT16), CO_AXES(-1), true);
+    CO_EXPECT_INT(co_num_elements(ctx, y), MANY);
+    CO_EXPECT_INT(((const int16_t *)co_data(ctx, y))[MANY - 1], 1);
+    x = co_reduce_mean(ctx, co_zeros(ctx, CO_FLOAT16, CO_SHAPE(3, 0, 5, 0)), CO_AXES(3), false);
+    CO_EXPECT_INT(co_num_elements(ctx, x), 0);
+    CO_EXPECT_OK(ctx);
+}
+
 CO_TEST(axes_can_be_all_some_or_none, "")
 {
     co_value *x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(2, 3, 4));

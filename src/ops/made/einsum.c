@@ -406,6 +406,7 @@ matvec_compose(coi_call *call)
 const coi_op coi_op_matvec = {
     COI_COMPOSED("matvec", "The product of matrices and vectors; dimensions before them broadcast.",
                  "a", "b"),
+    .dtypes = COI_FLOATS | COI_DTYPE_BIT(CO_INT32) | COI_DTYPE_BIT(CO_INT64),
     .same_dtype = true,
     COI_ATTRS(matvec_attrs),
     .compose = matvec_compose,

@@ -116,9 +116,14 @@ eye_compose(coi_call *call)
     int     n = 0;
     co_value *one, *x;
 
-    if (rows < 0 || columns < 0 || attrs->batch_shape.n > CO_MAX_DIMS - 2) {
-        coi_invalid(call, "%lld rows and %lld columns in %d dimensions; at least 0, and at most %d",
-                    (long long)rows, (long long)columns, attrs->batch_shape.n, CO_MAX_DIMS - 2);
+    if (rows < 0 || columns < 0) {
+        coi_invalid(call, "num_rows is %lld and num_columns %lld; they must be at least 0",
+                    (long long)rows, (long long)columns);
+        return NULL;
+    }
+    if (attrs->batch_shape.n > CO_MAX_DIMS - 2) {
+        coi_invalid(call, "batch_shape has %d dimensions; with rows and columns at most %d fit",
+                    attrs->batch_shape.n, CO_MAX_DIMS - 2);
         return NULL;
     }
     for (; n < attrs->batch_shape.n; ++n)

@@ -3,6 +3,7 @@
  * Padding with a number or with mirrored elements, made of slice_grad, where and gather.
  */
 #include "ops/compose.h"
+#include "ops/dtypes.h"
 #include "ops/move.h"
 
 #include <string.h>
@@ -28,8 +29,6 @@ pad_rule(coi_call *call, coi_out *outs)
     const co_value  *x = call->in[0];
 
     (void)outs;
-    if (x->dtype == CO_STRING)
-        return coi_invalid(call, "x has dtype string, which has no zero to pad with");
     if (attrs->paddings.n != 2 * x->ndim)
         return coi_invalid(call,
                            "paddings has %d numbers; x of rank %d needs %d, a pair for each axis",
@@ -39,7 +38,7 @@ pad_rule(coi_call *call, coi_out *outs)
         int64_t most = attrs->mode == SYMMETRIC ? dim : dim > 0 ? dim - 1 : 0;
 
         if (pad < 0 || pad > INT64_MAX / 4)
-            return coi_invalid(call, "paddings[%d] is %lld; it must be at least 0", i,
+            return coi_invalid(call, "paddings[%d] is %lld; it must be in [0, 2^61)", i,
                                (long long)pad);
         if (attrs->mode != CONSTANT && pad > most)
             return coi_invalid(call, "paddings[%d] is %lld; axis %d can mirror at most %lld", i,
@@ -123,6 +122,7 @@ const coi_op coi_op_pad = {
     COI_COMPOSED("pad",
                  "x with a number, or its own elements mirrored, put before and behind each axis.",
                  "x"),
+    .dtypes = COI_NUMBERS | COI_DTYPE_BIT(CO_BOOL),
     COI_ATTRS(pad_attrs),
     .infer = pad_rule,
     .compose = pad_compose,

@@ -196,6 +196,7 @@ const coi_op coi_op_scatter_nd = {
         "scatter_nd",
         "Zeros of shape `shape` with updates added at the index vectors; equal ones add up.",
         "indices", "updates"),
+    .dtypes = INDEX_DTYPES,
     COI_ATTRS(scatter_nd_attrs),
     .infer = scatter_nd_rule,
     .compose = scatter_nd_compose,
@@ -339,7 +340,7 @@ segment_rule(coi_call *call, coi_out *outs)
                            coi_shape_text(ids->u.tensor.dims, ids->ndim, a),
                            coi_shape_text(data->u.tensor.dims, data->ndim, b));
     if (n < 0 || n > INT64_MAX / 16)
-        return coi_invalid(call, "num_segments is %lld; it must be at least 0", (long long)n);
+        return coi_invalid(call, "num_segments is %lld; it must be in [0, 2^59)", (long long)n);
     for (int64_t i = 0; i < ids->u.tensor.num_elements; ++i)
         if (coi_index_at(ids, i) >= n)
             return coi_invalid(call, "ids[%lld] is %lld; it must be below num_segments, %lld",

@@ -474,10 +474,12 @@ band_part_compose(coi_call *call)
     rows = x->u.tensor.dims[x->ndim - 2];
     columns = x->u.tensor.dims[x->ndim - 1];
     if (attrs->num_lower > rows || attrs->num_upper > columns) {
-        coi_invalid(call,
-                    "num_lower is %lld and num_upper %lld; there are %lld rows and %lld columns",
-                    (long long)attrs->num_lower, (long long)attrs->num_upper, (long long)rows,
-                    (long long)columns);
+        coi_invalid(
+            call,
+            "num_lower is %lld and num_upper %lld; they must be at most %lld, the rows, and %lld, "
+            "the columns of x",
+            (long long)attrs->num_lower, (long long)attrs->num_upper, (long long)rows,
+            (long long)columns);
         return NULL;
     }
     below = co_sub(ctx, co_expand_dims(ctx, numbers_to(ctx, rows), 1), numbers_to(ctx, columns));

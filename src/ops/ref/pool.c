@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pooling, one element after the other. Means are as they are written down. Of max pooling `find` gives the position of a window's maximum, and the three operators
- * take x from there, add g there, or take u from there.
+ * Pooling, one element after the other. Means are as they are written down. Of max pooling `find` gives the position of a window's maximum, from
+ * which forward takes x. `place` gives the first position of a window where x is y, or -1: there the gradient adds g, and its gradient takes u.
  */
 #include "ops/pool.h"
 #include "ops/ref/ref.h"
@@ -24,6 +24,20 @@
             }                                                                                      \
         return best;                                                                               \
     }                                                                                              \
+    static int64_t NAME##_place(const coi_pool *p, const REAL *x, REAL y, int64_t n, int64_t oy,   \
+                                int64_t ox, int64_t c)                                             \
+    {                                                                                              \
+        coi_pool_window at = coi_pool_window_at(p, oy, ox);                                        \
+                                                                                                   \
+        for (int64_t iy = at.y0; iy < at.y1; ++iy)                                                 \
+            for (int64_t ix = at.x0; ix < at.x1; ++ix) {                                           \
+                int64_t i = ((n * p->h + iy) * p->w + ix) * p->c + c;                              \
+                                                                                                   \
+                if (x[i] == y || (x[i] != x[i] && y != y))                                         \
+                    return i;                                                                      \
+            }                                                                                      \
+        return -1;                                                                                 \
+    }                                                                                              \
     static void NAME##_forward(const coi_pool *p, const void *x, void *y, int64_t first,           \
                                int64_t last)                                                       \
     {                                                                                              \
@@ -39,24 +53,27 @@
     {                                                                                              \
         int64_t image = p->h * p->w * p->c, out = p->oh * p->ow * p->c;                            \
                                                                                                    \
-        (void)y;                                                                                   \
         memset((REAL *)dx + first * image, 0, (size_t)((last - first) * image) * sizeof(REAL));    \
         for (int64_t i = first * out; i < last * out; ++i) {                                       \
             int64_t c = i % p->c, ox = i / p->c % p->ow, row = i / p->c / p->ow;                   \
                                                                                                    \
-            ((REAL *)dx)[NAME##_find(p, x, row / p->oh, row % p->oh, ox, c)] += ((                 \
-                const REAL *)g)[i];                                                                \
+            int64_t at = NAME##_place(p, x, ((const REAL *)y)[i], row / p->oh, row % p->oh, ox,    \
+                                      c);                                                          \
+                                                                                                   \
+            if (at >= 0)                                                                           \
+                ((REAL *)dx)[at] += ((const REAL *)g)[i];                                          \
         }                                                                                          \
     }                                                                                              \
     static void NAME##_grad_grad(const coi_pool *p, const void *x, const void *y, const void *u,   \
                                  void *out, int64_t first, int64_t last)                           \
     {                                                                                              \
-        (void)y;                                                                                   \
         for (int64_t i = first * p->ow * p->c; i < last * p->ow * p->c; ++i) {                     \
             int64_t c = i % p->c, ox = i / p->c % p->ow, row = i / p->c / p->ow;                   \
                                                                                                    \
-            ((REAL *)out)[i] = ((                                                                  \
-                const REAL *)u)[NAME##_find(p, x, row / p->oh, row % p->oh, ox, c)];               \
+            int64_t at = NAME##_place(p, x, ((const REAL *)y)[i], row / p->oh, row % p->oh, ox,    \
+                                      c);                                                          \
+                                                                                                   \
+            ((REAL *)out)[i] = at >= 0 ? ((const REAL *)u)[at] : 0;                                \
         }                                                                                          \
     }                                                                                              \
     static const coi_pool_kernels NAME##_kernels = { NAME##_forward, NAME##_grad,                  \
