@@ -244,9 +244,18 @@ CO_API co_dataset *co_dataset_interleave(co_context *ctx, co_dataset *input, co_
 typedef co_dataset *(*co_apply_fn)(co_context *ctx, co_dataset *input, void *user);
 /** What fn makes of the input, now: parts of a pipeline as functions. CO_TYPE if it is no dataset. */
 CO_API co_dataset *co_dataset_apply(co_context *ctx, co_dataset *input, co_apply_fn fn, void *user);
+#define CO_STAGE_NAME_MAX 32
+/**
+ * Give the stage that made `dataset` a name of its own, and return the dataset: "map 'decode'" in errors, statistics and
+ * co_dataset_explain, where there are several maps. Of up to 31 bytes, "" takes it away; CO_INVALID_ARGUMENT for more. Before the
+ * dataset is iterated over or built upon. Names are not part of positions.
+ *
+ *     images = co_dataset_set_name(ctx, co_dataset_map(ctx, files, decode, NULL, spec), "decode");
+ */
+CO_API co_dataset *co_dataset_set_name(co_context *ctx, co_dataset *dataset, const char *name);
 /**
  * The same elements with the cardinality that the caller knows. CO_FAILED_PRECONDITION from co_next
- * when there are more or fewer.
+ * when there are more or fewer, once; then the end.
  */
 CO_API co_dataset *co_dataset_assert_cardinality(co_context *ctx, co_dataset *input,
                                                  int64_t cardinality);
@@ -533,7 +542,7 @@ CO_API co_iterator *co_iterator_restore(co_context *ctx, co_dataset *dataset, co
 /** What a stage of an iterator has done so far. */
 typedef struct co_stage_stats {
     size_t      struct_size;
-    const char *name;       /* "map"; static */
+    const char *name;       /* "map", or as co_dataset_set_name made it; lives as long as the iterator */
     int         depth;      /* 0: the stage that gives the elements; 1: its inputs, and so on */
     int64_t     elements;   /* that it gave, to the stage before it or ahead of it */
     int64_t     bytes;      /* in them */

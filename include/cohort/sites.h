@@ -99,6 +99,7 @@
 #define co_dataset_reduce(ctx, ...) co_dataset_reduce(CO_HERE(ctx), __VA_ARGS__)
 #define co_dataset_repeat(ctx, ...) co_dataset_repeat(CO_HERE(ctx), __VA_ARGS__)
 #define co_dataset_scan(ctx, ...) co_dataset_scan(CO_HERE(ctx), __VA_ARGS__)
+#define co_dataset_set_name(ctx, ...) co_dataset_set_name(CO_HERE(ctx), __VA_ARGS__)
 #define co_dataset_shard(ctx, ...) co_dataset_shard(CO_HERE(ctx), __VA_ARGS__)
 #define co_dataset_shuffle(ctx, ...) co_dataset_shuffle(CO_HERE(ctx), __VA_ARGS__)
 #define co_dataset_skip(ctx, ...) co_dataset_skip(CO_HERE(ctx), __VA_ARGS__)

@@ -108,7 +108,7 @@ rebuild(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
         return dataset;
     }
     if (dataset->ops->with_inputs != NULL)
-        return dataset->ops->with_inputs(ctx, dataset, inputs);
+        return coi_dataset_rename(dataset->ops->with_inputs(ctx, dataset, inputs), dataset);
     coi_fail(ctx, CO_NOT_FOUND,
              "a pipeline with %s cannot be sharded at its source; use the policy "
              "CO_AUTOSHARD_DATA or CO_AUTOSHARD_OFF",
@@ -153,7 +153,7 @@ static co_dataset *
 shard_source(co_context *ctx, co_dataset *dataset, int num, int index)
 {
     if (dataset->ops->shard_files != NULL)
-        return dataset->ops->shard_files(ctx, dataset, num, index);
+        return coi_dataset_rename(dataset->ops->shard_files(ctx, dataset, num, index), dataset);
     if (dataset->num_inputs > 0)
         return NULL;
     coi_fail(

@@ -285,8 +285,8 @@ tell_failure(co_context *ctx, csv_iterator *self)
     const char *path = coi_files_at(self->base.input, &next);
 
     ++self->at; /* iteration goes on behind it */
-    coi_fail(ctx, self->failure.code, "csv: '%s', row %lld: %s", path, (long long)(next - left),
-             self->failure.message);
+    coi_fail(ctx, self->failure.code, "%s: '%s', row %lld: %s", coi_stage_name(self->base.dataset),
+             path, (long long)(next - left), self->failure.message);
     coi_error_reset(&self->failure);
     return COI_ERROR;
 }

@@ -99,6 +99,34 @@ coi_dataset_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *const *
 }
 
 co_dataset *
+coi_dataset_rename(co_dataset *made, const co_dataset *like)
+{
+    if (made != NULL)
+        memcpy(made->own_name, like->own_name, sizeof(made->own_name));
+    return made;
+}
+
+co_dataset *
+co_dataset_set_name(co_context *ctx, co_dataset *dataset, const char *name)
+{
+    size_t n = name != NULL ? strnlen(name, CO_STAGE_NAME_MAX) : CO_STAGE_NAME_MAX;
+
+    COI_ENTER(ctx, "dataset_set_name", NULL);
+    if (!coi_check_dataset(ctx, dataset, 2, "dataset"))
+        return NULL;
+    if (n == CO_STAGE_NAME_MAX) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 3 (name) %s; it has 0 to %d bytes",
+                 name == NULL ? "is NULL" : "is too long", CO_STAGE_NAME_MAX - 1);
+        return NULL;
+    }
+    dataset->own_name[0] = '\0';
+    if (n > 0)
+        coi_text_line(dataset->own_name, sizeof(dataset->own_name), "%s '%s'", dataset->ops->name,
+                      name);
+    return dataset;
+}
+
+co_dataset *
 coi_dataset_give(co_context *ctx, co_dataset *dataset)
 {
     return dataset != NULL ? coi_own(ctx, dataset) : NULL;

@@ -27,6 +27,8 @@ typedef struct coi_position    coi_position; /* data/position.h */
 #define COI_MAX_PIPELINE 500
 #define COI_MAX_STEPS    100000
 
+#define COI_STAGE_NAME 64
+
 struct co_dataset {
     coi_object             object;
     const coi_dataset_ops *ops;
@@ -44,6 +46,7 @@ struct co_dataset {
     int64_t      steps;    /* of the whole tree, shared branches counted each time */
     uint64_t     mark;     /* of the kind's own arguments, for positions */
     bool         is_added; /* by distribution: the user did not ask for this stage */
+    char         own_name[COI_STAGE_NAME]; /* "map 'decode'"; empty: that of its kind */
 };
 
 /* How a dataset was distributed, and what it was before. */
@@ -193,6 +196,14 @@ extern const coi_class coi_dataset_class, coi_iterator_class;
  */
 co_dataset *coi_dataset_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *const *inputs,
                             size_t num_inputs, co_value *spec, int64_t cardinality);
+/* What a stage is called in messages. */
+static inline const char *
+coi_stage_name(const co_dataset *dataset)
+{
+    return dataset->own_name[0] != '\0' ? dataset->own_name : dataset->ops->name;
+}
+/* A dataset that was made in place of another is called the same; NULL stays NULL. */
+co_dataset *coi_dataset_rename(co_dataset *made, const co_dataset *like);
 /* Add an argument of the kind to the mark of a dataset: positions of others are refused. */
 void coi_dataset_mark(co_dataset *dataset, int64_t number);
 /* For public calls: a reference goes to the block; NULL stays NULL. */

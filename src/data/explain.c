@@ -34,7 +34,7 @@ put_stage(explanation *e, const co_dataset *dataset, int depth)
     coi_prose out = { text, sizeof(text), 0 };
     int64_t   n = dataset->cardinality;
 
-    coi_put(&out, "%s", dataset->ops->name);
+    coi_put(&out, "%s", coi_stage_name(dataset));
     if (dataset->ops->show != NULL)
         dataset->ops->show(dataset, &out);
     if (dataset->num_inputs > 1)

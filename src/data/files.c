@@ -108,8 +108,9 @@ file_error(co_context *ctx, const file_iterator *self, const co_error_info *err,
     long long           at = (long long)self->offset + (long long)used;
 
     coi_fail(ctx, err->code, "%s: file %zu of %zu, '%s', record %lld at offset %lld: %s",
-             files->framing->name, self->file, files->num_names, files->names[self->file],
-             (long long)self->record, at, err->message);
+             files->base.own_name[0] != '\0' ? files->base.own_name : files->framing->name,
+             self->file, files->num_names, files->names[self->file], (long long)self->record, at,
+             err->message);
     return COI_ERROR;
 }
 

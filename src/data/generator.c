@@ -70,13 +70,16 @@ co_dataset_apply(co_context *ctx, co_dataset *input, co_apply_fn fn, void *user)
 
 /* --- assert_cardinality --- */
 
+/* Said once; then the end. */
 static int
-wrong_count(co_context *ctx, const co_iterator *iterator, const char *relation, int64_t seen)
+wrong_count(co_context *ctx, co_iterator *iterator, const char *relation, int64_t seen)
 {
+    ((coi_stage_iterator *)iterator)->ended = true;
     coi_fail(ctx, CO_FAILED_PRECONDITION,
-             "assert_cardinality: the input has %s %lld elements, %lld were promised; promise what "
+             "%s: the input has %s %lld elements, %lld were promised; promise what "
              "it has",
-             relation, (long long)seen, (long long)coi_args_of(iterator)->numbers[0]);
+             coi_stage_name(iterator->dataset), relation, (long long)seen,
+             (long long)coi_args_of(iterator)->numbers[0]);
     return COI_ERROR;
 }
 
@@ -85,8 +88,11 @@ promised_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
     coi_stage_iterator *self = (coi_stage_iterator *)iterator;
     int64_t             promised = coi_args_of(iterator)->numbers[0];
-    int                 got = coi_iterator_next(ctx, iterator->input, leaves);
+    int                 got;
 
+    if (self->ended)
+        return COI_END;
+    got = coi_iterator_next(ctx, iterator->input, leaves);
     self->index += got > 0;
     if (got == COI_END && promised != CO_UNKNOWN_CARDINALITY && self->index != promised)
         return wrong_count(ctx, iterator, "only", self->index);

@@ -104,7 +104,7 @@ coi_guest_error(co_context *ctx, const co_iterator *iterator)
 
     memcpy(message, ctx->error.message, sizeof(message));
     snprintf(ctx->error.message, sizeof(ctx->error.message), "%s of element %lld: %.900s",
-             iterator->dataset->ops->name, (long long)self->index - 1, message);
+             coi_stage_name(iterator->dataset), (long long)self->index - 1, message);
     return COI_ERROR;
 }
 

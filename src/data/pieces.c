@@ -121,7 +121,7 @@ differing(co_context *ctx, const coi_pieces *pieces, size_t i, size_t leaf)
     return coi_fail(
         ctx, CO_INVALID_ARGUMENT,
         "cannot batch different elements in component %zu: the first is %s %s, element %zu is %s "
-        "%s",
+        "%s; co_dataset_padded_batch fills up shapes",
         leaf, co_dtype_name((co_dtype)first->dtype),
         coi_shape_text(first->u.tensor.dims, first->ndim, left), i,
         co_dtype_name((co_dtype)other->dtype),

@@ -330,7 +330,7 @@ coi_position_iterator(co_context *ctx, coi_position *p, co_iterator *iterator)
     const co_dataset *dataset = iterator->dataset;
     int64_t           mark = (int64_t)mark_of(dataset), found = mark;
 
-    p->stage = dataset->ops->name;
+    p->stage = coi_stage_name(dataset);
     if (!coi_position_number(ctx, p, &found, INT64_MIN, INT64_MAX))
         return false;
     if (found != mark)
@@ -367,7 +367,7 @@ coi_position_stage(co_context *ctx, co_iterator *iterator, coi_position *p)
 static bool
 position_whole(co_context *ctx, coi_position *p, co_iterator *iterator)
 {
-    p->stage = iterator->dataset->ops->name;
+    p->stage = coi_stage_name(iterator->dataset);
     return coi_position_number(ctx, p, &iterator->step_examples, -1, INT64_MAX) &&
            coi_position_number(ctx, p, &iterator->dropped_rows, 0, COI_MOST_COUNTED) &&
            coi_position_iterator(ctx, p, iterator);
@@ -398,7 +398,7 @@ co_iterator_save(co_context *ctx, co_iterator *iterator)
                  "function of the pipeline; call it where co_next is called");
         return NULL;
     }
-    p.stage = iterator->dataset->ops->name;
+    p.stage = coi_stage_name(iterator->dataset);
     if (coi_position_bytes(ctx, &p, head, HEAD_SIZE) && position_whole(ctx, &p, iterator)) {
         put_checksum(p.bytes, p.n, p.bytes + HEAD_SIZE - 4);
         made = co_bytes(ctx, p.bytes, p.n);

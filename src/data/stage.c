@@ -58,7 +58,7 @@ coi_stage_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *i
 
     if (made != NULL)
         made->batch_size = dataset->batch_size;
-    return made;
+    return coi_dataset_rename(made, dataset);
 }
 
 static size_t

@@ -141,7 +141,7 @@ look(const co_iterator *iterator, size_t i, co_stage_stats *out)
     const coi_counts *counts = &iterator->stats->stages[i];
 
     *out = (co_stage_stats){ .struct_size = sizeof(*out),
-                             .name = counts->dataset->ops->name,
+                             .name = coi_stage_name(counts->dataset),
                              .depth = counts->depth,
                              .elements = atomic_load(&counts->elements),
                              .bytes = atomic_load(&counts->bytes),

@@ -444,6 +444,8 @@ CO_TEST(a_promised_cardinality_is_kept_or_an_error, "")
     CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "only 2 elements, 3 were promised");
     CO_EXPECT_STR(data_rest(ctx, one, 9, text), "0");
     CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "at least 2 elements, 1 were promised");
+    CO_EXPECT_NULL(co_next(ctx, one)); /* it was said */
+    CO_EXPECT_OK(ctx);
     data_elements(ctx, co_dataset_assert_cardinality(ctx, evens, CO_INFINITE), 9, text);
     CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "only 2 elements");
     CO_EXPECT_NULL(co_dataset_assert_cardinality(ctx, evens, -3));

@@ -164,3 +164,62 @@ CO_TEST(large_pipelines_have_statistics_too, "")
     CO_EXPECT_INT(n, 64);
     CO_EXPECT_INT(stats.elements, 6);
 }
+
+static co_value *
+no_third(co_context *ctx, co_value *x, void *user)
+{
+    (void)user;
+    if (co_item_int(ctx, x) == 2)
+        co_fail(ctx, CO_DATA_LOSS, "no third");
+    return x;
+}
+
+/* A name of its own tells one map from another, in shares of workers too. */
+CO_TEST(stages_have_names, "")
+{
+    co_dataset      *dataset = co_dataset_range(ctx, 0, 4, 1);
+    co_input_context second = { 1, 0, 2 };
+    co_iterator     *iterator;
+    char             text[2000];
+
+    dataset = co_dataset_map(ctx, dataset, no_third, NULL, NULL);
+    CO_EXPECT_TRUE(co_dataset_set_name(ctx, dataset, "decode") == dataset);
+    dataset = co_dataset_batch(ctx, co_dataset_map(ctx, dataset, no_third, NULL, NULL), 1, false);
+    dataset = co_dataset_for_worker(ctx, dataset, &second);
+    iterator = co_iterate(ctx, dataset);
+    for (int i = 0; i < 5 && co_ok(ctx); ++i)
+        co_next(ctx, iterator);
+    CO_EXPECT_ERROR(ctx, CO_DATA_LOSS, "map 'decode' of element 2: no third");
+    CO_EXPECT_CONTAINS(counts(ctx, iterator, text), "map 'decode':2");
+    co_dataset_explain(ctx, dataset, NULL, text, sizeof(text));
+    CO_EXPECT_CONTAINS(text, "map 'decode' -> 4 elements");
+
+    CO_EXPECT_NULL(co_dataset_set_name(ctx, dataset, "12345678901234567890123456789012"));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 3 (name) is too long; it has 0 to 31");
+    CO_EXPECT_NULL(co_dataset_set_name(ctx, dataset, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 3 (name) is NULL");
+    CO_EXPECT_NULL(co_dataset_set_name(ctx, NULL, "a"));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "argument 2 (dataset)");
+    dataset = co_dataset_set_name(ctx, co_dataset_set_name(ctx, dataset, "a\nb"), "");
+    iterator = co_iterate(ctx, dataset);
+    CO_EXPECT_TRUE(strchr(counts(ctx, iterator, text), '?') == NULL);
+}
+
+CO_TEST(names_are_in_the_errors_of_files, "")
+{
+    const char         *file = "/nowhere/x", *two[] = { file, "/nowhere/y" };
+    const co_csv_column column = { CO_INT64, NULL };
+    co_dataset         *lines = co_dataset_text_lines(ctx, &file, 1, NULL);
+    char                text[2000];
+
+    co_next(ctx, co_iterate(ctx, co_dataset_set_name(ctx, lines, "train")));
+    CO_EXPECT_ERROR(ctx, CO_NOT_FOUND, "files 'train': file 0 of 1, '/nowhere/x'");
+    lines = co_dataset_set_name(ctx, co_dataset_text_lines(ctx, two, 2, NULL), "train");
+    lines = co_dataset_set_name(ctx, co_dataset_map(ctx, lines, no_third, NULL, NULL), "decode");
+    lines = co_dataset_auto_shard(ctx, lines, 2, 1); /* remakes both */
+    co_next(ctx, co_iterate(ctx, lines));
+    CO_EXPECT_ERROR(ctx, CO_NOT_FOUND, "files 'train': file 0 of 1, '/nowhere/y'");
+    CO_EXPECT_CONTAINS(counts(ctx, co_iterate(ctx, lines), text), "map 'decode'");
+    co_next(ctx, co_iterate(ctx, co_dataset_csv(ctx, &file, 1, &column, 1, NULL)));
+    CO_EXPECT_ERROR(ctx, CO_NOT_FOUND, "csv: file 0 of 1, '/nowhere/x'");
+}
