@@ -43,28 +43,30 @@ time_attention(co_context *ctx, const operands *o, bool with_gradients)
 }
 
 static void
-measure(co_context *ctx, const size *s, double rate)
+measure(co_context *ctx, const size *s, const bench_pace *pace)
 {
     int64_t  dims[] = { s->batch, s->time, s->heads * s->depth };
     double   seen = (double)(s->time * (s->time + 1)) / 2;
-    double   product = (double)(s->batch * s->heads * s->depth) * seen / rate;
+    double   product = (double)(s->batch * s->heads * s->depth) * seen; /* multiply-adds */
     operands o = { co_random_uniform(ctx, CO_FLOAT32, dims, 3, -1, 1),
                    co_random_uniform(ctx, CO_FLOAT32, dims, 3, -1, 1),
                    co_random_uniform(ctx, CO_FLOAT32, dims, 3, -1, 1),
                    co_random_uniform(ctx, CO_FLOAT32, dims, 3, -1, 1), s->heads };
 
     for (int with_gradients = 0; with_gradients < 2; ++with_gradients) {
-        bench_samples samples = { .n = 0 };
+        bench_samples samples = { .n = 0 }, paces = { .n = 0 };
+        int           products = with_gradients == 1 ? PRODUCTS_IN_ALL : PRODUCTS_FORWARD;
         char          name[64];
 
-        for (bench_clock c = bench_begin(ROUNDS, SECONDS); bench_more(&c);)
+        for (bench_clock c = bench_begin(ROUNDS, SECONDS); bench_more(&c);) {
             bench_add(&samples, time_attention(ctx, &o, with_gradients == 1));
+            bench_pace_add(pace, &paces);
+        }
         bench_check(ctx);
         snprintf(name, sizeof(name), "attention_%lldx%lldx%lldx%lld%s", (long long)s->batch,
                  (long long)s->time, (long long)s->heads, (long long)s->depth,
                  with_gradients == 1 ? "_gradients" : "");
-        bench_report_samples(name, "us", &samples,
-                             product * (with_gradients == 1 ? PRODUCTS_IN_ALL : PRODUCTS_FORWARD),
+        bench_report_samples(name, "us", &samples, product * products / bench_pace_rate(&paces),
                              "its products at the best rate", (double)NAN);
     }
 }
@@ -76,11 +78,12 @@ bench_attention(void)
     static const size sizes[] = { { 8, 64, 4, 32 }, { 2, 256, 4, 64 }, { 1, 1024, 4, 64 } };
     int               threads = bench_threads();
     co_context       *ctx = bench_open(threads);
-    double            rate = bench_best_rate(ctx, threads);
+    bench_pace       *pace = bench_pace_begin(ctx, threads);
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); ++i)
         CO_BLOCK(ctx) {
-            measure(ctx, &sizes[i], rate);
+            measure(ctx, &sizes[i], pace);
         }
+    bench_pace_end(pace);
     co_close(ctx);
 }

@@ -83,8 +83,12 @@ void bench_check(co_context *ctx);
 int bench_threads(void);
 /* A runtime with so many threads a device. */
 co_context *bench_open(int threads);
-/* Multiply-adds per microsecond of the fastest product of float32 that anybody makes here. */
-double bench_best_rate(co_context *ctx, int threads);
+/* The best rate of products of float32 that anybody makes here, to be sampled in turns with what is measured (pace.c). */
+typedef struct bench_pace bench_pace;
+bench_pace               *bench_pace_begin(co_context *ctx, int threads);
+void                      bench_pace_add(const bench_pace *pace, bench_samples *times);
+double bench_pace_rate(const bench_samples *times); /* multiply-adds per microsecond */
+void   bench_pace_end(bench_pace *pace);
 
 /* The program's own path, for benchmarks that start it again. */
 extern const char *bench_program;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The two convolutions of a small network on 28x28 pictures, batch 64, through the public interface. The second is
- * measured against the best rate of products in this run; the first has one channel and too little arithmetic for that: its
+ * measured against the best rate of products, in turns; the first has one channel and too little arithmetic for that: its
  * whole layer (bias, relu and pooling, forward and backward) has a time of its own, scaled to this machine.
  */
 #include "bench.h"
@@ -38,10 +38,11 @@ conv_attrs(co_context *ctx, const int64_t *sizes)
 
 static void
 measure(co_context *ctx, const char *name, const char *op, co_value *a, co_value *b,
-        co_value *attrs, double ideal)
+        co_value *attrs, double multiply_adds, const bench_pace *pace)
 {
     co_value     *inputs = co_tuple(ctx, (co_value *[]){ a, b }, 2);
-    bench_samples samples = { .n = 0 };
+    bench_samples samples = { .n = 0 }, paces = { .n = 0 };
+    double        ideal;
 
     for (bench_clock c = bench_begin(ROUNDS, SECONDS); bench_more(&c);) {
         double begin = bench_now();
@@ -50,24 +51,26 @@ measure(co_context *ctx, const char *name, const char *op, co_value *a, co_value
             co_op_call(ctx, op, inputs, attrs);
         }
         bench_add(&samples, (bench_now() - begin) * 1e6);
+        bench_pace_add(pace, &paces);
     }
     bench_check(ctx);
-    bench_report_samples(name, "us", &samples, ideal, "at the best rate of this run",
-                         ideal / SHARE_OF_BEST);
+    ideal = multiply_adds / bench_pace_rate(&paces);
+    bench_report_samples(name, "us", &samples, ideal, "at the best rate", ideal / SHARE_OF_BEST);
 }
 
 static void
-second_layer(co_context *ctx, double rate)
+second_layer(co_context *ctx, const bench_pace *pace)
 {
     const int64_t x_dims[] = { BATCH, 14, 14, CHANNELS }, w_dims[] = { 3, 3, CHANNELS, FILTERS };
     const int64_t y_dims[] = { BATCH, 14, 14, FILTERS };
-    double        ideal = (double)BATCH * 14 * 14 * 9 * CHANNELS * FILTERS / rate;
+    double        work = (double)BATCH * 14 * 14 * 9 * CHANNELS * FILTERS;
     co_value     *x = noise(ctx, x_dims, 4), *w = noise(ctx, w_dims, 4), *y = noise(ctx, y_dims, 4);
 
-    measure(ctx, "conv_2_us", "conv2d", x, w, conv_attrs(ctx, NULL), ideal);
-    measure(ctx, "conv_2_input_us", "conv2d_backprop_input", w, y, conv_attrs(ctx, x_dims), ideal);
-    measure(ctx, "conv_2_filter_us", "conv2d_backprop_filter", x, y, conv_attrs(ctx, w_dims),
-            ideal);
+    measure(ctx, "conv_2_us", "conv2d", x, w, conv_attrs(ctx, NULL), work, pace);
+    measure(ctx, "conv_2_input_us", "conv2d_backprop_input", w, y, conv_attrs(ctx, x_dims), work,
+            pace);
+    measure(ctx, "conv_2_filter_us", "conv2d_backprop_filter", x, y, conv_attrs(ctx, w_dims), work,
+            pace);
 }
 
 /* Forward and backward, as a step does it. */
@@ -88,15 +91,15 @@ first_layer_once(co_context *ctx, co_value *x, co_value *weights, co_value *dy)
 }
 
 static void
-first_layer(co_context *ctx, double rate)
+first_layer(co_context *ctx, const bench_pace *pace)
 {
     const int64_t x_dims[] = { BATCH, 28, 28, 1 }, w_dims[] = { 3, 3, 1, CHANNELS };
     const int64_t b_dims[] = { CHANNELS }, y_dims[] = { BATCH, 14, 14, CHANNELS };
     co_value     *x = noise(ctx, x_dims, 4), *dy = noise(ctx, y_dims, 4);
     co_value     *weights[] = { noise(ctx, w_dims, 4), noise(ctx, b_dims, 1) };
     co_value     *both = co_list(ctx, weights, 2);
-    bench_samples samples = { .n = 0 };
-    double        goal = FIRST_LAYER_US * FIRST_LAYER_GFLOP_S / (2e-3 * rate);
+    bench_samples samples = { .n = 0 }, paces = { .n = 0 };
+    double        goal;
 
     for (bench_clock c = bench_begin(ROUNDS, SECONDS); bench_more(&c);) {
         double begin = bench_now();
@@ -105,8 +108,10 @@ first_layer(co_context *ctx, double rate)
             first_layer_once(ctx, x, both, dy);
         }
         bench_add(&samples, (bench_now() - begin) * 1e6);
+        bench_pace_add(pace, &paces);
     }
     bench_check(ctx);
+    goal = FIRST_LAYER_US * FIRST_LAYER_GFLOP_S / (2e-3 * bench_pace_rate(&paces));
     bench_report_samples("conv_1_layer_us", "us", &samples, goal, "2.6 ms at 88 GFLOP/s, scaled",
                          goal);
 }
@@ -116,9 +121,10 @@ bench_conv(void)
 {
     int         threads = bench_threads();
     co_context *ctx = bench_open(threads);
-    double      rate = bench_best_rate(ctx, threads);
+    bench_pace *pace = bench_pace_begin(ctx, threads);
 
-    first_layer(ctx, rate);
-    second_layer(ctx, rate);
+    first_layer(ctx, pace);
+    second_layer(ctx, pace);
+    bench_pace_end(pace);
     co_close(ctx);
 }

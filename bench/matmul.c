@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The products of four models' steps, forward and backward, through the public interface, beside what other libraries
- * need for the same. Large products are measured against the best rate that anybody reaches on this machine in this run,
+ * need for the same. Large products are measured against the best rate that anybody reaches on this machine, in turns,
  * small ones against the better peer.
  */
 #include "bench.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ROUNDS = 200, MAX_PEERS = 2, LARGE = 128, MIDDLE = 32, STANDARD = 768 };
+enum { ROUNDS = 200, MAX_PEERS = 2, LARGE = 128, MIDDLE = 32 };
 
 #define SHARE_OF_LARGE  0.85 /* of the best rate, at least */
 #define SHARE_OF_MIDDLE 0.75
@@ -65,14 +65,14 @@ static const shape shapes[] = {
 typedef struct contest {
     bench_product p;
     co_value     *a, *b;
-    bench_samples ours, peer[MAX_PEERS];
+    bench_samples ours, peer[MAX_PEERS], paces;
 } contest;
 
 typedef struct bench_setting {
     co_context       *ctx;
     const bench_peer *peers;
     size_t            num_peers;
-    double            best_rate; /* multiply-adds per microsecond */
+    bench_pace       *pace;
 } bench_setting;
 
 static double
@@ -105,7 +105,7 @@ time_peer(const bench_peer *peer, const bench_product *p, int repeat)
 
 /* In turn, so that what disturbs one disturbs all. */
 static void
-hold(bench_setting *s, contest *c)
+hold(const bench_setting *s, contest *c)
 {
     int repeat = 1 + (int)(SAMPLE_US / fmax(time_ours(s->ctx, c, 1), 0.1));
 
@@ -113,6 +113,7 @@ hold(bench_setting *s, contest *c)
         bench_add(&c->ours, time_ours(s->ctx, c, repeat));
         for (size_t i = 0; i < s->num_peers; ++i)
             bench_add(&c->peer[i], time_peer(&s->peers[i], &c->p, repeat));
+        bench_pace_add(s->pace, &c->paces);
     }
     bench_check(s->ctx);
 }
@@ -128,7 +129,7 @@ best_peer(const bench_setting *s, const contest *c)
 }
 
 static void
-measure(bench_setting *s, const shape *of, contest *c)
+measure(const bench_setting *s, const shape *of, contest *c)
 {
     bool    turn_a = of->way[0] == 't', turn_b = of->way[1] == 't';
     int64_t a_dims[] = { turn_a ? of->k : of->m, turn_a ? of->m : of->k };
@@ -150,8 +151,6 @@ measure(bench_setting *s, const shape *of, contest *c)
         hold(s, c);
         free(c->p.c);
     }
-    s->best_rate = fmax(s->best_rate,
-                        multiply_adds(&c->p) / fmin(bench_best(&c->ours), best_peer(s, c)));
 }
 
 /* Where a dimension is small, nobody reaches the best rate: there the better peer is the limit. */
@@ -159,35 +158,16 @@ static void
 report(const bench_setting *s, const shape *of, contest *c)
 {
     int    smallest = of->m < of->n ? of->m : of->n;
-    double ideal = multiply_adds(&c->p) / s->best_rate, peer = best_peer(s, c);
+    double ideal = multiply_adds(&c->p) / bench_pace_rate(&c->paces), peer = best_peer(s, c);
     char   name[64];
 
     smallest = smallest < of->k ? smallest : of->k;
     snprintf(name, sizeof(name), "matmul_%dx%dx%d_%s", of->m, of->n, of->k, of->way);
     if (smallest >= MIDDLE || s->num_peers == 0)
-        bench_report_samples(name, "us", &c->ours, ideal, "at the best rate of this run",
+        bench_report_samples(name, "us", &c->ours, ideal, "at the best rate",
                              ideal / (smallest >= LARGE ? SHARE_OF_LARGE : SHARE_OF_MIDDLE));
     else
         bench_report_samples(name, "us", &c->ours, peer, "the better peer", peer);
-}
-
-/* Some large product reaches it. */
-static void
-measure_standard(bench_setting *s)
-{
-    static contest standard;
-
-    measure(s, &(shape){ STANDARD, STANDARD, STANDARD, "nn" }, &standard);
-}
-
-double
-bench_best_rate(co_context *ctx, int threads)
-{
-    bench_setting s = { .ctx = ctx };
-
-    s.peers = bench_peers(threads, &s.num_peers);
-    measure_standard(&s);
-    return s.best_rate;
 }
 
 void
@@ -197,16 +177,18 @@ bench_matmul(void)
     static contest contests[NUM_SHAPES];
     int            threads = bench_threads();
     bench_setting  s = { .ctx = bench_open(threads) };
-    double         rate;
+    double         rate = 0;
 
     s.peers = bench_peers(threads, &s.num_peers);
-    measure_standard(&s);
-    for (size_t i = 0; i < NUM_SHAPES; ++i)
+    s.pace = bench_pace_begin(s.ctx, threads);
+    for (size_t i = 0; i < NUM_SHAPES; ++i) {
         measure(&s, &shapes[i], &contests[i]);
-    rate = 2e-3 * s.best_rate;
+        rate = fmax(rate, 2e-3 * bench_pace_rate(&contests[i].paces));
+    }
     bench_report(&(bench_figure){ "matmul_best_rate", "GFLOP/s", rate, rate, (double)NAN, "",
                                   (double)NAN, false });
     for (size_t i = 0; i < NUM_SHAPES; ++i)
         report(&s, &shapes[i], &contests[i]);
+    bench_pace_end(s.pace);
     co_close(s.ctx);
 }
