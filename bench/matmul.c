@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ROUNDS = 200, MAX_PEERS = 2, LARGE = 128, MIDDLE = 32 };
+enum { ROUNDS = 1000, MAX_PEERS = 2, LARGE = 128, MIDDLE = 32 };
 
 #define SHARE_OF_LARGE  0.85 /* of the best rate, at least */
 #define SHARE_OF_MIDDLE 0.75

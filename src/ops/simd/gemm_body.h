@@ -198,15 +198,26 @@ OF(gemm_pack_a)(const coi_gemm_plan *plan, int64_t first, int64_t end)
     }
 }
 
-/* A whole panel of columns that are contiguous along k, `stride` apart. */
+/* A few depths of a panel of columns that are contiguous along k, `stride` apart. */
+COI_INLINE void
+OF(turn_some)(const REAL *from, int64_t stride, REAL *to)
+{
+    for (int j = 0; j < OF(NR); j += OF(SQUARE))
+        OF(square)(from + j * stride, stride, to + j, OF(NR));
+}
+
+/* All of them; the last squares go over a part of those before. */
 static void
 OF(turn)(const REAL *from, int64_t stride, int64_t depth, REAL *to)
 {
-    int64_t k = 0;
+    int64_t k = 0, last = depth - OF(SQUARE);
 
-    for (; k + OF(SQUARE) <= depth; k += OF(SQUARE))
-        for (int j = 0; j < OF(NR); j += OF(SQUARE))
-            OF(square)(from + k + j * stride, stride, to + k * OF(NR) + j, OF(NR));
+    for (; k <= last; k += OF(SQUARE))
+        OF(turn_some)(from + k, stride, to + k * OF(NR));
+    if (k < depth && last >= 0) {
+        OF(turn_some)(from + last, stride, to + last * OF(NR));
+        return;
+    }
     for (; k < depth; ++k)
         for (int j = 0; j < OF(NR); ++j)
             to[k * OF(NR) + j] = from[k + j * stride];
