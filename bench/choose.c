@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tool behind src/ops/choice.c: times the kernels that a convolution could be given, by shape, and says which is the fastest and
- * which the library takes. A row whose figure is over its goal is one whose limit in the table should move. Times are those of the
- * processor, which other programs disturb least.
+ * The tool behind src/ops/choice.c and parallel.h: times the kernels that a convolution could be given, by shape, and says which is the
+ * fastest and which the library takes. A row whose figure is over its goal is one whose limit in the table should move. Times are those of the
+ * processor, which other programs disturb least. choose_team_*: work just above each limit of parallel.h with two threads beside one, by the
+ * clock; on a machine that has two free cores, one that is over its goal has a limit that is too low.
  */
 #include "bench.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 enum { ROUNDS = 24, NUM_WAYS = 3 };
@@ -120,6 +122,86 @@ compare(candidate all[3], const shape *s, int way)
     bench_report_samples(name, "us", &all[0].times, own, limit_is, MARGIN * own);
 }
 
+/* Work that is cut into two chunks or three. */
+static const struct {
+    const char *name, *op, *attr;
+    int64_t     x[4], y[4];
+    int         num_x, num_y; /* dimensions; 0: there is no y */
+    int64_t     value[2];     /* of the attribute */
+} works[] = {
+    { "add_131072", "add", NULL, { 131072 }, { 131072 }, 1, 1, { 0 } },
+    { "reduce_sum_262144", "reduce_sum", NULL, { 262144 }, { 0 }, 1, 0, { 0 } },
+    { "softmax_256x128", "softmax", NULL, { 256, 128 }, { 0 }, 2, 0, { 0 } },
+    { "max_pool_4x32x32x16", "max_pool2d", "ksize", { 4, 32, 32, 16 }, { 0 }, 4, 0, { 2, 2 } },
+    { "matmul_128x64x64", "matmul", NULL, { 128, 64 }, { 64, 64 }, 2, 2, { 0 } },
+    { "matmul_8x64x64x64", "matmul", NULL, { 8, 64, 64 }, { 8, 64, 64 }, 3, 3, { 0 } },
+    { "conv_8x14x14x16_3x16",
+      "conv2d",
+      "strides",
+      { 8, 14, 14, 16 },
+      { 3, 3, 16, 16 },
+      4,
+      4,
+      { 1, 1 } },
+};
+
+static void
+prepare_work(candidate *c, size_t w)
+{
+    const char *keys[] = { works[w].attr, "strides" };
+    co_value   *in[2], *pair = ints(c->ctx, works[w].value, 2), *values[] = { pair, pair };
+    size_t      num_attrs = works[w].attr == NULL ? 0 : strcmp(works[w].attr, "ksize") == 0 ? 2 : 1;
+
+    in[0] = co_random_uniform(c->ctx, CO_FLOAT32, works[w].x, (size_t)works[w].num_x, -1, 1);
+    if (works[w].num_y > 0)
+        in[1] = co_random_uniform(c->ctx, CO_FLOAT32, works[w].y, (size_t)works[w].num_y, -1, 1);
+    c->inputs = co_tuple(c->ctx, in, works[w].num_y > 0 ? 2 : 1);
+    c->attrs = co_map(c->ctx, keys, values, num_attrs);
+    c->times.n = 0;
+}
+
+static void
+compare_threads(candidate both[2], size_t w)
+{
+    char   name[64];
+    double alone;
+
+    for (int i = 0; i < 2; ++i) {
+        co_block_begin(both[i].ctx);
+        prepare_work(&both[i], w);
+    }
+    for (bench_clock c = bench_begin(ROUNDS, SECONDS); bench_more(&c);)
+        for (int i = 0; i < 16; ++i) {
+            candidate *of = &both[i / 8];
+            double     begin = bench_now();
+
+            CO_BLOCK(of->ctx) {
+                co_op_call(of->ctx, works[w].op, of->inputs, of->attrs);
+            }
+            bench_add(&of->times, 1e6 * (bench_now() - begin));
+        }
+    for (int i = 0; i < 2; ++i) {
+        bench_check(both[i].ctx);
+        co_block_end(both[i].ctx);
+    }
+    alone = bench_best(&both[1].times);
+    snprintf(name, sizeof(name), "choose_team_%s", works[w].name);
+    bench_report_samples(name, "us", &both[0].times, alone, "one thread", MARGIN * alone);
+}
+
+static void
+choose_team(void)
+{
+    static candidate both[2];
+
+    both[0].ctx = co_open("cpus=1, threads=2");
+    both[1].ctx = co_open("cpus=1, threads=1");
+    for (size_t w = 0; w < sizeof(works) / sizeof(works[0]); ++w)
+        compare_threads(both, w);
+    for (int i = 0; i < 2; ++i)
+        co_close(both[i].ctx);
+}
+
 void
 bench_choose(void)
 {
@@ -134,4 +216,5 @@ bench_choose(void)
             compare(all, &shapes[i], way);
     for (int i = 0; i < 3; ++i)
         co_close(all[i].ctx);
+    choose_team();
 }

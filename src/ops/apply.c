@@ -303,8 +303,9 @@ say_kernel(const coi_call *call, bool is_reference)
                                               shape));
     if (ctx->site.file != NULL)
         snprintf(site, sizeof(site), ", for %.100s:%d", ctx->site.file, ctx->site.line);
-    coi_log_line(&ctx->runtime->log, CO_LOG_DEBUG, "%s%s: kernel %s on %s%s", call->op->name,
+    coi_log_line(&ctx->runtime->log, CO_LOG_DEBUG, "%s%s: kernel %s%s on %s%s", call->op->name,
                  operands_text, is_reference ? "reference" : coi_isa_name(ctx->runtime->isa),
+                 call->op->widens && coi_is_half(call->out[0]) ? " of float32" : "",
                  call->device->name, site);
 }
 

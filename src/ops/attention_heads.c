@@ -10,6 +10,7 @@
 #include "ops/attention.h"
 
 #include "ops/gemm.h"
+#include "ops/parallel.h"
 #include "ops/simd/loops.h"
 #include "ops/softmax.h"
 
@@ -18,8 +19,6 @@
 
 static const coi_binary_loops *const loops[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_binary_loops);
 
-/* Multiply-adds from which on a chunk is worth a worker. */
-#define ENOUGH ((int64_t)1 << 19)
 /* The gradient has at most so many queries, and about so many scores, at a time: they stay in a second-level cache. */
 enum { BLOCK_ROWS = 192, BLOCK_SCORES = 65536 };
 
@@ -413,7 +412,7 @@ coi_attention_run(coi_call *call)
     work = (double)j.view.num_queries * (double)j.view.num_keys *
                (double)(j.view.depth + j.view.width) +
            1;
-    j.items_per_chunk = work >= ENOUGH ? 1 : (int64_t)(ENOUGH / work);
+    j.items_per_chunk = work >= COI_PARALLEL_PRODUCT ? 1 : (int64_t)(COI_PARALLEL_PRODUCT / work);
     coi_parallel(call, (num_heads + j.items_per_chunk - 1) / j.items_per_chunk, run_chunk, &j);
     if (atomic_load(&j.no_memory))
         return coi_fail(call->ctx, CO_RESOURCE_EXHAUSTED,

@@ -8,9 +8,11 @@
 #include <string.h>
 
 /*
- * Who convolves: the first row that fits kind (coi_conv2d_kind), channels and multiply-adds. Measured for v3 on Zen 4; v4 has the same
- * rows until somebody measures there, and for the baseline oneDNN has no kernels. Below some hundred thousand multiply-adds making a primitive
- * of oneDNN for every new shape costs more than it gives.
+ * Who convolves: the first row that fits kind (coi_conv2d_kind), channels and multiply-adds. Below some hundred thousand multiply-adds
+ * making a primitive of oneDNN for every new shape costs more than it gives.
+ *
+ * By instruction set: the rows were measured for v3 (Zen 4, AVX2). v4 is NOT measured, for want of a processor with AVX-512: it follows the rows
+ * of v3 by rule, not by rows of its own. The baseline has no row: oneDNN's kernels need more than it.
  */
 typedef struct row {
     uint8_t kind;
@@ -26,6 +28,11 @@ static const row rows[] = {
     { COI_CONV2D_INPUT, true, ANY, 1 << 18 }, { COI_CONV2D_FILTER, false, 1, 0 },
     { COI_CONV2D_FILTER, true, 31, 1 << 18 }, { COI_CONV2D_FILTER, false, ANY, 0 },
 };
+
+/*
+ * The limits below are of shape and dtype; the instruction set comes in by `nr`, the columns of its micro-kernel's tile. Measured for v3; v4 and
+ * the baseline have the same.
+ */
 
 /* Up to this many channels patches are made channel by channel. */
 enum { TURNED_CHANNELS = 1 };

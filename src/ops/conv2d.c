@@ -10,6 +10,7 @@
 #include "ops/choice.h"
 #include "ops/dtypes.h"
 #include "ops/list.h"
+#include "ops/parallel.h"
 #include "ops/window.h"
 #if COI_HAVE_ONEDNN
 #include "ops/onednn/onednn.h"
@@ -216,14 +217,13 @@ filter_infer(coi_call *call, coi_out *outs)
 coi_conv2d_cut
 coi_conv2d_cut_of(coi_conv2d_kind kind, const coi_conv2d *g)
 {
-    /* Multiply-adds: tens of microseconds. A partial gradient costs as much as the filter is large, so of large filters there are fewer. */
-    int64_t        enough = (int64_t)1 << 21, weights = g->kh * g->kw * g->ic * g->oc;
+    int64_t        enough = COI_PARALLEL_IMAGES, weights = g->kh * g->kw * g->ic * g->oc;
     int64_t        per_image = coi_conv2d_work(g) / (g->n > 0 ? g->n : 1);
     int64_t        max_chunks = kind == COI_CONV2D_FILTER ? 16 : 64;
     coi_conv2d_cut cut;
 
     if (kind == COI_CONV2D_FILTER && weights > 512)
-        enough = weights < 4096 ? weights * 4096 : (int64_t)1 << 24;
+        enough = weights < 4096 ? weights * 4096 : COI_PARALLEL_FILTER;
     cut.images = per_image >= enough ? 1 : enough / (per_image > 0 ? per_image : 1);
     if (cut.images * max_chunks < g->n)
         cut.images = (g->n + max_chunks - 1) / max_chunks;
@@ -320,6 +320,14 @@ finish_all(const coi_call *call, const coi_conv2d *g, const coi_finish *finish)
     return CO_OK;
 }
 
+/* For COHORT_LOG=debug: who convolves, after the line of the operator. */
+static void
+say(const coi_call *call, const char *who)
+{
+    if (call->ctx->says_kernels)
+        coi_log_line(&call->ctx->runtime->log, CO_LOG_DEBUG, "%s: by %s", call->op->name, who);
+}
+
 static co_code
 conv2d_run(coi_call *call)
 {
@@ -340,6 +348,7 @@ conv2d_run(coi_call *call)
         return finish_all(call, &g, finish);
     }
     if (coi_conv2d_groups(&g) > 1) {
+        say(call, "own sums over the places of the filter");
         coi_conv2d_groups_run(call, kind, dtype, &g, a, b, out);
         return finish_all(call, &g, finish);
     }
@@ -352,6 +361,7 @@ conv2d_run(coi_call *call)
             return rc;
     }
 #endif
+    say(call, "own products of patches");
     return coi_conv2d_gemm(call, kind, dtype, &g, a, b, out, finish);
 }
 

@@ -5,10 +5,10 @@
  */
 #include "ops/matmul.h"
 
-#include "ops/choice.h"
 #include "ops/dtypes.h"
 #include "ops/gemm.h"
 #include "ops/list.h"
+#include "ops/parallel.h"
 
 #include <string.h>
 
@@ -210,14 +210,14 @@ run_products(coi_call *call, const coi_finish *finish)
     if (p.view.num_items * p.view.m * p.view.n == 0)
         return CO_OK;
     work = p.view.m * p.view.n * p.view.k;
-    if (work < COI_CHOICE_CUT_WORK && p.view.num_items > 1) {
-        p.items_per_chunk = work >= COI_CHOICE_TEAM_WORK
+    if (work < COI_PARALLEL_BATCH && p.view.num_items > 1) {
+        p.items_per_chunk = work >= COI_PARALLEL_PRODUCT
                                 ? 1
-                                : COI_CHOICE_TEAM_WORK / (work > 0 ? work : 1);
+                                : COI_PARALLEL_PRODUCT / (work > 0 ? work : 1);
         num_chunks = (p.view.num_items + p.items_per_chunk - 1) / p.items_per_chunk;
         coi_parallel(call, num_chunks, run_chunk, &p);
     } else {
-        run_items(&p, 0, p.view.num_items, work < COI_CHOICE_TEAM_WORK ? NULL : call->device->team);
+        run_items(&p, 0, p.view.num_items, work < COI_PARALLEL_PRODUCT ? NULL : call->device->team);
     }
     if (atomic_load(&p.no_memory))
         return coi_fail(call->ctx, CO_RESOURCE_EXHAUSTED,

@@ -7,12 +7,13 @@
 #define COI_OPS_NORM_H
 
 #include "ops/op.h"
+#include "ops/parallel.h"
 
 /* Rows of a chunk of the gradient. Sums for gamma and beta are taken in the element type over a chunk, so it has few. */
 static inline int64_t
 coi_norm_chunk_rows(int64_t dim)
 {
-    int64_t rows = 16384 / (dim > 0 ? dim : 1);
+    int64_t rows = COI_PARALLEL_ROWS / (dim > 0 ? dim : 1);
 
     return rows < 8 ? 8 : rows > 128 ? 128 : rows;
 }

@@ -8,6 +8,7 @@
 #include "config.h"
 #include "ops/dtypes.h"
 #include "ops/list.h"
+#include "ops/parallel.h"
 #include "ops/window.h"
 
 #include <string.h>
@@ -37,9 +38,6 @@ static const char *const paddings[] = { "VALID", "SAME", NULL };
     X(coi_pool_attrs, strides, INTS, "", NULL)                                                     \
     X(coi_pool_attrs, padding, CHOICE, "=VALID", paddings)
 COI_ATTR_TABLE(coi_pool_attrs, POOL_ATTRS)
-
-/* Elements that one chunk reads. */
-#define CHUNK_ELEMENTS ((int64_t)1 << 15)
 
 static co_code
 check_pair(coi_call *call, const char *name, const coi_ints *ints)
@@ -196,7 +194,9 @@ run_with(coi_call *call, const coi_pool_kernels *kernels)
         elements *= j.p.oh;
         j.total = j.p.n;
     }
-    j.per_chunk = elements >= CHUNK_ELEMENTS ? 1 : CHUNK_ELEMENTS / (elements > 0 ? elements : 1);
+    j.per_chunk = elements >= COI_PARALLEL_POOLED
+                      ? 1
+                      : COI_PARALLEL_POOLED / (elements > 0 ? elements : 1);
     coi_parallel(call, (j.total + j.per_chunk - 1) / j.per_chunk, run_chunk, &j);
     return CO_OK;
 }

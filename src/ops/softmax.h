@@ -10,6 +10,7 @@
 #define COI_OPS_SOFTMAX_H
 
 #include "ops/op.h"
+#include "ops/parallel.h"
 
 typedef struct coi_softmax_kernels {
     /* y = exp(x - max), max and the sum of y, of each row; y may be NULL, which changes no bit of the others. */
@@ -31,12 +32,11 @@ typedef struct coi_softmax_kernels {
 /* CO_FLOAT32 or CO_FLOAT64. */
 const coi_softmax_kernels *coi_softmax_kernels_of(coi_isa isa, co_dtype dtype);
 
-/* Rows that one chunk takes: about this many elements. */
-#define COI_SOFTMAX_CHUNK 16384
+/* Rows that one chunk takes. */
 static inline int64_t
 coi_softmax_chunk_rows(int64_t dim)
 {
-    return dim >= COI_SOFTMAX_CHUNK ? 1 : COI_SOFTMAX_CHUNK / (dim > 0 ? dim : 1);
+    return dim >= COI_PARALLEL_ROWS ? 1 : COI_PARALLEL_ROWS / (dim > 0 ? dim : 1);
 }
 
 /* Rows whose maxima and sums are on the stack at a time. */

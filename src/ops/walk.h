@@ -8,6 +8,7 @@
 #define COI_OPS_WALK_H
 
 #include "ops/op.h"
+#include "ops/parallel.h"
 
 #define COI_WALK_OPERANDS 3
 
@@ -57,9 +58,6 @@ coi_cursor_next(const coi_walk *walk, coi_cursor *cursor)
         cursor->index[d] = 0;
     }
 }
-
-/* Work of more elements than this is shared among the device's workers, in chunks of about this many. */
-#define COI_PARALLEL_ELEMENTS 65536
 
 /* Number of chunks, and units in each, for `units` pieces of work of `unit_elements` elements: fixed by the shape. */
 static inline int64_t

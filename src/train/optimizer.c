@@ -7,6 +7,7 @@
 
 #include "context/tape.h"
 #include "ops/gradient.h"
+#include "ops/parallel.h"
 #include "variable/variable.h"
 
 #include <cohort/ops.h>
@@ -160,7 +161,7 @@ find_entry(co_context *ctx, co_optimizer *optimizer, co_value *component)
 }
 
 /* Elements of a chunk; updates are element by element, so that chunks change no bit. */
-enum { CHUNK = 65536 };
+enum { CHUNK = COI_PARALLEL_ELEMENTS };
 
 typedef struct update_job {
     const co_optimizer *optimizer;

@@ -305,6 +305,17 @@ CO_TEST_BARE(conv2d_survives_no_memory, "")
     CO_EXPECT_SURVIVES_NO_MEMORY(NULL, convolve_once);
 }
 
+static co_context *
+open_logged(const char *settings, co_log_fn log, void *user)
+{
+    co_options o = CO_OPTIONS_INIT;
+
+    o.settings = settings;
+    o.log = log;
+    o.log_user = user;
+    return co_open_with(&o);
+}
+
 static void
 count_warnings(co_log_level level, const char *line, void *user)
 {
@@ -318,14 +329,10 @@ count_warnings(co_log_level level, const char *line, void *user)
 CO_TEST_BARE(conv2d_notices_a_reference_kernel_of_onednn, "")
 {
     int         warnings = 0;
-    co_options  o = CO_OPTIONS_INIT;
-    co_context *ctx_of_log;
+    co_context *ctx_of_log = open_logged("log=warning, isa=v3, convolution=onednn", count_warnings,
+                                         &warnings);
     co_value   *in[2];
 
-    o.settings = "log=warning, isa=v3, convolution=onednn";
-    o.log = count_warnings;
-    o.log_user = &warnings;
-    ctx_of_log = co_open_with(&o);
     if (!COI_HAVE_ONEDNN || !co_ok(ctx_of_log)) {
         co_clear(ctx_of_log);
         co_close(ctx_of_log);
@@ -343,6 +350,48 @@ CO_TEST_BARE(conv2d_notices_a_reference_kernel_of_onednn, "")
                        5e-6);
     }
     CO_EXPECT_INT(warnings, 1);
+    CO_EXPECT_CODE(co_close(ctx_of_log), CO_OK);
+}
+
+/* The lines of a debug log that say who convolved, and what of float32 computed halves. */
+typedef struct said {
+    int patches, onednn, places, widened;
+} said;
+
+static void
+count_kernels(co_log_level level, const char *line, void *user)
+{
+    said *count = user;
+
+    if (level != CO_LOG_DEBUG)
+        return;
+    count->patches += strstr(line, "conv2d: by own products of patches") != NULL;
+    count->places += strstr(line, "conv2d: by own sums over the places of the filter") != NULL;
+    count->onednn += strstr(line, "conv2d: by oneDNN, kernel jit") != NULL;
+    count->widened += strstr(line, " of float32 on ") != NULL;
+}
+
+CO_TEST_BARE(the_debug_log_says_who_convolved_each_time, "")
+{
+    said        count = { 0, 0, 0, 0 };
+    co_context *ctx_of_log = open_logged("log=debug", count_kernels, &count);
+    co_value   *in[2];
+
+    use(&shapes[1]);
+    in[0] = kernel_tensor(ctx_of_log, CO_FLOAT64, (int64_t[]){ 1, 8, 8, 4 }, 4, 1);
+    in[1] = kernel_tensor(ctx_of_log, CO_FLOAT64, (int64_t[]){ 3, 3, 4, 2 }, 4, 2);
+    for (int i = 0; i < 3; ++i)
+        conv(ctx_of_log, in);
+    CO_EXPECT_INT(count.patches, 3);
+    in[1] = kernel_tensor(ctx_of_log, CO_FLOAT64, (int64_t[]){ 3, 3, 2, 2 }, 4, 2);
+    conv(ctx_of_log, in);
+    CO_EXPECT_INT(count.places, 1);
+    in[0] = kernel_tensor(ctx_of_log, CO_FLOAT16, (int64_t[]){ 16, 28, 28, 8 }, 4, 1);
+    in[1] = kernel_tensor(ctx_of_log, CO_FLOAT16, (int64_t[]){ 3, 3, 8, 16 }, 4, 2);
+    for (int i = 0; i < 2; ++i)
+        conv(ctx_of_log, in);
+    CO_EXPECT_INT(count.widened, 2);
+    CO_EXPECT_INT(count.onednn + count.patches, 3 + 2);
     CO_EXPECT_CODE(co_close(ctx_of_log), CO_OK);
 }
 

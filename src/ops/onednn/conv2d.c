@@ -106,8 +106,6 @@ create_conv(coi_runtime *runtime, cache *c, coi_conv2d_kind kind, const coi_conv
         if (conv != NULL)
             coi_dnn_conv_destroy(conv);
         conv = NULL;
-    } else {
-        coi_log_line(&runtime->log, CO_LOG_DEBUG, "%s: oneDNN kernel %s", names[kind], kernel);
     }
     coi_dnn_leave(c->dnn, saved);
     return conv;
@@ -342,6 +340,9 @@ coi_onednn_conv2d(coi_call *call, coi_conv2d_kind kind, const coi_conv2d *g, con
     if (j.entries[0] != NULL && j.entries[0]->conv != NULL &&
         (rest == j.cut.images || (j.entries[1] != NULL && j.entries[1]->conv != NULL))) {
         *done = true;
+        if (call->ctx->says_kernels)
+            coi_log_line(&runtime->log, CO_LOG_DEBUG, "%s: by oneDNN, kernel %s", call->op->name,
+                         coi_dnn_conv_kernel(j.entries[0]->conv));
         rc = run(call, &j, kind == COI_CONV2D ? b : a, out);
     }
     entry_release(c, j.entries[0]);
