@@ -12,7 +12,8 @@
  *
  * A dataset of files keeps copies of the names. Making it opens nothing: a file is opened when its
  * first element is asked for, and a missing one is an error of that co_next. Files are read one after
- * another; elements are scalars of CO_STRING. Errors name the kind of dataset, the file, the record
+ * another (several at a time: co_dataset_interleave over their names, with opens_files and
+ * num_parallel_calls); elements are scalars of CO_STRING. Errors name the kind of dataset, the file, the record
  * and its offset (in a compressed file: in what it decompresses to). After an error, the next element
  * is the first of the next file (GEN-ERR-5, DS-ITER-8):
  *

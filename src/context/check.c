@@ -99,7 +99,8 @@ coi_check_object(co_context *ctx, const void *object, const coi_class *cls, int 
         return true;
     which(ctx, position, name, text);
     if (o == NULL)
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s is NULL; give a %s", text, cls->name);
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s is NULL; give %s %s", text,
+                 strchr("aeiou", cls->name[0]) != NULL ? "an" : "a", cls->name);
     else if (o->magic == *ctx->heap.magic)
         coi_fail(ctx, CO_TYPE, "%s is a %s; it must be a %s", text, o->cls->name, cls->name);
     else

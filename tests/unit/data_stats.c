@@ -128,7 +128,8 @@ CO_TEST(statistics_refuse_wrong_arguments, "")
     co_stage_stats older = { .struct_size = offsetof(co_stage_stats, elements), .elements = 77 };
 
     CO_EXPECT_FALSE(co_iterator_stats(ctx, NULL, 0, &stats));
-    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 2 (iterator)");
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
+                    "argument 2 (iterator) of iterator_stats is NULL; give an iterator");
     CO_EXPECT_FALSE(co_iterator_stats(ctx, iterator, 0, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
                     "argument 4 (stats) is NULL; begin with CO_STAGE_STATS_INIT");
