@@ -377,7 +377,9 @@ spares_position(co_context *ctx, co_iterator *iterator, coi_position *p)
     }
     self->num_spares = (size_t)n;
     for (size_t i = 0; i < (size_t)n; ++i)
-        if (!slot_position(ctx, iterator, p, &self->spares[i]))
+        if (!slot_position(ctx, iterator, p, &self->spares[i]) ||
+            (self->spares[i].element == NULL &&
+             !coi_position_wrong(ctx, p, "a dataset that waits has no element")))
             return false;
     return true;
 }
