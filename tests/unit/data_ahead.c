@@ -937,6 +937,7 @@ static bool
 run_all(co_context *ctx)
 {
     co_interleave_options options = CO_INTERLEAVE_OPTIONS_INIT;
+    work                  opened = { .calls = 0 };
     int64_t               count = 0;
 
     for (int which = 0; which < NUM_VARIANTS && co_ok(ctx); ++which) {
@@ -950,13 +951,12 @@ run_all(co_context *ctx)
     }
     options.cycle_length = options.num_parallel_calls = 2;
     CO_BLOCK(ctx) {
-        work        w = { .calls = 0 };
         co_dataset *range = co_dataset_range(ctx, 0, 5, 1);
         co_value   *spec = co_spec(ctx, CO_INT64, NULL, 0);
 
         CO_EACH(ctx, x,
-                co_iterate(ctx,
-                           co_dataset_interleave(ctx, range, slow_datasets, &w, spec, &options)))
+                co_iterate(ctx, co_dataset_interleave(ctx, range, slow_datasets, &opened, spec,
+                                                      &options)))
             ++count;
     }
     return co_ok(ctx) && count == 20 + 20 + 20 + 40 + 7 + 15;
