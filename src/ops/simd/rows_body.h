@@ -30,17 +30,7 @@ OF(four) OF(none)(void)
 static REAL
 OF(total)(OF(four) sums)
 {
-    OF(vec) v = (sums.a + sums.c) + (sums.b + sums.d);
-    REAL lanes[OF(LANES)];
-
-    OF(store)(lanes, v);
-    COI_UNROLL
-    for (int width = OF(LANES) / 2; width > 0; width /= 2) {
-        COI_UNROLL
-        for (int i = 0; i < width; ++i)
-            lanes[i] += lanes[i + width];
-    }
-    return lanes[0];
+    return OF(fold_lanes)((sums.a + sums.c) + (sums.b + sums.d));
 }
 
 static REAL
@@ -103,7 +93,7 @@ OF(row_mean)(const REAL *x, int64_t dim)
 
 /* y = x - mean of a row; returns what that mean was too small, and the variance. */
 static double
-OF(row_rest)(const REAL *x, REAL *y, int64_t dim, REAL mean, double *variance)
+OF(row_rest)(const REAL *x, REAL *y, int64_t dim, REAL mean, double share, double *variance)
 {
     double rest = 0, squares = 0;
 
@@ -114,8 +104,8 @@ OF(row_rest)(const REAL *x, REAL *y, int64_t dim, REAL mean, double *variance)
                                    mean, &square);
         squares += (double)square;
     }
-    rest /= (double)dim;
-    squares = squares / (double)dim - rest * rest;
+    rest *= share;
+    squares = squares * share - rest * rest;
     *variance = squares < 0 ? 0 : squares; /* NaN stays */
     return rest;
 }
@@ -127,6 +117,7 @@ OF(norm_rows)(const void *x_data, const void *gamma_data, const void *beta_data,
     const REAL *x = x_data, *gamma = gamma_data, *beta = beta_data;
     REAL       *y = y_data, *statistics = statistics_data;
     int64_t     few = dim < OF(TOGETHER) ? OF(TOGETHER) / dim : 1;
+    double      share = 1 / (double)dim;
 
     for (; num_rows > 0; num_rows -= few) {
         few = few < num_rows ? few : num_rows;
@@ -136,20 +127,24 @@ OF(norm_rows)(const void *x_data, const void *gamma_data, const void *beta_data,
             REAL  *s = statistics + row * COI_NORM_STATISTICS;
             double variance;
 
-            s[1] = (REAL)OF(row_rest)(x + row * dim, y + row * dim, dim, s[0], &variance);
-            s[2] = (REAL)(1 / sqrt(variance + epsilon));
+            s[1] = (REAL)OF(row_rest)(x + row * dim, y + row * dim, dim, s[0], share, &variance);
+            s[2] = (REAL)variance;
+        }
+        for (int64_t row = 0; row < few; ++row) {
+            REAL *scale = &statistics[row * COI_NORM_STATISTICS + 2];
+
+            *scale = (REAL)(1 / sqrt((double)*scale + epsilon));
         }
         for (int64_t row = 0; row < few; ++row, y += dim, statistics += COI_NORM_STATISTICS) {
-            REAL rest = statistics[1], scale = statistics[2];
-
+            REAL    scale = statistics[2], shift = -statistics[1] * scale;
             int64_t i = 0;
 
             for (; i + OF(LANES) <= dim; i += OF(LANES))
                 OF(store)
-            (y + i, OF(fma)((OF(load)(y + i) - OF(splat)(rest)) * OF(splat)(scale),
+            (y + i, OF(fma)(OF(fma)(OF(load)(y + i), OF(splat)(scale), OF(splat)(shift)),
                             OF(load)(gamma + i), OF(load)(beta + i)));
             for (; i < dim; ++i)
-                y[i] = (y[i] - rest) * scale * gamma[i] + beta[i];
+                y[i] = (y[i] * scale + shift) * gamma[i] + beta[i];
         }
         x += few * dim;
     }
@@ -161,9 +156,8 @@ OF(grad_sums)(const REAL *x, const REAL *gamma, const REAL *g, REAL *dgamma, REA
               const REAL *statistics, REAL *product)
 {
     OF(four) sum = OF(none)(), products = OF(none)();
-    OF(vec) mean = OF(splat)(statistics[0]), lost = OF(splat)(statistics[1]);
-    OF(vec) scale = OF(splat)(statistics[2]);
-    REAL    rest = 0, rest_product = 0;
+    REAL shift = -statistics[1] * statistics[2], rest = 0, rest_product = 0;
+    OF(vec) mean = OF(splat)(statistics[0]), scale = OF(splat)(statistics[2]);
     int64_t i = 0;
 
     for (; i + OF(AT_ONCE) <= n; i += OF(AT_ONCE)) {
@@ -171,7 +165,7 @@ OF(grad_sums)(const REAL *x, const REAL *gamma, const REAL *g, REAL *dgamma, REA
     {                                                                                              \
         int64_t j = i + (k)*OF(LANES);                                                             \
         OF(vec) d = OF(load)(g + j), h = d * OF(load)(gamma + j);                                  \
-        OF(vec) z = (OF(load)(x + j) - mean - lost) * scale;                                       \
+        OF(vec) z = OF(fma)(OF(load)(x + j) - mean, scale, OF(splat)(shift));                      \
                                                                                                    \
         sum.name = sum.name + h;                                                                   \
         products.name = OF(fma)(h, z, products.name);                                              \
@@ -182,7 +176,7 @@ OF(grad_sums)(const REAL *x, const REAL *gamma, const REAL *g, REAL *dgamma, REA
 #undef STEP
     }
     for (; i < n; ++i) {
-        REAL h = g[i] * gamma[i], z = (x[i] - statistics[0] - statistics[1]) * statistics[2];
+        REAL h = g[i] * gamma[i], z = (x[i] - statistics[0]) * statistics[2] + shift;
 
         rest += h;
         rest_product += h * z;
@@ -204,19 +198,21 @@ OF(norm_grad_rows)(const void *x_data, const void *gamma_data, const void *g_dat
     memset(dgamma, 0, (size_t)dim * sizeof(REAL));
     memset(dbeta, 0, (size_t)dim * sizeof(REAL));
     for (; num_rows > 0; --num_rows, statistics += COI_NORM_STATISTICS) {
-        REAL    mean = statistics[0], lost = statistics[1], scale = statistics[2], product;
+        REAL    mean = statistics[0], scale = statistics[2], product, factor, shift;
         REAL    sum = OF(grad_sums)(x, gamma, g, dgamma, dbeta, dim, statistics, &product) * share;
         int64_t i = 0;
 
-        product = product * share * scale;
+        /* (g gamma - sum - z product) scale, z = (x - mean - lost) scale */
+        factor = -product * share * scale;
+        shift = -sum - statistics[1] * factor;
         for (; i + OF(LANES) <= dim; i += OF(LANES)) {
-            OF(vec) h = OF(load)(g + i) * OF(load)(gamma + i) - OF(splat)(sum);
-            OF(vec) z = OF(load)(x + i) - OF(splat)(mean) - OF(splat)(lost);
+            OF(vec) h = OF(fma)(OF(load)(g + i), OF(load)(gamma + i), OF(splat)(shift));
+            OF(vec) d = OF(load)(x + i) - OF(splat)(mean);
 
-            OF(store)(dx + i, (h - z * OF(splat)(product)) * OF(splat)(scale));
+            OF(store)(dx + i, OF(fma)(d, OF(splat)(factor), h) * OF(splat)(scale));
         }
         for (; i < dim; ++i)
-            dx[i] = (g[i] * gamma[i] - sum - (x[i] - mean - lost) * product) * scale;
+            dx[i] = ((x[i] - mean) * factor + (g[i] * gamma[i] + shift)) * scale;
         x += dim;
         g += dim;
         dx += dim;

@@ -168,4 +168,33 @@ splat_f64(double x)
 COI_VECTOR_PARTS(f32, float, ps)
 COI_VECTOR_PARTS(f64, double, pd)
 
+/* The sum of all lanes: the upper half is added to the lower one, until one is left. */
+#define COI_VECTOR_FOLD(T, REAL)                                                                   \
+    COI_INLINE REAL fold_lanes_##T(vec_##T v)                                                      \
+    {                                                                                              \
+        REAL lanes[LANES_##T];                                                                     \
+                                                                                                   \
+        store_##T(lanes, v);                                                                       \
+        COI_UNROLL                                                                                 \
+        for (int width = LANES_##T / 2; width > 0; width /= 2) {                                   \
+            COI_UNROLL                                                                             \
+            for (int i = 0; i < width; ++i)                                                        \
+                lanes[i] += lanes[i + width];                                                      \
+        }                                                                                          \
+        return lanes[0];                                                                           \
+    }
+#if defined(COI_ISA_v3)
+COI_INLINE float
+fold_lanes_f32(vec_f32 v)
+{
+    __m128 half = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+
+    half = _mm_add_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
+}
+#else
+COI_VECTOR_FOLD(f32, float)
+#endif
+COI_VECTOR_FOLD(f64, double)
+
 #endif
