@@ -294,7 +294,7 @@ files_side_by_side(co_context *ctx)
 
     for (int i = 0; i < 6; ++i)
         file_with((const char *[]){ "s0", "s1", "s2", "s3", "s4", "s5" }[i],
-                  "a\nb\nc\nd\ne\n" + 2 * (i % 4), path);
+                  &"a\nb\nc\nd\ne\n"[2 * (i % 4)], path);
     files_path("s?", path);
     options.cycle_length = 2;
     options.num_parallel_calls = 2;
