@@ -401,7 +401,7 @@ CO_API co_code co_batch_sizes_for_worker(co_context *ctx, int64_t global_batch_s
  *     sharding: AUTO becomes DATA, because the source range reads no files: every worker runs the whole pipeline, ...
  *     splitting: each batch is cut for 4 replicas, 10 rows into 3, 3, 3, 1
  *     shard 1 of 2 -> 20 elements (added by distribution)
- *       split in 4 -> 40 elements (added by distribution)
+ *       split -> 40 elements (added by distribution)
  *         batch of 10 -> 10 elements
  *           range from 0, step 1 -> 100 elements
  *

@@ -14,16 +14,10 @@ static co_dataset *options_with_inputs(co_context *ctx, co_dataset *dataset,
 /* By co_autoshard, from CO_AUTOSHARD_OFF on. */
 static const char *const policy_names[] = { "OFF", "AUTO", "FILE", "DATA", "HINT", "REPLICA" };
 
-static const char *
-policy_name(co_autoshard policy)
+const char *
+coi_policy_name(co_autoshard policy)
 {
     return policy_names[policy - CO_AUTOSHARD_OFF];
-}
-
-static void
-options_show(const co_dataset *dataset, coi_prose *out)
-{
-    coi_put(out, ": policy %s", policy_name(dataset->autoshard));
 }
 
 static const coi_dataset_ops options_ops = {
@@ -31,8 +25,7 @@ static const coi_dataset_ops options_ops = {
     .dataset_size = sizeof(co_dataset),
     .transparent = true,
     .with_inputs = options_with_inputs,
-    .show = options_show,
-    .trace = coi_trace_same,
+    .tracks = COI_KEPT,
 };
 
 static co_dataset *
@@ -312,11 +305,11 @@ coi_put_decision(coi_prose *out, const co_dataset *dataset, int num)
         return;
     }
     coi_put(out, "%s%s", dataset->autoshard == CO_AUTOSHARD_AUTO ? "AUTO becomes " : "",
-            policy_name(chosen));
+            coi_policy_name(chosen));
     if (dataset->autoshard != CO_AUTOSHARD_AUTO)
         coi_put(out, ", as asked for");
     else if (source != NULL)
-        coi_put(out, ", because the source %s reads no files", source->ops->name);
+        coi_put(out, ", because the source %s reads no files", coi_stage_name(source));
     else
         coi_put(out, ", because the input is read from files");
     coi_put(out, ": %s",

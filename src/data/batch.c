@@ -8,8 +8,7 @@
 
 typedef struct batch_dataset {
     co_dataset base;
-    int64_t    size;
-    bool       drop_remainder;
+    int64_t    size, drop_remainder;
 } batch_dataset;
 
 typedef struct batch_iterator {
@@ -68,7 +67,7 @@ coi_spec_batch(co_context *ctx, const co_value *spec, const void *arg)
     return coi_spec_new(ctx, (co_dtype)spec->dtype, dims, spec->ndim + 1);
 }
 
-int64_t
+COI_RARE int64_t
 coi_batch_cardinality(int64_t n, int64_t size, bool drop_remainder)
 {
     if (n < 0)
@@ -78,7 +77,7 @@ coi_batch_cardinality(int64_t n, int64_t size, bool drop_remainder)
 
 static const coi_dataset_ops batch_ops;
 
-co_dataset *
+COI_RARE co_dataset *
 coi_batch_new(co_context *ctx, co_dataset *input, int64_t size, bool drop_remainder)
 {
     int64_t     dim = drop_remainder ? size : -1;
@@ -96,26 +95,12 @@ coi_batch_new(co_context *ctx, co_dataset *input, int64_t size, bool drop_remain
     return dataset;
 }
 
-static co_dataset *
+COI_RARE static co_dataset *
 batch_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
 {
     const batch_dataset *self = (const batch_dataset *)dataset;
 
     return coi_batch_new(ctx, inputs[0], self->size, self->drop_remainder);
-}
-
-COI_RARE void
-coi_put_batch(coi_prose *out, int64_t size, bool drop_remainder)
-{
-    coi_put(out, " of %lld%s", (long long)size, drop_remainder ? ", remainder dropped" : "");
-}
-
-COI_RARE static void
-batch_show(const co_dataset *dataset, coi_prose *out)
-{
-    const batch_dataset *batch = (const batch_dataset *)dataset;
-
-    coi_put_batch(out, batch->size, batch->drop_remainder);
 }
 
 static const coi_dataset_ops batch_ops = {
@@ -126,12 +111,13 @@ static const coi_dataset_ops batch_ops = {
     .open = batch_open,
     .close = batch_close,
     .with_inputs = batch_with_inputs,
-    .trace = batch_with_inputs,
+    .tracks = COI_REMADE,
     .position = coi_position_none, /* pieces are there only while an element is made */
-    .show = batch_show,
+    .shows = " of #0?1, remainder dropped;",
+    .numbers = offsetof(batch_dataset, size),
 };
 
-co_dataset *
+COI_RARE co_dataset *
 co_dataset_batch(co_context *ctx, co_dataset *input, int64_t size, bool drop_remainder)
 {
     COI_ENTER(ctx, "dataset_batch", NULL);

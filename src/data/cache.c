@@ -177,7 +177,7 @@ static const coi_dataset_ops cache_ops = {
     .close = cache_close,
     .destroy = cache_destroy,
     .with_inputs = coi_stage_with_inputs, /* other input, other store */
-    .trace = coi_trace_same,
+    .tracks = COI_KEPT,
 };
 
 co_dataset *

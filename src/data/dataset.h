@@ -93,6 +93,18 @@ struct co_iterator {
     int64_t      dropped_rows;
 };
 
+/* What a kind does with examples, as far as that is known without reading. with_inputs then works over other elements too. */
+typedef enum coi_tracks {
+    COI_LOST,         /* nobody can tell */
+    COI_KEPT,         /* one element for one, in order */
+    COI_KEPT_BY_FLAG, /* the same if the flag is set; otherwise in any order */
+    COI_REMADE,       /* what with_inputs makes over numbers of examples tells */
+    COI_REMADE_ONCE,  /* the same; in another order each time if the flag is set */
+    COI_REMADE_ROWS,  /* the same; it cuts rows, so elements must be batches */
+    COI_BATCHED,      /* as batch does: numbers[0] of them; flag: the remainder is dropped */
+    COI_ALIGNED       /* inputs go side by side; flag: the second has the examples, not the first */
+} coi_tracks;
+
 /* What a step gave: a negative number is an error, which is in ctx. */
 enum { COI_ERROR = -1, COI_END = 0, COI_ELEMENT = 1 };
 
@@ -137,17 +149,16 @@ struct coi_dataset_ops {
     /* Save or restore what its iterator has beside its input; false with an error. */
     bool (*position)(co_context *ctx, co_iterator *iterator, coi_position *p); /* cannot be saved */
 
-    /* For explanations (explain.c). Its arguments, behind its name. */
-    void (*show)(const co_dataset *dataset, coi_prose *out); /* it has none */
+    /*
+     * For explanations (explain.c): its arguments, behind its name. #0 to #9 are int64_t that lie at `numbers` in its
+     * struct; from ?k, !k or >k to the semicolon comes what is said if number k is not 0, is 0, or is above 1.
+     */
+    const char *shows;                                       /* nothing */
+    uint16_t    numbers;                                     /* offset */
+    void (*show)(const co_dataset *dataset, coi_prose *out); /* what is no number: nothing */
     /* Readers of files: how many there are; CO_UNKNOWN_CARDINALITY. */
     int64_t (*num_files)(const co_dataset *dataset); /* none */
-    /*
-     * The same stage over numbers of examples, as a new reference (trace.c): the inputs, or the one that trace_one
-     * names, have one component, int64. NULL with an error, which coi_trace_lost makes.
-     */
-    co_dataset *(*trace)(co_context *ctx, co_dataset *dataset,
-                         co_dataset *const *inputs); /* numbers are lost */
-    size_t (*trace_one)(const co_dataset *dataset);  /* all inputs */
+    uint8_t tracks; /* a coi_tracks: what becomes of them (trace.c) */
     /* Distributed datasets. */
     coi_layout (*layout)(const co_dataset *dataset); /* it is not distributed */
 };
@@ -159,7 +170,7 @@ struct coi_dataset_ops {
 typedef struct coi_stage_args {
     int64_t numbers[4];
     int64_t calls; /* at a time; no part of what makes the stage the same one: machines differ */
-    bool    flag;
+    int64_t flag;  /* 0 or 1 */
     union {
         co_element_fn   element;
         co_predicate_fn predicate;
@@ -174,6 +185,8 @@ typedef struct coi_stage {
     co_dataset     base;
     coi_stage_args args;
 } coi_stage;
+
+#define COI_STAGE_NUMBERS offsetof(coi_stage, args.numbers) /* four, calls, flag */
 
 typedef struct coi_stage_iterator {
     co_iterator base;
@@ -229,6 +242,9 @@ co_dataset *coi_stage_mapped(co_context *ctx, const coi_dataset_ops *ops, co_dat
                              co_value *spec, const coi_stage_args *args);
 /* Slots of their tables: rewriting never changes what elements look like. */
 co_dataset *coi_stage_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs);
+/* The same with another spec, which is taken over. */
+co_dataset *coi_stage_remake(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs,
+                             co_value *spec);
 co_code     coi_stage_open(co_context *ctx, co_iterator *iterator);
 void        coi_stage_close(coi_heap *heap, co_iterator *iterator);
 int64_t     coi_count_unknown(const co_dataset *dataset);
@@ -295,7 +311,6 @@ co_value *coi_spec_map(co_context *ctx, co_value *structure, coi_spec_fn fn, con
 /* Of those: every dimension unknown; a new dimension 0 of *arg (int64_t, -1: unknown) rows. */
 co_value *coi_spec_unknown_dims(co_context *ctx, const co_value *spec, const void *arg);
 co_value *coi_spec_batch(co_context *ctx, const co_value *spec, const void *arg);
-void      coi_put_batch(coi_prose *out, int64_t size, bool drop_remainder);
 int64_t   coi_batch_cardinality(int64_t n, int64_t size, bool drop_remainder);
 /* All leaves with dimension 0 divided by `parts`; where that does not divide, it is unknown. 0: unequal parts. */
 co_value *coi_spec_split(co_context *ctx, co_value *structure, int64_t parts);
@@ -334,6 +349,7 @@ co_dataset *coi_dataset_for_worker(co_context *ctx, co_dataset *dataset,
                                    const co_input_context *input, const int64_t *weights);
 /* The policy in force, never AUTO; why, as a text; the same in the log, for several workers (DS-SHARD-7). */
 co_autoshard coi_decide(const co_dataset *dataset);
+const char  *coi_policy_name(co_autoshard policy);
 void         coi_put_decision(coi_prose *out, const co_dataset *dataset, int num);
 void coi_log_decision(co_context *ctx, const co_dataset *dataset, const co_input_context *input);
 /* How batches are split over replicas, as a text. */
@@ -342,10 +358,6 @@ void coi_put_splitting(coi_prose *out, const co_dataset *dataset, const co_input
 /* explain.c: whom a dataset is distributed over; plain ones by `input`, NULL: one worker with one replica. False with an error. */
 bool coi_check_layout(co_context *ctx, const co_dataset *dataset, const co_input_context *input,
                       coi_layout *layout);
-/* trace.c. Slot `trace` of stages that do not move examples; why there is no answer; whether the input is batched, else that. */
-co_dataset *coi_trace_same(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs);
-co_dataset *coi_trace_lost(co_context *ctx, const co_dataset *dataset, const char *why);
-bool        coi_trace_has_rows(co_context *ctx, const co_dataset *dataset, const co_dataset *input);
 /*
  * What a worker reads of the numbers of examples that stand for a dataset, as a new reference. Where slices are shared,
  * what all workers read: the stream before it is shared.

@@ -5,6 +5,8 @@
  */
 #include "data/dataset.h"
 
+#include <string.h>
+
 #define MOST_LINES  1000 /* stages shown */
 #define MOST_INDENT 40   /* columns; deeper stages stand below each other */
 #define LINE        400
@@ -26,6 +28,29 @@ put_line(explanation *e, int depth, const char *text)
     coi_put(&e->out, "%s\n", line);
 }
 
+/* See `shows` in the table of a kind. */
+static void
+put_numbers(coi_prose *out, const co_dataset *dataset)
+{
+    const int64_t *numbers = (const void *)((const char *)dataset + dataset->ops->numbers);
+
+    for (const char *at = dataset->ops->shows; at != NULL && *at != '\0'; ++at) {
+        char    kind = *at;
+        int64_t number;
+
+        if (strchr("#?!>", kind) == NULL) {
+            if (kind != ';')
+                coi_put(out, "%c", kind);
+            continue;
+        }
+        number = numbers[*++at - '0'];
+        if (kind == '#')
+            coi_put(out, "%lld", (long long)number);
+        else if (kind == '!' ? number != 0 : number <= (kind == '>'))
+            at = strchr(at, ';');
+    }
+}
+
 /* Not inlined: what calls it recurses, and should keep no room for lines. */
 static __attribute__((noinline)) void
 put_stage(explanation *e, const co_dataset *dataset, int depth)
@@ -35,8 +60,11 @@ put_stage(explanation *e, const co_dataset *dataset, int depth)
     int64_t   n = dataset->cardinality;
 
     coi_put(&out, "%s", coi_stage_name(dataset));
+    put_numbers(&out, dataset);
     if (dataset->ops->show != NULL)
         dataset->ops->show(dataset, &out);
+    if (dataset->ops->transparent && dataset->autoshard != dataset->inputs[0]->autoshard)
+        coi_put(&out, ": policy %s", coi_policy_name(dataset->autoshard));
     if (dataset->num_inputs > 1)
         coi_put(&out, " of %zu", dataset->num_inputs);
     coi_put(&out, " -> ");

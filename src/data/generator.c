@@ -116,7 +116,7 @@ static const coi_dataset_ops promised_ops = {
     .position = coi_position_stage,
     .with_inputs = coi_stage_with_inputs,
     .count = promised_count,
-    .trace = coi_trace_same,
+    .tracks = COI_KEPT,
 };
 
 co_dataset *

@@ -436,33 +436,22 @@ count_names(const co_dataset *dataset)
     return dataset->inputs[0]->cardinality;
 }
 
-static void
-interleave_show(const co_dataset *dataset, coi_prose *out)
-{
-    const coi_stage_args *args = &((const coi_stage *)dataset)->args;
-
-    coi_put(out, ", cycle %lld, block %lld", (long long)args->numbers[CYCLE],
-            (long long)args->numbers[BLOCK]);
-    if (args->calls > 0)
-        coi_put(out, ", %lld read ahead, up to %d elements each%s",
-                (long long)(args->calls < args->numbers[CYCLE] ? args->calls
-                                                               : args->numbers[CYCLE]),
-                DEPTH, args->flag ? ", as they are ready" : "");
-    coi_put(out, dataset->ops->num_files != NULL ? ", of files" : "");
-}
-
 #define INTERLEAVE(name_)                                                                          \
     .name = name_, .dataset_size = sizeof(coi_stage),                                              \
     .iterator_size = sizeof(interleave_iterator), .costs = true, .next = interleave_next,          \
     .open = interleave_open, .close = interleave_close, .position = interleave_position,           \
     .with_inputs = coi_stage_with_inputs, .count = coi_count_unknown
 
+#define SHOWS                                                                                      \
+    .shows =                                                                                       \
+        ", cycle #0, block #1?4, #4 read ahead, up to 8 elements each;?5, as they are ready;",     \
+    .numbers = COI_STAGE_NUMBERS
+
 static const coi_dataset_ops flat_map_ops = { INTERLEAVE("flat_map") };
-static const coi_dataset_ops interleave_ops = { INTERLEAVE("interleave"), .show = interleave_show };
+static const coi_dataset_ops interleave_ops = { INTERLEAVE("interleave"), SHOWS };
 static const coi_dataset_ops interleave_files_ops = { INTERLEAVE("interleave"),
                                                       .shard_files = interleave_shard,
-                                                      .num_files = count_names,
-                                                      .show = interleave_show };
+                                                      .num_files = count_names, SHOWS };
 
 /* --- the public calls --- */
 

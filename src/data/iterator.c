@@ -166,14 +166,14 @@ coi_cancel_watch(coi_cancel *cancel, coi_event *event)
     coi_lock_give(&cancel->lock);
 }
 
-int
+COI_RARE int
 coi_cancelled(co_context *ctx)
 {
     coi_fail(ctx, CO_CANCELLED, "the iterator was cancelled; make another to begin anew");
     return COI_ERROR;
 }
 
-void
+COI_RARE void
 coi_refuse_own(co_context *ctx)
 {
     coi_fail(ctx, CO_RUNTIME,
@@ -408,7 +408,7 @@ co_optional_get_value(co_context *ctx, co_value *optional)
     return coi_give(ctx, optional->u.items.items[0]);
 }
 
-co_value *
+COI_RARE co_value *
 co_iterator_element_spec(co_context *ctx, co_iterator *iterator)
 {
     COI_ENTER(ctx, "iterator_element_spec", NULL);
@@ -418,7 +418,7 @@ co_iterator_element_spec(co_context *ctx, co_iterator *iterator)
     return coi_give(ctx, iterator->dataset->spec);
 }
 
-int64_t
+COI_RARE int64_t
 co_iterator_dropped_rows(co_context *ctx, co_iterator *iterator)
 {
     COI_ENTER(ctx, "iterator_dropped_rows", 0);
@@ -432,7 +432,7 @@ co_iterator_step_examples(co_context *ctx, co_iterator *iterator)
     return check_iterator(ctx, iterator) ? iterator->step_examples : -1;
 }
 
-co_code
+COI_RARE co_code
 co_iterator_cancel(co_context *ctx, co_iterator *iterator)
 {
     COI_ENTER_CODE(ctx, "iterator_cancel");

@@ -42,7 +42,7 @@ const coi_dataset_ops coi_map_ops = {
     .open = coi_stage_open,
     .close = coi_stage_close,
     .with_inputs = coi_stage_with_inputs,
-    .trace = coi_trace_same,
+    .tracks = COI_KEPT,
 };
 
 co_dataset *
@@ -305,7 +305,7 @@ static const coi_dataset_ops scan_ops = {
     .close = scan_close,
     .destroy = scan_destroy,
     .with_inputs = scan_with_inputs,
-    .trace = coi_trace_same,
+    .tracks = COI_KEPT,
 };
 
 static co_dataset *

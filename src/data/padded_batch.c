@@ -213,22 +213,6 @@ padded_count(const co_dataset *dataset)
 static co_dataset *padded_with_inputs(co_context *ctx, co_dataset *dataset,
                                       co_dataset *const *inputs);
 
-static void
-padded_show(const co_dataset *dataset, coi_prose *out)
-{
-    const coi_stage_args *args = &((const coi_stage *)dataset)->args;
-
-    coi_put_batch(out, args->numbers[0], args->flag);
-}
-
-static co_dataset *
-padded_trace(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
-{
-    const coi_stage_args *args = &((const coi_stage *)dataset)->args;
-
-    return coi_batch_new(ctx, inputs[0], args->numbers[0], args->flag);
-}
-
 static const coi_dataset_ops padded_ops = {
     .name = "padded_batch",
     .dataset_size = sizeof(padded_dataset),
@@ -240,8 +224,9 @@ static const coi_dataset_ops padded_ops = {
     .with_inputs = padded_with_inputs,
     .position = coi_position_none,
     .count = padded_count,
-    .show = padded_show,
-    .trace = padded_trace,
+    .shows = " of #0?5, remainder dropped;",
+    .numbers = COI_STAGE_NUMBERS,
+    .tracks = COI_BATCHED,
 };
 
 /* Room for one scalar per leaf. */

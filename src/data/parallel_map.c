@@ -52,23 +52,6 @@ parallel_close(coi_heap *heap, co_iterator *iterator)
         coi_stage_close(heap, &self->alone.base);
 }
 
-static void
-parallel_show(const co_dataset *dataset, coi_prose *out)
-{
-    const coi_stage_args *args = &((const coi_stage *)dataset)->args;
-
-    coi_put(out, ", %lld calls at a time, up to %lld elements ahead%s", (long long)args->calls,
-            2 * (long long)args->calls, args->flag ? "" : ", as they are ready");
-}
-
-static co_dataset *
-parallel_trace(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
-{
-    if (!((const coi_stage *)dataset)->args.flag)
-        return coi_trace_lost(ctx, dataset, "gives elements as they are ready, in any order");
-    return coi_trace_same(ctx, dataset, inputs);
-}
-
 static const coi_dataset_ops parallel_map_ops = {
     .name = "map",
     .dataset_size = sizeof(coi_stage),
@@ -78,8 +61,9 @@ static const coi_dataset_ops parallel_map_ops = {
     .position = coi_ahead_position,
     .close = parallel_close,
     .with_inputs = coi_stage_with_inputs,
-    .show = parallel_show,
-    .trace = parallel_trace,
+    .shows = ", #4 calls at a time, up to twice as many elements ahead!5, as they are ready;",
+    .numbers = COI_STAGE_NUMBERS,
+    .tracks = COI_KEPT_BY_FLAG,
 };
 
 bool

@@ -45,13 +45,6 @@ prefetch_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     return coi_ahead_next(ctx, iterator, leaves, prefetch_alone);
 }
 
-static void
-prefetch_show(const co_dataset *dataset, coi_prose *out)
-{
-    coi_put(out, ", up to %lld elements ahead",
-            (long long)((const coi_stage *)dataset)->args.numbers[0]);
-}
-
 static const coi_dataset_ops prefetch_ops = {
     .name = "prefetch",
     .dataset_size = sizeof(coi_stage),
@@ -61,23 +54,17 @@ static const coi_dataset_ops prefetch_ops = {
     .position = coi_ahead_position,
     .close = coi_ahead_close,
     .with_inputs = coi_stage_with_inputs,
-    .show = prefetch_show,
-    .trace = coi_trace_same,
+    .shows = ", up to #0 elements ahead",
+    .numbers = COI_STAGE_NUMBERS,
+    .tracks = COI_KEPT,
 };
-static void
-nothing_show(const co_dataset *dataset, coi_prose *out)
-{
-    (void)dataset;
-    coi_put(out, ", not ahead: elements cost nothing");
-}
-
 static const coi_dataset_ops nothing_ops = {
     .name = "prefetch",
     .dataset_size = sizeof(coi_stage),
     .transparent = true,
     .with_inputs = coi_stage_with_inputs,
-    .show = nothing_show,
-    .trace = coi_trace_same,
+    .shows = ", not ahead: elements cost nothing",
+    .tracks = COI_KEPT,
 };
 
 bool

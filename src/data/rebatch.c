@@ -167,7 +167,7 @@ rebatch_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     return COI_ELEMENT;
 }
 
-static bool
+COI_RARE static bool
 rebatch_position(co_context *ctx, co_iterator *iterator, coi_position *p)
 {
     rebatch_iterator *self = (rebatch_iterator *)iterator;
@@ -180,7 +180,7 @@ rebatch_position(co_context *ctx, co_iterator *iterator, coi_position *p)
     return coi_position_cut(ctx, p, iterator, self->element, &self->rows, &self->begin);
 }
 
-static void
+COI_RARE static void
 rebatch_destroy(coi_heap *heap, co_dataset *dataset)
 {
     rebatch_dataset *self = (rebatch_dataset *)dataset;
@@ -188,14 +188,43 @@ rebatch_destroy(coi_heap *heap, co_dataset *dataset)
     coi_small_free(heap, self->sizes, self->num_sizes * sizeof(*self->sizes));
 }
 
-static co_dataset *
+COI_RARE static co_value *
+resized_leaf(co_context *ctx, const co_value *spec, const void *arg)
+{
+    int64_t dims[CO_MAX_DIMS];
+
+    if (spec->ndim == 0) {
+        coi_fail(ctx, CO_VALUE,
+                 "elements are scalars and have no rows to batch anew; batch the dataset first");
+        return NULL;
+    }
+    for (int i = 0; i < spec->ndim; ++i)
+        dims[i] = spec->u.tensor.dims[i];
+    if (spec->ndim > 0)
+        dims[0] = *(const int64_t *)arg;
+    return coi_spec_new(ctx, (co_dtype)spec->dtype, dims, spec->ndim);
+}
+
+/* The spec of what is cut by sizes of the user. */
+COI_RARE static co_value *
+rebatch_spec(co_context *ctx, co_dataset *input, const int64_t *sizes, size_t num_sizes,
+             bool drop_remainder)
+{
+    int64_t dim = drop_remainder ? sizes[0] : -1;
+
+    for (size_t i = 1; i < num_sizes; ++i)
+        dim = sizes[i] == dim ? dim : -1;
+    return coi_spec_map(ctx, input->spec, resized_leaf, &dim);
+}
+
+COI_RARE static co_dataset *
 rebatch_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
 {
     const rebatch_dataset *self = (const rebatch_dataset *)dataset;
 
-    coi_ref(dataset->spec);
     return coi_rebatch_new(ctx, inputs[0], self->sizes, self->num_sizes, self->drop_remainder,
-                           dataset->spec);
+                           rebatch_spec(ctx, inputs[0], self->sizes, self->num_sizes,
+                                        self->drop_remainder));
 }
 
 #define MOST_SHOWN 16
@@ -211,17 +240,6 @@ rebatch_show(const co_dataset *dataset, coi_prose *out)
             rebatch->drop_remainder ? ", remainder dropped" : "");
 }
 
-COI_RARE static co_dataset *
-rebatch_trace(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
-{
-    const rebatch_dataset *self = (const rebatch_dataset *)dataset;
-
-    if (!coi_trace_has_rows(ctx, dataset, inputs[0]))
-        return NULL;
-    return coi_rebatch_new(ctx, inputs[0], self->sizes, self->num_sizes, self->drop_remainder,
-                           coi_spec_of(inputs[0]));
-}
-
 static const coi_dataset_ops rebatch_ops = {
     .name = "rebatch",
     .dataset_size = sizeof(rebatch_dataset),
@@ -233,10 +251,10 @@ static const coi_dataset_ops rebatch_ops = {
     .with_inputs = rebatch_with_inputs,
     .position = rebatch_position,
     .show = rebatch_show,
-    .trace = rebatch_trace,
+    .tracks = COI_REMADE_ROWS,
 };
 
-co_dataset *
+COI_RARE co_dataset *
 coi_rebatch_new(co_context *ctx, co_dataset *input, const int64_t *sizes, size_t num_sizes,
                 bool drop_remainder, co_value *spec)
 {
@@ -263,7 +281,7 @@ coi_rebatch_new(co_context *ctx, co_dataset *input, const int64_t *sizes, size_t
 
 /* --- the public call --- */
 
-static bool
+COI_RARE static bool
 check_sizes(co_context *ctx, const int64_t *sizes, size_t num_sizes)
 {
     bool any = false;
@@ -282,36 +300,14 @@ check_sizes(co_context *ctx, const int64_t *sizes, size_t num_sizes)
     return any;
 }
 
-static co_value *
-resized_leaf(co_context *ctx, const co_value *spec, const void *arg)
-{
-    int64_t dims[CO_MAX_DIMS];
-
-    if (spec->ndim == 0) {
-        coi_fail(ctx, CO_VALUE,
-                 "elements are scalars and have no rows to batch anew; batch the dataset first");
-        return NULL;
-    }
-    for (int i = 0; i < spec->ndim; ++i)
-        dims[i] = spec->u.tensor.dims[i];
-    if (spec->ndim > 0)
-        dims[0] = *(const int64_t *)arg;
-    return coi_spec_new(ctx, (co_dtype)spec->dtype, dims, spec->ndim);
-}
-
-co_dataset *
+COI_RARE co_dataset *
 co_dataset_rebatch(co_context *ctx, co_dataset *input, const int64_t *sizes, size_t num_sizes,
                    bool drop_remainder)
 {
-    int64_t dim;
-
     COI_ENTER(ctx, "dataset_rebatch", NULL);
     if (!coi_check_input(ctx, input, 2, "input") || !check_sizes(ctx, sizes, num_sizes))
         return NULL;
-    dim = drop_remainder ? sizes[0] : -1;
-    for (size_t i = 1; i < num_sizes; ++i)
-        dim = sizes[i] == dim ? dim : -1;
-    return coi_dataset_give(ctx,
-                            coi_rebatch_new(ctx, input, sizes, num_sizes, drop_remainder,
-                                            coi_spec_map(ctx, input->spec, resized_leaf, &dim)));
+    return coi_dataset_give(ctx, coi_rebatch_new(ctx, input, sizes, num_sizes, drop_remainder,
+                                                 rebatch_spec(ctx, input, sizes, num_sizes,
+                                                              drop_remainder)));
 }

@@ -29,7 +29,7 @@ pull(co_context *ctx, co_iterator *input, int64_t max, co_value **leaves)
                    : coi_iterator_next(ctx, input, leaves);
 }
 
-static co_dataset *
+COI_RARE static co_dataset *
 count_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *input, int64_t count,
           int64_t cardinality)
 {
@@ -45,7 +45,7 @@ count_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *input, int64_
     return dataset;
 }
 
-static bool
+COI_RARE static bool
 count_position(co_context *ctx, co_iterator *iterator, coi_position *p)
 {
     count_iterator *self = (count_iterator *)iterator;
@@ -106,7 +106,7 @@ repeat_rows(co_context *ctx, co_iterator *iterator, int64_t max, co_value **leav
     return repeat_pull(ctx, iterator, max, leaves);
 }
 
-static int64_t
+COI_RARE static int64_t
 repeat_cardinality(int64_t n, int64_t count)
 {
     int64_t product;
@@ -122,27 +122,16 @@ repeat_cardinality(int64_t n, int64_t count)
 
 static const coi_dataset_ops repeat_ops;
 
-static co_dataset *
+COI_RARE static co_dataset *
 repeat_new(co_context *ctx, co_dataset *input, int64_t count)
 {
     return count_new(ctx, &repeat_ops, input, count, repeat_cardinality(input->cardinality, count));
 }
 
-static co_dataset *
+COI_RARE static co_dataset *
 repeat_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
 {
     return repeat_new(ctx, inputs[0], ((const count_dataset *)dataset)->count);
-}
-
-COI_RARE static void
-count_show(const co_dataset *dataset, coi_prose *out)
-{
-    long long count = ((const count_dataset *)dataset)->count;
-
-    if (count >= 0)
-        coi_put(out, " %lld", count);
-    else
-        coi_put(out, dataset->ops == &repeat_ops ? " for ever" : " all");
 }
 
 static const coi_dataset_ops repeat_ops = {
@@ -153,11 +142,12 @@ static const coi_dataset_ops repeat_ops = {
     .rows = repeat_rows,
     .position = count_position,
     .with_inputs = repeat_with_inputs,
-    .trace = repeat_with_inputs,
-    .show = count_show,
+    .tracks = COI_REMADE,
+    .shows = " #0",
+    .numbers = offsetof(count_dataset, count),
 };
 
-co_dataset *
+COI_RARE co_dataset *
 co_dataset_repeat(co_context *ctx, co_dataset *input, int64_t count)
 {
     COI_ENTER(ctx, "dataset_repeat", NULL);
@@ -195,7 +185,7 @@ take_rows(co_context *ctx, co_iterator *iterator, int64_t max, co_value **leaves
     return got;
 }
 
-static int64_t
+COI_RARE static int64_t
 take_cardinality(int64_t n, int64_t count)
 {
     if (count < 0 || n == 0)
@@ -207,13 +197,13 @@ take_cardinality(int64_t n, int64_t count)
 
 static const coi_dataset_ops take_ops;
 
-co_dataset *
+COI_RARE co_dataset *
 coi_take_new(co_context *ctx, co_dataset *input, int64_t count)
 {
     return count_new(ctx, &take_ops, input, count, take_cardinality(input->cardinality, count));
 }
 
-static co_dataset *
+COI_RARE static co_dataset *
 take_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
 {
     return coi_take_new(ctx, inputs[0], ((const count_dataset *)dataset)->count);
@@ -227,11 +217,12 @@ static const coi_dataset_ops take_ops = {
     .rows = take_rows,
     .position = count_position,
     .with_inputs = take_with_inputs,
-    .trace = take_with_inputs,
-    .show = count_show,
+    .tracks = COI_REMADE,
+    .shows = " #0",
+    .numbers = offsetof(count_dataset, count),
 };
 
-co_dataset *
+COI_RARE co_dataset *
 co_dataset_take(co_context *ctx, co_dataset *input, int64_t count)
 {
     COI_ENTER(ctx, "dataset_take", NULL);
@@ -276,7 +267,7 @@ skip_rows(co_context *ctx, co_iterator *iterator, int64_t max, co_value **leaves
     return got == COI_ELEMENT ? coi_iterator_rows(ctx, iterator->input, max, leaves) : got;
 }
 
-static int64_t
+COI_RARE static int64_t
 skip_cardinality(int64_t n, int64_t count)
 {
     if (count < 0)
@@ -286,13 +277,13 @@ skip_cardinality(int64_t n, int64_t count)
 
 static const coi_dataset_ops skip_ops;
 
-static co_dataset *
+COI_RARE static co_dataset *
 skip_new(co_context *ctx, co_dataset *input, int64_t count)
 {
     return count_new(ctx, &skip_ops, input, count, skip_cardinality(input->cardinality, count));
 }
 
-static co_dataset *
+COI_RARE static co_dataset *
 skip_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
 {
     return skip_new(ctx, inputs[0], ((const count_dataset *)dataset)->count);
@@ -306,11 +297,12 @@ static const coi_dataset_ops skip_ops = {
     .rows = skip_rows,
     .position = count_position,
     .with_inputs = skip_with_inputs,
-    .trace = skip_with_inputs,
-    .show = count_show,
+    .tracks = COI_REMADE,
+    .shows = " #0",
+    .numbers = offsetof(count_dataset, count),
 };
 
-co_dataset *
+COI_RARE co_dataset *
 co_dataset_skip(co_context *ctx, co_dataset *input, int64_t count)
 {
     COI_ENTER(ctx, "dataset_skip", NULL);

@@ -18,7 +18,7 @@ typedef struct shard_iterator {
 } shard_iterator;
 
 /* Whether every shard has an element, where it must: `num` elements are looked for. */
-static bool
+COI_RARE static bool
 shard_check(co_context *ctx, const co_dataset *dataset)
 {
     const shard_dataset *shard = (const shard_dataset *)dataset;
@@ -64,7 +64,7 @@ shard_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     return got;
 }
 
-static bool
+COI_RARE static bool
 shard_position(co_context *ctx, co_iterator *iterator, coi_position *p)
 {
     shard_iterator *self = (shard_iterator *)iterator;
@@ -74,7 +74,7 @@ shard_position(co_context *ctx, co_iterator *iterator, coi_position *p)
                                ((const shard_dataset *)iterator->dataset)->block);
 }
 
-static co_dataset *
+COI_RARE static co_dataset *
 shard_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
 {
     const shard_dataset *self = (const shard_dataset *)dataset;
@@ -85,30 +85,21 @@ shard_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *input
     return made;
 }
 
-COI_RARE static void
-shard_show(const co_dataset *dataset, coi_prose *out)
-{
-    const shard_dataset *shard = (const shard_dataset *)dataset;
-
-    coi_put(out, " %lld of %lld", (long long)shard->index, (long long)shard->num);
-    if (shard->block > 1)
-        coi_put(out, ", %lld elements at a time", (long long)shard->block);
-}
-
 static const coi_dataset_ops shard_ops = {
     .name = "shard",
     .dataset_size = sizeof(shard_dataset),
     .iterator_size = sizeof(shard_iterator),
     .next = shard_next,
     .with_inputs = shard_with_inputs,
-    .trace = shard_with_inputs,
+    .tracks = COI_REMADE,
     .check = shard_check,
     .position = shard_position,
-    .show = shard_show,
+    .shows = " #1 of #0>2, #2 at a time;",
+    .numbers = offsetof(shard_dataset, num),
 };
 
 /* How many of n elements are in the shard. */
-static int64_t
+COI_RARE static int64_t
 shard_cardinality(int64_t n, int64_t num, int64_t index, int64_t block)
 {
     int64_t rest = n % (num * block) - index * block;
@@ -119,7 +110,7 @@ shard_cardinality(int64_t n, int64_t num, int64_t index, int64_t block)
     return n / (num * block) * block + rest;
 }
 
-co_dataset *
+COI_RARE co_dataset *
 coi_shard_new(co_context *ctx, co_dataset *input, int64_t num, int64_t index, int64_t block)
 {
     co_dataset    *dataset;
@@ -141,7 +132,7 @@ coi_shard_new(co_context *ctx, co_dataset *input, int64_t num, int64_t index, in
     return dataset;
 }
 
-co_dataset *
+COI_RARE co_dataset *
 coi_shard_names(co_context *ctx, co_dataset *names, int num, int index)
 {
     co_dataset *dataset = coi_shard_new(ctx, names, num, index, 1);
@@ -155,7 +146,7 @@ coi_shard_names(co_context *ctx, co_dataset *names, int num, int index)
 
 /* --- hints --- */
 
-static co_code
+COI_RARE static co_code
 hint_open(co_context *ctx, co_iterator *iterator)
 {
     (void)iterator;
@@ -165,7 +156,7 @@ hint_open(co_context *ctx, co_iterator *iterator)
         "CO_AUTOSHARD_HINT has filled it in; set that policy or give numbers");
 }
 
-static int
+COI_RARE static int
 hint_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
     (void)leaves;
@@ -173,7 +164,7 @@ hint_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     return COI_ERROR;
 }
 
-static co_dataset *
+COI_RARE static co_dataset *
 hint_fill(co_context *ctx, co_dataset *input, int num, int index)
 {
     return coi_shard_new(ctx, input, num, index, 1);
@@ -182,13 +173,6 @@ hint_fill(co_context *ctx, co_dataset *input, int num, int index)
 static co_dataset *hint_with_inputs(co_context *ctx, co_dataset *dataset,
                                     co_dataset *const *inputs);
 
-COI_RARE static void
-hint_show(const co_dataset *dataset, coi_prose *out)
-{
-    (void)dataset;
-    coi_put(out, " by CO_SHARD_HINT");
-}
-
 static const coi_dataset_ops hint_ops = {
     .name = "shard",
     .dataset_size = sizeof(co_dataset),
@@ -196,12 +180,12 @@ static const coi_dataset_ops hint_ops = {
     .next = hint_next,
     .open = hint_open,
     .with_inputs = hint_with_inputs,
-    .trace = hint_with_inputs,
+    .tracks = COI_REMADE,
     .fill_hint = hint_fill,
-    .show = hint_show,
+    .shows = " by CO_SHARD_HINT",
 };
 
-static co_dataset *
+COI_RARE static co_dataset *
 hint_new(co_context *ctx, co_dataset *input)
 {
     co_dataset *dataset;
@@ -215,14 +199,14 @@ hint_new(co_context *ctx, co_dataset *input)
     return dataset;
 }
 
-static co_dataset *
+COI_RARE static co_dataset *
 hint_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
 {
     (void)dataset;
     return hint_new(ctx, inputs[0]);
 }
 
-co_dataset *
+COI_RARE co_dataset *
 co_dataset_shard(co_context *ctx, co_dataset *input, int64_t num_shards, int64_t index)
 {
     COI_ENTER(ctx, "dataset_shard", NULL);

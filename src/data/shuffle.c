@@ -126,7 +126,7 @@ shuffle_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     return COI_ELEMENT;
 }
 
-static bool
+COI_RARE static bool
 shuffle_position(co_context *ctx, co_iterator *iterator, coi_position *p)
 {
     shuffle_iterator *self = (shuffle_iterator *)iterator;
@@ -147,24 +147,10 @@ shuffle_position(co_context *ctx, co_iterator *iterator, coi_position *p)
     return true;
 }
 
-COI_RARE static void
-shuffle_show(const co_dataset *dataset, coi_prose *out)
-{
-    const coi_stage_args *args = &((const coi_stage *)dataset)->args;
-
-    coi_put(out, ", buffer %lld, seed %lld%s", (long long)args->numbers[0],
-            (long long)args->numbers[1], args->flag ? ", in another order each time" : "");
-}
-
 COI_RARE static co_dataset *
-shuffle_trace(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
+shuffle_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
 {
-    const coi_stage_args *args = &((const coi_stage *)dataset)->args;
-
-    if (args->flag)
-        return coi_trace_lost(
-            ctx, dataset, "has another order in each pass; let it not reshuffle each iteration");
-    return coi_stage_new(ctx, dataset->ops, inputs, 1, coi_spec_of(inputs[0]), args);
+    return coi_stage_remake(ctx, dataset, inputs, coi_spec_of(inputs[0]));
 }
 
 const coi_dataset_ops coi_shuffle_ops = {
@@ -174,13 +160,14 @@ const coi_dataset_ops coi_shuffle_ops = {
     .next = shuffle_next,
     .open = shuffle_open,
     .close = shuffle_close,
-    .with_inputs = coi_stage_with_inputs, /* counts its passes anew */
+    .with_inputs = shuffle_with_inputs, /* counts its passes anew */
     .position = shuffle_position,
-    .show = shuffle_show,
-    .trace = shuffle_trace,
+    .shows = ", buffer #0, seed #1?5, in another order each time;",
+    .numbers = COI_STAGE_NUMBERS,
+    .tracks = COI_REMADE_ONCE,
 };
 
-co_dataset *
+COI_RARE co_dataset *
 co_dataset_shuffle(co_context *ctx, co_dataset *input, int64_t buffer_size, int64_t seed,
                    bool reshuffle_each_iteration)
 {

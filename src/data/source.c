@@ -19,7 +19,7 @@ typedef struct range_iterator {
 
 /* In unsigned arithmetic: the distance between two int64 can be larger than an int64. False if the
  * count is. */
-static bool
+COI_RARE static bool
 range_count(int64_t start, int64_t stop, int64_t step, int64_t *count)
 {
     uint64_t distance, stride, n;
@@ -100,19 +100,11 @@ range_skip(co_context *ctx, co_iterator *iterator, int64_t n)
 }
 
 /* Of all three sources, whose iterators begin alike. */
-static bool
+COI_RARE static bool
 source_position(co_context *ctx, co_iterator *iterator, coi_position *p)
 {
     return coi_position_number(ctx, p, &((range_iterator *)iterator)->done, 0,
                                iterator->dataset->cardinality);
-}
-
-COI_RARE static void
-range_show(const co_dataset *dataset, coi_prose *out)
-{
-    const range_dataset *range = (const range_dataset *)dataset;
-
-    coi_put(out, " from %lld, step %lld", (long long)range->start, (long long)range->step);
 }
 
 static const coi_dataset_ops range_ops = {
@@ -123,10 +115,11 @@ static const coi_dataset_ops range_ops = {
     .rows = range_rows,
     .skip = range_skip,
     .position = source_position,
-    .show = range_show,
+    .shows = " from #0, step #1",
+    .numbers = offsetof(range_dataset, start),
 };
 
-co_dataset *
+COI_RARE co_dataset *
 coi_range_new(co_context *ctx, int64_t start, int64_t step, int64_t count)
 {
     co_dataset *dataset = coi_dataset_new(ctx, &range_ops, NULL, 0,
@@ -141,7 +134,7 @@ coi_range_new(co_context *ctx, int64_t start, int64_t step, int64_t count)
     return dataset;
 }
 
-co_dataset *
+COI_RARE co_dataset *
 co_dataset_range(co_context *ctx, int64_t start, int64_t stop, int64_t step)
 {
     int64_t count;
@@ -171,7 +164,7 @@ typedef struct tensor_dataset {
 
 typedef range_iterator tensor_iterator;
 
-static void
+COI_RARE static void
 tensor_destroy(coi_heap *heap, co_dataset *dataset)
 {
     tensor_dataset *self = (tensor_dataset *)dataset;
@@ -182,7 +175,7 @@ tensor_destroy(coi_heap *heap, co_dataset *dataset)
 
 /* Whether a list holds nothing but host numbers, which convert together (an int beside a float
  * becomes a float). */
-static bool
+COI_RARE static bool
 is_numbers(const co_value *value)
 {
     if (value->kind != CO_KIND_LIST)
@@ -195,7 +188,7 @@ is_numbers(const co_value *value)
 }
 
 /* A list of anything else: its items as tensors, stacked (NP-2). */
-static co_value *
+COI_RARE static co_value *
 stack_items(co_context *ctx, const co_value *list)
 {
     coi_pieces pieces = { .num_leaves = 1 };
@@ -268,7 +261,7 @@ to_tensors(co_context *ctx, co_value *value)
 }
 
 /* The spec of a tensor without its first *arg (int) dimensions. */
-static co_value *
+COI_RARE static co_value *
 tensor_spec(co_context *ctx, const co_value *tensor, const void *arg)
 {
     int cut = *(const int *)arg;
@@ -278,7 +271,7 @@ tensor_spec(co_context *ctx, const co_value *tensor, const void *arg)
 }
 
 /* A dataset over a structure of tensors, whose reference it takes over, also when it fails. */
-static co_dataset *
+COI_RARE static co_dataset *
 tensor_dataset_new(co_context *ctx, const coi_dataset_ops *ops, co_value *structure, int cut,
                    int64_t cardinality)
 {
@@ -435,7 +428,7 @@ common_rows(co_context *ctx, const co_value *tensors, int64_t rows, size_t *at)
     return tensors->u.tensor.dims[0];
 }
 
-co_dataset *
+COI_RARE co_dataset *
 co_dataset_from_tensors(co_context *ctx, co_value *structure)
 {
     co_value *tensors;
@@ -447,7 +440,7 @@ co_dataset_from_tensors(co_context *ctx, co_value *structure)
     return coi_dataset_give(ctx, tensor_dataset_new(ctx, &whole_ops, tensors, 0, 1));
 }
 
-co_dataset *
+COI_RARE co_dataset *
 co_dataset_from_tensor_slices(co_context *ctx, co_value *structure)
 {
     co_value *tensors;

@@ -148,7 +148,7 @@ split_skip(co_context *ctx, co_iterator *iterator, int64_t n)
     return skipped;
 }
 
-static bool
+COI_RARE static bool
 split_position(co_context *ctx, co_iterator *iterator, coi_position *p)
 {
     split_iterator *self = (split_iterator *)iterator;
@@ -167,20 +167,12 @@ split_position(co_context *ctx, co_iterator *iterator, coi_position *p)
     return check_cut(ctx, iterator);
 }
 
-static void
+COI_RARE static void
 split_destroy(coi_heap *heap, co_dataset *dataset)
 {
     split_dataset *self = (split_dataset *)dataset;
 
     coi_small_free(heap, self->parts, (size_t)self->n * sizeof(*self->parts));
-}
-
-COI_RARE static void
-split_show(const co_dataset *dataset, coi_prose *out)
-{
-    const split_dataset *split = (const split_dataset *)dataset;
-
-    coi_put(out, " in %d%s", split->n, split->parts != NULL ? " by weights" : "");
 }
 
 static const coi_dataset_ops split_ops = {
@@ -193,10 +185,9 @@ static const coi_dataset_ops split_ops = {
     .destroy = split_destroy,
     .skip = split_skip,
     .position = split_position,
-    .show = split_show,
 };
 
-co_dataset *
+COI_RARE co_dataset *
 coi_split_new(co_context *ctx, co_dataset *input, int n, const int64_t *parts)
 {
     int64_t        slices = input->cardinality;

@@ -51,14 +51,20 @@ coi_stage_mapped(co_context *ctx, const coi_dataset_ops *ops, co_dataset *input,
 }
 
 co_dataset *
-coi_stage_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
+coi_stage_remake(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs, co_value *spec)
 {
-    co_dataset *made = coi_stage_new(ctx, dataset->ops, inputs, dataset->num_inputs,
-                                     coi_spec_of(dataset), &((const coi_stage *)dataset)->args);
+    co_dataset *made = coi_stage_new(ctx, dataset->ops, inputs, dataset->num_inputs, spec,
+                                     &((const coi_stage *)dataset)->args);
 
     if (made != NULL)
         made->batch_size = dataset->batch_size;
     return coi_dataset_rename(made, dataset);
+}
+
+co_dataset *
+coi_stage_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
+{
+    return coi_stage_remake(ctx, dataset, inputs, coi_spec_of(dataset));
 }
 
 static size_t

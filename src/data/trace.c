@@ -2,7 +2,7 @@
 /*
  * Who gets an example: the pipeline once more, with the numbers of examples in place of data and without functions, distributed as
  * the dataset is and read until the number comes. So the answer is made by the stages that make the elements, and nothing has to be
- * said twice. Stages after which nobody can tell have no slot `trace`, or refuse in it.
+ * said twice. What a kind does with examples is in its table.
  */
 #include "data/dataset.h"
 
@@ -12,12 +12,29 @@
 #define BUDGET     ((int64_t)1 << 26)
 #define ONE_COST   16 /* an element that is made by itself, and may be kept in a shuffle buffer */
 #define PIECE_COST 4
+#define OPEN_COST  64                 /* a round of a repeat opens all stages anew */
 #define MOST_ROWS  ((int64_t)1 << 24) /* of a stack */
 
 typedef struct tracing {
     int64_t num_examples; /* of the sources so far */
     int64_t budget;
 } tracing;
+
+/* Why there is no answer. NULL. */
+static co_dataset *
+lost(co_context *ctx, const co_dataset *dataset, const char *why)
+{
+    coi_fail(ctx, CO_FAILED_PRECONDITION, "who gets an example cannot be told: %s %s",
+             coi_stage_name(dataset), why);
+    return NULL;
+}
+
+static bool
+has_rows(co_context *ctx, const co_dataset *dataset, const co_dataset *input)
+{
+    return input->specs[0]->ndim > 0 ||
+           lost(ctx, dataset, "cuts examples themselves: nothing batches them before it") != NULL;
+}
 
 /* --- numbers of examples: a range that costs --- */
 
@@ -42,6 +59,12 @@ static int64_t *
 budget_of(const co_iterator *iterator)
 {
     return ((const numbers_dataset *)iterator->dataset)->budget;
+}
+
+static co_code
+numbers_open(co_context *ctx, co_iterator *iterator)
+{
+    return spend(ctx, budget_of(iterator), OPEN_COST) ? CO_OK : ctx->error.code;
 }
 
 static int
@@ -73,6 +96,7 @@ static const coi_dataset_ops numbers_ops = {
     .dataset_size = sizeof(numbers_dataset),
     .iterator_size = sizeof(co_iterator),
     .next = numbers_next,
+    .open = numbers_open,
     .rows = numbers_rows,
     .skip = numbers_skip,
 };
@@ -85,11 +109,11 @@ numbers_new(co_context *ctx, tracing *t, const co_dataset *dataset)
     co_dataset *range, *made;
 
     if (dataset->cardinality < 0)
-        return coi_trace_lost(ctx, dataset,
-                              "does not say how many examples it has; say it by "
-                              "co_dataset_assert_cardinality before the batch");
+        return lost(ctx, dataset,
+                    "does not say how many examples it has; say it by "
+                    "co_dataset_assert_cardinality before the batch");
     if (__builtin_add_overflow(first, dataset->cardinality, &t->num_examples))
-        return coi_trace_lost(ctx, dataset, "has more examples than can be counted");
+        return lost(ctx, dataset, "has more examples than can be counted");
     range = coi_range_new(ctx, first, 1, dataset->cardinality);
     if (range == NULL)
         return NULL;
@@ -102,40 +126,46 @@ numbers_new(co_context *ctx, tracing *t, const co_dataset *dataset)
 
 /* --- the pipeline over numbers --- */
 
-co_dataset *
-coi_trace_lost(co_context *ctx, const co_dataset *dataset, const char *why)
-{
-    coi_fail(ctx, CO_FAILED_PRECONDITION, "who gets an example cannot be told: %s %s",
-             dataset->ops->name, why);
-    return NULL;
-}
+static co_dataset *trace(co_context *ctx, tracing *t, co_dataset *dataset);
 
-co_dataset *
-coi_trace_same(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
+/* What a stage makes of the numbers that its inputs give. */
+static co_dataset *
+trace_stage(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
 {
-    (void)ctx, (void)dataset;
+    const coi_stage_args *args = &((const coi_stage *)dataset)->args;
+
+    switch ((coi_tracks)dataset->ops->tracks) {
+    case COI_REMADE_ROWS:
+        if (!has_rows(ctx, dataset, inputs[0]))
+            return NULL;
+        return dataset->ops->with_inputs(ctx, dataset, inputs);
+    case COI_REMADE_ONCE:
+        if (args->flag != 0)
+            return lost(ctx, dataset, "has another order in each pass; let it not reshuffle");
+        return dataset->ops->with_inputs(ctx, dataset, inputs);
+    case COI_REMADE: return dataset->ops->with_inputs(ctx, dataset, inputs);
+    case COI_BATCHED: return coi_batch_new(ctx, inputs[0], args->numbers[0], args->flag);
+    case COI_ALIGNED:
+        if (dataset->cardinality == CO_UNKNOWN_CARDINALITY)
+            return lost(ctx, dataset, "has an input whose length is not known");
+        return coi_take_new(ctx, inputs[0], dataset->cardinality);
+    case COI_KEPT_BY_FLAG:
+        if (args->flag == 0)
+            return lost(ctx, dataset, "gives elements as they are ready");
+        break;
+    default: break;
+    }
     coi_ref(inputs[0]);
     return inputs[0];
 }
 
-bool
-coi_trace_has_rows(co_context *ctx, const co_dataset *dataset, const co_dataset *input)
-{
-    if (input->specs[0]->ndim > 0)
-        return true;
-    coi_trace_lost(ctx, dataset,
-                   "cuts examples themselves, for they come without a batch before it");
-    return false;
-}
-
-static co_dataset *trace(co_context *ctx, tracing *t, co_dataset *dataset);
-
 static co_dataset *
-trace_inputs(co_context *ctx, tracing *t, co_dataset *dataset, co_dataset **inputs)
+trace_inputs(co_context *ctx, tracing *t, co_dataset *dataset)
 {
-    size_t      first = dataset->ops->trace_one != NULL ? dataset->ops->trace_one(dataset) : 0;
-    size_t      n = dataset->ops->trace_one != NULL ? 1 : dataset->num_inputs, made = 0;
-    co_dataset *result = NULL;
+    bool        one = dataset->ops->tracks == COI_ALIGNED;
+    size_t      first = one && ((const coi_stage *)dataset)->args.flag;
+    size_t      n = one ? 1 : dataset->num_inputs, made = 0;
+    co_dataset *inputs[2], *result = NULL; /* two: of a concatenate */
 
     for (; made < n; ++made) {
         inputs[made] = trace(ctx, t, dataset->inputs[first + made]);
@@ -143,7 +173,7 @@ trace_inputs(co_context *ctx, tracing *t, co_dataset *dataset, co_dataset **inpu
             break;
     }
     if (made == n)
-        result = dataset->ops->trace(ctx, dataset, inputs);
+        result = trace_stage(ctx, dataset, inputs);
     while (made > 0)
         coi_unref(&ctx->heap, inputs[--made]);
     return result;
@@ -153,18 +183,15 @@ trace_inputs(co_context *ctx, tracing *t, co_dataset *dataset, co_dataset **inpu
 static co_dataset *
 trace(co_context *ctx, tracing *t, co_dataset *dataset)
 {
-    co_dataset *inputs[2]; /* the most that are traced: of a concatenate */
-
     /* Examples are counted where their number is first known. */
-    if (dataset->num_inputs == 0)
+    if (dataset->num_inputs == 0 ||
+        (dataset->num_inputs == 1 && dataset->cardinality >= 0 &&
+         dataset->inputs[0]->cardinality == CO_UNKNOWN_CARDINALITY &&
+         dataset->batch_size == CO_UNKNOWN_BATCH_SIZE && !coi_has_hint(dataset)))
         return numbers_new(ctx, t, dataset);
-    if (dataset->num_inputs == 1 && dataset->cardinality >= 0 &&
-        dataset->inputs[0]->cardinality == CO_UNKNOWN_CARDINALITY &&
-        dataset->batch_size == CO_UNKNOWN_BATCH_SIZE && !coi_has_hint(dataset))
-        return numbers_new(ctx, t, dataset);
-    if (dataset->ops->trace == NULL)
-        return coi_trace_lost(ctx, dataset, "gives what can only be known by reading");
-    return trace_inputs(ctx, t, dataset, inputs);
+    if (dataset->ops->tracks == COI_LOST)
+        return lost(ctx, dataset, "gives what can only be known by reading");
+    return trace_inputs(ctx, t, dataset);
 }
 
 /* --- looking --- */
@@ -289,12 +316,12 @@ check_question(co_context *ctx, const coi_layout *layout, const co_dataset *numb
 {
     const co_input_context *input = &layout->input;
 
-    if (input->num_replicas_in_sync > 1 && !coi_trace_has_rows(ctx, layout->origin, numbers))
+    if (input->num_replicas_in_sync > 1 && !has_rows(ctx, layout->origin, numbers))
         return false;
     if (input->num_input_pipelines > 1 && coi_decide(layout->origin) == CO_AUTOSHARD_FILE) {
-        coi_trace_lost(ctx, layout->origin,
-                       "is shared out by whole files, and which examples a file holds is known "
-                       "only by reading it");
+        lost(ctx, layout->origin,
+             "is shared out by whole files, and which examples a file holds is known "
+             "only by reading it");
         return false;
     }
     return true;
@@ -341,7 +368,7 @@ co_dataset_explain_example(co_context *ctx, co_dataset *dataset, const co_input_
         !coi_check_record(ctx, place, 6, "place", "CO_EXAMPLE_PLACE_INIT"))
         return false;
     if (layout.origin == NULL) {
-        coi_trace_lost(ctx, dataset, "has datasets that a function made, one for each worker");
+        lost(ctx, dataset, "has datasets that a function made, one for each worker");
         return false;
     }
     if (!find(ctx, &layout, example, occurrence, &all))

@@ -85,13 +85,10 @@ row_leaf(co_context *ctx, const co_value *spec, const void *arg)
 }
 
 static co_dataset *
-unbatch_trace(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
+unbatch_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
 {
-    if (!coi_trace_has_rows(ctx, dataset, inputs[0]))
-        return NULL;
-    return coi_stage_new(ctx, dataset->ops, inputs, 1,
-                         coi_spec_map(ctx, inputs[0]->spec, row_leaf, NULL),
-                         &((const coi_stage *)dataset)->args);
+    return coi_stage_remake(ctx, dataset, inputs,
+                            coi_spec_map(ctx, inputs[0]->spec, row_leaf, NULL));
 }
 
 static const coi_dataset_ops unbatch_ops = {
@@ -102,9 +99,9 @@ static const coi_dataset_ops unbatch_ops = {
     .position = unbatch_position,
     .open = coi_stage_open,
     .close = unbatch_close,
-    .with_inputs = coi_stage_with_inputs,
+    .with_inputs = unbatch_with_inputs,
     .count = unbatch_count,
-    .trace = unbatch_trace,
+    .tracks = COI_REMADE_ROWS,
 };
 
 co_dataset *

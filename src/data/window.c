@@ -235,16 +235,6 @@ window_count(const co_dataset *dataset)
     return n < reach(args) ? 0 : (n - reach(args)) / by + 1;
 }
 
-static void
-window_show(const co_dataset *dataset, coi_prose *out)
-{
-    const coi_stage_args *args = &((const coi_stage *)dataset)->args;
-
-    coi_put_batch(out, args->numbers[SIZE], args->flag);
-    coi_put(out, ", shift %lld, stride %lld", (long long)args->numbers[SHIFT],
-            (long long)args->numbers[STRIDE]);
-}
-
 static const coi_dataset_ops window_ops = {
     .name = "window",
     .dataset_size = sizeof(coi_stage),
@@ -255,7 +245,8 @@ static const coi_dataset_ops window_ops = {
     .with_inputs = coi_stage_with_inputs,
     .count = window_count,
     .position = window_position,
-    .show = window_show,
+    .shows = " of #0?5, remainder dropped;, shift #1, stride #2",
+    .numbers = COI_STAGE_NUMBERS,
 };
 
 /* --- the public calls --- */

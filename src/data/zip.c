@@ -115,21 +115,6 @@ zip_count(const co_dataset *dataset)
     return unknown ? CO_UNKNOWN_CARDINALITY : least;
 }
 
-/* Elements go side by side: one input has the numbers of all. */
-static size_t
-zip_counted(const co_dataset *dataset)
-{
-    return ((const coi_stage *)dataset)->args.flag;
-}
-
-static co_dataset *
-zip_trace(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
-{
-    if (dataset->cardinality == CO_UNKNOWN_CARDINALITY)
-        return coi_trace_lost(ctx, dataset, "has an input whose length is not known");
-    return coi_take_new(ctx, inputs[0], dataset->cardinality);
-}
-
 static const coi_dataset_ops zip_ops = {
     .name = "zip",
     .dataset_size = sizeof(coi_stage),
@@ -140,8 +125,7 @@ static const coi_dataset_ops zip_ops = {
     .close = zip_close,
     .with_inputs = coi_stage_with_inputs,
     .count = zip_count,
-    .trace = zip_trace,
-    .trace_one = zip_counted,
+    .tracks = COI_ALIGNED,
 };
 
 static co_value *
@@ -254,11 +238,10 @@ concatenate_count(const co_dataset *dataset)
 }
 
 static co_dataset *
-concatenate_trace(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
+concatenate_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
 {
-    return coi_stage_new(ctx, dataset->ops, inputs, 2,
-                         coi_spec_join(ctx, inputs[0]->spec, inputs[1], CO_TYPE, "the second"),
-                         &((const coi_stage *)dataset)->args);
+    return coi_stage_remake(ctx, dataset, inputs,
+                            coi_spec_join(ctx, inputs[0]->spec, inputs[1], CO_TYPE, "the second"));
 }
 
 static const coi_dataset_ops concatenate_ops = {
@@ -267,9 +250,9 @@ static const coi_dataset_ops concatenate_ops = {
     .iterator_size = sizeof(coi_stage_iterator),
     .next = concatenate_next,
     .position = concatenate_position,
-    .with_inputs = coi_stage_with_inputs,
+    .with_inputs = concatenate_with_inputs,
     .count = concatenate_count,
-    .trace = concatenate_trace,
+    .tracks = COI_REMADE,
 };
 
 co_dataset *

@@ -56,6 +56,47 @@ CO_TEST(batches_are_shared_over_processes_by_weights, "MW-10 MW-11 S-REDUCE-7 DS
     }
 }
 
+/* Every worker knows where all examples go; of its own replicas, each checks what it got. */
+CO_TEST(examples_are_where_they_are_said_to_be, "DS-SHARD-6 DS-SHARD-8 MW-10")
+{
+    static const co_autoshard ways[] = { CO_AUTOSHARD_DATA, CO_AUTOSHARD_REPLICA,
+                                         CO_AUTOSHARD_OFF };
+
+    for (int k = 0; k < 6; ++k) {
+        co_strategy *s = workers(ctx, k < 3 ? weights : NULL);
+        int          here = co_num_local_replicas(ctx, s), first = co_worker_id(ctx, s) * here;
+        co_dataset  *ds = co_dataset_batch(ctx, co_dataset_range(ctx, 0, 27, 1), 8, false);
+        int64_t      step = 0;
+
+        ds = co_distribute_dataset(ctx, s, co_dataset_with_autoshard(ctx, ds, ways[k % 3]), NULL);
+        CO_EACH(ctx, x, co_iterate(ctx, ds)) {
+            for (int r = 0; r < here; ++r) {
+                co_value *part = co_at(ctx, co_local_results(ctx, s, x), (size_t)r);
+                int64_t   numbers[27], n = co_num_elements(ctx, part);
+
+                co_read_data(ctx, part, CO_INT64, numbers, n);
+                for (int64_t row = 0; row < n; ++row) {
+                    co_example_place place = CO_EXAMPLE_PLACE_INIT;
+                    bool             found = false;
+
+                    /* Under the policy OFF every worker has it once. */
+                    for (size_t i = 0;
+                         !found &&
+                         co_dataset_explain_example(ctx, ds, NULL, numbers[row], i, &place);
+                         ++i)
+                        found = place.worker == co_worker_id(ctx, s);
+                    CO_EXPECT_TRUE(found);
+                    CO_EXPECT_INT(place.replica, first + r);
+                    CO_EXPECT_INT(place.step, step);
+                    CO_EXPECT_INT(place.row, row);
+                }
+            }
+            ++step;
+        }
+        CO_EXPECT_OK(ctx);
+    }
+}
+
 CO_TEST(processes_agree_on_shares, "")
 {
     int64_t                 mine[REPLICAS] = { 3, 1, 2, 2 }, equal[REPLICAS] = { 5, 5, 5, 5 };

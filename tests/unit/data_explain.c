@@ -27,12 +27,12 @@ CO_TEST(every_stage_shows_its_arguments, "")
         { "range(3,17,4)", "range from 3, step 4 -> 4 elements\n" },
         { "range(10).batch(4)", "batch of 4 -> 3 elements\n"
                                 "  range from 0, step 1 -> 10 elements\n" },
-        { "range(10).batch_drop(4).repeat", "repeat for ever -> endless\n"
+        { "range(10).batch_drop(4).repeat", "repeat -1 -> endless\n"
                                             "  batch of 4, remainder dropped -> 2 elements\n"
                                             "    range from 0, step 1 -> 10 elements\n" },
         { "range(1).take(-1).skip(1).repeat(3)", "repeat 3 -> 0 elements\n"
                                                  "  skip 1 -> 0 elements\n"
-                                                 "    take all -> 1 element\n"
+                                                 "    take -1 -> 1 element\n"
                                                  "      range from 0, step 1 -> 1 element\n" },
         { "range(9).batch(3).rebatch_drop(2,1).even.OFF",
           "options: policy OFF -> length not known\n"
@@ -82,16 +82,16 @@ CO_TEST(stages_with_more_arguments_show_them_too, "")
     options.deterministic = false;
     CO_EXPECT_CONTAINS(
         explain(ctx, co_dataset_interleave(ctx, range, one_more, NULL, NULL, &options), NULL),
-        "interleave, cycle 4, block 1, 4 read ahead, up to 8 elements each, as they are ready -> ");
+        "interleave, cycle 4, block 1, 9 read ahead, up to 8 elements each, as they are ready -> ");
     options.opens_files = true;
     options.num_parallel_calls = 0;
     CO_EXPECT_CONTAINS(
         explain(ctx, co_dataset_interleave(ctx, range, one_more, NULL, NULL, &options), NULL),
-        "interleave, cycle 4, block 1, of files -> length not known\n  range");
+        "interleave, cycle 4, block 1, as they are ready -> length not known\n  range");
     calls.num_parallel_calls = 3;
     CO_EXPECT_CONTAINS(
         explain(ctx, co_dataset_parallel_map(ctx, range, data_double, NULL, NULL, &calls), NULL),
-        "map, 3 calls at a time, up to 6 elements ahead -> 6 elements\n");
+        "map, 3 calls at a time, up to twice as many elements ahead -> 6 elements\n");
     calls.deterministic = false;
     CO_EXPECT_CONTAINS(
         explain(ctx, co_dataset_parallel_map(ctx, range, data_double, NULL, NULL, &calls), NULL),
@@ -126,12 +126,12 @@ CO_TEST(the_decision_and_its_reason_are_told,
           { "worker 1 of 2, replicas 2 to 3 of 4\n" AUTO_DATA,
             "splitting: each batch is cut for 4 replicas, 10 rows into 3, 3, 3, 1\n",
             "shard 1 of 2 -> 20 elements (added by distribution)\n"
-            "  split in 4 -> 40 elements (added by distribution)\n"
+            "  split -> 40 elements (added by distribution)\n"
             "    batch of 10 -> 10 elements\n" } },
         { "range(100).batch(10).REPLICA",
           { 2, 0, 4 },
           { "sharding: REPLICA, as asked for: every worker", "10 rows into 3, 3, 3, 1\n",
-            "shard 0 of 2, 2 elements at a time -> " } },
+            "shard 0 of 2, 2 at a time -> " } },
         { "range(100).batch(10).OFF",
           { 2, 1, 4 },
           { "sharding: OFF, as asked for: every worker reads everything\n",
@@ -156,12 +156,14 @@ CO_TEST(the_decision_and_its_reason_are_told,
         { "range(8).batch(4).double",
           { 1, 0, 2 },
           { "sharding: none", "splitting: each batch is cut for 2 replicas\n",
-            "split in 2 -> 4 elem" } },
+            "split -> 4 elem" } },
         { "range(80).batch(40)",
           { 1, 0, 20 },
           { "sharding: none", "into 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, ...\n",
-            "split in 20" } },
-        { "range(8).batch(2)", { 1, 0, 4 }, { "none", "2 rows into 1, 1, 0, 0\n", "split in 4" } },
+            "split -> " } },
+        { "range(8).batch(2)",
+          { 1, 0, 4 },
+          { "none", "2 rows into 1, 1, 0, 0\n", "split -> 16 elem" } },
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
@@ -227,7 +229,7 @@ CO_TEST_WITH(distributed_datasets_are_explained, "DS-FN-2 DS-PREF-1", "cpus=2")
                   "splitting: each batch is cut for 2 replicas, 2 rows into 1, 1\n"
                   "distributed -> 3 elements\n"
                   "  prefetch, up to 2 elements ahead -> 6 elements (added by distribution)\n"
-                  "    split in 2 -> 6 elements (added by distribution)\n"
+                  "    split -> 6 elements (added by distribution)\n"
                   "      batch of 2 -> 3 elements\n"
                   "        map -> 6 elements\n"
                   "          range from 0, step 1 -> 6 elements\n");
@@ -387,6 +389,16 @@ CO_TEST(long_and_wide_pipelines_are_cut, "")
     explain(ctx, nested, NULL);
     CO_EXPECT_CONTAINS(text, "\n... and 64535 stages more\n");
     free(inputs);
+}
+
+CO_TEST(names_of_stages_are_shown_without_control_characters, "")
+{
+    co_dataset *range = co_dataset_set_name(ctx, co_dataset_range(ctx, 0, 3, 1), "a\nb\x1b#0?");
+    co_input_context input = { 2, 0, 2 };
+
+    CO_EXPECT_STR(explain(ctx, range, NULL), "range 'a b?#0?' from 0, step 1 -> 3 elements\n");
+    explain(ctx, co_dataset_batch(ctx, range, 2, false), &input);
+    CO_EXPECT_CONTAINS(text, "because the source range 'a b?#0?' reads no files: ");
 }
 
 CO_TEST(long_names_of_files_are_cut, "")
