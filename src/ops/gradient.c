@@ -344,13 +344,36 @@ collect(walk *w, co_value **sources, size_t n, bool zero)
     return true;
 }
 
-/* Slices among targets stand for their values: that is what was computed. */
-static void
-take_values(co_value **targets, size_t n)
+static bool
+same_rows(const co_value *a, const co_value *b)
 {
-    for (size_t i = 0; i < n; ++i)
-        if (targets[i]->kind == CO_KIND_SLICES)
-            targets[i] = targets[i]->u.slices.values;
+    const co_value *x = a->u.slices.indices, *y = b->u.slices.indices;
+
+    return x->dtype == y->dtype && coi_same_shape(x, y) &&
+           memcmp(x->u.tensor.data, y->u.tensor.data, coi_tensor_nbytes(x)) == 0;
+}
+
+/* Slices among targets stand for their values, which is what was computed, and so do those that are given for them. */
+static void
+take_values(co_context *ctx, co_value **targets, size_t n, co_value **given)
+{
+    for (size_t i = 0; i < n && ctx->error.code == CO_OK; ++i) {
+        co_value *target = targets[i];
+
+        if (target->kind != CO_KIND_SLICES)
+            continue;
+        targets[i] = target->u.slices.values;
+        if (given == NULL || given[i]->kind != CO_KIND_SLICES)
+            continue;
+        if (same_rows(target, given[i]))
+            given[i] = given[i]->u.slices.values;
+        else
+            coi_fail(
+                ctx, CO_INVALID_ARGUMENT,
+                "output gradient %zu has slices of other rows than its target; give slices with the "
+                "same indices, or a tensor in the shape of the target's values",
+                i);
+    }
 }
 
 /* The leaves of a structure in an array of the heap. */
@@ -428,8 +451,8 @@ gradient(co_context *ctx, co_value *targets, co_value *sources, const co_gradien
         else
             coi_failed(ctx);
     }
-    if (to != NULL)
-        take_values(to, num_targets);
+    if (to != NULL && ctx->error.code == CO_OK)
+        take_values(ctx, to, num_targets, given);
     if (ctx->error.code != CO_OK)
         coi_tape_spend(ctx);
     else if (coi_gradients(ctx, to, num_targets, given, from, num_sources,

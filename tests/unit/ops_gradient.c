@@ -537,6 +537,36 @@ CO_TEST(slices_and_tensors_add_up, "")
     CO_EXPECT_BYTES(co_data(ctx, grad), expected, sizeof(expected));
 }
 
+/* Slices as output gradient of slices: row by row, and only for the same rows. */
+CO_TEST(slices_are_output_gradients_of_slices_with_the_same_rows, "")
+{
+    static const float   numbers[] = { 1, 2, 3, 4, 5, 6 };
+    static const float   expected[] = { 18, 144, 0, 0, 2 * 30 * 75, 2 * 36 * 108 };
+    static const int32_t other[] = { 0, 1, 2 };
+    co_gradient_options  options = CO_GRADIENT_OPTIONS_INIT;
+
+    for (int wrong = 0; wrong < 2; ++wrong) {
+        co_value *x = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(3, 2), numbers), *y, *g, *h;
+
+        co_tape_begin(ctx);
+        co_watch(ctx, x);
+        co_tape_begin(ctx);
+        co_watch(ctx, x);
+        y = f_rows(ctx, &x);
+        g = co_gradient(ctx, co_mul(ctx, co_mul(ctx, y, y), y), x); /* 3 y^2, so 6 y comes next */
+        options.output_gradients = wrong ? co_slices(ctx, co_slices_values(ctx, g),
+                                                     co_tensor(ctx, CO_INT32, CO_SHAPE(3), other),
+                                                     co_slices_dense_shape(ctx, g))
+                                         : g;
+        h = co_gradient_with(ctx, g, x, &options);
+        if (wrong)
+            CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "slices of other rows than its target");
+        else
+            CO_EXPECT_BYTES(co_data(ctx, co_to_tensor(ctx, h, CO_DTYPE_NONE)), expected,
+                            sizeof(expected));
+    }
+}
+
 /* Every floating dtype has gradients of its own dtype. */
 CO_TEST(gradients_keep_the_dtype, "")
 {

@@ -105,10 +105,29 @@ CO_TEST(layer_norm_is_exact_to_a_few_units, "")
                 frexp(fmax(1, fabs(want[i])), &exponent);
                 worst = fmax(worst, fabs(got[i] - want[i]) / ldexp(1, exponent - FLT_MANT_DIG));
             }
-            fprintf(stderr, "%g %d %g\n", offsets[o], (int)dim, worst);
             CO_EXPECT_LESS(worst, 4);
             free(got);
             free(want);
+        }
+}
+
+/* However large it is, what is the same everywhere is beta: the mean is what it was, or what it lost is put back first. */
+CO_TEST(layer_norm_of_equal_numbers_is_beta, "")
+{
+    num_axes = 1;
+    for (double offset = 1; offset < 1e20; offset *= 1e3)
+        for (int64_t dim = 700; dim < 1100; dim += 37) {
+            co_value    *in[3], *x;
+            const float *y;
+            float        worst = 0;
+
+            make_inputs(ctx, CO_FLOAT32, 3, dim, 0, in);
+            x = co_fill(ctx, CO_SHAPE(3, dim), co_scalar_float(ctx, (float)(offset * 1.2345678)));
+            y = co_data(ctx, co_layer_norm(ctx, x, co_ones_like(ctx, in[1]),
+                                           co_zeros_like(ctx, in[2]), CO_AXES(-1), 1e-3));
+            for (int64_t i = 0; i < 3 * dim; ++i)
+                worst = fmaxf(worst, fabsf(y[i]));
+            CO_EXPECT_CLOSE((double)worst, 0, 0);
         }
 }
 

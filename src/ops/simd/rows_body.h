@@ -136,15 +136,15 @@ OF(norm_rows)(const void *x_data, const void *gamma_data, const void *beta_data,
             *scale = (REAL)(1 / sqrt((double)*scale + epsilon));
         }
         for (int64_t row = 0; row < few; ++row, y += dim, statistics += COI_NORM_STATISTICS) {
-            REAL    scale = statistics[2], shift = -statistics[1] * scale;
+            REAL    rest = statistics[1], scale = statistics[2];
             int64_t i = 0;
 
             for (; i + OF(LANES) <= dim; i += OF(LANES))
                 OF(store)
-            (y + i, OF(fma)(OF(fma)(OF(load)(y + i), OF(splat)(scale), OF(splat)(shift)),
+            (y + i, OF(fma)((OF(load)(y + i) - OF(splat)(rest)) * OF(splat)(scale),
                             OF(load)(gamma + i), OF(load)(beta + i)));
             for (; i < dim; ++i)
-                y[i] = (y[i] * scale + shift) * gamma[i] + beta[i];
+                y[i] = (y[i] - rest) * scale * gamma[i] + beta[i];
         }
         x += few * dim;
     }
@@ -156,8 +156,9 @@ OF(grad_sums)(const REAL *x, const REAL *gamma, const REAL *g, REAL *dgamma, REA
               const REAL *statistics, REAL *product)
 {
     OF(four) sum = OF(none)(), products = OF(none)();
-    REAL shift = -statistics[1] * statistics[2], rest = 0, rest_product = 0;
-    OF(vec) mean = OF(splat)(statistics[0]), scale = OF(splat)(statistics[2]);
+    OF(vec) mean = OF(splat)(statistics[0]), lost = OF(splat)(statistics[1]);
+    OF(vec) scale = OF(splat)(statistics[2]);
+    REAL    rest = 0, rest_product = 0;
     int64_t i = 0;
 
     for (; i + OF(AT_ONCE) <= n; i += OF(AT_ONCE)) {
@@ -165,7 +166,7 @@ OF(grad_sums)(const REAL *x, const REAL *gamma, const REAL *g, REAL *dgamma, REA
     {                                                                                              \
         int64_t j = i + (k)*OF(LANES);                                                             \
         OF(vec) d = OF(load)(g + j), h = d * OF(load)(gamma + j);                                  \
-        OF(vec) z = OF(fma)(OF(load)(x + j) - mean, scale, OF(splat)(shift));                      \
+        OF(vec) z = (OF(load)(x + j) - mean - lost) * scale;                                       \
                                                                                                    \
         sum.name = sum.name + h;                                                                   \
         products.name = OF(fma)(h, z, products.name);                                              \
@@ -176,7 +177,7 @@ OF(grad_sums)(const REAL *x, const REAL *gamma, const REAL *g, REAL *dgamma, REA
 #undef STEP
     }
     for (; i < n; ++i) {
-        REAL h = g[i] * gamma[i], z = (x[i] - statistics[0]) * statistics[2] + shift;
+        REAL h = g[i] * gamma[i], z = (x[i] - statistics[0] - statistics[1]) * statistics[2];
 
         rest += h;
         rest_product += h * z;
@@ -198,21 +199,19 @@ OF(norm_grad_rows)(const void *x_data, const void *gamma_data, const void *g_dat
     memset(dgamma, 0, (size_t)dim * sizeof(REAL));
     memset(dbeta, 0, (size_t)dim * sizeof(REAL));
     for (; num_rows > 0; --num_rows, statistics += COI_NORM_STATISTICS) {
-        REAL    mean = statistics[0], scale = statistics[2], product, factor, shift;
+        REAL    mean = statistics[0], lost = statistics[1], scale = statistics[2], product;
         REAL    sum = OF(grad_sums)(x, gamma, g, dgamma, dbeta, dim, statistics, &product) * share;
         int64_t i = 0;
 
-        /* (g gamma - sum - z product) scale, z = (x - mean - lost) scale */
-        factor = -product * share * scale;
-        shift = -sum - statistics[1] * factor;
+        product = product * share * scale;
         for (; i + OF(LANES) <= dim; i += OF(LANES)) {
-            OF(vec) h = OF(fma)(OF(load)(g + i), OF(load)(gamma + i), OF(splat)(shift));
-            OF(vec) d = OF(load)(x + i) - OF(splat)(mean);
+            OF(vec) h = OF(fma)(OF(load)(g + i), OF(load)(gamma + i), OF(splat)(-sum));
+            OF(vec) z = OF(load)(x + i) - OF(splat)(mean) - OF(splat)(lost);
 
-            OF(store)(dx + i, OF(fma)(d, OF(splat)(factor), h) * OF(splat)(scale));
+            OF(store)(dx + i, OF(fma)(z, OF(splat)(-product), h) * OF(splat)(scale));
         }
         for (; i < dim; ++i)
-            dx[i] = ((x[i] - mean) * factor + (g[i] * gamma[i] + shift)) * scale;
+            dx[i] = (g[i] * gamma[i] - sum - (x[i] - mean - lost) * product) * scale;
         x += dim;
         g += dim;
         dx += dim;
