@@ -430,7 +430,7 @@ typedef struct co_example_place {
 /**
  * Who gets example number `example`, at which step, in which row:
  *
- *     for (size_t i = 0; co_dataset_explain_example(ctx, dataset, NULL, 17, i, &place); ++i) ...
+ *     for (size_t i = 0; i < 3 && co_dataset_explain_example(ctx, ds, NULL, 17, i, &place); ++i)
  *
  * Examples are the elements of the source (numbers of a range, slices, records), counted from 0; through concatenate those of the second
  * follow those of the first, of a zip those of the first input are counted. Where the source does not know its length (files, generators, a
@@ -447,7 +447,8 @@ typedef struct co_example_place {
  *                                   or make elements (filter, flat_map, interleave, ...), windows, unique, a shuffle that reshuffles, calls in
  *                                   parallel that are not deterministic, sources of unknown length, whole files for workers (FILE),
  *                                   datasets from a function, examples that are split themselves because nothing batches them
- *           CO_RESOURCE_EXHAUSTED   it was not met in about 4 million examples that are made one by one, 67 million in batches
+ *           CO_RESOURCE_EXHAUSTED   it was not met in 3 million examples that are made one by one, 67 million in batches; each
+ *                                   call begins anew, and takes longer the more stages there are
  *           and the errors of distributing the dataset so.
  */
 CO_API bool co_dataset_explain_example(co_context *ctx, co_dataset *dataset,

@@ -88,6 +88,12 @@ coi_check_kind(co_context *ctx, co_value *value, co_kind kind, int position, con
     return true;
 }
 
+static const char *
+article(const coi_class *cls)
+{
+    return strchr("aeiou", cls->name[0]) != NULL ? "an" : "a";
+}
+
 bool
 coi_check_object(co_context *ctx, const void *object, const coi_class *cls, int position,
                  const char *name)
@@ -99,10 +105,10 @@ coi_check_object(co_context *ctx, const void *object, const coi_class *cls, int 
         return true;
     which(ctx, position, name, text);
     if (o == NULL)
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s is NULL; give %s %s", text,
-                 strchr("aeiou", cls->name[0]) != NULL ? "an" : "a", cls->name);
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s is NULL; give %s %s", text, article(cls), cls->name);
     else if (o->magic == *ctx->heap.magic)
-        coi_fail(ctx, CO_TYPE, "%s is a %s; it must be a %s", text, o->cls->name, cls->name);
+        coi_fail(ctx, CO_TYPE, "%s is %s %s; it must be %s %s", text, article(o->cls), o->cls->name,
+                 article(cls), cls->name);
     else
         coi_refuse_handle(ctx, o, cls, CO_TYPE, text);
     return false;

@@ -275,10 +275,11 @@ count_files(const co_dataset *dataset)
 
     if (dataset->ops->num_files != NULL)
         return dataset->ops->num_files(dataset);
-    for (size_t i = 0; sum >= 0 && i < dataset->num_inputs; ++i) {
+    for (size_t i = 0; i < dataset->num_inputs; ++i) {
         int64_t n = count_files(dataset->inputs[i]);
 
-        sum = n < 0 ? n : sum + n;
+        if (n < 0 || __builtin_add_overflow(sum, n, &sum))
+            return n < 0 ? n : CO_UNKNOWN_CARDINALITY;
     }
     return sum;
 }

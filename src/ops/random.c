@@ -299,16 +299,34 @@ random_infer(coi_call *call, coi_out *outs)
     return CO_OK;
 }
 
+/* Whether a number is finite when it is of this dtype. */
+static bool
+fits(co_dtype dtype, double number)
+{
+    char room[sizeof(double)];
+
+    if (!coi_dtypes[dtype].floating)
+        return true;
+    coi_convert(CO_FLOAT64, &number, dtype, room, 1);
+    coi_convert(dtype, room, CO_FLOAT64, &number, 1);
+    return isfinite(number);
+}
+
 static co_code
 uniform_infer(coi_call *call, coi_out *outs)
 {
     const random_attrs *attrs = call->attrs;
+    co_code             rc;
 
     if (!isfinite(attrs->low) || !isfinite(attrs->high) || !isfinite(attrs->high - attrs->low) ||
         attrs->low > attrs->high)
         return coi_invalid(call, "low is %g and high %g; they must be finite, low not above high",
                            attrs->low, attrs->high);
-    return random_infer(call, outs);
+    rc = random_infer(call, outs);
+    if (rc == CO_OK && (!fits(outs->dtype, attrs->low) || !fits(outs->dtype, attrs->high)))
+        return coi_invalid(call, "low is %g and high %g; %s cannot hold both", attrs->low,
+                           attrs->high, co_dtype_name(outs->dtype));
+    return rc;
 }
 
 static co_code
@@ -391,6 +409,10 @@ draw_tensor(co_context *ctx, const coi_op *op, co_dtype dtype, const int64_t *di
     random_attrs attrs = { .dtype = coi_dtype_attr(dtype), .low = a, .high = b };
 
     COI_ENTER(ctx, op->name, NULL);
+    if (op->kind == STATELESS && seed == NULL) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "seed is NULL; give two numbers");
+        return NULL;
+    }
     if (!coi_ints_from_dims(ctx, "dims", dims, ndim, &attrs.shape) ||
         !coi_ints_from_dims(ctx, "seed", seed, op->kind == STATELESS ? 2 : 0, &attrs.seed))
         return NULL;

@@ -317,3 +317,15 @@ CO_TEST(random_numbers_reject_bad_arguments, "GEN-ERR-4")
     /* A refused call does not advance the stream. */
     CO_EXPECT_INT(ctx->random_counter, 0);
 }
+
+CO_TEST(bounds_are_numbers_of_the_dtype, "GEN-ERR-4")
+{
+    CO_EXPECT_NULL(co_random_uniform(ctx, CO_FLOAT16, CO_SHAPE(2), -1e6, 1e6));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
+                    "low is -1e+06 and high 1e+06; float16 cannot hold both");
+    CO_EXPECT_NULL(co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(2), 0, 1e300));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "float32 cannot hold both");
+    CO_EXPECT_NOT_NULL(co_random_uniform(ctx, CO_FLOAT64, CO_SHAPE(2), 0, 1e300));
+    CO_EXPECT_NOT_NULL(co_random_uniform(ctx, CO_FLOAT16, CO_SHAPE(2), -65504, 65504));
+    CO_EXPECT_OK(ctx);
+}
