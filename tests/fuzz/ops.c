@@ -162,7 +162,8 @@ same_gradients(const program *p, const outcome *a, const outcome *b, double size
 static bool
 has_jump(const step *s)
 {
-    return strcmp(s->name, "clip_by_norm") == 0 || strcmp(s->name, "clip_by_global_norm") == 0;
+    return strcmp(s->name, "clip_by_norm") == 0 || strcmp(s->name, "clip_by_global_norm") == 0 ||
+           strcmp(s->name, "l2_normalize") == 0; /* with epsilon as the limit */
 }
 
 static void
