@@ -6,7 +6,7 @@
  * number, so two are within 8; sums in another order differ by at most as many roundings as there are terms, of the size of the largest
  * partial sum, which inputs and results bound. Programs have at most MAX_ELEMENTS terms in a sum. So numbers may be
  * ROUNDINGS roundings of the largest element of inputs and results apart. Where that is large (inputs above LARGE: squares and
- * exponentials of them are then of any size), and in gradients where a number is not finite, only dtype and shape are compared.
+ * exponentials of them are then of any size), and in gradients and products of many where a number is not finite, only dtype and shape are compared.
  */
 #ifndef COHORT_FUZZ_OPS_CLOSE_H
 #define COHORT_FUZZ_OPS_CLOSE_H
@@ -22,6 +22,8 @@ typedef struct closeness {
     co_context *fast, *plain;
     double      size; /* of the largest number that the results are made of */
     bool        is_gradient;
+    bool
+        overflows; /* partial results may, in one order and not in the other: what is not finite may be anything */
 } closeness;
 
 static double
@@ -71,7 +73,7 @@ is_close(const closeness *how, double a, double b, double limit)
 {
     if (a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= limit)
         return true;
-    return how->is_gradient && !(isfinite(a) && isfinite(b));
+    return how->overflows && !(isfinite(a) && isfinite(b));
 }
 
 /* Says so where they are not. */
