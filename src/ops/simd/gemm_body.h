@@ -110,15 +110,16 @@ OF(panel)(const OF(strip) * s, const REAL *a, int64_t a_panel, REAL *c, int64_t 
           int64_t columns)
 {
     int     shape = columns == OF(NR) ? 0 : columns > OF(LANES) ? 1 : 2;
-    int64_t rows;
+    int64_t left = i1 - i0, rows = MR, step = a_panel == 0 ? MR * s->a_row : a_panel;
 
-    for (int64_t i = i0; i < i1; i += rows) {
-        rows = i1 - i;
-        if (rows > MR)
-            rows = a_panel == 0 && rows < 2 * MR ? (rows + 1) / 2 : MR;
-        OF(micros)
-        [rows - 1][shape](s, a + (a_panel == 0 ? i * s->a_row : i / MR * a_panel),
-                          c + i * s->c_row);
+    a += a_panel == 0 ? i0 * s->a_row : i0 / MR * a_panel;
+    c += i0 * s->c_row;
+    for (; left >= 2 * MR; left -= MR, a += step, c += MR * s->c_row)
+        OF(micros)[MR - 1][shape](s, a, c);
+    for (; left > 0; left -= rows, a += step, c += rows * s->c_row) {
+        rows = left <= MR ? left : a_panel == 0 ? (left + 1) / 2 : MR;
+        step = a_panel == 0 ? rows * s->a_row : a_panel;
+        OF(micros)[rows - 1][shape](s, a, c);
     }
 }
 
