@@ -115,7 +115,7 @@ co_dataset_set_name(co_context *ctx, co_dataset *dataset, const char *name)
     if (!coi_check_dataset(ctx, dataset, 2, "dataset"))
         return NULL;
     if (n == CO_STAGE_NAME_MAX) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 3 (name) %s; it has 0 to %d bytes",
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 3 (name) %s; give 0 to %d bytes",
                  name == NULL ? "is NULL" : "is too long", CO_STAGE_NAME_MAX - 1);
         return NULL;
     }

@@ -8,8 +8,9 @@
 
 #include <string.h>
 
-/* What a walk may cost: so many rows of a stack, about a second and half a gigabyte at most. */
+/* What a walk through a few stages may cost: so many rows of a stack, about a second and half a gigabyte at most. */
 #define BUDGET     ((int64_t)1 << 26)
+#define FEW_STAGES 2
 #define ONE_COST   16 /* an element that is made by itself, and may be kept in a shuffle buffer */
 #define PIECE_COST 4
 #define OPEN_COST  64                 /* a round of a repeat opens all stages anew */
@@ -48,10 +49,12 @@ spend(co_context *ctx, int64_t *budget, int64_t cost)
 {
     *budget -= cost;
     if (*budget < 0)
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED,
-                 "the example does not come, or comes too late: pipelines are followed for %lld "
-                 "to %lld examples, by what they cost; ask for an earlier one",
-                 (long long)(BUDGET / (ONE_COST + PIECE_COST)), (long long)BUDGET);
+        coi_fail(
+            ctx, CO_RESOURCE_EXHAUSTED,
+            "the example does not come, or comes too late: pipelines are followed for at most "
+            "%lld to %lld examples, by what they cost, and for fewer the more stages they have; "
+            "ask for an earlier one",
+            (long long)(BUDGET / (ONE_COST + PIECE_COST)), (long long)BUDGET);
     return *budget >= 0;
 }
 
@@ -345,6 +348,7 @@ find(co_context *ctx, const coi_layout *layout, int64_t example, size_t occurren
 
     if (numbers == NULL)
         return false;
+    t.budget /= 1 + numbers->depth / FEW_STAGES; /* every stage has its work with them */
     if (example < 0 || example >= t.num_examples)
         coi_fail(ctx, CO_OUT_OF_RANGE,
                  "argument 4 (example) is %lld; there are %lld examples, counted from 0",

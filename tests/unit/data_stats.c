@@ -196,7 +196,7 @@ CO_TEST(stages_have_names, "")
     CO_EXPECT_CONTAINS(text, "map 'decode' -> 4 elements");
 
     CO_EXPECT_NULL(co_dataset_set_name(ctx, dataset, "12345678901234567890123456789012"));
-    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 3 (name) is too long; it has 0 to 31");
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 3 (name) is too long; give 0 to 31");
     CO_EXPECT_NULL(co_dataset_set_name(ctx, dataset, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 3 (name) is NULL");
     CO_EXPECT_NULL(co_dataset_set_name(ctx, NULL, "a"));

@@ -232,7 +232,10 @@ verify_file(const request *r, const char *path)
     tally seen;
     bool  good = read_file(r, path, false, &seen) && is_whole(r, path, &seen);
 
-    printf("%s: %s\n", path, good ? "good" : "damaged");
+    printf("%s: %s\n", path,
+           good                      ? "good"
+           : access(path, R_OK) != 0 ? "cannot be read"
+                                     : "damaged");
     return good;
 }
 
