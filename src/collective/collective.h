@@ -89,7 +89,7 @@ typedef struct coi_group_options {
     int          deadline_ms; /* how long opening waits for the other ranks; 0: for ever */
 } coi_group_options;
 
-#define COI_TRANSPORT_ABI 1
+#define COI_TRANSPORT_ABI 2
 typedef struct coi_transport {
     uint32_t    abi;
     uint32_t    hello_size; /* sizeof(coi_hello), */
@@ -99,9 +99,10 @@ typedef struct coi_transport {
     co_code (*open)(const coi_group_options *options, coi_group **out, co_error_info *err);
     /*
      * Tells the peers, who then get a COI_HELLO_FAILED from exchange. Waits for theirs a few
-     * seconds at most.
+     * seconds at most. False if some did not answer and memory of the group is still in the hands of
+     * the transport: it is leaked, because giving it back could let another write or read there.
      */
-    void (*close)(coi_group *group);
+    bool (*close)(coi_group *group);
     /*
      * Give `mine` (COI_HELLO_COLLECTIVE), get the hello of every rank (mine included) in all[size].
      * Hellos of earlier epochs are skipped, whatever they say. A peer that is elsewhere is given as
@@ -154,8 +155,8 @@ struct coi_group {
  * what to install or build. */
 co_code coi_group_open(const char *transport, const coi_group_options *options, coi_group **out,
                        co_error_info *err);
-/* NULL is allowed. */
-void coi_group_close(coi_group *group);
+/* NULL is allowed. False: see close. */
+bool coi_group_close(coi_group *group);
 /* True if this process was started by an MPI launcher, or MPI runs in it already. */
 bool coi_mpi_launched(void);
 

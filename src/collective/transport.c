@@ -166,14 +166,14 @@ coi_group_open(const char *transport, const coi_group_options *options, coi_grou
     return CO_OK;
 }
 
-void
+bool
 coi_group_close(coi_group *group)
 {
     if (group == NULL)
-        return;
+        return true;
     if (!group->holding) /* else the transport may still write there */
         coi_free(group->memory, group->scratch, group->scratch_nbytes);
-    group->transport->close(group);
+    return group->transport->close(group);
 }
 
 bool

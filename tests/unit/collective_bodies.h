@@ -547,7 +547,8 @@ body_announcements_never_wait(coi_group *group)
 
         group->transport->announce(group, &end);
     }
-    CO_EXPECT_LESS(ms_since(start), LONG_MS / 2);
+    CO_EXPECT_LESS(ms_since(start),
+                   LONG_MS); /* the time of 3000 calls on a busy machine, with room */
     if (!is_last(group)) {
         co_error_info err;
 

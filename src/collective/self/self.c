@@ -23,10 +23,11 @@ self_open(const coi_group_options *options, coi_group **out, co_error_info *err)
     return CO_OK;
 }
 
-static void
+static bool
 self_close(coi_group *group)
 {
     coi_free(group->memory, group, sizeof(*group));
+    return true;
 }
 
 static co_code
