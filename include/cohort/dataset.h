@@ -137,6 +137,10 @@ CO_API co_dataset *co_dataset_take_while(co_context *ctx, co_dataset *input, co_
  * `size` consecutive elements as one, with a new dimension 0. The last may be shorter unless
  * drop_remainder. Consecutive slices of one source are batched without copying. CO_INVALID_ARGUMENT
  * for a size below 1, and from co_next when the elements of a batch differ in shape.
+ *
+ * When an element cannot be made, co_next fails in place of its batch: the elements before it in that batch are lost, and the
+ * next batch begins with the element behind it (DS-ITER-8). Of 1, 2, wrong, 4, 5 in batches of 2 come (1, 2), the error, (4, 5);
+ * of 1, wrong, 3, 4 the error and (3, 4). So it is with co_dataset_padded_batch.
  */
 CO_API co_dataset *co_dataset_batch(co_context *ctx, co_dataset *input, int64_t size,
                                     bool drop_remainder);

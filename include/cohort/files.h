@@ -88,6 +88,9 @@ typedef struct co_csv_options {
  *
  * CO_INVALID_ARGUMENT, from co_next, for a row of another number of fields, a field that is no number of its
  * dtype, an empty one that is required, or wrong quotes, naming file, row and column; the next element is the next row.
+ * Quotes that are not at the beginning of a field are wrong (5" disk is written "5"" disk"), and so are those that something
+ * else than a delimiter follows, or that never end: then the next row is the next line. What comes of a batch in which a row is
+ * wrong is said at co_dataset_batch.
  */
 CO_API co_dataset *co_dataset_csv(co_context *ctx, const char *const *files, size_t num_files,
                                   const co_csv_column *columns, size_t num_columns,

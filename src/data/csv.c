@@ -60,7 +60,8 @@ take_quoted(cursor *row, char delimiter, coi_text *out)
     out->nbytes = (size_t)(to - out->data);
     row->at = from + 1;
     if (row->at < row->end && *row->at != delimiter)
-        return "a quoted field is followed by something else than a delimiter";
+        return "a quoted field is followed by something else than a delimiter; a quote inside is "
+               "doubled";
     *to = '\0';
     return NULL;
 }
@@ -79,7 +80,8 @@ take_field(cursor *row, char delimiter, coi_text *out)
         end = end != NULL ? end : row->end;
         *out = (coi_text){ row->at, (size_t)(end - row->at) };
         if (out->nbytes > 0 && memchr(out->data, '"', out->nbytes) != NULL)
-            wrong = "a field has quotes inside and not around it";
+            wrong =
+                "a field has quotes inside and not around it; put it in quotes and double those";
         row->at = end;
     }
     if (wrong != NULL)
@@ -545,8 +547,9 @@ co_dataset_csv(co_context *ctx, const char *const *files, size_t num_files,
                  all.delimiter);
         return NULL;
     }
-    rows = coi_files_new(ctx, &coi_csv_framing, &(coi_frame_sizes){ .header = all.header }, files,
-                         num_files, &file);
+    rows = coi_files_new(ctx, &coi_csv_framing,
+                         &(coi_frame_sizes){ .header = all.header, .delimiter = all.delimiter },
+                         files, num_files, &file);
     spec = rows != NULL ? row_spec(ctx, columns, num_columns) : NULL;
     dataset = spec != NULL ? csv_new(ctx, rows, spec, all.delimiter, all.na_value) : NULL;
     coi_unref(&ctx->heap, rows);

@@ -606,7 +606,7 @@ co_dataset_fixed_length_records(co_context *ctx, const char *const *files, size_
                                 int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes,
                                 const co_file_options *options)
 {
-    coi_frame_sizes sizes = { (size_t)record_bytes, (size_t)header_bytes, (size_t)footer_bytes };
+    coi_frame_sizes sizes = { (size_t)record_bytes, (size_t)header_bytes, (size_t)footer_bytes, 0 };
 
     COI_ENTER(ctx, "dataset_fixed_length_records", NULL);
     if (record_bytes < 1 || header_bytes < 0 || footer_bytes < 0 ||

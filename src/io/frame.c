@@ -140,44 +140,67 @@ find_fixed(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is_la
 
 const coi_framing coi_fixed_framing = { "fixed_length_records", false, find_fixed };
 
-/* The end of a row: a line feed outside quotes. NULL: not there; *is_open tells whether quotes are. */
-static const char *
-row_end(const char *at, size_t n, bool *is_open)
+/* Whether a field may end before `at`: there is a delimiter, the end of a line or of all. */
+static bool
+ends_field(const char *at, const char *end, char delimiter)
 {
-    const char *end = at + n;
-
-    *is_open = false;
-    while (at < end) {
-        const char *line = memchr(at, '\n', (size_t)(end - at)), *stop = line != NULL ? line : end;
-
-        while (at < stop && (at = memchr(at, '"', (size_t)(stop - at))) != NULL) {
-            *is_open = !*is_open;
-            ++at;
-        }
-        if (line == NULL || !*is_open)
-            return line;
-        at = line + 1;
-    }
-    return NULL;
+    if (at < end && *at == '\r')
+        ++at;
+    else if (at < end && *at == delimiter)
+        return true;
+    return at == end || *at == '\n';
 }
 
-/* Rows of CSV; the first `header` rows of a file are passed over. */
+/*
+ * The end of a row: a line feed outside quotes, which are opened at the beginning of a field and nowhere else. Where they prove wrong
+ * lines later, closed before something else or never, the row ends with the line that opened them: a stray quote costs no other row.
+ * NULL: not in sight.
+ */
+static const char *
+row_end(const char *row, size_t n, char delimiter, bool is_last)
+{
+    const char *end = row + n, *at = row, *opened = NULL, *line, *stop, *quote;
+
+    for (;;) {
+        line = at < end ? memchr(at, '\n', (size_t)(end - at)) : NULL;
+        stop = line != NULL ? line : end;
+        while (at < stop && (quote = memchr(at, '"', (size_t)(stop - at))) != NULL) {
+            at = quote + 1;
+            if (opened == NULL) {
+                if (quote == row || quote[-1] == delimiter)
+                    opened = quote;
+            } else if (at < end && *at == '"') {
+                ++at;
+            } else {
+                opened = ends_field(at, end, delimiter)
+                             ? NULL
+                             : memchr(opened, '\n', (size_t)(quote - opened));
+                if (opened != NULL)
+                    return opened;
+            }
+        }
+        if (line == NULL || opened == NULL)
+            break;
+        at = line + 1;
+    }
+    if (line == NULL && opened != NULL && is_last)
+        line = memchr(opened, '\n', (size_t)(end - opened));
+    return line;
+}
+
+/* Rows of CSV; the first `header` rows of a file are passed over. What is wrong in a row is found when it is cut into fields. */
 static coi_found
 find_row(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is_last, int64_t number,
          coi_frame *out, co_error_info *err)
 {
     size_t header = number == 0 ? sizes->header : 0, skipped = 0;
 
+    (void)err;
     for (;; --header) {
-        bool        is_open;
-        const char *end = row_end(bytes + skipped, n - skipped, &is_open);
+        const char *end = row_end(bytes + skipped, n - skipped, sizes->delimiter, is_last);
 
         if (end == NULL && !is_last)
             return more_text(out, n);
-        if (end == NULL && is_open) {
-            coi_error(err, CO_INVALID_ARGUMENT, "a quoted field does not end");
-            return COI_FOUND_ERROR;
-        }
         if (n == skipped)
             return COI_FOUND_END;
         take_line(bytes + skipped, n - skipped, end, out);

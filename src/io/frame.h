@@ -24,9 +24,9 @@ typedef struct coi_frame {
     size_t need;
 } coi_frame;
 
-typedef struct
-    coi_frame_sizes { /* fixed-length records; rows of CSV have a header, in rows, or none */
+typedef struct coi_frame_sizes { /* of fixed-length records */
     size_t record, header, footer;
+    char   delimiter; /* of CSV, whose header is in rows: one or none */
 } coi_frame_sizes;
 
 typedef struct coi_framing {

@@ -74,6 +74,13 @@ static const struct {
     { "1,a\n ,b\n3,c\n", "is no int32" },
     { "1,a\n\"2\"x,b\n3,c\n", "followed by something else" },
     { "1,a\n\n3,c\n", "column 0 is empty" },
+    { "1,a\n2,5\" disk\n3,c\n", "row 1: column 1: a field has quotes inside" },
+    { "1,a\n2,5\" disk\n3,\"c\n\"\n", "row 1: column 1: a field has quotes inside" },
+    { "1,a\n2,\"x\n3,c\n", "row 1: column 1: a quoted field does not end" },
+    { "1,a\n2,\"x\"\"\r\n3,c\n", "row 1: column 1: a quoted field does not end" },
+    { "1,a\n2,\"x\n3,\"c\"\n", "row 1: column 1: a quoted field does not end" },
+    { "1,a\n\"2\"x,\"\nb\"\n3,c\n", "row 1: column 0: a quoted field is followed by" },
+    { "1,a\n\"\n2\",\"x\n3,c\n", "row 1: column 1: a quoted field does not end" },
 };
 
 /* The rows around a wrong one come, alone and in batches, and the error between them. */
@@ -102,6 +109,161 @@ CO_TEST(a_wrong_row_is_told_after_those_before_it, "GEN-ERR-5")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "does not end");
     CO_EXPECT_NULL(co_next(ctx, co_iterate(ctx, csv(ctx, "1,a\"b\"\n", columns, 2, NULL))));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "quotes inside");
+    files_clean();
+}
+
+/* All that is left, with what is wrong as "!", or with its row and column as "!2.1". */
+static const char *
+rest_and_errors(co_context *ctx, co_iterator *iterator, bool where, char *text)
+{
+    data_out out = { text, 0 };
+
+    text[0] = '\0';
+    for (bool more = true; more;)
+        CO_BLOCK(ctx) {
+            co_value   *element = co_next(ctx, iterator);
+            const char *row = where ? strstr(co_error(ctx)->message, "row ") : NULL;
+            const char *column = row != NULL ? strstr(row, "column ") : NULL;
+
+            more = element != NULL || !co_ok(ctx);
+            data_put(&out, more && out.at > 0 ? " " : "");
+            if (column != NULL)
+                data_put(&out, "!%d.%d", atoi(row + 4), atoi(column + 7));
+            else if (!co_ok(ctx))
+                data_put(&out, "!");
+            co_clear(ctx);
+            if (element != NULL)
+                data_put_value(ctx, element, &out);
+        }
+    return text;
+}
+
+static const struct {
+    const char *text, *elements;
+} strays[] = {
+    { "1,5\" disk\n2,ok\n4,ok\n", "!0.1 (2,'ok') (4,'ok')" },
+    { "1,5\" disk\n2,ok\n3,6\" disk\n4,ok\n", "!0.1 (2,'ok') !2.1 (4,'ok')" },
+    { "1,\"5\"\" disk\"\n2,ok\n", "(1,'5\" disk') (2,'ok')" },
+    { "1,\"a\r\n\"\"b\"\"\"\r\n2,\"\"\r\n3,\"\"\"\"\r\n4,d",
+      "(1,'a\r\n\"b\"') !1.1 (3,'\"') (4,'d')" },
+    { "1,\"a\n2,b\n3,\"c\"\n4,\"d\n", "!0.1 (2,'b') (3,'c') !3.1" },
+    { "1,\"a\nb\"\n2,\"x\"\ry\n3,c\r", "(1,'a\nb') !1.1 (3,'c')" },
+    { "1,\"a\n2,\"\"b\n3,\"\"\n4,d\n", "!0.1 !1.1 !2.1 (4,'d')" },
+    { "\",\"\n\"\n1,a\n", "!0.0 !1.0 (1,'a')" },
+    { "1,\"a\n\nb\"x\n4,d\n", "!0.1 !1.0 !2.0 (4,'d')" },
+    { "1, \"a\n2,b\"\n3,c\n", "!0.1 !1.1 (3,'c')" },
+};
+
+/* A quote that is where none belongs costs its own row, wherever it lies in what is read at a time, and also from a position on. */
+CO_TEST(a_stray_quote_costs_one_row, "GEN-ERR-5")
+{
+    const co_csv_column columns[] = { { CO_INT32, NULL }, { CO_STRING, NULL } };
+
+    for (size_t i = 0; i < sizeof(strays) / sizeof(strays[0]); ++i)
+        for (int pad = 0; pad < 300; pad += pad == 0 ? 209 : pad < 256 ? 1 : 11)
+            CO_BLOCK(ctx) {
+                char         text[DATA_TEXT], expected[DATA_TEXT], seen[DATA_TEXT];
+                co_iterator *it;
+                co_dataset  *dataset;
+
+                memset(seen, 'x', sizeof(seen));
+                snprintf(text, sizeof(text), "id,%.*s\n%s", pad, seen, strays[i].text);
+                dataset = csv(ctx, text, columns, 2,
+                              &(co_csv_options){ .struct_size = sizeof(co_csv_options),
+                                                 .header = true,
+                                                 .delimiter = ',' });
+                it = co_iterate(ctx, dataset);
+                if (!CO_EXPECT_STR(rest_and_errors(ctx, it, true, seen), strays[i].elements))
+                    test_fail(TEST_AT, "file %zu behind %d bytes", i, pad);
+                if (pad > 0)
+                    continue;
+                for (int before = 0; before < 4; ++before) {
+                    co_iterator *first = co_iterate(ctx, dataset);
+
+                    for (int k = 0; k < before; ++k) {
+                        co_next(ctx, first);
+                        co_clear(ctx);
+                    }
+                    it = co_iterator_restore(ctx, dataset, co_iterator_save(ctx, first));
+                    rest_and_errors(ctx, first, true, expected);
+                    CO_EXPECT_STR(rest_and_errors(ctx, it, true, seen), expected);
+                }
+            }
+    files_clean();
+}
+
+static co_dataset *
+rows_of_name(co_context *ctx, co_value *name, void *user)
+{
+    const char *text = co_string_at(ctx, name, 0, NULL);
+
+    return co_dataset_csv(ctx, &text, 1, user, 2, NULL);
+}
+
+/* So do those of files that are read side by side, each at its place. */
+CO_TEST(stray_quotes_in_files_side_by_side, "GEN-ERR-5")
+{
+    co_csv_column         columns[] = { { CO_INT32, NULL }, { CO_STRING, NULL } };
+    co_interleave_options options = CO_INTERLEAVE_OPTIONS_INIT;
+    char                  path[FILES_PATH], pattern[FILES_PATH], text[DATA_TEXT];
+    const char           *names[] = { files_path("s?", pattern) };
+    co_value *row[] = { co_spec(ctx, CO_INT32, NULL, 0), co_spec(ctx, CO_STRING, NULL, 0) };
+
+    files_write(files_path("s0", path), "1,5\" a\n2,b\n3,\"c\n", 16);
+    files_write(files_path("s1", path), "4,a\n5,\"b\n6,\"c\"\n", 15);
+    options.cycle_length = 2;
+    options.opens_files = true;
+    for (options.num_parallel_calls = 0; options.num_parallel_calls < 3;
+         options.num_parallel_calls += 2)
+        CO_EXPECT_STR(
+            rest_and_errors(ctx,
+                            co_iterate(ctx,
+                                       co_dataset_interleave(
+                                           ctx, co_dataset_list_files(ctx, names, 1, NULL),
+                                           rows_of_name, columns, co_tuple(ctx, row, 2), &options)),
+                            true, text),
+            "!0.1 (2,'b') (4,'a') !2.1 !1.1 (6,'c')");
+    files_clean();
+}
+
+static co_value *
+but_two(co_context *ctx, co_value *x, void *user)
+{
+    (void)user;
+    return co_item_int(ctx, x) == 2 ? (co_fail(ctx, CO_DATA_LOSS, "two"), NULL) : x;
+}
+
+/* What is lost of a batch that fails is the same whatever failed: what came before in that batch. */
+CO_TEST(batches_that_fail_lose_what_came_before, "DS-ITER-8")
+{
+    static const struct {
+        int64_t     first, size;
+        const char *rows, *story;
+    } batches[] = {
+        { 1, 2, "1\nx\n3\n4\n", "! ([3,4])" },
+        { 0, 2, "0\n1\nx\n3\n4\n", "([0,1]) ! ([3,4])" },
+        { 0, 4, "0\n1\nx\n3\n4\n", "! ([3,4])" },
+        { 2, 3, "x\n3\n4\n", "! ([3,4])" },
+    };
+    const co_csv_column column = { CO_INT64, NULL };
+    char                text[DATA_TEXT];
+
+    for (size_t i = 0; i < sizeof(batches) / sizeof(batches[0]); ++i) {
+        co_dataset *numbers = co_dataset_map(ctx, co_dataset_range(ctx, batches[i].first, 5, 1),
+                                             but_two, NULL, NULL);
+        co_dataset *map = co_dataset_zip(ctx, &numbers, 1);
+        co_dataset *rows = csv(ctx, batches[i].rows, &column, 1, NULL);
+        co_dataset *all[] = { co_dataset_batch(ctx, map, batches[i].size, false),
+                              co_dataset_batch(ctx, rows, batches[i].size, false),
+                              co_dataset_padded_batch(ctx, map, batches[i].size, NULL, NULL, false),
+                              co_dataset_padded_batch(ctx, rows, batches[i].size, NULL, NULL,
+                                                      false) };
+
+        for (size_t k = 0; k < 4; ++k) {
+            CO_EXPECT_STR(rest_and_errors(ctx, co_iterate(ctx, all[k]), false, text),
+                          batches[i].story);
+        }
+    }
     files_clean();
 }
 
