@@ -451,8 +451,10 @@ typedef struct co_example_place {
  *                                   or make elements (filter, flat_map, interleave, ...), windows, unique, a shuffle that reshuffles, calls in
  *                                   parallel that are not deterministic, sources of unknown length, whole files for workers (FILE),
  *                                   datasets from a function, examples that are split themselves because nothing batches them
- *           CO_RESOURCE_EXHAUSTED   it was not met in 3 million examples that are made one by one, 67 million in batches; in
- *                                   fewer where there are more than a few stages. Each call begins anew
+ *           CO_RESOURCE_EXHAUSTED   it was not met in 3 million examples that are made one by one, 67 million in batches of
+ *                                   hundreds, or batches are of more than 16 million. That is with one stage behind the source; with n of
+ *                                   them, maps not counted, these are divided by 1 + n / 2 (without its remainder). The message has the
+ *                                   numbers of this pipeline. Each call begins anew
  *           and the errors of distributing the dataset so.
  */
 CO_API bool co_dataset_explain_example(co_context *ctx, co_dataset *dataset,

@@ -11,14 +11,17 @@
 /* What a walk through a few stages may cost: so many rows of a stack, about a second and half a gigabyte at most. */
 #define BUDGET     ((int64_t)1 << 26)
 #define FEW_STAGES 2
-#define ONE_COST   16 /* an element that is made by itself, and may be kept in a shuffle buffer */
+#define ONE_COST                                                                                   \
+    16 /* an element that is made by itself, and may be kept in a shuffle buffer or for a batch */
 #define PIECE_COST 4
 #define OPEN_COST  64                 /* a round of a repeat opens all stages anew */
 #define MOST_ROWS  ((int64_t)1 << 24) /* of a stack */
 
 typedef struct tracing {
     int64_t num_examples; /* of the sources so far */
-    int64_t budget;
+    int64_t budget, left; /* what the walk may cost, and what of that is left */
+    int64_t step;         /* that is looked at */
+    int64_t batch_size;   /* of the pipeline; CO_UNKNOWN_BATCH_SIZE */
 } tracing;
 
 /* Why there is no answer. NULL. */
@@ -30,50 +33,56 @@ lost(co_context *ctx, const co_dataset *dataset, const char *why)
     return NULL;
 }
 
+/* Of what is to be cut: whether it has rows that are examples. */
 static bool
-has_rows(co_context *ctx, const co_dataset *dataset, const co_dataset *input)
+has_rows(co_context *ctx, const co_dataset *dataset, const co_dataset *input, const char *why)
 {
-    return input->specs[0]->ndim > 0 ||
-           lost(ctx, dataset, "cuts examples themselves: nothing batches them before it") != NULL;
+    return input->specs[0]->ndim > 0 || lost(ctx, dataset, why) != NULL;
 }
 
 /* --- numbers of examples: a range that costs --- */
 
 typedef struct numbers_dataset {
     co_dataset base;
-    int64_t   *budget; /* borrowed: it lives no longer than the walk */
+    tracing   *walk; /* borrowed: it lives no longer than the walk */
 } numbers_dataset;
 
 static bool
-spend(co_context *ctx, int64_t *budget, int64_t cost)
+spend(co_context *ctx, tracing *t, int64_t cost)
 {
-    *budget -= cost;
-    if (*budget < 0)
-        coi_fail(
-            ctx, CO_RESOURCE_EXHAUSTED,
-            "the example does not come, or comes too late: pipelines are followed for at most "
-            "%lld to %lld examples, by what they cost, and for fewer the more stages they have; "
-            "ask for an earlier one",
-            (long long)(BUDGET / (ONE_COST + PIECE_COST)), (long long)BUDGET);
-    return *budget >= 0;
+    char repair[120] = "ask for an earlier one";
+
+    t->left -= cost;
+    if (t->left >= 0)
+        return true;
+    if (t->step == 0 && t->batch_size > 0)
+        coi_text_line(repair, sizeof(repair),
+                      "ask with batches of fewer than %lld, or smaller shuffle buffers",
+                      (long long)t->batch_size);
+    coi_fail(ctx, CO_RESOURCE_EXHAUSTED,
+             "the example does not come, or comes too late: this pipeline is followed for %lld "
+             "examples one by one, %lld in large batches, and no further than step %lld; %s",
+             (long long)(t->budget / (ONE_COST + PIECE_COST)), (long long)t->budget,
+             (long long)t->step, repair);
+    return false;
 }
 
-static int64_t *
-budget_of(const co_iterator *iterator)
+static tracing *
+walk_of(const co_iterator *iterator)
 {
-    return ((const numbers_dataset *)iterator->dataset)->budget;
+    return ((const numbers_dataset *)iterator->dataset)->walk;
 }
 
 static co_code
 numbers_open(co_context *ctx, co_iterator *iterator)
 {
-    return spend(ctx, budget_of(iterator), OPEN_COST) ? CO_OK : ctx->error.code;
+    return spend(ctx, walk_of(iterator), OPEN_COST) ? CO_OK : ctx->error.code;
 }
 
 static int
 numbers_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
-    if (!spend(ctx, budget_of(iterator), ONE_COST))
+    if (!spend(ctx, walk_of(iterator), ONE_COST))
         return COI_ERROR;
     return coi_iterator_next(ctx, iterator->input, leaves);
 }
@@ -83,7 +92,14 @@ numbers_rows(co_context *ctx, co_iterator *iterator, int64_t max, co_value **lea
 {
     int64_t n = iterator->dataset->cardinality < max ? iterator->dataset->cardinality : max;
 
-    if (!spend(ctx, budget_of(iterator), n > MOST_ROWS ? BUDGET + 1 : n))
+    if (n > MOST_ROWS) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED,
+                 "who gets an example is not looked for in batches of %lld; they are followed up "
+                 "to %lld: ask with smaller ones",
+                 (long long)n, (long long)MOST_ROWS);
+        return COI_ERROR;
+    }
+    if (!spend(ctx, walk_of(iterator), n > ONE_COST ? n : ONE_COST))
         return COI_ERROR;
     return coi_iterator_rows(ctx, iterator->input, max, leaves);
 }
@@ -123,7 +139,7 @@ numbers_new(co_context *ctx, tracing *t, const co_dataset *dataset)
     made = coi_dataset_new(ctx, &numbers_ops, &range, 1, coi_spec_of(range), range->cardinality);
     coi_unref(&ctx->heap, range);
     if (made != NULL)
-        ((numbers_dataset *)made)->budget = &t->budget;
+        ((numbers_dataset *)made)->walk = t;
     return made;
 }
 
@@ -139,7 +155,9 @@ trace_stage(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
 
     switch ((coi_tracks)dataset->ops->tracks) {
     case COI_REMADE_ROWS:
-        if (!has_rows(ctx, dataset, inputs[0]))
+        if (!has_rows(ctx, dataset, inputs[0],
+                      "cuts examples themselves: nothing batches them before it; call "
+                      "co_dataset_batch there"))
             return NULL;
         return dataset->ops->with_inputs(ctx, dataset, inputs);
     case COI_REMADE_ONCE:
@@ -206,7 +224,7 @@ typedef struct search {
     size_t            num_streams; /* that are read */
     int               each;        /* pieces of one in a step */
     co_iterator     **streams;
-    int64_t          *budget;
+    tracing          *walk;
 } search;
 
 /* Whether the occurrence that is looked for is in the piece, and its row. */
@@ -241,7 +259,7 @@ look_in_stream(co_context *ctx, search *s, size_t stream, bool *any, co_example_
         *any = true;
         found = is_in(s, piece, &place->row);
         coi_unref(&ctx->heap, piece);
-        if (!spend(ctx, s->budget, PIECE_COST))
+        if (!spend(ctx, s->walk, PIECE_COST))
             return COI_ERROR;
         if (!found)
             continue;
@@ -260,6 +278,7 @@ look(co_context *ctx, search *s, co_example_place *place)
 
     for (place->step = 0; any; ++place->step) {
         any = false;
+        s->walk->step = place->step;
         for (size_t i = 0; i < s->num_streams; ++i) {
             int got = look_in_stream(ctx, s, i, &any, place);
 
@@ -319,7 +338,10 @@ check_question(co_context *ctx, const coi_layout *layout, const co_dataset *numb
 {
     const co_input_context *input = &layout->input;
 
-    if (input->num_replicas_in_sync > 1 && !has_rows(ctx, layout->origin, numbers))
+    if (input->num_replicas_in_sync > 1 &&
+        !has_rows(ctx, layout->origin, numbers,
+                  "gives examples one by one, and each would be cut for the replicas; call "
+                  "co_dataset_batch first"))
         return false;
     if (input->num_input_pipelines > 1 && coi_decide(layout->origin) == CO_AUTOSHARD_FILE) {
         lost(ctx, layout->origin,
@@ -334,7 +356,7 @@ static bool
 find(co_context *ctx, const coi_layout *layout, int64_t example, size_t occurrence,
      co_example_place *place)
 {
-    tracing     t = { 0, BUDGET };
+    tracing     t = { .batch_size = layout->origin->batch_size };
     int         num = layout->input.num_input_pipelines, n = layout->input.num_replicas_in_sync;
     bool        one = coi_shares_slices(layout->origin);
     search      s = { .layout = layout,
@@ -342,19 +364,23 @@ find(co_context *ctx, const coi_layout *layout, int64_t example, size_t occurren
                       .occurrence = occurrence,
                       .num_streams = one ? 1 : (size_t)num,
                       .each = one ? n : n / num,
-                      .budget = &t.budget };
+                      .walk = &t };
     co_dataset *numbers = trace(ctx, &t, layout->origin);
     bool        found = false;
 
     if (numbers == NULL)
         return false;
-    t.budget /= 1 + numbers->depth / FEW_STAGES; /* every stage has its work with them */
+    /* Every stage has its work with them; the numbers themselves are none. */
+    t.budget = t.left = BUDGET / (1 + (numbers->depth - 1) / FEW_STAGES);
     if (example < 0 || example >= t.num_examples)
         coi_fail(ctx, CO_OUT_OF_RANGE,
                  "argument 4 (example) is %lld; there are %lld examples, counted from 0",
                  (long long)example, (long long)t.num_examples);
-    else if (check_question(ctx, layout, numbers) &&
-             spend(ctx, &t.budget, one ? n : (int64_t)num * n))
+    else if ((t.left -= one ? n : (int64_t)num * n) < 0)
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED,
+                 "the input of %d replicas in %d pipelines cannot be followed; ask with fewer", n,
+                 num);
+    else if (check_question(ctx, layout, numbers))
         found = search_streams(ctx, &s, numbers, place);
     coi_unref(&ctx->heap, numbers);
     return found;

@@ -410,10 +410,12 @@ CO_TEST_WITH(what_nobody_can_tell_is_refused_with_a_reason, "", "log=error")
     dataset = not_told(ctx, 12);
     CO_EXPECT_FALSE(co_dataset_explain_example(ctx, dataset, &two, 0, 0, &place));
     CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION,
-                    "from_tensor_slices cuts examples themselves: nothing batches them before it");
+                    "from_tensor_slices gives examples one by one, and each would be cut");
     CO_EXPECT_FALSE(
         co_dataset_explain_example(ctx, co_dataset_unbatch(ctx, dataset), NULL, 0, 0, &place));
-    CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "unbatch cuts examples themselves");
+    CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION,
+                    "unbatch cuts examples themselves: nothing batches them before it; call "
+                    "co_dataset_batch there");
     CO_EXPECT_FALSE(co_dataset_explain_example(
         ctx, co_dataset_rebatch(ctx, dataset, (int64_t[]){ 1 }, 1, false), NULL, 0, 0, &place));
     CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "rebatch cuts examples themselves");
@@ -461,7 +463,9 @@ CO_TEST_WITH(questions_with_wrong_arguments_are_refused, "", "cpus=2")
     input.input_pipeline_id = 0;
     CO_EXPECT_FALSE(
         co_dataset_explain_example(ctx, data_pipeline(ctx, "range(6)"), &input, 0, 0, &place));
-    CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "range cuts examples themselves");
+    CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION,
+                    "range gives examples one by one, and each would be cut for the replicas; call "
+                    "co_dataset_batch first");
     made = co_distribute_dataset(ctx, two, dataset, NULL);
     CO_EXPECT_FALSE(co_dataset_explain_example(ctx, made, &input, 0, 0, &place));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 3 (input) is given for a distributed");
@@ -482,18 +486,55 @@ CO_TEST_WITH(long_ways_are_given_up, "", "log=error")
         int64_t          example;
         co_input_context input;
         int64_t          step; /* -1: it is given up */
+        const char      *part; /* of the message */
     } rows[] = {
-        { "range(9223372036854775807).batch(100)", 1000000000000000, { 2, 0, 4 }, -1 },
-        { "range(9223372036854775807).batch(100)", 10000000, { 2, 0, 4 }, 100000 },
-        { "range(10).skip(5).repeat.batch(2)", 2, { 1, 0, 2 }, -1 },
-        { "range(9223372036854775807).batch(1099511627776)", 0, { 1, 0, 1 }, -1 },
-        { "range(1000000000).cache.batch(30000000).OFF", 9, { 1, 0, 2 }, -1 },
-        { "range(4).batch(1)", 3, { 1, 0, 1073741824 }, -1 },
-        { "range(4).batch(1).OFF", 3, { 1048576, 0, 1048576 }, -1 },
+        { "range(9223372036854775807).batch(100)",
+          1000000000000000,
+          { 2, 0, 4 },
+          -1,
+          "3355443 examples one by one, 67108864 in large batches" },
+        { "range(9223372036854775807).batch(100)", 10000000, { 2, 0, 4 }, 100000, NULL },
+        { "range(1000000000).batch(100)", 60000000, { 1, 0, 1 }, 600000, NULL },
+        { "range(1000000000).batch(100)",
+          67000000,
+          { 1, 0, 1 },
+          -1,
+          "no further than step 645276; ask for an earlier one" },
+        { "range(1000000000)", 3300000, { 1, 0, 1 }, 3300000, NULL },
+        { "range(1000000000).take(900000000).skip(0).batch(100)",
+          60000000,
+          { 1, 0, 1 },
+          -1,
+          "1677721 examples one by one, 33554432 in large batches" },
+        { "range(10).skip(5).repeat.batch(2)", 2, { 1, 0, 2 }, -1, "comes too late" },
+        { "range(20000000).batch(10000000)", 19999999, { 1, 0, 1 }, 1, NULL },
+        { "range(20000000).batch(20000000)",
+          0,
+          { 1, 0, 1 },
+          -1,
+          "in batches of 20000000; they are followed up to 16777216: ask with smaller ones" },
+        { "range(9223372036854775807).batch(1099511627776)",
+          0,
+          { 1, 0, 1 },
+          -1,
+          "in batches of 1099511627776" },
+        { "range(1000000000).shard(1,0).batch(30000000).OFF",
+          9,
+          { 1, 0, 2 },
+          -1,
+          "step 0; ask with batches of fewer than 30000000" },
+        { "range(1000000000).batch(1).rebatch(30000000)", 9, { 1, 0, 1 }, -1, "step 0" },
+        { "range(4).batch(1)",
+          3,
+          { 1, 0, 1073741824 },
+          -1,
+          "of 1073741824 replicas in 1 pipelines cannot be followed; ask with fewer" },
+        { "range(4).batch(1).OFF", 3, { 1048576, 0, 1048576 }, -1, "ask with fewer" },
         { "range(9223372036854775807).skip(9223372036854775000).batch(10)",
           9223372036854775800,
           { 2, 1, 2 },
-          80 },
+          80,
+          NULL },
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
@@ -506,14 +547,14 @@ CO_TEST_WITH(long_ways_are_given_up, "", "log=error")
         if (rows[i].step >= 0)
             CO_EXPECT_INT(place.step, rows[i].step);
         else
-            CO_EXPECT_ERROR(ctx, CO_RESOURCE_EXHAUSTED, "comes too late");
+            CO_EXPECT_ERROR(ctx, CO_RESOURCE_EXHAUSTED, rows[i].part);
     }
 }
 
 /* A deep pipeline and one that is there many times. */
 CO_TEST_WITH(large_pipelines_are_followed_too, "", "log=error")
 {
-    co_dataset      *deep = co_dataset_range(ctx, 0, 3, 1), *often = deep, *huge;
+    co_dataset      *deep = co_dataset_range(ctx, 0, 3, 1), *often = deep, *many = deep, *huge;
     co_example_place place = CO_EXAMPLE_PLACE_INIT;
 
     for (int i = 0; i < 490; ++i)
@@ -524,6 +565,11 @@ CO_TEST_WITH(large_pipelines_are_followed_too, "", "log=error")
         often = co_dataset_concatenate(ctx, often, often);
     CO_EXPECT_TRUE(co_dataset_explain_example(ctx, often, NULL, 98303, 0, &place));
     CO_EXPECT_INT(place.step, 98303);
+    for (int i = 0; i < 400; ++i)
+        many = co_dataset_concatenate(ctx, many, co_dataset_range(ctx, 0, 1000, 1));
+    CO_EXPECT_TRUE(co_dataset_explain_example(ctx, many, NULL, 16000, 0, &place));
+    CO_EXPECT_FALSE(co_dataset_explain_example(ctx, many, NULL, 300000, 0, &place));
+    CO_EXPECT_ERROR(ctx, CO_RESOURCE_EXHAUSTED, "followed for 16693 examples one by one, ");
     huge = co_dataset_range(ctx, 0, INT64_MAX, 1);
     huge = co_dataset_concatenate(ctx, huge, huge);
     CO_EXPECT_FALSE(co_dataset_explain_example(ctx, huge, NULL, 0, 0, &place));
