@@ -252,7 +252,8 @@ CO_API co_dataset *co_dataset_apply(co_context *ctx, co_dataset *input, co_apply
 /**
  * Give the stage that made `dataset` a name of its own, and return the dataset: "map 'decode'" in errors, statistics and
  * co_dataset_explain, where there are several maps. Of up to 31 bytes, "" takes it away; CO_INVALID_ARGUMENT for more. Before the
- * dataset is iterated over or built upon. Names are not part of positions.
+ * dataset is iterated over or built upon. Names are not part of positions. Of a distributed dataset it is the name of the whole,
+ * "distributed 'train'"; the stages in it keep theirs.
  *
  *     images = co_dataset_set_name(ctx, co_dataset_map(ctx, files, decode, NULL, spec), "decode");
  */
@@ -528,7 +529,7 @@ CO_API co_value *co_dataset_reduce(co_context *ctx, co_dataset *dataset, co_valu
  *
  * Context:  outside steps, where co_next may be called. CO_RUNTIME in a replica, or in a function of the pipeline itself.
  * Returns:  a string, or NULL with CO_NOT_IMPLEMENTED: the state of a scan holds what is no tensor or number, or is built in
- *           another way than its initial value (keep such a state as tensors); or a stage, which is named, cannot be saved.
+ *           another way than its initial value (keep such a state as tensors); or it is an iterator of v1.h, which has none.
  */
 CO_API co_value *co_iterator_save(co_context *ctx, co_iterator *iterator);
 /**

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <locale.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -513,14 +514,21 @@ take_missing(co_context *ctx, csv_dataset *self, const co_csv_column *columns)
         tensor = coi_as_tensor(ctx, value,
                                value->kind == CO_KIND_TENSOR ? CO_DTYPE_NONE : columns[c].dtype);
         self->columns[c].missing = tensor;
-        if (tensor == NULL)
+        if (tensor == NULL) {
+            co_error_info why = ctx->error;
+
+            snprintf(ctx->error.message, sizeof(ctx->error.message),
+                     "argument 4 (columns): what stands for an empty field of column %zu: %.900s",
+                     c, why.message);
             return false;
+        }
         if (tensor->dtype != columns[c].dtype || tensor->u.tensor.num_elements != 1 ||
             !tensor->u.tensor.device->backend->host_memory) {
             coi_fail(ctx, CO_INVALID_ARGUMENT,
-                     "column %zu is %s; what stands for an empty field must be one value of that, "
-                     "in host memory",
-                     c, co_dtype_name(columns[c].dtype));
+                     "argument 4 (columns): what stands for an empty field of column %zu is %lld "
+                     "elements of %s; it must be one of %s, in host memory",
+                     c, (long long)tensor->u.tensor.num_elements,
+                     co_dtype_name((co_dtype)tensor->dtype), co_dtype_name(columns[c].dtype));
             return false;
         }
     }

@@ -151,7 +151,7 @@ struct coi_dataset_ops {
 
     /*
      * For explanations (explain.c): its arguments, behind its name. #0 to #9 are int64_t that lie at `numbers` in its
-     * struct; from ?k, !k or >k to the semicolon comes what is said if number k is not 0, is 0, or is above 1.
+     * struct; from ?k, !k, >k, <k or ~k to the semicolon comes what is said if number k is above 0, is 0, above 1, below 0 or not.
      */
     const char *shows;                                       /* nothing */
     uint16_t    numbers;                                     /* offset */

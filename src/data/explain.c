@@ -38,7 +38,7 @@ put_numbers(coi_prose *out, const co_dataset *dataset)
         char    kind = *at;
         int64_t number;
 
-        if (strchr("#?!>", kind) == NULL) {
+        if (strchr("#?!><~", kind) == NULL) {
             if (kind != ';')
                 coi_put(out, "%c", kind);
             continue;
@@ -46,7 +46,10 @@ put_numbers(coi_prose *out, const co_dataset *dataset)
         number = numbers[*++at - '0'];
         if (kind == '#')
             coi_put(out, "%lld", (long long)number);
-        else if (kind == '!' ? number != 0 : number <= (kind == '>'))
+        else if (kind == '!'   ? number != 0
+                 : kind == '<' ? number >= 0
+                 : kind == '~' ? number < 0
+                               : number <= (kind == '>'))
             at = strchr(at, ';');
     }
 }

@@ -65,13 +65,21 @@ make_slots(co_context *ctx, co_iterator *iterator, slot **out, size_t n)
 }
 
 /* Without order nobody waits for a dataset that is slow to open: the next slot is taken meanwhile. */
+static bool
+opens_spares(const co_dataset *dataset)
+{
+    const coi_stage_args *args = &((const coi_stage *)dataset)->args;
+
+    return args->calls > 1 && !args->flag && is_safe(dataset->inputs[0]);
+}
+
 static co_code
 interleave_open(co_context *ctx, co_iterator *iterator)
 {
     const coi_stage_args *args = coi_args_of(iterator);
     interleave_iterator  *self = (interleave_iterator *)iterator;
 
-    self->bold = args->calls > 1 && !args->flag && is_safe(iterator->dataset->inputs[0]);
+    self->bold = opens_spares(iterator->dataset);
     self->room = self->bold ? (size_t)args->calls : 0;
     if (!make_slots(ctx, iterator, &self->slots, (size_t)args->numbers[CYCLE]) ||
         (self->bold && !make_slots(ctx, iterator, &self->spares, self->room)))
@@ -442,16 +450,28 @@ count_names(const co_dataset *dataset)
     .open = interleave_open, .close = interleave_close, .position = interleave_position,           \
     .with_inputs = coi_stage_with_inputs, .count = coi_count_unknown
 
-#define SHOWS                                                                                      \
-    .shows =                                                                                       \
-        ", cycle #0, block #1?4, #4 read ahead, up to 8 elements each;?5, as they are ready;",     \
-    .numbers = COI_STAGE_NUMBERS
+/* Threads go to the slots, and as many to spares; without threads nothing is ready before its turn. */
+static void
+interleave_show(const co_dataset *dataset, coi_prose *out)
+{
+    const coi_stage_args *args = &((const coi_stage *)dataset)->args;
+    int64_t               cycle = args->numbers[CYCLE];
+
+    coi_put(out, ", cycle %lld, block %lld", (long long)cycle, (long long)args->numbers[BLOCK]);
+    if (args->calls == 0)
+        return;
+    coi_put(out, ", up to %lld read ahead, %d elements of each%s",
+            (long long)((args->calls < cycle ? args->calls : cycle) +
+                        (opens_spares(dataset) ? args->calls : 0)),
+            DEPTH, args->flag ? ", as they are ready" : "");
+}
 
 static const coi_dataset_ops flat_map_ops = { INTERLEAVE("flat_map") };
-static const coi_dataset_ops interleave_ops = { INTERLEAVE("interleave"), SHOWS };
+static const coi_dataset_ops interleave_ops = { INTERLEAVE("interleave"), .show = interleave_show };
 static const coi_dataset_ops interleave_files_ops = { INTERLEAVE("interleave"),
                                                       .shard_files = interleave_shard,
-                                                      .num_files = count_names, SHOWS };
+                                                      .num_files = count_names,
+                                                      .show = interleave_show };
 
 /* --- the public calls --- */
 

@@ -324,6 +324,30 @@ coi_dataset_mark(co_dataset *dataset, int64_t number)
     mix(&dataset->mark, number);
 }
 
+/* Whether a mark is among the bytes, that which was read last included. */
+static bool
+has_mark(const coi_position *p, uint64_t mark)
+{
+    unsigned char bytes[8];
+
+    for (int i = 0; i < 8; ++i)
+        bytes[i] = (unsigned char)(mark >> 8 * i);
+    for (size_t at = p->n - sizeof(bytes); p->capacity - at >= sizeof(bytes); ++at)
+        if (memcmp(p->bytes + at, bytes, sizeof(bytes)) == 0)
+            return true;
+    return false;
+}
+
+/* Lengths and batch sizes go from stage to stage, so marks differ behind the one that is another: the first of them, from the source. */
+static bool
+blame(co_context *ctx, coi_position *p, const co_iterator *iterator)
+{
+    while ((iterator = iterator->input) != NULL)
+        if (!has_mark(p, mark_of(iterator->dataset)))
+            p->stage = coi_stage_name(iterator->dataset);
+    return coi_position_wrong(ctx, p, "it was saved at another one, or with other arguments");
+}
+
 bool
 coi_position_iterator(co_context *ctx, coi_position *p, co_iterator *iterator)
 {
@@ -334,10 +358,11 @@ coi_position_iterator(co_context *ctx, coi_position *p, co_iterator *iterator)
     if (!coi_position_number(ctx, p, &found, INT64_MIN, INT64_MAX))
         return false;
     if (found != mark)
-        return coi_position_wrong(ctx, p, "it was saved at another one, or with other arguments");
-    if (dataset->ops->position == NULL) {
+        return blame(ctx, p, iterator);
+    if (dataset->ops->position == NULL) { /* those of v1.h */
         coi_fail(ctx, CO_NOT_IMPLEMENTED,
-                 "the position of the stage %s cannot be saved; leave it out, or save before it",
+                 "the position of an %s cannot be saved; use co_iterate with co_distribute_dataset "
+                 "or co_distribute_datasets_from_function in its place",
                  p->stage);
         return false;
     }
@@ -467,8 +492,15 @@ co_iterator_restore(co_context *ctx, co_dataset *dataset, co_value *position)
     co_iterator *iterator;
 
     COI_ENTER(ctx, "iterator_restore", NULL);
-    if (!coi_check_dataset(ctx, dataset, 2, "dataset") ||
-        !coi_check_value(ctx, position, 3, "position"))
+    if (!coi_check_dataset(ctx, dataset, 2, "dataset"))
+        return NULL;
+    if (position == NULL) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "argument 3 (position) of iterator_restore is NULL; give what co_iterator_save "
+                 "returned");
+        return NULL;
+    }
+    if (!coi_check_value(ctx, position, 3, "position"))
         return NULL;
     bytes = text_of(ctx, position, &p.capacity);
     if (bytes == NULL || !check_bytes(ctx, (const unsigned char *)bytes, p.capacity))

@@ -63,7 +63,8 @@ static const coi_dataset_ops nothing_ops = {
     .dataset_size = sizeof(coi_stage),
     .transparent = true,
     .with_inputs = coi_stage_with_inputs,
-    .shows = ", not ahead: elements cost nothing",
+    .shows = ", not ahead: ?0elements cost nothing;!0the size is 0;",
+    .numbers = COI_STAGE_NUMBERS,
     .tracks = COI_KEPT,
 };
 

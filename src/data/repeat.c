@@ -143,7 +143,7 @@ static const coi_dataset_ops repeat_ops = {
     .position = count_position,
     .with_inputs = repeat_with_inputs,
     .tracks = COI_REMADE,
-    .shows = " #0",
+    .shows = " <0for ever;~0#0;",
     .numbers = offsetof(count_dataset, count),
 };
 
@@ -218,7 +218,7 @@ static const coi_dataset_ops take_ops = {
     .position = count_position,
     .with_inputs = take_with_inputs,
     .tracks = COI_REMADE,
-    .shows = " #0",
+    .shows = " <0all;~0#0;",
     .numbers = offsetof(count_dataset, count),
 };
 
@@ -298,7 +298,7 @@ static const coi_dataset_ops skip_ops = {
     .position = count_position,
     .with_inputs = skip_with_inputs,
     .tracks = COI_REMADE,
-    .shows = " #0",
+    .shows = " <0all;~0#0;",
     .numbers = offsetof(count_dataset, count),
 };
 

@@ -63,6 +63,7 @@ expect 0 '^ +name: .*item-0' "$cohort" records print --example "$golden/examples
 expect 0 'one.tfrecord: good$' "$cohort" records verify "$golden/one.tfrecord" "$golden/empty.tfrecord"
 expect 0 '[[]#+[.]*[]] 100 %' "$cohort" records verify --progress "$golden/large.tfrecord"
 expect 1 'missing: cannot be read$' "$cohort" records verify "$scratch/missing"
+expect 1 'records: is a directory$' "$cohort" records verify "$golden"
 expect 1 'bad_data.tfrecord: damaged$' "$cohort" records verify "$golden/bad_data.tfrecord" "$golden/one.tfrecord"
 expect 1 'record 1 at offset 28: ' "$cohort" records list "$golden/bad_data.tfrecord"
 expect 1 'No such file' "$cohort" records count "$golden/none"

@@ -27,12 +27,12 @@ CO_TEST(every_stage_shows_its_arguments, "")
         { "range(3,17,4)", "range from 3, step 4 -> 4 elements\n" },
         { "range(10).batch(4)", "batch of 4 -> 3 elements\n"
                                 "  range from 0, step 1 -> 10 elements\n" },
-        { "range(10).batch_drop(4).repeat", "repeat -1 -> endless\n"
+        { "range(10).batch_drop(4).repeat", "repeat for ever -> endless\n"
                                             "  batch of 4, remainder dropped -> 2 elements\n"
                                             "    range from 0, step 1 -> 10 elements\n" },
         { "range(1).take(-1).skip(1).repeat(3)", "repeat 3 -> 0 elements\n"
                                                  "  skip 1 -> 0 elements\n"
-                                                 "    take -1 -> 1 element\n"
+                                                 "    take all -> 1 element\n"
                                                  "      range from 0, step 1 -> 1 element\n" },
         { "range(9).batch(3).rebatch_drop(2,1).even.OFF",
           "options: policy OFF -> length not known\n"
@@ -82,12 +82,29 @@ CO_TEST(stages_with_more_arguments_show_them_too, "")
     options.deterministic = false;
     CO_EXPECT_CONTAINS(
         explain(ctx, co_dataset_interleave(ctx, range, one_more, NULL, NULL, &options), NULL),
-        "interleave, cycle 4, block 1, 9 read ahead, up to 8 elements each, as they are ready -> ");
+        "interleave, cycle 4, block 1, up to 4 read ahead, 8 elements of each, as they are ready "
+        "-> ");
+    options.cycle_length = 2;
+    options.deterministic = true;
+    options.num_parallel_calls = 256;
+    CO_EXPECT_CONTAINS(
+        explain(ctx, co_dataset_interleave(ctx, range, one_more, NULL, NULL, &options), NULL),
+        "interleave, cycle 2, block 1, up to 258 read ahead, 8 elements of each -> ");
+    CO_EXPECT_CONTAINS(
+        explain(ctx,
+                co_dataset_interleave(ctx, co_dataset_map(ctx, range, data_double, NULL, NULL),
+                                      one_more, NULL, NULL, &options),
+                NULL),
+        "interleave, cycle 2, block 1, up to 2 read ahead, 8 elements of each -> ");
+    options.deterministic = false;
+    options.cycle_length = 4;
     options.opens_files = true;
     options.num_parallel_calls = 0;
     CO_EXPECT_CONTAINS(
         explain(ctx, co_dataset_interleave(ctx, range, one_more, NULL, NULL, &options), NULL),
-        "interleave, cycle 4, block 1, as they are ready -> length not known\n  range");
+        "interleave, cycle 4, block 1 -> length not known\n  range");
+    CO_EXPECT_CONTAINS(explain(ctx, data_pipeline(ctx, "range(6).double.prefetch(0)"), NULL),
+                       "prefetch, not ahead: the size is 0 -> 6 elements\n");
     calls.num_parallel_calls = 3;
     CO_EXPECT_CONTAINS(
         explain(ctx, co_dataset_parallel_map(ctx, range, data_double, NULL, NULL, &calls), NULL),

@@ -683,7 +683,11 @@ CO_TEST(what_cannot_be_saved_is_named, "")
     CO_EXPECT_NULL(co_iterator_save(ctx, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "(iterator)");
     CO_EXPECT_NULL(co_iterator_restore(ctx, range, NULL));
-    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "(position)");
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
+                    "argument 3 (position) of iterator_restore is NULL; give what co_iterator_save "
+                    "returned");
+    CO_EXPECT_NULL(co_iterator_restore(ctx, range, co_none(ctx)));
+    CO_EXPECT_ERROR(ctx, CO_TYPE, "one string, as co_iterator_save returns it");
     CO_EXPECT_NULL(co_iterator_restore(ctx, range, co_int(ctx, 3)));
     CO_EXPECT_ERROR(ctx, CO_TYPE, "one string");
     CO_EXPECT_NULL(co_iterator_restore(ctx, NULL, co_string(ctx, "")));
@@ -703,6 +707,10 @@ CO_TEST(positions_of_other_pipelines_are_refused, "")
         { "range(10).double", "range(10).even", "filter" },
         { "range(10).batch(2).rebatch(1,3)", "range(10).batch(2).rebatch(3,1)", "rebatch" },
         { "range(10)", "range(10).cache", "cache" },
+        { "range(21).batch(2)", "range(20).batch(2)", "range" },
+        { "range(10).batch(2).take(4)", "range(10).batch(3).take(4)", "batch" },
+        { "range(10).skip(1).batch(2).repeat(2)", "range(10).skip(2).batch(2).repeat(2)", "skip" },
+        { "range(10).batch(2).prefetch(2)", "range(10).batch(2).repeat(3)", "repeat" },
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {

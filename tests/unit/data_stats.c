@@ -206,6 +206,21 @@ CO_TEST(stages_have_names, "")
     CO_EXPECT_TRUE(strchr(counts(ctx, iterator, text), '?') == NULL);
 }
 
+/* The name of a distributed dataset is that of the whole. */
+CO_TEST_WITH(distributed_datasets_have_names_too, "", "cpus=2")
+{
+    co_dataset *batches = co_dataset_batch(ctx, co_dataset_range(ctx, 0, 4, 1), 2, false), *all;
+    char        text[2000];
+
+    co_dataset_set_name(ctx, batches, "pairs");
+    all = co_distribute_dataset(ctx, co_mirrored_strategy(ctx, NULL, 0, NULL), batches, NULL);
+    CO_EXPECT_TRUE(co_dataset_set_name(ctx, all, "train") == all);
+    co_dataset_explain(ctx, all, NULL, text, sizeof(text));
+    CO_EXPECT_CONTAINS(text, "\ndistributed 'train' -> ");
+    CO_EXPECT_CONTAINS(text, "batch 'pairs' of 2 -> ");
+    CO_EXPECT_CONTAINS(counts(ctx, co_iterate(ctx, all), text), "distributed 'train':0");
+}
+
 CO_TEST(names_are_in_the_errors_of_files, "")
 {
     const char         *file = "/nowhere/x", *two[] = { file, "/nowhere/y" };

@@ -314,10 +314,12 @@ CO_TEST(wrong_arguments_of_csv, "")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "columns) is empty");
     CO_EXPECT_NULL(csv(ctx, "", &bad, 1, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "column 0 is to be bool");
-    CO_EXPECT_NULL(csv(ctx, "", &text, 1, NULL));
-    co_clear(ctx);
-    CO_EXPECT_NULL(csv(ctx, "", &several, 1, NULL));
-    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "must be one value");
+    CO_EXPECT_NULL(csv(ctx, "", (co_csv_column[]){ good, text }, 2, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
+                    "argument 4 (columns): what stands for an empty field of column 1: ");
+    CO_EXPECT_NULL(csv(ctx, "", (co_csv_column[]){ good, several }, 2, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
+                    "of column 1 is 2 elements of int64; it must be one of int64");
     options.delimiter = '"';
     CO_EXPECT_NULL(csv(ctx, "", &good, 1, &options));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "delimiter is byte 34");

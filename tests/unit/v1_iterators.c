@@ -75,6 +75,25 @@ CO_TEST_WITH(elements_are_on_the_replicas_devices, "ITER1-NEXT-1 OD1-1", "cpus=2
     CO_EXPECT_INT(co_iterator_step_examples(ctx, it), 3);
 }
 
+/* They have no position; what the message advises has one. */
+CO_TEST_WITH(positions_are_those_of_other_iterators, "ITER1-DS-1", "cpus=2")
+{
+    co_strategy *s = mirrored(ctx, 2);
+    co_dataset  *batches = data_pipeline(ctx, "range(8).batch(4)");
+    co_dataset  *distributed = co_distribute_dataset(ctx, s, batches, NULL);
+    co_iterator *it = co_make_dataset_iterator(ctx, s, batches);
+    char         text[DATA_TEXT];
+
+    CO_EXPECT_NULL(co_iterator_save(ctx, it));
+    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED,
+                    "input iterator cannot be saved; use co_iterate with co_distribute_dataset or "
+                    "co_distribute_datasets_from_function in its place");
+    it = co_iterate(ctx, distributed);
+    co_next(ctx, it);
+    it = co_iterator_restore(ctx, distributed, co_iterator_save(ctx, it));
+    CO_EXPECT_STR(data_rest(ctx, it, 10, text), "{[4,5],[6,7]}");
+}
+
 CO_TEST_WITH(iterators_of_one_dataset_are_independent, "ITER1-DS-1 ITER1-INIT-1", "cpus=2")
 {
     co_strategy *s = co_v1_one_device_strategy(ctx, NULL);

@@ -229,13 +229,15 @@ is_whole(const request *r, const char *path, const tally *seen)
 static bool
 verify_file(const request *r, const char *path)
 {
-    tally seen;
-    bool  good = read_file(r, path, false, &seen) && is_whole(r, path, &seen);
+    tally       seen;
+    struct stat about;
+    bool        good = read_file(r, path, false, &seen) && is_whole(r, path, &seen);
 
     printf("%s: %s\n", path,
-           good                      ? "good"
-           : access(path, R_OK) != 0 ? "cannot be read"
-                                     : "damaged");
+           good                                                ? "good"
+           : stat(path, &about) == 0 && S_ISDIR(about.st_mode) ? "is a directory"
+           : access(path, R_OK) != 0                           ? "cannot be read"
+                                                               : "damaged");
     return good;
 }
 
