@@ -456,14 +456,15 @@ interleave_show(const co_dataset *dataset, coi_prose *out)
 {
     const coi_stage_args *args = &((const coi_stage *)dataset)->args;
     int64_t               cycle = args->numbers[CYCLE];
+    int64_t               ahead = args->calls < cycle ? args->calls : cycle;
 
     coi_put(out, ", cycle %lld, block %lld", (long long)cycle, (long long)args->numbers[BLOCK]);
     if (args->calls == 0)
         return;
-    coi_put(out, ", up to %lld read ahead, %d elements of each%s",
-            (long long)((args->calls < cycle ? args->calls : cycle) +
-                        (opens_spares(dataset) ? args->calls : 0)),
-            DEPTH, args->flag ? ", as they are ready" : "");
+    if (opens_spares(dataset))
+        ahead += args->calls;
+    coi_put(out, ", up to %lld read ahead, %d elements of each%s", (long long)ahead, DEPTH,
+            args->flag ? ", as they are ready" : "");
 }
 
 static const coi_dataset_ops flat_map_ops = { INTERLEAVE("flat_map") };
