@@ -77,8 +77,31 @@ CO_TEST(layer_norm_of_halves_rounds_once, "")
     }
 }
 
-/* Units in the last place of the result, or of 1 where it is smaller. With an offset, a mean that is only rounded would cost a
- * thousand of them. */
+/* How far results are from those of double: units in the last place of the result, or of `least` where it is smaller. */
+static double
+units_from_double(co_context *ctx, kernel_fn fn, co_value *const *in, double least)
+{
+    co_value *wide[3];
+    int64_t   n;
+    double   *got, *want, worst = 0;
+
+    for (int i = 0; i < 3; ++i)
+        wide[i] = co_cast(ctx, in[i], CO_FLOAT64);
+    got = kernel_read(ctx, fn(ctx, in), &n);
+    want = kernel_read(ctx, fn(ctx, wide), &n);
+    for (int64_t i = 0; i < n; ++i) {
+        int exponent;
+
+        frexp(fmax(least, fabs(want[i])), &exponent);
+        worst = fmax(worst, fabs(got[i] - want[i]) / ldexp(1, exponent - FLT_MANT_DIG));
+        worst = isfinite(got[i]) ? worst : INFINITY;
+    }
+    free(got);
+    free(want);
+    return worst;
+}
+
+/* With an offset, a mean that is only rounded would cost a thousand units. */
 CO_TEST(layer_norm_is_exact_to_a_few_units, "")
 {
     static const double offsets[] = { 0, 1, -30, 1000 };
@@ -86,29 +109,39 @@ CO_TEST(layer_norm_is_exact_to_a_few_units, "")
     num_axes = 1;
     for (size_t o = 0; o < sizeof(offsets) / sizeof(offsets[0]); ++o)
         for (int64_t dim = 5; dim < 5000; dim = dim * 3 + 1) {
-            co_value *in[3], *wide[3], *y, *z;
-            int64_t   n;
-            double   *got, *want, worst = 0;
+            co_value *in[3];
 
             make_inputs(ctx, CO_FLOAT32, 50, dim, offsets[o], in);
             in[1] = co_ones_like(ctx, in[1]);
             in[2] = co_zeros_like(ctx, in[2]);
-            for (int i = 0; i < 3; ++i)
-                wide[i] = co_cast(ctx, in[i], CO_FLOAT64);
-            y = layer_norm(ctx, in);
-            z = layer_norm(ctx, wide);
-            got = kernel_read(ctx, y, &n);
-            want = kernel_read(ctx, z, &n);
-            for (int64_t i = 0; i < n; ++i) {
-                int exponent;
-
-                frexp(fmax(1, fabs(want[i])), &exponent);
-                worst = fmax(worst, fabs(got[i] - want[i]) / ldexp(1, exponent - FLT_MANT_DIG));
-            }
-            CO_EXPECT_LESS(worst, 4);
-            free(got);
-            free(want);
+            CO_EXPECT_LESS(units_from_double(ctx, layer_norm, in, 1), 4);
         }
+}
+
+/* Squares of these numbers, or their mean, are no floats any more. */
+CO_TEST(layer_norm_does_without_epsilon_however_small_the_numbers, "")
+{
+    static const double sizes[] = { 1e-16, 1e-19, 1e-22, 1e-25, 1e-30, 1e18, 1e20, 1e30 };
+    static float        one[64];
+    co_value           *in[3];
+
+    num_axes = 1;
+    wanted = 0;
+    epsilon = 0;
+    for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); ++s)
+        for (int64_t dim = 7; dim < 3000; dim = dim * 4 + 1) {
+            make_inputs(ctx, CO_FLOAT32, 30, dim, 0, in);
+            in[0] = co_mul(ctx, in[0], co_float(ctx, sizes[s]));
+            CO_EXPECT_LESS(units_from_double(ctx, layer_norm, in, 1), 8);
+            CO_EXPECT_LESS(units_from_double(ctx, gradient, in, 1 / sizes[s]), 64);
+        }
+    make_inputs(ctx, CO_FLOAT32, 1, 64, 0, in);
+    one[0] = 1e-22f; /* 63 / sqrt(63) */
+    in[0] = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(1, 64), one);
+    in[0] = co_layer_norm(ctx, in[0], co_ones_like(ctx, in[1]), co_zeros_like(ctx, in[1]),
+                          CO_AXES(-1), 0);
+    CO_EXPECT_CLOSE(((const float *)co_data(ctx, in[0]))[0], 7.937254, 1e-5);
+    epsilon = 1e-5;
 }
 
 /* However large it is, what is the same everywhere is beta: the mean is what it was, or what it lost is put back first. */

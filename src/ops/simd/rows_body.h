@@ -110,6 +110,17 @@ OF(row_rest)(const REAL *x, REAL *y, int64_t dim, REAL mean, double share, doubl
     return rest;
 }
 
+/* The variance of a row that was centred, in double: its squares may be too small for floats, which lose their digits then, or too large. */
+static double
+OF(exact_variance)(const REAL *y, int64_t dim, double rest, double share)
+{
+    double squares = 0;
+
+    for (int64_t i = 0; i < dim; ++i)
+        squares += ((double)y[i] - rest) * ((double)y[i] - rest);
+    return squares * share;
+}
+
 static void
 OF(norm_rows)(const void *x_data, const void *gamma_data, const void *beta_data, void *y_data,
               void *statistics_data, int64_t num_rows, int64_t dim, double epsilon)
@@ -117,23 +128,25 @@ OF(norm_rows)(const void *x_data, const void *gamma_data, const void *beta_data,
     const REAL *x = x_data, *gamma = gamma_data, *beta = beta_data;
     REAL       *y = y_data, *statistics = statistics_data;
     int64_t     few = dim < OF(TOGETHER) ? OF(TOGETHER) / dim : 1;
-    double      share = 1 / (double)dim;
+    double      share = 1 / (double)dim, variances[OF(TOGETHER)];
 
     for (; num_rows > 0; num_rows -= few) {
         few = few < num_rows ? few : num_rows;
         for (int64_t row = 0; row < few; ++row)
             statistics[row * COI_NORM_STATISTICS] = OF(row_mean)(x + row * dim, dim);
         for (int64_t row = 0; row < few; ++row) {
-            REAL  *s = statistics + row * COI_NORM_STATISTICS;
-            double variance;
+            REAL *s = statistics + row * COI_NORM_STATISTICS;
 
-            s[1] = (REAL)OF(row_rest)(x + row * dim, y + row * dim, dim, s[0], share, &variance);
-            s[2] = (REAL)variance;
+            s[1] = (REAL)OF(row_rest)(x + row * dim, y + row * dim, dim, s[0], share,
+                                      &variances[row]);
         }
         for (int64_t row = 0; row < few; ++row) {
-            REAL *scale = &statistics[row * COI_NORM_STATISTICS + 2];
+            REAL  *s = statistics + row * COI_NORM_STATISTICS;
+            double sum = variances[row] + epsilon;
 
-            *scale = (REAL)(1 / sqrt((double)*scale + epsilon));
+            if (sizeof(REAL) < sizeof(double) && !(sum > 1e-36 && sum < HUGE_VAL))
+                sum = OF(exact_variance)(y + row * dim, dim, (double)s[1], share) + epsilon;
+            s[2] = (REAL)(1 / sqrt(sum));
         }
         for (int64_t row = 0; row < few; ++row, y += dim, statistics += COI_NORM_STATISTICS) {
             REAL    rest = statistics[1], scale = statistics[2];
