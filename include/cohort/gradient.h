@@ -38,7 +38,9 @@ CO_API co_value *co_watched_variables(co_context *ctx);
 
 typedef struct co_gradient_options {
     size_t    struct_size;
-    co_value *output_gradients; /* of the structure of targets; NULL: ones */
+    co_value *output_gradients; /* of the structure of targets, none for ones; NULL: ones. For slices a tensor in the
+                                   shape of their values, or slices of the same rows: of equal indices, int32 or int64, and
+                                   of an equal dense shape or without one; others are CO_INVALID_ARGUMENT */
     bool      unconnected_zero; /* zeros instead of none where no path leads to a source */
 } co_gradient_options;
 #define CO_GRADIENT_OPTIONS_INIT { sizeof(co_gradient_options), NULL, false }

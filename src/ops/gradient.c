@@ -6,6 +6,7 @@
  */
 #include <cohort/gradient.h>
 
+#include "ops/gather.h"
 #include "ops/gradient.h"
 #include "ops/op.h"
 
@@ -344,13 +345,52 @@ collect(walk *w, co_value **sources, size_t n, bool zero)
     return true;
 }
 
-static bool
-same_rows(const co_value *a, const co_value *b)
+/* How many numbers two vectors of int32 or int64 have in common before they differ; both lengths where they are the same. */
+static int64_t
+common_numbers(const co_value *x, const co_value *y)
 {
-    const co_value *x = a->u.slices.indices, *y = b->u.slices.indices;
+    int64_t n = x->u.tensor.num_elements, m = y->u.tensor.num_elements, i = 0;
 
-    return x->dtype == y->dtype && coi_same_shape(x, y) &&
-           memcmp(x->u.tensor.data, y->u.tensor.data, coi_tensor_nbytes(x)) == 0;
+    while (i < n && i < m && coi_index_at(x, i) == coi_index_at(y, i))
+        ++i;
+    return i;
+}
+
+static const char *
+numbers_text(const co_value *vector, char *text)
+{
+    int64_t dims[CO_MAX_DIMS];
+
+    coi_convert((co_dtype)vector->dtype, vector->u.tensor.data, CO_INT64, dims,
+                vector->u.tensor.num_elements);
+    return coi_shape_text(dims, (int)vector->u.tensor.num_elements, text);
+}
+
+/* Whether slices are of the rows of the target, and of a tensor of its shape where both say which. */
+static bool
+check_rows(co_context *ctx, size_t i, const co_value *given, const co_value *target)
+{
+    const co_value *at = given->u.slices.indices, *wanted = target->u.slices.indices;
+    const co_value *shape = given->u.slices.dense_shape;
+    const co_value *wanted_shape = target->u.slices.dense_shape;
+    int64_t         n = at->u.tensor.num_elements, m = wanted->u.tensor.num_elements;
+    int64_t         common = common_numbers(at, wanted);
+    char            text[COI_SHAPE_TEXT], wanted_text[COI_SHAPE_TEXT];
+
+    if (common < n || common < m)
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "output gradient %zu has slices of other rows than its target: its %lld indices "
+                 "and the target's %lld differ from indices[%lld] on; give slices with the same "
+                 "indices, or a tensor in the shape of the target's values",
+                 i, (long long)n, (long long)m, (long long)common);
+    else if (shape != NULL && wanted_shape != NULL &&
+             (shape->u.tensor.num_elements != wanted_shape->u.tensor.num_elements ||
+              common_numbers(shape, wanted_shape) < shape->u.tensor.num_elements))
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "output gradient %zu has slices of a tensor of shape %s, its target of %s; give "
+                 "slices with the dense shape of the target, or without one",
+                 i, numbers_text(shape, text), numbers_text(wanted_shape, wanted_text));
+    return ctx->error.code == CO_OK;
 }
 
 /* Slices among targets stand for their values, which is what was computed, and so do those that are given for them. */
@@ -363,16 +403,9 @@ take_values(co_context *ctx, co_value **targets, size_t n, co_value **given)
         if (target->kind != CO_KIND_SLICES)
             continue;
         targets[i] = target->u.slices.values;
-        if (given == NULL || given[i]->kind != CO_KIND_SLICES)
-            continue;
-        if (same_rows(target, given[i]))
+        if (given != NULL && given[i]->kind == CO_KIND_SLICES &&
+            check_rows(ctx, i, given[i], target))
             given[i] = given[i]->u.slices.values;
-        else
-            coi_fail(
-                ctx, CO_INVALID_ARGUMENT,
-                "output gradient %zu has slices of other rows than its target; give slices with the "
-                "same indices, or a tensor in the shape of the target's values",
-                i);
     }
 }
 

@@ -537,16 +537,33 @@ CO_TEST(slices_and_tensors_add_up, "")
     CO_EXPECT_BYTES(co_data(ctx, grad), expected, sizeof(expected));
 }
 
-/* Slices as output gradient of slices: row by row, and only for the same rows. */
+/* Slices as output gradient of slices: row by row, and only for the same rows of a tensor of the same shape, whatever integers
+ * say so. */
 CO_TEST(slices_are_output_gradients_of_slices_with_the_same_rows, "")
 {
     static const float   numbers[] = { 1, 2, 3, 4, 5, 6 };
     static const float   expected[] = { 18, 144, 0, 0, 2 * 30 * 75, 2 * 36 * 108 };
-    static const int32_t other[] = { 0, 1, 2 };
-    co_gradient_options  options = CO_GRADIENT_OPTIONS_INIT;
+    static const int64_t same[] = { 2, 0, 2 }, other[] = { 2, 1, 2 }, shape[] = { 3, 2 };
+    static const int64_t large[] = { 7, 2 };
+    static const struct {
+        const int64_t *at, *shape; /* NULL: as the target, without one */
+        int64_t        n;
+        co_dtype       dtype;
+        const char    *error;
+    } given[] = {
+        { NULL, NULL, 3, CO_INT32, NULL },
+        { same, shape, 3, CO_INT32, NULL },
+        { same, shape, 3, CO_INT64, NULL },
+        { same, NULL, 3, CO_INT64, NULL },
+        { other, shape, 3, CO_INT64, "3 indices and the target's 3 differ from indices[1] on" },
+        { same, shape, 2, CO_INT32, "slices of other rows than its target: its 2 indices" },
+        { same, large, 3, CO_INT32, "shape [7,2], its target of [3,2]" },
+        { same, large, 3, CO_INT64, "with the dense shape of the target, or without one" },
+    };
+    co_gradient_options options = CO_GRADIENT_OPTIONS_INIT;
 
-    for (int wrong = 0; wrong < 2; ++wrong) {
-        co_value *x = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(3, 2), numbers), *y, *g, *h;
+    for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); ++i) {
+        co_value *x = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(3, 2), numbers), *y, *g, *h, *at, *dense;
 
         co_tape_begin(ctx);
         co_watch(ctx, x);
@@ -554,13 +571,18 @@ CO_TEST(slices_are_output_gradients_of_slices_with_the_same_rows, "")
         co_watch(ctx, x);
         y = f_rows(ctx, &x);
         g = co_gradient(ctx, co_mul(ctx, co_mul(ctx, y, y), y), x); /* 3 y^2, so 6 y comes next */
-        options.output_gradients = wrong ? co_slices(ctx, co_slices_values(ctx, g),
-                                                     co_tensor(ctx, CO_INT32, CO_SHAPE(3), other),
-                                                     co_slices_dense_shape(ctx, g))
-                                         : g;
+        options.output_gradients = g;
+        if (given[i].at != NULL) {
+            h = co_slice(ctx, co_slices_values(ctx, g), (int64_t[]){ 0, 0 },
+                         (int64_t[]){ given[i].n, 2 }, 2);
+            at = co_tensor(ctx, CO_INT64, CO_SHAPE(given[i].n), given[i].at);
+            dense = given[i].shape != NULL ? co_tensor(ctx, CO_INT64, CO_SHAPE(2), given[i].shape)
+                                           : NULL;
+            options.output_gradients = co_slices(ctx, h, co_cast(ctx, at, given[i].dtype), dense);
+        }
         h = co_gradient_with(ctx, g, x, &options);
-        if (wrong)
-            CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "slices of other rows than its target");
+        if (given[i].error != NULL)
+            CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, given[i].error);
         else
             CO_EXPECT_BYTES(co_data(ctx, co_to_tensor(ctx, h, CO_DTYPE_NONE)), expected,
                             sizeof(expected));
