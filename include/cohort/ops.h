@@ -374,8 +374,17 @@ CO_API co_value *co_avg_pool2d(co_context *ctx, co_value *x, const co_pool2d_opt
 
 /** Start the random streams of this context anew. Replicas take the seed of the context that runs them. */
 CO_API void co_set_seed(co_context *ctx, uint64_t seed);
+/**
+ * Numbers drawn evenly from [low, high). dtype is a floating one, float16 to float64. CO_INVALID_ARGUMENT where a bound is not
+ * finite, or is not when it is rounded to dtype, or low is above high. The range itself may be larger than the largest number.
+ */
 CO_API co_value *co_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
                                    double low, double high);
+/**
+ * Numbers of the normal distribution, computed in double and rounded to dtype: those beyond its largest number are
+ * infinite, as in TensorFlow (a stddev of 40000 makes every tenth float16 so). CO_INVALID_ARGUMENT where mean or stddev is not
+ * finite in dtype, or stddev is negative.
+ */
 CO_API co_value *co_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
                                   double mean, double stddev);
 

@@ -154,14 +154,16 @@ unit_block(const job *j, int64_t block, double out[4])
         out[i] = (double)(words[i] >> shift) * scale;
 }
 
+/* A range beyond the largest double is taken by halves; doubling them again is exact. */
 static void
 uniform_block(const job *j, int64_t block, double out[4])
 {
-    double range = j->b - j->a;
+    double part = isfinite(j->b - j->a) ? 1 : 0.5;
+    double low = j->a * part, range = j->b * part - low;
 
     unit_block(j, block, out);
     for (int i = 0; i < per_block(j); ++i)
-        out[i] = j->a + range * out[i];
+        out[i] = (low + range * out[i]) / part;
 }
 
 /*
@@ -299,34 +301,39 @@ random_infer(coi_call *call, coi_out *outs)
     return CO_OK;
 }
 
-/* Whether a number is finite when it is of this dtype. */
-static bool
-fits(co_dtype dtype, double number)
+/* Shape and dtype as above, and both numbers that describe the distribution must be finite when they are of this dtype. */
+static co_code
+fitting_infer(coi_call *call, coi_out *outs, const char *a, const char *b)
 {
-    char room[sizeof(double)];
+    static const double largest[CO_NUM_DTYPES] = { [CO_FLOAT16] = 65504,
+                                                   [CO_BFLOAT16] = 0x1.fep127,
+                                                   [CO_FLOAT32] = 0x1.fffffep127,
+                                                   [CO_FLOAT64] = 0x1.fffffffffffffp1023 };
+    const random_attrs *attrs = call->attrs;
+    double              numbers[2] = { attrs->low, attrs->high };
+    char                room[sizeof(numbers)];
+    co_code             rc = random_infer(call, outs);
 
-    if (!coi_dtypes[dtype].floating)
-        return true;
-    coi_convert(CO_FLOAT64, &number, dtype, room, 1);
-    coi_convert(dtype, room, CO_FLOAT64, &number, 1);
-    return isfinite(number);
+    if (rc != CO_OK)
+        return rc;
+    coi_convert(CO_FLOAT64, numbers, outs->dtype, room, 2);
+    coi_convert(outs->dtype, room, CO_FLOAT64, numbers, 2);
+    if (isfinite(numbers[0]) && isfinite(numbers[1]))
+        return CO_OK;
+    return coi_invalid(call, "%s is %g and %s %g; %s cannot hold both, its largest number is %g", a,
+                       attrs->low, b, attrs->high, co_dtype_name(outs->dtype),
+                       largest[outs->dtype]);
 }
 
 static co_code
 uniform_infer(coi_call *call, coi_out *outs)
 {
     const random_attrs *attrs = call->attrs;
-    co_code             rc;
 
-    if (!isfinite(attrs->low) || !isfinite(attrs->high) || !isfinite(attrs->high - attrs->low) ||
-        attrs->low > attrs->high)
+    if (!isfinite(attrs->low) || !isfinite(attrs->high) || attrs->low > attrs->high)
         return coi_invalid(call, "low is %g and high %g; they must be finite, low not above high",
                            attrs->low, attrs->high);
-    rc = random_infer(call, outs);
-    if (rc == CO_OK && (!fits(outs->dtype, attrs->low) || !fits(outs->dtype, attrs->high)))
-        return coi_invalid(call, "low is %g and high %g; %s cannot hold both", attrs->low,
-                           attrs->high, co_dtype_name(outs->dtype));
-    return rc;
+    return fitting_infer(call, outs, "low", "high");
 }
 
 static co_code
@@ -338,7 +345,7 @@ normal_infer(coi_call *call, coi_out *outs)
         return coi_invalid(call,
                            "mean is %g and stddev %g; they must be finite, stddev not negative",
                            attrs->mean, attrs->stddev);
-    return random_infer(call, outs);
+    return fitting_infer(call, outs, "mean", "stddev");
 }
 
 static co_code

@@ -5,6 +5,8 @@
 
 #include "ops/philox.h"
 
+#include <float.h>
+
 /* Known answers published with Random123. */
 CO_TEST(philox_gives_the_published_numbers, "")
 {
@@ -318,14 +320,69 @@ CO_TEST(random_numbers_reject_bad_arguments, "GEN-ERR-4")
     CO_EXPECT_INT(ctx->random_counter, 0);
 }
 
+/* Numbers between bounds that the dtype can hold are numbers of the dtype, to the ends of it. */
+static void
+expect_between(co_context *ctx, co_dtype dtype, double low, double high)
+{
+    double mean, variance, least, most;
+
+    moments(ctx, co_random_uniform(ctx, dtype, CO_SHAPE(MANY), low, high), &mean, &variance, &least,
+            &most);
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_TRUE(isfinite(least) && isfinite(most));
+    CO_EXPECT_TRUE(least >= low && most < high);
+    CO_EXPECT_LESS(least / 2, low / 2 + (high / 2 - low / 2) * 0.01);
+    CO_EXPECT_MORE(most / 2, high / 2 - (high / 2 - low / 2) * 0.01);
+}
+
 CO_TEST(bounds_are_numbers_of_the_dtype, "GEN-ERR-4")
 {
+    static const struct {
+        co_dtype    dtype;
+        double      largest, beyond; /* a number that rounds to infinity */
+        const char *text;
+    } ends[] = {
+        { CO_FLOAT16, 65504, 65520, "float16 cannot hold both, its largest number is 65504" },
+        { CO_BFLOAT16, 0x1.fep127, 0x1.ffp127, "its largest number is 3.38953e+38" },
+        { CO_FLOAT32, 0x1.fffffep127, 0x1.ffffffp127, "its largest number is 3.40282e+38" },
+        { CO_FLOAT64, DBL_MAX, (double)INFINITY, "they must be finite" },
+    };
+
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); ++i) {
+        co_dtype dtype = ends[i].dtype;
+
+        expect_between(ctx, dtype, -ends[i].largest, ends[i].largest);
+        expect_between(ctx, dtype, 0, ends[i].largest);
+        CO_EXPECT_NULL(co_random_uniform(ctx, dtype, CO_SHAPE(2), 0, ends[i].beyond));
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, ends[i].text);
+        CO_EXPECT_NULL(co_random_uniform(ctx, dtype, CO_SHAPE(2), -ends[i].beyond, 0));
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, ends[i].text);
+        CO_EXPECT_NULL(co_random_normal(ctx, dtype, CO_SHAPE(2), 0, ends[i].beyond));
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, ends[i].text);
+        CO_EXPECT_NULL(co_random_normal(ctx, dtype, CO_SHAPE(2), -ends[i].beyond, 1));
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, ends[i].text);
+    }
+    expect_between(ctx, CO_FLOAT64, -1.7e308, 1.7e308);
+    expect_between(ctx, CO_FLOAT64, 0, 1e300);
+    expect_between(ctx, CO_FLOAT16, -65519.9, 65519.9);
     CO_EXPECT_NULL(co_random_uniform(ctx, CO_FLOAT16, CO_SHAPE(2), -1e6, 1e6));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
-                    "low is -1e+06 and high 1e+06; float16 cannot hold both");
-    CO_EXPECT_NULL(co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(2), 0, 1e300));
-    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "float32 cannot hold both");
-    CO_EXPECT_NOT_NULL(co_random_uniform(ctx, CO_FLOAT64, CO_SHAPE(2), 0, 1e300));
-    CO_EXPECT_NOT_NULL(co_random_uniform(ctx, CO_FLOAT16, CO_SHAPE(2), -65504, 65504));
-    CO_EXPECT_OK(ctx);
+                    "low is -1e+06 and high 1e+06; float16 cannot hold both, its largest");
+    CO_EXPECT_NULL(co_random_normal(ctx, CO_FLOAT16, CO_SHAPE(2), 0, 1e6));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "mean is 0 and stddev 1e+06; float16 cannot hold");
+}
+
+/* What a normal distribution gives beyond the largest number is infinite, as in a sum of such numbers; nothing is NaN. */
+CO_TEST(random_normal_numbers_beyond_the_dtype_are_infinite, "")
+{
+    co_value *x = co_random_normal(ctx, CO_FLOAT16, CO_SHAPE(MANY), 0, 40000);
+    int64_t   n, beyond = 0;
+    double   *data = kernel_read(ctx, x, &n);
+
+    for (int64_t i = 0; i < n; ++i) {
+        CO_EXPECT_TRUE(!isnan(data[i]));
+        beyond += isinf(data[i]) != 0;
+    }
+    CO_EXPECT_CLOSE((double)beyond / (double)n, erfc(65520 / 40000.0 / sqrt(2)), 0.005);
+    free(data);
 }
