@@ -348,7 +348,8 @@ run_job(coi_call *call, reduce_job *job)
     job->num_blocks = (job->k + COI_FOLD_WIDTH - 1) / COI_FOLD_WIDTH;
     job->num_units = out->u.tensor.num_elements / job->k * job->num_blocks;
     job->num_segments = 1;
-    if (total > 2 * COI_PARALLEL_ELEMENTS && job->num_units < MAX_SEGMENTS / 2) {
+    if (total > 2 * COI_PARALLEL_ELEMENTS && job->num_units < MAX_SEGMENTS / 2 &&
+        job->num_units <= total / COI_PARALLEL_ELEMENTS) {
         job->num_segments = total / COI_PARALLEL_ELEMENTS / job->num_units;
         if (job->num_segments > MAX_SEGMENTS)
             job->num_segments = MAX_SEGMENTS;

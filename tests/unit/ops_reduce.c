@@ -139,6 +139,23 @@ CO_TEST(segments_combine_to_what_the_reference_gives, "")
     CO_EXPECT_TRUE(co_ok(ctx));
 }
 
+/* Around the sizes from which a result is cut into segments, none of which may be less than one. Sums of ones are exact. */
+CO_TEST(any_number_of_results_of_any_length_adds_up, "")
+{
+    for (int64_t results = 1; results < 20; ++results)
+        for (int64_t length = 65536 / results - 1; length * results < 600000; length += length / 3)
+            for (int axis = 0; axis < 2; ++axis)
+                CO_BLOCK(ctx) {
+                    int64_t      dims[3] = { results, length, 1 + 2 * axis };
+                    co_value    *x = co_ones(ctx, CO_FLOAT32, dims, 3);
+                    co_value    *sum = co_reduce_sum(ctx, x, CO_AXES(1), false);
+                    const float *of = co_data(ctx, sum);
+
+                    for (int64_t i = 0; i < co_num_elements(ctx, sum); ++i)
+                        CO_EXPECT_CLOSE(of[i], (double)length, 0);
+                }
+}
+
 /* What decides is in the last segment, or in the first. */
 CO_TEST(a_maximum_is_found_in_any_segment, "")
 {
