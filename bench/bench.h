@@ -96,6 +96,7 @@ extern const char *bench_program;
 void bench_allreduce(void);
 void bench_attention(void);
 void bench_choose(void);
+void bench_choose_products(void); /* part of it */
 void bench_conv(void);
 void bench_dispatch(void);
 void bench_elementwise(void);

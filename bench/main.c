@@ -19,7 +19,7 @@ static const benchmark benchmarks[] = {
       bench_allreduce },
     { "attention", "causal attention, forward and back, beside the products it consists of",
       bench_attention },
-    { "choose", "kernels that a convolution could be given, and the one that it is given",
+    { "choose", "what a convolution or a product could be given, and what it is given",
       bench_choose },
     { "conv", "the convolutions of a small network beside the multiply-adds they consist of",
       bench_conv },

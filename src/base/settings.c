@@ -93,18 +93,27 @@ show_bool(const setting *s, const void *field, char *out, size_t capacity)
     snprintf(out, capacity, "%s", *(const bool *)field ? "yes" : "no");
 }
 
-static const char *const log_words[] = { "off", "error", "warning", "info", "debug" };
+/* The place of a text among words that end with NULL; -1: it is none of them. */
+static int
+find_word(const char *const *words, const char *text, size_t length)
+{
+    for (int i = 0; words[i] != NULL; ++i)
+        if (coi_text_same(text, length, words[i]))
+            return i;
+    return -1;
+}
+
+static const char *const log_words[] = { "off", "error", "warning", "info", "debug", NULL };
 
 static bool
 parse_log(const setting *s, const char *text, size_t length, void *field)
 {
+    int at = find_word(log_words, text, length);
+
     (void)s;
-    for (size_t i = 0; i < sizeof(log_words) / sizeof(log_words[0]); ++i)
-        if (coi_text_same(text, length, log_words[i])) {
-            *(co_log_level *)field = (co_log_level)i;
-            return true;
-        }
-    return false;
+    if (at >= 0)
+        *(co_log_level *)field = (co_log_level)at;
+    return at >= 0;
 }
 
 static void
@@ -114,16 +123,36 @@ show_log(const setting *s, const void *field, char *out, size_t capacity)
     snprintf(out, capacity, "%s", log_words[*(const co_log_level *)field]);
 }
 
+/* By coi_packing. */
+static const char *const product_words[] = { "auto", "plain", "a", "b", "both", "turned", NULL };
+
+static bool
+parse_product(const setting *s, const char *text, size_t length, void *field)
+{
+    int at = find_word(product_words, text, length);
+
+    (void)s;
+    if (at >= 0)
+        *(coi_packing *)field = (coi_packing)at;
+    return at >= 0;
+}
+
+static void
+show_product(const setting *s, const void *field, char *out, size_t capacity)
+{
+    (void)s;
+    snprintf(out, capacity, "%s", product_words[*(const coi_packing *)field]);
+}
+
 /* One of the words that end with NULL. */
 static bool
 parse_word(const char *const *words, const char *text, size_t length, void *field)
 {
-    for (; *words != NULL; ++words)
-        if (coi_text_same(text, length, *words)) {
-            memcpy(field, *words, strlen(*words) + 1);
-            return true;
-        }
-    return false;
+    int at = find_word(words, text, length);
+
+    if (at >= 0)
+        memcpy(field, words[at], strlen(words[at]) + 1);
+    return at >= 0;
 }
 
 static bool
@@ -203,6 +232,9 @@ static const setting table[] = {
     { "convolution", "auto", FIELD(convolution), parse_convolution, show_text,
       "auto, own or onednn", 0, 0,
       "whose kernels convolve: by shape, or to compare with, one's alone" },
+    { "product", "auto", FIELD(product), parse_product, show_product,
+      "auto, plain, a, b, both or turned", 0, 0,
+      "what of a matrix product is packed: by shape, or to compare with, always this" },
     { "flight_file", "", FIELD(flight_file), parse_text, show_text, "up to 255 characters", 0, 256,
       "where the flight recorder is saved when replicas or processes fail to meet" },
 };

@@ -15,6 +15,16 @@
 
 #define COI_MAX_SETTINGS 16
 
+/* How products are carried out (ops/gemm.h): which operands are packed, or turned as a whole. */
+typedef enum coi_packing {
+    COI_PACK_BY_SHAPE,
+    COI_PACK_NONE,
+    COI_PACK_A,
+    COI_PACK_B,
+    COI_PACK_BOTH,
+    COI_PACK_TURNED
+} coi_packing;
+
 typedef struct coi_settings {
     co_log_level log;  /* log=error|warning|info|debug|off */
     int          cpus; /* cpus=1: logical CPU devices */
@@ -23,10 +33,11 @@ typedef struct coi_settings {
     char isa[16];      /* isa=auto: highest instruction set, base|v3|v4 */
     int  spin_us;      /* spin_us=20: how long a waiting thread spins before it sleeps */
     int  deadline_ms;  /* deadline_ms=60000: how long to wait for a replica or peer; 0 for ever */
-    uint64_t seed;     /* seed=0: of the random streams */
-    bool     pin;      /* pin=yes: bind workers to their device's cores */
-    bool     reference_kernels; /* reference_kernels=no: plain kernels only, to compare with */
-    char     convolution[8];    /* convolution=auto: by shape, or all by "own" or "onednn" */
+    uint64_t    seed;  /* seed=0: of the random streams */
+    bool        pin;   /* pin=yes: bind workers to their device's cores */
+    bool        reference_kernels; /* reference_kernels=no: plain kernels only, to compare with */
+    char        convolution[8];    /* convolution=auto: by shape, or all by "own" or "onednn" */
+    coi_packing product;           /* product=auto: by shape, or all in one way */
     char flight_file[256]; /* flight_file=: where the flight recorder is saved after a failure */
     const char
         *source[COI_MAX_SETTINGS]; /* by table position: "default", "environment", "program" */

@@ -39,8 +39,14 @@ enum { TURNED_CHANNELS = 1 };
 
 /* Up to this many rows of A, B is used too seldom to be worth packing. */
 enum { FEW_ROWS = 24 };
+/* Up to this depth filling C takes longer than reading B in place. */
+enum { FEW_DEPTHS = 16 };
 /* Operands of at most this many elements stay in the first-level cache whatever their strides. */
 enum { FEW_ELEMENTS = 4096 };
+/* From this depth on, turning the result costs less than vectors that are not filled. */
+enum { TURNED_DEPTH = 8 };
+/* Turning an element of A, in lanes of multiply-adds. */
+enum { TURNING_LANES = 4 };
 /* So many panels of B use a packed A before that pays. */
 enum { FEW_PANELS = 4 };
 
@@ -66,9 +72,38 @@ coi_choose_turned(coi_conv2d_kind kind, co_dtype dtype, const coi_conv2d *g)
     return kind == COI_CONV2D_FILTER && dtype == CO_FLOAT32 && g->c <= TURNED_CHANNELS;
 }
 
-void
-coi_choose_packing(int nr, const coi_gemm *g, bool *pack_a, bool *pack_b)
+/* What a row of C costs, in lanes of multiply-adds: a panel of one vector takes as long as one and a half, because it loads more. */
+static int64_t
+lanes_of(int64_t columns, int nr)
 {
-    *pack_a = g->a_col != 1 && g->n > FEW_PANELS * nr && g->m * g->k > FEW_ELEMENTS;
-    *pack_b = g->b_col != 1 || (g->m > FEW_ROWS && g->n > nr && g->n * g->k > FEW_ELEMENTS);
+    int64_t left = columns % nr;
+
+    return columns - left + (left == 0 ? 0 : left <= nr / 2 ? nr * 3 / 4 : nr);
+}
+
+bool
+coi_choose_turned_product(int nr, coi_packing asked, const coi_gemm *g)
+{
+    if (!g->turnable || g->accumulate || g->k == 0)
+        return false;
+    if (asked != COI_PACK_BY_SHAPE)
+        return asked == COI_PACK_TURNED;
+    return g->n < 2 * nr && g->k >= TURNED_DEPTH &&
+           g->n * lanes_of(g->m, nr) + (g->a_row == 1 ? 0 : TURNING_LANES * g->m) <
+               g->m * lanes_of(g->n, nr);
+}
+
+void
+coi_choose_packing(int nr, coi_packing asked, const coi_gemm *g, bool *pack_a, bool *pack_b)
+{
+    bool by_shape = asked == COI_PACK_BY_SHAPE || asked == COI_PACK_TURNED;
+    bool both = asked == COI_PACK_BOTH;
+
+    *pack_a = by_shape ? g->a_col != 1 && g->m > FEW_ROWS && g->n > FEW_PANELS * nr &&
+                             g->m * g->k > FEW_ELEMENTS
+                       : both || asked == COI_PACK_A;
+    *pack_b = g->b_col != 1 || /* the kernel reads rows */
+              (by_shape
+                   ? g->m > FEW_ROWS && g->n > nr && g->k > FEW_DEPTHS && g->n * g->k > FEW_ELEMENTS
+                   : both || asked == COI_PACK_B);
 }

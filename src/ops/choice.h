@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which kernel serves a call: functions of shape, dtype and instruction set, by the limits in choice.c, which are checked in; nothing
- * is measured while a program runs. `cohort-bench choose` times who could convolve on both sides of each limit; the limits of
- * packing come from `cohort-bench matmul`, tried one by one. How much work goes to another thread is in parallel.h; how it is cut
- * inside a kernel is the kernel's business.
+ * Which kernel serves a call: functions of shape, dtype and instruction set, by the limits in choice.c, which are
+ * checked in; nothing is measured while a program runs. `cohort-bench choose` times what could be taken on both sides
+ * of each limit. How much work goes to another thread is in parallel.h; how it is cut inside a kernel is the kernel's
+ * business.
  */
 #ifndef COI_OPS_CHOICE_H
 #define COI_OPS_CHOICE_H
@@ -16,7 +16,11 @@ bool coi_choose_onednn(const coi_runtime *runtime, coi_conv2d_kind kind, co_dtyp
                        const coi_conv2d *g);
 /* Patches as columns? */
 bool coi_choose_turned(coi_conv2d_kind kind, co_dtype dtype, const coi_conv2d *g);
-/* Which operands of a product are copied into panels of the micro-kernel, whose tile has nr columns. */
-void coi_choose_packing(int nr, const coi_gemm *g, bool *pack_a, bool *pack_b);
+/*
+ * How a product is carried out by a micro-kernel whose tile has nr columns, if `asked` leaves that to the shape: whether C is computed
+ * turned, with vectors along m, and which operands are copied into panels.
+ */
+bool coi_choose_turned_product(int nr, coi_packing asked, const coi_gemm *g);
+void coi_choose_packing(int nr, coi_packing asked, const coi_gemm *g, bool *pack_a, bool *pack_b);
 
 #endif

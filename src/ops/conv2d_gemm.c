@@ -228,7 +228,7 @@ product_scratch(const job *j, int64_t pixels)
     coi_gemm      g = product(j, pixels, NULL, NULL, NULL, NULL, false);
     coi_gemm_plan plan;
 
-    coi_gemm_plan_init(&plan, j->kernels, &g);
+    coi_gemm_plan_init(&plan, j->kernels, COI_PACK_BY_SHAPE, &g);
     return coi_gemm_scratch(&plan, j->kernels);
 }
 
@@ -237,7 +237,7 @@ run_product(const job *j, const coi_gemm *g, void *scratch)
 {
     coi_gemm_plan plan;
 
-    coi_gemm_plan_init(&plan, j->kernels, g);
+    coi_gemm_plan_init(&plan, j->kernels, COI_PACK_BY_SHAPE, g);
     coi_gemm_run(&plan, j->kernels, scratch);
 }
 

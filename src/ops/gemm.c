@@ -57,10 +57,26 @@ even_part(int64_t total, int64_t limit, int64_t step)
 }
 
 void
-coi_gemm_plan_init(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, const coi_gemm *g)
+coi_gemm_plan_init(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, coi_packing packing,
+                   const coi_gemm *g)
 {
-    *plan = (coi_gemm_plan){ .g = *g };
-    coi_choose_packing(kernels->nr, g, &plan->pack_a, &plan->pack_b);
+    *plan = (coi_gemm_plan){ .g = *g, .asked = *g };
+    plan->turned = coi_choose_turned_product(kernels->nr, packing, g);
+    if (plan->turned)
+        plan->g = (coi_gemm){ .m = g->n,
+                              .n = g->m,
+                              .k = g->k,
+                              .a = g->b,
+                              .a_row = g->b_col,
+                              .a_col = g->b_row,
+                              .b = g->a,
+                              .b_row = g->a_col,
+                              .b_col = g->a_row,
+                              .c_row = g->m };
+    coi_choose_packing(kernels->nr, packing, &plan->g, &plan->pack_a, &plan->pack_b);
+    plan->pack_late = plan->pack_b && !plan->pack_a && plan->g.m <= TILE_M;
+    if (plan->pack_late)
+        plan->pack_b = false;
     coi_gemm_plan_cut(plan, kernels);
 }
 
@@ -85,19 +101,28 @@ coi_gemm_plan_cut(coi_gemm_plan *plan, const coi_gemm_kernels *kernels)
 }
 
 static size_t
+aligned_bytes(int64_t elements, const coi_gemm_kernels *kernels)
+{
+    return (size_t)round_up(elements * (int64_t)kernels->element_size, COI_ALIGNMENT);
+}
+
+static size_t
 packed_a_bytes(const coi_gemm_plan *plan, const coi_gemm_kernels *kernels)
 {
-    int64_t elements = plan->pack_a ? round_up(plan->g.m, kernels->mr) * plan->slab : 0;
+    return aligned_bytes(plan->pack_a ? round_up(plan->g.m, kernels->mr) * plan->slab : 0, kernels);
+}
 
-    return (size_t)round_up(elements * (int64_t)kernels->element_size, COI_ALIGNMENT);
+static size_t
+packed_b_bytes(const coi_gemm_plan *plan, const coi_gemm_kernels *kernels)
+{
+    return aligned_bytes(plan->pack_b ? round_up(plan->g.n, kernels->nr) * plan->slab : 0, kernels);
 }
 
 size_t
 coi_gemm_scratch(const coi_gemm_plan *plan, const coi_gemm_kernels *kernels)
 {
-    int64_t elements = plan->pack_b ? round_up(plan->g.n, kernels->nr) * plan->slab : 0;
-
-    return packed_a_bytes(plan, kernels) + (size_t)elements * kernels->element_size;
+    return packed_a_bytes(plan, kernels) + packed_b_bytes(plan, kernels) +
+           aligned_bytes(plan->turned ? plan->g.m * plan->g.n : 0, kernels);
 }
 
 /* What a chunk function is given. */
@@ -129,6 +154,19 @@ finish_tile(const coi_gemm *g, const coi_gemm_kernels *kernels, int64_t i0, int6
                     g->c_row, i1 - i0, j0, j1 - j0);
 }
 
+/* Rows [i0, i1) and columns [j0, j1) of the product as it was computed. */
+static void
+turn_tile(const coi_gemm_plan *plan, const coi_gemm_kernels *kernels, int64_t i0, int64_t i1,
+          int64_t j0, int64_t j1)
+{
+    const coi_gemm *g = &plan->g, *asked = &plan->asked;
+    size_t          size = kernels->element_size;
+
+    kernels->turn((const char *)g->c + (size_t)(i0 * g->c_row + j0) * size, g->c_row, i1 - i0,
+                  j1 - j0, (char *)asked->c + (size_t)(j0 * asked->c_row + i0) * size,
+                  asked->c_row);
+}
+
 static void
 tile_chunk(void *arg, int64_t chunk)
 {
@@ -140,8 +178,13 @@ tile_chunk(void *arg, int64_t chunk)
     int64_t              j1 = j0 + plan->tile_n < plan->g.n ? j0 + plan->tile_n : plan->g.n;
 
     j->kernels->tile(plan, i0, i1, j0, j1);
-    if (plan->g.finish != NULL && plan->k1 == plan->g.k)
-        finish_tile(&plan->g, j->kernels, i0, i1, j0, j1);
+    if (plan->k1 < plan->g.k)
+        return;
+    if (plan->turned)
+        turn_tile(plan, j->kernels, i0, i1, j0, j1);
+    if (plan->asked.finish != NULL)
+        finish_tile(&plan->asked, j->kernels, plan->turned ? j0 : i0, plan->turned ? j1 : i1,
+                    plan->turned ? i0 : j0, plan->turned ? i1 : j1);
 }
 
 static void
@@ -165,7 +208,7 @@ coi_gemm_run_on(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, void *scra
 
     if (g->m == 0 || g->n == 0)
         return;
-    if (g->k == 0 && !g->accumulate)
+    if (g->k == 0 && !g->accumulate) /* never turned */
         for (int64_t i = 0; i < g->m; ++i)
             memset((char *)g->c + (size_t)(i * g->c_row) * kernels->element_size, 0,
                    (size_t)g->n * kernels->element_size);
@@ -175,6 +218,8 @@ coi_gemm_run_on(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, void *scra
     j.columns = (g->n + plan->tile_n - 1) / plan->tile_n;
     plan->packed_a = scratch;
     plan->packed_b = scratch == NULL ? NULL : (char *)scratch + packed_a_bytes(plan, kernels);
+    if (plan->turned)
+        plan->g.c = (char *)plan->packed_b + packed_b_bytes(plan, kernels);
     for (plan->k0 = 0; plan->k0 < g->k; plan->k0 = plan->k1) {
         plan->k1 = g->k - plan->k0 > plan->slab ? plan->k0 + plan->slab : g->k;
         run_chunks(team, j.packs_a + panels_b, pack_chunk, &j);

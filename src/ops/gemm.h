@@ -9,8 +9,10 @@
  *     B, rows contiguous        read where it is for few rows of A, else packed into panels of one tile's width
  *     B, columns contiguous     packed
  *
+ * A product with few columns, which would fill vectors badly, is computed turned: the vectors lie along m.
+ *
  * An element of C is summed over k in order, in blocks of COI_GEMM_KC whose sums are added in order. Neither packing nor
- * the cut of m and n into tiles changes that, so bits depend on k and the instruction set alone.
+ * turning nor the cut of m and n into tiles changes that, so bits depend on k and the instruction set alone.
  */
 #ifndef COI_OPS_GEMM_H
 #define COI_OPS_GEMM_H
@@ -31,6 +33,7 @@ typedef struct coi_gemm {
     void             *c;
     int64_t           c_row;
     bool              accumulate; /* C += A B */
+    bool              turnable;   /* scratch is asked for with these very extents */
     const coi_finish *finish;     /* for each tile of C when its sums are complete; NULL: none */
 } coi_gemm;
 
@@ -40,6 +43,10 @@ typedef struct coi_gemm_plan {
     int64_t  k0, k1; /* this slab; packed parts hold these k alone */
     int64_t  slab;   /* depth of a slab */
     bool     pack_a, pack_b;
+    bool     pack_late; /* B panel by panel when a tile comes to it; A is not packed then */
+    bool
+        turned; /* g is the product turned, its C in scratch; the tiles are turned into that of `asked` */
+    coi_gemm asked;
     void    *packed_a, *packed_b;
     int64_t  tile_m, tile_n; /* extents of a chunk of C, multiples of the micro-tile */
 } coi_gemm_plan;
@@ -53,13 +60,17 @@ typedef struct coi_gemm_kernels {
     void (*pack_b)(const coi_gemm_plan *plan, int64_t panel);
     /* Rows [i0, i1) and columns [j0, j1) of C for the plan's slab; i0 and j0 are at panel borders. */
     void (*tile)(const coi_gemm_plan *plan, int64_t i0, int64_t i1, int64_t j0, int64_t j1);
+    /* Element (i, j) of `from` becomes (j, i) of `to`. */
+    void (*turn)(const void *from, int64_t from_row, int64_t rows, int64_t columns, void *to,
+                 int64_t to_row);
 } coi_gemm_kernels;
 
 /* CO_FLOAT32 or CO_FLOAT64. */
 const coi_gemm_kernels *coi_gemm_kernels_of(coi_isa isa, co_dtype dtype);
 
-/* Decide how to compute g; packed parts are not set yet. */
-void coi_gemm_plan_init(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, const coi_gemm *g);
+/* Decide how to compute g, by its shape or as far as possible in the way that is asked for; packed parts are not set yet. */
+void coi_gemm_plan_init(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, coi_packing packing,
+                        const coi_gemm *g);
 /* The rest of it, when g and what is packed are decided. */
 void coi_gemm_plan_cut(coi_gemm_plan *plan, const coi_gemm_kernels *kernels);
 /* Bytes for the packed parts, 0 when nothing is packed. */

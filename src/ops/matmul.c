@@ -133,6 +133,7 @@ typedef struct products {
     const char             *a, *b;
     char                   *c;
     const coi_finish       *finish;
+    coi_packing             packing;
     int64_t                 items_per_chunk;
     atomic_bool             no_memory;
 } products;
@@ -145,7 +146,7 @@ plan_item(const products *p, int64_t item, coi_gemm_plan *plan)
     int64_t                a, b;
 
     coi_matmul_item(v, item, &a, &b);
-    coi_gemm_plan_init(plan, p->kernels,
+    coi_gemm_plan_init(plan, p->kernels, p->packing,
                        &(coi_gemm){ .m = v->m,
                                     .n = v->n,
                                     .k = v->k,
@@ -157,6 +158,7 @@ plan_item(const products *p, int64_t item, coi_gemm_plan *plan)
                                     .b_col = v->b_col,
                                     .c = p->c + (size_t)(item * v->m * v->n) * size,
                                     .c_row = v->n,
+                                    .turnable = true,
                                     .finish = p->finish });
 }
 
@@ -203,7 +205,8 @@ run_products(coi_call *call, const coi_finish *finish)
                    .a = COI_IN(call, 0, char),
                    .b = COI_IN(call, 1, char),
                    .c = COI_OUT(call, 0, char),
-                   .finish = finish };
+                   .finish = finish,
+                   .packing = call->ctx->runtime->settings.product };
     int64_t  work, num_chunks;
 
     coi_matmul_view_of(call, &p.view);

@@ -250,7 +250,7 @@ CO_TEST(gemm_in_slabs_equals_gemm_in_one, "")
     for (int run = 0; run < 2; ++run) {
         coi_gemm_plan plan;
 
-        coi_gemm_plan_init(&plan, kernels,
+        coi_gemm_plan_init(&plan, kernels, COI_PACK_BY_SHAPE,
                            &(coi_gemm){ .m = M,
                                         .n = N,
                                         .k = K,
@@ -268,4 +268,70 @@ CO_TEST(gemm_in_slabs_equals_gemm_in_one, "")
         coi_gemm_run(&plan, kernels, scratch);
     }
     CO_EXPECT_BYTES(c[0], c[1], sizeof(c[0]));
+}
+
+/* --- ways to carry out a product --- */
+
+static const char *const ways[] = { "product=auto", "product=plain", "product=a",
+                                    "product=b",    "product=both",  "product=turned" };
+enum { NUM_WAYS = sizeof(ways) / sizeof(ways[0]) };
+
+/* The product of one shape in one way, with a layer's bias and activation where nothing is transposed. */
+static void
+multiply_into(co_context *ctx, co_dtype dtype, const int64_t *mnk, int turns, char *to,
+              size_t capacity)
+{
+    int64_t m = mnk[0], n = mnk[1], k = mnk[2];
+
+    CO_BLOCK(ctx) {
+        co_value *a = kernel_tensor(ctx, dtype,
+                                    turns & 1 ? (int64_t[]){ k, m } : (int64_t[]){ m, k }, 2, 3);
+        co_value *b = kernel_tensor(ctx, dtype,
+                                    turns & 2 ? (int64_t[]){ n, k } : (int64_t[]){ k, n }, 2, 4);
+        co_value *bias = kernel_tensor(ctx, dtype, &n, 1, 5);
+        co_value *c = turns == 0 ? co_dense(ctx, a, b, bias, CO_ACTIVATION_RELU)
+                                 : co_matmul_transposed(ctx, a, b, turns & 1, turns & 2);
+        size_t    nbytes = (size_t)(m * n) * (dtype == CO_FLOAT64 ? 8 : 4);
+
+        CO_EXPECT_OK(ctx);
+        CO_REQUIRE(nbytes <= capacity);
+        memcpy(to, co_data(ctx, c), nbytes);
+    }
+}
+
+static void
+expect_same_bits(co_context *const *ctxs, co_dtype dtype, const int64_t *mnk, int turns)
+{
+    static char first[1 << 20], other[1 << 20];
+    size_t      nbytes = (size_t)(mnk[0] * mnk[1]) * (dtype == CO_FLOAT64 ? 8 : 4);
+
+    multiply_into(ctxs[0], dtype, mnk, turns, first, sizeof(first));
+    for (int w = 1; w < NUM_WAYS; ++w) {
+        multiply_into(ctxs[w], dtype, mnk, turns, other, sizeof(other));
+        if (!CO_EXPECT_BYTES(other, first, nbytes))
+            printf("  at %lld x %lld x %lld, transposed %d, %s\n", (long long)mnk[0],
+                   (long long)mnk[1], (long long)mnk[2], turns, ways[w]);
+    }
+}
+
+/* Packing and turning are a matter of speed alone, also at the borders of tiles, slabs and shallow products. */
+CO_TEST_BARE(products_have_the_same_bits_in_every_way, "")
+{
+    static const int64_t shapes[][3] = {
+        { 1, 1, 1 },      { 5, 3, 8 },      { 16, 10, 8 },    { 17, 10, 9 },   { 128, 10, 64 },
+        { 33, 7, 300 },   { 130, 31, 17 },  { 64, 1, 515 },   { 200, 9, 256 }, { 73, 130, 16 },
+        { 72, 64, 17 },   { 12, 32, 10 },   { 13, 33, 10 },   { 6, 16, 16 },   { 74, 17, 513 },
+        { 24, 129, 257 }, { 25, 129, 257 }, { 145, 143, 37 }, { 4, 200, 600 }, { 300, 20, 1000 },
+    };
+    co_context *ctxs[NUM_WAYS];
+
+    for (int w = 0; w < NUM_WAYS; ++w)
+        CO_REQUIRE((ctxs[w] = co_open(ways[w])) != NULL);
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); ++i)
+        for (int turns = 0; turns < 4; ++turns) {
+            expect_same_bits(ctxs, CO_FLOAT32, shapes[i], turns);
+            expect_same_bits(ctxs, CO_FLOAT64, shapes[i], turns);
+        }
+    for (int w = 0; w < NUM_WAYS; ++w)
+        CO_EXPECT_CODE(co_close(ctxs[w]), CO_OK);
 }

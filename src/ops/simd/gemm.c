@@ -15,6 +15,8 @@
 #define MR   6
 #define WIDE 8
 #endif
+/* Up to this depth filling C takes as long as the sums. */
+#define SHALLOW 16
 /* Depths packed at once: the lines that panels share stay in the first-level cache, also where strides are powers of two. */
 #define PACK_DEPTH 8
 

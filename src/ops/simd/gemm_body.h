@@ -123,6 +123,102 @@ OF(panel)(const OF(strip) * s, const REAL *a, int64_t a_panel, REAL *c, int64_t 
     }
 }
 
+/* Element (i, j) of `from` becomes (j, i) of `to`. The last squares go over a part of those before. */
+static void
+OF(gemm_turn)(const void *given, int64_t from_row, int64_t rows, int64_t columns, void *result,
+              int64_t to_row)
+{
+    const REAL *from = given;
+    REAL       *to = result;
+
+    if (rows < OF(SQUARE) || columns < OF(SQUARE)) {
+        for (int64_t j = 0; j < columns; ++j)
+            for (int64_t i = 0; i < rows; ++i)
+                to[j * to_row + i] = from[i * from_row + j];
+        return;
+    }
+    for (int64_t j = 0; j < columns; j += OF(SQUARE)) {
+        j = j < columns - OF(SQUARE) ? j : columns - OF(SQUARE);
+        for (int64_t i = 0; i < rows; i += OF(SQUARE)) {
+            i = i < rows - OF(SQUARE) ? i : rows - OF(SQUARE);
+            OF(square)(from + i * from_row + j, from_row, to + j * to_row + i, to_row);
+        }
+    }
+}
+
+/*
+ * Depths [k0, k0 + depth) of the panel of B that begins with column `first`, element (k, j) at k * NR + j. Columns past the last are
+ * left as they are: nobody reads them.
+ */
+static void
+OF(pack_panel)(const coi_gemm *g, int64_t first, int64_t k0, int64_t depth, REAL *to)
+{
+    int64_t     columns = g->n - first < OF(NR) ? g->n - first : OF(NR);
+    const REAL *from = (const REAL *)g->b + first * g->b_col + k0 * g->b_row;
+
+    if (g->b_row == 1) {
+        OF(gemm_turn)(from, g->b_col, columns, depth, to, OF(NR));
+    } else if (g->b_col == 1 && columns == OF(NR)) {
+        for (int64_t k = 0; k < depth; ++k)
+            memcpy(to + k * OF(NR), from + k * g->b_row, OF(NR) * sizeof(REAL));
+    } else {
+        for (int64_t k = 0; k < depth; ++k)
+            for (int64_t j = 0; j < columns; ++j)
+                to[k * OF(NR) + j] = from[k * g->b_row + j * g->b_col];
+    }
+}
+
+static void
+OF(gemm_pack_b)(const coi_gemm_plan *plan, int64_t panel)
+{
+    int64_t slab = plan->k1 - plan->k0, first = panel * OF(NR);
+
+    OF(pack_panel)(&plan->g, first, plan->k0, slab, (REAL *)plan->packed_b + first * slab);
+}
+
+/* One panel of columns that is packed here, because one tile alone uses it: it stays in the first-level cache. */
+static __attribute__((noinline)) void
+OF(late_panel)(const coi_gemm *g, const OF(strip) * given, int64_t k0, const REAL *a, int64_t i0,
+               int64_t i1, int64_t first, int64_t columns)
+{
+    _Alignas(COI_ALIGNMENT) REAL packed[COI_GEMM_KC * OF(NR)];
+    OF(strip) s = *given;
+
+    OF(pack_panel)(g, first, k0, s.depth, packed);
+    s.b = packed;
+    OF(panel)(&s, a, 0, (REAL *)g->c + first, i0, i1, columns);
+}
+
+COI_INLINE bool
+OF(is_shallow)(const coi_gemm_plan *plan)
+{
+    return plan->g.k <= SHALLOW && !plan->g.accumulate && !plan->pack_a && !plan->pack_late;
+}
+
+/* Where the rows of whole tiles end: what is left behind them is shared out evenly. */
+COI_INLINE int64_t
+OF(whole_rows)(int64_t i0, int64_t i1)
+{
+    int64_t left = (i1 - i0) % MR;
+
+    return left == 0 ? i1 : i1 - i0 < MR ? i0 : i1 - left - MR;
+}
+
+/*
+ * Whole tiles of rows [i0, i1) and columns [j0, j1), the rows of tiles one behind the other: with few depths to sum, a tile takes
+ * little more than the lines of C that it fills, and these are then side by side. `b` is the panel of column 0.
+ */
+static void
+OF(shallow)(const OF(strip) * s, const REAL *a, int64_t b_panel, REAL *c, int64_t i0, int64_t i1,
+            int64_t j0, int64_t j1)
+{
+    for (int64_t i = i0; i < i1; i += MR)
+        for (int64_t j = j0; j < j1; j += OF(NR))
+            OF(micro)
+    (MR, 2, false, false, s->depth, a + i * s->a_row, s->a_row, s->a_col,
+     s->b + j / OF(NR) * b_panel, s->b_row, c + i * s->c_row + j, s->c_row, s->part);
+}
+
 static void
 OF(gemm_tile)(const coi_gemm_plan *plan, int64_t i0, int64_t i1, int64_t j0, int64_t j1)
 {
@@ -132,12 +228,19 @@ OF(gemm_tile)(const coi_gemm_plan *plan, int64_t i0, int64_t i1, int64_t j0, int
     int64_t         slab = plan->k1 - plan->k0;
     int64_t         a_panel = plan->pack_a ? MR * slab : 0;
     int64_t         b_panel = plan->pack_b ? OF(NR) * slab : OF(NR);
+    int64_t         whole_j = j0 + (j1 - j0) / OF(NR) * OF(NR), whole_i = i0;
     OF(strip) s;
 
     s.a_row = plan->pack_a ? 1 : g->a_row;
     s.a_col = plan->pack_a ? MR : g->a_col;
-    s.b_row = plan->pack_b ? OF(NR) : g->b_row;
+    s.b_row = plan->pack_b || plan->pack_late ? OF(NR) : g->b_row;
     s.c_row = g->c_row;
+    if (OF(is_shallow)(plan)) {
+        whole_i = OF(whole_rows)(i0, i1);
+        s.depth = slab;
+        s.b = b;
+        OF(shallow)(&s, a, b_panel, g->c, i0, whole_i, j0, whole_j);
+    }
     for (int64_t k = 0; k < slab; k += COI_GEMM_KC) {
         s.depth = slab - k < COI_GEMM_KC ? slab - k : COI_GEMM_KC;
         s.add = g->accumulate || plan->k0 + k > 0;
@@ -146,7 +249,12 @@ OF(gemm_tile)(const coi_gemm_plan *plan, int64_t i0, int64_t i1, int64_t j0, int
 
             s.b = b + j / OF(NR) * b_panel + k * s.b_row;
             s.part = OF(make_part)(columns > OF(LANES) ? columns - OF(LANES) : columns);
-            OF(panel)(&s, a + k * s.a_col, a_panel, (REAL *)g->c + j, i0, i1, columns);
+            if (plan->pack_late)
+                OF(late_panel)(g, &s, plan->k0 + k, a + k * s.a_col, i0, i1, j, columns);
+            else
+                OF(panel)
+            (&s, a + k * s.a_col, a_panel, (REAL *)g->c + j, j < whole_j ? whole_i : i0, i1,
+             columns);
         }
     }
 }
@@ -199,53 +307,6 @@ OF(gemm_pack_a)(const coi_gemm_plan *plan, int64_t first, int64_t end)
     }
 }
 
-/* A few depths of a panel of columns that are contiguous along k, `stride` apart. */
-COI_INLINE void
-OF(turn_some)(const REAL *from, int64_t stride, REAL *to)
-{
-    for (int j = 0; j < OF(NR); j += OF(SQUARE))
-        OF(square)(from + j * stride, stride, to + j, OF(NR));
-}
-
-/* All of them; the last squares go over a part of those before. */
-static void
-OF(turn)(const REAL *from, int64_t stride, int64_t depth, REAL *to)
-{
-    int64_t k = 0, last = depth - OF(SQUARE);
-
-    for (; k <= last; k += OF(SQUARE))
-        OF(turn_some)(from + k, stride, to + k * OF(NR));
-    if (k < depth && last >= 0) {
-        OF(turn_some)(from + last, stride, to + last * OF(NR));
-        return;
-    }
-    for (; k < depth; ++k)
-        for (int j = 0; j < OF(NR); ++j)
-            to[k * OF(NR) + j] = from[k + j * stride];
-}
-
-/* Columns of B that are a panel, element (k, j) at k * NR + j; columns past the last are zero. */
-static void
-OF(gemm_pack_b)(const coi_gemm_plan *plan, int64_t panel)
-{
-    const coi_gemm *g = &plan->g;
-    int64_t         slab = plan->k1 - plan->k0, first = panel * OF(NR);
-    int64_t         columns = g->n - first < OF(NR) ? g->n - first : OF(NR);
-    const REAL     *from = (const REAL *)g->b + first * g->b_col + plan->k0 * g->b_row;
-    REAL           *to = (REAL *)plan->packed_b + panel * OF(NR) * slab;
-
-    if (columns < OF(NR) || (g->b_row != 1 && g->b_col != 1)) {
-        for (int64_t k = 0; k < slab; ++k)
-            for (int64_t j = 0; j < OF(NR); ++j)
-                to[k * OF(NR) + j] = j < columns ? from[k * g->b_row + j * g->b_col] : 0;
-    } else if (g->b_col == 1) {
-        for (int64_t k = 0; k < slab; ++k)
-            memcpy(to + k * OF(NR), from + k * g->b_row, OF(NR) * sizeof(REAL));
-    } else {
-        OF(turn)(from, g->b_col, slab, to);
-    }
-}
-
 const coi_gemm_kernels COI_PER_ISA(OF(coi_gemm)) = {
     .mr = MR,
     .nr = OF(NR),
@@ -253,6 +314,7 @@ const coi_gemm_kernels COI_PER_ISA(OF(coi_gemm)) = {
     .pack_a = OF(gemm_pack_a),
     .pack_b = OF(gemm_pack_b),
     .tile = OF(gemm_tile),
+    .turn = OF(gemm_turn),
 };
 
 #undef OF
