@@ -63,6 +63,8 @@ list(APPEND small_sources "${PROJECT_SOURCE_DIR}/src/ops/norm.c" "${PROJECT_SOUR
 set_source_files_properties(${small_sources} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-Os>")
 
 cohort_add_objects(cohort_objects ${COHORT_SOURCES})
+# Where a jump goes is aligned in the kernels alone.
+target_compile_options(cohort_objects PRIVATE $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:-fno-align-jumps>)
 set(objects $<TARGET_OBJECTS:cohort_objects>)
 
 # The kernels, once per instruction set. Contraction stays off: fused multiply-add is used where a kernel asks for
