@@ -5,9 +5,8 @@ cohort_test_program(test_same_bits test_same_bits "${PROJECT_SOURCE_DIR}/tests/s
 cohort_test(conformance.same-bits test_same_bits)
 if(TARGET cohort_mpi)
     foreach(size IN ITEMS 2 4)
-        cohort_test(ranks.same-bits.${size}
+        cohort_ranks_test(ranks.same-bits.${size}
             "${PROJECT_SOURCE_DIR}/scripts/mpirun-here" -n ${size} $<TARGET_FILE:test_same_bits> may processes)
-        set_tests_properties(ranks.same-bits.${size} PROPERTIES PROCESSORS 2)
     endforeach()
 else()
     cohort_skipped_test(ranks.same-bits "${COHORT_WITHOUT_MPI}")

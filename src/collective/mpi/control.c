@@ -58,6 +58,13 @@ coi_mpi_check_callable(mpi_group *self, co_error_info *err)
     return CO_OK;
 }
 
+void
+coi_mpi_hold(mpi_group *self)
+{
+    self->group.holding = true;
+    coi_memory_keep(self->group.memory);
+}
+
 co_code
 coi_mpi_listen(mpi_group *self, co_error_info *err)
 {
@@ -86,7 +93,7 @@ coi_mpi_unlisten(mpi_group *self)
         return false;
     for (int i = 0; i < 1000 && !done; ++i)
         if (MPI_Test(&self->listen, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
-            return false;
+            return self->listen == MPI_REQUEST_NULL;
     return done != 0;
 }
 
@@ -117,8 +124,8 @@ deliver(mpi_group *self, const MPI_Status *status)
 }
 
 /*
- * Has a slot been sent? Requests that failed count as done: the peer will be missed where it
- * matters.
+ * Has a slot been sent? Requests that ended with an error count as done: the peer will be missed
+ * where it matters.
  */
 static bool
 is_free(mpi_group *self, mpi_slot *slot)
@@ -130,7 +137,7 @@ is_free(mpi_group *self, mpi_slot *slot)
 
         if (slot->requests[i] != MPI_REQUEST_NULL &&
             MPI_Test(&slot->requests[i], &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
-            slot->requests[i] = MPI_REQUEST_NULL;
+            done = slot->requests[i] == MPI_REQUEST_NULL;
         is_sent = is_sent && done;
     }
     slot->is_busy = slot->is_busy && !is_sent;

@@ -148,8 +148,9 @@ check_ended(const traffic *t, const piece *at, int mpi_code, const MPI_Status *s
 }
 
 /*
- * Test every message that is under way; those that ended become null. One by one, because an error
- * of several at once belongs to no communicator, and so to the error handler of the host.
+ * Test every message that is under way; those that ended become null, by an error too. One by one,
+ * because an error of several at once belongs to no communicator, and so to the error handler of the
+ * host.
  */
 static co_code
 test_all(traffic *t, bool *is_done, co_error_info *err)
@@ -166,8 +167,6 @@ test_all(traffic *t, bool *is_done, co_error_info *err)
         if (*request == MPI_REQUEST_NULL)
             continue;
         mpi_code = MPI_Test(request, &is_ended, &status);
-        if (mpi_code != MPI_SUCCESS)
-            *request = MPI_REQUEST_NULL;
         if (mpi_code != MPI_SUCCESS || is_ended)
             rc = check_ended(t, &at, mpi_code, &status, err);
         else
@@ -264,7 +263,7 @@ cut_off(traffic *t)
 
             if (self->requests[i] != MPI_REQUEST_NULL &&
                 MPI_Test(&self->requests[i], &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
-                done = 1;
+                done = self->requests[i] == MPI_REQUEST_NULL;
             is_pending = is_pending || !done;
         }
         if (coi_is_past(wait.deadline))
@@ -272,10 +271,8 @@ cut_off(traffic *t)
         if (is_pending)
             coi_mpi_wait_pause(&wait, self);
     }
-    if (is_pending) {
-        self->group.holding = true;
-        coi_memory_keep(self->group.memory);
-    }
+    if (is_pending)
+        coi_mpi_hold(self);
 }
 
 static co_code

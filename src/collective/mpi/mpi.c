@@ -97,7 +97,7 @@ start_mpi(coi_log *log, int *level, co_error_info *err)
 static co_code
 duplicate(mpi_group *self, MPI_Comm from, MPI_Comm *to, mpi_wait *wait, co_error_info *err)
 {
-    MPI_Request request;
+    MPI_Request request = MPI_REQUEST_NULL;
     int         done = 0, rc = MPI_Comm_idup(from, to, &request);
 
     while (rc == MPI_SUCCESS && !done) {
@@ -105,8 +105,7 @@ duplicate(mpi_group *self, MPI_Comm from, MPI_Comm *to, mpi_wait *wait, co_error
         if (rc != MPI_SUCCESS || done)
             break;
         if (coi_is_past(wait->deadline)) {
-            self->group.holding = true; /* MPI will write *to when the others come */
-            coi_memory_keep(self->group.memory);
+            coi_mpi_hold(self); /* MPI will write *to when the others come */
             return coi_error(
                 err, CO_DEADLINE_EXCEEDED,
                 "rank %d of %d: not every rank made this strategy within %d ms; all must, in the same order",
@@ -115,6 +114,8 @@ duplicate(mpi_group *self, MPI_Comm from, MPI_Comm *to, mpi_wait *wait, co_error
         coi_mpi_wait_pause(wait, self);
     }
     if (rc != MPI_SUCCESS) {
+        if (request != MPI_REQUEST_NULL)
+            coi_mpi_hold(self);
         *to = MPI_COMM_NULL;
         return coi_mpi_call_error(self, rc, "MPI_Comm_idup", -1, err);
     }

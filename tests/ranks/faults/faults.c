@@ -3,8 +3,9 @@
  * An MPI that fails and lies, and a peer that sends nonsense. The program stands between the plug-in and MPI by the profiling
  * interface: it defines MPI_Test and others, which the plug-in then finds here, and passes calls on to PMPI_Test. Two ranks
  * open a group, exchange words and data and close it again and again; each time something else goes wrong on rank 0. What must
- * hold: whoever is hit gets an error with words, the other one ends too, in time, and nothing crashes. Prints what does not
- * hold; 0 is good.
+ * hold: whoever is hit gets an error with words, the other one ends too, in time, and nothing crashes. Memory is leaked where
+ * MPI still has it, and nowhere else: the program knows which messages are under way and which blocks are alive. Prints what
+ * does not hold; 0 is good.
  */
 #include "collective/hello.h"
 #include "hooks.h"
@@ -21,6 +22,7 @@
 #define DEADLINE_MS 3000
 #define BIG         (64 << 10)
 #define MAX_COMMS   160
+#define MAX_ENTRIES 4096
 
 static int num_failures, rank;
 
@@ -59,6 +61,96 @@ failing(const char *call)
     return 1;
 }
 
+/* --- what MPI has, and what the library --- */
+
+/* A message under way: MPI has the data until a test has said that it is done, whatever else was said. */
+typedef struct message {
+    const MPI_Request
+               *at; /* many may have the same value: MPI has one for all that are done at once */
+    MPI_Request request;
+    uintptr_t   data;
+    size_t      nbytes;
+    int         round;
+} message;
+
+/* A block of memory. Those that the library leaks are found from here, so that they are not leaks to a sanitizer. */
+typedef struct block {
+    void  *data;
+    size_t nbytes;
+} block;
+
+static message messages[MAX_ENTRIES];
+static block   blocks[MAX_ENTRIES];
+static int     num_messages, num_blocks, rounds;
+
+static int
+note_start(int rc, const MPI_Request *request, const void *data, size_t nbytes)
+{
+    if (rc == MPI_SUCCESS && num_messages < MAX_ENTRIES)
+        messages[num_messages++] = (message){ request, *request, (uintptr_t)data, nbytes, rounds };
+    EXPECT(num_messages < MAX_ENTRIES);
+    return rc;
+}
+
+static void
+note_end(const MPI_Request *at, MPI_Request request)
+{
+    for (int i = 0; i < num_messages; ++i)
+        if (messages[i].at == at && messages[i].request == request) {
+            messages[i] = messages[--num_messages];
+            return;
+        }
+}
+
+/* What a message is to a test of it. */
+static const char *
+kind_of(const MPI_Request *at)
+{
+    for (int i = 0; i < num_messages; ++i)
+        if (messages[i].at == at && messages[i].request == *at)
+            return messages[i].nbytes == BIG                 ? "MPI_Test of data"
+                   : messages[i].nbytes == sizeof(coi_hello) ? "MPI_Test of a word"
+                                                             : "MPI_Test of a letter";
+    return "MPI_Test of nothing";
+}
+
+/* Are messages of this round under way? */
+static bool
+is_under_way(void)
+{
+    bool any = false;
+
+    for (int i = 0; i < num_messages; ++i)
+        any = any || messages[i].round == rounds;
+    return any;
+}
+
+static void *
+note_alloc(size_t nbytes, size_t alignment, void *user)
+{
+    void *data = test_hooks_alloc(nbytes, alignment, user);
+
+    EXPECT(num_blocks < MAX_ENTRIES);
+    if (data != NULL && num_blocks < MAX_ENTRIES)
+        blocks[num_blocks++] = (block){ data, nbytes };
+    return data;
+}
+
+static void
+note_free(void *data, size_t nbytes, void *user)
+{
+    uintptr_t from = (uintptr_t)data;
+
+    for (int i = 0; i < num_messages; ++i) /* MPI would write to memory that is not ours */
+        EXPECT(messages[i].data >= from + nbytes || messages[i].data + messages[i].nbytes <= from);
+    for (int i = num_blocks - 1; i >= 0; --i)
+        if (blocks[i].data == data) {
+            blocks[i] = blocks[--num_blocks];
+            break;
+        }
+    test_hooks_free(data, nbytes, user);
+}
+
 /* How the words of this rank are changed on their way: the n-th, by a function. */
 typedef void (*tamper_fn)(coi_hello *hello, int *nbytes);
 static tamper_fn tamper;
@@ -80,15 +172,18 @@ MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_C
         tamper(copy, &count);
         data = copy;
     }
-    return PMPI_Isend(data, count, type, to, tag, comm, request);
+    return note_start(PMPI_Isend(data, count, type, to, tag, comm, request), request, data,
+                      (size_t)count);
 }
 
 int
 MPI_Irecv(void *data, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
           MPI_Request *request)
 {
-    return failing("MPI_Irecv") ? MPI_ERR_OTHER
-                                : PMPI_Irecv(data, count, type, from, tag, comm, request);
+    if (failing("MPI_Irecv"))
+        return MPI_ERR_OTHER;
+    return note_start(PMPI_Irecv(data, count, type, from, tag, comm, request), request, data,
+                      (size_t)count);
 }
 
 /* A duplicate that one rank gives up is never done on the others, and MPI makes no other after it: that fails by itself. */
@@ -97,20 +192,29 @@ static MPI_Request *duplicating;
 int
 MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
 {
-    if (failing(request == duplicating ? "MPI_Test of MPI_Comm_idup" : "MPI_Test"))
+    MPI_Request before = *request;
+    const char *kind = request == duplicating ? "MPI_Test of MPI_Comm_idup" : kind_of(request);
+    int         rc;
+
+    if (failing(kind) || (request != duplicating && failing("MPI_Test")))
         return MPI_ERR_OTHER;
     if (fault.is_stuck) {
         *flag = 0;
         return MPI_SUCCESS;
     }
-    return PMPI_Test(request, flag, status);
+    rc = PMPI_Test(request, flag, status);
+    if (*request != before)
+        note_end(request, before);
+    return rc;
 }
 
 int
 MPI_Comm_idup(MPI_Comm comm, MPI_Comm *out, MPI_Request *request)
 {
     duplicating = request;
-    return failing("MPI_Comm_idup") ? MPI_ERR_OTHER : PMPI_Comm_idup(comm, out, request);
+    if (failing("MPI_Comm_idup"))
+        return MPI_ERR_OTHER;
+    return note_start(PMPI_Comm_idup(comm, out, request), request, out, sizeof(*out));
 }
 
 int
@@ -262,17 +366,27 @@ announce(coi_group *group, coi_hello_kind kind, const outcome *o)
     group->transport->announce(group, &word);
 }
 
-/* Open, exchange, swap, exchange, swap, close, with a communicator of its own: what went wrong on another stays there. */
+/*
+ * Open, exchange, swap, exchange, swap, close, with a communicator and memory of its own: what went wrong on another stays
+ * there. The allocation number fail_at fails; 0: none.
+ */
 static outcome
-go_round(coi_memory *memory, coi_waiting *waiting, void (*in_the_middle)(coi_group *group))
+go_round(long long fail_at, coi_waiting *waiting, void (*in_the_middle)(coi_group *group))
 {
+    test_hooks        hooks;
+    coi_memory        memory;
     coi_group_options options = { .communicator = &comms[next_comm++ % MAX_COMMS],
-                                  .memory = memory,
+                                  .memory = &memory,
                                   .waiting = waiting,
                                   .deadline_ms = DEADLINE_MS };
     outcome           o;
     coi_group        *group = NULL;
 
+    ++rounds;
+    test_hooks_init(&hooks, fail_at);
+    hooks.allocator.alloc = note_alloc;
+    hooks.allocator.free = note_free;
+    coi_memory_init(&memory, &hooks.allocator);
     coi_error_reset(&o.err);
     o.rc = coi_group_open("mpi", &options, &group, &o.err);
     o.was_open = o.rc == CO_OK;
@@ -285,15 +399,15 @@ go_round(coi_memory *memory, coi_waiting *waiting, void (*in_the_middle)(coi_gro
                 in_the_middle(group);
         }
         announce(group, o.rc == CO_OK ? COI_HELLO_RUN_END : COI_HELLO_FAILED, &o);
-        coi_group_close(group);
+        EXPECT(coi_group_close(group) || is_under_way());
     }
     EXPECT((o.rc == CO_OK) == (o.err.code == CO_OK));
     EXPECT(o.rc == CO_OK || o.err.message[0] != '\0');
+    EXPECT((hooks.blocks != 0) == is_under_way()); /* leaked is what MPI has not let go of */
     PMPI_Barrier(MPI_COMM_WORLD);
     return o;
 }
 
-static coi_memory  plain;
 static coi_waiting waiting;
 
 /* Whether the fault of the call was met at all, by either rank. */
@@ -307,7 +421,7 @@ try_fault(const char *call, int nth, bool on_both)
     fault.nth = fault.left = nth;
     fault.has_fired = false;
     duplicating = NULL;
-    o = go_round(&plain, nth % 2 == 0 ? &waiting : NULL, NULL);
+    o = go_round(0, nth % 2 == 0 ? &waiting : NULL, NULL);
     fired = fault.has_fired;
     fault.call = "";
     PMPI_Allreduce(&fired, &any, 1, MPI_INT, MPI_LOR, MPI_COMM_WORLD);
@@ -326,6 +440,8 @@ fail_calls(void)
                   { "MPI_Irecv", 12, false },
                   { "MPI_Isend", 12, false },
                   { "MPI_Test", 12, false },
+                  { "MPI_Test of data", 3, false },
+                  { "MPI_Test of a word", 3, false },
                   { "MPI_Get_count", 8, false },
                   { "MPI_Cancel", 2, false },
                   { "MPI_Get_processor_name", 1, false },
@@ -344,7 +460,7 @@ fail_calls(void)
 static void
 expect_refused(co_code code, const char *part)
 {
-    outcome o = go_round(&plain, &waiting, NULL);
+    outcome o = go_round(0, &waiting, NULL);
 
     EXPECT(o.rc == code);
     EXPECT(strstr(o.err.message, part) != NULL);
@@ -370,10 +486,10 @@ refuse_to_open(void)
     fault.nth = fault.left = 1;
     expect_refused(CO_UNAVAILABLE, "MPI_Init_thread failed");
     fault.call = "";
-    EXPECT(go_round(&plain, &waiting, NULL).rc == CO_OK); /* as the one who started MPI */
+    EXPECT(go_round(0, &waiting, NULL).rc == CO_OK); /* as the one who started MPI */
     fault.is_fresh = false;
     fault.is_nowhere = true; /* without a machine, peers are not watched; all else works */
-    EXPECT(go_round(&plain, &waiting, NULL).rc == CO_OK);
+    EXPECT(go_round(0, &waiting, NULL).rc == CO_OK);
     fault.is_nowhere = false;
 }
 
@@ -514,7 +630,7 @@ be_hostile(void)
         tamper = rank == 1 ? cases[i].how : NULL;
         tamper_at = cases[i].at;
         words_sent = 0;
-        o = go_round(&plain, &waiting, NULL);
+        o = go_round(0, &waiting, NULL);
         tamper = NULL;
         if (rank == 0) {
             EXPECT(o.rc == cases[i].code);
@@ -533,17 +649,13 @@ run_out_of_memory(void)
     bool is_done = false;
 
     for (long long n = 1; n < 40 && !is_done; ++n) {
-        test_hooks hooks;
-        coi_memory poor;
-        outcome    o;
+        outcome o;
 
         fault.nth = (int)n;
-        test_hooks_init(&hooks, n);
-        coi_memory_init(&poor, &hooks.allocator);
-        o = go_round(&poor, &waiting, NULL);
+        o = go_round(n, &waiting, NULL);
         is_done = o.rc == CO_OK;
         EXPECT(is_done || o.rc == CO_RESOURCE_EXHAUSTED);
-        EXPECT(hooks.blocks == 0);
+        EXPECT(!is_under_way());
     }
     EXPECT(is_done);
 }
@@ -558,17 +670,16 @@ main(void)
     for (int i = 0; i < MAX_COMMS; ++i)
         PMPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
     PMPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    coi_memory_init(&plain, NULL);
     coi_waiting_init(&waiting, 2, 0);
     coi_waiting_begin(&waiting);
-    EXPECT(go_round(&plain, &waiting, NULL).rc == CO_OK);
-    EXPECT(go_round(&plain, NULL, refuse_to_speak).rc == CO_OK);
+    EXPECT(go_round(0, &waiting, NULL).rc == CO_OK);
+    EXPECT(go_round(0, NULL, refuse_to_speak).rc == CO_OK);
     run_out_of_memory();
     be_hostile();
     refuse_to_open();
     fail_calls();
-    go_round(&plain, &waiting, stick);
-    go_round(&plain, &waiting, close_stuck);
+    go_round(0, &waiting, stick);
+    go_round(0, &waiting, close_stuck);
     fault.is_stuck = false;
     try_fault("MPI_Test of MPI_Comm_idup", 1, false); /* the last: nothing can be opened after it */
     PMPI_Allreduce(&num_failures, &total, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

@@ -20,6 +20,7 @@ typedef struct job {
     coi_memory    memory;
     coi_waiting   waiting;
     coi_group    *group;
+    float        *part, *out; /* of the all-reduce; not freed where MPI still has them */
     co_error_info err;
 } job;
 
@@ -43,20 +44,22 @@ exchange(job *j, uint64_t epoch)
 static co_code
 reduce(job *j)
 {
-    float        *part = calloc(BIG, sizeof(*part)), *out = calloc(BIG, sizeof(*out));
     int          *first = calloc((size_t)j->group->size + 1, sizeof(*first));
-    const void   *parts[] = { part };
-    coi_reduction reduction = { CO_REDUCE_SUM, CO_FLOAT32, BIG, j->group->size, parts, out };
+    const void   *parts[1];
+    coi_reduction reduction = { CO_REDUCE_SUM, CO_FLOAT32, BIG, j->group->size, parts, NULL };
     co_code       rc = CO_RESOURCE_EXHAUSTED;
 
+    parts[0] = j->part = calloc(BIG, sizeof(*j->part));
+    reduction.out = j->out = calloc(BIG, sizeof(*j->out));
     for (int r = 0; first != NULL && r <= j->group->size; ++r)
         first[r] = r;
-    for (int i = 0; part != NULL && out != NULL && first != NULL && (i == 0 || rc == CO_OK); ++i)
+    for (int i = 0; j->part != NULL && j->out != NULL && first != NULL && (i == 0 || rc == CO_OK);
+         ++i)
         rc = coi_group_all_reduce(j->group, &reduction, 1, first,
                                   &(coi_travel){ .timeout_ms = DEADLINE_MS }, &j->err);
     if (!j->group->holding) {
-        free(part);
-        free(out);
+        free(j->part);
+        free(j->out);
     }
     free(first);
     return rc;
