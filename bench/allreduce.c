@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * all_reduce of two replicas inside a step, inputs unchanged, beside what two threads need for the same sums without the
- * library. Small values cost a meeting, large ones the memory's bandwidth: the sum reads two arrays and writes one.
+ * all_reduce of two replicas inside a step, inputs unchanged, beside what two threads need for the
+ * same sums without the library. Small values cost a meeting, large ones the memory's bandwidth:
+ * the sum reads two arrays and writes one.
  */
 #include "bench.h"
 
@@ -78,7 +79,8 @@ add(const arrays *x, size_t begin, size_t end)
         out[i] = a[i] + b[i];
 }
 
-/* The same with stores that do not read the lines they overwrite; begin and end are multiples of 16. */
+/* The same with stores that do not read the lines they overwrite; begin and end are multiples
+ * of 16. */
 static void
 add_streaming(const arrays *x, size_t begin, size_t end)
 {
@@ -131,8 +133,8 @@ ask(helper *h, range_fn work, const arrays *x)
 }
 
 /*
- * Seconds for the whole range on two threads, the mean of so many calls. The second thread lives no longer than that: while
- * replicas are measured nobody else may spin.
+ * Seconds for the whole range on two threads, the mean of so many calls. The second thread lives no
+ * longer than that: while replicas are measured nobody else may spin.
  */
 static double
 time_pair(range_fn work, const arrays *x, int calls)
@@ -215,7 +217,8 @@ small(co_context *ctx, co_strategy *strategy)
     bench_samples samples = { .n = 0 }, limit = { .n = 0 };
     arrays        x = { new_array(4096), new_array(4096), new_array(4096), 1024 };
 
-    /* One after the other: a thread that comes and goes would move this one to the core of a replica each time. */
+    /* One after the other: a thread that comes and goes would move this one to the core of a
+     * replica each time. */
     CO_BLOCK(ctx) {
         co_value *parts = parts_of(ctx, &x);
 

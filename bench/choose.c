@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tool behind src/ops/choice.c and parallel.h: times the kernels that a convolution could be given, by shape (products are in
- * choose_products.c), and says which is the
- * fastest and which the library takes. A row whose figure is over its goal is one whose limit in the table should move. Times are those of the
- * processor, which other programs disturb least. choose_team_*: work just above each limit of parallel.h with two threads beside one, by the
- * clock; on a machine that has two free cores, one that is over its goal has a limit that is too low.
+ * The tool behind src/ops/choice.c and parallel.h: times the kernels that a convolution could be
+ * given, by shape (products are in choose_products.c), and says which is the fastest and which the
+ * library takes. A row whose figure is over its goal is one whose limit in the table should move.
+ * Times are those of the processor, which other programs disturb least. choose_team_*: work just
+ * above each limit of parallel.h with two threads beside one, by the clock; on a machine that has
+ * two free cores, one that is over its goal has a limit that is too low.
  */
 #include "bench.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The part of `cohort-bench choose` for matrix products: shapes on both sides of every limit of src/ops/choice.c, carried out as
- * the library chooses and in each way that the setting `product` forces. One that is over its goal is one whose limit should move.
+ * The part of `cohort-bench choose` for matrix products: shapes on both sides of every limit of
+ * src/ops/choice.c, carried out as the library chooses and in each way that the setting `product`
+ * forces. One that is over its goal is one whose limit should move.
  */
 #include "bench.h"
 
@@ -13,7 +14,8 @@ enum { ROUNDS = 200, MAX_REPEAT = 64 };
 
 #define SECONDS   0.3
 #define SAMPLE_US 40.0
-#define MARGIN    1.1 /* times the fastest way, at most: limits cannot be right to the last per cent */
+/* Times the fastest way, at most: limits cannot be right to the last per cent. */
+#define MARGIN 1.1
 
 static const char *const ways[] = { "auto", "plain", "a", "b", "both", "turned" };
 enum { NUM_WAYS = sizeof(ways) / sizeof(ways[0]) };
@@ -24,7 +26,8 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    /* few columns: turned or not, by how many lanes stay empty and by whether A must be turned for it */
+    /* few columns: turned or not, by how many lanes stay empty and by whether A must be turned for
+       it */
     { 256, 1, 256, "nn" },
     { 256, 4, 64, "nn" },
     { 256, 8, 64, "nn" },

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The two convolutions of a small network on 28x28 pictures, batch 64, through the public interface. The second is
- * measured against the best rate of products, in turns; the first has one channel and too little arithmetic for that: its
- * whole layer (bias, relu and pooling, forward and backward) has a time of its own, scaled to this machine.
+ * The two convolutions of a small network on 28x28 pictures, batch 64, through the public
+ * interface. The second is measured against the best rate of products, in turns; the first has one
+ * channel and too little arithmetic for that: its whole layer (bias, relu and pooling, forward and
+ * backward) has a time of its own, scaled to this machine.
  */
 #include "bench.h"
 
@@ -21,7 +22,8 @@ noise(co_context *ctx, const int64_t *dims, size_t ndim)
     return co_random_uniform(ctx, CO_FLOAT32, dims, ndim, -1, 1);
 }
 
-/* Attributes of a convolution with padding SAME; `sizes` is the shape of the result of a backward one. */
+/* Attributes of a convolution with padding SAME; `sizes` is the shape of the result of a backward
+ * one. */
 static co_value *
 conv_attrs(co_context *ctx, const int64_t *sizes)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Element-wise operators and optimizers through the public interface. Over 64 MiB the memory is the limit: the same bytes moved
- * by a loop that does nothing else, in the same run. In cache the arithmetic is: there the limit is a loop written by hand
- * (by_hand.c), measured in turns with the operator.
+ * Element-wise operators and optimizers through the public interface. Over 64 MiB the memory is the
+ * limit: the same bytes moved by a loop that does nothing else, in the same run. In cache the
+ * arithmetic is: there the limit is a loop written by hand (by_hand.c), measured in turns with the
+ * operator.
  */
 #include "bench.h"
 #include "by_hand.h"
@@ -338,7 +339,8 @@ beside_hand(co_context *ctx, const char *name, operator_fn fn, hand_fn hand, con
     bench_report_samples(name, "us", &samples, limit, "by hand", TIMES_BY_HAND * limit);
 }
 
-/* What the loops by hand work on: the operands of the operators, and room of their own for results. */
+/* What the loops by hand work on: the operands of the operators, and room of their own for
+ * results. */
 static hand_arrays
 arrays_for(co_context *ctx, const operands *o, float *room[6])
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Input: how fast datasets give their elements, plain and through the iterator of a distributed dataset, beside what the machine
- * needs for the same bytes without the library. Record files are made in a temporary folder, which is removed, and are read from
- * the page cache. Everything runs on one thread; that nothing else works is a figure of its own.
+ * Input: how fast datasets give their elements, plain and through the iterator of a distributed
+ * dataset, beside what the machine needs for the same bytes without the library. Record files are
+ * made in a temporary folder, which is removed, and are read from the page cache. Everything runs
+ * on one thread; that nothing else works is a figure of its own.
  */
 #include "bench.h"
 
@@ -156,7 +157,8 @@ write_records(co_context *ctx, const char *path, size_t nbytes, int64_t count)
     free(record);
 }
 
-/* The same file without the library's datasets: each record is read to its place in a batch and its checksum is made. Seconds. */
+/* The same file without the library's datasets: each record is read to its place in a batch and its
+ * checksum is made. Seconds. */
 static double
 read_by_hand(const char *path, size_t nbytes, int64_t count, unsigned char *batch)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The products of four models' steps, forward and backward, through the public interface, beside what other libraries
- * need for the same. Large products are measured against the best rate that anybody reaches on this machine, in turns,
- * small ones against the better peer.
+ * The products of four models' steps, forward and backward, through the public interface, beside
+ * what other libraries need for the same. Large products are measured against the best rate that
+ * anybody reaches on this machine, in turns, small ones against the better peer.
  */
 #include "bench.h"
 #include "peers.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The best rate of products here and now: a product of 256 x 256 x 256, which fits the second-level cache, by whoever is fastest at it. It is
- * timed in turns with what is measured beside it, because a machine with other guests has phases of half its speed: the best of a
- * whole run would be that of another phase.
+ * The best rate of products here and now: a product of 256 x 256 x 256, which fits the second-level
+ * cache, by whoever is fastest at it. It is timed in turns with what is measured beside it, because
+ * a machine with other guests has phases of half its speed: the best of a whole run would be that
+ * of another phase.
  */
 #include "bench.h"
 #include "peers.h"

@@ -4,8 +4,8 @@
  * libraries. The program starts itself: a child opens a context and adds two numbers, another does
  * nothing. Both load the same libraries before main, so what the first needs beyond the second is
  * what passes between main and its result, and it takes that time itself: the difference of two
- * whole processes would be lost in what the system does for each. A child also reads its own memory,
- * because what the parent can ask for (ru_maxrss) includes what the child was before exec.
+ * whole processes would be lost in what the system does for each. A child also reads its own
+ * memory, because what the parent can ask for (ru_maxrss) includes what the child was before exec.
  */
 #include "bench.h"
 

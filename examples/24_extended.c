@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Place results and update components. What libraries on top of strategies use, the StrategyExtended
- * of the documents: reduce to the devices of a variable, reduce several values at once, update every
- * component of a variable on its device, copy a tensor to devices, find the container of a
- * component.
+ * Place results and update components. What libraries on top of strategies use, the
+ * StrategyExtended of the documents: reduce to the devices of a variable, reduce several values at
+ * once, update every component of a variable on its device, copy a tensor to devices, find the
+ * container of a component.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

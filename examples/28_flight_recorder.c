@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See where replicas met. A strategy keeps its last meetings: which run, which call, what was brought, from where, who came and
- * how it ended. After a step that went wrong the last entry shows the place. co_flight_format gives the same as text,
- * with times, and the setting flight_file=PATH saves it when a meeting fails.
+ * See where replicas met. A strategy keeps its last meetings: which run, which call, what was
+ * brought, from where, who came and how it ended. After a step that went wrong the last entry shows
+ * the place. co_flight_format gives the same as text, with times, and the setting flight_file=PATH
+ * saves it when a meeting fails.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The v1 flavour of a strategy. The samples of tf.compat.v1.distribute.OneDeviceStrategy as they are written: a variable on its
- * device and ten runs (seed003/1), a dataset of arrays (seed003/6), run with a constant (seed003/8); and what the flavour lacks.
- * The GPU is declared on host memory.
+ * The v1 flavour of a strategy. The samples of tf.compat.v1.distribute.OneDeviceStrategy as they
+ * are written: a variable on its device and ten runs (seed003/1), a dataset of arrays (seed003/6),
+ * run with a constant (seed003/8); and what the flavour lacks. The GPU is declared on host memory.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

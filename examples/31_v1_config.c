@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Configure the sessions of TensorFlow for a strategy: update_config_proto of the v1 interface, on the bytes of a tf.ConfigProto.
- * The config that is given stays as it is, and fields that the library knows nothing of survive.
+ * Configure the sessions of TensorFlow for a strategy: update_config_proto of the v1 interface, on
+ * the bytes of a tf.ConfigProto. The config that is given stays as it is, and fields that the
+ * library knows nothing of survive.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

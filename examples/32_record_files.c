@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Distribute record files. The samples of experimental_distribute_dataset that read four TFRecord files (seed002/4, seed003/2,
- * seed003/3), under a mirrored strategy of the v1 flavour; the files are written here first. As written they distribute single
- * records, which several replicas cannot divide: they need batches.
+ * Distribute record files. The samples of experimental_distribute_dataset that read four TFRecord
+ * files (seed002/4, seed003/2, seed003/3), under a mirrored strategy of the v1 flavour; the files
+ * are written here first. As written they distribute single records, which several replicas cannot
+ * divide: they need batches.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Adam, with decay as in AdamW, on a table of embeddings. Each replica looks two rows up; the gradient of a table is
- * made of the rows that were read, on all replicas, and rows that nobody reads only decay.
+ * Adam, with decay as in AdamW, on a table of embeddings. Each replica looks two rows up; the
+ * gradient of a table is made of the rows that were read, on all replicas, and rows that nobody
+ * reads only decay.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stopping and going on: the position of an iterator is written to a file, and another runtime, which could be another day, reads
- * the elements that were left. They come shuffled; the shuffle goes on where it was, with what is in its buffer.
+ * Stopping and going on: the position of an iterator is written to a file, and another runtime,
+ * which could be another day, reads the elements that were left. They come shuffled; the shuffle
+ * goes on where it was, with what is in its buffer.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

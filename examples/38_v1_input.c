@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the v1 document says of input beside the sample in 30_v1_iterators.c: a dataset function under a v1 strategy (seed003/4),
- * elements by get_next for call_for_each_replica, a step without input, and what is refused: batches that cannot be divided,
- * replication for each replica, graph mode.
+ * What the v1 document says of input beside the sample in 30_v1_iterators.c: a dataset function
+ * under a v1 strategy (seed003/4), elements by get_next for call_for_each_replica, a step without
+ * input, and what is refused: batches that cannot be divided, replication for each replica, graph
+ * mode.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

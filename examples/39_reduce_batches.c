@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reduce what two replicas make of distributed batches: the numbers in the text of reduce (documents 002 and 003). A batch of eight
- * examples is four on each replica; the last one of six is four and two where the batch size itself is divided, as it was when the
- * text was written, and is today where input is not sharded (DS-SPLIT-3). Without an axis replicas are combined example by
- * example, which needs equal parts; with the axis of examples a mean weighs all of them alike, which a mean of the replicas' means
- * does not.
+ * Reduce what two replicas make of distributed batches: the numbers in the text of reduce
+ * (documents 002 and 003). A batch of eight examples is four on each replica; the last one of six
+ * is four and two where the batch size itself is divided, as it was when the text was written, and
+ * is today where input is not sharded (DS-SPLIT-3). Without an axis replicas are combined example
+ * by example, which needs equal parts; with the axis of examples a mean weighs all of them alike,
+ * which a mean of the replicas' means does not.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See what each of several workers reads, without a cluster: what the text of experimental_distribute_dataset says of sharding
- * (documents 002 and 003). Files go to workers whole, and there must be one for each; other sources are read by all workers, each
- * takes its share of the elements; with sharding off every worker sees everything, and still splits its batches.
+ * See what each of several workers reads, without a cluster: what the text of
+ * experimental_distribute_dataset says of sharding (documents 002 and 003). Files go to workers
+ * whole, and there must be one for each; other sources are read by all workers, each takes its
+ * share of the elements; with sharding off every worker sees everything, and still splits its
+ * batches.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

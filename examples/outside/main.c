@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Train under a strategy of our own. Nothing here is different from training under a built-in one: the line is fitted to
- * ten points in batches of four, and the strategy decides which replicas use how many rows of each.
+ * Train under a strategy of our own. Nothing here is different from training under a built-in one:
+ * the line is fitted to ten points in batches of four, and the strategy decides which replicas use
+ * how many rows of each.
  */
 #include "skipping.h"
 

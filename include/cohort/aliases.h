@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The experimental and older names of the tf.distribute documents, for programs that are carried over
- * by their text. Each is another spelling of the call beside it, with its arguments, result and call
- * site, and adds nothing to the library. New programs use the names on the right.
+ * The experimental and older names of the tf.distribute documents, for programs that are carried
+ * over by their text. Each is another spelling of the call beside it, with its arguments, result
+ * and call site, and adds nothing to the library. New programs use the names on the right.
  *
  * A method of the documents is a call with the strategy as the argument after ctx:
  * strategy.experimental_run_v2(fn, args) is co_experimental_run_v2(ctx, strategy, fn, args, user).
- * Where the plain C name belongs to an operator (gather, broadcast_to), the alias has the class before
- * the method.
+ * Where the plain C name belongs to an operator (gather, broadcast_to), the alias has the class
+ * before the method.
  */
 #ifndef COHORT_ALIASES_H
 #define COHORT_ALIASES_H
@@ -61,8 +61,8 @@ co_numpy_dataset_of_current(co_context *ctx, co_value *arrays)
     return co_make_numpy_dataset(ctx, co_get_strategy(ctx), arrays);
 }
 /**
- * tf.distribute.experimental_make_numpy_dataset, which the 1.15 text names without a strategy: acts on
- * the current one, and so is CO_RUNTIME in a replica of it (AMB-8).
+ * tf.distribute.experimental_make_numpy_dataset, which the 1.15 text names without a strategy: acts
+ * on the current one, and so is CO_RUNTIME in a replica of it (AMB-8).
  */
 #define co_distribute_experimental_make_numpy_dataset(ctx, arrays)                                 \
     co_numpy_dataset_of_current(CO_HERE(ctx), arrays)

@@ -2,9 +2,10 @@
 /*
  * What every other header needs: the export macro, the version, and call sites.
  *
- * A call site is the file and line of the user's call. The macros of sites.h store it in the context on
- * the way into the library, so an error can say where it began. The real functions are called when a name
- * is put in parentheses, `(co_add)(ctx, x, y)`; a wrapper calls co_site() itself first.
+ * A call site is the file and line of the user's call. The macros of sites.h store it in the
+ * context on the way into the library, so an error can say where it began. The real functions are
+ * called when a name is put in parentheses, `(co_add)(ctx, x, y)`; a wrapper calls co_site() itself
+ * first.
  */
 #ifndef COHORT_API_H
 #define COHORT_API_H
@@ -57,7 +58,8 @@ typedef struct co_site_info {
     int         line;
 } co_site_info;
 
-/** Remember `file` and `line` as the site of the next call on `ctx`; returns ctx. NULL is allowed. */
+/** Remember `file` and `line` as the site of the next call on `ctx`; returns ctx. NULL is
+ * allowed. */
 static inline co_context *
 co_site(co_context *ctx, const char *file, int line)
 {
@@ -71,7 +73,8 @@ co_site(co_context *ctx, const char *file, int line)
 }
 #define CO_HERE(ctx) co_site((ctx), __FILE__, __LINE__)
 
-/* A name of its own for the variable of a statement macro on each line, so that statements nest without shadowing. */
+/* A name of its own for the variable of a statement macro on each line, so that statements nest
+ * without shadowing. */
 #define CO_NAME_(name, line)  name##line
 #define CO_NAME_AT(name, line) CO_NAME_(name, line)
 #define CO_NAME_HERE(name)     CO_NAME_AT(name, __LINE__)

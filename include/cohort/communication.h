@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How values travel when replicas combine them: tf.distribute.experimental.CommunicationOptions and the cross-device
- * operations of a mirrored strategy. All of it is advice. Results never depend on it, to the last bit; only the time they take
- * and how long to wait for a worker do.
+ * How values travel when replicas combine them: tf.distribute.experimental.CommunicationOptions and
+ * the cross-device operations of a mirrored strategy. All of it is advice. Results never depend on
+ * it, to the last bit; only the time they take and how long to wait for a worker do.
  *
  *     co_communication_options options = CO_COMMUNICATION_OPTIONS_INIT;
  *     options.bytes_per_pack = 50 << 20;
  *     options.timeout_seconds = 120;
  *     sum = co_all_reduce_with(ctx, CO_REDUCE_SUM, gradients, &options);
  *
- * Options are given to a strategy, for all of its collectives, or to one call; fields of a call that are not the default
- * override those of the strategy (CO-2).
+ * Options are given to a strategy, for all of its collectives, or to one call; fields of a call
+ * that are not the default override those of the strategy (CO-2).
  */
 #ifndef COHORT_COMMUNICATION_H
 #define COHORT_COMMUNICATION_H
@@ -23,7 +23,8 @@ typedef enum co_communication {
     CO_COMMUNICATION_AUTO = 0, /* one round for what is short, two for the rest */
     CO_COMMUNICATION_RING =
         1, /* always two rounds, in which no worker sends more than twice the bytes */
-    CO_COMMUNICATION_NCCL = 2 /* accepted for programs that name it; the same as AUTO: there is no such library here */
+    /* accepted for programs that name it; the same as AUTO: there is no such library here */
+    CO_COMMUNICATION_NCCL = 2
 } co_communication;
 /** AUTO, RING or NCCL by name, in any letter case; CO_VALUE for every other name. */
 CO_API co_code co_communication_from_name(co_context *ctx, const char *name, co_communication *out);
@@ -33,12 +34,12 @@ CO_API co_code co_communication_from_name(co_context *ctx, const char *name, co_
 
 typedef struct co_communication_options {
     size_t struct_size;
-    int64_t
-        bytes_per_pack; /* between workers values travel in packs, in order; a pack is complete when it
-                               * exceeds this. 0: one pack (CO-4) */
-    double
-        timeout_seconds; /* how long a collective waits for other workers, then CO_DEADLINE_EXCEEDED;
-                               * 0: for ever. Without workers it has no effect (CO-3) */
+    /* between workers values travel in packs, in order; a pack is complete when it exceeds this. 0:
+     * one pack (CO-4) */
+    int64_t bytes_per_pack;
+    /* how long a collective waits for other workers, then CO_DEADLINE_EXCEEDED; 0: for ever. Without
+     * workers it has no effect (CO-3) */
+    double timeout_seconds;
     co_communication implementation;
 } co_communication_options;
 #define CO_COMMUNICATION_OPTIONS_INIT                                                              \

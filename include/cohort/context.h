@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The context: the first argument of every call, as lua_State is in Lua. It is what a thread works in:
- * the current device, the block that owns what is made, the first error, the gradient tape, and the stack
- * of modes (strategy, replica, update, creators). A program opens one; `co_run` gives every replica its own.
+ * The context: the first argument of every call, as lua_State is in Lua. It is what a thread works
+ * in: the current device, the block that owns what is made, the first error, the gradient tape, and
+ * the stack of modes (strategy, replica, update, creators). A program opens one; `co_run` gives
+ * every replica its own.
  *
- * Lifetime. What is made through a context belongs to its innermost open block and dies when that block
- * ends; made outside any block it lives until the context is closed. co_keep makes a handle live on,
- * co_release gives that back, co_escape hands a value to the block around the current one.
+ * Lifetime. What is made through a context belongs to its innermost open block and dies when that
+ * block ends; made outside any block it lives until the context is closed. co_keep makes a handle
+ * live on, co_release gives that back, co_escape hands a value to the block around the current one.
  *
  *     for (int i = 0; i < steps; ++i)
  *         CO_BLOCK(ctx) {
  *             co_value *y = co_mul(ctx, x, w);      // gone after this iteration
  *         }
  *
- * Threads. A context is used by one thread at a time; different contexts are independent. A value may be
- * used from any context of the same runtime while it lives. Debug builds report a context used by two
- * threads at once, and handles used after their death.
+ * Threads. A context is used by one thread at a time; different contexts are independent. A value
+ * may be used from any context of the same runtime while it lives. Debug builds report a context
+ * used by two threads at once, and handles used after their death.
  */
 #ifndef COHORT_CONTEXT_H
 #define COHORT_CONTEXT_H
@@ -32,12 +33,14 @@ typedef enum co_log_level {
     CO_LOG_DEBUG = 4
 } co_log_level;
 
-/** Receives log lines (no newline at the end). Called from any thread of the library, one at a time. */
+/** Receives log lines (no newline at the end). Called from any thread of the library, one at a
+ * time. */
 typedef void (*co_log_fn)(co_log_level level, const char *line, void *user);
 
 /**
- * Memory for the library's own use. `nbytes` is at least 1; realloc is not needed. As everywhere, `user` comes last. The library
- * copies the struct, and it stays as it is: whatever more may be asked of an allocator one day has its own struct.
+ * Memory for the library's own use. `nbytes` is at least 1; realloc is not needed. As everywhere,
+ * `user` comes last. The library copies the struct, and it stays as it is: whatever more may be
+ * asked of an allocator one day has its own struct.
  */
 typedef struct co_allocator {
     void *(*alloc)(size_t nbytes, size_t alignment, void *user); /* NULL when there is none */
@@ -61,23 +64,25 @@ typedef struct co_options {
 /**
  * Open a runtime and a first context in it.
  *
- * `settings` is text, "cpus=4, devices=GPU:2, log=info", or NULL. A setting is looked for there, then in the
- * environment (COHORT_CPUS, ...), then takes its default; `cohort info` lists them all.
+ * `settings` is text, "cpus=4, devices=GPU:2, log=info", or NULL. A setting is looked for there,
+ * then in the environment (COHORT_CPUS, ...), then takes its default; `cohort info` lists them all.
  *
- * Returns a context, which carries an error if a setting was wrong (check with co_ok; close it all the
- * same), or NULL when there is no memory even for that. Every call accepts a NULL context and does nothing.
+ * Returns a context, which carries an error if a setting was wrong (check with co_ok; close it all
+ * the same), or NULL when there is no memory even for that. Every call accepts a NULL context and
+ * does nothing.
  */
 CO_API co_context *co_open(const char *settings);
 /** The same, with a log callback and an allocator. */
 CO_API co_context *co_open_with(const co_options *options);
-/** Another context of the same runtime, in default mode, for another thread. NULL without memory, and in a fork (CO_RUNTIME).
- * `other` may be in use by another thread: nothing is noted in it, not even the place of this call. */
+/** Another context of the same runtime, in default mode, for another thread. NULL without memory,
+ * and in a fork (CO_RUNTIME). `other` may be in use by another thread: nothing is noted in it, not
+ * even the place of this call. */
 CO_API co_context *co_open_beside(co_context *other);
 /**
- * Close a context and what it owns; the last one closes the runtime: workers are joined, devices go.
- * Returns CO_OK, or the code of an error that was never cleared, after reporting it in the log. Where another process has
- * stopped answering, it waits for it up to 5 seconds. In a forked
- * child nothing is given back: its memory goes with it.
+ * Close a context and what it owns; the last one closes the runtime: workers are joined, devices
+ * go. Returns CO_OK, or the code of an error that was never cleared, after reporting it in the log.
+ * Where another process has stopped answering, it waits for it up to 5 seconds. In a forked child
+ * nothing is given back: its memory goes with it.
  */
 CO_API co_code co_close(co_context *ctx);
 
@@ -85,17 +90,19 @@ CO_API co_code co_close(co_context *ctx);
 CO_API void co_block_begin(co_context *ctx);
 /** End the innermost block: what was made in it dies, a tape opened in it is dropped. */
 CO_API void co_block_end(co_context *ctx);
-/** A block as a statement. Leave its body by reaching the end or by `continue`, not by break or return. */
+/** A block as a statement. Leave its body by reaching the end or by `continue`, not by break or
+ * return. */
 #define CO_BLOCK(ctx)                                                                              \
     for (int CO_NAME_HERE(co_once_) = (co_block_begin(ctx), 1); CO_NAME_HERE(co_once_);            \
          CO_NAME_HERE(co_once_) = (co_block_end(ctx), 0))
 
-/** Let a handle (value, strategy, dataset, iterator, optimizer) live on after its block. NULL is an error. */
+/** Let a handle (value, strategy, dataset, iterator, optimizer) live on after its block. NULL is an
+ * error. */
 CO_API void co_keep(co_context *ctx, const void *handle);
 /**
- * Give back what co_keep took, once for each. A handle still owned by a block stays alive until the block
- * ends. NULL is allowed. Debug builds report a handle that was released more often than kept, at the latest
- * when its block ends.
+ * Give back what co_keep took, once for each. A handle still owned by a block stays alive until the
+ * block ends. NULL is allowed. Debug builds report a handle that was released more often than kept,
+ * at the latest when its block ends.
  */
 CO_API void co_release(co_context *ctx, const void *handle);
 /** Hand a value made in the current block to the block around it; returns value. */

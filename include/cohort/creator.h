@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Variable creators: functions of yours that stand between co_variable and what it makes, to look at, change
- * or replace variables as code that you did not write makes them.
+ * Variable creators: functions of yours that stand between co_variable and what it makes, to look
+ * at, change or replace variables as code that you did not write makes them.
  *
  *     static co_value *freeze(co_context *ctx, co_creation *next, co_value *initial,
  *                             const co_variable_options *options, void *user)
@@ -28,23 +28,25 @@ CO_EXTERN_C_BEGIN
 typedef struct co_creation co_creation;
 
 /**
- * Makes a variable, as a rule by calling co_creator_next, once, with the arguments that it was given or with
- * others. `initial` is a tensor, a spec for a variable without a value, or NULL where options->initializer
- * will make it. Returns a variable; fails by recording an error in ctx, which co_variable then passes on
- * unchanged.
+ * Makes a variable, as a rule by calling co_creator_next, once, with the arguments that it was
+ * given or with others. `initial` is a tensor, a spec for a variable without a value, or NULL where
+ * options->initializer will make it. Returns a variable; fails by recording an error in ctx, which
+ * co_variable then passes on unchanged.
  */
 typedef co_value *(*co_creator_fn)(co_context *ctx, co_creation *next, co_value *initial,
                                    const co_variable_options *options, void *user);
 
 /**
- * Call `fn` for every variable that this context makes until the scope is left with co_scope_exit. Creators
- * nest: the one entered last is called first, and its co_creator_next calls the one before. A creator
- * entered inside a strategy's scope (or in a step, by each replica) is called once per variable, before the
- * strategy places it; one entered outside is called once per component, after that: with the component's
- * name ("w/replica_1"), co_creator_owner being the strategy. Steps of this context find its creators too,
- * called for all replicas by the first. Rules: VAR-CREATOR-1, SCOPE-9, SET-11.
+ * Call `fn` for every variable that this context makes until the scope is left with co_scope_exit.
+ * Creators nest: the one entered last is called first, and its co_creator_next calls the one
+ * before. A creator entered inside a strategy's scope (or in a step, by each replica) is called
+ * once per variable, before the strategy places it; one entered outside is called once per
+ * component, after that: with the component's name ("w/replica_1"), co_creator_owner being the
+ * strategy. Steps of this context find its creators too, called for all replicas by the first.
+ * Rules: VAR-CREATOR-1, SCOPE-9, SET-11.
  *
- * Returns:  a token with id 0 and an error in ctx if it failed: CO_TYPE (fn is NULL), CO_RESOURCE_EXHAUSTED.
+ * Returns:  a token with id 0 and an error in ctx if it failed: CO_TYPE (fn is NULL),
+ *           CO_RESOURCE_EXHAUSTED.
  */
 CO_API co_scope co_creator_enter(co_context *ctx, co_creator_fn fn, void *user);
 /** A creator's scope as a statement. Not to be left by break or return. */
@@ -54,12 +56,14 @@ CO_API co_scope co_creator_enter(co_context *ctx, co_creator_fn fn, void *user);
          co_scope_exit(ctx, &CO_NAME_HERE(co_scope_)), CO_NAME_HERE(co_scope_).id = 0)
 
 /**
- * Make the variable: the next creator, or the strategy, or where nothing is left the ordinary variable.
- * Fails with CO_RUNTIME if another strategy is current than when the variable was asked for (SCOPE-13).
+ * Make the variable: the next creator, or the strategy, or where nothing is left the ordinary
+ * variable. Fails with CO_RUNTIME if another strategy is current than when the variable was asked
+ * for (SCOPE-13).
  */
 CO_API co_value *co_creator_next(co_context *ctx, co_creation *next, co_value *initial,
                                  const co_variable_options *options);
-/** The strategy that has placed the variable, of which a component is being made; NULL before that. */
+/** The strategy that has placed the variable, of which a component is being made; NULL before
+ * that. */
 CO_API co_strategy *co_creator_owner(co_context *ctx, const co_creation *next);
 
 CO_EXTERN_C_END

@@ -29,33 +29,36 @@ CO_EXTERN_C_BEGIN
 #define CO_UNKNOWN_BATCH_SIZE  (-1)
 
 /*
- * Functions over elements. They are called by co_next, on its thread and context, or by a thread that works
- * ahead (below) on a context of that thread; in default mode with the host's first CPU as the current device
- * and in a block of their own. `user` is passed on and must live as long as the dataset and its iterators.
- * An iterator calls the functions of one stage one at a time, except where a stage says that there are several
- * calls at a time; two iterators of one dataset are two callers. Elements come as they are in the spec: one tensor, or
- * a structure of tensors. When a function records an error, co_next fails with it: the code stays, the
- * message begins with the stage and the element ("map of element 3: ..."), and the next call goes on
- * with the element after it. A function must not ask the iterator that it works for: CO_RUNTIME. The batch
- * size is not known after a function that makes elements.
+ * Functions over elements. They are called by co_next, on its thread and context, or by a thread
+ * that works ahead (below) on a context of that thread; in default mode with the host's first CPU
+ * as the current device and in a block of their own. `user` is passed on and must live as long as
+ * the dataset and its iterators. An iterator calls the functions of one stage one at a time, except
+ * where a stage says that there are several calls at a time; two iterators of one dataset are two
+ * callers. Elements come as they are in the spec: one tensor, or a structure of tensors. When a
+ * function records an error, co_next fails with it: the code stays, the message begins with the
+ * stage and the element ("map of element 3: ..."), and the next call goes on with the element after
+ * it. A function must not ask the iterator that it works for: CO_RUNTIME. The batch size is not
+ * known after a function that makes elements.
  *
  * `spec` describes what a function returns, with specs as leaves (co_spec, co_type_spec), -1 for
- * dimensions that vary; NULL: it is that of the input. Host values are converted to it. Anything else
- * is refused when it comes: CO_TYPE for another structure or dtype, CO_INVALID_ARGUMENT for a shape.
+ * dimensions that vary; NULL: it is that of the input. Host values are converted to it. Anything
+ * else is refused when it comes: CO_TYPE for another structure or dtype, CO_INVALID_ARGUMENT for a
+ * shape.
  *
- * Working ahead. Three things make elements before they are asked for, on threads of the iterator ("co-input"):
- * co_dataset_prefetch, parallel calls of map and interleave, and distributed datasets whose elements cost
- * something (functions, files), as far as per_replica_buffer_size says. Functions of stages before it then run
- * beside the thread that calls co_next, so what both use through `user` needs a lock of its own. It is not
- * visible in the data: same elements, same order, errors at their place. One exception: a shuffle with
- * reshuffle_each_iteration counts its passes as they begin, so where several readers of one such dataset work
- * ahead at once (two branches of a zip, two iterators), or one is released before its end, which pass comes next
- * is a matter of timing; a shuffle for each reader is not. Random numbers of the context
- * (co_random_*) have a stream of their own on each thread. Nothing is read before the first next; at most the
- * buffer is filled; a thread without work sleeps. Releasing the iterator ends its threads and waits for the one
- * call or read that each is in, no more. Where the system has no thread to give, elements are made by co_next.
- * An iterator that works ahead and was kept (co_keep) is released before the last context is closed; it keeps
- * the runtime until then.
+ * Working ahead. Three things make elements before they are asked for, on threads of the iterator
+ * ("co-input"): co_dataset_prefetch, parallel calls of map and interleave, and distributed datasets
+ * whose elements cost something (functions, files), as far as per_replica_buffer_size says.
+ * Functions of stages before it then run beside the thread that calls co_next, so what both use
+ * through `user` needs a lock of its own. It is not visible in the data: same elements, same order,
+ * errors at their place. One exception: a shuffle with reshuffle_each_iteration counts its passes
+ * as they begin, so where several readers of one such dataset work ahead at once (two branches of a
+ * zip, two iterators), or one is released before its end, which pass comes next is a matter of
+ * timing; a shuffle for each reader is not. Random numbers of the context (co_random_*) have a
+ * stream of their own on each thread. Nothing is read before the first next; at most the buffer is
+ * filled; a thread without work sleeps. Releasing the iterator ends its threads and waits for the
+ * one call or read that each is in, no more. Where the system has no thread to give, elements are
+ * made by co_next. An iterator that works ahead and was kept (co_keep) is released before the last
+ * context is closed; it keeps the runtime until then.
  */
 
 /** Returns an element made from one. */
@@ -67,8 +70,9 @@ typedef bool (*co_predicate_fn)(co_context *ctx, co_value *element, void *user);
 typedef co_value *(*co_fold_fn)(co_context *ctx, co_value *args, void *user);
 /** Returns the dataset that stands for an element. */
 typedef co_dataset *(*co_inner_fn)(co_context *ctx, co_value *element, void *user);
-/** Returns element `index`, counted from 0 by each iterator; NULL without an error at the end. An iterator that was restored
- * (co_iterator_restore) begins with the index it had come to, so the element should depend on the index alone. */
+/** Returns element `index`, counted from 0 by each iterator; NULL without an error at the end. An
+ * iterator that was restored (co_iterator_restore) begins with the index it had come to, so the
+ * element should depend on the index alone. */
 typedef co_value *(*co_generator_fn)(co_context *ctx, int64_t index, void *user);
 
 /* Sources. */
@@ -85,9 +89,9 @@ CO_API co_dataset *co_dataset_from_tensor_slices(co_context *ctx, co_value *stru
 CO_API co_dataset *co_dataset_from_tensors(co_context *ctx, co_value *structure);
 
 /**
- * What a function makes: fn is called with 0, 1, 2, ... by each iterator, until it returns NULL without
- * an error, and may be called from any thread that iterates. spec describes the elements; see "Functions
- * over elements" above. CO_TYPE if fn is NULL or spec is no spec.
+ * What a function makes: fn is called with 0, 1, 2, ... by each iterator, until it returns NULL
+ * without an error, and may be called from any thread that iterates. spec describes the elements;
+ * see "Functions over elements" above. CO_TYPE if fn is NULL or spec is no spec.
  */
 CO_API co_dataset *co_dataset_from_generator(co_context *ctx, co_generator_fn fn, void *user,
                                              co_value *spec);
@@ -110,8 +114,9 @@ CO_API co_dataset *co_dataset_map(co_context *ctx, co_dataset *input, co_element
                                   co_value *spec);
 typedef struct co_map_options {
     size_t struct_size;
-    int    num_parallel_calls; /* calls of fn at a time, each on a thread of its own: 0 to 256, -1: one on each
-                                * core. 0: by co_next, as co_dataset_map */
+    /* calls of fn at a time, each on a thread of its own: 0 to 256, -1: one on each core. 0: by
+     * co_next, as co_dataset_map */
+    int    num_parallel_calls;
     bool   deterministic;      /* elements in the order of the input; false: as they are ready */
 } co_map_options;
 #define CO_MAP_OPTIONS_INIT                                                                        \
@@ -119,9 +124,10 @@ typedef struct co_map_options {
         sizeof(co_map_options), -1, true                                                           \
     }
 /**
- * The same with several calls at a time: fn must bear that. Up to twice as many elements as there are calls are
- * made ahead of those that were asked for. An error comes at the place of its element. NULL options are
- * CO_MAP_OPTIONS_INIT. CO_INVALID_ARGUMENT for a number of calls out of range.
+ * The same with several calls at a time: fn must bear that. Up to twice as many elements as there
+ * are calls are made ahead of those that were asked for. An error comes at the place of its
+ * element. NULL options are CO_MAP_OPTIONS_INIT. CO_INVALID_ARGUMENT for a number of calls out of
+ * range.
  */
 CO_API co_dataset *co_dataset_parallel_map(co_context *ctx, co_dataset *input, co_element_fn fn,
                                            void *user, co_value *spec,
@@ -138,9 +144,10 @@ CO_API co_dataset *co_dataset_take_while(co_context *ctx, co_dataset *input, co_
  * drop_remainder. Consecutive slices of one source are batched without copying. CO_INVALID_ARGUMENT
  * for a size below 1, and from co_next when the elements of a batch differ in shape.
  *
- * When an element cannot be made, co_next fails in place of its batch: the elements before it in that batch are lost, and the
- * next batch begins with the element behind it (DS-ITER-8). Of 1, 2, wrong, 4, 5 in batches of 2 come (1, 2), the error, (4, 5);
- * of 1, wrong, 3, 4 the error and (3, 4). So it is with co_dataset_padded_batch.
+ * When an element cannot be made, co_next fails in place of its batch: the elements before it in
+ * that batch are lost, and the next batch begins with the element behind it (DS-ITER-8). Of 1, 2,
+ * wrong, 4, 5 in batches of 2 come (1, 2), the error, (4, 5); of 1, wrong, 3, 4 the error and (3,
+ * 4). So it is with co_dataset_padded_batch.
  */
 CO_API co_dataset *co_dataset_batch(co_context *ctx, co_dataset *input, int64_t size,
                                     bool drop_remainder);
@@ -157,16 +164,17 @@ CO_API co_dataset *co_dataset_repeat(co_context *ctx, co_dataset *input, int64_t
 CO_API co_dataset *co_dataset_take(co_context *ctx, co_dataset *input, int64_t count);
 
 /**
- * A map with a memory: fn gets (state, element) and returns a tuple of the new state and the output,
- * which spec describes. Every iterator begins with `initial`. CO_TYPE if fn returns anything else.
+ * A map with a memory: fn gets (state, element) and returns a tuple of the new state and the
+ * output, which spec describes. Every iterator begins with `initial`. CO_TYPE if fn returns
+ * anything else.
  */
 CO_API co_dataset *co_dataset_scan(co_context *ctx, co_dataset *input, co_value *initial,
                                    co_fold_fn fn, void *user, co_value *spec);
 /** All but the first `count` elements; a negative count skips all. */
 CO_API co_dataset *co_dataset_skip(co_context *ctx, co_dataset *input, int64_t count);
 /**
- * Tuples of one element of each input; ends with the shortest. CO_VALUE without inputs. The batch size
- * is that of the inputs if they agree.
+ * Tuples of one element of each input; ends with the shortest. CO_VALUE without inputs. The batch
+ * size is that of the inputs if they agree.
  */
 CO_API co_dataset *co_dataset_zip(co_context *ctx, co_dataset *const *inputs, size_t num_inputs);
 /** Tuples of a number (int64, from start) and the element. */
@@ -193,33 +201,37 @@ CO_API co_dataset *co_dataset_unbatch(co_context *ctx, co_dataset *input);
  * Elements in random order: each is drawn from the next buffer_size that were not given yet, so a
  * buffer as large as the input shuffles it wholly. The order depends on seed, buffer size and pass
  * alone, on every machine (docs/decisions/shuffle.md). With reshuffle_each_iteration every iterator
- * and every round of a repeat is a pass of its own, in the order in which they begin (see "Working ahead"
- * above); otherwise all are alike. CO_INVALID_ARGUMENT for a buffer below 1 or above 2^32 - 1.
+ * and every round of a repeat is a pass of its own, in the order in which they begin (see "Working
+ * ahead" above); otherwise all are alike. CO_INVALID_ARGUMENT for a buffer below 1 or above 2^32 -
+ * 1.
  */
 CO_API co_dataset *co_dataset_shuffle(co_context *ctx, co_dataset *input, int64_t buffer_size,
                                       int64_t seed, bool reshuffle_each_iteration);
 /**
  * The elements of all datasets that fn makes of the elements, one dataset after the other. spec
- * describes their elements. CO_TYPE from co_next if fn returns no dataset, or one of other elements.
+ * describes their elements. CO_TYPE from co_next if fn returns no dataset, or one of other
+ * elements.
  */
 CO_API co_dataset *co_dataset_flat_map(co_context *ctx, co_dataset *input, co_inner_fn fn,
                                        void *user, co_value *spec);
 /**
- * Elements that are datasets: of `size` elements, `stride` apart in the input. The next window begins `shift` elements later (0: size),
- * so windows may overlap or leave elements out. The last ones may be shorter unless drop_remainder. Of elements with components, each
- * component is a dataset. They stay in memory; elements between windows are passed over. Such elements can be handed on, chosen,
- * shuffled and given to functions; co_dataset_flat_map makes tensors of them:
+ * Elements that are datasets: of `size` elements, `stride` apart in the input. The next window
+ * begins `shift` elements later (0: size), so windows may overlap or leave elements out. The last
+ * ones may be shorter unless drop_remainder. Of elements with components, each component is a
+ * dataset. They stay in memory; elements between windows are passed over. Such elements can be
+ * handed on, chosen, shuffled and given to functions; co_dataset_flat_map makes tensors of them:
  *
  *     pairs(ctx, window, user)  { return co_dataset_batch(ctx, co_value_dataset(ctx, window), 2, true); }
  *     co_dataset_flat_map(ctx, co_dataset_window(ctx, input, 2, 1, 1, true), pairs, NULL, spec_of_pairs);
  *
- * CO_INVALID_ARGUMENT for numbers below 1 or above 2^31 - 1. Stages that work on tensors refuse such an input with CO_TYPE.
+ * CO_INVALID_ARGUMENT for numbers below 1 or above 2^31 - 1. Stages that work on tensors refuse
+ * such an input with CO_TYPE.
  */
 CO_API co_dataset *co_dataset_window(co_context *ctx, co_dataset *input, int64_t size, int64_t shift,
                                      int64_t stride, bool drop_remainder);
 /**
- * The dataset that a value of kind CO_KIND_DATASET holds, as a handle of ctx's block; of its spec, which co_element_spec gives, an empty
- * one of such elements. CO_TYPE for anything else.
+ * The dataset that a value of kind CO_KIND_DATASET holds, as a handle of ctx's block; of its spec,
+ * which co_element_spec gives, an empty one of such elements. CO_TYPE for anything else.
  */
 CO_API co_dataset *co_value_dataset(co_context *ctx, co_value *value);
 typedef struct co_interleave_options {
@@ -229,12 +241,14 @@ typedef struct co_interleave_options {
     bool   opens_files;  /* elements are names of files that fn reads: the policies FILE and AUTO
                           * share the names out (DS-SHARD-2); CO_INVALID_ARGUMENT from co_next if
                           * there are fewer than workers */
-    int    num_parallel_calls; /* datasets that are read ahead, each by a thread of its own: 0 to 256, -1: one on each
-                                * core. From 2 on, as many more are opened before it is their turn, if their elements
-                                * come from memory (names of files) and not from functions or files. fn itself is
-                                * called by one at a time; where it fails before its turn, it is called again then */
-    bool   deterministic;      /* the same elements in the same order as without threads; false: a dataset that
-                                * has an element ready goes before one that has not */
+    /* datasets that are read ahead, each by a thread of its own: 0 to 256, -1: one on each core.
+     * From 2 on, as many more are opened before it is their turn, if their elements come from
+     * memory (names of files) and not from functions or files. fn itself is called by one at a
+     * time; where it fails before its turn, it is called again then */
+    int    num_parallel_calls;
+    /* the same elements in the same order as without threads; false: a dataset that has an element
+     * ready goes before one that has not */
+    bool   deterministic;
 } co_interleave_options;
 #define CO_INTERLEAVE_OPTIONS_INIT                                                                 \
     {                                                                                              \
@@ -246,13 +260,15 @@ CO_API co_dataset *co_dataset_interleave(co_context *ctx, co_dataset *input, co_
                                          const co_interleave_options *options);
 /** Returns a dataset made from one. */
 typedef co_dataset *(*co_apply_fn)(co_context *ctx, co_dataset *input, void *user);
-/** What fn makes of the input, now: parts of a pipeline as functions. CO_TYPE if it is no dataset. */
+/** What fn makes of the input, now: parts of a pipeline as functions. CO_TYPE if it is no
+ * dataset. */
 CO_API co_dataset *co_dataset_apply(co_context *ctx, co_dataset *input, co_apply_fn fn, void *user);
 #define CO_STAGE_NAME_MAX 32
 /**
- * Give the stage that made `dataset` a name of its own, and return the dataset: "map 'decode'" in errors, statistics and
- * co_dataset_explain, where there are several maps. Of up to 31 bytes, "" takes it away; CO_INVALID_ARGUMENT for more. Before the
- * dataset is iterated over or built upon. Names are not part of positions. Of a distributed dataset it is the name of the whole,
+ * Give the stage that made `dataset` a name of its own, and return the dataset: "map 'decode'" in
+ * errors, statistics and co_dataset_explain, where there are several maps. Of up to 31 bytes, ""
+ * takes it away; CO_INVALID_ARGUMENT for more. Before the dataset is iterated over or built upon.
+ * Names are not part of positions. Of a distributed dataset it is the name of the whole,
  * "distributed 'train'"; the stages in it keep theirs.
  *
  *     images = co_dataset_set_name(ctx, co_dataset_map(ctx, files, decode, NULL, spec), "decode");
@@ -270,10 +286,10 @@ CO_API co_dataset *co_dataset_assert_cardinality(co_context *ctx, co_dataset *in
  */
 CO_API co_dataset *co_dataset_cache(co_context *ctx, co_dataset *input);
 /**
- * The same elements, of which up to buffer_size (-1: as many as are useful; at most 65536) are made before they are
- * asked for, by a thread of the iterator: see "Working ahead" above. Nothing changes with a size of 0, and where
- * elements are only cut from memory (a range, slices), which costs less than handing them over.
- * CO_INVALID_ARGUMENT below -1.
+ * The same elements, of which up to buffer_size (-1: as many as are useful; at most 65536) are made
+ * before they are asked for, by a thread of the iterator: see "Working ahead" above. Nothing
+ * changes with a size of 0, and where elements are only cut from memory (a range, slices), which
+ * costs less than handing them over. CO_INVALID_ARGUMENT below -1.
  */
 CO_API co_dataset *co_dataset_prefetch(co_context *ctx, co_dataset *input, int64_t buffer_size);
 
@@ -308,15 +324,18 @@ CO_API int64_t co_dataset_batch_size(co_context *ctx, co_dataset *dataset);
 /*
  * Distributing.
  *
- * Unequal shares. Replicas of a strategy with weights get their share of every batch: of m rows, replicas 0 to k together get
- * the first ceil(m * (weights 0 to k) / (all weights)), so every row is read once and nobody's piece is a whole row away from the
- * exact share. Where pieces are cut from the stream of rows (policies OFF, FILE and HINT), they are so cut from the batch size,
- * and a replica's piece has that size in every step. Where DATA deals out slices, each has the weight of its reader. Equal weights
- * are no weights: DS-SPLIT-1 to 3. The batch dimension of element specs is unknown with weights.
+ * Unequal shares. Replicas of a strategy with weights get their share of every batch: of m rows,
+ * replicas 0 to k together get the first ceil(m * (weights 0 to k) / (all weights)), so every row
+ * is read once and nobody's piece is a whole row away from the exact share. Where pieces are cut
+ * from the stream of rows (policies OFF, FILE and HINT), they are so cut from the batch size, and a
+ * replica's piece has that size in every step. Where DATA deals out slices, each has the weight of
+ * its reader. Equal weights are no weights: DS-SPLIT-1 to 3. The batch dimension of element specs
+ * is unknown with weights.
  *
- * What counts rows stays right: MEAN of co_reduce with an axis, co_average_loss, co_iterator_step_examples. What counts replicas
- * does not weigh: MEAN without an axis, of co_all_reduce and of variables, and co_per_replica_batch_size. Datasets from a
- * function are not split; they use co_replica_weight.
+ * What counts rows stays right: MEAN of co_reduce with an axis, co_average_loss,
+ * co_iterator_step_examples. What counts replicas does not weigh: MEAN without an axis, of
+ * co_all_reduce and of variables, and co_per_replica_batch_size. Datasets from a function are not
+ * split; they use co_replica_weight.
  */
 
 /** tf.distribute.InputReplicationMode: how often a dataset function is called. */
@@ -330,8 +349,9 @@ typedef struct co_input_options {
     bool   fetch_to_device; /* elements go to the replica's device; false: they stay on the host */
     bool   per_replica;     /* one dataset per replica: CO_INPUT_PER_REPLICA, else per worker */
     bool   place_dataset_on_device; /* with per_replica and without fetch_to_device only */
-    int    per_replica_buffer_size; /* elements read ahead for each replica, on its device, where they cost
-                                     * something (functions, files); 0: none. In the data: see "Working ahead" */
+    /* elements read ahead for each replica, on its device, where they cost something (functions,
+     * files); 0: none. In the data: see "Working ahead" */
+    int    per_replica_buffer_size;
 } co_input_options;
 #define CO_INPUT_OPTIONS_INIT                                                                      \
     {                                                                                              \
@@ -351,8 +371,8 @@ typedef struct co_input_options {
 CO_API co_dataset *co_distribute_dataset(co_context *ctx, co_strategy *strategy,
                                          co_dataset *dataset, const co_input_options *options);
 
-/** What a dataset function learns of its input pipeline; lives during the call. You may make one too (co_dataset_for_worker): it has
- * these three fields for good. */
+/** What a dataset function learns of its input pipeline; lives during the call. You may make one
+ * too (co_dataset_for_worker): it has these three fields for good. */
 typedef struct co_input_context {
     int num_input_pipelines;
     int input_pipeline_id;
@@ -393,14 +413,16 @@ CO_API co_code co_batch_sizes_for_worker(co_context *ctx, int64_t global_batch_s
                                          int64_t *sizes);
 
 /*
- * Explaining: what a pipeline is, who reads what of it when it is distributed, and why. Nothing is read, no function is called, and
- * nothing is logged. (Distributing over several workers logs the decision in one line, CO_LOG_INFO; over one worker, nothing.)
+ * Explaining: what a pipeline is, who reads what of it when it is distributed, and why. Nothing is
+ * read, no function is called, and nothing is logged. (Distributing over several workers logs the
+ * decision in one line, CO_LOG_INFO; over one worker, nothing.)
  */
 
 /**
- * The pipeline as a tree for people, from the stage that gives the elements down to the sources: arguments of each stage, how far
- * it works ahead, and how many elements it gives. Of a distributed dataset, the decisions come first: how it is shared out among
- * workers and why, how batches are split over replicas, and (in the tree) what distribution added where:
+ * The pipeline as a tree for people, from the stage that gives the elements down to the sources:
+ * arguments of each stage, how far it works ahead, and how many elements it gives. Of a distributed
+ * dataset, the decisions come first: how it is shared out among workers and why, how batches are
+ * split over replicas, and (in the tree) what distribution added where:
  *
  *     worker 1 of 2, replicas 2 to 3 of 4
  *     sharding: AUTO becomes DATA, because the source range reads no files: every worker runs the whole pipeline, ...
@@ -410,12 +432,14 @@ CO_API co_code co_batch_sizes_for_worker(co_context *ctx, int64_t global_batch_s
  *         batch of 10 -> 10 elements
  *           range from 0, step 1 -> 100 elements
  *
- * input: NULL; or, for a dataset that is not distributed, the worker of a distribution to explain it for, as in
- * co_dataset_for_worker. Up to 1000 stages are shown; a stage that is in the pipeline twice is shown twice; datasets that functions
- * make are not shown. Lines are cut at 400 bytes; control characters in names of files become '?'.
+ * input: NULL; or, for a dataset that is not distributed, the worker of a distribution to explain
+ * it for, as in co_dataset_for_worker. Up to 1000 stages are shown; a stage that is in the pipeline
+ * twice is shown twice; datasets that functions make are not shown. Lines are cut at 400 bytes;
+ * control characters in names of files become '?'.
  *
- * Returns:  the length of the text, as co_format does; 0 with CO_INVALID_ARGUMENT (a distributed dataset has its workers: input must be NULL), or
- *           with the errors of co_dataset_for_worker, which are those of distributing it so.
+ * Returns:  the length of the text, as co_format does; 0 with CO_INVALID_ARGUMENT (a distributed
+ *           dataset has its workers: input must be NULL), or with the errors of
+ *           co_dataset_for_worker, which are those of distributing it so.
  */
 CO_API size_t co_dataset_explain(co_context *ctx, co_dataset *dataset,
                                  const co_input_context *input, char *out, size_t capacity);
@@ -437,25 +461,34 @@ typedef struct co_example_place {
  *
  *     for (size_t i = 0; i < 3 && co_dataset_explain_example(ctx, ds, NULL, 17, i, &place); ++i)
  *
- * Examples are the elements of the source (numbers of a range, slices, records), counted from 0; through concatenate those of the second
- * follow those of the first, of a zip those of the first input are counted. Where the source does not know its length (files, generators, a
- * filter), they are counted at the co_dataset_assert_cardinality behind it. An example may come several times (repeat; every worker
- * under the policy OFF): `occurrence` counts from 0, step by step and in a step as the batch has them. dataset and input are those of co_dataset_explain; NULL for a
- * plain dataset: one worker with one replica.
+ * Examples are the elements of the source (numbers of a range, slices, records), counted from 0;
+ * through concatenate those of the second follow those of the first, of a zip those of the first
+ * input are counted. Where the source does not know its length (files, generators, a filter), they
+ * are counted at the co_dataset_assert_cardinality behind it. An example may come several times
+ * (repeat; every worker under the policy OFF): `occurrence` counts from 0, step by step and in a
+ * step as the batch has them. dataset and input are those of co_dataset_explain; NULL for a plain
+ * dataset: one worker with one replica.
  *
- * The pipeline is followed with numbers in place of data, so nothing is read and no function is called: map and scan are trusted to keep
- * examples, and the rows of batches, where they are. An order that a shuffle takes from its seed alone (no reshuffle_each_iteration) is followed too.
+ * The pipeline is followed with numbers in place of data, so nothing is read and no function is
+ * called: map and scan are trusted to keep examples, and the rows of batches, where they are. An
+ * order that a shuffle takes from its seed alone (no reshuffle_each_iteration) is followed too.
  *
- * Returns:  whether it comes so often, *place filled. false without an error: it does not (it is skipped, dropped with a remainder, not taken).
+ * Returns:  whether it comes so often, *place filled. false without an error: it does not (it is
+ *           skipped, dropped with a remainder, not taken).
  *           CO_OUT_OF_RANGE         there is no such example
- *           CO_FAILED_PRECONDITION  nobody can tell without reading; the message names the stage and says why: functions that choose
- *                                   or make elements (filter, flat_map, interleave, ...), windows, unique, a shuffle that reshuffles, calls in
- *                                   parallel that are not deterministic, sources of unknown length, whole files for workers (FILE),
- *                                   datasets from a function, examples that are split themselves because nothing batches them
- *           CO_RESOURCE_EXHAUSTED   it was not met in 3 million examples that are made one by one, 67 million in batches of
- *                                   hundreds, or batches are of more than 16 million. That is with one stage behind the source; with n of
- *                                   them, maps not counted, these are divided by 1 + n / 2 (without its remainder). The message has the
- *                                   numbers of this pipeline. Each call begins anew
+ *           CO_FAILED_PRECONDITION  nobody can tell without reading; the message names the stage
+ *                                   and says why: functions that choose or make elements (filter,
+ *                                   flat_map, interleave, ...), windows, unique, a shuffle that
+ *                                   reshuffles, calls in parallel that are not deterministic,
+ *                                   sources of unknown length, whole files for workers (FILE),
+ *                                   datasets from a function, examples that are split themselves
+ *                                   because nothing batches them
+ *           CO_RESOURCE_EXHAUSTED   it was not met in 3 million examples that are made one by one,
+ *                                   67 million in batches of hundreds, or batches are of more than
+ *                                   16 million. That is with one stage behind the source; with n of
+ *                                   them, maps not counted, these are divided by 1 + n / 2 (without
+ *                                   its remainder). The message has the numbers of this pipeline.
+ *                                   Each call begins anew
  *           and the errors of distributing the dataset so.
  */
 CO_API bool co_dataset_explain_example(co_context *ctx, co_dataset *dataset,
@@ -517,32 +550,40 @@ CO_API co_value *co_dataset_reduce(co_context *ctx, co_dataset *dataset, co_valu
  *     co_value    *position = co_iterator_save(ctx, iterator);          ... another day, another process:
  *     co_iterator *iterator = co_iterator_restore(ctx, the_same_dataset, position);
  *
- * The position has what every stage needs to go on: numbers of elements, offsets in files, the elements in shuffle buffers and
- * the state of their random numbers, what a cache or unique has kept. Nothing is read again, but a compressed file, which is
- * decompressed up to its offset. Functions are not in it: a generator is asked for the elements that follow by their index, and
+ * The position has what every stage needs to go on: numbers of elements, offsets in files, the
+ * elements in shuffle buffers and the state of their random numbers, what a cache or unique has
+ * kept. Nothing is read again, but a compressed file, which is decompressed up to its offset.
+ * Functions are not in it: a generator is asked for the elements that follow by their index, and
  * the functions of flat_map and interleave are called again for the datasets that are being read.
  */
 
 /**
- * The position, behind the last element that was given: a host string of bytes, of ctx's block. The iterator goes on as before.
- * The size is that of the elements that stages hold. Of a distributed dataset it is this worker's; every worker saves its own.
+ * The position, behind the last element that was given: a host string of bytes, of ctx's block. The
+ * iterator goes on as before. The size is that of the elements that stages hold. Of a distributed
+ * dataset it is this worker's; every worker saves its own.
  *
- * Context:  outside steps, where co_next may be called. CO_RUNTIME in a replica, or in a function of the pipeline itself.
- * Returns:  a string, or NULL with CO_NOT_IMPLEMENTED: the state of a scan holds what is no tensor or number, or is built in
- *           another way than its initial value (keep such a state as tensors); or it is an iterator of v1.h, which has none.
+ * Context: outside steps, where co_next may be called. CO_RUNTIME in a replica, or in a function of
+ * the pipeline itself.
+ * Returns:  a string, or NULL with CO_NOT_IMPLEMENTED: the state of a scan holds what is no tensor
+ *           or number, or is built in another way than its initial value (keep such a state as
+ *           tensors); or it is an iterator of v1.h, which has none.
  */
 CO_API co_value *co_iterator_save(co_context *ctx, co_iterator *iterator);
 /**
- * A new iterator of `dataset`, which gives what the one that was saved had still to give. The dataset is built as that one was,
- * in this process or another: kinds of stages, their numbers, specs, workers and replicas are compared, functions, tensors and
- * names of files are not. position is a string, or a tensor of one. Other iterators stay as they are; when the iterator is first
- * asked, rounds of a shuffle that reshuffles are counted on from the position, and a dataset whose cache is empty takes that of a
- * position that has all of it.
+ * A new iterator of `dataset`, which gives what the one that was saved had still to give. The
+ * dataset is built as that one was, in this process or another: kinds of stages, their numbers,
+ * specs, workers and replicas are compared, functions, tensors and names of files are not. position
+ * is a string, or a tensor of one. Other iterators stay as they are; when the iterator is first
+ * asked, rounds of a shuffle that reshuffles are counted on from the position, and a dataset whose
+ * cache is empty takes that of a position that has all of it.
  *
  * Returns:  an iterator of ctx's block, or NULL, and nothing has changed:
- *           CO_INVALID_ARGUMENT  the bytes are no position, or of another pipeline or version; the message names the stage
- *           CO_DATA_LOSS         the bytes were changed or cut off; or a file is shorter than it was
- *           CO_NOT_FOUND         the file that is being read is not there any more, and other errors of opening it
+ *           CO_INVALID_ARGUMENT  the bytes are no position, or of another pipeline or version; the
+ *                                message names the stage
+ *           CO_DATA_LOSS         the bytes were changed or cut off; or a file is shorter than it
+ *                                was
+ *           CO_NOT_FOUND         the file that is being read is not there any more, and other
+ *                                errors of opening it
  *           CO_TYPE              position is no string
  */
 CO_API co_iterator *co_iterator_restore(co_context *ctx, co_dataset *dataset, co_value *position);
@@ -550,12 +591,15 @@ CO_API co_iterator *co_iterator_restore(co_context *ctx, co_dataset *dataset, co
 /** What a stage of an iterator has done so far. */
 typedef struct co_stage_stats {
     size_t      struct_size;
-    const char *name;       /* "map", or as co_dataset_set_name made it; lives as long as the iterator */
+    /* "map", or as co_dataset_set_name made it; lives as long as the iterator */
+    const char *name;
     int         depth;      /* 0: the stage that gives the elements; 1: its inputs, and so on */
     int64_t     elements;   /* that it gave, to the stage before it or ahead of it */
     int64_t     bytes;      /* in them */
-    int64_t     working_ns; /* in functions of the user and in reading files, of all its threads together */
-    int64_t     waiting_ns; /* for elements that are made ahead and were not there yet: the loop was faster */
+    /* in functions of the user and in reading files, of all its threads together */
+    int64_t     working_ns;
+    /* for elements that are made ahead and were not there yet: the loop was faster */
+    int64_t     waiting_ns;
     int64_t     dropped_rows; /* of the first stage: co_iterator_dropped_rows */
 } co_stage_stats;
 #define CO_STAGE_STATS_INIT                                                                        \
@@ -563,8 +607,9 @@ typedef struct co_stage_stats {
         sizeof(co_stage_stats), NULL, 0, 0, 0, 0, 0, 0                                             \
     }
 /**
- * Stage number `stage`, from the end of the pipeline to its sources, 64 of them at most; false if there is none of that
- * number, or with an error. A dataset that is in the pipeline twice is one stage; datasets that functions make are not counted.
+ * Stage number `stage`, from the end of the pipeline to its sources, 64 of them at most; false if
+ * there is none of that number, or with an error. A dataset that is in the pipeline twice is one
+ * stage; datasets that functions make are not counted.
  *
  *     for (size_t i = 0; co_iterator_stats(ctx, iterator, i, &stats); ++i) ...
  */
@@ -574,9 +619,9 @@ CO_API bool co_iterator_stats(co_context *ctx, co_iterator *iterator, size_t sta
 CO_API size_t co_iterator_stats_format(co_context *ctx, co_iterator *iterator, char *out,
                                        size_t capacity);
 /**
- * Let every call that asks this iterator for an element fail with CO_CANCELLED from now on, also one that is
- * waiting; a function or a read that is at work comes to its end first. Any thread may call it, on a context of
- * its own, while the iterator lives.
+ * Let every call that asks this iterator for an element fail with CO_CANCELLED from now on, also
+ * one that is waiting; a function or a read that is at work comes to its end first. Any thread may
+ * call it, on a context of its own, while the iterator lives.
  */
 CO_API co_code   co_iterator_cancel(co_context *ctx, co_iterator *iterator);
 CO_API co_value *co_iterator_element_spec(co_context *ctx, co_iterator *iterator);

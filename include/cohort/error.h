@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Errors. One convention for the whole library: the context keeps the first error, and while it is there
- * calls on that context do nothing and return NULL, 0 or the code. So an expression, a step or a whole
- * program is checked where the programmer wants. Closing things (the end of a block or scope, release,
- * close) always works.
+ * Errors. One convention for the whole library: the context keeps the first error, and while it is
+ * there calls on that context do nothing and return NULL, 0 or the code. So an expression, a step
+ * or a whole program is checked where the programmer wants. Closing things (the end of a block or
+ * scope, release, close) always works.
  *
  *     co_value *y = co_relu(ctx, co_add(ctx, co_matmul(ctx, x, w), b));
  *     if (!co_ok(ctx)) {
@@ -19,14 +19,15 @@
 CO_EXTERN_C_BEGIN
 
 /**
- * What went wrong. The first group has the numbers of TensorFlow's canonical codes; the second has the
- * Python error kinds of the strategy API, which the canonical set cannot tell apart.
+ * What went wrong. The first group has the numbers of TensorFlow's canonical codes; the second has
+ * the Python error kinds of the strategy API, which the canonical set cannot tell apart.
  */
 typedef enum co_code {
     CO_OK = 0,
     CO_CANCELLED = 1,
     CO_UNKNOWN = 2,
-    CO_INVALID_ARGUMENT = 3,  /* E_INVALID: a tensor operation rejects a shape, dtype, axis, index */
+    /* E_INVALID: a tensor operation rejects a shape, dtype, axis, index */
+    CO_INVALID_ARGUMENT = 3,
     CO_DEADLINE_EXCEEDED = 4, /* E_DEADLINE */
     CO_NOT_FOUND = 5,         /* E_NOTFOUND */
     CO_ALREADY_EXISTS = 6,
@@ -55,7 +56,8 @@ typedef enum co_code {
 CO_API const char *co_code_name(co_code code);
 /** The kind of the specification, "E_VALUE"; "" for codes that have none. */
 CO_API const char *co_code_kind(co_code code);
-/** TensorFlow's canonical code nearest to `code`: CO_VALUE and CO_TYPE become CO_INVALID_ARGUMENT, ... */
+/** TensorFlow's canonical code nearest to `code`: CO_VALUE and CO_TYPE become CO_INVALID_ARGUMENT,
+ * ... */
 CO_API co_code co_code_canonical(co_code code);
 
 /** The record of one error. Fixed size, so that reporting "out of memory" needs no memory. */
@@ -72,17 +74,19 @@ typedef struct co_error_info {
 
 /** True while `ctx` is not NULL and has no error. */
 CO_API bool co_ok(const co_context *ctx);
-/** The first error of `ctx`; its code is CO_OK when there is none. Never NULL. Lives as long as ctx. */
+/** The first error of `ctx`; its code is CO_OK when there is none. Never NULL. Lives as long as
+ * ctx. */
 CO_API const co_error_info *co_error(const co_context *ctx);
 /** Forget the error, so that calls work again. That of a runtime that could not be opened stays. */
 CO_API void co_clear(co_context *ctx);
 /**
- * Fail, from user code: in a step, a merge function, a dataset function. The record travels unchanged to
- * the context that called run. Does nothing if ctx has an error already. Returns code, so that
- * `return co_fail(...), NULL;` reads well. CO_OK as code is itself an error (CO_VALUE).
+ * Fail, from user code: in a step, a merge function, a dataset function. The record travels
+ * unchanged to the context that called run. Does nothing if ctx has an error already. Returns code,
+ * so that `return co_fail(...), NULL;` reads well. CO_OK as code is itself an error (CO_VALUE).
  */
 CO_API co_code co_fail(co_context *ctx, co_code code, const char *format, ...) CO_PRINTF(3, 4);
-/** The same with an object of the caller; `deleter` is called when the record dies (also if not taken). */
+/** The same with an object of the caller; `deleter` is called when the record dies (also if not
+ * taken). */
 CO_API co_code co_fail_with(co_context *ctx, co_code code, void *payload, void (*deleter)(void *payload),
                             const char *format, ...) CO_PRINTF(5, 6);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the documents call strategy.extended: placing reduced values, updating variables component by
- * component, and properties that libraries built on strategies ask for. Section 13 of the specification. Strategies of both flavours
- * have all of it; the documents give some of it to the v1 flavour alone (EXT-PROP-1).
+ * What the documents call strategy.extended: placing reduced values, updating variables component
+ * by component, and properties that libraries built on strategies ask for. Section 13 of the
+ * specification. Strategies of both flavours have all of it; the documents give some of it to the
+ * v1 flavour alone (EXT-PROP-1).
  */
 #ifndef COHORT_EXTENDED_H
 #define COHORT_EXTENDED_H
@@ -16,8 +17,8 @@ CO_EXTERN_C_BEGIN
 /** The devices that hold variables, as a tuple of names; CO_RUNTIME for the default strategy. */
 CO_API co_value *co_parameter_devices(co_context *ctx, co_strategy *strategy);
 /**
- * Where variables that belong to no slot should live: all devices, as a tuple of names (EXT-NSD-1). The
- * default strategy answers with one of `variables` (a list or tuple), the one whose name is the
+ * Where variables that belong to no slot should live: all devices, as a tuple of names (EXT-NSD-1).
+ * The default strategy answers with one of `variables` (a list or tuple), the one whose name is the
  * smallest; CO_VALUE if there is none (DEF-11). Others ignore `variables`, which may be NULL.
  */
 CO_API co_value *co_non_slot_devices(co_context *ctx, co_strategy *strategy, co_value *variables);
@@ -26,22 +27,24 @@ CO_API bool co_should_checkpoint(co_context *ctx, co_strategy *strategy);
 CO_API bool co_should_save_summary(co_context *ctx, co_strategy *strategy);
 /** Always false here: shapes may change from step to step. */
 CO_API bool co_require_static_shapes(co_context *ctx, co_strategy *strategy);
-/** The algorithm that combines values: what was chosen, or what AUTO stands for with these devices (MIR-CDO-1). */
+/** The algorithm that combines values: what was chosen, or what AUTO stands for with these devices
+ * (MIR-CDO-1). */
 CO_API co_cross_device_ops co_strategy_cross_device_ops(co_context *ctx, co_strategy *strategy);
 /** Two flags of the older API; CO_NOT_IMPLEMENTED for the default strategy. */
 CO_API bool co_should_init(co_context *ctx, co_strategy *strategy);
 CO_API bool co_between_graph(co_context *ctx, co_strategy *strategy);
 
-/* Reducing to places. A destination is a device name (a host string), or a tensor, variable or bundle,
- * which stands for the devices it lives on. It is never modified. */
+/* Reducing to places. A destination is a device name (a host string), or a tensor, variable or
+ * bundle, which stands for the devices it lives on. It is never modified. */
 
 /**
- * Combine the values of all replicas and put the result on the destination: one device gives a tensor
- * there, several a mirrored value with a copy on each. Leaf by leaf on structures. Rules: EXT-RT-*.
+ * Combine the values of all replicas and put the result on the destination: one device gives a
+ * tensor there, several a mirrored value with a copy on each. Leaf by leaf on structures. Rules:
+ * EXT-RT-*.
  *
  * Context:  cross-replica, or default mode.
- * Returns:  a value of ctx, or NULL with CO_ASSERTION (a list as destination, SUM of a mirrored value),
- *           CO_VALUE (a destination that is none of the above), or an error of co_reduce.
+ * Returns:  a value of ctx, or NULL with CO_ASSERTION (a list as destination, SUM of a mirrored
+ *           value), CO_VALUE (a destination that is none of the above), or an error of co_reduce.
  */
 CO_API co_value *co_reduce_to(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
                               co_value *destination);
@@ -60,14 +63,15 @@ CO_API co_value *co_broadcast_to_devices(co_context *ctx, co_strategy *strategy,
 
 /* Updating. */
 
-/** Given one component (an ordinary variable) and its part of args; returns a value or NULL for none. */
+/** Given one component (an ordinary variable) and its part of args; returns a value or NULL for
+ * none. */
 typedef co_value *(*co_update_fn)(co_context *ctx, co_value *variable, co_value *args, void *user);
 
 /**
  * Call fn for every component of a distributed variable, in order, on its device, in cross-replica
- * context: with the component and the component's part of args (a tuple). With `group` the results are
- * merged to a mirrored value; without, every leaf is the tuple of the components' results. In a replica it
- * acts as merge_call and update (EXT-UPD-6). Rules: EXT-UPD-*.
+ * context: with the component and the component's part of args (a tuple). With `group` the results
+ * are merged to a mirrored value; without, every leaf is the tuple of the components' results. In a
+ * replica it acts as merge_call and update (EXT-UPD-6). Rules: EXT-UPD-*.
  */
 CO_API co_value *co_update(co_context *ctx, co_strategy *strategy, co_value *variable, co_update_fn fn,
                            co_value *args, void *user, bool group);
@@ -95,15 +99,15 @@ CO_API co_value *co_call_for_each_replica(co_context *ctx, co_strategy *strategy
 
 /** What a run of steps collects; a handle of the block that it was made in. */
 typedef struct co_step_context co_step_context;
-/** One step: called in cross-replica context of the strategy with the next element, usually to call run.
- * Its result is ignored. */
+/** One step: called in cross-replica context of the strategy with the next element, usually to call
+ * run. Its result is ignored. */
 typedef co_value *(*co_step_fn)(co_context *ctx, co_step_context *steps, co_value *inputs,
                                 void *user);
 
 /**
- * Call fn `iterations` times, each time with the next element of the iterator, in the strategy's scope
- * and in a block of its own. What a step sets with co_set_last_step_output is there when the step is
- * over, until the next one is (EXT-STEPS-1).
+ * Call fn `iterations` times, each time with the next element of the iterator, in the strategy's
+ * scope and in a block of its own. What a step sets with co_set_last_step_output is there when the
+ * step is over, until the next one is (EXT-STEPS-1).
  *
  *     static co_value *step(co_context *ctx, co_step_context *steps, co_value *inputs, void *user)
  *     {
@@ -117,8 +121,8 @@ typedef co_value *(*co_step_fn)(co_context *ctx, co_step_context *steps, co_valu
  * `initial_loop_values`, a map, is what the first step sees as the last outputs; NULL for none.
  *
  * Context:  default mode, or cross-replica context of this strategy.
- * Returns:  what was collected, or NULL with an error: CO_OUT_OF_RANGE where the input ends before the
- *           last step, CO_VALUE for negative iterations, CO_TYPE where fn is NULL,
+ * Returns:  what was collected, or NULL with an error: CO_OUT_OF_RANGE where the input ends before
+ *           the last step, CO_VALUE for negative iterations, CO_TYPE where fn is NULL,
  *           CO_NOT_IMPLEMENTED for the default strategy, or the error of a step.
  */
 CO_API co_step_context *co_run_steps_on_iterator(co_context *ctx, co_strategy *strategy,
@@ -131,12 +135,13 @@ CO_API co_value *co_last_step_outputs(co_context *ctx, co_step_context *steps);
 CO_API co_value *co_non_tensor_outputs(co_context *ctx, co_step_context *steps);
 /**
  * Name an output of the step: reduced by op over replicas. In cross-replica context op may be
- * CO_REDUCE_NONE, which keeps the value as it is. In a replica that is CO_ASSERTION, and all replicas
- * set the same name with the same op: they meet here.
+ * CO_REDUCE_NONE, which keeps the value as it is. In a replica that is CO_ASSERTION, and all
+ * replicas set the same name with the same op: they meet here.
  */
 CO_API co_code co_set_last_step_output(co_context *ctx, co_step_context *steps, const char *name,
                                        co_value *output, co_reduce_op op);
-/** The same without reducing: in a replica the output is the tuple of what the local replicas gave. */
+/** The same without reducing: in a replica the output is the tuple of what the local replicas
+ * gave. */
 CO_API co_code co_set_non_tensor_output(co_context *ctx, co_step_context *steps, const char *name,
                                         co_value *output);
 

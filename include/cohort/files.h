@@ -11,11 +11,11 @@
  *     }
  *
  * A dataset of files keeps copies of the names. Making it opens nothing: a file is opened when its
- * first element is asked for, and a missing one is an error of that co_next. Files are read one after
- * another (several at a time: co_dataset_interleave over their names, with opens_files and
- * num_parallel_calls); elements are scalars of CO_STRING. Errors name the kind of dataset, the file, the record
- * and its offset (in a compressed file: in what it decompresses to). After an error, the next element
- * is the first of the next file (GEN-ERR-5, DS-ITER-8):
+ * first element is asked for, and a missing one is an error of that co_next. Files are read one
+ * after another (several at a time: co_dataset_interleave over their names, with opens_files and
+ * num_parallel_calls); elements are scalars of CO_STRING. Errors name the kind of dataset, the
+ * file, the record and its offset (in a compressed file: in what it decompresses to). After an
+ * error, the next element is the first of the next file (GEN-ERR-5, DS-ITER-8):
  *
  *   CO_NOT_FOUND          there is no such file
  *   CO_PERMISSION_DENIED  it may not be read
@@ -45,11 +45,12 @@ typedef struct co_file_options {
 } co_file_options;
 #define CO_FILE_OPTIONS_INIT { sizeof(co_file_options), CO_COMPRESSION_NONE, 0 }
 
-/* Sources. `options` may be NULL. CO_INVALID_ARGUMENT for a name that is NULL or an unknown compression. */
+/* Sources. `options` may be NULL. CO_INVALID_ARGUMENT for a name that is NULL or an unknown
+ * compression. */
 
 /**
- * The records of TFRecord files, checksums verified. A file that ends inside the 12-byte header of a
- * record just ends. Batches of records are read straight into their final place.
+ * The records of TFRecord files, checksums verified. A file that ends inside the 12-byte header of
+ * a record just ends. Batches of records are read straight into their final place.
  */
 CO_API co_dataset *co_dataset_tfrecord(co_context *ctx, const char *const *files, size_t num_files,
                                        const co_file_options *options);
@@ -57,8 +58,8 @@ CO_API co_dataset *co_dataset_tfrecord(co_context *ctx, const char *const *files
 CO_API co_dataset *co_dataset_text_lines(co_context *ctx, const char *const *files,
                                          size_t num_files, const co_file_options *options);
 /**
- * Records of record_bytes (1 or more) behind header_bytes at the beginning and before footer_bytes at
- * the end of every file. CO_INVALID_ARGUMENT from co_next for a file whose rest is no multiple.
+ * Records of record_bytes (1 or more) behind header_bytes at the beginning and before footer_bytes
+ * at the end of every file. CO_INVALID_ARGUMENT from co_next for a file whose rest is no multiple.
  */
 CO_API co_dataset *co_dataset_fixed_length_records(co_context *ctx, const char *const *files,
                                                    size_t num_files, int64_t record_bytes,
@@ -68,29 +69,34 @@ CO_API co_dataset *co_dataset_fixed_length_records(co_context *ctx, const char *
 /** A column of CSV files. */
 typedef struct co_csv_column {
     co_dtype  dtype;   /* CO_INT32, CO_INT64, CO_FLOAT32, CO_FLOAT64 or CO_STRING */
-    co_value *missing; /* what an empty field stands for, a scalar or host value; NULL: an error. Borrowed for the call */
+    /* what an empty field stands for, a scalar or host value; NULL: an error. Borrowed for the
+     * call */
+    co_value *missing;
 } co_csv_column;
 
 /** Options of CSV files. Start from the initialiser. */
 typedef struct co_csv_options {
     size_t                 struct_size;
-    const co_file_options *file;      /* compression, buffer; NULL: the defaults. Borrowed for the call */
+    /* compression, buffer; NULL: the defaults. Borrowed for the call */
+    const co_file_options *file;
     bool                   header;    /* the first row of every file is passed over */
     char                   delimiter; /* between fields */
-    const char            *na_value;  /* a field of this text counts as empty; NULL: none. Borrowed for the call */
+    /* a field of this text counts as empty; NULL: none. Borrowed for the call */
+    const char            *na_value;
 } co_csv_options;
 #define CO_CSV_OPTIONS_INIT { sizeof(co_csv_options), NULL, false, ',', NULL }
 
 /**
- * The rows of CSV files (RFC 4180) as tuples of scalars, one for each column; batches have a column each.
- * A field may be in double quotes, and then hold delimiters, line ends and doubled quotes. Numbers have
- * a decimal point in every locale, and may have blanks around them.
+ * The rows of CSV files (RFC 4180) as tuples of scalars, one for each column; batches have a column
+ * each. A field may be in double quotes, and then hold delimiters, line ends and doubled quotes.
+ * Numbers have a decimal point in every locale, and may have blanks around them.
  *
- * CO_INVALID_ARGUMENT, from co_next, for a row of another number of fields, a field that is no number of its
- * dtype, an empty one that is required, or wrong quotes, naming file, row and column; the next element is the next row.
- * Quotes that are not at the beginning of a field are wrong (5" disk is written "5"" disk"), and so are those that something
- * else than a delimiter follows, or that never end: then the next row is the next line. What comes of a batch in which a row is
- * wrong is said at co_dataset_batch.
+ * CO_INVALID_ARGUMENT, from co_next, for a row of another number of fields, a field that is no
+ * number of its dtype, an empty one that is required, or wrong quotes, naming file, row and column;
+ * the next element is the next row. Quotes that are not at the beginning of a field are wrong (5"
+ * disk is written "5"" disk"), and so are those that something else than a delimiter follows, or
+ * that never end: then the next row is the next line. What comes of a batch in which a row is wrong
+ * is said at co_dataset_batch.
  */
 CO_API co_dataset *co_dataset_csv(co_context *ctx, const char *const *files, size_t num_files,
                                   const co_csv_column *columns, size_t num_columns,
@@ -104,8 +110,8 @@ typedef struct co_list_files_options {
 #define CO_LIST_FILES_OPTIONS_INIT { sizeof(co_list_files_options), false, 0 }
 
 /**
- * The names of the files that match patterns as of a shell (* ? []), each once: strings, one by one. The
- * folders are read now. CO_INVALID_ARGUMENT if nothing matches.
+ * The names of the files that match patterns as of a shell (* ? []), each once: strings, one by
+ * one. The folders are read now. CO_INVALID_ARGUMENT if nothing matches.
  */
 CO_API co_dataset *co_dataset_list_files(co_context *ctx, const char *const *patterns,
                                          size_t num_patterns, const co_list_files_options *options);
@@ -137,8 +143,8 @@ CO_API uint32_t co_crc32c(const void *bytes, size_t nbytes);
 CO_API uint32_t co_crc32c_masked(const void *bytes, size_t nbytes);
 
 /*
- * tf.Example: named lists of int64, float32 or byte strings, in the wire format of protocol buffers.
- * Bytes that are no Example are CO_INVALID_ARGUMENT, never a crash, whatever they hold.
+ * tf.Example: named lists of int64, float32 or byte strings, in the wire format of protocol
+ * buffers. Bytes that are no Example are CO_INVALID_ARGUMENT, never a crash, whatever they hold.
  */
 
 typedef enum co_feature_kind {
@@ -153,40 +159,46 @@ typedef struct co_feature {
     co_dtype        dtype; /* CO_INT64, CO_FLOAT32 or CO_STRING */
     const int64_t  *dims;  /* of the tensor, or of one item of a sequence */
     size_t          ndim;
-    co_value       *missing; /* FIXED: the value of a feature that is not there, of dtype and shape; NULL: an error */
+    /* FIXED: the value of a feature that is not there, of dtype and shape; NULL: an error */
+    co_value       *missing;
 } co_feature;
 
 /**
- * The features of one serialized Example (a host string or scalar) or of several (a tensor of rank 1),
- * as a map. Of several, tensors have a dimension 0 more, and sequences are filled up to the longest with
- * zeros or empty strings. A sequence that is not there is empty.
+ * The features of one serialized Example (a host string or scalar) or of several (a tensor of rank
+ * 1), as a map. Of several, tensors have a dimension 0 more, and sequences are filled up to the
+ * longest with zeros or empty strings. A sequence that is not there is empty.
  *
  * Returns:  a map, or NULL with CO_INVALID_ARGUMENT: bytes that are no Example, a feature that is
- *           missing, of another dtype, or of another number of elements (naming it and both numbers);
- *           or for features that are not described right. CO_TYPE if `serialized` is no string.
+ *           missing, of another dtype, or of another number of elements (naming it and both
+ *           numbers); or for features that are not described right. CO_TYPE if `serialized` is no
+ *           string.
  */
 CO_API co_value *co_parse_example(co_context *ctx, co_value *serialized, const co_feature *features,
                                   size_t num_features);
-/** All features of one serialized Example: a map of tensors of rank 1; none for one without a list. */
+/** All features of one serialized Example: a map of tensors of rank 1; none for one without a
+ * list. */
 CO_API co_value *co_example_decode(co_context *ctx, co_value *serialized);
 /**
- * A map of what converts to tensors as a serialized Example, a host string. Integers and bools become
- * int64, floating numbers float32. Shapes are not kept. CO_TYPE if `features` is no map.
+ * A map of what converts to tensors as a serialized Example, a host string. Integers and bools
+ * become int64, floating numbers float32. Shapes are not kept. CO_TYPE if `features` is no map.
  */
 CO_API co_value *co_example_encode(co_context *ctx, co_value *features);
 
 /*
- * Arrays of NumPy. CO_VALUE for a file that cannot be understood or holds a dtype that tensors do not
- * have, CO_NOT_FOUND for one that is not there. Arrays are on the current device, in C order.
+ * Arrays of NumPy. CO_VALUE for a file that cannot be understood or holds a dtype that tensors do
+ * not have, CO_NOT_FOUND for one that is not there. Arrays are on the current device, in C order.
  */
 
 typedef struct co_array_options {
     size_t struct_size;
-    bool   map; /* a tensor over the file, not a copy: reading it after the file shrank ends the process (SIGBUS) */
+    /* a tensor over the file, not a copy: reading it after the file shrank ends the process
+     * (SIGBUS) */
+    bool   map;
 } co_array_options;
 #define CO_ARRAY_OPTIONS_INIT { sizeof(co_array_options), false }
 
-/** The array of an .npy file. `map` has no effect on arrays in Fortran order or of the other byte order. */
+/** The array of an .npy file. `map` has no effect on arrays in Fortran order or of the other byte
+ * order. */
 CO_API co_value *co_load_npy(co_context *ctx, const char *path, const co_array_options *options);
 /** The arrays of an .npz file by name, as a map. They are never mapped; deflated ones need zlib. */
 CO_API co_value *co_load_npz(co_context *ctx, const char *path);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradients. A tape records what is computed from watched values: trainable variables on their own, other
- * tensors after co_watch. co_gradient walks it backwards.
+ * Gradients. A tape records what is computed from watched values: trainable variables on their own,
+ * other tensors after co_watch. co_gradient walks it backwards.
  *
  *     co_tape_begin(ctx);
  *     co_watch(ctx, x);
  *     co_value *dy = co_gradient(ctx, co_square(ctx, x), x);   // 2x; the tape is used up
  *
- * Tapes nest: what an inner tape computes is recorded by the outer one, which gives gradients of gradients.
+ * Tapes nest: what an inner tape computes is recorded by the outer one, which gives gradients of
+ * gradients.
  */
 #ifndef COHORT_GRADIENT_H
 #define COHORT_GRADIENT_H
@@ -17,8 +18,8 @@
 CO_EXTERN_C_BEGIN
 
 /**
- * Begin recording. The tape ends with co_gradient (also when that fails, or finds an error), co_tape_end or
- * the block it was begun in.
+ * Begin recording. The tape ends with co_gradient (also when that fails, or finds an error),
+ * co_tape_end or the block it was begun in.
  */
 CO_API void co_tape_begin(co_context *ctx);
 /** A tape that serves any number of co_gradient calls, until co_tape_end. */
@@ -26,21 +27,23 @@ CO_API void co_tape_begin_persistent(co_context *ctx);
 /** Drop the innermost tape. */
 CO_API void co_tape_end(co_context *ctx);
 /**
- * Record what is computed from this tensor (or each leaf of a structure) from now on, on all open tapes.
+ * Record what is computed from this tensor (or each leaf of a structure) from now on, on all open
+ * tapes.
  */
 CO_API void co_watch(co_context *ctx, co_value *value);
 
 /**
- * The variables that the open tapes have seen, as a list in the order of first use: trainable ones on their
- * own, others after co_watch. CO_RUNTIME without a tape.
+ * The variables that the open tapes have seen, as a list in the order of first use: trainable ones
+ * on their own, others after co_watch. CO_RUNTIME without a tape.
  */
 CO_API co_value *co_watched_variables(co_context *ctx);
 
 typedef struct co_gradient_options {
     size_t    struct_size;
-    co_value *output_gradients; /* of the structure of targets, none for ones; NULL: ones. For slices a tensor in the
-                                   shape of their values, or slices of the same rows: of equal indices, int32 or int64, and
-                                   of an equal dense shape or without one; others are CO_INVALID_ARGUMENT */
+    /* of the structure of targets, none for ones; NULL: ones. For slices a tensor in the shape of
+     * their values, or slices of the same rows: of equal indices, int32 or int64, and of an equal
+     * dense shape or without one; others are CO_INVALID_ARGUMENT */
+    co_value *output_gradients;
     bool      unconnected_zero; /* zeros instead of none where no path leads to a source */
 } co_gradient_options;
 #define CO_GRADIENT_OPTIONS_INIT { sizeof(co_gradient_options), NULL, false }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators. Each takes whatever converts to a tensor where it runs: a variable gives the component of
- * this replica, a per-replica value its part, a host number a scalar of the other operand's dtype. Shapes
- * broadcast as in NumPy. An operator that rejects a shape, dtype, axis, index or attribute records
- * CO_INVALID_ARGUMENT (GEN-ERR-4).
+ * Operators. Each takes whatever converts to a tensor where it runs: a variable gives the component
+ * of this replica, a per-replica value its part, a host number a scalar of the other operand's
+ * dtype. Shapes broadcast as in NumPy. An operator that rejects a shape, dtype, axis, index or
+ * attribute records CO_INVALID_ARGUMENT (GEN-ERR-4).
  *
- * Every operator is an entry of one table, which co_op_describe shows and co_op_call calls by name; the
- * functions below are the same entries with C arguments.
+ * Every operator is an entry of one table, which co_op_describe shows and co_op_call calls by name;
+ * the functions below are the same entries with C arguments.
  */
 #ifndef COHORT_OPS_H
 #define COHORT_OPS_H
@@ -49,7 +49,8 @@ CO_API co_value *co_softplus(co_context *ctx, co_value *x);
 CO_API co_value *co_softsign(co_context *ctx, co_value *x);
 CO_API co_value *co_silu(co_context *ctx, co_value *x);
 CO_API co_value *co_log_sigmoid(co_context *ctx, co_value *x);
-/** x times the distribution function of the normal distribution; approximate: the formula with tanh. */
+/** x times the distribution function of the normal distribution; approximate: the formula with
+ * tanh. */
 CO_API co_value *co_gelu(co_context *ctx, co_value *x, bool approximate);
 /** Tests, as bool. */
 CO_API co_value *co_isnan(co_context *ctx, co_value *x);
@@ -71,7 +72,8 @@ CO_API co_value *co_mul(co_context *ctx, co_value *x, co_value *y);
 CO_API co_value *co_div(co_context *ctx, co_value *x, co_value *y);
 CO_API co_value *co_maximum(co_context *ctx, co_value *x, co_value *y);
 CO_API co_value *co_minimum(co_context *ctx, co_value *x, co_value *y);
-/** x / y towards minus infinity, and what it leaves, which has the sign of y. Integers: y must not be 0. */
+/** x / y towards minus infinity, and what it leaves, which has the sign of y. Integers: y must not
+ * be 0. */
 CO_API co_value *co_floordiv(co_context *ctx, co_value *x, co_value *y);
 CO_API co_value *co_mod(co_context *ctx, co_value *x, co_value *y);
 /** Integers: y must not be negative. */
@@ -87,7 +89,8 @@ CO_API co_value *co_greater_equal(co_context *ctx, co_value *x, co_value *y);
 CO_API co_value *co_logical_and(co_context *ctx, co_value *x, co_value *y);
 CO_API co_value *co_logical_or(co_context *ctx, co_value *x, co_value *y);
 CO_API co_value *co_logical_xor(co_context *ctx, co_value *x, co_value *y);
-/** x where cond (bool) is true, else y; the three broadcast. A host number takes the other's dtype. */
+/** x where cond (bool) is true, else y; the three broadcast. A host number takes the other's
+ * dtype. */
 CO_API co_value *co_where(co_context *ctx, co_value *cond, co_value *x, co_value *y);
 /** At most max, then at least min; where min is above max that is min. NaN stays. */
 CO_API co_value *co_clip_by_value(co_context *ctx, co_value *x, double min, double max);
@@ -115,20 +118,21 @@ typedef enum co_activation {
     CO_ACTIVATION_GELU,
     CO_ACTIVATION_GELU_TANH
 } co_activation;
-/** A fully connected layer: activation(x w + b) of x [..., inputs], w [inputs, outputs], b [outputs]. The
- * same numbers as co_matmul, co_add and the activation one after the other, without their passes over
- * memory; half-precision results are rounded once, at the end. */
+/** A fully connected layer: activation(x w + b) of x [..., inputs], w [inputs, outputs], b
+ * [outputs]. The same numbers as co_matmul, co_add and the activation one after the other, without
+ * their passes over memory; half-precision results are rounded once, at the end. */
 CO_API co_value *co_dense(co_context *ctx, co_value *x, co_value *w, co_value *b, co_activation activation);
 /** a [..., m, n] x b [..., n]. */
 CO_API co_value *co_matvec(co_context *ctx, co_value *a, co_value *b, bool transpose_a);
 /**
- * Sums of products over the labels that the result leaves out, of a list or tuple of up to 16 tensors:
+ * Sums of products over the labels that the result leaves out, of a list or tuple of up to 16
+ * tensors:
  *
  *     scores = co_einsum(ctx, "bqhd,bkhd->bhqk", co_args(ctx, query, key));
  *
- * A label is a letter, '...' stands for any dimensions, which broadcast; a label that a term has twice is
- * its diagonal. Without "->" the result has the labels that occur once, in order. Operands are combined
- * from the left, each pair by a matrix product.
+ * A label is a letter, '...' stands for any dimensions, which broadcast; a label that a term has
+ * twice is its diagonal. Without "->" the result has the labels that occur once, in order. Operands
+ * are combined from the left, each pair by a matrix product.
  */
 CO_API co_value *co_einsum(co_context *ctx, const char *equation, co_value *xs);
 
@@ -162,18 +166,19 @@ CO_API co_value *co_reduce_euclidean_norm(co_context *ctx, co_value *x, const in
 /** A tuple: the mean and the variance. */
 CO_API co_value *co_moments(co_context *ctx, co_value *x, const int *axes, size_t num_axes,
                             bool keepdims);
-/** Index of the largest element along `axis`, the first of equals; `dtype` CO_INT64 (default), CO_INT32. */
+/** Index of the largest element along `axis`, the first of equals; `dtype` CO_INT64 (default),
+ * CO_INT32. */
 CO_API co_value *co_argmax(co_context *ctx, co_value *x, int axis, co_dtype dtype);
 CO_API co_value *co_argmin(co_context *ctx, co_value *x, int axis, co_dtype dtype);
-/** Running sums and products along an axis: element i is that of 0 to i, `exclusive` without i itself,
- * `reverse` from the end. */
+/** Running sums and products along an axis: element i is that of 0 to i, `exclusive` without i
+ * itself, `reverse` from the end. */
 CO_API co_value *co_cumsum(co_context *ctx, co_value *x, int axis, bool exclusive, bool reverse);
 CO_API co_value *co_cumprod(co_context *ctx, co_value *x, int axis, bool exclusive, bool reverse);
-/** A tuple: the k largest elements along the last axis, largest first, and their indices (int32). Of
- * equal ones the first comes first; NaN comes behind all numbers. */
+/** A tuple: the k largest elements along the last axis, largest first, and their indices (int32).
+ * Of equal ones the first comes first; NaN comes behind all numbers. */
 CO_API co_value *co_top_k(co_context *ctx, co_value *x, int64_t k);
-/** The elements along an axis in order, and the indices (int32) that bring them there. Equal elements keep
- * their order; NaN comes last in either direction. */
+/** The elements along an axis in order, and the indices (int32) that bring them there. Equal
+ * elements keep their order; NaN comes last in either direction. */
 CO_API co_value *co_sort(co_context *ctx, co_value *x, int axis, bool descending);
 CO_API co_value *co_argsort(co_context *ctx, co_value *x, int axis, bool descending);
 
@@ -192,23 +197,24 @@ CO_API co_value *co_slice(co_context *ctx, co_value *x, const int64_t *begin, co
                           size_t n);
 /** Dimensions of 1 taken out: those of axes, or all with CO_ALL_AXES. */
 CO_API co_value *co_squeeze(co_context *ctx, co_value *x, const int *axes, size_t num_axes);
-/** Tensors of one shape and dtype, a list or tuple, side by side along a new axis; and a tuple of the
- * parts again. */
+/** Tensors of one shape and dtype, a list or tuple, side by side along a new axis; and a tuple of
+ * the parts again. */
 CO_API co_value *co_stack(co_context *ctx, co_value *xs, int axis);
 CO_API co_value *co_unstack(co_context *ctx, co_value *x, int axis);
 /** A tuple of `num` equal parts, or of up to 32 parts of these sizes, one of which may be -1. */
 CO_API co_value *co_split(co_context *ctx, co_value *x, int64_t num, int axis);
 CO_API co_value *co_split_sizes(co_context *ctx, co_value *x, const int64_t *sizes, size_t n, int axis);
 
-/** Bit i of a mask is about entry i of co_strided_slice: its begin or end does not count, it stands for
- * any number of whole dimensions, for a new dimension of 1, or for one element without its dimension. */
+/** Bit i of a mask is about entry i of co_strided_slice: its begin or end does not count, it stands
+ * for any number of whole dimensions, for a new dimension of 1, or for one element without its
+ * dimension. */
 typedef struct co_slice_masks {
     size_t   struct_size;
     uint32_t begin, end, ellipsis, new_axis, shrink_axis;
 } co_slice_masks;
 #define CO_SLICE_MASKS_INIT { sizeof(co_slice_masks), 0, 0, 0, 0, 0 }
-/** x[begin:end:strides] as Python has it: negative numbers count from the end, ranges are cut to what is
- * there. strides NULL are 1; masks NULL are the initialiser's. */
+/** x[begin:end:strides] as Python has it: negative numbers count from the end, ranges are cut to
+ * what is there. strides NULL are 1; masks NULL are the initialiser's. */
 CO_API co_value *co_strided_slice(co_context *ctx, co_value *x, const int64_t *begin,
                                   const int64_t *end, const int64_t *strides, size_t n,
                                   const co_slice_masks *masks);
@@ -219,21 +225,23 @@ CO_API co_value *co_roll(co_context *ctx, co_value *x, const int64_t *shift, con
 /** Repeated along every axis, multiples[i] times. */
 CO_API co_value *co_tile(co_context *ctx, co_value *x, const int64_t *multiples, size_t n);
 typedef enum co_pad_mode { CO_PAD_CONSTANT = 0, CO_PAD_REFLECT, CO_PAD_SYMMETRIC } co_pad_mode;
-/** Elements before and behind each axis: paddings are pairs, n is twice the rank. REFLECT mirrors at the
- * outermost element, SYMMETRIC behind it, which is then there twice. */
+/** Elements before and behind each axis: paddings are pairs, n is twice the rank. REFLECT mirrors
+ * at the outermost element, SYMMETRIC behind it, which is then there twice. */
 CO_API co_value *co_pad(co_context *ctx, co_value *x, const int64_t *paddings, size_t n,
                         co_pad_mode mode, double constant);
-/** Matrices with all but the diagonal, num_lower below and num_upper above it set to 0; negative: all. */
+/** Matrices with all but the diagonal, num_lower below and num_upper above it set to 0; negative:
+ * all. */
 CO_API co_value *co_band_part(co_context *ctx, co_value *x, int64_t num_lower, int64_t num_upper);
-/** Rows of params by index along `axis`; the first batch_dims dimensions are matched, not crossed. */
+/** Rows of params by index along `axis`; the first batch_dims dimensions are matched, not
+ * crossed. */
 CO_API co_value *co_gather(co_context *ctx, co_value *params, co_value *indices, int axis,
                            int batch_dims);
 /** Rows of a table by id: co_gather along axis 0. The gradient is indexed slices. */
 CO_API co_value *co_embedding_lookup(co_context *ctx, co_value *params, co_value *ids);
 /** Elements, or slices, by the index vectors that the last dimension of indices holds. */
 CO_API co_value *co_gather_nd(co_context *ctx, co_value *params, co_value *indices);
-/** Zeros of a shape with updates added at index vectors; the same on a tensor; and updates in the place of
- * what a tensor has there, of which the last stays where vectors are equal. */
+/** Zeros of a shape with updates added at index vectors; the same on a tensor; and updates in the
+ * place of what a tensor has there, of which the last stays where vectors are equal. */
 CO_API co_value *co_scatter_nd(co_context *ctx, co_value *indices, co_value *updates,
                                const int64_t *dims, size_t ndim);
 CO_API co_value *co_tensor_scatter_nd_add(co_context *ctx, co_value *tensor, co_value *indices,
@@ -245,13 +253,15 @@ CO_API co_value *co_unsorted_segment_sum(co_context *ctx, co_value *data, co_val
                                          int64_t num_segments);
 /** The coordinates of what is not zero, as int64 [n, rank]. */
 CO_API co_value *co_where_index(co_context *ctx, co_value *x);
-/** on where the index along the new `axis` equals, off elsewhere; dtype CO_DTYPE_NONE means float32. */
+/** on where the index along the new `axis` equals, off elsewhere; dtype CO_DTYPE_NONE means
+ * float32. */
 CO_API co_value *co_one_hot(co_context *ctx, co_value *indices, int64_t depth, double on, double off,
                             int axis, co_dtype dtype);
 
 /* Making. */
 
-/** start, start + delta, ... before limit. dtype CO_DTYPE_NONE: int32 for integers, float32 else. */
+/** start, start + delta, ... before limit. dtype CO_DTYPE_NONE: int32 for integers, float32
+ * else. */
 CO_API co_value *co_range(co_context *ctx, co_value *start, co_value *limit, co_value *delta,
                           co_dtype dtype);
 CO_API co_value *co_fill(co_context *ctx, const int64_t *dims, size_t ndim, co_value *value);
@@ -275,8 +285,8 @@ CO_API co_value *co_softmax(co_context *ctx, co_value *logits, int axis);
 CO_API co_value *co_log_softmax(co_context *ctx, co_value *logits, int axis);
 /** Cross entropy of each row of logits [..., classes] with its integer label [...]. */
 CO_API co_value *co_sparse_softmax_cross_entropy(co_context *ctx, co_value *labels, co_value *logits);
-/** Cross entropy of logits with labels that are probabilities, along `axis`; both have one shape. Labels
- * that do not add up to 1 have the gradient of those that do, as in TensorFlow. */
+/** Cross entropy of logits with labels that are probabilities, along `axis`; both have one shape.
+ * Labels that do not add up to 1 have the gradient of those that do, as in TensorFlow. */
 CO_API co_value *co_softmax_cross_entropy(co_context *ctx, co_value *labels, co_value *logits, int axis);
 /** Cross entropy of each logit with its label, a probability. */
 CO_API co_value *co_sigmoid_cross_entropy(co_context *ctx, co_value *labels, co_value *logits);
@@ -285,12 +295,14 @@ CO_API co_value *co_mse(co_context *ctx, co_value *y_true, co_value *y_pred);
 /** Half the sum of squares. */
 CO_API co_value *co_l2_loss(co_context *ctx, co_value *x);
 
-/** x normalised over axes of each example (the features), times gamma, plus beta, which broadcast to x. */
+/** x normalised over axes of each example (the features), times gamma, plus beta, which broadcast
+ * to x. */
 CO_API co_value *co_layer_norm(co_context *ctx, co_value *x, co_value *gamma, co_value *beta,
                                const int *axes, size_t num_axes, double epsilon);
 /**
- * x normalised over axes (all but the channels), times gamma, plus beta. A tuple: that, the batch's mean
- * and variance, and the moving ones, each momentum * moving + (1 - momentum) * batch, without gradient.
+ * x normalised over axes (all but the channels), times gamma, plus beta. A tuple: that, the batch's
+ * mean and variance, and the moving ones, each momentum * moving + (1 - momentum) * batch, without
+ * gradient.
  */
 CO_API co_value *co_batch_norm_train(co_context *ctx, co_value *x, co_value *gamma, co_value *beta,
                                      co_value *moving_mean, co_value *moving_variance,
@@ -300,7 +312,8 @@ CO_API co_value *co_batch_norm_train(co_context *ctx, co_value *x, co_value *gam
 CO_API co_value *co_batch_norm_inference(co_context *ctx, co_value *x, co_value *mean,
                                          co_value *variance, co_value *gamma, co_value *beta,
                                          double epsilon);
-/** Over all axes but the last. A tuple: x normalised, the mean, and the variance times n / (n - 1). */
+/** Over all axes but the last. A tuple: x normalised, the mean, and the variance times n / (n -
+ * 1). */
 CO_API co_value *co_fused_batch_norm_train(co_context *ctx, co_value *x, co_value *scale,
                                            co_value *offset, double epsilon);
 /** x / sqrt(max(sum(x * x), epsilon)) over axes. */
@@ -311,23 +324,25 @@ CO_API co_value *co_clip_by_norm(co_context *ctx, co_value *x, double clip_norm,
                                  size_t num_axes);
 /** The norm of a list or tuple of tensors as one vector. */
 CO_API co_value *co_global_norm(co_context *ctx, co_value *xs);
-/** A tuple: the tensors of a list or tuple, scaled together to clip_norm where their norm is larger (NaN
- * where it is not finite), and behind them that norm. */
+/** A tuple: the tensors of a list or tuple, scaled together to clip_norm where their norm is larger
+ * (NaN where it is not finite), and behind them that norm. */
 CO_API co_value *co_clip_by_global_norm(co_context *ctx, co_value *xs, double clip_norm);
 
 /**
- * Scaled dot-product attention: softmax(scale * q k') v of every head, where k' is k transposed. Each query
- * gets a mean of the values, weighed by how much it is like their keys.
+ * Scaled dot-product attention: softmax(scale * q k') v of every head, where k' is k transposed.
+ * Each query gets a mean of the values, weighed by how much it is like their keys.
  *
- * q is [..., queries, heads * depth], k [..., keys, heads * depth], v [..., keys, heads * width], and the result
- * [..., queries, heads * width]; the dimensions before the last two are equal. The channels of head h lie
- * together, from h * depth on, as a product with a matrix of weights leaves them: nothing need be transposed.
- * Tensors that have heads as a dimension, [batch, heads, time, depth], are the same with heads = 1.
+ * q is [..., queries, heads * depth], k [..., keys, heads * depth], v [..., keys, heads * width],
+ * and the result [..., queries, heads * width]; the dimensions before the last two are equal. The
+ * channels of head h lie together, from h * depth on, as a product with a matrix of weights leaves
+ * them: nothing need be transposed. Tensors that have heads as a dimension, [batch, heads, time,
+ * depth], are the same with heads = 1.
  *
- * causal: query i sees keys 0 to i; the others should be finite numbers nevertheless. scale 0 stands for
- * 1 / sqrt(depth). Memory grows with the length, not with its square: probabilities are kept for the gradient where
- * they are no larger than the operands (keys <= 2 * (depth + width)), and computed again where they are. Shapes that
- * do not fit, or heads that do not divide the channels, are CO_INVALID_ARGUMENT, which says all three shapes.
+ * causal: query i sees keys 0 to i; the others should be finite numbers nevertheless. scale 0
+ * stands for 1 / sqrt(depth). Memory grows with the length, not with its square: probabilities are
+ * kept for the gradient where they are no larger than the operands (keys <= 2 * (depth + width)),
+ * and computed again where they are. Shapes that do not fit, or heads that do not divide the
+ * channels, are CO_INVALID_ARGUMENT, which says all three shapes.
  *
  *     co_value *mixed = co_attention(ctx, co_matmul(ctx, x, wq), co_matmul(ctx, x, wk), co_matmul(ctx, x, wv),
  *                                    4, true, 0);
@@ -351,7 +366,8 @@ CO_API co_value *co_conv2d(co_context *ctx, co_value *x, co_value *w, const co_c
 /** A convolutional layer: activation(conv2d(x, w) + b), b [out]; see co_dense. */
 CO_API co_value *co_conv2d_bias(co_context *ctx, co_value *x, co_value *w, co_value *b,
                                 co_activation activation, const co_conv2d_options *options);
-/** Every channel with filters of its own: w [kh, kw, in, m] gives in * m channels. Strides are equal. */
+/** Every channel with filters of its own: w [kh, kw, in, m] gives in * m channels. Strides are
+ * equal. */
 CO_API co_value *co_depthwise_conv2d(co_context *ctx, co_value *x, co_value *w,
                                      const co_conv2d_options *options);
 /** What conv2d with these options would make x of, from x: w [kh, kw, out, in], output_dims
@@ -370,28 +386,32 @@ CO_API co_value *co_max_pool2d(co_context *ctx, co_value *x, const co_pool2d_opt
 /** The mean of each window, without padding. */
 CO_API co_value *co_avg_pool2d(co_context *ctx, co_value *x, const co_pool2d_options *options);
 
-/* Random numbers: Philox, keyed by the seed of the runtime, a counter of the context and the replica. */
+/* Random numbers: Philox, keyed by the seed of the runtime, a counter of the context and the
+ * replica. */
 
-/** Start the random streams of this context anew. Replicas take the seed of the context that runs them. */
+/** Start the random streams of this context anew. Replicas take the seed of the context that runs
+ * them. */
 CO_API void co_set_seed(co_context *ctx, uint64_t seed);
 /**
- * Numbers drawn evenly from [low, high). dtype is a floating one, float16 to float64. CO_INVALID_ARGUMENT where a bound is not
- * finite, or is not when it is rounded to dtype, or low is above high. The range itself may be larger than the largest number.
+ * Numbers drawn evenly from [low, high). dtype is a floating one, float16 to float64.
+ * CO_INVALID_ARGUMENT where a bound is not finite, or is not when it is rounded to dtype, or low is
+ * above high. The range itself may be larger than the largest number.
  */
 CO_API co_value *co_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
                                    double low, double high);
 /**
- * Numbers of the normal distribution, computed in double and rounded to dtype: those beyond its largest number are
- * infinite, as in TensorFlow (a stddev of 40000 makes every tenth float16 so). CO_INVALID_ARGUMENT where mean or stddev is not
- * finite in dtype, or stddev is negative.
+ * Numbers of the normal distribution, computed in double and rounded to dtype: those beyond its
+ * largest number are infinite, as in TensorFlow (a stddev of 40000 makes every tenth float16 so).
+ * CO_INVALID_ARGUMENT where mean or stddev is not finite in dtype, or stddev is negative.
  */
 CO_API co_value *co_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
                                   double mean, double stddev);
 
 /**
- * The same without a state: the numbers are a function of the two seeds, dtype and position alone. They are the same in
- * every replica, on any number of threads, and for every call with these seeds; no other stream is moved on. To draw
- * again, give another seed: `(int64_t[]){ 17, step }`. A NULL seed is CO_INVALID_ARGUMENT.
+ * The same without a state: the numbers are a function of the two seeds, dtype and position alone.
+ * They are the same in every replica, on any number of threads, and for every call with these
+ * seeds; no other stream is moved on. To draw again, give another seed: `(int64_t[]){ 17, step }`.
+ * A NULL seed is CO_INVALID_ARGUMENT.
  */
 CO_API co_value *co_stateless_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims,
                                              size_t ndim, const int64_t seed[2], double low,
@@ -400,8 +420,8 @@ CO_API co_value *co_stateless_random_normal(co_context *ctx, co_dtype dtype, con
                                             size_t ndim, const int64_t seed[2], double mean,
                                             double stddev);
 
-/** Zeros in the place of about `rate` (in [0, 1)) of the elements, drawn from the same streams; the others
- * are divided by 1 - rate, so that the mean stays. Gradients pass where elements do. */
+/** Zeros in the place of about `rate` (in [0, 1)) of the elements, drawn from the same streams; the
+ * others are divided by 1 - rate, so that the mean stays. Gradients pass where elements do. */
 CO_API co_value *co_dropout(co_context *ctx, co_value *x, double rate);
 
 /* The table. */
@@ -426,9 +446,10 @@ CO_API size_t co_num_ops(void);
 /** The i-th entry, in the info that began as CO_OP_INFO_INIT; false past the end. */
 CO_API bool co_op_describe(size_t i, co_op_info *info);
 /**
- * Call an operator by name: inputs a tuple or list in the order of the table, attrs a map (or NULL) of
- * host values, lists of host integers, and strings. CO_NOT_FOUND for an unknown operator, CO_TYPE for an
- * attribute that is unknown, missing or of the wrong kind. Returns a tensor, or a tuple of tensors.
+ * Call an operator by name: inputs a tuple or list in the order of the table, attrs a map (or NULL)
+ * of host values, lists of host integers, and strings. CO_NOT_FOUND for an unknown operator,
+ * CO_TYPE for an attribute that is unknown, missing or of the wrong kind. Returns a tensor, or a
+ * tuple of tensors.
  */
 CO_API co_value *co_op_call(co_context *ctx, const char *name, co_value *inputs, co_value *attrs);
 

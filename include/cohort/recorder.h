@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The flight recorder: the last places where replicas or processes of a strategy met, always on. A strategy of several replicas
- * keeps its last 64 meetings (all_reduce, merge_call, assignments that are aggregated, collectives between processes):
+ * The flight recorder: the last places where replicas or processes of a strategy met, always on. A
+ * strategy of several replicas keeps its last 64 meetings (all_reduce, merge_call, assignments that
+ * are aggregated, collectives between processes):
  *
  *     7: run 3, meeting 2: all_reduce of float32 [2,3] at step.c:41; 2 of 2 replicas; CO_OK; at 1210 us, took 15 us
  *     8: run 3, meeting 3: merge_call of float32 [] at step.c:44; 1 of 2 replicas, without replica 1; waiting; at 1302 us
  *
- * When a step ends because replicas or processes disagree, are missing, stuck or gone, the last entries go to the log (log=info)
- * and, with the setting flight_file=PATH, to a file: PATH, or PATH.rank1 of rank 1 where there are several processes.
+ * When a step ends because replicas or processes disagree, are missing, stuck or gone, the last
+ * entries go to the log (log=info) and, with the setting flight_file=PATH, to a file: PATH, or
+ * PATH.rank1 of rank 1 where there are several processes.
  */
 #ifndef COHORT_RECORDER_H
 #define COHORT_RECORDER_H
@@ -39,18 +41,20 @@ typedef struct co_flight_record {
 typedef void (*co_flight_fn)(const co_flight_record *record, void *user);
 
 /**
- * Show the entries of a strategy to `fn`, oldest first. Any thread may look, also while the strategy runs: what is being written
- * at that moment is left out. A strategy of one replica has no entries. CO_TYPE where fn is NULL.
+ * Show the entries of a strategy to `fn`, oldest first. Any thread may look, also while the
+ * strategy runs: what is being written at that moment is left out. A strategy of one replica has no
+ * entries. CO_TYPE where fn is NULL.
  */
 CO_API co_code co_flight_visit(co_context *ctx, co_strategy *strategy, co_flight_fn fn, void *user);
 /**
- * The same as text, a line for each entry, in `out` of `capacity` bytes (0: NULL is allowed), cut and terminated. Returns how many
- * bytes the whole text has without its zero.
+ * The same as text, a line for each entry, in `out` of `capacity` bytes (0: NULL is allowed), cut
+ * and terminated. Returns how many bytes the whole text has without its zero.
  */
 CO_API size_t co_flight_format(co_context *ctx, co_strategy *strategy, char *out, size_t capacity);
 /**
- * Write the text to a file, whole or not at all: under another name first, then renamed. CO_NOT_FOUND, CO_PERMISSION_DENIED or
- * CO_UNAVAILABLE when that fails; a file that was there is then unchanged.
+ * Write the text to a file, whole or not at all: under another name first, then renamed.
+ * CO_NOT_FOUND, CO_PERMISSION_DENIED or CO_UNAVAILABLE when that fails; a file that was there is
+ * then unchanged.
  */
 CO_API co_code co_flight_save(co_context *ctx, co_strategy *strategy, const char *path);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Strategies: you write a step once, and a strategy decides on which devices it runs, where its variables
- * live, how its input is split and how its results are combined. Nothing in a step or a loop changes
- * between strategies.
+ * Strategies: you write a step once, and a strategy decides on which devices it runs, where its
+ * variables live, how its input is split and how its results are combined. Nothing in a step or a
+ * loop changes between strategies.
  *
  *     co_strategy *strategy = co_mirrored_strategy(ctx, NULL, 0, NULL);
  *     CO_SCOPE(ctx, strategy) {
@@ -11,7 +11,8 @@
  *     co_value *losses = co_run(ctx, strategy, step, co_args(ctx, batch), model);
  *     co_value *loss = co_reduce(ctx, strategy, CO_REDUCE_SUM, losses, NULL, 0);
  *
- * Inside the step, the context that it is given is the replica context of the tf.distribute documents.
+ * Inside the step, the context that it is given is the replica context of the tf.distribute
+ * documents.
  */
 #ifndef COHORT_STRATEGY_H
 #define COHORT_STRATEGY_H
@@ -21,13 +22,14 @@
 
 CO_EXTERN_C_BEGIN
 
-/* Making strategies. They belong to the runtime of ctx and live until their block ends, longer with co_keep; variables, datasets
- * and open scopes keep theirs alive. */
+/* Making strategies. They belong to the runtime of ctx and live until their block ends, longer with
+ * co_keep; variables, datasets and open scopes keep theirs alive. */
 
 /** deadline_ms of options: what the setting deadline_ms says (60000 where nobody set it). */
 #define CO_DEADLINE_OF_SETTINGS (-1)
 
-/** The strategy that is current when none was chosen: one replica, no effect. There is exactly one. */
+/** The strategy that is current when none was chosen: one replica, no effect. There is exactly
+ * one. */
 CO_API co_strategy *co_default_strategy(co_context *ctx);
 /** Everything on one device. NULL is the current device. The device need not exist yet (DEV-5). */
 CO_API co_strategy *co_one_device_strategy(co_context *ctx, const char *device);
@@ -37,13 +39,15 @@ typedef struct co_mirrored_options {
     int    num_replicas; /* logical replicas, spread evenly in order; 0 means one per device */
     int    deadline_ms;  /* how long a replica may execute nothing; 0 turns the check off */
     /*
-     * The share of each replica in a batch: 3, 1 gives the first three rows of every four. Whole numbers from 1, with a sum of
-     * at most INT32_MAX; what counts is their ratio (1 : 2.5 is 2, 5). NULL: equal shares. See "Unequal shares" in dataset.h.
+     * The share of each replica in a batch: 3, 1 gives the first three rows of every four. Whole
+     * numbers from 1, with a sum of at most INT32_MAX; what counts is their ratio (1 : 2.5 is 2,
+     * 5). NULL: equal shares. See "Unequal shares" in dataset.h.
      */
     const int64_t      *weights;
     size_t              num_weights;      /* one for each replica; 0 without weights */
     co_cross_device_ops cross_device_ops; /* the algorithm; never changes a result */
-    int                 num_packs; /* checked to be at least 0, and of no effect: devices share memory, so nothing is packed */
+    /* checked to be at least 0, and of no effect: devices share memory, so nothing is packed */
+    int                 num_packs;
 } co_mirrored_options;
 #define CO_MIRRORED_OPTIONS_INIT                                                                   \
     {                                                                                              \
@@ -51,9 +55,10 @@ typedef struct co_mirrored_options {
     }
 
 /**
- * Replicas on several devices of this machine; NULL devices: all GPUs, or else all CPUs (MIR-INIT-1). `options` may be NULL.
- * A replica that executes nothing for the deadline while others wait for it ends the step with CO_DEADLINE_EXCEEDED. If it does
- * not come back soon after, its thread and memory are left behind and the strategy answers CO_UNAVAILABLE from then on.
+ * Replicas on several devices of this machine; NULL devices: all GPUs, or else all CPUs
+ * (MIR-INIT-1). `options` may be NULL. A replica that executes nothing for the deadline while
+ * others wait for it ends the step with CO_DEADLINE_EXCEEDED. If it does not come back soon after,
+ * its thread and memory are left behind and the strategy answers CO_UNAVAILABLE from then on.
  */
 CO_API co_strategy *co_mirrored_strategy(co_context *ctx, const char *const *devices,
                                          size_t num_devices, const co_mirrored_options *options);
@@ -79,8 +84,9 @@ typedef struct co_multi_worker_options {
     }
 
 /**
- * The same program on several processes. Collective: every process makes it, in the same order. The cluster comes from MPI
- * (mpirun -n 4 program), not from TF_CONFIG: where that is set, a line of the log says so.
+ * The same program on several processes. Collective: every process makes it, in the same order. The
+ * cluster comes from MPI (mpirun -n 4 program), not from TF_CONFIG: where that is set, a line of
+ * the log says so.
  */
 CO_API co_strategy *co_multi_worker_strategy(co_context                    *ctx,
                                              const co_multi_worker_options *options);
@@ -93,7 +99,8 @@ CO_API int co_num_local_replicas(co_context *ctx, co_strategy *strategy);
 /** This process and how many there are; 0 and 1 without processes. */
 CO_API int co_worker_id(co_context *ctx, co_strategy *strategy);
 CO_API int co_num_workers(co_context *ctx, co_strategy *strategy);
-/** The devices of this process's replicas, each once, as a tuple of strings; CO_RUNTIME for the default strategy. */
+/** The devices of this process's replicas, each once, as a tuple of strings; CO_RUNTIME for the
+ * default strategy. */
 CO_API co_value *co_worker_devices(co_context *ctx, co_strategy *strategy);
 
 /**
@@ -112,7 +119,8 @@ CO_API co_value *co_cluster_resolver(co_context *ctx, co_strategy *strategy);
 CO_API co_strategy *co_get_strategy(co_context *ctx);
 CO_API bool         co_has_strategy(co_context *ctx);
 CO_API bool         co_in_cross_replica_context(co_context *ctx);
-/** ctx itself where it is a replica context (the default one included), NULL in cross-replica context. */
+/** ctx itself where it is a replica context (the default one included), NULL in cross-replica
+ * context. */
 CO_API co_context *co_get_replica_context(co_context *ctx);
 
 /** A token for an open scope; it is left in the context that entered it. */
@@ -122,9 +130,11 @@ typedef struct co_scope {
 
 /** Make `strategy` current, in cross-replica context. An id of 0 in the result means it failed. */
 CO_API co_scope co_scope_enter(co_context *ctx, co_strategy *strategy);
-/** Leave; scopes are left in the reverse order of entering, otherwise CO_RUNTIME and nothing changes. */
+/** Leave; scopes are left in the reverse order of entering, otherwise CO_RUNTIME and nothing
+ * changes. */
 CO_API co_code co_scope_exit(co_context *ctx, co_scope *scope);
-/** A scope as a statement; the body is skipped when entering fails. Not to be left by break or return. */
+/** A scope as a statement; the body is skipped when entering fails. Not to be left by break or
+ * return. */
 #define CO_SCOPE(ctx, strategy)                                                                    \
     for (co_scope CO_NAME_HERE(co_scope_) = co_scope_enter(ctx, strategy);                         \
          CO_NAME_HERE(co_scope_).id != 0;                                                          \
@@ -136,20 +146,23 @@ CO_API co_code co_experimental_set_strategy(co_context *ctx, co_strategy *strate
 /* Running. */
 
 /**
- * A step. `args` is a tuple or list. Returns a live value, or NULL for none. It fails by recording an error in ctx (co_fail, or
- * any call that fails). ctx is a replica context until the step returns, and what was made in it dies then, the result aside;
- * the context that called run may not be used in the step.
+ * A step. `args` is a tuple or list. Returns a live value, or NULL for none. It fails by recording
+ * an error in ctx (co_fail, or any call that fails). ctx is a replica context until the step
+ * returns, and what was made in it dies then, the result aside; the context that called run may not
+ * be used in the step.
  */
 typedef co_value *(*co_fn)(co_context *ctx, co_value *args, void *user);
 
 /**
- * Call `fn` once per local replica, in replica context, at the same time, each with its own context on the
- * replica's device. Per-replica leaves of args are replaced by the replica's component. Results are merged
- * leaf by leaf: what is the same everywhere comes back as it is, the rest as a per-replica value.
+ * Call `fn` once per local replica, in replica context, at the same time, each with its own context
+ * on the replica's device. Per-replica leaves of args are replaced by the replica's component.
+ * Results are merged leaf by leaf: what is the same everywhere comes back as it is, the rest as a
+ * per-replica value.
  *
  * Context:  default mode, or cross-replica context of this strategy.
- * Returns:  the merged results (a value of kind none where all replicas return NULL or none), or NULL with the error of the
- *           replica that failed first; CO_RUNTIME where a replica returns without a collective that others wait in.
+ * Returns:  the merged results (a value of kind none where all replicas return NULL or none), or
+ *           NULL with the error of the replica that failed first; CO_RUNTIME where a replica
+ *           returns without a collective that others wait in.
  */
 CO_API co_value *co_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args,
                         void *user);
@@ -181,36 +194,40 @@ typedef enum co_reduce_op {
 } co_reduce_op;
 /** SUM or MEAN by name, in any letter case; CO_VALUE for every other name. */
 CO_API co_code co_reduce_op_from_name(co_context *ctx, const char *name, co_reduce_op *out);
-/** The operation by which a variable of that aggregation is combined: SUM or MEAN; CO_VALUE for the others. */
+/** The operation by which a variable of that aggregation is combined: SUM or MEAN; CO_VALUE for the
+ * others. */
 CO_API co_code co_reduce_op_from_aggregation(co_context *ctx, co_aggregation aggregation,
                                              co_reduce_op *out);
 
 /**
  * Combine the values of all replicas into one.
  *
- * Without axes only replicas are combined and the shape stays. With axes (negative counts from the end)
- * those are reduced too, and MEAN divides by the elements seen along them on all replicas, so a short last
- * batch is weighed right. Sums are made in an order that depends on the number of replicas alone.
- * With several processes a plain value is what each replica of the calling process holds: it takes part like
- * a per-replica value, in every process. In one process it is the same everywhere and has no sum. Rules: S-REDUCE-*.
+ * Without axes only replicas are combined and the shape stays. With axes (negative counts from the
+ * end) those are reduced too, and MEAN divides by the elements seen along them on all replicas, so
+ * a short last batch is weighed right. Sums are made in an order that depends on the number of
+ * replicas alone. With several processes a plain value is what each replica of the calling process
+ * holds: it takes part like a per-replica value, in every process. In one process it is the same
+ * everywhere and has no sum. Rules: S-REDUCE-*.
  *
  * Scope:    collective over processes.
  * Context:  cross-replica, or default mode.
- * Returns:  a value of ctx, or NULL with CO_VALUE (an axis outside the dimensions; in one process the SUM
- *           of a value that is not per replica), CO_INVALID_ARGUMENT (shapes or dtypes differ), CO_RUNTIME (wrong context).
+ * Returns:  a value of ctx, or NULL with CO_VALUE (an axis outside the dimensions; in one process
+ *           the SUM of a value that is not per replica), CO_INVALID_ARGUMENT (shapes or dtypes
+ *           differ), CO_RUNTIME (wrong context).
  */
 CO_API co_value *co_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
                            const int *axes, size_t num_axes);
 /** The components of this process's replicas, as a tuple (S-LOCAL-*). */
 CO_API co_value *co_local_results(co_context *ctx, co_strategy *strategy, co_value *value);
 /**
- * The components of all replicas, concatenated along axis (S-GATHER-*). A plain value comes back as it is in one process,
- * and with several counts once for each replica of the process that has it.
+ * The components of all replicas, concatenated along axis (S-GATHER-*). A plain value comes back as
+ * it is in one process, and with several counts once for each replica of the process that has it.
  */
 CO_API co_value *co_gather_replicas(co_context *ctx, co_strategy *strategy, co_value *value,
                                     int axis);
 
-/** What a value function learns of its replica. The library makes it: fields may be appended. Lives during the call. */
+/** What a value function learns of its replica. The library makes it: fields may be appended. Lives
+ * during the call. */
 typedef struct co_value_context {
     union {
         int replica_id_in_sync_group;
@@ -227,8 +244,9 @@ CO_API co_value *co_distribute_values_from_function(co_context *ctx, co_strategy
                                                     co_value_fn fn, void *user);
 
 /*
- * Logical devices: parts of the device of a replica. They exist in TPU strategies alone, and there is
- * none yet: every strategy answers CO_NOT_IMPLEMENTED, whatever the other arguments are (S-LOGICAL-1).
+ * Logical devices: parts of the device of a replica. They exist in TPU strategies alone, and there
+ * is none yet: every strategy answers CO_NOT_IMPLEMENTED, whatever the other arguments are
+ * (S-LOGICAL-1).
  */
 
 /** Annotate a tensor: operations on it run on one logical device. */
@@ -257,15 +275,17 @@ typedef co_value *(*co_merge_fn)(co_context *ctx, co_strategy *strategy, co_valu
 /** Wait for all replicas, call replica 0's `fn` once, hand the result back to each (RC-MERGE-*). */
 CO_API co_value *co_merge_call(co_context *ctx, co_merge_fn fn, co_value *args, void *user);
 /**
- * Each leaf of value combined over replicas, on every replica (RC-AR-*). Differentiable, for every operation; the gradient is
- * computed together: all replicas ask for it or none. Indexed slices are not.
+ * Each leaf of value combined over replicas, on every replica (RC-AR-*). Differentiable, for every
+ * operation; the gradient is computed together: all replicas ask for it or none. Indexed slices are
+ * not.
  */
 CO_API co_value *co_all_reduce(co_context *ctx, co_reduce_op op, co_value *value);
-/** The same with advice on how to do it (RC-AR-10). Of several replicas in a process, what replica 0 asks for counts; processes
- * must ask for the same. CO_VALUE for a field that is out of range. */
+/** The same with advice on how to do it (RC-AR-10). Of several replicas in a process, what replica
+ * 0 asks for counts; processes must ask for the same. CO_VALUE for a field that is out of range. */
 CO_API co_value *co_all_reduce_with(co_context *ctx, co_reduce_op op, co_value *value,
                                     const co_communication_options *options);
-/** Each leaf concatenated along axis over replicas, on every replica (RC-AG-*). Differentiable as co_all_reduce is. */
+/** Each leaf concatenated along axis over replicas, on every replica (RC-AG-*). Differentiable as
+ * co_all_reduce is. */
 CO_API co_value *co_all_gather(co_context *ctx, co_value *value, int axis);
 CO_API co_value *co_all_gather_with(co_context *ctx, co_value *value, int axis,
                                     const co_communication_options *options);

@@ -10,10 +10,11 @@
 CO_EXTERN_C_BEGIN
 
 /**
- * This replica's share of the mean loss: the sum of its per-example losses over the number of examples of
- * the whole step on all replicas. The shares add up to the mean, however unevenly the examples are spread,
- * and so do their gradients. An empty batch gives 0. The first dimension counts: one loss per example of the input. CO_VALUE
- * where a replica has another number of losses than examples, with several replicas: see co_set_step_examples.
+ * This replica's share of the mean loss: the sum of its per-example losses over the number of
+ * examples of the whole step on all replicas. The shares add up to the mean, however unevenly the
+ * examples are spread, and so do their gradients. An empty batch gives 0. The first dimension
+ * counts: one loss per example of the input. CO_VALUE where a replica has another number of losses
+ * than examples, with several replicas: see co_set_step_examples.
  */
 CO_API co_value *co_average_loss(co_context *ctx, co_value *per_example_loss);
 
@@ -28,7 +29,8 @@ typedef struct co_sgd_options {
         sizeof(co_sgd_options), 0.01, 0.0, false                                                   \
     }
 
-/** v -= lr g; with momentum m = mu m - lr g, v += m; nesterov v += mu m - lr g. NULL: the initialiser's. */
+/** v -= lr g; with momentum m = mu m - lr g, v += m; nesterov v += mu m - lr g. NULL: the
+ * initialiser's. */
 CO_API co_optimizer *co_sgd(co_context *ctx, const co_sgd_options *options);
 
 typedef struct co_adam_options {
@@ -45,9 +47,10 @@ typedef struct co_adam_options {
     }
 
 /**
- * Adam as in Keras. In step t, counted over all updates: m = beta_1 m + (1 - beta_1) g; v = beta_2 v + (1 - beta_2) g^2;
- * w = w (1 - lr decay) - lr sqrt(1 - beta_2^t) / (1 - beta_1^t) m / (sqrt(v) + epsilon). Indexed slices count as the
- * dense gradient that they stand for. NULL: the initialiser's.
+ * Adam as in Keras. In step t, counted over all updates: m = beta_1 m + (1 - beta_1) g; v = beta_2
+ * v + (1 - beta_2) g^2; w = w (1 - lr decay) - lr sqrt(1 - beta_2^t) / (1 - beta_1^t) m / (sqrt(v)
+ * + epsilon). Indexed slices count as the dense gradient that they stand for. NULL: the
+ * initialiser's.
  *
  *     co_adam_options adam = CO_ADAM_OPTIONS_INIT;
  *
@@ -59,11 +62,12 @@ typedef struct co_adam_options {
 CO_API co_optimizer *co_adam(co_context *ctx, const co_adam_options *options);
 
 /**
- * Gradients of `loss` for every trainable variable that the innermost tape has seen, summed over replicas,
- * then one update of each. The tape is used up. In a replica, or in default mode.
+ * Gradients of `loss` for every trainable variable that the innermost tape has seen, summed over
+ * replicas, then one update of each. The tape is used up. In a replica, or in default mode.
  */
 CO_API co_code co_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss);
-/** The update alone: gradients (summed over replicas already) and variables, two lists of one length. */
+/** The update alone: gradients (summed over replicas already) and variables, two lists of one
+ * length. */
 CO_API co_code co_apply_gradients(co_context *ctx, co_optimizer *optimizer, co_value *gradients,
                                   co_value *variables);
 /** How many updates were applied. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The v1 surface: tf.compat.v1.distribute.OneDeviceStrategy and its siblings, in eager form, for programs that are carried over.
- * New programs use strategy.h and dataset.h; every call here names the one that takes its place.
+ * The v1 surface: tf.compat.v1.distribute.OneDeviceStrategy and its siblings, in eager form, for
+ * programs that are carried over. New programs use strategy.h and dataset.h; every call here names
+ * the one that takes its place.
  *
  *     co_strategy *strategy = co_v1_one_device_strategy(ctx, "/cpu:0");
  *     co_iterator *iterator = co_make_dataset_iterator(ctx, strategy, dataset);
@@ -11,13 +12,15 @@
  *         ...
  *     co_clear(ctx); // the end of input is CO_OUT_OF_RANGE
  *
- * A strategy of the v1 flavour is a co_strategy: scope, run, reduce, local results, the dataset methods and all of extended.h are
- * the calls of the other headers. It has the members below besides, and lacks three things that v1 never had, which answer
- * CO_NOT_IMPLEMENTED: co_distribute_values_from_function, co_gather_replicas and the logical devices (S-V1-1). The calls below
- * also serve strategies of the other flavour, which the documents do not promise. No call logs that it is deprecated.
+ * A strategy of the v1 flavour is a co_strategy: scope, run, reduce, local results, the dataset
+ * methods and all of extended.h are the calls of the other headers. It has the members below
+ * besides, and lacks three things that v1 never had, which answer CO_NOT_IMPLEMENTED:
+ * co_distribute_values_from_function, co_gather_replicas and the logical devices (S-V1-1). The
+ * calls below also serve strategies of the other flavour, which the documents do not promise. No
+ * call logs that it is deprecated.
  *
- * There is no graph mode and there are no sessions yet: they follow with captured functions. Asking for them,
- * co_v1_disable_eager_execution, is CO_NOT_IMPLEMENTED.
+ * There is no graph mode and there are no sessions yet: they follow with captured functions. Asking
+ * for them, co_v1_disable_eager_execution, is CO_NOT_IMPLEMENTED.
  */
 #ifndef COHORT_V1_H
 #define COHORT_V1_H
@@ -28,7 +31,8 @@
 
 CO_EXTERN_C_BEGIN
 
-/* Making strategies of the v1 flavour. Arguments, errors and lifetime are those of the constructor without v1 in its name. */
+/* Making strategies of the v1 flavour. Arguments, errors and lifetime are those of the constructor
+ * without v1 in its name. */
 
 /** tf.compat.v1.distribute.OneDeviceStrategy; NULL is the current device. */
 CO_API co_strategy *co_v1_one_device_strategy(co_context *ctx, const char *device);
@@ -42,8 +46,9 @@ CO_API co_strategy *co_v1_multi_worker_strategy(co_context                    *c
 #define co_v1_default_strategy co_default_strategy
 
 /**
- * Whether the documents give strategies of this flavour a member of that name ("make_dataset_iterator", "gather", ...), as
- * hasattr would say: for bindings. Names of extended's members are not looked up. False for NULL and for names of nothing.
+ * Whether the documents give strategies of this flavour a member of that name
+ * ("make_dataset_iterator", "gather", ...), as hasattr would say: for bindings. Names of extended's
+ * members are not looked up. False for NULL and for names of nothing.
  */
 CO_API bool co_strategy_has_member(co_context *ctx, co_strategy *strategy, const char *name);
 
@@ -54,59 +59,64 @@ CO_API co_code co_v1_enable_eager_execution(co_context *ctx);
 /** Graph mode and sessions: CO_NOT_IMPLEMENTED. */
 CO_API co_code co_v1_disable_eager_execution(co_context *ctx);
 
-/* Input iterators. They are iterators: co_get_next, co_next, co_iterator_element_spec and co_run_steps_on_iterator take them.
- * Like all iterators they are handles of the block that they were made in, used by one thread at a time. */
+/* Input iterators. They are iterators: co_get_next, co_next, co_iterator_element_spec and
+ * co_run_steps_on_iterator take them. Like all iterators they are handles of the block that they
+ * were made in, used by one thread at a time. */
 
 /**
- * An iterator over a dataset that is batched by the global batch size: every batch is divided over the replicas, as
- * co_distribute_dataset does, which takes its place together with co_iterate (ITER1-DS-*).
+ * An iterator over a dataset that is batched by the global batch size: every batch is divided over
+ * the replicas, as co_distribute_dataset does, which takes its place together with co_iterate
+ * (ITER1-DS-*).
  *
  * Context:  any.
- * Returns:  an iterator of ctx's block, or NULL with CO_VALUE where batches cannot be divided because elements are not batched:
- *           batch them, or use co_make_input_fn_iterator.
+ * Returns:  an iterator of ctx's block, or NULL with CO_VALUE where batches cannot be divided
+ *           because elements are not batched: batch them, or use co_make_input_fn_iterator.
  */
 CO_API co_iterator *co_make_dataset_iterator(co_context *ctx, co_strategy *strategy,
                                              co_dataset *dataset);
 
 /**
- * An iterator over what input_fn makes, which is called once for each worker, now, in the strategy's scope and with the worker's
- * host as the current device. No splitting: at every step each replica takes the next element of its worker's dataset, so batches
- * have the per-replica size (co_per_replica_batch_size). A last step that cannot serve every replica is the end, and its rows are
- * dropped (ITER1-FN-*); several processes stay in step instead, as with co_distribute_datasets_from_function, which takes the
- * place of this call.
+ * An iterator over what input_fn makes, which is called once for each worker, now, in the
+ * strategy's scope and with the worker's host as the current device. No splitting: at every step
+ * each replica takes the next element of its worker's dataset, so batches have the per-replica size
+ * (co_per_replica_batch_size). A last step that cannot serve every replica is the end, and its rows
+ * are dropped (ITER1-FN-*); several processes stay in step instead, as with
+ * co_distribute_datasets_from_function, which takes the place of this call.
  *
  * input_fn returns a dataset, or a function of its own wrapped by co_input_callable.
  *
  * Context:  default mode, or cross-replica context of this strategy; CO_RUNTIME otherwise.
- * Returns:  an iterator of ctx's block, or NULL with CO_VALUE: any mode but CO_INPUT_PER_WORKER, which is said before input_fn is
- *           called, or a result that is no dataset; CO_TYPE where input_fn is NULL; or the error of input_fn, unchanged.
+ * Returns:  an iterator of ctx's block, or NULL with CO_VALUE: any mode but CO_INPUT_PER_WORKER,
+ *           which is said before input_fn is called, or a result that is no dataset; CO_TYPE where
+ *           input_fn is NULL; or the error of input_fn, unchanged.
  */
 CO_API co_iterator *co_make_input_fn_iterator(co_context *ctx, co_strategy *strategy,
                                               co_dataset_fn input_fn, void *user,
                                               co_input_replication_mode replication_mode);
 
-/** Makes an element: a value of any kind, in whose structure every leaf is for one replica. NULL without an error is none. */
+/** Makes an element: a value of any kind, in whose structure every leaf is for one replica. NULL
+ * without an error is none. */
 typedef co_value *(*co_input_callable_fn)(co_context *ctx, void *user);
 /**
- * What an input_fn returns instead of a dataset: fn is called once for each local replica at every step, in the context that asks
- * for the element, and the input never ends. Its spec is not known: a dtype and shape of nothing. It cannot be transformed or
- * distributed. CO_TYPE where fn is NULL.
+ * What an input_fn returns instead of a dataset: fn is called once for each local replica at every
+ * step, in the context that asks for the element, and the input never ends. Its spec is not known:
+ * a dtype and shape of nothing. It cannot be transformed or distributed. CO_TYPE where fn is NULL.
  */
 CO_API co_dataset *co_input_callable(co_context *ctx, co_input_callable_fn fn, void *user);
 
 /**
- * Back to the first element, whether the iterator has ended or not. An iterator may be used without (ITER1-INIT-*). Returns the
- * code of ctx: CO_TYPE for an iterator of co_iterate, which begins anew by making another; CO_VALUE in a replica and CO_RUNTIME
- * under another strategy, as co_get_next.
+ * Back to the first element, whether the iterator has ended or not. An iterator may be used without
+ * (ITER1-INIT-*). Returns the code of ctx: CO_TYPE for an iterator of co_iterate, which begins anew
+ * by making another; CO_VALUE in a replica and CO_RUNTIME under another strategy, as co_get_next.
  */
 CO_API co_code co_iterator_initialize(co_context *ctx, co_iterator *iterator);
 /** The same as a property. */
 #define co_iterator_initializer co_iterator_initialize
 
 /**
- * One element, described leaf by leaf in its structure (ITER1-NEXT-2): the names of dtypes as host strings ("int64"); shapes as
- * int64 vectors, -1 for what is unknown, none for an unknown number of dimensions; classes, "Tensor". One replica's part where
- * there are several.
+ * One element, described leaf by leaf in its structure (ITER1-NEXT-2): the names of dtypes as host
+ * strings ("int64"); shapes as int64 vectors, -1 for what is unknown, none for an unknown number of
+ * dimensions; classes, "Tensor". One replica's part where there are several.
  */
 CO_API co_value *co_iterator_output_types(co_context *ctx, co_iterator *iterator);
 CO_API co_value *co_iterator_output_shapes(co_context *ctx, co_iterator *iterator);
@@ -120,34 +130,39 @@ CO_API co_iterator *co_make_initializable_iterator(co_context *ctx, co_dataset *
 /* Running. */
 
 /**
- * One step on an iterator: in the strategy's scope, takes the next element and calls run with it as the one argument, also where
- * it is a tuple; without an iterator (NULL) fn gets no argument. The end of the input is CO_OUT_OF_RANGE, and fn is not called
- * (S-EXPRUN-*). co_next and co_run take its place.
+ * One step on an iterator: in the strategy's scope, takes the next element and calls run with it as
+ * the one argument, also where it is a tuple; without an iterator (NULL) fn gets no argument. The
+ * end of the input is CO_OUT_OF_RANGE, and fn is not called (S-EXPRUN-*). co_next and co_run take
+ * its place.
  *
- * Context:  default mode, or cross-replica context of this strategy; CO_RUNTIME otherwise, and where the iterator belongs to
+ * Context: default mode, or cross-replica context of this strategy; CO_RUNTIME otherwise, and where
+ * the iterator belongs to
  *           another strategy.
  * Returns:  what co_run returns, or NULL with the error.
  */
 CO_API co_value *co_experimental_run(co_context *ctx, co_strategy *strategy, co_fn fn,
                                      co_iterator *input_iterator, void *user);
 
-/** reduce with its v1 default: no axis, so that only replicas are combined. With axes it is co_reduce. */
+/** reduce with its v1 default: no axis, so that only replicas are combined. With axes it is
+ * co_reduce. */
 #define co_v1_reduce(ctx, strategy, op, value) co_reduce(ctx, strategy, op, value, NULL, 0)
 
-/** experimental_make_numpy_dataset(input, session): a session is for graph mode, and is ignored here (NP-6). */
+/** experimental_make_numpy_dataset(input, session): a session is for graph mode, and is ignored
+ * here (NP-6). */
 #define co_v1_make_numpy_dataset(ctx, strategy, arrays, session)                                   \
     ((void)(session), co_make_numpy_dataset(ctx, strategy, arrays))
 
-/* Configuration of TensorFlow's sessions, for programs that hand it on. A config is a serialized tf.ConfigProto: a host string of
- * bytes. Fields that we know nothing of survive. */
+/* Configuration of TensorFlow's sessions, for programs that hand it on. A config is a serialized
+ * tf.ConfigProto: a host string of bytes. Fields that we know nothing of survive. */
 
 /**
- * A copy of `config` with what the strategy wants in it; config itself never changes, and NULL or none gives none (S-CFG-*).
- * OneDevice and default want nothing. Mirrored sets isolate_session_state. MultiWorker is a task of its cluster (MW-12):
- * worker r of the processes, or without a cluster where it is alone.
+ * A copy of `config` with what the strategy wants in it; config itself never changes, and NULL or
+ * none gives none (S-CFG-*). OneDevice and default want nothing. Mirrored sets
+ * isolate_session_state. MultiWorker is a task of its cluster (MW-12): worker r of the processes,
+ * or without a cluster where it is alone.
  *
- * Returns:  a host string of ctx's block, or NULL with CO_INVALID_ARGUMENT where config is no message (it says where), CO_TYPE
- *           where it is no string.
+ * Returns:  a host string of ctx's block, or NULL with CO_INVALID_ARGUMENT where config is no
+ *           message (it says where), CO_TYPE where it is no string.
  */
 CO_API co_value *co_update_config_proto(co_context *ctx, co_strategy *strategy, co_value *config);
 
@@ -156,15 +171,17 @@ typedef struct co_config_cluster {
     size_t      struct_size;
     const char *task_type;  /* "chief", "worker", "ps", "evaluator"; NULL: no cluster */
     int         task_index; /* from 0 */
-    bool        has_chief;  /* the cluster has a job "chief", which then leads; else worker 0 does */
+    /* the cluster has a job "chief", which then leads; else worker 0 does */
+    bool        has_chief;
     bool        collective_nccl; /* collectives by NCCL, as graph mode sets */
 } co_config_cluster;
 #define CO_CONFIG_CLUSTER_INIT { sizeof(co_config_cluster), NULL, 0, false, false }
 
 /**
- * What MultiWorkerMirroredStrategy makes of a config in a cluster that need not be there: scoped allocators for CollectiveReduce
- * alone; with a task, device filters for that task alone and the group leader, which an evaluator has none of. CO_VALUE for a
- * task type that is none of the four or a negative index.
+ * What MultiWorkerMirroredStrategy makes of a config in a cluster that need not be there: scoped
+ * allocators for CollectiveReduce alone; with a task, device filters for that task alone and the
+ * group leader, which an evaluator has none of. CO_VALUE for a task type that is none of the four
+ * or a negative index.
  */
 CO_API co_value *co_config_for_cluster(co_context *ctx, co_value *config,
                                        const co_config_cluster *cluster);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The one data handle. A co_value is a tensor, a host value (integer, float, bool, string, none), a
- * variable, a per-replica or mirrored bundle, indexed slices, a spec, or a list, tuple, named tuple or map
- * of values. Values are immutable (variables aside) and reference counted.
+ * variable, a per-replica or mirrored bundle, indexed slices, a spec, or a list, tuple, named tuple
+ * or map of values. Values are immutable (variables aside) and reference counted.
  *
- * Host values are not tensors: co_int(ctx, 2) is the number 2, which an operator turns into a scalar of
- * the other operand's dtype; co_scalar_* and co_tensor make tensors.
+ * Host values are not tensors: co_int(ctx, 2) is the number 2, which an operator turns into a
+ * scalar of the other operand's dtype; co_scalar_* and co_tensor make tensors.
  */
 #ifndef COHORT_VALUE_H
 #define COHORT_VALUE_H
@@ -88,7 +88,8 @@ CO_API co_value *co_none(co_context *ctx);
 
 /* Tensors. */
 
-/* So many items of a type as a pointer and a number, for the duration of the call they are arguments of. */
+/* So many items of a type as a pointer and a number, for the duration of the call they are
+ * arguments of. */
 #ifdef __cplusplus
 #define CO_ITEMS(type, ...)                                                                                  \
     (std::initializer_list<type>{ __VA_ARGS__ }).begin(), sizeof(co_counted(__VA_ARGS__))
@@ -103,9 +104,9 @@ CO_API co_value *co_none(co_context *ctx);
 #define CO_ALL_AXES  NULL, 0
 
 /**
- * A tensor with a copy of `data`, row-major, on the current device. For CO_STRING, data is an array of
- * `const char *`. Errors: CO_INVALID_ARGUMENT for a bad dtype, too many or negative dimensions, or a size
- * that overflows; CO_RESOURCE_EXHAUSTED without memory.
+ * A tensor with a copy of `data`, row-major, on the current device. For CO_STRING, data is an array
+ * of `const char *`. Errors: CO_INVALID_ARGUMENT for a bad dtype, too many or negative dimensions,
+ * or a size that overflows; CO_RESOURCE_EXHAUSTED without memory.
  */
 CO_API co_value *co_tensor(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
                            const void *data);
@@ -119,13 +120,14 @@ CO_API co_value *co_scalar_bool(co_context *ctx, bool value);
 CO_API co_value *co_tensor_bytes(co_context *ctx, const int64_t *dims, size_t ndim,
                                  const void *const *bytes, const size_t *nbytes);
 /**
- * A tensor over memory of the caller, not copied. The memory must not change while the tensor lives;
- * `deleter` (may be NULL) is called once, with `user`, when the last use is over, from any thread; it is
- * also called when this call fails.
+ * A tensor over memory of the caller, not copied. The memory must not change while the tensor
+ * lives; `deleter` (may be NULL) is called once, with `user`, when the last use is over, from any
+ * thread; it is also called when this call fails.
  */
 CO_API co_value *co_tensor_borrow(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
                                   void *data, void (*deleter)(void *user), void *user);
-/** Convert what converts where the context runs: host numbers, variables, bundles, lists of numbers. */
+/** Convert what converts where the context runs: host numbers, variables, bundles, lists of
+ * numbers. */
 CO_API co_value *co_to_tensor(co_context *ctx, co_value *value, co_dtype dtype);
 /** The same tensor on another device. */
 CO_API co_value *co_copy_to(co_context *ctx, co_value *value, const char *device);
@@ -138,11 +140,12 @@ CO_API int      co_ndim(co_context *ctx, co_value *value);
 CO_API int64_t co_dim(co_context *ctx, co_value *value, int axis);
 CO_API int64_t co_num_elements(co_context *ctx, co_value *value);
 /**
- * The data, row-major, for reading; NULL with an error if value is not a tensor. Lives as long as the
- * tensor. A string tensor has no flat data: see co_string_at.
+ * The data, row-major, for reading; NULL with an error if value is not a tensor. Lives as long as
+ * the tensor. A string tensor has no flat data: see co_string_at.
  */
 CO_API const void *co_data(co_context *ctx, co_value *tensor);
-/** Element `i` of a string tensor, or a host string: pointer (zero-terminated) and length. Lives as long as the value. */
+/** Element `i` of a string tensor, or a host string: pointer (zero-terminated) and length. Lives as
+ * long as the value. */
 CO_API const char *co_string_at(co_context *ctx, co_value *value, int64_t i, size_t *nbytes);
 /** The single element as a C number, converted. CO_VALUE if there are more, CO_TYPE for strings. */
 CO_API int64_t co_item_int(co_context *ctx, co_value *value);
@@ -153,7 +156,8 @@ CO_API co_code co_read_data(co_context *ctx, co_value *value, co_dtype dtype, vo
 /** The canonical name of the device a tensor or variable lives on. Lives as long as the value. */
 CO_API const char *co_device_name(co_context *ctx, co_value *value);
 
-/* Indexed slices: rows `values[k]` belong at `indices[k]` of a tensor of shape dense_shape (may be NULL). */
+/* Indexed slices: rows `values[k]` belong at `indices[k]` of a tensor of shape dense_shape (may be
+ * NULL). */
 
 CO_API co_value *co_slices(co_context *ctx, co_value *values, co_value *indices,
                            co_value *dense_shape);
@@ -166,8 +170,8 @@ CO_API co_value *co_slices_dense_shape(co_context *ctx, co_value *slices); /* NU
 CO_API co_value *co_spec(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim);
 /**
  * The type of a value: its structure, with the spec of every tensor, variable and host value in its
- * place. A per-replica value gives a bundle with the spec of each component, the PerReplicaSpec of the
- * documents (DV-SPEC-1). None stays none; CO_TYPE for indexed slices.
+ * place. A per-replica value gives a bundle with the spec of each component, the PerReplicaSpec of
+ * the documents (DV-SPEC-1). None stays none; CO_TYPE for indexed slices.
  */
 CO_API co_value *co_type_spec(co_context *ctx, co_value *value);
 
@@ -179,14 +183,16 @@ CO_API co_value *co_named_tuple(co_context *ctx, const char *type, const char *c
                                 co_value *const *items, size_t n);
 /** A map; keys are copied and kept sorted. A key given twice is an error (CO_VALUE). */
 CO_API co_value *co_map(co_context *ctx, const char *const *keys, co_value *const *items, size_t n);
-/** A tuple of its arguments: co_args(ctx, x, y). An argument that is NULL is an error, none is a value. */
+/** A tuple of its arguments: co_args(ctx, x, y). An argument that is NULL is an error, none is a
+ * value. */
 #define co_args(ctx, ...) co_tuple(ctx, CO_ITEMS(co_value *, __VA_ARGS__))
 /** An empty tuple. */
 CO_API co_value *co_no_args(co_context *ctx);
 
 /** How many items a structure or bundle has. */
 CO_API size_t co_size(co_context *ctx, co_value *structure);
-/** Item `i` of a list, tuple, named tuple, map (in key order) or bundle; CO_OUT_OF_RANGE past the end. */
+/** Item `i` of a list, tuple, named tuple, map (in key order) or bundle; CO_OUT_OF_RANGE past the
+ * end. */
 CO_API co_value *co_at(co_context *ctx, co_value *structure, size_t i);
 /** The item of a map or named tuple by name; CO_NOT_FOUND lists the names there are. */
 CO_API co_value *co_get(co_context *ctx, co_value *structure, const char *key);
@@ -199,10 +205,12 @@ CO_API const char *co_type_name(co_context *ctx, co_value *structure);
 CO_API co_value *co_flatten(co_context *ctx, co_value *structure);
 /** The structure of `like` with `leaves` (a list or tuple) in place of its leaves. */
 CO_API co_value *co_pack(co_context *ctx, co_value *like, co_value *leaves);
-/** A function over leaves: gets the leaf and returns its replacement (NULL without an error: none). */
+/** A function over leaves: gets the leaf and returns its replacement (NULL without an error:
+ * none). */
 typedef co_value *(*co_leaf_fn)(co_context *ctx, co_value *leaf, void *user);
 CO_API co_value *co_map_leaves(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user);
-/** CO_OK if both have the same structure, else CO_VALUE, naming the path where they part: "[1]['b']". */
+/** CO_OK if both have the same structure, else CO_VALUE, naming the path where they part:
+ * "[1]['b']". */
 CO_API co_code co_assert_same_structure(co_context *ctx, co_value *a, co_value *b);
 
 /* Bundles: one component per local replica. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Variables: values that can be assigned. Where a variable lives and what an assignment inside a replica
- * does is decided by the strategy in whose scope it is made (rules VAR-*). Reading gives a tensor that
- * later assignments do not change.
+ * Variables: values that can be assigned. Where a variable lives and what an assignment inside a
+ * replica does is decided by the strategy in whose scope it is made (rules VAR-*). Reading gives a
+ * tensor that later assignments do not change.
  */
 #ifndef COHORT_VARIABLE_H
 #define COHORT_VARIABLE_H
@@ -52,16 +52,19 @@ typedef struct co_variable_options {
     }
 
 /**
- * Make a variable under the current strategy (an ordinary one where there is none), on the devices that
- * the strategy gives it. In a step of several replicas the first makes it for all, with its initial value.
+ * Make a variable under the current strategy (an ordinary one where there is none), on the devices
+ * that the strategy gives it. In a step of several replicas the first makes it for all, with its
+ * initial value.
  *
- * `initial` is the first value: a tensor, a number, a list of numbers. A spec (co_spec) declares dtype and
- * shape alone: the variable has no value until it is assigned one, and reading it before is
- * CO_FAILED_PRECONDITION. With NULL, or a spec, options->initializer makes the value. `options` may be NULL.
+ * `initial` is the first value: a tensor, a number, a list of numbers. A spec (co_spec) declares
+ * dtype and shape alone: the variable has no value until it is assigned one, and reading it before
+ * is CO_FAILED_PRECONDITION. With NULL, or a spec, options->initializer makes the value. `options`
+ * may be NULL.
  *
- * Returns:  a value of ctx, or NULL with CO_VALUE (options that do not go together; a spec that leaves a
- *           dimension open; an initializer that does not give what was declared), CO_RUNTIME (replicas make
- *           different variables), or an error of the initializer or of a creator (creator.h).
+ * Returns:  a value of ctx, or NULL with CO_VALUE (options that do not go together; a spec that
+ *           leaves a dimension open; an initializer that does not give what was declared),
+ *           CO_RUNTIME (replicas make different variables), or an error of the initializer or of a
+ *           creator (creator.h).
  */
 CO_API co_value *co_variable(co_context *ctx, co_value *initial,
                              const co_variable_options *options);
@@ -72,13 +75,13 @@ CO_API co_value *co_assign_add(co_context *ctx, co_value *variable, co_value *va
 CO_API co_value *co_assign_sub(co_context *ctx, co_value *variable, co_value *value);
 
 /*
- * Rows. `slices` (co_slices) names rows of the first dimension and what is to be done with each: replaced, or
- * combined with a value. They are applied in order, so a row that is named twice is changed twice. In a
- * step the slices of all replicas are put together first, as the aggregation says: SUM and MEAN for add,
- * sub, mul and div; for the others the aggregation must be NONE or ONLY_FIRST_REPLICA (CO_NOT_IMPLEMENTED
- * otherwise, and always for variables synchronised on read). An index outside the variable, values that do
- * not fit it, or an integer division by 0 is CO_INVALID_ARGUMENT, and no row of any component changes.
- * Rules: VAR-MIR-8, VAR-SOR-5.
+ * Rows. `slices` (co_slices) names rows of the first dimension and what is to be done with each:
+ * replaced, or combined with a value. They are applied in order, so a row that is named twice is
+ * changed twice. In a step the slices of all replicas are put together first, as the aggregation
+ * says: SUM and MEAN for add, sub, mul and div; for the others the aggregation must be NONE or
+ * ONLY_FIRST_REPLICA (CO_NOT_IMPLEMENTED otherwise, and always for variables synchronised on read).
+ * An index outside the variable, values that do not fit it, or an integer division by 0 is
+ * CO_INVALID_ARGUMENT, and no row of any component changes. Rules: VAR-MIR-8, VAR-SOR-5.
  *
  *     co_value *rows = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2, 3), data), *at = co_tensor(ctx, CO_INT32, CO_SHAPE(2), which);
  *     co_scatter_add(ctx, table, co_slices(ctx, rows, at, NULL));
@@ -98,16 +101,18 @@ CO_API co_value *co_read(co_context *ctx, co_value *variable);
 /** Whether it has a value here: in a step the replica's component, elsewhere all of them. */
 CO_API bool co_variable_is_initialized(co_context *ctx, co_value *variable);
 /**
- * The ordinary variable that this context works on: in a step the replica's component, in an update function
- * that which is updated, in default mode the first. In cross-replica context CO_VALUE: there are as many as
- * replicas, see co_local_results (VAR-MIR-10). An ordinary variable gives itself.
+ * The ordinary variable that this context works on: in a step the replica's component, in an update
+ * function that which is updated, in default mode the first. In cross-replica context CO_VALUE:
+ * there are as many as replicas, see co_local_results (VAR-MIR-10). An ordinary variable gives
+ * itself.
  */
 CO_API co_value *co_variable_handle(co_context *ctx, co_value *variable);
 
 /**
- * What a checkpoint keeps of a variable, whatever strategy it lives under: the value of the first component
- * or, if it is synchronised on read, that of all replicas together. co_variable_restore puts such a value
- * back: into every component, or a share of it for each replica where the aggregation is SUM (VAR-SOR-6).
+ * What a checkpoint keeps of a variable, whatever strategy it lives under: the value of the first
+ * component or, if it is synchronised on read, that of all replicas together. co_variable_restore
+ * puts such a value back: into every component, or a share of it for each replica where the
+ * aggregation is SUM (VAR-SOR-6).
  *
  * Scope:    collective over processes for variables synchronised on read.
  * Context:  cross-replica, or default mode; CO_RUNTIME in a step.
@@ -115,10 +120,12 @@ CO_API co_value *co_variable_handle(co_context *ctx, co_value *variable);
 CO_API co_value *co_variable_save(co_context *ctx, co_value *variable);
 CO_API co_code   co_variable_restore(co_context *ctx, co_value *variable, co_value *value);
 
-/** The trainable variables among the leaves of a structure (your model), as a list in the order of its leaves. */
+/** The trainable variables among the leaves of a structure (your model), as a list in the order of
+ * its leaves. */
 CO_API co_value *co_trainable_variables(co_context *ctx, co_value *structure);
 
-/** The name of a variable, "w"; its replicas' names end in /replica_1, ... Lives as long as the variable. */
+/** The name of a variable, "w"; its replicas' names end in /replica_1, ... Lives as long as the
+ * variable. */
 CO_API const char        *co_variable_name(co_context *ctx, co_value *variable);
 CO_API bool               co_variable_trainable(co_context *ctx, co_value *variable);
 CO_API co_synchronization co_variable_synchronization(co_context *ctx, co_value *variable);

@@ -91,7 +91,8 @@ spin(coi_event *event, unsigned seen, coi_waiting *waiting, int spin_us, uint64_
         }
         if (now_ns >= end_ns)
             return false;
-        /* The thread we wait for may have been woken on the very core that we spin on; one that is at work comes sooner. */
+        /* The thread we wait for may have been woken on the very core that we spin on; one that is
+         * at work comes sooner. */
         if (spin_us > waiting->spin_us && now_ns + (uint64_t)spin_us * 1000u > end_ns + YIELD_NS)
             sched_yield();
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A word that a process keeps and its forked children do not: it is zero in them. Reading it costs what any other word costs, so
- * that every call can tell whether it is made in the process that opened the runtime.
+ * A word that a process keeps and its forked children do not: it is zero in them. Reading it costs
+ * what any other word costs, so that every call can tell whether it is made in the process that
+ * opened the runtime.
  */
 #ifndef COI_BASE_HOME_H
 #define COI_BASE_HOME_H

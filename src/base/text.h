@@ -17,7 +17,8 @@ size_t coi_text_line(char *out, size_t capacity, const char *format, ...) CO_PRI
 size_t coi_text_line_va(char *out, size_t capacity, const char *format, va_list args)
     CO_PRINTF(3, 0);
 
-/* Text that grows: what does not fit is counted, not kept. The text ends with a zero byte if there is room for one. */
+/* Text that grows: what does not fit is counted, not kept. The text ends with a zero byte if there
+ * is room for one. */
 typedef struct coi_prose {
     char  *text;
     size_t capacity, at; /* at: the length that all of it would have */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One thread of the library. It starts with every signal blocked, so that handlers of the host run
- * on the host's threads, and has its name and its cores before it does anything else. Who started it
- * binds it, then and later: two who did would have to agree on who is last.
+ * on the host's threads, and has its name and its cores before it does anything else. Who started
+ * it binds it, then and later: two who did would have to agree on who is last.
  */
 #include "base/text.h"
 #include "base/threads.h"

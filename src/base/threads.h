@@ -120,15 +120,16 @@ typedef struct coi_thread coi_thread;
 co_code coi_thread_start(coi_memory *memory, const char *name, const int *cores, int num_cores,
                          size_t stack_bytes, coi_thread_fn fn, void *arg, coi_thread **out,
                          co_error_info *err);
-/* From now on its cores are these. A thread that runs elsewhere moves, which takes as long as waking a core. */
+/* From now on its cores are these. A thread that runs elsewhere moves, which takes as long as
+ * waking a core. */
 void coi_thread_settle(coi_thread *thread, const int *cores, int num_cores);
 /*
  * Signal an event on which this thread alone sleeps, and have it wake on the given core, now and
- * where the kernel sees fit from now on; or on its own cores again. A core that rests may need longer
- * to wake than a short job takes. A job that turns out to be long is not bound to the given core: the
- * kernel may move it to the thread's own, and the thread itself may go there. For a thread that is
- * not bound both are plain signals. Who wakes a thread is one at a time, and settles it, too; so does
- * the thread itself between its wake-up and its next wait.
+ * where the kernel sees fit from now on; or on its own cores again. A core that rests may need
+ * longer to wake than a short job takes. A job that turns out to be long is not bound to the given
+ * core: the kernel may move it to the thread's own, and the thread itself may go there. For a
+ * thread that is not bound both are plain signals. Who wakes a thread is one at a time, and settles
+ * it, too; so does the thread itself between its wake-up and its next wait.
  */
 void coi_thread_wake_at(coi_thread *thread, coi_event *event, int core);
 void coi_thread_wake_home(coi_thread *thread, coi_event *event);

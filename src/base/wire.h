@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The wire format of protocol buffers, field by field: enough to walk messages that are edited or read in part. Nothing is copied,
- * and nothing is read past the end, whatever the bytes are.
+ * The wire format of protocol buffers, field by field: enough to walk messages that are edited or
+ * read in part. Nothing is copied, and nothing is read past the end, whatever the bytes are.
  */
 #ifndef COI_BASE_WIRE_H
 #define COI_BASE_WIRE_H

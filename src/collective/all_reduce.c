@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * All-reduce over any transport. The elements of all jobs are worked through in runs, so that the
- * scratch is bounded: a run is a chunk of a large job, or several small jobs packed one after another,
- * each from a cache line on. A run takes two rounds:
+ * scratch is bounded: a run is a chunk of a large job, or several small jobs packed one after
+ * another, each from a cache line on. A run takes two rounds:
  *
  *   1. Every rank reduces the maximal subtrees that it hosts whole and sends to each rank that
  *      rank's share of their bytes.
@@ -140,7 +140,8 @@ plan(run *a, co_error_info *err)
     return CO_OK;
 }
 
-/* The subtrees of this rank: sums in the scratch, and parts where they are unless they are packed. */
+/* The subtrees of this rank: sums in the scratch, and parts where they are unless they are
+ * packed. */
 static void
 reduce_own(run *a)
 {

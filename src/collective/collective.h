@@ -66,11 +66,11 @@ typedef struct coi_hello {
     uint64_t sequence;  /* of the collective inside the epoch */
     uint64_t signature; /* hash of structure, dtypes and shapes: must agree */
     int64_t  number;   /* a number for the others: examples of the step, has-data flags, sizes; of a
-                         * failure: the first sequence whose data the sender has no part in */
-    int32_t  code;     /* of a failure */
-    int32_t  replica;  /* who failed, or -1 */
-    char     site[80]; /* "step.c:41" */
-    char     text[216]; /* the message, or a description of the arguments: "float32 [2,3]" */
+                        * failure: the first sequence whose data the sender has no part in */
+    int32_t code;      /* of a failure */
+    int32_t replica;   /* who failed, or -1 */
+    char    site[80];  /* "step.c:41" */
+    char    text[216]; /* the message, or a description of the arguments: "float32 [2,3]" */
 } coi_hello;
 
 typedef struct coi_group coi_group;
@@ -99,8 +99,8 @@ typedef struct coi_transport {
     co_code (*open)(const coi_group_options *options, coi_group **out, co_error_info *err);
     /*
      * Tells the peers, who then get a COI_HELLO_FAILED from exchange. Waits for theirs a few
-     * seconds at most. False if some did not answer and memory of the group is still in the hands of
-     * the transport: it is leaked, because giving it back could let another write or read there.
+     * seconds at most. False if some did not answer and memory of the group is still in the hands
+     * of the transport: it is leaked, because giving it back could let another write or read there.
      */
     bool (*close)(coi_group *group);
     /*
@@ -151,8 +151,8 @@ struct coi_group {
     size_t       scratch_nbytes;
 };
 
-/* "self", "mpi" or "threads"; loads the transport's shared object where it is one. CO_VALUE for another name, CO_UNIMPLEMENTED naming
- * what to install or build. */
+/* "self", "mpi" or "threads"; loads the transport's shared object where it is one. CO_VALUE for
+ * another name, CO_UNIMPLEMENTED naming what to install or build. */
 co_code coi_group_open(const char *transport, const coi_group_options *options, coi_group **out,
                        co_error_info *err);
 /* NULL is allowed. False: see close. */
@@ -180,9 +180,10 @@ typedef struct coi_travel {
  */
 size_t coi_pack_end(const coi_reduction *jobs, size_t num_jobs, size_t from, size_t bytes_per_pack);
 /*
- * Reduce over all replicas of all ranks; rank r hosts replicas [first[r], first[r+1]). parts of a job holds this rank's parts (by local
- * index), out the full result on every rank. Several jobs travel together, pack by pack; all have as many replicas, first[size], and
- * they are the same in the same order on every rank.
+ * Reduce over all replicas of all ranks; rank r hosts replicas [first[r], first[r+1]). parts of a
+ * job holds this rank's parts (by local index), out the full result on every rank. Several jobs
+ * travel together, pack by pack; all have as many replicas, first[size], and they are the same in
+ * the same order on every rank.
  */
 co_code coi_group_all_reduce(coi_group *group, const coi_reduction *jobs, size_t num_jobs,
                              const int *first, const coi_travel *how, co_error_info *err);

@@ -24,9 +24,9 @@ co_code coi_hello_error(const coi_hello *failed, int from, co_error_info *err);
 /*
  * The hellos of one peer, in the order of sending. In step, a peer is at most two collectives ahead
  * in its words (it may have ended a collective without data before we looked at its hello) and one
- * RUN_END; the rest is room for peers that fail again and again, which they can without us, while we
- * are slow. We come to the oldest words first and the newest says where the peer is: when it is full,
- * the one before the newest goes.
+ * RUN_END; the rest is room for peers that fail again and again, which they can without us, while
+ * we are slow. We come to the oldest words first and the newest says where the peer is: when it is
+ * full, the one before the newest goes.
  */
 #define COI_INBOX_DEPTH 6
 typedef struct coi_inbox {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arithmetic of one node of the tree, for every operation and dtype. How it is done does not change a bit: there is one
- * rounding per element and no sum runs across elements. The order of the nodes is the business of tree.c.
+ * The arithmetic of one node of the tree, for every operation and dtype. How it is done does not
+ * change a bit: there is one rounding per element and no sum runs across elements. The order of the
+ * nodes is the business of tree.c.
  *
- * Sums and means, which training consists of, are written with vectors, the rest as plain loops: that keeps this file a
- * quarter of what it is when every loop is made for speed. The 16-bit floats are widened, combined as float32 and rounded to
- * nearest even at every node. Their conversions are those of value/dtype.c, written here without branches.
+ * Sums and means, which training consists of, are written with vectors, the rest as plain loops:
+ * that keeps this file a quarter of what it is when every loop is made for speed. The 16-bit floats
+ * are widened, combined as float32 and rounded to nearest even at every node. Their conversions are
+ * those of value/dtype.c, written here without branches.
  */
 #include "collective/tree.h"
 
@@ -161,7 +163,8 @@ DEFINE_VECTOR(vector_float64, double)
         sum_rest_##name(o, x, y, n);                                                               \
     }
 
-/* The division of MEAN. The inverse of a power of two is exact, and a product is faster than a quotient. */
+/* The division of MEAN. The inverse of a power of two is exact, and a product is faster than a
+ * quotient. */
 #define DEFINE_EACH(name, type, vector, op)                                                        \
     static void name(void *data, int64_t n, type operand)                                          \
     {                                                                                              \

@@ -88,8 +88,8 @@ node_block(walk *w, int lo, int hi, int level, void *out)
 }
 
 /*
- * A copy that leaves the caches as they are: the lines of dst are not read before they are overwritten, which saves a
- * quarter of the traffic of a sum. Both are aligned to a line.
+ * A copy that leaves the caches as they are: the lines of dst are not read before they are
+ * overwritten, which saves a quarter of the traffic of a sum. Both are aligned to a line.
  */
 static void
 stream(void *dst, const void *src, size_t nbytes)

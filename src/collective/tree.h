@@ -44,8 +44,8 @@ typedef struct coi_subtree {
  */
 int coi_tree_cut(int num_replicas, int lo, int hi, coi_subtree *out);
 /*
- * The subtree of replicas [lo, hi) for elements [begin, end), without the final division of MEAN; parts[0] is the part of replica
- * `first`. out[0] is element `begin`; job->out is not used.
+ * The subtree of replicas [lo, hi) for elements [begin, end), without the final division of MEAN;
+ * parts[0] is the part of replica `first`. out[0] is element `begin`; job->out is not used.
  */
 void coi_reduce_parts(const coi_reduction *job, int first, int lo, int hi, int64_t begin,
                       int64_t end, void *out);

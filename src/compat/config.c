@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * update_config_proto of the v1 interface (S-CFG-*, MW-12): a few fields of a serialized tf.ConfigProto are set. The message is
- * edited as it lies there, field by field, so that what we know nothing of survives, byte for byte, and no library for protocol
- * buffers is needed for five fields (docs/decisions/config-bytes.md). Values of other fields are not looked at.
+ * update_config_proto of the v1 interface (S-CFG-*, MW-12): a few fields of a serialized
+ * tf.ConfigProto are set. The message is edited as it lies there, field by field, so that what we
+ * know nothing of survives, byte for byte, and no library for protocol buffers is needed for five
+ * fields (docs/decisions/config-bytes.md). Values of other fields are not looked at.
  */
 #include <cohort/v1.h>
 
@@ -58,7 +59,8 @@ edits_room(const edit *list)
 static bool apply(co_context *ctx, const edit *list, coi_wire message, const char *where,
                   buffer *edited);
 
-/* A message inside the message, edited. What is there several times is merged by putting it one after the other. */
+/* A message inside the message, edited. What is there several times is merged by putting it one
+ * after the other. */
 static bool
 put_message(co_context *ctx, const edit *e, coi_wire message, coi_wire_out *out)
 {
@@ -106,8 +108,8 @@ is_replaced(const edit *list, const coi_wire_field *f)
     return list->number != 0;
 }
 
-/* The message with its edits, each before the first field of a higher number, in a buffer of its own. False with an error, and
- * nothing to free. */
+/* The message with its edits, each before the first field of a higher number, in a buffer of its
+ * own. False with an error, and nothing to free. */
 static bool
 apply(co_context *ctx, const edit *list, coi_wire message, const char *where, buffer *edited)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Input iterators of the v1 surface (ITER1-*). One is an iterator over an iterator: the inner one is that of a distributed dataset,
- * and going back to the beginning puts a new one in its place. Functions that make elements themselves, callables, are datasets
- * of a single component that may be anything.
+ * Input iterators of the v1 surface (ITER1-*). One is an iterator over an iterator: the inner one
+ * is that of a distributed dataset, and going back to the beginning puts a new one in its place.
+ * Functions that make elements themselves, callables, are datasets of a single component that may
+ * be anything.
  *
  *     input iterator ---> distributed dataset's iterator ---> ...
  *     input iterator ---> callable's iterator, asked once for each replica
@@ -87,7 +88,8 @@ place_leaf(co_context *ctx, co_value *leaf, void *user)
     return coi_give(ctx, coi_tensor_to(&ctx->heap, leaf, user, coi_err(ctx)));
 }
 
-/* The tensors of what a callable made for a replica, on its device. Takes a reference and returns one; NULL with an error. */
+/* The tensors of what a callable made for a replica, on its device. Takes a reference and returns
+ * one; NULL with an error. */
 static co_value *
 place(co_context *ctx, const coi_device_name *where, co_value *made)
 {
@@ -180,7 +182,8 @@ static const coi_dataset_ops input_ops = {
 
 /* --- making --- */
 
-/* An input iterator of the block over a dataset; NULL with the error that making the dataset left. */
+/* An input iterator of the block over a dataset; NULL with the error that making the dataset
+ * left. */
 static co_iterator *
 iterate(co_context *ctx, co_strategy *strategy, co_dataset *input)
 {

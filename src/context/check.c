@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks of arguments that public calls share. Each message names the argument by position and name; position 0 is for what is
- * no argument, such as the result of a user's function.
+ * Checks of arguments that public calls share. Each message names the argument by position and
+ * name; position 0 is for what is no argument, such as the result of a user's function.
  */
 #include "context/context.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening and closing, blocks and ownership. A context owns a stack of references; a block is a mark on it.
+ * Opening and closing, blocks and ownership. A context owns a stack of references; a block is a
+ * mark on it.
  */
 #include "context/context.h"
 
@@ -140,7 +141,8 @@ coi_runtime_hold(coi_runtime *runtime)
     atomic_fetch_add(&runtime->refs, 1);
 }
 
-/* A context that the user opened holds its runtime; those of replicas live inside a strategy and do not. */
+/* A context that the user opened holds its runtime; those of replicas live inside a strategy and do
+ * not. */
 static co_context *
 open_context(coi_runtime *runtime)
 {
@@ -166,7 +168,8 @@ coi_runtime_release(coi_runtime *runtime)
     runtime_free(runtime);
 }
 
-/* What the caller gave over the defaults. What cannot be used is an error of the runtime that opens. */
+/* What the caller gave over the defaults. What cannot be used is an error of the runtime that
+ * opens. */
 static co_code
 take_open_options(co_options *all, const co_options *options, co_error_info *err)
 {
@@ -283,7 +286,8 @@ co_close(co_context *ctx)
         return CO_RUNTIME;
     runtime = ctx->runtime;
     code = ctx->error.code;
-    /* A forked child gives nothing back: what it has is a copy, of which parts may be locked for ever. */
+    /* A forked child gives nothing back: what it has is a copy, of which parts may be locked for
+     * ever. */
     if (coi_is_forked(&ctx->heap))
         return code;
     let_go(ctx);
@@ -416,7 +420,8 @@ co_escape(co_context *ctx, co_value *value)
     if (!coi_check_value(ctx, value, 2, "value"))
         return NULL;
     if (ctx->num_blocks <= ctx->block_floor)
-        return value; /* it lives until the context closes, or the function that it is lent to ends */
+        return value; /* it lives until the context closes, or the function that it is lent to ends
+                       */
     coi_ref(value);
     if (coi_own(ctx, value) == NULL)
         return NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The context and the runtime that contexts share. See include/cohort/context.h for what it means to users.
+ * The context and the runtime that contexts share. See include/cohort/context.h for what it means
+ * to users.
  */
 #ifndef COI_CONTEXT_CONTEXT_H
 #define COI_CONTEXT_CONTEXT_H
@@ -34,7 +35,8 @@ typedef struct coi_runtime {
     void (*kernel_state_close)(struct coi_runtime *runtime, void *state);
 } coi_runtime;
 
-/* Which strategy is current, and as what. The default mode is { NULL, false, 0, 0, 1, -1, NULL }. */
+/* Which strategy is current, and as what. The default mode is { NULL, false, 0, 0, 1, -1, NULL
+ * }. */
 typedef struct coi_mode {
     co_strategy     *strategy;      /* NULL: the default strategy */
     bool             cross;         /* cross-replica context */
@@ -120,10 +122,10 @@ struct co_context {
     void *user;
     struct coi_hook_call *hooks; /* of own strategies that run on it (strategy/own.c) */
     const struct coi_travel
-                      *travel; /* between workers, in the call under way (strategy/), or NULL */
-    struct coi_cancel *cancel; /* of the element being made (data/), or NULL */
-    const uint64_t *
-        works_for; /* of a thread that makes elements ahead (data/): for which iterators, ended by 0; or NULL */
+                      *travel;    /* between workers, in the call under way (strategy/), or NULL */
+    struct coi_cancel *cancel;    /* of the element being made (data/), or NULL */
+    const uint64_t    *works_for; /* of a thread that makes elements ahead (data/): for which
+                                     iterators, ended by 0; or NULL */
 #ifdef COI_DEBUG
     atomic_ullong busy_thread; /* who is inside a call */
     atomic_ullong only_thread; /* whose alone it is, during a step; 0: anybody's */
@@ -135,9 +137,11 @@ struct co_context {
 
 /* error.c. Record an error with the current call and site, unless there is one; returns code. */
 co_code coi_fail(co_context *ctx, co_code code, const char *format, ...) CO_PRINTF(3, 4);
-/* Take over an error record of another context (a replica's, unchanged: GEN-ERR-2), with its payload. */
+/* Take over an error record of another context (a replica's, unchanged: GEN-ERR-2), with its
+ * payload. */
 void coi_take_error(co_context *ctx, co_context *from);
-/* An error record to fill for the functions of folders above; recording completes it with call and site. */
+/* An error record to fill for the functions of folders above; recording completes it with call and
+ * site. */
 static inline co_error_info *
 coi_err(co_context *ctx)
 {
@@ -160,8 +164,9 @@ coi_tick(co_context *ctx)
 }
 
 /*
- * Every public call begins with one of these. Nothing happens on a NULL context, and in debug builds none while another thread
- * is in a call on it, which that thread then finds as an error of its own.
+ * Every public call begins with one of these. Nothing happens on a NULL context, and in debug
+ * builds none while another thread is in a call on it, which that thread then finds as an error of
+ * its own.
  */
 #ifdef COI_DEBUG
 bool coi_enter(co_context *ctx);
@@ -205,13 +210,15 @@ coi_bind(co_context *ctx, bool bound)
         return (ctx)->error.code;                                                                  \
     coi_tick(ctx);                                                                                 \
     (ctx)->call = (name)
-/* Opening and closing, which are done while there is an error too; its record keeps the call that it came from. */
+/* Opening and closing, which are done while there is an error too; its record keeps the call that
+ * it came from. */
 #define COI_ENTER_ALWAYS(ctx, name, result)                                                        \
     COI_GUARD(ctx, result);                                                                        \
     (ctx)->call = (name)
 
 #ifdef COI_DEBUG
-/* References to dead objects were dropped since the last time: somebody released more than he kept. */
+/* References to dead objects were dropped since the last time: somebody released more than he
+ * kept. */
 void coi_report_stale(co_context *ctx);
 #else
 #define coi_report_stale(ctx) ((void)(ctx))
@@ -219,7 +226,8 @@ void coi_report_stale(co_context *ctx);
 
 /* context.c */
 bool coi_make_room_to_own(co_context *ctx, void *object); /* called by own alone */
-/* Give a reference to the innermost block; returns the object, or NULL (reference dropped) without memory. */
+/* Give a reference to the innermost block; returns the object, or NULL (reference dropped) without
+ * memory. */
 static inline void *
 coi_own(co_context *ctx, void *object)
 {
@@ -253,8 +261,10 @@ coi_in_replica(const co_context *ctx)
     return ctx->mode.step != NULL && !ctx->mode.cross;
 }
 
-/* check.c: arguments of public calls. Each records the error (naming argument `position` and what would be right). */
-/* Say why a handle that is not NULL cannot be used as an object of the class: fork, another runtime, or dead (code). */
+/* check.c: arguments of public calls. Each records the error (naming argument `position` and what
+ * would be right). */
+/* Say why a handle that is not NULL cannot be used as an object of the class: fork, another
+ * runtime, or dead (code). */
 void coi_refuse_handle(co_context *ctx, const void *handle, const coi_class *cls, co_code code,
                        const char *name);
 bool coi_check_value(co_context *ctx, co_value *value, int position,
@@ -267,26 +277,31 @@ bool coi_check_object(co_context *ctx, const void *object, const coi_class *cls,
 /* A dtype and a shape that a tensor can have; *count gets the elements. */
 bool coi_check_shape(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
                      int64_t *count);
-/* A struct of options that begins with its size, over the defaults in `all` of `size` bytes. NULL is allowed. */
+/* A struct of options that begins with its size, over the defaults in `all` of `size` bytes. NULL
+ * is allowed. */
 bool coi_take_options(co_context *ctx, void *all, size_t size, const void *options, int position);
 
 /* convert.c */
 /*
- * The tensor that a value is where ctx runs, as a new reference: variables are read, bundles give the component of
- * this replica, host values become tensors of `dtype` (NONE: C-VAL-4). DV-USE-1 to DV-USE-3. NULL with an error.
+ * The tensor that a value is where ctx runs, as a new reference: variables are read, bundles give
+ * the component of this replica, host values become tensors of `dtype` (NONE: C-VAL-4). DV-USE-1 to
+ * DV-USE-3. NULL with an error.
  */
 co_value *coi_as_tensor(co_context *ctx, co_value *value, co_dtype dtype);
-/* What a host value, or a list of nothing else, is alone (C-VAL-4); CO_DTYPE_NONE for everything that has a dtype. */
+/* What a host value, or a list of nothing else, is alone (C-VAL-4); CO_DTYPE_NONE for everything
+ * that has a dtype. */
 co_dtype coi_host_dtype(const co_value *value);
 /* The dtype that host values of both kinds become together; `a` where there is none. */
 co_dtype coi_wider_dtype(co_dtype a, co_dtype b);
-/* Any leaf, without conversion: the component of this replica of a bundle, else the value itself. Borrowed. DV-SEL-1. */
+/* Any leaf, without conversion: the component of this replica of a bundle, else the value itself.
+ * Borrowed. DV-SEL-1. */
 co_value *coi_select(co_value *value, int local_replica);
 
 /* structures.c */
 /*
- * Put references to items[order[i]] (NULL: items[i]) in the places of a new structure or bundle and give it to the block; NULL
- * with an error, and the structure gone, if one of them is no value ("item 2 of list is NULL").
+ * Put references to items[order[i]] (NULL: items[i]) in the places of a new structure or bundle and
+ * give it to the block; NULL with an error, and the structure gone, if one of them is no value
+ * ("item 2 of list is NULL").
  */
 co_value *coi_fill_items(co_context *ctx, co_value *made, co_value **places, co_value *const *items,
                          size_t n, const size_t *order, const char *what);
@@ -302,7 +317,8 @@ co_code    coi_resolve_name(co_context *ctx, const char *text, coi_device_name *
 void coi_set_device(co_context *ctx, const coi_device_name *id);
 
 /* modes.c */
-/* Push an entry that saves mode and device; NULL (with an error) without memory. The caller then changes ctx->mode. */
+/* Push an entry that saves mode and device; NULL (with an error) without memory. The caller then
+ * changes ctx->mode. */
 coi_entry *coi_push(co_context *ctx, coi_entry_kind kind, co_strategy *strategy);
 /* Pop the top entry and restore. */
 void coi_pop(co_context *ctx);

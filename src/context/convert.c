@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From any value to the tensor that it is where a context runs: variables are read, bundles give the component of this
- * replica (DV-USE-1 to DV-USE-3), host values become tensors (C-VAL-4).
+ * From any value to the tensor that it is where a context runs: variables are read, bundles give
+ * the component of this replica (DV-USE-1 to DV-USE-3), host values become tensors (C-VAL-4).
  */
 #include "context/context.h"
 
@@ -69,7 +69,8 @@ integer_fits(int64_t i, co_dtype dtype)
     return i < top && i >= (coi_dtypes[dtype].is_signed ? -top : 0);
 }
 
-/* A host number goes to any number type that holds it; a float never to an integer, a bool only to bool. */
+/* A host number goes to any number type that holds it; a float never to an integer, a bool only to
+ * bool. */
 static bool
 host_converts(co_context *ctx, const co_value *value, co_dtype dtype)
 {
@@ -196,7 +197,8 @@ refuse_list(nested *list, int depth, const char *what)
     return false;
 }
 
-/* The dtype of the first leaf that has one of its own; host numbers follow it, or take the widest of theirs. */
+/* The dtype of the first leaf that has one of its own; host numbers follow it, or take the widest
+ * of theirs. */
 static co_dtype
 list_dtype(co_context *ctx, co_value *list, co_dtype *hosts)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The current device of a context, and the public calls on devices. A device may be named before it exists
- * (DEV-5): only its use fails, with a list of what there is.
+ * The current device of a context, and the public calls on devices. A device may be named before it
+ * exists (DEV-5): only its use fails, with a list of what there is.
  */
 #include <cohort/device.h>
 
@@ -87,8 +87,8 @@ co_device_begin(co_context *ctx, const char *name)
 }
 
 /*
- * The innermost device entry, 0 if something else must be left first: a strategy set inside a device block may stand above it
- * (SET-11).
+ * The innermost device entry, 0 if something else must be left first: a strategy set inside a
+ * device block may stand above it (SET-11).
  */
 static size_t
 innermost_device(const co_context *ctx)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The first error of a context. A record is written once and kept until co_clear; a payload travels with it and
- * is deleted when the record dies.
+ * The first error of a context. A record is written once and kept until co_clear; a payload travels
+ * with it and is deleted when the record dies.
  */
 #include "context/context.h"
 
@@ -16,8 +16,9 @@ this_thread(void)
 }
 
 /*
- * A thread marks the context while it is inside a call; calls nest on one thread. Another thread that finds the mark gets
- * nothing done and leaves a note, which becomes an error when the first one leaves.
+ * A thread marks the context while it is inside a call; calls nest on one thread. Another thread
+ * that finds the mark gets nothing done and leaves a note, which becomes an error when the first
+ * one leaves.
  */
 bool
 coi_enter(co_context *ctx)
@@ -233,7 +234,8 @@ co_fail(co_context *ctx, co_code code, const char *format, ...)
     return code;
 }
 
-/* The record takes the payload if it is the first error; otherwise the payload is of no use to anybody. */
+/* The record takes the payload if it is the first error; otherwise the payload is of no use to
+ * anybody. */
 static bool
 take_payload(co_context *ctx, void *payload, void (*deleter)(void *payload))
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors over memory of somebody else, and tensors lent to somebody else: co_tensor_borrow and DLPack. A lender's deleter is
- * called exactly once, whatever happens.
+ * Tensors over memory of somebody else, and tensors lent to somebody else: co_tensor_borrow and
+ * DLPack. A lender's deleter is called exactly once, whatever happens.
  */
 #include <cohort/dlpack.h>
 
@@ -61,7 +61,8 @@ first_odd_bool(const void *data, int64_t n)
     return i;
 }
 
-/* A tensor over foreign memory, or NULL with the error; the deleter is then still the caller's to call. */
+/* A tensor over foreign memory, or NULL with the error; the deleter is then still the caller's to
+ * call. */
 static co_value *
 over_memory(co_context *ctx, co_dtype dtype, const coi_shape *shape, int64_t count, void *data,
             void (*deleter)(void *user), void *user)
@@ -191,7 +192,8 @@ read_dtype(co_context *ctx, dl_dtype dl, co_dtype *out)
     return false;
 }
 
-/* The shape, and how far strides reach: products that overflow are refused before anything is read. */
+/* The shape, and how far strides reach: products that overflow are refused before anything is
+ * read. */
 static bool
 read_shape(co_context *ctx, const dl_tensor *dl, co_dtype dtype, coi_shape *shape, int64_t *count)
 {
@@ -316,7 +318,8 @@ co_from_dlpack(co_context *ctx, void *dl_managed_tensor)
     return tensor != NULL ? coi_own(ctx, tensor) : NULL;
 }
 
-/* A tensor on loan: it holds the value, and the runtime, which may not go before the borrower is done. */
+/* A tensor on loan: it holds the value, and the runtime, which may not go before the borrower is
+ * done. */
 typedef struct loan {
     dl_managed   managed;
     coi_runtime *runtime;

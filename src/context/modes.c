@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The stack of what was entered: scopes, runs, merges, updates, creators, devices. An entry remembers mode and device as they
- * were and gives them back. Entries that make a strategy current keep it alive.
+ * The stack of what was entered: scopes, runs, merges, updates, creators, devices. An entry
+ * remembers mode and device as they were and gives them back. Entries that make a strategy current
+ * keep it alive.
  */
 #include "context/context.h"
 

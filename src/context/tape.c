@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Recording on the tape; see tape.h for the picture. The backward walk is in ops/gradient.c, which knows operators.
+ * Recording on the tape; see tape.h for the picture. The backward walk is in ops/gradient.c, which
+ * knows operators.
  */
 #include "context/tape.h"
 
@@ -90,7 +91,8 @@ is_held(const coi_tape_log *log, const co_value *input)
     return input->tape_epoch != log->epoch || (input->flags & COI_FLAG_COPY) != 0;
 }
 
-/* Drop the values of a record, youngest first, so that an output outlives the records that used it. */
+/* Drop the values of a record, youngest first, so that an output outlives the records that used
+ * it. */
 static void
 drop_record(coi_heap *heap, const coi_tape_log *log, const coi_record *record)
 {

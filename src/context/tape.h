@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tape's records. A context has one log of what was computed while any tape was open; a tape is an interval of
- * it. What an inner tape's backward pass computes is appended to the same log, which gives gradients of
- * gradients for free.
+ * The tape's records. A context has one log of what was computed while any tape was open; a tape is
+ * an interval of it. What an inner tape's backward pass computes is appended to the same log, which
+ * gives gradients of gradients for free.
  *
  * A node is a watched value or an output of a record. A value made by a record carries its node
  * (tape_epoch, tape_node); watched variables and foreign tensors are found in a small hash table.
@@ -55,7 +55,8 @@ typedef struct coi_tape_log {
 uint32_t coi_tape_watched(const coi_tape_log *log, const void *key);
 /* The node of a variable that is used: a trainable one is watched by that. */
 uint32_t coi_tape_variable(co_context *ctx, co_value *variable);
-/* The node of an operand, COI_NO_NODE if nothing watches it. `source` is what the user gave, `tensor` what it became. */
+/* The node of an operand, COI_NO_NODE if nothing watches it. `source` is what the user gave,
+ * `tensor` what it became. */
 static inline uint32_t
 coi_tape_node(co_context *ctx, co_value *source, const co_value *tensor)
 {
@@ -69,8 +70,9 @@ coi_tape_node(co_context *ctx, co_value *source, const co_value *tensor)
     return log->num_watched > 0 ? coi_tape_watched(log, tensor) : COI_NO_NODE;
 }
 /*
- * Whether what a backward walk computes is recorded in its turn. Then it matters that the tensors it finds in records lead to
- * their nodes; the tensor of a variable, which is everybody's, does not, and a view of its own takes its place.
+ * Whether what a backward walk computes is recorded in its turn. Then it matters that the tensors
+ * it finds in records lead to their nodes; the tensor of a variable, which is everybody's, does
+ * not, and a view of its own takes its place.
  */
 static inline bool
 coi_tape_is_differentiated(const coi_tape_log *log)
@@ -87,11 +89,13 @@ coi_tape_mark(const coi_tape_log *log, co_value *copy, uint32_t node)
     copy->tape_node = node;
     copy->flags |= COI_FLAG_COPY;
 }
-/* Append a record; nodes of inputs as given. Marks the outputs. False (with an error) without memory. */
+/* Append a record; nodes of inputs as given. Marks the outputs. False (with an error) without
+ * memory. */
 bool coi_tape_record(co_context *ctx, const struct coi_op *op, const void *attrs, size_t attrs_size,
                      co_value *const *in, const uint32_t *in_nodes, int num_in,
                      co_value *const *out, int num_out);
-/* The call that ends a tape is over, however it went: the innermost tape goes unless it is persistent. */
+/* The call that ends a tape is over, however it went: the innermost tape goes unless it is
+ * persistent. */
 void coi_tape_spend(co_context *ctx);
 /* Drop tapes down to `num_tapes`; the log is emptied with the last. */
 void coi_tapes_unwind(co_context *ctx, size_t num_tapes);

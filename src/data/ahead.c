@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The workers and the ring of iterators that work ahead. See ahead.h for the picture; which stages do is in prefetch.c
- * and parallel_map.c.
+ * The workers and the ring of iterators that work ahead. See ahead.h for the picture; which stages
+ * do is in prefetch.c and parallel_map.c.
  *
- * Tickets: who holds the turn pulls the input and takes the number `tail`; there are never more than the ring has
- * slots beyond `head`, which the consumer alone advances. So the slot of a number is free when its worker fills it.
+ * Tickets: who holds the turn pulls the input and takes the number `tail`; there are never more
+ * than the ring has slots beyond `head`, which the consumer alone advances. So the slot of a number
+ * is free when its worker fills it.
  */
 #include "data/ahead.h"
 
@@ -51,7 +52,8 @@ struct coi_ahead {
     atomic_ullong end_at; /* elements before the end; NEVER until it was found */
     atomic_ullong head;   /* taken; of the consumer */
     atomic_bool   quit;
-    /* Elements of a position that are still to be given: they take room as if they were in the ring. */
+    /* Elements of a position that are still to be given: they take room as if they were in the
+     * ring. */
     atomic_ullong     restored;
     _Atomic(worker *) orphan; /* who is left to free all this */
 
@@ -67,7 +69,8 @@ round_up(size_t nbytes)
 
 /* --- the life of a worker --- */
 
-/* Wait until `room` has changed since it was seen; a thread that has nothing to do does not spin. */
+/* Wait until `room` has changed since it was seen; a thread that has nothing to do does not
+ * spin. */
 static void
 sleep_on_room(coi_ahead *a, unsigned seen)
 {
@@ -123,8 +126,8 @@ pull(worker *w, uint64_t *at)
 }
 
 /*
- * What is done with an element while others are pulled. Who places it is gone if a function on this very thread has
- * dropped the iterator.
+ * What is done with an element while others are pulled. Who places it is gone if a function on this
+ * very thread has dropped the iterator.
  */
 static int
 work(worker *w)
@@ -211,7 +214,8 @@ worker_main(void *arg)
 
 /* --- making and ending --- */
 
-/* Functions find on a worker what they found on the thread that asks, and random numbers of its own. */
+/* Functions find on a worker what they found on the thread that asks, and random numbers of its
+ * own. */
 static void
 lend_context(co_context *to, const co_context *from, uint64_t serial, int index)
 {
@@ -435,7 +439,8 @@ waits_for_itself(co_context *ctx, const coi_ahead *a)
     return false;
 }
 
-/* A worker that waits is woken when half of the ring is free: once for many elements, not for each. */
+/* A worker that waits is woken when half of the ring is free: once for many elements, not for
+ * each. */
 static void
 tell_room(coi_ahead *a, bool always)
 {
@@ -544,7 +549,8 @@ keep_error(co_context *ctx, const co_error_info *error, co_value **piece)
     return true;
 }
 
-/* Copies of references to what waits: what was restored and not given, then the ring. False with an error. */
+/* Copies of references to what waits: what was restored and not given, then the ring. False with an
+ * error. */
 static bool
 collect(co_context *ctx, const coi_ahead_iterator *self, coi_pieces *all)
 {

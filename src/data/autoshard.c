@@ -364,7 +364,8 @@ typedef struct splitting {
     int64_t                *numbers; /* one per replica, of the heap */
 } splitting;
 
-/* The replica that reads slice i. Without sharing after the split, a worker's own replicas take its slices in turn. */
+/* The replica that reads slice i. Without sharing after the split, a worker's own replicas take its
+ * slices in turn. */
 static int
 reader_of(const splitting *s, int i)
 {
@@ -411,8 +412,9 @@ schedule(co_context *ctx, co_dataset *dataset, const splitting *s)
 }
 
 /*
- * With weights a replica's piece has the same size in every step, so the cycle is that of this worker's replicas alone. A worker
- * without rows would never come to its end; all workers find that out, so that none waits for one that failed.
+ * With weights a replica's piece has the same size in every step, so the cycle is that of this
+ * worker's replicas alone. A worker without rows would never come to its end; all workers find that
+ * out, so that none waits for one that failed.
  */
 static co_dataset *
 weighted_schedule(co_context *ctx, co_dataset *dataset, const splitting *s)
@@ -581,7 +583,8 @@ coi_reader_of(const co_dataset *dataset, const co_input_context *input, int i)
     return reader_of(&s, i);
 }
 
-/* The batch size is that of the dataset, whatever the numbers know of theirs: it decides how they are split. */
+/* The batch size is that of the dataset, whatever the numbers know of theirs: it decides how they
+ * are split. */
 co_dataset *
 coi_traced_stream(co_context *ctx, co_dataset *dataset, co_dataset *numbers,
                   const co_input_context *input, const int64_t *weights)

@@ -140,8 +140,9 @@ cache_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 }
 
 /*
- * The elements so far are part of the position: another process has no store. Those of a position stay with the iterator until
- * it is asked for one: what is only restored, or refused further on, has not changed the dataset.
+ * The elements so far are part of the position: another process has no store. Those of a position
+ * stay with the iterator until it is asked for one: what is only restored, or refused further on,
+ * has not changed the dataset.
  */
 static bool
 cache_position(co_context *ctx, co_iterator *iterator, coi_position *p)

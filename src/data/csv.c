@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CSV: the rows of files, cut into fields and converted. The input is a dataset of rows as strings (data/files.c), of which a
- * stack is taken at once; so a batch is made column by column. Fields are cut in the memory of their row, which is ours.
+ * CSV: the rows of files, cut into fields and converted. The input is a dataset of rows as strings
+ * (data/files.c), of which a stack is taken at once; so a batch is made column by column. Fields
+ * are cut in the memory of their row, which is ours.
  */
 #include "data/files.h"
 #include "data/position.h"

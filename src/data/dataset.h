@@ -57,8 +57,8 @@ typedef struct coi_layout {
 } coi_layout;
 
 /*
- * Somebody may wish that the making of an element ends: every pull looks whether it is so. Who waits meanwhile has
- * its event watched.
+ * Somebody may wish that the making of an element ends: every pull looks whether it is so. Who
+ * waits meanwhile has its event watched.
  */
 typedef struct coi_cancel {
     atomic_bool is_set;
@@ -93,7 +93,8 @@ struct co_iterator {
     int64_t      dropped_rows;
 };
 
-/* What a kind does with examples, as far as that is known without reading. with_inputs then works over other elements too. */
+/* What a kind does with examples, as far as that is known without reading. with_inputs then works
+ * over other elements too. */
 typedef enum coi_tracks {
     COI_LOST,         /* nobody can tell */
     COI_KEPT,         /* one element for one, in order */
@@ -150,8 +151,9 @@ struct coi_dataset_ops {
     bool (*position)(co_context *ctx, co_iterator *iterator, coi_position *p); /* cannot be saved */
 
     /*
-     * For explanations (explain.c): its arguments, behind its name. #0 to #9 are int64_t that lie at `numbers` in its
-     * struct; from ?k, !k, >k, <k or ~k to the semicolon comes what is said if number k is above 0, is 0, above 1, below 0 or not.
+     * For explanations (explain.c): its arguments, behind its name. #0 to #9 are int64_t that lie
+     * at `numbers` in its struct; from ?k, !k, >k, <k or ~k to the semicolon comes what is said if
+     * number k is above 0, is 0, above 1, below 0 or not.
      */
     const char *shows;                                       /* nothing */
     uint16_t    numbers;                                     /* offset */
@@ -294,7 +296,8 @@ coi_spec_of(co_dataset *dataset)
     coi_ref(dataset->spec);
     return dataset->spec;
 }
-/* What elements of both are: dimensions that differ are unknown. `code`, naming `other`, if structures or dtypes differ. */
+/* What elements of both are: dimensions that differ are unknown. `code`, naming `other`, if
+ * structures or dtypes differ. */
 co_value *coi_spec_join(co_context *ctx, co_value *first, const co_dataset *other, co_code code,
                         const char *name);
 /* Whether every element of the spec `inner` is one of `outer`. */
@@ -312,7 +315,8 @@ co_value *coi_spec_map(co_context *ctx, co_value *structure, coi_spec_fn fn, con
 co_value *coi_spec_unknown_dims(co_context *ctx, const co_value *spec, const void *arg);
 co_value *coi_spec_batch(co_context *ctx, const co_value *spec, const void *arg);
 int64_t   coi_batch_cardinality(int64_t n, int64_t size, bool drop_remainder);
-/* All leaves with dimension 0 divided by `parts`; where that does not divide, it is unknown. 0: unequal parts. */
+/* All leaves with dimension 0 divided by `parts`; where that does not divide, it is unknown. 0:
+ * unequal parts. */
 co_value *coi_spec_split(co_context *ctx, co_value *structure, int64_t parts);
 /* "component 2" or, of a single leaf, "elements": for messages. */
 const char *coi_component_name(const co_dataset *dataset, size_t leaf, char out[32]);
@@ -327,14 +331,17 @@ co_dataset *coi_take_new(co_context *ctx, co_dataset *input, int64_t count);
  * int64_t. */
 co_dataset *coi_shard_new(co_context *ctx, co_dataset *input, int64_t num, int64_t index,
                           int64_t block);
-/* Names of files: the same in runs of one, CO_INVALID_ARGUMENT from the first next if a shard would be empty. */
+/* Names of files: the same in runs of one, CO_INVALID_ARGUMENT from the first next if a shard would
+ * be empty. */
 co_dataset *coi_shard_names(co_context *ctx, co_dataset *names, int num, int index);
 extern const coi_dataset_ops coi_shuffle_ops; /* sharding by files looks through it (DS-SHARD-3) */
-/* Every element cut into n slices by the CEIL rule (DS-SPLIT-1), or by weights: parts[k] is the sum of those of slices 0 to k. */
+/* Every element cut into n slices by the CEIL rule (DS-SPLIT-1), or by weights: parts[k] is the sum
+ * of those of slices 0 to k. */
 co_dataset *coi_split_new(co_context *ctx, co_dataset *input, int n, const int64_t *parts);
 /*
- * Where a share ends: of `rows` rows, the first ceil(rows * part / whole) belong to who has `part` of the `whole` together. So
- * every row is somebody's, and nobody is a whole row away from the exact share. whole is an int.
+ * Where a share ends: of `rows` rows, the first ceil(rows * part / whole) belong to who has `part`
+ * of the `whole` together. So every row is somebody's, and nobody is a whole row away from the
+ * exact share. whole is an int.
  */
 static inline int64_t
 coi_share_end(int64_t rows, int64_t part, int64_t whole)
@@ -344,10 +351,12 @@ coi_share_end(int64_t rows, int64_t part, int64_t whole)
 /* The row stream cut by a cycle of sizes (DS-SPLIT-2, DS-SPLIT-9). spec is taken over. */
 co_dataset *coi_rebatch_new(co_context *ctx, co_dataset *input, const int64_t *sizes,
                             size_t num_sizes, bool drop_remainder, co_value *spec);
-/* See co_dataset_for_worker; `input` was checked by coi_check_pipelines. weights of all replicas; NULL: equal. */
+/* See co_dataset_for_worker; `input` was checked by coi_check_pipelines. weights of all replicas;
+ * NULL: equal. */
 co_dataset *coi_dataset_for_worker(co_context *ctx, co_dataset *dataset,
                                    const co_input_context *input, const int64_t *weights);
-/* The policy in force, never AUTO; why, as a text; the same in the log, for several workers (DS-SHARD-7). */
+/* The policy in force, never AUTO; why, as a text; the same in the log, for several workers
+ * (DS-SHARD-7). */
 co_autoshard coi_decide(const co_dataset *dataset);
 const char  *coi_policy_name(co_autoshard policy);
 void         coi_put_decision(coi_prose *out, const co_dataset *dataset, int num);
@@ -355,12 +364,13 @@ void coi_log_decision(co_context *ctx, const co_dataset *dataset, const co_input
 /* How batches are split over replicas, as a text. */
 void coi_put_splitting(coi_prose *out, const co_dataset *dataset, const co_input_context *input,
                        const int64_t *weights);
-/* explain.c: whom a dataset is distributed over; plain ones by `input`, NULL: one worker with one replica. False with an error. */
+/* explain.c: whom a dataset is distributed over; plain ones by `input`, NULL: one worker with one
+ * replica. False with an error. */
 bool coi_check_layout(co_context *ctx, const co_dataset *dataset, const co_input_context *input,
                       coi_layout *layout);
 /*
- * What a worker reads of the numbers of examples that stand for a dataset, as a new reference. Where slices are shared,
- * what all workers read: the stream before it is shared.
+ * What a worker reads of the numbers of examples that stand for a dataset, as a new reference.
+ * Where slices are shared, what all workers read: the stream before it is shared.
  */
 co_dataset *coi_traced_stream(co_context *ctx, co_dataset *dataset, co_dataset *numbers,
                               const co_input_context *input, const int64_t *weights);
@@ -383,7 +393,8 @@ coi_stats  *coi_stats_new(co_context *ctx, const co_dataset *dataset);
 coi_counts *coi_stats_find(coi_stats *stats, const co_dataset *dataset);
 /* Whether there is room for a text, argument `position`; CO_VALUE. */
 bool coi_check_room(co_context *ctx, const char *out, size_t capacity, int position);
-/* A struct of the caller, which begins with its size: CO_INVALID_ARGUMENT if it has none; as much as it knows is filled. */
+/* A struct of the caller, which begins with its size: CO_INVALID_ARGUMENT if it has none; as much
+ * as it knows is filled. */
 bool coi_check_record(co_context *ctx, const void *record, int position, const char *name,
                       const char *init);
 void coi_fill_record(void *record, const void *all, size_t size);
@@ -438,7 +449,8 @@ int64_t coi_pieces_collect(co_context *ctx, coi_pieces *pieces, co_iterator *inp
                            int64_t size);
 /* Rows of an element, on which its components must agree; -1 with an error. */
 int64_t coi_agreed_rows(co_context *ctx, co_value *const *leaves, size_t n);
-/* Row k of a tensor, without dimension 0, and rows [begin, begin + count); both share its memory. */
+/* Row k of a tensor, without dimension 0, and rows [begin, begin + count); both share its
+ * memory. */
 co_value *coi_row_at(co_context *ctx, co_value *tensor, int64_t k);
 co_value *coi_row_view(co_context *ctx, co_value *tensor, int64_t begin, int64_t count);
 

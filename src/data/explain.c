@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a pipeline is and what distribution makes of it, as text for people. Nothing is read and no function is called. Who gets an
- * example is in trace.c; the decisions and their reasons are in autoshard.c.
+ * What a pipeline is and what distribution makes of it, as text for people. Nothing is read and no
+ * function is called. Who gets an example is in trace.c; the decisions and their reasons are in
+ * autoshard.c.
  */
 #include "data/dataset.h"
 
@@ -119,7 +120,8 @@ put_layout(explanation *e, const coi_layout *layout)
         put_line(e, 0, texts[i]);
 }
 
-/* What is shown: the tree of `tree`, as a reference; `layout` if it is distributed or would be. NULL with an error. */
+/* What is shown: the tree of `tree`, as a reference; `layout` if it is distributed or would be.
+ * NULL with an error. */
 static co_dataset *
 take_arguments(co_context *ctx, co_dataset *dataset, const co_input_context *input,
                coi_layout *layout)

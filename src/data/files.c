@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Datasets whose elements are pieces of files: records, lines. What is a piece is the business of a framing (io/frame.h);
- * this file opens one file after another, reads, and makes string tensors.
+ * Datasets whose elements are pieces of files: records, lines. What is a piece is the business of a
+ * framing (io/frame.h); this file opens one file after another, reads, and makes string tensors.
  *
- * A batch is read straight to where it stays. One buffer holds the texts of the tensor and behind them the bytes of the file
- * as they are; texts point at the records among them, and the byte behind a record, which was part of its checksum or the end
- * of its line, becomes the zero that ends a text:
+ * A batch is read straight to where it stays. One buffer holds the texts of the tensor and behind
+ * them the bytes of the file as they are; texts point at the records among them, and the byte
+ * behind a record, which was part of its checksum or the end of its line, becomes the zero that
+ * ends a text:
  *
  *     | text 0 | text 1 | ... | head, data, 0 oot | head, data, 0 oot | ...
  *
@@ -143,9 +144,9 @@ may_have(const file_iterator *self, size_t nbytes)
 }
 
 /*
- * Read so that `need` bytes are there from `used` on, or the file is at its end, and more when more records are wanted. A
- * length that is not to be trusted does not make us ask for memory that the file cannot fill. 0 at the end, -1 with an error of the file in err, or of
- * memory in ctx.
+ * Read so that `need` bytes are there from `used` on, or the file is at its end, and more when more
+ * records are wanted. A length that is not to be trusted does not make us ask for memory that the
+ * file cannot fill. 0 at the end, -1 with an error of the file in err, or of memory in ctx.
  */
 static int64_t
 arena_read(co_context *ctx, co_device *device, file_iterator *self, arena *a, size_t need,
@@ -197,7 +198,8 @@ spread(arena *a)
     }
 }
 
-/* Fill the arena with records of the present file. False with an error; what comes before damage is taken first. */
+/* Fill the arena with records of the present file. False with an error; what comes before damage is
+ * taken first. */
 static bool
 arena_fill(co_context *ctx, co_device *device, file_iterator *self, arena *a)
 {
@@ -361,7 +363,8 @@ files_rows(co_context *ctx, co_iterator *iterator, int64_t max, co_value **leave
     return files_pull(ctx, iterator, max, 1, leaves);
 }
 
-/* Bring the file that was opened to `offset`: at once where it is plain, else by reading what is before. */
+/* Bring the file that was opened to `offset`: at once where it is plain, else by reading what is
+ * before. */
 static bool
 files_seek(co_context *ctx, file_iterator *self, int64_t offset)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What users bring into a pipeline beside functions over elements: a source (from_generator), a part
- * of a pipeline (apply), and what they know of its length (assert_cardinality).
+ * What users bring into a pipeline beside functions over elements: a source (from_generator), a
+ * part of a pipeline (apply), and what they know of its length (assert_cardinality).
  */
 #include "data/position.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a dataset function learns of its pipeline, and what it asks of it (IC-*); the text of what a value function learns of
- * its replica (VCX-1).
+ * What a dataset function learns of its pipeline, and what it asks of it (IC-*); the text of what a
+ * value function learns of its replica (VCX-1).
  */
 #include "data/dataset.h"
 

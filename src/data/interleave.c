@@ -6,8 +6,8 @@
  *     slot        0   1   2           the cycle; a slot whose dataset has ended takes the next
  *     iterators   a   b   c           element of the input when its turn comes again
  *
- * With parallel calls the datasets that are opened first work ahead, each with a thread: they are prefetched. And the next ones
- * are opened before a slot is free, so that they open side by side:
+ * With parallel calls the datasets that are opened first work ahead, each with a thread: they are
+ * prefetched. And the next ones are opened before a slot is free, so that they open side by side:
  *
  *     spares      d   e   f           in the order of the input; a free slot takes the first
  */
@@ -40,7 +40,8 @@ enum { CYCLE, BLOCK }; /* numbers of the stage; flag: slots that are ready may g
 
 static const coi_dataset_ops flat_map_ops;
 
-/* Whether elements come from memory alone: an error of a function or a file would come before its turn. */
+/* Whether elements come from memory alone: an error of a function or a file would come before its
+ * turn. */
 static bool
 is_safe(const co_dataset *dataset)
 {
@@ -64,7 +65,8 @@ make_slots(co_context *ctx, co_iterator *iterator, slot **out, size_t n)
     return *out != NULL;
 }
 
-/* Without order nobody waits for a dataset that is slow to open: the next slot is taken meanwhile. */
+/* Without order nobody waits for a dataset that is slow to open: the next slot is taken
+ * meanwhile. */
 static bool
 opens_spares(const co_dataset *dataset)
 {
@@ -144,8 +146,9 @@ check_inner(co_context *ctx, const co_dataset *dataset, const co_dataset *inner)
 }
 
 /*
- * An iterator over a dataset that was made for the slot. Those without a thread are prefetched too, by the caller: positions are
- * then the same for any number of calls, which is other on other machines.
+ * An iterator over a dataset that was made for the slot. Those without a thread are prefetched too,
+ * by the caller: positions are then the same for any number of calls, which is other on other
+ * machines.
  */
 static co_iterator *
 open_inner(co_context *ctx, co_iterator *iterator, co_dataset *inner, bool has_thread)
@@ -224,8 +227,8 @@ pull_slot(co_context *ctx, co_iterator *iterator, slot *s)
 }
 
 /*
- * Open more, as far as there are threads. A function that fails is called again when its turn comes: this is not the place for
- * its error.
+ * Open more, as far as there are threads. A function that fails is called again when its turn
+ * comes: this is not the place for its error.
  */
 static int
 open_spares(co_context *ctx, co_iterator *iterator)
@@ -290,7 +293,8 @@ is_over(const interleave_iterator *self)
     return self->base.ended && self->num_spares == 0;
 }
 
-/* Where order does not matter: if the slot would have to wait, go to the first that need not, or that is free. */
+/* Where order does not matter: if the slot would have to wait, go to the first that need not, or
+ * that is free. */
 static void
 find_ready(co_iterator *iterator)
 {
@@ -410,7 +414,8 @@ interleave_position(co_context *ctx, co_iterator *iterator, coi_position *p)
 
 /* --- elements that are names of files (DS-SHARD-2, DS-SHARD-3) --- */
 
-/* The share of a worker of the names. A shuffle of them comes after that, so that shares stay disjoint. */
+/* The share of a worker of the names. A shuffle of them comes after that, so that shares stay
+ * disjoint. */
 static co_dataset *
 share_names(co_context *ctx, co_dataset *names, int num, int index)
 {
@@ -450,7 +455,8 @@ count_names(const co_dataset *dataset)
     .open = interleave_open, .close = interleave_close, .position = interleave_position,           \
     .with_inputs = coi_stage_with_inputs, .count = coi_count_unknown
 
-/* Threads go to the slots, and as many to spares; without threads nothing is ready before its turn. */
+/* Threads go to the slots, and as many to spares; without threads nothing is ready before its
+ * turn. */
 static void
 interleave_show(const co_dataset *dataset, coi_prose *out)
 {

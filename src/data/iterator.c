@@ -78,7 +78,8 @@ coi_iterator_whole(co_context *ctx, co_dataset *dataset)
     return iterator;
 }
 
-/* A number that one thread counts up at a time, as far as datasets are not in a pipeline twice; others may look. */
+/* A number that one thread counts up at a time, as far as datasets are not in a pipeline twice;
+ * others may look. */
 static inline void
 add(atomic_llong *number, int64_t by)
 {
@@ -277,8 +278,9 @@ make_packed(co_context *ctx, co_iterator *iterator)
 }
 
 /*
- * One element packed into its structure, as a new reference; NULL at the end and on errors. Functions of
- * the pipeline may drop the iterator, which then lives until it is done, but not ask it for more.
+ * One element packed into its structure, as a new reference; NULL at the end and on errors.
+ * Functions of the pipeline may drop the iterator, which then lives until it is done, but not ask
+ * it for more.
  */
 static co_value *
 next_packed(co_context *ctx, co_iterator *iterator)

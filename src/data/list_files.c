@@ -15,7 +15,8 @@ compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The library sorts by the host's locale, we by bytes. Drops what matched twice; returns how many there are. */
+/* The library sorts by the host's locale, we by bytes. Drops what matched twice; returns how many
+ * there are. */
 static size_t
 sort_names(char **names, size_t n)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * map with several calls at a time: workers of the iterator pull the input in turn and call the function side by
- * side. In order, it gives what map gives, errors at their place among the elements.
+ * map with several calls at a time: workers of the iterator pull the input in turn and call the
+ * function side by side. In order, it gives what map gives, errors at their place among the
+ * elements.
  */
 #include "data/ahead.h"
 

@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-/* From the heap's cache: a pipeline is opened anew every epoch, and that should cost the system nothing. */
+/* From the heap's cache: a pipeline is opened anew every epoch, and that should cost the system
+ * nothing. */
 static bool
 make_room(coi_heap *heap, coi_pieces *pieces, size_t need)
 {

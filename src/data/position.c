@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Saving and restoring the position of an iterator: the format, the public calls, and what the stages call for their fields.
- * What the fields of a stage are is in the file of its name. docs/decisions/positions.md says what was chosen and why.
+ * Saving and restoring the position of an iterator: the format, the public calls, and what the
+ * stages call for their fields. What the fields of a stage are is in the file of its name.
+ * docs/decisions/positions.md says what was chosen and why.
  */
 #include "data/position.h"
 
@@ -106,7 +107,8 @@ find_texts(co_context *ctx, coi_position *p, coi_text *texts, int64_t n)
     return true;
 }
 
-/* A tensor of that shape, whose n elements are all there: no memory is asked for on the word of a length. */
+/* A tensor of that shape, whose n elements are all there: no memory is asked for on the word of a
+ * length. */
 static co_value *
 load_data(co_context *ctx, coi_position *p, co_dtype dtype, const int64_t *dims, int ndim)
 {
@@ -294,7 +296,8 @@ mix(uint64_t *mark, int64_t number)
     *mark ^= *mark >> 29;
 }
 
-/* What makes a stage the same one: its kind, its numbers, its elements. Functions cannot be compared. */
+/* What makes a stage the same one: its kind, its numbers, its elements. Functions cannot be
+ * compared. */
 static uint64_t
 mark_of(const co_dataset *dataset)
 {
@@ -338,7 +341,8 @@ has_mark(const coi_position *p, uint64_t mark)
     return false;
 }
 
-/* Lengths and batch sizes go from stage to stage, so marks differ behind the one that is another: the first of them, from the source. */
+/* Lengths and batch sizes go from stage to stage, so marks differ behind the one that is another:
+ * the first of them, from the source. */
 static bool
 blame(co_context *ctx, coi_position *p, const co_iterator *iterator)
 {

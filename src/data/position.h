@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Positions: an iterator as bytes, and an iterator made from them. One function of each kind, its slot `position`, goes both
- * ways: it names its fields in order, and each call writes the field or reads it, checked. All numbers are little-endian:
+ * Positions: an iterator as bytes, and an iterator made from them. One function of each kind, its
+ * slot `position`, goes both ways: it names its fields in order, and each call writes the field or
+ * reads it, checked. All numbers are little-endian:
  *
  *     "COHPOS", 0, version | CRC-32C of what follows | examples of the last step, dropped rows |
  *     stage: mark of the pipeline, own fields | its input: mark, own fields | ...
  *
- * Whatever the bytes are, reading them is safe: a stage may be destroyed after any of its fields. Functions give false with an
- * error in ctx.
+ * Whatever the bytes are, reading them is safe: a stage may be destroyed after any of its fields.
+ * Functions give false with an error in ctx.
  */
 #ifndef COI_DATA_POSITION_H
 #define COI_DATA_POSITION_H
@@ -38,7 +39,8 @@ bool coi_position_value(co_context *ctx, coi_position *p, co_value **value);
 /* Elements of `like`, at most `most`. */
 bool coi_position_pieces(co_context *ctx, coi_position *p, const co_dataset *like, int64_t most,
                          coi_pieces *pieces);
-/* An element of the input that is being cut: `at` of its `rows` rows are gone; no rows, no element. */
+/* An element of the input that is being cut: `at` of its `rows` rows are gone; no rows, no
+ * element. */
 bool coi_position_cut(co_context *ctx, coi_position *p, const co_iterator *iterator,
                       co_value **element, int64_t *rows, int64_t *at);
 /* An iterator and its input. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * prefetch: the input is read ahead by a thread of the iterator's own, which is not visible in the data, but for
- * which pass of a shuffle is whose if several read it (docs/decisions/working-ahead.md). Where
- * elements are cut from what lies in memory, handing them over would cost more than making them: there it is nothing,
- * and batches are cut at once as without it.
+ * prefetch: the input is read ahead by a thread of the iterator's own, which is not visible in the
+ * data, but for which pass of a shuffle is whose if several read it
+ * (docs/decisions/working-ahead.md). Where elements are cut from what lies in memory, handing them
+ * over would cost more than making them: there it is nothing, and batches are cut at once as
+ * without it.
  */
 #include "data/ahead.h"
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shuffle: a buffer of elements, of which the next to be given is drawn and replaced from the input.
+ * shuffle: a buffer of elements, of which the next to be given is drawn and replaced from the
+ * input.
  *
  * The order is a function of the seed, the number of the pass and the buffer size alone: draw k of
  * pass p is word k % 4 of Philox 4x32-10 with the key seed (low word first) and the counter
- * (k / 4, p), both low word first; of n elements in the buffer it takes number floor(draw * n / 2^32).
- * The last of the buffer takes the place of the one that was drawn, and the next of the input that of the last. The
- * passes of a dataset that reshuffles count from 0 in the order in which its iterators are asked for
- * their first element; without reshuffling every pass is pass 0.
+ * (k / 4, p), both low word first; of n elements in the buffer it takes number floor(draw * n /
+ * 2^32). The last of the buffer takes the place of the one that was drawn, and the next of the
+ * input that of the last. The passes of a dataset that reshuffles count from 0 in the order in
+ * which its iterators are asked for their first element; without reshuffling every pass is pass 0.
  */
 #include "data/position.h"
 
@@ -99,7 +100,8 @@ fill(co_context *ctx, co_iterator *iterator)
     return self->buffer.count > 0 ? COI_ELEMENT : COI_END;
 }
 
-/* What is drawn leaves a hole, which the last of the buffer fills: the next of the input takes that one's place. */
+/* What is drawn leaves a hole, which the last of the buffer fills: the next of the input takes that
+ * one's place. */
 static int
 shuffle_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What stages have in common: making, remaking with other inputs, opening, pulling. What each does is
- * in the file of its name.
+ * What stages have in common: making, remaking with other inputs, opening, pulling. What each does
+ * is in the file of its name.
  */
 #include "data/dataset.h"
 

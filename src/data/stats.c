@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the stages of an iterator have done so far: a table with a row for each dataset of the pipeline, which all iterators that are
- * opened for it share, those of every round of a repeat too. Datasets that functions make are not in it.
+ * What the stages of an iterator have done so far: a table with a row for each dataset of the
+ * pipeline, which all iterators that are opened for it share, those of every round of a repeat too.
+ * Datasets that functions make are not in it.
  */
 #include "data/dataset.h"
 

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who gets an example: the pipeline once more, with the numbers of examples in place of data and without functions, distributed as
- * the dataset is and read until the number comes. So the answer is made by the stages that make the elements, and nothing has to be
- * said twice. What a kind does with examples is in its table.
+ * Who gets an example: the pipeline once more, with the numbers of examples in place of data and
+ * without functions, distributed as the dataset is and read until the number comes. So the answer
+ * is made by the stages that make the elements, and nothing has to be said twice. What a kind does
+ * with examples is in its table.
  */
 #include "data/dataset.h"
 
 #include <string.h>
 
-/* What a walk through a few stages may cost: so many rows of a stack, about a second and half a gigabyte at most. */
+/* What a walk through a few stages may cost: so many rows of a stack, about a second and half a
+ * gigabyte at most. */
 #define BUDGET     ((int64_t)1 << 26)
 #define FEW_STAGES 2
 #define ONE_COST                                                                                   \

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * window: elements that are datasets themselves, of neighbouring elements of the input. A component of such an element is a value
- * that holds a dataset; its spec is a spec without a dtype that holds an empty one. Stages that hand elements on need not know;
- * those that look into tensors refuse it, because no spec can be made from that one.
+ * window: elements that are datasets themselves, of neighbouring elements of the input. A component
+ * of such an element is a value that holds a dataset; its spec is a spec without a dtype that holds
+ * an empty one. Stages that hand elements on need not know; those that look into tensors refuse it,
+ * because no spec can be made from that one.
  *
  *     input    0 1 2 3 4 5 6           size 2, shift 3, stride 2
  *     windows  0 . 2 | 3 . 5 | 6
@@ -154,7 +155,8 @@ cut(co_context *ctx, const co_iterator *iterator, size_t leaf)
     return column_value(ctx, CO_KIND_DATASET, iterator->dataset->inputs[0]->specs[leaf], &pieces);
 }
 
-/* Move on to the next window. What lies between two windows is passed over when the next is wanted. */
+/* Move on to the next window. What lies between two windows is passed over when the next is
+ * wanted. */
 static void
 shift(co_context *ctx, co_iterator *iterator)
 {

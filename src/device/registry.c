@@ -120,7 +120,8 @@ coi_devices_find(coi_devices *devices, const coi_device_name *name, co_device **
             return CO_OK;
         }
     if (err == NULL)
-        return CO_INVALID_ARGUMENT; /* who only asks whether it is there need not pay for the text */
+        return CO_INVALID_ARGUMENT; /* who only asks whether it is there need not pay for the text
+                                     */
     coi_device_format(name, wanted);
     list_devices(devices, known, sizeof(known));
     snprintf(base, sizeof(base), "/job:%s/replica:%d/task:%d", devices->devices[0]->id.job,

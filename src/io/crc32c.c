@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CRC-32C: with the instructions of SSE 4.2 or of ARM where the processor has them, by table elsewhere; the same binary
- * does both. Bit i of a checksum is the coefficient of x^(31-i); appending a zero byte multiplies by x^8.
+ * CRC-32C: with the instructions of SSE 4.2 or of ARM where the processor has them, by table
+ * elsewhere; the same binary does both. Bit i of a checksum is the coefficient of x^(31-i);
+ * appending a zero byte multiplies by x^8.
  *
- * The instruction takes three cycles and a new one can begin in each, so three stretches of the data are summed side by
- * side and joined: crc(abc) = crc(a) x^2n + crc(b) x^n + crc(c), n the bits of a stretch, by carry-less multiplication.
- * docs/decisions/files.md has what that gives, and why the library does not ask ISA-L.
+ * The instruction takes three cycles and a new one can begin in each, so three stretches of the
+ * data are summed side by side and joined: crc(abc) = crc(a) x^2n + crc(b) x^n + crc(c), n the bits
+ * of a stretch, by carry-less multiplication. docs/decisions/files.md has what that gives, and why
+ * the library does not ask ISA-L.
  */
 #include "io/crc32c.h"
 
@@ -54,7 +56,8 @@ add_byte(uint64_t crc, uint8_t byte)
     return _mm_crc32_u8((uint32_t)crc, byte);
 }
 
-/* crc times x^k, where factor is x^(k-33): multiplying reflected numbers and reducing 64 bits give the rest. */
+/* crc times x^k, where factor is x^(k-33): multiplying reflected numbers and reducing 64 bits give
+ * the rest. */
 WITH_INSTRUCTIONS static inline uint64_t
 shift(uint64_t crc, uint32_t factor)
 {

@@ -7,7 +7,8 @@
 #include <stdint.h>
 
 uint32_t coi_crc32c(const void *bytes, size_t nbytes);
-/* The same without the processor's help: what others compare with, and what runs where it has none. */
+/* The same without the processor's help: what others compare with, and what runs where it has
+ * none. */
 uint32_t coi_crc32c_plain(const void *bytes, size_t nbytes);
 
 /* A file that holds checksums of checksums would be weak; so they are stored like this. */

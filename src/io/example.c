@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tf.Example, read and written without a library: three messages of lengths and numbers, each checked against its end, are
- * less than what protobuf-c would generate for them, and nothing is copied but the values (docs/decisions/files.md).
+ * tf.Example, read and written without a library: three messages of lengths and numbers, each
+ * checked against its end, are less than what protobuf-c would generate for them, and nothing is
+ * copied but the values (docs/decisions/files.md).
  *
  *     Example  { Features features = 1; }
- *     Features { map<string, Feature> feature = 1; }          an entry is { string key = 1; Feature value = 2; }
- *     Feature  { BytesList = 1, FloatList = 2 or Int64List = 3 }   each { repeated ... value = 1; }, numbers packed or not
+ *     Features { map<string, Feature> feature = 1; }          an entry is { string key = 1; Feature
+ * value = 2; } Feature  { BytesList = 1, FloatList = 2 or Int64List = 3 }   each { repeated ...
+ * value = 1; }, numbers packed or not
  *
  * Of what comes twice the last one counts; fields that are not known are passed over.
  */
@@ -228,7 +230,8 @@ get_entry(wire w, wire *key, feature *value)
     return true;
 }
 
-/* Call fn with every feature, in the order of the wire; false if it is no Example, or fn says so. */
+/* Call fn with every feature, in the order of the wire; false if it is no Example, or fn says
+ * so. */
 static bool
 each_feature(const coi_text *serialized, entry_fn fn, void *user)
 {
@@ -336,7 +339,8 @@ read_examples(const parse *p)
     return true;
 }
 
-/* The values that feature k of example i has; -1 with an error. `each`: what a fixed one must have, or items of a sequence. */
+/* The values that feature k of example i has; -1 with an error. `each`: what a fixed one must have,
+ * or items of a sequence. */
 static int64_t
 check_feature(const parse *p, int64_t i, size_t k, int64_t each)
 {
@@ -369,7 +373,8 @@ check_feature(const parse *p, int64_t i, size_t k, int64_t each)
     return -1;
 }
 
-/* Elements [at, at + n) of numbers or texts, from feature k of example i or from what stands for it. */
+/* Elements [at, at + n) of numbers or texts, from feature k of example i or from what stands for
+ * it. */
 static void
 put_values(const parse *p, int64_t i, size_t k, void *out, int64_t at, int64_t n)
 {
@@ -385,7 +390,8 @@ put_values(const parse *p, int64_t i, size_t k, void *out, int64_t at, int64_t n
         memcpy((char *)out + (size_t)at * size, missing->u.tensor.data, (size_t)n * size);
 }
 
-/* Fill `out`, of `each` elements for every example; what a short sequence lacks is zero or empty. */
+/* Fill `out`, of `each` elements for every example; what a short sequence lacks is zero or
+ * empty. */
 static void
 put_feature(const parse *p, size_t k, void *out, int64_t each)
 {
@@ -633,7 +639,8 @@ decode_feature(co_context *ctx, const char *name, const feature *f, co_device *d
     return f->kind == LIST_NONE ? co_none(ctx) : make_feature(&p, 0, device);
 }
 
-/* The map of what was listed. `sorted`, `names` and `items` have room for it; keys are copied to `text`. */
+/* The map of what was listed. `sorted`, `names` and `items` have room for it; keys are copied to
+ * `text`. */
 static co_value *
 decode_listed(co_context *ctx, const listing *l, named *sorted, const char **names,
               co_value **items, char *text, co_device *device)

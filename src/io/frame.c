@@ -2,7 +2,8 @@
 /*
  * The framings: TFRecord, lines, records of one length. A TFRecord in a file:
  *
- *     | length, 8 bytes, little endian | its masked CRC-32C, 4 | data | masked CRC-32C of the data, 4 |
+ *     | length, 8 bytes, little endian | its masked CRC-32C, 4 | data | masked CRC-32C of the data,
+ * 4 |
  */
 #include "io/frame.h"
 
@@ -152,9 +153,9 @@ ends_field(const char *at, const char *end, char delimiter)
 }
 
 /*
- * The end of a row: a line feed outside quotes, which are opened at the beginning of a field and nowhere else. Where they prove wrong
- * lines later, closed before something else or never, the row ends with the line that opened them: a stray quote costs no other row.
- * NULL: not in sight.
+ * The end of a row: a line feed outside quotes, which are opened at the beginning of a field and
+ * nowhere else. Where they prove wrong lines later, closed before something else or never, the row
+ * ends with the line that opened them: a stray quote costs no other row. NULL: not in sight.
  */
 static const char *
 row_end(const char *row, size_t n, char delimiter, bool is_last)
@@ -188,7 +189,8 @@ row_end(const char *row, size_t n, char delimiter, bool is_last)
     return line;
 }
 
-/* Rows of CSV; the first `header` rows of a file are passed over. What is wrong in a row is found when it is cut into fields. */
+/* Rows of CSV; the first `header` rows of a file are passed over. What is wrong in a row is found
+ * when it is cut into fields. */
 static coi_found
 find_row(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is_last, int64_t number,
          coi_frame *out, co_error_info *err)

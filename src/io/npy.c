@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * .npy files: six bytes of magic, a version, the length of a head, and the head, which is a Python dict as text:
+ * .npy files: six bytes of magic, a version, the length of a head, and the head, which is a Python
+ * dict as text:
  *
  *     {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
  *

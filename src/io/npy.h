@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The format of NumPy's arrays, as npy.c reads it from a file and npz.c from a member of an archive. */
+/* The format of NumPy's arrays, as npy.c reads it from a file and npz.c from a member of an
+ * archive. */
 #ifndef COI_IO_NPY_H
 #define COI_IO_NPY_H
 
@@ -15,7 +16,8 @@ typedef struct coi_npy_head {
     int64_t  data_offset; /* bytes before the data */
 } coi_npy_head;
 
-/* Where an array is read from. `read` gives n bytes, fewer at the end, -1 with an error. `size`: the most there can be. */
+/* Where an array is read from. `read` gives n bytes, fewer at the end, -1 with an error. `size`:
+ * the most there can be. */
 typedef struct coi_npy_input {
     int64_t (*read)(void *user, void *bytes, size_t n, co_error_info *err);
     void   *user;

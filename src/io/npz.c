@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * .npz files: zip archives with an .npy in each member. Read from the directory at the end of the archive, as the format
- * wants; members that are stored, or deflated where zlib is there. Archives that span disks or are encrypted are refused.
+ * .npz files: zip archives with an .npy in each member. Read from the directory at the end of the
+ * archive, as the format wants; members that are stored, or deflated where zlib is there. Archives
+ * that span disks or are encrypted are refused.
  */
 #include <cohort/files.h>
 

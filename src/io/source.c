@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading files in order, see source.h; and what all that touches files shares. Decompression is in zlib/. */
+/* Reading files in order, see source.h; and what all that touches files shares. Decompression is in
+ * zlib/. */
 #include "io/source.h"
 
 #include "config.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes of a file in order, plain or decompressed, without a context. Small reads are served from a window that is filled
- * by large ones; large reads go straight to where they are wanted. Regular files are read with pread and never mapped: a
- * file that shrinks meanwhile is an error, not a signal.
+ * Bytes of a file in order, plain or decompressed, without a context. Small reads are served from a
+ * window that is filled by large ones; large reads go straight to where they are wanted. Regular
+ * files are read with pread and never mapped: a file that shrinks meanwhile is an error, not a
+ * signal.
  */
 #ifndef COI_IO_SOURCE_H
 #define COI_IO_SOURCE_H
@@ -31,11 +32,13 @@ typedef struct coi_source {
     size_t        capacity;
 } coi_source;
 
-/* CO_NOT_FOUND, CO_PERMISSION_DENIED, CO_INVALID_ARGUMENT, CO_UNIMPLEMENTED, CO_RESOURCE_EXHAUSTED. Nothing to close then. */
+/* CO_NOT_FOUND, CO_PERMISSION_DENIED, CO_INVALID_ARGUMENT, CO_UNIMPLEMENTED, CO_RESOURCE_EXHAUSTED.
+ * Nothing to close then. */
 co_code coi_source_open(coi_source *source, coi_memory *memory, const char *path,
                         co_compression compression, size_t window_bytes, co_error_info *err);
 void    coi_source_close(coi_source *source);
-/* The next n bytes, fewer at the end and before damage; -1 with an error, when there is nothing before it. */
+/* The next n bytes, fewer at the end and before damage; -1 with an error, when there is nothing
+ * before it. */
 int64_t coi_source_read(coi_source *source, void *bytes, size_t n, co_error_info *err);
 /* Give back the last n bytes that were read. CO_RESOURCE_EXHAUSTED. */
 co_code coi_source_unread(coi_source *source, const void *bytes, size_t n, co_error_info *err);
@@ -70,8 +73,9 @@ co_code coi_inflater_open(coi_memory *memory, coi_stream_format format, coi_infl
                           co_error_info *err);
 void    coi_inflater_close(coi_inflater *inflater);
 /*
- * Decompress up to n bytes; *got says how many. `refill` gives more of what is compressed: bytes, 0 at the end, -1 with an
- * error. CO_DATA_LOSS, after what could be decompressed, for damage; *at_end when the stream has come to its end.
+ * Decompress up to n bytes; *got says how many. `refill` gives more of what is compressed: bytes, 0
+ * at the end, -1 with an error. CO_DATA_LOSS, after what could be decompressed, for damage; *at_end
+ * when the stream has come to its end.
  */
 typedef int64_t (*coi_refill_fn)(void *user, void *bytes, size_t n, co_error_info *err);
 co_code coi_inflater_read(coi_inflater *inflater, void *bytes, size_t n, size_t *got, bool *at_end,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing record files. Small records are gathered and written together; the file is the caller's to close. */
+/* Writing record files. Small records are gathered and written together; the file is the caller's
+ * to close. */
 #include <cohort/files.h>
 
 #include "context/context.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel of Adam, one table per instruction set (ops/simd/adam.c); train/adam.c has the rule around it.
+ * The kernel of Adam, one table per instruction set (ops/simd/adam.c); train/adam.c has the rule
+ * around it.
  */
 #ifndef COI_OPS_ADAM_H
 #define COI_OPS_ADAM_H
@@ -21,7 +22,8 @@ typedef struct coi_adam_arrays {
     void       *value, *m, *v;
 } coi_adam_arrays;
 
-/* m += (g - m) (1 - beta_1), v += (g g - v) (1 - beta_2), value = keep old - rate m / (sqrt(v) + epsilon) */
+/* m += (g - m) (1 - beta_1), v += (g g - v) (1 - beta_2), value = keep old - rate m / (sqrt(v) +
+ * epsilon) */
 typedef struct coi_adam_kernels {
     void (*of[2])(const coi_adam_numbers *numbers, const coi_adam_arrays *arrays,
                   int64_t n); /* float, double */

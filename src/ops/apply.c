@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The one place where operators run: convert the operands, apply the shape rule, make room for the outputs, run a kernel,
- * record on the tape. An eager call of a scalar operator takes some tens of nanoseconds, so the common case, operands that
- * are tensors on the current device already, takes no detour.
+ * The one place where operators run: convert the operands, apply the shape rule, make room for the
+ * outputs, run a kernel, record on the tape. An eager call of a scalar operator takes some tens of
+ * nanoseconds, so the common case, operands that are tensors on the current device already, takes
+ * no detour.
  */
 #include "ops/gradient.h"
 #include "ops/list.h"
@@ -80,7 +81,8 @@ drop_operands(coi_call *call, const operands *o, co_value *const *given)
         coi_small_free(heap, call->in, o->room);
 }
 
-/* The dtype that host numbers take: that of the first operand that has one, or the widest that they have themselves. */
+/* The dtype that host numbers take: that of the first operand that has one, or the widest that they
+ * have themselves. */
 static co_dtype
 host_dtype(co_value *const *given, int n, co_value *const *converted)
 {
@@ -128,7 +130,8 @@ as_operand(coi_call *call, co_value *value, uint32_t *node)
     return tensor;
 }
 
-/* The same on the device of the call; an operand that is in place stays what it is, without a reference. */
+/* The same on the device of the call; an operand that is in place stays what it is, without a
+ * reference. */
 static bool
 convert_one(coi_call *call, co_value *value, co_value **out, uint32_t *node)
 {
@@ -329,7 +332,8 @@ run_kernel(coi_call *call)
     return call->op->run != NULL ? call->op->run(call) : call->op->ref(call);
 }
 
-/* Rule, outputs, kernel, tape. The numbers are the call's; where they are constants, loops vanish. */
+/* Rule, outputs, kernel, tape. The numbers are the call's; where they are constants, loops
+ * vanish. */
 ALWAYS_INLINE bool
 run(coi_call *call, int num_in, int num_out, const uint32_t *nodes)
 {
@@ -411,7 +415,8 @@ are_in_place(const co_context *ctx, const co_device *device, co_value *const *gi
            device != NULL; /* operands are somewhere; without any the device may not be there */
 }
 
-/* The straight way to one result: the operands are few, and tensors in place, which most are. Others take the long way. */
+/* The straight way to one result: the operands are few, and tensors in place, which most are.
+ * Others take the long way. */
 ALWAYS_INLINE co_value *
 apply_one(co_context *ctx, const coi_op *op, co_value *const *given, int n, const void *attrs)
 {
@@ -456,7 +461,8 @@ coi_apply2(co_context *ctx, const coi_op *op, co_value *x, co_value *y, const vo
     return apply_one(ctx, op, given, 2, attrs);
 }
 
-/* Memory that is new has to be brought into the cache before it is written, which for little of it does not count. */
+/* Memory that is new has to be brought into the cache before it is written, which for little of it
+ * does not count. */
 static bool
 may_take(const coi_grad *grad, co_value *const given[2])
 {
@@ -491,7 +497,8 @@ coi_apply_backward(const coi_grad *grad, const coi_op *op, co_value *x)
     return NULL;
 }
 
-/* Operands as tensors in place that lead to their nodes, values of the block. What is no tensor is read by an operator. */
+/* Operands as tensors in place that lead to their nodes, values of the block. What is no tensor is
+ * read by an operator. */
 static bool
 place(coi_call *call, co_value *const *given)
 {

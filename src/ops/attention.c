@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * attention: its rule, its gradient as one operator, and the same gradient made of other operators for when it is recorded itself,
- * so that there are gradients of any order. While a tape is open, short rows of probabilities are kept for the gradient. The kernels are in attention_heads.c, the plain version in ops/ref/attention.c.
+ * attention: its rule, its gradient as one operator, and the same gradient made of other operators
+ * for when it is recorded itself, so that there are gradients of any order. While a tape is open,
+ * short rows of probabilities are kept for the gradient. The kernels are in attention_heads.c, the
+ * plain version in ops/ref/attention.c.
  */
 #include "ops/attention.h"
 
@@ -85,7 +87,8 @@ attention_infer(coi_call *call, coi_out *outs)
     return CO_OK;
 }
 
-/* The result, and the probabilities of every head, a row for each query. Those of halves are floats. */
+/* The result, and the probabilities of every head, a row for each query. Those of halves are
+ * floats. */
 static co_code
 kept_infer(coi_call *call, coi_out *outs)
 {
@@ -129,7 +132,8 @@ static const coi_op attention_grad = {
     .run = coi_attention_run,
 };
 
-/* [items, time, heads * channels] as [items, heads, time, channels], and back in the shape of `like`. */
+/* [items, time, heads * channels] as [items, heads, time, channels], and back in the shape of
+ * `like`. */
 static co_value *
 split(co_context *ctx, co_value *x, const coi_attention_view *v)
 {
@@ -161,7 +165,8 @@ probabilities(co_context *ctx, co_value *q, co_value *k, const coi_attention_vie
     return co_softmax(ctx, scores, -1);
 }
 
-/* With p the probabilities: p' g for values; for scores the gradient of softmax at g v', and from there on that of a product. */
+/* With p the probabilities: p' g for values; for scores the gradient of softmax at g v', and from
+ * there on that of a product. */
 static co_code
 composed_gradient(coi_grad *grad)
 {

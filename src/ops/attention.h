@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernels of attention need to know about a call. Queries are [items, num_queries, heads * depth], keys [items, num_keys,
- * heads * depth], values [items, num_keys, heads * width]: each head of each item is a problem of its own, whose matrices are
- * columns of the tensors, read where they lie.
+ * What the kernels of attention need to know about a call. Queries are [items, num_queries, heads *
+ * depth], keys [items, num_keys, heads * depth], values [items, num_keys, heads * width]: each head
+ * of each item is a problem of its own, whose matrices are columns of the tensors, read where they
+ * lie.
  */
 #ifndef COI_OPS_ATTENTION_H
 #define COI_OPS_ATTENTION_H
@@ -25,14 +26,16 @@ typedef struct coi_attention_view {
 void coi_attention_view_of(co_value *const *in, const coi_attention_attrs *attrs,
                            coi_attention_view *view);
 
-/* Rows of probabilities, and of what is computed like them, are so far apart: in different lines of a cache. */
+/* Rows of probabilities, and of what is computed like them, are so far apart: in different lines of
+ * a cache. */
 static inline int64_t
 coi_attention_row(const coi_attention_view *view)
 {
     return (view->num_keys + 15) / 16 * 16 + 16;
 }
 
-/* Whether the gradient is given the probabilities: where they are no larger than queries, keys, values and result. */
+/* Whether the gradient is given the probabilities: where they are no larger than queries, keys,
+ * values and result. */
 static inline bool
 coi_attention_keeps(const coi_attention_view *view)
 {
@@ -57,8 +60,9 @@ coi_attention_seen(const coi_attention_view *view, int64_t end)
     return view->causal && end < view->num_keys ? end : view->num_keys;
 }
 
-/* Forward (3 inputs; a second result for the probabilities, if they are kept) and back (5: then the gradient of the result and the
- * probabilities, or nothing): of float32 and float64 in attention_heads.c, and the plain version. */
+/* Forward (3 inputs; a second result for the probabilities, if they are kept) and back (5: then the
+ * gradient of the result and the probabilities, or nothing): of float32 and float64 in
+ * attention_heads.c, and the plain version. */
 co_code coi_attention_run(coi_call *call);
 co_code coi_ref_attention(coi_call *call);
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernels of attention, made of those of gemm.h and softmax.h. One worker does one head of one item after the other: a group
- * of queries against the keys that it may see, softmax, and the product with their values; a matrix of all scores is never there.
- * Where probabilities are not kept, the gradient computes them again, with the same bits.
+ * The kernels of attention, made of those of gemm.h and softmax.h. One worker does one head of one
+ * item after the other: a group of queries against the keys that it may see, softmax, and the
+ * product with their values; a matrix of all scores is never there. Where probabilities are not
+ * kept, the gradient computes them again, with the same bits.
  *
- * What a head needs of its tensors is brought together first: the queries, scaled, and the keys as panels that products
- * read. Everything is cut by shape alone, and every sum has one order.
+ * What a head needs of its tensors is brought together first: the queries, scaled, and the keys as
+ * panels that products read. Everything is cut by shape alone, and every sum has one order.
  */
 #include "ops/attention.h"
 
@@ -19,7 +20,8 @@
 
 static const coi_binary_loops *const loops[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_binary_loops);
 
-/* The gradient has at most so many queries, and about so many scores, at a time: they stay in a second-level cache. */
+/* The gradient has at most so many queries, and about so many scores, at a time: they stay in a
+ * second-level cache. */
 enum { BLOCK_ROWS = 192, BLOCK_SCORES = 65536 };
 
 /* Rows that are `row` elements apart. */
@@ -185,7 +187,8 @@ weights_of(const job *j, const head *h, int64_t i0, int64_t i)
     return j->kept != NULL ? from_row(j, h->kept, i) : from_row(j, h->p, i - i0);
 }
 
-/* The probabilities of queries [i, i + rows) in p, by way of scores. Returns how many keys they see. */
+/* The probabilities of queries [i, i + rows) in p, by way of scores. Returns how many keys they
+ * see. */
 static int64_t
 weigh(const job *j, const head *h, int64_t i, int64_t rows, matrix scores, matrix p)
 {
@@ -200,7 +203,8 @@ weigh(const job *j, const head *h, int64_t i, int64_t rows, matrix scores, matri
     return num_seen;
 }
 
-/* out = weights b: for each of the rows, the sum of the first num_seen rows of b, of n channels, by its weights. */
+/* out = weights b: for each of the rows, the sum of the first num_seen rows of b, of n channels, by
+ * its weights. */
 static void
 weighted_sums(const job *j, matrix weights, int64_t rows, int64_t num_seen, matrix b, int64_t n,
               matrix out)
@@ -232,7 +236,8 @@ forward(const job *j, const head *h)
     }
 }
 
-/* A block of queries, [i0, i1): their probabilities, the gradients of their scores, and those of the queries. */
+/* A block of queries, [i0, i1): their probabilities, the gradients of their scores, and those of
+ * the queries. */
 static void
 back_to_queries(const job *j, const head *h, int64_t i0, int64_t i1)
 {
@@ -252,7 +257,8 @@ back_to_queries(const job *j, const head *h, int64_t i0, int64_t i1)
     }
 }
 
-/* What queries [i0, i1) give to the keys or values: c += weights' b, where the first query that sees a key is known. */
+/* What queries [i0, i1) give to the keys or values: c += weights' b, where the first query that
+ * sees a key is known. */
 static void
 back_to_keys(const job *j, int64_t i0, int64_t i1, matrix weights, matrix b, int64_t n, matrix c)
 {
@@ -367,8 +373,8 @@ run_chunk(void *arg, int64_t chunk)
     coi_buffer_unref(buffer);
 }
 
-/* Few queries see nearly the same keys, which leaves little to compute in vain where attention is causal; many queries
- * use what is read of the keys more often. */
+/* Few queries see nearly the same keys, which leaves little to compute in vain where attention is
+ * causal; many queries use what is read of the keys more often. */
 static int64_t
 group_of(const coi_attention_view *v)
 {

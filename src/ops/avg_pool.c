@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * avg_pool2d and its gradient. Both are linear, so each is the gradient of the other. A window counts the elements that
- * lie in the image, not the padding. The plain kernel is in ops/ref/pool.c.
+ * avg_pool2d and its gradient. Both are linear, so each is the gradient of the other. A window
+ * counts the elements that lie in the image, not the padding. The plain kernel is in
+ * ops/ref/pool.c.
  */
 #include "ops/dtypes.h"
 #include "ops/list.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Element-wise operators of two operands, with broadcasting. Equal shapes and single elements, by far the most common,
- * are one call of an inner loop; other shapes are walked row by row.
+ * Element-wise operators of two operands, with broadcasting. Equal shapes and single elements, by
+ * far the most common, are one call of an inner loop; other shapes are walked row by row.
  */
 #include "ops/binary.h"
 
@@ -133,8 +133,8 @@ row_chunk(void *arg, int64_t chunk)
 }
 
 /*
- * Short rows against one row, as adding ten biases to every example: the row is written out several times, so that the
- * loop sees long stretches.
+ * Short rows against one row, as adding ten biases to every example: the row is written out several
+ * times, so that the loop sees long stretches.
  */
 #define TILE_BYTES 2048
 #define TILE_WIDTH 64
@@ -228,7 +228,8 @@ fill_job(coi_call *call, binary_job *job)
     job->out_size = coi_dtypes[job->out_dtype].size;
 }
 
-/* An operand of as many elements as the result has its layout: broadcasting would have made more of them. */
+/* An operand of as many elements as the result has its layout: broadcasting would have made more of
+ * them. */
 static co_code
 pair(coi_call *call)
 {
@@ -258,7 +259,8 @@ pair_swapped(coi_call *call)
     return pair(&swapped);
 }
 
-/* A few floats, as often as not a single one, are worth a way of their own: the preparations would cost more. */
+/* A few floats, as often as not a single one, are worth a way of their own: the preparations would
+ * cost more. */
 static co_code
 binary_run(coi_call *call)
 {
@@ -461,7 +463,8 @@ squared_difference_grad(coi_grad *g)
     return ctx->error.code;
 }
 
-/* Gradients of an operator that is linear in dy, given that for y, or NULL. Shapes broadcast here too. */
+/* Gradients of an operator that is linear in dy, given that for y, or NULL. Shapes broadcast here
+ * too. */
 static co_code
 backward_grad(coi_grad *g, co_value *for_y)
 {
@@ -517,7 +520,8 @@ sigmoid_grad_grad(coi_grad *g)
                                                 co_mul(ctx, g->in[0], co_float(ctx, 2)))));
 }
 
-/* Of dy slope(x): the slope has the slope (1 - t t) (c (1 + 6 a x^2) - x t du^2), t = tanh(c (x + a x^3)), du = c (1 + 3 a x^2). */
+/* Of dy slope(x): the slope has the slope (1 - t t) (c (1 + 6 a x^2) - x t du^2), t = tanh(c (x + a
+ * x^3)), du = c (1 + 3 a x^2). */
 static co_code
 gelu_tanh_grad_grad(coi_grad *g)
 {
@@ -544,7 +548,8 @@ equal_run(coi_call *call)
     return call->in[0]->dtype == CO_STRING ? coi_ref_binary(call) : binary_run(call);
 }
 
-/* The parts that every operator of the family has; what follows the kind goes into the initialiser. */
+/* The parts that every operator of the family has; what follows the kind goes into the
+ * initialiser. */
 #define BINARY(name_, x_, y_, kind_, ...)                                                          \
     const coi_op coi_op_##name_ = { .name = #name_,                                                \
                                     .inputs = { x_, y_ },                                          \

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calling operators by name: attributes come as a map of host values and are put where the operator's table of attributes
- * says. Bindings, the golden tests and the documentation use the table this way.
+ * Calling operators by name: attributes come as a map of host values and are put where the
+ * operator's table of attributes says. Bindings, the golden tests and the documentation use the
+ * table this way.
  */
 #include "ops/op.h"
 
@@ -196,7 +197,8 @@ real_of(const char *text)
     return (is_negative ? -value : value) / scale;
 }
 
-/* The text of a default; our own tables are right, so nothing can fail here that is not a bug in them. */
+/* The text of a default; our own tables are right, so nothing can fail here that is not a bug in
+ * them. */
 static bool
 set_default(co_context *ctx, const coi_op *op, const coi_attr *attr, char *bytes)
 {

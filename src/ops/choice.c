@@ -8,11 +8,13 @@
 #include <string.h>
 
 /*
- * Who convolves: the first row that fits kind (coi_conv2d_kind), channels and multiply-adds. Below some hundred thousand multiply-adds
- * making a primitive of oneDNN for every new shape costs more than it gives.
+ * Who convolves: the first row that fits kind (coi_conv2d_kind), channels and multiply-adds. Below
+ * some hundred thousand multiply-adds making a primitive of oneDNN for every new shape costs more
+ * than it gives.
  *
- * By instruction set: the rows were measured for v3 (Zen 4, AVX2). v4 is NOT measured, for want of a processor with AVX-512: it follows the rows
- * of v3 by rule, not by rows of its own. The baseline has no row: oneDNN's kernels need more than it.
+ * By instruction set: the rows were measured for v3 (Zen 4, AVX2). v4 is NOT measured, for want of
+ * a processor with AVX-512: it follows the rows of v3 by rule, not by rows of its own. The baseline
+ * has no row: oneDNN's kernels need more than it.
  */
 typedef struct row {
     uint8_t kind;
@@ -30,8 +32,8 @@ static const row rows[] = {
 };
 
 /*
- * The limits below are of shape and dtype; the instruction set comes in by `nr`, the columns of its micro-kernel's tile. Measured for v3; v4 and
- * the baseline have the same.
+ * The limits below are of shape and dtype; the instruction set comes in by `nr`, the columns of its
+ * micro-kernel's tile. Measured for v3; v4 and the baseline have the same.
  */
 
 /* Up to this many channels patches are made channel by channel. */
@@ -72,7 +74,8 @@ coi_choose_turned(coi_conv2d_kind kind, co_dtype dtype, const coi_conv2d *g)
     return kind == COI_CONV2D_FILTER && dtype == CO_FLOAT32 && g->c <= TURNED_CHANNELS;
 }
 
-/* What a row of C costs, in lanes of multiply-adds: a panel of one vector takes as long as one and a half, because it loads more. */
+/* What a row of C costs, in lanes of multiply-adds: a panel of one vector takes as long as one and
+ * a half, because it loads more. */
 static int64_t
 lanes_of(int64_t columns, int nr)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which kernel serves a call: functions of shape, dtype and instruction set, by the limits in choice.c, which are
- * checked in; nothing is measured while a program runs. `cohort-bench choose` times what could be taken on both sides
- * of each limit. How much work goes to another thread is in parallel.h; how it is cut inside a kernel is the kernel's
- * business.
+ * Which kernel serves a call: functions of shape, dtype and instruction set, by the limits in
+ * choice.c, which are checked in; nothing is measured while a program runs. `cohort-bench choose`
+ * times what could be taken on both sides of each limit. How much work goes to another thread is in
+ * parallel.h; how it is cut inside a kernel is the kernel's business.
  */
 #ifndef COI_OPS_CHOICE_H
 #define COI_OPS_CHOICE_H
@@ -11,14 +11,16 @@
 #include "ops/conv2d.h"
 #include "ops/gemm.h"
 
-/* A convolution by oneDNN, where that is built in and has an optimised kernel, or by products of patches? */
+/* A convolution by oneDNN, where that is built in and has an optimised kernel, or by products of
+ * patches? */
 bool coi_choose_onednn(const coi_runtime *runtime, coi_conv2d_kind kind, co_dtype dtype,
                        const coi_conv2d *g);
 /* Patches as columns? */
 bool coi_choose_turned(coi_conv2d_kind kind, co_dtype dtype, const coi_conv2d *g);
 /*
- * How a product is carried out by a micro-kernel whose tile has nr columns, if `asked` leaves that to the shape: whether C is computed
- * turned, with vectors along m, and which operands are copied into panels.
+ * How a product is carried out by a micro-kernel whose tile has nr columns, if `asked` leaves that
+ * to the shape: whether C is computed turned, with vectors along m, and which operands are copied
+ * into panels.
  */
 bool coi_choose_turned_product(int nr, coi_packing asked, const coi_gemm *g);
 void coi_choose_packing(int nr, coi_packing asked, const coi_gemm *g, bool *pack_a, bool *pack_b);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What operators that are made of others are written with: axes, tables and small values. How they run is in apply.c.
+ * What operators that are made of others are written with: axes, tables and small values. How they
+ * run is in apply.c.
  */
 #ifndef COI_OPS_COMPOSE_H
 #define COI_OPS_COMPOSE_H
 
 #include "ops/list.h"
 
-/* Shapes that a part of an operator is computed in: everything before an axis, the axis, and everything behind it. */
+/* Shapes that a part of an operator is computed in: everything before an axis, the axis, and
+ * everything behind it. */
 typedef struct coi_split_shape {
     int64_t outer, n, inner;
 } coi_split_shape;
@@ -40,7 +42,8 @@ coi_scalar coi_scalar_of(double number);
 co_value  *coi_scalar_value(co_context *ctx, const coi_scalar *scalar);
 /* The shape of x as a vector: int32, as TensorFlow has it, unless a dimension needs more. */
 co_value *coi_shape_tensor(co_context *ctx, const co_value *x);
-/* Room for the parts of a tuple, NULL with an error; and the tuple of them, which gives the room back. */
+/* Room for the parts of a tuple, NULL with an error; and the tuple of them, which gives the room
+ * back. */
 co_value **coi_parts(co_context *ctx, const char *op, size_t n);
 co_value  *coi_tuple_of_parts(co_context *ctx, co_value **parts, size_t n);
 

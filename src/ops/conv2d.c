@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conv2d, conv2d_bias, and the gradients for input and filter: rules, the choice of kernel, gradients of each. Kernels: oneDNN
- * (ops/onednn) for large float32 convolutions where it is built in, a matrix product of patches (conv2d_gemm.c)
- * otherwise, sums over channels for groups (conv2d_groups.c).
+ * conv2d, conv2d_bias, and the gradients for input and filter: rules, the choice of kernel,
+ * gradients of each. Kernels: oneDNN (ops/onednn) for large float32 convolutions where it is built
+ * in, a matrix product of patches (conv2d_gemm.c) otherwise, sums over channels for groups
+ * (conv2d_groups.c).
  */
 #include "ops/conv2d.h"
 
@@ -87,7 +88,8 @@ read_explicit_paddings(coi_call *call, const coi_ints *ints, coi_conv2d *g)
     return CO_OK;
 }
 
-/* From the shapes of input and filter and the attributes to the geometry; the shape of the output follows. */
+/* From the shapes of input and filter and the attributes to the geometry; the shape of the output
+ * follows. */
 static co_code
 read_geometry(coi_call *call, const int64_t *x, const int64_t *w, coi_conv2d *g)
 {

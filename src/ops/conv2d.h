@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The geometry of a convolution, NHWC with a filter of HWIO, and the kernels that its three operators choose from. The
- * three are one bilinear map and its two transposes, so each is the gradient of the others:
+ * The geometry of a convolution, NHWC with a filter of HWIO, and the kernels that its three
+ * operators choose from. The three are one bilinear map and its two transposes, so each is the
+ * gradient of the others:
  *
  *     conv2d(x, w) = y        backprop_input(w, dy) = dx        backprop_filter(x, dy) = dw
  */
@@ -14,10 +15,10 @@
 typedef struct coi_conv2d_attrs {
     coi_ints strides, dilations; /* height, width; not given: 1, 1 */
     int32_t  padding;            /* co_padding */
-    coi_ints
-             explicit_paddings; /* top, bottom, left, right; or that with a pair for N before and one for C behind */
-    coi_ints sizes;      /* backprop: the shape of the result */
-    int32_t  activation; /* conv2d_bias: co_activation */
+    coi_ints explicit_paddings;  /* top, bottom, left, right; or that with a pair for N before and
+                                    one for C behind */
+    coi_ints sizes;              /* backprop: the shape of the result */
+    int32_t  activation;         /* conv2d_bias: co_activation */
 } coi_conv2d_attrs;
 
 /* The attributes that public options stand for; `position` is that of the argument. */
@@ -44,7 +45,8 @@ coi_conv2d_work(const coi_conv2d *g)
     return g->n * g->oh * g->ow * g->kh * g->kw * g->ic * g->oc;
 }
 
-/* The three operators. A kernel takes two inputs in the order of its operator and writes all of the output. */
+/* The three operators. A kernel takes two inputs in the order of its operator and writes all of the
+ * output. */
 typedef enum coi_conv2d_kind {
     COI_CONV2D = 0,
     COI_CONV2D_INPUT,
@@ -55,13 +57,15 @@ typedef enum coi_conv2d_kind {
 void coi_ref_conv2d(coi_conv2d_kind kind, co_dtype dtype, const coi_conv2d *g, const void *a,
                     const void *b, void *out);
 
-/* Any number of groups, float32 and float64; the bits of the plain loops. The convolution has work to do. */
+/* Any number of groups, float32 and float64; the bits of the plain loops. The convolution has work
+ * to do. */
 void coi_conv2d_groups_run(coi_call *call, coi_conv2d_kind kind, co_dtype dtype,
                            const coi_conv2d *g, const void *a, const void *b, void *out);
 
 /*
- * How a kernel spreads a convolution over the batch: chunks of `images` images. A function of the shape alone. The
- * filter's gradient has a partial sum per chunk, added in order of chunks at the end.
+ * How a kernel spreads a convolution over the batch: chunks of `images` images. A function of the
+ * shape alone. The filter's gradient has a partial sum per chunk, added in order of chunks at the
+ * end.
  */
 typedef struct coi_conv2d_cut {
     int64_t images, chunks;
@@ -78,7 +82,8 @@ coi_conv2d_chunk_images(const coi_conv2d *g, const coi_conv2d_cut *cut, int64_t 
 void coi_conv2d_sum_partials(coi_call *call, co_dtype dtype, const void *sums, int64_t chunks,
                              int64_t count, void *out);
 
-/* Patches gathered into rows and a matrix product; float32 and float64, one group. A finish is for the convolution alone. */
+/* Patches gathered into rows and a matrix product; float32 and float64, one group. A finish is for
+ * the convolution alone. */
 co_code coi_conv2d_gemm(coi_call *call, coi_conv2d_kind kind, co_dtype dtype, const coi_conv2d *g,
                         const void *a, const void *b, void *out, const coi_finish *finish);
 

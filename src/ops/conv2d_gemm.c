@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolution by matrix products: the patch under each output pixel becomes a row of kh * kw * c numbers ("patches"), a few
- * output rows at a time, and then
+ * Convolution by matrix products: the patch under each output pixel becomes a row of kh * kw * c
+ * numbers ("patches"), a few output rows at a time, and then
  *
- *     y = patches w        dw = patches^T dy, summed over pixels        patches = dy w^T, added back into dx
+ *     y = patches w        dw = patches^T dy, summed over pixels        patches = dy w^T, added
+ * back into dx
  *
- * Images of a chunk are done one after the other on one thread. 1 x 1 filters with stride 1 need no gathering: the input
- * is its own patches.
+ * Images of a chunk are done one after the other on one thread. 1 x 1 filters with stride 1 need no
+ * gathering: the input is its own patches.
  */
 #include "ops/choice.h"
 #include "ops/conv2d.h"
@@ -83,9 +84,10 @@ gather(const job *j, const char *image, int64_t first, int64_t last, char *patch
 }
 
 /*
- * The same as columns, for the gradient of a filter with few channels: a row of patches is one element of the filter along the output
- * pixels, which are neighbours in the image too. The image comes with its padding, so that none of them is outside. Copies of whole
- * vectors go over what the next line of patches begins with; both buffers have room for one more.
+ * The same as columns, for the gradient of a filter with few channels: a row of patches is one
+ * element of the filter along the output pixels, which are neighbours in the image too. The image
+ * comes with its padding, so that none of them is outside. Copies of whole vectors go over what the
+ * next line of patches begins with; both buffers have room for one more.
  */
 enum { COPIED = 8 };
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions in groups, of which depthwise ones have as many as channels: plain sums over the places of the filter, with
- * the channels of a pixel in the inner loop. Products of patches would be matrices of a column or two here.
+ * Convolutions in groups, of which depthwise ones have as many as channels: plain sums over the
+ * places of the filter, with the channels of a pixel in the inner loop. Products of patches would
+ * be matrices of a column or two here.
  *
- * Work is cut into rows of the result, images for the gradient of the input, and places of the filter for its gradient:
- * each is written by one unit alone, in the order of the reference kernel.
+ * Work is cut into rows of the result, images for the gradient of the input, and places of the
+ * filter for its gradient: each is written by one unit alone, in the order of the reference kernel.
  */
 #include "ops/conv2d.h"
 
@@ -21,7 +22,8 @@ typedef struct job {
     int64_t         num_units, per_chunk;
 } job;
 
-/* What one pixel of x, one place of w and one pixel of y have to do with each other, for all channels. */
+/* What one pixel of x, one place of w and one pixel of y have to do with each other, for all
+ * channels. */
 #define PIXEL(name, type, STEP)                                                                    \
     static void name(const coi_conv2d *g, void *x_data, void *w_data, void *y_data)                \
     {                                                                                              \

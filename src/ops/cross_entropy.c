@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cross entropy of logits with integer labels, and its gradient as one operator: softmax, minus the label, times the
- * upstream gradient. While a tape is open the exponentials and their sums are kept, so that the gradient has none to compute.
- * Kernels are those of softmax; the plain version is in ops/ref/softmax.c.
+ * Cross entropy of logits with integer labels, and its gradient as one operator: softmax, minus the
+ * label, times the upstream gradient. While a tape is open the exponentials and their sums are
+ * kept, so that the gradient has none to compute. Kernels are those of softmax; the plain version
+ * is in ops/ref/softmax.c.
  *
- * The same with labels that are probabilities, of the shape of logits, along the last axis; ops/made/losses.c has the
- * general case.
+ * The same with labels that are probabilities, of the shape of logits, along the last axis;
+ * ops/made/losses.c has the general case.
  */
 #include "ops/softmax.h"
 
@@ -81,7 +82,8 @@ cross_entropy_grad_infer(coi_call *call, coi_out *outs)
     return CO_OK;
 }
 
-/* The losses, the exponentials and the sum of each row; halves would lose what is kept, so it is nothing. */
+/* The losses, the exponentials and the sum of each row; halves would lose what is kept, so it is
+ * nothing. */
 static co_code
 kept_infer(coi_call *call, coi_out *outs)
 {
@@ -265,8 +267,8 @@ cross_entropy_gradient(coi_grad *grad)
     return grad->ctx->error.code;
 }
 
-/* (p - hot) g with p = softmax(logits) and upstream u: g p (u - sum(u p)) for logits, sum(u (p - hot)) for g. What was kept is a
- * function of logits, which has the whole derivative already. */
+/* (p - hot) g with p = softmax(logits) and upstream u: g p (u - sum(u p)) for logits, sum(u (p -
+ * hot)) for g. What was kept is a function of logits, which has the whole derivative already. */
 static co_code
 cross_entropy_grad_gradient(coi_grad *grad)
 {
@@ -369,7 +371,8 @@ static const coi_op soft_grad = {
     .run = cross_entropy_run,
 };
 
-/* The composition where the gradient is recorded itself, and for labels, which hardly anybody trains. */
+/* The composition where the gradient is recorded itself, and for labels, which hardly anybody
+ * trains. */
 static co_code
 soft_gradient(coi_grad *grad)
 {

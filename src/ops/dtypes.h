@@ -18,7 +18,8 @@
      COI_DTYPE_BIT(CO_FLOAT64))
 #define COI_NUMBERS (COI_SIGNED_INTEGERS | COI_UNSIGNED_INTEGERS | COI_FLOATS)
 
-/* A dtype argument as attribute: a number that is no dtype stays none, however large. Rules check it. */
+/* A dtype argument as attribute: a number that is no dtype stays none, however large. Rules check
+ * it. */
 static inline uint8_t
 coi_dtype_attr(co_dtype dtype)
 {

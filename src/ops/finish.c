@@ -19,7 +19,8 @@ const char *const coi_activation_names[] = { "none", "relu",      "relu6",    "e
 /* gelu has an attribute of one bool. */
 static const bool exactly = false, by_tanh = true;
 
-/* The operator that an activation is when it stands alone, and whether its gradient does without its operand. */
+/* The operator that an activation is when it stands alone, and whether its gradient does without
+ * its operand. */
 typedef struct activation {
     const coi_op *op;
     const void   *attrs;
@@ -210,7 +211,8 @@ coi_finish_grad(coi_grad *grad, int32_t which, const void *bare, co_code (*produ
     return product(&step);
 }
 
-/* Halves are rounded once, tape or not: what would be kept for the gradient is rounded before the activation. */
+/* Halves are rounded once, tape or not: what would be kept for the gradient is rounded before the
+ * activation. */
 static bool
 is_half(const co_context *ctx, const co_value *x)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a layer does to the rows of a product: adds a bias, and applies a function to each element. Done here, to rows that were
- * just computed and are still in the cache, instead of in two passes over memory. Each element takes the same operations, by
- * the same loops, as in the operators apart, so the bits are the same.
+ * What a layer does to the rows of a product: adds a bias, and applies a function to each element.
+ * Done here, to rows that were just computed and are still in the cache, instead of in two passes
+ * over memory. Each element takes the same operations, by the same loops, as in the operators
+ * apart, so the bits are the same.
  */
 #ifndef COI_OPS_FINISH_H
 #define COI_OPS_FINISH_H
@@ -18,7 +19,8 @@ typedef struct coi_finish {
     size_t        size;       /* of an element */
 } coi_finish;
 
-/* Input 2 of the operators below; the inputs before it and the attribute `activation` (co_activation) are the product's. */
+/* Input 2 of the operators below; the inputs before it and the attribute `activation`
+ * (co_activation) are the product's. */
 enum { COI_BIAS = 2 };
 
 /* The values of the attribute, in the order of co_activation; NULL behind the last. */
@@ -27,23 +29,25 @@ extern const char *const coi_activation_names[];
 /* The rule: one bias for each of so many columns, and an activation that there is. */
 co_code coi_finish_rule(coi_call *call, int32_t activation, int64_t columns);
 void    coi_finish_of(const coi_call *call, int32_t activation, coi_finish *finish);
-/* Rows of `columns` elements from column `first` on; the rows begin at c and are `stride` elements apart. */
+/* Rows of `columns` elements from column `first` on; the rows begin at c and are `stride` elements
+ * apart. */
 void coi_finish_rows(const coi_finish *finish, void *c, int64_t stride, int64_t rows, int64_t first,
                      int64_t columns);
 /* All of output 0, element by element, with the reference kernels. */
 co_code coi_ref_finish(coi_call *call, int32_t activation);
 
 /*
- * The gradient of a finished product: through the activation, into the bias, and on into the product's operands by its own
- * gradient, `product`. `bare` are the attributes of the same product without an activation.
+ * The gradient of a finished product: through the activation, into the bias, and on into the
+ * product's operands by its own gradient, `product`. `bare` are the attributes of the same product
+ * without an activation.
  */
 co_code coi_finish_grad(coi_grad *grad, int32_t activation, const void *bare,
                         co_code (*product)(coi_grad *grad));
 
 /*
- * The public calls: the operator with its attributes; or, where a tape is open and the gradient of the activation wants its operand,
- * the operator with `bare` attributes and then the activation, so that the operand is kept. Not of halves, which are
- * rounded once.
+ * The public calls: the operator with its attributes; or, where a tape is open and the gradient of
+ * the activation wants its operand, the operator with `bare` attributes and then the activation, so
+ * that the operand is kept. Not of halves, which are rounded once.
  */
 co_value *coi_apply_finished(co_context *ctx, const coi_op *op, co_value *const given[3],
                              const void *attrs, const void *bare, int32_t activation);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows by index: gather, and scatter_add, which is its gradient and its opposite. The gradient of rows gathered from axis
- * 0 stays a list of rows (indexed slices), since a table of embeddings is far larger than what one step reads of it.
+ * Rows by index: gather, and scatter_add, which is its gradient and its opposite. The gradient of
+ * rows gathered from axis 0 stays a list of rows (indexed slices), since a table of embeddings is
+ * far larger than what one step reads of it.
  */
 #include "ops/gather.h"
 

@@ -29,7 +29,8 @@ typedef struct coi_gather_plan {
     int64_t batch, outer, n, inner, m;
 } coi_gather_plan;
 
-/* The plan for params of a shape; CO_INVALID_ARGUMENT if axis, batch_dims and shapes do not fit. `gathered` may be NULL. */
+/* The plan for params of a shape; CO_INVALID_ARGUMENT if axis, batch_dims and shapes do not fit.
+ * `gathered` may be NULL. */
 co_code coi_gather_make_plan(coi_call *call, const int64_t *dims, int ndim, const co_value *indices,
                              int64_t axis, int64_t batch_dims, coi_gather_plan *plan,
                              coi_out *gathered);

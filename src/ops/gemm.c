@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a matrix product is cut: what is packed, tiles, slabs of k. The arithmetic is in ops/simd/gemm.c. Every decision here
- * is a function of shape and strides.
+ * How a matrix product is cut: what is packed, tiles, slabs of k. The arithmetic is in
+ * ops/simd/gemm.c. Every decision here is a function of shape and strides.
  */
 #include "ops/gemm.h"
 
@@ -28,11 +28,14 @@ static const coi_gemm_kernels *const all_kernels[COI_NUM_ISAS][2] = {
 #endif
 };
 
-/* A tile of C is what one chunk computes: its part of A (a block deep) stays in a second-level cache. */
+/* A tile of C is what one chunk computes: its part of A (a block deep) stays in a second-level
+ * cache. */
 enum { TILE_M = 72, TILE_N = 128 };
-/* Packed parts take at most about this many elements, so that they stay in a second-level cache; a deeper product is done in slabs. */
+/* Packed parts take at most about this many elements, so that they stay in a second-level cache; a
+ * deeper product is done in slabs. */
 #define MAX_PACKED ((int64_t)1 << 17)
-/* Panels of A that are packed together: they take whole lines of the cache where the rows of A are side by side. */
+/* Panels of A that are packed together: they take whole lines of the cache where the rows of A are
+ * side by side. */
 #define PACKED_PANELS 8
 
 const coi_gemm_kernels *

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The matrix product under matmul and the convolutions without oneDNN: C = A B or C += A B with any strides of A and B.
- * One micro-kernel per instruction set computes a small tile of C in registers; it reads A and B through strides, so
- * packing is a matter of cache behaviour alone:
+ * The matrix product under matmul and the convolutions without oneDNN: C = A B or C += A B with any
+ * strides of A and B. One micro-kernel per instruction set computes a small tile of C in registers;
+ * it reads A and B through strides, so packing is a matter of cache behaviour alone:
  *
  *     A, rows contiguous        read where it is: six streams along k
  *     A, columns contiguous     packed into panels of six rows when it is large
- *     B, rows contiguous        read where it is for few rows of A, else packed into panels of one tile's width
- *     B, columns contiguous     packed
+ *     B, rows contiguous        read where it is for few rows of A, else packed into panels of one
+ * tile's width B, columns contiguous     packed
  *
- * A product with few columns, which would fill vectors badly, is computed turned: the vectors lie along m.
+ * A product with few columns, which would fill vectors badly, is computed turned: the vectors lie
+ * along m.
  *
- * An element of C is summed over k in order, in blocks of COI_GEMM_KC whose sums are added in order. Neither packing nor
- * turning nor the cut of m and n into tiles changes that, so bits depend on k and the instruction set alone.
+ * An element of C is summed over k in order, in blocks of COI_GEMM_KC whose sums are added in
+ * order. Neither packing nor turning nor the cut of m and n into tiles changes that, so bits depend
+ * on k and the instruction set alone.
  */
 #ifndef COI_OPS_GEMM_H
 #define COI_OPS_GEMM_H
@@ -37,28 +39,31 @@ typedef struct coi_gemm {
     const coi_finish *finish;     /* for each tile of C when its sums are complete; NULL: none */
 } coi_gemm;
 
-/* How one product is carried out: where the packed parts are, if any, and the slab of k they cover. */
+/* How one product is carried out: where the packed parts are, if any, and the slab of k they
+ * cover. */
 typedef struct coi_gemm_plan {
     coi_gemm g;
     int64_t  k0, k1; /* this slab; packed parts hold these k alone */
     int64_t  slab;   /* depth of a slab */
     bool     pack_a, pack_b;
     bool     pack_late; /* B panel by panel when a tile comes to it; A is not packed then */
-    bool
-        turned; /* g is the product turned, its C in scratch; the tiles are turned into that of `asked` */
+    bool     turned; /* g is the product turned, its C in scratch; the tiles are turned into that of
+                        `asked` */
     coi_gemm asked;
     void    *packed_a, *packed_b;
     int64_t  tile_m, tile_n; /* extents of a chunk of C, multiples of the micro-tile */
 } coi_gemm_plan;
 
-/* The kernels of one element type and instruction set. Panels are micro-tiles' worth of rows of A or columns of B. */
+/* The kernels of one element type and instruction set. Panels are micro-tiles' worth of rows of A
+ * or columns of B. */
 typedef struct coi_gemm_kernels {
     int    mr, nr;
     size_t element_size;
     /* Rows [i0, i1) of A, i0 at a panel's border. */
     void (*pack_a)(const coi_gemm_plan *plan, int64_t i0, int64_t i1);
     void (*pack_b)(const coi_gemm_plan *plan, int64_t panel);
-    /* Rows [i0, i1) and columns [j0, j1) of C for the plan's slab; i0 and j0 are at panel borders. */
+    /* Rows [i0, i1) and columns [j0, j1) of C for the plan's slab; i0 and j0 are at panel
+     * borders. */
     void (*tile)(const coi_gemm_plan *plan, int64_t i0, int64_t i1, int64_t j0, int64_t j1);
     /* Element (i, j) of `from` becomes (j, i) of `to`. */
     void (*turn)(const void *from, int64_t from_row, int64_t rows, int64_t columns, void *to,
@@ -68,14 +73,16 @@ typedef struct coi_gemm_kernels {
 /* CO_FLOAT32 or CO_FLOAT64. */
 const coi_gemm_kernels *coi_gemm_kernels_of(coi_isa isa, co_dtype dtype);
 
-/* Decide how to compute g, by its shape or as far as possible in the way that is asked for; packed parts are not set yet. */
+/* Decide how to compute g, by its shape or as far as possible in the way that is asked for; packed
+ * parts are not set yet. */
 void coi_gemm_plan_init(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, coi_packing packing,
                         const coi_gemm *g);
 /* The rest of it, when g and what is packed are decided. */
 void coi_gemm_plan_cut(coi_gemm_plan *plan, const coi_gemm_kernels *kernels);
 /* Bytes for the packed parts, 0 when nothing is packed. */
 size_t coi_gemm_scratch(const coi_gemm_plan *plan, const coi_gemm_kernels *kernels);
-/* Compute on the calling thread. scratch: coi_gemm_scratch bytes, aligned to COI_ALIGNMENT, or NULL when that is 0. */
+/* Compute on the calling thread. scratch: coi_gemm_scratch bytes, aligned to COI_ALIGNMENT, or NULL
+ * when that is 0. */
 void coi_gemm_run(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, void *scratch);
 /* The same on a team. */
 void coi_gemm_run_on(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, void *scratch,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The backward walk. Records are in the order of execution, so walking them from the last to the first visits every
- * operator after all that used its result. Only records on a path from a source are visited; a gradient is
- * dropped as soon as it has been used. Steps run in a block of their own, so memory does not grow with the depth.
+ * The backward walk. Records are in the order of execution, so walking them from the last to the
+ * first visits every operator after all that used its result. Only records on a path from a source
+ * are visited; a gradient is dropped as soon as it has been used. Steps run in a block of their
+ * own, so memory does not grow with the depth.
  */
 #include <cohort/gradient.h>
 
@@ -181,7 +182,8 @@ drop_upstream(walk *w, const coi_record *record)
     }
 }
 
-/* Call the gradient of one record and spread the results. The log may grow meanwhile: no pointers into it are kept. */
+/* Call the gradient of one record and spread the results. The log may grow meanwhile: no pointers
+ * into it are kept. */
 static bool
 spread(walk *w, const coi_record *record, co_value *const *upstream, co_value **grads, bool *needed)
 {
@@ -345,7 +347,8 @@ collect(walk *w, co_value **sources, size_t n, bool zero)
     return true;
 }
 
-/* How many numbers two vectors of int32 or int64 have in common before they differ; both lengths where they are the same. */
+/* How many numbers two vectors of int32 or int64 have in common before they differ; both lengths
+ * where they are the same. */
 static int64_t
 common_numbers(const co_value *x, const co_value *y)
 {
@@ -366,7 +369,8 @@ numbers_text(const co_value *vector, char *text)
     return coi_shape_text(dims, (int)vector->u.tensor.num_elements, text);
 }
 
-/* Whether slices are of the rows of the target, and of a tensor of its shape where both say which. */
+/* Whether slices are of the rows of the target, and of a tensor of its shape where both say
+ * which. */
 static bool
 check_rows(co_context *ctx, size_t i, const co_value *given, const co_value *target)
 {
@@ -393,7 +397,8 @@ check_rows(co_context *ctx, size_t i, const co_value *given, const co_value *tar
     return ctx->error.code == CO_OK;
 }
 
-/* Slices among targets stand for their values, which is what was computed, and so do those that are given for them. */
+/* Slices among targets stand for their values, which is what was computed, and so do those that are
+ * given for them. */
 static void
 take_values(co_context *ctx, co_value **targets, size_t n, co_value **given)
 {
@@ -431,7 +436,8 @@ free_leaves(co_context *ctx, co_value **leaves, size_t n)
         coi_small_free(&ctx->heap, leaves, (n + 1) * sizeof(*leaves));
 }
 
-/* The innermost tape stops recording before its walk, unless it is persistent; the log stays until the walk is done. */
+/* The innermost tape stops recording before its walk, unless it is persistent; the log stays until
+ * the walk is done. */
 static bool
 compute(walk *w, co_value **targets, size_t num_targets, co_value **given, co_value **sources,
         size_t num_sources, bool zero)

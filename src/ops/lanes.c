@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See lanes.h. A lane holds every value of the dtypes that it serves, so that only the way back can cut. */
+/* See lanes.h. A lane holds every value of the dtypes that it serves, so that only the way back can
+ * cut. */
 #include "ops/lanes.h"
 
 const coi_lane_entry coi_lanes[CO_NUM_DTYPES] = {

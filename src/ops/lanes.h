@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loops exist for a few types only, the lanes. Elements of every other dtype come to a loop and go back block by block,
- * converted: halves through float, small integers through int32_t. What is lost is a little time where few models
- * spend any; what is won is nine loops less for each operator.
+ * Loops exist for a few types only, the lanes. Elements of every other dtype come to a loop and go
+ * back block by block, converted: halves through float, small integers through int32_t. What is
+ * lost is a little time where few models spend any; what is won is nine loops less for each
+ * operator.
  */
 #ifndef COI_OPS_LANES_H
 #define COI_OPS_LANES_H

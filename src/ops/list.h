@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The names of all operators, in the order of strcmp. Each is a `const coi_op coi_op_NAME` of some family's file; table.c
- * makes the table from this list.
+ * The names of all operators, in the order of strcmp. Each is a `const coi_op coi_op_NAME` of some
+ * family's file; table.c makes the table from this list.
  */
 #ifndef COI_OPS_LIST_H
 #define COI_OPS_LIST_H

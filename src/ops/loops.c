@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loops of dtypes that few models train in. Compiled once and for size; ops/simd has the others, once per
- * instruction set. All together they cover every dtype that an operator accepts.
+ * The loops of dtypes that few models train in. Compiled once and for size; ops/simd has the
+ * others, once per instruction set. All together they cover every dtype that an operator accepts.
  */
 #include "ops/simd/define.h"
 
@@ -271,8 +271,8 @@ const coi_binary_loops coi_binary_loops_rare = {
     },
 };
 
-/* Sums and products of integers wrap like their type, so 64 bits of either sign do for all; only maxima and minima need the
- * sign. */
+/* Sums and products of integers wrap like their type, so 64 bits of either sign do for all; only
+ * maxima and minima need the sign. */
 #define SUM_OF(a, b) ((a) + (uint64_t)(b))
 #define MAX_OF(a, b) ((b) > (a) ? (b) : (a))
 #define INTEGER_FOLD(name, type, member, combine)                                                  \
@@ -307,7 +307,8 @@ INTEGER_LANE_FOLDS(prod, u, u, PROD_OF)
 INTEGER_LANE_FOLDS(max, i, u, MAX_OF)
 INTEGER_LANE_FOLDS(min, i, u, MIN_OF)
 
-/* Floats in their own type, so that a product overflows where it does in TensorFlow; a row in four chains. */
+/* Floats in their own type, so that a product overflows where it does in TensorFlow; a row in four
+ * chains. */
 #define FLOAT_FOLD(name, type, combine)                                                            \
     static void name##_rows(coi_wide *acc, const void *data, int64_t num_rows, int64_t stride,     \
                             int64_t n)                                                             \

@@ -267,7 +267,8 @@ whole_count(coi_call *call, const coi_range_attrs *attrs, co_dtype dtype, int64_
     return CO_OK;
 }
 
-/* Counted in the precision of the dtype, as TensorFlow does: range(0, 1, 0.1) has 10 elements in float32. */
+/* Counted in the precision of the dtype, as TensorFlow does: range(0, 1, 0.1) has 10 elements in
+ * float32. */
 static co_code
 real_count(coi_call *call, const coi_range_attrs *attrs, co_dtype dtype, int64_t *out)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * matmul, and dense, which is matmul with a bias and an activation: rules, gradients, and how a batch of products is spread over
- * kernels and workers. The products themselves are in gemm.c and ops/simd/gemm.c; the plain version in ops/ref/matmul.c.
+ * matmul, and dense, which is matmul with a bias and an activation: rules, gradients, and how a
+ * batch of products is spread over kernels and workers. The products themselves are in gemm.c and
+ * ops/simd/gemm.c; the plain version in ops/ref/matmul.c.
  */
 #include "ops/matmul.h"
 
@@ -236,7 +237,8 @@ matmul_run(coi_call *call)
                                                     : coi_ref_matmul(call);
 }
 
-/* The gradient of b where one b served a whole batch of a: fold the batch into the summed dimension. */
+/* The gradient of b where one b served a whole batch of a: fold the batch into the summed
+ * dimension. */
 static co_value *
 folded_grad_b(co_context *ctx, co_value *a, co_value *g, bool transpose_b)
 {

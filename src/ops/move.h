@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What operators that move elements without computing share: copies between strided and dense layouts, for elements of
- * any size, and strings.
+ * What operators that move elements without computing share: copies between strided and dense
+ * layouts, for elements of any size, and strings.
  */
 #ifndef COI_OPS_MOVE_H
 #define COI_OPS_MOVE_H
@@ -40,8 +40,8 @@ void coi_copy_to_dense(coi_call *call, const coi_walk *walk, void *dst, const vo
 void coi_copy_from_dense(coi_call *call, const coi_walk *walk, void *dst, const void *src,
                          size_t size);
 /*
- * The last step of a kernel that moves elements: texts in output 0 still point into the inputs, so the output is replaced
- * by one that owns them. Nothing to do for other dtypes.
+ * The last step of a kernel that moves elements: texts in output 0 still point into the inputs, so
+ * the output is replaced by one that owns them. Nothing to do for other dtypes.
  */
 co_code coi_own_texts(coi_call *call);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layer norm over the last axes and its gradient, each as one operator. The statistics of rows are a second result, so that the
- * gradient has none to compute. While the gradient is itself recorded, it is made of other operators instead, which have
- * gradients of any order. Kernels are in ops/rows.h, the plain version in ops/ref/norm.c.
+ * Layer norm over the last axes and its gradient, each as one operator. The statistics of rows are
+ * a second result, so that the gradient has none to compute. While the gradient is itself recorded,
+ * it is made of other operators instead, which have gradients of any order. Kernels are in
+ * ops/rows.h, the plain version in ops/ref/norm.c.
  */
 #include "ops/norm.h"
 
@@ -26,7 +27,8 @@ row_elements(const co_value *x, const coi_norm_attrs *attrs)
     return dims_product(x, x->ndim - (int)attrs->num_axes, x->ndim);
 }
 
-/* Whether y is one row of x: its last dimensions are those of x, the others, if there are any, are 1. */
+/* Whether y is one row of x: its last dimensions are those of x, the others, if there are any,
+ * are 1. */
 static bool
 is_one_row(const co_value *x, const co_value *y, int num_axes)
 {
@@ -168,8 +170,8 @@ row_mean(co_context *ctx, co_value *x, const coi_norm_attrs *attrs)
     return co_reduce_mean(ctx, x, axes, (size_t)attrs->num_axes, true);
 }
 
-/* The gradients as compositions, for gradients of them: with z the x that was normalised and h = g gamma, those of x are
- * (h - mean(h) - z mean(h z)) / deviation. */
+/* The gradients as compositions, for gradients of them: with z the x that was normalised and h = g
+ * gamma, those of x are (h - mean(h) - z mean(h z)) / deviation. */
 static co_code
 composed_gradient(coi_grad *grad)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layer norm over the last axes with kernels of its own, which layer_norm uses where shapes allow (ops/made/norms.c). A
- * tensor is seen as rows of `dim` elements; gamma and beta have one row.
+ * Layer norm over the last axes with kernels of its own, which layer_norm uses where shapes allow
+ * (ops/made/norms.c). A tensor is seen as rows of `dim` elements; gamma and beta have one row.
  */
 #ifndef COI_OPS_NORM_H
 #define COI_OPS_NORM_H
@@ -9,7 +9,8 @@
 #include "ops/op.h"
 #include "ops/parallel.h"
 
-/* Rows of a chunk of the gradient. Sums for gamma and beta are taken in the element type over a chunk, so it has few. */
+/* Rows of a chunk of the gradient. Sums for gamma and beta are taken in the element type over a
+ * chunk, so it has few. */
 static inline int64_t
 coi_norm_chunk_rows(int64_t dim)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The operator table. An operator is described once: name, inputs, attributes, shape and dtype rule, kernels,
- * gradient, a line of documentation. The public function is one line that calls coi_apply; co_op_call,
- * the reference documentation, tests and bindings read the table.
+ * The operator table. An operator is described once: name, inputs, attributes, shape and dtype
+ * rule, kernels, gradient, a line of documentation. The public function is one line that calls
+ * coi_apply; co_op_call, the reference documentation, tests and bindings read the table.
  *
- * To add an operator: write its coi_op (const, named initialisers, coi_op_NAME) in the file of its family, list it
- * in list.h, declare its public function in include/cohort/ops.h.
+ * To add an operator: write its coi_op (const, named initialisers, coi_op_NAME) in the file of its
+ * family, list it in list.h, declare its public function in include/cohort/ops.h.
  */
 #ifndef COI_OPS_OP_H
 #define COI_OPS_OP_H
@@ -38,8 +38,9 @@ typedef struct coi_call {
     int                  num_out;
 } coi_call;
 
-/* A backward step. in, out and upstream are borrowed; the gradients are values of ctx's block (made by public operators),
- * NULL where there is none. An entry of upstream is NULL when nothing flows into that output. */
+/* A backward step. in, out and upstream are borrowed; the gradients are values of ctx's block (made
+ * by public operators), NULL where there is none. An entry of upstream is NULL when nothing flows
+ * into that output. */
 typedef struct coi_grad {
     co_context          *ctx;
     const struct coi_op *op;
@@ -91,7 +92,8 @@ typedef struct coi_attr {
 } coi_attr;
 
 /*
- * Attributes are written once, as a list from which the table and the texts of co_op_describe are made:
+ * Attributes are written once, as a list from which the table and the texts of co_op_describe are
+ * made:
  *
  *     typedef struct reduce_attrs {
  *         coi_ints axis;
@@ -102,7 +104,8 @@ typedef struct coi_attr {
  *         X(reduce_attrs, keepdims, BOOL, "=false", NULL)
  *     COI_ATTR_TABLE(reduce_attrs, REDUCE_ATTRS)
  *
- * and in the operator COI_ATTRS(reduce_attrs). The default is "=text", or "" for what must be given.
+ * and in the operator COI_ATTRS(reduce_attrs). The default is "=text", or "" for what must be
+ * given.
  */
 #define COI_ATTR_TEXT_INT    "int"
 #define COI_ATTR_TEXT_FLOAT  "float"
@@ -132,10 +135,10 @@ typedef struct coi_op {
     bool        variadic;    /* inputs[0] stands for one or more tensors */
     uint8_t     num_outputs; /* 1 to COI_MAX_OUTPUTS */
     uint32_t    dtypes;      /* COI_DTYPE_BITs that input 0 may have; 0: any */
-    bool
-        same_dtype; /* all inputs must have the dtype of input 0; host numbers are converted to it */
-    bool    widens; /* its kernels know no halves: they run on float32 images of them (widen.h) */
-    uint8_t kind;   /* which of its family, for kernels that serve several */
+    bool same_dtype; /* all inputs must have the dtype of input 0; host numbers are converted to it
+                      */
+    bool    widens;  /* its kernels know no halves: they run on float32 images of them (widen.h) */
+    uint8_t kind;    /* which of its family, for kernels that serve several */
     bool    internal;
     bool    not_differentiable; /* never recorded: integer results, random numbers, stop_gradient */
     size_t  attrs_size;
@@ -145,20 +148,23 @@ typedef struct coi_op {
     co_code (*infer)(coi_call *call, coi_out *outs);
     /* Outputs share the data of input 0 and need no kernel (reshape, identity, ...). */
     bool view;
-    /* Kernels. `ref` is the plain readable one; `run` the optimised one, NULL: ref serves. They may fail (bad index). */
+    /* Kernels. `ref` is the plain readable one; `run` the optimised one, NULL: ref serves. They may
+     * fail (bad index). */
     co_code (*ref)(coi_call *call);
     co_code (*run)(coi_call *call);
-    /* Gradient; NULL: none flows. Written with public operators, so that it can be differentiated again. */
+    /* Gradient; NULL: none flows. Written with public operators, so that it can be differentiated
+     * again. */
     co_code (*grad)(coi_grad *grad);
     /*
-     * Instead of kernels: the result, a tensor or a tuple of them, made of public operators from call->in. `infer` may be
-     * NULL here, and need not fill outs. Gradients come by the tape, operator by operator; where `grad` is there too, the
-     * parts stay off the tape and `grad` stands for the whole, which then is one new tensor.
+     * Instead of kernels: the result, a tensor or a tuple of them, made of public operators from
+     * call->in. `infer` may be NULL here, and need not fill outs. Gradients come by the tape,
+     * operator by operator; where `grad` is there too, the parts stay off the tape and `grad`
+     * stands for the whole, which then is one new tensor.
      */
     co_value *(*compose)(coi_call *call);
     /*
-     * What coi_apply_many runs instead while a tape is open: the same name, inputs and results, and after those what the
-     * gradient wants kept. Not listed.
+     * What coi_apply_many runs instead while a tape is open: the same name, inputs and results, and
+     * after those what the gradient wants kept. Not listed.
      */
     const struct coi_op *recorded;
 } coi_op;
@@ -168,26 +174,29 @@ extern const coi_op *const coi_op_table[];
 extern const size_t        coi_num_ops;
 const coi_op              *coi_op_find(const char *name);
 
-/* apply.c: convert operands, run, record on the tape, give the results to the block. NULL with an error in ctx. */
+/* apply.c: convert operands, run, record on the tape, give the results to the block. NULL with an
+ * error in ctx. */
 co_value *coi_apply(co_context *ctx, const coi_op *op, co_value *const *operands, int num_operands,
                     const void *attrs);
 co_value *coi_apply1(co_context *ctx, const coi_op *op, co_value *x, const void *attrs);
 co_value *coi_apply2(co_context *ctx, const coi_op *op, co_value *x, co_value *y,
                      const void *attrs);
-/* The first gradient of an element-wise operator, by an operator of two operands: x, and what flows in. Where nobody else has the memory of
- * the latter and it is large, the result takes it. */
+/* The first gradient of an element-wise operator, by an operator of two operands: x, and what flows
+ * in. Where nobody else has the memory of the latter and it is large, the result takes it. */
 co_value *coi_apply_backward(const coi_grad *grad, const coi_op *op, co_value *x);
 /* The same when there are several outputs: outs[op->num_outputs] are values of the block. */
 co_code coi_apply_many(co_context *ctx, const coi_op *op, co_value *const *operands,
                        int num_operands, const void *attrs, co_value **outs);
 
-/* An operator that has `compose`, whatever its operands are: a value of the block, or NULL with an error in ctx. */
+/* An operator that has `compose`, whatever its operands are: a value of the block, or NULL with an
+ * error in ctx. */
 co_value *coi_compose(co_context *ctx, const coi_op *op, co_value *const *operands,
                       int num_operands, const void *attrs);
 /* The same with a list or tuple of operands, for operators that take any number. */
 co_value *coi_compose_list(co_context *ctx, const coi_op *op, co_value *xs, const void *attrs);
 
-/* A nested list of numbers and tensors as one tensor, by operators, so that gradients reach its leaves (to_tensor.c). */
+/* A nested list of numbers and tensors as one tensor, by operators, so that gradients reach its
+ * leaves (to_tensor.c). */
 co_value *coi_stack(co_context *ctx, co_value *list);
 
 /* CO_INVALID_ARGUMENT with the operator's name, as GEN-ERR-4 wants it. */
@@ -201,7 +210,8 @@ co_code coi_rule_broadcast(coi_call *call,
 bool coi_broadcast(const int64_t *a, int na, const int64_t *b, int nb, coi_out *out);
 /* axis in [-ndim, ndim) made non-negative; CO_INVALID_ARGUMENT naming axis and rank otherwise. */
 co_code coi_rule_axis(coi_call *call, int64_t axis, int ndim, int *out);
-/* The arrays of public functions as attributes. What is too long or NULL is CO_INVALID_ARGUMENT naming `argument`. */
+/* The arrays of public functions as attributes. What is too long or NULL is CO_INVALID_ARGUMENT
+ * naming `argument`. */
 bool coi_ints_from_dims(co_context *ctx, const char *argument, const int64_t *dims, size_t n,
                         coi_ints *out);
 /* The same for int; NULL without elements means: not given. */
@@ -214,8 +224,8 @@ const char *coi_ints_text(const coi_ints *ints, char out[COI_SHAPE_TEXT]);
 /* Sum a gradient down to the shape of `like`, undoing broadcasting. */
 co_value *coi_unbroadcast(co_context *ctx, co_value *grad, co_value *like);
 
-/* Split the work of a kernel: fn(arg, chunk) for chunk 0 .. n-1 on the device's workers. What a chunk is must depend on the
- * shape alone. Small work: call with n = 1. */
+/* Split the work of a kernel: fn(arg, chunk) for chunk 0 .. n-1 on the device's workers. What a
+ * chunk is must depend on the shape alone. Small work: call with n = 1. */
 static inline void
 coi_parallel(coi_call *call, int64_t n, coi_chunk_fn fn, void *arg)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Philox 4x32-10 (Salmon, Moraes, Dror, Shaw, 2011): 128 bits of counter and 64 of key give 128 random bits. Any number of a
- * stream can be computed alone, so streams do not depend on how work is cut.
+ * Philox 4x32-10 (Salmon, Moraes, Dror, Shaw, 2011): 128 bits of counter and 64 of key give 128
+ * random bits. Any number of a stream can be computed alone, so streams do not depend on how work
+ * is cut.
  */
 #ifndef COI_OPS_PHILOX_H
 #define COI_OPS_PHILOX_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * max_pool2d, its gradient and the gradient of that: rules and the cut over workers. Kernels are in ops/simd/pool.c, the
- * plain ones in ops/ref/pool.c.
+ * max_pool2d, its gradient and the gradient of that: rules and the cut over workers. Kernels are in
+ * ops/simd/pool.c, the plain ones in ops/ref/pool.c.
  */
 #include "ops/pool.h"
 
@@ -148,7 +148,8 @@ grad_grad_infer(coi_call *call, coi_out *outs)
     return rc;
 }
 
-/* One call of any of the three: chunks of output rows, or of images for the gradient, whose windows overlap. */
+/* One call of any of the three: chunks of output rows, or of images for the gradient, whose windows
+ * overlap. */
 typedef struct job {
     coi_pool                p;
     const coi_pool_kernels *kernels;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pooling: its geometry, and for max pooling kernels for the result, its gradient, and the gradient of that. The gradient goes to the
- * first of equal elements of a window, in row-major order. A NaN in a window is its largest element.
+ * Pooling: its geometry, and for max pooling kernels for the result, its gradient, and the gradient
+ * of that. The gradient goes to the first of equal elements of a window, in row-major order. A NaN
+ * in a window is its largest element.
  */
 #ifndef COI_OPS_POOL_H
 #define COI_OPS_POOL_H

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random numbers. A call's numbers are a function of the seed (the key of Philox), the number of the call in its context, the
- * replica, and the position in the tensor:
+ * Random numbers. A call's numbers are a function of the seed (the key of Philox), the number of
+ * the call in its context, the replica, and the position in the tensor:
  *
- *     counter words   0: block, low half   1: block, bits 32 to 39, and replica above   2, 3: number of the call
+ *     counter words   0: block, low half   1: block, bits 32 to 39, and replica above   2, 3:
+ * number of the call
  *
- * Those of a stateless call are a function of its own two seeds, in the places of the seed and of the number of the call, and of the position; its
- * replica is one that there never is, so that no other stream has the same numbers.
+ * Those of a stateless call are a function of its own two seeds, in the places of the seed and of
+ * the number of the call, and of the position; its replica is one that there never is, so that no
+ * other stream has the same numbers.
  *
- * A block gives four numbers, or two of float64. Nothing depends on threads or the instruction set: this file is
- * compiled once, for the baseline, and the logarithm, sine and cosine of Box-Muller are series summed here rather than
- * functions of a C library, which chooses between variants by processor.
+ * A block gives four numbers, or two of float64. Nothing depends on threads or the instruction set:
+ * this file is compiled once, for the baseline, and the logarithm, sine and cosine of Box-Muller
+ * are series summed here rather than functions of a C library, which chooses between variants by
+ * processor.
  */
 #include "ops/dtypes.h"
 #include "ops/list.h"
@@ -99,8 +102,8 @@ half_below(uint16_t half)
     return (uint16_t)(half == 0 ? 0x8001 : half & 0x8000 ? half + 1 : half - 1);
 }
 
-/* Store numbers from position `first` on; with `below` they are kept under the upper limit, which rounding to a coarse
- * dtype would reach. */
+/* Store numbers from position `first` on; with `below` they are kept under the upper limit, which
+ * rounding to a coarse dtype would reach. */
 static void
 put_halves(const job *j, int64_t first, const double *values, int n, bool below)
 {
@@ -167,8 +170,8 @@ uniform_block(const job *j, int64_t block, double out[4])
 }
 
 /*
- * log(x) for 0 < x <= 1: x = m 2^e with m between sqrt(1/2) and sqrt(2), s = (m - 1) / (m + 1), and log(m) is the
- * series 2 (s + s^3/3 + s^5/5 + ...), whose terms fall by 34 each.
+ * log(x) for 0 < x <= 1: x = m 2^e with m between sqrt(1/2) and sqrt(2), s = (m - 1) / (m + 1), and
+ * log(m) is the series 2 (s + s^3/3 + s^5/5 + ...), whose terms fall by 34 each.
  */
 static double
 series_log(double x)
@@ -190,7 +193,8 @@ series_log(double x)
     return e * 0x1.62e42fefap-1 + (2 * s + (2 * s * sum + e * 0x1.cf79abc9e3b39p-40));
 }
 
-/* Sine and cosine of a full turn's part u, 0 <= u < 1: an eighth of a turn at most from a quarter, then the series. */
+/* Sine and cosine of a full turn's part u, 0 <= u < 1: an eighth of a turn at most from a quarter,
+ * then the series. */
 static void
 series_sincos(double u, double *sine, double *cosine)
 {
@@ -301,7 +305,8 @@ random_infer(coi_call *call, coi_out *outs)
     return CO_OK;
 }
 
-/* Shape and dtype as above, and both numbers that describe the distribution must be finite when they are of this dtype. */
+/* Shape and dtype as above, and both numbers that describe the distribution must be finite when
+ * they are of this dtype. */
 static co_code
 fitting_infer(coi_call *call, coi_out *outs, const char *a, const char *b)
 {

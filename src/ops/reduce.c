@@ -2,11 +2,11 @@
 /*
  * Sums, means, maxima, minima and products over axes.
  *
- * Neighbouring axes of one kind are taken as one, so a shape becomes alternating groups of kept (K) and reduced (R)
- * elements. The last two are folded by one call of an inner loop: rows, "K R", or columns, "R K", at most
- * COI_FOLD_WIDTH accumulators at a time, which is a unit of work. The groups before them are walked. Where there are few
- * units, the reduced group of the pair is cut into segments, whose accumulators are combined in order. All of this
- * depends on the shape alone.
+ * Neighbouring axes of one kind are taken as one, so a shape becomes alternating groups of kept (K)
+ * and reduced (R) elements. The last two are folded by one call of an inner loop: rows, "K R", or
+ * columns, "R K", at most COI_FOLD_WIDTH accumulators at a time, which is a unit of work. The
+ * groups before them are walked. Where there are few units, the reduced group of the pair is cut
+ * into segments, whose accumulators are combined in order. All of this depends on the shape alone.
  */
 #include "ops/reduce.h"
 
@@ -363,7 +363,8 @@ run_job(coi_call *call, reduce_job *job)
     return CO_OK;
 }
 
-/* A dtype without loops of its own is converted to that of its lane, all of it, and the results back. */
+/* A dtype without loops of its own is converted to that of its lane, all of it, and the results
+ * back. */
 static co_code
 run_in_lane(coi_call *call, reduce_job *job)
 {
@@ -480,7 +481,8 @@ reduce_mean_grad(coi_grad *g)
     return g->ctx->error.code;
 }
 
-/* Elements that are the maximum, or minimum, share the gradient. A NaN is equal to nothing, so it gives NaN. */
+/* Elements that are the maximum, or minimum, share the gradient. A NaN is equal to nothing, so it
+ * gives NaN. */
 static co_code
 reduce_max_grad(coi_grad *g)
 {
@@ -496,8 +498,8 @@ reduce_max_grad(coi_grad *g)
 }
 
 /*
- * The product of the others, from running products of both sides, so that zeros need no division: the reduced axes are
- * brought to the front and made one.
+ * The product of the others, from running products of both sides, so that zeros need no division:
+ * the reduced axes are brought to the front and made one.
  */
 static co_code
 reduce_prod_grad(coi_grad *g)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kernels over rows of `dim` elements, written as vectors: of layer norm, and of cross entropy with labels that are
- * probabilities.
+ * Kernels over rows of `dim` elements, written as vectors: of layer norm, and of cross entropy with
+ * labels that are probabilities.
  */
 #ifndef COI_OPS_ROWS_H
 #define COI_OPS_ROWS_H
@@ -9,7 +9,8 @@
 #include "config.h"
 #include "value/value.h"
 
-/* What layer norm keeps of a row: the mean, rounded; what it lost in rounding; and 1 / sqrt(variance + epsilon). */
+/* What layer norm keeps of a row: the mean, rounded; what it lost in rounding; and 1 /
+ * sqrt(variance + epsilon). */
 enum { COI_NORM_STATISTICS = 3 };
 
 typedef struct coi_row_kernels {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Running sums and products along an axis. x is [outer, n, inner]; one chain runs along n for each of outer * inner.
- * Chains are independent, so cutting them over workers changes nothing. The plain kernel is in ops/ref/scan.c.
+ * Running sums and products along an axis. x is [outer, n, inner]; one chain runs along n for each
+ * of outer * inner. Chains are independent, so cutting them over workers changes nothing. The plain
+ * kernel is in ops/ref/scan.c.
  */
 #include "ops/scan.h"
 
@@ -27,7 +28,8 @@ scan_rule(coi_call *call, coi_out *outs)
     return code == CO_OK ? coi_rule_same(call, outs) : code;
 }
 
-/* w chains side by side, one step: z is what they come to with x, or what they were before it if exclusive. */
+/* w chains side by side, one step: z is what they come to with x, or what they were before it if
+ * exclusive. */
 typedef void (*step_fn)(void *acc, const void *x, void *z, int64_t w, bool exclusive);
 #define STEP(name, type, op)                                                                       \
     static void name(void *acc, const void *x, void *z, int64_t w, bool exclusive)                 \
@@ -93,7 +95,8 @@ begin_chains(const scan_job *job, coi_lane_block *acc)
             acc->bytes[(size_t)i * coi_dtypes[job->lane].size + b] = first[b];
 }
 
-/* Elements [at, at + w) through their lane. `along`: one chain runs through them, else w chains take a step each. */
+/* Elements [at, at + w) through their lane. `along`: one chain runs through them, else w chains
+ * take a step each. */
 static void
 scan_block(const scan_job *job, coi_lane_block *acc, int64_t at, int64_t w, bool along)
 {
@@ -172,7 +175,8 @@ scan_run(coi_call *call)
     return CO_OK;
 }
 
-/* Every element went into the sums from its own on: the sums of their gradients, from the other end. */
+/* Every element went into the sums from its own on: the sums of their gradients, from the other
+ * end. */
 static co_code
 cumsum_grad(coi_grad *g)
 {

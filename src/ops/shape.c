@@ -24,8 +24,8 @@ count_positive(const int64_t *dims, int n, int64_t *out)
 }
 
 /*
- * The dimension that is -1 takes what the others leave. Where the shape has a 0, so that any number would do, the zeros of
- * both shapes are left out of the count: [0,3] as [-1,0] is [3,0].
+ * The dimension that is -1 takes what the others leave. Where the shape has a 0, so that any number
+ * would do, the zeros of both shapes are left out of the count: [0,3] as [-1,0] is [3,0].
  */
 static int64_t
 unknown_dimension(const co_value *x, int64_t known, bool has_zero)

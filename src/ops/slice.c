@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parts of tensors: slice, the operator of its gradient, which puts a part back among zeros, and concat.
+ * Parts of tensors: slice, the operator of its gradient, which puts a part back among zeros, and
+ * concat.
  */
 #include "ops/list.h"
 #include "ops/move.h"

@@ -78,7 +78,8 @@ softmax_grad_infer(coi_call *call, coi_out *outs)
     return softmax_infer(call, outs);
 }
 
-/* One call, cut into chunks of rows or of columns. x is input 0 (y for the gradient), g is NULL for softmax itself. */
+/* One call, cut into chunks of rows or of columns. x is input 0 (y for the gradient), g is NULL for
+ * softmax itself. */
 typedef struct job {
     const coi_softmax_kernels *kernels;
     coi_softmax_view           view;
@@ -153,7 +154,8 @@ softmax_gradient(coi_grad *grad)
     return grad->ctx->error.code;
 }
 
-/* y (g - sum(g y)) with upstream u: the same form again for g; u (g - sum(g y)) - g sum(u y) for y. */
+/* y (g - sum(g y)) with upstream u: the same form again for g; u (g - sum(g y)) - g sum(u y) for
+ * y. */
 static co_code
 softmax_grad_gradient(coi_grad *grad)
 {

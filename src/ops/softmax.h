@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kernels of softmax, its gradient and cross entropy. A tensor is seen as outer x dim x inner with the softmax along dim;
- * `rows` kernels serve inner = 1, where rows of all operands are `stride` elements apart (dim, unless they are parts of longer ones),
- * `columns` kernels one outer index with inner > 1 and a range of columns.
+ * Kernels of softmax, its gradient and cross entropy. A tensor is seen as outer x dim x inner with
+ * the softmax along dim; `rows` kernels serve inner = 1, where rows of all operands are `stride`
+ * elements apart (dim, unless they are parts of longer ones), `columns` kernels one outer index
+ * with inner > 1 and a range of columns.
  *
- * A sum along dim has 16 partial sums (element i goes to sum i mod 16) that are folded in a fixed order.
+ * A sum along dim has 16 partial sums (element i goes to sum i mod 16) that are folded in a fixed
+ * order.
  */
 #ifndef COI_OPS_SOFTMAX_H
 #define COI_OPS_SOFTMAX_H
@@ -13,7 +15,8 @@
 #include "ops/parallel.h"
 
 typedef struct coi_softmax_kernels {
-    /* y = exp(x - max), max and the sum of y, of each row; y may be NULL, which changes no bit of the others. */
+    /* y = exp(x - max), max and the sum of y, of each row; y may be NULL, which changes no bit of
+     * the others. */
     void (*exps)(const void *x, void *y, void *max, void *sum, int64_t num_rows, int64_t dim,
                  int64_t stride);
     /* y = e / sum, times g[row] where g is given; y may be e. */
@@ -64,8 +67,8 @@ coi_label(const co_value *labels, int64_t row)
 /* CO_INVALID_ARGUMENT naming the first label that is no class. */
 co_code coi_check_labels(coi_call *call, const co_value *labels, int64_t num_classes);
 
-/* Cross entropy of rows with labels of the same shape; and its gradients by a composition, along the axis of grad->attrs
- * (ops/made/losses.c). */
+/* Cross entropy of rows with labels of the same shape; and its gradients by a composition, along
+ * the axis of grad->attrs (ops/made/losses.c). */
 co_value *coi_soft_cross_entropy(co_context *ctx, co_value *const *in);
 co_code   coi_soft_cross_entropy_gradient(coi_grad *grad);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Elements at a regular distance: strided_slice and reverse, which are one copy with a step per dimension (`strided`),
- * and its opposite, which puts the elements back among zeros.
+ * Elements at a regular distance: strided_slice and reverse, which are one copy with a step per
+ * dimension (`strided`), and its opposite, which puts the elements back among zeros.
  */
 #include "ops/strided.h"
 
@@ -206,7 +206,8 @@ typedef struct slice_attrs {
     X(slice_attrs, shrink_axis_mask, INT, "=0", NULL)
 COI_ATTR_TABLE(slice_attrs, SLICE_ATTRS)
 
-/* The part that the entries ask for, and the shape of the result: with dimensions of 1 put in, and others taken out. */
+/* The part that the entries ask for, and the shape of the result: with dimensions of 1 put in, and
+ * others taken out. */
 typedef struct slice_plan {
     coi_strided_attrs part;
     int               ndim;
@@ -272,7 +273,8 @@ take_entry(coi_call *call, slice_plan *plan, int i, int d)
     return CO_OK;
 }
 
-/* How many dimensions of x the ellipsis stands for; one that is not written stands behind the entries. */
+/* How many dimensions of x the ellipsis stands for; one that is not written stands behind the
+ * entries. */
 static co_code
 count_ellipsis(coi_call *call, int *out)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Public conversions to a tensor, here or on another device. While a tape is open they are made of operators, so that
- * gradients pass: a variable is read by identity, slices are added up, lists are concatenated. The plain conversion is
- * in context/convert.c.
+ * Public conversions to a tensor, here or on another device. While a tape is open they are made of
+ * operators, so that gradients pass: a variable is read by identity, slices are added up, lists are
+ * concatenated. The plain conversion is in context/convert.c.
  */
 #include "ops/gradient.h"
 #include "ops/list.h"

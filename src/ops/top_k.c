@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The largest elements along the last axis, and sorting, which is top_k of all of them. Elements become keys of 64 bits
- * that are compared as unsigned numbers, so one loop serves every dtype. A heap of k entries is kept while a row is
- * read, with the worst of them on top; its order is total (of equal keys the lower index is better).
+ * The largest elements along the last axis, and sorting, which is top_k of all of them. Elements
+ * become keys of 64 bits that are compared as unsigned numbers, so one loop serves every dtype. A
+ * heap of k entries is kept while a row is read, with the worst of them on top; its order is total
+ * (of equal keys the lower index is better).
  */
 #include "ops/top_k.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Permuting dimensions. Where the last dimension stays last, rows are copied whole; else the plane of the dimension that
- * is last in x and the one that is last in the result is copied in tiles, which keeps both sides in the cache.
+ * Permuting dimensions. Where the last dimension stays last, rows are copied whole; else the plane
+ * of the dimension that is last in x and the one that is last in the result is copied in tiles,
+ * which keeps both sides in the cache.
  */
 #include "ops/list.h"
 #include "ops/move.h"
@@ -64,7 +65,8 @@ transpose_walk(const coi_call *call, coi_walk *walk)
     coi_walk_merge(walk);
 }
 
-/* Planes of a x b: x has a step of 1 along a, the result along b. A unit is a strip of TILE along a. */
+/* Planes of a x b: x has a step of 1 along a, the result along b. A unit is a strip of TILE along
+ * a. */
 typedef struct plane_job {
     const char *x;
     char       *out;

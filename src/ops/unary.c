@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Element-wise operators of one operand, and identity and stop_gradient, which share the data of theirs.
+ * Element-wise operators of one operand, and identity and stop_gradient, which share the data of
+ * theirs.
  */
 #include "ops/binary.h"
 #include "ops/dtypes.h"
@@ -100,8 +101,8 @@ test_rule(coi_call *call, coi_out *outs)
 }
 
 /*
- * Gradients. up is what flows in, x the operand, y the result; each is an expression of public operators, so that it
- * can be differentiated again.
+ * Gradients. up is what flows in, x the operand, y the result; each is an expression of public
+ * operators, so that it can be differentiated again.
  */
 #define GRADIENT(name_, expression)                                                                \
     static co_code name_##_grad(coi_grad *g)                                                       \
@@ -169,7 +170,8 @@ GRADIENT(relu6, coi_apply_backward(g, &coi_op_relu6_grad, y))
 GRADIENT(elu, coi_apply_backward(g, &coi_op_elu_grad, y))
 GRADIENT(selu, coi_apply_backward(g, &coi_op_selu_grad, y))
 
-/* The parts that every operator of the family has; what follows the documentation goes into the initialiser. */
+/* The parts that every operator of the family has; what follows the documentation goes into the
+ * initialiser. */
 #define UNARY(name_, doc_, kind_, dtypes_, ...)                                                    \
     const coi_op coi_op_##name_ = { .name = #name_,                                                \
                                     .doc = doc_,                                                   \

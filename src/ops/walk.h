@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Walking over tensors of different strides. The output is row-major without gaps; each operand has a stride per
- * dimension, 0 where it is broadcast. Dimensions that all operands step through alike become one, so that [2,3,4] + [4]
- * is walked as 6 rows of 4 and [8,8] + [8,8] as one row of 64.
+ * Walking over tensors of different strides. The output is row-major without gaps; each operand has
+ * a stride per dimension, 0 where it is broadcast. Dimensions that all operands step through alike
+ * become one, so that [2,3,4] + [4] is walked as 6 rows of 4 and [8,8] + [8,8] as one row of 64.
  */
 #ifndef COI_OPS_WALK_H
 #define COI_OPS_WALK_H
@@ -59,7 +59,8 @@ coi_cursor_next(const coi_walk *walk, coi_cursor *cursor)
     }
 }
 
-/* Number of chunks, and units in each, for `units` pieces of work of `unit_elements` elements: fixed by the shape. */
+/* Number of chunks, and units in each, for `units` pieces of work of `unit_elements` elements:
+ * fixed by the shape. */
 static inline int64_t
 coi_num_chunks(int64_t units, int64_t unit_elements, int64_t *units_per_chunk)
 {

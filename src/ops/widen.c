@@ -2,7 +2,8 @@
 /* See widen.h. */
 #include "ops/widen.h"
 
-/* A header on the stack: like `tensor`, but float32 with its data at `data`. Nobody takes references to it. */
+/* A header on the stack: like `tensor`, but float32 with its data at `data`. Nobody takes
+ * references to it. */
 static void
 make_image(co_value *image, const co_value *tensor, float *data)
 {

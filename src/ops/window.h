@@ -8,8 +8,8 @@
 /* Extents, strides and paddings stay below this, so that no sum of them overflows. */
 #define COI_WINDOW_LIMIT ((int64_t)1 << 31)
 
-/* Output extent along one dimension. SAME makes it ceil(size / stride) and sets the padding that this takes; the others
- * use the padding they are given. */
+/* Output extent along one dimension. SAME makes it ceil(size / stride) and sets the padding that
+ * this takes; the others use the padding they are given. */
 static inline int64_t
 coi_window_extent(int64_t size, int64_t window, int64_t stride, int32_t padding, int64_t *before,
                   int64_t *after)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * all_reduce and all_gather inside a step. Replicas bring tensors to a meeting; the last to come checks that they fit and makes
- * room for the results, and each replica then reduces a share of the elements in the fixed order of the tree. Inputs are
- * never written to; the replicas' results share one immutable buffer.
+ * all_reduce and all_gather inside a step. Replicas bring tensors to a meeting; the last to come
+ * checks that they fit and makes room for the results, and each replica then reduces a share of the
+ * elements in the fixed order of the tree. Inputs are never written to; the replicas' results share
+ * one immutable buffer.
  */
 #include <cohort/ops.h>
 
@@ -126,7 +127,8 @@ reduction_of(coi_step *step, size_t k, const void **parts)
                             mine->out[k]->u.tensor.data };
 }
 
-/* The components of leaf k as a list of ctx's block; part 0 the tensor or values, part 1 the indices. */
+/* The components of leaf k as a list of ctx's block; part 0 the tensor or values, part 1 the
+ * indices. */
 static co_value *
 list_parts(co_context *ctx, coi_step *step, size_t k, int part)
 {
@@ -319,7 +321,8 @@ sum_between_workers(co_context *ctx, coi_step *step)
     return false;
 }
 
-/* How many leaves there are and of which kinds, as a number below zero: what of a structure other ranks can compare (RC-AR-4). */
+/* How many leaves there are and of which kinds, as a number below zero: what of a structure other
+ * ranks can compare (RC-AR-4). */
 static int64_t
 outline_of(const job *mine)
 {
@@ -398,7 +401,8 @@ bring_leaf(co_context *ctx, co_value *leaf, const job *mine)
     return tensor;
 }
 
-/* A shared result as this replica's own: on its device, a mean of integers as a float. A value of the block. */
+/* A shared result as this replica's own: on its device, a mean of integers as a float. A value of
+ * the block. */
 static co_value *
 take_away(co_context *ctx, const job *mine, size_t k)
 {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making variables. Between co_variable and the ordinary variable at the end stand the creators of the context, the one entered
- * last first, and among them the strategy: those entered in its scope come before it, once per variable, the others after it,
- * once per component (VAR-CREATOR-1). In a step of replicas:
+ * Making variables. Between co_variable and the ordinary variable at the end stand the creators of
+ * the context, the one entered last first, and among them the strategy: those entered in its scope
+ * come before it, once per variable, the others after it, once per component (VAR-CREATOR-1). In a
+ * step of replicas:
  *
- *     creators of the replica -> the replicas meet -> creators of the caller -> strategy -> creators outside -> component
+ *     creators of the replica -> the replicas meet -> creators of the caller -> strategy ->
+ * creators outside -> component
  *
  * The hook of an own strategy stands around what the strategy does.
  *
@@ -21,7 +23,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Creators that make variables of their own are called for those too: this many deep, and it is taken for endless. */
+/* Creators that make variables of their own are called for those too: this many deep, and it is
+ * taken for endless. */
 #define MAX_DEPTH 32
 
 /* Where on the way to the ordinary variable we are. */
@@ -54,7 +57,8 @@ co_creator_enter(co_context *ctx, co_creator_fn fn, void *user)
     return scope;
 }
 
-/* The context that runs the step which ctx belongs to. A scope inside the step has its own mode; the first entry saved the step's. */
+/* The context that runs the step which ctx belongs to. A scope inside the step has its own mode;
+ * the first entry saved the step's. */
 static co_context *
 caller_of(const co_context *ctx)
 {
@@ -70,8 +74,9 @@ distributes(const co_strategy *strategy)
 }
 
 /*
- * The creator to call now, after which `next` is behind it; NULL: none before the strategy, or none at all. The creators of the
- * caller of a step are asked by the step itself where it has one replica, on the caller's thread, else when the replicas have met.
+ * The creator to call now, after which `next` is behind it; NULL: none before the strategy, or none
+ * at all. The creators of the caller of a step are asked by the step itself where it has one
+ * replica, on the caller's thread, else when the replicas have met.
  */
 static const coi_entry *
 next_creator(co_creation *next)
@@ -101,7 +106,8 @@ name_of(const co_variable_options *options)
     return options->name != NULL ? options->name : "Variable";
 }
 
-/* What a creator returned is a variable; a component is an ordinary one that belongs to nobody else. */
+/* What a creator returned is a variable; a component is an ordinary one that belongs to nobody
+ * else. */
 static bool
 check_made(co_context *ctx, const co_value *made, const co_creation *next,
            const co_variable_options *options)
@@ -210,7 +216,8 @@ initialize(co_context *ctx, const co_value *declared, const co_variable_options 
     return NULL;
 }
 
-/* The tensor or, for a variable without a value, the spec that it begins with: a value of the block. */
+/* The tensor or, for a variable without a value, the spec that it begins with: a value of the
+ * block. */
 static co_value *
 resolve(co_context *ctx, co_value *initial, const co_variable_options *options)
 {
@@ -317,7 +324,8 @@ create_component(co_context *ctx, const co_creation *next, int i, co_value *init
     return variable;
 }
 
-/* What the other components begin with: the value of the first (VAR-NEW-4). A value of the block. */
+/* What the other components begin with: the value of the first (VAR-NEW-4). A value of the
+ * block. */
 static co_value *
 value_of_first(co_context *ctx, co_value *first, co_value *initial)
 {
@@ -333,7 +341,8 @@ value_of_first(co_context *ctx, co_value *first, co_value *initial)
                : co_spec(ctx, (co_dtype)initial->dtype, initial->u.tensor.dims, initial->ndim);
 }
 
-/* Creators may have changed what they made: components are of one dtype and shape, and each is another variable. */
+/* Creators may have changed what they made: components are of one dtype and shape, and each is
+ * another variable. */
 static bool
 check_component(co_context *ctx, co_value *const *parts, int i)
 {
@@ -354,7 +363,8 @@ check_component(co_context *ctx, co_value *const *parts, int i)
     return same;
 }
 
-/* One component per local replica, in device order (VAR-NEW-3), behind a container: a value of the block. */
+/* One component per local replica, in device order (VAR-NEW-3), behind a container: a value of the
+ * block. */
 static co_value *
 place_on_all(co_context *ctx, const co_creation *next, co_value *initial,
              const co_variable_options *options)
@@ -398,7 +408,8 @@ place(co_context *ctx, const co_creation *next, co_value *initial,
     return place_on_all(ctx, next, initial, options);
 }
 
-/* An own strategy decides; inside its hook co_variable comes back and goes on with what the engine does. */
+/* An own strategy decides; inside its hook co_variable comes back and goes on with what the engine
+ * does. */
 static co_value *
 place_or_hook(co_context *ctx, const co_creation *next, co_value *initial,
               const co_variable_options *options)
@@ -531,7 +542,8 @@ ignore_partitioner(co_context *ctx, const co_variable_options *options)
         name_of(options));
 }
 
-/* The arguments of co_variable and co_creator_next: the whole options, and an initial value that is prepared. */
+/* The arguments of co_variable and co_creator_next: the whole options, and an initial value that is
+ * prepared. */
 static bool
 take_arguments(co_context *ctx, co_variable_options *all, const co_variable_options *options,
                int position, co_value **initial)

@@ -121,9 +121,9 @@ member_main(void *arg)
 
 /*
  * Waking a core that rests can take longer than the step itself: 80 us on a virtual machine, where
- * the host has to start it again. So the threads of a crew that slept are woken on the caller's core
- * where the step is expected to take less time that way than such a wake-up. Steps that follow each
- * other are worth it: their threads spin on cores of their own.
+ * the host has to start it again. So the threads of a crew that slept are woken on the caller's
+ * core where the step is expected to take less time that way than such a wake-up. Steps that follow
+ * each other are worth it: their threads spin on cores of their own.
  */
 static bool
 wants_guests(const coi_crew *crew)
@@ -310,7 +310,8 @@ coi_crew_take(co_context *ctx, co_strategy *strategy)
 {
     coi_crew *crew;
 
-    /* The threads of a crew did not come along into a forked child: waiting for them would never end. */
+    /* The threads of a crew did not come along into a forked child: waiting for them would never
+     * end. */
     if (strategy->num_local > 1 && !coi_check_home(ctx))
         return NULL;
     crew = atomic_exchange_explicit(&strategy->spare_crew, NULL, memory_order_acquire);

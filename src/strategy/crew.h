@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Crews. A crew is what a step needs: a context per local replica, and a thread for each but the
- * first, which runs on the caller's thread. A strategy keeps its idle crews; a run takes one, so runs
- * from several threads and runs inside merge functions each have their own. With one replica there is
- * no thread, and a run is a direct call.
+ * first, which runs on the caller's thread. A strategy keeps its idle crews; a run takes one, so
+ * runs from several threads and runs inside merge functions each have their own. With one replica
+ * there is no thread, and a run is a direct call.
  */
 #ifndef COI_STRATEGY_CREW_H
 #define COI_STRATEGY_CREW_H
@@ -13,8 +13,8 @@
 /*
  * Plain fields have one writer at a time. Between steps, and until it signals `go`, all is the
  * caller's; a member reads the crew's after its `go`, and writes its own core and woke_ns before it
- * leaves `busy`, which the caller sees at 0 before it looks at any of them. A crew whose members did not
- * come back is not looked at again.
+ * leaves `busy`, which the caller sees at 0 before it looks at any of them. A crew whose members
+ * did not come back is not looked at again.
  */
 typedef struct coi_member {
     struct coi_crew *crew;
@@ -52,7 +52,8 @@ typedef struct coi_crew {
 /* An idle crew of the strategy, or a new one; NULL: the error is in ctx. */
 coi_crew *coi_crew_take(co_context *ctx, co_strategy *strategy);
 void      coi_crew_give(coi_crew *crew);
-/* Where there are several members: all but the first begin with the step; the last to end it signals `done`. */
+/* Where there are several members: all but the first begin with the step; the last to end it
+ * signals `done`. */
 void coi_crew_wake(coi_crew *crew);
 /* After that. */
 void coi_crew_rest(coi_crew *crew);

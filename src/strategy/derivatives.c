@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradients through all_reduce and all_gather. They are collectives themselves: every replica that computes one has recorded the
- * same call. What they are made of is recorded in its turn, so there are gradients of gradients.
+ * Gradients through all_reduce and all_gather. They are collectives themselves: every replica that
+ * computes one has recorded the same call. What they are made of is recorded in its turn, so there
+ * are gradients of gradients.
  */
 #include <cohort/ops.h>
 #include <cohort/strategy.h>
@@ -12,7 +13,8 @@
 
 #include <string.h>
 
-/* The sum over replicas of what flows into the results: all have the same result, and each feeds on its own. */
+/* The sum over replicas of what flows into the results: all have the same result, and each feeds on
+ * its own. */
 static co_value *
 total_upstream(const coi_grad *grad)
 {
@@ -38,8 +40,8 @@ grad_extreme(const coi_grad *grad)
                   total_upstream(grad));
 }
 
-/* Times the product of the others, which division alone does not give where a factor is zero: with one zero only its replica
- * has a gradient, with two none. */
+/* Times the product of the others, which division alone does not give where a factor is zero: with
+ * one zero only its replica has a gradient, with two none. */
 static co_value *
 grad_product(const coi_grad *grad)
 {
@@ -70,7 +72,8 @@ grad_all_reduce(coi_grad *grad)
     return grad->ctx->error.code;
 }
 
-/* The replica's own rows of the sum. Where they begin is asked for now: a result is gathered more often than differentiated. */
+/* The replica's own rows of the sum. Where they begin is asked for now: a result is gathered more
+ * often than differentiated. */
 static co_code
 grad_all_gather(coi_grad *grad)
 {

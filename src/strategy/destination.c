@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reducing and copying to places: reduce_to, batch_reduce_to, broadcast_to. Sections 13.2, 13.3 and 13.7.
+ * Reducing and copying to places: reduce_to, batch_reduce_to, broadcast_to. Sections 13.2, 13.3
+ * and 13.7.
  */
 #include <cohort/extended.h>
 
@@ -67,7 +68,8 @@ add_values(co_context *ctx, places *where, co_value *const *items, size_t n)
     return true;
 }
 
-/* NULL stands for none. A list is refused before anything else is looked at (EXT-RT-2, OD-EXT-1). */
+/* NULL stands for none. A list is refused before anything else is looked at (EXT-RT-2,
+ * OD-EXT-1). */
 static bool
 check_destination(co_context *ctx, co_value *destination, int position)
 {
@@ -101,7 +103,8 @@ find_places(co_context *ctx, co_value *destination, places *where)
     return add_value(ctx, where, destination);
 }
 
-/* A tensor on one device, or mirrored over several: a value of the block. Other leaves stay where they are. */
+/* A tensor on one device, or mirrored over several: a value of the block. Other leaves stay where
+ * they are. */
 static co_value *
 put(co_context *ctx, co_value *leaf, const places *where)
 {

@@ -39,7 +39,8 @@ same_leaf(const co_value *a, const co_value *b)
     }
 }
 
-/* The container whose components these are, in order (DV-GROUP-5): a reference; NULL if they are not. */
+/* The container whose components these are, in order (DV-GROUP-5): a reference; NULL if they are
+ * not. */
 static co_value *
 container_of(coi_heap *heap, co_value *const *values, int n)
 {
@@ -211,7 +212,8 @@ co_value *
 coi_group_values(co_context *ctx, const co_strategy *strategy, co_value *const *values, int n,
                  co_kind kind, bool always)
 {
-    /* Where other processes have more replicas than this one, components are the variable for them and so for us. */
+    /* Where other processes have more replicas than this one, components are the variable for them
+     * and so for us. */
     if (n == 1 && !always && (strategy->num_workers == 1 || !has_component(values[0]))) {
         coi_ref(values[0]);
         return values[0];

@@ -235,8 +235,9 @@ place(co_context *ctx, co_device *device, co_value **part, size_t num_leaves)
 }
 
 /*
- * On the thread that reads ahead (DS-PREF-1): the replica that will take the element has its device known since the first
- * step. Where several share a source and one failed before, another takes it, and moves it once more.
+ * On the thread that reads ahead (DS-PREF-1): the replica that will take the element has its device
+ * known since the first step. Where several share a source and one failed before, another takes it,
+ * and moves it once more.
  */
 static bool
 place_ahead(co_context *ctx, void *user, int64_t index, co_value **part)
@@ -509,7 +510,8 @@ distributed_spec(co_context *ctx, const co_strategy *strategy, co_dataset *const
 
 /* --- making --- */
 
-/* DS-PREF-1, DS-SHARD-12: what costs something is read ahead, so many elements for each replica that reads. */
+/* DS-PREF-1, DS-SHARD-12: what costs something is read ahead, so many elements for each replica
+ * that reads. */
 static bool
 read_ahead(co_context *ctx, co_dataset *dataset, int64_t depth)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the replicas of a step meet. A meeting is a barrier at which every replica says what it came for; they go on together
- * or fail together. Nobody waits for a replica that has returned or failed: that breaks the step at once, and everybody
- * who waits is told who, what and where. A replica that executes nothing for the deadline is reported as stuck.
+ * Where the replicas of a step meet. A meeting is a barrier at which every replica says what it
+ * came for; they go on together or fail together. Nobody waits for a replica that has returned or
+ * failed: that breaks the step at once, and everybody who waits is told who, what and where. A
+ * replica that executes nothing for the deadline is reported as stuck.
  */
 #include "strategy/strategy.h"
 
@@ -56,7 +57,8 @@ place_text(const coi_step *step, const coi_seat *seat, char out[PLACE_TEXT])
 
 /* --- entries of the flight recorder --- */
 
-/* The first to come to a meeting writes its entry, before it arrives, so that it is there when all have. */
+/* The first to come to a meeting writes its entry, before it arrives, so that it is there when all
+ * have. */
 static void
 open_entry(co_context *ctx, unsigned round)
 {
@@ -88,7 +90,8 @@ has_arrived(const void *arg, int i)
     return atomic_load(&((const coi_step *)arg)->seats[i].arrived);
 }
 
-/* The step broke: so ends the meeting that waits, if one does. Where all had come, its function was under way. */
+/* The step broke: so ends the meeting that waits, if one does. Where all had come, its function was
+ * under way. */
 static void
 cut_entry(coi_step *step, co_code code)
 {
@@ -128,8 +131,9 @@ coi_break(coi_step *step, co_context *ctx)
 }
 
 /*
- * Whether the barrier of the round was not complete, and so is broken now: where all have arrived, the last of them is at
- * work for all, and where another round has begun, what was seen of this one is over.
+ * Whether the barrier of the round was not complete, and so is broken now: where all have arrived,
+ * the last of them is at work for all, and where another round has begun, what was seen of this one
+ * is over.
  */
 static bool
 break_barrier(coi_step *step, unsigned round)
@@ -143,8 +147,8 @@ break_barrier(coi_step *step, unsigned round)
     return true;
 }
 
-/* Break without a culprit's context, because of what is seen in a round from the place of `seat` (NULL: from the caller's).
- * Returns whether this is why the step is broken. */
+/* Break without a culprit's context, because of what is seen in a round from the place of `seat`
+ * (NULL: from the caller's). Returns whether this is why the step is broken. */
 static bool break_with(coi_step *step, unsigned round, co_code code, int replica,
                        const coi_seat *seat, const char *format, ...) CO_PRINTF(6, 7);
 static bool
@@ -264,8 +268,9 @@ report_turn(co_context *ctx, unsigned round)
 }
 
 /*
- * All have met, and one of them works for all: it holds what the others brought, so they cannot leave, and it may be on the thread
- * that called run. So this is said in the log, once, and is the error of the step when it comes back.
+ * All have met, and one of them works for all: it holds what the others brought, so they cannot
+ * leave, and it may be on the thread that called run. So this is said in the log, once, and is the
+ * error of the step when it comes back.
  */
 static void
 report_parting(co_context *ctx, unsigned round)
@@ -397,8 +402,9 @@ break_for_return(coi_step *step, unsigned round, int returned, int waiting)
 }
 
 /*
- * Somebody has returned: nobody will ever be complete. We look after we have arrived, and who returns looks for arrivals after
- * it has said so; so one of the two sees the other. Who returned after this round was over was at this barrier.
+ * Somebody has returned: nobody will ever be complete. We look after we have arrived, and who
+ * returns looks for arrivals after it has said so; so one of the two sees the other. Who returned
+ * after this round was over was at this barrier.
  */
 static void
 look_for_returned(co_context *ctx, unsigned round)
@@ -567,7 +573,8 @@ coi_finish(co_context *ctx)
     atomic_fetch_add(&step->finished, 1);
     now = atomic_load(&step->barrier);
     if (ctx->error.code == CO_OK && (now & COI_ARRIVED) > 0 && (now & COI_BROKEN) == 0)
-        /* Those who wait already did not see that we finish: tell them. Those who come later see the count. */
+        /* Those who wait already did not see that we finish: tell them. Those who come later see
+         * the count. */
         for (int i = 0; i < step->n; ++i)
             if (atomic_load(&step->seats[i].arrived)) {
                 break_for_return(step, coi_round_of(now), ctx->mode.local_replica, i);

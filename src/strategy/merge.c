@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * merge_call: all replicas stop, replica 0's function runs once in cross-replica context with the merged arguments, and every
- * replica gets its part of the result. It runs on the thread that called run, in the context that called run.
+ * merge_call: all replicas stop, replica 0's function runs once in cross-replica context with the
+ * merged arguments, and every replica gets its part of the result. It runs on the thread that
+ * called run, in the context that called run.
  */
 #include "strategy/strategy.h"
 
@@ -66,7 +67,8 @@ drop_results(co_context *parent, coi_step *step)
     }
 }
 
-/* What came back from a function of the user: none for NULL, a live value, or NULL with an error. */
+/* What came back from a function of the user: none for NULL, a live value, or NULL with an
+ * error. */
 static co_value *
 checked_result(co_context *ctx, co_value *result)
 {
@@ -77,7 +79,8 @@ checked_result(co_context *ctx, co_value *result)
     return coi_check_result(ctx, result, "merge_call", "merge function") ? result : NULL;
 }
 
-/* On replica 0 alone, with the others waiting to part: all entries and blocks that body leaves open are left here. */
+/* On replica 0 alone, with the others waiting to part: all entries and blocks that body leaves open
+ * are left here. */
 static void
 merge_here(co_context *ctx, coi_merge_body body, void *arg)
 {
@@ -126,7 +129,8 @@ coi_merge(co_context *ctx, coi_meeting_kind kind, co_value *args, coi_close_fn c
         return NULL;
     if (ctx->mode.local_replica == 0)
         merge_here(ctx, body, arg);
-    /* The others wait here for as long as it takes: the function runs on the thread that would be told. */
+    /* The others wait here for as long as it takes: the function runs on the thread that would be
+     * told. */
     ok = coi_part(ctx);
     seat = coi_my_seat(ctx);
     result = seat->result;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Strategies of the user's: a table of placement and hooks becomes a strategy like the built-in ones, and the calls that
- * have hooks come by here. What the engine does when they go on is where it always was.
+ * Strategies of the user's: a table of placement and hooks becomes a strategy like the built-in
+ * ones, and the calls that have hooks come by here. What the engine does when they go on is where
+ * it always was.
  */
 #include "strategy/strategy.h"
 
@@ -161,7 +162,8 @@ take_placement(co_context *ctx, const co_strategy_definition *definition, int nu
             ctx, code,
             "the place hook of %s returned this code and no message; call co_fail in it to say why",
             definition->name);
-    /* A hook that was compiled with an older header may have set a shorter table: what it does not know is as it was. */
+    /* A hook that was compiled with an older header may have set a shorter table: what it does not
+     * know is as it was. */
     if (ctx->error.code == CO_OK &&
         (out->struct_size < sizeof(out->struct_size) || out->struct_size > sizeof(*out)))
         coi_fail(ctx, CO_VALUE,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making strategies: each constructor fills the same table of placement, which replica lives where and how much of a batch it
- * takes, and names its policy. The built-in ones are here, those of users in own.c.
+ * Making strategies: each constructor fills the same table of placement, which replica lives where
+ * and how much of a batch it takes, and names its policy. The built-in ones are here, those of
+ * users in own.c.
  */
 #include <cohort/extended.h>
 
@@ -60,7 +61,8 @@ const coi_class coi_strategy_class = { "strategy", destroy_strategy, describe };
 
 /* --- weights --- */
 
-/* What may be set: count and range. The sum is an int, so that shares are computed without overflow. */
+/* What may be set: count and range. The sum is an int, so that shares are computed without
+ * overflow. */
 static bool
 check_weights(co_context *ctx, const coi_placement *where)
 {
@@ -102,7 +104,8 @@ common_factor(int64_t a, int64_t b)
     return a;
 }
 
-/* Without their common factor, so that 2, 4 and 1, 2 are one; equal ones are none at all. False without memory. */
+/* Without their common factor, so that 2, 4 and 1, 2 are one; equal ones are none at all. False
+ * without memory. */
 static bool
 keep_weights(co_strategy *strategy, const coi_placement *where)
 {
@@ -124,8 +127,8 @@ keep_weights(co_strategy *strategy, const coi_placement *where)
 
 /* --- making --- */
 
-/* first[r]: how many replicas the ranks before r host. False with an error: a table of workers that is out of order, or leaves one
- * out or with too many. */
+/* first[r]: how many replicas the ranks before r host. False with an error: a table of workers that
+ * is out of order, or leaves one out or with too many. */
 static bool
 fill_first(co_context *ctx, co_strategy *strategy, const coi_placement *where)
 {
@@ -154,7 +157,8 @@ fill_first(co_context *ctx, co_strategy *strategy, const coi_placement *where)
     return true;
 }
 
-/* Replica i of n on device i * d / n: even and in order. A table of workers comes with a name for each of their replicas. */
+/* Replica i of n on device i * d / n: even and in order. A table of workers comes with a name for
+ * each of their replicas. */
 static bool
 fill_tables(co_context *ctx, co_strategy *strategy, const coi_placement *where)
 {
@@ -423,7 +427,8 @@ co_mirrored_strategy(co_context *ctx, const char *const *devices, size_t num_dev
 
 /* --- several processes --- */
 
-/* Who comes with TF_CONFIG expects the cluster in it (MW-1); alone, the process would train by itself and not say so. */
+/* Who comes with TF_CONFIG expects the cluster in it (MW-1); alone, the process would train by
+ * itself and not say so. */
 static void
 explain_cluster(coi_log *log, int num_processes)
 {

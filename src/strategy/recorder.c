@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The flight recorder: writing entries, and showing them to a visitor, as text, in the log and in a file. Times are taken from the
- * counter of the processor where there is one, because the clock costs as much as the rest of an entry; they become
- * microseconds when somebody looks.
+ * The flight recorder: writing entries, and showing them to a visitor, as text, in the log and in a
+ * file. Times are taken from the counter of the processor where there is one, because the clock
+ * costs as much as the rest of an entry; they become microseconds when somebody looks.
  */
 #include "strategy/recorder.h"
 
@@ -46,8 +46,9 @@ _Static_assert(sizeof(coi_summary) <= TEXT_BYTES, "a summary fits where words do
 _Static_assert(COI_MAX_LOCAL_REPLICAS <= NUM_SEEN, "every replica is remembered");
 
 /*
- * The head of a slot: the number of its entry, how often that was updated, and whether somebody writes at the moment. Writers take the
- * slot by setting the last bit; readers try again where it was set, or where the head has changed while they read.
+ * The head of a slot: the number of its entry, how often that was updated, and whether somebody
+ * writes at the moment. Writers take the slot by setting the last bit; readers try again where it
+ * was set, or where the head has changed while they read.
  */
 #define HEAD(number)    ((uint64_t)(number) << 8)
 #define NUMBER_OF(head) ((head) >> 8)
@@ -162,7 +163,8 @@ coi_summary_text(const coi_summary *summary, char out[COI_SUMMARY_TEXT])
 
 /* --- writing --- */
 
-/* Words [first, end) of an entry. Release: who sees one of them sees that the number was taken away before. */
+/* Words [first, end) of an entry. Release: who sees one of them sees that the number was taken away
+ * before. */
 static void
 put_words(slot *to, const entry *from, size_t first, size_t end)
 {
@@ -180,8 +182,9 @@ slot_of(coi_recorder *recorder, uint64_t number)
 }
 
 /*
- * Take the slot for writing: for a new entry, unless a younger one is there, or to update the entry of that number. `head` gets what the
- * slot is given back with. Whoever has it writes a few words, so there is nothing to wait for but a turn on the processor.
+ * Take the slot for writing: for a new entry, unless a younger one is there, or to update the entry
+ * of that number. `head` gets what the slot is given back with. Whoever has it writes a few words,
+ * so there is nothing to wait for but a turn on the processor.
  */
 static bool
 take_slot(slot *to, uint64_t number, bool is_new, uint64_t *head)
@@ -236,7 +239,8 @@ coi_flight_begin(coi_recorder *recorder, const coi_flight *flight)
     return number;
 }
 
-/* How far an entry has come: the words from its end to who came. Entries that are not there any more are left alone. */
+/* How far an entry has come: the words from its end to who came. Entries that are not there any
+ * more are left alone. */
 static void
 put_state(coi_recorder *recorder, uint64_t number, entry *e)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The flight recorder of a strategy: a ring of the last meetings. The first replica to come claims a slot and fills it, the last one adds
- * how it ended. Writers take a slot for a few stores and wait for nobody else; whoever looks meanwhile reads again, so that what it
- * shows was true at one moment.
+ * The flight recorder of a strategy: a ring of the last meetings. The first replica to come claims
+ * a slot and fills it, the last one adds how it ended. Writers take a slot for a few stores and
+ * wait for nobody else; whoever looks meanwhile reads again, so that what it shows was true at one
+ * moment.
  */
 #ifndef COI_STRATEGY_RECORDER_H
 #define COI_STRATEGY_RECORDER_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reduce, local results, gather and values from a function: what is done with per-replica values outside a step. Sections 6.3 to
- * 6.6 of the specification.
+ * reduce, local results, gather and values from a function: what is done with per-replica values
+ * outside a step. Sections 6.3 to 6.6 of the specification.
  */
 #include "base/text.h"
 #include "ops/op.h"
@@ -193,9 +193,10 @@ typedef struct component_list {
 } component_list;
 
 /*
- * With several processes no leaf is plain: one that all replicas of this process hold may be another elsewhere, and where a process has
- * one replica alone any result of a step comes back unwrapped (DV-GROUP-8). So every replica here holds it, and all processes
- * combine, whatever the leaf looks like in each.
+ * With several processes no leaf is plain: one that all replicas of this process hold may be
+ * another elsewhere, and where a process has one replica alone any result of a step comes back
+ * unwrapped (DV-GROUP-8). So every replica here holds it, and all processes combine, whatever the
+ * leaf looks like in each.
  */
 static bool
 find_components(co_context *ctx, const co_strategy *strategy, co_value *value, component_list *out)
@@ -395,7 +396,8 @@ count_along(const co_value *tensor, const int *axes, size_t num_axes)
     return count;
 }
 
-/* x with its order turned round: -x, or for integers -1 - x, which no integer overflows and no unsigned one leaves. */
+/* x with its order turned round: -x, or for integers -1 - x, which no integer overflows and no
+ * unsigned one leaves. */
 static co_value *
 upside_down(co_context *ctx, co_value *x)
 {
@@ -408,7 +410,8 @@ upside_down(co_context *ctx, co_value *x)
     return co_sub(ctx, co_sub(ctx, zero, one), x);
 }
 
-/* The axes come first and become rows, which are multiplied as the parts of replicas are; where there are none, ones. */
+/* The axes come first and become rows, which are multiplied as the parts of replicas are; where
+ * there are none, ones. */
 static co_value *
 multiply_rows(co_context *ctx, co_value *moved, int num_moved)
 {
@@ -487,7 +490,8 @@ divide(co_context *ctx, co_value *sum, int64_t count)
     return co_div(ctx, co_cast(ctx, sum, dtype), co_cast(ctx, co_scalar_int64(ctx, count), dtype));
 }
 
-/* Sums of all replicas along the axes, then over replicas; MEAN divides by all elements (S-REDUCE-6, S-REDUCE-7). */
+/* Sums of all replicas along the axes, then over replicas; MEAN divides by all elements
+ * (S-REDUCE-6, S-REDUCE-7). */
 static co_value *
 reduce_axes(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *const *tensors,
             const int *axes, size_t num_axes)
@@ -549,7 +553,8 @@ reduce_along(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *
     return result;
 }
 
-/* OneDevice and default: no axis, no change (OD-REDUCE-1); an axis is reduced on the strategy's device. */
+/* OneDevice and default: no axis, no change (OD-REDUCE-1); an axis is reduced on the strategy's
+ * device. */
 static co_value *
 reduce_one(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
            const int *axes, size_t num_axes)
@@ -650,7 +655,8 @@ co_local_results(co_context *ctx, co_strategy *strategy, co_value *value)
     COI_ENTER(ctx, "local_results", NULL);
     if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_value(ctx, value, 3, "value"))
         return NULL;
-    /* A container is spread over replicas even when it is empty (S-LOCAL-3); a plain leaf is not. */
+    /* A container is spread over replicas even when it is empty (S-LOCAL-3); a plain leaf is
+     * not. */
     if (!strategy->policy->bundles)
         return co_tuple(ctx, &value, 1);
     n = distributed(value) || coi_is_structure(value) ? strategy->num_local : 1;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Running a step: take a crew, give each member its replica context, run, wait for all, bring results or the error to the caller.
+ * Running a step: take a crew, give each member its replica context, run, wait for all, bring
+ * results or the error to the caller.
  */
 #include <cohort/extended.h>
 
@@ -18,8 +19,8 @@ coi_replica_context(coi_step *step, int local_replica)
     return step->crew->members[local_replica].ctx;
 }
 
-/* The replica context of a member for one step. The caller's thread does this for all: a member that starts too late may not
- * look at the caller's context any more. */
+/* The replica context of a member for one step. The caller's thread does this for all: a member
+ * that starts too late may not look at the caller's context any more. */
 static void
 enter_replica(coi_member *m, coi_step *step)
 {
@@ -49,7 +50,8 @@ enter_replica(coi_member *m, coi_step *step)
     }
 }
 
-/* The arguments of this replica: its components of bundles (S-RUN-5), and keyword arguments as one more item. */
+/* The arguments of this replica: its components of bundles (S-RUN-5), and keyword arguments as one
+ * more item. */
 static co_value *
 replica_args(co_context *ctx, coi_step *step)
 {
@@ -112,8 +114,9 @@ call_step(co_context *ctx, coi_step *step, co_value *args)
     return hooks->replica(ctx, step->strategy, step->fn, args, step->user, hooks->data);
 }
 
-/* One replica from beginning to end, on the thread of its member. What the step leaves open (blocks, scopes, tapes) is left here,
- * and the block of the step itself is not the step's to end. */
+/* One replica from beginning to end, on the thread of its member. What the step leaves open
+ * (blocks, scopes, tapes) is left here, and the block of the step itself is not the step's to end.
+ */
 void
 coi_run_replica(coi_member *m, coi_step *step)
 {
@@ -174,8 +177,9 @@ step_open(coi_crew *crew, co_context *parent, co_fn fn, co_value *args, void *us
         atomic_store_explicit(&seat->finished, false, memory_order_relaxed);
         enter_replica(&crew->members[i], step);
     }
-    /* The step may give up the last reference of others, and a replica that is left behind needs all three longer than the caller
-     * does. Alone on the caller's thread there is none of that kind. */
+    /* The step may give up the last reference of others, and a replica that is left behind needs
+     * all three longer than the caller does. Alone on the caller's thread there is none of that
+     * kind. */
     coi_ref(crew->strategy);
     if (crew->n > 1) {
         coi_ref(args);
@@ -196,8 +200,8 @@ step_code(coi_step *step)
 }
 
 /*
- * Wait until all members are done. Where they execute nothing for the deadline, whether the step broke already or not, they get a
- * little more time and are then given up: false.
+ * Wait until all members are done. Where they execute nothing for the deadline, whether the step
+ * broke already or not, they get a little more time and are then given up: false.
  */
 static bool
 wait_members(coi_crew *crew)
@@ -253,8 +257,9 @@ take_error(co_context *parent, coi_step *step)
 }
 
 /*
- * A thread cannot be ended safely in C. What a stuck replica may still touch is left as it is, for good: its crew is not given back
- * and keeps its references to the strategy and the arguments, and the strategy says so from now on.
+ * A thread cannot be ended safely in C. What a stuck replica may still touch is left as it is, for
+ * good: its crew is not given back and keeps its references to the strategy and the arguments, and
+ * the strategy says so from now on.
  */
 static void
 abandon(coi_crew *crew, co_context *parent)
@@ -275,8 +280,8 @@ abandon(coi_crew *crew, co_context *parent)
         "a replica is stuck; its thread and memory are left behind and the strategy is unusable");
 }
 
-/* A replica context is one during its run alone (RC-1): whoever kept it finds this error. Written without formatting, because every
- * run of every replica ends here. */
+/* A replica context is one during its run alone (RC-1): whoever kept it finds this error. Written
+ * without formatting, because every run of every replica ends here. */
 static void
 expire(co_context *ctx)
 {
@@ -295,8 +300,9 @@ expire(co_context *ctx)
 }
 
 /*
- * The random calls of the next step have numbers that do not depend on how many this one made: a replica may have made fewer than
- * others (one without examples, say), and no process knows of the replicas of another.
+ * The random calls of the next step have numbers that do not depend on how many this one made: a
+ * replica may have made fewer than others (one without examples, say), and no process knows of the
+ * replicas of another.
  */
 static void
 advance_random(co_context *parent, const coi_step *step, uint64_t used)
@@ -420,7 +426,8 @@ set_inner(coi_step *outer, coi_step *inner)
     coi_lock_give(&outer->inner_lock);
 }
 
-/* Runs of a strategy with several workers take their turn, because the collectives of two could cross. */
+/* Runs of a strategy with several workers take their turn, because the collectives of two could
+ * cross. */
 static co_value *
 run_step(co_context *ctx, co_strategy *strategy, coi_crew *crew)
 {

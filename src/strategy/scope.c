@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which strategy is current: scopes, experimental_set_strategy, and the four questions. Sections 2 to 5 of the
- * specification; "thread" there is the context here (C-CTX-1).
+ * Which strategy is current: scopes, experimental_set_strategy, and the four questions. Sections 2
+ * to 5 of the specification; "thread" there is the context here (C-CTX-1).
  */
 #include "strategy/strategy.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Several steps on an iterator, and what they put out (EXT-STEPS-1); one step is in compat/v1.c. Outputs are maps, replaced as a
- * whole when a name is set: there are few, and who holds an older map keeps it unchanged.
+ * Several steps on an iterator, and what they put out (EXT-STEPS-1); one step is in compat/v1.c.
+ * Outputs are maps, replaced as a whole when a name is set: there are few, and who holds an older
+ * map keeps it unchanged.
  */
 #include <cohort/dataset.h>
 #include <cohort/extended.h>

@@ -1,21 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine of logical replicas. A strategy is a placement, a table that says for each logical replica which worker and
- * which device hosts it, plus a few policies. Default, OneDevice, Mirrored and MultiWorker are different tables for the same
- * engine.
+ * The engine of logical replicas. A strategy is a placement, a table that says for each logical
+ * replica which worker and which device hosts it, plus a few policies. Default, OneDevice, Mirrored
+ * and MultiWorker are different tables for the same engine.
  *
  *     scope.c       which strategy is current: scopes, set-strategy, queries
- *     placement.c   which replica lives where, how much of a batch it takes; the built-in strategies
- *     own.c         strategies of the user's, and their hooks
- *     run.c         crews: the threads and contexts that run a step
- *     meeting.c     where replicas of a step meet: sequence, kind, site, agreement
- *     all_reduce.c  all_reduce and all_gather inside a step
- *     derivatives.c gradients through them
- *     communication.c  how values travel: options of strategies and calls
- *     merge.c       merge_call
- *     recorder.c    the flight recorder: the last meetings
- *     group.c       merging and selecting values (DV-GROUP, DV-SEL)
- *     reduce.c      reduce, local results, gather across replicas
+ *     placement.c   which replica lives where, how much of a batch it takes; the built-in
+ * strategies own.c         strategies of the user's, and their hooks run.c         crews: the
+ * threads and contexts that run a step meeting.c     where replicas of a step meet: sequence, kind,
+ * site, agreement all_reduce.c  all_reduce and all_gather inside a step derivatives.c gradients
+ * through them communication.c  how values travel: options of strategies and calls merge.c
+ * merge_call recorder.c    the flight recorder: the last meetings group.c       merging and
+ * selecting values (DV-GROUP, DV-SEL) reduce.c      reduce, local results, gather across replicas
  *     variables.c   mirrored and sync-on-read variables
  *     creators.c    making variables: creators, initial values, placing
  *     input.c       distributed datasets
@@ -46,13 +42,14 @@ extern const coi_class coi_strategy_class;
 typedef struct coi_policy {
     const char *name;       /* "MirroredStrategy" */
     bool        is_default; /* changes no mode */
-    bool
-        bundles; /* variables are distributed and arguments unwrapped; false: one device, plain values */
+    bool bundles; /* variables are distributed and arguments unwrapped; false: one device, plain
+                     values */
     bool                          workers; /* several processes */
     const co_strategy_definition *hooks;   /* of an own strategy; NULL for others */
 } coi_policy;
 
-/* Which replica lives where: what every constructor fills, and coi_strategy_make turns into a strategy. */
+/* Which replica lives where: what every constructor fills, and coi_strategy_make turns into a
+ * strategy. */
 typedef struct coi_placement {
     int        num_replicas; /* of all workers */
     int        worker, num_workers;
@@ -106,7 +103,8 @@ struct co_strategy {
 #define COI_STRATEGY_TEXT COI_OBJECT_TEXT
 const char *coi_strategy_text(const co_strategy *strategy, char out[COI_STRATEGY_TEXT]);
 
-/* S-RUN-4, S-REDUCE-2: default mode, or cross-replica context of this strategy. Records CO_RUNTIME otherwise. */
+/* S-RUN-4, S-REDUCE-2: default mode, or cross-replica context of this strategy. Records CO_RUNTIME
+ * otherwise. */
 bool coi_check_cross(co_context *ctx, co_strategy *strategy);
 /* Usable, alive, argument `position` of the current call. */
 bool coi_check_strategy(co_context *ctx, co_strategy *strategy, int position);
@@ -120,7 +118,8 @@ bool coi_is_builtin(const char *name);
 /* A reference, or NULL with an error: CO_VALUE for a placement that cannot be. */
 co_strategy *coi_strategy_make(co_context *ctx, const coi_policy *policy,
                                const coi_placement *where);
-/* Devices of this process: given, none twice, or else found (MIR-INIT-1). How many; 0 with an error. */
+/* Devices of this process: given, none twice, or else found (MIR-INIT-1). How many; 0 with an
+ * error. */
 size_t coi_choose_devices(co_context *ctx, const char *const *devices, size_t n,
                           coi_device_name out[COI_MAX_LOCAL_REPLICAS]);
 /* Whether n replicas can be spread over so many places; 0 stands for one each. */
@@ -131,14 +130,16 @@ bool coi_check_deadline(co_context *ctx, int *deadline_ms);
 /* The group of the processes that were started together. NULL with an error. */
 coi_group *coi_open_group(co_context *ctx, const char *transport, const void *communicator,
                           int deadline_ms);
-/* Make the strategy of such a group, on whose placement all ranks must agree. Takes the group over, also when it fails. */
+/* Make the strategy of such a group, on whose placement all ranks must agree. Takes the group over,
+ * also when it fails. */
 co_strategy *coi_strategy_join(co_context *ctx, const coi_policy *policy,
                                const coi_placement *where, coi_group *group);
 
 /* --- own.c --- */
 
 typedef enum coi_hook { COI_HOOK_RUN, COI_HOOK_VARIABLE, COI_HOOK_REDUCE } coi_hook;
-/* Hooks that run on a context, innermost first: inside one, the call that it stands around goes to the engine. */
+/* Hooks that run on a context, innermost first: inside one, the call that it stands around goes to
+ * the engine. */
 typedef struct coi_hook_call {
     struct coi_hook_call *outer;
     const co_strategy    *strategy;
@@ -160,12 +161,13 @@ coi_is_hooked(const co_context *ctx, const co_strategy *strategy, coi_hook hook)
     return strategy != NULL && strategy->policy->hooks != NULL &&
            coi_hook_wanted(ctx, strategy, hook);
 }
-/* Before and after a hook: what it left open is left, and its result checked. Returns a value of the caller's block; NULL with an
- * error. */
+/* Before and after a hook: what it left open is left, and its result checked. Returns a value of
+ * the caller's block; NULL with an error. */
 void      coi_hook_begin(co_context *ctx, const co_strategy *strategy, coi_hook hook,
                          coi_hook_call *call);
 co_value *coi_hook_end(co_context *ctx, coi_hook_call *call, co_value *result);
-/* Where component i of a variable of the strategy lives. False with an error of the hook, or a name that is none. */
+/* Where component i of a variable of the strategy lives. False with an error of the hook, or a name
+ * that is none. */
 bool coi_variable_device(co_context *ctx, co_strategy *strategy, int i, const char *name,
                          coi_device_name *out);
 /* What an own strategy keeps goes with it. */
@@ -173,7 +175,8 @@ void coi_own_free(co_strategy *strategy);
 
 /* --- run.c --- */
 
-/* What a replica brings to a meeting. One cache line of its own first, so that arrivals do not fight. */
+/* What a replica brings to a meeting. One cache line of its own first, so that arrivals do not
+ * fight. */
 typedef enum coi_meeting_kind {
     COI_MEET_NONE = 0,
     COI_MEET_MERGE,
@@ -218,8 +221,8 @@ typedef struct coi_step {
     uint64_t         epoch;           /* which run this is */
     coi_lock         inner_lock;      /* of inner */
     _Atomic(struct coi_step *) inner; /* a run inside the merge function under way, or NULL */
-    /* How many are at the current barrier, how many barriers were complete, and whether the step is broken: one word, so that
-     * nobody can leave a barrier as broken while another completes it. */
+    /* How many are at the current barrier, how many barriers were complete, and whether the step is
+     * broken: one word, so that nobody can leave a barrier as broken while another completes it. */
     _Alignas(64) _Atomic(uint64_t) barrier;
     atomic_int    finished; /* replicas that returned */
     atomic_uint   opened;   /* round of the meeting that has an entry in the recorder, and 1 */
@@ -249,19 +252,22 @@ coi_round(const coi_step *step)
     return coi_round_of(atomic_load(&step->barrier));
 }
 
-/* What the last to arrive does before the others go on; false breaks the step (with an error in ctx). */
+/* What the last to arrive does before the others go on; false breaks the step (with an error in
+ * ctx). */
 typedef bool (*coi_close_fn)(co_context *ctx, coi_step *step, void *arg);
 
 /*
  * --- meeting.c ---
- * Come to a meeting: fill the seat of this replica, wait for all, check that all came to the same one, let the last run
- * `close` (may be NULL; its arg is NULL, what it needs is in the seats' details). False: the step is broken and ctx has the error.
+ * Come to a meeting: fill the seat of this replica, wait for all, check that all came to the same
+ * one, let the last run `close` (may be NULL; its arg is NULL, what it needs is in the seats'
+ * details). False: the step is broken and ctx has the error.
  */
 bool coi_meet(co_context *ctx, coi_meeting_kind kind, co_value *value, void *detail,
               coi_close_fn close);
 /*
- * Leave a meeting together: who shares work or details with the others after coi_meet calls this before it gives them up, on
- * success and on failure, even if the step broke meanwhile. False: it did, and ctx has the error.
+ * Leave a meeting together: who shares work or details with the others after coi_meet calls this
+ * before it gives them up, on success and on failure, even if the step broke meanwhile. False: it
+ * did, and ctx has the error.
  */
 bool coi_part(co_context *ctx);
 /* The context of a local replica of a step (run.c). */
@@ -277,7 +283,8 @@ coi_is_broken(const coi_step *step)
 void coi_finish(co_context *ctx);
 /* Take the step's error into ctx, if it has none of its own; the payload stays with the step. */
 void coi_take_step_error(co_context *ctx, coi_step *step);
-/* How often replicas, the merge function and runs inside it called into the library: unchanged means that nothing moves. */
+/* How often replicas, the merge function and runs inside it called into the library: unchanged
+ * means that nothing moves. */
 uint64_t coi_step_progress(coi_step *step);
 /* Break the step because replicas that have not returned execute nothing. */
 void coi_report_unfinished(coi_step *step);
@@ -288,8 +295,9 @@ coi_my_seat(co_context *ctx)
 }
 void coi_wait_turn(co_context *ctx);
 /*
- * Wait for other replicas of a running step. They are on their way, so it pays to spin until a thread that slept has had time to
- * wake (some 20 us, and as much again for each that it wakes): sleeping meanwhile would add a wake of our own.
+ * Wait for other replicas of a running step. They are on their way, so it pays to spin until a
+ * thread that slept has had time to wake (some 20 us, and as much again for each that it wakes):
+ * sleeping meanwhile would add a wake of our own.
  */
 static inline bool
 coi_wait_replicas(coi_event *event, unsigned seen, coi_waiting *waiting, int timeout_ms)
@@ -304,19 +312,19 @@ void coi_crews_free(co_strategy *strategy);
 /* What runs once for all replicas, in the parent's context; returns a value of its block. */
 typedef co_value *(*coi_merge_body)(co_context *parent, co_strategy *strategy, co_value *args,
                                     void *arg);
-/* Meet, let replica 0 run `body` (with its own arg), take away this replica's part: a reference. `check` (may be NULL) compares
- * the args of the replicas, which are the details of their seats. */
+/* Meet, let replica 0 run `body` (with its own arg), take away this replica's part: a reference.
+ * `check` (may be NULL) compares the args of the replicas, which are the details of their seats. */
 co_value *coi_merge(co_context *ctx, coi_meeting_kind kind, co_value *args, coi_close_fn check,
                     coi_merge_body body, void *arg);
 
 /* --- group.c --- */
 
-/* Merge the values of n local replicas by DV-GROUP; a reference. `kind` is that of bundles; always: wrap equal leaves too. NULL with
- * an error (CO_ASSERTION where structures differ). */
+/* Merge the values of n local replicas by DV-GROUP; a reference. `kind` is that of bundles; always:
+ * wrap equal leaves too. NULL with an error (CO_ASSERTION where structures differ). */
 co_value *coi_group_values(co_context *ctx, const co_strategy *strategy, co_value *const *values,
                            int n, co_kind kind, bool always);
-/* The structure with bundles replaced by their component; a reference, the same handle if there are none. CO_VALUE for a bundle
- * that has not a component for each local replica. */
+/* The structure with bundles replaced by their component; a reference, the same handle if there are
+ * none. CO_VALUE for a bundle that has not a component for each local replica. */
 co_value *coi_select_all(co_context *ctx, const co_strategy *strategy, co_value *structure,
                          int local_replica);
 /* That check alone, over a structure. */
@@ -326,8 +334,8 @@ coi_examples coi_find_examples(const co_value *structure, int local_replica);
 
 /* --- reduce.c --- */
 
-/* Reduce one leaf from the local components (tensors of one dtype and shape; n of them) over all replicas of all workers. A reference on
- * the device of ctx. */
+/* Reduce one leaf from the local components (tensors of one dtype and shape; n of them) over all
+ * replicas of all workers. A reference on the device of ctx. */
 co_value *coi_reduce_tensors(co_context *ctx, co_strategy *strategy, coi_meeting_kind kind,
                              co_reduce_op op, co_value *const *parts);
 /* co_reduce without its checks and hooks: a value of the block. */
@@ -335,8 +343,8 @@ co_value *coi_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co
                      const int *axes, size_t num_axes);
 /* One leaf of reduce without an axis: a value of the block. */
 co_value *coi_reduce_leaf(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *leaf);
-/* Tell the tape that `result` is `leaf` (as a tensor: `in`) of all replicas, combined by the operation `how` or gathered along the
- * axis `how`. */
+/* Tell the tape that `result` is `leaf` (as a tensor: `in`) of all replicas, combined by the
+ * operation `how` or gathered along the axis `how`. */
 bool coi_record_collective(co_context *ctx, bool gather, int32_t how, co_value *leaf, co_value *in,
                            co_value *result);
 /* S-REDUCE-19: bools and strings are not. */
@@ -349,7 +357,8 @@ co_dtype coi_mean_dtype(co_dtype dtype);
 /* --- variables.c --- */
 
 struct coi_variable_spec;
-/* The container of n components, from which it has name, dtype, shape and trainable flag: a reference. */
+/* The container of n components, from which it has name, dtype, shape and trainable flag: a
+ * reference. */
 co_value *coi_distributed_variable(co_context *ctx, const struct coi_variable_spec *spec,
                                    co_value *const *components, size_t n);
 /* VAR-NEW-8: a variable is not used under another strategy. CO_RUNTIME naming both. */
@@ -374,30 +383,33 @@ coi_sign_tensor(uint64_t signature, const co_value *tensor, int but)
 
 /* --- input.c --- */
 
-/* DS-ITER-4: who may ask for the next element. CO_VALUE in a replica, CO_RUNTIME under another strategy. */
+/* DS-ITER-4: who may ask for the next element. CO_VALUE in a replica, CO_RUNTIME under another
+ * strategy. */
 bool coi_check_input_mode(co_context *ctx, const co_strategy *strategy);
 /* What a dataset function of this worker learns. */
 co_input_context coi_input_context_of(const co_strategy *strategy);
-/* Call a dataset function with the host of the worker as the current device (DS-FN-1, DS-FN-3): what it returned, not looked at. */
+/* Call a dataset function with the host of the worker as the current device (DS-FN-1, DS-FN-3):
+ * what it returned, not looked at. */
 co_dataset *coi_call_dataset_fn(co_context *ctx, const co_strategy *strategy, co_dataset_fn fn,
                                 void *user, const co_input_context *input);
-/* The dataset of this worker, neither split nor sharded, where a step that cannot serve every replica is the end (ITER1-FN-4).
- * Several workers stay in step instead. A dataset of the block. */
+/* The dataset of this worker, neither split nor sharded, where a step that cannot serve every
+ * replica is the end (ITER1-FN-4). Several workers stay in step instead. A dataset of the block. */
 co_dataset *coi_distribute_whole_steps(co_context *ctx, co_strategy *strategy, co_dataset *mine);
 
 /* --- workers.c: between processes. All do nothing without a group. --- */
 
 /*
- * The runs of a strategy, and its collectives outside a run, are one after the other, from whichever threads they come. Take the
- * turn for a run and begin its epoch; false with CO_DEADLINE_EXCEEDED where who has it executes nothing for the deadline.
+ * The runs of a strategy, and its collectives outside a run, are one after the other, from
+ * whichever threads they come. Take the turn for a run and begin its epoch; false with
+ * CO_DEADLINE_EXCEEDED where who has it executes nothing for the deadline.
  */
 bool coi_workers_begin(co_context *ctx, co_strategy *strategy, coi_step *step);
 /* Tell the others that the run ended, or failed with the error of ctx, and give the turn. */
 void coi_workers_end(co_context *ctx, co_strategy *strategy);
 /*
- * Say hello at a collective and check that all ranks are at the same one; `numbers` (may be NULL, one per rank) receives each rank's
- * `number`. False with an error in ctx that names rank, place and both sides. True: data may flow, and coi_workers_moved must
- * follow.
+ * Say hello at a collective and check that all ranks are at the same one; `numbers` (may be NULL,
+ * one per rank) receives each rank's `number`. False with an error in ctx that names rank, place
+ * and both sides. True: data may flow, and coi_workers_moved must follow.
  */
 bool coi_workers_meet(co_context *ctx, co_strategy *strategy, coi_meeting_kind what,
                       uint64_t signature, const char *text, int64_t number, int64_t *numbers);
@@ -406,7 +418,8 @@ bool coi_workers_add(co_context *ctx, co_strategy *strategy, coi_meeting_kind wh
                      const char *text, int64_t *number);
 /* The collective is over, or failed with the error of ctx, which this completes. Returns ok. */
 bool coi_workers_moved(co_context *ctx, co_strategy *strategy, bool ok);
-/* Outside a run: this rank fails instead of coming to the next collective, with the error of ctx. */
+/* Outside a run: this rank fails instead of coming to the next collective, with the error of
+ * ctx. */
 void coi_workers_excuse(co_context *ctx, co_strategy *strategy);
 /* How long to wait for a peer, as the transports want it. */
 static inline int
@@ -416,12 +429,14 @@ coi_timeout(const co_strategy *strategy)
 }
 /* --- communication.c --- */
 
-/* Options as given to a call or a strategy: CO_VALUE for fields out of range (CO-1). `all` receives them. */
+/* Options as given to a call or a strategy: CO_VALUE for fields out of range (CO-1). `all` receives
+ * them. */
 bool coi_take_communication(co_context *ctx, co_communication_options *all,
                             const co_communication_options *options, int position);
 /* The fields of options that are not the default, over what there is (CO-2). */
 void coi_set_travel(coi_travel *travel, const co_communication_options *options);
-/* For the call that is made on ctx, until it ends with ctx->travel = NULL; `travel` lives as long. */
+/* For the call that is made on ctx, until it ends with ctx->travel = NULL; `travel` lives as
+ * long. */
 void coi_travel_begin(co_context *ctx, const co_strategy *strategy,
                       const co_communication_options *options, coi_travel *travel);
 /* Of the call, or else of the strategy. */
@@ -433,12 +448,14 @@ coi_travel_of(const co_context *ctx, const co_strategy *strategy)
 /* The algorithm: as asked for, or by the types of the devices (MIR-CDO-1). */
 co_cross_device_ops coi_cross_device_ops(const co_strategy *strategy);
 
-/* The tensors of all workers, concatenated along axis: a value of ctx's block. Dimensions other than axis agree. */
+/* The tensors of all workers, concatenated along axis: a value of ctx's block. Dimensions other
+ * than axis agree. */
 co_value *coi_workers_concat(co_context *ctx, co_strategy *strategy, coi_meeting_kind what,
                              co_value *tensor, int axis);
 /* After a collective failed: let a value live on that the transport may still write to. */
 void coi_workers_hold(const co_strategy *strategy, co_value *value);
-/* The value of worker 0, on all workers (MW-9): a value of ctx's block. All bring the same shape and dtype. */
+/* The value of worker 0, on all workers (MW-9): a value of ctx's block. All bring the same shape
+ * and dtype. */
 co_value *coi_workers_broadcast(co_context *ctx, co_strategy *strategy, co_value *tensor);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TPU topologies (TOPO-*): a mesh, the coordinates of the devices of every task, and their serialized form. What replicas make of
- * them, device assignments, is not here.
+ * TPU topologies (TOPO-*): a mesh, the coordinates of the devices of every task, and their
+ * serialized form. What replicas make of them, device assignments, is not here.
  */
 #include <cohort/tpu.h>
 

@@ -290,7 +290,8 @@ co_read_var(co_context *ctx, co_strategy *strategy, co_value *variable)
     return co_to_tensor(ctx, variable, CO_DTYPE_NONE);
 }
 
-/* --- colocation: variables of a strategy live on all of its devices anyway, so only the checks and the default strategy differ --- */
+/* --- colocation: variables of a strategy live on all of its devices anyway, so only the checks and
+ * the default strategy differ --- */
 
 static bool
 check_colocate(co_context *ctx, co_strategy *strategy, co_value *variable)
@@ -325,7 +326,8 @@ co_colocate_begin(co_context *ctx, co_strategy *strategy, co_value *variable)
     if (ctx == NULL)
         return;
     ctx->call = "colocate_begin";
-    /* The entry is pushed whatever happens, or what cannot be is counted, so that every end finds its begin. */
+    /* The entry is pushed whatever happens, or what cannot be is counted, so that every end finds
+     * its begin. */
     if (ctx->unpushed_colocations > 0 || coi_push(ctx, COI_ENTRY_COLOCATE, NULL) == NULL) {
         ++ctx->unpushed_colocations;
         return;

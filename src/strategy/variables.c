@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Variables under a strategy: one ordinary variable per local replica behind a container whose policy decides what reading and
- * assigning mean in each context (section 18 of the specification). Mirrored variables are kept equal by writes,
- * sync-on-read variables are combined by reads.
+ * Variables under a strategy: one ordinary variable per local replica behind a container whose
+ * policy decides what reading and assigning mean in each context (section 18 of the specification).
+ * Mirrored variables are kept equal by writes, sync-on-read variables are combined by reads.
  */
 #include "strategy/strategy.h"
 #include "variable/variable.h"
@@ -43,8 +43,8 @@ check_owner(co_context *ctx, const coi_variable *variable)
     return ctx->mode.strategy == NULL || coi_check_owner(ctx, variable, ctx->mode.strategy);
 }
 
-/* Which component a context uses: of the replica, of the update, or -1 for all of them. An update of devices (update_non_slot) may
- * have more of them than there are components. */
+/* Which component a context uses: of the replica, of the update, or -1 for all of them. An update
+ * of devices (update_non_slot) may have more of them than there are components. */
 static int
 component_index(const co_context *ctx, const coi_variable *variable)
 {
@@ -120,7 +120,8 @@ part_for(co_value *value, size_t i)
     return coi_select(value, (int)i);
 }
 
-/* All values checked before any component changes (VAR-MIR-7): references to tensors, or to slices, in `parts`. */
+/* All values checked before any component changes (VAR-MIR-7): references to tensors, or to slices,
+ * in `parts`. */
 static bool
 check_all(co_context *ctx, const coi_variable *variable, int verb, co_value *value,
           co_value **parts)
@@ -147,7 +148,8 @@ check_all(co_context *ctx, const coi_variable *variable, int verb, co_value *val
     return true;
 }
 
-/* The same (or component-wise) assignment to every component or to none; returns a mirrored value of the new ones: a reference. */
+/* The same (or component-wise) assignment to every component or to none; returns a mirrored value
+ * of the new ones: a reference. */
 static co_value *
 assign_all(co_context *ctx, const coi_variable *variable, int verb, co_value *value)
 {
@@ -298,7 +300,8 @@ assign_in_replica(co_context *ctx, co_value *value, int i, int verb, co_value *w
     what = coi_select(what, i);
     if (verb >= COI_SCATTER_UPDATE && !coi_check_slices(ctx, variable, verb, what))
         return NULL;
-    /* Between processes a number is combined with tensors that others may have, so it becomes one here. */
+    /* Between processes a number is combined with tensors that others may have, so it becomes one
+     * here. */
     if (what->kind == CO_KIND_VARIABLE ||
         (variable->strategy->num_workers > 1 && coi_host_dtype(what) != CO_DTYPE_NONE)) {
         what = coi_give(ctx,

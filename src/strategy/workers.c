@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between the processes of a strategy. Before data flows, every rank says what it is about to do; ranks that are not in step find
- * out here, before anything is sent, and each gets an error that names both sides. Without a group nothing happens.
+ * Between the processes of a strategy. Before data flows, every rank says what it is about to do;
+ * ranks that are not in step find out here, before anything is sent, and each gets an error that
+ * names both sides. Without a group nothing happens.
  */
 #include "ops/op.h"
 #include "strategy/strategy.h"
@@ -362,7 +363,8 @@ block_of(co_context *ctx, const co_value *mine, int axis, int64_t length, const 
     return co_tensor(ctx, (co_dtype)mine->dtype, dims, (size_t)mine->ndim, data);
 }
 
-/* An array for all workers, of whom there may be thousands: not on the stack. Without memory the others are told, who would wait for us. */
+/* An array for all workers, of whom there may be thousands: not on the stack. Without memory the
+ * others are told, who would wait for us. */
 static void *
 room_for_all(co_context *ctx, co_strategy *strategy, size_t size)
 {
@@ -403,7 +405,8 @@ coi_workers_add(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, c
     return ok;
 }
 
-/* The bytes of all workers, one after the other, and how many of whom: a block of total + 1 bytes, or NULL. */
+/* The bytes of all workers, one after the other, and how many of whom: a block of total + 1 bytes,
+ * or NULL. */
 static char *
 gather_bytes(co_context *ctx, co_strategy *strategy, const co_value *mine, const size_t *nbytes,
              size_t total)
@@ -425,7 +428,8 @@ gather_bytes(co_context *ctx, co_strategy *strategy, const co_value *mine, const
     return NULL;
 }
 
-/* Meet, gather, and concatenate: a value of ctx's block. Three arrays lie in one room of 3 words for each worker. */
+/* Meet, gather, and concatenate: a value of ctx's block. Three arrays lie in one room of 3 words
+ * for each worker. */
 static co_value *
 concat_in(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, const co_value *mine,
           int axis, void *room)

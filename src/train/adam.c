@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Adam, as Keras has it: epsilon is outside the root, the correction for slots that begin at 0 is in the rate, and decay takes a
- * share of the weight that depends on the learning rate alone (AdamW). The kernel is in ops/simd/adam.c.
+ * Adam, as Keras has it: epsilon is outside the root, the correction for slots that begin at 0 is
+ * in the rate, and decay takes a share of the weight that depends on the learning rate alone
+ * (AdamW). The kernel is in ops/simd/adam.c.
  */
 #include "train/optimizer.h"
 
@@ -16,7 +17,8 @@ num_slots(const co_optimizer *optimizer)
     return 2;
 }
 
-/* x^n in plain arithmetic: C libraries choose variants of pow by processor, which would change bits. */
+/* x^n in plain arithmetic: C libraries choose variants of pow by processor, which would change
+ * bits. */
 static double
 power(double x, int64_t n)
 {

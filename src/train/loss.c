@@ -8,8 +8,9 @@
 #include "context/context.h"
 
 /*
- * Examples of the whole step: known from the input, or counted together now. Where the input has another number of examples than
- * there are losses, dividing by its number would be silently wrong, and one replica cannot know what the others see.
+ * Examples of the whole step: known from the input, or counted together now. Where the input has
+ * another number of examples than there are losses, dividing by its number would be silently wrong,
+ * and one replica cannot know what the others see.
  */
 static int64_t
 step_examples(co_context *ctx, const co_value *losses)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Applying gradients. In a step every replica updates its own component with the same summed gradient, so components stay equal without
- * further communication. Slots are made at the first update of a component.
+ * Applying gradients. In a step every replica updates its own component with the same summed
+ * gradient, so components stay equal without further communication. Slots are made at the first
+ * update of a component.
  */
 #include "train/optimizer.h"
 
@@ -130,8 +131,8 @@ put_entry(co_optimizer *optimizer, coi_slot_entry *entry)
     return true;
 }
 
-/* The entry of a component. Entries never move, and who updates the component holds its lock, so that of the optimizer guards the
- * table alone. */
+/* The entry of a component. Entries never move, and who updates the component holds its lock, so
+ * that of the optimizer guards the table alone. */
 static coi_slot_entry *
 find_entry(co_context *ctx, co_optimizer *optimizer, co_value *component)
 {
@@ -319,8 +320,8 @@ applies_alone(const co_context *ctx)
     return ctx->mode.step != NULL && !ctx->mode.cross;
 }
 
-/* Which step a replica, or who is outside of steps, makes next. The replicas of a strategy make the same steps; where another begins, nobody
- * is in a step, and all go on from the last. */
+/* Which step a replica, or who is outside of steps, makes next. The replicas of a strategy make the
+ * same steps; where another begins, nobody is in a step, and all go on from the last. */
 static int64_t
 next_step(co_context *ctx, co_optimizer *optimizer)
 {
@@ -426,7 +427,8 @@ co_apply_gradients(co_context *ctx, co_optimizer *optimizer, co_value *gradients
                  variables->u.items.n);
 }
 
-/* The trainable variables that the tape has seen, in order of first use: the same on every replica. */
+/* The trainable variables that the tape has seen, in order of first use: the same on every
+ * replica. */
 static size_t
 seen_variables(const coi_tape_log *log, co_value **out)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Optimizers: a rule, its numbers, and the slots that it keeps for each variable component. The rule works on raw elements, in
- * place where nobody else holds the tensor.
+ * Optimizers: a rule, its numbers, and the slots that it keeps for each variable component. The
+ * rule works on raw elements, in place where nobody else holds the tensor.
  */
 #ifndef COI_TRAIN_OPTIMIZER_H
 #define COI_TRAIN_OPTIMIZER_H
@@ -13,7 +13,8 @@
 
 #define COI_MAX_SLOTS 4
 
-/* One update of n elements: value and slots change, gradient does not. old and value may be the same memory. */
+/* One update of n elements: value and slots change, gradient does not. old and value may be the
+ * same memory. */
 typedef struct coi_update {
     co_dtype    dtype; /* float32 or float64; others are refused before */
     int64_t     n;
@@ -44,8 +45,9 @@ struct co_optimizer {
     struct coi_slot_entry **table; /* by component, hashed; NULL where there is none */
     size_t                  num_entries, capacity;
     /*
-     * Updates by each local replica. They apply on their own, one ahead of another perhaps by an update, so that `iterations`, the count
-     * of the first, would be another for each. steps_of is the strategy of the last one, 0 outside of steps.
+     * Updates by each local replica. They apply on their own, one ahead of another perhaps by an
+     * update, so that `iterations`, the count of the first, would be another for each. steps_of is
+     * the strategy of the last one, 0 outside of steps.
      */
     uint64_t steps_of;
     int64_t  steps[COI_MAX_LOCAL_REPLICAS];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stochastic gradient descent: v -= lr g; with momentum m = mu m - lr g and v += m, or v += mu m - lr g (Nesterov). The numbers are
- * rounded to the variable's dtype first, and every element takes the same few operations, so the bits do not depend on how the work is
- * spread.
+ * Stochastic gradient descent: v -= lr g; with momentum m = mu m - lr g and v += m, or v += mu m -
+ * lr g (Nesterov). The numbers are rounded to the variable's dtype first, and every element takes
+ * the same few operations, so the bits do not depend on how the work is spread.
  */
 #include "train/optimizer.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of a value: its cell, and what it holds besides, which is given back when the last reference goes.
+ * The life of a value: its cell, and what it holds besides, which is given back when the last
+ * reference goes.
  */
 #include "value/value.h"
 #include "value/variable.h"
@@ -115,8 +116,8 @@ coi_container_join(coi_heap *heap, co_value *container, co_value *component)
 }
 
 /*
- * Nobody has a reference to a container: neither its components may lead to it any more. False where one did just before, as
- * coi_unref does not count down what it takes for the only reference.
+ * Nobody has a reference to a container: neither its components may lead to it any more. False
+ * where one did just before, as coi_unref does not count down what it takes for the only reference.
  */
 static bool
 forget_container(coi_heap *heap, co_value *container)

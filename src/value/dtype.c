@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Data types: the table, half precision, and conversion between any two of them. Conversions of floats to integers are
- * those of the x86 instructions that TensorFlow's kernels compile to, written out so that every machine gives them.
+ * Data types: the table, half precision, and conversion between any two of them. Conversions of
+ * floats to integers are those of the x86 instructions that TensorFlow's kernels compile to,
+ * written out so that every machine gives them.
  */
 #include "value/value.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text for people. Tensors print as nested brackets, cut in the middle when long; bundles as DV-FMT-1 says: kind, then one line
- * per component. The text is valid UTF-8 and does not depend on the locale of the host.
+ * Text for people. Tensors print as nested brackets, cut in the middle when long; bundles as
+ * DV-FMT-1 says: kind, then one line per component. The text is valid UTF-8 and does not depend on
+ * the locale of the host.
  */
 #include "base/text.h"
 #include "value/value.h"
@@ -123,7 +124,8 @@ put_element(writer *w, const co_value *tensor, int64_t i)
     }
 }
 
-/* Elements kept at each end of a dimension of a long tensor: fewer where dimensions multiply them. */
+/* Elements kept at each end of a dimension of a long tensor: fewer where dimensions multiply
+ * them. */
 static int64_t
 edge_of(const co_value *tensor)
 {

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Small blocks and the cells of values. Free blocks of one size hang together in batches. A context works on its loaded
- * batch; when that is empty or full it swaps it for its spare one, and only when that does not help either it exchanges
- * a whole batch with the store, under a lock:
+ * Small blocks and the cells of values. Free blocks of one size hang together in batches. A context
+ * works on its loaded batch; when that is empty or full it swaps it for its spare one, and only
+ * when that does not help either it exchanges a whole batch with the store, under a lock:
  *
  *     context A                     store                     context B, which frees what A makes
  *     loaded [ooo    ]              [ooooooo]                 loaded [ooooo  ]
  *     spare  [       ]   <- full -  [ooooooo]  <- full -      spare  [ooooooo]
  *
- * So a context that only makes and one that only frees cost a lock per batch, and a loop at the edge of a batch costs none. Blocks
- * never go back to the system before the runtime closes: there are as many as were once needed at the same time, and a
- * step that repeats asks the system for nothing. Larger blocks than the largest size are the system's.
+ * So a context that only makes and one that only frees cost a lock per batch, and a loop at the
+ * edge of a batch costs none. Blocks never go back to the system before the runtime closes: there
+ * are as many as were once needed at the same time, and a step that repeats asks the system for
+ * nothing. Larger blocks than the largest size are the system's.
  *
- * With the address sanitizer every block is an allocation of its own, so that stale use is found at once.
+ * With the address sanitizer every block is an allocation of its own, so that stale use is found at
+ * once.
  */
 #include "base/home.h"
 #include "base/sanitize.h"
@@ -56,7 +58,8 @@ coi_cell_store_init(coi_cell_store *store, coi_memory *memory)
     store->memory = memory;
     coi_lock_init(&store->lock);
     coi_lock_init(&store->weak_lock);
-    /* Two stores are never at one place, and the factor keeps apart what their places tell apart. */
+    /* Two stores are never at one place, and the factor keeps apart what their places tell
+     * apart. */
     store->own_magic = (uint32_t)((uintptr_t)store >> 6) * UINT32_C(0x9E3779B1) | 1;
     store->magic = coi_home_new(store->own_magic);
     if (store->magic == NULL)
@@ -230,7 +233,8 @@ coi_small_free(coi_heap *heap, void *block, size_t nbytes)
         coi_free(heap->store->memory, block, nbytes);
 }
 
-/* Memory of an object that is dead to the place where it came from; a cell has no number of bytes. */
+/* Memory of an object that is dead to the place where it came from; a cell has no number of
+ * bytes. */
 static inline void
 bury(coi_heap *heap, void *memory, size_t nbytes)
 {
@@ -259,8 +263,8 @@ bury_oldest(coi_heap *heap)
 }
 
 /*
- * Dead objects wait in a queue before their memory is used again, so that a stale handle shows its dead magic when it is
- * used. The address sanitizer sees the use of anything behind the links.
+ * Dead objects wait in a queue before their memory is used again, so that a stale handle shows its
+ * dead magic when it is used. The address sanitizer sees the use of anything behind the links.
  */
 static void
 mourn(coi_heap *heap, void *memory, size_t nbytes)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Indexed slices as the tensor that they stand for. What must be differentiable goes through the operator scatter_add
- * instead.
+ * Indexed slices as the tensor that they stand for. What must be differentiable goes through the
+ * operator scatter_add instead.
  */
 #include "value/value.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors: making them, views, and moving between devices. A tensor's data is row-major without gaps; a view shares
- * the buffer of its base, so it costs a cell. Small tensors keep their data in the cell.
+ * Tensors: making them, views, and moving between devices. A tensor's data is row-major without
+ * gaps; a view shares the buffer of its base, so it costs a cell. Small tensors keep their data in
+ * the cell.
  */
 #include "value/value.h"
 

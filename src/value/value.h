@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The layout of values and what can be done with them without a context: cells, references, tensors,
- * structures. Functions here fill the error record they are given; a NULL result means it was filled.
+ * The layout of values and what can be done with them without a context: cells, references,
+ * tensors, structures. Functions here fill the error record they are given; a NULL result means it
+ * was filled.
  *
  * A cell is 128 bytes, two cache lines, and never moves. Small tensors keep their data in the cell:
  *
- *     | class | refs magic | kind dtype ndim flags tape | device buffer data count | dims ... data ... |
+ *     | class | refs magic | kind dtype ndim flags tape | device buffer data count | dims ... data
+ * ... |
  *
- * dims takes ndim of eight words, and the words behind it hold the elements when they fit. So a scalar has room
- * for 64 bytes, a vector for 56, and making one touches no allocator.
+ * dims takes ndim of eight words, and the words behind it hold the elements when they fit. So a
+ * scalar has room for 64 bytes, a vector for 56, and making one touches no allocator.
  */
 #ifndef COI_VALUE_VALUE_H
 #define COI_VALUE_VALUE_H
@@ -24,14 +26,15 @@ struct coi_heap;
 typedef struct coi_class {
     const char *name; /* "value", "strategy", ... for messages */
     void (*destroy)(struct coi_heap *heap, void *object);
-    /* What it is for messages that know no more of it than that it is an object; NULL: its name. Returns out. */
+    /* What it is for messages that know no more of it than that it is an object; NULL: its name.
+     * Returns out. */
     const char *(*describe)(const void *object, char out[COI_OBJECT_TEXT]);
 } coi_class;
 
 /*
- * What a live object has as its magic: a number of its runtime, which is odd, or, for one that was made in a forked child, 1. So one
- * comparison tells objects that died, those of other runtimes, and whether this is the process that opened the runtime: in
- * a child the number is 0.
+ * What a live object has as its magic: a number of its runtime, which is odd, or, for one that was
+ * made in a forked child, 1. So one comparison tells objects that died, those of other runtimes,
+ * and whether this is the process that opened the runtime: in a child the number is 0.
  */
 #define COI_MAGIC_DEAD   0xDEADC040u
 #define COI_MAGIC_FORKED 1u
@@ -114,8 +117,9 @@ typedef struct coi_text {
 } coi_text;
 
 /*
- * Where cells and small blocks come from (heap.c). Free blocks of one size are kept in batches: each context has two of every
- * size, without a lock, over a store that the contexts of a runtime share.
+ * Where cells and small blocks come from (heap.c). Free blocks of one size are kept in batches:
+ * each context has two of every size, without a lock, over a store that the contexts of a runtime
+ * share.
  */
 #define COI_SMALL_CLASSES 11 /* 64, 128, ... 65536 bytes */
 #define COI_CELL_CLASS                                                                             \
@@ -171,8 +175,9 @@ void    coi_heap_destroy(coi_heap *heap);
 void *coi_small_alloc(coi_heap *heap, size_t nbytes);
 void  coi_small_free(coi_heap *heap, void *block, size_t nbytes);
 /*
- * Memory for an object with one reference, zero behind its head; NULL without memory. Given back by coi_object_free, from its
- * destroy function. Debug builds keep what died for a while instead of reusing it, so that stale handles are found.
+ * Memory for an object with one reference, zero behind its head; NULL without memory. Given back by
+ * coi_object_free, from its destroy function. Debug builds keep what died for a while instead of
+ * reusing it, so that stale handles are found.
  */
 void     *coi_object_new(coi_heap *heap, const coi_class *cls, size_t nbytes);
 void      coi_object_free(coi_heap *heap, void *object, size_t nbytes);
@@ -248,7 +253,8 @@ coi_sole_owner(const void *handle)
     return atomic_load_explicit(&((const coi_object *)handle)->refs, memory_order_acquire) == 1;
 }
 
-/* Whether a handle is an object of the class, alive as far as can be seen, of this runtime and process. */
+/* Whether a handle is an object of the class, alive as far as can be seen, of this runtime and
+ * process. */
 static inline bool
 coi_is_live_object(const coi_heap *heap, const void *handle, const coi_class *cls)
 {
@@ -261,7 +267,8 @@ coi_is_live(const coi_heap *heap, const co_value *value)
 {
     return coi_is_live_object(heap, value, &coi_value_class);
 }
-/* Whether this is a child of the process that opened the runtime: it has the memory, and none of the threads. */
+/* Whether this is a child of the process that opened the runtime: it has the memory, and none of
+ * the threads. */
 static inline bool
 coi_is_forked(const coi_heap *heap)
 {
@@ -283,7 +290,8 @@ float    coi_half_to_float(uint16_t half);
 uint16_t coi_float_to_half(float value);
 float    coi_bfloat_to_float(uint16_t bits);
 uint16_t coi_float_to_bfloat(float value);
-/* Convert n elements; neither dtype is string. Floats to integers truncate and saturate as the C cast of TensorFlow does. */
+/* Convert n elements; neither dtype is string. Floats to integers truncate and saturate as the C
+ * cast of TensorFlow does. */
 void coi_convert(co_dtype from, const void *src, co_dtype to, void *dst, int64_t n);
 
 /* shape.c */
@@ -291,7 +299,8 @@ typedef struct coi_shape {
     int     ndim;
     int64_t dims[CO_MAX_DIMS];
 } coi_shape;
-/* Elements of a shape; CO_INVALID_ARGUMENT if negative, more than CO_MAX_DIMS, or elements * element_size overflows. */
+/* Elements of a shape; CO_INVALID_ARGUMENT if negative, more than CO_MAX_DIMS, or elements *
+ * element_size overflows. */
 co_code coi_shape_check(const int64_t *dims, size_t ndim, size_t element_size,
                         int64_t *num_elements, co_error_info *err);
 /* "[2,3]"; returns out. */
@@ -312,7 +321,8 @@ coi_same_shape(const co_value *a, const co_value *b)
 /* Uninitialised; strings get empty texts. dims were checked (coi_shape_check). */
 co_value *coi_tensor_new(coi_heap *heap, co_device *device, co_dtype dtype, const int64_t *dims,
                          int ndim, int64_t num_elements, co_error_info *err);
-/* A tensor whose data, at `data`, is in a buffer. Takes over the reference to it, also when it fails. */
+/* A tensor whose data, at `data`, is in a buffer. Takes over the reference to it, also when it
+ * fails. */
 co_value *coi_tensor_over(coi_heap *heap, co_device *device, co_dtype dtype, const int64_t *dims,
                           int ndim, int64_t num_elements, coi_buffer *buffer, void *data,
                           co_error_info *err);
@@ -339,24 +349,26 @@ coi_is_structure(const co_value *value)
 {
     return value->kind >= CO_KIND_LIST && value->kind <= CO_KIND_MAP;
 }
-/* The spec of elements that are datasets: a scalar without a dtype, which holds an empty one. (Of any rank: nothing is known.) */
+/* The spec of elements that are datasets: a scalar without a dtype, which holds an empty one. (Of
+ * any rank: nothing is known.) */
 static inline bool
 coi_is_dataset_spec(const co_value *value)
 {
     return value->kind == CO_KIND_SPEC && value->dtype == CO_DTYPE_NONE && value->ndim == 0;
 }
-/* A structure of kind with n NULL items to be filled with references; keys are copied, in the order of `order` (NULL: as
- * they are). */
+/* A structure of kind with n NULL items to be filled with references; keys are copied, in the order
+ * of `order` (NULL: as they are). */
 co_value *coi_structure_new(coi_heap *heap, co_kind kind, size_t n, const char *const *keys,
                             const char *type_name, const size_t *order, co_error_info *err);
 /* The same container as `like` (kind, keys, type name) with n NULL items. */
 co_value *coi_structure_like(coi_heap *heap, const co_value *like, co_error_info *err);
 /*
- * To be called when the items of a structure or bundle are in: limits the depth of nesting, and how long a walk over it takes,
- * since one list may be in another many times (CO_VALUE).
+ * To be called when the items of a structure or bundle are in: limits the depth of nesting, and how
+ * long a walk over it takes, since one list may be in another many times (CO_VALUE).
  */
 co_code coi_structure_seal(co_value *structure, co_error_info *err);
-/* The positions of keys in sorted order; CO_INVALID_ARGUMENT for a key that is NULL, CO_VALUE for one that comes twice. */
+/* The positions of keys in sorted order; CO_INVALID_ARGUMENT for a key that is NULL, CO_VALUE for
+ * one that comes twice. */
 co_code coi_sort_keys(const char *const *keys, size_t n, size_t *order, co_error_info *err);
 /* The position of a key of a map or named tuple; SIZE_MAX if there is none. */
 size_t coi_find_key(const co_value *structure, const char *key);

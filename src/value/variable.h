@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a variable is to the folders above it: a handle whose policy answers. The policies are in variable/
- * (ordinary) and strategy/ (mirrored, sync on read).
+ * What a variable is to the folders above it: a handle whose policy answers. The policies are in
+ * variable/ (ordinary) and strategy/ (mirrored, sync on read).
  */
 #ifndef COI_VALUE_VARIABLE_H
 #define COI_VALUE_VARIABLE_H
@@ -36,8 +36,8 @@ struct coi_variable {
 };
 
 /*
- * cell.c: a component does not keep its container alive, and any thread may release that. Whoever goes from a component to the
- * container gets a reference, or NULL where there is none (any more).
+ * cell.c: a component does not keep its container alive, and any thread may release that. Whoever
+ * goes from a component to the container gets a reference, or NULL where there is none (any more).
  */
 co_value *coi_container_of(coi_heap *heap, const co_value *component);
 /* Let a variable be a component; false: it is one of another already. */

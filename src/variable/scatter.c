@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Changing rows of a variable by indexed slices. Slices are applied in their order, so an index that comes twice counts
- * twice (the last one wins in scatter_update). Everything is checked before the first row changes.
+ * Changing rows of a variable by indexed slices. Slices are applied in their order, so an index
+ * that comes twice counts twice (the last one wins in scatter_update). Everything is checked before
+ * the first row changes.
  */
 #include "variable/variable.h"
 
@@ -175,7 +176,8 @@ coi_check_slices(co_context *ctx, const coi_variable *variable, int verb, const 
     return true;
 }
 
-/* Texts lie behind each other in one buffer, so a tensor with other texts is made anew: a reference. */
+/* Texts lie behind each other in one buffer, so a tensor with other texts is made anew: a
+ * reference. */
 static co_value *
 update_texts(co_context *ctx, const co_value *old, const co_value *slices)
 {

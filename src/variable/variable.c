@@ -254,7 +254,8 @@ coi_plain_update(co_context *ctx, co_value *const *variables, size_t n, int verb
     return false;
 }
 
-/* The component of a bundle that this context means; outside replicas a mirrored one gives its first. */
+/* The component of a bundle that this context means; outside replicas a mirrored one gives its
+ * first. */
 static co_value *
 slices_here(const co_context *ctx, co_value *value)
 {

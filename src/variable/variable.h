@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ordinary variables: a slot on one device that holds an immutable tensor. Assigning puts another tensor in; reading hands out the
- * one that is there, so a read costs no copy and never changes afterwards. Each operation is atomic.
+ * Ordinary variables: a slot on one device that holds an immutable tensor. Assigning puts another
+ * tensor in; reading hands out the one that is there, so a read costs no copy and never changes
+ * afterwards. Each operation is atomic.
  */
 #ifndef COI_VARIABLE_VARIABLE_H
 #define COI_VARIABLE_VARIABLE_H
@@ -39,32 +40,35 @@ bool coi_variable_init(co_context *ctx, coi_variable *variable, const coi_variab
                        const coi_variable_spec *spec, co_dtype dtype, const int64_t *dims,
                        int ndim);
 void coi_variable_clear(coi_heap *heap, coi_variable *variable);
-/* An ordinary variable on `device` holding `initial`, a tensor, or nothing yet where that is a spec: a reference, or NULL with an
- * error. */
+/* An ordinary variable on `device` holding `initial`, a tensor, or nothing yet where that is a
+ * spec: a reference, or NULL with an error. */
 co_value *coi_plain_variable(co_context *ctx, const coi_variable_spec *spec,
                              const coi_device_name *device, co_value *initial);
-/* The value of a tensor or number for assignment: of the variable's dtype and shape (CO_VALUE otherwise, VAR-MIR-7, VAR-MIR-11). A
- * reference. */
+/* The value of a tensor or number for assignment: of the variable's dtype and shape (CO_VALUE
+ * otherwise, VAR-MIR-7, VAR-MIR-11). A reference. */
 co_value *coi_assignable(co_context *ctx, const coi_variable *variable, co_value *value);
-/* Put tensors of the right dtype and shape into n ordinary variables, or into none of them. verb as above; `fresh` receives
- * references to the new values. False with an error. */
+/* Put tensors of the right dtype and shape into n ordinary variables, or into none of them. verb as
+ * above; `fresh` receives references to the new values. False with an error. */
 bool coi_plain_update(co_context *ctx, co_value *const *variables, size_t n, int verb,
                       co_value *const *tensors, co_value **fresh);
-/* Where an ordinary variable keeps its tensor (NULL: it has none yet), locked until coi_plain_unlock, which puts another there (a
- * reference) or, with NULL, leaves the one that is. */
+/* Where an ordinary variable keeps its tensor (NULL: it has none yet), locked until
+ * coi_plain_unlock, which puts another there (a reference) or, with NULL, leaves the one that is.
+ */
 co_value **coi_plain_lock(co_value *variable);
 void       coi_plain_unlock(co_context *ctx, co_value *variable, co_value *tensor);
 
 /* scatter.c */
-/* Whether slices can be applied to the rows of a variable: kind, dtype, shape, indices (CO_TYPE, CO_INVALID_ARGUMENT). */
+/* Whether slices can be applied to the rows of a variable: kind, dtype, shape, indices (CO_TYPE,
+ * CO_INVALID_ARGUMENT). */
 bool coi_check_slices(co_context *ctx, const coi_variable *variable, int verb,
                       const co_value *slices);
-/* Apply checked slices to n ordinary variables, or to none of them; `fresh` receives references to the new values. False with an
- * error. */
+/* Apply checked slices to n ordinary variables, or to none of them; `fresh` receives references to
+ * the new values. False with an error. */
 bool coi_plain_scatter(co_context *ctx, co_value *const *variables, size_t n, int verb,
                        co_value *const *slices, co_value **fresh);
 
-/* A variable in a message: name, where it was made, its strategy and the current one; never its contents. Returns out. */
+/* A variable in a message: name, where it was made, its strategy and the current one; never its
+ * contents. Returns out. */
 #define COI_VARIABLE_TEXT 480
 const char *coi_variable_text(const co_context *ctx, const coi_variable *variable,
                               char out[COI_VARIABLE_TEXT]);

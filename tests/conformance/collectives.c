@@ -342,7 +342,8 @@ CONFORM(gradients_pass_through_all_reduce, "RC-AR-9 OD-AR-1")
     EXPECT_LOCAL(ctx, s, suite_step(ctx, s, gradient_through, &op), (row->n + 1) / 2.0, 0);
 }
 
-/* What a replica brings, and the gradient that it must have where 1 flows into the results of all of them together. */
+/* What a replica brings, and the gradient that it must have where 1 flows into the results of all
+ * of them together. */
 typedef struct derivative {
     co_reduce_op op;
     double (*brings)(int r, int n);

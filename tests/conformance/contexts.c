@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which strategy is current: scopes, set_strategy, and what steps and merge functions see. Sections 2 to 5 and 20. */
+/* Which strategy is current: scopes, set_strategy, and what steps and merge functions see. Sections
+ * 2 to 5 and 20. */
 #include "suite.h"
 
 #include <pthread.h>
@@ -126,7 +127,8 @@ STEP(count_steps)
     return NULL;
 }
 
-/* In default mode it enters the scope and leaves it; in the scope it stays; while another strategy is current nothing is run. */
+/* In default mode it enters the scope and leaves it; in the scope it stays; while another strategy
+ * is current nothing is run. */
 CONFORM(a_run_needs_default_mode_or_its_own_scope, "S-RUN-4 DEF-18 GEN-ERR-3")
 {
     co_strategy *other = suite_other(ctx);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Distributed datasets: every row once, uneven tails, options, iterators; and the losses made from them. Sections 15 to 17. */
+/* Distributed datasets: every row once, uneven tails, options, iterators; and the losses made from
+ * them. Sections 15 to 17. */
 #include "suite.h"
 
 /* 0 .. rows-1 in batches; slice k of a batch is replica k's, on however many workers. */

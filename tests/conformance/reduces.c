@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reduce, local results, gather, values from a function: outside a step. Sections 6.3 to 6.6 and 14. */
+/* reduce, local results, gather, values from a function: outside a step. Sections 6.3 to 6.6
+ * and 14. */
 #include "suite.h"
 
 static double

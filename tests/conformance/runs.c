@@ -226,7 +226,8 @@ CONFORM(none_may_stand_beside_tensors, "S-RUN-10 DV-GROUP-7 C-FN-1")
                       (first + i) % 2 == 1 ? CO_KIND_NONE : CO_KIND_TENSOR);
 }
 
-/* Structures that depend on the replica: lists of 1, 2, ... items; a list or a tuple; maps of other keys. */
+/* Structures that depend on the replica: lists of 1, 2, ... items; a list or a tuple; maps of other
+ * keys. */
 STEP(differing)
 {
     static const char *const keys[] = { "a", "b" };

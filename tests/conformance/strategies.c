@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The strategies under test, one row each, and what is expected of them where they differ. Rules that are the same for all have no
- * column.
+ * The strategies under test, one row each, and what is expected of them where they differ. Rules
+ * that are the same for all have no column.
  */
 #include "suite.h"
 
@@ -184,11 +184,12 @@ static const suite_family family_own_workers = {
 /* All of them here. */
 #define TOGETHER SEVERAL_HERE, .plain_sum = CO_VALUE
 
-/* Several here and others elsewhere: nobody knows that a value is the same everywhere, so there is none that has no sum. */
+/* Several here and others elsewhere: nobody knows that a value is the same everywhere, so there is
+ * none that has no sum. */
 #define SPREAD SEVERAL_HERE, .plain_sum = CO_OK
 
-/* n replicas, one in each process: its results are not wrapped, its plain values are its component, and nobody here can see that
- * structures of other processes differ but where they are combined. */
+/* n replicas, one in each process: its results are not wrapped, its plain values are its component,
+ * and nobody here can see that structures of other processes differ but where they are combined. */
 #define APART                                                                                      \
     .result_kind = CO_KIND_TENSOR, .element_kind = CO_KIND_PER_REPLICA, .plain_sum = CO_OK,        \
     .mirrored_sum = CO_ASSERTION, .shapes_differ = CO_INVALID_ARGUMENT,                            \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The driver of the conformance suite: the row in use, what holds after every body, and what bodies share. */
+/* The driver of the conformance suite: the row in use, what holds after every body, and what bodies
+ * share. */
 #include "suite.h"
 
 static const suite_row *chosen;

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The conformance suite: one set of test bodies, run unchanged under every strategy. What is different from strategy to strategy is
- * data, a row of the table in strategies.c with the strategy's size and what is expected of it; a body asks its row and never which
- * strategy it has.
+ * The conformance suite: one set of test bodies, run unchanged under every strategy. What is
+ * different from strategy to strategy is data, a row of the table in strategies.c with the
+ * strategy's size and what is expected of it; a body asks its row and never which strategy it has.
  *
  *     CONFORM(sums_and_means_are_taken_over_replicas, "S-REDUCE-5 S-REDUCE-24")
  *     {
  *         co_value *x = suite_floats(ctx, s, 1, 1);
  *
- *         CO_EXPECT_CLOSE(suite_number(ctx, co_reduce(ctx, s, CO_REDUCE_SUM, x, NULL, 0)), SUM_OF_IDS(row->n) + row->n, 0);
+ *         CO_EXPECT_CLOSE(suite_number(ctx, co_reduce(ctx, s, CO_REDUCE_SUM, x, NULL, 0)),
+ * SUM_OF_IDS(row->n) + row->n, 0);
  *     }
  *
  *     build/release/tests/conformance --row mirrored-2 [--verbose] [NAME-PART...]
  *
- * A body has `ctx`, its strategy `s`, its `row` and `first`, the id of the first replica of this process. After every body the context must be in
- * default mode and the strategy must still run a step and reduce its results, whatever errors the body has provoked.
+ * A body has `ctx`, its strategy `s`, its `row` and `first`, the id of the first replica of this
+ * process. After every body the context must be in default mode and the strategy must still run a
+ * step and reduce its results, whatever errors the body has provoked.
  */
 #ifndef COHORT_CONFORMANCE_SUITE_H
 #define COHORT_CONFORMANCE_SUITE_H

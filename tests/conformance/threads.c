@@ -45,8 +45,9 @@ visit(void *arg)
 }
 
 /*
- * Steps of three threads, full of collectives: all of them end, and none meets another's. Where several processes take part, the runs
- * of a process come in any order, and the first of one meets the first of another, whosesoever they are: so there all bring the same.
+ * Steps of three threads, full of collectives: all of them end, and none meets another's. Where
+ * several processes take part, the runs of a process come in any order, and the first of one meets
+ * the first of another, whosesoever they are: so there all bring the same.
  */
 CONFORM(a_strategy_serves_several_threads, "THR-2 THR-1 CTX-6")
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the documents call strategy.extended: properties, places, updates, containers. Section 13. */
+/* What the documents call strategy.extended: properties, places, updates, containers. Section
+ * 13. */
 #include "suite.h"
 
 CONFORM(properties_are_those_of_the_table,

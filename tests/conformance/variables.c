@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Variables made under a strategy: how they are made, read and assigned, inside and outside steps. Section 18. */
+/* Variables made under a strategy: how they are made, read and assigned, inside and outside steps.
+ * Section 18. */
 #include "suite.h"
 
 /* Each synchronization that keeps components equal or apart, with each aggregation. */
@@ -17,7 +18,8 @@ static const struct {
     { CO_SYNC_ON_READ, CO_AGGREGATION_ONLY_FIRST_REPLICA },
 };
 
-/* What a variable is after every replica has done something with 1 + id: combined by its aggregation. */
+/* What a variable is after every replica has done something with 1 + id: combined by its
+ * aggregation. */
 static double
 combined(const suite_row *row, co_aggregation aggregation)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Serialized configs: whatever the bytes are, they are refused with CO_INVALID_ARGUMENT, or the copy is a message that is not
- * changed by doing the same again. A strategy that wants nothing gives the same bytes back, and nobody changes those he is given.
+ * Serialized configs: whatever the bytes are, they are refused with CO_INVALID_ARGUMENT, or the
+ * copy is a message that is not changed by doing the same again. A strategy that wants nothing
+ * gives the same bytes back, and nobody changes those he is given.
  */
 #include "fuzz.h"
 

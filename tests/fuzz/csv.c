@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CSV: rows one by one and in batches, by several descriptions. The first byte says how; the others are the file. */
+/* CSV: rows one by one and in batches, by several descriptions. The first byte says how; the others
+ * are the file. */
 #include "files.h"
 
 static void

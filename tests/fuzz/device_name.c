@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Device names, and the texts of settings that make devices. The first byte says which: even, two names that end at a zero or the
- * first line end; odd, settings for co_open; 3 of 4, one of them as a variable of the environment. Whatever the bytes are:
+ * Device names, and the texts of settings that make devices. The first byte says which: even, two
+ * names that end at a zero or the first line end; odd, settings for co_open; 3 of 4, one of them as
+ * a variable of the environment. Whatever the bytes are:
  *
- *   a name is refused with the code and the text of the rules, the same by every call that takes one, or its canonical form is
- *   that of itself, whatever device is current; and merged with another, each part comes from the one that has it;
- *   settings are refused with CO_VALUE, or those that were understood, given again, are understood to be the same;
- *   nothing stays behind.
+ *   a name is refused with the code and the text of the rules, the same by every call that takes
+ * one, or its canonical form is that of itself, whatever device is current; and merged with
+ * another, each part comes from the one that has it; settings are refused with CO_VALUE, or those
+ * that were understood, given again, are understood to be the same; nothing stays behind.
  */
 #include "fuzz.h"
 
@@ -78,14 +79,16 @@ try_merging(co_context *ctx, const char *outer, const char *whole, const char *n
     }
     snprintf(both, sizeof(both), "%s/%s", whole, name);
     FUZZ_REQUIRE(resolve(ctx, both, joined) == CO_OK);
-    /* An index that is a star, or not there: the other name's counts, which the one text does not know any more. */
+    /* An index that is a star, or not there: the other name's counts, which the one text does not
+     * know any more. */
     FUZZ_REQUIRE(same_place(merged, joined));
     FUZZ_REQUIRE(strcmp(merged, joined) == 0 ||
                  (strcmp(strrchr(joined, ':'), ":0") == 0 &&
                   strcmp(strrchr(merged, ':'), strrchr(whole, ':')) == 0));
 }
 
-/* A strategy with the name: made of every good one, and a variable of it is there or says that the device is not. */
+/* A strategy with the name: made of every good one, and a variable of it is there or says that the
+ * device is not. */
 static void
 try_strategy(co_context *ctx, const char *name, co_code code, const char *canonical)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tf.Example: decoded whole, encoded and decoded again, and parsed by a description, alone and in a batch. */
+/* tf.Example: decoded whole, encoded and decoded again, and parsed by a description, alone and in a
+ * batch. */
 #include "files.h"
 
 /* A feature without a list is none, which cannot be encoded again. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the targets that read files share: a file in memory, a context for all inputs, and errors of known codes. */
+/* What the targets that read files share: a file in memory, a context for all inputs, and errors of
+ * known codes. */
 #ifndef COHORT_FUZZ_FILES_H
 #define COHORT_FUZZ_FILES_H
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random programs of 1 to 30 operators. The bytes say which tensors there are at first, which operator is applied to which of them and
- * with which attributes. Every step is done with the optimised and with the reference kernels on inputs of the same bits, with gradients:
- * both fail with the same code, or the results have one dtype and shape and are close (ops_close.h). At the end a gradient goes
- * through the whole program. Giving both kernels the same inputs at each step is what makes a tight comparison possible: a
- * difference of one rounding cannot grow through later steps, or send one of them over a step of floor or argmax.
+ * Random programs of 1 to 30 operators. The bytes say which tensors there are at first, which
+ * operator is applied to which of them and with which attributes. Every step is done with the
+ * optimised and with the reference kernels on inputs of the same bits, with gradients: both fail
+ * with the same code, or the results have one dtype and shape and are close (ops_close.h). At the
+ * end a gradient goes through the whole program. Giving both kernels the same inputs at each step
+ * is what makes a tight comparison possible: a difference of one rounding cannot grow through later
+ * steps, or send one of them over a step of floor or argmax.
  */
 #include "ops_close.h"
 #include "ops_decode.h"
@@ -126,7 +128,8 @@ describe(const program *p, const step *s)
 static bool
 same_results(const program *p, const step *s, const outcome *a, const outcome *b, double *size)
 {
-    /* The partial products of 16 and more are beyond every float: infinite, and not a number where a zero comes later. */
+    /* The partial products of 16 and more are beyond every float: infinite, and not a number where
+     * a zero comes later. */
     closeness how = { p->fast, p->plain, *size, false, strcmp(s->name, "reduce_prod") == 0 };
 
     if (co_size(p->fast, a->results) != co_size(p->plain, b->results))
@@ -159,7 +162,8 @@ same_gradients(const program *p, const outcome *a, const outcome *b, double size
     return true;
 }
 
-/* Operators whose gradient jumps where a sum of squares, along the axes of one attribute, or its root is as large as another says. */
+/* Operators whose gradient jumps where a sum of squares, along the axes of one attribute, or its
+ * root is as large as another says. */
 static const struct {
     const char *name, *axes, *limit;
     double      usual;
@@ -197,7 +201,8 @@ sums_of_squares(co_context *ctx, const step *s, const char *axes)
     return sums;
 }
 
-/* Where a norm is the limit to the last bits, one kernel finds it above and the other not: the gradient is then one of two. */
+/* Where a norm is the limit to the last bits, one kernel finds it above and the other not: the
+ * gradient is then one of two. */
 static bool
 is_at_jump(const program *p, const step *s)
 {
@@ -250,7 +255,8 @@ is_small(co_context *ctx, co_value *x)
     return extent(dims, (size_t)ndim) <= MAX_ELEMENTS;
 }
 
-/* Results that later steps may use: not too many elements, and on demand tamed, so that programs do not end in NaN. */
+/* Results that later steps may use: not too many elements, and on demand tamed, so that programs do
+ * not end in NaN. */
 static void
 keep(program *p, co_value *results, bool tame)
 {

@@ -2,11 +2,13 @@
 /*
  * Whether the results of two kernels for the same inputs are close.
  *
- * Integers, bools and shapes are the same. Real numbers: an element-wise kernel is within 4 units of the last place of the right
- * number, so two are within 8; sums in another order differ by at most as many roundings as there are terms, of the size of the largest
- * partial sum, which inputs and results bound. Programs have at most MAX_ELEMENTS terms in a sum. So numbers may be
- * ROUNDINGS roundings of the largest element of inputs and results apart. Where that is large (inputs above LARGE: squares and
- * exponentials of them are then of any size), and in gradients and products of many where a number is not finite, only dtype and shape are compared.
+ * Integers, bools and shapes are the same. Real numbers: an element-wise kernel is within 4 units
+ * of the last place of the right number, so two are within 8; sums in another order differ by at
+ * most as many roundings as there are terms, of the size of the largest partial sum, which inputs
+ * and results bound. Programs have at most MAX_ELEMENTS terms in a sum. So numbers may be ROUNDINGS
+ * roundings of the largest element of inputs and results apart. Where that is large (inputs above
+ * LARGE: squares and exponentials of them are then of any size), and in gradients and products of
+ * many where a number is not finite, only dtype and shape are compared.
  */
 #ifndef COHORT_FUZZ_OPS_CLOSE_H
 #define COHORT_FUZZ_OPS_CLOSE_H
@@ -22,8 +24,8 @@ typedef struct closeness {
     co_context *fast, *plain;
     double      size; /* of the largest number that the results are made of */
     bool        is_gradient;
-    bool
-        overflows; /* partial results may, in one order and not in the other: what is not finite may be anything */
+    bool overflows; /* partial results may, in one order and not in the other: what is not finite
+                       may be anything */
 } closeness;
 
 static double
@@ -97,7 +99,8 @@ are_close(const closeness *how, co_value *x, co_value *y)
     for (i = 0; i < n; ++i)
         if (isfinite(a[i]) && isfinite(b[i]))
             size = larger(size, larger(fabs(a[i]), fabs(b[i])));
-    /* Halves are computed in float32 and rounded once for each operator that the table's is made of. */
+    /* Halves are computed in float32 and rounded once for each operator that the table's is made
+     * of. */
     limit = rounding(dtype) * size * (rounding(dtype) > 0x1p-20 ? 64 : ROUNDINGS);
     for (i = 0; i < n && is_close(how, a[i], b[i], limit);)
         ++i;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes as a program of operators: tensors, operands and attributes. Any bytes are a program; what the table says of inputs and
- * attributes steers them to calls that have a chance to succeed, without keeping them from others.
+ * Bytes as a program of operators: tensors, operands and attributes. Any bytes are a program; what
+ * the table says of inputs and attributes steers them to calls that have a chance to succeed,
+ * without keeping them from others.
  */
 #ifndef COHORT_FUZZ_OPS_DECODE_H
 #define COHORT_FUZZ_OPS_DECODE_H
@@ -73,8 +74,9 @@ decode_number(uint8_t byte, bool special)
 }
 
 /*
- * Elements of a shape, where dimensions of 0 count as 1: what has none must not have dimensions either that make a huge tensor of a sum over
- * the empty one. More than MAX_ELEMENTS is MAX_ELEMENTS + 1.
+ * Elements of a shape, where dimensions of 0 count as 1: what has none must not have dimensions
+ * either that make a huge tensor of a sum over the empty one. More than MAX_ELEMENTS is
+ * MAX_ELEMENTS + 1.
  */
 static int64_t
 extent(const int64_t *dims, size_t ndim)
@@ -86,7 +88,8 @@ extent(const int64_t *dims, size_t ndim)
     return n <= MAX_ELEMENTS ? n : MAX_ELEMENTS + 1;
 }
 
-/* Dimensions that would make too many elements become 1: what should have fitted another tensor then fails alike for both kernels. */
+/* Dimensions that would make too many elements become 1: what should have fitted another tensor
+ * then fails alike for both kernels. */
 static void
 limit_dims(int64_t *dims, size_t ndim)
 {
@@ -157,8 +160,8 @@ decode_image(co_context *ctx, bytes *in)
 }
 
 /*
- * One operand: a value as it is, or a new tensor that fits one: of its shape, of its last dimension, a filter for it, or indices. A
- * filter of an image [n,h,w,c] is [2,2,c,2].
+ * One operand: a value as it is, or a new tensor that fits one: of its shape, of its last
+ * dimension, a filter for it, or indices. A filter of an image [n,h,w,c] is [2,2,c,2].
  */
 static co_value *
 decode_operand(co_context *ctx, bytes *in, co_value *const *values, size_t num_values)
@@ -200,7 +203,8 @@ small(uint8_t byte)
     return byte % 8 == 7 ? (int8_t)byte : byte % 8 - 2;
 }
 
-/* How lists of a name are usually made: how many numbers, 0 for the rank of x, and from which to which. */
+/* How lists of a name are usually made: how many numbers, 0 for the rank of x, and from which to
+ * which. */
 static const struct {
     const char *name;
     int         n, low, high;
@@ -211,7 +215,8 @@ static const struct {
     { "shift", 1, -3, 3 }, { "multiples", 0, 0, 3 }, { "num_or_sizes", 1, 1, 3 },
 };
 
-/* A list: as is usual for its name, small numbers, or the shape of x, perhaps in reverse or as one dimension. */
+/* A list: as is usual for its name, small numbers, or the shape of x, perhaps in reverse or as one
+ * dimension. */
 static void
 decode_list(co_context *ctx, bytes *in, co_value *x, attr *out)
 {
@@ -304,9 +309,10 @@ decode_attr(co_context *ctx, bytes *in, const char *described, co_value *x, attr
 }
 
 /*
- * Operators whose operands must fit each other closely, which chance seldom brings about. A letter for each operand: v a value, i an
- * image, s like operand 0, f a filter for it, w weights for it, b a vector for the operand before, d a row of its last dimension, x indices
- * of three of its rows, u updates for those; l labels for the value that follows.
+ * Operators whose operands must fit each other closely, which chance seldom brings about. A letter
+ * for each operand: v a value, i an image, s like operand 0, f a filter for it, w weights for it, b
+ * a vector for the operand before, d a row of its last dimension, x indices of three of its rows, u
+ * updates for those; l labels for the value that follows.
  */
 static const struct {
     const char *name, *operands;

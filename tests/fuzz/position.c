@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Positions of iterators: the first byte chooses a pipeline, the others are what follows the checksum, which is made right here, or
- * nothing would come past it. Such bytes are refused with CO_INVALID_ARGUMENT, or give an iterator whose own position is restored
- * again and gives the same elements. If the first byte is 128 or more, the dataset was read to its end before: its iterators must
- * be safe to read, but what a cache or a shuffle of it gives need not be what those of another dataset give.
+ * Positions of iterators: the first byte chooses a pipeline, the others are what follows the
+ * checksum, which is made right here, or nothing would come past it. Such bytes are refused with
+ * CO_INVALID_ARGUMENT, or give an iterator whose own position is restored again and gives the same
+ * elements. If the first byte is 128 or more, the dataset was read to its end before: its iterators
+ * must be safe to read, but what a cache or a shuffle of it gives need not be what those of another
+ * dataset give.
  */
 #include "files.h"
 

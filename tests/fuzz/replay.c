@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls a fuzz target with every file of the folders it is given: the part of libFuzzer that a test needs, with any compiler. */
+/* Calls a fuzz target with every file of the folders it is given: the part of libFuzzer that a test
+ * needs, with any compiler. */
 #include "fuzz.h"
 
 #include <dirent.h>

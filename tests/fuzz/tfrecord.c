@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TFRecord files: alone, in batches, in small windows, and as GZIP and ZLIB. Lines and fixed-length records take the same bytes. */
+/* TFRecord files: alone, in batches, in small windows, and as GZIP and ZLIB. Lines and fixed-length
+ * records take the same bytes. */
 #include "files.h"
 
 static void
@@ -11,7 +12,8 @@ put_masked(uint8_t *at, const uint8_t *bytes, size_t n)
         at[i] = (uint8_t)(crc >> 8 * i);
 }
 
-/* Checksums keep a fuzzer out, so it is given right ones: of every length, and of all data that is there. */
+/* Checksums keep a fuzzer out, so it is given right ones: of every length, and of all data that is
+ * there. */
 static void
 mend(uint8_t *bytes, size_t n)
 {

@@ -109,7 +109,8 @@ golden_run_group(golden_case *c, const golden_action *table, size_t n)
     golden_fail(c, "group '%s' is not known to the runner", group);
 }
 
-/* A field of the case or of its `expect` is absent, null or an object; anything else is malformed. */
+/* A field of the case or of its `expect` is absent, null or an object; anything else is
+ * malformed. */
 static bool
 is_object_field(golden_case *c, json_t *object, const char *key)
 {
@@ -121,7 +122,8 @@ is_object_field(golden_case *c, json_t *object, const char *key)
     return false;
 }
 
-/* Fill the expected side from the recording, with `expect` on top. False with a reason when the case is malformed. */
+/* Fill the expected side from the recording, with `expect` on top. False with a reason when the
+ * case is malformed. */
 static bool
 read_expectations(golden_case *c, json_t *empty)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two JSON trees: what was seen and what is expected. Tensors are compared with the tolerance of their dtype, errors by
- * kind, everything else exactly. The first difference is reported with its path.
+ * Two JSON trees: what was seen and what is expected. Tensors are compared with the tolerance of
+ * their dtype, errors by kind, everything else exactly. The first difference is reported with its
+ * path.
  */
 #include "golden.h"
 
@@ -11,8 +12,9 @@
 
 #define PATH_MAX_LENGTH 200
 
-/* How far results may be apart: relative to the expected value plus absolute. The relative parts are those that hold
- * between TensorFlow's own execution modes (README of the data); the absolute ones allow for sums that cancel. */
+/* How far results may be apart: relative to the expected value plus absolute. The relative parts
+ * are those that hold between TensorFlow's own execution modes (README of the data); the absolute
+ * ones allow for sums that cancel. */
 typedef struct tolerance {
     const char *dtype;
     double      relative;
@@ -174,8 +176,8 @@ same_number(const golden_compare *how, const char *path, const json_t *seen, con
     return true;
 }
 
-/* The scalar tensor that a host number becomes is expected: the host number itself, handed back unchanged, has the same
- * value (S-REDUCE-24, S-REDUCE-25). */
+/* The scalar tensor that a host number becomes is expected: the host number itself, handed back
+ * unchanged, has the same value (S-REDUCE-24, S-REDUCE-25). */
 static bool
 is_unchanged_number(const golden_compare *how, const json_t *seen, const json_t *expected)
 {

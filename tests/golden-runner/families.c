@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of families, in the order of the data's README. A family that the library cannot serve yet says so. */
+/* The table of families, in the order of the data's README. A family that the library cannot serve
+ * yet says so. */
 #include "golden.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config: update_config_proto on serialized messages. Deferred mode gives the same bytes, but that it asks for NCCL. */
+/* config: update_config_proto on serialized messages. Deferred mode gives the same bytes, but that
+ * it asks for NCCL. */
 #include "families.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * context: lists of actions on the stack of modes: scopes, set_strategy, run, merge_call, threads. Each action gives
+ * context: lists of actions on the stack of modes: scopes, set_strategy, run, merge_call, threads.
+ * Each action gives
  * {"result": ...} and, where it failed, {"error": ...}; a failing action does not stop the list.
  */
 #include "families.h"
@@ -465,7 +466,8 @@ act_run_returns(seat *s, json_t *step)
     return co_ok(s->ctx) ? describe(s->ctx, result) : NULL;
 }
 
-/* The error of a user function that came back: "ValueError: boom ...". Another code keeps its kind. */
+/* The error of a user function that came back: "ValueError: boom ...". Another code keeps its
+ * kind. */
 static json_t *
 take_user_error(co_context *ctx)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* datasets: pipelines, their elements, cardinality and specs, and what an iterator does past the end. */
+/* datasets: pipelines, their elements, cardinality and specs, and what an iterator does past the
+ * end. */
 #include "families.h"
 
 #include <string.h>

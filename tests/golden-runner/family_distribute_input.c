@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * distribute_input: datasets split over the replicas of a strategy, and the share of each of several workers. The end of
- * co_next is NULL without an error: that is what the recording calls StopIteration.
+ * distribute_input: datasets split over the replicas of a strategy, and the share of each of
+ * several workers. The end of co_next is NULL without an error: that is what the recording calls
+ * StopIteration.
  */
 #include "families.h"
 
@@ -47,7 +48,8 @@ end_of_get_next(co_context *ctx, co_iterator *it)
     return take_end(ctx);
 }
 
-/* An iterator of its own, asked as often as the recording did; the last optional is the empty one. */
+/* An iterator of its own, asked as often as the recording did; the last optional is the empty
+ * one. */
 static void
 describe_optionals(const walk *w, size_t num_steps, json_t *json)
 {
@@ -246,7 +248,8 @@ run_batch_sizes(golden_case *c)
     }
 }
 
-/* Add the file that a record or line came from, in order: "f2r0" is of "f2", "file2 line0" of "file2". */
+/* Add the file that a record or line came from, in order: "f2r0" is of "f2", "file2 line0" of
+ * "file2". */
 static void
 add_file(json_t *files, const char *name)
 {

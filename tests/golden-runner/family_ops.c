@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ops: every operator by name through the table of the library: inputs by the names that the table gives, attributes as a
- * map, gradients by the tape with the recorded upstream. Two rows are programs instead of operators (ops_programs.c).
+ * ops: every operator by name through the table of the library: inputs by the names that the table
+ * gives, attributes as a map, gradients by the tape with the recorded upstream. Two rows are
+ * programs instead of operators (ops_programs.c).
  */
 #include "families.h"
 
@@ -23,8 +24,8 @@ find_operator(const char *name, co_op_info *info)
     return false;
 }
 
-/* One value per input of the operator, in its order, with the name it has in the case. A host number may stand among the
- * attributes of the case (range: start, limit, delta). */
+/* One value per input of the operator, in its order, with the name it has in the case. A host
+ * number may stand among the attributes of the case (range: start, limit, delta). */
 static bool
 read_inputs(golden_case *c, const co_op_info *info, golden_operands *in)
 {
@@ -134,8 +135,8 @@ read_attrs(golden_case *c, const golden_operands *in)
     return co_map(c->ctx, keys, items, n);
 }
 
-/* Results under the names of the recording. One is "out"; several have the names of the outputs in their order where
- * the numbers agree, otherwise out_0, out_1, ... */
+/* Results under the names of the recording. One is "out"; several have the names of the outputs in
+ * their order where the numbers agree, otherwise out_0, out_1, ... */
 static void
 name_outputs(golden_case *c, co_value *result, golden_operands *out)
 {

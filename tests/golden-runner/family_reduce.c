@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reduce: combining the values of replicas, from outside (reduce, gather) and from inside (all_reduce, all_gather). */
+/* reduce: combining the values of replicas, from outside (reduce, gather) and from inside
+ * (all_reduce, all_gather). */
 #include "families.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* SUM and MEAN by name, in any letter case. null stands for something that is no operation at all. */
+/* SUM and MEAN by name, in any letter case. null stands for something that is no operation at
+ * all. */
 static bool
 read_op(golden_case *c, co_reduce_op *op)
 {
@@ -220,7 +222,8 @@ typedef struct inside {
     json_t      *dense_shape;
 } inside;
 
-/* Run with the values per replica as the argument; every leaf of the result is written per replica. */
+/* Run with the values per replica as the argument; every leaf of the result is written per
+ * replica. */
 static void
 run_inside(golden_case *c, inside *in, co_fn fn, co_value *args, const char *output)
 {
@@ -403,7 +406,8 @@ run_local_results(golden_case *c)
     golden_put(c, "values", list);
 }
 
-/* "variable": one made in the scope; "last_device": the name of the strategy's last; otherwise a device name. */
+/* "variable": one made in the scope; "last_device": the name of the strategy's last; otherwise a
+ * device name. */
 static co_value *
 read_destination(golden_case *c, co_strategy *strategy, const char *text)
 {

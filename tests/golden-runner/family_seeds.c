@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * seeds: the code blocks of the documents that the project follows, each written once in C and run with one replica and
- * with two. A block gives the fields of `expected`; fields that describe the program are put as they were written, so
- * that data for another program is noticed.
+ * seeds: the code blocks of the documents that the project follows, each written once in C and run
+ * with one replica and with two. A block gives the fields of `expected`; fields that describe the
+ * program are put as they were written, so that data for another program is noticed.
  */
 #include "families.h"
 
@@ -132,7 +132,8 @@ block_distribute_dataset(block *b)
             golden_write_elements(b->ctx, co_distribute_dataset(ctx, mirrored(b), batched, NULL)));
 }
 
-/* make_numpy_dataset: ten ones, as the sample has them and with a batch step before they are distributed. */
+/* make_numpy_dataset: ten ones, as the sample has them and with a batch step before they are
+ * distributed. */
 static void
 numpy_ones(block *b, co_strategy *strategy)
 {

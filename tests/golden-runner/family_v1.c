@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * v1: lists of actions on a strategy of the v1 flavour and its input iterators. Each gives {"result": ...} and, where it failed,
- * {"error": ...}; a failing action does not stop the list. Cases of deferred-graph mode are missing.
+ * v1: lists of actions on a strategy of the v1 flavour and its input iterators. Each gives
+ * {"result": ...} and, where it failed,
+ * {"error": ...}; a failing action does not stop the list. Cases of deferred-graph mode are
+ * missing.
  */
 #include "families.h"
 
@@ -109,7 +111,8 @@ per_replica_batch(bench *b, const co_input_context *input)
     return size > 0 ? co_dataset_batch(b->ctx, rows, size, false) : rows;
 }
 
-/* What the case lets the function return; handles of another kind are what C can do wrong in the place of Python's types. */
+/* What the case lets the function return; handles of another kind are what C can do wrong in the
+ * place of Python's types. */
 static co_dataset *
 input_fn(co_context *ctx, const co_input_context *input, void *user)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * variables: making, assigning and reading them in replicas, across replicas and without a scope. What is left after a
- * failure is looked at too.
+ * variables: making, assigning and reading them in replicas, across replicas and without a scope.
+ * What is left after a failure is looked at too.
  */
 #include "families.h"
 
@@ -40,7 +40,8 @@ make_in_scope(golden_case *c, co_strategy *strategy, co_value *initial,
     return variable;
 }
 
-/* Initial values are written as host numbers or lists of them: floats are float32, integers int32. */
+/* Initial values are written as host numbers or lists of them: floats are float32, integers
+ * int32. */
 static co_value *
 read_initial(golden_case *c)
 {
@@ -578,7 +579,8 @@ run_metadata(golden_case *c)
                     co_ndim(ctx, s.variable), co_ndim(ctx, other));
 }
 
-/* A variable was created in the scope of a strategy if that is its owner; one without an owner is the default's. */
+/* A variable was created in the scope of a strategy if that is its owner; one without an owner is
+ * the default's. */
 static void
 run_created_in_scope(golden_case *c)
 {

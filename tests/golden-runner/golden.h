@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The golden runner: executes recorded cases through the public API and compares what comes back with what was recorded.
- * The format of the data is described in tests/golden/README.md.
+ * The golden runner: executes recorded cases through the public API and compares what comes back
+ * with what was recorded. The format of the data is described in tests/golden/README.md.
  *
- *   main.c      options, files, totals            family_*.c  one file per family: a table from action to function
- *   case.c      one case: expectations, verdict   pipeline.c  dataset pipelines, shared by several families
- *   isolate.c   cases in child processes          strategy.c  the strategies that cases name
- *   read.c      JSON into values                  write.c     values into JSON
- *   compare.c   two JSON trees, with tolerances
+ *   main.c      options, files, totals            family_*.c  one file per family: a table from
+ * action to function case.c      one case: expectations, verdict   pipeline.c  dataset pipelines,
+ * shared by several families isolate.c   cases in child processes          strategy.c  the
+ * strategies that cases name read.c      JSON into values                  write.c     values into
+ * JSON compare.c   two JSON trees, with tolerances
  *
- * A family turns what it sees into the JSON that the recording would have held; one comparison serves all.
+ * A family turns what it sees into the JSON that the recording would have held; one comparison
+ * serves all.
  */
 #ifndef GOLDEN_H
 #define GOLDEN_H
@@ -52,7 +53,8 @@ typedef struct golden_action {
     const char *name;
     void (*run)(golden_case *c);
 } golden_action;
-/* Call the row whose name is the group of the case's id ("error.reduce/3" has the group "reduce"). */
+/* Call the row whose name is the group of the case's id ("error.reduce/3" has the group
+ * "reduce"). */
 void golden_run_group(golden_case *c, const golden_action *table, size_t n);
 
 /* case.c */
@@ -78,11 +80,13 @@ int64_t     golden_int(golden_case *c, json_t *object, const char *key, int64_t 
 /* The group of an id: "error.reduce/3" gives "reduce". */
 void golden_group(const char *id, char *out, size_t capacity);
 
-/* read.c: NULL with a reason in c when the JSON is not what it should be. Values belong to ctx's block. */
+/* read.c: NULL with a reason in c when the JSON is not what it should be. Values belong to ctx's
+ * block. */
 
 /* A tensor, structure, per-replica bundle or host value. */
 co_value *golden_read_value(golden_case *c, co_context *ctx, json_t *json);
-/* The bytes of a JSON string: each character is one byte. The caller frees. NULL without memory or if one is wider. */
+/* The bytes of a JSON string: each character is one byte. The caller frees. NULL without memory or
+ * if one is wider. */
 char *golden_read_bytes(json_t *json, size_t *nbytes);
 bool  golden_is_tensor(const json_t *json);
 /* Hexadecimal digits of a field of object as a host string of bytes; none for null. */
@@ -114,7 +118,8 @@ bool golden_same(const golden_compare *how, const char *path, json_t *seen, json
 
 /* strategy.c */
 
-/* "default", "OneDeviceStrategy" and "MirroredStrategy" with `replicas`, from attrs; NULL with a reason. */
+/* "default", "OneDeviceStrategy" and "MirroredStrategy" with `replicas`, from attrs; NULL with a
+ * reason. */
 co_strategy *golden_strategy(golden_case *c);
 /* The same by class name and number of replicas. */
 co_strategy *golden_strategy_of(golden_case *c, co_context *ctx, const char *name,
@@ -129,7 +134,8 @@ json_t *golden_write_local(co_context *ctx, co_strategy *strategy, co_value *val
 
 /* The same for every leaf of a structure: {"dict": {"a": {"per_replica": [...]}}}. */
 json_t *golden_write_replicas(co_context *ctx, co_strategy *strategy, co_value *value);
-/* Run fn in every replica and write what each returns, in its own context, as a list by replica id. */
+/* Run fn in every replica and write what each returns, in its own context, as a list by replica
+ * id. */
 json_t *golden_run_each(golden_case *c, co_strategy *strategy, co_fn fn, co_value *args,
                         void *user);
 bool    golden_is_mirrored(co_context *ctx, co_strategy *strategy);
@@ -138,12 +144,14 @@ const char *golden_class(co_context *ctx, co_value *value);
 
 /* pipeline.c */
 
-/* The dataset that a list of {"op","args"} describes; NULL with a reason or with an error in ctx. */
+/* The dataset that a list of {"op","args"} describes; NULL with a reason or with an error in
+ * ctx. */
 co_dataset *golden_pipeline(golden_case *c, co_context *ctx, json_t *pipeline);
 /* One step that is known to exist, after `input`. */
 co_dataset *golden_pipeline_step(golden_case *c, co_context *ctx, co_dataset *input, json_t *item);
 
-/* The elements of a dataset, plain or distributed, as a list: all, or as many as a runaway one may give. */
+/* The elements of a dataset, plain or distributed, as a list: all, or as many as a runaway one may
+ * give. */
 json_t *golden_write_elements(co_context *ctx, co_dataset *dataset);
 
 /* isolate.c */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cases in child processes. A child runs cases in order and reports each over a pipe; if it dies or stalls, the case it
- * was at has failed, and another child goes on behind it. The parent never opens the library, so that forking is safe.
+ * Cases in child processes. A child runs cases in order and reports each over a pipe; if it dies or
+ * stalls, the case it was at has failed, and another child goes on behind it. The parent never
+ * opens the library, so that forking is safe.
  */
 #include "golden.h"
 

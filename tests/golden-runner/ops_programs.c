@@ -4,8 +4,8 @@
 
 #include "ops.h"
 
-/* Operators without a C function of their own yet are called by name; while the library has none of that name the case
- * fails with the library's own message. */
+/* Operators without a C function of their own yet are called by name; while the library has none of
+ * that name the case fails with the library's own message. */
 static co_value *
 call1(co_context *ctx, const char *op, co_value *x)
 {

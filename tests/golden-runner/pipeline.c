@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dataset pipelines: a list of {"op", "args"} becomes a dataset. A step that the library has no function for is missing. */
+/* Dataset pipelines: a list of {"op", "args"} becomes a dataset. A step that the library has no
+ * function for is missing. */
 #include "pipeline.h"
 
 #include <stdio.h>
@@ -62,7 +63,8 @@ step_from_tensor_slices(golden_case *c, co_context *ctx, co_dataset *input, json
     return value != NULL ? co_dataset_from_tensor_slices(ctx, value) : NULL;
 }
 
-/* The names of a list, made relative to the folder of the data, given to one of the readers of files. */
+/* The names of a list, made relative to the folder of the data, given to one of the readers of
+ * files. */
 static co_dataset *
 read_files(golden_case *c, co_context *ctx, json_t *args,
            co_dataset *(*make)(co_context *, const char *const *, size_t, const co_file_options *))
@@ -400,7 +402,8 @@ find_step(const char *op)
     return NULL;
 }
 
-/* All steps are looked up before the first is made, so that what is missing is said even where an earlier step fails. */
+/* All steps are looked up before the first is made, so that what is missing is said even where an
+ * earlier step fails. */
 static bool
 all_known(golden_case *c, json_t *pipeline)
 {

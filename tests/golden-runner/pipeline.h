@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of pipelines by name: pipeline.c makes stages of them, pipeline_functions.c holds them. */
+/* The functions of pipelines by name: pipeline.c makes stages of them, pipeline_functions.c holds
+ * them. */
 #ifndef GOLDEN_PIPELINE_H
 #define GOLDEN_PIPELINE_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions that stages of a pipeline call for their elements, by the names that the recording gives them. */
+/* The functions that stages of a pipeline call for their elements, by the names that the recording
+ * gives them. */
 #include "pipeline.h"
 
 #include <string.h>

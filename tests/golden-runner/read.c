@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The JSON of the recording into values. Everything is checked: a folder of data may come from anywhere. */
+/* The JSON of the recording into values. Everything is checked: a folder of data may come from
+ * anywhere. */
 #include "golden.h"
 
 #include <math.h>

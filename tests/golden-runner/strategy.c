@@ -153,7 +153,8 @@ golden_run_each(golden_case *c, co_strategy *strategy, co_fn fn, co_value *args,
     return list;
 }
 
-/* A mirrored strategy makes two kinds of variables of its own; under the others they are ordinary. */
+/* A mirrored strategy makes two kinds of variables of its own; under the others they are
+ * ordinary. */
 static const char *
 variable_class(co_context *ctx, co_value *variable)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Values into the JSON of the recording. Floats of 16 bits are taken apart here and not by the library: the library
- * is what is being tested.
+ * Values into the JSON of the recording. Floats of 16 bits are taken apart here and not by the
+ * library: the library is what is being tested.
  */
 #include "golden.h"
 

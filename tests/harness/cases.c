@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cases with known verdicts, most of them failing, that prove the harness: tests/scripts/harness.sh runs this program and
- * compares. It is no test by itself.
+ * Cases with known verdicts, most of them failing, that prove the harness: tests/scripts/harness.sh
+ * runs this program and compares. It is no test by itself.
  */
 #include "test.h"
 

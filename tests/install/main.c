@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program of somebody who has installed the library: two numbers, one sum. Built by scripts/check-install. */
+/* A program of somebody who has installed the library: two numbers, one sum. Built by
+ * scripts/check-install. */
 #include <cohort/cohort.h>
 #include <stdio.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What main.c prints, in C++: by a step on two replicas, and with every macro that stands for a statement or for arguments. */
+/* What main.c prints, in C++: by a step on two replicas, and with every macro that stands for a
+ * statement or for arguments. */
 #include <cohort/cohort.h>
 #include <iostream>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plug-ins that the loader is given in tests: a good one, and some that were built for another library. */
+/* Plug-ins that the loader is given in tests: a good one, and some that were built for another
+ * library. */
 #include "collective/collective.h"
 
 static co_code

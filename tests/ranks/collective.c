@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The bodies of tests/unit/collective_bodies.h over MPI. Every case opens a group of its own, so opening and closing
- * again and again is tested too.
+ * The bodies of tests/unit/collective_bodies.h over MPI. Every case opens a group of its own, so
+ * opening and closing again and again is tested too.
  */
 #include "collective/collective.h"
 #include "collective_bodies.h"
 #include "test.h"
 
-/* Groups that MPI has not let go of: leaked, as they must be, and found from here, so that they are no leaks to a sanitizer. */
+/* Groups that MPI has not let go of: leaked, as they must be, and found from here, so that they are
+ * no leaks to a sanitizer. */
 static coi_group *volatile left[256];
 static size_t num_left;
 

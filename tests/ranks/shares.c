@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unequal shares and own strategies over processes. The same bodies run with 1, 2 and 4 processes. */
+/* Unequal shares and own strategies over processes. The same bodies run with 1, 2 and 4
+ * processes. */
 #include "data_support.h"
 #include "line_support.h"
 

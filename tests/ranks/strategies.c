@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine over processes: ids, reductions, variables, training with the same bits, and ranks that fail or disagree. */
+/* The engine over processes: ids, reductions, variables, training with the same bits, and ranks
+ * that fail or disagree. */
 #include "test.h"
 
 #include <string.h>
@@ -137,7 +138,8 @@ CO_TEST(variables_start_with_the_chiefs_value_and_stay_equal,
     }
 }
 
-/* Replica r changes row 0 by 1 and, from replica 1 on, row r by 10 r: not as many rows everywhere. */
+/* Replica r changes row 0 by 1 and, from replica 1 on, row r by 10 r: not as many rows
+ * everywhere. */
 static co_value *
 change_rows(co_context *ctx, co_value *args, void *user)
 {
@@ -389,7 +391,8 @@ train(co_context *ctx, co_strategy *s)
     return hash;
 }
 
-/* The same four replicas as processes and as threads of this one: the same bits, uneven last batch included. */
+/* The same four replicas as processes and as threads of this one: the same bits, uneven last batch
+ * included. */
 CO_TEST(processes_end_with_the_bits_of_threads, "MW-10 MW-13 DS-PART-3 S-REDUCE-9")
 {
     static const char *const one[] = { "/cpu:0" };
@@ -431,7 +434,8 @@ device_here(co_context *ctx, co_value *args, void *user)
     return co_string(ctx, co_device_name(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2))));
 }
 
-/* Operations outside run go to the own worker, whatever was current before, and again when the scope is left (SCOPE-10). */
+/* Operations outside run go to the own worker, whatever was current before, and again when the
+ * scope is left (SCOPE-10). */
 CO_TEST_WITH(a_scope_makes_the_own_worker_current, "MW-7 SCOPE-10 MW-6", "cpus=2")
 {
     co_strategy *s = workers(ctx);
@@ -474,7 +478,8 @@ CO_TEST_WITH(a_scope_makes_the_own_worker_current, "MW-7 SCOPE-10 MW-6", "cpus=2
     CO_EXPECT_OK(ctx);
 }
 
-/* What MW-12 sets is the worker's own: field 10 (device filters) and the group leader name the task of this process. */
+/* What MW-12 sets is the worker's own: field 10 (device filters) and the group leader name the task
+ * of this process. */
 CO_TEST(a_config_is_that_of_the_own_worker, "MW-12 S-CFG-1 S-CFG-2")
 {
     co_strategy *s = workers(ctx);

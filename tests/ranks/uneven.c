@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes that host different numbers of replicas: two in the first, one in each of the others. What a value looks like in one of them,
- * wrapped or not, says nothing about the others, so nothing that all processes do together may depend on it.
+ * Processes that host different numbers of replicas: two in the first, one in each of the others.
+ * What a value looks like in one of them, wrapped or not, says nothing about the others, so nothing
+ * that all processes do together may depend on it.
  */
 #include "test.h"
 
@@ -212,7 +213,8 @@ CO_TEST(components_come_back_as_their_variable_everywhere, "DV-GROUP-5 S-REDUCE-
     expect_in_step(ctx, s);
 }
 
-/* As many replicas as are a multiple of the processes: a split into equal numbers would be possible, and wrong. */
+/* As many replicas as are a multiple of the processes: a split into equal numbers would be
+ * possible, and wrong. */
 CO_TEST(datasets_are_not_split_over_uneven_processes, "MW-2 MW-11")
 {
     int          num = co_num_workers(ctx, uneven(ctx));

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Same program, same bits: four logical replicas train a perceptron and a convolutional network with dropout for 200 steps on uneven
- * batches. However many devices, threads or processes host the replicas, the weights end with the same hash, which is printed.
+ * Same program, same bits: four logical replicas train a perceptron and a convolutional network
+ * with dropout for 200 steps on uneven batches. However many devices, threads or processes host the
+ * replicas, the weights end with the same hash, which is printed.
  *
  *     test_same_bits --verbose                                    devices and threads
  *     scripts/mpirun-here -n 2 test_same_bits --verbose           and processes
  */
 #include "test.h"
 
-/* Large enough that matrix products, element-wise work and random numbers are cut into pieces for several threads. */
+/* Large enough that matrix products, element-wise work and random numbers are cut into pieces for
+ * several threads. */
 enum {
     REPLICAS = 4,
     STEPS = TEST_SANITIZED ? 12 : 200,
@@ -113,7 +115,8 @@ hash_weights(co_context *ctx, const model *m)
     return hash;
 }
 
-/* 128 examples in batches of 41: replicas get 11, 11, 11 and 8 examples, in the last batch of a round 2, 2, 1 and none. */
+/* 128 examples in batches of 41: replicas get 11, 11, 11 and 8 examples, in the last batch of a
+ * round 2, 2, 1 and none. */
 static uint64_t
 train(co_context *ctx, co_strategy *s, bool is_convolutional, bool skips)
 {
@@ -199,7 +202,8 @@ CO_TEST_BARE(a_convolutional_network_ends_with_the_same_bits_on_any_devices, "S-
     expect_same_bits(true);
 }
 
-/* The processes of the launcher, which divide the replicas among them; outside one, this process alone. */
+/* The processes of the launcher, which divide the replicas among them; outside one, this process
+ * alone. */
 static uint64_t
 train_in_processes(co_context *ctx, bool is_convolutional, bool skips)
 {
@@ -223,7 +227,8 @@ CO_TEST(processes_end_with_the_bits_of_devices, "S-REDUCE-9 S-RUN-7 MW-10 MW-13"
                        train_on(1, 2, is_convolutional, false));
 }
 
-/* The random numbers of a step do not depend on how many the last step drew, or which replica drew them. */
+/* The random numbers of a step do not depend on how many the last step drew, or which replica drew
+ * them. */
 CO_TEST(replicas_may_draw_different_numbers_of_numbers, "S-RUN-7")
 {
     CO_EXPECT_TRUE(train_in_processes(ctx, false, true) == train_on(2, 1, false, true));

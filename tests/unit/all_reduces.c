@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The corners of all_reduce and all_gather: replicas that differ, values that cannot be combined, many replicas, tapes, no memory. */
+/* The corners of all_reduce and all_gather: replicas that differ, values that cannot be combined,
+ * many replicas, tapes, no memory. */
 #include "engine_support.h"
 #include "workers_support.h"
 

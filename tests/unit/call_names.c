@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Errors name the call that the program made, whatever it did inside, and every end finds its begin. */
+/* Errors name the call that the program made, whatever it did inside, and every end finds its
+ * begin. */
 #include "engine_support.h"
 #include "hooks.h"
 
@@ -11,7 +12,8 @@
         co_clear(ctx_);                                                                            \
     } while (0)
 
-/* All of them call something else first, and return what is in `user`: a value of another runtime. */
+/* All of them call something else first, and return what is in `user`: a value of another
+ * runtime. */
 static co_value *
 step(co_context *ctx, co_value *args, void *user)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What every rank of a group does in a test of groups: run by tests/unit/collective_group.c with ranks
- * as threads, and by tests/ranks/collective.c as processes under a launcher. In the bodies about
- * failures, the last rank is the one that misbehaves; alone, it has nobody to disappoint.
+ * What every rank of a group does in a test of groups: run by tests/unit/collective_group.c with
+ * ranks as threads, and by tests/ranks/collective.c as processes under a launcher. In the bodies
+ * about failures, the last rank is the one that misbehaves; alone, it has nobody to disappoint.
  */
 #ifndef COHORT_TEST_COLLECTIVE_BODIES_H
 #define COHORT_TEST_COLLECTIVE_BODIES_H
@@ -535,7 +535,8 @@ body_garbage_from_a_peer_is_a_failure_of_the_peer(coi_group *group)
     CO_EXPECT_CODE((co_code)all[group->size - 1].code, CO_INTERNAL);
 }
 
-/* A rank runs far ahead of ranks that do not listen. Memory is bounded, and nothing is lost that counts. */
+/* A rank runs far ahead of ranks that do not listen. Memory is bounded, and nothing is lost that
+ * counts. */
 static inline void
 body_announcements_never_wait(coi_group *group)
 {

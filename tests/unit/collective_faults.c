@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What goes wrong below a collective: a transport that fails at any message, seats that are none, memory that is not there
- * when groups are opened, and the words that errors are made of.
+ * What goes wrong below a collective: a transport that fails at any message, seats that are none,
+ * memory that is not there when groups are opened, and the words that errors are made of.
  */
 #include "collective/group.h"
 #include "collective/local/ranks.h"
@@ -320,8 +320,9 @@ CO_TEST_BARE(a_seat_is_one_of_the_world_and_taken_once, "")
 /* --- transfers of which only a part is taken --- */
 
 /*
- * The last rank sends two messages to each other rank and wants one back that never comes; the others take the first of the
- * two and leave. What was not taken is taken back, and nobody reads it later.
+ * The last rank sends two messages to each other rank and wants one back that never comes; the
+ * others take the first of the two and leave. What was not taken is taken back, and nobody reads it
+ * later.
  */
 static inline void
 body_messages_that_nobody_took_are_taken_back(coi_group *group)

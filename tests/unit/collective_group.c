@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Groups with ranks as threads, 1 to 4 of them, and groups of one rank; what the registry says about transports
- * that are not there; memory that runs out.
+ * Groups with ranks as threads, 1 to 4 of them, and groups of one rank; what the registry says
+ * about transports that are not there; memory that runs out.
  */
 #include "collective/local/ranks.h"
 #include "collective_bodies.h"

@@ -104,7 +104,8 @@ CO_TEST_BARE(a_failure_of_this_epoch_comes_first, "")
     CO_EXPECT_NULL(coi_inbox_failure(&inbox, 5, 1));
 }
 
-/* It has sent all that this collective needs, and would break nothing but for those who stopped taking it. */
+/* It has sent all that this collective needs, and would break nothing but for those who stopped
+ * taking it. */
 CO_TEST_BARE(a_failure_after_a_collective_is_no_failure_of_it, "RC-AR-4")
 {
     coi_inbox inbox = { 0 };
@@ -124,7 +125,8 @@ CO_TEST_BARE(a_failure_after_a_collective_is_no_failure_of_it, "RC-AR-4")
     CO_EXPECT_INT(slot.kind, COI_HELLO_FAILED);
 }
 
-/* Ranks can fail step after step without one that is slow; it still hears all that concerns it, in order. */
+/* Ranks can fail step after step without one that is slow; it still hears all that concerns it, in
+ * order. */
 CO_TEST_BARE(a_peer_that_fails_again_and_again_is_heard_from_the_beginning, "S-RUN-8")
 {
     enum { MANY = 50 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests of collectives: a straightforward version of the fixed tree to compare with, data that hurts,
- * and bodies that every rank of a group runs. tests/unit runs them with ranks as threads, tests/ranks
- * with processes under a launcher.
+ * Tests of collectives: a straightforward version of the fixed tree to compare with, data that
+ * hurts, and bodies that every rank of a group runs. tests/unit runs them with ranks as threads,
+ * tests/ranks with processes under a launcher.
  */
 #ifndef COHORT_TEST_COLLECTIVE_SUPPORT_H
 #define COHORT_TEST_COLLECTIVE_SUPPORT_H
@@ -194,8 +194,8 @@ expect_elements(const coi_reduction *job, const void *out, int64_t begin, int64_
 }
 
 /*
- * Element i of replica's part: numbers of very different sizes, so that the order of a sum shows, and
- * here and there an infinity, a NaN, a zero of either sign, a number too small to be normal.
+ * Element i of replica's part: numbers of very different sizes, so that the order of a sum shows,
+ * and here and there an infinity, a NaN, a zero of either sign, a number too small to be normal.
  */
 static inline void
 fill_part(co_dtype dtype, int replica, void *data, int64_t n)

@@ -61,7 +61,8 @@ CO_TEST_BARE(sums_follow_the_tree_for_every_dtype_and_operation, "")
     }
 }
 
-/* Results that no cache holds are written past it: wherever they begin, for one part and for a tree, with and without division. */
+/* Results that no cache holds are written past it: wherever they begin, for one part and for a
+ * tree, with and without division. */
 CO_TEST_BARE(large_results_have_the_same_bits, "RC-AR-5")
 {
     enum { N = (24 << 18) + 37 }; /* float32: just over what counts as large */
@@ -89,7 +90,8 @@ CO_TEST_BARE(large_results_have_the_same_bits, "RC-AR-5")
     free(room);
 }
 
-/* Ranks host [first[r], first[r+1]): every subtree reduced where it is hosted whole, then the top. */
+/* Ranks host [first[r], first[r+1]): every subtree reduced where it is hosted whole, then the
+ * top. */
 static void
 reduce_placed(const coi_reduction *job, const int *first, int num_ranks)
 {
@@ -188,7 +190,8 @@ CO_TEST_BARE(shares_cover_every_element_once_and_are_cut_at_cache_lines, "")
             }
 }
 
-/* Every half against numbers that round, overflow and vanish: the conversions of the kernels are their own. */
+/* Every half against numbers that round, overflow and vanish: the conversions of the kernels are
+ * their own. */
 CO_TEST_BARE(sixteen_bit_floats_are_rounded_at_every_node, "")
 {
     static const float others[] = { 0.0f,  -0.0f,    1.0f,   -1.0f,    6.1e-5f,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How values travel: options of strategies and calls, packs, time limits, and that none of it changes a bit. */
+/* How values travel: options of strategies and calls, packs, time limits, and that none of it
+ * changes a bit. */
 #include <cohort/extended.h>
 
 #include "engine_support.h"
@@ -291,7 +292,8 @@ brought(co_context *ctx, co_strategy *s)
     return co_per_replica(ctx, parts, n);
 }
 
-/* Rank 0's strategy packs and rank 1's does not: they disagree until a call says the same on both. */
+/* Rank 0's strategy packs and rank 1's does not: they disagree until a call says the same on
+ * both. */
 static void
 disagree_then_override(co_context *ctx, int rank, const co_multi_worker_options *options,
                        void *user)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* update_config_proto: what strategies set in a serialized message, and bytes that are none. S-CFG-*, MW-12. */
+/* update_config_proto: what strategies set in a serialized message, and bytes that are none.
+ * S-CFG-*, MW-12. */
 #include "test.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
@@ -86,8 +87,10 @@ hex_of(co_context *ctx, co_value *config, char out[1000])
     return out;
 }
 
-#define SCOPED   "5219521778018201120a10436f6c6c656374697665526564756365" /* CollectiveReduce alone */
-#define WORKER_1 "22122f6a6f623a776f726b65722f7461736b3a31" /* a filter for /job:worker/task:1 */
+#define SCOPED                                                                                     \
+    "5219521778018201120a10436f6c6c656374697665526564756365" /* CollectiveReduce alone             \
+                                                              */
+#define WORKER_1 "22122f6a6f623a776f726b65722f7461736b3a31"  /* a filter for /job:worker/task:1 */
 #define LED_BY_0 "82011e0a1c2f6a6f623a776f726b65722f7265706c6963613a302f7461736b3a30"
 
 CO_TEST(a_cluster_is_written_into_the_config, "MW-12 S-CFG-1 S-CFG-2")
@@ -217,7 +220,8 @@ CO_TEST(broken_messages_are_refused, "S-CFG-1")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "byte 0");
 }
 
-/* Every message cut off at every place, and every byte of it changed: an error, or a copy that is a message itself. */
+/* Every message cut off at every place, and every byte of it changed: an error, or a copy that is a
+ * message itself. */
 CO_TEST_WITH(damaged_messages_are_refused_or_copied, "S-CFG-1", "cpus=2")
 {
     static const char good[] = "\x0a\x02zz\x22\x04/job\x38\x01\x52\x06\x52\x04\x18\x02\x78\x02"

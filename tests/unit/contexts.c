@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contexts: lifetimes and blocks, opening and closing, devices, threads, hooks for memory and log, statistics, settings. */
+/* Contexts: lifetimes and blocks, opening and closing, devices, threads, hooks for memory and log,
+ * statistics, settings. */
 #include "hooks.h"
 #include "test.h"
 
@@ -342,7 +343,8 @@ CO_TEST_WITH(scopes_are_left_before_the_device_around_them, "SCOPE-9 SET-11", "c
     CO_EXPECT_ERROR(ctx, CO_RUNTIME, "reverse order");
     CO_EXPECT_CODE(co_scope_exit(ctx, &scope), CO_OK);
     co_device_end(ctx);
-    /* A device that had no name changed nothing, and gives nothing back from under a strategy that was set. */
+    /* A device that had no name changed nothing, and gives nothing back from under a strategy that
+     * was set. */
     co_device_begin(ctx, "/nonsense:x");
     CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
     co_experimental_set_strategy(ctx, one);

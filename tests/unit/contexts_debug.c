@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What debug builds find: handles used after their death, released too often, and a context used by two threads at once. Each
- * is an error of the context, never a crash.
+ * What debug builds find: handles used after their death, released too often, and a context used by
+ * two threads at once. Each is an error of the context, never a crash.
  */
 #include "test.h"
 
@@ -252,7 +252,8 @@ pound(void *arg)
     return NULL;
 }
 
-/* Calls of both threads meet in any way; the process lives, and one of them finds the error sooner or later. */
+/* Calls of both threads meet in any way; the process lives, and one of them finds the error sooner
+ * or later. */
 CO_TEST_BARE(two_threads_that_share_a_context_do_not_crash_it, "C-CTX-1")
 {
     hammer    h = { NULL, NULL, false };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Variable creators: when they are called, with what, and what they may not do. VAR-CREATOR-1, SCOPE-9, SET-11, SCOPE-13. */
+/* Variable creators: when they are called, with what, and what they may not do. VAR-CREATOR-1,
+ * SCOPE-9, SET-11, SCOPE-13. */
 #include "engine_support.h"
 
 /* What creators saw, in order: "name of creator:name of variable[owner]". */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Crews: where the threads of replicas live, when they are guests on the caller's core, and that they come home. */
+/* Crews: where the threads of replicas live, when they are guests on the caller's core, and that
+ * they come home. */
 #include "strategy/crew.h"
 #include "engine_support.h"
 
@@ -89,7 +90,8 @@ stay_on(const cpu_set_t *mine, int n)
     return false;
 }
 
-/* Guests are batch threads that may use the caller's core; at home they are what they were before. */
+/* Guests are batch threads that may use the caller's core; at home they are what they were
+ * before. */
 CO_TEST_WITH(guests_come_home_when_steps_follow_each_other, "", "cpus=2")
 {
     co_strategy *s = test_mirrored(ctx, 4, -1);
@@ -125,7 +127,8 @@ CO_TEST_WITH(guests_come_home_when_steps_follow_each_other, "", "cpus=2")
     CO_REQUIRE(sched_setaffinity(0, sizeof(mine), &mine) == 0);
 }
 
-/* A long step that began with guests costs its parallelism once: it takes many short ones until one has guests again. */
+/* A long step that began with guests costs its parallelism once: it takes many short ones until one
+ * has guests again. */
 CO_TEST_WITH(a_long_step_after_short_ones_is_learned_from, "", "cpus=2")
 {
     co_strategy *s = test_mirrored(ctx, 2, -1);
@@ -254,7 +257,8 @@ CO_TEST_BARE(threads_that_start_live_where_the_first_step_wants_them, "")
     }
 }
 
-/* Cores that come and go while it runs: every sum is right, and nobody lives on the caller's core who has another. */
+/* Cores that come and go while it runs: every sum is right, and nobody lives on the caller's core
+ * who has another. */
 CO_TEST_WITH(the_caller_may_move_between_steps, "S-RUN-1", "cpus=2")
 {
     co_strategy *s = test_mirrored(ctx, 4, -1);

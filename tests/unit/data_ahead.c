@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Working ahead: prefetch, parallel map and interleave, distributed datasets that read ahead. What they give is what is given
- * without them; and when they begin, how far they go, how they end.
+ * Working ahead: prefetch, parallel map and interleave, distributed datasets that read ahead. What
+ * they give is what is given without them; and when they begin, how far they go, how they end.
  */
 #include "context/context.h"
 #include "data_support.h"
@@ -29,7 +29,8 @@ sleep_ms(long ms)
     nanosleep(&t, NULL);
 }
 
-/* Until `*number` is at least `least`, or ten seconds have passed: others may have the processor. */
+/* Until `*number` is at least `least`, or ten seconds have passed: others may have the
+ * processor. */
 static bool
 reaches(atomic_int *number, int least)
 {
@@ -274,7 +275,8 @@ slow_datasets(co_context *ctx, co_value *x, void *user)
     return co_dataset_from_generator(ctx, slow_to_open, user, co_spec(ctx, CO_INT64, NULL, 0));
 }
 
-/* Datasets are opened side by side, those of the cycle and the next ones; not where their elements come from functions. */
+/* Datasets are opened side by side, those of the cycle and the next ones; not where their elements
+ * come from functions. */
 CO_TEST(parallel_interleave_opens_datasets_together, "")
 {
     for (int mapped = 0; mapped < 2; ++mapped)
@@ -484,7 +486,8 @@ mirrored(co_context *ctx)
     return co_mirrored_strategy(ctx, (const char *const[]){ "/cpu:0", "/cpu:1" }, 2, NULL);
 }
 
-/* A device whose memory the host cannot see: counts what goes there, and what the thread that asks has to bring itself. */
+/* A device whose memory the host cannot see: counts what goes there, and what the thread that asks
+ * has to bring itself. */
 static atomic_int uploads[2], own_uploads;
 static pthread_t  asking;
 
@@ -504,7 +507,8 @@ generated_for(co_context *ctx, const co_input_context *input, void *user)
     return co_dataset_batch(ctx, generated(ctx, user), 2, false);
 }
 
-/* Elements of one dataset for all replicas, and of one for each, are on their device before they are asked for. */
+/* Elements of one dataset for all replicas, and of one for each, are on their device before they
+ * are asked for. */
 CO_TEST_WITH(what_is_read_ahead_is_on_the_device_of_its_replica, "DS-PREF-1 IO-4", "devices=GPU:2")
 {
     coi_device_backend far = coi_cpu_backend;
@@ -546,7 +550,8 @@ CO_TEST_WITH(what_is_read_ahead_is_on_the_device_of_its_replica, "DS-PREF-1 IO-4
         gpus[i]->backend = &coi_cpu_backend;
 }
 
-/* What costs something is made on another thread, on the replica's device, as far as the option says. */
+/* What costs something is made on another thread, on the replica's device, as far as the option
+ * says. */
 CO_TEST_WITH(distributed_datasets_read_ahead_what_costs_something,
              "DS-PREF-1 DS-PREF-2 DS-SHARD-12", "cpus=2")
 {
@@ -567,7 +572,8 @@ CO_TEST_WITH(distributed_datasets_read_ahead_what_costs_something,
             sleep_ms(5);
         }
         CO_EXPECT_INT(pthread_equal(w.thread, pthread_self()) != 0, size == 0);
-        /* Two pieces, each of one row, and so many for each replica; the batch that a piece is cut from is whole. */
+        /* Two pieces, each of one row, and so many for each replica; the batch that a piece is cut
+         * from is whole. */
         CO_EXPECT_TRUE(atomic_load(&w.calls) <= 2 + 2 * size + 1);
         CO_EXPECT_TRUE(size > 0 || atomic_load(&w.calls) == 2);
     }
@@ -639,7 +645,8 @@ CO_TEST(iterators_may_be_released_after_any_number_of_elements, "THR-4")
         }
 }
 
-/* The shuffle wants hundreds of elements, each of which takes its time: one is waited for, not all. */
+/* The shuffle wants hundreds of elements, each of which takes its time: one is waited for, not
+ * all. */
 CO_TEST(release_waits_for_one_call_at_most, "THR-4")
 {
     work   w = { .ms = 50 };
@@ -794,7 +801,8 @@ CO_TEST(a_function_may_drop_the_iterator_that_it_works_ahead_for, "THR-4")
     CO_EXPECT_OK(ctx);
 }
 
-/* Nothing is moved to the devices of an iterator that is gone: it goes in the last call for a batch. */
+/* Nothing is moved to the devices of an iterator that is gone: it goes in the last call for a
+ * batch. */
 CO_TEST_WITH(a_function_may_drop_the_distributed_iterator_that_reads_it_ahead, "THR-4 DS-PREF-1",
              "cpus=2")
 {
@@ -898,7 +906,8 @@ CO_TEST(what_was_made_ahead_is_part_of_the_position, "")
     }
 }
 
-/* What a position brings is in the buffer: an iterator that is saved and restored again and again holds no more. */
+/* What a position brings is in the buffer: an iterator that is saved and restored again and again
+ * holds no more. */
 /* Those before it live on meanwhile, and end with the block: before `w` does. */
 static void
 save_and_go_on(co_context *ctx, bool parallel, work *w)
@@ -967,7 +976,8 @@ CO_TEST_BARE(working_ahead_survives_without_memory, "GEN-ERR-1")
     CO_EXPECT_SURVIVES_NO_MEMORY(NULL, run_all);
 }
 
-/* A process that may have no more memory gets no thread: elements are made when they are asked for. */
+/* A process that may have no more memory gets no thread: elements are made when they are asked
+ * for. */
 CO_TEST(without_threads_elements_are_made_on_demand, "")
 {
     struct rlimit before, little = { (rlim_t)1 << 20, RLIM_INFINITY };

@@ -306,7 +306,8 @@ CO_TEST_WITH(
         }
 }
 
-/* The optional of a step that cannot serve every replica is empty, without a call of next before it. */
+/* The optional of a step that cannot serve every replica is empty, without a call of next before
+ * it. */
 CO_TEST_WITH(an_incomplete_static_step_is_the_end_for_optionals_too, "DS-PART-4 DS-PART-6 AMB-16",
              "cpus=2")
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stages that change what an element is: datasets in place of elements, rows, padding, elements left
- * out; sources and parts of pipelines that are functions; promises about their length.
+ * Stages that change what an element is: datasets in place of elements, rows, padding, elements
+ * left out; sources and parts of pipelines that are functions; promises about their length.
  */
 #include "data_support.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Exactly once: whatever the number of examples, the batch size, the replicas and the workers, the inputs of all workers together
- * have every example once, in AUTO, DATA and FILE. co_dataset_for_worker gives each worker's input without a cluster.
+ * Exactly once: whatever the number of examples, the batch size, the replicas and the workers, the
+ * inputs of all workers together have every example once, in AUTO, DATA and FILE.
+ * co_dataset_for_worker gives each worker's input without a cluster.
  */
 #include "files_support.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who gets an example: what is told is compared with what the workers read, over sizes, batches, workers and replicas, and over
- * pipelines that repeat, drop, shuffle and cut anew.
+ * Who gets an example: what is told is compared with what the workers read, over sizes, batches,
+ * workers and replicas, and over pipelines that repeat, drop, shuffle and cut anew.
  */
 #include "files_support.h"
 
@@ -99,7 +99,8 @@ was_seen(int example, const co_example_place *place)
     return false;
 }
 
-/* Whether all examples are said to be where they were seen, step by step; is_cut: there may be more. */
+/* Whether all examples are said to be where they were seen, step by step; is_cut: there may be
+ * more. */
 static bool
 tells_the_truth(co_context *ctx, co_dataset *dataset, const co_input_context *input, int examples,
                 bool is_cut)

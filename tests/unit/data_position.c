@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Positions: an iterator that is saved and restored anywhere gives what the first had still to give; bytes that are no position of
- * the pipeline are refused, whatever they are.
+ * Positions: an iterator that is saved and restored anywhere gives what the first had still to
+ * give; bytes that are no position of the pipeline are refused, whatever they are.
  */
 #include "files_support.h"
 
@@ -452,7 +452,8 @@ pipeline(co_context *ctx, size_t i)
 
 /* --- everywhere --- */
 
-/* The positions of an iterator before each of its elements and at its end, and what followed there. */
+/* The positions of an iterator before each of its elements and at its end, and what followed
+ * there. */
 typedef struct journey {
     co_value *positions[MOST];
     char     *rests[MOST];
@@ -503,7 +504,8 @@ CO_TEST_WITH(an_iterator_goes_on_wherever_it_was_saved, "", "cpus=2")
         CO_REQUIRE(co_ok(ctx));
         CO_EXPECT_MORE(j.n, 2);
         for (int k = 0; k < j.n; ++k) {
-            /* The dataset of another process, and the very same one, whose rounds are counted on. */
+            /* The dataset of another process, and the very same one, whose rounds are counted
+             * on. */
             co_iterator *other = co_iterator_restore(ctx, pipeline(ctx, i), j.positions[k]);
             co_iterator *same = co_iterator_restore(ctx, dataset, j.positions[k]);
 
@@ -557,7 +559,8 @@ CO_TEST_WITH(examples_and_dropped_rows_are_part_of_a_position, "DS-PART-5", "cpu
     CO_EXPECT_INT(co_iterator_dropped_rows(ctx, iterator), 0);
 }
 
-/* Another machine has another number of cores: what a thread had made ahead is given without one, and the other way round. */
+/* Another machine has another number of cores: what a thread had made ahead is given without one,
+ * and the other way round. */
 CO_TEST(an_interleave_goes_on_with_any_number_of_calls, "")
 {
     static const int      calls[] = { 0, 1, 2, 3, -1 };
@@ -735,7 +738,8 @@ sealed(co_context *ctx, unsigned char *bytes, size_t n)
     return co_bytes(ctx, bytes, n);
 }
 
-/* Whether bytes are refused with one of the codes, or restored to an iterator that can be read and released. */
+/* Whether bytes are refused with one of the codes, or restored to an iterator that can be read and
+ * released. */
 static void
 try_bytes(co_context *ctx, co_dataset *dataset, co_value *bytes)
 {
@@ -928,7 +932,8 @@ save_often(void *arg)
     return NULL;
 }
 
-/* The elements belong to the dataset: whoever saves only reads them (the thread sanitizer looks). */
+/* The elements belong to the dataset: whoever saves only reads them (the thread sanitizer
+ * looks). */
 CO_TEST(iterators_of_one_cache_are_saved_at_once, "")
 {
     co_dataset *dataset = co_dataset_cache(ctx, slices(ctx));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shuffling: every element once, within the bound of the buffer, in an order that seed, buffer size and
- * pass decide alone.
+ * Shuffling: every element once, within the bound of the buffer, in an order that seed, buffer size
+ * and pass decide alone.
  */
 #include "data_support.h"
 
@@ -81,7 +81,8 @@ CO_TEST(passes_differ_when_reshuffling_and_are_equal_otherwise, "")
     CO_EXPECT_OK(ctx);
 }
 
-/* Of 6000 draws each of 6 elements is first about 1000 times: 150 is more than five standard deviations. */
+/* Of 6000 draws each of 6 elements is first about 1000 times: 150 is more than five standard
+ * deviations. */
 CO_TEST(the_first_element_is_any_of_the_buffer_alike, "")
 {
     co_dataset *dataset = shuffled(ctx, 6, 6, 11, true);
@@ -140,7 +141,8 @@ CO_TEST(an_error_of_the_input_loses_its_element_alone, "DS-ITER-8")
     CO_EXPECT_OK(ctx);
 }
 
-/* Workers with the same seed shuffle alike, so their shares of the data stay disjoint (DS-SHARD-13). */
+/* Workers with the same seed shuffle alike, so their shares of the data stay disjoint
+ * (DS-SHARD-13). */
 CO_TEST(workers_share_a_shuffled_dataset_exactly_once, "DS-SHARD-6 DS-SHARD-13")
 {
     int64_t order[MOST];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stages of a pipeline beyond batching: functions over elements, several inputs, what is kept. Their
- * elements, specs, cardinalities and batch sizes, how they are sharded, and what their errors say.
+ * Stages of a pipeline beyond batching: functions over elements, several inputs, what is kept.
+ * Their elements, specs, cardinalities and batch sizes, how they are sharded, and what their errors
+ * say.
  */
 #include "data_support.h"
 

@@ -144,7 +144,8 @@ CO_TEST(statistics_refuse_wrong_arguments, "")
     CO_EXPECT_ERROR(ctx, CO_VALUE, "argument 3 (out) is NULL");
 }
 
-/* A dataset that is in a pipeline twice is one stage; of longer pipelines the first 64 stages are counted. */
+/* A dataset that is in a pipeline twice is one stage; of longer pipelines the first 64 stages are
+ * counted. */
 CO_TEST(large_pipelines_have_statistics_too, "")
 {
     co_dataset    *range = co_dataset_range(ctx, 0, 3, 1);

@@ -181,7 +181,8 @@ data_below5(co_context *ctx, co_value *x, void *user)
     return co_item_int(ctx, x) < 5;
 }
 
-/* Stages that work on one input, functions included: double, even, below5. NULL: there is no such. */
+/* Stages that work on one input, functions included: double, even, below5. NULL: there is no
+ * such. */
 static inline co_dataset *
 data_stage(co_context *ctx, co_dataset *input, const char *name, const long long *args)
 {

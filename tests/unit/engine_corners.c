@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Corners of the engine: no context, want of memory in every part of a step, and ranks that bring unusual things. */
+/* Corners of the engine: no context, want of memory in every part of a step, and ranks that bring
+ * unusual things. */
 #include "collective/local/ranks.h"
 #include "context/context.h"
 #include "hooks.h"
@@ -113,7 +114,8 @@ CO_TEST_WITH(no_strategy_is_set_in_a_merge_function_of_default_mode, "SET-6 DEF-
     CO_EXPECT_FALSE(co_has_strategy(ctx));
 }
 
-/* Steps have numbers of their own for random calls; one that makes more than there are for a step leaves none for the next. */
+/* Steps have numbers of their own for random calls; one that makes more than there are for a step
+ * leaves none for the next. */
 static co_value *
 use_many_numbers(co_context *ctx, co_value *args, void *user)
 {

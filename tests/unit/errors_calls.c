@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every public call of error.h, context.h, device.h, value.h, dlpack.h, gradient.h, ops.h and variable.h on a NULL context and on
- * one that has an error: nothing is made, nothing crashes, the first error stays. tests/scripts/every_call.sh checks that no call
- * is missing here.
+ * Every public call of error.h, context.h, device.h, value.h, dlpack.h, gradient.h, ops.h and
+ * variable.h on a NULL context and on one that has an error: nothing is made, nothing crashes, the
+ * first error stays. tests/scripts/every_call.sh checks that no call is missing here.
  */
 #include "test.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Wrong arguments of the calls on values: each error has the right code and says which argument is wrong, what it is and what
- * would be right. Then each allocation of each call is made to fail in turn.
+ * Wrong arguments of the calls on values: each error has the right code and says which argument is
+ * wrong, what it is and what would be right. Then each allocation of each call is made to fail in
+ * turn.
  */
 #include "test.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the documents call strategy.extended: places, updates, containers, properties. Section 13. */
+/* What the documents call strategy.extended: places, updates, containers, properties. Section
+ * 13. */
 #include "test.h"
 
 static const char *const two[] = { "/cpu:0", "/cpu:1" };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Record files, lines and fixed-length records as datasets, and writing records. Values recorded from TensorFlow are compared by
- * the golden runner; here are damage, sizes that hurt, sharing out, and want of memory.
+ * Record files, lines and fixed-length records as datasets, and writing records. Values recorded
+ * from TensorFlow are compared by the golden runner; here are damage, sizes that hurt, sharing out,
+ * and want of memory.
  */
 #include "files_support.h"
 
@@ -44,7 +45,8 @@ static const struct {
     { "", CO_COMPRESSION_NONE, 0, CO_INVALID_ARGUMENT, "directory" },
 };
 
-/* Each damaged file stands before a good one: the intact records, the error, and the records of the next file. */
+/* Each damaged file stands before a good one: the intact records, the error, and the records of the
+ * next file. */
 CO_TEST(damage_is_found_after_the_intact_records, "GEN-ERR-5 DS-ITER-8")
 {
     bool has_zlib = files_has_zlib();
@@ -76,7 +78,8 @@ CO_TEST(damage_is_found_after_the_intact_records, "GEN-ERR-5 DS-ITER-8")
         }
 }
 
-/* In batches: the batch that the damage falls into is lost, as it is in the reference; those before it are not. */
+/* In batches: the batch that the damage falls into is lost, as it is in the reference; those before
+ * it are not. */
 CO_TEST(damage_in_batches_keeps_whole_batches, "GEN-ERR-5")
 {
     char         path[FILES_PATH];
@@ -390,7 +393,8 @@ CO_TEST(a_huge_length_is_damage_not_memory, "GEN-ERR-5")
     files_clean();
 }
 
-/* Every prefix of a compressed file: intact records, then data loss; nothing at all is no file, which ends. */
+/* Every prefix of a compressed file: intact records, then data loss; nothing at all is no file,
+ * which ends. */
 CO_TEST(a_compressed_file_that_is_cut_off, "GEN-ERR-5")
 {
     char   from[FILES_PATH], path[FILES_PATH];
@@ -535,7 +539,8 @@ CO_TEST(wrong_use_of_a_writer, "")
     files_clean();
 }
 
-/* The bytes of a file of one record are those that TensorFlow wrote; values are written one by one. */
+/* The bytes of a file of one record are those that TensorFlow wrote; values are written one by
+ * one. */
 CO_TEST(records_are_written_as_the_reference_does, "")
 {
     static const void *const texts[] = { "on", "ly" };

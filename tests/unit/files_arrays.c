@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* .npy and .npz: heads that are read with care, mapping, damage. Values recorded from NumPy are compared by the golden runner. */
+/* .npy and .npz: heads that are read with care, mapping, damage. Values recorded from NumPy are
+ * compared by the golden runner. */
 #include "files_support.h"
 
 /* An array file: a head of version 1 and so many bytes of data, counting up. */

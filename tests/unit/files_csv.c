@@ -154,7 +154,8 @@ static const struct {
     { "1, \"a\n2,b\"\n3,c\n", "!0.1 !1.1 (3,'c')" },
 };
 
-/* A quote that is where none belongs costs its own row, wherever it lies in what is read at a time, and also from a position on. */
+/* A quote that is where none belongs costs its own row, wherever it lies in what is read at a time,
+ * and also from a position on. */
 CO_TEST(a_stray_quote_costs_one_row, "GEN-ERR-5")
 {
     const co_csv_column columns[] = { { CO_INT32, NULL }, { CO_STRING, NULL } };
@@ -233,7 +234,8 @@ but_two(co_context *ctx, co_value *x, void *user)
     return co_item_int(ctx, x) == 2 ? (co_fail(ctx, CO_DATA_LOSS, "two"), NULL) : x;
 }
 
-/* What is lost of a batch that fails is the same whatever failed: what came before in that batch. */
+/* What is lost of a batch that fails is the same whatever failed: what came before in that
+ * batch. */
 CO_TEST(batches_that_fail_lose_what_came_before, "DS-ITER-8")
 {
     static const struct {

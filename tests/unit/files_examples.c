@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tf.Example: what is written is read again, alone and in batches; malformed bytes of every kind are errors. */
+/* tf.Example: what is written is read again, alone and in batches; malformed bytes of every kind
+ * are errors. */
 #include "files_support.h"
 
 static co_value *
@@ -73,7 +74,8 @@ CO_TEST(all_of_an_example_comes_back, "")
     CO_EXPECT_INT(co_size(ctx, co_example_decode(ctx, co_string(ctx, ""))), 0);
 }
 
-/* What protocol buffers allow besides what TensorFlow writes: unpacked numbers, unknown fields, keys that come twice. */
+/* What protocol buffers allow besides what TensorFlow writes: unpacked numbers, unknown fields,
+ * keys that come twice. */
 static const struct {
     const char *bytes, *decoded;
 } unusual[] = {
@@ -113,7 +115,8 @@ CO_TEST(unusual_and_malformed_bytes, "GEN-ERR-5")
         }
 }
 
-/* Every byte of an example changed in turn, and every prefix of it: an error or a map, never a crash. */
+/* Every byte of an example changed in turn, and every prefix of it: an error or a map, never a
+ * crash. */
 CO_TEST(changed_and_cut_examples, "GEN-ERR-5")
 {
     const co_feature features[] = {

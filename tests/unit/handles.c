@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every call of strategies checks the handles it is given before it looks at what they stand for. */
+/* Every call of strategies checks the handles it is given before it looks at what they stand
+ * for. */
 #include "engine_support.h"
 
 static co_value *

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Corners of distributed input: replicas whose datasets differ, empty elements of every shape, wrong arguments, want of memory. */
+/* Corners of distributed input: replicas whose datasets differ, empty elements of every shape,
+ * wrong arguments, want of memory. */
 #include "data/dataset.h"
 #include "data_support.h"
 #include "scarce.h"

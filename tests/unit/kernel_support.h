@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What tests of kernels share: tensors of repeatable noise, comparisons, gradients against finite differences, and the
- * same computation under several numbers of threads. Tests that use it look inside the library: they include
- * context/context.h themselves, which has them linked with the static one.
+ * What tests of kernels share: tensors of repeatable noise, comparisons, gradients against finite
+ * differences, and the same computation under several numbers of threads. Tests that use it look
+ * inside the library: they include context/context.h themselves, which has them linked with the
+ * static one.
  */
 #ifndef COHORT_KERNEL_SUPPORT_H
 #define COHORT_KERNEL_SUPPORT_H
@@ -50,7 +51,8 @@ kernel_read(co_context *ctx, co_value *x, int64_t *n)
     return data;
 }
 
-/* The largest difference, relative to 1 and the largest element; NaN counts as infinite unless both have it. */
+/* The largest difference, relative to 1 and the largest element; NaN counts as infinite unless both
+ * have it. */
 KERNEL_UNUSED static double
 kernel_difference(co_context *ctx, co_value *a, co_value *b)
 {
@@ -133,7 +135,8 @@ kernel_loss_at(co_context *ctx, kernel_fn fn, co_value *const *in, int num_in, i
     return loss;
 }
 
-/* Whether the gradients of fn for its first num_checked inputs (float64) agree with central differences. */
+/* Whether the gradients of fn for its first num_checked inputs (float64) agree with central
+ * differences. */
 KERNEL_UNUSED static bool
 kernel_check_gradients(co_context *ctx, kernel_fn fn, co_value *const *in, int num_in,
                        const int *checked, int num_checked)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handles where they do not belong: those of another runtime or another strategy, and all of them in a forked child. */
+/* Handles where they do not belong: those of another runtime or another strategy, and all of them
+ * in a forked child. */
 #include "engine_support.h"
 
 #include <pthread.h>

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention: against the plain kernel and the composition, sizes that hurt, what causal means, steady memory, errors. */
+/* Attention: against the plain kernel and the composition, sizes that hurt, what causal means,
+ * steady memory, errors. */
 #include "context/context.h"
 #include "hooks.h"
 #include "kernel_support.h"
 #include "ops_support.h"
 
-/* One problem: [items, queries, heads * depth], [items, keys, heads * depth], [items, keys, heads * width]. */
+/* One problem: [items, queries, heads * depth], [items, keys, heads * depth], [items, keys, heads *
+ * width]. */
 typedef struct problem {
     int64_t items, heads, queries, keys, depth, width;
     bool    causal;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators that are made of others: gradients of two orders against differences, the kernels among their parts against
- * the plain ones, threads, operands that are no tensors, and what they refuse.
+ * Operators that are made of others: gradients of two orders against differences, the kernels among
+ * their parts against the plain ones, threads, operands that are no tensors, and what they refuse.
  */
 #include "kernel_support.h"
 #include "ops_support.h"
@@ -229,7 +229,8 @@ CO_TEST(gradients_of_composed_operators_agree_with_differences, "")
     check_all(ctx, NULL);
 }
 
-/* The gradient for the last input as a function of all of them, weighed so that it depends on each. */
+/* The gradient for the last input as a function of all of them, weighed so that it depends on
+ * each. */
 static co_value *
 gradient_of_current(co_context *ctx, co_value *const *in)
 {
@@ -353,7 +354,8 @@ CO_TEST(reductions_and_scans_agree_with_the_reference, "")
 
                     compare(ctx, folds[0], x, "axis", co_int(ctx, axis), 0);
                     for (int k = 0; k < 2; ++k) {
-                        /* Products of many numbers and sums near 0 have few right digits in halves. */
+                        /* Products of many numbers and sums near 0 have few right digits in
+                         * halves. */
                         double limit = !is_float ? 0 : k == 0 ? 1e300 : 600;
 
                         if (k == 1)
@@ -471,7 +473,8 @@ CO_TEST(depthwise_convolutions_have_the_bits_of_the_reference, "")
                     plain = depthwise_of_round(ctx, round, (co_dtype)dtype, which);
                     ctx->reference_kernels = false;
                     CO_EXPECT_OK(ctx);
-                    /* Filters of one channel are a convolution without groups, which another kernel does. */
+                    /* Filters of one channel are a convolution without groups, which another kernel
+                     * does. */
                     if (round % 4 != 0)
                         CO_EXPECT_CLOSE(ops_compare(ctx, fast, plain), 0, 0);
                 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What operators that are made of others refuse, by name of operator and argument; operands that are no tensors; special
- * numbers; and memory that runs out on the way.
+ * What operators that are made of others refuse, by name of operator and argument; operands that
+ * are no tensors; special numbers; and memory that runs out on the way.
  */
 #include "ops_support.h"
 
@@ -340,7 +340,8 @@ CO_TEST(operands_may_be_anything_that_converts, "C-VAL-4")
     CO_EXPECT_OK(ctx);
 }
 
-/* A value that was given is not given back as the result: keeping and releasing one leaves the other alone. */
+/* A value that was given is not given back as the result: keeping and releasing one leaves the
+ * other alone. */
 CO_TEST(results_are_values_of_their_own, "")
 {
     co_value *x = F(1, 3);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradients of every differentiable operator of the table, first and second, against finite differences in float64, with the
- * optimised and the reference kernels. ops_gradient.c, ops_composed.c and the tests of families look at more shapes and attributes.
+ * Gradients of every differentiable operator of the table, first and second, against finite
+ * differences in float64, with the optimised and the reference kernels. ops_gradient.c,
+ * ops_composed.c and the tests of families look at more shapes and attributes.
  */
 #include "kernel_support.h"
 #include "ops_rows.h"
@@ -162,8 +163,9 @@ flat(co_context *ctx, co_value *x)
 }
 
 /*
- * All real results as one vector, and the inputs behind them: so every input has a gradient, and one that does not come through
- * the operator although it should is a wrong number and not a missing one.
+ * All real results as one vector, and the inputs behind them: so every input has a gradient, and
+ * one that does not come through the operator although it should is a wrong number and not a
+ * missing one.
  */
 static co_value *
 results(co_context *ctx, co_value *const *in)
@@ -183,7 +185,8 @@ results(co_context *ctx, co_value *const *in)
     return co_concat(ctx, co_list(ctx, parts, n), 0);
 }
 
-/* The gradients for all real inputs as one vector; weighed with the inputs, so that each has a gradient again. */
+/* The gradients for all real inputs as one vector; weighed with the inputs, so that each has a
+ * gradient again. */
 static co_value *
 gradients(co_context *ctx, co_value *const *in)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Element-wise operators: every optimised kernel against its reference kernel, over all dtypes that the operator accepts,
- * shapes that hurt and values that hurt, for every instruction set this machine has.
+ * Element-wise operators: every optimised kernel against its reference kernel, over all dtypes that
+ * the operator accepts, shapes that hurt and values that hurt, for every instruction set this
+ * machine has.
  */
 #include "ops_support.h"
 
@@ -10,7 +11,8 @@
 #include "ops/cast.h"
 #include "ops/simd/loops.h"
 
-/* Units in the last place that a fast kernel may be away from the correctly rounded result, by dtype. */
+/* Units in the last place that a fast kernel may be away from the correctly rounded result, by
+ * dtype. */
 typedef struct tolerance {
     const char *name;
     double      half, single, dbl;
@@ -82,7 +84,8 @@ limit_of(const tolerance *t, co_dtype dtype)
                                                        : t->dbl;
 }
 
-/* Pairs of shapes: equal, scalars, rows, columns, inner and outer broadcasting, no elements, ranks 0 to 8. */
+/* Pairs of shapes: equal, scalars, rows, columns, inner and outer broadcasting, no elements, ranks
+ * 0 to 8. */
 static const struct {
     int     nx, ny;
     int64_t x[CO_MAX_DIMS], y[CO_MAX_DIMS];
@@ -270,7 +273,8 @@ CO_TEST(leaky_relu_and_gelu_agree_with_the_reference, "")
     CO_EXPECT_TRUE(co_ok(ctx));
 }
 
-/* Backward steps compute in float what the reference computes in double: a few roundings of values up to 1. */
+/* Backward steps compute in float what the reference computes in double: a few roundings of values
+ * up to 1. */
 CO_TEST(backward_kernels_agree_with_the_reference, "")
 {
     static const char *const names[] = { "tanh_grad", "sigmoid_grad", "selu_grad",

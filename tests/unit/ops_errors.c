@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What operators reject, with the right code and a message that names operator, argument, value and repair; and the
- * table that describes them.
+ * What operators reject, with the right code and a message that names operator, argument, value and
+ * repair; and the table that describes them.
  */
 #include "ops_support.h"
 

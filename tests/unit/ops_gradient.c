@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradients of operators, first and second, against finite differences in float64. A case is a function of one or two
- * tensors; what is differentiated is the sum of its result weighed with fixed numbers.
+ * Gradients of operators, first and second, against finite differences in float64. A case is a
+ * function of one or two tensors; what is differentiated is the sum of its result weighed with
+ * fixed numbers.
  */
 #include "ops_support.h"
 
@@ -180,7 +181,8 @@ f_composite(co_context *ctx, co_value *const *x)
         ctx, co_neg(ctx, co_square(ctx, co_sub(ctx, co_tanh(ctx, x[0]), co_sigmoid(ctx, x[1])))));
 }
 
-/* Shapes are chosen so that broadcasting has something to undo. `positive` keeps roots and logarithms in their range. */
+/* Shapes are chosen so that broadcasting has something to undo. `positive` keeps roots and
+ * logarithms in their range. */
 static const struct {
     const char *name;
     case_fn     fn;
@@ -266,7 +268,8 @@ first(co_context *ctx, size_t c, co_value *const *x)
     return weighed(ctx, cases[c].fn(ctx, x), 11);
 }
 
-/* The gradient for input k, weighed: a function whose gradient is a second derivative. NULL where there is none. */
+/* The gradient for input k, weighed: a function whose gradient is a second derivative. NULL where
+ * there is none. */
 static co_value *
 second(co_context *ctx, size_t c, co_value *const *x, int k)
 {
@@ -476,7 +479,8 @@ CO_TEST(the_gradient_of_rows_stays_rows, "")
                     sizeof(expected));
 }
 
-/* Slices among the targets are their values: gradients of gathers can be differentiated again as they are, repeated rows too. */
+/* Slices among the targets are their values: gradients of gathers can be differentiated again as
+ * they are, repeated rows too. */
 CO_TEST(the_gradient_of_rows_has_a_gradient, "")
 {
     static const float data[] = { 1, 2, 3, 4, 5, 6 }, expected[] = { 6, 12, 0, 0, 60, 72 };
@@ -537,8 +541,8 @@ CO_TEST(slices_and_tensors_add_up, "")
     CO_EXPECT_BYTES(co_data(ctx, grad), expected, sizeof(expected));
 }
 
-/* Slices as output gradient of slices: row by row, and only for the same rows of a tensor of the same shape, whatever integers
- * say so. */
+/* Slices as output gradient of slices: row by row, and only for the same rows of a tensor of the
+ * same shape, whatever integers say so. */
 CO_TEST(slices_are_output_gradients_of_slices_with_the_same_rows, "")
 {
     static const float   numbers[] = { 1, 2, 3, 4, 5, 6 };
@@ -614,7 +618,8 @@ CO_TEST(gradients_keep_the_dtype, "")
     CO_EXPECT_TRUE(co_ok(ctx));
 }
 
-/* Element by element: h and r in between, with what flows into them shared, reshaped, passed on and asked for. */
+/* Element by element: h and r in between, with what flows into them shared, reshaped, passed on and
+ * asked for. */
 static co_value *
 f_activations(co_context *ctx, co_value *x, co_value **r)
 {
@@ -652,7 +657,8 @@ gradients_of_activations(co_context *ctx, co_value *x, co_value *y, bool twice)
     return grads;
 }
 
-/* Gradients of large tensors take the memory of what flows in, if it is theirs; small ones never do. */
+/* Gradients of large tensors take the memory of what flows in, if it is theirs; small ones never
+ * do. */
 CO_TEST(taking_the_memory_of_what_flows_in_changes_nothing, "")
 {
     enum { N = 140000, PIECE = 1400 };

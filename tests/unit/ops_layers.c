@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dense and conv2d_bias: the bits of product, bias and activation apart, in values and gradients; halves, empty shapes, groups,
- * gradients of gradients, errors, want of memory. Differences and threads are in the tables of ops_differences.c and ops_threads.c.
+ * dense and conv2d_bias: the bits of product, bias and activation apart, in values and gradients;
+ * halves, empty shapes, groups, gradients of gradients, errors, want of memory. Differences and
+ * threads are in the tables of ops_differences.c and ops_threads.c.
  */
 #include "context/context.h"
 #include "kernel_support.h"

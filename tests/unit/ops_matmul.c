@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* matmul: against the plain kernel over sizes that hurt, gradients of two orders, threads, errors. */
+/* matmul: against the plain kernel over sizes that hurt, gradients of two orders, threads,
+ * errors. */
 #include "context/context.h"
 #include "kernel_support.h"
 
@@ -234,7 +235,8 @@ CO_TEST_BARE(matmul_survives_no_memory, "")
     CO_EXPECT_SURVIVES_NO_MEMORY(NULL, multiply_once);
 }
 
-/* A product deeper than what is packed at a time goes in slabs of k, with the same bits as one slab. */
+/* A product deeper than what is packed at a time goes in slabs of k, with the same bits as one
+ * slab. */
 CO_TEST(gemm_in_slabs_equals_gemm_in_one, "")
 {
     enum { M = 30, N = 40, K = 1000 };
@@ -276,7 +278,8 @@ static const char *const ways[] = { "product=auto", "product=plain", "product=a"
                                     "product=b",    "product=both",  "product=turned" };
 enum { NUM_WAYS = sizeof(ways) / sizeof(ways[0]) };
 
-/* The product of one shape in one way, with a layer's bias and activation where nothing is transposed. */
+/* The product of one shape in one way, with a layer's bias and activation where nothing is
+ * transposed. */
 static void
 multiply_into(co_context *ctx, co_dtype dtype, const int64_t *mnk, int turns, char *to,
               size_t capacity)
@@ -314,7 +317,8 @@ expect_same_bits(co_context *const *ctxs, co_dtype dtype, const int64_t *mnk, in
     }
 }
 
-/* Packing and turning are a matter of speed alone, also at the borders of tiles, slabs and shallow products. */
+/* Packing and turning are a matter of speed alone, also at the borders of tiles, slabs and shallow
+ * products. */
 CO_TEST_BARE(products_have_the_same_bits_in_every_way, "")
 {
     static const int64_t shapes[][3] = {

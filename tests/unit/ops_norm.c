@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layer norm with kernels of its own: against the plain ones, against double, against the composition, extremes, no memory. */
+/* Layer norm with kernels of its own: against the plain ones, against double, against the
+ * composition, extremes, no memory. */
 #include "context/context.h"
 #include "hooks.h"
 #include "kernel_support.h"
@@ -77,7 +78,8 @@ CO_TEST(layer_norm_of_halves_rounds_once, "")
     }
 }
 
-/* How far results are from those of double: units in the last place of the result, or of `least` where it is smaller. */
+/* How far results are from those of double: units in the last place of the result, or of `least`
+ * where it is smaller. */
 static double
 units_from_double(co_context *ctx, kernel_fn fn, co_value *const *in, double least)
 {
@@ -144,7 +146,8 @@ CO_TEST(layer_norm_does_without_epsilon_however_small_the_numbers, "")
     epsilon = 1e-5;
 }
 
-/* However large it is, what is the same everywhere is beta: the mean is what it was, or what it lost is put back first. */
+/* However large it is, what is the same everywhere is beta: the mean is what it was, or what it
+ * lost is put back first. */
 CO_TEST(layer_norm_of_equal_numbers_is_beta, "")
 {
     num_axes = 1;
@@ -193,7 +196,8 @@ CO_TEST(layer_norm_agrees_with_the_composition, "")
     }
 }
 
-/* A gradient that may be differentiated again is made of other operators; its numbers are the same. */
+/* A gradient that may be differentiated again is made of other operators; its numbers are the
+ * same. */
 CO_TEST(layer_norm_on_a_persistent_tape_has_the_same_gradients, "")
 {
     co_value *in[3], *y, *grads;

@@ -17,7 +17,8 @@ pool_gradient(co_context *ctx, co_value *const *in)
     return kernel_gradient(ctx, pool, in, 0);
 }
 
-/* The gradient depends on x through the square alone: that of pooling picks the same places near x. */
+/* The gradient depends on x through the square alone: that of pooling picks the same places near
+ * x. */
 static co_value *
 pool_square_gradient(co_context *ctx, co_value *const *in)
 {
@@ -100,7 +101,8 @@ CO_TEST(max_pool2d_sends_a_tied_gradient_to_the_first, "")
     CO_EXPECT_BYTES(co_data(ctx, co_gradient(ctx, pool(ctx, &x), x)), want, sizeof(want));
 }
 
-/* Ties, NaN, infinities and zeros of both signs in every place of a window, and gradients of -0, in vectors and beside them. */
+/* Ties, NaN, infinities and zeros of both signs in every place of a window, and gradients of -0, in
+ * vectors and beside them. */
 CO_TEST(max_pool2d_of_special_values_has_the_bits_of_the_plain_kernel, "")
 {
     static const float values[] = { 0, -0.0F, 1, -1, NAN, INFINITY, -INFINITY, 1 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random numbers: Philox against published vectors, distributions, streams, threads, instruction sets, errors. */
+/* Random numbers: Philox against published vectors, distributions, streams, threads, instruction
+ * sets, errors. */
 #include "context/context.h"
 #include "kernel_support.h"
 
@@ -180,7 +181,8 @@ CO_TEST(random_streams_repeat_from_the_seed_and_differ_by_call_and_replica, "S-R
     CO_EXPECT_MORE(kernel_difference(ctx, first, replica), 0.1);
 }
 
-/* A function of their two seeds: the state of the context and the replica do not matter and do not change. */
+/* A function of their two seeds: the state of the context and the replica do not matter and do not
+ * change. */
 CO_TEST(stateless_random_numbers_follow_from_their_seeds, "S-RUN-7")
 {
     static const int64_t seeds[][2] = { { 1, 2 }, { 2, 1 }, { 1, 3 }, { -1, 2 }, { 0, 0 } };
@@ -258,7 +260,8 @@ CO_TEST_BARE(random_numbers_are_the_same_with_any_number_of_threads, "S-RUN-7")
     kernel_check_threads(dropped);
 }
 
-/* What stays is scaled so that the mean stays; gradients pass at the same places; a seed gives the same ones again. */
+/* What stays is scaled so that the mean stays; gradients pass at the same places; a seed gives the
+ * same ones again. */
 CO_TEST(dropout_drops_about_its_rate, "")
 {
     co_value    *x = co_ones(ctx, CO_FLOAT64, CO_SHAPE(20000)), *y, *grad, *again;
@@ -372,7 +375,8 @@ CO_TEST(bounds_are_numbers_of_the_dtype, "GEN-ERR-4")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "mean is 0 and stddev 1e+06; float16 cannot hold");
 }
 
-/* What a normal distribution gives beyond the largest number is infinite, as in a sum of such numbers; nothing is NaN. */
+/* What a normal distribution gives beyond the largest number is infinite, as in a sum of such
+ * numbers; nothing is NaN. */
 CO_TEST(random_normal_numbers_beyond_the_dtype_are_infinite, "")
 {
     co_value *x = co_random_normal(ctx, CO_FLOAT16, CO_SHAPE(MANY), 0, 40000);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reductions and argmax: the optimised kernels against the reference over shapes, axes and dtypes, and the order of sums.
+ * Reductions and argmax: the optimised kernels against the reference over shapes, axes and dtypes,
+ * and the order of sums.
  */
 #include "ops_support.h"
 
@@ -29,7 +30,8 @@ static const struct {
     { 8, { 2, 1, 3, 2, 1, 2, 1, 2 } },
 };
 
-/* Ordinary numbers of half the dtypes would overflow or cancel; sums of small whole numbers are exact everywhere. */
+/* Ordinary numbers of half the dtypes would overflow or cancel; sums of small whole numbers are
+ * exact everywhere. */
 static void
 check_shape(co_context *ctx, ops_random *random, const coi_op *op, co_dtype dtype, size_t shape,
             ops_filling filling, double limit)
@@ -110,7 +112,8 @@ CO_TEST(long_sums_are_accurate, "")
         for (int64_t k = 0; k < co_num_elements(ctx, sum); k += 97) {
             double n = (double)co_num_elements(ctx, x) / (double)co_num_elements(ctx, sum);
 
-            /* 2 is the largest element; the error grows with the square root of the length at worst */
+            /* 2 is the largest element; the error grows with the square root of the length at
+             * worst */
             CO_EXPECT_CLOSE(((const float *)co_data(ctx, sum))[k],
                             ((const double *)co_data(ctx, exact))[k], 2 * sqrt(n) * 6e-8 * 12);
         }
@@ -139,7 +142,8 @@ CO_TEST(segments_combine_to_what_the_reference_gives, "")
     CO_EXPECT_TRUE(co_ok(ctx));
 }
 
-/* Around the sizes from which a result is cut into segments, none of which may be less than one. Sums of ones are exact. */
+/* Around the sizes from which a result is cut into segments, none of which may be less than one.
+ * Sums of ones are exact. */
 CO_TEST(any_number_of_results_of_any_length_adds_up, "")
 {
     for (int64_t results = 1; results < 20; ++results)
@@ -244,7 +248,8 @@ CO_TEST(argmax_takes_the_first_of_equals_and_passes_over_nan, "")
     CO_EXPECT_BYTES(co_data(ctx, at), expected, sizeof(expected));
 }
 
-/* Nothing to add gives 0, nothing to average NaN (0 for integers), no maximum the smallest number. */
+/* Nothing to add gives 0, nothing to average NaN (0 for integers), no maximum the smallest
+ * number. */
 CO_TEST(reductions_of_nothing, "")
 {
     co_value *x = co_zeros(ctx, CO_FLOAT32, CO_SHAPE(0, 2)),

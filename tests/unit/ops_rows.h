@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests that are driven by the table of operators: rows with inputs and attributes for each operator, as text, and the check that no
- * operator is without one.
+ * Tests that are driven by the table of operators: rows with inputs and attributes for each
+ * operator, as text, and the check that no operator is without one.
  *
  *     ROW("gather", "r[9,4] i9[5]", "axis=0"),
  *
- * An input is a letter and a shape: r real numbers of the dtype of the test, p the same but above 1/2, d float64, f float32, h float16,
- * g bfloat16, b bool, i9 int32 and j9 int64 from 0 to 8, which do not repeat before all have come. s is like p, with a sum of 1 along
- * the last axis.
+ * An input is a letter and a shape: r real numbers of the dtype of the test, p the same but above
+ * 1/2, d float64, f float32, h float16, g bfloat16, b bool, i9 int32 and j9 int64 from 0 to 8,
+ * which do not repeat before all have come. s is like p, with a sum of 1 along the last axis.
  */
 #ifndef OPS_ROWS_H
 #define OPS_ROWS_H
@@ -131,7 +131,8 @@ ops_row_real(co_context *ctx, const ops_row *row, co_value *results, co_value **
     return n;
 }
 
-/* Whether every operator that `wanted` asks for has a row, and every row an operator. Names those without. */
+/* Whether every operator that `wanted` asks for has a row, and every row an operator. Names those
+ * without. */
 static inline void
 ops_expect_rows(const ops_row *rows, size_t num_rows, bool (*wanted)(const co_op_info *info))
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every operator that has an optimised kernel against its plain one, results and gradients, over random shapes of sizes that hurt: nothing, one,
- * primes, one past a vector, a panel or a tile. What one kernel refuses the other refuses too. Sizes are capital letters in a row:
+ * Every operator that has an optimised kernel against its plain one, results and gradients, over
+ * random shapes of sizes that hurt: nothing, one, primes, one past a vector, a panel or a tile.
+ * What one kernel refuses the other refuses too. Sizes are capital letters in a row:
  *
  *     ROW("matmul", "r[A,B] r[B,C]", ""),
  */
@@ -154,7 +155,8 @@ run_row(co_context *ctx, const ops_row *row, const ops_row_call *call, bool is_r
     return out;
 }
 
-/* How far two tensors are apart, in roundings of their largest element; huge where one is finite and the other is not. */
+/* How far two tensors are apart, in roundings of their largest element; huge where one is finite
+ * and the other is not. */
 static double
 roundings_apart(co_context *ctx, co_value *a, co_value *b)
 {
@@ -202,7 +204,8 @@ farthest(co_context *ctx, co_value *a, co_value *b)
     return worst;
 }
 
-/* Roundings: gradients of filters are sums over thousands of pixels, and those of layers go through an activation before. */
+/* Roundings: gradients of filters are sums over thousands of pixels, and those of layers go through
+ * an activation before. */
 static double
 limit_of(const ops_row *row)
 {

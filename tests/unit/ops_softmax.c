@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* softmax and cross entropy: against the plain kernels, gradients of two orders, extremes, threads, errors. */
+/* softmax and cross entropy: against the plain kernels, gradients of two orders, extremes, threads,
+ * errors. */
 #include "context/context.h"
 #include "kernel_support.h"
 
@@ -88,13 +89,15 @@ CO_TEST(softmax_keeps_infinities_and_nan, "")
                               co_softmax(ctx, co_tensor(ctx, CO_FLOAT32, CO_SHAPE(4, 3), in), -1),
                               &n);
 
-    /* exp(-inf) / nan: where the maximum is infinite, the whole row is NaN, as exp(inf - inf) is. */
+    /* exp(-inf) / nan: where the maximum is infinite, the whole row is NaN, as exp(inf - inf)
+     * is. */
     for (int i = 0; i < 12; ++i)
         CO_EXPECT_CLOSE(got[i], want[i], 0);
     free(got);
 }
 
-/* exp(x - max) from 1 down to what no float holds: 4 units of the last place, and 0 where it would be subnormal. */
+/* exp(x - max) from 1 down to what no float holds: 4 units of the last place, and 0 where it would
+ * be subnormal. */
 CO_TEST(softmax_is_accurate_down_to_zero, "")
 {
     enum { LONG = 1200 };
@@ -153,7 +156,8 @@ CO_TEST(cross_entropy_agrees_with_the_plain_kernel, "")
             }
 }
 
-/* While a tape is open another kernel runs, which keeps its exponentials; nobody should see that in the losses. */
+/* While a tape is open another kernel runs, which keeps its exponentials; nobody should see that in
+ * the losses. */
 CO_TEST(cross_entropy_has_the_same_bits_on_a_tape, "")
 {
     for (int64_t classes = 3; classes < 3000; classes = classes * 5 + 1) {
@@ -274,7 +278,8 @@ CO_TEST(soft_cross_entropy_agrees_with_its_other_forms, "")
         kernel_difference(ctx, cross_entropy_gradient(ctx, in), soft_gradient(ctx, turned)), 1e-6);
 }
 
-/* On a tape it keeps its exponentials, on a persistent one its gradient is a composition: no difference that anybody sees. */
+/* On a tape it keeps its exponentials, on a persistent one its gradient is a composition: no
+ * difference that anybody sees. */
 CO_TEST(soft_cross_entropy_is_the_same_on_tapes, "")
 {
     axis = -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What tests of operators share: random tensors with values that hurt, and comparing the optimised kernel of a call with
- * its reference kernel, and tables of calls that must be refused.
+ * What tests of operators share: random tensors with values that hurt, and comparing the optimised
+ * kernel of a call with its reference kernel, and tables of calls that must be refused.
  */
 #ifndef OPS_SUPPORT_H
 #define OPS_SUPPORT_H
@@ -93,7 +93,8 @@ ops_tensor(co_context *ctx, ops_random *random, co_dtype dtype, const int64_t *d
     return tensor;
 }
 
-/* Distance of two elements in units of the last place of their dtype; 0 for two NaNs, huge for unequal others. */
+/* Distance of two elements in units of the last place of their dtype; 0 for two NaNs, huge for
+ * unequal others. */
 static inline double
 ops_distance(co_dtype dtype, const void *a, const void *b)
 {
@@ -120,7 +121,8 @@ ops_distance(co_dtype dtype, const void *a, const void *b)
     return fabs(x - y) / unit;
 }
 
-/* Largest distance of the elements of two tensors, after checking that shape and dtype are the same. */
+/* Largest distance of the elements of two tensors, after checking that shape and dtype are the
+ * same. */
 static inline double
 ops_compare(co_context *ctx, co_value *a, co_value *b)
 {
@@ -138,7 +140,8 @@ ops_compare(co_context *ctx, co_value *a, co_value *b)
     return worst;
 }
 
-/* A call by table entry, once with each kernel; prints and fails where they are further apart than `limit`. */
+/* A call by table entry, once with each kernel; prints and fails where they are further apart than
+ * `limit`. */
 static inline bool
 ops_same_as_reference(co_context *ctx, const coi_op *op, co_value *const *in, int num_in,
                       const void *attrs, double limit, const char *what)
@@ -175,7 +178,8 @@ ops_describe(char out[300], co_dtype dtype, co_value *const *in, int num_in)
     return out;
 }
 
-/* A call that must fail with CO_INVALID_ARGUMENT and say why. OPS_REJECTED makes the function, OPS_REJECTION its row in a table. */
+/* A call that must fail with CO_INVALID_ARGUMENT and say why. OPS_REJECTED makes the function,
+ * OPS_REJECTION its row in a table. */
 typedef struct ops_rejection {
     const char *name;
     co_value *(*call)(co_context *ctx);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every operator gives the same bits with 1, 2 and 3 threads, results and gradients. The rows are large enough that work is cut, which
- * the test looks at: a team starts its threads when it has work for them.
+ * Every operator gives the same bits with 1, 2 and 3 threads, results and gradients. The rows are
+ * large enough that work is cut, which the test looks at: a team starts its threads when it has
+ * work for them.
  */
 #include "ops_rows.h"
 

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* One letter for each call, in order; "i", "s" and "o" for creators in a step, in the scope and outside, "h" for the hook. */
+/* One letter for each call, in order; "i", "s" and "o" for creators in a step, in the scope and
+ * outside, "h" for the hook. */
 typedef struct order {
     char   calls[32];
     size_t n;
@@ -57,7 +58,8 @@ hooked(co_context *ctx, order *o)
     return co_define_strategy(ctx, &mine);
 }
 
-/* 1, then + 1 and + 1 in the scope, times 10, and each component + 1; the second begins with the value of the first. */
+/* 1, then + 1 and + 1 in the scope, times 10, and each component + 1; the second begins with the
+ * value of the first. */
 CO_TEST_WITH(the_hook_comes_after_creators_of_the_scope, "VAR-CREATOR-1 SCOPE-2", "cpus=2")
 {
     order        o = { .n = 0 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The flight recorder: what it keeps of meetings that went well, that wait and that failed, and how it is shown. */
+/* The flight recorder: what it keeps of meetings that went well, that wait and that failed, and how
+ * it is shown. */
 #include "engine_support.h"
 
 #include <signal.h>

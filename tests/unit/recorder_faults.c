@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The flight recorder where things go wrong: files that cannot be opened, written or closed, entries that are overwritten
- * while they wait, more ranks than it remembers, and somebody who looks while entries are written.
+ * The flight recorder where things go wrong: files that cannot be opened, written or closed,
+ * entries that are overwritten while they wait, more ranks than it remembers, and somebody who
+ * looks while entries are written.
  */
 #include "base/memory.h"
 #include "rank_support.h"
@@ -18,7 +19,8 @@
 
 typedef enum failing { NOTHING, OPEN, WRITE, SHORT_WRITE, CLOSE, WRITE_AND_CLOSE } failing;
 
-/* What fails for the files of these tests, and with which errno; the number of calls that fail first. */
+/* What fails for the files of these tests, and with which errno; the number of calls that fail
+ * first. */
 static struct {
     failing what;
     int     error, times;
@@ -176,7 +178,8 @@ merge_in_step(co_context *ctx, co_value *args, void *user)
     return co_merge_call(ctx, merge_meets_often, args, user);
 }
 
-/* The entry of the outer meeting is overwritten by those of its function: what it would say of its end is said of nobody else. */
+/* The entry of the outer meeting is overwritten by those of its function: what it would say of its
+ * end is said of nobody else. */
 CO_TEST_WITH(a_meeting_may_outlive_its_entry, "", "cpus=2")
 {
     co_strategy *m = test_mirrored(ctx, 2, -1);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The flight recorder while others write: what is shown was true at one moment, and what has ended does not wait. */
+/* The flight recorder while others write: what is shown was true at one moment, and what has ended
+ * does not wait. */
 #include "engine_support.h"
 
 #include "strategy/strategy.h"
@@ -66,7 +67,8 @@ CO_TEST_WITH(who_looks_never_sees_half_of_an_entry, "", "cpus=2")
     CO_EXPECT_OK(ctx);
 }
 
-/* Replica 1 begins an entry, which takes as long as its file has a long name, while replica 0 fails. */
+/* Replica 1 begins an entry, which takes as long as its file has a long name, while replica 0
+ * fails. */
 static co_value *
 meet_or_fail(co_context *ctx, co_value *args, void *user)
 {

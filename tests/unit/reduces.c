@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Combining the values of replicas: reduce, all_reduce, all_gather, gather, local results. Sections 6.3 to 6.6, 12 and 14. */
+/* Combining the values of replicas: reduce, all_reduce, all_gather, gather, local results.
+ * Sections 6.3 to 6.6, 12 and 14. */
 #include "test.h"
 
 static co_strategy *
@@ -59,7 +60,8 @@ CO_TEST_WITH(reduce_without_axis_combines_replicas, "S-REDUCE-5 S-REDUCE-18 S-PR
                   "/job:localhost/replica:0/task:0/device:CPU:0");
 }
 
-/* A short last batch: six examples split four and two over two replicas; a mean of means would give 3.0. */
+/* A short last batch: six examples split four and two over two replicas; a mean of means would
+ * give 3.0. */
 CO_TEST_WITH(reduce_mean_divides_by_examples_not_replicas, "S-REDUCE-6 S-REDUCE-7 S-REDUCE-22",
              "cpus=2")
 {

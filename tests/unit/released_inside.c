@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions of the program that release what they are called for, use what does not fit, or call back into where they came from.
- * Whatever they do, the call that called them ends with a result or an error.
+ * Functions of the program that release what they are called for, use what does not fit, or call
+ * back into where they came from. Whatever they do, the call that called them ends with a result or
+ * an error.
  */
 #include "engine_support.h"
 

@@ -273,7 +273,8 @@ CO_TEST_WITH(
     CO_EXPECT_ERROR(ctx, CO_ASSERTION, "different structures at [1]: host integer against list");
 }
 
-/* Steps return components of variables, not each its own: only all of one variable, in order, are that variable. */
+/* Steps return components of variables, not each its own: only all of one variable, in order, are
+ * that variable. */
 typedef struct variables {
     co_value *of_two, *of_three;
     int       what;
@@ -803,7 +804,8 @@ note_core(co_context *ctx, co_value *args, void *user)
     return co_all_reduce(ctx, CO_REDUCE_SUM, co_at(ctx, args, 0));
 }
 
-/* The caller's place is its own affair: replica 1 gets out of its way, on whichever core of the two it is bound to. */
+/* The caller's place is its own affair: replica 1 gets out of its way, on whichever core of the two
+ * it is bound to. */
 CO_TEST_WITH(a_replica_does_not_live_on_the_core_of_the_caller, "", "cpus=2")
 {
     co_strategy *m = mirrored(ctx, 2);
@@ -832,7 +834,8 @@ CO_TEST_WITH(a_replica_does_not_live_on_the_core_of_the_caller, "", "cpus=2")
     CO_REQUIRE(sched_setaffinity(0, sizeof(mine), &mine) == 0);
 }
 
-/* Rests of every length between steps: the threads sleep, wake here and there, and every sum is right. */
+/* Rests of every length between steps: the threads sleep, wake here and there, and every sum is
+ * right. */
 CO_TEST_WITH(steps_after_rests_are_steps, "S-RUN-1", "cpus=2")
 {
     static const int rests_us[] = { 0, 10, 30, 100, 600, 2000, 5000 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Want of memory to the block. Small blocks come from caches, which an allocator that fails now and then hardly ever meets; here
- * a call has so many free blocks of every size and nothing from the system, so that with 0, 1, 2, ... each of its requests is
- * refused once.
+ * Want of memory to the block. Small blocks come from caches, which an allocator that fails now and
+ * then hardly ever meets; here a call has so many free blocks of every size and nothing from the
+ * system, so that with 0, 1, 2, ... each of its requests is refused once.
  */
 #ifndef COHORT_TEST_SCARCE_H
 #define COHORT_TEST_SCARCE_H
@@ -70,8 +70,9 @@ scarce_end(co_context *ctx, test_hooks *hooks, scarce *kept)
 }
 
 /*
- * Call `body` with 0, 1, ... `most` blocks, each time in a runtime of its own that `prepare` has readied; then with all memory,
- * where it must succeed. Expects that what fails says CO_RESOURCE_EXHAUSTED and that everything is given back.
+ * Call `body` with 0, 1, ... `most` blocks, each time in a runtime of its own that `prepare` has
+ * readied; then with all memory, where it must succeed. Expects that what fails says
+ * CO_RESOURCE_EXHAUSTED and that everything is given back.
  */
 static inline void
 scarce_try(const char *settings, void *(*prepare)(co_context *ctx),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Want of memory to the block (scarce.h): values, structures, tapes, variables and steps with each request of small blocks refused
- * once, with lists of handles that cannot grow, and with stacks of scopes and blocks that cannot.
+ * Want of memory to the block (scarce.h): values, structures, tapes, variables and steps with each
+ * request of small blocks refused once, with lists of handles that cannot grow, and with stacks of
+ * scopes and blocks that cannot.
  */
 #include "context/context.h"
 #include "engine_support.h"
@@ -321,7 +322,8 @@ make_in_scope(co_context *ctx, ready *r)
     return co_variable(ctx, co_float(ctx, 1), NULL) != NULL && r != NULL;
 }
 
-/* No room for another scope, device, update or merge function: said so, and nothing is left open. */
+/* No room for another scope, device, update or merge function: said so, and nothing is left
+ * open. */
 CO_TEST_BARE(no_stack_has_room_for_another_entry, "GEN-ERR-1 SCOPE-9")
 {
     static bool (*const calls[])(co_context * ctx, ready * r) = { enter_scope,   set_strategy,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which strategy is current: scopes, set-strategy, the default strategy. Sections 2 to 5 of the specification. */
+/* Which strategy is current: scopes, set-strategy, the default strategy. Sections 2 to 5 of the
+ * specification. */
 #include "test.h"
 
 #include <pthread.h>

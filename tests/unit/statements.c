@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The macros that stand as statements: they nest without a warning, and leave no block open behind them. */
+/* The macros that stand as statements: they nest without a warning, and leave no block open behind
+ * them. */
 #include "test.h"
 
 static int64_t

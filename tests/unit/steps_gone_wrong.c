@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps that misbehave: what they leave open or end too often, what they release, return, recurse into, and where they stick. */
+/* Steps that misbehave: what they leave open or end too often, what they release, return, recurse
+ * into, and where they stick. */
 #include "engine_support.h"
 
 #include <pthread.h>
@@ -351,7 +352,8 @@ CO_TEST_WITH(payloads_of_all_failures_are_deleted_once, "S-RUN-8 C-FN-2", "cpus=
     }
 }
 
-/* The outer context has an error of its own when the step has failed: the payload of the step is nobody's. */
+/* The outer context has an error of its own when the step has failed: the payload of the step is
+ * nobody's. */
 typedef struct outer_fails {
     co_context *outer;
     counting    c;
@@ -503,7 +505,8 @@ stick(co_context *ctx, co_value *args, void *user)
     return NULL;
 }
 
-/* The thread that is left behind holds the runtime, so what it keeps cannot be counted: the context is opened here. */
+/* The thread that is left behind holds the runtime, so what it keeps cannot be counted: the context
+ * is opened here. */
 CO_TEST_BARE(a_replica_that_never_comes_back_is_left_behind, "")
 {
     static sticking          s[3];
@@ -604,7 +607,8 @@ CO_TEST_WITH(many_that_are_stuck_are_named_as_far_as_there_is_room, "", "cpus=2"
 
 /* --- functions of merge_call, and turns, that take long --- */
 
-/* A deadline that a sound run meets on a machine that stands still for a quarter of a second now and then. */
+/* A deadline that a sound run meets on a machine that stands still for a quarter of a second now
+ * and then. */
 #define BUSY_MS 1000
 
 typedef enum dawdle { SLEEPS, WORKS, RUNS } dawdle;
@@ -653,7 +657,8 @@ listen(co_log_level level, const char *line, void *user)
         atomic_fetch_add(&told, 1);
 }
 
-/* It is on the thread that called run, so the log is told at once, and the caller when it comes back. */
+/* It is on the thread that called run, so the log is told at once, and the caller when it comes
+ * back. */
 CO_TEST_BARE(a_merge_function_that_does_nothing_is_reported, "RC-MERGE-7")
 {
     co_options   options = CO_OPTIONS_INIT;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making strategies, and what their calls say to wrong arguments. Sections 6 to 8, 10 and 12, and want of memory. */
+/* Making strategies, and what their calls say to wrong arguments. Sections 6 to 8, 10 and 12, and
+ * want of memory. */
 #include "engine_support.h"
 
 #include <limits.h>
@@ -106,7 +107,8 @@ CO_TEST_WITH(options_of_strategies_are_checked, "S-INIT-1", "cpus=2;deadline_ms=
     CO_EXPECT_ERROR(ctx, CO_VALUE, "deadline_ms is -5");
 }
 
-/* Replica 1 comes to the meeting when replica 0 has given it up; where nobody does (rest_ms), after a while. */
+/* Replica 1 comes to the meeting when replica 0 has given it up; where nobody does (rest_ms), after
+ * a while. */
 typedef struct dawdling {
     atomic_bool told;
     int         rest_ms;

@@ -220,7 +220,8 @@ CO_TEST(nesting_has_a_limit, "")
     CO_EXPECT_ERROR(ctx, CO_VALUE, "deeper than 64");
 }
 
-/* Each level holds the one below twice: 2^60 leaves in 60 cells would keep a walk busy for years. */
+/* Each level holds the one below twice: 2^60 leaves in 60 cells would keep a walk busy for
+ * years. */
 CO_TEST(structures_that_repeat_themselves_have_a_limit, "")
 {
     co_value *twice = co_int(ctx, 1), *empty = co_no_args(ctx);

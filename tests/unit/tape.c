@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tape: what is recorded, what a gradient is of, when a tape ends, gradients of gradients. The gradient of each operator is
- * tested with the operators.
+ * The tape: what is recorded, what a gradient is of, when a tape ends, gradients of gradients. The
+ * gradient of each operator is tested with the operators.
  */
 #include "test.h"
 
@@ -205,7 +205,8 @@ CO_TEST(output_gradients_take_the_place_of_ones, "")
 
 /* --- gradients of gradients --- */
 
-/* sin and cosine are not operators here; this has derivatives of all orders that are easy to know: exp(2x). */
+/* sin and cosine are not operators here; this has derivatives of all orders that are easy to know:
+ * exp(2x). */
 static co_value *
 exp2x(co_context *ctx, co_value *x)
 {
@@ -291,7 +292,8 @@ CO_TEST(gradients_of_gradients_agree_with_differences, "")
     }
 }
 
-/* What a backward step finds in a record leads back to the variable, or to the tensor on the other device. */
+/* What a backward step finds in a record leads back to the variable, or to the tensor on the other
+ * device. */
 CO_TEST_WITH(gradients_of_gradients_reach_variables_and_other_devices, "", "cpus=2")
 {
     co_value *v = co_variable(ctx, scalar(ctx, 3), NULL), *x = scalar(ctx, 5), *first, *pair[2];
@@ -481,7 +483,8 @@ CO_TEST(a_tape_ends_with_the_block_it_was_begun_in, "")
         y = co_escape(ctx, co_square(ctx, x));
     }
     CO_EXPECT_CLOSE(number(ctx, co_gradient(ctx, y, x)), 6, 0);
-    /* The tape of the outer block is used up inside the inner one, where another begins: that one ends with it. */
+    /* The tape of the outer block is used up inside the inner one, where another begins: that one
+     * ends with it. */
     co_tape_begin(ctx);
     CO_BLOCK(ctx) {
         co_watch(ctx, x);
@@ -567,7 +570,8 @@ CO_TEST(targets_that_are_no_tensors_have_no_gradient, "")
     CO_EXPECT_INT(co_value_kind(co_gradient(ctx, co_cast(ctx, x, CO_INT32), x)), CO_KIND_NONE);
 }
 
-/* Backward frees as it goes: a chain of n holds a few values besides those of the tape, not n more. */
+/* Backward frees as it goes: a chain of n holds a few values besides those of the tape, not n
+ * more. */
 CO_TEST(a_long_chain_needs_no_more_than_its_records, "")
 {
     co_value *x = scalar(ctx, 1), *y = x, *g;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The unit test harness: registration, one process per case, verdicts, the rules log. The verdict of a case is kept in
- * memory shared with its process, not in its exit status, so a body that ends the process early cannot pass.
+ * The unit test harness: registration, one process per case, verdicts, the rules log. The verdict
+ * of a case is kept in memory shared with its process, not in its exit status, so a body that ends
+ * the process early cannot pass.
  *
- * Under an MPI launcher all cases run in the one process that the launcher knows, because MPI starts only once in it;
- * every rank runs the same cases in the same order, and rank 0 alone writes counts and rules.
+ * Under an MPI launcher all cases run in the one process that the launcher knows, because MPI
+ * starts only once in it; every rank runs the same cases in the same order, and rank 0 alone writes
+ * counts and rules.
  */
 #include "test.h"
 
@@ -34,7 +36,8 @@ typedef struct report {
     char        reason[REASON_BYTES];
 } report;
 
-/* Memory of the contexts the harness opens: counted, so that what a context did not give back is seen. */
+/* Memory of the contexts the harness opens: counted, so that what a context did not give back is
+ * seen. */
 typedef struct ledger {
     co_allocator hooks;
     atomic_llong bytes;
@@ -566,7 +569,8 @@ log_rules(const char *program, const test_case *test, verdict result)
     fclose(file);
 }
 
-/* A file for scripts/run-tests, which names the program by its entry in ctest; NULL when nobody asked. */
+/* A file for scripts/run-tests, which names the program by its entry in ctest; NULL when nobody
+ * asked. */
 static FILE *
 open_for_runner(const char *suffix, const char *mode)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The unit test harness. A file of tests/unit is one program; each CO_TEST in it is one case, run in a process of its
- * own with an open context called `ctx`:
+ * The unit test harness. A file of tests/unit is one program; each CO_TEST in it is one case, run
+ * in a process of its own with an open context called `ctx`:
  *
  *     CO_TEST(add_broadcasts_a_scalar, "GEN-OP-1")
  *     {
@@ -10,10 +10,11 @@
  *         CO_EXPECT_INT(co_item_int(ctx, sum), 3);
  *     }
  *
- * The name states the behaviour; the second argument lists the rules the case proves, separated by blanks, or is "".
- * A case passes when its body reached its end, evaluated at least one expectation, all of them held, the context
- * was left without an error, closing it gave back all memory, and no sanitizer complained. A case that cannot run
- * here calls CO_SKIP with the reason: a third result, counted apart.
+ * The name states the behaviour; the second argument lists the rules the case proves, separated by
+ * blanks, or is "". A case passes when its body reached its end, evaluated at least one
+ * expectation, all of them held, the context was left without an error, closing it gave back all
+ * memory, and no sanitizer complained. A case that cannot run here calls CO_SKIP with the reason: a
+ * third result, counted apart.
  *
  *     test_values [--list] [--verbose] [--no-fork] [--row NAME] [NAME-PART...]
  *
@@ -29,7 +30,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 1 in a build with the address or the thread sanitizer: slower, and every value is an allocation of its own. */
+/* 1 in a build with the address or the thread sanitizer: slower, and every value is an allocation
+ * of its own. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define TEST_SANITIZED 1
 #elif defined(__has_feature)
@@ -53,8 +55,9 @@ typedef struct test_case {
 void test_register(test_case *added);
 
 /*
- * A program whose cases run once for each row of a table defines this; --row NAME chooses the row, whose name joins that of the
- * program in logs. Gives the settings of cases that have none of their own; false, after saying so, if there is no such row.
+ * A program whose cases run once for each row of a table defines this; --row NAME chooses the row,
+ * whose name joins that of the program in logs. Gives the settings of cases that have none of their
+ * own; false, after saying so, if there is no such row.
  */
 bool test_take_row(const char *name, const char **settings) __attribute__((weak));
 
@@ -71,7 +74,8 @@ bool test_take_row(const char *name, const char **settings) __attribute__((weak)
 #define CO_TEST(name, rules) TEST_DEFINE(name, rules, NULL, false)
 /* The same with settings, "cpus=2". */
 #define CO_TEST_WITH(name, rules, settings) TEST_DEFINE(name, rules, settings, false)
-/* A case that opens what it needs itself; ctx is NULL. Its own contexts are its own business to check. */
+/* A case that opens what it needs itself; ctx is NULL. Its own contexts are its own business to
+ * check. */
 #define CO_TEST_BARE(name, rules) TEST_DEFINE(name, rules, NULL, true)
 
 /* What the macros below call. Each returns whether the expectation held. */
@@ -120,7 +124,8 @@ _Noreturn void test_skip(const char *format, ...) CO_PRINTF(1, 2);
     test_bytes(TEST_AT, #actual, (actual), (expected), (nbytes))
 /* A returned code. */
 #define CO_EXPECT_CODE(actual, expected) test_code(TEST_AT, #actual, (actual), (expected))
-/* The context has an error of this code; its message contains `part` (NULL: any). The error is cleared. */
+/* The context has an error of this code; its message contains `part` (NULL: any). The error is
+ * cleared. */
 #define CO_EXPECT_ERROR(ctx, code, part) test_error(TEST_AT, (ctx), (code), (part))
 /* The context has no error; one it has is printed and cleared. */
 #define CO_EXPECT_OK(ctx) test_ok(TEST_AT, (ctx))
@@ -139,10 +144,10 @@ _Noreturn void test_skip(const char *format, ...) CO_PRINTF(1, 2);
 #define CO_SKIP(...) test_skip(__VA_ARGS__)
 
 /*
- * Run body once for n = 0, 1, 2, ... with the n-th allocation of the library failing, until a run needs fewer.
- * body is given a fresh context (NULL if there was no memory for one) each time and returns whether its work was
- * done. Checks that no run leaks, that a run with a failed allocation reports CO_RESOURCE_EXHAUSTED, and that the
- * last run succeeds.
+ * Run body once for n = 0, 1, 2, ... with the n-th allocation of the library failing, until a run
+ * needs fewer. body is given a fresh context (NULL if there was no memory for one) each time and
+ * returns whether its work was done. Checks that no run leaks, that a run with a failed allocation
+ * reports CO_RESOURCE_EXHAUSTED, and that the last run succeeds.
  */
 void test_each_allocation(const char *file, int line, const char *settings,
                           bool (*body)(co_context *ctx));

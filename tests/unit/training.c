@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training: losses over the examples there are, SGD, and the same bits wherever the replicas live. */
+/* Training: losses over the examples there are, SGD, and the same bits wherever the replicas
+ * live. */
 #include "test.h"
 
 static const char *const names[] = { "/cpu:0", "/cpu:1", "/cpu:2", "/cpu:3" };
@@ -242,7 +243,8 @@ CO_TEST(adam_follows_its_formula, "")
         }
 }
 
-/* Against the formula in float64 for a while, over more elements than a vector has, with the power of the C library. */
+/* Against the formula in float64 for a while, over more elements than a vector has, with the power
+ * of the C library. */
 CO_TEST(adam_stays_with_its_formula, "")
 {
     enum { N = 37 };
@@ -378,7 +380,8 @@ descend_twice(co_context *ctx, co_value *args, void *user)
     return descend(ctx, args, user);
 }
 
-/* Replicas count their steps alike though none waits for another, several in one run, also where a strategy takes an optimizer over. */
+/* Replicas count their steps alike though none waits for another, several in one run, also where a
+ * strategy takes an optimizer over. */
 CO_TEST_WITH(adam_counts_the_same_steps_on_every_replica, "", "cpus=2")
 {
     enum { BEFORE = 5, RUNS = 40 };
@@ -483,7 +486,8 @@ train_step(co_context *ctx, co_value *args, void *user)
     return loss;
 }
 
-/* 37 examples of noise with a pattern, in batches of 10: the last one has 7, which no number of replicas divides. */
+/* 37 examples of noise with a pattern, in batches of 10: the last one has 7, which no number of
+ * replicas divides. */
 static co_dataset *
 make_data(co_context *ctx)
 {
@@ -555,7 +559,8 @@ CO_TEST_BARE(the_same_bits_on_any_number_of_devices, "S-LOOP-1 S-REDUCE-9")
     }
 }
 
-/* Uneven batches must not change what is computed: any number of replicas gives the mean of the whole batch, up to rounding. */
+/* Uneven batches must not change what is computed: any number of replicas gives the mean of the
+ * whole batch, up to rounding. */
 CO_TEST_BARE(any_number_of_replicas_trains_alike, "DS-SPLIT-1 DS-PART-2")
 {
     double one = 0, many = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replicas with unequal shares: the rule by which batches are cut, that every row is used once, and that means and training are
- * those of one device.
+ * Replicas with unequal shares: the rule by which batches are cut, that every row is used once, and
+ * that means and training are those of one device.
  */
 #include "data/dataset.h"
 #include "data_support.h"
@@ -75,7 +75,8 @@ CO_TEST_WITH(batches_are_cut_by_weights, "DS-SPLIT-1 DS-SPLIT-2 DS-DIST-1 DS-DIS
         }
 }
 
-/* The rule, written another way: the smallest number of rows that is not below the exact share of those before. */
+/* The rule, written another way: the smallest number of rows that is not below the exact share of
+ * those before. */
 static int64_t
 end_of(int64_t rows, const shares *by, int upto)
 {
@@ -228,7 +229,8 @@ CO_TEST_WITH(scalars_are_not_split_by_weights, "DS-DIST-7", "cpus=2")
 
 /* --- several workers, seen from one --- */
 
-/* What worker w's replica j got in each step: adds to rows seen and to the count of each replica. */
+/* What worker w's replica j got in each step: adds to rows seen and to the count of each
+ * replica. */
 static void
 read_worker(co_context *ctx, co_dataset *ds, const co_input_context *input, const int64_t *weights,
             int seen[MAX_ROWS], int64_t counts[MAX_REPLICAS])
@@ -281,7 +283,8 @@ CO_TEST(pieces_of_a_worker_have_the_same_sizes_in_every_step, "DS-SPLIT-2 DS-SPL
         const char *elements;
     } cases[] = {
         { "range(15).batch(12).OFF", "[0,1] [2,3,4,5] [6,7] [8,9,10,11] [12,13] [14]" },
-        /* A size that is not known: every batch is cut for the worker's own replicas, again and again. */
+        /* A size that is not known: every batch is cut for the worker's own replicas, again and
+           again. */
         { "range(9).batch(9).rebatch(9).OFF", "[0] [1,2] [3] [4,5] [6] [7,8]" },
     };
     co_input_context input = { 3, 1, 6 };

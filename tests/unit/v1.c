@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The v1 surface: constructors and members of the flavour, one step on an iterator. Input iterators are in v1_iterators.c. */
+/* The v1 surface: constructors and members of the flavour, one step on an iterator. Input iterators
+ * are in v1_iterators.c. */
 #include "test.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))

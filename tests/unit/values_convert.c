@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conversion of elements: all 65536 half floats and bfloat16s, rounding between any two of them, integers at their edges. */
+/* Conversion of elements: all 65536 half floats and bfloat16s, rounding between any two of them,
+ * integers at their edges. */
 #include "test.h"
 
 #include "value/value.h"
@@ -62,7 +63,8 @@ CO_TEST_BARE(all_bfloats_widen_and_come_back, "")
     check_all(&brain);
 }
 
-/* Between two neighbours: to the nearer one, and from the middle to the even one. The last step leads to infinity. */
+/* Between two neighbours: to the nearer one, and from the middle to the even one. The last step
+ * leads to infinity. */
 static void
 check_rounding(const half_format *f)
 {

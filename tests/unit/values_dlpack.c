@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DLPack in and out: in place where possible, copied otherwise, each deleter called once, and tensors made to hurt. */
+/* DLPack in and out: in place where possible, copied otherwise, each deleter called once, and
+ * tensors made to hurt. */
 #include "test.h"
 
 #include <pthread.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text for people: every kind, long tensors, strange strings, strange locales, and buffers that are too small. */
+/* Text for people: every kind, long tensors, strange strings, strange locales, and buffers that are
+ * too small. */
 #include "test.h"
 
 #include <locale.h>
@@ -140,7 +141,8 @@ CO_TEST(a_text_is_made_while_there_is_an_error, "")
     CO_EXPECT_STR(text, "");
 }
 
-/* A host that speaks German, French or anything else sees the same text, and operators the same defaults. */
+/* A host that speaks German, French or anything else sees the same text, and operators the same
+ * defaults. */
 CO_TEST(the_locale_of_the_host_changes_nothing, "")
 {
     static const char *const names[] = { "de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "ps_AF.UTF-8" };
@@ -157,7 +159,8 @@ CO_TEST(the_locale_of_the_host_changes_nothing, "")
         CO_SKIP("no locale with another decimal point is installed");
 }
 
-/* A distributed variable shows its components, as other distributed values do; never what they hold. */
+/* A distributed variable shows its components, as other distributed values do; never what they
+ * hold. */
 CO_TEST_WITH(distributed_variables_have_a_line_for_each_component, "DV-FMT-1", "cpus=2")
 {
     co_strategy        *m = co_mirrored_strategy(ctx, NULL, 0, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Variables under strategies: where they live, what reading and assigning mean in each context. Section 18. */
+/* Variables under strategies: where they live, what reading and assigning mean in each context.
+ * Section 18. */
 #include "test.h"
 
 static const char *const two[] = { "/cpu:0", "/cpu:1" };

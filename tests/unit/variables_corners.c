@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every synchronization with every aggregation, and the corners of variables that other files leave out. Section 18. */
+/* Every synchronization with every aggregation, and the corners of variables that other files leave
+ * out. Section 18. */
 #include "engine_support.h"
 
 static co_value *
@@ -300,7 +301,8 @@ CO_TEST_WITH(components_are_alike, "VAR-CREATOR-1 VAR-NEW-4 VAR-NEW-5", "cpus=2"
         co_variable_is_initialized(ctx, v)); /* the others copy what the first has: nothing */
 }
 
-/* A creator of the calling context that is entered in a merge function, whose step is over its head. */
+/* A creator of the calling context that is entered in a merge function, whose step is over its
+ * head. */
 static co_value *
 count_calls(co_context *ctx, co_creation *next, co_value *initial,
             const co_variable_options *options, void *user)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Initial values (given, declared, made by a function), what is told of a variable, saving and restoring, and what messages
- * say of it. Section 18.
+ * Initial values (given, declared, made by a function), what is told of a variable, saving and
+ * restoring, and what messages say of it. Section 18.
  */
 #include "engine_support.h"
 
@@ -495,7 +495,8 @@ CO_TEST(the_operation_of_an_aggregation, "ROP-2")
 
 /* --- messages --- */
 
-/* Each names the variable, its place, its strategy, the current one and a way out; none its contents (7351). */
+/* Each names the variable, its place, its strategy, the current one and a way out; none its
+ * contents (7351). */
 CO_TEST_WITH(messages_say_where_a_variable_is_from, "GEN-ERR-3 VAR-NEW-8", "cpus=2")
 {
     co_strategy        *m = test_mirrored(ctx, 2, -1), *one = co_one_device_strategy(ctx, "/cpu:1");

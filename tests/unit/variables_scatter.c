@@ -121,7 +121,8 @@ CO_TEST(integers_wrap_and_divide_toward_zero, "VAR-MIR-8")
     }
 }
 
-/* Rows of a matrix longer than what is converted at once, int32 indices, and what was read before stays. */
+/* Rows of a matrix longer than what is converted at once, int32 indices, and what was read before
+ * stays. */
 CO_TEST(rows_of_a_matrix_are_changed_and_earlier_reads_stay, "VAR-MIR-8 VAR-MIR-1")
 {
     enum { WIDTH = 300 };

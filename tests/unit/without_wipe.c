@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A system that cannot wipe a page of a forked child (before Linux 4.14): handles cannot tell that they are in one, and the few
- * calls that would wait for threads which are not there ask for the number of the process.
+ * A system that cannot wipe a page of a forked child (before Linux 4.14): handles cannot tell that
+ * they are in one, and the few calls that would wait for threads which are not there ask for the
+ * number of the process.
  */
 #include "context/context.h"
 #include "engine_support.h"

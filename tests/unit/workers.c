@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the ranks of a strategy say to each other: agreement, failures by name, turns of threads, the flight recorder of each. */
+/* What the ranks of a strategy say to each other: agreement, failures by name, turns of threads,
+ * the flight recorder of each. */
 #include "collective/local/ranks.h"
 #include "rank_support.h"
 
@@ -275,7 +276,8 @@ CO_TEST_BARE(threads_take_turns_to_speak_to_other_workers, "THR-1 THR-2")
     test_on_ranks(2, 2, 20000, NULL, reduce_from_threads, NULL);
 }
 
-/* A step that speaks to the workers in a context of its own would wait for itself; user: the strategy. */
+/* A step that speaks to the workers in a context of its own would wait for itself; user: the
+ * strategy. */
 static co_value *
 speak_aside(co_context *ctx, co_value *args, void *user)
 {
@@ -357,7 +359,8 @@ CO_TEST_BARE(a_turn_that_moves_is_waited_for, "THR-2")
     test_on_ranks(2, 2, 500, NULL, wait_for_long, NULL);
 }
 
-/* A run of the default strategy is no run of theirs: inside it they take their turn like outside. */
+/* A run of the default strategy is no run of theirs: inside it they take their turn like
+ * outside. */
 static co_value *
 run_inside(co_context *ctx, co_value *args, void *user)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One of two ranks, whose peer says and sends what the test wants: words that do not fit, data that does not come, and want of memory
- * anywhere between the words and the data. The peer is real while the strategy is made and closed.
+ * One of two ranks, whose peer says and sends what the test wants: words that do not fit, data that
+ * does not come, and want of memory anywhere between the words and the data. The peer is real while
+ * the strategy is made and closed.
  */
 #include "collective/local/ranks.h"
 #include "rank_support.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Strategies of several workers without a launcher: every worker is a thread with a runtime of its own, joined by the
- * transport "threads", which behaves as processes over MPI do.
+ * Strategies of several workers without a launcher: every worker is a thread with a runtime of its
+ * own, joined by the transport "threads", which behaves as processes over MPI do.
  */
 #ifndef COHORT_TEST_WORKERS_SUPPORT_H
 #define COHORT_TEST_WORKERS_SUPPORT_H

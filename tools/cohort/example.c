@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Examples of operators for `cohort ops`: calls of examples.h, done, and written with their results. */
+/* Examples of operators for `cohort ops`: calls of examples.h, done, and written with their
+ * results. */
 #include "example.h"
 
 #include "examples.h"

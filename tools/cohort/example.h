@@ -8,7 +8,8 @@
 
 /* The shapes that an operator takes and gives, in words; NULL if nobody wrote them down. */
 const char *example_shapes(const char *name);
-/* "add([1, 2], [3, 4]) = [4, 6]", done now. False, after saying why, if there is no such example or it fails. */
+/* "add([1, 2], [3, 4]) = [4, 6]", done now. False, after saying why, if there is no such example or
+ * it fails. */
 bool example_text(const char *name, char *out, size_t capacity);
 
 #endif

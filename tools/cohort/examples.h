@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What `cohort ops` says of operators beyond the table of the library: the shapes, and an example, whose result is computed when it is
- * shown. Inputs are written one after the other, attributes as "axis=1 keepdims=true"; numbers with a point are float32, others int32.
+ * What `cohort ops` says of operators beyond the table of the library: the shapes, and an example,
+ * whose result is computed when it is shown. Inputs are written one after the other, attributes as
+ * "axis=1 keepdims=true"; numbers with a point are float32, others int32.
  */
 #ifndef COHORT_EXAMPLES_H
 #define COHORT_EXAMPLES_H

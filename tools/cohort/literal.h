@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Values written as text, for tables of operator calls: "[[1, 2], [3.5]]", "true", "VALID". Attributes are written
- * "axis=1 keepdims=true". The text is our own, so nothing here says what is wrong with it; a value that cannot be read is a string.
+ * Values written as text, for tables of operator calls: "[[1, 2], [3.5]]", "true", "VALID".
+ * Attributes are written "axis=1 keepdims=true". The text is our own, so nothing here says what is
+ * wrong with it; a value that cannot be read is a string.
  */
 #ifndef COHORT_LITERAL_H
 #define COHORT_LITERAL_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `cohort records`: TFRecord files listed, verified, counted, printed and written. Every record that is read is verified; the
- * records before damage are counted and printed, then the damage is told, and the exit status is 1.
+ * `cohort records`: TFRecord files listed, verified, counted, printed and written. Every record
+ * that is read is verified; the records before damage are counted and printed, then the damage is
+ * told, and the exit status is 1.
  */
 #include "command.h"
 
@@ -209,7 +210,8 @@ list_file(const request *r, const char *path)
     return good;
 }
 
-/* Readers take a file that ends inside the header of a record for ended; who verifies it wants to know. */
+/* Readers take a file that ends inside the header of a record for ended; who verifies it wants to
+ * know. */
 static bool
 is_whole(const request *r, const char *path, const tally *seen)
 {

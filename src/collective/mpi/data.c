@@ -149,8 +149,8 @@ check_ended(const traffic *t, const piece *at, int mpi_code, const MPI_Status *s
 
 /*
  * Test every message that is under way; those that ended become null, by an error too. One by one,
- * because an error of several at once belongs to no communicator, and so to the error handler of the
- * host.
+ * because an error of several at once belongs to no communicator, and so to the error handler of
+ * the host.
  */
 static co_code
 test_all(traffic *t, bool *is_done, co_error_info *err)
@@ -192,7 +192,8 @@ mark_pending(traffic *t)
     return any;
 }
 
-/* What peers say: a failure of anybody in this epoch, before its part of the transfer was done, ends the wait. */
+/* What peers say: a failure of anybody in this epoch, before its part of the transfer was done,
+ * ends the wait. */
 static co_code
 check_words(traffic *t, co_error_info *err)
 {

@@ -82,8 +82,8 @@ start_mpi(coi_log *log, int *level, co_error_info *err)
     }
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, level) != MPI_SUCCESS)
         return coi_error(err, CO_UNAVAILABLE, "MPI_Init_thread failed");
-    /* MPICH gives errors of requests to the world, whatever the communicator. It is ours to set: nobody
-     * else has started MPI. Where the host did, its own choice stands. */
+    /* MPICH gives errors of requests to the world, whatever the communicator. It is ours to set:
+     * nobody else has started MPI. Where the host did, its own choice stands. */
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     atomic_store(&life.started_by, getpid());
@@ -231,7 +231,8 @@ mark_staying(mpi_group *self)
     return any;
 }
 
-/* Say goodbye and hear all goodbyes, so that no word is on its way any more; false if some never came. */
+/* Say goodbye and hear all goodbyes, so that no word is on its way any more; false if some never
+ * came. */
 static bool
 part(mpi_group *self)
 {

@@ -29,7 +29,8 @@ coi_mpi_wait_begin(mpi_wait *wait, int timeout_ms, size_t nbytes)
     wait->timeout_ms = timeout_ms;
 }
 
-/* Spin only where there are cores for the threads of all ranks here, taking them to be as many as ours. */
+/* Spin only where there are cores for the threads of all ranks here, taking them to be as many as
+ * ours. */
 static uint64_t
 spin_ns(const mpi_group *self)
 {

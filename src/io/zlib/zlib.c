@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is asked of zlib: streams that are decompressed or compressed piece by piece, in memory that the library counts. */
+/* What is asked of zlib: streams that are decompressed or compressed piece by piece, in memory that
+ * the library counts. */
 #include "io/source.h"
 
 #include <string.h>

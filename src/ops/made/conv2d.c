@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions that conv2d and its transposes already are: depthwise, which is one with a group for each channel, and
- * transposed, which is the gradient for the input.
+ * Convolutions that conv2d and its transposes already are: depthwise, which is one with a group for
+ * each channel, and transposed, which is the gradient for the input.
  */
 #include "ops/compose.h"
 #include "ops/conv2d.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Dropout: which elements stay is drawn like any other random number, so it depends on seed, call, replica and position,
- * and on nothing else.
+ * Dropout: which elements stay is drawn like any other random number, so it depends on seed, call,
+ * replica and position, and on nothing else.
  */
 #include "ops/compose.h"
 #include "ops/dtypes.h"

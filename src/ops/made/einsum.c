@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sums of products by an equation: einsum, made of transposes, reshapes and matmul, two operands at a time from the left;
- * and matvec. A label is a letter; the dimensions of an ellipsis have the labels 1, 2, ... from the last one on.
+ * Sums of products by an equation: einsum, made of transposes, reshapes and matmul, two operands at
+ * a time from the left; and matvec. A label is a letter; the dimensions of an ellipsis have the
+ * labels 1, 2, ... from the last one on.
  */
 #include "ops/compose.h"
 #include "ops/dtypes.h"
@@ -49,8 +50,8 @@ position_of(const term *t, uint8_t label)
 }
 
 /*
- * The labels from *text up to a comma, an arrow or the end. `ndim` is the rank that they must come to; below 0 they are those
- * of the result, and an ellipsis is as long as it has to be.
+ * The labels from *text up to a comma, an arrow or the end. `ndim` is the rank that they must come
+ * to; below 0 they are those of the result, and an ellipsis is as long as it has to be.
  */
 static co_code
 read_labels(coi_call *call, const char **text, int ndim, int ellipsis, term *t)
@@ -184,7 +185,8 @@ permute(co_context *ctx, term *t, const int *perm)
         t->x = co_transpose(ctx, t->x, perm, (size_t)t->n);
 }
 
-/* The diagonal of two dimensions of one label: every n + 1st element of the two made one, at the end. */
+/* The diagonal of two dimensions of one label: every n + 1st element of the two made one, at the
+ * end. */
 static bool
 take_diagonal(co_context *ctx, term *t, int first, int second)
 {
@@ -244,7 +246,8 @@ prepare(co_context *ctx, const equation *e, term *t, const bool *keep)
     return t->x != NULL;
 }
 
-/* A term as [batch, rows, columns]: groups of labels in that order, of `group[label]` 0, 1 and 2. */
+/* A term as [batch, rows, columns]: groups of labels in that order, of `group[label]` 0, 1 and
+ * 2. */
 static co_value *
 as_matrices(co_context *ctx, term *t, const uint8_t *group, int64_t dims[3])
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors made from a shape or from what is in another one: shape, size, rank, zeros_like, ones_like, where_index, eye,
- * linspace. None has a gradient.
+ * Tensors made from a shape or from what is in another one: shape, size, rank, zeros_like,
+ * ones_like, where_index, eye, linspace. None has a gradient.
  */
 #include "ops/compose.h"
 #include "ops/dtypes.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * log_softmax and losses that are made of other operators. Cross entropy with integer labels is in cross_entropy.c.
+ * log_softmax and losses that are made of other operators. Cross entropy with integer labels is in
+ * cross_entropy.c.
  */
 #include "ops/compose.h"
 #include "ops/dtypes.h"
@@ -163,7 +164,8 @@ same_shapes(coi_call *call, coi_out *outs)
     return coi_same_shape(call->in[0], call->in[1]) ? CO_OK : refuse_shapes(call, "equal");
 }
 
-/* max(x, 0) - x z + log1p(exp(-|x|)), written so that no exponential overflows and gradients at 0 are those of x. */
+/* max(x, 0) - x z + log1p(exp(-|x|)), written so that no exponential overflows and gradients at 0
+ * are those of x. */
 static co_value *
 sigmoid_cross_entropy_compose(coi_call *call)
 {

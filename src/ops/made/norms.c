@@ -318,8 +318,8 @@ last_axes(const coi_ints *axis, int ndim)
     return axis->n < 0 || axis->n == n ? n : 0;
 }
 
-/* Over the elements of each example, so mean and variance have a number per example and gamma one per feature. Where an example is
- * a row, kernels of ops/norm.c do it. */
+/* Over the elements of each example, so mean and variance have a number per example and gamma one
+ * per feature. Where an example is a row, kernels of ops/norm.c do it. */
 static co_value *
 layer_norm_compose(coi_call *call)
 {
@@ -330,7 +330,8 @@ layer_norm_compose(coi_call *call)
     coi_axes           axes;
 
     if (num_last > 0 && coi_norm_is_rows(call->in, num_last)) {
-        /* Rows without elements have no statistics, and there may be more of them than memory has room for. */
+        /* Rows without elements have no statistics, and there may be more of them than memory has
+         * room for. */
         if (x->u.tensor.num_elements == 0)
             return co_add(ctx, co_mul(ctx, x, call->in[1]), call->in[2]);
         return coi_norm_rows(ctx, call->in, num_last, attrs->epsilon);

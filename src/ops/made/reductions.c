@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reductions that are made of other operators: logic, norms, variances and moments, and where the smallest element is.
+ * Reductions that are made of other operators: logic, norms, variances and moments, and where the
+ * smallest element is.
  */
 #include "ops/compose.h"
 #include "ops/dtypes.h"
@@ -45,7 +46,8 @@ reduce_all_compose(coi_call *call)
     return co_logical_not(call->ctx, any_of(call, co_logical_not(call->ctx, call->in[0])));
 }
 
-/* The maximum is taken out before exp; where it is infinite or NaN nothing is, or inf - inf would come up. */
+/* The maximum is taken out before exp; where it is infinite or NaN nothing is, or inf - inf would
+ * come up. */
 static co_value *
 reduce_logsumexp_compose(coi_call *call)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Elements and slices by index vectors: gather_nd, scatter_nd and what is like them. The vectors become indices of rows
- * of [rows, inner], and gather and scatter_add do the rest. embedding_lookup and unsorted_segment_sum have one
- * index per row from the start.
+ * Elements and slices by index vectors: gather_nd, scatter_nd and what is like them. The vectors
+ * become indices of rows of [rows, inner], and gather and scatter_add do the rest. embedding_lookup
+ * and unsorted_segment_sum have one index per row from the start.
  */
 #include "ops/compose.h"
 #include "ops/dtypes.h"
@@ -65,7 +65,8 @@ refuse_vector(coi_call *call, const co_value *indices, const nd_plan *plan, int6
                        coi_ints_text(&vector, a), coi_shape_text(dims, ndim, b));
 }
 
-/* The row of each vector, as a tensor of [num]; NULL with an error that names the first vector that is outside. */
+/* The row of each vector, as a tensor of [num]; NULL with an error that names the first vector that
+ * is outside. */
 static co_value *
 row_indices(coi_call *call, const int64_t *dims, int ndim, const co_value *indices,
             const nd_plan *plan)
@@ -100,7 +101,8 @@ gather_nd_compose(coi_call *call)
     if (make_plan(call, dims, params->ndim, indices, &plan) != CO_OK ||
         (rows = row_indices(call, dims, params->ndim, indices, &plan)) == NULL)
         return NULL;
-    /* Vectors of one number in a matrix are a gather of rows, whose gradient stays a list of rows. */
+    /* Vectors of one number in a matrix are a gather of rows, whose gradient stays a list of
+     * rows. */
     if (indices->ndim == 2 && plan.depth == 1)
         return co_gather(ctx, params, co_squeeze(ctx, indices, CO_AXES(1)), 0, 0);
     /* Along axis 1, because the gradient of a gather along axis 0 is a list of rows. */
@@ -242,7 +244,8 @@ tensor_scatter_nd_add_compose(coi_call *call)
     return co_add(call->ctx, call->in[0], scattered(call, &shape, call->in[1], call->in[2]));
 }
 
-/* Rows of `tensor` and of `updates` in one, and for every row of the result where it comes from; the last update stays. */
+/* Rows of `tensor` and of `updates` in one, and for every row of the result where it comes from;
+ * the last update stays. */
 static co_value *
 tensor_scatter_nd_update_compose(coi_call *call)
 {
@@ -266,7 +269,8 @@ tensor_scatter_nd_update_compose(coi_call *call)
                       dims, (size_t)tensor->ndim);
 }
 
-/* What was replaced has no gradient; every update has that of its place, also one that another replaced. */
+/* What was replaced has no gradient; every update has that of its place, also one that another
+ * replaced. */
 static co_code
 tensor_scatter_nd_update_grad(coi_grad *g)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators that put tensors together, take them apart and repeat or move their parts, made of reshape, slice, concat,
- * gather and broadcast_to. Along an axis they work on [outer, n, inner], so that any rank will do.
+ * Operators that put tensors together, take them apart and repeat or move their parts, made of
+ * reshape, slice, concat, gather and broadcast_to. Along an axis they work on [outer, n, inner], so
+ * that any rank will do.
  */
 #include "ops/compose.h"
 #include "ops/dtypes.h"
@@ -217,7 +218,8 @@ typedef struct split_attrs {
     X(split_attrs, axis, INT, "=0", NULL)
 COI_ATTR_TABLE(split_attrs, SPLIT_ATTRS)
 
-/* The sizes as they are given, one of which may be -1, add up to the axis. *rest gets what -1 stands for. */
+/* The sizes as they are given, one of which may be -1, add up to the axis. *rest gets what -1
+ * stands for. */
 static co_code
 check_sizes(coi_call *call, int axis, int64_t dim, int64_t *rest)
 {
@@ -458,7 +460,8 @@ numbers_to(co_context *ctx, int64_t n)
     return co_range(ctx, co_int(ctx, 0), co_int(ctx, n), co_int(ctx, 1), CO_INT64);
 }
 
-/* Rows minus columns is at most num_lower below the diagonal and num_upper above it; negative: no limit. */
+/* Rows minus columns is at most num_lower below the diagonal and num_upper above it; negative: no
+ * limit. */
 static co_value *
 band_part_compose(coi_call *call)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolution through oneDNN: the cache of primitives, one per shape and kind, and the spreading of a batch over our
- * workers. Nothing here depends on a version of oneDNN; see library.h.
+ * Convolution through oneDNN: the cache of primitives, one per shape and kind, and the spreading of
+ * a batch over our workers. Nothing here depends on a version of oneDNN; see library.h.
  */
 #include "ops/onednn/onednn.h"
 #include "ops/onednn/library.h"
@@ -83,7 +83,8 @@ cache_of(coi_runtime *runtime)
     return c;
 }
 
-/* A primitive, or none where oneDNN would fall to its reference kernels, which are slower than anything here. */
+/* A primitive, or none where oneDNN would fall to its reference kernels, which are slower than
+ * anything here. */
 static coi_dnn_conv *
 create_conv(coi_runtime *runtime, cache *c, coi_conv2d_kind kind, const coi_conv2d *g)
 {
@@ -170,7 +171,8 @@ entry_release(cache *c, entry *e)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* One call. All chunks have `images` images but the last, which may have fewer and then has a primitive of its own. */
+/* One call. All chunks have `images` images but the last, which may have fewer and then has a
+ * primitive of its own. */
 typedef struct job {
     coi_conv2d_kind   kind;
     const coi_conv2d *g;
@@ -259,7 +261,8 @@ release_filters(job *j)
             coi_dnn_filter_release(j->entries[i]->conv, j->filters[i]);
 }
 
-/* The gradient of the filter: a partial sum per chunk, added in order in oneDNN's layout, then brought to HWIO. */
+/* The gradient of the filter: a partial sum per chunk, added in order in oneDNN's layout, then
+ * brought to HWIO. */
 static bool
 sum_gradients(coi_call *call, job *j, void *out)
 {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All that is asked of oneDNN. What differs between its versions is behind these functions: library2.c has them for
- * 2.x, and a 3.x needs one more file. They return false where oneDNN refused.
+ * All that is asked of oneDNN. What differs between its versions is behind these functions:
+ * library2.c has them for 2.x, and a 3.x needs one more file. They return false where oneDNN
+ * refused.
  *
- * A convolution is a primitive for one shape. Activations are NHWC; the filter has a layout of oneDNN's own
- * choice, into which coi_dnn_pack_filter brings HWIO and from which coi_dnn_unpack_filter brings it back.
+ * A convolution is a primitive for one shape. Activations are NHWC; the filter has a layout of
+ * oneDNN's own choice, into which coi_dnn_pack_filter brings HWIO and from which
+ * coi_dnn_unpack_filter brings it back.
  */
 #ifndef COI_OPS_ONEDNN_LIBRARY_H
 #define COI_OPS_ONEDNN_LIBRARY_H
@@ -21,8 +23,9 @@ void coi_dnn_close(coi_dnn *dnn);
 bool coi_dnn_keeps_to(coi_isa isa);
 
 /*
- * oneDNN brings OpenMP, whose number of threads is a setting of each thread. Between these two calls the calling thread
- * has one; the second restores what the first returned. Everything below is called between them.
+ * oneDNN brings OpenMP, whose number of threads is a setting of each thread. Between these two
+ * calls the calling thread has one; the second restores what the first returned. Everything below
+ * is called between them.
  */
 int  coi_dnn_enter(const coi_dnn *dnn);
 void coi_dnn_leave(const coi_dnn *dnn, int saved);
@@ -36,13 +39,15 @@ size_t      coi_dnn_filter_bytes(const coi_dnn_conv *conv);
 size_t      coi_dnn_scratch_bytes(const coi_dnn_conv *conv);
 bool        coi_dnn_same_filter(const coi_dnn_conv *a, const coi_dnn_conv *b);
 
-/* A filter in the convolution's layout at `packed`, filled from HWIO at `plain`; for the threads of one call. */
+/* A filter in the convolution's layout at `packed`, filled from HWIO at `plain`; for the threads of
+ * one call. */
 bool coi_dnn_pack_filter(coi_dnn_conv *conv, const void *plain, void *packed, coi_dnn_filter **out);
 void coi_dnn_filter_release(coi_dnn_conv *conv, coi_dnn_filter *filter);
 bool coi_dnn_unpack_filter(coi_dnn_conv *conv, void *packed, void *plain);
 
-/* Run. x and y are the activations on the input and output side; a filter is read from `filter`, or its gradient
- * written to `packed`. Threads may run one convolution at the same time, each with its own scratch. */
+/* Run. x and y are the activations on the input and output side; a filter is read from `filter`, or
+ * its gradient written to `packed`. Threads may run one convolution at the same time, each with its
+ * own scratch. */
 bool coi_dnn_run(coi_dnn_conv *conv, void *x, coi_dnn_filter *filter, void *packed, void *y,
                  void *scratch);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * library.h for oneDNN 2.x: operation descriptors, memory descriptors as plain structs, dilations that begin at 0.
+ * library.h for oneDNN 2.x: operation descriptors, memory descriptors as plain structs, dilations
+ * that begin at 0.
  */
 #include "ops/onednn/library.h"
 
@@ -45,7 +46,8 @@ struct coi_dnn_conv {
     dnnl_primitive_desc_t desc; /* owns the text of kernel */
 };
 
-/* The library's OpenMP, whichever it is, is found by name: linking against one could bring in a second. */
+/* The library's OpenMP, whichever it is, is found by name: linking against one could bring in a
+ * second. */
 static void
 find_openmp(coi_dnn *dnn)
 {

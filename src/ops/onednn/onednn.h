@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolution by oneDNN, float32, one group. Primitives are kept in the runtime by shape; oneDNN runs on the thread that
- * calls it, and each of our workers takes chunks of the batch.
+ * Convolution by oneDNN, float32, one group. Primitives are kept in the runtime by shape; oneDNN
+ * runs on the thread that calls it, and each of our workers takes chunks of the batch.
  */
 #ifndef COI_OPS_ONEDNN_ONEDNN_H
 #define COI_OPS_ONEDNN_ONEDNN_H
@@ -9,9 +9,9 @@
 #include "ops/conv2d.h"
 
 /*
- * Compute with oneDNN, or leave *done false where that is not for it: an instruction set that oneDNN would
- * not keep to, or a shape for which it has nothing but a reference kernel. Whether it is worth it is for ops/choice.h to say.
- * A finish is for the convolution alone.
+ * Compute with oneDNN, or leave *done false where that is not for it: an instruction set that
+ * oneDNN would not keep to, or a shape for which it has nothing but a reference kernel. Whether it
+ * is worth it is for ops/choice.h to say. A finish is for the convolution alone.
  */
 co_code coi_onednn_conv2d(coi_call *call, coi_conv2d_kind kind, const coi_conv2d *g, const void *a,
                           const void *b, void *out, const coi_finish *finish, bool *done);

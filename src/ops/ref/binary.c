@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Element-wise operators of two and three operands, by definition. The operands of element i of the output are found by
- * taking its index apart.
+ * Element-wise operators of two and three operands, by definition. The operands of element i of the
+ * output are found by taking its index apart.
  */
 #include "ops/binary.h"
 #include "ops/ref/ref.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolution and its two transposes as seven loops. `visit` walks all pairs of an input element and a filter element
- * that meet in an output element; the three operators differ in which of the three is the sum.
+ * Convolution and its two transposes as seven loops. `visit` walks all pairs of an input element
+ * and a filter element that meet in an output element; the three operators differ in which of the
+ * three is the sum.
  */
 #include "ops/conv2d.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plain matmul: three loops per matrix, for every dtype. Floats are summed in double and rounded once; integers
- * wrap around.
+ * The plain matmul: three loops per matrix, for every dtype. Floats are summed in double and
+ * rounded once; integers wrap around.
  */
 #include "ops/matmul.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators that move elements, by definition: the index of every element is taken apart and put together again.
+ * Operators that move elements, by definition: the index of every element is taken apart and put
+ * together again.
  */
 #include "ops/ref/ref.h"
 #include "ops/gather.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pooling, one element after the other. Means are as they are written down. Of max pooling `find` gives the position of a window's maximum, from
- * which forward takes x. `place` gives the first position of a window where x is y, or -1: there the gradient adds g, and its gradient takes u.
+ * Pooling, one element after the other. Means are as they are written down. Of max pooling `find`
+ * gives the position of a window's maximum, from which forward takes x. `place` gives the first
+ * position of a window where x is y, or -1: there the gradient adds g, and its gradient takes u.
  */
 #include "ops/pool.h"
 #include "ops/ref/ref.h"
@@ -88,7 +89,8 @@ coi_ref_pool_kernels(co_dtype dtype)
     return dtype == CO_FLOAT64 ? &float64_kernels : &float32_kernels;
 }
 
-/* Every pair of an output element and an element of its window: the output gets the input's part, or the input its. */
+/* Every pair of an output element and an element of its window: the output gets the input's part,
+ * or the input its. */
 static void
 visit_window(const coi_pool *p, co_dtype dtype, const void *from, void *to, int64_t at,
              bool is_grad)

@@ -7,7 +7,8 @@
 
 #include <math.h>
 
-/* Position of an element: `index` counts through the axes that are (or are not) reduced, the last one fastest. */
+/* Position of an element: `index` counts through the axes that are (or are not) reduced, the last
+ * one fastest. */
 static int64_t
 position(const co_value *x, const bool *reduced, bool want, int64_t index)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reference kernels: plain, readable, one element at a time. They say what an operator means; tests hold
- * the optimised kernels against them.
+ * The reference kernels: plain, readable, one element at a time. They say what an operator means;
+ * tests hold the optimised kernels against them.
  *
- * Elements travel as coi_number: floats as double, whole numbers as 64 bits. Sums, products, quotients and roots
- * computed in double and then rounded to float or half are what rounding once would give, since a double has more
- * than twice the digits of a float.
+ * Elements travel as coi_number: floats as double, whole numbers as 64 bits. Sums, products,
+ * quotients and roots computed in double and then rounded to float or half are what rounding once
+ * would give, since a double has more than twice the digits of a float.
  */
 #ifndef COI_OPS_REF_REF_H
 #define COI_OPS_REF_REF_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * top_k by definition: the best of a row that has not been taken, k times. NaN is worse than any number.
+ * top_k by definition: the best of a row that has not been taken, k times. NaN is worse than any
+ * number.
  */
 #include "ops/top_k.h"
 #include "ops/ref/ref.h"

@@ -169,7 +169,8 @@ coi_ref_cast(coi_call *call)
         coi_convert(from, x->u.tensor.data, to, out->u.tensor.data, x->u.tensor.num_elements);
         return CO_OK;
     }
-    /* A subnormal number is false: TensorFlow's kernels take it for zero. Those of float16 are none as float. */
+    /* A subnormal number is false: TensorFlow's kernels take it for zero. Those of float16 are none
+     * as float. */
     for (int64_t i = 0; i < x->u.tensor.num_elements; ++i) {
         double value = fabs(coi_number_load(from, x->u.tensor.data, i).f);
 

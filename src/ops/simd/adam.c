@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Adam's update of one variable, in one pass over its memory. No multiply-adds are fused, so every instruction set gives the same
- * bits.
+ * Adam's update of one variable, in one pass over its memory. No multiply-adds are fused, so every
+ * instruction set gives the same bits.
  */
 #include "ops/adam.h"
 #include "ops/simd/simd.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loops over two operands, of the functions that models spend time in; ops/loops.c has the rest. Either operand may be a
- * single element; broadcasting of other shapes is made of calls of these, row by row, in ops/binary.c.
+ * Loops over two operands, of the functions that models spend time in; ops/loops.c has the rest.
+ * Either operand may be a single element; broadcasting of other shapes is made of calls of these,
+ * row by row, in ops/binary.c.
  */
 #include "ops/simd/define.h"
 #include "ops/simd/math.h"
@@ -32,7 +33,8 @@ COI_BINARY_LOOP(relu_grad_f32, float, float, q *(p > 0 ? 1.0f : 0.0f))
 COI_BINARY_LOOP(tanh_grad_f32, float, float, q *(1 - p * p))
 COI_BINARY_LOOP(sigmoid_grad_f32, float, float, q *p *(1 - p))
 
-/* One loop for all pairings, with a single operand written out: the exponential is worth more than that. */
+/* One loop for all pairings, with a single operand written out: the exponential is worth more than
+ * that. */
 static void
 gelu_tanh_grad_f32(void *restrict out, const void *restrict x, const void *restrict dy, int64_t n,
                    coi_pairing pairing)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Conversions on the way of data into a model and of halves through it. The others are in ops/loops.c and coi_convert,
- * whose results these have.
+ * Conversions on the way of data into a model and of halves through it. The others are in
+ * ops/loops.c and coi_convert, whose results these have.
  */
 #include "ops/simd/define.h"
 #include "ops/simd/half.h"

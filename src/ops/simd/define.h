@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How loops over elements are written: a macro makes one function from an expression. Shared by this folder and by
- * ops/loops.c.
+ * How loops over elements are written: a macro makes one function from an expression. Shared by
+ * this folder and by ops/loops.c.
  */
 #ifndef COI_OPS_SIMD_DEFINE_H
 #define COI_OPS_SIMD_DEFINE_H

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernels of ops/gemm.h for one instruction set. A tile of C is 6 rows by 2 vectors, which with two vectors of B
- * and one broadcast element of A fills the 16 registers of v3. Measured against the loop of multiply-adds alone, the
- * inner loop reaches 97 % whether its operands are packed or not.
+ * The kernels of ops/gemm.h for one instruction set. A tile of C is 6 rows by 2 vectors, which with
+ * two vectors of B and one broadcast element of A fills the 16 registers of v3. Measured against
+ * the loop of multiply-adds alone, the inner loop reaches 97 % whether its operands are packed or
+ * not.
  */
 #include "ops/gemm.h"
 #include "ops/simd/vector.h"
@@ -17,12 +18,13 @@
 #endif
 /* Up to this depth filling C takes as long as the sums. */
 #define SHALLOW 16
-/* Depths packed at once: the lines that panels share stay in the first-level cache, also where strides are powers of two. */
+/* Depths packed at once: the lines that panels share stay in the first-level cache, also where
+ * strides are powers of two. */
 #define PACK_DEPTH 8
 
 /*
- * Turn squares of 8 x 8 floats or 4 x 4 doubles: row i of `from` becomes column i of `to`. Packing a transposed operand
- * element by element would cost a tenth of a product with 128 rows.
+ * Turn squares of 8 x 8 floats or 4 x 4 doubles: row i of `from` becomes column i of `to`. Packing
+ * a transposed operand element by element would cost a tenth of a product with 128 rows.
  */
 enum { SQUARE_f32 = 8, SQUARE_f64 = 4 };
 #if defined(COI_ISA_v3) || defined(COI_ISA_v4)

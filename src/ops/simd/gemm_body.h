@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The body of gemm.c for one element type: T is f32 or f64, REAL its C type. Included once for each, hence no guard.
+ * The body of gemm.c for one element type: T is f32 or f64, REAL its C type. Included once for
+ * each, hence no guard.
  */
 #define OF(name) COI_PASTE(name, T)
 
 enum { OF(NR) = NV * OF(LANES) };
 
 /*
- * rows x (vectors * lanes) of C. rows, vectors, is_part and add are constants where this is inlined. With is_part the
- * last vector of each row has the lanes of `part` alone, in B and in C. Sums have names of their own, because compilers
- * do not always keep an array of them in registers.
+ * rows x (vectors * lanes) of C. rows, vectors, is_part and add are constants where this is
+ * inlined. With is_part the last vector of each row has the lanes of `part` alone, in B and in C.
+ * Sums have names of their own, because compilers do not always keep an array of them in registers.
  */
 #define COI_ROWS(X)        X(0, a) X(1, a) X(2, a) X(3, a3) X(4, a3) X(5, a3)
 #define COI_BEGIN(i, base) OF(vec) s##i##0 = OF(zero)(), s##i##1 = OF(zero)();
@@ -42,7 +43,8 @@ OF(micro)(int rows, int vectors, bool is_part, bool add, int64_t depth, const RE
           int64_t a_row, int64_t a_col, const REAL *b, int64_t b_row, REAL *c, int64_t c_row,
           OF(part) part)
 {
-    /* Two base addresses: base, base + stride and base + 2 * stride are addressing modes of the machine. */
+    /* Two base addresses: base, base + stride and base + 2 * stride are addressing modes of the
+     * machine. */
     const REAL *a3 = rows > 3 ? a + 3 * a_row : a;
     OF(vec) b0, b1 = OF(zero)();
     COI_ROWS(COI_BEGIN)
@@ -102,9 +104,9 @@ static void (*const OF(micros)[MR][3])(const OF(strip) * s, const REAL *a, REAL 
 #endif
 };
 
-/* One panel of columns against rows [i0, i1). `a` is where the strip's depth begins in row 0 (or in panel 0, when A is
- * packed: then a_panel is the distance of panels). The last rows of an A that is not packed are shared out evenly: two
- * tiles of 4 rows are faster than one of 6 and one of 2. */
+/* One panel of columns against rows [i0, i1). `a` is where the strip's depth begins in row 0 (or in
+ * panel 0, when A is packed: then a_panel is the distance of panels). The last rows of an A that is
+ * not packed are shared out evenly: two tiles of 4 rows are faster than one of 6 and one of 2. */
 static void
 OF(panel)(const OF(strip) * s, const REAL *a, int64_t a_panel, REAL *c, int64_t i0, int64_t i1,
           int64_t columns)
@@ -123,7 +125,8 @@ OF(panel)(const OF(strip) * s, const REAL *a, int64_t a_panel, REAL *c, int64_t 
     }
 }
 
-/* Element (i, j) of `from` becomes (j, i) of `to`. The last squares go over a part of those before. */
+/* Element (i, j) of `from` becomes (j, i) of `to`. The last squares go over a part of those
+ * before. */
 static void
 OF(gemm_turn)(const void *given, int64_t from_row, int64_t rows, int64_t columns, void *result,
               int64_t to_row)
@@ -147,8 +150,8 @@ OF(gemm_turn)(const void *given, int64_t from_row, int64_t rows, int64_t columns
 }
 
 /*
- * Depths [k0, k0 + depth) of the panel of B that begins with column `first`, element (k, j) at k * NR + j. Columns past the last are
- * left as they are: nobody reads them.
+ * Depths [k0, k0 + depth) of the panel of B that begins with column `first`, element (k, j) at k *
+ * NR + j. Columns past the last are left as they are: nobody reads them.
  */
 static void
 OF(pack_panel)(const coi_gemm *g, int64_t first, int64_t k0, int64_t depth, REAL *to)
@@ -176,7 +179,8 @@ OF(gemm_pack_b)(const coi_gemm_plan *plan, int64_t panel)
     OF(pack_panel)(&plan->g, first, plan->k0, slab, (REAL *)plan->packed_b + first * slab);
 }
 
-/* One panel of columns that is packed here, because one tile alone uses it: it stays in the first-level cache. */
+/* One panel of columns that is packed here, because one tile alone uses it: it stays in the
+ * first-level cache. */
 static __attribute__((noinline)) void
 OF(late_panel)(const coi_gemm *g, const OF(strip) * given, int64_t k0, const REAL *a, int64_t i0,
                int64_t i1, int64_t first, int64_t columns)
@@ -205,8 +209,9 @@ OF(whole_rows)(int64_t i0, int64_t i1)
 }
 
 /*
- * Whole tiles of rows [i0, i1) and columns [j0, j1), the rows of tiles one behind the other: with few depths to sum, a tile takes
- * little more than the lines of C that it fills, and these are then side by side. `b` is the panel of column 0.
+ * Whole tiles of rows [i0, i1) and columns [j0, j1), the rows of tiles one behind the other: with
+ * few depths to sum, a tile takes little more than the lines of C that it fills, and these are then
+ * side by side. `b` is the panel of column 0.
  */
 static void
 OF(shallow)(const OF(strip) * s, const REAL *a, int64_t b_panel, REAL *c, int64_t i0, int64_t i1,
@@ -259,8 +264,9 @@ OF(gemm_tile)(const coi_gemm_plan *plan, int64_t i0, int64_t i1, int64_t j0, int
     }
 }
 
-/* Depths [k0, k1) of a panel of A that has MR rows side by side in memory, with what follows them. Copies that are longer than a row
- * of the panel are one instruction each; the next goes over what is too much. */
+/* Depths [k0, k1) of a panel of A that has MR rows side by side in memory, with what follows them.
+ * Copies that are longer than a row of the panel are one instruction each; the next goes over what
+ * is too much. */
 COI_INLINE void
 OF(pack_wide)(const REAL *from, int64_t a_col, REAL *to, int64_t k0, int64_t k1, int64_t slab)
 {
@@ -281,8 +287,9 @@ OF(pack_rows)(const REAL *from, const coi_gemm *g, int64_t rows, REAL *to, int64
 }
 
 /*
- * Some rows of A as panels, element (i, k) of a panel at k * MR + i; rows past the last are zero and never read. A few depths of all
- * panels first, then the next: where rows are side by side the panels share lines of the cache.
+ * Some rows of A as panels, element (i, k) of a panel at k * MR + i; rows past the last are zero
+ * and never read. A few depths of all panels first, then the next: where rows are side by side the
+ * panels share lines of the cache.
  */
 static void
 OF(gemm_pack_a)(const coi_gemm_plan *plan, int64_t first, int64_t end)

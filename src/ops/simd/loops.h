@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The inner loops of operators. The files of this folder are compiled once per instruction set, with COI_ISA as the
- * suffix of their one public name, a const table; callers pick the table of the runtime's instruction set.
+ * The inner loops of operators. The files of this folder are compiled once per instruction set,
+ * with COI_ISA as the suffix of their one public name, a const table; callers pick the table of the
+ * runtime's instruction set.
  *
- * Loops are plain C that the compiler vectorises. How a sum is cut depends on its length alone. Where a table has
- * NULL, the table `rare` of ops/loops.c has the loop: dtypes that few models train in are compiled once, for size.
+ * Loops are plain C that the compiler vectorises. How a sum is cut depends on its length alone.
+ * Where a table has NULL, the table `rare` of ops/loops.c has the loop: dtypes that few models
+ * train in are compiled once, for size.
  */
 #ifndef COI_OPS_SIMD_LOOPS_H
 #define COI_OPS_SIMD_LOOPS_H
@@ -122,9 +124,10 @@ typedef struct coi_binary_loops {
 COI_LOOP_EXTERN(coi_binary_loops);
 
 /*
- * Reductions fold elements into wide accumulators of 8 bytes: double for floating dtypes, int64_t and uint64_t for
- * integers; sums of integers of either sign are taken as uint64_t, where they wrap. `rows` folds row i (n elements beginning at x + i * stride) into acc[i]; `columns` folds num_rows
- * rows, element j of each into acc[j].
+ * Reductions fold elements into wide accumulators of 8 bytes: double for floating dtypes, int64_t
+ * and uint64_t for integers; sums of integers of either sign are taken as uint64_t, where they
+ * wrap. `rows` folds row i (n elements beginning at x + i * stride) into acc[i]; `columns` folds
+ * num_rows rows, element j of each into acc[j].
  */
 typedef union coi_wide {
     double   f;
@@ -155,8 +158,9 @@ typedef struct coi_cast_loops {
 COI_LOOP_EXTERN(coi_cast_loops);
 
 /*
- * Where the functions of math.h cut their arguments off; NaN passes. In memory, not in the loops: gcc makes one
- * instruction of a comparison and a choice only where both have the very same operand, which a constant is not.
+ * Where the functions of math.h cut their arguments off; NaN passes. In memory, not in the loops:
+ * gcc makes one instruction of a comparison and a choice only where both have the very same
+ * operand, which a constant is not.
  */
 typedef struct coi_argument_limits {
     float exp_low, exp_high, tanh_high, gelu_high;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Elementary functions of float without branches, for loops that the compiler vectorises. Only for files of this folder.
+ * Elementary functions of float without branches, for loops that the compiler vectorises. Only for
+ * files of this folder.
  *
- * Each reduces its argument to a small interval and evaluates a polynomial fitted there (Chebyshev nodes, relative
- * error below 1e-8), so what is lost is rounding: at most 2.5 units in the last place over all floats, which a
- * unit test measures. NaN, infinities, zeros of both signs and subnormal numbers give what the C library gives.
+ * Each reduces its argument to a small interval and evaluates a polynomial fitted there (Chebyshev
+ * nodes, relative error below 1e-8), so what is lost is rounding: at most 2.5 units in the last
+ * place over all floats, which a unit test measures. NaN, infinities, zeros of both signs and
+ * subnormal numbers give what the C library gives.
  */
 #ifndef COI_OPS_SIMD_MATH_H
 #define COI_OPS_SIMD_MATH_H
@@ -16,7 +18,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Instruction sets beyond the baseline have a fused multiply-add; elsewhere fmaf would be a slow call. */
+/* Instruction sets beyond the baseline have a fused multiply-add; elsewhere fmaf would be a slow
+ * call. */
 #ifdef COI_ISA_base
 #define COI_FMA(a, b, c) ((a) * (b) + (c))
 #else
@@ -49,8 +52,9 @@ coi_size_bits(float x)
 }
 
 /*
- * e^r - 1 for x + low = n ln 2 + r, low being small beside 1. n + bias is in the low bits of *k, and what stands above them must be shifted
- * out. The bias is odd everywhere, so that a tie is rounded to the same n by all functions.
+ * e^r - 1 for x + low = n ln 2 + r, low being small beside 1. n + bias is in the low bits of *k,
+ * and what stands above them must be shifted out. The bias is odd everywhere, so that a tie is
+ * rounded to the same n by all functions.
  */
 COI_INLINE float
 coi_exp_reduced_sum(float x, float low, int bias, uint32_t *k)
@@ -90,7 +94,8 @@ coi_expf(float x)
     x = x < coi_limits.exp_low ? coi_limits.exp_low : x; /* 0 there, and infinity here */
     x = coi_limits.exp_high < x ? coi_limits.exp_high : x;
     p = coi_exp_reduced(x, 253, &k);
-    /* 2^n in two factors, so that subnormal results are rounded once and large ones overflow at the end. */
+    /* 2^n in two factors, so that subnormal results are rounded once and large ones overflow at the
+     * end. */
     k += 1;
     half = k >> 1;
     scale = coi_power_of_two(half);
@@ -109,7 +114,8 @@ coi_exp_nearf(float x, float low)
 /* The bits of 87: exp of what is smaller on either side is such a number. */
 #define COI_EXP_NEAR 0x42AE0000
 
-/* exp(x) for x <= 0 and NaN, 0 where that would be subnormal: for what is compared with a sum of at least 1. */
+/* exp(x) for x <= 0 and NaN, 0 where that would be subnormal: for what is compared with a sum of at
+ * least 1. */
 COI_INLINE float
 coi_exp_belowf(float x)
 {
@@ -184,7 +190,8 @@ coi_sigmoidf(float x)
     return (x >= 0.0f ? 1.0f : e) / (1.0f + e);
 }
 
-/* x / (1 + exp(-x)); half the power twice, since the whole would be subnormal while the result is not. */
+/* x / (1 + exp(-x)); half the power twice, since the whole would be subnormal while the result is
+ * not. */
 COI_INLINE float
 coi_siluf(float x)
 {
@@ -193,7 +200,8 @@ coi_siluf(float x)
     return (x >= 0.0f ? x : x * half * half) / (1.0f + half * half);
 }
 
-/* log(1 + exp(x)) as max(x, 0) + log(1 + e), e = exp(-|x|); what rounding 1 + e lost is put back. */
+/* log(1 + exp(x)) as max(x, 0) + log(1 + e), e = exp(-|x|); what rounding 1 + e lost is put
+ * back. */
 COI_INLINE float
 coi_softplusf(float x)
 {
@@ -208,12 +216,15 @@ coi_softplusf(float x)
 #define COI_SELU_LOW   1.75809934084737682f
 
 /*
- * gelu by tanh, x / 2 (1 + tanh(t / 2)), is x / (1 + e) or, where x is negative, x e / (1 + e), with e = exp(-|t|) and
- * t = 2 sqrt(2 / pi) (x + 0.044715 x^3). An error of t is an error of the result times as large as t, so t has a second float. It comes in two
- * halves, for two loops: in one, the chain of operations is so long that the processor cannot look far enough ahead to fill it.
+ * gelu by tanh, x / 2 (1 + tanh(t / 2)), is x / (1 + e) or, where x is negative, x e / (1 + e),
+ * with e = exp(-|t|) and t = 2 sqrt(2 / pi) (x + 0.044715 x^3). An error of t is an error of the
+ * result times as large as t, so t has a second float. It comes in two halves, for two loops: in
+ * one, the chain of operations is so long that the processor cannot look far enough ahead to fill
+ * it.
  *
- * The first: -|t| for |x| as the sum of the result and *low. c1 = 2 sqrt(2 / pi) is a sum, too, and its large part has 20 bits
- * behind the point, so that c1 - q is exact for every q that comes up; of c2 = 0.044715 c1 a float is enough.
+ * The first: -|t| for |x| as the sum of the result and *low. c1 = 2 sqrt(2 / pi) is a sum, too, and
+ * its large part has 20 bits behind the point, so that c1 - q is exact for every q that comes up;
+ * of c2 = 0.044715 c1 a float is enough.
  */
 COI_INLINE float
 coi_gelu_argument(float size, float *low)
@@ -244,7 +255,8 @@ coi_gelu_size(float x)
     return coi_limits.gelu_high < size ? coi_limits.gelu_high : size;
 }
 
-/* The derivative of gelu by tanh, (s + x t' s e) with s = 1 / (1 + e), or e s + ... where x is negative. Beyond gelu_high it is 0 or 1. */
+/* The derivative of gelu by tanh, (s + x t' s e) with s = 1 / (1 + e), or e s + ... where x is
+ * negative. Beyond gelu_high it is 0 or 1. */
 COI_INLINE float
 coi_gelu_slope(float x)
 {
@@ -257,8 +269,8 @@ coi_gelu_slope(float x)
     return s * COI_FMA(square, e * s, x < 0.0f ? e : 1.0f);
 }
 
-/* The second: the result from x and t + low. Where x is negative, 2^64 e is used up to the end, because results may be subnormal and are to be
- * rounded once. */
+/* The second: the result from x and t + low. Where x is negative, 2^64 e is used up to the end,
+ * because results may be subnormal and are to be rounded once. */
 COI_INLINE float
 coi_gelu_of(float x, float t, float low)
 {
@@ -269,7 +281,8 @@ coi_gelu_of(float x, float t, float low)
     e = COI_FMA(e, scale, scale);
     e = x > -coi_limits.gelu_high ? e
                                   : 0.0f; /* -infinity gives NaN, as it does to the definition */
-    /* What depends on the sign goes by bits: of comparisons gcc makes a branch, with a division on either side. */
+    /* What depends on the sign goes by bits: of comparisons gcc makes a branch, with a division on
+     * either side. */
     scale = coi_bits_float(one - (below & (64 << 23)));
     factor = coi_bits_float((coi_float_bits(e) & below) | (one & ~below));
     return x * factor / (1.0f + e * 0x1p-64f) * scale;

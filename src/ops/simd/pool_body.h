@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The body of pool.c for one element type: T is f32 or f64, REAL its C type. Included once for each, hence no guard. */
+/* The body of pool.c for one element type: T is f32 or f64, REAL its C type. Included once for
+ * each, hence no guard. */
 #define OF(name) COI_PASTE(name, T)
 
 /*
- * Windows of 2 x 2 that do not overlap and lie inside, nearly all there are: everything about one stays in registers. x is the upper
- * left pixel, `row` the distance to the one below. In the order of the general loops, so that the bits are theirs.
+ * Windows of 2 x 2 that do not overlap and lie inside, nearly all there are: everything about one
+ * stays in registers. x is the upper left pixel, `row` the distance to the one below. In the order
+ * of the general loops, so that the bits are theirs.
  */
 static inline REAL
 OF(pool_larger)(REAL so_far, REAL x)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Folding elements into wide accumulators (loops.h). A run of floats is added up in 32 lanes (16 of doubles) over blocks of
- * 4096, and the blocks in double, so the error of a sum hardly grows with its length. All of it depends on lengths alone.
+ * Folding elements into wide accumulators (loops.h). A run of floats is added up in 32 lanes (16 of
+ * doubles) over blocks of 4096, and the blocks in double, so the error of a sum hardly grows with
+ * its length. All of it depends on lengths alone.
  */
 #include "ops/simd/loops.h"
 #include "ops/simd/half.h"
@@ -13,7 +14,8 @@
 #define ROW_BLOCK 128 /* rows that columns of floats are added over before they go into double */
 #define WIDTH     COI_FOLD_WIDTH
 
-/* Vectors of 32 bytes, whatever the instruction set: the compiler makes of them what it has, and sums are the same. */
+/* Vectors of 32 bytes, whatever the instruction set: the compiler makes of them what it has, and
+ * sums are the same. */
 typedef float   lanes_f32 __attribute__((vector_size(32)));
 typedef double  lanes_f64 __attribute__((vector_size(32)));
 typedef int32_t mask_f32 __attribute__((vector_size(32)));
@@ -39,8 +41,8 @@ typedef int64_t mask_f64 __attribute__((vector_size(32)));
 #define JOIN_f64(a, combine) combine(combine((a)[0], (a)[2]), combine((a)[1], (a)[3]))
 
 /*
- * What n elements combine to, at most BLOCK of them. Four vectors of `w` elements, by name: an array of lanes would be
- * kept in memory, and joining it costs more than adding 500 numbers.
+ * What n elements combine to, at most BLOCK of them. Four vectors of `w` elements, by name: an
+ * array of lanes would be kept in memory, and joining it costs more than adding 500 numbers.
  */
 #define RUN(name, type, w, lanes, mask, first, combine, take, join)                                \
     static type name##_run(const type *restrict x, int64_t n)                                      \
@@ -80,8 +82,8 @@ RUN(max_f32, float, 8, lanes_f32, mask_f32, -INFINITY, MAX, TAKE_MAX, JOIN_f32)
 RUN(max_f64, double, 4, lanes_f64, mask_f64, -INFINITY, MAX, TAKE_MAX, JOIN_f64)
 
 /*
- * Columns in strips that stay in registers over all rows, of four vectors and of one; the last few one by one. Combined row by row in
- * memory, every row would wait for the one before to be stored.
+ * Columns in strips that stay in registers over all rows, of four vectors and of one; the last few
+ * one by one. Combined row by row in memory, every row would wait for the one before to be stored.
  */
 #ifndef __OPTIMIZE_SIZE__
 #define STRIPS(name, type, w, lanes, mask, combine, take)                                          \

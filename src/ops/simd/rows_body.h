@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernels of ops/rows.h for one element type: T is f32 or f64, REAL its C type. Included by rows.c and, for double,
- * by ops/doubles.c; hence no guard.
+ * The kernels of ops/rows.h for one element type: T is f32 or f64, REAL its C type. Included by
+ * rows.c and, for double, by ops/doubles.c; hence no guard.
  *
- * A sum along a row is taken in four vectors, and what is left of the row behind them in a number. Rows are taken a few at a
- * time and by stages, so that no stage of a row waits for the end of the one before.
+ * A sum along a row is taken in four vectors, and what is left of the row behind them in a number.
+ * Rows are taken a few at a time and by stages, so that no stage of a row waits for the end of the
+ * one before.
  */
 #define OF(name) COI_PASTE(name, T)
 
@@ -80,7 +81,8 @@ OF(centre)(const REAL *x, REAL *y, int64_t n, REAL mean, REAL *squares)
     return OF(total)(sum) + rest;
 }
 
-/* Long rows by parts that are added in double. A quotient, so that the mean of equal numbers is that number. */
+/* Long rows by parts that are added in double. A quotient, so that the mean of equal numbers is
+ * that number. */
 static REAL
 OF(row_mean)(const REAL *x, int64_t dim)
 {
@@ -110,7 +112,8 @@ OF(row_rest)(const REAL *x, REAL *y, int64_t dim, REAL mean, double share, doubl
     return rest;
 }
 
-/* The variance of a row that was centred, in double: its squares may be too small for floats, which lose their digits then, or too large. */
+/* The variance of a row that was centred, in double: its squares may be too small for floats, which
+ * lose their digits then, or too large. */
 static double
 OF(exact_variance)(const REAL *y, int64_t dim, double rest, double share)
 {
@@ -163,7 +166,8 @@ OF(norm_rows)(const void *x_data, const void *gamma_data, const void *beta_data,
     }
 }
 
-/* The sums of a row: of h = g gamma and of h z, where z is x as it was normalised. g z and g are added to dgamma and dbeta. */
+/* The sums of a row: of h = g gamma and of h z, where z is x as it was normalised. g z and g are
+ * added to dgamma and dbeta. */
 static REAL
 OF(grad_sums)(const REAL *x, const REAL *gamma, const REAL *g, REAL *dgamma, REAL *dbeta, int64_t n,
               const REAL *statistics, REAL *product)
@@ -231,7 +235,8 @@ OF(norm_grad_rows)(const void *x_data, const void *gamma_data, const void *g_dat
     }
 }
 
-/* The losses of rows from the logarithms of their sums, which they take the place of: sum of labels (log - (x - max)). */
+/* The losses of rows from the logarithms of their sums, which they take the place of: sum of labels
+ * (log - (x - max)). */
 static void
 OF(losses)(const void *labels_data, const void *x_data, const void *max_data, void *losses_data,
            int64_t num_rows, int64_t dim)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What files of this folder share. They are compiled once per instruction set; COI_PER_ISA(name) gives each copy its
- * own symbols (name_base, name_v3, name_v4).
+ * What files of this folder share. They are compiled once per instruction set; COI_PER_ISA(name)
+ * gives each copy its own symbols (name_base, name_v3, name_v4).
  */
 #ifndef COI_OPS_SIMD_SIMD_H
 #define COI_OPS_SIMD_SIMD_H
@@ -12,14 +12,16 @@
 
 #define COI_INLINE static inline __attribute__((always_inline))
 
-/* Code that is worth having once: with the conversions of halves inlined into each of them, loops would be five times the size. */
+/* Code that is worth having once: with the conversions of halves inlined into each of them, loops
+ * would be five times the size. */
 #ifdef __clang__
 #define COI_NOINLINE __attribute__((noinline))
 #else
 #define COI_NOINLINE __attribute__((noinline, noclone))
 #endif
 
-/* gcc keeps small arrays in registers only where loops over them are unrolled early, which it must be told. */
+/* gcc keeps small arrays in registers only where loops over them are unrolled early, which it must
+ * be told. */
 #if defined(__clang__)
 #define COI_UNROLL _Pragma("unroll")
 #elif defined(__GNUC__)

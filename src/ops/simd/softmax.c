@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernels of ops/softmax.h for float and one instruction set, as loops that compilers vectorise. Rows are taken in blocks of a
- * few thousand elements. Short rows (ten classes) would leave most of a vector empty: they are turned, so that a vector
- * holds one element of each of many rows.
+ * The kernels of ops/softmax.h for float and one instruction set, as loops that compilers
+ * vectorise. Rows are taken in blocks of a few thousand elements. Short rows (ten classes) would
+ * leave most of a vector empty: they are turned, so that a vector holds one element of each of many
+ * rows.
  */
 #include "ops/softmax.h"
 #include "ops/simd/math.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The body of softmax.c for one element type: T is f32 or f64, REAL its C type, EXP and LOG its functions. Included by
- * softmax.c and, for double, by ops/doubles.c; hence no guard.
+ * The body of softmax.c for one element type: T is f32 or f64, REAL its C type, EXP and LOG its
+ * functions. Included by softmax.c and, for double, by ops/doubles.c; hence no guard.
  */
 enum {
     SUMS = 16,    /* partial sums of a row */
@@ -69,7 +69,8 @@ OF(row_sum)(const REAL *x, int64_t n)
     return OF(fold)(&sums);
 }
 
-/* The largest of n >= SUMS elements. NaN is passed over here and comes back through the exponential of x - max. */
+/* The largest of n >= SUMS elements. NaN is passed over here and comes back through the exponential
+ * of x - max. */
 static inline REAL
 OF(row_max)(const REAL *x, int64_t n)
 {
@@ -94,8 +95,8 @@ OF(row_max)(const REAL *x, int64_t n)
     return lanes[0];
 }
 
-/* n columns (at most STRIP), `inner` apart along the axis: their maxima and the sums of exp(x - max); exponentials go to y
- * where it is given. */
+/* n columns (at most STRIP), `inner` apart along the axis: their maxima and the sums of exp(x -
+ * max); exponentials go to y where it is given. */
 static inline void
 OF(strip_exp)(const REAL *restrict x, REAL *restrict y, bool keep, int64_t dim, int64_t inner,
               int n, REAL *restrict max, REAL *restrict sum)
@@ -205,7 +206,8 @@ OF(exp_sum)(const REAL *x, int64_t dim, REAL max)
     return OF(fold)(&sums);
 }
 
-/* A few rows at a time, as many as stay near: all maxima first, so that no exponential waits for the end of a maximum. */
+/* A few rows at a time, as many as stay near: all maxima first, so that no exponential waits for
+ * the end of a maximum. */
 static void
 OF(softmax_exps)(const void *x_data, void *y_data, void *max_data, void *sum_data, int64_t num_rows,
                  int64_t dim, int64_t stride)

@@ -36,8 +36,9 @@ COI_UNARY_LOOP(softplus_f32, float, coi_softplusf(p))
 COI_UNARY_LOOP(silu_f32, float, coi_siluf(p))
 
 /*
- * Two functions by blocks, as if all elements were of moderate size; where one was not, the block is taken again by the way that is right for
- * every number. Both ways give the same bits, so nobody sees where blocks begin.
+ * Two functions by blocks, as if all elements were of moderate size; where one was not, the block
+ * is taken again by the way that is right for every number. Both ways give the same bits, so nobody
+ * sees where blocks begin.
  */
 static void
 exp_f32(void *restrict out, const void *restrict in, int64_t n)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Vectors of float (f32) and double (f64) as wide as the instruction set has them, under one set of names: 512 bits for
- * v4, 256 for v3, and 128 of the compiler's own vector type for the baseline. fma is fused for v3 and v4; the baseline
- * rounds the product. max is x > y ? x : y in each lane, so that NaN in x is passed over. A part is the first n lanes, 0 <= n <= lanes; loading one gives zeros elsewhere and touches no
- * memory behind it.
+ * Vectors of float (f32) and double (f64) as wide as the instruction set has them, under one set of
+ * names: 512 bits for v4, 256 for v3, and 128 of the compiler's own vector type for the baseline.
+ * fma is fused for v3 and v4; the baseline rounds the product. max is x > y ? x : y in each lane,
+ * so that NaN in x is passed over. A part is the first n lanes, 0 <= n <= lanes; loading one gives
+ * zeros elsewhere and touches no memory behind it.
  */
 #ifndef COI_OPS_SIMD_VECTOR_H
 #define COI_OPS_SIMD_VECTOR_H
@@ -16,7 +17,8 @@
 #include <immintrin.h>
 #endif
 
-/* The operations that intrinsics name alike for both types: mm is _mm256 or _mm512, s is ps or pd. */
+/* The operations that intrinsics name alike for both types: mm is _mm256 or _mm512, s is ps or
+ * pd. */
 #define COI_VECTOR_X86(T, REAL, mm, s)                                                             \
     COI_INLINE vec_##T zero_##T(void)                                                              \
     {                                                                                              \

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An MPI that fails and lies, and a peer that sends nonsense. The program stands between the plug-in and MPI by the profiling
- * interface: it defines MPI_Test and others, which the plug-in then finds here, and passes calls on to PMPI_Test. Two ranks
- * open a group, exchange words and data and close it again and again; each time something else goes wrong on rank 0. What must
- * hold: whoever is hit gets an error with words, the other one ends too, in time, and nothing crashes. Memory is leaked where
- * MPI still has it, and nowhere else: the program knows which messages are under way and which blocks are alive. Prints what
- * does not hold; 0 is good.
+ * An MPI that fails and lies, and a peer that sends nonsense. The program stands between the
+ * plug-in and MPI by the profiling interface: it defines MPI_Test and others, which the plug-in
+ * then finds here, and passes calls on to PMPI_Test. Two ranks open a group, exchange words and
+ * data and close it again and again; each time something else goes wrong on rank 0. What must hold:
+ * whoever is hit gets an error with words, the other one ends too, in time, and nothing crashes.
+ * Memory is leaked where MPI still has it, and nowhere else: the program knows which messages are
+ * under way and which blocks are alive. Prints what does not hold; 0 is good.
  */
 #include "collective/hello.h"
 #include "hooks.h"
@@ -63,7 +64,8 @@ failing(const char *call)
 
 /* --- what MPI has, and what the library --- */
 
-/* A message under way: MPI has the data until a test has said that it is done, whatever else was said. */
+/* A message under way: MPI has the data until a test has said that it is done, whatever else was
+ * said. */
 typedef struct message {
     const MPI_Request
                *at; /* many may have the same value: MPI has one for all that are done at once */
@@ -73,7 +75,8 @@ typedef struct message {
     int         round;
 } message;
 
-/* A block of memory. Those that the library leaks are found from here, so that they are not leaks to a sanitizer. */
+/* A block of memory. Those that the library leaks are found from here, so that they are not leaks
+ * to a sanitizer. */
 typedef struct block {
     void  *data;
     size_t nbytes;
@@ -186,7 +189,8 @@ MPI_Irecv(void *data, int count, MPI_Datatype type, int from, int tag, MPI_Comm 
                       (size_t)count);
 }
 
-/* A duplicate that one rank gives up is never done on the others, and MPI makes no other after it: that fails by itself. */
+/* A duplicate that one rank gives up is never done on the others, and MPI makes no other after it:
+ * that fails by itself. */
 static MPI_Request *duplicating;
 
 int
@@ -367,8 +371,8 @@ announce(coi_group *group, coi_hello_kind kind, const outcome *o)
 }
 
 /*
- * Open, exchange, swap, exchange, swap, close, with a communicator and memory of its own: what went wrong on another stays
- * there. The allocation number fail_at fails; 0: none.
+ * Open, exchange, swap, exchange, swap, close, with a communicator and memory of its own: what went
+ * wrong on another stays there. The allocation number fail_at fails; 0: none.
  */
 static outcome
 go_round(long long fail_at, coi_waiting *waiting, void (*in_the_middle)(coi_group *group))

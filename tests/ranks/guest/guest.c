@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A host that runs MPI itself, for its main thread alone, and lends a communicator of its own. The library must not touch
- * the messages, the error handler or the life of the host's MPI. Prints what does not hold; 0 is good.
+ * A host that runs MPI itself, for its main thread alone, and lends a communicator of its own. The
+ * library must not touch the messages, the error handler or the life of the host's MPI. Prints what
+ * does not hold; 0 is good.
  */
 #include "collective/hello.h"
 #include "hooks.h"
@@ -28,7 +29,8 @@ static int num_failures;
 static coi_memory  memory;
 static coi_waiting waiting;
 
-/* Closed after MPI has ended, when nobody can say what MPI has let go of: its memory is leaked, and found from here. */
+/* Closed after MPI has ended, when nobody can say what MPI has let go of: its memory is leaked, and
+ * found from here. */
 static coi_group *volatile left_open;
 
 static coi_group *
@@ -131,7 +133,8 @@ work_beside_the_host(MPI_Comm *comm, int rank, int size)
     EXPECT(memory.bytes_in_use == 0);
 }
 
-/* Every allocation of opening fails in turn. Alone only: others would wait for a rank that gives up. */
+/* Every allocation of opening fails in turn. Alone only: others would wait for a rank that gives
+ * up. */
 static void
 open_without_memory(MPI_Comm *comm)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the other ranks see when the last one is killed, ends, or never comes: survive SCENARIO, under a
- * launcher that lets the others live. Every survivor prints one line that tests/ranks/survive/run reads:
+ * What the other ranks see when the last one is killed, ends, or never comes: survive SCENARIO,
+ * under a launcher that lets the others live. Every survivor prints one line that
+ * tests/ranks/survive/run reads:
  *
  *     rank 0 of 2: CO_UNAVAILABLE after 34 ms, closed after 1 ms: rank 1 is gone: ...
  */
