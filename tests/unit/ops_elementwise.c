@@ -212,17 +212,32 @@ CO_TEST_BARE(avx512_kernels_agree_with_the_reference, "")
     CO_EXPECT_INT(co_close(own), 0);
 }
 
-/* Of floats the quotient is rounded before it is cut, which the reference does not do. */
-CO_TEST(floor_division_of_integers_agrees_with_the_reference, "")
+/* Of floats too, whose quotient both round before it is cut. */
+CO_TEST(floor_division_agrees_with_the_reference, "")
 {
     static const tolerance exact = { "floordiv", 0, 0, 0 };
     ops_random             random = { 4 };
 
-    for (int d = CO_INT8; d <= CO_UINT64; ++d)
+    for (int d = CO_INT8; d <= CO_FLOAT64; ++d)
         CO_BLOCK(ctx) {
             check_binary(ctx, &random, coi_op_find("floordiv"), &exact, (co_dtype)d);
         }
     CO_EXPECT_TRUE(co_ok(ctx));
+}
+
+/* 3 / y is 50.9999998 and rounds to 51; a negative quotient may round to -0. Both kernels round
+ * before they go down. */
+CO_TEST(floor_division_of_floats_rounds_the_quotient_first, "")
+{
+    static const float x[] = { 3, -1e-45f, -1e-3f }, y[] = { 0.05882353f, 4, 1e-3f };
+    static const float expected[] = { 51, -0.0f, -1 };
+    co_value          *p = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(3), x);
+    co_value          *q = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(3), y);
+
+    CO_EXPECT_BYTES(co_data(ctx, co_floordiv(ctx, p, q)), expected, sizeof(expected));
+    ctx->reference_kernels = true;
+    CO_EXPECT_BYTES(co_data(ctx, co_floordiv(ctx, p, q)), expected, sizeof(expected));
+    ctx->reference_kernels = false;
 }
 
 CO_TEST(quotients_and_rests_of_extremes_wrap, "")

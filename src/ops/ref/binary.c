@@ -108,6 +108,14 @@ floordiv_of(coi_number x, coi_number y)
     return (coi_number){ x.cls, 0, is_negative ? 0 - (quotient + (xs % ys != 0)) : quotient };
 }
 
+/* Of floats and halves the quotient is rounded to a float first, which may take it to the next
+ * whole number. */
+static coi_number
+floordiv_float_of(coi_number x, coi_number y)
+{
+    return (coi_number){ x.cls, floor((double)(float)(x.f / y.f)), 0 };
+}
+
 static coi_number
 mod_of(coi_number x, coi_number y)
 {
@@ -253,6 +261,8 @@ coi_ref_binary(coi_call *call)
     binary_fn fn = functions[COI_KIND(call->op->kind)];
     int       first = (call->op->kind & COI_SWAPPED) != 0;
 
+    if (fn == floordiv_of && coi_dtypes[out->dtype].floating && out->dtype != CO_FLOAT64)
+        fn = floordiv_float_of;
     for (int64_t i = 0; i < out->u.tensor.num_elements; ++i) {
         coi_number result = call->in[0]->dtype == CO_STRING
                                 ? truth(equal_strings(call, i))

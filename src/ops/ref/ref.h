@@ -5,7 +5,8 @@
  *
  * Elements travel as coi_number: floats as double, whole numbers as 64 bits. Sums, products,
  * quotients and roots computed in double and then rounded to float or half are what rounding once
- * would give, since a double has more than twice the digits of a float.
+ * would give, since a double has more than twice the digits of a float. What goes on from a
+ * quotient in steps, as floordiv does, rounds it first.
  */
 #ifndef COI_OPS_REF_REF_H
 #define COI_OPS_REF_REF_H
