@@ -169,11 +169,14 @@ coi_group_open(const char *transport, const coi_group_options *options, coi_grou
 bool
 coi_group_close(coi_group *group)
 {
+    bool is_holding;
+
     if (group == NULL)
         return true;
-    if (!group->holding) /* else the transport may still write there */
+    is_holding = group->holding;
+    if (!is_holding) /* else the transport may still write there */
         coi_free(group->memory, group->scratch, group->scratch_nbytes);
-    return group->transport->close(group);
+    return group->transport->close(group) && !is_holding;
 }
 
 bool

@@ -5,8 +5,7 @@
  *
  *     workers --pull, one at a time--> input        consumer (co_next)
  *        |                                             |
- *        +--work, side by side--> [ 7 ][ 8 ][   ] -----+  in the order of the pulls, or as they are
- * ready
+ *        +--work, side by side--> [ 7 ][ 8 ][   ] -----+  in the order of the pulls, or as ready
  *
  * Nothing runs before the first take. A worker has a context of its own; an error stays there, and
  * its worker with it, until the consumer comes to its place. The end is a number: that of the

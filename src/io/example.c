@@ -5,11 +5,12 @@
  * copied but the values (docs/decisions/files.md).
  *
  *     Example  { Features features = 1; }
- *     Features { map<string, Feature> feature = 1; }          an entry is { string key = 1; Feature
- * value = 2; } Feature  { BytesList = 1, FloatList = 2 or Int64List = 3 }   each { repeated ...
- * value = 1; }, numbers packed or not
+ *     Features { map<string, Feature> feature = 1; }
+ *     Feature  { BytesList = 1, FloatList = 2 or Int64List = 3 }
  *
- * Of what comes twice the last one counts; fields that are not known are passed over.
+ * An entry of the map is { string key = 1; Feature value = 2; }, a list { repeated ... value = 1;
+ * }, numbers packed or not. Of what comes twice the last one counts; fields that are not known are
+ * passed over.
  */
 #include <cohort/files.h>
 

@@ -2,8 +2,7 @@
 /*
  * The framings: TFRecord, lines, records of one length. A TFRecord in a file:
  *
- *     | length, 8 bytes, little endian | its masked CRC-32C, 4 | data | masked CRC-32C of the data,
- * 4 |
+ *     | length, 8 bytes, little endian | its masked CRC-32C, 4 | data | its masked CRC-32C, 4 |
  */
 #include "io/frame.h"
 

@@ -3,8 +3,9 @@
  * Convolution by matrix products: the patch under each output pixel becomes a row of kh * kw * c
  * numbers ("patches"), a few output rows at a time, and then
  *
- *     y = patches w        dw = patches^T dy, summed over pixels        patches = dy w^T, added
- * back into dx
+ *     y = patches w
+ *     dw = patches^T dy, summed over pixels
+ *     patches = dy w^T, added back into dx
  *
  * Images of a chunk are done one after the other on one thread. 1 x 1 filters with stride 1 need no
  * gathering: the input is its own patches.

@@ -97,7 +97,7 @@ coi_gemm_plan_cut(coi_gemm_plan *plan, const coi_gemm_kernels *kernels)
     if (per_k > 0 && g->k > MAX_PACKED / per_k) {
         plan->slab = MAX_PACKED / per_k / COI_GEMM_KC * COI_GEMM_KC;
         if (plan->slab < COI_GEMM_KC)
-            plan->slab = COI_GEMM_KC;
+            plan->slab = g->k < COI_GEMM_KC ? g->k : COI_GEMM_KC;
     }
     plan->tile_m = even_part(g->m, TILE_M, kernels->mr);
     plan->tile_n = even_part(g->n, TILE_N, kernels->nr);

@@ -6,8 +6,8 @@
  *
  *     A, rows contiguous        read where it is: six streams along k
  *     A, columns contiguous     packed into panels of six rows when it is large
- *     B, rows contiguous        read where it is for few rows of A, else packed into panels of one
- * tile's width B, columns contiguous     packed
+ *     B, rows contiguous        read where it is for few rows of A, else packed into panels
+ *     B, columns contiguous     packed, panel by panel where one tile alone uses them
  *
  * A product with few columns, which would fill vectors badly, is computed turned: the vectors lie
  * along m.

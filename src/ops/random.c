@@ -3,8 +3,9 @@
  * Random numbers. A call's numbers are a function of the seed (the key of Philox), the number of
  * the call in its context, the replica, and the position in the tensor:
  *
- *     counter words   0: block, low half   1: block, bits 32 to 39, and replica above   2, 3:
- * number of the call
+ *     counter words   0     block, low half
+ *                     1     block, bits 32 to 39, and replica above
+ *                     2, 3  number of the call
  *
  * Those of a stateless call are a function of its own two seeds, in the places of the seed and of
  * the number of the call, and of the position; its replica is one that there never is, so that no

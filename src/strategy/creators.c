@@ -5,8 +5,8 @@
  * come before it, once per variable, the others after it, once per component (VAR-CREATOR-1). In a
  * step of replicas:
  *
- *     creators of the replica -> the replicas meet -> creators of the caller -> strategy ->
- * creators outside -> component
+ *     creators of the replica -> the replicas meet -> creators of the caller -> strategy
+ *         -> creators outside -> component
  *
  * The hook of an own strategy stands around what the strategy does.
  *

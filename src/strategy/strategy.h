@@ -5,13 +5,17 @@
  * and MultiWorker are different tables for the same engine.
  *
  *     scope.c       which strategy is current: scopes, set-strategy, queries
- *     placement.c   which replica lives where, how much of a batch it takes; the built-in
- * strategies own.c         strategies of the user's, and their hooks run.c         crews: the
- * threads and contexts that run a step meeting.c     where replicas of a step meet: sequence, kind,
- * site, agreement all_reduce.c  all_reduce and all_gather inside a step derivatives.c gradients
- * through them communication.c  how values travel: options of strategies and calls merge.c
- * merge_call recorder.c    the flight recorder: the last meetings group.c       merging and
- * selecting values (DV-GROUP, DV-SEL) reduce.c      reduce, local results, gather across replicas
+ *     placement.c   which replica lives where, its share of a batch; the built-in strategies
+ *     own.c         strategies of the user's, and their hooks
+ *     run.c         crews: the threads and contexts that run a step
+ *     meeting.c     where replicas of a step meet: sequence, kind, site, agreement
+ *     all_reduce.c  all_reduce and all_gather inside a step
+ *     derivatives.c gradients through them
+ *     communication.c  how values travel: options of strategies and calls
+ *     merge.c       merge_call
+ *     recorder.c    the flight recorder: the last meetings
+ *     group.c       merging and selecting values (DV-GROUP, DV-SEL)
+ *     reduce.c      reduce, local results, gather across replicas
  *     variables.c   mirrored and sync-on-read variables
  *     creators.c    making variables: creators, initial values, placing
  *     input.c       distributed datasets

@@ -6,8 +6,7 @@
  *
  * A cell is 128 bytes, two cache lines, and never moves. Small tensors keep their data in the cell:
  *
- *     | class | refs magic | kind dtype ndim flags tape | device buffer data count | dims ... data
- * ... |
+ *     | class | refs magic | kind dtype ndim flags tape | device buffer data count | dims, data |
  *
  * dims takes ndim of eight words, and the words behind it hold the elements when they fit. So a
  * scalar has room for 64 bytes, a vector for 56, and making one touches no allocator.

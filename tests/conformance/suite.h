@@ -9,7 +9,7 @@
  *         co_value *x = suite_floats(ctx, s, 1, 1);
  *
  *         CO_EXPECT_CLOSE(suite_number(ctx, co_reduce(ctx, s, CO_REDUCE_SUM, x, NULL, 0)),
- * SUM_OF_IDS(row->n) + row->n, 0);
+ *                         SUM_OF_IDS(row->n) + row->n, 0);
  *     }
  *
  *     build/release/tests/conformance --row mirrored-2 [--verbose] [NAME-PART...]

@@ -4,10 +4,12 @@
  * names that end at a zero or the first line end; odd, settings for co_open; 3 of 4, one of them as
  * a variable of the environment. Whatever the bytes are:
  *
- *   a name is refused with the code and the text of the rules, the same by every call that takes
- * one, or its canonical form is that of itself, whatever device is current; and merged with
- * another, each part comes from the one that has it; settings are refused with CO_VALUE, or those
- * that were understood, given again, are understood to be the same; nothing stays behind.
+ * - a name is refused with the code and the text of the rules, the same by every call that takes
+ *   one, or its canonical form is that of itself, whatever device is current; and merged with
+ *   another, each part comes from the one that has it;
+ * - settings are refused with CO_VALUE, or those that were understood, given again, are understood
+ *   to be the same;
+ * - nothing stays behind.
  */
 #include "fuzz.h"
 

@@ -3,9 +3,11 @@
  * Fuzz targets: tests/fuzz/NAME.c is fed bytes that may be anything and looks whether what it knows
  * to be true still is.
  *
- *     scripts/fuzz config 600            ten minutes with libFuzzer and sanitizers, beginning with
- * the corpus build/release/tests/fuzz_config tests/fuzz/corpus/config   every input of the corpus
- * once: a test like others
+ *     scripts/fuzz config 600
+ *     build/release/tests/fuzz_config tests/fuzz/corpus/config
+ *
+ * The first is ten minutes with libFuzzer and sanitizers, beginning with the corpus; the second
+ * takes every input of the corpus once, and is a test like others.
  *
  * Inputs that found something stay in the corpus.
  */

@@ -3,11 +3,11 @@
  * The golden runner: executes recorded cases through the public API and compares what comes back
  * with what was recorded. The format of the data is described in tests/golden/README.md.
  *
- *   main.c      options, files, totals            family_*.c  one file per family: a table from
- * action to function case.c      one case: expectations, verdict   pipeline.c  dataset pipelines,
- * shared by several families isolate.c   cases in child processes          strategy.c  the
- * strategies that cases name read.c      JSON into values                  write.c     values into
- * JSON compare.c   two JSON trees, with tolerances
+ *   main.c      options, files, totals            family_*.c  a family: action to function
+ *   case.c      one case: expectations, verdict   pipeline.c  pipelines, for several families
+ *   isolate.c   cases in child processes          strategy.c  the strategies that cases name
+ *   read.c      JSON into values                  write.c     values into JSON
+ *   compare.c   two JSON trees, with tolerances
  *
  * A family turns what it sees into the JSON that the recording would have held; one comparison
  * serves all.

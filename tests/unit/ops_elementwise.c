@@ -267,6 +267,20 @@ CO_TEST(integers_have_no_quotient_by_zero_and_no_negative_power, "GEN-ERR-4")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "element 3 of y is negative");
 }
 
+/* An empty tensor of all dimensions has no element behind its extents that could be read. */
+CO_TEST(gradients_of_empty_tensors_read_nothing, "")
+{
+    int64_t   dims[8] = { 0, 1, 1, 1, 1, 1, 1, 1 };
+    co_value *x = co_zeros(ctx, CO_FLOAT32, dims, 8), *y, *g;
+
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    y = co_mul(ctx, co_gelu(ctx, x, true), co_scalar_float(ctx, 2));
+    g = co_gradient(ctx, y, x);
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_INT(co_num_elements(ctx, g), 0);
+}
+
 CO_TEST(leaky_relu_and_gelu_agree_with_the_reference, "")
 {
     static const double slopes[] = { 0.2, 0, 1.5, -0.3 };

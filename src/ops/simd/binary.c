@@ -43,7 +43,7 @@ gelu_tanh_grad_f32(void *restrict out, const void *restrict x, const void *restr
     float        one[BLOCK], *restrict z = out;
     const float *p = x, *q = dy;
 
-    for (int i = 0; i < BLOCK; ++i)
+    for (int i = 0; i < BLOCK && n > 0; ++i)
         one[i] = pairing == COI_PAIR_ONE_X ? *p : *q;
     for (int64_t done = 0; done < n; done += BLOCK) {
         const float *restrict a = pairing == COI_PAIR_ONE_X ? one : p + done;

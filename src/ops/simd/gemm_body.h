@@ -252,7 +252,8 @@ OF(gemm_tile)(const coi_gemm_plan *plan, int64_t i0, int64_t i1, int64_t j0, int
         for (int64_t j = j0; j < j1; j += OF(NR)) {
             int64_t columns = j1 - j < OF(NR) ? j1 - j : OF(NR);
 
-            s.b = b + j / OF(NR) * b_panel + k * s.b_row;
+            if (!plan->pack_late)
+                s.b = b + j / OF(NR) * b_panel + k * s.b_row;
             s.part = OF(make_part)(columns > OF(LANES) ? columns - OF(LANES) : columns);
             if (plan->pack_late)
                 OF(late_panel)(g, &s, plan->k0 + k, a + k * s.a_col, i0, i1, j, columns);
