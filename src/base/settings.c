@@ -31,6 +31,8 @@ struct setting {
     const char *help;
 };
 
+enum { CHOICE_MAX = 16 }; /* bytes of a choice with its zero */
+
 /* Where a value was found. */
 typedef struct origin {
     const char *source; /* as co_settings_visit tells it */
@@ -93,84 +95,75 @@ show_bool(const setting *s, const void *field, char *out, size_t capacity)
     snprintf(out, capacity, "%s", *(const bool *)field ? "yes" : "no");
 }
 
-/* The place of a text among words that end with NULL; -1: it is none of them. */
-static int
-find_word(const char *const *words, const char *text, size_t length)
+/*
+ * Choice k of those that a setting expects ("auto, own or onednn"), which a message says and a
+ * parser takes; false: there is none.
+ */
+static bool
+choice_at(const setting *s, int k, char out[CHOICE_MAX])
 {
-    for (int i = 0; words[i] != NULL; ++i)
-        if (coi_text_same(text, length, words[i]))
-            return i;
-    return -1;
+    const char *at = s->expected;
+
+    for (; *at != '\0'; at += strncmp(at, "or ", 3) == 0 ? 3 : 0) {
+        size_t length = strcspn(at, ", ");
+
+        if (k-- == 0) {
+            snprintf(out, CHOICE_MAX, "%.*s", (int)length, at);
+            return true;
+        }
+        at += length;
+        at += strspn(at, ", ");
+    }
+    return false;
 }
 
-static const char *const log_words[] = { "off", "error", "warning", "info", "debug", NULL };
-
 static bool
-parse_log(const setting *s, const char *text, size_t length, void *field)
+find_choice(const setting *s, const char *text, size_t length, int *k, char out[CHOICE_MAX])
 {
-    int at = find_word(log_words, text, length);
+    for (*k = 0; choice_at(s, *k, out); ++*k)
+        if (coi_text_same(text, length, out))
+            return true;
+    return false;
+}
 
-    (void)s;
-    if (at >= 0)
-        *(co_log_level *)field = (co_log_level)at;
-    return at >= 0;
+/* An enumeration whose members are the choices, in their order. */
+static bool
+parse_choice(const setting *s, const char *text, size_t length, void *field)
+{
+    char word[CHOICE_MAX];
+    int  k;
+
+    if (!find_choice(s, text, length, &k, word))
+        return false;
+    memcpy(field, &k, sizeof(k));
+    return true;
 }
 
 static void
-show_log(const setting *s, const void *field, char *out, size_t capacity)
+show_choice(const setting *s, const void *field, char *out, size_t capacity)
 {
-    (void)s;
-    snprintf(out, capacity, "%s", log_words[*(const co_log_level *)field]);
+    char word[CHOICE_MAX] = "";
+    int  k;
+
+    memcpy(&k, field, sizeof(k));
+    choice_at(s, k, word);
+    snprintf(out, capacity, "%s", word);
 }
 
-/* By coi_packing. */
-static const char *const product_words[] = { "auto", "plain", "a", "b", "both", "turned", NULL };
+_Static_assert(sizeof(co_log_level) == sizeof(int) && sizeof(coi_packing) == sizeof(int),
+               "choices are numbers");
 
+/* A choice as text, in a field of s->max bytes. */
 static bool
-parse_product(const setting *s, const char *text, size_t length, void *field)
+parse_word(const setting *s, const char *text, size_t length, void *field)
 {
-    int at = find_word(product_words, text, length);
+    char word[CHOICE_MAX];
+    int  k;
 
-    (void)s;
-    if (at >= 0)
-        *(coi_packing *)field = (coi_packing)at;
-    return at >= 0;
-}
-
-static void
-show_product(const setting *s, const void *field, char *out, size_t capacity)
-{
-    (void)s;
-    snprintf(out, capacity, "%s", product_words[*(const coi_packing *)field]);
-}
-
-/* One of the words that end with NULL. */
-static bool
-parse_word(const char *const *words, const char *text, size_t length, void *field)
-{
-    int at = find_word(words, text, length);
-
-    if (at >= 0)
-        memcpy(field, words[at], strlen(words[at]) + 1);
-    return at >= 0;
-}
-
-static bool
-parse_isa(const setting *s, const char *text, size_t length, void *field)
-{
-    static const char *const words[] = { "auto", "base", "v3", "v4", NULL };
-
-    (void)s;
-    return parse_word(words, text, length, field);
-}
-
-static bool
-parse_convolution(const setting *s, const char *text, size_t length, void *field)
-{
-    static const char *const words[] = { "auto", "own", "onednn", NULL };
-
-    (void)s;
-    return parse_word(words, text, length, field);
+    if (!find_choice(s, text, length, &k, word))
+        return false;
+    snprintf(field, (size_t)s->max, "%s", word);
+    return true;
 }
 
 /* A text field of s->max bytes with its zero. */
@@ -208,8 +201,8 @@ show_text(const setting *s, const void *field, char *out, size_t capacity)
 #define FIELD(name) offsetof(coi_settings, name)
 
 static const setting table[] = {
-    { "log", "error", FIELD(log), parse_log, show_log, "off, error, warning, info or debug", 0, 0,
-      "what is said in the log" },
+    { "log", "error", FIELD(log), parse_choice, show_choice, "off, error, warning, info or debug",
+      0, 0, "what is said in the log" },
     { "cpus", "1", FIELD(cpus), parse_int, show_int, NULL, 1, 256,
       "logical CPU devices; they share the cores" },
     { "threads", "0", FIELD(threads), parse_int, show_int, NULL, 0, 4096,
@@ -217,7 +210,7 @@ static const setting table[] = {
     { "devices", "", FIELD(devices), parse_devices, show_text,
       "up to 63 characters such as GPU:2+TPU:4, each count from 1 to 256", 0, 64,
       "further devices on host memory, such as GPU:2+TPU:4" },
-    { "isa", "auto", FIELD(isa), parse_isa, show_text, "auto, base, v3 or v4", 0, 0,
+    { "isa", "auto", FIELD(isa), parse_word, show_text, "auto, base, v3 or v4", 0, 16,
       "highest instruction set the kernels use" },
     { "spin_us", "20", FIELD(spin_us), parse_int, show_int, NULL, 0, 10000,
       "microseconds a waiting thread spins before it sleeps" },
@@ -229,10 +222,9 @@ static const setting table[] = {
       "bind workers to their device's cores" },
     { "reference_kernels", "no", FIELD(reference_kernels), parse_bool, show_bool, "yes or no", 0, 0,
       "run the plain kernels of ops/ref, to compare with" },
-    { "convolution", "auto", FIELD(convolution), parse_convolution, show_text,
-      "auto, own or onednn", 0, 0,
+    { "convolution", "auto", FIELD(convolution), parse_word, show_text, "auto, own or onednn", 0, 8,
       "whose kernels convolve: by shape, or to compare with, one's alone" },
-    { "product", "auto", FIELD(product), parse_product, show_product,
+    { "product", "auto", FIELD(product), parse_choice, show_choice,
       "auto, plain, a, b, both or turned", 0, 0,
       "what of a matrix product is packed: by shape, or to compare with, always this" },
     { "flight_file", "", FIELD(flight_file), parse_text, show_text, "up to 255 characters", 0, 256,
