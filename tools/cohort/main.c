@@ -28,7 +28,7 @@ print_usage(FILE *out)
         char line[40];
 
         snprintf(line, sizeof(line), "%s %s", commands[i].name, commands[i].arguments);
-        fprintf(out, "  %-25s%s\n", line, commands[i].help);
+        fprintf(out, "  %-28s%s\n", line, commands[i].help);
     }
 }
 
