@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The family "ops": random operands for the operators, results and gradients of TensorFlow.
+
+A recipe is (make, call): make(rng) gives named inputs (numpy arrays) and attributes, call(inputs,
+attrs) the outputs by name. The recipes are in ops_math.py and ops_shapes.py.
+"""
+import numpy as np
+import tensorflow as tf
+
+import record
+
+FLOATS = ("float32", "float64", "float16", "bfloat16")
+
+
+def is_float(t):
+    return t.dtype.is_floating
+
+
+def upstream(rng, out):
+    """A gradient to feed for one output: three decimals, as in the recorded data."""
+    values = np.round(rng.normal(size=[int(n) for n in out.shape]), 3)
+    return tf.cast(tf.constant(values, tf.float64), out.dtype)
+
+
+def gradient(g):
+    if g is None:
+        return None
+    if isinstance(g, tf.IndexedSlices):
+        slices = {"values": record.tensor(g.values), "indices": record.tensor(g.indices),
+                  "dense_shape": record.tensor(g.dense_shape)}
+        return {"indexed_slices": slices, "dense": record.tensor(tf.convert_to_tensor(g))}
+    return record.tensor(g)
+
+
+def expected(kind):
+    """GEN-ERR-4: shapes, dtypes and attributes that do not fit an operator are E_INVALID."""
+    if kind == "E_INVALID":
+        return {}
+    return {"expect": {"rule": "GEN-ERR-4", "error": {"kind": "E_INVALID"}}}
+
+
+def case(op, make, call, rng):
+    inputs, attrs = make(rng)
+    inputs = {name: tf.convert_to_tensor(value) for name, value in inputs.items()}
+    seen = {"op": op, "inputs": {n: record.tensor(t) for n, t in inputs.items()}, "attrs": attrs,
+            "outputs": {}, "upstream": {}, "grads": {}, "error": None}
+    try:
+        with tf.GradientTape() as tape:
+            for t in inputs.values():
+                if is_float(t):
+                    tape.watch(t)
+            outputs = call(inputs, attrs)
+            outputs = outputs if isinstance(outputs, dict) else {"out": outputs}
+            fed = {n: upstream(rng, t) for n, t in outputs.items() if is_float(t)}
+            wanted = {n: t for n, t in inputs.items() if is_float(t)}
+        grads = {}
+        if fed and wanted:
+            found = tape.gradient([outputs[n] for n in fed], list(wanted.values()),
+                                  output_gradients=list(fed.values()))
+            grads = {n: gradient(g) for n, g in zip(wanted, found)}
+    except (tf.errors.OpError, ValueError, TypeError, IndexError) as e:
+        seen["error"] = record.error(e)
+        seen.update(expected(seen["error"]["kind"]))
+        return seen
+    seen["outputs"] = {n: record.tensor(t) for n, t in outputs.items()}
+    if grads:
+        seen["upstream"] = {n: record.tensor(t) for n, t in fed.items()}
+        seen["grads"] = grads
+    return seen
+
+
+def table():
+    import ops_math
+    import ops_shapes
+    return {op: lambda rng, op=op, make=make, call=call: case(op, make, call, rng)
+            for op, (make, call) in {**ops_math.recipes, **ops_shapes.recipes}.items()}
+
+
+recipes = table()

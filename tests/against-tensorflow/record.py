@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records random cases from TensorFlow, in the format of tests/golden/README.md.
+
+    record.py FAMILY COUNT SEED FOLDER
+
+writes FOLDER/FAMILY.json with COUNT cases. Each family is a module of this folder, found by its
+name, with a table `recipes`: name of a group -> function of a random generator that makes one
+case (a dict without "id"). The same seed gives the same cases. scripts/against-tensorflow runs
+this and then the golden runner over the result.
+"""
+import importlib
+import json
+import os
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+import numpy as np
+import tensorflow as tf
+
+# The first class that fits names the kind (section "Kinds and expected values" of the format).
+KINDS = [
+    (tf.errors.InvalidArgumentError, "E_INVALID"),
+    (tf.errors.OutOfRangeError, "E_OOR"),
+    (tf.errors.NotFoundError, "E_NOTFOUND"),
+    (tf.errors.FailedPreconditionError, "E_PRECOND"),
+    (tf.errors.DataLossError, "E_DATALOSS"),
+    (tf.errors.UnimplementedError, "E_NOTIMPL"),
+    (NotImplementedError, "E_NOTIMPL"),
+    (AssertionError, "E_ASSERT"),
+    (StopIteration, "E_STOP"),
+    (TypeError, "E_TYPE"),
+    (ValueError, "E_VALUE"),
+    (IndexError, "E_VALUE"),
+    (RuntimeError, "E_RUNTIME"),
+]
+
+DIGITS = {"float64": 17, "float32": 9, "float16": 9, "bfloat16": 9}
+
+
+def number(value, dtype):
+    """One element as JSON: nan and the infinities are strings, negative zero keeps its sign."""
+    if dtype == "string":
+        return bytes(value).decode("latin-1")
+    if dtype not in DIGITS:
+        return int(value)
+    value = float(value)
+    if np.isnan(value):
+        return "nan"
+    if np.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    if value == 0:
+        return -0.0 if np.signbit(value) else 0
+    return float(f"{value:.{DIGITS[dtype]}g}")
+
+
+def tensor(value):
+    """A tensor of TensorFlow or numpy in the format of the recorded data."""
+    value = tf.convert_to_tensor(value)
+    dtype = value.dtype.name
+    flat = value.numpy() if value.shape.rank else np.asarray(value.numpy())
+    return {"dtype": dtype, "shape": [int(n) for n in value.shape],
+            "data": [number(v, dtype) for v in np.ravel(flat)]}
+
+
+def error(exception):
+    kind = next((kind for cls, kind in KINDS if isinstance(exception, cls)), None)
+    if kind is None:
+        raise exception
+    return {"type": type(exception).__name__, "contains": "", "message": str(exception)[:200],
+            "kind": kind}
+
+
+def record(family, count, seed):
+    recipes = importlib.import_module(family).recipes
+    names = sorted(recipes)
+    cases = []
+    for i in range(count):
+        # A generator of its own for each case: one can be made again without those before it.
+        rng = np.random.default_rng([seed, i])
+        name = names[i % len(names)]
+        case = recipes[name](rng)
+        prefix = "error." if case.get("error") else ""
+        cases.append({"id": f"{prefix}{name}/{seed}.{i}", **case})
+    return cases
+
+
+def main():
+    family, count, seed, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    cases = record(family, count, seed)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, family + ".json"), "w") as out:
+        out.write(f'{{"family":"{family}","generator_version":"1.0",'
+                  f'"tensorflow":"{tf.__version__}","cases":[\n')
+        out.write(",\n".join(json.dumps(case) for case in cases))
+        out.write("\n]}\n")
+
+
+if __name__ == "__main__":
+    sys.modules["record"] = sys.modules["__main__"]
+    main()
