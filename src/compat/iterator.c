@@ -227,7 +227,7 @@ check_input_fn(co_context *ctx, co_strategy *strategy, co_dataset_fn input_fn,
                  "argument 5 (replication_mode) of make_input_fn_iterator is %d (%s); only "
                  "CO_INPUT_PER_WORKER is supported",
                  (int)mode, mode == CO_INPUT_PER_REPLICA ? "CO_INPUT_PER_REPLICA" : "no mode");
-    return ctx->error.code == CO_OK && coi_check_cross(ctx, strategy);
+    return ctx->error.code == CO_OK && coi_check_enter(ctx, strategy);
 }
 
 /* What an input function gave, as the dataset to iterate over; NULL with an error (ITER1-FN-3). */

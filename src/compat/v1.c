@@ -116,7 +116,7 @@ co_experimental_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_iterato
     }
     if ((input_iterator != NULL &&
          !coi_check_object(ctx, input_iterator, &coi_iterator_class, 4, "input_iterator")) ||
-        !coi_check_cross(ctx, strategy))
+        !coi_check_enter(ctx, strategy))
         return NULL;
     scope = co_scope_enter(ctx, strategy);
     if (input_iterator == NULL)

@@ -57,14 +57,67 @@ co_creator_enter(co_context *ctx, co_creator_fn fn, void *user)
     return scope;
 }
 
-/* The context that runs the step which ctx belongs to. A scope inside the step has its own mode;
- * the first entry saved the step's. */
-static co_context *
-caller_of(const co_context *ctx)
+static const char *
+name_of(const co_variable_options *options)
+{
+    return options->name != NULL ? options->name : "Variable";
+}
+
+/* The step that ctx is a replica of, or NULL. A scope inside the step has its own mode; the first
+ * entry saved the step's. */
+static const coi_step *
+step_of(const co_context *ctx)
 {
     const coi_mode *mode = ctx->num_entries > 0 ? &ctx->entries[0].saved_mode : &ctx->mode;
 
-    return mode->step != NULL && !mode->cross ? mode->step->parent : NULL;
+    return mode->step != NULL && !mode->cross ? mode->step : NULL;
+}
+
+/* The context that runs the step which ctx belongs to. */
+static co_context *
+caller_of(const co_context *ctx)
+{
+    const coi_step *step = step_of(ctx);
+
+    return step != NULL ? step->parent : NULL;
+}
+
+/* Whether ctx is inside a scope of the default strategy: entered, set, or that of its run. */
+static bool
+in_default_scope(const co_context *ctx)
+{
+    const coi_step *step = step_of(ctx);
+
+    if (step != NULL && step->strategy->policy->is_default)
+        return true;
+    for (size_t i = 0; i < ctx->num_entries; ++i) {
+        const coi_entry *entry = &ctx->entries[i];
+
+        if ((entry->kind == COI_ENTRY_SCOPE_NESTED || entry->kind == COI_ENTRY_SET ||
+             entry->kind == COI_ENTRY_MERGE) &&
+            entry->strategy != NULL && entry->strategy->policy->is_default)
+            return true;
+    }
+    return false;
+}
+
+/* SCOPE-13: scopes of the default strategy have a creator too, and while another strategy is
+ * current it makes no variables. */
+static bool
+check_default_scopes(co_context *ctx, const co_strategy *strategy, const char *name)
+{
+    char text[COI_STRATEGY_TEXT];
+
+    for (const co_context *at = ctx; strategy != NULL && at != NULL; at = caller_of(at))
+        if (in_default_scope(at)) {
+            coi_fail(
+                ctx, CO_RUNTIME,
+                "mixing strategies: variable '%.100s' is made under %s, inside a scope or step of "
+                "the default strategy; leave that first",
+                name, coi_strategy_text(strategy, text));
+            return false;
+        }
+    return true;
 }
 
 static bool
@@ -98,12 +151,6 @@ next_creator(co_creation *next)
         next->below = UINT64_MAX;
     }
     return NULL;
-}
-
-static const char *
-name_of(const co_variable_options *options)
-{
-    return options->name != NULL ? options->name : "Variable";
 }
 
 /* What a creator returned is a variable; a component is an ordinary one that belongs to nobody
@@ -585,7 +632,8 @@ co_variable(co_context *ctx, co_value *initial, const co_variable_options *optio
     recording = ctx->recording;
     ctx->recording = false;
     ++ctx->making_variables;
-    if (take_arguments(ctx, &all, options, 3, &initial)) {
+    if (take_arguments(ctx, &all, options, 3, &initial) &&
+        check_default_scopes(ctx, ctx->mode.strategy, name_of(&all))) {
         co_creation next = { ctx, UINT64_MAX, ctx->mode.strategy, -1, false, ctx->site };
 
         const coi_hook_call *hook = coi_hook_of(ctx, next.strategy, COI_HOOK_VARIABLE);

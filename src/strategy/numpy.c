@@ -56,7 +56,7 @@ co_make_numpy_dataset(co_context *ctx, co_strategy *strategy, co_value *arrays)
 
     COI_ENTER(ctx, "make_numpy_dataset", NULL);
     if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_value(ctx, arrays, 3, "arrays") ||
-        !coi_check_cross(ctx, strategy) || !check_arrays(ctx, arrays) ||
+        !coi_check_enter(ctx, strategy) || !check_arrays(ctx, arrays) ||
         (device = coi_data_device(ctx)) == NULL)
         return NULL;
     arrays = coi_map_leaves(ctx, arrays, copy_leaf, device);

@@ -412,7 +412,7 @@ check_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args,
                  co_kind_name((co_kind)options->kwargs->kind));
         return false;
     }
-    return coi_check_cross(ctx, strategy);
+    return coi_check_enter(ctx, strategy);
 }
 
 /* A run inside a merge function: the run around it sees that this one moves. */

@@ -62,7 +62,7 @@ mixing(co_context *ctx, const co_strategy *wanted)
 }
 
 bool
-coi_check_cross(co_context *ctx, co_strategy *strategy)
+coi_check_enter(co_context *ctx, co_strategy *strategy)
 {
     char text[COI_STRATEGY_TEXT];
 
@@ -94,6 +94,24 @@ coi_check_cross(co_context *ctx, co_strategy *strategy)
         return false;
     }
     return true;
+}
+
+bool
+coi_check_cross(co_context *ctx, co_strategy *strategy)
+{
+    char text[COI_STRATEGY_TEXT];
+
+    if (!coi_check_enter(ctx, strategy))
+        return false;
+    if (ctx->mode.strategy != NULL || strategy->policy->is_default ||
+        (!coi_in_replica(ctx) && !ctx->mode.cross))
+        return true;
+    coi_fail(
+        ctx, CO_RUNTIME,
+        "%s of %s is called inside a %s of the default strategy; enter a scope of it there, or "
+        "call it outside",
+        ctx->call, coi_strategy_text(strategy, text), ctx->mode.cross ? "merge function" : "step");
+    return false;
 }
 
 /* Cross-replica context of a strategy. */
@@ -138,7 +156,7 @@ co_scope_enter(co_context *ctx, co_strategy *strategy)
         }
         nested = true; /* it does not change the mode, wherever it is entered (DEF-2, DEF-18) */
     } else {
-        if (!coi_check_cross(ctx, strategy))
+        if (!coi_check_enter(ctx, strategy))
             return scope;
         nested = ctx->mode.strategy == strategy;
     }
@@ -246,7 +264,7 @@ co_experimental_set_strategy(co_context *ctx, co_strategy *strategy)
         return ctx->error.code;
     if (!may_set(ctx))
         return ctx->error.code;
-    if (strategy == NULL || strategy->policy->is_default) {
+    if (strategy == NULL) {
         unset(ctx);
         return CO_OK;
     }
@@ -256,6 +274,8 @@ co_experimental_set_strategy(co_context *ctx, co_strategy *strategy)
     coi_pop(ctx);
     unset(ctx);
     coi_push(ctx, COI_ENTRY_SET, strategy);
+    if (strategy->policy->is_default)
+        return CO_OK; /* its scope does not change the mode (SET-9) */
     enter_cross(ctx, strategy);
     enter_worker_device(ctx, strategy);
     return CO_OK;

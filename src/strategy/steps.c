@@ -200,7 +200,7 @@ check_loop(co_context *ctx, co_strategy *strategy, co_step_fn fn, co_iterator *i
         coi_check_kind(ctx, initial, CO_KIND_MAP, 6, "initial_loop_values");
     return ctx->error.code == CO_OK &&
            coi_check_object(ctx, iterator, &coi_iterator_class, 4, "iterator") &&
-           coi_check_cross(ctx, strategy);
+           coi_check_enter(ctx, strategy);
 }
 
 /* A step context of ctx's block, with empty outputs but for those of the step before the first. */

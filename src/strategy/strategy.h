@@ -107,8 +107,11 @@ struct co_strategy {
 #define COI_STRATEGY_TEXT COI_OBJECT_TEXT
 const char *coi_strategy_text(const co_strategy *strategy, char out[COI_STRATEGY_TEXT]);
 
-/* S-RUN-4, S-REDUCE-2: default mode, or cross-replica context of this strategy. Records CO_RUNTIME
- * otherwise. */
+/* S-RUN-4, DEF-18: a scope or run of this strategy may begin: none is current, or it is, in
+ * cross-replica context. Records CO_RUNTIME otherwise. */
+bool coi_check_enter(co_context *ctx, co_strategy *strategy);
+/* S-REDUCE-2: default mode, or cross-replica context of this strategy; steps and merge functions of
+ * the default strategy are neither. Records CO_RUNTIME otherwise. */
 bool coi_check_cross(co_context *ctx, co_strategy *strategy);
 /* Usable, alive, argument `position` of the current call. */
 bool coi_check_strategy(co_context *ctx, co_strategy *strategy, int position);

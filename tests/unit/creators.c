@@ -354,6 +354,65 @@ CO_TEST_WITH(a_strategy_makes_no_variable_while_another_is_current, "SCOPE-13 GE
     co_close(beside);
 }
 
+/* A variable under another strategy, wherever this is called. */
+static co_value *
+make_in_scope(co_context *ctx, co_strategy *strategy)
+{
+    co_value *v = NULL;
+
+    CO_SCOPE(ctx, strategy)
+        v = make(ctx, "w");
+    return v;
+}
+
+static co_value *
+in_default_merge(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    (void)strategy;
+    CO_EXPECT_NULL(make_in_scope(ctx, user));
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "default strategy");
+    return args;
+}
+
+static co_value *
+in_default_step(co_context *ctx, co_value *args, void *user)
+{
+    CO_EXPECT_NULL(make_in_scope(ctx, user));
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "default strategy");
+    return co_merge_call(ctx, in_default_merge, args, user);
+}
+
+static co_value *
+in_step(co_context *ctx, co_value *args, void *user)
+{
+    (void)user;
+    CO_EXPECT_NULL(make(ctx, "w"));
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "'w' is made under MirroredStrategy");
+    return args;
+}
+
+CO_TEST_WITH(scopes_of_the_default_strategy_have_a_creator_too, "SCOPE-13 SET-1 SET-9 S-RUN-4",
+             "cpus=2")
+{
+    co_strategy *m = test_mirrored(ctx, 2, -1), *d = co_default_strategy(ctx);
+
+    CO_SCOPE(ctx, d) {
+        CO_EXPECT_NULL(make_in_scope(ctx, m));
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "leave that first");
+        co_run(ctx, m, in_step, co_no_args(ctx), NULL);
+        CO_EXPECT_NOT_NULL(make(ctx, "w"));
+    }
+    co_run(ctx, d, in_default_step, co_no_args(ctx), m);
+    CO_EXPECT_OK(ctx);
+    co_experimental_set_strategy(ctx, d);
+    CO_EXPECT_FALSE(co_has_strategy(ctx));
+    CO_EXPECT_NULL(make_in_scope(ctx, m));
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "default strategy");
+    CO_EXPECT_NOT_NULL(make(ctx, "w"));
+    co_experimental_set_strategy(ctx, NULL);
+    CO_EXPECT_NOT_NULL(make_in_scope(ctx, m));
+}
+
 /* A creator that makes a companion for every variable but the companions. */
 static co_value *
 with_companion(co_context *ctx, co_creation *next, co_value *initial,

@@ -382,6 +382,15 @@ CO_TEST_WITH(set_strategy_equals_two_blocks, "SET-13", "cpus=2")
 }
 
 static co_value *
+in_default_merge(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    (void)strategy;
+    co_gather_replicas(ctx, user, co_scalar_float(ctx, 1), 0);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "inside a merge function of the default strategy");
+    return args;
+}
+
+static co_value *
 in_default_step(co_context *ctx, co_value *args, void *user)
 {
     co_strategy *m = user;
@@ -395,12 +404,15 @@ in_default_step(co_context *ctx, co_value *args, void *user)
         expect_state(ctx, m, true, true);
     }
     expect_default(ctx);
+    co_reduce(ctx, user, CO_REDUCE_MEAN, co_scalar_float(ctx, 1), NULL, 0);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "inside a step of the default strategy");
+    co_merge_call(ctx, in_default_merge, co_no_args(ctx), user);
     co_run(ctx, co_default_strategy(ctx), in_default_step, co_no_args(ctx), user);
     CO_EXPECT_ERROR(ctx, CO_RUNTIME, "nest");
     return co_replica_id_tensor(ctx);
 }
 
-CO_TEST_WITH(the_default_strategy_changes_nothing, "DEF-2 DEF-6 DEF-16 DEF-18", "cpus=2")
+CO_TEST_WITH(the_default_strategy_changes_nothing, "DEF-2 DEF-6 DEF-16 DEF-18 S-REDUCE-2", "cpus=2")
 {
     co_strategy *m = mirrored(ctx), *d = co_default_strategy(ctx);
     co_value    *id;

@@ -365,7 +365,8 @@ static co_value *
 run_inside(co_context *ctx, co_value *args, void *user)
 {
     (void)args;
-    expect_usable(ctx, user);
+    CO_SCOPE(ctx, user)
+        expect_usable(ctx, user);
     return NULL;
 }
 
