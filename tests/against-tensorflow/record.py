@@ -43,6 +43,9 @@ def number(value, dtype):
     """One element as JSON: nan and the infinities are strings, negative zero keeps its sign."""
     if dtype == "string":
         return bytes(value).decode("latin-1")
+    if dtype == "uint64":
+        # The runner's JSON has 64 bits with a sign; it takes the bits and shows them the same way.
+        return int(np.uint64(value).astype(np.int64))
     if dtype not in DIGITS:
         return int(value)
     value = float(value)
