@@ -167,7 +167,7 @@ CO_API co_value *co_reduce_euclidean_norm(co_context *ctx, co_value *x, const in
 CO_API co_value *co_moments(co_context *ctx, co_value *x, const int *axes, size_t num_axes,
                             bool keepdims);
 /** Index of the largest element along `axis`, the first of equals; `dtype` CO_INT64 (default),
- * CO_INT32. */
+ * CO_INT32, and of the largest CO_INT16 or CO_UINT16. */
 CO_API co_value *co_argmax(co_context *ctx, co_value *x, int axis, co_dtype dtype);
 CO_API co_value *co_argmin(co_context *ctx, co_value *x, int axis, co_dtype dtype);
 /** Running sums and products along an axis: element i is that of 0 to i, `exclusive` without i
@@ -286,7 +286,8 @@ CO_API co_value *co_log_softmax(co_context *ctx, co_value *logits, int axis);
 /** Cross entropy of each row of logits [..., classes] with its integer label [...]. */
 CO_API co_value *co_sparse_softmax_cross_entropy(co_context *ctx, co_value *labels, co_value *logits);
 /** Cross entropy of logits with labels that are probabilities, along `axis`; both have one shape.
- * Labels that do not add up to 1 have the gradient of those that do, as in TensorFlow. */
+ * Labels of another dtype, such as the 0 and 1 of integers, are cast to that of logits. Labels that
+ * do not add up to 1 have the gradient of those that do, as in TensorFlow. */
 CO_API co_value *co_softmax_cross_entropy(co_context *ctx, co_value *labels, co_value *logits, int axis);
 /** Cross entropy of each logit with its label, a probability. */
 CO_API co_value *co_sigmoid_cross_entropy(co_context *ctx, co_value *labels, co_value *logits);

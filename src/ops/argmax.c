@@ -16,6 +16,15 @@
     X(coi_argmax_attrs, output_type, DTYPE, "=int64", NULL)
 COI_ATTR_TABLE(coi_argmax_attrs, ARGMAX_ATTRS)
 
+/* TensorFlow's argmax has short indices too, its argmin has not. */
+static uint32_t
+index_dtypes(const coi_op *op)
+{
+    uint32_t both = COI_DTYPE_BIT(CO_INT64) | COI_DTYPE_BIT(CO_INT32);
+
+    return op == &coi_op_argmax ? both | COI_DTYPE_BIT(CO_INT16) | COI_DTYPE_BIT(CO_UINT16) : both;
+}
+
 co_code
 coi_argmax_rule(coi_call *call, coi_out *outs)
 {
@@ -27,9 +36,10 @@ coi_argmax_rule(coi_call *call, coi_out *outs)
 
     if (code != CO_OK)
         return code;
-    if (attrs->output_type != CO_INT64 && attrs->output_type != CO_INT32)
-        return coi_invalid(call, "output_type is %s; it must be int64 or int32",
-                           co_dtype_name((co_dtype)attrs->output_type));
+    if ((index_dtypes(call->op) & COI_DTYPE_BIT(attrs->output_type)) == 0)
+        return coi_invalid(call, "output_type is %s; it must be int64 or int32%s",
+                           co_dtype_name((co_dtype)attrs->output_type),
+                           call->op == &coi_op_argmax ? ", int16 or uint16" : "");
     if (x->u.tensor.dims[axis] == 0)
         return coi_invalid(call, "axis %d of shape %s is empty; it must have an element", axis,
                            coi_shape_text(x->u.tensor.dims, x->ndim, text));
@@ -44,9 +54,19 @@ coi_argmax_rule(coi_call *call, coi_out *outs)
 typedef struct argmax_job {
     const void *x;
     void       *out;
-    bool        is_narrow; /* int32 results */
+    size_t      size; /* of a result */
     int64_t     n, inner, num_units, per_chunk;
 } argmax_job;
+
+static void
+store_index(const argmax_job *job, int64_t unit, int64_t index)
+{
+    switch (job->size) {
+    case 2: ((uint16_t *)job->out)[unit] = (uint16_t)index; break;
+    case 4: ((int32_t *)job->out)[unit] = (int32_t)index; break;
+    default: ((int64_t *)job->out)[unit] = index; break;
+    }
+}
 
 /* NaN is never larger than anything, so it is passed over. The first of equals stays. */
 #define ARGMAX(name, type, lowest)                                                                 \
@@ -66,10 +86,7 @@ typedef struct argmax_job {
                     best = x[i * inner];                                                           \
                     at = i;                                                                        \
                 }                                                                                  \
-            if (job->is_narrow)                                                                    \
-                ((int32_t *)job->out)[u] = (int32_t)at;                                            \
-            else                                                                                   \
-                ((int64_t *)job->out)[u] = at;                                                     \
+            store_index(job, u, at);                                                               \
         }                                                                                          \
     }
 ARGMAX(argmax_f32, float, -INFINITY)
@@ -98,7 +115,7 @@ argmax_run(coi_call *call)
     int64_t                 axis = attrs->axis < 0 ? attrs->axis + x->ndim : attrs->axis;
     argmax_job              job = { x->u.tensor.data,
                                     call->out[0]->u.tensor.data,
-                                    attrs->output_type == CO_INT32,
+                                    coi_dtypes[attrs->output_type].size,
                                     x->u.tensor.dims[axis],
                                     1,
                                     call->out[0]->u.tensor.num_elements,

@@ -315,6 +315,15 @@ find_number(const co_value *y, bool is_negative)
     return -1;
 }
 
+static bool
+is_empty(const coi_out *out)
+{
+    for (int d = 0; d < out->ndim; ++d)
+        if (out->dims[d] == 0)
+            return true;
+    return false;
+}
+
 /* Integers are not divided by zero, nor raised to negative powers. */
 static co_code
 integer_rule(coi_call *call, coi_out *outs)
@@ -324,7 +333,8 @@ integer_rule(coi_call *call, coi_out *outs)
     co_code         code = coi_rule_broadcast(call, outs);
     int64_t         at;
 
-    if (code != CO_OK || !coi_dtypes[y->dtype].integer || (is_power && y->dtype == CO_UINT64))
+    if (code != CO_OK || !coi_dtypes[y->dtype].integer || (is_power && y->dtype == CO_UINT64) ||
+        is_empty(&outs[0]))
         return code;
     at = find_number(y, is_power);
     if (at < 0)

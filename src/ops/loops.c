@@ -26,7 +26,11 @@ COI_UNARY_LOOP(abs_i64, int64_t, p < 0 ? 0u - (uint64_t)p : (uint64_t)p)
 COI_UNARY_LOOP(sign_i32, int32_t, (p > 0) - (p < 0))
 COI_UNARY_LOOP(sign_i64, int64_t, (p > 0) - (p < 0))
 COI_UNARY_LOOP(sign_u64, uint64_t, p > 0)
+COI_UNARY_LOOP(same_32, uint32_t, p)
 COI_UNARY_LOOP(same_64, uint64_t, p)
+COI_UNARY_LOOP(relu6_i32, int32_t, p <= 0 ? 0 : p > 6 ? 6 : p)
+COI_UNARY_LOOP(relu6_i64, int64_t, p <= 0 ? 0 : p > 6 ? 6 : p)
+COI_UNARY_LOOP(relu6_u64, uint64_t, p > 6 ? 6 : p)
 
 /* NaN stays, -0 gives 0. */
 COI_UNARY_LOOP(sign_f32, float, p > 0 ? 1 : p < 0 ? -1 : p + 0)
@@ -132,9 +136,9 @@ const coi_unary_loops coi_unary_loops_rare = {
         [COI_TAN] = { FLOATS(tan) },
         [COI_FLOOR] = { [COI_F64] = floor_f64 },
         [COI_CEIL] = { [COI_F64] = ceil_f64 },
-        [COI_ROUND] = { [COI_F64] = round_f64 },
+        [COI_ROUND] = { [COI_F64] = round_f64, [COI_I32] = same_32, [COI_I64] = same_64, [COI_U64] = same_64 },
         [COI_ERF] = { FLOATS(erf) },
-        [COI_RELU6] = { [COI_F64] = relu6_f64 },
+        [COI_RELU6] = { [COI_F64] = relu6_f64, [COI_I32] = relu6_i32, [COI_I64] = relu6_i64, [COI_U64] = relu6_u64 },
         [COI_ELU] = { [COI_F64] = elu_f64 },
         [COI_SELU] = { [COI_F64] = selu_f64 },
         [COI_SOFTPLUS] = { [COI_F64] = softplus_f64 },

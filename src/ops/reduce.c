@@ -438,9 +438,8 @@ reduce_prod_run(coi_call *call)
     return reduce(call, COI_FOLD_PROD, false);
 }
 
-/* A result, or what flows into it, with the reduced axes as 1, so that it broadcasts against x. */
-static co_value *
-with_axes(coi_grad *g, co_value *value)
+co_value *
+coi_reduced_as_ones(coi_grad *g, co_value *value)
 {
     const coi_reduce_attrs *attrs = g->attrs;
     const co_value         *x = g->in[0];
@@ -460,7 +459,7 @@ spread(coi_grad *g, co_value *dy)
 {
     const co_value *x = g->in[0];
 
-    return co_broadcast_to(g->ctx, with_axes(g, dy), x->u.tensor.dims, (size_t)x->ndim);
+    return co_broadcast_to(g->ctx, coi_reduced_as_ones(g, dy), x->u.tensor.dims, (size_t)x->ndim);
 }
 
 static co_code
@@ -489,11 +488,12 @@ reduce_max_grad(coi_grad *g)
     co_context             *ctx = g->ctx;
     const coi_reduce_attrs *attrs = g->attrs;
     co_value               *x = g->in[0];
-    co_value *chosen = co_cast(ctx, co_equal(ctx, with_axes(g, g->out[0]), x), (co_dtype)x->dtype);
+    co_value        *chosen = co_cast(ctx, co_equal(ctx, coi_reduced_as_ones(g, g->out[0]), x),
+                                      (co_dtype)x->dtype);
     coi_reduce_attrs keep = { attrs->axis, true };
     co_value        *count = coi_apply1(ctx, &coi_op_reduce_sum, chosen, &keep);
 
-    g->grads[0] = co_mul(ctx, co_div(ctx, chosen, count), with_axes(g, g->upstream[0]));
+    g->grads[0] = co_mul(ctx, co_div(ctx, chosen, count), coi_reduced_as_ones(g, g->upstream[0]));
     return ctx->error.code;
 }
 
@@ -524,7 +524,7 @@ reduce_prod_grad(coi_grad *g)
     x = co_reshape(ctx, x, (const int64_t[]){ rows, rows > 0 ? -1 : 0 }, 2);
     others = co_mul(ctx, co_cumprod(ctx, x, 0, true, false), co_cumprod(ctx, x, 0, true, true));
     others = co_transpose(ctx, co_reshape(ctx, others, dims, (size_t)n), back, (size_t)n);
-    g->grads[0] = co_mul(ctx, with_axes(g, g->upstream[0]), others);
+    g->grads[0] = co_mul(ctx, coi_reduced_as_ones(g, g->upstream[0]), others);
     return ctx->error.code;
 }
 

@@ -142,14 +142,27 @@ silu_slope(co_context *ctx, co_value *x)
     return co_mul(ctx, s, one_plus(ctx, co_mul(ctx, x, one_minus(ctx, s))));
 }
 
+/* A gradient, but 0 where it is NaN and nothing flows in, as TensorFlow has it: the root of a zero
+ * that does not count has no slope, and should not spoil the others. */
+static co_value *
+where_it_flows(co_context *ctx, co_value *up, co_value *gradient)
+{
+    co_value *zero = co_zeros(ctx, (co_dtype)up->dtype, NULL, 0);
+    co_value *is_void = co_logical_and(ctx, co_isnan(ctx, gradient), co_equal(ctx, up, zero));
+
+    return co_where(ctx, is_void, zero, gradient);
+}
+
 GRADIENT(neg, co_neg(ctx, up))
 GRADIENT(square, co_mul(ctx, up, scaled(ctx, 2, x)))
-GRADIENT(sqrt, co_div(ctx, scaled(ctx, 0.5, up), y))
+GRADIENT(sqrt, where_it_flows(ctx, up, co_div(ctx, scaled(ctx, 0.5, up), y)))
 GRADIENT(exp, co_mul(ctx, up, y))
 GRADIENT(log, co_div(ctx, up, x))
 GRADIENT(abs, co_mul(ctx, up, co_sign(ctx, x)))
 GRADIENT(sign, co_zeros(ctx, (co_dtype)x->dtype, x->u.tensor.dims, (size_t)x->ndim))
-GRADIENT(rsqrt, co_mul(ctx, scaled(ctx, -0.5, up), co_mul(ctx, co_square(ctx, y), y)))
+GRADIENT(rsqrt,
+         where_it_flows(ctx, up,
+                        co_mul(ctx, scaled(ctx, -0.5, up), co_mul(ctx, co_square(ctx, y), y))))
 GRADIENT(reciprocal, co_neg(ctx, co_mul(ctx, up, co_square(ctx, y))))
 GRADIENT(log1p, co_div(ctx, up, one_plus(ctx, x)))
 GRADIENT(expm1, co_mul(ctx, up, one_plus(ctx, y)))
@@ -214,9 +227,9 @@ SMOOTH(cos, "The cosine of x radians.", COI_COS, COI_FLOATS)
 SMOOTH(tan, "The tangent of x radians.", COI_TAN, COI_FLOATS)
 STEPS(floor, "The next integer below.", COI_FLOOR, COI_FLOATS)
 STEPS(ceil, "The next integer above.", COI_CEIL, COI_FLOATS)
-STEPS(round, "The nearest integer; of two, the even one.", COI_ROUND, COI_FLOATS)
+STEPS(round, "The nearest integer; of two, the even one.", COI_ROUND, COI_NUMBERS)
 SMOOTH(erf, "The error function.", COI_ERF, COI_FLOATS)
-SMOOTH(relu6, "x cut to 0 .. 6.", COI_RELU6, COI_FLOATS)
+SMOOTH(relu6, "x cut to 0 .. 6.", COI_RELU6, COI_NUMBERS)
 SMOOTH(elu, "x where it is above zero, else exp(x) - 1.", COI_ELU, COI_FLOATS)
 SMOOTH(selu, "elu, scaled so that deep networks keep mean and variance.", COI_SELU, COI_FLOATS)
 SMOOTH(softplus, "log(1 + exp(x)), without overflow.", COI_SOFTPLUS, COI_FLOATS)

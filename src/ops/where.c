@@ -3,6 +3,7 @@
  * Choosing between two tensors by a third. Gradients of maximum and minimum are made of it.
  */
 #include "ops/list.h"
+#include "ops/move.h"
 #include "ops/ref/ref.h"
 #include "ops/walk.h"
 
@@ -13,8 +14,8 @@ where_rule(coi_call *call, coi_out *outs)
     coi_out         both;
     char            cs[COI_SHAPE_TEXT], xs[COI_SHAPE_TEXT], ys[COI_SHAPE_TEXT];
 
-    if (x->dtype != y->dtype || x->dtype == CO_STRING)
-        return coi_invalid(call, "x has dtype %s and y %s; they must be the same and not string",
+    if (x->dtype != y->dtype)
+        return coi_invalid(call, "x has dtype %s and y %s; they must be the same",
                            co_dtype_name((co_dtype)x->dtype), co_dtype_name((co_dtype)y->dtype));
     outs[0].dtype = (co_dtype)x->dtype;
     if (coi_broadcast(x->u.tensor.dims, x->ndim, y->u.tensor.dims, y->ndim, &both) &&
@@ -56,7 +57,8 @@ choose_row(const where_job *job, const int64_t *at, const int64_t *steps, int64_
     case 1: CHOOSE(uint8_t); break;
     case 2: CHOOSE(uint16_t); break;
     case 4: CHOOSE(uint32_t); break;
-    default: CHOOSE(uint64_t); break;
+    case 8: CHOOSE(uint64_t); break;
+    default: CHOOSE(coi_text); break;
     }
 }
 
@@ -87,7 +89,7 @@ where_run(coi_call *call)
     if (call->out[0]->u.tensor.num_elements == 0)
         return CO_OK;
     coi_walk_broadcast(&job.walk, call->out[0], call->in, 3);
-    job.size = coi_dtypes[call->out[0]->dtype].size;
+    job.size = coi_element_size((co_dtype)call->out[0]->dtype);
     job.cond = COI_IN(call, 0, uint8_t);
     job.x = COI_IN(call, 1, char);
     job.y = COI_IN(call, 2, char);
@@ -95,7 +97,7 @@ where_run(coi_call *call)
     job.rows = coi_walk_rows(&job.walk);
     coi_parallel(call, coi_num_chunks(job.rows, job.walk.dims[job.walk.ndim - 1], &job.per_chunk),
                  where_chunk, &job);
-    return CO_OK;
+    return coi_own_texts(call);
 }
 
 static co_code

@@ -78,6 +78,9 @@ cross_entropy_rule(coi_call *call, coi_out *outs)
     const co_value *labels = call->in[0], *logits = call->in[1];
     int             axis;
 
+    if (!coi_dtypes[logits->dtype].floating)
+        return coi_invalid(call, "logits has dtype %s; it must be floating (co_cast converts)",
+                           co_dtype_name((co_dtype)logits->dtype));
     if (labels->ndim != logits->ndim ||
         !coi_broadcast(labels->u.tensor.dims, labels->ndim, logits->u.tensor.dims, logits->ndim,
                        &outs[0]))
@@ -91,7 +94,8 @@ cross_entropy_compose(coi_call *call)
 {
     co_context *ctx = call->ctx;
     int         axis = (int)((const coi_softmax_attrs *)call->attrs)->axis;
-    co_value   *losses = co_neg(ctx, co_log_softmax(ctx, call->in[1], axis));
+    co_value   *logs = co_log_softmax(ctx, call->in[1], axis);
+    co_value   *losses = co_sub(ctx, co_int(ctx, 0), logs); /* never -0 */
 
     return co_reduce_sum(ctx, co_mul(ctx, call->in[0], losses), &axis, 1, false);
 }
@@ -122,28 +126,45 @@ coi_soft_cross_entropy_gradient(coi_grad *g)
         "softmax_cross_entropy_with_logits",                                                       \
         "Cross entropy of softmax(logits) with labels that are probabilities, along an axis.",     \
         "labels", "logits"),                                                                       \
-        .dtypes = COI_FLOATS, .same_dtype = true, COI_ATTRS(coi_softmax_attrs)
+        COI_ATTRS(coi_softmax_attrs)
 
 static const coi_op general = {
     CROSS_ENTROPY,
+    .dtypes = COI_FLOATS,
     .grad = coi_soft_cross_entropy_gradient,
     .compose = cross_entropy_compose,
 };
 
-/* Rows of one shape have kernels of their own, in ops/cross_entropy.c. */
+static co_value *
+as_dtype(co_context *ctx, co_value *x, co_dtype dtype)
+{
+    return x == NULL || x->dtype == dtype ? x : co_cast(ctx, x, dtype);
+}
+
+/* Labels of another dtype become logits', and halves float for the way, in which logits far apart
+ * would not fit. Rows of one shape have kernels of their own, in ops/cross_entropy.c. */
 static co_value *
 cross_entropy_choose(coi_call *call)
 {
-    const co_value *logits = call->in[1];
-    int64_t         axis = ((const coi_softmax_attrs *)call->attrs)->axis;
+    co_context *ctx = call->ctx;
+    co_dtype    dtype = (co_dtype)call->in[1]->dtype;
+    co_dtype    wide = coi_dtypes[dtype].size < 4 ? CO_FLOAT32 : dtype;
+    co_value   *in[2] = { as_dtype(ctx, call->in[0], wide), as_dtype(ctx, call->in[1], wide) };
+    int64_t     axis = ((const coi_softmax_attrs *)call->attrs)->axis;
+    bool        is_last = axis == -1 || axis == call->in[1]->ndim - 1;
 
-    if (coi_same_shape(call->in[0], logits) && (axis == -1 || axis == logits->ndim - 1))
-        return coi_soft_cross_entropy(call->ctx, call->in);
-    return coi_compose(call->ctx, &general, call->in, 2, call->attrs);
+    if (in[0] == NULL || in[1] == NULL)
+        return NULL;
+    return as_dtype(ctx,
+                    is_last && coi_same_shape(in[0], in[1])
+                        ? coi_soft_cross_entropy(ctx, in)
+                        : coi_compose(ctx, &general, in, 2, call->attrs),
+                    dtype);
 }
 
 const coi_op coi_op_softmax_cross_entropy_with_logits = {
     CROSS_ENTROPY,
+    .dtypes = COI_NUMBERS | COI_DTYPE_BIT(CO_BOOL),
     .infer = cross_entropy_rule,
     .compose = cross_entropy_choose,
 };
@@ -239,9 +260,18 @@ l2_loss_compose(coi_call *call)
                   co_float(ctx, 0.5));
 }
 
+/* dy x, which does not overflow where the square does. */
+static co_code
+l2_loss_grad(coi_grad *g)
+{
+    g->grads[0] = co_mul(g->ctx, g->in[0], g->upstream[0]);
+    return g->ctx->error.code;
+}
+
 const coi_op coi_op_l2_loss = {
     COI_COMPOSED("l2_loss", "Half the sum of squares.", "x"),
     .dtypes = COI_FLOATS,
+    .grad = l2_loss_grad,
     .compose = l2_loss_compose,
 };
 

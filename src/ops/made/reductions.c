@@ -98,16 +98,33 @@ reduce_euclidean_norm_compose(coi_call *call)
                                             axes.n, attrs->keepdims));
 }
 
+/* x (dy / y), which does not overflow where the squares do. */
+static co_code
+reduce_euclidean_norm_grad(coi_grad *g)
+{
+    co_context *ctx = g->ctx;
+    co_value   *slope = co_div(ctx, g->upstream[0], g->out[0]);
+
+    g->grads[0] = co_mul(ctx, g->in[0], coi_reduced_as_ones(g, slope));
+    return ctx->error.code;
+}
+
+#define reduce_logsumexp_grad NULL
+#define reduce_variance_grad  NULL
+#define reduce_std_grad       NULL
+#define reduce_all_grad       NULL
+#define reduce_any_grad       NULL
+
 #define REDUCTION(name_, dtypes_, doc_)                                                            \
-    const coi_op                                                                                   \
-        coi_op_##name_ = {                                                                         \
-            COI_COMPOSED(#name_, doc_, "x"),                                                       \
-            .dtypes = dtypes_,                                                                     \
-            COI_ATTRS(coi_reduce_attrs),                                                           \
-            .infer = coi_reduce_rule,                                                              \
-            .compose = name_##_compose,                                                            \
-            .not_differentiable = (dtypes_) == COI_DTYPE_BIT(CO_BOOL),                             \
-        };                                                                                         \
+    const coi_op coi_op_##name_ = {                                                                \
+        COI_COMPOSED(#name_, doc_, "x"),                                                           \
+        .dtypes = dtypes_,                                                                         \
+        COI_ATTRS(coi_reduce_attrs),                                                               \
+        .infer = coi_reduce_rule,                                                                  \
+        .compose = name_##_compose,                                                                \
+        .grad = name_##_grad,                                                                      \
+        .not_differentiable = (dtypes_) == COI_DTYPE_BIT(CO_BOOL),                                 \
+    };                                                                                             \
     co_value *co_##name_(co_context *ctx, co_value *x, const int *axes, size_t num_axes,           \
                          bool keepdims)                                                            \
     {                                                                                              \

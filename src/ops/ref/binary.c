@@ -4,6 +4,7 @@
  * output are found by taking its index apart.
  */
 #include "ops/binary.h"
+#include "ops/move.h"
 #include "ops/ref/ref.h"
 
 #include <math.h>
@@ -295,7 +296,7 @@ co_code
 coi_ref_where(coi_call *call)
 {
     co_value *out = call->out[0];
-    size_t    size = coi_dtypes[out->dtype].size;
+    size_t    size = coi_element_size((co_dtype)out->dtype);
 
     for (int64_t i = 0; i < out->u.tensor.num_elements; ++i) {
         bool            chosen = operand(call, 0, i).u != 0;
@@ -305,5 +306,5 @@ coi_ref_where(coi_call *call)
         memcpy(COI_OUT(call, 0, char) + (size_t)i * size,
                (const char *)from->u.tensor.data + (size_t)at * size, size);
     }
-    return CO_OK;
+    return coi_own_texts(call);
 }

@@ -43,6 +43,14 @@ relu_of(coi_number x)
 }
 
 static coi_number
+relu6_of(coi_number x)
+{
+    coi_number six = { x.cls, 6, 6 };
+
+    return coi_number_less(six, x) ? six : relu_of(x);
+}
+
+static coi_number
 abs_of(coi_number x)
 {
     bool is_negative = x.cls == COI_NUMBER_SIGNED && (int64_t)x.u < 0;
@@ -67,6 +75,12 @@ truth(bool value)
     return (coi_number){ COI_NUMBER_UNSIGNED, 0, value };
 }
 
+static coi_number
+round_of(coi_number x)
+{
+    return (coi_number){ x.cls, rint(x.f), x.u };
+}
+
 /* Functions of real numbers: x in the expression. */
 #define REAL(name, expression)                                                                     \
     static coi_number name##_of(coi_number number)                                                 \
@@ -89,9 +103,7 @@ REAL(cos, cos(x))
 REAL(tan, tan(x))
 REAL(floor, floor(x))
 REAL(ceil, ceil(x))
-REAL(round, rint(x))
 REAL(erf, erf(x))
-REAL(relu6, x <= 0 ? 0 : x > 6 ? 6 : x)
 REAL(elu, x < 0 ? expm1(x) : x)
 REAL(selu, x >= 0 ? 1.0507009873554804934 * x : x > -0x1p-54 ? 0 : 1.7580993408473768599 * expm1(x))
 REAL(softplus, x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)))
