@@ -62,7 +62,9 @@ def tensor(value):
     """A tensor of TensorFlow or numpy in the format of the recorded data."""
     value = tf.convert_to_tensor(value)
     dtype = value.dtype.name
-    flat = value.numpy() if value.shape.rank else np.asarray(value.numpy())
+    flat = value.numpy()
+    if not value.shape.rank:  # as an object: numpy's own strings lose zeros at their end
+        flat = np.asarray(flat, object if dtype == "string" else None)
     return {"dtype": dtype, "shape": [int(n) for n in value.shape],
             "data": [number(v, dtype) for v in np.ravel(flat)]}
 
