@@ -201,7 +201,8 @@ CO_API co_value *co_squeeze(co_context *ctx, co_value *x, const int *axes, size_
  * the parts again. */
 CO_API co_value *co_stack(co_context *ctx, co_value *xs, int axis);
 CO_API co_value *co_unstack(co_context *ctx, co_value *x, int axis);
-/** A tuple of `num` equal parts, or of up to 32 parts of these sizes, one of which may be -1. */
+/** A tuple of `num` equal parts, or of up to 32 parts of these sizes, one of which may be -1 where
+ * there are several. */
 CO_API co_value *co_split(co_context *ctx, co_value *x, int64_t num, int axis);
 CO_API co_value *co_split_sizes(co_context *ctx, co_value *x, const int64_t *sizes, size_t n, int axis);
 
@@ -226,14 +227,16 @@ CO_API co_value *co_roll(co_context *ctx, co_value *x, const int64_t *shift, con
 CO_API co_value *co_tile(co_context *ctx, co_value *x, const int64_t *multiples, size_t n);
 typedef enum co_pad_mode { CO_PAD_CONSTANT = 0, CO_PAD_REFLECT, CO_PAD_SYMMETRIC } co_pad_mode;
 /** Elements before and behind each axis: paddings are pairs, n is twice the rank. REFLECT mirrors
- * at the outermost element, SYMMETRIC behind it, which is then there twice. */
+ * at the outermost element, SYMMETRIC behind it, which is then there twice. Of bools the constant
+ * 1 is true; strings get empty ones, whatever it is. */
 CO_API co_value *co_pad(co_context *ctx, co_value *x, const int64_t *paddings, size_t n,
                         co_pad_mode mode, double constant);
 /** Matrices with all but the diagonal, num_lower below and num_upper above it set to 0; negative:
  * all. */
 CO_API co_value *co_band_part(co_context *ctx, co_value *x, int64_t num_lower, int64_t num_upper);
 /** Rows of params by index along `axis`; the first batch_dims dimensions are matched, not
- * crossed. */
+ * crossed. The gradient along axis 0 is indexed slices; where the axis is written from the end, it
+ * is a tensor. */
 CO_API co_value *co_gather(co_context *ctx, co_value *params, co_value *indices, int axis,
                            int batch_dims);
 /** Rows of a table by id: co_gather along axis 0. The gradient is indexed slices. */
@@ -251,10 +254,10 @@ CO_API co_value *co_tensor_scatter_nd_update(co_context *ctx, co_value *tensor, 
 /** Rows of data added up by ids, which have its first dimensions; negative ids are left out. */
 CO_API co_value *co_unsorted_segment_sum(co_context *ctx, co_value *data, co_value *ids,
                                          int64_t num_segments);
-/** The coordinates of what is not zero, as int64 [n, rank]. */
+/** The coordinates of what is not zero, as int64 [n, rank]; x has an axis. */
 CO_API co_value *co_where_index(co_context *ctx, co_value *x);
 /** on where the index along the new `axis` equals, off elsewhere; dtype CO_DTYPE_NONE means
- * float32. */
+ * float32. For integers both must be whole. */
 CO_API co_value *co_one_hot(co_context *ctx, co_value *indices, int64_t depth, double on, double off,
                             int axis, co_dtype dtype);
 

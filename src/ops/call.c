@@ -208,7 +208,9 @@ set_default(co_context *ctx, const coi_op *op, const coi_attr *attr, char *bytes
     char       *end;
 
     switch (attr->type) {
-    case COI_ATTR_INT: *(int64_t *)at = strtoll(text, NULL, 10); return true;
+    case COI_ATTR_INT:
+        *(int64_t *)at = *text == 'n' ? COI_NO_INT : strtoll(text, NULL, 10);
+        return true;
     case COI_ATTR_FLOAT: *(double *)at = real_of(text); return true;
     case COI_ATTR_BOOL: *(bool *)at = strcmp(text, "true") == 0; return true;
     case COI_ATTR_DTYPE: return set_dtype(ctx, op, attr, text, at);
@@ -216,7 +218,8 @@ set_default(co_context *ctx, const coi_op *op, const coi_attr *attr, char *bytes
     case COI_ATTR_SCALAR:
         *(coi_scalar *)at = strchr(text, '.') != NULL
                                 ? (coi_scalar){ CO_KIND_FLOAT, 0, real_of(text) }
-                                : (coi_scalar){ CO_KIND_INT, strtoll(text, NULL, 10), 0 };
+                                : (coi_scalar){ *text == 'n' ? CO_KIND_NONE : CO_KIND_INT,
+                                                strtoll(text, NULL, 10), 0 };
         return true;
     case COI_ATTR_INTS:
         ints = at;

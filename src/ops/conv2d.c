@@ -128,7 +128,7 @@ read_geometry(coi_call *call, const int64_t *x, const int64_t *w, coi_conv2d *g)
                               &g->bottom);
     g->ow = coi_window_extent(g->w, (g->kw - 1) * g->dw + 1, g->sw, attrs->padding, &g->left,
                               &g->right);
-    return CO_OK;
+    return coi_check_extents(call, g->oh, g->ow);
 }
 
 static co_code

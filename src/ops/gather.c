@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define GATHER_ATTRS(X)                                                                            \
-    X(coi_gather_attrs, axis, INT, "=0", NULL)                                                     \
+    X(coi_gather_attrs, axis, INT, "=null", NULL)                                                  \
     X(coi_gather_attrs, batch_dims, INT, "=0", NULL)
 COI_ATTR_TABLE(coi_gather_attrs, GATHER_ATTRS)
 #define SCATTER_ATTRS(X)                                                                           \
@@ -128,8 +128,8 @@ gather_rule(coi_call *call, coi_out *outs)
     coi_gather_plan         plan;
 
     outs[0].dtype = (co_dtype)params->dtype;
-    return coi_gather_make_plan(call, params->u.tensor.dims, params->ndim, call->in[1], attrs->axis,
-                                attrs->batch_dims, &plan, &outs[0]);
+    return coi_gather_make_plan(call, params->u.tensor.dims, params->ndim, call->in[1],
+                                coi_gather_axis(attrs), attrs->batch_dims, &plan, &outs[0]);
 }
 
 typedef struct gather_job {
@@ -170,7 +170,7 @@ gather_run(coi_call *call)
     const co_value         *params = call->in[0];
     gather_job              job;
     co_code code = coi_gather_make_plan(call, params->u.tensor.dims, params->ndim, call->in[1],
-                                        attrs->axis, attrs->batch_dims, &job.plan, NULL);
+                                        coi_gather_axis(attrs), attrs->batch_dims, &job.plan, NULL);
 
     if (code == CO_OK)
         code = coi_check_indices(call, call->in[1], job.plan.n);
@@ -193,13 +193,17 @@ rows_as_slices(coi_grad *g)
     const co_value *params = g->in[0];
     co_value       *indices = g->in[1];
     int64_t         n = indices->u.tensor.num_elements, dims[CO_MAX_DIMS] = { n };
+    int64_t         ndim = params->ndim;
+    bool            is_wide = ((const coi_gather_attrs *)g->attrs)->wide_shape;
 
     if (indices->dtype == CO_INT16) /* slices have int32 or int64 */
         indices = co_cast(ctx, indices, CO_INT32);
     for (int d = 1; d < params->ndim; ++d)
         dims[d] = params->u.tensor.dims[d];
     return co_slices(ctx, co_reshape(ctx, g->upstream[0], dims, (size_t)params->ndim),
-                     co_reshape(ctx, indices, &n, 1), coi_shape_tensor(ctx, params));
+                     co_reshape(ctx, indices, &n, 1),
+                     is_wide ? co_tensor(ctx, CO_INT64, &ndim, 1, params->u.tensor.dims)
+                             : coi_shape_tensor(ctx, params));
 }
 
 static co_code
@@ -207,12 +211,14 @@ gather_grad(coi_grad *g)
 {
     const coi_gather_attrs *attrs = g->attrs;
     const co_value         *params = g->in[0];
-    int64_t                 axis = attrs->axis < 0 ? attrs->axis + params->ndim : attrs->axis;
-    coi_scatter_attrs       back = { { params->ndim, { 0 } }, attrs->axis, attrs->batch_dims };
+    int64_t                 axis = coi_gather_axis(attrs);
+    coi_scatter_attrs       back = { { params->ndim, { 0 } }, axis, attrs->batch_dims };
 
     if (!g->needed[0])
         return CO_OK;
-    if (axis == 0) { /* batch_dims is at most axis */
+    /* batch_dims is at most axis. The same axis counted from the end gives a tensor, as in
+     * TensorFlow. */
+    if (axis == 0) {
         g->grads[0] = rows_as_slices(g);
         return g->ctx->error.code;
     }
@@ -237,7 +243,7 @@ const coi_op coi_op_gather = {
 co_value *
 co_gather(co_context *ctx, co_value *params, co_value *indices, int axis, int batch_dims)
 {
-    coi_gather_attrs attrs = { axis, batch_dims };
+    coi_gather_attrs attrs = { axis, batch_dims, false };
 
     return coi_apply2(ctx, &coi_op_gather, params, indices, &attrs);
 }

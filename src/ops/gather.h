@@ -8,18 +8,31 @@
 #include "ops/op.h"
 
 typedef struct coi_gather_attrs {
-    int64_t axis, batch_dims;
+    int64_t axis, batch_dims; /* axis COI_NO_INT: batch_dims */
+    bool    wide_shape;       /* slices of the gradient have an int64 shape */
 } coi_gather_attrs;
+static inline int64_t
+coi_gather_axis(const coi_gather_attrs *attrs)
+{
+    return attrs->axis == COI_NO_INT ? attrs->batch_dims : attrs->axis;
+}
 typedef struct coi_scatter_attrs {
     coi_ints shape;
     int64_t  axis, batch_dims;
 } coi_scatter_attrs;
 typedef struct coi_one_hot_attrs {
     int64_t    depth;
-    coi_scalar on_value, off_value;
+    coi_scalar on_value, off_value; /* of CO_KIND_NONE: 1 and 0 */
     int64_t    axis;
-    uint8_t    dtype;
+    uint8_t    dtype; /* none: that of the values, float32 without them */
 } coi_one_hot_attrs;
+static inline coi_scalar
+coi_one_hot_on(const coi_one_hot_attrs *attrs)
+{
+    static const coi_scalar one = { CO_KIND_INT, 1, 0 };
+
+    return attrs->on_value.kind == CO_KIND_NONE ? one : attrs->on_value;
+}
 
 /*
  * Both operators as nested loops: params is [batch, outer, n, inner], indices [batch, m], and

@@ -77,6 +77,7 @@ typedef struct coi_scalar {
     double  f;
 } coi_scalar;
 #define COI_MAX_MANY   32
+#define COI_NO_INT     INT64_MIN /* of an attribute with the default null */
 #define COI_MAX_STRING 256
 typedef struct coi_many {
     int32_t n;

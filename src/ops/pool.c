@@ -84,7 +84,7 @@ coi_pool_geometry(coi_call *call, const coi_pool_attrs *attrs, const int64_t *di
                      .sw = attrs->strides.at[1] };
     p->oh = coi_window_extent(p->h, p->kh, p->sh, attrs->padding, &p->top, &bottom);
     p->ow = coi_window_extent(p->w, p->kw, p->sw, attrs->padding, &p->left, &right);
-    return CO_OK;
+    return coi_check_extents(call, p->oh, p->ow);
 }
 
 /* The geometry from the shape of input 0 and the attributes. */
@@ -154,6 +154,7 @@ typedef struct job {
     coi_pool                p;
     const coi_pool_kernels *kernels;
     const coi_op           *op;
+    co_dtype                dtype;
     const void             *x, *y, *g;
     void                   *out;
     int64_t                 total, per_chunk;
@@ -167,7 +168,9 @@ run_chunk(void *arg, int64_t chunk)
 
     if (last > j->total)
         last = j->total;
-    if (j->op == &coi_op_max_pool2d)
+    if (!coi_dtypes[j->dtype].floating)
+        coi_ref_max_pool_whole(&j->p, j->dtype, j->x, j->out, first, last);
+    else if (j->op == &coi_op_max_pool2d)
         j->kernels->forward(&j->p, j->x, j->out, first, last);
     else if (j->op == &coi_op_max_pool2d_grad)
         j->kernels->grad(&j->p, j->x, j->y, j->g, j->out, first, last);
@@ -178,7 +181,10 @@ run_chunk(void *arg, int64_t chunk)
 static co_code
 run_with(coi_call *call, const coi_pool_kernels *kernels)
 {
-    job     j = { .kernels = kernels, .op = call->op, .out = call->out[0]->u.tensor.data };
+    job     j = { .kernels = kernels,
+                  .op = call->op,
+                  .dtype = (co_dtype)call->out[0]->dtype,
+                  .out = call->out[0]->u.tensor.data };
     int64_t elements; /* read per row or image */
     co_code rc = read_geometry(call, &j.p);
 
@@ -250,7 +256,7 @@ const coi_op coi_op_max_pool2d = {
     .inputs = { "x" },
     .num_inputs = 1,
     .num_outputs = 1,
-    .dtypes = COI_FLOATS,
+    .dtypes = COI_FLOATS | COI_SIGNED_INTEGERS | COI_DTYPE_BIT(CO_UINT8) | COI_DTYPE_BIT(CO_UINT16),
     COI_ATTRS(coi_pool_attrs),
     .infer = pool_infer,
     .widens = true,

@@ -52,6 +52,9 @@ bool coi_pool_options(co_context *ctx, const co_pool2d_options *options, coi_poo
 
 /* Plain loops, float32 or float64, behind the same functions. */
 const coi_pool_kernels *coi_ref_pool_kernels(co_dtype dtype);
+/* Output rows [first, last) of whole numbers: the largest of each window. */
+void coi_ref_max_pool_whole(const coi_pool *p, co_dtype dtype, const void *x, void *y,
+                            int64_t first, int64_t last);
 /* Means of windows, and their gradient, of float32 or float64 by definition. */
 void coi_ref_avg_pool(const coi_pool *p, co_dtype dtype, const void *from, void *to, bool is_grad);
 

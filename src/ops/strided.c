@@ -279,7 +279,8 @@ static co_code
 count_ellipsis(coi_call *call, int *out)
 {
     const slice_attrs *attrs = call->attrs;
-    int                used = 0, n = attrs->begin.n, ellipses = 0;
+    int                used = 0, n = attrs->begin.n;
+    int                ellipses = __builtin_popcountll((unsigned long long)attrs->ellipsis_mask);
 
     if (attrs->end.n != n || (attrs->strides.n >= 0 && attrs->strides.n != n))
         return coi_invalid(call,
@@ -288,7 +289,6 @@ count_ellipsis(coi_call *call, int *out)
     for (int i = 0; i < n; ++i) {
         bool is_ellipsis = has_bit(attrs->ellipsis_mask, i);
 
-        ellipses += is_ellipsis;
         used += !is_ellipsis && !has_bit(attrs->new_axis_mask, i);
     }
     if (ellipses > 1)

@@ -9,7 +9,7 @@
 #define COI_WINDOW_LIMIT ((int64_t)1 << 31)
 
 /* Output extent along one dimension. SAME makes it ceil(size / stride) and sets the padding that
- * this takes; the others use the padding they are given. */
+ * this takes; the others use the padding they are given. Negative: the window does not fit. */
 static inline int64_t
 coi_window_extent(int64_t size, int64_t window, int64_t stride, int32_t padding, int64_t *before,
                   int64_t *after)
@@ -24,8 +24,18 @@ coi_window_extent(int64_t size, int64_t window, int64_t stride, int32_t padding,
         *after = total - total / 2;
         return out;
     }
-    total = size + *before + *after - window;
-    return total < 0 ? 0 : total / stride + 1;
+    return (size + *before + *after - window + stride) / stride;
+}
+
+/* A window may be larger than what it slides over, by less than two strides: then there is no
+ * result, or an empty one. TensorFlow counts so. */
+static inline co_code
+coi_check_extents(coi_call *call, int64_t height, int64_t width)
+{
+    if (height >= 0 && width >= 0)
+        return CO_OK;
+    return coi_invalid(call, "the result would be %lld x %lld; the window must fit into x",
+                       (long long)height, (long long)width);
 }
 
 #endif

@@ -96,7 +96,6 @@ OPS_REJECTED(pad_reflect, co_pad(ctx, F(4), DIMS(4, 0), 2, CO_PAD_REFLECT, 0))
 OPS_REJECTED(pad_symmetric, co_pad(ctx, F(4), DIMS(5, 0), 2, CO_PAD_SYMMETRIC, 0))
 OPS_REJECTED(pad_mode, co_pad(ctx, F(4), DIMS(1, 0), 2, (co_pad_mode)7, 0))
 OPS_REJECTED(pad_null, co_pad(ctx, F(4), NULL, 2, CO_PAD_CONSTANT, 0))
-OPS_REJECTED(pad_string, co_pad(ctx, text_tensor(ctx), DIMS(1, 0), 2, CO_PAD_CONSTANT, 0))
 OPS_REJECTED(band_rank, co_band_part(ctx, F(4), 0, 0))
 OPS_REJECTED(band_rows, co_band_part(ctx, F(4, 4), 5, 0))
 OPS_REJECTED(gather_nd_dtype, co_gather_nd(ctx, F(4), F(1, 1)))
@@ -214,7 +213,6 @@ static const ops_rejection rejections[] = {
     OPS_REJECTION(pad_symmetric, "can mirror at most 4"),
     OPS_REJECTION(pad_mode, "in mode 7"),
     OPS_REJECTION(pad_null, "paddings at NULL"),
-    OPS_REJECTION(pad_string, "dtype string"),
     OPS_REJECTION(band_rank, "x has rank 1"),
     OPS_REJECTION(band_rows, "num_lower is 5"),
     OPS_REJECTION(gather_nd_dtype, "indices have dtype float32"),

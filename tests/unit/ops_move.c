@@ -178,7 +178,7 @@ CO_TEST(gather_and_scatter_add_agree_with_the_reference, "")
             at_ndim = batch + (int)ops_below(&random, 3);
             for (int d = 0; d < at_ndim; ++d)
                 at_dims[d] = d < batch ? dims[d] : ops_below(&random, 5);
-            attrs = (coi_gather_attrs){ k % 2 == 0 ? axis : axis - ndim, batch };
+            attrs = (coi_gather_attrs){ k % 2 == 0 ? axis : axis - ndim, batch, false };
             in[0] = ops_tensor(ctx, &random, dtype, dims, ndim, OPS_SMALL);
             in[1] = indices_below(ctx, &random, kinds[k % 3], at_dims, at_ndim, dims[axis]);
             ops_describe(text, dtype, in, 2);
@@ -203,12 +203,18 @@ CO_TEST(one_hot_agrees_with_the_reference, "")
         int64_t           dims[CO_MAX_DIMS];
         int               ndim;
         coi_one_hot_attrs attrs = { ops_below(&random, 6),
-                                    { CO_KIND_FLOAT, 0, 3 },
+                                    { CO_KIND_INT, 3, 0 },
                                     { CO_KIND_INT, -1, 0 },
                                     0,
                                     (uint8_t)(CO_BOOL + ops_below(&random, CO_STRING - CO_BOOL)) };
         co_value         *x;
 
+        if (attrs.dtype == CO_BOOL)
+            attrs.on_value.kind = attrs.off_value.kind = CO_KIND_BOOL;
+        else if (co_dtype_is_floating((co_dtype)attrs.dtype))
+            attrs.on_value = (coi_scalar){ CO_KIND_FLOAT, 0, 3 };
+        else if (k % 3 == 0)
+            attrs.on_value.kind = CO_KIND_NONE;
         random_shape(&random, 4, 4, &ndim, dims);
         attrs.axis = ops_below(&random, 2 * ndim + 2) - ndim - 1;
         x = ops_tensor(ctx, &random, kinds[k % 4], dims, ndim, OPS_SMALL);

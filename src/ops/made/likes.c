@@ -42,7 +42,8 @@ ones_like_compose(coi_call *call)
     return co_ones(call->ctx, (co_dtype)x->dtype, x->u.tensor.dims, (size_t)x->ndim);
 }
 
-/* Coordinates of what is not zero, as a cast to bool decides: NaN is not, a subnormal number is. */
+/* Coordinates of what is not zero, as a cast to bool decides: NaN is not, a subnormal number is in
+ * float32 and float64. */
 static co_value *
 where_index_compose(coi_call *call)
 {
@@ -51,6 +52,10 @@ where_index_compose(coi_call *call)
     const uint8_t *chosen;
     int64_t        dims[2] = { 0, x->ndim }, *at;
 
+    if (x->ndim == 0) {
+        coi_invalid(call, "x is a scalar; it must have an axis");
+        return NULL;
+    }
     x = co_cast(ctx, x, CO_BOOL);
     if (x == NULL)
         return NULL;

@@ -35,7 +35,7 @@ pad_rule(coi_call *call, coi_out *outs)
                            attrs->paddings.n, x->ndim, 2 * x->ndim);
     for (int i = 0; i < attrs->paddings.n; ++i) {
         int64_t pad = attrs->paddings.at[i], dim = x->u.tensor.dims[i / 2];
-        int64_t most = attrs->mode == SYMMETRIC ? dim : dim > 0 ? dim - 1 : 0;
+        int64_t most = attrs->mode == SYMMETRIC ? dim : dim - 1;
 
         if (pad < 0 || pad > INT64_MAX / 4)
             return coi_invalid(call, "paddings[%d] is %lld; it must be in [0, 2^61)", i,
@@ -62,6 +62,32 @@ among_zeros(co_context *ctx, co_value *x, const coi_many *paddings)
     return coi_apply1(ctx, &coi_op_slice_grad, x, &attrs);
 }
 
+/* Strings among empty ones, along one axis after the other. */
+static co_value *
+among_empty(co_context *ctx, co_value *x, const coi_many *paddings)
+{
+    x = co_identity(ctx, x);
+    for (int d = 0; x != NULL && d < x->ndim; ++d) {
+        co_value *parts[3] = { NULL, x, NULL };
+        int64_t   dims[CO_MAX_DIMS];
+
+        memcpy(dims, x->u.tensor.dims, sizeof(dims));
+        for (int side = 0; side < 2; ++side) {
+            dims[d] = paddings->at[2 * d + side];
+            parts[2 * side] = co_zeros(ctx, CO_STRING, dims, (size_t)x->ndim);
+        }
+        x = co_concat(ctx, co_tuple(ctx, parts, 3), d);
+    }
+    return x;
+}
+
+/* The number as an operand beside x. Functions of C have no bool for it, but 1. */
+static co_value *
+constant_of(co_context *ctx, const coi_scalar *c, const co_value *x)
+{
+    return x->dtype == CO_BOOL && c->i == 1 ? co_bool(ctx, true) : coi_scalar_value(ctx, c);
+}
+
 static co_value *
 pad_constant(coi_call *call)
 {
@@ -69,13 +95,16 @@ pad_constant(coi_call *call)
     const coi_scalar *c = &attrs->constant_values;
     co_context       *ctx = call->ctx;
     co_value         *x = call->in[0], *inside;
-    co_value         *padded = among_zeros(ctx, x, &attrs->paddings);
+    co_value         *padded;
 
+    if (x->dtype == CO_STRING)
+        return among_empty(ctx, x, &attrs->paddings);
+    padded = among_zeros(ctx, x, &attrs->paddings);
     if (c->i == 0 && c->f == 0)
         return padded;
     inside = co_ones(ctx, CO_BOOL, x->u.tensor.dims, (size_t)x->ndim);
     return co_where(ctx, among_zeros(ctx, inside, &attrs->paddings), padded,
-                    coi_scalar_value(ctx, c));
+                    constant_of(ctx, c, x));
 }
 
 /* The axis from which element i of the result comes; REFLECT leaves out the one at the edge. */
@@ -122,7 +151,6 @@ const coi_op coi_op_pad = {
     COI_COMPOSED("pad",
                  "x with a number, or its own elements mirrored, put before and behind each axis.",
                  "x"),
-    .dtypes = COI_NUMBERS | COI_DTYPE_BIT(CO_BOOL),
     COI_ATTRS(pad_attrs),
     .infer = pad_rule,
     .compose = pad_compose,

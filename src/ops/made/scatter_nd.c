@@ -90,6 +90,18 @@ row_indices(coi_call *call, const int64_t *dims, int ndim, const co_value *indic
     return rows;
 }
 
+/* TensorFlow asks for a vector at least, and for elements where something is gathered. */
+static co_code
+check_params(coi_call *call, const co_value *params, const nd_plan *plan)
+{
+    char text[COI_SHAPE_TEXT];
+
+    if (params->ndim > 0 && (params->u.tensor.num_elements > 0 || plan->num == 0))
+        return CO_OK;
+    return coi_invalid(call, "params have shape %s; they must have an axis and elements",
+                       coi_shape_text(params->u.tensor.dims, params->ndim, text));
+}
+
 static co_value *
 gather_nd_compose(coi_call *call)
 {
@@ -99,12 +111,17 @@ gather_nd_compose(coi_call *call)
     nd_plan        plan;
 
     if (make_plan(call, dims, params->ndim, indices, &plan) != CO_OK ||
+        check_params(call, params, &plan) != CO_OK ||
         (rows = row_indices(call, dims, params->ndim, indices, &plan)) == NULL)
         return NULL;
     /* Vectors of one number in a matrix are a gather of rows, whose gradient stays a list of
-     * rows. */
-    if (indices->ndim == 2 && plan.depth == 1)
-        return co_gather(ctx, params, co_squeeze(ctx, indices, CO_AXES(1)), 0, 0);
+     * rows; its shape has the dtype of the indices, as TensorFlow's has here. */
+    if (indices->ndim == 2 && plan.depth == 1) {
+        coi_gather_attrs attrs = { .wide_shape = indices->dtype == CO_INT64 };
+
+        return coi_apply2(ctx, &coi_op_gather, params, co_squeeze(ctx, indices, CO_AXES(1)),
+                          &attrs);
+    }
     /* Along axis 1, because the gradient of a gather along axis 0 is a list of rows. */
     picked = co_reshape(ctx, params, (const int64_t[]){ 1, plan.rows, plan.inner }, 3);
     picked = co_gather(ctx, picked, rows, 1, 0);
@@ -132,6 +149,9 @@ check_updates(coi_call *call, const co_value *updates, const nd_plan *plan)
 {
     char a[COI_SHAPE_TEXT], b[COI_SHAPE_TEXT];
 
+    if (plan->rows * plan->inner == 0 && plan->num * plan->depth > 0)
+        return coi_invalid(call, "there are %lld index vectors into a shape without elements",
+                           (long long)plan->num);
     if (updates->ndim == plan->picked.ndim && memcmp(updates->u.tensor.dims, plan->picked.dims,
                                                      (size_t)updates->ndim * sizeof(int64_t)) == 0)
         return CO_OK;
@@ -228,20 +248,38 @@ same_dtypes(coi_call *call, coi_out *outs)
                        co_dtype_name((co_dtype)call->in[2]->dtype));
 }
 
-static void
-shape_of(const co_value *x, coi_ints *shape)
-{
-    *shape = (coi_ints){ .n = x->ndim };
-    memcpy(shape->at, x->u.tensor.dims, (size_t)x->ndim * sizeof(int64_t));
-}
-
+/* Into a copy, in the order of the vectors: what none of them names stays as it is, -0 too. */
 static co_value *
 tensor_scatter_nd_add_compose(coi_call *call)
 {
-    coi_ints shape;
+    co_value      *tensor = call->in[0], *at, *sum;
+    const int64_t *dims = tensor->u.tensor.dims;
+    co_dtype       dtype = (co_dtype)tensor->dtype;
+    size_t         size = coi_dtypes[dtype].size;
+    nd_plan        plan;
 
-    shape_of(call->in[0], &shape);
-    return co_add(call->ctx, call->in[0], scattered(call, &shape, call->in[1], call->in[2]));
+    if (make_plan(call, dims, tensor->ndim, call->in[1], &plan) != CO_OK ||
+        check_updates(call, call->in[2], &plan) != CO_OK ||
+        (at = row_indices(call, dims, tensor->ndim, call->in[1], &plan)) == NULL ||
+        (sum = co_zeros(call->ctx, dtype, dims, (size_t)tensor->ndim)) == NULL)
+        return NULL;
+    memcpy(sum->u.tensor.data, tensor->u.tensor.data, (size_t)tensor->u.tensor.num_elements * size);
+    for (int64_t v = 0; v < plan.num; ++v)
+        coi_add_elements(dtype,
+                         (char *)sum->u.tensor.data +
+                             (size_t)(((const int64_t *)at->u.tensor.data)[v] * plan.inner) * size,
+                         COI_IN(call, 2, char) + (size_t)(v * plan.inner) * size, plan.inner);
+    return sum;
+}
+
+static co_code
+tensor_scatter_nd_add_grad(coi_grad *g)
+{
+    if (g->needed[0])
+        g->grads[0] = g->upstream[0];
+    if (g->needed[2])
+        g->grads[2] = co_gather_nd(g->ctx, g->upstream[0], g->in[1]);
+    return g->ctx->error.code;
 }
 
 /* Rows of `tensor` and of `updates` in one, and for every row of the result where it comes from;
@@ -291,6 +329,7 @@ const coi_op coi_op_tensor_scatter_nd_add = {
                  "tensor", "indices", "updates"),
     .dtypes = COI_NUMBERS,
     .infer = same_dtypes,
+    .grad = tensor_scatter_nd_add_grad,
     .compose = tensor_scatter_nd_add_compose,
 };
 

@@ -237,6 +237,9 @@ check_sizes(coi_call *call, int axis, int64_t dim, int64_t *rest)
                 (long long)size, (long long)dim);
         total += size == -1 ? 0 : size; /* at most 32 times dim, which was allocated */
     }
+    if (unknown > 0 && sizes->n == 1)
+        return coi_invalid(call, "num_or_sizes is [-1]; give the size of a single part, %lld",
+                           (long long)dim);
     if (unknown > 0 ? total > dim : total != dim)
         return coi_invalid(call, "num_or_sizes add up to %lld; axis %d has %lld elements",
                            (long long)total, axis, (long long)dim);

@@ -175,7 +175,7 @@ coi_ref_gather(coi_call *call)
     co_value               *params = call->in[0], *out = call->out[0];
     coi_gather_plan         plan;
     co_code code = coi_gather_make_plan(call, params->u.tensor.dims, params->ndim, call->in[1],
-                                        attrs->axis, attrs->batch_dims, &plan, NULL);
+                                        coi_gather_axis(attrs), attrs->batch_dims, &plan, NULL);
 
     if (code == CO_OK)
         code = coi_check_indices(call, call->in[1], plan.n);
@@ -218,8 +218,9 @@ coi_ref_one_hot(coi_call *call)
 {
     const coi_one_hot_attrs *attrs = call->attrs;
     co_value                *indices = call->in[0], *out = call->out[0];
-    int64_t axis = attrs->axis < 0 ? attrs->axis + out->ndim : attrs->axis, index[CO_MAX_DIMS];
-    char    element[8];
+    int64_t    axis = attrs->axis < 0 ? attrs->axis + out->ndim : attrs->axis, index[CO_MAX_DIMS];
+    coi_scalar on = coi_one_hot_on(attrs);
+    char       element[8];
 
     for (int64_t i = 0; i < out->u.tensor.num_elements; ++i) {
         int64_t position;
@@ -229,7 +230,7 @@ coi_ref_one_hot(coi_call *call)
         for (int64_t d = axis; d + 1 < out->ndim; ++d)
             index[d] = index[d + 1];
         coi_scalar_store(coi_index_at(indices, join(index, indices)) == position
-                             ? &attrs->on_value
+                             ? &on
                              : &attrs->off_value,
                          (co_dtype)out->dtype, element);
         memcpy(COI_OUT(call, 0, char) + (size_t)i * coi_dtypes[out->dtype].size, element,

@@ -89,6 +89,27 @@ coi_ref_pool_kernels(co_dtype dtype)
     return dtype == CO_FLOAT64 ? &float64_kernels : &float32_kernels;
 }
 
+void
+coi_ref_max_pool_whole(const coi_pool *p, co_dtype dtype, const void *x, void *y, int64_t first,
+                       int64_t last)
+{
+    for (int64_t i = first * p->ow * p->c; i < last * p->ow * p->c; ++i) {
+        int64_t         row = i / p->c / p->ow;
+        coi_pool_window w = coi_pool_window_at(p, row % p->oh, i / p->c % p->ow);
+        int64_t         at = (row / p->oh * p->h + w.y0) * p->w + w.x0;
+        coi_number      most = coi_number_load(dtype, x, at * p->c + i % p->c);
+
+        for (int64_t iy = w.y0; iy < w.y1; ++iy)
+            for (int64_t ix = w.x0; ix < w.x1; ++ix) {
+                at = (row / p->oh * p->h + iy) * p->w + ix;
+                coi_number next = coi_number_load(dtype, x, at * p->c + i % p->c);
+
+                most = coi_number_less(most, next) ? next : most;
+            }
+        coi_number_store(dtype, y, i, most);
+    }
+}
+
 /* Every pair of an output element and an element of its window: the output gets the input's part,
  * or the input its. */
 static void

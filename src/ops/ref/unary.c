@@ -181,12 +181,13 @@ coi_ref_cast(coi_call *call)
         coi_convert(from, x->u.tensor.data, to, out->u.tensor.data, x->u.tensor.num_elements);
         return CO_OK;
     }
-    /* A subnormal number is false: TensorFlow's kernels take it for zero. Those of float16 are none
-     * as float. */
+    /* A subnormal number is false: TensorFlow's kernels take it for zero, but for half precision,
+     * where they look at its bits. */
     for (int64_t i = 0; i < x->u.tensor.num_elements; ++i) {
         double value = fabs(coi_number_load(from, x->u.tensor.data, i).f);
+        double least = from == CO_FLOAT64 ? DBL_MIN : from == CO_FLOAT32 ? (double)FLT_MIN : 0;
 
-        COI_OUT(call, 0, uint8_t)[i] = !(value < (from == CO_FLOAT64 ? DBL_MIN : (double)FLT_MIN));
+        COI_OUT(call, 0, uint8_t)[i] = value != 0 && !(value < least);
     }
     return CO_OK;
 }

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What TensorFlow 2.21 answers where one could think otherwise, found by
+ * scripts/against-tensorflow: defaults that hang on other attributes, empty tensors, strings,
+ * windows larger than their image.
+ */
+#include "test.h"
+
+#include "../../tools/cohort/literal.h"
+
+#include <stdio.h>
+
+/* Inputs are "dtype:value", with ';' between them. The answer is the text of the result, or what
+ * the message of CO_INVALID_ARGUMENT says, behind '!'. */
+typedef struct answer {
+    const char *op, *inputs, *attrs, *expected;
+} answer;
+
+/* clang-format off */
+static const answer answers[] = {
+    /* Without axis, gather takes that of batch_dims. */
+    { "gather", "int32:[[1, 2], [3, 4]];int32:[[1], [0]]", "batch_dims=1", "int32[2,1] [[2], [3]]" },
+    { "gather", "int32:[[1, 2], [3, 4]];int32:[1]", "", "int32[1,2] [[3, 4]]" },
+    { "gather", "int32:[[1, 2], [3, 4]];int32:[[1], [0]]", "batch_dims=-1", "int32[2,1] [[2], [3]]" },
+    { "gather_nd", "int32:7;int32:[]", "", "!params have shape []" },
+    { "gather_nd", "int32:[[], []];int32:[[], []]", "", "!params have shape [2,0]" },
+    { "tensor_scatter_nd_add", "float32:[-0.0, -0.0];int32:[[1]];float32:[0.0]", "",
+      "float32[2] [-0.0, 0.0]" },
+    { "tensor_scatter_nd_add", "uint8:[250, 1];int32:[[0], [0]];uint8:[5, 3]", "", "uint8[2] [2, 1]" },
+    { "tensor_scatter_nd_add", "float32:[[], []];int32:[[0]];float32:[[]]", "", "!without elements" },
+    { "tensor_scatter_nd_add", "float32:[1.0];int32:[[1]];float32:[1.0]", "", "!index vector 0" },
+    { "tensor_scatter_nd_add", "float32:[1.0];int32:[[0]];float32:[[1.0]]", "", "!updates have shape" },
+    { "tensor_scatter_nd_update", "int32:[[], []];int64:[[1]];int32:[[]]", "", "!without elements" },
+    { "scatter_nd", "int32:[[0]];int32:[[]]", "shape=[2,0]", "!without elements" },
+    /* one_hot has the dtype of its values; those of a bool are bools. */
+    { "one_hot", "int32:[1]", "depth=2 on_value=5", "int32[1,2] [[0, 5]]" },
+    { "one_hot", "int32:[1]", "depth=2 off_value=3000000000", "int64[1,2] [[3000000000, 1]]" },
+    { "one_hot", "int32:[1]", "depth=2 on_value=2.5", "float32[1,2] [[0.0, 2.5]]" },
+    { "one_hot", "int32:[1]", "depth=2 on_value=false off_value=true", "bool[1,2] [[true, false]]" },
+    { "one_hot", "int32:[1]", "depth=2", "float32[1,2] [[0.0, 1.0]]" },
+    { "one_hot", "int32:[1]", "depth=2 dtype=bool", "!on_value is an integer" },
+    { "one_hot", "int32:[1]", "depth=2 on_value=true", "!off_value is an integer" },
+    { "one_hot", "int32:[1]", "depth=2 on_value=1.0 dtype=int32", "!on_value is a float" },
+    { "one_hot", "int32:[1]", "depth=2 on_value=true dtype=float32", "!on_value is a bool" },
+    { "pad", "bool:[false]", "paddings=[1,0] constant_values=true", "bool[2] [true, false]" },
+    { "pad", "bool:[false]", "paddings=[1,0] constant_values=2.5", "!bool" },
+    { "pad", "int32:[]", "paddings=[0,0] mode=REFLECT", "!axis 0 can mirror at most -1" },
+    { "pad", "int32:[]", "paddings=[0,0] mode=SYMMETRIC", "int32[0] []" },
+    { "split", "int32:[1, 2]", "num_or_sizes=[-1]", "!num_or_sizes is [-1]" },
+    { "where_index", "int32:1", "", "!x is a scalar" },
+    /* TensorFlow's kernels look at the bits of half precision, and take other subnormals for zero. */
+    { "where_index", "bfloat16:[1e-40, 0.0, -0.0]", "", "int64[1,1] [[0]]" },
+    { "where_index", "float32:[1e-40, 0.0, 2.0]", "", "int64[1,1] [[2]]" },
+    { "cast", "bfloat16:[1e-40, 0.0, nan]", "dtype=bool", "bool[3] [true, false, true]" },
+    { "strided_slice", "int32:[1, 2]", "begin=[] end=[] ellipsis_mask=3", "!2 ellipses" },
+    { "max_pool2d", "int8:[[[[-7], [3]], [[-128], [2]]]]", "ksize=[2,1] strides=[1,1]",
+      "int8[1,1,2,1] [[[[-7], [3]]]]" },
+    { "max_pool2d", "int64:[[[[9007199254740993], [9007199254740992]]]]",
+      "ksize=[1,2] strides=[1,1] padding=SAME",
+      "int64[1,1,2,1] [[[[9007199254740993], [9007199254740992]]]]" },
+    { "max_pool2d", "uint32:[[[[1]]]]", "ksize=[1,1] strides=[1,1]", "!dtype uint32" },
+    /* A window larger than its image by two strides is refused, by less it has no result. */
+    { "max_pool2d", "int8:[[[[1]]]]", "ksize=[2,1] strides=[1,1]", "int8[1,0,1,1] []" },
+    { "max_pool2d", "int8:[[[[1]]]]", "ksize=[3,1] strides=[1,1]", "!would be -1 x 1" },
+    { "avg_pool2d", "float32:[[[[1.0]]]]", "ksize=[1,9] strides=[2,2]", "!would be 1 x -3" },
+    { "conv2d", "float32:[[[[1.0]]]];float32:[[[[1.0]]], [[[1.0]]], [[[1.0]]]]", "", "!would be -1 x 1" },
+};
+/* clang-format on */
+
+static co_value *
+read_inputs(co_context *ctx, const char *text)
+{
+    co_value *items[4];
+    size_t    n = 0;
+
+    while (*text != '\0' && n < 4) {
+        char   name[16] = "";
+        size_t length = strcspn(text, ":");
+
+        memcpy(name, text, length < sizeof(name) ? length : sizeof(name) - 1);
+        text += length + 1;
+        items[n] = literal_value(ctx, &text, ";");
+        items[n] = co_to_tensor(ctx, items[n], co_dtype_from_name(name));
+        ++n;
+        text += *text == ';';
+    }
+    return co_tuple(ctx, items, n);
+}
+
+/* "int32[2,1] [[2], [3]]" */
+static void
+write_tensor(co_context *ctx, co_value *x, char *out, size_t capacity)
+{
+    size_t n = (size_t)snprintf(out, capacity, "%s[", co_dtype_name(co_value_dtype(ctx, x)));
+
+    for (int d = 0; d < co_ndim(ctx, x); ++d)
+        n += (size_t)snprintf(out + n, capacity - n, "%s%lld", d > 0 ? "," : "",
+                              (long long)co_dim(ctx, x, d));
+    n += (size_t)snprintf(out + n, capacity - n, "] ");
+    co_format(ctx, x, out + n, capacity - n);
+}
+
+CO_TEST(answers_are_those_of_tensorflow, "GEN-ERR-4")
+{
+    for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); ++i) {
+        const answer *a = &answers[i];
+        char          text[200] = "";
+        co_value     *inputs = read_inputs(ctx, a->inputs), *result;
+
+        CO_EXPECT_OK(ctx);
+        result = co_op_call(ctx, a->op, inputs, literal_attrs(ctx, a->attrs));
+        if (a->expected[0] == '!') {
+            CO_EXPECT_NULL(result);
+            CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, a->expected + 1);
+            continue;
+        }
+        if (result != NULL)
+            write_tensor(ctx, result, text, sizeof(text));
+        CO_EXPECT_STR(text, a->expected);
+        CO_EXPECT_OK(ctx);
+    }
+}
+
+CO_TEST(strings_are_padded_with_empty_ones_and_mirrored, "")
+{
+    static const char *const texts[] = { "a", "b" };
+    co_value                *x = co_tensor(ctx, CO_STRING, CO_SHAPE(2, 1), texts);
+    char                     text[100];
+
+    write_tensor(ctx, co_pad(ctx, x, (const int64_t[]){ 0, 1, 1, 0 }, 4, CO_PAD_CONSTANT, 0), text,
+                 sizeof(text));
+    CO_EXPECT_STR(text, "string[3,2] [[\"\", \"a\"], [\"\", \"b\"], [\"\", \"\"]]");
+    write_tensor(ctx, co_pad(ctx, x, (const int64_t[]){ 1, 1, 0, 0 }, 4, CO_PAD_REFLECT, 0), text,
+                 sizeof(text));
+    CO_EXPECT_STR(text, "string[4,1] [[\"b\"], [\"a\"], [\"b\"], [\"a\"]]");
+    CO_EXPECT_OK(ctx);
+}
+
+/* Bools have no number of their own in C: 1 is true. */
+CO_TEST(functions_of_c_make_bools_of_numbers, "")
+{
+    co_value *x = co_zeros(ctx, CO_BOOL, CO_SHAPE(1));
+    char      text[100];
+
+    write_tensor(ctx, co_pad(ctx, x, (const int64_t[]){ 1, 0 }, 2, CO_PAD_CONSTANT, 1), text,
+                 sizeof(text));
+    CO_EXPECT_STR(text, "bool[2] [true, false]");
+    x = co_zeros(ctx, CO_INT32, CO_SHAPE(1));
+    write_tensor(ctx, co_one_hot(ctx, x, 2, 1, 0, -1, CO_BOOL), text, sizeof(text));
+    CO_EXPECT_STR(text, "bool[1,2] [[true, false]]");
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_NULL(co_one_hot(ctx, x, 2, 1.5, 0, -1, CO_INT32));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "on_value is a float");
+}
+
+/* Rows by axis 0 are slices, whose shape has the dtype of the vectors of gather_nd; the same axis
+ * counted from the end gives a tensor. */
+CO_TEST(gradients_of_gathered_rows_have_their_form, "")
+{
+    co_value *x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(3, 2)), *i, *y;
+    char      text[100];
+
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    i = co_ones(ctx, CO_INT64, CO_SHAPE(2));
+    y = co_gradient(ctx, co_gather(ctx, x, i, 0, 0), x);
+    CO_EXPECT_INT(co_value_kind(y), CO_KIND_SLICES);
+    CO_EXPECT_INT(co_value_dtype(ctx, co_slices_dense_shape(ctx, y)), CO_INT32);
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    y = co_gradient(ctx, co_gather(ctx, x, i, -2, 0), x);
+    write_tensor(ctx, y, text, sizeof(text));
+    CO_EXPECT_STR(text, "float32[3,2] [[0.0, 0.0], [2.0, 2.0], [0.0, 0.0]]");
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    y = co_gradient(ctx, co_gather_nd(ctx, x, co_ones(ctx, CO_INT64, CO_SHAPE(2, 1))), x);
+    CO_EXPECT_INT(co_value_dtype(ctx, co_slices_dense_shape(ctx, y)), CO_INT64);
+    CO_EXPECT_OK(ctx);
+}
