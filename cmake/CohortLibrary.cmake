@@ -120,7 +120,8 @@ set_target_properties(cohort PROPERTIES
 target_link_options(cohort PRIVATE
     "-Wl,--version-script=${PROJECT_SOURCE_DIR}/src/cohort.map"
     $<$<NOT:$<BOOL:${COHORT_SANITIZE}>>:-Wl,--no-undefined>
-    -Wl,--as-needed)
+    # Calls of public functions within the library are direct: smaller and faster than by the table.
+    -Wl,-Bsymbolic-functions -Wl,--as-needed)
 target_link_libraries(cohort PRIVATE cohort_flags cohort_dependencies ${system_libraries})
 
 # The tables of operators are full of pointers, each of which costs 24 bytes as a relocation. Packed, they cost two bits. That a
