@@ -163,7 +163,7 @@ GRADIENT(sign, co_zeros(ctx, (co_dtype)x->dtype, x->u.tensor.dims, (size_t)x->nd
 GRADIENT(rsqrt,
          where_it_flows(ctx, up,
                         co_mul(ctx, scaled(ctx, -0.5, up), co_mul(ctx, co_square(ctx, y), y))))
-GRADIENT(reciprocal, co_neg(ctx, co_mul(ctx, up, co_square(ctx, y))))
+GRADIENT(reciprocal, where_it_flows(ctx, up, co_neg(ctx, co_mul(ctx, up, co_square(ctx, y)))))
 GRADIENT(log1p, co_div(ctx, up, one_plus(ctx, x)))
 GRADIENT(expm1, co_mul(ctx, up, one_plus(ctx, y)))
 GRADIENT(sin, co_mul(ctx, up, co_cos(ctx, x)))

@@ -16,8 +16,9 @@ ANY = EVERY + ("string",)
 DIMENSIONS = (0, 1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 11, 13, 16, 17, 31, 33)
 # Around the widths of vectors, tiles and blocks of the kernels.
 EDGES = (15, 16, 17, 63, 64, 65, 127, 129, 255, 256, 257, 511, 513, 1023, 1025, 2049, 4097)
-SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 6.0, 88.5, -88.5,
-           104.0, -104.0, 1e4, -1e4)
+# Subnormal numbers are left out: TensorFlow's processor takes them for zeros, the library does not.
+SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 6.0, 88.5,
+           -88.5, 104.0, -104.0, 1e4, -1e4)
 
 
 def pick(rng, choices):
@@ -53,7 +54,7 @@ def shape(rng, low=0, high=8, limit=240):
 
 
 def large(rng, low=0, high=4):
-    """A shape that reaches the blocks of kernels: one long dimension, perhaps a short one beside."""
+    """A shape that reaches the blocks of kernels: one long dimension, perhaps a short one."""
     dims = [pick(rng, EDGES)]
     if high > 1 and (low > 1 or chance(rng, 2)):
         dims.insert(int(rng.integers(2)), pick(rng, (2, 3, 5)))
@@ -122,11 +123,6 @@ def gentle(rng, dtype, dims):
     if dtype in HALVES:
         return plain(rng, dtype, dims, 0.3)
     return values(rng, dtype, dims)
-
-
-def moderate(rng, dtype, dims):
-    """Floats of everyday size: what follows overflows or cancels in TensorFlow's formula else."""
-    return plain(rng, dtype, dims, 1.0) if dtype in FLOATS else values(rng, dtype, dims)
 
 
 def broadcast(rng, n, high=8, limit=240):

@@ -3,8 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
-from operands import (ANY, EVERY, FLOATS, HALVES, INTS, NUMBERS, SINGLES, any_shape, chance, dtype_of,
-                      gentle, hostile, listed, pick, plain, shape, ties, values)
+from operands import (ANY, EVERY, FLOATS, HALVES, INTS, NUMBERS, SINGLES, any_shape, chance,
+                      dtype_of, gentle, hostile, listed, pick, plain, shape, ties, values)
 
 
 def axis_of(rng, rank):
@@ -103,8 +103,8 @@ def make_softmax_loss(rng):
 
 def make_sparse_loss(rng):
     dims, dtype = any_shape(rng, 1, 7), dtype_of(rng, SINGLES)
-    if dims[-1] == 0 and not chance(rng, 4):
-        dims[-1] = 3
+    if dims[-1] == 0 and (0 in dims[:-1] or not chance(rng, 4)):
+        dims[-1] = 3  # of rows that are none, and have no classes, TensorFlow counts some
     rows = list(dims[:-1])
     labels = np.asarray(rng.integers(0, max(1, dims[-1]), size=rows))
     if chance(rng, 10):
@@ -222,19 +222,28 @@ def make_batch_norm_inference(rng):
 
 
 def batch_norm_inference(i, a):
-    return tf.nn.batch_normalization(i["x"], i["mean"], i["var"], i["beta"], i["gamma"], a["epsilon"])
+    return tf.nn.batch_normalization(i["x"], i["mean"], i["var"], i["beta"], i["gamma"],
+                                     a["epsilon"])
 
 
 def make_layer_norm(rng):
     """Rows of seven and more: TensorFlow's gradient of short ones is noise (float64 tells)."""
-    dims = dense(rng, 1, 3, 9)[:-1] + [pick(rng, (7, 8, 9, 16, 17, 33))] if not chance(rng, 8) else [pick(rng, (1, 2, 3)), pick(rng, (64, 129, 1025))]
+    dims = dense(rng, 1, 3, 9)[:-1] + [pick(rng, (7, 8, 9, 16, 17, 33))]
+    if chance(rng, 8):
+        dims = [pick(rng, (1, 2, 3)), pick(rng, (64, 129, 1025))]
     dtype = pick(rng, SINGLES)
-    return {"x": plain(rng, dtype, dims), "gamma": parameter(rng, dtype, dims[-1:]),
-            "beta": parameter(rng, dtype, dims[-1:])}, {"epsilon": pick(rng, EPSILONS), "axis": -1}
+    axis, scale = -1, dims[-1:]
+    if chance(rng, 4):
+        axis = pick(rng, (len(dims) - 1, [-1], [*range(len(dims))],
+                          [-1, 0] if len(dims) > 1 else [0]))
+        scale = pick(rng, (dims[-1:], dims) + (([1], []) if dtype == "float64" else ()))
+    return {"x": plain(rng, dtype, dims), "gamma": parameter(rng, dtype, scale),
+            "beta": parameter(rng, dtype, scale)}, {"epsilon": pick(rng, EPSILONS), "axis": axis}
 
 
 def layer_norm(i, a):
-    mean, var = tf.nn.moments(i["x"], [a["axis"]], keepdims=True)
+    axes = a["axis"] if isinstance(a["axis"], list) else [a["axis"]]
+    mean, var = tf.nn.moments(i["x"], axes, keepdims=True)
     return tf.nn.batch_normalization(i["x"], mean, var, i["beta"], i["gamma"], a["epsilon"])
 
 
@@ -242,6 +251,8 @@ def make_l2_normalize(rng):
     """Numbers from 1 up, of either sign: the gradient is a difference that small ones blow up."""
     dims = any_shape(rng)
     x = plain(rng, dtype_of(rng, SINGLES), dims)
+    if chance(rng, 4):
+        x = ties(rng, pick(rng, SINGLES), dims)
     return {"x": x + np.sign(x) if x.dtype.kind == "f" else x}, \
         {"axis": axes_of(rng, len(dims)), "epsilon": pick(rng, (1e-12, 1e-12, 1e-3, 0.5))}
 
@@ -249,7 +260,7 @@ def make_l2_normalize(rng):
 def make_clip_by_norm(rng):
     dims = any_shape(rng)
     axes = axes_of(rng, len(dims))
-    return {"x": gentle(rng, dtype_of(rng, FLOATS), dims)}, \
+    return {"x": values(rng, dtype_of(rng, SINGLES), dims)}, \
         {"clip_norm": pick(rng, (0.7, 1.0, 100.0, 0.0, 3.0)), "axes": axes}
 
 
@@ -262,10 +273,6 @@ def make_norms(rng):
 def clip_by_global_norm(i, a):
     outs, norm = tf.clip_by_global_norm(listed(i), a["clip_norm"])
     return {**{f"out_{k}": t for k, t in enumerate(outs)}, "global_norm": norm}
-
-
-def simple(function, **attributes):
-    return lambda i, a: function(i["x"], **a)
 
 
 recipes = {
@@ -285,7 +292,7 @@ recipes = {
     "argmin": argument(tf.argmin, ("int32", "int64", "float32", "uint8")),
     "cumsum": running(tf.cumsum, SINGLES + INTS),
     "cumprod": running(tf.math.cumprod, SINGLES + INTS),
-    "softmax": softened(tf.nn.softmax),
+    "softmax": softened(tf.nn.softmax, SINGLES),
     "log_softmax": softened(tf.nn.log_softmax, SINGLES),
     "softmax_cross_entropy_with_logits": (
         make_softmax_loss, lambda i, a: tf.nn.softmax_cross_entropy_with_logits(
@@ -312,5 +319,6 @@ recipes = {
     "clip_by_norm": (make_clip_by_norm, lambda i, a: tf.clip_by_norm(i["x"], **a)),
     "clip_by_global_norm": (lambda rng: (make_norms(rng), {"clip_norm": pick(rng, (
         0.1, 0.5, 1.0, 2.0, 100.0, 0.0))}), clip_by_global_norm),
-    "global_norm": (lambda rng: (make_norms(rng), {}), lambda i, a: tf.linalg.global_norm(listed(i))),
+    "global_norm": (lambda rng: (make_norms(rng), {}),
+                    lambda i, a: tf.linalg.global_norm(listed(i))),
 }

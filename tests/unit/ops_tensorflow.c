@@ -27,7 +27,7 @@ gradient(co_context *ctx, co_value *(*fn)(co_context *ctx, co_value *x), co_valu
     return co_data(ctx, co_gradient_with(ctx, fn(ctx, x), x, &options));
 }
 
-CO_TEST(roots_that_nothing_flows_into_have_no_gradient, "")
+CO_TEST(roots_and_reciprocals_that_nothing_flows_into_have_no_gradient, "")
 {
     static const float x[] = { 0, -4, 4, 0 }, up[] = { 0, 0, 1, 1 };
     const float       *g = gradient(ctx, co_sqrt, vector(ctx, x, 4), vector(ctx, up, 4));
@@ -37,6 +37,11 @@ CO_TEST(roots_that_nothing_flows_into_have_no_gradient, "")
     CO_EXPECT_CLOSE(g[2], 0.25, 0);
     CO_EXPECT_CLOSE(g[3], INFINITY, 0);
     g = gradient(ctx, co_rsqrt, vector(ctx, x, 4), vector(ctx, up, 4));
+    for (int i = 0; i < 2; ++i)
+        CO_EXPECT_CLOSE(g[i], 0, 0);
+    CO_EXPECT_CLOSE(g[2], -0.0625, 0);
+    CO_EXPECT_CLOSE(g[3], -INFINITY, 0);
+    g = gradient(ctx, co_reciprocal, vector(ctx, x, 4), vector(ctx, up, 4));
     for (int i = 0; i < 2; ++i)
         CO_EXPECT_CLOSE(g[i], 0, 0);
     CO_EXPECT_CLOSE(g[2], -0.0625, 0);
@@ -104,6 +109,27 @@ CO_TEST(integers_are_round_and_can_be_cut, "")
     expect_both(ctx, co_round, y, wide, sizeof(wide));
     expect_both(ctx, co_round, z, large, sizeof(large));
     CO_EXPECT_OK(ctx);
+}
+
+static co_value *
+sum_of_one(co_context *ctx, co_value *x)
+{
+    return co_reduce_sum(ctx, x, CO_AXES(1), false);
+}
+
+static co_value *
+mean_of_one(co_context *ctx, co_value *x)
+{
+    return co_reduce_mean(ctx, x, CO_AXES(1), false);
+}
+
+CO_TEST(the_sum_of_one_element_has_its_sign, "")
+{
+    static const float x[] = { -0.0f, 0 };
+    co_value          *t = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2, 1), x);
+
+    expect_both(ctx, sum_of_one, t, x, sizeof(x));
+    expect_both(ctx, mean_of_one, t, x, sizeof(x));
 }
 
 CO_TEST(a_zero_divides_nothing_without_an_error, "GEN-ERR-4")

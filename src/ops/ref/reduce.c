@@ -73,6 +73,7 @@ divided(coi_number sum, int64_t count)
     return sum;
 }
 
+/* One element is its own sum, also -0, which 0 - 0 would not be. */
 static co_code
 each(coi_call *call, fold_fn fold, coi_number first, bool is_mean)
 {
@@ -89,10 +90,13 @@ each(coi_call *call, fold_fn fold, coi_number first, bool is_mean)
     for (int64_t i = 0; i < out->u.tensor.num_elements; ++i) {
         coi_number acc = first;
 
-        for (int64_t k = 0; k < count; ++k)
-            acc = fold(acc, coi_number_load(dtype, x->u.tensor.data,
-                                            position(x, reduced, false, i) +
-                                                position(x, reduced, true, k)));
+        for (int64_t k = 0; k < count; ++k) {
+            coi_number number = coi_number_load(dtype, x->u.tensor.data,
+                                                position(x, reduced, false, i) +
+                                                    position(x, reduced, true, k));
+
+            acc = count == 1 ? number : fold(acc, number);
+        }
         coi_number_store(dtype, out->u.tensor.data, i, is_mean ? divided(acc, count) : acc);
     }
     return CO_OK;
