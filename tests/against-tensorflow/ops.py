@@ -2,7 +2,7 @@
 """The family "ops": random operands for the operators, results and gradients of TensorFlow.
 
 A recipe is (make, call): make(rng) gives named inputs (numpy arrays) and attributes, call(inputs,
-attrs) the outputs by name. The recipes are in ops_math.py and ops_shapes.py.
+attrs) the outputs by name. The recipes are in the other files ops_*.py.
 """
 import numpy as np
 import tensorflow as tf
