@@ -152,12 +152,12 @@ join(co_context *ctx, co_value *x, const co_value *like)
 static co_value *
 probabilities(co_context *ctx, co_value *q, co_value *k, const coi_attention_view *v)
 {
-    co_dtype  dtype = (co_dtype)q->dtype;
     co_value *scores = co_matmul_transposed(ctx, q, k, false, true);
 
     scores = co_mul(ctx, scores, co_float(ctx, v->scale));
     if (v->causal) {
-        co_value *seen = co_ones(ctx, dtype, (const int64_t[]){ v->num_queries, v->num_keys }, 2);
+        co_value *seen = co_ones(ctx, CO_FLOAT32, (const int64_t[]){ v->num_queries, v->num_keys },
+                                 2);
 
         seen = co_cast(ctx, co_band_part(ctx, seen, -1, 0), CO_BOOL);
         scores = co_where(ctx, seen, scores, co_float(ctx, -(double)INFINITY));

@@ -2,7 +2,8 @@
 /*
  * Gradients of every differentiable operator of the table, first and second, against finite
  * differences in float64, with the optimised and the reference kernels. ops_gradient.c,
- * ops_composed.c and the tests of families look at more shapes and attributes.
+ * ops_composed.c and the tests of families look at more shapes and attributes. With the same rows,
+ * and some of the other operators: what happens where memory ends.
  */
 #include "kernel_support.h"
 #include "ops_rows.h"
@@ -248,4 +249,134 @@ is_differentiable(const co_op_info *info)
 CO_TEST(no_differentiable_operator_is_left_out, "")
 {
     ops_expect_rows(rows, NUM_ROWS, is_differentiable);
+}
+
+/* --- without memory --- */
+
+/* clang-format off */
+static const ops_row flat_rows[] = {
+    ROW("argmax", "r[2,3]", "axis=1"),
+    ROW("argmin", "r[2,3]", "axis=0 output_type=int32"),
+    ROW("argsort", "r[2,5]", "direction=DESCENDING"),
+    ROW("ceil", "r[5]", ""),
+    ROW("equal", "r[2,3] r[3]", ""),
+    ROW("eye", "", "num_rows=3 batch_shape=[2]"),
+    ROW("fill", "", "shape=[2,3] value=3.5"),
+    ROW("floor", "r[5]", ""),
+    ROW("floordiv", "r[2,3] p[3]", ""),
+    ROW("greater", "r[2,3] r[3]", ""),
+    ROW("greater_equal", "r[2,3] r[3]", ""),
+    ROW("isfinite", "r[5]", ""),
+    ROW("isinf", "r[5]", ""),
+    ROW("isnan", "r[5]", ""),
+    ROW("less", "r[2,3] r[3]", ""),
+    ROW("less_equal", "r[2,3] r[3]", ""),
+    ROW("linspace", "", "start=0.0 stop=1.0 num=5"),
+    ROW("logical_and", "b[2,3] b[3]", ""),
+    ROW("logical_not", "b[5]", ""),
+    ROW("logical_or", "b[2,3] b[3]", ""),
+    ROW("logical_xor", "b[2,3] b[3]", ""),
+    ROW("not_equal", "r[2,3] r[3]", ""),
+    ROW("one_hot", "i3[4]", "depth=3 on_value=2.0 axis=0"),
+    ROW("ones", "", "shape=[2,3]"),
+    ROW("ones_like", "r[5]", ""),
+    ROW("random_normal", "", "shape=[2,3]"),
+    ROW("random_uniform", "", "shape=[2,3]"),
+    ROW("range", "", "start=1 limit=9 delta=2"),
+    ROW("rank", "r[2,3]", ""),
+    ROW("reduce_all", "b[2,3]", "axis=[1]"),
+    ROW("reduce_any", "b[2,3]", "axis=[0] keepdims=true"),
+    ROW("round", "r[5]", ""),
+    ROW("shape", "r[2,3]", ""),
+    ROW("size", "r[2,3]", ""),
+    ROW("stateless_random_normal", "", "shape=[2,3] seed=[1,2]"),
+    ROW("stateless_random_uniform", "", "shape=[2,3] seed=[1,2]"),
+    ROW("stop_gradient", "r[5]", ""),
+    ROW("where_index", "b[2,3]", ""),
+    ROW("zeros", "", "shape=[2,3]"),
+    ROW("zeros_like", "r[5]", ""),
+};
+/* clang-format on */
+#define NUM_FLAT_ROWS (sizeof(flat_rows) / sizeof(flat_rows[0]))
+
+static bool
+is_flat(const co_op_info *info)
+{
+    return !info->differentiable;
+}
+
+CO_TEST(no_other_operator_is_left_out, "")
+{
+    ops_expect_rows(flat_rows, NUM_FLAT_ROWS, is_flat);
+}
+
+static co_dtype dtype_now;
+
+/* The results of a row, and where they are real their gradients. */
+static bool
+work_once(co_context *ctx)
+{
+    co_value *real[ROW_MOST_INPUTS], *outs[2 * ROW_MOST_INPUTS], *made;
+    size_t    n = 0, num_outs;
+
+    if (ctx == NULL)
+        return false;
+    ops_row_inputs(ctx, now, dtype_now, &inputs);
+    for (size_t i = 0; i < inputs.num_in; ++i)
+        if (ops_is_real(inputs.in[i]))
+            real[n++] = inputs.in[i];
+    co_tape_begin(ctx);
+    co_watch(ctx, co_tuple(ctx, real, n));
+    made = ops_row_results(ctx, now, &inputs);
+    num_outs = ops_row_real(ctx, now, made, outs, ROW_MOST_INPUTS);
+    if (n > 0 && num_outs > 0)
+        made = co_gradient(ctx, co_tuple(ctx, outs, num_outs), co_tuple(ctx, real, n));
+    else
+        co_tape_end(ctx);
+    return co_ok(ctx) && made != NULL;
+}
+
+static void
+work_without_memory(const char *settings)
+{
+    static const co_dtype dtypes[] = { CO_FLOAT64, CO_FLOAT32, CO_FLOAT16 };
+
+    for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); ++i) {
+        dtype_now = dtypes[i];
+        for (now = rows; now < rows + NUM_ROWS; ++now)
+            CO_EXPECT_SURVIVES_NO_MEMORY(settings, work_once);
+        for (now = flat_rows; now < flat_rows + NUM_FLAT_ROWS; ++now)
+            CO_EXPECT_SURVIVES_NO_MEMORY(settings, work_once);
+    }
+}
+
+CO_TEST_BARE(every_operator_survives_no_memory, "")
+{
+    work_without_memory("threads=1");
+}
+
+CO_TEST_BARE(every_reference_kernel_survives_no_memory, "")
+{
+    work_without_memory("threads=1, reference_kernels=yes");
+}
+
+static bool
+second_gradients_once(co_context *ctx)
+{
+    if (ctx == NULL)
+        return false;
+    ops_row_inputs(ctx, now, CO_FLOAT64, &inputs);
+    co_tape_begin(ctx);
+    for (size_t i = 0; i < inputs.num_in; ++i)
+        if (ops_is_real(inputs.in[i]))
+            co_watch(ctx, inputs.in[i]);
+    co_gradient(ctx, kernel_loss(ctx, gradients, inputs.in),
+                co_tuple(ctx, inputs.in, inputs.num_in));
+    return co_ok(ctx);
+}
+
+CO_TEST_BARE(second_gradients_survive_no_memory, "")
+{
+    for (now = rows; now < rows + NUM_ROWS; ++now)
+        CO_EXPECT_SURVIVES_NO_MEMORY("threads=1", second_gradients_once);
 }

@@ -53,6 +53,8 @@ among_zeros(co_context *ctx, co_value *x, const coi_many *paddings)
 {
     coi_slice_grad_attrs attrs;
 
+    if (x == NULL) /* there was no memory for it */
+        return NULL;
     memset(&attrs, 0, sizeof(attrs));
     attrs.begin.n = attrs.shape.n = x->ndim;
     for (int d = 0; d < x->ndim; ++d) {
