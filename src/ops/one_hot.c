@@ -37,18 +37,17 @@ dtype_of(const coi_one_hot_attrs *attrs)
     }
 }
 
+/* A bool becomes any number, but only a bool becomes one. */
 static co_code
 check_value(coi_call *call, const char *name, const coi_scalar *scalar, co_dtype dtype)
 {
-    const char *kind = scalar->kind == CO_KIND_BOOL    ? "a bool"
-                       : scalar->kind == CO_KIND_FLOAT ? "a float"
-                                                       : "an integer";
+    bool is_float = scalar->kind == CO_KIND_FLOAT;
 
-    if ((scalar->kind == CO_KIND_BOOL) == (dtype == CO_BOOL) &&
-        (scalar->kind != CO_KIND_FLOAT || coi_dtypes[dtype].floating))
+    if (scalar->kind == CO_KIND_BOOL ||
+        (dtype != CO_BOOL && (!is_float || coi_dtypes[dtype].floating)))
         return CO_OK;
-    return coi_invalid(call, "%s is %s and does not become %s; give one of that dtype", name, kind,
-                       co_dtype_name(dtype));
+    return coi_invalid(call, "%s is %s and does not become %s; give one of that dtype", name,
+                       is_float ? "a float" : "an integer", co_dtype_name(dtype));
 }
 
 static co_code

@@ -341,7 +341,7 @@ def one_hot(rng):
         if attrs.get("dtype") == "bool":
             kinds = kinds[:1] if not wrong(rng) else kinds
         elif "dtype" in attrs:
-            kinds = kinds[1:4] if not wrong(rng) else kinds
+            kinds = kinds[1:4] if not wrong(rng) else kinds[1:]  # bools go into some only
         on, off = pick(rng, kinds)
         attrs.update(on_value=on, off_value=off)
         if one_in(rng, 4):

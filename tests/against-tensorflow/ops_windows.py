@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recipes of convolutions and pooling: windows, strides, dilations and paddings of every kind."""
+import numpy as np
 import tensorflow as tf
 
 from elements import FLOATS, INTS, mild, one_in, ordered, pick, whole
@@ -171,8 +172,12 @@ def spoil_pool(rng, x, attrs):
 
 
 def ties(rng, dims, dtype):
-    """Few different numbers: the gradient goes to the first of the largest."""
-    return (mild if one_in(rng, 2) else ordered)(rng, dims, dtype)
+    """Few different numbers: the gradient goes to the first of the largest.
+
+    No -inf, which TensorFlow takes for the lowest finite number.
+    """
+    x = (mild if one_in(rng, 2) else ordered)(rng, dims, dtype)
+    return np.where(np.isneginf(x), np.zeros_like(x), x) if dtype in FLOATS else x
 
 
 recipes = {

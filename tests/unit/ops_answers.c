@@ -41,7 +41,7 @@ static const answer answers[] = {
     { "one_hot", "int32:[1]", "depth=2 dtype=bool", "!on_value is an integer" },
     { "one_hot", "int32:[1]", "depth=2 on_value=true", "!off_value is an integer" },
     { "one_hot", "int32:[1]", "depth=2 on_value=1.0 dtype=int32", "!on_value is a float" },
-    { "one_hot", "int32:[1]", "depth=2 on_value=true dtype=float32", "!on_value is a bool" },
+    { "one_hot", "int32:[1]", "depth=2 on_value=true dtype=float32", "float32[1,2] [[0.0, 1.0]]" },
     { "pad", "bool:[false]", "paddings=[1,0] constant_values=true", "bool[2] [true, false]" },
     { "pad", "bool:[false]", "paddings=[1,0] constant_values=2.5", "!bool" },
     { "pad", "int32:[]", "paddings=[0,0] mode=REFLECT", "!axis 0 can mirror at most -1" },
