@@ -37,25 +37,6 @@ typedef coi_conv2d_attrs backprop_attrs;
 #define BACKPROP_ATTRS(X) CONV2D_ATTRS(X) X(coi_conv2d_attrs, sizes, INTS, "", NULL)
 COI_ATTR_TABLE(backprop_attrs, BACKPROP_ATTRS)
 
-/* A pair of positive numbers for height and width; 1, 1 when it is not given. */
-static co_code
-read_pair(coi_call *call, const char *name, const coi_ints *ints, int64_t *h, int64_t *w)
-{
-    *h = *w = 1;
-    if (ints->n < 0)
-        return CO_OK;
-    if (ints->n != 2)
-        return coi_invalid(call, "%s has %d numbers; give 2, for height and width", name,
-                           (int)ints->n);
-    if (ints->at[0] < 1 || ints->at[1] < 1 || ints->at[0] >= COI_WINDOW_LIMIT ||
-        ints->at[1] >= COI_WINDOW_LIMIT)
-        return coi_invalid(call, "%s are %lld and %lld; both must be between 1 and 2^31", name,
-                           (long long)ints->at[0], (long long)ints->at[1]);
-    *h = ints->at[0];
-    *w = ints->at[1];
-    return CO_OK;
-}
-
 static co_code
 read_explicit_paddings(coi_call *call, const coi_ints *ints, coi_conv2d *g)
 {
@@ -102,9 +83,9 @@ read_geometry(coi_call *call, const int64_t *x, const int64_t *w, coi_conv2d *g)
     *g = (coi_conv2d){
         .n = x[0], .h = x[1], .w = x[2], .c = x[3], .kh = w[0], .kw = w[1], .ic = w[2], .oc = w[3]
     };
-    rc = read_pair(call, "strides", &attrs->strides, &g->sh, &g->sw);
+    rc = coi_read_pair(call, "strides", &attrs->strides, &g->sh, &g->sw);
     if (rc == CO_OK)
-        rc = read_pair(call, "dilations", &attrs->dilations, &g->dh, &g->dw);
+        rc = coi_read_pair(call, "dilations", &attrs->dilations, &g->dh, &g->dw);
     if (rc == CO_OK && attrs->padding == CO_PADDING_EXPLICIT)
         rc = read_explicit_paddings(call, &attrs->explicit_paddings, g);
     if (rc != CO_OK)

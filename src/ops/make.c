@@ -210,16 +210,21 @@ scalar_real(const coi_scalar *scalar)
     return scalar->kind == CO_KIND_FLOAT ? scalar->f : (double)scalar->i;
 }
 
-/* A host number as the number of dtype that it becomes. */
+/* A number as dtype holds it. */
 static double
-rounded(const coi_scalar *scalar, co_dtype dtype)
+nearest(double value, co_dtype dtype)
 {
-    double value = scalar_real(scalar);
-    char   element[8];
+    char element[8];
 
     coi_convert(CO_FLOAT64, &value, dtype, element, 1);
     coi_convert(dtype, element, CO_FLOAT64, &value, 1);
     return value;
+}
+
+static double
+rounded(const coi_scalar *scalar, co_dtype dtype)
+{
+    return nearest(scalar_real(scalar), dtype);
 }
 
 static co_code
@@ -267,8 +272,8 @@ whole_count(coi_call *call, const coi_range_attrs *attrs, co_dtype dtype, int64_
     return CO_OK;
 }
 
-/* Counted in the precision of the dtype, as TensorFlow does: range(0, 1, 0.1) has 10 elements in
- * float32. */
+/* Counted in the precision of the dtype, step by step, as TensorFlow does: range(0, 1, 0.1) has 10
+ * elements in float32. */
 static co_code
 real_count(coi_call *call, const coi_range_attrs *attrs, co_dtype dtype, int64_t *out)
 {
@@ -281,9 +286,7 @@ real_count(coi_call *call, const coi_range_attrs *attrs, co_dtype dtype, int64_t
     if (delta > 0 ? start > limit : start < limit)
         return coi_invalid(call, "delta %g does not lead from start %g to limit %g", delta, start,
                            limit);
-    count = dtype == CO_FLOAT64
-                ? ceil(fabs((limit - start) / delta))
-                : (double)ceilf(fabsf(((float)limit - (float)start) / (float)delta));
+    count = ceil(fabs(nearest(nearest(limit - start, dtype) / delta, dtype)));
     if (!(count < 0x1p62))
         return coi_invalid(call, "%g elements are more than a tensor can have", count);
     *out = (int64_t)count;

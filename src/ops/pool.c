@@ -39,16 +39,23 @@ static const char *const paddings[] = { "VALID", "SAME", NULL };
     X(coi_pool_attrs, padding, CHOICE, "=VALID", paddings)
 COI_ATTR_TABLE(coi_pool_attrs, POOL_ATTRS)
 
-static co_code
-check_pair(coi_call *call, const char *name, const coi_ints *ints)
+co_code
+coi_read_pair(coi_call *call, const char *name, const coi_ints *ints, int64_t *h, int64_t *w)
 {
-    if (ints->n != 2)
-        return coi_invalid(call, "%s has %d numbers; give 2, for height and width", name,
-                           (int)ints->n);
-    if (ints->at[0] < 1 || ints->at[1] < 1 || ints->at[0] >= COI_WINDOW_LIMIT ||
-        ints->at[1] >= COI_WINDOW_LIMIT)
+    const int64_t *at = ints->at + (ints->n == 4);
+
+    *h = *w = 1;
+    if (ints->n < 0)
+        return CO_OK;
+    if (ints->n != 1 && ints->n != 2 && (ints->n != 4 || at[-1] != 1 || at[2] != 1))
+        return coi_invalid(call,
+                           "%s has %d numbers; give 1, or 2, for height and width, or 1, h, w, 1",
+                           name, (int)ints->n);
+    *h = at[0];
+    *w = at[ints->n > 1];
+    if (*h < 1 || *w < 1 || *h >= COI_WINDOW_LIMIT || *w >= COI_WINDOW_LIMIT)
         return coi_invalid(call, "%s are %lld and %lld; both must be between 1 and 2^31", name,
-                           (long long)ints->at[0], (long long)ints->at[1]);
+                           (long long)*h, (long long)*w);
     return CO_OK;
 }
 
@@ -66,22 +73,17 @@ coi_pool_geometry(coi_call *call, const coi_pool_attrs *attrs, const int64_t *di
                            coi_shape_text(dims, ndim, text));
     if (attrs->padding != CO_PADDING_VALID && attrs->padding != CO_PADDING_SAME)
         return coi_invalid(call, "padding is %d; it must be VALID or SAME", (int)attrs->padding);
-    rc = check_pair(call, "ksize", &attrs->ksize);
+    if (attrs->ksize.n < 0 || attrs->strides.n < 0)
+        return coi_invalid(call, "ksize and strides must be given");
+    *p = (coi_pool){ .n = dims[0], .h = dims[1], .w = dims[2], .c = dims[3] };
+    rc = coi_read_pair(call, "ksize", &attrs->ksize, &p->kh, &p->kw);
     if (rc == CO_OK)
-        rc = check_pair(call, "strides", &attrs->strides);
+        rc = coi_read_pair(call, "strides", &attrs->strides, &p->sh, &p->sw);
     if (rc != CO_OK)
         return rc;
     if (dims[1] >= COI_WINDOW_LIMIT || dims[2] >= COI_WINDOW_LIMIT)
         return coi_invalid(call, "x has shape %s; height and width must be below 2^31",
                            coi_shape_text(dims, ndim, text));
-    *p = (coi_pool){ .n = dims[0],
-                     .h = dims[1],
-                     .w = dims[2],
-                     .c = dims[3],
-                     .kh = attrs->ksize.at[0],
-                     .kw = attrs->ksize.at[1],
-                     .sh = attrs->strides.at[0],
-                     .sw = attrs->strides.at[1] };
     p->oh = coi_window_extent(p->h, p->kh, p->sh, attrs->padding, &p->top, &bottom);
     p->ow = coi_window_extent(p->w, p->kw, p->sw, attrs->padding, &p->left, &right);
     return coi_check_extents(call, p->oh, p->ow);

@@ -8,6 +8,11 @@
 /* Extents, strides and paddings stay below this, so that no sum of them overflows. */
 #define COI_WINDOW_LIMIT ((int64_t)1 << 31)
 
+/* Positive numbers for height and width: as two of them, one for both, or four with 1 around them;
+ * 1, 1 when they are not given (pool.c). */
+co_code coi_read_pair(coi_call *call, const char *name, const coi_ints *ints, int64_t *h,
+                      int64_t *w);
+
 /* Output extent along one dimension. SAME makes it ceil(size / stride) and sets the padding that
  * this takes; the others use the padding they are given. Negative: the window does not fit. */
 static inline int64_t

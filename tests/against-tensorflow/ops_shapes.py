@@ -104,7 +104,10 @@ def reshape(rng):
 
 
 def transpose(rng):
-    dims = shape(rng, 0, 8)
+    dims = shape(rng, 0, 8) if not one_in(rng, 5) else [pick(rng, (1, 3, 16, 17, 33, 65, 129))
+                                                       for _ in range(whole(rng, 2, 3))]
+    while np.prod(dims) > 20000:
+        dims[int(np.argmax(dims))] //= 3
     perm = [int(p) for p in rng.permutation(len(dims))]
     if one_in(rng, 3):
         perm = [p - len(dims) if one_in(rng, 2) else p for p in perm]
@@ -119,6 +122,8 @@ def squeeze(rng):
     ones = [i for i, d in enumerate(dims) if d == 1]
     chosen = [i - (len(dims) if one_in(rng, 2) else 0) for i in ones if one_in(rng, 2)]
     attrs = {"axis": None if one_in(rng, 4) else chosen}
+    if len(chosen) == 1 and one_in(rng, 2):
+        attrs["axis"] = chosen[0]
     if wrong(rng):
         attrs["axis"] = pick(rng, ([axis(rng, len(dims), True)], [0], [-1], [0, 0], [1, 0]))
     return {"x": array(rng, dims, pick(rng, ANY))}, given(rng, attrs, {"axis": None})
@@ -131,7 +136,7 @@ def expand_dims(rng):
 
 
 def slices(rng):
-    dims = shape(rng, 0, 7)  # TensorFlow's kernel ends at rank 7
+    dims = shape(rng, 0, 7)  # TensorFlow's kernel ends there
     begin = [whole(rng, 0, d) for d in dims]
     size = [-1 if one_in(rng, 4) else whole(rng, 0, d - b) for d, b in zip(dims, begin)]
     if wrong(rng):
@@ -211,6 +216,8 @@ def tile(rng):
 def broadcast_to(rng):
     out = shape(rng, 0, 8, 3000)
     dims = [1 if one_in(rng, 2) else d for d in out][whole(rng, 0, len(out)):]
+    if len(out) > 5:  # TensorFlow takes few changes between kept and repeated dimensions
+        dims = dims[-1:]
     dtype = pick(rng, ANY)
     if wrong(rng):
         out = pick(rng, (out[1:], out[:-1], [d + 1 for d in out], [-1] + out[1:], [1] * len(out)))
@@ -274,6 +281,8 @@ def scatter_indices(rng, dims, unique):
     outer = [count]
     if count % 2 == 0 and one_in(rng, 4):
         outer = [2, count // 2]
+    if count == 1 and one_in(rng, 2):
+        outer = []
     return index.reshape(outer + [depth]).astype(pick(rng, INDICES)), outer + dims[depth:]
 
 
@@ -294,7 +303,8 @@ def scatter_nd(rng):
     index, updates = scatter_indices(rng, dims, False)
     if wrong(rng):
         index, updates = spoil_scatter(rng, index, updates, dims)
-    return ({"indices": index, "updates": mild(rng, updates, pick(rng, NUMBERS))}, {"shape": dims})
+    return ({"indices": index, "updates": mild(rng, updates, pick(rng, NUMBERS + ("bool",)))},
+            {"shape": dims})
 
 
 def tensor_scatter(dtypes, unique):
@@ -356,21 +366,25 @@ def one_hot(rng):
 
 
 def span(rng):
-    """Whole steps, or steps of powers of two: the number of other ones hangs on one rounding."""
-    dtype = pick(rng, (None, "int32", "int64", "float32", "float64"))
-    unit = 1 if dtype in ("int32", "int64") or one_in(rng, 2) else pick(rng, (0.5, 0.25))
+    """Whole steps, and others whose number hangs on one rounding, which is TensorFlow's too."""
+    dtype = pick(rng, (None, "int32", "int64", "float32", "float64", "float16", "bfloat16"))
+    unit = pick(rng, (1, 1, 0.5, 0.25, 0.1, 0.3, 0.7)) if dtype not in ("int32", "int64") else 1
     start, delta = whole(rng, -20, 20) * unit, pick(rng, (1, 2, 3, 5, -1, -2, 7)) * unit
     limit = start + delta * whole(rng, 0, 40) + pick(rng, (0, 0, 1, -1)) * unit
     if wrong(rng):
         start, limit, delta = pick(rng, ((start, limit, 0), (0, 5 * unit, -unit), (5 * unit, 0, unit)))
+    if dtype is None and one_in(rng, 4) and unit == 1:
+        start, limit, delta = 2**40, 2**40 + 3 * delta, delta
     attrs = {"start": start, "limit": limit, "delta": delta}
+    if wrong(rng) and unit == 1:
+        dtype = pick(rng, ("bool", "string"))
     return {}, {**attrs, "dtype": dtype} if dtype else attrs
 
 
 def linspace(rng):
     dtype = pick(rng, ("float32", "float64"))
     start, stop = (float(np.round(rng.normal(scale=10.0), 2)) for _ in range(2))
-    number = pick(rng, (1, 2, 3, 7, 16, 17, 100, 257))
+    number = pick(rng, (0, 1, 2, 3, 7, 16, 17, 100, 257))
     if one_in(rng, 8):
         stop = start
     return {}, {"start": start, "stop": stop, "num": -1 if wrong(rng) else number, "dtype": dtype}
@@ -406,7 +420,7 @@ def top_k(rng):
     k = pick(rng, (last + 1, -1)) if wrong(rng) else whole(rng, 0, last)
     # Unsorted, the order of more than one is not settled.
     attrs = given(rng, {"k": k, "sorted": bool(k > 1 or one_in(rng, 2))}, {"k": 1, "sorted": True})
-    return {"x": ordered(rng, dims, pick(rng, NUMBERS))}, attrs
+    return {"x": ordered(rng, dims, "bool" if wrong(rng) else pick(rng, NUMBERS))}, attrs
 
 
 def sort(rng):
@@ -454,7 +468,7 @@ def embedding_lookup(rng):
     params = shape(rng, 1, 4, 2000)
     # TensorFlow looks at no ids when their rows are empty.
     index = indices(rng, shape(rng, 0, 3, 60), params[0], None, wrong(rng) and np.prod(params))
-    return {"params": array(rng, params, pick(rng, NUMBERS)), "ids": index}, {}
+    return {"params": array(rng, params, pick(rng, ANY)), "ids": index}, {}
 
 
 def xs(i):

@@ -16,6 +16,16 @@ def pair(rng, values):
     return [first, first if one_in(rng, 2) else pick(rng, values)]
 
 
+def written(rng, attrs):
+    """Now and then in the other ways to write a pair: one number, or four."""
+    for name in sorted(attrs.keys() & {"ksize", "strides", "dilations"}):
+        value = attrs[name]
+        if len(value) == 2 and one_in(rng, 6):
+            same = value[0] == value[1] and one_in(rng, 2)
+            attrs[name] = value[0] if same else [1] + value + [1]
+    return attrs
+
+
 def reach(window, dilation):
     return (window - 1) * dilation + 1
 
@@ -53,7 +63,7 @@ def spoil_convolution(rng, x, w, attrs):
     elif fault == "filter":
         w = w[:3]
     elif fault == "length":
-        attrs["strides"] = [1, 1, 1]
+        attrs["strides"] = pick(rng, ([1, 1, 1], [2, 1, 1, 1], [1, 1, 1, 2]))
     else:
         attrs[fault] = pick(rng, ([0, 1], [-1, 1]))
     return x, w
@@ -73,6 +83,9 @@ def conv2d(rng):
     window = pair(rng, (1, 1, 2, 3, 3, 4, 5))
     channels, filters = pick(rng, (1, 2, 3, 4, 8, 17)), pick(rng, (1, 2, 3, 5, 8, 16, 33))
     x = image(rng, window, attrs.get("dilations", [1, 1]), channels)
+    if one_in(rng, 6):  # the size of real layers, where other kernels are chosen
+        channels = x[3] = pick(rng, (16, 32, 64))
+        x[0], x[1:3] = pick(rng, (1, 4)), pair(rng, (12, 14, 17))
     if 0 in lengths(x, window, attrs):  # TensorFlow's gradient crashes without results
         x[1:3] = [reach(k, 3) for k in window]
     w = window + [channels, filters]
@@ -82,6 +95,7 @@ def conv2d(rng):
     if wrong(rng):
         x, w = spoil_convolution(rng, x, w, attrs)
     dtype = pick(rng, FLOATS)
+    attrs = written(rng, attrs)
     return {"x": mild(rng, x, dtype), "w": mild(rng, w, dtype)}, attrs
 
 
@@ -92,13 +106,14 @@ def call_conv2d(i, a):
 
 def depthwise_conv2d(rng):
     attrs = window_attrs(rng, ("VALID", "SAME", "EXPLICIT"))
-    attrs["strides"] = [attrs["strides"][0]] * 2
+    if not wrong(rng):
+        attrs["strides"] = [attrs["strides"][0]] * 2
     if attrs.get("dilations", [1, 1]) != [1, 1]:
         attrs["strides"] = [1, 1]
         attrs["padding"] = pick(rng, ("VALID", "SAME"))
         attrs.pop("explicit_paddings", None)
     window = pair(rng, (1, 2, 3, 3, 5))
-    channels, each = pick(rng, (1, 2, 3, 4, 8, 17)), pick(rng, (1, 1, 2, 3))
+    channels, each = pick(rng, (1, 2, 3, 4, 8, 17, 64)), pick(rng, (1, 1, 2, 3))
     # Without results the gradient of TensorFlow is whatever was in memory.
     x = image(rng, window, attrs.get("dilations", [1, 1]), channels, 0)
     w = window + [channels, each]
@@ -110,7 +125,7 @@ def depthwise_conv2d(rng):
 
 def call_depthwise(i, a):
     strides = a["strides"]
-    strides = [1] + strides + [1]
+    strides = [1] + strides + [1] if len(strides) == 2 else strides
     padding = a["explicit_paddings"] if a["padding"] == "EXPLICIT" else a["padding"]
     return tf.nn.depthwise_conv2d(i["x"], i["w"], strides, padding, dilations=a.get("dilations"))
 
@@ -147,11 +162,15 @@ def pool(dtypes, elements):
         ksize = pair(rng, (1, 2, 2, 3, 3, 5))
         attrs = {"ksize": ksize, "strides": pair(rng, (1, 2, 2, 3, 7)),
                  "padding": pick(rng, ("VALID", "SAME"))}
-        x = image(rng, ksize, [1, 1], pick(rng, (1, 2, 3, 8, 16, 17, 33)))
+        x = image(rng, ksize, [1, 1], pick(rng, (1, 2, 3, 8, 16, 17, 33, 64, 65)))
+        if one_in(rng, 6):  # windows that cover the image and do not overlap
+            attrs["ksize"] = attrs["strides"] = ksize = [2, 2]
+            x[1:3] = pair(rng, (2, 4, 8))
         if 0 in lengths(x, ksize, attrs):  # the gradient is whatever was in memory
             x[1:3] = ksize
         if wrong(rng):
             x, _ = spoil_pool(rng, x, attrs)
+        attrs = written(rng, attrs)
         return {"x": elements(rng, x, pick(rng, dtypes))}, attrs
     return make
 
@@ -165,7 +184,7 @@ def spoil_pool(rng, x, attrs):
     elif fault == "size":
         attrs["ksize"] = [99, 1]
     elif fault == "length":
-        attrs["ksize"] = [1, 1, 1]
+        attrs["ksize"] = pick(rng, ([1, 1, 1], [1, 1, 1, 2]))
     else:
         attrs[fault] = pick(rng, ([0, 1], [-1, 1]))
     return x, attrs

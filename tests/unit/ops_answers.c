@@ -32,6 +32,15 @@ static const answer answers[] = {
     { "tensor_scatter_nd_add", "float32:[1.0];int32:[[0]];float32:[[1.0]]", "", "!updates have shape" },
     { "tensor_scatter_nd_update", "int32:[[], []];int64:[[1]];int32:[[]]", "", "!without elements" },
     { "scatter_nd", "int32:[[0]];int32:[[]]", "shape=[2,0]", "!without elements" },
+    { "scatter_nd", "int32:[1];int32:5", "shape=[3]", "!indices are one vector" },
+    { "scatter_nd", "int32:[[1], [1], [0]];bool:[true, true, false]", "shape=[3]",
+      "bool[3] [false, true, false]" },
+    { "tensor_scatter_nd_update", "int32:[7];int32:[0];int32:5", "", "!indices are one vector" },
+    /* Half precision rounds each step of the count and of the elements. */
+    { "range", "", "start=-0.2 limit=-0.9 delta=-0.2 dtype=bfloat16",
+      "bfloat16[4] [-0.200195, -0.400391, -0.601562, -0.800781]" },
+    { "range", "", "start=-6.3 limit=13.3 delta=4.9 dtype=bfloat16",
+      "bfloat16[4] [-6.3125, -1.40625, 3.5, 8.4375]" },
     /* one_hot has the dtype of its values; those of a bool are bools. */
     { "one_hot", "int32:[1]", "depth=2 on_value=5", "int32[1,2] [[0, 5]]" },
     { "one_hot", "int32:[1]", "depth=2 off_value=3000000000", "int64[1,2] [[3000000000, 1]]" },
@@ -59,6 +68,14 @@ static const answer answers[] = {
       "ksize=[1,2] strides=[1,1] padding=SAME",
       "int64[1,1,2,1] [[[[9007199254740993], [9007199254740992]]]]" },
     { "max_pool2d", "uint32:[[[[1]]]]", "ksize=[1,1] strides=[1,1]", "!dtype uint32" },
+    /* Sizes of windows: one for both sides, or four with those of batch and channels, 1. */
+    { "max_pool2d", "int8:[[[[1], [2]], [[3], [4]]]]", "ksize=2 strides=[1]", "int8[1,1,1,1] [[[[4]]]]" },
+    { "max_pool2d", "int8:[[[[1], [2]], [[3], [4]]]]", "ksize=[1,2,1,1] strides=[1,1,1,1]",
+      "int8[1,1,2,1] [[[[3], [4]]]]" },
+    { "max_pool2d", "int8:[[[[1]]]]", "ksize=[2,1,1,1] strides=1", "!ksize has 4 numbers" },
+    { "max_pool2d", "int8:[[[[1]]]]", "ksize=[1,1,1] strides=1", "!ksize has 3 numbers" },
+    { "depthwise_conv2d", "float32:[[[[1.0]]]];float32:[[[[2.0]]]]", "strides=[1,2,3,1]", "!must be equal" },
+    { "conv2d", "float32:[[[[1.0]], [[2.0]]]];float32:[[[[2.0]]]]", "strides=2", "float32[1,1,1,1] [[[[2.0]]]]" },
     /* A window larger than its image by two strides is refused, by less it has no result. */
     { "max_pool2d", "int8:[[[[1]]]]", "ksize=[2,1] strides=[1,1]", "int8[1,0,1,1] []" },
     { "max_pool2d", "int8:[[[[1]]]]", "ksize=[3,1] strides=[1,1]", "!would be -1 x 1" },

@@ -107,7 +107,7 @@ OPS_REJECTED(scatter_nd_updates, co_scatter_nd(ctx, I(2, 1), F(3), DIMS(4), 1))
 OPS_REJECTED(scatter_nd_outside, co_scatter_nd(ctx, I(2, 1), F(2), DIMS(1), 1))
 OPS_REJECTED(scatter_nd_negative, co_scatter_nd(ctx, I(2, 1), F(2), DIMS(-1), 1))
 OPS_REJECTED(scatter_nd_huge, co_scatter_nd(ctx, I(2, 1), F(2), DIMS(BIG, 4), 2))
-OPS_REJECTED(scatter_nd_bool, co_scatter_nd(ctx, I(2, 1), B(2), DIMS(4), 1))
+OPS_REJECTED(scatter_nd_string, co_scatter_nd(ctx, I(2, 1), text_tensor(ctx), DIMS(4), 1))
 OPS_REJECTED(scatter_add_dtypes, co_tensor_scatter_nd_add(ctx, F(4), I(2, 1), D(2)))
 OPS_REJECTED(scatter_update_outside, co_tensor_scatter_nd_update(ctx, F(1), I(2, 1), F(2)))
 OPS_REJECTED(segment_ids, co_unsorted_segment_sum(ctx, F(3), F(3), 2))
@@ -224,7 +224,7 @@ static const ops_rejection rejections[] = {
     OPS_REJECTION(scatter_nd_outside, "index vector 0 is [1]"),
     OPS_REJECTION(scatter_nd_negative, "shape [-1]"),
     OPS_REJECTION(scatter_nd_huge, ""),
-    OPS_REJECTION(scatter_nd_bool, "updates have dtype bool"),
+    OPS_REJECTION(scatter_nd_string, "updates have dtype string"),
     OPS_REJECTION(scatter_add_dtypes, "tensor has dtype float32 and updates float64"),
     OPS_REJECTION(scatter_update_outside, "index vector 0 is [1]"),
     OPS_REJECTION(segment_ids, "ids have dtype float32"),

@@ -6,6 +6,7 @@
 #include "ops/compose.h"
 #include "ops/conv2d.h"
 #include "ops/dtypes.h"
+#include "ops/window.h"
 
 #include <string.h>
 
@@ -36,6 +37,7 @@ depthwise_rule(coi_call *call, coi_out *outs)
 {
     const coi_conv2d_attrs *attrs = call->attrs;
     const co_value         *x = call->in[0], *w = call->in[1];
+    int64_t                 down, across;
     co_code                 code = check_ranks(call);
 
     (void)outs;
@@ -44,10 +46,11 @@ depthwise_rule(coi_call *call, coi_out *outs)
     if (x->u.tensor.dims[3] != w->u.tensor.dims[2])
         return coi_invalid(call, "x has %lld channels and w filters for %lld; they must be as many",
                            (long long)x->u.tensor.dims[3], (long long)w->u.tensor.dims[2]);
-    if (attrs->strides.n == 2 && attrs->strides.at[0] != attrs->strides.at[1])
-        return coi_invalid(call, "strides are %lld and %lld; they must be equal",
-                           (long long)attrs->strides.at[0], (long long)attrs->strides.at[1]);
-    return CO_OK;
+    code = coi_read_pair(call, "strides", &attrs->strides, &down, &across);
+    if (code == CO_OK && down != across)
+        return coi_invalid(call, "strides are %lld and %lld; they must be equal", (long long)down,
+                           (long long)across);
+    return code;
 }
 
 /* The filters of a channel are the outputs of its group. */

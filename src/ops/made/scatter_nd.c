@@ -14,10 +14,10 @@
 
 /* A tensor of shape `dims` seen through index vectors of `depth` numbers. */
 typedef struct nd_plan {
-    int64_t num;         /* vectors */
-    int64_t rows, inner; /* product of the dimensions that are indexed, and of the others */
-    int     depth;
-    coi_out picked; /* shape of what the vectors pick */
+    int64_t num;          /* vectors */
+    int64_t rows, inner;  /* product of the dimensions that are indexed, and of the others */
+    int     depth, outer; /* numbers of a vector, dimensions before them */
+    coi_out picked;       /* shape of what the vectors pick */
 } nd_plan;
 
 static co_code
@@ -33,6 +33,7 @@ make_plan(coi_call *call, const int64_t *dims, int ndim, const co_value *indices
     if (indices->u.tensor.dims[indices->ndim - 1] > ndim)
         return coi_invalid(call, "index vectors have %lld numbers; the rank that they index is %d",
                            (long long)indices->u.tensor.dims[indices->ndim - 1], ndim);
+    plan->outer = indices->ndim - 1;
     plan->depth = (int)indices->u.tensor.dims[indices->ndim - 1];
     if (indices->ndim - 1 + ndim - plan->depth > CO_MAX_DIMS)
         return coi_invalid(call, "the slices would have %d dimensions; at most %d are allowed",
@@ -149,6 +150,8 @@ check_updates(coi_call *call, const co_value *updates, const nd_plan *plan)
 {
     char a[COI_SHAPE_TEXT], b[COI_SHAPE_TEXT];
 
+    if (plan->outer == 0)
+        return coi_invalid(call, "indices are one vector; they must be a list of vectors");
     if (plan->rows * plan->inner == 0 && plan->num * plan->depth > 0)
         return coi_invalid(call, "there are %lld index vectors into a shape without elements",
                            (long long)plan->num);
@@ -193,8 +196,8 @@ scatter_nd_rule(coi_call *call, coi_out *outs)
     int64_t         count;
 
     (void)outs;
-    if ((COI_NUMBERS & COI_DTYPE_BIT(call->in[1]->dtype)) == 0)
-        return coi_invalid(call, "updates have dtype %s; it must be one of numbers",
+    if (((COI_NUMBERS | COI_DTYPE_BIT(CO_BOOL)) & COI_DTYPE_BIT(call->in[1]->dtype)) == 0)
+        return coi_invalid(call, "updates have dtype %s; it must be bool or one of numbers",
                            co_dtype_name((co_dtype)call->in[1]->dtype));
     for (int d = 0; d < shape->n; ++d)
         if (shape->at[d] < 0)
@@ -206,11 +209,19 @@ scatter_nd_rule(coi_call *call, coi_out *outs)
     return CO_OK;
 }
 
+/* Bools are counted: what one of them makes true is true. */
 static co_value *
 scatter_nd_compose(coi_call *call)
 {
-    return scattered(call, &((const scatter_nd_attrs *)call->attrs)->shape, call->in[0],
-                     call->in[1]);
+    const coi_ints *shape = &((const scatter_nd_attrs *)call->attrs)->shape;
+    co_value       *updates = call->in[1];
+    co_context     *ctx = call->ctx;
+
+    if (updates->dtype != CO_BOOL)
+        return scattered(call, shape, call->in[0], updates);
+    updates = co_cast(ctx, updates, CO_INT64);
+    return updates != NULL ? co_cast(ctx, scattered(call, shape, call->in[0], updates), CO_BOOL)
+                           : NULL;
 }
 
 const coi_op coi_op_scatter_nd = {

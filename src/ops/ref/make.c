@@ -2,8 +2,9 @@
 /*
  * Making tensors, by definition.
  */
-#include "ops/ref/ref.h"
 #include "ops/make.h"
+#include "ops/ref/ref.h"
+#include "ops/widen.h"
 
 static coi_number
 number_from(const coi_scalar *scalar, co_dtype dtype)
@@ -56,15 +57,20 @@ coi_ref_range(coi_call *call)
     coi_number             delta = number_from(&attrs->delta, dtype);
 
     for (int64_t i = 0; i < out->u.tensor.num_elements; ++i) {
-        /* start and delta as the dtype holds them */
-        coi_number number, steps[2] = { start, delta };
+        /* start and delta as the dtype holds them; half precision also rounds i and the product */
+        coi_number number, steps[4] = { start, delta, coi_number_of(dtype, (double)i, i) };
+        int        rounded = coi_is_half(out) ? 4 : 2;
 
-        for (int k = 0; k < 2; ++k) {
+        for (int k = 0; k < 4; ++k) {
+            if (k == 3)
+                steps[3] = (coi_number){ start.cls, steps[1].f * steps[2].f,
+                                         steps[1].u * steps[2].u };
+            if (k >= rounded)
+                continue;
             coi_number_store(dtype, out->u.tensor.data, i, steps[k]);
             steps[k] = coi_number_load(dtype, out->u.tensor.data, i);
         }
-        number = (coi_number){ start.cls, steps[0].f + (double)i * steps[1].f,
-                               steps[0].u + (uint64_t)i * steps[1].u };
+        number = (coi_number){ start.cls, steps[0].f + steps[3].f, steps[0].u + steps[3].u };
         coi_number_store(dtype, out->u.tensor.data, i, number);
     }
     return CO_OK;
