@@ -154,7 +154,8 @@ CO_API co_dataset *co_dataset_batch(co_context *ctx, co_dataset *input, int64_t 
 /**
  * Batches cut anew: the rows of the input's elements, in order, in pieces of sizes[0], sizes[1],
  * ... and from the beginning again. The last piece may be shorter unless drop_remainder. CO_VALUE
- * for elements that are scalars, CO_INVALID_ARGUMENT for negative sizes or none above 0.
+ * for elements that are scalars, or whose spec has other numbers of rows in other components,
+ * CO_INVALID_ARGUMENT for negative sizes or none above 0, and from co_next when rows differ.
  */
 CO_API co_dataset *co_dataset_rebatch(co_context *ctx, co_dataset *input, const int64_t *sizes,
                                       size_t num_sizes, bool drop_remainder);
@@ -195,7 +196,10 @@ CO_API co_dataset *co_dataset_padded_batch(co_context *ctx, co_dataset *input, i
                                            co_value *shapes, co_value *values, bool drop_remainder);
 /** Every element once: those that came before are left out. Keeps all that it gave. */
 CO_API co_dataset *co_dataset_unique(co_context *ctx, co_dataset *input);
-/** The rows of every element, one by one. CO_VALUE for elements that are scalars. */
+/**
+ * The rows of every element, one by one. CO_VALUE for elements that are scalars, or whose spec has
+ * other numbers of rows in other components; CO_INVALID_ARGUMENT from co_next when rows differ.
+ */
 CO_API co_dataset *co_dataset_unbatch(co_context *ctx, co_dataset *input);
 /**
  * Elements in random order: each is drawn from the next buffer_size that were not given yet, so a
@@ -301,8 +305,10 @@ CO_API co_dataset *co_dataset_shard(co_context *ctx, co_dataset *input, int64_t 
 
 typedef enum co_autoshard {
     CO_AUTOSHARD_OFF = -1,   /* every worker reads everything */
-    CO_AUTOSHARD_AUTO = 0,   /* FILE where the source reads files, else DATA */
-    CO_AUTOSHARD_FILE = 1,   /* whole files go to workers; CO_NOT_FOUND for other sources */
+    CO_AUTOSHARD_AUTO = 0,   /* FILE where that is possible, else DATA */
+    /* whole files go to workers; CO_NOT_FOUND for other sources, and for scan, take_while and
+     * unique, whose elements depend on all that come before */
+    CO_AUTOSHARD_FILE = 1,
     CO_AUTOSHARD_DATA = 2,   /* every worker runs the pipeline and takes every W-th slice */
     CO_AUTOSHARD_HINT = 3,   /* the shard step with CO_SHARD_HINT is filled in */
     CO_AUTOSHARD_REPLICA = 4 /* ours: as DATA, but slice k goes to replica k, so that a run gives

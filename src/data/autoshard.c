@@ -141,19 +141,32 @@ added(co_dataset *dataset)
     return dataset;
 }
 
-/* Every source must read files (DS-SHARD-2, DS-SHARD-4). */
+/* "the source range reads no files": why files are not shared out, behind and before the name. */
+static const char *
+obstacle_kind(const co_dataset *dataset)
+{
+    return dataset->ops->needs_all ? "" : "the source ";
+}
+
+static const char *
+obstacle_reason(const co_dataset *dataset)
+{
+    return dataset->ops->needs_all ? " needs all that comes before it" : " reads no files";
+}
+
+/* Every source must read files, with no stage behind it that needs all of them (DS-SHARD-2,
+ * DS-SHARD-4). */
 static co_dataset *
 shard_source(co_context *ctx, co_dataset *dataset, int num, int index)
 {
     if (dataset->ops->shard_files != NULL)
         return coi_dataset_rename(dataset->ops->shard_files(ctx, dataset, num, index), dataset);
-    if (dataset->num_inputs > 0)
+    if (dataset->num_inputs > 0 && !dataset->ops->needs_all)
         return NULL;
-    coi_fail(
-        ctx, CO_NOT_FOUND,
-        "the source %s reads no files, so files cannot be spread over %d workers; use the policy "
-        "CO_AUTOSHARD_DATA or CO_AUTOSHARD_OFF",
-        dataset->ops->name, num);
+    coi_fail(ctx, CO_NOT_FOUND,
+             "%s%s%s, so files cannot be spread over %d workers; use the policy CO_AUTOSHARD_DATA "
+             "or CO_AUTOSHARD_OFF",
+             obstacle_kind(dataset), dataset->ops->name, obstacle_reason(dataset), num);
     return NULL;
 }
 
@@ -244,12 +257,14 @@ policy_of(co_autoshard chosen)
     return chosen == CO_AUTOSHARD_OFF ? &policy_off : &policies[chosen];
 }
 
-/* A source that reads no files, or NULL. */
+/* A source that reads no files, or a stage that needs all of them; or NULL. */
 static const co_dataset *
 without_files(const co_dataset *dataset)
 {
     const co_dataset *found = NULL;
 
+    if (dataset->ops->needs_all)
+        return dataset;
     if (dataset->num_inputs == 0 || dataset->ops->shard_files != NULL)
         return dataset->ops->shard_files != NULL ? NULL : dataset;
     for (size_t i = 0; found == NULL && i < dataset->num_inputs; ++i)
@@ -310,7 +325,8 @@ coi_put_decision(coi_prose *out, const co_dataset *dataset, int num)
     if (dataset->autoshard != CO_AUTOSHARD_AUTO)
         coi_put(out, ", as asked for");
     else if (source != NULL)
-        coi_put(out, ", because the source %s reads no files", coi_stage_name(source));
+        coi_put(out, ", because %s%s%s", obstacle_kind(source), coi_stage_name(source),
+                obstacle_reason(source));
     else
         coi_put(out, ", because the input is read from files");
     coi_put(out, ": %s",
@@ -335,7 +351,7 @@ coi_log_decision(co_context *ctx, const co_dataset *dataset, const co_input_cont
     if (dataset->autoshard == CO_AUTOSHARD_AUTO && coi_decide(dataset) == CO_AUTOSHARD_DATA)
         coi_log_line(
             log, CO_LOG_WARNING,
-            "distributing a dataset that reads no files: policy AUTO becomes DATA, so each of %d "
+            "distributing a dataset without files to share: policy AUTO becomes DATA, so each of %d "
             "workers runs the whole pipeline and keeps its share; set CO_AUTOSHARD_DATA to agree",
             num);
     if (!coi_log_on(log, CO_LOG_INFO))

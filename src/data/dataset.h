@@ -117,6 +117,7 @@ struct coi_dataset_ops {
     bool        transparent;   /* iterating it is iterating its input */
     bool costs; /* an element costs more than handing it to another thread: functions, files */
     bool works_ahead; /* has threads of its own for what is before it */
+    bool needs_all;   /* an element depends on all before it, so files are not shared out there */
 
     /* Required, unless transparent. One element: fills one reference per leaf. Nothing is filled at
      * the end or on errors. */
@@ -315,6 +316,9 @@ co_value *coi_spec_map(co_context *ctx, co_value *structure, coi_spec_fn fn, con
 co_value *coi_spec_unknown_dims(co_context *ctx, const co_value *spec, const void *arg);
 co_value *coi_spec_batch(co_context *ctx, const co_value *spec, const void *arg);
 int64_t   coi_batch_cardinality(int64_t n, int64_t size, bool drop_remainder);
+/* rebatch.c: the rows that the spec says every element has, or -1; -2 if components differ, with an
+ * error unless ctx is NULL. */
+int64_t coi_spec_rows(co_context *ctx, const co_dataset *input);
 /* All leaves with dimension 0 divided by `parts`; where that does not divide, it is unknown. 0:
  * unequal parts. */
 co_value *coi_spec_split(co_context *ctx, co_value *structure, int64_t parts);

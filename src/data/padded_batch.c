@@ -314,23 +314,12 @@ check_shapes(co_context *ctx, const co_dataset *input, co_value *shapes)
     return false;
 }
 
-static co_value *
-padded_spec(co_context *ctx, co_dataset *input, co_value *shapes, int64_t size)
-{
-    co_value *known = NULL, *spec;
-
-    if (shapes == NULL) /* all dimensions to the longest */
-        known = shapes = coi_spec_map(ctx, input->spec, coi_spec_unknown_dims, NULL);
-    spec = shapes != NULL ? coi_spec_map(ctx, shapes, coi_spec_batch, &size) : NULL;
-    coi_unref(&ctx->heap, known);
-    return spec;
-}
-
 co_dataset *
 co_dataset_padded_batch(co_context *ctx, co_dataset *input, int64_t size, co_value *shapes,
                         co_value *values, bool drop_remainder)
 {
     coi_stage_args args = { .numbers = { size }, .flag = drop_remainder };
+    int64_t        dim = drop_remainder ? size : -1;
     co_dataset    *dataset;
 
     COI_ENTER(ctx, "dataset_padded_batch", NULL);
@@ -342,8 +331,10 @@ co_dataset_padded_batch(co_context *ctx, co_dataset *input, int64_t size, co_val
                  "argument 3 (size) is %lld; a batch has 1 element or more", (long long)size);
         return NULL;
     }
-    dataset = coi_stage_new(ctx, &padded_ops, &input, 1,
-                            padded_spec(ctx, input, shapes, drop_remainder ? size : -1), &args);
+    /* Without shapes, dimensions that are known are their own longest. */
+    dataset = coi_stage_new(
+        ctx, &padded_ops, &input, 1,
+        coi_spec_map(ctx, shapes != NULL ? shapes : input->spec, coi_spec_batch, &dim), &args);
     if (dataset == NULL)
         return NULL;
     dataset->batch_size = size;

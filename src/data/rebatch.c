@@ -106,6 +106,22 @@ ready(co_context *ctx, co_iterator *iterator)
     return COI_ELEMENT;
 }
 
+/* A piece of size 0 is of no element: what the spec does not know of its shape is 0, as in the
+ * empty element of a replica without data (DS-PART-2). */
+static co_value *
+no_rows(co_context *ctx, co_value *tensor, const co_value *spec)
+{
+    int64_t   dims[CO_MAX_DIMS] = { 0 };
+    co_value *view;
+
+    for (int i = 1; i < tensor->ndim && spec->ndim > 0; ++i)
+        dims[i] = spec->u.tensor.dims[i] < 0 ? 0 : spec->u.tensor.dims[i];
+    view = coi_tensor_view(&ctx->heap, tensor, dims, tensor->ndim, 0, 0, coi_err(ctx));
+    if (view == NULL)
+        coi_failed(ctx);
+    return view;
+}
+
 /* The next `count` rows of the element as one more piece. */
 static co_code
 add_piece(co_context *ctx, co_iterator *iterator, int64_t count)
@@ -116,7 +132,8 @@ add_piece(co_context *ctx, co_iterator *iterator, int64_t count)
     if (room == NULL)
         return ctx->error.code;
     for (size_t i = 0; i < iterator->dataset->num_leaves; ++i) {
-        room[i] = coi_row_view(ctx, self->element[i], self->begin, count);
+        room[i] = count > 0 ? coi_row_view(ctx, self->element[i], self->begin, count)
+                            : no_rows(ctx, self->element[i], iterator->dataset->specs[i]);
         if (room[i] == NULL) {
             coi_leaves_release(&ctx->heap, room, i);
             return ctx->error.code;
@@ -205,16 +222,58 @@ resized_leaf(co_context *ctx, const co_value *spec, const void *arg)
     return coi_spec_new(ctx, (co_dtype)spec->dtype, dims, spec->ndim);
 }
 
-/* The spec of what is cut by sizes of the user. */
+COI_RARE int64_t
+coi_spec_rows(co_context *ctx, const co_dataset *input)
+{
+    int64_t rows = -1;
+
+    for (size_t i = 0; i < input->num_leaves; ++i) {
+        const co_value *spec = input->specs[i];
+        int64_t         n = spec->ndim > 0 ? spec->u.tensor.dims[0] : -1;
+
+        if (rows >= 0 && n >= 0 && n != rows) {
+            if (ctx != NULL)
+                coi_fail(ctx, CO_VALUE,
+                         "component %zu of the elements has %lld rows, one before it %lld; all "
+                         "must have the same number",
+                         i, (long long)n, (long long)rows);
+            return -2;
+        }
+        rows = n >= 0 ? n : rows;
+    }
+    return rows;
+}
+
+/* The spec of what is cut by sizes of the user. Where elements are whole multiples of the one size,
+ * nothing remains. */
 COI_RARE static co_value *
 rebatch_spec(co_context *ctx, co_dataset *input, const int64_t *sizes, size_t num_sizes,
              bool drop_remainder)
 {
-    int64_t dim = drop_remainder ? sizes[0] : -1;
+    int64_t dim = sizes[0], rows;
 
     for (size_t i = 1; i < num_sizes; ++i)
         dim = sizes[i] == dim ? dim : -1;
+    if (!drop_remainder && dim > 0) {
+        rows = coi_spec_rows(ctx, input);
+        if (rows < -1)
+            return NULL;
+        dim = rows >= 0 && rows % dim == 0 ? dim : -1;
+    }
     return coi_spec_map(ctx, input->spec, resized_leaf, &dim);
+}
+
+/* Of sizes of the user nobody says how many elements there will be. */
+COI_RARE static co_dataset *
+user_rebatch(co_context *ctx, co_dataset *input, const int64_t *sizes, size_t num_sizes,
+             bool drop_remainder)
+{
+    co_dataset *made = coi_rebatch_new(ctx, input, sizes, num_sizes, drop_remainder,
+                                       rebatch_spec(ctx, input, sizes, num_sizes, drop_remainder));
+
+    if (made != NULL)
+        made->cardinality = CO_UNKNOWN_CARDINALITY;
+    return made;
 }
 
 COI_RARE static co_dataset *
@@ -222,9 +281,7 @@ rebatch_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inp
 {
     const rebatch_dataset *self = (const rebatch_dataset *)dataset;
 
-    return coi_rebatch_new(ctx, inputs[0], self->sizes, self->num_sizes, self->drop_remainder,
-                           rebatch_spec(ctx, inputs[0], self->sizes, self->num_sizes,
-                                        self->drop_remainder));
+    return user_rebatch(ctx, inputs[0], self->sizes, self->num_sizes, self->drop_remainder);
 }
 
 #define MOST_SHOWN 16
@@ -307,7 +364,5 @@ co_dataset_rebatch(co_context *ctx, co_dataset *input, const int64_t *sizes, siz
     COI_ENTER(ctx, "dataset_rebatch", NULL);
     if (!coi_check_input(ctx, input, 2, "input") || !check_sizes(ctx, sizes, num_sizes))
         return NULL;
-    return coi_dataset_give(ctx, coi_rebatch_new(ctx, input, sizes, num_sizes, drop_remainder,
-                                                 rebatch_spec(ctx, input, sizes, num_sizes,
-                                                              drop_remainder)));
+    return coi_dataset_give(ctx, user_rebatch(ctx, input, sizes, num_sizes, drop_remainder));
 }

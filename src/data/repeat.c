@@ -188,10 +188,8 @@ take_rows(co_context *ctx, co_iterator *iterator, int64_t max, co_value **leaves
 COI_RARE static int64_t
 take_cardinality(int64_t n, int64_t count)
 {
-    if (count < 0 || n == 0)
+    if (count < 0 || n == 0 || n == CO_UNKNOWN_CARDINALITY)
         return n;
-    if (n == CO_UNKNOWN_CARDINALITY)
-        return count == 0 ? 0 : n;
     return n == CO_INFINITE || count < n ? count : n;
 }
 
@@ -270,6 +268,8 @@ skip_rows(co_context *ctx, co_iterator *iterator, int64_t max, co_value **leaves
 COI_RARE static int64_t
 skip_cardinality(int64_t n, int64_t count)
 {
+    if (n == CO_UNKNOWN_CARDINALITY)
+        return n;
     if (count < 0)
         return 0;
     return n < 0 ? n : n > count ? n - count : 0;

@@ -67,10 +67,18 @@ unbatch_position(co_context *ctx, co_iterator *iterator, coi_position *p)
            coi_position_cut(ctx, p, iterator, self->base.element, &self->rows, &self->at);
 }
 
+/* Elements of a known number of rows; of none, who knows whether there are elements at all. */
 static int64_t
 unbatch_count(const co_dataset *dataset)
 {
-    return dataset->inputs[0]->cardinality == CO_INFINITE ? CO_INFINITE : CO_UNKNOWN_CARDINALITY;
+    const co_dataset *input = dataset->inputs[0];
+    int64_t           rows = coi_spec_rows(NULL, input), n;
+
+    if (input->cardinality < 0)
+        return input->cardinality;
+    return rows > 0 && !__builtin_mul_overflow(input->cardinality, rows, &n)
+               ? n
+               : CO_UNKNOWN_CARDINALITY;
 }
 
 static co_value *
@@ -111,7 +119,7 @@ co_dataset_unbatch(co_context *ctx, co_dataset *input)
     co_dataset    *dataset;
 
     COI_ENTER(ctx, "dataset_unbatch", NULL);
-    if (!coi_check_input(ctx, input, 2, "input"))
+    if (!coi_check_input(ctx, input, 2, "input") || coi_spec_rows(ctx, input) < -1)
         return NULL;
     dataset = coi_stage_new(ctx, &unbatch_ops, &input, 1,
                             coi_spec_map(ctx, input->spec, row_leaf, NULL), &args);

@@ -186,6 +186,7 @@ static const coi_dataset_ops unique_ops = {
     .name = "unique",
     .dataset_size = sizeof(coi_stage),
     .iterator_size = sizeof(unique_iterator),
+    .needs_all = true,
     .next = unique_next,
     .position = unique_position,
     .open = unique_open,

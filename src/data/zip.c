@@ -94,25 +94,23 @@ zip_position(co_context *ctx, co_iterator *iterator, coi_position *p)
     return ok;
 }
 
-/* The shortest; of an enumeration, the input's, whose numbers never end. */
+/* The shortest, if all are known; of an enumeration, the input's, whose numbers never end. */
 static int64_t
 zip_count(const co_dataset *dataset)
 {
     int64_t least = CO_INFINITE;
-    bool    unknown = false;
 
     if (((const coi_stage *)dataset)->args.flag)
         return dataset->inputs[1]->cardinality;
     for (size_t i = 0; i < dataset->num_inputs; ++i) {
         int64_t n = dataset->inputs[i]->cardinality;
 
-        if (n == 0)
-            return 0;
-        unknown = unknown || n == CO_UNKNOWN_CARDINALITY;
-        if (n > 0 && (least < 0 || n < least))
+        if (n == CO_UNKNOWN_CARDINALITY)
+            return n;
+        if (n >= 0 && (least < 0 || n < least))
             least = n;
     }
-    return unknown ? CO_UNKNOWN_CARDINALITY : least;
+    return least;
 }
 
 static const coi_dataset_ops zip_ops = {

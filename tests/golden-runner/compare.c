@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define PATH_MAX_LENGTH 200
@@ -40,13 +41,12 @@ find_tolerance(const char *dtype)
 static void
 format_json(const json_t *json, char *out, size_t capacity)
 {
-    char   text[160];
-    size_t n = json_dumpb(json, text, sizeof(text), JSON_COMPACT | JSON_ENCODE_ANY);
-    bool   is_cut = n > sizeof(text);
+    const int most = 160;
+    char     *text = json_dumps(json, JSON_COMPACT | JSON_ENCODE_ANY);
 
-    if (is_cut)
-        n = sizeof(text);
-    snprintf(out, capacity, "%.*s%s", (int)n, text, is_cut ? "..." : "");
+    snprintf(out, capacity, "%.*s%s", most, text != NULL ? text : "?",
+             text != NULL && strlen(text) > (size_t)most ? "..." : "");
+    free(text);
 }
 
 static bool

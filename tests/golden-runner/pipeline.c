@@ -297,7 +297,6 @@ step_shuffle(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
                               json_is_true(json_array_get(args, 2)));
 }
 
-/* All inner datasets of the recording give elements of the input's kind. */
 static co_dataset *
 interleave(golden_case *c, co_context *ctx, co_dataset *input, json_t *args, int cycle, int block)
 {
@@ -306,7 +305,10 @@ interleave(golden_case *c, co_context *ctx, co_dataset *input, json_t *args, int
 
     options.cycle_length = cycle;
     options.block_length = block;
-    return fn != NULL ? co_dataset_interleave(ctx, input, fn, NULL, NULL, &options) : NULL;
+    if (fn == NULL)
+        return NULL;
+    return co_dataset_interleave(ctx, input, fn, NULL,
+                                 golden_inner_spec(ctx, input, text_arg(args, 0)), &options);
 }
 
 static co_dataset *
@@ -325,7 +327,8 @@ step_flat_map(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
 
     if (fn == NULL || opens_files)
         return fn != NULL ? interleave(c, ctx, input, args, 1, 1) : NULL;
-    return co_dataset_flat_map(ctx, input, fn, NULL, golden_inner_spec(ctx, input));
+    return co_dataset_flat_map(ctx, input, fn, NULL,
+                               golden_inner_spec(ctx, input, text_arg(args, 0)));
 }
 
 static co_dataset *

@@ -11,6 +11,7 @@ co_dataset     *golden_map(golden_case *c, co_context *ctx, co_dataset *input, c
 co_predicate_fn golden_predicate(golden_case *c, const char *name);
 co_fold_fn      golden_scan(golden_case *c, const char *name);
 co_inner_fn     golden_inner(golden_case *c, const char *name, bool *opens_files);
-co_value       *golden_inner_spec(co_context *ctx, co_dataset *input);
+/* The spec of what it gives; NULL: as the input. */
+co_value *golden_inner_spec(co_context *ctx, co_dataset *input, const char *name);
 
 #endif

@@ -161,16 +161,28 @@ spec_swapped(co_context *ctx, co_value *spec)
     return swap_pair(ctx, spec, NULL);
 }
 
+/* With a new dimension 0. */
+static co_value *
+spec_of_many(co_context *ctx, co_value *spec, int64_t n)
+{
+    int64_t dims[CO_MAX_DIMS] = { n };
+    int     ndim = co_ndim(ctx, spec);
+
+    for (int i = 0; i < ndim && i + 1 < CO_MAX_DIMS; ++i)
+        dims[i + 1] = co_dim(ctx, spec, i);
+    return co_spec(ctx, co_value_dtype(ctx, spec), dims, ndim < 0 ? ndim : ndim + 1);
+}
+
 static co_value *
 spec_vector(co_context *ctx, co_value *spec)
 {
-    return co_spec(ctx, co_value_dtype(ctx, spec), (int64_t[]){ -1 }, 1);
+    return spec_of_many(ctx, spec, -1);
 }
 
 static co_value *
 spec_of_three(co_context *ctx, co_value *spec)
 {
-    return co_spec(ctx, co_value_dtype(ctx, spec), (int64_t[]){ 3 }, 1);
+    return spec_of_many(ctx, spec, 3);
 }
 
 static const struct {
@@ -348,17 +360,6 @@ inner_window_batch(co_context *ctx, co_value *x, void *user)
     return co_dataset_batch(ctx, co_value_dataset(ctx, x), 2, false);
 }
 
-/* Batches of windows; NULL, as the input, of all others. */
-co_value *
-golden_inner_spec(co_context *ctx, co_dataset *input)
-{
-    co_value *spec = co_element_spec(ctx, input);
-
-    if (co_value_kind(spec) != CO_KIND_SPEC || co_value_dtype(ctx, spec) != CO_DTYPE_NONE)
-        return NULL;
-    return spec_vector(ctx, co_element_spec(ctx, co_value_dataset(ctx, spec)));
-}
-
 static co_dataset *
 inner_tfrecord(co_context *ctx, co_value *x, void *user)
 {
@@ -377,28 +378,76 @@ inner_textline(co_context *ctx, co_value *x, void *user)
     return co_dataset_text_lines(ctx, &name, 1, NULL);
 }
 
+static co_value *
+spec_of_numbers(co_context *ctx, co_value *spec)
+{
+    (void)spec;
+    return co_spec(ctx, CO_INT64, NULL, 0);
+}
+
+static co_value *
+spec_of_records(co_context *ctx, co_value *spec)
+{
+    (void)spec;
+    return co_spec(ctx, CO_STRING, NULL, 0);
+}
+
+static co_value *
+leaf_of_row(co_context *ctx, co_value *spec, void *user)
+{
+    int64_t dims[CO_MAX_DIMS];
+    int     ndim = co_ndim(ctx, spec);
+
+    (void)user;
+    for (int i = 1; i < ndim; ++i)
+        dims[i - 1] = co_dim(ctx, spec, i);
+    return co_spec(ctx, co_value_dtype(ctx, spec), dims, ndim < 1 ? ndim : ndim - 1);
+}
+
+static co_value *
+spec_of_rows(co_context *ctx, co_value *spec)
+{
+    return co_map_leaves(ctx, spec, leaf_of_row, NULL);
+}
+
+static co_value *
+spec_of_window(co_context *ctx, co_value *spec)
+{
+    return spec_vector(ctx, co_element_spec(ctx, co_value_dataset(ctx, spec)));
+}
+
+static const struct {
+    const char *name;
+    co_inner_fn fn;
+    bool        opens_files;
+    co_value *(*spec)(co_context *ctx, co_value *spec); /* NULL: as it was */
+} inners[] = {
+    { "range(x)", inner_range, false, spec_of_numbers },
+    { "range(x,x+2)", inner_two, false, spec_of_numbers },
+    { "repeat(x,3)", inner_repeat, false, NULL },
+    { "slices(x)", inner_slices, false, spec_of_rows },
+    { "window_batch(2)", inner_window_batch, false, spec_of_window },
+    { "tfrecord(x)", inner_tfrecord, true, spec_of_records },
+    { "textline(x)", inner_textline, true, spec_of_records },
+};
+
 co_inner_fn
 golden_inner(golden_case *c, const char *name, bool *opens_files)
 {
-    static const struct {
-        const char *name;
-        co_inner_fn fn;
-        bool        opens_files;
-    } known[] = {
-        { "range(x)", inner_range, false },
-        { "range(x,x+2)", inner_two, false },
-        { "repeat(x,3)", inner_repeat, false },
-        { "slices(x)", inner_slices, false },
-        { "window_batch(2)", inner_window_batch, false },
-        { "tfrecord(x)", inner_tfrecord, true },
-        { "textline(x)", inner_textline, true },
-    };
-
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); ++i)
-        if (strcmp(known[i].name, name) == 0) {
-            *opens_files = known[i].opens_files;
-            return known[i].fn;
+    for (size_t i = 0; i < sizeof(inners) / sizeof(inners[0]); ++i)
+        if (strcmp(inners[i].name, name) == 0) {
+            *opens_files = inners[i].opens_files;
+            return inners[i].fn;
         }
     golden_fail(c, "the inner dataset '%s' is not known to the runner", name);
+    return NULL;
+}
+
+co_value *
+golden_inner_spec(co_context *ctx, co_dataset *input, const char *name)
+{
+    for (size_t i = 0; i < sizeof(inners) / sizeof(inners[0]); ++i)
+        if (strcmp(inners[i].name, name) == 0 && inners[i].spec != NULL)
+            return inners[i].spec(ctx, co_element_spec(ctx, input));
     return NULL;
 }

@@ -199,8 +199,6 @@ CO_TEST(unbatch_gives_rows, "")
     co_dataset *rows = co_dataset_unbatch(ctx, data_pipeline(ctx, "range(5).batch(2)"));
     co_dataset *pairs = co_dataset_unbatch(ctx,
                                            data_pipeline(ctx, "range(3).enumerate(7).batch(2)"));
-    co_value   *uneven[2] = { co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2)),
-                              co_zeros(ctx, CO_FLOAT32, CO_SHAPE(3)) };
 
     CO_EXPECT_STR(data_elements(ctx, rows, 9, text), "0 1 2 3 4");
     CO_EXPECT_STR(data_text(ctx, co_element_spec(ctx, rows), text), "int64[]");
@@ -219,10 +217,46 @@ CO_TEST(unbatch_gives_rows, "")
     CO_EXPECT_ERROR(ctx, CO_VALUE, "batch the dataset first");
     CO_EXPECT_NULL(co_dataset_unbatch(ctx, NULL));
     CO_EXPECT_ERROR(ctx, CO_VALUE, "input");
-    co_next(ctx, co_iterate(ctx, co_dataset_unbatch(
-                                     ctx, co_dataset_from_tensors(ctx, co_tuple(ctx, uneven, 2)))));
+    CO_EXPECT_INT(
+        co_cardinality(ctx, co_dataset_unbatch(ctx, data_pipeline(ctx, "range(7).batch_drop(3)"))),
+        6);
+}
+
+/* What a spec does not know is 0 in a piece without rows, whatever the element was cut from. */
+CO_TEST(pieces_of_size_0_are_of_no_element, "DS-SPLIT-9")
+{
+    co_dataset  *squares = data_pipeline(ctx, "range(6).batch(3).batch(2)");
+    co_dataset  *known = data_pipeline(ctx, "range(6).batch_drop(3).batch(2)");
+    co_iterator *it = co_iterate(ctx, co_dataset_rebatch(ctx, squares, (int64_t[]){ 1, 0 }, 2, 0));
+    co_value    *piece;
+
+    CO_EXPECT_INT(co_dim(ctx, co_next(ctx, it), 1), 3);
+    piece = co_next(ctx, it);
+    CO_EXPECT_INT(co_dim(ctx, piece, 0), 0);
+    CO_EXPECT_INT(co_dim(ctx, piece, 1), 0);
+    it = co_iterate(ctx, co_dataset_rebatch(ctx, known, (int64_t[]){ 0, 1 }, 2, 0));
+    CO_EXPECT_INT(co_dim(ctx, co_next(ctx, it), 1), 3);
+    CO_EXPECT_OK(ctx);
+}
+
+CO_TEST(rows_of_components_agree, "")
+{
+    co_value   *two[2] = { co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2)),
+                           co_zeros(ctx, CO_FLOAT32, CO_SHAPE(3)) };
+    co_dataset *uneven = co_dataset_from_tensors(ctx, co_tuple(ctx, two, 2));
+    co_dataset *batches[2] = { data_pipeline(ctx, "range(5).batch(2)"),
+                               data_pipeline(ctx, "range(5).batch(3)") };
+    co_dataset *unknown = co_dataset_zip(ctx, batches, 2);
+
+    CO_EXPECT_NULL(co_dataset_unbatch(ctx, uneven));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "component 1 of the elements has 3 rows, one before it 2");
+    CO_EXPECT_NULL(co_dataset_rebatch(ctx, uneven, (int64_t[]){ 2, 2 }, 2, false));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "component 1 of the elements has 3 rows");
+    co_next(ctx, co_iterate(ctx, co_dataset_unbatch(ctx, unknown)));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
                     "unbatch of element 0: component 1 of an element has 3 rows");
+    co_next(ctx, co_iterate(ctx, co_dataset_rebatch(ctx, uneven, (int64_t[]){ 1, 2 }, 2, false)));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "component 1 of an element has 3 rows");
 }
 
 /* --- padded_batch --- */
@@ -259,7 +293,7 @@ CO_TEST(padded_batches_fill_up_to_a_common_shape, "")
     char        text[DATA_TEXT];
 
     CO_EXPECT_STR(data_elements(ctx, all, 9, text), "[[[0,0],[0,0]],[[1,1],[0,0]],[[2,2],[2,2]]]");
-    CO_EXPECT_STR(data_text(ctx, co_element_spec(ctx, all), text), "int64[-1,-1,-1]");
+    CO_EXPECT_STR(data_text(ctx, co_element_spec(ctx, all), text), "int64[-1,-1,2]");
     CO_EXPECT_INT(co_dataset_batch_size(ctx, all), 3);
     CO_EXPECT_INT(co_cardinality(ctx, all), 1);
     all = co_dataset_padded_batch(ctx, squares, 2, to3, co_int(ctx, 7), true);

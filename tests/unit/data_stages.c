@@ -329,7 +329,7 @@ CO_TEST(zip_ends_with_the_shortest, "")
         { "range(3)", "range(10,15)", "(0,10) (1,11) (2,12)", 3, -1 },
         { "range(5)", "range(10,12)", "(0,10) (1,11)", 2, -1 },
         { "range(0)", "range(10,12)", "", 0, -1 },
-        { "range(3).even", "range(0)", "", 0, -1 },
+        { "range(3).even", "range(0)", "", -2, -1 },
         { "range(3).even", "range(9)", "(0,0) (2,1)", -2, -1 },
         { "range(2).repeat", "range(3)", "(0,0) (1,1) (0,2)", 3, -1 },
         { "range(4).batch(2)", "range(5).batch(2)", "([0,1],[0,1]) ([2,3],[2,3])", 2, 2 },

@@ -232,6 +232,21 @@ CO_TEST(files_cannot_be_shared_without_files, "DS-SHARD-4")
     CO_EXPECT_ERROR(ctx, CO_NOT_FOUND, "the source range reads no files");
 }
 
+CO_TEST(files_are_not_shared_before_a_stage_that_needs_all, "DS-SHARD-4 DS-SHARD-7")
+{
+    co_dataset *lines = co_dataset_text_lines(ctx, (const char *const[]){ "a", "b" }, 2, NULL);
+    co_dataset *unique = co_dataset_unique(ctx, lines);
+    char        text[DATA_TEXT];
+
+    CO_EXPECT_NULL(co_dataset_auto_shard(
+        ctx, co_dataset_with_autoshard(ctx, unique, CO_AUTOSHARD_FILE), 2, 0));
+    CO_EXPECT_ERROR(ctx, CO_NOT_FOUND, "unique needs all that comes before it, so files cannot");
+    unique = co_dataset_batch(ctx, unique, 4, false);
+    co_dataset_explain(ctx, unique, &(co_input_context){ 2, 0, 2 }, text, sizeof(text));
+    CO_EXPECT_CONTAINS(text, "AUTO becomes DATA, because unique needs all that comes before it: ");
+    CO_EXPECT_OK(ctx);
+}
+
 CO_TEST(a_hint_under_another_policy_fails_when_iterated, "DS-SHARD-10")
 {
     co_dataset *dataset = data_pipeline(ctx, "range(8).shard.batch(2)");
