@@ -117,6 +117,12 @@ def values(rng, dtype, dims):
     return pick(rng, (plain, ties, hostile))(rng, dtype, dims)
 
 
+def one_zero(rng, dtype, dims):
+    """Which of 0 and -0 is the larger TensorFlow decides by place and dtype: there is no -0."""
+    x = values(rng, dtype, dims)
+    return np.where(x == 0, np.zeros_like(x), x) if dtype in FLOATS else x
+
+
 def gentle(rng, dtype, dims):
     """values, but for halves numbers that stay below 1: TensorFlow rounds them after each step of
     a formula, the library once, and two units in the last place are only then in the tolerance."""

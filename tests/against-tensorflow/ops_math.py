@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import ops_sums
 from operands import (ANY, EDGES, EVERY, FLOATS, HALVES, INTS, NUMBERS, SIGNED, SINGLES, any_shape,
-                      broadcast, cast, chance, dtype_of, gentle, hostile, listed, misfit,
+                      broadcast, cast, chance, dtype_of, gentle, hostile, listed, misfit, one_zero,
                       pick, plain, shape, values)
 
 
@@ -22,12 +22,6 @@ def unary(function, usual=FLOATS, number=values, attributes=None, wrong=ANY):
         x = number(rng, dtype_of(rng, usual, wrong), any_shape(rng))
         return {"x": x}, {name: pick(rng, v) for name, v in (attributes or {}).items()}
     return make, lambda i, a: function(i["x"], **a)
-
-
-def one_zero(rng, dtype, dims):
-    """Which of 0 and -0 is the larger TensorFlow decides by place and dtype: there is no -0."""
-    x = values(rng, dtype, dims)
-    return np.where(x == 0, np.zeros_like(x), x) if dtype in FLOATS else x
 
 
 def finite(rng, dtype, dims):
