@@ -387,6 +387,8 @@ def args_of(op, rng, look, depth):
                                      for _ in range(upto(rng, 3))]
         return [upto(rng, 5, 1) if flag(rng) else sizes, flag(rng)] if look.rows or wrong else None
     if op == "window":
+        if count_of(look.ds) is None:
+            return None  # TensorFlow's windows lose errors of what they pass over
         return [upto(rng, 5, 0 if wrong else 1), one_of(rng, None, upto(rng, 5, 1)),
                 upto(rng, 3, 1), flag(rng)]
     if op == "repeat":
@@ -439,11 +441,19 @@ def args_of(op, rng, look, depth):
 
 def promise(rng, look, wrong):
     """The number of elements. A wrong one comes last: TensorFlow's windows lose the error."""
+    n = count_of(look.ds)
+    if n is None or n > 3 * LIMIT:
+        return None
+    return [n + (one_of(rng, -1, 1, 3) if wrong else 0)]
+
+
+def count_of(ds):
+    """How many elements there are, counted up to some; None if one cannot be made."""
     try:
-        found, ended = read(look.ds, 3 * LIMIT)
+        found, ended = read(ds, 3 * LIMIT)
     except tf.errors.OpError:
         return None
-    return [len(found) + (one_of(rng, -1, 1, 3) if wrong else 0)] if ended else None
+    return len(found) if ended else 3 * LIMIT + 1
 
 
 def like(rng, look, depth):
