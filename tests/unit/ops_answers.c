@@ -194,3 +194,26 @@ CO_TEST(gradients_of_gathered_rows_have_their_form, "")
     CO_EXPECT_INT(co_value_dtype(ctx, co_slices_dense_shape(ctx, y)), CO_INT64);
     CO_EXPECT_OK(ctx);
 }
+
+/* Every allocation on the way fails once. */
+static bool
+use_answers(co_context *ctx)
+{
+    static const char *const texts[] = { "a", "b" };
+    co_value                *x, *i, *y;
+
+    if (ctx == NULL)
+        return false;
+    x = co_tensor(ctx, CO_STRING, CO_SHAPE(2), texts);
+    x = co_pad(ctx, x, (const int64_t[]){ 2, 1 }, 2, CO_PAD_CONSTANT, 0);
+    i = co_zeros(ctx, CO_INT64, CO_SHAPE(2, 1));
+    y = co_scatter_nd(ctx, i, co_ones(ctx, CO_BOOL, CO_SHAPE(2)), (const int64_t[]){ 3 }, 1);
+    return co_format(ctx, x, NULL, 0) > 0 && y != NULL &&
+           co_tensor_scatter_nd_add(ctx, co_cast(ctx, y, CO_FLOAT32), i,
+                                    co_ones(ctx, CO_FLOAT32, CO_SHAPE(2))) != NULL;
+}
+
+CO_TEST_BARE(answers_survive_without_memory, "")
+{
+    CO_EXPECT_SURVIVES_NO_MEMORY(NULL, use_answers);
+}
