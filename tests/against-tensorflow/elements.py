@@ -22,8 +22,13 @@ def one_in(rng, n):
     return rng.integers(n) == 0
 
 
+def wrong(rng):
+    """One case in eight is wrong on purpose."""
+    return one_in(rng, 8)
+
+
 def shape(rng, low=0, high=5, most=4000):
-    """Dimensions of 0 and 1 among primes; now and then one that reaches past the tiles of kernels."""
+    """Dimensions of 0 and 1 among primes; now and then one that reaches past the tiles."""
     rank = whole(rng, low, high)
     dims = [pick(rng, (1, 1, 2, 2, 3, 3, 4, 5, 7)) for _ in range(rank)]
     if rank and one_in(rng, 12):
