@@ -11,9 +11,6 @@ import tensorflow as tf
 
 import record
 
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 4)
-
 
 def mirrored(n):
     return tf.distribute.MirroredStrategy([f"/cpu:{i}" for i in range(n)],

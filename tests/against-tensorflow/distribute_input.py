@@ -18,7 +18,6 @@ from tensorflow.python.distribute import distribute_lib, input_ops
 import pipelines as p
 import record
 
-CPUS = 4
 MAX_STEPS = 12
 # Not rebatch: under DATA, TensorFlow takes one of the user for its own and cuts batches otherwise.
 # Not apply_cardinality: behind the split, an error at its end is lost.
@@ -34,10 +33,8 @@ def seen(attrs):
 
 
 def strategies():
-    tf.config.set_logical_device_configuration(
-        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * CPUS)
     made = {("OneDeviceStrategy", 1): tf.distribute.OneDeviceStrategy("/cpu:0")}
-    for n in range(1, CPUS + 1):
+    for n in range(1, record.CPUS + 1):
         made["MirroredStrategy", n] = tf.distribute.MirroredStrategy(
             [f"/cpu:{i}" for i in range(n)])
     return made

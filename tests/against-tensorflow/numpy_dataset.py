@@ -81,8 +81,6 @@ def make_case(rng, flavour):
 
 def table():
     p.DIMS.remove(0)  # see distribute_input.py
-    tf.config.set_logical_device_configuration(
-        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 4)
     return {"make_numpy_dataset": lambda rng: make_case(rng, "v1"),
             "v2_flavour": lambda rng: make_case(rng, "v2")}
 

@@ -36,6 +36,11 @@ KINDS = [
     (RuntimeError, "E_RUNTIME"),
 ]
 
+# For strategies with several replicas; before anything runs.
+CPUS = 4
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * CPUS)
+
 DIGITS = {"float64": 17, "float32": 9, "float16": 9, "bfloat16": 9}
 
 

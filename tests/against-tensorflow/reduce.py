@@ -9,17 +9,12 @@ import tensorflow as tf
 
 import record
 
-MAX_REPLICAS = 4
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0],
-    [tf.config.LogicalDeviceConfiguration()] * MAX_REPLICAS)
-
 NUMBERS = ["float32", "float64", "float16", "bfloat16", "int32", "int64"]
 SMALL = ["int8", "uint8", "int16", "uint16", "uint32", "uint64"]
 
 
 def strategy(rng):
-    n = int(rng.integers(1, MAX_REPLICAS + 1))
+    n = int(rng.integers(1, record.CPUS + 1))
     if n == 1 and rng.random() < 0.5:
         return {"strategy": "OneDeviceStrategy", "replicas": 1}, \
             tf.distribute.OneDeviceStrategy("/cpu:0")

@@ -10,8 +10,6 @@ import pipelines as p
 import record
 
 v1 = tf.compat.v1.distribute
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 3)
 
 
 def mirrored(n):
