@@ -37,9 +37,10 @@ coi_argmax_rule(coi_call *call, coi_out *outs)
     if (code != CO_OK)
         return code;
     if ((index_dtypes(call->op) & COI_DTYPE_BIT(attrs->output_type)) == 0)
-        return coi_invalid(call, "output_type is %s; it must be int64 or int32%s",
+        return coi_invalid(call, "output_type is %s; it must be %s",
                            co_dtype_name((co_dtype)attrs->output_type),
-                           call->op == &coi_op_argmax ? ", int16 or uint16" : "");
+                           call->op == &coi_op_argmax ? "int64, int32, int16 or uint16"
+                                                      : "int64 or int32");
     if (x->u.tensor.dims[axis] == 0)
         return coi_invalid(call, "axis %d of shape %s is empty; it must have an element", axis,
                            coi_shape_text(x->u.tensor.dims, x->ndim, text));

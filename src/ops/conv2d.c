@@ -75,6 +75,7 @@ static co_code
 read_geometry(coi_call *call, const int64_t *x, const int64_t *w, coi_conv2d *g)
 {
     const coi_conv2d_attrs *attrs = call->attrs;
+    int64_t                 reach_h, reach_w; /* of a window with its dilations */
     co_code                 rc;
 
     if (attrs->padding < CO_PADDING_VALID || attrs->padding > CO_PADDING_EXPLICIT)
@@ -105,11 +106,12 @@ read_geometry(coi_call *call, const int64_t *x, const int64_t *w, coi_conv2d *g)
             (long long)g->c, (long long)g->ic, (long long)g->oc);
     if (g->c == 0)
         return coi_invalid(call, "the input has no channels; it must have at least 1");
-    g->oh = coi_window_extent(g->h, (g->kh - 1) * g->dh + 1, g->sh, attrs->padding, &g->top,
-                              &g->bottom);
-    g->ow = coi_window_extent(g->w, (g->kw - 1) * g->dw + 1, g->sw, attrs->padding, &g->left,
-                              &g->right);
-    return coi_check_extents(call, g->oh, g->ow);
+    reach_h = (g->kh - 1) * g->dh + 1;
+    reach_w = (g->kw - 1) * g->dw + 1;
+    g->oh = coi_window_extent(g->h, reach_h, g->sh, attrs->padding, &g->top, &g->bottom);
+    g->ow = coi_window_extent(g->w, reach_w, g->sw, attrs->padding, &g->left, &g->right);
+    return coi_check_fit(call, g->oh, g->ow, reach_h, reach_w, g->h + g->top + g->bottom,
+                         g->w + g->left + g->right);
 }
 
 static co_code

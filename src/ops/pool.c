@@ -40,26 +40,6 @@ static const char *const paddings[] = { "VALID", "SAME", NULL };
 COI_ATTR_TABLE(coi_pool_attrs, POOL_ATTRS)
 
 co_code
-coi_read_pair(coi_call *call, const char *name, const coi_ints *ints, int64_t *h, int64_t *w)
-{
-    const int64_t *at = ints->at + (ints->n == 4);
-
-    *h = *w = 1;
-    if (ints->n < 0)
-        return CO_OK;
-    if (ints->n != 1 && ints->n != 2 && (ints->n != 4 || at[-1] != 1 || at[2] != 1))
-        return coi_invalid(call,
-                           "%s has %d numbers; give 1, or 2, for height and width, or 1, h, w, 1",
-                           name, (int)ints->n);
-    *h = at[0];
-    *w = at[ints->n > 1];
-    if (*h < 1 || *w < 1 || *h >= COI_WINDOW_LIMIT || *w >= COI_WINDOW_LIMIT)
-        return coi_invalid(call, "%s are %lld and %lld; both must be between 1 and 2^31", name,
-                           (long long)*h, (long long)*w);
-    return CO_OK;
-}
-
-co_code
 coi_pool_geometry(coi_call *call, const coi_pool_attrs *attrs, const int64_t *dims, int ndim,
                   coi_pool *p)
 {
@@ -86,7 +66,7 @@ coi_pool_geometry(coi_call *call, const coi_pool_attrs *attrs, const int64_t *di
                            coi_shape_text(dims, ndim, text));
     p->oh = coi_window_extent(p->h, p->kh, p->sh, attrs->padding, &p->top, &bottom);
     p->ow = coi_window_extent(p->w, p->kw, p->sw, attrs->padding, &p->left, &right);
-    return coi_check_extents(call, p->oh, p->ow);
+    return coi_check_fit(call, p->oh, p->ow, p->kh, p->kw, p->h, p->w);
 }
 
 /* The geometry from the shape of input 0 and the attributes. */

@@ -9,7 +9,7 @@
 #define COI_WINDOW_LIMIT ((int64_t)1 << 31)
 
 /* Positive numbers for height and width: as two of them, one for both, or four with 1 around them;
- * 1, 1 when they are not given (pool.c). */
+ * 1, 1 when they are not given. */
 co_code coi_read_pair(coi_call *call, const char *name, const coi_ints *ints, int64_t *h,
                       int64_t *w);
 
@@ -33,14 +33,9 @@ coi_window_extent(int64_t size, int64_t window, int64_t stride, int32_t padding,
 }
 
 /* A window may be larger than what it slides over, by less than two strides: then there is no
- * result, or an empty one. TensorFlow counts so. */
-static inline co_code
-coi_check_extents(coi_call *call, int64_t height, int64_t width)
-{
-    if (height >= 0 && width >= 0)
-        return CO_OK;
-    return coi_invalid(call, "the result would be %lld x %lld; the window must fit into x",
-                       (long long)height, (long long)width);
-}
+ * result, or an empty one. TensorFlow counts so. The extents of the result, of the window, and of
+ * what it slides over with its padding. */
+co_code coi_check_fit(coi_call *call, int64_t oh, int64_t ow, int64_t kh, int64_t kw, int64_t h,
+                      int64_t w);
 
 #endif

@@ -40,10 +40,7 @@ class Seat:
         return [self.act(step) for step in steps]
 
     def act(self, step):
-        try:
-            return {"result": getattr(self, step["do"])(step)}
-        except (RuntimeError, ValueError, TypeError, AssertionError, tf.errors.OpError) as e:
-            return {"result": None, "error": record.error(e)}
+        return record.attempt(lambda: getattr(self, step["do"])(step))
 
     def query(self, step):
         ctx = tf.distribute.get_replica_context()

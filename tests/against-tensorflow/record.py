@@ -82,6 +82,14 @@ def error(exception):
             "kind": kind}
 
 
+def attempt(call):
+    """What an action of a list gives; one that fails does not stop the list."""
+    try:
+        return {"result": call()}
+    except (RuntimeError, ValueError, TypeError, AssertionError, tf.errors.OpError) as e:
+        return {"result": None, "error": error(e)}
+
+
 def record(family, count, seed):
     recipes = importlib.import_module(family).recipes
     names = sorted(recipes)

@@ -42,21 +42,7 @@ FUNCTIONS = {
 
 
 def written(x):
-    if isinstance(x, tf.distribute.DistributedValues):
-        return {"per_replica": [record.tensor(v) for v in x.values]}
-    if isinstance(x, tuple):
-        return {"tuple": [written(v) for v in x]}
-    if isinstance(x, dict):
-        return {"dict": {k: written(v) for k, v in x.items()}}
-    return None if x is None else record.tensor(x)
-
-
-def names(tree, leaf):
-    if isinstance(tree, tuple):
-        return {"tuple": [names(item, leaf) for item in tree]}
-    if isinstance(tree, dict):
-        return {"dict": {key: names(item, leaf) for key, item in tree.items()}}
-    return leaf(tree)
+    return None if x is None else p.written(x)
 
 
 def dims(shape):
@@ -68,13 +54,10 @@ class World:
 
     def __init__(self, strategy):
         self.strategy = strategy
-        self.iterators, self.specs = {}, {}
+        self.iterators = {}
 
     def act(self, step):
-        try:
-            return {"result": getattr(self, step["do"])(step)}
-        except (RuntimeError, ValueError, TypeError, AssertionError, tf.errors.OpError) as e:
-            return {"result": None, "error": record.error(e)}
+        return record.attempt(lambda: getattr(self, step["do"])(step))
 
     def of(self, step):
         return self.iterators[step.get("name", "a")]
@@ -107,10 +90,10 @@ class World:
         return p.spec(self.of(step).element_spec)
 
     def output_types(self, step):
-        return names(self.of(step).output_types, lambda t: t.name)
+        return p.structure(self.of(step).output_types, lambda t: t.name)
 
     def output_shapes(self, step):
-        return names(self.of(step).output_shapes, dims)
+        return p.structure(self.of(step).output_shapes, dims)
 
     def experimental_run(self, step):
         fn = next(group[step["fn"]] for group in FUNCTIONS.values() if step["fn"] in group)

@@ -53,7 +53,7 @@ static const answer answers[] = {
     { "one_hot", "int32:[1]", "depth=2 on_value=true dtype=float32", "float32[1,2] [[0.0, 1.0]]" },
     { "pad", "bool:[false]", "paddings=[1,0] constant_values=true", "bool[2] [true, false]" },
     { "pad", "bool:[false]", "paddings=[1,0] constant_values=2.5", "!bool" },
-    { "pad", "int32:[]", "paddings=[0,0] mode=REFLECT", "!axis 0 can mirror at most -1" },
+    { "pad", "int32:[]", "paddings=[0,0] mode=REFLECT", "!axis 0 of x is empty" },
     { "pad", "int32:[]", "paddings=[0,0] mode=SYMMETRIC", "int32[0] []" },
     { "split", "int32:[1, 2]", "num_or_sizes=[-1]", "!num_or_sizes is [-1]" },
     { "where_index", "int32:1", "", "!x is a scalar" },
@@ -78,9 +78,10 @@ static const answer answers[] = {
     { "conv2d", "float32:[[[[1.0]], [[2.0]]]];float32:[[[[2.0]]]]", "strides=2", "float32[1,1,1,1] [[[[2.0]]]]" },
     /* A window larger than its image by two strides is refused, by less it has no result. */
     { "max_pool2d", "int8:[[[[1]]]]", "ksize=[2,1] strides=[1,1]", "int8[1,0,1,1] []" },
-    { "max_pool2d", "int8:[[[[1]]]]", "ksize=[3,1] strides=[1,1]", "!would be -1 x 1" },
-    { "avg_pool2d", "float32:[[[[1.0]]]]", "ksize=[1,9] strides=[2,2]", "!would be 1 x -3" },
-    { "conv2d", "float32:[[[[1.0]]]];float32:[[[[1.0]]], [[[1.0]]], [[[1.0]]]]", "", "!would be -1 x 1" },
+    { "max_pool2d", "int8:[[[[1]]]]", "ksize=[3,1] strides=[1,1]",
+      "!a window of 3 x 1 is too large for 1 x 1" },
+    { "avg_pool2d", "float32:[[[[1.0]]]]", "ksize=[1,9] strides=[2,2]", "!a window of 1 x 9" },
+    { "conv2d", "float32:[[[[1.0]]]];float32:[[[[1.0]]], [[[1.0]]], [[[1.0]]]]", "", "!a window of 3 x 1" },
 };
 /* clang-format on */
 

@@ -140,7 +140,7 @@ static const ops_rejection rejections[] = {
     OPS_REJECTION(max_bool, "reduce_max: x has dtype bool"),
     OPS_REJECTION(argmax_axis, "argmax: axis 2 is not in [-2, 2)"),
     OPS_REJECTION(argmax_empty, "axis 0 of shape [0,3] is empty"),
-    OPS_REJECTION(argmax_dtype, "output_type is float32; it must be int64 or int32"),
+    OPS_REJECTION(argmax_dtype, "output_type is float32; it must be int64, int32, int16 or uint16"),
     OPS_REJECTION(reshape_count, "x has 6 elements, which do not make the shape [4]"),
     OPS_REJECTION(reshape_uneven, "x has 6 elements, which do not make the shape [-1,4]"),
     OPS_REJECTION(reshape_negative, "shape [-2,3]"),

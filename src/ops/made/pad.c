@@ -40,6 +40,11 @@ pad_rule(coi_call *call, coi_out *outs)
         if (pad < 0 || pad > INT64_MAX / 4)
             return coi_invalid(call, "paddings[%d] is %lld; it must be in [0, 2^61)", i,
                                (long long)pad);
+        if (attrs->mode == REFLECT && dim == 0)
+            return coi_invalid(call,
+                               "axis %d of x is empty; REFLECT needs an element to mirror at, "
+                               "SYMMETRIC and CONSTANT do not",
+                               i / 2);
         if (attrs->mode != CONSTANT && pad > most)
             return coi_invalid(call, "paddings[%d] is %lld; axis %d can mirror at most %lld", i,
                                (long long)pad, i / 2, (long long)most);

@@ -47,31 +47,35 @@ coi_ref_fill(coi_call *call)
     return each(call, number_from(&attrs->value, (co_dtype)call->out[0]->dtype));
 }
 
+/* A number as the dtype holds it. */
+static coi_number
+rounded(co_dtype dtype, coi_number number)
+{
+    char element[8];
+
+    coi_number_store(dtype, element, 0, number);
+    return coi_number_load(dtype, element, 0);
+}
+
 co_code
 coi_ref_range(coi_call *call)
 {
     const coi_range_attrs *attrs = call->attrs;
     co_value              *out = call->out[0];
     co_dtype               dtype = (co_dtype)out->dtype;
-    coi_number             start = number_from(&attrs->start, dtype);
-    coi_number             delta = number_from(&attrs->delta, dtype);
+    coi_number             start = rounded(dtype, number_from(&attrs->start, dtype));
+    coi_number             delta = rounded(dtype, number_from(&attrs->delta, dtype));
 
     for (int64_t i = 0; i < out->u.tensor.num_elements; ++i) {
-        /* start and delta as the dtype holds them; half precision also rounds i and the product */
-        coi_number number, steps[4] = { start, delta, coi_number_of(dtype, (double)i, i) };
-        int        rounded = coi_is_half(out) ? 4 : 2;
+        coi_number at = coi_number_of(dtype, (double)i, i), way;
 
-        for (int k = 0; k < 4; ++k) {
-            if (k == 3)
-                steps[3] = (coi_number){ start.cls, steps[1].f * steps[2].f,
-                                         steps[1].u * steps[2].u };
-            if (k >= rounded)
-                continue;
-            coi_number_store(dtype, out->u.tensor.data, i, steps[k]);
-            steps[k] = coi_number_load(dtype, out->u.tensor.data, i);
-        }
-        number = (coi_number){ start.cls, steps[0].f + steps[3].f, steps[0].u + steps[3].u };
-        coi_number_store(dtype, out->u.tensor.data, i, number);
+        if (coi_is_half(out)) /* which rounds after each step */
+            at = rounded(dtype, at);
+        way = (coi_number){ start.cls, delta.f * at.f, delta.u * at.u };
+        if (coi_is_half(out))
+            way = rounded(dtype, way);
+        coi_number_store(dtype, out->u.tensor.data, i,
+                         (coi_number){ start.cls, start.f + way.f, start.u + way.u });
     }
     return CO_OK;
 }
