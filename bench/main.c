@@ -177,7 +177,7 @@ report_text(const bench_figure *f, double ratio)
         snprintf(limit, sizeof(limit), "%.2f x %.3g, %s", ratio, f->limit, f->limit_is);
     else if (isfinite(f->limit))
         snprintf(limit, sizeof(limit), "%.3g, %s", f->limit, f->limit_is);
-    printf("%-26s%10.4g%10.4g %-9s%-14s%s\n", f->name, f->best, f->median, f->unit, goal, limit);
+    printf("%-26s%10.4g%10.4g %-9s%-18s%s\n", f->name, f->best, f->median, f->unit, goal, limit);
 }
 
 void
@@ -311,7 +311,7 @@ main(int argc, char **argv)
         return 2;
     }
     if (!as_json)
-        printf("%-26s%10s%10s %-9s%-14s%s\n", "figure", "best", "median", "unit", "goal",
+        printf("%-26s%10s%10s %-9s%-18s%s\n", "figure", "best", "median", "unit", "goal",
                "times the limit measured here");
     if (names == 0)
         for (size_t i = 0; i < NUM_BENCHMARKS; ++i)

@@ -2,11 +2,11 @@
 /*
  * Adam, as Keras has it: epsilon is outside the root, the correction for slots that begin at 0 is
  * in the rate, and decay takes a share of the weight that depends on the learning rate alone
- * (AdamW). The kernel is in ops/simd/adam.c.
+ * (AdamW). The kernel is in ops/simd/updates.c.
  */
 #include "train/optimizer.h"
 
-#include "ops/adam.h"
+#include "ops/updates.h"
 
 #include <math.h>
 
@@ -33,19 +33,19 @@ power(double x, int64_t n)
 static void
 update(const co_optimizer *optimizer, const coi_update *u)
 {
-    static const coi_adam_kernels *const kernels[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_adam);
-    const co_adam_options               *o = &optimizer->adam;
-    coi_adam_numbers                     numbers = {
-                            .towards_g = 1 - o->beta_1,
-                            .towards_square = 1 - o->beta_2,
-                            .rate = o->learning_rate * sqrt(1 - power(o->beta_2, u->step)) /
-                                    (1 - power(o->beta_1, u->step)),
-                            .epsilon = o->epsilon,
-                            .keep = 1 - o->weight_decay * o->learning_rate,
+    static const coi_updates *const kernels[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_updates);
+    const co_adam_options          *o = &optimizer->adam;
+    coi_adam_numbers                numbers = {
+                       .towards_g = 1 - o->beta_1,
+                       .towards_square = 1 - o->beta_2,
+                       .rate = o->learning_rate * sqrt(1 - power(o->beta_2, u->step)) /
+                               (1 - power(o->beta_1, u->step)),
+                       .epsilon = o->epsilon,
+                       .keep = 1 - o->weight_decay * o->learning_rate,
     };
-    coi_adam_arrays arrays = { u->old, u->gradient, u->value, u->slots[0], u->slots[1] };
+    coi_update_arrays arrays = { u->old, u->gradient, u->value, u->slots[0], u->slots[1] };
 
-    kernels[optimizer->runtime->isa]->of[u->dtype == CO_FLOAT64](&numbers, &arrays, u->n);
+    kernels[optimizer->runtime->isa]->adam[u->dtype == CO_FLOAT64](&numbers, &arrays, u->n);
 }
 
 static const coi_optimizer_rule adam_rule = { "Adam", num_slots, update, .counts_steps = true };

@@ -2,12 +2,14 @@
 /*
  * Stochastic gradient descent: v -= lr g; with momentum m = mu m - lr g and v += m, or v += mu m -
  * lr g (Nesterov). The numbers are rounded to the variable's dtype first, and every element takes
- * the same few operations, so the bits do not depend on how the work is spread.
+ * the same few operations, so the bits do not depend on how the work is spread. The kernels are in
+ * ops/simd/updates.c.
  */
 #include "train/optimizer.h"
 
+#include "ops/updates.h"
+
 #include <math.h>
-#include <string.h>
 
 static int
 num_slots(const co_optimizer *optimizer)
@@ -15,49 +17,18 @@ num_slots(const co_optimizer *optimizer)
     return optimizer->sgd.momentum != 0 ? 1 : 0;
 }
 
-#define DEFINE_SGD(type)                                                                           \
-    static void plain_##type(const co_sgd_options *o, const coi_update *u)                         \
-    {                                                                                              \
-        const type *old = u->old, *g = u->gradient;                                                \
-        type       *v = u->value, rate = (type)o->learning_rate;                                   \
-                                                                                                   \
-        for (int64_t i = 0; i < u->n; ++i)                                                         \
-            v[i] = old[i] - rate * g[i];                                                           \
-    }                                                                                              \
-    static void momentum_##type(const co_sgd_options *o, const coi_update *u)                      \
-    {                                                                                              \
-        const type *old = u->old, *g = u->gradient;                                                \
-        type       *v = u->value, *m = u->slots[0], rate = (type)o->learning_rate,                 \
-             mu = (type)o->momentum;                                                               \
-                                                                                                   \
-        for (int64_t i = 0; i < u->n; ++i) {                                                       \
-            m[i] = mu * m[i] - rate * g[i];                                                        \
-            v[i] = old[i] + m[i];                                                                  \
-        }                                                                                          \
-    }                                                                                              \
-    static void nesterov_##type(const co_sgd_options *o, const coi_update *u)                      \
-    {                                                                                              \
-        const type *old = u->old, *g = u->gradient;                                                \
-        type       *v = u->value, *m = u->slots[0], rate = (type)o->learning_rate,                 \
-             mu = (type)o->momentum;                                                               \
-                                                                                                   \
-        for (int64_t i = 0; i < u->n; ++i) {                                                       \
-            m[i] = mu * m[i] - rate * g[i];                                                        \
-            v[i] = old[i] + (mu * m[i] - rate * g[i]);                                             \
-        }                                                                                          \
-    }
-DEFINE_SGD(float)
-DEFINE_SGD(double)
-
 static void
 update(const co_optimizer *optimizer, const coi_update *u)
 {
-    typedef void (*kernel)(const co_sgd_options *, const coi_update *);
-    static const kernel   kernels[2][3] = { { plain_float, momentum_float, nesterov_float },
-                                            { plain_double, momentum_double, nesterov_double } };
-    const co_sgd_options *o = &optimizer->sgd;
+    static const coi_updates *const kernels[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_updates);
+    const co_sgd_options           *o = &optimizer->sgd;
+    coi_sgd_kind                    kind = o->momentum == 0 ? COI_SGD_PLAIN
+                                           : o->nesterov    ? COI_SGD_NESTEROV
+                                                            : COI_SGD_MOMENTUM;
+    coi_sgd_numbers                 numbers = { o->learning_rate, o->momentum };
+    coi_update_arrays               arrays = { u->old, u->gradient, u->value, u->slots[0], NULL };
 
-    kernels[u->dtype == CO_FLOAT64][o->momentum == 0 ? 0 : o->nesterov ? 2 : 1](o, u);
+    kernels[optimizer->runtime->isa]->sgd[kind][u->dtype == CO_FLOAT64](&numbers, &arrays, u->n);
 }
 
 static const coi_optimizer_rule sgd_rule = { "SGD", num_slots, update, .counts_steps = false };

@@ -306,7 +306,7 @@ update_large(const char *settings, co_dtype dtype, int which)
     return hash;
 }
 
-CO_TEST_BARE(updates_have_the_same_bits_with_any_number_of_threads, "")
+CO_TEST_BARE(updates_have_the_same_bits_with_any_threads_and_instruction_set, "")
 {
     for (int which = 0; which < 4; ++which)
         for (int d = 0; d < 2; ++d) {
@@ -315,6 +315,7 @@ CO_TEST_BARE(updates_have_the_same_bits_with_any_number_of_threads, "")
 
             CO_EXPECT_TRUE(update_large("threads=2", dtype, which) == one);
             CO_EXPECT_TRUE(update_large("threads=3", dtype, which) == one);
+            CO_EXPECT_TRUE(update_large("threads=1, isa=base", dtype, which) == one);
         }
 }
 

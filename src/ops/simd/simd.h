@@ -30,4 +30,11 @@
 #define COI_UNROLL _Pragma("unroll")
 #endif
 
+/* Promises of the loop that follows: no iteration reads or writes what another writes. */
+#ifdef __clang__
+#define COI_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define COI_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 #endif
