@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Element-wise operators and optimizers through the public interface. Over 64 MiB the memory is the
- * limit: the same bytes moved by a loop that does nothing else, in the same run. In cache the
- * arithmetic is: there the limit is a loop written by hand (by_hand.c), measured in turns with the
- * operator.
+ * limit: the same bytes moved by a loop that does nothing else. In cache the arithmetic is: there
+ * the limit is a loop written by hand (by_hand.c).
+ *
+ * All figures are sampled in turns, operator and limit one after the other, over several seconds: a
+ * machine with other guests has phases, of up to seconds, in which what keeps a core busy loses
+ * more than what waits for its own results, and a figure that took 10 ms came from one of them.
  */
 #include "bench.h"
 #include "by_hand.h"
@@ -15,12 +18,12 @@
 #include <immintrin.h>
 #endif
 
-enum { ROUNDS = 100 };
-
 #define LARGE           ((int64_t)16 << 20) /* elements of 64 MiB */
-#define SECONDS         0.6
-#define SHARE_OF_MEMORY 0.8 /* of the bandwidth, at least */
-#define TIMES_BY_HAND   1.2 /* at most */
+#define SHARE_OF_MEMORY 0.8                 /* of the bandwidth, at least */
+#define TIMES_BY_HAND   1.2                 /* at most */
+
+enum { TURNS_IN_CACHE = 40, ROUNDS_IN_CACHE = 25, TURNS_BEYOND = 12, ROUNDS_BEYOND = 4 };
+#define PAUSE 0.1 /* seconds after each turn */
 
 typedef struct operands {
     co_value     *x, *y, *labels, *variable, *gamma, *beta;
@@ -230,33 +233,70 @@ move_bytes(const arrays *x, traffic kind)
 
 /* --- figures --- */
 
-static double
-time_operator(co_context *ctx, operator_fn fn, const operands *o)
-{
-    double begin = bench_now();
+typedef struct comparison {
+    const char        *name;
+    operator_fn        fn;
+    hand_fn            hand; /* in cache */
+    traffic            kind; /* beyond it */
+    bool               is_matrix;
+    const operands    *operands;
+    const hand_arrays *by_hand;
+    const arrays      *arrays;
+    bench_samples      times, limits;
+} comparison;
 
-    CO_BLOCK(ctx) {
-        fn(ctx, o);
-    }
-    return (bench_now() - begin) * 1e6;
+/* Whether this processor has the instructions that by_hand.c was compiled for. */
+static bool
+can_run_by_hand(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+    return true;
+#endif
 }
 
 static void
-beside_memory(co_context *ctx, const char *name, operator_fn fn, traffic kind, const operands *o,
-              const arrays *x)
+sample(co_context *ctx, comparison *c)
 {
-    bench_samples samples = { .n = 0 }, limit = { .n = 0 };
+    double begin = bench_now(), between;
 
-    for (bench_clock c = bench_begin(ROUNDS, SECONDS); bench_more(&c);) {
-        double begin = bench_now();
+    if (c->hand == NULL)
+        move_bytes(c->arrays, c->kind);
+    else if (can_run_by_hand())
+        c->hand(c->by_hand);
+    between = bench_now();
+    if (c->hand == NULL || can_run_by_hand())
+        bench_add(&c->limits, (between - begin) * 1e6);
+    CO_BLOCK(ctx) {
+        c->fn(ctx, c->operands);
+    }
+    bench_add(&c->times, (bench_now() - between) * 1e6);
+}
 
-        move_bytes(x, kind);
-        bench_add(&limit, (bench_now() - begin) * 1e6);
-        bench_add(&samples, time_operator(ctx, fn, o));
+static void
+report(comparison *c)
+{
+    double limit = c->limits.n > 0 ? bench_best(&c->limits) : (double)NAN;
+
+    bench_report_samples(c->name, "us", &c->times, limit,
+                         c->hand != NULL ? "by hand" : "the same bytes moved",
+                         c->hand != NULL ? TIMES_BY_HAND * limit : limit / SHARE_OF_MEMORY);
+}
+
+/* Some rounds of each comparison, and that over and over, with a pause between. */
+static void
+in_turns(co_context *ctx, comparison *all, size_t n, int turns, int rounds)
+{
+    for (int turn = 0; turn < turns; ++turn) {
+        for (size_t i = 0; i < n; ++i)
+            for (int round = 0; round < rounds; ++round)
+                sample(ctx, &all[i]);
+        bench_rest(PAUSE);
     }
     bench_check(ctx);
-    bench_report_samples(name, "us", &samples, bench_best(&limit), "the same bytes moved",
-                         bench_best(&limit) / SHARE_OF_MEMORY);
+    for (size_t i = 0; i < n; ++i)
+        report(&all[i]);
 }
 
 static float *
@@ -276,20 +316,17 @@ new_array(int64_t n)
 static void
 large(co_context *ctx)
 {
-    static const struct {
-        const char *name;
-        operator_fn fn;
-        traffic     kind;
-    } all[] = {
-        { "elementwise_add_64mib", do_add, READ_TWO_WRITE },
-        { "elementwise_mul_64mib", do_mul, READ_TWO_WRITE },
-        { "elementwise_neg_64mib", do_neg, READ_WRITE },
-        { "elementwise_relu_64mib", do_relu, READ_WRITE },
-        { "elementwise_exp_64mib", do_exp, READ_WRITE },
-        { "elementwise_sum_64mib", do_sum, READ_ONE },
-        { "elementwise_sgd_64mib", do_sgd, UPDATE },
-        { "elementwise_adam_64mib", do_adam, UPDATE_THREE },
+    static comparison all[] = {
+        { .name = "elementwise_add_64mib", .fn = do_add, .kind = READ_TWO_WRITE },
+        { .name = "elementwise_mul_64mib", .fn = do_mul, .kind = READ_TWO_WRITE },
+        { .name = "elementwise_neg_64mib", .fn = do_neg, .kind = READ_WRITE },
+        { .name = "elementwise_relu_64mib", .fn = do_relu, .kind = READ_WRITE },
+        { .name = "elementwise_exp_64mib", .fn = do_exp, .kind = READ_WRITE },
+        { .name = "elementwise_sum_64mib", .fn = do_sum, .kind = READ_ONE },
+        { .name = "elementwise_sgd_64mib", .fn = do_sgd, .kind = UPDATE },
+        { .name = "elementwise_adam_64mib", .fn = do_adam, .kind = UPDATE_THREE },
     };
+    size_t   n = sizeof(all) / sizeof(all[0]);
     int64_t  dims[] = { LARGE };
     operands o = { .x = co_random_uniform(ctx, CO_FLOAT32, dims, 1, -1, 1),
                    .y = co_random_uniform(ctx, CO_FLOAT32, dims, 1, -1, 1),
@@ -298,45 +335,15 @@ large(co_context *ctx)
     arrays   x = { new_array(LARGE), new_array(LARGE), new_array(LARGE), new_array(LARGE) };
 
     o.variable = co_variable(ctx, o.x, NULL);
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); ++i)
-        beside_memory(ctx, all[i].name, all[i].fn, all[i].kind, &o, &x);
+    for (size_t i = 0; i < n; ++i) {
+        all[i].operands = &o;
+        all[i].arrays = &x;
+    }
+    in_turns(ctx, all, n, TURNS_BEYOND, ROUNDS_BEYOND);
     free(x.a);
     free(x.b);
     free(x.c);
     free(x.out);
-}
-
-/* Whether this processor has the instructions that by_hand.c was compiled for. */
-static bool
-can_run_by_hand(void)
-{
-#if defined(__x86_64__)
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#else
-    return true;
-#endif
-}
-
-static void
-beside_hand(co_context *ctx, const char *name, operator_fn fn, hand_fn hand, const operands *o,
-            const hand_arrays *a)
-{
-    bench_samples samples = { .n = 0 }, by_hand = { .n = 0 };
-    double        limit = (double)NAN;
-
-    for (bench_clock c = bench_begin(ROUNDS, SECONDS); bench_more(&c);) {
-        double begin = bench_now();
-
-        if (can_run_by_hand()) {
-            hand(a);
-            bench_add(&by_hand, (bench_now() - begin) * 1e6);
-        }
-        bench_add(&samples, time_operator(ctx, fn, o));
-    }
-    bench_check(ctx);
-    if (by_hand.n > 0)
-        limit = bench_best(&by_hand);
-    bench_report_samples(name, "us", &samples, limit, "by hand", TIMES_BY_HAND * limit);
 }
 
 /* What the loops by hand work on: the operands of the operators, and room of their own for
@@ -363,22 +370,30 @@ arrays_for(co_context *ctx, const operands *o, float *room[6])
 static void
 small(co_context *ctx)
 {
-    static const struct {
-        const char *name;
-        operator_fn fn;
-        hand_fn     hand;
-        bool        is_matrix;
-    } all[] = {
-        { "elementwise_relu", do_relu, hand_relu, false },
-        { "elementwise_exp", do_exp, hand_exp, false },
-        { "elementwise_tanh", do_tanh, hand_tanh, false },
-        { "elementwise_gelu", do_gelu, hand_gelu, false },
-        { "elementwise_gelu_back", do_gelu_back, hand_gelu_back, false },
-        { "elementwise_softmax", do_softmax, hand_softmax, true },
-        { "elementwise_cross_entropy", do_cross_entropy, hand_cross_entropy, true },
-        { "elementwise_layer_norm", do_layer_norm, hand_layer_norm, true },
-        { "elementwise_layer_norm_back", do_layer_norm_back, hand_layer_norm_back, true },
+    static comparison all[] = {
+        { .name = "elementwise_relu", .fn = do_relu, .hand = hand_relu },
+        { .name = "elementwise_exp", .fn = do_exp, .hand = hand_exp },
+        { .name = "elementwise_tanh", .fn = do_tanh, .hand = hand_tanh },
+        { .name = "elementwise_gelu", .fn = do_gelu, .hand = hand_gelu },
+        { .name = "elementwise_gelu_back", .fn = do_gelu_back, .hand = hand_gelu_back },
+        { .name = "elementwise_softmax",
+          .fn = do_softmax,
+          .hand = hand_softmax,
+          .is_matrix = true },
+        { .name = "elementwise_cross_entropy",
+          .fn = do_cross_entropy,
+          .hand = hand_cross_entropy,
+          .is_matrix = true },
+        { .name = "elementwise_layer_norm",
+          .fn = do_layer_norm,
+          .hand = hand_layer_norm,
+          .is_matrix = true },
+        { .name = "elementwise_layer_norm_back",
+          .fn = do_layer_norm_back,
+          .hand = hand_layer_norm_back,
+          .is_matrix = true },
     };
+    size_t   num_figures = sizeof(all) / sizeof(all[0]);
     int64_t  n[] = { HAND_ELEMENTS }, rows[] = { HAND_ROWS }, row[] = { HAND_COLUMNS };
     int64_t  dims[] = { HAND_ROWS, HAND_COLUMNS };
     operands flat = { .x = co_random_uniform(ctx, CO_FLOAT32, n, 1, -4, 4),
@@ -395,9 +410,11 @@ small(co_context *ctx)
     hand_arrays of_flat = arrays_for(ctx, &flat, room[0]);
     hand_arrays of_matrix = arrays_for(ctx, &matrix, room[1]);
 
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); ++i)
-        beside_hand(ctx, all[i].name, all[i].fn, all[i].hand, all[i].is_matrix ? &matrix : &flat,
-                    all[i].is_matrix ? &of_matrix : &of_flat);
+    for (size_t i = 0; i < num_figures; ++i) {
+        all[i].operands = all[i].is_matrix ? &matrix : &flat;
+        all[i].by_hand = all[i].is_matrix ? &of_matrix : &of_flat;
+    }
+    in_turns(ctx, all, num_figures, TURNS_IN_CACHE, ROUNDS_IN_CACHE);
     for (int i = 0; i < 12; ++i)
         free(room[i / 6][i % 6]);
 }
