@@ -330,12 +330,11 @@ count_warnings(co_log_level level, const char *line, void *user)
 CO_TEST_BARE(conv2d_notices_a_reference_kernel_of_onednn, "")
 {
     int         warnings = 0;
-    co_context *ctx_of_log = open_logged("log=warning, isa=v3, convolution=onednn", count_warnings,
+    co_context *ctx_of_log = open_logged("log=warning, convolution=onednn", count_warnings,
                                          &warnings);
     co_value   *in[2];
 
-    if (!COI_HAVE_ONEDNN || !co_ok(ctx_of_log)) {
-        co_clear(ctx_of_log);
+    if (!COI_HAVE_ONEDNN || ctx_of_log->runtime->isa == COI_ISA_BASE) {
         co_close(ctx_of_log);
         CO_SKIP("built without oneDNN, or the processor lacks v3");
     }
@@ -368,7 +367,7 @@ count_kernels(co_log_level level, const char *line, void *user)
         return;
     count->patches += strstr(line, "conv2d: by own products of patches") != NULL;
     count->places += strstr(line, "conv2d: by own sums over the places of the filter") != NULL;
-    count->onednn += strstr(line, "conv2d: by oneDNN, kernel jit") != NULL;
+    count->onednn += strstr(line, "conv2d: by oneDNN, kernel ") != NULL;
     count->widened += strstr(line, " of float32 on ") != NULL;
 }
 
