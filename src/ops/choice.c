@@ -79,7 +79,7 @@ coi_choose_turned(coi_conv2d_kind kind, co_dtype dtype, const coi_conv2d *g)
 static int64_t
 lanes_of(int64_t columns, int nr)
 {
-    int64_t left = columns % nr;
+    int64_t left = columns & (nr - 1);
 
     return columns - left + (left == 0 ? 0 : left <= nr / 2 ? nr * 3 / 4 : nr);
 }

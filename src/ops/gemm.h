@@ -51,13 +51,13 @@ typedef struct coi_gemm_plan {
                         `asked` */
     coi_gemm asked;
     void    *packed_a, *packed_b;
-    int64_t  tile_m, tile_n; /* extents of a chunk of C, multiples of the micro-tile */
+    int64_t  tile_m, tile_n; /* extents of a chunk of C, multiples of the micro-tile if several */
 } coi_gemm_plan;
 
 /* The kernels of one element type and instruction set. Panels are micro-tiles' worth of rows of A
  * or columns of B. */
 typedef struct coi_gemm_kernels {
-    int    mr, nr;
+    int    mr, nr; /* nr is a power of two */
     size_t element_size;
     /* Rows [i0, i1) of A, i0 at a panel's border. */
     void (*pack_a)(const coi_gemm_plan *plan, int64_t i0, int64_t i1);

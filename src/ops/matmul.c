@@ -181,7 +181,8 @@ run_items(products *p, int64_t first, int64_t last, coi_team *team)
         }
     }
     for (int64_t item = first; item < last; ++item) {
-        plan_item(p, item, &plan);
+        if (item > first)
+            plan_item(p, item, &plan);
         coi_gemm_run_on(&plan, p->kernels, scratch == NULL ? NULL : scratch->data, team);
     }
     if (scratch != NULL)
@@ -200,17 +201,19 @@ run_chunk(void *arg, int64_t chunk)
 static co_code
 run_products(coi_call *call, const coi_finish *finish)
 {
-    products p = { .kernels = coi_gemm_kernels_of(call->ctx->runtime->isa,
-                                                  (co_dtype)call->out[0]->dtype),
-                   .device = call->device,
-                   .a = COI_IN(call, 0, char),
-                   .b = COI_IN(call, 1, char),
-                   .c = COI_OUT(call, 0, char),
-                   .finish = finish,
-                   .packing = call->ctx->runtime->settings.product };
+    products p;
     int64_t  work, num_chunks;
 
-    coi_matmul_view_of(call, &p.view);
+    coi_matmul_view_of(call, &p.view); /* whose many bytes need not be zero before */
+    p.kernels = coi_gemm_kernels_of(call->ctx->runtime->isa, (co_dtype)call->out[0]->dtype);
+    p.device = call->device;
+    p.a = COI_IN(call, 0, char);
+    p.b = COI_IN(call, 1, char);
+    p.c = COI_OUT(call, 0, char);
+    p.finish = finish;
+    p.packing = call->ctx->runtime->settings.product;
+    p.items_per_chunk = 0;
+    atomic_init(&p.no_memory, false);
     if (p.view.num_items * p.view.m * p.view.n == 0)
         return CO_OK;
     work = p.view.m * p.view.n * p.view.k;

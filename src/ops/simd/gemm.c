@@ -21,6 +21,8 @@
 /* Depths packed at once: the lines that panels share stay in the first-level cache, also where
  * strides are powers of two. */
 #define PACK_DEPTH 8
+/* Columns of eight rows that are turned at once. */
+#define TURN_COLUMNS 64
 
 /*
  * Turn squares of 8 x 8 floats or 4 x 4 doubles: row i of `from` becomes column i of `to`. Packing

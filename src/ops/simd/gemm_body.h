@@ -125,8 +125,11 @@ OF(panel)(const OF(strip) * s, const REAL *a, int64_t a_panel, REAL *c, int64_t 
     }
 }
 
-/* Element (i, j) of `from` becomes (j, i) of `to`. The last squares go over a part of those
- * before. */
+/*
+ * Element (i, j) of `from` becomes (j, i) of `to`. The last squares go over a part of those before.
+ * Eight rows are read along some columns, line by line: across the rows first, lines whose distance
+ * is a power of two would be gone when their second half is wanted.
+ */
 static void
 OF(gemm_turn)(const void *given, int64_t from_row, int64_t rows, int64_t columns, void *result,
               int64_t to_row)
@@ -140,13 +143,16 @@ OF(gemm_turn)(const void *given, int64_t from_row, int64_t rows, int64_t columns
                 to[j * to_row + i] = from[i * from_row + j];
         return;
     }
-    for (int64_t j = 0; j < columns; j += OF(SQUARE)) {
-        j = j < columns - OF(SQUARE) ? j : columns - OF(SQUARE);
-        for (int64_t i = 0; i < rows; i += OF(SQUARE)) {
-            i = i < rows - OF(SQUARE) ? i : rows - OF(SQUARE);
-            OF(square)(from + i * from_row + j, from_row, to + j * to_row + i, to_row);
+    for (int64_t j0 = 0; j0 < columns; j0 += TURN_COLUMNS)
+        for (int64_t i0 = 0; i0 < rows; i0 += OF(SQUARE)) {
+            int64_t i = i0 < rows - OF(SQUARE) ? i0 : rows - OF(SQUARE);
+            int64_t end = columns - j0 < TURN_COLUMNS ? columns : j0 + TURN_COLUMNS;
+
+            for (int64_t j = j0; j < end; j += OF(SQUARE)) {
+                j = j < columns - OF(SQUARE) ? j : columns - OF(SQUARE);
+                OF(square)(from + i * from_row + j, from_row, to + j * to_row + i, to_row);
+            }
         }
-    }
 }
 
 /*
