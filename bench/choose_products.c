@@ -46,6 +46,7 @@ static const shape shapes[] = {
     { 24, 512, 256, "nn" },
     { 36, 512, 256, "nn" },
     { 128, 512, 256, "nn" },
+    { 128, 1024, 512, "nn" },
     /* few depths, few elements */
     { 128, 512, 12, "nn" },
     { 128, 512, 24, "nn" },

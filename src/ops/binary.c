@@ -551,6 +551,17 @@ gelu_tanh_grad_grad(coi_grad *g)
     return backward_grad(g, co_mul(ctx, co_mul(ctx, g->upstream[0], g->in[1]), bend));
 }
 
+/* What flowed in is a condition here, not a factor. */
+static co_code
+where_flowing_grad(coi_grad *g)
+{
+    if (g->needed[0])
+        g->grads[0] = coi_unbroadcast(g->ctx,
+                                      coi_apply2(g->ctx, g->op, g->upstream[0], g->in[1], NULL),
+                                      g->in[0]);
+    return g->ctx->error.code;
+}
+
 /* Strings have no fast loop. */
 static co_code
 equal_run(coi_call *call)
@@ -627,6 +638,8 @@ BACKWARD(elu_grad, COI_ELU_GRAD,
 BACKWARD(selu_grad, COI_SELU_GRAD, "The gradient of selu from its result.", elu_grad_grad)
 BACKWARD(gelu_tanh_grad, COI_GELU_TANH_GRAD, "The gradient of gelu by tanh, from its operand y.",
          gelu_tanh_grad_grad)
+BACKWARD(where_flowing, COI_WHERE_FLOWING, "A gradient y where dy is not 0, else 0.",
+         where_flowing_grad)
 
 #define LEAKY_ATTRS(X) X(coi_leaky_attrs, alpha, FLOAT, "=0.2", NULL)
 COI_ATTR_TABLE(coi_leaky_attrs, LEAKY_ATTRS)

@@ -8,16 +8,13 @@
 #include <string.h>
 
 /*
- * Who convolves: the first row that fits kind (coi_conv2d_kind), channels and multiply-adds. Below
- * some hundred thousand multiply-adds making a primitive of oneDNN for every new shape costs more
- * than it gives.
- *
- * By instruction set: the rows were measured for v3 (Zen 4, AVX2). v4 is NOT measured, for want of
- * a processor with AVX-512: it follows the rows of v3 by rule, not by rows of its own. The baseline
- * has no row: oneDNN's kernels need more than it.
+ * Who convolves: the first row that fits instruction set, kind (coi_conv2d_kind), channels and
+ * multiply-adds. Below some hundred thousand multiply-adds making a primitive of oneDNN for every
+ * new shape costs more than it gives. v3 was measured on Zen 4 without AVX-512, v4 on Zen 4 with
+ * it; the baseline has no row: oneDNN's kernels need more than it.
  */
 typedef struct row {
-    uint8_t kind;
+    uint8_t isa, kind;
     bool    by_onednn;
     int32_t channels; /* at most */
     int64_t work;     /* at least */
@@ -26,25 +23,43 @@ typedef struct row {
 #define ANY INT32_MAX
 
 static const row rows[] = {
-    { COI_CONV2D, true, ANY, 1 << 18 },       { COI_CONV2D_INPUT, false, 1, 0 },
-    { COI_CONV2D_INPUT, true, ANY, 1 << 18 }, { COI_CONV2D_FILTER, false, 1, 0 },
-    { COI_CONV2D_FILTER, true, 31, 1 << 18 }, { COI_CONV2D_FILTER, false, ANY, 0 },
+    { COI_ISA_V3, COI_CONV2D, true, ANY, 1 << 18 },
+    { COI_ISA_V3, COI_CONV2D_INPUT, false, 1, 0 },
+    { COI_ISA_V3, COI_CONV2D_INPUT, true, ANY, 1 << 18 },
+    { COI_ISA_V3, COI_CONV2D_FILTER, false, 1, 0 },
+    { COI_ISA_V3, COI_CONV2D_FILTER, true, 31, 1 << 18 },
+    { COI_ISA_V4, COI_CONV2D, true, ANY, 1 << 18 },
+    { COI_ISA_V4, COI_CONV2D_INPUT, false, 3, 0 },
+    { COI_ISA_V4, COI_CONV2D_INPUT, true, ANY, 1 << 18 },
+    { COI_ISA_V4, COI_CONV2D_FILTER, true, ANY, 1 << 18 },
 };
-
-/*
- * The limits below are of shape and dtype; the instruction set comes in by `nr`, the columns of its
- * micro-kernel's tile. Measured for v3; v4 and the baseline have the same.
- */
 
 /* Up to this many channels patches are made channel by channel. */
 enum { TURNED_CHANNELS = 1 };
+
+/* How products are carried out, by instruction set; measured where the rows above were. The
+ * baseline has what v3 has. */
+typedef struct product_limits {
+    /* Operands of at most this many elements are read where they are: with 16 lanes the loop waits
+     * for its arithmetic also while the second-level cache feeds it, with 8 only while the first
+     * does. */
+    int64_t few_elements;
+    /* What a panel of one vector takes, in quarters of a panel of two. Where a vector is as much as
+     * the processor multiplies at once that is half; where it is half as much, it loads more than
+     * it multiplies. */
+    int half_panel;
+} product_limits;
+
+static const product_limits limits[COI_NUM_ISAS] = {
+    [COI_ISA_BASE] = { 4096, 3 },
+    [COI_ISA_V3] = { 4096, 3 },
+    [COI_ISA_V4] = { 1 << 18, 2 },
+};
 
 /* Up to this many rows of A, B is used too seldom to be worth packing. */
 enum { FEW_ROWS = 24 };
 /* Up to this depth filling C takes longer than reading B in place. */
 enum { FEW_DEPTHS = 16 };
-/* Operands of at most this many elements stay in the first-level cache whatever their strides. */
-enum { FEW_ELEMENTS = 4096 };
 /* From this depth on, turning the result costs less than vectors that are not filled. */
 enum { TURNED_DEPTH = 8 };
 /* Turning an element of A, in lanes of multiply-adds. */
@@ -63,7 +78,8 @@ coi_choose_onednn(const coi_runtime *runtime, coi_conv2d_kind kind, co_dtype dty
     if (strcmp(whose, "onednn") == 0)
         return true;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i)
-        if (rows[i].kind == kind && g->c <= rows[i].channels && coi_conv2d_work(g) >= rows[i].work)
+        if (rows[i].isa == runtime->isa && rows[i].kind == kind && g->c <= rows[i].channels &&
+            coi_conv2d_work(g) >= rows[i].work)
             return rows[i].by_onednn;
     return false;
 }
@@ -74,39 +90,41 @@ coi_choose_turned(coi_conv2d_kind kind, co_dtype dtype, const coi_conv2d *g)
     return kind == COI_CONV2D_FILTER && dtype == CO_FLOAT32 && g->c <= TURNED_CHANNELS;
 }
 
-/* What a row of C costs, in lanes of multiply-adds: a panel of one vector takes as long as one and
- * a half, because it loads more. */
+/* What a row of C costs, in lanes of multiply-adds. */
 static int64_t
-lanes_of(int64_t columns, int nr)
+lanes_of(const coi_gemm_kernels *kernels, int64_t columns)
 {
-    int64_t left = columns & (nr - 1);
+    int64_t nr = kernels->nr, left = columns & (nr - 1);
+    int     half = limits[kernels->isa].half_panel;
 
-    return columns - left + (left == 0 ? 0 : left <= nr / 2 ? nr * 3 / 4 : nr);
+    return columns - left + (left == 0 ? 0 : left <= nr / 2 ? nr / 4 * half : nr);
 }
 
 bool
-coi_choose_turned_product(int nr, coi_packing asked, const coi_gemm *g)
+coi_choose_turned_product(const coi_gemm_kernels *kernels, coi_packing asked, const coi_gemm *g)
 {
     if (!g->turnable || g->accumulate || g->k == 0)
         return false;
     if (asked != COI_PACK_BY_SHAPE)
         return asked == COI_PACK_TURNED;
-    return g->n < 2 * nr && g->k >= TURNED_DEPTH &&
-           g->n * lanes_of(g->m, nr) + (g->a_row == 1 ? 0 : TURNING_LANES * g->m) <
-               g->m * lanes_of(g->n, nr);
+    return g->n < 2 * kernels->nr && g->k >= TURNED_DEPTH &&
+           g->n * lanes_of(kernels, g->m) + (g->a_row == 1 ? 0 : TURNING_LANES * g->m) <
+               g->m * lanes_of(kernels, g->n);
 }
 
 void
-coi_choose_packing(int nr, coi_packing asked, const coi_gemm *g, bool *pack_a, bool *pack_b)
+coi_choose_packing(const coi_gemm_kernels *kernels, coi_packing asked, const coi_gemm *g,
+                   bool *pack_a, bool *pack_b)
 {
-    bool by_shape = asked == COI_PACK_BY_SHAPE || asked == COI_PACK_TURNED;
-    bool both = asked == COI_PACK_BOTH;
+    int64_t few = limits[kernels->isa].few_elements;
+    bool    by_shape = asked == COI_PACK_BY_SHAPE || asked == COI_PACK_TURNED;
+    bool    both = asked == COI_PACK_BOTH;
 
-    *pack_a = by_shape ? g->a_col != 1 && g->m > FEW_ROWS && g->n > FEW_PANELS * nr &&
-                             g->m * g->k > FEW_ELEMENTS
+    *pack_a = by_shape ? g->a_col != 1 && g->m > FEW_ROWS && g->n > FEW_PANELS * kernels->nr &&
+                             g->m * g->k > few
                        : both || asked == COI_PACK_A;
     *pack_b = g->b_col != 1 || /* the kernel reads rows */
               (by_shape
-                   ? g->m > FEW_ROWS && g->n > nr && g->k > FEW_DEPTHS && g->n * g->k > FEW_ELEMENTS
+                   ? g->m > FEW_ROWS && g->n > kernels->nr && g->k > FEW_DEPTHS && g->n * g->k > few
                    : both || asked == COI_PACK_B);
 }

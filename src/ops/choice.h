@@ -18,11 +18,12 @@ bool coi_choose_onednn(const coi_runtime *runtime, coi_conv2d_kind kind, co_dtyp
 /* Patches as columns? */
 bool coi_choose_turned(coi_conv2d_kind kind, co_dtype dtype, const coi_conv2d *g);
 /*
- * How a product is carried out by a micro-kernel whose tile has nr columns, if `asked` leaves that
- * to the shape: whether C is computed turned, with vectors along m, and which operands are copied
- * into panels.
+ * How a product is carried out by these kernels, if `asked` leaves that to the shape: whether C is
+ * computed turned, with vectors along m, and which operands are copied into panels.
  */
-bool coi_choose_turned_product(int nr, coi_packing asked, const coi_gemm *g);
-void coi_choose_packing(int nr, coi_packing asked, const coi_gemm *g, bool *pack_a, bool *pack_b);
+bool coi_choose_turned_product(const coi_gemm_kernels *kernels, coi_packing asked,
+                               const coi_gemm *g);
+void coi_choose_packing(const coi_gemm_kernels *kernels, coi_packing asked, const coi_gemm *g,
+                        bool *pack_a, bool *pack_b);
 
 #endif

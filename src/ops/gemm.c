@@ -67,7 +67,7 @@ coi_gemm_plan_init(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, coi_pac
     /* Member by member: filling the whole with zeros first is a tenth of a small product. */
     plan->g = *g;
     plan->asked = *g;
-    plan->turned = coi_choose_turned_product(kernels->nr, packing, g);
+    plan->turned = coi_choose_turned_product(kernels, packing, g);
     if (plan->turned) {
         plan->g.m = g->n;
         plan->g.n = g->m;
@@ -79,7 +79,7 @@ coi_gemm_plan_init(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, coi_pac
         plan->g.b_col = g->a_row;
         plan->g.c_row = g->m;
     }
-    coi_choose_packing(kernels->nr, packing, &plan->g, &plan->pack_a, &plan->pack_b);
+    coi_choose_packing(kernels, packing, &plan->g, &plan->pack_a, &plan->pack_b);
     plan->pack_late = plan->pack_b && !plan->pack_a && plan->g.m <= TILE_M;
     if (plan->pack_late)
         plan->pack_b = false;

@@ -57,8 +57,9 @@ typedef struct coi_gemm_plan {
 /* The kernels of one element type and instruction set. Panels are micro-tiles' worth of rows of A
  * or columns of B. */
 typedef struct coi_gemm_kernels {
-    int    mr, nr; /* nr is a power of two */
-    size_t element_size;
+    coi_isa isa;
+    int     mr, nr; /* nr is a power of two */
+    size_t  element_size;
     /* Rows [i0, i1) of A, i0 at a panel's border. */
     void (*pack_a)(const coi_gemm_plan *plan, int64_t i0, int64_t i1);
     void (*pack_b)(const coi_gemm_plan *plan, int64_t panel);

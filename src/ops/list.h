@@ -171,6 +171,7 @@
     X(unsorted_segment_sum)                                                                        \
     X(unstack)                                                                                     \
     X(where)                                                                                       \
+    X(where_flowing)                                                                               \
     X(where_index)                                                                                 \
     X(zeros)                                                                                       \
     X(zeros_like)

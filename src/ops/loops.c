@@ -244,6 +244,7 @@ COI_BINARY_LOOP(selu_grad_f32, float, float,
                 p < 0 ? q * (p + (float)SELU_LOW) : q * (float)SELU_SCALE)
 COI_BINARY_LOOP(selu_grad_f64, double, double, p < 0 ? q * (p + SELU_LOW) : q * SELU_SCALE)
 COI_BINARY_LOOP(gelu_tanh_grad_f64, double, double, q *gelu_tanh_slope(p))
+COI_BINARY_LOOP(where_flowing_f64, double, double, q == 0 ? 0 : p)
 
 #define INTEGER_LANES(name)  [COI_I32] = name##_i32, [COI_I64] = name##_i64, [COI_U64] = name##_u64
 #define WRAPPING_LANES(name) [COI_I32] = name##_32, [COI_I64] = name##_64, [COI_U64] = name##_64
@@ -266,6 +267,7 @@ const coi_binary_loops coi_binary_loops_rare = {
         [COI_ELU_GRAD] = { FLOATS(elu_grad) },
         [COI_SELU_GRAD] = { FLOATS(selu_grad) },
         [COI_GELU_TANH_GRAD] = { [COI_F64] = gelu_tanh_grad_f64 },
+        [COI_WHERE_FLOWING] = { [COI_F64] = where_flowing_f64 },
         [COI_EQUAL] = { [COI_F64] = equal_f64, INTEGER_LANES(equal) },
         [COI_LESS] = { [COI_F64] = less_f64, INTEGER_LANES(less) },
         [COI_LESS_EQUAL] = { [COI_F64] = less_equal_f64, INTEGER_LANES(less_equal) },

@@ -150,7 +150,7 @@ run_chunk(void *arg, int64_t chunk)
 
     if (last > j->total)
         last = j->total;
-    if (!coi_dtypes[j->dtype].floating)
+    if (!coi_dtypes[j->dtype].floating) /* rare: a loop for each of eight dtypes is not worth it */
         coi_ref_max_pool_whole(&j->p, j->dtype, j->x, j->out, first, last);
     else if (j->op == &coi_op_max_pool2d)
         j->kernels->forward(&j->p, j->x, j->out, first, last);

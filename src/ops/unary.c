@@ -142,15 +142,12 @@ silu_slope(co_context *ctx, co_value *x)
     return co_mul(ctx, s, one_plus(ctx, co_mul(ctx, x, one_minus(ctx, s))));
 }
 
-/* A gradient, but 0 where it is NaN and nothing flows in, as TensorFlow has it: the root of a zero
- * that does not count has no slope, and should not spoil the others. */
+/* A gradient, but 0 where nothing flows in, as TensorFlow has it: the root of a zero that does not
+ * count has no slope, and should not spoil the others. */
 static co_value *
 where_it_flows(co_context *ctx, co_value *up, co_value *gradient)
 {
-    co_value *zero = co_zeros(ctx, (co_dtype)up->dtype, NULL, 0);
-    co_value *is_void = co_logical_and(ctx, co_isnan(ctx, gradient), co_equal(ctx, up, zero));
-
-    return co_where(ctx, is_void, zero, gradient);
+    return coi_apply2(ctx, &coi_op_where_flowing, gradient, up, NULL);
 }
 
 GRADIENT(neg, co_neg(ctx, up))

@@ -150,9 +150,6 @@ CO_TEST_BARE(kernels_of_conv2d_are_chosen_by_the_table, "")
     CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D_INPUT, CO_FLOAT32, &g));
     CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D_FILTER, CO_FLOAT32, &g));
     CO_EXPECT_FALSE(coi_choose_turned(COI_CONV2D_FILTER, CO_FLOAT32, &g));
-    runtime.isa = COI_ISA_BASE;
-    CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
-    runtime.isa = COI_ISA_V4;
     g.c = g.ic = 32;
     CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D_FILTER, CO_FLOAT32, &g));
     strcpy(runtime.settings.convolution, "onednn");
@@ -160,6 +157,14 @@ CO_TEST_BARE(kernels_of_conv2d_are_chosen_by_the_table, "")
     strcpy(runtime.settings.convolution, "own");
     CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
     strcpy(runtime.settings.convolution, "auto");
+    runtime.isa = COI_ISA_V4;
+    CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D_FILTER, CO_FLOAT32, &g));
+    g.c = g.ic = 3;
+    CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D_FILTER, CO_FLOAT32, &g));
+    CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D_INPUT, CO_FLOAT32, &g));
+    runtime.isa = COI_ISA_BASE;
+    CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
+    runtime.isa = COI_ISA_V4;
     g.n = g.oh = 1;
     CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
 }

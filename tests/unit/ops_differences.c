@@ -150,6 +150,7 @@ static const ops_row rows[] = {
     ROW("unsorted_segment_sum", "r[5,2] i3[5]", "num_segments=3"),
     ROW("unstack", "r[2,3]", "axis=1"),
     ROW("where", "b[2,3] r[3] r[2,3]", ""),
+    ROW("where_flowing", "r[2,3] p[3]", ""),
 };
 /* clang-format on */
 #define NUM_ROWS (sizeof(rows) / sizeof(rows[0]))

@@ -29,7 +29,7 @@ static const ops_row rows[] = {
     ROW("logical_not", "b[A,B,C]", ""),
     TWO("add"), TWO("sub"), TWO("mul"), TWO("maximum"), TWO("minimum"), TWO("squared_difference"), TWO("equal"), TWO("not_equal"),
     TWO("less"), TWO("less_equal"), TWO("greater"), TWO("greater_equal"), TWO("elu_grad"), TWO("gelu_tanh_grad"), TWO("relu_grad"),
-    TWO("relu6_grad"), TWO("selu_grad"), TWO("sigmoid_grad"), TWO("tanh_grad"),
+    TWO("relu6_grad"), TWO("selu_grad"), TWO("sigmoid_grad"), TWO("tanh_grad"), TWO("where_flowing"),
     ROW("div", "r[A,B] p[B]", ""), ROW("floordiv", "r[A,B] p[A,1]", ""), ROW("mod", "r[A,B] p[B]", ""), ROW("pow", "p[A,B] r[B]", ""),
     ROW("add", "i9[A,B] i9[B]", ""), ROW("mul", "j9[A,1] j9[B]", ""),
     ROW("logical_and", "b[A,B] b[B]", ""), ROW("logical_or", "b[A,B] b[B]", ""), ROW("logical_xor", "b[A,1] b[B]", ""),
@@ -204,12 +204,13 @@ farthest(co_context *ctx, co_value *a, co_value *b)
     return worst;
 }
 
-/* Roundings: gradients of filters are sums over thousands of pixels, and those of layers go through
- * an activation before. */
+/* Roundings: results and gradients are sums of up to some hundred elements (44 apart were seen in a
+ * sum of 387); gradients of filters are sums over thousands of pixels, and those of layers go
+ * through an activation before. */
 static double
 limit_of(const ops_row *row)
 {
-    return strncmp(row->name, "conv2d", 6) == 0 ? 512 : 32;
+    return strncmp(row->name, "conv2d", 6) == 0 ? 512 : 64;
 }
 
 /* One row with sizes filled in. Returns whether it was computed. */

@@ -217,6 +217,7 @@ static const ops_row rows[] = {
     ROW_WHOLE("unsorted_segment_sum", "r[613,331] i61[613]", "num_segments=61"),
     ROW_WHOLE("unstack", "r[3,202903]", ""),
     ROW("where", "b" BIG " r[613] r" BIG, ""),
+    ROW("where_flowing", "r" BIG " r" BIG, ""),
     ROW_WHOLE("where_index", "b" BIG, ""),
     ROW_WHOLE("zeros", "", "shape=[331,613]"),
     ROW_WHOLE("zeros_like", "r" BIG, ""),

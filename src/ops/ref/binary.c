@@ -191,6 +191,12 @@ selu_grad_of(coi_number y, coi_number dy)
 }
 
 static coi_number
+where_flowing_of(coi_number gradient, coi_number dy)
+{
+    return dy.f == 0 ? (coi_number){ dy.cls, 0, 0 } : gradient;
+}
+
+static coi_number
 gelu_tanh_grad_of(coi_number x, coi_number dy)
 {
     const double c = 0.79788456080286535588, a = (double)0.044715f;
@@ -235,6 +241,7 @@ static const binary_fn functions[COI_NUM_BINARY] = {
     [COI_ELU_GRAD] = elu_grad_of,
     [COI_SELU_GRAD] = selu_grad_of,
     [COI_GELU_TANH_GRAD] = gelu_tanh_grad_of,
+    [COI_WHERE_FLOWING] = where_flowing_of,
     [COI_EQUAL] = equal_of,
     [COI_LESS] = less_of,
     [COI_LESS_EQUAL] = less_equal_of,

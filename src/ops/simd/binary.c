@@ -32,6 +32,7 @@ COI_BINARY_LOOP(less_equal_f32, float, uint8_t, p <= q)
 COI_BINARY_LOOP(relu_grad_f32, float, float, q *(p > 0 ? 1.0f : 0.0f))
 COI_BINARY_LOOP(tanh_grad_f32, float, float, q *(1 - p * p))
 COI_BINARY_LOOP(sigmoid_grad_f32, float, float, q *p *(1 - p))
+COI_BINARY_LOOP(where_flowing_f32, float, float, q == 0 ? 0 : p)
 
 /* One loop for all pairings, with a single operand written out: the exponential is worth more than
  * that. */
@@ -73,6 +74,7 @@ const coi_binary_loops COI_LOOP_TABLE(coi_binary_loops) = {
         [COI_TANH_GRAD] = { [COI_F32] = tanh_grad_f32 },
         [COI_SIGMOID_GRAD] = { [COI_F32] = sigmoid_grad_f32 },
         [COI_GELU_TANH_GRAD] = { [COI_F32] = gelu_tanh_grad_f32 },
+        [COI_WHERE_FLOWING] = { [COI_F32] = where_flowing_f32 },
         [COI_EQUAL] = { [COI_F32] = equal_f32 },
         [COI_LESS] = { [COI_F32] = less_f32 },
         [COI_LESS_EQUAL] = { [COI_F32] = less_equal_f32 },

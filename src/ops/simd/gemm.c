@@ -9,6 +9,13 @@
 #include "ops/simd/vector.h"
 
 #define NV 2
+#if defined(COI_ISA_v4)
+#define ISA COI_ISA_V4
+#elif defined(COI_ISA_v3)
+#define ISA COI_ISA_V3
+#else
+#define ISA COI_ISA_BASE
+#endif
 #ifdef COI_ISA_base
 #define MR   4 /* a product that is rounded needs a register too */
 #define WIDE 4 /* MR, or a little more that vectors copy at once */

@@ -322,6 +322,7 @@ OF(gemm_pack_a)(const coi_gemm_plan *plan, int64_t first, int64_t end)
 }
 
 const coi_gemm_kernels COI_PER_ISA(OF(coi_gemm)) = {
+    .isa = ISA,
     .mr = MR,
     .nr = OF(NR),
     .element_size = sizeof(REAL),

@@ -110,6 +110,7 @@ typedef enum coi_binary_kind {
     COI_ELU_GRAD,
     COI_SELU_GRAD,
     COI_GELU_TANH_GRAD, /* p is the operand of the forward step here */
+    COI_WHERE_FLOWING,  /* p is what a backward step gives */
     COI_EQUAL,          /* from here on the result is bool */
     COI_LESS,
     COI_LESS_EQUAL,
