@@ -78,10 +78,12 @@ if(COHORT_SIMD_SOURCES)
         "${PROJECT_SOURCE_DIR}/src/ops/simd/softmax.c" "${PROJECT_SOURCE_DIR}/src/ops/simd/reduce.c" PROPERTIES
         COMPILE_OPTIONS "$<$<CONFIG:Release>:$<IF:${is_fallback},-Os,-O3>>;$<$<C_COMPILER_ID:GNU>:-fno-unswitch-loops>")
     # Where there is v3, the baseline serves processors from before 2013: these are compiled for size there. What the compiler made
-    # vectors of (the two above, unary.c and binary.c) then has none.
+    # vectors of (all but gemm.c) then has none.
     set_source_files_properties(
         "${PROJECT_SOURCE_DIR}/src/ops/simd/gemm.c" "${PROJECT_SOURCE_DIR}/src/ops/simd/pool.c"
-        "${PROJECT_SOURCE_DIR}/src/ops/simd/unary.c" "${PROJECT_SOURCE_DIR}/src/ops/simd/binary.c" PROPERTIES
+        "${PROJECT_SOURCE_DIR}/src/ops/simd/unary.c" "${PROJECT_SOURCE_DIR}/src/ops/simd/binary.c"
+        "${PROJECT_SOURCE_DIR}/src/ops/simd/half.c" "${PROJECT_SOURCE_DIR}/src/ops/simd/cast.c"
+        "${PROJECT_SOURCE_DIR}/src/ops/simd/updates.c" PROPERTIES
         COMPILE_OPTIONS "$<$<AND:$<CONFIG:Release>,${is_fallback}>:-Os>")
     # All of rows.c that should be vectors is written as vectors; gcc would turn the few elements behind them into more.
     set_source_files_properties(
