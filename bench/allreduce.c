@@ -13,34 +13,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #if defined(__SSE__)
 #include <immintrin.h>
 #endif
 
-enum { ROUNDS = 1000, HUGE_PAGE = 2 << 20, SMALL_CALLS = 50 };
+enum { ROUNDS = 1000, SMALL_CALLS = 50 };
 
 #define MIB ((size_t)1 << 20)
 
 /* --- arrays --- */
-
-/* Huge pages where there are any, as the library's own large blocks have. */
-static float *
-new_array(size_t nbytes)
-{
-    size_t length = (nbytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-    float *array = aligned_alloc(HUGE_PAGE, length);
-
-    if (array == NULL) {
-        fprintf(stderr, "cohort-bench: no memory for an array of %zu bytes\n", nbytes);
-        exit(1);
-    }
-#ifdef MADV_HUGEPAGE
-    (void)madvise(array, length, MADV_HUGEPAGE);
-#endif
-    memset(array, 0, length);
-    return array;
-}
 
 typedef struct arrays {
     float *a, *b, *out; /* out may be NULL */
@@ -215,7 +196,7 @@ static void
 small(co_context *ctx, co_strategy *strategy)
 {
     bench_samples samples = { .n = 0 }, limit = { .n = 0 };
-    arrays        x = { new_array(4096), new_array(4096), new_array(4096), 1024 };
+    arrays        x = { bench_array(4096), bench_array(4096), bench_array(4096), 1024 };
 
     /* One after the other: a thread that comes and goes would move this one to the core of a
      * replica each time. */
@@ -255,8 +236,8 @@ static void
 against_loop(co_context *ctx, co_strategy *strategy)
 {
     size_t        nbytes = 100 * MIB;
-    arrays        x = { new_array(nbytes), new_array(nbytes), NULL, nbytes / sizeof(float) };
-    arrays        y = { new_array(nbytes), new_array(nbytes), NULL, nbytes / sizeof(float) };
+    arrays        x = { bench_array(nbytes), bench_array(nbytes), NULL, nbytes / sizeof(float) };
+    arrays        y = { bench_array(nbytes), bench_array(nbytes), NULL, nbytes / sizeof(float) };
     bench_samples samples = { .n = 0 }, loop = { .n = 0 };
 
     CO_BLOCK(ctx) {
@@ -278,7 +259,8 @@ against_loop(co_context *ctx, co_strategy *strategy)
 static void
 against_memory(co_context *ctx, co_strategy *strategy, const char *name, size_t nbytes)
 {
-    arrays x = { new_array(nbytes), new_array(nbytes), new_array(nbytes), nbytes / sizeof(float) };
+    arrays        x = { bench_array(nbytes), bench_array(nbytes), bench_array(nbytes),
+                        nbytes / sizeof(float) };
     bench_samples samples = { .n = 0 }, limit = { .n = 0 };
     int           calls = nbytes < 8 * MIB ? (int)(8 * MIB / nbytes) : 1;
     double        seconds = nbytes < 256 * MIB ? 3 : 6; /* a round of 1 GiB takes half a second */

@@ -52,6 +52,9 @@ double bench_now(void);
 /* Processor time of this process, in seconds. */
 double bench_cpu(void);
 void   bench_rest(double seconds);
+/* An array of zeros, in huge pages where there are any, as the library's own large blocks are; for
+ * free(). */
+float *bench_array(size_t nbytes);
 
 /* Print one figure, as text or as a JSON object. */
 void bench_report(const bench_figure *figure);

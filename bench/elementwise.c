@@ -302,12 +302,8 @@ in_turns(co_context *ctx, comparison *all, size_t n, int turns, int rounds)
 static float *
 new_array(int64_t n)
 {
-    float *array = aligned_alloc(64, (size_t)n * sizeof(float));
+    float *array = bench_array((size_t)n * sizeof(float));
 
-    if (array == NULL) {
-        fprintf(stderr, "cohort-bench: no memory for an array of %lld numbers\n", (long long)n);
-        exit(1);
-    }
     for (int64_t i = 0; i < n; ++i)
         array[i] = 0.5F;
     return array;
@@ -316,7 +312,7 @@ new_array(int64_t n)
 static void
 large(co_context *ctx)
 {
-    static comparison all[] = {
+    comparison all[] = {
         { .name = "elementwise_add_64mib", .fn = do_add, .kind = READ_TWO_WRITE },
         { .name = "elementwise_mul_64mib", .fn = do_mul, .kind = READ_TWO_WRITE },
         { .name = "elementwise_neg_64mib", .fn = do_neg, .kind = READ_WRITE },
@@ -370,7 +366,7 @@ arrays_for(co_context *ctx, const operands *o, float *room[6])
 static void
 small(co_context *ctx)
 {
-    static comparison all[] = {
+    comparison all[] = {
         { .name = "elementwise_relu", .fn = do_relu, .hand = hand_relu },
         { .name = "elementwise_exp", .fn = do_exp, .hand = hand_exp },
         { .name = "elementwise_tanh", .fn = do_tanh, .hand = hand_tanh },

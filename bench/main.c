@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 typedef struct benchmark {
@@ -80,6 +81,24 @@ bench_rest(double seconds)
 
     while (nanosleep(&time, &time) != 0)
         ;
+}
+
+float *
+bench_array(size_t nbytes)
+{
+    enum { HUGE_PAGE = 2 << 20 };
+    size_t length = (nbytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    float *array = aligned_alloc(HUGE_PAGE, length);
+
+    if (array == NULL) {
+        fprintf(stderr, "cohort-bench: no memory for an array of %zu bytes\n", nbytes);
+        exit(1);
+    }
+#ifdef MADV_HUGEPAGE
+    (void)madvise(array, length, MADV_HUGEPAGE);
+#endif
+    memset(array, 0, length);
+    return array;
 }
 
 /* --- samples --- */

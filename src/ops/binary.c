@@ -9,6 +9,7 @@
 #include "ops/lanes.h"
 #include "ops/list.h"
 #include "ops/ref/ref.h"
+#include "ops/stream.h"
 #include "ops/walk.h"
 
 #include <string.h>
@@ -22,6 +23,7 @@ typedef struct binary_job {
     co_dtype      lane_dtype, result; /* of the loop */
     bool          is_direct;          /* they are the same */
     bool          inverted;
+    bool          streams;
     char         *out;
     const char   *x, *y;
     size_t        size, out_size; /* of elements */
@@ -75,12 +77,32 @@ span_onto(const binary_job *job, char *out, const char *x, int64_t n)
     }
 }
 
+/* Past the cache, block by block. */
+static void
+stream_span(const binary_job *job, char *out, const char *x, const char *y, int64_t n,
+            coi_pairing pairing)
+{
+    size_t         step_x = pairing == COI_PAIR_ONE_X ? 0 : job->size;
+    size_t         step_y = pairing == COI_PAIR_ONE_Y ? 0 : job->size;
+    coi_lane_block result;
+
+    for (int64_t i = 0; i < n; i += COI_LANE_BLOCK) {
+        int64_t m = n - i < COI_LANE_BLOCK ? n - i : COI_LANE_BLOCK;
+
+        job->loop(result.bytes, x + (size_t)i * step_x, y + (size_t)i * step_y, m, pairing);
+        coi_stream(out + (size_t)i * job->out_size, result.bytes, (size_t)m * job->out_size);
+    }
+    coi_stream_end();
+}
+
 /* n elements one after the other. */
 static void
 span(const binary_job *job, char *out, const char *x, const char *y, int64_t n, coi_pairing pairing)
 {
     if (job->is_direct && out == y)
         span_onto(job, out, x, n);
+    else if (job->streams)
+        stream_span(job, out, x, y, n, pairing);
     else if (job->is_direct)
         job->loop(out, x, y, n, pairing);
     else
@@ -226,6 +248,8 @@ fill_job(coi_call *call, binary_job *job)
     job->y = COI_IN(call, 1, char);
     job->size = coi_dtypes[job->dtype].size;
     job->out_size = coi_dtypes[job->out_dtype].size;
+    job->streams = job->is_direct && kind < COI_GELU_TANH_GRAD && /* cheaper than their memory */
+                   (size_t)call->out[0]->u.tensor.num_elements * job->out_size >= COI_STREAM_BYTES;
 }
 
 /* An operand of as many elements as the result has its layout: broadcasting would have made more of

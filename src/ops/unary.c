@@ -8,9 +8,14 @@
 #include "ops/lanes.h"
 #include "ops/list.h"
 #include "ops/ref/ref.h"
+#include "ops/stream.h"
 #include "ops/walk.h"
 
 static const coi_unary_loops *const tables[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_unary_loops);
+
+/* Kinds that take less time than their memory. An exponential takes as much: its loop reads the
+ * next operands while the last results are written, and would wait for streamed ones. */
+#define CHEAP (1U << COI_NEG | 1U << COI_SQUARE | 1U << COI_SQRT | 1U << COI_RELU)
 
 typedef struct unary_job {
     coi_unary_fn loop;
@@ -20,6 +25,7 @@ typedef struct unary_job {
     const char  *x;
     char        *out;
     int64_t      n, per_chunk;
+    bool         streams;
 } unary_job;
 
 /* Through the lane, block by block. */
@@ -44,6 +50,22 @@ convert_span(const unary_job *job, const char *x, char *out, int64_t n)
     }
 }
 
+/* Past the cache, block by block. */
+static void
+stream_span(const unary_job *job, const char *x, char *out, int64_t n)
+{
+    size_t         size = coi_dtypes[job->dtype].size;
+    coi_lane_block result;
+
+    for (int64_t i = 0; i < n; i += COI_LANE_BLOCK) {
+        int64_t m = n - i < COI_LANE_BLOCK ? n - i : COI_LANE_BLOCK;
+
+        job->loop(result.bytes, x + (size_t)i * size, m);
+        coi_stream(out + (size_t)i * size, result.bytes, (size_t)m * size);
+    }
+    coi_stream_end();
+}
+
 static void
 unary_chunk(void *arg, int64_t chunk)
 {
@@ -53,7 +75,9 @@ unary_chunk(void *arg, int64_t chunk)
     const char      *x = job->x + (size_t)begin * coi_dtypes[job->dtype].size;
     char            *out = job->out + (size_t)begin * coi_dtypes[job->out_dtype].size;
 
-    if (job->dtype == job->lane_dtype)
+    if (job->streams)
+        stream_span(job, x, out, n);
+    else if (job->dtype == job->lane_dtype)
         job->loop(out, x, n);
     else
         convert_span(job, x, out, n);
@@ -82,6 +106,8 @@ unary(coi_call *call, coi_unary_kind kind)
     job.out = COI_OUT(call, 0, char);
     job.x = COI_IN(call, 0, char);
     job.n = n;
+    job.streams = kind < 32 && (CHEAP >> kind & 1) != 0 && job.dtype == job.lane_dtype &&
+                  (size_t)n * coi_dtypes[job.dtype].size >= COI_STREAM_BYTES;
     coi_parallel(call, coi_num_chunks(n, 1, &job.per_chunk), unary_chunk, &job);
     return CO_OK;
 }

@@ -562,6 +562,43 @@ CO_TEST_BARE(results_do_not_depend_on_the_number_of_workers, "")
     CO_EXPECT_BYTES(one, two, sizeof(one));
 }
 
+/* Rows of a result that is written past the cache, beside the same rows by themselves. */
+static void
+check_streamed(co_context *ctx, co_dtype dtype, int64_t rows, int64_t width)
+{
+    co_value *row = ops_tensor(ctx, &(ops_random){ 5 }, dtype, (int64_t[]){ width }, 1,
+                               OPS_ORDINARY);
+    co_value *one = co_cast(ctx, co_float(ctx, 3), dtype);
+    co_value *x = co_broadcast_to(ctx, row, (int64_t[]){ rows, width }, 2);
+    co_value *large[] = { co_add(ctx, x, x),   co_sub(ctx, x, row), co_mul(ctx, one, x),
+                          co_add(ctx, x, one), co_neg(ctx, x),      co_square(ctx, x) };
+    co_value *small[] = { co_add(ctx, row, row), co_sub(ctx, row, row), co_mul(ctx, one, row),
+                          co_add(ctx, row, one), co_neg(ctx, row),      co_square(ctx, row) };
+    size_t    nbytes = (size_t)width * co_dtype_size(dtype);
+
+    CO_EXPECT_TRUE(co_ok(ctx));
+    for (size_t k = 0; k < sizeof(large) / sizeof(large[0]) && co_ok(ctx); ++k) {
+        int64_t wrong = 0;
+
+        for (int64_t i = 0; i < rows; ++i)
+            wrong += memcmp((const char *)large[k]->u.tensor.data + (size_t)i * nbytes,
+                            small[k]->u.tensor.data, nbytes) != 0;
+        CO_EXPECT_INT(wrong, 0);
+    }
+}
+
+CO_TEST(large_results_are_those_of_small_ones, "")
+{
+    CO_BLOCK(ctx)
+        check_streamed(ctx, CO_FLOAT32, 8209, 1031); /* rows that begin anywhere */
+    CO_BLOCK(ctx)
+        check_streamed(ctx, CO_FLOAT32, 131072, 64);
+    CO_BLOCK(ctx)
+        check_streamed(ctx, CO_FLOAT64, 4099, 1027);
+    CO_BLOCK(ctx)
+        check_streamed(ctx, CO_INT32, 8209, 1025);
+}
+
 CO_TEST(strings_compare_by_their_bytes, "")
 {
     static const char *const a[] = { "x", "", "long text" }, *const b[] = { "x", "y", "long texT" };

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Results that no cache holds are written past it: a line that is only written need not be read
+ * before, which is a third of the bytes that an operator of one operand moves. An element-wise loop
+ * fills a block in the first-level cache, and that is streamed to its place. Smaller results are
+ * written as usual, because who asked for them finds them in a cache then.
+ */
+#ifndef COI_OPS_STREAM_H
+#define COI_OPS_STREAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* More than the last-level cache of a core's group has on today's machines. */
+#define COI_STREAM_BYTES ((size_t)32 << 20)
+
+/* Copy a block; best where `to` and nbytes are multiples of 16. */
+void coi_stream(void *to, const void *from, size_t nbytes);
+/* What this thread has streamed is seen by whoever it tells about it after this. */
+void coi_stream_end(void);
+
+#endif
