@@ -274,10 +274,6 @@ CO_TEST(gemm_in_slabs_equals_gemm_in_one, "")
 
 /* --- ways to carry out a product --- */
 
-static const char *const ways[] = { "product=auto", "product=plain", "product=a",
-                                    "product=b",    "product=both",  "product=turned" };
-enum { NUM_WAYS = sizeof(ways) / sizeof(ways[0]) };
-
 /* The product of one shape in one way, with a layer's bias and activation where nothing is
  * transposed. */
 static void
@@ -303,13 +299,14 @@ multiply_into(co_context *ctx, co_dtype dtype, const int64_t *mnk, int turns, ch
 }
 
 static void
-expect_same_bits(co_context *const *ctxs, co_dtype dtype, const int64_t *mnk, int turns)
+expect_same_bits(co_context *const *ctxs, const char *const *ways, int num_ways, co_dtype dtype,
+                 const int64_t *mnk, int turns)
 {
     static char first[1 << 20], other[1 << 20];
     size_t      nbytes = (size_t)(mnk[0] * mnk[1]) * (dtype == CO_FLOAT64 ? 8 : 4);
 
     multiply_into(ctxs[0], dtype, mnk, turns, first, sizeof(first));
-    for (int w = 1; w < NUM_WAYS; ++w) {
+    for (int w = 1; w < num_ways; ++w) {
         multiply_into(ctxs[w], dtype, mnk, turns, other, sizeof(other));
         if (!CO_EXPECT_BYTES(other, first, nbytes))
             printf("  at %lld x %lld x %lld, transposed %d, %s\n", (long long)mnk[0],
@@ -317,9 +314,9 @@ expect_same_bits(co_context *const *ctxs, co_dtype dtype, const int64_t *mnk, in
     }
 }
 
-/* Packing and turning are a matter of speed alone, also at the borders of tiles, slabs and shallow
- * products. */
-CO_TEST_BARE(products_have_the_same_bits_in_every_way, "")
+/* At the borders of tiles, slabs and shallow products too. A way is a text of settings. */
+static void
+expect_same_products(const char *const *ways, int num_ways)
 {
     static const int64_t shapes[][3] = {
         { 1, 1, 1 },      { 5, 3, 8 },      { 16, 10, 8 },    { 17, 10, 9 },   { 128, 10, 64 },
@@ -327,15 +324,38 @@ CO_TEST_BARE(products_have_the_same_bits_in_every_way, "")
         { 72, 64, 17 },   { 12, 32, 10 },   { 13, 33, 10 },   { 6, 16, 16 },   { 74, 17, 513 },
         { 24, 129, 257 }, { 25, 129, 257 }, { 145, 143, 37 }, { 4, 200, 600 }, { 300, 20, 1000 },
     };
-    co_context *ctxs[NUM_WAYS];
+    co_context *ctxs[8];
 
-    for (int w = 0; w < NUM_WAYS; ++w)
+    CO_REQUIRE(num_ways <= 8);
+    for (int w = 0; w < num_ways; ++w)
         CO_REQUIRE((ctxs[w] = co_open(ways[w])) != NULL);
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); ++i)
         for (int turns = 0; turns < 4; ++turns) {
-            expect_same_bits(ctxs, CO_FLOAT32, shapes[i], turns);
-            expect_same_bits(ctxs, CO_FLOAT64, shapes[i], turns);
+            expect_same_bits(ctxs, ways, num_ways, CO_FLOAT32, shapes[i], turns);
+            expect_same_bits(ctxs, ways, num_ways, CO_FLOAT64, shapes[i], turns);
         }
-    for (int w = 0; w < NUM_WAYS; ++w)
+    for (int w = 0; w < num_ways; ++w)
         CO_EXPECT_CODE(co_close(ctxs[w]), CO_OK);
+}
+
+/* Packing and turning are a matter of speed alone. */
+CO_TEST_BARE(products_have_the_same_bits_in_every_way, "")
+{
+    static const char *const ways[] = { "product=auto", "product=plain", "product=a",
+                                        "product=b",    "product=both",  "product=turned" };
+
+    expect_same_products(ways, 6);
+}
+
+CO_TEST_BARE(products_have_the_same_bits_with_longer_vectors, "")
+{
+    static const char *const ways[] = { "isa=v3", "isa=v4", "isa=v4, product=both",
+                                        "isa=v4, product=turned" };
+    co_error_info            err;
+    coi_isa                  isa;
+
+    coi_error_reset(&err);
+    if (coi_isa_choose("v4", &isa, &err) != CO_OK)
+        CO_SKIP("the processor has no AVX-512");
+    expect_same_products(ways, 4);
 }
