@@ -154,8 +154,12 @@ CO_API co_dataset *co_dataset_batch(co_context *ctx, co_dataset *input, int64_t 
 /**
  * Batches cut anew: the rows of the input's elements, in order, in pieces of sizes[0], sizes[1],
  * ... and from the beginning again. The last piece may be shorter unless drop_remainder. CO_VALUE
- * for elements that are scalars, or whose spec has other numbers of rows in other components,
- * CO_INVALID_ARGUMENT for negative sizes or none above 0, and from co_next when rows differ.
+ * for elements that are scalars, CO_INVALID_ARGUMENT for negative sizes or none above 0.
+ *
+ * All components of an element must have the same number of rows: CO_INVALID_ARGUMENT from co_next
+ * for one whose components differ. Where sizes are all the same and drop_remainder is false, the
+ * rows of the spec tell whether there will be a shorter piece, so there a spec whose components
+ * differ is refused at once, with CO_VALUE. TensorFlow does so too.
  */
 CO_API co_dataset *co_dataset_rebatch(co_context *ctx, co_dataset *input, const int64_t *sizes,
                                       size_t num_sizes, bool drop_remainder);

@@ -423,8 +423,7 @@ schedule(co_context *ctx, co_dataset *dataset, const splitting *s)
 
     for (int64_t i = 0; i < n; ++i)
         s->numbers[i] = schedule_at(s->batch_size, n, first + i);
-    return coi_rebatch_new(ctx, dataset, s->numbers, (size_t)n, false,
-                           coi_spec_split(ctx, dataset->spec, n));
+    return coi_rebatch_new(ctx, dataset, s->numbers, (size_t)n, false, n);
 }
 
 /*
@@ -456,8 +455,7 @@ weighted_schedule(co_context *ctx, co_dataset *dataset, const splitting *s)
             return NULL;
         }
     }
-    return coi_rebatch_new(ctx, dataset, s->numbers, (size_t)each, false,
-                           coi_spec_split(ctx, dataset->spec, 0));
+    return coi_rebatch_new(ctx, dataset, s->numbers, (size_t)each, false, 0);
 }
 
 static co_dataset *

@@ -352,9 +352,13 @@ coi_share_end(int64_t rows, int64_t part, int64_t whole)
 {
     return rows / whole * part + (rows % whole * part + whole - 1) / whole;
 }
-/* The row stream cut by a cycle of sizes (DS-SPLIT-2, DS-SPLIT-9). spec is taken over. */
+/*
+ * The row stream cut by a cycle of sizes (DS-SPLIT-2, DS-SPLIT-9). parts: what the splitter makes
+ * of an element, as coi_spec_split has it; COI_SIZES_OF_USER: see co_dataset_rebatch.
+ */
+#define COI_SIZES_OF_USER (-1)
 co_dataset *coi_rebatch_new(co_context *ctx, co_dataset *input, const int64_t *sizes,
-                            size_t num_sizes, bool drop_remainder, co_value *spec);
+                            size_t num_sizes, bool drop_remainder, int64_t parts);
 /* See co_dataset_for_worker; `input` was checked by coi_check_pipelines. weights of all replicas;
  * NULL: equal. */
 co_dataset *coi_dataset_for_worker(co_context *ctx, co_dataset *dataset,

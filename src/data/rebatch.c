@@ -11,6 +11,7 @@ typedef struct rebatch_dataset {
     int64_t   *sizes;
     size_t     num_sizes;
     bool       drop_remainder;
+    int64_t    parts; /* see coi_rebatch_new */
 } rebatch_dataset;
 
 typedef struct rebatch_iterator {
@@ -244,8 +245,12 @@ coi_spec_rows(co_context *ctx, const co_dataset *input)
     return rows;
 }
 
-/* The spec of what is cut by sizes of the user. Where elements are whole multiples of the one size,
- * nothing remains. */
+/*
+ * The spec of what is cut by sizes of the user. Where elements are whole multiples of the one size,
+ * nothing remains. Components that differ are refused where their rows are asked for and nowhere
+ * else, because that is when TensorFlow refuses them: otherwise elements that are never read, as
+ * those of an empty dataset, are no error there.
+ */
 COI_RARE static co_value *
 rebatch_spec(co_context *ctx, co_dataset *input, const int64_t *sizes, size_t num_sizes,
              bool drop_remainder)
@@ -263,25 +268,13 @@ rebatch_spec(co_context *ctx, co_dataset *input, const int64_t *sizes, size_t nu
     return coi_spec_map(ctx, input->spec, resized_leaf, &dim);
 }
 
-/* Of sizes of the user nobody says how many elements there will be. */
-COI_RARE static co_dataset *
-user_rebatch(co_context *ctx, co_dataset *input, const int64_t *sizes, size_t num_sizes,
-             bool drop_remainder)
-{
-    co_dataset *made = coi_rebatch_new(ctx, input, sizes, num_sizes, drop_remainder,
-                                       rebatch_spec(ctx, input, sizes, num_sizes, drop_remainder));
-
-    if (made != NULL)
-        made->cardinality = CO_UNKNOWN_CARDINALITY;
-    return made;
-}
-
 COI_RARE static co_dataset *
 rebatch_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
 {
     const rebatch_dataset *self = (const rebatch_dataset *)dataset;
 
-    return user_rebatch(ctx, inputs[0], self->sizes, self->num_sizes, self->drop_remainder);
+    return coi_rebatch_new(ctx, inputs[0], self->sizes, self->num_sizes, self->drop_remainder,
+                           self->parts);
 }
 
 #define MOST_SHOWN 16
@@ -313,10 +306,15 @@ static const coi_dataset_ops rebatch_ops = {
 
 COI_RARE co_dataset *
 coi_rebatch_new(co_context *ctx, co_dataset *input, const int64_t *sizes, size_t num_sizes,
-                bool drop_remainder, co_value *spec)
+                bool drop_remainder, int64_t parts)
 {
-    int64_t cardinality = input->cardinality == CO_INFINITE ? CO_INFINITE : CO_UNKNOWN_CARDINALITY;
-    co_dataset      *dataset = coi_dataset_new(ctx, &rebatch_ops, &input, 1, spec, cardinality);
+    bool      of_user = parts == COI_SIZES_OF_USER;
+    co_value *spec = of_user ? rebatch_spec(ctx, input, sizes, num_sizes, drop_remainder)
+                             : coi_spec_split(ctx, input->spec, parts);
+    /* As TensorFlow: of sizes of the user nobody says how many elements there will be. */
+    bool             endless = !of_user && input->cardinality == CO_INFINITE;
+    co_dataset      *dataset = coi_dataset_new(ctx, &rebatch_ops, &input, 1, spec,
+                                          endless ? CO_INFINITE : CO_UNKNOWN_CARDINALITY);
     rebatch_dataset *self = (rebatch_dataset *)dataset;
 
     if (dataset == NULL)
@@ -333,6 +331,7 @@ coi_rebatch_new(co_context *ctx, co_dataset *input, const int64_t *sizes, size_t
         coi_dataset_mark(dataset, sizes[i]);
     }
     self->drop_remainder = drop_remainder;
+    self->parts = parts;
     return dataset;
 }
 
@@ -364,5 +363,6 @@ co_dataset_rebatch(co_context *ctx, co_dataset *input, const int64_t *sizes, siz
     COI_ENTER(ctx, "dataset_rebatch", NULL);
     if (!coi_check_input(ctx, input, 2, "input") || !check_sizes(ctx, sizes, num_sizes))
         return NULL;
-    return coi_dataset_give(ctx, user_rebatch(ctx, input, sizes, num_sizes, drop_remainder));
+    return coi_dataset_give(ctx, coi_rebatch_new(ctx, input, sizes, num_sizes, drop_remainder,
+                                                 COI_SIZES_OF_USER));
 }

@@ -356,6 +356,24 @@ CO_TEST(files_go_to_workers_whole, "DS-SHARD-2 DS-SHARD-7 DS-SPLIT-3")
     }
 }
 
+/* The splitter cuts rows as a rebatch of the user does; what was said of its elements still holds
+ * over other files. */
+CO_TEST(what_a_worker_reads_can_be_shared_by_files_again, "DS-SHARD-2 DS-SPLIT-2")
+{
+    co_dataset *endless = co_dataset_repeat(ctx, coi_dataset_give(ctx, files_new(ctx, 2, 4, 0, 1)),
+                                            -1);
+    co_dataset *batches = co_dataset_batch(ctx, endless, 4, true);
+    co_dataset *mine = co_dataset_for_worker(ctx, batches, &(co_input_context){ 1, 0, 2 });
+    co_dataset *half = co_dataset_auto_shard(ctx, mine, 2, 1);
+    char        text[DATA_TEXT];
+
+    CO_EXPECT_STR(data_elements(ctx, co_dataset_take(ctx, half, 3), 9, text), "[4,5] [6,7] [4,5]");
+    CO_EXPECT_STR(data_text(ctx, co_element_spec(ctx, half), text), "int64[2]");
+    CO_EXPECT_INT(co_cardinality(ctx, mine), CO_INFINITE);
+    CO_EXPECT_INT(co_cardinality(ctx, half), CO_INFINITE);
+    CO_EXPECT_OK(ctx);
+}
+
 CO_TEST(nothing_is_read_before_the_first_element_is_asked_for, "DS-PREF-2")
 {
     co_input_context input = { 2, 1, 4 };
