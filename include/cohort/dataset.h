@@ -311,7 +311,7 @@ typedef enum co_autoshard {
     CO_AUTOSHARD_OFF = -1,   /* every worker reads everything */
     CO_AUTOSHARD_AUTO = 0,   /* FILE where that is possible, else DATA */
     /* whole files go to workers; CO_NOT_FOUND for other sources, and for scan, take_while and
-     * unique, whose elements depend on all that come before */
+     * unique, past which it does not look for files, as TensorFlow does not (DS-SHARD-4) */
     CO_AUTOSHARD_FILE = 1,
     CO_AUTOSHARD_DATA = 2,   /* every worker runs the pipeline and takes every W-th slice */
     CO_AUTOSHARD_HINT = 3,   /* the shard step with CO_SHARD_HINT is filled in */

@@ -141,32 +141,33 @@ added(co_dataset *dataset)
     return dataset;
 }
 
-/* "the source range reads no files": why files are not shared out, behind and before the name. */
-static const char *
-obstacle_kind(const co_dataset *dataset)
+/* Why files are not shared out, of the dataset that is in the way. */
+static void
+put_obstacle(coi_prose *out, const co_dataset *dataset)
 {
-    return dataset->ops->needs_all ? "" : "the source ";
+    if (dataset->ops->hides_files)
+        coi_put(out, "sharding by files does not look past %s", coi_stage_name(dataset));
+    else
+        coi_put(out, "the source %s reads no files", coi_stage_name(dataset));
 }
 
-static const char *
-obstacle_reason(const co_dataset *dataset)
-{
-    return dataset->ops->needs_all ? " needs all that comes before it" : " reads no files";
-}
-
-/* Every source must read files, with no stage behind it that needs all of them (DS-SHARD-2,
+/* Every source must read files, with no stage behind it that hides them (DS-SHARD-2,
  * DS-SHARD-4). */
 static co_dataset *
 shard_source(co_context *ctx, co_dataset *dataset, int num, int index)
 {
+    char      why[COI_STAGE_NAME + 60];
+    coi_prose out = { why, sizeof(why), 0 };
+
     if (dataset->ops->shard_files != NULL)
         return coi_dataset_rename(dataset->ops->shard_files(ctx, dataset, num, index), dataset);
-    if (dataset->num_inputs > 0 && !dataset->ops->needs_all)
+    if (dataset->num_inputs > 0 && !dataset->ops->hides_files)
         return NULL;
+    put_obstacle(&out, dataset);
     coi_fail(ctx, CO_NOT_FOUND,
-             "%s%s%s, so files cannot be spread over %d workers; use the policy CO_AUTOSHARD_DATA "
-             "or CO_AUTOSHARD_OFF",
-             obstacle_kind(dataset), dataset->ops->name, obstacle_reason(dataset), num);
+             "%s, so files cannot be spread over %d workers; use the policy CO_AUTOSHARD_DATA or "
+             "CO_AUTOSHARD_OFF",
+             why, num);
     return NULL;
 }
 
@@ -257,13 +258,13 @@ policy_of(co_autoshard chosen)
     return chosen == CO_AUTOSHARD_OFF ? &policy_off : &policies[chosen];
 }
 
-/* A source that reads no files, or a stage that needs all of them; or NULL. */
+/* A source that reads no files, or a stage that hides them; or NULL. */
 static const co_dataset *
 without_files(const co_dataset *dataset)
 {
     const co_dataset *found = NULL;
 
-    if (dataset->ops->needs_all)
+    if (dataset->ops->hides_files)
         return dataset;
     if (dataset->num_inputs == 0 || dataset->ops->shard_files != NULL)
         return dataset->ops->shard_files != NULL ? NULL : dataset;
@@ -324,11 +325,13 @@ coi_put_decision(coi_prose *out, const co_dataset *dataset, int num)
             coi_policy_name(chosen));
     if (dataset->autoshard != CO_AUTOSHARD_AUTO)
         coi_put(out, ", as asked for");
-    else if (source != NULL)
-        coi_put(out, ", because %s%s%s", obstacle_kind(source), coi_stage_name(source),
-                obstacle_reason(source));
-    else
-        coi_put(out, ", because the input is read from files");
+    else {
+        coi_put(out, ", because ");
+        if (source != NULL)
+            put_obstacle(out, source);
+        else
+            coi_put(out, "the input is read from files");
+    }
     coi_put(out, ": %s",
             chosen == CO_AUTOSHARD_HINT && !coi_has_hint(dataset)
                 ? "no shard has CO_SHARD_HINT, so every worker reads everything"

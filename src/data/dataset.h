@@ -117,7 +117,9 @@ struct coi_dataset_ops {
     bool        transparent;   /* iterating it is iterating its input */
     bool costs; /* an element costs more than handing it to another thread: functions, files */
     bool works_ahead; /* has threads of its own for what is before it */
-    bool needs_all;   /* an element depends on all before it, so files are not shared out there */
+    /* Sharding by files does not look past it: TensorFlow's does not know the kind, and an unknown
+     * step is an error (DS-SHARD-4). */
+    bool hides_files;
 
     /* Required, unless transparent. One element: fills one reference per leaf. Nothing is filled at
      * the end or on errors. */

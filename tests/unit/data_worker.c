@@ -232,18 +232,53 @@ CO_TEST(files_cannot_be_shared_without_files, "DS-SHARD-4")
     CO_EXPECT_ERROR(ctx, CO_NOT_FOUND, "the source range reads no files");
 }
 
-CO_TEST(files_are_not_shared_before_a_stage_that_needs_all, "DS-SHARD-4 DS-SHARD-7")
+static co_value *
+same(co_context *ctx, co_value *state_and_element, void *user)
 {
-    co_dataset *lines = co_dataset_text_lines(ctx, (const char *const[]){ "a", "b" }, 2, NULL);
-    co_dataset *unique = co_dataset_unique(ctx, lines);
-    char        text[DATA_TEXT];
+    (void)ctx, (void)user;
+    return state_and_element;
+}
 
-    CO_EXPECT_NULL(co_dataset_auto_shard(
-        ctx, co_dataset_with_autoshard(ctx, unique, CO_AUTOSHARD_FILE), 2, 0));
-    CO_EXPECT_ERROR(ctx, CO_NOT_FOUND, "unique needs all that comes before it, so files cannot");
-    unique = co_dataset_batch(ctx, unique, 4, false);
-    co_dataset_explain(ctx, unique, &(co_input_context){ 2, 0, 2 }, text, sizeof(text));
-    CO_EXPECT_CONTAINS(text, "AUTO becomes DATA, because unique needs all that comes before it: ");
+static bool
+always(co_context *ctx, co_value *element, void *user)
+{
+    (void)ctx, (void)element, (void)user;
+    return true;
+}
+
+/* What counts is which kinds TensorFlow's sharder knows, not what elements depend on: take and
+ * shuffle are looked past. */
+CO_TEST(sharding_by_files_does_not_look_past_unknown_stages, "DS-SHARD-4 DS-SHARD-7")
+{
+    const char *const names[] = { "scan", "take_while", "unique", "unique 'words'" };
+    co_dataset *lines = co_dataset_text_lines(ctx, (const char *const[]){ "a", "b" }, 2, NULL);
+    co_dataset *stages[] = {
+        co_dataset_scan(ctx, lines, co_int(ctx, 0), same, NULL, co_element_spec(ctx, lines)),
+        co_dataset_take_while(ctx, lines, always, NULL),
+        co_dataset_unique(ctx, lines),
+        co_dataset_set_name(ctx, co_dataset_unique(ctx, lines), "words"),
+    };
+    co_dataset *past = co_dataset_shuffle(ctx, co_dataset_take(ctx, lines, 9), 4, 1, false);
+    char        text[DATA_TEXT], expected[200];
+
+    for (size_t i = 0; i < sizeof(stages) / sizeof(stages[0]); ++i) {
+        co_dataset *by_file = co_dataset_with_autoshard(ctx, stages[i], CO_AUTOSHARD_FILE);
+
+        CO_EXPECT_NULL(co_dataset_auto_shard(ctx, by_file, 2, 0));
+        snprintf(expected, sizeof(expected),
+                 "sharding by files does not look past %s, so files cannot be spread over 2 "
+                 "workers",
+                 names[i]);
+        CO_EXPECT_ERROR(ctx, CO_NOT_FOUND, expected);
+        co_dataset_explain(ctx, co_dataset_batch(ctx, stages[i], 4, false),
+                           &(co_input_context){ 2, 0, 2 }, text, sizeof(text));
+        snprintf(expected, sizeof(expected),
+                 "AUTO becomes DATA, because sharding by files does not look past %s: ", names[i]);
+        CO_EXPECT_CONTAINS(text, expected);
+    }
+    co_dataset_explain(ctx, co_dataset_batch(ctx, past, 4, false), &(co_input_context){ 2, 0, 2 },
+                       text, sizeof(text));
+    CO_EXPECT_CONTAINS(text, "AUTO becomes FILE, because the input is read from files: ");
     CO_EXPECT_OK(ctx);
 }
 
