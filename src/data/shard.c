@@ -191,9 +191,10 @@ hint_new(co_context *ctx, co_dataset *input)
     co_dataset *dataset;
 
     coi_ref(input->spec);
+    /* Whatever the numbers will be: a shard of nothing is empty, one of an endless dataset is
+     * endless. */
     dataset = coi_dataset_new(ctx, &hint_ops, &input, 1, input->spec,
-                              input->cardinality == CO_INFINITE ? CO_INFINITE
-                                                                : CO_UNKNOWN_CARDINALITY);
+                              input->cardinality > 0 ? CO_UNKNOWN_CARDINALITY : input->cardinality);
     if (dataset != NULL)
         dataset->batch_size = input->batch_size;
     return dataset;

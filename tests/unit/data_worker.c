@@ -293,6 +293,25 @@ CO_TEST(a_hint_under_another_policy_fails_when_iterated, "DS-SHARD-10")
     CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "CO_AUTOSHARD_HINT");
 }
 
+CO_TEST(a_hint_knows_that_a_shard_of_nothing_is_empty, "DS-SHARD-10")
+{
+    static const struct {
+        const char *pipeline;
+        int64_t     cardinality;
+    } cases[] = {
+        { "range(0).shard", 0 },
+        { "range(8).shard", CO_UNKNOWN_CARDINALITY },
+        { "range(8).even.shard", CO_UNKNOWN_CARDINALITY },
+        { "range(8).repeat.shard", CO_INFINITE },
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i)
+        CO_EXPECT_INT(co_cardinality(ctx, data_pipeline(ctx, cases[i].pipeline)),
+                      cases[i].cardinality);
+    CO_EXPECT_NULL(co_iterate(ctx, data_pipeline(ctx, "range(0).shard")));
+    CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "CO_AUTOSHARD_HINT");
+}
+
 /* A source that reads files, as the io folder has them: each file holds `each` numbers. */
 typedef struct files_dataset {
     co_dataset base;
