@@ -284,7 +284,8 @@ coi_npy_data_read(co_context *ctx, const coi_npy_input *input, const coi_npy_hea
         swap_bytes(data, head->num_elements, size);
     for (size_t i = 0; head->dtype == CO_BOOL && i < nbytes; ++i)
         data[i] = data[i] != 0;
-    if (!head->is_fortran || head->ndim < 2)
+    /* of an empty array the other dimensions may be any: they are not multiplied */
+    if (!head->is_fortran || head->ndim < 2 || head->num_elements == 0)
         return array;
     ordered = new_array(ctx, head, err);
     if (ordered != NULL)

@@ -24,7 +24,8 @@ typedef struct member {
     char     name[MAX_NAME];
     unsigned method, flags;
     uint32_t crc;
-    int64_t  packed, size, offset;
+    /* as the file says; read_member gives none that lies outside of it */
+    uint64_t packed, size, offset;
 } member;
 
 typedef struct archive {
@@ -45,13 +46,10 @@ get32(const uint8_t *at)
     return get16(at) | get16(at + 2) << 16;
 }
 
-/* Numbers beyond what a file can have become -1. */
-static int64_t
+static uint64_t
 get64(const uint8_t *at)
 {
-    uint64_t value = get32(at) | (uint64_t)get32(at + 4) << 32;
-
-    return value <= INT64_MAX ? (int64_t)value : -1;
+    return get32(at) | (uint64_t)get32(at + 4) << 32;
 }
 
 static co_code
@@ -60,14 +58,14 @@ refuse(co_error_info *err, const char *why)
     return coi_error(err, CO_VALUE, "the archive cannot be read: %s", why);
 }
 
-/* n bytes at a place of the file. */
+/* n bytes at a place of the file, which is any number that the file gave. */
 static co_code
-read_at(archive *a, int64_t offset, void *bytes, size_t n, co_error_info *err)
+read_at(archive *a, uint64_t offset, void *bytes, size_t n, co_error_info *err)
 {
-    int64_t got = -1;
+    int64_t got = -1, last = a->source.size - (int64_t)n;
 
-    if (offset >= 0 && offset <= a->source.size - (int64_t)n) {
-        coi_source_seek(&a->source, offset);
+    if (last >= 0 && offset <= (uint64_t)last) {
+        coi_source_seek(&a->source, (int64_t)offset);
         got = coi_source_read(&a->source, bytes, n, err);
     }
     if (got == (int64_t)n)
@@ -83,12 +81,32 @@ find_end(archive *a, uint8_t end[END_BYTES], int64_t *at, co_error_info *err)
 {
     for (*at = a->source.size - END_BYTES; *at >= 0 && *at >= a->source.size - END_BYTES - 65535;
          --*at) {
-        if (read_at(a, *at, end, END_BYTES, err) != CO_OK)
+        if (read_at(a, (uint64_t)*at, end, END_BYTES, err) != CO_OK)
             return err->code;
         if (memcmp(end, "PK\5\6", 4) == 0)
             return CO_OK;
     }
     return refuse(err, "there is no directory at its end; is this an .npz file?");
+}
+
+/* What the end says of the directory, which must lie whole before it, at `at`. */
+static co_code
+take_directory(archive *a, uint64_t directory, uint64_t num_members, int64_t at, co_error_info *err)
+{
+    if (directory > (uint64_t)at)
+        return coi_error(err, CO_VALUE,
+                         "the archive cannot be read: it claims a directory at byte %llu, and the "
+                         "end of the directory is at %lld",
+                         (unsigned long long)directory, (long long)at);
+    if (num_members > ((uint64_t)at - directory) / DIRECTORY_BYTES)
+        return coi_error(err, CO_VALUE,
+                         "the archive cannot be read: it claims %llu members, and its directory "
+                         "has room for %llu",
+                         (unsigned long long)num_members,
+                         (unsigned long long)((uint64_t)at - directory) / DIRECTORY_BYTES);
+    a->directory = (int64_t)directory;
+    a->num_members = (int64_t)num_members;
+    return CO_OK;
 }
 
 static co_code
@@ -100,11 +118,11 @@ open_archive(archive *a, co_error_info *err)
 
     if (rc != CO_OK)
         return rc;
-    a->num_members = get16(end + 10);
-    a->directory = get32(end + 16);
-    if (a->num_members != 0xffff && a->directory != UINT32_MAX)
-        return CO_OK;
-    rc = read_at(a, at - LOCATOR_BYTES, locator, LOCATOR_BYTES, err);
+    if (get16(end + 10) != 0xffff && get32(end + 16) != UINT32_MAX)
+        return take_directory(a, get32(end + 16), get16(end + 10), at, err);
+    if (at < LOCATOR_BYTES)
+        return refuse(err, "the locator of its large directory is missing");
+    rc = read_at(a, (uint64_t)at - LOCATOR_BYTES, locator, LOCATOR_BYTES, err);
     if (rc == CO_OK && memcmp(locator, "PK\6\7", 4) != 0)
         rc = refuse(err, "the locator of its large directory is missing");
     if (rc == CO_OK)
@@ -113,16 +131,14 @@ open_archive(archive *a, co_error_info *err)
         return rc;
     if (memcmp(end64, "PK\6\6", 4) != 0)
         return refuse(err, "its large directory is damaged");
-    a->num_members = get64(end64 + 32);
-    a->directory = get64(end64 + 48);
-    return CO_OK;
+    return take_directory(a, get64(end64 + 48), get64(end64 + 32), at, err);
 }
 
 /* Sizes of 4 GiB and more are in a field of their own. */
 static void
 take_large_sizes(member *m, const uint8_t *extra, size_t n)
 {
-    int64_t *const large[] = { &m->size, &m->packed, &m->offset };
+    uint64_t *const large[] = { &m->size, &m->packed, &m->offset };
 
     while (n >= 4 && get16(extra) != 1 && get16(extra + 2) <= n - 4) {
         size_t whole = get16(extra + 2) + 4;
@@ -148,7 +164,7 @@ read_member(archive *a, int64_t *at, member *m, co_error_info *err)
 {
     uint8_t entry[DIRECTORY_BYTES], local[LOCAL_BYTES], extra[256];
     size_t  name, more;
-    co_code rc = read_at(a, *at, entry, sizeof(entry), err);
+    co_code rc = read_at(a, (uint64_t)*at, entry, sizeof(entry), err);
 
     if (rc != CO_OK)
         return rc;
@@ -164,10 +180,10 @@ read_member(archive *a, int64_t *at, member *m, co_error_info *err)
     more = get16(entry + 30);
     if (name >= MAX_NAME)
         return refuse(err, "the name of a member is too long");
-    rc = read_at(a, *at + DIRECTORY_BYTES, m->name, name, err);
+    rc = read_at(a, (uint64_t)*at + DIRECTORY_BYTES, m->name, name, err);
     m->name[name] = '\0';
     if (rc == CO_OK)
-        rc = read_at(a, *at + DIRECTORY_BYTES + (int64_t)name, extra,
+        rc = read_at(a, (uint64_t)*at + DIRECTORY_BYTES + name, extra,
                      more < sizeof(extra) ? more : sizeof(extra), err);
     if (rc != CO_OK)
         return rc;
@@ -178,10 +194,13 @@ read_member(archive *a, int64_t *at, member *m, co_error_info *err)
         return rc;
     if (memcmp(local, "PK\3\4", 4) != 0)
         return refuse(err, "the head of a member is damaged");
+    /* the file holds the head, so that this cannot wrap */
     m->offset += LOCAL_BYTES + get16(local + 26) + get16(local + 28);
-    if (m->packed < 0 || m->size < 0 || m->offset > a->source.size ||
-        m->packed > a->source.size - m->offset)
+    if (m->offset > (uint64_t)a->source.size || m->packed > (uint64_t)a->source.size - m->offset)
         return refuse(err, "a member is larger than the file");
+    /* deflate cannot do better than 1 in 1100, and to store does nothing */
+    if (m->size > INT64_MAX || m->size / 1100 > m->packed)
+        return refuse(err, "a member claims to be larger than it can be");
     return CO_OK;
 }
 
@@ -269,8 +288,6 @@ open_stream(stream *s, co_error_info *err)
         return s->m->size == s->m->packed ? CO_OK : refuse(err, "a stored member changes its size");
     if (s->m->method != 8)
         return refuse(err, "a member is compressed by a method other than deflate");
-    if (s->m->size / 1100 > s->m->packed) /* deflate cannot do better */
-        return refuse(err, "a member claims to be larger than it can be");
 #if COI_HAVE_ZLIB
     return coi_inflater_open(&s->a->ctx->runtime->memory, COI_STREAM_RAW, &s->inflater, err);
 #else
@@ -283,14 +300,14 @@ open_stream(stream *s, co_error_info *err)
 static co_value *
 read_array(archive *a, const member *m, co_error_info *err)
 {
-    stream        s = { a, m, m->packed, m->size, 0, NULL, false };
-    coi_npy_input input = { read_stream, &s, m->size };
+    stream        s = { a, m, (int64_t)m->packed, (int64_t)m->size, 0, NULL, false };
+    coi_npy_input input = { read_stream, &s, (int64_t)m->size };
     coi_npy_head  head;
     co_value     *array = NULL;
 
     if (open_stream(&s, err) != CO_OK)
         return NULL;
-    coi_source_seek(&a->source, m->offset);
+    coi_source_seek(&a->source, (int64_t)m->offset);
     if (coi_npy_head_read(&input, &head, err) == CO_OK)
         array = coi_npy_data_read(a->ctx, &input, &head, err);
     if (array != NULL && check_rest(&s, err) != CO_OK) {
@@ -319,10 +336,10 @@ static co_value *
 read_arrays(archive *a, co_error_info *err)
 {
     coi_heap  *heap = &a->ctx->heap;
-    int64_t    at = a->directory, most = a->source.size / (DIRECTORY_BYTES + LOCAL_BYTES) + 1;
-    size_t     n = (size_t)(a->num_members < most ? a->num_members : most), done = 0;
-    size_t     nbytes = (n + 1) * (sizeof(char *) + sizeof(co_value *) + MAX_NAME);
-    char     **names = coi_small_alloc(heap, nbytes);
+    int64_t    at = a->directory;
+    size_t     n = (size_t)a->num_members, done = 0;
+    size_t     each = sizeof(char *) + sizeof(co_value *) + MAX_NAME, nbytes = (n + 1) * each;
+    char     **names = n < PTRDIFF_MAX / each ? coi_small_alloc(heap, nbytes) : NULL;
     co_value **items, *map = NULL;
     char      *text;
     member     m;
@@ -333,8 +350,6 @@ read_arrays(archive *a, co_error_info *err)
     }
     items = (co_value **)(names + n + 1);
     text = (char *)(items + n + 1);
-    if ((int64_t)n < a->num_members)
-        refuse(err, "it claims more members than it can have");
     for (; done < n && err->code == CO_OK; ++done, text += MAX_NAME) {
         if (read_member(a, &at, &m, err) != CO_OK || (items[done] = read_array(a, &m, err)) == NULL)
             break;

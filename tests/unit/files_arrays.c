@@ -73,6 +73,21 @@ CO_TEST(heads_of_arrays, "GEN-ERR-5")
     files_clean();
 }
 
+/* What an empty array has in its other dimensions cannot be multiplied. */
+CO_TEST(empty_arrays_of_large_dimensions, "")
+{
+    char      path[FILES_PATH];
+    co_value *array = co_load_npy(ctx,
+                                  write_npy("{'descr': '<i8', 'fortran_order': True, "
+                                            "'shape': (4294967296,4294967296,4294967296,0), }",
+                                            0, path),
+                                  NULL);
+
+    CO_EXPECT_INT(co_num_elements(ctx, array), 0);
+    CO_EXPECT_INT(co_ndim(ctx, array), 4);
+    files_clean();
+}
+
 CO_TEST(versions_of_the_format, "GEN-ERR-5")
 {
     static const char head[] = "{'descr': '<i2', 'fortran_order': False, 'shape': (1,), }";
@@ -132,6 +147,125 @@ CO_TEST(changed_and_cut_archives, "GEN-ERR-5")
         free(bytes);
     }
     CO_EXPECT_MORE(refused, 500);
+    files_clean();
+}
+
+/* --- large archives --- */
+
+/* The numbers of 64 bits that a large archive has, as they are written over. */
+typedef enum large_number {
+    LARGE_NONE,
+    LARGE_MEMBERS,
+    LARGE_DIRECTORY,
+    LARGE_LOCATOR, /* where the record of the large directory is */
+    LARGE_SIZE,
+    LARGE_PACKED,
+    LARGE_OFFSET,
+    LARGE_COUNT
+} large_number;
+
+static char *
+put_number(char *at, uint64_t value, int nbytes)
+{
+    for (int i = 0; i < nbytes; ++i)
+        *at++ = (char)(value >> 8 * i);
+    return at;
+}
+
+static uint64_t
+get_number(const char *at, int nbytes)
+{
+    uint64_t value = 0;
+
+    for (int i = nbytes - 1; i >= 0; --i)
+        value = value << 8 | (unsigned char)at[i];
+    return value;
+}
+
+/* An entry of a directory with its sizes in the field for large ones, and behind it that field. */
+static char *
+put_large_entry(char *at, const char *entry, large_number number, uint64_t value)
+{
+    size_t   name = (size_t)get_number(entry + 28, 2);
+    uint64_t sizes[] = { get_number(entry + 24, 4), get_number(entry + 20, 4),
+                         get_number(entry + 42, 4) };
+
+    if (number >= LARGE_SIZE && number <= LARGE_OFFSET)
+        sizes[number - LARGE_SIZE] = value;
+    memcpy(at, entry, 46 + name);
+    put_number(at + 20, UINT64_MAX, 8);
+    put_number(at + 30, 28, 2);
+    put_number(at + 42, UINT32_MAX, 4);
+    at = put_number(put_number(at + 46 + name, 1, 2), 24, 2);
+    for (int i = 0; i < 3; ++i)
+        at = put_number(at, sizes[i], 8);
+    return at;
+}
+
+/* An archive of NumPy as a large one, with a number written over; its bytes. */
+static size_t
+make_large(const char *from, large_number number, uint64_t value, char *to)
+{
+    size_t      n;
+    char       *small = files_read(from, &n), *at = to, *end, *directory;
+    const char *entry;
+    uint64_t    members, begin;
+
+    members = get_number(small + n - 12, 2);
+    begin = get_number(small + n - 6, 4);
+    memcpy(to, small, (size_t)begin);
+    at = directory = to + begin;
+    entry = small + begin;
+    for (uint64_t i = 0; i < members; ++i) {
+        at = put_large_entry(at, entry, number, value);
+        entry += 46 + get_number(entry + 28, 2) + get_number(entry + 30, 2);
+    }
+    end = at;
+    memcpy(at, "PK\6\6", 4);
+    at = put_number(put_number(at + 4, 44, 8), 45 | 45 << 16, 12);
+    for (int i = 0; i < 2; ++i)
+        at = put_number(at, number == LARGE_MEMBERS ? value : members, 8);
+    at = put_number(at, (uint64_t)(end - directory), 8);
+    at = put_number(at, number == LARGE_DIRECTORY ? value : begin, 8);
+    memcpy(at, "PK\6\7", 4);
+    at = put_number(at + 4, 0, 4);
+    at = put_number(at, number == LARGE_LOCATOR ? value : (uint64_t)(end - to), 8);
+    at = put_number(at, 1, 4);
+    memcpy(at, "PK\5\6", 4);
+    at = put_number(at + 4, 0, 4);
+    at = put_number(put_number(at, UINT64_MAX, 8), UINT32_MAX, 4);
+    free(small);
+    return (size_t)(put_number(at, 0, 2) - to);
+}
+
+/* Numbers that a file cannot have, as signed ones negative or wrapping where they are added up. */
+CO_TEST(large_archives_are_read_and_their_numbers_checked, "GEN-ERR-5")
+{
+    static const uint64_t wrong[] = { UINT64_MAX,           UINT64_MAX - 1,    UINT64_MAX - 29,
+                                      UINT64_MAX - 45,      (uint64_t)1 << 63, INT64_MAX,
+                                      INT64_MAX - 29,       (uint64_t)1 << 62, UINT64_MAX / 528,
+                                      UINT64_MAX / 528 + 1, (uint64_t)1 << 32, 5000 };
+    char                  from[FILES_PATH], path[FILES_PATH];
+    char                  expected[DATA_TEXT], text[DATA_TEXT], bytes[4000];
+    size_t                n;
+
+    files_path("large.npz", path);
+    files_golden("bundle.npz", from);
+    data_text(ctx, co_load_npz(ctx, from), expected);
+    n = make_large(from, LARGE_NONE, 0, bytes);
+    files_write(path, bytes, n);
+    CO_EXPECT_STR(data_text(ctx, co_load_npz(ctx, path), text), expected);
+    for (int number = LARGE_NONE + 1; number < LARGE_COUNT; ++number)
+        for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); ++i)
+            CO_BLOCK(ctx) {
+                files_write(path, bytes, make_large(from, (large_number)number, wrong[i], bytes));
+                CO_EXPECT_NULL(co_load_npz(ctx, path));
+                if (!CO_EXPECT_ERROR(ctx, CO_VALUE, "large.npz"))
+                    test_fail(TEST_AT, "number %d is %llu", number, (unsigned long long)wrong[i]);
+            }
+    files_write(path, bytes, make_large(from, LARGE_MEMBERS, UINT64_MAX, bytes));
+    CO_EXPECT_NULL(co_load_npz(ctx, path));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "18446744073709551615 members");
     files_clean();
 }
 
