@@ -159,19 +159,24 @@ typedef struct co_feature {
     co_dtype        dtype; /* CO_INT64, CO_FLOAT32 or CO_STRING */
     const int64_t  *dims;  /* of the tensor, or of one item of a sequence */
     size_t          ndim;
-    /* FIXED: the value of a feature that is not there, of dtype and shape; NULL: an error */
+    /*
+     * A tensor of dtype in host memory, or NULL.
+     * FIXED: the value of a feature that is not there, of its shape; NULL: that is an error.
+     * SEQUENCE: one element, which fills up sequences that are shorter than the longest of the
+     * batch, or not there; NULL: 0 or the empty string. (default_value of FixedLenSequenceFeature)
+     */
     co_value       *missing;
 } co_feature;
 
 /**
  * The features of one serialized Example (a host string or scalar) or of several (a tensor of rank
  * 1), as a map. Of several, tensors have a dimension 0 more, and sequences are filled up to the
- * longest with zeros or empty strings. A sequence that is not there is empty.
+ * longest (see co_feature.missing). A sequence that is not there is empty.
  *
  * Returns:  a map, or NULL with CO_INVALID_ARGUMENT: bytes that are no Example, a feature that is
  *           missing, of another dtype, or of another number of elements (naming it and both
- *           numbers); or for features that are not described right. CO_TYPE if `serialized` is no
- *           string.
+ *           numbers); or for features that are not described right, or twice. CO_TYPE if
+ *           `serialized` is no string.
  */
 CO_API co_value *co_parse_example(co_context *ctx, co_value *serialized, const co_feature *features,
                                   size_t num_features);

@@ -374,35 +374,48 @@ check_feature(const parse *p, int64_t i, size_t k, int64_t each)
     return -1;
 }
 
+/* The n elements that a sequence lacks: the one that is given for them, else 0 or an empty
+ * string. */
+static void
+put_padding(const co_feature *wanted, char *out, size_t size, int64_t n)
+{
+    static const coi_text empty = { "", 0 };
+    const void           *pad = wanted->missing != NULL ? wanted->missing->u.tensor.data
+                                                        : (const void *)&empty;
+
+    if (wanted->missing == NULL && wanted->dtype != CO_STRING) {
+        if (n > 0)
+            memset(out, 0, (size_t)n * size);
+        return;
+    }
+    for (int64_t i = 0; i < n; ++i)
+        memcpy(out + (size_t)i * size, pad, size);
+}
+
 /* Elements [at, at + n) of numbers or texts, from feature k of example i or from what stands for
  * it. */
 static void
 put_values(const parse *p, int64_t i, size_t k, void *out, int64_t at, int64_t n)
 {
-    const feature  *f = &p->found[(size_t)i * p->num_wanted + k];
-    const co_value *missing = p->wanted[k].missing;
-    values          v = { at, out, out, out };
-    size_t          size = p->wanted[k].dtype == CO_STRING ? sizeof(coi_text)
-                                                           : coi_dtypes[p->wanted[k].dtype].size;
+    const co_feature *wanted = &p->wanted[k];
+    const feature    *f = &p->found[(size_t)i * p->num_wanted + k];
+    values            v = { at, out, out, out };
+    size_t size = wanted->dtype == CO_STRING ? sizeof(coi_text) : coi_dtypes[wanted->dtype].size;
 
+    if (n == 0)
+        return;
     if (f->kind != LIST_NONE)
         take_values(f, &v);
-    else if (missing != NULL && n > 0)
-        memcpy((char *)out + (size_t)at * size, missing->u.tensor.data, (size_t)n * size);
+    if (wanted->kind == CO_FEATURE_SEQUENCE)
+        put_padding(wanted, (char *)out + (size_t)v.count * size, size, at + n - v.count);
+    else if (f->kind == LIST_NONE)
+        memcpy((char *)out + (size_t)at * size, wanted->missing->u.tensor.data, (size_t)n * size);
 }
 
-/* Fill `out`, of `each` elements for every example; what a short sequence lacks is zero or
- * empty. */
+/* Fill `out`, of `each` elements for every example. */
 static void
 put_feature(const parse *p, size_t k, void *out, int64_t each)
 {
-    co_dtype dtype = p->wanted[k].dtype;
-    size_t   size = dtype == CO_STRING ? sizeof(coi_text) : coi_dtypes[dtype].size;
-
-    if (p->wanted[k].kind == CO_FEATURE_SEQUENCE && dtype != CO_STRING && each > 0)
-        memset(out, 0, (size_t)(each * p->num_examples) * size);
-    for (int64_t i = 0; dtype == CO_STRING && i < each * p->num_examples; ++i)
-        ((coi_text *)out)[i] = (coi_text){ "", 0 };
     for (int64_t i = 0; i < p->num_examples; ++i)
         put_values(p, i, k, out, i * each, each);
 }
@@ -413,16 +426,16 @@ feature_shape(const parse *p, size_t k, coi_shape *shape, int64_t *each)
 {
     const co_feature *wanted = &p->wanted[k];
     bool              is_sequence = wanted->kind == CO_FEATURE_SEQUENCE;
-    int64_t           item = 1, longest = 0, count;
+    int64_t           item = 0, longest = 0, count;
 
     shape->ndim = 0;
     if (p->lead)
         shape->dims[shape->ndim++] = p->num_examples;
     shape->ndim += is_sequence;
-    for (size_t d = 0; d < wanted->ndim; ++d) {
+    for (size_t d = 0; d < wanted->ndim; ++d)
         shape->dims[shape->ndim++] = wanted->dims[d];
-        item *= wanted->dims[d];
-    }
+    /* check_wanted has found it good; where a dimension is 0, the others may be any */
+    coi_shape_check(wanted->dims, wanted->ndim, 1, &item, NULL);
     for (int64_t i = 0; i < p->num_examples; ++i) {
         int64_t n = check_feature(p, i, k, item);
 
@@ -478,31 +491,35 @@ make_feature(const parse *p, size_t k, co_device *device)
     return coi_give(p->ctx, made);
 }
 
-/* What stands for a missing feature fits it. */
+/* What stands for a missing feature fits it; a sequence, of any length, is filled up with one
+ * element. */
 static bool
 check_missing(co_context *ctx, const co_feature *f, int64_t count)
 {
     const co_value *missing = f->missing;
+    bool            is_sequence = f->kind == CO_FEATURE_SEQUENCE;
 
     if (missing == NULL)
         return true;
     if (!coi_check_kind(ctx, f->missing, CO_KIND_TENSOR, 3, "missing"))
         return false;
+    count = is_sequence ? 1 : count;
     if (missing->dtype == f->dtype && missing->u.tensor.num_elements == count &&
         missing->u.tensor.device->backend->host_memory)
         return true;
     coi_fail(ctx, CO_INVALID_ARGUMENT,
-             "feature '%s': what stands for a missing one is %s of %lld elements; it must be %s of "
-             "%lld, in host memory",
-             f->name, co_dtype_name((co_dtype)missing->dtype),
-             (long long)missing->u.tensor.num_elements, co_dtype_name(f->dtype), (long long)count);
+             "feature '%s': what %s is %s of %lld elements; it must be %s of %lld, in host memory",
+             f->name, is_sequence ? "fills up a short sequence" : "stands for a missing one",
+             co_dtype_name((co_dtype)missing->dtype), (long long)missing->u.tensor.num_elements,
+             co_dtype_name(f->dtype), (long long)count);
     return false;
 }
 
 static bool
-check_wanted(co_context *ctx, const co_feature *f, size_t k, int lead)
+check_wanted(co_context *ctx, const co_feature *features, size_t k, int lead)
 {
-    int64_t count;
+    const co_feature *f = &features[k];
+    int64_t           count;
 
     if (f->name == NULL)
         coi_fail(ctx, CO_INVALID_ARGUMENT, "features[%zu].name is NULL", k);
@@ -518,6 +535,11 @@ check_wanted(co_context *ctx, const co_feature *f, size_t k, int lead)
              f->ndim + (size_t)lead + (f->kind == CO_FEATURE_SEQUENCE) > CO_MAX_DIMS)
         coi_fail(ctx, CO_INVALID_ARGUMENT, "feature '%s' would have more than %d dimensions",
                  f->name, CO_MAX_DIMS);
+    for (size_t i = 0; ctx->error.code == CO_OK && i < k; ++i)
+        if (strcmp(features[i].name, f->name) == 0)
+            coi_fail(ctx, CO_INVALID_ARGUMENT,
+                     "feature '%s' is described twice, by features[%zu] and features[%zu]", f->name,
+                     i, k);
     return ctx->error.code == CO_OK && check_missing(ctx, f, count);
 }
 
@@ -569,7 +591,7 @@ co_parse_example(co_context *ctx, co_value *serialized, const co_feature *featur
         return NULL;
     }
     for (size_t k = 0; k < num_features; ++k)
-        if (!check_wanted(ctx, &features[k], k, p.lead))
+        if (!check_wanted(ctx, features, k, p.lead))
             return NULL;
     device = coi_current_device(ctx);
     nbytes = ((size_t)p.num_examples * num_features + 1) * sizeof(feature);

@@ -53,6 +53,82 @@ CO_TEST(examples_in_batches_are_stacked_and_filled_up, "")
     CO_EXPECT_STR(data_text(ctx, co_parse_example(ctx, examples(ctx, 2), NULL, 0), text), "()");
 }
 
+/* Examples of n values "a", of n / 2, and of none: another feature stands there. */
+static co_value *
+short_sequences(co_context *ctx, co_value *whole, int64_t n)
+{
+    static const char *const names[] = { "a", "a", "b" };
+    const int64_t            lengths[] = { n, n / 2, n };
+    const void              *bytes[3];
+    size_t                   sizes[3];
+
+    for (int i = 0; i < 3; ++i) {
+        co_value *part = co_slice(ctx, whole, (const int64_t[]){ 0 }, &lengths[i], 1);
+        co_value *map = co_map(ctx, &names[i], &part, 1);
+
+        bytes[i] = co_string_at(ctx, co_example_encode(ctx, map), 0, &sizes[i]);
+    }
+    return co_tensor_bytes(ctx, CO_SHAPE(3), bytes, sizes);
+}
+
+CO_TEST(sequences_are_filled_up_with_what_is_given, "")
+{
+    static const int64_t two[] = { 2 }, numbers[] = { 1, 2, 3, 4 };
+    co_value            *whole = co_tensor(ctx, CO_INT64, CO_SHAPE(4), numbers);
+    co_value            *batch = short_sequences(ctx, whole, 4);
+    co_feature           feature = { "a", CO_FEATURE_SEQUENCE, CO_INT64, NULL, 0, NULL };
+    char                 text[DATA_TEXT];
+
+    CO_EXPECT_STR(data_text(ctx, co_parse_example(ctx, batch, &feature, 1), text),
+                  "(a:[[1,2,3,4],[1,2,0,0],[0,0,0,0]])");
+    feature.missing = co_scalar_int64(ctx, -1);
+    CO_EXPECT_STR(data_text(ctx, co_parse_example(ctx, batch, &feature, 1), text),
+                  "(a:[[1,2,3,4],[1,2,-1,-1],[-1,-1,-1,-1]])");
+    feature.dims = two;
+    feature.ndim = 1;
+    CO_EXPECT_STR(data_text(ctx, co_parse_example(ctx, batch, &feature, 1), text),
+                  "(a:[[[1,2],[3,4]],[[1,2],[-1,-1]],[[-1,-1],[-1,-1]]])");
+    feature.name = "none";
+    CO_EXPECT_STR(data_text(ctx, co_parse_example(ctx, batch, &feature, 1), text),
+                  "(none:[[],[],[]])");
+    CO_EXPECT_STR(data_text(ctx, co_parse_example(ctx, example(ctx, 1, 1), &feature, 1), text),
+                  "(none:[])");
+}
+
+/* So many that whoever copies more than one element of what is given leaves its memory. */
+CO_TEST(long_sequences_are_filled_up, "")
+{
+    enum { N = 100000 };
+    co_feature numbers = {
+        "a", CO_FEATURE_SEQUENCE, CO_FLOAT32, NULL, 0, co_scalar_float(ctx, -1)
+    };
+    co_feature   words = numbers;
+    const char **texts = malloc(N * sizeof(*texts)), *pad = "pad";
+    const float *floats;
+    co_value    *parsed;
+    int          wrong = 0;
+
+    parsed = co_parse_example(ctx, short_sequences(ctx, co_ones(ctx, CO_FLOAT32, CO_SHAPE(N)), N),
+                              &numbers, 1);
+    parsed = co_get(ctx, parsed, "a");
+    floats = co_data(ctx, parsed);
+    CO_REQUIRE(floats != NULL && co_num_elements(ctx, parsed) == 3 * N);
+    for (int i = 0; i < 3 * N; ++i)
+        wrong += floats[i] != (i < N + N / 2 ? 1.0F : -1.0F);
+
+    for (int i = 0; i < N; ++i)
+        texts[i] = "word";
+    words.dtype = CO_STRING;
+    words.missing = co_tensor(ctx, CO_STRING, NULL, 0, &pad);
+    parsed = co_tensor(ctx, CO_STRING, CO_SHAPE(N), texts);
+    parsed = co_get(ctx, co_parse_example(ctx, short_sequences(ctx, parsed, N), &words, 1), "a");
+    CO_REQUIRE(co_num_elements(ctx, parsed) == 3 * N);
+    for (int i = 0; i < 3 * N; ++i)
+        wrong += strcmp(co_string_at(ctx, parsed, i, NULL), i < N + N / 2 ? "word" : "pad") != 0;
+    CO_EXPECT_INT(wrong, 0);
+    free(texts);
+}
+
 CO_TEST(all_of_an_example_comes_back, "")
 {
     static const char *const keys[] = { "b", "d", "h", "i", "s", "u" };
@@ -147,6 +223,18 @@ CO_TEST(changed_and_cut_examples, "GEN-ERR-5")
     free(bytes);
 }
 
+/* What an empty feature has in its other dimensions cannot be multiplied. */
+CO_TEST(empty_features_of_large_dimensions, "")
+{
+    static const int64_t dims[] = { (int64_t)1 << 40, (int64_t)1 << 40, 0 };
+    const co_feature     feature = { "x",      CO_FEATURE_FIXED,
+                                     CO_INT64, dims,
+                                     3,        co_zeros(ctx, CO_INT64, CO_SHAPE(0)) };
+    co_value            *map = co_parse_example(ctx, example(ctx, 1, 1), &feature, 1);
+
+    CO_EXPECT_INT(co_num_elements(ctx, co_get(ctx, map, "x")), 0);
+}
+
 CO_TEST(wrong_arguments_of_examples, "")
 {
     static const int64_t nine[9] = { 1, 1, 1, 1, 1, 1, 1, 1, 1 }, two[] = { 2 };
@@ -172,12 +260,22 @@ CO_TEST(wrong_arguments_of_examples, "")
         { { "x", CO_FEATURE_FIXED, CO_INT64, NULL, 0, co_scalar_float(ctx, 1) },
           CO_INVALID_ARGUMENT,
           "float32" },
+        { { "x", CO_FEATURE_SEQUENCE, CO_INT64, two, 1, co_zeros(ctx, CO_INT64, CO_SHAPE(2)) },
+          CO_INVALID_ARGUMENT,
+          "of 2 elements; it must be int64 of 1" },
+    };
+    const co_feature twice[] = {
+        { "id", CO_FEATURE_FIXED, CO_INT64, NULL, 0, NULL },
+        { "x", CO_FEATURE_SEQUENCE, CO_INT64, NULL, 0, NULL },
+        { "id", CO_FEATURE_SEQUENCE, CO_INT64, NULL, 0, NULL },
     };
 
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); ++i) {
         CO_EXPECT_NULL(co_parse_example(ctx, bytes, &wrong[i].feature, 1));
         CO_EXPECT_ERROR(ctx, wrong[i].code, wrong[i].part);
     }
+    CO_EXPECT_NULL(co_parse_example(ctx, bytes, twice, 3));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "feature 'id' is described twice");
     CO_EXPECT_NULL(co_parse_example(ctx, bytes, NULL, 1));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "features) is NULL");
     CO_EXPECT_NULL(co_parse_example(ctx, co_int(ctx, 1), NULL, 0));
