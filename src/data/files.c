@@ -609,16 +609,21 @@ co_dataset_fixed_length_records(co_context *ctx, const char *const *files, size_
                                 int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes,
                                 const co_file_options *options)
 {
+    static const int64_t most = PTRDIFF_MAX / 4; /* all three are added up */
     coi_frame_sizes sizes = { (size_t)record_bytes, (size_t)header_bytes, (size_t)footer_bytes, 0 };
 
     COI_ENTER(ctx, "dataset_fixed_length_records", NULL);
-    if (record_bytes < 1 || header_bytes < 0 || footer_bytes < 0 ||
-        record_bytes > PTRDIFF_MAX / 4 || header_bytes > PTRDIFF_MAX / 4 ||
-        footer_bytes > PTRDIFF_MAX / 4) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "records of %lld bytes with a header of %lld and a footer of %lld; a record has 1 "
-                 "or more, the others 0 or more",
-                 (long long)record_bytes, (long long)header_bytes, (long long)footer_bytes);
+    if (record_bytes < 1 || record_bytes > most) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "records of %lld bytes; one has 1 to %lld",
+                 (long long)record_bytes, (long long)most);
+        return NULL;
+    }
+    if (header_bytes < 0 || footer_bytes < 0 || header_bytes > most || footer_bytes > most) {
+        bool is_header = header_bytes < 0 || header_bytes > most;
+
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "a %s of %lld bytes; it has 0 to %lld",
+                 is_header ? "header" : "footer",
+                 (long long)(is_header ? header_bytes : footer_bytes), (long long)most);
         return NULL;
     }
     return make_files(ctx, &coi_fixed_framing, sizes, files, num_files, options, 7);

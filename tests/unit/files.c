@@ -124,6 +124,14 @@ CO_TEST(fixed_length_bodies_are_multiples, "GEN-ERR-5")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "records of 0 bytes");
     CO_EXPECT_NULL(co_dataset_fixed_length_records(ctx, &file, 1, 1, -1, 0, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "header of -1");
+    CO_EXPECT_NULL(co_dataset_fixed_length_records(ctx, &file, 1, 1, INT64_MAX, 0, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
+                    "a header of 9223372036854775807 bytes; it has 0 to 2305843009213693951");
+    CO_EXPECT_NULL(co_dataset_fixed_length_records(ctx, &file, 1, 1, 0, INT64_MAX, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
+                    "a footer of 9223372036854775807 bytes; it has 0 to 2305843009213693951");
+    CO_EXPECT_NULL(co_dataset_fixed_length_records(ctx, &file, 1, INT64_MAX, 0, 0, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "one has 1 to 2305843009213693951");
 }
 
 CO_TEST(examples_that_are_none_or_differ, "GEN-ERR-5")
