@@ -82,7 +82,16 @@ expect 0 '^ +3  .*/made$' "$cohort" records count "$scratch/made" "$golden/large
 { cat "$scratch/made"; printf '123456789'; } >"$scratch/cut"
 expect 0 '^3$' "$cohort" records count "$scratch/cut" # readers take that for the end
 expect 1 'record 3 at offset 58: the file ends after 9 of the 12' "$cohort" records verify "$scratch/cut"
-expect 2 "argument '--all' is unknown" "$cohort" records list --all x
+expect 2 "argument '--all' is unknown; see cohort records --help" "$cohort" records list --all x
+expect 2 "argument '-' is unknown" "$cohort" records list -
+expect 2 "list: argument '--hex' is for print alone" "$cohort" records list --hex "$scratch/made"
+expect 2 "count: argument '--example' is for print alone" "$cohort" records count --example "$scratch/made"
+expect 2 "write: argument '--progress' is for actions that read" "$cohort" records write --progress "$scratch/no"
+cp "$scratch/made" "$scratch/--hex"
+cp "$scratch/made" "$scratch/--"
+expect 0 '^1: $' bash -c 'cd "$1" && "$2" records print -- --hex' bash "$scratch" "$cohort"
+expect 0 '^ +3  --$' bash -c 'cd "$1" && "$2" records count made --plain -- -- --hex' bash "$scratch" "$cohort"
+expect 2 'no file is named' "$cohort" records count --
 if "$cohort" info | grep -qE '^  zlib +[0-9]'; then
     expect 0 '^6$' "$cohort" records count "$golden/examples.tfrecord.gz"
     expect 0 'good$' "$cohort" records verify "$golden/examples.tfrecord.gz"

@@ -23,8 +23,8 @@ typedef enum print_format { PRINT_TEXT, PRINT_HEX, PRINT_EXAMPLE } print_format;
 typedef struct request {
     co_context  *ctx;
     int          compression; /* co_compression, or -1: by the name of the file */
-    print_format format;
-    bool         bar; /* --progress: also for small files and without a terminal */
+    print_format format;      /* --hex, --example */
+    bool         bar;         /* --progress: also for small files and without a terminal */
     int          num_files;
 } request;
 
@@ -316,7 +316,8 @@ usage(FILE *out)
         "  write     make the file, with a record for each line of the standard input\n\n"
         "  --plain, --gzip, --zlib   how files are compressed; otherwise their names tell (.gz, .zlib)\n"
         "  --progress                a progress bar, also for small files\n"
-        "  --help                    this text\n\n"
+        "  --help                    this text\n"
+        "  --                        what follows are files, also if a name begins with -\n\n"
         "The status is 0, 1 if a file cannot be read or is damaged, 2 for arguments that are not understood.\n");
     return out == stdout ? 0 : 2;
 }
@@ -327,9 +328,17 @@ asks_for_help(const char *argument)
     return strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0;
 }
 
-/* False for an option that is not known. */
-static bool
-take_option(request *r, const char *text)
+static int
+refuse_option(const char *action, const char *text, const char *why)
+{
+    fprintf(stderr, "cohort records %s: argument '%s' %s; see cohort records --help\n", action,
+            text, why);
+    return 2;
+}
+
+/* 0, or the status after an option that is not known or does nothing for the action. */
+static int
+take_option(const struct action *action, request *r, const char *text)
 {
     static const struct {
         const char  *text;
@@ -347,12 +356,16 @@ take_option(request *r, const char *text)
 
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); ++i)
         if (strcmp(known[i].text, text) == 0) {
+            if (known[i].format != PRINT_TEXT && action->run != print_file)
+                return refuse_option(action->name, text, "is for print alone");
+            if (known[i].bar && action->run == write_file)
+                return refuse_option(action->name, text, "is for actions that read");
             r->compression = known[i].compression >= 0 ? known[i].compression : r->compression;
             r->format = known[i].format != PRINT_TEXT ? known[i].format : r->format;
             r->bar = r->bar || known[i].bar;
-            return true;
+            return 0;
         }
-    return false;
+    return refuse_option(action->name, text, "is unknown");
 }
 
 static int
@@ -360,15 +373,20 @@ run_action(const struct action *action, int argc, char **argv)
 {
     request r = { NULL, -1, PRINT_TEXT, false, 0 };
     int     status = 0;
+    bool    only_files = false;
 
-    for (int i = 0; i < argc; ++i) {
-        if (argv[i][0] != '-')
-            ++r.num_files;
+    for (int i = 0; i < argc && status == 0; ++i) { /* files are moved to the front */
+        if (only_files || argv[i][0] != '-')
+            argv[r.num_files++] = argv[i];
+        else if (strcmp(argv[i], "--") == 0)
+            only_files = true;
         else if (asks_for_help(argv[i]))
             return usage(stdout);
-        else if (!take_option(&r, argv[i]))
-            return refuse_argument("records", argv[i]);
+        else
+            status = take_option(action, &r, argv[i]);
     }
+    if (status != 0)
+        return status;
     if (r.num_files == 0 || (action->run == write_file && r.num_files > 1)) {
         fprintf(stderr, "cohort records %s: %s\n\n", action->name,
                 r.num_files == 0 ? "no file is named" : "one file is written at a time");
@@ -380,8 +398,8 @@ run_action(const struct action *action, int argc, char **argv)
         co_close(r.ctx);
         return 1;
     }
-    for (int i = 0; i < argc; ++i)
-        if (argv[i][0] != '-' && !action->run(&r, argv[i]))
+    for (int i = 0; i < r.num_files; ++i)
+        if (!action->run(&r, argv[i]))
             status = 1;
     return co_close(r.ctx) == CO_OK ? status : 1;
 }
