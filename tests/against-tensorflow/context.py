@@ -30,6 +30,24 @@ def letter(strategy):
     return next(name for name, s in strategies.items() if s is strategy)
 
 
+def in_thread(call):
+    """What call() gives in a thread of its own. What it raises is raised here: otherwise it would
+    end that thread alone, and the case would be written without what it should have seen."""
+    seen, failed = [], []
+
+    def act():
+        try:
+            seen.append(call())
+        except BaseException as e:
+            failed.append(e)
+    worker = threading.Thread(target=act)
+    worker.start()
+    worker.join()
+    if failed:
+        raise failed[0]
+    return seen[0]
+
+
 class Seat:
     """Who acts: a thread with the scopes that it has opened."""
 
@@ -91,11 +109,7 @@ class Seat:
             {"returned": int(returned), "body": None}
 
     def thread(self, step):
-        seen = []
-        worker = threading.Thread(target=lambda: seen.extend(Seat().act_all(step["body"])))
-        worker.start()
-        worker.join()
-        return seen
+        return in_thread(lambda: Seat().act_all(step["body"]))
 
     def all_reduce(self, step):
         ctx = tf.distribute.get_replica_context()
@@ -181,16 +195,11 @@ def steps_outside(rng, depth, sets):
 
 def mixed(rng):
     steps = steps_outside(rng, 0, True)
-    seen = {}
 
     def act():
         seat = Seat()
-        seen["results"] = seat.act_all(steps)
-        seen["scopes_left_open"] = len(seat.open)
-    worker = threading.Thread(target=act)
-    worker.start()
-    worker.join()
-    return {"attrs": {"steps": steps}, "inputs": {}, "outputs": seen, "error": None}
+        return {"results": seat.act_all(steps), "scopes_left_open": len(seat.open)}
+    return {"attrs": {"steps": steps}, "inputs": {}, "outputs": in_thread(act), "error": None}
 
 
 def table():

@@ -159,7 +159,9 @@ read_expectations(golden_case *c, json_t *empty)
     return true;
 }
 
-/* Errors first: an unexpected one explains everything that is missing after it. */
+/* Errors first: an unexpected one explains everything that is missing after it. Where none is
+ * expected there must be something to compare: a recording that broke off looks like a case that
+ * wants nothing, and would pass for ever. */
 static void
 judge(golden_case *c)
 {
@@ -182,6 +184,10 @@ judge(golden_case *c)
     if (c->code != CO_OK && strcmp(co_code_kind(c->code), kind) != 0) {
         golden_fail(c, "failed with %s (%s), expected kind %s", co_code_name(c->code), c->message,
                     kind);
+        return;
+    }
+    if (c->error == NULL && json_object_size(c->outputs) == 0) {
+        golden_fail(c, "nothing is compared: the case expects no error and has no outputs");
         return;
     }
     json_object_foreach(c->outputs, key, expected)
