@@ -5,14 +5,12 @@ build() makes a dataset of a pipeline of the format. grow() makes a random pipel
 one stage at a time and looking at the elements so far, so that most stages fit what comes before.
 """
 import os
-import sys
 
 import numpy as np
 import tensorflow as tf
 
 import record
 
-FOLDER = sys.argv[4] if len(sys.argv) > 4 else "."  # of the cases: paths are relative to it
 LIMIT = 30  # elements of a case
 INTS = ("int64", "int32")
 SIGNED = ("int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
@@ -77,7 +75,7 @@ def value(json):
 
 
 def paths(names):
-    return [os.path.join(FOLDER, name) for name in names]
+    return [os.path.join(record.FOLDER, name) for name in names]
 
 
 def padded(ds, size, shape=None, fill=None, drop=False):
@@ -217,7 +215,7 @@ def file_names(rng, kind, least=1):
 
 def make_files():
     """Small files for readers; that number 3 is empty is on purpose."""
-    os.makedirs(os.path.join(FOLDER, "records"), exist_ok=True)
+    os.makedirs(os.path.join(record.FOLDER, "records"), exist_ok=True)
     for k, n in enumerate((3, 2, 4, 0, 7)):
         with tf.io.TFRecordWriter(paths([f"records/auto_{k}.tfrecord"])[0]) as out:
             for j in range(n):

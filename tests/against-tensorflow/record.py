@@ -2,15 +2,18 @@
 """Records random cases from TensorFlow, in the format of tests/golden/README.md.
 
     record.py FAMILY COUNT SEED FOLDER
+    record.py FAMILY/CASE FOLDER
 
-writes FOLDER/FAMILY.json with COUNT cases. Each family is a module of this folder, found by its
-name, with a table `recipes`: name of a group -> function of a random generator that makes one
-case (a dict without "id"). The same seed gives the same cases. scripts/against-tensorflow runs
-this and then the golden runner over the result.
+writes FOLDER/FAMILY.json with COUNT cases, or with the one that the golden runner names so. Each
+family is a module of this folder, found by its name, with a table `recipes`: name of a group ->
+function of a random generator that makes one case (a dict without "id"). The case RECIPE/SEED.N is
+the N-th of its recipe with that seed, whatever other recipes and cases there are.
+scripts/against-tensorflow runs this and then the golden runner over the result.
 """
 import importlib
 import json
 import os
+import re
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -35,6 +38,8 @@ KINDS = [
     (IndexError, "E_VALUE"),
     (RuntimeError, "E_RUNTIME"),
 ]
+
+FOLDER = sys.argv[-1]  # of the cases: paths in them are relative to it
 
 # For strategies with several replicas; before anything runs.
 CPUS = 4
@@ -90,25 +95,33 @@ def attempt(call):
         return {"result": None, "error": error(e)}
 
 
-def record(family, count, seed):
-    recipes = importlib.import_module(family).recipes
+def one(recipes, name, seed, n):
+    """The n-th case of a recipe. Its generator knows the recipe by name, not by its place in the
+    table: a new recipe leaves the cases of the others as they are."""
+    case = recipes[name](np.random.default_rng([seed, n, *name.encode()]))
+    prefix = "error." if case.get("error") else ""
+    return {"id": f"{prefix}{name}/{seed}.{n}", **case}
+
+
+def record(recipes, count, seed):
     names = sorted(recipes)
-    cases = []
-    for i in range(count):
-        # A generator of its own for each case: one can be made again without those before it.
-        rng = np.random.default_rng([seed, i])
-        name = names[i % len(names)]
-        case = recipes[name](rng)
-        prefix = "error." if case.get("error") else ""
-        cases.append({"id": f"{prefix}{name}/{seed}.{i}", **case})
-    return cases
+    return [one(recipes, names[i % len(names)], seed, i // len(names)) for i in range(count)]
+
+
+def again(recipes, case):
+    """The case of an id, as record() wrote it. An error shows in the id but is not part of it."""
+    found = re.fullmatch(r"(?:error\.)?(.+)/(\d+)\.(\d+)", case)
+    if not found or found[1] not in recipes:
+        sys.exit(f"'{case}' is no case RECIPE/SEED.N; recipes: {' '.join(sorted(recipes))}")
+    return [one(recipes, found[1], int(found[2]), int(found[3]))]
 
 
 def main():
-    family, count, seed, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-    cases = record(family, count, seed)
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, family + ".json"), "w") as out:
+    family, _, case = sys.argv[1].partition("/")
+    recipes = importlib.import_module(family).recipes
+    cases = again(recipes, case) if case else record(recipes, int(sys.argv[2]), int(sys.argv[3]))
+    os.makedirs(FOLDER, exist_ok=True)
+    with open(os.path.join(FOLDER, family + ".json"), "w") as out:
         out.write(f'{{"family":"{family}","generator_version":"1.0",'
                   f'"tensorflow":"{tf.__version__}","cases":[\n')
         out.write(",\n".join(json.dumps(case) for case in cases))

@@ -324,7 +324,7 @@ def npz_case(rng):
 
 
 def table():
-    os.makedirs(os.path.join(p.FOLDER, "records"), exist_ok=True)
+    os.makedirs(os.path.join(record.FOLDER, "records"), exist_ok=True)
     return {"tfrecord": tfrecord_case, "tfrecord_wrong_compression": wrong_compression_case,
             "damaged": damaged_case, "crc32c": crc32c_case, "textline": textline_case,
             "fixed_length": fixed_length_case, "tfrecord_example": example_case,
