@@ -1,20 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The family "context": random lists of actions on scopes, set_strategy, run, merge_call, threads.
 
-Left out are lists where the rules want something else than TensorFlow does: set_strategy while a scope
-is open or in a replica (SET-6, SET-14), scopes left out of order (SCOPE-9), merge_call and all_reduce
-where no replica context is (RC-6, RC-MERGE-1, RC-MERGE-6).
+Left out are lists where the rules want something else than TensorFlow does: set_strategy while a
+scope is open or in a replica (SET-6, SET-14), scopes left out of order (SCOPE-9), merge_call and
+all_reduce where no replica context is (RC-6, RC-MERGE-1, RC-MERGE-6).
 """
 import threading
 
 import tensorflow as tf
 
 import record
-
-
-def mirrored(n):
-    return tf.distribute.MirroredStrategy([f"/cpu:{i}" for i in range(n)],
-                                          cross_device_ops=tf.distribute.ReductionToOneDevice())
+from draw import one_in, pick, whole
+from strategies import mirrored
 
 
 def make_strategies():
@@ -136,13 +133,9 @@ class Seat:
         return len(list(s.experimental_distribute_dataset(tf.data.Dataset.range(4).batch(2))))
 
 
-def pick(rng, names):
-    return str(rng.choice(names))
-
-
 def steps_in_replica(rng, depth):
     made = []
-    for _ in range(rng.integers(1, 4)):
+    for _ in range(whole(rng, 1, 3)):
         do = pick(rng, ["query", "query", "all_reduce", "variable", "thread", "merge_call", "run",
                         "enter_exit", "reduce"])
         s = pick(rng, ["D", "O", "P", "M1", "M2", "N2"])
@@ -162,17 +155,18 @@ def steps_in_replica(rng, depth):
 
 
 def steps_outside(rng, depth, sets):
-    """Actions of a thread or a merge function: scopes stay nested, set_strategy where none is open."""
+    """Actions of a thread or a merge function: scopes stay nested, set_strategy where none is
+    open."""
     made, opened = [], 0
     verbs = ["query", "enter", "enter", "exit", "run", "reduce", "variable", "local_results",
              "distribute_dataset", "thread", "set_strategy"]
-    for _ in range(rng.integers(1, 7 if depth == 0 else 4)):
+    for _ in range(whole(rng, 1, 6 if depth == 0 else 3)):
         do = pick(rng, verbs)
-        step = {"do": do, "s": pick(rng, list(strategies))}
+        step = {"do": do, "s": pick(rng, strategies)}
         if do == "set_strategy":
             if opened or not sets:
                 continue
-            if rng.random() < 0.3:
+            if one_in(rng, 3):
                 step["s"] = None
         elif do == "enter":
             opened += 1
@@ -188,7 +182,7 @@ def steps_outside(rng, depth, sets):
             step = {"do": do}
             opened -= do == "exit" and opened > 0
         made.append(step)
-        if rng.random() < 0.5:
+        if one_in(rng, 2):
             made.append({"do": "query"})
     return made + [{"do": "exit"}] * opened + [{"do": "query"}]
 

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 import pipelines as p
 import record
+from draw import one_in, pick, whole
 
 
 def seen(attrs):
@@ -13,7 +14,7 @@ def seen(attrs):
 def case(rng, observe, attrs, **how):
     """What observe() says of a random pipeline, or its error."""
     try:
-        pipeline = p.grow(rng, p.upto(rng, 5, 1), **how)
+        pipeline = p.grow(rng, whole(rng, 1, 5), **how)
     except p.Wrong as e:
         return {**seen({"pipeline": e.pipeline, **attrs}), "error": record.error(e.cause)}
     result = seen({"pipeline": pipeline, **attrs})
@@ -60,14 +61,14 @@ def reduce(ds, attrs):
 def reduce_case(rng):
     """Numbers only: the sums of others have other dtypes than the state."""
     finite = [op for op in ("filter", "skip", "take", "shard", "scan", "concatenate", "unique")]
-    attrs = {"initial": p.upto(rng, 9, -9), "fn": p.one_of(rng, *FOLDS)}
+    attrs = {"initial": whole(rng, -9, 9), "fn": pick(rng, FOLDS)}
     source = {"op": "range", "args": p.make_range(rng)}
     return case(rng, reduce, attrs, ops=finite, source=source)
 
 
 def shuffle_case(rng):
     """Flags alone are compared; n elements, all passes (a second may have the same order)."""
-    n, size, seed, again = p.upto(rng, 60), p.upto(rng, 70, 1), p.upto(rng, 99), p.flag(rng)
+    n, size, seed, again = whole(rng, 0, 60), whole(rng, 1, 70), whole(rng, 0, 99), one_in(rng, 2)
     attrs = {"n": n, "buffer_size": size, "seed": seed, "reshuffle_each_iteration": again}
     pipeline = [{"op": "range", "args": [n]}, {"op": "shuffle", "args": [size, seed, again]}]
     flags = {"is_permutation": True, "second_is_permutation": True, "buffer_bound_holds": True,
@@ -88,7 +89,7 @@ def table():
     for group in ("range", "from_tensors", "from_tensor_slices", "zip"):
         recipes[group] = recipes["mixed"]
     recipes["cardinality"] = lambda rng: case(rng, cardinality, {})
-    recipes["iterator"] = lambda rng: case(rng, iterator, {"calls": p.upto(rng, 8, 1)})
+    recipes["iterator"] = lambda rng: case(rng, iterator, {"calls": whole(rng, 1, 8)})
     recipes["reduce"] = reduce_case
     recipes["shuffle"] = shuffle_case
     return recipes

@@ -13,10 +13,12 @@ Where a rule wants something else than TensorFlow does, `expect` has what follow
 """
 import tensorflow as tf
 from tensorflow.python.data.experimental.ops import distribute
-from tensorflow.python.distribute import distribute_lib, input_ops
+from tensorflow.python.distribute import input_ops
 
 import pipelines as p
 import record
+from draw import one_in, pick, whole
+from strategies import mirrored
 
 MAX_STEPS = 12
 # Not rebatch: under DATA, TensorFlow takes one of the user for its own and cuts batches otherwise.
@@ -32,31 +34,30 @@ def seen(attrs):
     return {"attrs": attrs, "inputs": {}, "outputs": {}, "error": None}
 
 
-def strategies():
+def make_strategies():
     made = {("OneDeviceStrategy", 1): tf.distribute.OneDeviceStrategy("/cpu:0")}
     for n in range(1, record.CPUS + 1):
-        made["MirroredStrategy", n] = tf.distribute.MirroredStrategy(
-            [f"/cpu:{i}" for i in range(n)])
+        made["MirroredStrategy", n] = mirrored(n)
     return made
 
 
-STRATEGIES = strategies()
+STRATEGIES = make_strategies()
 
 
 def random_strategy(rng):
-    return list(STRATEGIES)[p.upto(rng, len(STRATEGIES) - 1)]
+    return pick(rng, STRATEGIES)
 
 
 def random_pipeline(rng, ops=STAGES, source=None, batched=True):
     """One that ends in batches, mostly; what comes after them keeps rows."""
-    pipeline = p.grow(rng, p.upto(rng, 3), ops=ops, source=source)
+    pipeline = p.grow(rng, whole(rng, 0, 3), ops=ops, source=source)
     ds = p.build(pipeline)
     if any(op in str(pipeline) for op in ("'window'", "'rebatch'", "'apply_cardinality'")):
         return random_pipeline(rng, ops, source, batched)  # there is one in a branch
     if batched:
-        ds = p.extend(rng, pipeline, ds, p.one_of(rng, "batch", "batch", "batch", "padded_batch"))
-    for _ in range(p.upto(rng, 2)):
-        ds = p.extend(rng, pipeline, ds, p.one_of(rng, *[op for op in ops if op in KEEP]))
+        ds = p.extend(rng, pipeline, ds, pick(rng, ("batch", "batch", "batch", "padded_batch")))
+    for _ in range(whole(rng, 0, 2)):
+        ds = p.extend(rng, pipeline, ds, pick(rng, [op for op in ops if op in KEEP]))
     if p.is_infinite(ds) and is_empty(ds):
         pipeline.append({"op": "take", "args": [1]})  # endless by its cardinality, and yet empty
     return pipeline
@@ -145,8 +146,8 @@ def distribute_case(rng, **how):
         pipeline = random_pipeline(rng, **how)
     except p.Wrong as e:
         return wrong(e, attrs)
-    if p.flag(rng):
-        policy = p.one_of(rng, *POLICIES[:2] + POLICIES[3:])  # FILE: only where there are files
+    if one_in(rng, 2):
+        policy = pick(rng, POLICIES[:2] + POLICIES[3:])  # FILE: only where there are files
         pipeline.append({"op": "options_autoshard", "args": [policy]})
     result = seen({"pipeline": pipeline, **attrs})
     strategy = STRATEGIES[name, n]
@@ -165,7 +166,7 @@ def distribute_case(rng, **how):
 
 
 def files_source(rng):
-    kind = p.one_of(rng, "tfrecord", "textline")
+    kind = pick(rng, ("tfrecord", "textline"))
     names = p.file_names(rng, "tfrecord" if kind == "tfrecord" else "txt")
     return {"op": kind, "args": [names]}
 
@@ -176,7 +177,7 @@ def from_function_case(rng):
              "dataset_fn": "per-replica batches, the pipeline as given; each replica takes the "
                            "next batch in turn"}
     try:
-        pipeline = random_pipeline(rng, batched=p.flag(rng))
+        pipeline = random_pipeline(rng, batched=one_in(rng, 2))
     except p.Wrong as e:
         return wrong(e, attrs)
     result, contexts = seen({"pipeline": pipeline, **attrs}), []
@@ -200,11 +201,11 @@ def from_function_case(rng):
 
 
 def input_context_case(rng):
-    attrs = {"num_input_pipelines": p.upto(rng, 9, 1), "input_pipeline_id": p.upto(rng, 8),
-             "num_replicas_in_sync": p.upto(rng, 12, 1)}
+    attrs = {"num_input_pipelines": whole(rng, 1, 9), "input_pipeline_id": whole(rng, 0, 8),
+             "num_replicas_in_sync": whole(rng, 1, 12)}
     context = tf.distribute.InputContext(**attrs)
-    size = p.upto(rng, 5, -2) * attrs["num_replicas_in_sync"]
-    attrs["global_batch_size"] = size if p.flag(rng) else p.upto(rng, 50)
+    size = whole(rng, -2, 5) * attrs["num_replicas_in_sync"]
+    attrs["global_batch_size"] = size if one_in(rng, 2) else whole(rng, 0, 50)
     result = seen(attrs)
     result["outputs"]["str"] = str(context)
     try:
@@ -232,8 +233,8 @@ def values_case(rng):
 
 
 def batch_sizes_case(rng):
-    attrs = {"global_batch_size": p.upto(rng, 40), "num_workers": p.upto(rng, 6, 1),
-             "replicas_per_worker": p.upto(rng, 5, 1)}
+    attrs = {"global_batch_size": whole(rng, 0, 40), "num_workers": whole(rng, 1, 6),
+             "replicas_per_worker": whole(rng, 1, 5)}
     result = seen(attrs)
     result["outputs"]["per_worker"] = [
         record.tensor(tf.cast(distribute.batch_sizes_for_worker(*attrs.values(), w), tf.int64))
@@ -318,9 +319,9 @@ def judge(result, every, key, workers, more):
 
 def any_files(rng):
     """Readers of files; or names of files, which the next stage reads."""
-    if p.flag(rng):
+    if one_in(rng, 2):
         return files_source(rng)
-    return {"op": "files", "args": [p.file_names(rng, p.one_of(rng, "tfrecord", "txt"))]}
+    return {"op": "files", "args": [p.file_names(rng, pick(rng, ("tfrecord", "txt")))]}
 
 
 def workers_pipeline(rng, source):
@@ -333,12 +334,12 @@ def workers_pipeline(rng, source):
         ops = tuple(op for op in STAGES if op not in NOT_BEHIND_FILES)
         pipeline = random_pipeline(rng, ops, source(rng), not rng.integers(4) == 0)
     if p.is_infinite(p.build(pipeline)):
-        pipeline.append({"op": "take", "args": [p.upto(rng, 20)]})
+        pipeline.append({"op": "take", "args": [whole(rng, 0, 20)]})
     return pipeline
 
 
 def auto_shard_case(rng, source=None):
-    attrs = {"policy": p.one_of(rng, *POLICIES), "num_workers": p.upto(rng, 4, 1)}
+    attrs = {"policy": pick(rng, POLICIES), "num_workers": whole(rng, 1, 4)}
     try:
         pipeline = workers_pipeline(rng, source)
     except p.Wrong as e:
@@ -355,13 +356,13 @@ def auto_shard_case(rng, source=None):
 
 
 def hint_case(rng):
-    attrs = {"policy": p.one_of(rng, "HINT", "HINT", *POLICIES), "num_workers": p.upto(rng, 4, 1)}
-    pipeline = [{"op": "range", "args": [p.upto(rng, 20)]}]
+    attrs = {"policy": pick(rng, ("HINT", "HINT", *POLICIES)), "num_workers": whole(rng, 1, 4)}
+    pipeline = [{"op": "range", "args": [whole(rng, 0, 20)]}]
     ds = p.build(pipeline)
     for op in rng.permutation(["shard_hint", "batch", "map", "prefetch", "skip"])[:4]:
         args = [] if op == "shard_hint" else p.args_of(op, rng, p.Look(ds, False), 0)
         if op == "batch":
-            args = [p.upto(rng, 4, 1)]
+            args = [whole(rng, 1, 4)]
         if args is None or op in ("prefetch", "skip") and args[0] < 0:
             continue
         pipeline.append({"op": str(op), "args": args})
@@ -413,8 +414,8 @@ def schedule_rule(result, size):
 
 
 def workers_case(rng, source=None):
-    attrs = {"policy": p.one_of(rng, *POLICIES), "num_workers": p.upto(rng, 4, 1),
-             "replicas_per_worker": p.upto(rng, 3, 1)}
+    attrs = {"policy": pick(rng, POLICIES), "num_workers": whole(rng, 1, 4),
+             "replicas_per_worker": whole(rng, 1, 3)}
     try:
         pipeline = workers_pipeline(rng, source)
     except p.Wrong as e:
@@ -449,7 +450,7 @@ def workers_case(rng, source=None):
 
 def table():
     p.make_files()
-    p.DIMS.remove(0)  # splitting batches whose rows have no elements ends TensorFlow's process
+    p.least_dim = 1  # splitting batches whose rows have no elements ends TensorFlow's process
     plain = ("distribute_dataset", "distribute_dataset_pipeline", "distribute_dataset_structure",
              "distribute_dataset_drop_remainder")
     recipes = {group: distribute_case for group in plain}

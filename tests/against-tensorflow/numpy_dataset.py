@@ -7,11 +7,12 @@ are value errors.
 """
 import collections
 
-import numpy as np
 import tensorflow as tf
 
 import pipelines as p
 import record
+from draw import EVERY, one_in, pick, whole
+from strategies import mirrored
 
 STRATEGIES = {"O": 1, "P": 1, "M1": 1, "M2": 2, "M3": 3}
 made = {}
@@ -23,7 +24,7 @@ def strategy_of(name):
         if name in "OP":
             made[name] = v1.OneDeviceStrategy("/cpu:0" if name == "O" else "/cpu:1")
         else:
-            made[name] = v1.MirroredStrategy([f"/cpu:{i}" for i in range(STRATEGIES[name])])
+            made[name] = mirrored(STRATEGIES[name], v1)
     return made[name]
 
 
@@ -42,12 +43,12 @@ def arrays(tree):
 def random_input(rng):
     # Not string: arrays of bytes become tensors without the zeros at their ends.
     # Not bfloat16: numpy has no such dtype of its own.
-    dtypes = [d for d in p.NUMBERS + ("bool",) if d != "bfloat16"]
-    n = p.upto(rng, 9, 1)
-    dim = lambda: p.upto(rng, 9, 1) if p.rarely(rng, 30) else n
+    dtypes = [d for d in EVERY if d != "bfloat16"]
+    n = whole(rng, 1, 9)
+    dim = lambda: whole(rng, 1, 9) if one_in(rng, 30) else n
     tree = p.random_structure(
         rng, lambda: p.random_tensor(rng, [dim()] + p.random_shape(rng, 2), dtypes))
-    if "tuple" in tree and p.rarely(rng, 3):
+    if "tuple" in tree and one_in(rng, 3):
         return {"named_tuple": dict(zip(("z", "y", "x"), tree["tuple"]))}
     return tree
 
@@ -58,8 +59,8 @@ def describe(rng, name, tree):
         ds = strategy.experimental_make_numpy_dataset(arrays(tree))
     out = {"element_spec": p.spec(ds.element_spec), "elements": [p.written(x) for x in ds],
            "cardinality": int(ds.cardinality()), "distributed": []}
-    for _ in range(p.upto(rng, 2)):
-        size, drop = p.upto(rng, 5, 1), p.flag(rng)
+    for _ in range(whole(rng, 0, 2)):
+        size, drop = whole(rng, 1, 5), one_in(rng, 2)
         dist = strategy.experimental_distribute_dataset(ds.batch(size, drop_remainder=drop))
         out["distributed"].append({"batch": size, "drop_remainder": drop,
                                    "steps": [p.written(x) for x in dist]})
@@ -67,7 +68,7 @@ def describe(rng, name, tree):
 
 
 def make_case(rng, flavour):
-    name, tree = p.one_of(rng, *STRATEGIES), random_input(rng)
+    name, tree = pick(rng, STRATEGIES), random_input(rng)
     attrs = {"mode": "eager", "strategy": name, "replicas": STRATEGIES[name], "input": "random"}
     result = {"attrs": attrs, "inputs": {"numpy_input": tree}, "outputs": None, "error": None}
     if flavour == "v2":
@@ -80,7 +81,7 @@ def make_case(rng, flavour):
 
 
 def table():
-    p.DIMS.remove(0)  # see distribute_input.py
+    p.least_dim = 1  # see distribute_input.py
     return {"make_numpy_dataset": lambda rng: make_case(rng, "v1"),
             "v2_flavour": lambda rng: make_case(rng, "v2")}
 

@@ -11,7 +11,6 @@ import record
 
 # No gradient is taken, as in the recorded data: TensorFlow's is none for some of the outputs.
 NO_GRADIENT = ("batch_norm_train", "fused_batch_norm_train")
-FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 
 def is_float(t):

@@ -3,15 +3,15 @@
 import numpy as np
 import tensorflow as tf
 
-from elements import (ANY, INDICES, NUMBERS, array, axis, given, indices, mild, one_in, pick,
-                      shape, whole, wrong)
+from draw import (ANY, INDICES, NUMBERS, any_shape, axis, given, indices, mild, moved, one_in, pick,
+                  whole, wrong)
 
 
 def gather(rng):
     batch = pick(rng, (0, 0, 0, 1, 2))
-    params = shape(rng, batch + 1, 5, 1500)
+    params = any_shape(rng, batch + 1, 5, 1500)
     where = whole(rng, batch, len(params) - 1)
-    dims = params[:batch] + shape(rng, 0, 2, 40)
+    dims = params[:batch] + any_shape(rng, 0, 2, 40)
     bad = pick(rng, ("index", "axis", "batch", "dtype", "shape")) if wrong(rng) else ""
     bad = "axis" if bad == "index" and not np.prod(params) else bad
     # Slices have no indices of int16 here: none where the gradient is made of them.
@@ -33,14 +33,14 @@ def gather(rng):
     # Left out, the axis is batch_dims.
     if attrs["axis"] == attrs["batch_dims"] and one_in(rng, 2):
         del attrs["axis"]
-    return ({"params": array(rng, params, pick(rng, ANY)), "indices": index},
+    return ({"params": moved(rng, pick(rng, ANY), params), "indices": index},
             given(rng, attrs, {"batch_dims": 0}))
 
 
 def gather_nd(rng):
-    params = shape(rng, 0 if one_in(rng, 8) else 1, 5, 1500)
+    params = any_shape(rng, 0 if one_in(rng, 8) else 1, 5, 1500)
     depth = whole(rng, 0, len(params))
-    outer = shape(rng, 0, 3, 40)
+    outer = any_shape(rng, 0, 3, 40)
     bad = pick(rng, ("index", "depth", "dtype")) if wrong(rng) else ""
     columns = [indices(rng, outer, n, "int64", bad == "index") if n else np.zeros(outer, np.int64)
                for n in params[:depth]]
@@ -48,7 +48,7 @@ def gather_nd(rng):
     if bad == "depth":
         index = np.zeros(outer + [len(params) + 1], np.int64)
     dtype = pick(rng, ("int16",) + INDICES) if bad != "dtype" else pick(rng, ("float32", "uint8"))
-    return ({"params": array(rng, params, pick(rng, ANY)), "indices": index.astype(dtype)}, {})
+    return ({"params": moved(rng, pick(rng, ANY), params), "indices": index.astype(dtype)}, {})
 
 
 def scatter_indices(rng, dims, unique):
@@ -82,34 +82,34 @@ def spoil_scatter(rng, index, updates, dims):
 
 
 def scatter_nd(rng):
-    dims = shape(rng, 1, 4, 1000)
+    dims = any_shape(rng, 1, 4, 1000)
     index, updates = scatter_indices(rng, dims, False)
     if wrong(rng):
         index, updates = spoil_scatter(rng, index, updates, dims)
-    return ({"indices": index, "updates": mild(rng, updates, pick(rng, NUMBERS + ("bool",)))},
+    return ({"indices": index, "updates": mild(rng, pick(rng, NUMBERS + ("bool",)), updates)},
             {"shape": dims})
 
 
 def tensor_scatter(dtypes, unique):
     """Twice the same index: for an update the winner is TensorFlow's secret, so there is none."""
     def make(rng):
-        dims = shape(rng, 1, 4, 1000)
+        dims = any_shape(rng, 1, 4, 1000)
         index, updates = scatter_indices(rng, dims, unique)
         if wrong(rng):
             index, updates = spoil_scatter(rng, index, updates, dims)
         dtype = pick(rng, dtypes)
-        draw = array if unique else mild
-        return {"tensor": draw(rng, dims, dtype), "indices": index,
-                "updates": draw(rng, updates, dtype)}, {}
+        draw = moved if unique else mild
+        return {"tensor": draw(rng, dtype, dims), "indices": index,
+                "updates": draw(rng, dtype, updates)}, {}
     return make
 
 
 def unsorted_segment_sum(rng):
-    ids = shape(rng, 0, 2, 60)
+    ids = any_shape(rng, 0, 2, 60)
     segments = whole(rng, 0, 9)
     index = rng.integers(-2, max(segments, 1), size=ids)
     index = np.where(index >= segments, -1, index)
-    dims = ids + shape(rng, 0, 3, 20)
+    dims = ids + any_shape(rng, 0, 3, 20)
     if wrong(rng) and np.prod(dims):  # TensorFlow looks at no ids when there is no data
         fault = pick(rng, ("id", "shape", "segments"))
         if fault == "id":
@@ -118,15 +118,15 @@ def unsorted_segment_sum(rng):
             dims = [n + 1 for n in dims]
         else:
             segments = -1
-    return ({"data": mild(rng, dims, pick(rng, NUMBERS)),
+    return ({"data": mild(rng, pick(rng, NUMBERS), dims),
              "ids": np.asarray(index).astype(pick(rng, INDICES))}, {"num_segments": segments})
 
 
 def embedding_lookup(rng):
-    params = shape(rng, 1, 4, 2000)
+    params = any_shape(rng, 1, 4, 2000)
     # TensorFlow looks at no ids when their rows are empty.
-    index = indices(rng, shape(rng, 0, 3, 60), params[0], None, wrong(rng) and np.prod(params))
-    return {"params": array(rng, params, pick(rng, ANY)), "ids": index}, {}
+    index = indices(rng, any_shape(rng, 0, 3, 60), params[0], None, wrong(rng) and np.prod(params))
+    return {"params": moved(rng, pick(rng, ANY), params), "ids": index}, {}
 
 
 recipes = {

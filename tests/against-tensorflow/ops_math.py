@@ -7,9 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 import ops_sums
-from operands import (ANY, EDGES, EVERY, FLOATS, HALVES, INTS, NUMBERS, SIGNED, SINGLES, any_shape,
-                      broadcast, cast, chance, dtype_of, gentle, hostile, listed, misfit, one_zero,
-                      pick, plain, shape, values)
+from draw import (ANY, EDGES, EVERY, FLOATS, HALVES, INTS, NUMBERS, SIGNED, SINGLES, any_shape,
+                  broadcast, cast, dtype_of, gentle, hostile, listed, misfit, one_in, one_zero,
+                  pick, plain, shape, values, whole)
 
 
 # The library takes integers of every size where TensorFlow takes some of them, and none where
@@ -72,13 +72,6 @@ UNARY = {
     "isinf": unary(tf.math.is_inf),
     "isfinite": unary(tf.math.is_finite),
     "logical_not": unary(tf.logical_not, ("bool",)),
-    "identity": unary(tf.identity, ANY),
-    "stop_gradient": unary(tf.stop_gradient, ANY),
-    "zeros_like": unary(tf.zeros_like, ANY),
-    "ones_like": unary(tf.ones_like, EVERY),
-    "shape": unary(tf.shape, ANY),
-    "size": unary(tf.size, ANY),
-    "rank": unary(tf.rank, ANY),
     "leaky_relu": unary(tf.nn.leaky_relu, FLOATS, values, ALPHAS, NEVER),
     "gelu": unary(tf.nn.gelu, FLOATS, sensible, {"approximate": (False, True)}),
 }
@@ -87,9 +80,9 @@ UNARY = {
 def operands(rng, n, dtype, number=None):
     """n operands of one dtype that broadcast; sometimes of two dtypes, or of wrong shapes."""
     shapes, dtypes = broadcast(rng, n, 8, 12 if dtype in HALVES else 240), [dtype] * n
-    if chance(rng, 16):
+    if one_in(rng, 16):
         shapes[:2] = misfit(rng)
-    elif chance(rng, 16):
+    elif one_in(rng, 16):
         dtypes[-1] = pick(rng, EVERY)
     kind = number or pick(rng, (plain, values, hostile))
     return [kind(rng, d, dims) for d, dims in zip(dtypes, shapes)]
@@ -104,7 +97,7 @@ def binary(function, usual=NUMBERS, number=None, mend=lambda rng, x, y: (x, y), 
 
 def no_zero_divisor(rng, x, y):
     """Division of integers by zero stays in one case of sixteen, as an error."""
-    if y.dtype.kind in "iu" and not chance(rng, 16):
+    if y.dtype.kind in "iu" and not one_in(rng, 16):
         y = np.where(y == 0, np.ones_like(y), y)
     if y.dtype.kind == "i":
         # The smallest integer over -1 is a trap of the processor, which TensorFlow falls into.
@@ -115,7 +108,7 @@ def no_zero_divisor(rng, x, y):
 def small_powers(rng, x, y):
     """Integers to small powers, mostly not negative: TensorFlow rejects the negative ones."""
     if y.dtype.kind in "iu":
-        y = cast(np.abs(y.astype("int64")) % 7, y.dtype) if not chance(rng, 8) else y
+        y = cast(np.abs(y.astype("int64")) % 7, y.dtype) if not one_in(rng, 8) else y
     return x, y
 
 
@@ -153,8 +146,8 @@ BINARY = {
 
 def make_add_n(rng):
     dtype, dims = pick(rng, NUMBERS), any_shape(rng, 0, 7)
-    xs = {f"xs_{k}": gentle(rng, dtype, dims) for k in range(int(rng.integers(1, 10)))}
-    if chance(rng, 10):
+    xs = {f"xs_{k}": gentle(rng, dtype, dims) for k in range(whole(rng, 1, 9))}
+    if one_in(rng, 10):
         xs["xs_0"] = plain(rng, pick(rng, NUMBERS), pick(rng, (dims, dims + [2], [1] + dims)))
     return xs, {}
 
@@ -162,8 +155,8 @@ def make_add_n(rng):
 def make_where(rng):
     dtype = pick(rng, ANY)
     x, y = operands(rng, 2, dtype)
-    cond = plain(rng, "bool" if not chance(rng, 16) else pick(rng, EVERY), pick(rng, (x, y)).shape)
-    if chance(rng, 4):
+    cond = plain(rng, "bool" if not one_in(rng, 16) else pick(rng, EVERY), pick(rng, (x, y)).shape)
+    if one_in(rng, 4):
         shapes = broadcast(rng, 3)
         cond, x, y = [plain(rng, d, s) for d, s in zip(("bool", dtype, dtype), shapes)]
     return {"cond": cond, "x": x, "y": y}, {}
@@ -182,7 +175,7 @@ def make_cast(rng):
 
 def matrix(rng, dtype, dims, depth):
     """Large products have small factors: their sums in another order stay within the tolerance."""
-    if dtype in SINGLES and chance(rng, 6):
+    if dtype in SINGLES and one_in(rng, 6):
         return hostile(rng, dtype, dims, (np.nan, np.inf, -np.inf, 1.0, -2.0))
     if dtype in ("int32", "int64"):
         return values(rng, dtype, dims)
@@ -191,9 +184,9 @@ def matrix(rng, dtype, dims, depth):
 
 def extents(rng):
     m, k, n = [pick(rng, (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17)) for _ in range(3)]
-    if chance(rng, 4):
+    if one_in(rng, 4):
         m, k, n = [pick(rng, (1, 5, 6, 7, 13, 24, 25, 47, 48, 49, 65)) for _ in range(3)]
-    if chance(rng, 12):
+    if one_in(rng, 12):
         k = pick(rng, EDGES)
     return m, k, n
 
@@ -202,21 +195,21 @@ def make_matmul(rng):
     m, k, n = extents(rng)
     # TensorFlow multiplies int16 in batches alone.
     dtype = dtype_of(rng, FLOATS + ("float32", "int32", "int64"), [d for d in ANY if d != "int16"])
-    batch = ([], []) if dtype in HALVES or not chance(rng, 3) else broadcast(rng, 2, 5, 8)
+    batch = ([], []) if dtype in HALVES or not one_in(rng, 3) else broadcast(rng, 2, 5, 8)
     a, b = [m, k], [k, n]
     attrs = {}
     for name, dims in (("transpose_a", a), ("transpose_b", b)):
-        if chance(rng, 2):
-            attrs[name] = chance(rng, 2)
+        if one_in(rng, 2):
+            attrs[name] = one_in(rng, 2)
             if attrs[name]:
                 dims.reverse()
-    if chance(rng, 12):
+    if one_in(rng, 12):
         b[0] += 1
-    if chance(rng, 20):
+    if one_in(rng, 20):
         a = a[:1]
     elif m * k * n < 5000:
         a, b = list(batch[0]) + a, list(batch[1]) + b
-    other = pick(rng, EVERY) if chance(rng, 20) else dtype
+    other = pick(rng, EVERY) if one_in(rng, 20) else dtype
     depth = max(m, k, n)
     return {"a": matrix(rng, dtype, a, depth), "b": matrix(rng, other, b, depth)}, attrs
 
@@ -224,10 +217,10 @@ def make_matmul(rng):
 def make_matvec(rng):
     m, k, _ = extents(rng)
     dtype = dtype_of(rng, FLOATS + ("int32", "int64"), [d for d in ANY if d != "int16"])
-    batch = ([], []) if dtype in HALVES or not chance(rng, 3) else broadcast(rng, 2, 4, 8)
-    attrs = {"transpose_a": chance(rng, 2)} if chance(rng, 2) else {}
+    batch = ([], []) if dtype in HALVES or not one_in(rng, 3) else broadcast(rng, 2, 4, 8)
+    attrs = {"transpose_a": one_in(rng, 2)} if one_in(rng, 2) else {}
     a = [k, m] if attrs.get("transpose_a") else [m, k]
-    b = [k + 1] if chance(rng, 12) else [k]
+    b = [k + 1] if one_in(rng, 12) else [k]
     return {"a": matrix(rng, dtype, list(batch[0]) + a, max(m, k)),
             "b": matrix(rng, dtype, list(batch[1]) + b, max(m, k))}, attrs
 
@@ -259,39 +252,39 @@ WRONG_EQUATIONS = (
 def random_equation(rng):
     """One to three terms of up to four letters, some of them twice, and some of those behind.
     With '...' there is always a result: TensorFlow has none with it otherwise."""
-    letters = "abcdeXY"[:int(rng.integers(2, 8))]
-    terms = ["".join(pick(rng, letters) for _ in range(int(rng.integers(0, 5))))
-             for _ in range(int(rng.integers(1, 4)))]
-    kept = [c for c in sorted(set("".join(terms))) if not chance(rng, 2)]
+    letters = "abcdeXY"[:whole(rng, 2, 7)]
+    terms = ["".join(pick(rng, letters) for _ in range(whole(rng, 0, 4)))
+             for _ in range(whole(rng, 1, 3))]
+    kept = [c for c in sorted(set("".join(terms))) if not one_in(rng, 2)]
     rng.shuffle(kept)
-    if chance(rng, 4) and kept:
-        terms = [t[:1] + "..." + t[1:] if not chance(rng, 3) else t for t in terms]
-        kept.insert(int(rng.integers(len(kept) + 1)), "...")
+    if one_in(rng, 4) and kept:
+        terms = [t[:1] + "..." + t[1:] if not one_in(rng, 3) else t for t in terms]
+        kept.insert(whole(rng, 0, len(kept)), "...")
     return ",".join(terms) + ("->" + "".join(kept) if "..." in kept or
-                                                 not chance(rng, 6) else "")
+                                                 not one_in(rng, 6) else "")
 
 
 def term_shape(rng, term, sizes, dots):
     """The dimensions of an operand; those of '...' broadcast against the other operands'."""
-    kept = [1 if chance(rng, 4) else d for d in dots[int(rng.integers(len(dots) + 1)):]]
+    kept = [1 if one_in(rng, 4) else d for d in dots[whole(rng, 0, len(dots)):]]
     head, ellipsis, tail = term.partition("...")
     dims = [sizes.get(c, 2) for c in head] + (kept if ellipsis else [])
     dims += [sizes.get(c, 2) for c in tail]
-    if chance(rng, 30) and dims:
+    if one_in(rng, 30) and dims:
         dims = pick(rng, (dims[1:], dims + [2], [d + 1 for d in dims]))
     return dims[:8]
 
 
 def make_einsum(rng):
-    equation = pick(rng, WRONG_EQUATIONS if chance(rng, 10) else EQUATIONS)
-    if chance(rng, 2):
+    equation = pick(rng, WRONG_EQUATIONS if one_in(rng, 10) else EQUATIONS)
+    if one_in(rng, 2):
         equation = random_equation(rng)
     dtype = dtype_of(rng, SINGLES + ("int32", "int64"), NEVER)
-    dots = [int(d) for d in rng.integers(1, 4, size=int(rng.integers(0, 3)))]
+    dots = [whole(rng, 1, 3) for _ in range(whole(rng, 0, 2))]
     terms = equation.replace(" ", "").split("->")[0].split(",")
     # An empty sum of three factors is 0 or -0 by the order in which they are taken.
-    least = 0 if len(terms) < 3 and chance(rng, 6) else 1
-    sizes = {c: int(rng.integers(least, 6)) for c in "abcdefghijklmnopqrstuvwxyzABCXY1"}
+    least = 0 if len(terms) < 3 and one_in(rng, 6) else 1
+    sizes = {c: whole(rng, least, 5) for c in "abcdefghijklmnopqrstuvwxyzABCXY1"}
     shapes = [term_shape(rng, term, sizes, dots) for term in terms]
     return {f"xs_{k}": plain(rng, dtype, s, 1.0) for k, s in enumerate(shapes)}, \
         {"equation": equation}

@@ -9,14 +9,14 @@ import tensorflow as tf
 
 import ops_indices
 import ops_windows
-from elements import (ANY, FLOATS, INDICES, NUMBERS, array, axes, axis, given, one_in, ordered,
-                      pick, shape, whole, wrong)
+from draw import (ANY, FLOATS, INDICES, NUMBERS, any_shape, axes, axis, given, listed, moved,
+                  one_in, ordered, pick, whole, wrong)
 
 
-def plain(dtypes, high=8):
+def anything(dtypes, high=8):
     """The recipe of an operator with one input and no attributes."""
     def make(rng):
-        return {"x": array(rng, shape(rng, 0, high), pick(rng, dtypes))}, {}
+        return {"x": moved(rng, pick(rng, dtypes), any_shape(rng, 0, high))}, {}
     return make
 
 
@@ -27,7 +27,7 @@ def several(rng):
 
 def concat(rng):
     count, dtype = several(rng)
-    dims = shape(rng, 1, 7, 800)
+    dims = any_shape(rng, 1, 7, 800)
     where = axis(rng, len(dims))
     parts = [list(dims) for _ in range(count)]
     for part in parts:
@@ -43,33 +43,33 @@ def concat(rng):
             parts[-1][(where + 1) % len(dims)] += 1
         if fault == "dtype":
             dtypes[-1] = pick(rng, ANY)
-    return ({f"xs_{i}": array(rng, p, t) for i, (p, t) in enumerate(zip(parts, dtypes))},
+    return ({f"xs_{i}": moved(rng, t, p) for i, (p, t) in enumerate(zip(parts, dtypes))},
             {"axis": where})
 
 
 def stack(rng):
     count, dtype = several(rng)
-    dims = shape(rng, 0, 7, 800)
+    dims = any_shape(rng, 0, 7, 800)
     attrs = given(rng, {"axis": axis(rng, len(dims) + 1, wrong(rng))}, {"axis": 0})
-    xs = {f"xs_{i}": array(rng, dims, dtype) for i in range(count)}
+    xs = {f"xs_{i}": moved(rng, dtype, dims) for i in range(count)}
     if wrong(rng):
-        xs[f"xs_{count}"] = array(rng, dims + [1], dtype)
+        xs[f"xs_{count}"] = moved(rng, dtype, dims + [1])
     return xs, attrs
 
 
 def unstack(rng):
-    dims = shape(rng, 0 if one_in(rng, 20) else 1, 7, 800)
+    dims = any_shape(rng, 0 if one_in(rng, 20) else 1, 7, 800)
     where = axis(rng, len(dims), wrong(rng))
     if dims and -len(dims) <= where < len(dims):
         dims[where] = whole(rng, 1, 6)  # of 0 there are no results, so nothing to compare
     attrs = given(rng, {"axis": where}, {"axis": 0})
     if dims and -len(dims) <= where < len(dims) and one_in(rng, 3):
         attrs["num"] = dims[where] + (1 if wrong(rng) else 0)
-    return {"x": array(rng, dims, pick(rng, ANY))}, attrs
+    return {"x": moved(rng, pick(rng, ANY), dims)}, attrs
 
 
 def split(rng):
-    dims = shape(rng, 1, 7, 1000)
+    dims = any_shape(rng, 1, 7, 1000)
     where = axis(rng, len(dims))
     if one_in(rng, 2):
         sizes = whole(rng, 1, 5)
@@ -82,12 +82,12 @@ def split(rng):
             if one_in(rng, 6):
                 sizes[i] = -1
     where = axis(rng, len(dims), True) if wrong(rng) and one_in(rng, 2) else where
-    return ({"x": array(rng, dims, pick(rng, ANY))},
+    return ({"x": moved(rng, pick(rng, ANY), dims)},
             given(rng, {"num_or_sizes": sizes, "axis": where}, {"axis": 0}))
 
 
 def reshape(rng):
-    dims = shape(rng, 0, 8)
+    dims = any_shape(rng, 0, 8)
     rest, out = int(np.prod(dims)), []
     while rest > 1 and len(out) < 7:
         d = pick(rng, [n for n in (1, 2, 3, 4, 5, 7, 9, rest) if rest % n == 0])
@@ -98,11 +98,11 @@ def reshape(rng):
         out[whole(rng, 0, len(out) - 1)] = -1
     if wrong(rng):
         out = pick(rng, (out + [2], [-1, -1], out + [-2], out + [0], [-1, 0], [2**31 - 1] * 4))
-    return {"x": array(rng, dims, pick(rng, ANY))}, {"shape": out[:8]}
+    return {"x": moved(rng, pick(rng, ANY), dims)}, {"shape": out[:8]}
 
 
 def transpose(rng):
-    dims = shape(rng, 0, 8) if not one_in(rng, 5) else [pick(rng, (1, 3, 16, 17, 33, 65, 129))
+    dims = any_shape(rng, 0, 8) if not one_in(rng, 5) else [pick(rng, (1, 3, 16, 17, 33, 65, 129))
                                                        for _ in range(whole(rng, 2, 3))]
     while np.prod(dims) > 20000:
         dims[int(np.argmax(dims))] //= 3
@@ -112,11 +112,11 @@ def transpose(rng):
     attrs = {"perm": None if one_in(rng, 6) else perm}
     if wrong(rng):
         attrs["perm"] = pick(rng, (perm + [0], perm[1:], [0] * len(perm), [9] * len(perm)))
-    return {"x": array(rng, dims, pick(rng, ANY))}, given(rng, attrs, {"perm": None})
+    return {"x": moved(rng, pick(rng, ANY), dims)}, given(rng, attrs, {"perm": None})
 
 
 def squeeze(rng):
-    dims = shape(rng, 0, 8)
+    dims = any_shape(rng, 0, 8)
     ones = [i for i, d in enumerate(dims) if d == 1]
     chosen = [i - (len(dims) if one_in(rng, 2) else 0) for i in ones if one_in(rng, 2)]
     attrs = {"axis": None if one_in(rng, 4) else chosen}
@@ -124,17 +124,17 @@ def squeeze(rng):
         attrs["axis"] = chosen[0]
     if wrong(rng):
         attrs["axis"] = pick(rng, ([axis(rng, len(dims), True)], [0], [-1], [0, 0], [1, 0]))
-    return {"x": array(rng, dims, pick(rng, ANY))}, given(rng, attrs, {"axis": None})
+    return {"x": moved(rng, pick(rng, ANY), dims)}, given(rng, attrs, {"axis": None})
 
 
 def expand_dims(rng):
-    dims = shape(rng, 0, 7)
-    return ({"x": array(rng, dims, pick(rng, ANY))},
+    dims = any_shape(rng, 0, 7)
+    return ({"x": moved(rng, pick(rng, ANY), dims)},
             {"axis": axis(rng, len(dims) + 1, wrong(rng))})
 
 
 def slices(rng):
-    dims = shape(rng, 0, 7)  # TensorFlow's kernel ends there
+    dims = any_shape(rng, 0, 7)  # TensorFlow's kernel ends there
     begin = [whole(rng, 0, d) for d in dims]
     size = [-1 if one_in(rng, 4) else whole(rng, 0, d - b) for d, b in zip(dims, begin)]
     if wrong(rng):
@@ -145,12 +145,12 @@ def slices(rng):
         if one_in(rng, 3):
             begin, size = pick(rng, ((begin + [0], size + [1]), (begin, size + [1]),
                                      (begin[1:], size[1:])))
-    return {"x": array(rng, dims, pick(rng, ANY))}, {"begin": begin, "size": size}
+    return {"x": moved(rng, pick(rng, ANY), dims)}, {"begin": begin, "size": size}
 
 
 def strided_slice(rng):
     """Masks at random: what they mean together is up to the operator."""
-    dims = shape(rng, 0, 4)  # and at most 4 new axes: results end at rank 8
+    dims = any_shape(rng, 0, 4)  # and at most 4 new axes: results end at rank 8
     n = whole(rng, 0, len(dims) + (2 if one_in(rng, 3) else 0))
     reach = [dims[i] if i < len(dims) else 3 for i in range(n)]
     strides = [pick(rng, (1, 1, 1, 2, 3, -1, -1, -2, 7)) for _ in range(n)]
@@ -174,12 +174,12 @@ def strided_slice(rng):
                                 {"end": [-2**31] * n})))
     zero = dict.fromkeys(("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask",
                           "shrink_axis_mask"), 0)
-    return {"x": array(rng, dims, pick(rng, ANY))}, given(rng, attrs, zero)
+    return {"x": moved(rng, pick(rng, ANY), dims)}, given(rng, attrs, zero)
 
 
 def pad(rng):
     mode = pick(rng, ("CONSTANT", "REFLECT", "SYMMETRIC"))
-    dims = shape(rng, 0, 6 if mode == "CONSTANT" else 5, 500)
+    dims = any_shape(rng, 0, 6 if mode == "CONSTANT" else 5, 500)
     dtype = pick(rng, ANY)
     reach = [4 if mode == "CONSTANT" else min(d - (mode == "REFLECT"), 4) for d in dims]
     paddings = [[whole(rng, 0, max(r, 0)), whole(rng, 0, max(r, 0))] for r in reach]
@@ -197,12 +197,12 @@ def pad(rng):
             attrs["paddings"] = paddings + [[0, 0]] if more else paddings[1:]
         if paddings and fault == "far":
             paddings[0][0] = dims[0] + whole(rng, 0, 1)
-    return ({"x": array(rng, dims, dtype)},
+    return ({"x": moved(rng, dtype, dims)},
             given(rng, attrs, {"mode": "CONSTANT", "constant_values": 0}))
 
 
 def tile(rng):
-    dims = shape(rng, 0, 7, 300)
+    dims = any_shape(rng, 0, 7, 300)
     multiples = [pick(rng, (1, 1, 2, 3)) for _ in dims]
     if dims and one_in(rng, 8):
         multiples[whole(rng, 0, len(dims) - 1)] = pick(rng, (0, 9))
@@ -210,22 +210,22 @@ def tile(rng):
         multiples = pick(rng, (multiples + [1], multiples[1:], [-1] * len(dims)))
     # TensorFlow has no kernel for these dtypes.
     dtypes = [t for t in ANY if t not in ("uint16", "uint32", "uint64")]
-    return {"x": array(rng, dims, pick(rng, dtypes))}, {"multiples": multiples}
+    return {"x": moved(rng, pick(rng, dtypes), dims)}, {"multiples": multiples}
 
 
 def broadcast_to(rng):
-    out = shape(rng, 0, 8, 3000)
+    out = any_shape(rng, 0, 8, 3000)
     dims = [1 if one_in(rng, 2) else d for d in out][whole(rng, 0, len(out)):]
     if len(out) > 5:  # TensorFlow takes few changes between kept and repeated dimensions
         dims = dims[-1:]
     dtype = pick(rng, ANY)
     if wrong(rng):
         out = pick(rng, (out[1:], out[:-1], [d + 1 for d in out], [-1] + out[1:], [1] * len(out)))
-    return {"x": array(rng, dims, dtype)}, {"shape": out}
+    return {"x": moved(rng, dtype, dims)}, {"shape": out}
 
 
 def one_hot(rng):
-    dims = shape(rng, 0, 5, 200)
+    dims = any_shape(rng, 0, 5, 200)
     depth = whole(rng, 0, 7)
     index = rng.integers(0 if one_in(rng, 2) else -2, depth + 3, size=dims)
     attrs = {"depth": -1 if wrong(rng) else depth}
@@ -287,7 +287,7 @@ def eye(rng):
 
 def constant(dtypes):
     def make(rng):
-        attrs = {"shape": shape(rng, 0, 8), "dtype": pick(rng, dtypes)}
+        attrs = {"shape": any_shape(rng, 0, 8), "dtype": pick(rng, dtypes)}
         if wrong(rng):
             attrs["shape"] = attrs["shape"][:7] + [-1]
         return {}, given(rng, attrs, {"dtype": "float32"})
@@ -295,25 +295,25 @@ def constant(dtypes):
 
 
 def fill(rng):
-    dims = shape(rng, 0, 8) if not wrong(rng) else [2, -3]
+    dims = any_shape(rng, 0, 8) if not wrong(rng) else [2, -3]
     # No -0.0: TensorFlow keeps constants by value, and would then give it for 0.0 elsewhere.
     return {}, {"shape": dims, "value": pick(rng, (0, 7, -3, 2**31 - 1, 2**40, 1.5, True, False))}
 
 
 def top_k(rng):
-    dims = shape(rng, 0 if wrong(rng) else 1, 5)
+    dims = any_shape(rng, 0 if wrong(rng) else 1, 5)
     last = dims[-1] if dims else 0
     k = pick(rng, (last + 1, -1)) if wrong(rng) else whole(rng, 0, last)
     # Unsorted, the order of more than one is not settled.
     attrs = given(rng, {"k": k, "sorted": bool(k > 1 or one_in(rng, 2))}, {"k": 1, "sorted": True})
-    return {"x": ordered(rng, dims, "bool" if wrong(rng) else pick(rng, NUMBERS))}, attrs
+    return {"x": ordered(rng, "bool" if wrong(rng) else pick(rng, NUMBERS), dims)}, attrs
 
 
 def sort(rng):
-    dims = shape(rng, 0 if wrong(rng) else 1, 5)
+    dims = any_shape(rng, 0 if wrong(rng) else 1, 5)
     attrs = {"axis": axis(rng, len(dims), wrong(rng)),
              "direction": "UP" if wrong(rng) else pick(rng, ("ASCENDING", "DESCENDING"))}
-    return ({"x": ordered(rng, dims, pick(rng, NUMBERS))},
+    return ({"x": ordered(rng, pick(rng, NUMBERS), dims)},
             given(rng, attrs, {"axis": -1, "direction": "ASCENDING"}))
 
 
@@ -323,35 +323,31 @@ def argsort(rng):
 
 
 def reverse(rng):
-    dims = shape(rng, 0, 8)
+    dims = any_shape(rng, 0, 8)
     chosen = axes(rng, len(dims))
     if wrong(rng) and np.prod(dims) and dims:  # TensorFlow copies what is empty or a scalar
         chosen = pick(rng, (chosen + [axis(rng, len(dims), True)], [0, 0], [-1, len(dims) - 1]))
-    return {"x": array(rng, dims, pick(rng, ANY))}, {"axis": chosen}
+    return {"x": moved(rng, pick(rng, ANY), dims)}, {"axis": chosen}
 
 
 def roll(rng):
-    dims = shape(rng, 0 if wrong(rng) else 1, 8)
+    dims = any_shape(rng, 0 if wrong(rng) else 1, 8)
     shift, where = whole(rng, -9, 9), axis(rng, len(dims), wrong(rng))
     if dims and one_in(rng, 2):  # an axis may stand twice: the shifts add up
         where = [axis(rng, len(dims)) for _ in range(whole(rng, 1, 4))]
         shift = [pick(rng, (whole(rng, -9, 9), 1000003)) for _ in where]
         shift = shift + [1] if wrong(rng) else shift
-    return {"x": array(rng, dims, pick(rng, ANY))}, {"shift": shift, "axis": where}
+    return {"x": moved(rng, pick(rng, ANY), dims)}, {"shift": shift, "axis": where}
 
 
 def band_part(rng):
-    dims = shape(rng, 1 if wrong(rng) else 2, 5)
+    dims = any_shape(rng, 1 if wrong(rng) else 2, 5)
     rows, columns = (dims[-2], dims[-1]) if len(dims) > 1 else (1, 1)
     lower, upper = whole(rng, -1, rows), whole(rng, -1, columns)
     if wrong(rng):
         lower, upper = pick(rng, ((rows + 1, upper), (lower, columns + 1), (-5, upper)))
-    return ({"x": array(rng, dims, pick(rng, NUMBERS + ("bool",)))},
+    return ({"x": moved(rng, pick(rng, NUMBERS + ("bool",)), dims)},
             {"num_lower": lower, "num_upper": upper})
-
-
-def xs(i):
-    return [i[f"xs_{k}"] for k in range(len(i))]
 
 
 def numbered(parts):
@@ -368,8 +364,8 @@ def call_sort(i, a):
 
 
 recipes = {
-    "concat": (concat, lambda i, a: tf.concat(xs(i), a["axis"])),
-    "stack": (stack, lambda i, a: tf.stack(xs(i), **a)),
+    "concat": (concat, lambda i, a: tf.concat(listed(i), a["axis"])),
+    "stack": (stack, lambda i, a: tf.stack(listed(i), **a)),
     "unstack": (unstack, lambda i, a: numbered(tf.unstack(i["x"], **a))),
     "split": (split, lambda i, a: numbered(tf.split(i["x"], a["num_or_sizes"], a.get("axis", 0)))),
     "reshape": (reshape, lambda i, a: tf.reshape(i["x"], tf.constant(a["shape"], tf.int64))),
@@ -394,15 +390,15 @@ recipes = {
     "zeros": (constant(ANY), lambda i, a: tf.zeros(**a)),
     "ones": (constant(NUMBERS + ("bool",)), lambda i, a: tf.ones(**a)),
     "fill": (fill, lambda i, a: tf.fill(tf.constant(a["shape"], tf.int32), a["value"])),
-    "zeros_like": (plain(ANY), lambda i, a: tf.zeros_like(i["x"])),
-    "ones_like": (plain(NUMBERS + ("bool",)), lambda i, a: tf.ones_like(i["x"])),
-    "identity": (plain(ANY), lambda i, a: tf.identity(i["x"])),
-    "stop_gradient": (plain(ANY), lambda i, a: tf.stop_gradient(i["x"])),
-    "shape": (plain(ANY), lambda i, a: tf.shape(i["x"])),
-    "size": (plain(ANY), lambda i, a: tf.size(i["x"])),
-    "rank": (plain(ANY), lambda i, a: tf.rank(i["x"])),
+    "zeros_like": (anything(ANY), lambda i, a: tf.zeros_like(i["x"])),
+    "ones_like": (anything(NUMBERS + ("bool",)), lambda i, a: tf.ones_like(i["x"])),
+    "identity": (anything(ANY), lambda i, a: tf.identity(i["x"])),
+    "stop_gradient": (anything(ANY), lambda i, a: tf.stop_gradient(i["x"])),
+    "shape": (anything(ANY), lambda i, a: tf.shape(i["x"])),
+    "size": (anything(ANY), lambda i, a: tf.size(i["x"])),
+    "rank": (anything(ANY), lambda i, a: tf.rank(i["x"])),
     # TensorFlow has no kernel for float16.
-    "where_index": (plain([t for t in NUMBERS + ("bool",) if t != "float16"]),
+    "where_index": (anything([t for t in NUMBERS + ("bool",) if t != "float16"]),
                     lambda i, a: tf.where(i["x"])),
     "top_k": (top_k, lambda i, a: tf.math.top_k(i["x"], **a)._asdict()),
     "sort": (sort, call_sort),

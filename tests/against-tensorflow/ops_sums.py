@@ -3,36 +3,31 @@
 import numpy as np
 import tensorflow as tf
 
-from operands import (ANY, EVERY, FLOATS, HALVES, INTS, NUMBERS, SINGLES, any_shape, chance,
-                      dtype_of, gentle, hostile, listed, one_zero, pick, plain, shape, ties, values)
+from draw import (ANY, EVERY, FLOATS, HALVES, INTS, NUMBERS, SINGLES, any_shape, axes, axis,
+                  dtype_of, gentle, hostile, listed, one_in, one_zero, pick, plain, shape, ties,
+                  values, whole)
 
 
-def axis_of(rng, rank):
-    """One axis, counted from either end; in one case of twelve outside."""
-    if chance(rng, 12) or rank == 0:
-        return pick(rng, (rank, -rank - 1, rank + 3))
-    return int(rng.integers(-rank, rank))
+def one_axis(rng, rank):
+    return axis(rng, rank, one_in(rng, 12))
 
 
 def axes_of(rng, rank):
     """null, one axis or a list; sometimes one twice or one outside."""
-    form = int(rng.integers(4))
+    form = whole(rng, 0, 3)
     if form == 0:
         return None
     if form == 1:
-        return axis_of(rng, rank)
-    axes = [int(a) for a in rng.permutation(rank)[:int(rng.integers(rank + 1))]]
-    axes = [a - rank if chance(rng, 2) else a for a in axes]
-    if chance(rng, 16):
-        axes.append(pick(rng, (axes + [rank])))
-    return axes
+        return one_axis(rng, rank)
+    chosen = axes(rng, rank)
+    return chosen + [pick(rng, chosen + [rank])] if one_in(rng, 16) else chosen
 
 
 def summable(rng, dtype, dims):
     """Floats of one size, in long sums small ones: TensorFlow adds in another order."""
     if np.prod(dims) > 300:
         return plain(rng, dtype, dims, 0.1)
-    if dtype in SINGLES and chance(rng, 3):
+    if dtype in SINGLES and one_in(rng, 3):
         return hostile(rng, dtype, dims, (np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0))
     return values(rng, dtype, dims) if dtype not in FLOATS else \
         pick(rng, (gentle, ties) if dtype in HALVES else (plain, ties))(rng, dtype, dims)
@@ -42,17 +37,17 @@ def reduction(function, usual=NUMBERS, number=summable, wrong=ANY):
     def make(rng):
         dtype = dtype_of(rng, usual, wrong)
         dims = shape(rng, 0, 8, 16) if dtype in HALVES else any_shape(rng)
-        attrs = {"axis": axes_of(rng, len(dims)), "keepdims": chance(rng, 2)}
-        attrs = {name: value for name, value in attrs.items() if not chance(rng, 5)}
+        attrs = {"axis": axes_of(rng, len(dims)), "keepdims": one_in(rng, 2)}
+        attrs = {name: value for name, value in attrs.items() if not one_in(rng, 5)}
         return {"x": number(rng, dtype, dims)}, attrs
     return make, lambda i, a: function(i["x"], **a)
 
 
 def argument(function, kinds):
     def make(rng):
-        dims = any_shape(rng, 0 if chance(rng, 16) else 1, 7)  # TensorFlow has no more than 7
-        attrs = {"axis": axis_of(rng, len(dims))}
-        if chance(rng, 2):
+        dims = any_shape(rng, 0 if one_in(rng, 16) else 1, 7)  # TensorFlow has no more than 7
+        attrs = {"axis": one_axis(rng, len(dims))}
+        if one_in(rng, 2):
             attrs["output_type"] = pick(rng, kinds)
         return {"x": values(rng, dtype_of(rng, EVERY), dims)}, attrs
     return make, lambda i, a: function(i["x"], axis=a["axis"],
@@ -61,17 +56,17 @@ def argument(function, kinds):
 
 def running(function, usual=NUMBERS):
     def make(rng):
-        dims = any_shape(rng, 0 if chance(rng, 16) else 1)
-        attrs = {"axis": axis_of(rng, len(dims)), "exclusive": chance(rng, 2),
-                 "reverse": chance(rng, 2)}
+        dims = any_shape(rng, 0 if one_in(rng, 16) else 1)
+        attrs = {"axis": one_axis(rng, len(dims)), "exclusive": one_in(rng, 2),
+                 "reverse": one_in(rng, 2)}
         return {"x": summable(rng, dtype_of(rng, usual), dims)}, attrs
     return make, lambda i, a: function(i["x"], **a)
 
 
 def softened(function, usual=FLOATS):
     def make(rng):
-        dims = any_shape(rng, 0 if chance(rng, 16) else 1)
-        attrs = {"axis": axis_of(rng, len(dims))} if chance(rng, 2) else {}
+        dims = any_shape(rng, 0 if one_in(rng, 16) else 1)
+        attrs = {"axis": one_axis(rng, len(dims))} if one_in(rng, 2) else {}
         return {"x": gentle(rng, dtype_of(rng, usual), dims)}, attrs
     return make, lambda i, a: function(i["x"], **a)
 
@@ -88,29 +83,29 @@ def make_softmax_loss(rng):
         dims = [max(1, d) for d in dims]
     labels = pick(rng, (probabilities, probabilities, ties))(rng, dtype, dims)
     logits = pick(rng, (gentle, gentle, hostile))(rng, dtype_of(rng, (dtype,)), dims)
-    if chance(rng, 8):
+    if one_in(rng, 8):
         other = ("float32",) if dtype == "float64" else ("bool",)
         labels = ties(rng, pick(rng, INTS + other), dims)
-    if chance(rng, 12):
+    if one_in(rng, 12):
         # TensorFlow compares the shapes as matrices: what it takes or not beyond that is chance.
         dims = [max(2, d) for d in dims]
         labels, logits = plain(rng, dtype, [d + 1 for d in dims]), plain(rng, dtype, dims)
     # TensorFlow brings the axis to the end by ranges and shapes: -2 does not get through, nor do
     # empty tensors.
-    is_usual = not chance(rng, 3) or not np.prod(dims)
+    is_usual = not one_in(rng, 3) or not np.prod(dims)
     return {"labels": labels, "logits": logits}, \
-        {} if is_usual else {"axis": int(rng.integers(-1, len(dims)))}
+        {} if is_usual else {"axis": whole(rng, -1, len(dims) - 1)}
 
 
 def make_sparse_loss(rng):
     dims, dtype = any_shape(rng, 1, 7), dtype_of(rng, SINGLES)
-    if dims[-1] == 0 and (0 in dims[:-1] or not chance(rng, 4)):
+    if dims[-1] == 0 and (0 in dims[:-1] or not one_in(rng, 4)):
         dims[-1] = 3  # of rows that are none, and have no classes, TensorFlow counts some
     rows = list(dims[:-1])
     labels = np.asarray(rng.integers(0, max(1, dims[-1]), size=rows))
-    if chance(rng, 10):
+    if one_in(rng, 10):
         labels = np.asarray(rng.integers(-2, dims[-1] + 2, size=rows))
-    if chance(rng, 12):
+    if one_in(rng, 12):
         labels = np.zeros(pick(rng, (rows[1:], rows + [1], rows + [2])))
     labels = labels.astype(pick(rng, ("int32", "int64", "int32", "int64", "int16", "uint8")))
     return {"labels": labels, "logits": values(rng, dtype, dims)}, {}
@@ -118,7 +113,7 @@ def make_sparse_loss(rng):
 
 def make_sigmoid_loss(rng):
     dims, dtype = any_shape(rng, 0, 7), dtype_of(rng, SINGLES)
-    other = dims if not chance(rng, 10) else pick(rng, (dims[1:], dims + [2], [1] + dims))
+    other = dims if not one_in(rng, 10) else pick(rng, (dims[1:], dims + [2], [1] + dims))
     return {"labels": pick(rng, (plain, ties))(rng, dtype, other),
             "logits": values(rng, dtype, dims)}, {}
 
@@ -134,7 +129,7 @@ def make_moments(rng):
     axes = [axes] if isinstance(axes, int) else axes if axes is not None else list(range(len(dims)))
     # Without axes TensorFlow squeezes every dimension of 1 away, unless they are kept.
     return {"x": moderate(rng, dtype_of(rng, FLOATS, ("bool", "string")), dims)}, \
-        {"axes": axes, "keepdims": chance(rng, 2) or not axes}
+        {"axes": axes, "keepdims": one_in(rng, 2) or not axes}
 
 
 def moderate(rng, dtype, dims):
@@ -162,7 +157,7 @@ def normal_form(rng):
     another order stay within the tolerance."""
     dims = [6] + dense(rng, 1, 3, 12)
     axes = list(range(len(dims) - 1))
-    if chance(rng, 4) and len(dims) > 2:
+    if one_in(rng, 4) and len(dims) > 2:
         axes = [0] + [a for a in axes[1:] if a != len(dims) - 2]
     return dims, axes, [d for k, d in enumerate(dims) if k not in axes]
 
@@ -218,7 +213,7 @@ def make_batch_norm_inference(rng):
     dims, dtype = shape(rng, 1, 5, 60), pick(rng, SINGLES)
     inputs = {"x": plain(rng, dtype, dims)}
     for name in ("mean", "var", "gamma", "beta"):
-        rest = dims[-1:] if not chance(rng, 8) else pick(rng, (dims, [1], []))
+        rest = dims[-1:] if not one_in(rng, 8) else pick(rng, (dims, [1], []))
         inputs[name] = parameter(rng, dtype, rest, name == "var")
     return inputs, {"epsilon": pick(rng, EPSILONS)}
 
@@ -231,11 +226,11 @@ def batch_norm_inference(i, a):
 def make_layer_norm(rng):
     """Rows of seven and more: TensorFlow's gradient of short ones is noise (float64 tells)."""
     dims = dense(rng, 1, 3, 9)[:-1] + [pick(rng, (7, 8, 9, 16, 17, 33))]
-    if chance(rng, 8):
+    if one_in(rng, 8):
         dims = [pick(rng, (1, 2, 3)), pick(rng, (64, 129, 1025))]
     dtype = pick(rng, SINGLES)
     axis, scale = -1, dims[-1:]
-    if chance(rng, 4):
+    if one_in(rng, 4):
         axis = pick(rng, (len(dims) - 1, [-1], [*range(len(dims))],
                           [-1, 0] if len(dims) > 1 else [0]))
         scale = pick(rng, (dims[-1:], dims) + (([1], []) if dtype == "float64" else ()))
@@ -253,7 +248,7 @@ def make_l2_normalize(rng):
     """Numbers from 1 up, of either sign: the gradient is a difference that small ones blow up."""
     dims = any_shape(rng)
     x = plain(rng, dtype_of(rng, SINGLES), dims)
-    if chance(rng, 4):
+    if one_in(rng, 4):
         x = ties(rng, pick(rng, SINGLES), dims)
     return {"x": x + np.sign(x) if x.dtype.kind == "f" else x}, \
         {"axis": axes_of(rng, len(dims)), "epsilon": pick(rng, (1e-12, 1e-12, 1e-3, 0.5))}
@@ -269,7 +264,7 @@ def make_clip_by_norm(rng):
 def make_norms(rng):
     dtype = pick(rng, SINGLES)
     return {f"xs_{k}": pick(rng, (gentle, gentle, moderate))(rng, dtype, shape(rng, 0, 4, 40))
-            for k in range(int(rng.integers(1, 6)))}
+            for k in range(whole(rng, 1, 5))}
 
 
 def clip_by_global_norm(i, a):

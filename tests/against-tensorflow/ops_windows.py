@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from elements import FLOATS, INTS, mild, one_in, ordered, pick, whole, wrong
+from draw import FLOATS, INTS, mild, one_in, ordered, pick, whole, wrong
 
 
 def pair(rng, values):
@@ -93,7 +93,7 @@ def conv2d(rng):
         x, w = spoil_convolution(rng, x, w, attrs)
     dtype = pick(rng, FLOATS)
     attrs = written(rng, attrs)
-    return {"x": mild(rng, x, dtype), "w": mild(rng, w, dtype)}, attrs
+    return {"x": mild(rng, dtype, x), "w": mild(rng, dtype, w)}, attrs
 
 
 def call_conv2d(i, a):
@@ -117,7 +117,7 @@ def depthwise_conv2d(rng):
     if wrong(rng):
         x, w = spoil_convolution(rng, x, w, attrs)
     dtype = pick(rng, FLOATS)
-    return {"x": mild(rng, x, dtype), "w": mild(rng, w, dtype)}, attrs
+    return {"x": mild(rng, dtype, x), "w": mild(rng, dtype, w)}, attrs
 
 
 def call_depthwise(i, a):
@@ -145,7 +145,7 @@ def conv2d_transpose(rng):
         else:
             x, w = spoil_convolution(rng, x, w, attrs)
     dtype = pick(rng, FLOATS)
-    return ({"x": mild(rng, x, dtype), "w": mild(rng, w, dtype)}, {"output_shape": out, **attrs})
+    return ({"x": mild(rng, dtype, x), "w": mild(rng, dtype, w)}, {"output_shape": out, **attrs})
 
 
 def call_transpose(i, a):
@@ -170,7 +170,7 @@ def pool(dtypes, elements):
         if wrong(rng):
             x, _ = spoil_pool(rng, x, attrs)
         attrs = written(rng, attrs)
-        return {"x": elements(rng, x, pick(rng, dtypes))}, attrs
+        return {"x": elements(rng, pick(rng, dtypes), x)}, attrs
     return make
 
 
@@ -189,12 +189,12 @@ def spoil_pool(rng, x, attrs):
     return x, attrs
 
 
-def ties(rng, dims, dtype):
-    """Few different numbers: the gradient goes to the first of the largest.
+def peaks(rng, dtype, dims):
+    """Equal ones among them: the gradient goes to the first of the largest.
 
     No -inf, which TensorFlow takes for the lowest finite number.
     """
-    x = (mild if one_in(rng, 2) else ordered)(rng, dims, dtype)
+    x = pick(rng, (mild, ordered))(rng, dtype, dims)
     return np.where(np.isneginf(x), np.zeros_like(x), x) if dtype in FLOATS else x
 
 
@@ -202,7 +202,7 @@ recipes = {
     "conv2d": (conv2d, call_conv2d),
     "depthwise_conv2d": (depthwise_conv2d, call_depthwise),
     "conv2d_transpose": (conv2d_transpose, call_transpose),
-    "max_pool2d": (pool(FLOATS + tuple(t for t in INTS if t not in ("uint32", "uint64")), ties),
+    "max_pool2d": (pool(FLOATS + tuple(t for t in INTS if t not in ("uint32", "uint64")), peaks),
                    lambda i, a: tf.nn.max_pool2d(i["x"], a["ksize"], a["strides"], a["padding"])),
     "avg_pool2d": (pool(FLOATS, mild),
                    lambda i, a: tf.nn.avg_pool2d(i["x"], a["ksize"], a["strides"], a["padding"])),

@@ -9,12 +9,11 @@ import os
 import numpy as np
 import tensorflow as tf
 
+import draw
 import record
+from draw import ANY, INDICES, NUMBERS, UNSIGNED, one_in, pick, whole
 
 LIMIT = 30  # elements of a case
-INTS = ("int64", "int32")
-SIGNED = ("int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
-NUMBERS = SIGNED + ("uint8", "uint16", "uint32", "uint64")
 
 # --- functions by name -------------------------------------------------------------------------
 
@@ -227,70 +226,44 @@ def make_files():
 # --- random pipelines --------------------------------------------------------------------------
 
 
-def one_of(rng, *choices):
-    return choices[int(rng.integers(len(choices)))]
-
-
-def upto(rng, n, least=0):
-    return int(rng.integers(least, n + 1))
-
-
-def rarely(rng, once_in=8):
-    return int(rng.integers(once_in)) == 0
-
-
-def flag(rng):
-    return bool(rng.integers(2))
-
-
-def random_tensor(rng, shape, dtypes=NUMBERS + ("bool", "string")):
-    dtype, n = one_of(rng, *dtypes), int(np.prod(shape))
-    if dtype == "string":
-        data = ["".join(one_of(rng, "a", "b", "\xff", "\0", " ") for _ in range(upto(rng, 4)))
-                for _ in range(n)]
-    elif dtype == "bool":
-        data = [upto(rng, 1) for _ in range(n)]
-    elif "float" in dtype:
-        data = [upto(rng, 40) / 8 - 2 for _ in range(n)]
-    else:
-        data = [upto(rng, 9, 0 if dtype[0] == "u" else -4) for _ in range(n)]
-    return {"dtype": dtype, "shape": [int(d) for d in shape], "data": data}
+def random_tensor(rng, shape, dtypes=ANY):
+    """With the hard values: pipelines move, compare and add, all of which has one result."""
+    return record.tensor(draw.values(rng, pick(rng, dtypes), shape))
 
 
 def random_structure(rng, make, depth=0):
     """A tensor, or a tuple or map of such: make() gives the tensors."""
-    kind = upto(rng, 7) if depth < 2 else 0
+    kind = whole(rng, 0, 7) if depth < 2 else 0
     if kind < 5:
         return make()
-    items = [random_structure(rng, make, depth + 1) for _ in range(upto(rng, 3, 1))]
+    items = [random_structure(rng, make, depth + 1) for _ in range(whole(rng, 1, 3))]
     if kind == 5:
         return {"dict": dict(zip(("x", "y", "a1"), items))}
     return {"tuple": items}
 
 
-DIMS = [1, 2, 3, 5, 0]  # a family takes the 0 out if TensorFlow cannot bear it
+least_dim = 0  # a family raises it to 1 if TensorFlow cannot bear elements that are empty
 
 
 def random_shape(rng, most=3):
-    return [one_of(rng, *DIMS) if rarely(rng, 3) else upto(rng, 3, 1)
-            for _ in range(upto(rng, most))]
+    return draw.shape(rng, 0, most, 12, least_dim)
 
 
 def make_range(rng):
-    if rarely(rng, 3):
-        return [upto(rng, 10, -10), upto(rng, 10, -10), upto(rng, 4, -4)]
-    return one_of(rng, [upto(rng, 20)], [upto(rng, 5, -5), upto(rng, 15)])
+    if one_in(rng, 3):
+        return [whole(rng, -10, 10), whole(rng, -10, 10), whole(rng, -4, 4)]
+    return pick(rng, ([whole(rng, 0, 20)], [whole(rng, -5, 5), whole(rng, 0, 15)]))
 
 
 def make_slices(rng):
-    n = upto(rng, 9)
-    dim = lambda: upto(rng, 9) if rarely(rng, 40) else n  # two that differ are an error
+    n = whole(rng, 0, 9)
+    dim = lambda: whole(rng, 0, 9) if one_in(rng, 40) else n  # two that differ are an error
     return [random_structure(rng, lambda: random_tensor(rng, [dim()] + random_shape(rng, 2)))]
 
 
 def make_source(rng, depth):
-    op = one_of(rng, "range", "range", "range", "from_tensors", "from_tensor_slices",
-                "from_tensor_slices", "tfrecord", "textline", "zip")
+    op = pick(rng, ("range", "range", "range", "from_tensors", "from_tensor_slices",
+                    "from_tensor_slices", "tfrecord", "textline", "zip"))
     if op == "zip" and depth > 1:
         op = "range"
     if op == "range":
@@ -300,7 +273,8 @@ def make_source(rng, depth):
     elif op == "from_tensor_slices":
         args = make_slices(rng)
     elif op == "zip":
-        args = [{"pipeline": grow(rng, upto(rng, 2), depth + 1)} for _ in range(upto(rng, 3, 1))]
+        args = [{"pipeline": grow(rng, whole(rng, 0, 2), depth + 1)}
+                for _ in range(whole(rng, 1, 3))]
     else:
         args = [file_names(rng, "tfrecord" if op == "tfrecord" else "txt")]
     return {"op": op, "args": args}
@@ -318,7 +292,7 @@ class Look:
         self.scalar = self.tensor and s.shape.rank == 0
         self.number = self.tensor and s.dtype.name in NUMBERS
         self.int64 = self.scalar and s.dtype == tf.int64
-        self.int = self.scalar and s.dtype.name in INTS
+        self.int = self.scalar and s.dtype.name in INDICES
         self.known_rank = not self.windows and all(l.shape.rank is not None for l in self.leaves)
         self.rows = self.known_rank and all(leaf.shape.rank > 0 for leaf in self.leaves)
 
@@ -330,7 +304,7 @@ class Look:
     def below(self, most):
         """Whether the numbers are small enough to be lengths."""
         try:
-            return all(abs(int(x)) <= most and (int(x) != 0 or 0 in DIMS)
+            return all(abs(int(x)) <= most and (int(x) != 0 or least_dim == 0)
                        for x in self.ds.take(LIMIT + 1))
         except tf.errors.OpError:
             return False
@@ -340,7 +314,7 @@ def map_names(look):
     names = []
     if look.number:
         names += ["x*2", "x+1", "x*x", "to_float32", "to_pair", "to_dict", "outer3"]
-        names += ["-x"] if look.spec.dtype.name in SIGNED else []
+        names += ["-x"] if look.spec.dtype.name not in UNSIGNED else []
     if look.int and look.below(20):
         names += ["fill_x", "fill_x"]
     if look.scalar and look.spec.dtype == tf.string:
@@ -352,7 +326,7 @@ def map_names(look):
 
 def first_is_int(look):
     return (isinstance(look.spec, tuple) and isinstance(look.spec[0], tf.TensorSpec) and
-            look.spec[0].shape.rank == 0 and look.spec[0].dtype.name in INTS)
+            look.spec[0].shape.rank == 0 and look.spec[0].dtype.name in INDICES)
 
 
 def inner_names(look):
@@ -369,59 +343,61 @@ def inner_names(look):
 
 def args_of(op, rng, look, depth):
     """Arguments of a stage; None: it does not fit."""
-    wrong = rarely(rng, 12)
+    wrong = one_in(rng, 12)
     if op == "batch":
         # With drop_remainder, TensorFlow's error is of the spec that it makes of the size first.
-        return [upto(rng, 0, -2), False] if wrong else [upto(rng, 6, 1), flag(rng)]
+        return [whole(rng, -2, 0), False] if wrong else [whole(rng, 1, 6), one_in(rng, 2)]
     if op == "padded_batch":
         shape = None
-        if look.tensor and look.spec.shape.rank is not None and flag(rng):
-            shape = [-1 if n is None and not wrong else upto(rng, 7, n or 0) if flag(rng)
+        if look.tensor and look.spec.shape.rank is not None and one_in(rng, 2):
+            shape = [-1 if n is None and not wrong
+                     else (n or 0) + whole(rng, 0, 4) if one_in(rng, 2)
                      else n or -1 for n in look.spec.shape]
-        fill = upto(rng, 5) if look.number and flag(rng) else None
-        return [upto(rng, 5, 1), shape, fill, flag(rng)]
+        fill = whole(rng, 0, 5) if look.number and one_in(rng, 2) else None
+        return [whole(rng, 1, 5), shape, fill, one_in(rng, 2)]
     if op == "rebatch":
-        sizes = [upto(rng, 4, 1)] + [upto(rng, 4, 0 if rarely(rng, 4) else 1)
-                                     for _ in range(upto(rng, 3))]
-        return [upto(rng, 5, 1) if flag(rng) else sizes, flag(rng)] if look.rows or wrong else None
+        sizes = [whole(rng, 1, 4)] + [whole(rng, 0 if one_in(rng, 4) else 1, 4)
+                                     for _ in range(whole(rng, 0, 3))]
+        sizes = pick(rng, (whole(rng, 1, 5), sizes))
+        return [sizes, one_in(rng, 2)] if look.rows or wrong else None
     if op == "window":
         if count_of(look.ds) is None:
             return None  # TensorFlow's windows lose errors of what they pass over
-        return [upto(rng, 5, 0 if wrong else 1), one_of(rng, None, upto(rng, 5, 1)),
-                upto(rng, 3, 1), flag(rng)]
+        return [whole(rng, 0 if wrong else 1, 5), pick(rng, (None, whole(rng, 1, 5))),
+                whole(rng, 1, 3), one_in(rng, 2)]
     if op == "repeat":
-        return one_of(rng, [upto(rng, 3)], [upto(rng, 3)], [], [-1])
+        return pick(rng, ([whole(rng, 0, 3)], [whole(rng, 0, 3)], [], [-1]))
     if op in ("take", "skip"):
         # TensorFlow says that what skip(-1) leaves of an endless dataset, nothing, is endless.
-        return [upto(rng, 12, 0 if op == "skip" and look.infinite else -1)]
+        return [whole(rng, 0 if op == "skip" and look.infinite else -1, 12)]
     if op == "prefetch":
-        return [upto(rng, 4, -3 if wrong else 0)]
+        return [whole(rng, -3 if wrong else 0, 4)]
     if op == "enumerate":
-        return one_of(rng, [], [upto(rng, 9, -9)], [2 ** 62])
+        return pick(rng, ([], [whole(rng, -9, 9)], [2 ** 62]))
     if op == "shard":
-        num = upto(rng, 5, -1 if wrong else 1)
-        return [num, upto(rng, 6, -1) if wrong else upto(rng, max(num, 1) - 1)]
+        num = whole(rng, -1 if wrong else 1, 5)
+        return [num, whole(rng, -1, 6) if wrong else whole(rng, 0, max(num, 1) - 1)]
     if op == "concatenate":
         return None if depth > 1 else [{"pipeline": like(rng, look, depth)}]
     if op == "map":
         names = map_names(look)
-        return [one_of(rng, *names)] if names else None
+        return [pick(rng, names)] if names else None
     if op == "filter":
         names = ["even", "gt3", "mod3", "none"] if look.int else []
         names += ["pair_first_even"] if first_is_int(look) else []
-        return [one_of(rng, *names)] if names and not look.infinite else None
+        return [pick(rng, names)] if names and not look.infinite else None
     if op == "take_while":
-        return [one_of(rng, "lt5", "lt0")] if look.int else None
+        return [pick(rng, ("lt5", "lt0"))] if look.int else None
     if op == "scan":
-        return [one_of(rng, "cumsum", "prev"), upto(rng, 5, -5)] if look.int64 else None
+        return [pick(rng, ("cumsum", "prev")), whole(rng, -5, 5)] if look.int64 else None
     if op in ("flat_map", "interleave"):
         names = inner_names(look)
         if not names or look.infinite:
             return None
-        numbers = [upto(rng, 5, 0 if wrong else 1), upto(rng, 4, 0 if wrong else 1)]
-        return [one_of(rng, *names)] + (numbers if op == "interleave" else [])
+        numbers = [whole(rng, 0 if wrong else 1, 5), whole(rng, 0 if wrong else 1, 4)]
+        return [pick(rng, names)] + (numbers if op == "interleave" else [])
     if op == "shuffle":
-        return [1, upto(rng, 100), flag(rng)]  # larger ones have an order of their own
+        return [1, whole(rng, 0, 100), one_in(rng, 2)]  # larger ones have an order of their own
     if op == "unbatch":
         # Rows without elements end TensorFlow's process.
         empty = any(n in (0, None) for leaf in look.leaves if look.rows for n in leaf.shape[1:])
@@ -433,7 +409,7 @@ def args_of(op, rng, look, depth):
     if op == "apply_cardinality":
         return promise(rng, look, wrong and depth == 0)
     if op == "options_autoshard":
-        return [one_of(rng, "OFF", "AUTO", "DATA", "HINT")]
+        return [pick(rng, ("OFF", "AUTO", "DATA", "HINT"))]
     return [] if op == "cache" else None
 
 
@@ -442,7 +418,7 @@ def promise(rng, look, wrong):
     n = count_of(look.ds)
     if n is None or n > 3 * LIMIT:
         return None
-    return [n + (one_of(rng, -1, 1, 3) if wrong else 0)]
+    return [n + (pick(rng, (-1, 1, 3)) if wrong else 0)]
 
 
 def count_of(ds):
@@ -456,14 +432,14 @@ def count_of(ds):
 
 def like(rng, look, depth):
     """A pipeline for concatenate: elements of the same kind, or hardly ever others."""
-    if look.int64 or rarely(rng, 20):
+    if look.int64 or one_in(rng, 20):
         return [{"op": "range", "args": make_range(rng)}]
     if look.windows or look.infinite or not look.known_rank:
         return grow(rng, 1, depth + 1)
-    n = upto(rng, 4)
+    n = whole(rng, 0, 4)
 
     def rows(s):
-        dims = [upto(rng, 3, 1) if d is None else d for d in s.shape]
+        dims = [whole(rng, 1, 3) if d is None else d for d in s.shape]
         return random_tensor(rng, [n] + dims, (s.dtype.name,))
     return [{"op": "from_tensor_slices", "args": [structure(look.spec, rows)]}]
 
@@ -510,9 +486,9 @@ def begin(rng, depth=0, source=None):
     pipeline = [source or make_source(rng, depth)]
     if pipeline[0]["op"] == "files":
         kind = "tfrecord(x)" if pipeline[0]["args"][0][0].endswith("tfrecord") else "textline(x)"
-        pipeline.append(one_of(rng, {"op": "flat_map", "args": [kind]},
-                               {"op": "interleave", "args": [kind, upto(rng, 3, 1),
-                                                             upto(rng, 3, 1)]}))
+        pipeline.append(pick(rng, (
+            {"op": "flat_map", "args": [kind]},
+            {"op": "interleave", "args": [kind, whole(rng, 1, 3), whole(rng, 1, 3)]})))
     try:
         return pipeline, build(pipeline)
     except REFUSALS as e:
@@ -523,7 +499,7 @@ def grow(rng, stages, depth=0, must=None, ops=OPS, source=None):
     """A random pipeline; `must` is an operation that is in it if it fits anywhere."""
     pipeline, ds = begin(rng, depth, source)
     for i in range(stages):
-        ds = extend(rng, pipeline, ds, must if must and i == stages // 2 else one_of(rng, *ops),
+        ds = extend(rng, pipeline, ds, must if must and i == stages // 2 else pick(rng, ops),
                     depth)
         if pipeline[-1]["op"] == "apply_cardinality":
             break

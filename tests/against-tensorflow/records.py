@@ -12,8 +12,10 @@ import os
 import numpy as np
 import tensorflow as tf
 
+import draw
 import pipelines as p
 import record
+from draw import one_in, pick, whole
 
 number = itertools.count()
 
@@ -29,7 +31,7 @@ def new_file(ending):
 
 def random_bytes(rng, most=40):
     """Short mostly; now and then of a size that fills buffers."""
-    n = p.upto(rng, most) if not p.rarely(rng, 12) else int(p.one_of(rng, 4095, 8192, 70001))
+    n = whole(rng, 0, most) if not one_in(rng, 12) else int(pick(rng, (4095, 8192, 70001)))
     return rng.integers(0, 256, n, dtype=np.uint8).tobytes()
 
 
@@ -59,12 +61,12 @@ def write_records(rng, compression, records):
 
 
 def compressions(rng):
-    return p.one_of(rng, "", "", "GZIP", "ZLIB")
+    return pick(rng, ("", "", "GZIP", "ZLIB"))
 
 
 def tfrecord_case(rng):
     compression = compressions(rng)
-    records = [random_bytes(rng) for _ in range(p.upto(rng, 6))]
+    records = [random_bytes(rng) for _ in range(whole(rng, 0, 6))]
     name, path = write_records(rng, compression, records)
     found, error = read_all(tf.data.TFRecordDataset(path, compression))
     result = seen({"file": name, "compression": compression})
@@ -77,7 +79,7 @@ def tfrecord_case(rng):
 
 def wrong_compression_case(rng):
     actual, claimed = rng.permutation(["", "GZIP", "ZLIB"])[:2]
-    records = [random_bytes(rng, 200) for _ in range(p.upto(rng, 4, 1))]
+    records = [random_bytes(rng, 200) for _ in range(whole(rng, 1, 4))]
     name, path = write_records(rng, str(actual), records)
     found, error = read_all(tf.data.TFRecordDataset(path, str(claimed)))
     result = seen({"file": name, "compression": str(claimed), "actual": str(actual)})
@@ -90,16 +92,16 @@ def wrong_compression_case(rng):
 
 def damaged_case(rng):
     """Cut anywhere, or one byte changed anywhere."""
-    compression = p.one_of(rng, "", "", "", "GZIP", "ZLIB")
-    records = [random_bytes(rng) for _ in range(p.upto(rng, 4, 1))]
+    compression = pick(rng, ("", "", "", "GZIP", "ZLIB"))
+    records = [random_bytes(rng) for _ in range(whole(rng, 1, 4))]
     name, path = write_records(rng, compression, records)
     data = bytearray(open(path, "rb").read())
     attrs = {"file": name, "compression": compression}
-    at = p.upto(rng, len(data) - 1)
-    if p.flag(rng):
+    at = whole(rng, 0, len(data) - 1)
+    if one_in(rng, 2):
         data, attrs["damage"], attrs["bytes_kept"] = data[:at], "cut", at
     else:
-        data[at] ^= p.upto(rng, 255, 1)
+        data[at] ^= whole(rng, 1, 255)
         attrs["damage"], attrs["flipped_byte"] = "flipped", at
     with open(path, "wb") as out:
         out.write(data)
@@ -138,9 +140,9 @@ def crc32c_case(rng):
 
 def textline_case(rng):
     # "\r" before "\n" alone: TensorFlow drops it anywhere in a line, the library at the end of one.
-    parts = [p.one_of(rng, b"\n", b"\r\n", b"\0", b"a", b"\xff", b"bc d", b"\n\n",
-                      b"x" * p.upto(rng, 9000) if p.rarely(rng, 20) else b"")
-             for _ in range(p.upto(rng, 12))]
+    parts = [pick(rng, (b"\n", b"\r\n", b"\0", b"a", b"\xff", b"bc d", b"\n\n",
+                       b"x" * whole(rng, 0, 9000) if one_in(rng, 20) else b""))
+             for _ in range(whole(rng, 0, 12))]
     name, path = new_file("txt")
     with open(path, "wb") as out:
         out.write(b"".join(parts))
@@ -151,9 +153,9 @@ def textline_case(rng):
 
 
 def fixed_length_case(rng):
-    size, header, footer = p.upto(rng, 9, 1), p.upto(rng, 5), p.upto(rng, 5)
-    body = size * p.upto(rng, 6) + (0 if not p.rarely(rng) else p.upto(rng, size))
-    data = random_bytes(rng)[:p.upto(rng, 3)] if p.rarely(rng, 10) else bytes(
+    size, header, footer = whole(rng, 1, 9), whole(rng, 0, 5), whole(rng, 0, 5)
+    body = size * whole(rng, 0, 6) + (0 if not one_in(rng, 8) else whole(rng, 0, size))
+    data = random_bytes(rng)[:whole(rng, 0, 3)] if one_in(rng, 10) else bytes(
         rng.integers(0, 256, header + body + footer, dtype=np.uint8))
     name, path = new_file("bin")
     with open(path, "wb") as out:
@@ -167,11 +169,8 @@ def fixed_length_case(rng):
 
 # --- tf.Example --------------------------------------------------------------------------------
 
-LISTS = {"int64": ("int64_list", lambda rng: int(p.one_of(rng, 0, 1, -1, 2 ** 63 - 1, -2 ** 63,
-                                                          p.upto(rng, 300)))),
-         "float32": ("float_list", lambda rng: float(np.float32(p.one_of(
-             rng, 0.0, -0.0, 1.5, float("inf"), float("-inf"), 1e-42, 3.4e38,
-             rng.normal())))),
+LISTS = {"int64": ("int64_list", lambda rng: int(draw.integers(rng, "int64", [], True))),
+         "float32": ("float_list", lambda rng: float(draw.moved(rng, "float32", []))),
          "string": ("bytes_list", lambda rng: random_bytes(rng, 8)[:20])}
 
 
@@ -180,7 +179,7 @@ def random_feature(rng, dtype, n):
     kind, make = LISTS[dtype]
     values = getattr(feature, kind).value
     values.extend(make(rng) for _ in range(n))
-    if n == 0 and p.flag(rng):
+    if n == 0 and one_in(rng, 2):
         getattr(feature, kind).SetInParent()
     return feature
 
@@ -188,8 +187,8 @@ def random_feature(rng, dtype, n):
 def random_example(rng):
     """Features by name with their dtype and length."""
     example, known = tf.train.Example(), {}
-    for name in "abcdef"[:p.upto(rng, 6)]:
-        known[name] = (p.one_of(rng, *LISTS), p.one_of(rng, 0, 1, 1, 2, 3, 4, 6))
+    for name in "abcdef"[:whole(rng, 0, 6)]:
+        known[name] = (pick(rng, LISTS), pick(rng, (0, 1, 1, 2, 3, 4, 6)))
         example.features.feature[name].CopyFrom(random_feature(rng, *known[name]))
     return example, known
 
@@ -210,7 +209,7 @@ def described(example):
 def example_case(rng):
     """A feature without any list has no kind to compare: they all have one."""
     compression, examples = compressions(rng), []
-    for _ in range(p.upto(rng, 4)):
+    for _ in range(whole(rng, 0, 4)):
         example, known = random_example(rng)
         for name, (dtype, n) in known.items():
             getattr(example.features.feature[name], LISTS[dtype][0]).SetInParent()
@@ -225,24 +224,24 @@ def example_case(rng):
 
 def shape_of(rng, n):
     """A shape for n values, or rarely for other numbers."""
-    if p.rarely(rng, 10):
-        return [p.upto(rng, 4)]
-    return p.one_of(rng, [n], [1, n], [] if n == 1 else [n], [n // 2, 2] if n % 2 == 0 else [n, 1])
+    if one_in(rng, 10):
+        return [whole(rng, 0, 4)]
+    return pick(rng, ([n], [1, n], [] if n == 1 else [n], [n // 2, 2] if n % 2 == 0 else [n, 1]))
 
 
 def wish(rng, name, known):
     """What is asked of one feature, in the format, and as TensorFlow says it."""
-    dtype, n = known.get(name, (p.one_of(rng, *LISTS), p.one_of(rng, 1, 2)))
-    if p.rarely(rng, 12):
-        dtype = p.one_of(rng, *LISTS)
-    if p.rarely(rng, 3):
-        inner = p.one_of(rng, [], [], [1], [2], [n or 1])
+    dtype, n = known.get(name, (pick(rng, LISTS), pick(rng, (1, 2))))
+    if one_in(rng, 12):
+        dtype = pick(rng, LISTS)
+    if one_in(rng, 3):
+        inner = pick(rng, ([], [], [1], [2], [n or 1]))
         wanted = {"kind": "sequence", "shape": inner, "dtype": dtype, "allow_missing": True}
         return wanted, tf.io.FixedLenSequenceFeature(inner, tf.as_dtype(dtype), True)
     shape = shape_of(rng, n)
     wanted = {"kind": "fixed", "shape": shape, "dtype": dtype}
     count = int(np.prod(shape))
-    if p.flag(rng) or name not in known and not p.rarely(rng, 4):
+    if one_in(rng, 2) or name not in known and not one_in(rng, 4):
         values = [LISTS[dtype][1](rng) for _ in range(count)]
         if dtype == "string":
             values = [value.decode("latin-1") for value in values]
@@ -260,10 +259,10 @@ def wish(rng, name, known):
 def parse_case(rng):
     example, known = random_example(rng)
     data = bytearray(example.SerializeToString(deterministic=True))
-    if data and p.rarely(rng, 8):  # not longer: TensorFlow passes over some of what makes no sense
-        data = data[:p.upto(rng, len(data) - 1)]
+    if data and one_in(rng, 8):  # not longer: TensorFlow passes over some of what makes no sense
+        data = data[:whole(rng, 0, len(data) - 1)]
     wanted, features = {}, {}
-    for name in rng.permutation(list("abcdefgh"))[:p.upto(rng, 5, 1)]:
+    for name in rng.permutation(list("abcdefgh"))[:whole(rng, 1, 5)]:
         wanted[str(name)], features[str(name)] = wish(rng, str(name), known)
     result = seen({"features": wanted}, {"serialized_hex": bytes(data).hex()})
     try:
@@ -285,10 +284,11 @@ DTYPES = ("<f4", ">f4", "<f8", ">f8", "<i4", ">i4", "<i8", ">i8", "|i1", "|u1", 
 
 
 def random_array(rng):
-    shape = [p.one_of(rng, 0, 1, 2, 3, 5) for _ in range(p.upto(rng, 4))]
-    array = rng.integers(-100 if p.flag(rng) else 0, 100, shape) / 4
-    array = np.asarray(array).astype(np.dtype(p.one_of(rng, *DTYPES)))
-    return np.asfortranarray(array) if p.flag(rng) else np.ascontiguousarray(array).reshape(shape)
+    shape, dtype = draw.shape(rng, 0, 5), np.dtype(pick(rng, DTYPES))
+    array = draw.moved(rng, dtype.name, shape).astype(dtype)
+    if one_in(rng, 2):
+        return np.asfortranarray(array)
+    return np.ascontiguousarray(array).reshape(shape)
 
 
 def as_tensor(array):
@@ -298,12 +298,12 @@ def as_tensor(array):
 def npy_case(rng):
     array, (name, path) = random_array(rng), new_file("npy")
     with open(path, "wb") as out:
-        np.lib.format.write_array(out, array, version=p.one_of(rng, None, (1, 0), (2, 0), (3, 0)))
+        np.lib.format.write_array(out, array, version=pick(rng, (None, (1, 0), (2, 0), (3, 0))))
     result = seen({"file": name, "descr": array.dtype.str})
     data = open(path, "rb").read()
-    if p.rarely(rng, 6):
+    if one_in(rng, 6):
         with open(path, "wb") as out:
-            out.write(data[:p.upto(rng, len(data) - 1)])
+            out.write(data[:whole(rng, 0, len(data) - 1)])
         result["attrs"]["damage"] = "cut"
     try:
         result["outputs"] = {"array": as_tensor(np.load(path))}
@@ -314,9 +314,9 @@ def npy_case(rng):
 
 
 def npz_case(rng):
-    arrays = {name: random_array(rng) for name in "abcd"[:p.upto(rng, 4, 1)]}
+    arrays = {name: random_array(rng) for name in "abcd"[:whole(rng, 1, 4)]}
     name, path = new_file("npz")
-    compressed = p.flag(rng)
+    compressed = one_in(rng, 2)
     (np.savez_compressed if compressed else np.savez)(path, **arrays)
     result = seen({"file": name, "compressed": compressed})
     result["outputs"] = {"arrays": {key: as_tensor(array) for key, array in arrays.items()}}

@@ -1,70 +1,70 @@
 # SPDX-License-Identifier: Apache-2.0
 """The family "reduce": reductions and gathers over the replicas of a strategy.
 
-Where the rules want more than TensorFlow does, `expect` says so with the rule. Collectives that fail leave
-TensorFlow's ring broken, so the strategies reduce to one device.
+Where the rules want more than TensorFlow does, `expect` says so with the rule.
 """
 import numpy as np
 import tensorflow as tf
 
 import record
+from draw import FLOATS, INDICES, INTS, UNSIGNED, axis, cast, one_in, pick, shape, whole
+from strategies import mirrored
 
-NUMBERS = ["float32", "float64", "float16", "bfloat16", "int32", "int64"]
-SMALL = ["int8", "uint8", "int16", "uint16", "uint32", "uint64"]
+USUAL = FLOATS + INDICES
+OTHER = tuple(d for d in INTS if d not in USUAL)
+OPS = ("SUM", "MEAN")
 
 
 def strategy(rng):
-    n = int(rng.integers(1, record.CPUS + 1))
-    if n == 1 and rng.random() < 0.5:
+    n = whole(rng, 1, record.CPUS)
+    if n == 1 and one_in(rng, 2):
         return {"strategy": "OneDeviceStrategy", "replicas": 1}, \
             tf.distribute.OneDeviceStrategy("/cpu:0")
-    made = tf.distribute.MirroredStrategy(
-        [f"/cpu:{i}" for i in range(n)],
-        cross_device_ops=tf.distribute.ReductionToOneDevice())
-    return {"strategy": "MirroredStrategy", "replicas": n}, made
+    return {"strategy": "MirroredStrategy", "replicas": n}, mirrored(n)
 
 
-def values(rng, shape, dtype):
+def values(rng, dtype, dims):
     """Few bits each, so that sums are exact in any order."""
     if dtype == "bool":
-        return tf.constant(rng.integers(0, 2, size=shape), tf.bool)
-    low = 0 if dtype.startswith("u") else -8
-    whole = rng.integers(low, 9, size=shape)
-    if dtype.startswith("int") or dtype.startswith("u"):
+        return tf.constant(rng.integers(0, 2, size=dims), tf.bool)
+    numbers = np.asarray(rng.integers(0 if dtype in UNSIGNED else -8, 9, size=dims))
+    if dtype in INTS:
         # Sums that wrap; the reader of JSON ends at the largest int64.
-        if dtype != "uint64" and rng.random() < 0.2:
-            whole = whole * (np.iinfo(dtype).max // 9)
-        return tf.constant(whole.astype(dtype))
-    numbers = whole.astype("float64") / 4
-    if numbers.size and rng.random() < 0.1:
-        numbers.flat[rng.integers(numbers.size)] = rng.choice([np.nan, np.inf, -np.inf, -0.0])
-    return tf.cast(tf.constant(numbers, tf.float64), dtype)
-
-
-def shape(rng, max_rank=4):
-    return [int(n) for n in rng.integers(0, 4, size=rng.integers(0, max_rank + 1))]
+        if dtype != "uint64" and one_in(rng, 5):
+            numbers = numbers * (np.iinfo(dtype).max // 9)
+        return tf.constant(cast(numbers, dtype))
+    numbers = numbers / 4
+    if numbers.size and one_in(rng, 8):
+        numbers.flat[whole(rng, 0, numbers.size - 1)] = pick(rng, (np.nan, np.inf, -np.inf, -0.0))
+    return tf.constant(cast(numbers, dtype))
 
 
 def shapes(rng, n, differ):
     """One shape for each replica; at most one dimension differs, or, seldom, anything."""
-    first = shape(rng)
+    first = shape(rng, 0, 5, 60)
     made = [list(first) for _ in range(n)]
     if differ and first:
-        axis = int(rng.integers(len(first)))
+        where = axis(rng, len(first))
         for s in made:
-            s[axis] = int(rng.integers(0, 4))
-    elif rng.random() < 0.1:
-        made[-1] = shape(rng)
+            s[where] = whole(rng, 0, 3)
+    elif one_in(rng, 10):
+        made[-1] = shape(rng, 0, 5, 60)
     return made
 
 
-def axis_of(rng, rank):
-    draw = rng.random()
-    if draw < 0.3:
+def axis_or_axes(rng, rank):
+    """None, one axis, now and then outside, or seldom two."""
+    if one_in(rng, 3):
         return None
-    if draw < 0.9 or rank < 2:
-        return int(rng.integers(-rank - (draw > 0.85), rank + (draw > 0.85))) if rank else 0
-    return [0, -1]
+    if rank > 1 and one_in(rng, 8):
+        return [0, -1]
+    return axis(rng, rank, one_in(rng, 16)) if rank else 0
+
+
+def reduced(s, attrs, value):
+    axis = tuple(attrs["axis"]) if isinstance(attrs["axis"], list) else attrs["axis"]
+    op = tf.distribute.ReduceOp[attrs["op"]]
+    return {"result": record.tensor(s.reduce(op, value, axis=axis))}
 
 
 def per_replica(s, parts):
@@ -88,27 +88,22 @@ def local(s, value):
 
 def operands(rng, differ, dtypes):
     attrs, s = strategy(rng)
-    dtype = str(rng.choice(dtypes))
-    parts = [values(rng, sh, dtype) for sh in shapes(rng, attrs["replicas"], differ)]
+    dtype = pick(rng, dtypes)
+    parts = [values(rng, dtype, dims) for dims in shapes(rng, attrs["replicas"], differ)]
     inputs = {"per_replica": [record.tensor(p) for p in parts]}
     return attrs, s, parts, {"attrs": attrs, "inputs": inputs, "outputs": {}, "error": None}
 
 
 def reduce(rng):
-    attrs, s, parts, seen = operands(rng, rng.random() < 0.5, NUMBERS * 3 + SMALL + ["bool"])
-    attrs["op"] = str(rng.choice(["SUM", "MEAN"]))
-    attrs["axis"] = axis_of(rng, parts[0].shape.rank)
-    axis = tuple(attrs["axis"]) if isinstance(attrs["axis"], list) else attrs["axis"]
-
-    def compute():
-        op = tf.distribute.ReduceOp[attrs["op"]]
-        return {"result": record.tensor(s.reduce(op, per_replica(s, parts), axis=axis))}
-    return finish(seen, compute)
+    attrs, s, parts, seen = operands(rng, one_in(rng, 2), USUAL * 3 + OTHER + ("bool",))
+    attrs["op"] = pick(rng, OPS)
+    attrs["axis"] = axis_or_axes(rng, parts[0].shape.rank)
+    return finish(seen, lambda: reduced(s, attrs, per_replica(s, parts)))
 
 
 def all_reduce(rng):
-    attrs, s, parts, seen = operands(rng, False, NUMBERS)
-    attrs["op"] = str(rng.choice(["SUM", "MEAN"]))
+    attrs, s, parts, seen = operands(rng, False, USUAL)
+    attrs["op"] = pick(rng, OPS)
 
     def compute():
         def fn(x):
@@ -119,9 +114,9 @@ def all_reduce(rng):
 
 def gathered(rng, rule):
     """Operands of a gather; TensorFlow's kind for an axis out of range depends on the dtype."""
-    attrs, s, parts, seen = operands(rng, True, NUMBERS + ["bool", "uint8"])
+    attrs, s, parts, seen = operands(rng, True, USUAL + ("bool", "uint8"))
     rank = parts[0].shape.rank
-    attrs["axis"] = int(rng.integers(-rank - 1, rank + 1))
+    attrs["axis"] = whole(rng, -rank - 1, rank)
     if attrs["replicas"] > 1 and not -rank <= attrs["axis"] < rank:
         seen["expect"] = {"rule": rule, "error": {"kind": "E_VALUE"}}
     return attrs, s, parts, seen
@@ -145,13 +140,11 @@ def all_gather(rng):
 
 def reduce_plain_tensor(rng):
     attrs, s = strategy(rng)
-    value = values(rng, shape(rng), str(rng.choice(NUMBERS + SMALL)))
-    attrs["op"] = str(rng.choice(["SUM", "MEAN"]))
-    attrs["axis"] = axis_of(rng, value.shape.rank)
-    axis = tuple(attrs["axis"]) if isinstance(attrs["axis"], list) else attrs["axis"]
+    value = values(rng, pick(rng, USUAL + OTHER), shape(rng, 0, 5, 60))
+    attrs["op"] = pick(rng, OPS)
+    attrs["axis"] = axis_or_axes(rng, value.shape.rank)
     seen = {"attrs": attrs, "inputs": {"value": record.tensor(value)}, "outputs": {}, "error": None}
-    return finish(seen, lambda: {
-        "result": record.tensor(s.reduce(tf.distribute.ReduceOp[attrs["op"]], value, axis=axis))})
+    return finish(seen, lambda: reduced(s, attrs, value))
 
 
 def table():

@@ -8,17 +8,14 @@ import tensorflow as tf
 
 import pipelines as p
 import record
+from draw import one_in, pick, whole
+from strategies import mirrored
 
 v1 = tf.compat.v1.distribute
 
 
-def mirrored(n):
-    return v1.MirroredStrategy([f"/cpu:{i}" for i in range(n)],
-                               cross_device_ops=tf.distribute.ReductionToOneDevice())
-
-
 STRATEGIES = {"O": v1.OneDeviceStrategy("/cpu:0"), "P": v1.OneDeviceStrategy("/cpu:1"),
-              "M1": mirrored(1), "M2": mirrored(2), "M3": mirrored(3)}
+              **{f"M{n}": mirrored(n, v1) for n in (1, 2, 3)}}
 
 
 def replica_id():
@@ -118,51 +115,52 @@ def stage(op, *args):
 
 
 def pipeline(rng, kind, batched):
-    made = [stage("range", int(rng.integers(0, 14)))]
+    made = [stage("range", whole(rng, 0, 13))]
     if kind != "number":
         made.append(stage("map", "to_pair" if kind == "pair" else "to_dict"))
-    elif rng.random() < 0.3:
+    elif one_in(rng, 3):
         made.append(stage("map", "to_float32"))
     if batched:
-        made.append(stage("batch", int(rng.integers(1, 9)), bool(rng.random() < 0.3)))
-    for _ in range(rng.integers(0, 3)):
-        op = str(rng.choice(["repeat", "take", "skip", "prefetch"]))
-        made.append(stage(op, int(rng.integers(1, 4))))
+        made.append(stage("batch", whole(rng, 1, 8), one_in(rng, 3)))
+    for _ in range(whole(rng, 0, 2)):
+        op = pick(rng, ("repeat", "take", "skip", "prefetch"))
+        made.append(stage(op, whole(rng, 1, 3)))
     return made
 
 
 def act(rng, kind, from_fn, dtype_known):
-    do = str(rng.choice(["get_next", "get_next", "experimental_run", "experimental_run",
-                         "experimental_run_reduce", "initialize", "output_types", "output_shapes",
-                         "element_spec"]))
+    do = pick(rng, ("get_next", "get_next", "experimental_run", "experimental_run",
+                    "experimental_run_reduce", "initialize", "output_types", "output_shapes",
+                    "element_spec"))
     if do == "experimental_run":
-        group = kind if rng.random() < 0.85 else "none"
-        fn = str(rng.choice(list(FUNCTIONS[group])))
+        group = kind if not one_in(rng, 7) else "none"
+        fn = pick(rng, FUNCTIONS[group])
         return {"do": do, "fn": fn, "iterator": group != "none"}
     if do == "experimental_run_reduce" and kind != "number":
         return {"do": "get_next"}
     if do == "experimental_run_reduce":
-        axis = {"fn": "identity", "axis": 0} if dtype_known and rng.random() < 0.4 else {"fn": "sum"}
-        return {"do": do, **axis, "op": str(rng.choice(["SUM", "MEAN_float"]))}
+        axis = dtype_known and one_in(rng, 2)
+        how = {"fn": "identity", "axis": 0} if axis else {"fn": "sum"}
+        return {"do": do, **how, "op": pick(rng, ("SUM", "MEAN_float"))}
     if do == "element_spec" and from_fn:
         return {"do": "output_types"}
     return {"do": do}
 
 
 def steps(rng, from_fn):
-    kind = str(rng.choice(["number", "number", "pair", "map"]))
-    batched = not from_fn or rng.random() < 0.7
+    kind = pick(rng, ("number", "number", "pair", "map"))
+    batched = not from_fn or not one_in(rng, 3)
     make = "make_input_fn_iterator" if from_fn else "make_dataset_iterator"
     made = [{"do": make, "pipeline": pipeline(rng, kind, batched)}]
     if from_fn:
         made[0]["input_fn"] = "dataset"
-    if rng.random() < 0.7:
+    if not one_in(rng, 3):
         made.append({"do": "initialize"})
-    return made + [act(rng, kind, from_fn, batched) for _ in range(rng.integers(3, 10))]
+    return made + [act(rng, kind, from_fn, batched) for _ in range(whole(rng, 3, 9))]
 
 
 def case(rng, made):
-    name = str(rng.choice(list(STRATEGIES)))
+    name = pick(rng, STRATEGIES)
     strategy = STRATEGIES[name]
     world = World(strategy)
     results = [world.act(step) for step in made]
@@ -172,7 +170,7 @@ def case(rng, made):
 
 
 def dataset_methods(rng):
-    made = pipeline(rng, str(rng.choice(["number", "pair", "map"])), True)
+    made = pipeline(rng, pick(rng, ("number", "pair", "map")), True)
     return case(rng, [{"do": "plain_iteration", "pipeline": made}])
 
 
