@@ -387,6 +387,14 @@ CO_TEST(special_numbers_are_treated_as_in_tensorflow, "")
     CO_EXPECT_OK(ctx);
 }
 
+/* The cases from TensorFlow cannot have this: they would compare nothing. */
+CO_TEST(unstack_along_an_empty_axis_has_no_parts, "")
+{
+    CO_EXPECT_INT(co_size(ctx, co_unstack(ctx, co_ones(ctx, CO_FLOAT32, CO_SHAPE(2, 0)), 1)), 0);
+    CO_EXPECT_INT(co_size(ctx, co_unstack(ctx, co_ones(ctx, CO_FLOAT32, CO_SHAPE(2, 0)), 0)), 2);
+    CO_EXPECT_OK(ctx);
+}
+
 /* Every allocation on the way fails once. */
 static bool
 use_composed(co_context *ctx)
