@@ -5,10 +5,7 @@ import tensorflow as tf
 import pipelines as p
 import record
 from draw import one_in, pick, whole
-
-
-def seen(attrs):
-    return {"attrs": attrs, "inputs": {}, "outputs": {}, "error": None}
+from record import seen
 
 
 def case(rng, observe, attrs, **how):

@@ -18,6 +18,7 @@ from tensorflow.python.distribute import input_ops
 import pipelines as p
 import record
 from draw import one_in, pick, whole
+from record import seen
 from strategies import mirrored
 
 MAX_STEPS = 12
@@ -28,10 +29,6 @@ STAGES = tuple(op for op in p.OPS if op not in ("window", "options_autoshard", "
 # Behind files: TensorFlow takes the stage for the reader of their names.
 NOT_BEHIND_FILES = ("flat_map", "interleave")
 POLICIES = ("AUTO", "DATA", "FILE", "OFF", "HINT")
-
-
-def seen(attrs):
-    return {"attrs": attrs, "inputs": {}, "outputs": {}, "error": None}
 
 
 def make_strategies():

@@ -97,6 +97,11 @@ def attempt(call):
         return {"result": None, "error": error(e)}
 
 
+def seen(attrs, inputs=None):
+    """A case of which nothing has been seen yet."""
+    return {"attrs": attrs, "inputs": inputs or {}, "outputs": {}, "error": None}
+
+
 def one(recipes, name, seed, n):
     """The n-th case of a recipe. Its generator knows the recipe by name, not by its place in the
     table: a new recipe leaves the cases of the others as they are."""

@@ -16,12 +16,9 @@ import draw
 import pipelines as p
 import record
 from draw import one_in, pick, whole
+from record import seen
 
 number = itertools.count()
-
-
-def seen(attrs, inputs=None):
-    return {"attrs": attrs, "inputs": inputs or {}, "outputs": {}, "error": None}
 
 
 def new_file(ending):

@@ -91,7 +91,7 @@ def operands(rng, differ, dtypes):
     dtype = pick(rng, dtypes)
     parts = [values(rng, dtype, dims) for dims in shapes(rng, attrs["replicas"], differ)]
     inputs = {"per_replica": [record.tensor(p) for p in parts]}
-    return attrs, s, parts, {"attrs": attrs, "inputs": inputs, "outputs": {}, "error": None}
+    return attrs, s, parts, record.seen(attrs, inputs)
 
 
 def reduce(rng):
@@ -143,7 +143,7 @@ def reduce_plain_tensor(rng):
     value = values(rng, pick(rng, USUAL + OTHER), shape(rng, 0, 5, 60))
     attrs["op"] = pick(rng, OPS)
     attrs["axis"] = axis_or_axes(rng, value.shape.rank)
-    seen = {"attrs": attrs, "inputs": {"value": record.tensor(value)}, "outputs": {}, "error": None}
+    seen = record.seen(attrs, {"value": record.tensor(value)})
     return finish(seen, lambda: reduced(s, attrs, value))
 
 
