@@ -230,9 +230,10 @@ count_elements(co_context *ctx, const coi_out *out)
 {
     int64_t total = 1;
 
-    /* Up to 2^40 elements in all, no step can overflow; anything larger takes the careful way. */
+    /* Up to 2^40 elements in all, no step can overflow; anything larger takes the careful way, and
+     * what is empty does, whose other dimensions may be anything. */
     for (int i = 0, ndim = out->ndim; i < ndim; ++i) {
-        if ((uint64_t)out->dims[i] > UINT64_C(1) << 20 || total > INT64_C(1) << 20) {
+        if ((uint64_t)out->dims[i] - 1 >= UINT64_C(1) << 20 || total > INT64_C(1) << 20) {
             size_t size = coi_dtypes[out->dtype].size;
 
             if (coi_shape_check(out->dims, (size_t)ndim, size > 0 ? size : sizeof(coi_text), &total,

@@ -25,10 +25,12 @@ coi_shape_check(const int64_t *dims, size_t ndim, size_t element_size, int64_t *
                              (long long)dims[i]);
         zero = zero || dims[i] == 0;
     }
-    for (size_t i = 0; i < ndim && !zero; ++i)
-        if (__builtin_mul_overflow(total, dims[i], &total))
-            return coi_error(err, CO_INVALID_ARGUMENT, "shape %s has more than 2^63 elements",
-                             coi_shape_text(dims, (int)ndim, text));
+    /* Zeros aside: kernels multiply some of the dimensions of what is empty too. */
+    for (size_t i = 0; i < ndim; ++i)
+        if (dims[i] > 0 && __builtin_mul_overflow(total, dims[i], &total))
+            return coi_error(err, CO_INVALID_ARGUMENT, "shape %s has %s than 2^63 elements",
+                             coi_shape_text(dims, (int)ndim, text),
+                             zero ? "none, but without the zeros it would have more" : "more");
     if (zero)
         total = 0;
     /* Half the address space is the most that pointer arithmetic can handle. */
