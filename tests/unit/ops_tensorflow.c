@@ -60,6 +60,12 @@ norm_of_rows(co_context *ctx, co_value *x)
     return co_reduce_euclidean_norm(ctx, co_reshape(ctx, x, CO_SHAPE(2, 2)), CO_AXES(1), false);
 }
 
+static co_value *
+norm_of_all(co_context *ctx, co_value *x)
+{
+    return co_global_norm(ctx, co_args(ctx, x));
+}
+
 /* The squares overflow, their derivatives need not. */
 CO_TEST(norms_of_large_numbers_have_finite_gradients, "")
 {
@@ -67,6 +73,9 @@ CO_TEST(norms_of_large_numbers_have_finite_gradients, "")
     const float       *g;
 
     g = gradient(ctx, norm, vector(ctx, x, 4), co_scalar_float(ctx, 2));
+    for (int i = 0; i < 4; ++i)
+        CO_EXPECT_CLOSE(g[i], 0, 0);
+    g = gradient(ctx, norm_of_all, vector(ctx, x, 4), co_scalar_float(ctx, 2));
     for (int i = 0; i < 4; ++i)
         CO_EXPECT_CLOSE(g[i], 0, 0);
     g = gradient(ctx, norm_of_rows, vector(ctx, x, 4),
