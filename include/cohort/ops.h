@@ -92,7 +92,8 @@ CO_API co_value *co_logical_xor(co_context *ctx, co_value *x, co_value *y);
 /** x where cond (bool) is true, else y; the three broadcast. A host number takes the other's
  * dtype. */
 CO_API co_value *co_where(co_context *ctx, co_value *cond, co_value *x, co_value *y);
-/** At most max, then at least min; where min is above max that is min. NaN stays. */
+/** At most max, then at least min; where min is above max that is min. NaN stays. For integers both
+ * must be whole and fit. */
 CO_API co_value *co_clip_by_value(co_context *ctx, co_value *x, double min, double max);
 /** The sum of a list or tuple of tensors of one shape and dtype. */
 CO_API co_value *co_add_n(co_context *ctx, co_value *xs);
@@ -228,7 +229,7 @@ CO_API co_value *co_tile(co_context *ctx, co_value *x, const int64_t *multiples,
 typedef enum co_pad_mode { CO_PAD_CONSTANT = 0, CO_PAD_REFLECT, CO_PAD_SYMMETRIC } co_pad_mode;
 /** Elements before and behind each axis: paddings are pairs, n is twice the rank. REFLECT mirrors
  * at the outermost element, SYMMETRIC behind it, which is then there twice. Of bools the constant
- * 1 is true; strings get empty ones, whatever it is. */
+ * 1 is true, of integers it must be whole and fit; strings get empty ones, by the constant 0. */
 CO_API co_value *co_pad(co_context *ctx, co_value *x, const int64_t *paddings, size_t n,
                         co_pad_mode mode, double constant);
 /** Matrices with all but the diagonal, num_lower below and num_upper above it set to 0; negative:
@@ -257,7 +258,7 @@ CO_API co_value *co_unsorted_segment_sum(co_context *ctx, co_value *data, co_val
 /** The coordinates of what is not zero, as int64 [n, rank]; x has an axis. */
 CO_API co_value *co_where_index(co_context *ctx, co_value *x);
 /** on where the index along the new `axis` equals, off elsewhere; dtype CO_DTYPE_NONE means
- * float32. For integers both must be whole. */
+ * float32. For integers both must be whole and fit. */
 CO_API co_value *co_one_hot(co_context *ctx, co_value *indices, int64_t depth, double on, double off,
                             int axis, co_dtype dtype);
 

@@ -58,15 +58,10 @@ coi_host_dtype(const co_value *value)
 static bool
 integer_fits(int64_t i, co_dtype dtype)
 {
-    size_t  bits = coi_dtypes[dtype].size * 8;
-    int64_t top;
+    int64_t low, high;
 
-    if (!coi_dtypes[dtype].integer || dtype == CO_INT64)
-        return true;
-    if (dtype == CO_UINT64)
-        return i >= 0;
-    top = coi_dtypes[dtype].is_signed ? (int64_t)1 << (bits - 1) : (int64_t)1 << bits;
-    return i < top && i >= (coi_dtypes[dtype].is_signed ? -top : 0);
+    coi_integer_limits(dtype, &low, &high);
+    return !coi_dtypes[dtype].integer || (i >= low && i <= high);
 }
 
 /* A host number goes to any number type that holds it; a float never to an integer, a bool only to

@@ -57,7 +57,7 @@ coi_reversed_order(co_context *ctx, co_value *x)
 coi_scalar
 coi_scalar_of(double number)
 {
-    if (number == floor(number) && fabs(number) <= 0x1p53)
+    if (number == floor(number) && fabs(number) < 0x1p63)
         return (coi_scalar){ CO_KIND_INT, (int64_t)number, 0 };
     return (coi_scalar){ CO_KIND_FLOAT, 0, number };
 }

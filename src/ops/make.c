@@ -228,33 +228,16 @@ rounded(const coi_scalar *scalar, co_dtype dtype)
 }
 
 static co_code
-check_whole(coi_call *call, const char *name, const coi_scalar *scalar, co_dtype dtype)
-{
-    char    element[8];
-    int64_t back;
-
-    if (scalar->kind != CO_KIND_INT)
-        return coi_invalid(call, "%s is %g; for dtype %s it must be a whole number", name,
-                           scalar_real(scalar), co_dtype_name(dtype));
-    coi_convert(CO_INT64, &scalar->i, dtype, element, 1);
-    coi_convert(dtype, element, CO_INT64, &back, 1);
-    if (back != scalar->i)
-        return coi_invalid(call, "%s is %lld, which dtype %s does not hold", name,
-                           (long long)scalar->i, co_dtype_name(dtype));
-    return CO_OK;
-}
-
-static co_code
 whole_count(coi_call *call, const coi_range_attrs *attrs, co_dtype dtype, int64_t *out)
 {
     int64_t  start = attrs->start.i, limit = attrs->limit.i, delta = attrs->delta.i;
     uint64_t distance, step, count;
-    co_code  code = check_whole(call, "start", &attrs->start, dtype);
+    co_code  code = coi_rule_number(call, "start", &attrs->start, dtype);
 
     if (code == CO_OK)
-        code = check_whole(call, "limit", &attrs->limit, dtype);
+        code = coi_rule_number(call, "limit", &attrs->limit, dtype);
     if (code == CO_OK)
-        code = check_whole(call, "delta", &attrs->delta, dtype);
+        code = coi_rule_number(call, "delta", &attrs->delta, dtype);
     if (code != CO_OK)
         return code;
     if (delta == 0)

@@ -41,13 +41,9 @@ dtype_of(const coi_one_hot_attrs *attrs)
 static co_code
 check_value(coi_call *call, const char *name, const coi_scalar *scalar, co_dtype dtype)
 {
-    bool is_float = scalar->kind == CO_KIND_FLOAT;
-
-    if (scalar->kind == CO_KIND_BOOL ||
-        (dtype != CO_BOOL && (!is_float || coi_dtypes[dtype].floating)))
-        return CO_OK;
-    return coi_invalid(call, "%s is %s and does not become %s; give one of that dtype", name,
-                       is_float ? "a float" : "an integer", co_dtype_name(dtype));
+    if (dtype == CO_BOOL && scalar->kind != CO_KIND_BOOL)
+        return coi_invalid(call, "dtype bool needs an %s of true or false", name);
+    return coi_rule_number(call, name, scalar, dtype);
 }
 
 static co_code

@@ -211,6 +211,9 @@ co_code coi_rule_broadcast(coi_call *call,
 bool coi_broadcast(const int64_t *a, int na, const int64_t *b, int nb, coi_out *out);
 /* axis in [-ndim, ndim) made non-negative; CO_INVALID_ARGUMENT naming axis and rank otherwise. */
 co_code coi_rule_axis(coi_call *call, int64_t axis, int ndim, int *out);
+/* A host number as an element of dtype, which is one of numbers or bool: integers do not wrap and
+ * take no floats. CO_INVALID_ARGUMENT naming attribute, number and limits. */
+co_code coi_rule_number(coi_call *call, const char *name, const coi_scalar *scalar, co_dtype dtype);
 /* The arrays of public functions as attributes. What is too long or NULL is CO_INVALID_ARGUMENT
  * naming `argument`. */
 bool coi_ints_from_dims(co_context *ctx, const char *argument, const int64_t *dims, size_t n,

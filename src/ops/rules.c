@@ -68,6 +68,24 @@ coi_rule_axis(coi_call *call, int64_t axis, int ndim, int *out)
     return CO_OK;
 }
 
+co_code
+coi_rule_number(coi_call *call, const char *name, const coi_scalar *scalar, co_dtype dtype)
+{
+    bool    is_float = scalar->kind == CO_KIND_FLOAT;
+    char    text[40];
+    int64_t low, high;
+
+    coi_integer_limits(dtype, &low, &high);
+    if (coi_dtypes[dtype].floating || (!is_float && scalar->i >= low && scalar->i <= high))
+        return CO_OK;
+    if (is_float) /* 1.0 is shown as 1 */
+        snprintf(text, sizeof(text), "a float, %g", scalar->f);
+    else
+        snprintf(text, sizeof(text), "%lld", (long long)scalar->i);
+    return coi_invalid(call, "%s is %s; for dtype %s it must be an integer from %lld to %lld", name,
+                       text, co_dtype_name(dtype), (long long)low, (long long)high);
+}
+
 static bool
 check_array(co_context *ctx, const char *argument, const void *array, size_t n)
 {

@@ -76,6 +76,15 @@ co_dtype_is_integer(co_dtype dtype)
     return info != NULL && info->integer;
 }
 
+void
+coi_integer_limits(co_dtype dtype, int64_t *low, int64_t *high)
+{
+    int bits = dtype == CO_BOOL ? 1 : coi_dtypes[dtype].size * 8 - coi_dtypes[dtype].is_signed;
+
+    *high = bits < 63 ? ((int64_t)1 << bits) - 1 : INT64_MAX;
+    *low = coi_dtypes[dtype].is_signed ? -*high - 1 : 0;
+}
+
 static uint32_t
 bits_of(float value)
 {

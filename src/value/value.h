@@ -284,6 +284,8 @@ typedef struct coi_dtype_info {
     bool        floating, integer, is_signed;
 } coi_dtype_info;
 extern const coi_dtype_info coi_dtypes[CO_NUM_DTYPES];
+/* The smallest and the largest int64 that an integer dtype, or bool, holds. */
+void coi_integer_limits(co_dtype dtype, int64_t *low, int64_t *high);
 #define COI_DTYPE_BIT(dtype) (1u << (dtype))
 float    coi_half_to_float(uint16_t half);
 uint16_t coi_float_to_half(float value);

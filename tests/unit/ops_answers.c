@@ -47,12 +47,34 @@ static const answer answers[] = {
     { "one_hot", "int32:[1]", "depth=2 on_value=2.5", "float32[1,2] [[0.0, 2.5]]" },
     { "one_hot", "int32:[1]", "depth=2 on_value=false off_value=true", "bool[1,2] [[true, false]]" },
     { "one_hot", "int32:[1]", "depth=2", "float32[1,2] [[0.0, 1.0]]" },
-    { "one_hot", "int32:[1]", "depth=2 dtype=bool", "!on_value is an integer" },
-    { "one_hot", "int32:[1]", "depth=2 on_value=true", "!off_value is an integer" },
-    { "one_hot", "int32:[1]", "depth=2 on_value=1.0 dtype=int32", "!on_value is a float" },
+    { "one_hot", "int32:[1]", "depth=2 dtype=bool", "!dtype bool needs an on_value of true or false" },
+    { "one_hot", "int32:[1]", "depth=2 on_value=true", "!dtype bool needs an off_value of true or false" },
+    { "one_hot", "int32:[1]", "depth=2 on_value=true off_value=0", "!needs an off_value of true or false" },
+    { "one_hot", "int32:[1]", "depth=2 on_value=1.0 dtype=int32",
+      "!on_value is a float, 1; for dtype int32 it must be an integer from -2147483648 to 2147483647" },
+    /* What does not fit is refused. */
+    { "one_hot", "int32:[1]", "depth=2 on_value=300 dtype=uint8",
+      "!one_hot: on_value is 300; for dtype uint8 it must be an integer from 0 to 255" },
+    { "one_hot", "int32:[1]", "depth=2 off_value=-1 dtype=uint8", "!off_value is -1; for dtype uint8" },
+    { "one_hot", "int32:[1]", "depth=2 on_value=255 off_value=0 dtype=uint8", "uint8[1,2] [[0, 255]]" },
+    { "one_hot", "int32:[1]", "depth=2 on_value=-128 off_value=127 dtype=int8", "int8[1,2] [[127, -128]]" },
+    { "one_hot", "int32:[1]", "depth=2 on_value=10000000000 dtype=int32", "!on_value is 10000000000" },
+    { "one_hot", "int32:[1]", "depth=2 on_value=4294967295 dtype=uint32", "uint32[1,2] [[0, 4294967295]]" },
+    { "one_hot", "int32:[1]", "depth=2 on_value=-1 dtype=uint64", "!from 0 to 9223372036854775807" },
+    { "clip_by_value", "int8:[5]", "min=0.5 max=3",
+      "!clip_by_value: min is a float, 0.5; for dtype int8 it must be an integer from -128 to 127" },
+    { "clip_by_value", "int8:[5]", "min=0 max=300", "!clip_by_value: max is 300" },
+    { "clip_by_value", "float32:[5.0]", "min=0.5 max=300", "float32[1] [5.0]" },
+    { "range", "", "start=0 limit=2.5 dtype=int32", "!range: limit is a float, 2.5" },
+    { "range", "", "start=0 limit=40000 dtype=int16", "!range: limit is 40000; for dtype int16" },
     { "one_hot", "int32:[1]", "depth=2 on_value=true dtype=float32", "float32[1,2] [[0.0, 1.0]]" },
     { "pad", "bool:[false]", "paddings=[1,0] constant_values=true", "bool[2] [true, false]" },
     { "pad", "bool:[false]", "paddings=[1,0] constant_values=2.5", "!bool" },
+    { "pad", "bool:[false]", "paddings=[1,0] constant_values=2", "!from 0 to 1" },
+    { "pad", "int8:[1]", "paddings=[1,0] constant_values=1.5", "!pad: constant_values is a float, 1.5" },
+    { "pad", "int8:[1]", "paddings=[1,0] constant_values=300", "!pad: constant_values is 300" },
+    { "pad", "int8:[1]", "paddings=[1,0] constant_values=0.0", "int8[2] [0, 1]" },
+    { "pad", "int8:[1, 2]", "paddings=[1,0] constant_values=300 mode=REFLECT", "int8[3] [2, 1, 2]" },
     { "pad", "int32:[]", "paddings=[0,0] mode=REFLECT", "!axis 0 of x is empty" },
     { "pad", "int32:[]", "paddings=[0,0] mode=SYMMETRIC", "int32[0] []" },
     { "split", "int32:[1, 2]", "num_or_sizes=[-1]", "!num_or_sizes is [-1]" },
@@ -148,6 +170,8 @@ CO_TEST(strings_are_padded_with_empty_ones_and_mirrored, "")
     write_tensor(ctx, co_pad(ctx, x, (const int64_t[]){ 0, 1, 1, 0 }, 4, CO_PAD_CONSTANT, 0), text,
                  sizeof(text));
     CO_EXPECT_STR(text, "string[3,2] [[\"\", \"a\"], [\"\", \"b\"], [\"\", \"\"]]");
+    CO_EXPECT_NULL(co_pad(ctx, x, (const int64_t[]){ 0, 1, 1, 0 }, 4, CO_PAD_CONSTANT, 9));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "constant_values is 9; for dtype string");
     write_tensor(ctx, co_pad(ctx, x, (const int64_t[]){ 1, 1, 0, 0 }, 4, CO_PAD_REFLECT, 0), text,
                  sizeof(text));
     CO_EXPECT_STR(text, "string[4,1] [[\"b\"], [\"a\"], [\"b\"], [\"a\"]]");
@@ -169,6 +193,23 @@ CO_TEST(functions_of_c_make_bools_of_numbers, "")
     CO_EXPECT_OK(ctx);
     CO_EXPECT_NULL(co_one_hot(ctx, x, 2, 1.5, 0, -1, CO_INT32));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "on_value is a float");
+}
+
+/* Limits of int64 are numbers of it, although a double cannot hold all that are near. */
+CO_TEST(numbers_of_c_are_whole_up_to_int64, "")
+{
+    co_value *x = co_tensor(ctx, CO_INT64, CO_SHAPE(1), ((const int64_t[]){ INT64_MAX }));
+    char      text[100];
+
+    write_tensor(ctx, co_clip_by_value(ctx, x, -1e18, 1e18), text, sizeof(text));
+    CO_EXPECT_STR(text, "int64[1] [1000000000000000000]");
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_NULL(co_clip_by_value(ctx, x, 0, 1e300));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
+                    "max is a float, 1e+300; for dtype int64 it must be an integer from "
+                    "-9223372036854775808 to 9223372036854775807");
+    CO_EXPECT_NULL(co_one_hot(ctx, x, 2, 0x1p63, 0, -1, CO_INT64));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "on_value is a float, 9.22337e+18");
 }
 
 /* Rows by axis 0 are slices, whose shape has the dtype of the vectors of gather_nd; the same axis

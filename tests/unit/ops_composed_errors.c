@@ -180,7 +180,7 @@ static const ops_rejection rejections[] = {
     OPS_REJECTION(fused_rank, "x has rank 1"),
     OPS_REJECTION(l2_axis, "l2_normalize: axis 1"),
     OPS_REJECTION(clip_axis, "clip_by_norm: axis 3"),
-    OPS_REJECTION(clip_half, ""),
+    OPS_REJECTION(clip_half, "clip_by_value: min is a float, 0.5"),
     OPS_REJECTION(add_n_shapes, "xs[0] has shape [2] and xs[1] [3]"),
     OPS_REJECTION(add_n_none, "add_n: 0 inputs; it takes at least 1"),
     OPS_REJECTION(stack_shapes, "stack: xs[0] has shape [2]"),

@@ -415,6 +415,17 @@ typedef struct bounds_attrs {
     X(bounds_attrs, max, SCALAR, "", NULL)
 COI_ATTR_TABLE(bounds_attrs, BOUNDS_ATTRS)
 
+static co_code
+clip_by_value_rule(coi_call *call, coi_out *outs)
+{
+    const bounds_attrs *attrs = call->attrs;
+    co_dtype            dtype = (co_dtype)call->in[0]->dtype;
+    co_code             code = coi_rule_number(call, "min", &attrs->min, dtype);
+
+    (void)outs;
+    return code == CO_OK ? coi_rule_number(call, "max", &attrs->max, dtype) : code;
+}
+
 static co_value *
 clip_by_value_compose(coi_call *call)
 {
@@ -429,6 +440,7 @@ const coi_op coi_op_clip_by_value = {
     COI_COMPOSED("clip_by_value", "x, but at most max and then at least min; NaN stays.", "x"),
     .dtypes = COI_NUMBERS,
     COI_ATTRS(bounds_attrs),
+    .infer = clip_by_value_rule,
     .compose = clip_by_value_compose,
 };
 

@@ -22,6 +22,18 @@ typedef struct pad_attrs {
     X(pad_attrs, constant_values, SCALAR, "=0", NULL)
 COI_ATTR_TABLE(pad_attrs, PAD_ATTRS)
 
+/* No number becomes a string; 0 stands for the empty one. */
+static co_code
+check_constant(coi_call *call, const coi_scalar *c, co_dtype dtype)
+{
+    if (c->i == 0 && c->f == 0) /* a float too, as in TensorFlow */
+        return CO_OK;
+    if (dtype == CO_STRING)
+        return coi_invalid(call, "constant_values is %g; for dtype string it must be 0",
+                           c->kind == CO_KIND_FLOAT ? c->f : (double)c->i);
+    return coi_rule_number(call, "constant_values", c, dtype);
+}
+
 static co_code
 pad_rule(coi_call *call, coi_out *outs)
 {
@@ -49,7 +61,9 @@ pad_rule(coi_call *call, coi_out *outs)
             return coi_invalid(call, "paddings[%d] is %lld; axis %d can mirror at most %lld", i,
                                (long long)pad, i / 2, (long long)most);
     }
-    return CO_OK;
+    return attrs->mode == CONSTANT
+               ? check_constant(call, &attrs->constant_values, (co_dtype)x->dtype)
+               : CO_OK;
 }
 
 /* x among zeros. */
