@@ -168,7 +168,8 @@ CO_API co_value *co_reduce_euclidean_norm(co_context *ctx, co_value *x, const in
 CO_API co_value *co_moments(co_context *ctx, co_value *x, const int *axes, size_t num_axes,
                             bool keepdims);
 /** Index of the largest element along `axis`, the first of equals; `dtype` CO_INT64 (default),
- * CO_INT32, and of the largest CO_INT16 or CO_UINT16. */
+ * CO_INT32, and of the largest CO_INT16 or CO_UINT16; an axis that is longer than it counts is
+ * refused. */
 CO_API co_value *co_argmax(co_context *ctx, co_value *x, int axis, co_dtype dtype);
 CO_API co_value *co_argmin(co_context *ctx, co_value *x, int axis, co_dtype dtype);
 /** Running sums and products along an axis: element i is that of 0 to i, `exclusive` without i

@@ -31,6 +31,7 @@ coi_argmax_rule(coi_call *call, coi_out *outs)
     const coi_argmax_attrs *attrs = call->attrs;
     const co_value         *x = call->in[0];
     char                    text[COI_SHAPE_TEXT];
+    int64_t                 none, last;
     int                     axis;
     co_code                 code = coi_rule_axis(call, attrs->axis, x->ndim, &axis);
 
@@ -44,6 +45,12 @@ coi_argmax_rule(coi_call *call, coi_out *outs)
     if (x->u.tensor.dims[axis] == 0)
         return coi_invalid(call, "axis %d of shape %s is empty; it must have an element", axis,
                            coi_shape_text(x->u.tensor.dims, x->ndim, text));
+    coi_integer_limits((co_dtype)attrs->output_type, &none, &last);
+    if (x->u.tensor.dims[axis] - 1 > last)
+        return coi_invalid(
+            call, "axis %d has %lld elements; output_type %s counts up to %lld, give a wider one",
+            axis, (long long)x->u.tensor.dims[axis], co_dtype_name((co_dtype)attrs->output_type),
+            (long long)last + 1);
     outs[0].dtype = (co_dtype)attrs->output_type;
     outs[0].ndim = x->ndim - 1;
     for (int d = 0; d < x->ndim - 1; ++d)

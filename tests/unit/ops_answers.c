@@ -212,6 +212,20 @@ CO_TEST(numbers_of_c_are_whole_up_to_int64, "")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "on_value is a float, 9.22337e+18");
 }
 
+CO_TEST(indices_of_an_axis_too_long_for_their_dtype_are_refused, "")
+{
+    co_value *x = co_ones(ctx, CO_INT8, CO_SHAPE(1));
+
+    x = co_pad(ctx, x, (const int64_t[]){ 65535, 0 }, 2, CO_PAD_CONSTANT, 0);
+    CO_EXPECT_INT(co_item_int(ctx, co_argmax(ctx, x, 0, CO_UINT16)), 65535);
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_NULL(co_argmax(ctx, co_zeros(ctx, CO_INT8, CO_SHAPE(2, 65537)), 1, CO_UINT16));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
+                    "axis 1 has 65537 elements; output_type uint16 counts up to 65536");
+    CO_EXPECT_NULL(co_argmax(ctx, x, 0, CO_INT16));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "output_type int16 counts up to 32768");
+}
+
 /* Rows by axis 0 are slices, whose shape has the dtype of the vectors of gather_nd; the same axis
  * counted from the end gives a tensor. */
 CO_TEST(gradients_of_gathered_rows_have_their_form, "")
