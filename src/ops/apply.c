@@ -202,10 +202,16 @@ refuse_dtype(coi_call *call)
 static bool
 refuse_mixture(coi_call *call, int i)
 {
+    bool is_one_of_many = call->op->variadic;
+    char at[16] = "";
+
+    if (is_one_of_many)
+        snprintf(at, sizeof(at), "[%d]", i);
     coi_invalid(call,
-                "%s has dtype %s and %s has dtype %s; they must be the same (co_cast converts)",
-                input_name(call->op, 0), co_dtype_name((co_dtype)call->in[0]->dtype),
-                input_name(call->op, i), co_dtype_name((co_dtype)call->in[i]->dtype));
+                "%s%s has dtype %s and %s%s has dtype %s; they must be the same (co_cast converts)",
+                input_name(call->op, 0), is_one_of_many ? "[0]" : "",
+                co_dtype_name((co_dtype)call->in[0]->dtype), input_name(call->op, i), at,
+                co_dtype_name((co_dtype)call->in[i]->dtype));
     return false;
 }
 

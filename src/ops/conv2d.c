@@ -132,8 +132,10 @@ call_geometry(coi_call *call, coi_conv2d_kind kind, coi_conv2d *g)
 {
     const coi_conv2d_attrs *attrs = call->attrs;
     const int64_t          *a = call->in[0]->u.tensor.dims, *b = call->in[1]->u.tensor.dims;
+    bool                    is_own = call->op != &coi_op_conv2d_transpose;
+    const char             *sizes = is_own ? "sizes" : "output_shape";
     co_code                 rc = check_rank(call, 0);
-    char                    got[COI_SHAPE_TEXT];
+    char                    got[COI_SHAPE_TEXT], given[COI_SHAPE_TEXT];
 
     if (rc == CO_OK)
         rc = check_rank(call, 1);
@@ -142,20 +144,28 @@ call_geometry(coi_call *call, coi_conv2d_kind kind, coi_conv2d *g)
     if (kind == COI_CONV2D)
         return read_geometry(call, a, b, g);
     if (attrs->sizes.n != 4)
-        return coi_invalid(call, "sizes has %d numbers; give the 4 dimensions of the result",
+        return coi_invalid(call, "%s has %d numbers; give the 4 dimensions of the result", sizes,
                            (int)attrs->sizes.n);
     for (int i = 0; i < 4; ++i)
         if (attrs->sizes.at[i] < 0)
-            return coi_invalid(call, "sizes holds %lld; dimensions are not negative",
+            return coi_invalid(call, "%s holds %lld; dimensions are not negative", sizes,
                                (long long)attrs->sizes.at[i]);
     rc = kind == COI_CONV2D_INPUT ? read_geometry(call, attrs->sizes.at, a, g)
                                   : read_geometry(call, a, attrs->sizes.at, g);
     if (rc == CO_OK && (b[0] != g->n || b[1] != g->oh || b[2] != g->ow || b[3] != g->oc))
-        return coi_invalid(
-            call, "dy has shape %s; a convolution of these sizes gives [%lld,%lld,%lld,%lld]",
-            coi_shape_text(b, 4, got), (long long)g->n, (long long)g->oh, (long long)g->ow,
-            (long long)g->oc);
+        return coi_invalid(call, "%s has shape %s; for %s %s it must be [%lld,%lld,%lld,%lld]",
+                           is_own ? "dy" : "x", coi_shape_text(b, 4, got), sizes,
+                           coi_shape_text(attrs->sizes.at, 4, given), (long long)g->n,
+                           (long long)g->oh, (long long)g->ow, (long long)g->oc);
     return rc;
+}
+
+co_code
+coi_conv2d_check_back(coi_call *call)
+{
+    coi_conv2d g;
+
+    return call_geometry(call, COI_CONV2D_INPUT, &g);
 }
 
 static void

@@ -25,6 +25,10 @@ typedef struct coi_conv2d_attrs {
 bool coi_conv2d_options(co_context *ctx, const co_conv2d_options *options, int position,
                         coi_conv2d_attrs *attrs);
 
+/* Whether the operands and attributes are those of conv2d_backprop_input; errors name the operator
+ * of the call. */
+co_code coi_conv2d_check_back(coi_call *call);
+
 typedef struct coi_conv2d {
     int64_t n, h, w, c;     /* input */
     int64_t kh, kw, ic, oc; /* filter; c / ic groups */

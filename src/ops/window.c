@@ -10,7 +10,10 @@ coi_read_pair(coi_call *call, const char *name, const coi_ints *ints, int64_t *h
     *h = *w = 1;
     if (ints->n < 0)
         return CO_OK;
-    if (ints->n != 1 && ints->n != 2 && (ints->n != 4 || at[-1] != 1 || at[2] != 1))
+    if (ints->n == 4 && (at[-1] != 1 || at[2] != 1))
+        return coi_invalid(call, "%s[%d] is %lld; for batch and channels it must be 1", name,
+                           at[-1] != 1 ? 0 : 3, (long long)at[at[-1] != 1 ? -1 : 2]);
+    if (ints->n != 1 && ints->n != 2 && ints->n != 4)
         return coi_invalid(call,
                            "%s has %d numbers; give 1, or 2, for height and width, or 1, h, w, 1",
                            name, (int)ints->n);

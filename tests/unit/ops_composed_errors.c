@@ -234,11 +234,11 @@ static const ops_rejection rejections[] = {
     OPS_REJECTION(lookup_outside, "indices[0] is 1"),
     OPS_REJECTION(index_string, "where_index: x has dtype string"),
     OPS_REJECTION(eye_negative, "num_rows is -2"),
-    OPS_REJECTION(eye_dtype, ""),
+    OPS_REJECTION(eye_dtype, "eye: dtype is invalid"),
     OPS_REJECTION(linspace_num, "num is -1"),
     OPS_REJECTION(linspace_dtype, "dtype int32"),
     OPS_REJECTION(matvec_rank, "a has rank 1"),
-    OPS_REJECTION(matvec_shapes, ""),
+    OPS_REJECTION(matvec_shapes, "matvec: a [2,3] has 3 columns"),
     OPS_REJECTION(einsum_null, "equation is NULL"),
     OPS_REJECTION(einsum_terms, "does not have 1 terms"),
     OPS_REJECTION(einsum_too_few, "does not have 2 terms"),
@@ -254,7 +254,7 @@ static const ops_rejection rejections[] = {
     OPS_REJECTION(depthwise_channels, "x has 2 channels and w filters for 3"),
     OPS_REJECTION(depthwise_rank, "both must have 4 dimensions"),
     OPS_REJECTION(transpose_channels, "they must agree"),
-    OPS_REJECTION(transpose_sizes, "dy has shape"),
+    OPS_REJECTION(transpose_sizes, "conv2d_transpose: x has shape [1,2,2,1]; for output_shape"),
     OPS_REJECTION(dropout_rate, "rate is 1; it must be in [0, 1)"),
     OPS_REJECTION(dropout_int, "dropout: x has dtype int32"),
     OPS_REJECTION(pool_rank, "it must have 4 dimensions"),
@@ -300,7 +300,7 @@ CO_TEST(errors_of_parts_name_the_operator, "GEN-ERR-4")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "gather_nd: index vector 0 is [0,3]");
     CO_EXPECT_NULL(co_eye(ctx, CO_FLOAT32, BIG, 2));
     CO_EXPECT_STR(co_error(ctx)->call, "eye");
-    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "larger than memory can be");
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "shape [4611686018427387904,2] has more than");
 }
 
 CO_TEST(lists_are_asked_for_by_name, "")

@@ -162,7 +162,7 @@ static const ops_rejection rejections[] = {
     OPS_REJECTION(concat_ranks, "shapes [2,3] of xs[0] and [3] of xs[1]"),
     OPS_REJECTION(concat_axis, "axis -3 is not in [-2, 2)"),
     OPS_REJECTION(concat_scalars, "axis 0 for a tensor of rank 0"),
-    OPS_REJECTION(concat_dtypes, "float32 and xs has dtype int32"),
+    OPS_REJECTION(concat_dtypes, "xs[0] has dtype float32 and xs[1] has dtype int32"),
     OPS_REJECTION(concat_nothing, "concat: 0 inputs; it takes at least 1"),
     OPS_REJECTION(slice_size, "size[0] is 4; from begin[0] = 2 it must be in [0, 3], or -1"),
     OPS_REJECTION(slice_begin, "begin[0] is -1; it must be in [0, 5]"),

@@ -101,35 +101,49 @@ typedef struct transpose_attrs {
     X(transpose_attrs, explicit_paddings, INTS, "=null", NULL)
 COI_ATTR_TABLE(transpose_attrs, TRANSPOSE_ATTRS)
 
+static coi_conv2d_attrs
+back_attrs(const coi_call *call)
+{
+    const transpose_attrs *attrs = call->attrs;
+
+    return (coi_conv2d_attrs){ .strides = attrs->strides,
+                               .dilations = attrs->dilations,
+                               .padding = attrs->padding,
+                               .explicit_paddings = attrs->explicit_paddings,
+                               .sizes = attrs->output_shape };
+}
+
 static co_code
 transpose_rule(coi_call *call, coi_out *outs)
 {
-    const coi_ints *shape = &((const transpose_attrs *)call->attrs)->output_shape;
-    const int64_t  *x = call->in[0]->u.tensor.dims, *w = call->in[1]->u.tensor.dims;
-    char            text[COI_SHAPE_TEXT];
-    co_code         code = check_ranks(call);
+    const coi_ints  *shape = &((const transpose_attrs *)call->attrs)->output_shape;
+    const int64_t   *x = call->in[0]->u.tensor.dims, *w = call->in[1]->u.tensor.dims;
+    coi_conv2d_attrs attrs = back_attrs(call);
+    co_value        *in[2] = { call->in[1], call->in[0] };
+    coi_call         back = *call;
+    char             text[COI_SHAPE_TEXT];
+    co_code          code = check_ranks(call);
 
     (void)outs;
-    if (code == CO_OK &&
-        (shape->n != 4 || shape->at[0] != x[0] || shape->at[3] != w[2] || x[3] != w[3]))
+    if (code != CO_OK)
+        return code;
+    if (shape->n != 4 || shape->at[0] != x[0] || shape->at[3] != w[2] || x[3] != w[3])
         return coi_invalid(
             call,
             "output_shape is %s, of %lld images with %lld channels, and w takes %lld of "
             "the %lld channels of x; they must agree",
             coi_ints_text(shape, text), (long long)x[0], (long long)w[2], (long long)w[3],
             (long long)x[3]);
-    return code;
+    /* The gradient that it is would name operands and an operator that the caller has not. */
+    back.in = in;
+    back.attrs = &attrs;
+    return coi_conv2d_check_back(&back);
 }
 
 static co_value *
 transpose_compose(coi_call *call)
 {
-    const transpose_attrs *attrs = call->attrs;
-    coi_conv2d_attrs       back = { .strides = attrs->strides,
-                                    .dilations = attrs->dilations,
-                                    .padding = attrs->padding,
-                                    .explicit_paddings = attrs->explicit_paddings,
-                                    .sizes = attrs->output_shape };
+    coi_conv2d_attrs back = back_attrs(call);
 
     return coi_apply2(call->ctx, &coi_op_conv2d_backprop_input, call->in[1], call->in[0], &back);
 }

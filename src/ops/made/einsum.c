@@ -390,16 +390,35 @@ typedef struct matvec_attrs {
 #define MATVEC_ATTRS(X) X(matvec_attrs, transpose_a, BOOL, "=false", NULL)
 COI_ATTR_TABLE(matvec_attrs, MATVEC_ATTRS)
 
+static co_code
+matvec_rule(coi_call *call, coi_out *outs)
+{
+    bool            turns = ((const matvec_attrs *)call->attrs)->transpose_a;
+    const co_value *a = call->in[0], *b = call->in[1];
+    const int64_t  *a_dims = a->u.tensor.dims, *b_dims = b->u.tensor.dims;
+    int64_t         columns, n;
+    char            a_text[COI_SHAPE_TEXT], b_text[COI_SHAPE_TEXT];
+
+    if (a->ndim < 2 || b->ndim < 1 || b->ndim == CO_MAX_DIMS)
+        return coi_invalid(call,
+                           "a has rank %d and b %d; a must be made of matrices and b of vectors",
+                           a->ndim, b->ndim);
+    columns = a_dims[a->ndim - (turns ? 2 : 1)];
+    n = b_dims[b->ndim - 1];
+    if (columns == n && coi_broadcast(a_dims, a->ndim - 2, b_dims, b->ndim - 1, outs))
+        return CO_OK;
+    return coi_invalid(call,
+                       "a %s%s has %lld columns, b %s vectors of %lld; these must be equal, and "
+                       "dimensions before them equal or 1",
+                       coi_shape_text(a_dims, a->ndim, a_text), turns ? " transposed" : "",
+                       (long long)columns, coi_shape_text(b_dims, b->ndim, b_text), (long long)n);
+}
+
 static co_value *
 matvec_compose(coi_call *call)
 {
     co_context *ctx = call->ctx;
 
-    if (call->in[0]->ndim < 2 || call->in[1]->ndim < 1 || call->in[1]->ndim == CO_MAX_DIMS) {
-        coi_invalid(call, "a has rank %d and b %d; a must be made of matrices and b of vectors",
-                    call->in[0]->ndim, call->in[1]->ndim);
-        return NULL;
-    }
     return co_squeeze(ctx,
                       co_matmul_transposed(ctx, call->in[0], co_expand_dims(ctx, call->in[1], -1),
                                            ((const matvec_attrs *)call->attrs)->transpose_a, false),
@@ -412,6 +431,7 @@ const coi_op coi_op_matvec = {
     .dtypes = COI_FLOATS | COI_DTYPE_BIT(CO_INT32) | COI_DTYPE_BIT(CO_INT64),
     .same_dtype = true,
     COI_ATTRS(matvec_attrs),
+    .infer = matvec_rule,
     .compose = matvec_compose,
 };
 

@@ -5,6 +5,9 @@
  */
 #include "ops/compose.h"
 #include "ops/dtypes.h"
+#include "ops/gather.h"
+
+#include <string.h>
 
 static co_value *
 shape_compose(coi_call *call)
@@ -114,32 +117,43 @@ COI_ATTR_TABLE(eye_attrs, EYE_ATTRS)
 static co_value *
 eye_compose(coi_call *call)
 {
-    const eye_attrs *attrs = call->attrs;
-    co_context      *ctx = call->ctx;
+    static const coi_scalar one = { CO_KIND_INT, 1, 0 };
+    const eye_attrs        *attrs = call->attrs;
+    co_dtype                dtype = (co_dtype)attrs->dtype;
+    const coi_ints         *batch = &attrs->batch_shape;
     int64_t rows = attrs->num_rows, columns = attrs->num_columns == -1 ? rows : attrs->num_columns;
     int64_t dims[CO_MAX_DIMS + 2];
     int     n = 0;
-    co_value *one, *x;
+    bool    fits = rows >= 0 && columns >= 0;
+    char    element[8], text[COI_SHAPE_TEXT];
+    co_value *x;
 
-    if (rows < 0 || columns < 0) {
-        coi_invalid(call, "num_rows is %lld and num_columns %lld; they must be at least 0",
-                    (long long)rows, (long long)columns);
-        return NULL;
+    for (; n < batch->n; ++n) {
+        dims[n] = batch->at[n];
+        fits = fits && dims[n] >= 0;
     }
-    if (attrs->batch_shape.n > CO_MAX_DIMS - 2) {
-        coi_invalid(call, "batch_shape has %d dimensions; with rows and columns at most %d fit",
-                    attrs->batch_shape.n, CO_MAX_DIMS - 2);
-        return NULL;
-    }
-    for (; n < attrs->batch_shape.n; ++n)
-        dims[n] = attrs->batch_shape.at[n];
     dims[n++] = rows;
     dims[n++] = columns;
-    one = co_range(ctx, co_int(ctx, 0), co_int(ctx, rows), co_int(ctx, 1), CO_INT64);
-    x = co_range(ctx, co_int(ctx, 0), co_int(ctx, columns), co_int(ctx, 1), CO_INT64);
-    x = co_equal(ctx, co_expand_dims(ctx, one, 1), x);
-    x = co_cast(ctx, x, (co_dtype)attrs->dtype);
-    return n > 2 ? co_broadcast_to(ctx, x, dims, (size_t)n) : x;
+    if (dtype == CO_DTYPE_NONE || dtype >= CO_STRING)
+        coi_invalid(call, "dtype is %s; it must be bool or a dtype of numbers",
+                    co_dtype_name(dtype));
+    else if (!fits)
+        coi_invalid(call,
+                    "num_rows is %lld, num_columns %lld, batch_shape %s; all must be at least 0",
+                    (long long)rows, (long long)columns, coi_ints_text(batch, text));
+    else if (n > CO_MAX_DIMS)
+        coi_invalid(call, "batch_shape has %d dimensions; with rows and columns at most %d fit",
+                    batch->n, CO_MAX_DIMS - 2);
+    x = co_zeros(call->ctx, dtype, dims, (size_t)n); /* nothing if that failed */
+    if (x == NULL)
+        return NULL;
+    coi_scalar_store(&one, dtype, element);
+    for (int64_t first = 0; first < x->u.tensor.num_elements; first += rows * columns)
+        for (int64_t i = 0; i < rows && i < columns; ++i)
+            memcpy((char *)x->u.tensor.data +
+                       (size_t)(first + i * columns + i) * coi_dtypes[dtype].size,
+                   element, coi_dtypes[dtype].size);
+    return x;
 }
 
 const coi_op coi_op_eye = {
