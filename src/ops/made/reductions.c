@@ -109,20 +109,15 @@ reduce_euclidean_norm_grad(coi_grad *g)
     return ctx->error.code;
 }
 
-#define reduce_logsumexp_grad NULL
-#define reduce_variance_grad  NULL
-#define reduce_std_grad       NULL
-#define reduce_all_grad       NULL
-#define reduce_any_grad       NULL
-
-#define REDUCTION(name_, dtypes_, doc_)                                                            \
+/* grad_ is NULL where gradients come by the parts. */
+#define REDUCTION(name_, dtypes_, grad_, doc_)                                                     \
     const coi_op coi_op_##name_ = {                                                                \
         COI_COMPOSED(#name_, doc_, "x"),                                                           \
         .dtypes = dtypes_,                                                                         \
         COI_ATTRS(coi_reduce_attrs),                                                               \
         .infer = coi_reduce_rule,                                                                  \
         .compose = name_##_compose,                                                                \
-        .grad = name_##_grad,                                                                      \
+        .grad = grad_,                                                                             \
         .not_differentiable = (dtypes_) == COI_DTYPE_BIT(CO_BOOL),                                 \
     };                                                                                             \
     co_value *co_##name_(co_context *ctx, co_value *x, const int *axes, size_t num_axes,           \
@@ -136,13 +131,15 @@ reduce_euclidean_norm_grad(coi_grad *g)
         return coi_compose(ctx, &coi_op_##name_, &x, 1, &attrs);                                   \
     }
 
-REDUCTION(reduce_all, COI_DTYPE_BIT(CO_BOOL), "Whether all elements along axes are true.")
-REDUCTION(reduce_any, COI_DTYPE_BIT(CO_BOOL), "Whether one element along axes is true.")
-REDUCTION(reduce_logsumexp, COI_FLOATS,
+REDUCTION(reduce_all, COI_DTYPE_BIT(CO_BOOL), NULL, "Whether all elements along axes are true.")
+REDUCTION(reduce_any, COI_DTYPE_BIT(CO_BOOL), NULL, "Whether one element along axes is true.")
+REDUCTION(reduce_logsumexp, COI_FLOATS, NULL,
           "log(sum(exp(x))) over axes, without overflow of the exponentials.")
-REDUCTION(reduce_variance, COI_FLOATS, "The variance over axes, divided by the number of elements.")
-REDUCTION(reduce_std, COI_FLOATS, "The square root of reduce_variance.")
-REDUCTION(reduce_euclidean_norm, COI_FLOATS, "The square root of the sum of squares over axes.")
+REDUCTION(reduce_variance, COI_FLOATS, NULL,
+          "The variance over axes, divided by the number of elements.")
+REDUCTION(reduce_std, COI_FLOATS, NULL, "The square root of reduce_variance.")
+REDUCTION(reduce_euclidean_norm, COI_FLOATS, reduce_euclidean_norm_grad,
+          "The square root of the sum of squares over axes.")
 
 typedef struct moments_attrs {
     coi_ints axes;
