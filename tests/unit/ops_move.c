@@ -209,8 +209,10 @@ CO_TEST(one_hot_agrees_with_the_reference, "")
                                     (uint8_t)(CO_BOOL + ops_below(&random, CO_STRING - CO_BOOL)) };
         co_value         *x;
 
+        if (!coi_dtypes[attrs.dtype].is_signed)
+            attrs.off_value.i = 5;
         if (attrs.dtype == CO_BOOL)
-            attrs.on_value.kind = attrs.off_value.kind = CO_KIND_BOOL;
+            attrs.on_value = attrs.off_value = (coi_scalar){ CO_KIND_BOOL, k % 2, 0 };
         else if (co_dtype_is_floating((co_dtype)attrs.dtype))
             attrs.on_value = (coi_scalar){ CO_KIND_FLOAT, 0, 3 };
         else if (k % 3 == 0)

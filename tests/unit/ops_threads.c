@@ -71,7 +71,7 @@ static const ops_row rows[] = {
     ROW("exp", "d" BIG, ""),
     ROW_WHOLE("expand_dims", "r" BIG, "axis=1"),
     ROW("expm1", "r" BIG, ""),
-    ROW("eye", "", "num_rows=331 num_columns=613"),
+    ROW_WHOLE("eye", "", "num_rows=331 num_columns=613"),
     ROW_WHOLE("fill", "", "shape=[331,613] value=1.5"),
     ROW("floor", "r" BIG, ""),
     ROW("floordiv", "r" BIG " p[613]", ""),
