@@ -193,17 +193,13 @@ rows_as_slices(coi_grad *g)
     const co_value *params = g->in[0];
     co_value       *indices = g->in[1];
     int64_t         n = indices->u.tensor.num_elements, dims[CO_MAX_DIMS] = { n };
-    int64_t         ndim = params->ndim;
-    bool            is_wide = ((const coi_gather_attrs *)g->attrs)->wide_shape;
 
     if (indices->dtype == CO_INT16) /* slices have int32 or int64 */
         indices = co_cast(ctx, indices, CO_INT32);
     for (int d = 1; d < params->ndim; ++d)
         dims[d] = params->u.tensor.dims[d];
     return co_slices(ctx, co_reshape(ctx, g->upstream[0], dims, (size_t)params->ndim),
-                     co_reshape(ctx, indices, &n, 1),
-                     is_wide ? co_tensor(ctx, CO_INT64, &ndim, 1, params->u.tensor.dims)
-                             : coi_shape_tensor(ctx, params));
+                     co_reshape(ctx, indices, &n, 1), coi_shape_tensor(ctx, params));
 }
 
 static co_code
@@ -243,7 +239,7 @@ const coi_op coi_op_gather = {
 co_value *
 co_gather(co_context *ctx, co_value *params, co_value *indices, int axis, int batch_dims)
 {
-    coi_gather_attrs attrs = { axis, batch_dims, false };
+    coi_gather_attrs attrs = { axis, batch_dims };
 
     return coi_apply2(ctx, &coi_op_gather, params, indices, &attrs);
 }

@@ -9,7 +9,6 @@
 
 typedef struct coi_gather_attrs {
     int64_t axis, batch_dims; /* axis COI_NO_INT: batch_dims */
-    bool    wide_shape;       /* slices of the gradient have an int64 shape */
 } coi_gather_attrs;
 static inline int64_t
 coi_gather_axis(const coi_gather_attrs *attrs)

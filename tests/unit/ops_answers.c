@@ -276,6 +276,20 @@ CO_TEST(gradients_of_gathered_rows_have_their_form, "")
     co_watch(ctx, x);
     y = co_gradient(ctx, co_gather_nd(ctx, x, co_ones(ctx, CO_INT64, CO_SHAPE(2, 1))), x);
     CO_EXPECT_INT(co_value_dtype(ctx, co_slices_dense_shape(ctx, y)), CO_INT64);
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    y = co_gradient(ctx, co_gather_nd(ctx, x, co_ones(ctx, CO_INT16, CO_SHAPE(2, 1))), x);
+    CO_EXPECT_INT(co_value_dtype(ctx, co_slices_dense_shape(ctx, y)), CO_INT32);
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    y = co_gradient(ctx, co_gather_nd(ctx, x, co_ones(ctx, CO_INT32, CO_SHAPE(1))), x);
+    write_tensor(ctx, y, text, sizeof(text));
+    CO_EXPECT_STR(text, "float32[3,2] [[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]");
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    y = co_gradient(ctx, co_gather_nd(ctx, x, co_ones(ctx, CO_INT32, CO_SHAPE(0))), x);
+    write_tensor(ctx, y, text, sizeof(text));
+    CO_EXPECT_STR(text, "float32[3,2] [[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]");
     CO_EXPECT_OK(ctx);
 }
 

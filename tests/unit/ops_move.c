@@ -178,7 +178,7 @@ CO_TEST(gather_and_scatter_add_agree_with_the_reference, "")
             at_ndim = batch + (int)ops_below(&random, 3);
             for (int d = 0; d < at_ndim; ++d)
                 at_dims[d] = d < batch ? dims[d] : ops_below(&random, 5);
-            attrs = (coi_gather_attrs){ k % 2 == 0 ? axis : axis - ndim, batch, false };
+            attrs = (coi_gather_attrs){ k % 2 == 0 ? axis : axis - ndim, batch };
             in[0] = ops_tensor(ctx, &random, dtype, dims, ndim, OPS_SMALL);
             in[1] = indices_below(ctx, &random, kinds[k % 3], at_dims, at_ndim, dims[axis]);
             ops_describe(text, dtype, in, 2);

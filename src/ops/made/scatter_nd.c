@@ -115,24 +115,48 @@ gather_nd_compose(coi_call *call)
         check_params(call, params, &plan) != CO_OK ||
         (rows = row_indices(call, dims, params->ndim, indices, &plan)) == NULL)
         return NULL;
-    /* Vectors of one number in a matrix are a gather of rows, whose gradient stays a list of
-     * rows; its shape has the dtype of the indices, as TensorFlow's has here. */
-    if (indices->ndim == 2 && plan.depth == 1) {
-        coi_gather_attrs attrs = { .wide_shape = indices->dtype == CO_INT64 };
-
-        return coi_apply2(ctx, &coi_op_gather, params, co_squeeze(ctx, indices, CO_AXES(1)),
-                          &attrs);
-    }
-    /* Along axis 1, because the gradient of a gather along axis 0 is a list of rows. */
-    picked = co_reshape(ctx, params, (const int64_t[]){ 1, plan.rows, plan.inner }, 3);
-    picked = co_gather(ctx, picked, rows, 1, 0);
+    picked = co_reshape(ctx, params, (const int64_t[]){ plan.rows, plan.inner }, 2);
+    picked = co_gather(ctx, picked, rows, 0, 0);
     return co_reshape(ctx, picked, plan.picked.dims, (size_t)plan.picked.ndim);
+}
+
+/* By a list of vectors of one number it stays a list of rows, whose shape has the dtype of the
+ * indices, as TensorFlow's has here. */
+static co_code
+gather_nd_grad(coi_grad *g)
+{
+    co_context     *ctx = g->ctx;
+    const co_value *params = g->in[0];
+    co_value       *indices = g->in[1], *dy = g->upstream[0];
+    const int64_t  *dims = params->u.tensor.dims;
+    int64_t         ndim = params->ndim, depth = indices->u.tensor.dims[indices->ndim - 1];
+
+    if (!g->needed[0])
+        return CO_OK;
+    if (indices->ndim == 2 && depth == 1) {
+        co_value *shape = indices->dtype == CO_INT64 ? co_tensor(ctx, CO_INT64, &ndim, 1, dims)
+                                                     : coi_shape_tensor(ctx, params);
+
+        if (indices->dtype == CO_INT16) /* slices have int32 or int64 */
+            indices = co_cast(ctx, indices, CO_INT32);
+        g->grads[0] = co_slices(ctx, dy, co_squeeze(ctx, indices, CO_AXES(1)), shape);
+    } else if (indices->ndim == 1 && depth == 0) { /* all of params, of any rank */
+        g->grads[0] = dy;
+    } else {
+        if (indices->ndim == 1) { /* scatter_nd asks for a list of vectors */
+            indices = co_expand_dims(ctx, indices, 0);
+            dy = co_expand_dims(ctx, dy, 0);
+        }
+        g->grads[0] = co_scatter_nd(ctx, indices, dy, dims, (size_t)ndim);
+    }
+    return ctx->error.code;
 }
 
 const coi_op coi_op_gather_nd = {
     COI_COMPOSED("gather_nd",
                  "Elements or slices of params by the index vectors in the last dimension.",
                  "params", "indices"),
+    .grad = gather_nd_grad,
     .compose = gather_nd_compose,
 };
 
