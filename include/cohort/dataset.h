@@ -584,8 +584,10 @@ CO_API co_value *co_iterator_save(co_context *ctx, co_iterator *iterator);
  * dataset is built as that one was, in this process or another: kinds of stages, their numbers,
  * specs, workers and replicas are compared, functions, tensors and names of files are not. position
  * is a string, or a tensor of one. Other iterators stay as they are; when the iterator is first
- * asked, rounds of a shuffle that reshuffles are counted on from the position, and a dataset whose
- * cache is empty takes that of a position that has all of it.
+ * asked, rounds of every shuffle of the pipeline that reshuffles are counted on from the position,
+ * and a dataset whose cache is empty takes that of a position that has all of it. (A shuffle that
+ * only a function of the pipeline knows counts on if a dataset with it is being read by flat_map or
+ * interleave when the position is saved.)
  *
  * Returns:  an iterator of ctx's block, or NULL, and nothing has changed:
  *           CO_INVALID_ARGUMENT  the bytes are no position, or of another pipeline or version; the

@@ -42,6 +42,7 @@ struct coi_ahead {
     coi_stats     *stats;   /* a reference, or NULL; the row of the dataset */
     coi_counts    *counts;
     coi_ahead_plan plan;
+    coi_ahead     *next_paused;        /* while a position is saved */
     uint64_t lineage[MAX_LINEAGE + 1]; /* this one, and whose workers wait for it; 0 ends it */
     size_t   nbytes;
 
@@ -660,6 +661,8 @@ coi_ahead_position(co_context *ctx, co_iterator *iterator, coi_position *p)
         return false;
     if (a != NULL) {
         pause(a);
+        a->next_paused = p->paused;
+        p->paused = a;
         self->index = a->pulled;
     }
     self->waiting.num_leaves = all.num_leaves;
@@ -667,8 +670,17 @@ coi_ahead_position(co_context *ctx, co_iterator *iterator, coi_position *p)
          coi_position_number(ctx, p, &self->index, 0, COI_MOST_COUNTED) &&
          position_pieces(ctx, p, iterator->dataset, p->saves ? &all : &self->waiting) &&
          (a == NULL || coi_position_iterator(ctx, p, a->input));
-    if (a != NULL)
-        coi_lock_give(&a->turn);
     coi_pieces_free(&ctx->heap, &all);
     return ok;
+}
+
+void
+coi_ahead_resume(coi_ahead *paused)
+{
+    while (paused != NULL) {
+        coi_ahead *next = paused->next_paused;
+
+        coi_lock_give(&paused->turn);
+        paused = next;
+    }
 }

@@ -16,8 +16,6 @@
 
 #include "data/position.h"
 
-typedef struct coi_ahead coi_ahead;
-
 #define COI_MAX_AHEAD    65536 /* elements in a ring */
 #define COI_MAX_PARALLEL 256
 
@@ -59,8 +57,10 @@ int coi_ahead_next(co_context *ctx, co_iterator *iterator, co_value **leaves,
                    int (*alone)(co_context *ctx, co_iterator *iterator, co_value **leaves));
 /* Whether that would not wait. */
 bool coi_ahead_is_ready(const coi_ahead_iterator *iterator);
-/* A slot: what waits in the ring is part of the position. */
+/* A slot: what waits in the ring is part of the position. Saving leaves its threads standing, in
+ * p->paused; resume lets them go on when the whole position is saved. */
 bool coi_ahead_position(co_context *ctx, co_iterator *iterator, coi_position *p);
+void coi_ahead_resume(coi_ahead *paused);
 /*
  * A slot: stop the workers and drop what waits. Each ends the call of a function or the read that
  * it is in. Called by a function of the pipeline, which is such a call, it lets its worker do the

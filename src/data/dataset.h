@@ -21,6 +21,7 @@
 
 typedef struct coi_dataset_ops coi_dataset_ops;
 typedef struct coi_position    coi_position; /* data/position.h */
+typedef struct coi_shared      coi_shared;
 
 /* Longer chains are refused, so that walking them can recurse; larger trees, so that walks end: one
  * branch may be in another many times. */
@@ -91,6 +92,7 @@ struct co_iterator {
     coi_counts  *counts;  /* its own, or NULL */
     int64_t      step_examples;
     int64_t      dropped_rows;
+    coi_shared  *untold; /* restored: what datasets are told when it is first asked */
 };
 
 /* What a kind does with examples, as far as that is known without reading. with_inputs then works
@@ -152,6 +154,14 @@ struct coi_dataset_ops {
     bool (*check)(co_context *ctx, const co_dataset *dataset); /* nothing */
     /* Save or restore what its iterator has beside its input; false with an error. */
     bool (*position)(co_context *ctx, co_iterator *iterator, coi_position *p); /* cannot be saved */
+    /*
+     * Save or restore what the dataset keeps for all its iterators, in `shared`: fetch fills it
+     * from the dataset, share gives it to the dataset. False with an error; share cannot fail.
+     */
+    bool (*shared_position)(co_context *ctx, co_dataset *dataset, coi_position *p,
+                            coi_shared *shared);                  /* nothing is shared */
+    void (*fetch)(co_dataset *dataset, coi_shared *shared);       /* with the former */
+    void (*share)(co_dataset *dataset, const coi_shared *shared); /* with the former */
 
     /*
      * For explanations (explain.c): its arguments, behind its name. #0 to #9 are int64_t that lie
@@ -394,6 +404,8 @@ bool coi_check_pipelines(co_context *ctx, const co_input_context *input);
 
 /* --- iterating (iterator.c) --- */
 
+/* position.c: give datasets what restoring has for them, if `tells`, and drop it. */
+void coi_shared_end(coi_heap *heap, coi_shared **all, bool tells);
 /* NULL with the error in ctx. stats: those of the iterator that opens it, or NULL. */
 co_iterator *coi_iterator_new(co_context *ctx, co_dataset *dataset, coi_stats *stats);
 /* The same for what the user iterates over: it has statistics. */

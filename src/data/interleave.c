@@ -365,7 +365,8 @@ slot_position(co_context *ctx, co_iterator *iterator, coi_position *p, slot *s)
            coi_position_number(ctx, p, &s->index, 0, COI_MOST_COUNTED) &&
            coi_position_flag(ctx, p, &is_open) &&
            (!is_open || ((p->saves || open_slot(ctx, iterator, s)) &&
-                         coi_position_iterator(ctx, p, s->iterator)));
+                         coi_position_iterator(ctx, p, s->iterator) &&
+                         coi_position_shared(ctx, p, s->iterator->dataset)));
 }
 
 /* Spares of an iterator with more calls than this one has are no fewer for that. */

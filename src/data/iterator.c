@@ -17,6 +17,7 @@ destroy_iterator(coi_heap *heap, void *object)
 
     if (ops->close != NULL)
         ops->close(heap, iterator);
+    coi_shared_end(heap, &iterator->untold, false);
     coi_unref(heap, iterator->input);
     coi_unref(heap, iterator->stats);
     coi_unref(heap, iterator->dataset);
@@ -296,6 +297,8 @@ next_packed(co_context *ctx, co_iterator *iterator)
         return NULL;
     }
     coi_ref(iterator);
+    if (iterator->untold != NULL)
+        coi_shared_end(&ctx->heap, &iterator->untold, true);
     ctx->cancel = &iterator->cancel;
     element = make_packed(ctx, iterator);
     ctx->cancel = before;

@@ -4,13 +4,14 @@
  * stages call for their fields. What the fields of a stage are is in the file of its name.
  * docs/decisions/positions.md says what was chosen and why.
  */
+#include "data/ahead.h"
 #include "data/position.h"
 
 #include "io/crc32c.h"
 
 #include <string.h>
 
-#define MAGIC     "COHPOS\0\1" /* the last byte is the version */
+#define MAGIC     "COHPOS\0\2" /* the last byte is the version */
 #define HEAD_SIZE 12           /* with the checksum */
 
 bool
@@ -346,23 +347,32 @@ has_mark(const coi_position *p, uint64_t mark)
 static bool
 blame(co_context *ctx, coi_position *p, const co_iterator *iterator)
 {
-    while ((iterator = iterator->input) != NULL)
+    while (iterator != NULL && (iterator = iterator->input) != NULL)
         if (!has_mark(p, mark_of(iterator->dataset)))
             p->stage = coi_stage_name(iterator->dataset);
     return coi_position_wrong(ctx, p, "it was saved at another one, or with other arguments");
+}
+
+/* A stage begins: it is the one that was saved there. */
+static bool
+position_mark(co_context *ctx, coi_position *p, const co_dataset *dataset,
+              const co_iterator *iterator)
+{
+    int64_t mark = (int64_t)mark_of(dataset), found = mark;
+
+    p->stage = coi_stage_name(dataset);
+    if (!coi_position_number(ctx, p, &found, INT64_MIN, INT64_MAX))
+        return false;
+    return found == mark || blame(ctx, p, iterator);
 }
 
 bool
 coi_position_iterator(co_context *ctx, coi_position *p, co_iterator *iterator)
 {
     const co_dataset *dataset = iterator->dataset;
-    int64_t           mark = (int64_t)mark_of(dataset), found = mark;
 
-    p->stage = coi_stage_name(dataset);
-    if (!coi_position_number(ctx, p, &found, INT64_MIN, INT64_MAX))
+    if (!position_mark(ctx, p, dataset, iterator))
         return false;
-    if (found != mark)
-        return blame(ctx, p, iterator);
     if (dataset->ops->position == NULL) { /* those of v1.h */
         coi_fail(ctx, CO_NOT_IMPLEMENTED,
                  "the position of an %s cannot be saved; use co_iterate with co_distribute_dataset "
@@ -391,6 +401,66 @@ coi_position_stage(co_context *ctx, co_iterator *iterator, coi_position *p)
            coi_position_flag(ctx, p, &self->ended);
 }
 
+/* --- what iterators of a dataset share --- */
+
+void
+coi_shared_end(coi_heap *heap, coi_shared **all, bool tells)
+{
+    while (*all != NULL) {
+        coi_shared *one = *all;
+
+        *all = one->next;
+        if (tells)
+            one->dataset->ops->share(one->dataset, one);
+        coi_unref(heap, one->dataset);
+        coi_small_free(heap, one, sizeof(*one));
+    }
+}
+
+/* What an iterator that was not asked since it was restored has for its datasets comes in the order
+ * in which it was read. */
+static bool
+save_shared(co_context *ctx, coi_position *p, co_dataset *dataset)
+{
+    coi_shared shared = { .dataset = dataset };
+
+    if (p->untold != NULL && p->untold->dataset == dataset) {
+        shared = *p->untold;
+        p->untold = p->untold->next;
+    } else {
+        dataset->ops->fetch(dataset, &shared);
+    }
+    return dataset->ops->shared_position(ctx, dataset, p, &shared);
+}
+
+static bool
+load_shared(co_context *ctx, coi_position *p, co_dataset *dataset)
+{
+    coi_shared *shared = coi_small_alloc(&ctx->heap, sizeof(*shared));
+
+    if (shared == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a position");
+        return false;
+    }
+    coi_ref(dataset);
+    *shared = (coi_shared){ .dataset = dataset };
+    *p->end = shared;
+    p->end = &shared->next;
+    return dataset->ops->shared_position(ctx, dataset, p, shared);
+}
+
+bool
+coi_position_shared(co_context *ctx, coi_position *p, co_dataset *dataset)
+{
+    for (size_t i = 0; i < dataset->num_inputs; ++i)
+        if (!coi_position_shared(ctx, p, dataset->inputs[i]))
+            return false;
+    if (dataset->ops->shared_position == NULL)
+        return true;
+    return position_mark(ctx, p, dataset, NULL) &&
+           (p->saves ? save_shared(ctx, p, dataset) : load_shared(ctx, p, dataset));
+}
+
 /* --- the public calls --- */
 
 static bool
@@ -399,7 +469,8 @@ position_whole(co_context *ctx, coi_position *p, co_iterator *iterator)
     p->stage = coi_stage_name(iterator->dataset);
     return coi_position_number(ctx, p, &iterator->step_examples, -1, INT64_MAX) &&
            coi_position_number(ctx, p, &iterator->dropped_rows, 0, COI_MOST_COUNTED) &&
-           coi_position_iterator(ctx, p, iterator);
+           coi_position_iterator(ctx, p, iterator) &&
+           coi_position_shared(ctx, p, iterator->dataset);
 }
 
 static void
@@ -417,6 +488,7 @@ co_iterator_save(co_context *ctx, co_iterator *iterator)
     coi_position  p = { .saves = true };
     unsigned char head[HEAD_SIZE] = MAGIC;
     co_value     *made = NULL;
+    bool          ok;
 
     COI_ENTER(ctx, "iterator_save", NULL);
     if (!coi_check_object(ctx, iterator, &coi_iterator_class, 2, "iterator"))
@@ -428,7 +500,10 @@ co_iterator_save(co_context *ctx, co_iterator *iterator)
         return NULL;
     }
     p.stage = coi_stage_name(iterator->dataset);
-    if (coi_position_bytes(ctx, &p, head, HEAD_SIZE) && position_whole(ctx, &p, iterator)) {
+    p.untold = iterator->untold;
+    ok = coi_position_bytes(ctx, &p, head, HEAD_SIZE) && position_whole(ctx, &p, iterator);
+    coi_ahead_resume(p.paused);
+    if (ok) {
         put_checksum(p.bytes, p.n, p.bytes + HEAD_SIZE - 4);
         made = co_bytes(ctx, p.bytes, p.n);
     }
@@ -514,6 +589,7 @@ co_iterator_restore(co_context *ctx, co_dataset *dataset, co_value *position)
         return NULL;
     p.bytes = (unsigned char *)(uintptr_t)bytes; /* which are only read */
     p.n = HEAD_SIZE;
+    p.end = &iterator->untold;
     if (position_whole(ctx, &p, iterator) && p.n != p.capacity)
         coi_position_wrong(ctx, &p, "it has more bytes than the pipeline has stages for");
     if (ctx->error.code == CO_OK)

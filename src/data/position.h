@@ -5,7 +5,8 @@
  * reads it, checked. All numbers are little-endian:
  *
  *     "COHPOS", 0, version | CRC-32C of what follows | examples of the last step, dropped rows |
- *     stage: mark of the pipeline, own fields | its input: mark, own fields | ...
+ *     stage: mark of the pipeline, own fields | its input: mark, own fields | ... |
+ *     what datasets of the tree share among their iterators: mark, own fields | ...
  *
  * Whatever the bytes are, reading them is safe: a stage may be destroyed after any of its fields.
  * Functions give false with an error in ctx.
@@ -17,11 +18,25 @@
 
 #define COI_MOST_COUNTED (INT64_MAX / 2) /* that counts of elements can be added to */
 
+/* What a dataset keeps for its iterators, and a restored iterator until it is first asked. */
+struct coi_shared {
+    coi_shared *next;
+    co_dataset *dataset; /* a reference */
+    int64_t     passes;  /* of a shuffle: how many have begun */
+};
+
+typedef struct coi_ahead coi_ahead;
+
 struct coi_position {
     bool           saves;
     const char    *stage;       /* at work, for messages */
     unsigned char *bytes;       /* saving: what there is so far; else what is to be read */
     size_t         n, capacity; /* restoring: read so far, and all */
+    /* Saving: what the iterator itself has not told its datasets, in the order of the walk.
+     * Restoring: the place for the next. */
+    const coi_shared *untold;
+    coi_shared      **end;
+    coi_ahead        *paused; /* threads that wait until all is saved: one moment for all */
 };
 
 bool coi_position_number(co_context *ctx, coi_position *p, int64_t *number, int64_t least,
@@ -45,6 +60,9 @@ bool coi_position_cut(co_context *ctx, coi_position *p, const co_iterator *itera
                       co_value **element, int64_t *rows, int64_t *at);
 /* An iterator and its input. */
 bool coi_position_iterator(co_context *ctx, coi_position *p, co_iterator *iterator);
+/* What the datasets of a tree share among their iterators, those that no iterator of the position
+ * has reached included. */
+bool coi_position_shared(co_context *ctx, coi_position *p, co_dataset *dataset);
 /* Slots: nothing of its own; nothing but what coi_stage_iterator has. */
 bool coi_position_none(co_context *ctx, co_iterator *iterator, coi_position *p);
 bool coi_position_stage(co_context *ctx, co_iterator *iterator, coi_position *p);

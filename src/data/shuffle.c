@@ -22,8 +22,6 @@ typedef struct shuffle_dataset {
 typedef struct shuffle_iterator {
     coi_stage_iterator base; /* index: draws so far */
     bool               begun;
-    bool               is_restored; /* the dataset has not been told how many passes there were */
-    int64_t            passes;      /* which is this many */
     coi_pieces         buffer;
     uint64_t           pass;
     uint32_t           words[4];
@@ -48,12 +46,9 @@ begin(co_iterator *iterator)
 {
     shuffle_iterator *self = (shuffle_iterator *)iterator;
 
-    if (self->begun && !self->is_restored)
+    if (self->begun)
         return;
-    if (self->is_restored) /* passes that follow go on from there */
-        atomic_store(&((shuffle_dataset *)iterator->dataset)->passes, (uint64_t)self->passes);
-    self->is_restored = false;
-    if (coi_args_of(iterator)->flag && !self->begun)
+    if (coi_args_of(iterator)->flag)
         self->pass = atomic_fetch_add(&((shuffle_dataset *)iterator->dataset)->passes, 1);
     self->begun = true;
 }
@@ -134,19 +129,36 @@ shuffle_position(co_context *ctx, co_iterator *iterator, coi_position *p)
     shuffle_iterator *self = (shuffle_iterator *)iterator;
     int64_t           pass = (int64_t)self->pass;
 
-    if (!self->is_restored)
-        self->passes = (int64_t)atomic_load(&((shuffle_dataset *)iterator->dataset)->passes);
     if (!coi_position_stage(ctx, iterator, p) || !coi_position_flag(ctx, p, &self->begun) ||
         !coi_position_number(ctx, p, &pass, 0, COI_MOST_COUNTED) ||
-        !coi_position_number(ctx, p, &self->passes, 0, COI_MOST_COUNTED) ||
         !coi_position_pieces(ctx, p, iterator->dataset, coi_args_of(iterator)->numbers[0],
                              &self->buffer))
         return false;
     self->pass = (uint64_t)pass;
-    self->is_restored = self->is_restored || !p->saves;
     if (!p->saves && self->base.index % 4 != 0)
         make_words(iterator, (uint64_t)self->base.index / 4);
     return true;
+}
+
+/* Passes that follow go on from the position: also those of an iterator that is not open there, or
+ * not asked again. */
+COI_RARE static bool
+shuffle_shared(co_context *ctx, co_dataset *dataset, coi_position *p, coi_shared *shared)
+{
+    (void)dataset;
+    return coi_position_number(ctx, p, &shared->passes, 0, COI_MOST_COUNTED);
+}
+
+COI_RARE static void
+shuffle_fetch(co_dataset *dataset, coi_shared *shared)
+{
+    shared->passes = (int64_t)atomic_load(&((shuffle_dataset *)dataset)->passes);
+}
+
+COI_RARE static void
+shuffle_share(co_dataset *dataset, const coi_shared *shared)
+{
+    atomic_store(&((shuffle_dataset *)dataset)->passes, (uint64_t)shared->passes);
 }
 
 COI_RARE static co_dataset *
@@ -164,6 +176,9 @@ const coi_dataset_ops coi_shuffle_ops = {
     .close = shuffle_close,
     .with_inputs = shuffle_with_inputs, /* counts its passes anew */
     .position = shuffle_position,
+    .shared_position = shuffle_shared,
+    .fetch = shuffle_fetch,
+    .share = shuffle_share,
     .shows = ", buffer #0, seed #1?5, in another order each time;",
     .numbers = COI_STAGE_NUMBERS,
     .tracks = COI_REMADE_ONCE,

@@ -152,7 +152,7 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static co_context   *ctx;
-    static unsigned char bytes[MOST_BYTES] = "COHPOS\0\1";
+    static unsigned char bytes[MOST_BYTES] = "COHPOS\0\2";
     uint32_t             checksum;
 
     if (ctx == NULL)

@@ -369,6 +369,79 @@ cached(co_context *ctx)
     return co_dataset_repeat(ctx, co_dataset_cache(ctx, drawn), 3);
 }
 
+/* Rounds whose shuffle is not asked again before their end, or not yet: how many passes it has had
+ * is known all the same. */
+static co_dataset *
+drawn(co_context *ctx)
+{
+    return co_dataset_shuffle(ctx, co_dataset_range(ctx, 0, 6, 1), 6, 1, true);
+}
+
+static co_dataset *
+rounds_of_few(co_context *ctx)
+{
+    return co_dataset_repeat(ctx, co_dataset_take(ctx, drawn(ctx), 4), 3);
+}
+
+static co_dataset *
+rounds_with_more(co_context *ctx)
+{
+    co_dataset *more = co_dataset_range(ctx, 100, 104, 1);
+
+    return co_dataset_repeat(ctx, co_dataset_concatenate(ctx, drawn(ctx), more), 3);
+}
+
+static co_dataset *
+rounds_with_more_before(co_context *ctx)
+{
+    co_dataset *more = co_dataset_range(ctx, 100, 104, 1);
+
+    return co_dataset_repeat(ctx, co_dataset_concatenate(ctx, more, drawn(ctx)), 3);
+}
+
+static co_dataset *
+rounds_drawn_twice(co_context *ctx)
+{
+    return co_dataset_repeat(ctx, co_dataset_shuffle(ctx, drawn(ctx), 3, 2, false), 3);
+}
+
+static co_dataset *
+itself(co_context *ctx, co_value *x, void *user)
+{
+    (void)user;
+    return co_dataset_from_tensors(ctx, x);
+}
+
+static co_dataset *
+rounds_interleaved(co_context *ctx)
+{
+    co_dataset *kept = co_dataset_cache(ctx, co_dataset_range(ctx, 0, 6, 1));
+    co_dataset *shuffle = co_dataset_shuffle(ctx, kept, 6, 1, true);
+
+    return co_dataset_repeat(ctx, co_dataset_interleave(ctx, shuffle, itself, NULL, NULL, NULL), 3);
+}
+
+static co_dataset *
+few_rounds_of(co_context *ctx, co_value *x, void *user)
+{
+    (void)x, (void)user;
+    return rounds_of_few(ctx);
+}
+
+static co_dataset *
+rounds_of_a_function(co_context *ctx)
+{
+    return co_dataset_flat_map(ctx, co_dataset_range(ctx, 0, 2, 1), few_rounds_of, NULL, NULL);
+}
+
+static co_dataset *
+rounds_ahead(co_context *ctx)
+{
+    co_dataset *mapped = co_dataset_map(ctx, rounds_of_few(ctx), twice, NULL, NULL);
+
+    return co_dataset_repeat(ctx, co_dataset_prefetch(ctx, mapped, 3), 2);
+}
+
 static co_dataset *
 distributed(co_context *ctx)
 {
@@ -439,6 +512,13 @@ static const struct {
     { NULL, distributed_ahead },
     { NULL, interleaved_ahead },
     { NULL, cached },
+    { NULL, rounds_of_few },
+    { NULL, rounds_with_more },
+    { NULL, rounds_with_more_before },
+    { NULL, rounds_drawn_twice },
+    { NULL, rounds_interleaved },
+    { NULL, rounds_of_a_function },
+    { NULL, rounds_ahead },
 };
 
 enum { NUM_PIPELINES = sizeof(pipelines) / sizeof(pipelines[0]) };
@@ -521,6 +601,47 @@ CO_TEST_WITH(an_iterator_goes_on_wherever_it_was_saved, "", "cpus=2")
             free(j.rests[k]);
     }
     files_clean();
+}
+
+/* Rounds are counted on by who is asked, from where that one was saved; who is not has changed
+ * nothing. */
+CO_TEST(rounds_go_on_from_the_position_of_who_is_asked, "")
+{
+    co_dataset  *dataset = rounds_of_few(ctx);
+    co_iterator *iterator = co_iterate(ctx, dataset), *early, *late;
+    co_value    *positions[2];
+    char         rests[2][DATA_TEXT], text[DATA_TEXT];
+
+    for (int i = 0; i < 2; ++i) {
+        for (int k = 0; k < 4; ++k)
+            co_next(ctx, iterator);
+        positions[i] = co_iterator_save(ctx, iterator);
+    }
+    for (int i = 0; i < 2; ++i)
+        data_rest(ctx, co_iterator_restore(ctx, rounds_of_few(ctx), positions[i]), MOST, rests[i]);
+    CO_EXPECT_STR(data_rest(ctx, iterator, MOST, text), rests[1]);
+    early = co_iterator_restore(ctx, dataset, positions[0]);
+    late = co_iterator_restore(ctx, dataset, positions[1]);
+    CO_EXPECT_TRUE(same_bytes(ctx, co_iterator_save(ctx, early), positions[0]));
+    CO_EXPECT_STR(data_rest(ctx, early, MOST, text), rests[0]);
+    CO_EXPECT_STR(data_rest(ctx, late, MOST, text), rests[1]);
+    /* Restored, and never asked. */
+    dataset = rounds_of_few(ctx);
+    co_iterator_restore(ctx, dataset, positions[1]);
+    data_elements(ctx, rounds_of_few(ctx), MOST, rests[0]);
+    CO_EXPECT_STR(data_elements(ctx, dataset, MOST, text), rests[0]);
+}
+
+/* A branch that was not begun is not open in the position, but it is compared. */
+CO_TEST(another_shuffle_in_a_branch_that_was_not_begun_is_refused, "")
+{
+    co_dataset *more = co_dataset_range(ctx, 0, 4, 1);
+    co_dataset *other = co_dataset_shuffle(ctx, co_dataset_range(ctx, 0, 6, 1), 5, 1, true);
+    co_value   *position = co_iterator_save(ctx, co_iterate(ctx, co_dataset_concatenate(ctx, more,
+                                                                                        drawn(ctx))));
+
+    CO_EXPECT_NULL(co_iterator_restore(ctx, co_dataset_concatenate(ctx, more, other), position));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "the stage shuffle:");
 }
 
 CO_TEST(a_position_outlives_its_runtime, "")
