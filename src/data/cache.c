@@ -6,48 +6,91 @@
  */
 #include "data/position.h"
 
+/* Elements of a dataset. What the dataset has is complete, and never changed again. */
+typedef struct cache_store {
+    coi_object object;
+    coi_pieces pieces;
+} cache_store;
+
 typedef struct cache_dataset {
-    coi_stage             stage;
-    _Atomic(coi_pieces *) store; /* complete, never changed again; NULL until an iterator ended */
+    coi_stage              stage;
+    _Atomic(cache_store *) store; /* a reference; NULL until an iterator ended */
 } cache_dataset;
 
 typedef struct cache_iterator {
-    coi_stage_iterator base;
-    const coi_pieces  *store;     /* of the dataset, or own and whole: the input is not read */
-    coi_pieces        *own;       /* what was read so far; whole only if it was restored so */
+    coi_stage_iterator base;      /* index: elements given of the store; ended: it was asked */
+    cache_store       *store;     /* whole, a reference: the input is not read */
+    cache_store       *own;       /* what was read so far, a reference */
     bool               is_spoilt; /* an element is missing */
 } cache_iterator;
 
 static void
-free_pieces(coi_heap *heap, coi_pieces *pieces)
+destroy_store(coi_heap *heap, void *object)
 {
-    if (pieces == NULL)
-        return;
-    coi_pieces_free(heap, pieces);
-    coi_small_free(heap, pieces, sizeof(*pieces));
+    cache_store *store = object;
+
+    coi_pieces_free(heap, &store->pieces);
+    coi_object_free(heap, store, sizeof(*store));
+}
+
+static const coi_class store_class = { "cache", destroy_store, NULL };
+
+static cache_store *
+store_new(co_context *ctx, const co_dataset *dataset)
+{
+    cache_store *store = coi_object_new(&ctx->heap, &store_class, sizeof(*store));
+
+    if (store == NULL)
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the elements of a cache");
+    else
+        store->pieces = (coi_pieces){ .num_leaves = dataset->num_leaves };
+    return store;
 }
 
 static void
 cache_close(coi_heap *heap, co_iterator *iterator)
 {
-    free_pieces(heap, ((cache_iterator *)iterator)->own);
+    coi_unref(heap, ((cache_iterator *)iterator)->store);
+    coi_unref(heap, ((cache_iterator *)iterator)->own);
 }
 
 static void
 cache_destroy(coi_heap *heap, co_dataset *dataset)
 {
-    free_pieces(heap, atomic_load(&((cache_dataset *)dataset)->store));
+    coi_unref(heap, atomic_load(&((cache_dataset *)dataset)->store));
+}
+
+/* Read what the dataset has, if it has all. */
+static void
+take_store(co_iterator *iterator)
+{
+    cache_iterator *self = (cache_iterator *)iterator;
+
+    self->store = atomic_load(&((cache_dataset *)iterator->dataset)->store);
+    if (self->store != NULL)
+        coi_ref(self->store);
+}
+
+/* A store is the dataset's from now on, unless that has one. The caller has a reference. */
+static void
+offer(co_dataset *dataset, cache_store *store)
+{
+    cache_store *none = NULL;
+
+    if (atomic_compare_exchange_strong(&((cache_dataset *)dataset)->store, &none, store))
+        coi_ref(store);
 }
 
 static int
 from_store(cache_iterator *self, co_value **leaves)
 {
-    size_t n = self->store->num_leaves;
+    const coi_pieces *pieces = &self->store->pieces;
+    size_t            n = pieces->num_leaves;
 
-    if ((size_t)self->base.index >= self->store->count)
+    if ((size_t)self->base.index >= pieces->count)
         return COI_END;
     for (size_t i = 0; i < n; ++i) {
-        leaves[i] = self->store->leaves[(size_t)self->base.index * n + i];
+        leaves[i] = pieces->leaves[(size_t)self->base.index * n + i];
         coi_ref(leaves[i]);
     }
     ++self->base.index;
@@ -56,41 +99,22 @@ from_store(cache_iterator *self, co_value **leaves)
 
 /* Keep references to an element; without room, the cache stays as it is and the element is lost. */
 static bool
-collect(co_context *ctx, cache_iterator *self, co_value **leaves, size_t n)
+collect(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
-    co_value **room;
+    cache_iterator *self = (cache_iterator *)iterator;
+    co_value      **room;
 
-    if (self->own == NULL) {
-        self->own = coi_small_alloc(&ctx->heap, sizeof(*self->own));
-        if (self->own == NULL) {
-            coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the elements of a cache");
-            return false;
-        }
-        *self->own = (coi_pieces){ .num_leaves = n };
-    }
-    if (leaves == NULL)
-        return true;
-    room = coi_pieces_room(ctx, self->own);
+    if (self->own == NULL)
+        self->own = store_new(ctx, iterator->dataset);
+    room = self->own != NULL ? coi_pieces_room(ctx, &self->own->pieces) : NULL;
     if (room == NULL)
         return false;
-    for (size_t i = 0; i < n; ++i) {
+    for (size_t i = 0; i < iterator->dataset->num_leaves; ++i) {
         coi_ref(leaves[i]);
         room[i] = leaves[i];
     }
-    ++self->own->count;
+    ++self->own->pieces.count;
     return true;
-}
-
-/* What the iterator has, all of it, is the dataset's from now on, unless that has a store. */
-static void
-offer(co_iterator *iterator)
-{
-    coi_pieces     *none = NULL;
-    cache_iterator *self = (cache_iterator *)iterator;
-
-    if (atomic_compare_exchange_strong(&((cache_dataset *)iterator->dataset)->store, &none,
-                                       self->own))
-        self->own = NULL;
 }
 
 /* The first iterator at its end gives the dataset what it has. */
@@ -101,11 +125,15 @@ publish(co_context *ctx, co_iterator *iterator)
 
     if (self->is_spoilt)
         return COI_END;
-    if (!collect(ctx, self, NULL, iterator->dataset->num_leaves))
+    if (self->own == NULL)
+        self->own = store_new(ctx, iterator->dataset);
+    if (self->own == NULL)
         return COI_ERROR;
-    offer(iterator);
-    self->store = atomic_load(&((cache_dataset *)iterator->dataset)->store);
-    self->base.index = (int64_t)self->store->count; /* the end stays the end */
+    offer(iterator->dataset, self->own);
+    coi_unref(&ctx->heap, self->own);
+    self->own = NULL;
+    take_store(iterator);
+    self->base.index = (int64_t)self->store->pieces.count; /* the end stays the end */
     return COI_END;
 }
 
@@ -113,16 +141,13 @@ static int
 cache_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
     cache_iterator *self = (cache_iterator *)iterator;
-    size_t          n = iterator->dataset->num_leaves;
     int             got;
 
-    if (!self->base.ended) { /* asked for the first time */
-        self->store = atomic_load(&((cache_dataset *)iterator->dataset)->store);
+    if (!self->base.ended) {
+        take_store(iterator);
         self->base.index = 0;
         self->base.ended = true;
     }
-    if (self->store != NULL && self->store == self->own) /* restored, and now it is used */
-        offer(iterator);
     if (self->store != NULL)
         return from_store(self, leaves);
     got = coi_iterator_next(ctx, iterator->input, leaves);
@@ -132,41 +157,130 @@ cache_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
         self->is_spoilt = true;
         return got;
     }
-    if (collect(ctx, self, leaves, n))
+    if (collect(ctx, iterator, leaves))
         return COI_ELEMENT;
     self->is_spoilt = true;
-    coi_leaves_release(&ctx->heap, leaves, n);
+    coi_leaves_release(&ctx->heap, leaves, iterator->dataset->num_leaves);
     return COI_ERROR;
 }
 
-/*
- * The elements so far are part of the position: another process has no store. Those of a position
- * stay with the iterator until it is asked for one: what is only restored, or refused further on,
- * has not changed the dataset.
- */
+/* --- positions --- */
+
+static bool
+has_windows(const co_dataset *dataset)
+{
+    for (size_t i = 0; i < dataset->num_leaves; ++i)
+        if (coi_is_dataset_spec(dataset->specs[i]))
+            return true;
+    return false;
+}
+
+/* Whether what was read for one dataset may stand for another: bytes can say anything. */
+static bool
+fits(const cache_store *store, const co_dataset *dataset)
+{
+    size_t n = dataset->num_leaves;
+
+    if (store->pieces.num_leaves != n || has_windows(dataset))
+        return false;
+    for (size_t i = 0; i < store->pieces.count * n; ++i)
+        if (store->pieces.leaves[i]->kind != CO_KIND_TENSOR ||
+            !coi_spec_within(store->pieces.leaves[i], dataset->specs[i % n]))
+            return false;
+    return true;
+}
+
+/* From now on it has a number in this position. */
+static bool
+enter_store(co_context *ctx, coi_position *p, cache_store *store)
+{
+    if (!coi_grow(&ctx->runtime->memory, (void **)&p->stores, &p->stores_capacity,
+                  p->num_stores + 1, sizeof(*p->stores))) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a position of %zu caches",
+                 p->num_stores + 1);
+        return false;
+    }
+    p->stores[p->num_stores++] = store;
+    return true;
+}
+
+/* A whole store: the dataset and its iterators have the same one, so its elements are there where
+ * it comes first, and later its number. */
+static bool
+store_position(co_context *ctx, coi_position *p, const co_dataset *dataset, cache_store **store)
+{
+    int64_t number = (int64_t)p->num_stores;
+
+    for (size_t i = 0; p->saves && !has_windows(dataset) && i < p->num_stores; ++i)
+        if (p->stores[i] == *store)
+            number = (int64_t)i;
+    if (!coi_position_number(ctx, p, &number, 0, (int64_t)p->num_stores))
+        return false;
+    if ((size_t)number == p->num_stores) {
+        if (!p->saves && (*store = store_new(ctx, dataset)) == NULL)
+            return false;
+        return coi_position_pieces(ctx, p, dataset, INT64_MAX, &(*store)->pieces) &&
+               enter_store(ctx, p, *store);
+    }
+    if (p->saves)
+        return true;
+    if (!fits(p->stores[number], dataset))
+        return coi_position_wrong(ctx, p, "a cache has elements of another one");
+    *store = p->stores[number];
+    coi_ref(*store);
+    return true;
+}
+
+/* What was read so far is part of the position: another process has no store. */
 static bool
 cache_position(co_context *ctx, co_iterator *iterator, coi_position *p)
 {
-    cache_iterator   *self = (cache_iterator *)iterator;
-    const coi_pieces *kept = self->store != NULL ? self->store : self->own;
-    bool              is_whole = self->store != NULL, has_any = kept != NULL;
-    coi_pieces        all = has_any ? *kept : (coi_pieces){ .count = 0 };
+    cache_iterator *self = (cache_iterator *)iterator;
+    bool            is_whole = self->store != NULL, has_own = self->own != NULL;
 
     if (!coi_position_stage(ctx, iterator, p) || !coi_position_flag(ctx, p, &self->is_spoilt) ||
-        !coi_position_flag(ctx, p, &is_whole) || !coi_position_flag(ctx, p, &has_any))
+        !coi_position_flag(ctx, p, &is_whole) || !coi_position_flag(ctx, p, &has_own))
         return false;
-    if (p->saves)
-        return !has_any || coi_position_pieces(ctx, p, iterator->dataset, INT64_MAX, &all);
-    if (is_whole ? self->is_spoilt || !has_any : self->base.index != 0)
+    if (is_whole ? self->is_spoilt || has_own : self->base.index != 0)
         return coi_position_wrong(ctx, p, "it has an end and is not whole");
-    if (!self->base.ended && (self->is_spoilt || has_any))
+    if (!self->base.ended && (self->is_spoilt || is_whole || has_own))
         return coi_position_wrong(ctx, p, "it has elements before the first was asked for");
-    if (has_any && (!collect(ctx, self, NULL, iterator->dataset->num_leaves) ||
-                    !coi_position_pieces(ctx, p, iterator->dataset, INT64_MAX, self->own)))
+    if (has_own && !p->saves && (self->own = store_new(ctx, iterator->dataset)) == NULL)
         return false;
-    self->store = is_whole ? self->own : NULL;
-    return !is_whole || (size_t)self->base.index <= self->own->count ||
-           coi_position_wrong(ctx, p, "it has more elements than the cache");
+    if (has_own && !coi_position_pieces(ctx, p, iterator->dataset, INT64_MAX, &self->own->pieces))
+        return false;
+    if (!is_whole)
+        return true;
+    return store_position(ctx, p, iterator->dataset, &self->store) &&
+           ((size_t)self->base.index <= self->store->pieces.count ||
+            coi_position_wrong(ctx, p, "it has more elements than the cache"));
+}
+
+/* The rounds that follow read the store, whatever becomes of the iterators of this one. */
+static bool
+cache_shared(co_context *ctx, co_dataset *dataset, coi_position *p, coi_shared *shared)
+{
+    cache_store *store = shared->store;
+    bool         has_store = store != NULL;
+    bool         ok = coi_position_flag(ctx, p, &has_store) &&
+              (!has_store || store_position(ctx, p, dataset, &store));
+
+    if (!p->saves)
+        shared->store = store;
+    return ok;
+}
+
+static void
+cache_fetch(co_dataset *dataset, coi_shared *shared)
+{
+    shared->store = atomic_load(&((cache_dataset *)dataset)->store);
+}
+
+static void
+cache_share(co_dataset *dataset, const coi_shared *shared)
+{
+    if (shared->store != NULL)
+        offer(dataset, shared->store);
 }
 
 static const coi_dataset_ops cache_ops = {
@@ -175,6 +289,9 @@ static const coi_dataset_ops cache_ops = {
     .iterator_size = sizeof(cache_iterator),
     .next = cache_next,
     .position = cache_position,
+    .shared_position = cache_shared,
+    .fetch = cache_fetch,
+    .share = cache_share,
     .close = cache_close,
     .destroy = cache_destroy,
     .with_inputs = coi_stage_with_inputs, /* other input, other store */

@@ -412,6 +412,7 @@ coi_shared_end(coi_heap *heap, coi_shared **all, bool tells)
         *all = one->next;
         if (tells)
             one->dataset->ops->share(one->dataset, one);
+        coi_unref(heap, one->store);
         coi_unref(heap, one->dataset);
         coi_small_free(heap, one, sizeof(*one));
     }
@@ -508,6 +509,7 @@ co_iterator_save(co_context *ctx, co_iterator *iterator)
         made = co_bytes(ctx, p.bytes, p.n);
     }
     coi_free(&ctx->runtime->memory, p.bytes, p.capacity);
+    coi_free(&ctx->runtime->memory, p.stores, p.stores_capacity * sizeof(*p.stores));
     return made;
 }
 
@@ -592,6 +594,7 @@ co_iterator_restore(co_context *ctx, co_dataset *dataset, co_value *position)
     p.end = &iterator->untold;
     if (position_whole(ctx, &p, iterator) && p.n != p.capacity)
         coi_position_wrong(ctx, &p, "it has more bytes than the pipeline has stages for");
+    coi_free(&ctx->runtime->memory, p.stores, p.stores_capacity * sizeof(*p.stores));
     if (ctx->error.code == CO_OK)
         return coi_own(ctx, iterator);
     coi_unref(&ctx->heap, iterator);

@@ -23,6 +23,7 @@ struct coi_shared {
     coi_shared *next;
     co_dataset *dataset; /* a reference */
     int64_t     passes;  /* of a shuffle: how many have begun */
+    void       *store;   /* of a cache: all its elements; a reference once it was read */
 };
 
 typedef struct coi_ahead coi_ahead;
@@ -37,6 +38,8 @@ struct coi_position {
     const coi_shared *untold;
     coi_shared      **end;
     coi_ahead        *paused; /* threads that wait until all is saved: one moment for all */
+    void            **stores; /* of caches, so far, borrowed: each is in the bytes once */
+    size_t            num_stores, stores_capacity;
 };
 
 bool coi_position_number(co_context *ctx, coi_position *p, int64_t *number, int64_t least,

@@ -421,6 +421,43 @@ rounds_interleaved(co_context *ctx)
     return co_dataset_repeat(ctx, co_dataset_interleave(ctx, shuffle, itself, NULL, NULL, NULL), 3);
 }
 
+/* What was kept in the first round is given in the others, though nobody holds it in between. */
+static co_dataset *
+rounds_of_kept_with_more(co_context *ctx)
+{
+    co_dataset *more = co_dataset_range(ctx, 100, 102, 1);
+    co_dataset *kept = co_dataset_cache(ctx, drawn(ctx));
+
+    return co_dataset_repeat(ctx, co_dataset_concatenate(ctx, kept, more), 3);
+}
+
+static co_dataset *
+rounds_of_kept_drawn(co_context *ctx)
+{
+    co_dataset *kept = co_dataset_cache(ctx, drawn(ctx));
+
+    return co_dataset_repeat(ctx, co_dataset_shuffle(ctx, kept, 6, 2, true), 3);
+}
+
+/* One cache, which two iterators of a round read. */
+static co_dataset *
+rounds_of_kept_pairs(co_context *ctx)
+{
+    co_dataset *kept = co_dataset_cache(ctx, slices(ctx)), *both[] = { kept, kept };
+
+    return co_dataset_repeat(ctx, co_dataset_zip(ctx, both, 2), 2);
+}
+
+static co_dataset *
+rounds_of_kept_windows(co_context *ctx)
+{
+    co_dataset *windows = co_dataset_window(ctx, drawn(ctx), 3, 2, 1, false);
+    co_dataset *shuffle = co_dataset_shuffle(ctx, co_dataset_cache(ctx, windows), 3, 1, false);
+
+    return co_dataset_flat_map(ctx, co_dataset_repeat(ctx, shuffle, 2), batch_window, NULL,
+                               co_spec(ctx, CO_INT64, (int64_t[]){ -1 }, 1));
+}
+
 static co_dataset *
 few_rounds_of(co_context *ctx, co_value *x, void *user)
 {
@@ -517,6 +554,10 @@ static const struct {
     { NULL, rounds_with_more_before },
     { NULL, rounds_drawn_twice },
     { NULL, rounds_interleaved },
+    { NULL, rounds_of_kept_with_more },
+    { NULL, rounds_of_kept_drawn },
+    { NULL, rounds_of_kept_pairs },
+    { NULL, rounds_of_kept_windows },
     { NULL, rounds_of_a_function },
     { NULL, rounds_ahead },
 };
@@ -924,19 +965,19 @@ copy_of(co_context *ctx, co_value *position, size_t *n)
 }
 
 /* Where the fields of the first stage are: behind the head, two numbers and its mark. */
-enum { INDEX = 12 + 3 * 8, BEGUN = INDEX + 8, SPOILT, WHOLE, ANY, COUNT };
+enum { INDEX = 12 + 3 * 8, BEGUN = INDEX + 8, SPOILT, WHOLE, OWN, REST };
 
 CO_TEST(a_cache_is_not_read_past_its_end, "")
 {
     static const struct {
         int64_t     index;
-        int         begun, spoilt, whole, any;
+        int         begun, spoilt, whole, own;
         const char *said;
     } cases[] = {
         { 1000000, 0, 0, 0, 0, "not whole" },  { 1000000, 1, 0, 0, 0, "not whole" },
-        { 5, 1, 0, 1, 0, "not whole" },        { 0, 1, 1, 1, 1, "not whole" },
-        { 0, 0, 0, 1, 1, "before the first" }, { 0, 0, 1, 0, 0, "before the first" },
-        { 1, 1, 0, 1, 1, "more elements" },
+        { 5, 1, 0, 1, 1, "not whole" },        { 0, 1, 1, 1, 0, "not whole" },
+        { 0, 0, 0, 1, 0, "before the first" }, { 0, 0, 1, 0, 0, "before the first" },
+        { 0, 0, 0, 0, 1, "before the first" }, { 1, 1, 0, 1, 0, "more elements" },
     };
     co_dataset    *dataset = data_pipeline(ctx, "range(5).cache");
     co_value      *position = co_iterator_save(ctx, co_iterate(ctx, dataset));
@@ -946,18 +987,18 @@ CO_TEST(a_cache_is_not_read_past_its_end, "")
 
     CO_EXPECT_STR(data_elements(ctx, dataset, MOST, text), "0 1 2 3 4");
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
-        size_t any = cases[i].any ? 8 : 0; /* a count, which is 0 */
+        size_t more = cases[i].whole ? 16 : cases[i].own ? 8 : 0; /* numbers, which are 0 */
 
-        memcpy(all, bytes, COUNT);
-        memset(all + COUNT, 0, 8);
-        memcpy(all + COUNT + any, bytes + COUNT, n - COUNT);
+        memcpy(all, bytes, REST);
+        memset(all + REST, 0, 16);
+        memcpy(all + REST + more, bytes + REST, n - REST);
         for (int k = 0; k < 8; ++k)
             all[INDEX + k] = (unsigned char)(cases[i].index >> 8 * k);
         all[BEGUN] = (unsigned char)cases[i].begun;
         all[SPOILT] = (unsigned char)cases[i].spoilt;
         all[WHOLE] = (unsigned char)cases[i].whole;
-        all[ANY] = (unsigned char)cases[i].any;
-        CO_EXPECT_NULL(co_iterator_restore(ctx, dataset, sealed(ctx, all, n + any)));
+        all[OWN] = (unsigned char)cases[i].own;
+        CO_EXPECT_NULL(co_iterator_restore(ctx, dataset, sealed(ctx, all, n + more)));
         CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, cases[i].said);
     }
     free(bytes);
