@@ -576,7 +576,9 @@ CO_API co_value *co_dataset_reduce(co_context *ctx, co_dataset *dataset, co_valu
  * the pipeline itself.
  * Returns:  a string, or NULL with CO_NOT_IMPLEMENTED: the state of a scan holds what is no tensor
  *           or number, or is built in another way than its initial value (keep such a state as
- *           tensors); or it is an iterator of v1.h, which has none.
+ *           tensors); or it is an iterator of v1.h, which has none. CO_FAILED_PRECONDITION: it was
+ *           cancelled in the middle of an element, and elements that a stage had gathered for it
+ *           are gone (see co_iterator_cancel); the message names the stage.
  */
 CO_API co_value *co_iterator_save(co_context *ctx, co_iterator *iterator);
 /**
@@ -634,6 +636,12 @@ CO_API size_t co_iterator_stats_format(co_context *ctx, co_iterator *iterator, c
  * Let every call that asks this iterator for an element fail with CO_CANCELLED from now on, also
  * one that is waiting; a function or a read that is at work comes to its end first. Any thread may
  * call it, on a context of its own, while the iterator lives.
+ *
+ * A program that is told to stop may cancel and then save: what stages have gathered for an element
+ * that is broken off is part of the position, and is given after restoring. Two kinds of stages
+ * drop it: co_dataset_rebatch, and distributed datasets when some replicas have got their part of a
+ * step and others have not. co_iterator_save refuses what was cancelled there; it never leaves
+ * elements out. Where that matters, save before cancelling, or cancel between two elements.
  */
 CO_API co_code   co_iterator_cancel(co_context *ctx, co_iterator *iterator);
 CO_API co_value *co_iterator_element_spec(co_context *ctx, co_iterator *iterator);

@@ -35,16 +35,29 @@ batch_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
     const batch_dataset *batch = (const batch_dataset *)iterator->dataset;
     coi_pieces          *pieces = &((batch_iterator *)iterator)->pieces;
-    int64_t total = coi_pieces_collect(ctx, pieces, iterator->input, iterator->input->stacks,
-                                       batch->size);
+    int64_t              total = coi_pieces_complete(ctx, pieces, iterator, iterator->input->stacks,
+                                                     batch->size);
 
-    if (total <= 0 || (batch->drop_remainder && total < batch->size)) {
+    if (total < 0)
+        return COI_ERROR;
+    if (total == 0 || (batch->drop_remainder && total < batch->size)) {
         coi_pieces_clear(&ctx->heap, pieces);
-        return total < 0 ? COI_ERROR : COI_END;
+        return COI_END;
     }
     if (coi_pieces_join(ctx, pieces, iterator->input->stacks, leaves) != CO_OK)
         return COI_ERROR;
     return COI_ELEMENT;
+}
+
+/* Between two elements there are pieces only after a cancellation. */
+COI_RARE static bool
+batch_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+{
+    int64_t most = iterator->input->stacks ? 0
+                                           : ((const batch_dataset *)iterator->dataset)->size - 1;
+
+    return coi_position_pieces(ctx, p, iterator->dataset->inputs[0], most,
+                               &((batch_iterator *)iterator)->pieces);
 }
 
 co_value *
@@ -112,7 +125,8 @@ static const coi_dataset_ops batch_ops = {
     .close = batch_close,
     .with_inputs = batch_with_inputs,
     .tracks = COI_REMADE,
-    .position = coi_position_none, /* pieces are there only while an element is made */
+    .keeps = true,
+    .position = batch_position,
     .shows = " of #0?1, remainder dropped;",
     .numbers = offsetof(batch_dataset, size),
 };

@@ -154,7 +154,7 @@ cache_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     if (got == COI_END)
         return publish(ctx, iterator);
     if (got < 0) {
-        self->is_spoilt = true;
+        self->is_spoilt = !coi_was_cancelled(ctx);
         return got;
     }
     if (collect(ctx, iterator, leaves))
@@ -288,6 +288,7 @@ static const coi_dataset_ops cache_ops = {
     .dataset_size = sizeof(cache_dataset),
     .iterator_size = sizeof(cache_iterator),
     .next = cache_next,
+    .keeps = true,
     .position = cache_position,
     .shared_position = cache_shared,
     .fetch = cache_fetch,

@@ -65,6 +65,10 @@ typedef struct coi_cancel {
     atomic_bool is_set;
     coi_lock    lock; /* of what follows */
     coi_event  *watched;
+    /* Of the thread that makes elements: how many were made under it, and the stage that dropped
+     * some because of it. */
+    uint64_t    made;
+    const char *torn_by;
 } coi_cancel;
 
 /* What a stage has done, in every iterator of the pipeline; the table of them (stats.c). */
@@ -119,6 +123,7 @@ struct coi_dataset_ops {
     bool        transparent;   /* iterating it is iterating its input */
     bool costs; /* an element costs more than handing it to another thread: functions, files */
     bool works_ahead; /* has threads of its own for what is before it */
+    bool keeps;       /* breaking off an element drops nothing: the position has what was pulled */
     /* Sharding by files does not look past it: TensorFlow's does not know the kind, and an unknown
      * step is an error (DS-SHARD-4). */
     bool hides_files;
@@ -435,7 +440,11 @@ coi_is_cancelled(const coi_cancel *cancel)
     return cancel != NULL && atomic_load_explicit(&cancel->is_set, memory_order_relaxed);
 }
 /* CO_CANCELLED in ctx. COI_ERROR. */
-int     coi_cancelled(co_context *ctx);
+int coi_cancelled(co_context *ctx);
+/* Whether the error in ctx is that one: what was pulled must not be dropped. */
+bool coi_was_cancelled(const co_context *ctx);
+/* It was dropped, by a stage of the iterator: its position is not to be had any more. */
+void    coi_tear(co_context *ctx, const co_iterator *iterator);
 int     coi_iterator_next(co_context *ctx, co_iterator *iterator, co_value **leaves);
 int64_t coi_iterator_rows(co_context *ctx, co_iterator *iterator, int64_t max, co_value **leaves);
 /* CO_RUNTIME: a function of a pipeline asks the iterator that it makes an element for. */
@@ -469,6 +478,10 @@ co_code coi_pieces_join(co_context *ctx, coi_pieces *pieces, bool stacked, co_va
 /* Up to `size` more rows of the input, in stacks if it stacks; returns how many, or COI_ERROR. */
 int64_t coi_pieces_collect(co_context *ctx, coi_pieces *pieces, co_iterator *input, bool stacks,
                            int64_t size);
+/* The same up to `size` together with what was collected before a cancellation; on other errors
+ * nothing is left. A stage whose pieces these are. */
+int64_t coi_pieces_complete(co_context *ctx, coi_pieces *pieces, const co_iterator *iterator,
+                            bool stacks, int64_t size);
 /* Rows of an element, on which its components must agree; -1 with an error. */
 int64_t coi_agreed_rows(co_context *ctx, co_value *const *leaves, size_t n);
 /* Row k of a tensor, without dimension 0, and rows [begin, begin + count); both share its

@@ -35,6 +35,7 @@ static const coi_dataset_ops generator_ops = {
     .dataset_size = sizeof(coi_stage),
     .iterator_size = sizeof(coi_stage_iterator),
     .next = generator_next,
+    .keeps = true,
     .position = coi_position_stage,
     .count = coi_count_unknown,
 };
@@ -113,6 +114,7 @@ static const coi_dataset_ops promised_ops = {
     .dataset_size = sizeof(coi_stage),
     .iterator_size = sizeof(coi_stage_iterator),
     .next = promised_next,
+    .keeps = true,
     .position = coi_position_stage,
     .with_inputs = coi_stage_with_inputs,
     .count = promised_count,

@@ -452,9 +452,10 @@ count_names(const co_dataset *dataset)
 
 #define INTERLEAVE(name_)                                                                          \
     .name = name_, .dataset_size = sizeof(coi_stage),                                              \
-    .iterator_size = sizeof(interleave_iterator), .costs = true, .next = interleave_next,          \
-    .open = interleave_open, .close = interleave_close, .position = interleave_position,           \
-    .with_inputs = coi_stage_with_inputs, .count = coi_count_unknown
+    .iterator_size = sizeof(interleave_iterator), .costs = true, .keeps = true,                    \
+    .next = interleave_next, .open = interleave_open, .close = interleave_close,                   \
+    .position = interleave_position, .with_inputs = coi_stage_with_inputs,                         \
+    .count = coi_count_unknown
 
 /* Threads go to the slots, and as many to spares; without threads nothing is ready before its
  * turn. */

@@ -105,13 +105,21 @@ count_made(const co_iterator *iterator, int64_t elements, co_value *const *leave
 int
 coi_iterator_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
-    int got;
+    const coi_dataset_ops *ops = iterator->dataset->ops;
+    uint64_t               made = ctx->cancel != NULL ? ctx->cancel->made : 0;
+    int                    got;
 
     if (coi_is_cancelled(ctx->cancel))
         return coi_cancelled(ctx);
-    got = iterator->dataset->ops->next(ctx, iterator, leaves);
+    got = ops->next(ctx, iterator, leaves);
+    if (got > 0 && ctx->cancel != NULL)
+        ++ctx->cancel->made;
     if (got > 0 && iterator->counts != NULL)
         count_made(iterator, 1, leaves);
+    /* A distributed dataset holds nothing between two steps: what it drops was made in this one. */
+    if (got < 0 && !ops->keeps && coi_was_cancelled(ctx) &&
+        (!ops->distributed || ctx->cancel->made != made))
+        coi_tear(ctx, iterator);
     return got;
 }
 
@@ -145,6 +153,8 @@ coi_cancel_init(coi_cancel *cancel)
     atomic_init(&cancel->is_set, false);
     coi_lock_init(&cancel->lock);
     cancel->watched = NULL;
+    cancel->made = 0;
+    cancel->torn_by = NULL;
 }
 
 /* Under the lock, so that the event lives while it is signalled. */
@@ -173,6 +183,19 @@ coi_cancelled(co_context *ctx)
 {
     coi_fail(ctx, CO_CANCELLED, "the iterator was cancelled; make another to begin anew");
     return COI_ERROR;
+}
+
+COI_RARE bool
+coi_was_cancelled(const co_context *ctx)
+{
+    return ctx->error.code == CO_CANCELLED && coi_is_cancelled(ctx->cancel);
+}
+
+COI_RARE void
+coi_tear(co_context *ctx, const co_iterator *iterator)
+{
+    if (ctx->cancel->torn_by == NULL)
+        ctx->cancel->torn_by = coi_stage_name(iterator->dataset);
 }
 
 COI_RARE void
@@ -243,8 +266,12 @@ coi_iterator_skip(co_context *ctx, co_iterator *iterator, int64_t n)
 {
     int64_t skipped = 0;
 
-    if (iterator->dataset->ops->skip != NULL)
-        return iterator->dataset->ops->skip(ctx, iterator, n);
+    if (iterator->dataset->ops->skip != NULL) {
+        skipped = iterator->dataset->ops->skip(ctx, iterator, n);
+        if (skipped < 0 && coi_was_cancelled(ctx)) /* how many were passed over is not known */
+            coi_tear(ctx, iterator);
+        return skipped;
+    }
     while (skipped < n) {
         int64_t got = drop_next(ctx, iterator);
 

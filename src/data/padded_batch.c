@@ -179,11 +179,11 @@ padded_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     const coi_stage_args *args = coi_args_of(iterator);
     const padded_dataset *padded = (const padded_dataset *)iterator->dataset;
     coi_pieces           *pieces = &((padded_iterator *)iterator)->pieces;
-    int64_t total = coi_pieces_collect(ctx, pieces, iterator->input, false, args->numbers[0]);
-    int     got = total < 0                                                ? COI_ERROR
-                  : total == 0 || (args->flag && total < args->numbers[0]) ? COI_END
-                                                                           : COI_ELEMENT;
+    int64_t total = coi_pieces_complete(ctx, pieces, iterator, false, args->numbers[0]);
+    int     got = total == 0 || (args->flag && total < args->numbers[0]) ? COI_END : COI_ELEMENT;
 
+    if (total < 0)
+        return COI_ERROR;
     for (size_t i = 0; got == COI_ELEMENT && i < pieces->num_leaves; ++i) {
         padding p = { .pieces = pieces,
                       .leaf = i,
@@ -198,6 +198,15 @@ padded_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     }
     coi_pieces_clear(&ctx->heap, pieces);
     return got;
+}
+
+/* As of batch: pieces are what was collected before a cancellation. */
+static bool
+padded_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+{
+    return coi_position_pieces(ctx, p, iterator->dataset->inputs[0],
+                               coi_args_of(iterator)->numbers[0] - 1,
+                               &((padded_iterator *)iterator)->pieces);
 }
 
 static int64_t
@@ -222,7 +231,8 @@ static const coi_dataset_ops padded_ops = {
     .close = padded_close,
     .destroy = padded_destroy,
     .with_inputs = padded_with_inputs,
-    .position = coi_position_none,
+    .keeps = true,
+    .position = padded_position,
     .count = padded_count,
     .shows = " of #0?5, remainder dropped;",
     .numbers = COI_STAGE_NUMBERS,

@@ -59,6 +59,7 @@ static const coi_dataset_ops parallel_map_ops = {
     .iterator_size = sizeof(parallel_iterator),
     .works_ahead = true,
     .next = parallel_next,
+    .keeps = true,
     .position = coi_ahead_position,
     .close = parallel_close,
     .with_inputs = coi_stage_with_inputs,

@@ -76,6 +76,25 @@ coi_pieces_collect(co_context *ctx, coi_pieces *pieces, co_iterator *input, bool
     return total;
 }
 
+/* Stacks are not kept: their rows are not elements of the input. They are broken off where there is
+ * something to skip in the middle of them, and nowhere else. */
+int64_t
+coi_pieces_complete(co_context *ctx, coi_pieces *pieces, const co_iterator *iterator, bool stacks,
+                    int64_t size)
+{
+    int64_t held = (int64_t)pieces->count;
+    int64_t got = coi_pieces_collect(ctx, pieces, iterator->input, stacks, size - held);
+
+    if (got >= 0)
+        return held + got;
+    if (!stacks && coi_was_cancelled(ctx))
+        return got;
+    if (pieces->count > 0 && coi_was_cancelled(ctx))
+        coi_tear(ctx, iterator);
+    coi_pieces_clear(&ctx->heap, pieces);
+    return got;
+}
+
 co_value *
 coi_row_at(co_context *ctx, co_value *tensor, int64_t k)
 {

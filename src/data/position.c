@@ -500,6 +500,14 @@ co_iterator_save(co_context *ctx, co_iterator *iterator)
                  "function of the pipeline; call it where co_next is called");
         return NULL;
     }
+    if (iterator->cancel.torn_by != NULL) {
+        coi_fail(ctx, CO_FAILED_PRECONDITION,
+                 "the iterator was cancelled while the stage %s made an element, and what it had "
+                 "gathered for it is gone; save before it is cancelled, or cancel it between two "
+                 "elements",
+                 iterator->cancel.torn_by);
+        return NULL;
+    }
     p.stage = coi_stage_name(iterator->dataset);
     p.untold = iterator->untold;
     ok = coi_position_bytes(ctx, &p, head, HEAD_SIZE) && position_whole(ctx, &p, iterator);

@@ -52,6 +52,7 @@ static const coi_dataset_ops prefetch_ops = {
     .iterator_size = sizeof(prefetch_iterator),
     .works_ahead = true,
     .next = prefetch_next,
+    .keeps = true,
     .position = coi_ahead_position,
     .close = coi_ahead_close,
     .with_inputs = coi_stage_with_inputs,

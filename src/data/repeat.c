@@ -140,6 +140,7 @@ static const coi_dataset_ops repeat_ops = {
     .iterator_size = sizeof(count_iterator),
     .next = repeat_next,
     .rows = repeat_rows,
+    .keeps = true,
     .position = count_position,
     .with_inputs = repeat_with_inputs,
     .tracks = COI_REMADE,
@@ -213,6 +214,7 @@ static const coi_dataset_ops take_ops = {
     .iterator_size = sizeof(count_iterator),
     .next = take_next,
     .rows = take_rows,
+    .keeps = true,
     .position = count_position,
     .with_inputs = take_with_inputs,
     .tracks = COI_REMADE,
@@ -231,7 +233,8 @@ co_dataset_take(co_context *ctx, co_dataset *input, int64_t count)
 
 /* --- skip --- */
 
-/* Pass over what is to be skipped. An element that fails is one of them. */
+/* Pass over what is to be skipped. An element that fails is one of them, unless nobody asked for
+ * it: after a cancellation. */
 static int
 skip_begin(co_context *ctx, co_iterator *iterator)
 {
@@ -242,7 +245,7 @@ skip_begin(co_context *ctx, co_iterator *iterator)
         int64_t step = iterator->input->dataset->ops->skip != NULL ? count - self->done : 1;
         int64_t got = coi_iterator_skip(ctx, iterator->input, step);
 
-        self->done += got < 0 ? 1 : got;
+        self->done += got >= 0 ? got : !coi_was_cancelled(ctx);
         if (got < step)
             return got < 0 ? COI_ERROR : COI_END;
     }
@@ -295,6 +298,7 @@ static const coi_dataset_ops skip_ops = {
     .iterator_size = sizeof(count_iterator),
     .next = skip_next,
     .rows = skip_rows,
+    .keeps = true,
     .position = count_position,
     .with_inputs = skip_with_inputs,
     .tracks = COI_REMADE,

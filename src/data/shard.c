@@ -14,7 +14,8 @@ typedef struct shard_dataset {
 typedef struct shard_iterator {
     co_iterator base;
     bool        begun;
-    int64_t     given; /* of the current block */
+    int64_t     given;  /* of the current block */
+    int64_t     passed; /* of the gap before the next */
 } shard_iterator;
 
 /* Whether every shard has an element, where it must: `num` elements are looked for. */
@@ -39,6 +40,34 @@ shard_check(co_context *ctx, const co_dataset *dataset)
     return found >= shard->num;
 }
 
+/* Elements before the next block of ours. */
+static int64_t
+gap_of(const co_iterator *iterator)
+{
+    const shard_dataset *shard = (const shard_dataset *)iterator->dataset;
+
+    return (((const shard_iterator *)iterator)->begun ? shard->num - 1 : shard->index) *
+           shard->block;
+}
+
+/* As skip does: an element that fails is one of them, one that was not asked for is not. */
+static int
+pass_gap(co_context *ctx, co_iterator *iterator)
+{
+    shard_iterator *self = (shard_iterator *)iterator;
+    int64_t         gap = gap_of(iterator);
+
+    while (self->passed < gap) {
+        int64_t step = iterator->input->dataset->ops->skip != NULL ? gap - self->passed : 1;
+        int64_t got = coi_iterator_skip(ctx, iterator->input, step);
+
+        self->passed += got >= 0 ? got : !coi_was_cancelled(ctx);
+        if (got < step)
+            return got < 0 ? COI_ERROR : COI_END;
+    }
+    return COI_ELEMENT;
+}
+
 /* Elements between ours are passed over before ours is needed, never after: the input is read no
  * further than that. */
 static int
@@ -51,13 +80,11 @@ shard_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     if (!self->begun && !shard_check(ctx, iterator->dataset))
         return COI_ERROR;
     if (!self->begun || self->given == shard->block) {
-        int64_t gap = (self->begun ? shard->num - 1 : shard->index) * shard->block;
-        int64_t skipped = gap > 0 ? coi_iterator_skip(ctx, iterator->input, gap) : 0;
-
-        if (skipped < gap)
-            return skipped < 0 ? COI_ERROR : COI_END;
+        got = pass_gap(ctx, iterator);
+        if (got != COI_ELEMENT)
+            return got;
         self->begun = true;
-        self->given = 0;
+        self->given = self->passed = 0;
     }
     got = coi_iterator_next(ctx, iterator->input, leaves);
     self->given += got > 0;
@@ -71,7 +98,8 @@ shard_position(co_context *ctx, co_iterator *iterator, coi_position *p)
 
     return coi_position_flag(ctx, p, &self->begun) &&
            coi_position_number(ctx, p, &self->given, 0,
-                               ((const shard_dataset *)iterator->dataset)->block);
+                               ((const shard_dataset *)iterator->dataset)->block) &&
+           coi_position_number(ctx, p, &self->passed, 0, gap_of(iterator));
 }
 
 COI_RARE static co_dataset *
@@ -93,6 +121,7 @@ static const coi_dataset_ops shard_ops = {
     .with_inputs = shard_with_inputs,
     .tracks = COI_REMADE,
     .check = shard_check,
+    .keeps = true,
     .position = shard_position,
     .shows = " #1 of #0>2, #2 at a time;",
     .numbers = offsetof(shard_dataset, num),

@@ -175,6 +175,7 @@ const coi_dataset_ops coi_shuffle_ops = {
     .open = shuffle_open,
     .close = shuffle_close,
     .with_inputs = shuffle_with_inputs, /* counts its passes anew */
+    .keeps = true,
     .position = shuffle_position,
     .shared_position = shuffle_shared,
     .fetch = shuffle_fetch,

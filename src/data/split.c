@@ -184,6 +184,7 @@ static const coi_dataset_ops split_ops = {
     .close = split_close,
     .destroy = split_destroy,
     .skip = split_skip,
+    .keeps = true,
     .position = split_position,
 };
 

@@ -104,6 +104,7 @@ static const coi_dataset_ops unbatch_ops = {
     .dataset_size = sizeof(coi_stage),
     .iterator_size = sizeof(unbatch_iterator),
     .next = unbatch_next,
+    .keeps = true,
     .position = unbatch_position,
     .open = coi_stage_open,
     .close = unbatch_close,

@@ -188,6 +188,7 @@ static const coi_dataset_ops unique_ops = {
     .iterator_size = sizeof(unique_iterator),
     .hides_files = true,
     .next = unique_next,
+    .keeps = true,
     .position = unique_position,
     .open = unique_open,
     .close = unique_close,

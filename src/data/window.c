@@ -182,7 +182,7 @@ fill(co_context *ctx, co_iterator *iterator)
         int64_t step = iterator->input->dataset->ops->skip != NULL ? self->base.index : 1;
 
         got = coi_iterator_skip(ctx, iterator->input, step);
-        self->base.index -= got < 0 ? 1 : got;
+        self->base.index -= got >= 0 ? got : !coi_was_cancelled(ctx);
         if (got < 0)
             return COI_ERROR;
         self->base.ended = got < step;
@@ -246,6 +246,7 @@ static const coi_dataset_ops window_ops = {
     .close = window_close,
     .with_inputs = coi_stage_with_inputs,
     .count = window_count,
+    .keeps = true,
     .position = window_position,
     .shows = " of #0?5, remainder dropped;, shift #1, stride #2",
     .numbers = COI_STAGE_NUMBERS,

@@ -12,6 +12,10 @@
 typedef struct zip_iterator {
     coi_stage_iterator base;
     co_iterator      **others; /* of inputs 1, 2, ... */
+    /* Before a cancellation, these inputs had given their part of an element; room for a whole
+     * one. */
+    size_t     num_held;
+    co_value **held;
 } zip_iterator;
 
 static size_t
@@ -37,11 +41,25 @@ zip_open(co_context *ctx, co_iterator *iterator)
     return CO_OK;
 }
 
+static size_t
+leaves_before(const co_dataset *dataset, size_t input)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < input; ++i)
+        n += dataset->inputs[i]->num_leaves;
+    return n;
+}
+
 static void
 zip_close(coi_heap *heap, co_iterator *iterator)
 {
     zip_iterator *self = (zip_iterator *)iterator;
 
+    if (self->held != NULL) {
+        coi_leaves_release(heap, self->held, leaves_before(iterator->dataset, self->num_held));
+        coi_small_free(heap, self->held, iterator->dataset->num_leaves * sizeof(*self->held));
+    }
     if (self->others == NULL)
         return;
     for (size_t i = 1; i < iterator->dataset->num_inputs; ++i)
@@ -61,33 +79,89 @@ checked(co_context *ctx, co_iterator *iterator)
     return true;
 }
 
+static bool
+has_room(co_context *ctx, co_iterator *iterator)
+{
+    zip_iterator *self = (zip_iterator *)iterator;
+
+    if (self->held == NULL)
+        self->held = coi_small_alloc(&ctx->heap,
+                                     iterator->dataset->num_leaves * sizeof(*self->held));
+    return self->held != NULL;
+}
+
+/* What the first inputs gave is for the element that is made in place of the one that was broken
+ * off. */
+static void
+hold(co_context *ctx, co_iterator *iterator, co_value **leaves, size_t num_inputs)
+{
+    zip_iterator *self = (zip_iterator *)iterator;
+    size_t        filled = leaves_before(iterator->dataset, num_inputs);
+
+    if (!has_room(ctx, iterator)) {
+        coi_leaves_release(&ctx->heap, leaves, filled);
+        coi_tear(ctx, iterator);
+        return;
+    }
+    memcpy(self->held, leaves, filled * sizeof(*leaves));
+    self->num_held = num_inputs;
+}
+
 /* The end of one is the end of all, for good. */
 static int
 zip_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
     zip_iterator *self = (zip_iterator *)iterator;
-    size_t        filled = 0;
+    size_t        at = self->num_held, filled = leaves_before(iterator->dataset, at);
     int           got = COI_ELEMENT;
 
     if (self->base.ended)
         return COI_END;
     if (!checked(ctx, iterator))
         return COI_ERROR;
-    for (size_t i = 0; i < iterator->dataset->num_inputs && got == COI_ELEMENT; ++i) {
-        got = coi_iterator_next(ctx, i == 0 ? iterator->input : self->others[i], leaves + filled);
-        if (got == COI_ELEMENT)
-            filled += iterator->dataset->inputs[i]->num_leaves;
+    if (at > 0)
+        memcpy(leaves, self->held, filled * sizeof(*leaves));
+    self->num_held = 0;
+    for (; at < iterator->dataset->num_inputs; ++at) {
+        got = coi_iterator_next(ctx, at == 0 ? iterator->input : self->others[at], leaves + filled);
+        if (got != COI_ELEMENT)
+            break;
+        filled += iterator->dataset->inputs[at]->num_leaves;
     }
-    if (got != COI_ELEMENT)
+    if (got < 0 && at > 0 && coi_was_cancelled(ctx))
+        hold(ctx, iterator, leaves, at);
+    else if (got != COI_ELEMENT)
         coi_leaves_release(&ctx->heap, leaves, filled);
     self->base.ended = got == COI_END;
     return got;
 }
 
 static bool
+held_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+{
+    const co_dataset *dataset = iterator->dataset;
+    zip_iterator     *self = (zip_iterator *)iterator;
+    int64_t           num_held = (int64_t)self->num_held;
+
+    if (!coi_position_number(ctx, p, &num_held, 0, (int64_t)dataset->num_inputs - 1))
+        return false;
+    if (num_held > 0 && !has_room(ctx, iterator)) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for an iterator (zip)");
+        return false;
+    }
+    for (size_t i = 0; i < (size_t)num_held; ++i) {
+        if (!coi_position_leaves(ctx, p, dataset->inputs[i],
+                                 self->held + leaves_before(dataset, i)))
+            return false;
+        self->num_held += !p->saves;
+    }
+    return true;
+}
+
+static bool
 zip_position(co_context *ctx, co_iterator *iterator, coi_position *p)
 {
-    bool ok = coi_position_stage(ctx, iterator, p);
+    bool ok = coi_position_stage(ctx, iterator, p) && held_position(ctx, iterator, p);
 
     for (size_t i = 1; ok && i < iterator->dataset->num_inputs; ++i)
         ok = coi_position_iterator(ctx, p, ((zip_iterator *)iterator)->others[i]);
@@ -118,6 +192,7 @@ static const coi_dataset_ops zip_ops = {
     .dataset_size = sizeof(coi_stage),
     .iterator_size = sizeof(zip_iterator),
     .next = zip_next,
+    .keeps = true,
     .position = zip_position,
     .open = zip_open,
     .close = zip_close,
@@ -247,6 +322,7 @@ static const coi_dataset_ops concatenate_ops = {
     .dataset_size = sizeof(coi_stage),
     .iterator_size = sizeof(coi_stage_iterator),
     .next = concatenate_next,
+    .keeps = true,
     .position = concatenate_position,
     .with_inputs = concatenate_with_inputs,
     .count = concatenate_count,
