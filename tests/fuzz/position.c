@@ -9,7 +9,7 @@
  */
 #include "files.h"
 
-enum { HEAD = 12, MOST_BYTES = 1 << 16, ELEMENTS = 12, PIPELINES = 16, DRAINED = 128 };
+enum { HEAD = 12, MOST_BYTES = 1 << 16, ELEMENTS = 12, PIPELINES = 18, DRAINED = 128 };
 
 static co_value *
 sum(co_context *ctx, co_value *args, void *user)
@@ -43,6 +43,18 @@ whole_window(co_context *ctx, co_value *window, void *user)
     return co_value_dataset(ctx, window);
 }
 
+/* Two iterators of one cache, whose elements are in the position once, and shuffles that are not
+ * asked again. */
+static co_dataset *
+rounds(co_context *ctx, co_dataset *range)
+{
+    co_dataset *drawn = co_dataset_take(ctx, co_dataset_shuffle(ctx, range, 5, 1, true), 6);
+    co_dataset *kept = co_dataset_cache(ctx, range), *parts[] = { kept, drawn, kept };
+    co_dataset *zip = co_dataset_zip(ctx, parts, 3);
+
+    return co_dataset_repeat(ctx, co_dataset_shuffle(ctx, zip, 8, 2, true), 2);
+}
+
 /* Stages that work ahead, or hold datasets or files. */
 static co_dataset *
 busy_pipeline(co_context *ctx, int which, co_dataset *range)
@@ -66,6 +78,11 @@ busy_pipeline(co_context *ctx, int which, co_dataset *range)
     case 12: return co_dataset_interleave(ctx, range, inner, NULL, NULL, &two);
     case 13: return co_dataset_csv(ctx, &file, 1, columns, 2, NULL);
     case 14: return co_dataset_text_lines(ctx, &file, 1, NULL);
+    case 16: return rounds(ctx, range);
+    case 17:
+        range = co_dataset_shard(ctx, co_dataset_map(ctx, range, twice, NULL, NULL), 3, 1);
+        return co_dataset_padded_batch(ctx, co_dataset_batch(ctx, range, 2, false), 2, NULL, NULL,
+                                       false);
     default: return co_dataset_cache(ctx, range);
     }
 }
