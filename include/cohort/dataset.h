@@ -41,9 +41,10 @@ CO_EXTERN_C_BEGIN
  * known after a function that makes elements.
  *
  * `spec` describes what a function returns, with specs as leaves (co_spec, co_type_spec), -1 for
- * dimensions that vary; NULL: it is that of the input. Host values are converted to it. Anything
- * else is refused when it comes: CO_TYPE for another structure or dtype, CO_INVALID_ARGUMENT for a
- * shape.
+ * dimensions that vary; NULL: it is that of the input. Host values are converted to it (integers to
+ * every number, floats to floating ones, bools and strings to themselves). Anything else is refused
+ * when it comes: CO_TYPE for another structure or dtype, CO_INVALID_ARGUMENT for a shape, or for a
+ * number that the dtype cannot hold.
  *
  * Working ahead. Three things make elements before they are asked for, on threads of the iterator
  * ("co-input"): co_dataset_prefetch, parallel calls of map and interleave, and distributed datasets
@@ -182,7 +183,10 @@ CO_API co_dataset *co_dataset_skip(co_context *ctx, co_dataset *input, int64_t c
  * size is that of the inputs if they agree.
  */
 CO_API co_dataset *co_dataset_zip(co_context *ctx, co_dataset *const *inputs, size_t num_inputs);
-/** Tuples of a number (int64, from start) and the element. */
+/**
+ * Tuples of a number (int64, from start) and the element. CO_INVALID_ARGUMENT if numbers would go
+ * beyond 2^63 - 2: at once if it is known how many elements there are, else from co_next.
+ */
 CO_API co_dataset *co_dataset_enumerate(co_context *ctx, co_dataset *input, int64_t start);
 /**
  * All elements of the first, then all of the second. CO_TYPE unless structures and dtypes agree;
@@ -193,8 +197,9 @@ CO_API co_dataset *co_dataset_concatenate(co_context *ctx, co_dataset *first, co
  * `size` consecutive elements as one, filled up at the end of their dimensions to a common shape.
  * shapes: specs like those of an element, -1 for the longest of each batch; NULL: all the longest.
  * values: what to fill with, one scalar, or one for each component; NULL: zeros and empty strings.
- * CO_INVALID_ARGUMENT for a size below 1, CO_TYPE for shapes or values that do not fit the element;
- * from co_next CO_DATA_LOSS when an element is larger than its shape.
+ * CO_INVALID_ARGUMENT for a size below 1, or a number in values that the dtype cannot hold; CO_TYPE
+ * for other shapes or values that do not fit the element; from co_next CO_DATA_LOSS when an element
+ * is larger than its shape.
  */
 CO_API co_dataset *co_dataset_padded_batch(co_context *ctx, co_dataset *input, int64_t size,
                                            co_value *shapes, co_value *values, bool drop_remainder);

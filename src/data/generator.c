@@ -5,6 +5,8 @@
  */
 #include "data/position.h"
 
+#include <stdio.h>
+
 /* --- from_generator --- */
 
 static int
@@ -75,12 +77,15 @@ co_dataset_apply(co_context *ctx, co_dataset *input, co_apply_fn fn, void *user)
 static int
 wrong_count(co_context *ctx, co_iterator *iterator, const char *relation, int64_t seen)
 {
+    int64_t promised = coi_args_of(iterator)->numbers[0];
+    char    number[48] = "an endless number was";
+
     ((coi_stage_iterator *)iterator)->ended = true;
+    if (promised >= 0)
+        snprintf(number, sizeof(number), "%lld were", (long long)promised);
     coi_fail(ctx, CO_FAILED_PRECONDITION,
-             "%s: the input has %s %lld elements, %lld were promised; promise what "
-             "it has",
-             coi_stage_name(iterator->dataset), relation, (long long)seen,
-             (long long)coi_args_of(iterator)->numbers[0]);
+             "%s: the input has %s %lld elements, %s promised; promise what it has",
+             coi_stage_name(iterator->dataset), relation, (long long)seen, number);
     return COI_ERROR;
 }
 

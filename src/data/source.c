@@ -209,13 +209,34 @@ stack_items(co_context *ctx, const co_value *list)
     return stacked;
 }
 
+/* Whether a host value is of a kind that becomes the dtype. Operators call it a wrong argument;
+ * where a spec says what elements are, it is one of another dtype. */
+static bool
+check_host(co_context *ctx, const co_value *leaf, co_dtype dtype)
+{
+    const coi_dtype_info *to = &coi_dtypes[dtype];
+    bool                  becomes = true;
+
+    switch (leaf->kind) {
+    case CO_KIND_INT: becomes = to->integer || to->floating; break;
+    case CO_KIND_FLOAT: becomes = to->floating; break;
+    case CO_KIND_BOOL: becomes = dtype == CO_BOOL; break;
+    case CO_KIND_STRING: becomes = dtype == CO_STRING; break;
+    default: break;
+    }
+    if (!becomes)
+        coi_fail(ctx, CO_TYPE, "%s does not convert to %s; give a value of that dtype",
+                 coi_a_kind(leaf->kind), co_dtype_name(dtype));
+    return becomes;
+}
+
 co_value *
 coi_data_tensor(co_context *ctx, co_value *leaf, co_dtype dtype)
 {
     co_device *device = coi_data_device(ctx);
     co_value  *tensor, *here;
 
-    if (device == NULL)
+    if (device == NULL || (dtype != CO_DTYPE_NONE && !check_host(ctx, leaf, dtype)))
         return NULL;
     if (leaf->kind == CO_KIND_LIST && !is_numbers(leaf))
         return stack_items(ctx, leaf);

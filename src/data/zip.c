@@ -107,6 +107,24 @@ hold(co_context *ctx, co_iterator *iterator, co_value **leaves, size_t num_input
     self->num_held = num_inputs;
 }
 
+/* The numbers of an enumeration have ended: so must the input. Said once; then the end. */
+static int
+out_of_numbers(co_context *ctx, co_iterator *iterator, co_value **leaves)
+{
+    zip_iterator *self = (zip_iterator *)iterator;
+    int           got = coi_iterator_next(ctx, self->others[1], leaves);
+
+    if (got != COI_ELEMENT)
+        return got;
+    coi_leaves_release(&ctx->heap, leaves, iterator->dataset->inputs[1]->num_leaves);
+    self->base.ended = true;
+    coi_fail(ctx, CO_INVALID_ARGUMENT,
+             "%s: there is another element behind the largest number, %lld; begin with a smaller "
+             "number",
+             coi_stage_name(iterator->dataset), (long long)INT64_MAX - 1);
+    return COI_ERROR;
+}
+
 /* The end of one is the end of all, for good. */
 static int
 zip_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
@@ -127,6 +145,11 @@ zip_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
         if (got != COI_ELEMENT)
             break;
         filled += iterator->dataset->inputs[at]->num_leaves;
+    }
+    if (got == COI_END && at == 0 && coi_args_of(iterator)->flag) {
+        got = out_of_numbers(ctx, iterator, leaves);
+        if (got < 0)
+            return got;
     }
     if (got < 0 && at > 0 && coi_was_cancelled(ctx))
         hold(ctx, iterator, leaves, at);
@@ -252,6 +275,14 @@ co_dataset_enumerate(co_context *ctx, co_dataset *input, int64_t start)
     COI_ENTER(ctx, "dataset_enumerate", NULL);
     if (!coi_check_input(ctx, input, 2, "input"))
         return NULL;
+    if (input->cardinality > 0 && start > INT64_MAX - input->cardinality) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "argument 3 (start) is %lld; with %lld elements it is at most %lld, so that the "
+                 "last number is below 2^63 - 1",
+                 (long long)start, (long long)input->cardinality,
+                 (long long)(INT64_MAX - input->cardinality));
+        return NULL;
+    }
     /* Half of the numbers fit in a count; they outlast every input. */
     pair[0] = co_dataset_range(ctx, start, start > 0 ? INT64_MAX : start + INT64_MAX, 1);
     pair[1] = input;

@@ -369,6 +369,10 @@ CO_TEST(padded_batches_refuse_what_does_not_fit, "")
 
     CO_EXPECT_NULL(co_dataset_padded_batch(ctx, NULL, 2, NULL, NULL, false));
     CO_EXPECT_ERROR(ctx, CO_VALUE, "input");
+    CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, NULL, co_float(ctx, 1.5), false));
+    CO_EXPECT_ERROR(ctx, CO_TYPE, "a host float does not convert to int64");
+    CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, NULL, co_string(ctx, "-"), false));
+    CO_EXPECT_ERROR(ctx, CO_TYPE, "a host string does not convert to int64");
     CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 0, NULL, NULL, false));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 3 (size) is 0");
     CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, co_int(ctx, 1), NULL, false));
@@ -515,7 +519,7 @@ CO_TEST(a_promised_cardinality_is_kept_or_an_error, "")
     CO_EXPECT_NULL(co_next(ctx, one)); /* it was said */
     CO_EXPECT_OK(ctx);
     data_elements(ctx, co_dataset_assert_cardinality(ctx, evens, CO_INFINITE), 9, text);
-    CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "only 2 elements");
+    CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "only 2 elements, an endless number was promised");
     CO_EXPECT_NULL(co_dataset_assert_cardinality(ctx, evens, -3));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 3 (cardinality) is -3");
     CO_EXPECT_NULL(co_dataset_assert_cardinality(ctx, NULL, 1));

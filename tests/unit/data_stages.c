@@ -60,6 +60,51 @@ CO_TEST(stages_give_their_elements_spec_cardinality_and_batch_size, "")
         }
 }
 
+/* A shard whose gap has an element that fails goes on with its own elements. */
+static co_value *
+no_three(co_context *ctx, co_value *x, void *user)
+{
+    (void)user;
+    if (co_item_int(ctx, x) == 3)
+        co_fail(ctx, CO_INTERNAL, "three");
+    return x;
+}
+
+CO_TEST(an_element_that_fails_between_those_of_a_shard_is_one_of_them, "")
+{
+    co_dataset  *mapped = co_dataset_map(ctx, co_dataset_range(ctx, 0, 9, 1), no_three, NULL, NULL);
+    co_iterator *iterator = co_iterate(ctx, co_dataset_shard(ctx, mapped, 3, 1));
+    char         text[DATA_TEXT];
+
+    CO_EXPECT_STR(data_rest(ctx, iterator, 9, text), "1");
+    CO_EXPECT_ERROR(ctx, CO_INTERNAL, "three");
+    CO_EXPECT_STR(data_rest(ctx, iterator, 9, text), "4 7");
+    CO_EXPECT_OK(ctx);
+}
+
+CO_TEST(an_enumeration_does_not_end_before_its_input, "")
+{
+    co_dataset  *evens = data_pipeline(ctx, "range(6).even"); /* nobody knows how many */
+    co_iterator *iterator = co_iterate(ctx, co_dataset_enumerate(ctx, evens, INT64_MAX - 2));
+    char         text[DATA_TEXT];
+
+    CO_EXPECT_NULL(co_dataset_enumerate(ctx, co_dataset_range(ctx, 0, 10, 1), INT64_MAX - 2));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
+                    "argument 3 (start) is 9223372036854775805; with 10 elements it is at most "
+                    "9223372036854775797");
+    CO_EXPECT_STR(data_rest(ctx, iterator, 9, text),
+                  "(9223372036854775805,0) (9223372036854775806,2)");
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "the largest number, 9223372036854775806");
+    CO_EXPECT_NULL(co_next(ctx, iterator)); /* it was said */
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_STR(data_elements(ctx, co_dataset_enumerate(ctx, evens, INT64_MAX - 3), 9, text),
+                  "(9223372036854775804,0) (9223372036854775805,2) (9223372036854775806,4)");
+    evens = co_dataset_range(ctx, 0, 2, 1);
+    CO_EXPECT_STR(data_elements(ctx, co_dataset_enumerate(ctx, evens, INT64_MAX - 2), 9, text),
+                  "(9223372036854775805,0) (9223372036854775806,1)");
+    CO_EXPECT_OK(ctx);
+}
+
 /* --- functions --- */
 
 /* A tuple of the element as float32 and a host number. */
@@ -104,6 +149,34 @@ as_nothing(co_context *ctx, co_value *x, void *user)
 {
     (void)ctx, (void)x, (void)user;
     return NULL;
+}
+
+static co_value *
+as_host(co_context *ctx, co_value *x, void *user)
+{
+    switch (co_item_int(ctx, x)) {
+    case 0: return co_string(ctx, "text");
+    case 1: return co_float(ctx, 2.0);
+    case 2: return co_bool(ctx, true);
+    default: return co_int(ctx, *(const int64_t *)user);
+    }
+}
+
+CO_TEST(host_values_of_another_dtype_than_the_spec_says_are_refused, "")
+{
+    static int64_t large = 300;
+    co_dataset    *range = co_dataset_range(ctx, 0, 4, 1);
+    co_value      *small = co_spec(ctx, CO_INT8, NULL, 0);
+    co_iterator   *iterator = co_iterate(ctx, co_dataset_map(ctx, range, as_host, &large, small));
+
+    CO_EXPECT_NULL(co_next(ctx, iterator));
+    CO_EXPECT_ERROR(ctx, CO_TYPE, "map of element 0: a host string does not convert to int8");
+    CO_EXPECT_NULL(co_next(ctx, iterator));
+    CO_EXPECT_ERROR(ctx, CO_TYPE, "map of element 1: a host float does not convert to int8");
+    CO_EXPECT_NULL(co_next(ctx, iterator));
+    CO_EXPECT_ERROR(ctx, CO_TYPE, "map of element 2: a host bool does not convert to int8");
+    CO_EXPECT_NULL(co_next(ctx, iterator));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "the number 300 does not fit in int8");
 }
 
 CO_TEST(map_refuses_what_its_spec_does_not_say, "DS-ITER-8")
