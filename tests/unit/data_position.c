@@ -1122,18 +1122,21 @@ CO_TEST(iterators_of_one_cache_are_saved_at_once, "")
 static bool
 save_and_restore(co_context *ctx)
 {
-    static const make_fn makes[] = { reshuffled, scanned, interleaved, unique, concatenated,
-                                     scheduled,  split,   unbatched,   zipped, slices };
+    static const make_fn makes[] = {
+        reshuffled, scanned,   interleaved, unique, concatenated,        scheduled,
+        split,      unbatched, zipped,      slices, rounds_of_kept_pairs
+    };
 
     for (size_t i = 0; i < sizeof(makes) / sizeof(makes[0]) && co_ok(ctx); ++i)
         CO_BLOCK(ctx) {
             co_dataset  *dataset = makes[i](ctx);
             co_iterator *iterator = co_iterate(ctx, dataset);
 
-            co_next(ctx, iterator);
-            co_next(ctx, iterator);
-            iterator = co_iterator_restore(ctx, dataset, co_iterator_save(ctx, iterator));
-            co_next(ctx, iterator);
+            for (int at = 0; at < 9; ++at) {
+                if (at == 2 || at == 8) /* in the first round, and in the second */
+                    iterator = co_iterator_restore(ctx, dataset, co_iterator_save(ctx, iterator));
+                co_next(ctx, iterator);
+            }
         }
     return co_ok(ctx);
 }
