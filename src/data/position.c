@@ -255,7 +255,8 @@ coi_position_pieces(co_context *ctx, coi_position *p, const co_dataset *like, in
 
         if (room == NULL || !coi_position_leaves(ctx, p, like, room))
             return false;
-        pieces->count += !p->saves;
+        if (!p->saves) /* a store of a cache may be saved by others at the same time */
+            ++pieces->count;
     }
     return true;
 }

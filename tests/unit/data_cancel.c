@@ -196,9 +196,10 @@ CO_TEST_WITH(what_is_cancelled_and_saved_has_lost_nothing, "", "cpus=2")
         int  calls = 0, num_refused = 0;
         bool cancelled = true;
 
-        data_elements(ctx, pipeline(ctx, which), MOST, whole);
+        CO_BLOCK(ctx) /* its threads end with it */
+            data_elements(ctx, pipeline(ctx, which), MOST, whole);
         while (cancelled)
-            CO_BLOCK(ctx) { /* its threads end with it */
+            CO_BLOCK(ctx) {
                 cancelled = stop_and_go_on(ctx, which, ++calls, text, &refused);
                 num_refused += refused;
                 if (refused && may_refuse(which))
