@@ -20,7 +20,7 @@ template <typename... arguments> char (&co_counted(const arguments &...))[sizeof
 
 CO_EXTERN_C_BEGIN
 
-/** A tensor has 0 to 8 dimensions. */
+/** A tensor has 0 to 8 dimensions, whose product, zeros aside, is less than 2^63. */
 #define CO_MAX_DIMS 8
 
 typedef enum co_dtype {

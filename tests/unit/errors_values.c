@@ -94,7 +94,7 @@ CO_TEST(slices_that_are_no_tensor, "GEN-ERR-4")
 {
     static const int64_t good[] = { 3, 2 }, wide[] = { 3, 4 }, negative[] = { -3, 2 };
     static const int64_t huge[] = { INT64_MAX, 2 },
-                         vast[] = { 0, INT64_C(1) << 40, INT64_C(1) << 40 };
+                         vast[] = { 0, (int64_t)1 << 31, (int64_t)1 << 31 };
     co_value *none = co_zeros(ctx, CO_INT64, CO_SHAPE(0)), *empty;
 
     WRONG(co_to_tensor(ctx, slices_of(ctx, 3, good), CO_DTYPE_NONE), CO_INVALID_ARGUMENT,
@@ -105,7 +105,7 @@ CO_TEST(slices_that_are_no_tensor, "GEN-ERR-4")
     WRONG(co_to_tensor(ctx, slices_of(ctx, 0, negative), CO_DTYPE_NONE), CO_INVALID_ARGUMENT, "-3");
     WRONG(co_to_tensor(ctx, slices_of(ctx, 0, huge), CO_DTYPE_NONE), CO_INVALID_ARGUMENT,
           "9223372036854775807");
-    /* No row at all, of a size whose product overflows. */
+    /* No row at all, of a size whose bytes overflow. */
     empty = co_slices(ctx, co_zeros(ctx, CO_FLOAT32, vast, 3), none,
                       co_tensor(ctx, CO_INT64, CO_SHAPE(3), vast));
     CO_EXPECT_INT(co_num_elements(ctx, co_to_tensor(ctx, empty, CO_DTYPE_NONE)), 0);

@@ -73,18 +73,21 @@ CO_TEST(heads_of_arrays, "GEN-ERR-5")
     files_clean();
 }
 
-/* What an empty array has in its other dimensions cannot be multiplied. */
+/* An empty array may be larger than memory in its other dimensions, as long as they can be
+ * multiplied. */
 CO_TEST(empty_arrays_of_large_dimensions, "")
 {
+    static const char *const empty[] = {
+        "{'descr': '<i8', 'fortran_order': True, 'shape': (2147483648,2147483648,0), }",
+        "{'descr': '<i8', 'fortran_order': True, 'shape': (4294967296,4294967296,0), }"
+    };
     char      path[FILES_PATH];
-    co_value *array = co_load_npy(ctx,
-                                  write_npy("{'descr': '<i8', 'fortran_order': True, "
-                                            "'shape': (4294967296,4294967296,4294967296,0), }",
-                                            0, path),
-                                  NULL);
+    co_value *array = co_load_npy(ctx, write_npy(empty[0], 0, path), NULL);
 
-    CO_EXPECT_INT(co_dim(ctx, array, 2), (int64_t)1 << 32);
-    CO_EXPECT_INT(co_dim(ctx, array, 3), 0);
+    CO_EXPECT_INT(co_dim(ctx, array, 1), (int64_t)1 << 31);
+    CO_EXPECT_INT(co_dim(ctx, array, 2), 0);
+    CO_EXPECT_NULL(co_load_npy(ctx, write_npy(empty[1], 0, path), NULL));
+    CO_EXPECT_ERROR(ctx, CO_VALUE, "larger than memory");
     files_clean();
 }
 

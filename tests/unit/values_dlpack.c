@@ -155,13 +155,13 @@ CO_TEST(bools_that_are_not_0_or_1_are_copied, "")
 
 CO_TEST(tensors_without_elements_need_no_memory, "")
 {
-    int64_t    shape[3] = { 3, 0, INT64_MAX };
+    int64_t    shape[3] = { 2, 0, INT64_MAX / 2 };
     int        deletes = 0;
     dl_managed lent = lend(NULL, shape, 3, &deletes);
     co_value  *x = co_from_dlpack(ctx, &lent);
 
     CO_EXPECT_INT(co_num_elements(ctx, x), 0);
-    CO_EXPECT_INT(co_dim(ctx, x, 0), 3);
+    CO_EXPECT_INT(co_dim(ctx, x, 0), 2);
     CO_EXPECT_INT(deletes, 1);
 }
 
