@@ -644,8 +644,8 @@ CO_API size_t co_iterator_stats_format(co_context *ctx, co_iterator *iterator, c
  *
  * A program that is told to stop may cancel and then save: what stages have gathered for an element
  * that is broken off is part of the position, and is given after restoring. Two kinds of stages
- * drop it: co_dataset_rebatch, and distributed datasets when some replicas have got their part of a
- * step and others have not. co_iterator_save refuses what was cancelled there; it never leaves
+ * drop it: co_dataset_rebatch, and steps of distributed datasets that several workers make
+ * together. co_iterator_save refuses what was cancelled there; it never leaves
  * elements out. Where that matters, save before cancelling, or cancel between two elements.
  */
 CO_API co_code   co_iterator_cancel(co_context *ctx, co_iterator *iterator);

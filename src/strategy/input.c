@@ -102,6 +102,7 @@ input_close(coi_heap *heap, co_iterator *iterator)
 
     if (self->sources == NULL)
         return;
+    coi_leaves_release(heap, self->parts, num_parts);
     for (size_t i = 0; i < iterator->dataset->num_inputs; ++i)
         coi_unref(heap, self->sources[i]);
     coi_small_free(heap, self->sources, nbytes);
@@ -143,6 +144,17 @@ drop_parts(co_context *ctx, co_iterator *iterator)
     coi_leaves_release(&ctx->heap, ((input_iterator *)iterator)->parts, n);
 }
 
+/* Whether a replica has its part of a step already, which was cancelled before others had theirs.
+ */
+static bool
+has_part(const co_iterator *iterator, size_t replica)
+{
+    size_t num_leaves = iterator->dataset->num_leaves;
+
+    return num_leaves > 0 &&
+           ((const input_iterator *)iterator)->parts[replica * num_leaves] != NULL;
+}
+
 /* Let every replica, in order, take its element. Returns how many got one; *rows is what they hold
  * together. */
 static int
@@ -156,7 +168,8 @@ fetch(co_context *ctx, co_iterator *iterator, int64_t *rows)
     for (int r = 0; r < num_local(iterator); ++r) {
         co_iterator *source = self->sources[iterator->dataset->num_inputs > 1 ? r : 0];
         co_value   **part = self->parts + (size_t)r * num_leaves;
-        int          got = coi_iterator_next(ctx, source, part);
+        int          got = has_part(iterator, (size_t)r) ? COI_ELEMENT
+                                                         : coi_iterator_next(ctx, source, part);
 
         if (got < 0)
             return COI_ERROR;
@@ -361,6 +374,19 @@ drop_step(co_context *ctx, co_iterator *iterator, int served, int64_t rows)
         (long long)rows, served, num_local(iterator));
 }
 
+/* After a cancellation, what some replicas have got is part of the position. Of several workers the
+ * others drop theirs, so there the step is lost for all. */
+static bool
+keep_parts(co_context *ctx, co_iterator *iterator)
+{
+    if (!coi_was_cancelled(ctx))
+        return false;
+    if (((input_dataset *)iterator->dataset)->strategy->num_workers == 1)
+        return true;
+    coi_tear(ctx, iterator);
+    return false;
+}
+
 static int
 input_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
@@ -381,7 +407,8 @@ input_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
         total = -1;
     }
     if (total < 0) {
-        drop_parts(ctx, iterator);
+        if (!keep_parts(ctx, iterator))
+            drop_parts(ctx, iterator);
         self->ended = total == -1;
         return self->ended ? COI_END : COI_ERROR;
     }
@@ -393,6 +420,18 @@ input_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     return COI_ELEMENT;
 }
 
+static bool
+part_position(co_context *ctx, co_iterator *iterator, coi_position *p, size_t replica)
+{
+    const co_dataset *dataset = iterator->dataset;
+    const co_dataset *source = dataset->inputs[dataset->num_inputs > 1 ? replica : 0];
+    co_value        **part = ((input_iterator *)iterator)->parts + replica * dataset->num_leaves;
+    bool              is_there = has_part(iterator, replica);
+
+    return coi_position_flag(ctx, p, &is_there) &&
+           (!is_there || coi_position_leaves(ctx, p, source, part));
+}
+
 /* Of this worker: every one saves and restores its own. */
 static bool
 input_position(co_context *ctx, co_iterator *iterator, coi_position *p)
@@ -400,6 +439,8 @@ input_position(co_context *ctx, co_iterator *iterator, coi_position *p)
     input_iterator *self = (input_iterator *)iterator;
     bool            ok = coi_position_flag(ctx, p, &self->ended);
 
+    for (size_t r = 0; ok && r < (size_t)num_local(iterator); ++r)
+        ok = part_position(ctx, iterator, p, r);
     for (size_t i = 0; ok && i < iterator->dataset->num_inputs; ++i)
         ok = coi_position_iterator(ctx, p, self->sources[i]);
     return ok;
@@ -420,6 +461,7 @@ static const coi_dataset_ops input_ops = {
     .iterator_size = sizeof(input_iterator),
     .distributed = true,
     .next = input_next,
+    .keeps = true,
     .position = input_position,
     .open = input_open,
     .close = input_close,

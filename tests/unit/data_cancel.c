@@ -156,7 +156,7 @@ pipeline(co_context *ctx, int which)
 static bool
 may_refuse(int which)
 {
-    return which == REBATCHED || which == DISTRIBUTED;
+    return which == REBATCHED;
 }
 
 /* The elements up to the cancellation in call number `calls`, and those behind the position that is
