@@ -215,7 +215,7 @@ CO_TEST_BARE(shapes_are_checked_before_anything_is_made, "")
     } cases[] = {
         { { 0 }, 0, 4, CO_OK, 1 },
         { { 2, 3 }, 2, 4, CO_OK, 6 },
-        { { 0, INT64_MAX }, 2, 8, CO_OK, 0 }, /* no element, so no memory */
+        { { 0, INT64_MAX }, 2, 8, CO_OK, 0 },                  /* no element, so no memory */
         { { 0, INT64_MAX, 2 }, 3, 8, CO_INVALID_ARGUMENT, 0 }, /* but products are taken */
         { { INT64_MAX, INT64_MAX, 0 }, 3, 8, CO_INVALID_ARGUMENT, 0 },
         { { -1 }, 1, 4, CO_INVALID_ARGUMENT, 0 },
