@@ -82,17 +82,26 @@ static void
 stream_span(const binary_job *job, char *out, const char *x, const char *y, int64_t n,
             coi_pairing pairing)
 {
-    size_t         step_x = pairing == COI_PAIR_ONE_X ? 0 : job->size;
-    size_t         step_y = pairing == COI_PAIR_ONE_Y ? 0 : job->size;
-    coi_lane_block result;
+    size_t          step_x = pairing == COI_PAIR_ONE_X ? 0 : job->size;
+    size_t          step_y = pairing == COI_PAIR_ONE_Y ? 0 : job->size;
+    int64_t         most = (int64_t)(COI_STREAM_BLOCK / job->out_size);
+    coi_stream_area area;
 
-    for (int64_t i = 0; i < n; i += COI_LANE_BLOCK) {
-        int64_t m = n - i < COI_LANE_BLOCK ? n - i : COI_LANE_BLOCK;
+    for (int64_t i = 0; i < n; i += most) {
+        int64_t m = n - i < most ? n - i : most;
+        char   *to = out + (size_t)i * job->out_size, *block = coi_stream_block(&area, to);
 
-        job->loop(result.bytes, x + (size_t)i * step_x, y + (size_t)i * step_y, m, pairing);
-        coi_stream(out + (size_t)i * job->out_size, result.bytes, (size_t)m * job->out_size);
+        job->loop(block, x + (size_t)i * step_x, y + (size_t)i * step_y, m, pairing);
+        coi_stream(to, block, (size_t)m * job->out_size);
     }
-    coi_stream_end();
+}
+
+/* The end of a chunk. */
+static void
+finish_chunk(const binary_job *job)
+{
+    if (job->streams)
+        coi_stream_end();
 }
 
 /* n elements one after the other. */
@@ -121,6 +130,7 @@ flat_chunk(void *arg, int64_t chunk)
     const char       *y = job->y + (job->pairing == COI_PAIR_ONE_Y ? 0 : (size_t)begin * job->size);
 
     span(job, job->out + (size_t)begin * job->out_size, x, y, n, job->pairing);
+    finish_chunk(job);
 }
 
 static co_code
@@ -152,6 +162,7 @@ row_chunk(void *arg, int64_t chunk)
              width, job->pairing);
         coi_cursor_next(walk, &cursor);
     }
+    finish_chunk(job);
 }
 
 /*
@@ -191,6 +202,7 @@ tile_chunk(void *arg, int64_t chunk)
 
         span(job, job->out + (size_t)(row * width) * job->out_size, x, y, n * width, COI_PAIR_BOTH);
     }
+    finish_chunk(job);
 }
 
 static co_code

@@ -10,9 +10,25 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* More than the last-level cache of a core's group has on today's machines. */
 #define COI_STREAM_BYTES ((size_t)32 << 20)
+
+/*
+ * Where a loop fills a block before it is streamed. Processors take a load and a store whose
+ * addresses are alike in their last 12 bits for the same memory, and wait; so the block lies half a
+ * page from its place, and from operands that begin where the result does.
+ */
+#define COI_STREAM_BLOCK ((size_t)512)
+typedef struct coi_stream_area {
+    _Alignas(64) char bytes[4096 + COI_STREAM_BLOCK];
+} coi_stream_area;
+static inline char *
+coi_stream_block(coi_stream_area *area, const void *to)
+{
+    return area->bytes + (((uintptr_t)to + 2048 - (uintptr_t)area->bytes) & 4095 & ~(uintptr_t)63);
+}
 
 /* Copy a block; best where `to` and nbytes are multiples of 16. */
 void coi_stream(void *to, const void *from, size_t nbytes);

@@ -54,14 +54,16 @@ convert_span(const unary_job *job, const char *x, char *out, int64_t n)
 static void
 stream_span(const unary_job *job, const char *x, char *out, int64_t n)
 {
-    size_t         size = coi_dtypes[job->dtype].size;
-    coi_lane_block result;
+    size_t          size = coi_dtypes[job->dtype].size;
+    int64_t         most = (int64_t)(COI_STREAM_BLOCK / size);
+    coi_stream_area area;
 
-    for (int64_t i = 0; i < n; i += COI_LANE_BLOCK) {
-        int64_t m = n - i < COI_LANE_BLOCK ? n - i : COI_LANE_BLOCK;
+    for (int64_t i = 0; i < n; i += most) {
+        int64_t m = n - i < most ? n - i : most;
+        char   *to = out + (size_t)i * size, *block = coi_stream_block(&area, to);
 
-        job->loop(result.bytes, x + (size_t)i * size, m);
-        coi_stream(out + (size_t)i * size, result.bytes, (size_t)m * size);
+        job->loop(block, x + (size_t)i * size, m);
+        coi_stream(to, block, (size_t)m * size);
     }
     coi_stream_end();
 }
