@@ -53,13 +53,15 @@ endif()
 # operators that only call others, what waits for a disk, what runs once.
 set(fast_sources
     "base/(event|lock|memory|team|thread|wire)" "device/[^/]*pool" "device/cpu/.*" "value/(cell|dtype|heap|structure|tensor)"
-    "context/(check|context|convert|device|error|look|make|modes|structures|tape)" "ops/[^/]*" "variable/variable"
+    "context/(check|context|convert|error|make|modes|structures|tape)" "ops/[^/]*" "variable/variable"
     "io/(crc32c|example|frame|source)" "data/(batch|iterator|pieces|rebatch|repeat|shard|shuffle|source|split)"
-    "collective/(all_reduce|kernels|tree|local/ranks|self/self)" "strategy/(all_reduce|crew|meeting|merge|recorder|reduce|run|scope|steps|update|variables)" "train/[^/]*")
+    "collective/(all_reduce|kernels|tree|local/ranks|self/self)" "strategy/(all_reduce|crew|meeting|merge|recorder|reduce|run|scope|variables)" "train/[^/]*")
 list(JOIN fast_sources "|" fast_pattern)
 set(small_sources ${COHORT_SOURCES})
 list(FILTER small_sources EXCLUDE REGEX "/src/(${fast_pattern})[.]c$")
-list(APPEND small_sources "${PROJECT_SOURCE_DIR}/src/ops/norm.c" "${PROJECT_SOURCE_DIR}/src/ops/doubles.c")
+foreach(name IN ITEMS call conv2d cross_entropy doubles norm)
+    list(APPEND small_sources "${PROJECT_SOURCE_DIR}/src/ops/${name}.c")
+endforeach()
 set_source_files_properties(${small_sources} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-Os>")
 
 cohort_add_objects(cohort_objects ${COHORT_SOURCES})
