@@ -154,7 +154,7 @@ cache_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     if (got == COI_END)
         return publish(ctx, iterator);
     if (got < 0) {
-        self->is_spoilt = !coi_was_cancelled(ctx);
+        self->is_spoilt = self->is_spoilt || !coi_was_cancelled(ctx);
         return got;
     }
     if (collect(ctx, iterator, leaves))

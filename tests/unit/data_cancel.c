@@ -214,3 +214,49 @@ CO_TEST_WITH(what_is_cancelled_and_saved_has_lost_nothing, "", "cpus=2")
     }
     co_close(stop.side);
 }
+
+static co_value *
+all_but_two(co_context *ctx, co_value *x, void *user)
+{
+    (void)user;
+    if (co_item_int(ctx, x) != 2)
+        return co_identity(ctx, x);
+    co_fail(ctx, CO_INVALID_ARGUMENT, "there is no 2");
+    return NULL;
+}
+
+static co_dataset *
+cached(co_context *ctx)
+{
+    co_dataset *some = co_dataset_map(ctx, numbers(ctx, 8), all_but_two, NULL, NULL);
+
+    return co_dataset_cache(ctx, co_dataset_batch(ctx, some, 2, false));
+}
+
+/* Else the next reader would never learn of it. */
+CO_TEST(a_cache_that_lacks_an_element_is_not_whole_after_a_cancellation, "")
+{
+    co_iterator *iterator = co_iterate(ctx, cached(ctx));
+    co_dataset  *again = cached(ctx);
+    co_value    *position;
+    char         text[DATA_TEXT];
+
+    stop.side = co_open_beside(ctx);
+    atomic_store(&stop.calls_left, 6);
+    atomic_store(&stop.iterator, iterator);
+    data_rest(ctx, iterator, MOST, text);
+    CO_EXPECT_STR(text, "[0,1]");
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "there is no 2");
+    data_rest(ctx, iterator, MOST, text);
+    CO_EXPECT_STR(text, "[3,4]");
+    CO_EXPECT_ERROR(ctx, CO_CANCELLED, NULL);
+    position = co_iterator_save(ctx, iterator);
+    atomic_store(&stop.iterator, NULL);
+    data_rest(ctx, co_iterator_restore(ctx, again, position), MOST, text);
+    CO_EXPECT_STR(text, "[5,6] [7]");
+    CO_EXPECT_TRUE(co_ok(ctx));
+    data_elements(ctx, again, MOST, text);
+    CO_EXPECT_STR(text, "[0,1]");
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "there is no 2");
+    co_close(stop.side);
+}

@@ -335,8 +335,8 @@ count_warnings(co_log_level level, const char *line, void *user)
 CO_TEST_BARE(conv2d_notices_a_reference_kernel_of_onednn, "")
 {
     int         warnings = 0;
-    co_context *ctx_of_log = open_logged("log=warning, convolution=onednn", count_warnings,
-                                         &warnings);
+    co_context *ctx_of_log = open_logged("log=warning, isa=auto, convolution=onednn",
+                                         count_warnings, &warnings);
     co_value   *in[2];
 
     if (!COI_HAVE_ONEDNN || ctx_of_log->runtime->isa == COI_ISA_BASE) {
