@@ -91,6 +91,10 @@ stream_span(const binary_job *job, char *out, const char *x, const char *y, int6
         int64_t m = n - i < most ? n - i : most;
         char   *to = out + (size_t)i * job->out_size, *block = coi_stream_block(&area, to);
 
+        if ((size_t)(n - i - m) * job->size >= COI_STREAM_BLOCK)
+            coi_stream_ahead(step_x > 0 ? x + (size_t)(i + m) * step_x
+                                        : y + (size_t)(i + m) * step_y,
+                             step_x > 0 && step_y > 0 ? y + (size_t)(i + m) * step_y : NULL);
         job->loop(block, x + (size_t)i * step_x, y + (size_t)i * step_y, m, pairing);
         coi_stream(to, block, (size_t)m * job->out_size);
     }

@@ -30,6 +30,19 @@ coi_stream_block(coi_stream_area *area, const void *to)
     return area->bytes + (((uintptr_t)to + 2048 - (uintptr_t)area->bytes) & 4095 & ~(uintptr_t)63);
 }
 
+/* Ask for what the next block reads, while this one is written: between two blocks the processor
+ * does not see it coming. In the order in which it is read, one line of each operand; y is NULL if
+ * there is one operand. */
+static inline void
+coi_stream_ahead(const char *x, const char *y)
+{
+    for (size_t i = 0; i < COI_STREAM_BLOCK; i += 64) {
+        __builtin_prefetch(x + i);
+        if (y != NULL)
+            __builtin_prefetch(y + i);
+    }
+}
+
 /* Copy a block; best where `to` and nbytes are multiples of 16. */
 void coi_stream(void *to, const void *from, size_t nbytes);
 /* What this thread has streamed is seen by whoever it tells about it after this. */

@@ -62,6 +62,8 @@ stream_span(const unary_job *job, const char *x, char *out, int64_t n)
         int64_t m = n - i < most ? n - i : most;
         char   *to = out + (size_t)i * size, *block = coi_stream_block(&area, to);
 
+        if ((size_t)(n - i - m) * size >= COI_STREAM_BLOCK)
+            coi_stream_ahead(x + (size_t)(i + m) * size, NULL);
         job->loop(block, x + (size_t)i * size, m);
         coi_stream(to, block, (size_t)m * size);
     }
