@@ -85,18 +85,18 @@ stream_span(const binary_job *job, char *out, const char *x, const char *y, int6
     size_t          step_x = pairing == COI_PAIR_ONE_X ? 0 : job->size;
     size_t          step_y = pairing == COI_PAIR_ONE_Y ? 0 : job->size;
     int64_t         most = (int64_t)(COI_STREAM_BLOCK / job->out_size);
+    coi_stream_fn   stream = coi_stream_of(job->isa);
     coi_stream_area area;
 
     for (int64_t i = 0; i < n; i += most) {
-        int64_t m = n - i < most ? n - i : most;
+        int64_t m = n - i < most ? n - i : most, later = i + (int64_t)COI_STREAM_AHEAD * most;
         char   *to = out + (size_t)i * job->out_size, *block = coi_stream_block(&area, to);
 
-        if ((size_t)(n - i - m) * job->size >= COI_STREAM_BLOCK)
-            coi_stream_ahead(step_x > 0 ? x + (size_t)(i + m) * step_x
-                                        : y + (size_t)(i + m) * step_y,
-                             step_x > 0 && step_y > 0 ? y + (size_t)(i + m) * step_y : NULL);
+        if (n - later >= most)
+            coi_stream_ahead(step_x > 0 ? x + (size_t)later * step_x : y + (size_t)later * step_y,
+                             step_x > 0 && step_y > 0 ? y + (size_t)later * step_y : NULL);
         job->loop(block, x + (size_t)i * step_x, y + (size_t)i * step_y, m, pairing);
-        coi_stream(to, block, (size_t)m * job->out_size);
+        stream(to, block, (size_t)m * job->out_size);
     }
 }
 

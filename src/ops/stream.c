@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing past the cache; see stream.h. Without the instructions for it, these are plain copies. */
+/* Writing past the cache, by instruction set; see stream.h. */
 #include "ops/stream.h"
 
-#include <stdint.h>
-#include <string.h>
+#include "config.h"
+#include "ops/simd/loops.h"
+
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
-void
-coi_stream(void *to, const void *from, size_t nbytes)
-{
-#if defined(__SSE2__)
-    size_t n = (uintptr_t)to % sizeof(__m128i) == 0 ? nbytes / sizeof(__m128i) : 0;
+void coi_stream_base(void *to, const void *from, size_t nbytes);
+void coi_stream_v3(void *to, const void *from, size_t nbytes);
+void coi_stream_v4(void *to, const void *from, size_t nbytes);
 
-    for (size_t i = 0; i < n; ++i)
-        _mm_stream_si128((__m128i *)to + i, _mm_loadu_si128((const __m128i *)from + i));
-    memcpy((__m128i *)to + n, (const __m128i *)from + n, nbytes - n * sizeof(__m128i));
-#else
-    memcpy(to, from, nbytes);
-#endif
+coi_stream_fn
+coi_stream_of(coi_isa isa)
+{
+    static const coi_stream_fn by_isa[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_stream);
+
+    return by_isa[isa];
 }
 
 void

@@ -8,6 +8,8 @@
 #ifndef COI_OPS_STREAM_H
 #define COI_OPS_STREAM_H
 
+#include "base/isa.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,9 +32,12 @@ coi_stream_block(coi_stream_area *area, const void *to)
     return area->bytes + (((uintptr_t)to + 2048 - (uintptr_t)area->bytes) & 4095 & ~(uintptr_t)63);
 }
 
-/* Ask for what the next block reads, while this one is written: between two blocks the processor
- * does not see it coming. In the order in which it is read, one line of each operand; y is NULL if
- * there is one operand. */
+/*
+ * Ask for what a later block reads, while this one is written: between two blocks the processor
+ * does not see it coming, and it takes as long as some blocks until it is there. In the order in
+ * which it is read, one line of each operand; y is NULL if there is one operand.
+ */
+#define COI_STREAM_AHEAD ((size_t)4) /* blocks */
 static inline void
 coi_stream_ahead(const char *x, const char *y)
 {
@@ -43,8 +48,9 @@ coi_stream_ahead(const char *x, const char *y)
     }
 }
 
-/* Copy a block; best where `to` and nbytes are multiples of 16. */
-void coi_stream(void *to, const void *from, size_t nbytes);
+/* Copy a block; best where `to` and nbytes are multiples of a vector. */
+typedef void (*coi_stream_fn)(void *to, const void *from, size_t nbytes);
+coi_stream_fn coi_stream_of(coi_isa isa);
 /* What this thread has streamed is seen by whoever it tells about it after this. */
 void coi_stream_end(void);
 

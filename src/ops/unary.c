@@ -13,10 +13,6 @@
 
 static const coi_unary_loops *const tables[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_unary_loops);
 
-/* Kinds that take less time than their memory. An exponential takes as much: its loop reads the
- * next operands while the last results are written, and would wait for streamed ones. */
-#define CHEAP (1U << COI_NEG | 1U << COI_SQUARE | 1U << COI_SQRT | 1U << COI_RELU)
-
 typedef struct unary_job {
     coi_unary_fn loop;
     coi_isa      isa;
@@ -56,16 +52,17 @@ stream_span(const unary_job *job, const char *x, char *out, int64_t n)
 {
     size_t          size = coi_dtypes[job->dtype].size;
     int64_t         most = (int64_t)(COI_STREAM_BLOCK / size);
+    coi_stream_fn   stream = coi_stream_of(job->isa);
     coi_stream_area area;
 
     for (int64_t i = 0; i < n; i += most) {
-        int64_t m = n - i < most ? n - i : most;
+        int64_t m = n - i < most ? n - i : most, later = i + (int64_t)COI_STREAM_AHEAD * most;
         char   *to = out + (size_t)i * size, *block = coi_stream_block(&area, to);
 
-        if ((size_t)(n - i - m) * size >= COI_STREAM_BLOCK)
-            coi_stream_ahead(x + (size_t)(i + m) * size, NULL);
+        if (n - later >= most)
+            coi_stream_ahead(x + (size_t)later * size, NULL);
         job->loop(block, x + (size_t)i * size, m);
-        coi_stream(to, block, (size_t)m * size);
+        stream(to, block, (size_t)m * size);
     }
     coi_stream_end();
 }
@@ -110,7 +107,7 @@ unary(coi_call *call, coi_unary_kind kind)
     job.out = COI_OUT(call, 0, char);
     job.x = COI_IN(call, 0, char);
     job.n = n;
-    job.streams = kind < 32 && (CHEAP >> kind & 1) != 0 && job.dtype == job.lane_dtype &&
+    job.streams = job.dtype == job.lane_dtype && job.dtype == job.out_dtype &&
                   (size_t)n * coi_dtypes[job.dtype].size >= COI_STREAM_BYTES;
     coi_parallel(call, coi_num_chunks(n, 1, &job.per_chunk), unary_chunk, &job);
     return CO_OK;
