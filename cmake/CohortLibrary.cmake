@@ -59,7 +59,7 @@ set(fast_sources
 list(JOIN fast_sources "|" fast_pattern)
 set(small_sources ${COHORT_SOURCES})
 list(FILTER small_sources EXCLUDE REGEX "/src/(${fast_pattern})[.]c$")
-foreach(name IN ITEMS call conv2d cross_entropy doubles norm)
+foreach(name IN ITEMS call conv2d cross_entropy doubles norm pooled)
     list(APPEND small_sources "${PROJECT_SOURCE_DIR}/src/ops/${name}.c")
 endforeach()
 set_source_files_properties(${small_sources} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-Os>")

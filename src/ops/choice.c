@@ -3,35 +3,39 @@
 #include "ops/choice.h"
 
 #include "context/context.h"
+#include "ops/pooled.h"
 
 #include <stdint.h>
 #include <string.h>
 
 /*
- * Who convolves: the first row that fits instruction set, kind (coi_conv2d_kind), channels and
- * multiply-adds. Below some hundred thousand multiply-adds making a primitive of oneDNN for every
- * new shape costs more than it gives. v3 was measured on Zen 4 without AVX-512, v4 on Zen 4 with
- * it; the baseline has no row: oneDNN's kernels need more than it.
+ * Who convolves: the first row that fits instruction set, kind (coi_conv2d_kind), channels, filters
+ * and multiply-adds. Below some hundred thousand multiply-adds making a primitive of
+ * oneDNN for every new shape costs more than it gives. v3 was measured on Zen 4 without AVX-512, v4
+ * on Zen 4 with it, and its first row on Emerald Rapids; the baseline has no row: oneDNN's kernels
+ * need more than it.
  */
 typedef struct row {
     uint8_t isa, kind;
     bool    by_onednn;
-    int32_t channels; /* at most */
-    int64_t work;     /* at least */
+    int32_t channels, places; /* of the filter, at most */
+    int32_t filters;          /* at least */
+    int64_t work;             /* at least */
 } row;
 
 #define ANY INT32_MAX
 
 static const row rows[] = {
-    { COI_ISA_V3, COI_CONV2D, true, ANY, 1 << 18 },
-    { COI_ISA_V3, COI_CONV2D_INPUT, false, 1, 0 },
-    { COI_ISA_V3, COI_CONV2D_INPUT, true, ANY, 1 << 18 },
-    { COI_ISA_V3, COI_CONV2D_FILTER, false, 1, 0 },
-    { COI_ISA_V3, COI_CONV2D_FILTER, true, 31, 1 << 18 },
-    { COI_ISA_V4, COI_CONV2D, true, ANY, 1 << 18 },
-    { COI_ISA_V4, COI_CONV2D_INPUT, false, 3, 0 },
-    { COI_ISA_V4, COI_CONV2D_INPUT, true, ANY, 1 << 18 },
-    { COI_ISA_V4, COI_CONV2D_FILTER, true, ANY, 1 << 18 },
+    { COI_ISA_V3, COI_CONV2D, true, ANY, ANY, 0, 1 << 18 },
+    { COI_ISA_V3, COI_CONV2D_INPUT, false, 1, ANY, 0, 0 },
+    { COI_ISA_V3, COI_CONV2D_INPUT, true, ANY, ANY, 0, 1 << 18 },
+    { COI_ISA_V3, COI_CONV2D_FILTER, false, 1, ANY, 0, 0 },
+    { COI_ISA_V3, COI_CONV2D_FILTER, true, 31, ANY, 0, 1 << 18 },
+    { COI_ISA_V4, COI_CONV2D, false, 1, 25, 16, 0 },
+    { COI_ISA_V4, COI_CONV2D, true, ANY, ANY, 0, 1 << 18 },
+    { COI_ISA_V4, COI_CONV2D_INPUT, false, 3, ANY, 0, 0 },
+    { COI_ISA_V4, COI_CONV2D_INPUT, true, ANY, ANY, 0, 1 << 18 },
+    { COI_ISA_V4, COI_CONV2D_FILTER, true, ANY, ANY, 0, 1 << 18 },
 };
 
 /* Up to this many channels patches are made channel by channel. */
@@ -79,15 +83,30 @@ coi_choose_onednn(const coi_runtime *runtime, coi_conv2d_kind kind, co_dtype dty
         return true;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i)
         if (rows[i].isa == runtime->isa && rows[i].kind == kind && g->c <= rows[i].channels &&
+            g->kh * g->kw <= rows[i].places && g->oc >= rows[i].filters &&
             coi_conv2d_work(g) >= rows[i].work)
             return rows[i].by_onednn;
     return false;
 }
 
 bool
+coi_choose_pooled(coi_isa isa, const coi_conv2d_attrs *attrs, const co_value *x, const co_value *w)
+{
+    const int64_t *filter = w->u.tensor.dims, limit = COI_POOLED_MOST * COI_POOLED_RUN;
+    int64_t taps = filter[1] <= limit && filter[2] <= limit ? filter[1] * filter[2] : limit + 1;
+
+    for (int i = 0; i < attrs->dilations.n; ++i)
+        if (attrs->dilations.at[i] != 1)
+            return false;
+    return isa != COI_ISA_BASE && x->dtype == CO_FLOAT32 && filter[3] % COI_POOLED_LANES == 0 &&
+           filter[2] == x->u.tensor.dims[3] && filter[0] <= COI_POOLED_MOST &&
+           filter[0] * ((taps + COI_POOLED_RUN - 1) / COI_POOLED_RUN) <= COI_POOLED_MOST;
+}
+
+bool
 coi_choose_turned(coi_conv2d_kind kind, co_dtype dtype, const coi_conv2d *g)
 {
-    return kind == COI_CONV2D_FILTER && dtype == CO_FLOAT32 && g->c <= TURNED_CHANNELS;
+    return kind != COI_CONV2D_INPUT && dtype == CO_FLOAT32 && g->c <= TURNED_CHANNELS;
 }
 
 /* What a row of C costs, in lanes of multiply-adds. */

@@ -19,22 +19,16 @@
 
 #include <string.h>
 
-static const char *const paddings[] = { "VALID", "SAME", "EXPLICIT", NULL };
+const char *const coi_conv2d_paddings[] = { "VALID", "SAME", "EXPLICIT", NULL };
 
-#define CONV2D_ATTRS(X)                                                                            \
-    X(coi_conv2d_attrs, strides, INTS, "=null", NULL)                                              \
-    X(coi_conv2d_attrs, padding, CHOICE, "=VALID", paddings)                                       \
-    X(coi_conv2d_attrs, dilations, INTS, "=null", NULL)                                            \
-    X(coi_conv2d_attrs, explicit_paddings, INTS, "=null", NULL)
-COI_ATTR_TABLE(coi_conv2d_attrs, CONV2D_ATTRS)
+COI_ATTR_TABLE(coi_conv2d_attrs, COI_CONV2D_ATTRS)
 
 typedef coi_conv2d_attrs bias_attrs;
-#define BIAS_ATTRS(X)                                                                              \
-    CONV2D_ATTRS(X) X(coi_conv2d_attrs, activation, CHOICE, "=none", coi_activation_names)
+#define BIAS_ATTRS(X) COI_CONV2D_ATTRS(X) COI_CONV2D_ACTIVATION(X)
 COI_ATTR_TABLE(bias_attrs, BIAS_ATTRS)
 
 typedef coi_conv2d_attrs backprop_attrs;
-#define BACKPROP_ATTRS(X) CONV2D_ATTRS(X) X(coi_conv2d_attrs, sizes, INTS, "", NULL)
+#define BACKPROP_ATTRS(X) COI_CONV2D_ATTRS(X) COI_CONV2D_SIZES(X)
 COI_ATTR_TABLE(backprop_attrs, BACKPROP_ATTRS)
 
 static co_code
@@ -126,9 +120,8 @@ check_rank(coi_call *call, int i)
                        coi_shape_text(x->u.tensor.dims, x->ndim, text));
 }
 
-/* The geometry of a call of any of the three operators. */
-static co_code
-call_geometry(coi_call *call, coi_conv2d_kind kind, coi_conv2d *g)
+co_code
+coi_conv2d_read(coi_call *call, coi_conv2d_kind kind, coi_conv2d *g)
 {
     const coi_conv2d_attrs *attrs = call->attrs;
     const int64_t          *a = call->in[0]->u.tensor.dims, *b = call->in[1]->u.tensor.dims;
@@ -154,7 +147,7 @@ call_geometry(coi_call *call, coi_conv2d_kind kind, coi_conv2d *g)
                                   : read_geometry(call, a, attrs->sizes.at, g);
     if (rc == CO_OK && (b[0] != g->n || b[1] != g->oh || b[2] != g->ow || b[3] != g->oc))
         return coi_invalid(call, "%s has shape %s; for %s %s it must be [%lld,%lld,%lld,%lld]",
-                           is_own ? "dy" : "x", coi_shape_text(b, 4, got), sizes,
+                           is_own ? call->op->inputs[1] : "x", coi_shape_text(b, 4, got), sizes,
                            coi_shape_text(attrs->sizes.at, 4, given), (long long)g->n,
                            (long long)g->oh, (long long)g->ow, (long long)g->oc);
     return rc;
@@ -165,7 +158,7 @@ coi_conv2d_check_back(coi_call *call)
 {
     coi_conv2d g;
 
-    return call_geometry(call, COI_CONV2D_INPUT, &g);
+    return coi_conv2d_read(call, COI_CONV2D_INPUT, &g);
 }
 
 static void
@@ -180,7 +173,7 @@ static co_code
 conv2d_infer(coi_call *call, coi_out *outs)
 {
     coi_conv2d g;
-    co_code    rc = call_geometry(call, COI_CONV2D, &g);
+    co_code    rc = coi_conv2d_read(call, COI_CONV2D, &g);
 
     if (rc == CO_OK)
         fill_out(call, outs, (int64_t[]){ g.n, g.oh, g.ow, g.oc });
@@ -191,7 +184,7 @@ static co_code
 input_infer(coi_call *call, coi_out *outs)
 {
     coi_conv2d g;
-    co_code    rc = call_geometry(call, COI_CONV2D_INPUT, &g);
+    co_code    rc = coi_conv2d_read(call, COI_CONV2D_INPUT, &g);
 
     if (rc == CO_OK)
         fill_out(call, outs, (int64_t[]){ g.n, g.h, g.w, g.c });
@@ -202,7 +195,7 @@ static co_code
 filter_infer(coi_call *call, coi_out *outs)
 {
     coi_conv2d g;
-    co_code    rc = call_geometry(call, COI_CONV2D_FILTER, &g);
+    co_code    rc = coi_conv2d_read(call, COI_CONV2D_FILTER, &g);
 
     if (rc == CO_OK)
         fill_out(call, outs, (int64_t[]){ g.kh, g.kw, g.ic, g.oc });
@@ -298,7 +291,7 @@ conv2d_ref(coi_call *call)
 {
     coi_conv2d_kind kind = kind_of(call);
     coi_conv2d      g;
-    co_code         rc = call_geometry(call, kind, &g);
+    co_code         rc = coi_conv2d_read(call, kind, &g);
 
     if (rc == CO_OK)
         coi_ref_conv2d(kind, (co_dtype)call->out[0]->dtype, &g, call->in[0]->u.tensor.data,
@@ -332,7 +325,7 @@ conv2d_run(coi_call *call)
     const void     *a = call->in[0]->u.tensor.data, *b = call->in[1]->u.tensor.data;
     void           *out = call->out[0]->u.tensor.data;
     coi_conv2d      g;
-    co_code         rc = call_geometry(call, kind, &g);
+    co_code         rc = coi_conv2d_read(call, kind, &g);
 
     if (rc != CO_OK)
         return rc;

@@ -21,6 +21,17 @@ typedef struct coi_conv2d_attrs {
     int32_t  activation;         /* conv2d_bias: co_activation */
 } coi_conv2d_attrs;
 
+/* What all of the family take, for COI_ATTR_TABLE. */
+extern const char *const coi_conv2d_paddings[];
+#define COI_CONV2D_ATTRS(X)                                                                        \
+    X(coi_conv2d_attrs, strides, INTS, "=null", NULL)                                              \
+    X(coi_conv2d_attrs, padding, CHOICE, "=VALID", coi_conv2d_paddings)                            \
+    X(coi_conv2d_attrs, dilations, INTS, "=null", NULL)                                            \
+    X(coi_conv2d_attrs, explicit_paddings, INTS, "=null", NULL)
+#define COI_CONV2D_SIZES(X) X(coi_conv2d_attrs, sizes, INTS, "", NULL)
+#define COI_CONV2D_ACTIVATION(X)                                                                   \
+    X(coi_conv2d_attrs, activation, CHOICE, "=none", coi_activation_names)
+
 /* The attributes that public options stand for; `position` is that of the argument. */
 bool coi_conv2d_options(co_context *ctx, const co_conv2d_options *options, int position,
                         coi_conv2d_attrs *attrs);
@@ -57,6 +68,10 @@ typedef enum coi_conv2d_kind {
     COI_CONV2D_FILTER
 } coi_conv2d_kind;
 
+/* The geometry of a call of an operator of this kind, from its first two operands and its
+ * attributes. */
+co_code coi_conv2d_read(coi_call *call, coi_conv2d_kind kind, coi_conv2d *g);
+
 /* Plain loops, float32 and float64, any groups. */
 void coi_ref_conv2d(coi_conv2d_kind kind, co_dtype dtype, const coi_conv2d *g, const void *a,
                     const void *b, void *out);
@@ -85,6 +100,15 @@ coi_conv2d_chunk_images(const coi_conv2d *g, const coi_conv2d_cut *cut, int64_t 
 /* out[i] = sum over chunks of sums[chunk * count + i], in order, on the call's workers. */
 void coi_conv2d_sum_partials(coi_call *call, co_dtype dtype, const void *sums, int64_t chunks,
                              int64_t count, void *out);
+
+/* An image with its padding: `rows` rows of `pitch` elements, for so many rows of the output. */
+typedef struct coi_padded {
+    int64_t pitch, rows;
+} coi_padded;
+coi_padded coi_conv2d_padded(const coi_conv2d *g, int64_t out_rows);
+/* The image rows under output rows from `first` on. */
+void coi_conv2d_pad_rows(const coi_conv2d *g, const float *image, int64_t first,
+                         const coi_padded *p, float *to);
 
 /* Patches gathered into rows and a matrix product; float32 and float64, one group. A finish is for
  * the convolution alone. */

@@ -92,20 +92,16 @@ gather(const job *j, const char *image, int64_t first, int64_t last, char *patch
  */
 enum { COPIED = 8 };
 
-typedef struct padded {
-    int64_t pitch, rows; /* elements of a row */
-} padded;
-
-static padded
-padded_of(const coi_conv2d *g, int64_t out_rows)
+coi_padded
+coi_conv2d_padded(const coi_conv2d *g, int64_t out_rows)
 {
-    return (padded){ (g->w + g->left + g->right) * g->c,
-                     (out_rows - 1) * g->sh + (g->kh - 1) * g->dh + 1 };
+    return (coi_padded){ (g->w + g->left + g->right) * g->c,
+                         (out_rows - 1) * g->sh + (g->kh - 1) * g->dh + 1 };
 }
 
-/* The image rows under output rows from `first` on. */
-static void
-pad_rows(const coi_conv2d *g, const float *image, int64_t first, const padded *p, float *to)
+void
+coi_conv2d_pad_rows(const coi_conv2d *g, const float *image, int64_t first, const coi_padded *p,
+                    float *to)
 {
     for (int64_t i = 0; i < p->rows; ++i, to += p->pitch) {
         int64_t iy = first * g->sh - g->top + i, line = g->w * g->c;
@@ -120,11 +116,11 @@ static void
 gather_turned(const job *j, const float *image, int64_t first, int64_t last, float *to)
 {
     const coi_conv2d *g = j->g;
-    padded            p = padded_of(g, last - first);
+    coi_padded        p = coi_conv2d_padded(g, last - first);
     float            *from = to + j->depth * (last - first) * g->ow + COPIED;
     int64_t           step = g->sw * g->c;
 
-    pad_rows(g, image, first, &p, from);
+    coi_conv2d_pad_rows(g, image, first, &p, from);
     for (int64_t at = 0; at < j->depth; ++at) {
         int64_t      ky = at / g->c / g->kw, kx = at / g->c % g->kw;
         const float *line = from + ky * g->dh * p.pitch + kx * g->dw * g->c + at % g->c;
@@ -143,7 +139,7 @@ gather_turned(const job *j, const float *image, int64_t first, int64_t last, flo
 static int64_t
 patch_elements(const job *j)
 {
-    padded p = padded_of(j->g, j->rows);
+    coi_padded p = coi_conv2d_padded(j->g, j->rows);
 
     return j->is_direct
                ? 0
@@ -190,8 +186,8 @@ product(const job *j, int64_t pixels, void *patches, const char *w, char *y, voi
                          .n = oc,
                          .k = k,
                          .a = patches,
-                         .a_row = k,
-                         .a_col = 1,
+                         .a_row = j->is_turned ? 1 : k,
+                         .a_col = j->is_turned ? pixels : 1,
                          .b = w,
                          .b_row = oc,
                          .b_col = 1,

@@ -12,6 +12,17 @@
 static const coi_unary_loops *const  unary_tables[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_unary_loops);
 static const coi_binary_loops *const binary_tables[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_binary_loops);
 
+typedef void    finish_function(void *c, int64_t stride, int64_t rows, const void *bias,
+                                int64_t columns);
+finish_function coi_finish_bias_base, coi_finish_bias_v3, coi_finish_bias_v4;
+finish_function coi_finish_relu_base, coi_finish_relu_v3, coi_finish_relu_v4;
+
+/* Of float, in one pass. */
+static const coi_finish_fn whole_finishes[][COI_NUM_ISAS] = {
+    [CO_ACTIVATION_NONE] = COI_LOOP_ISAS(coi_finish_bias),
+    [CO_ACTIVATION_RELU] = COI_LOOP_ISAS(coi_finish_relu),
+};
+
 const char *const coi_activation_names[] = { "none", "relu",      "relu6",    "elu",      "selu",
                                              "tanh", "sigmoid",   "softplus", "softsign", "silu",
                                              "gelu", "gelu_tanh", NULL };
@@ -77,6 +88,8 @@ coi_finish_of(const coi_call *call, int32_t which, coi_finish *finish)
     const coi_unary_fn loop = unary_tables[isa]->at[a->kind][lane];
     const coi_unary_fn rare = coi_unary_loops_rare.at[a->kind][lane];
 
+    finish->whole = lane == COI_F32 && which <= CO_ACTIVATION_RELU ? whole_finishes[which][isa]
+                                                                   : NULL;
     finish->bias = bias->u.tensor.data;
     finish->size = coi_dtypes[bias->dtype].size;
     finish->add = binary_tables[isa]->at[COI_ADD][lane];
@@ -134,7 +147,9 @@ coi_finish_rows(const coi_finish *f, void *c, int64_t stride, int64_t rows, int6
 
     if (rows == 0 || columns == 0)
         return;
-    if (stride == columns && columns <= BLOCK / 2)
+    if (f->whole != NULL && columns % COI_FINISH_LANES == 0)
+        f->whole(c, stride, rows, bias, columns);
+    else if (stride == columns && columns <= BLOCK / 2)
         finish_short_rows(f, c, bias, rows, columns);
     else
         for (int64_t i = 0; i < rows; ++i)

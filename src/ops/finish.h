@@ -11,9 +11,17 @@
 #include "ops/op.h"
 #include "ops/simd/loops.h"
 
+/* All of a finish, for rows that are `stride` apart. Columns are a multiple of COI_FINISH_LANES:
+ * the parts of vectors that short rows have would share lines, and wait for each other. */
+enum { COI_FINISH_LANES = 16 };
+typedef void (*coi_finish_fn)(void *c, int64_t stride, int64_t rows, const void *bias,
+                              int64_t columns);
+
 /* One product's finish. Float32 and float64. */
 typedef struct coi_finish {
-    const char   *bias; /* an element per column */
+    coi_finish_fn
+                whole; /* what most layers have, in one pass (ops/simd/finish.c); NULL: by parts */
+    const char *bias;  /* an element per column */
     coi_binary_fn add;
     coi_unary_fn  activation; /* NULL: none */
     size_t        size;       /* of an element */

@@ -182,26 +182,69 @@ drop_upstream(walk *w, const coi_record *record)
     }
 }
 
-/* Call the gradient of one record and spread the results. The log may grow meanwhile: no pointers
- * into it are kept. */
-static bool
-spread(walk *w, const coi_record *record, co_value *const *upstream, co_value **grads, bool *needed)
+enum { MOST_ATTRS = 512 }; /* bytes */
+
+/* What the gradient of a record is called with. Values and attributes are copied to `held` and
+ * `attrs`, because the arrays of the log may move while it is computed. */
+static coi_grad
+grad_of(const walk *w, const coi_record *record, co_value **held, char *attrs,
+        co_value *const *upstream, co_value **grads, const bool *needed)
 {
-    co_context *ctx = w->ctx;
-    /* Copies, because the arrays of the log may move while the gradient is computed. */
-    _Alignas(16) char attrs[512];
-    coi_grad          grad = { .ctx = ctx,
-                               .op = record->op,
-                               .attrs = attrs,
-                               .in = w->log->values + record->values,
-                               .num_in = record->num_in,
-                               .num_out = record->num_out,
-                               .upstream = upstream,
-                               .owns_upstream = owns_upstream(w, record),
-                               .needed = needed,
-                               .grads = grads };
+    memcpy(held, w->log->values + record->values,
+           ((size_t)record->num_in + record->num_out) * sizeof(*held));
+    if (record->op->attrs_size > 0) /* a log without attributes has no array of them */
+        memcpy(attrs, w->log->attrs + record->attrs, record->op->attrs_size);
+    return (coi_grad){ .ctx = w->ctx,
+                       .op = record->op,
+                       .attrs = attrs,
+                       .in = held,
+                       .num_in = record->num_in,
+                       .out = held + record->num_in,
+                       .num_out = record->num_out,
+                       .upstream = upstream,
+                       .owns_upstream = owns_upstream(w, record),
+                       .needed = needed,
+                       .grads = grads };
+}
+
+/* Which inputs want a gradient, of which there is none yet; whether any does. */
+static bool
+find_needed(const walk *w, const coi_record *record, co_value **grads, bool *needed)
+{
+    bool wanted = false;
+
+    for (int i = 0; i < record->num_in; ++i) {
+        uint32_t node = w->log->nodes[record->values + (size_t)i];
+
+        grads[i] = NULL;
+        needed[i] = node != COI_NO_NODE && w->leads[node];
+        wanted = wanted || needed[i];
+    }
+    return wanted;
+}
+
+/* Add the gradients of a record to the nodes of its inputs. */
+static bool
+spread(walk *w, const coi_record *record, co_value *const *grads, const bool *needed)
+{
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < record->num_in; ++i)
+        if (needed[i] && grads[i] != NULL)
+            ok = accumulate(w, w->log->nodes[record->values + i], grads[i]);
+    return ok;
+}
+
+/* Call the gradient of one record. */
+static bool
+call_gradient(walk *w, const coi_record *record, co_value *const *upstream, co_value **grads,
+              const bool *needed)
+{
+    co_context       *ctx = w->ctx;
+    _Alignas(16) char attrs[MOST_ATTRS];
     co_value         *values[FEW + COI_MAX_OUTPUTS], **held = values;
     size_t            n = (size_t)record->num_in + record->num_out;
+    coi_grad          grad;
     bool              ok;
 
     if (n > FEW + COI_MAX_OUTPUTS &&
@@ -209,11 +252,7 @@ spread(walk *w, const coi_record *record, co_value *const *upstream, co_value **
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the gradient of %s", record->op->name);
         return false;
     }
-    memcpy(held, grad.in, n * sizeof(*held));
-    grad.in = held;
-    grad.out = held + record->num_in;
-    if (record->op->attrs_size > 0) /* a log without attributes has no array of them */
-        memcpy(attrs, w->log->attrs + record->attrs, record->op->attrs_size);
+    grad = grad_of(w, record, held, attrs, upstream, grads, needed);
     ok = record->op->grad(&grad) == CO_OK && ctx->error.code == CO_OK;
     if (held != values)
         coi_small_free(&ctx->heap, held, n * sizeof(*held));
@@ -224,7 +263,7 @@ static bool
 step_back(walk *w, const coi_record *record)
 {
     co_value *upstream[COI_MAX_OUTPUTS], *few[FEW], **grads = few;
-    bool      few_needed[FEW], *needed = few_needed, any, wanted = false, ok = false;
+    bool      few_needed[FEW], *needed = few_needed, any, ok;
     size_t    n = record->num_in, room = n * (sizeof(*grads) + sizeof(*needed));
 
     if (record->op->grad == NULL || !take_upstream(w, record, upstream, &any))
@@ -239,20 +278,63 @@ step_back(walk *w, const coi_record *record)
         }
         needed = (bool *)(grads + n);
     }
-    for (size_t i = 0; i < n; ++i) {
-        uint32_t node = w->log->nodes[record->values + i];
-
-        grads[i] = NULL;
-        needed[i] = node != COI_NO_NODE && w->leads[node];
-        wanted = wanted || needed[i];
-    }
-    ok = !wanted || spread(w, record, upstream, grads, needed);
-    for (size_t i = 0; ok && i < n; ++i)
-        if (needed[i] && grads[i] != NULL)
-            ok = accumulate(w, w->log->nodes[record->values + i], grads[i]);
+    ok = !find_needed(w, record, grads, needed) ||
+         (call_gradient(w, record, upstream, grads, needed) && spread(w, record, grads, needed));
     if (grads != few)
         coi_small_free(&w->ctx->heap, grads, room);
     drop_upstream(w, record);
+    return ok;
+}
+
+/* Whether a record's input was made by the one before it, and its gradient goes nowhere else. */
+static bool
+is_pair(const walk *w, const coi_record *maker, const coi_record *user)
+{
+    uint32_t node = w->log->nodes[user->values];
+
+    return user->op->behind == maker->op && !w->ctx->recording &&
+           node == w->log->nodes[maker->values + maker->num_in] && w->grads[node] == NULL &&
+           !w->source[node];
+}
+
+/* One of two records that take a step together; they have few values. */
+typedef struct partner {
+    _Alignas(16) char attrs[MOST_ATTRS];
+    co_value *values[FEW + COI_MAX_OUTPUTS], *grads[FEW];
+    bool      needed[FEW];
+} partner;
+
+static coi_grad
+grad_of_partner(const walk *w, const coi_record *record, co_value *const *upstream, partner *p)
+{
+    find_needed(w, record, p->grads, p->needed);
+    return grad_of(w, record, p->values, p->attrs, upstream, p->grads, p->needed);
+}
+
+/* The step of a record and of the one before it, where the operator of the former knows how. The
+ * step of the other one then finds that nothing flows in. */
+static bool
+pair_back(walk *w, size_t r, bool *done)
+{
+    const coi_record user = w->log->records[r], maker = w->log->records[r > w->first ? r - 1 : r];
+    co_value        *upstream[COI_MAX_OUTPUTS];
+    partner          ours, theirs;
+    coi_grad         grad, behind;
+    bool             any, ok;
+
+    *done = false;
+    if (!is_pair(w, &maker, &user))
+        return true;
+    if (!take_upstream(w, &user, upstream, &any))
+        return false;
+    if (!any)
+        return true;
+    grad = grad_of_partner(w, &user, upstream, &ours);
+    behind = grad_of_partner(w, &maker, NULL, &theirs);
+    ok = user.op->grad_behind(&grad, &behind, done) == CO_OK &&
+         spread(w, &maker, theirs.grads, theirs.needed);
+    if (*done)
+        drop_upstream(w, &user);
     return ok;
 }
 
@@ -261,10 +343,13 @@ walk_back(walk *w)
 {
     for (size_t r = w->end; r > w->first; --r) {
         coi_record record = w->log->records[r - 1];
-        bool       ok;
+        bool       ok = true, done = false;
 
         co_block_begin(w->ctx);
-        ok = step_back(w, &record);
+        if (record.op->behind != NULL)
+            ok = pair_back(w, r - 1, &done);
+        if (ok && !done)
+            ok = step_back(w, &record);
         co_block_end(w->ctx);
         if (!ok)
             return false;

@@ -33,6 +33,7 @@
     X(conv2d_backprop_filter)                                                                      \
     X(conv2d_backprop_input)                                                                       \
     X(conv2d_bias)                                                                                 \
+    X(conv2d_pooled_grad)                                                                          \
     X(conv2d_transpose)                                                                            \
     X(cos)                                                                                         \
     X(cumprod)                                                                                     \

@@ -9,27 +9,16 @@
 #include "ops/dtypes.h"
 #include "ops/list.h"
 #include "ops/parallel.h"
+#include "ops/pooled.h"
+#include "ops/simd/loops.h"
 #include "ops/window.h"
 
 #include <string.h>
 
-extern const coi_pool_kernels coi_pool_f32_base, coi_pool_f64_base;
-#if COI_HAVE_ISA_V3
-extern const coi_pool_kernels coi_pool_f32_v3, coi_pool_f64_v3;
-#endif
-#if COI_HAVE_ISA_V4
-extern const coi_pool_kernels coi_pool_f32_v4, coi_pool_f64_v4;
-#endif
+extern const coi_pool_kernels coi_pool_f32_base, coi_pool_f32_v3, coi_pool_f32_v4;
+extern const coi_pool_kernels coi_pool_f64_once;
 
-static const coi_pool_kernels *const all_kernels[COI_NUM_ISAS][2] = {
-    [COI_ISA_BASE] = { &coi_pool_f32_base, &coi_pool_f64_base },
-#if COI_HAVE_ISA_V3
-    [COI_ISA_V3] = { &coi_pool_f32_v3, &coi_pool_f64_v3 },
-#endif
-#if COI_HAVE_ISA_V4
-    [COI_ISA_V4] = { &coi_pool_f32_v4, &coi_pool_f64_v4 },
-#endif
-};
+static const coi_pool_kernels *const kernels_f32[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_pool_f32);
 
 static const char *const paddings[] = { "VALID", "SAME", NULL };
 
@@ -92,9 +81,8 @@ pool_infer(coi_call *call, coi_out *outs)
     return CO_OK;
 }
 
-/* Input i must have this shape. */
-static co_code
-check_shape(coi_call *call, int i, const int64_t *dims)
+co_code
+coi_pool_check_shape(coi_call *call, int i, const int64_t *dims)
 {
     const co_value *x = call->in[i];
     char            got[COI_SHAPE_TEXT], want[COI_SHAPE_TEXT];
@@ -112,9 +100,9 @@ grad_infer(coi_call *call, coi_out *outs)
     co_code rc = pool_infer(call, outs);
 
     if (rc == CO_OK)
-        rc = check_shape(call, 1, outs->dims);
+        rc = coi_pool_check_shape(call, 1, outs->dims);
     if (rc == CO_OK)
-        rc = check_shape(call, 2, outs->dims);
+        rc = coi_pool_check_shape(call, 2, outs->dims);
     return rc == CO_OK ? coi_rule_same(call, outs) : rc;
 }
 
@@ -124,14 +112,15 @@ grad_grad_infer(coi_call *call, coi_out *outs)
     co_code rc = pool_infer(call, outs);
 
     if (rc == CO_OK)
-        rc = check_shape(call, 1, outs->dims);
+        rc = coi_pool_check_shape(call, 1, outs->dims);
     if (rc == CO_OK)
-        rc = check_shape(call, 2, call->in[0]->u.tensor.dims);
+        rc = coi_pool_check_shape(call, 2, call->in[0]->u.tensor.dims);
     return rc;
 }
 
 /* One call of any of the three: chunks of output rows, or of images for the gradient, whose windows
- * overlap. */
+ * overlap. From the last to the first: what the layer before wrote last is still in a cache then,
+ * and what is read last here is where the gradient begins. */
 typedef struct job {
     coi_pool                p;
     const coi_pool_kernels *kernels;
@@ -139,14 +128,14 @@ typedef struct job {
     co_dtype                dtype;
     const void             *x, *y, *g;
     void                   *out;
-    int64_t                 total, per_chunk;
+    int64_t                 total, per_chunk, chunks;
 } job;
 
 static void
 run_chunk(void *arg, int64_t chunk)
 {
     const job *j = arg;
-    int64_t    first = chunk * j->per_chunk, last = first + j->per_chunk;
+    int64_t    first = (j->chunks - 1 - chunk) * j->per_chunk, last = first + j->per_chunk;
 
     if (last > j->total)
         last = j->total;
@@ -186,14 +175,16 @@ run_with(coi_call *call, const coi_pool_kernels *kernels)
     j.per_chunk = elements >= COI_PARALLEL_POOLED
                       ? 1
                       : COI_PARALLEL_POOLED / (elements > 0 ? elements : 1);
-    coi_parallel(call, (j.total + j.per_chunk - 1) / j.per_chunk, run_chunk, &j);
+    j.chunks = (j.total + j.per_chunk - 1) / j.per_chunk;
+    coi_parallel(call, j.chunks, run_chunk, &j);
     return CO_OK;
 }
 
 static co_code
 pool_run(coi_call *call)
 {
-    return run_with(call, all_kernels[call->ctx->runtime->isa][call->out[0]->dtype == CO_FLOAT64]);
+    return run_with(call, call->out[0]->dtype == CO_FLOAT64 ? &coi_pool_f64_once
+                                                            : kernels_f32[call->ctx->runtime->isa]);
 }
 
 static co_code
@@ -245,6 +236,8 @@ const coi_op coi_op_max_pool2d = {
     .ref = pool_ref,
     .run = pool_run,
     .grad = pool_gradient,
+    .behind = &coi_op_conv2d_bias,
+    .grad_behind = coi_pooled_gradient,
 };
 
 const coi_op coi_op_max_pool2d_grad = {

@@ -47,6 +47,8 @@ typedef struct coi_pool_kernels {
 /* The geometry for x of this shape; CO_INVALID_ARGUMENT if attributes and shape do not fit. */
 co_code coi_pool_geometry(coi_call *call, const coi_pool_attrs *attrs, const int64_t *dims,
                           int ndim, coi_pool *p);
+/* Input i must have this shape. */
+co_code coi_pool_check_shape(coi_call *call, int i, const int64_t *dims);
 /* The attributes that public options stand for. */
 bool coi_pool_options(co_context *ctx, const co_pool2d_options *options, coi_pool_attrs *attrs);
 

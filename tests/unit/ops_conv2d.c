@@ -144,7 +144,8 @@ CO_TEST_BARE(kernels_of_conv2d_are_chosen_by_the_table, "")
     CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D_INPUT, CO_FLOAT32, &g));
     CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT64, &g));
     CO_EXPECT_TRUE(coi_choose_turned(COI_CONV2D_FILTER, CO_FLOAT32, &g));
-    CO_EXPECT_FALSE(coi_choose_turned(COI_CONV2D, CO_FLOAT32, &g));
+    CO_EXPECT_TRUE(coi_choose_turned(COI_CONV2D, CO_FLOAT32, &g));
+    CO_EXPECT_FALSE(coi_choose_turned(COI_CONV2D_INPUT, CO_FLOAT32, &g));
     CO_EXPECT_FALSE(coi_choose_turned(COI_CONV2D_FILTER, CO_FLOAT64, &g));
     g.c = g.ic = 8;
     CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D_INPUT, CO_FLOAT32, &g));
@@ -162,6 +163,11 @@ CO_TEST_BARE(kernels_of_conv2d_are_chosen_by_the_table, "")
     g.c = g.ic = 3;
     CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D_FILTER, CO_FLOAT32, &g));
     CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D_INPUT, CO_FLOAT32, &g));
+    CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
+    g.c = g.ic = 1;
+    CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
+    g.kh = g.kw = 7;
+    CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
     runtime.isa = COI_ISA_BASE;
     CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
     runtime.isa = COI_ISA_V4;

@@ -260,6 +260,7 @@ static const ops_row flat_rows[] = {
     ROW("argmin", "r[2,3]", "axis=0 output_type=int32"),
     ROW("argsort", "r[2,5]", "direction=DESCENDING"),
     ROW("ceil", "r[5]", ""),
+    ROW("conv2d_pooled_grad", "r[1,4,4,1] r[1,4,4,16] r[1,2,2,16] r[1,2,2,16]", "sizes=[3,3,1,16] padding=SAME"),
     ROW("equal", "r[2,3] r[3]", ""),
     ROW("eye", "", "num_rows=3 batch_shape=[2]"),
     ROW("fill", "", "shape=[2,3] value=3.5"),

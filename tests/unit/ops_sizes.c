@@ -56,6 +56,7 @@ static const ops_row rows[] = {
     ROW("conv2d_bias", "r[2,A,B,C] r[2,3,C,E] r[E]", "padding=SAME activation=tanh"),
     ROW("conv2d_backprop_input", "r[3,3,C,E] r[2,A,B,E]", "sizes=[2,A,B,C] padding=SAME"),
     ROW("conv2d_backprop_filter", "r[2,A,B,C] r[2,A,B,E]", "sizes=[3,3,C,E] padding=SAME"),
+    ROW("conv2d_pooled_grad", "r[A,4,6,1] r[A,4,6,16] r[A,2,3,16] r[A,2,3,16]", "sizes=[3,3,1,16] padding=SAME activation=relu"),
     ROW("max_pool2d", "r[2,A,B,C]", "ksize=[2,2] strides=[2,2]"), ROW("max_pool2d", "r[2,A,B,C]", "ksize=[3,2] strides=[2,1] padding=SAME"),
     ROW("max_pool2d_grad", "r[2,A,B,C] r[2,A,B,C] r[2,A,B,C]", "ksize=[1,1] strides=[1,1]"),
     ROW("max_pool2d_grad_grad", "r[2,A,B,C] r[2,A,B,C] r[2,A,B,C]", "ksize=[3,3] strides=[1,1] padding=SAME"),

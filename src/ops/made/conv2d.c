@@ -10,14 +10,7 @@
 
 #include <string.h>
 
-static const char *const paddings[] = { "VALID", "SAME", "EXPLICIT", NULL };
-
-#define DEPTHWISE_ATTRS(X)                                                                         \
-    X(coi_conv2d_attrs, strides, INTS, "=null", NULL)                                              \
-    X(coi_conv2d_attrs, padding, CHOICE, "=VALID", paddings)                                       \
-    X(coi_conv2d_attrs, dilations, INTS, "=null", NULL)                                            \
-    X(coi_conv2d_attrs, explicit_paddings, INTS, "=null", NULL)
-COI_ATTR_TABLE(coi_conv2d_attrs, DEPTHWISE_ATTRS)
+COI_ATTR_TABLE(coi_conv2d_attrs, COI_CONV2D_ATTRS)
 
 static co_code
 check_ranks(coi_call *call)
@@ -96,7 +89,7 @@ typedef struct transpose_attrs {
 #define TRANSPOSE_ATTRS(X)                                                                         \
     X(transpose_attrs, output_shape, INTS, "", NULL)                                               \
     X(transpose_attrs, strides, INTS, "=null", NULL)                                               \
-    X(transpose_attrs, padding, CHOICE, "=SAME", paddings)                                         \
+    X(transpose_attrs, padding, CHOICE, "=SAME", coi_conv2d_paddings)                              \
     X(transpose_attrs, dilations, INTS, "=null", NULL)                                             \
     X(transpose_attrs, explicit_paddings, INTS, "=null", NULL)
 COI_ATTR_TABLE(transpose_attrs, TRANSPOSE_ATTRS)

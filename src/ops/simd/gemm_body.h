@@ -116,8 +116,14 @@ OF(panel)(const OF(strip) * s, const REAL *a, int64_t a_panel, REAL *c, int64_t 
 
     a += a_panel == 0 ? i0 * s->a_row : i0 / MR * a_panel;
     c += i0 * s->c_row;
-    for (; left >= 2 * MR; left -= MR, a += step, c += MR * s->c_row)
+    for (; left >= 2 * MR; left -= MR, a += step, c += MR * s->c_row) {
+        COI_UNROLL
+        for (int i = MR; i < 2 * MR; ++i) { /* what the next tile fills comes while this one sums */
+            __builtin_prefetch(c + i * s->c_row, 1);
+            __builtin_prefetch(c + i * s->c_row + OF(LANES), 1);
+        }
         OF(micros)[MR - 1][shape](s, a, c);
+    }
     for (; left > 0; left -= rows, a += step, c += rows * s->c_row) {
         rows = left <= MR ? left : a_panel == 0 ? (left + 1) / 2 : MR;
         step = a_panel == 0 ? rows * s->a_row : a_panel;

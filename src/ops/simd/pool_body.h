@@ -1,7 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The body of pool.c for one element type: T is f32 or f64, REAL its C type. Included once for
- * each, hence no guard. */
+/* The kernels of pooling for one element type: T is f32 or f64, REAL its C type. */
 #define OF(name) COI_PASTE(name, T)
+
+enum { POOL_STRIP = 64 }; /* channels at a time */
+
+/* Windows of 2 x 2 that cover the image and nothing else. */
+static inline bool
+is_in_fours(const coi_pool *p)
+{
+    return p->kh == 2 && p->kw == 2 && p->sh == 2 && p->sw == 2 && p->h % 2 == 0 && p->w % 2 == 0;
+}
 
 /*
  * Windows of 2 x 2 that do not overlap and lie inside, nearly all there are: everything about one
@@ -33,27 +41,40 @@ OF(pool_is)(REAL x, REAL y)
     return (x == y) | ((x != x) & (y != y));
 }
 
+/* So many channels, a constant where this is inlined. `n` is the distance of pixels. */
+COI_INLINE void
+OF(pool_grad_some)(const REAL *restrict x, int64_t row, const REAL *restrict y,
+                   const REAL *restrict g, REAL *restrict dx, int64_t n, int channels)
+{
+    COI_INDEPENDENT
+    for (int c = 0; c < channels; ++c) {
+        REAL left = g[c] + 0; /* never -0, as a sum with 0 is not */
+
+        COI_UNROLL
+        for (int i = 0; i < 4; ++i) {
+            int64_t at = c + i / 2 * row + i % 2 * n;
+            int     here = OF(pool_is)(x[at], y[c]);
+
+            dx[at] = here ? left : 0;
+            left = here ? 0 : left;
+        }
+    }
+}
+
+/* By sixteen, by four, and one by one: where the maximum is cannot be predicted, so what goes
+ * without vectors waits at every branch. */
 static COI_NOINLINE void
 OF(pool_grad_four)(const REAL *restrict x, int64_t row, const REAL *restrict y,
                    const REAL *restrict g, REAL *restrict dx, int64_t n)
 {
-    const REAL *restrict below = x + row;
+    int64_t c = 0;
 
-    for (int64_t c = 0; c < n; ++c) {
-        REAL left = g[c] + 0; /* never -0, as a sum with 0 is not */
-        int  here = OF(pool_is)(x[c], y[c]);
-
-        dx[c] = here ? left : 0;
-        left = here ? 0 : left;
-        here = OF(pool_is)(x[c + n], y[c]);
-        dx[c + n] = here ? left : 0;
-        left = here ? 0 : left;
-        here = OF(pool_is)(below[c], y[c]);
-        dx[c + row] = here ? left : 0;
-        left = here ? 0 : left;
-        here = OF(pool_is)(below[c + n], y[c]);
-        dx[c + n + row] = here ? left : 0;
-    }
+    for (; c + 16 <= n; c += 16)
+        OF(pool_grad_some)(x + c, row, y + c, g + c, dx + c, n, 16);
+    for (; c + 4 <= n; c += 4)
+        OF(pool_grad_some)(x + c, row, y + c, g + c, dx + c, n, 4);
+    for (; c < n; ++c)
+        OF(pool_grad_some)(x + c, row, y + c, g + c, dx + c, n, 1);
 }
 
 static void
@@ -90,7 +111,7 @@ static inline void
 OF(pool_grad_strip)(const coi_pool *p, coi_pool_window at, const REAL *x, const REAL *restrict y,
                     const REAL *restrict g, REAL *dx, int n)
 {
-    REAL left[STRIP];
+    REAL left[POOL_STRIP];
 
     for (int c = 0; c < n; ++c)
         left[c] = g[c];
@@ -132,9 +153,10 @@ OF(pool_grad)(const coi_pool *p, const void *x_data, const void *y_data, const v
             for (int64_t ox = 0; ox < p->ow; ++ox, y += p->c, g += p->c) {
                 coi_pool_window at = coi_pool_window_at(p, oy, ox);
 
-                for (int64_t c = 0; c < p->c; c += STRIP)
+                for (int64_t c = 0; c < p->c; c += POOL_STRIP)
                     OF(pool_grad_strip)
-                (p, at, x + c, y + c, g + c, dx + c, p->c - c < STRIP ? (int)(p->c - c) : STRIP);
+                (p, at, x + c, y + c, g + c, dx + c,
+                 p->c - c < POOL_STRIP ? (int)(p->c - c) : POOL_STRIP);
             }
     }
 }
@@ -143,7 +165,7 @@ static inline void
 OF(pool_pick_strip)(const coi_pool *p, coi_pool_window at, const REAL *x, const REAL *restrict y,
                     const REAL *u, REAL *restrict out, int n)
 {
-    REAL is_open[STRIP];
+    REAL is_open[POOL_STRIP];
 
     for (int c = 0; c < n; ++c) {
         is_open[c] = 1;
@@ -177,10 +199,10 @@ OF(pool_grad_grad)(const coi_pool *p, const void *x_data, const void *y_data, co
         for (int64_t ox = 0; ox < p->ow; ++ox, y += p->c, out += p->c) {
             coi_pool_window at = coi_pool_window_at(p, row % p->oh, ox);
 
-            for (int64_t c = 0; c < p->c; c += STRIP)
+            for (int64_t c = 0; c < p->c; c += POOL_STRIP)
                 OF(pool_pick_strip)
             (p, at, (const REAL *)x_data + image + c, y + c, (const REAL *)u_data + image + c,
-             out + c, p->c - c < STRIP ? (int)(p->c - c) : STRIP);
+             out + c, p->c - c < POOL_STRIP ? (int)(p->c - c) : POOL_STRIP);
         }
     }
 }

@@ -44,6 +44,7 @@ typedef int64_t mask_f64 __attribute__((vector_size(32)));
  * What n elements combine to, at most BLOCK of them. Four vectors of `w` elements, by name: an
  * array of lanes would be kept in memory, and joining it costs more than adding 500 numbers.
  */
+#ifndef __OPTIMIZE_SIZE__
 #define RUN(name, type, w, lanes, mask, first, combine, take, join)                                \
     static type name##_run(const type *restrict x, int64_t n)                                      \
     {                                                                                              \
@@ -76,6 +77,30 @@ typedef int64_t mask_f64 __attribute__((vector_size(32)));
             result = combine(result, x[i]);                                                        \
         return result;                                                                             \
     }
+#else
+/* The same combinations in the same order, for size: without vectors of this length each of the
+ * four would be as many pieces of code. */
+#define RUN(name, type, w, lanes, mask, first, combine, take, join)                                \
+    static type name##_run(const type *restrict x, int64_t n)                                      \
+    {                                                                                              \
+        type    result = first, part[4 * (w)];                                                     \
+        int64_t i = 0;                                                                             \
+                                                                                                   \
+        if (n >= 4 * (w)) {                                                                        \
+            memcpy(part, x, sizeof(part));                                                         \
+            for (i = 4 * (w); i + 4 * (w) <= n; i += 4 * (w))                                      \
+                for (int k = 0; k < 4 * (w); ++k)                                                  \
+                    part[k] = combine(part[k], x[i + k]);                                          \
+            for (int width = 2 * (w); width > 0; width /= 2)                                       \
+                for (int k = 0; k < width; ++k)                                                    \
+                    part[k] = combine(part[k], part[k + width]);                                   \
+            result = part[0];                                                                      \
+        }                                                                                          \
+        for (; i < n; ++i)                                                                         \
+            result = combine(result, x[i]);                                                        \
+        return result;                                                                             \
+    }
+#endif
 RUN(sum_f32, float, 8, lanes_f32, mask_f32, 0, SUM, TAKE_SUM, JOIN_f32)
 RUN(sum_f64, double, 4, lanes_f64, mask_f64, 0, SUM, TAKE_SUM, JOIN_f64)
 RUN(max_f32, float, 8, lanes_f32, mask_f32, -INFINITY, MAX, TAKE_MAX, JOIN_f32)
