@@ -23,6 +23,21 @@
 #define MR   6
 #define WIDE 8
 #endif
+/*
+ * With 32 registers a tile of two panels of rows goes through B half as often. It asks for its
+ * operands some depths ahead: where strides are powers of two they are not in the first-level
+ * cache, and multiply-adds that wait fill the processor's queue before the next loads get there.
+ * For few depths, which are mostly begin and end, it is slower; doubles are too rare for its code.
+ */
+#ifdef COI_ISA_v4
+#define TALL      12
+#define FULL_PART 1 /* a part with all lanes is as good as a whole vector, nearly */
+#else
+#define TALL      0
+#define FULL_PART 0
+#endif
+#define TALL_DEPTH 64
+#define AHEAD      8
 /* Up to this depth filling C takes as long as the sums, and lines are filled row by row. A vector
  * of v4 fills a line by itself, in any order. */
 #ifdef COI_ISA_v4
@@ -109,6 +124,8 @@ square_f64(const double *from, int64_t from_row, double *to, int64_t to_row)
 #include "ops/simd/gemm_body.h"
 #undef T
 #undef REAL
+#undef TALL
+#define TALL 0
 #define T    f64
 #define REAL double
 #include "ops/simd/gemm_body.h"

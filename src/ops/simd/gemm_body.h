@@ -12,7 +12,12 @@ enum { OF(NR) = NV * OF(LANES) };
  * inlined. With is_part the last vector of each row has the lanes of `part` alone, in B and in C.
  * Sums have names of their own, because compilers do not always keep an array of them in registers.
  */
-#define COI_ROWS(X)        X(0, a) X(1, a) X(2, a) X(3, a3) X(4, a3) X(5, a3)
+#define COI_FEW_ROWS(X) X(0, a) X(1, a) X(2, a) X(3, a3) X(4, a3) X(5, a3)
+#if TALL
+#define COI_ROWS(X) COI_FEW_ROWS(X) X(6, a6) X(7, a6) X(8, a6) X(9, a9) X(10, a9) X(11, a9)
+#else
+#define COI_ROWS(X) COI_FEW_ROWS(X)
+#endif
 #define COI_BEGIN(i, base) OF(vec) s##i##0 = OF(zero)(), s##i##1 = OF(zero)();
 #define COI_STEP(i, base)                                                                          \
     if (i < rows) {                                                                                \
@@ -40,22 +45,30 @@ OF(put)(REAL *c, OF(vec) sum, bool is_part, OF(part) part, bool add)
 
 COI_INLINE void
 OF(micro)(int rows, int vectors, bool is_part, bool add, int64_t depth, const REAL *a,
-          int64_t a_row, int64_t a_col, const REAL *b, int64_t b_row, REAL *c, int64_t c_row,
-          OF(part) part)
+          int64_t a_row, int64_t a_col, int64_t a_half, const REAL *b, int64_t b_row, REAL *c,
+          int64_t c_row, OF(part) part)
 {
-    /* Two base addresses: base, base + stride and base + 2 * stride are addressing modes of the
-     * machine. */
+    /* Base addresses for three rows each: base, base + stride and base + 2 * stride are addressing
+     * modes of the machine. Rows from MR on are those of the next panel, a_half behind. */
     const REAL *a3 = rows > 3 ? a + 3 * a_row : a;
+    const REAL *a6 = rows > MR ? a + a_half : a, *a9 = rows > MR ? a6 + 3 * a_row : a;
     OF(vec) b0, b1 = OF(zero)();
     COI_ROWS(COI_BEGIN)
 
     for (int64_t k = 0; k < depth; ++k) {
+        if (rows > MR) {
+            __builtin_prefetch(a + AHEAD * a_col);
+            __builtin_prefetch(b + AHEAD * b_row);
+            __builtin_prefetch(b + AHEAD * b_row + OF(LANES));
+        }
         b0 = vectors == 1 && is_part ? OF(load_part)(b, part) : OF(load)(b);
         if (vectors == 2)
             b1 = is_part ? OF(load_part)(b + OF(LANES), part) : OF(load)(b + OF(LANES));
         COI_ROWS(COI_STEP)
         a += a_col;
         a3 += a_col;
+        a6 += a_col;
+        a9 += a_col;
         b += b_row;
     }
     COI_ROWS(COI_END)
@@ -74,16 +87,25 @@ typedef struct OF(strip) {
         const OF(strip) * s, const REAL *a, REAL *c)                                               \
     {                                                                                              \
         OF(micro)                                                                                  \
-        (rows, vectors, is_part, s->add, s->depth, a, s->a_row, s->a_col, s->b, s->b_row, c,       \
+        (rows, vectors, is_part, s->add, s->depth, a, s->a_row, s->a_col, 0, s->b, s->b_row, c,    \
          s->c_row, s->part);                                                                       \
     }
-#define COI_MICRO_ROWS(rows)                                                                       \
-    COI_MICRO(rows, 2, 0)                                                                          \
+#define COI_MICRO_PARTS(rows)                                                                      \
     COI_MICRO(rows, 2, 1)                                                                          \
     COI_MICRO(rows, 1, 1)
+#define COI_MICRO_ROWS(rows)                                                                       \
+    COI_MICRO(rows, 2, 0)                                                                          \
+    COI_MICRO_PARTS(rows)
+/* Few rows are rare: parts serve for whole vectors there, too. */
+#if FULL_PART
+COI_MICRO_PARTS(1)
+COI_MICRO_PARTS(2)
+COI_MICRO_PARTS(3)
+#else
 COI_MICRO_ROWS(1)
 COI_MICRO_ROWS(2)
 COI_MICRO_ROWS(3)
+#endif
 COI_MICRO_ROWS(4)
 #if MR > 4
 COI_MICRO_ROWS(5)
@@ -92,17 +114,40 @@ COI_MICRO_ROWS(6)
 
 #define COI_MICRO_NAME(rows, vectors, is_part)                                                     \
     COI_PASTE(COI_PASTE(OF(micro), rows), COI_PASTE(vectors, is_part))
-#define COI_MICRO_ENTRY(rows)                                                                      \
+#define COI_MICRO_ENTRY(rows, whole)                                                               \
     {                                                                                              \
-        COI_MICRO_NAME(rows, 2, 0), COI_MICRO_NAME(rows, 2, 1), COI_MICRO_NAME(rows, 1, 1)         \
+        COI_MICRO_NAME(rows, 2, whole), COI_MICRO_NAME(rows, 2, 1), COI_MICRO_NAME(rows, 1, 1)     \
     }
 /* By rows - 1; then: two whole vectors, two with a part, one with a part. */
 static void (*const OF(micros)[MR][3])(const OF(strip) * s, const REAL *a, REAL *c) = {
-    COI_MICRO_ENTRY(1), COI_MICRO_ENTRY(2), COI_MICRO_ENTRY(3), COI_MICRO_ENTRY(4),
+    COI_MICRO_ENTRY(1, FULL_PART), COI_MICRO_ENTRY(2, FULL_PART),
+    COI_MICRO_ENTRY(3, FULL_PART), COI_MICRO_ENTRY(4, 0),
 #if MR > 4
-    COI_MICRO_ENTRY(5), COI_MICRO_ENTRY(6),
+    COI_MICRO_ENTRY(5, 0),         COI_MICRO_ENTRY(6, 0),
 #endif
 };
+
+#if TALL
+/* Two panels of rows, a_half apart, against one panel of columns. */
+static __attribute__((noinline)) void
+OF(tall)(const OF(strip) * s, const REAL *a, int64_t a_half, REAL *c)
+{
+    OF(micro)
+    (TALL, 2, false, s->add, s->depth, a, s->a_row, s->a_col, a_half, s->b, s->b_row, c, s->c_row,
+     s->part);
+}
+#endif
+
+/* The lines that the next tile fills, while one is summed. */
+COI_INLINE void
+OF(ask_for)(const REAL *c, int64_t c_row)
+{
+    COI_UNROLL
+    for (int i = 0; i < MR; ++i) {
+        __builtin_prefetch(c + i * c_row, 1);
+        __builtin_prefetch(c + i * c_row + OF(LANES), 1);
+    }
+}
 
 /* One panel of columns against rows [i0, i1). `a` is where the strip's depth begins in row 0 (or in
  * panel 0, when A is packed: then a_panel is the distance of panels). The last rows of an A that is
@@ -116,12 +161,13 @@ OF(panel)(const OF(strip) * s, const REAL *a, int64_t a_panel, REAL *c, int64_t 
 
     a += a_panel == 0 ? i0 * s->a_row : i0 / MR * a_panel;
     c += i0 * s->c_row;
+#if TALL
+    if (s->depth > TALL_DEPTH && shape == 0)
+        for (; left >= TALL + MR || left == TALL; left -= TALL, a += 2 * step, c += TALL * s->c_row)
+            OF(tall)(s, a, step, c);
+#endif
     for (; left >= 2 * MR; left -= MR, a += step, c += MR * s->c_row) {
-        COI_UNROLL
-        for (int i = MR; i < 2 * MR; ++i) { /* what the next tile fills comes while this one sums */
-            __builtin_prefetch(c + i * s->c_row, 1);
-            __builtin_prefetch(c + i * s->c_row + OF(LANES), 1);
-        }
+        OF(ask_for)(c + MR * s->c_row, s->c_row);
         OF(micros)[MR - 1][shape](s, a, c);
     }
     for (; left > 0; left -= rows, a += step, c += rows * s->c_row) {
@@ -232,7 +278,7 @@ OF(shallow)(const OF(strip) * s, const REAL *a, int64_t b_panel, REAL *c, int64_
     for (int64_t i = i0; i < i1; i += MR)
         for (int64_t j = j0; j < j1; j += OF(NR))
             OF(micro)
-    (MR, 2, false, false, s->depth, a + i * s->a_row, s->a_row, s->a_col,
+    (MR, 2, false, false, s->depth, a + i * s->a_row, s->a_row, s->a_col, 0,
      s->b + j / OF(NR) * b_panel, s->b_row, c + i * s->c_row + j, s->c_row, s->part);
 }
 
@@ -340,9 +386,11 @@ const coi_gemm_kernels COI_PER_ISA(OF(coi_gemm)) = {
 
 #undef OF
 #undef COI_MICRO
+#undef COI_MICRO_PARTS
 #undef COI_MICRO_ROWS
 #undef COI_MICRO_NAME
 #undef COI_MICRO_ENTRY
+#undef COI_FEW_ROWS
 #undef COI_ROWS
 #undef COI_BEGIN
 #undef COI_STEP
