@@ -52,11 +52,38 @@
 #define TURN_COLUMNS 64
 
 /*
- * Turn squares of 8 x 8 floats or 4 x 4 doubles: row i of `from` becomes column i of `to`. Packing
- * a transposed operand element by element would cost a tenth of a product with 128 rows.
+ * Turn squares of 8 x 8 floats or 4 x 4 doubles, or 8 x 4 floats with v4: row i of `from` becomes
+ * column i of `to`. Packing a transposed operand element by element would cost a tenth of a product
+ * with 128 rows.
  */
-enum { SQUARE_f32 = 8, SQUARE_f64 = 4 };
-#if defined(COI_ISA_v3) || defined(COI_ISA_v4)
+enum { SQUARE_f32 = 8, SQUARE_f64 = 4, ACROSS_f64 = 4 };
+#if defined(COI_ISA_v4)
+enum { ACROSS_f32 = 4 };
+/* Loads put rows together that are four apart, so that nothing is moved between halves later. */
+COI_INLINE void
+square_f32(const float *from, int64_t from_row, float *to, int64_t to_row)
+{
+    __m256 r[4], t[4];
+
+    COI_UNROLL
+    for (int i = 0; i < 4; ++i)
+        r[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from + i * from_row)),
+                                    _mm_loadu_ps(from + (i + 4) * from_row), 1);
+    COI_UNROLL
+    for (int i = 0; i < 4; i += 2) {
+        t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+    }
+    COI_UNROLL
+    for (int i = 0; i < 2; ++i) {
+        _mm256_storeu_ps(to + 2 * i * to_row, _mm256_shuffle_ps(t[i], t[i + 2], 0x44));
+        _mm256_storeu_ps(to + (2 * i + 1) * to_row, _mm256_shuffle_ps(t[i], t[i + 2], 0xEE));
+    }
+}
+#else
+enum { ACROSS_f32 = 8 };
+#endif
+#if defined(COI_ISA_v3)
 COI_INLINE void
 square_f32(const float *from, int64_t from_row, float *to, int64_t to_row)
 {
@@ -83,6 +110,8 @@ square_f32(const float *from, int64_t from_row, float *to, int64_t to_row)
         _mm256_storeu_ps(to + (i + 4) * to_row, _mm256_permute2f128_ps(u[i], u[i + 4], 0x31));
     }
 }
+#endif
+#if defined(COI_ISA_v3) || defined(COI_ISA_v4)
 COI_INLINE void
 square_f64(const double *from, int64_t from_row, double *to, int64_t to_row)
 {

@@ -189,7 +189,7 @@ OF(gemm_turn)(const void *given, int64_t from_row, int64_t rows, int64_t columns
     const REAL *from = given;
     REAL       *to = result;
 
-    if (rows < OF(SQUARE) || columns < OF(SQUARE)) {
+    if (rows < OF(SQUARE) || columns < OF(ACROSS)) {
         for (int64_t j = 0; j < columns; ++j)
             for (int64_t i = 0; i < rows; ++i)
                 to[j * to_row + i] = from[i * from_row + j];
@@ -200,8 +200,8 @@ OF(gemm_turn)(const void *given, int64_t from_row, int64_t rows, int64_t columns
             int64_t i = i0 < rows - OF(SQUARE) ? i0 : rows - OF(SQUARE);
             int64_t end = columns - j0 < TURN_COLUMNS ? columns : j0 + TURN_COLUMNS;
 
-            for (int64_t j = j0; j < end; j += OF(SQUARE)) {
-                j = j < columns - OF(SQUARE) ? j : columns - OF(SQUARE);
+            for (int64_t j = j0; j < end; j += OF(ACROSS)) {
+                j = j < columns - OF(ACROSS) ? j : columns - OF(ACROSS);
                 OF(square)(from + i * from_row + j, from_row, to + j * to_row + i, to_row);
             }
         }
