@@ -35,6 +35,9 @@ enum { TILE_M = 72, TILE_N = 128 };
  * the second-level cache is more beside it: up to this many rows are one tile, which packs its
  * panels itself. Of half the columns, so that there are as many chunks. */
 enum { LATE_M = 144, LATE_N = 64 };
+/* v4 fills C in shallow products as fast as lines are brought for it: whole rows touch each page
+ * once. */
+enum { SHALLOW_N = 512 };
 /* Packed parts take at most about this many elements, so that they stay in a second-level cache; a
  * deeper product is done in slabs. */
 #define MAX_PACKED ((int64_t)1 << 17)
@@ -108,6 +111,8 @@ cut_tiles(coi_gemm_plan *plan, const coi_gemm_kernels *kernels)
     if (plan->pack_late && g->m > TILE_M) {
         m = LATE_M;
         n = LATE_N;
+    } else if (kernels->isa == COI_ISA_V4 && g->k <= COI_GEMM_SHALLOW && !plan->pack_late) {
+        n = SHALLOW_N;
     }
     plan->tile_m = even_part(g->m, m, kernels->mr);
     plan->tile_n = even_part(g->n, n, kernels->nr);

@@ -38,13 +38,6 @@
 #endif
 #define TALL_DEPTH 64
 #define AHEAD      8
-/* Up to this depth filling C takes as long as the sums, and lines are filled row by row. A vector
- * of v4 fills a line by itself, in any order. */
-#ifdef COI_ISA_v4
-#define SHALLOW 0
-#else
-#define SHALLOW 16
-#endif
 /* Depths packed at once: the lines that panels share stay in the first-level cache, also where
  * strides are powers of two. */
 #define PACK_DEPTH 8

@@ -254,7 +254,8 @@ OF(late_panel)(const coi_gemm *g, const OF(strip) * given, int64_t k0, const REA
 COI_INLINE bool
 OF(is_shallow)(const coi_gemm_plan *plan)
 {
-    return plan->g.k <= SHALLOW && !plan->g.accumulate && !plan->pack_a && !plan->pack_late;
+    return plan->g.k <= COI_GEMM_SHALLOW && !plan->g.accumulate && !plan->pack_a &&
+           !plan->pack_late;
 }
 
 /* Where the rows of whole tiles end: what is left behind them is shared out evenly. */
