@@ -41,8 +41,8 @@ static const row rows[] = {
 /* Up to this many channels patches are made channel by channel. */
 enum { TURNED_CHANNELS = 1 };
 
-/* How products are carried out, by instruction set; measured where the rows above were. The
- * baseline has what v3 has. */
+/* How products are carried out, by instruction set; measured where the rows above were, v4 on
+ * Emerald Rapids too. The baseline has what v3 has. */
 typedef struct product_limits {
     /* Operands of at most this many elements are read where they are: with 16 lanes the loop waits
      * for its arithmetic also while the second-level cache feeds it, with 8 only while the first
