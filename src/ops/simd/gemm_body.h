@@ -277,10 +277,13 @@ OF(shallow)(const OF(strip) * s, const REAL *a, int64_t b_panel, REAL *c, int64_
             int64_t j0, int64_t j1)
 {
     for (int64_t i = i0; i < i1; i += MR)
-        for (int64_t j = j0; j < j1; j += OF(NR))
+        for (int64_t j = j0; j < j1; j += OF(NR)) {
+            if (j1 - j0 == OF(NR) && i + MR < i1) /* else the row fills its lines in order */
+                OF(ask_for)(c + (i + MR) * s->c_row + j, s->c_row);
             OF(micro)
-    (MR, 2, false, false, s->depth, a + i * s->a_row, s->a_row, s->a_col, 0,
-     s->b + j / OF(NR) * b_panel, s->b_row, c + i * s->c_row + j, s->c_row, s->part);
+            (MR, 2, false, false, s->depth, a + i * s->a_row, s->a_row, s->a_col, 0,
+             s->b + j / OF(NR) * b_panel, s->b_row, c + i * s->c_row + j, s->c_row, s->part);
+        }
 }
 
 static void
