@@ -52,7 +52,7 @@ endif()
 # What a step or a pipeline passes through again and again is compiled for speed, everything else for size: reference kernels,
 # operators that only call others, what waits for a disk, what runs once.
 set(fast_sources
-    "base/(event|lock|memory|team|thread|wire)" "device/[^/]*pool" "device/cpu/.*" "value/(cell|dtype|heap|structure|tensor)"
+    "base/(event|lock|memory|team|thread|wire)" "device/[^/]*pool" "device/cpu/.*" "value/(cell|heap|structure|tensor)"
     "context/(check|context|convert|error|make|modes|structures|tape)" "ops/[^/]*" "variable/variable"
     "io/(crc32c|example|frame|source)" "data/(batch|iterator|pieces|rebatch|repeat|shard|shuffle|source|split)"
     "collective/(all_reduce|kernels|tree|local/ranks|self/self)" "strategy/(all_reduce|crew|meeting|merge|recorder|reduce|run|scope|variables)" "train/[^/]*")

@@ -18,20 +18,29 @@ enum { OF(NR) = NV * OF(LANES) };
 #else
 #define COI_ROWS(X) COI_FEW_ROWS(X)
 #endif
-#define COI_BEGIN(i, base) OF(vec) s##i##0 = OF(zero)(), s##i##1 = OF(zero)();
+#define COI_BEGIN(i, base)                                                                         \
+    OF(vec) s##i##0 = OF(zero)(), s##i##1 = OF(zero)(), s##i##2 = OF(zero)(), s##i##3 = OF(zero)();
 #define COI_STEP(i, base)                                                                          \
     if (i < rows) {                                                                                \
         OF(vec) av = OF(splat)(base[i % 3 * a_row]);                                               \
                                                                                                    \
         s##i##0 = OF(fma)(av, b0, s##i##0);                                                        \
-        if (vectors == 2)                                                                          \
+        if (vectors >= 2)                                                                          \
             s##i##1 = OF(fma)(av, b1, s##i##1);                                                    \
+        if (vectors == 4) {                                                                        \
+            s##i##2 = OF(fma)(av, b2, s##i##2);                                                    \
+            s##i##3 = OF(fma)(av, b3, s##i##3);                                                    \
+        }                                                                                          \
     }
 #define COI_END(i, base)                                                                           \
     if (i < rows) {                                                                                \
         OF(put)(c + i * c_row, s##i##0, vectors == 1 && is_part, part, add);                       \
-        if (vectors == 2)                                                                          \
+        if (vectors >= 2)                                                                          \
             OF(put)(c + i * c_row + OF(LANES), s##i##1, is_part, part, add);                       \
+        if (vectors == 4) {                                                                        \
+            OF(put)(c + i * c_row + OF(NR), s##i##2, is_part, part, add);                          \
+            OF(put)(c + i * c_row + OF(NR) + OF(LANES), s##i##3, is_part, part, add);              \
+        }                                                                                          \
     }
 
 COI_INLINE void
@@ -45,14 +54,15 @@ OF(put)(REAL *c, OF(vec) sum, bool is_part, OF(part) part, bool add)
 
 COI_INLINE void
 OF(micro)(int rows, int vectors, bool is_part, bool add, int64_t depth, const REAL *a,
-          int64_t a_row, int64_t a_col, int64_t a_half, const REAL *b, int64_t b_row, REAL *c,
-          int64_t c_row, OF(part) part)
+          int64_t a_row, int64_t a_col, int64_t a_half, const REAL *b, int64_t b_row,
+          int64_t b_half, REAL *c, int64_t c_row, OF(part) part)
 {
     /* Base addresses for three rows each: base, base + stride and base + 2 * stride are addressing
-     * modes of the machine. Rows from MR on are those of the next panel, a_half behind. */
+     * modes of the machine. Rows from MR on are those of the next panel, a_half behind; the third
+     * and fourth vector are of the next panel of B, b_half behind. */
     const REAL *a3 = rows > 3 ? a + 3 * a_row : a;
     const REAL *a6 = rows > MR ? a + a_half : a, *a9 = rows > MR ? a6 + 3 * a_row : a;
-    OF(vec) b0, b1 = OF(zero)();
+    OF(vec) b0, b1 = OF(zero)(), b2 = b1, b3 = b1;
     COI_ROWS(COI_BEGIN)
 
     for (int64_t k = 0; k < depth; ++k) {
@@ -62,8 +72,12 @@ OF(micro)(int rows, int vectors, bool is_part, bool add, int64_t depth, const RE
             __builtin_prefetch(b + AHEAD * b_row + OF(LANES));
         }
         b0 = vectors == 1 && is_part ? OF(load_part)(b, part) : OF(load)(b);
-        if (vectors == 2)
+        if (vectors >= 2)
             b1 = is_part ? OF(load_part)(b + OF(LANES), part) : OF(load)(b + OF(LANES));
+        if (vectors == 4) {
+            b2 = OF(load)(b + b_half);
+            b3 = OF(load)(b + b_half + OF(LANES));
+        }
         COI_ROWS(COI_STEP)
         a += a_col;
         a3 += a_col;
@@ -87,7 +101,7 @@ typedef struct OF(strip) {
         const OF(strip) * s, const REAL *a, REAL *c)                                               \
     {                                                                                              \
         OF(micro)                                                                                  \
-        (rows, vectors, is_part, s->add, s->depth, a, s->a_row, s->a_col, 0, s->b, s->b_row, c,    \
+        (rows, vectors, is_part, s->add, s->depth, a, s->a_row, s->a_col, 0, s->b, s->b_row, 0, c, \
          s->c_row, s->part);                                                                       \
     }
 #define COI_MICRO_PARTS(rows)                                                                      \
@@ -128,14 +142,18 @@ static void (*const OF(micros)[MR][3])(const OF(strip) * s, const REAL *a, REAL 
 };
 
 #if TALL
-/* Two panels of rows, a_half apart, against one panel of columns. */
-static __attribute__((noinline)) void
-OF(tall)(const OF(strip) * s, const REAL *a, int64_t a_half, REAL *c)
-{
-    OF(micro)
-    (TALL, 2, false, s->add, s->depth, a, s->a_row, s->a_col, a_half, s->b, s->b_row, c, s->c_row,
-     s->part);
-}
+/* More rows than a panel has, those behind it a_half away, against one panel of columns. */
+#define COI_TALL(name, rows)                                                                       \
+    static __attribute__((noinline)) void OF(name)(const OF(strip) * s, const REAL *a,             \
+                                                   int64_t a_half, REAL *c)                        \
+    {                                                                                              \
+        OF(micro)                                                                                  \
+        (rows, 2, false, s->add, s->depth, a, s->a_row, s->a_col, a_half, s->b, s->b_row, 0, c,    \
+         s->c_row, s->part);                                                                       \
+    }
+COI_TALL(tall, TALL)
+COI_TALL(classes, CLASSES)
+#undef COI_TALL
 #endif
 
 /* The lines that the next tile fills, while one is summed. */
@@ -165,6 +183,10 @@ OF(panel)(const OF(strip) * s, const REAL *a, int64_t a_panel, REAL *c, int64_t 
     if (s->depth > TALL_DEPTH && shape == 0)
         for (; left >= TALL + MR || left == TALL; left -= TALL, a += 2 * step, c += TALL * s->c_row)
             OF(tall)(s, a, step, c);
+    if (left == CLASSES && a_panel == 0 && shape == 0) {
+        OF(classes)(s, a, step, c);
+        return;
+    }
 #endif
     for (; left >= 2 * MR; left -= MR, a += step, c += MR * s->c_row) {
         OF(ask_for)(c + MR * s->c_row, s->c_row);
@@ -270,20 +292,30 @@ OF(whole_rows)(int64_t i0, int64_t i1)
 /*
  * Whole tiles of rows [i0, i1) and columns [j0, j1), the rows of tiles one behind the other: with
  * few depths to sum, a tile takes little more than the lines of C that it fills, and these are then
- * side by side. `b` is the panel of column 0.
+ * side by side. `b` is the panel of column 0. With 32 registers a tile has two panels of columns: it
+ * loads less for each sum, and the first-level cache has time for the lines of C.
  */
 static void
 OF(shallow)(const OF(strip) * s, const REAL *a, int64_t b_panel, REAL *c, int64_t i0, int64_t i1,
             int64_t j0, int64_t j1)
 {
-    for (int64_t i = i0; i < i1; i += MR)
-        for (int64_t j = j0; j < j1; j += OF(NR)) {
+    for (int64_t i = i0; i < i1; i += MR) {
+        int64_t j = j0;
+
+#if TALL
+        for (; j + 2 * OF(NR) <= j1; j += 2 * OF(NR))
+            OF(micro)
+        (MR, 4, false, false, s->depth, a + i * s->a_row, s->a_row, s->a_col, 0,
+         s->b + j / OF(NR) * b_panel, s->b_row, b_panel, c + i * s->c_row + j, s->c_row, s->part);
+#endif
+        for (; j < j1; j += OF(NR)) {
             if (j1 - j0 == OF(NR) && i + MR < i1) /* else the row fills its lines in order */
                 OF(ask_for)(c + (i + MR) * s->c_row + j, s->c_row);
             OF(micro)
             (MR, 2, false, false, s->depth, a + i * s->a_row, s->a_row, s->a_col, 0,
-             s->b + j / OF(NR) * b_panel, s->b_row, c + i * s->c_row + j, s->c_row, s->part);
+             s->b + j / OF(NR) * b_panel, s->b_row, 0, c + i * s->c_row + j, s->c_row, s->part);
         }
+    }
 }
 
 static void
