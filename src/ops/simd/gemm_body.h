@@ -12,12 +12,10 @@ enum { OF(NR) = NV * OF(LANES) };
  * inlined. With is_part the last vector of each row has the lanes of `part` alone, in B and in C.
  * Sums have names of their own, because compilers do not always keep an array of them in registers.
  */
-#define COI_FEW_ROWS(X) X(0, a) X(1, a) X(2, a) X(3, a3) X(4, a3) X(5, a3)
-#if TALL
-#define COI_ROWS(X) COI_FEW_ROWS(X) X(6, a6) X(7, a6) X(8, a6) X(9, a9) X(10, a9) X(11, a9)
-#else
-#define COI_ROWS(X) COI_FEW_ROWS(X)
-#endif
+#define COI_ROWS(X)                                                                                \
+    X(0, a)                                                                                        \
+    X(1, a) X(2, a) X(3, a3) X(4, a3) X(5, a3) X(6, a6) X(7, a6) X(8, a6) X(9, a9) X(10, a9)       \
+        X(11, a9)
 #define COI_BEGIN(i, base)                                                                         \
     OF(vec) s##i##0 = OF(zero)(), s##i##1 = OF(zero)(), s##i##2 = OF(zero)(), s##i##3 = OF(zero)();
 #define COI_STEP(i, base)                                                                          \
@@ -292,8 +290,8 @@ OF(whole_rows)(int64_t i0, int64_t i1)
 /*
  * Whole tiles of rows [i0, i1) and columns [j0, j1), the rows of tiles one behind the other: with
  * few depths to sum, a tile takes little more than the lines of C that it fills, and these are then
- * side by side. `b` is the panel of column 0. With 32 registers a tile has two panels of columns: it
- * loads less for each sum, and the first-level cache has time for the lines of C.
+ * side by side. `b` is the panel of column 0. With 32 registers a tile has two panels of columns:
+ * it loads less for each sum, and the first-level cache has time for the lines of C.
  */
 static void
 OF(shallow)(const OF(strip) * s, const REAL *a, int64_t b_panel, REAL *c, int64_t i0, int64_t i1,
@@ -426,7 +424,6 @@ const coi_gemm_kernels COI_PER_ISA(OF(coi_gemm)) = {
 #undef COI_MICRO_ROWS
 #undef COI_MICRO_NAME
 #undef COI_MICRO_ENTRY
-#undef COI_FEW_ROWS
 #undef COI_ROWS
 #undef COI_BEGIN
 #undef COI_STEP
