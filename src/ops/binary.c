@@ -84,19 +84,22 @@ stream_span(const binary_job *job, char *out, const char *x, const char *y, int6
 {
     size_t          step_x = pairing == COI_PAIR_ONE_X ? 0 : job->size;
     size_t          step_y = pairing == COI_PAIR_ONE_Y ? 0 : job->size;
-    int64_t         most = (int64_t)(COI_STREAM_BLOCK / job->out_size);
     coi_stream_fn   stream = coi_stream_of(job->isa);
     coi_stream_area area;
 
-    for (int64_t i = 0; i < n; i += most) {
-        int64_t m = n - i < most ? n - i : most, later = i + (int64_t)COI_STREAM_AHEAD * most;
-        char   *to = out + (size_t)i * job->out_size, *block = coi_stream_block(&area, to);
+    for (int64_t m; n > 0; n -= m) {
+        char       *block = coi_stream_block(&area, out);
+        const char *one = step_x > 0 ? x : y;
 
-        if (n - later >= most)
-            coi_stream_ahead(step_x > 0 ? x + (size_t)later * step_x : y + (size_t)later * step_y,
-                             step_x > 0 && step_y > 0 ? y + (size_t)later * step_y : NULL);
-        job->loop(block, x + (size_t)i * step_x, y + (size_t)i * step_y, m, pairing);
-        stream(to, block, (size_t)m * job->out_size);
+        m = coi_stream_elements(out, job->out_size, n);
+        if ((size_t)n * job->size >= COI_STREAM_AHEAD + COI_STREAM_BLOCK)
+            coi_stream_ahead(one + COI_STREAM_AHEAD,
+                             step_x > 0 && step_y > 0 ? y + COI_STREAM_AHEAD : NULL);
+        job->loop(block, x, y, m, pairing);
+        stream(out, block, (size_t)m * job->out_size);
+        x += (size_t)m * step_x;
+        y += (size_t)m * step_y;
+        out += (size_t)m * job->out_size;
     }
 }
 
@@ -264,7 +267,7 @@ fill_job(coi_call *call, binary_job *job)
     job->y = COI_IN(call, 1, char);
     job->size = coi_dtypes[job->dtype].size;
     job->out_size = coi_dtypes[job->out_dtype].size;
-    job->streams = job->is_direct && kind < COI_GELU_TANH_GRAD && /* cheaper than their memory */
+    job->streams = job->is_direct && kind < COI_EQUAL && /* a bool is a quarter of its operand */
                    (size_t)call->out[0]->u.tensor.num_elements * job->out_size >= COI_STREAM_BYTES;
 }
 

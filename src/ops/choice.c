@@ -90,23 +90,21 @@ coi_choose_onednn(const coi_runtime *runtime, coi_conv2d_kind kind, co_dtype dty
 }
 
 bool
-coi_choose_pooled(coi_isa isa, const coi_conv2d_attrs *attrs, const co_value *x, const co_value *w)
+coi_choose_pooled(coi_isa isa, co_dtype dtype, const coi_conv2d *g)
 {
-    const int64_t *filter = w->u.tensor.dims, limit = COI_POOLED_MOST * COI_POOLED_RUN;
-    int64_t taps = filter[1] <= limit && filter[2] <= limit ? filter[1] * filter[2] : limit + 1;
+    int64_t most = COI_POOLED_MOST * COI_POOLED_RUN;
 
-    for (int i = 0; i < attrs->dilations.n; ++i)
-        if (attrs->dilations.at[i] != 1)
-            return false;
-    return isa != COI_ISA_BASE && x->dtype == CO_FLOAT32 && filter[3] % COI_POOLED_LANES == 0 &&
-           filter[2] == x->u.tensor.dims[3] && filter[0] <= COI_POOLED_MOST &&
-           filter[0] * ((taps + COI_POOLED_RUN - 1) / COI_POOLED_RUN) <= COI_POOLED_MOST;
+    return isa != COI_ISA_BASE && dtype == CO_FLOAT32 && coi_conv2d_groups(g) == 1 &&
+           g->oc % COI_POOLED_LANES == 0 && g->dh == 1 && g->dw == 1 && g->kh <= most &&
+           g->kw <= most && g->c <= most && coi_pooled_runs(g) * g->kh <= COI_POOLED_MOST &&
+           coi_conv2d_may_pad(g);
 }
 
 bool
 coi_choose_turned(coi_conv2d_kind kind, co_dtype dtype, const coi_conv2d *g)
 {
-    return kind != COI_CONV2D_INPUT && dtype == CO_FLOAT32 && g->c <= TURNED_CHANNELS;
+    return kind != COI_CONV2D_INPUT && dtype == CO_FLOAT32 && g->c <= TURNED_CHANNELS &&
+           coi_conv2d_may_pad(g);
 }
 
 /* What a row of C costs, in lanes of multiply-adds. */

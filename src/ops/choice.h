@@ -15,9 +15,8 @@
  * patches? */
 bool coi_choose_onednn(const coi_runtime *runtime, coi_conv2d_kind kind, co_dtype dtype,
                        const coi_conv2d *g);
-/* The gradients of a layer of x with a filter of w's shape that is pooled, in one pass? */
-bool coi_choose_pooled(coi_isa isa, const coi_conv2d_attrs *attrs, const co_value *x,
-                       const co_value *w);
+/* The gradients of a layer that is pooled, in one pass? */
+bool coi_choose_pooled(coi_isa isa, co_dtype dtype, const coi_conv2d *g);
 /* Patches as columns? */
 bool coi_choose_turned(coi_conv2d_kind kind, co_dtype dtype, const coi_conv2d *g);
 /*

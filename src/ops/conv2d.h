@@ -106,6 +106,9 @@ typedef struct coi_padded {
     int64_t pitch, rows;
 } coi_padded;
 coi_padded coi_conv2d_padded(const coi_conv2d *g, int64_t out_rows);
+/* Whether such a copy is not much larger than the image. Paddings may be billions, as strides may,
+ * and their product more than there are addresses. */
+bool coi_conv2d_may_pad(const coi_conv2d *g);
 /* The image rows under output rows from `first` on. */
 void coi_conv2d_pad_rows(const coi_conv2d *g, const float *image, int64_t first,
                          const coi_padded *p, float *to);

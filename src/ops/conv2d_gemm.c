@@ -7,6 +7,8 @@
  *     dw = patches^T dy, summed over pixels
  *     patches = dy w^T, added back into dx
  *
+ * With one channel a patch is a column instead, forward and for dw: making those is copying lines.
+ *
  * Images of a chunk are done one after the other on one thread. 1 x 1 filters with stride 1 need no
  * gathering: the input is its own patches.
  */
@@ -85,7 +87,7 @@ gather(const job *j, const char *image, int64_t first, int64_t last, char *patch
 }
 
 /*
- * The same as columns, for the gradient of a filter with few channels: a row of patches is one
+ * The same as columns, for images and filters with one channel: a row of patches is one
  * element of the filter along the output pixels, which are neighbours in the image too. The image
  * comes with its padding, so that none of them is outside. Copies of whole vectors go over what the
  * next line of patches begins with; both buffers have room for one more.
@@ -97,6 +99,16 @@ coi_conv2d_padded(const coi_conv2d *g, int64_t out_rows)
 {
     return (coi_padded){ (g->w + g->left + g->right) * g->c,
                          (out_rows - 1) * g->sh + (g->kh - 1) * g->dh + 1 };
+}
+
+bool
+coi_conv2d_may_pad(const coi_conv2d *g)
+{
+    coi_padded p = coi_conv2d_padded(g, g->oh);
+    int64_t    image = g->h * g->w * g->c;
+
+    return image < INT64_MAX / 8 && /* of an empty batch */
+           (p.rows < 1 || p.pitch <= (4 * image + BLOCK_ELEMENTS) / p.rows);
 }
 
 void

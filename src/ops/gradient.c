@@ -286,15 +286,18 @@ step_back(walk *w, const coi_record *record)
     return ok;
 }
 
-/* Whether a record's input was made by the one before it, and its gradient goes nowhere else. */
+/*
+ * Whether a record's input was made by the one before it, and its gradient goes nowhere else: who
+ * used it later has left a gradient, and between neighbours there is nobody who used it before.
+ */
 static bool
 is_pair(const walk *w, const coi_record *maker, const coi_record *user)
 {
     uint32_t node = w->log->nodes[user->values];
 
-    return user->op->behind == maker->op && !w->ctx->recording &&
-           node == w->log->nodes[maker->values + maker->num_in] && w->grads[node] == NULL &&
-           !w->source[node];
+    return user->op->maker == maker->op && user->num_in == 1 && maker->num_in <= FEW &&
+           !w->ctx->recording && node == w->log->nodes[maker->values + maker->num_in] &&
+           w->grads[node] == NULL && !w->source[node];
 }
 
 /* One of two records that take a step together; they have few values. */
@@ -311,15 +314,15 @@ grad_of_partner(const walk *w, const coi_record *record, co_value *const *upstre
     return grad_of(w, record, p->values, p->attrs, upstream, p->grads, p->needed);
 }
 
-/* The step of a record and of the one before it, where the operator of the former knows how. The
- * step of the other one then finds that nothing flows in. */
+/* The step of a record, not the first, and of the one before it, where the operator of the former
+ * knows how. The step of the other one then finds that nothing flows in. */
 static bool
 pair_back(walk *w, size_t r, bool *done)
 {
-    const coi_record user = w->log->records[r], maker = w->log->records[r > w->first ? r - 1 : r];
+    const coi_record user = w->log->records[r], maker = w->log->records[r - 1];
     co_value        *upstream[COI_MAX_OUTPUTS];
     partner          ours, theirs;
-    coi_grad         grad, behind;
+    coi_grad         grad, before;
     bool             any, ok;
 
     *done = false;
@@ -330,8 +333,8 @@ pair_back(walk *w, size_t r, bool *done)
     if (!any)
         return true;
     grad = grad_of_partner(w, &user, upstream, &ours);
-    behind = grad_of_partner(w, &maker, NULL, &theirs);
-    ok = user.op->grad_behind(&grad, &behind, done) == CO_OK &&
+    before = grad_of_partner(w, &maker, NULL, &theirs);
+    ok = user.op->grad_with_maker(&grad, &before, done) == CO_OK &&
          spread(w, &maker, theirs.grads, theirs.needed);
     if (*done)
         drop_upstream(w, &user);
@@ -346,7 +349,7 @@ walk_back(walk *w)
         bool       ok = true, done = false;
 
         co_block_begin(w->ctx);
-        if (record.op->behind != NULL)
+        if (record.op->maker != NULL && r - 1 > w->first)
             ok = pair_back(w, r - 1, &done);
         if (ok && !done)
             ok = step_back(w, &record);

@@ -157,12 +157,12 @@ typedef struct coi_op {
      * again. */
     co_code (*grad)(coi_grad *grad);
     /*
-     * The gradients of this operator and of `behind`, which made its input 0, in one: into
-     * maker->grads, or *done stays false where the two go apart. Asked for where nothing else uses
-     * the result of the maker, and no tape records.
+     * The gradients of this operator, which has one input, and of `maker`, which made that, in one:
+     * sets *done and fills maker->grads, or leaves it to the two apart. Asked for where nothing
+     * else uses the result of the maker, and no tape records.
      */
-    const struct coi_op *behind;
-    co_code (*grad_behind)(const coi_grad *grad, coi_grad *maker, bool *done);
+    const struct coi_op *maker;
+    co_code (*grad_with_maker)(const coi_grad *grad, coi_grad *maker, bool *done);
     /*
      * Instead of kernels: the result, a tensor or a tuple of them, made of public operators from
      * call->in. `infer` may be NULL here, and need not fill outs. Gradients come by the tape,

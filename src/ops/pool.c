@@ -119,8 +119,7 @@ grad_grad_infer(coi_call *call, coi_out *outs)
 }
 
 /* One call of any of the three: chunks of output rows, or of images for the gradient, whose windows
- * overlap. From the last to the first: what the layer before wrote last is still in a cache then,
- * and what is read last here is where the gradient begins. */
+ * overlap. */
 typedef struct job {
     coi_pool                p;
     const coi_pool_kernels *kernels;
@@ -129,13 +128,16 @@ typedef struct job {
     const void             *x, *y, *g;
     void                   *out;
     int64_t                 total, per_chunk, chunks;
+    bool from_last; /* one thread finds in its cache what the layer before wrote last; of several
+                       each has its range, and goes on with it */
 } job;
 
 static void
 run_chunk(void *arg, int64_t chunk)
 {
     const job *j = arg;
-    int64_t    first = (j->chunks - 1 - chunk) * j->per_chunk, last = first + j->per_chunk;
+    int64_t    first = (j->from_last ? j->chunks - 1 - chunk : chunk) * j->per_chunk;
+    int64_t    last = first + j->per_chunk;
 
     if (last > j->total)
         last = j->total;
@@ -176,6 +178,7 @@ run_with(coi_call *call, const coi_pool_kernels *kernels)
                       ? 1
                       : COI_PARALLEL_POOLED / (elements > 0 ? elements : 1);
     j.chunks = (j.total + j.per_chunk - 1) / j.per_chunk;
+    j.from_last = call->op == &coi_op_max_pool2d && coi_team_size(call->device->team) == 1;
     coi_parallel(call, j.chunks, run_chunk, &j);
     return CO_OK;
 }
@@ -236,8 +239,8 @@ const coi_op coi_op_max_pool2d = {
     .ref = pool_ref,
     .run = pool_run,
     .grad = pool_gradient,
-    .behind = &coi_op_conv2d_bias,
-    .grad_behind = coi_pooled_gradient,
+    .maker = &coi_op_conv2d_bias,
+    .grad_with_maker = coi_pooled_gradient,
 };
 
 const coi_op coi_op_max_pool2d_grad = {

@@ -12,12 +12,14 @@
 #include "ops/pool.h"
 #include "ops/ref/ref.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 void coi_pooled_image_v3(const coi_pooled *p);
 void coi_pooled_image_v4(const coi_pooled *p);
 
 static const coi_pooled_fn kernels[COI_NUM_ISAS] = {
+    [COI_ISA_BASE] = NULL, /* never chosen */
 #if COI_HAVE_ISA_V3
     [COI_ISA_V3] = coi_pooled_image_v3,
 #endif
@@ -71,8 +73,8 @@ is_relu(const coi_call *call)
 static co_code
 no_memory(const coi_call *call)
 {
-    return coi_fail(call->ctx, CO_RESOURCE_EXHAUSTED, "%s: no memory for its partial sums",
-                    call->op->name);
+    return coi_fail(call->ctx, CO_RESOURCE_EXHAUSTED,
+                    "%s: no memory for its images or partial sums", call->op->name);
 }
 
 /* dy becomes what flows into the layer's sums: through the pooling, and the activation. */
@@ -190,13 +192,6 @@ run_chunks(coi_call *call, job *j)
     return atomic_load(&j->no_memory) ? no_memory(call) : CO_OK;
 }
 
-/* Runs of neighbours in a row of the filter. */
-static int64_t
-runs_of_row(const coi_conv2d *g)
-{
-    return (g->kw * g->c + COI_POOLED_RUN - 1) / COI_POOLED_RUN;
-}
-
 static co_code
 run(coi_call *call)
 {
@@ -208,14 +203,14 @@ run(coi_call *call)
 
     if (rc != CO_OK)
         return rc;
-    if (!coi_choose_pooled(call->ctx->runtime->isa, call->attrs, call->in[X], call->out[0]))
+    if (!coi_choose_pooled(call->ctx->runtime->isa, (co_dtype)call->out[0]->dtype, &g))
         return ref(call); /* called by name: the backward walk asks before */
     if (coi_conv2d_work(&g) == 0) {
         for (int i = 0; i < 2; ++i)
             memset(call->out[i]->u.tensor.data, 0, coi_tensor_nbytes(call->out[i]));
         return CO_OK;
     }
-    j.row_runs = runs_of_row(&g);
+    j.row_runs = coi_pooled_runs(&g);
     num_runs = g.kh * j.row_runs;
     pitch = coi_conv2d_padded(&g, g.oh).pitch;
     for (int64_t i = 0; i < num_runs; ++i)
@@ -272,16 +267,22 @@ coi_pooled_gradient(const coi_grad *pool, coi_grad *layer, bool *done)
     coi_conv2d_attrs attrs = *(const coi_conv2d_attrs *)layer->attrs;
     co_value        *x = layer->in[0], *w = layer->in[1], *y = layer->out[0], *outs[2];
     co_value        *in[4] = { x, y, pool->out[0], pool->upstream[0] };
+    coi_call         call = {
+                .ctx = layer->ctx, .op = &coi_op_conv2d_pooled_grad, .in = in, .num_in = 4, .attrs = &attrs
+    };
+    coi_conv2d g;
 
-    *done = !layer->needed[0] && layer->needed[1] &&
-            (attrs.activation == CO_ACTIVATION_RELU || attrs.activation == CO_ACTIVATION_NONE) &&
-            is_in_halves(pool->attrs, y) &&
-            coi_choose_pooled(layer->ctx->runtime->isa, &attrs, x, w);
-    if (!*done)
+    *done = false;
+    if (layer->needed[0] || !layer->needed[1] || !is_in_halves(pool->attrs, y) ||
+        (attrs.activation != CO_ACTIVATION_RELU && attrs.activation != CO_ACTIVATION_NONE))
         return CO_OK;
     attrs.sizes.n = 4;
     memcpy(attrs.sizes.at, w->u.tensor.dims, 4 * sizeof(int64_t));
-    if (coi_apply_many(layer->ctx, &coi_op_conv2d_pooled_grad, in, 4, &attrs, outs) == CO_OK) {
+    if (coi_conv2d_read(&call, COI_CONV2D_FILTER, &g) != CO_OK ||
+        !coi_choose_pooled(layer->ctx->runtime->isa, (co_dtype)x->dtype, &g))
+        return layer->ctx->error.code;
+    *done = true;
+    if (coi_apply_many(layer->ctx, call.op, in, 4, &attrs, outs) == CO_OK) {
         layer->grads[1] = outs[0];
         layer->grads[2] = outs[1];
     }

@@ -7,7 +7,7 @@
 #ifndef COI_OPS_POOLED_H
 #define COI_OPS_POOLED_H
 
-#include "ops/op.h"
+#include "ops/conv2d.h"
 
 /* Elements of the filter whose sums are kept in registers, its taps: runs of neighbours. */
 enum { COI_POOLED_RUN = 3, COI_POOLED_RUNS = 3, COI_POOLED_TAPS = 9 };
@@ -30,7 +30,14 @@ typedef struct coi_pooled {
 
 typedef void (*coi_pooled_fn)(const coi_pooled *p);
 
-/* For coi_op.grad_behind of max_pool2d. */
+/* In a row of a filter without dilations. */
+static inline int64_t
+coi_pooled_runs(const coi_conv2d *g)
+{
+    return (g->kw * g->c + COI_POOLED_RUN - 1) / COI_POOLED_RUN;
+}
+
+/* For coi_op.grad_with_maker of max_pool2d. */
 co_code coi_pooled_gradient(const coi_grad *pool, coi_grad *layer, bool *done);
 
 #endif

@@ -14,7 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* More than the last-level cache of a core's group has on today's machines. */
+/* As much as the last-level cache of a core's group has on many machines; what is left of such a
+ * result in a larger one is its end, and who reads it next begins at its beginning. */
 #define COI_STREAM_BYTES ((size_t)32 << 20)
 
 /*
@@ -35,9 +36,10 @@ coi_stream_block(coi_stream_area *area, const void *to)
 /*
  * Ask for what a later block reads, while this one is written: between two blocks the processor
  * does not see it coming, and it takes as long as some blocks until it is there. In the order in
- * which it is read, one line of each operand; y is NULL if there is one operand.
+ * which it is read, one line of each operand; y is NULL if there is one operand. A block of each
+ * must be there.
  */
-#define COI_STREAM_AHEAD ((size_t)4) /* blocks */
+#define COI_STREAM_AHEAD ((size_t)4 * COI_STREAM_BLOCK)
 static inline void
 coi_stream_ahead(const char *x, const char *y)
 {
@@ -48,7 +50,17 @@ coi_stream_ahead(const char *x, const char *y)
     }
 }
 
-/* Copy a block; best where `to` and nbytes are multiples of a vector. */
+/* Elements of the next block, of those that are left: the first ends at the end of a line, so that
+ * the others have whole ones. */
+static inline int64_t
+coi_stream_elements(const void *to, size_t size, int64_t left)
+{
+    int64_t most = (int64_t)((COI_STREAM_BLOCK - (uintptr_t)to % 64) / size);
+
+    return left < most ? left : most;
+}
+
+/* Copy a block. */
 typedef void (*coi_stream_fn)(void *to, const void *from, size_t nbytes);
 coi_stream_fn coi_stream_of(coi_isa isa);
 /* What this thread has streamed is seen by whoever it tells about it after this. */

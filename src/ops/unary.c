@@ -51,18 +51,21 @@ static void
 stream_span(const unary_job *job, const char *x, char *out, int64_t n)
 {
     size_t          size = coi_dtypes[job->dtype].size;
-    int64_t         most = (int64_t)(COI_STREAM_BLOCK / size);
     coi_stream_fn   stream = coi_stream_of(job->isa);
     coi_stream_area area;
 
-    for (int64_t i = 0; i < n; i += most) {
-        int64_t m = n - i < most ? n - i : most, later = i + (int64_t)COI_STREAM_AHEAD * most;
-        char   *to = out + (size_t)i * size, *block = coi_stream_block(&area, to);
+    for (int64_t m; n > 0; n -= m) {
+        char  *block = coi_stream_block(&area, out);
+        size_t nbytes;
 
-        if (n - later >= most)
-            coi_stream_ahead(x + (size_t)later * size, NULL);
-        job->loop(block, x + (size_t)i * size, m);
-        stream(to, block, (size_t)m * size);
+        m = coi_stream_elements(out, size, n);
+        nbytes = (size_t)m * size;
+        if ((size_t)n * size >= COI_STREAM_AHEAD + COI_STREAM_BLOCK)
+            coi_stream_ahead(x + COI_STREAM_AHEAD, NULL);
+        job->loop(block, x, m);
+        stream(out, block, nbytes);
+        x += nbytes;
+        out += nbytes;
     }
     coi_stream_end();
 }

@@ -14,8 +14,8 @@ enum { OF(NR) = NV * OF(LANES) };
  */
 #define COI_ROWS(X)                                                                                \
     X(0, a)                                                                                        \
-    X(1, a) X(2, a) X(3, a3) X(4, a3) X(5, a3) X(6, a6) X(7, a6) X(8, a6) X(9, a9) X(10, a9)       \
-        X(11, a9)
+    X(1, a)                                                                                        \
+    X(2, a) X(3, a3) X(4, a3) X(5, a3) X(6, a6) X(7, a6) X(8, a6) X(9, a9) X(10, a9) X(11, a9)
 #define COI_BEGIN(i, base)                                                                         \
     OF(vec) s##i##0 = OF(zero)(), s##i##1 = OF(zero)(), s##i##2 = OF(zero)(), s##i##3 = OF(zero)();
 #define COI_STEP(i, base)                                                                          \

@@ -33,10 +33,12 @@ COI_PER_ISA(coi_stream)(void *to, const void *from, size_t nbytes)
     size_t done = 0;
 
 #ifdef STREAM
-    if ((uintptr_t)to % sizeof(line) == 0)
-        for (; done + sizeof(line) <= nbytes; done += sizeof(line))
-            STREAM((line *)(void *)((char *)to + done),
-                   LOAD((const line *)(const void *)((const char *)from + done)));
+    done = (0 - (uintptr_t)to) % sizeof(line); /* before the first whole vector */
+    done = done < nbytes ? done : nbytes;
+    memcpy(to, from, done);
+    for (; done + sizeof(line) <= nbytes; done += sizeof(line))
+        STREAM((line *)(void *)((char *)to + done),
+               LOAD((const line *)(const void *)((const char *)from + done)));
 #endif
     memcpy((char *)to + done, (const char *)from + done, nbytes - done);
 }
