@@ -330,6 +330,17 @@ new_array(int64_t n)
     return array;
 }
 
+/* Of the last level, 0 where the system does not tell. */
+static long
+cache_size(void)
+{
+#ifdef _SC_LEVEL3_CACHE_SIZE
+    return sysconf(_SC_LEVEL3_CACHE_SIZE);
+#else
+    return 0;
+#endif
+}
+
 static void
 large(co_context *ctx)
 {
@@ -351,7 +362,7 @@ large(co_context *ctx)
                    .adam = co_adam(ctx, NULL) };
     arrays   x = { new_array(LARGE), new_array(LARGE), new_array(LARGE), new_array(LARGE) };
 
-    long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    long cache = cache_size();
     cold around = { .n = (cache > LEAST_COLD ? (size_t)cache : LEAST_COLD) / sizeof(float) * 3 /
                          2 };
 

@@ -52,18 +52,27 @@ typedef struct product_limits {
      * the processor multiplies at once that is half; where it is half as much, it loads more than
      * it multiplies. */
     int half_panel;
+    /* Up to so many rows one tile packs its panels of B itself. v4 goes through a panel in half the
+     * time, and what packed parts take on their way through the second-level cache is more beside
+     * it. */
+    int late_rows;
+    /* Columns of a tile in shallow products. v4 fills C as fast as lines are brought for it: whole
+     * rows touch each page once. */
+    int shallow_columns;
 } product_limits;
 
+/* A tile's part of A (a block deep) stays in a second-level cache. Tiles of more rows have half the
+ * columns, so that there are as many. */
+enum { TILE_ROWS = 72, TILE_COLUMNS = 128 };
+
 static const product_limits limits[COI_NUM_ISAS] = {
-    [COI_ISA_BASE] = { 4096, 3 },
-    [COI_ISA_V3] = { 4096, 3 },
-    [COI_ISA_V4] = { 1 << 18, 2 },
+    [COI_ISA_BASE] = { 4096, 3, TILE_ROWS, TILE_COLUMNS },
+    [COI_ISA_V3] = { 4096, 3, TILE_ROWS, TILE_COLUMNS },
+    [COI_ISA_V4] = { 1 << 18, 2, 2 * TILE_ROWS, 4 * TILE_COLUMNS },
 };
 
 /* Up to this many rows of A, B is used too seldom to be worth packing. */
 enum { FEW_ROWS = 24 };
-/* Up to this depth filling C takes longer than reading B in place. */
-enum { FEW_DEPTHS = 16 };
 /* From this depth on, turning the result costs less than vectors that are not filled. */
 enum { TURNED_DEPTH = 8 };
 /* Turning an element of A, in lanes of multiply-adds. */
@@ -141,7 +150,23 @@ coi_choose_packing(const coi_gemm_kernels *kernels, coi_packing asked, const coi
                              g->m * g->k > few
                        : both || asked == COI_PACK_A;
     *pack_b = g->b_col != 1 || /* the kernel reads rows */
-              (by_shape
-                   ? g->m > FEW_ROWS && g->n > kernels->nr && g->k > FEW_DEPTHS && g->n * g->k > few
-                   : both || asked == COI_PACK_B);
+              (by_shape ? g->m > FEW_ROWS && g->n > kernels->nr && g->k > COI_GEMM_SHALLOW &&
+                              g->n * g->k > few
+                        : both || asked == COI_PACK_B);
+}
+
+bool
+coi_choose_late(const coi_gemm_kernels *kernels, const coi_gemm *g)
+{
+    return g->m <= (g->k > COI_GEMM_SHALLOW ? limits[kernels->isa].late_rows : TILE_ROWS);
+}
+
+void
+coi_choose_tile(const coi_gemm_kernels *kernels, const coi_gemm *g, bool late, int64_t *m,
+                int64_t *n)
+{
+    bool taller = late && g->m > TILE_ROWS, shallow = g->k <= COI_GEMM_SHALLOW && !late;
+
+    *m = taller ? limits[kernels->isa].late_rows : TILE_ROWS;
+    *n = taller ? TILE_COLUMNS / 2 : shallow ? limits[kernels->isa].shallow_columns : TILE_COLUMNS;
 }

@@ -27,5 +27,10 @@ bool coi_choose_turned_product(const coi_gemm_kernels *kernels, coi_packing aske
                                const coi_gemm *g);
 void coi_choose_packing(const coi_gemm_kernels *kernels, coi_packing asked, const coi_gemm *g,
                         bool *pack_a, bool *pack_b);
+/* Whether one tile has all rows of C, so that it packs the panels of B where it comes to them. */
+bool coi_choose_late(const coi_gemm_kernels *kernels, const coi_gemm *g);
+/* The extents of a tile of C, which is what one chunk computes, at most. */
+void coi_choose_tile(const coi_gemm_kernels *kernels, const coi_gemm *g, bool late, int64_t *m,
+                     int64_t *n);
 
 #endif

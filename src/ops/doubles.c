@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Kernels of double that are compiled once, for size, and serve every instruction set: few models
- * train in double, its exponentials are the C library's, and pooling waits for memory.
+ * train in double, and its exponentials are the C library's.
  */
 #include "ops/pool.h"
 #include "ops/rows.h"

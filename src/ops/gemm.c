@@ -28,16 +28,6 @@ static const coi_gemm_kernels *const all_kernels[COI_NUM_ISAS][2] = {
 #endif
 };
 
-/* A tile of C is what one chunk computes: its part of A (a block deep) stays in a second-level
- * cache. */
-enum { TILE_M = 72, TILE_N = 128 };
-/* v4 goes through a panel of B in half the time, and what packed parts take on their way through
- * the second-level cache is more beside it: up to this many rows are one tile, which packs its
- * panels itself. Of half the columns, so that there are as many chunks. */
-enum { LATE_M = 144, LATE_N = 64 };
-/* v4 fills C in shallow products as fast as lines are brought for it: whole rows touch each page
- * once. */
-enum { SHALLOW_N = 512 };
 /* Packed parts take at most about this many elements, so that they stay in a second-level cache; a
  * deeper product is done in slabs. */
 #define MAX_PACKED ((int64_t)1 << 17)
@@ -67,15 +57,6 @@ even_part(int64_t total, int64_t limit, int64_t step)
     return parts < 2 ? total : round_up((total + parts - 1) / parts, step);
 }
 
-/* Does one tile have all rows of C that use a panel of B? */
-static bool
-is_late(const coi_gemm *g, const coi_gemm_kernels *kernels)
-{
-    bool more = kernels->isa == COI_ISA_V4 && g->k > COI_GEMM_SHALLOW;
-
-    return g->m <= (more ? LATE_M : TILE_M);
-}
-
 void
 coi_gemm_plan_init(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, coi_packing packing,
                    const coi_gemm *g)
@@ -96,33 +77,17 @@ coi_gemm_plan_init(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, coi_pac
         plan->g.c_row = g->m;
     }
     coi_choose_packing(kernels, packing, &plan->g, &plan->pack_a, &plan->pack_b);
-    plan->pack_late = plan->pack_b && !plan->pack_a && is_late(&plan->g, kernels);
+    plan->pack_late = plan->pack_b && !plan->pack_a && coi_choose_late(kernels, &plan->g);
     if (plan->pack_late)
         plan->pack_b = false;
     coi_gemm_plan_cut(plan, kernels);
-}
-
-static void
-cut_tiles(coi_gemm_plan *plan, const coi_gemm_kernels *kernels)
-{
-    const coi_gemm *g = &plan->g;
-    int64_t         m = TILE_M, n = TILE_N;
-
-    if (plan->pack_late && g->m > TILE_M) {
-        m = LATE_M;
-        n = LATE_N;
-    } else if (kernels->isa == COI_ISA_V4 && g->k <= COI_GEMM_SHALLOW && !plan->pack_late) {
-        n = SHALLOW_N;
-    }
-    plan->tile_m = even_part(g->m, m, kernels->mr);
-    plan->tile_n = even_part(g->n, n, kernels->nr);
 }
 
 void
 coi_gemm_plan_cut(coi_gemm_plan *plan, const coi_gemm_kernels *kernels)
 {
     const coi_gemm *g = &plan->g;
-    int64_t         per_k = 0;
+    int64_t         per_k = 0, rows, columns;
 
     if (plan->pack_a)
         per_k += round_up(g->m, kernels->mr);
@@ -134,7 +99,9 @@ coi_gemm_plan_cut(coi_gemm_plan *plan, const coi_gemm_kernels *kernels)
         if (plan->slab < COI_GEMM_KC)
             plan->slab = g->k < COI_GEMM_KC ? g->k : COI_GEMM_KC;
     }
-    cut_tiles(plan, kernels);
+    coi_choose_tile(kernels, g, plan->pack_late, &rows, &columns);
+    plan->tile_m = even_part(g->m, rows, kernels->mr);
+    plan->tile_n = even_part(g->n, columns, kernels->nr);
 }
 
 static size_t

@@ -24,7 +24,8 @@
 
 /* Depth of a block: a panel of B of this depth takes half of a 32 KiB first-level cache. */
 #define COI_GEMM_KC 256
-/* Up to this depth filling C takes as long as the sums, and its lines are filled row by row. */
+/* Up to this depth filling C takes as long as the sums, and longer than reading B in place: its
+ * lines are filled row by row. */
 #define COI_GEMM_SHALLOW 16
 
 /* Strides are in elements; the rows of C are contiguous. */

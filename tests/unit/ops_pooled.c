@@ -265,6 +265,72 @@ CO_TEST_BARE(a_layer_that_is_used_twice_goes_apart, "")
     check_counting(check_users);
 }
 
+static bool
+gradients_once(co_context *ctx)
+{
+    return gradients(ctx, &layers[1], CO_FLOAT32, false) != NULL;
+}
+
+CO_TEST_BARE(gradients_of_pooled_layers_survive_no_memory, "")
+{
+    CO_EXPECT_SURVIVES_NO_MEMORY(NULL, gradients_once);
+}
+
+/* A second derivative, of the penalty that the square of the filter's gradient is: the walk of the
+ * inner tape is recorded by the outer one, and goes by the parts. */
+static double
+penalty_slope(co_context *ctx, co_dtype dtype)
+{
+    const layer *l = &layers[1];
+    co_value    *x = co_cast(ctx, kernel_tensor(ctx, CO_FLOAT32, l->x, 4, 1), dtype);
+    co_value    *w = co_cast(ctx, kernel_tensor(ctx, CO_FLOAT32, l->w, 4, 2), dtype);
+    co_value    *b = co_cast(ctx, kernel_tensor(ctx, CO_FLOAT32, &l->w[3], 1, 3), dtype);
+    co_value    *pooled, *inner;
+
+    co_tape_begin(ctx);
+    co_watch(ctx, w);
+    co_tape_begin(ctx);
+    co_watch(ctx, w);
+    pooled = co_max_pool2d(ctx, apply(ctx, l, x, w, b), NULL);
+    inner = co_gradient(ctx, co_reduce_sum(ctx, co_square(ctx, pooled), CO_ALL_AXES, false), w);
+    return co_item_float(ctx, co_reduce_sum(ctx, co_gradient(ctx, co_square(ctx, inner), w),
+                                            CO_ALL_AXES, false));
+}
+
+CO_TEST(second_derivatives_of_pooled_layers_are_those_of_double, "")
+{
+    double want = penalty_slope(ctx, CO_FLOAT64);
+
+    CO_EXPECT_CLOSE(penalty_slope(ctx, CO_FLOAT32) / want, 1, 1e-4);
+}
+
+/* Paddings and strides of billions: their product is no number of elements. */
+CO_TEST(a_layer_with_huge_paddings_is_computed, "")
+{
+    const int32_t     most = INT32_MAX;
+    co_conv2d_options options = CO_CONV2D_OPTIONS_INIT;
+    co_value         *y, *grad;
+
+    options.padding = CO_PADDING_EXPLICIT;
+    for (int i = 0; i < 4; ++i)
+        options.explicit_paddings[i] = most;
+    options.strides[0] = options.strides[1] = 1431655765;
+    for (int64_t channels = 1; channels <= 2; ++channels)
+        CO_BLOCK(ctx) {
+            co_value *x = co_ones(ctx, CO_FLOAT32, DIMS(1, 2, 2, channels), 4);
+            co_value *w = co_ones(ctx, CO_FLOAT32, DIMS(1, 1, channels, 16), 4);
+            co_value *b = co_ones(ctx, CO_FLOAT32, DIMS(16), 1);
+
+            co_tape_begin(ctx);
+            co_watch(ctx, w);
+            y = co_conv2d_bias(ctx, x, w, b, CO_ACTIVATION_RELU, &options);
+            grad = co_gradient(ctx, co_max_pool2d(ctx, y, NULL), w);
+            CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce_max(ctx, y, CO_ALL_AXES, false)), 1, 0);
+            CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce_max(ctx, grad, CO_ALL_AXES, false)), 0, 0);
+            CO_EXPECT_OK(ctx);
+        }
+}
+
 /* A filter of one element that copies the pixel: the gradient of the filter is the sum of the
  * pixels that were the maxima, the first of equal ones. */
 static double
@@ -291,21 +357,55 @@ CO_TEST(the_first_maximum_of_a_window_gets_the_gradient, "")
     CO_EXPECT_OK(ctx);
 }
 
-/* Bias and relu in one pass are add and relu: zeros of either sign, NaN, infinity. */
+/* Bias and relu in one pass are add and relu: zeros of either sign, NaN, infinity. Columns that are
+ * whole vectors, more rows than are taken at a time. */
+static void
+check_finish(co_context *ctx, int64_t rows, int64_t columns, co_activation activation)
+{
+    static const float some[] = { -0.0F, 0, NAN, INFINITY, -INFINITY, -1, 1, -2, 3, -0.0F, 1e38F };
+    static const float more[] = { -0.0F, -0.0F, 1, 1, 1, 1, -1, 1, -4, 0, 3e38F };
+    float              sums[48], bias[48];
+    co_value          *w, *b, *y, *parts, *ones = co_ones(ctx, CO_FLOAT32, DIMS(rows, 1), 2);
+
+    for (int i = 0; i < 48; ++i) {
+        sums[i] = some[i % 11];
+        bias[i] = more[i % 11 + (i > 22 && i % 11 < 10)];
+    }
+    w = co_tensor(ctx, CO_FLOAT32, DIMS(1, columns), 2, sums);
+    b = co_tensor(ctx, CO_FLOAT32, DIMS(columns), 1, bias);
+    y = co_dense(ctx, ones, w, b, activation);
+    parts = co_add(ctx, co_matmul(ctx, ones, w), b);
+    if (activation == CO_ACTIVATION_RELU)
+        parts = co_relu(ctx, parts);
+    CO_EXPECT_BYTES(co_data(ctx, y), co_data(ctx, parts), (size_t)(rows * columns) * sizeof(float));
+}
+
+static void
+check_finishes(co_context *ctx)
+{
+    static const int64_t rows[] = { 1, 3, 64, 65, 200 }, columns[] = { 10, 16, 32, 48 };
+
+    for (size_t i = 0; i < 5; ++i)
+        for (size_t k = 0; k < 4; ++k)
+            CO_BLOCK(ctx) {
+                check_finish(ctx, rows[i], columns[k], CO_ACTIVATION_NONE);
+                check_finish(ctx, rows[i], columns[k], CO_ACTIVATION_RELU);
+            }
+}
+
 CO_TEST(a_finish_in_one_pass_keeps_what_is_special, "")
 {
-    const float sums[] = { -0.0F, 0, NAN, INFINITY, -INFINITY, -1, 1, -2, 3, -0.0F };
-    const float bias[] = { -0.0F, -0.0F, 1, 1, 1, 1, -1, 1, -4, 0 };
-    co_value   *x = co_tensor(ctx, CO_FLOAT32, DIMS(10, 1), 2, sums);
-    co_value   *y = co_dense(ctx, co_ones(ctx, CO_FLOAT32, DIMS(3, 1), 2),
-                             co_reshape(ctx, x, CO_SHAPE(1, 10)),
-                             co_tensor(ctx, CO_FLOAT32, DIMS(10), 1, bias), CO_ACTIVATION_RELU);
-    co_value   *parts = co_relu(ctx, co_add(ctx,
-                                            co_matmul(ctx, co_ones(ctx, CO_FLOAT32, DIMS(3, 1), 2),
-                                                      co_reshape(ctx, x, CO_SHAPE(1, 10))),
-                                            co_tensor(ctx, CO_FLOAT32, DIMS(10), 1, bias)));
+    check_finishes(ctx);
+}
 
-    CO_EXPECT_BYTES(co_data(ctx, y), co_data(ctx, parts), 30 * sizeof(float));
+CO_TEST_WITH(a_finish_in_one_pass_of_shorter_vectors, "", "isa=v3")
+{
+    check_finishes(ctx);
+}
+
+CO_TEST_WITH(a_finish_in_one_pass_of_the_baseline, "", "isa=base")
+{
+    check_finishes(ctx);
 }
 
 static void

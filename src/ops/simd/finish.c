@@ -10,7 +10,7 @@
  * taken: the bias of a vector is loaded once for all of them. */
 enum { ROWS = 64 };
 
-/* 0 where that is not less, but NaN stays; the sum makes 0 of -0. */
+/* max(0, x) gives x where x is NaN or -0; adding 0 turns -0 into 0. */
 COI_INLINE vec_f32
 finished(vec_f32 x, vec_f32 bias, bool is_relu)
 {

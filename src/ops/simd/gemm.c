@@ -37,7 +37,6 @@
 #define FULL_PART 0
 #endif
 #define TALL_DEPTH 64
-#define CLASSES    10 /* rows of many a last layer, turned: in two tiles they go through B twice */
 #define AHEAD      8
 /* Depths packed at once: the lines that panels share stay in the first-level cache, also where
  * strides are powers of two. */

@@ -65,9 +65,9 @@ OF(micro)(int rows, int vectors, bool is_part, bool add, int64_t depth, const RE
 
     for (int64_t k = 0; k < depth; ++k) {
         if (rows > MR) {
-            __builtin_prefetch(a + AHEAD * a_col);
-            __builtin_prefetch(b + AHEAD * b_row);
-            __builtin_prefetch(b + AHEAD * b_row + OF(LANES));
+            coi_ask(a, AHEAD * a_col * (int64_t)sizeof(REAL));
+            coi_ask(b, AHEAD * b_row * (int64_t)sizeof(REAL));
+            coi_ask(b, (AHEAD * b_row + OF(LANES)) * (int64_t)sizeof(REAL));
         }
         b0 = vectors == 1 && is_part ? OF(load_part)(b, part) : OF(load)(b);
         if (vectors >= 2)
@@ -141,33 +141,43 @@ static void (*const OF(micros)[MR][3])(const OF(strip) * s, const REAL *a, REAL 
 
 #if TALL
 /* More rows than a panel has, those behind it a_half away, against one panel of columns. */
-#define COI_TALL(name, rows)                                                                       \
-    static __attribute__((noinline)) void OF(name)(const OF(strip) * s, const REAL *a,             \
-                                                   int64_t a_half, REAL *c)                        \
+#define COI_TALL(rows)                                                                             \
+    static void COI_PASTE(OF(tall), rows)(const OF(strip) * s, const REAL *a, int64_t a_half,      \
+                                          REAL *c)                                                 \
     {                                                                                              \
         OF(micro)                                                                                  \
         (rows, 2, false, s->add, s->depth, a, s->a_row, s->a_col, a_half, s->b, s->b_row, 0, c,    \
          s->c_row, s->part);                                                                       \
     }
-COI_TALL(tall, TALL)
-COI_TALL(classes, CLASSES)
+COI_TALL(7)
+COI_TALL(8)
+COI_TALL(9)
+COI_TALL(10)
+COI_TALL(11)
+COI_TALL(12)
+static void (*const OF(talls)[TALL - MR])(const OF(strip) * s, const REAL *a, int64_t a_half,
+                                          REAL *c) = {
+    COI_PASTE(OF(tall), 7),  COI_PASTE(OF(tall), 8),  COI_PASTE(OF(tall), 9),
+    COI_PASTE(OF(tall), 10), COI_PASTE(OF(tall), 11), COI_PASTE(OF(tall), 12),
+};
 #undef COI_TALL
 #endif
 
 /* The lines that the next tile fills, while one is summed. */
 COI_INLINE void
-OF(ask_for)(const REAL *c, int64_t c_row)
+OF(ask_for)(REAL *c, int64_t c_row)
 {
     COI_UNROLL
     for (int i = 0; i < MR; ++i) {
-        __builtin_prefetch(c + i * c_row, 1);
-        __builtin_prefetch(c + i * c_row + OF(LANES), 1);
+        coi_ask_to_write(c, i * c_row * (int64_t)sizeof(REAL));
+        coi_ask_to_write(c, (i * c_row + OF(LANES)) * (int64_t)sizeof(REAL));
     }
 }
 
 /* One panel of columns against rows [i0, i1). `a` is where the strip's depth begins in row 0 (or in
- * panel 0, when A is packed: then a_panel is the distance of panels). The last rows of an A that is
- * not packed are shared out evenly: two tiles of 4 rows are faster than one of 6 and one of 2. */
+ * panel 0, when A is packed: then a_panel is the distance of panels). Seven to eleven rows that are
+ * left are one tile where there are registers for it; elsewhere those of an A that is not packed
+ * are shared out evenly: two tiles of 4 rows are faster than one of 6 and one of 2. */
 static void
 OF(panel)(const OF(strip) * s, const REAL *a, int64_t a_panel, REAL *c, int64_t i0, int64_t i1,
           int64_t columns)
@@ -180,16 +190,18 @@ OF(panel)(const OF(strip) * s, const REAL *a, int64_t a_panel, REAL *c, int64_t 
 #if TALL
     if (s->depth > TALL_DEPTH && shape == 0)
         for (; left >= TALL + MR || left == TALL; left -= TALL, a += 2 * step, c += TALL * s->c_row)
-            OF(tall)(s, a, step, c);
-    if (left == CLASSES && a_panel == 0 && shape == 0) {
-        OF(classes)(s, a, step, c);
-        return;
-    }
+            OF(talls)[TALL - MR - 1](s, a, step, c);
 #endif
     for (; left >= 2 * MR; left -= MR, a += step, c += MR * s->c_row) {
         OF(ask_for)(c + MR * s->c_row, s->c_row);
         OF(micros)[MR - 1][shape](s, a, c);
     }
+#if TALL
+    if (left > MR && shape == 0) {
+        OF(talls)[left - MR - 1](s, a, step, c);
+        return;
+    }
+#endif
     for (; left > 0; left -= rows, a += step, c += rows * s->c_row) {
         rows = left <= MR ? left : a_panel == 0 ? (left + 1) / 2 : MR;
         step = a_panel == 0 ? rows * s->a_row : a_panel;

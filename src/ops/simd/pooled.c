@@ -16,9 +16,9 @@ bits_of(const float *x)
 
 /*
  * What flows into a window and into each of its four pixels, for a vector of channels: all of it to
- * the first pixel that is the maximum, as in ops/simd/pool.c. That is the pixel which the maximum
- * was copied from, NaN and zeros of either sign included, so comparing bits finds it. `row` is the
- * distance of the rows of y.
+ * the first pixel with the bits of the maximum, which was copied from one. That is the pixel which
+ * ops/simd/pool.c takes, but where a window has NaNs of different bits. `row` is the distance of
+ * the rows of y.
  */
 COI_INLINE void
 find_places(const coi_pooled *p, const float *y, int64_t row, const float *pooled, const float *g,

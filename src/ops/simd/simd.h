@@ -6,6 +6,8 @@
 #ifndef COI_OPS_SIMD_SIMD_H
 #define COI_OPS_SIMD_SIMD_H
 
+#include <stdint.h>
+
 #define COI_PASTE_(a, b)  a##_##b
 #define COI_PASTE(a, b)   COI_PASTE_(a, b)
 #define COI_PER_ISA(name) COI_PASTE(name, COI_ISA)
@@ -36,5 +38,18 @@
 #else
 #define COI_INDEPENDENT _Pragma("GCC ivdep")
 #endif
+
+/* Ask for the line so many bytes behind p, which may lie outside of what p points into: nothing is
+ * read or written, so that the address is a number. */
+COI_INLINE void
+coi_ask(const void *p, int64_t bytes)
+{
+    __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)bytes));
+}
+COI_INLINE void
+coi_ask_to_write(void *p, int64_t bytes)
+{
+    __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)bytes), 1);
+}
 
 #endif
