@@ -54,7 +54,7 @@ help:
 	@echo "make demo       install what is needed, build, and train on handwritten digits"
 	@echo "make test       install what is needed, build, and run every test"
 	@echo "make check      what must hold before a change lands: format, layers, headers, symbols,"
-	@echo "                two compilers, sanitizers, the core alone, an installed copy"
+	@echo "                two compilers, sanitizers, the core alone, the baseline alone, an installed copy"
 	@echo "make bench      measure; $(BUILD)/bench/cohort-bench NAME... measures less"
 	@echo "make golden     compare with the values recorded from TensorFlow"
 	@echo "make install    install under PREFIX=$(PREFIX)"

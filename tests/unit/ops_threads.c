@@ -50,7 +50,7 @@ static const ops_row rows[] = {
     ROW("conv2d_bias", "d[4,61,67,9] d[3,3,9,11] d[11]", "activation=gelu"),
     ROW("conv2d_backprop_filter", "r[32,61,67,9] r[32,59,65,11]", "sizes=[3,3,9,11]"),
     ROW("conv2d_backprop_input", "r[3,3,9,11] r[4,59,65,11]", "sizes=[4,61,67,9]"),
-    ROW("conv2d_pooled_grad", "r[40,28,28,1] r[40,28,28,16] r[40,14,14,16] r[40,14,14,16]",
+    ROW_WHOLE("conv2d_pooled_grad", "r[40,28,28,1] r[40,28,28,16] r[40,14,14,16] r[40,14,14,16]",
         "sizes=[3,3,1,16] padding=SAME"),
     ROW("conv2d_transpose", "r[4,30,33,11] r[3,3,9,11]", "output_shape=[4,60,66,9] strides=[2,2]"),
     ROW("cos", "r" BIG, ""),
