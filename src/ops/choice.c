@@ -20,22 +20,23 @@ typedef struct row {
     bool    by_onednn;
     int32_t channels, places; /* of the filter, at most */
     int32_t filters;          /* at least */
+    bool    dense;            /* strides and dilations of 1 alone */
     int64_t work;             /* at least */
 } row;
 
 #define ANY INT32_MAX
 
 static const row rows[] = {
-    { COI_ISA_V3, COI_CONV2D, true, ANY, ANY, 0, 1 << 18 },
-    { COI_ISA_V3, COI_CONV2D_INPUT, false, 1, ANY, 0, 0 },
-    { COI_ISA_V3, COI_CONV2D_INPUT, true, ANY, ANY, 0, 1 << 18 },
-    { COI_ISA_V3, COI_CONV2D_FILTER, false, 1, ANY, 0, 0 },
-    { COI_ISA_V3, COI_CONV2D_FILTER, true, 31, ANY, 0, 1 << 18 },
-    { COI_ISA_V4, COI_CONV2D, false, 1, 25, 16, 0 },
-    { COI_ISA_V4, COI_CONV2D, true, ANY, ANY, 0, 1 << 18 },
-    { COI_ISA_V4, COI_CONV2D_INPUT, false, 3, ANY, 0, 0 },
-    { COI_ISA_V4, COI_CONV2D_INPUT, true, ANY, ANY, 0, 1 << 18 },
-    { COI_ISA_V4, COI_CONV2D_FILTER, true, ANY, ANY, 0, 1 << 18 },
+    { COI_ISA_V3, COI_CONV2D, true, ANY, ANY, 0, false, 1 << 18 },
+    { COI_ISA_V3, COI_CONV2D_INPUT, false, 1, ANY, 0, false, 0 },
+    { COI_ISA_V3, COI_CONV2D_INPUT, true, ANY, ANY, 0, false, 1 << 18 },
+    { COI_ISA_V3, COI_CONV2D_FILTER, false, 1, ANY, 0, false, 0 },
+    { COI_ISA_V3, COI_CONV2D_FILTER, true, 31, ANY, 0, false, 1 << 18 },
+    { COI_ISA_V4, COI_CONV2D, false, 1, 25, 16, true, 0 },
+    { COI_ISA_V4, COI_CONV2D, true, ANY, ANY, 0, false, 1 << 18 },
+    { COI_ISA_V4, COI_CONV2D_INPUT, false, 3, ANY, 0, false, 0 },
+    { COI_ISA_V4, COI_CONV2D_INPUT, true, ANY, ANY, 0, false, 1 << 18 },
+    { COI_ISA_V4, COI_CONV2D_FILTER, true, ANY, ANY, 0, false, 1 << 18 },
 };
 
 /* Up to this many channels patches are made channel by channel. */
@@ -80,20 +81,35 @@ enum { TURNING_LANES = 4 };
 /* So many panels of B use a packed A before that pays. */
 enum { FEW_PANELS = 4 };
 
+static bool
+is_dense(const coi_conv2d *g)
+{
+    return g->sh == 1 && g->sw == 1 && g->dh == 1 && g->dw == 1;
+}
+
+/* oneDNN 2.6 sums what is not there where a filter is wider than its image (brgconv:avx512_core, 8
+ * x 8 over 7 x 7 with 64 filters). */
+static bool
+is_larger_than_image(const coi_conv2d *g)
+{
+    return (g->kh - 1) * g->dh + 1 > g->h || (g->kw - 1) * g->dw + 1 > g->w;
+}
+
 bool
 coi_choose_onednn(const coi_runtime *runtime, coi_conv2d_kind kind, co_dtype dtype,
                   const coi_conv2d *g)
 {
     const char *whose = runtime->settings.convolution;
 
-    if (dtype != CO_FLOAT32 || runtime->isa == COI_ISA_BASE || strcmp(whose, "own") == 0)
+    if (dtype != CO_FLOAT32 || runtime->isa == COI_ISA_BASE || strcmp(whose, "own") == 0 ||
+        is_larger_than_image(g))
         return false;
     if (strcmp(whose, "onednn") == 0)
         return true;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i)
         if (rows[i].isa == runtime->isa && rows[i].kind == kind && g->c <= rows[i].channels &&
             g->kh * g->kw <= rows[i].places && g->oc >= rows[i].filters &&
-            coi_conv2d_work(g) >= rows[i].work)
+            (!rows[i].dense || is_dense(g)) && coi_conv2d_work(g) >= rows[i].work)
             return rows[i].by_onednn;
     return false;
 }
@@ -112,8 +128,9 @@ coi_choose_pooled(coi_isa isa, co_dtype dtype, const coi_conv2d *g)
 bool
 coi_choose_turned(coi_conv2d_kind kind, co_dtype dtype, const coi_conv2d *g)
 {
-    return kind != COI_CONV2D_INPUT && dtype == CO_FLOAT32 && g->c <= TURNED_CHANNELS &&
-           coi_conv2d_may_pad(g);
+    /* With strides forward has few patches of an image that would be copied whole. */
+    return (kind == COI_CONV2D_FILTER || (kind == COI_CONV2D && is_dense(g))) &&
+           dtype == CO_FLOAT32 && g->c <= TURNED_CHANNELS && coi_conv2d_may_pad(g);
 }
 
 /* What a row of C costs, in lanes of multiply-adds. */

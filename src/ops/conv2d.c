@@ -36,6 +36,9 @@ read_explicit_paddings(coi_call *call, const coi_ints *ints, coi_conv2d *g)
 {
     const int64_t *at = ints->at;
 
+    if (ints->n < 0)
+        return coi_invalid(call,
+                           "EXPLICIT padding needs explicit_paddings: top, bottom, left, right");
     if (ints->n != 4 && ints->n != 8)
         return coi_invalid(
             call,

@@ -35,6 +35,7 @@ static co_code
 read_geometry(coi_call *call, coi_conv2d *conv, coi_pool *pool)
 {
     static const coi_pool_attrs halves = { { 2, { 2, 2 } }, { 2, { 2, 2 } }, CO_PADDING_VALID };
+    const coi_conv2d_attrs     *attrs = call->attrs;
     co_code                     rc = coi_conv2d_read(call, COI_CONV2D_FILTER, conv);
 
     if (rc == CO_OK)
@@ -42,6 +43,9 @@ read_geometry(coi_call *call, coi_conv2d *conv, coi_pool *pool)
     if (rc == CO_OK && coi_conv2d_groups(conv) > 1)
         return coi_invalid(call, "the convolution has %lld groups; it must have one",
                            (long long)coi_conv2d_groups(conv));
+    if (rc == CO_OK && attrs->activation != CO_ACTIVATION_NONE &&
+        attrs->activation != CO_ACTIVATION_RELU)
+        return coi_invalid(call, "activation must be none or relu");
     if (rc == CO_OK && (pool->h % 2 != 0 || pool->w % 2 != 0))
         return coi_invalid(call, "y has %lld x %lld pixels; both must be even", (long long)pool->h,
                            (long long)pool->w);

@@ -71,6 +71,9 @@ static const shape shapes[] = {
     { 3, 17, 19, 1, 5, 3, 24, { 2, 3 }, { 1, 1 }, CO_PADDING_SAME, { 0 } },
     { 2, 12, 9, 1, 2, 3, 7, { 1, 1 }, { 3, 2 }, CO_PADDING_EXPLICIT, { 4, 0, 2, 5 } },
     { 9, 40, 41, 1, 3, 3, 16, { 1, 1 }, { 1, 1 }, CO_PADDING_VALID, { 0 } },
+    { 4, 7, 7, 8, 8, 8, 64, { 1, 1 }, { 1, 1 }, CO_PADDING_SAME, { 0 } }, /* larger than the image
+                                                                           */
+    { 2, 4, 7, 32, 2, 9, 64, { 1, 1 }, { 1, 1 }, CO_PADDING_SAME, { 0 } },
 };
 
 static void
@@ -166,8 +169,14 @@ CO_TEST_BARE(kernels_of_conv2d_are_chosen_by_the_table, "")
     CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
     g.c = g.ic = 1;
     CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
+    g.sw = 2;
+    CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
+    CO_EXPECT_FALSE(coi_choose_turned(COI_CONV2D, CO_FLOAT32, &g));
+    g.sw = 1;
     g.kh = g.kw = 7;
     CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
+    g.w = 6;
+    CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
     runtime.isa = COI_ISA_BASE;
     CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
     runtime.isa = COI_ISA_V4;

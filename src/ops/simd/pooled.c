@@ -5,21 +5,9 @@
 
 #ifndef COI_ISA_base
 
-COI_INLINE int32_t
-bits_of(const float *x)
-{
-    int32_t bits;
-
-    memcpy(&bits, x, sizeof(bits));
-    return bits;
-}
-
-/*
- * What flows into a window and into each of its four pixels, for a vector of channels: all of it to
- * the first pixel with the bits of the maximum, which was copied from one. That is the pixel which
- * ops/simd/pool.c takes, but where a window has NaNs of different bits. `row` is the distance of
- * the rows of y.
- */
+/* What flows into a window and into each of its four pixels, for a vector of channels: all of it to
+ * the first pixel that is the maximum, or NaN, as in ops/simd/pool.c. `row` is the distance of the
+ * rows of y. */
 COI_INLINE void
 find_places(const coi_pooled *p, const float *y, int64_t row, const float *pooled, const float *g,
             float flows[LANES_f32], float places[4][LANES_f32])
@@ -29,7 +17,8 @@ find_places(const coi_pooled *p, const float *y, int64_t row, const float *poole
 
         COI_UNROLL
         for (int i = 0; i < 4; ++i) {
-            int here = bits_of(&y[c + i / 2 * row + i % 2 * p->channels]) == bits_of(&pooled[c]);
+            float it = y[c + i / 2 * row + i % 2 * p->channels];
+            int   here = (it == pooled[c]) | (it != it); /* where one is NaN, so is the maximum */
 
             places[i][c] = here ? left : 0;
             left = here ? 0 : left;
