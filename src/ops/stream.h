@@ -15,7 +15,8 @@
 #include <stdint.h>
 
 /* As much as the last-level cache of a core's group has on many machines. Where it is larger, who
- * reads the result at once would have found it there up to twice this (docs/decisions/kernels.md). */
+ * reads the result at once would have found it there up to twice this (docs/decisions/kernels.md).
+ */
 #define COI_STREAM_BYTES ((size_t)32 << 20)
 
 /*
