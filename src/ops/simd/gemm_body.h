@@ -227,16 +227,25 @@ OF(gemm_turn)(const void *given, int64_t from_row, int64_t rows, int64_t columns
                 to[j * to_row + i] = from[i * from_row + j];
         return;
     }
-    for (int64_t j0 = 0; j0 < columns; j0 += TURN_COLUMNS)
-        for (int64_t i0 = 0; i0 < rows; i0 += OF(SQUARE)) {
+    for (int64_t j0 = 0; j0 < columns; j0 += TURN_COLUMNS) {
+        int64_t i0 = 0, end = columns - j0 < TURN_COLUMNS ? columns : j0 + TURN_COLUMNS;
+
+#if TALL
+        for (; i0 + 2 * OF(SQUARE) <= rows; i0 += 2 * OF(SQUARE))
+            for (int64_t j = j0; j < end; j += OF(ACROSS)) {
+                j = j < columns - OF(ACROSS) ? j : columns - OF(ACROSS);
+                OF(two_squares)(from + i0 * from_row + j, from_row, to + j * to_row + i0, to_row);
+            }
+#endif
+        for (; i0 < rows; i0 += OF(SQUARE)) {
             int64_t i = i0 < rows - OF(SQUARE) ? i0 : rows - OF(SQUARE);
-            int64_t end = columns - j0 < TURN_COLUMNS ? columns : j0 + TURN_COLUMNS;
 
             for (int64_t j = j0; j < end; j += OF(ACROSS)) {
                 j = j < columns - OF(ACROSS) ? j : columns - OF(ACROSS);
                 OF(square)(from + i * from_row + j, from_row, to + j * to_row + i, to_row);
             }
         }
+    }
 }
 
 /*
