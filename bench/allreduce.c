@@ -188,7 +188,7 @@ parts_of(co_context *ctx, const arrays *x)
     co_value *parts[2] = { co_tensor_borrow(ctx, CO_FLOAT32, &n, 1, x->a, NULL, NULL),
                            co_tensor_borrow(ctx, CO_FLOAT32, &n, 1, x->b, NULL, NULL) };
 
-    return co_per_replica(ctx, parts, 2);
+    return co_per_replica_value(ctx, parts, 2);
 }
 
 /* 4 kB again and again: what a meeting costs. */

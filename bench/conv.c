@@ -35,7 +35,7 @@ conv_attrs(co_context *ctx, const int64_t *sizes)
         dims[i] = co_int(ctx, sizes[i]);
     if (sizes != NULL)
         items[1] = co_list(ctx, dims, 4);
-    return co_map(ctx, keys, items, sizes != NULL ? 2 : 1);
+    return co_dict(ctx, keys, items, sizes != NULL ? 2 : 1);
 }
 
 static void

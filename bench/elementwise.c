@@ -3,14 +3,14 @@
  * Element-wise operators and optimizers through the public interface. Over 64 MiB the memory is the
  * limit: the same bytes moved by a loop that does nothing else, past the cache where it only
  * writes, in huge pages as the library's large blocks are. In cache the arithmetic is: there the
- * limit is a loop written by hand (by_hand.c).
+ * limit is a loop written by hand (hand_written.c).
  *
  * All figures are sampled in turns, operator and limit one after the other, over several seconds: a
  * machine with other guests has phases, of up to seconds, in which what keeps a core busy loses
  * more than what waits for its own results, and a figure that took 10 ms came from one of them.
  */
 #include "bench.h"
-#include "by_hand.h"
+#include "hand_written.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -260,7 +260,7 @@ typedef struct comparison {
     bench_samples      times, limits;
 } comparison;
 
-/* Whether this processor has the instructions that by_hand.c was compiled for. */
+/* Whether this processor has the instructions that hand_written.c was compiled for. */
 static bool
 can_run_by_hand(void)
 {
@@ -388,11 +388,11 @@ arrays_for(co_context *ctx, const operands *o, float *room[6])
 {
     for (int i = 0; i < 6; ++i)
         room[i] = new_array(HAND_ELEMENTS);
-    return (hand_arrays){ .x = co_data(ctx, o->x),
-                          .g = co_data(ctx, o->y),
-                          .gamma = o->gamma != NULL ? co_data(ctx, o->gamma) : NULL,
-                          .beta = o->beta != NULL ? co_data(ctx, o->beta) : NULL,
-                          .labels = o->labels != NULL ? co_data(ctx, o->labels) : NULL,
+    return (hand_arrays){ .x = co_value_data(ctx, o->x),
+                          .g = co_value_data(ctx, o->y),
+                          .gamma = o->gamma != NULL ? co_value_data(ctx, o->gamma) : NULL,
+                          .beta = o->beta != NULL ? co_value_data(ctx, o->beta) : NULL,
+                          .labels = o->labels != NULL ? co_value_data(ctx, o->labels) : NULL,
                           .y = room[0],
                           .z = room[1],
                           .dx = room[2],

@@ -140,8 +140,8 @@ measure(const bench_setting *s, const shape *of, contest *c)
         c->a = co_random_uniform(s->ctx, CO_FLOAT32, a_dims, 2, -1, 1);
         c->b = co_random_uniform(s->ctx, CO_FLOAT32, b_dims, 2, -1, 1);
         bench_check(s->ctx);
-        c->p.a = co_data(s->ctx, c->a);
-        c->p.b = co_data(s->ctx, c->b);
+        c->p.a = co_value_data(s->ctx, c->a);
+        c->p.b = co_value_data(s->ctx, c->b);
         c->p.c = aligned_alloc(64,
                                ((size_t)of->m * (size_t)of->n * sizeof(float) + 63) & ~(size_t)63);
         if (c->p.c == NULL) {

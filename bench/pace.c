@@ -70,8 +70,8 @@ bench_pace_begin(co_context *ctx, int threads)
     co_keep(ctx, pace->a);
     co_keep(ctx, pace->b);
     bench_check(ctx);
-    pace->p.a = co_data(ctx, pace->a);
-    pace->p.b = co_data(ctx, pace->b);
+    pace->p.a = co_value_data(ctx, pace->a);
+    pace->p.b = co_value_data(ctx, pace->b);
     choose_fastest(pace, peers, num_peers);
     bench_check(ctx);
     return pace;

@@ -23,7 +23,7 @@ foreach(layer IN LISTS COHORT_LAYERS)
     file(GLOB_RECURSE found CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${layer}/*.c")
     list(APPEND COHORT_SOURCES ${found})
 endforeach()
-list(FILTER COHORT_SOURCES EXCLUDE REGEX "/src/ops/simd/")
+list(FILTER COHORT_SOURCES EXCLUDE REGEX "/src/ops/kernels/simd/")
 list(FILTER COHORT_SOURCES EXCLUDE REGEX "/src/collective/mpi/")
 foreach(name IN LISTS COHORT_OPTIONAL_NAMES)
     if(NOT COI_HAVE_${name})
@@ -31,7 +31,7 @@ foreach(name IN LISTS COHORT_OPTIONAL_NAMES)
         list(FILTER COHORT_SOURCES EXCLUDE REGEX "/src/.*/${folder}/[^/]*$")
     endif()
 endforeach()
-file(GLOB COHORT_SIMD_SOURCES CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/ops/simd/*.c")
+file(GLOB COHORT_SIMD_SOURCES CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/ops/kernels/simd/*.c")
 file(GLOB COHORT_MPI_SOURCES CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/collective/mpi/*.c")
 
 # An object library with the flags and folders every file of the library sees.
@@ -52,14 +52,19 @@ endif()
 # What a step or a pipeline passes through again and again is compiled for speed, everything else for size: reference kernels,
 # operators that only call others, what waits for a disk, what runs once.
 set(fast_sources
-    "base/(event|lock|memory|team|thread|wire)" "device/[^/]*pool" "device/cpu/.*" "value/(cell|heap|structure|tensor)"
-    "context/(check|context|convert|error|make|modes|structures|tape)" "ops/[^/]*" "variable/variable"
-    "io/(crc32c|example|frame|source)" "data/(batch|iterator|pieces|rebatch|repeat|shard|shuffle|source|split)"
-    "collective/(all_reduce|kernels|tree|local/ranks|self/self)" "strategy/(all_reduce|crew|meeting|merge|recorder|reduce|run|scope|variables)" "train/[^/]*")
+    "base/(event|lock|memory|team|thread|wire)" "device/memory_pool" "device/cpu/.*" "value/(cell|heap|structure|tensor)"
+    "context/(check|context|context_error|convert|value_constructors|modes|structures|tape)"
+    "ops/(engine|math|array|nn|random|kernels)/[^/]*" "variable/variable"
+    "io/(crc32c|example|frame|source)" "data/(batch|batch_assembly|iterator|memory_source|rebatch|repeat|shard|shuffle|split)"
+    "collective/(all_reduce|reduce_kernels|reduction_tree|local/ranks|self/self)"
+    "strategy/(cross_replica_reduce|distributed_variables|flight_recorder|merge|rendezvous|replica_collectives|replica_threads|run|scope)" "train/[^/]*")
 list(JOIN fast_sources "|" fast_pattern)
 set(small_sources ${COHORT_SOURCES})
 list(FILTER small_sources EXCLUDE REGEX "/src/(${fast_pattern})[.]c$")
-foreach(name IN ITEMS call conv2d cross_entropy doubles norm pooled)
+foreach(name IN ITEMS
+    engine/call_by_name kernels/float64_kernels nn/conv2d_ops nn/conv2d_pooled_grad_ops nn/cross_entropy_ops nn/layer_norm_ops
+    array/composite_array_ops array/like_ops array/pad_ops array/scatter_nd_ops math/composite_reductions math/einsum_ops
+    nn/composite_conv2d nn/composite_losses nn/composite_norms nn/dropout_ops)
     list(APPEND small_sources "${PROJECT_SOURCE_DIR}/src/ops/${name}.c")
 endforeach()
 set_source_files_properties(${small_sources} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-Os>")
@@ -77,19 +82,19 @@ set(objects $<TARGET_OBJECTS:cohort_objects>)
 if(COHORT_SIMD_SOURCES)
     set(is_fallback "$<AND:$<BOOL:${COI_HAVE_ISA_V3}>,$<STREQUAL:$<TARGET_PROPERTY:NAME>,cohort_simd_base>>")
     set_source_files_properties(
-        "${PROJECT_SOURCE_DIR}/src/ops/simd/softmax.c" "${PROJECT_SOURCE_DIR}/src/ops/simd/reduce.c" PROPERTIES
+        "${PROJECT_SOURCE_DIR}/src/ops/kernels/simd/simd_softmax.c" "${PROJECT_SOURCE_DIR}/src/ops/kernels/simd/simd_reduction.c" PROPERTIES
         COMPILE_OPTIONS "$<$<CONFIG:Release>:$<IF:${is_fallback},-Os,-O3>>;$<$<C_COMPILER_ID:GNU>:-fno-unswitch-loops>")
     # Where there is v3, the baseline serves processors from before 2013: these are compiled for size there. What the compiler made
-    # vectors of (all but gemm.c) then has none.
+    # vectors of (all but simd_gemm.c) then has none.
     set_source_files_properties(
-        "${PROJECT_SOURCE_DIR}/src/ops/simd/gemm.c" "${PROJECT_SOURCE_DIR}/src/ops/simd/pool.c"
-        "${PROJECT_SOURCE_DIR}/src/ops/simd/unary.c" "${PROJECT_SOURCE_DIR}/src/ops/simd/binary.c"
-        "${PROJECT_SOURCE_DIR}/src/ops/simd/half.c" "${PROJECT_SOURCE_DIR}/src/ops/simd/cast.c"
-        "${PROJECT_SOURCE_DIR}/src/ops/simd/updates.c" PROPERTIES
+        "${PROJECT_SOURCE_DIR}/src/ops/kernels/simd/simd_gemm.c" "${PROJECT_SOURCE_DIR}/src/ops/kernels/simd/simd_pool2d.c"
+        "${PROJECT_SOURCE_DIR}/src/ops/kernels/simd/simd_unary.c" "${PROJECT_SOURCE_DIR}/src/ops/kernels/simd/simd_binary.c"
+        "${PROJECT_SOURCE_DIR}/src/ops/kernels/simd/simd_half.c" "${PROJECT_SOURCE_DIR}/src/ops/kernels/simd/simd_cast.c"
+        "${PROJECT_SOURCE_DIR}/src/ops/kernels/simd/simd_optimizer_update.c" PROPERTIES
         COMPILE_OPTIONS "$<$<AND:$<CONFIG:Release>,${is_fallback}>:-Os>")
-    # All of rows.c that should be vectors is written as vectors; gcc would turn the few elements behind them into more.
+    # All of simd_row_kernels.c that should be vectors is written as vectors; gcc would turn the few elements behind them into more.
     set_source_files_properties(
-        "${PROJECT_SOURCE_DIR}/src/ops/simd/rows.c" PROPERTIES
+        "${PROJECT_SOURCE_DIR}/src/ops/kernels/simd/simd_row_kernels.c" PROPERTIES
         COMPILE_OPTIONS "$<$<AND:$<CONFIG:Release>,${is_fallback}>:-Os>;$<$<C_COMPILER_ID:GNU>:-fno-tree-vectorize>")
     set(isa_flags_base "")
     set(isa_flags_v3 -march=x86-64-v3)

@@ -13,7 +13,7 @@ show(co_context *ctx, const char *name, co_value *value)
     char text[200];
 
     co_format(ctx, value, text, sizeof(text));
-    printf("%s = %s\n    on %s\n", name, text, co_device_name(ctx, value));
+    printf("%s = %s\n    on %s\n", name, text, co_value_device(ctx, value));
 }
 
 int

@@ -23,7 +23,7 @@ main(void)
 
     CO_SCOPE(ctx, strategy) {
         co_value *v = co_variable(ctx, co_float(ctx, 1.0), NULL);
-        printf("%s\n", co_device_name(ctx, v));
+        printf("%s\n", co_value_device(ctx, v));
     }
     for (int i = 0; i < 10; ++i)
         result = co_add(ctx, result,

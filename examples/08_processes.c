@@ -18,14 +18,14 @@ step(co_context *ctx, co_value *args, void *user)
 int
 main(void)
 {
-    co_context             *ctx = co_open("cpus=2");
-    co_multi_worker_options options = CO_MULTI_WORKER_OPTIONS_INIT;
-    co_strategy            *strategy;
-    co_dataset             *data;
-    bool                    speaks;
+    co_context                      *ctx = co_open("cpus=2");
+    co_multi_worker_mirrored_options options = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
+    co_strategy                     *strategy;
+    co_dataset                      *data;
+    bool                             speaks;
 
     options.num_replicas = 4; /* of all processes */
-    strategy = co_multi_worker_strategy(ctx, &options);
+    strategy = co_multi_worker_mirrored_strategy(ctx, &options);
     data = co_dataset_batch(ctx, co_dataset_range(ctx, 0, 10, 1), 6, false);
     data = co_dataset_with_autoshard(ctx, data, CO_AUTOSHARD_REPLICA);
     data = co_distribute_dataset(ctx, strategy, data, NULL);

@@ -15,7 +15,7 @@ call(co_context *ctx, const char *name)
 
     printf("  %s: %s, has_strategy %d, cross-replica %d, variables on %s\n", name,
            co_strategy_name(ctx, co_get_strategy(ctx)), co_has_strategy(ctx),
-           co_in_cross_replica_context(ctx), co_device_name(ctx, v));
+           co_in_cross_replica_context(ctx), co_value_device(ctx, v));
 }
 
 int

@@ -34,8 +34,8 @@ main(void)
     }
     local = co_distribute_values_from_function(ctx, strategy, value_fn, multiple_values);
     local = co_local_results(ctx, strategy, local);
-    for (size_t i = 0; i < co_size(ctx, local); ++i)
+    for (size_t i = 0; i < co_num_items(ctx, local); ++i)
         printf("%g on %s\n", co_item_float(ctx, co_at(ctx, local, i)),
-               co_device_name(ctx, co_at(ctx, local, i)));
+               co_value_device(ctx, co_at(ctx, local, i)));
     return co_close(ctx);
 }

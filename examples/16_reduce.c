@@ -12,9 +12,9 @@ static void
 show(co_context *ctx, const char *name, co_value *value)
 {
     double  numbers[16];
-    int64_t n = co_num_elements(ctx, value);
+    int64_t n = co_value_num_elements(ctx, value);
 
-    co_read_data(ctx, value, CO_FLOAT64, numbers, 16);
+    co_value_copy_data(ctx, value, CO_FLOAT64, numbers, 16);
     printf("%s:", name);
     for (int64_t i = 0; i < n && co_ok(ctx); ++i)
         printf(" %g", numbers[i]);

@@ -37,7 +37,7 @@ step(co_context *ctx, co_value *args, void *user)
 
     leaves[0] = co_tensor(ctx, CO_FLOAT32, &one, 1, &a[id]);
     leaves[1] = co_tensor(ctx, CO_FLOAT32, &two, 1, b[id]);
-    leaves[0] = co_all_reduce(ctx, CO_REDUCE_MEAN, co_map(ctx, keys, leaves, 2));
+    leaves[0] = co_all_reduce(ctx, CO_REDUCE_MEAN, co_dict(ctx, keys, leaves, 2));
     rows = co_broadcast_to(ctx, v, &count, 1);
     return co_args(ctx, co_add(ctx, s, v), leaves[0], co_all_gather(ctx, rows, 0));
 }
@@ -54,7 +54,7 @@ main(void)
     options.in_turn = true;
     results = co_run_with(ctx, strategy, step, co_no_args(ctx), NULL, &options);
     local = co_experimental_local_results(ctx, strategy, results);
-    for (size_t i = 0; i < co_size(ctx, local); ++i) {
+    for (size_t i = 0; i < co_num_items(ctx, local); ++i) {
         co_format(ctx, co_at(ctx, local, i), text, sizeof(text));
         printf("replica %zu returned %s\n", i, text);
     }

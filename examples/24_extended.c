@@ -12,7 +12,7 @@ static co_value *
 add_to(co_context *ctx, co_value *component, co_value *args, void *user)
 {
     (void)user;
-    printf("update on %s\n", co_device_name(ctx, component));
+    printf("update on %s\n", co_value_device(ctx, component));
     return co_assign_add(ctx, component, co_at(ctx, args, 0));
 }
 
@@ -31,7 +31,7 @@ main(void)
     co_context  *ctx = co_open("cpus=2");
     co_strategy *strategy = co_mirrored_strategy(ctx, NULL, 0, NULL);
     co_value    *parts[] = { co_scalar_float(ctx, 1), co_scalar_float(ctx, 3) };
-    co_value    *losses = co_per_replica(ctx, parts, 2);
+    co_value    *losses = co_per_replica_value(ctx, parts, 2);
     co_value    *cpu1 = co_string(ctx, "/cpu:1"), *v = NULL, *pairs[2], *component;
 
     CO_SCOPE(ctx, strategy)

@@ -96,10 +96,10 @@ four_replicas(co_context *ctx)
 static co_strategy *
 processes(co_context *ctx)
 {
-    co_multi_worker_options options = CO_MULTI_WORKER_OPTIONS_INIT;
+    co_multi_worker_mirrored_options options = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
 
     options.num_replicas = 4; /* of all processes */
-    return co_multi_worker_strategy(ctx, &options);
+    return co_multi_worker_mirrored_strategy(ctx, &options);
 }
 
 int

@@ -51,11 +51,11 @@ main(void)
                 steps = co_variable(ctx, co_spec(ctx, CO_INT64, NULL, 0), &options);
             }
     co_run(ctx, strategy, learn, co_no_args(ctx), table);
-    co_read_data(ctx, table, CO_FLOAT32, rows, 6);
+    co_value_copy_data(ctx, table, CO_FLOAT32, rows, 6);
     for (int i = 0; i < 3; ++i)
         printf("row %d: %g %g\n", i, (double)rows[i][0], (double)rows[i][1]);
 
-    co_read(ctx, steps);
+    co_variable_read(ctx, steps);
     printf("steps before a value: %s\n", co_code_name(co_error(ctx)->code));
     co_clear(ctx);
     co_assign(ctx, steps, co_int(ctx, 1));
@@ -64,7 +64,7 @@ main(void)
     model[0] = table;
     model[1] = steps;
     list = co_trainable_variables(ctx, co_tuple(ctx, model, 2));
-    for (size_t i = 0; i < co_size(ctx, list); ++i)
+    for (size_t i = 0; i < co_num_items(ctx, list); ++i)
         printf("to train: %s\n", co_variable_name(ctx, co_at(ctx, list, i)));
     return co_close(ctx);
 }

@@ -5,6 +5,7 @@
  * each replica. Then an iterator that divides the batches of a dataset, and begins anew.
  */
 #include <cohort/cohort.h>
+#include <cohort/v1.h>
 #include <stdio.h>
 
 static const int64_t global_batch_size = 6;

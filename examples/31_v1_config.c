@@ -5,6 +5,7 @@
  * library knows nothing of survive.
  */
 #include <cohort/cohort.h>
+#include <cohort/v1.h>
 #include <stdio.h>
 
 static void

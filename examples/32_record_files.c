@@ -6,6 +6,7 @@
  * divide: they need batches.
  */
 #include <cohort/cohort.h>
+#include <cohort/v1.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -41,7 +42,7 @@ train_step(co_context *ctx, co_value *args, void *user)
     size_t    nbytes, sum = 0;
 
     (void)user;
-    for (int64_t i = 0; i < co_num_elements(ctx, records); ++i) {
+    for (int64_t i = 0; i < co_value_num_elements(ctx, records); ++i) {
         co_string_at(ctx, records, i, &nbytes);
         sum += nbytes;
     }

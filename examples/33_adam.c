@@ -51,7 +51,7 @@ main(void)
         CO_BLOCK(ctx) {
             co_run(ctx, strategy, pull, co_no_args(ctx), &w);
         }
-    at = co_data(ctx, co_read(ctx, w.table));
+    at = co_value_data(ctx, co_variable_read(ctx, w.table));
     for (int i = 0; at != NULL && i < WORDS; ++i)
         printf("row %d: %.1f %.1f\n", i, (double)at[WIDTH * i], (double)at[WIDTH * i + 1]);
     printf("%lld updates\n", (long long)co_optimizer_iterations(ctx, w.adam));

@@ -39,7 +39,7 @@ places(co_context *ctx, co_value *x, int64_t first)
 {
     int64_t begin[3] = { 0, first, 0 }, size[3] = { -1, TIME - 1, -1 };
 
-    return co_slice(ctx, x, begin, size, (size_t)co_ndim(ctx, x));
+    return co_slice(ctx, x, begin, size, (size_t)co_value_ndim(ctx, x));
 }
 
 static double

@@ -6,6 +6,7 @@
  * mode.
  */
 #include <cohort/cohort.h>
+#include <cohort/v1.h>
 #include <stdio.h>
 
 static const int64_t global_batch_size = 4;

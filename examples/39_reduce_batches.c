@@ -8,6 +8,7 @@
  * which a mean of the replicas' means does not.
  */
 #include <cohort/cohort.h>
+#include <cohort/v1.h>
 #include <stdio.h>
 
 /* A loss for each example: here its number, counted from the first of the batch. */

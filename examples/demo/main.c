@@ -60,10 +60,10 @@ make_mirrored(co_context *ctx)
 static co_strategy *
 make_processes(co_context *ctx)
 {
-    co_multi_worker_options workers = CO_MULTI_WORKER_OPTIONS_INIT;
+    co_multi_worker_mirrored_options workers = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
 
     workers.num_replicas = REPLICAS;
-    return co_multi_worker_strategy(ctx, &workers);
+    return co_multi_worker_mirrored_strategy(ctx, &workers);
 }
 
 static const mode modes[] = {
@@ -185,9 +185,9 @@ hash_weights(co_context *ctx, const model *m)
     uint64_t        hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a over all bytes, in order */
 
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); ++i) {
-        co_value            *weights = co_read(ctx, variables[i]);
-        const unsigned char *bytes = co_data(ctx, weights);
-        size_t               nbytes = (size_t)co_num_elements(ctx, weights) * sizeof(float);
+        co_value            *weights = co_variable_read(ctx, variables[i]);
+        const unsigned char *bytes = co_value_data(ctx, weights);
+        size_t               nbytes = (size_t)co_value_num_elements(ctx, weights) * sizeof(float);
 
         for (size_t b = 0; bytes != NULL && b < nbytes; ++b)
             hash = (hash ^ bytes[b]) * UINT64_C(0x100000001b3);
@@ -252,7 +252,7 @@ run(co_context *ctx, const options *o)
                 show_epoch(&s, loss);
         }
     seconds = now() - begin;
-    accuracy = test(ctx, strategy, test_data, &m, co_num_elements(ctx, d.test_labels));
+    accuracy = test(ctx, strategy, test_data, &m, co_value_num_elements(ctx, d.test_labels));
     hash = hash_weights(ctx, &m);
     if (co_ok(ctx)) {
         show_curve(&s);

@@ -32,7 +32,7 @@ static co_value *
 count_step(co_context *ctx, co_value *args, void *user)
 {
     (void)user;
-    return co_scalar_int64(ctx, co_dim(ctx, co_at(ctx, args, 0), 0));
+    return co_scalar_int64(ctx, co_value_dim(ctx, co_at(ctx, args, 0), 0));
 }
 
 static co_dataset *

@@ -25,11 +25,11 @@ static co_value *
 no_rows(co_context *ctx, co_value *leaf, void *unused)
 {
     int64_t begin[CO_MAX_DIMS] = { 0 }, size[CO_MAX_DIMS] = { 0 };
-    int     ndim = co_value_kind(leaf) == CO_KIND_TENSOR ? co_ndim(ctx, leaf) : 0;
+    int     ndim = co_value_kind(leaf) == CO_KIND_TENSOR ? co_value_ndim(ctx, leaf) : 0;
 
     (void)unused;
     for (int i = 1; i < ndim; ++i)
-        size[i] = co_dim(ctx, leaf, i);
+        size[i] = co_value_dim(ctx, leaf, i);
     return ndim > 0 ? co_slice(ctx, leaf, begin, size, (size_t)ndim) : leaf;
 }
 
@@ -41,7 +41,7 @@ rows_of(co_context *ctx, co_value *args)
 
     while (first != NULL && co_value_kind(first) == CO_KIND_TUPLE)
         first = co_at(ctx, first, 0);
-    return first != NULL ? co_dim(ctx, first, 0) : 0;
+    return first != NULL ? co_value_dim(ctx, first, 0) : 0;
 }
 
 static co_value *
@@ -52,7 +52,7 @@ replica(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, void *
 
     (void)strategy;
     if (rests)
-        args = co_map_leaves(ctx, args, no_rows, NULL);
+        args = co_map_structure(ctx, args, no_rows, NULL);
     /* Averages are over the rows that are really used: count them together. */
     rows = co_scalar_int64(ctx, rows_of(ctx, args));
     all = co_all_reduce(ctx, CO_REDUCE_SUM, rows);

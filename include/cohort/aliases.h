@@ -34,8 +34,7 @@
 
 /* Constructors: tf.distribute.MultiWorkerMirroredStrategy, and its name until 2.3. */
 
-#define co_multi_worker_mirrored_strategy              co_multi_worker_strategy
-#define co_experimental_multi_worker_mirrored_strategy co_multi_worker_strategy
+#define co_experimental_multi_worker_mirrored_strategy co_multi_worker_mirrored_strategy
 
 /* strategy.extended. */
 
@@ -62,7 +61,7 @@ co_numpy_dataset_of_current(co_context *ctx, co_value *arrays)
 }
 /**
  * tf.distribute.experimental_make_numpy_dataset, which the 1.15 text names without a strategy: acts
- * on the current one, and so is CO_RUNTIME in a replica of it (AMB-8).
+ * on the current one, and so is CO_RUNTIME_ERROR in a replica of it (AMB-8).
  */
 #define co_distribute_experimental_make_numpy_dataset(ctx, arrays)                                 \
     co_numpy_dataset_of_current(CO_HERE(ctx), arrays)

@@ -13,15 +13,16 @@
  *   strategy.h  scope, run, reduce, replicas
  *   creator.h   functions of yours between co_variable and what it makes
  *   extended.h  what the documents call strategy.extended
- *   engine.h    your own strategy
- *   recorder.h  the flight recorder: where replicas and processes met
+ *   custom_strategy.h    your own strategy
+ *   flight_recorder.h  the flight recorder: where replicas and processes met
  *   dataset.h   datasets, distribution, iteration
  *   files.h     record, text and array files, tf.Example
  *   train.h     losses, optimizers
- *   tpu.h       TPU topologies
  *   dlpack.h    exchange with other libraries
  *   aliases.h   the documents' experimental and older names
- *   v1.h        the v1 flavour of strategies and its iterators
+ *
+ * Two more are included by those who want them: v1.h, the v1 flavour of strategies and its iterators, and
+ * tpu.h, TPU topologies.
  */
 #ifndef COHORT_COHORT_H
 #define COHORT_COHORT_H
@@ -34,17 +35,15 @@
 #include <cohort/dataset.h>
 #include <cohort/device.h>
 #include <cohort/dlpack.h>
-#include <cohort/engine.h>
+#include <cohort/custom_strategy.h>
 #include <cohort/error.h>
 #include <cohort/extended.h>
 #include <cohort/files.h>
 #include <cohort/gradient.h>
 #include <cohort/ops.h>
-#include <cohort/recorder.h>
+#include <cohort/flight_recorder.h>
 #include <cohort/strategy.h>
-#include <cohort/tpu.h>
 #include <cohort/train.h>
-#include <cohort/v1.h>
 #include <cohort/value.h>
 #include <cohort/variable.h>
 #include <cohort/sites.h>

@@ -26,7 +26,7 @@ typedef enum co_communication {
     /* accepted for programs that name it; the same as AUTO: there is no such library here */
     CO_COMMUNICATION_NCCL = 2
 } co_communication;
-/** AUTO, RING or NCCL by name, in any letter case; CO_VALUE for every other name. */
+/** AUTO, RING or NCCL by name, in any letter case; CO_VALUE_ERROR for every other name. */
 CO_API co_code co_communication_from_name(co_context *ctx, const char *name, co_communication *out);
 
 /** timeout_seconds: none is given, the deadline_ms of the strategy counts. */

@@ -75,7 +75,7 @@ CO_API co_context *co_open(const char *settings);
 /** The same, with a log callback and an allocator. */
 CO_API co_context *co_open_with(const co_options *options);
 /** Another context of the same runtime, in default mode, for another thread. NULL without memory,
- * and in a fork (CO_RUNTIME). `other` may be in use by another thread: nothing is noted in it, not
+ * and in a fork (CO_RUNTIME_ERROR). `other` may be in use by another thread: nothing is noted in it, not
  * even the place of this call. */
 CO_API co_context *co_open_beside(co_context *other);
 /**

@@ -37,7 +37,7 @@ typedef co_value *(*co_creator_fn)(co_context *ctx, co_creation *next, co_value 
                                    const co_variable_options *options, void *user);
 
 /**
- * Call `fn` for every variable that this context makes until the scope is left with co_scope_exit.
+ * Call `fn` for every variable that this context makes until the scope is left with co_scope_end.
  * Creators nest: the one entered last is called first, and its co_creator_next calls the one
  * before. A creator entered inside a strategy's scope (or in a step, by each replica) is called
  * once per variable, before the strategy places it; one entered outside is called once per
@@ -45,19 +45,19 @@ typedef co_value *(*co_creator_fn)(co_context *ctx, co_creation *next, co_value 
  * strategy. Steps of this context find its creators too, called for all replicas by the first.
  * Rules: VAR-CREATOR-1, SCOPE-9, SET-11.
  *
- * Returns:  a token with id 0 and an error in ctx if it failed: CO_TYPE (fn is NULL),
+ * Returns:  a token with id 0 and an error in ctx if it failed: CO_TYPE_ERROR (fn is NULL),
  *           CO_RESOURCE_EXHAUSTED.
  */
-CO_API co_scope co_creator_enter(co_context *ctx, co_creator_fn fn, void *user);
+CO_API co_scope co_creator_begin(co_context *ctx, co_creator_fn fn, void *user);
 /** A creator's scope as a statement. Not to be left by break or return. */
 #define CO_CREATOR(ctx, fn, user)                                                                  \
-    for (co_scope CO_NAME_HERE(co_scope_) = co_creator_enter(ctx, fn, user);                       \
+    for (co_scope CO_NAME_HERE(co_scope_) = co_creator_begin(ctx, fn, user);                       \
          CO_NAME_HERE(co_scope_).id != 0;                                                          \
-         co_scope_exit(ctx, &CO_NAME_HERE(co_scope_)), CO_NAME_HERE(co_scope_).id = 0)
+         co_scope_end(ctx, &CO_NAME_HERE(co_scope_)), CO_NAME_HERE(co_scope_).id = 0)
 
 /**
  * Make the variable: the next creator, or the strategy, or where nothing is left the ordinary
- * variable. Fails with CO_RUNTIME if another strategy is current than when the variable was asked
+ * variable. Fails with CO_RUNTIME_ERROR if another strategy is current than when the variable was asked
  * for (SCOPE-13).
  */
 CO_API co_value *co_creator_next(co_context *ctx, co_creation *next, co_value *initial,

@@ -14,8 +14,8 @@
  * handles of the block they were made in, as values are, and keep alive what they need. Elements
  * are values of the block in which co_next is called.
  *
- * Every call that takes a dataset records CO_VALUE when it is NULL and CO_TYPE when the handle is
- * something else; transformations also refuse a distributed dataset with CO_TYPE (DS-DIST-2).
+ * Every call that takes a dataset records CO_VALUE_ERROR when it is NULL and CO_TYPE_ERROR when the handle is
+ * something else; transformations also refuse a distributed dataset with CO_TYPE_ERROR (DS-DIST-2).
  */
 #ifndef COHORT_DATASET_H
 #define COHORT_DATASET_H
@@ -37,13 +37,13 @@ CO_EXTERN_C_BEGIN
  * callers. Elements come as they are in the spec: one tensor, or a structure of tensors. When a
  * function records an error, co_next fails with it: the code stays, the message begins with the
  * stage and the element ("map of element 3: ..."), and the next call goes on with the element after
- * it. A function must not ask the iterator that it works for: CO_RUNTIME. The batch size is not
+ * it. A function must not ask the iterator that it works for: CO_RUNTIME_ERROR. The batch size is not
  * known after a function that makes elements.
  *
- * `spec` describes what a function returns, with specs as leaves (co_spec, co_type_spec), -1 for
+ * `spec` describes what a function returns, with specs as leaves (co_spec, co_value_spec), -1 for
  * dimensions that vary; NULL: it is that of the input. Host values are converted to it (integers to
  * every number, floats to floating ones, bools and strings to themselves). Anything else is refused
- * when it comes: CO_TYPE for another structure or dtype, CO_INVALID_ARGUMENT for a shape, or for a
+ * when it comes: CO_TYPE_ERROR for another structure or dtype, CO_INVALID_ARGUMENT for a shape, or for a
  * number that the dtype cannot hold.
  *
  * Working ahead. Three things make elements before they are asked for, on threads of the iterator
@@ -82,7 +82,7 @@ typedef co_value *(*co_generator_fn)(co_context *ctx, int64_t index, void *user)
 CO_API co_dataset *co_dataset_range(co_context *ctx, int64_t start, int64_t stop, int64_t step);
 /**
  * One element per index of dimension 0 of every leaf. Leaves are what converts to a tensor; a list
- * is one leaf. Elements share the memory of the leaves. CO_VALUE if a leaf is a scalar or the
+ * is one leaf. Elements share the memory of the leaves. CO_VALUE_ERROR if a leaf is a scalar or the
  * leaves disagree on dimension 0.
  */
 CO_API co_dataset *co_dataset_from_tensor_slices(co_context *ctx, co_value *structure);
@@ -92,7 +92,7 @@ CO_API co_dataset *co_dataset_from_tensors(co_context *ctx, co_value *structure)
 /**
  * What a function makes: fn is called with 0, 1, 2, ... by each iterator, until it returns NULL
  * without an error, and may be called from any thread that iterates. spec describes the elements;
- * see "Functions over elements" above. CO_TYPE if fn is NULL or spec is no spec.
+ * see "Functions over elements" above. CO_TYPE_ERROR if fn is NULL or spec is no spec.
  */
 CO_API co_dataset *co_dataset_from_generator(co_context *ctx, co_generator_fn fn, void *user,
                                              co_value *spec);
@@ -102,15 +102,15 @@ CO_API co_dataset *co_dataset_from_generator(co_context *ctx, co_generator_fn fn
  * (NP-4). Leaves are tensors, or lists of tensors, which are stacked first. The result is an
  * ordinary dataset, to be batched and distributed.
  *
- * Context:  default mode, or cross-replica context of this strategy; CO_RUNTIME otherwise (NP-7).
- * Returns:  a dataset, or NULL with CO_VALUE if a leaf is a scalar or a bare number, or the leaves
+ * Context:  default mode, or cross-replica context of this strategy; CO_RUNTIME_ERROR otherwise (NP-7).
+ * Returns:  a dataset, or NULL with CO_VALUE_ERROR if a leaf is a scalar or a bare number, or the leaves
  *           disagree on dimension 0.
  */
 CO_API co_dataset *co_make_numpy_dataset(co_context *ctx, co_strategy *strategy, co_value *arrays);
 
 /* Transformations. The input stays usable. */
 
-/** fn of every element, in order. CO_TYPE if fn is NULL or spec is no spec. */
+/** fn of every element, in order. CO_TYPE_ERROR if fn is NULL or spec is no spec. */
 CO_API co_dataset *co_dataset_map(co_context *ctx, co_dataset *input, co_element_fn fn, void *user,
                                   co_value *spec);
 typedef struct co_map_options {
@@ -154,13 +154,13 @@ CO_API co_dataset *co_dataset_batch(co_context *ctx, co_dataset *input, int64_t 
                                     bool drop_remainder);
 /**
  * Batches cut anew: the rows of the input's elements, in order, in pieces of sizes[0], sizes[1],
- * ... and from the beginning again. The last piece may be shorter unless drop_remainder. CO_VALUE
+ * ... and from the beginning again. The last piece may be shorter unless drop_remainder. CO_VALUE_ERROR
  * for elements that are scalars, CO_INVALID_ARGUMENT for negative sizes or none above 0.
  *
  * All components of an element must have the same number of rows: CO_INVALID_ARGUMENT from co_next
  * for one whose components differ. Where sizes are all the same and drop_remainder is false, the
  * rows of the spec tell whether there will be a shorter piece, so there a spec whose components
- * differ is refused at once, with CO_VALUE. TensorFlow does so too.
+ * differ is refused at once, with CO_VALUE_ERROR. TensorFlow does so too.
  */
 CO_API co_dataset *co_dataset_rebatch(co_context *ctx, co_dataset *input, const int64_t *sizes,
                                       size_t num_sizes, bool drop_remainder);
@@ -171,7 +171,7 @@ CO_API co_dataset *co_dataset_take(co_context *ctx, co_dataset *input, int64_t c
 
 /**
  * A map with a memory: fn gets (state, element) and returns a tuple of the new state and the
- * output, which spec describes. Every iterator begins with `initial`. CO_TYPE if fn returns
+ * output, which spec describes. Every iterator begins with `initial`. CO_TYPE_ERROR if fn returns
  * anything else.
  */
 CO_API co_dataset *co_dataset_scan(co_context *ctx, co_dataset *input, co_value *initial,
@@ -179,7 +179,7 @@ CO_API co_dataset *co_dataset_scan(co_context *ctx, co_dataset *input, co_value 
 /** All but the first `count` elements; a negative count skips all. */
 CO_API co_dataset *co_dataset_skip(co_context *ctx, co_dataset *input, int64_t count);
 /**
- * Tuples of one element of each input; ends with the shortest. CO_VALUE without inputs. The batch
+ * Tuples of one element of each input; ends with the shortest. CO_VALUE_ERROR without inputs. The batch
  * size is that of the inputs if they agree.
  */
 CO_API co_dataset *co_dataset_zip(co_context *ctx, co_dataset *const *inputs, size_t num_inputs);
@@ -189,7 +189,7 @@ CO_API co_dataset *co_dataset_zip(co_context *ctx, co_dataset *const *inputs, si
  */
 CO_API co_dataset *co_dataset_enumerate(co_context *ctx, co_dataset *input, int64_t start);
 /**
- * All elements of the first, then all of the second. CO_TYPE unless structures and dtypes agree;
+ * All elements of the first, then all of the second. CO_TYPE_ERROR unless structures and dtypes agree;
  * dimensions that differ are unknown in the spec.
  */
 CO_API co_dataset *co_dataset_concatenate(co_context *ctx, co_dataset *first, co_dataset *second);
@@ -197,7 +197,7 @@ CO_API co_dataset *co_dataset_concatenate(co_context *ctx, co_dataset *first, co
  * `size` consecutive elements as one, filled up at the end of their dimensions to a common shape.
  * shapes: specs like those of an element, -1 for the longest of each batch; NULL: all the longest.
  * values: what to fill with, one scalar, or one for each component; NULL: zeros and empty strings.
- * CO_INVALID_ARGUMENT for a size below 1, or a number in values that the dtype cannot hold; CO_TYPE
+ * CO_INVALID_ARGUMENT for a size below 1, or a number in values that the dtype cannot hold; CO_TYPE_ERROR
  * for other shapes or values that do not fit the element; from co_next CO_DATA_LOSS when an element
  * is larger than its shape.
  */
@@ -206,7 +206,7 @@ CO_API co_dataset *co_dataset_padded_batch(co_context *ctx, co_dataset *input, i
 /** Every element once: those that came before are left out. Keeps all that it gave. */
 CO_API co_dataset *co_dataset_unique(co_context *ctx, co_dataset *input);
 /**
- * The rows of every element, one by one. CO_VALUE for elements that are scalars, or whose spec has
+ * The rows of every element, one by one. CO_VALUE_ERROR for elements that are scalars, or whose spec has
  * other numbers of rows in other components; CO_INVALID_ARGUMENT from co_next when rows differ.
  */
 CO_API co_dataset *co_dataset_unbatch(co_context *ctx, co_dataset *input);
@@ -222,7 +222,7 @@ CO_API co_dataset *co_dataset_shuffle(co_context *ctx, co_dataset *input, int64_
                                       int64_t seed, bool reshuffle_each_iteration);
 /**
  * The elements of all datasets that fn makes of the elements, one dataset after the other. spec
- * describes their elements. CO_TYPE from co_next if fn returns no dataset, or one of other
+ * describes their elements. CO_TYPE_ERROR from co_next if fn returns no dataset, or one of other
  * elements.
  */
 CO_API co_dataset *co_dataset_flat_map(co_context *ctx, co_dataset *input, co_inner_fn fn,
@@ -238,13 +238,13 @@ CO_API co_dataset *co_dataset_flat_map(co_context *ctx, co_dataset *input, co_in
  *     co_dataset_flat_map(ctx, co_dataset_window(ctx, input, 2, 1, 1, true), pairs, NULL, spec_of_pairs);
  *
  * CO_INVALID_ARGUMENT for numbers below 1 or above 2^31 - 1. Stages that work on tensors refuse
- * such an input with CO_TYPE.
+ * such an input with CO_TYPE_ERROR.
  */
 CO_API co_dataset *co_dataset_window(co_context *ctx, co_dataset *input, int64_t size, int64_t shift,
                                      int64_t stride, bool drop_remainder);
 /**
  * The dataset that a value of kind CO_KIND_DATASET holds, as a handle of ctx's block; of its spec,
- * which co_element_spec gives, an empty one of such elements. CO_TYPE for anything else.
+ * which co_element_spec gives, an empty one of such elements. CO_TYPE_ERROR for anything else.
  */
 CO_API co_dataset *co_value_dataset(co_context *ctx, co_value *value);
 typedef struct co_interleave_options {
@@ -273,7 +273,7 @@ CO_API co_dataset *co_dataset_interleave(co_context *ctx, co_dataset *input, co_
                                          const co_interleave_options *options);
 /** Returns a dataset made from one. */
 typedef co_dataset *(*co_apply_fn)(co_context *ctx, co_dataset *input, void *user);
-/** What fn makes of the input, now: parts of a pipeline as functions. CO_TYPE if it is no
+/** What fn makes of the input, now: parts of a pipeline as functions. CO_TYPE_ERROR if it is no
  * dataset. */
 CO_API co_dataset *co_dataset_apply(co_context *ctx, co_dataset *input, co_apply_fn fn, void *user);
 #define CO_STAGE_NAME_MAX 32
@@ -379,8 +379,8 @@ typedef struct co_input_options {
  * strategy returns the very same dataset (DEF-3).
  *
  * Context:  any.
- * Returns:  a dataset of ctx's block, or NULL with CO_VALUE (elements are not batched and there are
- *           several replicas; options that exclude each other), CO_NOT_IMPLEMENTED (per_replica),
+ * Returns:  a dataset of ctx's block, or NULL with CO_VALUE_ERROR (elements are not batched and there are
+ *           several replicas; options that exclude each other), CO_UNIMPLEMENTED (per_replica),
  *           CO_NOT_FOUND (policy FILE without files).
  */
 CO_API co_dataset *co_distribute_dataset(co_context *ctx, co_strategy *strategy,
@@ -393,7 +393,7 @@ typedef struct co_input_context {
     int input_pipeline_id;
     int num_replicas_in_sync;
 } co_input_context;
-/** global / n; CO_VALUE naming both if n does not divide it (IC-2). For equal shares: see above. */
+/** global / n; CO_VALUE_ERROR naming both if n does not divide it (IC-2). For equal shares: see above. */
 CO_API int64_t co_per_replica_batch_size(co_context *ctx, const co_input_context *input,
                                          int64_t global);
 /** Text for people: the id and the total (IC-3). Returns the length, as co_format does. */
@@ -404,7 +404,7 @@ typedef co_dataset *(*co_dataset_fn)(co_context *ctx, const co_input_context *in
  * Call fn once per worker, now, in the caller's context with the host as the current device. No
  * splitting, no sharding: at every step each replica takes the next element of its worker's dataset
  * (DS-FN-*). With options->per_replica fn is called once per replica, which then reads its own
- * dataset alone (IO-4). CO_TYPE if fn is NULL or does not return a dataset.
+ * dataset alone (IO-4). CO_TYPE_ERROR if fn is NULL or does not return a dataset.
  */
 CO_API co_dataset *co_distribute_datasets_from_function(co_context *ctx, co_strategy *strategy,
                                                         co_dataset_fn fn, void *user,
@@ -414,7 +414,7 @@ CO_API co_dataset *co_distribute_datasets_from_function(co_context *ctx, co_stra
 
 /**
  * What worker input_pipeline_id reads of a dataset distributed over num_replicas_in_sync replicas:
- * sharded and split; its replicas take the elements in turn. CO_VALUE if the replicas cannot be
+ * sharded and split; its replicas take the elements in turn. CO_VALUE_ERROR if the replicas cannot be
  * spread evenly over the pipelines.
  */
 CO_API co_dataset *co_dataset_for_worker(co_context *ctx, co_dataset *dataset,
@@ -523,8 +523,8 @@ CO_API co_iterator *co_iterate(co_context *ctx, co_dataset *dataset);
  *
  * Scope:    collective over processes for a distributed dataset: all workers end at the same step
  *           (MW-13).
- * Context:  distributed: default mode or cross-replica context of its strategy. CO_VALUE in a
- *           replica (pass the element to run instead), CO_RUNTIME under another strategy
+ * Context:  distributed: default mode or cross-replica context of its strategy. CO_VALUE_ERROR in a
+ *           replica (pass the element to run instead), CO_RUNTIME_ERROR under another strategy
  *           (DS-ITER-4).
  */
 CO_API co_value *co_next(co_context *ctx, co_iterator *iterator);
@@ -577,9 +577,9 @@ CO_API co_value *co_dataset_reduce(co_context *ctx, co_dataset *dataset, co_valu
  * iterator goes on as before. The size is that of the elements that stages hold. Of a distributed
  * dataset it is this worker's; every worker saves its own.
  *
- * Context: outside steps, where co_next may be called. CO_RUNTIME in a replica, or in a function of
+ * Context: outside steps, where co_next may be called. CO_RUNTIME_ERROR in a replica, or in a function of
  * the pipeline itself.
- * Returns:  a string, or NULL with CO_NOT_IMPLEMENTED: the state of a scan holds what is no tensor
+ * Returns:  a string, or NULL with CO_UNIMPLEMENTED: the state of a scan holds what is no tensor
  *           or number, or is built in another way than its initial value (keep such a state as
  *           tensors); or it is an iterator of v1.h, which has none. CO_FAILED_PRECONDITION: it was
  *           cancelled in the middle of an element, and elements that a stage had gathered for it
@@ -603,7 +603,7 @@ CO_API co_value *co_iterator_save(co_context *ctx, co_iterator *iterator);
  *                                was
  *           CO_NOT_FOUND         the file that is being read is not there any more, and other
  *                                errors of opening it
- *           CO_TYPE              position is no string
+ *           CO_TYPE_ERROR              position is no string
  */
 CO_API co_iterator *co_iterator_restore(co_context *ctx, co_dataset *dataset, co_value *position);
 

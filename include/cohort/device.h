@@ -20,7 +20,7 @@ CO_EXTERN_C_BEGIN
 /**
  * The canonical form of a device name, missing parts taken from the context's current device and
  * then from the constants of DEV-2. NULL or "" names the current device. Writes to `out`,
- * CO_DEVICE_NAME_MAX bytes. CO_VALUE for a component that is unknown or malformed, CO_ASSERTION for
+ * CO_DEVICE_NAME_MAX bytes. CO_VALUE_ERROR for a component that is unknown or malformed, CO_ASSERTION_ERROR for
  * a lower-case type in the /device: form.
  */
 CO_API co_code co_device_resolve(co_context *ctx, const char *name, char *out);

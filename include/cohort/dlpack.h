@@ -22,7 +22,7 @@ CO_API co_value *co_from_dlpack(co_context *ctx, void *dl_managed_tensor);
 /**
  * A DLManagedTensor over the same memory, which is read-only. The receiver calls its deleter, from
  * any thread; until then the tensor lives, and the runtime with it, even when all contexts are
- * closed. Errors: CO_TYPE for what is not a tensor of numbers.
+ * closed. Errors: CO_TYPE_ERROR for what is not a tensor of numbers.
  */
 CO_API void *co_to_dlpack(co_context *ctx, co_value *tensor);
 

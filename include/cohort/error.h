@@ -36,27 +36,26 @@ typedef enum co_code {
     CO_FAILED_PRECONDITION = 9, /* E_PRECOND */
     CO_ABORTED = 10,
     CO_OUT_OF_RANGE = 11, /* E_OOR */
-    CO_UNIMPLEMENTED = 12,
+    CO_UNIMPLEMENTED = 12, /* E_NOTIMPL: this strategy, or this build, does not offer it */
     CO_INTERNAL = 13,
     CO_UNAVAILABLE = 14, /* E_UNAVAIL */
     CO_DATA_LOSS = 15,   /* E_DATALOSS */
     CO_UNAUTHENTICATED = 16,
 
-    CO_RUNTIME = 32,         /* E_RUNTIME: wrong context or nesting */
-    CO_VALUE = 33,           /* E_VALUE: argument value not acceptable */
-    CO_TYPE = 34,            /* E_TYPE: argument of the wrong kind */
-    CO_NOT_IMPLEMENTED = 35, /* E_NOTIMPL: this strategy does not offer it */
-    CO_ASSERTION = 36,       /* E_ASSERT: a precondition of the caller does not hold */
-    CO_STOP = 37,            /* E_STOP: end of input, as an error */
+    CO_RUNTIME_ERROR = 32,         /* E_RUNTIME: wrong context or nesting */
+    CO_VALUE_ERROR = 33,           /* E_VALUE: argument value not acceptable */
+    CO_TYPE_ERROR = 34,            /* E_TYPE: argument of the wrong kind */
+    CO_ASSERTION_ERROR = 36,       /* E_ASSERT: a precondition of the caller does not hold */
+    CO_STOP_ITERATION = 37,            /* E_STOP: end of input, as an error */
 
     CO_CODE_IS_INT = -1 /* no code: makes the type signed, so that main can return a code */
 } co_code;
 
-/** The name of a code, "CO_VALUE"; "CO_UNKNOWN" for a number that is none. */
+/** The name of a code, "CO_VALUE_ERROR"; "CO_UNKNOWN" for a number that is none. */
 CO_API const char *co_code_name(co_code code);
 /** The kind of the specification, "E_VALUE"; "" for codes that have none. */
 CO_API const char *co_code_kind(co_code code);
-/** TensorFlow's canonical code nearest to `code`: CO_VALUE and CO_TYPE become CO_INVALID_ARGUMENT,
+/** TensorFlow's canonical code nearest to `code`: CO_VALUE_ERROR and CO_TYPE_ERROR become CO_INVALID_ARGUMENT,
  * ... */
 CO_API co_code co_code_canonical(co_code code);
 
@@ -82,7 +81,7 @@ CO_API void co_clear(co_context *ctx);
 /**
  * Fail, from user code: in a step, a merge function, a dataset function. The record travels
  * unchanged to the context that called run. Does nothing if ctx has an error already. Returns code,
- * so that `return co_fail(...), NULL;` reads well. CO_OK as code is itself an error (CO_VALUE).
+ * so that `return co_fail(...), NULL;` reads well. CO_OK as code is itself an error (CO_VALUE_ERROR).
  */
 CO_API co_code co_fail(co_context *ctx, co_code code, const char *format, ...) CO_PRINTF(3, 4);
 /** The same with an object of the caller; `deleter` is called when the record dies (also if not

@@ -14,12 +14,12 @@ CO_EXTERN_C_BEGIN
 
 /* Properties. */
 
-/** The devices that hold variables, as a tuple of names; CO_RUNTIME for the default strategy. */
+/** The devices that hold variables, as a tuple of names; CO_RUNTIME_ERROR for the default strategy. */
 CO_API co_value *co_parameter_devices(co_context *ctx, co_strategy *strategy);
 /**
  * Where variables that belong to no slot should live: all devices, as a tuple of names (EXT-NSD-1).
  * The default strategy answers with one of `variables` (a list or tuple), the one whose name is the
- * smallest; CO_VALUE if there is none (DEF-11). Others ignore `variables`, which may be NULL.
+ * smallest; CO_VALUE_ERROR if there is none (DEF-11). Others ignore `variables`, which may be NULL.
  */
 CO_API co_value *co_non_slot_devices(co_context *ctx, co_strategy *strategy, co_value *variables);
 /** Whether this process should write checkpoints and summaries: the chief, worker 0, alone. */
@@ -30,7 +30,7 @@ CO_API bool co_require_static_shapes(co_context *ctx, co_strategy *strategy);
 /** The algorithm that combines values: what was chosen, or what AUTO stands for with these devices
  * (MIR-CDO-1). */
 CO_API co_cross_device_ops co_strategy_cross_device_ops(co_context *ctx, co_strategy *strategy);
-/** Two flags of the older API; CO_NOT_IMPLEMENTED for the default strategy. */
+/** Two flags of the older API; CO_UNIMPLEMENTED for the default strategy. */
 CO_API bool co_should_init(co_context *ctx, co_strategy *strategy);
 CO_API bool co_between_graph(co_context *ctx, co_strategy *strategy);
 
@@ -43,12 +43,12 @@ CO_API bool co_between_graph(co_context *ctx, co_strategy *strategy);
  * EXT-RT-*.
  *
  * Context:  cross-replica, or default mode.
- * Returns:  a value of ctx, or NULL with CO_ASSERTION (a list as destination, SUM of a mirrored
- *           value), CO_VALUE (a destination that is none of the above), or an error of co_reduce.
+ * Returns:  a value of ctx, or NULL with CO_ASSERTION_ERROR (a list as destination, SUM of a mirrored
+ *           value), CO_VALUE_ERROR (a destination that is none of the above), or an error of co_reduce.
  */
 CO_API co_value *co_reduce_to(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
                               co_value *destination);
-/** The same with advice on how to do it; CO_VALUE for a field that is out of range. */
+/** The same with advice on how to do it; CO_VALUE_ERROR for a field that is out of range. */
 CO_API co_value *co_reduce_to_with(co_context *ctx, co_strategy *strategy, co_reduce_op op,
                                    co_value *value, co_value *destination,
                                    const co_communication_options *options);
@@ -122,8 +122,8 @@ typedef co_value *(*co_step_fn)(co_context *ctx, co_step_context *steps, co_valu
  *
  * Context:  default mode, or cross-replica context of this strategy.
  * Returns:  what was collected, or NULL with an error: CO_OUT_OF_RANGE where the input ends before
- *           the last step, CO_VALUE for negative iterations, CO_TYPE where fn is NULL,
- *           CO_NOT_IMPLEMENTED for the default strategy, or the error of a step.
+ *           the last step, CO_VALUE_ERROR for negative iterations, CO_TYPE_ERROR where fn is NULL,
+ *           CO_UNIMPLEMENTED for the default strategy, or the error of a step.
  */
 CO_API co_step_context *co_run_steps_on_iterator(co_context *ctx, co_strategy *strategy,
                                                  co_step_fn fn, co_iterator *iterator,
@@ -135,7 +135,7 @@ CO_API co_value *co_last_step_outputs(co_context *ctx, co_step_context *steps);
 CO_API co_value *co_non_tensor_outputs(co_context *ctx, co_step_context *steps);
 /**
  * Name an output of the step: reduced by op over replicas. In cross-replica context op may be
- * CO_REDUCE_NONE, which keeps the value as it is. In a replica that is CO_ASSERTION, and all
+ * CO_REDUCE_NONE, which keeps the value as it is. In a replica that is CO_ASSERTION_ERROR, and all
  * replicas set the same name with the same op: they meet here.
  */
 CO_API co_code co_set_last_step_output(co_context *ctx, co_step_context *steps, const char *name,

@@ -131,7 +131,7 @@ CO_API co_record_writer *co_record_writer_open(co_context *ctx, const char *path
 /** Append one record. */
 CO_API co_code co_record_write(co_context *ctx, co_record_writer *writer, const void *bytes,
                                size_t nbytes);
-/** Append every string of a tensor or host string as a record; CO_TYPE for anything else. */
+/** Append every string of a tensor or host string as a record; CO_TYPE_ERROR for anything else. */
 CO_API co_code co_record_write_value(co_context *ctx, co_record_writer *writer, co_value *strings);
 /** Hand all records so far to the system. Of a compressed file, those that were compressed. */
 CO_API co_code co_record_writer_flush(co_context *ctx, co_record_writer *writer);
@@ -175,7 +175,7 @@ typedef struct co_feature {
  *
  * Returns:  a map, or NULL with CO_INVALID_ARGUMENT: bytes that are no Example, a feature that is
  *           missing, of another dtype, or of another number of elements (naming it and both
- *           numbers); or for features that are not described right, or twice. CO_TYPE if
+ *           numbers); or for features that are not described right, or twice. CO_TYPE_ERROR if
  *           `serialized` is no string.
  */
 CO_API co_value *co_parse_example(co_context *ctx, co_value *serialized, const co_feature *features,
@@ -185,12 +185,12 @@ CO_API co_value *co_parse_example(co_context *ctx, co_value *serialized, const c
 CO_API co_value *co_example_decode(co_context *ctx, co_value *serialized);
 /**
  * A map of what converts to tensors as a serialized Example, a host string. Integers and bools
- * become int64, floating numbers float32. Shapes are not kept. CO_TYPE if `features` is no map.
+ * become int64, floating numbers float32. Shapes are not kept. CO_TYPE_ERROR if `features` is no map.
  */
 CO_API co_value *co_example_encode(co_context *ctx, co_value *features);
 
 /*
- * Arrays of NumPy. CO_VALUE for a file that cannot be understood or holds a dtype that tensors do
+ * Arrays of NumPy. CO_VALUE_ERROR for a file that cannot be understood or holds a dtype that tensors do
  * not have, CO_NOT_FOUND for one that is not there. Arrays are on the current device, in C order.
  */
 

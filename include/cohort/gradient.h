@@ -34,7 +34,7 @@ CO_API void co_watch(co_context *ctx, co_value *value);
 
 /**
  * The variables that the open tapes have seen, as a list in the order of first use: trainable ones
- * on their own, others after co_watch. CO_RUNTIME without a tape.
+ * on their own, others after co_watch. CO_RUNTIME_ERROR without a tape.
  */
 CO_API co_value *co_watched_variables(co_context *ctx);
 

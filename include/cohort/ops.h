@@ -280,9 +280,9 @@ CO_API co_value *co_eye(co_context *ctx, co_dtype dtype, int64_t num_rows, int64
 /** num numbers at equal distances from start to stop, both included; dtype one of floats. */
 CO_API co_value *co_linspace(co_context *ctx, co_dtype dtype, double start, double stop, int64_t num);
 /** Shape, number of elements and number of dimensions as int32 tensors. */
-CO_API co_value *co_shape_tensor(co_context *ctx, co_value *x);
-CO_API co_value *co_size_tensor(co_context *ctx, co_value *x);
-CO_API co_value *co_rank_tensor(co_context *ctx, co_value *x);
+CO_API co_value *co_shape(co_context *ctx, co_value *x);
+CO_API co_value *co_size(co_context *ctx, co_value *x);
+CO_API co_value *co_rank(co_context *ctx, co_value *x);
 
 /* Neural networks. Layout is NHWC. */
 
@@ -454,7 +454,7 @@ CO_API bool co_op_describe(size_t i, co_op_info *info);
 /**
  * Call an operator by name: inputs a tuple or list in the order of the table, attrs a map (or NULL)
  * of host values, lists of host integers, and strings. CO_NOT_FOUND for an unknown operator,
- * CO_TYPE for an attribute that is unknown, missing or of the wrong kind. Returns a tensor, or a
+ * CO_TYPE_ERROR for an attribute that is unknown, missing or of the wrong kind. Returns a tensor, or a
  * tuple of tensors.
  */
 CO_API co_value *co_op_call(co_context *ctx, const char *name, co_value *inputs, co_value *attrs);

@@ -63,7 +63,7 @@ typedef struct co_mirrored_options {
 CO_API co_strategy *co_mirrored_strategy(co_context *ctx, const char *const *devices,
                                          size_t num_devices, const co_mirrored_options *options);
 
-typedef struct co_multi_worker_options {
+typedef struct co_multi_worker_mirrored_options {
     size_t             struct_size;
     const char *const *devices; /* of this process; NULL: all GPUs, or else all CPUs */
     size_t             num_devices;
@@ -76,10 +76,10 @@ typedef struct co_multi_worker_options {
     size_t             num_weights; /* one for each replica; 0 without weights */
     const co_communication_options
         *communication; /* of its collectives, the same on all processes; NULL: the defaults */
-} co_multi_worker_options;
-#define CO_MULTI_WORKER_OPTIONS_INIT                                                               \
+} co_multi_worker_mirrored_options;
+#define CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT                                                               \
     {                                                                                              \
-        sizeof(co_multi_worker_options), NULL, 0, 0, CO_DEADLINE_OF_SETTINGS, NULL, NULL, NULL, 0, \
+        sizeof(co_multi_worker_mirrored_options), NULL, 0, 0, CO_DEADLINE_OF_SETTINGS, NULL, NULL, NULL, 0, \
             NULL                                                                                   \
     }
 
@@ -88,8 +88,8 @@ typedef struct co_multi_worker_options {
  * cluster comes from MPI (mpirun -n 4 program), not from TF_CONFIG: where that is set, a line of
  * the log says so.
  */
-CO_API co_strategy *co_multi_worker_strategy(co_context                    *ctx,
-                                             const co_multi_worker_options *options);
+CO_API co_strategy *co_multi_worker_mirrored_strategy(co_context                    *ctx,
+                                             const co_multi_worker_mirrored_options *options);
 
 /** "OneDeviceStrategy", "MirroredStrategy", ... Lives as long as the strategy. */
 CO_API const char *co_strategy_name(co_context *ctx, co_strategy *strategy);
@@ -99,7 +99,7 @@ CO_API int co_num_local_replicas(co_context *ctx, co_strategy *strategy);
 /** This process and how many there are; 0 and 1 without processes. */
 CO_API int co_worker_id(co_context *ctx, co_strategy *strategy);
 CO_API int co_num_workers(co_context *ctx, co_strategy *strategy);
-/** The devices of this process's replicas, each once, as a tuple of strings; CO_RUNTIME for the
+/** The devices of this process's replicas, each once, as a tuple of strings; CO_RUNTIME_ERROR for the
  * default strategy. */
 CO_API co_value *co_worker_devices(co_context *ctx, co_strategy *strategy);
 
@@ -129,16 +129,16 @@ typedef struct co_scope {
 } co_scope;
 
 /** Make `strategy` current, in cross-replica context. An id of 0 in the result means it failed. */
-CO_API co_scope co_scope_enter(co_context *ctx, co_strategy *strategy);
-/** Leave; scopes are left in the reverse order of entering, otherwise CO_RUNTIME and nothing
+CO_API co_scope co_scope_begin(co_context *ctx, co_strategy *strategy);
+/** Leave; scopes are left in the reverse order of entering, otherwise CO_RUNTIME_ERROR and nothing
  * changes. */
-CO_API co_code co_scope_exit(co_context *ctx, co_scope *scope);
+CO_API co_code co_scope_end(co_context *ctx, co_scope *scope);
 /** A scope as a statement; the body is skipped when entering fails. Not to be left by break or
  * return. */
 #define CO_SCOPE(ctx, strategy)                                                                    \
-    for (co_scope CO_NAME_HERE(co_scope_) = co_scope_enter(ctx, strategy);                         \
+    for (co_scope CO_NAME_HERE(co_scope_) = co_scope_begin(ctx, strategy);                         \
          CO_NAME_HERE(co_scope_).id != 0;                                                          \
-         co_scope_exit(ctx, &CO_NAME_HERE(co_scope_)), CO_NAME_HERE(co_scope_).id = 0)
+         co_scope_end(ctx, &CO_NAME_HERE(co_scope_)), CO_NAME_HERE(co_scope_).id = 0)
 
 /** Make a strategy current without a block, until changed; NULL returns to default mode (SET-*). */
 CO_API co_code co_experimental_set_strategy(co_context *ctx, co_strategy *strategy);
@@ -161,7 +161,7 @@ typedef co_value *(*co_fn)(co_context *ctx, co_value *args, void *user);
  *
  * Context:  default mode, or cross-replica context of this strategy.
  * Returns:  the merged results (a value of kind none where all replicas return NULL or none), or
- *           NULL with the error of the replica that failed first; CO_RUNTIME where a replica
+ *           NULL with the error of the replica that failed first; CO_RUNTIME_ERROR where a replica
  *           returns without a collective that others wait in.
  */
 CO_API co_value *co_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args,
@@ -192,9 +192,9 @@ typedef enum co_reduce_op {
     CO_REDUCE_MAX = 3,
     CO_REDUCE_PROD = 4
 } co_reduce_op;
-/** SUM or MEAN by name, in any letter case; CO_VALUE for every other name. */
+/** SUM or MEAN by name, in any letter case; CO_VALUE_ERROR for every other name. */
 CO_API co_code co_reduce_op_from_name(co_context *ctx, const char *name, co_reduce_op *out);
-/** The operation by which a variable of that aggregation is combined: SUM or MEAN; CO_VALUE for the
+/** The operation by which a variable of that aggregation is combined: SUM or MEAN; CO_VALUE_ERROR for the
  * others. */
 CO_API co_code co_reduce_op_from_aggregation(co_context *ctx, co_aggregation aggregation,
                                              co_reduce_op *out);
@@ -211,9 +211,9 @@ CO_API co_code co_reduce_op_from_aggregation(co_context *ctx, co_aggregation agg
  *
  * Scope:    collective over processes.
  * Context:  cross-replica, or default mode.
- * Returns:  a value of ctx, or NULL with CO_VALUE (an axis outside the dimensions; in one process
+ * Returns:  a value of ctx, or NULL with CO_VALUE_ERROR (an axis outside the dimensions; in one process
  *           the SUM of a value that is not per replica), CO_INVALID_ARGUMENT (shapes or dtypes
- *           differ), CO_RUNTIME (wrong context).
+ *           differ), CO_RUNTIME_ERROR (wrong context).
  */
 CO_API co_value *co_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
                            const int *axes, size_t num_axes);
@@ -245,7 +245,7 @@ CO_API co_value *co_distribute_values_from_function(co_context *ctx, co_strategy
 
 /*
  * Logical devices: parts of the device of a replica. They exist in TPU strategies alone, and there
- * is none yet: every strategy answers CO_NOT_IMPLEMENTED, whatever the other arguments are
+ * is none yet: every strategy answers CO_UNIMPLEMENTED, whatever the other arguments are
  * (S-LOGICAL-1).
  */
 
@@ -281,7 +281,7 @@ CO_API co_value *co_merge_call(co_context *ctx, co_merge_fn fn, co_value *args, 
  */
 CO_API co_value *co_all_reduce(co_context *ctx, co_reduce_op op, co_value *value);
 /** The same with advice on how to do it (RC-AR-10). Of several replicas in a process, what replica
- * 0 asks for counts; processes must ask for the same. CO_VALUE for a field that is out of range. */
+ * 0 asks for counts; processes must ask for the same. CO_VALUE_ERROR for a field that is out of range. */
 CO_API co_value *co_all_reduce_with(co_context *ctx, co_reduce_op op, co_value *value,
                                     const co_communication_options *options);
 /** Each leaf concatenated along axis over replicas, on every replica (RC-AG-*). Differentiable as

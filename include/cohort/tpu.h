@@ -23,12 +23,12 @@ typedef struct co_topology co_topology;
  * device_coordinates is a tensor of int32 [tasks, devices of a task, mesh_rank]. Places of the mesh
  * that nobody has are missing devices. Rules: TOPO-1, TOPO-2.
  *
- * Returns:  a topology, or NULL with CO_VALUE: another number of dimensions, one below 1, a mesh of
+ * Returns:  a topology, or NULL with CO_VALUE_ERROR: another number of dimensions, one below 1, a mesh of
  *           more than 2^24 places, coordinates of another shape or dtype, or outside the mesh.
  */
 CO_API co_topology *co_topology_make(co_context *ctx, const int64_t *mesh_shape, size_t mesh_rank,
                                      co_value *device_coordinates);
-/** The same from the bytes of a TopologyProto, a host string. CO_VALUE where they are none, or
+/** The same from the bytes of a TopologyProto, a host string. CO_VALUE_ERROR where they are none, or
  * describe no topology. */
 CO_API co_topology *co_topology_parse(co_context *ctx, co_value *serialized);
 /** The bytes of the TopologyProto, as a host string. */
@@ -45,14 +45,14 @@ CO_API co_value *co_topology_device_coordinates(co_context *ctx, co_topology *to
 CO_API co_value *co_topology_missing_devices(co_context *ctx, co_topology *topology);
 /**
  * Who has the place at `coordinates` (mesh_rank numbers): its task, and its number among the task's
- * devices. CO_VALUE outside the mesh, and where there is no device. Of a place that is given twice
+ * devices. CO_VALUE_ERROR outside the mesh, and where there is no device. Of a place that is given twice
  * the last counts.
  */
 CO_API co_code co_topology_find(co_context *ctx, co_topology *topology, const int64_t *coordinates,
                                 int *task, int *tpu_ordinal);
 /**
  * Names of a task's devices and of its host, as host strings: "/job:worker/task:1/device:TPU:0",
- * "/task:1/device:CPU:0". `job` may be NULL, and is then left out (TOPO-3). CO_VALUE for a task or
+ * "/task:1/device:CPU:0". `job` may be NULL, and is then left out (TOPO-3). CO_VALUE_ERROR for a task or
  * device that there is not.
  */
 CO_API co_value *co_topology_tpu_device(co_context *ctx, co_topology *topology, int task,
@@ -61,5 +61,7 @@ CO_API co_value *co_topology_host_device(co_context *ctx, co_topology *topology,
                                          const char *job);
 
 CO_EXTERN_C_END
+
+#include <cohort/tpu_sites.h>
 
 #endif

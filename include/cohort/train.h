@@ -13,7 +13,7 @@ CO_EXTERN_C_BEGIN
  * This replica's share of the mean loss: the sum of its per-example losses over the number of
  * examples of the whole step on all replicas. The shares add up to the mean, however unevenly the
  * examples are spread, and so do their gradients. An empty batch gives 0. The first dimension
- * counts: one loss per example of the input. CO_VALUE where a replica has another number of losses
+ * counts: one loss per example of the input. CO_VALUE_ERROR where a replica has another number of losses
  * than examples, with several replicas: see co_set_step_examples.
  */
 CO_API co_value *co_average_loss(co_context *ctx, co_value *per_example_loss);
@@ -57,7 +57,7 @@ typedef struct co_adam_options {
  *     adam.learning_rate = 0.01;
  *     optimizer = co_adam(ctx, &adam);
  *
- * CO_VALUE for numbers that are not finite, betas outside [0, 1) and a negative epsilon.
+ * CO_VALUE_ERROR for numbers that are not finite, betas outside [0, 1) and a negative epsilon.
  */
 CO_API co_optimizer *co_adam(co_context *ctx, const co_adam_options *options);
 

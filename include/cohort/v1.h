@@ -14,13 +14,13 @@
  *
  * A strategy of the v1 flavour is a co_strategy: scope, run, reduce, local results, the dataset
  * methods and all of extended.h are the calls of the other headers. It has the members below
- * besides, and lacks three things that v1 never had, which answer CO_NOT_IMPLEMENTED:
+ * besides, and lacks three things that v1 never had, which answer CO_UNIMPLEMENTED:
  * co_distribute_values_from_function, co_gather_replicas and the logical devices (S-V1-1). The
  * calls below also serve strategies of the other flavour, which the documents do not promise. No
  * call logs that it is deprecated.
  *
  * There is no graph mode and there are no sessions yet: they follow with captured functions. Asking
- * for them, co_v1_disable_eager_execution, is CO_NOT_IMPLEMENTED.
+ * for them, co_v1_disable_eager_execution, is CO_UNIMPLEMENTED.
  */
 #ifndef COHORT_V1_H
 #define COHORT_V1_H
@@ -40,8 +40,8 @@ CO_API co_strategy *co_v1_one_device_strategy(co_context *ctx, const char *devic
 CO_API co_strategy *co_v1_mirrored_strategy(co_context *ctx, const char *const *devices,
                                             size_t num_devices, const co_mirrored_options *options);
 /** tf.compat.v1.distribute.experimental.MultiWorkerMirroredStrategy. */
-CO_API co_strategy *co_v1_multi_worker_strategy(co_context                    *ctx,
-                                                const co_multi_worker_options *options);
+CO_API co_strategy *co_v1_multi_worker_mirrored_strategy(co_context                    *ctx,
+                                                const co_multi_worker_mirrored_options *options);
 /** The default strategy: there is one, of both flavours, with the members of both. */
 #define co_v1_default_strategy co_default_strategy
 
@@ -56,7 +56,7 @@ CO_API bool co_strategy_has_member(co_context *ctx, co_strategy *strategy, const
 
 /** tf.enable_eager_execution: what is always so. Returns the code of ctx. */
 CO_API co_code co_v1_enable_eager_execution(co_context *ctx);
-/** Graph mode and sessions: CO_NOT_IMPLEMENTED. */
+/** Graph mode and sessions: CO_UNIMPLEMENTED. */
 CO_API co_code co_v1_disable_eager_execution(co_context *ctx);
 
 /* Input iterators. They are iterators: co_get_next, co_next, co_iterator_element_spec and
@@ -69,7 +69,7 @@ CO_API co_code co_v1_disable_eager_execution(co_context *ctx);
  * (ITER1-DS-*).
  *
  * Context:  any.
- * Returns:  an iterator of ctx's block, or NULL with CO_VALUE where batches cannot be divided
+ * Returns:  an iterator of ctx's block, or NULL with CO_VALUE_ERROR where batches cannot be divided
  *           because elements are not batched: batch them, or use co_make_input_fn_iterator.
  */
 CO_API co_iterator *co_make_dataset_iterator(co_context *ctx, co_strategy *strategy,
@@ -85,9 +85,9 @@ CO_API co_iterator *co_make_dataset_iterator(co_context *ctx, co_strategy *strat
  *
  * input_fn returns a dataset, or a function of its own wrapped by co_input_callable.
  *
- * Context:  default mode, or cross-replica context of this strategy; CO_RUNTIME otherwise.
- * Returns:  an iterator of ctx's block, or NULL with CO_VALUE: any mode but CO_INPUT_PER_WORKER,
- *           which is said before input_fn is called, or a result that is no dataset; CO_TYPE where
+ * Context:  default mode, or cross-replica context of this strategy; CO_RUNTIME_ERROR otherwise.
+ * Returns:  an iterator of ctx's block, or NULL with CO_VALUE_ERROR: any mode but CO_INPUT_PER_WORKER,
+ *           which is said before input_fn is called, or a result that is no dataset; CO_TYPE_ERROR where
  *           input_fn is NULL; or the error of input_fn, unchanged.
  */
 CO_API co_iterator *co_make_input_fn_iterator(co_context *ctx, co_strategy *strategy,
@@ -100,14 +100,14 @@ typedef co_value *(*co_input_callable_fn)(co_context *ctx, void *user);
 /**
  * What an input_fn returns instead of a dataset: fn is called once for each local replica at every
  * step, in the context that asks for the element, and the input never ends. Its spec is not known:
- * a dtype and shape of nothing. It cannot be transformed or distributed. CO_TYPE where fn is NULL.
+ * a dtype and shape of nothing. It cannot be transformed or distributed. CO_TYPE_ERROR where fn is NULL.
  */
 CO_API co_dataset *co_input_callable(co_context *ctx, co_input_callable_fn fn, void *user);
 
 /**
  * Back to the first element, whether the iterator has ended or not. An iterator may be used without
- * (ITER1-INIT-*). Returns the code of ctx: CO_TYPE for an iterator of co_iterate, which begins anew
- * by making another; CO_VALUE in a replica and CO_RUNTIME under another strategy, as co_get_next.
+ * (ITER1-INIT-*). Returns the code of ctx: CO_TYPE_ERROR for an iterator of co_iterate, which begins anew
+ * by making another; CO_VALUE_ERROR in a replica and CO_RUNTIME_ERROR under another strategy, as co_get_next.
  */
 CO_API co_code co_iterator_initialize(co_context *ctx, co_iterator *iterator);
 /** The same as a property. */
@@ -124,7 +124,7 @@ CO_API co_value *co_iterator_output_classes(co_context *ctx, co_iterator *iterat
 
 /** make_one_shot_iterator of a distributed dataset: co_iterate (ITER1-DD-1). */
 #define co_make_one_shot_iterator co_iterate
-/** make_initializable_iterator of one: CO_VALUE, for it belongs to graph mode; use co_iterate. */
+/** make_initializable_iterator of one: CO_VALUE_ERROR, for it belongs to graph mode; use co_iterate. */
 CO_API co_iterator *co_make_initializable_iterator(co_context *ctx, co_dataset *dataset);
 
 /* Running. */
@@ -135,7 +135,7 @@ CO_API co_iterator *co_make_initializable_iterator(co_context *ctx, co_dataset *
  * end of the input is CO_OUT_OF_RANGE, and fn is not called (S-EXPRUN-*). co_next and co_run take
  * its place.
  *
- * Context: default mode, or cross-replica context of this strategy; CO_RUNTIME otherwise, and where
+ * Context: default mode, or cross-replica context of this strategy; CO_RUNTIME_ERROR otherwise, and where
  * the iterator belongs to
  *           another strategy.
  * Returns:  what co_run returns, or NULL with the error.
@@ -162,7 +162,7 @@ CO_API co_value *co_experimental_run(co_context *ctx, co_strategy *strategy, co_
  * or without a cluster where it is alone.
  *
  * Returns:  a host string of ctx's block, or NULL with CO_INVALID_ARGUMENT where config is no
- *           message (it says where), CO_TYPE where it is no string.
+ *           message (it says where), CO_TYPE_ERROR where it is no string.
  */
 CO_API co_value *co_update_config_proto(co_context *ctx, co_strategy *strategy, co_value *config);
 
@@ -180,12 +180,14 @@ typedef struct co_config_cluster {
 /**
  * What MultiWorkerMirroredStrategy makes of a config in a cluster that need not be there: scoped
  * allocators for CollectiveReduce alone; with a task, device filters for that task alone and the
- * group leader, which an evaluator has none of. CO_VALUE for a task type that is none of the four
+ * group leader, which an evaluator has none of. CO_VALUE_ERROR for a task type that is none of the four
  * or a negative index.
  */
 CO_API co_value *co_config_for_cluster(co_context *ctx, co_value *config,
                                        const co_config_cluster *cluster);
 
 CO_EXTERN_C_END
+
+#include <cohort/v1_sites.h>
 
 #endif

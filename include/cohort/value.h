@@ -67,7 +67,7 @@ typedef enum co_kind {
     CO_KIND_LIST,
     CO_KIND_TUPLE,
     CO_KIND_NAMED_TUPLE,
-    CO_KIND_MAP,
+    CO_KIND_DICT,
     CO_KIND_DATASET, /* an element of co_dataset_window; see co_value_dataset */
     CO_NUM_KINDS
 } co_kind;
@@ -135,26 +135,26 @@ CO_API co_value *co_copy_to(co_context *ctx, co_value *value, const char *device
 /* Looking. These read tensors, and everything else that converts to one. */
 
 CO_API co_dtype co_value_dtype(co_context *ctx, co_value *value);
-CO_API int      co_ndim(co_context *ctx, co_value *value);
+CO_API int      co_value_ndim(co_context *ctx, co_value *value);
 /** Dimension `axis` (negative counts from the end); -1 for an unknown dimension of a spec. */
-CO_API int64_t co_dim(co_context *ctx, co_value *value, int axis);
-CO_API int64_t co_num_elements(co_context *ctx, co_value *value);
+CO_API int64_t co_value_dim(co_context *ctx, co_value *value, int axis);
+CO_API int64_t co_value_num_elements(co_context *ctx, co_value *value);
 /**
  * The data, row-major, for reading; NULL with an error if value is not a tensor. Lives as long as
  * the tensor. A string tensor has no flat data: see co_string_at.
  */
-CO_API const void *co_data(co_context *ctx, co_value *tensor);
+CO_API const void *co_value_data(co_context *ctx, co_value *tensor);
 /** Element `i` of a string tensor, or a host string: pointer (zero-terminated) and length. Lives as
  * long as the value. */
 CO_API const char *co_string_at(co_context *ctx, co_value *value, int64_t i, size_t *nbytes);
-/** The single element as a C number, converted. CO_VALUE if there are more, CO_TYPE for strings. */
+/** The single element as a C number, converted. CO_VALUE_ERROR if there are more, CO_TYPE_ERROR for strings. */
 CO_API int64_t co_item_int(co_context *ctx, co_value *value);
 CO_API double  co_item_float(co_context *ctx, co_value *value);
 /** Copy all elements, converted to `dtype`, to `out`, which holds `capacity` elements. */
-CO_API co_code co_read_data(co_context *ctx, co_value *value, co_dtype dtype, void *out,
+CO_API co_code co_value_copy_data(co_context *ctx, co_value *value, co_dtype dtype, void *out,
                             int64_t capacity);
 /** The canonical name of the device a tensor or variable lives on. Lives as long as the value. */
-CO_API const char *co_device_name(co_context *ctx, co_value *value);
+CO_API const char *co_value_device(co_context *ctx, co_value *value);
 
 /* Indexed slices: rows `values[k]` belong at `indices[k]` of a tensor of shape dense_shape (may be
  * NULL). */
@@ -171,9 +171,9 @@ CO_API co_value *co_spec(co_context *ctx, co_dtype dtype, const int64_t *dims, i
 /**
  * The type of a value: its structure, with the spec of every tensor, variable and host value in its
  * place. A per-replica value gives a bundle with the spec of each component, the PerReplicaSpec of
- * the documents (DV-SPEC-1). None stays none; CO_TYPE for indexed slices.
+ * the documents (DV-SPEC-1). None stays none; CO_TYPE_ERROR for indexed slices.
  */
-CO_API co_value *co_type_spec(co_context *ctx, co_value *value);
+CO_API co_value *co_value_spec(co_context *ctx, co_value *value);
 
 /* Structures. A leaf is anything that is not a list, tuple, named tuple or map. */
 
@@ -181,8 +181,8 @@ CO_API co_value *co_list(co_context *ctx, co_value *const *items, size_t n);
 CO_API co_value *co_tuple(co_context *ctx, co_value *const *items, size_t n);
 CO_API co_value *co_named_tuple(co_context *ctx, const char *type, const char *const *fields,
                                 co_value *const *items, size_t n);
-/** A map; keys are copied and kept sorted. A key given twice is an error (CO_VALUE). */
-CO_API co_value *co_map(co_context *ctx, const char *const *keys, co_value *const *items, size_t n);
+/** A map; keys are copied and kept sorted. A key given twice is an error (CO_VALUE_ERROR). */
+CO_API co_value *co_dict(co_context *ctx, const char *const *keys, co_value *const *items, size_t n);
 /** A tuple of its arguments: co_args(ctx, x, y). An argument that is NULL is an error, none is a
  * value. */
 #define co_args(ctx, ...) co_tuple(ctx, CO_ITEMS(co_value *, __VA_ARGS__))
@@ -190,7 +190,7 @@ CO_API co_value *co_map(co_context *ctx, const char *const *keys, co_value *cons
 CO_API co_value *co_no_args(co_context *ctx);
 
 /** How many items a structure or bundle has. */
-CO_API size_t co_size(co_context *ctx, co_value *structure);
+CO_API size_t co_num_items(co_context *ctx, co_value *structure);
 /** Item `i` of a list, tuple, named tuple, map (in key order) or bundle; CO_OUT_OF_RANGE past the
  * end. */
 CO_API co_value *co_at(co_context *ctx, co_value *structure, size_t i);
@@ -199,7 +199,7 @@ CO_API co_value *co_get(co_context *ctx, co_value *structure, const char *key);
 /** The i-th key or field name; NULL for lists and tuples. Lives as long as the structure. */
 CO_API const char *co_key(co_context *ctx, co_value *structure, size_t i);
 /** The type name of a named tuple. Lives as long as the structure. */
-CO_API const char *co_type_name(co_context *ctx, co_value *structure);
+CO_API const char *co_named_tuple_name(co_context *ctx, co_value *structure);
 
 /** All leaves in order, as a list. */
 CO_API co_value *co_flatten(co_context *ctx, co_value *structure);
@@ -208,15 +208,15 @@ CO_API co_value *co_pack(co_context *ctx, co_value *like, co_value *leaves);
 /** A function over leaves: gets the leaf and returns its replacement (NULL without an error:
  * none). */
 typedef co_value *(*co_leaf_fn)(co_context *ctx, co_value *leaf, void *user);
-CO_API co_value *co_map_leaves(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user);
-/** CO_OK if both have the same structure, else CO_VALUE, naming the path where they part:
+CO_API co_value *co_map_structure(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user);
+/** CO_OK if both have the same structure, else CO_VALUE_ERROR, naming the path where they part:
  * "[1]['b']". */
 CO_API co_code co_assert_same_structure(co_context *ctx, co_value *a, co_value *b);
 
 /* Bundles: one component per local replica. */
 
-CO_API co_value *co_per_replica(co_context *ctx, co_value *const *components, size_t n);
-CO_API co_value *co_mirrored(co_context *ctx, co_value *const *components, size_t n);
+CO_API co_value *co_per_replica_value(co_context *ctx, co_value *const *components, size_t n);
+CO_API co_value *co_mirrored_value(co_context *ctx, co_value *const *components, size_t n);
 
 /**
  * Text for people, in at most `capacity` bytes with the zero; returns the length it would need, as

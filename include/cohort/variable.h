@@ -61,9 +61,9 @@ typedef struct co_variable_options {
  * is CO_FAILED_PRECONDITION. With NULL, or a spec, options->initializer makes the value. `options`
  * may be NULL.
  *
- * Returns:  a value of ctx, or NULL with CO_VALUE (options that do not go together; a spec that
+ * Returns:  a value of ctx, or NULL with CO_VALUE_ERROR (options that do not go together; a spec that
  *           leaves a dimension open; an initializer that does not give what was declared),
- *           CO_RUNTIME (replicas make different variables), or an error of the initializer or of a
+ *           CO_RUNTIME_ERROR (replicas make different variables), or an error of the initializer or of a
  *           creator (creator.h).
  */
 CO_API co_value *co_variable(co_context *ctx, co_value *initial,
@@ -79,7 +79,7 @@ CO_API co_value *co_assign_sub(co_context *ctx, co_value *variable, co_value *va
  * replaced, or combined with a value. They are applied in order, so a row that is named twice is
  * changed twice. In a step the slices of all replicas are put together first, as the aggregation
  * says: SUM and MEAN for add, sub, mul and div; for the others the aggregation must be NONE or
- * ONLY_FIRST_REPLICA (CO_NOT_IMPLEMENTED otherwise, and always for variables synchronised on read).
+ * ONLY_FIRST_REPLICA (CO_UNIMPLEMENTED otherwise, and always for variables synchronised on read).
  * An index outside the variable, values that do not fit it, or an integer division by 0 is
  * CO_INVALID_ARGUMENT, and no row of any component changes. Rules: VAR-MIR-8, VAR-SOR-5.
  *
@@ -96,13 +96,13 @@ CO_API co_value *co_scatter_min(co_context *ctx, co_value *variable, co_value *s
 CO_API co_value *co_scatter_max(co_context *ctx, co_value *variable, co_value *slices);
 
 /** The value as the current context reads it. */
-CO_API co_value *co_read(co_context *ctx, co_value *variable);
+CO_API co_value *co_variable_read(co_context *ctx, co_value *variable);
 
 /** Whether it has a value here: in a step the replica's component, elsewhere all of them. */
 CO_API bool co_variable_is_initialized(co_context *ctx, co_value *variable);
 /**
  * The ordinary variable that this context works on: in a step the replica's component, in an update
- * function that which is updated, in default mode the first. In cross-replica context CO_VALUE:
+ * function that which is updated, in default mode the first. In cross-replica context CO_VALUE_ERROR:
  * there are as many as replicas, see co_local_results (VAR-MIR-10). An ordinary variable gives
  * itself.
  */
@@ -115,7 +115,7 @@ CO_API co_value *co_variable_handle(co_context *ctx, co_value *variable);
  * aggregation is SUM (VAR-SOR-6).
  *
  * Scope:    collective over processes for variables synchronised on read.
- * Context:  cross-replica, or default mode; CO_RUNTIME in a step.
+ * Context:  cross-replica, or default mode; CO_RUNTIME_ERROR in a step.
  */
 CO_API co_value *co_variable_save(co_context *ctx, co_value *variable);
 CO_API co_code   co_variable_restore(co_context *ctx, co_value *variable, co_value *value);

@@ -118,10 +118,11 @@ coi_isa_choose(const char *text, coi_isa *out, co_error_info *err)
         if (strcmp(text, names[isa]) == 0)
             break;
     if (isa == COI_NUM_ISAS)
-        return coi_error(err, CO_VALUE, "setting isa='%.40s': expected auto, base, v3 or v4", text);
+        return coi_error(err, CO_VALUE_ERROR, "setting isa='%.40s': expected auto, base, v3 or v4",
+                         text);
     if (!build_has(isa) || !processor_has(isa))
         return coi_error(
-            err, CO_VALUE,
+            err, CO_VALUE_ERROR,
             "setting isa='%s': this processor goes up to %s and this build up to %s; use auto",
             text, names[highest(processor_has)], names[highest(build_has)]);
     *out = isa;

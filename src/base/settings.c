@@ -221,7 +221,7 @@ static const setting table[] = {
     { "pin", "yes", FIELD(pin), parse_bool, show_bool, "yes or no", 0, 0,
       "bind workers to their device's cores" },
     { "reference_kernels", "no", FIELD(reference_kernels), parse_bool, show_bool, "yes or no", 0, 0,
-      "run the plain kernels of ops/ref, to compare with" },
+      "run the plain kernels of ops/kernels/ref, to compare with" },
     { "convolution", "auto", FIELD(convolution), parse_word, show_text, "auto, own or onednn", 0, 8,
       "whose kernels convolve: by shape, or to compare with, one's alone" },
     { "product", "auto", FIELD(product), parse_choice, show_choice,
@@ -286,8 +286,8 @@ refuse(const setting *s, const origin *from, const char *text, size_t length, co
     else
         snprintf(expected, sizeof(expected), "a whole number from %llu to %llu",
                  (unsigned long long)s->min, (unsigned long long)s->max);
-    return coi_error(err, CO_VALUE, "setting %s='%.*s%s' (%s%s): expected %s", s->name, shown, text,
-                     length > 60 ? "..." : "", from->phrase, variable, expected);
+    return coi_error(err, CO_VALUE_ERROR, "setting %s='%.*s%s' (%s%s): expected %s", s->name, shown,
+                     text, length > 60 ? "..." : "", from->phrase, variable, expected);
 }
 
 static co_code
@@ -322,7 +322,7 @@ refuse_name(const char *name, size_t length, co_error_info *err)
     for (size_t i = 0; i < NUM_SETTINGS; ++i)
         at += (size_t)snprintf(known + at, sizeof(known) - at, "%s%s", i == 0 ? "" : ", ",
                                table[i].name);
-    return coi_error(err, CO_VALUE, "unknown setting '%.*s%s' (given to open): there are %s",
+    return coi_error(err, CO_VALUE_ERROR, "unknown setting '%.*s%s' (given to open): there are %s",
                      length > 60 ? 60 : (int)length, name, length > 60 ? "..." : "", known);
 }
 
@@ -341,8 +341,9 @@ apply_text(coi_settings *settings, const char *text, co_error_info *err)
         if (i == NUM_SETTINGS)
             return refuse_name(at, name_length, err);
         if (name_length == length)
-            return coi_error(err, CO_VALUE, "setting %s (given to open) has no value: write %s=%s",
-                             table[i].name, table[i].name, table[i].initial);
+            return coi_error(err, CO_VALUE_ERROR,
+                             "setting %s (given to open) has no value: write %s=%s", table[i].name,
+                             table[i].name, table[i].initial);
         rc = apply(settings, i, &from_program, at + name_length + 1, length - name_length - 1, err);
         if (rc != CO_OK)
             return rc;

@@ -15,14 +15,15 @@
 
 #define COI_MAX_SETTINGS 16
 
-/* How products are carried out (ops/gemm.h): which operands are packed, or turned as a whole. */
+/* How products are carried out (ops/kernels/gemm.h): which operands are packed, or turned as a
+ * whole. */
 typedef enum coi_packing {
     COI_PACK_BY_SHAPE,
     COI_PACK_NONE,
     COI_PACK_A,
     COI_PACK_B,
     COI_PACK_BOTH,
-    COI_PACK_TURNED
+    COI_PACK_TRANSPOSED
 } coi_packing;
 
 typedef struct coi_settings {

@@ -148,7 +148,7 @@ set_batch(coi_thread *thread, bool is_batch)
 }
 
 void
-coi_thread_go_home(coi_thread *thread)
+coi_thread_return_to_core(coi_thread *thread)
 {
     if (thread->is_bound) {
         set_batch(thread, false);
@@ -175,9 +175,9 @@ coi_thread_wake_at(coi_thread *thread, coi_event *event, int core)
 }
 
 void
-coi_thread_wake_home(coi_thread *thread, coi_event *event)
+coi_thread_wake_on_core(coi_thread *thread, coi_event *event)
 {
-    coi_thread_go_home(thread);
+    coi_thread_return_to_core(thread);
     coi_event_signal(event);
 }
 
@@ -185,7 +185,7 @@ void
 coi_thread_settle(coi_thread *thread, const int *cores, int num_cores)
 {
     set_home(thread, cores, num_cores);
-    coi_thread_go_home(thread);
+    coi_thread_return_to_core(thread);
 }
 
 void

@@ -132,8 +132,8 @@ void coi_thread_settle(coi_thread *thread, const int *cores, int num_cores);
  * it, too; so does the thread itself between its wake-up and its next wait.
  */
 void coi_thread_wake_at(coi_thread *thread, coi_event *event, int core);
-void coi_thread_wake_home(coi_thread *thread, coi_event *event);
-void coi_thread_go_home(coi_thread *thread);
+void coi_thread_wake_on_core(coi_thread *thread, coi_event *event);
+void coi_thread_return_to_core(coi_thread *thread);
 /* In a forked child, where the thread does not exist, this only frees. NULL is allowed. */
 void coi_thread_join(coi_memory *memory, coi_thread *thread);
 /* Whether this is the thread that asks, which cannot join itself. NULL is none. */

@@ -13,7 +13,7 @@
  * group, which only grows.
  */
 #include "collective/group.h"
-#include "collective/tree.h"
+#include "collective/reduction_tree.h"
 
 #include <string.h>
 
@@ -335,7 +335,7 @@ coi_pack_end(const coi_reduction *jobs, size_t num_jobs, size_t from, size_t byt
 
 co_code
 coi_group_all_reduce(coi_group *group, const coi_reduction *jobs, size_t num_jobs, const int *first,
-                     const coi_travel *how, co_error_info *err)
+                     const coi_comm_options *how, co_error_info *err)
 {
     coi_moment deadline = coi_deadline(how->timeout_ms);
     run        a = {

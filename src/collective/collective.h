@@ -26,7 +26,7 @@
 #include "base/threads.h"
 #include "value/value.h"
 
-/* --- reduction in the fixed order (tree.c, kernels.c) --- */
+/* --- reduction in the fixed order (reduction_tree.c, reduce_kernels.c) --- */
 
 typedef struct coi_reduction {
     co_reduce_op       op;    /* MEAN divides floats at the root; integers are only summed */
@@ -46,22 +46,22 @@ bool coi_can_reduce(co_reduce_op op, co_dtype dtype);
 void coi_reduce_share(const coi_reduction *job, int share, int num_shares);
 /* --- groups of processes --- */
 
-typedef enum coi_hello_kind {
-    COI_HELLO_NONE = 0,
-    COI_HELLO_COLLECTIVE = 1, /* the sender is at a collective */
-    COI_HELLO_RUN_END = 2,    /* the sender ended its run of this epoch */
-    COI_HELLO_FAILED = 3,     /* the sender failed: code and text say why */
-    COI_HELLO_OPEN = 4,       /* between transports: the first word of a rank */
-    COI_HELLO_CLOSED = 5      /* between transports: the last word; exchange gives it as FAILED */
-} coi_hello_kind;
+typedef enum coi_handshake_kind {
+    COI_HANDSHAKE_NONE = 0,
+    COI_HANDSHAKE_COLLECTIVE = 1, /* the sender is at a collective */
+    COI_HANDSHAKE_RUN_END = 2,    /* the sender ended its run of this epoch */
+    COI_HANDSHAKE_FAILED = 3,     /* the sender failed: code and text say why */
+    COI_HANDSHAKE_OPEN = 4,       /* between transports: the first word of a rank */
+    COI_HANDSHAKE_CLOSED = 5 /* between transports: the last word; exchange gives it as FAILED */
+} coi_handshake_kind;
 
 /*
  * What a rank says before data flows, or when it ends or fails a run. Fixed size, plain bytes, same
  * ABI on all ranks.
  */
-typedef struct coi_hello {
-    uint32_t kind;      /* coi_hello_kind */
-    uint32_t what;      /* coi_meeting_kind of the engine: all_reduce, merge_call, reduce, ... */
+typedef struct coi_handshake {
+    uint32_t kind;      /* coi_handshake_kind */
+    uint32_t what;      /* coi_rendezvous_kind of the engine: all_reduce, merge_call, reduce, ... */
     uint64_t epoch;     /* counts runs and cross-replica collectives; never UINT64_MAX */
     uint64_t sequence;  /* of the collective inside the epoch */
     uint64_t signature; /* hash of structure, dtypes and shapes: must agree */
@@ -71,7 +71,7 @@ typedef struct coi_hello {
     int32_t replica;   /* who failed, or -1 */
     char    site[80];  /* "step.c:41" */
     char    text[216]; /* the message, or a description of the arguments: "float32 [2,3]" */
-} coi_hello;
+} coi_handshake;
 
 typedef struct coi_group coi_group;
 
@@ -92,32 +92,32 @@ typedef struct coi_group_options {
 #define COI_TRANSPORT_ABI 2
 typedef struct coi_transport {
     uint32_t    abi;
-    uint32_t    hello_size; /* sizeof(coi_hello), */
-    uint32_t    group_size; /* sizeof(coi_group): more of the ABI, for plug-ins */
+    uint32_t    handshake_size; /* sizeof(coi_handshake), */
+    uint32_t    group_size;     /* sizeof(coi_group): more of the ABI, for plug-ins */
     const char *name;
     /* Collective. On failure nothing is left. */
     co_code (*open)(const coi_group_options *options, coi_group **out, co_error_info *err);
     /*
-     * Tells the peers, who then get a COI_HELLO_FAILED from exchange. Waits for theirs a few
+     * Tells the peers, who then get a COI_HANDSHAKE_FAILED from exchange. Waits for theirs a few
      * seconds at most. False if some did not answer and memory of the group is still in the hands
      * of the transport: it is leaked, because giving it back could let another write or read there.
      */
     bool (*close)(coi_group *group);
     /*
-     * Give `mine` (COI_HELLO_COLLECTIVE), get the hello of every rank (mine included) in all[size].
-     * Hellos of earlier epochs are skipped, whatever they say. A peer that is elsewhere is given as
-     * it is, and given again next time: a collective or the end of a run of a later epoch,
-     * COI_HELLO_RUN_END of this epoch. Returns early, with what came (COI_HELLO_NONE for the
-     * others), when a peer says COI_HELLO_FAILED in this epoch or has left the group (then CO_OK
-     * and the caller looks at all[]), and never later than timeout_ms (< 0: for ever):
+     * Give `mine` (COI_HANDSHAKE_COLLECTIVE), get the hello of every rank (mine included) in
+     * all[size]. Hellos of earlier epochs are skipped, whatever they say. A peer that is elsewhere
+     * is given as it is, and given again next time: a collective or the end of a run of a later
+     * epoch, COI_HANDSHAKE_RUN_END of this epoch. Returns early, with what came (COI_HANDSHAKE_NONE
+     * for the others), when a peer says COI_HANDSHAKE_FAILED in this epoch or has left the group
+     * (then CO_OK and the caller looks at all[]), and never later than timeout_ms (< 0: for ever):
      * CO_DEADLINE_EXCEEDED naming the ranks that are missing. A peer whose process is found gone:
      * CO_UNAVAILABLE, and the group is broken. Texts in all[] are terminated and kinds are one of
      * the first four.
      *
      * A failure that is to reach a peer in a later epoch must carry that epoch.
      */
-    co_code (*exchange)(coi_group *group, const coi_hello *mine, coi_hello *all, int timeout_ms,
-                        co_error_info *err);
+    co_code (*exchange)(coi_group *group, const coi_handshake *mine, coi_handshake *all,
+                        int timeout_ms, co_error_info *err);
     /*
      * Send and receive; returns when all is done. Transfers between two ranks match in order. 0
      * bytes are allowed. A peer that fails in the epoch of the last exchange or vanishes: its own
@@ -130,10 +130,10 @@ typedef struct coi_transport {
                         const coi_transfer *receives, size_t num_receives, int timeout_ms,
                         co_error_info *err);
     /*
-     * Tell all ranks without waiting: COI_HELLO_RUN_END or COI_HELLO_FAILED. Works in a broken
-     * group too.
+     * Tell all ranks without waiting: COI_HANDSHAKE_RUN_END or COI_HANDSHAKE_FAILED. Works in a
+     * broken group too.
      */
-    void (*announce)(coi_group *group, const coi_hello *hello);
+    void (*notify)(coi_group *group, const coi_handshake *handshake);
 } coi_transport;
 
 /* All calls are made by one thread at a time. */
@@ -151,8 +151,8 @@ struct coi_group {
     size_t       scratch_nbytes;
 };
 
-/* "self", "mpi" or "threads"; loads the transport's shared object where it is one. CO_VALUE for
- * another name, CO_UNIMPLEMENTED naming what to install or build. */
+/* "self", "mpi" or "threads"; loads the transport's shared object where it is one. CO_VALUE_ERROR
+ * for another name, CO_UNIMPLEMENTED naming what to install or build. */
 co_code coi_group_open(const char *transport, const coi_group_options *options, coi_group **out,
                        co_error_info *err);
 /* NULL is allowed. False: see close. */
@@ -169,11 +169,11 @@ bool coi_mpi_launched(void);
  */
 
 /* How data travels between ranks: the same on all of them. Never changes a bit of a result. */
-typedef struct coi_travel {
+typedef struct coi_comm_options {
     size_t bytes_per_pack; /* CO-4; 0: all in one pack */
     int    timeout_ms;     /* < 0: for ever */
     bool   in_ring;        /* two rounds even for what is short */
-} coi_travel;
+} coi_comm_options;
 /*
  * CO-4: the end of the pack that begins with job `from`. Jobs are taken in order until the pack
  * holds more than bytes_per_pack bytes.
@@ -186,7 +186,7 @@ size_t coi_pack_end(const coi_reduction *jobs, size_t num_jobs, size_t from, siz
  * the same order on every rank.
  */
 co_code coi_group_all_reduce(coi_group *group, const coi_reduction *jobs, size_t num_jobs,
-                             const int *first, const coi_travel *how, co_error_info *err);
+                             const int *first, const coi_comm_options *how, co_error_info *err);
 /*
  * Rank r contributes nbytes[r] bytes; `all` receives them in rank order. `mine` may be their place
  * in `all`.

@@ -4,7 +4,7 @@
  * (all_reduce.c).
  */
 #include "collective/group.h"
-#include "collective/tree.h"
+#include "collective/reduction_tree.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #ifndef COI_COLLECTIVE_GROUP_H
 #define COI_COLLECTIVE_GROUP_H
 
-#include "collective/hello.h"
+#include "collective/handshake.h"
 
 static inline size_t
 coi_rounded(size_t nbytes)

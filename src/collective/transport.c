@@ -124,7 +124,7 @@ load(const entry *wanted, const coi_transport **out, co_error_info *err)
     if (table == NULL)
         return coi_error(err, CO_UNIMPLEMENTED, "transport '%s': %s is no plug-in of this library",
                          wanted->name, s.path);
-    if (table->abi != COI_TRANSPORT_ABI || table->hello_size != sizeof(coi_hello) ||
+    if (table->abi != COI_TRANSPORT_ABI || table->handshake_size != sizeof(coi_handshake) ||
         table->group_size != sizeof(coi_group))
         return coi_error(
             err, CO_UNIMPLEMENTED,
@@ -151,8 +151,8 @@ coi_group_open(const char *transport, const coi_group_options *options, coi_grou
             return rc;
     }
     if (table == NULL)
-        return coi_error(err, CO_VALUE, "there is no transport '%s': there are 'mpi' and 'self'",
-                         transport);
+        return coi_error(err, CO_VALUE_ERROR,
+                         "there is no transport '%s': there are 'mpi' and 'self'", transport);
     rc = table->open(options, &group, err);
     if (rc != CO_OK)
         return rc;

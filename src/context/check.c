@@ -27,10 +27,10 @@ coi_refuse_handle(co_context *ctx, const void *handle, const coi_class *cls, co_
 {
     const coi_object *object = handle;
 
-    if (!coi_check_home(ctx))
+    if (!coi_check_owner_process(ctx))
         return;
     if (object->magic % 2 == 1 && object->magic != *ctx->heap.magic && object->cls == cls)
-        coi_fail(ctx, CO_VALUE,
+        coi_fail(ctx, CO_VALUE_ERROR,
                  "%s is a %s of another runtime; contexts that share them are opened with "
                  "co_open_beside",
                  name, cls->name);
@@ -54,7 +54,8 @@ coi_check_value(co_context *ctx, co_value *value, int position, const char *name
         coi_fail(ctx, CO_INVALID_ARGUMENT, "%s is NULL; give a value, or co_none for nothing",
                  text);
     else if (value->object.magic == *ctx->heap.magic)
-        coi_fail(ctx, CO_TYPE, "%s is a %s; it must be a value", text, value->object.cls->name);
+        coi_fail(ctx, CO_TYPE_ERROR, "%s is a %s; it must be a value", text,
+                 value->object.cls->name);
     else
         coi_refuse_handle(ctx, value, &coi_value_class, CO_INVALID_ARGUMENT, text);
     return false;
@@ -81,7 +82,7 @@ coi_check_kind(co_context *ctx, co_value *value, co_kind kind, int position, con
     if (!coi_check_value(ctx, value, position, name))
         return false;
     if (value->kind != (uint8_t)kind) {
-        coi_fail(ctx, CO_TYPE, "%s is %s; it must be %s", which(ctx, position, name, text),
+        coi_fail(ctx, CO_TYPE_ERROR, "%s is %s; it must be %s", which(ctx, position, name, text),
                  coi_a_kind(value->kind), coi_a_kind((int)kind));
         return false;
     }
@@ -107,10 +108,10 @@ coi_check_object(co_context *ctx, const void *object, const coi_class *cls, int 
     if (o == NULL)
         coi_fail(ctx, CO_INVALID_ARGUMENT, "%s is NULL; give %s %s", text, article(cls), cls->name);
     else if (o->magic == *ctx->heap.magic)
-        coi_fail(ctx, CO_TYPE, "%s is %s %s; it must be %s %s", text, article(o->cls), o->cls->name,
-                 article(cls), cls->name);
+        coi_fail(ctx, CO_TYPE_ERROR, "%s is %s %s; it must be %s %s", text, article(o->cls),
+                 o->cls->name, article(cls), cls->name);
     else
-        coi_refuse_handle(ctx, o, cls, CO_TYPE, text);
+        coi_refuse_handle(ctx, o, cls, CO_TYPE_ERROR, text);
     return false;
 }
 

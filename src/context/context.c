@@ -232,7 +232,7 @@ co_open_beside(co_context *ctx)
         return NULL;
     if (coi_is_forked(&ctx->heap)) { /* only then is ctx touched: it may be another thread's */
         ctx->call = "open_beside";
-        coi_check_home(ctx);
+        coi_check_owner_process(ctx);
         return NULL;
     }
     return open_context(ctx->runtime);
@@ -261,7 +261,7 @@ may_close(co_context *ctx)
 {
     if (!ctx->is_opened) {
         ctx->call = "close";
-        coi_fail(ctx, CO_RUNTIME,
+        coi_fail(ctx, CO_RUNTIME_ERROR,
                  "a replica's context is closed by its strategy, not by the step that runs in it");
         return false;
     }
@@ -283,7 +283,7 @@ co_close(co_context *ctx)
     if (ctx == NULL)
         return CO_OK;
     if (!may_close(ctx))
-        return CO_RUNTIME;
+        return CO_RUNTIME_ERROR;
     runtime = ctx->runtime;
     code = ctx->error.code;
     /* A forked child gives nothing back: what it has is a copy, of which parts may be locked for
@@ -362,7 +362,7 @@ co_block_end(co_context *ctx)
     if (ctx->unmarked_blocks > 0)
         --ctx->unmarked_blocks;
     else if (ctx->num_blocks <= ctx->block_floor)
-        coi_fail(ctx, CO_RUNTIME,
+        coi_fail(ctx, CO_RUNTIME_ERROR,
                  "there is no open block to end; call co_block_begin first, in the same function");
     else
         end_block(ctx);
@@ -385,7 +385,7 @@ check_handle(co_context *ctx, const void *handle)
         return true;
     if (object == NULL)
         coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 2 (handle) of %s is NULL", ctx->call);
-    else if (coi_check_home(ctx))
+    else if (coi_check_owner_process(ctx))
         coi_fail(
             ctx, CO_INVALID_ARGUMENT,
             "argument 2 (handle) of %s is not a live handle of this runtime: its block has ended, it was "

@@ -11,7 +11,7 @@
 #include <cohort/strategy.h>
 
 #include "value/value.h"
-#include "value/variable.h"
+#include "value/variable_handle.h"
 
 typedef struct coi_runtime {
     atomic_uint     refs; /* contexts that users opened, tensors on loan */
@@ -120,9 +120,9 @@ struct co_context {
     bool  failure_is_seen; /* the runtime could not be opened, and the user has cleared that once */
     int   rank;            /* of the process; -1 outside a group */
     void *user;
-    struct coi_hook_call *hooks; /* of own strategies that run on it (strategy/own.c) */
-    const struct coi_travel
-                      *travel;    /* between workers, in the call under way (strategy/), or NULL */
+    struct coi_hook_call *hooks; /* of own strategies that run on it (strategy/custom_strategy.c) */
+    const struct coi_comm_options
+                      *comm;      /* between workers, in the call under way (strategy/), or NULL */
     struct coi_cancel *cancel;    /* of the element being made (data/), or NULL */
     const uint64_t    *works_for; /* of a thread that makes elements ahead (data/): for which
                                      iterators, ended by 0; or NULL */
@@ -149,8 +149,8 @@ coi_err(co_context *ctx)
 }
 /* In a runtime that could not start every context has that error. */
 void coi_repeat_failure(co_context *ctx);
-/* Whether this is the process that opened the runtime, and not a fork of it (CO_RUNTIME). */
-bool coi_check_home(co_context *ctx);
+/* Whether this is the process that opened the runtime, and not a fork of it (CO_RUNTIME_ERROR). */
+bool coi_check_owner_process(co_context *ctx);
 /* After such a function failed: add call, site, rank, replica. Returns the code. */
 co_code coi_failed(co_context *ctx);
 
@@ -306,10 +306,10 @@ co_value *coi_select(co_value *value, int local_replica);
 co_value *coi_fill_items(co_context *ctx, co_value *made, co_value **places, co_value *const *items,
                          size_t n, const size_t *order, const char *what);
 
-/* co_map_leaves of a value that was checked, under the name of the call that is being made. */
+/* co_map_structure of a value that was checked, under the name of the call that is being made. */
 co_value *coi_map_leaves(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user);
 
-/* device.c */
+/* current_device.c */
 /* The current device, or NULL with an error that lists the devices there are (DEV-5). */
 co_device *coi_current_device(co_context *ctx);
 co_code    coi_resolve_name(co_context *ctx, const char *text, coi_device_name *out);

@@ -12,8 +12,8 @@ co_value *
 coi_select(co_value *value, int local_replica)
 {
     if ((value->kind == CO_KIND_PER_REPLICA || value->kind == CO_KIND_MIRRORED) &&
-        (size_t)local_replica < value->u.bundle.n)
-        return value->u.bundle.items[local_replica];
+        (size_t)local_replica < value->u.per_replica.n)
+        return value->u.per_replica.items[local_replica];
     return value;
 }
 
@@ -138,32 +138,32 @@ host_tensor(co_context *ctx, const co_value *value, co_dtype dtype)
 
 /* The component of a bundle that the context sees; NULL with DV-USE-1's error. */
 static co_value *
-component(co_context *ctx, co_value *bundle)
+component(co_context *ctx, co_value *per_replica)
 {
-    size_t n = bundle->u.bundle.n;
+    size_t n = per_replica->u.per_replica.n;
 
     if (ctx->mode.update_id >= 0 && (size_t)ctx->mode.update_id < n)
-        return bundle->u.bundle.items[ctx->mode.update_id];
+        return per_replica->u.per_replica.items[ctx->mode.update_id];
     if (coi_in_replica(ctx)) {
         if ((size_t)ctx->mode.local_replica < n)
-            return bundle->u.bundle.items[ctx->mode.local_replica];
-        coi_fail(ctx, CO_VALUE, "a %s of %zu components is used in local replica %d",
-                 co_kind_name((co_kind)bundle->kind), n, ctx->mode.local_replica);
+            return per_replica->u.per_replica.items[ctx->mode.local_replica];
+        coi_fail(ctx, CO_VALUE_ERROR, "a %s of %zu components is used in local replica %d",
+                 co_kind_name((co_kind)per_replica->kind), n, ctx->mode.local_replica);
         return NULL;
     }
-    if (bundle->kind == CO_KIND_PER_REPLICA) {
-        coi_fail(ctx, CO_VALUE,
+    if (per_replica->kind == CO_KIND_PER_REPLICA) {
+        coi_fail(ctx, CO_VALUE_ERROR,
                  "a per-replica value is used as a tensor outside a replica; pass it to co_run, or "
                  "take its parts with co_local_results");
         return NULL;
     }
     for (size_t i = 0; i < n && ctx->mode.cross; ++i) {
-        co_value *item = bundle->u.bundle.items[i];
+        co_value *item = per_replica->u.per_replica.items[i];
 
         if (item->kind == CO_KIND_TENSOR && item->u.tensor.device == ctx->device)
             return item;
     }
-    return bundle->u.bundle.items[0];
+    return per_replica->u.per_replica.items[0];
 }
 
 static co_value *as_tensor(co_context *ctx, co_value *value, co_dtype dtype);
@@ -188,7 +188,8 @@ refuse_list(nested *list, int depth, const char *what)
 
     for (int i = 0; i < depth; ++i)
         at += snprintf(path + at, sizeof(path) - (size_t)at, "[%lld]", (long long)list->index[i]);
-    coi_fail(list->ctx, CO_VALUE, "a list does not convert to a tensor: %s at %s", what, path);
+    coi_fail(list->ctx, CO_VALUE_ERROR, "a list does not convert to a tensor: %s at %s", what,
+             path);
     return false;
 }
 
@@ -310,7 +311,7 @@ list_tensor(co_context *ctx, co_value *value, co_dtype dtype)
         list.dtype = hosts != CO_DTYPE_NONE ? hosts
                                             : CO_FLOAT32; /* of no numbers at all: float32 */
     if (list.dtype == CO_STRING) {
-        coi_fail(ctx, CO_TYPE, "a list of strings does not convert; use co_tensor_bytes");
+        coi_fail(ctx, CO_TYPE_ERROR, "a list of strings does not convert; use co_tensor_bytes");
         return NULL;
     }
     if (ctx->error.code != CO_OK || !list_shape(&list, value) ||
@@ -349,7 +350,7 @@ as_tensor(co_context *ctx, co_value *value, co_dtype dtype)
     case CO_KIND_TUPLE: return list_tensor(ctx, value, dtype);
     case CO_KIND_SLICES: return coi_slices_dense(&ctx->heap, value, coi_err(ctx));
     default:
-        coi_fail(ctx, CO_TYPE, "%s does not convert to a tensor", coi_a_kind(value->kind));
+        coi_fail(ctx, CO_TYPE_ERROR, "%s does not convert to a tensor", coi_a_kind(value->kind));
         return NULL;
     }
 }

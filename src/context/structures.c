@@ -108,7 +108,7 @@ make_keyed(co_context *ctx, co_kind kind, const char *const *keys, const char *t
     }
     if (coi_sort_keys(keys, n, order, coi_err(ctx)) == CO_OK)
         made = make_structure(ctx, kind, items, n, n > 0 ? keys : no_keys, type,
-                              kind == CO_KIND_MAP ? order : NULL);
+                              kind == CO_KIND_DICT ? order : NULL);
     else
         made = coi_give(ctx, NULL);
     if (order != few)
@@ -131,12 +131,12 @@ co_named_tuple(co_context *ctx, const char *type, const char *const *fields, co_
 }
 
 co_value *
-co_map(co_context *ctx, const char *const *keys, co_value *const *items, size_t n)
+co_dict(co_context *ctx, const char *const *keys, co_value *const *items, size_t n)
 {
     COI_ENTER(ctx, "map", NULL);
     if (!check_array(ctx, keys, n, 2, "keys") || !check_array(ctx, items, n, 3, "items"))
         return NULL;
-    return make_keyed(ctx, CO_KIND_MAP, keys, NULL, items, n);
+    return make_keyed(ctx, CO_KIND_DICT, keys, NULL, items, n);
 }
 
 /* The items of anything that has some, argument 2 of every call that asks. */
@@ -150,16 +150,16 @@ items_of(co_context *ctx, co_value *value, size_t *n)
         return value->u.items.items;
     }
     if (value->kind == CO_KIND_PER_REPLICA || value->kind == CO_KIND_MIRRORED) {
-        *n = value->u.bundle.n;
-        return value->u.bundle.items;
+        *n = value->u.per_replica.n;
+        return value->u.per_replica.items;
     }
-    coi_fail(ctx, CO_TYPE, "argument 2 (structure) of %s is %s, which has no items", ctx->call,
-             coi_a_kind(value->kind));
+    coi_fail(ctx, CO_TYPE_ERROR, "argument 2 (structure) of %s is %s, which has no items",
+             ctx->call, coi_a_kind(value->kind));
     return NULL;
 }
 
 size_t
-co_size(co_context *ctx, co_value *structure)
+co_num_items(co_context *ctx, co_value *structure)
 {
     size_t n = 0;
 
@@ -188,7 +188,7 @@ co_at(co_context *ctx, co_value *structure, size_t i)
     if (structure->kind == CO_KIND_PER_REPLICA && ctx->mode.step != NULL && !ctx->mode.cross &&
         ctx->mode.num_replicas > 1) { /* DV-USE-4 */
         coi_fail(
-            ctx, CO_VALUE,
+            ctx, CO_VALUE_ERROR,
             "a per-replica value is taken apart inside a step; use it as it is, which gives the "
             "part of this replica, or take it apart outside");
         return NULL;
@@ -225,8 +225,8 @@ co_get(co_context *ctx, co_value *structure, const char *key)
     COI_ENTER(ctx, "get", NULL);
     if (!coi_check_value(ctx, structure, 2, "structure"))
         return NULL;
-    if (structure->kind != CO_KIND_MAP && structure->kind != CO_KIND_NAMED_TUPLE) {
-        coi_fail(ctx, CO_TYPE,
+    if (structure->kind != CO_KIND_DICT && structure->kind != CO_KIND_NAMED_TUPLE) {
+        coi_fail(ctx, CO_TYPE_ERROR,
                  "argument 2 (structure) of get is %s; it must be a map or a named tuple",
                  coi_a_kind(structure->kind));
         return NULL;
@@ -262,7 +262,7 @@ co_key(co_context *ctx, co_value *structure, size_t i)
 }
 
 const char *
-co_type_name(co_context *ctx, co_value *structure)
+co_named_tuple_name(co_context *ctx, co_value *structure)
 {
     COI_ENTER(ctx, "type_name", NULL);
     if (!coi_check_kind(ctx, structure, CO_KIND_NAMED_TUPLE, 2, "structure"))
@@ -315,13 +315,14 @@ co_pack(co_context *ctx, co_value *like, co_value *leaves)
     if (!coi_check_value(ctx, like, 2, "like") || !coi_check_value(ctx, leaves, 3, "leaves"))
         return NULL;
     if (leaves->kind != CO_KIND_LIST && leaves->kind != CO_KIND_TUPLE) {
-        coi_fail(ctx, CO_TYPE, "argument 3 (leaves) of pack is %s; it must be a list or tuple",
+        coi_fail(ctx, CO_TYPE_ERROR,
+                 "argument 3 (leaves) of pack is %s; it must be a list or tuple",
                  coi_a_kind(leaves->kind));
         return NULL;
     }
     want = coi_count_leaves(like);
     if (want != leaves->u.items.n) {
-        coi_fail(ctx, CO_VALUE,
+        coi_fail(ctx, CO_VALUE_ERROR,
                  "argument 3 (leaves) of pack has %zu items; the structure has %zu leaves",
                  leaves->u.items.n, want);
         return NULL;
@@ -358,7 +359,7 @@ coi_map_leaves(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user)
 }
 
 co_value *
-co_map_leaves(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user)
+co_map_structure(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user)
 {
     COI_ENTER(ctx, "map_leaves", NULL);
     if (!coi_check_value(ctx, structure, 2, "structure"))
@@ -377,7 +378,7 @@ co_assert_same_structure(co_context *ctx, co_value *a, co_value *b)
     COI_ENTER_CODE(ctx, "assert_same_structure");
     if (!coi_check_value(ctx, a, 2, "a") || !coi_check_value(ctx, b, 3, "b"))
         return ctx->error.code;
-    if (coi_same_structure(a, b, CO_VALUE, coi_err(ctx)) != CO_OK)
+    if (coi_same_structure(a, b, CO_VALUE_ERROR, coi_err(ctx)) != CO_OK)
         return coi_failed(ctx);
     return CO_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Recording on the tape; see tape.h for the picture. The backward walk is in ops/gradient.c, which
- * knows operators.
+ * Recording on the tape; see tape.h for the picture. The backward walk is in ops/engine/gradient.c,
+ * which knows operators.
  */
 #include "context/tape.h"
 
@@ -70,7 +70,7 @@ co_tape_end(co_context *ctx)
     else if (ctx->tapes != NULL && ctx->tapes->num_tapes > 0)
         coi_tapes_unwind(ctx, ctx->tapes->num_tapes - 1);
     else
-        coi_fail(ctx, CO_RUNTIME, "there is no open tape to end; call co_tape_begin first");
+        coi_fail(ctx, CO_RUNTIME_ERROR, "there is no open tape to end; call co_tape_begin first");
 }
 
 void
@@ -249,7 +249,7 @@ watch_leaf(co_context *ctx, co_value *leaf)
         return watch(ctx, leaf->u.variable, leaf) != COI_NO_NODE;
     leaf = coi_in_replica(ctx) ? coi_select(leaf, ctx->mode.local_replica) : leaf;
     if (leaf->kind != CO_KIND_TENSOR) {
-        coi_fail(ctx, CO_TYPE, "%s cannot be watched; watch a tensor or a variable",
+        coi_fail(ctx, CO_TYPE_ERROR, "%s cannot be watched; watch a tensor or a variable",
                  coi_a_kind(leaf->kind));
         return false;
     }
@@ -282,7 +282,8 @@ co_watch(co_context *ctx, co_value *value)
     if (!coi_check_value(ctx, value, 2, "value"))
         return;
     if (!ctx->recording) {
-        coi_fail(ctx, CO_RUNTIME, "there is no open tape to watch with; call co_tape_begin first");
+        coi_fail(ctx, CO_RUNTIME_ERROR,
+                 "there is no open tape to watch with; call co_tape_begin first");
         return;
     }
     watch_all(ctx, value);
@@ -348,7 +349,7 @@ co_watched_variables(co_context *ctx)
     COI_ENTER(ctx, "watched_variables", NULL);
     log = ctx->tapes;
     if (log == NULL || log->num_tapes == 0) {
-        coi_fail(ctx, CO_RUNTIME, "there is no open tape; call co_tape_begin first");
+        coi_fail(ctx, CO_RUNTIME_ERROR, "there is no open tape; call co_tape_begin first");
         return NULL;
     }
     nbytes = (log->num_watched + 1) * sizeof(*some);

@@ -12,7 +12,7 @@
 
 #include "context/context.h"
 
-struct coi_op; /* ops/op.h */
+struct coi_op; /* ops/engine/op.h */
 
 #define COI_NO_NODE UINT32_MAX
 

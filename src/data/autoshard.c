@@ -56,7 +56,7 @@ co_dataset_with_autoshard(co_context *ctx, co_dataset *input, co_autoshard polic
         return NULL;
     if (policy < CO_AUTOSHARD_OFF || policy > CO_AUTOSHARD_REPLICA) {
         coi_fail(
-            ctx, CO_TYPE,
+            ctx, CO_TYPE_ERROR,
             "argument 3 (policy) is %d; it is one of CO_AUTOSHARD_OFF, AUTO, FILE, DATA, HINT, "
             "REPLICA",
             (int)policy);
@@ -451,7 +451,7 @@ weighted_schedule(co_context *ctx, co_dataset *dataset, const splitting *s)
         if (i / each == s->input->input_pipeline_id)
             s->numbers[i % each] = end - begin;
         if (i % each == each - 1 && rows == 0) {
-            coi_fail(ctx, CO_VALUE,
+            coi_fail(ctx, CO_VALUE_ERROR,
                      "batches of %lld rows leave none for worker %d of %d by the weights of its "
                      "replicas; make batches larger or weights more alike",
                      (long long)s->batch_size, i / each, s->input->num_input_pipelines);
@@ -532,7 +532,7 @@ check_batched(co_context *ctx, const co_dataset *dataset, int n)
 
     for (size_t i = 0; n > 1 && i < dataset->num_leaves; ++i)
         if (dataset->specs[i]->ndim == 0) {
-            coi_fail(ctx, CO_VALUE,
+            coi_fail(ctx, CO_VALUE_ERROR,
                      "the dataset is not batched: its %s %s scalars, which cannot be split over %d "
                      "replicas; call "
                      "co_dataset_batch first",
@@ -555,7 +555,7 @@ coi_check_pipelines(co_context *ctx, const co_input_context *input)
         return false;
     }
     if (n < 1 || n % num != 0) {
-        coi_fail(ctx, CO_VALUE,
+        coi_fail(ctx, CO_VALUE_ERROR,
                  "%d replicas cannot be spread evenly over %d input pipelines; make the number of "
                  "replicas a multiple",
                  n, num);
@@ -637,7 +637,8 @@ co_dataset_for_worker(co_context *ctx, co_dataset *dataset, const co_input_conte
     if (!coi_check_input(ctx, dataset, 2, "dataset"))
         return NULL;
     if (input == NULL) {
-        coi_fail(ctx, CO_VALUE, "argument 3 (input) is NULL; give the input context of the worker");
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "argument 3 (input) is NULL; give the input context of the worker");
         return NULL;
     }
     if (!coi_check_pipelines(ctx, input))
@@ -674,16 +675,16 @@ co_batch_sizes_for_worker(co_context *ctx, int64_t global_batch_size, int num_wo
     if (!coi_check_pipelines(ctx, &input))
         return ctx->error.code;
     if (replicas_per_worker < 1)
-        return coi_fail(ctx, CO_VALUE,
+        return coi_fail(ctx, CO_VALUE_ERROR,
                         "argument 4 (replicas_per_worker) is %d; it must be 1 or more",
                         replicas_per_worker);
     if (global_batch_size < 0)
-        return coi_fail(ctx, CO_VALUE,
+        return coi_fail(ctx, CO_VALUE_ERROR,
                         "argument 2 (global_batch_size) is %lld; it must be 0 or more",
                         (long long)global_batch_size);
     if (sizes == NULL)
-        return coi_fail(ctx, CO_VALUE, "argument 6 (sizes) is NULL; it needs room for %lld numbers",
-                        (long long)n);
+        return coi_fail(ctx, CO_VALUE_ERROR,
+                        "argument 6 (sizes) is NULL; it needs room for %lld numbers", (long long)n);
     for (int64_t i = 0; i < n; ++i)
         sizes[i] = schedule_at(global_batch_size, n, (int64_t)worker * replicas_per_worker + i);
     return CO_OK;

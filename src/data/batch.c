@@ -4,7 +4,7 @@
  * for whole batches, which are views or one loop; other inputs are asked element by element and
  * copied together.
  */
-#include "data/position.h"
+#include "data/iterator_checkpoint.h"
 
 typedef struct batch_dataset {
     co_dataset base;
@@ -12,8 +12,8 @@ typedef struct batch_dataset {
 } batch_dataset;
 
 typedef struct batch_iterator {
-    co_iterator base;
-    coi_pieces  pieces;
+    co_iterator        base;
+    coi_batch_assembly pieces;
 } batch_iterator;
 
 static co_code
@@ -27,37 +27,37 @@ batch_open(co_context *ctx, co_iterator *iterator)
 static void
 batch_close(coi_heap *heap, co_iterator *iterator)
 {
-    coi_pieces_free(heap, &((batch_iterator *)iterator)->pieces);
+    coi_assembly_free(heap, &((batch_iterator *)iterator)->pieces);
 }
 
 static int
 batch_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
     const batch_dataset *batch = (const batch_dataset *)iterator->dataset;
-    coi_pieces          *pieces = &((batch_iterator *)iterator)->pieces;
-    int64_t              total = coi_pieces_complete(ctx, pieces, iterator, iterator->input->stacks,
-                                                     batch->size);
+    coi_batch_assembly  *pieces = &((batch_iterator *)iterator)->pieces;
+    int64_t total = coi_assembly_complete(ctx, pieces, iterator, iterator->input->stacks,
+                                          batch->size);
 
     if (total < 0)
         return COI_ERROR;
     if (total == 0 || (batch->drop_remainder && total < batch->size)) {
-        coi_pieces_clear(&ctx->heap, pieces);
+        coi_assembly_clear(&ctx->heap, pieces);
         return COI_END;
     }
-    if (coi_pieces_join(ctx, pieces, iterator->input->stacks, leaves) != CO_OK)
+    if (coi_assembly_join(ctx, pieces, iterator->input->stacks, leaves) != CO_OK)
         return COI_ERROR;
     return COI_ELEMENT;
 }
 
 /* Between two elements there are pieces only after a cancellation. */
 COI_RARE static bool
-batch_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+batch_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p)
 {
     int64_t most = iterator->input->stacks ? 0
                                            : ((const batch_dataset *)iterator->dataset)->size - 1;
 
-    return coi_position_pieces(ctx, p, iterator->dataset->inputs[0], most,
-                               &((batch_iterator *)iterator)->pieces);
+    return coi_checkpoint_assembly(ctx, p, iterator->dataset->inputs[0], most,
+                                   &((batch_iterator *)iterator)->pieces);
 }
 
 co_value *
@@ -126,7 +126,7 @@ static const coi_dataset_ops batch_ops = {
     .with_inputs = batch_with_inputs,
     .tracks = COI_REMADE,
     .keeps = true,
-    .position = batch_position,
+    .checkpoint = batch_checkpoint,
     .shows = " of #0?1, remainder dropped;",
     .numbers = offsetof(batch_dataset, size),
 };

@@ -4,12 +4,12 @@
  * end; what that one has then becomes the store of the dataset, once and for good, and the others
  * drop theirs.
  */
-#include "data/position.h"
+#include "data/iterator_checkpoint.h"
 
 /* Elements of a dataset. What the dataset has is complete, and never changed again. */
 typedef struct cache_store {
-    coi_object object;
-    coi_pieces pieces;
+    coi_object         object;
+    coi_batch_assembly pieces;
 } cache_store;
 
 typedef struct cache_dataset {
@@ -29,7 +29,7 @@ destroy_store(coi_heap *heap, void *object)
 {
     cache_store *store = object;
 
-    coi_pieces_free(heap, &store->pieces);
+    coi_assembly_free(heap, &store->pieces);
     coi_object_free(heap, store, sizeof(*store));
 }
 
@@ -43,7 +43,7 @@ store_new(co_context *ctx, const co_dataset *dataset)
     if (store == NULL)
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the elements of a cache");
     else
-        store->pieces = (coi_pieces){ .num_leaves = dataset->num_leaves };
+        store->pieces = (coi_batch_assembly){ .num_leaves = dataset->num_leaves };
     return store;
 }
 
@@ -84,8 +84,8 @@ offer(co_dataset *dataset, cache_store *store)
 static int
 from_store(cache_iterator *self, co_value **leaves)
 {
-    const coi_pieces *pieces = &self->store->pieces;
-    size_t            n = pieces->num_leaves;
+    const coi_batch_assembly *pieces = &self->store->pieces;
+    size_t                    n = pieces->num_leaves;
 
     if ((size_t)self->base.index >= pieces->count)
         return COI_END;
@@ -106,7 +106,7 @@ collect(co_context *ctx, co_iterator *iterator, co_value **leaves)
 
     if (self->own == NULL)
         self->own = store_new(ctx, iterator->dataset);
-    room = self->own != NULL ? coi_pieces_room(ctx, &self->own->pieces) : NULL;
+    room = self->own != NULL ? coi_assembly_room(ctx, &self->own->pieces) : NULL;
     if (room == NULL)
         return false;
     for (size_t i = 0; i < iterator->dataset->num_leaves; ++i) {
@@ -192,7 +192,7 @@ fits(const cache_store *store, const co_dataset *dataset)
 
 /* From now on it has a number in this position. */
 static bool
-enter_store(co_context *ctx, coi_position *p, cache_store *store)
+enter_store(co_context *ctx, coi_iterator_checkpoint *p, cache_store *store)
 {
     if (!coi_grow(&ctx->runtime->memory, (void **)&p->stores, &p->stores_capacity,
                   p->num_stores + 1, sizeof(*p->stores))) {
@@ -207,25 +207,26 @@ enter_store(co_context *ctx, coi_position *p, cache_store *store)
 /* A whole store: the dataset and its iterators have the same one, so its elements are there where
  * it comes first, and later its number. */
 static bool
-store_position(co_context *ctx, coi_position *p, const co_dataset *dataset, cache_store **store)
+store_checkpoint(co_context *ctx, coi_iterator_checkpoint *p, const co_dataset *dataset,
+                 cache_store **store)
 {
     int64_t number = (int64_t)p->num_stores;
 
     for (size_t i = 0; p->saves && !has_windows(dataset) && i < p->num_stores; ++i)
         if (p->stores[i] == *store)
             number = (int64_t)i;
-    if (!coi_position_number(ctx, p, &number, 0, (int64_t)p->num_stores))
+    if (!coi_checkpoint_number(ctx, p, &number, 0, (int64_t)p->num_stores))
         return false;
     if ((size_t)number == p->num_stores) {
         if (!p->saves && (*store = store_new(ctx, dataset)) == NULL)
             return false;
-        return coi_position_pieces(ctx, p, dataset, INT64_MAX, &(*store)->pieces) &&
+        return coi_checkpoint_assembly(ctx, p, dataset, INT64_MAX, &(*store)->pieces) &&
                enter_store(ctx, p, *store);
     }
     if (p->saves)
         return true;
     if (!fits(p->stores[number], dataset))
-        return coi_position_wrong(ctx, p, "a cache has elements of another one");
+        return coi_checkpoint_wrong(ctx, p, "a cache has elements of another one");
     *store = p->stores[number];
     coi_ref(*store);
     return true;
@@ -233,37 +234,38 @@ store_position(co_context *ctx, coi_position *p, const co_dataset *dataset, cach
 
 /* What was read so far is part of the position: another process has no store. */
 static bool
-cache_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+cache_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p)
 {
     cache_iterator *self = (cache_iterator *)iterator;
     bool            is_whole = self->store != NULL, has_own = self->own != NULL;
 
-    if (!coi_position_stage(ctx, iterator, p) || !coi_position_flag(ctx, p, &self->is_spoilt) ||
-        !coi_position_flag(ctx, p, &is_whole) || !coi_position_flag(ctx, p, &has_own))
+    if (!coi_checkpoint_stage(ctx, iterator, p) || !coi_checkpoint_flag(ctx, p, &self->is_spoilt) ||
+        !coi_checkpoint_flag(ctx, p, &is_whole) || !coi_checkpoint_flag(ctx, p, &has_own))
         return false;
     if (is_whole ? self->is_spoilt || has_own : self->base.index != 0)
-        return coi_position_wrong(ctx, p, "it has an end and is not whole");
+        return coi_checkpoint_wrong(ctx, p, "it has an end and is not whole");
     if (!self->base.ended && (self->is_spoilt || is_whole || has_own))
-        return coi_position_wrong(ctx, p, "it has elements before the first was asked for");
+        return coi_checkpoint_wrong(ctx, p, "it has elements before the first was asked for");
     if (has_own && !p->saves && (self->own = store_new(ctx, iterator->dataset)) == NULL)
         return false;
-    if (has_own && !coi_position_pieces(ctx, p, iterator->dataset, INT64_MAX, &self->own->pieces))
+    if (has_own &&
+        !coi_checkpoint_assembly(ctx, p, iterator->dataset, INT64_MAX, &self->own->pieces))
         return false;
     if (!is_whole)
         return true;
-    return store_position(ctx, p, iterator->dataset, &self->store) &&
+    return store_checkpoint(ctx, p, iterator->dataset, &self->store) &&
            ((size_t)self->base.index <= self->store->pieces.count ||
-            coi_position_wrong(ctx, p, "it has more elements than the cache"));
+            coi_checkpoint_wrong(ctx, p, "it has more elements than the cache"));
 }
 
 /* The rounds that follow read the store, whatever becomes of the iterators of this one. */
 static bool
-cache_shared(co_context *ctx, co_dataset *dataset, coi_position *p, coi_shared *shared)
+cache_shared(co_context *ctx, co_dataset *dataset, coi_iterator_checkpoint *p, coi_shared *shared)
 {
     cache_store *store = shared->store;
     bool         has_store = store != NULL;
-    bool         ok = coi_position_flag(ctx, p, &has_store) &&
-              (!has_store || store_position(ctx, p, dataset, &store));
+    bool         ok = coi_checkpoint_flag(ctx, p, &has_store) &&
+              (!has_store || store_checkpoint(ctx, p, dataset, &store));
 
     if (!p->saves)
         shared->store = store;
@@ -289,8 +291,8 @@ static const coi_dataset_ops cache_ops = {
     .iterator_size = sizeof(cache_iterator),
     .next = cache_next,
     .keeps = true,
-    .position = cache_position,
-    .shared_position = cache_shared,
+    .checkpoint = cache_checkpoint,
+    .shared_checkpoint = cache_shared,
     .fetch = cache_fetch,
     .share = cache_share,
     .close = cache_close,

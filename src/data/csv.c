@@ -5,7 +5,7 @@
  * are cut in the memory of their row, which is ours.
  */
 #include "data/files.h"
-#include "data/position.h"
+#include "data/iterator_checkpoint.h"
 
 #include "io/options.h"
 
@@ -364,32 +364,32 @@ csv_destroy(coi_heap *heap, co_dataset *dataset)
 
 /* Rows that were read and not given yet are there only after one that was wrong. */
 static bool
-csv_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+csv_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p)
 {
     csv_iterator *self = (csv_iterator *)iterator;
     bool          has_rows = self->rows != NULL, fails = self->failure.code != CO_OK;
 
-    if (!coi_position_flag(ctx, p, &has_rows))
+    if (!coi_checkpoint_flag(ctx, p, &has_rows))
         return false;
     if (!has_rows)
         return true;
-    if (!coi_position_value(ctx, p, &self->rows))
+    if (!coi_checkpoint_value(ctx, p, &self->rows))
         return false;
     if (self->rows->kind != CO_KIND_TENSOR || self->rows->dtype != CO_STRING ||
         self->rows->ndim != 1) {
         coi_unref(&ctx->heap, self->rows);
         self->rows = NULL;
-        return coi_position_wrong(ctx, p, "rows are no strings");
+        return coi_checkpoint_wrong(ctx, p, "rows are no strings");
     }
-    if (!coi_position_number(ctx, p, &self->at, 0, self->rows->u.tensor.num_elements) ||
-        !coi_position_flag(ctx, p, &fails))
+    if (!coi_checkpoint_number(ctx, p, &self->at, 0, self->rows->u.tensor.num_elements) ||
+        !coi_checkpoint_flag(ctx, p, &fails))
         return false;
     if (!fails)
         return true;
-    if (!coi_position_bytes(ctx, p, self->failure.message, sizeof(self->failure.message)))
+    if (!coi_checkpoint_bytes(ctx, p, self->failure.message, sizeof(self->failure.message)))
         return false;
     if (self->at == self->rows->u.tensor.num_elements)
-        return coi_position_wrong(ctx, p, "the row that is wrong is not there");
+        return coi_checkpoint_wrong(ctx, p, "the row that is wrong is not there");
     self->failure.code = CO_INVALID_ARGUMENT; /* as of all rows */
     self->failure.message[sizeof(self->failure.message) - 1] = '\0';
     return true;
@@ -407,7 +407,7 @@ static const coi_dataset_ops csv_ops = {
     .close = csv_close,
     .destroy = csv_destroy,
     .rows = csv_rows,
-    .position = csv_position,
+    .checkpoint = csv_checkpoint,
     .with_inputs = csv_with_inputs,
 };
 

@@ -88,7 +88,7 @@ coi_dataset_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *const *
         return NULL;
     }
     if (dataset->depth > COI_MAX_PIPELINE || dataset->steps > COI_MAX_STEPS) {
-        coi_fail(ctx, CO_VALUE,
+        coi_fail(ctx, CO_VALUE_ERROR,
                  "a pipeline of more than %d steps%s; repeat a step by its count instead",
                  dataset->depth > COI_MAX_PIPELINE ? COI_MAX_PIPELINE : COI_MAX_STEPS,
                  dataset->depth > COI_MAX_PIPELINE ? "" : " in all branches");
@@ -137,7 +137,7 @@ coi_check_dataset(co_context *ctx, const co_dataset *dataset, int position, cons
 {
     if (dataset != NULL)
         return coi_check_object(ctx, dataset, &coi_dataset_class, position, name);
-    coi_fail(ctx, CO_VALUE, "argument %d (%s) of %s is NULL; give a dataset", position, name,
+    coi_fail(ctx, CO_VALUE_ERROR, "argument %d (%s) of %s is NULL; give a dataset", position, name,
              ctx->call);
     return false;
 }
@@ -149,7 +149,7 @@ coi_check_input(co_context *ctx, const co_dataset *input, int position, const ch
         return false;
     if (!input->ops->distributed)
         return true;
-    coi_fail(ctx, CO_TYPE,
+    coi_fail(ctx, CO_TYPE_ERROR,
              "argument %d (%s) is a distributed dataset, which can only be iterated; transform the "
              "dataset "
              "before distributing it",

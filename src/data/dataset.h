@@ -19,9 +19,9 @@
 #include "base/text.h"
 #include "context/context.h"
 
-typedef struct coi_dataset_ops coi_dataset_ops;
-typedef struct coi_position    coi_position; /* data/position.h */
-typedef struct coi_shared      coi_shared;
+typedef struct coi_dataset_ops         coi_dataset_ops;
+typedef struct coi_iterator_checkpoint coi_iterator_checkpoint; /* data/iterator_checkpoint.h */
+typedef struct coi_shared              coi_shared;
 
 /* Longer chains are refused, so that walking them can recurse; larger trees, so that walks end: one
  * branch may be in another many times. */
@@ -68,7 +68,7 @@ typedef struct coi_cancel {
     /* Of the thread that makes elements: how many were made under it, and the stage that dropped
      * some because of it. */
     uint64_t    made;
-    const char *torn_by;
+    const char *not_checkpointable_by;
 } coi_cancel;
 
 /* What a stage has done, in every iterator of the pipeline; the table of them (stats.c). */
@@ -121,9 +121,9 @@ struct coi_dataset_ops {
     size_t      iterator_size; /* the same for iterators */
     bool        distributed;   /* only to be iterated and looked at */
     bool        transparent;   /* iterating it is iterating its input */
-    bool costs; /* an element costs more than handing it to another thread: functions, files */
-    bool works_ahead; /* has threads of its own for what is before it */
-    bool keeps;       /* breaking off an element drops nothing: the position has what was pulled */
+    bool costs;      /* an element costs more than handing it to another thread: functions, files */
+    bool prefetches; /* has threads of its own for what is before it */
+    bool keeps;      /* breaking off an element drops nothing: the position has what was pulled */
     /* Sharding by files does not look past it: TensorFlow's does not know the kind, and an unknown
      * step is an error (DS-SHARD-4). */
     bool hides_files;
@@ -158,13 +158,14 @@ struct coi_dataset_ops {
     /* What must hold before any element is made (DS-SHARD-15); false with an error. */
     bool (*check)(co_context *ctx, const co_dataset *dataset); /* nothing */
     /* Save or restore what its iterator has beside its input; false with an error. */
-    bool (*position)(co_context *ctx, co_iterator *iterator, coi_position *p); /* cannot be saved */
+    bool (*checkpoint)(co_context *ctx, co_iterator *iterator,
+                       coi_iterator_checkpoint *p); /* cannot be saved */
     /*
      * Save or restore what the dataset keeps for all its iterators, in `shared`: fetch fills it
      * from the dataset, share gives it to the dataset. False with an error; share cannot fail.
      */
-    bool (*shared_position)(co_context *ctx, co_dataset *dataset, coi_position *p,
-                            coi_shared *shared);                  /* nothing is shared */
+    bool (*shared_checkpoint)(co_context *ctx, co_dataset *dataset, coi_iterator_checkpoint *p,
+                              coi_shared *shared);                /* nothing is shared */
     void (*fetch)(co_dataset *dataset, coi_shared *shared);       /* with the former */
     void (*share)(co_dataset *dataset, const coi_shared *shared); /* with the former */
 
@@ -280,26 +281,27 @@ bool coi_dataset_check(co_context *ctx, const co_dataset *dataset);
 
 /* --- functions of the user (guest.c) --- */
 
-/* What is put back after a call: see coi_guest_begin. */
-typedef struct coi_guest {
+/* What is put back after a call: see coi_user_callback_begin. */
+typedef struct coi_user_callback {
     size_t      entries, blocks, floor;
     const char *call;
     uint64_t    began_ns;
-} coi_guest;
+} coi_user_callback;
 /*
  * A function of the user runs in default mode with the host as its device, in a block of its own;
  * what it leaves open is left. begin gives false with an error; end is called either way.
  */
-bool coi_guest_begin(co_context *ctx, coi_guest *guest);
-void coi_guest_end(co_context *ctx, const coi_guest *guest, const co_iterator *iterator);
+bool coi_user_callback_begin(co_context *ctx, coi_user_callback *callback);
+void coi_user_callback_end(co_context *ctx, const coi_user_callback *callback,
+                           const co_iterator *iterator);
 /* The element that the iterator pulled, as a handle of the block; the leaves are dropped. */
-co_value *coi_guest_element(co_context *ctx, co_iterator *iterator);
+co_value *coi_user_callback_element(co_context *ctx, co_iterator *iterator);
 /* What a function returned as leaves of the dataset's spec, new references; false with an error. */
-bool coi_guest_result(co_context *ctx, const co_dataset *dataset, co_value *result,
-                      co_value **leaves);
+bool coi_user_callback_result(co_context *ctx, const co_dataset *dataset, co_value *result,
+                              co_value **leaves);
 /* Complete an error with the stage and its element before the current one. COI_ERROR. */
-int coi_guest_error(co_context *ctx, const co_iterator *iterator);
-/* Whether a function returned a dataset without an error; CO_TYPE. */
+int coi_user_callback_error(co_context *ctx, const co_iterator *iterator);
+/* Whether a function returned a dataset without an error; CO_TYPE_ERROR. */
 bool coi_check_inner(co_context *ctx, const co_dataset *dataset);
 /* Arguments: a function, a structure of specs. */
 bool coi_check_fn(co_context *ctx, bool is_there, int position, const char *what);
@@ -323,7 +325,7 @@ bool coi_spec_within(const co_value *inner, const co_value *outer);
 /* A leaf as a tensor on the host; host values become `dtype`. NULL with an error. */
 co_value *coi_data_tensor(co_context *ctx, co_value *leaf, co_dtype dtype);
 
-/* Whether elements are tensors, and not datasets; CO_TYPE. */
+/* Whether elements are tensors, and not datasets; CO_TYPE_ERROR. */
 bool      coi_check_tensors(co_context *ctx, const co_dataset *dataset);
 co_value *coi_spec_new(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim);
 typedef co_value *(*coi_spec_fn)(co_context *ctx, const co_value *spec, const void *arg);
@@ -409,7 +411,7 @@ bool coi_check_pipelines(co_context *ctx, const co_input_context *input);
 
 /* --- iterating (iterator.c) --- */
 
-/* position.c: give datasets what restoring has for them, if `tells`, and drop it. */
+/* iterator_checkpoint.c: give datasets what restoring has for them, if `tells`, and drop it. */
 void coi_shared_end(coi_heap *heap, coi_shared **all, bool tells);
 /* NULL with the error in ctx. stats: those of the iterator that opens it, or NULL. */
 co_iterator *coi_iterator_new(co_context *ctx, co_dataset *dataset, coi_stats *stats);
@@ -418,7 +420,7 @@ co_iterator *coi_iterator_whole(co_context *ctx, co_dataset *dataset);
 /* stats.c. A table of zeros; the row of a dataset, or NULL. */
 coi_stats  *coi_stats_new(co_context *ctx, const co_dataset *dataset);
 coi_counts *coi_stats_find(coi_stats *stats, const co_dataset *dataset);
-/* Whether there is room for a text, argument `position`; CO_VALUE. */
+/* Whether there is room for a text, argument `position`; CO_VALUE_ERROR. */
 bool coi_check_room(co_context *ctx, const char *out, size_t capacity, int position);
 /* A struct of the caller, which begins with its size: CO_INVALID_ARGUMENT if it has none; as much
  * as it knows is filled. */
@@ -447,7 +449,7 @@ bool coi_was_cancelled(const co_context *ctx);
 void    coi_tear(co_context *ctx, const co_iterator *iterator);
 int     coi_iterator_next(co_context *ctx, co_iterator *iterator, co_value **leaves);
 int64_t coi_iterator_rows(co_context *ctx, co_iterator *iterator, int64_t max, co_value **leaves);
-/* CO_RUNTIME: a function of a pipeline asks the iterator that it makes an element for. */
+/* CO_RUNTIME_ERROR: a function of a pipeline asks the iterator that it makes an element for. */
 void    coi_refuse_own(co_context *ctx);
 int64_t coi_iterator_skip(co_context *ctx, co_iterator *iterator, int64_t n);
 /* Put the input of `iterator` back to its beginning. */
@@ -457,31 +459,32 @@ void coi_leaves_release(coi_heap *heap, co_value **leaves, size_t n);
 /* Rows of an element: dimension 0 of the first leaf that has one; a scalar is one row. */
 int64_t coi_leaves_rows(co_value *const *leaves, size_t n);
 
-/* --- pieces of a batch (pieces.c) --- */
+/* --- pieces of a batch (batch_assembly.c) --- */
 
 /* References to elements, or stacks of them, that will become one. An iterator keeps its own. */
-typedef struct coi_pieces {
+typedef struct coi_batch_assembly {
     co_value **leaves;          /* num_leaves per piece */
     size_t     count, capacity; /* capacity in references */
     size_t     num_leaves;
-} coi_pieces;
+} coi_batch_assembly;
 /* Room for one more piece, which counts when it is filled and count incremented. NULL: error. */
-co_value **coi_pieces_room(co_context *ctx, coi_pieces *pieces);
-void       coi_pieces_clear(coi_heap *heap, coi_pieces *pieces);
-void       coi_pieces_free(coi_heap *heap, coi_pieces *pieces);
+co_value **coi_assembly_room(co_context *ctx, coi_batch_assembly *pieces);
+void       coi_assembly_clear(coi_heap *heap, coi_batch_assembly *pieces);
+void       coi_assembly_free(coi_heap *heap, coi_batch_assembly *pieces);
 /*
  * Join at least one piece to one element and drop the pieces; a lone stack is handed on as it is.
  * `stacked`: pieces have a dimension 0 to be joined along; otherwise each is a row.
  * CO_INVALID_ARGUMENT if shapes differ.
  */
-co_code coi_pieces_join(co_context *ctx, coi_pieces *pieces, bool stacked, co_value **leaves);
+co_code coi_assembly_join(co_context *ctx, coi_batch_assembly *pieces, bool stacked,
+                          co_value **leaves);
 /* Up to `size` more rows of the input, in stacks if it stacks; returns how many, or COI_ERROR. */
-int64_t coi_pieces_collect(co_context *ctx, coi_pieces *pieces, co_iterator *input, bool stacks,
-                           int64_t size);
+int64_t coi_assembly_collect(co_context *ctx, coi_batch_assembly *pieces, co_iterator *input,
+                             bool stacks, int64_t size);
 /* The same up to `size` together with what was collected before a cancellation; on other errors
  * nothing is left. A stage whose pieces these are. */
-int64_t coi_pieces_complete(co_context *ctx, coi_pieces *pieces, const co_iterator *iterator,
-                            bool stacks, int64_t size);
+int64_t coi_assembly_complete(co_context *ctx, coi_batch_assembly *pieces,
+                              const co_iterator *iterator, bool stacks, int64_t size);
 /* Rows of an element, on which its components must agree; -1 with an error. */
 int64_t coi_agreed_rows(co_context *ctx, co_value *const *leaves, size_t n);
 /* Row k of a tensor, without dimension 0, and rows [begin, begin + count); both share its

@@ -13,7 +13,7 @@
  * So a record is copied once, by the system. What was read too much goes back to the source.
  */
 #include "data/files.h"
-#include "data/position.h"
+#include "data/iterator_checkpoint.h"
 
 #include <cohort/files.h>
 #include <string.h>
@@ -393,17 +393,17 @@ files_seek(co_context *ctx, file_iterator *self, int64_t offset)
 }
 
 static bool
-files_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+files_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p)
 {
     file_iterator *self = (file_iterator *)iterator;
     bool           is_open = self->is_open;
     int64_t        file = (int64_t)self->file;
     int64_t        record = is_open ? self->record : 0, offset = is_open ? self->offset : 0;
 
-    if (!coi_position_number(ctx, p, &file, 0, (int64_t)files_of(iterator)->num_names) ||
-        !coi_position_number(ctx, p, &record, 0, COI_MOST_COUNTED) ||
-        !coi_position_number(ctx, p, &offset, 0, COI_MOST_COUNTED) ||
-        !coi_position_flag(ctx, p, &is_open))
+    if (!coi_checkpoint_number(ctx, p, &file, 0, (int64_t)files_of(iterator)->num_names) ||
+        !coi_checkpoint_number(ctx, p, &record, 0, COI_MOST_COUNTED) ||
+        !coi_checkpoint_number(ctx, p, &offset, 0, COI_MOST_COUNTED) ||
+        !coi_checkpoint_flag(ctx, p, &is_open))
         return false;
     if (p->saves)
         return true;
@@ -411,7 +411,7 @@ files_position(co_context *ctx, co_iterator *iterator, coi_position *p)
     if (!is_open)
         return true;
     if (self->file == files_of(iterator)->num_names)
-        return coi_position_wrong(ctx, p, "there is no such file");
+        return coi_checkpoint_wrong(ctx, p, "there is no such file");
     if (open_file(ctx, self) != COI_ELEMENT || !files_seek(ctx, self, offset))
         return false;
     self->record = record;
@@ -465,7 +465,7 @@ static const coi_dataset_ops files_ops = {
     .destroy = files_destroy,
     .shard_files = files_shard,
     .check = check_shares,
-    .position = files_position,
+    .checkpoint = files_checkpoint,
     .show = files_show,
     .num_files = files_count,
 };

@@ -35,7 +35,8 @@ co_dataset_reduce(co_context *ctx, co_dataset *dataset, co_value *initial, co_fo
         !coi_check_value(ctx, initial, 3, "initial"))
         return NULL;
     if (fn == NULL) {
-        coi_fail(ctx, CO_TYPE, "argument 4 (fn) is NULL; give a function of state and element");
+        coi_fail(ctx, CO_TYPE_ERROR,
+                 "argument 4 (fn) is NULL; give a function of state and element");
         return NULL;
     }
     iterator = coi_iterator_new(ctx, dataset, NULL);

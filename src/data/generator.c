@@ -3,7 +3,7 @@
  * What users bring into a pipeline beside functions over elements: a source (from_generator), a
  * part of a pipeline (apply), and what they know of its length (assert_cardinality).
  */
-#include "data/position.h"
+#include "data/iterator_checkpoint.h"
 
 #include <stdio.h>
 
@@ -14,21 +14,21 @@ generator_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
     const coi_stage_args *args = coi_args_of(iterator);
     coi_stage_iterator   *self = (coi_stage_iterator *)iterator;
-    coi_guest             guest;
+    coi_user_callback     callback;
     co_value             *made = NULL;
     bool                  ok = false;
 
     if (self->ended)
         return COI_END;
-    if (coi_guest_begin(ctx, &guest)) {
+    if (coi_user_callback_begin(ctx, &callback)) {
         made = args->fn.generator(ctx, self->index++, args->user);
         self->ended = made == NULL && ctx->error.code == CO_OK;
-        ok = !self->ended && coi_guest_result(ctx, iterator->dataset, made, leaves);
+        ok = !self->ended && coi_user_callback_result(ctx, iterator->dataset, made, leaves);
     }
-    coi_guest_end(ctx, &guest, iterator);
+    coi_user_callback_end(ctx, &callback, iterator);
     if (self->ended)
         return COI_END;
-    return ok ? COI_ELEMENT : coi_guest_error(ctx, iterator);
+    return ok ? COI_ELEMENT : coi_user_callback_error(ctx, iterator);
 }
 
 static const coi_dataset_ops generator_ops = {
@@ -38,7 +38,7 @@ static const coi_dataset_ops generator_ops = {
     .iterator_size = sizeof(coi_stage_iterator),
     .next = generator_next,
     .keeps = true,
-    .position = coi_position_stage,
+    .checkpoint = coi_checkpoint_stage,
     .count = coi_count_unknown,
 };
 
@@ -120,7 +120,7 @@ static const coi_dataset_ops promised_ops = {
     .iterator_size = sizeof(coi_stage_iterator),
     .next = promised_next,
     .keeps = true,
-    .position = coi_position_stage,
+    .checkpoint = coi_checkpoint_stage,
     .with_inputs = coi_stage_with_inputs,
     .count = promised_count,
     .tracks = COI_KEPT,

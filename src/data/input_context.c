@@ -12,18 +12,18 @@ co_per_replica_batch_size(co_context *ctx, const co_input_context *input, int64_
 {
     COI_ENTER(ctx, "per_replica_batch_size", 0);
     if (input == NULL) {
-        coi_fail(ctx, CO_VALUE,
+        coi_fail(ctx, CO_VALUE_ERROR,
                  "argument 2 (input) is NULL; give the input context of the pipeline");
         return 0;
     }
     if (input->num_replicas_in_sync < 1) {
-        coi_fail(ctx, CO_VALUE,
+        coi_fail(ctx, CO_VALUE_ERROR,
                  "argument 2 (input) has num_replicas_in_sync %d; it must be 1 or more",
                  input->num_replicas_in_sync);
         return 0;
     }
     if (global % input->num_replicas_in_sync != 0) {
-        coi_fail(ctx, CO_VALUE,
+        coi_fail(ctx, CO_VALUE_ERROR,
                  "the global batch size %lld is not divisible by the number of replicas %d; use a "
                  "multiple of %d",
                  (long long)global, input->num_replicas_in_sync, input->num_replicas_in_sync);
@@ -38,7 +38,8 @@ check_text(co_context *ctx, const void *of, const char *name, const char *out, s
 {
     if (of != NULL && (out != NULL || capacity == 0))
         return true;
-    coi_fail(ctx, CO_VALUE, "argument %s of %s is NULL", of == NULL ? name : "3 (out)", ctx->call);
+    coi_fail(ctx, CO_VALUE_ERROR, "argument %s of %s is NULL", of == NULL ? name : "3 (out)",
+             ctx->call);
     return false;
 }
 

@@ -11,8 +11,8 @@
  *
  *     spares      d   e   f           in the order of the input; a free slot takes the first
  */
-#include "data/ahead.h"
-#include "data/position.h"
+#include "data/prefetcher.h"
+#include "data/iterator_checkpoint.h"
 
 #include <string.h>
 
@@ -130,13 +130,13 @@ check_inner(co_context *ctx, const co_dataset *dataset, const co_dataset *inner)
 
     if (!coi_check_inner(ctx, inner))
         return false;
-    if (coi_same_structure(dataset->spec, inner->spec, CO_TYPE, coi_err(ctx)) != CO_OK) {
+    if (coi_same_structure(dataset->spec, inner->spec, CO_TYPE_ERROR, coi_err(ctx)) != CO_OK) {
         coi_failed(ctx);
         return false;
     }
     for (size_t i = 0; i < dataset->num_leaves; ++i)
         if (!coi_spec_within(inner->specs[i], dataset->specs[i])) {
-            coi_fail(ctx, CO_TYPE,
+            coi_fail(ctx, CO_TYPE_ERROR,
                      "the dataset that the function returned has other %s than the spec says; give "
                      "the stage the spec of what it returns",
                      coi_component_name(dataset, i, name));
@@ -172,14 +172,14 @@ static bool
 take_slot(co_context *ctx, co_iterator *iterator, slot *s)
 {
     interleave_iterator *self = (interleave_iterator *)iterator;
-    coi_guest            guest;
+    coi_user_callback    callback;
     co_value            *element;
 
-    coi_guest_begin(ctx, &guest);
-    element = coi_guest_element(ctx, iterator);
+    coi_user_callback_begin(ctx, &callback);
+    element = coi_user_callback_element(ctx, iterator);
     if (element != NULL)
         coi_ref(element);
-    coi_guest_end(ctx, &guest, iterator);
+    coi_user_callback_end(ctx, &callback, iterator);
     if (element == NULL)
         return false;
     *s = (slot){ element, NULL, self->base.index, false };
@@ -195,23 +195,23 @@ open_slot(co_context *ctx, co_iterator *iterator, slot *s)
     interleave_iterator  *self = (interleave_iterator *)iterator;
     int64_t               index = self->base.index;
     bool                  has_thread = self->threads < args->calls * (self->bold ? 2 : 1);
-    coi_guest             guest;
+    coi_user_callback     callback;
 
-    if (coi_guest_begin(ctx, &guest)) {
+    if (coi_user_callback_begin(ctx, &callback)) {
         co_dataset *inner = args->fn.inner(ctx, s->element, args->user);
 
-        ctx->call = guest.call;
+        ctx->call = callback.call;
         if (check_inner(ctx, iterator->dataset, inner))
             s->iterator = open_inner(ctx, iterator, inner, has_thread);
     }
-    coi_guest_end(ctx, &guest, iterator);
+    coi_user_callback_end(ctx, &callback, iterator);
     if (s->iterator != NULL) {
         s->has_thread = has_thread;
         self->threads += has_thread;
         return true;
     }
     self->base.index = s->index;
-    coi_guest_error(ctx, iterator);
+    coi_user_callback_error(ctx, iterator);
     self->base.index = index;
     return false;
 }
@@ -349,34 +349,34 @@ interleave_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 
 /* A dataset in a slot is made again from its element, and brought to its position. */
 static bool
-slot_position(co_context *ctx, co_iterator *iterator, coi_position *p, slot *s)
+slot_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p, slot *s)
 {
     coi_stage_iterator *self = (coi_stage_iterator *)iterator;
     bool                is_taken = s->element != NULL, is_open = s->iterator != NULL;
 
-    if (!coi_position_flag(ctx, p, &is_taken))
+    if (!coi_checkpoint_flag(ctx, p, &is_taken))
         return false;
     if (!is_taken)
         return true;
     if (p->saves)
         coi_collect_leaves(s->element, self->element);
-    return coi_position_leaves(ctx, p, iterator->dataset->inputs[0], self->element) &&
+    return coi_checkpoint_leaves(ctx, p, iterator->dataset->inputs[0], self->element) &&
            (p->saves || take_slot(ctx, iterator, s)) &&
-           coi_position_number(ctx, p, &s->index, 0, COI_MOST_COUNTED) &&
-           coi_position_flag(ctx, p, &is_open) &&
+           coi_checkpoint_number(ctx, p, &s->index, 0, COI_MOST_COUNTED) &&
+           coi_checkpoint_flag(ctx, p, &is_open) &&
            (!is_open || ((p->saves || open_slot(ctx, iterator, s)) &&
-                         coi_position_iterator(ctx, p, s->iterator) &&
-                         coi_position_shared(ctx, p, s->iterator->dataset)));
+                         coi_checkpoint_iterator(ctx, p, s->iterator) &&
+                         coi_checkpoint_shared(ctx, p, s->iterator->dataset)));
 }
 
 /* Spares of an iterator with more calls than this one has are no fewer for that. */
 static bool
-spares_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+spares_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p)
 {
     interleave_iterator *self = (interleave_iterator *)iterator;
     int64_t              n = (int64_t)self->num_spares;
 
-    if (!coi_position_number(ctx, p, &n, 0, COI_MAX_PARALLEL))
+    if (!coi_checkpoint_number(ctx, p, &n, 0, COI_MAX_PARALLEL))
         return false;
     if ((size_t)n > self->room) {
         slot *spares;
@@ -390,27 +390,27 @@ spares_position(co_context *ctx, co_iterator *iterator, coi_position *p)
     }
     self->num_spares = (size_t)n;
     for (size_t i = 0; i < (size_t)n; ++i)
-        if (!slot_position(ctx, iterator, p, &self->spares[i]) ||
+        if (!slot_checkpoint(ctx, iterator, p, &self->spares[i]) ||
             (self->spares[i].element == NULL &&
-             !coi_position_wrong(ctx, p, "a dataset that waits has no element")))
+             !coi_checkpoint_wrong(ctx, p, "a dataset that waits has no element")))
             return false;
     return true;
 }
 
 static bool
-interleave_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+interleave_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p)
 {
     const coi_stage_args *args = coi_args_of(iterator);
     interleave_iterator  *self = (interleave_iterator *)iterator;
     int64_t               at = (int64_t)self->at;
-    bool                  ok = coi_position_stage(ctx, iterator, p) &&
-              coi_position_number(ctx, p, &at, 0, args->numbers[CYCLE] - 1) &&
-              coi_position_number(ctx, p, &self->given, 0, args->numbers[BLOCK] - 1);
+    bool                  ok = coi_checkpoint_stage(ctx, iterator, p) &&
+              coi_checkpoint_number(ctx, p, &at, 0, args->numbers[CYCLE] - 1) &&
+              coi_checkpoint_number(ctx, p, &self->given, 0, args->numbers[BLOCK] - 1);
 
     self->at = (size_t)at;
     for (size_t i = 0; ok && i < (size_t)args->numbers[CYCLE]; ++i)
-        ok = slot_position(ctx, iterator, p, &self->slots[i]);
-    return ok && spares_position(ctx, iterator, p);
+        ok = slot_checkpoint(ctx, iterator, p, &self->slots[i]);
+    return ok && spares_checkpoint(ctx, iterator, p);
 }
 
 /* --- elements that are names of files (DS-SHARD-2, DS-SHARD-3) --- */
@@ -454,7 +454,7 @@ count_names(const co_dataset *dataset)
     .name = name_, .dataset_size = sizeof(coi_stage),                                              \
     .iterator_size = sizeof(interleave_iterator), .costs = true, .keeps = true,                    \
     .next = interleave_next, .open = interleave_open, .close = interleave_close,                   \
-    .position = interleave_position, .with_inputs = coi_stage_with_inputs,                         \
+    .checkpoint = interleave_checkpoint, .with_inputs = coi_stage_with_inputs,                     \
     .count = coi_count_unknown
 
 /* Threads go to the slots, and as many to spares; without threads nothing is ready before its
@@ -464,14 +464,14 @@ interleave_show(const co_dataset *dataset, coi_prose *out)
 {
     const coi_stage_args *args = &((const coi_stage *)dataset)->args;
     int64_t               cycle = args->numbers[CYCLE];
-    int64_t               ahead = args->calls < cycle ? args->calls : cycle;
+    int64_t               prefetcher = args->calls < cycle ? args->calls : cycle;
 
     coi_put(out, ", cycle %lld, block %lld", (long long)cycle, (long long)args->numbers[BLOCK]);
     if (args->calls == 0)
         return;
     if (opens_spares(dataset))
-        ahead += args->calls;
-    coi_put(out, ", up to %lld read ahead, %d elements of each%s", (long long)ahead, DEPTH,
+        prefetcher += args->calls;
+    coi_put(out, ", up to %lld read ahead, %d elements of each%s", (long long)prefetcher, DEPTH,
             args->flag ? ", as they are ready" : "");
 }
 

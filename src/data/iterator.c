@@ -154,7 +154,7 @@ coi_cancel_init(coi_cancel *cancel)
     coi_lock_init(&cancel->lock);
     cancel->watched = NULL;
     cancel->made = 0;
-    cancel->torn_by = NULL;
+    cancel->not_checkpointable_by = NULL;
 }
 
 /* Under the lock, so that the event lives while it is signalled. */
@@ -194,14 +194,14 @@ coi_was_cancelled(const co_context *ctx)
 COI_RARE void
 coi_tear(co_context *ctx, const co_iterator *iterator)
 {
-    if (ctx->cancel->torn_by == NULL)
-        ctx->cancel->torn_by = coi_stage_name(iterator->dataset);
+    if (ctx->cancel->not_checkpointable_by == NULL)
+        ctx->cancel->not_checkpointable_by = coi_stage_name(iterator->dataset);
 }
 
 COI_RARE void
 coi_refuse_own(co_context *ctx)
 {
-    coi_fail(ctx, CO_RUNTIME,
+    coi_fail(ctx, CO_RUNTIME_ERROR,
              "the iterator is asked for an element by a function that makes one for it; let "
              "functions of a pipeline use iterators of their own");
 }
@@ -412,7 +412,7 @@ check_optional(co_context *ctx, co_value *optional)
         return false;
     if (optional->u.items.n <= 1)
         return true;
-    coi_fail(ctx, CO_TYPE, "argument 2 (optional) is a tuple of %zu items, not an optional",
+    coi_fail(ctx, CO_TYPE_ERROR, "argument 2 (optional) is a tuple of %zu items, not an optional",
              optional->u.items.n);
     return false;
 }

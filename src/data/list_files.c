@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/philox.h"
+#include "ops/kernels/philox.h"
 
 static int
 compare_names(const void *a, const void *b)

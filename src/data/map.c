@@ -3,8 +3,8 @@
  * Stages that call a function for every element: map, filter, take_while, scan. An element whose
  * function failed is gone; the next one follows.
  */
-#include "data/ahead.h"
-#include "data/position.h"
+#include "data/prefetcher.h"
+#include "data/iterator_checkpoint.h"
 
 /* --- map --- */
 
@@ -12,16 +12,17 @@ int
 coi_map_apply(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
     const coi_stage_args *args = coi_args_of(iterator);
-    coi_guest             guest;
+    coi_user_callback     callback;
     co_value             *element;
     bool                  ok;
 
-    coi_guest_begin(ctx, &guest);
-    element = coi_guest_element(ctx, iterator);
-    ok = element != NULL && coi_guest_result(ctx, iterator->dataset,
-                                             args->fn.element(ctx, element, args->user), leaves);
-    coi_guest_end(ctx, &guest, iterator);
-    return ok ? COI_ELEMENT : coi_guest_error(ctx, iterator);
+    coi_user_callback_begin(ctx, &callback);
+    element = coi_user_callback_element(ctx, iterator);
+    ok = element != NULL &&
+         coi_user_callback_result(ctx, iterator->dataset,
+                                  args->fn.element(ctx, element, args->user), leaves);
+    coi_user_callback_end(ctx, &callback, iterator);
+    return ok ? COI_ELEMENT : coi_user_callback_error(ctx, iterator);
 }
 
 static int
@@ -39,7 +40,7 @@ const coi_dataset_ops coi_map_ops = {
     .iterator_size = sizeof(coi_stage_iterator),
     .next = map_next,
     .keeps = true,
-    .position = coi_position_stage,
+    .checkpoint = coi_checkpoint_stage,
     .open = coi_stage_open,
     .close = coi_stage_close,
     .with_inputs = coi_stage_with_inputs,
@@ -75,7 +76,7 @@ judge(co_context *ctx, co_iterator *iterator, co_value **leaves)
     const coi_stage_args *args = coi_args_of(iterator);
     co_value            **pulled = ((coi_stage_iterator *)iterator)->element;
     size_t                n = iterator->dataset->num_leaves;
-    coi_guest             guest;
+    coi_user_callback     callback;
     co_value             *element;
     bool                  yes = false;
 
@@ -83,15 +84,15 @@ judge(co_context *ctx, co_iterator *iterator, co_value **leaves)
         coi_ref(pulled[i]);
         leaves[i] = pulled[i];
     }
-    coi_guest_begin(ctx, &guest);
-    element = coi_guest_element(ctx, iterator);
+    coi_user_callback_begin(ctx, &callback);
+    element = coi_user_callback_element(ctx, iterator);
     if (element != NULL)
         yes = args->fn.predicate(ctx, element, args->user);
-    coi_guest_end(ctx, &guest, iterator);
+    coi_user_callback_end(ctx, &callback, iterator);
     if (yes && ctx->error.code == CO_OK)
         return COI_ELEMENT;
     coi_leaves_release(&ctx->heap, leaves, n);
-    return ctx->error.code == CO_OK ? COI_END : coi_guest_error(ctx, iterator);
+    return ctx->error.code == CO_OK ? COI_END : coi_user_callback_error(ctx, iterator);
 }
 
 static int
@@ -127,7 +128,7 @@ static const coi_dataset_ops filter_ops = {
     .iterator_size = sizeof(coi_stage_iterator),
     .next = filter_next,
     .keeps = true,
-    .position = coi_position_stage,
+    .checkpoint = coi_checkpoint_stage,
     .open = coi_stage_open,
     .close = coi_stage_close,
     .with_inputs = coi_stage_with_inputs,
@@ -141,7 +142,7 @@ static const coi_dataset_ops take_while_ops = {
     .iterator_size = sizeof(coi_stage_iterator),
     .next = take_while_next,
     .keeps = true,
-    .position = coi_position_stage,
+    .checkpoint = coi_checkpoint_stage,
     .open = coi_stage_open,
     .close = coi_stage_close,
     .with_inputs = coi_stage_with_inputs,
@@ -209,11 +210,11 @@ scan_result(co_context *ctx, co_iterator *iterator, co_value *result, co_value *
         return false;
     if (result == NULL || !coi_is_live(&ctx->heap, result) || result->kind != CO_KIND_TUPLE ||
         result->u.items.n != 2) {
-        coi_fail(ctx, CO_TYPE,
+        coi_fail(ctx, CO_TYPE_ERROR,
                  "the function did not return a tuple of two; return the new state and the output");
         return false;
     }
-    if (!coi_guest_result(ctx, iterator->dataset, result->u.items.items[1], leaves))
+    if (!coi_user_callback_result(ctx, iterator->dataset, result->u.items.items[1], leaves))
         return false;
     coi_ref(result->u.items.items[0]);
     coi_unref(&ctx->heap, self->state);
@@ -226,36 +227,36 @@ scan_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
     const coi_stage_args *args = coi_args_of(iterator);
     const scan_iterator  *self = (const scan_iterator *)iterator;
-    coi_guest             guest;
+    coi_user_callback     callback;
     co_value             *pair[2];
     bool                  ok = false;
     int                   got = coi_stage_pull(ctx, iterator);
 
     if (got <= 0)
         return got;
-    coi_guest_begin(ctx, &guest);
+    coi_user_callback_begin(ctx, &callback);
     pair[0] = self->state != NULL ? self->state : ((scan_dataset *)iterator->dataset)->initial;
-    pair[1] = coi_guest_element(ctx, iterator);
+    pair[1] = coi_user_callback_element(ctx, iterator);
     if (pair[1] != NULL) {
         co_value *both = co_tuple(ctx, pair, 2);
 
         ok = both != NULL &&
              scan_result(ctx, iterator, args->fn.fold(ctx, both, args->user), leaves);
     }
-    coi_guest_end(ctx, &guest, iterator);
-    return ok ? COI_ELEMENT : coi_guest_error(ctx, iterator);
+    coi_user_callback_end(ctx, &callback, iterator);
+    return ok ? COI_ELEMENT : coi_user_callback_error(ctx, iterator);
 }
 
 /* The leaves of a state, which is built as the initial one is. */
 static bool
-position_state(co_context *ctx, coi_position *p, co_value *initial, co_value **leaves, size_t n,
-               co_value **state)
+checkpoint_state(co_context *ctx, coi_iterator_checkpoint *p, co_value *initial, co_value **leaves,
+                 size_t n, co_value **state)
 {
     size_t done = 0;
 
     if (p->saves)
         coi_collect_leaves(*state, leaves);
-    while (done < n && coi_position_value(ctx, p, &leaves[done]))
+    while (done < n && coi_checkpoint_value(ctx, p, &leaves[done]))
         ++done;
     if (p->saves)
         return done == n;
@@ -269,19 +270,19 @@ position_state(co_context *ctx, coi_position *p, co_value *initial, co_value **l
 }
 
 static bool
-scan_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+scan_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p)
 {
     scan_iterator *self = (scan_iterator *)iterator;
     co_value      *initial = ((scan_dataset *)iterator->dataset)->initial, **leaves;
     bool           has_state = self->state != NULL, ok;
     size_t         n = coi_count_leaves(initial), nbytes = (n > 0 ? n : 1) * sizeof(*leaves);
 
-    if (!coi_position_stage(ctx, iterator, p) || !coi_position_flag(ctx, p, &has_state))
+    if (!coi_checkpoint_stage(ctx, iterator, p) || !coi_checkpoint_flag(ctx, p, &has_state))
         return false;
     if (!has_state)
         return true;
     if (p->saves &&
-        coi_same_structure(initial, self->state, CO_NOT_IMPLEMENTED, coi_err(ctx)) != CO_OK) {
+        coi_same_structure(initial, self->state, CO_UNIMPLEMENTED, coi_err(ctx)) != CO_OK) {
         coi_failed(ctx);
         return false;
     }
@@ -290,7 +291,7 @@ scan_position(co_context *ctx, co_iterator *iterator, coi_position *p)
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the state of a scan");
         return false;
     }
-    ok = position_state(ctx, p, initial, leaves, n, &self->state);
+    ok = checkpoint_state(ctx, p, initial, leaves, n, &self->state);
     coi_small_free(&ctx->heap, leaves, nbytes);
     return ok;
 }
@@ -306,7 +307,7 @@ static const coi_dataset_ops scan_ops = {
     .iterator_size = sizeof(scan_iterator),
     .next = scan_next,
     .keeps = true,
-    .position = scan_position,
+    .checkpoint = scan_checkpoint,
     .open = coi_stage_open,
     .close = scan_close,
     .destroy = scan_destroy,

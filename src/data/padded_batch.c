@@ -3,7 +3,7 @@
  * padded_batch: consecutive elements as one, each filled up to a common shape. The spec says which
  * dimensions are fixed; the others are those of the largest element of the batch.
  */
-#include "data/position.h"
+#include "data/iterator_checkpoint.h"
 
 #include <string.h>
 
@@ -15,7 +15,7 @@ typedef struct padded_dataset {
 
 typedef struct padded_iterator {
     coi_stage_iterator base;
-    coi_pieces         pieces;
+    coi_batch_assembly pieces;
 } padded_iterator;
 
 static co_code
@@ -29,7 +29,7 @@ padded_open(co_context *ctx, co_iterator *iterator)
 static void
 padded_close(coi_heap *heap, co_iterator *iterator)
 {
-    coi_pieces_free(heap, &((padded_iterator *)iterator)->pieces);
+    coi_assembly_free(heap, &((padded_iterator *)iterator)->pieces);
 }
 
 static void
@@ -46,12 +46,12 @@ padded_destroy(coi_heap *heap, co_dataset *dataset)
 /* --- one leaf of a batch --- */
 
 typedef struct padding {
-    const coi_pieces *pieces;
-    size_t            leaf;
-    const co_value   *spec; /* of the batch */
-    const co_value   *value;
-    coi_shape         shape; /* of the batch */
-    size_t            size;  /* bytes of an element of the tensor; strings are texts */
+    const coi_batch_assembly *pieces;
+    size_t                    leaf;
+    const co_value           *spec; /* of the batch */
+    const co_value           *value;
+    coi_shape                 shape; /* of the batch */
+    size_t                    size;  /* bytes of an element of the tensor; strings are texts */
 } padding;
 
 static const co_value *
@@ -178,8 +178,8 @@ padded_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
     const coi_stage_args *args = coi_args_of(iterator);
     const padded_dataset *padded = (const padded_dataset *)iterator->dataset;
-    coi_pieces           *pieces = &((padded_iterator *)iterator)->pieces;
-    int64_t total = coi_pieces_complete(ctx, pieces, iterator, false, args->numbers[0]);
+    coi_batch_assembly   *pieces = &((padded_iterator *)iterator)->pieces;
+    int64_t total = coi_assembly_complete(ctx, pieces, iterator, false, args->numbers[0]);
     int     got = total == 0 || (args->flag && total < args->numbers[0]) ? COI_END : COI_ELEMENT;
 
     if (total < 0)
@@ -196,17 +196,17 @@ padded_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
             got = COI_ERROR;
         }
     }
-    coi_pieces_clear(&ctx->heap, pieces);
+    coi_assembly_clear(&ctx->heap, pieces);
     return got;
 }
 
 /* As of batch: pieces are what was collected before a cancellation. */
 static bool
-padded_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+padded_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p)
 {
-    return coi_position_pieces(ctx, p, iterator->dataset->inputs[0],
-                               coi_args_of(iterator)->numbers[0] - 1,
-                               &((padded_iterator *)iterator)->pieces);
+    return coi_checkpoint_assembly(ctx, p, iterator->dataset->inputs[0],
+                                   coi_args_of(iterator)->numbers[0] - 1,
+                                   &((padded_iterator *)iterator)->pieces);
 }
 
 static int64_t
@@ -232,7 +232,7 @@ static const coi_dataset_ops padded_ops = {
     .destroy = padded_destroy,
     .with_inputs = padded_with_inputs,
     .keeps = true,
-    .position = padded_position,
+    .checkpoint = padded_checkpoint,
     .count = padded_count,
     .shows = " of #0?5, remainder dropped;",
     .numbers = COI_STAGE_NUMBERS,
@@ -280,7 +280,7 @@ take_values(co_context *ctx, co_dataset *dataset, co_value *values)
     padded_dataset *self = (padded_dataset *)dataset;
     bool            many = coi_is_structure(values);
 
-    if (many && coi_same_structure(dataset->spec, values, CO_TYPE, coi_err(ctx)) != CO_OK) {
+    if (many && coi_same_structure(dataset->spec, values, CO_TYPE_ERROR, coi_err(ctx)) != CO_OK) {
         coi_failed(ctx);
         return false;
     }
@@ -293,7 +293,7 @@ take_values(co_context *ctx, co_dataset *dataset, co_value *values)
         co_value *value = coi_data_tensor(ctx, many ? self->values[i] : values, dtype);
 
         if (value != NULL && (value->ndim != 0 || value->dtype != (uint8_t)dtype)) {
-            coi_fail(ctx, CO_TYPE,
+            coi_fail(ctx, CO_TYPE_ERROR,
                      "argument 5 (values): the padding of component %zu is %s of rank %d; it must "
                      "be a scalar of %s",
                      i, co_dtype_name((co_dtype)value->dtype), value->ndim, co_dtype_name(dtype));
@@ -318,7 +318,7 @@ check_shapes(co_context *ctx, const co_dataset *input, co_value *shapes)
         return true;
     if (!coi_check_spec(ctx, shapes, 4))
         return false;
-    if (coi_same_structure(input->spec, shapes, CO_TYPE, coi_err(ctx)) == CO_OK)
+    if (coi_same_structure(input->spec, shapes, CO_TYPE_ERROR, coi_err(ctx)) == CO_OK)
         return true;
     coi_failed(ctx);
     return false;
@@ -351,7 +351,7 @@ co_dataset_padded_batch(co_context *ctx, co_dataset *input, int64_t size, co_val
     for (size_t i = 0; i < dataset->num_leaves; ++i)
         if (dataset->specs[i]->dtype != input->specs[i]->dtype || dataset->specs[i]->ndim < 0 ||
             (input->specs[i]->ndim >= 0 && dataset->specs[i]->ndim != input->specs[i]->ndim + 1))
-            coi_fail(ctx, CO_TYPE,
+            coi_fail(ctx, CO_TYPE_ERROR,
                      "component %zu cannot be padded: its shape must have the dtype and the rank "
                      "of the element, which must be known",
                      i);

@@ -4,11 +4,11 @@
  * function side by side. In order, it gives what map gives, errors at their place among the
  * elements.
  */
-#include "data/ahead.h"
+#include "data/prefetcher.h"
 
 typedef struct parallel_iterator {
-    coi_ahead_iterator head;
-    coi_stage_iterator alone; /* what the caller works with where there is no thread */
+    coi_prefetcher_iterator head;
+    coi_stage_iterator      alone; /* what the caller works with where there is no thread */
 } parallel_iterator;
 
 static int
@@ -34,13 +34,14 @@ parallel_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
     const coi_stage_args *args = coi_args_of(iterator);
     int                   calls = (int)args->calls;
-    coi_ahead_plan        plan = { .num_workers = calls,
-                                   .num_slots = 2 * calls, /* one slow call does not stop the others */
+    coi_prefetcher_plan   plan = { .num_workers = calls,
+                                   .num_slots = 2 *
+                                                calls, /* one slow call does not stop the others */
                                    .in_order = args->flag,
                                    .work = coi_map_apply };
 
-    coi_ahead_begin(ctx, (coi_ahead_iterator *)iterator, &plan);
-    return coi_ahead_next(ctx, iterator, leaves, map_alone);
+    coi_prefetcher_begin(ctx, (coi_prefetcher_iterator *)iterator, &plan);
+    return coi_prefetcher_next(ctx, iterator, leaves, map_alone);
 }
 
 static void
@@ -48,7 +49,7 @@ parallel_close(coi_heap *heap, co_iterator *iterator)
 {
     parallel_iterator *self = (parallel_iterator *)iterator;
 
-    coi_ahead_close(heap, iterator);
+    coi_prefetcher_close(heap, iterator);
     if (self->alone.element != NULL)
         coi_stage_close(heap, &self->alone.base);
 }
@@ -57,10 +58,10 @@ static const coi_dataset_ops parallel_map_ops = {
     .name = "map",
     .dataset_size = sizeof(coi_stage),
     .iterator_size = sizeof(parallel_iterator),
-    .works_ahead = true,
+    .prefetches = true,
     .next = parallel_next,
     .keeps = true,
-    .position = coi_ahead_position,
+    .checkpoint = coi_prefetcher_checkpoint,
     .close = parallel_close,
     .with_inputs = coi_stage_with_inputs,
     .shows = ", #4 calls at a time, up to twice as many elements ahead!5, as they are ready;",

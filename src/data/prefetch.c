@@ -2,17 +2,17 @@
 /*
  * prefetch: the input is read ahead by a thread of the iterator's own, which is not visible in the
  * data, but for which pass of a shuffle is whose if several read it
- * (docs/decisions/working-ahead.md). Where elements are cut from what lies in memory, handing them
+ * (docs/decisions/prefetching.md). Where elements are cut from what lies in memory, handing them
  * over would cost more than making them: there it is nothing, and batches are cut at once as
  * without it.
  */
-#include "data/ahead.h"
+#include "data/prefetcher.h"
 
 #define USEFUL                                                                                     \
     4 /* elements, where the user leaves it to us: enough for one that takes longer than others */
 
 typedef struct prefetch_iterator {
-    coi_ahead_iterator head;
+    coi_prefetcher_iterator head;
     bool (*place)(co_context *ctx, void *user, int64_t index, co_value **leaves);
     void *place_user;
 } prefetch_iterator;
@@ -20,14 +20,14 @@ typedef struct prefetch_iterator {
 static void
 begin(co_context *ctx, co_iterator *iterator)
 {
-    prefetch_iterator *self = (prefetch_iterator *)iterator;
-    coi_ahead_plan     plan = { .num_workers = 1,
-                                .num_slots = (int)coi_args_of(iterator)->numbers[0],
-                                .in_order = true,
-                                .place = self->place,
-                                .place_user = self->place_user };
+    prefetch_iterator  *self = (prefetch_iterator *)iterator;
+    coi_prefetcher_plan plan = { .num_workers = 1,
+                                 .num_slots = (int)coi_args_of(iterator)->numbers[0],
+                                 .in_order = true,
+                                 .place = self->place,
+                                 .place_user = self->place_user };
 
-    coi_ahead_begin(ctx, &self->head, &plan);
+    coi_prefetcher_begin(ctx, &self->head, &plan);
 }
 
 static int
@@ -35,7 +35,7 @@ prefetch_alone(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
     int got = coi_iterator_next(ctx, iterator->input, leaves);
 
-    ((coi_ahead_iterator *)iterator)->index += got > 0;
+    ((coi_prefetcher_iterator *)iterator)->index += got > 0;
     return got;
 }
 
@@ -43,18 +43,18 @@ static int
 prefetch_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
     begin(ctx, iterator);
-    return coi_ahead_next(ctx, iterator, leaves, prefetch_alone);
+    return coi_prefetcher_next(ctx, iterator, leaves, prefetch_alone);
 }
 
 static const coi_dataset_ops prefetch_ops = {
     .name = "prefetch",
     .dataset_size = sizeof(coi_stage),
     .iterator_size = sizeof(prefetch_iterator),
-    .works_ahead = true,
+    .prefetches = true,
     .next = prefetch_next,
     .keeps = true,
-    .position = coi_ahead_position,
-    .close = coi_ahead_close,
+    .checkpoint = coi_prefetcher_checkpoint,
+    .close = coi_prefetcher_close,
     .with_inputs = coi_stage_with_inputs,
     .shows = ", up to #0 elements ahead",
     .numbers = COI_STAGE_NUMBERS,
@@ -75,7 +75,7 @@ coi_dataset_costs(const co_dataset *dataset)
 {
     if (dataset->ops->costs)
         return true;
-    for (size_t i = 0; !dataset->ops->works_ahead && i < dataset->num_inputs; ++i)
+    for (size_t i = 0; !dataset->ops->prefetches && i < dataset->num_inputs; ++i)
         if (coi_dataset_costs(dataset->inputs[i]))
             return true;
     return false;
@@ -93,11 +93,11 @@ stacks(const co_dataset *dataset)
 co_dataset *
 coi_prefetch_new(co_context *ctx, co_dataset *input, int64_t depth)
 {
-    coi_stage_args args = { .numbers = { depth < COI_MAX_AHEAD ? depth : COI_MAX_AHEAD } };
-    bool           ahead = depth > 0 && (!stacks(input) || coi_dataset_costs(input));
+    coi_stage_args args = { .numbers = { depth < COI_MAX_PREFETCH ? depth : COI_MAX_PREFETCH } };
+    bool           prefetcher = depth > 0 && (!stacks(input) || coi_dataset_costs(input));
 
-    return coi_stage_new(ctx, ahead ? &prefetch_ops : &nothing_ops, &input, 1, coi_spec_of(input),
-                         &args);
+    return coi_stage_new(ctx, prefetcher ? &prefetch_ops : &nothing_ops, &input, 1,
+                         coi_spec_of(input), &args);
 }
 
 void
@@ -124,14 +124,14 @@ void
 coi_prefetch_alone(co_iterator *iterator)
 {
     if (iterator->dataset->ops == &prefetch_ops)
-        ((coi_ahead_iterator *)iterator)->begun = true;
+        ((coi_prefetcher_iterator *)iterator)->begun = true;
 }
 
 bool
 coi_prefetch_is_ready(co_iterator *iterator)
 {
     return iterator->dataset->ops != &prefetch_ops ||
-           coi_ahead_is_ready((coi_ahead_iterator *)iterator);
+           coi_prefetcher_is_ready((coi_prefetcher_iterator *)iterator);
 }
 
 co_dataset *

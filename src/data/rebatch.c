@@ -4,7 +4,7 @@
  * SCHEDULE splitter (DS-SPLIT-2, DS-SPLIT-9). A piece that lies in one element is a view; one that
  * spans several is copied.
  */
-#include "data/position.h"
+#include "data/iterator_checkpoint.h"
 
 typedef struct rebatch_dataset {
     co_dataset base;
@@ -19,7 +19,7 @@ typedef struct rebatch_iterator {
     size_t      at;      /* in sizes */
     co_value  **element; /* the element being cut; references while there are rows left in it */
     int64_t     rows, begin;
-    coi_pieces  pieces;
+    coi_batch_assembly pieces;
 } rebatch_iterator;
 
 static size_t
@@ -56,7 +56,7 @@ rebatch_close(coi_heap *heap, co_iterator *iterator)
     rebatch_iterator *self = (rebatch_iterator *)iterator;
 
     let_go(heap, iterator);
-    coi_pieces_free(heap, &self->pieces);
+    coi_assembly_free(heap, &self->pieces);
     coi_small_free(heap, self->element, element_size(iterator));
 }
 
@@ -66,7 +66,7 @@ coi_agreed_rows(co_context *ctx, co_value *const *leaves, size_t n)
     for (size_t i = 0; i < n; ++i) {
         if (leaves[i]->ndim == 0) {
             coi_fail(
-                ctx, CO_VALUE,
+                ctx, CO_VALUE_ERROR,
                 "component %zu of an element is a scalar and has no rows; batch the dataset first",
                 i);
             return -1;
@@ -128,7 +128,7 @@ static co_code
 add_piece(co_context *ctx, co_iterator *iterator, int64_t count)
 {
     rebatch_iterator *self = (rebatch_iterator *)iterator;
-    co_value        **room = coi_pieces_room(ctx, &self->pieces);
+    co_value        **room = coi_assembly_room(ctx, &self->pieces);
 
     if (room == NULL)
         return ctx->error.code;
@@ -176,26 +176,26 @@ rebatch_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     int64_t                total = collect(ctx, iterator, size);
 
     if (total < 0 || self->pieces.count == 0 || (rebatch->drop_remainder && total < size)) {
-        coi_pieces_clear(&ctx->heap, &self->pieces);
+        coi_assembly_clear(&ctx->heap, &self->pieces);
         return total < 0 ? COI_ERROR : COI_END;
     }
     self->at = (self->at + 1) % rebatch->num_sizes;
-    if (coi_pieces_join(ctx, &self->pieces, true, leaves) != CO_OK)
+    if (coi_assembly_join(ctx, &self->pieces, true, leaves) != CO_OK)
         return COI_ERROR;
     return COI_ELEMENT;
 }
 
 COI_RARE static bool
-rebatch_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+rebatch_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p)
 {
     rebatch_iterator *self = (rebatch_iterator *)iterator;
     int64_t           at = (int64_t)self->at;
 
-    if (!coi_position_number(ctx, p, &at, 0,
-                             (int64_t)((rebatch_dataset *)iterator->dataset)->num_sizes - 1))
+    if (!coi_checkpoint_number(ctx, p, &at, 0,
+                               (int64_t)((rebatch_dataset *)iterator->dataset)->num_sizes - 1))
         return false;
     self->at = (size_t)at;
-    return coi_position_cut(ctx, p, iterator, self->element, &self->rows, &self->begin);
+    return coi_checkpoint_cut(ctx, p, iterator, self->element, &self->rows, &self->begin);
 }
 
 COI_RARE static void
@@ -212,7 +212,7 @@ resized_leaf(co_context *ctx, const co_value *spec, const void *arg)
     int64_t dims[CO_MAX_DIMS];
 
     if (spec->ndim == 0) {
-        coi_fail(ctx, CO_VALUE,
+        coi_fail(ctx, CO_VALUE_ERROR,
                  "elements are scalars and have no rows to batch anew; batch the dataset first");
         return NULL;
     }
@@ -234,7 +234,7 @@ coi_spec_rows(co_context *ctx, const co_dataset *input)
 
         if (rows >= 0 && n >= 0 && n != rows) {
             if (ctx != NULL)
-                coi_fail(ctx, CO_VALUE,
+                coi_fail(ctx, CO_VALUE_ERROR,
                          "component %zu of the elements has %lld rows, one before it %lld; all "
                          "must have the same number",
                          i, (long long)n, (long long)rows);
@@ -299,7 +299,7 @@ static const coi_dataset_ops rebatch_ops = {
     .close = rebatch_close,
     .destroy = rebatch_destroy,
     .with_inputs = rebatch_with_inputs,
-    .position = rebatch_position,
+    .checkpoint = rebatch_checkpoint,
     .show = rebatch_show,
     .tracks = COI_REMADE_ROWS,
 };

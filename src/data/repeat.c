@@ -2,7 +2,7 @@
 /*
  * repeat, take and skip: how often the input is read, how far, and from where.
  */
-#include "data/position.h"
+#include "data/iterator_checkpoint.h"
 
 typedef struct count_dataset { /* of all three */
     co_dataset base;
@@ -46,12 +46,12 @@ count_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *input, int64_
 }
 
 COI_RARE static bool
-count_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+count_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p)
 {
     count_iterator *self = (count_iterator *)iterator;
 
-    return coi_position_number(ctx, p, &self->done, 0, COI_MOST_COUNTED) &&
-           coi_position_flag(ctx, p, &self->given);
+    return coi_checkpoint_number(ctx, p, &self->done, 0, COI_MOST_COUNTED) &&
+           coi_checkpoint_flag(ctx, p, &self->given);
 }
 
 /* --- repeat --- */
@@ -141,7 +141,7 @@ static const coi_dataset_ops repeat_ops = {
     .next = repeat_next,
     .rows = repeat_rows,
     .keeps = true,
-    .position = count_position,
+    .checkpoint = count_checkpoint,
     .with_inputs = repeat_with_inputs,
     .tracks = COI_REMADE,
     .shows = " <0for ever;~0#0;",
@@ -215,7 +215,7 @@ static const coi_dataset_ops take_ops = {
     .next = take_next,
     .rows = take_rows,
     .keeps = true,
-    .position = count_position,
+    .checkpoint = count_checkpoint,
     .with_inputs = take_with_inputs,
     .tracks = COI_REMADE,
     .shows = " <0all;~0#0;",
@@ -299,7 +299,7 @@ static const coi_dataset_ops skip_ops = {
     .next = skip_next,
     .rows = skip_rows,
     .keeps = true,
-    .position = count_position,
+    .checkpoint = count_checkpoint,
     .with_inputs = skip_with_inputs,
     .tracks = COI_REMADE,
     .shows = " <0all;~0#0;",

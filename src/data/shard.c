@@ -3,7 +3,7 @@
  * shard: every num-th element, or every num-th run of `block` elements. A hint stands where
  * distribution will put the numbers; it cannot be iterated itself.
  */
-#include "data/position.h"
+#include "data/iterator_checkpoint.h"
 
 typedef struct shard_dataset {
     co_dataset base;
@@ -92,14 +92,14 @@ shard_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 }
 
 COI_RARE static bool
-shard_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+shard_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p)
 {
     shard_iterator *self = (shard_iterator *)iterator;
 
-    return coi_position_flag(ctx, p, &self->begun) &&
-           coi_position_number(ctx, p, &self->given, 0,
-                               ((const shard_dataset *)iterator->dataset)->block) &&
-           coi_position_number(ctx, p, &self->passed, 0, gap_of(iterator));
+    return coi_checkpoint_flag(ctx, p, &self->begun) &&
+           coi_checkpoint_number(ctx, p, &self->given, 0,
+                                 ((const shard_dataset *)iterator->dataset)->block) &&
+           coi_checkpoint_number(ctx, p, &self->passed, 0, gap_of(iterator));
 }
 
 COI_RARE static co_dataset *
@@ -122,7 +122,7 @@ static const coi_dataset_ops shard_ops = {
     .tracks = COI_REMADE,
     .check = shard_check,
     .keeps = true,
-    .position = shard_position,
+    .checkpoint = shard_checkpoint,
     .shows = " #1 of #0>2, #2 at a time;",
     .numbers = offsetof(shard_dataset, num),
 };

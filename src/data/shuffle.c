@@ -10,9 +10,9 @@
  * input that of the last. The passes of a dataset that reshuffles count from 0 in the order in
  * which its iterators are asked for their first element; without reshuffling every pass is pass 0.
  */
-#include "data/position.h"
+#include "data/iterator_checkpoint.h"
 
-#include "ops/philox.h"
+#include "ops/kernels/philox.h"
 
 typedef struct shuffle_dataset {
     coi_stage stage; /* numbers: buffer size, seed; flag: every pass has its own order */
@@ -22,7 +22,7 @@ typedef struct shuffle_dataset {
 typedef struct shuffle_iterator {
     coi_stage_iterator base; /* index: draws so far */
     bool               begun;
-    coi_pieces         buffer;
+    coi_batch_assembly buffer;
     uint64_t           pass;
     uint32_t           words[4];
 } shuffle_iterator;
@@ -38,7 +38,7 @@ shuffle_open(co_context *ctx, co_iterator *iterator)
 static void
 shuffle_close(coi_heap *heap, co_iterator *iterator)
 {
-    coi_pieces_free(heap, &((shuffle_iterator *)iterator)->buffer);
+    coi_assembly_free(heap, &((shuffle_iterator *)iterator)->buffer);
 }
 
 static void
@@ -84,7 +84,7 @@ fill(co_context *ctx, co_iterator *iterator)
     shuffle_iterator *self = (shuffle_iterator *)iterator;
 
     while (!self->base.ended && (int64_t)self->buffer.count < coi_args_of(iterator)->numbers[0]) {
-        co_value **room = coi_pieces_room(ctx, &self->buffer);
+        co_value **room = coi_assembly_room(ctx, &self->buffer);
         int        got = room != NULL ? coi_iterator_next(ctx, iterator->input, room) : COI_ERROR;
 
         if (got < 0)
@@ -124,15 +124,15 @@ shuffle_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 }
 
 COI_RARE static bool
-shuffle_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+shuffle_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p)
 {
     shuffle_iterator *self = (shuffle_iterator *)iterator;
     int64_t           pass = (int64_t)self->pass;
 
-    if (!coi_position_stage(ctx, iterator, p) || !coi_position_flag(ctx, p, &self->begun) ||
-        !coi_position_number(ctx, p, &pass, 0, COI_MOST_COUNTED) ||
-        !coi_position_pieces(ctx, p, iterator->dataset, coi_args_of(iterator)->numbers[0],
-                             &self->buffer))
+    if (!coi_checkpoint_stage(ctx, iterator, p) || !coi_checkpoint_flag(ctx, p, &self->begun) ||
+        !coi_checkpoint_number(ctx, p, &pass, 0, COI_MOST_COUNTED) ||
+        !coi_checkpoint_assembly(ctx, p, iterator->dataset, coi_args_of(iterator)->numbers[0],
+                                 &self->buffer))
         return false;
     self->pass = (uint64_t)pass;
     if (!p->saves && self->base.index % 4 != 0)
@@ -143,10 +143,10 @@ shuffle_position(co_context *ctx, co_iterator *iterator, coi_position *p)
 /* Passes that follow go on from the position: also those of an iterator that is not open there, or
  * not asked again. */
 COI_RARE static bool
-shuffle_shared(co_context *ctx, co_dataset *dataset, coi_position *p, coi_shared *shared)
+shuffle_shared(co_context *ctx, co_dataset *dataset, coi_iterator_checkpoint *p, coi_shared *shared)
 {
     (void)dataset;
-    return coi_position_number(ctx, p, &shared->passes, 0, COI_MOST_COUNTED);
+    return coi_checkpoint_number(ctx, p, &shared->passes, 0, COI_MOST_COUNTED);
 }
 
 COI_RARE static void
@@ -176,8 +176,8 @@ const coi_dataset_ops coi_shuffle_ops = {
     .close = shuffle_close,
     .with_inputs = shuffle_with_inputs, /* counts its passes anew */
     .keeps = true,
-    .position = shuffle_position,
-    .shared_position = shuffle_shared,
+    .checkpoint = shuffle_checkpoint,
+    .shared_checkpoint = shuffle_shared,
     .fetch = shuffle_fetch,
     .share = shuffle_share,
     .shows = ", buffer #0, seed #1?5, in another order each time;",

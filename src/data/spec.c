@@ -14,7 +14,7 @@ coi_spec_new(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim)
 
     if (dtype == CO_DTYPE_NONE && ndim >= 0) { /* of a dataset; of any rank, nothing is known */
         coi_fail(
-            ctx, CO_TYPE,
+            ctx, CO_TYPE_ERROR,
             "elements that are datasets cannot be batched, joined or distributed; make tensors "
             "of them first, with co_dataset_flat_map");
         return NULL;

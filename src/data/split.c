@@ -5,7 +5,7 @@
  * cut independently along dimension 0 (DS-DIST-9). Slices share the memory of the element; a slice
  * that is skipped costs nothing.
  */
-#include "data/position.h"
+#include "data/iterator_checkpoint.h"
 
 #include <string.h>
 
@@ -64,7 +64,7 @@ check_cut(co_context *ctx, co_iterator *iterator)
 
     for (size_t i = 0; i < iterator->dataset->num_leaves; ++i)
         if (self->element[i]->ndim == 0) {
-            coi_fail(ctx, CO_VALUE,
+            coi_fail(ctx, CO_VALUE_ERROR,
                      "component %zu of an element is a scalar and cannot be split over %d "
                      "replicas; batch the dataset first",
                      i, ((const split_dataset *)iterator->dataset)->n);
@@ -149,19 +149,19 @@ split_skip(co_context *ctx, co_iterator *iterator, int64_t n)
 }
 
 COI_RARE static bool
-split_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+split_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p)
 {
     split_iterator *self = (split_iterator *)iterator;
     int64_t         slice = self->slice;
     bool            cutting = self->cutting;
 
-    if (!coi_position_flag(ctx, p, &cutting) ||
-        !coi_position_number(ctx, p, &slice, 0, ((const split_dataset *)iterator->dataset)->n))
+    if (!coi_checkpoint_flag(ctx, p, &cutting) ||
+        !coi_checkpoint_number(ctx, p, &slice, 0, ((const split_dataset *)iterator->dataset)->n))
         return false;
     self->slice = (int)slice;
     if (!cutting)
         return true;
-    if (!coi_position_leaves(ctx, p, iterator->dataset->inputs[0], self->element))
+    if (!coi_checkpoint_leaves(ctx, p, iterator->dataset->inputs[0], self->element))
         return false;
     self->cutting = true;
     return check_cut(ctx, iterator);
@@ -185,7 +185,7 @@ static const coi_dataset_ops split_ops = {
     .destroy = split_destroy,
     .skip = split_skip,
     .keeps = true,
-    .position = split_position,
+    .checkpoint = split_checkpoint,
 };
 
 COI_RARE co_dataset *

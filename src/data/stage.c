@@ -17,7 +17,7 @@ coi_stage_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *const *in
         return NULL;
     ((coi_stage *)dataset)->args = *args;
     /* How many threads there are, and how far they go, may be other on another machine. */
-    for (size_t i = 0; !ops->works_ahead && i < sizeof(args->numbers) / sizeof(args->numbers[0]);
+    for (size_t i = 0; !ops->prefetches && i < sizeof(args->numbers) / sizeof(args->numbers[0]);
          ++i)
         coi_dataset_mark(dataset, args->numbers[i]);
     coi_dataset_mark(dataset, args->flag);

@@ -86,8 +86,8 @@ coi_leaf_bytes(const co_value *leaf)
     const coi_text *texts = leaf->u.tensor.data;
     int64_t         sum = 0;
 
-    for (size_t i = 0; leaf->kind == CO_KIND_PER_REPLICA && i < leaf->u.bundle.n; ++i)
-        sum += coi_leaf_bytes(leaf->u.bundle.items[i]);
+    for (size_t i = 0; leaf->kind == CO_KIND_PER_REPLICA && i < leaf->u.per_replica.n; ++i)
+        sum += coi_leaf_bytes(leaf->u.per_replica.items[i]);
     if (leaf->kind != CO_KIND_TENSOR)
         return sum;
     if (leaf->dtype != CO_STRING)
@@ -111,8 +111,9 @@ bool
 coi_check_room(co_context *ctx, const char *out, size_t capacity, int position)
 {
     if (out == NULL && capacity > 0)
-        coi_fail(ctx, CO_VALUE, "argument %d (out) is NULL; give room for %zu bytes, or say 0",
-                 position, capacity);
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "argument %d (out) is NULL; give room for %zu bytes, or say 0", position,
+                 capacity);
     return out != NULL || capacity == 0;
 }
 

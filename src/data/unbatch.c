@@ -2,7 +2,7 @@
 /*
  * unbatch: the rows of every element, one by one, as views of it.
  */
-#include "data/position.h"
+#include "data/iterator_checkpoint.h"
 
 typedef struct unbatch_iterator {
     coi_stage_iterator base; /* element: references while there are rows left in it */
@@ -44,7 +44,7 @@ unbatch_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
         if (rows <= 0)
             coi_leaves_release(&ctx->heap, self->base.element, n);
         if (rows < 0)
-            return coi_guest_error(ctx, iterator);
+            return coi_user_callback_error(ctx, iterator);
         self->rows = rows;
     }
     for (size_t i = 0; i < n; ++i) {
@@ -59,12 +59,12 @@ unbatch_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 }
 
 static bool
-unbatch_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+unbatch_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p)
 {
     unbatch_iterator *self = (unbatch_iterator *)iterator;
 
-    return coi_position_stage(ctx, iterator, p) &&
-           coi_position_cut(ctx, p, iterator, self->base.element, &self->rows, &self->at);
+    return coi_checkpoint_stage(ctx, iterator, p) &&
+           coi_checkpoint_cut(ctx, p, iterator, self->base.element, &self->rows, &self->at);
 }
 
 /* Elements of a known number of rows; of none, who knows whether there are elements at all. */
@@ -88,7 +88,7 @@ row_leaf(co_context *ctx, const co_value *spec, const void *arg)
     if (spec->ndim != 0)
         return coi_spec_new(ctx, (co_dtype)spec->dtype, spec->u.tensor.dims + 1,
                             spec->ndim < 0 ? -1 : spec->ndim - 1);
-    coi_fail(ctx, CO_VALUE, "elements with a scalar have no rows; batch the dataset first");
+    coi_fail(ctx, CO_VALUE_ERROR, "elements with a scalar have no rows; batch the dataset first");
     return NULL;
 }
 
@@ -105,7 +105,7 @@ static const coi_dataset_ops unbatch_ops = {
     .iterator_size = sizeof(unbatch_iterator),
     .next = unbatch_next,
     .keeps = true,
-    .position = unbatch_position,
+    .checkpoint = unbatch_checkpoint,
     .open = coi_stage_open,
     .close = unbatch_close,
     .with_inputs = unbatch_with_inputs,

@@ -3,13 +3,13 @@
  * unique: every element once, the first time it comes. Elements are compared by dtype, shape and
  * bytes; all that were given stay in memory, in a table of open addresses.
  */
-#include "data/position.h"
+#include "data/iterator_checkpoint.h"
 
 #include <string.h>
 
 typedef struct unique_iterator {
     coi_stage_iterator base;
-    coi_pieces         seen;
+    coi_batch_assembly seen;
     uint32_t          *slots;     /* 1 + the number of an element in seen; 0: free */
     size_t             num_slots; /* a power of two, more than twice the elements; 0: none yet */
 } unique_iterator;
@@ -27,7 +27,7 @@ unique_close(coi_heap *heap, co_iterator *iterator)
 {
     unique_iterator *self = (unique_iterator *)iterator;
 
-    coi_pieces_free(heap, &self->seen);
+    coi_assembly_free(heap, &self->seen);
     coi_small_free(heap, self->slots, self->num_slots * sizeof(*self->slots));
 }
 
@@ -133,7 +133,7 @@ unique_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     size_t           n = self->seen.num_leaves;
 
     for (;;) {
-        co_value **room = coi_pieces_room(ctx, &self->seen);
+        co_value **room = coi_assembly_room(ctx, &self->seen);
         uint32_t  *slot;
         int        got = room != NULL && make_slots(ctx, self)
                              ? coi_iterator_next(ctx, iterator->input, room)
@@ -157,17 +157,17 @@ unique_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 
 /* What was seen; the table is made from it. */
 static bool
-unique_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+unique_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p)
 {
-    unique_iterator *self = (unique_iterator *)iterator;
-    coi_pieces       seen = { .num_leaves = self->seen.num_leaves };
-    bool             ok;
+    unique_iterator   *self = (unique_iterator *)iterator;
+    coi_batch_assembly seen = { .num_leaves = self->seen.num_leaves };
+    bool               ok;
 
     if (p->saves)
-        return coi_position_pieces(ctx, p, iterator->dataset, UINT32_MAX, &self->seen);
-    ok = coi_position_pieces(ctx, p, iterator->dataset, UINT32_MAX, &seen);
+        return coi_checkpoint_assembly(ctx, p, iterator->dataset, UINT32_MAX, &self->seen);
+    ok = coi_checkpoint_assembly(ctx, p, iterator->dataset, UINT32_MAX, &seen);
     while (ok && self->seen.count < seen.count) {
-        co_value **room = coi_pieces_room(ctx, &self->seen);
+        co_value **room = coi_assembly_room(ctx, &self->seen);
         co_value **from = seen.leaves + self->seen.count * seen.num_leaves;
 
         ok = room != NULL && make_slots(ctx, self);
@@ -178,7 +178,7 @@ unique_position(co_context *ctx, co_iterator *iterator, coi_position *p)
         if (ok)
             *find(self, from) = (uint32_t)++self->seen.count;
     }
-    coi_pieces_free(&ctx->heap, &seen);
+    coi_assembly_free(&ctx->heap, &seen);
     return ok;
 }
 
@@ -189,7 +189,7 @@ static const coi_dataset_ops unique_ops = {
     .hides_files = true,
     .next = unique_next,
     .keeps = true,
-    .position = unique_position,
+    .checkpoint = unique_checkpoint,
     .open = unique_open,
     .close = unique_close,
     .with_inputs = coi_stage_with_inputs,

@@ -8,7 +8,7 @@
  *     input    0 1 2 3 4 5 6           size 2, shift 3, stride 2
  *     windows  0 . 2 | 3 . 5 | 6
  */
-#include "data/position.h"
+#include "data/iterator_checkpoint.h"
 
 enum {
     SIZE,
@@ -19,8 +19,8 @@ enum {
 /* --- the dataset of one component of a window --- */
 
 typedef struct column_dataset {
-    co_dataset base;
-    coi_pieces pieces; /* one leaf each */
+    co_dataset         base;
+    coi_batch_assembly pieces; /* one leaf each */
 } column_dataset;
 
 typedef struct column_iterator {
@@ -31,7 +31,7 @@ typedef struct column_iterator {
 static void
 column_destroy(coi_heap *heap, co_dataset *dataset)
 {
-    coi_pieces_free(heap, &((column_dataset *)dataset)->pieces);
+    coi_assembly_free(heap, &((column_dataset *)dataset)->pieces);
 }
 
 static int
@@ -49,10 +49,10 @@ column_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 }
 
 static bool
-column_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+column_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p)
 {
-    return coi_position_number(ctx, p, &((column_iterator *)iterator)->done, 0,
-                               iterator->dataset->cardinality);
+    return coi_checkpoint_number(ctx, p, &((column_iterator *)iterator)->done, 0,
+                                 iterator->dataset->cardinality);
 }
 
 static const coi_dataset_ops column_ops = {
@@ -61,12 +61,12 @@ static const coi_dataset_ops column_ops = {
     .iterator_size = sizeof(column_iterator),
     .next = column_next,
     .destroy = column_destroy,
-    .position = column_position,
+    .checkpoint = column_checkpoint,
 };
 
 /* A value of `kind` with a dataset of the pieces, which are taken over, also when it fails. */
 static co_value *
-column_value(co_context *ctx, co_kind kind, co_value *spec, coi_pieces *pieces)
+column_value(co_context *ctx, co_kind kind, co_value *spec, coi_batch_assembly *pieces)
 {
     co_dataset *dataset;
     co_value   *value;
@@ -74,7 +74,7 @@ column_value(co_context *ctx, co_kind kind, co_value *spec, coi_pieces *pieces)
     coi_ref(spec);
     dataset = coi_dataset_new(ctx, &column_ops, NULL, 0, spec, (int64_t)pieces->count);
     if (dataset == NULL) {
-        coi_pieces_free(&ctx->heap, pieces);
+        coi_assembly_free(&ctx->heap, pieces);
         return NULL;
     }
     ((column_dataset *)dataset)->pieces = *pieces;
@@ -89,19 +89,20 @@ column_value(co_context *ctx, co_kind kind, co_value *spec, coi_pieces *pieces)
 }
 
 bool
-coi_position_window(co_context *ctx, coi_position *p, const co_value *spec, co_value **leaf)
+coi_checkpoint_window(co_context *ctx, coi_iterator_checkpoint *p, const co_value *spec,
+                      co_value **leaf)
 {
-    const co_dataset *like = spec->u.object;
-    coi_pieces        pieces = { .num_leaves = 1 };
+    const co_dataset  *like = spec->u.object;
+    coi_batch_assembly pieces = { .num_leaves = 1 };
 
     if (p->saves)
-        return coi_position_pieces(ctx, p, like, INT64_MAX,
-                                   &((column_dataset *)(*leaf)->u.object)->pieces);
+        return coi_checkpoint_assembly(ctx, p, like, INT64_MAX,
+                                       &((column_dataset *)(*leaf)->u.object)->pieces);
     *leaf = NULL;
-    if (coi_position_pieces(ctx, p, like, INT64_MAX, &pieces))
+    if (coi_checkpoint_assembly(ctx, p, like, INT64_MAX, &pieces))
         *leaf = column_value(ctx, CO_KIND_DATASET, like->spec, &pieces);
     else
-        coi_pieces_free(&ctx->heap, &pieces);
+        coi_assembly_free(&ctx->heap, &pieces);
     return *leaf != NULL;
 }
 
@@ -109,7 +110,7 @@ coi_position_window(co_context *ctx, coi_position *p, const co_value *spec, co_v
 
 typedef struct window_iterator {
     coi_stage_iterator base;   /* ended: the input is */
-    coi_pieces         buffer; /* what the next window may need */
+    coi_batch_assembly buffer; /* what the next window may need */
 } window_iterator;
 
 static co_code
@@ -123,7 +124,7 @@ window_open(co_context *ctx, co_iterator *iterator)
 static void
 window_close(coi_heap *heap, co_iterator *iterator)
 {
-    coi_pieces_free(heap, &((window_iterator *)iterator)->buffer);
+    coi_assembly_free(heap, &((window_iterator *)iterator)->buffer);
 }
 
 /* Elements of the input from the first to the last of a window. */
@@ -137,15 +138,15 @@ reach(const coi_stage_args *args)
 static co_value *
 cut(co_context *ctx, const co_iterator *iterator, size_t leaf)
 {
-    const coi_pieces *buffer = &((const window_iterator *)iterator)->buffer;
-    size_t            stride = (size_t)coi_args_of(iterator)->numbers[STRIDE];
-    coi_pieces        pieces = { .num_leaves = 1 };
+    const coi_batch_assembly *buffer = &((const window_iterator *)iterator)->buffer;
+    size_t                    stride = (size_t)coi_args_of(iterator)->numbers[STRIDE];
+    coi_batch_assembly        pieces = { .num_leaves = 1 };
 
     for (size_t at = 0; at < buffer->count; at += stride) {
-        co_value **room = coi_pieces_room(ctx, &pieces);
+        co_value **room = coi_assembly_room(ctx, &pieces);
 
         if (room == NULL) {
-            coi_pieces_free(&ctx->heap, &pieces);
+            coi_assembly_free(&ctx->heap, &pieces);
             return NULL;
         }
         *room = buffer->leaves[at * buffer->num_leaves + leaf];
@@ -189,7 +190,7 @@ fill(co_context *ctx, co_iterator *iterator)
     }
     missing = self->base.ended ? 0 : want - (int64_t)self->buffer.count;
     if (missing > 0)
-        got = coi_pieces_collect(ctx, &self->buffer, iterator->input, false, missing);
+        got = coi_assembly_collect(ctx, &self->buffer, iterator->input, false, missing);
     if (got < 0)
         return COI_ERROR;
     self->base.ended = self->base.ended || (missing > 0 && got < missing);
@@ -217,11 +218,12 @@ window_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 }
 
 static bool
-window_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+window_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p)
 {
-    return coi_position_stage(ctx, iterator, p) &&
-           coi_position_pieces(ctx, p, iterator->dataset->inputs[0], reach(coi_args_of(iterator)),
-                               &((window_iterator *)iterator)->buffer);
+    return coi_checkpoint_stage(ctx, iterator, p) &&
+           coi_checkpoint_assembly(ctx, p, iterator->dataset->inputs[0],
+                                   reach(coi_args_of(iterator)),
+                                   &((window_iterator *)iterator)->buffer);
 }
 
 static int64_t
@@ -247,7 +249,7 @@ static const coi_dataset_ops window_ops = {
     .with_inputs = coi_stage_with_inputs,
     .count = window_count,
     .keeps = true,
-    .position = window_position,
+    .checkpoint = window_checkpoint,
     .shows = " of #0?5, remainder dropped;, shift #1, stride #2",
     .numbers = COI_STAGE_NUMBERS,
 };
@@ -257,7 +259,7 @@ static const coi_dataset_ops window_ops = {
 static co_value *
 window_spec(co_context *ctx, const co_value *spec, const void *arg)
 {
-    coi_pieces none = { .num_leaves = 1 };
+    coi_batch_assembly none = { .num_leaves = 1 };
 
     (void)arg;
     return column_value(ctx, CO_KIND_SPEC, (co_value *)(uintptr_t)spec, &none);
@@ -296,7 +298,7 @@ co_value_dataset(co_context *ctx, co_value *value)
         return NULL;
     if (value->kind == CO_KIND_DATASET || coi_is_dataset_spec(value))
         return coi_own_ref(ctx, value->u.object);
-    coi_fail(ctx, CO_TYPE,
+    coi_fail(ctx, CO_TYPE_ERROR,
              "argument 2 (value) is %s; it must be a dataset, as elements of co_dataset_window are",
              coi_a_kind(value->kind));
     return NULL;

@@ -3,7 +3,7 @@
  * Stages of several inputs: zip and enumerate, side by side; concatenate, one after the other. All
  * branches are checked before the first element, also those that are reached late (DS-SHARD-15).
  */
-#include "data/position.h"
+#include "data/iterator_checkpoint.h"
 
 #include <string.h>
 
@@ -160,21 +160,21 @@ zip_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 }
 
 static bool
-held_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+held_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p)
 {
     const co_dataset *dataset = iterator->dataset;
     zip_iterator     *self = (zip_iterator *)iterator;
     int64_t           num_held = (int64_t)self->num_held;
 
-    if (!coi_position_number(ctx, p, &num_held, 0, (int64_t)dataset->num_inputs - 1))
+    if (!coi_checkpoint_number(ctx, p, &num_held, 0, (int64_t)dataset->num_inputs - 1))
         return false;
     if (num_held > 0 && !has_room(ctx, iterator)) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for an iterator (zip)");
         return false;
     }
     for (size_t i = 0; i < (size_t)num_held; ++i) {
-        if (!coi_position_leaves(ctx, p, dataset->inputs[i],
-                                 self->held + leaves_before(dataset, i)))
+        if (!coi_checkpoint_leaves(ctx, p, dataset->inputs[i],
+                                   self->held + leaves_before(dataset, i)))
             return false;
         self->num_held += !p->saves;
     }
@@ -182,12 +182,12 @@ held_position(co_context *ctx, co_iterator *iterator, coi_position *p)
 }
 
 static bool
-zip_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+zip_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p)
 {
-    bool ok = coi_position_stage(ctx, iterator, p) && held_position(ctx, iterator, p);
+    bool ok = coi_checkpoint_stage(ctx, iterator, p) && held_checkpoint(ctx, iterator, p);
 
     for (size_t i = 1; ok && i < iterator->dataset->num_inputs; ++i)
-        ok = coi_position_iterator(ctx, p, ((zip_iterator *)iterator)->others[i]);
+        ok = coi_checkpoint_iterator(ctx, p, ((zip_iterator *)iterator)->others[i]);
     return ok;
 }
 
@@ -216,7 +216,7 @@ static const coi_dataset_ops zip_ops = {
     .iterator_size = sizeof(zip_iterator),
     .next = zip_next,
     .keeps = true,
-    .position = zip_position,
+    .checkpoint = zip_checkpoint,
     .open = zip_open,
     .close = zip_close,
     .with_inputs = coi_stage_with_inputs,
@@ -258,7 +258,8 @@ co_dataset_zip(co_context *ctx, co_dataset *const *inputs, size_t num_inputs)
 {
     COI_ENTER(ctx, "dataset_zip", NULL);
     if (inputs == NULL || num_inputs == 0) {
-        coi_fail(ctx, CO_VALUE, "argument 2 (inputs) holds no dataset; zip needs one or more");
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "argument 2 (inputs) holds no dataset; zip needs one or more");
         return NULL;
     }
     for (size_t i = 0; i < num_inputs; ++i)
@@ -308,9 +309,9 @@ turn_to_second(co_context *ctx, co_iterator *iterator)
 }
 
 static bool
-concatenate_position(co_context *ctx, co_iterator *iterator, coi_position *p)
+concatenate_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p)
 {
-    return coi_position_stage(ctx, iterator, p) &&
+    return coi_checkpoint_stage(ctx, iterator, p) &&
            (p->saves || !((coi_stage_iterator *)iterator)->ended || turn_to_second(ctx, iterator));
 }
 
@@ -345,7 +346,8 @@ static co_dataset *
 concatenate_with_inputs(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
 {
     return coi_stage_remake(ctx, dataset, inputs,
-                            coi_spec_join(ctx, inputs[0]->spec, inputs[1], CO_TYPE, "the second"));
+                            coi_spec_join(ctx, inputs[0]->spec, inputs[1], CO_TYPE_ERROR,
+                                          "the second"));
 }
 
 static const coi_dataset_ops concatenate_ops = {
@@ -354,7 +356,7 @@ static const coi_dataset_ops concatenate_ops = {
     .iterator_size = sizeof(coi_stage_iterator),
     .next = concatenate_next,
     .keeps = true,
-    .position = concatenate_position,
+    .checkpoint = concatenate_checkpoint,
     .with_inputs = concatenate_with_inputs,
     .count = concatenate_count,
     .tracks = COI_REMADE,
@@ -369,9 +371,9 @@ co_dataset_concatenate(co_context *ctx, co_dataset *first, co_dataset *second)
     COI_ENTER(ctx, "dataset_concatenate", NULL);
     if (!coi_check_input(ctx, first, 2, "first") || !coi_check_input(ctx, second, 3, "second"))
         return NULL;
-    dataset = coi_stage_new(ctx, &concatenate_ops, inputs, 2,
-                            coi_spec_join(ctx, first->spec, second, CO_TYPE, "the second dataset"),
-                            &args);
+    dataset = coi_stage_new(
+        ctx, &concatenate_ops, inputs, 2,
+        coi_spec_join(ctx, first->spec, second, CO_TYPE_ERROR, "the second dataset"), &args);
     if (dataset != NULL && first->batch_size != second->batch_size)
         dataset->batch_size = CO_UNKNOWN_BATCH_SIZE;
     return coi_dataset_give(ctx, dataset);

@@ -275,7 +275,7 @@ serialized_texts(co_context *ctx, co_value *serialized, int max_ndim, coi_text *
         return alone;
     }
     if (serialized->kind != CO_KIND_TENSOR || serialized->dtype != CO_STRING) {
-        coi_fail(ctx, CO_TYPE,
+        coi_fail(ctx, CO_TYPE_ERROR,
                  "argument 2 (serialized) is %s; it must be a string or a tensor of strings",
                  coi_a_kind(serialized->kind));
         return NULL;
@@ -565,7 +565,7 @@ make_map(const parse *p, co_device *device)
             break;
     }
     if (k == p->num_wanted)
-        map = co_map(p->ctx, keys, items, p->num_wanted);
+        map = co_dict(p->ctx, keys, items, p->num_wanted);
     coi_small_free(heap, keys, nbytes);
     return map;
 }
@@ -690,7 +690,7 @@ decode_listed(co_context *ctx, const listing *l, named *sorted, const char **nam
             return NULL;
         ++n;
     }
-    return co_map(ctx, names, items, n);
+    return co_dict(ctx, names, items, n);
 }
 
 co_value *
@@ -884,7 +884,7 @@ co_example_encode(co_context *ctx, co_value *features)
     size_t     n, done = 0, nbytes;
 
     COI_ENTER(ctx, "example_encode", NULL);
-    if (!coi_check_kind(ctx, features, CO_KIND_MAP, 2, "features"))
+    if (!coi_check_kind(ctx, features, CO_KIND_DICT, 2, "features"))
         return NULL;
     n = features->u.items.n;
     nbytes = (n + 1) * sizeof(*tensors);

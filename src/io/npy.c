@@ -155,19 +155,19 @@ parse_head(text t, coi_npy_head *head, co_error_info *err)
     }
     if (!good || seen != 7)
         return coi_error(
-            err, CO_VALUE,
+            err, CO_VALUE_ERROR,
             "the head of the array cannot be understood; arrays of records and of more "
             "than %d dimensions are not supported",
             CO_MAX_DIMS);
     head->dtype = dtype_of(descr, &head->is_swapped);
     if (head->dtype == CO_DTYPE_NONE)
-        return coi_error(err, CO_VALUE,
+        return coi_error(err, CO_VALUE_ERROR,
                          "an array of '%s' has no dtype here; there are b1, i1 to i8, u1 to u8, f2 "
                          "to f8",
                          descr);
     if (coi_shape_check(head->dims, (size_t)head->ndim, coi_dtypes[head->dtype].size,
                         &head->num_elements, NULL) != CO_OK)
-        return coi_error(err, CO_VALUE, "the shape of the array is larger than memory");
+        return coi_error(err, CO_VALUE_ERROR, "the shape of the array is larger than memory");
     return CO_OK;
 }
 
@@ -177,7 +177,7 @@ read_exactly(const coi_npy_input *input, void *bytes, size_t n, co_error_info *e
     int64_t got = input->read(input->user, bytes, n, err);
 
     if (got >= 0 && (size_t)got < n)
-        coi_error(err, CO_VALUE, "the array is cut off: %lld of %zu bytes are there",
+        coi_error(err, CO_VALUE_ERROR, "the array is cut off: %lld of %zu bytes are there",
                   (long long)got, n);
     return got >= 0 && (size_t)got == n;
 }
@@ -194,10 +194,11 @@ coi_npy_head_read(const coi_npy_input *input, coi_npy_head *head, co_error_info 
     if (!read_exactly(input, first, 10, err))
         return err->code;
     if (memcmp(first, "\x93NUMPY", 6) != 0)
-        return coi_error(err, CO_VALUE, "not an array of NumPy: the first bytes are not its magic");
+        return coi_error(err, CO_VALUE_ERROR,
+                         "not an array of NumPy: the first bytes are not its magic");
     prefix = first[6] == 1 ? 10 : 12;
     if (first[6] < 1 || first[6] > 3)
-        return coi_error(err, CO_VALUE, "version %d of the array format; 1 to 3 are known",
+        return coi_error(err, CO_VALUE_ERROR, "version %d of the array format; 1 to 3 are known",
                          first[6]);
     if (prefix == 12 && !read_exactly(input, first + 10, 2, err))
         return err->code;
@@ -205,8 +206,9 @@ coi_npy_head_read(const coi_npy_input *input, coi_npy_head *head, co_error_info 
     if (prefix == 12)
         n |= (size_t)first[10] << 16 | (size_t)first[11] << 24;
     if (n > sizeof(few))
-        return coi_error(err, CO_VALUE, "the head of the array has %zu bytes; at most %zu are read",
-                         n, sizeof(few));
+        return coi_error(err, CO_VALUE_ERROR,
+                         "the head of the array has %zu bytes; at most %zu are read", n,
+                         sizeof(few));
     if (!read_exactly(input, room, n, err))
         return err->code;
     rc = parse_head((text){ room, room + n }, head, err);
@@ -268,7 +270,7 @@ coi_npy_data_read(co_context *ctx, const coi_npy_input *input, const coi_npy_hea
     uint8_t  *data;
 
     if ((int64_t)nbytes > input->size - head->data_offset) { /* before memory is asked for */
-        coi_error(err, CO_VALUE, "the array is cut off: %lld of %zu bytes are there",
+        coi_error(err, CO_VALUE_ERROR, "the array is cut off: %lld of %zu bytes are there",
                   (long long)(input->size - head->data_offset), nbytes);
         return NULL;
     }

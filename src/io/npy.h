@@ -24,15 +24,15 @@ typedef struct coi_npy_input {
     int64_t size;
 } coi_npy_input;
 
-/* Whatever makes an array file unreadable is CO_VALUE (GEN-ERR-5), want of memory aside. */
+/* Whatever makes an array file unreadable is CO_VALUE_ERROR (GEN-ERR-5), want of memory aside. */
 static inline void
 coi_npy_unreadable(co_error_info *err)
 {
     if (err->code != CO_RESOURCE_EXHAUSTED)
-        err->code = CO_VALUE;
+        err->code = CO_VALUE_ERROR;
 }
 
-/* CO_VALUE for what is no array or has a dtype that tensors do not have. */
+/* CO_VALUE_ERROR for what is no array or has a dtype that tensors do not have. */
 co_code coi_npy_head_read(const coi_npy_input *input, coi_npy_head *head, co_error_info *err);
 /* The array behind a head, as a new reference in C order; NULL with the error in err. */
 co_value *coi_npy_data_read(co_context *ctx, const coi_npy_input *input, const coi_npy_head *head,

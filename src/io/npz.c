@@ -55,7 +55,7 @@ get64(const uint8_t *at)
 static co_code
 refuse(co_error_info *err, const char *why)
 {
-    return coi_error(err, CO_VALUE, "the archive cannot be read: %s", why);
+    return coi_error(err, CO_VALUE_ERROR, "the archive cannot be read: %s", why);
 }
 
 /* n bytes at a place of the file, which is any number that the file gave. */
@@ -94,12 +94,12 @@ static co_code
 take_directory(archive *a, uint64_t directory, uint64_t num_members, int64_t at, co_error_info *err)
 {
     if (directory > (uint64_t)at)
-        return coi_error(err, CO_VALUE,
+        return coi_error(err, CO_VALUE_ERROR,
                          "the archive cannot be read: it claims a directory at byte %llu, and the "
                          "end of the directory is at %lld",
                          (unsigned long long)directory, (long long)at);
     if (num_members > ((uint64_t)at - directory) / DIRECTORY_BYTES)
-        return coi_error(err, CO_VALUE,
+        return coi_error(err, CO_VALUE_ERROR,
                          "the archive cannot be read: it claims %llu members, and its directory "
                          "has room for %llu",
                          (unsigned long long)num_members,
@@ -357,7 +357,7 @@ read_arrays(archive *a, co_error_info *err)
         names[done] = memcpy(text, m.name, sizeof(m.name));
     }
     if (err->code == CO_OK)
-        map = co_map(a->ctx, (const char *const *)names, items, n);
+        map = co_dict(a->ctx, (const char *const *)names, items, n);
     while (done > 0)
         coi_unref(heap, items[--done]);
     coi_small_free(heap, names, nbytes);

@@ -235,7 +235,7 @@ co_record_write_value(co_context *ctx, co_record_writer *writer, co_value *strin
         texts = strings->u.tensor.data;
         n = strings->u.tensor.num_elements;
     } else {
-        return coi_fail(ctx, CO_TYPE,
+        return coi_fail(ctx, CO_TYPE_ERROR,
                         "argument 3 (strings) is %s; it must be a string or a tensor of strings",
                         coi_a_kind(strings->kind));
     }

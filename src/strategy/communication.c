@@ -22,7 +22,7 @@ co_communication_from_name(co_context *ctx, const char *name, co_communication *
     COI_ENTER_CODE(ctx, "communication_from_name");
     if (name == NULL || out == NULL)
         return coi_fail(
-            ctx, CO_VALUE,
+            ctx, CO_VALUE_ERROR,
             "argument %d (%s) of communication_from_name is NULL; give a name and where the result goes",
             name == NULL ? 2 : 3, name == NULL ? "name" : "out");
     for (int i = 0; i < NUM_COMMUNICATIONS; ++i)
@@ -30,8 +30,8 @@ co_communication_from_name(co_context *ctx, const char *name, co_communication *
             *out = (co_communication)i;
             return CO_OK;
         }
-    return coi_fail(ctx, CO_VALUE, "'%s' is no implementation; the names are AUTO, RING and NCCL",
-                    name);
+    return coi_fail(ctx, CO_VALUE_ERROR,
+                    "'%s' is no implementation; the names are AUTO, RING and NCCL", name);
 }
 
 bool
@@ -42,16 +42,16 @@ coi_take_communication(co_context *ctx, co_communication_options *all,
     if (!coi_take_options(ctx, all, sizeof(*all), options, position))
         return false;
     if (all->bytes_per_pack < 0)
-        coi_fail(ctx, CO_VALUE,
+        coi_fail(ctx, CO_VALUE_ERROR,
                  "bytes_per_pack is %lld; it must be a number of bytes, or 0 for one pack",
                  (long long)all->bytes_per_pack);
     else if (!(all->timeout_seconds >= 0) && all->timeout_seconds != CO_TIMEOUT_OF_STRATEGY)
         coi_fail(
-            ctx, CO_VALUE,
+            ctx, CO_VALUE_ERROR,
             "timeout_seconds is %g; it must be a time, 0 (wait for ever) or CO_TIMEOUT_OF_STRATEGY",
             all->timeout_seconds);
     else if ((unsigned)all->implementation >= NUM_COMMUNICATIONS)
-        coi_fail(ctx, CO_VALUE,
+        coi_fail(ctx, CO_VALUE_ERROR,
                  "implementation is %d; it must be CO_COMMUNICATION_AUTO, _RING or _NCCL",
                  (int)all->implementation);
     return ctx->error.code == CO_OK;
@@ -67,24 +67,24 @@ milliseconds(double seconds)
 }
 
 void
-coi_set_travel(coi_travel *travel, const co_communication_options *options)
+coi_comm_options_set(coi_comm_options *comm, const co_communication_options *options)
 {
     if (options->bytes_per_pack > 0)
-        travel->bytes_per_pack = (size_t)options->bytes_per_pack;
+        comm->bytes_per_pack = (size_t)options->bytes_per_pack;
     if (options->timeout_seconds >= 0)
-        travel->timeout_ms = options->timeout_seconds > 0 ? milliseconds(options->timeout_seconds)
-                                                          : -1;
+        comm->timeout_ms = options->timeout_seconds > 0 ? milliseconds(options->timeout_seconds)
+                                                        : -1;
     if (options->implementation != CO_COMMUNICATION_AUTO)
-        travel->in_ring = options->implementation == CO_COMMUNICATION_RING;
+        comm->in_ring = options->implementation == CO_COMMUNICATION_RING;
 }
 
 void
-coi_travel_begin(co_context *ctx, const co_strategy *strategy,
-                 const co_communication_options *options, coi_travel *travel)
+coi_comm_options_begin(co_context *ctx, const co_strategy *strategy,
+                       const co_communication_options *options, coi_comm_options *comm)
 {
-    *travel = strategy->travel;
-    coi_set_travel(travel, options);
-    ctx->travel = travel;
+    *comm = strategy->comm;
+    coi_comm_options_set(comm, options);
+    ctx->comm = comm;
 }
 
 co_cross_device_ops

@@ -20,8 +20,8 @@ merged_args(co_context *ctx, coi_step *step)
     co_value *values[COI_MAX_LOCAL_REPLICAS];
 
     for (int i = 0; i < step->n; ++i)
-        values[i] = step->seats[i].value;
-    return coi_group_values(ctx, step->strategy, values, step->n, CO_KIND_PER_REPLICA, false);
+        values[i] = step->slots[i].value;
+    return coi_regroup(ctx, step->strategy, values, step->n, CO_KIND_PER_REPLICA, false);
 }
 
 /* Enter cross-replica context in the parent; the default strategy stays default (DEF-15). */
@@ -45,15 +45,15 @@ static bool
 spread_result(co_context *parent, coi_step *step, co_value *result)
 {
     for (int i = 0; i < step->n; ++i) {
-        co_value *part = step->strategy->policy->bundles
+        co_value *part = step->strategy->policy->wraps_values
                              ? coi_select_all(parent, step->strategy, result, i)
                              : result;
 
         if (part == NULL)
             return false;
-        if (!step->strategy->policy->bundles)
+        if (!step->strategy->policy->wraps_values)
             coi_ref(part);
-        step->seats[i].result = part;
+        step->slots[i].result = part;
     }
     return true;
 }
@@ -62,8 +62,8 @@ static void
 drop_results(co_context *parent, coi_step *step)
 {
     for (int i = 0; i < step->n; ++i) {
-        coi_unref(&parent->heap, step->seats[i].result);
-        step->seats[i].result = NULL;
+        coi_unref(&parent->heap, step->slots[i].result);
+        step->slots[i].result = NULL;
     }
 }
 
@@ -118,23 +118,23 @@ merge_here(co_context *ctx, coi_merge_body body, void *arg)
 }
 
 co_value *
-coi_merge(co_context *ctx, coi_meeting_kind kind, co_value *args, coi_close_fn check,
+coi_merge(co_context *ctx, coi_rendezvous_kind kind, co_value *args, coi_close_fn check,
           coi_merge_body body, void *arg)
 {
-    coi_seat *seat;
-    co_value *result;
-    bool      ok;
+    coi_rendezvous_slot *slot;
+    co_value            *result;
+    bool                 ok;
 
-    if (!coi_meet(ctx, kind, args, arg, check))
+    if (!coi_rendezvous(ctx, kind, args, arg, check))
         return NULL;
     if (ctx->mode.local_replica == 0)
         merge_here(ctx, body, arg);
     /* The others wait here for as long as it takes: the function runs on the thread that would be
      * told. */
-    ok = coi_part(ctx);
-    seat = coi_my_seat(ctx);
-    result = seat->result;
-    seat->result = NULL;
+    ok = coi_rendezvous_leave(ctx);
+    slot = coi_my_slot(ctx);
+    result = slot->result;
+    slot->result = NULL;
     if (ok)
         return result;
     coi_unref(&ctx->heap, result); /* the merge went well, and somebody has failed since */
@@ -172,19 +172,20 @@ co_merge_call(co_context *ctx, co_merge_fn fn, co_value *args, void *user)
 
     COI_ENTER(ctx, "merge_call", NULL);
     if (fn == NULL) {
-        coi_fail(ctx, CO_TYPE, "argument 2 (fn) of merge_call is NULL; it must be a function");
+        coi_fail(ctx, CO_TYPE_ERROR,
+                 "argument 2 (fn) of merge_call is NULL; it must be a function");
         return NULL;
     }
     if (!coi_check_value(ctx, args, 3, "args"))
         return NULL;
     if (ctx->mode.cross) {
         coi_fail(
-            ctx, CO_RUNTIME,
+            ctx, CO_RUNTIME_ERROR,
             "merge_call is called in cross-replica context; it needs to be inside a step given to run");
         return NULL;
     }
     if (ctx->mode.step == NULL)
         return merge_default(ctx, fn, args, user);
-    result = coi_merge(ctx, COI_MEET_MERGE, args, NULL, call_user, &m);
+    result = coi_merge(ctx, COI_RENDEZVOUS_MERGE, args, NULL, call_user, &m);
     return result != NULL ? coi_own(ctx, result) : NULL;
 }

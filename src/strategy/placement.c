@@ -14,9 +14,9 @@
 
 static const coi_policy default_policy = { .name = "DefaultStrategy", .is_default = true };
 static const coi_policy one_device_policy = { .name = "OneDeviceStrategy" };
-static const coi_policy mirrored_policy = { .name = "MirroredStrategy", .bundles = true };
+static const coi_policy mirrored_policy = { .name = "MirroredStrategy", .wraps_values = true };
 static const coi_policy multi_worker_policy = { .name = "MultiWorkerMirroredStrategy",
-                                                .bundles = true,
+                                                .wraps_values = true,
                                                 .workers = true };
 
 bool
@@ -37,7 +37,7 @@ destroy_strategy(coi_heap *heap, void *object)
     co_strategy *strategy = object;
     coi_memory  *memory = &strategy->runtime->memory;
 
-    coi_crews_free(strategy);
+    coi_replica_threads_free(strategy);
     coi_recorder_free(memory, strategy->recorder);
     if (strategy->group != NULL)
         coi_group_close(strategy->group);
@@ -47,7 +47,7 @@ destroy_strategy(coi_heap *heap, void *object)
     coi_free(memory, strategy->weights,
              (size_t)strategy->num_replicas * sizeof(*strategy->weights));
     if (strategy->own != NULL)
-        coi_own_free(strategy);
+        coi_custom_free(strategy);
     coi_object_free(heap, strategy, sizeof(*strategy));
 }
 
@@ -69,7 +69,7 @@ check_weights(co_context *ctx, const coi_placement *where)
     int64_t sum = 0;
 
     if ((where->weights == NULL ? 0 : (size_t)where->num_replicas) != where->num_weights) {
-        coi_fail(ctx, CO_VALUE,
+        coi_fail(ctx, CO_VALUE_ERROR,
                  "num_weights is %zu with weights that are %s; there must be one for each of %d "
                  "replicas, or NULL and 0 for equal shares",
                  where->num_weights, where->weights == NULL ? "NULL" : "given",
@@ -81,7 +81,7 @@ check_weights(co_context *ctx, const coi_placement *where)
 
         if (weight < 1 || weight > INT32_MAX - sum) {
             coi_fail(
-                ctx, CO_VALUE,
+                ctx, CO_VALUE_ERROR,
                 "the weight of replica %zu is %lld; weights are at least 1 and add up to at most "
                 "%d (so far %lld): divide them all by the same number",
                 i, (long long)weight, INT32_MAX, (long long)sum);
@@ -142,7 +142,7 @@ fill_first(co_context *ctx, co_strategy *strategy, const coi_placement *where)
     if (where->workers != NULL && first[where->num_workers] != n) {
         at = first[where->num_workers];
         coi_fail(
-            ctx, CO_VALUE,
+            ctx, CO_VALUE_ERROR,
             "replica %d is placed on worker %d of %d; workers are counted from 0, and replicas "
             "are placed in the order of their workers",
             at, where->workers[at], where->num_workers);
@@ -150,7 +150,7 @@ fill_first(co_context *ctx, co_strategy *strategy, const coi_placement *where)
     }
     for (int r = 0; r < where->num_workers; ++r)
         if (first[r + 1] - first[r] < 1 || first[r + 1] - first[r] > COI_MAX_LOCAL_REPLICAS) {
-            coi_fail(ctx, CO_VALUE, "worker %d has %d replicas; each of %d has 1 to %d", r,
+            coi_fail(ctx, CO_VALUE_ERROR, "worker %d has %d replicas; each of %d has 1 to %d", r,
                      first[r + 1] - first[r], where->num_workers, COI_MAX_LOCAL_REPLICAS);
             return false;
         }
@@ -207,7 +207,7 @@ coi_strategy_make(co_context *ctx, const coi_policy *policy, const coi_placement
     strategy->worker = where->worker;
     strategy->num_workers = where->num_workers;
     strategy->deadline_ms = where->deadline_ms;
-    strategy->travel.timeout_ms = coi_timeout(strategy);
+    strategy->comm.timeout_ms = coi_timeout(strategy);
     coi_lock_init(&strategy->lock);
     coi_event_init(&strategy->turn_given);
     if (fill_tables(ctx, strategy, where))
@@ -278,7 +278,8 @@ names_task(co_context *ctx, const char *text)
     }
     if (raw.job[0] == '\0' || strcmp(raw.job, "localhost") == 0 || raw.task >= 0)
         return true;
-    coi_fail(ctx, CO_VALUE, "device '%s' names job '%s' and no task; add /task:N", text, raw.job);
+    coi_fail(ctx, CO_VALUE_ERROR, "device '%s' names job '%s' and no task; add /task:N", text,
+             raw.job);
     return false;
 }
 
@@ -290,7 +291,7 @@ resolve_devices(co_context *ctx, const char *const *devices, size_t n, coi_devic
         char text[CO_DEVICE_NAME_MAX];
 
         if (devices[i] == NULL) {
-            coi_fail(ctx, CO_VALUE,
+            coi_fail(ctx, CO_VALUE_ERROR,
                      "device %zu of %zu is NULL; name each, or give none for all devices there are",
                      i, n);
             return false;
@@ -300,7 +301,7 @@ resolve_devices(co_context *ctx, const char *const *devices, size_t n, coi_devic
         for (size_t j = 0; j < i; ++j)
             if (coi_device_name_equal(&out[i], &out[j])) {
                 coi_device_format(&out[i], text);
-                coi_fail(ctx, CO_ASSERTION,
+                coi_fail(ctx, CO_ASSERTION_ERROR,
                          "%s is given twice; use num_replicas for several replicas on a device",
                          text);
                 return false;
@@ -311,9 +312,10 @@ resolve_devices(co_context *ctx, const char *const *devices, size_t n, coi_devic
                          strcmp(out[0].job, "localhost") == 0;
 
             coi_fail(
-                ctx, local && strcmp(out[i].job, out[0].job) != 0 ? CO_VALUE : CO_RUNTIME,
+                ctx,
+                local && strcmp(out[i].job, out[0].job) != 0 ? CO_VALUE_ERROR : CO_RUNTIME_ERROR,
                 "devices '%s' and '%s' belong to different workers; MirroredStrategy runs in one process, "
-                "co_multi_worker_strategy in several",
+                "co_multi_worker_mirrored_strategy in several",
                 devices[0], devices[i]);
             return false;
         }
@@ -342,7 +344,7 @@ coi_choose_devices(co_context *ctx, const char *const *devices, size_t n,
     if (devices == NULL || n == 0)
         return all_devices(ctx, out, COI_MAX_LOCAL_REPLICAS);
     if (n > COI_MAX_LOCAL_REPLICAS) {
-        coi_fail(ctx, CO_VALUE, "num_devices is %zu; it must be at most %d in one process", n,
+        coi_fail(ctx, CO_VALUE_ERROR, "num_devices is %zu; it must be at most %d in one process", n,
                  COI_MAX_LOCAL_REPLICAS);
         return 0;
     }
@@ -358,7 +360,7 @@ coi_check_replicas(co_context *ctx, int num_replicas, size_t num_places, const c
     if (num_replicas == 0)
         return true;
     if (num_replicas < 0 || (size_t)num_replicas > most || (size_t)num_replicas < num_places) {
-        coi_fail(ctx, CO_VALUE,
+        coi_fail(ctx, CO_VALUE_ERROR,
                  "num_replicas is %d; with %zu %s it must be 0 (one each) or from %zu to %zu",
                  num_replicas, num_places, places, num_places, most);
         return false;
@@ -373,7 +375,7 @@ coi_check_deadline(co_context *ctx, int *deadline_ms)
         *deadline_ms = ctx->runtime->settings.deadline_ms;
     if (*deadline_ms >= 0)
         return true;
-    coi_fail(ctx, CO_VALUE,
+    coi_fail(ctx, CO_VALUE_ERROR,
              "deadline_ms is %d; it must be a time, 0 (none) or CO_DEADLINE_OF_SETTINGS",
              *deadline_ms);
     return false;
@@ -384,11 +386,11 @@ static bool
 check_cross_device_ops(co_context *ctx, const co_mirrored_options *options)
 {
     if ((unsigned)options->cross_device_ops > CO_CROSS_DEVICE_RING)
-        coi_fail(ctx, CO_VALUE,
+        coi_fail(ctx, CO_VALUE_ERROR,
                  "cross_device_ops is %d; it must be CO_CROSS_DEVICE_AUTO or another of its kind",
                  (int)options->cross_device_ops);
     else if (options->num_packs < 0)
-        coi_fail(ctx, CO_VALUE, "num_packs is %d; it must be at least 0", options->num_packs);
+        coi_fail(ctx, CO_VALUE_ERROR, "num_packs is %d; it must be at least 0", options->num_packs);
     return ctx->error.code == CO_OK;
 }
 
@@ -410,8 +412,8 @@ co_mirrored_strategy(co_context *ctx, const char *const *devices, size_t num_dev
         !coi_check_replicas(ctx, all.num_replicas, where.num_devices, "devices", 1))
         return NULL;
     if (all.num_replicas > COI_MAX_LOCAL_REPLICAS) {
-        coi_fail(ctx, CO_VALUE, "num_replicas is %d; one process has at most %d", all.num_replicas,
-                 COI_MAX_LOCAL_REPLICAS);
+        coi_fail(ctx, CO_VALUE_ERROR, "num_replicas is %d; one process has at most %d",
+                 all.num_replicas, COI_MAX_LOCAL_REPLICAS);
         return NULL;
     }
     where.num_replicas = all.num_replicas > 0 ? all.num_replicas : (int)where.num_devices;
@@ -460,7 +462,7 @@ coi_open_group(co_context *ctx, const char *transport, const void *communicator,
             return group;
         }
         coi_fail(
-            ctx, CO_VALUE,
+            ctx, CO_VALUE_ERROR,
             "the group has %d processes; a strategy has at most %d, start fewer or split the communicator",
             group->size, COI_MAX_WORKERS);
         coi_group_close(group);
@@ -484,8 +486,8 @@ agree(co_context *ctx, co_strategy *strategy)
     snprintf(text, sizeof(text), "%d replicas (%d here), %s %llx", strategy->num_replicas,
              strategy->num_local, strategy->weights != NULL ? "weights" : "equal weights",
              (unsigned long long)hash & 0xffffff);
-    return coi_workers_meet(ctx, strategy, COI_MEET_STRATEGY, hash, text, 0, NULL) &&
-           coi_workers_moved(ctx, strategy, true);
+    return coi_workers_handshake(ctx, strategy, COI_RENDEZVOUS_STRATEGY, hash, text, 0, NULL) &&
+           coi_workers_done(ctx, strategy, true);
 }
 
 co_strategy *
@@ -507,14 +509,14 @@ coi_strategy_join(co_context *ctx, const coi_policy *policy, const coi_placement
 }
 
 co_strategy *
-co_multi_worker_strategy(co_context *ctx, const co_multi_worker_options *options)
+co_multi_worker_mirrored_strategy(co_context *ctx, const co_multi_worker_mirrored_options *options)
 {
-    co_multi_worker_options  all = CO_MULTI_WORKER_OPTIONS_INIT;
-    co_communication_options communication;
-    coi_device_name          ids[COI_MAX_LOCAL_REPLICAS];
-    coi_placement            where = { .devices = ids };
-    coi_group               *group;
-    co_strategy             *strategy;
+    co_multi_worker_mirrored_options all = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
+    co_communication_options         communication;
+    coi_device_name                  ids[COI_MAX_LOCAL_REPLICAS];
+    coi_placement                    where = { .devices = ids };
+    coi_group                       *group;
+    co_strategy                     *strategy;
 
     COI_ENTER(ctx, "multi_worker_strategy", NULL);
     if (!coi_take_options(ctx, &all, sizeof(all), options, 2) ||
@@ -538,7 +540,7 @@ co_multi_worker_strategy(co_context *ctx, const co_multi_worker_options *options
     strategy = coi_strategy_join(ctx, &multi_worker_policy, &where, group);
     if (strategy == NULL)
         return NULL;
-    coi_set_travel(&strategy->travel, &communication);
+    coi_comm_options_set(&strategy->comm, &communication);
     return coi_own(ctx, strategy);
 }
 
@@ -620,7 +622,7 @@ device_names(co_context *ctx, co_strategy *strategy, const char *call)
     if (!coi_check_strategy(ctx, strategy, 2))
         return NULL;
     if (strategy->policy->is_default) {
-        coi_fail(ctx, CO_RUNTIME,
+        coi_fail(ctx, CO_RUNTIME_ERROR,
                  "the default strategy has no devices of its own; co_current_device tells");
         return NULL;
     }
@@ -666,7 +668,7 @@ smallest_variable(co_context *ctx, co_value *variables)
     }
     if (first == NULL) {
         coi_fail(
-            ctx, CO_VALUE,
+            ctx, CO_VALUE_ERROR,
             "argument 3 (variables) of non_slot_devices holds no variable; under the default strategy it "
             "chooses one of them");
         return NULL;
@@ -744,7 +746,7 @@ older_flag(co_context *ctx, co_strategy *strategy, const char *call, bool with_w
     if (!coi_check_strategy(ctx, strategy, 2))
         return false;
     if (strategy->policy->is_default) {
-        coi_fail(ctx, CO_NOT_IMPLEMENTED,
+        coi_fail(ctx, CO_UNIMPLEMENTED,
                  "the default strategy has no %s; ask a strategy that you made", call);
         return false;
     }

@@ -5,7 +5,7 @@
  */
 #include <cohort/extended.h>
 
-#include "strategy/crew.h"
+#include "strategy/replica_threads.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,13 +16,13 @@
 co_context *
 coi_replica_context(coi_step *step, int local_replica)
 {
-    return step->crew->members[local_replica].ctx;
+    return step->threads->members[local_replica].ctx;
 }
 
 /* The replica context of a member for one step. The caller's thread does this for all: a member
  * that starts too late may not look at the caller's context any more. */
 static void
-enter_replica(coi_member *m, coi_step *step)
+enter_replica(coi_replica_worker *m, coi_step *step)
 {
     co_context  *ctx = m->ctx;
     co_strategy *strategy = step->strategy;
@@ -57,7 +57,7 @@ replica_args(co_context *ctx, coi_step *step)
 {
     co_value *args;
 
-    if (step->strategy->policy->bundles) {
+    if (step->strategy->policy->wraps_values) {
         args = coi_select_all(ctx, step->strategy, step->args, ctx->mode.local_replica);
         ctx->examples = coi_find_examples(step->args, ctx->mode.local_replica);
     } else {
@@ -118,7 +118,7 @@ call_step(co_context *ctx, coi_step *step, co_value *args)
  * (blocks, scopes, tapes) is left here, and the block of the step itself is not the step's to end.
  */
 void
-coi_run_replica(coi_member *m, coi_step *step)
+coi_run_replica(coi_replica_worker *m, coi_step *step)
 {
     co_context *ctx = m->ctx;
     co_value   *args, *result = NULL;
@@ -131,8 +131,8 @@ coi_run_replica(coi_member *m, coi_step *step)
     args = coi_is_broken(step) ? NULL : replica_args(ctx, step);
     if (args != NULL && ctx->error.code == CO_OK)
         result = keep_result(ctx, call_step(ctx, step, args));
-    step->seats[m->replica].result = result;
-    coi_finish(ctx);
+    step->slots[m->replica].result = result;
+    coi_replica_finished(ctx);
     coi_pop_to(ctx, 0);
     ctx->block_floor = 0;
     coi_blocks_unwind(ctx, 0);
@@ -140,22 +140,22 @@ coi_run_replica(coi_member *m, coi_step *step)
 }
 
 static void
-step_open(coi_crew *crew, co_context *parent, co_fn fn, co_value *args, void *user,
+step_open(coi_replica_threads *threads, co_context *parent, co_fn fn, co_value *args, void *user,
           const co_run_options *options)
 {
-    coi_step *step = &crew->step;
+    coi_step *step = &threads->step;
 
-    step->strategy = crew->strategy;
-    step->crew = crew;
+    step->strategy = threads->strategy;
+    step->threads = threads;
     step->parent = parent;
     step->rank = parent->rank;
     step->random_counter = parent->random_counter;
-    step->n = crew->n;
+    step->n = threads->n;
     step->fn = fn;
     step->user = user;
     step->args = args;
     step->kwargs = options->kwargs;
-    step->in_turn = options->in_turn && crew->n > 1;
+    step->in_turn = options->in_turn && threads->n > 1;
     atomic_store_explicit(&step->barrier,
                           atomic_load_explicit(&step->barrier, memory_order_relaxed) &
                               ~(COI_BROKEN | COI_ARRIVED),
@@ -167,21 +167,21 @@ step_open(coi_crew *crew, co_context *parent, co_fn fn, co_value *args, void *us
     if (step->error.code != CO_OK)
         coi_error_reset(&step->error);
     step->payload_deleter = NULL;
-    for (int i = 0; i < crew->n; ++i) {
-        coi_seat *seat = &step->seats[i];
+    for (int i = 0; i < threads->n; ++i) {
+        coi_rendezvous_slot *slot = &step->slots[i];
 
-        seat->kind = COI_MEET_NONE;
-        seat->sequence = 0;
-        seat->result = NULL;
-        atomic_store_explicit(&seat->arrived, false, memory_order_relaxed);
-        atomic_store_explicit(&seat->finished, false, memory_order_relaxed);
-        enter_replica(&crew->members[i], step);
+        slot->kind = COI_RENDEZVOUS_NONE;
+        slot->sequence = 0;
+        slot->result = NULL;
+        atomic_store_explicit(&slot->arrived, false, memory_order_relaxed);
+        atomic_store_explicit(&slot->finished, false, memory_order_relaxed);
+        enter_replica(&threads->members[i], step);
     }
     /* The step may give up the last reference of others, and a replica that is left behind needs
      * all three longer than the caller does. Alone on the caller's thread there is none of that
      * kind. */
-    coi_ref(crew->strategy);
-    if (crew->n > 1) {
+    coi_ref(threads->strategy);
+    if (threads->n > 1) {
         coi_ref(args);
         if (step->kwargs != NULL)
             coi_ref(step->kwargs);
@@ -204,25 +204,25 @@ step_code(coi_step *step)
  * broke already or not, they get a little more time and are then given up: false.
  */
 static bool
-wait_members(coi_crew *crew)
+wait_members(coi_replica_threads *threads)
 {
-    coi_step *step = &crew->step;
-    int       deadline_ms = coi_timeout(crew->strategy);
+    coi_step *step = &threads->step;
+    int       deadline_ms = coi_timeout(threads->strategy);
     uint64_t  before = coi_step_progress(step);
     bool      stuck = false;
 
-    while (atomic_load_explicit(&crew->busy, memory_order_acquire) > 0) {
-        unsigned seen = coi_event_read(&crew->done);
+    while (atomic_load_explicit(&threads->busy, memory_order_acquire) > 0) {
+        unsigned seen = coi_event_read(&threads->done);
         uint64_t now;
 
-        if (atomic_load_explicit(&crew->busy, memory_order_acquire) == 0)
+        if (atomic_load_explicit(&threads->busy, memory_order_acquire) == 0)
             break;
         stuck = stuck || (coi_is_broken(step) && step_code(step) == CO_DEADLINE_EXCEEDED);
-        if (coi_wait_replicas(&crew->done, seen, &crew->runtime->waiting,
+        if (coi_wait_replicas(&threads->done, seen, &threads->runtime->waiting,
                               stuck ? END_GRACE_MS : deadline_ms))
             continue;
         if (stuck)
-            return atomic_load_explicit(&crew->busy, memory_order_acquire) == 0;
+            return atomic_load_explicit(&threads->busy, memory_order_acquire) == 0;
         now = coi_step_progress(step);
         stuck = now == before;
         before = now;
@@ -262,21 +262,21 @@ take_error(co_context *parent, coi_step *step)
  * the strategy says so from now on.
  */
 static void
-abandon(coi_crew *crew, co_context *parent)
+abandon(coi_replica_threads *threads, co_context *parent)
 {
-    co_strategy *strategy = crew->strategy;
+    co_strategy *strategy = threads->strategy;
 
-    take_error(parent, &crew->step);
+    take_error(parent, &threads->step);
     coi_lock_take(&strategy->lock);
     if (!atomic_load(&strategy->unusable)) {
         snprintf(strategy->why, sizeof(strategy->why), "%.180s", parent->error.message);
         atomic_store(&strategy->unusable, true);
     }
     coi_lock_give(&strategy->lock);
-    coi_runtime_hold(crew->runtime);
+    coi_runtime_hold(threads->runtime);
     coi_ref(strategy);
     coi_log_line(
-        &crew->runtime->log, CO_LOG_ERROR,
+        &threads->runtime->log, CO_LOG_ERROR,
         "a replica is stuck; its thread and memory are left behind and the strategy is unusable");
 }
 
@@ -294,7 +294,7 @@ expire(co_context *ctx)
     ctx->mode.num_replicas = 1;
     ctx->mode.step = NULL;
     ctx->unbegun_tapes = ctx->unpushed_devices = ctx->unpushed_colocations = 0;
-    ctx->error.code = CO_RUNTIME;
+    ctx->error.code = CO_RUNTIME_ERROR;
     ctx->error.call = "run";
     memcpy(ctx->error.message, message, sizeof(message));
 }
@@ -317,44 +317,44 @@ advance_random(co_context *parent, const coi_step *step, uint64_t used)
 
 /* The results of all members, merged; a reference. */
 static co_value *
-merge_results(coi_crew *crew, co_context *parent)
+merge_results(coi_replica_threads *threads, co_context *parent)
 {
     co_value *results[COI_MAX_LOCAL_REPLICAS];
 
-    for (int i = 0; i < crew->n; ++i)
-        results[i] = crew->step.seats[i].result;
-    return coi_group_values(parent, crew->strategy, results, crew->n, CO_KIND_PER_REPLICA, false);
+    for (int i = 0; i < threads->n; ++i)
+        results[i] = threads->step.slots[i].result;
+    return coi_regroup(parent, threads->strategy, results, threads->n, CO_KIND_PER_REPLICA, false);
 }
 
 /* Results to the caller: merged, or the error of the step. */
 static co_value *
-step_close(coi_crew *crew, co_context *parent)
+step_close(coi_replica_threads *threads, co_context *parent)
 {
-    coi_step *step = &crew->step;
+    coi_step *step = &threads->step;
     uint64_t  random_counter = 0;
     co_value *merged = NULL;
-    int       n = crew->n;
+    int       n = threads->n;
 
     take_error(parent, step);
     for (int i = 0; i < n; ++i) {
-        co_context *ctx = crew->members[i].ctx;
+        co_context *ctx = threads->members[i].ctx;
 
         random_counter = ctx->random_counter > random_counter ? ctx->random_counter
                                                               : random_counter;
         expire(ctx);
     }
     advance_random(parent, step, random_counter);
-    if (n == 1 && crew->strategy->num_workers == 1 && parent->error.code == CO_OK) {
-        merged = step->seats[0]
+    if (n == 1 && threads->strategy->num_workers == 1 && parent->error.code == CO_OK) {
+        merged = step->slots[0]
                      .result; /* nothing to merge it with: its reference becomes the caller's */
-        step->seats[0].result = NULL;
+        step->slots[0].result = NULL;
         return merged;
     }
     if (parent->error.code == CO_OK)
-        merged = merge_results(crew, parent);
+        merged = merge_results(threads, parent);
     for (int i = 0; i < n; ++i) {
-        coi_unref(&parent->heap, step->seats[i].result);
-        step->seats[i].result = NULL;
+        coi_unref(&parent->heap, step->slots[i].result);
+        step->slots[i].result = NULL;
     }
     if (n > 1) {
         coi_unref(&parent->heap, step->args);
@@ -364,24 +364,24 @@ step_close(coi_crew *crew, co_context *parent)
 }
 
 static co_value *
-run_crew(co_context *ctx, coi_crew *crew, bool *is_back)
+run_on_threads(co_context *ctx, coi_replica_threads *threads, bool *is_back)
 {
     struct coi_hook_call *hooks = ctx->hooks;
 
     ctx->hooks = NULL; /* merge functions are the step's, not the hook's that ran it */
-    atomic_store_explicit(&crew->busy, crew->n - 1, memory_order_relaxed);
-    if (crew->n > 1)
-        coi_crew_wake(crew);
+    atomic_store_explicit(&threads->busy, threads->n - 1, memory_order_relaxed);
+    if (threads->n > 1)
+        coi_replica_threads_wake(threads);
     coi_lend(ctx, true);
-    coi_run_replica(&crew->members[0], &crew->step);
-    *is_back = crew->n == 1 || wait_members(crew);
+    coi_run_replica(&threads->members[0], &threads->step);
+    *is_back = threads->n == 1 || wait_members(threads);
     coi_lend(ctx, false);
     ctx->hooks = hooks;
-    if (*is_back && crew->n > 1)
-        coi_crew_rest(crew);
+    if (*is_back && threads->n > 1)
+        coi_replica_threads_rest(threads);
     if (*is_back)
-        return step_close(crew, ctx);
-    abandon(crew, ctx);
+        return step_close(threads, ctx);
+    abandon(threads, ctx);
     return NULL;
 }
 
@@ -392,14 +392,14 @@ check_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args,
     if (!coi_check_strategy(ctx, strategy, 2))
         return false;
     if (fn == NULL) {
-        coi_fail(ctx, CO_TYPE, "argument 3 (fn) of run is NULL; it must be a function");
+        coi_fail(ctx, CO_TYPE_ERROR, "argument 3 (fn) of run is NULL; it must be a function");
         return false;
     }
     if (args != NULL && !coi_check_value(ctx, args, 4, "args"))
         return false;
     if (args == NULL || (args->kind != CO_KIND_TUPLE && args->kind != CO_KIND_LIST)) {
         coi_fail(
-            ctx, CO_VALUE,
+            ctx, CO_VALUE_ERROR,
             "argument 4 (args) of run is %s%s; it must be a tuple or list: co_args(ctx, x), or "
             "co_no_args(ctx)",
             args != NULL ? "a " : "", co_kind_name(co_value_kind(args)));
@@ -407,8 +407,8 @@ check_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args,
     }
     if (options->kwargs != NULL && !coi_check_value(ctx, options->kwargs, 6, "options.kwargs"))
         return false;
-    if (options->kwargs != NULL && options->kwargs->kind != CO_KIND_MAP) {
-        coi_fail(ctx, CO_TYPE, "kwargs of run is a %s; it must be a map",
+    if (options->kwargs != NULL && options->kwargs->kind != CO_KIND_DICT) {
+        coi_fail(ctx, CO_TYPE_ERROR, "kwargs of run is a %s; it must be a map",
                  co_kind_name((co_kind)options->kwargs->kind));
         return false;
     }
@@ -429,16 +429,16 @@ set_inner(coi_step *outer, coi_step *inner)
 /* Runs of a strategy with several workers take their turn, because the collectives of two could
  * cross. */
 static co_value *
-run_step(co_context *ctx, co_strategy *strategy, coi_crew *crew)
+run_step(co_context *ctx, co_strategy *strategy, coi_replica_threads *threads)
 {
-    coi_step *step = &crew->step, *outer = ctx->mode.step;
+    coi_step *step = &threads->step, *outer = ctx->mode.step;
     bool      speaks = strategy->group != NULL && (outer == NULL || outer->strategy != strategy);
     co_value *merged;
     bool      is_back;
 
     if (speaks && !coi_workers_begin(ctx, strategy, step)) {
-        merged = step_close(crew, ctx);
-        coi_crew_give(crew);
+        merged = step_close(threads, ctx);
+        coi_replica_threads_give(threads);
         coi_unref(&ctx->heap, strategy);
         return merged;
     }
@@ -446,12 +446,12 @@ run_step(co_context *ctx, co_strategy *strategy, coi_crew *crew)
         step->epoch = strategy->group != NULL ? atomic_load(&strategy->epoch)
                                               : atomic_fetch_add(&strategy->epoch, 1) + 1;
     set_inner(outer, step);
-    merged = run_crew(ctx, crew, &is_back);
+    merged = run_on_threads(ctx, threads, &is_back);
     set_inner(outer, NULL);
     if (speaks)
         coi_workers_end(ctx, strategy);
     if (is_back) /* now that nobody looks how far its step has come */
-        coi_crew_give(crew);
+        coi_replica_threads_give(threads);
     if (merged == NULL && coi_flight_take_trouble(strategy->recorder))
         coi_flight_report(strategy);
     coi_unref(&ctx->heap, strategy); /* which the step may have released */
@@ -475,9 +475,9 @@ co_value *
 co_run_with(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, void *user,
             const co_run_options *options)
 {
-    co_run_options all = CO_RUN_OPTIONS_INIT;
-    coi_crew      *crew;
-    co_value      *merged;
+    co_run_options       all = CO_RUN_OPTIONS_INIT;
+    coi_replica_threads *threads;
+    co_value            *merged;
 
     COI_ENTER(ctx, "run", NULL);
     if (options != NULL && !coi_take_options(ctx, &all, sizeof(all), options, 6))
@@ -486,11 +486,11 @@ co_run_with(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, vo
         return NULL;
     if (coi_is_hooked(ctx, strategy, COI_HOOK_RUN))
         return run_hook(ctx, strategy, fn, args, user, &all);
-    crew = coi_crew_take(ctx, strategy);
-    if (crew == NULL)
+    threads = coi_replica_threads_take(ctx, strategy);
+    if (threads == NULL)
         return NULL;
-    step_open(crew, ctx, fn, args, user, &all);
-    merged = run_step(ctx, strategy, crew);
+    step_open(threads, ctx, fn, args, user, &all);
+    merged = run_step(ctx, strategy, threads);
     return merged != NULL ? coi_own(ctx, merged) : NULL;
 }
 

@@ -42,7 +42,7 @@ coi_check_v2(co_context *ctx, co_strategy *strategy)
         return false;
     if (!strategy->is_v1)
         return true;
-    coi_fail(ctx, CO_NOT_IMPLEMENTED,
+    coi_fail(ctx, CO_UNIMPLEMENTED,
              "%s is of the v1 flavour, which has no %s; make the strategy without v1, with "
              "co_one_device_strategy or one of its siblings",
              coi_strategy_text(strategy, text), ctx->call);
@@ -55,7 +55,7 @@ mixing(co_context *ctx, const co_strategy *wanted)
     char a[COI_STRATEGY_TEXT], b[COI_STRATEGY_TEXT];
 
     return coi_fail(
-        ctx, CO_RUNTIME,
+        ctx, CO_RUNTIME_ERROR,
         "mixing strategies: %s is called while %s is current; leave its scope first, or use the "
         "one that is current",
         coi_strategy_text(wanted, a), coi_strategy_text(ctx->mode.strategy, b));
@@ -72,7 +72,7 @@ coi_check_enter(co_context *ctx, co_strategy *strategy)
             return false;
         }
         if (coi_in_replica(ctx)) {
-            coi_fail(ctx, CO_RUNTIME,
+            coi_fail(ctx, CO_RUNTIME_ERROR,
                      "%s is called inside a step of the default strategy; steps do not nest",
                      ctx->call);
             return false;
@@ -87,7 +87,7 @@ coi_check_enter(co_context *ctx, co_strategy *strategy)
     }
     if (!ctx->mode.cross) {
         coi_fail(
-            ctx, CO_RUNTIME,
+            ctx, CO_RUNTIME_ERROR,
             "%s of %s is called in replica context (replica %d) and needs cross-replica context; call it "
             "outside the step, or inside co_merge_call",
             ctx->call, coi_strategy_text(strategy, text), ctx->mode.replica);
@@ -107,7 +107,7 @@ coi_check_cross(co_context *ctx, co_strategy *strategy)
         (!coi_in_replica(ctx) && !ctx->mode.cross))
         return true;
     coi_fail(
-        ctx, CO_RUNTIME,
+        ctx, CO_RUNTIME_ERROR,
         "%s of %s is called inside a %s of the default strategy; enter a scope of it there, or "
         "call it outside",
         ctx->call, coi_strategy_text(strategy, text), ctx->mode.cross ? "merge function" : "step");
@@ -140,7 +140,7 @@ enter_worker_device(co_context *ctx, const co_strategy *strategy)
 }
 
 co_scope
-co_scope_enter(co_context *ctx, co_strategy *strategy)
+co_scope_begin(co_context *ctx, co_strategy *strategy)
 {
     co_scope   scope = { 0 };
     coi_entry *entry;
@@ -172,7 +172,7 @@ co_scope_enter(co_context *ctx, co_strategy *strategy)
 }
 
 co_code
-co_scope_exit(co_context *ctx, co_scope *scope)
+co_scope_end(co_context *ctx, co_scope *scope)
 {
     const coi_entry *top;
 
@@ -181,15 +181,15 @@ co_scope_exit(co_context *ctx, co_scope *scope)
     ctx->call = "scope_exit";
     if (scope == NULL || scope->id == 0)
         return coi_fail(
-            ctx, CO_RUNTIME,
-            "argument 2 (scope) of scope_exit is %s, so it is not open; give what co_scope_enter or co_creator_enter returned, once",
+            ctx, CO_RUNTIME_ERROR,
+            "argument 2 (scope) of scope_exit is %s, so it is not open; give what co_scope_begin or co_creator_begin returned, once",
             scope == NULL ? "NULL" : "left already or was never entered");
     top = ctx->num_entries > 0 ? &ctx->entries[ctx->num_entries - 1] : NULL;
     if (top == NULL || top->id != scope->id ||
         (top->kind != COI_ENTRY_SCOPE && top->kind != COI_ENTRY_SCOPE_NESTED &&
          top->kind != COI_ENTRY_CREATOR))
         return coi_fail(
-            ctx, CO_RUNTIME,
+            ctx, CO_RUNTIME_ERROR,
             "scopes are left in the reverse order of entering, and this one is not the innermost; "
             "if co_experimental_set_strategy was called inside it, move that call out of the scope");
     coi_pop(ctx);
@@ -213,7 +213,7 @@ static bool
 may_set(co_context *ctx)
 {
     if (ctx->mode.step != NULL || ctx->mode.update_id >= 0) {
-        coi_fail(ctx, CO_RUNTIME,
+        coi_fail(ctx, CO_RUNTIME_ERROR,
                  "set_strategy is called inside a step, merge or update function; call it "
                  "outside");
         return false;
@@ -224,7 +224,7 @@ may_set(co_context *ctx)
         if (kind == COI_ENTRY_SCOPE || kind == COI_ENTRY_SCOPE_NESTED || kind == COI_ENTRY_MERGE) {
             char text[COI_STRATEGY_TEXT];
 
-            coi_fail(ctx, CO_RUNTIME,
+            coi_fail(ctx, CO_RUNTIME_ERROR,
                      "set_strategy is called inside a scope of %s; move the call out of the scope",
                      coi_strategy_text(ctx->entries[i].strategy, text));
             return false;
@@ -318,7 +318,7 @@ co_replica_id_tensor(co_context *ctx)
 {
     COI_ENTER(ctx, "replica_id_tensor", NULL);
     if (ctx->mode.cross) {
-        coi_fail(ctx, CO_RUNTIME,
+        coi_fail(ctx, CO_RUNTIME_ERROR,
                  "there is no replica in cross-replica context; call it inside a step");
         return NULL;
     }

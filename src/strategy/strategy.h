@@ -8,12 +8,12 @@
  *     placement.c   which replica lives where, its share of a batch; the built-in strategies
  *     own.c         strategies of the user's, and their hooks
  *     run.c         crews: the threads and contexts that run a step
- *     meeting.c     where replicas of a step meet: sequence, kind, site, agreement
+ *     rendezvous.c     where replicas of a step meet: sequence, kind, site, agreement
  *     all_reduce.c  all_reduce and all_gather inside a step
- *     derivatives.c gradients through them
+ *     collective_gradient.c gradients through them
  *     communication.c  how values travel: options of strategies and calls
  *     merge.c       merge_call
- *     recorder.c    the flight recorder: the last meetings
+ *     flight_recorder.c    the flight recorder: the last meetings
  *     group.c       merging and selecting values (DV-GROUP, DV-SEL)
  *     reduce.c      reduce, local results, gather across replicas
  *     variables.c   mirrored and sync-on-read variables
@@ -21,21 +21,21 @@
  *     input.c       distributed datasets
  *     numpy.c       datasets of arrays in memory, by the current strategy
  *     steps.c       several steps on one iterator
- *     destination.c reduce_to, broadcast_to: values on places
+ *     reduce_to.c reduce_to, broadcast_to: values on places
  *     update.c      update, update_non_slot, colocation
  *     workers.c     between processes: epochs, hellos, meetings, ends
- *     logical.c     logical devices, which only other hardware has
+ *     logical_devices.c     logical devices, which only other hardware has
  *     topology.c    TPU topologies
  */
 #ifndef COI_STRATEGY_STRATEGY_H
 #define COI_STRATEGY_STRATEGY_H
 
 #include <cohort/dataset.h>
-#include <cohort/engine.h>
+#include <cohort/custom_strategy.h>
 
 #include "collective/collective.h"
 #include "context/context.h"
-#include "strategy/recorder.h"
+#include "strategy/flight_recorder.h"
 
 extern const coi_class coi_strategy_class;
 
@@ -46,8 +46,8 @@ extern const coi_class coi_strategy_class;
 typedef struct coi_policy {
     const char *name;       /* "MirroredStrategy" */
     bool        is_default; /* changes no mode */
-    bool bundles; /* variables are distributed and arguments unwrapped; false: one device, plain
-                     values */
+    bool wraps_values;      /* variables are distributed and arguments unwrapped; false: one device,
+                          plain      values */
     bool                          workers; /* several processes */
     const co_strategy_definition *hooks;   /* of an own strategy; NULL for others */
 } coi_policy;
@@ -75,23 +75,24 @@ struct co_strategy {
     int  num_local; /* of this process: replicas [first_local, first_local + num_local) */
     int  first_local;
     int  worker, num_workers;
-    int *first;                        /* rank r hosts replicas [first[r], first[r + 1]) */
-    coi_device_name      *devices;     /* of the local replicas */
-    int64_t              *weights;     /* of all replicas, without a common factor; NULL: equal */
-    struct coi_own_table *own;         /* what an own strategy keeps; NULL for others */
-    int                   deadline_ms; /* 0: none */
-    coi_group            *group;       /* of the workers; NULL without */
-    bool                  is_v1;       /* of the v1 flavour, which lacks some calls (S-V1-1) */
-    coi_travel            travel;      /* between workers, where a call does not say otherwise */
-    co_cross_device_ops   cross_device_ops; /* as asked for */
+    int *first;                       /* rank r hosts replicas [first[r], first[r + 1]) */
+    coi_device_name         *devices; /* of the local replicas */
+    int64_t                 *weights; /* of all replicas, without a common factor; NULL: equal */
+    struct coi_custom_table *own;     /* what an own strategy keeps; NULL for others */
+    int                      deadline_ms; /* 0: none */
+    coi_group               *group;       /* of the workers; NULL without */
+    bool                     is_v1;       /* of the v1 flavour, which lacks some calls (S-V1-1) */
+    coi_comm_options         comm;        /* between workers, where a call does not say otherwise */
+    co_cross_device_ops      cross_device_ops; /* as asked for */
 
-    _Atomic(struct coi_crew *) spare_crew; /* an idle one, taken and given back without the lock */
-    coi_lock                   lock;       /* of what follows */
-    struct coi_crew           *crews;      /* idle ones besides the spare */
-    atomic_bool                unusable;   /* for good; why was written before */
-    char                       why[200];
-    atomic_ullong              epoch;    /* runs, and collectives of workers outside one */
-    coi_recorder              *recorder; /* NULL with one replica */
+    _Atomic(struct coi_replica_threads *)
+             spare_threads; /* an idle one, taken and given back without the lock */
+    coi_lock lock;          /* of what follows */
+    struct coi_replica_threads *idle_threads; /* idle ones besides the spare */
+    atomic_bool                 unusable;     /* for good; why was written before */
+    char                        why[200];
+    atomic_ullong               epoch;    /* runs, and collectives of workers outside one */
+    coi_recorder               *recorder; /* NULL with one replica */
 
     /* Between workers: of who has the turn (workers.c). */
     atomic_bool      turn_taken;
@@ -108,21 +109,21 @@ struct co_strategy {
 const char *coi_strategy_text(const co_strategy *strategy, char out[COI_STRATEGY_TEXT]);
 
 /* S-RUN-4, DEF-18: a scope or run of this strategy may begin: none is current, or it is, in
- * cross-replica context. Records CO_RUNTIME otherwise. */
+ * cross-replica context. Records CO_RUNTIME_ERROR otherwise. */
 bool coi_check_enter(co_context *ctx, co_strategy *strategy);
 /* S-REDUCE-2: default mode, or cross-replica context of this strategy; steps and merge functions of
- * the default strategy are neither. Records CO_RUNTIME otherwise. */
+ * the default strategy are neither. Records CO_RUNTIME_ERROR otherwise. */
 bool coi_check_cross(co_context *ctx, co_strategy *strategy);
 /* Usable, alive, argument `position` of the current call. */
 bool coi_check_strategy(co_context *ctx, co_strategy *strategy, int position);
-/* The same for calls that the v1 flavour lacks: CO_NOT_IMPLEMENTED there (S-V1-1). */
+/* The same for calls that the v1 flavour lacks: CO_UNIMPLEMENTED there (S-V1-1). */
 bool coi_check_v2(co_context *ctx, co_strategy *strategy);
 
 /* --- placement.c --- */
 
 /* Whether a strategy of ours has this name. */
 bool coi_is_builtin(const char *name);
-/* A reference, or NULL with an error: CO_VALUE for a placement that cannot be. */
+/* A reference, or NULL with an error: CO_VALUE_ERROR for a placement that cannot be. */
 co_strategy *coi_strategy_make(co_context *ctx, const coi_policy *policy,
                                const coi_placement *where);
 /* Devices of this process: given, none twice, or else found (MIR-INIT-1). How many; 0 with an
@@ -178,31 +179,31 @@ co_value *coi_hook_end(co_context *ctx, coi_hook_call *call, co_value *result);
 bool coi_variable_device(co_context *ctx, co_strategy *strategy, int i, const char *name,
                          coi_device_name *out);
 /* What an own strategy keeps goes with it. */
-void coi_own_free(co_strategy *strategy);
+void coi_custom_free(co_strategy *strategy);
 
 /* --- run.c --- */
 
 /* What a replica brings to a meeting. One cache line of its own first, so that arrivals do not
  * fight. */
-typedef enum coi_meeting_kind {
-    COI_MEET_NONE = 0,
-    COI_MEET_MERGE,
-    COI_MEET_ALL_REDUCE,
-    COI_MEET_ALL_GATHER,
-    COI_MEET_ASSIGN,
-    COI_MEET_UPDATE,
-    COI_MEET_VARIABLE,
-    COI_MEET_REDUCE, /* between workers, outside a step */
-    COI_MEET_GATHER,
-    COI_MEET_READ,
-    COI_MEET_INPUT,
-    COI_MEET_BROADCAST,
-    COI_MEET_STRATEGY
-} coi_meeting_kind;
-const char *coi_meeting_name(coi_meeting_kind kind);
+typedef enum coi_rendezvous_kind {
+    COI_RENDEZVOUS_NONE = 0,
+    COI_RENDEZVOUS_MERGE,
+    COI_RENDEZVOUS_ALL_REDUCE,
+    COI_RENDEZVOUS_ALL_GATHER,
+    COI_RENDEZVOUS_ASSIGN,
+    COI_RENDEZVOUS_UPDATE,
+    COI_RENDEZVOUS_VARIABLE,
+    COI_RENDEZVOUS_REDUCE, /* between workers, outside a step */
+    COI_RENDEZVOUS_GATHER,
+    COI_RENDEZVOUS_READ,
+    COI_RENDEZVOUS_INPUT,
+    COI_RENDEZVOUS_BROADCAST,
+    COI_RENDEZVOUS_STRATEGY
+} coi_rendezvous_kind;
+const char *coi_rendezvous_name(coi_rendezvous_kind kind);
 
-typedef struct coi_seat {
-    _Alignas(64) coi_meeting_kind kind;
+typedef struct coi_rendezvous_slot {
+    _Alignas(64) coi_rendezvous_kind kind;
     uint64_t     sequence;
     co_site_info site;
     co_value    *value;  /* what it brings: borrowed, alive while it waits */
@@ -210,24 +211,24 @@ typedef struct coi_seat {
     void        *detail; /* of the kind of meeting; on the stack of who waits */
     co_value    *result; /* what it takes away: a reference */
     atomic_bool  arrived, finished;
-} coi_seat;
+} coi_rendezvous_slot;
 
 /* One run of a function on all local replicas. */
 typedef struct coi_step {
-    co_strategy     *strategy;
-    struct coi_crew *crew;
-    co_context      *parent; /* the context that called run, and that merge functions get */
-    int              n;      /* local replicas */
-    coi_seat        *seats;
-    co_fn            fn;
-    void            *user;
-    co_value        *args, *kwargs;
-    bool             in_turn;
-    int              rank;            /* of the process, for errors */
-    uint64_t         random_counter;  /* of the parent when the step began */
-    uint64_t         epoch;           /* which run this is */
-    coi_lock         inner_lock;      /* of inner */
-    _Atomic(struct coi_step *) inner; /* a run inside the merge function under way, or NULL */
+    co_strategy                *strategy;
+    struct coi_replica_threads *threads;
+    co_context          *parent; /* the context that called run, and that merge functions get */
+    int                  n;      /* local replicas */
+    coi_rendezvous_slot *slots;
+    co_fn                fn;
+    void                *user;
+    co_value            *args, *kwargs;
+    bool                 in_turn;
+    int                  rank;           /* of the process, for errors */
+    uint64_t             random_counter; /* of the parent when the step began */
+    uint64_t             epoch;          /* which run this is */
+    coi_lock             inner_lock;     /* of inner */
+    _Atomic(struct coi_step *) inner;    /* a run inside the merge function under way, or NULL */
     /* How many are at the current barrier, how many barriers were complete, and whether the step is
      * broken: one word, so that nobody can leave a barrier as broken while another completes it. */
     _Alignas(64) _Atomic(uint64_t) barrier;
@@ -264,19 +265,19 @@ coi_round(const coi_step *step)
 typedef bool (*coi_close_fn)(co_context *ctx, coi_step *step, void *arg);
 
 /*
- * --- meeting.c ---
+ * --- rendezvous.c ---
  * Come to a meeting: fill the seat of this replica, wait for all, check that all came to the same
  * one, let the last run `close` (may be NULL; its arg is NULL, what it needs is in the seats'
  * details). False: the step is broken and ctx has the error.
  */
-bool coi_meet(co_context *ctx, coi_meeting_kind kind, co_value *value, void *detail,
-              coi_close_fn close);
+bool coi_rendezvous(co_context *ctx, coi_rendezvous_kind kind, co_value *value, void *detail,
+                    coi_close_fn close);
 /*
- * Leave a meeting together: who shares work or details with the others after coi_meet calls this
- * before it gives them up, on success and on failure, even if the step broke meanwhile. False: it
- * did, and ctx has the error.
+ * Leave a meeting together: who shares work or details with the others after coi_rendezvous calls
+ * this before it gives them up, on success and on failure, even if the step broke meanwhile. False:
+ * it did, and ctx has the error.
  */
-bool coi_part(co_context *ctx);
+bool coi_rendezvous_leave(co_context *ctx);
 /* The context of a local replica of a step (run.c). */
 co_context *coi_replica_context(coi_step *step, int local_replica);
 /* End the step for all replicas with the error of ctx. */
@@ -287,7 +288,7 @@ coi_is_broken(const coi_step *step)
     return (atomic_load_explicit(&step->barrier, memory_order_acquire) & COI_BROKEN) != 0;
 }
 /* A replica has returned: those who wait for it learn so. */
-void coi_finish(co_context *ctx);
+void coi_replica_finished(co_context *ctx);
 /* Take the step's error into ctx, if it has none of its own; the payload stays with the step. */
 void coi_take_step_error(co_context *ctx, coi_step *step);
 /* How often replicas, the merge function and runs inside it called into the library: unchanged
@@ -295,10 +296,10 @@ void coi_take_step_error(co_context *ctx, coi_step *step);
 uint64_t coi_step_progress(coi_step *step);
 /* Break the step because replicas that have not returned execute nothing. */
 void coi_report_unfinished(coi_step *step);
-static inline coi_seat *
-coi_my_seat(co_context *ctx)
+static inline coi_rendezvous_slot *
+coi_my_slot(co_context *ctx)
 {
-    return &ctx->mode.step->seats[ctx->mode.local_replica];
+    return &ctx->mode.step->slots[ctx->mode.local_replica];
 }
 void coi_wait_turn(co_context *ctx);
 /*
@@ -312,7 +313,7 @@ coi_wait_replicas(coi_event *event, unsigned seen, coi_waiting *waiting, int tim
     return coi_event_wait_spinning(event, seen, waiting, 5 * waiting->spin_us, timeout_ms);
 }
 /* Idle crews go with their strategy (run.c). */
-void coi_crews_free(co_strategy *strategy);
+void coi_replica_threads_free(co_strategy *strategy);
 
 /* --- merge.c --- */
 
@@ -321,21 +322,21 @@ typedef co_value *(*coi_merge_body)(co_context *parent, co_strategy *strategy, c
                                     void *arg);
 /* Meet, let replica 0 run `body` (with its own arg), take away this replica's part: a reference.
  * `check` (may be NULL) compares the args of the replicas, which are the details of their seats. */
-co_value *coi_merge(co_context *ctx, coi_meeting_kind kind, co_value *args, coi_close_fn check,
+co_value *coi_merge(co_context *ctx, coi_rendezvous_kind kind, co_value *args, coi_close_fn check,
                     coi_merge_body body, void *arg);
 
 /* --- group.c --- */
 
 /* Merge the values of n local replicas by DV-GROUP; a reference. `kind` is that of bundles; always:
- * wrap equal leaves too. NULL with an error (CO_ASSERTION where structures differ). */
-co_value *coi_group_values(co_context *ctx, const co_strategy *strategy, co_value *const *values,
-                           int n, co_kind kind, bool always);
+ * wrap equal leaves too. NULL with an error (CO_ASSERTION_ERROR where structures differ). */
+co_value *coi_regroup(co_context *ctx, const co_strategy *strategy, co_value *const *values, int n,
+                      co_kind kind, bool always);
 /* The structure with bundles replaced by their component; a reference, the same handle if there are
- * none. CO_VALUE for a bundle that has not a component for each local replica. */
+ * none. CO_VALUE_ERROR for a bundle that has not a component for each local replica. */
 co_value *coi_select_all(co_context *ctx, const co_strategy *strategy, co_value *structure,
                          int local_replica);
 /* That check alone, over a structure. */
-bool coi_check_bundles(co_context *ctx, const co_strategy *strategy, const co_value *structure);
+bool coi_check_per_replica(co_context *ctx, const co_strategy *strategy, const co_value *structure);
 /* What the first bundle of a structure that knows them says. */
 coi_examples coi_find_examples(const co_value *structure, int local_replica);
 
@@ -343,7 +344,7 @@ coi_examples coi_find_examples(const co_value *structure, int local_replica);
 
 /* Reduce one leaf from the local components (tensors of one dtype and shape; n of them) over all
  * replicas of all workers. A reference on the device of ctx. */
-co_value *coi_reduce_tensors(co_context *ctx, co_strategy *strategy, coi_meeting_kind kind,
+co_value *coi_reduce_tensors(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind kind,
                              co_reduce_op op, co_value *const *parts);
 /* co_reduce without its checks and hooks: a value of the block. */
 co_value *coi_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
@@ -356,7 +357,7 @@ bool coi_record_collective(co_context *ctx, bool gather, int32_t how, co_value *
                            co_value *result);
 /* S-REDUCE-19: bools and strings are not. */
 bool coi_check_reducible(co_context *ctx, const co_value *tensor);
-/* Indexed slices are concatenated, which is a sum: CO_NOT_IMPLEMENTED for MIN, MAX and PROD. */
+/* Indexed slices are concatenated, which is a sum: CO_UNIMPLEMENTED for MIN, MAX and PROD. */
 bool coi_check_slices_op(co_context *ctx, co_reduce_op op);
 /* S-REDUCE-8: the dtype of a mean. */
 co_dtype coi_mean_dtype(co_dtype dtype);
@@ -368,7 +369,7 @@ struct coi_variable_spec;
  * reference. */
 co_value *coi_distributed_variable(co_context *ctx, const struct coi_variable_spec *spec,
                                    co_value *const *components, size_t n);
-/* VAR-NEW-8: a variable is not used under another strategy. CO_RUNTIME naming both. */
+/* VAR-NEW-8: a variable is not used under another strategy. CO_RUNTIME_ERROR naming both. */
 bool coi_check_owner(co_context *ctx, const coi_variable *variable, const co_strategy *used_by);
 
 /* What ranks must agree on, as a number: begin with COI_SIGNATURE, and add what it is made of. */
@@ -390,8 +391,8 @@ coi_sign_tensor(uint64_t signature, const co_value *tensor, int but)
 
 /* --- input.c --- */
 
-/* DS-ITER-4: who may ask for the next element. CO_VALUE in a replica, CO_RUNTIME under another
- * strategy. */
+/* DS-ITER-4: who may ask for the next element. CO_VALUE_ERROR in a replica, CO_RUNTIME_ERROR under
+ * another strategy. */
 bool coi_check_input_mode(co_context *ctx, const co_strategy *strategy);
 /* What a dataset function of this worker learns. */
 co_input_context coi_input_context_of(const co_strategy *strategy);
@@ -416,18 +417,18 @@ void coi_workers_end(co_context *ctx, co_strategy *strategy);
 /*
  * Say hello at a collective and check that all ranks are at the same one; `numbers` (may be NULL,
  * one per rank) receives each rank's `number`. False with an error in ctx that names rank, place
- * and both sides. True: data may flow, and coi_workers_moved must follow.
+ * and both sides. True: data may flow, and coi_workers_done must follow.
  */
-bool coi_workers_meet(co_context *ctx, co_strategy *strategy, coi_meeting_kind what,
-                      uint64_t signature, const char *text, int64_t number, int64_t *numbers);
+bool coi_workers_handshake(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind what,
+                           uint64_t signature, const char *text, int64_t number, int64_t *numbers);
 /* A collective that is its hellos alone: *number becomes the sum of those of all workers. */
-bool coi_workers_add(co_context *ctx, co_strategy *strategy, coi_meeting_kind what,
+bool coi_workers_add(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind what,
                      const char *text, int64_t *number);
 /* The collective is over, or failed with the error of ctx, which this completes. Returns ok. */
-bool coi_workers_moved(co_context *ctx, co_strategy *strategy, bool ok);
+bool coi_workers_done(co_context *ctx, co_strategy *strategy, bool ok);
 /* Outside a run: this rank fails instead of coming to the next collective, with the error of
  * ctx. */
-void coi_workers_excuse(co_context *ctx, co_strategy *strategy);
+void coi_workers_abort(co_context *ctx, co_strategy *strategy);
 /* How long to wait for a peer, as the transports want it. */
 static inline int
 coi_timeout(const co_strategy *strategy)
@@ -436,28 +437,28 @@ coi_timeout(const co_strategy *strategy)
 }
 /* --- communication.c --- */
 
-/* Options as given to a call or a strategy: CO_VALUE for fields out of range (CO-1). `all` receives
- * them. */
+/* Options as given to a call or a strategy: CO_VALUE_ERROR for fields out of range (CO-1). `all`
+ * receives them. */
 bool coi_take_communication(co_context *ctx, co_communication_options *all,
                             const co_communication_options *options, int position);
 /* The fields of options that are not the default, over what there is (CO-2). */
-void coi_set_travel(coi_travel *travel, const co_communication_options *options);
+void coi_comm_options_set(coi_comm_options *comm, const co_communication_options *options);
 /* For the call that is made on ctx, until it ends with ctx->travel = NULL; `travel` lives as
  * long. */
-void coi_travel_begin(co_context *ctx, const co_strategy *strategy,
-                      const co_communication_options *options, coi_travel *travel);
+void coi_comm_options_begin(co_context *ctx, const co_strategy *strategy,
+                            const co_communication_options *options, coi_comm_options *comm);
 /* Of the call, or else of the strategy. */
-static inline const coi_travel *
-coi_travel_of(const co_context *ctx, const co_strategy *strategy)
+static inline const coi_comm_options *
+coi_comm_options_of(const co_context *ctx, const co_strategy *strategy)
 {
-    return ctx->travel != NULL ? ctx->travel : &strategy->travel;
+    return ctx->comm != NULL ? ctx->comm : &strategy->comm;
 }
 /* The algorithm: as asked for, or by the types of the devices (MIR-CDO-1). */
 co_cross_device_ops coi_cross_device_ops(const co_strategy *strategy);
 
 /* The tensors of all workers, concatenated along axis: a value of ctx's block. Dimensions other
  * than axis agree. */
-co_value *coi_workers_concat(co_context *ctx, co_strategy *strategy, coi_meeting_kind what,
+co_value *coi_workers_concat(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind what,
                              co_value *tensor, int axis);
 /* After a collective failed: let a value live on that the transport may still write to. */
 void coi_workers_hold(const co_strategy *strategy, co_value *value);

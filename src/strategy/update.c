@@ -42,7 +42,8 @@ call_one(co_context *ctx, co_strategy *strategy, const updating *u, int i, co_va
     co_value       *mine, *result = NULL, *variable = u->variable;
     coi_device_name device;
 
-    if (strategy->policy->bundles && variable != NULL) /* it is distributed: co_update looked */
+    if (strategy->policy->wraps_values &&
+        variable != NULL) /* it is distributed: co_update looked */
         variable = variable->u.variable->components[i];
     if (u->devices != NULL) {
         if (coi_resolve_name(ctx, u->devices->u.items.items[i]->u.string.data, &device) != CO_OK)
@@ -54,7 +55,8 @@ call_one(co_context *ctx, co_strategy *strategy, const updating *u, int i, co_va
     } else if (!strategy->policy->is_default) {
         device = strategy->devices[i];
     }
-    mine = strategy->policy->bundles ? coi_give(ctx, coi_select_all(ctx, strategy, args, i)) : args;
+    mine = strategy->policy->wraps_values ? coi_give(ctx, coi_select_all(ctx, strategy, args, i))
+                                          : args;
     if (mine == NULL)
         return NULL;
     if (enter_update(ctx, strategy, i, strategy->policy->is_default ? NULL : &device))
@@ -74,9 +76,9 @@ static co_value *
 grouped_leaf(co_context *ctx, co_value *leaf, void *unused)
 {
     (void)unused;
-    for (size_t i = 0; leaf->kind == CO_KIND_MIRRORED && i < leaf->u.bundle.n; ++i)
-        if (leaf->u.bundle.items[i]->kind != CO_KIND_TENSOR &&
-            leaf->u.bundle.items[i]->kind != CO_KIND_VARIABLE)
+    for (size_t i = 0; leaf->kind == CO_KIND_MIRRORED && i < leaf->u.per_replica.n; ++i)
+        if (leaf->u.per_replica.items[i]->kind != CO_KIND_TENSOR &&
+            leaf->u.per_replica.items[i]->kind != CO_KIND_VARIABLE)
             return co_none(ctx);
     return coi_own_ref(ctx, leaf);
 }
@@ -88,15 +90,15 @@ tuple_leaf(co_context *ctx, co_value *leaf, void *unused)
     (void)unused;
     if (leaf->kind == CO_KIND_VARIABLE) /* they gave the components of one */
         return co_tuple(ctx, leaf->u.variable->components, leaf->u.variable->num_components);
-    return co_tuple(ctx, leaf->u.bundle.items, leaf->u.bundle.n);
+    return co_tuple(ctx, leaf->u.per_replica.items, leaf->u.per_replica.n);
 }
 
 static co_value *
 merge_results(co_context *ctx, const co_strategy *strategy, const updating *u,
               co_value *const *results, size_t n)
 {
-    co_value *merged = coi_give(ctx, coi_group_values(ctx, strategy, results, (int)n,
-                                                      CO_KIND_MIRRORED, !u->group));
+    co_value *merged = coi_give(ctx, coi_regroup(ctx, strategy, results, (int)n, CO_KIND_MIRRORED,
+                                                 !u->group));
 
     if (merged == NULL || (u->group && n == 1))
         return merged;
@@ -128,12 +130,12 @@ static co_value *
 update_all(co_context *ctx, co_strategy *strategy, const updating *u, co_value *args)
 {
     co_value *results[COI_MAX_LOCAL_REPLICAS], *merged;
-    size_t    n = u->devices != NULL          ? u->devices->u.items.n
-                  : strategy->policy->bundles ? (size_t)strategy->num_local
-                                              : 1;
+    size_t    n = u->devices != NULL               ? u->devices->u.items.n
+                  : strategy->policy->wraps_values ? (size_t)strategy->num_local
+                                                   : 1;
 
     if (n > COI_MAX_LOCAL_REPLICAS || n == 0) {
-        coi_fail(ctx, CO_VALUE,
+        coi_fail(ctx, CO_VALUE_ERROR,
                  "argument 3 (devices) of update_non_slot holds %zu devices; give from 1 to %d", n,
                  COI_MAX_LOCAL_REPLICAS);
         return NULL;
@@ -156,16 +158,16 @@ update_merged(co_context *ctx, co_strategy *strategy, co_value *args, void *arg)
 static bool
 same_update(co_context *ctx, coi_step *step, void *unused)
 {
-    const updating *a = step->seats[0].detail;
+    const updating *a = step->slots[0].detail;
 
     (void)unused;
     for (int i = 1; i < step->n; ++i) {
-        const updating *b = step->seats[i].detail;
+        const updating *b = step->slots[i].detail;
 
         if (a->variable == b->variable)
             continue;
         coi_fail(
-            ctx, CO_RUNTIME,
+            ctx, CO_RUNTIME_ERROR,
             "replicas disagree: replica %d updates variable '%.100s' and replica %d '%.100s'; all replicas must make the same updates in the same order",
             step->strategy->first_local, a->variable->u.variable->name,
             step->strategy->first_local + i, b->variable->u.variable->name);
@@ -180,7 +182,8 @@ check_update(co_context *ctx, co_strategy *strategy, const void *fn, co_value *a
     if (!coi_check_strategy(ctx, strategy, 2))
         return false;
     if (fn == NULL) {
-        coi_fail(ctx, CO_TYPE, "argument 4 (fn) of %s is NULL; it must be a function", ctx->call);
+        coi_fail(ctx, CO_TYPE_ERROR, "argument 4 (fn) of %s is NULL; it must be a function",
+                 ctx->call);
         return false;
     }
     return coi_check_value(ctx, args, 5, "args");
@@ -197,33 +200,34 @@ co_update(co_context *ctx, co_strategy *strategy, co_value *variable, co_update_
     if (!check_update(ctx, strategy, fn != NULL ? &u : NULL, args) ||
         !coi_check_value(ctx, variable, 3, "variable"))
         return NULL;
-    if (strategy->policy->bundles &&
+    if (strategy->policy->wraps_values &&
         (variable->kind != CO_KIND_VARIABLE || variable->u.variable->components == NULL)) {
-        coi_fail(ctx, CO_ASSERTION,
+        coi_fail(ctx, CO_ASSERTION_ERROR,
                  "argument 3 (variable) of update is not a distributed variable; only those that "
                  "were made under the strategy have components to update");
         return NULL;
     }
-    if (strategy->policy->bundles && !coi_check_owner(ctx, variable->u.variable, strategy))
+    if (strategy->policy->wraps_values && !coi_check_owner(ctx, variable->u.variable, strategy))
         return NULL;
     if (ctx->mode.step == NULL || ctx->mode.cross || ctx->mode.strategy != strategy ||
-        !strategy->policy->bundles) {
-        if (strategy->policy->bundles && !coi_check_cross(ctx, strategy))
+        !strategy->policy->wraps_values) {
+        if (strategy->policy->wraps_values && !coi_check_cross(ctx, strategy))
             return NULL;
         return update_all(ctx, strategy, &u, args);
     }
-    result = coi_merge(ctx, COI_MEET_UPDATE, args, same_update, update_merged, &u); /* EXT-UPD-6 */
+    result = coi_merge(ctx, COI_RENDEZVOUS_UPDATE, args, same_update, update_merged,
+                       &u); /* EXT-UPD-6 */
     return result != NULL ? coi_own(ctx, result) : NULL;
 }
 
 static bool
 check_devices(co_context *ctx, const co_strategy *strategy, const co_value *devices)
 {
-    if (!strategy->policy->bundles)
+    if (!strategy->policy->wraps_values)
         return true; /* ignored (OD-EXT-5) */
     if (devices->kind != CO_KIND_TUPLE) {
         coi_fail(
-            ctx, CO_ASSERTION,
+            ctx, CO_ASSERTION_ERROR,
             "argument 3 (devices) of update_non_slot is a %s; it must be a tuple of names, as co_non_slot_devices gives it",
             co_kind_name((co_kind)devices->kind));
         return false;
@@ -231,7 +235,7 @@ check_devices(co_context *ctx, const co_strategy *strategy, const co_value *devi
     for (size_t i = 0; i < devices->u.items.n; ++i)
         if (devices->u.items.items[i]->kind != CO_KIND_STRING) {
             coi_fail(
-                ctx, CO_VALUE,
+                ctx, CO_VALUE_ERROR,
                 "device %zu of argument 3 (devices) of update_non_slot is a %s; it must be the name of a device, as co_worker_devices gives them",
                 i, co_kind_name((co_kind)devices->u.items.items[i]->kind));
             return false;
@@ -250,7 +254,7 @@ co_update_non_slot(co_context *ctx, co_strategy *strategy, co_value *devices, co
         !coi_check_value(ctx, devices, 3, "devices") || !coi_check_cross(ctx, strategy) ||
         !check_devices(ctx, strategy, devices))
         return NULL;
-    if (strategy->policy->bundles)
+    if (strategy->policy->wraps_values)
         u.devices = devices;
     return update_all(ctx, strategy, &u, args);
 }
@@ -302,7 +306,7 @@ check_colocate(co_context *ctx, co_strategy *strategy, co_value *variable)
         return false;
     if (ctx->mode.strategy != (strategy->policy->is_default ? NULL : strategy)) {
         coi_fail(
-            ctx, CO_RUNTIME,
+            ctx, CO_RUNTIME_ERROR,
             "colocate_begin of %s is called where another strategy is current; enter its scope",
             coi_strategy_text(strategy, text));
         return false;
@@ -310,7 +314,7 @@ check_colocate(co_context *ctx, co_strategy *strategy, co_value *variable)
     if (variable->kind != CO_KIND_VARIABLE ||
         variable->u.variable->strategy != ctx->mode.strategy) {
         coi_fail(
-            ctx, CO_VALUE,
+            ctx, CO_VALUE_ERROR,
             "argument 3 (variable) of colocate_begin is not a variable of %s; give one that was made under it",
             coi_strategy_text(strategy, text));
         return false;
@@ -351,7 +355,7 @@ co_colocate_end(co_context *ctx)
     }
     if (ctx->num_entries == 0 || ctx->entries[ctx->num_entries - 1].kind != COI_ENTRY_COLOCATE) {
         coi_fail(
-            ctx, CO_RUNTIME,
+            ctx, CO_RUNTIME_ERROR,
             "no colocation is innermost here; scopes are left in the reverse order of entering");
         return;
     }

@@ -4,7 +4,7 @@
  * ranks that are not in step find out here, before anything is sent, and each gets an error that
  * names both sides. Without a group nothing happens.
  */
-#include "ops/op.h"
+#include "ops/engine/op.h"
 #include "strategy/strategy.h"
 
 #include <stdio.h>
@@ -85,47 +85,50 @@ give_turn(co_strategy *strategy)
 /* --- hellos --- */
 
 static void
-fill_hello(co_context *ctx, const co_strategy *strategy, coi_hello_kind kind, coi_hello *hello)
+fill_handshake(co_context *ctx, const co_strategy *strategy, coi_handshake_kind kind,
+               coi_handshake *handshake)
 {
-    memset(hello, 0, sizeof(*hello));
-    hello->kind = (uint32_t)kind;
-    hello->epoch = atomic_load(&strategy->epoch);
-    hello->sequence = strategy->sequence;
-    hello->replica = -1;
+    memset(handshake, 0, sizeof(*handshake));
+    handshake->kind = (uint32_t)kind;
+    handshake->epoch = atomic_load(&strategy->epoch);
+    handshake->sequence = strategy->sequence;
+    handshake->replica = -1;
     if (ctx->site.file != NULL)
-        snprintf(hello->site, sizeof(hello->site), "%.60s:%d", ctx->site.file, ctx->site.line);
+        snprintf(handshake->site, sizeof(handshake->site), "%.60s:%d", ctx->site.file,
+                 ctx->site.line);
 }
 
 /* Tell the others how a run of this epoch ended: well, or with the error of ctx. */
 static void
-announce(co_context *ctx, co_strategy *strategy)
+notify(co_context *ctx, co_strategy *strategy)
 {
-    coi_hello hello;
+    coi_handshake handshake;
 
     if (ctx->error.code == CO_OK) {
-        fill_hello(ctx, strategy, COI_HELLO_RUN_END, &hello);
+        fill_handshake(ctx, strategy, COI_HANDSHAKE_RUN_END, &handshake);
     } else {
-        fill_hello(ctx, strategy, COI_HELLO_FAILED, &hello);
-        hello.code = (int32_t)ctx->error.code;
-        hello.number = (int64_t)strategy->delivered + 1;
-        hello.replica = ctx->error.replica;
-        snprintf(hello.text, sizeof(hello.text), "%.*s", (int)sizeof(hello.text) - 1,
+        fill_handshake(ctx, strategy, COI_HANDSHAKE_FAILED, &handshake);
+        handshake.code = (int32_t)ctx->error.code;
+        handshake.number = (int64_t)strategy->delivered + 1;
+        handshake.replica = ctx->error.replica;
+        snprintf(handshake.text, sizeof(handshake.text), "%.*s", (int)sizeof(handshake.text) - 1,
                  ctx->error.message);
         if (ctx->error.file != NULL)
-            snprintf(hello.site, sizeof(hello.site), "%.60s:%d", ctx->error.file, ctx->error.line);
+            snprintf(handshake.site, sizeof(handshake.site), "%.60s:%d", ctx->error.file,
+                     ctx->error.line);
     }
-    strategy->group->transport->announce(strategy->group, &hello);
+    strategy->group->transport->notify(strategy->group, &handshake);
 }
 
 void
 coi_workers_end(co_context *ctx, co_strategy *strategy)
 {
-    announce(ctx, strategy);
+    notify(ctx, strategy);
     give_turn(strategy);
 }
 
 void
-coi_workers_excuse(co_context *ctx, co_strategy *strategy)
+coi_workers_abort(co_context *ctx, co_strategy *strategy)
 {
     if (is_inside(ctx, strategy) || !coi_workers_begin(ctx, strategy, NULL))
         return; /* the end of the run says so */
@@ -133,35 +136,36 @@ coi_workers_excuse(co_context *ctx, co_strategy *strategy)
 }
 
 static bool
-peer_failed(co_context *ctx, int rank, const coi_hello *hello)
+peer_failed(co_context *ctx, int rank, const coi_handshake *handshake)
 {
-    if (hello->what != COI_MEET_NONE)
-        ctx->call = coi_meeting_name((coi_meeting_kind)hello->what);
-    coi_fail(ctx, (co_code)hello->code, "rank %d failed%s%s: %s", rank,
-             hello->site[0] != '\0' ? " at " : "", hello->site, hello->text);
+    if (handshake->what != COI_RENDEZVOUS_NONE)
+        ctx->call = coi_rendezvous_name((coi_rendezvous_kind)handshake->what);
+    coi_fail(ctx, (co_code)handshake->code, "rank %d failed%s%s: %s", rank,
+             handshake->site[0] != '\0' ? " at " : "", handshake->site, handshake->text);
     return false;
 }
 
 /* "all_reduce of float32 [2], meeting 3 of run 7, at step.c:41" */
 #define PLACE_TEXT 400
 static const char *
-place_text(const coi_hello *hello, char out[PLACE_TEXT])
+place_text(const coi_handshake *handshake, char out[PLACE_TEXT])
 {
     snprintf(out, PLACE_TEXT, "%s%s%s, meeting %llu of run %llu%s%s",
-             coi_meeting_name((coi_meeting_kind)hello->what), hello->text[0] != '\0' ? " of " : "",
-             hello->text, (unsigned long long)hello->sequence, (unsigned long long)hello->epoch,
-             hello->site[0] != '\0' ? ", at " : "", hello->site);
+             coi_rendezvous_name((coi_rendezvous_kind)handshake->what),
+             handshake->text[0] != '\0' ? " of " : "", handshake->text,
+             (unsigned long long)handshake->sequence, (unsigned long long)handshake->epoch,
+             handshake->site[0] != '\0' ? ", at " : "", handshake->site);
     return out;
 }
 
 static bool
-out_of_step(co_context *ctx, int rank, const coi_hello *mine, const coi_hello *other)
+out_of_step(co_context *ctx, int rank, const coi_handshake *mine, const coi_handshake *other)
 {
     char theirs[PLACE_TEXT], ours[PLACE_TEXT];
-    bool ended = other->kind == COI_HELLO_RUN_END;
+    bool ended = other->kind == COI_HANDSHAKE_RUN_END;
 
     coi_fail(
-        ctx, CO_RUNTIME,
+        ctx, CO_RUNTIME_ERROR,
         "ranks disagree: rank %d is in %s, and rank %d %s%s; all ranks must make the same calls in the same order",
         ctx->rank, place_text(mine, ours), rank, ended ? "has ended this run without it" : "is in ",
         ended ? "" : place_text(other, theirs));
@@ -169,18 +173,18 @@ out_of_step(co_context *ctx, int rank, const coi_hello *mine, const coi_hello *o
 }
 
 static bool
-compare_hellos(co_context *ctx, const co_strategy *strategy, const coi_hello *mine,
-               const coi_hello *all)
+compare_handshakes(co_context *ctx, const co_strategy *strategy, const coi_handshake *mine,
+                   const coi_handshake *all)
 {
     for (int r = 0; r < strategy->num_workers; ++r)
-        if (r != strategy->worker && all[r].kind == COI_HELLO_FAILED)
+        if (r != strategy->worker && all[r].kind == COI_HANDSHAKE_FAILED)
             return peer_failed(ctx, r, &all[r]);
     for (int r = 0; r < strategy->num_workers; ++r) {
-        const coi_hello *other = &all[r];
+        const coi_handshake *other = &all[r];
 
         if (r == strategy->worker)
             continue;
-        if (other->kind != COI_HELLO_COLLECTIVE || other->epoch != mine->epoch ||
+        if (other->kind != COI_HANDSHAKE_COLLECTIVE || other->epoch != mine->epoch ||
             other->sequence != mine->sequence || other->what != mine->what)
             return out_of_step(ctx, r, mine, other);
         if (other->signature != mine->signature) {
@@ -190,7 +194,7 @@ compare_hellos(co_context *ctx, const co_strategy *strategy, const coi_hello *mi
                               other->number != mine->number;
 
             coi_fail(
-                ctx, structures ? CO_ASSERTION : CO_INVALID_ARGUMENT,
+                ctx, structures ? CO_ASSERTION_ERROR : CO_INVALID_ARGUMENT,
                 "ranks disagree: rank %d brings %s, and rank %d brings %s; all ranks must bring the same dtypes and shapes",
                 ctx->rank, place_text(mine, ours), r, place_text(other, theirs));
             return false;
@@ -200,13 +204,13 @@ compare_hellos(co_context *ctx, const co_strategy *strategy, const coi_hello *mi
 }
 
 static bool
-has_said_hello(const void *arg, int rank)
+has_sent_handshake(const void *arg, int rank)
 {
-    return ((const coi_hello *)arg)[rank].kind == COI_HELLO_COLLECTIVE;
+    return ((const coi_handshake *)arg)[rank].kind == COI_HANDSHAKE_COLLECTIVE;
 }
 
 static void
-begin_flight(const co_context *ctx, co_strategy *strategy, const coi_hello *mine)
+begin_flight(const co_context *ctx, co_strategy *strategy, const coi_handshake *mine)
 {
     strategy->flight = coi_flight_begin(strategy->recorder,
                                         &(coi_flight){ .epoch = mine->epoch,
@@ -224,7 +228,7 @@ leave(co_context *ctx, co_strategy *strategy)
     if (is_inside(ctx, strategy))
         return;
     if (ctx->error.code != CO_OK) {
-        announce(ctx, strategy);
+        notify(ctx, strategy);
         if (coi_flight_take_trouble(strategy->recorder))
             coi_flight_report(strategy);
     }
@@ -233,32 +237,32 @@ leave(co_context *ctx, co_strategy *strategy)
 
 /* Give mine, get all, and compare. */
 static bool
-exchange(co_context *ctx, co_strategy *strategy, const coi_hello *mine, coi_hello *all)
+exchange(co_context *ctx, co_strategy *strategy, const coi_handshake *mine, coi_handshake *all)
 {
     bool ok = strategy->group->transport->exchange(strategy->group, mine, all,
-                                                   coi_travel_of(ctx, strategy)->timeout_ms,
+                                                   coi_comm_options_of(ctx, strategy)->timeout_ms,
                                                    coi_err(ctx)) == CO_OK;
 
     if (!ok)
         coi_failed(ctx);
-    ok = ok && compare_hellos(ctx, strategy, mine, all);
+    ok = ok && compare_handshakes(ctx, strategy, mine, all);
     if (ok) {
         coi_flight_met(strategy->recorder, strategy->flight);
     } else {
         coi_flight_cut(strategy->recorder, strategy->flight, ctx->error.code, strategy->num_workers,
-                       has_said_hello, all);
+                       has_sent_handshake, all);
         coi_flight_trouble(strategy->recorder);
     }
     return ok;
 }
 
 bool
-coi_workers_meet(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, uint64_t signature,
-                 const char *text, int64_t number, int64_t *numbers)
+coi_workers_handshake(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind what,
+                      uint64_t signature, const char *text, int64_t number, int64_t *numbers)
 {
-    coi_hello mine, *all;
-    size_t    nbytes = (size_t)strategy->num_workers * sizeof(*all), at;
-    bool      ok;
+    coi_handshake mine, *all;
+    size_t        nbytes = (size_t)strategy->num_workers * sizeof(*all), at;
+    bool          ok;
 
     if (strategy->group == NULL)
         return true;
@@ -267,18 +271,18 @@ coi_workers_meet(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, 
     atomic_fetch_add(&strategy->turn_ticks, 1);
     coi_tick(ctx);
     ++strategy->sequence;
-    fill_hello(ctx, strategy, COI_HELLO_COLLECTIVE, &mine);
+    fill_handshake(ctx, strategy, COI_HANDSHAKE_COLLECTIVE, &mine);
     mine.what = (uint32_t)what;
     mine.number = number;
     /* Messages are cut alike or not at all, so advice belongs to what is compared. */
-    mine.signature = signature ^ ((uint64_t)coi_travel_of(ctx, strategy)->bytes_per_pack * 2 +
-                                  (uint64_t)coi_travel_of(ctx, strategy)->in_ring) *
+    mine.signature = signature ^ ((uint64_t)coi_comm_options_of(ctx, strategy)->bytes_per_pack * 2 +
+                                  (uint64_t)coi_comm_options_of(ctx, strategy)->in_ring) *
                                      UINT64_C(0x9E3779B97F4A7C15);
     at = (size_t)snprintf(mine.text, sizeof(mine.text), "%.150s", text);
-    if (coi_travel_of(ctx, strategy)->bytes_per_pack > 0)
+    if (coi_comm_options_of(ctx, strategy)->bytes_per_pack > 0)
         at += (size_t)snprintf(mine.text + at, sizeof(mine.text) - at, " in packs of %zu bytes",
-                               coi_travel_of(ctx, strategy)->bytes_per_pack);
-    if (coi_travel_of(ctx, strategy)->in_ring)
+                               coi_comm_options_of(ctx, strategy)->bytes_per_pack);
+    if (coi_comm_options_of(ctx, strategy)->in_ring)
         snprintf(mine.text + at, sizeof(mine.text) - at, " in a ring");
     all = coi_small_alloc(&ctx->heap, nbytes);
     if (all == NULL) {
@@ -299,7 +303,7 @@ coi_workers_meet(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, 
 }
 
 bool
-coi_workers_moved(co_context *ctx, co_strategy *strategy, bool ok)
+coi_workers_done(co_context *ctx, co_strategy *strategy, bool ok)
 {
     if (!ok)
         coi_failed(ctx);
@@ -331,7 +335,7 @@ coi_workers_broadcast(co_context *ctx, co_strategy *strategy, co_value *tensor)
     if (strategy->group == NULL)
         return tensor;
     if (tensor->dtype == CO_STRING) { /* on all workers alike, so none waits for another */
-        coi_fail(ctx, CO_NOT_IMPLEMENTED,
+        coi_fail(ctx, CO_UNIMPLEMENTED,
                  "strings are not sent between workers; keep them in variables outside the scope");
         return NULL;
     }
@@ -340,13 +344,14 @@ coi_workers_broadcast(co_context *ctx, co_strategy *strategy, co_value *tensor)
     snprintf(text, sizeof(text), "%s %s", co_dtype_name((co_dtype)tensor->dtype),
              coi_shape_text(tensor->u.tensor.dims, tensor->ndim, shape));
     if (copy == NULL ||
-        !coi_workers_meet(ctx, strategy, COI_MEET_BROADCAST,
-                          coi_sign_tensor(COI_SIGNATURE, tensor, -1), text, 0, NULL))
+        !coi_workers_handshake(ctx, strategy, COI_RENDEZVOUS_BROADCAST,
+                               coi_sign_tensor(COI_SIGNATURE, tensor, -1), text, 0, NULL))
         return NULL;
-    if (coi_workers_moved(
-            ctx, strategy,
-            coi_group_broadcast(strategy->group, copy->u.tensor.data, coi_tensor_nbytes(copy), 0,
-                                coi_travel_of(ctx, strategy)->timeout_ms, coi_err(ctx)) == CO_OK))
+    if (coi_workers_done(ctx, strategy,
+                         coi_group_broadcast(strategy->group, copy->u.tensor.data,
+                                             coi_tensor_nbytes(copy), 0,
+                                             coi_comm_options_of(ctx, strategy)->timeout_ms,
+                                             coi_err(ctx)) == CO_OK))
         return copy;
     coi_workers_hold(strategy, copy);
     return NULL;
@@ -373,7 +378,7 @@ room_for_all(co_context *ctx, co_strategy *strategy, size_t size)
     if (room == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for what %d workers bring",
                  strategy->num_workers);
-        coi_workers_excuse(ctx, strategy);
+        coi_workers_abort(ctx, strategy);
     }
     return room;
 }
@@ -385,7 +390,7 @@ drop_room(co_context *ctx, const co_strategy *strategy, void *room, size_t size)
 }
 
 bool
-coi_workers_add(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, const char *text,
+coi_workers_add(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind what, const char *text,
                 int64_t *number)
 {
     int64_t *numbers;
@@ -396,8 +401,8 @@ coi_workers_add(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, c
     numbers = room_for_all(ctx, strategy, sizeof(*numbers));
     if (numbers == NULL)
         return false;
-    ok = coi_workers_meet(ctx, strategy, what, 0, text, *number, numbers) &&
-         coi_workers_moved(ctx, strategy, true);
+    ok = coi_workers_handshake(ctx, strategy, what, 0, text, *number, numbers) &&
+         coi_workers_done(ctx, strategy, true);
     *number = 0;
     for (int r = 0; ok && r < strategy->num_workers; ++r)
         *number += numbers[r];
@@ -416,12 +421,13 @@ gather_bytes(co_context *ctx, co_strategy *strategy, const co_value *mine, const
 
     if (all == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to gather %zu bytes", total);
-        coi_workers_moved(ctx, strategy, false);
+        coi_workers_done(ctx, strategy, false);
         return NULL;
     }
     ok = coi_group_all_gather(strategy->group, mine->u.tensor.data, nbytes, all,
-                              coi_travel_of(ctx, strategy)->timeout_ms, coi_err(ctx)) == CO_OK;
-    if (coi_workers_moved(ctx, strategy, ok))
+                              coi_comm_options_of(ctx, strategy)->timeout_ms,
+                              coi_err(ctx)) == CO_OK;
+    if (coi_workers_done(ctx, strategy, ok))
         return all;
     if (!strategy->group->holding) /* else it is not ours any more */
         coi_small_free(&ctx->heap, all, total + 1);
@@ -431,7 +437,7 @@ gather_bytes(co_context *ctx, co_strategy *strategy, const co_value *mine, const
 /* Meet, gather, and concatenate: a value of ctx's block. Three arrays lie in one room of 3 words
  * for each worker. */
 static co_value *
-concat_in(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, const co_value *mine,
+concat_in(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind what, const co_value *mine,
           int axis, void *room)
 {
     int64_t    *lengths = room;
@@ -440,9 +446,9 @@ concat_in(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, const c
     char        text[COI_SHAPE_TEXT], *all;
     const char *from;
 
-    if (!coi_workers_meet(ctx, strategy, what, coi_sign_tensor(COI_SIGNATURE, mine, axis),
-                          coi_shape_text(mine->u.tensor.dims, mine->ndim, text),
-                          mine->u.tensor.dims[axis], lengths))
+    if (!coi_workers_handshake(ctx, strategy, what, coi_sign_tensor(COI_SIGNATURE, mine, axis),
+                               coi_shape_text(mine->u.tensor.dims, mine->ndim, text),
+                               mine->u.tensor.dims[axis], lengths))
         return NULL;
     row = coi_dtypes[mine->dtype].size;
     for (int d = 0; d < mine->ndim; ++d)
@@ -462,7 +468,7 @@ concat_in(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, const c
 }
 
 co_value *
-coi_workers_concat(co_context *ctx, co_strategy *strategy, coi_meeting_kind what, co_value *mine,
+coi_workers_concat(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind what, co_value *mine,
                    int axis)
 {
     size_t    each = sizeof(int64_t) + sizeof(size_t) + sizeof(co_value *);
@@ -470,7 +476,7 @@ coi_workers_concat(co_context *ctx, co_strategy *strategy, coi_meeting_kind what
     co_value *whole;
 
     if (mine->dtype == CO_STRING) { /* on all workers alike, so none waits for another */
-        coi_fail(ctx, CO_NOT_IMPLEMENTED,
+        coi_fail(ctx, CO_UNIMPLEMENTED,
                  "strings are not gathered between workers; gather their numbers, or use "
                  "co_local_results in each process");
         return NULL;

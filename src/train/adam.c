@@ -2,11 +2,11 @@
 /*
  * Adam, as Keras has it: epsilon is outside the root, the correction for slots that begin at 0 is
  * in the rate, and decay takes a share of the weight that depends on the learning rate alone
- * (AdamW). The kernel is in ops/simd/updates.c.
+ * (AdamW). The kernel is in ops/kernels/simd/simd_optimizer_update.c.
  */
 #include "train/optimizer.h"
 
-#include "ops/updates.h"
+#include "ops/kernels/optimizer_update.h"
 
 #include <math.h>
 
@@ -67,7 +67,7 @@ co_adam(co_context *ctx, const co_adam_options *options)
         return NULL;
     if (!isfinite(all.learning_rate) || !isfinite(all.weight_decay) || !isfinite(all.epsilon) ||
         all.epsilon < 0 || !is_share(all.beta_1) || !is_share(all.beta_2)) {
-        coi_fail(ctx, CO_VALUE,
+        coi_fail(ctx, CO_VALUE_ERROR,
                  "learning_rate is %g and weight_decay %g (they must be finite), beta_1 is %g and "
                  "beta_2 %g (they must be in [0, 1)), epsilon is %g (it must be finite and not "
                  "negative)",

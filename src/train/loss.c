@@ -22,7 +22,7 @@ step_examples(co_context *ctx, const co_value *losses)
         return mine;
     if (ctx->examples.of_step >= 0 && ctx->examples.of_replica >= 0 &&
         ctx->examples.of_replica != mine) {
-        coi_fail(ctx, CO_VALUE,
+        coi_fail(ctx, CO_VALUE_ERROR,
                  "average_loss is given %lld losses, but the input has %lld examples on this "
                  "replica; give one loss per example (co_reduce_mean over the other axes), or say "
                  "before how many losses all replicas have together: co_set_step_examples",
@@ -53,7 +53,7 @@ co_average_loss(co_context *ctx, co_value *per_example_loss)
         return NULL;
     }
     if (ctx->mode.cross) {
-        coi_fail(ctx, CO_RUNTIME,
+        coi_fail(ctx, CO_RUNTIME_ERROR,
                  "average_loss is called in cross-replica context; call it in the step");
         return NULL;
     }

@@ -7,8 +7,8 @@
 #include "train/optimizer.h"
 
 #include "context/tape.h"
-#include "ops/gradient.h"
-#include "ops/parallel.h"
+#include "ops/engine/gradient.h"
+#include "ops/engine/parallel.h"
 #include "variable/variable.h"
 
 #include <cohort/ops.h>
@@ -273,7 +273,7 @@ check_pair(co_context *ctx, const coi_variable *variable, const co_value *gradie
         (variable->components != NULL || ctx->mode.num_replicas > 1)) {
         if (variable->strategy != NULL)
             return coi_check_owner(ctx, variable, ctx->mode.strategy);
-        coi_fail(ctx, CO_VALUE,
+        coi_fail(ctx, CO_VALUE_ERROR,
                  "variable %s was made outside the scope of the strategy, and each of %d replicas "
                  "would update it; make it inside",
                  coi_variable_text(ctx, variable, who), ctx->mode.num_replicas);
@@ -373,7 +373,7 @@ apply(co_context *ctx, co_optimizer *optimizer, co_value *const *gradients,
     }
     if (some == 0 && n > 0)
         return coi_fail(
-            ctx, CO_VALUE,
+            ctx, CO_VALUE_ERROR,
             "no gradient: the loss does not depend on any of %zu variables, '%s' the first", n,
             variables[0]->u.variable->name);
     ctx->recording = false;
@@ -412,7 +412,7 @@ co_apply_gradients(co_context *ctx, co_optimizer *optimizer, co_value *gradients
     if (!coi_is_structure(gradients) || !coi_is_structure(variables) ||
         gradients->u.items.n != variables->u.items.n)
         return coi_fail(
-            ctx, CO_VALUE,
+            ctx, CO_VALUE_ERROR,
             "gradients is a %s of %zu and variables a %s of %zu; they must be two lists of "
             "one length",
             co_kind_name((co_kind)gradients->kind),
@@ -421,7 +421,7 @@ co_apply_gradients(co_context *ctx, co_optimizer *optimizer, co_value *gradients
             coi_is_structure(variables) ? variables->u.items.n : 1);
     for (size_t i = 0; i < variables->u.items.n; ++i)
         if (variables->u.items.items[i]->kind != CO_KIND_VARIABLE)
-            return coi_fail(ctx, CO_TYPE, "item %zu of variables is a %s, not a variable", i,
+            return coi_fail(ctx, CO_TYPE_ERROR, "item %zu of variables is a %s, not a variable", i,
                             co_kind_name((co_kind)variables->u.items.items[i]->kind));
     return apply(ctx, optimizer, gradients->u.items.items, variables->u.items.items,
                  variables->u.items.n);
@@ -489,7 +489,7 @@ minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
     for (size_t i = 0; i < n; ++i)
         coi_ref(variables[i]); /* the tape that holds them goes */
     if (n == 0) {
-        coi_fail(ctx, CO_VALUE,
+        coi_fail(ctx, CO_VALUE_ERROR,
                  "the tape has seen no trainable variable; compute the loss from one between "
                  "co_tape_begin and co_minimize");
         coi_tape_spend(ctx);
@@ -512,10 +512,10 @@ may_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
         !coi_check_value(ctx, loss, 3, "loss"))
         return false;
     if (ctx->mode.cross)
-        coi_fail(ctx, CO_RUNTIME,
+        coi_fail(ctx, CO_RUNTIME_ERROR,
                  "minimize is called in cross-replica context; call it in the step");
     else if (!ctx->recording)
-        coi_fail(ctx, CO_RUNTIME,
+        coi_fail(ctx, CO_RUNTIME_ERROR,
                  "there is no open tape; call co_tape_begin before computing the loss");
     return ctx->error.code == CO_OK;
 }

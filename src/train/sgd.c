@@ -3,11 +3,11 @@
  * Stochastic gradient descent: v -= lr g; with momentum m = mu m - lr g and v += m, or v += mu m -
  * lr g (Nesterov). The numbers are rounded to the variable's dtype first, and every element takes
  * the same few operations, so the bits do not depend on how the work is spread. The kernels are in
- * ops/simd/updates.c.
+ * ops/kernels/simd/simd_optimizer_update.c.
  */
 #include "train/optimizer.h"
 
-#include "ops/updates.h"
+#include "ops/kernels/optimizer_update.h"
 
 #include <math.h>
 
@@ -43,7 +43,7 @@ co_sgd(co_context *ctx, const co_sgd_options *options)
     if (!coi_take_options(ctx, &all, sizeof(all), options, 2))
         return NULL;
     if (!isfinite(all.learning_rate) || !(all.momentum >= 0 && all.momentum <= 1)) {
-        coi_fail(ctx, CO_VALUE,
+        coi_fail(ctx, CO_VALUE_ERROR,
                  "learning_rate is %g (it must be finite), momentum is %g (it must be in [0, 1])",
                  all.learning_rate, all.momentum);
         return NULL;

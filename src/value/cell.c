@@ -4,7 +4,7 @@
  * reference goes.
  */
 #include "value/value.h"
-#include "value/variable.h"
+#include "value/variable_handle.h"
 
 #include <string.h>
 
@@ -42,10 +42,11 @@ drop_contents(coi_heap *heap, co_value *value)
     case CO_KIND_LIST:
     case CO_KIND_TUPLE:
     case CO_KIND_NAMED_TUPLE:
-    case CO_KIND_MAP: drop_structure(heap, value); break;
+    case CO_KIND_DICT: drop_structure(heap, value); break;
     case CO_KIND_PER_REPLICA:
     case CO_KIND_MIRRORED:
-        drop_items(heap, value->u.bundle.items, value->u.bundle.n, value->u.bundle.room);
+        drop_items(heap, value->u.per_replica.items, value->u.per_replica.n,
+                   value->u.per_replica.room);
         break;
     case CO_KIND_SLICES:
         coi_unref(heap, value->u.slices.values);

@@ -6,7 +6,7 @@
  */
 #include "base/text.h"
 #include "value/value.h"
-#include "value/variable.h"
+#include "value/variable_handle.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -182,7 +182,7 @@ put_items(writer *w, const co_value *value)
     put(w, "%s", open[which]);
     for (size_t i = 0; i < n; ++i) {
         put(w, i > 0 ? ", " : "");
-        if (value->kind == CO_KIND_MAP)
+        if (value->kind == CO_KIND_DICT)
             put(w, "'%s': ", value->u.items.keys[i + 1]);
         else if (value->kind == CO_KIND_NAMED_TUPLE)
             put(w, "%s=", value->u.items.keys[i + 1]);
@@ -237,7 +237,7 @@ put_value(writer *w, const co_value *value)
     case CO_KIND_PER_REPLICA:
     case CO_KIND_MIRRORED:
         put_components(w, value->kind == CO_KIND_PER_REPLICA ? "PerReplica" : "Mirrored",
-                       value->u.bundle.items, value->u.bundle.n);
+                       value->u.per_replica.items, value->u.per_replica.n);
         break;
     case CO_KIND_SLICES:
         put(w, "IndexedSlices(values=");

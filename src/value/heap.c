@@ -16,7 +16,7 @@
  * With the address sanitizer every block is an allocation of its own, so that stale use is found at
  * once.
  */
-#include "base/home.h"
+#include "base/owner_process.h"
 #include "base/sanitize.h"
 #include "value/value.h"
 
@@ -61,7 +61,7 @@ coi_cell_store_init(coi_cell_store *store, coi_memory *memory)
     /* Two stores are never at one place, and the factor keeps apart what their places tell
      * apart. */
     store->own_magic = (uint32_t)((uintptr_t)store >> 6) * UINT32_C(0x9E3779B1) | 1;
-    store->magic = coi_home_new(store->own_magic);
+    store->magic = coi_owner_word_new(store->own_magic);
     if (store->magic == NULL)
         store->magic = &store->own_magic;
 }
@@ -76,7 +76,7 @@ coi_cell_store_destroy(coi_cell_store *store)
         coi_free(store->memory, slab, slab->nbytes);
     }
     if (store->magic != &store->own_magic)
-        coi_home_free(store->magic);
+        coi_owner_word_free(store->magic);
 }
 
 int64_t

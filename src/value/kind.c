@@ -20,7 +20,7 @@ static const char *const kind_names[CO_NUM_KINDS] = {
     [CO_KIND_LIST] = "list",
     [CO_KIND_TUPLE] = "tuple",
     [CO_KIND_NAMED_TUPLE] = "named tuple",
-    [CO_KIND_MAP] = "map",
+    [CO_KIND_DICT] = "map",
     [CO_KIND_DATASET] = "dataset",
 };
 
@@ -49,7 +49,7 @@ coi_a_kind(int kind)
         [CO_KIND_LIST] = "a list",
         [CO_KIND_TUPLE] = "a tuple",
         [CO_KIND_NAMED_TUPLE] = "a named tuple",
-        [CO_KIND_MAP] = "a map",
+        [CO_KIND_DICT] = "a map",
         [CO_KIND_DATASET] = "a dataset",
     };
 

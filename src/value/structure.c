@@ -73,7 +73,7 @@ coi_sort_keys(const char *const *keys, size_t n, size_t *order, co_error_info *e
     }
     for (size_t i = 1; i < n; ++i)
         if (strcmp(keys[order[i - 1]], keys[order[i]]) == 0)
-            return coi_error(err, CO_VALUE, "key '%s' is given twice", keys[order[i]]);
+            return coi_error(err, CO_VALUE_ERROR, "key '%s' is given twice", keys[order[i]]);
     return CO_OK;
 }
 
@@ -83,10 +83,10 @@ coi_find_key(const co_value *structure, const char *key)
     const char *const *keys = structure->u.items.keys + 1;
     size_t             low = 0, high = structure->u.items.n;
 
-    for (size_t i = 0; structure->kind != CO_KIND_MAP && i < high; ++i)
+    for (size_t i = 0; structure->kind != CO_KIND_DICT && i < high; ++i)
         if (strcmp(keys[i], key) == 0)
             return i;
-    while (structure->kind == CO_KIND_MAP && low < high) {
+    while (structure->kind == CO_KIND_DICT && low < high) {
         size_t middle = low + (high - low) / 2;
         int    sign = strcmp(key, keys[middle]);
 
@@ -159,20 +159,20 @@ coi_structure_like(coi_heap *heap, const co_value *like, co_error_info *err)
 }
 
 co_value *
-coi_bundle_new(coi_heap *heap, co_kind kind, size_t n, co_error_info *err)
+coi_per_replica_new(coi_heap *heap, co_kind kind, size_t n, co_error_info *err)
 {
     co_value *value = coi_value_new(heap, kind);
 
     if (value == NULL)
         return out_of_memory(heap, NULL, n, err);
-    value->u.bundle.n = 0;
-    value->u.bundle.step_examples = -1;
-    value->u.bundle.items = item_room(heap, value->u.bundle.room, n);
-    if (value->u.bundle.items == NULL) {
-        value->u.bundle.items = value->u.bundle.room;
+    value->u.per_replica.n = 0;
+    value->u.per_replica.step_examples = -1;
+    value->u.per_replica.items = item_room(heap, value->u.per_replica.room, n);
+    if (value->u.per_replica.items == NULL) {
+        value->u.per_replica.items = value->u.per_replica.room;
         return out_of_memory(heap, value, n, err);
     }
-    value->u.bundle.n = n;
+    value->u.per_replica.n = n;
     return value;
 }
 
@@ -187,8 +187,9 @@ co_code
 coi_structure_seal(co_value *structure, co_error_info *err)
 {
     bool             is_structure = coi_is_structure(structure);
-    size_t           n = is_structure ? structure->u.items.n : structure->u.bundle.n;
-    co_value *const *items = is_structure ? structure->u.items.items : structure->u.bundle.items;
+    size_t           n = is_structure ? structure->u.items.n : structure->u.per_replica.n;
+    co_value *const *items = is_structure ? structure->u.items.items
+                                          : structure->u.per_replica.items;
     uint8_t          depth = 0;
     uint64_t         weight = 1;
 
@@ -198,9 +199,9 @@ coi_structure_seal(co_value *structure, co_error_info *err)
             depth = items[i]->flags;
     }
     if (depth >= MAX_DEPTH)
-        return coi_error(err, CO_VALUE, "a structure nests deeper than %d levels", MAX_DEPTH);
+        return coi_error(err, CO_VALUE_ERROR, "a structure nests deeper than %d levels", MAX_DEPTH);
     if (weight > MAX_WEIGHT)
-        return coi_error(err, CO_VALUE,
+        return coi_error(err, CO_VALUE_ERROR,
                          "a structure holds more than %llu values, those that are in it several "
                          "times counted as often",
                          (unsigned long long)MAX_WEIGHT);

@@ -65,12 +65,12 @@ typedef struct coi_items { /* lists, tuples, named tuples, maps */
     co_value *room[COI_INLINE_ITEMS];
 } coi_items;
 
-typedef struct coi_bundle { /* per-replica and mirrored */
+typedef struct coi_per_replica { /* per-replica and mirrored */
     size_t     n;
     co_value **items;
     int64_t    step_examples; /* examples of the whole step on all replicas; -1: not known */
     co_value  *room[COI_INLINE_ITEMS];
-} coi_bundle;
+} coi_per_replica;
 
 struct co_value {
     coi_object object;
@@ -99,10 +99,10 @@ struct co_value {
             char  *data; /* zero-terminated */
             size_t nbytes;
         } string;
-        coi_items     items;
-        coi_bundle    bundle;
-        coi_variable *variable;
-        void         *object; /* datasets and their specs: a reference */
+        coi_items       items;
+        coi_per_replica per_replica;
+        coi_variable   *variable;
+        void           *object; /* datasets and their specs: a reference */
         struct {
             co_value *values, *indices, *dense_shape;
         } slices;
@@ -348,7 +348,7 @@ coi_tensor_nbytes(const co_value *tensor)
 static inline bool
 coi_is_structure(const co_value *value)
 {
-    return value->kind >= CO_KIND_LIST && value->kind <= CO_KIND_MAP;
+    return value->kind >= CO_KIND_LIST && value->kind <= CO_KIND_DICT;
 }
 /* The spec of elements that are datasets: a scalar without a dtype, which holds an empty one. (Of
  * any rank: nothing is known.) */
@@ -365,11 +365,11 @@ co_value *coi_structure_new(coi_heap *heap, co_kind kind, size_t n, const char *
 co_value *coi_structure_like(coi_heap *heap, const co_value *like, co_error_info *err);
 /*
  * To be called when the items of a structure or bundle are in: limits the depth of nesting, and how
- * long a walk over it takes, since one list may be in another many times (CO_VALUE).
+ * long a walk over it takes, since one list may be in another many times (CO_VALUE_ERROR).
  */
 co_code coi_structure_seal(co_value *structure, co_error_info *err);
-/* The positions of keys in sorted order; CO_INVALID_ARGUMENT for a key that is NULL, CO_VALUE for
- * one that comes twice. */
+/* The positions of keys in sorted order; CO_INVALID_ARGUMENT for a key that is NULL, CO_VALUE_ERROR
+ * for one that comes twice. */
 co_code coi_sort_keys(const char *const *keys, size_t n, size_t *order, co_error_info *err);
 /* The position of a key of a map or named tuple; SIZE_MAX if there is none. */
 size_t coi_find_key(const co_value *structure, const char *key);
@@ -382,9 +382,11 @@ co_value *coi_pack(coi_heap *heap, const co_value *like, co_value *const *leaves
 /* `code` naming the path where they part, or CO_OK. */
 co_code coi_same_structure(const co_value *a, const co_value *b, co_code code, co_error_info *err);
 /* A bundle of n NULL items. */
-co_value *coi_bundle_new(coi_heap *heap, co_kind kind, size_t n, co_error_info *err);
+co_value *coi_per_replica_new(coi_heap *heap, co_kind kind, size_t n, co_error_info *err);
 
-/* slices.c */
+/* indexed_slices.c */
+/* Element i of integer indices. */
+int64_t coi_index_at(const co_value *indices, int64_t i);
 /* Indexed slices as a tensor: rows with one index are added, in order. */
 co_value *coi_slices_dense(coi_heap *heap, const co_value *slices, co_error_info *err);
 /* acc += x for n elements of a dtype of numbers; integers wrap. */

@@ -154,7 +154,7 @@ coi_check_slices(co_context *ctx, const coi_variable *variable, int verb, const 
     char                  who[COI_VARIABLE_TEXT];
 
     if (slices->kind != CO_KIND_SLICES) {
-        coi_fail(ctx, CO_TYPE,
+        coi_fail(ctx, CO_TYPE_ERROR,
                  "%s of variable %s is given %s; it takes indexed slices, made with co_slices",
                  ctx->call, coi_variable_text(ctx, variable, who), coi_a_kind(slices->kind));
         return false;

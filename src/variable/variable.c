@@ -155,7 +155,7 @@ coi_assignable(co_context *ctx, const coi_variable *variable, co_value *value)
 
             snprintf(why, sizeof(why), "%.299s", ctx->error.message);
             co_clear(ctx);
-            coi_fail(ctx, CO_VALUE, "variable %s cannot be assigned this: %s",
+            coi_fail(ctx, CO_VALUE_ERROR, "variable %s cannot be assigned this: %s",
                      coi_variable_text(ctx, variable, who), why);
         }
         return NULL;
@@ -165,7 +165,7 @@ coi_assignable(co_context *ctx, const coi_variable *variable, co_value *value)
         same = tensor->u.tensor.dims[i] == variable->shape.dims[i];
     if (same && tensor->dtype == variable->dtype)
         return tensor;
-    coi_fail(ctx, CO_VALUE,
+    coi_fail(ctx, CO_VALUE_ERROR,
              "variable %s is %s %s and cannot be assigned %s %s; use co_cast or co_reshape",
              coi_variable_text(ctx, variable, who), co_dtype_name((co_dtype)variable->dtype),
              coi_shape_text(variable->shape.dims, variable->shape.ndim, mine),
@@ -380,7 +380,7 @@ SCATTER(scatter_min, COI_SCATTER_MIN)
 SCATTER(scatter_max, COI_SCATTER_MAX)
 
 co_value *
-co_read(co_context *ctx, co_value *variable)
+co_variable_read(co_context *ctx, co_value *variable)
 {
     COI_ENTER(ctx, "read", NULL);
     if (!coi_check_variable(ctx, variable, 2))

@@ -44,7 +44,7 @@ void coi_variable_clear(coi_heap *heap, coi_variable *variable);
  * spec: a reference, or NULL with an error. */
 co_value *coi_plain_variable(co_context *ctx, const coi_variable_spec *spec,
                              const coi_device_name *device, co_value *initial);
-/* The value of a tensor or number for assignment: of the variable's dtype and shape (CO_VALUE
+/* The value of a tensor or number for assignment: of the variable's dtype and shape (CO_VALUE_ERROR
  * otherwise, VAR-MIR-7, VAR-MIR-11). A reference. */
 co_value *coi_assignable(co_context *ctx, const coi_variable *variable, co_value *value);
 /* Put tensors of the right dtype and shape into n ordinary variables, or into none of them. verb as
@@ -58,8 +58,8 @@ co_value **coi_plain_lock(co_value *variable);
 void       coi_plain_unlock(co_context *ctx, co_value *variable, co_value *tensor);
 
 /* scatter.c */
-/* Whether slices can be applied to the rows of a variable: kind, dtype, shape, indices (CO_TYPE,
- * CO_INVALID_ARGUMENT). */
+/* Whether slices can be applied to the rows of a variable: kind, dtype, shape, indices
+ * (CO_TYPE_ERROR, CO_INVALID_ARGUMENT). */
 bool coi_check_slices(co_context *ctx, const coi_variable *variable, int verb,
                       const co_value *slices);
 /* Apply checked slices to n ordinary variables, or to none of them; `fresh` receives references to

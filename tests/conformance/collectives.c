@@ -194,7 +194,7 @@ STEP(merge_nothing)
 CONFORM(a_merge_without_a_function_is_an_error, "C-FN-1 RC-MERGE-1")
 {
     suite_step(ctx, s, merge_nothing, NULL);
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "fn");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "fn");
 }
 
 /* --- all_reduce --- */
@@ -208,7 +208,7 @@ mixed(co_context *ctx)
     co_value                *items[] = { co_scalar_float(ctx, 1.0f + (float)co_replica_id(ctx)),
                                          co_tensor(ctx, CO_INT64, CO_SHAPE(2), data) };
 
-    return co_map(ctx, keys, items, 2);
+    return co_dict(ctx, keys, items, 2);
 }
 
 STEP(reduce_mixed)
@@ -262,7 +262,7 @@ STEP(odd_leaves)
     co_value *empty = co_all_reduce(ctx, CO_REDUCE_SUM, co_list(ctx, NULL, 0));
 
     CO_EXPECT_INT(co_value_kind(empty), CO_KIND_LIST);
-    CO_EXPECT_INT(co_size(ctx, empty), 0);
+    CO_EXPECT_INT(co_num_items(ctx, empty), 0);
     return co_args(ctx, co_all_reduce(ctx, CO_REDUCE_SUM, co_int(ctx, 2)),
                    co_all_reduce(ctx, CO_REDUCE_SUM, user)); /* one handle for all */
 }
@@ -309,9 +309,9 @@ CONFORM(all_reduce_refuses_what_cannot_be_added,
 {
     for (int i = 0; i < 2; ++i) { /* a failed collective does not break later ones */
         suite_step(ctx, s, reduce_none, NULL);
-        CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, NULL);
         suite_step(ctx, s, reduce_by_nine, NULL);
-        CO_EXPECT_ERROR(ctx, CO_TYPE, "9");
+        CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "9");
         suite_step(ctx, s, reduce_truth, NULL);
         EXPECT_OUTCOME(ctx, row->shapes_differ);
         suite_step(ctx, s, reduce_shapes, NULL);
@@ -458,7 +458,7 @@ STEP(gradient_of_gather)
     co_tape_begin(ctx);
     co_watch(ctx, x);
     y = co_all_gather(ctx, x, -1);
-    columns = numbers_from(ctx, 1, co_dim(ctx, y, 1));
+    columns = numbers_from(ctx, 1, co_value_dim(ctx, y, 1));
     expected = numbers_from(ctx, before + 1, mine);
     expected = co_mul(ctx, expected, co_float(ctx, co_replicas(ctx)));
     return co_reduce_sum(
@@ -580,7 +580,7 @@ CONFORM(all_gather_concatenates_on_every_replica, "RC-AG-1 RC-AG-2 DEF-15")
         EXPECT_ELEMENTS(ctx, suite_local(ctx, s, co_at(ctx, r, 0), i), SUM_OF_IDS(row->n + 1), 0, 0,
                         1, 0, 1, 2, 0, 1, 2, 3, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5,
                         6, 0, 1, 2, 3, 4, 5, 6, 7);
-        CO_EXPECT_INT(co_dim(ctx, suite_local(ctx, s, co_at(ctx, r, 1), i), 1),
+        CO_EXPECT_INT(co_value_dim(ctx, suite_local(ctx, s, co_at(ctx, r, 1), i), 1),
                       SUM_OF_IDS(row->n + 1));
     }
     axis = 0; /* the second leaf has rows of differing lengths */
@@ -649,7 +649,7 @@ CONFORM(all_reduce_gives_the_bits_of_reduce, "RC-AR-1 RC-AR-5 S-REDUCE-9")
     co_value *outside = co_reduce(ctx, s, CO_REDUCE_SUM, x, NULL, 0);
     co_value *inside = co_run(ctx, s, all_reduce_argument, co_args(ctx, x), NULL);
 
-    CO_EXPECT_BYTES(co_data(ctx, suite_local(ctx, s, inside, 0)), co_data(ctx, outside),
+    CO_EXPECT_BYTES(co_value_data(ctx, suite_local(ctx, s, inside, 0)), co_value_data(ctx, outside),
                     5003 * sizeof(float));
 }
 
@@ -666,6 +666,6 @@ CONFORM(advice_never_changes_a_result, "RC-AR-10 CO-2")
     options.bytes_per_pack = 100;
     plain = co_run(ctx, s, all_reduce_argument, co_args(ctx, x), NULL);
     advised = co_run(ctx, s, all_reduce_with_advice, co_args(ctx, x), &options);
-    CO_EXPECT_BYTES(co_data(ctx, suite_local(ctx, s, advised, 0)),
-                    co_data(ctx, suite_local(ctx, s, plain, 0)), 5003 * sizeof(float));
+    CO_EXPECT_BYTES(co_value_data(ctx, suite_local(ctx, s, advised, 0)),
+                    co_value_data(ctx, suite_local(ctx, s, plain, 0)), 5003 * sizeof(float));
 }

@@ -52,19 +52,19 @@ CONFORM(scopes_of_one_strategy_nest, "SCOPE-4 SCOPE-11")
 
 CONFORM(scopes_are_left_innermost_first, "SCOPE-9 SCOPE-14 AMB-14 GEN-ERR-1")
 {
-    co_scope outer = co_scope_enter(ctx, s), inner = co_scope_enter(ctx, s);
+    co_scope outer = co_scope_begin(ctx, s), inner = co_scope_begin(ctx, s);
 
-    CO_EXPECT_CODE(co_scope_exit(ctx, &outer), CO_RUNTIME);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "reverse order");
+    CO_EXPECT_CODE(co_scope_end(ctx, &outer), CO_RUNTIME_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "reverse order");
     expect_mode(ctx, s, row->is->is_current, row->is->is_current);
-    CO_EXPECT_CODE(co_scope_exit(ctx, &inner), CO_OK);
+    CO_EXPECT_CODE(co_scope_end(ctx, &inner), CO_OK);
     co_device_begin(ctx, "/cpu:0");
-    CO_EXPECT_CODE(co_scope_exit(ctx, &outer), CO_RUNTIME);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+    CO_EXPECT_CODE(co_scope_end(ctx, &outer), CO_RUNTIME_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     co_device_end(ctx);
-    CO_EXPECT_CODE(co_scope_exit(ctx, &outer), CO_OK);
-    CO_EXPECT_CODE(co_scope_exit(ctx, &outer), CO_RUNTIME);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "not open");
+    CO_EXPECT_CODE(co_scope_end(ctx, &outer), CO_OK);
+    CO_EXPECT_CODE(co_scope_end(ctx, &outer), CO_RUNTIME_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "not open");
     expect_default_mode(ctx);
 }
 
@@ -73,11 +73,11 @@ CONFORM(strategies_do_not_mix_in_a_scope, "SCOPE-5 S-REDUCE-2 DEF-18 GEN-ERR-3")
     co_strategy *other = suite_other(ctx);
 
     CO_SCOPE(ctx, s) {
-        co_scope scope = co_scope_enter(ctx, other);
+        co_scope scope = co_scope_begin(ctx, other);
 
         EXPECT_OUTCOME(ctx, row->is->mixing);
         if (scope.id != 0)
-            co_scope_exit(ctx, &scope);
+            co_scope_end(ctx, &scope);
         co_reduce(ctx, other, CO_REDUCE_SUM, co_scalar_float(ctx, 1), NULL, 0);
         EXPECT_OUTCOME(ctx, row->is->mixing);
         co_gather_replicas(ctx, other, co_scalar_float(ctx, 1), 0);
@@ -89,11 +89,11 @@ CONFORM(strategies_do_not_mix_in_a_scope, "SCOPE-5 S-REDUCE-2 DEF-18 GEN-ERR-3")
 CONFORM(the_default_strategy_does_not_mix_either, "DEF-2 DEF-16")
 {
     CO_SCOPE(ctx, s) {
-        co_scope scope = co_scope_enter(ctx, co_default_strategy(ctx));
+        co_scope scope = co_scope_begin(ctx, co_default_strategy(ctx));
 
         EXPECT_OUTCOME(ctx, row->is->mixing);
         if (scope.id != 0)
-            co_scope_exit(ctx, &scope);
+            co_scope_end(ctx, &scope);
         co_reduce(ctx, co_default_strategy(ctx), CO_REDUCE_SUM, co_scalar_float(ctx, 1), NULL, 0);
         EXPECT_OUTCOME(ctx, row->is->mixing);
     }
@@ -151,7 +151,7 @@ CONFORM(a_run_needs_default_mode_or_its_own_scope, "S-RUN-4 DEF-18 GEN-ERR-3")
     steps = 0;
     CO_SCOPE(ctx, other) {
         suite_step(ctx, s, count_steps, &steps);
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing strategies");
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "mixing strategies");
         expect_mode(ctx, other, true, true);
     }
     CO_EXPECT_INT(steps, 0);
@@ -167,25 +167,25 @@ typedef struct givens {
 STEP(wrong_in_a_step)
 {
     const givens *g = user;
-    co_scope      scope = co_scope_enter(ctx, g->s);
+    co_scope      scope = co_scope_begin(ctx, g->s);
 
     EXPECT_OUTCOME(ctx, g->row->is->scope_in_step);
     if (scope.id != 0)
-        co_scope_exit(ctx, &scope);
-    scope = co_scope_enter(ctx, g->other);
+        co_scope_end(ctx, &scope);
+    scope = co_scope_begin(ctx, g->other);
     EXPECT_OUTCOME(ctx, g->row->is->mixing);
     if (scope.id != 0)
-        co_scope_exit(ctx, &scope);
+        co_scope_end(ctx, &scope);
     co_run(ctx, g->s, what_a_step_sees, co_no_args(ctx), NULL);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     co_reduce(ctx, g->s, CO_REDUCE_SUM, co_scalar_float(ctx, 1), NULL, 0);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     co_gather_replicas(ctx, g->s, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(1)), 0);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     co_experimental_set_strategy(ctx, g->other);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     co_experimental_set_strategy(ctx, NULL);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     CO_EXPECT_INT(co_has_strategy(ctx), g->row->is->is_current);
     CO_EXPECT_FALSE(co_in_cross_replica_context(ctx));
     return NULL;
@@ -210,13 +210,13 @@ MERGE(what_a_merge_sees)
         CO_EXPECT_INT(co_has_strategy(ctx), g->row->is->is_current);
     CO_EXPECT_OK(ctx);
     co_experimental_set_strategy(ctx, NULL);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     co_merge_call(ctx, what_a_merge_sees, co_no_args(ctx), user);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     co_all_reduce(ctx, CO_REDUCE_SUM, co_scalar_float(ctx, 1));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     co_all_gather(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(1)), 0);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     expect_mode(ctx, s, g->row->is->is_current, true);
     return NULL;
 }
@@ -246,7 +246,7 @@ CONFORM(replicas_meet_in_steps_alone, "RC-6 RC-MERGE-1 DEF-15")
 
     CO_SCOPE(ctx, s) {
         /* In default mode there is a replica context; under this strategy there may be none. */
-        co_code code = row->is->is_current ? CO_RUNTIME : CO_OK;
+        co_code code = row->is->is_current ? CO_RUNTIME_ERROR : CO_OK;
 
         co_all_reduce(ctx, CO_REDUCE_SUM, co_scalar_float(ctx, 1));
         EXPECT_OUTCOME(ctx, code);
@@ -294,18 +294,18 @@ CONFORM(one_strategy_after_the_other_is_set, "SET-2 SET-13")
 CONFORM(no_strategy_is_set_inside_a_scope, "SET-5 SET-10 SET-14 AMB-1")
 {
     CO_SCOPE(ctx, s) {
-        CO_EXPECT_CODE(co_experimental_set_strategy(ctx, s), CO_RUNTIME);
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "scope");
+        CO_EXPECT_CODE(co_experimental_set_strategy(ctx, s), CO_RUNTIME_ERROR);
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "scope");
         co_experimental_set_strategy(ctx, NULL);
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
         co_experimental_set_strategy(ctx, suite_other(ctx));
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
         expect_mode(ctx, s, row->is->is_current, row->is->is_current);
     }
     co_experimental_set_strategy(ctx, s);
     CO_SCOPE(ctx, s) {
         co_experimental_set_strategy(ctx, NULL);
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
         expect_mode(ctx, s, row->is->is_current, row->is->is_current);
     }
     co_experimental_set_strategy(ctx, NULL);
@@ -322,10 +322,10 @@ CONFORM(with_a_strategy_set_others_are_refused, "SET-8 SET-11")
         expect_mode(ctx, s, row->is->is_current, row->is->is_current);
     co_reduce(ctx, other, CO_REDUCE_SUM, co_scalar_float(ctx, 1), NULL, 0);
     EXPECT_OUTCOME(ctx, row->is->mixing);
-    co_scope scope = co_scope_enter(ctx, other);
+    co_scope scope = co_scope_begin(ctx, other);
     EXPECT_OUTCOME(ctx, row->is->mixing);
     if (scope.id != 0)
-        co_scope_exit(ctx, &scope);
+        co_scope_end(ctx, &scope);
     co_experimental_set_strategy(ctx, NULL);
 }
 
@@ -334,8 +334,8 @@ CONFORM(what_is_no_strategy_cannot_be_set, "SET-12 GEN-ERR-1")
     co_value *number = co_int(ctx, 1);
 
     co_experimental_set_strategy(ctx, s);
-    CO_EXPECT_CODE(co_experimental_set_strategy(ctx, (co_strategy *)(void *)number), CO_TYPE);
-    CO_EXPECT_ERROR(ctx, CO_TYPE, NULL);
+    CO_EXPECT_CODE(co_experimental_set_strategy(ctx, (co_strategy *)(void *)number), CO_TYPE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, NULL);
     expect_mode(ctx, s, row->is->is_current, row->is->is_current);
     co_experimental_set_strategy(ctx, NULL);
 }
@@ -383,7 +383,7 @@ CONFORM(operations_in_a_scope_stay_on_the_callers_device, "SCOPE-10")
     CO_SCOPE(ctx, s) {
         co_value *x = co_add(ctx, co_scalar_float(ctx, 1), co_int(ctx, 1));
 
-        CO_EXPECT_STR(co_device_name(ctx, x), before);
+        CO_EXPECT_STR(co_value_device(ctx, x), before);
         CO_EXPECT_STR(co_current_device(ctx), before);
     }
     CO_EXPECT_STR(co_current_device(ctx), before);

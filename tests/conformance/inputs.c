@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Distributed datasets: every row once, uneven tails, options, iterators; and the losses made from
  * them. Sections 15 to 17. */
+#include <cohort/v1.h>
 #include "suite.h"
 
 /* 0 .. rows-1 in batches; slice k of a batch is replica k's, on however many workers. */
@@ -38,9 +39,9 @@ CONFORM(every_row_is_used_once, "DS-DIST-1 DS-DIST-8 DS-PART-2 DS-PART-3 MW-10 M
             co_value *all = co_gather_replicas(ctx, s, r, 0);
 
             sum += (int)co_item_int(ctx, co_reduce(ctx, s, CO_REDUCE_SUM, r, CO_AXES(0)));
-            count += co_num_elements(ctx, all);
-            if (co_num_elements(ctx, all) > 0) /* in the order of the input */
-                CO_EXPECT_INT(((const int64_t *)co_data(ctx, all))[0], steps * size);
+            count += co_value_num_elements(ctx, all);
+            if (co_value_num_elements(ctx, all) > 0) /* in the order of the input */
+                CO_EXPECT_INT(((const int64_t *)co_value_data(ctx, all))[0], steps * size);
             ++steps;
         }
         CO_EXPECT_OK(ctx);
@@ -63,9 +64,9 @@ CONFORM(every_replica_gets_its_share_of_a_batch,
         co_value *part = suite_local(ctx, s, x, i);
 
         suite_slice(row, m, first + i, &begin, &end);
-        CO_EXPECT_INT(co_num_elements(ctx, part), end - begin);
+        CO_EXPECT_INT(co_value_num_elements(ctx, part), end - begin);
         if (end > begin)
-            CO_EXPECT_INT(((const int64_t *)co_data(ctx, part))[0], begin);
+            CO_EXPECT_INT(((const int64_t *)co_value_data(ctx, part))[0], begin);
     }
     CO_EXPECT_NULL(co_next(ctx, it));
     CO_EXPECT_NULL(co_next(ctx, it)); /* again and again */
@@ -102,12 +103,12 @@ CONFORM(structures_are_split_leaf_by_leaf, "DS-DIST-9 DS-ITER-6 DS-SPEC-1 DS-ITE
 
     d = co_distribute_dataset(ctx, s, co_dataset_with_autoshard(ctx, d, CO_AUTOSHARD_REPLICA),
                               NULL);
-    CO_EXPECT_INT(co_size(ctx, co_element_spec(ctx, d)), 2);
+    CO_EXPECT_INT(co_num_items(ctx, co_element_spec(ctx, d)), 2);
     element = co_next(ctx, co_iterate(ctx, d));
     CO_EXPECT_INT(co_value_kind(element), CO_KIND_TUPLE);
     for (int i = 0; i < row->local; ++i)
-        CO_EXPECT_INT(co_dim(ctx, suite_local(ctx, s, co_at(ctx, element, 0), i), 0),
-                      co_num_elements(ctx, suite_local(ctx, s, co_at(ctx, element, 1), i)));
+        CO_EXPECT_INT(co_value_dim(ctx, suite_local(ctx, s, co_at(ctx, element, 0), i), 0),
+                      co_value_num_elements(ctx, suite_local(ctx, s, co_at(ctx, element, 1), i)));
     CO_EXPECT_INT(co_cardinality(ctx, d), 1);
 }
 
@@ -116,7 +117,7 @@ CONFORM(what_is_not_batched_cannot_be_split, "DS-DIST-7 OD-DS-2 DEF-3")
     co_distribute_dataset(ctx, s, co_dataset_range(ctx, 0, 5, 1), NULL);
     EXPECT_OUTCOME(ctx, row->unbatched);
     CO_EXPECT_NULL(co_distribute_dataset(ctx, s, NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, NULL);
 }
 
 CONFORM(distributing_may_give_the_dataset_back, "DEF-3 DS-DIST-2 DS-DIST-4 DS-DIST-6")
@@ -126,7 +127,7 @@ CONFORM(distributing_may_give_the_dataset_back, "DEF-3 DS-DIST-2 DS-DIST-4 DS-DI
     CO_EXPECT_INT(d == data, row->is->same_dataset);
     CO_EXPECT_INT(co_cardinality(ctx, d), 3);
     co_dataset_take(ctx, d, 1);
-    EXPECT_OUTCOME(ctx, row->is->same_dataset ? CO_OK : CO_TYPE);
+    EXPECT_OUTCOME(ctx, row->is->same_dataset ? CO_OK : CO_TYPE_ERROR);
 }
 
 CONFORM(options_of_input_are_checked, "IO-1 IO-3 IO-4 OD-DS-3 OD-FN-2 DEF-3 MW-15")
@@ -201,9 +202,9 @@ no_dataset(co_context *ctx, const co_input_context *input, void *user)
 CONFORM(a_dataset_function_returns_a_dataset, "DS-FN-4 DEF-4")
 {
     CO_EXPECT_NULL(co_distribute_datasets_from_function(ctx, s, NULL, NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, NULL);
     CO_EXPECT_NULL(co_distribute_datasets_from_function(ctx, s, no_dataset, NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, NULL);
 }
 
 STEP(next_in_step)
@@ -324,7 +325,7 @@ CONFORM(several_steps_run_on_an_iterator, "EXT-STEPS-1")
     if (!EXPECT_OUTCOME(ctx, row->is->several_steps) || row->is->several_steps != CO_OK)
         return;
     CO_EXPECT_CLOSE(suite_number(ctx, co_get(ctx, outputs, "sum")), 8 + 9 + 10 + 11, 0);
-    CO_EXPECT_INT(co_size(ctx, co_non_tensor_outputs(ctx, steps)), 1);
+    CO_EXPECT_INT(co_num_items(ctx, co_non_tensor_outputs(ctx, steps)), 1);
     CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, s, sum_rows, it, 2, NULL, s));
     CO_EXPECT_ERROR(ctx, CO_OUT_OF_RANGE, NULL);
 }
@@ -428,7 +429,7 @@ CONFORM(pipelines_share_the_input_among_them, "IC-3 IC-4 DS-FN-2 DS-PART-2 MW-13
         co_value *r = co_run(ctx, s, same_rows, co_args(ctx, x), NULL);
 
         sum += suite_number(ctx, co_reduce(ctx, s, CO_REDUCE_SUM, r, CO_AXES(0)));
-        count += co_num_elements(ctx, co_gather_replicas(ctx, s, r, 0));
+        count += co_value_num_elements(ctx, co_gather_replicas(ctx, s, r, 0));
     }
     CO_EXPECT_OK(ctx);
     CO_EXPECT_CLOSE(sum, 23 * 24 / 2, 0);
@@ -443,7 +444,7 @@ CONFORM(specs_describe_elements, "DS-SPEC-1 DV-SPEC-1 DS-ITER-7 OD-DS-2")
 
     if (row->element_kind == CO_KIND_PER_REPLICA) {
         CO_EXPECT_INT(co_value_kind(spec), CO_KIND_PER_REPLICA);
-        CO_EXPECT_INT(co_size(ctx, spec), row->local);
+        CO_EXPECT_INT(co_num_items(ctx, spec), row->local);
         leaf = co_at(ctx, spec, 0);
     }
     CO_EXPECT_INT(co_value_kind(leaf), CO_KIND_SPEC);

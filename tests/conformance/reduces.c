@@ -117,11 +117,11 @@ CONFORM(several_axes_and_negative_ones, "S-REDUCE-8 S-REDUCE-10")
 CONFORM(axes_outside_the_rank_are_refused, "S-REDUCE-11 OD-REDUCE-3 GEN-ERR-3")
 {
     co_reduce(ctx, s, CO_REDUCE_SUM, suite_values(ctx, s, squares), CO_AXES(2));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "axis 2");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "axis 2");
     co_reduce(ctx, s, CO_REDUCE_MEAN, suite_values(ctx, s, squares), CO_AXES(0, -3));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "axis -3");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "axis -3");
     co_reduce(ctx, s, CO_REDUCE_MEAN, suite_floats(ctx, s, 0, 1), CO_AXES(0));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "rank");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "rank");
 }
 
 CONFORM(shapes_that_differ_are_refused, "S-REDUCE-12 S-REDUCE-24")
@@ -191,13 +191,13 @@ CONFORM(structures_are_reduced_leaf_by_leaf, "S-REDUCE-17")
 {
     static const char *const keys[] = { "a", "b" };
     co_value *items[] = { suite_floats(ctx, s, 0, 1), co_args(ctx, suite_floats(ctx, s, 1, 0)) };
-    co_value *x = co_map(ctx, keys, items, 2), *r = co_reduce(ctx, s, CO_REDUCE_SUM, x, NULL, 0);
+    co_value *x = co_dict(ctx, keys, items, 2), *r = co_reduce(ctx, s, CO_REDUCE_SUM, x, NULL, 0);
 
     CO_EXPECT_CLOSE(suite_number(ctx, co_get(ctx, r, "a")), SUM_OF_IDS(row->n), 0);
     CO_EXPECT_INT(co_value_kind(co_get(ctx, r, "b")), CO_KIND_TUPLE);
     CO_EXPECT_CLOSE(suite_number(ctx, co_at(ctx, co_get(ctx, r, "b"), 0)), row->n, 0);
     CO_EXPECT_NULL(co_reduce(ctx, s, CO_REDUCE_SUM, x, CO_AXES(0)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, NULL);
 }
 
 VALUE_OF(truth)
@@ -212,7 +212,7 @@ CONFORM(truth_values_have_no_sum, "S-REDUCE-19 S-REDUCE-24")
     co_reduce(ctx, s, CO_REDUCE_SUM, x, NULL, 0);
     EXPECT_OUTCOME(ctx, row->shapes_differ);
     co_reduce(ctx, s, CO_REDUCE_SUM, x, CO_AXES(0));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, NULL);
 }
 
 VALUE_OF(one_slice)
@@ -267,13 +267,13 @@ CONFORM(reduce_operations_are_checked, "S-REDUCE-3 S-REDUCE-4 OD-REDUCE-3 ROP-1"
     co_reduce_op op;
 
     co_reduce(ctx, s, (co_reduce_op)9, x, NULL, 0);
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "9");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "9");
     co_reduce(ctx, s, (co_reduce_op)9, x, CO_AXES(0));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "9");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "9");
     CO_EXPECT_CODE(co_reduce_op_from_name(ctx, "Mean", &op), CO_OK);
     CO_EXPECT_CLOSE(reduced(ctx, s, op, suite_floats(ctx, s, 1, 1)), (row->n + 1) / 2.0, 0);
-    CO_EXPECT_CODE(co_reduce_op_from_name(ctx, "max", &op), CO_VALUE);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "max");
+    CO_EXPECT_CODE(co_reduce_op_from_name(ctx, "max", &op), CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "max");
 }
 
 VALUE_OF(large)
@@ -297,7 +297,7 @@ CONFORM(sums_have_the_bits_of_one_device, "S-REDUCE-9 MIR-CDO-1")
     here = co_reduce(ctx, s, CO_REDUCE_SUM, suite_values(ctx, s, large), NULL, 0);
     there = co_reduce(ctx, plain, CO_REDUCE_SUM, suite_values(ctx, plain, large), NULL, 0);
     CO_EXPECT_OK(ctx);
-    CO_EXPECT_BYTES(co_data(ctx, here), co_data(ctx, there), 100003 * sizeof(float));
+    CO_EXPECT_BYTES(co_value_data(ctx, here), co_value_data(ctx, there), 100003 * sizeof(float));
 }
 
 STEP(local_in_step)
@@ -313,13 +313,13 @@ CONFORM(local_results_are_the_components_of_this_process,
 
     r = co_local_results(ctx, s, five);
     CO_EXPECT_INT(co_value_kind(r), CO_KIND_TUPLE);
-    CO_EXPECT_INT(co_size(ctx, r), 1);
+    CO_EXPECT_INT(co_num_items(ctx, r), 1);
     CO_EXPECT_PTR(co_at(ctx, r, 0), five);
     EXPECT_LOCAL(ctx, s, x, 1, 1);
     EXPECT_LOCAL(ctx, s, suite_step(ctx, s, local_in_step, s), 4, 0);
-    CO_EXPECT_INT(co_size(ctx, co_local_results(ctx, s,
-                                                suite_variable(ctx, s, 1, CO_SYNC_AUTO,
-                                                               CO_AGGREGATION_NONE))),
+    CO_EXPECT_INT(co_num_items(ctx, co_local_results(ctx, s,
+                                                     suite_variable(ctx, s, 1, CO_SYNC_AUTO,
+                                                                    CO_AGGREGATION_NONE))),
                   row->local);
 }
 
@@ -327,10 +327,10 @@ CONFORM(local_results_of_structures, "S-LOCAL-3 S-LOCAL-4")
 {
     static const char *const keys[] = { "a", "b" };
     co_value                *items[] = { suite_floats(ctx, s, 1, 2), co_int(ctx, 7) };
-    co_value                *map = co_map(ctx, keys, items, 2), *r = co_local_results(ctx, s, map);
+    co_value                *map = co_dict(ctx, keys, items, 2), *r = co_local_results(ctx, s, map);
     int                      count = row->is->spreads ? row->local : 1;
 
-    CO_EXPECT_INT(co_size(ctx, r), count);
+    CO_EXPECT_INT(co_num_items(ctx, r), count);
     CO_EXPECT_INT(co_at(ctx, r, 0) == map, !row->is->spreads);
     for (int i = 0; i < count; ++i) {
         co_value *one = co_at(ctx, r, (size_t)i);
@@ -338,7 +338,7 @@ CONFORM(local_results_of_structures, "S-LOCAL-3 S-LOCAL-4")
         CO_EXPECT_CLOSE(suite_number(ctx, co_get(ctx, one, "a")), 1 + 2 * (first + i), 0);
         CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, one, "b")), 7);
     }
-    CO_EXPECT_INT(co_size(ctx, co_local_results(ctx, s, co_list(ctx, NULL, 0))), count);
+    CO_EXPECT_INT(co_num_items(ctx, co_local_results(ctx, s, co_list(ctx, NULL, 0))), count);
 }
 
 typedef struct calls {
@@ -367,7 +367,7 @@ CONFORM(values_come_from_a_function_of_the_replica,
     CO_EXPECT_INT(co_value_kind(x), row->is->function_kind); /* wrapped even where all are equal */
     EXPECT_LOCAL(ctx, s, x, 1, 0);
     CO_EXPECT_NULL(co_distribute_values_from_function(ctx, s, NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "fn");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "fn");
 }
 
 VALUE_OF(failing_value)
@@ -405,8 +405,8 @@ CONFORM(gather_concatenates_in_replica_order, "S-GATHER-2 S-GATHER-4 S-GATHER-5 
     EXPECT_ELEMENTS(ctx, all, SUM_OF_IDS(row->n + 1), 0, 0, 1, 0, 1, 2, 0, 1, 2, 3, 0, 1, 2, 3, 4,
                     0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5, 6, 7);
     all = co_gather_replicas(ctx, s, suite_values(ctx, s, squares), -1);
-    CO_EXPECT_INT(co_dim(ctx, all, 0), 2);
-    CO_EXPECT_INT(co_dim(ctx, all, 1), 2 * row->n);
+    CO_EXPECT_INT(co_value_dim(ctx, all, 0), 2);
+    CO_EXPECT_INT(co_value_dim(ctx, all, 1), 2 * row->n);
 }
 
 CONFORM(gather_checks_axis_and_kind, "S-GATHER-3 S-GATHER-4 S-GATHER-5")
@@ -423,7 +423,7 @@ CONFORM(results_are_where_the_caller_works, "S-REDUCE-18")
 {
     co_value *r = co_reduce(ctx, s, CO_REDUCE_SUM, suite_floats(ctx, s, 1, 1), NULL, 0);
 
-    CO_EXPECT_STR(co_device_name(ctx, r), co_current_device(ctx));
+    CO_EXPECT_STR(co_value_device(ctx, r), co_current_device(ctx));
 }
 
 CONFORM(bundles_of_another_size_are_refused, "DV-1")
@@ -432,7 +432,7 @@ CONFORM(bundles_of_another_size_are_refused, "DV-1")
 
     for (int i = 0; i < 9; ++i)
         parts[i] = co_scalar_float(ctx, 1);
-    co_reduce(ctx, s, CO_REDUCE_SUM, co_per_replica(ctx, parts, 9), NULL, 0);
+    co_reduce(ctx, s, CO_REDUCE_SUM, co_per_replica_value(ctx, parts, 9), NULL, 0);
     EXPECT_OUTCOME(ctx, row->is->foreign_bundle);
 }
 
@@ -448,5 +448,5 @@ CONFORM(a_range_on_every_replica, "OD-EX-3 S-REDUCE-14 ROP-2")
     CO_EXPECT_CODE(co_reduce_op_from_aggregation(ctx, CO_AGGREGATION_SUM, &op), CO_OK);
     CO_EXPECT_CLOSE(suite_number(ctx, co_reduce(ctx, s, op, t, CO_AXES(0))), 45 * row->n, 0);
     co_reduce_op_from_aggregation(ctx, CO_AGGREGATION_ONLY_FIRST_REPLICA, &op);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, NULL);
 }

@@ -63,13 +63,13 @@ CONFORM(arguments_of_run_are_checked, "S-RUN-2 S-RUN-3 OD-RUN-2 C-FN-1")
 
     for (size_t i = 0; i < LENGTH(wrong); ++i) {
         CO_EXPECT_NULL(co_run(ctx, s, own_device, wrong[i], NULL));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "args");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "args");
     }
     CO_EXPECT_NULL(co_run(ctx, s, NULL, co_no_args(ctx), NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "fn");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "fn");
     options.kwargs = co_int(ctx, 3);
     CO_EXPECT_NULL(co_run_with(ctx, s, own_device, co_no_args(ctx), NULL, &options));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "kwargs");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "kwargs");
 }
 
 /* ((bundle, plain), map of the bundle, variable). */
@@ -94,8 +94,8 @@ bundle(co_context *ctx, const suite_row *row, int first, bool mirrored)
 
     for (int i = 0; i < row->local; ++i)
         parts[i] = co_scalar_float(ctx, mirrored ? 5.0f : (float)(first + i));
-    return mirrored ? co_mirrored(ctx, parts, (size_t)row->local)
-                    : co_per_replica(ctx, parts, (size_t)row->local);
+    return mirrored ? co_mirrored_value(ctx, parts, (size_t)row->local)
+                    : co_per_replica_value(ctx, parts, (size_t)row->local);
 }
 
 CONFORM(a_step_gets_its_components_of_bundles,
@@ -107,7 +107,7 @@ CONFORM(a_step_gets_its_components_of_bundles,
     co_value *v = suite_variable(ctx, s, 1, CO_SYNC_AUTO, CO_AGGREGATION_NONE), *result;
 
     result = co_run(ctx, s, look_at_arguments,
-                    co_args(ctx, co_args(ctx, b, r.value), co_map(ctx, key, &b, 1), v), &r);
+                    co_args(ctx, co_args(ctx, b, r.value), co_dict(ctx, key, &b, 1), v), &r);
     EXPECT_LOCAL(ctx, s, result, 0, 1);
 }
 
@@ -136,7 +136,7 @@ STEP(scaled_by_keyword)
 {
     co_value *kwargs = co_at(ctx, args, 1);
 
-    CO_EXPECT_INT(co_size(ctx, args), 2);
+    CO_EXPECT_INT(co_num_items(ctx, args), 2);
     return co_mul(ctx, co_at(ctx, args, 0), co_get(ctx, kwargs, "scale"));
 }
 
@@ -146,7 +146,7 @@ CONFORM(keyword_arguments_come_last, "S-RUN-3 S-RUN-5 C-FN-1")
     co_run_options           options = CO_RUN_OPTIONS_INIT;
     co_value                *scale = suite_floats(ctx, s, 1, 1);
 
-    options.kwargs = co_map(ctx, key, &scale, 1);
+    options.kwargs = co_dict(ctx, key, &scale, 1);
     EXPECT_LOCAL(ctx, s,
                  co_run_with(ctx, s, scaled_by_keyword, co_args(ctx, co_scalar_float(ctx, 3)), NULL,
                              &options),
@@ -161,7 +161,7 @@ STEP(nested_result)
     co_value *items[] = { co_args(ctx, co_replica_id_tensor(ctx), co_list(ctx, &one, 1)),
                           co_string(ctx, "z") };
 
-    return co_map(ctx, keys, items, 2);
+    return co_dict(ctx, keys, items, 2);
 }
 
 CONFORM(results_keep_their_structure,
@@ -169,7 +169,7 @@ CONFORM(results_keep_their_structure,
 {
     co_value *r = suite_step(ctx, s, nested_result, NULL), *a;
 
-    CO_EXPECT_INT(co_value_kind(r), CO_KIND_MAP);
+    CO_EXPECT_INT(co_value_kind(r), CO_KIND_DICT);
     a = co_get(ctx, r, "a");
     CO_EXPECT_INT(co_value_kind(a), CO_KIND_TUPLE);
     CO_EXPECT_INT(co_value_kind(co_at(ctx, a, 0)), row->result_kind);
@@ -238,7 +238,7 @@ STEP(differing)
         return co_list(ctx, items, (size_t)(1 + odd));
     if (what == 1)
         return odd ? co_tuple(ctx, items, 1) : co_list(ctx, items, 1);
-    return co_map(ctx, &keys[odd], items, 1);
+    return co_dict(ctx, &keys[odd], items, 1);
 }
 
 CONFORM(results_of_differing_structure_are_refused, "DV-GROUP-1 DV-GROUP-2 DV-GROUP-3 GEN-ERR-1")
@@ -357,10 +357,10 @@ CONFORM(random_numbers_depend_on_seed_and_replica_alone, "S-RUN-7")
     for (int i = 0; i < row->local; ++i) {
         co_value *b = row->n > 1 ? co_at(ctx, again, (size_t)(first + i)) : again;
 
-        CO_EXPECT_BYTES(co_data(ctx, suite_local(ctx, s, r, i)), co_data(ctx, b), 12);
+        CO_EXPECT_BYTES(co_value_data(ctx, suite_local(ctx, s, r, i)), co_value_data(ctx, b), 12);
         if (i > 0)
-            CO_EXPECT_TRUE(memcmp(co_data(ctx, b), co_data(ctx, suite_local(ctx, s, r, 0)), 12) !=
-                           0);
+            CO_EXPECT_TRUE(memcmp(co_value_data(ctx, b),
+                                  co_value_data(ctx, suite_local(ctx, s, r, 0)), 12) != 0);
     }
 }
 
@@ -421,7 +421,7 @@ CONFORM(bundles_are_printed_component_by_component, "DV-FMT-1")
     co_value *parts[] = { co_int(ctx, 4), co_int(ctx, 5) };
     char      text[200];
 
-    co_format(ctx, co_per_replica(ctx, parts, 2), text, sizeof(text));
+    co_format(ctx, co_per_replica_value(ctx, parts, 2), text, sizeof(text));
     CO_EXPECT_CONTAINS(text, "0: 4");
     CO_EXPECT_CONTAINS(text, "1: 5");
 }

@@ -34,12 +34,12 @@ make_mirrored(co_context *ctx, const suite_row *row)
 static co_strategy *
 make_workers(co_context *ctx, const suite_row *row)
 {
-    co_multi_worker_options options = CO_MULTI_WORKER_OPTIONS_INIT;
+    co_multi_worker_mirrored_options options = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
 
     options.devices = row->devices;
     options.num_devices = (size_t)row->num_devices;
     options.num_replicas = row->n;
-    return co_multi_worker_strategy(ctx, &options);
+    return co_multi_worker_mirrored_strategy(ctx, &options);
 }
 
 /* Hooks that do nothing but go on: with them a strategy must be as it is without. */
@@ -104,44 +104,46 @@ static const suite_family family_default = {
     .scope_in_step = CO_OK, /* DEF-18 */
     .variable_elsewhere = CO_OK,
     .bundle_as_operand = CO_OK,
-    .devices_known = CO_RUNTIME,       /* DEF-9 */
-    .flags_known = CO_NOT_IMPLEMENTED, /* DEF-14 */
-    .broadcast = CO_NOT_IMPLEMENTED,   /* DEF-10 */
-    .several_steps = CO_NOT_IMPLEMENTED,
+    .devices_known = CO_RUNTIME_ERROR, /* DEF-9 */
+    .flags_known = CO_UNIMPLEMENTED,   /* DEF-14 */
+    .broadcast = CO_UNIMPLEMENTED,     /* DEF-10 */
+    .several_steps = CO_UNIMPLEMENTED,
     .no_destination = CO_OK,
     .update_plain = CO_OK,
     .input_per_replica = CO_OK, /* DEF-3: options are ignored */
     .function_per_replica = CO_OK,
     .input_of_others = CO_OK, /* an ordinary dataset belongs to nobody */
     .next_in_step = CO_OK,
-    .non_slot = CO_VALUE, /* DEF-11 */
+    .non_slot = CO_VALUE_ERROR, /* DEF-11 */
     .cluster = CO_KIND_NONE,
 };
 
 #define PLAIN                                                                                      \
     .is_current = true, .cluster = CO_KIND_NONE, .function_kind = CO_KIND_TENSOR, /* S-VFF-3 */    \
-        .mixing = CO_RUNTIME, .scope_in_step = CO_RUNTIME,                                         \
+        .mixing = CO_RUNTIME_ERROR, .scope_in_step = CO_RUNTIME_ERROR,                             \
     .variable_elsewhere = CO_OK,                        /* OD-SCOPE-1: ordinary variables */       \
         .bundle_as_operand = CO_OK, .broadcast = CO_OK, /* OD-EXT-3 */                             \
         .no_destination = CO_OK,                        /* OD-EXT-1 */                             \
         .update_plain = CO_OK,                          /* OD-EXT-4 */                             \
-        .input_per_replica = CO_NOT_IMPLEMENTED,                                                   \
-    .function_per_replica = CO_NOT_IMPLEMENTED, /* OD-FN-2 */                                      \
-        .input_of_others = CO_RUNTIME, .next_in_step = CO_VALUE
+        .input_per_replica = CO_UNIMPLEMENTED,                                                     \
+    .function_per_replica = CO_UNIMPLEMENTED, /* OD-FN-2 */                                        \
+        .input_of_others = CO_RUNTIME_ERROR, .next_in_step = CO_VALUE_ERROR
 
 static const suite_family family_one_device = { .name = "OneDeviceStrategy", PLAIN };
 static const suite_family family_own_plain = { .name = "PlainOwn", PLAIN };
 
 /* Mirrored and MultiWorker agree on nearly everything. */
 #define SEVERAL_REPLICAS                                                                           \
-    .is_current = true, .selects = true, .handle_in_cross = CO_VALUE,                              \
-    .scatter_max = CO_NOT_IMPLEMENTED, .scatter_on_read = CO_NOT_IMPLEMENTED, .spreads = true,     \
-    .function_kind = CO_KIND_PER_REPLICA, .mixing = CO_RUNTIME, .scope_in_step = CO_RUNTIME,       \
-    .variable_elsewhere = CO_RUNTIME, .bundle_as_operand = CO_VALUE, .foreign_bundle = CO_VALUE,   \
-    .no_destination = CO_VALUE, .update_plain = CO_ASSERTION, .sync_none = CO_VALUE,               \
-    .mean_integer = CO_VALUE, .read_no_sum = CO_VALUE, .add_to_sum = CO_VALUE,                     \
-    .assign_bundle = CO_TYPE, .input_per_replica = CO_NOT_IMPLEMENTED,                             \
-    .input_of_others = CO_RUNTIME, .next_in_step = CO_VALUE
+    .is_current = true, .selects = true, .handle_in_cross = CO_VALUE_ERROR,                        \
+    .scatter_max = CO_UNIMPLEMENTED, .scatter_on_read = CO_UNIMPLEMENTED, .spreads = true,         \
+    .function_kind = CO_KIND_PER_REPLICA, .mixing = CO_RUNTIME_ERROR,                              \
+    .scope_in_step = CO_RUNTIME_ERROR, .variable_elsewhere = CO_RUNTIME_ERROR,                     \
+    .bundle_as_operand = CO_VALUE_ERROR, .foreign_bundle = CO_VALUE_ERROR,                         \
+    .no_destination = CO_VALUE_ERROR, .update_plain = CO_ASSERTION_ERROR,                          \
+    .sync_none = CO_VALUE_ERROR, .mean_integer = CO_VALUE_ERROR, .read_no_sum = CO_VALUE_ERROR,    \
+    .add_to_sum = CO_VALUE_ERROR, .assign_bundle = CO_TYPE_ERROR,                                  \
+    .input_per_replica = CO_UNIMPLEMENTED, .input_of_others = CO_RUNTIME_ERROR,                    \
+    .next_in_step = CO_VALUE_ERROR
 
 static const suite_family family_mirrored = {
     .name = "MirroredStrategy",
@@ -154,7 +156,7 @@ static const suite_family family_workers = {
     SEVERAL_REPLICAS,
     .between_graph = true,
     .cluster = CO_KIND_NAMED_TUPLE,
-    .function_per_replica = CO_NOT_IMPLEMENTED, /* MW-15 */
+    .function_per_replica = CO_UNIMPLEMENTED, /* MW-15 */
 };
 
 static const suite_family family_own = { .name = "Own", SEVERAL_REPLICAS, .cluster = CO_KIND_NONE };
@@ -163,7 +165,7 @@ static const suite_family family_own_workers = {
     SEVERAL_REPLICAS,
     .between_graph = true,
     .cluster = CO_KIND_NAMED_TUPLE,
-    .function_per_replica = CO_NOT_IMPLEMENTED,
+    .function_per_replica = CO_UNIMPLEMENTED,
 };
 
 /* One replica: nothing is wrapped, combined, split or checked across replicas. */
@@ -175,14 +177,14 @@ static const suite_family family_own_workers = {
 /* n replicas, several of them here. */
 #define SEVERAL_HERE                                                                               \
     .result_kind = CO_KIND_PER_REPLICA, .element_kind = CO_KIND_PER_REPLICA,                       \
-    .mirrored_sum = CO_ASSERTION, .shapes_differ = CO_INVALID_ARGUMENT,                            \
-    .structures_differ = CO_ASSERTION, .structures_reduced = CO_ASSERTION,                         \
-    .left_alone = CO_RUNTIME, .left_others = CO_RUNTIME, .merge_missed = CO_RUNTIME,               \
-    .names_differ = CO_RUNTIME, .gather_axis = CO_VALUE, .gather_slices = CO_NOT_IMPLEMENTED,      \
-    .unbatched = CO_VALUE
+    .mirrored_sum = CO_ASSERTION_ERROR, .shapes_differ = CO_INVALID_ARGUMENT,                      \
+    .structures_differ = CO_ASSERTION_ERROR, .structures_reduced = CO_ASSERTION_ERROR,             \
+    .left_alone = CO_RUNTIME_ERROR, .left_others = CO_RUNTIME_ERROR,                               \
+    .merge_missed = CO_RUNTIME_ERROR, .names_differ = CO_RUNTIME_ERROR,                            \
+    .gather_axis = CO_VALUE_ERROR, .gather_slices = CO_UNIMPLEMENTED, .unbatched = CO_VALUE_ERROR
 
 /* All of them here. */
-#define TOGETHER SEVERAL_HERE, .plain_sum = CO_VALUE
+#define TOGETHER SEVERAL_HERE, .plain_sum = CO_VALUE_ERROR
 
 /* Several here and others elsewhere: nobody knows that a value is the same everywhere, so there is
  * none that has no sum. */
@@ -192,10 +194,10 @@ static const suite_family family_own_workers = {
  * and nobody here can see that structures of other processes differ but where they are combined. */
 #define APART                                                                                      \
     .result_kind = CO_KIND_TENSOR, .element_kind = CO_KIND_PER_REPLICA, .plain_sum = CO_OK,        \
-    .mirrored_sum = CO_ASSERTION, .shapes_differ = CO_INVALID_ARGUMENT,                            \
-    .structures_differ = CO_OK, .structures_reduced = CO_ASSERTION, .left_alone = CO_RUNTIME,      \
-    .left_others = CO_OK, .gather_axis = CO_VALUE, .gather_slices = CO_NOT_IMPLEMENTED,            \
-    .unbatched = CO_VALUE
+    .mirrored_sum = CO_ASSERTION_ERROR, .shapes_differ = CO_INVALID_ARGUMENT,                      \
+    .structures_differ = CO_OK, .structures_reduced = CO_ASSERTION_ERROR,                          \
+    .left_alone = CO_RUNTIME_ERROR, .left_others = CO_OK, .gather_axis = CO_VALUE_ERROR,           \
+    .gather_slices = CO_UNIMPLEMENTED, .unbatched = CO_VALUE_ERROR
 
 #define MIRRORED(name_, n_, settings_, kind_, ...)                                                 \
     {                                                                                              \
@@ -261,7 +263,7 @@ const suite_row suite_rows[] = {
     WORKERS("workers-2x2", 2, 2, "cpus=2", "/job:worker", CO_KIND_MIRRORED, SPREAD, "/cpu:0",
             "/cpu:1"),
     WORKERS("workers-3x1", 3, 1, NULL, "/job:worker", CO_KIND_TENSOR, APART, "/cpu:0"),
-    /* Strategies that are defined with the public headers: see engine.h. */
+    /* Strategies that are defined with the public headers: see custom_strategy.h. */
     { .row = "own-plain",
       .is = &family_own_plain,
       .settings = "cpus=2",

@@ -119,7 +119,8 @@ suite_expect_local(const char *file, int line, co_context *ctx, co_strategy *s, 
     co_value *all = co_local_results(ctx, s, value);
 
     test_ok(file, line, ctx);
-    test_int(file, line, "the number of local results", (intmax_t)co_size(ctx, all), chosen->local);
+    test_int(file, line, "the number of local results", (intmax_t)co_num_items(ctx, all),
+             chosen->local);
     for (int i = 0; i < chosen->local && co_ok(ctx); ++i)
         test_close(file, line, "a local result", suite_number(ctx, co_at(ctx, all, (size_t)i)),
                    a + b * (first + i), 1e-6);
@@ -183,10 +184,10 @@ suite_expect_elements(const char *file, int line, co_context *ctx, co_value *val
     double actual[64] = { 0 };
 
     test_ok(file, line, ctx);
-    test_int(file, line, "the number of elements", co_num_elements(ctx, value), n);
-    if (n > (int64_t)LENGTH(actual) || co_num_elements(ctx, value) != n)
+    test_int(file, line, "the number of elements", co_value_num_elements(ctx, value), n);
+    if (n > (int64_t)LENGTH(actual) || co_value_num_elements(ctx, value) != n)
         return;
-    co_read_data(ctx, value, CO_FLOAT64, actual, (int64_t)LENGTH(actual));
+    co_value_copy_data(ctx, value, CO_FLOAT64, actual, (int64_t)LENGTH(actual));
     for (int64_t i = 0; i < n; ++i)
         test_close(file, line, "an element", actual[i], expected[i], 1e-6);
     test_ok(file, line, ctx);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the documents call strategy.extended: properties, places, updates, containers. Section
  * 13. */
+#include <cohort/v1.h>
 #include "suite.h"
 
 CONFORM(properties_are_those_of_the_table,
@@ -15,7 +16,7 @@ CONFORM(properties_are_those_of_the_table,
 
         if (EXPECT_OUTCOME(ctx, row->is->devices_known) && row->is->devices_known == CO_OK) {
             CO_EXPECT_INT(co_value_kind(names), CO_KIND_TUPLE);
-            CO_EXPECT_INT(co_size(ctx, names), row->num_devices);
+            CO_EXPECT_INT(co_num_items(ctx, names), row->num_devices);
             for (int k = 0; k < row->num_devices; ++k) {
                 char        name[CO_DEVICE_NAME_MAX];
                 const char *actual = co_string_at(ctx, co_at(ctx, names, (size_t)k), 0, NULL);
@@ -65,11 +66,11 @@ STEP(reduce_to_in_step)
     co_value *x = co_scalar_float(ctx, 1), *pair = co_args(ctx, x, x);
 
     co_reduce_to(ctx, user, CO_REDUCE_SUM, x, x);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     co_batch_reduce_to(ctx, user, CO_REDUCE_SUM, co_list(ctx, &pair, 1));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     co_broadcast_to_devices(ctx, user, x, x);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     return NULL;
 }
 
@@ -78,9 +79,9 @@ CONFORM(reduce_to_checks_its_arguments, "EXT-RT-1 EXT-RT-2 EXT-BRT-4 EXT-BC-1 OD
     co_value *x = suite_floats(ctx, s, 1, 1);
 
     co_reduce_to(ctx, s, CO_REDUCE_SUM, x, co_args(ctx, x));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, NULL);
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, NULL);
     co_reduce_to(ctx, s, (co_reduce_op)9, x, co_string(ctx, "/cpu:0"));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "9");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "9");
     co_reduce_to(ctx, s, CO_REDUCE_SUM, x, NULL);
     EXPECT_OUTCOME(ctx, row->is->no_destination);
     suite_step(ctx, s, reduce_to_in_step, s);
@@ -97,8 +98,8 @@ CONFORM(batches_are_reduced_pair_by_pair, "EXT-BRT-1 EXT-BRT-2 OD-EXT-2")
     CO_EXPECT_INT(co_value_kind(r), CO_KIND_LIST);
     CO_EXPECT_CLOSE(suite_number(ctx, co_at(ctx, r, 0)), SUM_OF_IDS(row->n + 1), 0);
     CO_EXPECT_CLOSE(suite_number(ctx, co_at(ctx, r, 1)), 2 * row->n, 0);
-    CO_EXPECT_INT(co_size(ctx, co_batch_reduce_to(ctx, s, CO_REDUCE_SUM, co_list(ctx, NULL, 0))),
-                  0);
+    CO_EXPECT_INT(
+        co_num_items(ctx, co_batch_reduce_to(ctx, s, CO_REDUCE_SUM, co_list(ctx, NULL, 0))), 0);
 }
 
 CONFORM(broadcast_copies_a_tensor_to_places, "EXT-BC-1 EXT-BC-2 DEF-10 OD-EXT-3")
@@ -109,7 +110,7 @@ CONFORM(broadcast_copies_a_tensor_to_places, "EXT-BC-1 EXT-BC-2 DEF-10 OD-EXT-3"
     if (EXPECT_OUTCOME(ctx, row->is->broadcast) && row->is->broadcast == CO_OK)
         CO_EXPECT_CLOSE(suite_number(ctx, r), 7, 0);
     co_broadcast_to_devices(ctx, s, x, NULL);
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, NULL);
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, NULL);
 }
 
 /* --- update --- */
@@ -120,7 +121,7 @@ UPDATE(add_argument)
     CO_EXPECT_TRUE(co_in_cross_replica_context(ctx));
     CO_EXPECT_INT(co_value_kind(variable), CO_KIND_VARIABLE);
     co_experimental_set_strategy(ctx, NULL);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     return co_assign_add(ctx, variable, co_at(ctx, args, 0));
 }
 
@@ -144,7 +145,7 @@ CONFORM(update_without_grouping_gives_tuples, "EXT-UPD-3 OD-EXT-4")
 
     r = co_update(ctx, s, v, add_argument, co_args(ctx, co_scalar_float(ctx, 2)), &calls, false);
     CO_EXPECT_INT(co_value_kind(r), CO_KIND_TUPLE);
-    CO_EXPECT_INT(co_size(ctx, r), row->local);
+    CO_EXPECT_INT(co_num_items(ctx, r), row->local);
     for (int i = 0; i < row->local; ++i)
         CO_EXPECT_CLOSE(suite_number(ctx, co_at(ctx, r, (size_t)i)), 3, 0);
 }
@@ -204,7 +205,7 @@ CONFORM(update_checks_its_variable_and_passes_errors_on, "EXT-UPD-5 OD-EXT-4 GEN
     co_update(ctx, s, v, failing_update, co_no_args(ctx), NULL, true);
     CO_EXPECT_ERROR(ctx, CO_DATA_LOSS, "no update");
     co_update(ctx, s, v, NULL, co_no_args(ctx), NULL, true);
-    CO_EXPECT_ERROR(ctx, CO_TYPE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, NULL);
 }
 
 STEP(where_am_i)
@@ -218,7 +219,7 @@ STEP(non_slot_in_step)
 {
     co_update_non_slot(ctx, user, co_args(ctx, co_string(ctx, "/cpu:0")), where_am_i,
                        co_no_args(ctx), NULL, true);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     return NULL;
 }
 
@@ -262,11 +263,11 @@ CONFORM(variables_are_made_beside_others, "EXT-COL-1 EXT-COL-2 EXT-COL-3 OD-EXT-
         CO_EXPECT_OK(ctx);
         co_colocate_begin(ctx, s, foreign);
         co_colocate_end(ctx);
-        CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, NULL);
     }
     for (int i = 0; i < row->local; ++i)
-        CO_EXPECT_STR(co_device_name(ctx, suite_local(ctx, s, w, i)),
-                      co_device_name(ctx, suite_local(ctx, s, v, i)));
+        CO_EXPECT_STR(co_value_device(ctx, suite_local(ctx, s, w, i)),
+                      co_value_device(ctx, suite_local(ctx, s, v, i)));
     co_colocate_begin(ctx, s, v);
     co_colocate_end(ctx);
     EXPECT_OUTCOME(ctx, row->is->mixing); /* its scope is not open */
@@ -277,11 +278,11 @@ CONFORM(logical_devices_belong_to_other_strategies, "S-LOGICAL-1 OD-LOGICAL-1")
     co_value *x = co_scalar_float(ctx, 1);
 
     CO_EXPECT_NULL(co_assign_to_logical_device(ctx, s, x, 0));
-    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, NULL);
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, NULL);
     CO_EXPECT_NULL(co_split_to_logical_devices(ctx, s, x, CO_SHAPE(1)));
-    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, NULL);
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, NULL);
     CO_EXPECT_NULL(co_replicate_to_logical_devices(ctx, s, x));
-    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, NULL);
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, NULL);
 }
 
 CONFORM(non_slot_devices_are_all_devices, "EXT-NSD-1 DEF-11 OD-PROP-1")
@@ -289,7 +290,7 @@ CONFORM(non_slot_devices_are_all_devices, "EXT-NSD-1 DEF-11 OD-PROP-1")
     co_value *names = co_non_slot_devices(ctx, s, co_no_args(ctx));
 
     if (EXPECT_OUTCOME(ctx, row->is->non_slot) && row->is->non_slot == CO_OK)
-        CO_EXPECT_INT(co_size(ctx, names), row->num_devices);
+        CO_EXPECT_INT(co_num_items(ctx, names), row->num_devices);
 }
 
 CONFORM(a_strategy_knows_its_cluster_and_its_parts, "S-PROP-1 S-PROP-4 S-CFG-1 S-CFG-2 MW-12")

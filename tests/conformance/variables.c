@@ -70,7 +70,7 @@ CONFORM(components_are_named_and_placed_in_order, "VAR-NEW-3 VAR-NEW-5 OD-SCOPE-
             snprintf(name, sizeof(name), "w/replica_%d", i);
         CO_EXPECT_STR(co_variable_name(ctx, one), name);
         co_device_resolve(ctx, where, device);
-        CO_EXPECT_CONTAINS(co_device_name(ctx, one), strrchr(device, '/'));
+        CO_EXPECT_CONTAINS(co_value_device(ctx, one), strrchr(device, '/'));
     }
 }
 
@@ -84,8 +84,8 @@ CONFORM(all_components_start_with_one_value, "VAR-NEW-4 MW-9")
     co_set_seed(ctx, 5);
     chief = co_random_normal(ctx, CO_FLOAT32, CO_SHAPE(3), 0, 1);
     for (int i = 0; i < row->local; ++i) {
-        mine = co_read(ctx, suite_local(ctx, s, v, i));
-        CO_EXPECT_BYTES(co_data(ctx, mine), co_data(ctx, chief), 3 * sizeof(float));
+        mine = co_variable_read(ctx, suite_local(ctx, s, v, i));
+        CO_EXPECT_BYTES(co_value_data(ctx, mine), co_value_data(ctx, chief), 3 * sizeof(float));
     }
 }
 
@@ -103,7 +103,7 @@ CONFORM(variables_that_make_no_sense_are_refused, "VAR-NEW-1 VAR-NEW-2 OD-VAR-1"
         co_variable(ctx, co_scalar_int32(ctx, 1), &mean);
         EXPECT_OUTCOME(ctx, row->is->mean_integer);
         co_variable(ctx, co_scalar_float(ctx, 1), &unknown);
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "9");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "9");
     }
 }
 
@@ -181,7 +181,7 @@ CONFORM(steps_assign_sync_on_read_variables_each_their_own, "VAR-SOR-1 VAR-SOR-2
             suite_step(ctx, s, assign_one_and_id, &a);
             EXPECT_LOCAL(ctx, s, v, start + verbs[k].sign, verbs[k].sign);
             if (how == CO_AGGREGATION_NONE) {
-                co_read(ctx, v);
+                co_variable_read(ctx, v);
                 EXPECT_OUTCOME(ctx, row->is->read_no_sum);
                 continue;
             }
@@ -345,18 +345,18 @@ CONFORM(what_does_not_fit_changes_no_component, "VAR-MIR-7 VAR-MIR-11")
     co_value *v = suite_variable(ctx, s, 3, CO_SYNC_AUTO, CO_AGGREGATION_NONE);
 
     co_assign(ctx, v, suite_vector(ctx, 2, (float[]){ 1, 2 }));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, NULL);
     co_assign(ctx, v, co_scalar_double(ctx, 1));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, NULL);
     co_assign_add(ctx, v, co_scalar_int32(ctx, 1));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, NULL);
     EXPECT_LOCAL(ctx, s, v, 3, 0);
 }
 
 CONFORM(what_was_read_does_not_change, "VAR-MIR-1 VAR-SOR-2")
 {
     co_value *v = suite_variable(ctx, s, 3, CO_SYNC_AUTO, CO_AGGREGATION_SUM);
-    co_value *before = co_read(ctx, v);
+    co_value *before = co_variable_read(ctx, v);
 
     co_assign(ctx, v, co_float(ctx, 9));
     CO_EXPECT_CLOSE(suite_number(ctx, before), 3, 0);
@@ -434,7 +434,8 @@ CONFORM(rows_are_added_from_all_replicas, "VAR-MIR-8 VAR-SOR-5 OD-VAR-1")
     for (int i = 0; i < row->n; ++i)
         rows[i + 1] = i;
     for (int i = 0; i < row->local; ++i)
-        suite_expect_elements(TEST_AT, ctx, co_read(ctx, suite_local(ctx, s, sum, i)), 9, rows);
+        suite_expect_elements(TEST_AT, ctx, co_variable_read(ctx, suite_local(ctx, s, sum, i)), 9,
+                              rows);
     suite_step(ctx, s, scatter_largest, sum);
     EXPECT_OUTCOME(ctx, row->is->scatter_max);
     suite_step(ctx, s, scatter_rows, on_read);
@@ -508,7 +509,7 @@ CONFORM(a_value_may_come_later, "VAR-NEW-7 VAR-MIR-2")
     CO_SCOPE(ctx, s)
         v = co_variable(ctx, co_spec(ctx, CO_FLOAT32, NULL, 0), NULL);
     CO_EXPECT_FALSE(co_variable_is_initialized(ctx, v));
-    co_read(ctx, v);
+    co_variable_read(ctx, v);
     CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, NULL);
     co_assign(ctx, v, co_float(ctx, 3));
     CO_EXPECT_TRUE(co_variable_is_initialized(ctx, v));
@@ -517,7 +518,7 @@ CONFORM(a_value_may_come_later, "VAR-NEW-7 VAR-MIR-2")
 
 STEP(own_handle)
 {
-    return co_read(ctx, co_variable_handle(ctx, user));
+    return co_variable_read(ctx, co_variable_handle(ctx, user));
 }
 
 CONFORM(handles_are_those_of_the_replica, "VAR-MIR-10")
@@ -526,7 +527,8 @@ CONFORM(handles_are_those_of_the_replica, "VAR-MIR-10")
 
     co_assign(ctx, v, suite_floats(ctx, s, 2, 1));
     EXPECT_LOCAL(ctx, s, suite_step(ctx, s, own_handle, v), 2, 1);
-    CO_EXPECT_CLOSE(suite_number(ctx, co_read(ctx, co_variable_handle(ctx, v))), 2 + first, 0);
+    CO_EXPECT_CLOSE(suite_number(ctx, co_variable_read(ctx, co_variable_handle(ctx, v))), 2 + first,
+                    0);
     CO_SCOPE(ctx, s) {
         co_variable_handle(ctx, v);
         EXPECT_OUTCOME(ctx, row->is->handle_in_cross);

@@ -4,6 +4,7 @@
  * copy is a message that is not changed by doing the same again. A strategy that wants nothing
  * gives the same bytes back, and nobody changes those he is given.
  */
+#include <cohort/v1.h>
 #include "fuzz.h"
 
 static bool

@@ -7,8 +7,8 @@
  * - a name is refused with the code and the text of the rules, the same by every call that takes
  *   one, or its canonical form is that of itself, whatever device is current; and merged with
  *   another, each part comes from the one that has it;
- * - settings are refused with CO_VALUE, or those that were understood, given again, are understood
- *   to be the same;
+ * - settings are refused with CO_VALUE_ERROR, or those that were understood, given again, are
+ * understood to be the same;
  * - nothing stays behind.
  */
 #include "fuzz.h"
@@ -41,9 +41,9 @@ resolve(co_context *ctx, const char *name, char *out)
     co_code code = co_device_resolve(ctx, name, out);
 
     FUZZ_REQUIRE(co_error(ctx)->code == code);
-    FUZZ_REQUIRE(code == CO_OK || code == CO_VALUE || code == CO_ASSERTION);
+    FUZZ_REQUIRE(code == CO_OK || code == CO_VALUE_ERROR || code == CO_ASSERTION_ERROR);
     if (code != CO_OK)
-        expect_error(ctx, code == CO_ASSERTION ? "must be in capitals" : "device name '");
+        expect_error(ctx, code == CO_ASSERTION_ERROR ? "must be in capitals" : "device name '");
     return code;
 }
 
@@ -104,7 +104,7 @@ try_strategy(co_context *ctx, const char *name, co_code code, const char *canoni
     CO_SCOPE(ctx, one) {
         co_value *v = co_variable(ctx, co_float(ctx, 1.0), NULL);
 
-        FUZZ_REQUIRE(v != NULL ? strcmp(co_device_name(ctx, v), canonical) == 0
+        FUZZ_REQUIRE(v != NULL ? strcmp(co_value_device(ctx, v), canonical) == 0
                                : co_error(ctx)->code == CO_INVALID_ARGUMENT);
     }
     if (!co_ok(ctx))
@@ -120,7 +120,8 @@ try_mirrored(co_context *ctx, const char *a, const char *b)
 
     FUZZ_REQUIRE((mirrored != NULL) == (code == CO_OK));
     FUZZ_REQUIRE(mirrored == NULL || co_num_replicas_in_sync(ctx, mirrored) == 2);
-    FUZZ_REQUIRE(code == CO_OK || code == CO_VALUE || code == CO_ASSERTION || code == CO_RUNTIME);
+    FUZZ_REQUIRE(code == CO_OK || code == CO_VALUE_ERROR || code == CO_ASSERTION_ERROR ||
+                 code == CO_RUNTIME_ERROR);
     if (mirrored == NULL)
         expect_error(ctx, "device");
 }
@@ -213,7 +214,7 @@ try_settings(const char *settings)
     co_code     code = open_and_collect(settings, &first);
 
     /* More devices than a runtime holds are refused when they are made. */
-    FUZZ_REQUIRE(code == CO_OK || code == CO_VALUE || code == CO_RESOURCE_EXHAUSTED);
+    FUZZ_REQUIRE(code == CO_OK || code == CO_VALUE_ERROR || code == CO_RESOURCE_EXHAUSTED);
     if (code != CO_OK)
         return;
     FUZZ_REQUIRE(open_and_collect(first.bytes, &second) == CO_OK);

@@ -7,7 +7,7 @@
 static bool
 has_none(co_context *ctx, co_value *map)
 {
-    for (size_t i = 0; i < co_size(ctx, map); ++i)
+    for (size_t i = 0; i < co_num_items(ctx, map); ++i)
         if (co_value_kind(co_at(ctx, map, i)) == CO_KIND_NONE)
             return true;
     return false;
@@ -47,8 +47,8 @@ parse(co_context *ctx, co_value *bytes, const uint8_t *data, size_t size, bool h
         map = co_parse_example(ctx, batch, &features[k], 1);
         if (map != NULL && k == 0) {
             co_value      *all = co_at(ctx, map, 0);
-            const int64_t *row = co_data(ctx, all);
-            int64_t        n = co_num_elements(ctx, all) / 3;
+            const int64_t *row = co_value_data(ctx, all);
+            int64_t        n = co_value_num_elements(ctx, all) / 3;
 
             for (int64_t i = n; i < 2 * n; ++i)
                 FUZZ_REQUIRE(row[i] == (has_missing ? -1 : 0));
@@ -69,7 +69,7 @@ try_bytes(co_context *ctx, const uint8_t *data, size_t size)
     if (map != NULL && !has_none(ctx, map)) {
         co_value *again = co_example_decode(ctx, co_example_encode(ctx, map));
 
-        FUZZ_REQUIRE(co_size(ctx, again) == co_size(ctx, map));
+        FUZZ_REQUIRE(co_num_items(ctx, again) == co_num_items(ctx, map));
         FUZZ_REQUIRE(co_ok(ctx));
     }
     fuzz_clear(ctx, CO_INVALID_ARGUMENT, CO_OK);

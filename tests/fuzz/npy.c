@@ -13,7 +13,7 @@ load(co_context *ctx, const char *path, bool map)
     array = co_load_npy(ctx, path, &options);
     if (array != NULL)
         co_format(ctx, array, text, sizeof(text));
-    fuzz_clear(ctx, CO_VALUE, CO_OK);
+    fuzz_clear(ctx, CO_VALUE_ERROR, CO_OK);
 }
 
 int
@@ -26,7 +26,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         load(ctx, path, false);
         load(ctx, path, true);
         co_load_npz(ctx, path);
-        fuzz_clear(ctx, CO_VALUE, CO_UNIMPLEMENTED);
+        fuzz_clear(ctx, CO_VALUE_ERROR, CO_UNIMPLEMENTED);
     }
     return 0;
 }

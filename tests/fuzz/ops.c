@@ -33,11 +33,11 @@ static co_value *
 copied(co_context *to, co_context *from, co_value *x)
 {
     int64_t dims[CO_MAX_DIMS];
-    int     ndim = co_ndim(from, x);
+    int     ndim = co_value_ndim(from, x);
 
     for (int d = 0; d < ndim; ++d)
-        dims[d] = co_dim(from, x, d);
-    return co_tensor(to, co_value_dtype(from, x), dims, (size_t)ndim, co_data(from, x));
+        dims[d] = co_value_dim(from, x, d);
+    return co_tensor(to, co_value_dtype(from, x), dims, (size_t)ndim, co_value_data(from, x));
 }
 
 /* Nothing went wrong outside the calls that may. */
@@ -54,7 +54,7 @@ take_error(co_context *ctx)
 {
     co_code code = co_error(ctx)->code;
 
-    FUZZ_REQUIRE(code == CO_OK || code == CO_INVALID_ARGUMENT || code == CO_TYPE ||
+    FUZZ_REQUIRE(code == CO_OK || code == CO_INVALID_ARGUMENT || code == CO_TYPE_ERROR ||
                  code == CO_RESOURCE_EXHAUSTED);
     FUZZ_REQUIRE(code == CO_OK || co_error(ctx)->message[0] != '\0');
     co_clear(ctx);
@@ -91,7 +91,7 @@ run_step(co_context *ctx, const step *s, co_value *const *in)
     }
     if (co_value_kind(out.results) != CO_KIND_TUPLE)
         out.results = co_args(ctx, out.results);
-    num_parts = co_size(ctx, out.results);
+    num_parts = co_num_items(ctx, out.results);
     num_parts = num_parts < MAX_RESULTS ? num_parts : MAX_RESULTS;
     for (size_t i = 0; i < num_parts; ++i)
         parts[i] = co_at(ctx, out.results, i);
@@ -134,9 +134,9 @@ same_results(const program *p, const step *s, const outcome *a, const outcome *b
      * a zero comes later. */
     closeness how = { p->fast, p->plain, *size, false, strcmp(s->name, "reduce_prod") == 0 };
 
-    if (co_size(p->fast, a->results) != co_size(p->plain, b->results))
+    if (co_num_items(p->fast, a->results) != co_num_items(p->plain, b->results))
         return false;
-    for (size_t i = 0; i < co_size(p->fast, a->results); ++i) {
+    for (size_t i = 0; i < co_num_items(p->fast, a->results); ++i) {
         co_value *x = co_at(p->fast, a->results, i);
 
         if (!are_close(&how, x, co_at(p->plain, b->results, i)))
@@ -152,7 +152,7 @@ same_gradients(const program *p, const outcome *a, const outcome *b, double size
 {
     closeness how = { p->fast, p->plain, size, true, true };
 
-    for (size_t i = 0; a->gradients != NULL && i < co_size(p->fast, a->gradients); ++i) {
+    for (size_t i = 0; a->gradients != NULL && i < co_num_items(p->fast, a->gradients); ++i) {
         co_value *x = co_at(p->fast, a->gradients, i), *y = co_at(p->plain, b->gradients, i);
 
         if (co_value_kind(x) != co_value_kind(y))
@@ -197,7 +197,7 @@ sums_of_squares(co_context *ctx, const step *s, const char *axes)
     for (size_t i = 0; i < s->num_in; ++i) {
         co_value *x = co_square(ctx, co_cast(ctx, s->in[i], CO_FLOAT64));
 
-        x = co_op_call(ctx, "reduce_sum", co_args(ctx, x), co_map(ctx, keys, &axis, 1));
+        x = co_op_call(ctx, "reduce_sum", co_args(ctx, x), co_dict(ctx, keys, &axis, 1));
         sums = sums == NULL ? x : co_add(ctx, sums, x);
     }
     return sums;
@@ -224,8 +224,8 @@ is_at_jump(const program *p, const step *s)
     near = rounding(co_value_dtype(p->fast, s->in[0]));
     near *= limit * (near > 0x1p-20 ? 64 : ROUNDINGS);
     squares = sums_of_squares(p->fast, s, jumps[k].axes);
-    n = co_num_elements(p->fast, squares);
-    co_read_data(p->fast, squares, CO_FLOAT64, sums, n);
+    n = co_value_num_elements(p->fast, squares);
+    co_value_copy_data(p->fast, squares, CO_FLOAT64, sums, n);
     for (int64_t i = 0; i < n; ++i)
         if (fabs(sums[i] - limit) <= near)
             return true;
@@ -261,10 +261,10 @@ static bool
 is_small(co_context *ctx, co_value *x)
 {
     int64_t dims[CO_MAX_DIMS];
-    int     ndim = co_ndim(ctx, x);
+    int     ndim = co_value_ndim(ctx, x);
 
     for (int d = 0; d < ndim; ++d)
-        dims[d] = co_dim(ctx, x, d);
+        dims[d] = co_value_dim(ctx, x, d);
     return extent(dims, (size_t)ndim) <= MAX_ELEMENTS;
 }
 
@@ -273,7 +273,7 @@ is_small(co_context *ctx, co_value *x)
 static void
 keep(program *p, co_value *results, bool tame)
 {
-    for (size_t i = 0; i < co_size(p->fast, results); ++i) {
+    for (size_t i = 0; i < co_num_items(p->fast, results); ++i) {
         co_value *x = co_at(p->fast, results, i);
 
         if (!is_small(p->fast, x))

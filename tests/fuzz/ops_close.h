@@ -38,10 +38,10 @@ larger(double a, double b)
 static double
 largest(co_context *ctx, co_value *x)
 {
-    int64_t n = co_num_elements(ctx, x);
+    int64_t n = co_value_num_elements(ctx, x);
     double *data = malloc(((size_t)n + 1) * sizeof(*data)), most = 0;
 
-    co_read_data(ctx, x, CO_FLOAT64, data, n);
+    co_value_copy_data(ctx, x, CO_FLOAT64, data, n);
     for (int64_t i = 0; i < n; ++i)
         most = larger(most, fabs(data[i]));
     free(data);
@@ -52,9 +52,9 @@ static void
 require_same_shape(co_context *a, co_value *x, co_context *b, co_value *y)
 {
     FUZZ_REQUIRE(co_value_dtype(a, x) == co_value_dtype(b, y));
-    FUZZ_REQUIRE(co_ndim(a, x) == co_ndim(b, y));
-    for (int d = 0; d < co_ndim(a, x); ++d)
-        FUZZ_REQUIRE(co_dim(a, x, d) == co_dim(b, y, d));
+    FUZZ_REQUIRE(co_value_ndim(a, x) == co_value_ndim(b, y));
+    for (int d = 0; d < co_value_ndim(a, x); ++d)
+        FUZZ_REQUIRE(co_value_dim(a, x, d) == co_value_dim(b, y, d));
 }
 
 /* Half the distance of 1 and the next number. */
@@ -83,19 +83,19 @@ static bool
 are_close(const closeness *how, co_value *x, co_value *y)
 {
     co_dtype dtype = co_value_dtype(how->fast, x);
-    int64_t  n = co_num_elements(how->fast, x), i;
+    int64_t  n = co_value_num_elements(how->fast, x), i;
     double  *a, *b, size = larger(1, how->size), limit;
 
     require_same_shape(how->fast, x, how->plain, y);
     if (!co_dtype_is_floating(dtype))
-        return memcmp(co_data(how->fast, x), co_data(how->plain, y),
+        return memcmp(co_value_data(how->fast, x), co_value_data(how->plain, y),
                       (size_t)n * co_dtype_size(dtype)) == 0;
     if (size > LARGE)
         return true;
     a = malloc(((size_t)n + 1) * sizeof(*a));
     b = malloc(((size_t)n + 1) * sizeof(*b));
-    co_read_data(how->fast, x, CO_FLOAT64, a, n);
-    co_read_data(how->plain, y, CO_FLOAT64, b, n);
+    co_value_copy_data(how->fast, x, CO_FLOAT64, a, n);
+    co_value_copy_data(how->plain, y, CO_FLOAT64, b, n);
     for (i = 0; i < n; ++i)
         if (isfinite(a[i]) && isfinite(b[i]))
             size = larger(size, larger(fabs(a[i]), fabs(b[i])));

@@ -168,12 +168,12 @@ decode_operand(co_context *ctx, bytes *in, co_value *const *values, size_t num_v
 {
     uint8_t   byte = next_byte(in);
     co_value *like = values[byte % num_values];
-    int       ndim = co_ndim(ctx, like);
+    int       ndim = co_value_ndim(ctx, like);
     int64_t   dims[CO_MAX_DIMS], last;
     co_dtype  dtype = co_value_dtype(ctx, like);
 
     for (int d = 0; d < ndim; ++d)
-        dims[d] = co_dim(ctx, like, d);
+        dims[d] = co_value_dim(ctx, like, d);
     last = ndim > 0 ? dims[ndim - 1] : 1;
     switch (byte / 32) {
     case 0:
@@ -221,7 +221,7 @@ static void
 decode_list(co_context *ctx, bytes *in, co_value *x, attr *out)
 {
     uint8_t byte = next_byte(in);
-    int     ndim = x != NULL ? co_ndim(ctx, x) : 2, low = -2, high = 4;
+    int     ndim = x != NULL ? co_value_ndim(ctx, x) : 2, low = -2, high = 4;
 
     out->type = 'l';
     out->n = (size_t)(byte % 4 == 0 ? byte / 4 % 6 : ndim);
@@ -241,7 +241,7 @@ decode_list(co_context *ctx, bytes *in, co_value *x, attr *out)
     if (x == NULL || byte % 4 != 1 || out->n > (size_t)ndim)
         return;
     for (size_t i = 0; i < out->n; ++i)
-        out->list[i] = co_dim(ctx, x, byte % 8 == 1 ? (int)i : ndim - 1 - (int)i);
+        out->list[i] = co_value_dim(ctx, x, byte % 8 == 1 ? (int)i : ndim - 1 - (int)i);
     if (byte % 16 == 13) {
         out->n = 1;
         out->list[0] = -1;
@@ -354,15 +354,15 @@ static co_value *
 fitting_operand(co_context *ctx, bytes *in, char letter, co_value *const *before, size_t num_before)
 {
     co_value *x = before[0], *previous = before[num_before - 1];
-    int       ndim = co_ndim(ctx, x), rank = co_ndim(ctx, previous);
+    int       ndim = co_value_ndim(ctx, x), rank = co_value_ndim(ctx, previous);
     co_dtype  dtype = co_value_dtype(ctx, x);
     int64_t   dims[CO_MAX_DIMS] = { 1 }, last, columns, first;
 
     for (int d = 0; d < ndim; ++d)
-        dims[d] = co_dim(ctx, x, d);
+        dims[d] = co_value_dim(ctx, x, d);
     first = dims[0];
     last = ndim > 0 ? dims[ndim - 1] : 1;
-    columns = rank > 0 ? co_dim(ctx, previous, rank - 1) : 1;
+    columns = rank > 0 ? co_value_dim(ctx, previous, rank - 1) : 1;
     switch (letter) {
     case 'f':
         return make_tensor(ctx, in, dtype, (const int64_t[]){ 2, 2, last < 60 ? last : 1, 2 }, 4);
@@ -448,7 +448,7 @@ step_attrs(co_context *ctx, const step *s)
             keys[n] = s->attrs[i].name;
             items[n++] = attr_value(ctx, &s->attrs[i]);
         }
-    return co_map(ctx, keys, items, n);
+    return co_dict(ctx, keys, items, n);
 }
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config: update_config_proto on serialized messages. Deferred mode gives the same bytes, but that
  * it asks for NCCL. */
+#include <cohort/v1.h>
 #include "families.h"
 
 #include <string.h>

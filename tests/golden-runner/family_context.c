@@ -121,7 +121,7 @@ static json_t *
 act_enter(seat *s, json_t *step)
 {
     co_strategy *strategy = strategy_of(s, step);
-    co_scope     scope = co_scope_enter(s->ctx, strategy);
+    co_scope     scope = co_scope_begin(s->ctx, strategy);
 
     if (scope.id == 0 || s->num_open == MAX_OPEN)
         return NULL;
@@ -137,7 +137,7 @@ leave(seat *s, size_t index)
 
     --s->num_open;
     memmove(&s->open[index], &s->open[index + 1], (s->num_open - index) * sizeof(s->open[0]));
-    co_scope_exit(s->ctx, &scope);
+    co_scope_end(s->ctx, &scope);
     return NULL;
 }
 
@@ -315,10 +315,10 @@ act_variable(seat *s, json_t *step)
         return json;
     if (co_variable_strategy(ctx, variable) != NULL) {
         local = co_local_results(ctx, co_variable_strategy(ctx, variable), variable);
-        copies = co_size(ctx, local);
+        copies = co_num_items(ctx, local);
     }
     json_object_set_new(json, "class", json_string(golden_class(ctx, variable)));
-    json_object_set_new(json, "device", json_string(co_device_name(ctx, variable)));
+    json_object_set_new(json, "device", json_string(co_value_device(ctx, variable)));
     json_object_set_new(json, "copies", json_integer((json_int_t)copies));
     return json;
 }
@@ -373,8 +373,8 @@ return_tuple(co_context *ctx)
 static co_value *
 return_dict(co_context *ctx)
 {
-    return co_map(ctx, (const char *const[]){ "a" },
-                  (co_value *const[]){ co_scalar_float(ctx, 1.0F) }, 1);
+    return co_dict(ctx, (const char *const[]){ "a" },
+                   (co_value *const[]){ co_scalar_float(ctx, 1.0F) }, 1);
 }
 
 static co_value *
@@ -420,20 +420,20 @@ describe(co_context *ctx, co_value *value)
     json_t *list = json_array();
     json_t *keyed = json_object();
     size_t  n = kind >= CO_KIND_LIST || kind == CO_KIND_PER_REPLICA || kind == CO_KIND_MIRRORED
-                    ? co_size(ctx, value)
+                    ? co_num_items(ctx, value)
                     : 0;
 
     for (size_t i = 0; i < n; ++i) {
         json_t *item = describe(ctx, co_at(ctx, value, i));
 
         json_array_append(list, item);
-        if (kind == CO_KIND_MAP)
+        if (kind == CO_KIND_DICT)
             json_object_set(keyed, co_key(ctx, value, i), item);
         json_decref(item);
     }
     if (kind == CO_KIND_LIST || kind == CO_KIND_TUPLE) {
         json_object_set(json, golden_class(ctx, value), list);
-    } else if (kind == CO_KIND_MAP) {
+    } else if (kind == CO_KIND_DICT) {
         json_object_set(json, "dict", keyed);
     } else {
         json_object_set_new(json, "class", json_string(golden_class(ctx, value)));
@@ -477,7 +477,8 @@ take_user_error(co_context *ctx)
     if (error->code == CO_OK)
         return json_string("no error");
     snprintf(text, sizeof(text), "%s: %.150s",
-             error->code == CO_VALUE ? "ValueError" : co_code_kind(error->code), error->message);
+             error->code == CO_VALUE_ERROR ? "ValueError" : co_code_kind(error->code),
+             error->message);
     co_clear(ctx);
     return json_string(text);
 }
@@ -489,9 +490,9 @@ run_failing(co_context *ctx, co_value *args, void *user)
 
     (void)args;
     if (only == NULL)
-        co_fail(ctx, CO_VALUE, "boom in replica");
+        co_fail(ctx, CO_VALUE_ERROR, "boom in replica");
     else if (co_replica_id(ctx) == *only)
-        co_fail(ctx, CO_VALUE, "boom in replica %d", *only);
+        co_fail(ctx, CO_VALUE_ERROR, "boom in replica %d", *only);
     return NULL;
 }
 
@@ -549,7 +550,7 @@ static json_t *
 act_raise_in_scope(seat *s, json_t *step)
 {
     CO_SCOPE(s->ctx, strategy_of(s, step))
-        co_fail(s->ctx, CO_VALUE, "boom in scope");
+        co_fail(s->ctx, CO_VALUE_ERROR, "boom in scope");
     co_clear(s->ctx);
     return act_query(s, step);
 }
@@ -598,7 +599,7 @@ act_local_results(seat *s, json_t *step)
 {
     co_value *local = co_local_results(s->ctx, strategy_of(s, step), co_scalar_float(s->ctx, 1.0F));
 
-    return json_integer((json_int_t)co_size(s->ctx, local));
+    return json_integer((json_int_t)co_num_items(s->ctx, local));
 }
 
 static json_t *

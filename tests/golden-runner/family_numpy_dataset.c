@@ -68,10 +68,10 @@ run_changed(golden_case *c)
     co_strategy *strategy = golden_strategy_named(c, ctx, golden_string(c, c->attrs, "strategy"));
     co_value    *array = read_arrays(c);
     float        mine[64];
-    int64_t      n = co_num_elements(ctx, array);
+    int64_t      n = co_value_num_elements(ctx, array);
     co_dataset  *dataset;
 
-    co_read_data(ctx, array, CO_FLOAT32, mine, 64);
+    co_value_copy_data(ctx, array, CO_FLOAT32, mine, 64);
     dataset = co_make_numpy_dataset(ctx, strategy,
                                     co_tensor_borrow(ctx, CO_FLOAT32, &n, 1, mine, NULL, NULL));
     for (int i = 0; i < 64; ++i)

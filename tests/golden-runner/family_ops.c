@@ -132,7 +132,7 @@ read_attrs(golden_case *c, const golden_operands *in)
         if (items[n++] == NULL)
             return NULL;
     }
-    return co_map(c->ctx, keys, items, n);
+    return co_dict(c->ctx, keys, items, n);
 }
 
 /* Results under the names of the recording. One is "out"; several have the names of the outputs in
@@ -141,7 +141,7 @@ static void
 name_outputs(golden_case *c, co_value *result, golden_operands *out)
 {
     bool   is_many = co_value_kind(result) == CO_KIND_TUPLE;
-    size_t n = is_many ? co_size(c->ctx, result) : 1;
+    size_t n = is_many ? co_num_items(c->ctx, result) : 1;
     bool   by_case = is_many && json_object_size(c->outputs) == n;
     void  *at = json_object_iter(c->outputs);
 

@@ -153,7 +153,7 @@ write_feature(co_context *ctx, co_value *value)
     json_t  *list = json_array();
 
     if (dtype == CO_STRING) {
-        for (int64_t i = 0; i < co_num_elements(ctx, value); ++i) {
+        for (int64_t i = 0; i < co_value_num_elements(ctx, value); ++i) {
             size_t      n;
             const char *bytes = co_string_at(ctx, value, i, &n);
 
@@ -161,10 +161,11 @@ write_feature(co_context *ctx, co_value *value)
         }
         return json_pack("{s:s,s:o}", "kind", "bytes_list", "values_hex", list);
     }
-    for (int64_t i = 0; i < co_num_elements(ctx, value); ++i)
-        json_array_append_new(list, dtype == CO_INT64
-                                        ? json_integer(((const int64_t *)co_data(ctx, value))[i])
-                                        : nine_digits(((const float *)co_data(ctx, value))[i]));
+    for (int64_t i = 0; i < co_value_num_elements(ctx, value); ++i)
+        json_array_append_new(list,
+                              dtype == CO_INT64
+                                  ? json_integer(((const int64_t *)co_value_data(ctx, value))[i])
+                                  : nine_digits(((const float *)co_value_data(ctx, value))[i]));
     return json_pack("{s:s,s:o}", "kind", dtype == CO_INT64 ? "int64_list" : "float_list", "values",
                      list);
 }
@@ -186,7 +187,7 @@ run_example(golden_case *c)
         json_t     *example = json_object(), *copy = json_object();
 
         json_array_append_new(hex, hex_text(bytes, n));
-        for (size_t i = 0; i < co_size(ctx, map); ++i) {
+        for (size_t i = 0; i < co_num_items(ctx, map); ++i) {
             json_object_set_new(example, co_key(ctx, map, i),
                                 write_feature(ctx, co_at(ctx, map, i)));
             json_object_set_new(copy, co_key(ctx, again, i),
@@ -297,7 +298,7 @@ run_parse_example(golden_case *c)
         ++n;
     }
     map = co_parse_example(ctx, bytes, features, n);
-    for (size_t i = 0; i < co_size(ctx, map); ++i)
+    for (size_t i = 0; i < co_num_items(ctx, map); ++i)
         golden_put_value(c, co_key(ctx, map, i), co_at(ctx, map, i));
     golden_take_error(c, ctx);
 }
@@ -319,7 +320,7 @@ run_npz(golden_case *c)
     co_value *map = co_load_npz(c->ctx, file_path(c, path, sizeof(path)));
     json_t   *arrays = json_object();
 
-    for (size_t i = 0; i < co_size(c->ctx, map); ++i)
+    for (size_t i = 0; i < co_num_items(c->ctx, map); ++i)
         json_object_set_new(arrays, co_key(c->ctx, map, i),
                             golden_write_value(c->ctx, co_at(c->ctx, map, i)));
     golden_put(c, "arrays", arrays);

@@ -66,7 +66,7 @@ make_pair(golden_case *c, co_strategy *strategy)
 static co_value *
 make_map(golden_case *c, co_value *a, co_value *b)
 {
-    return co_map(c->ctx, (const char *const[]){ "a", "b" }, (co_value *const[]){ a, b }, 2);
+    return co_dict(c->ctx, (const char *const[]){ "a", "b" }, (co_value *const[]){ a, b }, 2);
 }
 
 static co_value *
@@ -423,7 +423,7 @@ read_destination(golden_case *c, co_strategy *strategy, const char *text)
     if (strategy == co_default_strategy(c->ctx))
         return co_string(c->ctx, "/cpu:0");
     devices = co_worker_devices(c->ctx, strategy);
-    return co_at(c->ctx, devices, co_size(c->ctx, devices) - 1);
+    return co_at(c->ctx, devices, co_num_items(c->ctx, devices) - 1);
 }
 
 static co_value *
@@ -445,9 +445,9 @@ put_devices(golden_case *c, co_value *local)
 {
     json_t *devices = json_array();
 
-    for (size_t i = 0; co_ok(c->ctx) && i < co_size(c->ctx, local); ++i)
+    for (size_t i = 0; co_ok(c->ctx) && i < co_num_items(c->ctx, local); ++i)
         json_array_append_new(devices,
-                              json_string(co_device_name(c->ctx, co_at(c->ctx, local, i))));
+                              json_string(co_value_device(c->ctx, co_at(c->ctx, local, i))));
     golden_put(c, "devices", devices);
 }
 
@@ -460,7 +460,7 @@ parts_of(golden_case *c, co_value *value)
 
     if (co_value_kind(value) != CO_KIND_MIRRORED && co_value_kind(value) != CO_KIND_PER_REPLICA)
         return co_tuple(c->ctx, &value, 1);
-    n = co_size(c->ctx, value);
+    n = co_num_items(c->ctx, value);
     for (size_t i = 0; i < n && i < 16; ++i)
         items[i] = co_at(c->ctx, value, i);
     return co_tuple(c->ctx, items, n < 16 ? n : 16);

@@ -4,6 +4,7 @@
  * with one replica and with two. A block gives the fields of `expected`; fields that describe the
  * program are put as they were written, so that data for another program is noticed.
  */
+#include <cohort/v1.h>
 #include "families.h"
 
 #include <stdio.h>
@@ -56,7 +57,7 @@ record_call(block *b, const two *t, const char *name)
         t->calls, json_pack("{s:s,s:{s:b,s:s,s:b,s:s}}", "call", name, "state", "has_strategy",
                             co_has_strategy(ctx), "get_strategy", label, "in_cross_replica_context",
                             co_in_cross_replica_context(ctx), "variable_device",
-                            variable != NULL ? co_device_name(ctx, variable) : ""));
+                            variable != NULL ? co_value_device(ctx, variable) : ""));
 }
 
 static two
@@ -111,7 +112,7 @@ block_one_device(block *b)
 
     CO_SCOPE(ctx, strategy)
         v = co_variable(ctx, co_float(ctx, 1.0), NULL);
-    put(b, "v.device", json_string(v != NULL ? co_device_name(ctx, v) : ""));
+    put(b, "v.device", json_string(v != NULL ? co_value_device(ctx, v) : ""));
     for (int i = 0; i < 10; ++i)
         result = co_add(ctx, result,
                         co_run(ctx, strategy, fn_times_2, co_args(ctx, co_int(ctx, i)), NULL));
@@ -340,9 +341,9 @@ block_value_placed(block *b)
     co_value *local = local_values(b, strategy, value_placed, co_worker_devices(b->ctx, strategy));
     json_t   *devices = json_array();
 
-    for (size_t i = 0; local != NULL && i < co_size(b->ctx, local); ++i)
+    for (size_t i = 0; local != NULL && i < co_num_items(b->ctx, local); ++i)
         json_array_append_new(devices,
-                              json_string(co_device_name(b->ctx, co_at(b->ctx, local, i))));
+                              json_string(co_value_device(b->ctx, co_at(b->ctx, local, i))));
     put(b, "devices", devices);
     put(b, "as_written_replica_id", json_string("no such property (AMB-6)"));
 }
@@ -417,7 +418,7 @@ fn_bytes(co_context *ctx, co_value *args, void *user)
     size_t    nbytes;
 
     (void)user;
-    for (int64_t i = 0; i < co_num_elements(ctx, records); ++i, sum += (int64_t)nbytes)
+    for (int64_t i = 0; i < co_value_num_elements(ctx, records); ++i, sum += (int64_t)nbytes)
         co_string_at(ctx, records, i, &nbytes);
     return co_scalar_int32(ctx, (int32_t)sum);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tpu: topologies, made and read. Device assignments and logical devices are missing. */
+#include <cohort/tpu.h>
 #include "families.h"
 
 #include <string.h>

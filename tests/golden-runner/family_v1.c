@@ -5,6 +5,7 @@
  * {"error": ...}; a failing action does not stop the list. Cases of deferred-graph mode are
  * missing.
  */
+#include <cohort/v1.h>
 #include "families.h"
 
 #include <stdio.h>
@@ -137,7 +138,7 @@ input_fn(co_context *ctx, const co_input_context *input, void *user)
     if (strcmp(what, "callable_counter") == 0)
         return co_input_callable(ctx, callable_counter, b);
     if (strcmp(what, "raise") == 0)
-        return co_fail(ctx, CO_VALUE, "boom in input_fn"), NULL;
+        return co_fail(ctx, CO_VALUE_ERROR, "boom in input_fn"), NULL;
     if (strcmp(what, "null") == 0)
         return NULL;
     if (strcmp(what, "int") == 0)
@@ -241,7 +242,7 @@ sum_of(co_context *ctx, co_value *x)
 static co_value *
 size_of(co_context *ctx, co_value *x)
 {
-    return co_scalar_int32(ctx, (int32_t)co_num_elements(ctx, x));
+    return co_scalar_int32(ctx, (int32_t)co_value_num_elements(ctx, x));
 }
 
 static co_value *
@@ -311,7 +312,7 @@ static co_value *
 fn_raise(co_context *ctx, co_value *x)
 {
     (void)x;
-    co_fail(ctx, CO_VALUE, "boom in fn");
+    co_fail(ctx, CO_VALUE_ERROR, "boom in fn");
     return NULL;
 }
 
@@ -354,7 +355,7 @@ static co_value *
 replica_fn(co_context *ctx, co_value *args, void *user)
 {
     const function *f = user;
-    co_value *result = f->fn(ctx, co_size(ctx, args) > 0 ? co_at(ctx, args, 0) : co_none(ctx));
+    co_value *result = f->fn(ctx, co_num_items(ctx, args) > 0 ? co_at(ctx, args, 0) : co_none(ctx));
 
     return f->as_float && co_ok(ctx) ? co_cast(ctx, result, CO_FLOAT32) : result;
 }
@@ -627,14 +628,14 @@ act_plain_iteration_from_function(bench *b)
 static json_t *
 act_enter_scope(bench *b)
 {
-    b->scope = co_scope_enter(b->ctx, b->strategy);
+    b->scope = co_scope_begin(b->ctx, b->strategy);
     return NULL;
 }
 
 static json_t *
 act_exit_scope(bench *b)
 {
-    co_scope_exit(b->ctx, &b->scope);
+    co_scope_end(b->ctx, &b->scope);
     return NULL;
 }
 

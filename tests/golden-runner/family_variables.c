@@ -93,7 +93,7 @@ read_local(golden_case *c, const setting *s)
 static json_t *
 read_cross(golden_case *c, const setting *s)
 {
-    return or_error(c->ctx, golden_write_value(c->ctx, co_read(c->ctx, s->variable)));
+    return or_error(c->ctx, golden_write_value(c->ctx, co_variable_read(c->ctx, s->variable)));
 }
 
 static co_value *
@@ -102,7 +102,7 @@ fn_read(co_context *ctx, co_value *args, void *user)
     const setting *s = user;
 
     (void)args;
-    return co_read(ctx, s->variable);
+    return co_variable_read(ctx, s->variable);
 }
 
 static json_t *
@@ -124,10 +124,10 @@ put_names(golden_case *c, const setting *s)
                json_string(aggregations[co_variable_aggregation(ctx, s->variable) & 3]));
     golden_put(c, "reported_synchronization",
                json_string(synchronizations[co_variable_synchronization(ctx, s->variable) & 3]));
-    for (size_t i = 0; i < co_size(ctx, local); ++i)
-        json_array_append_new(devices, json_string(co_device_name(ctx, co_at(ctx, local, i))));
+    for (size_t i = 0; i < co_num_items(ctx, local); ++i)
+        json_array_append_new(devices, json_string(co_value_device(ctx, co_at(ctx, local, i))));
     golden_put(c, "devices", devices);
-    golden_put(c, "device", json_string(co_device_name(ctx, s->variable)));
+    golden_put(c, "device", json_string(co_value_device(ctx, s->variable)));
 }
 
 static void
@@ -558,11 +558,11 @@ run_metadata(golden_case *c)
     options.trainable = CO_TRAINABLE_NO;
     other = make_in_scope(c, s.strategy, co_tensor(ctx, CO_INT64, CO_SHAPE(3), zeros), &options);
     local = co_local_results(ctx, s.strategy, s.variable);
-    for (size_t i = 0; co_ok(ctx) && i < co_size(ctx, local); ++i) {
+    for (size_t i = 0; co_ok(ctx) && i < co_num_items(ctx, local); ++i) {
         co_value *part = co_at(ctx, local, i);
 
         json_array_append_new(names, json_string(co_variable_name(ctx, part)));
-        json_array_append_new(devices, json_string(co_device_name(ctx, part)));
+        json_array_append_new(devices, json_string(co_value_device(ctx, part)));
     }
     if (!co_ok(ctx))
         return;
@@ -573,10 +573,10 @@ run_metadata(golden_case *c)
     golden_put(c, "dtype",
                json_pack("[s,s]", co_dtype_name(co_value_dtype(ctx, s.variable)),
                          co_dtype_name(co_value_dtype(ctx, other))));
-    golden_put(c, "shape", json_pack("[[],[I]]", (json_int_t)co_dim(ctx, other, 0)));
-    if (co_ndim(ctx, s.variable) != 0 || co_ndim(ctx, other) != 1)
+    golden_put(c, "shape", json_pack("[[],[I]]", (json_int_t)co_value_dim(ctx, other, 0)));
+    if (co_value_ndim(ctx, s.variable) != 0 || co_value_ndim(ctx, other) != 1)
         golden_fail(c, "the variables have %d and %d dimensions, expected 0 and 1",
-                    co_ndim(ctx, s.variable), co_ndim(ctx, other));
+                    co_value_ndim(ctx, s.variable), co_value_ndim(ctx, other));
 }
 
 /* A variable was created in the scope of a strategy if that is its owner; one without an owner is
@@ -728,9 +728,9 @@ run_colocate(golden_case *c)
         co_colocate_end(c->ctx);
     }
     local = co_local_results(c->ctx, strategy, second);
-    for (size_t i = 0; co_ok(c->ctx) && i < co_size(c->ctx, local); ++i)
+    for (size_t i = 0; co_ok(c->ctx) && i < co_num_items(c->ctx, local); ++i)
         json_array_append_new(devices,
-                              json_string(co_device_name(c->ctx, co_at(c->ctx, local, i))));
+                              json_string(co_value_device(c->ctx, co_at(c->ctx, local, i))));
 }
 
 static void

@@ -52,7 +52,7 @@ to_pair(co_context *ctx, co_value *x, void *user)
 static co_value *
 dict_of(co_context *ctx, co_value *a, co_value *b)
 {
-    return co_map(ctx, (const char *const[]){ "a", "b" }, (co_value *const[]){ a, b }, 2);
+    return co_dict(ctx, (const char *const[]){ "a", "b" }, (co_value *const[]){ a, b }, 2);
 }
 
 static co_value *
@@ -118,10 +118,10 @@ static co_value *
 spec_of_dtype(co_context *ctx, co_value *spec, co_dtype dtype)
 {
     int64_t dims[CO_MAX_DIMS];
-    int     ndim = co_ndim(ctx, spec);
+    int     ndim = co_value_ndim(ctx, spec);
 
     for (int i = 0; i < ndim; ++i)
-        dims[i] = co_dim(ctx, spec, i);
+        dims[i] = co_value_dim(ctx, spec, i);
     return co_spec(ctx, dtype, dims, ndim);
 }
 
@@ -166,10 +166,10 @@ static co_value *
 spec_of_many(co_context *ctx, co_value *spec, int64_t n)
 {
     int64_t dims[CO_MAX_DIMS] = { n };
-    int     ndim = co_ndim(ctx, spec);
+    int     ndim = co_value_ndim(ctx, spec);
 
     for (int i = 0; i < ndim && i + 1 < CO_MAX_DIMS; ++i)
-        dims[i + 1] = co_dim(ctx, spec, i);
+        dims[i + 1] = co_value_dim(ctx, spec, i);
     return co_spec(ctx, co_value_dtype(ctx, spec), dims, ndim < 0 ? ndim : ndim + 1);
 }
 
@@ -396,18 +396,18 @@ static co_value *
 leaf_of_row(co_context *ctx, co_value *spec, void *user)
 {
     int64_t dims[CO_MAX_DIMS];
-    int     ndim = co_ndim(ctx, spec);
+    int     ndim = co_value_ndim(ctx, spec);
 
     (void)user;
     for (int i = 1; i < ndim; ++i)
-        dims[i - 1] = co_dim(ctx, spec, i);
+        dims[i - 1] = co_value_dim(ctx, spec, i);
     return co_spec(ctx, co_value_dtype(ctx, spec), dims, ndim < 1 ? ndim : ndim - 1);
 }
 
 static co_value *
 spec_of_rows(co_context *ctx, co_value *spec)
 {
-    return co_map_leaves(ctx, spec, leaf_of_row, NULL);
+    return co_map_structure(ctx, spec, leaf_of_row, NULL);
 }
 
 static co_value *

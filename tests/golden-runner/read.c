@@ -250,7 +250,7 @@ read_keyed(golden_case *c, co_context *ctx, json_t *object, bool is_named_tuple)
         if (i == n && is_named_tuple)
             value = co_named_tuple(ctx, "named_tuple", keys, items, n);
         else if (i == n)
-            value = co_map(ctx, keys, items, n);
+            value = co_dict(ctx, keys, items, n);
     }
     free(keys);
     free(items);
@@ -273,7 +273,7 @@ make_tuple(co_context *ctx, co_value *const *items, size_t n)
 static co_value *
 make_per_replica(co_context *ctx, co_value *const *items, size_t n)
 {
-    return co_per_replica(ctx, items, n);
+    return co_per_replica_value(ctx, items, n);
 }
 
 static co_value *

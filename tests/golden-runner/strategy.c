@@ -82,7 +82,7 @@ golden_read_replicas(golden_case *c, co_context *ctx, co_strategy *strategy, jso
             return NULL;
     if (!golden_is_mirrored(ctx, strategy))
         return parts[0];
-    return co_per_replica(ctx, parts, n);
+    return co_per_replica_value(ctx, parts, n);
 }
 
 json_t *
@@ -90,7 +90,7 @@ golden_write_local(co_context *ctx, co_strategy *strategy, co_value *value)
 {
     co_value *local = co_local_results(ctx, strategy, value != NULL ? value : co_none(ctx));
     json_t   *list = json_array();
-    size_t    n = local != NULL ? co_size(ctx, local) : 0;
+    size_t    n = local != NULL ? co_num_items(ctx, local) : 0;
 
     for (size_t i = 0; i < n; ++i)
         json_array_append_new(list, golden_write_value(ctx, co_at(ctx, local, i)));
@@ -101,7 +101,7 @@ json_t *
 golden_write_replicas(co_context *ctx, co_strategy *strategy, co_value *value)
 {
     co_kind kind = co_value_kind(value);
-    bool    is_keyed = kind == CO_KIND_MAP || kind == CO_KIND_NAMED_TUPLE;
+    bool    is_keyed = kind == CO_KIND_DICT || kind == CO_KIND_NAMED_TUPLE;
     json_t *json = json_object();
     json_t *items = is_keyed ? json_object() : json_array();
 
@@ -111,7 +111,7 @@ golden_write_replicas(co_context *ctx, co_strategy *strategy, co_value *value)
         return json;
     }
     json_object_set_new(json, golden_class(ctx, value), items);
-    for (size_t i = 0; i < co_size(ctx, value); ++i) {
+    for (size_t i = 0; i < co_num_items(ctx, value); ++i) {
         json_t *item = golden_write_replicas(ctx, strategy, co_at(ctx, value, i));
 
         if (is_keyed)
@@ -184,7 +184,7 @@ golden_class(co_context *ctx, co_value *value)
         [CO_KIND_LIST] = "list",
         [CO_KIND_TUPLE] = "tuple",
         [CO_KIND_NAMED_TUPLE] = "named_tuple",
-        [CO_KIND_MAP] = "dict",
+        [CO_KIND_DICT] = "dict",
     };
     co_kind kind = co_value_kind(value);
 

@@ -142,14 +142,14 @@ write_bytes(const char *bytes, size_t nbytes)
 static json_t *
 write_shape(co_context *ctx, co_value *value)
 {
-    int     ndim = co_ndim(ctx, value);
+    int     ndim = co_value_ndim(ctx, value);
     json_t *shape;
 
     if (ndim < 0)
         return json_null();
     shape = json_array();
     for (int i = 0; i < ndim; ++i)
-        json_array_append_new(shape, json_integer(co_dim(ctx, value, i)));
+        json_array_append_new(shape, json_integer(co_value_dim(ctx, value, i)));
     return shape;
 }
 
@@ -184,7 +184,7 @@ write_tensor(co_context *ctx, co_value *value)
     json_t     *json = write_spec(ctx, value);
     json_t     *list = json_array();
     co_dtype    dtype = co_value_dtype(ctx, value);
-    int64_t     n = co_num_elements(ctx, value);
+    int64_t     n = co_value_num_elements(ctx, value);
     const void *data;
 
     json_object_set_new(json, "data", list);
@@ -197,7 +197,7 @@ write_tensor(co_context *ctx, co_value *value)
         }
         return json;
     }
-    data = co_data(ctx, value);
+    data = co_value_data(ctx, value);
     if (data == NULL || dtype >= CO_NUM_DTYPES || writers[dtype] == NULL)
         return json;
     for (int64_t i = 0; i < n; ++i)
@@ -243,7 +243,7 @@ write_none(co_context *ctx, co_value *value)
 static json_t *
 write_variable(co_context *ctx, co_value *value)
 {
-    co_value *read = co_read(ctx, value);
+    co_value *read = co_variable_read(ctx, value);
 
     return read != NULL ? write_tensor(ctx, read) : json_null();
 }
@@ -268,7 +268,7 @@ write_items(co_context *ctx, co_value *value, const char *name)
 {
     json_t *json = json_object();
     json_t *items = json_array();
-    size_t  n = co_size(ctx, value);
+    size_t  n = co_num_items(ctx, value);
 
     json_object_set_new(json, name, items);
     for (size_t i = 0; i < n; ++i)
@@ -281,7 +281,7 @@ write_keyed(co_context *ctx, co_value *value, const char *name)
 {
     json_t *json = json_object();
     json_t *items = json_object();
-    size_t  n = co_size(ctx, value);
+    size_t  n = co_num_items(ctx, value);
 
     json_object_set_new(json, name, items);
     for (size_t i = 0; i < n; ++i) {
@@ -338,7 +338,7 @@ static json_t *(*const kinds[CO_NUM_KINDS])(co_context *ctx, co_value *value) = 
     [CO_KIND_LIST] = write_list,
     [CO_KIND_TUPLE] = write_tuple,
     [CO_KIND_NAMED_TUPLE] = write_named_tuple,
-    [CO_KIND_MAP] = write_map,
+    [CO_KIND_DICT] = write_map,
     [CO_KIND_DATASET] = write_dataset,
 };
 

@@ -24,7 +24,7 @@ CO_TEST_BARE(pass_when_all_holds, "H-1 H-2")
     CO_EXPECT_NULL(NULL);
     CO_EXPECT_NOT_NULL("");
     CO_EXPECT_BYTES("ab", "ab", 2);
-    CO_EXPECT_CODE(CO_VALUE, CO_VALUE);
+    CO_EXPECT_CODE(CO_VALUE_ERROR, CO_VALUE_ERROR);
     CO_REQUIRE(true);
 }
 
@@ -60,7 +60,7 @@ CO_TEST_BARE(fail_bytes, "")
 
 CO_TEST_BARE(fail_code, "")
 {
-    CO_EXPECT_CODE(CO_TYPE, CO_VALUE);
+    CO_EXPECT_CODE(CO_TYPE_ERROR, CO_VALUE_ERROR);
 }
 
 CO_TEST_BARE(fail_without_expectation, "")
@@ -115,20 +115,20 @@ CO_TEST_BARE(skip_says_why, "H-4")
 CO_TEST(pass_with_context, "H-2")
 {
     CO_EXPECT_OK(ctx);
-    co_fail(ctx, CO_VALUE, "the moon is missing");
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "moon");
+    co_fail(ctx, CO_VALUE_ERROR, "the moon is missing");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "moon");
 }
 
 CO_TEST(fail_by_an_error_nobody_cleared, "")
 {
     CO_EXPECT_OK(ctx);
-    co_fail(ctx, CO_VALUE, "the moon is missing");
+    co_fail(ctx, CO_VALUE_ERROR, "the moon is missing");
 }
 
 CO_TEST(fail_by_the_wrong_error, "")
 {
-    co_fail(ctx, CO_VALUE, "the moon is missing");
-    CO_EXPECT_ERROR(ctx, CO_TYPE, NULL);
+    co_fail(ctx, CO_VALUE_ERROR, "the moon is missing");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, NULL);
 }
 
 CO_TEST_WITH(fail_by_a_setting_that_is_wrong, "", "no_such_setting=1")

@@ -17,7 +17,7 @@ extern const coi_transport coi_transport_plugin;
 
 __attribute__((visibility("default"))) const coi_transport coi_transport_plugin = {
     .abi = COI_TRANSPORT_ABI + FAKE_ABI,
-    .hello_size = sizeof(coi_hello) + FAKE_HELLO,
+    .handshake_size = sizeof(coi_handshake) + FAKE_HELLO,
     .group_size = sizeof(coi_group) + FAKE_GROUP,
     .name = "fake",
     .open = fake_open,

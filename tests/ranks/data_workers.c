@@ -13,11 +13,11 @@
 static co_strategy *
 workers(co_context *ctx, int each)
 {
-    co_multi_worker_options options = CO_MULTI_WORKER_OPTIONS_INIT;
-    co_strategy            *alone = co_multi_worker_strategy(ctx, NULL);
+    co_multi_worker_mirrored_options options = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
+    co_strategy                     *alone = co_multi_worker_mirrored_strategy(ctx, NULL);
 
     options.num_replicas = each * co_num_workers(ctx, alone);
-    return co_multi_worker_strategy(ctx, &options);
+    return co_multi_worker_mirrored_strategy(ctx, &options);
 }
 
 /* What all workers will read, by looking at each one's dataset. */
@@ -39,7 +39,7 @@ make_plan(co_context *ctx, co_dataset *dataset, int num_workers, int replicas, p
 
             for (co_value *piece; (piece = co_next(ctx, it)) != NULL; ++out->count[w]) {
                 snprintf(out->texts[w][out->count[w]], 200, "%.199s", data_text(ctx, piece, text));
-                out->rows[w][out->count[w]] = (int)co_dim(ctx, piece, 0);
+                out->rows[w][out->count[w]] = (int)co_value_dim(ctx, piece, 0);
             }
         }
 }
@@ -226,8 +226,8 @@ CO_TEST(there_is_one_dataset_per_worker, "MW-15")
     options.per_replica = true;
     CO_EXPECT_NULL(
         co_distribute_datasets_from_function(ctx, workers(ctx, 1), growing, &seen, &options));
-    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "per_replica");
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "per_replica");
     CO_EXPECT_NULL(co_distribute_dataset(ctx, workers(ctx, 1),
                                          data_pipeline(ctx, "range(4).batch(2)"), &options));
-    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "per_replica");
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "per_replica");
 }

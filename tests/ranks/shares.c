@@ -11,12 +11,12 @@ static const int64_t weights[REPLICAS] = { 3, 1, 2, 2 };
 static co_strategy *
 workers(co_context *ctx, const int64_t *by)
 {
-    co_multi_worker_options options = CO_MULTI_WORKER_OPTIONS_INIT;
+    co_multi_worker_mirrored_options options = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
 
     options.num_replicas = REPLICAS;
     options.weights = by;
     options.num_weights = by != NULL ? REPLICAS : 0;
-    return co_multi_worker_strategy(ctx, &options);
+    return co_multi_worker_mirrored_strategy(ctx, &options);
 }
 
 static co_value *
@@ -44,9 +44,10 @@ CO_TEST(batches_are_shared_over_processes_by_weights, "MW-10 MW-11 S-REDUCE-7 DS
             co_value *all = co_gather_replicas(ctx, s, r, 0);
 
             for (int i = 0; rows == 8 && i < here; ++i)
-                CO_EXPECT_INT(co_dim(ctx, co_at(ctx, co_local_results(ctx, s, r), (size_t)i), 0),
+                CO_EXPECT_INT(co_value_dim(ctx, co_at(ctx, co_local_results(ctx, s, r), (size_t)i),
+                                           0),
                               weights[first + i]);
-            CO_EXPECT_INT(co_num_elements(ctx, all), rows);
+            CO_EXPECT_INT(co_value_num_elements(ctx, all), rows);
             CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce(ctx, s, CO_REDUCE_MEAN, r, CO_AXES(0))),
                             (double)row + (double)(rows - 1) / 2, 0);
             sum += co_item_int(ctx, co_reduce(ctx, s, CO_REDUCE_SUM, r, CO_AXES(0)));
@@ -73,9 +74,9 @@ CO_TEST(examples_are_where_they_are_said_to_be, "DS-SHARD-6 DS-SHARD-8 MW-10")
         CO_EACH(ctx, x, co_iterate(ctx, ds)) {
             for (int r = 0; r < here; ++r) {
                 co_value *part = co_at(ctx, co_local_results(ctx, s, x), (size_t)r);
-                int64_t   numbers[27], n = co_num_elements(ctx, part);
+                int64_t   numbers[27], n = co_value_num_elements(ctx, part);
 
-                co_read_data(ctx, part, CO_INT64, numbers, n);
+                co_value_copy_data(ctx, part, CO_INT64, numbers, n);
                 for (int64_t row = 0; row < n; ++row) {
                     co_example_place place = CO_EXAMPLE_PLACE_INIT;
                     bool             found = false;
@@ -100,10 +101,10 @@ CO_TEST(examples_are_where_they_are_said_to_be, "DS-SHARD-6 DS-SHARD-8 MW-10")
 
 CO_TEST(processes_agree_on_shares, "")
 {
-    int64_t                 mine[REPLICAS] = { 3, 1, 2, 2 }, equal[REPLICAS] = { 5, 5, 5, 5 };
-    co_strategy            *s = workers(ctx, NULL);
-    int                     rank = co_worker_id(ctx, s), num = co_num_workers(ctx, s);
-    co_multi_worker_options options = CO_MULTI_WORKER_OPTIONS_INIT;
+    int64_t      mine[REPLICAS] = { 3, 1, 2, 2 }, equal[REPLICAS] = { 5, 5, 5, 5 };
+    co_strategy *s = workers(ctx, NULL);
+    int          rank = co_worker_id(ctx, s), num = co_num_workers(ctx, s);
+    co_multi_worker_mirrored_options options = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
 
     mine[0] += rank;
     s = workers(ctx, mine);
@@ -115,7 +116,7 @@ CO_TEST(processes_agree_on_shares, "")
     CO_EXPECT_OK(ctx);
     CO_EXPECT_NOT_NULL(workers(ctx, rank == 0 ? equal : NULL)); /* equal ones are none */
     options.num_replicas = REPLICAS * (1 + rank);
-    s = co_multi_worker_strategy(ctx, &options);
+    s = co_multi_worker_mirrored_strategy(ctx, &options);
     if (num > 1) {
         CO_EXPECT_NULL(s);
         CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "replicas");
@@ -132,7 +133,7 @@ CO_TEST(a_process_that_cannot_make_its_strategy_is_heard, "")
 
     CO_EXPECT_NULL(num == 1 || rank == 1 ? workers(ctx, bad) : workers(ctx, weights));
     if (num == 1 || rank == 1)
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "the weight of replica 1 is 0");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "the weight of replica 1 is 0");
     else
         CO_EXPECT_ERROR(ctx, co_error(ctx)->code, "rank 1");
 }
@@ -234,7 +235,8 @@ CO_TEST(own_strategies_place_replicas_unevenly, "MW-6 S-REDUCE-9 DS-SPLIT-5 DS-F
     if (num > 1) {
         CO_EXPECT_NULL(
             co_distribute_dataset(ctx, s, data_pipeline(ctx, "range(8).batch(4)"), NULL));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "worker 0 of Uneven has 2 replicas and worker 1 has 1");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR,
+                        "worker 0 of Uneven has 2 replicas and worker 1 has 1");
     }
     CO_EACH(ctx, x,
             co_iterate(ctx,
@@ -263,18 +265,18 @@ CO_TEST(tables_that_leave_a_process_out_are_refused, "")
     s = co_define_strategy(ctx, &mine);
     if (num > 1) {
         CO_EXPECT_NULL(s);
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "worker 1 has 0 replicas");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "worker 1 has 0 replicas");
         for (int i = 0; i < 300; ++i)
             devices[i] = "/cpu:0";
         places.num_replicas = 300;
         places.devices = devices;
         CO_EXPECT_NULL(co_define_strategy(ctx, &mine));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "worker 0 has 300 replicas");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "worker 0 has 300 replicas");
         places.devices = NULL;
         places.workers = NULL;
         places.num_replicas = num - 1;
         CO_EXPECT_NULL(co_define_strategy(ctx, &mine));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "num_replicas");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "num_replicas");
     }
     CO_EXPECT_OK(ctx);
 }

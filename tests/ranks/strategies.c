@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engine over processes: ids, reductions, variables, training with the same bits, and ranks
  * that fail or disagree. */
+#include <cohort/v1.h>
 #include "test.h"
 
 #include <string.h>
@@ -12,10 +13,10 @@
 static co_strategy *
 workers(co_context *ctx)
 {
-    co_multi_worker_options options = CO_MULTI_WORKER_OPTIONS_INIT;
+    co_multi_worker_mirrored_options options = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
 
     options.num_replicas = REPLICAS;
-    return co_multi_worker_strategy(ctx, &options);
+    return co_multi_worker_mirrored_strategy(ctx, &options);
 }
 
 static double
@@ -95,10 +96,10 @@ CO_TEST(means_and_gathers_over_uneven_rows, "MW-10 S-REDUCE-7 RC-AG-1 S-GATHER-2
     CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce(ctx, s, CO_REDUCE_SUM, r, CO_AXES(0))), 10, 0);
     CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce(ctx, s, CO_REDUCE_MEAN, r, CO_AXES(0))), 1, 1e-6);
     all = co_gather_replicas(ctx, s, r, 0);
-    CO_EXPECT_INT(co_num_elements(ctx, all), 10);
-    CO_EXPECT_BYTES(co_data(ctx, all), expected, sizeof(expected));
+    CO_EXPECT_INT(co_value_num_elements(ctx, all), 10);
+    CO_EXPECT_BYTES(co_value_data(ctx, all), expected, sizeof(expected));
     all = local(ctx, s, co_run(ctx, s, gather_all, co_no_args(ctx), NULL), 0);
-    CO_EXPECT_BYTES(co_data(ctx, all), expected, sizeof(expected));
+    CO_EXPECT_BYTES(co_value_data(ctx, all), expected, sizeof(expected));
 }
 
 static co_value *
@@ -174,8 +175,8 @@ CO_TEST(rows_are_changed_by_every_process, "MW-10 VAR-MIR-8 VAR-MIR-4")
         co_run(ctx, s, change_rows, co_no_args(ctx), v);
         CO_EXPECT_OK(ctx);
         for (int k = 0; k < co_num_local_replicas(ctx, s); ++k)
-            CO_EXPECT_BYTES(co_data(ctx, co_read(ctx, local(ctx, s, v, k))), cases[i].rows,
-                            sizeof(cases[i].rows));
+            CO_EXPECT_BYTES(co_value_data(ctx, co_variable_read(ctx, local(ctx, s, v, k))),
+                            cases[i].rows, sizeof(cases[i].rows));
     }
 }
 
@@ -227,7 +228,7 @@ CO_TEST(what_is_made_by_a_function_is_the_chiefs, "MW-9 VAR-RUN-1 VAR-CREATOR-1 
     CO_EXPECT_CLOSE(co_item_float(ctx, co_variable_save(ctx, v)), 10, 0);
     CO_EXPECT_CODE(co_variable_restore(ctx, v, co_float(ctx, 6)), CO_OK);
     CO_EXPECT_CLOSE(co_item_float(ctx, local(ctx, s, v, 0)), 6.0 / REPLICAS, 0);
-    CO_EXPECT_CLOSE(co_item_float(ctx, co_read(ctx, v)), 6, 0);
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_variable_read(ctx, v)), 6, 0);
 }
 
 /* --- failures: every other rank learns of them at once --- */
@@ -264,7 +265,7 @@ CO_TEST(steps_put_out_sums_of_every_process, "EXT-STEPS-1 MW-10")
 
     CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, last, "from replicas")), 156);
     CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, last, "from outside")), 156);
-    CO_EXPECT_INT(co_size(ctx, co_get(ctx, co_non_tensor_outputs(ctx, steps), "here")),
+    CO_EXPECT_INT(co_num_items(ctx, co_get(ctx, co_non_tensor_outputs(ctx, steps), "here")),
                   co_num_local_replicas(ctx, s));
 }
 
@@ -288,8 +289,8 @@ CO_TEST(slices_of_every_process_are_concatenated, "S-REDUCE-20 MW-10")
     float        values[REPLICAS];
 
     r = co_reduce(ctx, s, CO_REDUCE_MEAN, parts, NULL, 0);
-    co_read_data(ctx, co_slices_indices(ctx, r), CO_INT64, indices, REPLICAS);
-    co_read_data(ctx, co_slices_values(ctx, r), CO_FLOAT32, values, REPLICAS);
+    co_value_copy_data(ctx, co_slices_indices(ctx, r), CO_INT64, indices, REPLICAS);
+    co_value_copy_data(ctx, co_slices_values(ctx, r), CO_FLOAT32, values, REPLICAS);
     for (int i = 0; i < REPLICAS && co_ok(ctx); ++i) {
         CO_EXPECT_INT(indices[i], i);
         CO_EXPECT_CLOSE(values[i], (1 + i) / (double)REPLICAS, 0);
@@ -314,7 +315,7 @@ trouble(co_context *ctx, co_value *args, void *user)
 CO_TEST(a_rank_that_fails_or_disagrees_ends_the_step_on_the_others,
         "S-RUN-8 RC-MERGE-5 RC-AR-4 MW-14")
 {
-    static const co_code code[] = { CO_DATA_LOSS, CO_RUNTIME, CO_INVALID_ARGUMENT };
+    static const co_code code[] = { CO_DATA_LOSS, CO_RUNTIME_ERROR, CO_INVALID_ARGUMENT };
     co_strategy         *s = workers(ctx);
     bool                 is_last = co_worker_id(ctx, s) == co_num_workers(ctx, s) - 1;
 
@@ -384,8 +385,8 @@ train(co_context *ctx, co_strategy *s)
             while ((batch = co_next(ctx, it)) != NULL)
                 co_run(ctx, s, train_step, batch, &m);
         }
-    w = co_read(ctx, m.w);
-    bytes = co_data(ctx, w);
+    w = co_variable_read(ctx, m.w);
+    bytes = co_value_data(ctx, w);
     for (size_t i = 0; i < 8 * 5 * sizeof(float); ++i)
         hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
     return hash;
@@ -431,7 +432,7 @@ device_here(co_context *ctx, co_value *args, void *user)
 {
     (void)args;
     (void)user;
-    return co_string(ctx, co_device_name(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2))));
+    return co_string(ctx, co_value_device(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2))));
 }
 
 /* Operations outside run go to the own worker, whatever was current before, and again when the
@@ -473,7 +474,7 @@ CO_TEST_WITH(a_scope_makes_the_own_worker_current, "MW-7 SCOPE-10 MW-6", "cpus=2
                                      co_at(ctx, devices, 0));
 
         CO_EXPECT_CLOSE(co_item_float(ctx, sum), 10, 0);
-        CO_EXPECT_CONTAINS(co_device_name(ctx, sum), "device:CPU:0");
+        CO_EXPECT_CONTAINS(co_value_device(ctx, sum), "device:CPU:0");
     }
     CO_EXPECT_OK(ctx);
 }

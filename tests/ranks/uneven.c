@@ -71,7 +71,7 @@ static void
 expect_sum(co_context *ctx, co_value *sum, double of_each, int n)
 {
     if (n == 2)
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "not defined");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "not defined");
     else
         CO_EXPECT_CLOSE(number(ctx, sum), of_each * n, 0);
 }
@@ -115,9 +115,9 @@ CO_TEST(what_replicas_of_one_process_share_may_be_another_elsewhere, "MW-10 S-RE
     CO_EXPECT_CLOSE(number(ctx, co_reduce(ctx, s, CO_REDUCE_MEAN, r, CO_AXES(0))), sum / n, 1e-6);
     CO_EXPECT_CLOSE(number(ctx, co_reduce(ctx, s, CO_REDUCE_SUM, r, CO_AXES(0))), sum, 0);
     all = co_gather_replicas(ctx, s, r, 0);
-    CO_EXPECT_INT(co_num_elements(ctx, all), co_num_workers(ctx, s) > 1 ? n : 1);
+    CO_EXPECT_INT(co_value_num_elements(ctx, all), co_num_workers(ctx, s) > 1 ? n : 1);
     for (int i = 0; i < n && co_num_workers(ctx, s) > 1; ++i)
-        CO_EXPECT_CLOSE(((const float *)co_data(ctx, all))[i], i == 0 ? 0 : i - 1, 0);
+        CO_EXPECT_CLOSE(((const float *)co_value_data(ctx, all))[i], i == 0 ? 0 : i - 1, 0);
     expect_in_step(ctx, s);
 }
 
@@ -180,10 +180,10 @@ CO_TEST(rows_that_all_replicas_share_are_combined_by_all_processes, "MW-10 VAR-M
 
         co_run(ctx, s, scatter_first, co_args(ctx, row), v);
         if (!mean && n == 2)
-            CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
+            CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, NULL);
         else
-            CO_EXPECT_CLOSE(((const float *)co_data(ctx, co_read(ctx, v)))[1], mean ? 6 : 6 * n,
-                            1e-5);
+            CO_EXPECT_CLOSE(((const float *)co_value_data(ctx, co_variable_read(ctx, v)))[1],
+                            mean ? 6 : 6 * n, 1e-5);
         expect_in_step(ctx, s);
     }
 }
@@ -207,7 +207,7 @@ CO_TEST(components_come_back_as_their_variable_everywhere, "DV-GROUP-5 S-REDUCE-
     CO_EXPECT_TRUE(co_at(ctx, r, 0) == v);
     CO_EXPECT_TRUE(co_at(ctx, co_at(ctx, r, 1), 0) == v);
     CO_EXPECT_NULL(co_reduce(ctx, s, CO_REDUCE_SUM, co_at(ctx, r, 0), NULL, 0));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "mirrored");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "mirrored");
     CO_EXPECT_CLOSE(number(ctx, co_reduce(ctx, s, CO_REDUCE_MEAN, co_at(ctx, r, 0), NULL, 0)), 3,
                     0);
     expect_in_step(ctx, s);
@@ -225,6 +225,6 @@ CO_TEST(datasets_are_not_split_over_uneven_processes, "MW-2 MW-11")
     if (num == 1)
         CO_EXPECT_NOT_NULL(data);
     else
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "co_distribute_datasets_from_function");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "co_distribute_datasets_from_function");
     expect_in_step(ctx, s);
 }

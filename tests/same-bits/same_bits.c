@@ -34,7 +34,7 @@ typedef struct model {
 static co_value *
 dropout(co_context *ctx, co_value *x)
 {
-    int64_t   dims[] = { co_dim(ctx, x, 0), co_dim(ctx, x, 1) };
+    int64_t   dims[] = { co_value_dim(ctx, x, 0), co_value_dim(ctx, x, 1) };
     co_value *u = co_random_uniform(ctx, CO_FLOAT32, dims, 2, 0.75, 1.75);
     co_value *kept = co_cast(ctx, co_cast(ctx, u, CO_INT32), CO_FLOAT32);
 
@@ -64,7 +64,7 @@ step(co_context *ctx, co_value *args, void *user)
 
     co_tape_begin(ctx);
     h = m->hidden(ctx, m, x);
-    if (!m->skips || co_dim(ctx, x, 0) > 0)
+    if (!m->skips || co_value_dim(ctx, x, 0) > 0)
         h = dropout(ctx, h);
     logits = co_add(ctx, co_matmul(ctx, h, m->weights[2]), m->weights[3]);
     loss = co_average_loss(ctx, co_sparse_softmax_cross_entropy(ctx, y, logits));
@@ -105,9 +105,9 @@ hash_weights(co_context *ctx, const model *m)
     uint64_t hash = UINT64_C(1469598103934665603);
 
     for (size_t i = 0; i < 4; ++i) {
-        co_value            *w = co_read(ctx, m->weights[i]);
-        size_t               nbytes = (size_t)co_num_elements(ctx, w) * sizeof(float);
-        const unsigned char *bytes = co_data(ctx, w);
+        co_value            *w = co_variable_read(ctx, m->weights[i]);
+        size_t               nbytes = (size_t)co_value_num_elements(ctx, w) * sizeof(float);
+        const unsigned char *bytes = co_value_data(ctx, w);
 
         for (size_t k = 0; bytes != NULL && k < nbytes; ++k)
             hash = (hash ^ bytes[k]) * UINT64_C(1099511628211);
@@ -207,12 +207,12 @@ CO_TEST_BARE(a_convolutional_network_ends_with_the_same_bits_on_any_devices, "S-
 static uint64_t
 train_in_processes(co_context *ctx, bool is_convolutional, bool skips)
 {
-    co_multi_worker_options options = CO_MULTI_WORKER_OPTIONS_INIT;
-    co_strategy            *s;
-    uint64_t                hash;
+    co_multi_worker_mirrored_options options = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
+    co_strategy                     *s;
+    uint64_t                         hash;
 
     options.num_replicas = REPLICAS;
-    s = co_multi_worker_strategy(ctx, &options);
+    s = co_multi_worker_mirrored_strategy(ctx, &options);
     hash = train(ctx, s, is_convolutional, skips);
     printf("%-16s %d replicas, process %d of %d: %016llx\n",
            is_convolutional ? "convolution" : "perceptron", REPLICAS, co_worker_id(ctx, s),

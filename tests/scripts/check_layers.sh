@@ -5,13 +5,14 @@ check=$PWD/scripts/check-layers
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 cd "$tree"
-mkdir -p src/base src/value src/ops/ref src/collective/mpi examples
+mkdir -p src/base src/value src/ops/engine src/ops/kernels/ref src/ops/math src/collective/mpi examples
 
 echo '#include "base/log.h"' >src/value/value.c
-echo '#include "ops/ref/ref.h"' >src/ops/table.c
+echo '#include "ops/kernels/ref/ref.h"' >src/ops/math/unary_ops.c
+printf '#include "ops/engine/op.h"\n#include "ops/kernels/gemm.h"\n' >src/collective/group.c
 echo '#include <mpi.h>' >src/collective/mpi/mpi.c
 echo '#include <cohort/cohort.h>' >examples/01_first.c
-touch src/base/log.h src/value/value.h src/ops/ref/ref.h
+touch src/base/log.h src/value/value.h src/ops/kernels/ref/ref.h src/ops/engine/op.h src/ops/kernels/gemm.h src/ops/math/unary.h
 "$check" .
 
 expect() {
@@ -29,9 +30,15 @@ expect() {
 echo '#include "value/value.h"' >src/base/log.c
 expect 'src/base/log.c:1: src/base must not include "value/value.h"'
 rm src/base/log.c
-printf '\n#include "ops/ref/ref.h"\n' >src/collective/group.c
-expect 'src/collective/group.c:2: "ops/ref/ref.h" is private to src/ops'
+printf '\n#include "ops/kernels/ref/ref.h"\n' >src/collective/group.c
+expect 'src/collective/group.c:2: "ops/kernels/ref/ref.h" is private to src/ops'
 rm src/collective/group.c
+echo '#include "ops/kernels/gemm.h"' >src/ops/engine/apply.c
+expect 'src/ops/engine/apply.c:1: src/ops/engine must not include "ops/kernels/gemm.h"'
+rm src/ops/engine/apply.c
+echo '#include "ops/math/unary.h"' >src/ops/kernels/gemm.c
+expect 'src/ops/kernels/gemm.c:1: src/ops/kernels must not include "ops/math/unary.h"'
+rm src/ops/kernels/gemm.c
 echo '#include "../value/value.h"' >src/base/log.c
 expect 'src/base must not include'
 rm src/base/log.c

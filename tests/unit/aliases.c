@@ -48,7 +48,7 @@ CO_TEST_WITH(run_has_its_name_of_1_15, "AMB-6 VCX-1 S-RUN-1", "cpus=2")
     values = co_experimental_distribute_values_from_function(ctx, m, replica_number, NULL);
     values = co_experimental_run_v2(ctx, m, twice, co_args(ctx, values), &calls);
     local = co_experimental_local_results(ctx, m, values);
-    CO_EXPECT_INT(co_size(ctx, local), 2);
+    CO_EXPECT_INT(co_num_items(ctx, local), 2);
     CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, local, 1)), 2, 0);
     CO_EXPECT_INT(calls, 2);
     options.in_turn = true;
@@ -84,13 +84,13 @@ CO_TEST_WITH(input_has_its_experimental_names, "OD-FN-1 IRM-1 NP-9", "cpus=2")
 
     data = co_experimental_distribute_dataset(ctx, m, co_dataset_batch(ctx, data, 4, false), NULL);
     x = co_next(ctx, co_iterate(ctx, data));
-    CO_EXPECT_INT(co_num_elements(ctx, co_at(ctx, x, 1)), 2);
+    CO_EXPECT_INT(co_value_num_elements(ctx, co_at(ctx, x, 1)), 2);
     for (int i = 0; i < 2; ++i) {
         options.per_replica = i == 0 ? CO_INPUT_PER_WORKER : CO_INPUT_PER_REPLICA;
         data = co_experimental_distribute_datasets_from_function(ctx, m, pairs_of_ones, NULL,
                                                                  &options);
         x = co_next(ctx, co_iterate(ctx, data));
-        CO_EXPECT_INT(co_num_elements(ctx, co_at(ctx, x, 0)), 2);
+        CO_EXPECT_INT(co_value_num_elements(ctx, co_at(ctx, x, 0)), 2);
     }
 }
 
@@ -107,8 +107,9 @@ CO_TEST_WITH(extended_has_its_experimental_names, "EXT-PROP-1 EXT-BC-2 S-GATHER-
     CO_EXPECT_FALSE(co_experimental_between_graph(ctx, m));
     copied = co_extended_broadcast_to(ctx, m, co_scalar_float(ctx, 7), co_string(ctx, "/cpu:1"));
     CO_EXPECT_CLOSE(co_item_float(ctx, copied), 7, 0);
-    CO_EXPECT_INT(
-        co_num_elements(ctx, co_strategy_gather(ctx, m, co_per_replica(ctx, parts, 2), 0)), 3);
+    CO_EXPECT_INT(co_value_num_elements(
+                      ctx, co_strategy_gather(ctx, m, co_per_replica_value(ctx, parts, 2), 0)),
+                  3);
 }
 
 static co_value *
@@ -139,11 +140,11 @@ expect_no_logical_devices(co_context *ctx, co_strategy *strategy, co_value *tens
                           const int64_t *dims, size_t num_dims)
 {
     CO_EXPECT_NULL(co_experimental_assign_to_logical_device(ctx, strategy, tensor, id));
-    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "TPU");
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "TPU");
     CO_EXPECT_NULL(co_experimental_split_to_logical_devices(ctx, strategy, tensor, dims, num_dims));
-    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, co_strategy_name(ctx, strategy));
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, co_strategy_name(ctx, strategy));
     CO_EXPECT_NULL(co_experimental_replicate_to_logical_devices(ctx, strategy, tensor));
-    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, NULL);
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, NULL);
 }
 
 static co_value *
@@ -161,7 +162,7 @@ CO_TEST_WITH(logical_devices_are_not_implemented_whatever_the_arguments, "S-LOGI
 
     co_strategy *all[] = { co_default_strategy(ctx), co_one_device_strategy(ctx, NULL),
                            co_mirrored_strategy(ctx, NULL, 0, NULL),
-                           co_multi_worker_strategy(ctx, NULL) };
+                           co_multi_worker_mirrored_strategy(ctx, NULL) };
 
     for (size_t i = 0; i < 4; ++i) {
         expect_no_logical_devices(ctx, all[i], co_ones(ctx, CO_FLOAT32, CO_SHAPE(2, 4, 8, 3)), 0,
@@ -180,7 +181,7 @@ CO_TEST_WITH(extended_is_the_same_object_every_time, "S-PROP-1 S-PROP-4", "cpus=
 {
     co_strategy *all[] = { co_default_strategy(ctx), co_one_device_strategy(ctx, NULL),
                            co_mirrored_strategy(ctx, NULL, 0, NULL) },
-                *w = co_multi_worker_strategy(ctx, NULL);
+                *w = co_multi_worker_mirrored_strategy(ctx, NULL);
     co_value *who;
 
     for (size_t i = 0; i < 3; ++i) {
@@ -189,7 +190,7 @@ CO_TEST_WITH(extended_is_the_same_object_every_time, "S-PROP-1 S-PROP-4", "cpus=
         CO_EXPECT_INT(co_value_kind(co_cluster_resolver(ctx, all[i])), CO_KIND_NONE);
     }
     who = co_cluster_resolver(ctx, w);
-    CO_EXPECT_STR(co_type_name(ctx, who), "ClusterResolver");
+    CO_EXPECT_STR(co_named_tuple_name(ctx, who), "ClusterResolver");
     CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, who, "task_id")), 0);
     CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, who, "num_workers")), 1);
     CO_EXPECT_NULL(co_extended(ctx, NULL));
@@ -228,10 +229,10 @@ CO_TEST(value_contexts_have_a_text, "VCX-1")
     CO_EXPECT_STR(few, "tf.dist");
     CO_EXPECT_INT(co_value_context_format(ctx, &replica, NULL, 0), length);
     CO_EXPECT_INT(co_value_context_format(ctx, NULL, text, sizeof(text)), 0);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "replica");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "replica");
     CO_EXPECT_STR(text, "");
     CO_EXPECT_INT(co_value_context_format(ctx, &replica, NULL, 5), 0);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "out");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "out");
     replica.replica_id = 3; /* one field under two names */
     CO_EXPECT_INT(replica.replica_id_in_sync_group, 3);
 }
@@ -250,9 +251,9 @@ CO_TEST_WITH(the_default_strategy_chooses_a_variable, "DEF-11", "cpus=2")
     chosen = co_non_slot_devices(ctx, d, co_list(ctx, items, 3));
     CO_EXPECT_PTR(chosen, items[1]);
     CO_EXPECT_NULL(co_non_slot_devices(ctx, d, co_list(ctx, NULL, 0)));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "no variable");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "no variable");
     CO_EXPECT_NULL(co_non_slot_devices(ctx, d, items[0]));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "no variable");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "no variable");
     CO_EXPECT_NULL(co_non_slot_devices(ctx, d, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "variables");
     CO_EXPECT_NULL(co_non_slot_devices(ctx, NULL, NULL));

@@ -31,10 +31,10 @@ CO_TEST_WITH(replicas_that_ask_for_different_things_are_named, "RC-AR-3 RC-AG-2"
     co_strategy *s = test_mirrored(ctx, 2, -1);
 
     CO_EXPECT_NULL(co_run(ctx, s, other_op, co_no_args(ctx), NULL));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME,
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR,
                     "replica 0 asks for operation 0 and replica 1 for operation 1");
     CO_EXPECT_NULL(co_run(ctx, s, other_axis, co_no_args(ctx), NULL));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "replica 0 asks for axis 0 and replica 1 for axis 1");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "replica 0 asks for axis 0 and replica 1 for axis 1");
 }
 
 /* --- values that cannot be combined --- */
@@ -89,14 +89,14 @@ CO_TEST_WITH(what_cannot_be_combined_is_refused_on_all_replicas, "RC-AR-7 RC-AG-
         co_code     code;
         const char *part;
     } cases[] = {
-        { { false, 0, make_spec }, CO_TYPE, "" },
-        { { false, 0, make_none_in_a_list }, CO_VALUE, "a leaf of the value is none" },
+        { { false, 0, make_spec }, CO_TYPE_ERROR, "" },
+        { { false, 0, make_none_in_a_list }, CO_VALUE_ERROR, "a leaf of the value is none" },
         { { false, 0, make_crooked_slices }, CO_INVALID_ARGUMENT, "" },
-        { { true, 0, make_spec }, CO_TYPE, "" },
-        { { true, 0, make_none_in_a_list }, CO_VALUE, "a leaf of the value is none" },
-        { { true, 0, make_crooked_slices }, CO_NOT_IMPLEMENTED, "slices cannot be gathered" },
-        { { true, 1, make_vector }, CO_VALUE, "axis 1 of a value of rank 1" },
-        { { true, -2, make_vector }, CO_VALUE, "axis -2 of a value of rank 1" },
+        { { true, 0, make_spec }, CO_TYPE_ERROR, "" },
+        { { true, 0, make_none_in_a_list }, CO_VALUE_ERROR, "a leaf of the value is none" },
+        { { true, 0, make_crooked_slices }, CO_UNIMPLEMENTED, "slices cannot be gathered" },
+        { { true, 1, make_vector }, CO_VALUE_ERROR, "axis 1 of a value of rank 1" },
+        { { true, -2, make_vector }, CO_VALUE_ERROR, "axis -2 of a value of rank 1" },
     };
     co_strategy *s = test_mirrored(ctx, 2, -1), *alone = test_mirrored(ctx, 1, -1);
     attempt      none = { false, 0, make_none_in_a_list };
@@ -108,7 +108,7 @@ CO_TEST_WITH(what_cannot_be_combined_is_refused_on_all_replicas, "RC-AR-7 RC-AG-
         CO_EXPECT_ERROR(ctx, cases[i].code, cases[i].part);
     }
     CO_EXPECT_NULL(co_run(ctx, alone, combine, co_no_args(ctx), &none));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "a leaf of the value is none");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "a leaf of the value is none");
 }
 
 CO_TEST(after_an_error_nothing_is_combined, "RC-AR-7")
@@ -166,8 +166,8 @@ expect_combined(co_context *ctx, co_strategy *s, co_value *result, int n)
     co_value    *sums = co_at(ctx, result, 0);
     float        total = (float)(n * (n - 1) / 2);
     co_value    *slices = first_of(ctx, s, co_at(ctx, sums, 2));
-    const float *all = co_data(ctx, first_of(ctx, s, co_at(ctx, result, 1)));
-    const float *large = co_data(ctx, first_of(ctx, s, co_at(ctx, sums, 0)));
+    const float *all = co_value_data(ctx, first_of(ctx, s, co_at(ctx, result, 1)));
+    const float *large = co_value_data(ctx, first_of(ctx, s, co_at(ctx, sums, 0)));
 
     CO_REQUIRE(all != NULL && large != NULL);
     CO_EXPECT_CLOSE(large[LARGE - 1], total, 0);
@@ -210,9 +210,10 @@ CO_TEST_BARE(no_memory_in_a_collective_is_an_error_of_the_step, "")
 /* --- between workers --- */
 
 static void
-combine_between(co_context *ctx, int rank, const co_multi_worker_options *options, void *user)
+combine_between(co_context *ctx, int rank, const co_multi_worker_mirrored_options *options,
+                void *user)
 {
-    co_strategy *s = co_multi_worker_strategy(ctx, options);
+    co_strategy *s = co_multi_worker_mirrored_strategy(ctx, options);
 
     (void)rank;
     (void)user;
@@ -239,9 +240,10 @@ combine_fifty(co_context *ctx, co_value *args, void *user)
 }
 
 static void
-combine_fifty_between(co_context *ctx, int rank, const co_multi_worker_options *options, void *user)
+combine_fifty_between(co_context *ctx, int rank, const co_multi_worker_mirrored_options *options,
+                      void *user)
 {
-    co_strategy *s = co_multi_worker_strategy(ctx, options);
+    co_strategy *s = co_multi_worker_mirrored_strategy(ctx, options);
     co_value    *sum = first_of(ctx, s, co_run(ctx, s, combine_fifty, co_no_args(ctx), NULL));
 
     (void)rank;
@@ -256,7 +258,7 @@ CO_TEST_BARE(many_leaves_travel_between_workers, "MW-10")
 
 /* Rank 1 has no memory from its n-th allocation in the step on; both must end, and say why. */
 typedef struct poor_worker {
-    coi_thread_seat seat;
+    coi_thread_rank rank_slot;
     test_hooks      hooks;
     long long       n;
     co_code         rc;
@@ -265,11 +267,11 @@ typedef struct poor_worker {
 static void *
 be_poor_worker(void *arg)
 {
-    poor_worker            *self = arg;
-    co_options              how = CO_OPTIONS_INIT;
-    co_multi_worker_options options = CO_MULTI_WORKER_OPTIONS_INIT;
-    co_context             *ctx;
-    co_strategy            *s;
+    poor_worker                     *self = arg;
+    co_options                       how = CO_OPTIONS_INIT;
+    co_multi_worker_mirrored_options options = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
+    co_context                      *ctx;
+    co_strategy                     *s;
 
     test_hooks_init(&self->hooks, 0);
     how.allocator = &self->hooks.allocator;
@@ -277,10 +279,10 @@ be_poor_worker(void *arg)
     ctx = co_open_with(&how);
     CO_REQUIRE(ctx != NULL);
     options.transport = "threads";
-    options.communicator = &self->seat;
+    options.communicator = &self->rank_slot;
     options.num_replicas = 4;
     options.deadline_ms = 20000;
-    s = co_multi_worker_strategy(ctx, &options);
+    s = co_multi_worker_mirrored_strategy(ctx, &options);
     CO_EXPECT_OK(ctx);
     if (self->n > 0)
         self->hooks.fail_at = self->hooks.requests + self->n;
@@ -306,7 +308,7 @@ CO_TEST_BARE(a_worker_without_memory_ends_the_step_on_all, "MW-14")
         coi_memory_init(&memory, NULL);
         CO_REQUIRE(coi_thread_world_create(&memory, 2, &world, NULL) == CO_OK);
         for (int r = 0; r < 2; ++r) {
-            workers[r].seat = (coi_thread_seat){ world, r };
+            workers[r].rank_slot = (coi_thread_rank){ world, r };
             workers[r].n = r == 1 ? n : 0;
             CO_REQUIRE(pthread_create(&threads[r], NULL, be_poor_worker, &workers[r]) == 0);
         }

@@ -82,24 +82,24 @@ CO_TEST_WITH(results_of_functions_are_errors_of_the_call_that_called_them, "GEN-
     CO_SCOPE(ctx, s)
         v = co_variable(ctx, co_float(ctx, 1), NULL);
     co_run(ctx, s, step, none, theirs);
-    EXPECT_CALL(ctx, CO_VALUE, "run");
+    EXPECT_CALL(ctx, CO_VALUE_ERROR, "run");
     co_run(ctx, s, merging_step, none, theirs);
-    EXPECT_CALL(ctx, CO_VALUE, "merge_call");
+    EXPECT_CALL(ctx, CO_VALUE_ERROR, "merge_call");
     co_update(ctx, s, v, updating, none, theirs, true);
-    EXPECT_CALL(ctx, CO_VALUE, "update");
+    EXPECT_CALL(ctx, CO_VALUE_ERROR, "update");
     co_update_non_slot(ctx, s, co_worker_devices(ctx, s), step, none, theirs, true);
-    EXPECT_CALL(ctx, CO_VALUE, "update_non_slot");
+    EXPECT_CALL(ctx, CO_VALUE_ERROR, "update_non_slot");
     co_distribute_values_from_function(ctx, s, value_of, theirs);
-    EXPECT_CALL(ctx, CO_VALUE, "distribute_values_from_function");
-    co_map_leaves(ctx, co_int(ctx, 1), leaf, theirs);
-    EXPECT_CALL(ctx, CO_VALUE, "map_leaves");
+    EXPECT_CALL(ctx, CO_VALUE_ERROR, "distribute_values_from_function");
+    co_map_structure(ctx, co_int(ctx, 1), leaf, theirs);
+    EXPECT_CALL(ctx, CO_VALUE_ERROR, "map_leaves");
     options.initializer = initializer;
     options.initializer_user = theirs;
     co_variable(ctx, NULL, &options);
-    EXPECT_CALL(ctx, CO_VALUE, "variable");
+    EXPECT_CALL(ctx, CO_VALUE_ERROR, "variable");
     CO_CREATOR(ctx, creator, theirs)
         co_variable(ctx, co_int(ctx, 1), NULL);
-    EXPECT_CALL(ctx, CO_VALUE, "variable");
+    EXPECT_CALL(ctx, CO_VALUE_ERROR, "variable");
     CO_EXPECT_CODE(co_close(other), CO_OK);
 }
 
@@ -119,11 +119,11 @@ CO_TEST_WITH(leaves_fail_under_the_name_of_the_call, "GEN-ERR-2 S-REDUCE-13 VAR-
     CO_SCOPE(ctx, s)
         v = co_variable(ctx, co_float(ctx, 1), &options);
     co_reduce(ctx, s, CO_REDUCE_SUM, five, NULL, 0);
-    EXPECT_CALL(ctx, CO_VALUE, "reduce");
+    EXPECT_CALL(ctx, CO_VALUE_ERROR, "reduce");
     co_reduce_to(ctx, s, CO_REDUCE_SUM, five, co_string(ctx, "/cpu:0"));
-    EXPECT_CALL(ctx, CO_VALUE, "reduce_to");
+    EXPECT_CALL(ctx, CO_VALUE_ERROR, "reduce_to");
     co_run(ctx, s, assign_shared, co_args(ctx, five), v);
-    EXPECT_CALL(ctx, CO_VALUE, "assign");
+    EXPECT_CALL(ctx, CO_VALUE_ERROR, "assign");
 }
 
 /* Colocations until there is no memory for one more, within each other, and as many ends. */
@@ -142,7 +142,7 @@ CO_TEST_BARE(colocations_without_memory_end_too, "GEN-ERR-1")
     options.settings = "cpus=2";
     own = co_open_with(&options);
     s = test_mirrored(own, 2, -1);
-    scope = co_scope_enter(own, s);
+    scope = co_scope_begin(own, s);
     v = co_variable(own, co_float(own, 1), NULL);
     CO_EXPECT_OK(own);
     hooks.limit = atomic_load(&hooks.bytes);
@@ -156,7 +156,7 @@ CO_TEST_BARE(colocations_without_memory_end_too, "GEN-ERR-1")
         co_colocate_end(own);
     CO_EXPECT_OK(own);
     co_colocate_end(own);
-    CO_EXPECT_ERROR(own, CO_RUNTIME, "no colocation");
-    CO_EXPECT_CODE(co_scope_exit(own, &scope), CO_OK);
+    CO_EXPECT_ERROR(own, CO_RUNTIME_ERROR, "no colocation");
+    CO_EXPECT_CODE(co_scope_end(own, &scope), CO_OK);
     CO_EXPECT_CODE(co_close(own), CO_OK);
 }

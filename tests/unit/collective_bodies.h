@@ -7,7 +7,7 @@
 #ifndef COHORT_TEST_COLLECTIVE_BODIES_H
 #define COHORT_TEST_COLLECTIVE_BODIES_H
 
-#include "collective/hello.h"
+#include "collective/handshake.h"
 #include "collective_support.h"
 
 #define LONG_MS   20000 /* a deadline that is not met; machines are busy */
@@ -16,10 +16,10 @@
 
 typedef void (*group_body)(coi_group *group);
 
-static inline coi_hello
-hello_of(coi_hello_kind kind, uint64_t epoch)
+static inline coi_handshake
+handshake_of(coi_handshake_kind kind, uint64_t epoch)
 {
-    return (coi_hello){ .kind = (uint32_t)kind, .epoch = epoch, .replica = -1 };
+    return (coi_handshake){ .kind = (uint32_t)kind, .epoch = epoch, .replica = -1 };
 }
 
 static inline bool
@@ -29,9 +29,10 @@ is_last(const coi_group *group)
 }
 
 static inline co_code
-exchange_at(coi_group *group, uint64_t epoch, coi_hello *all, int timeout_ms, co_error_info *err)
+exchange_at(coi_group *group, uint64_t epoch, coi_handshake *all, int timeout_ms,
+            co_error_info *err)
 {
-    coi_hello mine = hello_of(COI_HELLO_COLLECTIVE, epoch);
+    coi_handshake mine = handshake_of(COI_HANDSHAKE_COLLECTIVE, epoch);
 
     mine.number = 100 + group->rank;
     snprintf(mine.site, sizeof(mine.site), "body.c:%d", (int)epoch);
@@ -43,13 +44,13 @@ exchange_at(coi_group *group, uint64_t epoch, coi_hello *all, int timeout_ms, co
 static inline void
 expect_in_step(coi_group *group, uint64_t epoch)
 {
-    coi_hello     all[MAX_RANKS];
+    coi_handshake all[MAX_RANKS];
     co_error_info err;
 
     if (!CO_EXPECT_CODE(exchange_at(group, epoch, all, LONG_MS, &err), CO_OK))
         CO_FAIL("rank %d, epoch %d: %s", group->rank, (int)epoch, err.message);
     for (int r = 0; r < group->size; ++r) {
-        CO_EXPECT_INT(all[r].kind, COI_HELLO_COLLECTIVE);
+        CO_EXPECT_INT(all[r].kind, COI_HANDSHAKE_COLLECTIVE);
         CO_EXPECT_INT(all[r].epoch, epoch);
         CO_EXPECT_INT(all[r].number, 100 + r);
     }
@@ -77,7 +78,7 @@ reduce_once(coi_group *group, const coi_reduction *wanted, const int *first)
     job.parts = wanted->parts + first[group->rank];
     job.out = out;
     if (!CO_EXPECT_CODE(coi_group_all_reduce(group, &job, 1, first,
-                                             &(coi_travel){ .timeout_ms = LONG_MS }, &err),
+                                             &(coi_comm_options){ .timeout_ms = LONG_MS }, &err),
                         CO_OK))
         CO_FAIL("rank %d: %s", group->rank, err.message);
     for (int64_t at = 0; at < wanted->num_elements;
@@ -188,7 +189,7 @@ body_many_all_reduces_at_once_have_the_bits_of_each(coi_group *group)
     }
     coi_error_reset(&err);
     if (!CO_EXPECT_CODE(coi_group_all_reduce(group, jobs, NUM_JOBS, first,
-                                             &(coi_travel){ .timeout_ms = LONG_MS }, &err),
+                                             &(coi_comm_options){ .timeout_ms = LONG_MS }, &err),
                         CO_OK))
         CO_FAIL("rank %d: %s", group->rank, err.message);
     for (int i = 0; i < NUM_JOBS; ++i) {
@@ -276,12 +277,13 @@ body_broadcast_gives_everybody_the_bytes_of_the_root(coi_group *group)
 static inline void
 body_words_of_earlier_epochs_are_skipped(coi_group *group)
 {
-    coi_hello end = hello_of(COI_HELLO_RUN_END, 1), failed = hello_of(COI_HELLO_FAILED, 1);
+    coi_handshake end = handshake_of(COI_HANDSHAKE_RUN_END, 1),
+                  failed = handshake_of(COI_HANDSHAKE_FAILED, 1);
 
-    failed.code = CO_VALUE;
+    failed.code = CO_VALUE_ERROR;
     expect_in_step(group, 2); /* so nobody is in the first any more */
-    group->transport->announce(group, &end);
-    group->transport->announce(group, &failed);
+    group->transport->notify(group, &end);
+    group->transport->notify(group, &failed);
     expect_in_step(group, 2);
     expect_in_step(group, 3);
 }
@@ -289,15 +291,15 @@ body_words_of_earlier_epochs_are_skipped(coi_group *group)
 static inline void
 body_the_end_of_a_run_is_given_to_those_who_wait(coi_group *group)
 {
-    coi_hello     end = hello_of(COI_HELLO_RUN_END, 5), all[MAX_RANKS];
+    coi_handshake end = handshake_of(COI_HANDSHAKE_RUN_END, 5), all[MAX_RANKS];
     co_error_info err;
 
     if (is_last(group)) {
-        group->transport->announce(group, &end);
+        group->transport->notify(group, &end);
     } else {
         for (int i = 0; i < 2; ++i) {
             CO_EXPECT_CODE(exchange_at(group, 5, all, LONG_MS, &err), CO_OK);
-            CO_EXPECT_INT(all[group->size - 1].kind, COI_HELLO_RUN_END);
+            CO_EXPECT_INT(all[group->size - 1].kind, COI_HANDSHAKE_RUN_END);
             CO_EXPECT_INT(all[group->size - 1].epoch, 5);
         }
     }
@@ -307,7 +309,7 @@ body_the_end_of_a_run_is_given_to_those_who_wait(coi_group *group)
 static inline void
 body_a_failure_ends_an_exchange_early(coi_group *group)
 {
-    coi_hello     failed = hello_of(COI_HELLO_FAILED, 3), all[MAX_RANKS];
+    coi_handshake failed = handshake_of(COI_HANDSHAKE_FAILED, 3), all[MAX_RANKS];
     uint64_t      start = coi_now_ns();
     co_error_info err;
 
@@ -315,15 +317,15 @@ body_a_failure_ends_an_exchange_early(coi_group *group)
     failed.replica = 7;
     snprintf(failed.text, sizeof(failed.text), "shapes [2] and [3] differ");
     if (is_last(group)) {
-        group->transport->announce(group, &failed);
+        group->transport->notify(group, &failed);
     } else if (group->rank == 0) { /* of three ranks, one never comes */
         CO_EXPECT_CODE(exchange_at(group, 3, all, LONG_MS, &err), CO_OK);
-        CO_EXPECT_INT(all[group->size - 1].kind, COI_HELLO_FAILED);
+        CO_EXPECT_INT(all[group->size - 1].kind, COI_HANDSHAKE_FAILED);
         CO_EXPECT_CODE((co_code)all[group->size - 1].code, CO_INVALID_ARGUMENT);
         CO_EXPECT_INT(all[group->size - 1].replica, 7);
         CO_EXPECT_STR(all[group->size - 1].text, "shapes [2] and [3] differ");
         for (int r = 1; r < group->size - 1; ++r)
-            CO_EXPECT_TRUE(all[r].kind == COI_HELLO_NONE || all[r].epoch == 4);
+            CO_EXPECT_TRUE(all[r].kind == COI_HANDSHAKE_NONE || all[r].epoch == 4);
         CO_EXPECT_LESS(ms_since(start), LONG_MS / 2);
     }
     expect_in_step(group, 4);
@@ -332,12 +334,12 @@ body_a_failure_ends_an_exchange_early(coi_group *group)
 static inline void
 body_a_rank_that_is_ahead_is_seen_there_and_met_later(coi_group *group)
 {
-    coi_hello     all[MAX_RANKS];
+    coi_handshake all[MAX_RANKS];
     co_error_info err;
 
     for (int i = 0; i < 2 && !is_last(group); ++i) {
         CO_EXPECT_CODE(exchange_at(group, 7, all, LONG_MS, &err), CO_OK);
-        CO_EXPECT_INT(all[group->size - 1].kind, COI_HELLO_COLLECTIVE);
+        CO_EXPECT_INT(all[group->size - 1].kind, COI_HANDSHAKE_COLLECTIVE);
         CO_EXPECT_INT(all[group->size - 1].epoch, 8);
     }
     expect_in_step(group, 8);
@@ -347,7 +349,7 @@ body_a_rank_that_is_ahead_is_seen_there_and_met_later(coi_group *group)
 static inline void
 body_a_missing_rank_is_named_at_the_deadline(coi_group *group)
 {
-    coi_hello     all[MAX_RANKS];
+    coi_handshake all[MAX_RANKS];
     char          name[32];
     uint64_t      start;
     co_error_info err;
@@ -405,7 +407,7 @@ receive_from_last(coi_group *group, size_t nbytes, int timeout_ms, co_error_info
 static inline void
 expect_broken(coi_group *group)
 {
-    coi_hello     all[MAX_RANKS], failed = hello_of(COI_HELLO_FAILED, 0);
+    coi_handshake all[MAX_RANKS], failed = handshake_of(COI_HANDSHAKE_FAILED, 0);
     co_error_info err;
 
     CO_EXPECT_TRUE(group->broken);
@@ -413,7 +415,7 @@ expect_broken(coi_group *group)
                    group->size > 1 ? CO_UNAVAILABLE : CO_OK);
     coi_error_reset(&err);
     CO_EXPECT_CODE(coi_group_broadcast(group, all, 8, 0, LONG_MS, &err), CO_UNAVAILABLE);
-    group->transport->announce(group, &failed); /* may still speak */
+    group->transport->notify(group, &failed); /* may still speak */
 }
 
 /* A rank that does nothing until all others have left: closing a broken group waits for its
@@ -421,7 +423,7 @@ expect_broken(coi_group *group)
 static inline void
 stay_till_the_others_leave(coi_group *group)
 {
-    coi_hello     all[MAX_RANKS];
+    coi_handshake all[MAX_RANKS];
     uint64_t      start = coi_now_ns();
     int           left = 0;
     co_error_info err;
@@ -430,7 +432,7 @@ stay_till_the_others_leave(coi_group *group)
         exchange_at(group, 2, all, SHORT_MS, &err);
         left = 0;
         for (int r = 0; r < group->size; ++r)
-            left += all[r].kind == COI_HELLO_FAILED;
+            left += all[r].kind == COI_HANDSHAKE_FAILED;
         rest_ms(10);
     }
 }
@@ -458,7 +460,7 @@ body_a_transfer_that_stalls_names_the_rank_and_breaks_the_group(coi_group *group
 static inline void
 body_a_failure_ends_a_transfer(coi_group *group)
 {
-    coi_hello     failed = hello_of(COI_HELLO_FAILED, 2);
+    coi_handshake failed = handshake_of(COI_HANDSHAKE_FAILED, 2);
     char          text[80];
     uint64_t      start;
     co_error_info err;
@@ -471,7 +473,7 @@ body_a_failure_ends_a_transfer(coi_group *group)
     start = coi_now_ns();
     if (is_last(group)) {
         rest_ms(50);
-        group->transport->announce(group, &failed);
+        group->transport->notify(group, &failed);
         return;
     }
     CO_EXPECT_CODE(receive_from_last(group, 1 << 20, LONG_MS, &err), CO_OUT_OF_RANGE);
@@ -523,7 +525,7 @@ body_a_peer_that_sends_too_much_is_named(coi_group *group)
 static inline void
 body_a_rank_that_leaves_is_missed_at_once(coi_group *group)
 {
-    coi_hello     all[MAX_RANKS];
+    coi_handshake all[MAX_RANKS];
     uint64_t      start = coi_now_ns();
     co_error_info err;
 
@@ -531,7 +533,7 @@ body_a_rank_that_leaves_is_missed_at_once(coi_group *group)
     if (is_last(group))
         return;
     CO_EXPECT_CODE(exchange_at(group, 2, all, LONG_MS, &err), CO_OK);
-    CO_EXPECT_INT(all[group->size - 1].kind, COI_HELLO_FAILED);
+    CO_EXPECT_INT(all[group->size - 1].kind, COI_HANDSHAKE_FAILED);
     CO_EXPECT_CODE((co_code)all[group->size - 1].code, CO_UNAVAILABLE);
     CO_EXPECT_CONTAINS(all[group->size - 1].text, "left the group");
     CO_EXPECT_LESS(ms_since(start), LONG_MS / 2);
@@ -540,17 +542,17 @@ body_a_rank_that_leaves_is_missed_at_once(coi_group *group)
 static inline void
 body_garbage_from_a_peer_is_a_failure_of_the_peer(coi_group *group)
 {
-    coi_hello     garbage, all[MAX_RANKS];
+    coi_handshake garbage, all[MAX_RANKS];
     co_error_info err;
 
     expect_in_step(group, 1);
     memset(&garbage, 0xFE, sizeof(garbage));
     if (is_last(group)) {
-        group->transport->announce(group, &garbage);
+        group->transport->notify(group, &garbage);
         return;
     }
     CO_EXPECT_CODE(exchange_at(group, 2, all, LONG_MS, &err), CO_OK);
-    CO_EXPECT_INT(all[group->size - 1].kind, COI_HELLO_FAILED);
+    CO_EXPECT_INT(all[group->size - 1].kind, COI_HANDSHAKE_FAILED);
     CO_EXPECT_CODE((co_code)all[group->size - 1].code, CO_INTERNAL);
 }
 
@@ -559,13 +561,13 @@ body_garbage_from_a_peer_is_a_failure_of_the_peer(coi_group *group)
 static inline void
 body_announcements_never_wait(coi_group *group)
 {
-    coi_hello all[MAX_RANKS];
-    uint64_t  start = coi_now_ns();
+    coi_handshake all[MAX_RANKS];
+    uint64_t      start = coi_now_ns();
 
     for (uint64_t e = 1; e <= 3000 && is_last(group); ++e) {
-        coi_hello end = hello_of(COI_HELLO_RUN_END, e);
+        coi_handshake end = handshake_of(COI_HANDSHAKE_RUN_END, e);
 
-        group->transport->announce(group, &end);
+        group->transport->notify(group, &end);
     }
     CO_EXPECT_LESS(ms_since(start),
                    LONG_MS); /* the time of 3000 calls on a busy machine, with room */
@@ -574,7 +576,7 @@ body_announcements_never_wait(coi_group *group)
 
         rest_ms(100);
         CO_EXPECT_CODE(exchange_at(group, 3000, all, LONG_MS, &err), CO_OK);
-        CO_EXPECT_INT(all[group->size - 1].kind, COI_HELLO_RUN_END);
+        CO_EXPECT_INT(all[group->size - 1].kind, COI_HANDSHAKE_RUN_END);
     }
     expect_in_step(group, 3001);
 }

@@ -59,11 +59,11 @@ enum { SMALL = 100, NUM_SMALL = 70, LARGE = 3 << 20 };
 static co_code
 reduce_many(coi_group *group, size_t bytes_per_pack, bool in_ring, co_error_info *err)
 {
-    static float  part[LARGE], out[LARGE];
-    const void   *parts[] = { part };
-    coi_travel    how = { bytes_per_pack, -1, in_ring };
-    coi_reduction jobs[NUM_SMALL + 2];
-    const int     first[] = { 0, 1, 2, 3 };
+    static float     part[LARGE], out[LARGE];
+    const void      *parts[] = { part };
+    coi_comm_options how = { bytes_per_pack, -1, in_ring };
+    coi_reduction    jobs[NUM_SMALL + 2];
+    const int        first[] = { 0, 1, 2, 3 };
 
     for (int i = 0; i < NUM_SMALL + 2; ++i)
         jobs[i] = (coi_reduction){ CO_REDUCE_SUM, CO_FLOAT32, i == NUM_SMALL ? LARGE : SMALL,
@@ -175,27 +175,27 @@ CO_TEST_BARE(the_first_cause_of_a_broken_group_stays, "")
 
 CO_TEST_BARE(the_error_of_a_peer_names_replica_rank_and_place_if_they_are_known, "")
 {
-    coi_hello     failed = hello_of(COI_HELLO_FAILED, 1), missing[2] = { { 0 }, { 0 } };
+    coi_handshake failed = handshake_of(COI_HANDSHAKE_FAILED, 1), missing[2] = { { 0 }, { 0 } };
     bool          is_named[2];
     co_error_info err;
 
     failed.code = CO_DATA_LOSS;
     snprintf(failed.text, sizeof(failed.text), "no more");
-    CO_EXPECT_CODE(coi_hello_error(&failed, 3, NULL), CO_DATA_LOSS);
+    CO_EXPECT_CODE(coi_handshake_error(&failed, 3, NULL), CO_DATA_LOSS);
     coi_error_reset(&err);
-    coi_hello_error(&failed, 3, &err);
+    coi_handshake_error(&failed, 3, &err);
     CO_EXPECT_STR(err.message, "rank 3 failed: no more");
     failed.replica = 7;
     snprintf(failed.site, sizeof(failed.site), "step.c:5");
-    CO_EXPECT_CODE(coi_hello_error(&failed, 3, &err), CO_DATA_LOSS); /* the first error stays */
+    CO_EXPECT_CODE(coi_handshake_error(&failed, 3, &err), CO_DATA_LOSS); /* the first error stays */
     CO_EXPECT_INT(err.replica, -1);
     coi_error_reset(&err);
-    coi_hello_error(&failed, 3, &err);
+    coi_handshake_error(&failed, 3, &err);
     CO_EXPECT_STR(err.message, "replica 7 of rank 3 failed at step.c:5: no more");
     CO_EXPECT_INT(err.replica, 7);
 
     coi_error_reset(&err);
-    missing[0] = hello_of(COI_HELLO_COLLECTIVE, 1);
+    missing[0] = handshake_of(COI_HANDSHAKE_COLLECTIVE, 1);
     CO_EXPECT_CODE(coi_missing_error(&missing[0], missing, 0, 2, is_named, 5, &err),
                    CO_DEADLINE_EXCEEDED);
     CO_EXPECT_CONTAINS(err.message, "rank 0 of 2 waited 5 ms for rank 1:"); /* no place is known */
@@ -242,7 +242,7 @@ CO_TEST_BARE(a_rank_that_is_alone_matches_its_sends_with_its_receives, "")
                        CO_INTERNAL);
         CO_EXPECT_CONTAINS(err.message, "transfer 0 of a group of one rank");
         CO_EXPECT_STR(back, "");
-        group->transport->announce(group, &(coi_hello){ 0 }); /* there is nobody to hear it */
+        group->transport->notify(group, &(coi_handshake){ 0 }); /* there is nobody to hear it */
         coi_group_close(group);
     }
     CO_REQUIRE(coi_group_open("self", &(coi_group_options){ .memory = &memory }, &group, NULL) ==
@@ -283,11 +283,11 @@ CO_TEST_BARE(a_world_is_whole_or_not_there, "")
 static co_code
 sit(coi_memory *memory, coi_thread_world *world, int rank, coi_group **out, co_error_info *err)
 {
-    coi_thread_seat seat = { world, rank };
+    coi_thread_rank rank_slot = { world, rank };
 
     coi_error_reset(err);
     return coi_group_open("threads",
-                          &(coi_group_options){ .communicator = &seat, .memory = memory }, out,
+                          &(coi_group_options){ .communicator = &rank_slot, .memory = memory }, out,
                           err);
 }
 
@@ -300,17 +300,18 @@ CO_TEST_BARE(a_seat_is_one_of_the_world_and_taken_once, "")
 
     coi_memory_init(&memory, NULL);
     CO_REQUIRE(coi_thread_world_create(&memory, 1, &world, NULL) == CO_OK);
-    CO_EXPECT_CODE(sit(&memory, NULL, 0, &group, &err), CO_VALUE);
-    CO_EXPECT_CODE(sit(&memory, world, -1, &group, &err), CO_VALUE);
-    CO_EXPECT_CODE(sit(&memory, world, 1, &group, &err), CO_VALUE);
+    CO_EXPECT_CODE(sit(&memory, NULL, 0, &group, &err), CO_VALUE_ERROR);
+    CO_EXPECT_CODE(sit(&memory, world, -1, &group, &err), CO_VALUE_ERROR);
+    CO_EXPECT_CODE(sit(&memory, world, 1, &group, &err), CO_VALUE_ERROR);
     CO_EXPECT_CONTAINS(err.message, "no seat");
     CO_REQUIRE(sit(&memory, world, 0, &group, &err) == CO_OK);
-    CO_EXPECT_CODE(sit(&memory, world, 0, &second, &err), CO_VALUE);
+    CO_EXPECT_CODE(sit(&memory, world, 0, &second, &err), CO_VALUE_ERROR);
     CO_EXPECT_CONTAINS(err.message, "rank 0 of the world of threads is taken already");
     CO_EXPECT_NULL(second);
     coi_group_break(group, CO_INTERNAL, NULL);
     CO_EXPECT_CODE(group->transport->transfer(group, NULL, 0, NULL, 0, 0, &err), CO_UNAVAILABLE);
-    CO_EXPECT_CODE(group->transport->exchange(group, &(coi_hello){ 0 }, &(coi_hello){ 0 }, 0, &err),
+    CO_EXPECT_CODE(group->transport->exchange(group, &(coi_handshake){ 0 }, &(coi_handshake){ 0 },
+                                              0, &err),
                    CO_UNAVAILABLE);
     coi_group_close(group);
     coi_thread_world_destroy(world);
@@ -353,7 +354,7 @@ body_messages_that_nobody_took_are_taken_back(coi_group *group)
 }
 
 typedef struct seated {
-    coi_thread_seat seat;
+    coi_thread_rank rank_slot;
     coi_memory     *memory;
     group_body      body;
 } seated;
@@ -362,7 +363,7 @@ static void *
 be_seated(void *arg)
 {
     seated           *self = arg;
-    coi_group_options options = { .communicator = &self->seat, .memory = self->memory };
+    coi_group_options options = { .communicator = &self->rank_slot, .memory = self->memory };
     coi_group        *group;
 
     if (CO_EXPECT_CODE(coi_group_open("threads", &options, &group, NULL), CO_OK)) {

@@ -9,7 +9,7 @@
 #include "test.h"
 
 typedef struct rank_thread {
-    coi_thread_seat seat;
+    coi_thread_rank rank_slot;
     coi_memory     *memory;
     coi_waiting    *waiting;
     group_body      body;
@@ -20,7 +20,7 @@ static void *
 be_rank(void *arg)
 {
     rank_thread      *self = arg;
-    coi_group_options options = { .communicator = &self->seat,
+    coi_group_options options = { .communicator = &self->rank_slot,
                                   .memory = self->memory,
                                   .waiting = self->waiting,
                                   .deadline_ms = self->deadline_ms };
@@ -30,7 +30,7 @@ be_rank(void *arg)
     coi_error_reset(&err);
     coi_waiting_begin(self->waiting);
     if (CO_EXPECT_CODE(coi_group_open("threads", &options, &group, &err), CO_OK)) {
-        CO_EXPECT_INT(group->rank, self->seat.rank);
+        CO_EXPECT_INT(group->rank, self->rank_slot.rank);
         self->body(group);
         coi_group_close(group);
     }
@@ -99,7 +99,7 @@ CO_TEST_BARE(a_group_of_one_rank_answers_itself, "")
     CO_EXPECT_INT(o.group->size, 1);
     expect_in_step(o.group, 1);
     CO_EXPECT_CODE(coi_group_all_reduce(o.group, &job, 1, (const int[]){ 0, 2 },
-                                        &(coi_travel){ .timeout_ms = 0 }, &o.err),
+                                        &(coi_comm_options){ .timeout_ms = 0 }, &o.err),
                    CO_OK);
     CO_EXPECT_BYTES(out, ((const float[]){ 2.5f, 3.5f, 4.5f }), sizeof(out));
     CO_EXPECT_CODE(coi_group_all_gather(o.group, part, &nbytes, out, 0, &o.err), CO_OK);
@@ -120,11 +120,11 @@ CO_TEST_BARE(an_unknown_transport_is_named, "")
 {
     opened o;
 
-    CO_EXPECT_CODE(open_named(&o, "pigeon"), CO_VALUE);
+    CO_EXPECT_CODE(open_named(&o, "pigeon"), CO_VALUE_ERROR);
     CO_EXPECT_CONTAINS(o.err.message, "'pigeon'");
     CO_EXPECT_CONTAINS(o.err.message, "'mpi'");
     CO_EXPECT_NULL(o.group);
-    CO_EXPECT_CODE(open_named(&o, "threads"), CO_VALUE); /* without a seat */
+    CO_EXPECT_CODE(open_named(&o, "threads"), CO_VALUE_ERROR); /* without a seat */
     CO_EXPECT_INT(o.memory.bytes_in_use, 0);
 }
 
@@ -165,17 +165,18 @@ CO_TEST_BARE(opening_names_the_ranks_that_do_not_come, "")
 {
     coi_memory        memory;
     coi_thread_world *world;
-    coi_thread_seat   seat;
+    coi_thread_rank   rank_slot;
     coi_group        *group = NULL;
     co_error_info     err;
 
     coi_memory_init(&memory, NULL);
     coi_error_reset(&err);
     CO_REQUIRE(coi_thread_world_create(&memory, 3, &world, &err) == CO_OK);
-    seat = (coi_thread_seat){ world, 1 };
+    rank_slot = (coi_thread_rank){ world, 1 };
     CO_EXPECT_CODE(coi_group_open("threads",
-                                  &(coi_group_options){
-                                      .communicator = &seat, .memory = &memory, .deadline_ms = 50 },
+                                  &(coi_group_options){ .communicator = &rank_slot,
+                                                        .memory = &memory,
+                                                        .deadline_ms = 50 },
                                   &group, &err),
                    CO_DEADLINE_EXCEEDED);
     CO_EXPECT_CONTAINS(err.message, "ranks 0 and 2 did not open");
@@ -186,7 +187,7 @@ CO_TEST_BARE(opening_names_the_ranks_that_do_not_come, "")
 
 /* Rank 0 runs out of memory at some allocation; rank 1 must hear of it, and neither may leak. */
 typedef struct poor_rank {
-    coi_thread_seat seat;
+    coi_thread_rank rank_slot;
     coi_memory      memory;
     co_code         rc;
 } poor_rank;
@@ -197,11 +198,11 @@ be_poor_rank(void *arg)
     poor_rank        *self = arg;
     float             part[5000] = { 1 }, more[5000] = { 2 }, *out = calloc(5000, sizeof(float));
     const void       *parts[] = { part, more };
-    coi_group_options options = { .communicator = &self->seat,
+    coi_group_options options = { .communicator = &self->rank_slot,
                                   .memory = &self->memory,
                                   .deadline_ms = 100 };
     coi_reduction     job = { CO_REDUCE_SUM, CO_FLOAT32, 5000, 4, parts, out };
-    coi_hello         failed = hello_of(COI_HELLO_FAILED, 1), all[2];
+    coi_handshake     failed = handshake_of(COI_HANDSHAKE_FAILED, 1), all[2];
     coi_group        *group;
     co_error_info     err;
 
@@ -211,11 +212,11 @@ be_poor_rank(void *arg)
         self->rc = exchange_at(group, 1, all, LONG_MS, &err);
         if (self->rc == CO_OK)
             self->rc = coi_group_all_reduce(group, &job, 1, (const int[]){ 0, 2, 4 },
-                                            &(coi_travel){ .timeout_ms = LONG_MS }, &err);
+                                            &(coi_comm_options){ .timeout_ms = LONG_MS }, &err);
         if (self->rc != CO_OK) {
             failed.code = (int32_t)self->rc;
             CO_EXPECT_TRUE(group->broken);
-            group->transport->announce(group, &failed);
+            group->transport->notify(group, &failed);
         } else {
             CO_EXPECT_INT(out[0], 6);
         }
@@ -240,7 +241,7 @@ CO_TEST_BARE(memory_that_runs_out_in_a_collective_is_heard_of_by_the_peers, "")
         CO_REQUIRE(coi_thread_world_create(&memory, 2, &world, NULL) == CO_OK);
         for (int r = 0; r < 2; ++r) {
             test_hooks_init(&hooks[r], r == 0 ? n : 0);
-            ranks[r].seat = (coi_thread_seat){ world, r };
+            ranks[r].rank_slot = (coi_thread_rank){ world, r };
             coi_memory_init(&ranks[r].memory, &hooks[r].allocator);
             CO_REQUIRE(pthread_create(&threads[r], NULL, be_poor_rank, &ranks[r]) == 0);
         }
@@ -275,7 +276,7 @@ CO_TEST_BARE(an_all_reduce_asks_for_no_memory_the_second_time, "")
     before = memory.num_allocations;
     for (int i = 0; i < 10; ++i) {
         CO_EXPECT_CODE(coi_group_all_reduce(group, &job, 1, (const int[]){ 0, 1 },
-                                            &(coi_travel){ .timeout_ms = -1 }, NULL),
+                                            &(coi_comm_options){ .timeout_ms = -1 }, NULL),
                        CO_OK);
         CO_EXPECT_CODE(coi_group_broadcast(group, part, sizeof(part), 0, -1, NULL), CO_OK);
     }

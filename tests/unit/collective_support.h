@@ -7,7 +7,7 @@
 #ifndef COHORT_TEST_COLLECTIVE_SUPPORT_H
 #define COHORT_TEST_COLLECTIVE_SUPPORT_H
 
-#include "collective/tree.h"
+#include "collective/reduction_tree.h"
 #include "test.h"
 
 #include <time.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fixed tree: its bits for every operation, dtype, size, cut and placement. */
-#include "collective/tree.h"
+#include "collective/reduction_tree.h"
 #include "collective_support.h"
 #include "test.h"
 

@@ -30,15 +30,15 @@ CO_TEST(an_implementation_has_a_name_in_any_case, "CO-1")
         CO_EXPECT_CODE(co_communication_from_name(ctx, names[i], &found), CO_OK);
         CO_EXPECT_INT(found, i);
     }
-    CO_EXPECT_CODE(co_communication_from_name(ctx, "PIGEON", &found), CO_VALUE);
-    CO_EXPECT_ERROR(ctx, CO_VALUE,
+    CO_EXPECT_CODE(co_communication_from_name(ctx, "PIGEON", &found), CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR,
                     "'PIGEON' is no implementation; the names are AUTO, RING and NCCL");
-    CO_EXPECT_CODE(co_communication_from_name(ctx, "", &found), CO_VALUE);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "''");
-    CO_EXPECT_CODE(co_communication_from_name(ctx, NULL, &found), CO_VALUE);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "argument 2");
-    CO_EXPECT_CODE(co_communication_from_name(ctx, "AUTO", NULL), CO_VALUE);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "argument 3");
+    CO_EXPECT_CODE(co_communication_from_name(ctx, "", &found), CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "''");
+    CO_EXPECT_CODE(co_communication_from_name(ctx, NULL, &found), CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "argument 2");
+    CO_EXPECT_CODE(co_communication_from_name(ctx, "AUTO", NULL), CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "argument 3");
 }
 
 /* The same options to every call that takes them, and to a strategy. */
@@ -46,9 +46,9 @@ static void
 expect_refused(co_context *ctx, const co_communication_options *options, co_code code,
                const char *why)
 {
-    co_strategy            *s = test_mirrored(ctx, 2, -1);
-    co_value               *x = co_scalar_float(ctx, 1), *place = co_string(ctx, "/cpu:0");
-    co_multi_worker_options workers = CO_MULTI_WORKER_OPTIONS_INIT;
+    co_strategy                     *s = test_mirrored(ctx, 2, -1);
+    co_value                        *x = co_scalar_float(ctx, 1), *place = co_string(ctx, "/cpu:0");
+    co_multi_worker_mirrored_options workers = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
 
     CO_EXPECT_NULL(co_all_reduce_with(ctx, CO_REDUCE_SUM, x, options));
     CO_EXPECT_ERROR(ctx, code, why);
@@ -59,7 +59,7 @@ expect_refused(co_context *ctx, const co_communication_options *options, co_code
     CO_EXPECT_NULL(co_batch_reduce_to_with(ctx, s, CO_REDUCE_SUM, co_list(ctx, NULL, 0), options));
     CO_EXPECT_ERROR(ctx, code, why);
     workers.communication = options;
-    CO_EXPECT_NULL(co_multi_worker_strategy(ctx, &workers));
+    CO_EXPECT_NULL(co_multi_worker_mirrored_strategy(ctx, &workers));
     CO_EXPECT_ERROR(ctx, code, why);
 }
 
@@ -68,15 +68,15 @@ CO_TEST_WITH(options_out_of_range_are_refused_everywhere, "CO-1 RC-AR-10", "cpus
     co_communication_options options = CO_COMMUNICATION_OPTIONS_INIT;
 
     options.bytes_per_pack = -1;
-    expect_refused(ctx, &options, CO_VALUE, "bytes_per_pack is -1");
+    expect_refused(ctx, &options, CO_VALUE_ERROR, "bytes_per_pack is -1");
     options.bytes_per_pack = 0;
     options.timeout_seconds = -2;
-    expect_refused(ctx, &options, CO_VALUE, "timeout_seconds is -2");
+    expect_refused(ctx, &options, CO_VALUE_ERROR, "timeout_seconds is -2");
     options.timeout_seconds = (double)NAN;
-    expect_refused(ctx, &options, CO_VALUE, "timeout_seconds is");
+    expect_refused(ctx, &options, CO_VALUE_ERROR, "timeout_seconds is");
     options.timeout_seconds = 1;
     options.implementation = (co_communication)3;
-    expect_refused(ctx, &options, CO_VALUE, "implementation is 3");
+    expect_refused(ctx, &options, CO_VALUE_ERROR, "implementation is 3");
     options.struct_size = 1;
     expect_refused(ctx, &options, CO_INVALID_ARGUMENT, "struct_size 1");
 }
@@ -159,9 +159,9 @@ hash_of(co_context *ctx, co_strategy *s, co_value *result)
 
     for (int k = 0; k < NUM_LEAVES; ++k) {
         co_value *leaf = co_at(ctx, co_local_results(ctx, s, co_at(ctx, result, (size_t)k)), 0);
-        const unsigned char *bytes = co_data(ctx, leaf);
+        const unsigned char *bytes = co_value_data(ctx, leaf);
 
-        CO_EXPECT_INT(co_num_elements(ctx, leaf), lengths[k]);
+        CO_EXPECT_INT(co_value_num_elements(ctx, leaf), lengths[k]);
         for (int64_t i = 0; i < 4 * lengths[k]; ++i)
             hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
     }
@@ -198,11 +198,12 @@ expected_hashes(uint64_t out[2])
 }
 
 static void
-reduce_every_way(co_context *ctx, int rank, const co_multi_worker_options *options, void *user)
+reduce_every_way(co_context *ctx, int rank, const co_multi_worker_mirrored_options *options,
+                 void *user)
 {
     static const int64_t packs[] = { 0, 1, 4000, 1 << 30 };
     const uint64_t      *expected = user;
-    co_strategy         *s = co_multi_worker_strategy(ctx, options);
+    co_strategy         *s = co_multi_worker_mirrored_strategy(ctx, options);
 
     (void)rank;
     CO_EXPECT_INT(run_and_hash(ctx, s, CO_REDUCE_SUM, NULL), expected[0]);
@@ -265,11 +266,11 @@ CO_TEST_WITH(the_algorithm_follows_the_devices, "MIR-CDO-1", "cpus=2,devices=GPU
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "strategy");
     options.num_packs = -1;
     CO_EXPECT_NULL(co_mirrored_strategy(ctx, devices, 2, &options));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "num_packs is -1; it must be at least 0");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "num_packs is -1; it must be at least 0");
     options.num_packs = 0;
     options.cross_device_ops = (co_cross_device_ops)5;
     CO_EXPECT_NULL(co_mirrored_strategy(ctx, devices, 2, &options));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "cross_device_ops is 5");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "cross_device_ops is 5");
 }
 
 /* --- the strategy's and the call's --- */
@@ -289,16 +290,16 @@ brought(co_context *ctx, co_strategy *s)
 
     for (size_t i = 0; i < n; ++i)
         parts[i] = co_scalar_float(ctx, (float)i + 1);
-    return co_per_replica(ctx, parts, n);
+    return co_per_replica_value(ctx, parts, n);
 }
 
 /* Rank 0's strategy packs and rank 1's does not: they disagree until a call says the same on
  * both. */
 static void
-disagree_then_override(co_context *ctx, int rank, const co_multi_worker_options *options,
+disagree_then_override(co_context *ctx, int rank, const co_multi_worker_mirrored_options *options,
                        void *user)
 {
-    co_multi_worker_options  mine = *options;
+    co_multi_worker_mirrored_options mine = *options;
     co_communication_options packed = CO_COMMUNICATION_OPTIONS_INIT, same = packed, ring = packed;
     co_strategy             *s;
     co_value                *ones;
@@ -306,7 +307,7 @@ disagree_then_override(co_context *ctx, int rank, const co_multi_worker_options 
     (void)user;
     packed.bytes_per_pack = 64;
     mine.communication = rank == 0 ? &packed : NULL;
-    s = co_multi_worker_strategy(ctx, &mine);
+    s = co_multi_worker_mirrored_strategy(ctx, &mine);
     CO_EXPECT_NULL(co_run(ctx, s, one, co_no_args(ctx), NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "in packs of 64 bytes");
     same.bytes_per_pack = 128;
@@ -331,9 +332,10 @@ CO_TEST_BARE(fields_of_a_call_override_those_of_the_strategy, "CO-2")
 }
 
 static void
-reduce_to_places(co_context *ctx, int rank, const co_multi_worker_options *options, void *user)
+reduce_to_places(co_context *ctx, int rank, const co_multi_worker_mirrored_options *options,
+                 void *user)
 {
-    co_strategy             *s = co_multi_worker_strategy(ctx, options);
+    co_strategy             *s = co_multi_worker_mirrored_strategy(ctx, options);
     co_communication_options how = { sizeof(how), 1, 30, CO_COMMUNICATION_RING };
     co_value                *place = co_string(ctx, "/cpu:0"), *results, *pairs[2];
 
@@ -356,9 +358,10 @@ CO_TEST_BARE(values_are_reduced_to_places_with_advice, "CO-2 RC-AR-10")
 /* --- time --- */
 
 static void
-wait_for_nobody(co_context *ctx, int rank, const co_multi_worker_options *options, void *user)
+wait_for_nobody(co_context *ctx, int rank, const co_multi_worker_mirrored_options *options,
+                void *user)
 {
-    co_strategy             *s = co_multi_worker_strategy(ctx, options);
+    co_strategy             *s = co_multi_worker_mirrored_strategy(ctx, options);
     co_communication_options soon = CO_COMMUNICATION_OPTIONS_INIT;
     double                   begin = test_now_ms();
 
@@ -379,18 +382,18 @@ CO_TEST_BARE(a_collective_that_takes_longer_than_its_timeout_ends, "CO-3 MW-14")
 }
 
 static void
-wait_longer_than_the_deadline(co_context *ctx, int rank, const co_multi_worker_options *options,
-                              void *user)
+wait_longer_than_the_deadline(co_context *ctx, int rank,
+                              const co_multi_worker_mirrored_options *options, void *user)
 {
-    co_multi_worker_options  mine = *options;
-    co_communication_options patient = CO_COMMUNICATION_OPTIONS_INIT, hasty = patient;
-    co_strategy             *s;
+    co_multi_worker_mirrored_options mine = *options;
+    co_communication_options         patient = CO_COMMUNICATION_OPTIONS_INIT, hasty = patient;
+    co_strategy                     *s;
 
     patient.timeout_seconds = *(const double *)user;
     hasty.timeout_seconds = 0.001;
     mine.deadline_ms = 20000;
     mine.communication = &hasty;
-    s = co_multi_worker_strategy(ctx, &mine);
+    s = co_multi_worker_mirrored_strategy(ctx, &mine);
     if (rank == 1)
         test_rest_ms(200);
     CO_EXPECT_CLOSE(

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* update_config_proto: what strategies set in a serialized message, and bytes that are none.
  * S-CFG-*, MW-12. */
+#include <cohort/v1.h>
 #include "test.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
@@ -152,7 +153,7 @@ CO_TEST(a_cluster_is_written_into_the_config, "MW-12 S-CFG-1 S-CFG-2")
 /* Alone, a strategy of processes has no cluster. */
 CO_TEST(strategies_of_processes_write_their_task, "MW-12 S-CFG-2")
 {
-    co_strategy *s = co_v1_multi_worker_strategy(ctx, NULL);
+    co_strategy *s = co_v1_multi_worker_mirrored_strategy(ctx, NULL);
     char         text[1000];
 
     CO_EXPECT_STR(hex_of(ctx, co_update_config_proto(ctx, s, message(ctx, "")), text), SCOPED);
@@ -171,11 +172,11 @@ CO_TEST(clusters_are_checked, "MW-5 MW-12")
         cluster.task_type = wrong[i].type;
         cluster.task_index = wrong[i].index;
         CO_EXPECT_NULL(co_config_for_cluster(ctx, message(ctx, ""), &cluster));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "cluster");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "cluster");
     }
     cluster = (co_config_cluster)CO_CONFIG_CLUSTER_INIT;
     CO_EXPECT_NULL(co_config_for_cluster(ctx, co_scalar_float(ctx, 1), &cluster));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "argument 2 (config)");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "argument 2 (config)");
     cluster.struct_size = 1;
     CO_EXPECT_NULL(co_config_for_cluster(ctx, message(ctx, ""), &cluster));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "struct_size");
@@ -207,7 +208,7 @@ CO_TEST(broken_messages_are_refused, "S-CFG-1")
         { "52 03 52 01 08", "inside field 10" },
         { "52 06 52 04 82 01 01 08", "inside field 16" },
     };
-    co_strategy *s = co_v1_multi_worker_strategy(ctx, NULL);
+    co_strategy *s = co_v1_multi_worker_mirrored_strategy(ctx, NULL);
     char         groups[2 * 102 + 1] = "";
 
     for (size_t i = 0; i < LENGTH(wrong); ++i) {

@@ -29,7 +29,7 @@ look(void *arg)
 
                 atomic_fetch_add(found == l->component ? &l->gone : &l->alive, 1);
                 CO_EXPECT_STR(co_variable_name(l->ctx, found), "w");
-                CO_EXPECT_CLOSE(co_item_float(l->ctx, co_read(l->ctx, found)), 2, 0);
+                CO_EXPECT_CLOSE(co_item_float(l->ctx, co_variable_read(l->ctx, found)), 2, 0);
             }
         pthread_barrier_wait(&l->end);
     }
@@ -92,6 +92,6 @@ CO_TEST_WITH(a_component_is_part_of_one_variable, "VAR-CREATOR-1", "cpus=2")
         CO_SCOPE(ctx, s)
             CO_EXPECT_NULL(co_variable(ctx, co_float(ctx, 1), NULL));
     }
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "part of no other");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "part of no other");
     CO_EXPECT_TRUE(co_value_container(ctx, s, co_at(ctx, parts, 1)) == v);
 }

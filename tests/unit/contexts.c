@@ -106,7 +106,7 @@ CO_TEST(blocks_and_errors_mix, "GEN-ERR-1")
 
     CO_BLOCK(ctx) {
         co_int(ctx, 1);
-        co_fail(ctx, CO_VALUE, "in a block");
+        co_fail(ctx, CO_VALUE_ERROR, "in a block");
         CO_BLOCK(ctx) {
             CO_EXPECT_NULL(co_int(ctx, 2));
             CO_DEVICE(ctx, "/gpu:0") {
@@ -114,14 +114,14 @@ CO_TEST(blocks_and_errors_mix, "GEN-ERR-1")
             }
             co_tape_begin(ctx);
         }
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "in a block");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "in a block");
         CO_EXPECT_INT(live(ctx), before + 1);
         CO_EXPECT_CONTAINS(co_current_device(ctx), "CPU:0");
         co_int(ctx, 4);
     }
     CO_EXPECT_INT(live(ctx), before);
     co_block_end(ctx);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "co_block_begin");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "co_block_begin");
     co_block_begin(ctx); /* left open */
     co_int(ctx, 5);
     co_block_begin(ctx);
@@ -175,24 +175,26 @@ CO_TEST(user_code_fails_with_code_message_and_payload, "C-FN-2 GEN-ERR-2")
 {
     int deletes = 0;
 
-    CO_EXPECT_CODE(co_fail(ctx, CO_STOP, "at %d of %s", 3, "all"), CO_STOP);
+    CO_EXPECT_CODE(co_fail(ctx, CO_STOP_ITERATION, "at %d of %s", 3, "all"), CO_STOP_ITERATION);
     CO_EXPECT_STR(co_error(ctx)->message, "at 3 of all");
-    CO_EXPECT_ERROR(ctx, CO_STOP, NULL);
-    CO_EXPECT_CODE(co_fail_with(ctx, CO_VALUE, &deletes, count_delete, "with %s", "payload"),
-                   CO_VALUE);
+    CO_EXPECT_ERROR(ctx, CO_STOP_ITERATION, NULL);
+    CO_EXPECT_CODE(co_fail_with(ctx, CO_VALUE_ERROR, &deletes, count_delete, "with %s", "payload"),
+                   CO_VALUE_ERROR);
     CO_EXPECT_PTR(co_error(ctx)->payload, &deletes);
     CO_EXPECT_INT(deletes, 0);
     /* A second one is not taken, and goes at once. */
-    CO_EXPECT_CODE(co_fail_with(ctx, CO_TYPE, &deletes, count_delete, "second"), CO_VALUE);
+    CO_EXPECT_CODE(co_fail_with(ctx, CO_TYPE_ERROR, &deletes, count_delete, "second"),
+                   CO_VALUE_ERROR);
     CO_EXPECT_INT(deletes, 1);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "with payload");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "with payload");
     CO_EXPECT_INT(deletes, 2);
-    CO_EXPECT_CODE(co_fail_with(ctx, CO_VALUE, &deletes, NULL, "no deleter"), CO_VALUE);
-    CO_EXPECT_CODE(co_fail_with(ctx, CO_TYPE, &deletes, NULL, "second"), CO_VALUE);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "no deleter");
-    CO_EXPECT_CODE(co_fail_with(ctx, CO_VALUE, NULL, count_delete, "no payload"), CO_VALUE);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "no payload");
-    CO_EXPECT_CODE(co_fail_with(NULL, CO_VALUE, &deletes, count_delete, "no context"),
+    CO_EXPECT_CODE(co_fail_with(ctx, CO_VALUE_ERROR, &deletes, NULL, "no deleter"), CO_VALUE_ERROR);
+    CO_EXPECT_CODE(co_fail_with(ctx, CO_TYPE_ERROR, &deletes, NULL, "second"), CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "no deleter");
+    CO_EXPECT_CODE(co_fail_with(ctx, CO_VALUE_ERROR, NULL, count_delete, "no payload"),
+                   CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "no payload");
+    CO_EXPECT_CODE(co_fail_with(NULL, CO_VALUE_ERROR, &deletes, count_delete, "no context"),
                    CO_INVALID_ARGUMENT);
     CO_EXPECT_INT(deletes, 3);
 }
@@ -208,22 +210,22 @@ clear_again(void *payload)
 
 CO_TEST(a_deleter_may_use_the_context, "")
 {
-    co_fail_with(ctx, CO_VALUE, ctx, clear_again, "payload");
+    co_fail_with(ctx, CO_VALUE_ERROR, ctx, clear_again, "payload");
     co_clear(ctx);
     CO_EXPECT_TRUE(co_ok(ctx));
 }
 
 CO_TEST(failing_wrongly_is_an_error_too, "")
 {
-    CO_EXPECT_CODE(co_fail(ctx, CO_OK, "no error"), CO_VALUE);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "CO_OK");
-    CO_EXPECT_CODE(co_fail_with(ctx, CO_OK, NULL, NULL, "no error"), CO_VALUE);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "CO_OK");
-    CO_EXPECT_CODE((co_fail)(ctx, CO_TYPE, NULL), CO_VALUE);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "format");
+    CO_EXPECT_CODE(co_fail(ctx, CO_OK, "no error"), CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "CO_OK");
+    CO_EXPECT_CODE(co_fail_with(ctx, CO_OK, NULL, NULL, "no error"), CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "CO_OK");
+    CO_EXPECT_CODE((co_fail)(ctx, CO_TYPE_ERROR, NULL), CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "format");
     CO_EXPECT_CODE(co_fail(ctx, (co_code)999, "odd"), CO_UNKNOWN);
     CO_EXPECT_ERROR(ctx, CO_UNKNOWN, "odd");
-    CO_EXPECT_CODE(co_fail(NULL, CO_VALUE, "nobody"), CO_INVALID_ARGUMENT);
+    CO_EXPECT_CODE(co_fail(NULL, CO_VALUE_ERROR, "nobody"), CO_INVALID_ARGUMENT);
     CO_EXPECT_FALSE(co_ok(NULL));
     CO_EXPECT_CODE(co_error(NULL)->code, CO_INVALID_ARGUMENT);
     co_clear(NULL);
@@ -236,10 +238,10 @@ CO_TEST(messages_are_cut_and_made_safe, "")
 
     memset(large, 'm', sizeof(large) - 1);
     large[sizeof(large) - 1] = '\0';
-    co_fail(ctx, CO_VALUE, "%s", large);
+    co_fail(ctx, CO_VALUE_ERROR, "%s", large);
     CO_EXPECT_INT(strlen(co_error(ctx)->message), sizeof(co_error(ctx)->message) - 1);
     co_clear(ctx);
-    co_fail(ctx, CO_VALUE, "two\nlines\x01");
+    co_fail(ctx, CO_VALUE_ERROR, "two\nlines\x01");
     CO_EXPECT_STR(co_error(ctx)->message, "two lines?");
     co_clear(ctx);
 }
@@ -264,10 +266,10 @@ CO_TEST(devices_are_named_through_the_context, "DEV-2 DEV-3 DEV-6 C-CTX-1")
         CO_EXPECT_STR(co_current_device(ctx), "/job:worker/replica:0/task:3/device:GPU:1");
     }
     CO_EXPECT_STR(co_current_device(ctx), "/job:localhost/replica:0/task:0/device:CPU:0");
-    CO_EXPECT_CODE(co_device_resolve(ctx, "/foo:0", name), CO_VALUE);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "foo");
-    CO_EXPECT_CODE(co_device_resolve(ctx, "/device:foo:0", name), CO_ASSERTION);
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "foo");
+    CO_EXPECT_CODE(co_device_resolve(ctx, "/foo:0", name), CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "foo");
+    CO_EXPECT_CODE(co_device_resolve(ctx, "/device:foo:0", name), CO_ASSERTION_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "foo");
     CO_EXPECT_CODE(co_device_resolve(ctx, "/cpu:0", NULL), CO_INVALID_ARGUMENT);
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 3 (out)");
 }
@@ -295,13 +297,13 @@ CO_TEST(a_device_that_is_not_there_fails_at_first_use, "DEV-5")
         CO_EXPECT_NULL(co_scalar_float(ctx, 1));
         CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "CPU:0"); /* what there is */
         CO_EXPECT_CODE(co_declare_devices(ctx, "GPU", 8), CO_OK);
-        CO_EXPECT_CONTAINS(co_device_name(ctx, co_add(ctx, x, x)), "GPU:7"); /* now there is one */
+        CO_EXPECT_CONTAINS(co_value_device(ctx, co_add(ctx, x, x)), "GPU:7"); /* now there is one */
     }
     CO_EXPECT_NULL(co_copy_to(ctx, x, "/gpu:8"));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "GPU:8");
-    CO_EXPECT_CONTAINS(co_device_name(ctx, co_copy_to(ctx, x, "/gpu:2")), "GPU:2");
+    CO_EXPECT_CONTAINS(co_value_device(ctx, co_copy_to(ctx, x, "/gpu:2")), "GPU:2");
     CO_EXPECT_PTR(co_copy_to(ctx, co_none(ctx), "/gpu:2"), NULL);
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "none");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "none");
 }
 
 CO_TEST_WITH(operands_come_to_the_device_of_the_call, "", "cpus=2, devices=GPU:1")
@@ -311,25 +313,25 @@ CO_TEST_WITH(operands_come_to_the_device_of_the_call, "", "cpus=2, devices=GPU:1
     CO_DEVICE(ctx, "/gpu:0") {
         co_value *y = co_mul(ctx, x, co_int(ctx, 2));
 
-        CO_EXPECT_CONTAINS(co_device_name(ctx, y), "GPU:0");
-        CO_EXPECT_CLOSE(((const float *)co_data(ctx, y))[1], 6, 0);
-        CO_EXPECT_CONTAINS(co_device_name(ctx, co_reshape(ctx, x, CO_SHAPE(8, 5))), "GPU:0");
+        CO_EXPECT_CONTAINS(co_value_device(ctx, y), "GPU:0");
+        CO_EXPECT_CLOSE(((const float *)co_value_data(ctx, y))[1], 6, 0);
+        CO_EXPECT_CONTAINS(co_value_device(ctx, co_reshape(ctx, x, CO_SHAPE(8, 5))), "GPU:0");
     }
-    CO_EXPECT_CONTAINS(co_device_name(ctx, x), "CPU:0");
-    CO_EXPECT_PTR(co_data(ctx, co_copy_to(ctx, x, "cpu:1")),
-                  co_data(ctx, x)); /* both on the host */
+    CO_EXPECT_CONTAINS(co_value_device(ctx, x), "CPU:0");
+    CO_EXPECT_PTR(co_value_data(ctx, co_copy_to(ctx, x, "cpu:1")),
+                  co_value_data(ctx, x)); /* both on the host */
 }
 
 CO_TEST(device_blocks_end_in_order, "")
 {
     co_device_end(ctx);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "innermost");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "innermost");
     co_device_begin(ctx, "/nonsense:x");
-    CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, NULL);
     co_device_end(ctx); /* of the begin that failed */
     CO_EXPECT_OK(ctx);
     co_device_end(ctx);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "innermost");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "innermost");
 }
 
 CO_TEST_WITH(scopes_are_left_before_the_device_around_them, "SCOPE-9 SET-11", "cpus=2")
@@ -338,15 +340,15 @@ CO_TEST_WITH(scopes_are_left_before_the_device_around_them, "SCOPE-9 SET-11", "c
     co_scope     scope;
 
     co_device_begin(ctx, "/cpu:1");
-    scope = co_scope_enter(ctx, one);
+    scope = co_scope_begin(ctx, one);
     co_device_end(ctx);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "reverse order");
-    CO_EXPECT_CODE(co_scope_exit(ctx, &scope), CO_OK);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "reverse order");
+    CO_EXPECT_CODE(co_scope_end(ctx, &scope), CO_OK);
     co_device_end(ctx);
     /* A device that had no name changed nothing, and gives nothing back from under a strategy that
      * was set. */
     co_device_begin(ctx, "/nonsense:x");
-    CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, NULL);
     co_experimental_set_strategy(ctx, one);
     co_device_end(ctx);
     CO_EXPECT_PTR(co_get_strategy(ctx), one);
@@ -720,7 +722,7 @@ look_around(void *arg)
     CO_EXPECT_FALSE(co_in_cross_replica_context(own));
     CO_EXPECT_CONTAINS(co_current_device(own), "CPU:0");
     CO_EXPECT_NULL(co_gradient(own, co_int(own, 1), co_int(own, 1)));
-    CO_EXPECT_ERROR(own, CO_RUNTIME, "no open tape");
+    CO_EXPECT_ERROR(own, CO_RUNTIME_ERROR, "no open tape");
     CO_EXPECT_CODE(co_close(own), CO_OK);
     return NULL;
 }

@@ -56,19 +56,19 @@ CO_TEST(a_value_used_after_its_block_is_reported, "")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 3 (y) of add is not a live value");
     CO_EXPECT_NULL(co_neg(ctx, dead));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "its block has ended");
-    CO_EXPECT_NULL(co_data(ctx, dead));
+    CO_EXPECT_NULL(co_value_data(ctx, dead));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "co_keep or co_escape");
-    CO_EXPECT_INT(co_ndim(ctx, dead), 0);
+    CO_EXPECT_INT(co_value_ndim(ctx, dead), 0);
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "not a live value");
-    CO_EXPECT_CODE(co_read_data(ctx, dead, CO_FLOAT64, read, 100), CO_INVALID_ARGUMENT);
+    CO_EXPECT_CODE(co_value_copy_data(ctx, dead, CO_FLOAT64, read, 100), CO_INVALID_ARGUMENT);
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "not a live value");
     CO_EXPECT_NULL(co_list(ctx, pair, 2));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "item 1 of list is not a live value");
-    CO_EXPECT_NULL(co_per_replica(ctx, pair, 2));
+    CO_EXPECT_NULL(co_per_replica_value(ctx, pair, 2));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "component 1 of per_replica is not a live value");
     CO_EXPECT_NULL(co_flatten(ctx, dead));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "not a live value");
-    CO_EXPECT_NULL(co_map_leaves(ctx, x, return_dead, NULL));
+    CO_EXPECT_NULL(co_map_structure(ctx, x, return_dead, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "what the function of map_leaves returned");
     CO_EXPECT_NULL(co_variable(ctx, dead, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "not a live value");
@@ -104,15 +104,15 @@ CO_TEST(other_handles_used_after_their_block_are_reported, "")
         optimizer = co_sgd(ctx, NULL);
     }
     CO_EXPECT_NULL(co_iterate(ctx, dataset));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "not a live dataset");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "not a live dataset");
     CO_EXPECT_NULL(co_next(ctx, iterator));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "not a live iterator");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "not a live iterator");
     CO_EXPECT_NULL(co_run(ctx, strategy, dead_step, co_no_args(ctx), NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "not a live strategy");
-    CO_EXPECT_CODE(co_minimize(ctx, optimizer, co_scalar_float(ctx, 1)), CO_TYPE);
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "not a live optimizer");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "not a live strategy");
+    CO_EXPECT_CODE(co_minimize(ctx, optimizer, co_scalar_float(ctx, 1)), CO_TYPE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "not a live optimizer");
     CO_EXPECT_NULL(co_iterate(ctx, (co_dataset *)(void *)co_int(ctx, 1)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "is a value; it must be a dataset");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "is a value; it must be a dataset");
 }
 
 CO_TEST(a_value_released_too_often_is_reported_when_its_block_ends, "")
@@ -127,7 +127,7 @@ CO_TEST(a_value_released_too_often_is_reported_when_its_block_ends, "")
     CO_EXPECT_NULL(co_neg(ctx, x));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "not a live value");
     co_block_end(ctx);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "released more often than kept");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "released more often than kept");
     CO_BLOCK(ctx) { /* and the context goes on */
         CO_EXPECT_CLOSE(co_item_float(ctx, co_neg(ctx, co_scalar_float(ctx, 2))), -2, 0);
     }
@@ -141,7 +141,7 @@ CO_TEST_BARE(a_value_released_too_often_outside_blocks_is_reported_by_close, "")
     own = co_open("log=off");
     co_release(own, co_scalar_float(own, 1)); /* nobody kept it */
     CO_EXPECT_TRUE(co_ok(own));
-    CO_EXPECT_CODE(co_close(own), CO_RUNTIME);
+    CO_EXPECT_CODE(co_close(own), CO_RUNTIME_ERROR);
 }
 
 /* What holds a dead value gives it up without harm. */
@@ -163,7 +163,7 @@ CO_TEST(a_value_released_from_under_a_list_and_a_tape_does_no_harm, "")
         co_clear(ctx);
     }
     co_block_end(ctx);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "released more often");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "released more often");
 }
 
 /* Memory is used again one day; until then a stale handle is found. */
@@ -224,15 +224,15 @@ CO_TEST(a_context_used_by_two_threads_at_once_is_reported, "C-CTX-1")
 
     NEEDS_DEBUG();
     x = co_scalar_float(ctx, 5);
-    result = co_map_leaves(ctx, x, let_in, &v);
+    result = co_map_structure(ctx, x, let_in, &v);
     CO_EXPECT_NULL(v.result);
     CO_EXPECT_CODE(v.code, CO_INVALID_ARGUMENT);
-    CO_EXPECT_CODE(v.closed, CO_RUNTIME);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "used by another thread");
+    CO_EXPECT_CODE(v.closed, CO_RUNTIME_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "used by another thread");
     CO_EXPECT_INT(co_num_devices(ctx), 1);
     CO_EXPECT_TRUE(result == NULL || co_item_float(ctx, result) == -5);
     co_tape_end(ctx);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "no open tape"); /* the intruder began none */
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "no open tape"); /* the intruder began none */
     CO_EXPECT_CLOSE(co_item_float(ctx, co_neg(ctx, x)), -5, 0);
 }
 
@@ -248,7 +248,7 @@ pound(void *arg)
     hammer *h = arg;
 
     while (!atomic_load(&h->stop))
-        (co_num_elements)(h->ctx, h->x);
+        (co_value_num_elements)(h->ctx, h->x);
     return NULL;
 }
 
@@ -264,10 +264,10 @@ CO_TEST_BARE(two_threads_that_share_a_context_do_not_crash_it, "C-CTX-1")
     h.x = co_ones(h.ctx, CO_FLOAT32, CO_SHAPE(3));
     CO_REQUIRE(pthread_create(&thread, NULL, pound, &h) == 0);
     for (int64_t i = 0; i < 1000000000 && co_ok(h.ctx); ++i)
-        (co_num_elements)(h.ctx, h.x);
+        (co_value_num_elements)(h.ctx, h.x);
     atomic_store(&h.stop, true);
     pthread_join(thread, NULL);
-    CO_EXPECT_ERROR(h.ctx, CO_RUNTIME, "used by another thread");
+    CO_EXPECT_ERROR(h.ctx, CO_RUNTIME_ERROR, "used by another thread");
     co_close(h.ctx);
 }
 
@@ -297,7 +297,7 @@ static co_value *
 close_own(co_context *ctx, co_value *args, void *user)
 {
     (void)user;
-    CO_EXPECT_CODE(co_close(ctx), CO_RUNTIME);
+    CO_EXPECT_CODE(co_close(ctx), CO_RUNTIME_ERROR);
     return args;
 }
 
@@ -308,5 +308,5 @@ CO_TEST_WITH(a_step_cannot_close_its_context, "", "cpus=2")
     co_strategy             *strategy = co_mirrored_strategy(ctx, devices, 2, NULL);
 
     CO_EXPECT_NULL(co_run(ctx, strategy, close_own, co_no_args(ctx), NULL));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "closed by its strategy");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "closed by its strategy");
 }

@@ -216,15 +216,15 @@ CO_TEST_WITH(what_creators_do_wrong_is_reported, "VAR-CREATOR-1 GEN-ERR-2", "cpu
         const char *says;
     } cases[] = {
         { FAILS, CO_DATA_LOSS, "the creator's own words" },
-        { GIVES_NULL, CO_TYPE, "returned NULL" },
-        { GIVES_TENSOR, CO_TYPE, "returned a tensor" },
-        { GIVES_SAME, CO_VALUE, "twice" },
-        { GIVES_CONTAINER, CO_TYPE, "an ordinary variable" },
-        { GIVES_OTHER_SHAPE, CO_VALUE, "another dtype or shape" },
-        { RECURSES, CO_RUNTIME, "call co_creator_next" },
+        { GIVES_NULL, CO_TYPE_ERROR, "returned NULL" },
+        { GIVES_TENSOR, CO_TYPE_ERROR, "returned a tensor" },
+        { GIVES_SAME, CO_VALUE_ERROR, "twice" },
+        { GIVES_CONTAINER, CO_TYPE_ERROR, "an ordinary variable" },
+        { GIVES_OTHER_SHAPE, CO_VALUE_ERROR, "another dtype or shape" },
+        { RECURSES, CO_RUNTIME_ERROR, "call co_creator_next" },
         { NO_NEXT, CO_INVALID_ARGUMENT, "argument 2 (next)" },
         { NO_INITIAL, CO_INVALID_ARGUMENT, "argument 3 (initial)" },
-        { BAD_OPTIONS, CO_VALUE, "aggregation is 9" },
+        { BAD_OPTIONS, CO_VALUE_ERROR, "aggregation is 9" },
     };
     co_strategy *m = test_mirrored(ctx, 2, -1);
     co_value    *other = NULL;
@@ -254,8 +254,8 @@ CO_TEST_WITH(what_creators_do_wrong_is_reported, "VAR-CREATOR-1 GEN-ERR-2", "cpu
         }
         CO_EXPECT_FALSE(co_has_strategy(ctx));
     }
-    CO_EXPECT_INT(co_creator_enter(ctx, NULL, NULL).id, 0);
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "argument 2 (fn)");
+    CO_EXPECT_INT(co_creator_begin(ctx, NULL, NULL).id, 0);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "argument 2 (fn)");
     CO_EXPECT_NULL(co_creator_owner(ctx, NULL));
 }
 
@@ -264,25 +264,25 @@ CO_TEST_WITH(creators_are_left_in_reverse_order, "SCOPE-9 SCOPE-14", "cpus=2")
     co_strategy *m = test_mirrored(ctx, 2, -1);
     journal      notes = { "", 0 };
     scribe       a = { "a", &notes };
-    co_scope     outer = co_creator_enter(ctx, note, &a), inner = co_scope_enter(ctx, m), again;
+    co_scope     outer = co_creator_begin(ctx, note, &a), inner = co_scope_begin(ctx, m), again;
 
-    CO_EXPECT_CODE(co_scope_exit(ctx, &outer), CO_RUNTIME);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "reverse order");
+    CO_EXPECT_CODE(co_scope_end(ctx, &outer), CO_RUNTIME_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "reverse order");
     CO_EXPECT_TRUE(co_has_strategy(ctx));
-    again = co_creator_enter(ctx, note, &a);
-    CO_EXPECT_CODE(co_scope_exit(ctx, &inner), CO_RUNTIME);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "reverse order");
+    again = co_creator_begin(ctx, note, &a);
+    CO_EXPECT_CODE(co_scope_end(ctx, &inner), CO_RUNTIME_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "reverse order");
     co_device_begin(ctx, "/cpu:1");
-    CO_EXPECT_CODE(co_scope_exit(ctx, &again), CO_RUNTIME);
+    CO_EXPECT_CODE(co_scope_end(ctx, &again), CO_RUNTIME_ERROR);
     co_clear(ctx);
     co_device_end(ctx);
-    CO_EXPECT_CODE(co_scope_exit(ctx, &again), CO_OK);
-    CO_EXPECT_CODE(co_scope_exit(ctx, &again), CO_RUNTIME); /* it is not open any more */
+    CO_EXPECT_CODE(co_scope_end(ctx, &again), CO_OK);
+    CO_EXPECT_CODE(co_scope_end(ctx, &again), CO_RUNTIME_ERROR); /* it is not open any more */
     co_clear(ctx);
-    CO_EXPECT_CODE(co_scope_exit(ctx, &inner), CO_OK);
+    CO_EXPECT_CODE(co_scope_end(ctx, &inner), CO_OK);
     make(ctx, "w");
     CO_EXPECT_INT(notes.calls, 1);
-    CO_EXPECT_CODE(co_scope_exit(ctx, &outer), CO_OK);
+    CO_EXPECT_CODE(co_scope_end(ctx, &outer), CO_OK);
 }
 
 CO_TEST_WITH(set_strategy_inside_a_creators_scope_is_found_on_leaving, "SET-11 SCOPE-9", "cpus=2")
@@ -290,25 +290,25 @@ CO_TEST_WITH(set_strategy_inside_a_creators_scope_is_found_on_leaving, "SET-11 S
     co_strategy *m = test_mirrored(ctx, 2, -1);
     journal      notes = { "", 0 };
     scribe       a = { "a", &notes };
-    co_scope     scope = co_creator_enter(ctx, note, &a);
+    co_scope     scope = co_creator_begin(ctx, note, &a);
 
     co_experimental_set_strategy(ctx, m);
     make(ctx, "w"); /* the creator was entered before */
     CO_EXPECT_STR(notes.text, "a:w! a:w/replica_1! ");
-    CO_EXPECT_CODE(co_scope_exit(ctx, &scope), CO_RUNTIME);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "co_experimental_set_strategy");
+    CO_EXPECT_CODE(co_scope_end(ctx, &scope), CO_RUNTIME_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "co_experimental_set_strategy");
     CO_EXPECT_PTR(co_get_strategy(ctx), m);
     co_experimental_set_strategy(ctx, NULL);
-    CO_EXPECT_CODE(co_scope_exit(ctx, &scope), CO_OK);
+    CO_EXPECT_CODE(co_scope_end(ctx, &scope), CO_OK);
     /* The other way round nothing is wrong, and the creator stays when the strategy goes. */
     notes = (journal){ "", 0 };
     co_experimental_set_strategy(ctx, m);
-    scope = co_creator_enter(ctx, note, &a);
+    scope = co_creator_begin(ctx, note, &a);
     make(ctx, "x");
     co_experimental_set_strategy(ctx, NULL);
     make(ctx, "y");
     CO_EXPECT_STR(notes.text, "a:x a:y ");
-    CO_EXPECT_CODE(co_scope_exit(ctx, &scope), CO_OK);
+    CO_EXPECT_CODE(co_scope_end(ctx, &scope), CO_OK);
 }
 
 /* The strategy's own creator is reached while another is current. */
@@ -327,7 +327,7 @@ use_other_context(co_context *ctx, co_creation *next, co_value *initial,
     co_context *beside = user;
 
     CO_EXPECT_NULL(co_creator_next(beside, next, initial, options));
-    CO_EXPECT_ERROR(beside, CO_RUNTIME, "the default strategy is current");
+    CO_EXPECT_ERROR(beside, CO_RUNTIME_ERROR, "the default strategy is current");
     return co_creator_next(ctx, next, initial, options);
 }
 
@@ -339,14 +339,14 @@ CO_TEST_WITH(a_strategy_makes_no_variable_while_another_is_current, "SCOPE-13 GE
     co_value    *v = NULL;
 
     co_experimental_set_strategy(ctx, m);
-    scope = co_creator_enter(ctx, switch_strategy, one);
+    scope = co_creator_begin(ctx, switch_strategy, one);
     CO_EXPECT_NULL(make(ctx, "w"));
     CO_EXPECT_CONTAINS(co_error(ctx)->message, "MirroredStrategy");
     CO_EXPECT_CONTAINS(co_error(ctx)->message, "OneDeviceStrategy");
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "'w'");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "'w'");
     CO_EXPECT_PTR(co_get_strategy(ctx), one);
     co_experimental_set_strategy(ctx, NULL);
-    CO_EXPECT_CODE(co_scope_exit(ctx, &scope), CO_OK);
+    CO_EXPECT_CODE(co_scope_end(ctx, &scope), CO_OK);
     CO_SCOPE(ctx, m)
         CO_CREATOR(ctx, use_other_context, beside)
             v = make(ctx, "w");
@@ -370,7 +370,7 @@ in_default_merge(co_context *ctx, co_strategy *strategy, co_value *args, void *u
 {
     (void)strategy;
     CO_EXPECT_NULL(make_in_scope(ctx, user));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "default strategy");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "default strategy");
     return args;
 }
 
@@ -378,7 +378,7 @@ static co_value *
 in_default_step(co_context *ctx, co_value *args, void *user)
 {
     CO_EXPECT_NULL(make_in_scope(ctx, user));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "default strategy");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "default strategy");
     return co_merge_call(ctx, in_default_merge, args, user);
 }
 
@@ -387,7 +387,7 @@ in_step(co_context *ctx, co_value *args, void *user)
 {
     (void)user;
     CO_EXPECT_NULL(make(ctx, "w"));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "'w' is made under MirroredStrategy");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "'w' is made under MirroredStrategy");
     return args;
 }
 
@@ -398,7 +398,7 @@ CO_TEST_WITH(scopes_of_the_default_strategy_have_a_creator_too, "SCOPE-13 SET-1 
 
     CO_SCOPE(ctx, d) {
         CO_EXPECT_NULL(make_in_scope(ctx, m));
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "leave that first");
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "leave that first");
         co_run(ctx, m, in_step, co_no_args(ctx), NULL);
         CO_EXPECT_NOT_NULL(make(ctx, "w"));
     }
@@ -407,7 +407,7 @@ CO_TEST_WITH(scopes_of_the_default_strategy_have_a_creator_too, "SCOPE-13 SET-1 
     co_experimental_set_strategy(ctx, d);
     CO_EXPECT_FALSE(co_has_strategy(ctx));
     CO_EXPECT_NULL(make_in_scope(ctx, m));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "default strategy");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "default strategy");
     CO_EXPECT_NOT_NULL(make(ctx, "w"));
     co_experimental_set_strategy(ctx, NULL);
     CO_EXPECT_NOT_NULL(make_in_scope(ctx, m));

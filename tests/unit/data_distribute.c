@@ -90,8 +90,8 @@ CO_TEST_WITH(structures_are_bundled_leaf_by_leaf, "DS-DIST-9 DS-ITER-6 DS-SPEC-1
     const char *keys[] = { "x", "y" };
     co_value   *x = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(3, 2), (float[]){ 0, 1, 2, 3, 4, 5 });
     co_value   *y = co_tensor(ctx, CO_INT32, CO_SHAPE(3), (int32_t[]){ 7, 8, 9 });
-    co_dataset *slices = co_dataset_from_tensor_slices(ctx, co_map(ctx, keys,
-                                                                   (co_value *[]){ x, y }, 2));
+    co_dataset *slices = co_dataset_from_tensor_slices(ctx, co_dict(ctx, keys,
+                                                                    (co_value *[]){ x, y }, 2));
     co_dataset *dataset = co_distribute_dataset(ctx, mirrored(ctx, 2),
                                                 co_dataset_batch(ctx, slices, 2, false), NULL);
     char        text[DATA_TEXT];
@@ -135,15 +135,15 @@ CO_TEST_WITH(components_are_on_their_devices, "DS-ITER-6 OD-DS-1 OD-DS-3 IO-1 IO
     co_value        *element = co_next(ctx,
                                        co_iterate(ctx, co_distribute_dataset(ctx, two, batches, NULL)));
 
-    CO_EXPECT_CONTAINS(co_device_name(ctx, co_at(ctx, element, 0)), "CPU:2");
-    CO_EXPECT_CONTAINS(co_device_name(ctx, co_at(ctx, element, 1)), "CPU:1");
+    CO_EXPECT_CONTAINS(co_value_device(ctx, co_at(ctx, element, 0)), "CPU:2");
+    CO_EXPECT_CONTAINS(co_value_device(ctx, co_at(ctx, element, 1)), "CPU:1");
     element = co_next(ctx, co_iterate(ctx, co_distribute_dataset(ctx, one, batches, NULL)));
-    CO_EXPECT_CONTAINS(co_device_name(ctx, element), "CPU:1");
+    CO_EXPECT_CONTAINS(co_value_device(ctx, element), "CPU:1");
     stay.fetch_to_device = false;
     element = co_next(ctx, co_iterate(ctx, co_distribute_dataset(ctx, two, batches, &stay)));
-    CO_EXPECT_CONTAINS(co_device_name(ctx, co_at(ctx, element, 0)), "CPU:0");
+    CO_EXPECT_CONTAINS(co_value_device(ctx, co_at(ctx, element, 0)), "CPU:0");
     element = co_next(ctx, co_iterate(ctx, co_distribute_dataset(ctx, one, batches, &stay)));
-    CO_EXPECT_CONTAINS(co_device_name(ctx, element), "CPU:0");
+    CO_EXPECT_CONTAINS(co_value_device(ctx, element), "CPU:0");
 }
 
 CO_TEST_WITH(reading_ahead_is_never_seen_in_the_data, "DS-PREF-3", "cpus=2")
@@ -189,15 +189,15 @@ CO_TEST_WITH(distributed_datasets_are_not_transformed, "DS-DIST-2", "cpus=2")
                                                  data_pipeline(ctx, "range(4).batch(2)"), NULL);
 
     CO_EXPECT_NULL(co_dataset_batch(ctx, dataset, 2, false));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "transform the dataset before distributing it");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "transform the dataset before distributing it");
     CO_EXPECT_NULL(co_dataset_repeat(ctx, dataset, 2));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "distributed");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "distributed");
     CO_EXPECT_NULL(co_dataset_take(ctx, dataset, 2));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "distributed");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "distributed");
     CO_EXPECT_NULL(co_dataset_shard(ctx, dataset, 2, 0));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "distributed");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "distributed");
     CO_EXPECT_NULL(co_distribute_dataset(ctx, strategy, dataset, NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "distributed");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "distributed");
 }
 
 CO_TEST_WITH(what_cannot_be_distributed_is_named, "DS-DIST-5 DS-DIST-7 IO-3 IO-4 OD-DS-3 MIR-OPT-1",
@@ -212,21 +212,21 @@ CO_TEST_WITH(what_cannot_be_distributed_is_named, "DS-DIST-5 DS-DIST-7 IO-3 IO-4
     placed.place_dataset_on_device = true;
     ahead.per_replica_buffer_size = -1;
     CO_EXPECT_NULL(co_distribute_dataset(ctx, two, NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "argument 3 (dataset) of distribute_dataset is NULL");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "argument 3 (dataset) of distribute_dataset is NULL");
     CO_EXPECT_NULL(co_distribute_dataset(ctx, two, (co_dataset *)(void *)two, NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "argument 3 (dataset)");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "argument 3 (dataset)");
     CO_EXPECT_NULL(co_distribute_dataset(ctx, NULL, batches, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "strategy");
     CO_EXPECT_NULL(co_distribute_dataset(ctx, two, data_pipeline(ctx, "range(4)"), NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "co_dataset_batch");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "co_dataset_batch");
     CO_EXPECT_NULL(co_distribute_dataset(ctx, two, batches, &per_replica));
-    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "from_function");
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "from_function");
     CO_EXPECT_NULL(co_distribute_dataset(ctx, one, batches, &per_replica));
-    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "from_function");
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "from_function");
     CO_EXPECT_NULL(co_distribute_dataset(ctx, two, batches, &placed));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "per_replica");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "per_replica");
     CO_EXPECT_NULL(co_distribute_dataset(ctx, two, batches, &ahead));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "per_replica_buffer_size is -1");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "per_replica_buffer_size is -1");
 }
 
 /* --- from a function --- */
@@ -341,14 +341,14 @@ CO_TEST_WITH(one_dataset_per_replica, "IO-4 IRM-1 OD-FN-2", "cpus=2")
     options.place_dataset_on_device = true;
     CO_EXPECT_NULL(
         co_distribute_datasets_from_function(ctx, mirrored(ctx, 2), as_told, &log, &options));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "fetch_to_device");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "fetch_to_device");
     options.fetch_to_device = false;
     dataset = co_distribute_datasets_from_function(ctx, mirrored(ctx, 2), as_told, &log, &options);
-    CO_EXPECT_CONTAINS(co_device_name(ctx, co_at(ctx, co_next(ctx, co_iterate(ctx, dataset)), 1)),
+    CO_EXPECT_CONTAINS(co_value_device(ctx, co_at(ctx, co_next(ctx, co_iterate(ctx, dataset)), 1)),
                        "CPU:1");
     CO_EXPECT_NULL(co_distribute_datasets_from_function(ctx, co_one_device_strategy(ctx, "/cpu:0"),
                                                         as_told, &log, &options));
-    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "OneDeviceStrategy");
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "OneDeviceStrategy");
 }
 
 static co_dataset *
@@ -374,7 +374,7 @@ CO_TEST_WITH(datasets_of_replicas_may_differ_in_shape_alone, "IO-4", "cpus=2")
     CO_EXPECT_STR(data_elements(ctx, dataset, 9, text), "{[0,1],[0,1,2]} {[2,3],[]} {[4,5],[]}");
     dataset = co_distribute_datasets_from_function(ctx, mirrored(ctx, 2), by_replica, kinds,
                                                    &options);
-    CO_EXPECT_INT(co_ndim(ctx, co_at(ctx, co_element_spec(ctx, dataset), 0)), -1);
+    CO_EXPECT_INT(co_value_ndim(ctx, co_at(ctx, co_element_spec(ctx, dataset), 0)), -1);
 }
 
 static co_dataset *
@@ -411,12 +411,12 @@ CO_TEST_WITH(a_function_that_fails_is_heard_unchanged, "DS-FN-4 GEN-ERR-1 GEN-ER
     for (int i = 0; i < 3; ++i) {
         CO_EXPECT_NULL(
             co_distribute_datasets_from_function(ctx, strategies[i], nothing, NULL, NULL));
-        CO_EXPECT_ERROR(ctx, CO_TYPE, "returned NULL");
+        CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "returned NULL");
         CO_EXPECT_NULL(
             co_distribute_datasets_from_function(ctx, strategies[i], nothing, strategies[i], NULL));
-        CO_EXPECT_ERROR(ctx, CO_TYPE, "no plain dataset");
+        CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "no plain dataset");
         CO_EXPECT_NULL(co_distribute_datasets_from_function(ctx, strategies[i], NULL, NULL, NULL));
-        CO_EXPECT_ERROR(ctx, CO_TYPE, "argument 3 (fn)");
+        CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "argument 3 (fn)");
     }
 }
 
@@ -442,10 +442,10 @@ CO_TEST_WITH(elements_are_taken_outside_the_step, "DS-ITER-4 DS-DIST-6", "cpus=2
         iterator = co_iterate(ctx, dataset);
         CO_EXPECT_OK(ctx);
         CO_EXPECT_NULL(co_next(ctx, iterator));
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing");
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "mixing");
     }
     CO_EXPECT_NULL(co_run(ctx, two, ask_inside, co_no_args(ctx), iterator));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "outside the step");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "outside the step");
     CO_SCOPE(ctx, two) {
         CO_EXPECT_STR(data_text(ctx, co_next(ctx, iterator), text), "{[0],[1]}");
     }
@@ -472,7 +472,7 @@ add_examples(co_context *ctx, co_value *args, void *user)
 
     (void)unused;
     return co_int(ctx, co_item_int(ctx, co_at(ctx, args, 0)) * 10 +
-                           (int64_t)co_size(ctx, co_at(ctx, args, 1)));
+                           (int64_t)co_num_items(ctx, co_at(ctx, args, 1)));
 }
 
 CO_TEST_WITH(reduce_folds_over_steps, "DS-ITER-9", "cpus=2")
@@ -488,7 +488,7 @@ static co_value *
 sum_rows(co_context *ctx, co_value *args, void *user)
 {
     (void)user;
-    return co_scalar_int64(ctx, co_num_elements(ctx, co_at(ctx, args, 0)));
+    return co_scalar_int64(ctx, co_value_num_elements(ctx, co_at(ctx, args, 0)));
 }
 
 CO_TEST_WITH(every_example_is_used_once, "DS-SPEC-3 DS-PART-2", "cpus=2")
@@ -507,7 +507,7 @@ CO_TEST_WITH(every_example_is_used_once, "DS-SPEC-3 DS-PART-2", "cpus=2")
                 co_value *counts = co_run(ctx, strategy, sum_rows, co_args(ctx, x), NULL);
                 co_value *parts = co_local_results(ctx, strategy, counts);
 
-                for (size_t i = 0; i < co_size(ctx, parts); ++i)
+                for (size_t i = 0; i < co_num_items(ctx, parts); ++i)
                     rows += co_item_int(ctx, co_at(ctx, parts, i));
                 told += co_iterator_step_examples(ctx, iterator);
             }

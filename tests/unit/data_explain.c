@@ -277,9 +277,9 @@ CO_TEST_WITH(shares_by_weight_are_told_as_they_are, "", "cpus=3")
         char        rows[60];
 
         snprintf(rows, sizeof(rows), "by weights, 10 rows into %lld, %lld, %lld\n",
-                 (long long)co_num_elements(ctx, co_at(ctx, first, 0)),
-                 (long long)co_num_elements(ctx, co_at(ctx, first, 1)),
-                 (long long)co_num_elements(ctx, co_at(ctx, first, 2)));
+                 (long long)co_value_num_elements(ctx, co_at(ctx, first, 0)),
+                 (long long)co_value_num_elements(ctx, co_at(ctx, first, 1)),
+                 (long long)co_value_num_elements(ctx, co_at(ctx, first, 2)));
         CO_EXPECT_CONTAINS(explain(ctx, dataset, NULL), rows);
     }
 }
@@ -294,7 +294,7 @@ rows_read(co_context *ctx, co_dataset *dataset, int workers, int replicas, int i
 
     while (at-- > 0)
         co_next(ctx, it);
-    return co_num_elements(ctx, co_next(ctx, it));
+    return co_value_num_elements(ctx, co_next(ctx, it));
 }
 
 CO_TEST(rows_that_are_told_are_those_that_are_read, "DS-SPLIT-1 DS-SPLIT-2 DS-SPLIT-4")
@@ -436,16 +436,17 @@ CO_TEST(explanations_refuse_wrong_arguments, "")
     char        few[4] = "old";
 
     CO_EXPECT_INT(co_dataset_explain(ctx, NULL, NULL, few, sizeof(few)), 0);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "argument 2 (dataset) of dataset_explain is NULL");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "argument 2 (dataset) of dataset_explain is NULL");
     CO_EXPECT_STR(few, "");
     CO_EXPECT_INT(co_dataset_explain(ctx, dataset, NULL, NULL, 9), 0);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "argument 4 (out) is NULL; give room for 9 bytes, or say 0");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR,
+                    "argument 4 (out) is NULL; give room for 9 bytes, or say 0");
     CO_EXPECT_INT(co_dataset_explain(ctx, dataset, &(co_input_context){ 2, 2, 2 }, NULL, 0), 0);
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "pipeline 2 of 2");
     CO_EXPECT_INT(co_dataset_explain(ctx, dataset, &(co_input_context){ 2, 0, 3 }, NULL, 0), 0);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "3 replicas cannot be spread evenly over 2");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "3 replicas cannot be spread evenly over 2");
     CO_EXPECT_INT(co_dataset_explain(ctx, dataset, &(co_input_context){ 1, 0, 2 }, NULL, 0), 0);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "the dataset is not batched");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "the dataset is not batched");
     CO_EXPECT_INT(co_dataset_explain(NULL, dataset, NULL, few, sizeof(few)), 0);
 }
 

@@ -95,17 +95,19 @@ CO_TEST(what_a_function_returns_for_an_element_is_a_dataset_of_the_spec, "DS-ITE
     char         text[DATA_TEXT];
 
     CO_EXPECT_NULL(co_next(ctx, iterator));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "flat_map of element 0: the dataset function returned NULL");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR,
+                    "flat_map of element 0: the dataset function returned NULL");
     CO_EXPECT_NULL(co_next(ctx, iterator));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "flat_map of element 1: the dataset function returned a handle");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR,
+                    "flat_map of element 1: the dataset function returned a handle");
     CO_EXPECT_NULL(co_next(ctx, iterator));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "flat_map of element 2");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "flat_map of element 2");
     CO_EXPECT_NULL(co_next(ctx, iterator));
-    CO_EXPECT_ERROR(ctx, CO_TYPE,
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR,
                     "flat_map of element 3: the dataset that the function returned has "
                     "other elements");
     CO_EXPECT_NULL(co_next(ctx, iterator));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "flat_map of element 4");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "flat_map of element 4");
     CO_EXPECT_NULL(co_next(ctx, iterator));
     CO_EXPECT_ERROR(ctx, CO_DATA_LOSS, "flat_map of element 5: five");
     CO_EXPECT_STR(data_rest(ctx, iterator, 9, text), "8");
@@ -122,13 +124,13 @@ CO_TEST(interleave_refuses_wrong_arguments, "")
     CO_EXPECT_NULL(interleaved(ctx, 0, 3, up_to, 1, 0));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "block_length 0");
     CO_EXPECT_NULL(interleaved(ctx, 0, 3, NULL, 1, 1));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "argument 3 (fn) of dataset_interleave is NULL");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "argument 3 (fn) of dataset_interleave is NULL");
     CO_EXPECT_NULL(co_dataset_flat_map(ctx, range, NULL, NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "argument 3 (fn) of dataset_flat_map is NULL");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "argument 3 (fn) of dataset_flat_map is NULL");
     CO_EXPECT_NULL(co_dataset_flat_map(ctx, NULL, up_to, NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "input");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "input");
     CO_EXPECT_NULL(co_dataset_flat_map(ctx, range, up_to, NULL, co_int(ctx, 1)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "argument 5 (spec)");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "argument 5 (spec)");
     CO_EXPECT_NULL(co_dataset_interleave(ctx, range, up_to, NULL, NULL,
                                          &(co_interleave_options){ .struct_size = 1 }));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, NULL);
@@ -214,9 +216,9 @@ CO_TEST(unbatch_gives_rows, "")
                       ctx, co_dataset_unbatch(ctx, data_pipeline(ctx, "range(4).batch(3).repeat"))),
                   CO_INFINITE);
     CO_EXPECT_NULL(co_dataset_unbatch(ctx, co_dataset_range(ctx, 0, 3, 1)));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "batch the dataset first");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "batch the dataset first");
     CO_EXPECT_NULL(co_dataset_unbatch(ctx, NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "input");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "input");
     CO_EXPECT_INT(
         co_cardinality(ctx, co_dataset_unbatch(ctx, data_pipeline(ctx, "range(7).batch_drop(3)"))),
         6);
@@ -230,12 +232,12 @@ CO_TEST(pieces_of_size_0_are_of_no_element, "DS-SPLIT-9")
     co_iterator *it = co_iterate(ctx, co_dataset_rebatch(ctx, squares, (int64_t[]){ 1, 0 }, 2, 0));
     co_value    *piece;
 
-    CO_EXPECT_INT(co_dim(ctx, co_next(ctx, it), 1), 3);
+    CO_EXPECT_INT(co_value_dim(ctx, co_next(ctx, it), 1), 3);
     piece = co_next(ctx, it);
-    CO_EXPECT_INT(co_dim(ctx, piece, 0), 0);
-    CO_EXPECT_INT(co_dim(ctx, piece, 1), 0);
+    CO_EXPECT_INT(co_value_dim(ctx, piece, 0), 0);
+    CO_EXPECT_INT(co_value_dim(ctx, piece, 1), 0);
     it = co_iterate(ctx, co_dataset_rebatch(ctx, known, (int64_t[]){ 0, 1 }, 2, 0));
-    CO_EXPECT_INT(co_dim(ctx, co_next(ctx, it), 1), 3);
+    CO_EXPECT_INT(co_value_dim(ctx, co_next(ctx, it), 1), 3);
     CO_EXPECT_OK(ctx);
 }
 
@@ -249,7 +251,7 @@ CO_TEST(rows_of_components_agree, "")
     co_dataset *unknown = co_dataset_zip(ctx, batches, 2);
 
     CO_EXPECT_NULL(co_dataset_unbatch(ctx, uneven));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "component 1 of the elements has 3 rows, one before it 2");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "component 1 of the elements has 3 rows, one before it 2");
     co_next(ctx, co_iterate(ctx, co_dataset_unbatch(ctx, unknown)));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
                     "unbatch of element 0: component 1 of an element has 3 rows");
@@ -280,7 +282,7 @@ CO_TEST(rebatch_refuses_components_that_differ_when_it_comes_to_them, "")
 
         if (rows[i].at_once) {
             CO_EXPECT_NULL(made);
-            CO_EXPECT_ERROR(ctx, CO_VALUE, "component 1 of the elements has 3 rows");
+            CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "component 1 of the elements has 3 rows");
             continue;
         }
         CO_EXPECT_OK(ctx);
@@ -368,27 +370,27 @@ CO_TEST(padded_batches_refuse_what_does_not_fit, "")
     co_value   *flat = co_spec(ctx, CO_INT64, (int64_t[]){ -1, -1 }, 2);
 
     CO_EXPECT_NULL(co_dataset_padded_batch(ctx, NULL, 2, NULL, NULL, false));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "input");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "input");
     CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, NULL, co_float(ctx, 1.5), false));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "a host float does not convert to int64");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "a host float does not convert to int64");
     CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, NULL, co_string(ctx, "-"), false));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "a host string does not convert to int64");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "a host string does not convert to int64");
     CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 0, NULL, NULL, false));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 3 (size) is 0");
     CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, co_int(ctx, 1), NULL, false));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "spec");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "spec");
     CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, co_list(ctx, &scalar, 1), NULL, false));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, NULL);
     CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, scalar, NULL, false));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "component 0 cannot be padded");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "component 0 cannot be padded");
     CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, floats, NULL, false));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "component 0 cannot be padded");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "component 0 cannot be padded");
     CO_EXPECT_NULL(co_dataset_padded_batch(ctx, mapped, 2, NULL, NULL, false));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "which must be known");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "which must be known");
     CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, NULL, co_scalar_float(ctx, 1), false));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "it must be a scalar of int64");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "it must be a scalar of int64");
     CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, NULL, co_list(ctx, NULL, 0), false));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, NULL);
     CO_EXPECT_NULL(
         co_next(ctx, co_iterate(ctx, co_dataset_padded_batch(ctx, mapped, 2, flat, NULL, false))));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "has rank 1; the padded shape has 2");
@@ -424,7 +426,7 @@ CO_TEST(unique_gives_every_element_once, "")
     CO_EXPECT_INT(co_cardinality(ctx, many), CO_UNKNOWN_CARDINALITY);
     CO_EXPECT_OK(ctx);
     CO_EXPECT_NULL(co_dataset_unique(ctx, NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "input");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "input");
 }
 
 /* --- generators, parts of pipelines, promises --- */
@@ -461,7 +463,7 @@ CO_TEST(a_generator_is_asked_until_it_gives_nothing, "")
         ctx, co_dataset_with_autoshard(ctx, dataset, CO_AUTOSHARD_FILE), 2, 0));
     CO_EXPECT_ERROR(ctx, CO_NOT_FOUND, "from_generator reads no files");
     CO_EXPECT_NULL(co_dataset_from_generator(ctx, NULL, NULL, spec));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "argument 2 (fn)");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "argument 2 (fn)");
     CO_EXPECT_NULL(co_dataset_from_generator(ctx, three_squares, &calls, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "spec");
 }
@@ -491,11 +493,11 @@ CO_TEST(apply_calls_its_function_at_once, "")
     CO_EXPECT_NULL(co_dataset_apply(ctx, range, in_pairs, text));
     CO_EXPECT_ERROR(ctx, CO_ABORTED, "no pairs");
     CO_EXPECT_NULL(co_dataset_apply(ctx, range, forget, NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "returned NULL");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "returned NULL");
     CO_EXPECT_NULL(co_dataset_apply(ctx, range, NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "argument 3 (fn)");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "argument 3 (fn)");
     CO_EXPECT_NULL(co_dataset_apply(ctx, NULL, in_pairs, NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "input");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "input");
 }
 
 CO_TEST(a_promised_cardinality_is_kept_or_an_error, "")
@@ -523,7 +525,7 @@ CO_TEST(a_promised_cardinality_is_kept_or_an_error, "")
     CO_EXPECT_NULL(co_dataset_assert_cardinality(ctx, evens, -3));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 3 (cardinality) is -3");
     CO_EXPECT_NULL(co_dataset_assert_cardinality(ctx, NULL, 1));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "input");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "input");
 }
 
 /* --- memory --- */

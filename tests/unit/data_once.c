@@ -59,14 +59,15 @@ read_worker(co_context *ctx, co_dataset *dataset, int examples, int *seen)
     CO_EACH(ctx, piece, co_iterate(ctx, dataset)) {
         bool is_text = co_value_dtype(ctx, piece) == CO_STRING;
 
-        for (int64_t i = 0; i < co_num_elements(ctx, piece); ++i) {
+        for (int64_t i = 0; i < co_value_num_elements(ctx, piece); ++i) {
             int64_t numbers_of[MOST_BATCH];
             long    example;
 
             if (is_text) {
                 example = strtol(co_string_at(ctx, piece, i, NULL), NULL, 10);
             } else {
-                co_read_data(ctx, piece, CO_INT64, numbers_of, co_num_elements(ctx, piece));
+                co_value_copy_data(ctx, piece, CO_INT64, numbers_of,
+                                   co_value_num_elements(ctx, piece));
                 example = (long)numbers_of[i];
             }
             CO_REQUIRE(example >= 0 && example < examples);

@@ -114,7 +114,7 @@ CO_TEST(optionals_are_empty_past_the_end, "DS-ITER-3 DS-ITER-5")
     CO_EXPECT_NULL(co_optional_get_value(ctx, empty));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "empty");
     CO_EXPECT_FALSE(co_optional_has_value(ctx, co_int(ctx, 1)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "optional");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "optional");
 }
 
 /* --- tensors --- */
@@ -137,7 +137,7 @@ CO_TEST(structures_are_sliced_and_batched_leaf_by_leaf, "")
 {
     const char *keys[] = { "y", "x" };
     co_value   *labels = co_tensor(ctx, CO_INT32, CO_SHAPE(5), (int32_t[]){ 9, 8, 7, 6, 5 });
-    co_value   *map = co_map(ctx, keys, (co_value *[]){ labels, numbers(ctx, 5, 2, 0) }, 2);
+    co_value   *map = co_dict(ctx, keys, (co_value *[]){ labels, numbers(ctx, 5, 2, 0) }, 2);
     co_dataset *slices = co_dataset_from_tensor_slices(ctx, map);
     co_dataset *batches = co_dataset_batch(ctx, slices, 4, true);
     char        text[DATA_TEXT];
@@ -160,13 +160,13 @@ CO_TEST(slices_and_their_batches_share_the_memory_of_the_source, "")
     co_iterator *one = co_iterate(ctx, slices);
     co_iterator *many = co_iterate(ctx, co_dataset_batch(ctx, co_dataset_take(ctx, slices, 90), 32,
                                                          false));
-    const float *data = co_data(ctx, source);
+    const float *data = co_value_data(ctx, source);
 
     co_next(ctx, one);
-    CO_EXPECT_PTR(co_data(ctx, co_next(ctx, one)), data + 16);
-    CO_EXPECT_PTR(co_data(ctx, co_next(ctx, many)), data);
-    CO_EXPECT_PTR(co_data(ctx, co_next(ctx, many)), data + 32 * 16);
-    CO_EXPECT_PTR(co_data(ctx, co_next(ctx, many)), data + 64 * 16);
+    CO_EXPECT_PTR(co_value_data(ctx, co_next(ctx, one)), data + 16);
+    CO_EXPECT_PTR(co_value_data(ctx, co_next(ctx, many)), data);
+    CO_EXPECT_PTR(co_value_data(ctx, co_next(ctx, many)), data + 32 * 16);
+    CO_EXPECT_PTR(co_value_data(ctx, co_next(ctx, many)), data + 64 * 16);
     CO_EXPECT_NULL(co_next(ctx, many));
 }
 
@@ -287,7 +287,7 @@ CO_TEST(steady_state_takes_nothing_from_the_allocator, "")
 static co_value *
 count_rows(co_context *ctx, co_value *args, void *user)
 {
-    int64_t rows = co_num_elements(ctx, co_at(ctx, args, 1));
+    int64_t rows = co_value_num_elements(ctx, co_at(ctx, args, 1));
 
     ++*(int *)user;
     return co_int(ctx, co_item_int(ctx, co_at(ctx, args, 0)) * 10 + rows);
@@ -318,7 +318,7 @@ CO_TEST(reduce_folds_over_all_elements, "DS-ITER-9")
     CO_EXPECT_ERROR(ctx, CO_ABORTED, "enough");
     CO_EXPECT_INT(calls, 2);
     CO_EXPECT_NULL(co_dataset_reduce(ctx, dataset, co_int(ctx, 0), NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "fn");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "fn");
 }
 
 /* --- errors --- */
@@ -360,7 +360,7 @@ CO_TEST(wrong_numbers_are_named, "")
     CO_EXPECT_NULL(co_dataset_shard(ctx, range, 0, 0));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "num_shards");
     CO_EXPECT_NULL(co_dataset_rebatch(ctx, range, (int64_t[]){ 2 }, 1, false));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "batch the dataset first");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "batch the dataset first");
     CO_EXPECT_NULL(co_dataset_rebatch(ctx, batches, (int64_t[]){ 2, -1 }, 2, false));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "-1 at 1");
     CO_EXPECT_NULL(co_dataset_rebatch(ctx, batches, (int64_t[]){ 0, 0 }, 2, false));
@@ -368,7 +368,7 @@ CO_TEST(wrong_numbers_are_named, "")
     CO_EXPECT_NULL(co_dataset_rebatch(ctx, batches, NULL, 2, false));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "sizes");
     CO_EXPECT_NULL(co_dataset_with_autoshard(ctx, range, (co_autoshard)7));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "policy) is 7");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "policy) is 7");
 }
 
 CO_TEST(wrong_structures_are_named, "NP-3")
@@ -377,17 +377,17 @@ CO_TEST(wrong_structures_are_named, "NP-3")
     co_value *four = co_tensor(ctx, CO_INT64, CO_SHAPE(4), (int64_t[]){ 0, 1, 2, 3 });
 
     CO_EXPECT_NULL(co_dataset_from_tensor_slices(ctx, co_args(ctx, three, four)));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "component 1 has 4 slices, component 0 has 3");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "component 1 has 4 slices, component 0 has 3");
     CO_EXPECT_NULL(co_dataset_from_tensor_slices(ctx, co_args(ctx, three, co_float(ctx, 1))));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "component 1 is a scalar");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "component 1 is a scalar");
     CO_EXPECT_NULL(co_dataset_from_tensor_slices(ctx, co_int(ctx, 1)));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "component 0 is a scalar");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "component 0 is a scalar");
     CO_EXPECT_NULL(co_dataset_from_tensor_slices(ctx, co_no_args(ctx)));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "no leaves");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "no leaves");
     CO_EXPECT_NULL(co_dataset_from_tensors(ctx, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 2 (structure)");
     CO_EXPECT_NULL(co_dataset_from_tensors(ctx, co_args(ctx, three, co_none(ctx))));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, NULL);
 }
 
 CO_TEST(handles_that_are_no_datasets_are_refused, "DS-DIST-5")
@@ -396,33 +396,33 @@ CO_TEST(handles_that_are_no_datasets_are_refused, "DS-DIST-5")
     co_iterator *not_iterator = (co_iterator *)(void *)co_dataset_range(ctx, 0, 1, 1);
 
     CO_EXPECT_NULL(co_dataset_batch(ctx, NULL, 2, false));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "argument 2 (input) of dataset_batch is NULL");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "argument 2 (input) of dataset_batch is NULL");
     CO_EXPECT_NULL(co_dataset_batch(ctx, wrong, 2, false));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "dataset");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "dataset");
     CO_EXPECT_NULL(co_dataset_repeat(ctx, NULL, 2));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "input");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "input");
     CO_EXPECT_NULL(co_dataset_take(ctx, wrong, 2));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "input");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "input");
     CO_EXPECT_NULL(co_dataset_shard(ctx, wrong, 2, 0));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "input");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "input");
     CO_EXPECT_NULL(co_dataset_with_autoshard(ctx, NULL, CO_AUTOSHARD_OFF));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "input");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "input");
     CO_EXPECT_NULL(co_dataset_rebatch(ctx, NULL, NULL, 0, false));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "input");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "input");
     CO_EXPECT_INT(co_cardinality(ctx, wrong), CO_UNKNOWN_CARDINALITY);
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "dataset");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "dataset");
     CO_EXPECT_NULL(co_element_spec(ctx, NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "dataset");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "dataset");
     CO_EXPECT_INT(co_dataset_batch_size(ctx, NULL), CO_UNKNOWN_BATCH_SIZE);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "dataset");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "dataset");
     CO_EXPECT_NULL(co_iterate(ctx, NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "dataset");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "dataset");
     CO_EXPECT_NULL(co_next(ctx, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "iterator");
     CO_EXPECT_NULL(co_next(ctx, not_iterator));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "iterator");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "iterator");
     CO_EXPECT_INT(co_iterator_step_examples(ctx, not_iterator), -1);
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "iterator");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "iterator");
 }
 
 CO_TEST(endless_chains_are_refused, "")
@@ -435,7 +435,7 @@ CO_TEST(endless_chains_are_refused, "")
         ++steps;
     }
     CO_EXPECT_LESS(steps, 2000);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "steps");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "steps");
 }
 
 static bool

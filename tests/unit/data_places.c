@@ -38,8 +38,8 @@ number_at(co_context *ctx, co_value *piece, int64_t i)
 
     if (co_value_dtype(ctx, piece) == CO_STRING)
         return strtol(co_string_at(ctx, piece, i, NULL), NULL, 10);
-    CO_REQUIRE(co_num_elements(ctx, piece) <= 256);
-    co_read_data(ctx, piece, CO_INT64, numbers, co_num_elements(ctx, piece));
+    CO_REQUIRE(co_value_num_elements(ctx, piece) <= 256);
+    co_value_copy_data(ctx, piece, CO_INT64, numbers, co_value_num_elements(ctx, piece));
     return numbers[i];
 }
 
@@ -52,8 +52,8 @@ note_piece(co_context *ctx, co_value *piece, int replica, int replicas, int64_t 
 
     if (co_value_kind(piece) == CO_KIND_TUPLE)
         piece = co_at(ctx, piece, counted);
-    n = co_num_elements(ctx, piece);
-    rows = co_ndim(ctx, piece) > 0 ? co_dim(ctx, piece, 0) : 1;
+    n = co_value_num_elements(ctx, piece);
+    rows = co_value_ndim(ctx, piece) > 0 ? co_value_dim(ctx, piece, 0) : 1;
     for (int64_t i = 0; i < n; ++i)
         note(number_at(ctx, piece, i), replica, replicas, step, i / (n / rows));
 }
@@ -448,7 +448,7 @@ CO_TEST_WITH(questions_with_wrong_arguments_are_refused, "", "cpus=2")
     co_example_place older = { .struct_size = offsetof(co_example_place, row), .row = 77 };
 
     CO_EXPECT_FALSE(co_dataset_explain_example(ctx, NULL, NULL, 0, 0, &place));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "argument 2 (dataset) of dataset_explain_example is NULL");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "argument 2 (dataset) of dataset_explain_example is NULL");
     CO_EXPECT_FALSE(co_dataset_explain_example(ctx, dataset, NULL, 0, 0, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
                     "argument 6 (place) is NULL; begin with CO_EXAMPLE_PLACE_INIT");

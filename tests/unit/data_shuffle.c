@@ -115,7 +115,7 @@ CO_TEST(shuffle_keeps_spec_cardinality_and_batch_size_and_refuses_bad_buffers, "
     CO_EXPECT_NULL(co_dataset_shuffle(ctx, batches, (int64_t)1 << 32, 0, true));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "buffer_size");
     CO_EXPECT_NULL(co_dataset_shuffle(ctx, NULL, 2, 0, true));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "input");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "input");
 }
 
 static co_value *

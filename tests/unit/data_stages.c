@@ -170,11 +170,11 @@ CO_TEST(host_values_of_another_dtype_than_the_spec_says_are_refused, "")
     co_iterator   *iterator = co_iterate(ctx, co_dataset_map(ctx, range, as_host, &large, small));
 
     CO_EXPECT_NULL(co_next(ctx, iterator));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "map of element 0: a host string does not convert to int8");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "map of element 0: a host string does not convert to int8");
     CO_EXPECT_NULL(co_next(ctx, iterator));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "map of element 1: a host float does not convert to int8");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "map of element 1: a host float does not convert to int8");
     CO_EXPECT_NULL(co_next(ctx, iterator));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "map of element 2: a host bool does not convert to int8");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "map of element 2: a host bool does not convert to int8");
     CO_EXPECT_NULL(co_next(ctx, iterator));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "the number 300 does not fit in int8");
 }
@@ -189,15 +189,15 @@ CO_TEST(map_refuses_what_its_spec_does_not_say, "DS-ITER-8")
     char         text[DATA_TEXT];
 
     CO_EXPECT_NULL(co_next(ctx, floats));
-    CO_EXPECT_ERROR(ctx, CO_TYPE,
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR,
                     "map of element 0: the function returned float32 [] for elements, "
                     "which the spec says to be int64 []");
     CO_EXPECT_NULL(co_next(ctx, floats));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "map of element 1");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "map of element 1");
     CO_EXPECT_NULL(co_next(ctx, vectors));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "int64 [2]");
     CO_EXPECT_NULL(co_next(ctx, nothing));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "returned NULL");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "returned NULL");
     CO_EXPECT_STR(data_elements(ctx, co_dataset_map(ctx, range, as_vector, NULL, any), 9, text),
                   "[0,0] [1,1] [2,2]");
     CO_EXPECT_STR(data_elements(ctx,
@@ -207,9 +207,9 @@ CO_TEST(map_refuses_what_its_spec_does_not_say, "DS-ITER-8")
                   "0 1 2");
     co_next(ctx,
             co_iterate(ctx, co_dataset_map(ctx, range, as_floats, NULL, co_list(ctx, &any, 1))));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "map of element 0");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "map of element 0");
     co_next(ctx, co_iterate(ctx, co_dataset_map(ctx, range, as_floats, NULL, any)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "of any shape");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "of any shape");
 }
 
 /* Fails on the element 2. */
@@ -283,7 +283,7 @@ messy(co_context *ctx, co_value *x, void *user)
 {
     CO_EXPECT_FALSE(co_has_strategy(ctx));
     CO_EXPECT_CONTAINS(co_current_device(ctx), "CPU:0");
-    co_scope_enter(ctx, user);
+    co_scope_begin(ctx, user);
     co_device_begin(ctx, "/cpu:1");
     co_block_begin(ctx);
     return co_add(ctx, x, co_int(ctx, 1));
@@ -316,7 +316,7 @@ intruder(co_context *ctx, co_value *x, void *user)
     co_iterator **iterator = user;
 
     CO_EXPECT_NULL(co_next(ctx, *iterator));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "iterators of their own");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "iterators of their own");
     co_release(ctx, *iterator);
     return x;
 }
@@ -371,17 +371,18 @@ CO_TEST(scan_keeps_a_state_and_begins_anew_with_every_iterator, "")
     CO_EXPECT_STR(data_elements(ctx, co_dataset_repeat(ctx, sum, 2), 9, text),
                   "11 13 16 20 11 13 16 20");
     co_next(ctx, co_iterate(ctx, co_dataset_scan(ctx, range, initial, only_state, NULL, NULL)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "scan of element 0: the function did not return a tuple of two");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR,
+                    "scan of element 0: the function did not return a tuple of two");
     co_next(ctx, co_iterate(ctx, co_dataset_scan(ctx, range, initial, output_none, NULL, NULL)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "scan of element 0");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "scan of element 0");
     CO_EXPECT_NULL(co_dataset_scan(ctx, range, NULL, sums, NULL, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "initial");
     CO_EXPECT_NULL(co_dataset_scan(ctx, range, initial, NULL, NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "argument 4 (fn) of dataset_scan is NULL");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "argument 4 (fn) of dataset_scan is NULL");
     CO_EXPECT_NULL(co_dataset_scan(ctx, range, initial, sums, NULL, initial));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "argument 6 (spec)");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "argument 6 (spec)");
     CO_EXPECT_NULL(co_dataset_scan(ctx, NULL, initial, sums, NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "input");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "input");
 }
 
 /* --- several inputs --- */
@@ -421,11 +422,11 @@ CO_TEST(zip_ends_with_the_shortest, "")
                   CO_INFINITE);
     CO_EXPECT_OK(ctx);
     CO_EXPECT_NULL(co_dataset_zip(ctx, NULL, 1));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "no dataset");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "no dataset");
     CO_EXPECT_NULL(co_dataset_zip(ctx, (co_dataset *const[]){ NULL }, 0));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "no dataset");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "no dataset");
     CO_EXPECT_NULL(co_dataset_zip(ctx, (co_dataset *const[]){ NULL }, 1));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "inputs");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "inputs");
 }
 
 static co_dataset *
@@ -462,18 +463,18 @@ CO_TEST(concatenate_gives_one_after_the_other, "")
         CO_EXPECT_INT(co_dataset_batch_size(ctx, dataset), rows[i].batch_size);
         CO_EXPECT_OK(ctx);
     }
-    CO_EXPECT_INT(co_ndim(ctx, co_element_spec(ctx, joined(ctx, "range(2)", "range(2).batch(2)"))),
-                  -1);
+    CO_EXPECT_INT(
+        co_value_ndim(ctx, co_element_spec(ctx, joined(ctx, "range(2)", "range(2).batch(2)"))), -1);
     CO_EXPECT_NULL(joined(ctx, "range(2)", "range(2).enumerate"));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, NULL);
     CO_EXPECT_NULL(co_dataset_concatenate(ctx, data_pipeline(ctx, "range(2)"),
                                           co_dataset_from_tensors(ctx, co_scalar_float(ctx, 1))));
-    CO_EXPECT_ERROR(ctx, CO_TYPE,
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR,
                     "the second dataset has float32 in component 0, the first has int64");
     CO_EXPECT_NULL(co_dataset_concatenate(ctx, NULL, data_pipeline(ctx, "range(2)")));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "first");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "first");
     CO_EXPECT_NULL(co_dataset_concatenate(ctx, data_pipeline(ctx, "range(2)"), NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "second");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "second");
 }
 
 /* One dataset may be in another any number of times: walks over it would never end. */
@@ -484,7 +485,7 @@ CO_TEST(trees_that_double_and_double_are_refused, "")
     for (int i = 0; i < 30 && dataset != NULL; ++i)
         dataset = co_dataset_concatenate(ctx, dataset, dataset);
     CO_EXPECT_NULL(dataset);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "a pipeline of more than 100000 steps in all branches");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "a pipeline of more than 100000 steps in all branches");
 }
 
 /* --- kept elements --- */
@@ -522,31 +523,31 @@ CO_TEST(stages_refuse_wrong_arguments, "")
     co_value   *holed = co_list(ctx, NULL, 0);
 
     CO_EXPECT_NULL(co_dataset_map(ctx, NULL, data_double, NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "argument 2 (input) of dataset_map is NULL");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "argument 2 (input) of dataset_map is NULL");
     CO_EXPECT_NULL(co_dataset_map(ctx, range, NULL, NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "argument 3 (fn) of dataset_map is NULL");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "argument 3 (fn) of dataset_map is NULL");
     CO_EXPECT_NULL(co_dataset_map(ctx, range, data_double, NULL, x));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "argument 5 (spec)");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "argument 5 (spec)");
     CO_EXPECT_NULL(co_dataset_map(ctx, range, data_double, NULL, holed));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "argument 5 (spec)");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "argument 5 (spec)");
     CO_EXPECT_NULL(co_dataset_map(ctx, range, data_double, NULL, co_list(ctx, &x, 1)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "argument 5 (spec)");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "argument 5 (spec)");
     CO_EXPECT_NULL(co_dataset_map(ctx, range, data_double, NULL, (co_value *)range));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "spec");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "spec");
     CO_EXPECT_NULL(co_dataset_filter(ctx, range, NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "argument 3 (fn) of dataset_filter is NULL");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "argument 3 (fn) of dataset_filter is NULL");
     CO_EXPECT_NULL(co_dataset_filter(ctx, NULL, data_even, NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "input");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "input");
     CO_EXPECT_NULL(co_dataset_take_while(ctx, range, NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "argument 3 (fn) of dataset_take_while is NULL");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "argument 3 (fn) of dataset_take_while is NULL");
     CO_EXPECT_NULL(co_dataset_skip(ctx, NULL, 1));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "input");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "input");
     CO_EXPECT_NULL(co_dataset_enumerate(ctx, NULL, 0));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "input");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "input");
     CO_EXPECT_NULL(co_dataset_cache(ctx, NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "input");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "input");
     CO_EXPECT_NULL(co_dataset_prefetch(ctx, NULL, 1));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "input");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "input");
     CO_EXPECT_NULL(co_dataset_prefetch(ctx, range, -2));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 3 (buffer_size) is -2");
 }

@@ -141,7 +141,7 @@ CO_TEST(statistics_refuse_wrong_arguments, "")
     CO_EXPECT_INT(co_iterator_stats_format(ctx, NULL, NULL, 0), 0);
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 2 (iterator)");
     CO_EXPECT_INT(co_iterator_stats_format(ctx, iterator, NULL, 5), 0);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "argument 3 (out) is NULL");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "argument 3 (out) is NULL");
 }
 
 /* A dataset that is in a pipeline twice is one stage; of longer pipelines the first 64 stages are
@@ -201,7 +201,7 @@ CO_TEST(stages_have_names, "")
     CO_EXPECT_NULL(co_dataset_set_name(ctx, dataset, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 3 (name) is NULL");
     CO_EXPECT_NULL(co_dataset_set_name(ctx, NULL, "a"));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "argument 2 (dataset)");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "argument 2 (dataset)");
     dataset = co_dataset_set_name(ctx, co_dataset_set_name(ctx, dataset, "a\nb"), "");
     iterator = co_iterate(ctx, dataset);
     CO_EXPECT_TRUE(strchr(counts(ctx, iterator, text), '?') == NULL);

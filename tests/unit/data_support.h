@@ -52,20 +52,20 @@ static inline void
 data_put_number(co_context *ctx, co_value *value, int64_t i, data_out *out)
 {
     co_dtype dtype = co_value_dtype(ctx, value);
-    int64_t  n = co_num_elements(ctx, value);
+    int64_t  n = co_value_num_elements(ctx, value);
 
     if (dtype == CO_STRING) {
         data_put(out, "'%s'", co_string_at(ctx, value, i, NULL));
     } else if (co_dtype_is_floating(dtype)) {
         double *all = malloc((size_t)n * sizeof(*all));
 
-        co_read_data(ctx, value, CO_FLOAT64, all, n);
+        co_value_copy_data(ctx, value, CO_FLOAT64, all, n);
         data_put(out, "%g", all[i]);
         free(all);
     } else {
         int64_t *all = malloc((size_t)n * sizeof(*all));
 
-        co_read_data(ctx, value, CO_INT64, all, n);
+        co_value_copy_data(ctx, value, CO_INT64, all, n);
         data_put(out, "%lld", (long long)all[i]);
         free(all);
     }
@@ -76,14 +76,14 @@ data_put_tensor(co_context *ctx, co_value *value, int axis, int64_t offset, data
 {
     int64_t inner = 1;
 
-    if (axis == co_ndim(ctx, value)) {
+    if (axis == co_value_ndim(ctx, value)) {
         data_put_number(ctx, value, offset, out);
         return;
     }
-    for (int i = axis + 1; i < co_ndim(ctx, value); ++i)
-        inner *= co_dim(ctx, value, i);
+    for (int i = axis + 1; i < co_value_ndim(ctx, value); ++i)
+        inner *= co_value_dim(ctx, value, i);
     data_put(out, "[");
-    for (int64_t i = 0; i < co_dim(ctx, value, axis); ++i) {
+    for (int64_t i = 0; i < co_value_dim(ctx, value, axis); ++i) {
         data_put(out, i > 0 ? "," : "");
         data_put_tensor(ctx, value, axis + 1, offset + i * inner, out);
     }
@@ -94,8 +94,8 @@ static inline void
 data_put_spec(co_context *ctx, co_value *spec, data_out *out)
 {
     data_put(out, "%s[", co_dtype_name(co_value_dtype(ctx, spec)));
-    for (int i = 0; i < co_ndim(ctx, spec); ++i)
-        data_put(out, "%s%lld", i > 0 ? "," : "", (long long)co_dim(ctx, spec, i));
+    for (int i = 0; i < co_value_ndim(ctx, spec); ++i)
+        data_put(out, "%s%lld", i > 0 ? "," : "", (long long)co_value_dim(ctx, spec, i));
     data_put(out, "]");
 }
 
@@ -111,9 +111,9 @@ data_put_value(co_context *ctx, co_value *value, data_out *out)
         data_put_spec(ctx, value, out);
     } else {
         data_put(out, bundle ? "{" : "(");
-        for (size_t i = 0; i < co_size(ctx, value); ++i) {
+        for (size_t i = 0; i < co_num_items(ctx, value); ++i) {
             data_put(out, i > 0 ? "," : "");
-            if (kind == CO_KIND_MAP)
+            if (kind == CO_KIND_DICT)
                 data_put(out, "%s:", co_key(ctx, value, i));
             data_put_value(ctx, co_at(ctx, value, i), out);
         }

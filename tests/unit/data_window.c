@@ -118,24 +118,24 @@ CO_TEST(stages_that_work_on_tensors_refuse_windows, "")
     int64_t      one = 1;
 
     CO_EXPECT_NULL(co_dataset_batch(ctx, dataset, 2, false));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "co_dataset_flat_map");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "co_dataset_flat_map");
     CO_EXPECT_NULL(co_dataset_padded_batch(ctx, dataset, 2, NULL, NULL, false));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "co_dataset_flat_map");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "co_dataset_flat_map");
     CO_EXPECT_NULL(co_dataset_unique(ctx, dataset));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "co_dataset_flat_map");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "co_dataset_flat_map");
     CO_EXPECT_NULL(co_dataset_concatenate(ctx, dataset, dataset));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "co_dataset_flat_map");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "co_dataset_flat_map");
     CO_EXPECT_NULL(co_dataset_unbatch(ctx, dataset));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "batch");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "batch");
     CO_EXPECT_NULL(co_dataset_rebatch(ctx, dataset, &one, 1, false));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "batch");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "batch");
     CO_EXPECT_NULL(co_distribute_dataset(ctx, strategy, dataset, NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "co_dataset_flat_map");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "co_dataset_flat_map");
     CO_EXPECT_NULL(co_add(ctx, co_next(ctx, co_iterate(ctx, dataset)), co_int(ctx, 1)));
     CO_EXPECT_FALSE(co_ok(ctx));
     co_clear(ctx);
     CO_EXPECT_NULL(co_value_dataset(ctx, co_int(ctx, 1)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "host integer");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "host integer");
     for (int i = 0; i < 3; ++i)
         for (int wrong = -1; wrong <= 0; ++wrong) {
             int64_t n[3] = { 1, 1, 1 };

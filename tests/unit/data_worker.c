@@ -137,13 +137,13 @@ CO_TEST(slices_share_the_memory_of_the_source, "")
     dataset = co_dataset_batch(ctx, co_dataset_from_tensor_slices(ctx, source), 8, false);
     iterator = co_iterate(ctx, co_dataset_for_worker(ctx, dataset, &input));
     for (int64_t row = 0; row < 16; row += 4)
-        CO_EXPECT_PTR(co_data(ctx, co_next(ctx, iterator)),
-                      (const int64_t *)co_data(ctx, source) + row * 3);
+        CO_EXPECT_PTR(co_value_data(ctx, co_next(ctx, iterator)),
+                      (const int64_t *)co_value_data(ctx, source) + row * 3);
     dataset = co_dataset_with_autoshard(ctx, dataset, CO_AUTOSHARD_OFF);
     iterator = co_iterate(ctx, co_dataset_for_worker(ctx, dataset, &input));
     for (int64_t row = 0; row < 16; row += 4)
-        CO_EXPECT_PTR(co_data(ctx, co_next(ctx, iterator)),
-                      (const int64_t *)co_data(ctx, source) + row * 3);
+        CO_EXPECT_PTR(co_value_data(ctx, co_next(ctx, iterator)),
+                      (const int64_t *)co_value_data(ctx, source) + row * 3);
 }
 
 /* --- schedules --- */
@@ -479,11 +479,11 @@ CO_TEST(per_replica_batch_sizes_divide, "IC-1 IC-2")
     CO_EXPECT_INT(co_per_replica_batch_size(ctx, &three, 0), 0);
     CO_EXPECT_INT(co_per_replica_batch_size(ctx, &three, -6), -2);
     CO_EXPECT_INT(co_per_replica_batch_size(ctx, &three, 7), 0);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "7 is not divisible by the number of replicas 3");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "7 is not divisible by the number of replicas 3");
     CO_EXPECT_INT(co_per_replica_batch_size(ctx, NULL, 7), 0);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "argument 2 (input) is NULL");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "argument 2 (input) is NULL");
     CO_EXPECT_INT(co_per_replica_batch_size(ctx, &(co_input_context){ 1, 0, 0 }, 7), 0);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "num_replicas_in_sync 0");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "num_replicas_in_sync 0");
 }
 
 CO_TEST(an_input_context_shows_its_id_and_the_total, "IC-3")
@@ -496,9 +496,9 @@ CO_TEST(an_input_context_shows_its_id_and_the_total, "IC-3")
     CO_EXPECT_INT(co_input_context_format(ctx, &third, few, sizeof(few)), strlen(text));
     CO_EXPECT_STR(few, "tf.");
     CO_EXPECT_INT(co_input_context_format(ctx, NULL, text, sizeof(text)), 0);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "argument 2 (input)");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "argument 2 (input)");
     CO_EXPECT_INT(co_input_context_format(ctx, &third, NULL, 3), 0);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "argument 3 (out)");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "argument 3 (out)");
 }
 
 CO_TEST(the_usual_shard_gives_each_element_to_one_pipeline, "IC-4")
@@ -524,7 +524,7 @@ CO_TEST(impossible_workers_are_named, "DS-SPLIT-5 DS-SHARD-11 DS-DIST-7")
     int64_t     sizes[4];
 
     CO_EXPECT_NULL(co_dataset_for_worker(ctx, batches, &(co_input_context){ 2, 0, 3 }));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "3 replicas cannot be spread evenly over 2");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "3 replicas cannot be spread evenly over 2");
     CO_EXPECT_NULL(co_dataset_for_worker(ctx, batches, &(co_input_context){ 2, 2, 2 }));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "pipeline 2 of 2");
     CO_EXPECT_NULL(co_dataset_for_worker(ctx, batches, &(co_input_context){ 2, -1, 2 }));
@@ -532,23 +532,23 @@ CO_TEST(impossible_workers_are_named, "DS-SPLIT-5 DS-SHARD-11 DS-DIST-7")
     CO_EXPECT_NULL(co_dataset_for_worker(ctx, batches, &(co_input_context){ 0, 0, 2 }));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "of 0");
     CO_EXPECT_NULL(co_dataset_for_worker(ctx, batches, NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "argument 3 (input)");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "argument 3 (input)");
     CO_EXPECT_NULL(co_dataset_auto_shard(ctx, batches, 2, 2));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "pipeline 2 of 2");
     CO_EXPECT_NULL(
         co_dataset_for_worker(ctx, data_pipeline(ctx, "range(4)"), &(co_input_context){ 1, 0, 2 }));
     CO_EXPECT_ERROR(
-        ctx, CO_VALUE,
+        ctx, CO_VALUE_ERROR,
         "elements are scalars, which cannot be split over 2 replicas; call co_dataset_batch");
     CO_EXPECT_NULL(co_dataset_for_worker(ctx, co_dataset_from_tensors(ctx, pair),
                                          &(co_input_context){ 1, 0, 2 }));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "component 1 gives scalars");
-    CO_EXPECT_CODE(co_batch_sizes_for_worker(ctx, -1, 1, 2, 0, sizes), CO_VALUE);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "global_batch_size) is -1");
-    CO_EXPECT_CODE(co_batch_sizes_for_worker(ctx, 4, 1, 0, 0, sizes), CO_VALUE);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "replicas_per_worker) is 0");
-    CO_EXPECT_CODE(co_batch_sizes_for_worker(ctx, 4, 1, 2, 0, NULL), CO_VALUE);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "argument 6 (sizes)");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "component 1 gives scalars");
+    CO_EXPECT_CODE(co_batch_sizes_for_worker(ctx, -1, 1, 2, 0, sizes), CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "global_batch_size) is -1");
+    CO_EXPECT_CODE(co_batch_sizes_for_worker(ctx, 4, 1, 0, 0, sizes), CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "replicas_per_worker) is 0");
+    CO_EXPECT_CODE(co_batch_sizes_for_worker(ctx, 4, 1, 2, 0, NULL), CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "argument 6 (sizes)");
 }
 
 static bool

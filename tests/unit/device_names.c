@@ -140,67 +140,67 @@ CO_TEST_BARE(bad_names_are_refused_by_kind, "DEV-4 DEV-8")
 {
     static const bad_name cases[] = {
         /* unknown components */
-        { "foo", CO_VALUE, "device name 'foo', part 'foo': unknown" },
-        { "/foo:0", CO_VALUE, "part 'foo:0': unknown" },
-        { "/cpu:0/foo", CO_VALUE, "device name '/cpu:0/foo', part 'foo'" },
-        { "/npu:0", CO_VALUE, "part 'npu:0'" },
-        { "/Job:w", CO_VALUE, "part 'Job:w'" },
-        { "/job", CO_VALUE, "part 'job'" },
-        { "/task", CO_VALUE, "part 'task'" },
-        { "/job:a:b", CO_VALUE, "part 'job:a:b'" },
-        { "/cpu:0:0", CO_VALUE, "part 'cpu:0:0'" },
-        { "/cpus:0", CO_VALUE, "part 'cpus:0'" },
-        { "/cp:0", CO_VALUE, "part 'cp:0'" },
-        { ":", CO_VALUE, "part ':'" },
-        { ":0", CO_VALUE, "part ':0'" },
-        { "::::::", CO_VALUE, "part '::::::'" },
-        { " ", CO_VALUE, "part ' '" },
-        { "/cpu :0", CO_VALUE, "part 'cpu :0'" },
-        { "*", CO_VALUE, "part '*'" },
+        { "foo", CO_VALUE_ERROR, "device name 'foo', part 'foo': unknown" },
+        { "/foo:0", CO_VALUE_ERROR, "part 'foo:0': unknown" },
+        { "/cpu:0/foo", CO_VALUE_ERROR, "device name '/cpu:0/foo', part 'foo'" },
+        { "/npu:0", CO_VALUE_ERROR, "part 'npu:0'" },
+        { "/Job:w", CO_VALUE_ERROR, "part 'Job:w'" },
+        { "/job", CO_VALUE_ERROR, "part 'job'" },
+        { "/task", CO_VALUE_ERROR, "part 'task'" },
+        { "/job:a:b", CO_VALUE_ERROR, "part 'job:a:b'" },
+        { "/cpu:0:0", CO_VALUE_ERROR, "part 'cpu:0:0'" },
+        { "/cpus:0", CO_VALUE_ERROR, "part 'cpus:0'" },
+        { "/cp:0", CO_VALUE_ERROR, "part 'cp:0'" },
+        { ":", CO_VALUE_ERROR, "part ':'" },
+        { ":0", CO_VALUE_ERROR, "part ':0'" },
+        { "::::::", CO_VALUE_ERROR, "part '::::::'" },
+        { " ", CO_VALUE_ERROR, "part ' '" },
+        { "/cpu :0", CO_VALUE_ERROR, "part 'cpu :0'" },
+        { "*", CO_VALUE_ERROR, "part '*'" },
         /* lower case in the /device: form */
-        { "/device:foo:2", CO_ASSERTION, "must be in capitals" },
-        { "/device:tpu:0", CO_ASSERTION, "must be in capitals" },
-        { "/device:Foo:2", CO_ASSERTION, "must be in capitals" },
-        { "/device:cpus:0", CO_ASSERTION, "must be in capitals" },
+        { "/device:foo:2", CO_ASSERTION_ERROR, "must be in capitals" },
+        { "/device:tpu:0", CO_ASSERTION_ERROR, "must be in capitals" },
+        { "/device:Foo:2", CO_ASSERTION_ERROR, "must be in capitals" },
+        { "/device:cpus:0", CO_ASSERTION_ERROR, "must be in capitals" },
         /* no index, no type */
-        { "/device:CPU", CO_VALUE, "such as device:CPU:0" },
-        { "/device", CO_VALUE, "such as device:CPU:0" },
-        { "/device:", CO_VALUE, "such as device:CPU:0" },
-        { "/device::", CO_VALUE, "expected a type" },
-        { "/device::0", CO_VALUE, "expected a type" },
-        { "/device:*:0", CO_VALUE, "expected a type" },
-        { "/device:0:0", CO_VALUE, "expected a type" },
-        { "/device:G U:0", CO_VALUE, "expected a type" },
-        { "/device:CPU:0:0", CO_VALUE, "unknown" },
-        { "/device:ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEF:1", CO_VALUE, "1 to 31" },
-        { "/device:G\xc3\x9c:1", CO_VALUE, "expected a type" },
+        { "/device:CPU", CO_VALUE_ERROR, "such as device:CPU:0" },
+        { "/device", CO_VALUE_ERROR, "such as device:CPU:0" },
+        { "/device:", CO_VALUE_ERROR, "such as device:CPU:0" },
+        { "/device::", CO_VALUE_ERROR, "expected a type" },
+        { "/device::0", CO_VALUE_ERROR, "expected a type" },
+        { "/device:*:0", CO_VALUE_ERROR, "expected a type" },
+        { "/device:0:0", CO_VALUE_ERROR, "expected a type" },
+        { "/device:G U:0", CO_VALUE_ERROR, "expected a type" },
+        { "/device:CPU:0:0", CO_VALUE_ERROR, "unknown" },
+        { "/device:ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEF:1", CO_VALUE_ERROR, "1 to 31" },
+        { "/device:G\xc3\x9c:1", CO_VALUE_ERROR, "expected a type" },
         /* numbers */
-        { "/cpu:x", CO_VALUE, "expected a whole number from 0 to 2147483647" },
-        { "/cpu:", CO_VALUE, "expected a whole number" },
-        { "/cpu:-1", CO_VALUE, "expected a whole number" },
-        { "/cpu:+1", CO_VALUE, "expected a whole number" },
-        { "/cpu: 1", CO_VALUE, "expected a whole number" },
-        { "/cpu:1 ", CO_VALUE, "expected a whole number" },
-        { "/cpu:1_0", CO_VALUE, "expected a whole number" },
-        { "/cpu:0x1", CO_VALUE, "expected a whole number" },
-        { "/cpu:1.0", CO_VALUE, "expected a whole number" },
-        { "/cpu:**", CO_VALUE, "expected a whole number" },
-        { "/cpu:2147483648", CO_VALUE, "expected a whole number" },
-        { "/cpu:99999999999999999999999", CO_VALUE, "expected a whole number" },
-        { "/device:CPU:x", CO_VALUE, "expected a whole number" },
-        { "/device:CPU:", CO_VALUE, "expected a whole number" },
-        { "/task:x", CO_VALUE, "expected a whole number" },
-        { "/task:", CO_VALUE, "expected a whole number" },
-        { "/task:*", CO_VALUE, "expected a whole number" },
-        { "/replica:one", CO_VALUE, "expected a whole number" },
-        { "/replica:4294967296", CO_VALUE, "expected a whole number" },
+        { "/cpu:x", CO_VALUE_ERROR, "expected a whole number from 0 to 2147483647" },
+        { "/cpu:", CO_VALUE_ERROR, "expected a whole number" },
+        { "/cpu:-1", CO_VALUE_ERROR, "expected a whole number" },
+        { "/cpu:+1", CO_VALUE_ERROR, "expected a whole number" },
+        { "/cpu: 1", CO_VALUE_ERROR, "expected a whole number" },
+        { "/cpu:1 ", CO_VALUE_ERROR, "expected a whole number" },
+        { "/cpu:1_0", CO_VALUE_ERROR, "expected a whole number" },
+        { "/cpu:0x1", CO_VALUE_ERROR, "expected a whole number" },
+        { "/cpu:1.0", CO_VALUE_ERROR, "expected a whole number" },
+        { "/cpu:**", CO_VALUE_ERROR, "expected a whole number" },
+        { "/cpu:2147483648", CO_VALUE_ERROR, "expected a whole number" },
+        { "/cpu:99999999999999999999999", CO_VALUE_ERROR, "expected a whole number" },
+        { "/device:CPU:x", CO_VALUE_ERROR, "expected a whole number" },
+        { "/device:CPU:", CO_VALUE_ERROR, "expected a whole number" },
+        { "/task:x", CO_VALUE_ERROR, "expected a whole number" },
+        { "/task:", CO_VALUE_ERROR, "expected a whole number" },
+        { "/task:*", CO_VALUE_ERROR, "expected a whole number" },
+        { "/replica:one", CO_VALUE_ERROR, "expected a whole number" },
+        { "/replica:4294967296", CO_VALUE_ERROR, "expected a whole number" },
         /* jobs */
-        { "/job:", CO_VALUE, "expected a job" },
-        { "/job:a b", CO_VALUE, "expected a job" },
-        { "/job:a\nb", CO_VALUE, "part 'job:a b'" },
-        { "/job:gr\xc3\xbcn", CO_VALUE, "part 'job:gr\xc3\xbcn'" },
-        { "/job:\xff\xfe", CO_VALUE, "part 'job:?" },
-        { "/job:abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijkl", CO_VALUE,
+        { "/job:", CO_VALUE_ERROR, "expected a job" },
+        { "/job:a b", CO_VALUE_ERROR, "expected a job" },
+        { "/job:a\nb", CO_VALUE_ERROR, "part 'job:a b'" },
+        { "/job:gr\xc3\xbcn", CO_VALUE_ERROR, "part 'job:gr\xc3\xbcn'" },
+        { "/job:\xff\xfe", CO_VALUE_ERROR, "part 'job:?" },
+        { "/job:abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijkl", CO_VALUE_ERROR,
           "1 to 63" },
     };
 
@@ -228,10 +228,10 @@ CO_TEST_BARE(a_name_of_any_length_is_read_in_one_pass, "DEV-4")
     text[length] = '\0';
     memset(text, 'a', length);
     coi_error_reset(&err);
-    CO_EXPECT_CODE(coi_device_parse(text, &name, &err), CO_VALUE);
+    CO_EXPECT_CODE(coi_device_parse(text, &name, &err), CO_VALUE_ERROR);
     CO_EXPECT_LESS(strlen(err.message), 400);
     memset(text, ':', length);
-    CO_EXPECT_CODE(coi_device_parse(text, &name, NULL), CO_VALUE);
+    CO_EXPECT_CODE(coi_device_parse(text, &name, NULL), CO_VALUE_ERROR);
     memset(text, '/', length);
     CO_EXPECT_CODE(coi_device_parse(text, &name, NULL), CO_OK);
     for (size_t i = 0; i < length; i += 4)
@@ -324,7 +324,7 @@ CO_TEST_BARE(random_names_are_refused_or_written_as_read, "DEV-1 DEV-4 DEV-8")
         coi_error_reset(&err);
         rc = coi_device_parse(text, &name, &err);
         if (rc != CO_OK) {
-            CO_REQUIRE(rc == CO_VALUE || rc == CO_ASSERTION);
+            CO_REQUIRE(rc == CO_VALUE_ERROR || rc == CO_ASSERTION_ERROR);
             CO_REQUIRE(err.code == rc && strncmp(err.message, "device name '", 13) == 0);
             continue;
         }

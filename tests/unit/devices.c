@@ -196,12 +196,12 @@ CO_TEST_BARE(bad_declarations_are_refused_whole, "")
     set_up(&r, 2, "cpus=1");
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); ++i) {
         coi_error_reset(&err);
-        CO_EXPECT_CODE(coi_devices_declare(r.devices, types[i], 1, &err), CO_VALUE);
+        CO_EXPECT_CODE(coi_devices_declare(r.devices, types[i], 1, &err), CO_VALUE_ERROR);
         CO_EXPECT_CONTAINS(err.message, "device type '");
     }
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); ++i) {
         coi_error_reset(&err);
-        CO_EXPECT_CODE(coi_devices_declare(r.devices, "GPU", counts[i], &err), CO_VALUE);
+        CO_EXPECT_CODE(coi_devices_declare(r.devices, "GPU", counts[i], &err), CO_VALUE_ERROR);
         CO_EXPECT_CONTAINS(err.message, "expected a count from 1 to 256");
     }
     for (int i = 0; i < 3; ++i)

@@ -11,17 +11,17 @@
 CO_TEST_WITH(without_a_context_nothing_happens, "CTX-8", "cpus=2")
 {
     co_strategy *m = test_mirrored(ctx, 2, -1);
-    co_scope     open = co_scope_enter(ctx, m), none = { 0 };
+    co_scope     open = co_scope_begin(ctx, m), none = { 0 };
     char         text[8];
 
     co_communication implementation;
     co_reduce_op     op;
 
-    CO_EXPECT_INT(co_scope_enter(NULL, m).id, 0);
-    CO_EXPECT_CODE(co_scope_exit(NULL, &open), CO_INVALID_ARGUMENT);
-    CO_EXPECT_CODE(co_scope_exit(ctx, NULL), CO_RUNTIME);
+    CO_EXPECT_INT(co_scope_begin(NULL, m).id, 0);
+    CO_EXPECT_CODE(co_scope_end(NULL, &open), CO_INVALID_ARGUMENT);
+    CO_EXPECT_CODE(co_scope_end(ctx, NULL), CO_RUNTIME_ERROR);
     co_clear(ctx);
-    CO_EXPECT_CODE(co_scope_exit(ctx, &none), CO_RUNTIME);
+    CO_EXPECT_CODE(co_scope_end(ctx, &none), CO_RUNTIME_ERROR);
     co_clear(ctx);
     CO_EXPECT_CODE(co_experimental_set_strategy(NULL, m), CO_INVALID_ARGUMENT);
     CO_EXPECT_NULL(co_get_strategy(NULL));
@@ -43,10 +43,10 @@ CO_TEST_WITH(without_a_context_nothing_happens, "CTX-8", "cpus=2")
     CO_EXPECT_NULL(co_creator_next(NULL, NULL, NULL, NULL));
     CO_EXPECT_NULL(co_creator_owner(NULL, NULL));
     CO_EXPECT_NULL(co_replica_id_tensor(ctx)); /* in cross-replica context */
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "no replica in cross-replica context");
-    CO_EXPECT_CODE(co_scope_exit(ctx, &open), CO_OK);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "no replica in cross-replica context");
+    CO_EXPECT_CODE(co_scope_end(ctx, &open), CO_OK);
     co_fail(ctx, CO_ABORTED, "an error stays");
-    CO_EXPECT_INT(co_scope_enter(ctx, m).id, 0);
+    CO_EXPECT_INT(co_scope_begin(ctx, m).id, 0);
     CO_EXPECT_CODE(co_experimental_set_strategy(ctx, m), CO_ABORTED);
     CO_EXPECT_CODE(co_communication_from_name(ctx, "RING", &implementation), CO_ABORTED);
     CO_EXPECT_CODE(co_reduce_op_from_aggregation(ctx, CO_AGGREGATION_SUM, &op), CO_ABORTED);
@@ -83,18 +83,18 @@ CO_TEST_WITH(tokens_are_of_one_scope_of_one_context, "SCOPE-9 AMB-14", "cpus=2")
 {
     co_strategy *m = test_mirrored(ctx, 2, -1);
     co_context  *other = co_open_beside(ctx);
-    co_scope     mine = co_scope_enter(ctx, m), made_up;
+    co_scope     mine = co_scope_begin(ctx, m), made_up;
 
-    CO_EXPECT_CODE(co_scope_exit(other, &mine), CO_RUNTIME); /* which has none at all */
-    CO_EXPECT_ERROR(other, CO_RUNTIME, "not the innermost");
+    CO_EXPECT_CODE(co_scope_end(other, &mine), CO_RUNTIME_ERROR); /* which has none at all */
+    CO_EXPECT_ERROR(other, CO_RUNTIME_ERROR, "not the innermost");
     CO_EXPECT_CODE(co_close(other), CO_OK);
     co_device_begin(ctx, "/cpu:1");
     made_up.id = mine.id + 1; /* that of the device */
-    CO_EXPECT_CODE(co_scope_exit(ctx, &made_up), CO_RUNTIME);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "not the innermost");
+    CO_EXPECT_CODE(co_scope_end(ctx, &made_up), CO_RUNTIME_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "not the innermost");
     CO_EXPECT_STR(co_current_device(ctx), "/job:localhost/replica:0/task:0/device:CPU:1");
     co_device_end(ctx);
-    CO_EXPECT_CODE(co_scope_exit(ctx, &mine), CO_OK);
+    CO_EXPECT_CODE(co_scope_end(ctx, &mine), CO_OK);
 }
 
 static co_value *
@@ -102,8 +102,8 @@ set_in_merge(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
 {
     (void)strategy;
     (void)args;
-    CO_EXPECT_CODE(co_experimental_set_strategy(ctx, user), CO_RUNTIME);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "inside a scope of the default strategy");
+    CO_EXPECT_CODE(co_experimental_set_strategy(ctx, user), CO_RUNTIME_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "inside a scope of the default strategy");
     return NULL;
 }
 
@@ -157,7 +157,7 @@ do_much(co_context *ctx, co_value *args, void *user)
     items[0] = co_merge_call(ctx, merge_sum, co_args(ctx, x), NULL);
     items[1] = co_list(ctx, (co_value *[]){ x, co_string(ctx, "same"), co_at(ctx, args, 1) }, 3);
     co_all_gather(ctx, co_ones(ctx, CO_FLOAT32, CO_SHAPE(3)), 0);
-    return co_map(ctx, keys, items, 2);
+    return co_dict(ctx, keys, items, 2);
 }
 
 /* Of 18 replicas: more than the few whose values have a place on the stack. */
@@ -170,11 +170,11 @@ run_many(co_context *ctx)
     co_value                *seven = co_int(ctx, 7), *r;
     co_scope                 scope;
 
-    options.kwargs = co_map(ctx, keys, &seven, 1);
+    options.kwargs = co_dict(ctx, keys, &seven, 1);
     r = co_run_with(ctx, m, do_much, co_args(ctx, seven), NULL, &options);
-    scope = co_scope_enter(ctx, m);
+    scope = co_scope_begin(ctx, m);
     if (scope.id != 0)
-        co_scope_exit(ctx, &scope);
+        co_scope_end(ctx, &scope);
     co_experimental_set_strategy(ctx, m);
     co_experimental_set_strategy(ctx, NULL);
     return co_item_float(ctx, co_get(ctx, r, "sum")) == 153;
@@ -213,9 +213,9 @@ bring_unusual(co_context *ctx, co_strategy *s, int rank, void *user)
 
     (void)user;
     r = co_run(ctx, s, gather_rows, co_no_args(ctx), NULL);
-    CO_EXPECT_INT(co_dim(ctx, r, 1), 3);
+    CO_EXPECT_INT(co_value_dim(ctx, r, 1), 3);
     r = co_gather_replicas(ctx, s, co_ones(ctx, CO_FLOAT32, CO_SHAPE(1, 2)), 1);
-    CO_EXPECT_INT(co_dim(ctx, r, 1), 4);
+    CO_EXPECT_INT(co_value_dim(ctx, r, 1), 4);
     CO_SCOPE(ctx, s)
         v = co_variable(ctx, co_float(ctx, rank + 1), NULL);
     CO_EXPECT_CLOSE(co_item_float(ctx, v), 1, 0); /* that of the chief */
@@ -225,10 +225,10 @@ bring_unusual(co_context *ctx, co_strategy *s, int rank, void *user)
         co_gather_replicas(ctx, s, co_to_tensor(ctx, co_string(ctx, "x"), CO_STRING), 0));
     co_clear(ctx);
     CO_EXPECT_NULL(co_gather_replicas(ctx, s, co_tensor(ctx, CO_STRING, CO_SHAPE(1), word), 0));
-    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "strings are not gathered between workers");
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "strings are not gathered between workers");
     CO_SCOPE(ctx, s)
         CO_EXPECT_NULL(co_variable(ctx, co_to_tensor(ctx, co_string(ctx, "x"), CO_STRING), NULL));
-    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "strings are not sent between workers");
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "strings are not sent between workers");
     r = co_reduce(ctx, s, CO_REDUCE_MEAN, co_ones(ctx, CO_FLOAT32, CO_SHAPE(2 + rank)),
                   (int[]){ 0 }, 1);
     CO_EXPECT_CLOSE(co_item_float(ctx, r), 1, 1e-6);
@@ -243,7 +243,7 @@ CO_TEST_BARE(ranks_may_bring_unusual_things, "MW-9 MW-10 RC-AG-1")
 /* Each allocation of rank 1 fails once: both ranks come back, and what one says names the other. */
 typedef struct poor {
     test_hooks      hooks;
-    coi_thread_seat seat;
+    coi_thread_rank seat;
     co_code         code;
     bool            done;
     long long       opened; /* requests until the strategy was there */
@@ -252,12 +252,12 @@ typedef struct poor {
 static void *
 be_poor(void *arg)
 {
-    poor                   *p = arg;
-    co_options              options = CO_OPTIONS_INIT;
-    co_multi_worker_options how = CO_MULTI_WORKER_OPTIONS_INIT;
-    co_context             *ctx;
-    co_strategy            *s;
-    co_value               *v = NULL;
+    poor                            *p = arg;
+    co_options                       options = CO_OPTIONS_INIT;
+    co_multi_worker_mirrored_options how = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
+    co_context                      *ctx;
+    co_strategy                     *s;
+    co_value                        *v = NULL;
 
     options.settings = "log=off";
     options.allocator = &p->hooks.allocator;
@@ -266,7 +266,7 @@ be_poor(void *arg)
     how.communicator = &p->seat;
     how.num_replicas = 2;
     how.deadline_ms = 3000;
-    s = co_multi_worker_strategy(ctx, &how);
+    s = co_multi_worker_mirrored_strategy(ctx, &how);
     p->opened = p->hooks.requests;
     co_run(ctx, s, gather_rows, co_no_args(ctx), NULL);
     CO_SCOPE(ctx, s)
@@ -293,7 +293,7 @@ try_poor(long long fail_at, poor ranks[2])
     CO_REQUIRE(coi_thread_world_create(&memory, 2, &world, &err) == CO_OK);
     for (int r = 0; r < 2; ++r) {
         test_hooks_init(&ranks[r].hooks, r == 1 ? fail_at : 0);
-        ranks[r].seat = (coi_thread_seat){ world, r };
+        ranks[r].seat = (coi_thread_rank){ world, r };
         ranks[r].done = false;
         CO_REQUIRE(pthread_create(&threads[r], NULL, be_poor, &ranks[r]) == 0);
     }

@@ -26,17 +26,16 @@ static const code_row rows[] = {
     { CO_FAILED_PRECONDITION, "CO_FAILED_PRECONDITION", "E_PRECOND", CO_FAILED_PRECONDITION },
     { CO_ABORTED, "CO_ABORTED", "", CO_ABORTED },
     { CO_OUT_OF_RANGE, "CO_OUT_OF_RANGE", "E_OOR", CO_OUT_OF_RANGE },
-    { CO_UNIMPLEMENTED, "CO_UNIMPLEMENTED", "", CO_UNIMPLEMENTED },
     { CO_INTERNAL, "CO_INTERNAL", "", CO_INTERNAL },
     { CO_UNAVAILABLE, "CO_UNAVAILABLE", "E_UNAVAIL", CO_UNAVAILABLE },
     { CO_DATA_LOSS, "CO_DATA_LOSS", "E_DATALOSS", CO_DATA_LOSS },
     { CO_UNAUTHENTICATED, "CO_UNAUTHENTICATED", "", CO_UNAUTHENTICATED },
-    { CO_RUNTIME, "CO_RUNTIME", "E_RUNTIME", CO_FAILED_PRECONDITION },
-    { CO_VALUE, "CO_VALUE", "E_VALUE", CO_INVALID_ARGUMENT },
-    { CO_TYPE, "CO_TYPE", "E_TYPE", CO_INVALID_ARGUMENT },
-    { CO_NOT_IMPLEMENTED, "CO_NOT_IMPLEMENTED", "E_NOTIMPL", CO_UNIMPLEMENTED },
-    { CO_ASSERTION, "CO_ASSERTION", "E_ASSERT", CO_FAILED_PRECONDITION },
-    { CO_STOP, "CO_STOP", "E_STOP", CO_OUT_OF_RANGE },
+    { CO_RUNTIME_ERROR, "CO_RUNTIME_ERROR", "E_RUNTIME", CO_FAILED_PRECONDITION },
+    { CO_VALUE_ERROR, "CO_VALUE_ERROR", "E_VALUE", CO_INVALID_ARGUMENT },
+    { CO_TYPE_ERROR, "CO_TYPE_ERROR", "E_TYPE", CO_INVALID_ARGUMENT },
+    { CO_UNIMPLEMENTED, "CO_UNIMPLEMENTED", "E_NOTIMPL", CO_UNIMPLEMENTED },
+    { CO_ASSERTION_ERROR, "CO_ASSERTION_ERROR", "E_ASSERT", CO_FAILED_PRECONDITION },
+    { CO_STOP_ITERATION, "CO_STOP_ITERATION", "E_STOP", CO_OUT_OF_RANGE },
 };
 
 CO_TEST_BARE(every_code_has_its_name_kind_and_canonical_code, "")
@@ -69,12 +68,12 @@ CO_TEST_BARE(the_first_error_of_a_record_stays, "")
     CO_EXPECT_INT(err.replica, -1);
     CO_EXPECT_STR(err.message, "");
     errno = 33;
-    CO_EXPECT_CODE(coi_error(&err, CO_VALUE, "first %d", 1), CO_VALUE);
-    CO_EXPECT_CODE(coi_error(&err, CO_TYPE, "second"), CO_TYPE);
+    CO_EXPECT_CODE(coi_error(&err, CO_VALUE_ERROR, "first %d", 1), CO_VALUE_ERROR);
+    CO_EXPECT_CODE(coi_error(&err, CO_TYPE_ERROR, "second"), CO_TYPE_ERROR);
     CO_EXPECT_INT(errno, 33);
-    CO_EXPECT_CODE(err.code, CO_VALUE);
+    CO_EXPECT_CODE(err.code, CO_VALUE_ERROR);
     CO_EXPECT_STR(err.message, "first 1");
-    CO_EXPECT_CODE(coi_error(NULL, CO_TYPE, "nobody listens"), CO_TYPE);
+    CO_EXPECT_CODE(coi_error(NULL, CO_TYPE_ERROR, "nobody listens"), CO_TYPE_ERROR);
 }
 
 CO_TEST_BARE(a_failure_without_a_code_is_internal, "")
@@ -94,7 +93,7 @@ CO_TEST_BARE(a_long_message_is_cut_with_dots, "")
     memset(text, 'x', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
     coi_error_reset(&err);
-    coi_error(&err, CO_VALUE, "%s", text);
+    coi_error(&err, CO_VALUE_ERROR, "%s", text);
     CO_EXPECT_INT(strlen(err.message), sizeof(err.message) - 1);
     CO_EXPECT_STR(err.message + sizeof(err.message) - 4, "...");
 }

@@ -65,7 +65,7 @@ CO_TEST(making_specs_and_slices_wrongly, "GEN-ERR-4")
     WRONG(co_spec(ctx, CO_FLOAT32, huge, 3), CO_INVALID_ARGUMENT, "9223372036854775807");
     WRONG(co_slices(ctx, NULL, two, NULL), CO_INVALID_ARGUMENT, "argument 2 (values)");
     WRONG(co_slices(ctx, rows, NULL, NULL), CO_INVALID_ARGUMENT, "argument 3 (indices)");
-    WRONG(co_slices(ctx, co_int(ctx, 1), two, NULL), CO_TYPE,
+    WRONG(co_slices(ctx, co_int(ctx, 1), two, NULL), CO_TYPE_ERROR,
           "is a host integer; it must be a tensor");
     WRONG(co_slices(ctx, rows, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2)), NULL), CO_INVALID_ARGUMENT,
           "argument 3 (indices) of slices is float32 [2]");
@@ -74,12 +74,13 @@ CO_TEST(making_specs_and_slices_wrongly, "GEN-ERR-4")
     WRONG(co_slices(ctx, rows, three, NULL), CO_INVALID_ARGUMENT, "one row for each of 3 indices");
     WRONG(co_slices(ctx, scalar, three, NULL), CO_INVALID_ARGUMENT, "has shape []");
     WRONG(co_slices(ctx, rows, two, three), CO_INVALID_ARGUMENT, "with 2 elements");
-    WRONG(co_slices(ctx, rows, two, co_string(ctx, "x")), CO_TYPE, "argument 4 (dense_shape)");
+    WRONG(co_slices(ctx, rows, two, co_string(ctx, "x")), CO_TYPE_ERROR,
+          "argument 4 (dense_shape)");
     WRONG(co_slices(ctx, rows, two, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2))), CO_INVALID_ARGUMENT,
           "argument 4 (dense_shape) of slices is float32 [2]");
-    WRONG(co_slices_values(ctx, rows), CO_TYPE, "is a tensor; it must be indexed slices");
+    WRONG(co_slices_values(ctx, rows), CO_TYPE_ERROR, "is a tensor; it must be indexed slices");
     WRONG(co_slices_indices(ctx, NULL), CO_INVALID_ARGUMENT, "argument 2 (slices)");
-    WRONG(co_slices_dense_shape(ctx, rows), CO_TYPE, "indexed slices");
+    WRONG(co_slices_dense_shape(ctx, rows), CO_TYPE_ERROR, "indexed slices");
 }
 
 static co_value *
@@ -108,7 +109,7 @@ CO_TEST(slices_that_are_no_tensor, "GEN-ERR-4")
     /* No row at all, of a size whose bytes overflow. */
     empty = co_slices(ctx, co_zeros(ctx, CO_FLOAT32, vast, 3), none,
                       co_tensor(ctx, CO_INT64, CO_SHAPE(3), vast));
-    CO_EXPECT_INT(co_num_elements(ctx, co_to_tensor(ctx, empty, CO_DTYPE_NONE)), 0);
+    CO_EXPECT_INT(co_value_num_elements(ctx, co_to_tensor(ctx, empty, CO_DTYPE_NONE)), 0);
 }
 
 CO_TEST(making_structures_wrongly, "")
@@ -121,17 +122,17 @@ CO_TEST(making_structures_wrongly, "")
     WRONG(co_list(ctx, items, 2), CO_INVALID_ARGUMENT, "item 1 of list is NULL; co_none");
     WRONG(co_args(ctx, x, NULL), CO_INVALID_ARGUMENT, "item 1 of tuple is NULL");
     WRONG(co_list(ctx, good, SIZE_MAX / 2), CO_RESOURCE_EXHAUSTED, "no memory");
-    WRONG(co_map(ctx, NULL, good, 2), CO_INVALID_ARGUMENT, "argument 2 (keys) of map is NULL");
-    WRONG(co_map(ctx, twice, NULL, 2), CO_INVALID_ARGUMENT, "argument 3 (items) of map is NULL");
-    WRONG(co_map(ctx, keys, good, 2), CO_INVALID_ARGUMENT, "key 1 of 2 is NULL");
-    WRONG(co_map(ctx, twice, good, 2), CO_VALUE, "key 'k' is given twice");
-    WRONG(co_map(ctx, keys, &items[1], 1), CO_INVALID_ARGUMENT, "item 0 of map is NULL");
-    WRONG(co_map(ctx, keys, good, SIZE_MAX / 2), CO_RESOURCE_EXHAUSTED, "no memory");
+    WRONG(co_dict(ctx, NULL, good, 2), CO_INVALID_ARGUMENT, "argument 2 (keys) of map is NULL");
+    WRONG(co_dict(ctx, twice, NULL, 2), CO_INVALID_ARGUMENT, "argument 3 (items) of map is NULL");
+    WRONG(co_dict(ctx, keys, good, 2), CO_INVALID_ARGUMENT, "key 1 of 2 is NULL");
+    WRONG(co_dict(ctx, twice, good, 2), CO_VALUE_ERROR, "key 'k' is given twice");
+    WRONG(co_dict(ctx, keys, &items[1], 1), CO_INVALID_ARGUMENT, "item 0 of map is NULL");
+    WRONG(co_dict(ctx, keys, good, SIZE_MAX / 2), CO_RESOURCE_EXHAUSTED, "no memory");
     WRONG(co_named_tuple(ctx, NULL, keys, good, 1), CO_INVALID_ARGUMENT, "argument 2 (type)");
     WRONG(co_named_tuple(ctx, "T", NULL, good, 1), CO_INVALID_ARGUMENT, "argument 3 (fields)");
     WRONG(co_named_tuple(ctx, "T", keys, NULL, 1), CO_INVALID_ARGUMENT, "argument 4 (items)");
     WRONG(co_named_tuple(ctx, "T", keys, good, 2), CO_INVALID_ARGUMENT, "key 1 of 2 is NULL");
-    WRONG(co_named_tuple(ctx, "T", twice, good, 2), CO_VALUE, "twice");
+    WRONG(co_named_tuple(ctx, "T", twice, good, 2), CO_VALUE_ERROR, "twice");
 }
 
 CO_TEST(looking_wrongly, "")
@@ -142,44 +143,52 @@ CO_TEST(looking_wrongly, "")
 
     WRONG(co_value_dtype(ctx, NULL), CO_INVALID_ARGUMENT,
           "argument 2 (value) of value_dtype is NULL");
-    WRONG(co_value_dtype(ctx, none), CO_TYPE, "none");
-    WRONG(co_ndim(ctx, none), CO_TYPE, "none");
-    WRONG(co_dim(ctx, x, 2), CO_INVALID_ARGUMENT, "argument 3 (axis) of dim is 2");
-    WRONG(co_dim(ctx, x, -3), CO_INVALID_ARGUMENT, "[-2, 2)");
-    WRONG(co_dim(ctx, x, INT32_MIN), CO_INVALID_ARGUMENT, "-2147483648");
-    WRONG(co_dim(ctx, co_scalar_float(ctx, 1), 0), CO_INVALID_ARGUMENT, "no axes");
-    WRONG(co_num_elements(ctx, NULL), CO_INVALID_ARGUMENT, "argument 2");
-    WRONG(co_data(ctx, NULL), CO_INVALID_ARGUMENT, "argument 2 (tensor) of data is NULL");
-    WRONG(co_data(ctx, co_int(ctx, 1)), CO_TYPE, "is a host integer; it must be a tensor");
-    WRONG(co_data(ctx, words), CO_TYPE, "co_string_at");
+    WRONG(co_value_dtype(ctx, none), CO_TYPE_ERROR, "none");
+    WRONG(co_value_ndim(ctx, none), CO_TYPE_ERROR, "none");
+    WRONG(co_value_dim(ctx, x, 2), CO_INVALID_ARGUMENT, "argument 3 (axis) of dim is 2");
+    WRONG(co_value_dim(ctx, x, -3), CO_INVALID_ARGUMENT, "[-2, 2)");
+    WRONG(co_value_dim(ctx, x, INT32_MIN), CO_INVALID_ARGUMENT, "-2147483648");
+    WRONG(co_value_dim(ctx, co_scalar_float(ctx, 1), 0), CO_INVALID_ARGUMENT, "no axes");
+    WRONG(co_value_num_elements(ctx, NULL), CO_INVALID_ARGUMENT, "argument 2");
+    WRONG(co_value_data(ctx, NULL), CO_INVALID_ARGUMENT, "argument 2 (tensor) of data is NULL");
+    WRONG(co_value_data(ctx, co_int(ctx, 1)), CO_TYPE_ERROR,
+          "is a host integer; it must be a tensor");
+    WRONG(co_value_data(ctx, words), CO_TYPE_ERROR, "co_string_at");
     WRONG(co_string_at(ctx, NULL, 0, NULL), CO_INVALID_ARGUMENT, "argument 2");
-    WRONG(co_string_at(ctx, x, 0, NULL), CO_TYPE, "a tensor of numbers");
-    WRONG(co_string_at(ctx, none, 0, NULL), CO_TYPE, "none");
+    WRONG(co_string_at(ctx, x, 0, NULL), CO_TYPE_ERROR, "a tensor of numbers");
+    WRONG(co_string_at(ctx, none, 0, NULL), CO_TYPE_ERROR, "none");
     WRONG(co_string_at(ctx, words, 2, NULL), CO_OUT_OF_RANGE, "there are 2 strings");
     WRONG(co_string_at(ctx, words, -1, NULL), CO_OUT_OF_RANGE, "-1");
     WRONG(co_string_at(ctx, co_string(ctx, "x"), 1, NULL), CO_OUT_OF_RANGE, "there are 1");
     WRONG(co_item_int(ctx, NULL), CO_INVALID_ARGUMENT, "argument 2 (value) of item_int is NULL");
-    WRONG(co_item_int(ctx, x), CO_VALUE, "has 6 elements");
-    WRONG(co_item_float(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(0))) != 0, CO_VALUE,
+    WRONG(co_item_int(ctx, x), CO_VALUE_ERROR, "has 6 elements");
+    WRONG(co_item_float(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(0))) != 0, CO_VALUE_ERROR,
           "has 0 elements");
-    WRONG(co_item_float(ctx, co_string(ctx, "1.5")) != 0, CO_TYPE, "string");
-    WRONG(co_item_int(ctx, none), CO_TYPE, "none");
-    WRONG(co_read_data(ctx, NULL, CO_FLOAT32, out, 6) == CO_OK, CO_INVALID_ARGUMENT, "argument 2");
-    WRONG(co_read_data(ctx, x, CO_STRING, out, 6) == CO_OK, CO_INVALID_ARGUMENT,
+    WRONG(co_item_float(ctx, co_string(ctx, "1.5")) != 0, CO_TYPE_ERROR, "string");
+    WRONG(co_item_int(ctx, none), CO_TYPE_ERROR, "none");
+    WRONG(co_value_copy_data(ctx, NULL, CO_FLOAT32, out, 6) == CO_OK, CO_INVALID_ARGUMENT,
+          "argument 2");
+    WRONG(co_value_copy_data(ctx, x, CO_STRING, out, 6) == CO_OK, CO_INVALID_ARGUMENT,
           "argument 3 (dtype)");
-    WRONG(co_read_data(ctx, x, CO_DTYPE_NONE, out, 6) == CO_OK, CO_INVALID_ARGUMENT, "0 (none)");
-    WRONG(co_read_data(ctx, x, (co_dtype)77, out, 6) == CO_OK, CO_INVALID_ARGUMENT, "77 (invalid)");
-    WRONG(co_read_data(ctx, x, CO_FLOAT32, out, 5) == CO_OK, CO_INVALID_ARGUMENT, "room for 5");
-    WRONG(co_read_data(ctx, x, CO_FLOAT32, out, -1) == CO_OK, CO_INVALID_ARGUMENT, "6 elements");
-    WRONG(co_read_data(ctx, x, CO_FLOAT32, NULL, 6) == CO_OK, CO_INVALID_ARGUMENT,
+    WRONG(co_value_copy_data(ctx, x, CO_DTYPE_NONE, out, 6) == CO_OK, CO_INVALID_ARGUMENT,
+          "0 (none)");
+    WRONG(co_value_copy_data(ctx, x, (co_dtype)77, out, 6) == CO_OK, CO_INVALID_ARGUMENT,
+          "77 (invalid)");
+    WRONG(co_value_copy_data(ctx, x, CO_FLOAT32, out, 5) == CO_OK, CO_INVALID_ARGUMENT,
+          "room for 5");
+    WRONG(co_value_copy_data(ctx, x, CO_FLOAT32, out, -1) == CO_OK, CO_INVALID_ARGUMENT,
+          "6 elements");
+    WRONG(co_value_copy_data(ctx, x, CO_FLOAT32, NULL, 6) == CO_OK, CO_INVALID_ARGUMENT,
           "argument 4 (out)");
-    WRONG(co_read_data(ctx, words, CO_FLOAT32, out, 6) == CO_OK, CO_TYPE, "strings");
-    WRONG(co_read_data(ctx, none, CO_FLOAT32, out, 6) == CO_OK, CO_TYPE, "does not convert");
-    CO_EXPECT_CODE(co_read_data(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(0)), CO_INT8, NULL, 0),
-                   CO_OK);
-    WRONG(co_device_name(ctx, co_per_replica(ctx, &x, 1))[0], CO_VALUE, "outside a replica");
-    WRONG(co_device_name(ctx, NULL)[0], CO_INVALID_ARGUMENT, "argument 2");
-    WRONG(co_device_name(ctx, co_int(ctx, 1))[0], CO_TYPE, "lives on no device");
+    WRONG(co_value_copy_data(ctx, words, CO_FLOAT32, out, 6) == CO_OK, CO_TYPE_ERROR, "strings");
+    WRONG(co_value_copy_data(ctx, none, CO_FLOAT32, out, 6) == CO_OK, CO_TYPE_ERROR,
+          "does not convert");
+    CO_EXPECT_CODE(
+        co_value_copy_data(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(0)), CO_INT8, NULL, 0), CO_OK);
+    WRONG(co_value_device(ctx, co_per_replica_value(ctx, &x, 1))[0], CO_VALUE_ERROR,
+          "outside a replica");
+    WRONG(co_value_device(ctx, NULL)[0], CO_INVALID_ARGUMENT, "argument 2");
+    WRONG(co_value_device(ctx, co_int(ctx, 1))[0], CO_TYPE_ERROR, "lives on no device");
 }
 
 /* user: a value of another runtime. */
@@ -196,9 +205,10 @@ CO_TEST(items_of_another_runtime_are_refused, "C-ARG-1")
     co_context *other = co_open(NULL);
     co_value   *theirs = co_int(other, 1), *x = co_int(ctx, 1), *pair[2] = { x, x };
 
-    WRONG(co_list(ctx, &theirs, 1), CO_VALUE, "item 0 of list is a value of another runtime");
-    WRONG(co_mirrored(ctx, &theirs, 1), CO_VALUE, "component 0 of mirrored is a value of another");
-    WRONG(co_map_leaves(ctx, co_list(ctx, pair, 2), give_user, theirs), CO_VALUE,
+    WRONG(co_list(ctx, &theirs, 1), CO_VALUE_ERROR, "item 0 of list is a value of another runtime");
+    WRONG(co_mirrored_value(ctx, &theirs, 1), CO_VALUE_ERROR,
+          "component 0 of mirrored is a value of another");
+    WRONG(co_map_structure(ctx, co_list(ctx, pair, 2), give_user, theirs), CO_VALUE_ERROR,
           "what the function of map_leaves returned is a value of another runtime");
     CO_EXPECT_CODE(co_close(other), CO_OK);
 }
@@ -215,9 +225,9 @@ CO_TEST(a_key_that_is_not_there_is_told_of_those_that_are, "")
         items[i] = co_int(ctx, i);
     }
     WRONG(
-        co_get(ctx, co_map(ctx, keys, items, 3), "x"), CO_NOT_FOUND,
+        co_get(ctx, co_dict(ctx, keys, items, 3), "x"), CO_NOT_FOUND,
         "there are 'a_key_of_some_length_00', 'a_key_of_some_length_01', 'a_key_of_some_length_02'");
-    WRONG(co_get(ctx, co_map(ctx, keys, items, 40), "x"), CO_NOT_FOUND,
+    WRONG(co_get(ctx, co_dict(ctx, keys, items, 40), "x"), CO_NOT_FOUND,
           "'a_key_of_some_length_13', 'a_key"); /* as far as there is room */
 }
 
@@ -242,31 +252,31 @@ CO_TEST(using_structures_wrongly, "")
 {
     co_value *x = co_int(ctx, 1), *list = co_list(ctx, &x, 1);
 
-    WRONG(co_size(ctx, NULL), CO_INVALID_ARGUMENT, "argument 2 (structure) of size is NULL");
-    WRONG(co_size(ctx, x), CO_TYPE, "is a host integer, which has no items");
-    WRONG(co_at(ctx, x, 0), CO_TYPE, "host integer");
+    WRONG(co_num_items(ctx, NULL), CO_INVALID_ARGUMENT, "argument 2 (structure) of size is NULL");
+    WRONG(co_num_items(ctx, x), CO_TYPE_ERROR, "is a host integer, which has no items");
+    WRONG(co_at(ctx, x, 0), CO_TYPE_ERROR, "host integer");
     WRONG(co_at(ctx, NULL, 0), CO_INVALID_ARGUMENT, "argument 2");
     WRONG(co_at(ctx, list, 1), CO_OUT_OF_RANGE, "argument 3 (i) of at is 1; the list has 1 items");
     WRONG(co_at(ctx, list, SIZE_MAX), CO_OUT_OF_RANGE, "18446744073709551615");
-    WRONG(co_get(ctx, list, "k"), CO_TYPE, "is a list; it must be a map or a named tuple");
+    WRONG(co_get(ctx, list, "k"), CO_TYPE_ERROR, "is a list; it must be a map or a named tuple");
     WRONG(co_get(ctx, NULL, "k"), CO_INVALID_ARGUMENT, "argument 2");
-    WRONG(co_get(ctx, co_map(ctx, NULL, NULL, 0), NULL), CO_INVALID_ARGUMENT, "argument 3 (key)");
+    WRONG(co_get(ctx, co_dict(ctx, NULL, NULL, 0), NULL), CO_INVALID_ARGUMENT, "argument 3 (key)");
     WRONG(co_key(ctx, NULL, 0), CO_INVALID_ARGUMENT, "argument 2");
-    WRONG(co_key(ctx, x, 0), CO_TYPE, "host integer");
-    WRONG(co_type_name(ctx, NULL), CO_INVALID_ARGUMENT, "argument 2");
-    WRONG(co_type_name(ctx, list), CO_TYPE, "is a list; it must be a named tuple");
+    WRONG(co_key(ctx, x, 0), CO_TYPE_ERROR, "host integer");
+    WRONG(co_named_tuple_name(ctx, NULL), CO_INVALID_ARGUMENT, "argument 2");
+    WRONG(co_named_tuple_name(ctx, list), CO_TYPE_ERROR, "is a list; it must be a named tuple");
     WRONG(co_flatten(ctx, NULL), CO_INVALID_ARGUMENT, "argument 2 (structure) of flatten is NULL");
     WRONG(co_pack(ctx, NULL, list), CO_INVALID_ARGUMENT, "argument 2 (like) of pack is NULL");
     WRONG(co_pack(ctx, list, NULL), CO_INVALID_ARGUMENT, "argument 3 (leaves) of pack is NULL");
-    WRONG(co_map_leaves(ctx, NULL, NULL, NULL), CO_INVALID_ARGUMENT, "argument 2");
-    WRONG(co_map_leaves(ctx, x, NULL, NULL), CO_INVALID_ARGUMENT, "argument 3 (fn)");
+    WRONG(co_map_structure(ctx, NULL, NULL, NULL), CO_INVALID_ARGUMENT, "argument 2");
+    WRONG(co_map_structure(ctx, x, NULL, NULL), CO_INVALID_ARGUMENT, "argument 3 (fn)");
     WRONG(co_assert_same_structure(ctx, NULL, x) == CO_OK, CO_INVALID_ARGUMENT, "argument 2 (a)");
     WRONG(co_assert_same_structure(ctx, x, NULL) == CO_OK, CO_INVALID_ARGUMENT, "argument 3 (b)");
     WRONG(co_to_tensor(ctx, NULL, CO_FLOAT32), CO_INVALID_ARGUMENT, "argument 2");
     WRONG(co_to_tensor(ctx, x, (co_dtype)99), CO_INVALID_ARGUMENT,
           "argument 3 (dtype) of to_tensor is 99");
     WRONG(co_copy_to(ctx, NULL, ""), CO_INVALID_ARGUMENT, "argument 2");
-    WRONG(co_copy_to(ctx, x, "/nowhere:1"), CO_VALUE, "nowhere");
+    WRONG(co_copy_to(ctx, x, "/nowhere:1"), CO_VALUE_ERROR, "nowhere");
     co_keep(ctx, NULL);
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 2 (handle) of keep is NULL");
     co_release(ctx, NULL); /* as free(NULL) */
@@ -279,13 +289,13 @@ CO_TEST(operands_of_every_kind, "GEN-ERR-4 C-VAL-4")
 {
     static const char *const key = "k";
     co_value                *x = co_scalar_float(ctx, 1),
-             *wrong[] = { co_none(ctx), co_spec(ctx, CO_FLOAT32, NULL, 0), co_map(ctx, &key, &x, 1),
-                          co_named_tuple(ctx, "T", &key, &x, 1) };
+             *wrong[] = { co_none(ctx), co_spec(ctx, CO_FLOAT32, NULL, 0),
+                          co_dict(ctx, &key, &x, 1), co_named_tuple(ctx, "T", &key, &x, 1) };
 
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); ++i) {
-        WRONG(co_add(ctx, x, wrong[i]), CO_TYPE, co_kind_name(co_value_kind(wrong[i])));
-        WRONG(co_add(ctx, wrong[i], x), CO_TYPE, co_kind_name(co_value_kind(wrong[i])));
-        WRONG(co_neg(ctx, wrong[i]), CO_TYPE, co_kind_name(co_value_kind(wrong[i])));
+        WRONG(co_add(ctx, x, wrong[i]), CO_TYPE_ERROR, co_kind_name(co_value_kind(wrong[i])));
+        WRONG(co_add(ctx, wrong[i], x), CO_TYPE_ERROR, co_kind_name(co_value_kind(wrong[i])));
+        WRONG(co_neg(ctx, wrong[i]), CO_TYPE_ERROR, co_kind_name(co_value_kind(wrong[i])));
     }
     WRONG(co_add(ctx, NULL, x), CO_INVALID_ARGUMENT, "argument 2 (x) of add is NULL");
     WRONG(co_add(ctx, x, NULL), CO_INVALID_ARGUMENT, "argument 3 (y) of add is NULL");
@@ -313,7 +323,7 @@ CO_TEST(operands_of_every_kind, "GEN-ERR-4 C-VAL-4")
 static co_value *
 attrs_of(co_context *ctx, const char *name, co_value *value)
 {
-    return co_map(ctx, &name, &value, 1);
+    return co_dict(ctx, &name, &value, 1);
 }
 
 CO_TEST(calling_operators_by_name_wrongly, "")
@@ -327,29 +337,30 @@ CO_TEST(calling_operators_by_name_wrongly, "")
     WRONG(co_op_call(ctx, "", one, NULL), CO_NOT_FOUND, "co_op_describe");
     WRONG(co_op_call(ctx, "Neg", one, NULL), CO_NOT_FOUND, "'Neg'");
     WRONG(co_op_call(ctx, "neg", NULL, NULL), CO_INVALID_ARGUMENT, "argument 3 (inputs)");
-    WRONG(co_op_call(ctx, "neg", x, NULL), CO_TYPE, "is a tensor; it must be a tuple or list");
+    WRONG(co_op_call(ctx, "neg", x, NULL), CO_TYPE_ERROR,
+          "is a tensor; it must be a tuple or list");
     WRONG(co_op_call(ctx, "neg", co_no_args(ctx), NULL), CO_INVALID_ARGUMENT,
           "0 inputs; it takes 1");
     WRONG(co_op_call(ctx, "add", one, NULL), CO_INVALID_ARGUMENT, "1 inputs; it takes 2");
     WRONG(co_op_call(ctx, "concat", co_no_args(ctx), attrs_of(ctx, "axis", co_int(ctx, 0))),
           CO_INVALID_ARGUMENT, "at least 1");
-    WRONG(co_op_call(ctx, "neg", one, x), CO_TYPE, "argument 4 (attrs)");
-    WRONG(co_op_call(ctx, "neg", one, attrs_of(ctx, "axis", many[0])), CO_TYPE,
+    WRONG(co_op_call(ctx, "neg", one, x), CO_TYPE_ERROR, "argument 4 (attrs)");
+    WRONG(co_op_call(ctx, "neg", one, attrs_of(ctx, "axis", many[0])), CO_TYPE_ERROR,
           "no attribute 'axis'");
-    WRONG(co_op_call(ctx, "cast", one, NULL), CO_TYPE, "needs the attribute 'dtype'");
-    WRONG(co_op_call(ctx, "cast", one, attrs_of(ctx, "dtype", many[0])), CO_TYPE,
+    WRONG(co_op_call(ctx, "cast", one, NULL), CO_TYPE_ERROR, "needs the attribute 'dtype'");
+    WRONG(co_op_call(ctx, "cast", one, attrs_of(ctx, "dtype", many[0])), CO_TYPE_ERROR,
           "expected a string");
     WRONG(co_op_call(ctx, "cast", one, attrs_of(ctx, "dtype", co_string(ctx, "float99"))),
           CO_INVALID_ARGUMENT, "float99");
-    WRONG(co_op_call(ctx, "softmax", one, attrs_of(ctx, "axis", co_string(ctx, "x"))), CO_TYPE,
-          "expected a whole number");
+    WRONG(co_op_call(ctx, "softmax", one, attrs_of(ctx, "axis", co_string(ctx, "x"))),
+          CO_TYPE_ERROR, "expected a whole number");
     WRONG(co_op_call(ctx, "softmax", one, attrs_of(ctx, "axis", co_int(ctx, INT64_MIN))),
           CO_INVALID_ARGUMENT, "axis -9223372036854775808");
     WRONG(co_op_call(ctx, "reduce_sum", one, attrs_of(ctx, "axis", co_list(ctx, many, 9))),
           CO_INVALID_ARGUMENT, "9 numbers; at most 8");
-    WRONG(co_op_call(ctx, "reduce_sum", one, attrs_of(ctx, "axis", co_float(ctx, 1))), CO_TYPE,
-          "list of whole numbers");
-    WRONG(co_op_call(ctx, "reduce_sum", one, attrs_of(ctx, "keepdims", many[1])), CO_TYPE,
+    WRONG(co_op_call(ctx, "reduce_sum", one, attrs_of(ctx, "axis", co_float(ctx, 1))),
+          CO_TYPE_ERROR, "list of whole numbers");
+    WRONG(co_op_call(ctx, "reduce_sum", one, attrs_of(ctx, "keepdims", many[1])), CO_TYPE_ERROR,
           "a bool");
     WRONG(co_op_call(ctx, "matmul", one, attrs_of(ctx, "transpose_a", co_none(ctx))),
           CO_INVALID_ARGUMENT, "1 inputs");
@@ -402,12 +413,12 @@ make_structures(co_context *ctx)
         items[i] = co_int(ctx, i);
     }
     list = co_list(ctx, items, 40);
-    map = co_map(ctx, names, items, 40);
+    map = co_dict(ctx, names, items, 40);
     tuple = co_named_tuple(ctx, "Type", names, items, 40);
-    bundle = co_per_replica(ctx, items, 40);
+    bundle = co_per_replica_value(ctx, items, 40);
     packed = co_pack(ctx, map, co_flatten(ctx, tuple));
-    mapped = co_map_leaves(ctx, packed, repeat, NULL);
-    return list && map && tuple && bundle && mapped && co_mirrored(ctx, &list, 1) &&
+    mapped = co_map_structure(ctx, packed, repeat, NULL);
+    return list && map && tuple && bundle && mapped && co_mirrored_value(ctx, &list, 1) &&
            co_at(ctx, list, 3) && co_get(ctx, map, "k7") && co_no_args(ctx);
 }
 
@@ -501,7 +512,7 @@ declare(co_context *ctx)
         co_device_resolve(ctx, "gpu:2", name) != CO_OK)
         return false;
     x = co_copy_to(ctx, co_scalar_float(ctx, 1), name);
-    return x != NULL && strstr(co_device_name(ctx, x), "GPU:2") != NULL;
+    return x != NULL && strstr(co_value_device(ctx, x), "GPU:2") != NULL;
 }
 
 CO_TEST_BARE(host_values_survive_without_memory, "")

@@ -28,7 +28,7 @@ one_and_three(co_context *ctx)
 {
     co_value *parts[] = { co_scalar_float(ctx, 1), co_scalar_float(ctx, 3) };
 
-    return co_per_replica(ctx, parts, 2);
+    return co_per_replica_value(ctx, parts, 2);
 }
 
 static void
@@ -58,17 +58,17 @@ CO_TEST_WITH(reduce_to_puts_the_result_where_it_is_told, "EXT-RT-1 EXT-RT-3 EXT-
 
     r = co_reduce_to(ctx, m, CO_REDUCE_SUM, one_and_three(ctx), v);
     expect_parts(ctx, r, CO_KIND_MIRRORED, 4, 4);
-    CO_EXPECT_STR(co_device_name(ctx, co_at(ctx, r, 1)), CPU1);
+    CO_EXPECT_STR(co_value_device(ctx, co_at(ctx, r, 1)), CPU1);
     r = co_reduce_to(ctx, m, CO_REDUCE_MEAN, one_and_three(ctx), co_string(ctx, "/cpu:1"));
     CO_EXPECT_CLOSE(co_item_float(ctx, r), 2, 0);
-    CO_EXPECT_STR(co_device_name(ctx, r), CPU1);
+    CO_EXPECT_STR(co_value_device(ctx, r), CPU1);
     r = co_reduce_to(ctx, m, CO_REDUCE_SUM, co_args(ctx, one_and_three(ctx), one_and_three(ctx)),
                      co_string(ctx, "/cpu:0"));
     CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, r, 1)), 4, 0);
     r = co_reduce_to(ctx, m, CO_REDUCE_SUM, one_and_three(ctx), v);
     CO_EXPECT_PTR(co_reduce_to(ctx, m, CO_REDUCE_MEAN, r, v), r);
     CO_EXPECT_NULL(co_reduce_to(ctx, m, CO_REDUCE_SUM, r, v));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "mirrored");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "mirrored");
     expect_variable(ctx, m, v, 0, 0); /* the destination is never modified */
 }
 
@@ -80,32 +80,32 @@ CO_TEST_WITH(destinations_are_checked,
     co_value *x = one_and_three(ctx), *list = co_list(ctx, &x, 1), *t = co_scalar_float(ctx, 1);
 
     CO_EXPECT_NULL(co_reduce_to(ctx, m, CO_REDUCE_SUM, x, list));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "list");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "list");
     CO_EXPECT_NULL(co_reduce_to(ctx, m, CO_REDUCE_SUM, x, co_string(ctx, "")));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "empty");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "empty");
     CO_EXPECT_NULL(co_reduce_to(ctx, m, CO_REDUCE_SUM, x, NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "none");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "none");
     CO_EXPECT_NULL(co_reduce_to(ctx, m, CO_REDUCE_SUM, x, co_int(ctx, 3)));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "host integer");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "host integer");
     CO_EXPECT_NULL(co_reduce_to(ctx, m, CO_REDUCE_SUM, x, co_string(ctx, "/foo:0")));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "foo");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "foo");
     CO_EXPECT_NULL(co_reduce_to(ctx, m, (co_reduce_op)9, x, co_string(ctx, "/cpu:0")));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "9");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "9");
     CO_EXPECT_PTR(co_reduce_to(ctx, one, CO_REDUCE_SUM, t, NULL), t);
     CO_EXPECT_NULL(co_reduce_to(ctx, one, CO_REDUCE_SUM, t, list));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, NULL);
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, NULL);
     CO_EXPECT_NULL(co_batch_reduce_to(ctx, m, CO_REDUCE_SUM, list));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "tuple");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "tuple");
     CO_EXPECT_NULL(co_broadcast_to_devices(ctx, m, t, NULL));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, NULL);
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, NULL);
     CO_EXPECT_NULL(co_broadcast_to_devices(ctx, m, t, list));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, NULL);
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, NULL);
     CO_EXPECT_NULL(co_broadcast_to_devices(ctx, m, t, co_string(ctx, "")));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, NULL);
     CO_EXPECT_NULL(co_broadcast_to_devices(ctx, d, t, NULL));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, NULL);
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, NULL);
     CO_EXPECT_NULL(co_broadcast_to_devices(ctx, d, t, co_string(ctx, "/cpu:0")));
-    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, NULL);
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, NULL);
     CO_EXPECT_PTR(co_broadcast_to_devices(ctx, one, t, co_string(ctx, "/cpu:0")), t);
 }
 
@@ -119,11 +119,11 @@ CO_TEST_WITH(batches_are_reduced_pair_by_pair, "EXT-BRT-1 EXT-BRT-2 EXT-BRT-3 OD
 
     CO_EXPECT_INT(co_value_kind(r), CO_KIND_LIST);
     expect_parts(ctx, co_at(ctx, r, 0), CO_KIND_MIRRORED, 4, 4);
-    CO_EXPECT_STR(co_device_name(ctx, co_at(ctx, r, 1)), CPU1); /* one device: a plain tensor */
-    CO_EXPECT_INT(co_size(ctx, co_batch_reduce_to(ctx, m, CO_REDUCE_SUM, co_list(ctx, NULL, 0))),
-                  0);
-    CO_EXPECT_INT(co_size(ctx, co_batch_reduce_to(ctx, one, CO_REDUCE_SUM, co_list(ctx, NULL, 0))),
-                  0);
+    CO_EXPECT_STR(co_value_device(ctx, co_at(ctx, r, 1)), CPU1); /* one device: a plain tensor */
+    CO_EXPECT_INT(
+        co_num_items(ctx, co_batch_reduce_to(ctx, m, CO_REDUCE_SUM, co_list(ctx, NULL, 0))), 0);
+    CO_EXPECT_INT(
+        co_num_items(ctx, co_batch_reduce_to(ctx, one, CO_REDUCE_SUM, co_list(ctx, NULL, 0))), 0);
 }
 
 CO_TEST_WITH(broadcasts_copy_tensors, "EXT-BC-2", "cpus=2")
@@ -133,8 +133,8 @@ CO_TEST_WITH(broadcasts_copy_tensors, "EXT-BC-2", "cpus=2")
 
     expect_parts(ctx, co_broadcast_to_devices(ctx, m, co_scalar_float(ctx, 7), v), CO_KIND_MIRRORED,
                  7, 7);
-    CO_EXPECT_STR(co_device_name(ctx, co_broadcast_to_devices(ctx, m, co_scalar_float(ctx, 7),
-                                                              co_string(ctx, "/cpu:1"))),
+    CO_EXPECT_STR(co_value_device(ctx, co_broadcast_to_devices(ctx, m, co_scalar_float(ctx, 7),
+                                                               co_string(ctx, "/cpu:1"))),
                   CPU1);
     CO_EXPECT_PTR(co_broadcast_to_devices(ctx, m, five, v), five);
 }
@@ -163,7 +163,7 @@ where_am_i(co_context *ctx, co_value *variable, co_value *args, void *user)
 {
     (void)args;
     (void)user;
-    CO_EXPECT_STR(co_device_name(ctx, variable), co_current_device(ctx));
+    CO_EXPECT_STR(co_value_device(ctx, variable), co_current_device(ctx));
     return co_string(ctx, co_current_device(ctx));
 }
 
@@ -181,12 +181,12 @@ CO_TEST_WITH(update_calls_once_per_component,
     expect_variable(ctx, m, v, 9, 9);
     r = co_update(ctx, m, v, add_two, none, NULL, false);
     CO_EXPECT_INT(co_value_kind(r), CO_KIND_TUPLE);
-    CO_EXPECT_INT(co_size(ctx, r), 2);
+    CO_EXPECT_INT(co_num_items(ctx, r), 2);
     r = co_update(ctx, m, v, where_am_i, none, NULL, false);
     CO_EXPECT_STR(co_string_at(ctx, co_at(ctx, r, 1), 0, NULL), CPU1);
     CO_EXPECT_INT(co_value_kind(co_update(ctx, m, v, where_am_i, none, NULL, true)), CO_KIND_NONE);
     CO_EXPECT_NULL(co_update(ctx, m, plain, add_two, none, NULL, true));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "distributed variable");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "distributed variable");
     CO_EXPECT_FALSE(co_has_strategy(ctx));
 }
 
@@ -204,7 +204,7 @@ static co_value *
 non_slot_in_step(co_context *ctx, co_value *args, void *user)
 {
     co_update_non_slot(ctx, user, co_tuple(ctx, NULL, 0), non_slot_in_step, args, NULL, true);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "replica context");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "replica context");
     return NULL;
 }
 
@@ -236,7 +236,7 @@ CO_TEST_WITH(update_in_a_step_and_without_a_variable, "EXT-UPD-6 EXT-UNS-1 OD-EX
                     11, 0);
     CO_EXPECT_NULL(
         co_update_non_slot(ctx, m, co_list(ctx, NULL, 0), device_and_arg, args, NULL, true));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "tuple");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "tuple");
     co_run(ctx, m, non_slot_in_step, co_no_args(ctx), m);
     CO_EXPECT_OK(ctx);
 }
@@ -270,28 +270,28 @@ CO_TEST_WITH(colocation_needs_the_strategys_own_variable,
     co_value    *v = make(ctx, m, 1), *plain = NULL, *w = NULL;
 
     co_colocate_begin(ctx, m, v); /* not in scope */
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "scope");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "scope");
     co_colocate_end(ctx);
     CO_DEVICE(ctx, "/cpu:1")
         plain = co_variable(ctx, co_float(ctx, 1), NULL);
     CO_SCOPE(ctx, m) {
         co_colocate_begin(ctx, m, plain);
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "not a variable of");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "not a variable of");
         co_colocate_end(ctx);
         co_colocate_begin(ctx, m, v);
         w = co_variable(ctx, co_float(ctx, 1), NULL);
         co_colocate_end(ctx);
         co_colocate_begin(ctx, d, plain);
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
         co_colocate_end(ctx);
     }
-    CO_EXPECT_STR(co_device_name(ctx, co_at(ctx, co_local_results(ctx, m, w), 1)), CPU1);
+    CO_EXPECT_STR(co_value_device(ctx, co_at(ctx, co_local_results(ctx, m, w), 1)), CPU1);
     co_colocate_begin(ctx, d, plain);
     w = co_variable(ctx, co_float(ctx, 1), NULL);
     co_colocate_end(ctx);
-    CO_EXPECT_STR(co_device_name(ctx, w), CPU1);
+    CO_EXPECT_STR(co_value_device(ctx, w), CPU1);
     co_colocate_end(ctx);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "reverse order");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "reverse order");
 }
 
 static co_value *
@@ -312,9 +312,9 @@ CO_TEST_WITH(properties_are_those_of_the_table,
     for (size_t i = 0; i < 2; ++i) {
         co_strategy *s = strategies[i];
 
-        CO_EXPECT_INT(co_size(ctx, co_worker_devices(ctx, s)), i + 1);
-        CO_EXPECT_INT(co_size(ctx, co_parameter_devices(ctx, s)), i + 1);
-        CO_EXPECT_INT(co_size(ctx, co_non_slot_devices(ctx, s, NULL)), i + 1);
+        CO_EXPECT_INT(co_num_items(ctx, co_worker_devices(ctx, s)), i + 1);
+        CO_EXPECT_INT(co_num_items(ctx, co_parameter_devices(ctx, s)), i + 1);
+        CO_EXPECT_INT(co_num_items(ctx, co_non_slot_devices(ctx, s, NULL)), i + 1);
         CO_EXPECT_FALSE(co_require_static_shapes(ctx, s));
         CO_EXPECT_TRUE(co_should_init(ctx, s));
         CO_EXPECT_FALSE(co_between_graph(ctx, s));
@@ -325,9 +325,9 @@ CO_TEST_WITH(properties_are_those_of_the_table,
     CO_EXPECT_TRUE(co_should_checkpoint(ctx, d));
     CO_EXPECT_FALSE(co_require_static_shapes(ctx, d));
     CO_EXPECT_NULL(co_parameter_devices(ctx, d));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     CO_EXPECT_FALSE(co_should_init(ctx, d));
-    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, NULL);
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, NULL);
     CO_EXPECT_FALSE(co_between_graph(ctx, d));
-    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, NULL);
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, NULL);
 }

@@ -4,6 +4,7 @@
  * functions that return nothing or the wrong thing, the calls of strategy.h and extended.h on no
  * context and on one with an error, and want of memory.
  */
+#include <cohort/v1.h>
 #include "test.h"
 
 static co_strategy *
@@ -19,7 +20,7 @@ pair(co_context *ctx, co_value *a, co_value *b)
 {
     co_value *parts[] = { a, b };
 
-    return co_per_replica(ctx, parts, 2);
+    return co_per_replica_value(ctx, parts, 2);
 }
 
 static co_value *
@@ -65,18 +66,18 @@ CO_TEST_WITH(slices_are_concatenated_by_reduce, "S-REDUCE-20 S-GATHER-3", "cpus=
     int64_t      indices[2];
 
     r = co_reduce(ctx, m, CO_REDUCE_SUM, both, NULL, 0);
-    co_read_data(ctx, co_slices_values(ctx, r), CO_FLOAT32, values, 2);
-    co_read_data(ctx, co_slices_indices(ctx, r), CO_INT64, indices, 2);
+    co_value_copy_data(ctx, co_slices_values(ctx, r), CO_FLOAT32, values, 2);
+    co_value_copy_data(ctx, co_slices_indices(ctx, r), CO_INT64, indices, 2);
     CO_EXPECT_CLOSE(values[1], 2, 0);
     CO_EXPECT_INT(indices[1], 1);
     r = co_reduce(ctx, m, CO_REDUCE_MEAN, both, NULL, 0);
-    co_read_data(ctx, co_slices_values(ctx, r), CO_FLOAT32, values, 2);
+    co_value_copy_data(ctx, co_slices_values(ctx, r), CO_FLOAT32, values, 2);
     CO_EXPECT_CLOSE(values[0], 0.5, 0);
     CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM,
                              pair(ctx, slices(ctx, 1, 0), co_scalar_float(ctx, 1)), NULL, 0));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "replica 1");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "replica 1");
     CO_EXPECT_NULL(co_gather_replicas(ctx, m, both, 0));
-    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "slices");
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "slices");
 }
 
 CO_TEST_WITH(what_cannot_be_reduced_is_refused, "S-REDUCE-19 S-REDUCE-12 S-REDUCE-2 S-GATHER-1",
@@ -89,7 +90,7 @@ CO_TEST_WITH(what_cannot_be_reduced_is_refused, "S-REDUCE-19 S-REDUCE-12 S-REDUC
     CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, words, NULL, 0));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "string");
     CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, words, CO_AXES(0)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "string");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "string");
     CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, broken, NULL, 0)); /* none on replica 1 */
     CO_EXPECT_FALSE(co_ok(ctx));
     co_clear(ctx);
@@ -100,21 +101,21 @@ CO_TEST_WITH(what_cannot_be_reduced_is_refused, "S-REDUCE-19 S-REDUCE-12 S-REDUC
     CO_EXPECT_FALSE(co_ok(ctx));
     co_clear(ctx);
     CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, co_none(ctx), CO_AXES(0)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "none");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "none");
     CO_DEVICE(ctx, "/gpu:3") {
         CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, both, NULL, 0));
         CO_EXPECT_FALSE(co_ok(ctx)); /* the caller's device is not there */
         co_clear(ctx);
     }
     CO_EXPECT_NULL(co_gather_replicas(ctx, m, both, -2));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "axis -2");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "axis -2");
     CO_EXPECT_NULL(co_gather_replicas(ctx, m, NULL, 0));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "value");
     CO_EXPECT_NULL(co_local_results(ctx, m, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "value");
     CO_SCOPE(ctx, co_one_device_strategy(ctx, NULL)) {
         CO_EXPECT_NULL(co_gather_replicas(ctx, m, pair(ctx, one, one), 0));
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing");
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "mixing");
     }
 }
 
@@ -130,14 +131,14 @@ CO_TEST_WITH(plain_values_are_reduced_where_that_has_a_meaning,
     CO_EXPECT_PTR(co_reduce(ctx, m, CO_REDUCE_MAX, x, NULL, 0), x);
     CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce(ctx, m, CO_REDUCE_MEAN, v, NULL, 0)), 3, 0);
     CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_PROD, x, NULL, 0));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "same on every replica");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "same on every replica");
     x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(2));
     CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_MEAN, pair(ctx, x, x), CO_AXES(0, -1)));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "axis -1 is given twice");
-    local = co_local_results(ctx, m, co_mirrored(ctx, same, 2));
+    local = co_local_results(ctx, m, co_mirrored_value(ctx, same, 2));
     CO_EXPECT_PTR(co_at(ctx, local, 1), same[1]);
     CO_EXPECT_NULL(co_local_results(ctx, m, w)); /* components of another strategy */
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "w");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "w");
 }
 
 CO_TEST_WITH(large_values_are_reduced_in_shares, "S-REDUCE-5", "cpus=2")
@@ -161,22 +162,22 @@ CO_TEST_WITH(products_along_axes, "ROP-1", "cpus=2")
     double got[2];
 
     r = co_reduce(ctx, m, CO_REDUCE_PROD, pair(ctx, x, y), CO_AXES(0));
-    CO_EXPECT_CODE(co_read_data(ctx, r, CO_FLOAT64, got, 2), CO_OK);
+    CO_EXPECT_CODE(co_value_copy_data(ctx, r, CO_FLOAT64, got, 2), CO_OK);
     CO_EXPECT_CLOSE(got[0], 1 * 3 * 5, 0);
     CO_EXPECT_CLOSE(got[1], 2 * 4 * 6, 0);
     r = co_reduce(ctx, m, CO_REDUCE_PROD, pair(ctx, x, none), CO_AXES(0, 1));
     CO_EXPECT_CLOSE(co_item_float(ctx, r), 24, 0);
     r = co_reduce(ctx, one, CO_REDUCE_PROD, x, CO_AXES(-1));
-    CO_EXPECT_CODE(co_read_data(ctx, r, CO_FLOAT64, got, 2), CO_OK);
+    CO_EXPECT_CODE(co_value_copy_data(ctx, r, CO_FLOAT64, got, 2), CO_OK);
     CO_EXPECT_CLOSE(got[1], 12, 0);
     CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce(ctx, one, CO_REDUCE_PROD, none, CO_AXES(0, 1))), 1,
                     0);
     r = co_reduce(ctx, m, CO_REDUCE_MIN, pair(ctx, x, none), CO_AXES(0, 1));
     CO_EXPECT_CLOSE(co_item_float(ctx, r), 1, 0);
     r = co_reduce(ctx, one, CO_REDUCE_PROD, none, CO_AXES(1)); /* rows of two for nobody */
-    CO_EXPECT_INT(co_num_elements(ctx, r), 0);
+    CO_EXPECT_INT(co_value_num_elements(ctx, r), 0);
     CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_PROD, pair(ctx, x, y), CO_AXES(2)));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "axis 2");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "axis 2");
 }
 
 CO_TEST(names_of_operations_are_checked, "ROP-1 S-REDUCE-3")
@@ -187,7 +188,7 @@ CO_TEST(names_of_operations_are_checked, "ROP-1 S-REDUCE-3")
     co_clear(ctx);
     CO_EXPECT_CODE(co_reduce_op_from_name(ctx, NULL, &op), CO_INVALID_ARGUMENT);
     co_clear(ctx);
-    CO_EXPECT_CODE(co_reduce_op_from_name(ctx, "sums", &op), CO_VALUE);
+    CO_EXPECT_CODE(co_reduce_op_from_name(ctx, "sums", &op), CO_VALUE_ERROR);
     co_clear(ctx);
     CO_EXPECT_INT(op, CO_REDUCE_NONE); /* untouched */
     CO_EXPECT_CODE(co_reduce_op_from_name(ctx, "mEan", &op), CO_OK);
@@ -221,7 +222,7 @@ CO_TEST_WITH(value_functions_may_return_nothing, "S-VFF-4 GEN-ERR-2", "cpus=2")
     CO_EXPECT_NULL(co_distribute_values_from_function(ctx, m, value_or_not, &how));
     CO_EXPECT_ERROR(ctx, CO_DATA_LOSS, "replica 0 has none");
     CO_EXPECT_NULL(co_distribute_values_from_function(ctx, m, NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "fn");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "fn");
 }
 
 /* --- update --- */
@@ -319,7 +320,7 @@ CO_TEST_WITH(update_groups_what_has_meaning_together, "EXT-UPD-3 GEN-ERR-2", "cp
         a.calls = 0;
         r = co_update(ctx, m, v, answer, co_no_args(ctx), &a, false);
         CO_EXPECT_INT(co_value_kind(r), CO_KIND_TUPLE);
-        CO_EXPECT_INT(co_size(ctx, r), 2);
+        CO_EXPECT_INT(co_num_items(ctx, r), 2);
     }
     r = co_at(ctx, r, 1); /* of the structure: leaf 1 of both components */
     CO_EXPECT_INT(co_item_int(ctx, co_at(ctx, r, 1)), 1);
@@ -327,7 +328,7 @@ CO_TEST_WITH(update_groups_what_has_meaning_together, "EXT-UPD-3 GEN-ERR-2", "cp
         answers a = { other_structures, 0 };
 
         CO_EXPECT_NULL(co_update(ctx, m, v, answer, co_no_args(ctx), &a, group == 1));
-        CO_EXPECT_ERROR(ctx, CO_ASSERTION, "tuple of 1");
+        CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "tuple of 1");
         a.make = failure;
         a.calls = 0;
         CO_EXPECT_NULL(co_update(ctx, m, v, answer, co_no_args(ctx), &a, group == 1));
@@ -361,11 +362,11 @@ CO_TEST_WITH(components_come_back_as_their_container, "EXT-UPD-3 DV-GROUP-5 OD-E
 
     CO_EXPECT_PTR(co_update(ctx, m, v, give_variable, co_no_args(ctx), NULL, true), v);
     r = co_update(ctx, m, v, give_variable, co_no_args(ctx), NULL, false);
-    CO_EXPECT_INT(co_size(ctx, r), 2);
+    CO_EXPECT_INT(co_num_items(ctx, r), 2);
     CO_EXPECT_PTR(co_at(ctx, r, 1), co_at(ctx, co_local_results(ctx, m, v), 1));
     CO_EXPECT_PTR(co_update(ctx, one, w, give_variable, co_no_args(ctx), NULL, true), w);
     r = co_update(ctx, one, w, give_variable, co_no_args(ctx), NULL, false);
-    CO_EXPECT_INT(co_size(ctx, r), 1);
+    CO_EXPECT_INT(co_num_items(ctx, r), 1);
     CO_EXPECT_NULL(co_update(ctx, m, v, give_strategy, co_no_args(ctx), m, true)); /* no value */
     CO_EXPECT_FALSE(co_ok(ctx));
     co_clear(ctx);
@@ -387,14 +388,14 @@ update_in_a_replica(co_context *ctx, co_value *args, void *user)
 
     CO_EXPECT_NULL(co_update_non_slot(ctx, mine, co_worker_devices(ctx, mine), device_of,
                                       co_no_args(ctx), &calls, true));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "replica context");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "replica context");
     CO_EXPECT_NULL(
         co_reduce_to(ctx, mine, CO_REDUCE_SUM, co_at(ctx, args, 0), co_at(ctx, args, 0)));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "replica context");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "replica context");
     CO_EXPECT_NULL(co_batch_reduce_to(ctx, mine, CO_REDUCE_SUM, co_list(ctx, NULL, 0)));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "replica context");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "replica context");
     CO_EXPECT_NULL(co_broadcast_to_devices(ctx, mine, co_at(ctx, args, 0), co_at(ctx, args, 0)));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "replica context");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "replica context");
     return NULL;
 }
 
@@ -414,39 +415,39 @@ CO_TEST_WITH(arguments_of_updates_are_checked,
     CO_EXPECT_NULL(co_update(ctx, NULL, v, give_variable, args, NULL, true));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "strategy");
     CO_EXPECT_NULL(co_update(ctx, m, v, NULL, args, NULL, true));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "fn");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "fn");
     CO_EXPECT_NULL(co_update(ctx, m, v, give_variable, NULL, NULL, true));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "args");
     CO_EXPECT_NULL(co_update(ctx, m, NULL, give_variable, args, NULL, true));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "variable");
     CO_EXPECT_NULL(co_update(ctx, m, number, give_variable, args, NULL, true));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "distributed variable");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "distributed variable");
     CO_EXPECT_NULL(co_update(ctx, m, w, give_variable, args, NULL, true)); /* of the other one */
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "w");
-    CO_EXPECT_NULL(co_update(ctx, m, v, give_variable, co_args(ctx, co_per_replica(ctx, three, 3)),
-                             NULL, true));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "3 components");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "w");
+    CO_EXPECT_NULL(co_update(ctx, m, v, give_variable,
+                             co_args(ctx, co_per_replica_value(ctx, three, 3)), NULL, true));
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "3 components");
     CO_SCOPE(ctx, other) {
         CO_EXPECT_NULL(co_update(ctx, m, v, give_variable, args, NULL, true));
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     }
     CO_EXPECT_NULL(co_update_non_slot(ctx, m, number, device_of, args, &calls, true));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "tuple");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "tuple");
     CO_EXPECT_NULL(co_update_non_slot(ctx, m, NULL, device_of, args, &calls, true));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "devices");
     CO_EXPECT_NULL(co_update_non_slot(ctx, m, args, NULL, args, &calls, true));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "fn");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "fn");
     CO_EXPECT_NULL(co_update_non_slot(ctx, m, co_no_args(ctx), device_of, args, &calls, true));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "0 devices");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "0 devices");
     devices = co_tuple(ctx, many, 300);
     CO_EXPECT_NULL(co_update_non_slot(ctx, m, devices, device_of, args, &calls, true));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "300 devices");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "300 devices");
     CO_EXPECT_NULL(
         co_update_non_slot(ctx, m, co_tuple(ctx, &number, 1), device_of, args, &calls, true));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "device 0");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "device 0");
     CO_EXPECT_NULL(
         co_update_non_slot(ctx, m, co_tuple(ctx, &bad_name, 1), device_of, args, &calls, true));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "foo");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "foo");
     CO_EXPECT_INT(calls, 0);
     co_run(ctx, m, update_in_a_replica, co_args(ctx, three[0]), m);
     CO_EXPECT_OK(ctx);
@@ -463,7 +464,7 @@ update_of_another(co_context *ctx, co_value *args, void *user)
 
     CO_EXPECT_NULL(
         co_update(ctx, other, co_at(ctx, args, 0), give_variable, co_no_args(ctx), NULL, true));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     return NULL;
 }
 
@@ -481,7 +482,7 @@ CO_TEST_WITH(replicas_update_the_same_variable, "EXT-UPD-6", "cpus=2")
     co_value    *args = co_args(ctx, variable_of(ctx, m, "a"), variable_of(ctx, m, "b"));
 
     CO_EXPECT_NULL(co_run(ctx, m, update_different, args, m));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "replica 1 'b'");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "replica 1 'b'");
 }
 
 CO_TEST_WITH(a_step_updates_variables_of_its_own_strategy, "EXT-UPD-6 VAR-NEW-8", "cpus=2")
@@ -524,13 +525,13 @@ CO_TEST_WITH(containers_and_colocation_are_checked,
         CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "variable");
         co_colocate_end(ctx);
         co_colocate_begin(ctx, m, number);
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "not a variable");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "not a variable");
         co_colocate_end(ctx);
         co_colocate_end(ctx); /* the scope is innermost */
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "innermost");
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "innermost");
     }
     co_colocate_end(ctx);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "innermost");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "innermost");
 }
 
 /* --- destinations --- */
@@ -546,20 +547,20 @@ CO_TEST_WITH(places_are_found, "EXT-RT-2 EXT-RT-3 EXT-RT-5 EXT-BC-2", "cpus=2")
     crowded = co_mirrored_strategy(ctx, NULL, 0, &options);
     for (int i = 0; i < 4; ++i)
         four[i] = co_scalar_float(ctx, 1);
-    r = co_reduce_to(ctx, crowded, CO_REDUCE_SUM, co_per_replica(ctx, four, 4),
+    r = co_reduce_to(ctx, crowded, CO_REDUCE_SUM, co_per_replica_value(ctx, four, 4),
                      variable_of(ctx, crowded, "w"));
-    CO_EXPECT_INT(co_size(ctx, r), 2); /* one copy for each device, not for each replica */
+    CO_EXPECT_INT(co_num_items(ctx, r), 2); /* one copy for each device, not for each replica */
     CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, r, 1)), 4, 0);
     CO_DEVICE(ctx, "/cpu:1")
         here = co_scalar_float(ctx, 0);
     r = co_reduce_to(ctx, m, CO_REDUCE_SUM, x, here); /* where the tensor is */
-    CO_EXPECT_CONTAINS(co_device_name(ctx, r), "CPU:1");
+    CO_EXPECT_CONTAINS(co_value_device(ctx, r), "CPU:1");
     r = co_reduce_to(ctx, m, CO_REDUCE_SUM, x, pair(ctx, co_scalar_float(ctx, 0), here));
     CO_EXPECT_INT(co_value_kind(r), CO_KIND_MIRRORED);
     r = co_reduce_to(ctx, m, CO_REDUCE_SUM, x, r); /* where a mirrored value is */
-    CO_EXPECT_INT(co_size(ctx, r), 2);
+    CO_EXPECT_INT(co_num_items(ctx, r), 2);
     r = co_reduce_to(ctx, m, CO_REDUCE_SUM, x, co_variable(ctx, co_float(ctx, 1), NULL));
-    CO_EXPECT_CONTAINS(co_device_name(ctx, r), "CPU:0"); /* where an ordinary variable is */
+    CO_EXPECT_CONTAINS(co_value_device(ctx, r), "CPU:0"); /* where an ordinary variable is */
     CO_EXPECT_PTR(co_reduce_to(ctx, m, CO_REDUCE_MEAN, five, v), five); /* stays a host number */
     r = co_reduce_to(ctx, m, CO_REDUCE_MEAN, v, co_string(ctx, "/cpu:1"));
     CO_EXPECT_CLOSE(co_item_float(ctx, r), 1, 0); /* the value of a mirrored variable */
@@ -578,12 +579,12 @@ CO_TEST_WITH(places_that_are_none_are_refused, "EXT-RT-2 EXT-BRT-2 EXT-BC-1", "c
     co_clear(ctx);
     CO_EXPECT_NULL(
         co_reduce_to(ctx, m, CO_REDUCE_SUM, x, pair(ctx, co_int(ctx, 1), co_int(ctx, 2))));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "no destination");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "no destination");
     gone = variable_of(ctx, m, "v");
     CO_EXPECT_NULL(co_reduce_to(ctx, m, CO_REDUCE_SUM, x, pair(ctx, gone, gone)));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "no destination");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "no destination");
     CO_EXPECT_NULL(co_reduce_to(ctx, m, CO_REDUCE_SUM, x, co_args(ctx, gone)));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "tuple");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "tuple");
     gone = co_string(ctx, "/gpu:7");
     CO_EXPECT_NULL(co_reduce_to(ctx, NULL, CO_REDUCE_SUM, x, gone));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "strategy");
@@ -592,30 +593,30 @@ CO_TEST_WITH(places_that_are_none_are_refused, "EXT-RT-2 EXT-BRT-2 EXT-BC-1", "c
     CO_EXPECT_NULL(co_broadcast_to_devices(ctx, NULL, x, gone));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "strategy");
     CO_EXPECT_NULL(co_reduce_to(ctx, m, CO_REDUCE_SUM, x, co_none(ctx)));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "none");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "none");
     CO_EXPECT_NULL(co_reduce_to(ctx, m, CO_REDUCE_SUM, NULL, gone));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "value");
     triple = co_args(ctx, x, gone, gone);
     CO_EXPECT_NULL(co_batch_reduce_to(ctx, m, CO_REDUCE_SUM, co_list(ctx, &triple, 1)));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "item 0");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "item 0");
     pairs[0] = co_args(ctx, x, gone); /* the first fails, the second is not looked at */
     pairs[1] = triple;
     CO_EXPECT_NULL(co_batch_reduce_to(ctx, m, CO_REDUCE_SUM, co_tuple(ctx, pairs, 2)));
     CO_EXPECT_FALSE(co_ok(ctx));
     co_clear(ctx);
     CO_EXPECT_NULL(co_batch_reduce_to(ctx, m, CO_REDUCE_SUM, x));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "not a list");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "not a list");
     CO_EXPECT_NULL(co_batch_reduce_to(ctx, m, CO_REDUCE_SUM, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "pairs");
     CO_EXPECT_NULL(co_batch_reduce_to(ctx, m, (co_reduce_op)7, co_list(ctx, pairs, 2)));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "7");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "7");
     CO_EXPECT_NULL(co_broadcast_to_devices(ctx, m, co_scalar_float(ctx, 1), co_none(ctx)));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "none");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "none");
     CO_EXPECT_NULL(co_broadcast_to_devices(ctx, m, co_scalar_float(ctx, 1), gone));
     CO_EXPECT_FALSE(co_ok(ctx));
     co_clear(ctx);
     CO_EXPECT_NULL(
-        co_broadcast_to_devices(ctx, m, co_map(ctx, NULL, NULL, 0), co_string(ctx, "/cpu:0")));
+        co_broadcast_to_devices(ctx, m, co_dict(ctx, NULL, NULL, 0), co_string(ctx, "/cpu:0")));
     CO_EXPECT_FALSE(co_ok(ctx)); /* no tensor */
     co_clear(ctx);
     CO_EXPECT_NULL(co_broadcast_to_devices(ctx, m, NULL, gone));

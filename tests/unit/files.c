@@ -86,7 +86,7 @@ CO_TEST(damage_in_batches_keeps_whole_batches, "GEN-ERR-5")
     co_dataset  *records = tfrecord(ctx, files_golden("truncated_in_data.tfrecord", path), 0);
     co_iterator *it = co_iterate(ctx, co_dataset_batch(ctx, records, 2, false));
 
-    CO_EXPECT_INT(co_num_elements(ctx, co_next(ctx, it)), 2);
+    CO_EXPECT_INT(co_value_num_elements(ctx, co_next(ctx, it)), 2);
     CO_EXPECT_NULL(co_next(ctx, it));
     CO_EXPECT_ERROR(ctx, CO_DATA_LOSS, "cut off");
     CO_EXPECT_NULL(co_next(ctx, it));
@@ -139,7 +139,7 @@ CO_TEST(examples_that_are_none_or_differ, "GEN-ERR-5")
     static const char *const keys[] = { "id", "vals" };
     co_value *const items[] = { co_scalar_int64(ctx, 7), co_tensor(ctx, CO_FLOAT32, CO_SHAPE(3),
                                                                    (const float[]){ 1, 2, 3 }) };
-    co_value       *bytes = co_example_encode(ctx, co_map(ctx, keys, items, 2));
+    co_value       *bytes = co_example_encode(ctx, co_dict(ctx, keys, items, 2));
     static const int64_t two[] = { 2 };
     const struct {
         co_feature  feature;
@@ -167,15 +167,15 @@ CO_TEST(array_files_that_cannot_be_read, "GEN-ERR-5")
     char path[FILES_PATH];
 
     CO_EXPECT_NULL(co_load_npy(ctx, files_golden("bad_magic.npy", path), NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "magic");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "magic");
     CO_EXPECT_NULL(co_load_npy(ctx, files_golden("short.npy", path), NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "cut off: 27 of 32 bytes");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "cut off: 27 of 32 bytes");
     CO_EXPECT_NULL(co_load_npy(ctx, files_golden("empty.txt", path), NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "cut off");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "cut off");
     CO_EXPECT_NULL(co_load_npy(ctx, files_golden("none.npy", path), NULL));
     CO_EXPECT_ERROR(ctx, CO_NOT_FOUND, "none.npy");
     CO_EXPECT_NULL(co_load_npz(ctx, files_golden("f4_c.npy", path)));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "no directory");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "no directory");
     CO_EXPECT_NULL(co_load_npz(ctx, files_golden("none.npz", path)));
     CO_EXPECT_ERROR(ctx, CO_NOT_FOUND, "none.npz");
 }
@@ -206,7 +206,7 @@ write_sizes(co_context *ctx, const char *path, co_compression compression, size_
 static size_t
 expect_records(co_context *ctx, co_value *records, size_t at)
 {
-    size_t         n = (size_t)co_num_elements(ctx, records);
+    size_t         n = (size_t)co_value_num_elements(ctx, records);
     unsigned char *bytes = malloc(1000000);
 
     for (size_t i = 0; i < n; ++i) {
@@ -275,7 +275,7 @@ CO_TEST(equal_records_in_small_windows, "")
         options.buffer_bytes = windows[w];
         dataset = co_dataset_batch(ctx, co_dataset_tfrecord(ctx, &file, 1, &options), 33, false);
         CO_EACH(ctx, batch, co_iterate(ctx, dataset))
-            for (int64_t i = 0; i < co_num_elements(ctx, batch); ++i, ++seen)
+            for (int64_t i = 0; i < co_value_num_elements(ctx, batch); ++i, ++seen)
                 CO_EXPECT_INT(atoi(co_string_at(ctx, batch, i, NULL)), seen);
         CO_EXPECT_INT(seen, 1000);
     }
@@ -306,7 +306,7 @@ CO_TEST(lines_of_any_length, "")
         CO_EACH(ctx, lines,
                 co_iterate(ctx, batches[b] > 0 ? co_dataset_batch(ctx, dataset, batches[b], false)
                                                : dataset))
-            for (int64_t i = 0; i < co_num_elements(ctx, lines); ++i, ++seen) {
+            for (int64_t i = 0; i < co_value_num_elements(ctx, lines); ++i, ++seen) {
                 size_t      n;
                 const char *line = co_string_at(ctx, lines, i, &n);
 
@@ -332,7 +332,7 @@ CO_TEST(fixed_records_in_batches_and_compressed, "")
     files_write(file, body, sizeof(body));
     dataset = co_dataset_fixed_length_records(ctx, &file, 1, 10, 2, 1, NULL);
     CO_EACH(ctx, batch, co_iterate(ctx, co_dataset_batch(ctx, dataset, 7, false)))
-        for (int64_t i = 0; i < co_num_elements(ctx, batch); ++i, ++seen) {
+        for (int64_t i = 0; i < co_value_num_elements(ctx, batch); ++i, ++seen) {
             CO_EXPECT_BYTES(co_string_at(ctx, batch, i, NULL), body + 2 + 10 * seen, 10);
             CO_EXPECT_INT(co_string_at(ctx, batch, i, NULL)[10], 0);
         }
@@ -537,8 +537,8 @@ CO_TEST(wrong_use_of_a_writer, "")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "bytes) is NULL");
     CO_EXPECT_CODE(co_record_write(ctx, NULL, "x", 1), CO_INVALID_ARGUMENT);
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "writer");
-    CO_EXPECT_CODE(co_record_write_value(ctx, writer, co_int(ctx, 3)), CO_TYPE);
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "must be a string");
+    CO_EXPECT_CODE(co_record_write_value(ctx, writer, co_int(ctx, 3)), CO_TYPE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "must be a string");
     CO_EXPECT_CODE(co_record_writer_close(ctx, writer), CO_OK);
     CO_EXPECT_CODE(co_record_writer_close(ctx, writer), CO_OK);
     CO_EXPECT_CODE(co_record_writer_flush(ctx, writer), CO_OK);
@@ -606,7 +606,7 @@ write_and_read(co_context *ctx)
         co_record_write(ctx, writer, "some record", (size_t)i);
     co_record_writer_close(ctx, writer);
     CO_EACH(ctx, batch, co_iterate(ctx, co_dataset_batch(ctx, dataset, 2, false)))
-        seen += (int)co_num_elements(ctx, batch);
+        seen += (int)co_value_num_elements(ctx, batch);
     return co_ok(ctx) && seen == 5;
 }
 

@@ -67,7 +67,7 @@ CO_TEST(heads_of_arrays, "GEN-ERR-5")
                 array = co_load_npy(ctx, write_npy(heads[i].head, heads[i].nbytes, path), &options);
                 if (heads[i].text != NULL)
                     CO_EXPECT_STR(data_text(ctx, array, text), heads[i].text);
-                else if (!CO_EXPECT_ERROR(ctx, CO_VALUE, "a.npy"))
+                else if (!CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "a.npy"))
                     test_fail(TEST_AT, "at %s", heads[i].head);
             }
     files_clean();
@@ -84,10 +84,10 @@ CO_TEST(empty_arrays_of_large_dimensions, "")
     char      path[FILES_PATH];
     co_value *array = co_load_npy(ctx, write_npy(empty[0], 0, path), NULL);
 
-    CO_EXPECT_INT(co_dim(ctx, array, 1), (int64_t)1 << 31);
-    CO_EXPECT_INT(co_dim(ctx, array, 2), 0);
+    CO_EXPECT_INT(co_value_dim(ctx, array, 1), (int64_t)1 << 31);
+    CO_EXPECT_INT(co_value_dim(ctx, array, 2), 0);
     CO_EXPECT_NULL(co_load_npy(ctx, write_npy(empty[1], 0, path), NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "larger than memory");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "larger than memory");
     files_clean();
 }
 
@@ -105,11 +105,11 @@ CO_TEST(versions_of_the_format, "GEN-ERR-5")
     bytes[10] = 1; /* a head of 64 KiB and more */
     files_write(path, bytes, sizeof(bytes));
     CO_EXPECT_NULL(co_load_npy(ctx, path, NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "head of the array has");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "head of the array has");
     bytes[6] = 9;
     files_write(path, bytes, sizeof(bytes));
     CO_EXPECT_NULL(co_load_npy(ctx, path, NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "version 9");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "version 9");
     CO_EXPECT_NULL(co_load_npy(ctx, NULL, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "path");
     CO_EXPECT_NULL(co_load_npz(ctx, ""));
@@ -119,7 +119,7 @@ CO_TEST(versions_of_the_format, "GEN-ERR-5")
     files_clean();
 }
 
-/* Every byte of an archive changed in turn, and every prefix of it: arrays or CO_VALUE. */
+/* Every byte of an archive changed in turn, and every prefix of it: arrays or CO_VALUE_ERROR. */
 CO_TEST(changed_and_cut_archives, "GEN-ERR-5")
 {
     static const char *const names[] = { "bundle.npz", "bundle_compressed.npz" };
@@ -142,7 +142,8 @@ CO_TEST(changed_and_cut_archives, "GEN-ERR-5")
                 if (co_load_npz(ctx, path) == NULL) {
                     co_code code = co_error(ctx)->code;
 
-                    CO_EXPECT_TRUE(code == CO_VALUE || (!has_zlib && code == CO_UNIMPLEMENTED));
+                    CO_EXPECT_TRUE(code == CO_VALUE_ERROR ||
+                                   (!has_zlib && code == CO_UNIMPLEMENTED));
                     co_clear(ctx);
                     ++refused;
                 }
@@ -264,12 +265,12 @@ CO_TEST(large_archives_are_read_and_their_numbers_checked, "GEN-ERR-5")
             CO_BLOCK(ctx) {
                 files_write(path, bytes, make_large(from, (large_number)number, wrong[i], bytes));
                 CO_EXPECT_NULL(co_load_npz(ctx, path));
-                if (!CO_EXPECT_ERROR(ctx, CO_VALUE, "large.npz"))
+                if (!CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "large.npz"))
                     test_fail(TEST_AT, "number %d is %llu", number, (unsigned long long)wrong[i]);
             }
     files_write(path, bytes, make_large(from, LARGE_MEMBERS, UINT64_MAX, bytes));
     CO_EXPECT_NULL(co_load_npz(ctx, path));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "18446744073709551615 members");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "18446744073709551615 members");
     files_clean();
 }
 

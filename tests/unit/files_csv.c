@@ -289,11 +289,11 @@ CO_TEST(many_and_long_rows, "")
     text[at] = '\0';
     dataset = csv(ctx, text, columns, 2, NULL);
     CO_EACH(ctx, batch, co_iterate(ctx, co_dataset_batch(ctx, dataset, 128, false)))
-        for (int64_t i = 0; i < co_num_elements(ctx, co_at(ctx, batch, 0)); ++i, ++seen) {
+        for (int64_t i = 0; i < co_value_num_elements(ctx, co_at(ctx, batch, 0)); ++i, ++seen) {
             size_t n;
 
             co_string_at(ctx, co_at(ctx, batch, 1), i, &n);
-            CO_EXPECT_INT(((const int64_t *)co_data(ctx, co_at(ctx, batch, 0)))[i], seen);
+            CO_EXPECT_INT(((const int64_t *)co_value_data(ctx, co_at(ctx, batch, 0)))[i], seen);
             CO_EXPECT_INT(n, 1 + (seen % 1000 == 7 ? 300000 : seen % 50));
         }
     CO_EXPECT_INT(seen, 3000);
@@ -411,7 +411,7 @@ read_with_little_memory(co_context *ctx)
     CO_EACH(ctx, batch,
             co_iterate(ctx, co_dataset_batch(ctx, csv(ctx, "1,a\n,b\n3,?\n", columns, 2, &options),
                                              2, false)))
-        seen += (int)co_num_elements(ctx, co_at(ctx, batch, 0));
+        seen += (int)co_value_num_elements(ctx, co_at(ctx, batch, 0));
     return co_ok(ctx) && seen == 3;
 }
 

@@ -15,7 +15,7 @@ example(co_context *ctx, int64_t id, size_t num_floats)
                                          co_scalar_int64(ctx, id),
                                          co_tensor_bytes(ctx, CO_SHAPE(3), words, lengths) };
 
-    return co_example_encode(ctx, co_map(ctx, keys, items, 3));
+    return co_example_encode(ctx, co_dict(ctx, keys, items, 3));
 }
 
 /* A batch of examples as a tensor of strings. */
@@ -64,7 +64,7 @@ short_sequences(co_context *ctx, co_value *whole, int64_t n)
 
     for (int i = 0; i < 3; ++i) {
         co_value *part = co_slice(ctx, whole, (const int64_t[]){ 0 }, &lengths[i], 1);
-        co_value *map = co_map(ctx, &names[i], &part, 1);
+        co_value *map = co_dict(ctx, &names[i], &part, 1);
 
         bytes[i] = co_string_at(ctx, co_example_encode(ctx, map), 0, &sizes[i]);
     }
@@ -111,8 +111,8 @@ CO_TEST(long_sequences_are_filled_up, "")
     parsed = co_parse_example(ctx, short_sequences(ctx, co_ones(ctx, CO_FLOAT32, CO_SHAPE(N)), N),
                               &numbers, 1);
     parsed = co_get(ctx, parsed, "a");
-    floats = co_data(ctx, parsed);
-    CO_REQUIRE(floats != NULL && co_num_elements(ctx, parsed) == 3 * N);
+    floats = co_value_data(ctx, parsed);
+    CO_REQUIRE(floats != NULL && co_value_num_elements(ctx, parsed) == 3 * N);
     for (int i = 0; i < 3 * N; ++i)
         wrong += floats[i] != (i < N + N / 2 ? 1.0F : -1.0F);
 
@@ -122,7 +122,7 @@ CO_TEST(long_sequences_are_filled_up, "")
     words.missing = co_tensor(ctx, CO_STRING, NULL, 0, &pad);
     parsed = co_tensor(ctx, CO_STRING, CO_SHAPE(N), texts);
     parsed = co_get(ctx, co_parse_example(ctx, short_sequences(ctx, parsed, N), &words, 1), "a");
-    CO_REQUIRE(co_num_elements(ctx, parsed) == 3 * N);
+    CO_REQUIRE(co_value_num_elements(ctx, parsed) == 3 * N);
     for (int i = 0; i < 3 * N; ++i)
         wrong += strcmp(co_string_at(ctx, parsed, i, NULL), i < N + N / 2 ? "word" : "pad") != 0;
     CO_EXPECT_INT(wrong, 0);
@@ -140,14 +140,14 @@ CO_TEST(all_of_an_example_comes_back, "")
                  co_string(ctx, "text"),
                  co_tensor(ctx, CO_UINT16, CO_SHAPE(0), ""),
     };
-    co_value *bytes = co_example_encode(ctx, co_map(ctx, keys, items, 6));
+    co_value *bytes = co_example_encode(ctx, co_dict(ctx, keys, items, 6));
     char      text[DATA_TEXT];
 
     CO_EXPECT_STR(data_text(ctx, co_example_decode(ctx, bytes), text),
                   "(b:[1],d:[0.25],h:[3],i:[-1,100],s:['text'],u:[])");
-    bytes = co_example_encode(ctx, co_map(ctx, NULL, NULL, 0));
-    CO_EXPECT_INT(co_size(ctx, co_example_decode(ctx, bytes)), 0);
-    CO_EXPECT_INT(co_size(ctx, co_example_decode(ctx, co_string(ctx, ""))), 0);
+    bytes = co_example_encode(ctx, co_dict(ctx, NULL, NULL, 0));
+    CO_EXPECT_INT(co_num_items(ctx, co_example_decode(ctx, bytes)), 0);
+    CO_EXPECT_INT(co_num_items(ctx, co_example_decode(ctx, co_string(ctx, ""))), 0);
 }
 
 /* What protocol buffers allow besides what TensorFlow writes: unpacked numbers, unknown fields,
@@ -232,7 +232,7 @@ CO_TEST(empty_features_of_large_dimensions, "")
                                      3,        co_zeros(ctx, CO_INT64, CO_SHAPE(0)) };
     co_value            *map = co_parse_example(ctx, example(ctx, 1, 1), &feature, 1);
 
-    CO_EXPECT_INT(co_dim(ctx, co_get(ctx, map, "x"), 1), dims[1]);
+    CO_EXPECT_INT(co_value_dim(ctx, co_get(ctx, map, "x"), 1), dims[1]);
 }
 
 CO_TEST(wrong_arguments_of_examples, "")
@@ -253,7 +253,7 @@ CO_TEST(wrong_arguments_of_examples, "")
         { { "x", CO_FEATURE_SEQUENCE, CO_INT64, nine, 8, NULL },
           CO_INVALID_ARGUMENT,
           "more than 8" },
-        { { "x", CO_FEATURE_FIXED, CO_INT64, NULL, 0, bytes }, CO_TYPE, "missing" },
+        { { "x", CO_FEATURE_FIXED, CO_INT64, NULL, 0, bytes }, CO_TYPE_ERROR, "missing" },
         { { "x", CO_FEATURE_FIXED, CO_INT64, two, 1, co_scalar_int64(ctx, 1) },
           CO_INVALID_ARGUMENT,
           "of 1 elements; it must be int64 of 2" },
@@ -279,7 +279,7 @@ CO_TEST(wrong_arguments_of_examples, "")
     CO_EXPECT_NULL(co_parse_example(ctx, bytes, NULL, 1));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "features) is NULL");
     CO_EXPECT_NULL(co_parse_example(ctx, co_int(ctx, 1), NULL, 0));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "must be a string");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "must be a string");
     CO_EXPECT_NULL(co_parse_example(ctx, co_expand_dims(ctx, words, 0), NULL, 0));
     co_clear(ctx);
     CO_EXPECT_NULL(co_example_decode(ctx, words));
@@ -287,7 +287,7 @@ CO_TEST(wrong_arguments_of_examples, "")
     CO_EXPECT_NULL(co_example_decode(ctx, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "serialized");
     CO_EXPECT_NULL(co_example_encode(ctx, co_int(ctx, 1)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "features");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "features");
 }
 
 static bool

@@ -55,7 +55,7 @@ static co_value *
 checked_step(co_context *ctx, co_value *args, void *user)
 {
     const int *limit = user;
-    int64_t    n = co_dim(ctx, co_at(ctx, args, 0), 0);
+    int64_t    n = co_value_dim(ctx, co_at(ctx, args, 0), 0);
 
     if (n > *limit)
         return co_fail(ctx, CO_OUT_OF_RANGE, "%lld rows; at most %d", (long long)n, *limit), NULL;
@@ -78,11 +78,11 @@ CO_TEST(values_are_made_from_c_arrays, "")
     co_value *t = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2, 3), data); /* a copy, [2, 3] */
     co_value *s = co_scalar_int64(ctx, 7); /* a tensor without dimensions */
     co_value *n = co_int(ctx, 7);          /* a host number, no tensor */
-    co_value *d = co_map(ctx, (const char *const[]){ "x", "n" }, (co_value *const[]){ t, n }, 2);
+    co_value *d = co_dict(ctx, (const char *const[]){ "x", "n" }, (co_value *const[]){ t, n }, 2);
 
-    const float *elements = co_data(ctx, t); /* row-major, for reading */
+    const float *elements = co_value_data(ctx, t); /* row-major, for reading */
     double       sum = 0;
-    for (int64_t i = 0; i < co_num_elements(ctx, t); ++i)
+    for (int64_t i = 0; i < co_value_num_elements(ctx, t); ++i)
         sum += elements[i];
     CO_EXPECT_CLOSE(sum, 21, 0);
     CO_EXPECT_INT(co_item_int(ctx, s), 7);
@@ -99,7 +99,7 @@ CO_TEST(operators_convert_what_they_are_given, "C-VAL-4")
     co_value *w = co_op_call(ctx, "square", co_args(ctx, r), NULL); /* by name */
 
     CO_EXPECT_CLOSE(co_item_float(ctx, s), 30, 0);
-    CO_EXPECT_INT(co_dim(ctx, w, 0), 3);
+    CO_EXPECT_INT(co_value_dim(ctx, w, 0), 3);
 }
 
 CO_TEST(a_tape_gives_gradients, "")
@@ -203,7 +203,7 @@ CO_TEST(examples_are_written_to_a_file_and_read_again, "")
     for (int i = 0; i < 10; ++i)
         CO_BLOCK(ctx) {
             co_value *items[] = { co_fill(ctx, CO_SHAPE(4), co_float(ctx, i)), co_int(ctx, i) };
-            co_value *example = co_example_encode(ctx, co_map(ctx, keys, items, 2));
+            co_value *example = co_example_encode(ctx, co_dict(ctx, keys, items, 2));
 
             co_record_write_value(ctx, writer, example);
         }
@@ -220,7 +220,7 @@ CO_TEST(examples_are_written_to_a_file_and_read_again, "")
     CO_EACH(ctx, batch, co_iterate(ctx, co_dataset_batch(ctx, records, 4, false))) {
         co_value *parsed = co_parse_example(ctx, batch, features, 2);
 
-        rows += co_dim(ctx, co_get(ctx, parsed, "image"), 0); /* 4, 4, 2 */
+        rows += co_value_dim(ctx, co_get(ctx, parsed, "image"), 0); /* 4, 4, 2 */
     }
     CO_EXPECT_INT(rows, 10);
     close(made);

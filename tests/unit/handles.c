@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every call of strategies checks the handles it is given before it looks at what they stand
  * for. */
+#include <cohort/v1.h>
 #include "engine_support.h"
 
 static co_value *
@@ -89,7 +90,7 @@ CALL(iterator,
 CALL(experimental, co_experimental_run(ctx, w->s, pass, (co_iterator *)(void *)bad, NULL))
 CALL(strategy, co_num_replicas_in_sync(ctx, (co_strategy *)(void *)bad))
 CALL(recorder, co_flight_format(ctx, (co_strategy *)(void *)bad, NULL, 0))
-CALL(scope, co_scope_enter(ctx, (co_strategy *)(void *)bad).id)
+CALL(scope, co_scope_begin(ctx, (co_strategy *)(void *)bad).id)
 CALL(set, co_experimental_set_strategy(ctx, (co_strategy *)(void *)bad))
 CALL(outputs, co_last_step_outputs(ctx, (co_step_context *)(void *)bad))
 
@@ -198,9 +199,9 @@ CO_TEST_WITH(every_call_refuses_handles_of_another_runtime, "C-ARG-1 GEN-ERR-1",
             calls[i].call(ctx, &w, calls[i].is_object ? (void *)theirs.s : (void *)theirs.x);
             if (!calls[i].is_object || calls[i].call == strategy || calls[i].call == recorder ||
                 calls[i].call == scope || calls[i].call == set)
-                expect_refused(ctx, calls[i].name, CO_VALUE, "of another runtime");
+                expect_refused(ctx, calls[i].name, CO_VALUE_ERROR, "of another runtime");
             else
-                expect_refused(ctx, calls[i].name, CO_TYPE, "not a live");
+                expect_refused(ctx, calls[i].name, CO_TYPE_ERROR, "not a live");
         }
     CO_EXPECT_CODE(co_close(other), CO_OK);
 }
@@ -212,7 +213,7 @@ CO_TEST_WITH(every_call_refuses_handles_of_another_kind, "C-ARG-1 GEN-ERR-1", "c
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); ++i)
         CO_BLOCK(ctx) {
             calls[i].call(ctx, &w, calls[i].is_object ? w.x : (co_value *)(void *)w.s);
-            expect_refused(ctx, calls[i].name, CO_TYPE,
+            expect_refused(ctx, calls[i].name, CO_TYPE_ERROR,
                            calls[i].is_object ? "is a value; it must be a"
                                               : "is a strategy; it must be a value");
         }

@@ -75,13 +75,13 @@ CO_TEST_WITH(datasets_of_replicas_must_be_alike, "IO-4 DS-FN-4", "cpus=2")
     co_dataset  *floats = co_dataset_from_tensors(ctx, co_ones(ctx, CO_FLOAT32, CO_SHAPE(2)));
 
     CO_EXPECT_NULL(from_both(ctx, s, ints, floats));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "the dataset of replica 1 has float32 in component 0");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "the dataset of replica 1 has float32 in component 0");
     CO_EXPECT_NULL(from_both(ctx, s, ints, pair));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, NULL);
     CO_EXPECT_NULL(from_both(ctx, s, ints, NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "returned NULL");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "returned NULL");
     CO_EXPECT_NULL(from_both(ctx, s, ints, co_distribute_dataset(ctx, s, ints, NULL)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "no plain dataset");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "no plain dataset");
     CO_EXPECT_INT(co_cardinality(ctx, from_both(ctx, s, co_dataset_repeat(ctx, ints, -1), ints)),
                   CO_UNKNOWN_CARDINALITY);
     CO_EXPECT_INT(co_cardinality(ctx, from_both(ctx, s, co_dataset_repeat(ctx, ints, -1),

@@ -21,7 +21,7 @@ CO_TEST_BARE(auto_is_the_highest_that_can_be_chosen_by_name, "")
             CO_EXPECT_CODE(coi_isa_choose(coi_isa_name(i), &isa, &err), CO_OK);
             CO_EXPECT_INT(isa, i);
         } else {
-            CO_EXPECT_CODE(coi_isa_choose(coi_isa_name(i), &isa, &err), CO_VALUE);
+            CO_EXPECT_CODE(coi_isa_choose(coi_isa_name(i), &isa, &err), CO_VALUE_ERROR);
             CO_EXPECT_INT(isa, COI_NUM_ISAS);
             CO_EXPECT_CONTAINS(err.message, "this processor goes up to");
             CO_EXPECT_CONTAINS(err.message, "this build up to");
@@ -57,7 +57,7 @@ CO_TEST_BARE(a_word_that_is_no_instruction_set_is_refused, "")
         co_error_info err;
 
         coi_error_reset(&err);
-        CO_EXPECT_CODE(coi_isa_choose(words[i], &isa, &err), CO_VALUE);
+        CO_EXPECT_CODE(coi_isa_choose(words[i], &isa, &err), CO_VALUE_ERROR);
         CO_EXPECT_CONTAINS(err.message, "expected auto, base, v3 or v4");
         CO_EXPECT_INT(isa, COI_NUM_ISAS);
     }

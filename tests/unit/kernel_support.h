@@ -45,9 +45,9 @@ kernel_read(co_context *ctx, co_value *x, int64_t *n)
 {
     double *data;
 
-    *n = co_num_elements(ctx, x);
+    *n = co_value_num_elements(ctx, x);
     data = malloc((size_t)(*n + 1) * sizeof(*data));
-    co_read_data(ctx, x, CO_FLOAT64, data, *n);
+    co_value_copy_data(ctx, x, CO_FLOAT64, data, *n);
     return data;
 }
 
@@ -95,10 +95,10 @@ kernel_loss(co_context *ctx, kernel_fn fn, co_value *const *in)
 {
     co_value *y = fn(ctx, in);
     int64_t   dims[CO_MAX_DIMS];
-    int       ndim = co_ndim(ctx, y);
+    int       ndim = co_value_ndim(ctx, y);
 
     for (int i = 0; i < ndim; ++i)
-        dims[i] = co_dim(ctx, y, i);
+        dims[i] = co_value_dim(ctx, y, i);
     return co_reduce_sum(ctx,
                          co_mul(ctx, y, kernel_tensor(ctx, co_value_dtype(ctx, y), dims, ndim, 99)),
                          CO_ALL_AXES, false);
@@ -123,12 +123,12 @@ kernel_loss_at(co_context *ctx, kernel_fn fn, co_value *const *in, int num_in, i
     double   *data = kernel_read(ctx, in[i], &n), loss = NAN;
 
     data[at] += by;
-    for (int d = 0; d < co_ndim(ctx, in[i]); ++d)
-        dims[d] = co_dim(ctx, in[i], d);
+    for (int d = 0; d < co_value_ndim(ctx, in[i]); ++d)
+        dims[d] = co_value_dim(ctx, in[i], d);
     CO_BLOCK(ctx) {
         for (int k = 0; k < num_in; ++k)
             moved[k] = in[k];
-        moved[i] = co_tensor(ctx, CO_FLOAT64, dims, (size_t)co_ndim(ctx, in[i]), data);
+        moved[i] = co_tensor(ctx, CO_FLOAT64, dims, (size_t)co_value_ndim(ctx, in[i]), data);
         loss = co_item_float(ctx, kernel_loss(ctx, fn, moved));
     }
     free(data);
@@ -153,7 +153,7 @@ kernel_check_gradients(co_context *ctx, kernel_fn fn, co_value *const *in, int n
         if (!CO_EXPECT_OK(ctx) || !CO_EXPECT_NOT_NULL(grad))
             return false;
         got = kernel_read(ctx, co_to_tensor(ctx, grad, CO_DTYPE_NONE), &n);
-        CO_EXPECT_INT(n, co_num_elements(ctx, in[i]));
+        CO_EXPECT_INT(n, co_value_num_elements(ctx, in[i]));
         for (int64_t at = 0; at < n; ++at) {
             double up = kernel_loss_at(ctx, fn, in, num_in, i, at, step);
             double down = kernel_loss_at(ctx, fn, in, num_in, i, at, -step);
@@ -180,7 +180,7 @@ kernel_check_threads(kernel_fn make)
     for (int i = 0; i < 3; ++i) {
         co_context *ctx = co_open(settings[i]);
         co_value   *result = make(ctx, NULL);
-        size_t      n = (size_t)co_num_elements(ctx, result) *
+        size_t      n = (size_t)co_value_num_elements(ctx, result) *
                    co_dtype_size(co_value_dtype(ctx, result));
 
         CO_EXPECT_OK(ctx);
@@ -188,10 +188,10 @@ kernel_check_threads(kernel_fn make)
         if (i == 0) {
             nbytes = n;
             first = malloc(n);
-            memcpy(first, co_data(ctx, result), n);
+            memcpy(first, co_value_data(ctx, result), n);
         } else {
             CO_EXPECT_INT(n, nbytes);
-            CO_EXPECT_TRUE(memcmp(first, co_data(ctx, result), n) == 0);
+            CO_EXPECT_TRUE(memcmp(first, co_value_data(ctx, result), n) == 0);
         }
         co_close(ctx);
     }

@@ -58,7 +58,7 @@ expect_usable(co_context *ctx, co_strategy *strategy)
 #define EXPECT_FOREIGN(call)                                                                       \
     do {                                                                                           \
         (void)(call);                                                                              \
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "of another runtime");                                      \
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "of another runtime");                                \
     } while (0)
 
 CO_TEST_WITH(values_of_another_runtime_are_refused, "C-ARG-1 GEN-ERR-1", "cpus=2")
@@ -74,7 +74,7 @@ CO_TEST_WITH(values_of_another_runtime_are_refused, "C-ARG-1 GEN-ERR-1", "cpus=2
     EXPECT_FOREIGN(co_add(ctx, co_scalar_float(ctx, 1), number));
     EXPECT_FOREIGN(co_add(ctx, its_variable, co_int(ctx, 1)));
     EXPECT_FOREIGN(co_args(ctx, its));
-    EXPECT_FOREIGN(co_read(ctx, its_variable));
+    EXPECT_FOREIGN(co_variable_read(ctx, its_variable));
     EXPECT_FOREIGN(co_assign(ctx, its_variable, co_float(ctx, 1)));
     EXPECT_FOREIGN(co_assign(ctx, v, its));
     EXPECT_FOREIGN(co_variable(ctx, its, NULL));
@@ -107,7 +107,7 @@ CO_TEST_WITH(strategies_and_input_of_another_runtime_are_refused, "C-ARG-1 GEN-E
     co_value     *none = NULL;
 
     EXPECT_FOREIGN(co_run(ctx, its, first_of, co_no_args(ctx), NULL));
-    EXPECT_FOREIGN(co_scope_enter(ctx, its).id);
+    EXPECT_FOREIGN(co_scope_begin(ctx, its).id);
     EXPECT_FOREIGN(co_experimental_set_strategy(ctx, its));
     EXPECT_FOREIGN(co_experimental_set_strategy(ctx, co_default_strategy(other)));
     EXPECT_FOREIGN(co_reduce(ctx, its, CO_REDUCE_SUM, co_int(ctx, 1), NULL, 0));
@@ -163,7 +163,7 @@ in_child(bool (*body)(co_context *ctx, void *with), co_context *ctx, void *with)
 static bool
 refused(co_context *ctx)
 {
-    bool right = co_error(ctx)->code == CO_RUNTIME &&
+    bool right = co_error(ctx)->code == CO_RUNTIME_ERROR &&
                  strstr(co_error(ctx)->message, "forked from process") != NULL &&
                  strstr(co_error(ctx)->message, "co_open") != NULL;
 
@@ -191,7 +191,7 @@ use_all(co_context *ctx, void *with)
     co_block_end(ctx);
     right = right && co_run(ctx, m->mirrored, sum_ones, m->tensor, NULL) == NULL && refused(ctx);
     right = right && co_run(ctx, m->one, sum_ones, co_no_args(ctx), NULL) == NULL && refused(ctx);
-    right = right && co_scope_enter(ctx, m->mirrored).id == 0 && refused(ctx);
+    right = right && co_scope_begin(ctx, m->mirrored).id == 0 && refused(ctx);
     right = right && co_reduce(ctx, m->mirrored, CO_REDUCE_SUM, m->tensor, NULL, 0) == NULL &&
             refused(ctx);
     right = right && co_add(ctx, m->tensor, m->tensor) == NULL && refused(ctx);
@@ -285,7 +285,7 @@ static co_value *
 read_user(co_context *ctx, co_value *args, void *user)
 {
     (void)args;
-    return co_read(ctx, user);
+    return co_variable_read(ctx, user);
 }
 
 static co_value *
@@ -326,29 +326,29 @@ CO_TEST_WITH(what_another_strategy_made_is_refused_or_fits,
     co_run(ctx, same, first_of, co_args(ctx, batch), NULL);
     CO_EXPECT_OK(ctx);
     CO_EXPECT_NULL(co_run(ctx, three, first_of, co_args(ctx, pair), NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "2 components");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "2 components");
     CO_EXPECT_NULL(co_run(ctx, three, first_of, co_args(ctx, batch), NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "2 components");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "2 components");
     CO_EXPECT_NULL(co_reduce(ctx, three, CO_REDUCE_SUM, pair, NULL, 0));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, NULL);
     /* Variables belong to their strategy. */
     CO_EXPECT_NULL(co_run(ctx, same, read_user, co_no_args(ctx), v));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "MirroredStrategy #");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "MirroredStrategy #");
     CO_SCOPE(ctx, one) {
         CO_EXPECT_NULL(co_assign(ctx, v, co_float(ctx, 1)));
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "OneDeviceStrategy #");
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "OneDeviceStrategy #");
     }
     /* Recursion: into itself, into another, merge in merge. */
     CO_EXPECT_NULL(co_run(ctx, two, run_user, co_no_args(ctx), two));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "needs cross-replica context");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "needs cross-replica context");
     CO_EXPECT_NULL(co_run(ctx, two, run_user, co_no_args(ctx), three));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing strategies");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "mixing strategies");
     CO_EXPECT_NULL(co_run(ctx, one, run_user, co_no_args(ctx), one));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "needs cross-replica context");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "needs cross-replica context");
     CO_EXPECT_NULL(co_run(ctx, two, run_user, co_no_args(ctx), co_default_strategy(ctx)));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing strategies");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "mixing strategies");
     CO_EXPECT_NULL(co_run(ctx, two, step_with_merge_in_merge, co_no_args(ctx), NULL));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "cross-replica context");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "cross-replica context");
     expect_usable(ctx, two);
     expect_usable(ctx, three);
     CO_EXPECT_CLOSE(co_item_float(ctx, v), 3, 0);
@@ -379,13 +379,13 @@ CO_TEST_WITH(results_that_differ_are_found_where_they_matter, "S-RUN-6 DV-GROUP-
 
     for (int how = 0; how < 3; ++how) {
         CO_EXPECT_NULL(co_run(ctx, m, differ, co_no_args(ctx), &how));
-        CO_EXPECT_ERROR(ctx, CO_ASSERTION, "replicas 0 and 1 have different structures");
+        CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "replicas 0 and 1 have different structures");
     }
     for (int how = 3; how < 5; ++how) {
         co_value *both = co_run(ctx, m, differ, co_no_args(ctx), &how);
 
         CO_EXPECT_OK(ctx); /* they may be looked at one by one, and not be added */
-        CO_EXPECT_INT(co_size(ctx, co_local_results(ctx, m, both)), 2);
+        CO_EXPECT_INT(co_num_items(ctx, co_local_results(ctx, m, both)), 2);
         CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, both, NULL, 0));
         CO_EXPECT_FALSE(co_ok(ctx));
         co_clear(ctx);
@@ -427,10 +427,10 @@ CO_TEST_WITH(results_that_cannot_be_merged_or_split_are_refused, "RC-MERGE-4 DV-
     int          deepest = 0;
 
     CO_EXPECT_NULL(co_run(ctx, three, step_whose_merge_returns_user, co_no_args(ctx), pair));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "2 components");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "2 components");
     while (co_run(ctx, two, return_deep, co_no_args(ctx), &deepest) != NULL && deepest < 1000)
         ++deepest;
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "deep");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "deep");
     CO_EXPECT_LESS(deepest, 1000);
     expect_usable(ctx, two);
     expect_usable(ctx, three);
@@ -484,7 +484,7 @@ CO_TEST_WITH(there_are_limits_to_replicas_and_depth, "S-RUN-5 GEN-NEST-1", "cpus
     co_value    *deep = co_scalar_float(ctx, 1);
 
     CO_EXPECT_NULL(test_mirrored(ctx, 257, -1));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "256");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "256");
     while (co_ok(ctx)) {
         co_value *deeper = co_list(ctx, &deep, 1);
 
@@ -492,9 +492,9 @@ CO_TEST_WITH(there_are_limits_to_replicas_and_depth, "S-RUN-5 GEN-NEST-1", "cpus
             break;
         deep = deeper;
     }
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "deep");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "deep");
     CO_EXPECT_NULL(co_args(ctx, deep));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "deep");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "deep");
     CO_EXPECT_NOT_NULL(co_run(ctx, m, first_of, deep, NULL));
     CO_EXPECT_NOT_NULL(co_local_results(ctx, m, co_run(ctx, m, first_of, deep, NULL)));
     CO_EXPECT_OK(ctx);
@@ -541,6 +541,6 @@ CO_TEST_WITH(debug_builds_find_the_context_of_another_replica, "RC-1 C-CTX-1", "
     co_run(ctx, m, use_context_of_first, co_no_args(ctx), &s);
     if (co_ok(ctx))
         CO_SKIP("only debug builds look");
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "used by another thread");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "used by another thread");
     expect_usable(ctx, m);
 }

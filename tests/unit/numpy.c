@@ -7,7 +7,7 @@ row_of(co_context *ctx, co_value *element, size_t i)
 {
     int64_t row[4] = { -1, -1, -1, -1 };
 
-    co_read_data(ctx, element, CO_INT64, row, 4);
+    co_value_copy_data(ctx, element, CO_INT64, row, 4);
     return row[i];
 }
 
@@ -32,7 +32,7 @@ CO_TEST(arrays_are_sliced_along_dimension_0, "NP-1 NP-8")
     for (int64_t i = 0; i < 3; ++i) {
         co_value *element = co_next(ctx, it);
 
-        CO_EXPECT_INT(co_ndim(ctx, element), 1);
+        CO_EXPECT_INT(co_value_ndim(ctx, element), 1);
         CO_EXPECT_INT(row_of(ctx, element, 1), 2 * i + 1);
     }
     CO_EXPECT_NULL(co_next(ctx, it));
@@ -51,7 +51,7 @@ CO_TEST(maps_and_strings_are_arrays_too, "NP-1")
     co_value *items[] = { text, numbers(ctx, CO_SHAPE(3), 1) };
     co_value *element = co_next(
         ctx, co_iterate(ctx, co_make_numpy_dataset(ctx, co_default_strategy(ctx),
-                                                   co_map(ctx, keys, items, 2))));
+                                                   co_dict(ctx, keys, items, 2))));
 
     CO_EXPECT_STR(co_string_at(ctx, co_get(ctx, element, "text"), 0, NULL), "ab");
     CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, element, "n")), 0);
@@ -83,9 +83,9 @@ CO_TEST(what_has_no_slices_is_refused, "NP-3")
 
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); ++i) {
         CO_EXPECT_NULL(co_make_numpy_dataset(ctx, d, wrong[i]));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, NULL);
     }
-    wrong[0] = co_per_replica(ctx, &x, 1); /* of no replica here */
+    wrong[0] = co_per_replica_value(ctx, &x, 1); /* of no replica here */
     CO_EXPECT_NULL(co_make_numpy_dataset(ctx, d, wrong[0]));
     CO_EXPECT_FALSE(co_ok(ctx));
     co_clear(ctx);
@@ -119,7 +119,7 @@ CO_TEST_WITH(arrays_go_to_the_host_of_the_input, "NP-4", "devices=GPU:1")
     CO_DEVICE(ctx, "/gpu:0")
         x = numbers(ctx, CO_SHAPE(2), 1);
     element = co_next(ctx, co_iterate(ctx, co_make_numpy_dataset(ctx, gpu, x)));
-    CO_EXPECT_CONTAINS(co_device_name(ctx, element), "CPU:0");
+    CO_EXPECT_CONTAINS(co_value_device(ctx, element), "CPU:0");
 }
 
 static co_value *
@@ -129,9 +129,9 @@ in_a_replica(co_context *ctx, co_value *args, void *user)
     co_value    *x = co_at(ctx, args, 0);
 
     CO_EXPECT_NULL(co_make_numpy_dataset(ctx, mine, x));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "replica context");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "replica context");
     CO_EXPECT_NULL(co_distribute_experimental_make_numpy_dataset(ctx, x));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "replica context");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "replica context");
     return NULL;
 }
 
@@ -146,7 +146,7 @@ CO_TEST_WITH(cross_replica_context_or_default_mode_is_needed, "NP-7 AMB-8", "cpu
         CO_EXPECT_NOT_NULL(co_make_numpy_dataset(ctx, m, x));
         CO_EXPECT_NOT_NULL(co_distribute_experimental_make_numpy_dataset(ctx, x));
         CO_EXPECT_NULL(co_make_numpy_dataset(ctx, d, x));
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing");
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "mixing");
     }
     co_run(ctx, m, in_a_replica, co_args(ctx, x), m);
 }
@@ -158,7 +158,7 @@ CO_TEST_WITH(the_result_is_an_ordinary_dataset, "NP-8 NP-9 DS-DIST-7", "cpus=2")
     co_value    *x;
 
     CO_EXPECT_NULL(co_distribute_dataset(ctx, m, data, NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "batch");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "batch");
     data = co_distribute_dataset(ctx, m, co_dataset_batch(ctx, data, 4, false), NULL);
     x = co_next(ctx, co_iterate(ctx, data));
     CO_EXPECT_INT(row_of(ctx, co_at(ctx, x, 1), 1), 3);

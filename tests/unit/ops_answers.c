@@ -161,9 +161,9 @@ write_tensor(co_context *ctx, co_value *x, char *out, size_t capacity)
 {
     size_t n = (size_t)snprintf(out, capacity, "%s[", co_dtype_name(co_value_dtype(ctx, x)));
 
-    for (int d = 0; d < co_ndim(ctx, x); ++d)
+    for (int d = 0; d < co_value_ndim(ctx, x); ++d)
         n += (size_t)snprintf(out + n, capacity - n, "%s%lld", d > 0 ? "," : "",
-                              (long long)co_dim(ctx, x, d));
+                              (long long)co_value_dim(ctx, x, d));
     n += (size_t)snprintf(out + n, capacity - n, "] ");
     co_format(ctx, x, out + n, capacity - n);
 }

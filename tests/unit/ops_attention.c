@@ -43,8 +43,9 @@ make_inputs(co_context *ctx, co_dtype dtype, co_value **in)
 static co_value *
 split(co_context *ctx, co_value *x)
 {
-    x = co_reshape(
-        ctx, x, CO_SHAPE(now.items, co_dim(ctx, x, 1), now.heads, co_dim(ctx, x, 2) / now.heads));
+    x = co_reshape(ctx, x,
+                   CO_SHAPE(now.items, co_value_dim(ctx, x, 1), now.heads,
+                            co_value_dim(ctx, x, 2) / now.heads));
     return co_transpose(ctx, x, (int[]){ 0, 2, 1, 3 }, 4);
 }
 
@@ -156,7 +157,7 @@ CO_TEST(attention_takes_heads_as_a_dimension_too, "")
         turned[i] = split(ctx, in[i]);
     y = split(ctx, attend(ctx, in));
     z = co_attention(ctx, turned[0], turned[1], turned[2], 1, true, 0);
-    CO_EXPECT_INT(co_ndim(ctx, z), 4);
+    CO_EXPECT_INT(co_value_ndim(ctx, z), 4);
     CO_EXPECT_INT(ops_compare(ctx, y, z), 0);
     z = co_attention(ctx, co_reshape(ctx, turned[0], CO_SHAPE(6, 21, 8)),
                      co_reshape(ctx, turned[1], CO_SHAPE(6, 23, 8)),

@@ -3,7 +3,7 @@
 #include "config.h"
 #include "context/context.h"
 #include "kernel_support.h"
-#include "ops/choice.h"
+#include "ops/kernels/kernel_selection.h"
 
 #include <dlfcn.h>
 
@@ -51,8 +51,8 @@ typedef struct shape {
     int64_t    pads[4];
 } shape;
 
-/* Small ones go through patches, others by the table of ops/choice.c, to oneDNN where it is built
- * in. */
+/* Small ones go through patches, others by the table of ops/kernels/kernel_selection.c, to oneDNN
+ * where it is built in. */
 static const shape shapes[] = {
     { 1, 1, 1, 1, 1, 1, 1, { 1, 1 }, { 1, 1 }, CO_PADDING_VALID, { 0 } },
     { 2, 5, 7, 3, 3, 3, 4, { 1, 1 }, { 1, 1 }, CO_PADDING_VALID, { 0 } },
@@ -142,46 +142,46 @@ CO_TEST_BARE(kernels_of_conv2d_are_chosen_by_the_table, "")
     static coi_runtime runtime = { .isa = COI_ISA_V3, .settings = { .convolution = "auto" } };
     coi_conv2d         g = { 64, 28, 28, 1, 3, 3, 1, 32, 28, 28, 1, 1, 1, 1, 1, 1, 1, 1 };
 
-    CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
-    CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D_FILTER, CO_FLOAT32, &g));
-    CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D_INPUT, CO_FLOAT32, &g));
-    CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT64, &g));
-    CO_EXPECT_TRUE(coi_choose_turned(COI_CONV2D_FILTER, CO_FLOAT32, &g));
-    CO_EXPECT_TRUE(coi_choose_turned(COI_CONV2D, CO_FLOAT32, &g));
-    CO_EXPECT_FALSE(coi_choose_turned(COI_CONV2D_INPUT, CO_FLOAT32, &g));
-    CO_EXPECT_FALSE(coi_choose_turned(COI_CONV2D_FILTER, CO_FLOAT64, &g));
+    CO_EXPECT_TRUE(coi_select_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
+    CO_EXPECT_FALSE(coi_select_onednn(&runtime, COI_CONV2D_FILTER, CO_FLOAT32, &g));
+    CO_EXPECT_FALSE(coi_select_onednn(&runtime, COI_CONV2D_INPUT, CO_FLOAT32, &g));
+    CO_EXPECT_FALSE(coi_select_onednn(&runtime, COI_CONV2D, CO_FLOAT64, &g));
+    CO_EXPECT_TRUE(coi_select_transposed(COI_CONV2D_FILTER, CO_FLOAT32, &g));
+    CO_EXPECT_TRUE(coi_select_transposed(COI_CONV2D, CO_FLOAT32, &g));
+    CO_EXPECT_FALSE(coi_select_transposed(COI_CONV2D_INPUT, CO_FLOAT32, &g));
+    CO_EXPECT_FALSE(coi_select_transposed(COI_CONV2D_FILTER, CO_FLOAT64, &g));
     g.c = g.ic = 8;
-    CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D_INPUT, CO_FLOAT32, &g));
-    CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D_FILTER, CO_FLOAT32, &g));
-    CO_EXPECT_FALSE(coi_choose_turned(COI_CONV2D_FILTER, CO_FLOAT32, &g));
+    CO_EXPECT_TRUE(coi_select_onednn(&runtime, COI_CONV2D_INPUT, CO_FLOAT32, &g));
+    CO_EXPECT_TRUE(coi_select_onednn(&runtime, COI_CONV2D_FILTER, CO_FLOAT32, &g));
+    CO_EXPECT_FALSE(coi_select_transposed(COI_CONV2D_FILTER, CO_FLOAT32, &g));
     g.c = g.ic = 32;
-    CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D_FILTER, CO_FLOAT32, &g));
+    CO_EXPECT_FALSE(coi_select_onednn(&runtime, COI_CONV2D_FILTER, CO_FLOAT32, &g));
     strcpy(runtime.settings.convolution, "onednn");
-    CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D_FILTER, CO_FLOAT32, &g));
+    CO_EXPECT_TRUE(coi_select_onednn(&runtime, COI_CONV2D_FILTER, CO_FLOAT32, &g));
     strcpy(runtime.settings.convolution, "own");
-    CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
+    CO_EXPECT_FALSE(coi_select_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
     strcpy(runtime.settings.convolution, "auto");
     runtime.isa = COI_ISA_V4;
-    CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D_FILTER, CO_FLOAT32, &g));
+    CO_EXPECT_TRUE(coi_select_onednn(&runtime, COI_CONV2D_FILTER, CO_FLOAT32, &g));
     g.c = g.ic = 3;
-    CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D_FILTER, CO_FLOAT32, &g));
-    CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D_INPUT, CO_FLOAT32, &g));
-    CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
+    CO_EXPECT_TRUE(coi_select_onednn(&runtime, COI_CONV2D_FILTER, CO_FLOAT32, &g));
+    CO_EXPECT_FALSE(coi_select_onednn(&runtime, COI_CONV2D_INPUT, CO_FLOAT32, &g));
+    CO_EXPECT_TRUE(coi_select_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
     g.c = g.ic = 1;
-    CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
+    CO_EXPECT_FALSE(coi_select_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
     g.sw = 2;
-    CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
-    CO_EXPECT_FALSE(coi_choose_turned(COI_CONV2D, CO_FLOAT32, &g));
+    CO_EXPECT_TRUE(coi_select_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
+    CO_EXPECT_FALSE(coi_select_transposed(COI_CONV2D, CO_FLOAT32, &g));
     g.sw = 1;
     g.kh = g.kw = 7;
-    CO_EXPECT_TRUE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
+    CO_EXPECT_TRUE(coi_select_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
     g.w = 6;
-    CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
+    CO_EXPECT_FALSE(coi_select_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
     runtime.isa = COI_ISA_BASE;
-    CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
+    CO_EXPECT_FALSE(coi_select_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
     runtime.isa = COI_ISA_V4;
     g.n = g.oh = 1;
-    CO_EXPECT_FALSE(coi_choose_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
+    CO_EXPECT_FALSE(coi_select_onednn(&runtime, COI_CONV2D, CO_FLOAT32, &g));
 }
 
 CO_TEST(conv2d_of_half_floats_rounds_once, "")
@@ -239,8 +239,8 @@ CO_TEST(conv2d_with_a_window_larger_than_the_input_is_empty, "")
     in[0] = kernel_tensor(ctx, CO_FLOAT32, (int64_t[]){ 2, 2, 2, 1 }, 4, 1);
     in[1] = kernel_tensor(ctx, CO_FLOAT32, (int64_t[]){ 3, 3, 1, 1 }, 4, 2);
     y = conv(ctx, in);
-    CO_EXPECT_INT(co_num_elements(ctx, y), 0);
-    CO_EXPECT_INT(co_dim(ctx, y, 1), 0);
+    CO_EXPECT_INT(co_value_num_elements(ctx, y), 0);
+    CO_EXPECT_INT(co_value_dim(ctx, y, 1), 0);
     CO_EXPECT_CLOSE(
         co_item_float(ctx, co_reduce_sum(ctx, conv_gradient_w(ctx, in), CO_ALL_AXES, false)), 0, 0);
 }

@@ -2,13 +2,13 @@
 /*
  * Gradients of every differentiable operator of the table, first and second, against finite
  * differences in float64, with the optimised and the reference kernels. ops_gradient.c,
- * ops_composed.c and the tests of families look at more shapes and attributes. With the same rows,
+ * ops_composite.c and the tests of families look at more shapes and attributes. With the same rows,
  * and some of the other operators: what happens where memory ends.
  */
 #include "kernel_support.h"
 #include "ops_rows.h"
 
-#include "ops/op.h"
+#include "ops/engine/op.h"
 
 /* clang-format off */
 static const ops_row rows[] = {

@@ -7,9 +7,9 @@
 #include "ops_support.h"
 
 #include "base/isa.h"
-#include "ops/binary.h"
-#include "ops/cast.h"
-#include "ops/simd/loops.h"
+#include "ops/kernels/elementwise.h"
+#include "ops/kernels/cast.h"
+#include "ops/kernels/simd/loops.h"
 
 /* Units in the last place that a fast kernel may be away from the correctly rounded result, by
  * dtype. */
@@ -70,7 +70,8 @@ static const tolerance tolerances[] = {
     { "silu", 1, 4, 4 },
     { "log_sigmoid", 1, 1, 4 },
     { "elu_grad", 1, 1, 0 },
-    /* Polynomials: see ops/simd/math.h. Doubles come from the C library on both sides. */
+    /* Polynomials: see ops/kernels/simd/simd_math.h. Doubles come from the C library on both sides.
+     */
     { "exp", 1, 2, 0 },
     { "log", 1, 2, 0 },
     { "tanh", 1, 2, 0 },
@@ -235,9 +236,9 @@ CO_TEST(floor_division_of_floats_rounds_the_quotient_first, "")
     co_value          *p = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(3), x);
     co_value          *q = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(3), y);
 
-    CO_EXPECT_BYTES(co_data(ctx, co_floordiv(ctx, p, q)), expected, sizeof(expected));
+    CO_EXPECT_BYTES(co_value_data(ctx, co_floordiv(ctx, p, q)), expected, sizeof(expected));
     ctx->reference_kernels = true;
-    CO_EXPECT_BYTES(co_data(ctx, co_floordiv(ctx, p, q)), expected, sizeof(expected));
+    CO_EXPECT_BYTES(co_value_data(ctx, co_floordiv(ctx, p, q)), expected, sizeof(expected));
     ctx->reference_kernels = false;
 }
 
@@ -250,8 +251,8 @@ CO_TEST(quotients_and_rests_of_extremes_wrap, "")
     co_value            *p = co_tensor(ctx, CO_INT32, CO_SHAPE(6), x);
     co_value            *q = co_tensor(ctx, CO_INT32, CO_SHAPE(6), y);
 
-    CO_EXPECT_BYTES(co_data(ctx, co_floordiv(ctx, p, q)), quotients, sizeof(quotients));
-    CO_EXPECT_BYTES(co_data(ctx, co_mod(ctx, p, q)), rests, sizeof(rests));
+    CO_EXPECT_BYTES(co_value_data(ctx, co_floordiv(ctx, p, q)), quotients, sizeof(quotients));
+    CO_EXPECT_BYTES(co_value_data(ctx, co_mod(ctx, p, q)), rests, sizeof(rests));
 }
 
 CO_TEST(integers_have_no_quotient_by_zero_and_no_negative_power, "GEN-ERR-4")
@@ -279,7 +280,7 @@ CO_TEST(gradients_of_empty_tensors_read_nothing, "")
     y = co_mul(ctx, co_gelu(ctx, x, true), co_scalar_float(ctx, 2));
     g = co_gradient(ctx, y, x);
     CO_EXPECT_OK(ctx);
-    CO_EXPECT_INT(co_num_elements(ctx, g), 0);
+    CO_EXPECT_INT(co_value_num_elements(ctx, g), 0);
 }
 
 CO_TEST(leaky_relu_and_gelu_agree_with_the_reference, "")
@@ -331,11 +332,11 @@ CO_TEST(backward_kernels_agree_with_the_reference, "")
                     double a, b, unit = d == CO_FLOAT64 ? 1e-15 : d == CO_FLOAT32 ? 1e-6 : 1e-2;
 
                     coi_convert((co_dtype)d,
-                                (const char *)co_data(ctx, fast) +
+                                (const char *)co_value_data(ctx, fast) +
                                     (size_t)i * co_dtype_size((co_dtype)d),
                                 CO_FLOAT64, &a, 1);
                     coi_convert((co_dtype)d,
-                                (const char *)co_data(ctx, plain) +
+                                (const char *)co_value_data(ctx, plain) +
                                     (size_t)i * co_dtype_size((co_dtype)d),
                                 CO_FLOAT64, &b, 1);
                     CO_EXPECT_CLOSE(a, b, unit);
@@ -394,7 +395,7 @@ static void
 expect_gelu_within(co_context *ctx, const float *x, int64_t n, double limit)
 {
     co_value    *y = co_gelu(ctx, co_tensor(ctx, CO_FLOAT32, &n, 1, x), true);
-    const float *got = co_data(ctx, y);
+    const float *got = co_value_data(ctx, y);
 
     for (int64_t i = 0; got != NULL && i < n; ++i)
         if (isfinite(x[i]) && !(units_off(got[i], gelu_by_definition(x[i])) <= limit)) {
@@ -411,8 +412,8 @@ check_gelu(co_context *ctx)
     static float x[N];
     int64_t      five = 5;
     float        special[] = { INFINITY, -INFINITY, NAN, -0.0F, -100 };
-    const float *got = co_data(ctx,
-                               co_gelu(ctx, co_tensor(ctx, CO_FLOAT32, &five, 1, special), true));
+    const float *got = co_value_data(
+        ctx, co_gelu(ctx, co_tensor(ctx, CO_FLOAT32, &five, 1, special), true));
 
     CO_EXPECT_TRUE(got[0] == INFINITY && isnan(got[1]) && isnan(got[2]));
     CO_EXPECT_TRUE(got[3] == 0 && signbit(got[3]) && got[4] == 0);
@@ -455,8 +456,10 @@ CO_TEST(an_extreme_neighbour_changes_no_bit, "")
         for (int is_gelu = 0; is_gelu < 2; ++is_gelu) {
             co_value    *a = co_tensor(ctx, CO_FLOAT32, &n, 1, x);
             co_value    *b = co_tensor(ctx, CO_FLOAT32, &n, 1, beside);
-            const float *alone = co_data(ctx, is_gelu ? co_gelu(ctx, a, true) : co_exp(ctx, a));
-            const float *with = co_data(ctx, is_gelu ? co_gelu(ctx, b, true) : co_exp(ctx, b));
+            const float *alone = co_value_data(ctx,
+                                               is_gelu ? co_gelu(ctx, a, true) : co_exp(ctx, a));
+            const float *with = co_value_data(ctx,
+                                              is_gelu ? co_gelu(ctx, b, true) : co_exp(ctx, b));
 
             for (int i = 0; i < N; ++i)
                 if (i % EVERY != 0 && memcmp(&alone[i], &with[i], sizeof(float)) != 0) {
@@ -514,15 +517,15 @@ CO_TEST(casts_of_floats_to_integers_cut_and_wrap, "")
     static const uint8_t u8[] = { 3, 253, 44, 255, 0, 0, 0, 0 };
     co_value            *t = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(8), x);
 
-    CO_EXPECT_BYTES(co_data(ctx, co_cast(ctx, t, CO_INT32)), i32, sizeof(i32));
-    CO_EXPECT_BYTES(co_data(ctx, co_cast(ctx, t, CO_UINT8)), u8, sizeof(u8));
+    CO_EXPECT_BYTES(co_value_data(ctx, co_cast(ctx, t, CO_INT32)), i32, sizeof(i32));
+    CO_EXPECT_BYTES(co_value_data(ctx, co_cast(ctx, t, CO_UINT8)), u8, sizeof(u8));
 }
 
 CO_TEST(a_cast_to_the_same_dtype_shares_the_data, "")
 {
     co_value *x = co_zeros(ctx, CO_FLOAT32, CO_SHAPE(100));
 
-    CO_EXPECT_PTR(co_data(ctx, co_cast(ctx, x, CO_FLOAT32)), co_data(ctx, x));
+    CO_EXPECT_PTR(co_value_data(ctx, co_cast(ctx, x, CO_FLOAT32)), co_value_data(ctx, x));
 }
 
 /* A host number takes the dtype of the other operand. */
@@ -548,8 +551,8 @@ large_results(const char *settings, float *out)
     co_value            *x;
 
     x = ops_tensor(own, &random, CO_FLOAT32, &n, 1, OPS_SPECIAL);
-    co_read_data(own, co_add(own, co_tanh(own, x), co_mul(own, x, co_float(own, 3))), CO_FLOAT32,
-                 out, n);
+    co_value_copy_data(own, co_add(own, co_tanh(own, x), co_mul(own, x, co_float(own, 3))),
+                       CO_FLOAT32, out, n);
     CO_EXPECT_INT(co_close(own), 0);
 }
 
@@ -629,7 +632,7 @@ CO_TEST(strings_compare_by_their_bytes, "")
     co_value            *x = co_tensor(ctx, CO_STRING, CO_SHAPE(3), a);
     co_value            *y = co_tensor(ctx, CO_STRING, CO_SHAPE(3), b);
 
-    CO_EXPECT_BYTES(co_data(ctx, co_equal(ctx, x, y)), expected, 3);
+    CO_EXPECT_BYTES(co_value_data(ctx, co_equal(ctx, x, y)), expected, 3);
 }
 
 CO_TEST(where_agrees_with_the_reference, "")

@@ -5,7 +5,7 @@
  */
 #include "ops_support.h"
 
-#include "ops/op.h"
+#include "ops/engine/op.h"
 
 static co_value *
 floats(co_context *ctx, const int64_t *dims, size_t ndim)
@@ -239,12 +239,12 @@ CO_TEST(values_that_are_no_tensors_are_rejected, "")
     const char *const keys[] = { "a" };
     co_value         *one = co_int(ctx, 1);
 
-    CO_EXPECT_NULL(co_neg(ctx, co_map(ctx, keys, &one, 1)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "map");
+    CO_EXPECT_NULL(co_neg(ctx, co_dict(ctx, keys, &one, 1)));
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "map");
     CO_EXPECT_NULL(co_neg(ctx, co_none(ctx)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "none");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "none");
     CO_EXPECT_NULL(co_concat(ctx, one, 0));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "list or tuple");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "list or tuple");
 }
 
 /* While there is an error, operators do nothing. */
@@ -266,8 +266,8 @@ CO_TEST(the_table_is_in_order_and_complete, "")
         CO_EXPECT_PTR(coi_op_find(op->name), op);
         if (op->doc == NULL || strlen(op->doc) < 4 || strchr(op->doc, '\n') != NULL)
             test_fail(TEST_AT, "%s has no line of documentation", op->name);
-        if (op->compose != NULL ? op->view || op->ref != NULL || op->run != NULL
-                                : op->infer == NULL || (op->ref == NULL) != op->view)
+        if (op->composite != NULL ? op->view || op->ref != NULL || op->run != NULL
+                                  : op->infer == NULL || (op->ref == NULL) != op->view)
             test_fail(TEST_AT, "%s lacks its rule or reference kernel", op->name);
         if (op->num_outputs < 1 || op->num_outputs > COI_MAX_OUTPUTS)
             test_fail(TEST_AT, "%s has %d outputs", op->name, op->num_outputs);

@@ -6,7 +6,7 @@
  */
 #include "ops_support.h"
 
-#include "ops/op.h"
+#include "ops/engine/op.h"
 
 typedef co_value *(*case_fn)(co_context *ctx, co_value *const *x);
 
@@ -332,7 +332,7 @@ check(co_context *ctx, size_t c, scalar_fn fn, int k, int i, double data[2][MOST
         g = co_gradient(ctx, y, x[i]);
         connected = true;
         if (co_value_kind(g) != CO_KIND_NONE)
-            co_read_data(ctx, co_to_tensor(ctx, g, CO_DTYPE_NONE), CO_FLOAT64, grad, MOST);
+            co_value_copy_data(ctx, co_to_tensor(ctx, g, CO_DTYPE_NONE), CO_FLOAT64, grad, MOST);
     }
     for (int64_t e = 0; connected && e < n; ++e) {
         double saved = data[i][e], step = 1e-5, up, down;
@@ -450,13 +450,13 @@ CO_TEST(ties_are_shared_as_documented, "")
     co_value          *x = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(1, 4), row), *grad;
 
     grad = gradient_of(ctx, f_max, x);
-    CO_EXPECT_CLOSE(((const float *)co_data(ctx, grad))[0], 1.0f / 3, 1e-7);
-    CO_EXPECT_CLOSE(((const float *)co_data(ctx, grad))[1], 0, 0);
+    CO_EXPECT_CLOSE(((const float *)co_value_data(ctx, grad))[0], 1.0f / 3, 1e-7);
+    CO_EXPECT_CLOSE(((const float *)co_value_data(ctx, grad))[1], 0, 0);
     co_tape_begin(ctx);
     co_watch(ctx, x);
     grad = co_gradient(ctx, co_maximum(ctx, x, co_float(ctx, 3)), x);
-    CO_EXPECT_CLOSE(((const float *)co_data(ctx, grad))[0], 1, 0);
-    CO_EXPECT_CLOSE(((const float *)co_data(ctx, grad))[1], 0, 0);
+    CO_EXPECT_CLOSE(((const float *)co_value_data(ctx, grad))[0], 1, 0);
+    CO_EXPECT_CLOSE(((const float *)co_value_data(ctx, grad))[1], 0, 0);
 }
 
 static co_value *
@@ -474,8 +474,8 @@ CO_TEST(the_gradient_of_rows_stays_rows, "")
     co_value          *grad = gradient_of(ctx, f_rows, co_ones(ctx, CO_FLOAT32, CO_SHAPE(4, 2)));
 
     CO_EXPECT_INT(co_value_kind(grad), CO_KIND_SLICES);
-    CO_EXPECT_INT(co_num_elements(ctx, co_slices_values(ctx, grad)), 6);
-    CO_EXPECT_BYTES(co_data(ctx, co_to_tensor(ctx, grad, CO_DTYPE_NONE)), expected,
+    CO_EXPECT_INT(co_value_num_elements(ctx, co_slices_values(ctx, grad)), 6);
+    CO_EXPECT_BYTES(co_value_data(ctx, co_to_tensor(ctx, grad, CO_DTYPE_NONE)), expected,
                     sizeof(expected));
 }
 
@@ -494,7 +494,7 @@ CO_TEST(the_gradient_of_rows_has_a_gradient, "")
     grad = co_gradient(ctx, co_mul(ctx, co_square(ctx, rows), rows), x);
     CO_EXPECT_INT(co_value_kind(grad), CO_KIND_SLICES);
     grad = co_to_tensor(ctx, co_gradient(ctx, grad, x), CO_DTYPE_NONE);
-    CO_EXPECT_BYTES(co_data(ctx, grad), expected, sizeof(expected));
+    CO_EXPECT_BYTES(co_value_data(ctx, grad), expected, sizeof(expected));
 }
 
 /* No row was taken, or several gathers took some. */
@@ -509,7 +509,7 @@ CO_TEST(gradients_of_several_gathers_and_of_none_are_rows, "")
     co_watch(ctx, x);
     grad = co_gradient(ctx, co_gather(ctx, x, none, 0, 0), x);
     CO_EXPECT_INT(co_value_kind(grad), CO_KIND_SLICES);
-    CO_EXPECT_INT(co_num_elements(ctx, co_slices_values(ctx, grad)), 0);
+    CO_EXPECT_INT(co_value_num_elements(ctx, co_slices_values(ctx, grad)), 0);
     co_tape_begin(ctx);
     co_watch(ctx, x);
     sum = co_reduce_sum(ctx, co_gather(ctx, x, co_tensor(ctx, CO_INT32, CO_SHAPE(3), at), 0, 0),
@@ -522,7 +522,7 @@ CO_TEST(gradients_of_several_gathers_and_of_none_are_rows, "")
                                CO_ALL_AXES, false));
     grad = co_gradient(ctx, sum, x);
     CO_EXPECT_INT(co_value_kind(grad), CO_KIND_SLICES);
-    CO_EXPECT_BYTES(co_data(ctx, co_to_tensor(ctx, grad, CO_DTYPE_NONE)), expected,
+    CO_EXPECT_BYTES(co_value_data(ctx, co_to_tensor(ctx, grad, CO_DTYPE_NONE)), expected,
                     sizeof(expected));
 }
 
@@ -538,7 +538,7 @@ CO_TEST(slices_and_tensors_add_up, "")
     static const float expected[] = { 2, 2, 1, 1, 3, 3, 1, 1 };
     co_value *grad = gradient_of(ctx, f_rows_and_all, co_ones(ctx, CO_FLOAT32, CO_SHAPE(4, 2)));
 
-    CO_EXPECT_BYTES(co_data(ctx, grad), expected, sizeof(expected));
+    CO_EXPECT_BYTES(co_value_data(ctx, grad), expected, sizeof(expected));
 }
 
 /* Slices as output gradient of slices: row by row, and only for the same rows of a tensor of the
@@ -588,7 +588,7 @@ CO_TEST(slices_are_output_gradients_of_slices_with_the_same_rows, "")
         if (given[i].error != NULL)
             CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, given[i].error);
         else
-            CO_EXPECT_BYTES(co_data(ctx, co_to_tensor(ctx, h, CO_DTYPE_NONE)), expected,
+            CO_EXPECT_BYTES(co_value_data(ctx, co_to_tensor(ctx, h, CO_DTYPE_NONE)), expected,
                             sizeof(expected));
     }
 }
@@ -623,7 +623,7 @@ CO_TEST(gradients_keep_the_dtype, "")
 static co_value *
 f_activations(co_context *ctx, co_value *x, co_value **r)
 {
-    int64_t   n = co_num_elements(ctx, x);
+    int64_t   n = co_value_num_elements(ctx, x);
     co_value *h = co_mul(ctx, x, co_float(ctx, 2)), *s;
 
     *r = co_relu(ctx, h);
@@ -674,9 +674,9 @@ CO_TEST(taking_the_memory_of_what_flows_in_changes_nothing, "")
         const char *got[2];
 
         whole = gradients_of_activations(ctx, x, y, i % 2 == 1);
-        CO_EXPECT_BYTES(co_data(ctx, y), co_data(ctx, kept), N * size);
+        CO_EXPECT_BYTES(co_value_data(ctx, y), co_value_data(ctx, kept), N * size);
         for (size_t k = 0; k < 2; ++k)
-            got[k] = co_data(ctx, co_at(ctx, whole, k));
+            got[k] = co_value_data(ctx, co_at(ctx, whole, k));
         for (int64_t at = 0; at < N; at += PIECE)
             CO_BLOCK(ctx) {
                 co_value *piece = gradients_of_activations(ctx,
@@ -685,8 +685,8 @@ CO_TEST(taking_the_memory_of_what_flows_in_changes_nothing, "")
                                                            false);
 
                 for (size_t k = 0; k < 2; ++k)
-                    CO_EXPECT_BYTES(got[k] + (size_t)at * size, co_data(ctx, co_at(ctx, piece, k)),
-                                    PIECE * size);
+                    CO_EXPECT_BYTES(got[k] + (size_t)at * size,
+                                    co_value_data(ctx, co_at(ctx, piece, k)), PIECE * size);
             }
     }
     CO_EXPECT_OK(ctx);

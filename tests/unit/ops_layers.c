@@ -56,11 +56,11 @@ conv2d_apart(co_context *ctx, co_value *const *in)
 static bool
 same_bits(co_context *ctx, co_value *a, co_value *b)
 {
-    int64_t n = co_num_elements(ctx, a);
+    int64_t n = co_value_num_elements(ctx, a);
     size_t  size = co_value_dtype(ctx, a) == CO_FLOAT64 ? sizeof(double) : sizeof(float);
 
-    return n == co_num_elements(ctx, b) && co_value_dtype(ctx, a) == co_value_dtype(ctx, b) &&
-           (n == 0 || memcmp(co_data(ctx, a), co_data(ctx, b), (size_t)n * size) == 0);
+    return n == co_value_num_elements(ctx, b) && co_value_dtype(ctx, a) == co_value_dtype(ctx, b) &&
+           (n == 0 || memcmp(co_value_data(ctx, a), co_value_data(ctx, b), (size_t)n * size) == 0);
 }
 
 /* Values and the three gradients of a layer against those of its parts. */
@@ -125,7 +125,7 @@ CO_TEST(dense_takes_any_number_of_leading_dimensions, "")
 
     activation = CO_ACTIVATION_TANH;
     compare(ctx, dense, dense_apart, in, "rank 4");
-    CO_EXPECT_INT(co_ndim(ctx, dense(ctx, in)), 4);
+    CO_EXPECT_INT(co_value_ndim(ctx, dense(ctx, in)), 4);
 }
 
 /* Rounded once, so at least as near to the plain kernel as parts that round three times. */
@@ -157,8 +157,8 @@ CO_TEST(layers_of_halves_have_the_same_bits_with_a_tape_and_without, "")
         co_tape_begin(ctx);
         co_watch(ctx, in[1]);
         recorded = dense(ctx, in);
-        CO_EXPECT_BYTES(co_data(ctx, recorded), co_data(ctx, plain), 9 * 17 * 2);
-        CO_EXPECT_INT(co_num_elements(ctx, co_gradient(ctx, recorded, in[1])), 33 * 17);
+        CO_EXPECT_BYTES(co_value_data(ctx, recorded), co_value_data(ctx, plain), 9 * 17 * 2);
+        CO_EXPECT_INT(co_value_num_elements(ctx, co_gradient(ctx, recorded, in[1])), 33 * 17);
     }
 }
 
@@ -212,7 +212,7 @@ CO_TEST(dense_by_name_has_the_gradient_of_its_parts, "")
                         kernel_tensor(ctx, CO_FLOAT32, (int64_t[]){ 2 }, 1, 3) };
     co_value *ones = co_ones(ctx, CO_FLOAT32, CO_SHAPE(4, 2)), *by_name, *apart;
     co_value *silu = co_string(ctx, "silu"),
-             *attrs = co_map(ctx, (const char *const[]){ "activation" }, &silu, 1);
+             *attrs = co_dict(ctx, (const char *const[]){ "activation" }, &silu, 1);
 
     activation = CO_ACTIVATION_SILU;
     co_tape_begin(ctx);
@@ -255,11 +255,11 @@ CO_TEST(layers_of_huge_empty_tensors_are_empty, "")
     co_value *x = co_zeros(ctx, CO_FLOAT32, CO_SHAPE((int64_t)1 << 40, 0));
     co_value *none = co_zeros(ctx, CO_FLOAT32, CO_SHAPE(0));
 
-    CO_EXPECT_INT(co_dim(ctx, co_attention(ctx, x, x, x, 1, false, 0), 0), (int64_t)1 << 40);
-    CO_EXPECT_INT(co_dim(ctx, co_layer_norm(ctx, x, none, none, CO_AXES(-1), 1e-3), 0),
+    CO_EXPECT_INT(co_value_dim(ctx, co_attention(ctx, x, x, x, 1, false, 0), 0), (int64_t)1 << 40);
+    CO_EXPECT_INT(co_value_dim(ctx, co_layer_norm(ctx, x, none, none, CO_AXES(-1), 1e-3), 0),
                   (int64_t)1 << 40);
     ctx->reference_kernels = true;
-    CO_EXPECT_INT(co_dim(ctx, co_attention(ctx, x, x, x, 1, false, 0), 0), (int64_t)1 << 40);
+    CO_EXPECT_INT(co_value_dim(ctx, co_attention(ctx, x, x, x, 1, false, 0), 0), (int64_t)1 << 40);
     ctx->reference_kernels = false;
 }
 

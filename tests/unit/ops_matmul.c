@@ -4,7 +4,7 @@
 #include "context/context.h"
 #include "kernel_support.h"
 
-#include "ops/gemm.h"
+#include "ops/kernels/gemm.h"
 
 static bool turn_a, turn_b;
 
@@ -93,7 +93,7 @@ CO_TEST(matmul_without_a_summed_dimension_is_zero, "")
     for (int64_t i = 0; i < n; ++i)
         CO_EXPECT_CLOSE(data[i], 0, 0);
     free(data);
-    CO_EXPECT_INT(co_num_elements(ctx, co_matmul_transposed(ctx, a, a, true, false)), 0);
+    CO_EXPECT_INT(co_value_num_elements(ctx, co_matmul_transposed(ctx, a, a, true, false)), 0);
 }
 
 /* Rows of a result do not depend on which other rows there are: batch sizes do not change bits. */
@@ -107,7 +107,8 @@ CO_TEST(matmul_gives_a_row_the_same_bits_in_any_batch, "")
         co_value *some = co_matmul(
             ctx, co_slice(ctx, x, (int64_t[]){ 0, 0 }, (int64_t[]){ rows, 300 }, 2), w);
 
-        CO_EXPECT_BYTES(co_data(ctx, some), co_data(ctx, all), (size_t)rows * 90 * sizeof(float));
+        CO_EXPECT_BYTES(co_value_data(ctx, some), co_value_data(ctx, all),
+                        (size_t)rows * 90 * sizeof(float));
     }
 }
 
@@ -120,7 +121,7 @@ CO_TEST(matmul_broadcasts_batches, "")
     turn_a = turn_b = false;
     in[0] = kernel_tensor(ctx, CO_FLOAT64, (int64_t[]){ 2, 1, 3, 4 }, 4, 1);
     in[1] = kernel_tensor(ctx, CO_FLOAT64, (int64_t[]){ 5, 4, 2 }, 3, 2);
-    CO_EXPECT_INT(co_num_elements(ctx, product(ctx, in)), 2 * 5 * 3 * 2);
+    CO_EXPECT_INT(co_value_num_elements(ctx, product(ctx, in)), 2 * 5 * 3 * 2);
     CO_EXPECT_LESS(kernel_difference(ctx, product(ctx, in), kernel_reference(ctx, product, in)),
                    1e-15);
     kernel_check_gradients(ctx, product, in, 2, both, 2);
@@ -294,7 +295,7 @@ multiply_into(co_context *ctx, co_dtype dtype, const int64_t *mnk, int turns, ch
 
         CO_EXPECT_OK(ctx);
         CO_REQUIRE(nbytes <= capacity);
-        memcpy(to, co_data(ctx, c), nbytes);
+        memcpy(to, co_value_data(ctx, c), nbytes);
     }
 }
 

@@ -142,7 +142,7 @@ CO_TEST(layer_norm_does_without_epsilon_however_small_the_numbers, "")
     in[0] = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(1, 64), one);
     in[0] = co_layer_norm(ctx, in[0], co_ones_like(ctx, in[1]), co_zeros_like(ctx, in[1]),
                           CO_AXES(-1), 0);
-    CO_EXPECT_CLOSE(((const float *)co_data(ctx, in[0]))[0], 7.937254, 1e-5);
+    CO_EXPECT_CLOSE(((const float *)co_value_data(ctx, in[0]))[0], 7.937254, 1e-5);
     epsilon = 1e-5;
 }
 
@@ -159,8 +159,8 @@ CO_TEST(layer_norm_of_equal_numbers_is_beta, "")
 
             make_inputs(ctx, CO_FLOAT32, 3, dim, 0, in);
             x = co_fill(ctx, CO_SHAPE(3, dim), co_scalar_float(ctx, (float)(offset * 1.2345678)));
-            y = co_data(ctx, co_layer_norm(ctx, x, co_ones_like(ctx, in[1]),
-                                           co_zeros_like(ctx, in[2]), CO_AXES(-1), 1e-3));
+            y = co_value_data(ctx, co_layer_norm(ctx, x, co_ones_like(ctx, in[1]),
+                                                 co_zeros_like(ctx, in[2]), CO_AXES(-1), 1e-3));
             for (int64_t i = 0; i < 3 * dim; ++i)
                 worst = fmaxf(worst, fabsf(y[i]));
             CO_EXPECT_CLOSE((double)worst, 0, 0);
@@ -188,7 +188,7 @@ CO_TEST(layer_norm_agrees_with_the_composition, "")
         for (wanted = 1; wanted < 3; ++wanted) {
             co_value *sum = gradient(ctx, in), *parts = gradient(ctx, spread);
 
-            CO_EXPECT_INT(co_ndim(ctx, sum), co_ndim(ctx, in[wanted]));
+            CO_EXPECT_INT(co_value_ndim(ctx, sum), co_value_ndim(ctx, in[wanted]));
             for (int d = num_axes; d < 4; ++d)
                 parts = co_reduce_sum(ctx, parts, CO_AXES(0), false);
             CO_EXPECT_LESS(kernel_difference(ctx, sum, parts), 1e-6);
@@ -222,13 +222,13 @@ CO_TEST(layer_norm_of_nothing_is_nothing, "")
 
         num_axes = 1;
         make_inputs(ctx, CO_FLOAT32, rows, dim, 0, in);
-        CO_EXPECT_INT(co_num_elements(ctx, layer_norm(ctx, in)), 0);
+        CO_EXPECT_INT(co_value_num_elements(ctx, layer_norm(ctx, in)), 0);
         for (wanted = 0; wanted < 3; ++wanted) {
             co_value *g = gradient(ctx, in);
 
-            CO_EXPECT_INT(co_num_elements(ctx, g), wanted == 0 ? 0 : dim);
+            CO_EXPECT_INT(co_value_num_elements(ctx, g), wanted == 0 ? 0 : dim);
             for (int64_t i = 0; wanted > 0 && i < dim; ++i)
-                CO_EXPECT_CLOSE(((const float *)co_data(ctx, g))[i], 0, 0);
+                CO_EXPECT_CLOSE(((const float *)co_value_data(ctx, g))[i], 0, 0);
         }
     }
 }

@@ -98,7 +98,7 @@ CO_TEST(max_pool2d_sends_a_tied_gradient_to_the_first, "")
     use(&shapes[1]);
     co_tape_begin(ctx);
     co_watch(ctx, x);
-    CO_EXPECT_BYTES(co_data(ctx, co_gradient(ctx, pool(ctx, &x), x)), want, sizeof(want));
+    CO_EXPECT_BYTES(co_value_data(ctx, co_gradient(ctx, pool(ctx, &x), x)), want, sizeof(want));
 }
 
 /* Ties, NaN, infinities and zeros of both signs in every place of a window, and gradients of -0, in
@@ -127,8 +127,8 @@ CO_TEST(max_pool2d_of_special_values_has_the_bits_of_the_plain_kernel, "")
         all[i] = co_gradient_with(ctx, both[i], x, &o);
     }
     ctx->reference_kernels = false;
-    CO_EXPECT_BYTES(co_data(ctx, both[0]), co_data(ctx, both[1]), sizeof(up));
-    CO_EXPECT_BYTES(co_data(ctx, all[0]), co_data(ctx, all[1]), sizeof(in));
+    CO_EXPECT_BYTES(co_value_data(ctx, both[0]), co_value_data(ctx, both[1]), sizeof(up));
+    CO_EXPECT_BYTES(co_value_data(ctx, all[0]), co_value_data(ctx, all[1]), sizeof(in));
 }
 
 /* Called by name, the gradient goes to the first element that is y, and nowhere where none is. */
@@ -147,8 +147,8 @@ CO_TEST(max_pool2d_gradients_look_for_y, "")
         in[2] = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(1, 1, 1, 1), g);
         ctx->reference_kernels = round % 2 == 1;
         grad = co_op_call(ctx, "max_pool2d_grad", co_tuple(ctx, in, 3),
-                          co_map(ctx, keys, (co_value *[]){ two, two }, 2));
-        CO_EXPECT_BYTES(co_data(ctx, grad), want, sizeof(want));
+                          co_dict(ctx, keys, (co_value *[]){ two, two }, 2));
+        CO_EXPECT_BYTES(co_value_data(ctx, grad), want, sizeof(want));
     }
     ctx->reference_kernels = false;
     CO_EXPECT_OK(ctx);
@@ -164,7 +164,7 @@ CO_TEST(max_pool2d_takes_nan_for_the_largest, "")
     CO_EXPECT_TRUE(isnan(co_item_float(ctx, pool(ctx, &x))));
     co_tape_begin(ctx);
     co_watch(ctx, x);
-    CO_EXPECT_BYTES(co_data(ctx, co_gradient(ctx, pool(ctx, &x), x)), want, sizeof(want));
+    CO_EXPECT_BYTES(co_value_data(ctx, co_gradient(ctx, pool(ctx, &x), x)), want, sizeof(want));
 }
 
 static co_value *

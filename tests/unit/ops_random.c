@@ -4,7 +4,7 @@
 #include "context/context.h"
 #include "kernel_support.h"
 
-#include "ops/philox.h"
+#include "ops/kernels/philox.h"
 
 #include <float.h>
 
@@ -36,7 +36,7 @@ CO_TEST(random_uniform_follows_from_seed_call_replica_and_position, "S-RUN-7")
     co_set_seed(ctx, (uint64_t)5 << 32 | 7);
     ctx->mode.replica = 3;
     co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(4), 0, 1); /* call 0 */
-    got = co_data(ctx, co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(3, 3), 0, 1));
+    got = co_value_data(ctx, co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(3, 3), 0, 1));
     ctx->mode.replica = 0;
     for (uint32_t i = 0; i < 9; ++i) {
         counter[0] = i / 4;
@@ -146,7 +146,8 @@ CO_TEST(random_normal_is_box_muller, "")
     double   data[4];
 
     co_set_seed(ctx, 11);
-    co_read_data(ctx, co_random_normal(ctx, CO_FLOAT64, CO_SHAPE(4), 0, 1), CO_FLOAT64, data, 4);
+    co_value_copy_data(ctx, co_random_normal(ctx, CO_FLOAT64, CO_SHAPE(4), 0, 1), CO_FLOAT64, data,
+                       4);
     for (uint32_t block = 0; block < 2; ++block) {
         double u1, u2, r;
 
@@ -220,7 +221,7 @@ CO_TEST(stateless_random_numbers_need_two_seeds, "GEN-ERR-4")
     CO_EXPECT_NULL(co_stateless_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(2), NULL, 0, 1));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "seed");
     CO_EXPECT_NULL(co_op_call(ctx, "stateless_random_normal", co_tuple(ctx, NULL, 0),
-                              co_map(ctx, keys, (co_value *[]){ one, one }, 2)));
+                              co_dict(ctx, keys, (co_value *[]){ one, one }, 2)));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "seed has 1 numbers");
     CO_EXPECT_NULL(
         co_stateless_random_normal(ctx, CO_INT32, CO_SHAPE(2), (int64_t[]){ 1, 2 }, 0, 1));
@@ -274,20 +275,22 @@ CO_TEST(dropout_drops_about_its_rate, "")
     y = co_dropout(ctx, x, 0.25);
     grad = co_gradient(ctx, y, x);
     for (int64_t i = 0; i < 20000; ++i) {
-        double value = ((const double *)co_data(ctx, y))[i];
+        double value = ((const double *)co_value_data(ctx, y))[i];
 
         sum += value;
         if (value != 0 && fabs(value - kept) > 1e-12)
             CO_EXPECT_CLOSE(value, kept, 1e-12);
     }
     CO_EXPECT_CLOSE(sum / 20000, 1, 0.02);
-    CO_EXPECT_BYTES(co_data(ctx, grad), co_data(ctx, y), 20000 * sizeof(double));
+    CO_EXPECT_BYTES(co_value_data(ctx, grad), co_value_data(ctx, y), 20000 * sizeof(double));
     again = co_dropout(ctx, x, 0.25);
-    CO_EXPECT_TRUE(memcmp(co_data(ctx, again), co_data(ctx, y), 20000 * sizeof(double)) != 0);
+    CO_EXPECT_TRUE(
+        memcmp(co_value_data(ctx, again), co_value_data(ctx, y), 20000 * sizeof(double)) != 0);
     co_set_seed(ctx, 5);
     again = co_dropout(ctx, x, 0.25);
-    CO_EXPECT_BYTES(co_data(ctx, again), co_data(ctx, y), 20000 * sizeof(double));
-    CO_EXPECT_BYTES(co_data(ctx, co_dropout(ctx, x, 0)), co_data(ctx, x), 20000 * sizeof(double));
+    CO_EXPECT_BYTES(co_value_data(ctx, again), co_value_data(ctx, y), 20000 * sizeof(double));
+    CO_EXPECT_BYTES(co_value_data(ctx, co_dropout(ctx, x, 0)), co_value_data(ctx, x),
+                    20000 * sizeof(double));
     CO_EXPECT_OK(ctx);
 }
 
@@ -295,8 +298,8 @@ CO_TEST_BARE(random_numbers_are_the_same_with_any_instruction_set, "")
 {
     co_context *base = co_open("isa=base"), *best = co_open(NULL);
 
-    CO_EXPECT_BYTES(co_data(base, many_numbers(base, NULL)),
-                    co_data(best, many_numbers(best, NULL)), 2 * MANY * sizeof(float));
+    CO_EXPECT_BYTES(co_value_data(base, many_numbers(base, NULL)),
+                    co_value_data(best, many_numbers(best, NULL)), 2 * MANY * sizeof(float));
     co_close(base);
     co_close(best);
 }

@@ -5,7 +5,7 @@
  */
 #include "ops_support.h"
 
-#include "ops/reduce.h"
+#include "ops/kernels/reduction.h"
 
 static const struct {
     int     ndim;
@@ -109,13 +109,15 @@ CO_TEST(long_sums_are_accurate, "")
         exact = co_reduce_sum(ctx, wide, cases[i].num_axes > 0 ? &axis : NULL,
                               (size_t)cases[i].num_axes, false);
         CO_REQUIRE(sum != NULL && exact != NULL);
-        for (int64_t k = 0; k < co_num_elements(ctx, sum); k += 97) {
-            double n = (double)co_num_elements(ctx, x) / (double)co_num_elements(ctx, sum);
+        for (int64_t k = 0; k < co_value_num_elements(ctx, sum); k += 97) {
+            double n = (double)co_value_num_elements(ctx, x) /
+                       (double)co_value_num_elements(ctx, sum);
 
             /* 2 is the largest element; the error grows with the square root of the length at
              * worst */
-            CO_EXPECT_CLOSE(((const float *)co_data(ctx, sum))[k],
-                            ((const double *)co_data(ctx, exact))[k], 2 * sqrt(n) * 6e-8 * 12);
+            CO_EXPECT_CLOSE(((const float *)co_value_data(ctx, sum))[k],
+                            ((const double *)co_value_data(ctx, exact))[k],
+                            2 * sqrt(n) * 6e-8 * 12);
         }
     }
 }
@@ -153,9 +155,9 @@ CO_TEST(any_number_of_results_of_any_length_adds_up, "")
                     int64_t      dims[3] = { results, length, 1 + 2 * axis };
                     co_value    *x = co_ones(ctx, CO_FLOAT32, dims, 3);
                     co_value    *sum = co_reduce_sum(ctx, x, CO_AXES(1), false);
-                    const float *of = co_data(ctx, sum);
+                    const float *of = co_value_data(ctx, sum);
 
-                    for (int64_t i = 0; i < co_num_elements(ctx, sum); ++i)
+                    for (int64_t i = 0; i < co_value_num_elements(ctx, sum); ++i)
                         CO_EXPECT_CLOSE(of[i], (double)length, 0);
                 }
 }
@@ -199,9 +201,10 @@ sums_with(const char *settings, float *out)
     co_value            *x = ops_tensor(own, &random, CO_FLOAT32, dims, 3, OPS_ORDINARY);
     int                  axes[2] = { 0, 1 };
 
-    co_read_data(own, co_reduce_sum(own, x, NULL, 0, false), CO_FLOAT32, out, 1);
-    co_read_data(own, co_reduce_sum(own, x, axes, 2, false), CO_FLOAT32, out + 1, 211);
-    co_read_data(own, co_reduce_mean(own, x, axes + 1, 1, false), CO_FLOAT32, out + 212, 37 * 211);
+    co_value_copy_data(own, co_reduce_sum(own, x, NULL, 0, false), CO_FLOAT32, out, 1);
+    co_value_copy_data(own, co_reduce_sum(own, x, axes, 2, false), CO_FLOAT32, out + 1, 211);
+    co_value_copy_data(own, co_reduce_mean(own, x, axes + 1, 1, false), CO_FLOAT32, out + 212,
+                       37 * 211);
     CO_EXPECT_INT(co_close(own), 0);
 }
 
@@ -245,7 +248,7 @@ CO_TEST(argmax_takes_the_first_of_equals_and_passes_over_nan, "")
     const int64_t expected[] = { 1, 2, 0 };
 
     CO_EXPECT_INT(co_value_dtype(ctx, at), CO_INT64);
-    CO_EXPECT_BYTES(co_data(ctx, at), expected, sizeof(expected));
+    CO_EXPECT_BYTES(co_value_data(ctx, at), expected, sizeof(expected));
 }
 
 /* Nothing to add gives 0, nothing to average NaN (0 for integers), no maximum the smallest
@@ -255,14 +258,16 @@ CO_TEST(reductions_of_nothing, "")
     co_value *x = co_zeros(ctx, CO_FLOAT32, CO_SHAPE(0, 2)),
              *i = co_zeros(ctx, CO_INT8, CO_SHAPE(0, 2));
 
-    CO_EXPECT_CLOSE(((const float *)co_data(ctx, co_reduce_sum(ctx, x, CO_AXES(0), false)))[1], 0,
-                    0);
+    CO_EXPECT_CLOSE(
+        ((const float *)co_value_data(ctx, co_reduce_sum(ctx, x, CO_AXES(0), false)))[1], 0, 0);
     CO_EXPECT_TRUE(
-        isnan(((const float *)co_data(ctx, co_reduce_mean(ctx, x, CO_AXES(0), false)))[1]));
-    CO_EXPECT_CLOSE(((const float *)co_data(ctx, co_reduce_max(ctx, x, CO_AXES(0), false)))[1],
+        isnan(((const float *)co_value_data(ctx, co_reduce_mean(ctx, x, CO_AXES(0), false)))[1]));
+    CO_EXPECT_CLOSE(((const float *)co_value_data(ctx,
+                                                  co_reduce_max(ctx, x, CO_AXES(0), false)))[1],
                     -INFINITY, 0);
-    CO_EXPECT_INT(((const int8_t *)co_data(ctx, co_reduce_mean(ctx, i, CO_AXES(0), false)))[1], 0);
-    CO_EXPECT_INT(((const int8_t *)co_data(ctx, co_reduce_max(ctx, i, CO_AXES(0), false)))[1],
+    CO_EXPECT_INT(
+        ((const int8_t *)co_value_data(ctx, co_reduce_mean(ctx, i, CO_AXES(0), false)))[1], 0);
+    CO_EXPECT_INT(((const int8_t *)co_value_data(ctx, co_reduce_max(ctx, i, CO_AXES(0), false)))[1],
                   -128);
 }
 
@@ -271,15 +276,15 @@ CO_TEST(many_reductions_of_nothing, "")
 {
     enum { MANY = 1000003 };
     co_value    *x = co_zeros(ctx, CO_FLOAT32, CO_SHAPE(MANY, 0)), *y;
-    const float *data = co_data(ctx, co_reduce_min(ctx, x, CO_AXES(1), false));
+    const float *data = co_value_data(ctx, co_reduce_min(ctx, x, CO_AXES(1), false));
 
     for (int64_t i = 0; i < MANY; i += MANY / 2)
         CO_EXPECT_CLOSE(data[i], INFINITY, 0);
     y = co_reduce_prod(ctx, co_cast(ctx, x, CO_INT16), CO_AXES(-1), true);
-    CO_EXPECT_INT(co_num_elements(ctx, y), MANY);
-    CO_EXPECT_INT(((const int16_t *)co_data(ctx, y))[MANY - 1], 1);
+    CO_EXPECT_INT(co_value_num_elements(ctx, y), MANY);
+    CO_EXPECT_INT(((const int16_t *)co_value_data(ctx, y))[MANY - 1], 1);
     x = co_reduce_mean(ctx, co_zeros(ctx, CO_FLOAT16, CO_SHAPE(3, 0, 5, 0)), CO_AXES(3), false);
-    CO_EXPECT_INT(co_num_elements(ctx, x), 0);
+    CO_EXPECT_INT(co_value_num_elements(ctx, x), 0);
     CO_EXPECT_OK(ctx);
 }
 
@@ -287,8 +292,9 @@ CO_TEST(axes_can_be_all_some_or_none, "")
 {
     co_value *x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(2, 3, 4));
 
-    CO_EXPECT_INT(co_ndim(ctx, co_reduce_sum(ctx, x, CO_ALL_AXES, false)), 0);
-    CO_EXPECT_INT(co_ndim(ctx, co_reduce_sum(ctx, x, CO_ALL_AXES, true)), 3);
-    CO_EXPECT_INT(co_dim(ctx, co_reduce_sum(ctx, x, CO_AXES(-1, 0), false), 0), 3);
-    CO_EXPECT_INT(co_num_elements(ctx, co_reduce_sum(ctx, x, (const int[]){ 0 }, 0, false)), 24);
+    CO_EXPECT_INT(co_value_ndim(ctx, co_reduce_sum(ctx, x, CO_ALL_AXES, false)), 0);
+    CO_EXPECT_INT(co_value_ndim(ctx, co_reduce_sum(ctx, x, CO_ALL_AXES, true)), 3);
+    CO_EXPECT_INT(co_value_dim(ctx, co_reduce_sum(ctx, x, CO_AXES(-1, 0), false), 0), 3);
+    CO_EXPECT_INT(co_value_num_elements(ctx, co_reduce_sum(ctx, x, (const int[]){ 0 }, 0, false)),
+                  24);
 }

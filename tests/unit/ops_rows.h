@@ -125,7 +125,7 @@ ops_row_real(co_context *ctx, const ops_row *row, co_value *results, co_value **
     size_t n = 0;
 
     most = row->num_real > 0 ? row->num_real : most;
-    for (size_t i = 0; i < co_size(ctx, results) && n < most; ++i)
+    for (size_t i = 0; i < co_num_items(ctx, results) && n < most; ++i)
         if (ops_is_real(co_at(ctx, results, i)))
             real[n++] = co_at(ctx, results, i);
     return n;

@@ -8,7 +8,7 @@
  */
 #include "ops_rows.h"
 
-#include "ops/op.h"
+#include "ops/engine/op.h"
 
 enum { NUM_DRAWS = 12, NUM_LETTERS = 5, MOST_ELEMENTS = 20000, MOST_TEXT = 200 };
 
@@ -198,9 +198,9 @@ farthest(co_context *ctx, co_value *a, co_value *b)
 
     if (a == NULL || b == NULL)
         return a == b ? 0 : 1e302;
-    if (co_size(ctx, a) != co_size(ctx, b))
+    if (co_num_items(ctx, a) != co_num_items(ctx, b))
         return 1e302;
-    for (size_t i = 0; i < co_size(ctx, a); ++i)
+    for (size_t i = 0; i < co_num_items(ctx, a); ++i)
         worst = fmax(worst, roundings_apart(ctx, co_at(ctx, a, i), co_at(ctx, b, i)));
     return worst;
 }

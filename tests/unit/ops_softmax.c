@@ -113,7 +113,7 @@ CO_TEST(softmax_is_accurate_down_to_zero, "")
                 row[i] = i == dim - 1 ? -INFINITY : i == dim - 2 ? -3e38F : row[i];
                 sum += expl(row[i]);
             }
-            y = co_data(ctx, co_softmax(ctx, co_tensor(ctx, CO_FLOAT32, &dim, 1, row), -1));
+            y = co_value_data(ctx, co_softmax(ctx, co_tensor(ctx, CO_FLOAT32, &dim, 1, row), -1));
             for (int i = 0; i < dim; ++i) {
                 double truth = (double)(expl(row[i]) / sum);
 
@@ -168,7 +168,8 @@ CO_TEST(cross_entropy_has_the_same_bits_on_a_tape, "")
 
         co_tape_begin(ctx);
         on = cross_entropy(ctx, in);
-        CO_EXPECT_BYTES(co_data(ctx, on), co_data(ctx, off), (size_t)rows * sizeof(float));
+        CO_EXPECT_BYTES(co_value_data(ctx, on), co_value_data(ctx, off),
+                        (size_t)rows * sizeof(float));
         co_watch(ctx, in[1]);
         CO_EXPECT_NULL(co_sparse_softmax_cross_entropy(ctx, co_int(ctx, 7), in[1]));
         CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "sparse_softmax_cross_entropy_with_logits");
@@ -291,7 +292,7 @@ CO_TEST(soft_cross_entropy_is_the_same_on_tapes, "")
         co_tape_begin_persistent(ctx);
         co_watch(ctx, in[1]);
         on = soft_entropy(ctx, in);
-        CO_EXPECT_BYTES(co_data(ctx, on), co_data(ctx, off), 131 * sizeof(float));
+        CO_EXPECT_BYTES(co_value_data(ctx, on), co_value_data(ctx, off), 131 * sizeof(float));
         g = co_gradient(ctx, kernel_loss(ctx, soft_entropy, in), in[1]);
         co_tape_end(ctx);
         CO_EXPECT_LESS(kernel_difference(ctx, g, soft_gradient(ctx, in)), 1e-6);
@@ -324,10 +325,10 @@ CO_TEST(soft_cross_entropy_of_nothing, "")
 
         make_soft(ctx, CO_FLOAT32, rows, 3 - rows, in);
         y = soft_entropy(ctx, in);
-        CO_EXPECT_INT(co_num_elements(ctx, y), rows);
+        CO_EXPECT_INT(co_value_num_elements(ctx, y), rows);
         for (int64_t i = 0; i < rows; ++i) /* a sum of no classes */
-            CO_EXPECT_CLOSE(((const float *)co_data(ctx, y))[i], 0, 0);
-        CO_EXPECT_INT(co_num_elements(ctx, soft_gradient(ctx, in)), 0);
+            CO_EXPECT_CLOSE(((const float *)co_value_data(ctx, y))[i], 0, 0);
+        CO_EXPECT_INT(co_value_num_elements(ctx, soft_gradient(ctx, in)), 0);
         CO_EXPECT_OK(ctx);
     }
 }
@@ -342,7 +343,7 @@ CO_TEST(cross_entropy_of_no_rows_has_an_empty_gradient, "")
         ctx, co_sparse_softmax_cross_entropy(ctx, co_zeros(ctx, CO_INT32, CO_SHAPE(0)), logits),
         logits);
     CO_EXPECT_TRUE(co_ok(ctx) && co_value_kind(gradient) == CO_KIND_TENSOR);
-    CO_EXPECT_INT(co_num_elements(ctx, gradient), 0);
+    CO_EXPECT_INT(co_value_num_elements(ctx, gradient), 0);
 }
 
 CO_TEST(cross_entropy_has_gradients_of_gradients, "")

@@ -9,7 +9,7 @@
 #include "test.h"
 
 #include "context/context.h"
-#include "ops/op.h"
+#include "ops/engine/op.h"
 
 typedef struct ops_random {
     uint64_t state;

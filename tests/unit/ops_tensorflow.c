@@ -24,7 +24,7 @@ gradient(co_context *ctx, co_value *(*fn)(co_context *ctx, co_value *x), co_valu
     options.output_gradients = up;
     co_tape_begin(ctx);
     co_watch(ctx, x);
-    return co_data(ctx, co_gradient_with(ctx, fn(ctx, x), x, &options));
+    return co_value_data(ctx, co_gradient_with(ctx, fn(ctx, x), x, &options));
 }
 
 CO_TEST(roots_and_reciprocals_that_nothing_flows_into_have_no_gradient, "")
@@ -96,7 +96,7 @@ expect_both(co_context *ctx, co_value *(*fn)(co_context *ctx, co_value *x), co_v
 {
     for (int i = 0; i < 2; ++i) {
         ctx->reference_kernels = i == 1;
-        CO_EXPECT_BYTES(co_data(ctx, fn(ctx, x)), expected, nbytes);
+        CO_EXPECT_BYTES(co_value_data(ctx, fn(ctx, x)), expected, nbytes);
     }
     ctx->reference_kernels = false;
 }
@@ -147,9 +147,9 @@ CO_TEST(a_zero_divides_nothing_without_an_error, "GEN-ERR-4")
     co_value            *none = co_zeros(ctx, CO_INT32, CO_SHAPE(0, 3));
     co_value            *q = co_tensor(ctx, CO_INT32, CO_SHAPE(3), y);
 
-    CO_EXPECT_INT(co_num_elements(ctx, co_floordiv(ctx, none, q)), 0);
-    CO_EXPECT_INT(co_num_elements(ctx, co_mod(ctx, none, q)), 0);
-    CO_EXPECT_INT(co_num_elements(ctx, co_pow(ctx, none, q)), 0);
+    CO_EXPECT_INT(co_value_num_elements(ctx, co_floordiv(ctx, none, q)), 0);
+    CO_EXPECT_INT(co_value_num_elements(ctx, co_mod(ctx, none, q)), 0);
+    CO_EXPECT_INT(co_value_num_elements(ctx, co_pow(ctx, none, q)), 0);
     CO_EXPECT_OK(ctx);
     CO_EXPECT_NULL(co_mod(ctx, co_ones(ctx, CO_INT32, CO_SHAPE(3)), q));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "element 0 of y is 0");
@@ -185,7 +185,7 @@ CO_TEST(the_largest_can_have_a_short_index, "GEN-ERR-4")
         ctx->reference_kernels = i % 2 == 1;
         at = co_argmax(ctx, t, 1, i < 2 ? CO_INT16 : CO_UINT16);
         CO_EXPECT_INT(co_value_dtype(ctx, at), i < 2 ? CO_INT16 : CO_UINT16);
-        CO_EXPECT_BYTES(co_data(ctx, at), expected, sizeof(expected));
+        CO_EXPECT_BYTES(co_value_data(ctx, at), expected, sizeof(expected));
     }
     ctx->reference_kernels = false;
     CO_EXPECT_NULL(co_argmax(ctx, t, 1, CO_FLOAT32));
@@ -209,12 +209,14 @@ CO_TEST(labels_of_any_dtype_are_probabilities, "GEN-ERR-4")
     co_value           *same = co_cast(ctx, labels, CO_FLOAT32);
 
     for (int axis = 0; axis < 2; ++axis) {
-        const float *expected = co_data(ctx, entropy(ctx, same, logits, axis));
+        const float *expected = co_value_data(ctx, entropy(ctx, same, logits, axis));
 
-        CO_EXPECT_BYTES(co_data(ctx, entropy(ctx, labels, logits, axis)), expected, 8);
-        CO_EXPECT_BYTES(co_data(ctx, entropy(ctx, co_cast(ctx, labels, CO_BOOL), logits, axis)),
+        CO_EXPECT_BYTES(co_value_data(ctx, entropy(ctx, labels, logits, axis)), expected, 8);
+        CO_EXPECT_BYTES(co_value_data(ctx,
+                                      entropy(ctx, co_cast(ctx, labels, CO_BOOL), logits, axis)),
                         expected, 8);
-        CO_EXPECT_BYTES(co_data(ctx, entropy(ctx, co_cast(ctx, labels, CO_FLOAT64), logits, axis)),
+        CO_EXPECT_BYTES(co_value_data(ctx,
+                                      entropy(ctx, co_cast(ctx, labels, CO_FLOAT64), logits, axis)),
                         expected, 8);
     }
     CO_EXPECT_OK(ctx);
@@ -238,10 +240,10 @@ CO_TEST(cross_entropy_of_distant_halves_fits, "")
         y = entropy(ctx, labels, logits, axis);
         g = co_gradient(ctx, y, labels);
         CO_EXPECT_INT(co_value_dtype(ctx, y), CO_FLOAT16);
-        CO_EXPECT_CLOSE(*(const float *)co_data(ctx, co_cast(ctx, y, CO_FLOAT32)), 60000, 32);
+        CO_EXPECT_CLOSE(*(const float *)co_value_data(ctx, co_cast(ctx, y, CO_FLOAT32)), 60000, 32);
         CO_EXPECT_INT(co_value_dtype(ctx, g), CO_FLOAT64);
-        CO_EXPECT_CLOSE(((const double *)co_data(ctx, g))[0], 0, 0);
-        CO_EXPECT_CLOSE(((const double *)co_data(ctx, g))[1], 120000, 100);
+        CO_EXPECT_CLOSE(((const double *)co_value_data(ctx, g))[0], 0, 0);
+        CO_EXPECT_CLOSE(((const double *)co_value_data(ctx, g))[1], 120000, 100);
     }
     CO_EXPECT_OK(ctx);
 }
@@ -252,6 +254,6 @@ CO_TEST(cross_entropy_of_one_class_is_zero, "")
     static const float zero = 0;
     co_value          *one = co_ones(ctx, CO_FLOAT32, CO_SHAPE(1, 1));
 
-    CO_EXPECT_BYTES(co_data(ctx, entropy(ctx, one, one, 0)), &zero, 4);
-    CO_EXPECT_BYTES(co_data(ctx, entropy(ctx, one, one, 1)), &zero, 4);
+    CO_EXPECT_BYTES(co_value_data(ctx, entropy(ctx, one, one, 0)), &zero, 4);
+    CO_EXPECT_BYTES(co_value_data(ctx, entropy(ctx, one, one, 1)), &zero, 4);
 }

@@ -6,7 +6,7 @@
  */
 #include "ops_rows.h"
 
-#include "ops/op.h"
+#include "ops/engine/op.h"
 
 #include <dirent.h>
 
@@ -260,8 +260,8 @@ hash_value(co_context *ctx, co_value *value, uint64_t hash)
     }
     if (co_value_kind(value) != CO_KIND_TENSOR)
         return hash;
-    bytes = co_data(ctx, value);
-    n = (size_t)co_num_elements(ctx, value) * co_dtype_size(co_value_dtype(ctx, value));
+    bytes = co_value_data(ctx, value);
+    n = (size_t)co_value_num_elements(ctx, value) * co_dtype_size(co_value_dtype(ctx, value));
     for (size_t i = 0; i < n; ++i)
         hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
     return hash;
@@ -270,7 +270,7 @@ hash_value(co_context *ctx, co_value *value, uint64_t hash)
 static uint64_t
 hash_values(co_context *ctx, co_value *values, uint64_t hash)
 {
-    for (size_t i = 0; i < co_size(ctx, values); ++i)
+    for (size_t i = 0; i < co_num_items(ctx, values); ++i)
         hash = hash_value(ctx, co_at(ctx, values, i), hash);
     return hash;
 }

@@ -11,7 +11,7 @@
 #define TEST_MAX_RANKS 4
 
 typedef struct test_rank {
-    coi_thread_seat seat;
+    coi_thread_rank rank_slot;
     int             rank, num_replicas, deadline_ms;
     const char     *settings;
     void (*body)(co_context *ctx, co_strategy *strategy, int rank, void *user);
@@ -21,17 +21,17 @@ typedef struct test_rank {
 static inline void *
 test_be_rank(void *arg)
 {
-    test_rank              *r = arg;
-    co_context             *ctx = co_open(r->settings);
-    co_multi_worker_options options = CO_MULTI_WORKER_OPTIONS_INIT;
-    co_strategy            *strategy;
+    test_rank                       *r = arg;
+    co_context                      *ctx = co_open(r->settings);
+    co_multi_worker_mirrored_options options = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
+    co_strategy                     *strategy;
 
     options.transport = "threads";
-    options.communicator = &r->seat;
+    options.communicator = &r->rank_slot;
     options.num_replicas = r->num_replicas;
     if (r->deadline_ms >= 0)
         options.deadline_ms = r->deadline_ms;
-    strategy = co_multi_worker_strategy(ctx, &options);
+    strategy = co_multi_worker_mirrored_strategy(ctx, &options);
     CO_EXPECT_NOT_NULL(strategy);
     if (strategy != NULL)
         r->body(ctx, strategy, r->rank, r->user);

@@ -25,7 +25,7 @@ pair(co_context *ctx, co_dtype dtype, const double *a, int64_t na, const double 
 {
     co_value *parts[] = { vector(ctx, dtype, a, na), vector(ctx, dtype, b, nb) };
 
-    return co_per_replica(ctx, parts, 2);
+    return co_per_replica_value(ctx, parts, 2);
 }
 
 static void
@@ -35,8 +35,8 @@ expect_vector(co_context *ctx, co_value *v, co_dtype dtype, const double *data, 
 
     CO_EXPECT_OK(ctx);
     CO_EXPECT_INT(co_value_dtype(ctx, v), dtype);
-    CO_REQUIRE(co_num_elements(ctx, v) == n && n <= 16);
-    CO_EXPECT_CODE(co_read_data(ctx, v, CO_FLOAT64, got, 16), CO_OK);
+    CO_REQUIRE(co_value_num_elements(ctx, v) == n && n <= 16);
+    CO_EXPECT_CODE(co_value_copy_data(ctx, v, CO_FLOAT64, got, 16), CO_OK);
     for (int64_t i = 0; i < n; ++i)
         CO_EXPECT_CLOSE(got[i], data[i], 1e-6);
 }
@@ -56,7 +56,7 @@ CO_TEST_WITH(reduce_without_axis_combines_replicas, "S-REDUCE-5 S-REDUCE-18 S-PR
     expect_vector(ctx, co_reduce(ctx, m, CO_REDUCE_MAX, v, NULL, 0), CO_FLOAT32, second, 4);
     expect_vector(ctx, co_reduce(ctx, m, CO_REDUCE_PROD, v, NULL, 0), CO_FLOAT32,
                   (double[]){ 0, 5, 12, 21 }, 4);
-    CO_EXPECT_STR(co_device_name(ctx, co_reduce(ctx, m, CO_REDUCE_SUM, v, NULL, 0)),
+    CO_EXPECT_STR(co_value_device(ctx, co_reduce(ctx, m, CO_REDUCE_SUM, v, NULL, 0)),
                   "/job:localhost/replica:0/task:0/device:CPU:0");
 }
 
@@ -109,7 +109,8 @@ CO_TEST_WITH(axes_may_be_several_negative_or_none, "S-REDUCE-10 S-REDUCE-11 GEN-
     co_strategy *m = mirrored(ctx, 2);
     co_value    *parts[] = { co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2, 2), (float[]){ 1, 2, 3, 4 }),
                              co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2, 2), (float[]){ 5, 6, 7, 8 }) };
-    co_value *v = co_per_replica(ctx, parts, 2), *s = co_reduce(ctx, m, CO_REDUCE_SUM, v, NULL, 0);
+    co_value    *v = co_per_replica_value(ctx, parts, 2),
+             *s = co_reduce(ctx, m, CO_REDUCE_SUM, v, NULL, 0);
 
     expect_vector(ctx, co_reduce(ctx, m, CO_REDUCE_MEAN, v, CO_AXES(1)), CO_FLOAT32,
                   (double[]){ 3.5, 5.5 }, 2);
@@ -119,13 +120,13 @@ CO_TEST_WITH(axes_may_be_several_negative_or_none, "S-REDUCE-10 S-REDUCE-11 GEN-
                   (double[]){ 4.5 }, 1);
     expect_vector(ctx, co_reduce(ctx, m, CO_REDUCE_SUM, v, (const int[]){ 0 }, 0), CO_FLOAT32,
                   (double[]){ 6, 8, 10, 12 }, 4);
-    CO_EXPECT_INT(co_ndim(ctx, s), 2);
+    CO_EXPECT_INT(co_value_ndim(ctx, s), 2);
     CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, v, CO_AXES(2)));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "axis 2 is outside the rank of the value, which is 2");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "axis 2 is outside the rank of the value, which is 2");
     CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, v, CO_AXES(-3)));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "axis -3");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "axis -3");
     CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, co_scalar_float(ctx, 1), CO_AXES(0)));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "which is 0");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "which is 0");
 }
 
 CO_TEST_WITH(plain_values_are_not_summed, "S-REDUCE-13 S-REDUCE-14 S-REDUCE-24 AMB-12", "cpus=2")
@@ -134,7 +135,7 @@ CO_TEST_WITH(plain_values_are_not_summed, "S-REDUCE-13 S-REDUCE-14 S-REDUCE-24 A
     co_value *five = co_scalar_float(ctx, 5), *v = vector(ctx, CO_FLOAT32, (double[]){ 5, 1 }, 2);
 
     CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, five, NULL, 0));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "not defined");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "not defined");
     CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce(ctx, m, CO_REDUCE_MEAN, five, NULL, 0)), 5, 0);
     CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce(ctx, m, CO_REDUCE_SUM, co_int(ctx, 0), NULL, 0)),
                     0, 0);
@@ -144,33 +145,36 @@ CO_TEST_WITH(plain_values_are_not_summed, "S-REDUCE-13 S-REDUCE-14 S-REDUCE-24 A
     CO_EXPECT_INT(co_value_kind(co_reduce(ctx, m, CO_REDUCE_MEAN, co_none(ctx), NULL, 0)),
                   CO_KIND_NONE);
     CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, co_none(ctx), NULL, 0));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, NULL);
 }
 
 CO_TEST_WITH(mirrored_values_are_averaged_but_not_summed,
              "S-REDUCE-15 S-REDUCE-17 S-REDUCE-19 S-REDUCE-23", "cpus=2")
 {
     co_strategy *m = mirrored(ctx, 2);
-    co_value *x = co_scalar_float(ctx, 2), *same[] = { x, x }, *mirror = co_mirrored(ctx, same, 2);
+    co_value    *x = co_scalar_float(ctx, 2), *same[] = { x, x },
+             *mirror = co_mirrored_value(ctx, same, 2);
     co_value *flags[] = { co_scalar_bool(ctx, true), co_scalar_bool(ctx, false) };
     co_value *numbers[] = { co_float(ctx, 1), co_float(ctx, 2.5) }, *structure;
 
     CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce(ctx, m, CO_REDUCE_MEAN, mirror, NULL, 0)), 2, 0);
     CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, mirror, NULL, 0));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, NULL);
-    CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, co_per_replica(ctx, flags, 2), NULL, 0));
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, NULL);
+    CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, co_per_replica_value(ctx, flags, 2), NULL, 0));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "bool");
-    CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, co_per_replica(ctx, flags, 2), CO_AXES(0)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "bool");
+    CO_EXPECT_NULL(
+        co_reduce(ctx, m, CO_REDUCE_SUM, co_per_replica_value(ctx, flags, 2), CO_AXES(0)));
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "bool");
     CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce(ctx, m, CO_REDUCE_SUM,
-                                                 co_per_replica(ctx, numbers, 2), NULL, 0)),
+                                                 co_per_replica_value(ctx, numbers, 2), NULL, 0)),
                     3.5, 0);
-    structure = co_args(ctx, co_per_replica(ctx, numbers, 2), co_per_replica(ctx, numbers, 2));
+    structure = co_args(ctx, co_per_replica_value(ctx, numbers, 2),
+                        co_per_replica_value(ctx, numbers, 2));
     CO_EXPECT_CLOSE(
         co_item_float(ctx, co_at(ctx, co_reduce(ctx, m, CO_REDUCE_MEAN, structure, NULL, 0), 1)),
         1.75, 0);
     CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, structure, CO_AXES(0)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "tuple");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "tuple");
 }
 
 CO_TEST_WITH(empty_replicas_count_nothing, "S-REDUCE-21", "cpus=2")
@@ -194,14 +198,14 @@ CO_TEST_WITH(operations_are_named_sum_and_mean, "S-REDUCE-3 S-REDUCE-4 ROP-1", "
     CO_EXPECT_INT(op, CO_REDUCE_MEAN);
     CO_EXPECT_CODE(co_reduce_op_from_name(ctx, "sum", &op), CO_OK);
     CO_EXPECT_INT(op, CO_REDUCE_SUM);
-    CO_EXPECT_CODE(co_reduce_op_from_name(ctx, "MAX", &op), CO_VALUE);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "'MAX'");
-    CO_EXPECT_CODE(co_reduce_op_from_name(ctx, "SUMS", &op), CO_VALUE);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
+    CO_EXPECT_CODE(co_reduce_op_from_name(ctx, "MAX", &op), CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "'MAX'");
+    CO_EXPECT_CODE(co_reduce_op_from_name(ctx, "SUMS", &op), CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, NULL);
     CO_EXPECT_NULL(co_reduce(ctx, m, (co_reduce_op)17, v, NULL, 0));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "17");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "17");
     CO_EXPECT_NULL(co_reduce(ctx, m, (co_reduce_op)17, v, CO_AXES(0)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "17");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "17");
 }
 
 CO_TEST_WITH(one_device_reduces_only_along_axes,
@@ -216,11 +220,11 @@ CO_TEST_WITH(one_device_reduces_only_along_axes,
     CO_EXPECT_PTR(co_reduce(ctx, one, CO_REDUCE_MEAN, tuple, NULL, 0), tuple);
     sum = co_reduce(ctx, one, CO_REDUCE_SUM, t, CO_AXES(0));
     CO_EXPECT_INT(co_item_int(ctx, sum), 45);
-    CO_EXPECT_STR(co_device_name(ctx, sum), "/job:localhost/replica:0/task:0/device:CPU:1");
+    CO_EXPECT_STR(co_value_device(ctx, sum), "/job:localhost/replica:0/task:0/device:CPU:1");
     CO_EXPECT_INT(co_value_dtype(ctx, co_reduce(ctx, one, CO_REDUCE_MEAN, t, CO_AXES(0))),
                   CO_FLOAT64);
     CO_EXPECT_NULL(co_reduce(ctx, one, CO_REDUCE_SUM, t, CO_AXES(1)));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "axis 1");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "axis 1");
     CO_EXPECT_PTR(co_at(ctx, co_local_results(ctx, one, tuple), 0), tuple);
 }
 
@@ -228,19 +232,19 @@ CO_TEST_WITH(local_results_are_one_per_replica, "S-LOCAL-1 S-LOCAL-2 S-LOCAL-3 S
 {
     co_strategy *m = mirrored(ctx, 2);
     co_value    *numbers[] = { co_int(ctx, 1), co_int(ctx, 3) },
-             *bundle = co_per_replica(ctx, numbers, 2), *local;
+             *bundle = co_per_replica_value(ctx, numbers, 2), *local;
 
     local = co_local_results(ctx, m, bundle);
-    CO_EXPECT_INT(co_size(ctx, local), 2);
+    CO_EXPECT_INT(co_num_items(ctx, local), 2);
     CO_EXPECT_PTR(co_at(ctx, local, 1), numbers[1]);
-    CO_EXPECT_INT(co_size(ctx, co_local_results(ctx, m, numbers[0])), 1);
+    CO_EXPECT_INT(co_num_items(ctx, co_local_results(ctx, m, numbers[0])), 1);
     local = co_local_results(ctx, m,
-                             co_map(ctx, (const char *[]){ "a", "b" },
-                                    (co_value *[]){ bundle, co_int(ctx, 7) }, 2));
-    CO_EXPECT_INT(co_size(ctx, local), 2);
+                             co_dict(ctx, (const char *[]){ "a", "b" },
+                                     (co_value *[]){ bundle, co_int(ctx, 7) }, 2));
+    CO_EXPECT_INT(co_num_items(ctx, local), 2);
     CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, co_at(ctx, local, 1), "a")), 3);
     CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, co_at(ctx, local, 1), "b")), 7);
-    CO_EXPECT_INT(co_size(ctx, co_local_results(ctx, m, co_list(ctx, NULL, 0))), 2);
+    CO_EXPECT_INT(co_num_items(ctx, co_local_results(ctx, m, co_list(ctx, NULL, 0))), 2);
 }
 
 static co_value *
@@ -281,7 +285,7 @@ reduce_structure(co_context *ctx, co_value *args, void *user)
 
     (void)args;
     return co_all_reduce(ctx, *(co_reduce_op *)user,
-                         co_map(ctx, (const char *[]){ "a", "b", "c" }, items, 3));
+                         co_dict(ctx, (const char *[]){ "a", "b", "c" }, items, 3));
 }
 
 CO_TEST_WITH(all_reduce_takes_structures_of_mixed_dtypes, "RC-AR-1 RC-AR-2 RC-AR-5 RC-AR-6 RC-AR-7",
@@ -296,7 +300,7 @@ CO_TEST_WITH(all_reduce_takes_structures_of_mixed_dtypes, "RC-AR-1 RC-AR-2 RC-AR
         expect_vector(ctx, co_at(ctx, co_get(ctx, r, "b"), i), CO_FLOAT32, (double[]){ 42, 99 }, 2);
         expect_vector(ctx, co_at(ctx, co_get(ctx, r, "c"), i), CO_INT32, (double[]){ 1 }, 1);
     }
-    CO_EXPECT_STR(co_device_name(ctx, co_at(ctx, co_get(ctx, r, "b"), 1)),
+    CO_EXPECT_STR(co_value_device(ctx, co_at(ctx, co_get(ctx, r, "b"), 1)),
                   "/job:localhost/replica:0/task:0/device:CPU:1");
     op = CO_REDUCE_MEAN;
     r = co_run(ctx, m, reduce_structure, co_no_args(ctx), &op);
@@ -326,15 +330,15 @@ CO_TEST_WITH(all_reduce_of_a_shared_tensor_multiplies, "RC-AR-7 RC-AR-8 RC-AR-12
                     0);
     what = 1;
     CO_EXPECT_NULL(co_run(ctx, m, reduce_what, args, &what));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "none");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "none");
     what = 2;
     CO_EXPECT_NULL(co_run(ctx, m, reduce_what, args, &what));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "bool");
     what = 3;
     CO_EXPECT_NULL(co_run(ctx, m, reduce_what, args, &what));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "9");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "9");
     what = 4;
-    CO_EXPECT_INT(co_size(ctx, co_run(ctx, m, reduce_what, args, &what)), 0);
+    CO_EXPECT_INT(co_num_items(ctx, co_run(ctx, m, reduce_what, args, &what)), 0);
 }
 
 static co_value *
@@ -407,10 +411,11 @@ CO_TEST_WITH(all_gather_concatenates_in_replica_order, "RC-AG-1 RC-AG-2", "cpus=
     expect_vector(ctx, co_at(ctx, r, 1), CO_FLOAT32, (double[]){ 1, 1, 2, 2, 2, 2 }, 6);
     axis = -2;
     CO_EXPECT_INT(
-        co_dim(ctx, co_at(ctx, co_run(ctx, m, gather_rows, co_no_args(ctx), &axis), 0), 0), 3);
+        co_value_dim(ctx, co_at(ctx, co_run(ctx, m, gather_rows, co_no_args(ctx), &axis), 0), 0),
+        3);
     axis = 2;
     CO_EXPECT_NULL(co_run(ctx, m, gather_rows, co_no_args(ctx), &axis));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "axis 2");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "axis 2");
     axis = 1;
     CO_EXPECT_NULL(co_run(ctx, m, gather_rows, co_no_args(ctx), &axis));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, NULL);
@@ -426,12 +431,13 @@ CO_TEST_WITH(gather_concatenates_components,
     expect_vector(ctx, co_gather_replicas(ctx, m, v, 0), CO_FLOAT32, (double[]){ 0, 1, 2, 3 }, 4);
     expect_vector(ctx, co_gather_replicas(ctx, m, v, -1), CO_FLOAT32, (double[]){ 0, 1, 2, 3 }, 4);
     CO_EXPECT_NULL(co_gather_replicas(ctx, m, v, 1));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "axis 1");
-    CO_EXPECT_NULL(co_gather_replicas(ctx, m, co_per_replica(ctx, two, 2), 0));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "axis 1");
+    CO_EXPECT_NULL(co_gather_replicas(ctx, m, co_per_replica_value(ctx, two, 2), 0));
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, NULL);
     CO_EXPECT_PTR(co_gather_replicas(ctx, m, x, 0), x);
     CO_EXPECT_PTR(co_gather_replicas(ctx, one, x, 5), x);
-    CO_EXPECT_PTR(co_gather_replicas(ctx, mirrored(ctx, 1), co_per_replica(ctx, two, 1), 5), x);
+    CO_EXPECT_PTR(co_gather_replicas(ctx, mirrored(ctx, 1), co_per_replica_value(ctx, two, 1), 5),
+                  x);
 }
 
 /* The sum of 1e8, 1, -1e8, ... depends on the order: one order for every placement. */
@@ -463,7 +469,7 @@ CO_TEST_WITH(sums_are_made_in_one_order_everywhere, "S-REDUCE-9", "cpus=5")
                        co_no_args(ctx), &n);
             CO_REQUIRE(co_ok(ctx));
             for (size_t i = 0; i < 5; ++i) {
-                const float *data = co_data(ctx, co_at(ctx, r, i));
+                const float *data = co_value_data(ctx, co_at(ctx, r, i));
 
                 CO_EXPECT_BYTES(&data[0], &expected, sizeof(float));
                 CO_EXPECT_BYTES(&data[n - 1], &expected, sizeof(float));
@@ -476,12 +482,13 @@ CO_TEST_WITH(the_smallest_of_equals_is_one_of_them, "S-REDUCE-13", "cpus=2")
 {
     co_strategy *m = mirrored(ctx, 2);
     co_value    *parts[] = { co_scalar_float(ctx, 3), co_scalar_float(ctx, 3) };
-    co_value    *value = co_mirrored(ctx, parts, 2);
+    co_value    *value = co_mirrored_value(ctx, parts, 2);
 
     CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce(ctx, m, CO_REDUCE_MIN, value, NULL, 0)), 3, 0);
     CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce(ctx, m, CO_REDUCE_MAX, value, NULL, 0)), 3, 0);
     CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_PROD, value, NULL, 0));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "the product of a mirrored value counts one value 2 times");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR,
+                    "the product of a mirrored value counts one value 2 times");
 }
 
 static co_value *
@@ -497,10 +504,10 @@ CO_TEST_WITH(slices_have_sums_and_means_only, "S-REDUCE-20 RC-AR-11", "cpus=2")
     co_strategy *m = mirrored(ctx, 2);
     co_value    *rows = co_slices(ctx, co_ones(ctx, CO_FLOAT32, CO_SHAPE(1, 2)),
                                   co_zeros(ctx, CO_INT32, CO_SHAPE(1)), NULL);
-    co_value    *each = co_per_replica(ctx, (co_value *const[]){ rows, rows }, 2);
+    co_value    *each = co_per_replica_value(ctx, (co_value *const[]){ rows, rows }, 2);
 
     CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_MIN, each, NULL, 0));
-    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "by SUM and MEAN only");
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "by SUM and MEAN only");
     CO_EXPECT_NULL(co_run(ctx, m, largest_rows, co_args(ctx, each), NULL));
-    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "by SUM and MEAN only");
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "by SUM and MEAN only");
 }

@@ -130,7 +130,7 @@ CO_TEST_WITH(steps_may_release_iterator_and_strategy, "EXT-STEPS-1 THR-4", "cpus
     }
     steps = co_run_steps_on_iterator(ctx, l.strategy, step_and_release, l.handle, 3, NULL, &l);
     CO_EXPECT_INT(l.calls, 3);
-    CO_EXPECT_INT(co_size(ctx, co_last_step_outputs(ctx, steps)), 1);
+    CO_EXPECT_INT(co_num_items(ctx, co_last_step_outputs(ctx, steps)), 1);
     CO_EXPECT_OK(ctx);
 }
 
@@ -150,7 +150,7 @@ CO_TEST(leaves_may_release_their_structure, "THR-4")
         l.handle = co_args(ctx, co_int(ctx, 1), co_args(ctx, co_int(ctx, 2), co_int(ctx, 3)));
         co_keep(ctx, l.handle);
     }
-    mapped = co_map_leaves(ctx, l.handle, leaf_and_release, &l);
+    mapped = co_map_structure(ctx, l.handle, leaf_and_release, &l);
     CO_EXPECT_INT(l.calls, 3);
     CO_EXPECT_INT(co_item_int(ctx, co_at(ctx, co_at(ctx, mapped, 1), 1)), 4);
 }
@@ -247,8 +247,8 @@ use_variable(co_context *ctx, co_value *args, void *user)
     (void)args;
     co_assign_add(ctx, user, co_scalar_float(ctx, 1));
     co_variable_is_initialized(ctx, user);
-    co_device_name(ctx, user);
-    return co_read(ctx, user);
+    co_value_device(ctx, user);
+    return co_variable_read(ctx, user);
 }
 
 /* More devices than the variable has components: the last updates belong to none of them. */
@@ -260,7 +260,7 @@ CO_TEST_WITH(updates_of_more_devices_than_components, "EXT-UNS-1 VAR-MIR-9", "cp
     r = co_update_non_slot(ctx, s, co_args(ctx, name, name, name, name), use_variable,
                            co_no_args(ctx), v, false);
     CO_EXPECT_OK(ctx);
-    CO_EXPECT_INT(co_size(ctx, r), 4);
+    CO_EXPECT_INT(co_num_items(ctx, r), 4);
     /* One each, and then one for all, twice. */
     CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, co_local_results(ctx, s, v), 0)), 3, 0);
     CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, co_local_results(ctx, s, v), 1)), 3, 0);
@@ -321,7 +321,7 @@ CO_TEST_WITH(rows_that_are_not_there, "VAR-MIR-8", "cpus=2")
     CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "no value yet");
     CO_EXPECT_NULL(co_variable_save(ctx, declared));
     CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "no value yet");
-    CO_EXPECT_CODE(co_variable_restore(ctx, declared, co_none(ctx)), CO_TYPE);
+    CO_EXPECT_CODE(co_variable_restore(ctx, declared, co_none(ctx)), CO_TYPE_ERROR);
     CO_EXPECT_TRUE(!co_ok(ctx));
     co_clear(ctx);
     CO_EXPECT_FALSE(co_variable_is_initialized(ctx, declared));

@@ -74,16 +74,16 @@ CO_TEST_WITH(arguments_are_checked, "S-RUN-2 S-RUN-3 GEN-ERR-1", "cpus=2")
     co_run_options options = CO_RUN_OPTIONS_INIT;
 
     CO_EXPECT_NULL(co_run(ctx, m, identity, NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "NULL");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "NULL");
     CO_EXPECT_NULL(co_run(ctx, m, identity, co_string(ctx, "x"), NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "host string");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "host string");
     CO_EXPECT_NULL(co_run(ctx, m, identity, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2)), NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "tensor");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "tensor");
     CO_EXPECT_NULL(co_run(ctx, m, NULL, co_no_args(ctx), NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "fn");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "fn");
     options.kwargs = co_int(ctx, 1);
     CO_EXPECT_NULL(co_run_with(ctx, m, identity, co_no_args(ctx), NULL, &options));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "kwargs");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "kwargs");
     options.struct_size = 0;
     CO_EXPECT_NULL(co_run_with(ctx, m, identity, co_no_args(ctx), NULL, &options));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 6 (options) of run has struct_size 0");
@@ -91,7 +91,7 @@ CO_TEST_WITH(arguments_are_checked, "S-RUN-2 S-RUN-3 GEN-ERR-1", "cpus=2")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "strategy");
     CO_EXPECT_NULL(
         co_run(ctx, (co_strategy *)(void *)co_int(ctx, 1), identity, co_no_args(ctx), NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "strategy");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "strategy");
 }
 
 /* The last argument of a step, a map of keyword arguments. */
@@ -99,7 +99,7 @@ static co_value *
 get_more(co_context *ctx, co_value *args, void *user)
 {
     (void)user;
-    return co_get(ctx, co_at(ctx, args, co_size(ctx, args) - 1), "more");
+    return co_get(ctx, co_at(ctx, args, co_num_items(ctx, args) - 1), "more");
 }
 
 CO_TEST_WITH(keyword_arguments_are_checked_and_split, "S-RUN-2 S-RUN-5 C-ARG-1", "cpus=2")
@@ -112,33 +112,33 @@ CO_TEST_WITH(keyword_arguments_are_checked_and_split, "S-RUN-2 S-RUN-5 C-ARG-1",
 
     for (int i = 0; i < 3; ++i)
         three[i] = co_int(ctx, i);
-    bundle = co_per_replica(ctx, three, 2);
-    options.kwargs = co_map(ctx, key, &bundle, 1);
+    bundle = co_per_replica_value(ctx, three, 2);
+    options.kwargs = co_dict(ctx, key, &bundle, 1);
     CO_EXPECT_PTR(co_at(ctx, co_run_with(ctx, m, get_more, co_no_args(ctx), NULL, &options), 1),
                   three[1]);
-    bundle = co_per_replica(ctx, three, 3); /* not as many as there are replicas */
-    options.kwargs = co_map(ctx, key, &bundle, 1);
+    bundle = co_per_replica_value(ctx, three, 3); /* not as many as there are replicas */
+    options.kwargs = co_dict(ctx, key, &bundle, 1);
     CO_EXPECT_NULL(co_run_with(ctx, m, get_more, co_no_args(ctx), NULL, &options));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "3 components");
-    options.kwargs = co_map(other, key, (co_value *[]){ co_int(other, 1) }, 1);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "3 components");
+    options.kwargs = co_dict(other, key, (co_value *[]){ co_int(other, 1) }, 1);
     CO_EXPECT_NULL(co_run_with(ctx, m, get_more, co_no_args(ctx), NULL, &options));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "another runtime");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "another runtime");
     CO_EXPECT_CODE(co_close(other), CO_OK);
     /* As deep as a value can be, it is no item of the tuple that a step is given. */
-    map = co_map(ctx, key, &three[0], 1);
-    while ((deeper = co_map(ctx, key, &map, 1)) != NULL)
+    map = co_dict(ctx, key, &three[0], 1);
+    while ((deeper = co_dict(ctx, key, &map, 1)) != NULL)
         map = deeper;
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "deep");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "deep");
     options.kwargs = map;
     CO_EXPECT_NULL(co_run_with(ctx, m, get_more, co_no_args(ctx), NULL, &options));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "deep");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "deep");
 }
 
 static co_value *
 count_args(co_context *ctx, co_value *args, void *user)
 {
     (void)user;
-    return co_int(ctx, (int64_t)co_size(ctx, args));
+    return co_int(ctx, (int64_t)co_num_items(ctx, args));
 }
 
 CO_TEST_WITH(for_each_replica_anything_is_an_argument, "S-RUN-2", "cpus=2")
@@ -157,9 +157,9 @@ static co_value *
 run_again(co_context *ctx, co_value *args, void *user)
 {
     co_run(ctx, user, identity, args, NULL);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "replica context");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "replica context");
     co_reduce(ctx, user, CO_REDUCE_SUM, co_float(ctx, 1), NULL, 0);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "replica context");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "replica context");
     return NULL;
 }
 
@@ -189,11 +189,11 @@ CO_TEST_WITH(bundles_in_arguments_are_replaced_by_components,
 {
     co_strategy *m = mirrored(ctx, 2);
     co_value    *parts[] = { co_scalar_float(ctx, 1), co_scalar_float(ctx, 2) };
-    co_value    *bundle = co_per_replica(ctx, parts, 2), *shared = co_scalar_float(ctx, 9);
+    co_value    *bundle = co_per_replica_value(ctx, parts, 2), *shared = co_scalar_float(ctx, 9);
     co_value    *list = co_list(ctx, &bundle, 1), *result;
     const char  *key = "b";
 
-    result = co_run(ctx, m, take_parts, co_args(ctx, bundle, co_map(ctx, &key, &list, 1), shared),
+    result = co_run(ctx, m, take_parts, co_args(ctx, bundle, co_dict(ctx, &key, &list, 1), shared),
                     shared);
     CO_EXPECT_OK(ctx);
     CO_EXPECT_INT(co_value_kind(result), CO_KIND_TUPLE);
@@ -218,7 +218,7 @@ return_something(co_context *ctx, co_value *args, void *user)
     case 3: return NULL;
     case 4: return co_list(ctx, (co_value *[]){ one, one }, id == 0 ? 1 : 2);
     case 5: return id == 0 ? co_list(ctx, &one, 1) : co_tuple(ctx, &one, 1);
-    case 6: return co_map(ctx, (const char *[]){ id == 0 ? "a" : "b" }, &one, 1);
+    case 6: return co_dict(ctx, (const char *[]){ id == 0 ? "a" : "b" }, &one, 1);
     case 7: return id == 0 ? co_none(ctx) : co_scalar_float(ctx, 1);
     case 9: return co_string(ctx, id == 0 ? "ab" : "a");
     case 10: return co_string(ctx, id == 0 ? "ab" : "aa");
@@ -251,26 +251,27 @@ CO_TEST_WITH(
     CO_EXPECT_INT(co_value_kind(run_what(ctx, m, 2)), CO_KIND_STRING);
     CO_EXPECT_INT(co_value_kind(run_what(ctx, m, 3)), CO_KIND_NONE);
     CO_EXPECT_NULL(run_what(ctx, m, 4));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "list of 1 against list of 2");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "list of 1 against list of 2");
     CO_EXPECT_NULL(run_what(ctx, m, 5));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "list against tuple");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "list against tuple");
     CO_EXPECT_NULL(run_what(ctx, m, 6));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "key 'a' against key 'b'");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "key 'a' against key 'b'");
     CO_EXPECT_INT(co_value_kind(run_what(ctx, m, 7)), CO_KIND_PER_REPLICA);
     pair = run_what(ctx, m, 8);
     CO_EXPECT_INT(co_value_kind(pair), CO_KIND_NAMED_TUPLE);
-    CO_EXPECT_STR(co_type_name(ctx, pair), "Pair");
+    CO_EXPECT_STR(co_named_tuple_name(ctx, pair), "Pair");
     CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, pair, "x")), 1);
     CO_EXPECT_INT(co_value_kind(co_get(ctx, pair, "y")), CO_KIND_PER_REPLICA);
     for (int what = 9; what <= 11; ++what) /* strings and bools are the same if all of them is */
         CO_EXPECT_INT(co_value_kind(run_what(ctx, m, what)), CO_KIND_PER_REPLICA);
     CO_EXPECT_NULL(run_what(ctx, m, 12));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "named tuple 'One' against 'Two'");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "named tuple 'One' against 'Two'");
     CO_EXPECT_NULL(run_what(ctx, m, 13));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION,
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR,
                     "different structures at the top: host integer against list");
     CO_EXPECT_NULL(run_what(ctx, m, 14));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "different structures at [1]: host integer against list");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR,
+                    "different structures at [1]: host integer against list");
 }
 
 /* Steps return components of variables, not each its own: only all of one variable, in order, are
@@ -322,7 +323,7 @@ CO_TEST_WITH(with_one_replica_results_are_unwrapped, "DV-GROUP-8 MIR-INIT-4 OD-R
              "cpus=2")
 {
     co_strategy *m = mirrored(ctx, 1), *one = co_one_device_strategy(ctx, "/cpu:0");
-    co_value    *x = co_scalar_float(ctx, 1), *bundle = co_per_replica(ctx, &x, 1);
+    co_value    *x = co_scalar_float(ctx, 1), *bundle = co_per_replica_value(ctx, &x, 1);
 
     CO_EXPECT_INT(co_value_kind(run_what(ctx, m, 1)), CO_KIND_FLOAT);
     CO_EXPECT_PTR(co_run(ctx, m, identity, co_args(ctx, bundle), NULL), x);
@@ -390,7 +391,7 @@ CO_TEST_WITH(a_replica_that_returns_without_the_collective_is_found_at_once, "RC
 
         CO_EXPECT_NULL(co_run(ctx, m, leave_early, co_no_args(ctx), &who));
         CO_EXPECT_LESS(now_ms() - begin, 5000); /* at once: the deadline is a minute */
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "has returned from the step");
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "has returned from the step");
         CO_EXPECT_INT(co_item_int(ctx, run_what(ctx, m, 0)), 6);
     }
 }
@@ -419,10 +420,10 @@ CO_TEST_WITH(replicas_that_disagree_are_told_both_sides, "RC-AR-4 GEN-ERR-3", "c
     static const struct {
         co_code     code;
         const char *part;
-    } expected[] = { { CO_RUNTIME, "all_gather" },
+    } expected[] = { { CO_RUNTIME_ERROR, "all_gather" },
                      { CO_INVALID_ARGUMENT, "[2,1] on replica 0 and [2,2] on replica 1" },
                      { CO_INVALID_ARGUMENT, "float32 on replica 0 and float64 on replica 1" },
-                     { CO_ASSERTION, "list against tuple" } };
+                     { CO_ASSERTION_ERROR, "list against tuple" } };
     co_strategy *m = mirrored(ctx, 2);
 
     for (int what = 0; what < 4; ++what) {
@@ -568,9 +569,9 @@ CO_TEST_WITH(merge_call_sees_all_replicas, "RC-MERGE-1 RC-MERGE-2 RC-MERGE-3 RC-
     CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, r, 1)), 11, 0);
     CO_SCOPE(ctx, co_one_device_strategy(ctx, "/cpu:0")) {
         CO_EXPECT_NULL(co_merge_call(ctx, sum_in_merge, co_no_args(ctx), NULL));
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "cross-replica");
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "cross-replica");
         CO_EXPECT_NULL(co_all_reduce(ctx, CO_REDUCE_SUM, co_float(ctx, 1)));
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "cross-replica");
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "cross-replica");
     }
 }
 
@@ -592,7 +593,7 @@ CO_TEST_WITH(merge_calls_do_not_nest, "RC-MERGE-6 RC-MERGE-7", "cpus=2")
     co_strategy *m = mirrored(ctx, 2);
 
     CO_EXPECT_NULL(co_run(ctx, m, nested_merge, co_no_args(ctx), NULL));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "cross-replica");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "cross-replica");
     CO_EXPECT_INT(co_item_int(ctx, run_what(ctx, m, 0)), 6);
 }
 
@@ -650,7 +651,7 @@ CO_TEST_WITH(a_missing_device_is_an_error_at_first_use, "DEV-5 OD-INIT-1 OD-INIT
     }
     CO_EXPECT_INT(co_num_replicas_in_sync(ctx, here), 1);
     CO_EXPECT_NULL(co_one_device_strategy(ctx, "/foo:0"));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "foo");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "foo");
 }
 
 /* user: whether replicas use their devices. */
@@ -716,7 +717,7 @@ static void
 run_in_child(co_context *ctx, co_strategy *m)
 {
     bool right = co_run(ctx, m, identity, co_args(ctx, co_int(ctx, 1)), NULL) == NULL &&
-                 co_error(ctx)->code == CO_RUNTIME &&
+                 co_error(ctx)->code == CO_RUNTIME_ERROR &&
                  strstr(co_error(ctx)->message, "forked from") != NULL;
 
     test_end_child(right);
@@ -788,7 +789,7 @@ CO_TEST_WITH(what_run_finds_after_a_merge_is_at_the_line_of_run, "DV-GROUP-1", "
     CO_EXPECT_NULL(co_run(ctx, m, part_after_a_merge, co_no_args(ctx), NULL));
     CO_EXPECT_INT(co_error(ctx)->line, line);
     CO_EXPECT_STR(co_error(ctx)->call, "run");
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, NULL);
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, NULL);
 }
 
 /* --- where replicas run --- */

@@ -47,7 +47,7 @@ get_ready(co_context *ctx)
                             co_tensor(ctx, CO_INT64, CO_SHAPE(1), index), NULL);
     for (int i = 0; i < 2; ++i)
         parts[i] = co_fill(ctx, CO_SHAPE(2, 3), co_scalar_float(ctx, (float)i + 1));
-    kept.parts = co_per_replica(ctx, parts, 2);
+    kept.parts = co_per_replica_value(ctx, parts, 2);
     return &kept;
 }
 
@@ -83,12 +83,12 @@ make_structures(co_context *ctx, void *prepared)
     ready                   *r = prepared;
     co_value                *pair[2] = { r->rows, r->parts }, *map, *tuple;
 
-    map = co_map(ctx, keys, pair, 2);
+    map = co_dict(ctx, keys, pair, 2);
     tuple = co_named_tuple(ctx, "Pair", keys, pair, 2);
-    return map && tuple && co_list(ctx, pair, 2) && co_mirrored(ctx, pair, 2) &&
+    return map && tuple && co_list(ctx, pair, 2) && co_mirrored_value(ctx, pair, 2) &&
            co_at(ctx, map, 0) && co_pack(ctx, map, co_flatten(ctx, tuple)) &&
-           co_map_leaves(ctx, map, nothing, NULL) && co_type_spec(ctx, map) &&
-           co_type_spec(ctx, r->on_read);
+           co_map_structure(ctx, map, nothing, NULL) && co_value_spec(ctx, map) &&
+           co_value_spec(ctx, r->on_read);
 }
 
 static bool
@@ -148,7 +148,7 @@ results(co_context *ctx, co_value *args, void *user)
     co_value                *items[3] = { co_replica_id_tensor(ctx), co_none(ctx), user };
 
     (void)args;
-    return co_map(ctx, keys, items, 3);
+    return co_dict(ctx, keys, items, 3);
 }
 
 static co_value *
@@ -172,7 +172,7 @@ run(co_context *ctx, void *prepared)
     ready                   *r = prepared;
     co_run_options           options = CO_RUN_OPTIONS_INIT;
 
-    options.kwargs = co_map(ctx, keys, &r->parts, 1);
+    options.kwargs = co_dict(ctx, keys, &r->parts, 1);
     return co_run_with(ctx, r->two, results, co_args(ctx, r->parts), r->plain, &options) &&
            co_run(ctx, r->two, merge_in_step, co_no_args(ctx), r->plain) &&
            co_run(ctx, r->one, merge_in_step, co_no_args(ctx), r->plain) &&
@@ -262,9 +262,9 @@ CO_TEST_BARE(each_handle_may_be_the_last, "GEN-ERR-1")
 static bool
 enter_scope(co_context *ctx, ready *r)
 {
-    co_scope scope = co_scope_enter(ctx, r->two);
+    co_scope scope = co_scope_begin(ctx, r->two);
 
-    return scope.id != 0 && co_scope_exit(ctx, &scope) == CO_OK;
+    return scope.id != 0 && co_scope_end(ctx, &scope) == CO_OK;
 }
 
 static bool
@@ -311,9 +311,9 @@ create(co_context *ctx, co_creation *next, co_value *initial, const co_variable_
 static bool
 enter_creator(co_context *ctx, ready *r)
 {
-    co_scope scope = co_creator_enter(ctx, create, r);
+    co_scope scope = co_creator_begin(ctx, create, r);
 
-    return scope.id != 0 && co_scope_exit(ctx, &scope) == CO_OK;
+    return scope.id != 0 && co_scope_end(ctx, &scope) == CO_OK;
 }
 
 static bool

@@ -45,9 +45,9 @@ CO_TEST_WITH(a_scope_makes_its_strategy_current_and_leaving_restores,
     co_scope     scope;
 
     expect_default(ctx); /* making a strategy has no effect */
-    scope = co_scope_enter(ctx, m);
+    scope = co_scope_begin(ctx, m);
     expect_state(ctx, m, true, true);
-    CO_EXPECT_CODE(co_scope_exit(ctx, &scope), CO_OK);
+    CO_EXPECT_CODE(co_scope_end(ctx, &scope), CO_OK);
     expect_default(ctx);
     CO_SCOPE(ctx, m) {
         co_fail(ctx, CO_INTERNAL, "the body fails");
@@ -78,11 +78,11 @@ CO_TEST_WITH(scopes_of_two_strategies_do_not_mix, "SCOPE-5 GEN-ERR-1 GEN-ERR-3",
     co_strategy *m = mirrored(ctx), *one = co_one_device_strategy(ctx, "/cpu:1");
 
     CO_SCOPE(ctx, m) {
-        co_scope inner = co_scope_enter(ctx, one);
+        co_scope inner = co_scope_begin(ctx, one);
 
         CO_EXPECT_TRUE(inner.id == 0);
         CO_EXPECT_CONTAINS(co_error(ctx)->message, "MirroredStrategy");
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "OneDeviceStrategy");
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "OneDeviceStrategy");
         expect_state(ctx, m, true, true);
     }
     expect_default(ctx);
@@ -95,12 +95,12 @@ enter_scopes_in_step(co_context *ctx, co_value *args, void *user)
     co_scope      scope;
 
     (void)args;
-    scope = co_scope_enter(ctx, strategies[0]);
+    scope = co_scope_begin(ctx, strategies[0]);
     CO_EXPECT_TRUE(scope.id == 0);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "merge_call");
-    scope = co_scope_enter(ctx, strategies[1]);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "merge_call");
+    scope = co_scope_begin(ctx, strategies[1]);
     CO_EXPECT_TRUE(scope.id == 0);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "mixing");
     expect_state(ctx, strategies[0], true, false);
     return NULL;
 }
@@ -159,16 +159,16 @@ CO_TEST_WITH(a_merge_function_may_enter_the_scope_and_run, "SCOPE-8 RC-MERGE-2 R
 CO_TEST_WITH(scopes_are_left_in_reverse_order, "SCOPE-9 SCOPE-14 AMB-14", "cpus=2")
 {
     co_strategy *m = mirrored(ctx);
-    co_scope     outer = co_scope_enter(ctx, m), inner = co_scope_enter(ctx, m);
+    co_scope     outer = co_scope_begin(ctx, m), inner = co_scope_begin(ctx, m);
 
-    CO_EXPECT_CODE(co_scope_exit(ctx, &outer), CO_RUNTIME);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "reverse order");
+    CO_EXPECT_CODE(co_scope_end(ctx, &outer), CO_RUNTIME_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "reverse order");
     expect_state(ctx, m, true, true);
-    CO_EXPECT_CODE(co_scope_exit(ctx, &inner), CO_OK);
-    CO_EXPECT_CODE(co_scope_exit(ctx, &outer), CO_OK);
+    CO_EXPECT_CODE(co_scope_end(ctx, &inner), CO_OK);
+    CO_EXPECT_CODE(co_scope_end(ctx, &outer), CO_OK);
     expect_default(ctx);
-    CO_EXPECT_CODE(co_scope_exit(ctx, &outer), CO_RUNTIME); /* closed already */
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "not open");
+    CO_EXPECT_CODE(co_scope_end(ctx, &outer), CO_RUNTIME_ERROR); /* closed already */
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "not open");
 }
 
 CO_TEST_WITH(plain_operations_in_a_scope_stay_on_the_normal_device, "SCOPE-10", "cpus=2")
@@ -178,7 +178,7 @@ CO_TEST_WITH(plain_operations_in_a_scope_stay_on_the_normal_device, "SCOPE-10", 
     CO_SCOPE(ctx, one) {
         co_value *sum = co_add(ctx, co_scalar_float(ctx, 1), co_scalar_float(ctx, 2));
 
-        CO_EXPECT_STR(co_device_name(ctx, sum), "/job:localhost/replica:0/task:0/device:CPU:0");
+        CO_EXPECT_STR(co_value_device(ctx, sum), "/job:localhost/replica:0/task:0/device:CPU:0");
     }
 }
 
@@ -193,7 +193,7 @@ CO_TEST_WITH(set_strategy_acts_like_an_open_scope, "SET-1 SET-2 SET-3 SET-4 SET-
     CO_EXPECT_CODE(co_experimental_set_strategy(ctx, one), CO_OK);
     expect_state(ctx, one, true, true);
     v = co_variable(ctx, co_float(ctx, 1), NULL);
-    CO_EXPECT_STR(co_device_name(ctx, v), "/job:localhost/replica:0/task:0/device:CPU:1");
+    CO_EXPECT_STR(co_value_device(ctx, v), "/job:localhost/replica:0/task:0/device:CPU:1");
     CO_EXPECT_CODE(co_experimental_set_strategy(ctx, NULL), CO_OK);
     expect_default(ctx);
     CO_EXPECT_CODE(co_experimental_set_strategy(ctx, NULL), CO_OK);
@@ -208,23 +208,23 @@ CO_TEST_WITH(set_strategy_fails_inside_a_scope, "SET-5 SET-10 SET-14 AMB-1", "cp
     co_strategy *m = mirrored(ctx);
 
     CO_SCOPE(ctx, m) {
-        CO_EXPECT_CODE(co_experimental_set_strategy(ctx, NULL), CO_RUNTIME);
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "scope");
-        CO_EXPECT_CODE(co_experimental_set_strategy(ctx, m), CO_RUNTIME);
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "scope");
+        CO_EXPECT_CODE(co_experimental_set_strategy(ctx, NULL), CO_RUNTIME_ERROR);
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "scope");
+        CO_EXPECT_CODE(co_experimental_set_strategy(ctx, m), CO_RUNTIME_ERROR);
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "scope");
         expect_state(ctx, m, true, true);
     }
     expect_default(ctx);
     co_experimental_set_strategy(ctx, m);
     CO_SCOPE(ctx, m) { /* re-entry of the strategy that is set */
-        CO_EXPECT_CODE(co_experimental_set_strategy(ctx, NULL), CO_RUNTIME);
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+        CO_EXPECT_CODE(co_experimental_set_strategy(ctx, NULL), CO_RUNTIME_ERROR);
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     }
     expect_state(ctx, m, true, true);
     co_experimental_set_strategy(ctx, NULL);
     CO_SCOPE(ctx, co_default_strategy(ctx)) {
-        CO_EXPECT_CODE(co_experimental_set_strategy(ctx, m), CO_RUNTIME);
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "scope");
+        CO_EXPECT_CODE(co_experimental_set_strategy(ctx, m), CO_RUNTIME_ERROR);
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "scope");
     }
     expect_default(ctx);
 }
@@ -234,16 +234,16 @@ set_in_merge(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
 {
     (void)args;
     (void)user;
-    CO_EXPECT_CODE(co_experimental_set_strategy(ctx, strategy), CO_RUNTIME);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+    CO_EXPECT_CODE(co_experimental_set_strategy(ctx, strategy), CO_RUNTIME_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     return NULL;
 }
 
 static co_value *
 set_in_step(co_context *ctx, co_value *args, void *user)
 {
-    CO_EXPECT_CODE(co_experimental_set_strategy(ctx, NULL), CO_RUNTIME);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+    CO_EXPECT_CODE(co_experimental_set_strategy(ctx, NULL), CO_RUNTIME_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     return co_merge_call(ctx, set_in_merge, args, user);
 }
 
@@ -280,7 +280,7 @@ in_other_thread(void *arg)
     CO_SCOPE(mine, o->strategy) {
         CO_FAIL("the scope of another strategy was entered");
     }
-    CO_EXPECT_ERROR(mine, CO_RUNTIME, "mixing");
+    CO_EXPECT_ERROR(mine, CO_RUNTIME_ERROR, "mixing");
     CO_EXPECT_CODE(co_close(mine), CO_OK);
     return NULL;
 }
@@ -309,11 +309,11 @@ CO_TEST_WITH(with_a_set_strategy_others_are_refused, "SET-8", "cpus=2")
     CO_SCOPE(ctx, one) {
         CO_FAIL("another strategy's scope was entered");
     }
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "mixing");
     co_run(ctx, one, double_it, co_args(ctx, co_int(ctx, 1)), NULL);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "mixing");
     co_reduce(ctx, one, CO_REDUCE_SUM, co_float(ctx, 1), NULL, 0);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "mixing");
     co_experimental_set_strategy(ctx, NULL);
 }
 
@@ -329,8 +329,8 @@ CO_TEST_WITH(set_strategy_inside_a_device_block_is_fine, "SET-11 SET-12", "cpus=
     CO_EXPECT_STR(co_current_device(ctx), "/job:localhost/replica:0/task:0/device:CPU:0");
     co_experimental_set_strategy(ctx, NULL);
     CO_EXPECT_CODE(co_experimental_set_strategy(ctx, (co_strategy *)(void *)co_int(ctx, 1)),
-                   CO_TYPE);
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "strategy");
+                   CO_TYPE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "strategy");
     expect_default(ctx);
 }
 
@@ -347,7 +347,7 @@ look(co_context *ctx)
     seen s = { co_has_strategy(ctx), co_in_cross_replica_context(ctx), co_get_strategy(ctx), "" };
     co_value *v = co_variable(ctx, co_float(ctx, 1), NULL);
 
-    snprintf(s.device, sizeof(s.device), "%s", co_device_name(ctx, v));
+    snprintf(s.device, sizeof(s.device), "%s", co_value_device(ctx, v));
     return s;
 }
 
@@ -386,7 +386,7 @@ in_default_merge(co_context *ctx, co_strategy *strategy, co_value *args, void *u
 {
     (void)strategy;
     co_gather_replicas(ctx, user, co_scalar_float(ctx, 1), 0);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "inside a merge function of the default strategy");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "inside a merge function of the default strategy");
     return args;
 }
 
@@ -405,10 +405,10 @@ in_default_step(co_context *ctx, co_value *args, void *user)
     }
     expect_default(ctx);
     co_reduce(ctx, user, CO_REDUCE_MEAN, co_scalar_float(ctx, 1), NULL, 0);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "inside a step of the default strategy");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "inside a step of the default strategy");
     co_merge_call(ctx, in_default_merge, co_no_args(ctx), user);
     co_run(ctx, co_default_strategy(ctx), in_default_step, co_no_args(ctx), user);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "nest");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "nest");
     return co_replica_id_tensor(ctx);
 }
 
@@ -424,9 +424,9 @@ CO_TEST_WITH(the_default_strategy_changes_nothing, "DEF-2 DEF-6 DEF-16 DEF-18 S-
         CO_SCOPE(ctx, d) {
             CO_FAIL("the default scope was entered inside another");
         }
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing");
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "mixing");
         co_reduce(ctx, d, CO_REDUCE_SUM, co_float(ctx, 1), NULL, 0);
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     }
     id = co_run(ctx, d, in_default_step, co_no_args(ctx), m);
     CO_EXPECT_OK(ctx);
@@ -457,5 +457,5 @@ CO_TEST(the_default_replica_context_merges_and_reduces_alone, "DEF-7 DEF-8 DEF-9
     CO_EXPECT_PTR(co_reduce(ctx, d, CO_REDUCE_MEAN, x, NULL, 0), x);
     CO_EXPECT_PTR(co_at(ctx, co_local_results(ctx, d, x), 0), x);
     CO_EXPECT_NULL(co_worker_devices(ctx, d));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
 }

@@ -180,7 +180,7 @@ CO_TEST_BARE(bad_texts_are_refused_with_value_and_limit, "")
 
         memset(&settings, 0x5a, sizeof(settings));
         coi_error_reset(&err);
-        CO_EXPECT_CODE(coi_settings_load(&settings, cases[i].text, &err, NULL), CO_VALUE);
+        CO_EXPECT_CODE(coi_settings_load(&settings, cases[i].text, &err, NULL), CO_VALUE_ERROR);
         CO_EXPECT_CONTAINS(err.message, cases[i].message);
         CO_EXPECT_INT(settings.cpus, 0x5a5a5a5a); /* all or nothing */
     }
@@ -199,11 +199,11 @@ CO_TEST_BARE(a_value_of_any_length_gives_a_short_message, "")
     memcpy(text, "cpus=", 5);
     text[length] = '\0';
     coi_error_reset(&err);
-    CO_EXPECT_CODE(coi_settings_load(&settings, text, &err, NULL), CO_VALUE);
+    CO_EXPECT_CODE(coi_settings_load(&settings, text, &err, NULL), CO_VALUE_ERROR);
     CO_EXPECT_CONTAINS(err.message, "777...' (given to open): expected a whole number");
     memset(text, 'z', length);
     coi_error_reset(&err);
-    CO_EXPECT_CODE(coi_settings_load(&settings, text, &err, NULL), CO_VALUE);
+    CO_EXPECT_CODE(coi_settings_load(&settings, text, &err, NULL), CO_VALUE_ERROR);
     CO_EXPECT_CONTAINS(err.message, "zzz...' (given to open): there are log");
     free(text);
 }
@@ -230,17 +230,17 @@ CO_TEST_BARE(a_wrong_variable_is_named, "")
     forget_environment();
     setenv("COHORT_CPUS", "abc", 1);
     coi_error_reset(&err);
-    CO_EXPECT_CODE(coi_settings_load(&settings, NULL, &err, NULL), CO_VALUE);
+    CO_EXPECT_CODE(coi_settings_load(&settings, NULL, &err, NULL), CO_VALUE_ERROR);
     CO_EXPECT_STR(err.message, "setting cpus='abc' (from the environment, COHORT_CPUS): expected a "
                                "whole number from 1 to 256");
     /* A program that sets it itself does not care. */
     CO_EXPECT_CODE(coi_settings_load(&settings, "cpus=2", NULL, NULL), CO_OK);
     setenv("COHORT_CPUS", "2 ", 1);
     coi_error_reset(&err);
-    CO_EXPECT_CODE(coi_settings_load(&settings, NULL, &err, NULL), CO_VALUE);
+    CO_EXPECT_CODE(coi_settings_load(&settings, NULL, &err, NULL), CO_VALUE_ERROR);
     setenv("COHORT_CPUS", "\033[2J\n7", 1);
     coi_error_reset(&err);
-    CO_EXPECT_CODE(coi_settings_load(&settings, NULL, &err, NULL), CO_VALUE);
+    CO_EXPECT_CODE(coi_settings_load(&settings, NULL, &err, NULL), CO_VALUE_ERROR);
     CO_EXPECT_CONTAINS(err.message, "setting cpus='?[2J 7'");
 }
 

@@ -43,7 +43,7 @@ work(void *arg)
     }
     parts[0] = co_ones(ctx, CO_FLOAT32, CO_SHAPE(300, 64));
     parts[1] = co_ones(ctx, CO_FLOAT32, CO_SHAPE(20, 64));
-    x = co_per_replica(ctx, parts, 2);
+    x = co_per_replica_value(ctx, parts, 2);
     co_run(ctx, s, combine, co_args(ctx, x), variable);
     co_reduce(ctx, s, CO_REDUCE_MEAN, x, &axis, 1);
     co_gather_replicas(ctx, s, x, 0);

@@ -69,9 +69,9 @@ CO_TEST(each_ends_with_an_error, "")
 
     CO_EACH(ctx, x, it) {
         CO_EXPECT_INT(co_item_int(ctx, x), rounds++);
-        co_fail(ctx, CO_VALUE, "enough");
+        co_fail(ctx, CO_VALUE_ERROR, "enough");
     }
     CO_EXPECT_INT(rounds, 1);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "enough");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "enough");
     CO_EXPECT_INT(live_values(ctx), before);
 }

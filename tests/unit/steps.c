@@ -61,7 +61,7 @@ CO_TEST_WITH(steps_put_out_what_the_last_one_set, "EXT-STEPS-1", "cpus=2")
 
         CO_EXPECT_OK(ctx);
         CO_EXPECT_INT(p.calls, iterations[i]);
-        CO_EXPECT_INT(co_size(ctx, last), 2);
+        CO_EXPECT_INT(co_num_items(ctx, last), 2);
         CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, last, "sum")), totals[i]);
         CO_EXPECT_INT(co_value_kind(co_get(ctx, last, "parts")),
                       i == 0 ? CO_KIND_PER_REPLICA : CO_KIND_TENSOR);
@@ -150,10 +150,10 @@ CO_TEST_WITH(replicas_that_put_out_wrongly_are_told, "EXT-STEPS-1", "cpus=2")
         co_code     code;
         const char *part;
     } wrong[] = {
-        { set_without_op, CO_ASSERTION, "CO_REDUCE_SUM" },
-        { set_different_names, CO_RUNTIME, "disagree" },
-        { set_different_ops, CO_RUNTIME, "disagree" },
-        { set_shared_sum, CO_VALUE, "sum" },
+        { set_without_op, CO_ASSERTION_ERROR, "CO_REDUCE_SUM" },
+        { set_different_names, CO_RUNTIME_ERROR, "disagree" },
+        { set_different_ops, CO_RUNTIME_ERROR, "disagree" },
+        { set_shared_sum, CO_VALUE_ERROR, "sum" },
     };
     co_strategy *m = co_mirrored_strategy(ctx, NULL, 0, NULL);
 
@@ -189,14 +189,14 @@ CO_TEST_WITH(loop_values_go_from_step_to_step, "EXT-STEPS-1", "cpus=2")
     co_strategy     *m = co_mirrored_strategy(ctx, NULL, 0, NULL);
     plan             p = { .strategy = m };
     co_value        *hundred = co_scalar_int64(ctx, 100);
-    co_value        *initial = co_map(ctx, keys, &hundred, 1);
+    co_value        *initial = co_dict(ctx, keys, &hundred, 1);
     co_step_context *steps = co_run_steps_on_iterator(ctx, m, total_step, sixteen(ctx, m), 4,
                                                       initial, &p);
 
     CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, co_last_step_outputs(ctx, steps), "total")), 220);
     steps = co_run_steps_on_iterator(ctx, m, total_step, sixteen(ctx, m), 0, initial, &p);
     CO_EXPECT_PTR(co_last_step_outputs(ctx, steps), initial);
-    CO_EXPECT_INT(co_size(ctx, co_non_tensor_outputs(ctx, steps)), 0);
+    CO_EXPECT_INT(co_num_items(ctx, co_non_tensor_outputs(ctx, steps)), 0);
 }
 
 static co_value *
@@ -208,7 +208,7 @@ open_things(co_context *ctx, co_step_context *steps, co_value *inputs, void *use
     (void)inputs;
     ++p->calls;
     co_block_begin(ctx);
-    co_scope_enter(ctx, p->strategy);
+    co_scope_begin(ctx, p->strategy);
     return NULL;
 }
 
@@ -221,7 +221,7 @@ CO_TEST_WITH(what_a_step_leaves_open_is_left, "EXT-STEPS-1 GEN-ERR-1", "cpus=2")
 
     CO_EXPECT_INT(p.calls, 2);
     CO_EXPECT_FALSE(co_has_strategy(ctx));
-    CO_EXPECT_INT(co_size(ctx, co_last_step_outputs(ctx, steps)), 0);
+    CO_EXPECT_INT(co_num_items(ctx, co_last_step_outputs(ctx, steps)), 0);
 }
 
 CO_TEST_WITH(the_end_of_input_and_errors_end_the_steps, "EXT-STEPS-1 GEN-ERR-2", "cpus=2")
@@ -246,9 +246,9 @@ CO_TEST(the_default_strategy_has_no_steps, "EXT-STEPS-1")
     co_iterator *it = sixteen(ctx, d);
 
     CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, d, cross_step, it, 2, NULL, &p));
-    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "default strategy");
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "default strategy");
     CO_EXPECT_INT(p.calls, 0);
-    CO_EXPECT_INT(co_num_elements(ctx, co_get_next(ctx, it)), 4); /* and nothing was taken */
+    CO_EXPECT_INT(co_value_num_elements(ctx, co_get_next(ctx, it)), 4); /* and nothing was taken */
 }
 
 static co_value *
@@ -259,7 +259,7 @@ steps_in_a_replica(co_context *ctx, co_value *args, void *user)
     (void)args;
     CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, p->strategy, cross_step, sixteen(ctx, p->strategy),
                                             1, NULL, p));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     return NULL;
 }
 
@@ -274,13 +274,13 @@ CO_TEST_WITH(arguments_of_steps_are_checked, "EXT-STEPS-1", "cpus=2")
     CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, NULL, cross_step, it, 1, NULL, &p));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "strategy");
     CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, m, NULL, it, 1, NULL, &p));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "fn");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "fn");
     CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, m, cross_step, NULL, 1, NULL, &p));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "iterator");
     CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, m, cross_step, it, -1, NULL, &p));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "-1");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "-1");
     CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, m, cross_step, it, 1, one, &p));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "map");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "map");
     co_run(ctx, m, steps_in_a_replica, co_no_args(ctx), &p);
     CO_EXPECT_OK(ctx);
     CO_EXPECT_NULL(co_last_step_outputs(ctx, NULL));
@@ -292,14 +292,16 @@ CO_TEST_WITH(arguments_of_steps_are_checked, "EXT-STEPS-1", "cpus=2")
         CO_EXPECT_CODE(co_set_last_step_output(ctx, NULL, "a", one, CO_REDUCE_SUM),
                        CO_INVALID_ARGUMENT);
         co_clear(ctx);
-        CO_EXPECT_CODE(co_set_last_step_output(ctx, steps, NULL, one, CO_REDUCE_SUM), CO_VALUE);
+        CO_EXPECT_CODE(co_set_last_step_output(ctx, steps, NULL, one, CO_REDUCE_SUM),
+                       CO_VALUE_ERROR);
         co_clear(ctx);
         CO_EXPECT_CODE(co_set_non_tensor_output(ctx, steps, "a", NULL), CO_INVALID_ARGUMENT);
         co_clear(ctx);
         CO_EXPECT_CODE(co_set_last_step_output(ctx, steps, "a", one, (co_reduce_op)9),
-                       CO_ASSERTION);
+                       CO_ASSERTION_ERROR);
         co_clear(ctx);
-        CO_EXPECT_CODE(co_set_last_step_output(ctx, steps, "a", one, CO_REDUCE_SUM), CO_VALUE);
+        CO_EXPECT_CODE(co_set_last_step_output(ctx, steps, "a", one, CO_REDUCE_SUM),
+                       CO_VALUE_ERROR);
         co_clear(ctx);
     }
 }

@@ -39,7 +39,7 @@ leave_open(co_context *ctx, co_value *args, void *user)
     co_block_begin(ctx);
     co_block_begin(ctx);
     co_device_begin(ctx, "/cpu:1");
-    co_scope_enter(ctx, co_default_strategy(ctx));
+    co_scope_begin(ctx, co_default_strategy(ctx));
     co_clear(ctx); /* in a step of a strategy that is refused */
     co_tape_begin(ctx);
     co_watch(ctx, co_scalar_float(ctx, 1));
@@ -51,7 +51,7 @@ static co_value *
 merge_leaves_open(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
 {
     co_block_begin(ctx);
-    co_scope_enter(ctx, strategy);
+    co_scope_begin(ctx, strategy);
     co_device_begin(ctx, "/cpu:1");
     co_tape_begin(ctx);
     (void)args;
@@ -107,11 +107,11 @@ CO_TEST_WITH(a_step_cannot_end_blocks_of_its_caller, "GEN-ERR-1", "cpus=2")
         co_value *mine = co_scalar_float(ctx, 7);
 
         CO_EXPECT_NULL(co_run(ctx, m, end_too_much, co_args(ctx, mine), NULL));
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "no open block");
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "no open block");
         CO_EXPECT_NULL(co_run(ctx, one, end_too_much, co_args(ctx, mine), NULL));
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "no open block");
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "no open block");
         CO_EXPECT_NULL(co_run(ctx, m, step_whose_merge_ends_too_much, co_args(ctx, mine), NULL));
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "no open block");
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "no open block");
         CO_EXPECT_CLOSE(co_item_float(ctx, mine), 7, 0);
     }
     expect_usable(ctx, m);
@@ -183,7 +183,7 @@ CO_TEST_WITH(a_replica_context_ends_with_its_run, "RC-1 RC-2", "cpus=2")
     CO_EXPECT_INT(co_replica_id(kept), 1); /* may still be read */
     CO_EXPECT_NULL(co_all_reduce(kept, CO_REDUCE_SUM, co_float(ctx, 1)));
     CO_EXPECT_CONTAINS(co_error(kept)->message, "a step that has ended");
-    CO_EXPECT_CODE(co_error(kept)->code, CO_RUNTIME);
+    CO_EXPECT_CODE(co_error(kept)->code, CO_RUNTIME_ERROR);
     co_clear(kept); /* who insists is alone */
     CO_EXPECT_CLOSE(co_item_float(kept, co_all_reduce(kept, CO_REDUCE_SUM, co_float(kept, 2))), 2,
                     0);
@@ -207,9 +207,9 @@ CO_TEST_WITH(debug_builds_find_the_outer_context_in_a_step, "", "cpus=2")
     co_run(ctx, m, use_outer, co_no_args(ctx), ctx);
     if (co_ok(ctx))
         CO_SKIP("only debug builds look");
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "used inside the step");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "used inside the step");
     co_run(ctx, one, use_outer, co_no_args(ctx), ctx);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "used inside the step");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "used inside the step");
     expect_usable(ctx, m);
 }
 
@@ -256,27 +256,27 @@ CO_TEST_WITH(variables_and_scopes_keep_their_strategy_alive, "THR-4 VAR-NEW-7", 
     CO_EXPECT_STR(co_strategy_name(ctx, co_get_strategy(ctx)), "MirroredStrategy");
     co_experimental_set_strategy(ctx, NULL);
     CO_BLOCK(ctx)
-        scope = co_scope_enter(ctx, co_one_device_strategy(ctx, NULL));
+        scope = co_scope_begin(ctx, co_one_device_strategy(ctx, NULL));
     CO_EXPECT_STR(co_strategy_name(ctx, co_get_strategy(ctx)), "OneDeviceStrategy");
-    CO_EXPECT_CODE(co_scope_exit(ctx, &scope), CO_OK);
+    CO_EXPECT_CODE(co_scope_end(ctx, &scope), CO_OK);
     /* Left open for good: closing the context leaves it. */
     CO_BLOCK(ctx)
-        co_scope_enter(ctx, co_one_device_strategy(ctx, NULL));
+        co_scope_begin(ctx, co_one_device_strategy(ctx, NULL));
 }
 
 CO_TEST_WITH(scopes_are_left_in_the_context_that_entered_them, "SCOPE-9 C-CTX-1", "cpus=2")
 {
     co_strategy *m = test_mirrored(ctx, 2, -1);
     co_context  *other = co_open_beside(ctx);
-    co_scope     mine = co_scope_enter(ctx, m), its = co_scope_enter(other, m);
+    co_scope     mine = co_scope_begin(ctx, m), its = co_scope_begin(other, m);
 
-    CO_EXPECT_CODE(co_scope_exit(other, &mine), CO_RUNTIME);
-    CO_EXPECT_ERROR(other, CO_RUNTIME, "not the innermost");
+    CO_EXPECT_CODE(co_scope_end(other, &mine), CO_RUNTIME_ERROR);
+    CO_EXPECT_ERROR(other, CO_RUNTIME_ERROR, "not the innermost");
     CO_EXPECT_TRUE(co_has_strategy(other));
-    CO_EXPECT_CODE(co_scope_exit(other, &its), CO_OK);
-    CO_EXPECT_CODE(co_scope_exit(ctx, &mine), CO_OK);
-    CO_EXPECT_CODE(co_scope_exit(ctx, &mine), CO_RUNTIME);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "not open");
+    CO_EXPECT_CODE(co_scope_end(other, &its), CO_OK);
+    CO_EXPECT_CODE(co_scope_end(ctx, &mine), CO_OK);
+    CO_EXPECT_CODE(co_scope_end(ctx, &mine), CO_RUNTIME_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "not open");
     CO_EXPECT_CODE(co_close(other), CO_OK);
 }
 
@@ -383,7 +383,7 @@ CO_TEST_WITH(the_first_error_is_the_callers_own, "GEN-ERR-2 C-FN-2", "cpus=2")
             CO_EXPECT_NULL(co_run(ctx, test_mirrored(ctx, n, -1), fail_outside_and_inside,
                                   co_no_args(ctx), &o));
             CO_EXPECT_TRUE(co_error(ctx)->code == CO_DATA_LOSS ||
-                           co_error(ctx)->code == CO_RUNTIME);
+                           co_error(ctx)->code == CO_RUNTIME_ERROR);
             CO_EXPECT_NULL(co_error(ctx)->payload);
             co_clear(ctx);
             CO_EXPECT_INT(o.c.deleted, deletes ? o.c.made : 0);
@@ -395,7 +395,7 @@ merge_fails(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
 {
     (void)args;
     co_block_begin(ctx);
-    co_scope_enter(ctx, strategy);
+    co_scope_begin(ctx, strategy);
     co_device_begin(ctx, "/cpu:1");
     atomic_fetch_add(&((counting *)user)->made, 1);
     co_fail_with(ctx, CO_DATA_LOSS, user, count_delete, "no merge");

@@ -28,7 +28,7 @@ expect_devices(co_context *ctx, co_strategy *strategy, const char *const *names,
     co_value *devices = co_worker_devices(ctx, strategy);
 
     CO_EXPECT_OK(ctx);
-    CO_REQUIRE(co_size(ctx, devices) == n);
+    CO_REQUIRE(co_num_items(ctx, devices) == n);
     for (size_t i = 0; i < n; ++i)
         CO_EXPECT_STR(text_of(ctx, co_at(ctx, devices, i)), names[i]);
 }
@@ -55,16 +55,16 @@ CO_TEST_WITH(bad_devices_of_mirrored_are_refused, "MIR-INIT-2 MIR-INIT-3 DEV-4",
         co_code     code;
         const char *part;
     } cases[] = {
-        { { "/cpu:0", "/device:CPU:0" }, 2, CO_ASSERTION, "given twice" },
-        { { "/foo:0", NULL }, 1, CO_VALUE, "foo" },
-        { { "/cpu:0", NULL }, 2, CO_VALUE, "device 1 of 2 is NULL" },
+        { { "/cpu:0", "/device:CPU:0" }, 2, CO_ASSERTION_ERROR, "given twice" },
+        { { "/foo:0", NULL }, 1, CO_VALUE_ERROR, "foo" },
+        { { "/cpu:0", NULL }, 2, CO_VALUE_ERROR, "device 1 of 2 is NULL" },
         { { "/job:worker/task:0/cpu:0", "/job:worker/task:1/cpu:0" },
           2,
-          CO_RUNTIME,
+          CO_RUNTIME_ERROR,
           "different workers" },
-        { { "/replica:0/cpu:0", "/replica:1/cpu:0" }, 2, CO_RUNTIME, "different workers" },
-        { { "/cpu:0", "/job:worker/task:0/cpu:0" }, 2, CO_VALUE, "different workers" },
-        { { "/job:worker/cpu:0", NULL }, 1, CO_VALUE, "no task" },
+        { { "/replica:0/cpu:0", "/replica:1/cpu:0" }, 2, CO_RUNTIME_ERROR, "different workers" },
+        { { "/cpu:0", "/job:worker/task:0/cpu:0" }, 2, CO_VALUE_ERROR, "different workers" },
+        { { "/job:worker/cpu:0", NULL }, 1, CO_VALUE_ERROR, "no task" },
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
@@ -72,25 +72,25 @@ CO_TEST_WITH(bad_devices_of_mirrored_are_refused, "MIR-INIT-2 MIR-INIT-3 DEV-4",
         CO_EXPECT_ERROR(ctx, cases[i].code, cases[i].part);
     }
     CO_EXPECT_NULL(co_mirrored_strategy(ctx, cases[0].devices, 257, NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "num_devices is 257; it must be at most 256");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "num_devices is 257; it must be at most 256");
 }
 
 CO_TEST_WITH(options_of_strategies_are_checked, "S-INIT-1", "cpus=2;deadline_ms=1234")
 {
-    static const int        counts[] = { -1, 1, 257, INT_MAX, INT_MIN };
-    co_mirrored_options     options = CO_MIRRORED_OPTIONS_INIT;
-    co_multi_worker_options workers = CO_MULTI_WORKER_OPTIONS_INIT;
-    const char             *two[] = { "/cpu:0", "/cpu:1" };
+    static const int                 counts[] = { -1, 1, 257, INT_MAX, INT_MIN };
+    co_mirrored_options              options = CO_MIRRORED_OPTIONS_INIT;
+    co_multi_worker_mirrored_options workers = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
+    const char                      *two[] = { "/cpu:0", "/cpu:1" };
 
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); ++i) {
         options.num_replicas = counts[i];
         CO_EXPECT_NULL(co_mirrored_strategy(ctx, two, 2, &options));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "num_replicas");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "num_replicas");
     }
     options.num_replicas = 0;
     options.deadline_ms = -2;
     CO_EXPECT_NULL(co_mirrored_strategy(ctx, two, 2, &options));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "deadline_ms is -2");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "deadline_ms is -2");
     options.struct_size = 0;
     CO_EXPECT_NULL(co_mirrored_strategy(ctx, two, 2, &options));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "struct_size 0");
@@ -98,13 +98,13 @@ CO_TEST_WITH(options_of_strategies_are_checked, "S-INIT-1", "cpus=2;deadline_ms=
     options.deadline_ms = 0;
     CO_EXPECT_NOT_NULL(co_mirrored_strategy(ctx, two, 2, &options));
     workers.transport = "pigeons";
-    CO_EXPECT_NULL(co_multi_worker_strategy(ctx, &workers));
+    CO_EXPECT_NULL(co_multi_worker_mirrored_strategy(ctx, &workers));
     CO_EXPECT_CONTAINS(co_error(ctx)->message, "pigeons");
     co_clear(ctx);
     workers.transport = "self";
     workers.deadline_ms = -5;
-    CO_EXPECT_NULL(co_multi_worker_strategy(ctx, &workers));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "deadline_ms is -5");
+    CO_EXPECT_NULL(co_multi_worker_mirrored_strategy(ctx, &workers));
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "deadline_ms is -5");
 }
 
 /* Replica 1 comes to the meeting when replica 0 has given it up; where nobody does (rest_ms), after
@@ -199,9 +199,9 @@ merge_and_reduce(co_context *ctx, co_value *args, void *user)
     CO_EXPECT_INT(co_value_kind(co_all_reduce(ctx, CO_REDUCE_SUM, co_int(ctx, 4))), CO_KIND_TENSOR);
     CO_EXPECT_STR(co_current_device(ctx), cpu1);
     co_run(ctx, user, first_of, co_args(ctx, x), NULL);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "replica context");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "replica context");
     co_reduce(ctx, user, CO_REDUCE_SUM, x, NULL, 0);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "replica context");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "replica context");
     return co_all_reduce(ctx, CO_REDUCE_SUM, x);
 }
 
@@ -213,13 +213,13 @@ CO_TEST_WITH(one_device_merges_and_reduces_alone, "OD-MERGE-1 OD-AR-1 OD-RUN-2 R
 
     CO_EXPECT_CLOSE(co_item_float(ctx, co_run(ctx, one, merge_and_reduce, co_no_args(ctx), one)), 3,
                     0);
-    CO_EXPECT_CODE(co_reduce_op_from_name(ctx, "product", &op), CO_VALUE);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "product");
+    CO_EXPECT_CODE(co_reduce_op_from_name(ctx, "product", &op), CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "product");
     CO_EXPECT_NULL(co_run(ctx, one, first_of, co_int(ctx, 5), NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "co_args");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "co_args");
     CO_SCOPE(ctx, one) {
         CO_EXPECT_NULL(co_run(ctx, other, first_of, co_no_args(ctx), NULL));
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing");
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "mixing");
     }
 }
 
@@ -242,20 +242,20 @@ CO_TEST_WITH(replicas_see_their_device, "RC-4 MIR-RUN-1 DEF-6", "cpus=2")
                                           co_no_args(ctx), NULL)),
                       cpu1);
         CO_EXPECT_NULL(co_worker_devices(ctx, co_default_strategy(ctx)));
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "co_current_device");
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "co_current_device");
     }
 }
 
 CO_TEST_WITH(a_worker_makes_its_own_device_current, "MW-7", "cpus=2")
 {
-    co_multi_worker_options options = CO_MULTI_WORKER_OPTIONS_INIT;
-    const char             *devices[] = { "/cpu:1" };
-    co_strategy            *w;
+    co_multi_worker_mirrored_options options = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
+    const char                      *devices[] = { "/cpu:1" };
+    co_strategy                     *w;
 
     options.transport = "self";
     options.devices = devices;
     options.num_devices = 1;
-    w = co_multi_worker_strategy(ctx, &options);
+    w = co_multi_worker_mirrored_strategy(ctx, &options);
     CO_DEVICE(ctx, "/cpu:1") {
         CO_SCOPE(ctx, w)
             CO_EXPECT_STR(co_current_device(ctx), cpu0);
@@ -272,7 +272,7 @@ use_captured(co_context *ctx, co_value *args, void *user)
 
     (void)args;
     CO_EXPECT_NULL(co_at(ctx, bundles[0], 0));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "taken apart inside a step");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "taken apart inside a step");
     return co_args(ctx, co_add(ctx, bundles[0], co_float(ctx, 0)),
                    co_add(ctx, bundles[1], co_float(ctx, 0)));
 }
@@ -287,10 +287,10 @@ CO_TEST_WITH(bundles_are_tensors_where_that_has_a_meaning, "DV-USE-1 DV-USE-2 DV
         parts[0] = co_scalar_float(ctx, 1);
     CO_DEVICE(ctx, "/cpu:1")
         parts[1] = co_scalar_float(ctx, 2);
-    bundles[0] = co_per_replica(ctx, parts, 2);
-    bundles[1] = co_mirrored(ctx, parts, 2);
+    bundles[0] = co_per_replica_value(ctx, parts, 2);
+    bundles[1] = co_mirrored_value(ctx, parts, 2);
     CO_EXPECT_NULL(co_to_tensor(ctx, bundles[0], CO_DTYPE_NONE));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "co_run");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "co_run");
     r = co_run(ctx, m, use_captured, co_no_args(ctx), bundles);
     for (size_t k = 0; k < 2; ++k)
         for (size_t i = 0; i < 2; ++i)
@@ -309,20 +309,20 @@ CO_TEST_WITH(bundles_of_another_size_are_refused, "S-RUN-5", "cpus=2")
     CO_SCOPE(ctx, m)
         v = co_variable(ctx, co_float(ctx, 1), NULL);
     for (size_t n = 1; n <= 3; n += 2) {
-        co_value *bundle = co_per_replica(ctx, three, n), *inside = co_list(ctx, &bundle, 1);
+        co_value *bundle = co_per_replica_value(ctx, three, n), *inside = co_list(ctx, &bundle, 1);
 
         CO_EXPECT_NULL(co_run(ctx, m, first_of, co_args(ctx, inside), NULL));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "components");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "components");
         CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, bundle, NULL, 0));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "components");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "components");
         CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, bundle, CO_AXES(0)));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "components");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "components");
         CO_EXPECT_NULL(co_gather_replicas(ctx, m, bundle, 0));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "components");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "components");
         CO_EXPECT_NULL(co_local_results(ctx, m, inside));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "components");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "components");
         CO_EXPECT_NULL(co_assign(ctx, v, bundle));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "components");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "components");
     }
     CO_EXPECT_CLOSE(co_item_float(ctx, v), 1, 0);
 }
@@ -354,7 +354,7 @@ CO_TEST_WITH(components_of_a_variable_come_back_as_the_variable, "DV-GROUP-5 DV-
         v = co_variable(ctx, co_float(ctx, 1), NULL);
     CO_EXPECT_PTR(co_run(ctx, m, my_component, co_no_args(ctx), co_local_results(ctx, m, v)), v);
     CO_EXPECT_NULL(co_run(ctx, m, named, co_no_args(ctx), NULL));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "'A' against 'B'");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "'A' against 'B'");
 }
 
 CO_TEST_WITH(what_is_reduced_must_fit, "S-REDUCE-12 S-REDUCE-25 S-REDUCE-13", "cpus=2")
@@ -367,24 +367,24 @@ CO_TEST_WITH(what_is_reduced_must_fit, "S-REDUCE-12 S-REDUCE-25 S-REDUCE-13", "c
                              co_tensor(ctx, CO_UINT8, CO_SHAPE(2), (uint8_t[]){ 7, 9 }) };
     co_value    *low[] = { co_tensor(ctx, CO_INT32, CO_SHAPE(2), (int32_t[]){ INT32_MIN, 5 }),
                            co_tensor(ctx, CO_INT32, CO_SHAPE(2), (int32_t[]){ 7, INT32_MAX }) };
-    co_value    *v = co_per_replica(ctx, shapes, 2);
+    co_value    *v = co_per_replica_value(ctx, shapes, 2);
 
     CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, v, NULL, 0));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "[2,1] on replica 0 and [2,3] on replica 1");
     CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, v, CO_AXES(0)));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "[1] on replica 0 and [3] on replica 1");
-    CO_EXPECT_INT(co_num_elements(ctx, co_reduce(ctx, m, CO_REDUCE_SUM, v, CO_AXES(1))), 2);
-    CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, co_per_replica(ctx, dtypes, 2), NULL, 0));
+    CO_EXPECT_INT(co_value_num_elements(ctx, co_reduce(ctx, m, CO_REDUCE_SUM, v, CO_AXES(1))), 2);
+    CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, co_per_replica_value(ctx, dtypes, 2), NULL, 0));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "float32 on replica 0 and float64 on replica 1");
     CO_EXPECT_INT(co_item_int(ctx, co_reduce(ctx, m, CO_REDUCE_MEAN, co_int(ctx, 7), NULL, 0)), 7);
-    CO_EXPECT_INT(co_item_int(ctx, co_reduce(ctx, m, CO_REDUCE_MIN, co_per_replica(ctx, small, 2),
-                                             CO_AXES(0))),
+    CO_EXPECT_INT(co_item_int(ctx, co_reduce(ctx, m, CO_REDUCE_MIN,
+                                             co_per_replica_value(ctx, small, 2), CO_AXES(0))),
                   0);
-    CO_EXPECT_INT(co_item_int(ctx, co_reduce(ctx, m, CO_REDUCE_MIN, co_per_replica(ctx, low, 2),
-                                             CO_AXES(0))),
+    CO_EXPECT_INT(co_item_int(ctx, co_reduce(ctx, m, CO_REDUCE_MIN,
+                                             co_per_replica_value(ctx, low, 2), CO_AXES(0))),
                   INT32_MIN);
-    CO_EXPECT_INT(co_item_int(ctx, co_reduce(ctx, m, CO_REDUCE_MAX, co_per_replica(ctx, low, 2),
-                                             CO_AXES(0))),
+    CO_EXPECT_INT(co_item_int(ctx, co_reduce(ctx, m, CO_REDUCE_MAX,
+                                             co_per_replica_value(ctx, low, 2), CO_AXES(0))),
                   INT32_MAX);
 }
 
@@ -398,14 +398,14 @@ CO_TEST_WITH(variables_do_not_mix_with_other_strategies, "VAR-NEW-8 GEN-ERR-3", 
     CO_SCOPE(ctx, m)
         v = co_variable(ctx, co_float(ctx, 1), NULL);
     CO_SCOPE(ctx, other) {
-        CO_EXPECT_NULL(co_read(ctx, v));
+        CO_EXPECT_NULL(co_variable_read(ctx, v));
         CO_EXPECT_CONTAINS(co_error(ctx)->message, "2 replicas");
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "3 replicas");
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "3 replicas");
         CO_EXPECT_NULL(co_assign(ctx, v, co_float(ctx, 2)));
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing");
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "mixing");
     }
     CO_EXPECT_NULL(co_reduce(ctx, other, CO_REDUCE_MEAN, v, NULL, 0));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "mixing");
     CO_EXPECT_CLOSE(co_item_float(ctx, v), 1, 0);
 }
 
@@ -450,7 +450,7 @@ CO_TEST_WITH(replicas_assign_to_and_make_the_same_variables, "VAR-RUN-1 RC-MERGE
     }
     for (; t.what < 3; ++t.what) {
         CO_EXPECT_NULL(co_run(ctx, m, disagree, co_no_args(ctx), &t));
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, parts[t.what]);
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, parts[t.what]);
     }
     CO_EXPECT_CLOSE(co_item_float(ctx, t.a), 5, 0);
     CO_EXPECT_CLOSE(co_item_float(ctx, t.b), 5, 0);
@@ -462,20 +462,20 @@ CO_TEST_WITH(options_of_variables_are_checked, "VAR-NEW-1", "cpus=2")
 
     options.trainable = (co_trainable)7;
     CO_EXPECT_NULL(co_variable(ctx, co_float(ctx, 1), &options));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "trainable is 7");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "trainable is 7");
     options.trainable = CO_TRAINABLE_AUTO;
     options.dtype = (co_dtype)99;
     CO_EXPECT_NULL(co_variable(ctx, co_float(ctx, 1), &options));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "is 99, which is no dtype");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "is 99, which is no dtype");
     CO_EXPECT_NULL(co_variable(ctx, NULL, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "initial");
     CO_EXPECT_NULL(co_variable(ctx, co_none(ctx), NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "none");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "none");
     CO_EXPECT_NULL(co_assign(ctx, co_float(ctx, 1), co_float(ctx, 1)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "variable");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "variable");
     CO_EXPECT_NULL(co_assign(ctx, co_variable(ctx, co_float(ctx, 1), NULL), NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "value");
-    CO_EXPECT_NULL(co_read(ctx, NULL));
+    CO_EXPECT_NULL(co_variable_read(ctx, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "variable");
 }
 
@@ -509,13 +509,13 @@ CO_TEST_WITH(optimizers_refuse_what_would_go_wrong, "", "cpus=2")
     co_context *foreign = co_open(NULL);
 
     CO_EXPECT_NULL(co_run(ctx, s, train, co_no_args(ctx), &m));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "outside the scope");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "outside the scope");
     CO_SCOPE(ctx, s)
         w = co_variable(ctx, co_float(ctx, 1), NULL);
     m.w = w;
     m.unrelated = true;
     CO_EXPECT_NULL(co_run(ctx, s, train, co_no_args(ctx), &m));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "no gradient");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "no gradient");
     pair[0] = pair[1] = w;
     CO_EXPECT_CODE(co_apply_gradients(ctx, m.sgd, co_list(ctx, grads, 2), co_list(ctx, pair, 2)),
                    CO_INVALID_ARGUMENT);
@@ -523,14 +523,14 @@ CO_TEST_WITH(optimizers_refuse_what_would_go_wrong, "", "cpus=2")
     CO_EXPECT_CLOSE(co_item_float(ctx, w), 1, 0); /* the good pair was not applied either */
     CO_EXPECT_INT(co_optimizer_iterations(ctx, m.sgd), 0);
     CO_EXPECT_CODE(co_apply_gradients(ctx, m.sgd, co_list(ctx, grads, 2), co_list(ctx, pair, 1)),
-                   CO_VALUE);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "list of 2");
+                   CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "list of 2");
     CO_EXPECT_CODE(co_apply_gradients(foreign, m.sgd, co_list(foreign, NULL, 0),
                                       co_list(foreign, NULL, 0)),
-                   CO_VALUE);
-    CO_EXPECT_ERROR(foreign, CO_VALUE, "another runtime");
+                   CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(foreign, CO_VALUE_ERROR, "another runtime");
     CO_EXPECT_NULL(co_run(foreign, s, first_of, co_no_args(foreign), NULL));
-    CO_EXPECT_ERROR(foreign, CO_VALUE, "another runtime");
+    CO_EXPECT_ERROR(foreign, CO_VALUE_ERROR, "another runtime");
     CO_EXPECT_CODE(co_close(foreign), CO_OK);
 }
 
@@ -545,7 +545,7 @@ CO_TEST_WITH(null_and_wrong_handles_are_reported, "C-ARG-1", "cpus=2")
 
     for (int i = 0; i < 2; ++i) {
         co_strategy *bad = i == 0 ? none : wrong;
-        co_code      code = i == 0 ? CO_INVALID_ARGUMENT : CO_TYPE;
+        co_code      code = i == 0 ? CO_INVALID_ARGUMENT : CO_TYPE_ERROR;
 
         CO_EXPECT_STR(co_strategy_name(ctx, bad), "");
         CO_EXPECT_ERROR(ctx, code, "strategy");
@@ -555,7 +555,7 @@ CO_TEST_WITH(null_and_wrong_handles_are_reported, "C-ARG-1", "cpus=2")
         CO_EXPECT_ERROR(ctx, code, "strategy");
         CO_EXPECT_NULL(co_worker_devices(ctx, bad));
         CO_EXPECT_ERROR(ctx, code, "strategy");
-        CO_EXPECT_TRUE(co_scope_enter(ctx, bad).id == 0);
+        CO_EXPECT_TRUE(co_scope_begin(ctx, bad).id == 0);
         CO_EXPECT_ERROR(ctx, code, "strategy");
         CO_EXPECT_NULL(co_run(ctx, bad, first_of, co_no_args(ctx), NULL));
         CO_EXPECT_ERROR(ctx, code, "strategy");
@@ -568,16 +568,16 @@ CO_TEST_WITH(null_and_wrong_handles_are_reported, "C-ARG-1", "cpus=2")
         CO_EXPECT_NULL(co_distribute_values_from_function(ctx, bad, NULL, NULL));
         CO_EXPECT_ERROR(ctx, code, "strategy");
     }
-    CO_EXPECT_CODE(co_experimental_set_strategy(ctx, wrong), CO_TYPE);
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "strategy");
+    CO_EXPECT_CODE(co_experimental_set_strategy(ctx, wrong), CO_TYPE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "strategy");
     CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, NULL, NULL, 0));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "value");
     CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, x, NULL, 3));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "axes");
     CO_EXPECT_NULL(co_distribute_values_from_function(ctx, m, NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "fn");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "fn");
     CO_EXPECT_NULL(co_merge_call(ctx, NULL, co_no_args(ctx), NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "fn");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "fn");
     CO_EXPECT_NULL(co_all_reduce(ctx, CO_REDUCE_SUM, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "value");
     CO_EXPECT_NULL(co_all_gather(ctx, NULL, 0));
@@ -586,8 +586,8 @@ CO_TEST_WITH(null_and_wrong_handles_are_reported, "C-ARG-1", "cpus=2")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 2");
     CO_EXPECT_NULL(co_average_loss(ctx, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "per_example_loss");
-    CO_EXPECT_CODE(co_scope_exit(ctx, NULL), CO_RUNTIME);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "not open");
+    CO_EXPECT_CODE(co_scope_end(ctx, NULL), CO_RUNTIME_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "not open");
     CO_EXPECT_NULL(co_default_strategy(NULL));
     CO_EXPECT_NULL(co_one_device_strategy(NULL, NULL));
     CO_EXPECT_NULL(co_run(NULL, m, first_of, NULL, NULL));
@@ -683,23 +683,23 @@ CO_TEST_WITH(corners_of_making_strategies, "MIR-INIT-1 MIR-INIT-3 C-ARG-1", "cpu
 {
     static const char *const local[] = { "/job:localhost/cpu:0", "/job:localhost/task:0/cpu:1" };
     static const char *const bad[] = { "/foo:0" };
-    co_multi_worker_options  workers = CO_MULTI_WORKER_OPTIONS_INIT;
+    co_multi_worker_mirrored_options workers = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
 
     CO_EXPECT_INT(co_num_replicas_in_sync(ctx, co_mirrored_strategy(ctx, local, 2, NULL)), 2);
-    CO_EXPECT_NULL(co_multi_worker_strategy(NULL, NULL));
+    CO_EXPECT_NULL(co_multi_worker_mirrored_strategy(NULL, NULL));
     workers.transport = "self";
     workers.num_replicas = -1;
-    CO_EXPECT_NULL(co_multi_worker_strategy(ctx, &workers));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "num_replicas is -1; with 1 processes");
+    CO_EXPECT_NULL(co_multi_worker_mirrored_strategy(ctx, &workers));
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "num_replicas is -1; with 1 processes");
     workers.devices = bad;
     workers.num_devices = 1;
-    CO_EXPECT_NULL(co_multi_worker_strategy(ctx, &workers));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "foo");
+    CO_EXPECT_NULL(co_multi_worker_mirrored_strategy(ctx, &workers));
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "foo");
     workers.struct_size = 1;
-    CO_EXPECT_NULL(co_multi_worker_strategy(ctx, &workers));
+    CO_EXPECT_NULL(co_multi_worker_mirrored_strategy(ctx, &workers));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "struct_size 1");
     co_fail(ctx, CO_ABORTED, "an error from before");
-    CO_EXPECT_NULL(co_multi_worker_strategy(ctx, NULL));
+    CO_EXPECT_NULL(co_multi_worker_mirrored_strategy(ctx, NULL));
     CO_EXPECT_ERROR(ctx, CO_ABORTED, "from before");
     CO_EXPECT_STR(co_strategy_name(NULL, NULL), "");
     CO_EXPECT_INT(co_num_workers(NULL, NULL), 0);

@@ -365,7 +365,7 @@ sleeper_main(void *arg)
         if (atomic_load(&s->quit))
             return;
         if (s->leaves != NULL)
-            coi_thread_go_home(s->leaves);
+            coi_thread_return_to_core(s->leaves);
         s->core = sched_getcpu();
         s->policy = sched_getscheduler(0);
         sched_getaffinity(0, sizeof(s->mask), &s->mask);
@@ -400,7 +400,7 @@ CO_TEST_BARE(a_policy_of_the_host_stays, "")
     CO_REQUIRE(coi_event_wait(&s.noted, 0, NULL, 5000));
     CO_EXPECT_INT(s.policy, SCHED_BATCH);
     await_sleep(&s);
-    coi_thread_wake_home(thread, &s.go);
+    coi_thread_wake_on_core(thread, &s.go);
     CO_REQUIRE(coi_event_wait(&s.noted, 1, NULL, 5000));
     CO_EXPECT_INT(s.policy, SCHED_BATCH);
     atomic_store(&s.quit, 1);
@@ -451,7 +451,7 @@ CO_TEST_BARE(a_thread_wakes_where_it_is_wanted, "")
         CO_EXPECT_INT(s.policy, SCHED_BATCH);
     } while (s.core != other && seen < 1000);
     CO_EXPECT_INT(s.core, other);
-    coi_thread_wake_home(thread, &s.go);
+    coi_thread_wake_on_core(thread, &s.go);
     await_note(&s, &seen);
     CO_EXPECT_INT(s.core, home);
     CO_EXPECT_INT(s.policy, SCHED_OTHER);

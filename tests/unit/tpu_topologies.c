@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TPU topologies: meshes, coordinates, names, bytes. TOPO-*. */
+#include <cohort/tpu.h>
 #include "test.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
@@ -30,13 +31,13 @@ CO_TEST(topologies_describe_a_mesh, "TOPO-1 TOPO-2")
     CO_EXPECT_INT(co_topology_mesh_rank(ctx, t), 3);
     CO_EXPECT_INT(co_topology_num_tasks(ctx, t), 2);
     CO_EXPECT_INT(co_topology_num_tpus_per_task(ctx, t), 2);
-    CO_EXPECT_INT(co_dim(ctx, value, 0), 4);
-    CO_EXPECT_INT(co_dim(ctx, value, 1), 3);
-    CO_EXPECT_BYTES(co_data(ctx, value), missing, sizeof(missing));
+    CO_EXPECT_INT(co_value_dim(ctx, value, 0), 4);
+    CO_EXPECT_INT(co_value_dim(ctx, value, 1), 3);
+    CO_EXPECT_BYTES(co_value_data(ctx, value), missing, sizeof(missing));
     value = co_topology_mesh_shape(ctx, t);
     CO_EXPECT_INT(co_value_dtype(ctx, value), CO_INT32);
-    CO_EXPECT_INT(((const int32_t *)co_data(ctx, value))[2], 2);
-    CO_EXPECT_INT(co_num_elements(ctx, co_topology_device_coordinates(ctx, t)), 12);
+    CO_EXPECT_INT(((const int32_t *)co_value_data(ctx, value))[2], 2);
+    CO_EXPECT_INT(co_value_num_elements(ctx, co_topology_device_coordinates(ctx, t)), 12);
 }
 
 CO_TEST(devices_have_names, "TOPO-3")
@@ -55,25 +56,25 @@ CO_TEST(devices_have_names, "TOPO-3")
     CO_EXPECT_STR(text(ctx, co_topology_host_device(ctx, t, 1, "worker")),
                   "/job:worker/task:1/device:CPU:0");
     CO_EXPECT_STR(text(ctx, co_topology_host_device(ctx, t, 0, NULL)), "/task:0/device:CPU:0");
-    CO_EXPECT_CODE(co_topology_find(ctx, t, nowhere, &task, &ordinal), CO_VALUE);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "missing");
-    CO_EXPECT_CODE(co_topology_find(ctx, t, outside, &task, &ordinal), CO_VALUE);
+    CO_EXPECT_CODE(co_topology_find(ctx, t, nowhere, &task, &ordinal), CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "missing");
+    CO_EXPECT_CODE(co_topology_find(ctx, t, outside, &task, &ordinal), CO_VALUE_ERROR);
     co_clear(ctx);
     CO_EXPECT_INT(task, 1); /* as it was */
-    CO_EXPECT_CODE(co_topology_find(ctx, t, NULL, &task, &ordinal), CO_VALUE);
+    CO_EXPECT_CODE(co_topology_find(ctx, t, NULL, &task, &ordinal), CO_VALUE_ERROR);
     co_clear(ctx);
-    CO_EXPECT_CODE(co_topology_find(ctx, t, at, NULL, &ordinal), CO_VALUE);
+    CO_EXPECT_CODE(co_topology_find(ctx, t, at, NULL, &ordinal), CO_VALUE_ERROR);
     co_clear(ctx);
-    CO_EXPECT_CODE(co_topology_find(ctx, t, at, &task, NULL), CO_VALUE);
+    CO_EXPECT_CODE(co_topology_find(ctx, t, at, &task, NULL), CO_VALUE_ERROR);
     co_clear(ctx);
     for (int i = 0; i < 4; ++i) {
         static const int wrong[][2] = { { -1, 0 }, { 2, 0 }, { 0, -1 }, { 0, 2 } };
 
         CO_EXPECT_NULL(co_topology_tpu_device(ctx, t, wrong[i][0], wrong[i][1], NULL));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "2 tasks of 2 devices");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "2 tasks of 2 devices");
     }
     CO_EXPECT_NULL(co_topology_host_device(ctx, t, 2, NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "tasks");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "tasks");
 }
 
 CO_TEST(topologies_are_written_and_read, "TOPO-2 DA-1")
@@ -95,15 +96,15 @@ CO_TEST(topologies_are_written_and_read, "TOPO-2 DA-1")
     /* Numbers one by one, in another order, and a field that is not known. */
     t = co_topology_parse(ctx, co_bytes(ctx, unpacked, sizeof(unpacked) - 1));
     CO_EXPECT_CODE(co_topology_find(ctx, t, at, &task, &ordinal), CO_OK);
-    CO_EXPECT_INT(co_dim(ctx, co_topology_missing_devices(ctx, t), 0), 1);
+    CO_EXPECT_INT(co_value_dim(ctx, co_topology_missing_devices(ctx, t), 0), 1);
     /* Nobody has a device: counts of 0 are not written. */
     t = co_topology_make(ctx, mesh3, 3, co_tensor(ctx, CO_INT32, CO_SHAPE(0, 0, 3), ""));
     out = co_topology_serialized(ctx, t);
     CO_EXPECT_BYTES(co_string_at(ctx, out, 0, &n), bytes, 5);
     CO_EXPECT_INT(n, 5);
     t = co_topology_parse(ctx, out);
-    CO_EXPECT_INT(co_dim(ctx, co_topology_missing_devices(ctx, t), 0), 8);
-    CO_EXPECT_CODE(co_topology_find(ctx, t, at, &task, &ordinal), CO_VALUE);
+    CO_EXPECT_INT(co_value_dim(ctx, co_topology_missing_devices(ctx, t), 0), 8);
+    CO_EXPECT_CODE(co_topology_find(ctx, t, at, &task, &ordinal), CO_VALUE_ERROR);
     co_clear(ctx);
 }
 
@@ -128,26 +129,26 @@ CO_TEST(meshes_and_coordinates_are_checked, "TOPO-1 TOPO-2")
 
     for (size_t i = 0; i < LENGTH(wrong); ++i) {
         CO_EXPECT_NULL(co_topology_make(ctx, wrong[i].mesh, wrong[i].rank, half(ctx)));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, wrong[i].part);
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, wrong[i].part);
     }
     CO_EXPECT_NULL(co_topology_make(ctx, NULL, 3, half(ctx)));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "mesh_shape");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "mesh_shape");
     CO_EXPECT_NULL(co_topology_make(ctx, mesh3, 3, doubles));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "float64");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "float64");
     CO_EXPECT_NULL(co_topology_make(ctx, mesh3, 3, co_zeros(ctx, CO_INT32, CO_SHAPE(3))));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "1 dimensions");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "1 dimensions");
     CO_EXPECT_NULL(
         co_topology_make(ctx, mesh3, 3, co_tensor(ctx, CO_INT32, CO_SHAPE(1, 1, 3), below)));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "device 0 of task 0");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "device 0 of task 0");
     CO_EXPECT_NULL(co_topology_make(ctx, mesh3, 3, co_int(ctx, 1)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "device_coordinates");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "device_coordinates");
     CO_EXPECT_NULL(co_topology_parse(ctx, co_int(ctx, 1)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "serialized");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "serialized");
     CO_EXPECT_INT(co_topology_mesh_rank(ctx, NULL), 0);
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "topology");
 }
 
-/* Every prefix of a topology, and every byte of it changed: CO_VALUE, or a topology. */
+/* Every prefix of a topology, and every byte of it changed: CO_VALUE_ERROR, or a topology. */
 CO_TEST(damaged_topologies_are_refused_or_read, "TOPO-2")
 {
     char   good[64], changed[64];
@@ -170,7 +171,7 @@ CO_TEST(damaged_topologies_are_refused_or_read, "TOPO-2")
                 t = co_topology_parse(ctx, co_bytes(ctx, changed, change < 256 ? n : at));
                 if (t == NULL) {
                     ++refused;
-                    CO_EXPECT_CODE(co_error(ctx)->code, CO_VALUE);
+                    CO_EXPECT_CODE(co_error(ctx)->code, CO_VALUE_ERROR);
                     co_clear(ctx);
                 } else {
                     CO_EXPECT_NOT_NULL(co_topology_serialized(ctx, t));

@@ -35,12 +35,12 @@ CO_TEST_WITH(shares_of_the_average_loss_add_up_to_the_mean, "S-REDUCE-7", "cpus=
                              co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2), (float[]){ 5, 6 }) };
     co_value    *empty[] = { parts[0], co_zeros(ctx, CO_FLOAT32, CO_SHAPE(0)) }, *r, *loss;
 
-    r = co_run(ctx, m, average, co_args(ctx, co_per_replica(ctx, parts, 2)), NULL);
+    r = co_run(ctx, m, average, co_args(ctx, co_per_replica_value(ctx, parts, 2)), NULL);
     loss = co_reduce(ctx, m, CO_REDUCE_SUM, co_at(ctx, r, 0), NULL, 0);
     CO_EXPECT_CLOSE(co_item_float(ctx, loss), (1 + 4 + 9 + 16 + 25 + 36) / 6.0, 1e-5);
-    CO_EXPECT_CLOSE(((const float *)co_data(ctx, co_at(ctx, co_at(ctx, r, 1), 1)))[1], 2 * 6 / 6.0,
-                    1e-6);
-    r = co_run(ctx, m, average, co_args(ctx, co_per_replica(ctx, empty, 2)), NULL);
+    CO_EXPECT_CLOSE(((const float *)co_value_data(ctx, co_at(ctx, co_at(ctx, r, 1), 1)))[1],
+                    2 * 6 / 6.0, 1e-6);
+    r = co_run(ctx, m, average, co_args(ctx, co_per_replica_value(ctx, empty, 2)), NULL);
     loss = co_reduce(ctx, m, CO_REDUCE_SUM, co_at(ctx, r, 0), NULL, 0);
     CO_EXPECT_CLOSE(co_item_float(ctx, loss), 7.5,
                     1e-6); /* an empty replica counts nothing, and nobody hangs */
@@ -67,7 +67,8 @@ CO_TEST_WITH(losses_that_are_not_one_per_example_are_no_silent_mean, "", "cpus=2
 
     batch = co_next(ctx, co_iterate(ctx, co_distribute_dataset(ctx, m, dataset, NULL)));
     CO_EXPECT_NULL(co_run(ctx, m, average_of_pairs, co_args(ctx, batch), &none));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "given 6 losses, but the input has 3 examples on this replica");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR,
+                    "given 6 losses, but the input has 3 examples on this replica");
     x = co_run(ctx, m, average_of_pairs, co_args(ctx, batch), &twelve);
     CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce(ctx, m, CO_REDUCE_SUM, x, NULL, 0)), 3.5, 1e-6);
 }
@@ -88,7 +89,7 @@ CO_TEST_WITH(errors_name_the_call_of_the_user, "", "cpus=2")
 
     CO_EXPECT_NULL(co_run(ctx, m, descend_without, co_no_args(ctx), co_sgd(ctx, NULL)));
     CO_EXPECT_STR(co_error(ctx)->call, "minimize");
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "no trainable variable");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "no trainable variable");
     CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, co_string(ctx, "a"), NULL, 0));
     CO_EXPECT_STR(co_error(ctx)->call, "reduce");
     co_clear(ctx);
@@ -167,26 +168,27 @@ CO_TEST(misuse_of_optimizers_is_reported, "")
     co_optimizer  *sgd = co_sgd(ctx, NULL);
     co_value      *v = co_variable(ctx, co_int(ctx, 1), NULL), *g = co_float(ctx, 1);
 
-    CO_EXPECT_CODE(co_minimize(ctx, sgd, co_float(ctx, 1)), CO_RUNTIME);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "co_tape_begin");
+    CO_EXPECT_CODE(co_minimize(ctx, sgd, co_float(ctx, 1)), CO_RUNTIME_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "co_tape_begin");
     co_tape_begin(ctx);
-    CO_EXPECT_CODE(co_minimize(ctx, sgd, co_scalar_float(ctx, 1)), CO_VALUE);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "no trainable variable"); /* and the tape has ended */
+    CO_EXPECT_CODE(co_minimize(ctx, sgd, co_scalar_float(ctx, 1)), CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "no trainable variable"); /* and the tape has ended */
     CO_EXPECT_CODE(co_apply_gradients(ctx, sgd, co_list(ctx, &g, 1), co_list(ctx, &v, 1)),
                    CO_INVALID_ARGUMENT);
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "int32");
-    CO_EXPECT_CODE(co_apply_gradients(ctx, sgd, co_list(ctx, &g, 1), co_list(ctx, &g, 1)), CO_TYPE);
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "item 0");
+    CO_EXPECT_CODE(co_apply_gradients(ctx, sgd, co_list(ctx, &g, 1), co_list(ctx, &g, 1)),
+                   CO_TYPE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "item 0");
     CO_EXPECT_CODE(co_apply_gradients(ctx, NULL, co_list(ctx, &g, 1), co_list(ctx, &v, 1)),
                    CO_INVALID_ARGUMENT);
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "optimizer");
     options.momentum = 2;
     CO_EXPECT_NULL(co_sgd(ctx, &options));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "momentum is 2");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "momentum is 2");
     options.momentum = 0;
     options.learning_rate = NAN;
     CO_EXPECT_NULL(co_sgd(ctx, &options));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "learning_rate");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "learning_rate");
 }
 
 /* --- Adam --- */
@@ -206,8 +208,8 @@ numbers(co_context *ctx, co_dtype dtype, const double *data, int64_t n)
 static void
 expect_weights(co_context *ctx, co_value *variable, const double *expected, double tolerance)
 {
-    co_value     *read = co_cast(ctx, co_read(ctx, variable), CO_FLOAT64);
-    const double *got = co_data(ctx, read);
+    co_value     *read = co_cast(ctx, co_variable_read(ctx, variable), CO_FLOAT64);
+    const double *got = co_value_data(ctx, read);
 
     for (int i = 0; i < NUM_WEIGHTS; ++i)
         CO_EXPECT_CLOSE(got[i], expected[i], tolerance);
@@ -272,7 +274,7 @@ CO_TEST(adam_stays_with_its_formula, "")
                 w[i] -= o.learning_rate * sqrt(1 - pow(o.beta_2, t)) / (1 - pow(o.beta_1, t)) *
                         m[i] / (sqrt(v[i]) + o.epsilon);
             }
-            got = co_data(ctx, co_read(ctx, variable));
+            got = co_value_data(ctx, co_variable_read(ctx, variable));
             for (int i = 0; i < N; ++i)
                 CO_EXPECT_CLOSE(got[i], w[i], 1e-10);
         }
@@ -299,7 +301,7 @@ update_large(const char *settings, co_dtype dtype, int which)
         g = co_random_uniform(ctx, dtype, &n, 1, -1, 1);
         co_apply_gradients(ctx, optimizer, co_list(ctx, &g, 1), co_list(ctx, &v, 1));
     }
-    bytes = co_data(ctx, co_read(ctx, v));
+    bytes = co_value_data(ctx, co_variable_read(ctx, v));
     for (size_t i = 0; bytes != NULL && i < (size_t)n * co_dtype_size(dtype); ++i)
         hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
     CO_EXPECT_CODE(co_close(ctx), CO_OK);
@@ -338,7 +340,7 @@ CO_TEST(chunks_of_an_update_do_not_mix, "")
     g = co_tensor(ctx, CO_FLOAT32, &n, 1, gradient);
     for (int step = 0; step < 2; ++step) /* -g, then -(g + g / 2) */
         co_apply_gradients(ctx, sgd, co_list(ctx, &g, 1), co_list(ctx, &v, 1));
-    got = co_data(ctx, co_read(ctx, v));
+    got = co_value_data(ctx, co_variable_read(ctx, v));
     for (int i = 0; i < N; ++i)
         if (got[i] != -2.5F * (float)i) {
             CO_FAIL("element %d is %g", i, (double)got[i]);
@@ -366,9 +368,9 @@ CO_TEST(adam_takes_slices_as_the_gradient_they_stand_for, "")
                                co_list(ctx, &w[i], 1));
     }
     CO_EXPECT_OK(ctx);
-    CO_EXPECT_BYTES(co_data(ctx, co_read(ctx, w[0])), co_data(ctx, co_read(ctx, w[1])),
-                    6 * sizeof(double));
-    CO_EXPECT_LESS(((const double *)co_data(ctx, co_read(ctx, w[0])))[2], 1);
+    CO_EXPECT_BYTES(co_value_data(ctx, co_variable_read(ctx, w[0])),
+                    co_value_data(ctx, co_variable_read(ctx, w[1])), 6 * sizeof(double));
+    CO_EXPECT_LESS(((const double *)co_value_data(ctx, co_variable_read(ctx, w[0])))[2], 1);
 }
 
 static co_value *
@@ -434,7 +436,7 @@ CO_TEST(adam_refuses_numbers_that_cannot_be, "")
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
         CO_EXPECT_NULL(co_adam(ctx, &bad[i].options));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, bad[i].part);
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, bad[i].part);
     }
 }
 
@@ -502,9 +504,9 @@ make_data(co_context *ctx)
 static uint64_t
 hash_of(co_context *ctx, co_value *variable, uint64_t hash)
 {
-    co_value            *tensor = co_read(ctx, variable);
-    const unsigned char *bytes = co_data(ctx, tensor);
-    size_t               n = (size_t)co_num_elements(ctx, tensor) * sizeof(float);
+    co_value            *tensor = co_variable_read(ctx, variable);
+    const unsigned char *bytes = co_value_data(ctx, tensor);
+    size_t               n = (size_t)co_value_num_elements(ctx, tensor) * sizeof(float);
 
     for (size_t i = 0; i < n; ++i)
         hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);

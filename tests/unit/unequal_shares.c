@@ -108,12 +108,12 @@ expect_exact(co_context *ctx, const shares *by, int64_t size, int64_t batch, boo
 
         for (int i = 0; i < by->n; ++i) {
             co_value *part = co_at(ctx, element, (size_t)i);
-            int64_t   n = co_dim(ctx, part, 0), left = begin + rows - row;
+            int64_t   n = co_value_dim(ctx, part, 0), left = begin + rows - row;
             int64_t   share = end_of(off ? batch : rows, by, i + 1) -
                             end_of(off ? batch : rows, by, i);
 
             CO_EXPECT_INT(n, share < left ? share : left);
-            co_read_data(ctx, part, CO_INT64, ids, MAX_ROWS);
+            co_value_copy_data(ctx, part, CO_INT64, ids, MAX_ROWS);
             for (int64_t k = 0; k < n; ++k)
                 if (ids[k] != row++)
                     CO_FAIL("row %lld is where %lld should be", (long long)ids[k],
@@ -198,8 +198,8 @@ CO_TEST_WITH(weights_that_cannot_be_are_refused, "C-ARG-1", "cpus=2")
         { { 1, 1, INT64_MAX }, 3, "the weight of replica 2 is 9223372036854775807" },
         { { 1 << 30, 1 << 30, 1 }, 3, "add up to at most 2147483647 (so far 1073741824)" },
     };
-    co_mirrored_options     options = CO_MIRRORED_OPTIONS_INIT;
-    co_multi_worker_options workers = CO_MULTI_WORKER_OPTIONS_INIT;
+    co_mirrored_options              options = CO_MIRRORED_OPTIONS_INIT;
+    co_multi_worker_mirrored_options workers = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
 
     options.num_replicas = workers.num_replicas = 3;
     workers.transport = "self";
@@ -207,13 +207,13 @@ CO_TEST_WITH(weights_that_cannot_be_are_refused, "C-ARG-1", "cpus=2")
         options.weights = workers.weights = cases[i].weights;
         options.num_weights = workers.num_weights = cases[i].num;
         CO_EXPECT_NULL(co_mirrored_strategy(ctx, NULL, 0, &options));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, cases[i].part);
-        CO_EXPECT_NULL(co_multi_worker_strategy(ctx, &workers));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, cases[i].part);
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, cases[i].part);
+        CO_EXPECT_NULL(co_multi_worker_mirrored_strategy(ctx, &workers));
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, cases[i].part);
     }
     options.weights = NULL;
     CO_EXPECT_NULL(co_mirrored_strategy(ctx, NULL, 0, &options));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "num_weights is 3 with weights that are NULL");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "num_weights is 3 with weights that are NULL");
     options.weights = (const int64_t[]){ INT_MAX - 2, 1, 1 };
     CO_EXPECT_NOT_NULL(co_mirrored_strategy(ctx, NULL, 0, &options));
 }
@@ -224,7 +224,7 @@ CO_TEST_WITH(scalars_are_not_split_by_weights, "DS-DIST-7", "cpus=2")
     co_strategy         *s = mirrored(ctx, 2, weights);
 
     CO_EXPECT_NULL(co_distribute_dataset(ctx, s, data_pipeline(ctx, "range(4)"), NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "not batched");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "not batched");
 }
 
 /* --- several workers, seen from one --- */
@@ -240,10 +240,10 @@ read_worker(co_context *ctx, co_dataset *ds, const co_input_context *input, cons
     co_dataset *mine = coi_dataset_give(ctx, coi_dataset_for_worker(ctx, ds, input, weights));
 
     CO_EACH(ctx, piece, co_iterate(ctx, mine)) {
-        int64_t n = co_dim(ctx, piece, 0);
+        int64_t n = co_value_dim(ctx, piece, 0);
 
         counts[input->input_pipeline_id * each + at++ % each] += n;
-        co_read_data(ctx, piece, CO_INT64, ids, MAX_ROWS);
+        co_value_copy_data(ctx, piece, CO_INT64, ids, MAX_ROWS);
         for (int64_t k = 0; k < n; ++k)
             ++seen[ids[k]];
     }
@@ -307,7 +307,7 @@ CO_TEST(a_worker_without_rows_is_refused_on_all, "DS-SPLIT-2")
 
         CO_EXPECT_NULL(coi_dataset_for_worker(ctx, data_pipeline(ctx, "range(9).batch(1).OFF"),
                                               &input, weights));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "batches of 1 rows leave none for worker 1 of 2");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "batches of 1 rows leave none for worker 1 of 2");
     }
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The v1 surface: constructors and members of the flavour, one step on an iterator. Input iterators
  * are in v1_iterators.c. */
+#include <cohort/v1.h>
 #include "test.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
@@ -33,7 +34,7 @@ all_strategies(co_context *ctx, co_strategy **out)
 {
     out[0] = co_v1_one_device_strategy(ctx, "/cpu:1");
     out[1] = co_v1_mirrored_strategy(ctx, NULL, 0, NULL);
-    out[2] = co_v1_multi_worker_strategy(ctx, NULL);
+    out[2] = co_v1_multi_worker_mirrored_strategy(ctx, NULL);
     return 3;
 }
 
@@ -52,7 +53,7 @@ CO_TEST_WITH(v1_strategies_are_strategies, "S-V1-1 OD1-1 OD1-2 OD-SCOPE-2 OD-EX-
         co_value *v = co_variable(ctx, co_float(ctx, 1), NULL);
 
         CO_EXPECT_PTR(co_get_strategy(ctx), s);
-        CO_EXPECT_STR(co_device_name(ctx, v), "/job:localhost/replica:0/task:0/device:CPU:1");
+        CO_EXPECT_STR(co_value_device(ctx, v), "/job:localhost/replica:0/task:0/device:CPU:1");
     }
     for (int i = 0; i < 10; ++i)
         result = co_add(ctx, result, co_run(ctx, s, double_it, co_args(ctx, co_int(ctx, i)), NULL));
@@ -61,7 +62,7 @@ CO_TEST_WITH(v1_strategies_are_strategies, "S-V1-1 OD1-1 OD1-2 OD-SCOPE-2 OD-EX-
     CO_EXPECT_PTR(co_v1_reduce(ctx, s, CO_REDUCE_SUM, tensor), tensor); /* no axis by default */
     CO_EXPECT_INT(co_item_int(ctx, co_reduce(ctx, s, CO_REDUCE_SUM, tensor, CO_AXES(0))), 45);
     local = co_experimental_local_results(ctx, s, tensor);
-    CO_EXPECT_INT(co_size(ctx, local), 1);
+    CO_EXPECT_INT(co_num_items(ctx, local), 1);
     CO_EXPECT_PTR(co_v1_default_strategy(ctx), co_default_strategy(ctx));
 }
 
@@ -82,15 +83,15 @@ CO_TEST_WITH(v1_lacks_what_came_later, "S-V1-1 S-VFF-5 S-LOGICAL-1", "cpus=2")
     for (size_t i = 0; i < all_strategies(ctx, all); ++i) {
         CO_EXPECT_NULL(
             co_experimental_distribute_values_from_function(ctx, all[i], value_fn, NULL));
-        CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "co_one_device_strategy");
+        CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "co_one_device_strategy");
         CO_EXPECT_NULL(co_strategy_gather(ctx, all[i], x, 0));
-        CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "v1 flavour");
+        CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "v1 flavour");
         CO_EXPECT_NULL(co_experimental_assign_to_logical_device(ctx, all[i], x, 0));
-        CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, NULL);
+        CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, NULL);
         CO_EXPECT_NULL(co_experimental_split_to_logical_devices(ctx, all[i], x, parts, 1));
-        CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, NULL);
+        CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, NULL);
         CO_EXPECT_NULL(co_experimental_replicate_to_logical_devices(ctx, all[i], x));
-        CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, NULL);
+        CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, NULL);
     }
     CO_EXPECT_NOT_NULL(co_distribute_values_from_function(ctx, v2, value_fn, NULL));
     CO_EXPECT_NOT_NULL(co_gather_replicas(ctx, co_default_strategy(ctx), x, 0));
@@ -140,25 +141,24 @@ CO_TEST_WITH(members_are_those_of_the_documents, "S-V1-1 S-V1-2 S-VFF-5 NP-9", "
 
 CO_TEST_WITH(v1_constructors_check_as_the_others_do, "OD1-1 DEV-4 MIR-INIT-2", "cpus=2")
 {
-    static const char *const twice[] = { "/cpu:0", "cpu:0" };
-    co_multi_worker_options  options = CO_MULTI_WORKER_OPTIONS_INIT;
+    static const char *const         twice[] = { "/cpu:0", "cpu:0" };
+    co_multi_worker_mirrored_options options = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
 
     CO_EXPECT_NULL(co_v1_one_device_strategy(ctx, "foo"));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "foo");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "foo");
     CO_EXPECT_NULL(co_v1_mirrored_strategy(ctx, twice, 2, NULL));
-    CO_EXPECT_ERROR(ctx, CO_ASSERTION, "twice");
+    CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "twice");
     options.deadline_ms = -7;
-    CO_EXPECT_NULL(co_v1_multi_worker_strategy(ctx, &options));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "deadline");
+    CO_EXPECT_NULL(co_v1_multi_worker_mirrored_strategy(ctx, &options));
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "deadline");
 }
 
 CO_TEST(graph_mode_is_not_there_yet, "")
 {
     CO_EXPECT_CODE(co_v1_enable_eager_execution(ctx), CO_OK);
-    CO_EXPECT_CODE(co_v1_disable_eager_execution(ctx), CO_NOT_IMPLEMENTED);
-    CO_EXPECT_CODE(co_v1_enable_eager_execution(ctx),
-                   CO_NOT_IMPLEMENTED); /* the first error stays */
-    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "graph mode");
+    CO_EXPECT_CODE(co_v1_disable_eager_execution(ctx), CO_UNIMPLEMENTED);
+    CO_EXPECT_CODE(co_v1_enable_eager_execution(ctx), CO_UNIMPLEMENTED); /* the first error stays */
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "graph mode");
     CO_EXPECT_CODE(co_v1_enable_eager_execution(NULL), CO_INVALID_ARGUMENT);
     CO_EXPECT_CODE(co_v1_disable_eager_execution(NULL), CO_INVALID_ARGUMENT);
 }
@@ -173,9 +173,9 @@ CO_TEST_WITH(v1_extended_has_everything, "EXT-PROP-1 EXT-CFER-1 EXT-NSD-1", "cpu
         size_t       n = i == 0 ? 1 : 2;
         co_value    *x = co_scalar_float(ctx, 3);
 
-        CO_EXPECT_INT(co_size(ctx, co_worker_devices(ctx, e)), n);
-        CO_EXPECT_INT(co_size(ctx, co_parameter_devices(ctx, e)), n);
-        CO_EXPECT_INT(co_size(ctx, co_non_slot_devices(ctx, e, NULL)), n);
+        CO_EXPECT_INT(co_num_items(ctx, co_worker_devices(ctx, e)), n);
+        CO_EXPECT_INT(co_num_items(ctx, co_parameter_devices(ctx, e)), n);
+        CO_EXPECT_INT(co_num_items(ctx, co_non_slot_devices(ctx, e, NULL)), n);
         CO_EXPECT_FALSE(co_experimental_require_static_shapes(ctx, e));
         CO_EXPECT_TRUE(co_experimental_should_init(ctx, e));
         CO_EXPECT_INT(co_experimental_between_graph(ctx, e), i == 2);
@@ -214,7 +214,7 @@ add_pair(co_context *ctx, co_value *args, void *user)
     co_value *pair = co_at(ctx, args, 0);
 
     ++*(int *)user;
-    CO_EXPECT_INT(co_size(ctx, args), 1); /* a tuple is one argument */
+    CO_EXPECT_INT(co_num_items(ctx, args), 1); /* a tuple is one argument */
     return co_add(ctx, co_at(ctx, pair, 0), co_at(ctx, pair, 1));
 }
 
@@ -222,7 +222,7 @@ static co_value *
 count_arguments(co_context *ctx, co_value *args, void *user)
 {
     (void)user;
-    return co_int(ctx, (int64_t)co_size(ctx, args));
+    return co_int(ctx, (int64_t)co_num_items(ctx, args));
 }
 
 CO_TEST_WITH(experimental_run_takes_one_element, "S-EXPRUN-1 S-EXPRUN-2 S-EXPRUN-3 S-V1-2",
@@ -239,7 +239,7 @@ CO_TEST_WITH(experimental_run_takes_one_element, "S-EXPRUN-1 S-EXPRUN-2 S-EXPRUN
     int64_t      sums[2];
     int          calls = 0;
 
-    co_read_data(ctx, co_experimental_run(ctx, one, add_pair, it, &calls), CO_INT64, sums, 2);
+    co_value_copy_data(ctx, co_experimental_run(ctx, one, add_pair, it, &calls), CO_INT64, sums, 2);
     CO_EXPECT_INT(sums[0], 0);
     CO_EXPECT_INT(sums[1], 3);
     CO_EXPECT_NULL(co_experimental_run(ctx, one, add_pair, it, &calls));
@@ -257,7 +257,7 @@ run_in_a_replica(co_context *ctx, co_value *args, void *user)
 {
     (void)args;
     CO_EXPECT_NULL(co_experimental_run(ctx, user, sum_of, NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "replica context");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "replica context");
     return NULL;
 }
 
@@ -268,7 +268,7 @@ CO_TEST_WITH(arguments_of_experimental_run_are_checked, "S-EXPRUN-1", "cpus=2")
     CO_EXPECT_NULL(co_experimental_run(ctx, NULL, sum_of, NULL, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "strategy");
     CO_EXPECT_NULL(co_experimental_run(ctx, m, NULL, NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "fn");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "fn");
     CO_EXPECT_NULL(co_experimental_run(ctx, m, sum_of, (co_iterator *)(void *)m, NULL));
     CO_EXPECT_FALSE(co_ok(ctx));
     co_clear(ctx);
@@ -323,11 +323,11 @@ CO_TEST_WITH(an_iterator_of_another_strategy_is_refused, "S-EXPRUN-1 DS-ITER-4",
     co_iterator *it = sixteen(ctx, m);
 
     CO_EXPECT_NULL(co_experimental_run(ctx, one, sum_of, it, NULL));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "mixing");
     CO_EXPECT_FALSE(co_has_strategy(ctx));
     CO_SCOPE(ctx, one) {
         CO_EXPECT_NULL(co_experimental_run(ctx, m, sum_of, it, NULL));
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing");
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "mixing");
     }
     CO_EXPECT_NOT_NULL(co_experimental_run(ctx, m, sum_of, it, NULL)); /* nothing was taken */
     /* What the default strategy has made belongs to nobody. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Input iterators of the v1 surface: ITER1-* in eager form, callables, misuse. */
+#include <cohort/v1.h>
 #include "context/context.h"
 #include "data_support.h"
 #include "scarce.h"
@@ -59,13 +60,13 @@ CO_TEST_WITH(elements_are_on_the_replicas_devices, "ITER1-NEXT-1 OD1-1", "cpus=2
                                                data_pipeline(ctx, "range(4).batch(4)"));
     co_value    *x = co_get_next(ctx, it);
 
-    CO_EXPECT_CONTAINS(co_device_name(ctx, co_at(ctx, x, 0)), "CPU:0");
-    CO_EXPECT_CONTAINS(co_device_name(ctx, co_at(ctx, x, 1)), "CPU:1");
+    CO_EXPECT_CONTAINS(co_value_device(ctx, co_at(ctx, x, 0)), "CPU:0");
+    CO_EXPECT_CONTAINS(co_value_device(ctx, co_at(ctx, x, 1)), "CPU:1");
     CO_EXPECT_INT(co_iterator_step_examples(ctx, it), 4);
     it = co_make_dataset_iterator(ctx, co_v1_one_device_strategy(ctx, "/cpu:1"),
                                   data_pipeline(ctx, "range(4).batch(3)"));
     CO_EXPECT_INT(co_iterator_step_examples(ctx, it), -1);
-    CO_EXPECT_CONTAINS(co_device_name(ctx, co_get_next(ctx, it)), "CPU:1");
+    CO_EXPECT_CONTAINS(co_value_device(ctx, co_get_next(ctx, it)), "CPU:1");
     CO_EXPECT_INT(co_iterator_step_examples(ctx, it), 3);
     co_iterator_initialize(ctx, it);
     CO_EXPECT_INT(co_iterator_step_examples(ctx, it), -1);
@@ -85,7 +86,7 @@ CO_TEST_WITH(positions_are_those_of_other_iterators, "ITER1-DS-1", "cpus=2")
     char         text[DATA_TEXT];
 
     CO_EXPECT_NULL(co_iterator_save(ctx, it));
-    CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED,
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED,
                     "input iterator cannot be saved; use co_iterate with co_distribute_dataset or "
                     "co_distribute_datasets_from_function in its place");
     it = co_iterate(ctx, distributed);
@@ -114,16 +115,16 @@ CO_TEST_WITH(unbatched_datasets_cannot_be_divided, "ITER1-DS-2 DS-DIST-5", "cpus
     co_strategy *m = mirrored(ctx, 2);
 
     CO_EXPECT_NULL(co_make_dataset_iterator(ctx, m, data_pipeline(ctx, "range(5)")));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "batch");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "batch");
     CO_EXPECT_NULL(co_make_dataset_iterator(ctx, m, NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "argument 3 (dataset) of make_dataset_iterator");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "argument 3 (dataset) of make_dataset_iterator");
     CO_EXPECT_NULL(co_make_dataset_iterator(ctx, NULL, data_pipeline(ctx, "range(5)")));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "strategy");
     CO_EXPECT_NULL(co_make_dataset_iterator(ctx, m, (co_dataset *)(void *)m));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "dataset");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "dataset");
     CO_EXPECT_NULL(co_make_dataset_iterator(
         ctx, m, co_distribute_dataset(ctx, m, data_pipeline(ctx, "range(5).batch(2)"), NULL)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "distributed");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "distributed");
 }
 
 /* --- of a function --- */
@@ -221,7 +222,7 @@ CO_TEST_WITH(input_functions_are_called_in_the_scope, "ITER1-FN-2", "cpus=2")
     CO_EXPECT_CONTAINS(from.device, "CPU:1"); /* the default strategy has no host */
     CO_SCOPE(ctx, one) {
         CO_EXPECT_NULL(from_function(ctx, d, &from));
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, NULL);
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     }
 }
 
@@ -237,11 +238,11 @@ CO_TEST_WITH(only_per_worker_is_a_mode, "ITER1-FN-1", "cpus=2")
 
         CO_EXPECT_NULL(
             co_make_input_fn_iterator(ctx, all[i / LENGTH(modes)], input_fn, &from, mode));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "only CO_INPUT_PER_WORKER");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "only CO_INPUT_PER_WORKER");
     }
     CO_EXPECT_INT(from.calls, 0); /* said before */
     CO_EXPECT_NULL(co_make_input_fn_iterator(ctx, all[0], NULL, NULL, CO_INPUT_PER_WORKER));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "input_fn");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "input_fn");
     CO_EXPECT_NULL(co_make_input_fn_iterator(ctx, NULL, input_fn, &from, CO_INPUT_PER_WORKER));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "strategy");
 }
@@ -250,7 +251,7 @@ static co_dataset *
 fail_after_opening_things(co_context *ctx, const co_input_context *input, void *user)
 {
     (void)input;
-    co_scope_enter(ctx, user);
+    co_scope_begin(ctx, user);
     co_device_begin(ctx, "/cpu:1");
     co_fail(ctx, CO_DATA_LOSS, "boom in input_fn");
     return NULL;
@@ -274,7 +275,7 @@ CO_TEST_WITH(results_of_input_functions_are_checked, "ITER1-FN-3 GEN-ERR-1 GEN-E
             source from = { .wrong = wrong[k] };
 
             CO_EXPECT_NULL(from_function(ctx, all[i], &from));
-            CO_EXPECT_ERROR(ctx, CO_VALUE, "input_fn returned");
+            CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "input_fn returned");
             CO_EXPECT_INT(from.calls, 1);
         }
     }
@@ -352,7 +353,7 @@ CO_TEST_WITH(callables_are_called_once_per_replica, "ITER1-FN-3 ITER1-NEXT-1 ITE
     CO_EXPECT_CODE(co_iterator_initialize(ctx, it), CO_OK); /* it has no beginning to go back to */
     x = co_get_next(ctx, it);
     CO_EXPECT_STR(data_text(ctx, x, text), "{7,8}");
-    CO_EXPECT_CONTAINS(co_device_name(ctx, co_at(ctx, x, 1)), "CPU:1");
+    CO_EXPECT_CONTAINS(co_value_device(ctx, co_at(ctx, x, 1)), "CPU:1");
     CO_EXPECT_INT(co_value_kind(co_iterator_output_types(ctx, it)), CO_KIND_NONE);
     CO_EXPECT_INT(co_value_kind(co_iterator_output_shapes(ctx, it)), CO_KIND_NONE);
     CO_EXPECT_INT(co_value_kind(co_iterator_element_spec(ctx, it)), CO_KIND_SPEC);
@@ -361,14 +362,14 @@ CO_TEST_WITH(callables_are_called_once_per_replica, "ITER1-FN-3 ITER1-NEXT-1 ITE
 
     from = (source){ .callable = structure_of_three };
     x = co_get_next(ctx, from_function(ctx, m, &from));
-    CO_EXPECT_INT(co_size(ctx, x), 3);
+    CO_EXPECT_INT(co_num_items(ctx, x), 3);
     CO_EXPECT_STR(data_text(ctx, co_at(ctx, co_at(ctx, x, 1), 0), text), "{1,2}");
     CO_EXPECT_INT(co_value_kind(co_at(ctx, co_at(ctx, x, 2), 0)), CO_KIND_STRING);
 
     from = (source){ .callable = count_up };
     x = co_get_next(ctx, from_function(ctx, one, &from));
     CO_EXPECT_STR(data_text(ctx, x, text), "1"); /* plain for one replica */
-    CO_EXPECT_CONTAINS(co_device_name(ctx, x), "CPU:1");
+    CO_EXPECT_CONTAINS(co_value_device(ctx, x), "CPU:1");
     CO_EXPECT_STR(data_rest(ctx, from_function(ctx, co_v1_default_strategy(ctx), &from), 1, text),
                   "2 ...");
     from = (source){ .callable = nothing };
@@ -389,7 +390,7 @@ CO_TEST_WITH(callables_may_fail, "ITER1-FN-3 DS-ITER-8 GEN-ERR-2", "cpus=2")
     CO_EXPECT_STR(data_text(ctx, co_get_next(ctx, it), text), "{4,5}"); /* it may go on */
     CO_EXPECT_CONTAINS(co_current_device(ctx), "CPU:0");
     CO_EXPECT_NULL(co_input_callable(ctx, NULL, NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "fn");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "fn");
     if (!DATA_ADDRESS_SANITIZER) { /* which finds the dead value first */
         from = (source){ .callable = dead };
         CO_EXPECT_NULL(co_get_next(ctx, from_function(ctx, m, &from)));
@@ -406,9 +407,9 @@ CO_TEST_WITH(callables_are_no_datasets, "ITER1-FN-3", "cpus=2")
     CO_EXPECT_INT(co_cardinality(ctx, made), CO_INFINITE);
     CO_EXPECT_STR(data_elements(ctx, made, 2, text), "1 2 ...");
     CO_EXPECT_NULL(co_dataset_batch(ctx, made, 2, false));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, NULL);
     CO_EXPECT_NULL(co_distribute_dataset(ctx, mirrored(ctx, 2), made, NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, NULL);
 }
 
 /* A device that is not there is found when the first element is placed (DEV-5). */
@@ -461,12 +462,12 @@ CO_TEST_WITH(v1_datasets_are_iterated_once, "ITER1-DD-1", "cpus=2")
     char         text[DATA_TEXT];
 
     CO_EXPECT_STR(data_rest(ctx, it, 9, text), "{[0],[1]} {[2],[3]} {[4],[]}");
-    CO_EXPECT_CODE(co_iterator_initialize(ctx, it), CO_TYPE);
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "co_iterate");
+    CO_EXPECT_CODE(co_iterator_initialize(ctx, it), CO_TYPE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "co_iterate");
     CO_EXPECT_NULL(co_make_initializable_iterator(ctx, data));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "graph mode");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "graph mode");
     CO_EXPECT_NULL(co_make_initializable_iterator(ctx, NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "dataset");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "dataset");
 }
 
 /* --- misuse --- */
@@ -476,8 +477,8 @@ use_in_a_replica(co_context *ctx, co_value *args, void *user)
 {
     (void)args;
     CO_EXPECT_NULL(co_get_next(ctx, user));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "outside the step");
-    CO_EXPECT_CODE(co_iterator_initialize(ctx, user), CO_VALUE);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "outside the step");
+    CO_EXPECT_CODE(co_iterator_initialize(ctx, user), CO_VALUE_ERROR);
     co_clear(ctx);
     return NULL;
 }
@@ -494,9 +495,9 @@ CO_TEST_WITH(iterators_are_used_where_their_strategy_is, "DS-ITER-4 ITER1-NEXT-1
         co_run(ctx, one, use_in_a_replica, co_no_args(ctx), it);
         CO_SCOPE(ctx, m) {
             CO_EXPECT_NULL(co_get_next(ctx, it));
-            CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing");
-            CO_EXPECT_CODE(co_iterator_initialize(ctx, it), CO_RUNTIME);
-            CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing");
+            CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "mixing");
+            CO_EXPECT_CODE(co_iterator_initialize(ctx, it), CO_RUNTIME_ERROR);
+            CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "mixing");
         }
         CO_SCOPE(ctx, one) {
             CO_EXPECT_NOT_NULL(co_get_next(ctx, it));
@@ -518,10 +519,10 @@ CO_TEST_WITH(other_handles_are_no_iterators, "ITER1-INIT-1 ITER1-NEXT-2", "cpus=
 
     CO_EXPECT_CODE(co_iterator_initialize(ctx, NULL), CO_INVALID_ARGUMENT);
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "iterator");
-    CO_EXPECT_CODE(co_iterator_initialize(ctx, wrong), CO_TYPE);
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "strategy");
+    CO_EXPECT_CODE(co_iterator_initialize(ctx, wrong), CO_TYPE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "strategy");
     CO_EXPECT_NULL(co_iterator_output_types(ctx, wrong));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "iterator");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "iterator");
     CO_EXPECT_NULL(co_iterator_output_shapes(ctx, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "iterator");
     CO_EXPECT_NULL(co_iterator_output_classes(ctx, NULL));
@@ -531,10 +532,10 @@ CO_TEST_WITH(other_handles_are_no_iterators, "ITER1-INIT-1 ITER1-NEXT-2", "cpus=
     co_block_end(ctx);
     if (DATA_ADDRESS_SANITIZER) /* which finds the dead iterator first */
         return;
-    CO_EXPECT_CODE(co_iterator_initialize(ctx, it), CO_TYPE);
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "not a live iterator");
+    CO_EXPECT_CODE(co_iterator_initialize(ctx, it), CO_TYPE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "not a live iterator");
     CO_EXPECT_NULL(co_experimental_run(ctx, s, use_in_a_replica, it, NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "not a live iterator");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "not a live iterator");
 }
 
 CO_TEST_WITH(iterators_keep_what_they_need, "ITER1-DS-1", "cpus=2")
@@ -559,7 +560,7 @@ call_all(co_context *ctx, co_strategy *s, co_iterator *it, co_dataset *data, co_
 
     CO_EXPECT_NULL(co_v1_one_device_strategy(ctx, NULL));
     CO_EXPECT_NULL(co_v1_mirrored_strategy(ctx, NULL, 0, NULL));
-    CO_EXPECT_NULL(co_v1_multi_worker_strategy(ctx, NULL));
+    CO_EXPECT_NULL(co_v1_multi_worker_mirrored_strategy(ctx, NULL));
     CO_EXPECT_FALSE(co_strategy_has_member(ctx, s, "run"));
     CO_EXPECT_NULL(co_make_dataset_iterator(ctx, s, data));
     CO_EXPECT_NULL(co_make_input_fn_iterator(ctx, s, input_fn, NULL, CO_INPUT_PER_WORKER));

@@ -24,14 +24,14 @@ CO_TEST(every_kind_has_one_handle, "C-VAL-1 GEN-NEST-2 GEN-NEST-3 DV-1 DV-2")
         { co_string(ctx, "s"), CO_KIND_STRING, "host string" },
         { co_none(ctx), CO_KIND_NONE, "none" },
         { co_variable(ctx, x, NULL), CO_KIND_VARIABLE, "variable" },
-        { co_per_replica(ctx, pair, 2), CO_KIND_PER_REPLICA, "per-replica value" },
-        { co_mirrored(ctx, pair, 2), CO_KIND_MIRRORED, "mirrored value" },
+        { co_per_replica_value(ctx, pair, 2), CO_KIND_PER_REPLICA, "per-replica value" },
+        { co_mirrored_value(ctx, pair, 2), CO_KIND_MIRRORED, "mirrored value" },
         { co_slices(ctx, row, index, NULL), CO_KIND_SLICES, "indexed slices" },
         { co_spec(ctx, CO_INT8, NULL, -1), CO_KIND_SPEC, "spec" },
         { co_list(ctx, pair, 2), CO_KIND_LIST, "list" },
         { co_tuple(ctx, pair, 2), CO_KIND_TUPLE, "tuple" },
         { co_named_tuple(ctx, "Pair", names, pair, 2), CO_KIND_NAMED_TUPLE, "named tuple" },
-        { co_map(ctx, names, pair, 2), CO_KIND_MAP, "map" },
+        { co_dict(ctx, names, pair, 2), CO_KIND_DICT, "map" },
         { co_next(ctx, co_iterate(ctx, co_dataset_window(ctx, co_dataset_range(ctx, 0, 2, 1), 1, 0,
                                                          1, false))),
           CO_KIND_DATASET, "dataset" },
@@ -43,8 +43,8 @@ CO_TEST(every_kind_has_one_handle, "C-VAL-1 GEN-NEST-2 GEN-NEST-3 DV-1 DV-2")
         CO_EXPECT_STR(co_kind_name(all[i].kind), all[i].name);
         /* Every kind but the four containers is one leaf. */
         if (all[i].kind != CO_KIND_NULL &&
-            (all[i].kind < CO_KIND_LIST || all[i].kind > CO_KIND_MAP))
-            CO_EXPECT_INT(co_size(ctx, co_flatten(ctx, all[i].value)), 1);
+            (all[i].kind < CO_KIND_LIST || all[i].kind > CO_KIND_DICT))
+            CO_EXPECT_INT(co_num_items(ctx, co_flatten(ctx, all[i].value)), 1);
     }
     CO_EXPECT_STR(co_kind_name(CO_NUM_KINDS), "invalid kind");
     CO_EXPECT_STR(co_kind_name((co_kind)-1), "invalid kind");
@@ -96,7 +96,7 @@ CO_TEST(complex_numbers_are_refused, "C-VAL-5")
     const char *key = "dtype";
 
     CO_EXPECT_INT(co_dtype_from_name("complex64"), CO_DTYPE_NONE);
-    CO_EXPECT_NULL(co_op_call(ctx, "cast", inputs, co_map(ctx, &key, &dtype, 1)));
+    CO_EXPECT_NULL(co_op_call(ctx, "cast", inputs, co_dict(ctx, &key, &dtype, 1)));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "complex64");
 }
 
@@ -107,14 +107,14 @@ CO_TEST(a_tensor_is_a_copy_with_dtype_shape_and_data, "C-VAL-1")
 
     data[0] = 99;
     CO_EXPECT_INT(co_value_dtype(ctx, x), CO_FLOAT32);
-    CO_EXPECT_INT(co_ndim(ctx, x), 2);
-    CO_EXPECT_INT(co_dim(ctx, x, 0), 2);
-    CO_EXPECT_INT(co_dim(ctx, x, 1), 3);
-    CO_EXPECT_INT(co_dim(ctx, x, -1), 3);
-    CO_EXPECT_INT(co_dim(ctx, x, -2), 2);
-    CO_EXPECT_INT(co_num_elements(ctx, x), 6);
-    CO_EXPECT_BYTES(co_data(ctx, x), ((const float[]){ 1, 2, 3, 4, 5, 6 }), sizeof(data));
-    CO_EXPECT_STR(co_device_name(ctx, x), "/job:localhost/replica:0/task:0/device:CPU:0");
+    CO_EXPECT_INT(co_value_ndim(ctx, x), 2);
+    CO_EXPECT_INT(co_value_dim(ctx, x, 0), 2);
+    CO_EXPECT_INT(co_value_dim(ctx, x, 1), 3);
+    CO_EXPECT_INT(co_value_dim(ctx, x, -1), 3);
+    CO_EXPECT_INT(co_value_dim(ctx, x, -2), 2);
+    CO_EXPECT_INT(co_value_num_elements(ctx, x), 6);
+    CO_EXPECT_BYTES(co_value_data(ctx, x), ((const float[]){ 1, 2, 3, 4, 5, 6 }), sizeof(data));
+    CO_EXPECT_STR(co_value_device(ctx, x), "/job:localhost/replica:0/task:0/device:CPU:0");
 }
 
 /* In the cell, at its edge, one beyond it, and in a block of its own. */
@@ -133,10 +133,10 @@ CO_TEST(tensors_of_any_size_keep_their_elements, "")
             for (int64_t i = 0; i < n; ++i)
                 data[i] = i * 7 - 3;
             x = co_tensor(ctx, CO_INT64, dims, (size_t)ndim, n > 0 ? data : NULL);
-            CO_EXPECT_INT(co_num_elements(ctx, x), n);
-            CO_EXPECT_INT(co_ndim(ctx, x), ndim);
+            CO_EXPECT_INT(co_value_num_elements(ctx, x), n);
+            CO_EXPECT_INT(co_value_ndim(ctx, x), ndim);
             if (n > 0)
-                CO_EXPECT_BYTES(co_data(ctx, x), data, (size_t)n * sizeof(*data));
+                CO_EXPECT_BYTES(co_value_data(ctx, x), data, (size_t)n * sizeof(*data));
             free(data);
         }
 }
@@ -148,8 +148,8 @@ CO_TEST(scalars_are_tensors_of_rank_0, "C-VAL-3")
     CO_EXPECT_INT(co_value_dtype(ctx, co_scalar_int32(ctx, 1)), CO_INT32);
     CO_EXPECT_INT(co_value_dtype(ctx, co_scalar_int64(ctx, 1)), CO_INT64);
     CO_EXPECT_INT(co_value_dtype(ctx, co_scalar_bool(ctx, true)), CO_BOOL);
-    CO_EXPECT_INT(co_ndim(ctx, co_scalar_bool(ctx, true)), 0);
-    CO_EXPECT_INT(co_num_elements(ctx, co_scalar_double(ctx, 1)), 1);
+    CO_EXPECT_INT(co_value_ndim(ctx, co_scalar_bool(ctx, true)), 0);
+    CO_EXPECT_INT(co_value_num_elements(ctx, co_scalar_double(ctx, 1)), 1);
     CO_EXPECT_CLOSE(co_item_float(ctx, co_scalar_double(ctx, 0.1)), 0.1, 0);
     CO_EXPECT_INT(co_item_int(ctx, co_scalar_int64(ctx, INT64_MIN)), INT64_MIN);
     CO_EXPECT_INT(co_value_kind(co_scalar_int32(ctx, 1)), CO_KIND_TENSOR);
@@ -161,7 +161,7 @@ CO_TEST(bools_are_0_or_1, "")
 {
     static const uint8_t given[] = { 0, 1, 2, 255 }, kept[] = { 0, 1, 1, 1 };
 
-    CO_EXPECT_BYTES(co_data(ctx, co_tensor(ctx, CO_BOOL, CO_SHAPE(4), given)), kept, 4);
+    CO_EXPECT_BYTES(co_value_data(ctx, co_tensor(ctx, CO_BOOL, CO_SHAPE(4), given)), kept, 4);
 }
 
 CO_TEST(strings_hold_any_bytes, "")
@@ -182,7 +182,7 @@ CO_TEST(strings_hold_any_bytes, "")
     CO_EXPECT_BYTES(co_string_at(ctx, bytes, 0, &n), "a\0b", 4);
     CO_EXPECT_INT(n, 3);
     CO_EXPECT_STR(co_string_at(ctx, bytes, 1, &n), "xy");
-    CO_EXPECT_INT(co_ndim(ctx, bytes), 2);
+    CO_EXPECT_INT(co_value_ndim(ctx, bytes), 2);
     CO_EXPECT_BYTES(co_string_at(ctx, host, 0, &n), "a\0b", 4);
     CO_EXPECT_INT(n, 3);
     CO_EXPECT_STR(co_string_at(ctx, co_bytes(ctx, NULL, 0), 0, &n), "");
@@ -191,7 +191,7 @@ CO_TEST(strings_hold_any_bytes, "")
     CO_EXPECT_STR(co_string_at(ctx, co_to_tensor(ctx, host, CO_STRING), 0, &n), "a");
     CO_EXPECT_INT(n, 3);
     /* No strings at all. */
-    CO_EXPECT_INT(co_num_elements(ctx, co_tensor_bytes(ctx, CO_SHAPE(0), NULL, NULL)), 0);
+    CO_EXPECT_INT(co_value_num_elements(ctx, co_tensor_bytes(ctx, CO_SHAPE(0), NULL, NULL)), 0);
 }
 
 static void
@@ -209,8 +209,8 @@ CO_TEST(borrowed_memory_is_used_in_place_and_given_back_once, "")
         co_value *x = co_tensor_borrow(ctx, CO_FLOAT32, CO_SHAPE(4), memory, count_call, &calls);
         co_value *view = co_reshape(ctx, x, CO_SHAPE(2, 2));
 
-        CO_EXPECT_PTR(co_data(ctx, x), memory);
-        CO_EXPECT_PTR(co_data(ctx, view), memory);
+        CO_EXPECT_PTR(co_value_data(ctx, x), memory);
+        CO_EXPECT_PTR(co_value_data(ctx, view), memory);
         co_keep(ctx, view);
         CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce_sum(ctx, view, CO_ALL_AXES, false)), 10, 0);
         CO_EXPECT_INT(calls, 0);
@@ -253,9 +253,9 @@ CO_TEST(failing_to_borrow_gives_back_at_once, "")
     memory[2] = 7;
     CO_EXPECT_NULL(co_tensor_borrow(ctx, CO_BOOL, CO_SHAPE(4), memory, count_call, &calls));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "element 2 of a borrowed bool tensor is 7");
-    co_fail(ctx, CO_VALUE, "something else");
+    co_fail(ctx, CO_VALUE_ERROR, "something else");
     CO_EXPECT_NULL(co_tensor_borrow(ctx, CO_INT8, CO_SHAPE(4), memory, count_call, &calls));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "something else");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "something else");
     CO_EXPECT_NULL(co_tensor_borrow(NULL, CO_INT8, CO_SHAPE(4), memory, count_call, &calls));
     CO_EXPECT_INT(calls, 7);
 }
@@ -272,10 +272,10 @@ CO_TEST(indexed_slices_have_their_parts, "GEN-NEST-2")
     CO_EXPECT_PTR(co_slices_dense_shape(ctx, slices), shape);
     CO_EXPECT_NULL(co_slices_dense_shape(ctx, co_slices(ctx, values, indices, NULL)));
     CO_EXPECT_OK(ctx);
-    CO_EXPECT_BYTES(co_data(ctx, co_to_tensor(ctx, slices, CO_DTYPE_NONE)),
+    CO_EXPECT_BYTES(co_value_data(ctx, co_to_tensor(ctx, slices, CO_DTYPE_NONE)),
                     ((const float[]){ 3, 4, 0, 0, 1, 2 }), 6 * sizeof(float));
-    CO_EXPECT_INT(co_ndim(ctx, slices), 2);
-    CO_EXPECT_INT(co_dim(ctx, slices, 0), 3);
+    CO_EXPECT_INT(co_value_ndim(ctx, slices), 2);
+    CO_EXPECT_INT(co_value_dim(ctx, slices, 0), 3);
 }
 
 CO_TEST(rows_with_one_index_are_added, "")
@@ -288,7 +288,7 @@ CO_TEST(rows_with_one_index_are_added, "")
             ctx, co_tensor(ctx, CO_INT32, CO_SHAPE(3), (const int32_t[]){ 5, 6, 7 }), (co_dtype)d);
         double sums[2];
 
-        co_read_data(ctx, co_slices(ctx, values, indices, shape), CO_FLOAT64, sums, 2);
+        co_value_copy_data(ctx, co_slices(ctx, values, indices, shape), CO_FLOAT64, sums, 2);
         CO_EXPECT_CLOSE(sums[0], 7, 0);
         CO_EXPECT_CLOSE(sums[1], 11, 0);
     }
@@ -307,19 +307,19 @@ CO_TEST(specs_tell_dtype_and_shape, "")
     co_value *unknown = co_spec(ctx, CO_STRING, NULL, -1);
 
     CO_EXPECT_INT(co_value_dtype(ctx, known), CO_INT8);
-    CO_EXPECT_INT(co_ndim(ctx, known), 3);
-    CO_EXPECT_INT(co_dim(ctx, known, 1), -1);
-    CO_EXPECT_INT(co_dim(ctx, known, -1), 4);
-    CO_EXPECT_INT(co_num_elements(ctx, known), -1);
-    CO_EXPECT_INT(co_num_elements(ctx, co_spec(ctx, CO_INT8, CO_SHAPE(2, 4))), 8);
-    CO_EXPECT_INT(co_num_elements(ctx, co_spec(ctx, CO_INT8, NULL, 0)), 1);
-    CO_EXPECT_INT(co_ndim(ctx, unknown), -1);
-    CO_EXPECT_INT(co_num_elements(ctx, unknown), -1);
+    CO_EXPECT_INT(co_value_ndim(ctx, known), 3);
+    CO_EXPECT_INT(co_value_dim(ctx, known, 1), -1);
+    CO_EXPECT_INT(co_value_dim(ctx, known, -1), 4);
+    CO_EXPECT_INT(co_value_num_elements(ctx, known), -1);
+    CO_EXPECT_INT(co_value_num_elements(ctx, co_spec(ctx, CO_INT8, CO_SHAPE(2, 4))), 8);
+    CO_EXPECT_INT(co_value_num_elements(ctx, co_spec(ctx, CO_INT8, NULL, 0)), 1);
+    CO_EXPECT_INT(co_value_ndim(ctx, unknown), -1);
+    CO_EXPECT_INT(co_value_num_elements(ctx, unknown), -1);
     CO_EXPECT_INT(co_value_dtype(ctx, unknown), CO_STRING);
-    CO_EXPECT_INT(co_dim(ctx, unknown, 0), 0);
+    CO_EXPECT_INT(co_value_dim(ctx, unknown, 0), 0);
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "unknown rank");
     CO_EXPECT_NULL(co_add(ctx, known, known));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "spec");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "spec");
 }
 
 /* Alone: int32 if it fits, else int64; float32; with a tensor: the tensor's dtype. */
@@ -426,21 +426,21 @@ CO_TEST(lists_of_numbers_become_tensors, "C-VAL-4")
     double    read[6];
 
     CO_EXPECT_INT(co_value_dtype(ctx, matrix), CO_INT32);
-    CO_EXPECT_INT(co_ndim(ctx, matrix), 2);
-    CO_EXPECT_INT(co_dim(ctx, matrix, 0), 2);
-    CO_EXPECT_INT(co_dim(ctx, matrix, 1), 3);
-    CO_EXPECT_BYTES(co_data(ctx, matrix), ((const int32_t[]){ 1, 2, 3, 1, 2, 3 }), 24);
-    CO_EXPECT_CODE(co_read_data(ctx, co_list(ctx, mixed, 3), CO_FLOAT64, read, 3), CO_OK);
+    CO_EXPECT_INT(co_value_ndim(ctx, matrix), 2);
+    CO_EXPECT_INT(co_value_dim(ctx, matrix, 0), 2);
+    CO_EXPECT_INT(co_value_dim(ctx, matrix, 1), 3);
+    CO_EXPECT_BYTES(co_value_data(ctx, matrix), ((const int32_t[]){ 1, 2, 3, 1, 2, 3 }), 24);
+    CO_EXPECT_CODE(co_value_copy_data(ctx, co_list(ctx, mixed, 3), CO_FLOAT64, read, 3), CO_OK);
     CO_EXPECT_CLOSE(read[1], 2.5, 0);
     CO_EXPECT_INT(co_value_dtype(ctx, co_list(ctx, mixed, 3)), CO_FLOAT32);
     CO_EXPECT_INT(co_value_dtype(ctx, co_list(ctx, typed, 2)), CO_FLOAT64);
     CO_EXPECT_INT(co_value_dtype(ctx, co_to_tensor(ctx, co_list(ctx, row, 3), CO_UINT8)), CO_UINT8);
-    CO_EXPECT_BYTES(co_data(ctx, co_to_tensor(ctx, co_list(ctx, vectors, 2), CO_DTYPE_NONE)),
+    CO_EXPECT_BYTES(co_value_data(ctx, co_to_tensor(ctx, co_list(ctx, vectors, 2), CO_DTYPE_NONE)),
                     ((const int64_t[]){ 1, 2, 3, 4 }), 32);
     /* An operand that is a list of numbers takes the other's dtype. */
     CO_EXPECT_INT(co_value_dtype(ctx, co_add(ctx, vectors[0], co_list(ctx, row, 2))), CO_INT64);
     CO_EXPECT_INT(co_value_dtype(ctx, co_list(ctx, NULL, 0)), CO_FLOAT32);
-    CO_EXPECT_INT(co_dim(ctx, co_list(ctx, NULL, 0), 0), 0);
+    CO_EXPECT_INT(co_value_dim(ctx, co_list(ctx, NULL, 0), 0), 0);
 }
 
 CO_TEST(lists_that_are_no_tensor_say_where, "")
@@ -455,26 +455,26 @@ CO_TEST(lists_that_are_no_tensor_say_where, "")
     co_value   *shapes[2] = { co_zeros(ctx, CO_INT8, CO_SHAPE(2)),
                               co_zeros(ctx, CO_INT8, CO_SHAPE(3)) };
     const char *key = "k";
-    co_value   *map = co_map(ctx, &key, &one, 1), *deep = one;
+    co_value   *map = co_dict(ctx, &key, &one, 1), *deep = one;
 
     CO_EXPECT_NULL(co_to_tensor(ctx, co_list(ctx, ragged, 2), CO_DTYPE_NONE));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "[1]");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "[1]");
     CO_EXPECT_NULL(co_to_tensor(ctx, co_list(ctx, deeper, 2), CO_DTYPE_NONE));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "[1]");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "[1]");
     CO_EXPECT_NULL(co_to_tensor(ctx, co_list(ctx, shallow, 2), CO_DTYPE_NONE));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "[1]");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "[1]");
     CO_EXPECT_NULL(co_to_tensor(ctx, co_list(ctx, none, 2), CO_DTYPE_NONE));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "none");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "none");
     CO_EXPECT_NULL(co_to_tensor(ctx, co_list(ctx, words, 1), CO_DTYPE_NONE));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "co_tensor_bytes");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "co_tensor_bytes");
     CO_EXPECT_NULL(co_to_tensor(ctx, co_list(ctx, wrong, 2), CO_DTYPE_NONE));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "[1]");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "[1]");
     CO_EXPECT_NULL(co_to_tensor(ctx, co_list(ctx, shapes, 2), CO_DTYPE_NONE));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "[1]");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "[1]");
     CO_EXPECT_NULL(co_to_tensor(ctx, map, CO_DTYPE_NONE));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "map");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "map");
     CO_EXPECT_NULL(co_to_tensor(ctx, co_list(ctx, &map, 1), CO_DTYPE_NONE));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "map");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "map");
     for (int i = 0; i < CO_MAX_DIMS + 1; ++i)
         deep = co_list(ctx, &deep, 1);
     CO_EXPECT_NULL(co_to_tensor(ctx, deep, CO_DTYPE_NONE));
@@ -487,18 +487,18 @@ CO_TEST(lists_that_are_no_tensor_say_where, "")
 CO_TEST(bundles_outside_a_replica, "DV-USE-1 DV-USE-3")
 {
     co_value *parts[2] = { co_scalar_float(ctx, 3), co_scalar_float(ctx, 4) };
-    co_value *own = co_per_replica(ctx, parts, 2), *same = co_mirrored(ctx, parts, 2);
+    co_value *own = co_per_replica_value(ctx, parts, 2), *same = co_mirrored_value(ctx, parts, 2);
 
     CO_EXPECT_NULL(co_to_tensor(ctx, own, CO_DTYPE_NONE));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "co_run");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "co_run");
     CO_EXPECT_NULL(co_add(ctx, own, co_int(ctx, 1)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "co_run");
-    CO_EXPECT_INT(co_ndim(ctx, own), 0);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "co_local_results");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "co_run");
+    CO_EXPECT_INT(co_value_ndim(ctx, own), 0);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "co_local_results");
     CO_EXPECT_PTR(co_to_tensor(ctx, same, CO_DTYPE_NONE), parts[0]);
     CO_EXPECT_CLOSE(co_item_float(ctx, co_add(ctx, same, co_int(ctx, 1))), 4, 0);
-    CO_EXPECT_STR(co_device_name(ctx, same), co_device_name(ctx, parts[0]));
-    CO_EXPECT_INT(co_size(ctx, own), 2);
+    CO_EXPECT_STR(co_value_device(ctx, same), co_value_device(ctx, parts[0]));
+    CO_EXPECT_INT(co_num_items(ctx, own), 2);
     CO_EXPECT_PTR(co_at(ctx, own, 1), parts[1]);
     CO_EXPECT_PTR(co_at(ctx, same, 0), parts[0]);
 }
@@ -514,10 +514,10 @@ CO_TEST(read_data_converts_everything, "")
             char      raw[NUM_REALS * 8];
             co_value *back;
 
-            CO_EXPECT_CODE(co_read_data(ctx, x, (co_dtype)to, raw, NUM_REALS), CO_OK);
+            CO_EXPECT_CODE(co_value_copy_data(ctx, x, (co_dtype)to, raw, NUM_REALS), CO_OK);
             back = co_tensor(ctx, (co_dtype)to, CO_SHAPE(NUM_REALS), raw);
-            co_read_data(ctx, back, CO_FLOAT64, got, NUM_REALS);
-            co_read_data(ctx, co_cast(ctx, x, (co_dtype)to), CO_FLOAT64, want, NUM_REALS);
+            co_value_copy_data(ctx, back, CO_FLOAT64, got, NUM_REALS);
+            co_value_copy_data(ctx, co_cast(ctx, x, (co_dtype)to), CO_FLOAT64, want, NUM_REALS);
             CO_EXPECT_BYTES(got, want, sizeof(got));
         }
     }
@@ -542,8 +542,9 @@ CO_TEST(values_are_immutable_and_shared, "C-VAL-1 C-VAL-2")
     co_value *view = co_reshape(ctx, x, CO_SHAPE(8, 8)), *list = co_list(ctx, &x, 1);
 
     CO_EXPECT_TRUE(view != x);
-    CO_EXPECT_PTR(co_data(ctx, view), co_data(ctx, x)); /* the data is shared, not copied */
-    CO_EXPECT_PTR(co_at(ctx, list, 0), x);              /* the very same handle comes back */
+    CO_EXPECT_PTR(co_value_data(ctx, view),
+                  co_value_data(ctx, x));  /* the data is shared, not copied */
+    CO_EXPECT_PTR(co_at(ctx, list, 0), x); /* the very same handle comes back */
     CO_EXPECT_PTR(co_to_tensor(ctx, x, CO_FLOAT32), x);
     CO_EXPECT_TRUE(co_identity(ctx, x) != x); /* a view is a new handle */
 }

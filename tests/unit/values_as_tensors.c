@@ -19,7 +19,7 @@ pair(co_context *ctx, co_value *a, co_value *b)
 static co_value *
 convert(co_context *ctx, co_value *value)
 {
-    return co_read(ctx, co_variable(ctx, value, NULL));
+    return co_variable_read(ctx, co_variable(ctx, value, NULL));
 }
 
 CO_TEST(a_nested_list_becomes_a_tensor, "C-VAL-4")
@@ -30,8 +30,8 @@ CO_TEST(a_nested_list_becomes_a_tensor, "C-VAL-4")
     float     out[4];
 
     CO_EXPECT_INT(co_value_dtype(ctx, tensor), CO_FLOAT32);
-    CO_EXPECT_INT(co_ndim(ctx, tensor), 2);
-    co_read_data(ctx, tensor, CO_FLOAT32, out, (int64_t)(sizeof(out) / sizeof(out[0])));
+    CO_EXPECT_INT(co_value_ndim(ctx, tensor), 2);
+    co_value_copy_data(ctx, tensor, CO_FLOAT32, out, (int64_t)(sizeof(out) / sizeof(out[0])));
     CO_EXPECT_CLOSE(out[0], 1, 0);
     CO_EXPECT_CLOSE(out[3], 4.5, 0);
 }
@@ -41,7 +41,7 @@ CO_TEST(a_list_without_numbers_is_an_empty_float_tensor, "")
     co_value *tensor = convert(ctx, co_list(ctx, NULL, 0));
 
     CO_EXPECT_INT(co_value_dtype(ctx, tensor), CO_FLOAT32);
-    CO_EXPECT_INT(co_num_elements(ctx, tensor), 0);
+    CO_EXPECT_INT(co_value_num_elements(ctx, tensor), 0);
 }
 
 CO_TEST(host_numbers_of_a_list_follow_its_tensors, "C-VAL-4")
@@ -63,9 +63,9 @@ CO_TEST(lists_of_tensors_gain_their_dimensions, "")
     co_value *row = co_ones(ctx, CO_FLOAT32, two, 1), *empty = co_ones(ctx, CO_FLOAT32, none, 1);
     co_value *tensor = convert(ctx, pair(ctx, row, row));
 
-    CO_EXPECT_INT(co_ndim(ctx, tensor), 2);
-    CO_EXPECT_INT(co_num_elements(ctx, tensor), 4);
-    CO_EXPECT_INT(co_num_elements(ctx, convert(ctx, pair(ctx, empty, empty))), 0);
+    CO_EXPECT_INT(co_value_ndim(ctx, tensor), 2);
+    CO_EXPECT_INT(co_value_num_elements(ctx, tensor), 4);
+    CO_EXPECT_INT(co_value_num_elements(ctx, convert(ctx, pair(ctx, empty, empty))), 0);
 }
 
 CO_TEST(lists_that_are_no_rectangle_are_refused_with_the_place, "")
@@ -84,12 +84,12 @@ CO_TEST(lists_that_are_no_rectangle_are_refused_with_the_place, "")
         { pair(ctx, row, longer), "another shape or dtype than before at [1]" },
         { pair(ctx, row, one), "another shape or dtype than before at [1]" },
         { pair(ctx, row, doubles), "another shape or dtype than before at [1]" },
-        { pair(ctx, list, co_map(ctx, (const char *const[]){ "a" }, &one, 1)), "map at [1]" },
+        { pair(ctx, list, co_dict(ctx, (const char *const[]){ "a" }, &one, 1)), "map at [1]" },
     };
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
         CO_EXPECT_NULL(co_variable(ctx, bad[i].list, NULL));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, bad[i].part);
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, bad[i].part);
     }
 }
 
@@ -111,27 +111,28 @@ CO_TEST(what_no_tensor_can_hold_is_refused, "")
     co_value *text = co_string(ctx, "x"), *nothing = co_none(ctx);
 
     CO_EXPECT_NULL(co_variable(ctx, co_list(ctx, &text, 1), NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "co_tensor_bytes");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "co_tensor_bytes");
     CO_EXPECT_NULL(co_variable(ctx, co_list(ctx, &nothing, 1), NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "none");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "none");
     CO_EXPECT_NULL(co_variable(ctx, pair(ctx, scalar(ctx, 1), nothing), NULL));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "none");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "none");
 }
 
 CO_TEST_WITH(lists_hold_bundles_and_variables, "DV-USE-3 DV-USE-1", "cpus=2")
 {
     co_value *parts[] = { scalar(ctx, 1), scalar(ctx, 2) };
-    co_value *mirrored = co_mirrored(ctx, parts, 2), *per_replica = co_per_replica(ctx, parts, 2);
+    co_value *mirrored = co_mirrored_value(ctx, parts, 2),
+             *per_replica = co_per_replica_value(ctx, parts, 2);
     co_value *tensor = convert(ctx, pair(ctx, mirrored, co_variable(ctx, parts[1], NULL)));
     float     out[2];
 
-    co_read_data(ctx, tensor, CO_FLOAT32, out, (int64_t)(sizeof(out) / sizeof(out[0])));
+    co_value_copy_data(ctx, tensor, CO_FLOAT32, out, (int64_t)(sizeof(out) / sizeof(out[0])));
     CO_EXPECT_CLOSE(out[0], 1, 0);
     CO_EXPECT_CLOSE(out[1], 2, 0);
     CO_EXPECT_NULL(co_variable(ctx, pair(ctx, mirrored, per_replica), NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "co_run");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "co_run");
     CO_EXPECT_NULL(co_variable(ctx, pair(ctx, per_replica, mirrored), NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "co_local_results");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "co_local_results");
 }
 
 /* A mirrored value of which component i lives on cpu:i and holds i + 1. */
@@ -145,7 +146,7 @@ mirrored_on_devices(co_context *ctx)
         parts[i] = scalar(ctx, i + 1);
         co_device_end(ctx);
     }
-    return co_mirrored(ctx, parts, 2);
+    return co_mirrored_value(ctx, parts, 2);
 }
 
 static co_value *
@@ -167,7 +168,8 @@ CO_TEST_WITH(a_mirrored_value_is_read_where_the_context_is, "DV-USE-2 DV-USE-3",
     CO_SCOPE(ctx, strategy) {
         CO_EXPECT_CLOSE(co_item_float(ctx, mirrored), 2, 0); /* cross: the one that is here */
         CO_EXPECT_CLOSE(
-            co_item_float(ctx, co_mirrored(ctx, (co_value *const[]){ co_int(ctx, 7) }, 1)), 7, 0);
+            co_item_float(ctx, co_mirrored_value(ctx, (co_value *const[]){ co_int(ctx, 7) }, 1)), 7,
+            0);
     }
     co_device_end(ctx);
     results = co_local_results(ctx, strategy,
@@ -179,10 +181,10 @@ CO_TEST_WITH(a_mirrored_value_is_read_where_the_context_is, "DV-USE-2 DV-USE-3",
 CO_TEST_WITH(a_bundle_too_short_for_its_replica_is_refused, "DV-USE-2", "cpus=2")
 {
     co_strategy *strategy = test_mirrored(ctx, 2, -1);
-    co_value    *one = scalar(ctx, 1), *bundle = co_per_replica(ctx, &one, 1);
+    co_value    *one = scalar(ctx, 1), *bundle = co_per_replica_value(ctx, &one, 1);
 
     CO_EXPECT_NULL(co_run(ctx, strategy, read_captured, co_no_args(ctx), bundle));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "is used in local replica 1");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "is used in local replica 1");
 }
 
 static co_value *
@@ -218,13 +220,14 @@ use_captured(co_context *ctx, co_value *variable, co_value *args, void *user)
 CO_TEST_WITH(an_update_has_no_part_in_a_bundle_that_is_too_short, "DV-USE-1", "cpus=2")
 {
     co_strategy *strategy = test_mirrored(ctx, 2, -1);
-    co_value    *one = scalar(ctx, 1), *bundle = co_per_replica(ctx, &one, 1), *variable = NULL;
+    co_value *one = scalar(ctx, 1), *bundle = co_per_replica_value(ctx, &one, 1), *variable = NULL;
 
     CO_SCOPE(ctx, strategy) {
         variable = co_variable(ctx, co_float(ctx, 0), NULL);
         CO_EXPECT_NULL(
             co_update(ctx, strategy, variable, use_captured, co_no_args(ctx), bundle, true));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "per-replica value is used as a tensor outside a replica");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR,
+                        "per-replica value is used as a tensor outside a replica");
     }
 }
 
@@ -238,8 +241,8 @@ CO_TEST(lists_of_slices_and_large_numbers_become_tensors, "C-VAL-4")
 
     dense = co_to_tensor(ctx, co_list(ctx, pair, 2), CO_DTYPE_NONE);
     CO_EXPECT_INT(co_value_dtype(ctx, dense), CO_FLOAT64);
-    CO_EXPECT_INT(co_ndim(ctx, dense), 3);
-    CO_EXPECT_CLOSE(((const double *)co_data(ctx, dense))[3], 1, 0);
+    CO_EXPECT_INT(co_value_ndim(ctx, dense), 3);
+    CO_EXPECT_CLOSE(((const double *)co_value_data(ctx, dense))[3], 1, 0);
     CO_EXPECT_INT(co_value_dtype(ctx, co_to_tensor(ctx, co_int(ctx, INT64_MIN), CO_DTYPE_NONE)),
                   CO_INT64);
     CO_EXPECT_INT(co_value_dtype(ctx, co_to_tensor(ctx, co_int(ctx, INT32_MIN), CO_DTYPE_NONE)),

@@ -127,7 +127,7 @@ CO_TEST(cast_rounds_like_the_plain_conversion, "")
         co_value *x = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(N), wide);
 
         coi_convert(CO_FLOAT32, wide, dtype, plain, N);
-        CO_EXPECT_BYTES(co_data(ctx, co_cast(ctx, x, dtype)), plain, sizeof(plain));
+        CO_EXPECT_BYTES(co_value_data(ctx, co_cast(ctx, x, dtype)), plain, sizeof(plain));
     }
 }
 

@@ -57,9 +57,9 @@ CO_TEST(compact_memory_is_used_in_place, "")
         CO_BLOCK(ctx) {
             co_value *x = co_from_dlpack(ctx, &lent);
 
-            CO_EXPECT_PTR(co_data(ctx, x), memory);
+            CO_EXPECT_PTR(co_value_data(ctx, x), memory);
             CO_EXPECT_INT(co_value_dtype(ctx, x), CO_FLOAT32);
-            CO_EXPECT_INT(co_dim(ctx, x, 1), 3);
+            CO_EXPECT_INT(co_value_dim(ctx, x, 1), 3);
             CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce_sum(ctx, x, CO_ALL_AXES, false)), 21, 0);
             CO_EXPECT_INT(deletes, 0);
         }
@@ -76,7 +76,7 @@ CO_TEST(strides_of_single_rows_do_not_matter, "")
 
     lent = lend(memory, shape, 3, &deletes);
     lent.strides = strides;
-    CO_EXPECT_PTR(co_data(ctx, co_from_dlpack(ctx, &lent)), memory);
+    CO_EXPECT_PTR(co_value_data(ctx, co_from_dlpack(ctx, &lent)), memory);
 }
 
 CO_TEST(other_layouts_are_copied, "")
@@ -103,7 +103,7 @@ CO_TEST(other_layouts_are_copied, "")
         lent.strides = strides;
         x = co_from_dlpack(ctx, &lent);
         CO_EXPECT_INT(deletes, 1); /* at once: the copy needs it no more */
-        CO_EXPECT_BYTES(co_data(ctx, x), cases[i].want, sizeof(cases[i].want));
+        CO_EXPECT_BYTES(co_value_data(ctx, x), cases[i].want, sizeof(cases[i].want));
     }
 }
 
@@ -121,7 +121,7 @@ CO_TEST(what_is_not_aligned_is_copied, "")
     lent.byte_offset = 1;
     x = co_from_dlpack(ctx, &lent);
     CO_EXPECT_INT(deletes, 1);
-    CO_EXPECT_BYTES(co_data(ctx, x), values, sizeof(values));
+    CO_EXPECT_BYTES(co_value_data(ctx, x), values, sizeof(values));
 }
 
 CO_TEST(an_offset_moves_the_beginning, "")
@@ -133,7 +133,7 @@ CO_TEST(an_offset_moves_the_beginning, "")
 
     lent = lend(memory, shape, 1, &deletes);
     lent.byte_offset = 8;
-    CO_EXPECT_PTR(co_data(ctx, co_from_dlpack(ctx, &lent)), memory + 2);
+    CO_EXPECT_PTR(co_value_data(ctx, co_from_dlpack(ctx, &lent)), memory + 2);
 }
 
 CO_TEST(bools_that_are_not_0_or_1_are_copied, "")
@@ -146,10 +146,10 @@ CO_TEST(bools_that_are_not_0_or_1_are_copied, "")
     lent = lend(memory, shape, 1, &deletes);
     lent.code = 6;
     lent.bits = 8;
-    CO_EXPECT_BYTES(co_data(ctx, co_from_dlpack(ctx, &lent)), "\0\1\1", 3);
+    CO_EXPECT_BYTES(co_value_data(ctx, co_from_dlpack(ctx, &lent)), "\0\1\1", 3);
     CO_EXPECT_INT(deletes, 1);
     memory[2] = 1;
-    CO_EXPECT_PTR(co_data(ctx, co_from_dlpack(ctx, &lent)), memory);
+    CO_EXPECT_PTR(co_value_data(ctx, co_from_dlpack(ctx, &lent)), memory);
     CO_EXPECT_INT(deletes, 1);
 }
 
@@ -160,8 +160,8 @@ CO_TEST(tensors_without_elements_need_no_memory, "")
     dl_managed lent = lend(NULL, shape, 3, &deletes);
     co_value  *x = co_from_dlpack(ctx, &lent);
 
-    CO_EXPECT_INT(co_num_elements(ctx, x), 0);
-    CO_EXPECT_INT(co_dim(ctx, x, 0), 2);
+    CO_EXPECT_INT(co_value_num_elements(ctx, x), 0);
+    CO_EXPECT_INT(co_value_dim(ctx, x, 0), 2);
     CO_EXPECT_INT(deletes, 1);
 }
 
@@ -175,7 +175,7 @@ CO_TEST(every_dtype_goes_out_and_comes_back, "")
             dl_managed *lent = co_to_dlpack(ctx, x);
             co_value   *back;
 
-            CO_EXPECT_PTR(lent->data, co_data(ctx, x));
+            CO_EXPECT_PTR(lent->data, co_value_data(ctx, x));
             CO_EXPECT_INT(lent->device_type, 1);
             CO_EXPECT_INT(lent->ndim, 2);
             CO_EXPECT_INT(lent->bits, 8 * co_dtype_size((co_dtype)d));
@@ -186,7 +186,7 @@ CO_TEST(every_dtype_goes_out_and_comes_back, "")
             CO_EXPECT_INT(lent->byte_offset, 0);
             back = co_from_dlpack(ctx, lent);
             CO_EXPECT_INT(co_value_dtype(ctx, back), d);
-            CO_EXPECT_PTR(co_data(ctx, back), co_data(ctx, x));
+            CO_EXPECT_PTR(co_value_data(ctx, back), co_value_data(ctx, x));
         }
 }
 
@@ -280,7 +280,7 @@ CO_TEST(host_memory_of_other_devices_is_memory_of_the_host, "")
         CO_BLOCK(ctx) {
             lent = lend(memory, shape, 1, &deletes);
             lent.device_type = types[i];
-            CO_EXPECT_PTR(co_data(ctx, co_from_dlpack(ctx, &lent)), memory);
+            CO_EXPECT_PTR(co_value_data(ctx, co_from_dlpack(ctx, &lent)), memory);
         }
     CO_EXPECT_INT(deletes, 2);
     CO_DEVICE(ctx, "/gpu:7") { /* which is not there */
@@ -304,19 +304,19 @@ CO_TEST(misuse_gives_back_too, "")
 
     CO_EXPECT_NULL(co_from_dlpack(NULL, &lent));
     CO_EXPECT_INT(deletes, 1);
-    co_fail(ctx, CO_VALUE, "before");
+    co_fail(ctx, CO_VALUE_ERROR, "before");
     CO_EXPECT_NULL(co_from_dlpack(ctx, &lent));
     CO_EXPECT_INT(deletes, 2);
     CO_EXPECT_NULL(co_to_dlpack(ctx, NULL));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "before");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "before");
     CO_EXPECT_NULL(co_from_dlpack(ctx, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 2");
     CO_EXPECT_NULL(co_to_dlpack(ctx, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 2 (tensor) of to_dlpack is NULL");
     CO_EXPECT_NULL(co_to_dlpack(ctx, co_int(ctx, 1)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "host integer");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "host integer");
     CO_EXPECT_NULL(co_to_dlpack(ctx, co_to_tensor(ctx, co_string(ctx, "s"), CO_STRING)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "strings");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "strings");
     CO_EXPECT_NULL(co_to_dlpack(NULL, NULL));
 }
 

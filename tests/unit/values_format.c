@@ -38,10 +38,10 @@ CO_TEST(every_kind_has_a_text, "DV-FMT-1")
     CO_EXPECT_STR(text_of(ctx, co_no_args(ctx)), "()");
     CO_EXPECT_STR(text_of(ctx, co_named_tuple(ctx, "Point", names, pair, 2)),
                   "Point(y=1.5, x=\"b\")");
-    CO_EXPECT_STR(text_of(ctx, co_map(ctx, names, pair, 2)), "{'x': \"b\", 'y': 1.5}");
-    CO_EXPECT_STR(text_of(ctx, co_per_replica(ctx, pair, 2)),
+    CO_EXPECT_STR(text_of(ctx, co_dict(ctx, names, pair, 2)), "{'x': \"b\", 'y': 1.5}");
+    CO_EXPECT_STR(text_of(ctx, co_per_replica_value(ctx, pair, 2)),
                   "PerReplica:{\n  0: 1.5\n  1: \"b\"\n}");
-    CO_EXPECT_STR(text_of(ctx, co_mirrored(ctx, pair, 1)), "Mirrored:{\n  0: 1.5\n}");
+    CO_EXPECT_STR(text_of(ctx, co_mirrored_value(ctx, pair, 1)), "Mirrored:{\n  0: 1.5\n}");
     CO_EXPECT_STR(text_of(ctx, co_slices(ctx, row, index, NULL)),
                   "IndexedSlices(values=[[1.0, 2.0]], indices=[3])");
     CO_EXPECT_STR(text_of(ctx, co_slices(ctx, row, index, dense)),
@@ -133,10 +133,10 @@ CO_TEST(a_text_is_made_while_there_is_an_error, "")
     char      text[16] = "#";
     co_value *x = co_int(ctx, 5);
 
-    co_fail(ctx, CO_VALUE, "wrong");
+    co_fail(ctx, CO_VALUE_ERROR, "wrong");
     CO_EXPECT_INT(co_format(ctx, x, text, sizeof(text)), 1);
     CO_EXPECT_STR(text, "5");
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "wrong");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "wrong");
     CO_EXPECT_INT(co_format(NULL, x, text, sizeof(text)), 0);
     CO_EXPECT_STR(text, "");
 }

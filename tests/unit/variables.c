@@ -52,10 +52,10 @@ CO_TEST_WITH(mirrored_variables_have_a_component_per_device,
         CO_DEVICE(ctx, "/cpu:1") /* no effect */
             v = co_variable(ctx, co_random_normal(ctx, CO_FLOAT32, NULL, 0, 0, 1), NULL);
     parts = co_local_results(ctx, m, v);
-    CO_EXPECT_INT(co_size(ctx, parts), 2);
-    CO_EXPECT_STR(co_device_name(ctx, co_at(ctx, parts, 0)),
+    CO_EXPECT_INT(co_num_items(ctx, parts), 2);
+    CO_EXPECT_STR(co_value_device(ctx, co_at(ctx, parts, 0)),
                   "/job:localhost/replica:0/task:0/device:CPU:0");
-    CO_EXPECT_STR(co_device_name(ctx, co_at(ctx, parts, 1)),
+    CO_EXPECT_STR(co_value_device(ctx, co_at(ctx, parts, 1)),
                   "/job:localhost/replica:0/task:0/device:CPU:1");
     CO_EXPECT_STR(co_variable_name(ctx, v), "Variable");
     CO_EXPECT_STR(co_variable_name(ctx, co_at(ctx, parts, 1)), "Variable/replica_1");
@@ -74,15 +74,15 @@ CO_TEST_WITH(bad_combinations_are_refused, "VAR-NEW-1 VAR-NEW-2 OD-VAR-1", "cpus
     co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
 
     CO_EXPECT_NULL(make(ctx, m, 0, CO_SYNC_NONE, CO_AGGREGATION_NONE));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "NONE");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "NONE");
     CO_EXPECT_NULL(make(ctx, m, 0, (co_synchronization)9, CO_AGGREGATION_NONE));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "9");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "9");
     CO_EXPECT_NULL(make(ctx, m, 0, CO_SYNC_AUTO, (co_aggregation)9));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "9");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "9");
     options.aggregation = CO_AGGREGATION_MEAN;
     CO_SCOPE(ctx, m)
         CO_EXPECT_NULL(co_variable(ctx, co_int(ctx, 1), &options));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "int32");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "int32");
     CO_EXPECT_NOT_NULL(
         make(ctx, one, 0, CO_SYNC_NONE, CO_AGGREGATION_MEAN)); /* recorded, without effect */
     CO_SCOPE(ctx, one)
@@ -128,7 +128,7 @@ CO_TEST_WITH(assignments_in_a_step_are_aggregated, "VAR-MIR-3 VAR-MIR-4 VAR-MIR-
         { CO_AGGREGATION_ONLY_FIRST_REPLICA, 0, 0, 1, 1, CO_OK },
         { CO_AGGREGATION_NONE, 0, 0, 1, 2, CO_OK },
         { CO_AGGREGATION_NONE, 1, 0, 2, 3, CO_OK },
-        { CO_AGGREGATION_SUM, 0, 1, 1, 1, CO_VALUE },
+        { CO_AGGREGATION_SUM, 0, 1, 1, 1, CO_VALUE_ERROR },
         { CO_AGGREGATION_MEAN, 0, 1, 5, 5, CO_OK },
         { CO_AGGREGATION_ONLY_FIRST_REPLICA, 0, 1, 5, 5, CO_OK },
         { CO_AGGREGATION_SUM, 0, 2, 10, 10, CO_OK },
@@ -157,23 +157,24 @@ CO_TEST_WITH(assignments_outside_a_step_reach_all_components,
     CO_EXPECT_INT(co_value_kind(r), CO_KIND_MIRRORED);
     expect_components(ctx, m, v, 3, 3);
     CO_SCOPE(ctx, m)
-        co_assign(ctx, v, co_per_replica(ctx, parts, 2));
+        co_assign(ctx, v, co_per_replica_value(ctx, parts, 2));
     expect_components(ctx, m, v, 1, 3);
     CO_EXPECT_NULL(co_assign(ctx, v, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2))));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "[2]");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "[2]");
     CO_EXPECT_NULL(co_assign(ctx, v, co_scalar_double(ctx, 2)));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "float64");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "float64");
     expect_components(ctx, m, v, 1, 3);
     CO_SCOPE(ctx, co_one_device_strategy(ctx, NULL)) {
-        CO_EXPECT_NULL(co_read(ctx, v));
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "MirroredStrategy");
+        CO_EXPECT_NULL(co_variable_read(ctx, v));
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "MirroredStrategy");
     }
 }
 
 CO_TEST_WITH(a_read_is_a_snapshot, "VAR-MIR-1", "cpus=2")
 {
     co_strategy *m = mirrored(ctx);
-    co_value    *v = make(ctx, m, 1, CO_SYNC_AUTO, CO_AGGREGATION_NONE), *before = co_read(ctx, v);
+    co_value    *v = make(ctx, m, 1, CO_SYNC_AUTO, CO_AGGREGATION_NONE),
+             *before = co_variable_read(ctx, v);
 
     co_assign(ctx, v, co_float(ctx, 7));
     CO_EXPECT_CLOSE(co_item_float(ctx, before), 1, 0);
@@ -197,14 +198,14 @@ CO_TEST_WITH(sync_on_read_variables_are_combined_when_read,
     CO_EXPECT_CLOSE(co_item_float(ctx, co_assign(ctx, w.v, co_float(ctx, 6))), 6, 0);
     expect_components(ctx, m, w.v, 3, 3);
     CO_EXPECT_NULL(co_assign_add(ctx, w.v, co_float(ctx, 1)));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "sum");
-    CO_EXPECT_NULL(co_assign(ctx, w.v, co_per_replica(ctx, parts, 2)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "sum");
+    CO_EXPECT_NULL(co_assign(ctx, w.v, co_per_replica_value(ctx, parts, 2)));
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, NULL);
     CO_EXPECT_CLOSE(co_item_float(ctx, co_assign_add(ctx, mean, co_float(ctx, 4))), 4, 0);
-    CO_EXPECT_NULL(co_read(ctx, none));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "aggregation");
+    CO_EXPECT_NULL(co_variable_read(ctx, none));
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "aggregation");
     CO_EXPECT_NULL(co_assign(ctx, none, co_float(ctx, 3))); /* changed, but not readable */
-    CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, NULL);
     expect_components(ctx, m, none, 3, 3);
 }
 
@@ -248,10 +249,10 @@ CO_TEST_WITH(one_device_variables_are_ordinary, "OD-SCOPE-1 OD-SCOPE-2 OD-PROP-1
     CO_SCOPE(ctx, one)
         CO_DEVICE(ctx, "/cpu:0")
             v = co_variable(ctx, co_float(ctx, 1.0), NULL);
-    CO_EXPECT_STR(co_device_name(ctx, v), "/job:localhost/replica:0/task:0/device:CPU:1");
+    CO_EXPECT_STR(co_value_device(ctx, v), "/job:localhost/replica:0/task:0/device:CPU:1");
     v = co_run(ctx, one, make_in_step, co_no_args(ctx), NULL);
-    CO_EXPECT_STR(co_device_name(ctx, v), "/job:localhost/replica:0/task:0/device:CPU:1");
-    CO_EXPECT_INT(co_size(ctx, co_worker_devices(ctx, one)), 1);
+    CO_EXPECT_STR(co_value_device(ctx, v), "/job:localhost/replica:0/task:0/device:CPU:1");
+    CO_EXPECT_INT(co_num_items(ctx, co_worker_devices(ctx, one)), 1);
 }
 
 static co_value *

@@ -22,7 +22,7 @@ expect_components(co_context *ctx, co_strategy *strategy, co_value *v, const dou
 {
     co_value *parts = co_local_results(ctx, strategy, v);
 
-    for (size_t i = 0; i < co_size(ctx, parts); ++i)
+    for (size_t i = 0; i < co_num_items(ctx, parts); ++i)
         CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, parts, i)), expected[i], 0);
     CO_EXPECT_OK(ctx);
 }
@@ -57,8 +57,16 @@ CO_TEST_WITH(
         { CO_SYNC_ON_WRITE, SUM, { 13, 13 }, 13, CO_OK, { 6, 6 }, CO_OK, { 8, 8 }, CO_OK },
         { CO_SYNC_ON_WRITE, MEAN, { 11.5, 11.5 }, 11.5, CO_OK, { 6, 6 }, CO_OK, { 8, 8 }, CO_OK },
         { CO_SYNC_ON_WRITE, FIRST, { 11, 11 }, 11, CO_OK, { 6, 6 }, CO_OK, { 8, 8 }, CO_OK },
-        { CO_SYNC_ON_READ, NONE, { 11, 12 }, 0, CO_VALUE, { 6, 6 }, CO_VALUE, { 8, 8 }, CO_VALUE },
-        { CO_SYNC_ON_READ, SUM, { 11, 12 }, 23, CO_OK, { 3, 3 }, CO_OK, { 3, 3 }, CO_VALUE },
+        { CO_SYNC_ON_READ,
+          NONE,
+          { 11, 12 },
+          0,
+          CO_VALUE_ERROR,
+          { 6, 6 },
+          CO_VALUE_ERROR,
+          { 8, 8 },
+          CO_VALUE_ERROR },
+        { CO_SYNC_ON_READ, SUM, { 11, 12 }, 23, CO_OK, { 3, 3 }, CO_OK, { 3, 3 }, CO_VALUE_ERROR },
         { CO_SYNC_ON_READ, MEAN, { 11, 12 }, 11.5, CO_OK, { 6, 6 }, CO_OK, { 8, 8 }, CO_OK },
         { CO_SYNC_ON_READ, FIRST, { 11, 12 }, 11, CO_OK, { 6, 6 }, CO_OK, { 8, 8 }, CO_OK },
     };
@@ -67,7 +75,7 @@ CO_TEST_WITH(
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i)
         for (int in_scope = 0; in_scope < 2; ++in_scope) {
             co_value *v = make(ctx, m, cases[i].sync, cases[i].aggregation, 10);
-            co_scope  scope = co_scope_enter(ctx, in_scope ? m : co_default_strategy(ctx));
+            co_scope  scope = co_scope_begin(ctx, in_scope ? m : co_default_strategy(ctx));
             double    read;
 
             co_run(ctx, m, add_id, co_no_args(ctx), v);
@@ -84,7 +92,7 @@ CO_TEST_WITH(
             CO_EXPECT_CODE(co_error(ctx)->code, cases[i].add_code);
             co_clear(ctx);
             expect_components(ctx, m, v, cases[i].added);
-            CO_EXPECT_CODE(co_scope_exit(ctx, &scope), CO_OK);
+            CO_EXPECT_CODE(co_scope_end(ctx, &scope), CO_OK);
         }
 }
 
@@ -102,7 +110,7 @@ static co_value *
 read_in_step(co_context *ctx, co_value *args, void *user)
 {
     (void)args;
-    return co_read(ctx, user);
+    return co_variable_read(ctx, user);
 }
 
 CO_TEST_WITH(variables_are_assigned_component_by_component, "VAR-MIR-2 VAR-MIR-3 VAR-SOR-1",
@@ -123,7 +131,7 @@ CO_TEST_WITH(variables_are_assigned_component_by_component, "VAR-MIR-2 VAR-MIR-3
     expect_components(ctx, m, to, (double[]){ 11, 12 });
     co_assign(ctx, to, plain);
     expect_components(ctx, m, to, (double[]){ 5, 5 });
-    co_assign(ctx, to, co_mirrored(ctx, both, 2));
+    co_assign(ctx, to, co_mirrored_value(ctx, both, 2));
     expect_components(ctx, m, to, (double[]){ 1, 2 });
     co_assign(ctx, plain, from); /* read like any operand */
     CO_EXPECT_CLOSE(co_item_float(ctx, plain), 11, 0);
@@ -143,10 +151,10 @@ CO_TEST_WITH(variables_are_assigned_component_by_component, "VAR-MIR-2 VAR-MIR-3
     co_run(ctx, m, copy_in_step, co_no_args(ctx), pair);
     expect_components(ctx, m, to, (double[]){ 14, 14 });
     CO_SCOPE(ctx, co_one_device_strategy(ctx, NULL)) {
-        CO_EXPECT_NULL(co_read(ctx, on_read));
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing");
+        CO_EXPECT_NULL(co_variable_read(ctx, on_read));
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "mixing");
         CO_EXPECT_NULL(co_assign(ctx, on_read, co_float(ctx, 1)));
-        CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing");
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "mixing");
     }
 }
 
@@ -154,7 +162,7 @@ static co_value *
 device_in_step(co_context *ctx, co_value *args, void *user)
 {
     (void)args;
-    return co_string(ctx, co_device_name(ctx, user));
+    return co_string(ctx, co_value_device(ctx, user));
 }
 
 CO_TEST_WITH(reads_are_taken_from_the_nearest_component, "VAR-MIR-1 VAR-NEW-3", "cpus=4")
@@ -167,15 +175,15 @@ CO_TEST_WITH(reads_are_taken_from_the_nearest_component, "VAR-MIR-1 VAR-NEW-3", 
     CO_SCOPE(ctx, m) {
         CO_DEVICE(ctx, "/cpu:1") {
             CO_EXPECT_CLOSE(co_item_float(ctx, v), 12, 0);
-            CO_EXPECT_CONTAINS(co_device_name(ctx, v), "CPU:1");
+            CO_EXPECT_CONTAINS(co_value_device(ctx, v), "CPU:1");
         }
         CO_DEVICE(ctx, "/cpu:3") { /* none there: the first */
             CO_EXPECT_CLOSE(co_item_float(ctx, v), 11, 0);
-            CO_EXPECT_CONTAINS(co_device_name(ctx, v), "CPU:0");
+            CO_EXPECT_CONTAINS(co_value_device(ctx, v), "CPU:0");
         }
     }
     CO_DEVICE(ctx, "/cpu:1")
-        CO_EXPECT_CONTAINS(co_device_name(ctx, v), "CPU:0"); /* default mode: the first */
+        CO_EXPECT_CONTAINS(co_value_device(ctx, v), "CPU:0"); /* default mode: the first */
     names = co_local_results(ctx, m, co_run(ctx, m, device_in_step, co_no_args(ctx), v));
     CO_EXPECT_CONTAINS(co_string_at(ctx, co_at(ctx, names, 1), 0, NULL), "CPU:1");
 }
@@ -207,30 +215,30 @@ CO_TEST_WITH(what_is_no_variable_or_no_value_for_it, "VAR-MIR-7 VAR-MIR-11 GEN-E
     co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
 
     CO_EXPECT_STR(co_variable_name(ctx, x), "");
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "variable");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "variable");
     CO_EXPECT_FALSE(co_variable_trainable(ctx, x));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "variable");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "variable");
     CO_EXPECT_INT(co_variable_synchronization(ctx, x), CO_SYNC_AUTO);
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "variable");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "variable");
     CO_EXPECT_INT(co_variable_aggregation(ctx, x), CO_AGGREGATION_NONE);
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "variable");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "variable");
     CO_EXPECT_NULL(co_variable_strategy(ctx, x));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "variable");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "variable");
     CO_EXPECT_NULL(co_assign(ctx, v, co_string(ctx, "text")));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "does not convert");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "does not convert");
     CO_EXPECT_NULL(co_assign(ctx, v, co_none(ctx)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "none");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "none");
     CO_EXPECT_NULL(co_assign(
-        ctx, v, co_per_replica(ctx, uneven, 2))); /* the second does not fit: none changes */
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "[2]");
+        ctx, v, co_per_replica_value(ctx, uneven, 2))); /* the second does not fit: none changes */
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "[2]");
     expect_components(ctx, m, v, (double[]){ 10, 10 });
     CO_EXPECT_NULL(co_assign(ctx, sum, uneven[1]));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "[2]");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "[2]");
     options.dtype = CO_INT8;
     small = co_variable(ctx, co_int(ctx, 1), &options);
     CO_EXPECT_INT(co_value_dtype(ctx, small), CO_INT8);
     CO_EXPECT_NULL(co_assign(ctx, small, co_int(ctx, 300)));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "300");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "300");
     CO_EXPECT_NULL(co_variable(ctx, co_int(ctx, 300), &options));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "300");
     CO_EXPECT_INT(co_item_int(ctx, co_variable(ctx, co_scalar_int64(ctx, 5), &options)), 5);
@@ -251,7 +259,7 @@ CO_TEST_BARE(without_call_sites_a_variable_still_has_a_name, "")
     CO_EXPECT_NULL((co_assign)(bare, v, (co_string)(bare, "x")));
     co_clear(bare);
     CO_EXPECT_NULL((co_assign)(bare, v, (co_scalar_double)(bare, 1)));
-    CO_EXPECT_ERROR(bare, CO_VALUE,
+    CO_EXPECT_ERROR(bare, CO_VALUE_ERROR,
                     "variable 'Variable' (made under the default strategy; now under the default");
     CO_EXPECT_CODE(co_close(bare), CO_OK);
 }
@@ -288,11 +296,11 @@ CO_TEST_WITH(components_are_alike, "VAR-CREATOR-1 VAR-NEW-4 VAR-NEW-5", "cpus=2"
 
     CO_CREATOR(ctx, make_odd, &o)
         CO_EXPECT_NULL(make(ctx, m, CO_SYNC_AUTO, 0, 1));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "part of no other");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "part of no other");
     o = (oddity){ 1, 0, NULL };
     CO_CREATOR(ctx, make_odd, &o)
         CO_EXPECT_NULL(make(ctx, m, CO_SYNC_AUTO, 0, 1));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "another dtype or shape");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "another dtype or shape");
     o = (oddity){ 2, 0, NULL };
     CO_CREATOR(ctx, make_odd, &o)
         v = make(ctx, m, CO_SYNC_AUTO, 0, 1);

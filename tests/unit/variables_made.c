@@ -40,10 +40,10 @@ CO_TEST_WITH(a_declared_variable_has_no_value_until_it_is_assigned, "VAR-MIR-2 V
                  *grads[1] = { x };
 
         CO_EXPECT_OK(ctx);
-        CO_EXPECT_INT(co_dim(ctx, v, 0), 3);
+        CO_EXPECT_INT(co_value_dim(ctx, v, 0), 3);
         CO_EXPECT_INT(co_value_dtype(ctx, v), CO_FLOAT32);
         CO_EXPECT_FALSE(co_variable_is_initialized(ctx, v));
-        CO_EXPECT_NULL(co_read(ctx, v));
+        CO_EXPECT_NULL(co_variable_read(ctx, v));
         CO_EXPECT_CONTAINS(co_error(ctx)->message, "'later' (made at ");
         CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "co_assign");
         CO_EXPECT_NULL(co_add(ctx, v, x));
@@ -58,7 +58,7 @@ CO_TEST_WITH(a_declared_variable_has_no_value_until_it_is_assigned, "VAR-MIR-2 V
         co_apply_gradients(ctx, co_sgd(ctx, &sgd), co_list(ctx, grads, 1), co_list(ctx, list, 1));
         CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "no value yet");
         CO_EXPECT_NULL(co_assign(ctx, v, co_float(ctx, 1)));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "[3]");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "[3]");
         CO_EXPECT_FALSE(co_variable_is_initialized(ctx, v));
         CO_EXPECT_NOT_NULL(co_assign(ctx, v, x));
         CO_EXPECT_TRUE(co_variable_is_initialized(ctx, v));
@@ -92,7 +92,7 @@ CO_TEST_WITH(components_get_their_first_values_one_by_one, "VAR-MIR-5 VAR-SOR-1 
         CO_EXPECT_INT(co_item_int(ctx, co_at(ctx, known, 1)), 0);
         CO_EXPECT_FALSE(co_variable_is_initialized(ctx, v));
         if (sync == CO_SYNC_ON_READ) {
-            CO_EXPECT_NULL(co_read(ctx, v));
+            CO_EXPECT_NULL(co_variable_read(ctx, v));
             CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "Variable/replica_1");
         } else {
             CO_EXPECT_CLOSE(co_item_float(ctx, v), 1, 0);
@@ -151,7 +151,7 @@ CO_TEST_WITH(an_initializer_is_called_once, "VAR-NEW-4 VAR-RUN-1 VAR-RUN-2 S-RUN
         CO_EXPECT_TRUE(one.crosses == (i > 0));
         parts = co_local_results(ctx, s, v);
         CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, parts, 0)),
-                        co_item_float(ctx, co_at(ctx, parts, co_size(ctx, parts) - 1)), 0);
+                        co_item_float(ctx, co_at(ctx, parts, co_num_items(ctx, parts) - 1)), 0);
         CO_SCOPE(ctx, s) /* declared and made */
             v = co_variable(ctx, co_spec(ctx, CO_FLOAT32, NULL, 0), &options);
         CO_EXPECT_INT(one.calls, 2);
@@ -171,39 +171,39 @@ CO_TEST_WITH(initial_values_that_cannot_be_are_refused, "GEN-ERR-2 VAR-NEW-2", "
         co_strategy        *s = strategy_at(ctx, i);
         co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
         source              one = { 0, 1, false };
-        co_scope            scope = co_scope_enter(ctx, s);
+        co_scope            scope = co_scope_begin(ctx, s);
 
         options.initializer = initialize;
         options.initializer_user = &one;
         CO_EXPECT_NULL(co_variable(ctx, NULL, &options));
-        CO_EXPECT_ERROR(ctx, CO_TYPE, "returned NULL");
+        CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "returned NULL");
         one.what = 2;
         CO_EXPECT_NULL(co_variable(ctx, NULL, &options));
         CO_EXPECT_ERROR(ctx, CO_ABORTED, "no number today");
         one.what = 3;
         CO_EXPECT_NULL(co_variable(ctx, co_spec(ctx, CO_FLOAT32, NULL, 0), &options));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "returned float32 [2]; it is declared float32 []");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "returned float32 [2]; it is declared float32 []");
         one.what = 0;
         CO_EXPECT_NULL(co_variable(ctx, co_spec(ctx, CO_INT32, NULL, 0), &options));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "declared int32");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "declared int32");
         options.initializer = NULL;
         CO_EXPECT_NULL(co_variable(ctx, NULL, &options));
         CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 2 (initial) of variable is NULL");
         CO_EXPECT_NULL(co_variable(ctx, co_spec(ctx, CO_FLOAT32, (int64_t[]){ -1 }, 1), &options));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "[?]");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "[?]");
         CO_EXPECT_NULL(co_variable(ctx, co_spec(ctx, CO_FLOAT32, NULL, -1), &options));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "unknown");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "unknown");
         options.dtype = CO_FLOAT64;
         CO_EXPECT_NULL(co_variable(ctx, co_spec(ctx, CO_FLOAT32, NULL, 0), &options));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "declared float32 and its options say float64");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "declared float32 and its options say float64");
         options.dtype = (co_dtype)77;
         CO_EXPECT_NULL(co_variable(ctx, co_float(ctx, 1), &options));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "77");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "77");
         options.dtype = CO_DTYPE_NONE;
         options.trainable = (co_trainable)5;
         CO_EXPECT_NULL(co_variable(ctx, co_float(ctx, 1), &options));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "trainable is 5");
-        CO_EXPECT_CODE(co_scope_exit(ctx, &scope), CO_OK);
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "trainable is 5");
+        CO_EXPECT_CODE(co_scope_end(ctx, &scope), CO_OK);
     }
 }
 
@@ -236,7 +236,7 @@ CO_TEST_WITH(replicas_make_the_same_variable, "VAR-RUN-1 VAR-NEW-5", "cpus=2")
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
         v = co_run(ctx, m, make_named, co_no_args(ctx), (void *)(uintptr_t)cases[i].names);
         if (!cases[i].same) {
-            CO_EXPECT_ERROR(ctx, CO_RUNTIME, "replicas disagree");
+            CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "replicas disagree");
             continue;
         }
         CO_EXPECT_OK(ctx);
@@ -280,7 +280,7 @@ CO_TEST_BARE(partitioned_is_ignored_with_one_warning, "SCOPE-12")
     CO_SCOPE(context, test_mirrored(context, 2, -1)) {
         co_value *v = co_variable(context, co_zeros(context, CO_FLOAT32, CO_SHAPE(4, 2)), &options);
 
-        CO_EXPECT_INT(co_dim(context, v, 0), 4);
+        CO_EXPECT_INT(co_value_dim(context, v, 0), 4);
         CO_EXPECT_INT(lines, 1);
         CO_EXPECT_NOT_NULL(co_variable(context, co_float(context, 1), &options));
     }
@@ -320,17 +320,17 @@ CO_TEST_WITH(the_raw_handle_depends_on_the_context, "VAR-MIR-10 VAR-MIR-9 DV-GRO
                   v); /* all components: the container */
     CO_SCOPE(ctx, m) {
         CO_EXPECT_NULL(co_variable_handle(ctx, v));
-        CO_EXPECT_ERROR(ctx, CO_VALUE, "2 components");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "2 components");
         CO_EXPECT_PTR(co_variable_handle(ctx, plain), plain);
         co_update(ctx, m, v, handle_in_update, co_no_args(ctx), v, true);
     }
     CO_SCOPE(ctx, co_one_device_strategy(ctx, NULL))
         CO_EXPECT_NULL(co_variable_handle(ctx, v));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "mixing");
     CO_EXPECT_NULL(co_variable_handle(ctx, co_float(ctx, 1)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "variable");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "variable");
     CO_EXPECT_FALSE(co_variable_is_initialized(ctx, co_float(ctx, 1)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "variable");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "variable");
 }
 
 /* --- saving and restoring --- */
@@ -372,7 +372,7 @@ CO_TEST_WITH(saved_values_come_back, "VAR-SOR-6 VAR-SOR-7", "cpus=2")
         { CO_SYNC_ON_READ, SUM, CO_INT32, 21, 5, 2, 2, CO_OK },
         { CO_SYNC_ON_READ, MEAN, CO_FLOAT32, 10.5, 3, 3, 3, CO_OK },
         { CO_SYNC_ON_READ, FIRST, CO_FLOAT32, 10, 3, 3, 3, CO_OK },
-        { CO_SYNC_ON_READ, NONE, CO_FLOAT32, 0, 3, 3, 3, CO_VALUE },
+        { CO_SYNC_ON_READ, NONE, CO_FLOAT32, 0, 3, 3, 3, CO_VALUE_ERROR },
         { CO_SYNC_ON_WRITE, NONE, CO_FLOAT32, 10, 3, 3, 3, CO_OK },
         { CO_SYNC_ON_WRITE, SUM, CO_FLOAT32, 11, 3, 3, 3, CO_OK },
     };
@@ -413,22 +413,23 @@ CO_TEST_WITH(saving_is_for_all_replicas_together, "VAR-SOR-6", "cpus=2")
     CO_SCOPE(ctx, m)
         v = co_variable(ctx, co_float(ctx, 1), &options);
     co_run(ctx, m, save_in_step, co_no_args(ctx), v);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "outside the step");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "outside the step");
     co_run(ctx, m, restore_in_step, co_args(ctx, co_float(ctx, 1)), plain);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "variable_restore");
-    CO_EXPECT_CODE(co_variable_restore(ctx, v, co_per_replica(ctx, parts, 2)), CO_TYPE);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "variable_restore");
+    CO_EXPECT_CODE(co_variable_restore(ctx, v, co_per_replica_value(ctx, parts, 2)), CO_TYPE_ERROR);
     co_clear(ctx);
     CO_EXPECT_CODE(co_variable_restore(ctx, v, NULL), CO_INVALID_ARGUMENT);
     co_clear(ctx);
-    CO_EXPECT_CODE(co_variable_restore(ctx, v, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2))), CO_VALUE);
+    CO_EXPECT_CODE(co_variable_restore(ctx, v, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2))),
+                   CO_VALUE_ERROR);
     co_clear(ctx);
-    CO_EXPECT_CODE(co_variable_restore(ctx, parts[0], parts[1]), CO_TYPE);
+    CO_EXPECT_CODE(co_variable_restore(ctx, parts[0], parts[1]), CO_TYPE_ERROR);
     co_clear(ctx);
     CO_EXPECT_CODE(co_variable_restore(ctx, plain, co_variable_save(ctx, v)), CO_OK);
     CO_EXPECT_CLOSE(co_item_float(ctx, co_variable_save(ctx, plain)), 1, 0);
     CO_SCOPE(ctx, co_one_device_strategy(ctx, NULL))
         CO_EXPECT_NULL(co_variable_save(ctx, v));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "mixing");
 }
 
 /* --- collections --- */
@@ -446,21 +447,21 @@ CO_TEST_WITH(trainable_variables_are_found, "VAR-NEW-6 DV-GROUP-6", "cpus=2")
         items[1] = co_variable(ctx, co_float(ctx, 2), &frozen);
     }
     items[2] = co_variable(ctx, co_float(ctx, 3), NULL);
-    list = co_trainable_variables(ctx, co_args(ctx, co_map(ctx, keys, items, 3), co_float(ctx, 1),
+    list = co_trainable_variables(ctx, co_args(ctx, co_dict(ctx, keys, items, 3), co_float(ctx, 1),
                                                items[0]));
-    CO_EXPECT_INT(co_size(ctx, list), 3);
+    CO_EXPECT_INT(co_num_items(ctx, list), 3);
     CO_EXPECT_PTR(co_at(ctx, list, 0), items[0]);
     CO_EXPECT_PTR(co_at(ctx, list, 1), items[2]);
     CO_EXPECT_PTR(co_at(ctx, list, 2), items[0]);
-    CO_EXPECT_INT(co_size(ctx, co_trainable_variables(ctx, items[1])), 0);
+    CO_EXPECT_INT(co_num_items(ctx, co_trainable_variables(ctx, items[1])), 0);
     CO_EXPECT_NULL(co_trainable_variables(ctx, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "structure");
     CO_EXPECT_NULL(co_watched_variables(ctx));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "co_tape_begin");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "co_tape_begin");
     co_tape_begin(ctx);
     y = co_mul(ctx, co_mul(ctx, items[2], items[0]), items[1]);
     watched = co_watched_variables(ctx); /* in order of use, without the frozen one */
-    CO_EXPECT_INT(co_size(ctx, watched), 2);
+    CO_EXPECT_INT(co_num_items(ctx, watched), 2);
     CO_EXPECT_PTR(co_at(ctx, watched, 0), items[2]);
     CO_EXPECT_PTR(co_at(ctx, watched, 1), items[0]);
     list = co_gradient(ctx, y, watched);
@@ -468,10 +469,10 @@ CO_TEST_WITH(trainable_variables_are_found, "VAR-NEW-6 DV-GROUP-6", "cpus=2")
     CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, list, 1)), 6, 0);
     co_tape_begin(ctx);
     co_watch(ctx, items[1]);
-    CO_EXPECT_INT(co_size(ctx, co_watched_variables(ctx)), 1);
+    CO_EXPECT_INT(co_num_items(ctx, co_watched_variables(ctx)), 1);
     co_tape_end(ctx);
     CO_EXPECT_NULL(co_watched_variables(ctx));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "no open tape");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "no open tape");
 }
 
 CO_TEST(the_operation_of_an_aggregation, "ROP-2")
@@ -482,11 +483,11 @@ CO_TEST(the_operation_of_an_aggregation, "ROP-2")
     CO_EXPECT_INT(op, CO_REDUCE_SUM);
     CO_EXPECT_CODE(co_reduce_op_from_aggregation(ctx, CO_AGGREGATION_MEAN, &op), CO_OK);
     CO_EXPECT_INT(op, CO_REDUCE_MEAN);
-    CO_EXPECT_CODE(co_reduce_op_from_aggregation(ctx, CO_AGGREGATION_NONE, &op), CO_VALUE);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "aggregation 0");
+    CO_EXPECT_CODE(co_reduce_op_from_aggregation(ctx, CO_AGGREGATION_NONE, &op), CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "aggregation 0");
     CO_EXPECT_CODE(co_reduce_op_from_aggregation(ctx, CO_AGGREGATION_ONLY_FIRST_REPLICA, &op),
-                   CO_VALUE);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "aggregation 3");
+                   CO_VALUE_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "aggregation 3");
     CO_EXPECT_CODE(co_reduce_op_from_aggregation(ctx, CO_AGGREGATION_SUM, NULL),
                    CO_INVALID_ARGUMENT);
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "out");
@@ -524,11 +525,11 @@ CO_TEST_WITH(messages_say_where_a_variable_is_from, "GEN-ERR-3 VAR-NEW-8", "cpus
         switch (i) {
         case 0:
             CO_SCOPE(ctx, one)
-                co_read(ctx, v);
+                co_variable_read(ctx, v);
             break;
         case 1: co_assign(ctx, v, co_scalar_float(ctx, 1)); break;
         case 2: co_scatter_add(ctx, v, co_float(ctx, 1)); break;
-        case 3: co_read(ctx, none); break;
+        case 3: co_variable_read(ctx, none); break;
         case 4: co_scatter_add(ctx, none, co_float(ctx, 1)); break;
         default: co_assign_add(ctx, sum, co_int(ctx, 1)); break;
         }

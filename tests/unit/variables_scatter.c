@@ -53,7 +53,7 @@ expect(co_context *ctx, co_value *value, const double *expected, int64_t n)
     double got[8] = { 0 };
 
     CO_EXPECT_OK(ctx);
-    co_read_data(ctx, value, CO_FLOAT64, got, 8);
+    co_value_copy_data(ctx, value, CO_FLOAT64, got, 8);
     CO_EXPECT_OK(ctx);
     for (int64_t i = 0; i < n; ++i)
         CO_EXPECT_CLOSE(got[i], expected[i], 0);
@@ -129,21 +129,21 @@ CO_TEST(rows_of_a_matrix_are_changed_and_earlier_reads_stay, "VAR-MIR-8 VAR-MIR-
     co_value *v = co_variable(ctx, co_ones(ctx, CO_INT16, CO_SHAPE(3, WIDTH)), NULL);
     co_value *rows = co_ones(ctx, CO_INT16, CO_SHAPE(2, WIDTH));
     co_value *at = co_tensor(ctx, CO_INT32, CO_SHAPE(2), (int32_t[]){ 2, 2 });
-    co_value *before = co_read(ctx, v);
+    co_value *before = co_variable_read(ctx, v);
     int64_t   sum = 0;
     int16_t   data[3 * WIDTH];
 
     co_scatter_sub(ctx, v, co_slices(ctx, rows, at, NULL));
-    CO_EXPECT_CODE(co_read_data(ctx, v, CO_INT16, data, 3 * WIDTH), CO_OK);
+    CO_EXPECT_CODE(co_value_copy_data(ctx, v, CO_INT16, data, 3 * WIDTH), CO_OK);
     for (int i = 0; i < 3 * WIDTH; ++i)
         sum += data[i];
     CO_EXPECT_INT(sum, WIDTH); /* 1 + 1 - 1 */
     CO_EXPECT_INT(data[3 * WIDTH - 1], -1);
-    CO_EXPECT_INT(((const int16_t *)co_data(ctx, before))[3 * WIDTH - 1], 1);
+    CO_EXPECT_INT(((const int16_t *)co_value_data(ctx, before))[3 * WIDTH - 1], 1);
     for (int i = 0; i < 3; ++i) /* in place from the second on */
         CO_BLOCK(ctx)
             co_scatter_add(ctx, v, co_slices(ctx, rows, at, NULL));
-    CO_EXPECT_CODE(co_read_data(ctx, v, CO_INT16, data, 3 * WIDTH), CO_OK);
+    CO_EXPECT_CODE(co_value_copy_data(ctx, v, CO_INT16, data, 3 * WIDTH), CO_OK);
     CO_EXPECT_INT(data[2 * WIDTH], 5);
     CO_EXPECT_INT(data[0], 1);
 }
@@ -158,7 +158,7 @@ CO_TEST(texts_and_bools_can_be_replaced_alone, "VAR-MIR-8")
     size_t      length = 9;
 
     co_scatter_update(ctx, v, s);
-    now = co_read(ctx, v);
+    now = co_variable_read(ctx, v);
     CO_EXPECT_STR(co_string_at(ctx, now, 0, &length), "");
     CO_EXPECT_INT(length, 0);
     CO_EXPECT_STR(co_string_at(ctx, now, 1, NULL), "bb");
@@ -212,14 +212,14 @@ CO_TEST_WITH(bad_slices_change_nothing, "VAR-MIR-8 GEN-ERR-1", "cpus=2")
         CO_EXPECT_NULL(co_scatter_add(ctx, scalar, slices(ctx, CO_FLOAT32, values, fine, 2)));
         CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "float32 []");
         CO_EXPECT_NULL(co_scatter_add(ctx, v, co_float(ctx, 1)));
-        CO_EXPECT_ERROR(ctx, CO_TYPE, "co_slices");
+        CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "co_slices");
         CO_EXPECT_NULL(co_scatter_div(ctx, i, slices(ctx, CO_INT32, (double[]){ 2, 0 }, fine, 2)));
         CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "by 0");
         CO_EXPECT_NULL(co_scatter_add(ctx, v, NULL));
         CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "slices");
         CO_EXPECT_NULL(
             co_scatter_add(ctx, co_float(ctx, 1), slices(ctx, CO_FLOAT32, values, fine, 2)));
-        CO_EXPECT_ERROR(ctx, CO_TYPE, "variable");
+        CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "variable");
         expect(ctx, v, initial, 3);
         expect(ctx, i, initial, 3);
     }
@@ -264,9 +264,9 @@ CO_TEST_WITH(scatters_in_a_step_are_aggregated, "VAR-MIR-8 VAR-MIR-4 VAR-MIR-5 V
         { FIRST, UPDATE, { 1, 10, 1 }, { 1, 10, 1 }, CO_OK },
         { NONE, MIN, { 1, 10, 1 }, { 1, 10, 2 }, CO_OK },
         { FIRST, MAX, { 10, 10, 10 }, { 10, 10, 10 }, CO_OK },
-        { SUM, UPDATE, { 10, 10, 10 }, { 10, 10, 10 }, CO_NOT_IMPLEMENTED },
-        { MEAN, MIN, { 10, 10, 10 }, { 10, 10, 10 }, CO_NOT_IMPLEMENTED },
-        { SUM, MAX, { 10, 10, 10 }, { 10, 10, 10 }, CO_NOT_IMPLEMENTED },
+        { SUM, UPDATE, { 10, 10, 10 }, { 10, 10, 10 }, CO_UNIMPLEMENTED },
+        { MEAN, MIN, { 10, 10, 10 }, { 10, 10, 10 }, CO_UNIMPLEMENTED },
+        { SUM, MAX, { 10, 10, 10 }, { 10, 10, 10 }, CO_UNIMPLEMENTED },
     };
     static const double initial[3] = { 10, 10, 10 };
     co_strategy        *m = test_mirrored(ctx, 2, -1);
@@ -294,14 +294,14 @@ CO_TEST_WITH(what_replicas_cannot_scatter_together, "VAR-MIR-6 VAR-MIR-8", "cpus
                                slices(ctx, CO_FLOAT32, values, index, 1) };
 
     co_run(ctx, m, scatter_in_step, co_no_args(ctx), &w);
-    CO_EXPECT_ERROR(ctx, CO_VALUE, "not defined");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "not defined");
     w.v = make(ctx, m, CO_FLOAT32, initial, 3, CO_AGGREGATION_MEAN);
     co_run(ctx, m, scatter_in_step, co_no_args(ctx), &w);
     expect(ctx, w.v, (double[]){ 10, 12, 10 }, 3);
     w.other_op = SUB;
     w.shared = NULL;
     co_run(ctx, m, scatter_in_step, co_no_args(ctx), &w);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "scatter-subtracts from variable 'table'");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "scatter-subtracts from variable 'table'");
     w.other_op = ADD;
     w.shared = slices(ctx, CO_FLOAT32, values, outside, 1);
     co_run(ctx, m, scatter_in_step, co_no_args(ctx), &w);
@@ -309,7 +309,7 @@ CO_TEST_WITH(what_replicas_cannot_scatter_together, "VAR-MIR-6 VAR-MIR-8", "cpus
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "is 5");
     w.shared = co_scalar_float(ctx, 1);
     co_run(ctx, m, scatter_in_step, co_no_args(ctx), &w);
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "a tensor");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "a tensor");
     expect(ctx, w.v, (double[]){ 10, 12, 10 }, 3);
 }
 
@@ -335,21 +335,21 @@ CO_TEST_WITH(scatters_across_replicas_reach_all_components, "VAR-MIR-8 VAR-MIR-2
         r = co_scatter_add(ctx, v, each[0]);
     CO_EXPECT_INT(co_value_kind(r), CO_KIND_MIRRORED);
     expect(ctx, v, (double[]){ 1, 12 }, 2);
-    co_scatter_add(ctx, v, co_per_replica(ctx, each, 2));
+    co_scatter_add(ctx, v, co_per_replica_value(ctx, each, 2));
     CO_SCOPE(ctx, m)
         co_update(ctx, m, v, scatter_component, co_args(ctx, each[0]), v, true);
     parts = co_local_results(ctx, m, v);
     expect(ctx, co_at(ctx, parts, 0), (double[]){ 1, 32 }, 2);
     expect(ctx, co_at(ctx, parts, 1), (double[]){ 1, 42 }, 2);
-    co_scatter_add(ctx, plain, co_mirrored(ctx, each, 2)); /* the first of equals */
+    co_scatter_add(ctx, plain, co_mirrored_value(ctx, each, 2)); /* the first of equals */
     expect(ctx, plain, (double[]){ 1, 12 }, 2);
-    CO_EXPECT_NULL(co_scatter_add(ctx, plain, co_per_replica(ctx, each, 2)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE, "per-replica");
-    CO_EXPECT_NULL(co_scatter_add(ctx, v, co_per_replica(ctx, each, 1)));
-    CO_EXPECT_ERROR(ctx, CO_VALUE, NULL);
+    CO_EXPECT_NULL(co_scatter_add(ctx, plain, co_per_replica_value(ctx, each, 2)));
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "per-replica");
+    CO_EXPECT_NULL(co_scatter_add(ctx, v, co_per_replica_value(ctx, each, 1)));
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, NULL);
     CO_SCOPE(ctx, co_one_device_strategy(ctx, NULL))
         CO_EXPECT_NULL(co_scatter_add(ctx, v, each[0]));
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "mixing");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "mixing");
 }
 
 static co_value *
@@ -375,7 +375,7 @@ CO_TEST_WITH(one_device_and_captured_ordinary_variables, "OD-VAR-1 VAR-MIR-8 S-R
     CO_EXPECT_NOT_NULL(co_scatter_update(ctx, both[0], each[1])); /* aggregation has no effect */
     expect(ctx, both[0], (double[]){ 1, 20 }, 2);
     both[0] = make(ctx, NULL, CO_FLOAT32, initial, 2, CO_AGGREGATION_NONE);
-    both[1] = co_per_replica(ctx, each, 2); /* each replica its own, on one variable */
+    both[1] = co_per_replica_value(ctx, each, 2); /* each replica its own, on one variable */
     co_run(ctx, m, scatter_captured, co_no_args(ctx), both);
     expect(ctx, both[0], (double[]){ 1, 32 }, 2);
 }
@@ -393,10 +393,10 @@ CO_TEST_WITH(variables_synchronised_on_read_do_not_scatter, "VAR-SOR-5", "cpus=2
         w.v = co_variable(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2)), &options);
     for (w.op = 0; w.op < NUM_SCATTERS; ++w.op) {
         CO_EXPECT_NULL(scatters[w.op](ctx, w.v, w.shared));
-        CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "synchronised on read");
+        CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "synchronised on read");
         w.other_op = w.op;
         CO_EXPECT_NULL(co_run(ctx, m, scatter_in_step, co_no_args(ctx), &w));
-        CO_EXPECT_ERROR(ctx, CO_NOT_IMPLEMENTED, "synchronised on read");
+        CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "synchronised on read");
     }
 }
 
@@ -414,7 +414,7 @@ scatter_everywhere(co_context *ctx)
     co_scatter_add(ctx, w.v, s);
     co_scatter_mul(ctx, w.v, s);
     co_scatter_update(ctx, t,
-                      co_slices(ctx, co_read(ctx, t),
+                      co_slices(ctx, co_variable_read(ctx, t),
                                 co_tensor(ctx, CO_INT32, CO_SHAPE(2), (int32_t[]){ 1, 0 }), NULL));
     w.v = make(ctx, m, CO_FLOAT32, initial, 40, CO_AGGREGATION_SUM);
     co_run(ctx, m, scatter_in_step, co_no_args(ctx), &w);

@@ -44,7 +44,7 @@ first_sum(co_context *ctx, co_strategy *m)
 static bool
 refused(co_context *ctx)
 {
-    bool right = co_error(ctx)->code == CO_RUNTIME &&
+    bool right = co_error(ctx)->code == CO_RUNTIME_ERROR &&
                  strstr(co_error(ctx)->message, "forked from process") != NULL;
 
     co_clear(ctx);

@@ -68,7 +68,7 @@ disagree(co_context *ctx, co_strategy *s, int rank, void *user)
         co_code     code;
         const char *parts[2][3]; /* as rank 0 and as rank 1 see it */
     } expected[] = {
-        { CO_RUNTIME,
+        { CO_RUNTIME_ERROR,
           { { "rank 0 is in all_reduce of float32 [4], meeting 2 of run 2, at tests/unit/workers.c:",
               "rank 1 is in all_gather of float32 [4], meeting 2 of run 2, at ",
               "ranks disagree: " },
@@ -80,7 +80,7 @@ disagree(co_context *ctx, co_strategy *s, int rank, void *user)
               "rank 1 brings all_reduce of float32 [5]", "" },
             { "rank 1 brings all_reduce of float32 [5]",
               "rank 0 brings all_reduce of float32 [4], meeting 2 of run ", "" } } },
-        { CO_RUNTIME,
+        { CO_RUNTIME_ERROR,
           { { "rank 1 has ended this run without it", "rank 0 is in all_reduce of float32 [4]",
               "" },
             { "", "", "" } } },
@@ -127,7 +127,7 @@ disagree_outside(co_context *ctx, co_strategy *s, int rank, void *user)
         co_reduce(ctx, s, CO_REDUCE_SUM, x, NULL, 0);
     else
         co_gather_replicas(ctx, s, x, 0);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "ranks disagree");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "ranks disagree");
     expect_usable(ctx, s);
 }
 
@@ -197,14 +197,14 @@ save_each(co_context *ctx, co_strategy *s, int rank, void *user)
     expect_usable(ctx, s);
     CO_EXPECT_CODE(co_flight_visit(ctx, s, count_records, w), CO_OK);
     co_run(ctx, s, stumble, co_no_args(ctx), &how);
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME, "disagree");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "disagree");
     snprintf(path, sizeof(path), "%s/flight.rank%d", w->folder, rank);
     read_file(path, text, sizeof(text));
     CO_EXPECT_CONTAINS(text, rank == 0 ? "rank 0 of 2" : "rank 1 of 2");
     CO_EXPECT_CONTAINS(text, "reduce of float32 [] at tests/unit/workers.c:");
     CO_EXPECT_CONTAINS(text, rank == 0 ? "meeting 2: all_reduce of float32 [4]"
                                        : "meeting 2: all_gather of float32");
-    CO_EXPECT_CONTAINS(text, "; CO_RUNTIME; at ");
+    CO_EXPECT_CONTAINS(text, "; CO_RUNTIME_ERROR; at ");
     unlink(path);
     co_reduce(ctx, s, CO_REDUCE_SUM, rank == 0 ? co_scalar_float(ctx, 1) : co_scalar_int32(ctx, 1),
               NULL, 0);
@@ -442,18 +442,18 @@ hear(co_log_level level, const char *line, void *user)
 static void *
 be_listening(void *arg)
 {
-    test_rank              *r = arg;
-    co_options              how = CO_OPTIONS_INIT;
-    co_multi_worker_options options = CO_MULTI_WORKER_OPTIONS_INIT;
-    co_context             *ctx;
+    test_rank                       *r = arg;
+    co_options                       how = CO_OPTIONS_INIT;
+    co_multi_worker_mirrored_options options = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
+    co_context                      *ctx;
 
     how.settings = "log=info";
     how.log = hear;
     how.log_user = r->user;
     ctx = co_open_with(&how);
-    options.transport = r->seat.world != NULL ? "threads" : "self";
-    options.communicator = r->seat.world != NULL ? &r->seat : NULL;
-    CO_EXPECT_NOT_NULL(co_multi_worker_strategy(ctx, &options));
+    options.transport = r->rank_slot.world != NULL ? "threads" : "self";
+    options.communicator = r->rank_slot.world != NULL ? &r->rank_slot : NULL;
+    CO_EXPECT_NOT_NULL(co_multi_worker_mirrored_strategy(ctx, &options));
     CO_EXPECT_CODE(co_close(ctx), CO_OK);
     return NULL;
 }
@@ -484,7 +484,7 @@ CO_TEST_BARE(who_comes_with_tf_config_is_told_how_to_start, "MW-1")
     coi_memory_init(&memory, NULL);
     CO_REQUIRE(coi_thread_world_create(&memory, 2, &world, NULL) == CO_OK);
     for (int i = 0; i < 2; ++i)
-        pair[i] = (test_rank){ .seat = { world, i }, .user = &h[i] };
+        pair[i] = (test_rank){ .rank_slot = { world, i }, .user = &h[i] };
     CO_REQUIRE(pthread_create(&other, NULL, be_listening, &pair[1]) == 0);
     be_listening(&pair[0]);
     pthread_join(other, NULL);

@@ -29,10 +29,10 @@ typedef enum lie {
 static lie said; /* by rank 1 */
 
 static co_code
-lying_exchange(coi_group *group, const coi_hello *mine, coi_hello *all, int timeout_ms,
+lying_exchange(coi_group *group, const coi_handshake *mine, coi_handshake *all, int timeout_ms,
                co_error_info *err)
 {
-    coi_hello *other = &all[1];
+    coi_handshake *other = &all[1];
 
     (void)group;
     (void)timeout_ms;
@@ -43,15 +43,15 @@ lying_exchange(coi_group *group, const coi_hello *mine, coi_hello *all, int time
     other->number -= said == OTHER_STRUCTURE;
     other->signature ^= said == NO_PLACE || said == OTHER_STRUCTURE;
     if (said == OTHER_CALL || said == UNKNOWN_CALL)
-        other->what = said == OTHER_CALL ? COI_MEET_INPUT : 99;
+        other->what = said == OTHER_CALL ? COI_RENDEZVOUS_INPUT : 99;
     if (said == NO_PLACE || said == QUIET_FAILURE)
         other->site[0] = other->text[0] = '\0';
     if (said == QUIET_FAILURE) {
-        other->kind = COI_HELLO_FAILED;
+        other->kind = COI_HANDSHAKE_FAILED;
         other->code = CO_DATA_LOSS;
     }
     if (said == END_OF_RUN)
-        other->kind = COI_HELLO_RUN_END;
+        other->kind = COI_HANDSHAKE_RUN_END;
     return CO_OK;
 }
 
@@ -75,10 +75,10 @@ lying_transfer(coi_group *group, const coi_transfer *sends, size_t num_sends,
 }
 
 static void
-say_nothing(coi_group *group, const coi_hello *hello)
+say_nothing(coi_group *group, const coi_handshake *handshake)
 {
     (void)group;
-    (void)hello;
+    (void)handshake;
 }
 
 static const coi_transport *real;
@@ -91,7 +91,7 @@ begin_lies(co_strategy *strategy)
     lying = *real;
     lying.exchange = lying_exchange;
     lying.transfer = lying_transfer;
-    lying.announce = say_nothing;
+    lying.notify = say_nothing;
     strategy->group->transport = &lying;
 }
 
@@ -104,20 +104,20 @@ end_lies(co_strategy *strategy)
 
 /* The rank 1 of the making and the closing. */
 typedef struct peer {
-    coi_thread_seat seat;
+    coi_thread_rank rank_slot;
     int             num_replicas;
     atomic_bool     done;
 } peer;
 
 static co_strategy *
-join_world(co_context *ctx, const coi_thread_seat *seat, int num_replicas)
+join_world(co_context *ctx, const coi_thread_rank *rank_slot, int num_replicas)
 {
-    co_multi_worker_options options = CO_MULTI_WORKER_OPTIONS_INIT;
+    co_multi_worker_mirrored_options options = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
 
     options.transport = "threads";
-    options.communicator = seat;
+    options.communicator = rank_slot;
     options.num_replicas = num_replicas;
-    return co_multi_worker_strategy(ctx, &options);
+    return co_multi_worker_mirrored_strategy(ctx, &options);
 }
 
 static void *
@@ -126,7 +126,7 @@ be_peer(void *arg)
     peer       *p = arg;
     co_context *ctx = co_open("cpus=2");
 
-    CO_EXPECT_NOT_NULL(join_world(ctx, &p->seat, p->num_replicas));
+    CO_EXPECT_NOT_NULL(join_world(ctx, &p->rank_slot, p->num_replicas));
     while (!atomic_load(&p->done))
         test_rest_ms(1);
     CO_EXPECT_CODE(co_close(ctx), CO_OK);
@@ -145,19 +145,19 @@ with_peer(int num_replicas, void (*body)(co_context *ctx, co_strategy *s, test_h
     co_options        options = CO_OPTIONS_INIT;
     co_context       *ctx;
     co_strategy      *s;
-    coi_thread_seat   seat;
+    coi_thread_rank   rank_slot;
 
     coi_memory_init(&memory, NULL);
     coi_error_reset(&err);
     CO_REQUIRE(coi_thread_world_create(&memory, 2, &world, &err) == CO_OK);
-    p.seat = (coi_thread_seat){ world, 1 };
-    seat = (coi_thread_seat){ world, 0 };
+    p.rank_slot = (coi_thread_rank){ world, 1 };
+    rank_slot = (coi_thread_rank){ world, 0 };
     CO_REQUIRE(pthread_create(&thread, NULL, be_peer, &p) == 0);
     test_hooks_init(&hooks, 0);
     options.settings = "cpus=2, log=off";
     options.allocator = &hooks.allocator;
     ctx = co_open_with(&options);
-    s = join_world(ctx, &seat, num_replicas);
+    s = join_world(ctx, &rank_slot, num_replicas);
     CO_REQUIRE(s != NULL);
     begin_lies(s);
     body(ctx, s, &hooks);
@@ -189,14 +189,14 @@ hear_lies(co_context *ctx, co_strategy *s, test_hooks *hooks)
         co_code     code;
         const char *part;
     } cases[] = {
-        { LATER_RUN, CO_RUNTIME, "float32 [3], meeting 1 of run 3, at " },
-        { LATER_MEETING, CO_RUNTIME, "meeting 2 of run" },
-        { OTHER_CALL, CO_RUNTIME, "and rank 1 is in input of" },
-        { UNKNOWN_CALL, CO_RUNTIME, "and rank 1 is in unknown call of" },
+        { LATER_RUN, CO_RUNTIME_ERROR, "float32 [3], meeting 1 of run 3, at " },
+        { LATER_MEETING, CO_RUNTIME_ERROR, "meeting 2 of run" },
+        { OTHER_CALL, CO_RUNTIME_ERROR, "and rank 1 is in input of" },
+        { UNKNOWN_CALL, CO_RUNTIME_ERROR, "and rank 1 is in unknown call of" },
         { NO_PLACE, CO_INVALID_ARGUMENT, "and rank 1 brings all_reduce, meeting 1 of run" },
-        { OTHER_STRUCTURE, CO_ASSERTION, "and rank 1 brings all_reduce of" },
+        { OTHER_STRUCTURE, CO_ASSERTION_ERROR, "and rank 1 brings all_reduce of" },
         { QUIET_FAILURE, CO_DATA_LOSS, "rank 1 failed: " },
-        { END_OF_RUN, CO_RUNTIME, "rank 1 has ended this run without it" },
+        { END_OF_RUN, CO_RUNTIME_ERROR, "rank 1 has ended this run without it" },
     };
 
     (void)hooks;

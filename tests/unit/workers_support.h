@@ -13,11 +13,11 @@
 
 #define TEST_MAX_WORKERS 4
 
-typedef void (*test_worker_body)(co_context *ctx, int rank, const co_multi_worker_options *options,
-                                 void *user);
+typedef void (*test_worker_body)(co_context *ctx, int rank,
+                                 const co_multi_worker_mirrored_options *options, void *user);
 
 typedef struct test_worker {
-    coi_thread_seat  seat;
+    coi_thread_rank  rank_slot;
     test_worker_body body;
     void            *user;
 } test_worker;
@@ -25,20 +25,20 @@ typedef struct test_worker {
 static void *
 test_be_worker(void *arg)
 {
-    test_worker            *self = arg;
-    co_context             *ctx = co_open("cpus=2");
-    co_multi_worker_options options = CO_MULTI_WORKER_OPTIONS_INIT;
+    test_worker                     *self = arg;
+    co_context                      *ctx = co_open("cpus=2");
+    co_multi_worker_mirrored_options options = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
 
     options.transport = "threads";
-    options.communicator = &self->seat;
+    options.communicator = &self->rank_slot;
     options.num_replicas = 4; /* whoever hosts them */
-    self->body(ctx, self->seat.rank, &options, self->user);
+    self->body(ctx, self->rank_slot.rank, &options, self->user);
     CO_EXPECT_OK(ctx);
     CO_EXPECT_CODE(co_close(ctx), CO_OK);
     return NULL;
 }
 
-/* Run body in `size` workers; options are ready for co_multi_worker_strategy. */
+/* Run body in `size` workers; options are ready for co_multi_worker_mirrored_strategy. */
 static inline void
 test_workers(int size, test_worker_body body, void *user)
 {

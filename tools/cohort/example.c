@@ -43,12 +43,12 @@ put_element(writer *w, co_dtype dtype, double value)
 static void
 put_nested(co_context *ctx, writer *w, co_value *x, int depth, const double **data)
 {
-    if (depth == co_ndim(ctx, x)) {
+    if (depth == co_value_ndim(ctx, x)) {
         put_element(w, co_value_dtype(ctx, x), *(*data)++);
         return;
     }
     put(w, "[");
-    for (int64_t i = 0; i < co_dim(ctx, x, depth); ++i) {
+    for (int64_t i = 0; i < co_value_dim(ctx, x, depth); ++i) {
         put(w, i > 0 ? ", " : "");
         put_nested(ctx, w, x, depth + 1, data);
     }
@@ -61,7 +61,7 @@ put_tensor(co_context *ctx, writer *w, co_value *x)
     double        data[MOST_ELEMENTS];
     const double *at = data;
 
-    if (co_read_data(ctx, x, CO_FLOAT64, data, MOST_ELEMENTS) == CO_OK)
+    if (co_value_copy_data(ctx, x, CO_FLOAT64, data, MOST_ELEMENTS) == CO_OK)
         put_nested(ctx, w, x, 0, &at);
 }
 
@@ -94,7 +94,7 @@ put_call(co_context *ctx, writer *w, const op_example *example)
                         literal_attrs(ctx, example->attrs));
     if (co_value_kind(result) != CO_KIND_TUPLE)
         result = co_args(ctx, result);
-    for (size_t i = 0; i < co_size(ctx, result); ++i) {
+    for (size_t i = 0; i < co_num_items(ctx, result); ++i) {
         put(w, i > 0 ? "; " : "");
         put_tensor(ctx, w, co_at(ctx, result, i));
     }

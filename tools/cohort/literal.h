@@ -79,7 +79,7 @@ literal_attrs(co_context *ctx, const char *text)
         text += length + 1;
         items[n++] = literal_value(ctx, &text, " ");
     }
-    return n > 0 ? co_map(ctx, keys, items, n) : NULL;
+    return n > 0 ? co_dict(ctx, keys, items, n) : NULL;
 }
 
 #endif

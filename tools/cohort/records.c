@@ -144,7 +144,7 @@ print_example(co_context *ctx, co_value *record)
         return;
     }
     putchar('\n');
-    for (size_t i = 0; i < co_size(ctx, map); ++i) {
+    for (size_t i = 0; i < co_num_items(ctx, map); ++i) {
         co_format(ctx, co_at(ctx, map, i), text, sizeof(text));
         printf("    %s: %s\n", co_key(ctx, map, i), text);
     }

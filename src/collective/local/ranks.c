@@ -11,7 +11,7 @@
  */
 #include "collective/local/ranks.h"
 
-#include "collective/hello.h"
+#include "collective/handshake.h"
 
 #include <errno.h>
 #include <string.h>
@@ -33,15 +33,15 @@ typedef struct route {
     parcel   *parcels; /* not yet taken, in order */
 } route;
 
-typedef enum seat_state { FREE, OPEN, CLOSED } seat_state;
+typedef enum rank_slot_state { FREE, OPEN, CLOSED } rank_slot_state;
 
 struct coi_thread_world {
-    coi_memory     *memory;
-    int             size;
-    pthread_mutex_t lock;
-    pthread_cond_t  changed;
-    seat_state     *seats;
-    route          *routes; /* from * size + to */
+    coi_memory      *memory;
+    int              size;
+    pthread_mutex_t  lock;
+    pthread_cond_t   changed;
+    rank_slot_state *rank_slots;
+    route           *routes; /* from * size + to */
 };
 
 typedef struct thread_group {
@@ -87,9 +87,9 @@ coi_thread_world_create(coi_memory *memory, int size, coi_thread_world **out, co
         goto err_memory;
     world->memory = memory;
     world->size = size;
-    world->seats = coi_calloc(memory, (size_t)size * sizeof(world->seats[0]));
+    world->rank_slots = coi_calloc(memory, (size_t)size * sizeof(world->rank_slots[0]));
     world->routes = coi_calloc(memory, num_routes * sizeof(world->routes[0]));
-    if (world->seats == NULL || world->routes == NULL)
+    if (world->rank_slots == NULL || world->routes == NULL)
         goto err_release;
     pthread_mutex_init(&world->lock, NULL);
     pthread_condattr_init(&attributes);
@@ -100,7 +100,7 @@ coi_thread_world_create(coi_memory *memory, int size, coi_thread_world **out, co
     return CO_OK;
 
 err_release:
-    coi_free(memory, world->seats, (size_t)size * sizeof(world->seats[0]));
+    coi_free(memory, world->rank_slots, (size_t)size * sizeof(world->rank_slots[0]));
     coi_free(memory, world->routes, num_routes * sizeof(world->routes[0]));
     coi_free(memory, world, sizeof(*world));
 err_memory:
@@ -115,17 +115,17 @@ coi_thread_world_destroy(coi_thread_world *world)
     pthread_cond_destroy(&world->changed);
     pthread_mutex_destroy(&world->lock);
     coi_free(world->memory, world->routes, size * size * sizeof(world->routes[0]));
-    coi_free(world->memory, world->seats, size * sizeof(world->seats[0]));
+    coi_free(world->memory, world->rank_slots, size * sizeof(world->rank_slots[0]));
     coi_free(world->memory, world, sizeof(*world));
 }
 
 /* Put a hello into the inboxes of the others. The lock is held. */
 static void
-tell_all(thread_group *self, const coi_hello *hello)
+tell_all(thread_group *self, const coi_handshake *handshake)
 {
-    coi_hello copy = *hello;
+    coi_handshake copy = *handshake;
 
-    coi_hello_clean(&copy, self->group.rank);
+    coi_handshake_clean(&copy, self->group.rank);
     for (int to = 0; to < self->group.size; ++to)
         if (to != self->group.rank)
             coi_inbox_put(&route_between(self->world, self->group.rank, to)->inbox, &copy);
@@ -139,7 +139,7 @@ mark_free(const coi_thread_world *world, bool *is_named)
     bool any = false;
 
     for (int r = 0; r < world->size; ++r) {
-        is_named[r] = world->seats[r] == FREE;
+        is_named[r] = world->rank_slots[r] == FREE;
         any = any || is_named[r];
     }
     return any;
@@ -156,16 +156,16 @@ sit_down(thread_group *self, const coi_group_options *options, co_error_info *er
     bool              in_time = true;
 
     pthread_mutex_lock(&world->lock);
-    if (world->seats[self->group.rank] != FREE) {
-        rc = coi_error(err, CO_VALUE, "rank %d of the world of threads is taken already",
+    if (world->rank_slots[self->group.rank] != FREE) {
+        rc = coi_error(err, CO_VALUE_ERROR, "rank %d of the world of threads is taken already",
                        self->group.rank);
     } else {
-        world->seats[self->group.rank] = OPEN;
+        world->rank_slots[self->group.rank] = OPEN;
         pthread_cond_broadcast(&world->changed);
         while (mark_free(world, self->is_named) && in_time)
             in_time = wait_change(world, options->waiting, deadline);
         if (mark_free(world, self->is_named)) {
-            world->seats[self->group.rank] = FREE;
+            world->rank_slots[self->group.rank] = FREE;
             rc = coi_error(err, CO_DEADLINE_EXCEEDED,
                            "rank %d of %d: %s did not open the group within %d ms",
                            self->group.rank, world->size,
@@ -187,24 +187,25 @@ release(thread_group *self, coi_memory *memory)
 static co_code
 threads_open(const coi_group_options *options, coi_group **out, co_error_info *err)
 {
-    const coi_thread_seat *seat = options->communicator;
+    const coi_thread_rank *rank_slot = options->communicator;
     thread_group          *self;
     co_code                rc;
 
-    if (seat == NULL || seat->world == NULL || seat->rank < 0 || seat->rank >= seat->world->size)
-        return coi_error(err, CO_VALUE,
+    if (rank_slot == NULL || rank_slot->world == NULL || rank_slot->rank < 0 ||
+        rank_slot->rank >= rank_slot->world->size)
+        return coi_error(err, CO_VALUE_ERROR,
                          "transport 'threads': communicator names no seat in a world of threads");
     self = coi_calloc(options->memory, sizeof(*self));
     if (self == NULL)
         return coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for a group of %d ranks",
-                         seat->world->size);
-    self->group.rank = seat->rank;
-    self->group.size = seat->world->size;
-    self->world = seat->world;
+                         rank_slot->world->size);
+    self->group.rank = rank_slot->rank;
+    self->group.size = rank_slot->world->size;
+    self->world = rank_slot->world;
     self->is_named = coi_calloc(options->memory, (size_t)self->group.size * sizeof(bool));
     if (self->is_named == NULL)
         rc = coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for a group of %d ranks",
-                       seat->world->size);
+                       rank_slot->world->size);
     else
         rc = sit_down(self, options, err);
     if (rc != CO_OK) {
@@ -219,11 +220,11 @@ static bool
 threads_close(coi_group *group)
 {
     thread_group *self = (thread_group *)group;
-    coi_hello     bye;
+    coi_handshake bye;
 
-    coi_hello_closed(&bye, group);
+    coi_handshake_closed(&bye, group);
     pthread_mutex_lock(&self->world->lock);
-    self->world->seats[group->rank] = CLOSED;
+    self->world->rank_slots[group->rank] = CLOSED;
     tell_all(self, &bye);
     pthread_mutex_unlock(&self->world->lock);
     release(self, group->memory);
@@ -231,7 +232,7 @@ threads_close(coi_group *group)
 }
 
 static co_code
-threads_exchange(coi_group *group, const coi_hello *mine, coi_hello *all, int timeout_ms,
+threads_exchange(coi_group *group, const coi_handshake *mine, coi_handshake *all, int timeout_ms,
                  co_error_info *err)
 {
     thread_group     *self = (thread_group *)group;
@@ -246,7 +247,7 @@ threads_exchange(coi_group *group, const coi_hello *mine, coi_hello *all, int ti
     self->epoch = mine->epoch;
     self->sequence = mine->sequence;
     for (int r = 0; r < group->size; ++r)
-        all[r].kind = COI_HELLO_NONE;
+        all[r].kind = COI_HANDSHAKE_NONE;
     all[group->rank] = *mine;
     pthread_mutex_lock(&world->lock);
     tell_all(self, mine);
@@ -268,12 +269,12 @@ threads_exchange(coi_group *group, const coi_hello *mine, coi_hello *all, int ti
 }
 
 static void
-threads_announce(coi_group *group, const coi_hello *hello)
+threads_notify(coi_group *group, const coi_handshake *handshake)
 {
     thread_group *self = (thread_group *)group;
 
     pthread_mutex_lock(&self->world->lock);
-    tell_all(self, hello);
+    tell_all(self, handshake);
     pthread_mutex_unlock(&self->world->lock);
 }
 
@@ -362,11 +363,11 @@ check_peers(const traffic *t, co_error_info *err)
     thread_group *self = t->self;
 
     for (int r = 0; r < self->group.size; ++r) {
-        const coi_inbox *inbox = &route_between(self->world, r, self->group.rank)->inbox;
-        const coi_hello *failure = coi_inbox_failure(inbox, self->epoch, self->sequence);
+        const coi_inbox     *inbox = &route_between(self->world, r, self->group.rank)->inbox;
+        const coi_handshake *failure = coi_inbox_failure(inbox, self->epoch, self->sequence);
 
         if (failure != NULL)
-            return coi_hello_error(failure, r, err);
+            return coi_handshake_error(failure, r, err);
         if (self->is_named[r] && coi_inbox_is_closed(inbox))
             return coi_error(err, CO_UNAVAILABLE,
                              "rank %d left the group in the middle of a transfer", r);
@@ -453,12 +454,12 @@ threads_transfer(coi_group *group, const coi_transfer *sends, size_t num_sends,
 
 const coi_transport coi_threads_transport = {
     .abi = COI_TRANSPORT_ABI,
-    .hello_size = sizeof(coi_hello),
+    .handshake_size = sizeof(coi_handshake),
     .group_size = sizeof(coi_group),
     .name = "threads",
     .open = threads_open,
     .close = threads_close,
     .exchange = threads_exchange,
     .transfer = threads_transfer,
-    .announce = threads_announce,
+    .notify = threads_notify,
 };

@@ -7,7 +7,7 @@
  *     coi_thread_world *world;
  *     coi_thread_world_create(memory, 3, &world, err);
  *     // in thread r:
- *     coi_thread_seat seat = { world, r };
+ *     coi_thread_rank seat = { world, r };
  *     options.communicator = &seat;
  *     coi_group_open("threads", &options, &group, err);
  */
@@ -18,10 +18,10 @@
 
 typedef struct coi_thread_world coi_thread_world;
 
-typedef struct coi_thread_seat {
+typedef struct coi_thread_rank {
     coi_thread_world *world;
     int               rank;
-} coi_thread_seat;
+} coi_thread_rank;
 
 extern const coi_transport coi_threads_transport;
 

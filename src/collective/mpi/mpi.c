@@ -172,25 +172,25 @@ allocate(mpi_group *self, coi_memory *memory)
 static co_code
 greet(mpi_group *self, coi_memory *memory, int timeout_ms, co_error_info *err)
 {
-    size_t     nbytes = (size_t)self->group.size * sizeof(coi_hello);
-    coi_hello *all = coi_alloc(memory, nbytes);
-    coi_hello  mine = { .kind = COI_HELLO_OPEN, .what = COI_TRANSPORT_ABI, .replica = -1 };
-    co_code    rc;
+    size_t         nbytes = (size_t)self->group.size * sizeof(coi_handshake);
+    coi_handshake *all = coi_alloc(memory, nbytes);
+    coi_handshake  mine = { .kind = COI_HANDSHAKE_OPEN, .what = COI_TRANSPORT_ABI, .replica = -1 };
+    co_code        rc;
 
     if (all == NULL) {
         /* The others wait for this rank: say why it does not come. */
-        coi_hello_fail(&mine, CO_RESOURCE_EXHAUSTED, "no memory for the words of %d ranks",
-                       self->group.size);
-        coi_mpi_announce(&self->group, &mine);
+        coi_handshake_fail(&mine, CO_RESOURCE_EXHAUSTED, "no memory for the words of %d ranks",
+                           self->group.size);
+        coi_mpi_notify(&self->group, &mine);
         return coi_error(err, CO_RESOURCE_EXHAUSTED, "%s (%zu bytes)", mine.text, nbytes);
     }
     coi_mpi_introduce(self, &mine);
     snprintf(mine.site, sizeof(mine.site), "%s", COI_VERSION);
     rc = coi_mpi_exchange(&self->group, &mine, all, timeout_ms, err);
     for (int r = 0; r < self->group.size && rc == CO_OK; ++r) {
-        if (all[r].kind == COI_HELLO_FAILED)
-            rc = coi_hello_error(&all[r], r, err);
-        else if (all[r].kind == COI_HELLO_OPEN &&
+        if (all[r].kind == COI_HANDSHAKE_FAILED)
+            rc = coi_handshake_error(&all[r], r, err);
+        else if (all[r].kind == COI_HANDSHAKE_OPEN &&
                  (all[r].what != mine.what || strcmp(all[r].site, mine.site) != 0))
             rc = coi_error(
                 err, CO_FAILED_PRECONDITION,
@@ -198,7 +198,7 @@ greet(mpi_group *self, coi_memory *memory, int timeout_ms, co_error_info *err)
                 r, all[r].site, self->group.rank, mine.site);
     }
     for (int r = 0; r < self->group.size && rc == CO_OK; ++r)
-        coi_mpi_meet(self, r, &all[r], &mine);
+        coi_mpi_handshake(self, r, &all[r], &mine);
     coi_free(memory, all, nbytes);
     return rc;
 }
@@ -209,11 +209,12 @@ check_communicator(MPI_Comm comm, co_error_info *err)
     int is_inter = 0;
 
     if (comm == MPI_COMM_NULL)
-        return coi_error(err, CO_VALUE, "communicator is MPI_COMM_NULL: this process is not in it");
+        return coi_error(err, CO_VALUE_ERROR,
+                         "communicator is MPI_COMM_NULL: this process is not in it");
     MPI_Comm_test_inter(comm, &is_inter);
     if (is_inter)
         return coi_error(
-            err, CO_VALUE,
+            err, CO_VALUE_ERROR,
             "communicator is an inter-communicator; merge it (MPI_Intercomm_merge) first");
     return CO_OK;
 }
@@ -236,11 +237,11 @@ mark_staying(mpi_group *self)
 static bool
 part(mpi_group *self)
 {
-    coi_hello bye;
-    mpi_wait  wait;
+    coi_handshake bye;
+    mpi_wait      wait;
 
-    coi_hello_closed(&bye, &self->group);
-    coi_mpi_announce(&self->group, &bye);
+    coi_handshake_closed(&bye, &self->group);
+    coi_mpi_notify(&self->group, &bye);
     coi_mpi_wait_begin(&wait, self->group.broken ? CLOSE_BROKEN_MS : CLOSE_MS, 0);
     while (coi_mpi_poll(self, NULL) == CO_OK) {
         if (!mark_staying(self) && coi_mpi_all_sent(self))
@@ -387,12 +388,12 @@ extern const coi_transport coi_transport_plugin;
 
 __attribute__((visibility("default"))) const coi_transport coi_transport_plugin = {
     .abi = COI_TRANSPORT_ABI,
-    .hello_size = sizeof(coi_hello),
+    .handshake_size = sizeof(coi_handshake),
     .group_size = sizeof(coi_group),
     .name = "mpi",
     .open = mpi_open,
     .close = mpi_close,
     .exchange = coi_mpi_exchange,
     .transfer = coi_mpi_transfer,
-    .announce = coi_mpi_announce,
+    .notify = coi_mpi_notify,
 };

@@ -8,7 +8,7 @@
 #ifndef COI_COLLECTIVE_MPI_MPI_H
 #define COI_COLLECTIVE_MPI_MPI_H
 
-#include "collective/hello.h"
+#include "collective/handshake.h"
 
 #include <mpi.h>
 #include <poll.h>
@@ -21,16 +21,16 @@ enum {
 
 /* A hello that is being sent to all peers. MPI reads it until the requests are done. */
 typedef struct mpi_slot {
-    coi_hello    hello;
-    bool         is_busy;
-    MPI_Request *requests; /* size - 1 */
+    coi_handshake handshake;
+    bool          is_busy;
+    MPI_Request  *requests; /* size - 1 */
 } mpi_slot;
 
 /* What is known of a peer since opening. */
 typedef struct mpi_peer {
     int64_t pid;
     int     fd; /* readable when its process has ended; -1: it runs elsewhere, or we cannot tell */
-    bool    has_opened; /* COI_HELLO_OPEN has come */
+    bool    has_opened; /* COI_HANDSHAKE_OPEN has come */
     bool    is_gone;
     char    host[64];
 } mpi_peer;
@@ -51,7 +51,7 @@ typedef struct mpi_group {
     coi_inbox     *inboxes;
     mpi_slot       ring[COI_MPI_RING];
     bool           has_pending; /* the latest announcement that found no room */
-    coi_hello      pending;
+    coi_handshake  pending;
 
     MPI_Request *requests; /* of a transfer */
     size_t       capacity;
@@ -73,12 +73,13 @@ void coi_mpi_wait_begin(mpi_wait *wait, int timeout_ms, size_t nbytes);
  */
 void coi_mpi_wait_pause(mpi_wait *wait, mpi_group *self);
 /* Is it time to look after the peers? About every ten milliseconds of a longer wait. */
-bool coi_mpi_wait_look(mpi_wait *wait);
+bool coi_mpi_wait_poll(mpi_wait *wait);
 
 /* health.c */
 /* Say who we are in the hello of opening, and learn who the peers are from theirs. */
-void coi_mpi_introduce(mpi_group *self, coi_hello *mine);
-void coi_mpi_meet(mpi_group *self, int rank, const coi_hello *theirs, const coi_hello *mine);
+void coi_mpi_introduce(mpi_group *self, coi_handshake *mine);
+void coi_mpi_handshake(mpi_group *self, int rank, const coi_handshake *theirs,
+                       const coi_handshake *mine);
 /* Update is_gone of the peers whose process ended; true if a named one is gone. */
 bool coi_mpi_find_gone(mpi_group *self, const bool *is_named);
 /* CO_UNAVAILABLE naming the first peer that is named and gone. */
@@ -92,9 +93,9 @@ bool coi_mpi_unlisten(mpi_group *self);
 co_code coi_mpi_poll(mpi_group *self, co_error_info *err);
 /* Have all hellos left? */
 bool    coi_mpi_all_sent(mpi_group *self);
-co_code coi_mpi_exchange(coi_group *group, const coi_hello *mine, coi_hello *all, int timeout_ms,
-                         co_error_info *err);
-void    coi_mpi_announce(coi_group *group, const coi_hello *hello);
+co_code coi_mpi_exchange(coi_group *group, const coi_handshake *mine, coi_handshake *all,
+                         int timeout_ms, co_error_info *err);
+void    coi_mpi_notify(coi_group *group, const coi_handshake *handshake);
 /* MPI runs and may be called by this thread; and the group is whole. */
 co_code coi_mpi_check_callable(mpi_group *self, co_error_info *err);
 co_code coi_mpi_check_usable(mpi_group *self, co_error_info *err);

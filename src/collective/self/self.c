@@ -6,7 +6,7 @@
  */
 #include "collective/self/self.h"
 
-#include "collective/hello.h"
+#include "collective/handshake.h"
 
 #include <string.h>
 
@@ -31,7 +31,7 @@ self_close(coi_group *group)
 }
 
 static co_code
-self_exchange(coi_group *group, const coi_hello *mine, coi_hello *all, int timeout_ms,
+self_exchange(coi_group *group, const coi_handshake *mine, coi_handshake *all, int timeout_ms,
               co_error_info *err)
 {
     (void)group;
@@ -65,20 +65,20 @@ self_transfer(coi_group *group, const coi_transfer *sends, size_t num_sends,
 }
 
 static void
-self_announce(coi_group *group, const coi_hello *hello)
+self_notify(coi_group *group, const coi_handshake *handshake)
 {
     (void)group;
-    (void)hello;
+    (void)handshake;
 }
 
 const coi_transport coi_self_transport = {
     .abi = COI_TRANSPORT_ABI,
-    .hello_size = sizeof(coi_hello),
+    .handshake_size = sizeof(coi_handshake),
     .group_size = sizeof(coi_group),
     .name = "self",
     .open = self_open,
     .close = self_close,
     .exchange = self_exchange,
     .transfer = self_transfer,
-    .announce = self_announce,
+    .notify = self_notify,
 };

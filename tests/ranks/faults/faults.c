@@ -8,7 +8,7 @@
  * Memory is leaked where MPI still has it, and nowhere else: the program knows which messages are
  * under way and which blocks are alive. Prints what does not hold; 0 is good.
  */
-#include "collective/hello.h"
+#include "collective/handshake.h"
 #include "hooks.h"
 
 #include <fcntl.h>
@@ -111,9 +111,9 @@ kind_of(const MPI_Request *at)
 {
     for (int i = 0; i < num_messages; ++i)
         if (messages[i].at == at && messages[i].request == *at)
-            return messages[i].nbytes == BIG                 ? "MPI_Test of data"
-                   : messages[i].nbytes == sizeof(coi_hello) ? "MPI_Test of a word"
-                                                             : "MPI_Test of a letter";
+            return messages[i].nbytes == BIG                     ? "MPI_Test of data"
+                   : messages[i].nbytes == sizeof(coi_handshake) ? "MPI_Test of a word"
+                                                                 : "MPI_Test of a letter";
     return "MPI_Test of nothing";
 }
 
@@ -155,7 +155,7 @@ note_free(void *data, size_t nbytes, void *user)
 }
 
 /* How the words of this rank are changed on their way: the n-th, by a function. */
-typedef void (*tamper_fn)(coi_hello *hello, int *nbytes);
+typedef void (*tamper_fn)(coi_handshake *handshake, int *nbytes);
 static tamper_fn tamper;
 static int       tamper_at, words_sent;
 
@@ -163,9 +163,9 @@ int
 MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
           MPI_Request *request)
 {
-    static coi_hello changed[64];
-    static int       next;
-    coi_hello       *copy = &changed[next % 64];
+    static coi_handshake changed[64];
+    static int           next;
+    coi_handshake       *copy = &changed[next % 64];
 
     if (failing("MPI_Isend"))
         return MPI_ERR_OTHER;
@@ -339,13 +339,15 @@ typedef struct outcome {
 static co_code
 exchange(coi_group *group, uint64_t epoch, outcome *o)
 {
-    coi_hello mine = { .kind = COI_HELLO_COLLECTIVE, .epoch = epoch, .sequence = 1, .replica = -1 };
-    coi_hello all[2];
-    co_code   rc = group->transport->exchange(group, &mine, all, DEADLINE_MS, &o->err);
+    coi_handshake mine = {
+        .kind = COI_HANDSHAKE_COLLECTIVE, .epoch = epoch, .sequence = 1, .replica = -1
+    };
+    coi_handshake all[2];
+    co_code       rc = group->transport->exchange(group, &mine, all, DEADLINE_MS, &o->err);
 
     for (int r = 0; r < group->size && rc == CO_OK; ++r)
-        if (all[r].kind == COI_HELLO_FAILED)
-            rc = coi_hello_error(&all[r], r, &o->err);
+        if (all[r].kind == COI_HANDSHAKE_FAILED)
+            rc = coi_handshake_error(&all[r], r, &o->err);
     return rc;
 }
 
@@ -359,15 +361,17 @@ swap(coi_group *group, outcome *o)
 }
 
 static void
-announce(coi_group *group, coi_hello_kind kind, const outcome *o)
+notify(coi_group *group, coi_handshake_kind kind, const outcome *o)
 {
-    coi_hello word = { .kind = (uint32_t)kind, .epoch = 3, .code = (int32_t)o->rc, .replica = -1 };
+    coi_handshake word = {
+        .kind = (uint32_t)kind, .epoch = 3, .code = (int32_t)o->rc, .replica = -1
+    };
 
     snprintf(word.text, sizeof(word.text), "%.100s", o->err.message);
     word.epoch = 1;
-    group->transport->announce(group, &word);
+    group->transport->notify(group, &word);
     word.epoch = 2;
-    group->transport->announce(group, &word);
+    group->transport->notify(group, &word);
 }
 
 /*
@@ -402,7 +406,7 @@ go_round(long long fail_at, coi_waiting *waiting, void (*in_the_middle)(coi_grou
             if (o.rc == CO_OK && epoch == 1 && in_the_middle != NULL)
                 in_the_middle(group);
         }
-        announce(group, o.rc == CO_OK ? COI_HELLO_RUN_END : COI_HELLO_FAILED, &o);
+        notify(group, o.rc == CO_OK ? COI_HANDSHAKE_RUN_END : COI_HANDSHAKE_FAILED, &o);
         EXPECT(coi_group_close(group) || is_under_way());
     }
     EXPECT((o.rc == CO_OK) == (o.err.code == CO_OK));
@@ -480,7 +484,7 @@ refuse_to_open(void)
     expect_refused(CO_FAILED_PRECONDITION, "MPI_Finalize was called in this process");
     fault.is_final = false;
     fault.is_inter = true;
-    expect_refused(CO_VALUE, "inter-communicator");
+    expect_refused(CO_VALUE_ERROR, "inter-communicator");
     fault.is_inter = false;
     fault.is_elsewhere = true;
     expect_refused(CO_FAILED_PRECONDITION, "from the main thread alone");
@@ -500,14 +504,14 @@ refuse_to_open(void)
 static void
 refuse_to_speak(coi_group *group)
 {
-    coi_hello word = { .kind = COI_HELLO_RUN_END };
-    outcome   o;
+    coi_handshake word = { .kind = COI_HANDSHAKE_RUN_END };
+    outcome       o;
 
     coi_error_reset(&o.err);
     fault.is_forked = true;
     EXPECT(exchange(group, 2, &o) == CO_FAILED_PRECONDITION);
     EXPECT(strstr(o.err.message, "was forked from rank") != NULL);
-    group->transport->announce(group, &word); /* says nothing */
+    group->transport->notify(group, &word); /* says nothing */
     fault.is_forked = false;
     coi_error_reset(&o.err);
     fault.is_final = true;
@@ -521,20 +525,22 @@ refuse_to_speak(coi_group *group)
 static void
 stick(coi_group *group)
 {
-    static const coi_hello_kind kinds[] = { COI_HELLO_RUN_END, COI_HELLO_RUN_END, COI_HELLO_FAILED,
-                                            COI_HELLO_RUN_END };
-    coi_hello                   word = { .replica = -1, .epoch = 1 }, all[2];
-    co_error_info               err;
+    static const coi_handshake_kind kinds[] = { COI_HANDSHAKE_RUN_END, COI_HANDSHAKE_RUN_END,
+                                                COI_HANDSHAKE_FAILED, COI_HANDSHAKE_RUN_END };
+    coi_handshake                   word = { .replica = -1, .epoch = 1 }, all[2];
+    co_error_info                   err;
 
     if (rank != 0)
         return;
     fault.is_stuck = true;
     for (int i = 0; i < 12; ++i) {
         word.kind = (uint32_t)kinds[i < 8 ? 0 : i - 8];
-        word.code = word.kind == COI_HELLO_FAILED ? CO_DATA_LOSS : CO_OK;
-        group->transport->announce(group, &word);
+        word.code = word.kind == COI_HANDSHAKE_FAILED ? CO_DATA_LOSS : CO_OK;
+        group->transport->notify(group, &word);
     }
-    word = (coi_hello){ .kind = COI_HELLO_COLLECTIVE, .epoch = 1, .sequence = 2, .replica = -1 };
+    word = (coi_handshake){
+        .kind = COI_HANDSHAKE_COLLECTIVE, .epoch = 1, .sequence = 2, .replica = -1
+    };
     coi_error_reset(&err);
     EXPECT(group->transport->exchange(group, &word, all, 100, &err) == CO_DEADLINE_EXCEEDED);
     EXPECT(strstr(err.message, "no peer took the last 8 messages within 100 ms") != NULL);
@@ -551,61 +557,61 @@ close_stuck(coi_group *group)
 /* --- a hostile peer --- */
 
 static void
-be_short(coi_hello *hello, int *nbytes)
+be_short(coi_handshake *handshake, int *nbytes)
 {
-    (void)hello;
+    (void)handshake;
     *nbytes -= 8;
 }
 
 static void
-be_another_version(coi_hello *hello, int *nbytes)
+be_another_version(coi_handshake *handshake, int *nbytes)
 {
     (void)nbytes;
-    snprintf(hello->site, sizeof(hello->site), "99.9");
+    snprintf(handshake->site, sizeof(handshake->site), "99.9");
 }
 
 static void
-be_another_abi(coi_hello *hello, int *nbytes)
+be_another_abi(coi_handshake *handshake, int *nbytes)
 {
     (void)nbytes;
-    ++hello->what;
+    ++handshake->what;
 }
 
 static void
-fail(coi_hello *hello, int *nbytes)
+fail(coi_handshake *handshake, int *nbytes)
 {
     (void)nbytes;
-    hello->kind = COI_HELLO_FAILED;
-    hello->code = CO_DATA_LOSS;
-    snprintf(hello->text, sizeof(hello->text), "made up");
+    handshake->kind = COI_HANDSHAKE_FAILED;
+    handshake->code = CO_DATA_LOSS;
+    snprintf(handshake->text, sizeof(handshake->text), "made up");
 }
 
 static void
-open_again(coi_hello *hello, int *nbytes)
+open_again(coi_handshake *handshake, int *nbytes)
 {
     (void)nbytes;
-    hello->kind = COI_HELLO_OPEN;
+    handshake->kind = COI_HANDSHAKE_OPEN;
 }
 
 static void
-be_nobody(coi_hello *hello, int *nbytes)
+be_nobody(coi_handshake *handshake, int *nbytes)
 {
     (void)nbytes;
-    hello->number = -5; /* no process */
+    handshake->number = -5; /* no process */
 }
 
 static void
-be_too_many(coi_hello *hello, int *nbytes)
+be_too_many(coi_handshake *handshake, int *nbytes)
 {
     (void)nbytes;
-    hello->number = INT64_C(1) << 40;
+    handshake->number = INT64_C(1) << 40;
 }
 
 static void
-be_far(coi_hello *hello, int *nbytes)
+be_far(coi_handshake *handshake, int *nbytes)
 {
     (void)nbytes;
-    hello->signature ^= 2; /* another machine */
+    handshake->signature ^= 2; /* another machine */
 }
 
 static void

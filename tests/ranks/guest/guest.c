@@ -4,7 +4,7 @@
  * library must not touch the messages, the error handler or the life of the host's MPI. Prints what
  * does not hold; 0 is good.
  */
-#include "collective/hello.h"
+#include "collective/handshake.h"
 #include "hooks.h"
 
 #include <mpi.h>
@@ -51,16 +51,17 @@ open_on(MPI_Comm *comm, co_code expected, const char *part)
 static co_code
 exchange(coi_group *group, uint64_t epoch, co_error_info *err)
 {
-    coi_hello mine = {
-        .kind = COI_HELLO_COLLECTIVE, .epoch = epoch, .number = group->rank, .replica = -1
+    coi_handshake mine = {
+        .kind = COI_HANDSHAKE_COLLECTIVE, .epoch = epoch, .number = group->rank, .replica = -1
     };
-    coi_hello all[16];
-    co_code   rc;
+    coi_handshake all[16];
+    co_code       rc;
 
     coi_error_reset(err);
     rc = group->transport->exchange(group, &mine, all, DEADLINE_MS, err);
     for (int r = 0; rc == CO_OK && r < group->size; ++r)
-        EXPECT(all[r].kind == COI_HELLO_COLLECTIVE && all[r].number == r && all[r].epoch == epoch);
+        EXPECT(all[r].kind == COI_HANDSHAKE_COLLECTIVE && all[r].number == r &&
+               all[r].epoch == epoch);
     return rc;
 }
 
@@ -182,7 +183,7 @@ main(void)
     coi_waiting_init(&waiting, 2, 20);
 
     EXPECT(coi_mpi_launched());
-    open_on(&none, CO_VALUE, "MPI_COMM_NULL");
+    open_on(&none, CO_VALUE_ERROR, "MPI_COMM_NULL");
     work_beside_the_host(&comm, rank, size);
 
     if (size == 1)

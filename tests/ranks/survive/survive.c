@@ -6,7 +6,7 @@
  *
  *     rank 0 of 2: CO_UNAVAILABLE after 34 ms, closed after 1 ms: rank 1 is gone: ...
  */
-#include "collective/hello.h"
+#include "collective/handshake.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -28,15 +28,15 @@ typedef struct job {
 static co_code
 exchange(job *j, uint64_t epoch)
 {
-    coi_hello  mine = { .kind = COI_HELLO_COLLECTIVE, .epoch = epoch, .replica = -1 };
-    coi_hello *all = calloc((size_t)j->group->size, sizeof(*all));
-    co_code    rc = CO_RESOURCE_EXHAUSTED;
+    coi_handshake  mine = { .kind = COI_HANDSHAKE_COLLECTIVE, .epoch = epoch, .replica = -1 };
+    coi_handshake *all = calloc((size_t)j->group->size, sizeof(*all));
+    co_code        rc = CO_RESOURCE_EXHAUSTED;
 
     if (all != NULL)
         rc = j->group->transport->exchange(j->group, &mine, all, DEADLINE_MS, &j->err);
     for (int r = 0; r < j->group->size && rc == CO_OK; ++r)
-        if (all[r].kind == COI_HELLO_FAILED)
-            rc = coi_hello_error(&all[r], r, &j->err);
+        if (all[r].kind == COI_HANDSHAKE_FAILED)
+            rc = coi_handshake_error(&all[r], r, &j->err);
     free(all);
     return rc;
 }
@@ -57,7 +57,7 @@ reduce(job *j)
     for (int i = 0; j->part != NULL && j->out != NULL && first != NULL && (i == 0 || rc == CO_OK);
          ++i)
         rc = coi_group_all_reduce(j->group, &reduction, 1, first,
-                                  &(coi_travel){ .timeout_ms = DEADLINE_MS }, &j->err);
+                                  &(coi_comm_options){ .timeout_ms = DEADLINE_MS }, &j->err);
     if (!j->group->holding) {
         free(j->part);
         free(j->out);

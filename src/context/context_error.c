@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The first error of a context. A record is written once and kept until co_clear; a payload travels
+ * with it and is deleted when the record dies.
+ */
+#include "context/context.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#ifdef COI_DEBUG
+static uint64_t
+this_thread(void)
+{
+    return (uint64_t)pthread_self();
+}
+
+/*
+ * A thread marks the context while it is inside a call; calls nest on one thread. Another thread
+ * that finds the mark gets nothing done and leaves a note, which becomes an error when the first
+ * one leaves.
+ */
+bool
+coi_enter(co_context *ctx)
+{
+    unsigned long long idle = 0, me = this_thread(), only;
+
+    if (ctx == NULL)
+        return false;
+    only = atomic_load(&ctx->only_thread);
+    if ((only != 0 && only != me) ||
+        (atomic_load(&ctx->busy_thread) != me &&
+         !atomic_compare_exchange_strong(&ctx->busy_thread, &idle, me))) {
+        atomic_store(&ctx->intruded, true);
+        return false;
+    }
+    if (ctx->lent && ctx->error.code == CO_OK)
+        coi_fail(
+            ctx, CO_RUNTIME_ERROR,
+            "the context that called run is used inside the step; use the one that the step is given");
+    ++ctx->busy_depth;
+    return true;
+}
+
+void
+coi_lend(co_context *ctx, bool lent)
+{
+    ctx->lent = lent;
+}
+
+void
+coi_bind(co_context *ctx, bool bound)
+{
+    atomic_store(&ctx->only_thread, bound ? this_thread() : 0);
+}
+
+void
+coi_leave(co_context **guard)
+{
+    co_context *ctx = *guard;
+
+    if (ctx == NULL || atomic_load(&ctx->busy_thread) != this_thread())
+        return;
+    if (atomic_exchange(&ctx->intruded, false))
+        coi_fail(ctx, CO_RUNTIME_ERROR,
+                 "the context was used by another thread during this call; open one for each "
+                 "thread with co_open_beside");
+    if (--ctx->busy_depth == 0)
+        atomic_store(&ctx->busy_thread, 0);
+}
+
+void
+coi_report_stale(co_context *ctx)
+{
+    if (ctx->heap.num_stale > 0)
+        coi_fail(ctx, CO_RUNTIME_ERROR,
+                 "%zu handles were released more often than kept; their block, or what holds them, "
+                 "found them dead",
+                 ctx->heap.num_stale);
+    ctx->heap.num_stale = 0;
+}
+#endif
+
+static const co_error_info no_context = {
+    .code = CO_INVALID_ARGUMENT,
+    .rank = -1,
+    .replica = -1,
+    .call = "",
+    .message = "the context is NULL: co_open failed for want of memory, or was not called",
+};
+
+bool
+co_ok(const co_context *ctx)
+{
+    return ctx != NULL && ctx->error.code == CO_OK;
+}
+
+const co_error_info *
+co_error(const co_context *ctx)
+{
+    return ctx != NULL ? &ctx->error : &no_context;
+}
+
+/* The deleter is the user's and may use the context: the record is clean before it runs. */
+static void
+drop_payload(co_context *ctx)
+{
+    void *payload = ctx->error.payload;
+    void (*deleter)(void *) = ctx->payload_deleter;
+
+    ctx->error.payload = NULL;
+    ctx->payload_deleter = NULL;
+    if (payload != NULL && deleter != NULL)
+        deleter(payload);
+}
+
+void
+coi_repeat_failure(co_context *ctx)
+{
+    const co_error_info *failure = &ctx->runtime->failure;
+
+    if (failure->code == CO_OK)
+        return;
+    ctx->call = "open";
+    ctx->site = (co_site_info){ NULL, 0 }; /* not where it is cleared */
+    coi_fail(ctx, failure->code, "%s", failure->message);
+}
+
+void
+co_clear(co_context *ctx)
+{
+    COI_GUARD(ctx, );
+    drop_payload(ctx);
+    coi_error_reset(&ctx->error);
+    ctx->failure_is_seen = ctx->runtime->failure.code != CO_OK;
+    coi_repeat_failure(ctx);
+}
+
+static void
+say_forked(co_context *ctx)
+{
+    coi_error_reset(&ctx->error);
+    coi_error(
+        &ctx->error, CO_RUNTIME_ERROR,
+        "this is process %ld, forked from process %ld, which opened the runtime; a fork has none of "
+        "its threads and may only close: open a runtime of its own with co_open",
+        (long)getpid(), (long)ctx->runtime->pid);
+}
+
+bool
+coi_check_owner_process(co_context *ctx)
+{
+    const coi_cell_store *store = ctx->heap.store;
+
+    /* Where the system does not wipe the word, the few calls that come here ask for the process. */
+    if (!coi_is_forked(&ctx->heap) &&
+        (store->magic != &store->own_magic || ctx->runtime->pid == getpid()))
+        return true;
+    if (ctx->error.code == CO_OK)
+        say_forked(ctx);
+    coi_failed(ctx);
+    return false;
+}
+
+co_code
+coi_failed(co_context *ctx)
+{
+    co_error_info *err = &ctx->error;
+
+    if (err->code == CO_OK || err->call != NULL)
+        return err->code;
+    if (coi_is_forked(&ctx->heap)) /* whatever failed, this is why */
+        say_forked(ctx);
+    err->call = ctx->call != NULL ? ctx->call : "";
+    err->file = ctx->site.file;
+    err->line = ctx->site.line;
+    err->rank = ctx->rank;
+    err->replica = coi_in_replica(ctx) ? ctx->mode.replica : -1;
+    return err->code;
+}
+
+co_code
+coi_fail(co_context *ctx, co_code code, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    coi_error_va(&ctx->error, code, format, args);
+    va_end(args);
+    coi_failed(ctx);
+    return ctx->error.code;
+}
+
+void
+coi_take_error(co_context *ctx, co_context *from)
+{
+    if (ctx->error.code != CO_OK)
+        return;
+    ctx->error = from->error;
+    ctx->payload_deleter = from->payload_deleter;
+    from->error.payload = NULL; /* it moved */
+    from->payload_deleter = NULL;
+}
+
+/* User code may not fail with a number that is no code. */
+static co_code
+checked(co_code code)
+{
+    return strcmp(co_code_name(code), "CO_UNKNOWN") == 0 ? CO_UNKNOWN : code;
+}
+
+/* Fail as user code asked for, or because it asked for something that cannot be. */
+static co_code
+fail_va(co_context *ctx, co_code code, const char *format, va_list args)
+{
+    if (code == CO_OK)
+        return coi_fail(ctx, CO_VALUE_ERROR, "argument 2 (code) of %s is CO_OK, which is no error",
+                        ctx->call);
+    if (format == NULL)
+        return coi_fail(ctx, CO_VALUE_ERROR, "the format of %s is NULL; give a message", ctx->call);
+    coi_error_va(&ctx->error, checked(code), format, args);
+    return coi_failed(ctx);
+}
+
+co_code
+co_fail(co_context *ctx, co_code code, const char *format, ...)
+{
+    va_list args;
+
+    COI_ENTER_CODE(ctx, "fail");
+    va_start(args, format);
+    code = fail_va(ctx, code, format, args);
+    va_end(args);
+    return code;
+}
+
+/* The record takes the payload if it is the first error; otherwise the payload is of no use to
+ * anybody. */
+static bool
+take_payload(co_context *ctx, void *payload, void (*deleter)(void *payload))
+{
+    COI_GUARD(ctx, false);
+    if (ctx->error.code != CO_OK)
+        return false;
+    ctx->error.payload = payload;
+    ctx->payload_deleter = deleter;
+    return true;
+}
+
+co_code
+co_fail_with(co_context *ctx, co_code code, void *payload, void (*deleter)(void *payload),
+             const char *format, ...)
+{
+    va_list args;
+
+    if (!take_payload(ctx, payload, deleter) && payload != NULL && deleter != NULL)
+        deleter(payload);
+    COI_ENTER_CODE(ctx, "fail_with");
+    va_start(args, format);
+    code = fail_va(ctx, code, format, args);
+    va_end(args);
+    return code;
+}

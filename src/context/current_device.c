@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The current device of a context, and the public calls on devices. A device may be named before it
+ * exists (DEV-5): only its use fails, with a list of what there is.
+ */
+#include <cohort/device.h>
+
+#include "context/context.h"
+
+#include <string.h>
+
+co_code
+coi_resolve_name(co_context *ctx, const char *text, coi_device_name *out)
+{
+    coi_device_name parsed;
+
+    if (coi_device_parse(text != NULL ? text : "", &parsed, coi_err(ctx)) != CO_OK)
+        return coi_failed(ctx);
+    coi_device_complete(&parsed, &ctx->device_id);
+    /* What the cluster calls its worker of this rank (MW-6) is this process. */
+    if (ctx->rank >= 0 && parsed.task == ctx->rank && strcmp(parsed.job, "worker") == 0) {
+        memcpy(parsed.job, "localhost", sizeof("localhost"));
+        parsed.task = 0;
+    }
+    *out = parsed;
+    return CO_OK;
+}
+
+void
+coi_set_device(co_context *ctx, const coi_device_name *id)
+{
+    co_error_info unused;
+
+    coi_error_reset(&unused);
+    ctx->device_id = *id;
+    ctx->device_text[0] = '\0';
+    if (coi_devices_find(ctx->runtime->devices, id, &ctx->device, &unused) != CO_OK)
+        ctx->device = NULL;
+}
+
+co_device *
+coi_current_device(co_context *ctx)
+{
+    if (ctx->device == NULL) {
+        co_device *found;
+
+        /* It may have been declared since; otherwise this fills the error. */
+        if (coi_devices_find(ctx->runtime->devices, &ctx->device_id, &found, coi_err(ctx)) !=
+            CO_OK) {
+            coi_failed(ctx);
+            return NULL;
+        }
+        ctx->device = found;
+    }
+    return ctx->device;
+}
+
+co_code
+co_device_resolve(co_context *ctx, const char *name, char *out)
+{
+    coi_device_name id;
+
+    COI_ENTER_CODE(ctx, "device_resolve");
+    if (out == NULL)
+        return coi_fail(ctx, CO_INVALID_ARGUMENT,
+                        "argument 3 (out) of device_resolve is NULL; it receives %d bytes",
+                        CO_DEVICE_NAME_MAX);
+    if (coi_resolve_name(ctx, name, &id) != CO_OK)
+        return ctx->error.code;
+    coi_device_format(&id, out);
+    return CO_OK;
+}
+
+void
+co_device_begin(co_context *ctx, const char *name)
+{
+    coi_device_name id;
+
+    COI_ENTER_ALWAYS(ctx, "device_begin", );
+    /* The entry is pushed even after an error, so that every end finds its begin. */
+    if (ctx->unpushed_devices > 0 || coi_push(ctx, COI_ENTRY_DEVICE, NULL) == NULL) {
+        ++ctx->unpushed_devices;
+        return;
+    }
+    if (ctx->error.code == CO_OK && coi_resolve_name(ctx, name, &id) == CO_OK)
+        coi_enter_device(ctx, &id);
+}
+
+/*
+ * The innermost device entry, 0 if something else must be left first: a strategy set inside a
+ * device block may stand above it (SET-11).
+ */
+static size_t
+innermost_device(const co_context *ctx)
+{
+    for (size_t at = ctx->num_entries; at > 0; --at) {
+        if (ctx->entries[at - 1].kind == COI_ENTRY_DEVICE)
+            return at;
+        if (ctx->entries[at - 1].kind != COI_ENTRY_SET)
+            break;
+    }
+    return 0;
+}
+
+/* Take an entry out from under those above it: the device goes back, what they changed stays. */
+static void
+take_out(co_context *ctx, size_t at)
+{
+    coi_entry entry = ctx->entries[at - 1];
+
+    memmove(&ctx->entries[at - 1], &ctx->entries[at], (ctx->num_entries - at) * sizeof(entry));
+    --ctx->num_entries;
+    if (entry.changes_device) {
+        ctx->device = entry.saved_device;
+        ctx->device_id = entry.saved_name;
+        ctx->device_text[0] = '\0';
+    }
+}
+
+void
+co_device_end(co_context *ctx)
+{
+    size_t at;
+
+    COI_ENTER_ALWAYS(ctx, "device_end", );
+    if (ctx->unpushed_devices > 0) {
+        --ctx->unpushed_devices;
+        return;
+    }
+    at = innermost_device(ctx);
+    if (at == 0)
+        coi_fail(
+            ctx, CO_RUNTIME_ERROR,
+            "no device block is innermost here; scopes are left in the reverse order of entering");
+    else if (at == ctx->num_entries)
+        coi_pop(ctx);
+    else
+        take_out(ctx, at);
+}
+
+const char *
+co_current_device(co_context *ctx)
+{
+    COI_GUARD(ctx, "");
+    if (ctx->device_text[0] == '\0')
+        coi_device_format(&ctx->device_id, ctx->device_text);
+    return ctx->device_text;
+}
+
+size_t
+co_num_devices(co_context *ctx)
+{
+    return ctx != NULL && ctx->runtime->devices != NULL ? coi_devices_count(ctx->runtime->devices)
+                                                        : 0;
+}
+
+co_code
+co_get_device_info(co_context *ctx, size_t i, co_device_info *info)
+{
+    co_device_info all = CO_DEVICE_INFO_INIT;
+    size_t         size;
+
+    COI_ENTER_CODE(ctx, "get_device_info");
+    if (info == NULL || info->struct_size < sizeof(info->struct_size))
+        return coi_fail(
+            ctx, CO_INVALID_ARGUMENT,
+            "argument 3 (info) of get_device_info is %s; begin with CO_DEVICE_INFO_INIT",
+            info == NULL ? "NULL" : "without struct_size");
+    if (i >= co_num_devices(ctx))
+        return coi_fail(ctx, CO_OUT_OF_RANGE, "device %zu; there are %zu, from 0", i,
+                        co_num_devices(ctx));
+    coi_device_fill_info(coi_devices_at(ctx->runtime->devices, i), &all);
+    size = info->struct_size < sizeof(all) ? info->struct_size : sizeof(all);
+    all.struct_size = size;
+    memcpy(info, &all, size);
+    return CO_OK;
+}
+
+co_code
+co_declare_devices(co_context *ctx, const char *type, int count)
+{
+    COI_ENTER_CODE(ctx, "declare_devices");
+    if (type == NULL)
+        return coi_fail(ctx, CO_INVALID_ARGUMENT,
+                        "argument 2 (type) of declare_devices is NULL; a type is a word such as "
+                        "\"GPU\"");
+    if (coi_devices_declare(ctx->runtime->devices, type, count, coi_err(ctx)) != CO_OK)
+        return coi_failed(ctx);
+    return CO_OK;
+}

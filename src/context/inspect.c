@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Public calls that look at values: dtype, shape, data, text.
+ */
+#include "context/context.h"
+
+#include <string.h>
+
+/* The shape and dtype of what has one without being read: tensors, specs, variables. */
+static bool
+described(co_context *ctx, co_value *value, coi_shape *shape, co_dtype *dtype)
+{
+    co_value *tensor;
+
+    if (!coi_check_value(ctx, value, 2, "value"))
+        return false;
+    if (value->kind == CO_KIND_VARIABLE) {
+        *shape = value->u.variable->shape;
+        *dtype = (co_dtype)value->u.variable->dtype;
+        return true;
+    }
+    if (value->kind == CO_KIND_SPEC || value->kind == CO_KIND_TENSOR) {
+        tensor = value;
+        coi_ref(tensor);
+    } else if ((tensor = coi_as_tensor(ctx, value, CO_DTYPE_NONE)) == NULL) {
+        return false;
+    }
+    shape->ndim = tensor->ndim;
+    for (int i = 0; i < tensor->ndim; ++i)
+        shape->dims[i] = tensor->u.tensor.dims[i];
+    *dtype = (co_dtype)tensor->dtype;
+    coi_unref(&ctx->heap, tensor);
+    return true;
+}
+
+co_dtype
+co_value_dtype(co_context *ctx, co_value *value)
+{
+    coi_shape shape;
+    co_dtype  dtype;
+
+    COI_ENTER(ctx, "value_dtype", CO_DTYPE_NONE);
+    return described(ctx, value, &shape, &dtype) ? dtype : CO_DTYPE_NONE;
+}
+
+int
+co_value_ndim(co_context *ctx, co_value *value)
+{
+    coi_shape shape;
+    co_dtype  dtype;
+
+    COI_ENTER(ctx, "ndim", 0);
+    return described(ctx, value, &shape, &dtype) ? shape.ndim : 0;
+}
+
+int64_t
+co_value_dim(co_context *ctx, co_value *value, int axis)
+{
+    coi_shape shape;
+    co_dtype  dtype;
+
+    COI_ENTER(ctx, "dim", 0);
+    if (!described(ctx, value, &shape, &dtype))
+        return 0;
+    if (axis < -shape.ndim || axis >= shape.ndim) {
+        if (shape.ndim > 0)
+            coi_fail(
+                ctx, CO_INVALID_ARGUMENT,
+                "argument 3 (axis) of dim is %d for a value of rank %d; it must be in [%d, %d)",
+                axis, shape.ndim, -shape.ndim, shape.ndim);
+        else
+            coi_fail(ctx, CO_INVALID_ARGUMENT,
+                     "argument 3 (axis) of dim is %d for a value of %s, which has no axes", axis,
+                     shape.ndim == 0 ? "rank 0" : "unknown rank");
+        return 0;
+    }
+    return shape.dims[axis < 0 ? axis + shape.ndim : axis];
+}
+
+int64_t
+co_value_num_elements(co_context *ctx, co_value *value)
+{
+    coi_shape shape;
+    co_dtype  dtype;
+    int64_t   count = 1;
+
+    COI_ENTER(ctx, "num_elements", 0);
+    if (!described(ctx, value, &shape, &dtype))
+        return 0;
+    for (int i = 0; i < shape.ndim; ++i)
+        count = shape.dims[i] < 0 || count < 0 ? -1 : count * shape.dims[i];
+    return shape.ndim < 0 ? -1 : count;
+}
+
+const void *
+co_value_data(co_context *ctx, co_value *tensor)
+{
+    COI_ENTER(ctx, "data", NULL);
+    if (!coi_check_kind(ctx, tensor, CO_KIND_TENSOR, 2, "tensor"))
+        return NULL;
+    if (tensor->dtype == CO_STRING) {
+        coi_fail(ctx, CO_TYPE_ERROR, "a string tensor has no flat data; read it with co_string_at");
+        return NULL;
+    }
+    if (!tensor->u.tensor.device->backend->host_memory) {
+        coi_fail(ctx, CO_FAILED_PRECONDITION, "the data is on %s; co_copy_to a CPU first",
+                 tensor->u.tensor.device->name);
+        return NULL;
+    }
+    return tensor->u.tensor.data;
+}
+
+const char *
+co_string_at(co_context *ctx, co_value *value, int64_t i, size_t *nbytes)
+{
+    const coi_text *text;
+    coi_text        alone;
+    int64_t         count = 1;
+
+    COI_ENTER(ctx, "string_at", NULL);
+    if (!coi_check_value(ctx, value, 2, "value"))
+        return NULL;
+    if (value->kind == CO_KIND_STRING) {
+        alone = (coi_text){ value->u.string.data, value->u.string.nbytes };
+        text = &alone;
+    } else if (value->kind == CO_KIND_TENSOR && value->dtype == CO_STRING) {
+        text = value->u.tensor.data;
+        count = value->u.tensor.num_elements;
+    } else {
+        coi_fail(
+            ctx, CO_TYPE_ERROR,
+            "argument 2 (value) of string_at is %s%s; it must be a string or a tensor of strings",
+            coi_a_kind(value->kind), value->kind == CO_KIND_TENSOR ? " of numbers" : "");
+        return NULL;
+    }
+    if (i < 0 || i >= count) {
+        coi_fail(ctx, CO_OUT_OF_RANGE,
+                 "argument 3 (i) of string_at is %lld; there are %lld strings, from 0",
+                 (long long)i, (long long)count);
+        return NULL;
+    }
+    text += i;
+    if (nbytes != NULL)
+        *nbytes = text->nbytes;
+    return text->data;
+}
+
+/* The one element of a value, converted. */
+static void
+item(co_context *ctx, co_value *value, co_dtype dtype, void *out)
+{
+    co_value *tensor;
+
+    if (!coi_check_value(ctx, value, 2, "value"))
+        return;
+    if (value->kind == CO_KIND_INT) {
+        coi_convert(CO_INT64, &value->u.i, dtype, out, 1);
+        return;
+    }
+    if (value->kind == CO_KIND_FLOAT) { /* exact, not through the float32 tensor it would become */
+        coi_convert(CO_FLOAT64, &value->u.f, dtype, out, 1);
+        return;
+    }
+    tensor = coi_as_tensor(ctx, value, CO_DTYPE_NONE);
+    if (tensor == NULL)
+        return;
+    if (tensor->dtype == CO_STRING)
+        coi_fail(ctx, CO_TYPE_ERROR, "argument 2 (value) of %s is a string, not a number",
+                 ctx->call);
+    else if (tensor->u.tensor.num_elements != 1)
+        coi_fail(
+            ctx, CO_VALUE_ERROR,
+            "argument 2 (value) of %s has %lld elements; it must have one (co_value_copy_data reads "
+            "them all)",
+            ctx->call, (long long)tensor->u.tensor.num_elements);
+    else
+        coi_convert((co_dtype)tensor->dtype, tensor->u.tensor.data, dtype, out, 1);
+    coi_unref(&ctx->heap, tensor);
+}
+
+int64_t
+co_item_int(co_context *ctx, co_value *value)
+{
+    int64_t out = 0;
+
+    COI_ENTER(ctx, "item_int", 0);
+    item(ctx, value, CO_INT64, &out);
+    return out;
+}
+
+double
+co_item_float(co_context *ctx, co_value *value)
+{
+    double out = 0;
+
+    COI_ENTER(ctx, "item_float", 0);
+    item(ctx, value, CO_FLOAT64, &out);
+    return out;
+}
+
+co_code
+co_value_copy_data(co_context *ctx, co_value *value, co_dtype dtype, void *out, int64_t capacity)
+{
+    co_value *tensor;
+    int64_t   count;
+
+    COI_ENTER_CODE(ctx, "read_data");
+    if (!coi_check_value(ctx, value, 2, "value"))
+        return ctx->error.code;
+    if ((unsigned)dtype - 1 >= CO_NUM_DTYPES - 1 || dtype == CO_STRING)
+        return coi_fail(ctx, CO_INVALID_ARGUMENT,
+                        "argument 3 (dtype) of read_data is %d (%s); it must be a dtype of numbers",
+                        (int)dtype, co_dtype_name(dtype));
+    tensor = coi_as_tensor(ctx, value, CO_DTYPE_NONE);
+    if (tensor == NULL)
+        return ctx->error.code;
+    count = tensor->u.tensor.num_elements;
+    if (tensor->dtype == CO_STRING)
+        coi_fail(ctx, CO_TYPE_ERROR,
+                 "argument 2 (value) of read_data holds strings, which do not convert to %s; "
+                 "co_string_at reads them",
+                 co_dtype_name(dtype));
+    else if (count > capacity || (out == NULL && count > 0))
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "%lld elements do not fit in argument 4 (out), which has room for %lld",
+                 (long long)count, (long long)(out != NULL ? capacity : 0));
+    else
+        coi_convert((co_dtype)tensor->dtype, tensor->u.tensor.data, dtype, out, count);
+    coi_unref(&ctx->heap, tensor);
+    return ctx->error.code;
+}
+
+const char *
+co_value_device(co_context *ctx, co_value *value)
+{
+    co_value   *tensor;
+    const char *name;
+
+    COI_ENTER(ctx, "device_name", "");
+    if (!coi_check_value(ctx, value, 2, "value"))
+        return "";
+    switch (value->kind) {
+    case CO_KIND_VARIABLE: return value->u.variable->ops->device(ctx, value);
+    case CO_KIND_TENSOR: return value->u.tensor.device->name;
+    case CO_KIND_PER_REPLICA:
+    case CO_KIND_MIRRORED:
+        tensor = coi_as_tensor(ctx, value, CO_DTYPE_NONE);
+        if (tensor == NULL)
+            return "";
+        name = tensor->u.tensor.device->name;
+        coi_unref(&ctx->heap, tensor);
+        return name;
+    default:
+        coi_fail(ctx, CO_TYPE_ERROR,
+                 "argument 2 (value) of device_name is %s, which lives on no device",
+                 coi_a_kind(value->kind));
+        return "";
+    }
+}
+
+/* Works while there is an error: people want to see values then. */
+size_t
+co_format(co_context *ctx, co_value *value, char *out, size_t capacity)
+{
+    if (out == NULL)
+        capacity = 0;
+    if (capacity > 0)
+        out[0] = '\0';
+    COI_GUARD(ctx, 0);
+    return coi_format(value, out, capacity);
+}

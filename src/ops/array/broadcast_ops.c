@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * broadcast_to.
+ */
+#include "ops/engine/op_list.h"
+#include "ops/kernels/strided_copy.h"
+#include "ops/kernels/ref/ref.h"
+
+#define BROADCAST_ATTRS(X) X(coi_shape_attrs, shape, INTS, "", NULL)
+COI_ATTR_TABLE(coi_shape_attrs, BROADCAST_ATTRS)
+
+static co_code
+broadcast_to_rule(coi_call *call, coi_out *outs)
+{
+    const coi_ints *shape = &((const coi_shape_attrs *)call->attrs)->shape;
+    const co_value *x = call->in[0];
+    char            xs[COI_SHAPE_TEXT], text[COI_SHAPE_TEXT];
+
+    if (shape->n < 0)
+        return coi_invalid(call, "shape is none; give the dimensions");
+    for (int i = 0; i < shape->n; ++i)
+        if (shape->at[i] < 0)
+            return coi_invalid(call, "shape %s: dimensions must be at least 0",
+                               coi_ints_text(shape, text));
+    outs[0].dtype = (co_dtype)x->dtype;
+    if (x->ndim <= shape->n &&
+        coi_broadcast(x->u.tensor.dims, x->ndim, shape->at, shape->n, &outs[0])) {
+        bool same = true;
+
+        for (int i = 0; i < shape->n; ++i)
+            same = same && outs[0].dims[i] == shape->at[i];
+        if (same)
+            return CO_OK;
+    }
+    return coi_invalid(
+        call,
+        "x of shape %s does not become %s; counted from the last, its dimensions must "
+        "be equal or 1",
+        coi_shape_text(x->u.tensor.dims, x->ndim, xs), coi_ints_text(shape, text));
+}
+
+static co_code
+broadcast_to_run(coi_call *call)
+{
+    coi_strided_iterator iter;
+
+    if (call->out[0]->u.tensor.num_elements == 0)
+        return CO_OK;
+    coi_strided_broadcast(&iter, call->out[0], call->in, 1);
+    coi_copy_to_dense(call, &iter, call->out[0]->u.tensor.data, call->in[0]->u.tensor.data,
+                      coi_element_size((co_dtype)call->in[0]->dtype));
+    return coi_own_texts(call);
+}
+
+static co_code
+broadcast_to_grad(coi_grad *g)
+{
+    g->grads[0] = coi_unbroadcast(g->ctx, g->upstream[0], g->in[0]);
+    return g->ctx->error.code;
+}
+
+const coi_op coi_op_broadcast_to = {
+    .name = "broadcast_to",
+    .doc = "x repeated along dimensions of 1 and new leading ones, up to a shape.",
+    .inputs = { "x" },
+    .num_inputs = 1,
+    .num_outputs = 1,
+    COI_ATTRS(coi_shape_attrs),
+    .infer = broadcast_to_rule,
+    .ref = coi_ref_broadcast_to,
+    .run = broadcast_to_run,
+    .grad = broadcast_to_grad,
+};
+
+co_value *
+co_broadcast_to(co_context *ctx, co_value *x, const int64_t *dims, size_t ndim)
+{
+    coi_shape_attrs attrs;
+
+    COI_ENTER(ctx, "broadcast_to", NULL);
+    if (!coi_ints_from_dims(ctx, "broadcast_to: dims", dims, ndim, &attrs.shape))
+        return NULL;
+    return coi_apply1(ctx, &coi_op_broadcast_to, x, &attrs);
+}

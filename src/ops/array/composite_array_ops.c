@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operators that put tensors together, take them apart and repeat or move their parts, made of
+ * reshape, slice, concat, gather and broadcast_to. Along an axis they work on [outer, n, inner], so
+ * that any rank will do.
+ */
+#include "ops/engine/composite.h"
+#include "ops/engine/dtype_sets.h"
+#include "ops/kernels/strided_copy.h"
+
+#include <string.h>
+
+typedef struct axes_attrs {
+    coi_ints axis;
+} axes_attrs;
+#define SQUEEZE_ATTRS(X) X(axes_attrs, axis, INTS, "=null", NULL)
+COI_ATTR_TABLE(axes_attrs, SQUEEZE_ATTRS)
+
+static co_value *
+squeeze_composite(coi_call *call)
+{
+    const axes_attrs *attrs = call->attrs;
+    const co_value   *x = call->in[0];
+    bool              out[CO_MAX_DIMS] = { false };
+    int64_t           dims[CO_MAX_DIMS];
+    size_t            n = 0;
+    int               axis;
+
+    for (int i = 0; i < attrs->axis.n; ++i) {
+        if (coi_rule_axis(call, attrs->axis.at[i], x->ndim, &axis) != CO_OK)
+            return NULL;
+        if (x->u.tensor.dims[axis] != 1) {
+            coi_invalid(call, "axis %d has %lld elements; one that is taken out must have 1", axis,
+                        (long long)x->u.tensor.dims[axis]);
+            return NULL;
+        }
+        out[axis] = true;
+    }
+    /* No axes are all that can be. */
+    for (int d = 0; d < x->ndim; ++d)
+        if (!(out[d] || (attrs->axis.n <= 0 && x->u.tensor.dims[d] == 1)))
+            dims[n++] = x->u.tensor.dims[d];
+    return co_reshape(call->ctx, call->in[0], dims, n);
+}
+
+const coi_op coi_op_squeeze = {
+    COI_COMPOSITE("squeeze",
+                  "Dimensions of 1 taken out: those of `axis`, or all; the data is shared.", "x"),
+    COI_ATTRS(axes_attrs),
+    .composite = squeeze_composite,
+};
+
+co_value *
+co_squeeze(co_context *ctx, co_value *x, const int *axes, size_t num_axes)
+{
+    axes_attrs attrs;
+
+    COI_ENTER(ctx, "squeeze", NULL);
+    if (!coi_ints_from_axes(ctx, "squeeze: axes", axes, num_axes, &attrs.axis))
+        return NULL;
+    return coi_apply_composite(ctx, &coi_op_squeeze, &x, 1, &attrs);
+}
+
+/* All inputs have the shape of the first. */
+static co_code
+one_shape(coi_call *call, coi_out *outs)
+{
+    const co_value *first = call->in[0];
+    char            a[COI_SHAPE_TEXT], b[COI_SHAPE_TEXT];
+
+    (void)outs;
+    for (int i = 1; i < call->num_in; ++i)
+        if (!coi_same_shape(first, call->in[i]))
+            return coi_invalid(call, "xs[0] has shape %s and xs[%d] %s; they must be equal",
+                               coi_shape_text(first->u.tensor.dims, first->ndim, a), i,
+                               coi_shape_text(call->in[i]->u.tensor.dims, call->in[i]->ndim, b));
+    return CO_OK;
+}
+
+static co_value *
+add_n_composite(coi_call *call)
+{
+    co_value *sum = co_identity(call->ctx, call->in[0]);
+
+    for (int i = 1; i < call->num_in; ++i)
+        sum = co_add(call->ctx, sum, call->in[i]);
+    return sum;
+}
+
+const coi_op coi_op_add_n = {
+    COI_COMPOSITE("add_n", "The sum of tensors of one shape, in order.", "xs"),
+    .variadic = true,
+    .dtypes = COI_NUMBERS,
+    .same_dtype = true,
+    .infer = one_shape,
+    .composite = add_n_composite,
+};
+
+co_value *
+co_add_n(co_context *ctx, co_value *xs)
+{
+    return coi_apply_composite_list(ctx, &coi_op_add_n, xs, NULL);
+}
+
+#define STACK_ATTRS(X) X(coi_axis_attrs, axis, INT, "=0", NULL)
+COI_ATTR_TABLE(coi_axis_attrs, STACK_ATTRS)
+
+static co_code
+stack_rule(coi_call *call, coi_out *outs)
+{
+    int     axis, ndim = call->in[0]->ndim;
+    co_code code = one_shape(call, outs);
+
+    if (code != CO_OK)
+        return code;
+    if (ndim == CO_MAX_DIMS)
+        return coi_invalid(call, "xs have %d dimensions already, which is the most there can be",
+                           CO_MAX_DIMS);
+    return coi_rule_axis(call, ((const coi_axis_attrs *)call->attrs)->axis, ndim + 1, &axis);
+}
+
+static co_value *
+stack_composite(coi_call *call)
+{
+    co_context *ctx = call->ctx;
+    int    axis = coi_axis_of(((const coi_axis_attrs *)call->attrs)->axis, call->in[0]->ndim + 1);
+    size_t n = (size_t)call->num_in;
+    co_value **parts = coi_parts(ctx, call->op->name, n);
+
+    if (parts == NULL)
+        return NULL;
+    for (size_t i = 0; i < n; ++i)
+        parts[i] = co_expand_dims(ctx, call->in[i], axis);
+    return co_concat(ctx, coi_tuple_of_parts(ctx, parts, n), axis);
+}
+
+const coi_op coi_op_stack = {
+    COI_COMPOSITE("stack", "Tensors of one shape side by side along a new axis.", "xs"),
+    .variadic = true,
+    .same_dtype = true,
+    COI_ATTRS(coi_axis_attrs),
+    .infer = stack_rule,
+    .composite = stack_composite,
+};
+
+co_value *
+co_stack(co_context *ctx, co_value *xs, int axis)
+{
+    coi_axis_attrs attrs = { axis };
+
+    return coi_apply_composite_list(ctx, &coi_op_stack, xs, &attrs);
+}
+
+/* n elements of x from `first` on along an axis. */
+static co_value *
+part_of(co_context *ctx, co_value *x, int axis, int64_t first, int64_t n)
+{
+    int64_t begin[CO_MAX_DIMS] = { 0 }, size[CO_MAX_DIMS];
+
+    for (int d = 0; d < x->ndim; ++d)
+        size[d] = -1;
+    begin[axis] = first;
+    size[axis] = n;
+    return co_slice(ctx, x, begin, size, (size_t)x->ndim);
+}
+
+typedef struct unstack_attrs {
+    int64_t axis, num; /* num -1: as many as there are */
+} unstack_attrs;
+#define UNSTACK_ATTRS(X)                                                                           \
+    X(unstack_attrs, axis, INT, "=0", NULL)                                                        \
+    X(unstack_attrs, num, INT, "=-1", NULL)
+COI_ATTR_TABLE(unstack_attrs, UNSTACK_ATTRS)
+
+static co_value *
+unstack_composite(coi_call *call)
+{
+    const unstack_attrs *attrs = call->attrs;
+    co_context          *ctx = call->ctx;
+    co_value            *x = call->in[0], **parts;
+    int64_t              n;
+    int                  axis;
+
+    if (coi_rule_axis(call, attrs->axis, x->ndim, &axis) != CO_OK)
+        return NULL;
+    n = x->u.tensor.dims[axis];
+    if (attrs->num != -1 && attrs->num != n) {
+        coi_invalid(call, "num is %lld; axis %d has %lld elements", (long long)attrs->num, axis,
+                    (long long)n);
+        return NULL;
+    }
+    parts = coi_parts(ctx, call->op->name, (size_t)n);
+    for (int64_t i = 0; parts != NULL && i < n; ++i)
+        parts[i] = co_squeeze(ctx, part_of(ctx, x, axis, i, 1), &axis, 1);
+    return parts != NULL ? coi_tuple_of_parts(ctx, parts, (size_t)n) : NULL;
+}
+
+const coi_op coi_op_unstack = {
+    COI_COMPOSITE("unstack", "A tuple of the parts of x along an axis, which they lose.", "x"),
+    COI_ATTRS(unstack_attrs),
+    .composite = unstack_composite,
+};
+
+co_value *
+co_unstack(co_context *ctx, co_value *x, int axis)
+{
+    unstack_attrs attrs = { axis, -1 };
+
+    return coi_apply_composite(ctx, &coi_op_unstack, &x, 1, &attrs);
+}
+
+typedef struct split_attrs {
+    coi_many num_or_sizes;
+    int64_t  axis;
+} split_attrs;
+#define SPLIT_ATTRS(X)                                                                             \
+    X(split_attrs, num_or_sizes, MANY, "", NULL)                                                   \
+    X(split_attrs, axis, INT, "=0", NULL)
+COI_ATTR_TABLE(split_attrs, SPLIT_ATTRS)
+
+/* The sizes as they are given, one of which may be -1, add up to the axis. *rest gets what -1
+ * stands for. */
+static co_code
+check_sizes(coi_call *call, int axis, int64_t dim, int64_t *rest)
+{
+    const coi_many *sizes = &((const split_attrs *)call->attrs)->num_or_sizes;
+    int64_t         total = 0;
+    int             unknown = 0;
+
+    for (int i = 0; i < sizes->n; ++i) {
+        int64_t size = sizes->at[i];
+
+        unknown += size == -1;
+        if (size < -1 || unknown > 1 || size > dim)
+            return coi_invalid(
+                call, "num_or_sizes[%d] is %lld; sizes are in [0, %lld], and one may be -1", i,
+                (long long)size, (long long)dim);
+        total += size == -1 ? 0 : size; /* at most 32 times dim, which was allocated */
+    }
+    if (unknown > 0 && sizes->n == 1)
+        return coi_invalid(call, "num_or_sizes is [-1]; give the size of a single part, %lld",
+                           (long long)dim);
+    if (unknown > 0 ? total > dim : total != dim)
+        return coi_invalid(call, "num_or_sizes add up to %lld; axis %d has %lld elements",
+                           (long long)total, axis, (long long)dim);
+    *rest = dim - total;
+    return CO_OK;
+}
+
+static co_code
+check_number(coi_call *call, int axis, int64_t dim)
+{
+    int64_t n = ((const split_attrs *)call->attrs)->num_or_sizes.at[0];
+
+    if (n >= 1 && dim % n == 0)
+        return CO_OK;
+    return coi_invalid(call, "num_or_sizes is %lld; it must divide the %lld elements of axis %d",
+                       (long long)n, (long long)dim, axis);
+}
+
+static co_value *
+split_composite(coi_call *call)
+{
+    const split_attrs *attrs = call->attrs;
+    const coi_many    *sizes = &attrs->num_or_sizes;
+    co_value          *x = call->in[0], **parts;
+    int64_t            dim, at = 0, rest = 0, n;
+    int                axis;
+
+    if (coi_rule_axis(call, attrs->axis, x->ndim, &axis) != CO_OK)
+        return NULL;
+    dim = x->u.tensor.dims[axis];
+    n = sizes->is_one ? sizes->at[0] : sizes->n;
+    if ((sizes->is_one ? check_number(call, axis, dim) : check_sizes(call, axis, dim, &rest)) !=
+        CO_OK)
+        return NULL;
+    parts = coi_parts(call->ctx, call->op->name, (size_t)n);
+    for (int64_t i = 0; parts != NULL && i < n; ++i) {
+        int64_t size = sizes->is_one ? dim / n : sizes->at[i] == -1 ? rest : sizes->at[i];
+
+        parts[i] = part_of(call->ctx, x, axis, at, size);
+        at += size;
+    }
+    return parts != NULL ? coi_tuple_of_parts(call->ctx, parts, (size_t)n) : NULL;
+}
+
+const coi_op coi_op_split = {
+    COI_COMPOSITE(
+        "split",
+        "A tuple of parts along an axis: a number of equal ones, or sizes, one of which may be -1.",
+        "x"),
+    COI_ATTRS(split_attrs),
+    .composite = split_composite,
+};
+
+co_value *
+co_split(co_context *ctx, co_value *x, int64_t num, int axis)
+{
+    split_attrs attrs = { { 1, true, { num } }, axis };
+
+    return coi_apply_composite(ctx, &coi_op_split, &x, 1, &attrs);
+}
+
+co_value *
+co_split_sizes(co_context *ctx, co_value *x, const int64_t *sizes, size_t n, int axis)
+{
+    split_attrs attrs = { { 0, false, { 0 } }, axis };
+
+    COI_ENTER(ctx, "split_sizes", NULL);
+    if (n > COI_MAX_MANY || (sizes == NULL && n > 0)) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "split_sizes: %zu sizes%s; give up to %d of them", n,
+                 sizes == NULL ? " at NULL" : "", COI_MAX_MANY);
+        return NULL;
+    }
+    attrs.num_or_sizes.n = (int32_t)n;
+    for (size_t i = 0; i < n; ++i)
+        attrs.num_or_sizes.at[i] = sizes[i];
+    return coi_apply_composite(ctx, &coi_op_split, &x, 1, &attrs);
+}
+
+typedef struct tile_attrs {
+    coi_ints multiples;
+} tile_attrs;
+#define TILE_ATTRS(X) X(tile_attrs, multiples, INTS, "", NULL)
+COI_ATTR_TABLE(tile_attrs, TILE_ATTRS)
+
+static co_code
+tile_rule(coi_call *call, coi_out *outs)
+{
+    const coi_ints *m = &((const tile_attrs *)call->attrs)->multiples;
+    int64_t         dim;
+
+    (void)outs;
+    if (m->n != call->in[0]->ndim)
+        return coi_invalid(call, "multiples has %d entries; the rank of x is %d", m->n,
+                           call->in[0]->ndim);
+    for (int d = 0; d < m->n; ++d)
+        if (m->at[d] < 0 || __builtin_mul_overflow(m->at[d], call->in[0]->u.tensor.dims[d], &dim))
+            return coi_invalid(call,
+                               "multiples[%d] is %lld; it must be at least 0, and not more "
+                               "than 64 bits can count",
+                               d, (long long)m->at[d]);
+    return CO_OK;
+}
+
+/* Along one axis after the other, [outer, m, n inner] from [outer, 1, n inner]. */
+static co_value *
+tile_composite(coi_call *call)
+{
+    const coi_ints *m = &((const tile_attrs *)call->attrs)->multiples;
+    co_context     *ctx = call->ctx;
+    co_value       *x = co_identity(ctx, call->in[0]);
+
+    for (int d = 0; x != NULL && d < m->n; ++d) {
+        coi_split_shape s = coi_split_at(x, d);
+        co_value       *rows = x;
+
+        if (m->at[d] == 1)
+            continue;
+        rows = co_reshape(ctx, rows, (const int64_t[]){ s.outer, 1, s.n * s.inner }, 3);
+        rows = co_broadcast_to(ctx, rows, (const int64_t[]){ s.outer, m->at[d], s.n * s.inner }, 3);
+        x = coi_from_three(ctx, rows, x, d, s.n * m->at[d]);
+    }
+    return x;
+}
+
+const coi_op coi_op_tile = {
+    COI_COMPOSITE("tile", "x repeated along every axis, `multiples` times.", "x"),
+    COI_ATTRS(tile_attrs),
+    .infer = tile_rule,
+    .composite = tile_composite,
+};
+
+co_value *
+co_tile(co_context *ctx, co_value *x, const int64_t *multiples, size_t n)
+{
+    tile_attrs attrs;
+
+    COI_ENTER(ctx, "tile", NULL);
+    if (!coi_ints_from_dims(ctx, "tile: multiples", multiples, n, &attrs.multiples))
+        return NULL;
+    return coi_apply_composite(ctx, &coi_op_tile, &x, 1, &attrs);
+}
+
+typedef struct roll_attrs {
+    coi_ints shift, axis;
+} roll_attrs;
+#define ROLL_ATTRS(X)                                                                              \
+    X(roll_attrs, shift, INTS, "", NULL)                                                           \
+    X(roll_attrs, axis, INTS, "", NULL)
+COI_ATTR_TABLE(roll_attrs, ROLL_ATTRS)
+
+static co_code
+roll_rule(coi_call *call, coi_out *outs)
+{
+    const roll_attrs *attrs = call->attrs;
+    int               axis;
+    co_code           code = CO_OK;
+
+    (void)outs;
+    if (attrs->shift.n != attrs->axis.n)
+        return coi_invalid(call, "shift has %d entries and axis %d; they must be as many",
+                           attrs->shift.n, attrs->axis.n);
+    for (int i = 0; code == CO_OK && i < attrs->axis.n; ++i)
+        code = coi_rule_axis(call, attrs->axis.at[i], call->in[0]->ndim, &axis);
+    return code;
+}
+
+/* What is pushed out at the end comes in at the front; an axis may be named more than once. */
+static co_value *
+roll_composite(coi_call *call)
+{
+    const roll_attrs *attrs = call->attrs;
+    co_context       *ctx = call->ctx;
+    co_value         *x = co_identity(ctx, call->in[0]);
+
+    for (int i = 0; x != NULL && i < attrs->axis.n; ++i) {
+        int       axis = coi_axis_of(attrs->axis.at[i], x->ndim);
+        int64_t   n = x->u.tensor.dims[axis], by = n > 0 ? attrs->shift.at[i] % n : 0;
+        co_value *halves[2];
+
+        by = by < 0 ? by + n : by;
+        if (by == 0)
+            continue;
+        halves[0] = part_of(ctx, x, axis, n - by, by);
+        halves[1] = part_of(ctx, x, axis, 0, n - by);
+        x = co_concat(ctx, co_tuple(ctx, halves, 2), axis);
+    }
+    return x;
+}
+
+const coi_op coi_op_roll = {
+    COI_COMPOSITE(
+        "roll", "The elements moved on by `shift` along axes; the last come in at the front.", "x"),
+    COI_ATTRS(roll_attrs),
+    .infer = roll_rule,
+    .composite = roll_composite,
+};
+
+co_value *
+co_roll(co_context *ctx, co_value *x, const int64_t *shift, const int *axes, size_t n)
+{
+    roll_attrs attrs;
+
+    COI_ENTER(ctx, "roll", NULL);
+    if (!coi_ints_from_dims(ctx, "roll: shift", shift, n, &attrs.shift) ||
+        !coi_ints_from_axes(ctx, "roll: axes", axes, n, &attrs.axis))
+        return NULL;
+    return coi_apply_composite(ctx, &coi_op_roll, &x, 1, &attrs);
+}
+
+typedef struct band_attrs {
+    int64_t num_lower, num_upper;
+} band_attrs;
+#define BAND_ATTRS(X)                                                                              \
+    X(band_attrs, num_lower, INT, "", NULL)                                                        \
+    X(band_attrs, num_upper, INT, "", NULL)
+COI_ATTR_TABLE(band_attrs, BAND_ATTRS)
+
+static co_value *
+numbers_to(co_context *ctx, int64_t n)
+{
+    return co_range(ctx, co_int(ctx, 0), co_int(ctx, n), co_int(ctx, 1), CO_INT64);
+}
+
+/* Rows minus columns is at most num_lower below the diagonal and num_upper above it; negative: no
+ * limit. */
+static co_value *
+band_part_composite(coi_call *call)
+{
+    const band_attrs *attrs = call->attrs;
+    co_context       *ctx = call->ctx;
+    co_value         *x = call->in[0], *below, *inside;
+    int64_t           rows, columns;
+
+    if (x->ndim < 2) {
+        coi_invalid(call, "x has rank %d; it must be made of matrices", x->ndim);
+        return NULL;
+    }
+    rows = x->u.tensor.dims[x->ndim - 2];
+    columns = x->u.tensor.dims[x->ndim - 1];
+    if (attrs->num_lower > rows || attrs->num_upper > columns) {
+        coi_invalid(
+            call,
+            "num_lower is %lld and num_upper %lld; they must be at most %lld, the rows, and %lld, "
+            "the columns of x",
+            (long long)attrs->num_lower, (long long)attrs->num_upper, (long long)rows,
+            (long long)columns);
+        return NULL;
+    }
+    below = co_sub(ctx, co_expand_dims(ctx, numbers_to(ctx, rows), 1), numbers_to(ctx, columns));
+    inside = co_logical_and(
+        ctx, co_less_equal(ctx, below, co_int(ctx, attrs->num_lower < 0 ? rows : attrs->num_lower)),
+        co_greater_equal(ctx, below,
+                         co_int(ctx, attrs->num_upper < 0 ? -columns : -attrs->num_upper)));
+    return co_where(ctx, inside, x, co_zeros(ctx, (co_dtype)x->dtype, NULL, 0));
+}
+
+const coi_op coi_op_band_part = {
+    COI_COMPOSITE("band_part",
+                  "The diagonal of matrices with num_lower diagonals below and num_upper above it.",
+                  "x"),
+    .dtypes = COI_NUMBERS | COI_DTYPE_BIT(CO_BOOL),
+    COI_ATTRS(band_attrs),
+    .composite = band_part_composite,
+};
+
+co_value *
+co_band_part(co_context *ctx, co_value *x, int64_t num_lower, int64_t num_upper)
+{
+    band_attrs attrs = { num_lower, num_upper };
+
+    return coi_apply_composite(ctx, &coi_op_band_part, &x, 1, &attrs);
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tensors made from a shape or from what is in another one: shape, size, rank, zeros_like,
+ * ones_like, where_index, eye, linspace. None has a gradient.
+ */
+#include "ops/engine/composite.h"
+#include "ops/engine/dtype_sets.h"
+#include "ops/kernels/gather.h"
+
+#include <string.h>
+
+static co_value *
+shape_composite(coi_call *call)
+{
+    return coi_shape_tensor(call->ctx, call->in[0]);
+}
+
+static co_value *
+size_composite(coi_call *call)
+{
+    int64_t n = call->in[0]->u.tensor.num_elements;
+
+    return n > INT32_MAX ? co_scalar_int64(call->ctx, n) : co_scalar_int32(call->ctx, (int32_t)n);
+}
+
+static co_value *
+rank_composite(coi_call *call)
+{
+    return co_scalar_int32(call->ctx, call->in[0]->ndim);
+}
+
+static co_value *
+zeros_like_composite(coi_call *call)
+{
+    const co_value *x = call->in[0];
+
+    return co_zeros(call->ctx, (co_dtype)x->dtype, x->u.tensor.dims, (size_t)x->ndim);
+}
+
+static co_value *
+ones_like_composite(coi_call *call)
+{
+    const co_value *x = call->in[0];
+
+    return co_ones(call->ctx, (co_dtype)x->dtype, x->u.tensor.dims, (size_t)x->ndim);
+}
+
+/* Coordinates of what is not zero, as a cast to bool decides: NaN is not, a subnormal number is in
+ * float32 and float64. */
+static co_value *
+where_index_composite(coi_call *call)
+{
+    co_context    *ctx = call->ctx;
+    co_value      *x = call->in[0], *out;
+    const uint8_t *chosen;
+    int64_t        dims[2] = { 0, x->ndim }, *at;
+
+    if (x->ndim == 0) {
+        coi_invalid(call, "x is a scalar; it must have an axis");
+        return NULL;
+    }
+    x = co_cast(ctx, x, CO_BOOL);
+    if (x == NULL)
+        return NULL;
+    chosen = x->u.tensor.data;
+    for (int64_t i = 0; i < x->u.tensor.num_elements; ++i)
+        dims[0] += chosen[i] != 0;
+    out = co_zeros(ctx, CO_INT64, dims, 2);
+    if (out == NULL)
+        return NULL;
+    at = out->u.tensor.data;
+    for (int64_t i = 0; i < x->u.tensor.num_elements; ++i) {
+        int64_t rest = i;
+
+        for (int d = x->ndim - 1; chosen[i] != 0 && d >= 0; --d) {
+            at[d] = rest % x->u.tensor.dims[d];
+            rest /= x->u.tensor.dims[d];
+        }
+        at += chosen[i] != 0 ? x->ndim : 0;
+    }
+    return out;
+}
+
+#define LIKE(name_, function_, dtypes_, doc_)                                                      \
+    const coi_op coi_op_##name_ = {                                                                \
+        COI_COMPOSITE(#name_, doc_, "x"),                                                          \
+        .dtypes = dtypes_,                                                                         \
+        .not_differentiable = true,                                                                \
+        .composite = name_##_composite,                                                            \
+    };                                                                                             \
+    co_value *function_(co_context *ctx, co_value *x)                                              \
+    {                                                                                              \
+        return coi_apply_composite(ctx, &coi_op_##name_, &x, 1, NULL);                             \
+    }
+
+LIKE(shape, co_shape, 0, "The shape of x, as int32.")
+LIKE(size, co_size, 0, "The number of elements of x, as int32.")
+LIKE(rank, co_rank, 0, "The number of dimensions of x, as int32.")
+LIKE(zeros_like, co_zeros_like, 0, "Zeros with the shape and dtype of x.")
+LIKE(ones_like, co_ones_like, COI_NUMBERS | COI_DTYPE_BIT(CO_BOOL),
+     "Ones with the shape and dtype of x.")
+LIKE(where_index, co_where_index, COI_NUMBERS | COI_DTYPE_BIT(CO_BOOL),
+     "The coordinates of the elements of x that are not zero, as int64 [n, rank].")
+
+typedef struct eye_attrs {
+    int64_t  num_rows, num_columns; /* -1: as many as rows */
+    coi_ints batch_shape;
+    uint8_t  dtype;
+} eye_attrs;
+#define EYE_ATTRS(X)                                                                               \
+    X(eye_attrs, num_rows, INT, "", NULL)                                                          \
+    X(eye_attrs, num_columns, INT, "=-1", NULL)                                                    \
+    X(eye_attrs, batch_shape, INTS, "=null", NULL)                                                 \
+    X(eye_attrs, dtype, DTYPE, "=float32", NULL)
+COI_ATTR_TABLE(eye_attrs, EYE_ATTRS)
+
+static co_value *
+eye_composite(coi_call *call)
+{
+    static const coi_scalar one = { CO_KIND_INT, 1, 0 };
+    const eye_attrs        *attrs = call->attrs;
+    co_dtype                dtype = (co_dtype)attrs->dtype;
+    const coi_ints         *batch = &attrs->batch_shape;
+    int64_t rows = attrs->num_rows, columns = attrs->num_columns == -1 ? rows : attrs->num_columns;
+    int64_t dims[CO_MAX_DIMS + 2];
+    int     n = 0;
+    bool    fits = rows >= 0 && columns >= 0;
+    char    element[8], text[COI_SHAPE_TEXT];
+    co_value *x;
+
+    for (; n < batch->n; ++n) {
+        dims[n] = batch->at[n];
+        fits = fits && dims[n] >= 0;
+    }
+    dims[n++] = rows;
+    dims[n++] = columns;
+    if (dtype == CO_DTYPE_NONE || dtype >= CO_STRING)
+        coi_invalid(call, "dtype is %s; it must be bool or a dtype of numbers",
+                    co_dtype_name(dtype));
+    else if (!fits)
+        coi_invalid(call,
+                    "num_rows is %lld, num_columns %lld, batch_shape %s; all must be at least 0",
+                    (long long)rows, (long long)columns, coi_ints_text(batch, text));
+    else if (n > CO_MAX_DIMS)
+        coi_invalid(call, "batch_shape has %d dimensions; with rows and columns at most %d fit",
+                    batch->n, CO_MAX_DIMS - 2);
+    x = co_zeros(call->ctx, dtype, dims, (size_t)n); /* nothing if that failed */
+    if (x == NULL)
+        return NULL;
+    coi_scalar_store(&one, dtype, element);
+    for (int64_t first = 0; first < x->u.tensor.num_elements; first += rows * columns)
+        for (int64_t i = 0; i < rows && i < columns; ++i)
+            memcpy((char *)x->u.tensor.data +
+                       (size_t)(first + i * columns + i) * coi_dtypes[dtype].size,
+                   element, coi_dtypes[dtype].size);
+    return x;
+}
+
+const coi_op coi_op_eye = {
+    .name = "eye",
+    .doc = "Matrices with ones on the diagonal and zeros elsewhere.",
+    .num_outputs = 1,
+    .not_differentiable = true,
+    COI_ATTRS(eye_attrs),
+    .composite = eye_composite,
+};
+
+co_value *
+co_eye(co_context *ctx, co_dtype dtype, int64_t num_rows, int64_t num_columns)
+{
+    eye_attrs attrs = { num_rows, num_columns, { .n = -1 }, coi_dtype_attr(dtype) };
+
+    return coi_apply_composite(ctx, &coi_op_eye, NULL, 0, &attrs);
+}
+
+typedef struct linspace_attrs {
+    double  start, stop;
+    int64_t num;
+    uint8_t dtype;
+} linspace_attrs;
+#define LINSPACE_ATTRS(X)                                                                          \
+    X(linspace_attrs, start, FLOAT, "", NULL)                                                      \
+    X(linspace_attrs, stop, FLOAT, "", NULL)                                                       \
+    X(linspace_attrs, num, INT, "", NULL)                                                          \
+    X(linspace_attrs, dtype, DTYPE, "=float32", NULL)
+COI_ATTR_TABLE(linspace_attrs, LINSPACE_ATTRS)
+
+static co_value *
+linspace_composite(coi_call *call)
+{
+    const linspace_attrs *attrs = call->attrs;
+    co_context           *ctx = call->ctx;
+    int64_t               n = attrs->num;
+    co_value             *x;
+    double               *at;
+
+    if (n < 0 || attrs->dtype >= CO_NUM_DTYPES || !coi_dtypes[attrs->dtype].floating) {
+        coi_invalid(call, "num is %lld and dtype %s; num is at least 0, and dtype one of floats",
+                    (long long)n, co_dtype_name((co_dtype)attrs->dtype));
+        return NULL;
+    }
+    x = co_zeros(ctx, CO_FLOAT64, &n, 1);
+    if (x == NULL)
+        return NULL;
+    at = x->u.tensor.data;
+    for (int64_t i = 0; i < n; ++i)
+        at[i] = attrs->start + (double)i * ((attrs->stop - attrs->start) / (double)(n - 1));
+    if (n > 0)
+        at[0] = attrs->start;
+    if (n > 1)
+        at[n - 1] = attrs->stop;
+    return co_cast(ctx, x, (co_dtype)attrs->dtype);
+}
+
+const coi_op coi_op_linspace = {
+    .name = "linspace",
+    .doc = "num numbers at equal distances from start to stop, both included.",
+    .num_outputs = 1,
+    .not_differentiable = true,
+    COI_ATTRS(linspace_attrs),
+    .composite = linspace_composite,
+};
+
+co_value *
+co_linspace(co_context *ctx, co_dtype dtype, double start, double stop, int64_t num)
+{
+    linspace_attrs attrs = { start, stop, num, coi_dtype_attr(dtype) };
+
+    return coi_apply_composite(ctx, &coi_op_linspace, NULL, 0, &attrs);
+}

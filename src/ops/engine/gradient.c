@@ -1,0 +1,632 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The backward walk. Records are in the order of execution, so walking them from the last to the
+ * first visits every operator after all that used its result. Only records on a path from a source
+ * are visited; a gradient is dropped as soon as it has been used. Steps run in a block of their
+ * own, so memory does not grow with the depth.
+ */
+#include <cohort/gradient.h>
+
+#include "ops/engine/gradient.h"
+#include "ops/engine/op.h"
+
+#include <string.h>
+
+#define FEW 8
+
+/* One walk: a gradient and two flags per node that there was when it began. */
+typedef struct backward_pass {
+    co_context   *ctx;
+    coi_tape_log *log;
+    uint32_t      num_nodes;
+    co_value    **grads; /* references */
+    bool         *leads; /* a source is this node or behind it */
+    bool         *source;
+    size_t        nbytes;
+    char         *room; /* of the three, from the log */
+    size_t        cap_room;
+    size_t        first, end; /* records */
+} backward_pass;
+
+static bool
+pass_open(backward_pass *w, co_context *ctx)
+{
+    size_t n = ctx->tapes->num_nodes;
+
+    w->ctx = ctx;
+    w->log = ctx->tapes;
+    w->num_nodes = (uint32_t)n;
+    w->nbytes = n * (sizeof(*w->grads) + 2 * sizeof(bool)) + 1;
+    w->room = ctx->tapes->scratch;
+    w->cap_room = ctx->tapes->cap_scratch;
+    ctx->tapes->scratch = NULL; /* this walk has it */
+    ctx->tapes->cap_scratch = 0;
+    if (!coi_grow(&ctx->runtime->memory, (void **)&w->room, &w->cap_room, w->nbytes, 1)) {
+        coi_free(&ctx->runtime->memory, w->room, w->cap_room);
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the gradients of %zu values", n);
+        return false;
+    }
+    memset(w->room, 0, w->nbytes);
+    w->grads = (co_value **)(void *)w->room;
+    w->leads = (bool *)(w->grads + n);
+    w->source = w->leads + n;
+    w->first = ctx->tapes->tapes[ctx->tapes->num_tapes - 1].first_record;
+    w->end = ctx->tapes->num_records;
+    return true;
+}
+
+static void
+pass_close(backward_pass *w)
+{
+    coi_tape_log *log = w->log;
+    coi_memory   *memory = &w->ctx->runtime->memory;
+
+    for (uint32_t i = 0; i < w->num_nodes; ++i)
+        coi_unref(&w->ctx->heap, w->grads[i]);
+    coi_free(memory, log->scratch, log->cap_scratch); /* of a walk inside this one */
+    log->scratch = w->room;
+    log->cap_scratch = w->cap_room;
+}
+
+/* The node of a target or source; a bundle stands for this replica's component. */
+static uint32_t
+node_of(const backward_pass *w, co_value *value)
+{
+    const co_context *ctx = w->ctx;
+
+    uint32_t node = COI_NO_NODE;
+
+    if (coi_in_replica(ctx))
+        value = coi_select(value, ctx->mode.local_replica);
+    if (value->kind == CO_KIND_VARIABLE)
+        node = coi_tape_watched(w->log, value->u.variable);
+    else if (value->kind == CO_KIND_TENSOR)
+        node = value->tape_epoch == w->log->epoch ? value->tape_node
+                                                  : coi_tape_watched(w->log, value);
+    return node < w->num_nodes ? node
+                               : COI_NO_NODE; /* what the walk itself made has no gradient in it */
+}
+
+/* Mark what lies on a path from a source. */
+static void
+find_paths(backward_pass *w)
+{
+    for (size_t r = w->first; r < w->end; ++r) {
+        const coi_record *record = &w->log->records[r];
+        const uint32_t   *nodes = &w->log->nodes[record->values];
+        bool              leads = false;
+
+        for (int i = 0; i < record->num_in; ++i)
+            leads = leads || (nodes[i] != COI_NO_NODE && w->leads[nodes[i]]);
+        for (int i = 0; leads && i < record->num_out; ++i)
+            w->leads[nodes[record->num_in + i]] = true;
+    }
+}
+
+co_value *
+coi_add_gradients(co_context *ctx, co_value *a, co_value *b)
+{
+    if (a->kind == CO_KIND_SLICES && b->kind == CO_KIND_SLICES) {
+        co_value *values[2] = { co_slices_values(ctx, a), co_slices_values(ctx, b) };
+        co_value *indices[2] = { co_slices_indices(ctx, a), co_slices_indices(ctx, b) };
+
+        return co_slices(ctx, co_concat(ctx, co_list(ctx, values, 2), 0),
+                         co_concat(ctx, co_list(ctx, indices, 2), 0),
+                         co_slices_dense_shape(ctx, a));
+    }
+    return co_add(ctx, coi_densify(ctx, a), coi_densify(ctx, b));
+}
+
+/* Add a gradient (a value of the current block) to a node. */
+static bool
+accumulate(backward_pass *w, uint32_t node, co_value *grad)
+{
+    co_context *ctx = w->ctx;
+    co_value   *old = w->grads[node];
+
+    if (old != NULL) {
+        grad = coi_add_gradients(ctx, old, grad);
+        if (grad == NULL)
+            return false;
+    }
+    coi_ref(grad);
+    coi_unref(&ctx->heap, old);
+    w->grads[node] = grad;
+    return true;
+}
+
+/* The gradients that flow into the outputs of a record; dense, because operators know no slices. */
+static bool
+take_upstream(backward_pass *w, const coi_record *record, co_value **upstream, bool *any)
+{
+    const uint32_t *nodes = &w->log->nodes[record->values + record->num_in];
+
+    *any = false;
+    for (int i = 0; i < record->num_out; ++i) {
+        upstream[i] = w->grads[nodes[i]];
+        if (upstream[i] == NULL)
+            continue;
+        *any = true;
+        upstream[i] = coi_densify(w->ctx, upstream[i]);
+        if (upstream[i] == NULL)
+            return false;
+    }
+    return true;
+}
+
+/* Whether what flows in is dropped when the step is done. */
+static bool
+owns_upstream(const backward_pass *w, const coi_record *record)
+{
+    const uint32_t *nodes = &w->log->nodes[record->values + record->num_in];
+    bool            owns = true;
+
+    for (int i = 0; i < record->num_out; ++i)
+        owns = owns && !w->source[nodes[i]];
+    return owns;
+}
+
+static void
+drop_upstream(backward_pass *w, const coi_record *record)
+{
+    const uint32_t *nodes = &w->log->nodes[record->values + record->num_in];
+
+    for (int i = 0; i < record->num_out; ++i) {
+        uint32_t node = nodes[i];
+
+        if (!w->source[node]) {
+            coi_unref(&w->ctx->heap, w->grads[node]);
+            w->grads[node] = NULL;
+        }
+    }
+}
+
+enum { MOST_ATTRS = 512 }; /* bytes */
+
+/* What the gradient of a record is called with. Values and attributes are copied to `held` and
+ * `attrs`, because the arrays of the log may move while it is computed. */
+static coi_grad
+grad_of(const backward_pass *w, const coi_record *record, co_value **held, char *attrs,
+        co_value *const *upstream, co_value **grads, const bool *needed)
+{
+    memcpy(held, w->log->values + record->values,
+           ((size_t)record->num_in + record->num_out) * sizeof(*held));
+    if (record->op->attrs_size > 0) /* a log without attributes has no array of them */
+        memcpy(attrs, w->log->attrs + record->attrs, record->op->attrs_size);
+    return (coi_grad){ .ctx = w->ctx,
+                       .op = record->op,
+                       .attrs = attrs,
+                       .in = held,
+                       .num_in = record->num_in,
+                       .out = held + record->num_in,
+                       .num_out = record->num_out,
+                       .upstream = upstream,
+                       .owns_upstream = owns_upstream(w, record),
+                       .needed = needed,
+                       .grads = grads };
+}
+
+/* Which inputs want a gradient, of which there is none yet; whether any does. */
+static bool
+find_needed(const backward_pass *w, const coi_record *record, co_value **grads, bool *needed)
+{
+    bool wanted = false;
+
+    for (int i = 0; i < record->num_in; ++i) {
+        uint32_t node = w->log->nodes[record->values + (size_t)i];
+
+        grads[i] = NULL;
+        needed[i] = node != COI_NO_NODE && w->leads[node];
+        wanted = wanted || needed[i];
+    }
+    return wanted;
+}
+
+/* Add the gradients of a record to the nodes of its inputs. */
+static bool
+spread(backward_pass *w, const coi_record *record, co_value *const *grads, const bool *needed)
+{
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < record->num_in; ++i)
+        if (needed[i] && grads[i] != NULL)
+            ok = accumulate(w, w->log->nodes[record->values + i], grads[i]);
+    return ok;
+}
+
+/* Call the gradient of one record. */
+static bool
+call_gradient(backward_pass *w, const coi_record *record, co_value *const *upstream,
+              co_value **grads, const bool *needed)
+{
+    co_context       *ctx = w->ctx;
+    _Alignas(16) char attrs[MOST_ATTRS];
+    co_value         *values[FEW + COI_MAX_OUTPUTS], **held = values;
+    size_t            n = (size_t)record->num_in + record->num_out;
+    coi_grad          grad;
+    bool              ok;
+
+    if (n > FEW + COI_MAX_OUTPUTS &&
+        (held = coi_small_alloc(&ctx->heap, n * sizeof(*held))) == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the gradient of %s", record->op->name);
+        return false;
+    }
+    grad = grad_of(w, record, held, attrs, upstream, grads, needed);
+    ok = record->op->grad(&grad) == CO_OK && ctx->error.code == CO_OK;
+    if (held != values)
+        coi_small_free(&ctx->heap, held, n * sizeof(*held));
+    return ok;
+}
+
+static bool
+step_back(backward_pass *w, const coi_record *record)
+{
+    co_value *upstream[COI_MAX_OUTPUTS], *few[FEW], **grads = few;
+    bool      few_needed[FEW], *needed = few_needed, any, ok;
+    size_t    n = record->num_in, room = n * (sizeof(*grads) + sizeof(*needed));
+
+    if (record->op->grad == NULL || !take_upstream(w, record, upstream, &any))
+        return record->op->grad == NULL;
+    if (!any)
+        return true;
+    if (n > FEW) {
+        grads = coi_small_alloc(&w->ctx->heap, room);
+        if (grads == NULL) {
+            coi_fail(w->ctx, CO_RESOURCE_EXHAUSTED, "no memory for the gradients of %zu inputs", n);
+            return false;
+        }
+        needed = (bool *)(grads + n);
+    }
+    ok = !find_needed(w, record, grads, needed) ||
+         (call_gradient(w, record, upstream, grads, needed) && spread(w, record, grads, needed));
+    if (grads != few)
+        coi_small_free(&w->ctx->heap, grads, room);
+    drop_upstream(w, record);
+    return ok;
+}
+
+/*
+ * Whether a record's input was made by the one before it, and its gradient goes nowhere else: who
+ * used it later has left a gradient, and between neighbours there is nobody who used it before.
+ */
+static bool
+is_pair(const backward_pass *w, const coi_record *fused_producer, const coi_record *user)
+{
+    uint32_t node = w->log->nodes[user->values];
+
+    return user->op->fused_producer == fused_producer->op && user->num_in == 1 &&
+           fused_producer->num_in <= FEW && !w->ctx->recording &&
+           node == w->log->nodes[fused_producer->values + fused_producer->num_in] &&
+           w->grads[node] == NULL && !w->source[node];
+}
+
+/* One of two records that take a step together; they have few values. */
+typedef struct partner {
+    _Alignas(16) char attrs[MOST_ATTRS];
+    co_value *values[FEW + COI_MAX_OUTPUTS], *grads[FEW];
+    bool      needed[FEW];
+} partner;
+
+static coi_grad
+grad_of_partner(const backward_pass *w, const coi_record *record, co_value *const *upstream,
+                partner *p)
+{
+    find_needed(w, record, p->grads, p->needed);
+    return grad_of(w, record, p->values, p->attrs, upstream, p->grads, p->needed);
+}
+
+/* The step of a record, not the first, and of the one before it, where the operator of the former
+ * knows how. The step of the other one then finds that nothing flows in. */
+static bool
+pair_back(backward_pass *w, size_t r, bool *done)
+{
+    const coi_record user = w->log->records[r], fused_producer = w->log->records[r - 1];
+    co_value        *upstream[COI_MAX_OUTPUTS];
+    partner          ours, theirs;
+    coi_grad         grad, before;
+    bool             any, ok;
+
+    *done = false;
+    if (!is_pair(w, &fused_producer, &user))
+        return true;
+    if (!take_upstream(w, &user, upstream, &any))
+        return false;
+    if (!any)
+        return true;
+    grad = grad_of_partner(w, &user, upstream, &ours);
+    before = grad_of_partner(w, &fused_producer, NULL, &theirs);
+    ok = user.op->fused_grad(&grad, &before, done) == CO_OK &&
+         spread(w, &fused_producer, theirs.grads, theirs.needed);
+    if (*done)
+        drop_upstream(w, &user);
+    return ok;
+}
+
+static bool
+step_through(backward_pass *w)
+{
+    for (size_t r = w->end; r > w->first; --r) {
+        coi_record record = w->log->records[r - 1];
+        bool       ok = true, done = false;
+
+        co_block_begin(w->ctx);
+        if (record.op->fused_producer != NULL && r - 1 > w->first)
+            ok = pair_back(w, r - 1, &done);
+        if (ok && !done)
+            ok = step_back(w, &record);
+        co_block_end(w->ctx);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+static void
+refuse_seed(co_context *ctx, size_t i, const co_value *grad, const co_value *target)
+{
+    char given[COI_SHAPE_TEXT], wanted[COI_SHAPE_TEXT];
+
+    coi_fail(ctx, CO_INVALID_ARGUMENT, "output gradient %zu is %s %s; its target is %s %s", i,
+             co_dtype_name((co_dtype)grad->dtype),
+             coi_shape_text(grad->u.tensor.dims, grad->ndim, given),
+             co_dtype_name((co_dtype)target->dtype),
+             coi_shape_text(target->u.tensor.dims, target->ndim, wanted));
+}
+
+/* Begin at the targets: ones, or what the user gave. */
+static bool
+seed(backward_pass *w, co_value **targets, size_t n, co_value **given)
+{
+    co_context *ctx = w->ctx;
+
+    for (size_t i = 0; i < n; ++i) {
+        uint32_t  node = node_of(w, targets[i]);
+        co_value *tensor, *grad;
+
+        if (node == COI_NO_NODE || !w->leads[node])
+            continue;
+        tensor = coi_as_tensor(ctx, targets[i], CO_DTYPE_NONE);
+        if (tensor == NULL)
+            return false;
+        grad = given != NULL && given[i]->kind != CO_KIND_NONE
+                   ? coi_give(ctx, coi_as_tensor(ctx, given[i], (co_dtype)tensor->dtype))
+                   : co_ones(ctx, (co_dtype)tensor->dtype, tensor->u.tensor.dims,
+                             (size_t)tensor->ndim);
+        if (grad != NULL && (grad->dtype != tensor->dtype || !coi_same_shape(grad, tensor)))
+            refuse_seed(ctx, i, grad, tensor);
+        coi_unref(&ctx->heap, tensor);
+        if (ctx->error.code != CO_OK || !accumulate(w, node, grad))
+            return false;
+    }
+    return true;
+}
+
+static co_value *
+zeros_for(co_context *ctx, co_value *source)
+{
+    co_value *tensor = coi_as_tensor(ctx, source, CO_DTYPE_NONE), *zeros;
+
+    if (tensor == NULL)
+        return NULL;
+    zeros = co_zeros(ctx, (co_dtype)tensor->dtype, tensor->u.tensor.dims, (size_t)tensor->ndim);
+    coi_unref(&ctx->heap, tensor);
+    return zeros;
+}
+
+/* Replace sources by their gradients, in place, as values of the user's block. */
+static bool
+collect(backward_pass *w, co_value **sources, size_t n, bool zero)
+{
+    co_context *ctx = w->ctx;
+
+    for (size_t i = 0; i < n; ++i) {
+        uint32_t  node = node_of(w, sources[i]);
+        co_value *grad = node != COI_NO_NODE ? w->grads[node] : NULL;
+
+        if (grad != NULL) {
+            coi_ref(grad);
+            grad = coi_own(ctx, grad);
+        } else {
+            grad = zero ? zeros_for(ctx, sources[i]) : co_none(ctx);
+        }
+        if (grad == NULL)
+            return false;
+        sources[i] = grad;
+    }
+    return true;
+}
+
+/* How many numbers two vectors of int32 or int64 have in common before they differ; both lengths
+ * where they are the same. */
+static int64_t
+common_numbers(const co_value *x, const co_value *y)
+{
+    int64_t n = x->u.tensor.num_elements, m = y->u.tensor.num_elements, i = 0;
+
+    while (i < n && i < m && coi_index_at(x, i) == coi_index_at(y, i))
+        ++i;
+    return i;
+}
+
+static const char *
+numbers_text(const co_value *vector, char *text)
+{
+    int64_t dims[CO_MAX_DIMS];
+
+    coi_convert((co_dtype)vector->dtype, vector->u.tensor.data, CO_INT64, dims,
+                vector->u.tensor.num_elements);
+    return coi_shape_text(dims, (int)vector->u.tensor.num_elements, text);
+}
+
+/* Whether slices are of the rows of the target, and of a tensor of its shape where both say
+ * which. */
+static bool
+check_rows(co_context *ctx, size_t i, const co_value *given, const co_value *target)
+{
+    const co_value *at = given->u.slices.indices, *wanted = target->u.slices.indices;
+    const co_value *shape = given->u.slices.dense_shape;
+    const co_value *wanted_shape = target->u.slices.dense_shape;
+    int64_t         n = at->u.tensor.num_elements, m = wanted->u.tensor.num_elements;
+    int64_t         common = common_numbers(at, wanted);
+    char            text[COI_SHAPE_TEXT], wanted_text[COI_SHAPE_TEXT];
+
+    if (common < n || common < m)
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "output gradient %zu has slices of other rows than its target: its %lld indices "
+                 "and the target's %lld differ from indices[%lld] on; give slices with the same "
+                 "indices, or a tensor in the shape of the target's values",
+                 i, (long long)n, (long long)m, (long long)common);
+    else if (shape != NULL && wanted_shape != NULL &&
+             (shape->u.tensor.num_elements != wanted_shape->u.tensor.num_elements ||
+              common_numbers(shape, wanted_shape) < shape->u.tensor.num_elements))
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "output gradient %zu has slices of a tensor of shape %s, its target of %s; give "
+                 "slices with the dense shape of the target, or without one",
+                 i, numbers_text(shape, text), numbers_text(wanted_shape, wanted_text));
+    return ctx->error.code == CO_OK;
+}
+
+/* Slices among targets stand for their values, which is what was computed, and so do those that are
+ * given for them. */
+static void
+take_values(co_context *ctx, co_value **targets, size_t n, co_value **given)
+{
+    for (size_t i = 0; i < n && ctx->error.code == CO_OK; ++i) {
+        co_value *target = targets[i];
+
+        if (target->kind != CO_KIND_SLICES)
+            continue;
+        targets[i] = target->u.slices.values;
+        if (given != NULL && given[i]->kind == CO_KIND_SLICES &&
+            check_rows(ctx, i, given[i], target))
+            given[i] = given[i]->u.slices.values;
+    }
+}
+
+/* The leaves of a structure in an array of the heap. */
+static co_value **
+leaves_of(co_context *ctx, co_value *structure, size_t *n)
+{
+    co_value **leaves;
+
+    *n = coi_count_leaves(structure);
+    leaves = coi_small_alloc(&ctx->heap, (*n + 1) * sizeof(*leaves));
+    if (leaves != NULL)
+        coi_collect_leaves(structure, leaves);
+    else
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu leaves", *n);
+    return leaves;
+}
+
+static void
+free_leaves(co_context *ctx, co_value **leaves, size_t n)
+{
+    if (leaves != NULL)
+        coi_small_free(&ctx->heap, leaves, (n + 1) * sizeof(*leaves));
+}
+
+/* The innermost tape stops recording before its walk, unless it is persistent; the log stays until
+ * the walk is done. */
+static bool
+compute(backward_pass *w, co_value **targets, size_t num_targets, co_value **given,
+        co_value **sources, size_t num_sources, bool zero)
+{
+    for (size_t i = 0; i < num_sources; ++i) {
+        uint32_t node = node_of(w, sources[i]);
+
+        if (node != COI_NO_NODE)
+            w->leads[node] = w->source[node] = true;
+    }
+    find_paths(w);
+    return seed(w, targets, num_targets, given) && step_through(w) &&
+           collect(w, sources, num_sources, zero);
+}
+
+co_code
+coi_gradients(co_context *ctx, co_value **targets, size_t num_targets, co_value **given,
+              co_value **sources, size_t num_sources, bool zero)
+{
+    coi_tape_log *log = ctx->tapes;
+    size_t        depth = log->num_tapes;
+    bool          persistent = log->tapes[depth - 1].persistent;
+    backward_pass w;
+
+    if (pass_open(&w, ctx)) {
+        if (!persistent) {
+            --log->num_tapes;
+            ctx->recording = log->num_tapes > 0;
+        }
+        compute(&w, targets, num_targets, given, sources, num_sources, zero);
+        pass_close(&w);
+        log->num_tapes = depth;
+        ctx->recording = true;
+    }
+    coi_tape_spend(ctx);
+    return ctx->error.code;
+}
+
+static co_value *
+gradient(co_context *ctx, co_value *targets, co_value *sources, const co_gradient_options *options)
+{
+    size_t     num_targets, num_sources, num_given = 0;
+    co_value **to = leaves_of(ctx, targets, &num_targets);
+    co_value **from = leaves_of(ctx, sources, &num_sources);
+    co_value **given = NULL, *result = NULL;
+
+    if (options->output_gradients != NULL && ctx->error.code == CO_OK) {
+        if (coi_same_structure(targets, options->output_gradients, CO_VALUE_ERROR, coi_err(ctx)) ==
+            CO_OK)
+            given = leaves_of(ctx, options->output_gradients, &num_given);
+        else
+            coi_failed(ctx);
+    }
+    if (to != NULL && ctx->error.code == CO_OK)
+        take_values(ctx, to, num_targets, given);
+    if (ctx->error.code != CO_OK)
+        coi_tape_spend(ctx);
+    else if (coi_gradients(ctx, to, num_targets, given, from, num_sources,
+                           options->unconnected_zero) == CO_OK)
+        result = coi_give(ctx, coi_pack(&ctx->heap, sources, from, coi_err(ctx)));
+    free_leaves(ctx, to, num_targets);
+    free_leaves(ctx, from, num_sources);
+    free_leaves(ctx, given, num_given);
+    return result;
+}
+
+static bool
+check(co_context *ctx, co_value *targets, co_value *sources, const co_gradient_options *options)
+{
+    if (ctx->error.code != CO_OK || !coi_check_value(ctx, targets, 2, "targets") ||
+        !coi_check_value(ctx, sources, 3, "sources") ||
+        (options->output_gradients != NULL &&
+         !coi_check_value(ctx, options->output_gradients, 4, "options->output_gradients")))
+        return false;
+    if (!ctx->recording)
+        coi_fail(ctx, CO_RUNTIME_ERROR,
+                 "there is no open tape; call co_tape_begin before computing the targets");
+    return ctx->error.code == CO_OK;
+}
+
+co_value *
+co_gradient_with(co_context *ctx, co_value *targets, co_value *sources,
+                 const co_gradient_options *options)
+{
+    co_gradient_options all = CO_GRADIENT_OPTIONS_INIT;
+    co_value           *result;
+
+    COI_ENTER_ALWAYS(ctx, "gradient", NULL);
+    if (coi_take_options(ctx, &all, sizeof(all), options, 4) &&
+        check(ctx, targets, sources, &all)) {
+        result = gradient(ctx, targets, sources, &all);
+    } else {
+        result = NULL;
+        coi_tape_spend(ctx); /* the call ends its tape also when it fails */
+    }
+    return result;
+}
+
+co_value *
+co_gradient(co_context *ctx, co_value *targets, co_value *sources)
+{
+    return co_gradient_with(ctx, targets, sources, NULL);
+}

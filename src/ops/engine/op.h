@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The operator table. An operator is described once: name, inputs, attributes, shape and dtype
+ * rule, kernels, gradient, a line of documentation. The public function is one line that calls
+ * coi_apply; co_op_call, the reference documentation, tests and bindings read the table.
+ *
+ * To add an operator: write its coi_op (const, named initialisers, coi_op_NAME) in the file of its
+ * family, list it in list.h, declare its public function in include/cohort/ops.h.
+ */
+#ifndef COI_OPS_ENGINE_OP_H
+#define COI_OPS_ENGINE_OP_H
+
+#include <cohort/ops.h>
+#include <stddef.h>
+
+#include "context/context.h"
+#include "context/tape.h"
+
+#define COI_MAX_OUTPUTS     5
+#define COI_MAX_INPUT_NAMES 6
+
+/* What an operator will produce; filled by its rule. */
+typedef struct coi_out {
+    co_dtype dtype;
+    int      ndim;
+    int64_t  dims[CO_MAX_DIMS];
+} coi_out;
+
+/* One call of an operator. Inputs are tensors on the device that it runs on. */
+typedef struct coi_call {
+    co_context          *ctx;
+    const struct coi_op *op;
+    co_device           *device;
+    co_value           **in;
+    int                  num_in;
+    const void          *attrs; /* of op->attrs_size bytes */
+    co_value            *out[COI_MAX_OUTPUTS];
+    int                  num_out;
+} coi_call;
+
+/* A backward step. in, out and upstream are borrowed; the gradients are values of ctx's block (made
+ * by public operators), NULL where there is none. An entry of upstream is NULL when nothing flows
+ * into that output. */
+typedef struct coi_grad {
+    co_context          *ctx;
+    const struct coi_op *op;
+    const void          *attrs;
+    co_value *const     *in;
+    int                  num_in;
+    co_value *const     *out;
+    int                  num_out;
+    co_value *const     *upstream;
+    bool                 owns_upstream; /* nobody uses upstream after this step */
+    const bool          *needed;        /* which inputs want one */
+    co_value           **grads;         /* num_in of them, NULL at first */
+} coi_grad;
+
+/* An attribute: where it is in the attribute struct and how text and values become it. */
+typedef enum coi_attr_type {
+    COI_ATTR_INT,    /* int64_t */
+    COI_ATTR_FLOAT,  /* double */
+    COI_ATTR_BOOL,   /* bool */
+    COI_ATTR_DTYPE,  /* uint8_t co_dtype, by name */
+    COI_ATTR_INTS,   /* coi_ints */
+    COI_ATTR_CHOICE, /* int32_t: position in `choices` */
+    COI_ATTR_SCALAR, /* coi_scalar: a host number that keeps its kind */
+    COI_ATTR_MANY,   /* coi_many: one number, or more of them than there are dimensions */
+    COI_ATTR_STRING  /* char[COI_MAX_STRING], terminated */
+} coi_attr_type;
+typedef struct coi_ints {
+    int32_t n; /* -1: not given (null) */
+    int64_t at[CO_MAX_DIMS];
+} coi_ints;
+typedef struct coi_scalar {
+    uint8_t kind; /* CO_KIND_INT, FLOAT, BOOL */
+    int64_t i;
+    double  f;
+} coi_scalar;
+#define COI_MAX_MANY   32
+#define COI_NO_INT     INT64_MIN /* of an attribute with the default null */
+#define COI_MAX_STRING 256
+typedef struct coi_many {
+    int32_t n;
+    bool    is_one; /* given as a number, not as a list of one */
+    int64_t at[COI_MAX_MANY];
+} coi_many;
+typedef struct coi_attr {
+    const char        *name;
+    coi_attr_type      type;
+    size_t             offset;
+    const char        *default_text; /* NULL: required; "null" for INTS: not given */
+    const char *const *choices;      /* COI_ATTR_CHOICE, NULL-terminated */
+} coi_attr;
+
+/*
+ * Attributes are written once, as a list from which the table and the texts of co_op_describe are
+ * made:
+ *
+ *     typedef struct reduce_attrs {
+ *         coi_ints axis;
+ *         bool     keepdims;
+ *     } reduce_attrs;
+ *     #define REDUCE_ATTRS(X)                        \
+ *         X(reduce_attrs, axis, INTS, "=null", NULL) \
+ *         X(reduce_attrs, keepdims, BOOL, "=false", NULL)
+ *     COI_ATTR_TABLE(reduce_attrs, REDUCE_ATTRS)
+ *
+ * and in the operator COI_ATTRS(reduce_attrs). The default is "=text", or "" for what must be
+ * given.
+ */
+#define COI_ATTR_TEXT_INT    "int"
+#define COI_ATTR_TEXT_FLOAT  "float"
+#define COI_ATTR_TEXT_BOOL   "bool"
+#define COI_ATTR_TEXT_DTYPE  "dtype"
+#define COI_ATTR_TEXT_INTS   "ints"
+#define COI_ATTR_TEXT_CHOICE "choice"
+#define COI_ATTR_TEXT_SCALAR "scalar"
+#define COI_ATTR_TEXT_MANY   "ints"
+#define COI_ATTR_TEXT_STRING "string"
+#define COI_ATTR_ENTRY(type, field, kind, given, choices)                                          \
+    { #field, COI_ATTR_##kind, offsetof(type, field), sizeof(given) > 1 ? &(given)[1] : NULL,      \
+      choices },
+#define COI_ATTR_LINE(type, field, kind, given, choices) #field ":" COI_ATTR_TEXT_##kind given,
+#define COI_ATTR_TABLE(type, list)                                                                 \
+    static const coi_attr    type##_table[] = { list(COI_ATTR_ENTRY){ NULL, COI_ATTR_INT, 0, NULL, \
+                                                                      NULL } };                    \
+    static const char *const type##_texts[] = { list(COI_ATTR_LINE) NULL };
+#define COI_ATTRS(type)                                                                            \
+    .attrs_size = sizeof(type), .attrs = type##_table, .attr_texts = type##_texts
+
+typedef struct coi_op {
+    const char *name;
+    const char *doc;                         /* one line */
+    const char *inputs[COI_MAX_INPUT_NAMES]; /* names, in order */
+    uint8_t     num_inputs;
+    bool        variadic;    /* inputs[0] stands for one or more tensors */
+    uint8_t     num_outputs; /* 1 to COI_MAX_OUTPUTS */
+    uint32_t    dtypes;      /* COI_DTYPE_BITs that input 0 may have; 0: any */
+    bool same_dtype; /* all inputs must have the dtype of input 0; host numbers are converted to it
+                      */
+    bool    upcasts; /* its kernels know no halves: they run on float32 images of them (upcast.h) */
+    uint8_t kind;    /* which of its family, for kernels that serve several */
+    bool    internal;
+    bool    not_differentiable; /* never recorded: integer results, random numbers, stop_gradient */
+    size_t  attrs_size;
+    const coi_attr    *attrs;      /* ends with a NULL name */
+    const char *const *attr_texts; /* "axis:ints=null", in the same order, ends with NULL */
+    /* Check inputs and attributes, fill outs[num_outputs]. Errors: coi_invalid. */
+    co_code (*infer)(coi_call *call, coi_out *outs);
+    /* Outputs share the data of input 0 and need no kernel (reshape, identity, ...). */
+    bool view;
+    /* Kernels. `ref` is the plain readable one; `run` the optimised one, NULL: ref serves. They may
+     * fail (bad index). */
+    co_code (*ref)(coi_call *call);
+    co_code (*run)(coi_call *call);
+    /* Gradient; NULL: none flows. Written with public operators, so that it can be differentiated
+     * again. */
+    co_code (*grad)(coi_grad *grad);
+    /*
+     * The gradients of this operator, which has one input, and of `maker`, which made that, in one:
+     * sets *done and fills maker->grads, or leaves it to the two apart. Asked for where nothing
+     * else uses the result of the maker, and no tape records.
+     */
+    const struct coi_op *fused_producer;
+    co_code (*fused_grad)(const coi_grad *grad, coi_grad *fused_producer, bool *done);
+    /*
+     * Instead of kernels: the result, a tensor or a tuple of them, made of public operators from
+     * call->in. `infer` may be NULL here, and need not fill outs. Gradients come by the tape,
+     * operator by operator; where `grad` is there too, the parts stay off the tape and `grad`
+     * stands for the whole, which then is one new tensor.
+     */
+    co_value *(*composite)(coi_call *call);
+    /*
+     * What coi_apply_many runs instead while a tape is open: the same name, inputs and results, and
+     * after those what the gradient wants kept. Not listed.
+     */
+    const struct coi_op *training;
+} coi_op;
+
+/* Every operator, by name order. */
+extern const coi_op *const coi_op_table[];
+extern const size_t        coi_num_ops;
+const coi_op              *coi_op_find(const char *name);
+
+/* apply.c: convert operands, run, record on the tape, give the results to the block. NULL with an
+ * error in ctx. */
+co_value *coi_apply(co_context *ctx, const coi_op *op, co_value *const *operands, int num_operands,
+                    const void *attrs);
+co_value *coi_apply1(co_context *ctx, const coi_op *op, co_value *x, const void *attrs);
+co_value *coi_apply2(co_context *ctx, const coi_op *op, co_value *x, co_value *y,
+                     const void *attrs);
+/* The first gradient of an element-wise operator, by an operator of two operands: x, and what flows
+ * in. Where nobody else has the memory of the latter and it is large, the result takes it. */
+co_value *coi_apply_backward(const coi_grad *grad, const coi_op *op, co_value *x);
+/* The same when there are several outputs: outs[op->num_outputs] are values of the block. */
+co_code coi_apply_many(co_context *ctx, const coi_op *op, co_value *const *operands,
+                       int num_operands, const void *attrs, co_value **outs);
+
+/* An operator that has `compose`, whatever its operands are: a value of the block, or NULL with an
+ * error in ctx. */
+co_value *coi_apply_composite(co_context *ctx, const coi_op *op, co_value *const *operands,
+                              int num_operands, const void *attrs);
+/* The same with a list or tuple of operands, for operators that take any number. */
+co_value *coi_apply_composite_list(co_context *ctx, const coi_op *op, co_value *xs,
+                                   const void *attrs);
+
+/* A nested list of numbers and tensors as one tensor, by operators, so that gradients reach its
+ * leaves (to_tensor.c). */
+co_value *coi_stack(co_context *ctx, co_value *list);
+
+/* CO_INVALID_ARGUMENT with the operator's name, as GEN-ERR-4 wants it. */
+co_code coi_invalid(coi_call *call, const char *format, ...) CO_PRINTF(2, 3);
+
+/* Rules that many operators share (shape_rules.c). */
+co_code coi_rule_same(coi_call *call, coi_out *outs); /* output like input 0 */
+co_code coi_rule_broadcast(coi_call *call,
+                           coi_out  *outs); /* two inputs, NumPy broadcasting, dtype of input 0 */
+/* Broadcast of two shapes; false if they do not fit. */
+bool coi_broadcast(const int64_t *a, int na, const int64_t *b, int nb, coi_out *out);
+/* axis in [-ndim, ndim) made non-negative; CO_INVALID_ARGUMENT naming axis and rank otherwise. */
+co_code coi_rule_axis(coi_call *call, int64_t axis, int ndim, int *out);
+/* A host number as an element of dtype, which is one of numbers or bool: integers do not wrap and
+ * take no floats. CO_INVALID_ARGUMENT naming attribute, number and limits. */
+co_code coi_rule_number(coi_call *call, const char *name, const coi_scalar *scalar, co_dtype dtype);
+/* The arrays of public functions as attributes. What is too long or NULL is CO_INVALID_ARGUMENT
+ * naming `argument`. */
+bool coi_ints_from_dims(co_context *ctx, const char *argument, const int64_t *dims, size_t n,
+                        coi_ints *out);
+/* The same for int; NULL without elements means: not given. */
+bool coi_ints_from_axes(co_context *ctx, const char *argument, const int *axes, size_t n,
+                        coi_ints *out);
+
+/* "[2,-1]"; returns out. Unlike shapes, attributes show negative numbers. */
+const char *coi_ints_text(const coi_ints *ints, char out[COI_SHAPE_TEXT]);
+
+/* Sum a gradient down to the shape of `like`, undoing broadcasting. */
+co_value *coi_unbroadcast(co_context *ctx, co_value *grad, co_value *like);
+
+/* Split the work of a kernel: fn(arg, chunk) for chunk 0 .. n-1 on the device's workers. What a
+ * chunk is must depend on the shape alone. Small work: call with n = 1. */
+static inline void
+coi_parallel(coi_call *call, int64_t n, coi_chunk_fn fn, void *arg)
+{
+    if (n == 1)
+        fn(arg, 0);
+    else
+        coi_team_run(call->device->team, n, fn, arg);
+}
+
+/* Typed access in kernels. */
+#define COI_IN(call, i, type)  ((const type *)(call)->in[i]->u.tensor.data)
+#define COI_OUT(call, i, type) ((type *)(call)->out[i]->u.tensor.data)
+
+#endif

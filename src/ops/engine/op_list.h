@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The names of all operators, in the order of strcmp. Each is a `const coi_op coi_op_NAME` of some
+ * family's file; table.c makes the table from this list.
+ */
+#ifndef COI_OPS_ENGINE_OP_LIST_H
+#define COI_OPS_ENGINE_OP_LIST_H
+
+#include "ops/engine/op.h"
+
+#define COI_OPS(X)                                                                                 \
+    X(abs)                                                                                         \
+    X(add)                                                                                         \
+    X(add_n)                                                                                       \
+    X(argmax)                                                                                      \
+    X(argmin)                                                                                      \
+    X(argsort)                                                                                     \
+    X(attention)                                                                                   \
+    X(avg_pool2d)                                                                                  \
+    X(avg_pool2d_grad)                                                                             \
+    X(band_part)                                                                                   \
+    X(batch_norm_inference)                                                                        \
+    X(batch_norm_train)                                                                            \
+    X(batch_norm_train_grad)                                                                       \
+    X(broadcast_to)                                                                                \
+    X(cast)                                                                                        \
+    X(ceil)                                                                                        \
+    X(clip_by_global_norm)                                                                         \
+    X(clip_by_norm)                                                                                \
+    X(clip_by_value)                                                                               \
+    X(concat)                                                                                      \
+    X(conv2d)                                                                                      \
+    X(conv2d_backprop_filter)                                                                      \
+    X(conv2d_backprop_input)                                                                       \
+    X(conv2d_bias)                                                                                 \
+    X(conv2d_pooled_grad)                                                                          \
+    X(conv2d_transpose)                                                                            \
+    X(cos)                                                                                         \
+    X(cumprod)                                                                                     \
+    X(cumsum)                                                                                      \
+    X(dense)                                                                                       \
+    X(depthwise_conv2d)                                                                            \
+    X(div)                                                                                         \
+    X(dropout)                                                                                     \
+    X(einsum)                                                                                      \
+    X(elu)                                                                                         \
+    X(elu_grad)                                                                                    \
+    X(embedding_lookup)                                                                            \
+    X(equal)                                                                                       \
+    X(erf)                                                                                         \
+    X(exp)                                                                                         \
+    X(expand_dims)                                                                                 \
+    X(expm1)                                                                                       \
+    X(eye)                                                                                         \
+    X(fill)                                                                                        \
+    X(floor)                                                                                       \
+    X(floordiv)                                                                                    \
+    X(fused_batch_norm_train)                                                                      \
+    X(fused_batch_norm_train_grad)                                                                 \
+    X(gather)                                                                                      \
+    X(gather_nd)                                                                                   \
+    X(gelu)                                                                                        \
+    X(gelu_tanh_grad)                                                                              \
+    X(global_norm)                                                                                 \
+    X(greater)                                                                                     \
+    X(greater_equal)                                                                               \
+    X(identity)                                                                                    \
+    X(isfinite)                                                                                    \
+    X(isinf)                                                                                       \
+    X(isnan)                                                                                       \
+    X(l2_loss)                                                                                     \
+    X(l2_normalize)                                                                                \
+    X(layer_norm)                                                                                  \
+    X(leaky_relu)                                                                                  \
+    X(less)                                                                                        \
+    X(less_equal)                                                                                  \
+    X(linspace)                                                                                    \
+    X(log)                                                                                         \
+    X(log1p)                                                                                       \
+    X(log_sigmoid)                                                                                 \
+    X(log_softmax)                                                                                 \
+    X(logical_and)                                                                                 \
+    X(logical_not)                                                                                 \
+    X(logical_or)                                                                                  \
+    X(logical_xor)                                                                                 \
+    X(matmul)                                                                                      \
+    X(matvec)                                                                                      \
+    X(max_pool2d)                                                                                  \
+    X(max_pool2d_grad)                                                                             \
+    X(max_pool2d_grad_grad)                                                                        \
+    X(maximum)                                                                                     \
+    X(minimum)                                                                                     \
+    X(mod)                                                                                         \
+    X(moments)                                                                                     \
+    X(mse)                                                                                         \
+    X(mul)                                                                                         \
+    X(neg)                                                                                         \
+    X(not_equal)                                                                                   \
+    X(one_hot)                                                                                     \
+    X(ones)                                                                                        \
+    X(ones_like)                                                                                   \
+    X(pad)                                                                                         \
+    X(pow)                                                                                         \
+    X(random_normal)                                                                               \
+    X(random_uniform)                                                                              \
+    X(range)                                                                                       \
+    X(rank)                                                                                        \
+    X(reciprocal)                                                                                  \
+    X(reduce_all)                                                                                  \
+    X(reduce_any)                                                                                  \
+    X(reduce_euclidean_norm)                                                                       \
+    X(reduce_logsumexp)                                                                            \
+    X(reduce_max)                                                                                  \
+    X(reduce_mean)                                                                                 \
+    X(reduce_min)                                                                                  \
+    X(reduce_prod)                                                                                 \
+    X(reduce_std)                                                                                  \
+    X(reduce_sum)                                                                                  \
+    X(reduce_variance)                                                                             \
+    X(relu)                                                                                        \
+    X(relu6)                                                                                       \
+    X(relu6_grad)                                                                                  \
+    X(relu_grad)                                                                                   \
+    X(reshape)                                                                                     \
+    X(reverse)                                                                                     \
+    X(roll)                                                                                        \
+    X(round)                                                                                       \
+    X(rsqrt)                                                                                       \
+    X(scatter_add)                                                                                 \
+    X(scatter_nd)                                                                                  \
+    X(selu)                                                                                        \
+    X(selu_grad)                                                                                   \
+    X(shape)                                                                                       \
+    X(sigmoid)                                                                                     \
+    X(sigmoid_cross_entropy_with_logits)                                                           \
+    X(sigmoid_grad)                                                                                \
+    X(sign)                                                                                        \
+    X(silu)                                                                                        \
+    X(sin)                                                                                         \
+    X(size)                                                                                        \
+    X(slice)                                                                                       \
+    X(slice_grad)                                                                                  \
+    X(softmax)                                                                                     \
+    X(softmax_cross_entropy_with_logits)                                                           \
+    X(softmax_grad)                                                                                \
+    X(softplus)                                                                                    \
+    X(softsign)                                                                                    \
+    X(sort)                                                                                        \
+    X(sparse_softmax_cross_entropy_grad)                                                           \
+    X(sparse_softmax_cross_entropy_with_logits)                                                    \
+    X(split)                                                                                       \
+    X(sqrt)                                                                                        \
+    X(square)                                                                                      \
+    X(squared_difference)                                                                          \
+    X(squeeze)                                                                                     \
+    X(stack)                                                                                       \
+    X(stateless_random_normal)                                                                     \
+    X(stateless_random_uniform)                                                                    \
+    X(stop_gradient)                                                                               \
+    X(strided)                                                                                     \
+    X(strided_grad)                                                                                \
+    X(strided_slice)                                                                               \
+    X(sub)                                                                                         \
+    X(tan)                                                                                         \
+    X(tanh)                                                                                        \
+    X(tanh_grad)                                                                                   \
+    X(tensor_scatter_nd_add)                                                                       \
+    X(tensor_scatter_nd_update)                                                                    \
+    X(tile)                                                                                        \
+    X(top_k)                                                                                       \
+    X(transpose)                                                                                   \
+    X(unsorted_segment_sum)                                                                        \
+    X(unstack)                                                                                     \
+    X(where)                                                                                       \
+    X(where_flowing)                                                                               \
+    X(where_index)                                                                                 \
+    X(zeros)                                                                                       \
+    X(zeros_like)
+
+#define COI_OP_DECLARE(name) extern const coi_op coi_op_##name;
+COI_OPS(COI_OP_DECLARE)
+#undef COI_OP_DECLARE
+
+#endif

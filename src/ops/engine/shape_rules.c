@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rules that many operators share: shapes, axes, and undoing broadcasting in a backward step.
+ */
+#include "ops/engine/op.h"
+
+#include <stdio.h>
+#include <string.h>
+
+co_code
+coi_rule_same(coi_call *call, coi_out *outs)
+{
+    const co_value *x = call->in[0];
+
+    outs[0].dtype = (co_dtype)x->dtype;
+    outs[0].ndim = x->ndim;
+    for (int d = 0; d < x->ndim; ++d) /* a scalar copies nothing, and pays for no call */
+        outs[0].dims[d] = x->u.tensor.dims[d];
+    return CO_OK;
+}
+
+bool
+coi_broadcast(const int64_t *a, int na, const int64_t *b, int nb, coi_out *out)
+{
+    int ndim = na > nb ? na : nb;
+
+    out->ndim = ndim;
+    for (int i = 1; i <= ndim; ++i) { /* from the last dimension on */
+        int64_t p = i <= na ? a[na - i] : 1, q = i <= nb ? b[nb - i] : 1;
+
+        if (p != q && p != 1 && q != 1)
+            return false;
+        out->dims[ndim - i] = p == 1 ? q : p;
+    }
+    return true;
+}
+
+co_code
+coi_rule_broadcast(coi_call *call, coi_out *outs)
+{
+    const co_value *x = call->in[0], *y = call->in[1];
+    char            xs[COI_SHAPE_TEXT], ys[COI_SHAPE_TEXT];
+
+    if (coi_same_shape(x, y))
+        return coi_rule_same(call, outs);
+    outs[0].dtype = (co_dtype)x->dtype;
+    if (coi_broadcast(x->u.tensor.dims, x->ndim, y->u.tensor.dims, y->ndim, &outs[0]))
+        return CO_OK;
+    return coi_invalid(
+        call,
+        "shapes %s of %s and %s of %s do not fit; counted from the last, dimensions must be "
+        "equal or 1",
+        coi_shape_text(x->u.tensor.dims, x->ndim, xs), call->op->inputs[0],
+        coi_shape_text(y->u.tensor.dims, y->ndim, ys), call->op->inputs[1]);
+}
+
+co_code
+coi_rule_axis(coi_call *call, int64_t axis, int ndim, int *out)
+{
+    if (axis < -ndim || axis >= ndim) {
+        if (ndim == 0)
+            return coi_invalid(call, "axis %lld for a tensor of rank 0, which has no axes",
+                               (long long)axis);
+        return coi_invalid(call, "axis %lld is not in [%d, %d), the axes of a tensor of rank %d",
+                           (long long)axis, -ndim, ndim, ndim);
+    }
+    *out = (int)(axis < 0 ? axis + ndim : axis);
+    return CO_OK;
+}
+
+co_code
+coi_rule_number(coi_call *call, const char *name, const coi_scalar *scalar, co_dtype dtype)
+{
+    bool    is_float = scalar->kind == CO_KIND_FLOAT;
+    char    text[40];
+    int64_t low, high;
+
+    coi_integer_limits(dtype, &low, &high);
+    if (coi_dtypes[dtype].floating || (!is_float && scalar->i >= low && scalar->i <= high))
+        return CO_OK;
+    if (is_float) /* 1.0 is shown as 1 */
+        snprintf(text, sizeof(text), "a float, %g", scalar->f);
+    else
+        snprintf(text, sizeof(text), "%lld", (long long)scalar->i);
+    return coi_invalid(call, "%s is %s; for dtype %s it must be an integer from %lld to %lld", name,
+                       text, co_dtype_name(dtype), (long long)low, (long long)high);
+}
+
+static bool
+check_array(co_context *ctx, const char *argument, const void *array, size_t n)
+{
+    if (n > CO_MAX_DIMS) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s has %zu entries, at most %d are allowed", argument,
+                 n, CO_MAX_DIMS);
+        return false;
+    }
+    if (array == NULL && n > 0) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s is NULL with %zu entries; give the entries or 0",
+                 argument, n);
+        return false;
+    }
+    return true;
+}
+
+bool
+coi_ints_from_dims(co_context *ctx, const char *argument, const int64_t *dims, size_t n,
+                   coi_ints *out)
+{
+    if (!check_array(ctx, argument, dims, n))
+        return false;
+    memset(out, 0, sizeof(*out));
+    out->n = (int32_t)n;
+    for (size_t i = 0; i < n; ++i)
+        out->at[i] = dims[i];
+    return true;
+}
+
+bool
+coi_ints_from_axes(co_context *ctx, const char *argument, const int *axes, size_t n, coi_ints *out)
+{
+    if (!check_array(ctx, argument, axes, n))
+        return false;
+    memset(out, 0, sizeof(*out));
+    out->n = axes == NULL ? -1 : (int32_t)n;
+    for (size_t i = 0; i < n; ++i)
+        out->at[i] = axes[i];
+    return true;
+}
+
+const char *
+coi_ints_text(const coi_ints *ints, char out[COI_SHAPE_TEXT])
+{
+    size_t at = 0;
+
+    out[at++] = '[';
+    for (int i = 0; i < ints->n; ++i)
+        at += (size_t)snprintf(out + at, COI_SHAPE_TEXT - at, "%s%lld", i > 0 ? "," : "",
+                               (long long)ints->at[i]);
+    memcpy(out + at, "]", 2); /* eight numbers of 20 digits leave room */
+    return out;
+}
+
+co_value *
+coi_unbroadcast(co_context *ctx, co_value *grad, co_value *like)
+{
+    const int64_t *from, *to;
+    int            axes[CO_MAX_DIMS], num_axes = 0, extra;
+
+    if (grad == NULL || coi_same_shape(grad, like))
+        return grad;
+    from = grad->u.tensor.dims;
+    to = like->u.tensor.dims;
+    extra = grad->ndim - like->ndim;
+    for (int i = 0; i < grad->ndim; ++i)
+        if (i < extra || (to[i - extra] == 1 && from[i] != 1))
+            axes[num_axes++] = i;
+    if (num_axes > 0)
+        grad = co_reduce_sum(ctx, grad, axes, (size_t)num_axes, false);
+    if (grad == NULL || coi_same_shape(grad, like))
+        return grad;
+    return co_reshape(ctx, grad, to, (size_t)like->ndim);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A convolutional layer that is pooled: the gradients of its filter and its bias from that of the
+ * pooled result, in one pass. Three of four elements of what flows through max pooling of 2 x 2 are
+ * zeros; the tensor of the layer's size that they fill is never made.
+ */
+#ifndef COI_OPS_KERNELS_CONV2D_POOLED_GRAD_H
+#define COI_OPS_KERNELS_CONV2D_POOLED_GRAD_H
+
+#include "ops/kernels/conv2d.h"
+
+/* Elements of the filter whose sums are kept in registers, its taps: runs of neighbours. */
+enum { COI_POOLED_RUN = 3, COI_POOLED_RUNS = 3, COI_POOLED_TAPS = 9 };
+
+#define COI_POOLED_LANES 16
+#define COI_POOLED_MOST  12 /* runs of a filter */
+
+/* One image. */
+typedef struct coi_pooled {
+    const float   *x;                /* with its padding */
+    int64_t        down, across;     /* in x: to the output pixel below, and to the next one */
+    const float   *y, *pooled, *g;   /* the layer's result, its maxima, the gradient of these */
+    int64_t        rows, columns;    /* of the maxima */
+    int64_t        channels;         /* a multiple of COI_POOLED_LANES */
+    const int64_t *runs;             /* where the runs of the filter are in x */
+    int64_t        num_groups;       /* of runs; what fills up the last one has some place too */
+    bool           is_relu;          /* what is not positive passes nothing on */
+    float         *sums, *sums_bias; /* a row for each tap, and one more; added to */
+} coi_pooled;
+
+typedef void (*coi_pooled_fn)(const coi_pooled *p);
+
+/* In a row of a filter without dilations. */
+static inline int64_t
+coi_pooled_runs(const coi_conv2d *g)
+{
+    return (g->kw * g->c + COI_POOLED_RUN - 1) / COI_POOLED_RUN;
+}
+
+/* For coi_op.grad_with_maker of max_pool2d. */
+co_code coi_pooled_gradient(const coi_grad *pool, coi_grad *layer, bool *done);
+
+#endif

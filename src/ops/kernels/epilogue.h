@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a layer does to the rows of a product: adds a bias, and applies a function to each element.
+ * Done here, to rows that were just computed and are still in the cache, instead of in two passes
+ * over memory. Each element takes the same operations, by the same loops, as in the operators
+ * apart, so the bits are the same.
+ */
+#ifndef COI_OPS_KERNELS_EPILOGUE_H
+#define COI_OPS_KERNELS_EPILOGUE_H
+
+#include "ops/engine/op.h"
+#include "ops/kernels/simd/loops.h"
+
+/* All of a finish, for rows that are `stride` apart. Columns are a multiple of COI_EPILOGUE_LANES:
+ * the parts of vectors that short rows have would share lines, and wait for each other. */
+enum { COI_EPILOGUE_LANES = 16 };
+typedef void (*coi_epilogue_fn)(void *c, int64_t stride, int64_t rows, const void *bias,
+                                int64_t columns);
+
+/* One product's finish. Float32 and float64. */
+typedef struct coi_epilogue {
+    coi_epilogue_fn whole; /* what most layers have, in one pass (ops/kernels/simd/simd_epilogue.c);
+                              NULL: by parts */
+    const char   *bias;    /* an element per column */
+    coi_binary_fn add;
+    coi_unary_fn  activation; /* NULL: none */
+    size_t        size;       /* of an element */
+} coi_epilogue;
+
+/* Input 2 of the operators below; the inputs before it and the attribute `activation`
+ * (co_activation) are the product's. */
+enum { COI_BIAS = 2 };
+
+/* The values of the attribute, in the order of co_activation; NULL behind the last. */
+extern const char *const coi_activation_names[];
+
+/* The rule: one bias for each of so many columns, and an activation that there is. */
+co_code coi_epilogue_rule(coi_call *call, int32_t activation, int64_t columns);
+void    coi_epilogue_of(const coi_call *call, int32_t activation, coi_epilogue *epilogue);
+/* Rows of `columns` elements from column `first` on; the rows begin at c and are `stride` elements
+ * apart. */
+void coi_epilogue_rows(const coi_epilogue *epilogue, void *c, int64_t stride, int64_t rows,
+                       int64_t first, int64_t columns);
+/* All of output 0, element by element, with the reference kernels. */
+co_code coi_ref_epilogue(coi_call *call, int32_t activation);
+
+/*
+ * The gradient of a finished product: through the activation, into the bias, and on into the
+ * product's operands by its own gradient, `product`. `bare` are the attributes of the same product
+ * without an activation.
+ */
+co_code coi_epilogue_grad(coi_grad *grad, int32_t activation, const void *bare,
+                          co_code (*product)(coi_grad *grad));
+
+/*
+ * The public calls: the operator with its attributes; or, where a tape is open and the gradient of
+ * the activation wants its operand, the operator with `bare` attributes and then the activation, so
+ * that the operand is kept. Not of halves, which are rounded once.
+ */
+co_value *coi_apply_epilogue(co_context *ctx, const coi_op *op, co_value *const given[3],
+                             const void *attrs, const void *bare, int32_t activation);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What reductions and their reference kernels share.
+ */
+#ifndef COI_OPS_KERNELS_REDUCTION_H
+#define COI_OPS_KERNELS_REDUCTION_H
+
+#include "ops/engine/op.h"
+
+typedef struct coi_reduce_attrs {
+    coi_ints axis; /* not given: all */
+    bool     keepdims;
+} coi_reduce_attrs;
+
+typedef struct coi_argmax_attrs {
+    int64_t axis;
+    uint8_t output_type;
+} coi_argmax_attrs;
+
+/* Which of ndim axes are reduced. The axes were checked. */
+void coi_reduced_axes(const coi_ints *axis, int ndim, bool *reduced);
+
+/* Axes are in range and given once; the shape that is left. */
+co_code coi_reduce_rule(coi_call *call, coi_out *outs);
+/* A result, or what flows into it, with the reduced axes as 1, so that it broadcasts against x. */
+co_value *coi_reduced_as_ones(coi_grad *g, co_value *value);
+/* The axis is in range and has an element, output_type is a dtype of indices. */
+co_code coi_argmax_rule(coi_call *call, coi_out *outs);
+
+#endif

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Element-wise operators of one operand, and identity and stop_gradient, which share the data of
+ * theirs.
+ */
+#include "ops/kernels/elementwise.h"
+#include "ops/engine/dtype_sets.h"
+#include "ops/kernels/compute_type.h"
+#include "ops/engine/op_list.h"
+#include "ops/kernels/ref/ref.h"
+#include "ops/kernels/streaming_store.h"
+#include "ops/kernels/strided_iterator.h"
+
+static const coi_unary_loops *const tables[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_unary_loops);
+
+typedef struct unary_job {
+    coi_unary_fn loop;
+    coi_isa      isa;
+    co_dtype     dtype, out_dtype;      /* of the tensors */
+    co_dtype     compute_dtype, result; /* of the loop */
+    const char  *x;
+    char        *out;
+    int64_t      n, per_chunk;
+    bool         streams;
+} unary_job;
+
+/* Through the lane, block by block. */
+static void
+convert_span(const unary_job *job, const char *x, char *out, int64_t n)
+{
+    size_t size = coi_dtypes[job->dtype].size, out_size = coi_dtypes[job->out_dtype].size;
+    coi_compute_block in, result;
+
+    for (int64_t i = 0; i < n; i += COI_COMPUTE_BLOCK) {
+        int64_t     m = n - i < COI_COMPUTE_BLOCK ? n - i : COI_COMPUTE_BLOCK;
+        char       *to = out + (size_t)i * out_size;
+        const void *from = coi_to_compute_type(job->isa, job->dtype, x + (size_t)i * size,
+                                               job->compute_dtype, &in, m);
+
+        if (job->result == job->out_dtype) {
+            job->loop(to, from, m);
+        } else {
+            job->loop(result.bytes, from, m);
+            coi_cast_elements(job->isa, job->result, result.bytes, job->out_dtype, to, m);
+        }
+    }
+}
+
+/* Past the cache, block by block. */
+static void
+stream_span(const unary_job *job, const char *x, char *out, int64_t n)
+{
+    size_t          size = coi_dtypes[job->dtype].size;
+    coi_stream_fn   stream = coi_stream_of(job->isa);
+    coi_stream_area area;
+
+    for (int64_t m; n > 0; n -= m) {
+        char  *block = coi_stream_block(&area, out);
+        size_t nbytes;
+
+        m = coi_stream_elements(out, size, n);
+        nbytes = (size_t)m * size;
+        if ((size_t)n * size >= COI_PREFETCH_BYTES + COI_STREAM_BLOCK)
+            coi_stream_prefetch(x + COI_PREFETCH_BYTES, NULL);
+        job->loop(block, x, m);
+        stream(out, block, nbytes);
+        x += nbytes;
+        out += nbytes;
+    }
+    coi_stream_end();
+}
+
+static void
+unary_chunk(void *arg, int64_t chunk)
+{
+    const unary_job *job = arg;
+    int64_t          begin = chunk * job->per_chunk;
+    int64_t          n = job->n - begin < job->per_chunk ? job->n - begin : job->per_chunk;
+    const char      *x = job->x + (size_t)begin * coi_dtypes[job->dtype].size;
+    char            *out = job->out + (size_t)begin * coi_dtypes[job->out_dtype].size;
+
+    if (job->streams)
+        stream_span(job, x, out, n);
+    else if (job->dtype == job->compute_dtype)
+        job->loop(out, x, n);
+    else
+        convert_span(job, x, out, n);
+}
+
+static co_code
+unary(coi_call *call, coi_unary_kind kind)
+{
+    const co_value        *x = call->in[0];
+    coi_compute_type_entry lane = coi_compute_types[x->dtype];
+    int64_t                n = x->u.tensor.num_elements;
+    unary_job              job;
+
+    job.isa = call->ctx->runtime->isa;
+    job.loop = tables[job.isa]->at[kind][lane.lane];
+    if (job.loop == NULL)
+        job.loop = coi_unary_loops_rare.at[kind][lane.lane];
+    if (n <= COI_PARALLEL_ELEMENTS && lane.dtype == x->dtype) {
+        job.loop(call->out[0]->u.tensor.data, x->u.tensor.data, n);
+        return CO_OK;
+    }
+    job.dtype = (co_dtype)x->dtype;
+    job.out_dtype = (co_dtype)call->out[0]->dtype;
+    job.compute_dtype = (co_dtype)lane.dtype;
+    job.result = kind >= COI_ISNAN ? CO_BOOL : job.compute_dtype;
+    job.out = COI_OUT(call, 0, char);
+    job.x = COI_IN(call, 0, char);
+    job.n = n;
+    job.streams = job.dtype == job.compute_dtype && job.dtype == job.out_dtype &&
+                  (size_t)n * coi_dtypes[job.dtype].size >= COI_STREAM_BYTES;
+    coi_parallel(call, coi_num_chunks(n, 1, &job.per_chunk), unary_chunk, &job);
+    return CO_OK;
+}
+
+static co_code
+unary_run(coi_call *call)
+{
+    return unary(call, (coi_unary_kind)call->op->kind);
+}
+
+static co_code
+test_rule(coi_call *call, coi_out *outs)
+{
+    coi_rule_same(call, outs);
+    outs[0].dtype = CO_BOOL;
+    return CO_OK;
+}
+
+/*
+ * Gradients. up is what flows in, x the operand, y the result; each is an expression of public
+ * operators, so that it can be differentiated again.
+ */
+#define GRADIENT(name_, expression)                                                                \
+    static co_code name_##_grad(coi_grad *g)                                                       \
+    {                                                                                              \
+        co_context *ctx = g->ctx;                                                                  \
+        co_value   *x = g->in[0], *y = g->out[0], *up = g->upstream[0];                            \
+                                                                                                   \
+        (void)x, (void)y, (void)up;                                                                \
+        g->grads[0] = (expression);                                                                \
+        return ctx->error.code;                                                                    \
+    }
+
+static co_value *
+one_plus(co_context *ctx, co_value *x)
+{
+    return co_add(ctx, x, co_int(ctx, 1));
+}
+
+static co_value *
+one_minus(co_context *ctx, co_value *x)
+{
+    return co_sub(ctx, co_int(ctx, 1), x);
+}
+
+static co_value *
+scaled(co_context *ctx, double factor, co_value *x)
+{
+    return co_mul(ctx, x, co_float(ctx, factor));
+}
+
+/* s (1 + x (1 - s)), s the sigmoid of x. */
+static co_value *
+silu_slope(co_context *ctx, co_value *x)
+{
+    co_value *s = co_sigmoid(ctx, x);
+
+    return co_mul(ctx, s, one_plus(ctx, co_mul(ctx, x, one_minus(ctx, s))));
+}
+
+/* A gradient, but 0 where nothing flows in, as TensorFlow has it: the root of a zero that does not
+ * count has no slope, and should not spoil the others. */
+static co_value *
+where_it_flows(co_context *ctx, co_value *up, co_value *gradient)
+{
+    return coi_apply2(ctx, &coi_op_where_flowing, gradient, up, NULL);
+}
+
+GRADIENT(neg, co_neg(ctx, up))
+GRADIENT(square, co_mul(ctx, up, scaled(ctx, 2, x)))
+GRADIENT(sqrt, where_it_flows(ctx, up, co_div(ctx, scaled(ctx, 0.5, up), y)))
+GRADIENT(exp, co_mul(ctx, up, y))
+GRADIENT(log, co_div(ctx, up, x))
+GRADIENT(abs, co_mul(ctx, up, co_sign(ctx, x)))
+GRADIENT(sign, co_zeros(ctx, (co_dtype)x->dtype, x->u.tensor.dims, (size_t)x->ndim))
+GRADIENT(rsqrt,
+         where_it_flows(ctx, up,
+                        co_mul(ctx, scaled(ctx, -0.5, up), co_mul(ctx, co_square(ctx, y), y))))
+GRADIENT(reciprocal, where_it_flows(ctx, up, co_neg(ctx, co_mul(ctx, up, co_square(ctx, y)))))
+GRADIENT(log1p, co_div(ctx, up, one_plus(ctx, x)))
+GRADIENT(expm1, co_mul(ctx, up, one_plus(ctx, y)))
+GRADIENT(sin, co_mul(ctx, up, co_cos(ctx, x)))
+GRADIENT(cos, co_neg(ctx, co_mul(ctx, up, co_sin(ctx, x))))
+GRADIENT(tan, co_mul(ctx, up, co_square(ctx, co_reciprocal(ctx, co_cos(ctx, x)))))
+GRADIENT(erf, co_mul(ctx, scaled(ctx, 1.1283791670955126, up), /* 2 / sqrt(pi) */
+                     co_exp(ctx, co_neg(ctx, co_square(ctx, x)))))
+GRADIENT(softplus, co_mul(ctx, up, co_sigmoid(ctx, x)))
+GRADIENT(softsign, co_div(ctx, up, co_square(ctx, one_plus(ctx, co_abs(ctx, x)))))
+GRADIENT(silu, co_mul(ctx, up, silu_slope(ctx, x)))
+GRADIENT(log_sigmoid, co_mul(ctx, up, co_sigmoid(ctx, co_neg(ctx, x))))
+/* Steps of every training loop, so they are operators of their own (binary.c). */
+GRADIENT(tanh, coi_apply_backward(g, &coi_op_tanh_grad, y))
+GRADIENT(sigmoid, coi_apply_backward(g, &coi_op_sigmoid_grad, y))
+GRADIENT(relu, coi_apply_backward(g, &coi_op_relu_grad, y))
+GRADIENT(relu6, coi_apply_backward(g, &coi_op_relu6_grad, y))
+GRADIENT(elu, coi_apply_backward(g, &coi_op_elu_grad, y))
+GRADIENT(selu, coi_apply_backward(g, &coi_op_selu_grad, y))
+
+/* The parts that every operator of the family has; what follows the documentation goes into the
+ * initialiser. */
+#define UNARY(name_, doc_, kind_, dtypes_, ...)                                                    \
+    const coi_op coi_op_##name_ = { .name = #name_,                                                \
+                                    .doc = doc_,                                                   \
+                                    .inputs = { "x" },                                             \
+                                    .num_inputs = 1,                                               \
+                                    .num_outputs = 1,                                              \
+                                    .kind = kind_,                                                 \
+                                    .dtypes = dtypes_,                                             \
+                                    .ref = coi_ref_unary,                                          \
+                                    .run = unary_run,                                              \
+                                    __VA_ARGS__ };                                                 \
+    co_value    *co_##name_(co_context *ctx, co_value *x)                                          \
+    {                                                                                              \
+        return coi_apply1(ctx, &coi_op_##name_, x, NULL);                                          \
+    }
+#define SMOOTH(name_, doc_, kind_, dtypes_)                                                        \
+    UNARY(name_, doc_, kind_, dtypes_, .infer = coi_rule_same, .grad = name_##_grad)
+/* Steps: no gradient flows. */
+#define STEPS(name_, doc_, kind_, dtypes_)                                                         \
+    UNARY(name_, doc_, kind_, dtypes_, .infer = coi_rule_same, .not_differentiable = true)
+#define TEST(name_, doc_, kind_, dtypes_)                                                          \
+    UNARY(name_, doc_, kind_, dtypes_, .infer = test_rule, .not_differentiable = true)
+
+SMOOTH(neg, "The negative of x; integers wrap.", COI_NEG, COI_FLOATS | COI_SIGNED_INTEGERS)
+SMOOTH(square, "x * x; integers wrap.", COI_SQUARE, COI_NUMBERS)
+SMOOTH(sqrt, "The square root; NaN below zero.", COI_SQRT, COI_FLOATS)
+SMOOTH(exp, "e to the power x.", COI_EXP, COI_FLOATS)
+SMOOTH(log, "The natural logarithm; -inf at zero, NaN below.", COI_LOG, COI_FLOATS)
+SMOOTH(tanh, "The hyperbolic tangent.", COI_TANH, COI_FLOATS)
+SMOOTH(sigmoid, "1 / (1 + exp(-x))", COI_SIGMOID, COI_FLOATS)
+SMOOTH(relu, "x where it is above zero, else 0.", COI_RELU, COI_NUMBERS)
+SMOOTH(abs, "The size of x without its sign.", COI_ABS, COI_FLOATS | COI_SIGNED_INTEGERS)
+SMOOTH(sign, "-1, 0 or 1; NaN stays.", COI_SIGN, COI_FLOATS | COI_SIGNED_INTEGERS)
+SMOOTH(rsqrt, "1 / sqrt(x)", COI_RSQRT, COI_FLOATS)
+SMOOTH(reciprocal, "1 / x", COI_RECIPROCAL, COI_FLOATS)
+SMOOTH(log1p, "log(1 + x), right for small x.", COI_LOG1P, COI_FLOATS)
+SMOOTH(expm1, "exp(x) - 1, right for small x.", COI_EXPM1, COI_FLOATS)
+SMOOTH(sin, "The sine of x radians.", COI_SIN, COI_FLOATS)
+SMOOTH(cos, "The cosine of x radians.", COI_COS, COI_FLOATS)
+SMOOTH(tan, "The tangent of x radians.", COI_TAN, COI_FLOATS)
+STEPS(floor, "The next integer below.", COI_FLOOR, COI_FLOATS)
+STEPS(ceil, "The next integer above.", COI_CEIL, COI_FLOATS)
+STEPS(round, "The nearest integer; of two, the even one.", COI_ROUND, COI_NUMBERS)
+SMOOTH(erf, "The error function.", COI_ERF, COI_FLOATS)
+SMOOTH(relu6, "x cut to 0 .. 6.", COI_RELU6, COI_NUMBERS)
+SMOOTH(elu, "x where it is above zero, else exp(x) - 1.", COI_ELU, COI_FLOATS)
+SMOOTH(selu, "elu, scaled so that deep networks keep mean and variance.", COI_SELU, COI_FLOATS)
+SMOOTH(softplus, "log(1 + exp(x)), without overflow.", COI_SOFTPLUS, COI_FLOATS)
+SMOOTH(softsign, "x / (1 + |x|)", COI_SOFTSIGN, COI_FLOATS)
+SMOOTH(silu, "x * sigmoid(x)", COI_SILU, COI_FLOATS)
+SMOOTH(log_sigmoid, "log(sigmoid(x)), without overflow.", COI_LOG_SIGMOID, COI_FLOATS)
+TEST(isnan, "Whether x is not a number, as bool.", COI_ISNAN, COI_FLOATS)
+TEST(isinf, "Whether x is infinite, as bool.", COI_ISINF, COI_FLOATS)
+TEST(isfinite, "Whether x is a finite number, as bool.", COI_ISFINITE, COI_FLOATS)
+TEST(logical_not, "Whether x is false, as bool.", COI_LOGICAL_NOT, COI_DTYPE_BIT(CO_BOOL))
+
+typedef struct gelu_attrs {
+    bool approximate;
+} gelu_attrs;
+#define GELU_ATTRS(X) X(gelu_attrs, approximate, BOOL, "=false", NULL)
+COI_ATTR_TABLE(gelu_attrs, GELU_ATTRS)
+
+coi_unary_kind
+coi_gelu_kind(const void *attrs)
+{
+    return ((const gelu_attrs *)attrs)->approximate ? COI_GELU_TANH : COI_GELU;
+}
+
+static co_code
+gelu_run(coi_call *call)
+{
+    return unary(call, coi_gelu_kind(call->attrs));
+}
+
+/* cdf(x) + x pdf(x) of the normal distribution, with the constants of the kernels. */
+static co_value *
+gelu_slope(co_context *ctx, co_value *x)
+{
+    const double r = (double)0.70710678118654752f;
+    co_value    *z = scaled(ctx, r, x);
+    co_value    *cdf = scaled(ctx, 0.5, one_plus(ctx, co_erf(ctx, z)));
+    co_value    *bell = co_exp(ctx, co_neg(ctx, co_square(ctx, z)));
+
+    return co_add(ctx, cdf, co_mul(ctx, x, scaled(ctx, r * 0.56418958354775629, bell)));
+}
+
+static co_code
+gelu_grad(coi_grad *g)
+{
+    const gelu_attrs *attrs = g->attrs;
+    co_value         *x = g->in[0], *up = g->upstream[0];
+
+    g->grads[0] = attrs->approximate ? coi_apply_backward(g, &coi_op_gelu_tanh_grad, x)
+                                     : co_mul(g->ctx, up, gelu_slope(g->ctx, x));
+    return g->ctx->error.code;
+}
+
+const coi_op coi_op_gelu = {
+    .name = "gelu",
+    .doc = "x times the normal distribution function of x; approximate: by tanh.",
+    .inputs = { "x" },
+    .num_inputs = 1,
+    .num_outputs = 1,
+    .dtypes = COI_FLOATS,
+    COI_ATTRS(gelu_attrs),
+    .infer = coi_rule_same,
+    .ref = coi_ref_gelu,
+    .run = gelu_run,
+    .grad = gelu_grad,
+};
+
+co_value *
+co_gelu(co_context *ctx, co_value *x, bool approximate)
+{
+    gelu_attrs attrs = { approximate };
+
+    return coi_apply1(ctx, &coi_op_gelu, x, &attrs);
+}
+
+static co_code
+identity_grad(coi_grad *g)
+{
+    g->grads[0] = g->upstream[0];
+    return CO_OK;
+}
+
+const coi_op coi_op_identity = {
+    .name = "identity",
+    .doc = "The same tensor; the data is shared.",
+    .inputs = { "x" },
+    .num_inputs = 1,
+    .num_outputs = 1,
+    .infer = coi_rule_same,
+    .view = true,
+    .grad = identity_grad,
+};
+
+co_value *
+co_identity(co_context *ctx, co_value *x)
+{
+    return coi_apply1(ctx, &coi_op_identity, x, NULL);
+}
+
+const coi_op coi_op_stop_gradient = {
+    .name = "stop_gradient",
+    .doc = "The same tensor, through which no gradient passes; the data is shared.",
+    .inputs = { "x" },
+    .num_inputs = 1,
+    .num_outputs = 1,
+    .not_differentiable = true,
+    .infer = coi_rule_same,
+    .view = true,
+};
+
+co_value *
+co_stop_gradient(co_context *ctx, co_value *x)
+{
+    return coi_apply1(ctx, &coi_op_stop_gradient, x, NULL);
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Convolutions that conv2d and its transposes already are: depthwise, which is one with a group for
+ * each channel, and transposed, which is the gradient for the input.
+ */
+#include "ops/engine/composite.h"
+#include "ops/kernels/conv2d.h"
+#include "ops/engine/dtype_sets.h"
+#include "ops/kernels/window2d.h"
+
+#include <string.h>
+
+COI_ATTR_TABLE(coi_conv2d_attrs, COI_CONV2D_ATTRS)
+
+static co_code
+check_ranks(coi_call *call)
+{
+    const co_value *x = call->in[0], *w = call->in[1];
+    char            a[COI_SHAPE_TEXT], b[COI_SHAPE_TEXT];
+
+    if (x->ndim == 4 && w->ndim == 4)
+        return CO_OK;
+    return coi_invalid(call, "x has shape %s and w %s; both must have 4 dimensions",
+                       coi_shape_text(x->u.tensor.dims, x->ndim, a),
+                       coi_shape_text(w->u.tensor.dims, w->ndim, b));
+}
+
+static co_code
+depthwise_rule(coi_call *call, coi_out *outs)
+{
+    const coi_conv2d_attrs *attrs = call->attrs;
+    const co_value         *x = call->in[0], *w = call->in[1];
+    int64_t                 down, across;
+    co_code                 code = check_ranks(call);
+
+    (void)outs;
+    if (code != CO_OK)
+        return code;
+    if (x->u.tensor.dims[3] != w->u.tensor.dims[2])
+        return coi_invalid(call, "x has %lld channels and w filters for %lld; they must be as many",
+                           (long long)x->u.tensor.dims[3], (long long)w->u.tensor.dims[2]);
+    code = coi_read_pair(call, "strides", &attrs->strides, &down, &across);
+    if (code == CO_OK && down != across)
+        return coi_invalid(call, "strides are %lld and %lld; they must be equal", (long long)down,
+                           (long long)across);
+    return code;
+}
+
+/* The filters of a channel are the outputs of its group. */
+static co_value *
+depthwise_composite(coi_call *call)
+{
+    const int64_t *w = call->in[1]->u.tensor.dims;
+    co_value      *filter;
+
+    filter = co_reshape(call->ctx, call->in[1], (const int64_t[]){ w[0], w[1], 1, w[2] * w[3] }, 4);
+    return coi_apply2(call->ctx, &coi_op_conv2d, call->in[0], filter, call->attrs);
+}
+
+const coi_op coi_op_depthwise_conv2d = {
+    COI_COMPOSITE(
+        "depthwise_conv2d",
+        "Every channel of x [n,h,w,c] with its own filters of w [kh,kw,c,m]: c m channels.", "x",
+        "w"),
+    .dtypes = COI_FLOATS,
+    .same_dtype = true,
+    COI_ATTRS(coi_conv2d_attrs),
+    .infer = depthwise_rule,
+    .composite = depthwise_composite,
+};
+
+co_value *
+co_depthwise_conv2d(co_context *ctx, co_value *x, co_value *w, const co_conv2d_options *options)
+{
+    coi_conv2d_attrs attrs;
+    co_value *const  given[2] = { x, w };
+
+    COI_ENTER(ctx, "depthwise_conv2d", NULL);
+    if (!coi_conv2d_options(ctx, options, 4, &attrs))
+        return NULL;
+    return coi_apply_composite(ctx, &coi_op_depthwise_conv2d, given, 2, &attrs);
+}
+
+typedef struct transpose_attrs {
+    coi_ints output_shape, strides, dilations;
+    int32_t  padding;
+    coi_ints explicit_paddings;
+} transpose_attrs;
+#define TRANSPOSE_ATTRS(X)                                                                         \
+    X(transpose_attrs, output_shape, INTS, "", NULL)                                               \
+    X(transpose_attrs, strides, INTS, "=null", NULL)                                               \
+    X(transpose_attrs, padding, CHOICE, "=SAME", coi_conv2d_paddings)                              \
+    X(transpose_attrs, dilations, INTS, "=null", NULL)                                             \
+    X(transpose_attrs, explicit_paddings, INTS, "=null", NULL)
+COI_ATTR_TABLE(transpose_attrs, TRANSPOSE_ATTRS)
+
+static coi_conv2d_attrs
+back_attrs(const coi_call *call)
+{
+    const transpose_attrs *attrs = call->attrs;
+
+    return (coi_conv2d_attrs){ .strides = attrs->strides,
+                               .dilations = attrs->dilations,
+                               .padding = attrs->padding,
+                               .explicit_paddings = attrs->explicit_paddings,
+                               .sizes = attrs->output_shape };
+}
+
+static co_code
+transpose_rule(coi_call *call, coi_out *outs)
+{
+    const coi_ints  *shape = &((const transpose_attrs *)call->attrs)->output_shape;
+    const int64_t   *x = call->in[0]->u.tensor.dims, *w = call->in[1]->u.tensor.dims;
+    coi_conv2d_attrs attrs = back_attrs(call);
+    co_value        *in[2] = { call->in[1], call->in[0] };
+    coi_call         back = *call;
+    char             text[COI_SHAPE_TEXT];
+    co_code          code = check_ranks(call);
+
+    (void)outs;
+    if (code != CO_OK)
+        return code;
+    if (shape->n != 4 || shape->at[0] != x[0] || shape->at[3] != w[2] || x[3] != w[3])
+        return coi_invalid(
+            call,
+            "output_shape is %s, of %lld images with %lld channels, and w takes %lld of "
+            "the %lld channels of x; they must agree",
+            coi_ints_text(shape, text), (long long)x[0], (long long)w[2], (long long)w[3],
+            (long long)x[3]);
+    /* The gradient that it is would name operands and an operator that the caller has not. */
+    back.in = in;
+    back.attrs = &attrs;
+    return coi_conv2d_check_back(&back);
+}
+
+static co_value *
+transpose_composite(coi_call *call)
+{
+    coi_conv2d_attrs back = back_attrs(call);
+
+    return coi_apply2(call->ctx, &coi_op_conv2d_backprop_input, call->in[1], call->in[0], &back);
+}
+
+const coi_op coi_op_conv2d_transpose = {
+    COI_COMPOSITE(
+        "conv2d_transpose",
+        "The x of shape `output_shape` that conv2d would take to here, with w [kh,kw,out,in].", "x",
+        "w"),
+    .dtypes = COI_FLOATS,
+    .same_dtype = true,
+    COI_ATTRS(transpose_attrs),
+    .infer = transpose_rule,
+    .composite = transpose_composite,
+};
+
+co_value *
+co_conv2d_transpose(co_context *ctx, co_value *x, co_value *w, const int64_t output_dims[4],
+                    const co_conv2d_options *options)
+{
+    coi_conv2d_attrs own;
+    transpose_attrs  attrs;
+    co_value *const  given[2] = { x, w };
+
+    COI_ENTER(ctx, "conv2d_transpose", NULL);
+    if (!coi_ints_from_dims(ctx, "conv2d_transpose: output_dims", output_dims, 4,
+                            &attrs.output_shape) ||
+        !coi_conv2d_options(ctx, options, 5, &own))
+        return NULL;
+    attrs.strides = own.strides;
+    attrs.dilations = own.dilations;
+    attrs.padding = own.padding;
+    attrs.explicit_paddings = own.explicit_paddings;
+    return coi_apply_composite(ctx, &coi_op_conv2d_transpose, given, 2, &attrs);
+}

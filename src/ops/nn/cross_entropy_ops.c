@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Cross entropy of logits with integer labels, and its gradient as one operator: softmax, minus the
+ * label, times the upstream gradient. While a tape is open the exponentials and their sums are
+ * kept, so that the gradient has none to compute. Kernels are those of softmax; the plain version
+ * is in ops/kernels/ref/ref_softmax.c.
+ *
+ * The same with labels that are probabilities, of the shape of logits, along the last axis;
+ * ops/nn/composite_losses.c has the general case.
+ */
+#include "ops/kernels/softmax.h"
+
+#include "ops/engine/op_list.h"
+#include "ops/kernels/row_kernels.h"
+#include "ops/engine/upcast.h"
+
+#include <string.h>
+
+static bool
+is_floating(const co_value *x)
+{
+    return coi_dtypes[x->dtype].floating;
+}
+
+co_code
+coi_check_labels(coi_call *call, const co_value *labels, int64_t num_classes)
+{
+    for (int64_t row = 0; row < labels->u.tensor.num_elements; ++row) {
+        int64_t label = coi_label(labels, row);
+
+        if (label < 0 || label >= num_classes)
+            return coi_invalid(
+                call, "label %lld at position %lld is not in [0, %lld), the classes of logits",
+                (long long)label, (long long)row, (long long)num_classes);
+    }
+    return CO_OK;
+}
+
+/* labels and logits; fills outs with the shape of labels and the dtype of logits. */
+static co_code
+cross_entropy_infer(coi_call *call, coi_out *outs)
+{
+    const co_value *labels = call->in[0], *logits = call->in[1];
+    char            a[COI_SHAPE_TEXT], b[COI_SHAPE_TEXT];
+    bool            fits;
+
+    if (!is_floating(logits))
+        return coi_invalid(call,
+                           "logits are %s; they must be float16, bfloat16, float32 or float64",
+                           coi_dtypes[logits->dtype].name);
+    fits = labels->ndim == logits->ndim - 1;
+    for (int i = 0; fits && i < labels->ndim; ++i)
+        fits = labels->u.tensor.dims[i] == logits->u.tensor.dims[i];
+    if (!fits)
+        return coi_invalid(
+            call,
+            "labels have shape %s and logits %s; labels must have the shape of logits "
+            "without its last dimension, the classes",
+            coi_shape_text(labels->u.tensor.dims, labels->ndim, a),
+            coi_shape_text(logits->u.tensor.dims, logits->ndim, b));
+    coi_rule_same(call, outs);
+    outs->dtype = (co_dtype)logits->dtype;
+    return CO_OK;
+}
+
+static co_code
+cross_entropy_grad_infer(coi_call *call, coi_out *outs)
+{
+    const co_value *labels = call->in[0], *logits = call->in[1], *g = call->in[2];
+    char            a[COI_SHAPE_TEXT], b[COI_SHAPE_TEXT];
+    co_code         rc = cross_entropy_infer(call, outs);
+
+    if (rc != CO_OK)
+        return rc;
+    if (g->dtype != logits->dtype || !coi_same_shape(labels, g))
+        return coi_invalid(
+            call, "g is %s %s; it must have the dtype of logits (%s) and the shape of labels %s",
+            coi_dtypes[g->dtype].name, coi_shape_text(g->u.tensor.dims, g->ndim, a),
+            coi_dtypes[logits->dtype].name, coi_shape_text(labels->u.tensor.dims, labels->ndim, b));
+    outs->ndim = logits->ndim;
+    memcpy(outs->dims, logits->u.tensor.dims, (size_t)logits->ndim * sizeof(int64_t));
+    return CO_OK;
+}
+
+/* The losses, the exponentials and the sum of each row; halves would lose what is kept, so it is
+ * nothing. */
+static co_code
+kept_infer(coi_call *call, coi_out *outs)
+{
+    const co_value *labels = call->in[0], *logits = call->in[1];
+    co_code         rc = cross_entropy_infer(call, outs);
+    bool            none = rc == CO_OK && coi_is_half(logits);
+
+    if (rc != CO_OK)
+        return rc;
+    outs[1] = (coi_out){ .dtype = outs->dtype, .ndim = none ? 1 : logits->ndim };
+    outs[2] = (coi_out){ .dtype = outs->dtype, .ndim = none ? 1 : labels->ndim };
+    if (!none) {
+        memcpy(outs[1].dims, logits->u.tensor.dims, (size_t)logits->ndim * sizeof(int64_t));
+        memcpy(outs[2].dims, labels->u.tensor.dims, (size_t)labels->ndim * sizeof(int64_t));
+    }
+    return CO_OK;
+}
+
+typedef struct job {
+    const coi_softmax_kernels *kernels;
+    const co_value            *labels; /* indices; or, where rows are there, probabilities */
+    const coi_row_kernels     *rows;
+    size_t                     size; /* of an element */
+    int64_t                    num_rows, dim, rows_per_chunk;
+    const char                *logits, *g;
+    char                      *out;         /* losses, or the gradient of logits */
+    char                      *exps, *sums; /* kept, or NULL */
+} job;
+
+/* Where a row's number is, and where its elements begin. */
+static size_t
+at_row(const job *j, int64_t row)
+{
+    return (size_t)row * j->size;
+}
+static size_t
+at_element(const job *j, int64_t row)
+{
+    return (size_t)(row * j->dim) * j->size;
+}
+
+static const char *
+soft_labels(const job *j, int64_t row)
+{
+    return (const char *)j->labels->u.tensor.data + at_element(j, row);
+}
+
+/* Rows [first, last) of a chunk; returns the first. */
+static int64_t
+chunk_rows(const job *j, int64_t chunk, int64_t *last)
+{
+    int64_t first = chunk * j->rows_per_chunk;
+
+    *last = first + j->rows_per_chunk < j->num_rows ? first + j->rows_per_chunk : j->num_rows;
+    return first;
+}
+
+static void
+loss_chunk(void *arg, int64_t chunk)
+{
+    const job *j = arg;
+    int64_t    last, first = chunk_rows(j, chunk, &last);
+    double     max[COI_SOFTMAX_ROWS], own_sum[COI_SOFTMAX_ROWS]; /* of either type */
+
+    for (int64_t row = first; row < last; row += COI_SOFTMAX_ROWS) {
+        int64_t n = last - row < COI_SOFTMAX_ROWS ? last - row : COI_SOFTMAX_ROWS;
+        void   *sum = j->exps != NULL ? (void *)(j->sums + at_row(j, row)) : own_sum;
+
+        j->kernels->exps(j->logits + at_element(j, row),
+                         j->exps != NULL ? j->exps + at_element(j, row) : NULL, max, sum, n, j->dim,
+                         j->dim);
+        j->kernels->logs(sum, j->out + at_row(j, row), n);
+        if (j->rows != NULL)
+            j->rows->losses(soft_labels(j, row), j->logits + at_element(j, row), max,
+                            j->out + at_row(j, row), n, j->dim);
+        for (int64_t i = 0; j->rows == NULL && i < n; ++i) {
+            int64_t at = (row + i) * j->dim + coi_label(j->labels, row + i);
+
+            if (j->size == sizeof(double))
+                ((double *)j->out)[row + i] -= ((const double *)j->logits)[at] - max[i];
+            else
+                ((float *)j->out)[row + i] -= ((const float *)j->logits)[at] -
+                                              ((const float *)(const void *)max)[i];
+        }
+    }
+}
+
+static void
+grad_chunk(void *arg, int64_t chunk)
+{
+    const job *j = arg;
+    int64_t    last, first = chunk_rows(j, chunk, &last);
+    size_t     at = at_element(j, first);
+
+    if (j->exps != NULL)
+        j->kernels->scale(j->exps + at, j->sums + at_row(j, first), j->g + at_row(j, first),
+                          j->out + at, last - first, j->dim, j->dim);
+    else
+        coi_softmax_rows(j->kernels, j->size, j->logits + at, j->g + at_row(j, first), j->out + at,
+                         last - first, j->dim, j->dim);
+    if (j->rows != NULL)
+        j->rows->take_labels(soft_labels(j, first), j->g + at_row(j, first), j->out + at,
+                             last - first, j->dim);
+    for (int64_t row = first; j->rows == NULL && row < last; ++row) {
+        int64_t hit = row * j->dim + coi_label(j->labels, row);
+
+        if (j->size == sizeof(double))
+            ((double *)j->out)[hit] -= ((const double *)j->g)[row];
+        else
+            ((float *)j->out)[hit] -= ((const float *)j->g)[row];
+    }
+}
+
+/* Rows of what is [..., classes], which may be none of them. */
+static int64_t
+rows_of(const co_value *logits)
+{
+    int64_t rows = 1;
+
+    for (int d = 0; d < logits->ndim - 1; ++d)
+        rows *= logits->u.tensor.dims[d];
+    return rows;
+}
+
+static co_code
+cross_entropy_run(coi_call *call)
+{
+    const co_value *labels = call->in[0], *logits = call->in[1];
+    co_dtype        dtype = (co_dtype)logits->dtype;
+    bool            is_grad = call->num_in > 2;
+    job             j = { .kernels = coi_softmax_kernels_of(call->ctx->runtime->isa, dtype),
+                          .labels = labels,
+                          .size = coi_dtypes[dtype].size,
+                          .num_rows = labels->u.tensor.num_elements,
+                          .dim = logits->u.tensor.dims[logits->ndim - 1],
+                          .logits = COI_IN(call, 1, char),
+                          .g = is_grad ? COI_IN(call, 2, char) : NULL,
+                          .out = COI_OUT(call, 0, char) };
+    co_code         rc = CO_OK;
+
+    if (coi_dtypes[labels->dtype].floating) {
+        j.rows = coi_row_kernels_of(call->ctx->runtime->isa, dtype);
+        j.num_rows = rows_of(logits);
+    } else {
+        rc = coi_check_labels(call, labels, j.dim);
+    }
+    if (rc != CO_OK || j.num_rows * j.dim == 0) {
+        memset(j.out, 0, j.rows == NULL || is_grad ? 0 : at_row(&j, j.num_rows)); /* of nothing */
+        return rc;
+    }
+    if (call->num_in == 5) {
+        j.exps = call->in[3]->u.tensor.data;
+        j.sums = call->in[4]->u.tensor.data;
+    } else if (call->num_out == 3 && call->out[1]->u.tensor.num_elements > 0) {
+        j.exps = call->out[1]->u.tensor.data;
+        j.sums = call->out[2]->u.tensor.data;
+    }
+    j.rows_per_chunk = coi_softmax_chunk_rows(j.dim);
+    coi_parallel(call, (j.num_rows + j.rows_per_chunk - 1) / j.rows_per_chunk,
+                 is_grad ? grad_chunk : loss_chunk, &j);
+    return CO_OK;
+}
+
+static const coi_op kept_grad;
+
+static co_code
+cross_entropy_gradient(coi_grad *grad)
+{
+    co_value *in[5] = { grad->in[0], grad->in[1], grad->upstream[0] };
+
+    if (!grad->needed[1])
+        return CO_OK;
+    if (grad->num_out == 3 && !coi_is_half(grad->in[1])) {
+        in[3] = grad->out[1];
+        in[4] = grad->out[2];
+        grad->grads[1] = coi_apply(grad->ctx, &kept_grad, in, 5, NULL);
+    } else {
+        grad->grads[1] = coi_apply(grad->ctx, &coi_op_sparse_softmax_cross_entropy_grad, in, 3,
+                                   NULL);
+    }
+    return grad->ctx->error.code;
+}
+
+/* (p - hot) g with p = softmax(logits) and upstream u: g p (u - sum(u p)) for logits, sum(u (p -
+ * hot)) for g. What was kept is a function of logits, which has the whole derivative already. */
+static co_code
+cross_entropy_grad_gradient(coi_grad *grad)
+{
+    co_context *ctx = grad->ctx;
+    co_value   *labels = grad->in[0], *logits = grad->in[1], *g = grad->in[2];
+    co_value   *u = grad->upstream[0], *p = co_softmax(ctx, logits, -1);
+    int         last = -1;
+
+    if (grad->needed[1])
+        grad->grads[1] = co_mul(ctx, co_expand_dims(ctx, g, -1),
+                                coi_apply2(ctx, &coi_op_softmax_grad, p, u,
+                                           &(coi_softmax_attrs){ .axis = -1 }));
+    if (grad->needed[2]) {
+        int64_t   num_classes = logits->u.tensor.dims[logits->ndim - 1];
+        co_value *hot = co_one_hot(ctx, labels, num_classes, 1, 0, -1, (co_dtype)logits->dtype);
+
+        grad->grads[2] = co_reduce_sum(ctx, co_mul(ctx, u, co_sub(ctx, p, hot)), &last, 1, false);
+    }
+    return ctx->error.code;
+}
+
+/* The four forms: with and without what is kept, forward and back. */
+#define LABELS COI_DTYPE_BIT(CO_INT32) | COI_DTYPE_BIT(CO_INT64)
+#define FORWARD                                                                                    \
+    .name = "sparse_softmax_cross_entropy_with_logits",                                            \
+    .doc = "Cross entropy of softmax(logits) with integer labels, along the last dimension.",      \
+    .num_inputs = 2, .dtypes = LABELS, .inputs = { "labels", "logits" }, .upcasts = true,          \
+    .run = cross_entropy_run, .grad = cross_entropy_gradient
+#define BACK                                                                                              \
+    .name = "sparse_softmax_cross_entropy_grad",                                                          \
+    .doc =                                                                                                \
+        "The gradient of sparse_softmax_cross_entropy_with_logits for logits, given that of its result.", \
+    .num_outputs = 1, .dtypes = LABELS, .internal = true, .infer = cross_entropy_grad_infer,              \
+    .upcasts = true, .ref = coi_ref_cross_entropy_grad, .run = cross_entropy_run,                         \
+    .grad = cross_entropy_grad_gradient
+
+static const coi_op kept = {
+    FORWARD,
+    .num_outputs = 3,
+    .infer = kept_infer,
+    .ref = coi_ref_cross_entropy,
+};
+static const coi_op kept_grad = {
+    BACK,
+    .inputs = { "labels", "logits", "g", "exps", "sums" },
+    .num_inputs = 5,
+};
+
+const coi_op coi_op_sparse_softmax_cross_entropy_with_logits = {
+    FORWARD,           .num_outputs = 1, .infer = cross_entropy_infer, .ref = coi_ref_cross_entropy,
+    .training = &kept,
+};
+const coi_op coi_op_sparse_softmax_cross_entropy_grad = {
+    BACK,
+    .inputs = { "labels", "logits", "g" },
+    .num_inputs = 3,
+};
+
+co_value *
+co_sparse_softmax_cross_entropy(co_context *ctx, co_value *labels, co_value *logits)
+{
+    co_value *const in[2] = { labels, logits };
+    co_value       *losses = NULL;
+
+    coi_apply_many(ctx, &coi_op_sparse_softmax_cross_entropy_with_logits, in, 2, NULL, &losses);
+    return losses;
+}
+
+/* --- labels that are probabilities --- */
+
+/* [...] from [..., classes]; what is kept of halves is floats. */
+static co_code
+soft_infer(coi_call *call, coi_out *outs)
+{
+    coi_rule_same(call, outs);
+    --outs->ndim;
+    return CO_OK;
+}
+
+static co_code
+soft_kept_infer(coi_call *call, coi_out *outs)
+{
+    soft_infer(call, &outs[0]);
+    coi_rule_same(call, &outs[1]);
+    outs[2] = outs[0];
+    if (coi_is_half(call->in[0]))
+        outs[1].dtype = outs[2].dtype = CO_FLOAT32;
+    return CO_OK;
+}
+
+static const coi_op soft_grad = {
+    .name = "softmax_cross_entropy_grad",
+    .inputs = { "labels", "logits", "g", "exps", "sums" },
+    .num_inputs = 5,
+    .num_outputs = 1,
+    .not_differentiable = true,
+    .infer = coi_rule_same,
+    .upcasts = true,
+    .ref = coi_ref_soft_cross_entropy_grad,
+    .run = cross_entropy_run,
+};
+
+/* The composition where the gradient is recorded itself, and for labels, which hardly anybody
+ * trains. */
+static co_code
+soft_gradient(coi_grad *grad)
+{
+    co_context *ctx = grad->ctx;
+    co_value   *in[5] = { grad->in[0], grad->in[1], grad->upstream[0], grad->out[1], grad->out[2] };
+    const bool  labels[2] = { grad->needed[0], false };
+    coi_grad    rest = *grad;
+
+    if (!ctx->recording && grad->needed[1]) {
+        grad->grads[1] = coi_apply(ctx, &soft_grad, in, 5, NULL);
+        rest.needed = labels;
+    }
+    rest.attrs = &(coi_softmax_attrs){ .axis = -1 };
+    return coi_soft_cross_entropy_gradient(&rest);
+}
+
+#define SOFT                                                                                       \
+    .name = "softmax_cross_entropy_with_logits", .inputs = { "labels", "logits" },                 \
+    .num_inputs = 2, .upcasts = true, .ref = coi_ref_soft_cross_entropy, .run = cross_entropy_run
+
+static const coi_op soft_kept = {
+    SOFT,
+    .num_outputs = 3,
+    .infer = soft_kept_infer,
+    .grad = soft_gradient,
+};
+static const coi_op soft = {
+    SOFT,
+    .num_outputs = 1,
+    .infer = soft_infer,
+    .training = &soft_kept,
+};
+
+co_value *
+coi_soft_cross_entropy(co_context *ctx, co_value *const *in)
+{
+    co_value *losses = NULL;
+
+    coi_apply_many(ctx, &soft, in, 2, NULL, &losses);
+    return losses;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Dropout: which elements stay is drawn like any other random number, so it depends on seed, call,
+ * replica and position, and on nothing else.
+ */
+#include "ops/engine/composite.h"
+#include "ops/engine/dtype_sets.h"
+
+typedef struct dropout_attrs {
+    double rate;
+} dropout_attrs;
+#define DROPOUT_ATTRS(X) X(dropout_attrs, rate, FLOAT, "", NULL)
+COI_ATTR_TABLE(dropout_attrs, DROPOUT_ATTRS)
+
+static co_value *
+dropout_composite(coi_call *call)
+{
+    double      rate = ((const dropout_attrs *)call->attrs)->rate;
+    co_context *ctx = call->ctx;
+    co_value   *x = call->in[0], *drawn;
+
+    if (!(rate >= 0 && rate < 1)) {
+        coi_invalid(call, "rate is %g; it must be in [0, 1)", rate);
+        return NULL;
+    }
+    if (rate == 0)
+        return co_identity(ctx, x);
+    drawn = co_random_uniform(ctx, CO_FLOAT32, x->u.tensor.dims, (size_t)x->ndim, 0, 1);
+    return co_where(ctx, co_greater_equal(ctx, drawn, co_float(ctx, rate)),
+                    co_mul(ctx, x, co_float(ctx, 1 / (1 - rate))),
+                    co_zeros(ctx, (co_dtype)x->dtype, NULL, 0));
+}
+
+const coi_op coi_op_dropout = {
+    COI_COMPOSITE("dropout",
+                  "Zeros in the place of about `rate` of the elements; the others over 1 - rate.",
+                  "x"),
+    .dtypes = COI_FLOATS,
+    COI_ATTRS(dropout_attrs),
+    .composite = dropout_composite,
+};
+
+co_value *
+co_dropout(co_context *ctx, co_value *x, double rate)
+{
+    dropout_attrs attrs = { rate };
+
+    return coi_apply_composite(ctx, &coi_op_dropout, &x, 1, &attrs);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gradients through all_reduce and all_gather. They are collectives themselves: every replica that
+ * computes one has recorded the same call. What they are made of is recorded in its turn, so there
+ * are gradients of gradients.
+ */
+#include <cohort/ops.h>
+#include <cohort/strategy.h>
+
+#include "ops/engine/gradient.h"
+#include "ops/engine/op.h"
+#include "strategy/strategy.h"
+
+#include <string.h>
+
+/* The sum over replicas of what flows into the results: all have the same result, and each feeds on
+ * its own. */
+static co_value *
+total_upstream(const coi_grad *grad)
+{
+    return co_all_reduce(grad->ctx, CO_REDUCE_SUM, grad->upstream[0]);
+}
+
+/* RC-AR-9. */
+static co_value *
+grad_mean(const coi_grad *grad)
+{
+    return co_all_reduce(grad->ctx, CO_REDUCE_MEAN, grad->upstream[0]);
+}
+
+/* To the replicas that had the extreme, in equal parts where several had it. */
+static co_value *
+grad_extreme(const coi_grad *grad)
+{
+    co_context *ctx = grad->ctx;
+    co_value   *x = grad->in[0], *had = co_equal(ctx, x, grad->out[0]);
+
+    had = co_cast(ctx, had, (co_dtype)x->dtype);
+    return co_mul(ctx, co_div(ctx, had, co_all_reduce(ctx, CO_REDUCE_SUM, had)),
+                  total_upstream(grad));
+}
+
+/* Times the product of the others, which division alone does not give where a factor is zero: with
+ * one zero only its replica has a gradient, with two none. */
+static co_value *
+grad_product(const coi_grad *grad)
+{
+    co_context *ctx = grad->ctx;
+    co_value   *x = grad->in[0], *zero = co_float(ctx, 0);
+    co_dtype    dtype = (co_dtype)x->dtype;
+    co_value   *is_zero = co_cast(ctx, co_equal(ctx, x, zero), dtype), *factor, *others, *counts;
+
+    factor = co_add(ctx, x, is_zero); /* one for zero */
+    others = co_div(ctx, co_all_reduce(ctx, CO_REDUCE_PROD, factor), factor);
+    counts = co_equal(ctx, co_all_reduce(ctx, CO_REDUCE_SUM, is_zero), is_zero);
+    return co_mul(ctx, co_mul(ctx, others, co_cast(ctx, counts, dtype)), total_upstream(grad));
+}
+
+static co_value *(*const reduce_grads[])(const coi_grad *grad) = {
+    [CO_REDUCE_SUM] = total_upstream, [CO_REDUCE_MEAN] = grad_mean,
+    [CO_REDUCE_MIN] = grad_extreme,   [CO_REDUCE_MAX] = grad_extreme,
+    [CO_REDUCE_PROD] = grad_product,
+};
+
+static co_code
+grad_all_reduce(coi_grad *grad)
+{
+    int32_t op;
+
+    memcpy(&op, grad->attrs, sizeof(op));
+    grad->grads[0] = reduce_grads[op](grad);
+    return grad->ctx->error.code;
+}
+
+/* The replica's own rows of the sum. Where they begin is asked for now: a result is gathered more
+ * often than differentiated. */
+static co_code
+grad_all_gather(coi_grad *grad)
+{
+    co_context     *ctx = grad->ctx;
+    const co_value *x = grad->in[0];
+    int64_t         begin[CO_MAX_DIMS] = { 0 }, one = 1;
+    int32_t         axis;
+    co_value       *total = total_upstream(grad), *extents;
+
+    memcpy(&axis, grad->attrs, sizeof(axis));
+    extents = co_all_gather(ctx, co_tensor(ctx, CO_INT64, &one, 1, &x->u.tensor.dims[axis]), 0);
+    if (total == NULL || extents == NULL)
+        return coi_failed(ctx);
+    for (int i = 0; i < ctx->mode.replica; ++i)
+        begin[axis] += ((const int64_t *)extents->u.tensor.data)[i];
+    grad->grads[0] = co_slice(ctx, total, begin, x->u.tensor.dims, (size_t)x->ndim);
+    return ctx->error.code;
+}
+
+static const coi_op all_reduce_op = { .name = "all_reduce",
+                                      .doc = "combined over replicas, on every replica",
+                                      .variadic = true,
+                                      .num_outputs = 1,
+                                      .attrs_size = sizeof(int32_t),
+                                      .grad = grad_all_reduce };
+static const coi_op all_gather_op = { .name = "all_gather",
+                                      .doc = "concatenated over replicas, on every replica",
+                                      .variadic = true,
+                                      .num_outputs = 1,
+                                      .attrs_size = sizeof(int32_t),
+                                      .grad = grad_all_gather };
+
+bool
+coi_record_collective(co_context *ctx, bool gather, int32_t how, co_value *leaf, co_value *in,
+                      co_value *result)
+{
+    uint32_t node;
+
+    if (!ctx->recording || result->kind != CO_KIND_TENSOR || !coi_dtypes[result->dtype].floating)
+        return true;
+    node = coi_tape_node(ctx, leaf, in);
+    return node == COI_NO_NODE || coi_tape_record(ctx, gather ? &all_gather_op : &all_reduce_op,
+                                                  &how, sizeof(how), &in, &node, 1, &result, 1);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Datasets of the caller's arrays (NP-*): a copy of every array, then slices of the copies.
+ */
+#include <cohort/dataset.h>
+
+#include "data/dataset.h"
+#include "strategy/strategy.h"
+
+#include <string.h>
+
+/* Bare numbers have no shape to be sliced along (NP-3); everything else is left to
+ * from_tensor_slices. */
+static bool
+check_arrays(co_context *ctx, const co_value *value)
+{
+    if (value->kind >= CO_KIND_INT && value->kind <= CO_KIND_NONE) {
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "argument 3 (arrays) of make_numpy_dataset holds a %s, which has no shape; leaves "
+                 "must be tensors",
+                 co_kind_name((co_kind)value->kind));
+        return false;
+    }
+    for (size_t i = 0; coi_is_structure(value) && i < value->u.items.n; ++i)
+        if (!check_arrays(ctx, value->u.items.items[i]))
+            return false;
+    return true;
+}
+
+/* A tensor of its own memory on the host; a value of the block. */
+static co_value *
+copy_leaf(co_context *ctx, co_value *leaf, void *user)
+{
+    co_device *device = user;
+    co_value  *from = coi_give(ctx, coi_as_tensor(ctx, leaf, CO_DTYPE_NONE)), *copy;
+
+    if (from != NULL) /* what is on another device comes to the host first */
+        from = coi_give(ctx, coi_tensor_to(&ctx->heap, from, device, coi_err(ctx)));
+    if (from == NULL)
+        return NULL;
+    if (from->dtype == CO_STRING)
+        return coi_give(ctx, coi_tensor_strings(&ctx->heap, device, from->u.tensor.dims, from->ndim,
+                                                from->u.tensor.num_elements, from->u.tensor.data,
+                                                coi_err(ctx)));
+    copy = coi_tensor_new(&ctx->heap, device, (co_dtype)from->dtype, from->u.tensor.dims,
+                          from->ndim, from->u.tensor.num_elements, coi_err(ctx));
+    if (copy != NULL && from->u.tensor.num_elements > 0)
+        memcpy(copy->u.tensor.data, from->u.tensor.data, coi_tensor_nbytes(from));
+    return coi_give(ctx, copy);
+}
+
+co_dataset *
+co_make_numpy_dataset(co_context *ctx, co_strategy *strategy, co_value *arrays)
+{
+    co_device *device;
+
+    COI_ENTER(ctx, "make_numpy_dataset", NULL);
+    if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_value(ctx, arrays, 3, "arrays") ||
+        !coi_check_enter(ctx, strategy) || !check_arrays(ctx, arrays) ||
+        (device = coi_data_device(ctx)) == NULL)
+        return NULL;
+    arrays = coi_map_leaves(ctx, arrays, copy_leaf, device);
+    return arrays != NULL ? co_dataset_from_tensor_slices(ctx, arrays) : NULL;
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reducing and copying to places: reduce_to, batch_reduce_to, broadcast_to. Sections 13.2, 13.3
+ * and 13.7.
+ */
+#include <cohort/extended.h>
+
+#include "strategy/strategy.h"
+
+#include <string.h>
+
+/* The devices a destination stands for. */
+typedef struct places {
+    co_device *devices[COI_MAX_LOCAL_REPLICAS];
+    size_t     n;
+} places;
+
+static bool
+add_place(co_context *ctx, places *where, const coi_device_name *id)
+{
+    co_device *device;
+
+    if (coi_devices_find(ctx->runtime->devices, id, &device, coi_err(ctx)) != CO_OK) {
+        coi_failed(ctx);
+        return false;
+    }
+    for (size_t i = 0; i < where->n; ++i)
+        if (where->devices[i] == device)
+            return true;
+    where->devices[where->n++] = device;
+    return true;
+}
+
+static bool
+add_named(co_context *ctx, places *where, const char *text)
+{
+    coi_device_name id;
+
+    if (*text == '\0') {
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "the destination is an empty string; name a device, or give a tensor or variable");
+        return false;
+    }
+    return coi_resolve_name(ctx, text, &id) == CO_OK && add_place(ctx, where, &id);
+}
+
+/* A leaf that lives somewhere. */
+static bool
+add_value(co_context *ctx, places *where, co_value *value)
+{
+    if (value->kind == CO_KIND_TENSOR)
+        return add_place(ctx, where, &value->u.tensor.device->id);
+    if (value->kind == CO_KIND_VARIABLE && value->u.variable->components == NULL)
+        return add_named(ctx, where, value->u.variable->ops->device(ctx, value));
+    coi_fail(
+        ctx, CO_VALUE_ERROR,
+        "a %s is no destination; it must be a device name, a tensor, a variable or a distributed value",
+        co_kind_name((co_kind)value->kind));
+    return false;
+}
+
+static bool
+add_values(co_context *ctx, places *where, co_value *const *items, size_t n)
+{
+    for (size_t i = 0; i < n; ++i)
+        if (!add_value(ctx, where, items[i]))
+            return false;
+    return true;
+}
+
+/* NULL stands for none. A list is refused before anything else is looked at (EXT-RT-2,
+ * OD-EXT-1). */
+static bool
+check_destination(co_context *ctx, co_value *destination, int position)
+{
+    if (destination == NULL)
+        return true;
+    if (!coi_check_value(ctx, destination, position, "destination"))
+        return false;
+    if (destination->kind != CO_KIND_LIST && destination->kind != CO_KIND_TUPLE)
+        return true;
+    coi_fail(ctx, CO_ASSERTION_ERROR,
+             "the destination is a %s; give one device name or value at a time",
+             co_kind_name((co_kind)destination->kind));
+    return false;
+}
+
+static bool
+find_places(co_context *ctx, co_value *destination, places *where)
+{
+    where->n = 0;
+    if (destination == NULL || destination->kind == CO_KIND_NONE) {
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "the destination is none; name a device, or give a tensor or variable");
+        return false;
+    }
+    if (destination->kind == CO_KIND_STRING)
+        return add_named(ctx, where, destination->u.string.data);
+    if (destination->kind == CO_KIND_PER_REPLICA || destination->kind == CO_KIND_MIRRORED)
+        return add_values(ctx, where, destination->u.per_replica.items,
+                          destination->u.per_replica.n);
+    if (destination->kind == CO_KIND_VARIABLE && destination->u.variable->components != NULL)
+        return add_values(ctx, where, destination->u.variable->components,
+                          destination->u.variable->num_components);
+    return add_value(ctx, where, destination);
+}
+
+/* A tensor on one device, or mirrored over several: a value of the block. Other leaves stay where
+ * they are. */
+static co_value *
+put(co_context *ctx, co_value *leaf, const places *where)
+{
+    co_value *per_replica;
+
+    if (leaf->kind != CO_KIND_TENSOR)
+        return coi_own_ref(ctx, leaf);
+    if (where->n == 1)
+        return leaf->u.tensor.device == where->devices[0]
+                   ? coi_own_ref(ctx, leaf)
+                   : coi_give(ctx,
+                              coi_tensor_to(&ctx->heap, leaf, where->devices[0], coi_err(ctx)));
+    per_replica = coi_per_replica_new(&ctx->heap, CO_KIND_MIRRORED, where->n, coi_err(ctx));
+    for (size_t i = 0; per_replica != NULL && i < where->n; ++i) {
+        per_replica->u.per_replica.items[i] = coi_tensor_to(&ctx->heap, leaf, where->devices[i],
+                                                            coi_err(ctx));
+        if (per_replica->u.per_replica.items[i] == NULL) {
+            coi_unref(&ctx->heap, per_replica);
+            per_replica = NULL;
+        }
+    }
+    return coi_give(ctx, per_replica);
+}
+
+typedef struct placing {
+    co_strategy  *strategy;
+    co_reduce_op  op;
+    const places *where;
+} placing;
+
+/* EXT-RT-5: the mean of a mirrored value is itself; everything else is reduced, then put. */
+static co_value *
+reduce_and_put(co_context *ctx, co_value *leaf, void *user)
+{
+    const placing *p = user;
+    co_value      *reduced;
+
+    if (leaf->kind == CO_KIND_MIRRORED && p->op == CO_REDUCE_MEAN)
+        return coi_own_ref(ctx, leaf);
+    reduced = coi_reduce_leaf(ctx, p->strategy, p->op, leaf);
+    if (reduced != NULL && reduced->kind == CO_KIND_VARIABLE)
+        reduced = co_to_tensor(ctx, reduced, CO_DTYPE_NONE);
+    return reduced != NULL ? put(ctx, reduced, p->where) : NULL;
+}
+
+static bool
+check_op(co_context *ctx, co_reduce_op op)
+{
+    if ((unsigned)op <= CO_REDUCE_PROD)
+        return true;
+    coi_fail(
+        ctx, CO_ASSERTION_ERROR,
+        "argument 3 (op) of %s is %d, which is no reduce operation; give one from CO_REDUCE_SUM (0) to CO_REDUCE_PROD (4)",
+        ctx->call, (int)op);
+    return false;
+}
+
+static co_value *
+reduce_to(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
+          co_value *destination)
+{
+    places  where;
+    placing p = { strategy, op, &where };
+
+    if (!check_destination(ctx, destination, 5))
+        return NULL;
+    if (!strategy->policy
+             ->wraps_values) /* one device: nothing to combine, nowhere to go (OD-EXT-1) */
+        return coi_own_ref(ctx, value);
+    if (!find_places(ctx, destination, &where))
+        return NULL;
+    return coi_map_leaves(ctx, value, reduce_and_put, &p);
+}
+
+co_value *
+co_reduce_to_with(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
+                  co_value *destination, const co_communication_options *options)
+{
+    co_communication_options all;
+    coi_comm_options         comm;
+
+    COI_ENTER(ctx, "reduce_to", NULL);
+    if (!coi_check_strategy(ctx, strategy, 2) || !check_op(ctx, op) ||
+        !coi_check_value(ctx, value, 4, "value") || !coi_check_cross(ctx, strategy) ||
+        !coi_take_communication(ctx, &all, options, 6))
+        return NULL;
+    coi_comm_options_begin(ctx, strategy, &all, &comm);
+    value = reduce_to(ctx, strategy, op, value, destination);
+    ctx->comm = NULL;
+    return value;
+}
+
+co_value *
+co_reduce_to(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
+             co_value *destination)
+{
+    return co_reduce_to_with(ctx, strategy, op, value, destination, NULL);
+}
+
+static co_value *
+reduce_pair(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *pair, size_t i)
+{
+    if (pair->kind != CO_KIND_TUPLE || pair->u.items.n != 2) {
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "item %zu is a %s; every item must be a tuple of a value and a destination", i,
+                 co_kind_name((co_kind)pair->kind));
+        return NULL;
+    }
+    return reduce_to(ctx, strategy, op, pair->u.items.items[0], pair->u.items.items[1]);
+}
+
+co_value *
+co_batch_reduce_to_with(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *pairs,
+                        const co_communication_options *options)
+{
+    co_communication_options all;
+    coi_comm_options         comm;
+    co_value               **results, *list = NULL;
+    size_t                   n, nbytes;
+
+    COI_ENTER(ctx, "batch_reduce_to", NULL);
+    if (!coi_check_strategy(ctx, strategy, 2) || !check_op(ctx, op) ||
+        !coi_check_value(ctx, pairs, 4, "pairs") || !coi_check_cross(ctx, strategy) ||
+        !coi_take_communication(ctx, &all, options, 5))
+        return NULL;
+    if (pairs->kind != CO_KIND_LIST && pairs->kind != CO_KIND_TUPLE) {
+        coi_fail(
+            ctx, CO_VALUE_ERROR,
+            "argument 4 (pairs) of batch_reduce_to is a %s, not a list; give a list of tuples, each of a value and a destination",
+            co_kind_name((co_kind)pairs->kind));
+        return NULL;
+    }
+    n = pairs->u.items.n;
+    nbytes = (n + 1) * sizeof(*results);
+    results = coi_small_alloc(&ctx->heap, nbytes);
+    if (results == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu results", n);
+        return NULL;
+    }
+    coi_comm_options_begin(ctx, strategy, &all, &comm);
+    for (size_t i = 0; i < n && ctx->error.code == CO_OK; ++i)
+        results[i] = reduce_pair(ctx, strategy, op, pairs->u.items.items[i], i);
+    ctx->comm = NULL;
+    if (ctx->error.code == CO_OK)
+        list = co_list(ctx, results, n);
+    coi_small_free(&ctx->heap, results, nbytes);
+    return list;
+}
+
+co_value *
+co_batch_reduce_to(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *pairs)
+{
+    return co_batch_reduce_to_with(ctx, strategy, op, pairs, NULL);
+}
+
+co_value *
+co_broadcast_to_devices(co_context *ctx, co_strategy *strategy, co_value *tensor,
+                        co_value *destination)
+{
+    places where;
+
+    COI_ENTER(ctx, "broadcast_to_devices", NULL);
+    if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_value(ctx, tensor, 3, "tensor") ||
+        !coi_check_cross(ctx, strategy) || !check_destination(ctx, destination, 4))
+        return NULL;
+    if (destination == NULL || destination->kind == CO_KIND_NONE) {
+        coi_fail(ctx, CO_ASSERTION_ERROR,
+                 "the destination is none; name a device, or give a tensor or variable");
+        return NULL;
+    }
+    if (strategy->policy->is_default) {
+        coi_fail(ctx, CO_UNIMPLEMENTED,
+                 "the default strategy does not copy to devices; use co_copy_to");
+        return NULL;
+    }
+    if (!strategy->policy->wraps_values || tensor->kind == CO_KIND_INT ||
+        tensor->kind == CO_KIND_FLOAT)
+        return coi_own_ref(ctx, tensor);
+    if (!find_places(ctx, destination, &where))
+        return NULL;
+    tensor = co_to_tensor(ctx, tensor, CO_DTYPE_NONE);
+    return tensor != NULL ? put(ctx, tensor, &where) : NULL;
+}

@@ -1,0 +1,600 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * all_reduce and all_gather inside a step. Replicas bring tensors to a meeting; the last to come
+ * checks that they fit and makes room for the results, and each replica then reduces a share of the
+ * elements in the fixed order of the tree. Inputs are never written to; the replicas' results share
+ * one immutable buffer.
+ */
+#include <cohort/ops.h>
+
+#include "strategy/strategy.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SMALL_BYTES                                                                                \
+    16384 /* below this the last replica does all: a second meeting costs more than the work */
+
+/* What one replica brings and takes away. */
+typedef struct job {
+    co_reduce_op op;
+    int          axis;
+    bool         gather;
+    co_value   **in;  /* leaves: tensors and slices; references */
+    co_value   **out; /* results shared by the replicas: a reference of this replica's own each */
+    size_t       n;
+    bool         shared_work;         /* every replica still has to reduce its share */
+    co_communication_options options; /* advice of the call */
+} job;
+
+static job *
+job_of(coi_step *step, int replica)
+{
+    return step->slots[replica].detail;
+}
+
+/* --- what replicas must agree on --- */
+
+static bool
+leaf_agrees(co_context *ctx, coi_step *step, size_t k, int replica)
+{
+    const job      *mine = job_of(step, 0), *other = job_of(step, replica);
+    const co_value *a = mine->in[k], *b = other->in[k];
+    char            left[COI_SHAPE_TEXT], right[COI_SHAPE_TEXT];
+    int             first = step->strategy->first_local;
+
+    if (a->kind != b->kind) {
+        coi_fail(
+            ctx, CO_ASSERTION_ERROR,
+            "leaf %zu is a %s on replica %d and a %s on replica %d; all replicas must bring the same kinds, make them alike with co_to_tensor",
+            k, co_kind_name((co_kind)a->kind), first, co_kind_name((co_kind)b->kind),
+            first + replica);
+        return false;
+    }
+    if (a->dtype != b->dtype) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "leaf %zu is %s on replica %d and %s on replica %d; dtypes must be equal", k,
+                 co_dtype_name((co_dtype)a->dtype), first, co_dtype_name((co_dtype)b->dtype),
+                 first + replica);
+        return false;
+    }
+    if (a->kind == CO_KIND_TENSOR && !mine->gather && !coi_same_shape(a, b)) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "leaf %zu has shape %s on replica %d and %s on replica %d; shapes must be equal",
+                 k, coi_shape_text(a->u.tensor.dims, a->ndim, left), first,
+                 coi_shape_text(b->u.tensor.dims, b->ndim, right), first + replica);
+        return false;
+    }
+    return true;
+}
+
+static bool
+all_agree(co_context *ctx, coi_step *step)
+{
+    const job *mine = job_of(step, 0);
+
+    for (int i = 1; i < step->n; ++i) {
+        const job *other = job_of(step, i);
+
+        if (coi_same_structure(step->slots[0].value, step->slots[i].value, CO_ASSERTION_ERROR,
+                               coi_err(ctx)) != CO_OK) {
+            coi_failed(ctx);
+            return false;
+        }
+        if (other->op != mine->op || other->axis != mine->axis) {
+            int first = step->strategy->first_local;
+
+            coi_fail(
+                ctx, CO_RUNTIME_ERROR,
+                "replica %d asks for %s %d and replica %d for %s %d; all replicas must ask for the same",
+                first, mine->gather ? "axis" : "operation",
+                mine->gather ? mine->axis : (int)mine->op, first + i,
+                mine->gather ? "axis" : "operation", mine->gather ? other->axis : (int)other->op);
+            return false;
+        }
+        for (size_t k = 0; k < mine->n; ++k)
+            if (!leaf_agrees(ctx, step, k, i))
+                return false;
+    }
+    return true;
+}
+
+/* --- results --- */
+
+/* Give every replica a reference of its own to a result (one of which is there already). */
+static void
+share_out(coi_step *step, size_t k, co_value *value)
+{
+    for (int i = 0; i < step->n; ++i) {
+        if (i > 0)
+            coi_ref(value);
+        job_of(step, i)->out[k] = value;
+    }
+}
+
+static coi_reduction
+reduction_of(coi_step *step, size_t k, const void **parts)
+{
+    const job *mine = job_of(step, 0);
+
+    for (int i = 0; i < step->n; ++i)
+        parts[i] = job_of(step, i)->in[k]->u.tensor.data;
+    return (coi_reduction){ mine->op,
+                            (co_dtype)mine->in[k]->dtype,
+                            mine->in[k]->u.tensor.num_elements,
+                            step->strategy->num_replicas,
+                            parts,
+                            mine->out[k]->u.tensor.data };
+}
+
+/* The components of leaf k as a list of ctx's block; part 0 the tensor or values, part 1 the
+ * indices. */
+static co_value *
+list_parts(co_context *ctx, coi_step *step, size_t k, int part)
+{
+    co_value *items[COI_MAX_LOCAL_REPLICAS];
+
+    for (int i = 0; i < step->n; ++i) {
+        co_value *leaf = job_of(step, i)->in[k];
+
+        items[i] = leaf->kind == CO_KIND_SLICES
+                       ? (part == 0 ? leaf->u.slices.values : leaf->u.slices.indices)
+                       : leaf;
+    }
+    return co_list(ctx, items, (size_t)step->n);
+}
+
+/* The parts of leaf k of all replicas of all workers, concatenated: a value of ctx's block. */
+static co_value *
+concat_parts(co_context *ctx, coi_step *step, size_t k, int part, int axis)
+{
+    co_value *here = co_concat(ctx, list_parts(ctx, step, k, part), axis);
+
+    if (here == NULL || step->strategy->group == NULL)
+        return here;
+    return coi_workers_concat(ctx, step->strategy, COI_RENDEZVOUS_ALL_GATHER, here, axis);
+}
+
+/* Slices are concatenated, not added (RC-AR-11). */
+static co_value *
+concat_slices(co_context *ctx, coi_step *step, size_t k)
+{
+    const job *mine = job_of(step, 0);
+    co_value  *values = concat_parts(ctx, step, k, 0, 0);
+
+    if (values != NULL && mine->op == CO_REDUCE_MEAN)
+        values = co_div(ctx, values, co_int(ctx, step->strategy->num_replicas));
+    return co_slices(ctx, values, concat_parts(ctx, step, k, 1, 0),
+                     mine->in[k]->u.slices.dense_shape);
+}
+
+/* Leaves that are concatenated: made whole by one replica. */
+static bool
+make_concatenated(co_context *ctx, coi_step *step, size_t k)
+{
+    const job *mine = job_of(step, 0);
+    bool       recording = ctx->recording, ok;
+    co_value  *whole;
+
+    ctx->recording = false; /* the tape sees the collective, not what it is made of */
+    co_block_begin(ctx);
+    whole = mine->in[k]->kind == CO_KIND_SLICES ? concat_slices(ctx, step, k)
+                                                : concat_parts(ctx, step, k, 0, mine->axis);
+    ok = whole != NULL;
+    if (ok) {
+        coi_ref(whole);
+        share_out(step, k, whole);
+    }
+    co_block_end(ctx);
+    ctx->recording = recording;
+    return ok;
+}
+
+/* Room for the sum of a leaf; the work is done now if it is small. */
+static bool
+make_sum(co_context *ctx, coi_step *step, size_t k, const void **parts)
+{
+    const co_value *like = job_of(step, 0)->in[k];
+    co_value       *out = coi_tensor_new(&ctx->heap, like->u.tensor.device, (co_dtype)like->dtype,
+                                         like->u.tensor.dims, like->ndim, like->u.tensor.num_elements,
+                                         coi_err(ctx));
+
+    if (out == NULL) {
+        coi_failed(ctx);
+        return false;
+    }
+    share_out(step, k, out);
+    if (step->strategy->group != NULL)
+        return true; /* replica 0 does it, on the thread that may speak to the other workers */
+    if (coi_tensor_nbytes(like) <= SMALL_BYTES ||
+        coi_cross_device_ops(step->strategy) == CO_CROSS_DEVICE_REDUCE_TO_ONE) {
+        coi_reduction reduction = reduction_of(step, k, parts);
+
+        coi_reduce_share(&reduction, 0, 1);
+    } else {
+        for (int i = 0; i < step->n; ++i)
+            job_of(step, i)->shared_work = true;
+    }
+    return true;
+}
+
+static bool
+is_concatenated(const job *mine, size_t k)
+{
+    return mine->gather || mine->in[k]->kind == CO_KIND_SLICES;
+}
+
+/* The last replica to come: check, make room, do what is small. */
+static bool
+prepare(co_context *ctx, coi_step *step, void *arg)
+{
+    const job  *mine = job_of(step, 0);
+    const void *parts[COI_MAX_LOCAL_REPLICAS];
+    bool        ok = true;
+
+    (void)arg;
+    if (!all_agree(ctx, step))
+        return false;
+    for (size_t k = 0; k < mine->n && ok; ++k) {
+        if (!is_concatenated(mine, k))
+            ok = make_sum(ctx, step, k, parts);
+        else if (step->strategy->group == NULL)
+            ok = make_concatenated(ctx, step, k);
+    }
+    return ok;
+}
+
+/* This replica's share of every large leaf. */
+static bool
+reduce_my_share(co_context *ctx)
+{
+    coi_step   *step = ctx->mode.step;
+    const job  *mine = job_of(step, ctx->mode.local_replica);
+    const void *parts[COI_MAX_LOCAL_REPLICAS];
+
+    for (size_t k = 0; k < mine->n; ++k)
+        if (!is_concatenated(mine, k) && coi_tensor_nbytes(mine->in[k]) > SMALL_BYTES) {
+            coi_reduction reduction = reduction_of(step, k, parts);
+
+            coi_reduce_share(&reduction, ctx->mode.local_replica, step->n);
+        }
+    return coi_rendezvous_leave(ctx);
+}
+
+/* --- between workers: replica 0 speaks --- */
+
+/* A hash of what the ranks must agree on, and words for it. */
+static uint64_t
+signature_of(const job *mine, char *text, size_t capacity)
+{
+    uint64_t hash = coi_sign(COI_SIGNATURE, (uint64_t)mine->op);
+    size_t   at = 0;
+
+    text[0] = '\0';
+    for (size_t k = 0; k < mine->n; ++k) {
+        const co_value *leaf = mine->in[k];
+        char            shape[COI_SHAPE_TEXT] = "";
+        bool            dense = leaf->kind == CO_KIND_TENSOR && !mine->gather;
+
+        hash = coi_sign(hash, leaf->kind);
+        hash = dense ? coi_sign_tensor(hash, leaf, -1) : coi_sign(hash, leaf->dtype);
+        if (at + 1 < capacity)
+            at += (size_t)snprintf(text + at, capacity - at, "%s%s %s", k > 0 ? ", " : "",
+                                   co_dtype_name((co_dtype)leaf->dtype),
+                                   leaf->kind == CO_KIND_TENSOR
+                                       ? coi_shape_text(leaf->u.tensor.dims, leaf->ndim, shape)
+                                       : "slices");
+    }
+    return hash;
+}
+
+/* The dense leaves, all in one call: small ones travel together. */
+static bool
+sum_between_workers(co_context *ctx, coi_step *step)
+{
+    co_strategy   *strategy = step->strategy;
+    const job     *mine = job_of(step, 0);
+    size_t         local = (size_t)step->n, n = 0;
+    size_t         nbytes = mine->n * (sizeof(coi_reduction) + local * sizeof(void *));
+    coi_reduction *jobs = coi_small_alloc(&ctx->heap, nbytes);
+    const void   **parts;
+    bool           ok;
+
+    if (jobs == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu sums between workers", mine->n);
+        return false;
+    }
+    parts = (const void **)(jobs + mine->n);
+    for (size_t k = 0; k < mine->n; ++k)
+        if (!is_concatenated(mine, k)) {
+            jobs[n] = reduction_of(step, k, parts + n * local);
+            ++n;
+        }
+    ok = coi_group_all_reduce(strategy->group, jobs, n, strategy->first,
+                              coi_comm_options_of(ctx, strategy), coi_err(ctx)) == CO_OK;
+    coi_small_free(&ctx->heap, jobs, nbytes);
+    if (ok)
+        return true;
+    for (size_t k = 0; k < mine->n; ++k)
+        if (!is_concatenated(mine, k))
+            coi_workers_hold(strategy, mine->out[k]);
+    return false;
+}
+
+/* How many leaves there are and of which kinds, as a number below zero: what of a structure other
+ * ranks can compare (RC-AR-4). */
+static int64_t
+outline_of(const job *mine)
+{
+    uint64_t hash = mine->n;
+
+    for (size_t k = 0; k < mine->n; ++k)
+        hash = hash * 31 + mine->in[k]->kind;
+    return -1 - (int64_t)(hash >> 1);
+}
+
+static bool
+reduce_between_workers(co_context *ctx)
+{
+    coi_step  *step = ctx->mode.step;
+    const job *mine = job_of(step, 0);
+    char       text[200];
+    uint64_t   signature = signature_of(mine, text, sizeof(text));
+
+    if (!coi_workers_handshake(ctx, step->strategy,
+                               mine->gather ? COI_RENDEZVOUS_ALL_GATHER : COI_RENDEZVOUS_ALL_REDUCE,
+                               signature, text, outline_of(mine), NULL) ||
+        !coi_workers_done(ctx, step->strategy, sum_between_workers(ctx, step)))
+        return false;
+    for (size_t k = 0; k < mine->n; ++k)
+        if (is_concatenated(mine, k) && !make_concatenated(ctx, step, k))
+            return false;
+    return true;
+}
+
+static bool
+all_reduce_workers(co_context *ctx)
+{
+    if (ctx->mode.local_replica == 0) {
+        coi_step        *step = ctx->mode.step;
+        coi_comm_options comm;
+
+        coi_comm_options_begin(ctx, step->strategy, &job_of(step, 0)->options, &comm);
+        if (!reduce_between_workers(ctx))
+            coi_break(step, ctx);
+        ctx->comm = NULL;
+    }
+    return coi_rendezvous_leave(ctx);
+}
+
+/* --- one replica's way through --- */
+
+/* A leaf as the meeting wants it: a tensor or slices; a reference. */
+static co_value *
+bring_leaf(co_context *ctx, co_value *leaf, const job *mine)
+{
+    co_value *tensor;
+
+    if (leaf->kind == CO_KIND_NONE) {
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "a leaf of the value is none; only tensors and numbers can be combined");
+        return NULL;
+    }
+    if (leaf->kind == CO_KIND_SLICES) {
+        if (mine->gather) {
+            coi_fail(ctx, CO_UNIMPLEMENTED,
+                     "indexed slices cannot be gathered; make them dense with co_to_tensor");
+            return NULL;
+        }
+        if (!coi_check_slices_op(ctx, mine->op))
+            return NULL;
+        coi_ref(leaf);
+        return leaf;
+    }
+    tensor = coi_as_tensor(ctx, leaf, CO_DTYPE_NONE);
+    if (tensor == NULL)
+        return NULL;
+    if (!mine->gather && ctx->mode.num_replicas > 1 && !coi_check_reducible(ctx, tensor)) {
+        coi_unref(&ctx->heap, tensor);
+        return NULL;
+    }
+    return tensor;
+}
+
+/* A shared result as this replica's own: on its device, a mean of integers as a float. A value of
+ * the block. */
+static co_value *
+take_away(co_context *ctx, const job *mine, size_t k)
+{
+    co_value *shared = mine->out[k], *own;
+    co_dtype  mean = coi_mean_dtype((co_dtype)shared->dtype);
+
+    if (shared->kind == CO_KIND_SLICES) /* a handle of its own, as tensors have */
+        return co_slices(ctx, shared->u.slices.values, shared->u.slices.indices,
+                         shared->u.slices.dense_shape);
+    own = coi_tensor_view(&ctx->heap, shared, shared->u.tensor.dims, shared->ndim,
+                          shared->u.tensor.num_elements, 0, coi_err(ctx));
+    own = coi_give(ctx, own);
+    if (own == NULL || coi_current_device(ctx) == NULL)
+        return NULL;
+    own->u.tensor.device = ctx->device;
+    if (mine->gather || mine->op != CO_REDUCE_MEAN || mean == (co_dtype)shared->dtype)
+        return own;
+    {
+        bool recording = ctx->recording;
+
+        ctx->recording = false;
+        own = co_div(ctx, co_cast(ctx, own, mean), co_int(ctx, ctx->mode.num_replicas));
+        ctx->recording = recording;
+    }
+    return own;
+}
+
+/* With one replica a value comes back as it is, numbers as tensors. */
+static co_value *
+alone(co_context *ctx, co_value *value, const job *mine)
+{
+    if (coi_is_structure(value)) {
+        co_value *copy = coi_structure_like(&ctx->heap, value, coi_err(ctx));
+
+        for (size_t i = 0; copy != NULL && i < copy->u.items.n; ++i) {
+            copy->u.items.items[i] = alone(ctx, value->u.items.items[i], mine);
+            if (copy->u.items.items[i] == NULL) {
+                coi_unref(&ctx->heap, copy);
+                return NULL;
+            }
+        }
+        if (copy != NULL)
+            coi_structure_seal(copy, coi_err(ctx));
+        return copy;
+    }
+    return bring_leaf(ctx, value, mine);
+}
+
+/* How a tape is told: the operation, or the axis. */
+static bool
+record(co_context *ctx, const job *mine, co_value *leaf, size_t k, co_value *result)
+{
+    int axis = mine->axis < 0 ? mine->axis + result->ndim : mine->axis;
+
+    return coi_record_collective(ctx, mine->gather, mine->gather ? axis : (int32_t)mine->op, leaf,
+                                 mine->in[k], result);
+}
+
+/* All leaves are here: meet, reduce, take away. `leaves` are the user's; results replace them. */
+static bool
+meet_and_reduce(co_context *ctx, job *mine, co_value *value, co_value **leaves)
+{
+    coi_step *step = ctx->mode.step;
+    bool      ok;
+
+    ok = coi_rendezvous(ctx, mine->gather ? COI_RENDEZVOUS_ALL_GATHER : COI_RENDEZVOUS_ALL_REDUCE,
+                        value, mine, prepare);
+    if (ok && step->strategy->group != NULL)
+        ok = all_reduce_workers(ctx);
+    else if (ok && mine->shared_work)
+        ok = reduce_my_share(ctx);
+    for (size_t k = 0; ok && k < mine->n; ++k) {
+        co_value *result = take_away(ctx, mine, k);
+
+        ok = result != NULL && record(ctx, mine, leaves[k], k, result);
+        leaves[k] = result;
+    }
+    return ok;
+}
+
+static co_value *
+combine(co_context *ctx, job *mine, co_value *value)
+{
+    size_t     n = coi_count_leaves(value), nbytes = (3 * n + 1) * sizeof(co_value *), brought = 0;
+    co_value **leaves = coi_small_alloc(&ctx->heap, nbytes), *result = NULL;
+
+    if (leaves == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu leaves", n);
+        return NULL;
+    }
+    mine->n = n;
+    mine->in = leaves + n;
+    mine->out = leaves + 2 * n;
+    memset(mine->out, 0, n * sizeof(*mine->out));
+    coi_collect_leaves(value, leaves);
+    while (brought < n && (mine->in[brought] = bring_leaf(ctx, leaves[brought], mine)) != NULL)
+        ++brought;
+    if (brought == n && meet_and_reduce(ctx, mine, value, leaves))
+        result = coi_give(ctx, coi_pack(&ctx->heap, value, leaves, coi_err(ctx)));
+    while (brought > 0)
+        coi_unref(&ctx->heap, mine->in[--brought]);
+    for (size_t k = 0; k < n; ++k)
+        coi_unref(&ctx->heap, mine->out[k]);
+    coi_small_free(&ctx->heap, leaves, nbytes);
+    return result;
+}
+
+static co_value *
+collective(co_context *ctx, job *mine, co_value *value)
+{
+    if (!coi_check_value(ctx, value, 3, "value"))
+        return NULL;
+    if (ctx->mode.cross) {
+        coi_fail(ctx, CO_RUNTIME_ERROR,
+                 "%s is called in cross-replica context; call it inside a step, or use %s here",
+                 ctx->call, mine->gather ? "co_gather_replicas" : "co_reduce");
+        return NULL;
+    }
+    if (ctx->mode.num_replicas == 1)
+        return coi_give(ctx, alone(ctx, value, mine));
+    return combine(ctx, mine, value);
+}
+
+co_value *
+co_all_reduce_with(co_context *ctx, co_reduce_op op, co_value *value,
+                   const co_communication_options *options)
+{
+    job mine = { .op = op };
+
+    COI_ENTER(ctx, "all_reduce", NULL);
+    if (!coi_take_communication(ctx, &mine.options, options, 4))
+        return NULL;
+    if ((unsigned)op > CO_REDUCE_PROD) {
+        coi_fail(
+            ctx, CO_TYPE_ERROR,
+            "argument 2 (op) of all_reduce is %d, which is no reduce operation; give one from CO_REDUCE_SUM (0) to CO_REDUCE_PROD (4)",
+            (int)op);
+        return NULL;
+    }
+    return collective(ctx, &mine, value);
+}
+
+co_value *
+co_all_reduce(co_context *ctx, co_reduce_op op, co_value *value)
+{
+    return co_all_reduce_with(ctx, op, value, NULL);
+}
+
+/* RC-AG-1, RC-AG-2: rank at least 1, axis within it. */
+static bool
+check_axis(co_context *ctx, co_value *value, int axis)
+{
+    co_value *tensor;
+    bool      ok = true;
+
+    if (coi_is_structure(value)) {
+        for (size_t i = 0; ok && i < value->u.items.n; ++i)
+            ok = check_axis(ctx, value->u.items.items[i], axis);
+        return ok;
+    }
+    if (value->kind == CO_KIND_SLICES || value->kind == CO_KIND_NONE)
+        return true; /* refused with the right kind later */
+    tensor = coi_as_tensor(ctx, value, CO_DTYPE_NONE);
+    if (tensor == NULL)
+        return false;
+    if (axis < -tensor->ndim || axis >= tensor->ndim) {
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "axis %d of a value of rank %d; all_gather needs rank >= 1 and an axis within it",
+                 axis, tensor->ndim);
+        ok = false;
+    }
+    coi_unref(&ctx->heap, tensor);
+    return ok;
+}
+
+co_value *
+co_all_gather_with(co_context *ctx, co_value *value, int axis,
+                   const co_communication_options *options)
+{
+    job mine = { .gather = true, .axis = axis };
+
+    COI_ENTER(ctx, "all_gather", NULL);
+    if (!coi_take_communication(ctx, &mine.options, options, 4) ||
+        !coi_check_value(ctx, value, 2, "value"))
+        return NULL;
+    if (!ctx->mode.cross && ctx->mode.num_replicas > 1 && !check_axis(ctx, value, axis))
+        return NULL;
+    return collective(ctx, &mine, value);
+}
+
+co_value *
+co_all_gather(co_context *ctx, co_value *value, int axis)
+{
+    return co_all_gather_with(ctx, value, axis, NULL);
+}

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The threads of a crew: where they live, when they spin, sleep and wake.
+ */
+#include "strategy/replica_threads.h"
+
+#include <sched.h>
+#include <stdio.h>
+
+#define REPLICA_STACK_BYTES ((size_t)8 << 20) /* user code runs here: what a main thread has */
+#define WAKE_NS             50000             /* what waking a core takes, until it was measured */
+#define MOST_WAKE_NS        100000            /* longer, and it was not the core that took it */
+#define SHORT_REST_NS       500000            /* steps closer than this follow each other */
+#define LONG_STEP_NS        250000            /* of the caller's processor: worth a core for each */
+#define MIN_BACKOFF         4                 /* steps since a long one before one has guests */
+#define MAX_BACKOFF         4096              /* after a guess that was wrong and dear */
+
+/* --- where members live --- */
+
+/* The cores of a replica's device; NULL when there are none of its own. */
+static const int *
+cores_of(const co_strategy *strategy, int replica, int *n)
+{
+    co_device    *device;
+    co_error_info unused;
+
+    coi_error_reset(&unused);
+    *n = 0;
+    if (!strategy->runtime->settings.pin ||
+        coi_devices_find(strategy->runtime->devices, &strategy->devices[replica], &device,
+                         &unused) != CO_OK)
+        return NULL;
+    *n = device->num_threads;
+    return device->cores;
+}
+
+static bool
+has_core(const co_strategy *strategy, int replica, int core)
+{
+    int        n;
+    const int *cores = cores_of(strategy, replica, &n);
+
+    for (int i = 0; i < n; ++i)
+        if (cores[i] == core)
+            return true;
+    return false;
+}
+
+/*
+ * The caller runs where the kernel or its owner put it, which is not ours to change. If that is a
+ * core of another replica's device, the thread that lives there and the caller would take turns; so
+ * it lives on the cores of replica 0 meanwhile, which the caller has left free.
+ */
+static void
+settle_members(coi_replica_threads *threads)
+{
+    bool is_taken = !has_core(threads->strategy, 0, threads->core);
+
+    for (int i = 1; i < threads->n; ++i) {
+        coi_replica_worker *m = &threads->members[i];
+        int                 home = i, n;
+        const int          *cores;
+
+        if (is_taken && has_core(threads->strategy, i, threads->core)) {
+            home = 0;
+            is_taken = false;
+        }
+        if (home == m->home)
+            continue;
+        m->home = home;
+        m->is_invited = false;
+        cores = cores_of(threads->strategy, home, &n);
+        coi_thread_settle(m->thread, cores, n);
+    }
+}
+
+/* --- their days --- */
+
+/*
+ * A step after a rest: where and when it began, for who decides where the next one begins. A guest
+ * that had to wait longer for the caller's core than its own takes to wake is in a long step, of
+ * which there may be more to come: it goes home.
+ */
+static bool
+wake_up(coi_replica_worker *m)
+{
+    const coi_replica_threads *threads = m->threads;
+
+    m->woke_ns = coi_now_ns();
+    m->core = sched_getcpu();
+    if (m->core != threads->core)
+        return false;
+    if (threads->has_guests && m->woke_ns - threads->began_ns > MOST_WAKE_NS)
+        coi_thread_return_to_core(m->thread);
+    return true;
+}
+
+static void
+member_main(void *arg)
+{
+    coi_replica_worker  *m = arg;
+    coi_replica_threads *threads = m->threads;
+    coi_waiting         *waiting = &threads->runtime->waiting;
+    unsigned             seen = 0;
+    bool                 is_guest = false; /* on the caller's core, where spinning is in its way */
+
+    coi_waiting_begin(waiting);
+    for (;;) {
+        while (coi_event_read(&m->go) == seen)
+            coi_event_wait_spinning(&m->go, seen, waiting, is_guest ? 0 : waiting->spin_us, -1);
+        ++seen;
+        if (threads->quit)
+            break;
+        is_guest = threads->is_rested && wake_up(m);
+        coi_run_replica(m, &threads->step);
+        if (atomic_fetch_sub_explicit(&threads->busy, 1, memory_order_acq_rel) == 1)
+            coi_event_signal(&threads->done);
+    }
+    coi_waiting_end(waiting);
+}
+
+/*
+ * Waking a core that rests can take longer than the step itself: 80 us on a virtual machine, where
+ * the host has to start it again. So the threads of a crew that slept are woken on the caller's
+ * core where the step is expected to take less time that way than such a wake-up. Steps that follow
+ * each other are worth it: their threads spin on cores of their own.
+ */
+static bool
+wants_guests(const coi_replica_threads *threads)
+{
+    return threads->wakes_here && threads->num_short >= threads->backoff &&
+           threads->began_ns - threads->ended_ns > SHORT_REST_NS;
+}
+
+void
+coi_replica_threads_wake(coi_replica_threads *threads)
+{
+    int  core = sched_getcpu();
+    bool here = false;
+
+    if (core != threads->core) {
+        threads->core = core;
+        settle_members(threads);
+    }
+    threads->is_rested = coi_event_has_sleepers(&threads->members[1].go);
+    if (threads->is_rested) {
+        threads->began_ns = coi_now_ns();
+        threads->used_ns = coi_thread_used_ns();
+        here = wants_guests(threads);
+    }
+    threads->has_guests = here;
+    for (int i = 1; i < threads->n; ++i) {
+        coi_replica_worker *m = &threads->members[i];
+        bool                was_invited = m->is_invited;
+
+        m->is_invited = here;
+        if (here && (!was_invited || m->core != core))
+            coi_thread_wake_at(m->thread, &m->go, core);
+        else if (!here && was_invited)
+            coi_thread_wake_on_core(m->thread, &m->go);
+        else
+            coi_event_signal(&m->go);
+    }
+}
+
+/*
+ * A long step that began with guests went by turns to its end: the kernel moves none of them for
+ * milliseconds. Others have to earn what that lost, one wake-up each, before the next has guests.
+ * Time in which another process had the core is not the step's.
+ */
+static void
+note_length(coi_replica_threads *threads, bool had_guests)
+{
+    uint64_t used_ns = coi_thread_used_ns() - threads->used_ns;
+    uint64_t earned = used_ns / (threads->wake_ns > 0 ? threads->wake_ns : 1);
+
+    if (used_ns < LONG_STEP_NS) {
+        threads->num_short += threads->num_short < MAX_BACKOFF;
+        if (had_guests)
+            threads->backoff = MIN_BACKOFF;
+        return;
+    }
+    threads->num_short = 0;
+    if (had_guests && earned > MIN_BACKOFF)
+        threads->backoff = earned < MAX_BACKOFF ? (int)earned : MAX_BACKOFF;
+}
+
+/* The first member that woke on another core than the caller's; NULL: they all were with it. */
+static const coi_replica_worker *
+member_away(const coi_replica_threads *threads)
+{
+    for (int i = 1; i < threads->n; ++i)
+        if (threads->members[i].core != threads->core)
+            return &threads->members[i];
+    return NULL;
+}
+
+/* After a step that followed a rest: where would the next such step better begin? */
+void
+coi_replica_threads_rest(coi_replica_threads *threads)
+{
+    const coi_replica_worker *away;
+    uint64_t                  took_ns;
+
+    if (!threads->is_rested)
+        return;
+    away = member_away(threads);
+    threads->ended_ns = coi_now_ns();
+    took_ns = threads->ended_ns - threads->began_ns;
+    if (away != NULL) {
+        uint64_t wake_ns = away->woke_ns - threads->began_ns;
+
+        threads->wake_ns = wake_ns < MOST_WAKE_NS ? wake_ns : MOST_WAKE_NS;
+        took_ns -= wake_ns;
+    }
+    threads->wakes_here = took_ns < threads->wake_ns;
+    note_length(threads, threads->has_guests && away == NULL);
+}
+
+/* --- crews --- */
+
+static void
+threads_free(coi_replica_threads *threads)
+{
+    coi_memory *memory = &threads->runtime->memory;
+
+    threads->quit = true;
+    for (int i = 0; i < threads->n; ++i) {
+        coi_replica_worker *m = &threads->members[i];
+
+        if (m->thread != NULL) {
+            coi_event_signal(&m->go);
+            coi_thread_join(memory, m->thread);
+        }
+        if (m->ctx != NULL)
+            coi_context_free(m->ctx);
+    }
+    coi_free(memory, threads, threads->nbytes);
+}
+
+static bool
+start_member(co_context *ctx, coi_replica_worker *m)
+{
+    coi_replica_threads *threads = m->threads;
+    char                 name[16];
+    int                  num_cores;
+    const int           *cores;
+
+    m->ctx = coi_context_new(threads->runtime);
+    if (m->ctx == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the context of replica %d", m->replica);
+        return false;
+    }
+    /* Once and for all: what a step changes, its blocks give back. */
+    coi_set_device(m->ctx, &threads->strategy->devices[m->replica]);
+    if (m->replica == 0)
+        return true; /* the caller's thread */
+    cores = cores_of(threads->strategy, m->replica, &num_cores);
+    snprintf(name, sizeof(name), "co-replica-%d", m->replica);
+    if (coi_thread_start(&threads->runtime->memory, name, cores, num_cores, REPLICA_STACK_BYTES,
+                         member_main, m, &m->thread, coi_err(ctx)) == CO_OK)
+        return true;
+    coi_failed(ctx);
+    return false;
+}
+
+/* crew, members and seats are one block. */
+static coi_replica_threads *
+threads_new(co_context *ctx, co_strategy *strategy)
+{
+    size_t               n = (size_t)strategy->num_local;
+    size_t               slots_at = (sizeof(coi_replica_threads) + 63) & ~(size_t)63;
+    size_t               members_at = slots_at + n * sizeof(coi_rendezvous_slot);
+    size_t               nbytes = members_at + n * sizeof(coi_replica_worker);
+    coi_replica_threads *threads = coi_calloc(&strategy->runtime->memory, nbytes);
+
+    if (threads == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a crew of %d replicas",
+                 strategy->num_local);
+        return NULL;
+    }
+    threads->nbytes = nbytes;
+    threads->strategy = strategy;
+    threads->runtime = strategy->runtime;
+    threads->n = strategy->num_local;
+    threads->wake_ns = WAKE_NS;
+    threads->backoff = MIN_BACKOFF;
+    threads->core = -1;
+    threads->step.slots = (coi_rendezvous_slot *)(void *)((char *)threads + slots_at);
+    threads->members = (coi_replica_worker *)(void *)((char *)threads + members_at);
+    coi_event_init(&threads->done);
+    coi_event_init(&threads->step.gate);
+    coi_event_init(&threads->step.turn);
+    coi_lock_init(&threads->step.error_lock);
+    coi_lock_init(&threads->step.inner_lock);
+    for (int i = 0; i < threads->n; ++i) {
+        threads->members[i].threads = threads;
+        threads->members[i].replica = threads->members[i].home = i;
+        coi_event_init(&threads->members[i].go);
+        if (!start_member(ctx, &threads->members[i])) {
+            threads_free(threads);
+            return NULL;
+        }
+    }
+    return threads;
+}
+
+coi_replica_threads *
+coi_replica_threads_take(co_context *ctx, co_strategy *strategy)
+{
+    coi_replica_threads *threads;
+
+    /* The threads of a crew did not come along into a forked child: waiting for them would never
+     * end. */
+    if (strategy->num_local > 1 && !coi_check_owner_process(ctx))
+        return NULL;
+    threads = atomic_exchange_explicit(&strategy->spare_threads, NULL, memory_order_acquire);
+    if (threads != NULL)
+        return threads;
+    coi_lock_take(&strategy->lock);
+    threads = strategy->idle_threads;
+    if (threads != NULL)
+        strategy->idle_threads = threads->next;
+    coi_lock_give(&strategy->lock);
+    return threads != NULL ? threads : threads_new(ctx, strategy);
+}
+
+void
+coi_replica_threads_give(coi_replica_threads *threads)
+{
+    co_strategy         *strategy = threads->strategy;
+    coi_replica_threads *none = NULL;
+
+    if (atomic_compare_exchange_strong_explicit(&strategy->spare_threads, &none, threads,
+                                                memory_order_release, memory_order_relaxed))
+        return;
+    coi_lock_take(&strategy->lock);
+    threads->next = strategy->idle_threads;
+    strategy->idle_threads = threads;
+    coi_lock_give(&strategy->lock);
+}
+
+void
+coi_replica_threads_free(co_strategy *strategy)
+{
+    coi_replica_threads *spare = atomic_exchange(&strategy->spare_threads, NULL);
+
+    if (spare != NULL)
+        threads_free(spare);
+    while (strategy->idle_threads != NULL) {
+        coi_replica_threads *threads = strategy->idle_threads;
+
+        strategy->idle_threads = threads->next;
+        threads_free(threads);
+    }
+}
