@@ -74,6 +74,17 @@ cohort_add_objects(cohort_objects ${COHORT_SOURCES})
 target_compile_options(cohort_objects PRIVATE $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:-fno-align-jumps>)
 set(objects $<TARGET_OBJECTS:cohort_objects>)
 
+# The operator table: what the objects define, so that no list of operators has to be kept.
+set(op_table "${COHORT_GENERATED_DIR}/op_table_entries.c")
+file(GENERATE OUTPUT "${COHORT_GENERATED_DIR}/objects.txt" CONTENT "$<JOIN:$<TARGET_OBJECTS:cohort_objects>,\n>\n")
+add_custom_command(OUTPUT "${op_table}"
+    COMMAND "${CMAKE_COMMAND}" "-DNM=${CMAKE_NM}" "-DOBJECTS=${COHORT_GENERATED_DIR}/objects.txt" "-DOUTPUT=${op_table}"
+        -P "${PROJECT_SOURCE_DIR}/cmake/CohortOpTable.cmake"
+    DEPENDS $<TARGET_OBJECTS:cohort_objects> "${PROJECT_SOURCE_DIR}/cmake/CohortOpTable.cmake"
+    COMMENT "Collecting the operators" VERBATIM)
+cohort_add_objects(cohort_op_table "${op_table}")
+list(APPEND objects $<TARGET_OBJECTS:cohort_op_table>)
+
 # The kernels, once per instruction set. Contraction stays off: fused multiply-add is used where a kernel asks for
 # it by name, and nowhere else. Nobody reads errno or the exception flags after a kernel; without those two promises
 # loops with square roots or conditions would stay scalar. Results are the same.

@@ -8,6 +8,7 @@
  *   value.h     tensors, host values, structures, bundles
  *   ops.h       operators and their table
  *   gradient.h  the tape
+ *   observe.h   watching what runs: profilers, traces, tests
  *   variable.h  variables under a strategy
  *   communication.h  how values travel between replicas
  *   strategy.h  scope, run, reduce, replicas
@@ -40,6 +41,7 @@
 #include <cohort/extended.h>
 #include <cohort/files.h>
 #include <cohort/gradient.h>
+#include <cohort/observe.h>
 #include <cohort/ops.h>
 #include <cohort/flight_recorder.h>
 #include <cohort/strategy.h>

@@ -445,8 +445,14 @@ typedef struct co_op_info {
     bool               differentiable;
     bool               internal; /* made for gradients; callable, but not part of the stable set */
     uint32_t           dtypes;   /* 1 << dtype for each that the first input may have; 0: any */
+    unsigned           reads, writes; /* bits of co_resource: variables, random counters, ... */
+    bool               by_name;       /* co_op_call calls it; what acts on a variable, on replicas or on
+                                         an iterator has a public call of its own */
 } co_op_info;
-#define CO_OP_INFO_INIT { sizeof(co_op_info), NULL, NULL, NULL, 0, false, NULL, 0, false, false, 0 }
+#define CO_OP_INFO_INIT                                                                            \
+    {                                                                                              \
+        sizeof(co_op_info), NULL, NULL, NULL, 0, false, NULL, 0, false, false, 0, 0, 0, false      \
+    }
 
 CO_API size_t co_num_ops(void);
 /** The i-th entry, in the info that began as CO_OP_INFO_INIT; false past the end. */

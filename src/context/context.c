@@ -102,8 +102,8 @@ coi_context_new(coi_runtime *runtime)
     ctx->runtime = runtime;
     coi_heap_init(&ctx->heap, &runtime->store);
     start_mode(ctx);
-    ctx->reference_kernels = runtime->settings.reference_kernels;
-    ctx->says_kernels = coi_log_on(&runtime->log, CO_LOG_DEBUG);
+    ctx->special = (uint8_t)((runtime->settings.reference_kernels ? COI_SPECIAL_REFERENCE : 0) |
+                             (coi_log_on(&runtime->log, CO_LOG_DEBUG) ? COI_SPECIAL_LOG : 0));
     /* A token of one context is none of another's. */
     ctx->next_entry = (uint64_t)atomic_fetch_add(&runtime->next_serial, 1) << 32 | 1;
     coi_repeat_failure(ctx);

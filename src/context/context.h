@@ -8,10 +8,20 @@
 
 #include <cohort/context.h>
 #include <cohort/creator.h>
+#include <cohort/observe.h>
 #include <cohort/strategy.h>
 
 #include "value/value.h"
 #include "value/variable_handle.h"
+
+#define COI_MAX_OBSERVERS 8
+/* A place for an observer (ops/engine/observe.c). It is free while fn is NULL and nobody is in it.
+ */
+struct co_observer {
+    _Atomic(co_observe_fn) fn;
+    void                  *user;
+    atomic_int             busy; /* threads that are inside fn, or about to look */
+};
 
 typedef struct coi_runtime {
     atomic_uint     refs; /* contexts that users opened, tensors on loan */
@@ -30,6 +40,9 @@ typedef struct coi_runtime {
     atomic_bool     partitioner_ignored; /* and said so (SCOPE-12) */
     pid_t           pid;                 /* who opened it: a fork's child may only close */
     co_error_info   failure; /* why it could not start: the error of all its contexts, for good */
+    atomic_ullong   next_start;
+    atomic_bool     observed; /* there are observers: the fast check of every start */
+    struct co_observer observers[COI_MAX_OBSERVERS];
     /* What kernels keep between calls (primitives of oneDNN), made at first need under `lock`. */
     void *kernel_state;
     void (*kernel_state_close)(struct coi_runtime *runtime, void *state);
@@ -83,6 +96,12 @@ typedef struct coi_examples {
     int64_t of_replica; /* on this one */
 } coi_examples;
 
+/* Why an entry does not simply run its kernel. The runtime has one reason more: observers. */
+enum {
+    COI_SPECIAL_REFERENCE = 1, /* plain kernels alone */
+    COI_SPECIAL_LOG = 2        /* a line of the log for each kernel */
+};
+
 struct co_context {
     co_site_info  site; /* first: co_site() of the public header writes here */
     co_error_info error;
@@ -113,10 +132,12 @@ struct co_context {
     struct coi_tape_log *tapes;
 
     uint64_t     seed, random_counter;
-    coi_examples examples;                        /* that the replica's step has */
-    int          making_variables;                /* calls of co_variable that are under way */
-    bool         reference_kernels, says_kernels; /* the latter in the log */
-    bool         is_opened; /* by the user, who closes it; not the context of a replica */
+    coi_examples examples;         /* that the replica's step has */
+    int          making_variables; /* calls of co_variable that are under way */
+    uint8_t
+          special; /* bits of COI_SPECIAL_...: what makes the start of an entry take the long way */
+    int   depth;   /* entries that are being executed (ops/engine/execute.h) */
+    bool  is_opened;       /* by the user, who closes it; not the context of a replica */
     bool  failure_is_seen; /* the runtime could not be opened, and the user has cleared that once */
     int   rank;            /* of the process; -1 outside a group */
     void *user;
@@ -146,6 +167,13 @@ static inline co_error_info *
 coi_err(co_context *ctx)
 {
     return &ctx->error;
+}
+/* Plain kernels alone, or those of the instruction set. */
+static inline void
+coi_use_reference(co_context *ctx, bool reference)
+{
+    ctx->special = (uint8_t)((ctx->special & ~COI_SPECIAL_REFERENCE) |
+                             (reference ? COI_SPECIAL_REFERENCE : 0));
 }
 /* In a runtime that could not start every context has that error. */
 void coi_repeat_failure(co_context *ctx);

@@ -4,6 +4,7 @@
  * the kinds.
  */
 #include "data/dataset.h"
+#include "ops/engine/execute.h"
 
 #include <string.h>
 
@@ -305,6 +306,27 @@ make_packed(co_context *ctx, co_iterator *iterator)
     return element;
 }
 
+typedef struct advance {
+    coi_effect   effect;
+    const void  *resource;
+    co_iterator *iterator;
+    co_value    *element;
+} advance;
+
+static co_code
+next_effect(co_context *ctx, coi_effect *effect)
+{
+    advance *n = (advance *)(void *)effect;
+
+    n->element = make_packed(ctx, n->iterator);
+    return ctx->error.code;
+}
+
+const coi_op coi_op_iterator_next = {
+    COI_EFFECT("iterator_next", "The next element of an iterator; co_next.", next_effect,
+               CO_RESOURCE_ITERATOR, CO_RESOURCE_ITERATOR)
+};
+
 /*
  * One element packed into its structure, as a new reference; NULL at the end and on errors.
  * Functions of the pipeline may drop the iterator, which then lives until it is done, but not ask
@@ -314,7 +336,7 @@ static co_value *
 next_packed(co_context *ctx, co_iterator *iterator)
 {
     coi_cancel *before = ctx->cancel;
-    co_value   *element;
+    advance     n;
 
     /* All replicas of a step may be here at once, to be refused: nothing is written. */
     if (iterator->dataset->ops->distributed && coi_in_replica(ctx))
@@ -327,11 +349,17 @@ next_packed(co_context *ctx, co_iterator *iterator)
     if (iterator->untold != NULL)
         coi_shared_end(&ctx->heap, &iterator->untold, true);
     ctx->cancel = &iterator->cancel;
-    element = make_packed(ctx, iterator);
+    n.resource = iterator;
+    n.iterator = iterator;
+    n.effect = (coi_effect){
+        .resources = &n.resource, .num_resources = 1, .out = &n.element, .num_out = 1
+    };
+    n.element = NULL;
+    coi_execute(ctx, &coi_op_iterator_next, &n.effect);
     ctx->cancel = before;
     atomic_store_explicit(&iterator->busy, false, memory_order_release);
     coi_unref(&ctx->heap, iterator);
-    return element;
+    return n.element;
 }
 
 static bool

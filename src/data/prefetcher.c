@@ -225,8 +225,7 @@ lend_context(co_context *to, const co_context *from, uint64_t serial, int index)
     to->rank = from->rank;
     to->seed = from->seed;
     to->random_counter = (serial << 40) + ((uint64_t)index << 32);
-    to->reference_kernels = from->reference_kernels;
-    to->says_kernels = from->says_kernels;
+    to->special = from->special;
 }
 
 static bool

@@ -93,18 +93,16 @@ grad_all_gather(coi_grad *grad)
     return ctx->error.code;
 }
 
-static const coi_op all_reduce_op = { .name = "all_reduce",
-                                      .doc = "combined over replicas, on every replica",
-                                      .variadic = true,
-                                      .num_outputs = 1,
-                                      .attrs_size = sizeof(int32_t),
-                                      .grad = grad_all_reduce };
-static const coi_op all_gather_op = { .name = "all_gather",
-                                      .doc = "concatenated over replicas, on every replica",
-                                      .variadic = true,
-                                      .num_outputs = 1,
-                                      .attrs_size = sizeof(int32_t),
-                                      .grad = grad_all_gather };
+const coi_op coi_op_all_reduce = {
+    COI_EFFECT("all_reduce", "Combined over replicas, on every replica; co_all_reduce.",
+               coi_body_effect, CO_RESOURCE_REPLICAS, CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS),
+    .variadic = true, .num_outputs = 1, .attrs_size = sizeof(int32_t), .grad = grad_all_reduce
+};
+const coi_op coi_op_all_gather = {
+    COI_EFFECT("all_gather", "Concatenated over replicas, on every replica; co_all_gather.",
+               coi_body_effect, CO_RESOURCE_REPLICAS, CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS),
+    .variadic = true, .num_outputs = 1, .attrs_size = sizeof(int32_t), .grad = grad_all_gather
+};
 
 bool
 coi_record_collective(co_context *ctx, bool gather, int32_t how, co_value *leaf, co_value *in,
@@ -115,6 +113,7 @@ coi_record_collective(co_context *ctx, bool gather, int32_t how, co_value *leaf,
     if (!ctx->recording || result->kind != CO_KIND_TENSOR || !coi_dtypes[result->dtype].floating)
         return true;
     node = coi_tape_node(ctx, leaf, in);
-    return node == COI_NO_NODE || coi_tape_record(ctx, gather ? &all_gather_op : &all_reduce_op,
-                                                  &how, sizeof(how), &in, &node, 1, &result, 1);
+    return node == COI_NO_NODE ||
+           coi_tape_record(ctx, gather ? &coi_op_all_gather : &coi_op_all_reduce, &how, sizeof(how),
+                           &in, &node, 1, &result, 1);
 }

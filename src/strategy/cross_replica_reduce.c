@@ -116,30 +116,41 @@ reduce_all(co_context *ctx, co_strategy *strategy, const coi_reduction *job)
                                 coi_comm_options_of(ctx, strategy), coi_err(ctx)) == CO_OK;
 }
 
-co_value *
-coi_reduce_tensors(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind kind,
-                   co_reduce_op op, co_value *const *parts)
+typedef struct reduce_job {
+    co_strategy        *strategy;
+    coi_rendezvous_kind kind;
+    co_reduce_op        op;
+    co_value *const    *parts;
+    co_value           *result;
+} reduce_job;
+
+static bool
+reduce_tensors(co_context *ctx, void *arg)
 {
-    const void     *data[COI_MAX_LOCAL_REPLICAS];
-    const co_value *like = parts[0];
-    char            text[COI_SHAPE_TEXT + 32], shape[COI_SHAPE_TEXT];
-    co_value       *out;
-    coi_reduction   job;
+    reduce_job      *r = arg;
+    co_strategy     *strategy = r->strategy;
+    co_reduce_op     op = r->op;
+    co_value *const *parts = r->parts;
+    const void      *data[COI_MAX_LOCAL_REPLICAS];
+    const co_value  *like = parts[0];
+    char             text[COI_SHAPE_TEXT + 32], shape[COI_SHAPE_TEXT];
+    co_value        *out;
+    coi_reduction    job;
 
     if (!parts_agree(ctx, parts, strategy->num_local, strategy->first_local) ||
         coi_current_device(ctx) == NULL)
-        return NULL;
+        return false;
     snprintf(text, sizeof(text), "%s %s", co_dtype_name((co_dtype)like->dtype),
              coi_shape_text(like->u.tensor.dims, like->ndim, shape));
-    if (!coi_workers_handshake(ctx, strategy, kind,
+    if (!coi_workers_handshake(ctx, strategy, r->kind,
                                coi_sign_tensor(coi_sign(COI_SIGNATURE, (uint64_t)op), like, -1),
                                text, 0, NULL))
-        return NULL;
+        return false;
     out = coi_tensor_new(&ctx->heap, ctx->device, (co_dtype)like->dtype, like->u.tensor.dims,
                          like->ndim, like->u.tensor.num_elements, coi_err(ctx));
     if (out == NULL) {
         coi_workers_done(ctx, strategy, false);
-        return NULL;
+        return false;
     }
     for (int i = 0; i < strategy->num_local; ++i)
         data[i] = parts[i]->u.tensor.data;
@@ -150,7 +161,7 @@ coi_reduce_tensors(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind k
     if (!coi_workers_done(ctx, strategy, reduce_all(ctx, strategy, &job))) {
         coi_workers_hold(strategy, out);
         coi_unref(&ctx->heap, out);
-        return NULL;
+        return false;
     }
     if (op == CO_REDUCE_MEAN && coi_dtypes[like->dtype].integer) {
         co_value *sum = coi_own(ctx, out);
@@ -160,7 +171,25 @@ coi_reduce_tensors(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind k
         if (out != NULL)
             coi_ref(out);
     }
-    return out;
+    r->result = out;
+    return out != NULL;
+}
+
+const coi_op coi_op_cross_replica_reduce = { COI_EFFECT(
+    "cross_replica_reduce", "The tensors of all replicas combined outside a step; co_reduce.",
+    coi_body_effect, 0, CO_RESOURCE_WORKERS) };
+
+co_value *
+coi_reduce_tensors(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind kind,
+                   co_reduce_op op, co_value *const *parts)
+{
+    reduce_job r = { strategy, kind, op, parts, NULL };
+    coi_effect shown = {
+        .in = parts, .num_in = (size_t)strategy->num_local, .out = &r.result, .num_out = 1
+    };
+
+    return coi_execute_body(ctx, &coi_op_cross_replica_reduce, shown, reduce_tensors, &r) ? r.result
+                                                                                          : NULL;
 }
 
 /* --- the leaves of reduce --- */

@@ -197,11 +197,9 @@ agree(co_context *ctx, co_iterator *iterator, int served, int64_t rows)
     if (strategy->num_workers == 1)
         return served < 0 ? -2 : served == 0 ? -1 : rows;
     if (ok)
-        ok = coi_workers_handshake(ctx, strategy, COI_RENDEZVOUS_INPUT,
-                                   iterator->dataset->num_leaves,
-                                   "the next element of a distributed dataset",
-                                   served > 0 ? rows : -1, self->numbers) &&
-             coi_workers_done(ctx, strategy, true);
+        ok = coi_workers_agree(ctx, strategy, COI_RENDEZVOUS_INPUT, iterator->dataset->num_leaves,
+                               "the next element of a distributed dataset", served > 0 ? rows : -1,
+                               self->numbers);
     else
         coi_workers_abort(ctx, strategy);
     for (int w = 0; ok && w < strategy->num_workers; ++w)

@@ -117,28 +117,54 @@ merge_here(co_context *ctx, coi_merge_body body, void *arg)
     coi_lend(parent, true);
 }
 
-co_value *
-coi_merge(co_context *ctx, coi_rendezvous_kind kind, co_value *args, coi_close_fn check,
-          coi_merge_body body, void *arg)
+typedef struct merge_job {
+    coi_rendezvous_kind kind;
+    co_value           *args;
+    coi_close_fn        check;
+    coi_merge_body      body;
+    void               *arg;
+    co_value           *result;
+} merge_job;
+
+static bool
+merge(co_context *ctx, void *arg)
 {
+    merge_job           *m = arg;
     coi_rendezvous_slot *slot;
-    co_value            *result;
     bool                 ok;
 
-    if (!coi_rendezvous(ctx, kind, args, arg, check))
-        return NULL;
+    if (!coi_rendezvous(ctx, m->kind, m->args, m->arg, m->check))
+        return false;
     if (ctx->mode.local_replica == 0)
-        merge_here(ctx, body, arg);
+        merge_here(ctx, m->body, m->arg);
     /* The others wait here for as long as it takes: the function runs on the thread that would be
      * told. */
     ok = coi_rendezvous_leave(ctx);
     slot = coi_my_slot(ctx);
-    result = slot->result;
+    m->result = slot->result;
     slot->result = NULL;
     if (ok)
-        return result;
-    coi_unref(&ctx->heap, result); /* the merge went well, and somebody has failed since */
-    return NULL;
+        return true;
+    coi_unref(&ctx->heap, m->result); /* the merge went well, and somebody has failed since */
+    m->result = NULL;
+    return false;
+}
+
+const coi_op coi_op_merge_call = { COI_EFFECT(
+    "merge_call", "A function once for all replicas, in cross-replica context; co_merge_call.",
+    coi_body_effect, CO_RESOURCE_REPLICAS, CO_RESOURCE_REPLICAS) };
+
+co_value *
+coi_merge(co_context *ctx, coi_rendezvous_kind kind, co_value *args, coi_close_fn check,
+          coi_merge_body body, void *arg)
+{
+    merge_job m = { kind, args, check, body, arg, NULL };
+
+    return coi_execute_body(
+               ctx, &coi_op_merge_call,
+               (coi_effect){ .in = &args, .num_in = 1, .out = &m.result, .num_out = 1 }, merge, &m)
+               ? m.result
+               : NULL;
 }
 
 static co_value *

@@ -486,8 +486,7 @@ agree(co_context *ctx, co_strategy *strategy)
     snprintf(text, sizeof(text), "%d replicas (%d here), %s %llx", strategy->num_replicas,
              strategy->num_local, strategy->weights != NULL ? "weights" : "equal weights",
              (unsigned long long)hash & 0xffffff);
-    return coi_workers_handshake(ctx, strategy, COI_RENDEZVOUS_STRATEGY, hash, text, 0, NULL) &&
-           coi_workers_done(ctx, strategy, true);
+    return coi_workers_agree(ctx, strategy, COI_RENDEZVOUS_STRATEGY, hash, text, 0, NULL);
 }
 
 co_strategy *

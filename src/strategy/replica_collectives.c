@@ -461,10 +461,18 @@ record(co_context *ctx, const job *mine, co_value *leaf, size_t k, co_value *res
                                  mine->in[k], result);
 }
 
-/* All leaves are here: meet, reduce, take away. `leaves` are the user's; results replace them. */
+typedef struct exchange {
+    job       *mine;
+    co_value  *value;
+    co_value **leaves; /* the user's; results replace them */
+} exchange;
+
+/* All leaves are here: rendezvous, reduce, take away. */
 static bool
-meet_and_reduce(co_context *ctx, job *mine, co_value *value, co_value **leaves)
+meet_and_reduce(co_context *ctx, void *arg)
 {
+    job      *mine = ((exchange *)arg)->mine;
+    co_value *value = ((exchange *)arg)->value, **leaves = ((exchange *)arg)->leaves;
     coi_step *step = ctx->mode.step;
     bool      ok;
 
@@ -500,7 +508,11 @@ combine(co_context *ctx, job *mine, co_value *value)
     coi_collect_leaves(value, leaves);
     while (brought < n && (mine->in[brought] = bring_leaf(ctx, leaves[brought], mine)) != NULL)
         ++brought;
-    if (brought == n && meet_and_reduce(ctx, mine, value, leaves))
+    if (brought == n &&
+        coi_execute_body(ctx, mine->gather ? &coi_op_all_gather : &coi_op_all_reduce,
+                         (coi_effect){
+                             .in = mine->in, .num_in = n, .out = mine->out, .num_out = n },
+                         meet_and_reduce, &(exchange){ mine, value, leaves }))
         result = coi_give(ctx, coi_pack(&ctx->heap, value, leaves, coi_err(ctx)));
     while (brought > 0)
         coi_unref(&ctx->heap, mine->in[--brought]);

@@ -41,8 +41,7 @@ enter_replica(coi_replica_worker *m, coi_step *step)
     ctx->seed = parent->seed;
     ctx->random_counter = parent->random_counter;
     ctx->rank = parent->rank;
-    ctx->reference_kernels = parent->reference_kernels;
-    ctx->says_kernels = parent->says_kernels;
+    ctx->special = parent->special;
     if (strategy->policy->is_default) { /* it has no device of its own (RC-4) */
         ctx->device = parent->device;
         ctx->device_id = parent->device_id;

@@ -34,7 +34,7 @@
 #include <cohort/custom_strategy.h>
 
 #include "collective/collective.h"
-#include "context/context.h"
+#include "ops/engine/execute.h"
 #include "strategy/flight_recorder.h"
 
 extern const coi_class coi_strategy_class;
@@ -355,6 +355,7 @@ co_value *coi_reduce_leaf(co_context *ctx, co_strategy *strategy, co_reduce_op o
  * operation `how` or gathered along the axis `how`. */
 bool coi_record_collective(co_context *ctx, bool gather, int32_t how, co_value *leaf, co_value *in,
                            co_value *result);
+extern const coi_op coi_op_all_reduce, coi_op_all_gather; /* collective_gradient.c */
 /* S-REDUCE-19: bools and strings are not. */
 bool coi_check_reducible(co_context *ctx, const co_value *tensor);
 /* Indexed slices are concatenated, which is a sum: CO_UNIMPLEMENTED for MIN, MAX and PROD. */
@@ -421,7 +422,10 @@ void coi_workers_end(co_context *ctx, co_strategy *strategy);
  */
 bool coi_workers_handshake(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind what,
                            uint64_t signature, const char *text, int64_t number, int64_t *numbers);
-/* A collective that is its hellos alone: *number becomes the sum of those of all workers. */
+/* A collective that is its handshakes alone: the number of each worker, on all of them. */
+bool coi_workers_agree(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind what,
+                       uint64_t signature, const char *text, int64_t number, int64_t *numbers);
+/* The same of one number: *number becomes the sum of those of all workers. */
 bool coi_workers_add(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind what,
                      const char *text, int64_t *number);
 /* The collective is over, or failed with the error of ctx, which this completes. Returns ok. */

@@ -326,11 +326,48 @@ coi_workers_hold(const co_strategy *strategy, co_value *value)
         coi_ref(value);
 }
 
+typedef struct broadcast_job {
+    co_strategy *strategy;
+    co_value    *tensor, *copy;
+} broadcast_job;
+
+static bool
+broadcast(co_context *ctx, void *arg)
+{
+    broadcast_job  *b = arg;
+    co_strategy    *strategy = b->strategy;
+    const co_value *tensor = b->tensor;
+    char            text[COI_SHAPE_TEXT + 32], shape[COI_SHAPE_TEXT];
+    co_value       *copy = co_tensor(ctx, (co_dtype)tensor->dtype, tensor->u.tensor.dims,
+                                     (size_t)tensor->ndim, tensor->u.tensor.data);
+
+    snprintf(text, sizeof(text), "%s %s", co_dtype_name((co_dtype)tensor->dtype),
+             coi_shape_text(tensor->u.tensor.dims, tensor->ndim, shape));
+    if (copy == NULL ||
+        !coi_workers_handshake(ctx, strategy, COI_RENDEZVOUS_BROADCAST,
+                               coi_sign_tensor(COI_SIGNATURE, tensor, -1), text, 0, NULL))
+        return false;
+    if (coi_workers_done(ctx, strategy,
+                         coi_group_broadcast(strategy->group, copy->u.tensor.data,
+                                             coi_tensor_nbytes(copy), 0,
+                                             coi_comm_options_of(ctx, strategy)->timeout_ms,
+                                             coi_err(ctx)) == CO_OK)) {
+        b->copy = copy;
+        return true;
+    }
+    coi_workers_hold(strategy, copy);
+    return false;
+}
+
+const coi_op coi_op_worker_broadcast = {
+    COI_EFFECT("worker_broadcast", "The tensor of worker 0 on all workers, for initial values.",
+               coi_body_effect, 0, CO_RESOURCE_WORKERS)
+};
+
 co_value *
 coi_workers_broadcast(co_context *ctx, co_strategy *strategy, co_value *tensor)
 {
-    char      text[COI_SHAPE_TEXT + 32], shape[COI_SHAPE_TEXT];
-    co_value *copy;
+    broadcast_job b = { strategy, tensor, NULL };
 
     if (strategy->group == NULL)
         return tensor;
@@ -339,22 +376,10 @@ coi_workers_broadcast(co_context *ctx, co_strategy *strategy, co_value *tensor)
                  "strings are not sent between workers; keep them in variables outside the scope");
         return NULL;
     }
-    copy = co_tensor(ctx, (co_dtype)tensor->dtype, tensor->u.tensor.dims, (size_t)tensor->ndim,
-                     tensor->u.tensor.data);
-    snprintf(text, sizeof(text), "%s %s", co_dtype_name((co_dtype)tensor->dtype),
-             coi_shape_text(tensor->u.tensor.dims, tensor->ndim, shape));
-    if (copy == NULL ||
-        !coi_workers_handshake(ctx, strategy, COI_RENDEZVOUS_BROADCAST,
-                               coi_sign_tensor(COI_SIGNATURE, tensor, -1), text, 0, NULL))
-        return NULL;
-    if (coi_workers_done(ctx, strategy,
-                         coi_group_broadcast(strategy->group, copy->u.tensor.data,
-                                             coi_tensor_nbytes(copy), 0,
-                                             coi_comm_options_of(ctx, strategy)->timeout_ms,
-                                             coi_err(ctx)) == CO_OK))
-        return copy;
-    coi_workers_hold(strategy, copy);
-    return NULL;
+    coi_execute_body(ctx, &coi_op_worker_broadcast,
+                     (coi_effect){ .in = &b.tensor, .num_in = 1, .out = &b.copy, .num_out = 1 },
+                     broadcast, &b);
+    return b.copy;
 }
 
 /* The block of one rank: like `mine` but for the length along axis. */
@@ -389,6 +414,37 @@ drop_room(co_context *ctx, const co_strategy *strategy, void *room, size_t size)
     coi_small_free(&ctx->heap, room, (size_t)strategy->num_workers * size);
 }
 
+typedef struct agreement {
+    co_strategy        *strategy;
+    coi_rendezvous_kind what;
+    uint64_t            signature;
+    const char         *text;
+    int64_t             number, *numbers;
+} agreement;
+
+static bool
+agree(co_context *ctx, void *arg)
+{
+    const agreement *a = arg;
+
+    return coi_workers_handshake(ctx, a->strategy, a->what, a->signature, a->text, a->number,
+                                 a->numbers) &&
+           coi_workers_done(ctx, a->strategy, true);
+}
+
+const coi_op coi_op_worker_agree = { COI_EFFECT(
+    "worker_agree", "A number of each worker on all workers: input, placement, counts of a mean.",
+    coi_body_effect, 0, CO_RESOURCE_WORKERS) };
+
+bool
+coi_workers_agree(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind what,
+                  uint64_t signature, const char *text, int64_t number, int64_t *numbers)
+{
+    agreement a = { strategy, what, signature, text, number, numbers };
+
+    return coi_execute_body(ctx, &coi_op_worker_agree, (coi_effect){ 0 }, agree, &a);
+}
+
 bool
 coi_workers_add(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind what, const char *text,
                 int64_t *number)
@@ -401,8 +457,7 @@ coi_workers_add(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind what
     numbers = room_for_all(ctx, strategy, sizeof(*numbers));
     if (numbers == NULL)
         return false;
-    ok = coi_workers_handshake(ctx, strategy, what, 0, text, *number, numbers) &&
-         coi_workers_done(ctx, strategy, true);
+    ok = coi_workers_agree(ctx, strategy, what, 0, text, *number, numbers);
     *number = 0;
     for (int r = 0; ok && r < strategy->num_workers; ++r)
         *number += numbers[r];
@@ -467,13 +522,36 @@ concat_in(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind what, cons
                : NULL;
 }
 
+typedef struct concat_job {
+    co_strategy        *strategy;
+    coi_rendezvous_kind what;
+    const co_value     *mine;
+    int                 axis;
+    void               *room;
+    co_value           *whole;
+} concat_job;
+
+static bool
+concat(co_context *ctx, void *arg)
+{
+    concat_job *c = arg;
+
+    c->whole = concat_in(ctx, c->strategy, c->what, c->mine, c->axis, c->room);
+    return c->whole != NULL;
+}
+
+const coi_op coi_op_worker_concat = {
+    COI_EFFECT("worker_concat", "The tensors of all workers one after the other, on all workers.",
+               coi_body_effect, 0, CO_RESOURCE_WORKERS)
+};
+
 co_value *
 coi_workers_concat(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind what, co_value *mine,
                    int axis)
 {
-    size_t    each = sizeof(int64_t) + sizeof(size_t) + sizeof(co_value *);
-    void     *room;
-    co_value *whole;
+    size_t     each = sizeof(int64_t) + sizeof(size_t) + sizeof(co_value *);
+    void      *room;
+    concat_job c;
 
     if (mine->dtype == CO_STRING) { /* on all workers alike, so none waits for another */
         coi_fail(ctx, CO_UNIMPLEMENTED,
@@ -484,7 +562,10 @@ coi_workers_concat(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind w
     room = room_for_all(ctx, strategy, each);
     if (room == NULL)
         return NULL;
-    whole = concat_in(ctx, strategy, what, mine, axis < 0 ? axis + mine->ndim : axis, room);
+    c = (concat_job){ strategy, what, mine, axis < 0 ? axis + mine->ndim : axis, room, NULL };
+    coi_execute_body(ctx, &coi_op_worker_concat,
+                     (coi_effect){ .in = &mine, .num_in = 1, .out = &c.whole, .num_out = 1 },
+                     concat, &c);
     drop_room(ctx, strategy, room, each);
-    return whole;
+    return c.whole;
 }

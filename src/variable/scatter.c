@@ -241,38 +241,69 @@ apply(const coi_variable *variable, int verb, co_value *target, const co_value *
 }
 
 /* All locks are taken in the order given, which is that of replicas everywhere. */
-bool
-coi_plain_scatter(co_context *ctx, co_value *const *variables, size_t n, int verb,
-                  co_value *const *slices, co_value **fresh)
+static co_code
+scatter_effect(co_context *ctx, coi_effect *effect)
 {
-    size_t made = 0;
-    bool   ok = true;
+    const coi_assignment *a = (const coi_assignment *)(const void *)effect;
+    size_t                made = 0;
+    bool                  ok = true;
 
-    for (size_t i = 0; i < n; ++i) {
-        co_value **slot = coi_plain_lock(variables[i]);
+    for (size_t i = 0; i < a->n; ++i) {
+        co_value **slot = coi_plain_lock(a->variables[i]);
 
         if (!ok)
             continue;
         if (*slot == NULL)
-            coi_fail_uninitialized(ctx, variables[i]->u.variable);
-        fresh[i] = *slot != NULL ? target_of(ctx, *slot, slices[i]) : NULL;
-        ok = fresh[i] != NULL;
+            coi_fail_uninitialized(ctx, a->variables[i]->u.variable);
+        a->fresh[i] = *slot != NULL ? target_of(ctx, *slot, a->values[i]) : NULL;
+        ok = a->fresh[i] != NULL;
         made += ok;
     }
-    for (size_t i = 0; i < n; ++i) {
+    for (size_t i = 0; i < a->n; ++i) {
         if (ok) {
-            apply(variables[i]->u.variable, verb, fresh[i], slices[i]);
-            coi_ref(fresh[i]);
-            coi_plain_unlock(ctx, variables[i], fresh[i]);
+            apply(a->variables[i]->u.variable, a->verb, a->fresh[i], a->values[i]);
+            coi_ref(a->fresh[i]);
+            coi_plain_unlock(ctx, a->variables[i], a->fresh[i]);
             continue;
         }
-        coi_plain_unlock(ctx, variables[i], NULL);
+        coi_plain_unlock(ctx, a->variables[i], NULL);
         if (i < made) {
-            coi_unref(&ctx->heap, fresh[i]);
-            fresh[i] = NULL;
+            coi_unref(&ctx->heap, a->fresh[i]);
+            a->fresh[i] = NULL;
         }
     }
-    if (!ok)
-        coi_failed(ctx);
-    return ok;
+    return ok ? CO_OK : coi_failed(ctx);
+}
+
+#define SCATTER(what, doc_)                                                                        \
+    const coi_op coi_op_scatter_##what##_variable = {                                              \
+        COI_EFFECT("scatter_" #what "_variable", doc_ "; co_scatter_" #what ".", scatter_effect,   \
+                   CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE)                                     \
+    };
+SCATTER(update, "Rows of a variable replaced by slices")
+SCATTER(add, "Slices added to rows of a variable")
+SCATTER(sub, "Slices subtracted from rows of a variable")
+SCATTER(mul, "Rows of a variable times slices")
+SCATTER(div, "Rows of a variable divided by slices")
+SCATTER(min, "The smaller of rows of a variable and slices")
+SCATTER(max, "The larger of rows of a variable and slices")
+
+bool
+coi_plain_scatter(co_context *ctx, co_value *const *variables, size_t n, int verb,
+                  co_value *const *slices, co_value **fresh)
+{
+    static const coi_op *const ops[] = { [COI_SCATTER_UPDATE] = &coi_op_scatter_update_variable,
+                                         [COI_SCATTER_ADD] = &coi_op_scatter_add_variable,
+                                         [COI_SCATTER_SUB] = &coi_op_scatter_sub_variable,
+                                         [COI_SCATTER_MUL] = &coi_op_scatter_mul_variable,
+                                         [COI_SCATTER_DIV] = &coi_op_scatter_div_variable,
+                                         [COI_SCATTER_MIN] = &coi_op_scatter_min_variable,
+                                         [COI_SCATTER_MAX] = &coi_op_scatter_max_variable };
+    coi_assignment             assignment = {
+                    .variables = variables, .n = n, .verb = verb, .values = slices, .fresh = fresh
+    };
+
+    for (size_t i = 0; i < n; ++i)
+        fresh[i] = NULL;
+    return coi_execute_assignment(ctx, ops[verb], &assignment);
 }

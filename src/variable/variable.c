@@ -65,20 +65,44 @@ plain_destroy(coi_heap *heap, coi_variable *variable)
     coi_free(heap->store->memory, p, sizeof(*p));
 }
 
+typedef struct reading {
+    coi_effect effect;
+    co_value  *variable, *value;
+} reading;
+
+static co_code
+read_effect(co_context *ctx, coi_effect *effect)
+{
+    reading *r = (reading *)(void *)effect;
+    plain   *p = plain_of(r->variable);
+
+    coi_lock_take(&p->lock);
+    r->value = p->value;
+    if (r->value != NULL)
+        coi_ref(r->value);
+    coi_lock_give(&p->lock);
+    if (r->value == NULL)
+        coi_fail_uninitialized(ctx, &p->base);
+    return ctx->error.code;
+}
+
+const coi_op coi_op_read_variable = { COI_EFFECT(
+    "read_variable", "The tensor that a variable holds; co_variable_read, or use it as an operand.",
+    read_effect, CO_RESOURCE_VARIABLE, 0) };
+
 static co_value *
 plain_read(co_context *ctx, co_value *variable)
 {
-    plain    *p = plain_of(variable);
-    co_value *value;
+    const void *resource = variable;
+    reading     r;
 
-    coi_lock_take(&p->lock);
-    value = p->value;
-    if (value != NULL)
-        coi_ref(value);
-    coi_lock_give(&p->lock);
-    if (value == NULL)
-        coi_fail_uninitialized(ctx, &p->base);
-    return value;
+    r.variable = variable;
+    r.effect = (coi_effect){
+        .resources = &resource, .num_resources = 1, .out = &r.value, .num_out = 1
+    };
+    r.value = NULL;
+    coi_execute(ctx, &coi_op_read_variable, &r.effect);
+    return r.value;
 }
 
 co_value **
@@ -223,35 +247,77 @@ on_device(co_context *ctx, plain *p, co_value *tensor)
 }
 
 /* All locks are taken in the order given, which is that of replicas everywhere. */
+static co_code
+assign_effect(co_context *ctx, coi_effect *effect)
+{
+    const coi_assignment *a = (const coi_assignment *)(const void *)effect;
+    size_t                made = 0;
+
+    for (size_t i = 0; i < a->n; ++i)
+        coi_lock_take(&plain_of(a->variables[i])->lock);
+    while (made < a->n) {
+        plain    *p = plain_of(a->variables[made]);
+        co_value *tensor = a->values[made];
+
+        a->fresh[made] = a->verb == COI_ASSIGN ? on_device(ctx, p, tensor)
+                                               : combine(ctx, p, a->verb, tensor);
+        if (a->fresh[made] == NULL)
+            break;
+        ++made;
+    }
+    for (size_t i = 0; i < a->n; ++i) {
+        if (made == a->n)
+            coi_ref(a->fresh[i]);
+        coi_plain_unlock(ctx, a->variables[i], made == a->n ? a->fresh[i] : NULL);
+    }
+    if (made == a->n)
+        return CO_OK;
+    while (made > 0) {
+        coi_unref(&ctx->heap, a->fresh[--made]);
+        a->fresh[made] = NULL;
+    }
+    return ctx->error.code;
+}
+
+const coi_op coi_op_assign_variable = { COI_EFFECT("assign_variable",
+                                                   "Another tensor for a variable; co_assign.",
+                                                   assign_effect, 0, CO_RESOURCE_VARIABLE) };
+const coi_op coi_op_assign_add_variable = {
+    COI_EFFECT("assign_add_variable", "A tensor added to what a variable holds; co_assign_add.",
+               assign_effect, CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE)
+};
+const coi_op coi_op_assign_sub_variable = { COI_EFFECT(
+    "assign_sub_variable", "A tensor subtracted from what a variable holds; co_assign_sub.",
+    assign_effect, CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE) };
+
+bool
+coi_execute_assignment(co_context *ctx, const coi_op *op, coi_assignment *assignment)
+{
+    assignment->effect = (coi_effect){
+        .resources = (const void *const *)(const void *)assignment->variables,
+        .num_resources = assignment->n,
+        .in = assignment->values,
+        .num_in = assignment->n,
+        .out = assignment->fresh,
+        .num_out = assignment->n
+    };
+    return coi_execute(ctx, op, &assignment->effect) == CO_OK;
+}
+
 bool
 coi_plain_update(co_context *ctx, co_value *const *variables, size_t n, int verb,
                  co_value *const *tensors, co_value **fresh)
 {
-    size_t made = 0;
+    static const coi_op *const ops[] = { [COI_ASSIGN] = &coi_op_assign_variable,
+                                         [COI_ASSIGN_ADD] = &coi_op_assign_add_variable,
+                                         [COI_ASSIGN_SUB] = &coi_op_assign_sub_variable };
+    coi_assignment             assignment = {
+                    .variables = variables, .n = n, .verb = verb, .values = tensors, .fresh = fresh
+    };
 
     for (size_t i = 0; i < n; ++i)
-        coi_lock_take(&plain_of(variables[i])->lock);
-    while (made < n) {
-        plain *p = plain_of(variables[made]);
-
-        fresh[made] = verb == COI_ASSIGN ? on_device(ctx, p, tensors[made])
-                                         : combine(ctx, p, verb, tensors[made]);
-        if (fresh[made] == NULL)
-            break;
-        ++made;
-    }
-    for (size_t i = 0; i < n; ++i) {
-        if (made == n)
-            coi_ref(fresh[i]);
-        coi_plain_unlock(ctx, variables[i], made == n ? fresh[i] : NULL);
-    }
-    if (made == n)
-        return true;
-    while (made > 0) {
-        coi_unref(&ctx->heap, fresh[--made]);
-        fresh[made] = NULL;
-    }
-    return false;
+        fresh[i] = NULL;
+    return coi_execute_assignment(ctx, ops[verb], &assignment);
 }
 
 /* The component of a bundle that this context means; outside replicas a mirrored one gives its
@@ -301,7 +367,7 @@ coi_plain_variable(co_context *ctx, const coi_variable_spec *spec, const coi_dev
                    co_value *initial)
 {
     plain    *p = coi_calloc(&ctx->runtime->memory, sizeof(*p));
-    co_value *variable;
+    co_value *variable, *first;
 
     if (p == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for variable '%s'", spec->name);
@@ -311,8 +377,7 @@ coi_plain_variable(co_context *ctx, const coi_variable_spec *spec, const coi_dev
     p->device = *device;
     coi_device_format(device, p->device_text);
     if (!coi_variable_init(ctx, &p->base, &plain_ops, spec, (co_dtype)initial->dtype,
-                           initial->u.tensor.dims, initial->ndim) ||
-        (initial->kind != CO_KIND_SPEC && (p->value = on_device(ctx, p, initial)) == NULL)) {
+                           initial->u.tensor.dims, initial->ndim)) {
         plain_destroy(&ctx->heap, &p->base);
         return NULL;
     }
@@ -323,6 +388,13 @@ coi_plain_variable(co_context *ctx, const coi_variable_spec *spec, const coi_dev
         return NULL;
     }
     variable->u.variable = &p->base;
+    if (initial->kind == CO_KIND_SPEC)
+        return variable;
+    if (!coi_plain_update(ctx, &variable, 1, COI_ASSIGN, &initial, &first)) {
+        coi_unref(&ctx->heap, variable);
+        return NULL;
+    }
+    coi_unref(&ctx->heap, first);
     return variable;
 }
 

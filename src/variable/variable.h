@@ -9,7 +9,7 @@
 
 #include <cohort/variable.h>
 
-#include "context/context.h"
+#include "ops/engine/execute.h"
 
 /* What an assignment does. From COI_SCATTER_UPDATE on the value is indexed slices. */
 typedef enum coi_verb {
@@ -56,6 +56,19 @@ bool coi_plain_update(co_context *ctx, co_value *const *variables, size_t n, int
  */
 co_value **coi_plain_lock(co_value *variable);
 void       coi_plain_unlock(co_context *ctx, co_value *variable, co_value *tensor);
+
+/* What the entries assign_variable, scatter_add_variable and their like work on: n ordinary
+ * variables, all of which change or none. */
+typedef struct coi_assignment {
+    coi_effect       effect;
+    co_value *const *variables;
+    size_t           n;
+    int              verb;
+    co_value *const *values; /* tensors or slices */
+    co_value       **fresh;  /* receives references */
+} coi_assignment;
+/* Run such an entry. False with an error. */
+bool coi_execute_assignment(co_context *ctx, const coi_op *op, coi_assignment *assignment);
 
 /* scatter.c */
 /* Whether slices can be applied to the rows of a variable: kind, dtype, shape, indices

@@ -83,9 +83,9 @@ kernel_reference(co_context *ctx, kernel_fn fn, co_value *const *in)
 {
     co_value *result;
 
-    ctx->reference_kernels = true;
+    coi_use_reference(ctx, true);
     result = fn(ctx, in);
-    ctx->reference_kernels = false;
+    coi_use_reference(ctx, false);
     return result;
 }
 

@@ -320,9 +320,9 @@ compare(co_context *ctx, const char *op, co_value *x, const char *key, co_value 
     double    distance;
     char      text[300];
 
-    ctx->reference_kernels = true;
+    coi_use_reference(ctx, true);
     plain = by_name(ctx, op, x, key, attr);
-    ctx->reference_kernels = false;
+    coi_use_reference(ctx, false);
     if (co_value_kind(fast) == CO_KIND_TUPLE) { /* top_k: the indices say all */
         fast = co_at(ctx, fast, 1);
         plain = co_at(ctx, plain, 1);
@@ -403,9 +403,9 @@ CO_TEST(strided_parts_agree_with_the_reference, "")
                 co_value *x = ops_tensor(ctx, &random, (co_dtype)dtype, dims, 3, OPS_ORDINARY);
                 co_value *fast = co_strided_slice(ctx, x, begin, end, strides, 3, NULL), *plain;
 
-                ctx->reference_kernels = true;
+                coi_use_reference(ctx, true);
                 plain = co_strided_slice(ctx, x, begin, end, strides, 3, NULL);
-                ctx->reference_kernels = false;
+                coi_use_reference(ctx, false);
                 CO_EXPECT_OK(ctx);
                 CO_EXPECT_CLOSE(ops_compare(ctx, fast, plain), 0, 0);
             }
@@ -430,10 +430,10 @@ CO_TEST(average_pooling_agrees_with_the_reference, "")
                     co_watch(ctx, x);
                     fast = co_avg_pool2d(ctx, x, &options);
                     fast = co_mul(ctx, x, co_gradient(ctx, co_square(ctx, fast), x));
-                    ctx->reference_kernels = true;
+                    coi_use_reference(ctx, true);
                     plain = co_avg_pool2d(ctx, x, &options);
                     plain = co_mul(ctx, x, co_gradient(ctx, co_square(ctx, plain), x));
-                    ctx->reference_kernels = false;
+                    coi_use_reference(ctx, false);
                     co_tape_end(ctx);
                     CO_EXPECT_LESS(kernel_difference(ctx, fast, plain), limit);
                 }
@@ -469,9 +469,9 @@ CO_TEST(depthwise_convolutions_have_the_bits_of_the_reference, "")
                 CO_BLOCK(ctx) {
                     co_value *fast = depthwise_of_round(ctx, round, (co_dtype)dtype, which), *plain;
 
-                    ctx->reference_kernels = true;
+                    coi_use_reference(ctx, true);
                     plain = depthwise_of_round(ctx, round, (co_dtype)dtype, which);
-                    ctx->reference_kernels = false;
+                    coi_use_reference(ctx, false);
                     CO_EXPECT_OK(ctx);
                     /* Filters of one channel are a convolution without groups, which another kernel
                      * does. */

@@ -266,6 +266,11 @@ CO_TEST(the_table_is_in_order_and_complete, "")
         CO_EXPECT_PTR(coi_op_find(op->name), op);
         if (op->doc == NULL || strlen(op->doc) < 4 || strchr(op->doc, '\n') != NULL)
             test_fail(TEST_AT, "%s has no line of documentation", op->name);
+        if (op->effect != NULL) {
+            CO_EXPECT_TRUE(op->internal && op->infer == NULL && op->ref == NULL);
+            CO_EXPECT_MORE(op->reads | op->writes, 0);
+            continue;
+        }
         if (op->composite != NULL ? op->view || op->ref != NULL || op->run != NULL
                                   : op->infer == NULL || (op->ref == NULL) != op->view)
             test_fail(TEST_AT, "%s lacks its rule or reference kernel", op->name);

@@ -90,7 +90,7 @@ enum { NUM_LAYERS = sizeof(layers) / sizeof(layers[0]) };
 static void
 compare(co_context *ctx, const layer *l)
 {
-    double    most = ctx->reference_kernels ? 5e-6 : 2e-6;
+    double    most = (ctx->special & COI_SPECIAL_REFERENCE) != 0 ? 5e-6 : 2e-6;
     co_value *got = gradients(ctx, l, CO_FLOAT32, false);
     co_value *want = gradients(ctx, l, CO_FLOAT64, false);
     co_value *apart = gradients(ctx, l, CO_FLOAT32, true);
@@ -149,12 +149,12 @@ CO_TEST_BARE(gradients_of_pooled_layers_with_shorter_vectors, "")
 
 CO_TEST(gradients_of_pooled_layers_with_the_plain_kernel, "")
 {
-    ctx->reference_kernels = true;
+    coi_use_reference(ctx, true);
     for (int i = 0; i < NUM_LAYERS; ++i)
         CO_BLOCK(ctx) {
             compare(ctx, &layers[i]);
         }
-    ctx->reference_kernels = false;
+    coi_use_reference(ctx, false);
 }
 
 static co_value *

@@ -119,14 +119,14 @@ CO_TEST(max_pool2d_of_special_values_has_the_bits_of_the_plain_kernel, "")
     for (int i = 0; i < 2; ++i) {
         co_gradient_options o = CO_GRADIENT_OPTIONS_INIT;
 
-        ctx->reference_kernels = i == 1;
+        coi_use_reference(ctx, i == 1);
         o.output_gradients = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2, 2, 3, 13), up);
         co_tape_begin(ctx);
         co_watch(ctx, x);
         both[i] = pool(ctx, &x);
         all[i] = co_gradient_with(ctx, both[i], x, &o);
     }
-    ctx->reference_kernels = false;
+    coi_use_reference(ctx, false);
     CO_EXPECT_BYTES(co_value_data(ctx, both[0]), co_value_data(ctx, both[1]), sizeof(up));
     CO_EXPECT_BYTES(co_value_data(ctx, all[0]), co_value_data(ctx, all[1]), sizeof(in));
 }
@@ -145,12 +145,12 @@ CO_TEST(max_pool2d_gradients_look_for_y, "")
         in[0] = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(1, 2, 2, 1), x);
         in[1] = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(1, 1, 1, 1), round < 2 ? y : other);
         in[2] = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(1, 1, 1, 1), g);
-        ctx->reference_kernels = round % 2 == 1;
+        coi_use_reference(ctx, round % 2 == 1);
         grad = co_op_call(ctx, "max_pool2d_grad", co_tuple(ctx, in, 3),
                           co_dict(ctx, keys, (co_value *[]){ two, two }, 2));
         CO_EXPECT_BYTES(co_value_data(ctx, grad), want, sizeof(want));
     }
-    ctx->reference_kernels = false;
+    coi_use_reference(ctx, false);
     CO_EXPECT_OK(ctx);
 }
 

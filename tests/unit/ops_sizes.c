@@ -136,7 +136,7 @@ run_row(co_context *ctx, const ops_row *row, const ops_row_call *call, bool is_r
     co_value *real[LITERAL_MOST];
     size_t    num_real;
 
-    ctx->reference_kernels = is_reference;
+    coi_use_reference(ctx, is_reference);
     co_tape_begin(ctx);
     for (size_t i = 0; i < call->num_in; ++i)
         if (ops_is_real(call->in[i]))
@@ -152,7 +152,7 @@ run_row(co_context *ctx, const ops_row *row, const ops_row_call *call, bool is_r
         co_tape_end(ctx);
     out.gradient_code = co_error(ctx)->code;
     co_clear(ctx);
-    ctx->reference_kernels = false;
+    coi_use_reference(ctx, false);
     return out;
 }
 

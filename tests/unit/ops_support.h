@@ -150,9 +150,9 @@ ops_same_as_reference(co_context *ctx, const coi_op *op, co_value *const *in, in
     double    distance;
 
     fast = coi_apply(ctx, op, in, num_in, attrs);
-    ctx->reference_kernels = true;
+    coi_use_reference(ctx, true);
     plain = coi_apply(ctx, op, in, num_in, attrs);
-    ctx->reference_kernels = false;
+    coi_use_reference(ctx, false);
     if (!CO_EXPECT_OK(ctx))
         return false;
     distance = ops_compare(ctx, fast, plain);

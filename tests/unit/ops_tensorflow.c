@@ -95,10 +95,10 @@ expect_both(co_context *ctx, co_value *(*fn)(co_context *ctx, co_value *x), co_v
             const void *expected, size_t nbytes)
 {
     for (int i = 0; i < 2; ++i) {
-        ctx->reference_kernels = i == 1;
+        coi_use_reference(ctx, i == 1);
         CO_EXPECT_BYTES(co_value_data(ctx, fn(ctx, x)), expected, nbytes);
     }
-    ctx->reference_kernels = false;
+    coi_use_reference(ctx, false);
 }
 
 CO_TEST(integers_are_round_and_can_be_cut, "")
@@ -164,13 +164,13 @@ CO_TEST(texts_are_chosen, "")
     for (int i = 0; i < 2; ++i) {
         co_value *chosen;
 
-        ctx->reference_kernels = i == 1;
+        coi_use_reference(ctx, i == 1);
         chosen = co_where(ctx, c, co_tensor(ctx, CO_STRING, CO_SHAPE(2), x),
                           co_tensor(ctx, CO_STRING, CO_SHAPE(1), y));
         CO_EXPECT_STR(co_string_at(ctx, chosen, 0, NULL), "a");
         CO_EXPECT_STR(co_string_at(ctx, chosen, 1, NULL), "a longer text");
     }
-    ctx->reference_kernels = false;
+    coi_use_reference(ctx, false);
     CO_EXPECT_NULL(co_where(ctx, c, co_tensor(ctx, CO_STRING, CO_SHAPE(2), x), c));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "x has dtype string and y bool");
 }
@@ -182,12 +182,12 @@ CO_TEST(the_largest_can_have_a_short_index, "GEN-ERR-4")
     co_value             *t = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2, 3), x), *at;
 
     for (int i = 0; i < 4; ++i) {
-        ctx->reference_kernels = i % 2 == 1;
+        coi_use_reference(ctx, i % 2 == 1);
         at = co_argmax(ctx, t, 1, i < 2 ? CO_INT16 : CO_UINT16);
         CO_EXPECT_INT(co_value_dtype(ctx, at), i < 2 ? CO_INT16 : CO_UINT16);
         CO_EXPECT_BYTES(co_value_data(ctx, at), expected, sizeof(expected));
     }
-    ctx->reference_kernels = false;
+    coi_use_reference(ctx, false);
     CO_EXPECT_NULL(co_argmax(ctx, t, 1, CO_FLOAT32));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "int64, int32, int16 or uint16");
     CO_EXPECT_NULL(co_argmin(ctx, t, 1, CO_INT16));

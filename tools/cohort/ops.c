@@ -146,6 +146,38 @@ print_row(const co_op_info *info)
     return true;
 }
 
+static void
+print_resources(unsigned bits)
+{
+    static const struct {
+        unsigned    bit;
+        const char *name;
+    } names[] = { { CO_RESOURCE_VARIABLE, "variable" },
+                  { CO_RESOURCE_RANDOM, "random counter" },
+                  { CO_RESOURCE_ITERATOR, "iterator" },
+                  { CO_RESOURCE_REPLICAS, "replicas" },
+                  { CO_RESOURCE_WORKERS, "workers" } };
+    bool any = false;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i)
+        if ((bits & names[i].bit) != 0) {
+            printf("%s%s", any ? ", " : " ", names[i].name);
+            any = true;
+        }
+    printf(" |");
+}
+
+static void
+print_stateful(const co_op_info *info)
+{
+    printf("| `%s` |", info->name);
+    print_resources(info->reads);
+    print_resources(info->writes);
+    printf(" ");
+    print_cell(info->doc);
+    printf("\n");
+}
+
 /* The document: what is in the table and nothing else, so that it can be compared. */
 static bool
 print_markdown(void)
@@ -165,6 +197,14 @@ print_markdown(void)
     for (size_t i = 0; co_op_describe(i, &info); ++i)
         if (!info.internal && !print_row(&info))
             whole = false;
+    printf(
+        "\n## Entries that act on state\n\n"
+        "Reads and writes of variables, collectives and iterators are entries of the same table, so that observers\n"
+        "(`observe.h`) see them start. They are not called by name.\n\n"
+        "| entry | reads | writes | |\n|---|---|---|---|\n");
+    for (size_t i = 0; co_op_describe(i, &info); ++i)
+        if (!info.by_name)
+            print_stateful(&info);
     return whole;
 }
 

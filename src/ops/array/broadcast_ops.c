@@ -2,7 +2,7 @@
 /*
  * broadcast_to.
  */
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 #include "ops/kernels/strided_copy.h"
 #include "ops/kernels/ref/ref.h"
 

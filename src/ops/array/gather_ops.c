@@ -14,6 +14,9 @@
 
 #include <string.h>
 
+/* Entries of other files. */
+COI_USES_OP(scatter_add)
+
 #define GATHER_ATTRS(X)                                                                            \
     X(coi_gather_attrs, axis, INT, "=null", NULL)                                                  \
     X(coi_gather_attrs, batch_dims, INT, "=0", NULL)

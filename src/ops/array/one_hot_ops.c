@@ -6,7 +6,7 @@
 
 #include "ops/engine/composite.h"
 #include "ops/engine/dtype_sets.h"
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 #include "ops/kernels/strided_copy.h"
 #include "ops/kernels/ref/ref.h"
 

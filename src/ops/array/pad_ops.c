@@ -8,6 +8,9 @@
 
 #include <string.h>
 
+/* Entries of other files. */
+COI_USES_OP(slice_grad)
+
 enum { CONSTANT, REFLECT, SYMMETRIC };
 static const char *const modes[] = { "CONSTANT", "REFLECT", "SYMMETRIC", NULL };
 

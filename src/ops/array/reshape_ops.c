@@ -2,7 +2,7 @@
 /*
  * Another shape for the same data: reshape and expand_dims copy nothing.
  */
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 #include "ops/kernels/strided_copy.h"
 
 #include <string.h>

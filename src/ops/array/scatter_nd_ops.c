@@ -10,6 +10,9 @@
 
 #include <string.h>
 
+/* Entries of other files. */
+COI_USES_OP(scatter_add)
+
 #define INDEX_DTYPES (COI_DTYPE_BIT(CO_INT16) | COI_DTYPE_BIT(CO_INT32) | COI_DTYPE_BIT(CO_INT64))
 
 /* A tensor of shape `dims` seen through index vectors of `depth` numbers. */

@@ -3,11 +3,15 @@
  * Parts of tensors: slice, the operator of its gradient, which puts a part back among zeros, and
  * concat.
  */
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 #include "ops/kernels/strided_copy.h"
 #include "ops/kernels/ref/ref.h"
 
 #include <string.h>
+
+/* Entries of other files. */
+COI_USES_OP(slice)
+COI_USES_OP(slice_grad)
 
 #define SLICE_ATTRS(X)                                                                             \
     X(coi_slice_attrs, begin, INTS, "", NULL)                                                      \

@@ -11,6 +11,10 @@
 
 #include <string.h>
 
+/* Entries of other files. */
+COI_USES_OP(strided)
+COI_USES_OP(strided_grad)
+
 #define STRIDED_ATTRS(X)                                                                           \
     X(coi_strided_attrs, begin, INTS, "", NULL)                                                    \
     X(coi_strided_attrs, strides, INTS, "", NULL)                                                  \

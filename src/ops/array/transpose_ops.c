@@ -4,7 +4,7 @@
  * of the dimension that is last in x and the one that is last in the result is copied in tiles,
  * which keeps both sides in the cache.
  */
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 #include "ops/kernels/strided_copy.h"
 #include "ops/kernels/ref/ref.h"
 

@@ -5,13 +5,17 @@
  * nanoseconds, so the common case, operands that are tensors on the current device already, takes
  * no detour.
  */
+#include "ops/engine/execute.h"
 #include "ops/engine/gradient.h"
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 #include "ops/engine/parallel.h"
 #include "ops/engine/upcast.h"
 
 #include <stdio.h>
 #include <string.h>
+
+/* Entries of other files. */
+COI_USES_OP(identity)
 
 #define FEW_OPERANDS 8
 /* For what is worth a copy in each of its callers. */
@@ -322,20 +326,34 @@ say_kernel(const coi_call *call, bool is_reference)
 static co_code
 run_kernel_specially(coi_call *call)
 {
-    bool is_reference = call->op->run == NULL || call->ctx->reference_kernels;
-    co_code (*kernel)(coi_call *) = is_reference ? call->op->ref : call->op->run;
+    const coi_op *op = call->op;
+    bool is_reference = op->run == NULL || (call->ctx->special & COI_SPECIAL_REFERENCE) != 0;
+    co_code (*kernel)(coi_call *) = is_reference ? op->ref : op->run;
+    const char  *name = op->view       ? "view"
+                        : is_reference ? "reference"
+                                       : coi_isa_name(call->ctx->runtime->isa);
+    coi_observed start;
+    co_code      rc;
 
-    if (call->ctx->says_kernels)
+    if ((call->ctx->special & COI_SPECIAL_LOG) != 0 && !op->view)
         say_kernel(call, is_reference);
-    return call->op->upcasts ? coi_run_upcast(call, kernel) : kernel(call);
+    coi_observe_begin(call, name, &start);
+    rc = op->view ? CO_OK : op->upcasts ? coi_run_upcast(call, kernel) : kernel(call);
+    coi_observe_end(call, name, &start, rc);
+    return rc;
 }
 
+/* The one start of kernels. What is a view has none, and is started all the same for those who
+ * watch. */
 ALWAYS_INLINE co_code
 run_kernel(coi_call *call)
 {
-    if (call->ctx->reference_kernels || call->ctx->says_kernels ||
-        (call->op->upcasts && coi_is_half(call->out[0])))
+    if (coi_is_special(call->ctx))
         return run_kernel_specially(call);
+    if (call->op->view)
+        return CO_OK;
+    if (call->op->upcasts && coi_is_half(call->out[0]))
+        return coi_run_upcast(call, call->op->run != NULL ? call->op->run : call->op->ref);
     return call->op->run != NULL ? call->op->run(call) : call->op->ref(call);
 }
 
@@ -353,7 +371,7 @@ run(coi_call *call, int num_in, int num_out, const uint32_t *nodes)
     for (int i = 0; i < num_out; ++i)
         if ((call->out[i] = make_output(call, &outs[i])) == NULL)
             return false;
-    if (!op->view && run_kernel(call) != CO_OK)
+    if (run_kernel(call) != CO_OK)
         return false;
     return !ctx->recording || op->not_differentiable ||
            (nodes != NULL ? record(call, nodes) : record_in_place(call));
@@ -476,7 +494,7 @@ may_take(const coi_grad *grad, co_value *const given[2])
     const co_context *ctx = grad->ctx;
     co_value         *from = given[1];
 
-    return grad->owns_upstream && !ctx->recording && !ctx->reference_kernels &&
+    return grad->owns_upstream && !ctx->recording && (ctx->special & COI_SPECIAL_REFERENCE) == 0 &&
            are_in_place(ctx, ctx->device, given, 2) && given[0]->dtype == from->dtype &&
            from->u.tensor.num_elements > COI_PARALLEL_ELEMENTS && coi_same_shape(given[0], from) &&
            coi_is_private(from);

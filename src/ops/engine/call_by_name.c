@@ -313,6 +313,10 @@ co_op_call(co_context *ctx, const char *name, co_value *inputs, co_value *attrs)
         coi_fail(ctx, CO_NOT_FOUND, "there is no operator '%s'; co_op_describe lists them", name);
         return NULL;
     }
+    if (op->effect != NULL) {
+        coi_fail(ctx, CO_UNIMPLEMENTED, "%s is not called by name: %s", name, op->doc);
+        return NULL;
+    }
     if (!coi_check_value(ctx, inputs, 3, "inputs") ||
         (attrs != NULL && !coi_check_value(ctx, attrs, 4, "attrs")))
         return NULL;

@@ -6,7 +6,7 @@
 #ifndef COI_OPS_ENGINE_COMPOSITE_H
 #define COI_OPS_ENGINE_COMPOSITE_H
 
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 
 /* Shapes that a part of an operator is computed in: everything before an axis, the axis, and
  * everything behind it. */

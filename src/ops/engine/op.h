@@ -5,7 +5,8 @@
  * coi_apply; co_op_call, the reference documentation, tests and bindings read the table.
  *
  * To add an operator: write its coi_op (const, named initialisers, coi_op_NAME) in the file of its
- * family, list it in list.h, declare its public function in include/cohort/ops.h.
+ * family and declare its public function in include/cohort/ops.h. The build makes the table from
+ * all symbols of that form, in whichever folder they are (cmake/CohortOpTable.cmake).
  */
 #ifndef COI_OPS_ENGINE_OP_H
 #define COI_OPS_ENGINE_OP_H
@@ -128,6 +129,8 @@ typedef struct coi_attr {
 #define COI_ATTRS(type)                                                                            \
     .attrs_size = sizeof(type), .attrs = type##_table, .attr_texts = type##_texts
 
+typedef struct coi_effect coi_effect; /* ops/engine/execute.h */
+
 typedef struct coi_op {
     const char *name;
     const char *doc;                         /* one line */
@@ -141,6 +144,7 @@ typedef struct coi_op {
     bool    upcasts; /* its kernels know no halves: they run on float32 images of them (upcast.h) */
     uint8_t kind;    /* which of its family, for kernels that serve several */
     bool    internal;
+    uint8_t reads, writes;      /* bits of co_resource: what it acts on besides its operands */
     bool    not_differentiable; /* never recorded: integer results, random numbers, stop_gradient */
     size_t  attrs_size;
     const coi_attr    *attrs;      /* ends with a NULL name */
@@ -149,6 +153,11 @@ typedef struct coi_op {
     co_code (*infer)(coi_call *call, coi_out *outs);
     /* Outputs share the data of input 0 and need no kernel (reshape, identity, ...). */
     bool view;
+    /*
+     * Instead of rule and kernels: what an entry does that acts on a resource. It belongs to the
+     * folder of that resource, which alone starts it (coi_execute).
+     */
+    co_code (*effect)(co_context *ctx, coi_effect *effect);
     /* Kernels. `ref` is the plain readable one; `run` the optimised one, NULL: ref serves. They may
      * fail (bad index). */
     co_code (*ref)(coi_call *call);
@@ -177,7 +186,9 @@ typedef struct coi_op {
     const struct coi_op *training;
 } coi_op;
 
-/* Every operator, by name order. */
+/* Declares an entry that another file defines. */
+#define COI_USES_OP(name) extern const coi_op coi_op_##name;
+/* Every entry, by name order; made by the build. */
 extern const coi_op *const coi_op_table[];
 extern const size_t        coi_num_ops;
 const coi_op              *coi_op_find(const char *name);

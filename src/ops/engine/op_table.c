@@ -2,13 +2,9 @@
 /*
  * The table of operators, and what can be asked about it. Calling by name is in call_by_name.c.
  */
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 
 #include <string.h>
-
-#define ENTRY(name) &coi_op_##name,
-const coi_op *const coi_op_table[] = { COI_OPS(ENTRY) };
-const size_t        coi_num_ops = sizeof(coi_op_table) / sizeof(coi_op_table[0]);
 
 const coi_op *
 coi_op_find(const char *name)
@@ -59,6 +55,9 @@ co_op_describe(size_t i, co_op_info *info)
         .differentiable = (op->grad != NULL || op->composite != NULL) && !op->not_differentiable,
         .internal = op->internal,
         .dtypes = op->dtypes,
+        .reads = op->reads,
+        .writes = op->writes,
+        .by_name = op->effect == NULL,
     };
     memcpy(info, &full, info->struct_size < sizeof(full) ? info->struct_size : sizeof(full));
     return true;

@@ -5,8 +5,10 @@
  * concatenated. The plain conversion is in context/convert.c.
  */
 #include "ops/engine/gradient.h"
-#include "ops/engine/op_list.h"
 #include "ops/engine/op.h"
+
+/* Entries of other files. */
+COI_USES_OP(identity)
 
 /* The leaves of a list as vectors of one dtype, joined. */
 static co_value *

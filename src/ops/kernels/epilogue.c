@@ -4,10 +4,22 @@
  */
 #include "ops/kernels/epilogue.h"
 
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 #include "ops/kernels/ref/ref.h"
 
 #include <string.h>
+
+/* Entries of other files. */
+COI_USES_OP(elu)
+COI_USES_OP(gelu)
+COI_USES_OP(relu)
+COI_USES_OP(relu6)
+COI_USES_OP(selu)
+COI_USES_OP(sigmoid)
+COI_USES_OP(silu)
+COI_USES_OP(softplus)
+COI_USES_OP(softsign)
+COI_USES_OP(tanh)
 
 static const coi_unary_loops *const  unary_tables[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_unary_loops);
 static const coi_binary_loops *const binary_tables[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_binary_loops);

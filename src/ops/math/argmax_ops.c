@@ -5,11 +5,14 @@
 #include "ops/kernels/reduction.h"
 
 #include "ops/engine/dtype_sets.h"
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 #include "ops/kernels/ref/ref.h"
 #include "ops/kernels/strided_iterator.h"
 
 #include <math.h>
+
+/* Entries of other files. */
+COI_USES_OP(argmax)
 
 #define ARGMAX_ATTRS(X)                                                                            \
     X(coi_argmax_attrs, axis, INT, "=0", NULL)                                                     \

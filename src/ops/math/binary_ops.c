@@ -7,12 +7,16 @@
 
 #include "ops/engine/dtype_sets.h"
 #include "ops/kernels/compute_type.h"
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 #include "ops/kernels/ref/ref.h"
 #include "ops/kernels/streaming_store.h"
 #include "ops/kernels/strided_iterator.h"
 
 #include <string.h>
+
+/* Entries of other files. */
+COI_USES_OP(greater_equal)
+COI_USES_OP(less_equal)
 
 static const coi_binary_loops *const tables[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_binary_loops);
 

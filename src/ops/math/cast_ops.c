@@ -5,12 +5,15 @@
 #include "ops/kernels/cast.h"
 
 #include "ops/engine/dtype_sets.h"
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 #include "ops/kernels/ref/ref.h"
 #include "ops/kernels/simd/loops.h"
 #include "ops/kernels/strided_iterator.h"
 
 #include <string.h>
+
+/* Entries of other files. */
+COI_USES_OP(identity)
 
 #define CAST_ATTRS(X) X(coi_cast_attrs, dtype, DTYPE, "", NULL)
 COI_ATTR_TABLE(coi_cast_attrs, CAST_ATTRS)

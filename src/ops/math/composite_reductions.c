@@ -7,6 +7,9 @@
 #include "ops/engine/dtype_sets.h"
 #include "ops/kernels/reduction.h"
 
+/* Entries of other files. */
+COI_USES_OP(argmax)
+
 #define REDUCE_ATTRS(X)                                                                            \
     X(coi_reduce_attrs, axis, INTS, "=null", NULL)                                                 \
     X(coi_reduce_attrs, keepdims, BOOL, "=false", NULL)

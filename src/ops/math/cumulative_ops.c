@@ -12,6 +12,9 @@
 #include "ops/kernels/ref/ref.h"
 #include "ops/kernels/strided_iterator.h"
 
+/* Entries of other files. */
+COI_USES_OP(cumprod)
+
 #define SCAN_ATTRS(X)                                                                              \
     X(coi_scan_attrs, axis, INT, "=0", NULL)                                                       \
     X(coi_scan_attrs, exclusive, BOOL, "=false", NULL)                                             \

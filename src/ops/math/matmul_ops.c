@@ -8,7 +8,7 @@
 
 #include "ops/engine/dtype_sets.h"
 #include "ops/kernels/gemm.h"
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 #include "ops/engine/parallel.h"
 
 #include <string.h>

@@ -12,7 +12,7 @@
 
 #include "ops/engine/dtype_sets.h"
 #include "ops/kernels/compute_type.h"
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 #include "ops/kernels/strided_copy.h"
 #include "ops/kernels/ref/ref.h"
 #include "ops/kernels/simd/loops.h"
@@ -20,6 +20,9 @@
 
 #include <math.h>
 #include <string.h>
+
+/* Entries of other files. */
+COI_USES_OP(reduce_sum)
 
 static const coi_fold_loops *const tables[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_fold_loops);
 

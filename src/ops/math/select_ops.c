@@ -2,7 +2,7 @@
 /*
  * Choosing between two tensors by a third. Gradients of maximum and minimum are made of it.
  */
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 #include "ops/kernels/strided_copy.h"
 #include "ops/kernels/ref/ref.h"
 #include "ops/kernels/strided_iterator.h"

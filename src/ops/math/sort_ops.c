@@ -16,6 +16,9 @@
 
 #include <string.h>
 
+/* Entries of other files. */
+COI_USES_OP(scatter_add)
+
 #define TOP_K_ATTRS(X)                                                                             \
     X(coi_top_k_attrs, k, INT, "=1", NULL)                                                         \
     X(coi_top_k_attrs, sorted, BOOL, "=true", NULL)

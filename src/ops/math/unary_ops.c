@@ -6,10 +6,21 @@
 #include "ops/kernels/elementwise.h"
 #include "ops/engine/dtype_sets.h"
 #include "ops/kernels/compute_type.h"
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 #include "ops/kernels/ref/ref.h"
 #include "ops/kernels/streaming_store.h"
 #include "ops/kernels/strided_iterator.h"
+
+/* Entries of other files. */
+COI_USES_OP(elu_grad)
+COI_USES_OP(gelu)
+COI_USES_OP(gelu_tanh_grad)
+COI_USES_OP(relu6_grad)
+COI_USES_OP(relu_grad)
+COI_USES_OP(selu_grad)
+COI_USES_OP(sigmoid_grad)
+COI_USES_OP(tanh_grad)
+COI_USES_OP(where_flowing)
 
 static const coi_unary_loops *const tables[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_unary_loops);
 

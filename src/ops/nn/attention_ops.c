@@ -8,11 +8,14 @@
 #include "ops/kernels/attention.h"
 
 #include "ops/engine/dtype_sets.h"
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 #include "ops/kernels/softmax.h"
 
 #include <math.h>
 #include <string.h>
+
+/* Entries of other files. */
+COI_USES_OP(softmax_grad)
 
 #define ATTENTION_ATTRS(X)                                                                         \
     X(coi_attention_attrs, heads, INT, "=1", NULL)                                                 \

@@ -5,11 +5,15 @@
  * ops/kernels/ref/ref_pool2d.c.
  */
 #include "ops/engine/dtype_sets.h"
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 #include "ops/kernels/pool2d.h"
 #include "ops/kernels/strided_iterator.h"
 
 #include <string.h>
+
+/* Entries of other files. */
+COI_USES_OP(avg_pool2d)
+COI_USES_OP(avg_pool2d_grad)
 
 static const char *const paddings[] = { "VALID", "SAME", NULL };
 

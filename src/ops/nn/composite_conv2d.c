@@ -10,6 +10,10 @@
 
 #include <string.h>
 
+/* Entries of other files. */
+COI_USES_OP(conv2d)
+COI_USES_OP(conv2d_backprop_input)
+
 COI_ATTR_TABLE(coi_conv2d_attrs, COI_CONV2D_ATTRS)
 
 static co_code

@@ -10,7 +10,7 @@
 #include "config.h"
 #include "ops/kernels/kernel_selection.h"
 #include "ops/engine/dtype_sets.h"
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 #include "ops/engine/parallel.h"
 #include "ops/kernels/window2d.h"
 #if COI_HAVE_ONEDNN
@@ -18,6 +18,13 @@
 #endif
 
 #include <string.h>
+
+/* Entries of other files. */
+COI_USES_OP(conv2d)
+COI_USES_OP(conv2d_backprop_filter)
+COI_USES_OP(conv2d_backprop_input)
+COI_USES_OP(conv2d_bias)
+COI_USES_OP(conv2d_transpose)
 
 const char *const coi_conv2d_paddings[] = { "VALID", "SAME", "EXPLICIT", NULL };
 
@@ -316,7 +323,7 @@ epilogue_all(const coi_call *call, const coi_conv2d *g, const coi_epilogue *epil
 static void
 say(const coi_call *call, const char *who)
 {
-    if (call->ctx->says_kernels)
+    if ((call->ctx->special & COI_SPECIAL_LOG) != 0)
         coi_log_line(&call->ctx->runtime->log, CO_LOG_DEBUG, "%s: by %s", call->op->name, who);
 }
 

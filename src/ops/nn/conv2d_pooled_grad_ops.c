@@ -9,7 +9,7 @@
 #include "config.h"
 #include "ops/kernels/kernel_selection.h"
 #include "ops/engine/dtype_sets.h"
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 #include "ops/kernels/pool2d.h"
 #include "ops/kernels/ref/ref.h"
 

@@ -10,11 +10,15 @@
  */
 #include "ops/kernels/softmax.h"
 
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 #include "ops/kernels/row_kernels.h"
 #include "ops/engine/upcast.h"
 
 #include <string.h>
+
+/* Entries of other files. */
+COI_USES_OP(softmax_grad)
+COI_USES_OP(sparse_softmax_cross_entropy_grad)
 
 static bool
 is_floating(const co_value *x)

@@ -7,13 +7,19 @@
 
 #include "config.h"
 #include "ops/engine/dtype_sets.h"
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 #include "ops/engine/parallel.h"
 #include "ops/kernels/conv2d_pooled_grad.h"
 #include "ops/kernels/simd/loops.h"
 #include "ops/kernels/window2d.h"
 
 #include <string.h>
+
+/* Entries of other files. */
+COI_USES_OP(conv2d_bias)
+COI_USES_OP(max_pool2d)
+COI_USES_OP(max_pool2d_grad)
+COI_USES_OP(max_pool2d_grad_grad)
 
 extern const coi_pool_kernels coi_pool_f32_base, coi_pool_f32_v3, coi_pool_f32_v4;
 extern const coi_pool_kernels coi_pool_f64_once;

@@ -6,8 +6,12 @@
 #include "ops/kernels/softmax.h"
 
 #include "ops/engine/dtype_sets.h"
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 #include "ops/kernels/simd/loops.h"
+
+/* Entries of other files. */
+COI_USES_OP(softmax)
+COI_USES_OP(softmax_grad)
 
 extern const coi_softmax_kernels coi_softmax_f64_once, coi_softmax_f32_base, coi_softmax_f32_v3,
     coi_softmax_f32_v4;

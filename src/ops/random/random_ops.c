@@ -17,10 +17,16 @@
  * processor.
  */
 #include "ops/engine/dtype_sets.h"
-#include "ops/engine/op_list.h"
+#include "ops/engine/op.h"
 #include "ops/kernels/philox.h"
 
 #include <math.h>
+
+/* Entries of other files. */
+COI_USES_OP(random_normal)
+COI_USES_OP(random_uniform)
+COI_USES_OP(stateless_random_normal)
+COI_USES_OP(stateless_random_uniform)
 
 /* Of both distributions; the first two of the numbers that describe one have two names. */
 typedef struct random_attrs {
@@ -395,6 +401,8 @@ normal_run(coi_call *call)
         .num_outputs = 1,                                                                          \
         .kind = kind_,                                                                             \
         .not_differentiable = true,                                                                \
+        .reads = (kind_) == STATEFUL ? CO_RESOURCE_RANDOM : 0,                                     \
+        .writes = (kind_) == STATEFUL ? CO_RESOURCE_RANDOM : 0,                                    \
         COI_ATTRS(attrs_),                                                                         \
         .infer = distribution##_infer,                                                             \
         .ref = distribution##_run,                                                                 \

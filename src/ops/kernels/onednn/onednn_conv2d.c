@@ -343,7 +343,7 @@ coi_onednn_conv2d(coi_call *call, coi_conv2d_kind kind, const coi_conv2d *g, con
     if (j.entries[0] != NULL && j.entries[0]->conv != NULL &&
         (rest == j.cut.images || (j.entries[1] != NULL && j.entries[1]->conv != NULL))) {
         *done = true;
-        if (call->ctx->says_kernels)
+        if ((call->ctx->special & COI_SPECIAL_LOG) != 0)
             coi_log_line(&runtime->log, CO_LOG_DEBUG, "%s: by oneDNN, kernel %s", call->op->name,
                          coi_dnn_conv_kernel(j.entries[0]->conv));
         rc = run(call, &j, kind == COI_CONV2D ? b : a, out);

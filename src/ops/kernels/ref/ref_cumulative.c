@@ -6,6 +6,9 @@
 #include "ops/kernels/ref/ref.h"
 #include "ops/kernels/cumulative.h"
 
+/* Entries of other files. */
+COI_USES_OP(cumprod)
+
 co_code
 coi_ref_scan(coi_call *call)
 {

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Watching what runs. Everything that computes tensors or changes state is an entry of the operator
+ * table and starts in one place: kernels of operators, reads and assignments of variables, updates
+ * of optimizers, collectives, the next element of an iterator. An observer is called before and
+ * after each start. Profilers, traces and tests hang here; without an observer a start costs the
+ * test of one flag.
+ *
+ *     static void
+ *     count(const co_observation *seen, void *user)
+ *     {
+ *         if (seen->phase == CO_OBSERVE_END)
+ *             atomic_fetch_add((atomic_long *)user, 1);
+ *     }
+ *
+ *     co_observer *observer = co_observe(ctx, count, &starts);
+ *     ...
+ *     co_unobserve(ctx, observer);
+ *
+ * An observer sees all contexts of the runtime, the replicas of a step included, and is called on
+ * the thread that runs the entry: from several threads at once where several replicas run. It may
+ * not call the library on the context that it observes. An entry that is made of others (a mirrored
+ * variable that is assigned, a composite operator) shows its parts; what has a `depth` above 0 runs
+ * inside another entry.
+ */
+#ifndef COHORT_OBSERVE_H
+#define COHORT_OBSERVE_H
+
+#include <cohort/error.h>
+#include <cohort/value.h>
+
+CO_EXTERN_C_BEGIN
+
+/** What an entry acts on besides its operands; bits of co_op_info and co_observation. */
+typedef enum co_resource {
+    CO_RESOURCE_NONE = 0,
+    CO_RESOURCE_VARIABLE = 1, /* the tensor that a variable holds */
+    CO_RESOURCE_RANDOM = 2,   /* the counter of a random generator */
+    CO_RESOURCE_ITERATOR = 4, /* how far an iterator has come */
+    CO_RESOURCE_REPLICAS = 8, /* the other replicas of a step: a rendezvous */
+    CO_RESOURCE_WORKERS = 16  /* the other processes: messages */
+} co_resource;
+
+typedef enum co_observe_phase { CO_OBSERVE_BEGIN = 0, CO_OBSERVE_END = 1 } co_observe_phase;
+
+/** A tensor as an observer sees it. */
+typedef struct co_observed_tensor {
+    co_dtype       dtype;
+    int            ndim;
+    const int64_t *dims; /* ndim of them */
+    size_t         nbytes;
+} co_observed_tensor;
+
+/** One start. All pointers are lent for the duration of the call. Fields are only ever appended. */
+typedef struct co_observation {
+    size_t           struct_size;
+    co_observe_phase phase;
+    uint64_t         id;      /* the same for the begin and the end of a start, unique in the runtime */
+    const char      *op;      /* the entry of the table: "matmul", "assign_variable" */
+    const char      *call;    /* the public call that is being made: "minimize" */
+    const char      *file;    /* its line; NULL when not known */
+    int              line;
+    const char      *device;  /* canonical name; NULL where none is chosen */
+    const char      *kernel;  /* "avx2", "reference", "view", ...; NULL for what has no kernel */
+    int              replica; /* in the sync group; -1 outside a step */
+    int              depth;   /* entries of this context that this one runs inside */
+    unsigned         reads, writes; /* bits of co_resource */
+    size_t           num_inputs, num_outputs; /* tensors; outputs are shapes at the begin, data at the end */
+    const co_observed_tensor *inputs, *outputs;
+    /** Which variables or iterators, as handles that identify them and are not to be released. */
+    size_t             num_resources;
+    const void *const *resources;
+    size_t             nbytes; /* of inputs and outputs together */
+    int64_t            ns;     /* at the end: how long it took */
+    co_code            code;   /* at the end: how it ended */
+} co_observation;
+
+typedef void (*co_observe_fn)(const co_observation *seen, void *user);
+typedef struct co_observer co_observer;
+
+/**
+ * Begin to observe the runtime of ctx.
+ *
+ * Scope:    all contexts of the runtime, those that are opened later included.
+ * Returns:  the observer, which lives until co_unobserve or the end of the runtime; NULL with
+ *           CO_INVALID_ARGUMENT (no function) or CO_RESOURCE_EXHAUSTED (there are 8 already).
+ */
+CO_API co_observer *co_observe(co_context *ctx, co_observe_fn fn, void *user);
+/**
+ * Stop. When it returns, the function is not called any more and no call of it is under way.
+ *
+ * Blocks:   while other threads are inside the function; CO_DEADLINE_EXCEEDED after five seconds,
+ *           which is what happens to a function that calls this itself.
+ * Returns:  CO_OK, or CO_INVALID_ARGUMENT for what is no observer of this runtime.
+ */
+CO_API co_code co_unobserve(co_context *ctx, co_observer *observer);
+
+CO_EXTERN_C_END
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Observers: what they are told of operators, variables, random numbers, iterators and collectives,
+ * on which thread and how often, and how they end.
+ */
+#include <cohort/cohort.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "test.h"
+
+enum { MOST = 4096 };
+
+typedef struct seen {
+    co_observe_phase phase;
+    uint64_t         id;
+    char             op[40], kernel[16];
+    int              replica, depth;
+    unsigned         reads, writes;
+    size_t           num_inputs, num_outputs, num_resources, nbytes;
+    const void      *resource;
+    int64_t          first_dim, ns;
+    co_code          code;
+    pthread_t        thread;
+} seen;
+
+typedef struct notes {
+    pthread_mutex_t lock;
+    size_t          n;
+    seen            at[MOST];
+} notes;
+
+static void
+note(const co_observation *o, void *user)
+{
+    notes *all = user;
+    seen   s = { .phase = o->phase,
+                 .id = o->id,
+                 .replica = o->replica,
+                 .depth = o->depth,
+                 .reads = o->reads,
+                 .writes = o->writes,
+                 .num_inputs = o->num_inputs,
+                 .num_outputs = o->num_outputs,
+                 .num_resources = o->num_resources,
+                 .nbytes = o->nbytes,
+                 .resource = o->num_resources > 0 ? o->resources[0] : NULL,
+                 .first_dim = o->num_outputs > 0 && o->outputs[0].ndim > 0 ? o->outputs[0].dims[0]
+                                                                           : -1,
+                 .ns = o->ns,
+                 .code = o->code,
+                 .thread = pthread_self() };
+
+    snprintf(s.op, sizeof(s.op), "%s", o->op);
+    snprintf(s.kernel, sizeof(s.kernel), "%s", o->kernel != NULL ? o->kernel : "");
+    pthread_mutex_lock(&all->lock);
+    if (all->n < MOST)
+        all->at[all->n++] = s;
+    pthread_mutex_unlock(&all->lock);
+}
+
+static notes all = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* How often an entry ended well. */
+static size_t
+count(const char *op)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < all.n; ++i)
+        n += strcmp(all.at[i].op, op) == 0 && all.at[i].phase == CO_OBSERVE_END &&
+             all.at[i].code == CO_OK;
+    return n;
+}
+
+static const seen *
+first(const char *op, co_observe_phase phase)
+{
+    for (size_t i = 0; i < all.n; ++i)
+        if (strcmp(all.at[i].op, op) == 0 && all.at[i].phase == phase)
+            return &all.at[i];
+    test_fail(TEST_AT, "%s was not seen", op);
+    return &all.at[0];
+}
+
+static co_value *
+vector(co_context *ctx, size_t n)
+{
+    float   data[64] = { 1, 2, 3 };
+    int64_t dims[1] = { (int64_t)n };
+
+    return co_tensor(ctx, CO_FLOAT32, dims, 1, data);
+}
+
+CO_TEST(a_kernel_is_seen_before_and_after, "")
+{
+    co_observer *observer = co_observe(ctx, note, &all);
+    co_value    *x = vector(ctx, 3);
+    const seen  *begin, *end;
+
+    all.n = 0;
+    co_add(ctx, x, x);
+    CO_EXPECT_INT(all.n, 2);
+    begin = first("add", CO_OBSERVE_BEGIN);
+    end = first("add", CO_OBSERVE_END);
+    CO_EXPECT_INT(begin->id, end->id);
+    CO_EXPECT_INT(begin->num_inputs, 2);
+    CO_EXPECT_INT(begin->num_outputs, 1);
+    CO_EXPECT_INT(end->nbytes, 36);
+    CO_EXPECT_INT(end->first_dim, 3);
+    CO_EXPECT_INT(end->replica, -1);
+    CO_EXPECT_INT(end->code, CO_OK);
+    CO_EXPECT_INT(end->writes, 0);
+    CO_EXPECT_TRUE(strlen(end->kernel) > 0);
+    CO_EXPECT_INT(co_unobserve(ctx, observer), CO_OK);
+    co_add(ctx, x, x);
+    CO_EXPECT_INT(all.n, 2);
+}
+
+CO_TEST(views_are_started_too, "")
+{
+    co_observer *observer = co_observe(ctx, note, &all);
+
+    all.n = 0;
+    co_reshape(ctx, vector(ctx, 4), CO_SHAPE(2, 2));
+    CO_EXPECT_INT(count("reshape"), 1);
+    CO_EXPECT_STR(first("reshape", CO_OBSERVE_END)->kernel, "view");
+    co_unobserve(ctx, observer);
+}
+
+CO_TEST(variables_are_read_and_written_by_entries, "")
+{
+    co_observer *observer = co_observe(ctx, note, &all);
+    co_value    *v, *slices;
+    int32_t      at = 0;
+
+    all.n = 0;
+    v = co_variable(ctx, vector(ctx, 3), NULL);
+    CO_EXPECT_INT(count("assign_variable"), 1); /* its first value */
+    co_add(ctx, v, v);
+    CO_EXPECT_INT(count("read_variable"), 2);
+    CO_EXPECT_PTR(first("read_variable", CO_OBSERVE_END)->resource, v);
+    CO_EXPECT_INT(first("read_variable", CO_OBSERVE_END)->reads, CO_RESOURCE_VARIABLE);
+    co_assign(ctx, v, vector(ctx, 3));
+    CO_EXPECT_INT(count("assign_variable"), 2);
+    co_assign_add(ctx, v, vector(ctx, 3));
+    CO_EXPECT_INT(count("assign_add_variable"), 1);
+    CO_EXPECT_INT(first("assign_add_variable", CO_OBSERVE_END)->writes, CO_RESOURCE_VARIABLE);
+    co_assign_sub(ctx, v, vector(ctx, 3));
+    CO_EXPECT_INT(count("assign_sub_variable"), 1);
+    slices = co_slices(ctx, vector(ctx, 1), co_tensor(ctx, CO_INT32, CO_SHAPE(1), &at), NULL);
+    co_scatter_max(ctx, v, slices);
+    CO_EXPECT_INT(count("scatter_max_variable"), 1);
+    CO_EXPECT_TRUE(co_ok(ctx));
+    co_assign(ctx, v, vector(ctx, 2)); /* refused before it starts */
+    CO_EXPECT_INT(count("assign_variable"), 2);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "cannot be assigned");
+    co_unobserve(ctx, observer);
+}
+
+CO_TEST(random_numbers_say_that_they_move_a_counter, "")
+{
+    co_observer *observer = co_observe(ctx, note, &all);
+    int64_t      seed[2] = { 1, 2 };
+
+    all.n = 0;
+    co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(2), 0, 1);
+    co_stateless_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(2), seed, 0, 1);
+    CO_EXPECT_INT(first("random_uniform", CO_OBSERVE_END)->writes, CO_RESOURCE_RANDOM);
+    CO_EXPECT_INT(first("stateless_random_uniform", CO_OBSERVE_END)->writes, 0);
+    co_unobserve(ctx, observer);
+}
+
+CO_TEST(the_next_element_is_an_entry, "")
+{
+    co_observer *observer = co_observe(ctx, note, &all);
+    co_iterator *iterator = co_iterate(ctx, co_dataset_range(ctx, 0, 2, 1));
+
+    all.n = 0;
+    while (co_next(ctx, iterator) != NULL)
+        ;
+    CO_EXPECT_INT(count("iterator_next"), 3); /* the last finds the end */
+    CO_EXPECT_PTR(first("iterator_next", CO_OBSERVE_BEGIN)->resource, iterator);
+    co_unobserve(ctx, observer);
+}
+
+static co_value *
+reduce_step(co_context *ctx, co_value *args, void *user)
+{
+    (void)user;
+    return co_all_reduce(ctx, CO_REDUCE_SUM,
+                         co_add(ctx, co_at(ctx, args, 0), co_replica_id_tensor(ctx)));
+}
+
+CO_TEST(replicas_are_seen_on_their_own_threads, "")
+{
+    static const char *const devices[] = { "/cpu:0", "/cpu:1" };
+    co_context              *wide = co_open("cpus=2");
+    co_observer             *observer = co_observe(wide, note, &all);
+    co_strategy             *strategy = co_mirrored_strategy(wide, devices, 2, NULL);
+    bool                     by[2] = { false, false };
+
+    all.n = 0;
+    co_run(wide, strategy, reduce_step, co_args(wide, co_int(wide, 1)), NULL);
+    CO_EXPECT_TRUE(co_ok(wide));
+    CO_EXPECT_INT(count("all_reduce"), 2);
+    for (size_t i = 0; i < all.n; ++i)
+        if (strcmp(all.at[i].op, "add") == 0 && all.at[i].replica >= 0)
+            by[all.at[i].replica] = true;
+    CO_EXPECT_TRUE(by[0] && by[1]);
+    CO_EXPECT_INT(first("all_reduce", CO_OBSERVE_END)->writes,
+                  CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS);
+    co_unobserve(wide, observer);
+    CO_EXPECT_INT(co_close(wide), CO_OK);
+}
+
+CO_TEST(what_fails_ends_with_its_code, "")
+{
+    co_observer *observer = co_observe(ctx, note, &all);
+    co_value    *empty = co_variable(ctx, co_spec(ctx, CO_FLOAT32, NULL, 0), NULL);
+
+    all.n = 0;
+    co_neg(ctx, empty);
+    CO_EXPECT_INT(first("read_variable", CO_OBSERVE_END)->code, CO_FAILED_PRECONDITION);
+    CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "has no value yet");
+    CO_EXPECT_INT(co_unobserve(ctx, observer), CO_OK);
+}
+
+CO_TEST(wrong_observers_are_refused, "")
+{
+    co_observer *many[9];
+
+    co_observe(ctx, NULL, NULL);
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "fn, is NULL");
+    for (int i = 0; i < 8; ++i)
+        CO_EXPECT_NOT_NULL(many[i] = co_observe(ctx, note, &all));
+    CO_EXPECT_NULL(co_observe(ctx, note, &all));
+    CO_EXPECT_ERROR(ctx, CO_RESOURCE_EXHAUSTED, "8 functions");
+    for (int i = 0; i < 8; ++i)
+        CO_EXPECT_INT(co_unobserve(ctx, many[i]), CO_OK);
+    co_unobserve(ctx, many[0]);
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "no observer of this runtime");
+    co_unobserve(ctx, NULL);
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "no observer of this runtime");
+}
+
+CO_TEST(entries_with_effects_are_not_called_by_name, "")
+{
+    co_op_call(ctx, "read_variable", co_args(ctx, co_int(ctx, 1)), NULL);
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "co_variable_read");
+}
