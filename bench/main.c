@@ -178,6 +178,7 @@ report_json(const bench_figure *f, double ratio)
 {
     printf("{\"name\": \"%s\", \"value\": %.6g, \"median\": %.6g, \"unit\": \"%s\"", f->name,
            f->best, f->median, f->unit);
+    printf(", \"better\": \"%s\"", f->is_rate ? "more" : "less");
     print_number("limit", f->limit);
     print_number("ratio", ratio);
     printf("}\n");

@@ -186,7 +186,7 @@ bench_matmul(void)
         rate = fmax(rate, 2e-3 * bench_pace_rate(&contests[i].paces));
     }
     bench_report(&(bench_figure){ "matmul_best_rate", "GFLOP/s", rate, rate, (double)NAN, "",
-                                  (double)NAN, false });
+                                  (double)NAN, true });
     for (size_t i = 0; i < NUM_SHAPES; ++i)
         report(&s, &shapes[i], &contests[i]);
     bench_pace_end(s.pace);

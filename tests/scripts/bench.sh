@@ -12,7 +12,7 @@ fail() { echo "FAILED: $*"; failed=1; }
 [ $? -eq 2 ] || fail "an unknown name is accepted"
 
 number='-?[0-9.e+-]+'
-form="^\{\"name\": \"[a-z0-9_]+\", \"value\": $number, \"median\": $number, \"unit\": \"[^\"]+\", \
+form="^\{\"name\": \"[a-z0-9_]+\", \"value\": $number, \"median\": $number, \"unit\": \"[^\"]+\", \"better\": \"(less|more)\", \
 \"limit\": ($number|null), \"ratio\": ($number|null)\}\$"
 lines=$("$bench" --json dispatch startup) || fail "cohort-bench --json dispatch startup fails"
 [ "$(wc -l <<<"$lines")" -eq 5 ] || fail "5 figures were expected: $lines"
