@@ -6,6 +6,9 @@ BUILD  ?= build/release
 PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 CMAKE_FLAGS ?=
+# no: nothing is installed, see scripts/install-packages
+DEPS   ?= yes
+export DEPS
 
 .PHONY: all configure demo test check bench golden install format coverage clean help
 
@@ -51,8 +54,8 @@ clean:
 
 help:
 	@echo "make            build the release tree in $(BUILD)"
-	@echo "make demo       install what is needed, build, and train on handwritten digits"
-	@echo "make test       install what is needed, build, and run every test"
+	@echo "make demo       build, and train on handwritten digits"
+	@echo "make test       build, and run every test"
 	@echo "make check      what must hold before a change lands: format, layers, headers, symbols,"
 	@echo "                two compilers, sanitizers, the core alone, the baseline alone, an installed copy"
 	@echo "make bench      measure; $(BUILD)/bench/cohort-bench NAME... measures less"
@@ -64,3 +67,5 @@ help:
 	@echo "make clean      remove build/"
 	@echo
 	@echo "BUILD=, JOBS= and CMAKE_FLAGS=\"-DCOHORT_MPI=OFF ...\" change the build."
+	@echo "demo, test, check, bench and coverage say which Debian packages are missing, and install them with apt-get"
+	@echo "as root or with sudo; DEPS=no never installs anything."
