@@ -5,7 +5,7 @@
 
 option(COHORT_CORE_ONLY "Use libc, libm and pthreads and no optional library" OFF)
 option(COHORT_BASELINE_ONLY "Compile kernels for the baseline alone, as on processors that are no x86-64" OFF)
-option(COHORT_WERROR "Treat warnings as errors" ON)
+option(COHORT_WERROR "Treat warnings as errors, as CI and scripts/check do" OFF)
 option(COHORT_TESTS "Build tests, benchmarks and examples" ON)
 option(COHORT_COVERAGE "Count executed lines (gcov)" OFF)
 option(COHORT_FUZZ "Build tests/fuzz for libFuzzer (clang)" OFF)
