@@ -1,42 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests that are driven by the table of operators: rows with inputs and attributes for each
- * operator, as text, and the check that no operator is without one.
- *
- *     ROW("gather", "r[9,4] i9[5]", "axis=0"),
- *
- * An input is a letter and a shape: r real numbers of the dtype of the test, p the same but above
- * 1/2, d float64, f float32, h float16, g bfloat16, b bool, i9 int32 and j9 int64 from 0 to 8,
- * which do not repeat before all have come. s is like p, with a sum of 1 along the last axis.
+ * Tests that are driven by the table of operators: the calls of tools/cohort/op_rows.h, which
+ * explains their text, and the check that no operator is without one.
  */
 #ifndef OPS_ROWS_H
 #define OPS_ROWS_H
 
 #include "ops_support.h"
 
+#define OP_ROWS_WITH_TESTS
 #include "../../tools/cohort/literal.h"
+#include "../../tools/cohort/op_rows.h"
 
-enum { ROW_MOST_INPUTS = 8 };
+enum { ROW_MOST_INPUTS = 8, MOST_ROWS = 512 };
 
+/* One call of an operator, as op_call has it. */
 typedef struct ops_row {
     const char *name;
     const char *inputs;
     const char *attrs;
-    size_t      num_real; /* results that gradients flow into; 0: all that are real */
-    bool        is_whole; /* not cut over threads: no work, or work in one piece */
+    size_t      num_real;
+    bool        is_whole;
 } ops_row;
-#define ROW(name, inputs, attrs)                                                                   \
-    {                                                                                              \
-        name, inputs, attrs, 0, false                                                              \
-    }
-#define ROW_WHOLE(name, inputs, attrs)                                                             \
-    {                                                                                              \
-        name, inputs, attrs, 0, true                                                               \
-    }
-#define ROW_FIRST(n, name, inputs, attrs)                                                          \
-    {                                                                                              \
-        name, inputs, attrs, n, false                                                              \
-    }
+
+typedef struct ops_rows {
+    ops_row at[MOST_ROWS];
+    size_t  num;
+} ops_rows;
 
 typedef struct ops_row_call {
     co_value *in[ROW_MOST_INPUTS];
@@ -131,10 +121,72 @@ ops_row_real(co_context *ctx, const ops_row *row, co_value *results, co_value **
     return n;
 }
 
-/* Whether every operator that `wanted` asks for has a row, and every row an operator. Names those
- * without. */
+/* --- the calls of all operators --- */
+
+static inline bool
+ops_find_info(const char *name, co_op_info *info)
+{
+    for (size_t i = 0; co_op_describe(i, info); ++i)
+        if (strcmp(info->name, name) == 0)
+            return true;
+    return false;
+}
+
+static inline const op_call *
+ops_small(const op_row *row)
+{
+    return row->small;
+}
+
+static inline const op_call *
+ops_large(const op_row *row)
+{
+    return row->large;
+}
+
+static inline const op_call *
+ops_sizes(const op_row *row)
+{
+    return row->sizes;
+}
+
+typedef const op_call *(*ops_calls_fn)(const op_row *row);
+
+static inline size_t
+ops_num_calls(ops_calls_fn calls_of)
+{
+    const op_row *row = &op_rows[0];
+
+    return calls_of == ops_small   ? sizeof(row->small) / sizeof(row->small[0])
+           : calls_of == ops_large ? sizeof(row->large) / sizeof(row->large[0])
+                                   : sizeof(row->sizes) / sizeof(row->sizes[0]);
+}
+
+/* The calls of one kind of all operators that `wanted` asks for. */
 static inline void
-ops_expect_rows(const ops_row *rows, size_t num_rows, bool (*wanted)(const co_op_info *info))
+ops_rows_fill(ops_rows *rows, ops_calls_fn calls_of, bool (*wanted)(const co_op_info *info))
+{
+    size_t     most = ops_num_calls(calls_of);
+    co_op_info info = CO_OP_INFO_INIT;
+
+    rows->num = 0;
+    for (size_t r = 0; r < NUM_OP_ROWS; ++r) {
+        const op_call *calls = calls_of(&op_rows[r]);
+
+        if (!ops_find_info(op_rows[r].name, &info) || !wanted(&info))
+            continue;
+        for (size_t i = 0; i < most && calls[i].inputs != NULL && rows->num < MOST_ROWS; ++i)
+            rows->at[rows->num++] = (ops_row){ op_rows[r].name, calls[i].inputs, calls[i].attrs,
+                                               calls[i].num_real, calls[i].is_whole };
+    }
+    CO_EXPECT_MORE(rows->num, 0);
+    CO_EXPECT_MORE(MOST_ROWS, rows->num);
+}
+
+/* Whether every operator that `wanted` asks for has such a call, and every row an operator. Names
+ * those without. */
+static inline void
+ops_expect_rows(ops_calls_fn calls_of, bool (*wanted)(const co_op_info *info))
 {
     co_op_info info = CO_OP_INFO_INIT;
 
@@ -143,15 +195,23 @@ ops_expect_rows(const ops_row *rows, size_t num_rows, bool (*wanted)(const co_op
 
         if (!info.by_name)
             continue;
-        while (r < num_rows && strcmp(rows[r].name, info.name) != 0)
+        while (r < NUM_OP_ROWS && strcmp(op_rows[r].name, info.name) != 0)
             ++r;
-        if (wanted(&info) && r == num_rows)
-            test_fail(TEST_AT, "operator '%s' has no row in the table of this test", info.name);
+        if (wanted(&info) && (r == NUM_OP_ROWS || calls_of(&op_rows[r])[0].inputs == NULL))
+            test_fail(TEST_AT, "operator '%s' has no such call in tools/cohort/op_rows.h",
+                      info.name);
     }
-    for (size_t r = 0; r < num_rows; ++r)
-        if (coi_op_find(rows[r].name) == NULL)
-            test_fail(TEST_AT, "row '%s' is of no operator", rows[r].name);
-    CO_EXPECT_MORE(num_rows, 0);
+    for (size_t r = 0; r < NUM_OP_ROWS; ++r)
+        if (!ops_find_info(op_rows[r].name, &info))
+            test_fail(TEST_AT, "row '%s' of tools/cohort/op_rows.h is of no operator",
+                      op_rows[r].name);
+        else if (r > 0 && strcmp(op_rows[r - 1].name, op_rows[r].name) >= 0)
+            test_fail(TEST_AT, "row '%s' of tools/cohort/op_rows.h is out of order",
+                      op_rows[r].name);
+        else if (!info.internal && op_rows[r].shapes == NULL)
+            test_fail(TEST_AT, "row '%s' of tools/cohort/op_rows.h has no shapes and example",
+                      op_rows[r].name);
+    CO_EXPECT_MORE(NUM_OP_ROWS, 0);
 }
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Examples of operators for `cohort ops`: calls of examples.h, done, and written with their
+/* Examples of operators for `cohort ops`: calls of op_rows.h, done, and written with their
  * results. */
 #include "example.h"
 
-#include "examples.h"
 #include "literal.h"
+#include "op_rows.h"
 
 #include <stdio.h>
 
@@ -67,11 +67,12 @@ put_tensor(co_context *ctx, writer *w, co_value *x)
 
 /* "(x, y, axis=1) = [1, 2]"; results of several outputs are separated by semicolons. */
 static void
-put_call(co_context *ctx, writer *w, const op_example *example)
+put_call(co_context *ctx, writer *w, const op_row *row)
 {
-    const char *text = example->inputs;
-    co_value   *in[LITERAL_MOST], *result;
-    size_t      n = 0;
+    const op_call *example = &row->example;
+    const char    *text = example->inputs;
+    co_value      *in[LITERAL_MOST], *result;
+    size_t         n = 0;
 
     put(w, "(");
     while (*text != '\0' && n < LITERAL_MOST) {
@@ -90,8 +91,7 @@ put_call(co_context *ctx, writer *w, const op_example *example)
         at += length;
     }
     put(w, ") = ");
-    result = co_op_call(ctx, example->name, co_tuple(ctx, in, n),
-                        literal_attrs(ctx, example->attrs));
+    result = co_op_call(ctx, row->name, co_tuple(ctx, in, n), literal_attrs(ctx, example->attrs));
     if (co_value_kind(result) != CO_KIND_TUPLE)
         result = co_args(ctx, result);
     for (size_t i = 0; i < co_num_items(ctx, result); ++i) {
@@ -100,29 +100,34 @@ put_call(co_context *ctx, writer *w, const op_example *example)
     }
 }
 
+static const op_row *
+find_row(const char *name)
+{
+    for (size_t i = 0; i < NUM_OP_ROWS; ++i)
+        if (strcmp(op_rows[i].name, name) == 0 && op_rows[i].shapes != NULL)
+            return &op_rows[i];
+    return NULL;
+}
+
 const char *
 example_shapes(const char *name)
 {
-    for (size_t i = 0; i < sizeof(op_examples) / sizeof(op_examples[0]); ++i)
-        if (strcmp(op_examples[i].name, name) == 0)
-            return op_examples[i].shapes;
-    return NULL;
+    const op_row *row = find_row(name);
+
+    return row != NULL ? row->shapes : NULL;
 }
 
 bool
 example_text(const char *name, char *out, size_t capacity)
 {
-    writer      w = { out, 0, capacity };
-    co_context *ctx;
-    size_t      i = 0;
-    bool        done;
+    writer        w = { out, 0, capacity };
+    const op_row *row = find_row(name);
+    co_context   *ctx;
+    bool          done;
 
-    while (i < sizeof(op_examples) / sizeof(op_examples[0]) &&
-           strcmp(op_examples[i].name, name) != 0)
-        ++i;
-    if (i == sizeof(op_examples) / sizeof(op_examples[0])) {
+    if (row == NULL) {
         fprintf(stderr,
-                "cohort ops: operator '%s' has no example; tools/cohort/examples.h lists "
+                "cohort ops: operator '%s' has no example; tools/cohort/op_rows.h lists "
                 "them\n",
                 name);
         return false;
@@ -130,7 +135,7 @@ example_text(const char *name, char *out, size_t capacity)
     ctx = co_open("log=off, cpus=1, threads=1");
     co_set_seed(ctx, 7);
     put(&w, name);
-    put_call(ctx, &w, &op_examples[i]);
+    put_call(ctx, &w, row);
     done = co_ok(ctx);
     if (!done)
         fprintf(stderr, "cohort ops: the example of '%s' fails: %s\n", name,
