@@ -10,7 +10,7 @@ CMAKE_FLAGS ?=
 DEPS   ?= yes
 export DEPS
 
-.PHONY: all configure demo test check bench golden install format coverage clean help
+.PHONY: all configure demo test check bench golden install format generate coverage clean help
 
 all: configure
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -45,6 +45,15 @@ install: all
 format:
 	@scripts/format
 
+# What is made from the sources and kept with them. The document comes last: it is made by a program of this tree.
+generate:
+	@scripts/make-sites
+	@scripts/make-op-calls
+	@scripts/include-graph --write
+	@scripts/configure $(BUILD) -DCMAKE_BUILD_TYPE=Release $(CMAKE_FLAGS)
+	@cmake --build $(BUILD) -j $(JOBS) --target cohort_tool
+	@$(BUILD)/tools/cohort ops --markdown >$(BUILD)/operators.md && cp $(BUILD)/operators.md docs/operators.md
+
 coverage:
 	@scripts/install-packages build
 	@scripts/coverage --jobs $(JOBS) --all --branches 95 context strategy collective variable
@@ -62,6 +71,7 @@ help:
 	@echo "make golden     compare with the values recorded from TensorFlow"
 	@echo "make install    install under PREFIX=$(PREFIX)"
 	@echo "make format     lay out the sources with clang-format"
+	@echo "make generate   write what is made from the sources: sites.h, op_calls.h, operators.md, the include graph"
 	@echo "make coverage   which lines and branches the tests take; at least 95 % of the branches of"
 	@echo "                src/context, src/strategy, src/collective and src/variable, each"
 	@echo "make clean      remove build/"

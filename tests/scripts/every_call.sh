@@ -1,24 +1,25 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Every function that these headers declare is called on a NULL context and on one that has an error: in
-# tests/unit/errors_calls.c, those of v1.h and tpu.h in tests of their own.
+# tests/unit/errors_calls.c with op_calls.h, those of v1.h and tpu.h in tests of their own.
 set -eu
 cd "$(dirname "$0")/../.."
 
 missing=0 count=0
-# called_in FILE HEADER...
+# called_in FILES HEADER...
 called_in() {
-    local file=$1 name
+    local files=$1 name
     shift
     for name in $(cat "$@" | tr '\n' ' ' | grep -o 'CO_API [^;(]*(' | grep -o 'co_[a-z0-9_]*(' | tr -d '(' | sort -u); do
         count=$((count + 1))
-        if ! grep -q "[^a-z_]$name(" "$file"; then
-            echo "$name is not called in $file"
+        # shellcheck disable=SC2086
+        if ! grep -q "[^a-z_]$name(" $files; then
+            echo "$name is not called in $files"
             missing=$((missing + 1))
         fi
     done
 }
-called_in tests/unit/errors_calls.c include/cohort/{api,error,context,device,value,dlpack,gradient,ops,variable}.h
+called_in "tests/unit/errors_calls.c tests/unit/op_calls.h" include/cohort/{api,error,context,device,value,dlpack,gradient,ops,variable}.h
 called_in tests/unit/v1_iterators.c include/cohort/v1.h
 called_in tests/unit/tpu_topologies.c include/cohort/tpu.h
 [ "$count" -gt 100 ] || { echo "only $count declarations were found"; exit 1; }
