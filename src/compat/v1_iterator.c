@@ -84,9 +84,9 @@ co_input_callable(co_context *ctx, co_input_callable_fn fn, void *user)
 static co_value *
 place_leaf(co_context *ctx, co_value *leaf, void *user)
 {
-    if (leaf->kind != CO_KIND_TENSOR || leaf->u.tensor.device == user)
+    if (coi_is_on(leaf, user))
         return leaf;
-    return coi_give(ctx, coi_tensor_to(&ctx->heap, leaf, user, coi_err(ctx)));
+    return coi_give(ctx, coi_value_to(&ctx->heap, leaf, user, coi_err(ctx)));
 }
 
 /* The tensors of what a callable made for a replica, on its device. Takes a reference and returns
@@ -332,9 +332,7 @@ describe_leaf(co_context *ctx, const co_value *spec, const void *arg)
 {
     co_value *text;
 
-    if (spec->kind == CO_KIND_PER_REPLICA)
-        spec = spec->u.per_replica.items[0];
-    text = (*(const describe_fn *)arg)(ctx, spec);
+    text = (*(const describe_fn *)arg)(ctx, coi_part_of(spec, 0));
     if (text != NULL)
         coi_ref(text);
     return text;

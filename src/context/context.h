@@ -11,7 +11,7 @@
 #include <cohort/observe.h>
 #include <cohort/strategy.h>
 
-#include "value/value.h"
+#include "value/kind.h"
 #include "value/variable_handle.h"
 
 #define COI_MAX_OBSERVERS 8
@@ -324,6 +324,12 @@ co_dtype coi_wider_dtype(co_dtype a, co_dtype b);
 /* Any leaf, without conversion: the component of this replica of a bundle, else the value itself.
  * Borrowed. DV-SEL-1. */
 co_value *coi_select(co_value *value, int local_replica);
+
+/* kinds_host.c: a host number as an element of dtype; false with an error where it is none. */
+bool coi_put_host(co_context *ctx, const co_value *value, co_dtype dtype, void *out);
+/* kinds_distributed.c: the component of a distributed value that the context sees, borrowed; NULL
+ * with DV-USE-1's error. */
+co_value *coi_component_here(co_context *ctx, co_value *value);
 
 /* structures.c */
 /*

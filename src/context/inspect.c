@@ -14,21 +14,14 @@ described(co_context *ctx, co_value *value, coi_shape *shape, co_dtype *dtype)
 
     if (!coi_check_value(ctx, value, 2, "value"))
         return false;
-    if (value->kind == CO_KIND_VARIABLE) {
-        *shape = value->u.variable->shape;
-        *dtype = (co_dtype)value->u.variable->dtype;
+    if (coi_kind_of(value)->describe != NULL) {
+        coi_kind_of(value)->describe(value, shape, dtype);
         return true;
     }
-    if (value->kind == CO_KIND_SPEC || value->kind == CO_KIND_TENSOR) {
-        tensor = value;
-        coi_ref(tensor);
-    } else if ((tensor = coi_as_tensor(ctx, value, CO_DTYPE_NONE)) == NULL) {
+    tensor = coi_as_tensor(ctx, value, CO_DTYPE_NONE);
+    if (tensor == NULL)
         return false;
-    }
-    shape->ndim = tensor->ndim;
-    for (int i = 0; i < tensor->ndim; ++i)
-        shape->dims[i] = tensor->u.tensor.dims[i];
-    *dtype = (co_dtype)tensor->dtype;
+    coi_kind_of(tensor)->describe(tensor, shape, dtype);
     coi_unref(&ctx->heap, tensor);
     return true;
 }
@@ -120,13 +113,8 @@ co_string_at(co_context *ctx, co_value *value, int64_t i, size_t *nbytes)
     COI_ENTER(ctx, "string_at", NULL);
     if (!coi_check_value(ctx, value, 2, "value"))
         return NULL;
-    if (value->kind == CO_KIND_STRING) {
-        alone = (coi_text){ value->u.string.data, value->u.string.nbytes };
-        text = &alone;
-    } else if (value->kind == CO_KIND_TENSOR && value->dtype == CO_STRING) {
-        text = value->u.tensor.data;
-        count = value->u.tensor.num_elements;
-    } else {
+    text = coi_texts_of(value, &alone, &count);
+    if (text == NULL) {
         coi_fail(
             ctx, CO_TYPE_ERROR,
             "argument 2 (value) of string_at is %s%s; it must be a string or a tensor of strings",
@@ -233,29 +221,15 @@ co_value_copy_data(co_context *ctx, co_value *value, co_dtype dtype, void *out, 
 const char *
 co_value_device(co_context *ctx, co_value *value)
 {
-    co_value   *tensor;
-    const char *name;
-
     COI_ENTER(ctx, "device_name", "");
     if (!coi_check_value(ctx, value, 2, "value"))
         return "";
-    switch (value->kind) {
-    case CO_KIND_VARIABLE: return value->u.variable->ops->device(ctx, value);
-    case CO_KIND_TENSOR: return value->u.tensor.device->name;
-    case CO_KIND_PER_REPLICA:
-    case CO_KIND_MIRRORED:
-        tensor = coi_as_tensor(ctx, value, CO_DTYPE_NONE);
-        if (tensor == NULL)
-            return "";
-        name = tensor->u.tensor.device->name;
-        coi_unref(&ctx->heap, tensor);
-        return name;
-    default:
-        coi_fail(ctx, CO_TYPE_ERROR,
-                 "argument 2 (value) of device_name is %s, which lives on no device",
-                 coi_a_kind(value->kind));
-        return "";
-    }
+    if (coi_kind_of(value)->device != NULL)
+        return coi_kind_of(value)->device(ctx, value);
+    coi_fail(ctx, CO_TYPE_ERROR,
+             "argument 2 (value) of device_name is %s, which lives on no device",
+             coi_a_kind(value->kind));
+    return "";
 }
 
 /* Works while there is an error: people want to see values then. */

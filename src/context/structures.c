@@ -108,7 +108,7 @@ make_keyed(co_context *ctx, co_kind kind, const char *const *keys, const char *t
     }
     if (coi_sort_keys(keys, n, order, coi_err(ctx)) == CO_OK)
         made = make_structure(ctx, kind, items, n, n > 0 ? keys : no_keys, type,
-                              kind == CO_KIND_DICT ? order : NULL);
+                              coi_kinds[kind]->has_sorted_keys ? order : NULL);
     else
         made = coi_give(ctx, NULL);
     if (order != few)
@@ -140,18 +140,17 @@ co_dict(co_context *ctx, const char *const *keys, co_value *const *items, size_t
 }
 
 /* The items of anything that has some, argument 2 of every call that asks. */
-static co_value **
+static co_value *const *
 items_of(co_context *ctx, co_value *value, size_t *n)
 {
+    coi_values all;
+
     if (!coi_check_value(ctx, value, 2, "structure"))
         return NULL;
-    if (coi_is_structure(value)) {
-        *n = value->u.items.n;
-        return value->u.items.items;
-    }
-    if (value->kind == CO_KIND_PER_REPLICA || value->kind == CO_KIND_MIRRORED) {
-        *n = value->u.per_replica.n;
-        return value->u.per_replica.items;
+    if (coi_kind_of(value)->items != NULL) {
+        all = coi_kind_of(value)->items(value);
+        *n = all.n;
+        return all.items;
     }
     coi_fail(ctx, CO_TYPE_ERROR, "argument 2 (structure) of %s is %s, which has no items",
              ctx->call, coi_a_kind(value->kind));
@@ -178,14 +177,14 @@ borrow_item(co_context *ctx, co_value *item)
 co_value *
 co_at(co_context *ctx, co_value *structure, size_t i)
 {
-    size_t     n;
-    co_value **items;
+    size_t           n;
+    co_value *const *items;
 
     COI_ENTER(ctx, "at", NULL);
     items = items_of(ctx, structure, &n);
     if (items == NULL)
         return NULL;
-    if (structure->kind == CO_KIND_PER_REPLICA && ctx->mode.step != NULL && !ctx->mode.cross &&
+    if (coi_is_per_replica(structure) && ctx->mode.step != NULL && !ctx->mode.cross &&
         ctx->mode.num_replicas > 1) { /* DV-USE-4 */
         coi_fail(
             ctx, CO_VALUE_ERROR,
@@ -225,7 +224,7 @@ co_get(co_context *ctx, co_value *structure, const char *key)
     COI_ENTER(ctx, "get", NULL);
     if (!coi_check_value(ctx, structure, 2, "structure"))
         return NULL;
-    if (structure->kind != CO_KIND_DICT && structure->kind != CO_KIND_NAMED_TUPLE) {
+    if (!coi_is_structure(structure) || structure->u.items.keys == NULL) {
         coi_fail(ctx, CO_TYPE_ERROR,
                  "argument 2 (structure) of get is %s; it must be a map or a named tuple",
                  coi_a_kind(structure->kind));
@@ -314,7 +313,7 @@ co_pack(co_context *ctx, co_value *like, co_value *leaves)
     COI_ENTER(ctx, "pack", NULL);
     if (!coi_check_value(ctx, like, 2, "like") || !coi_check_value(ctx, leaves, 3, "leaves"))
         return NULL;
-    if (leaves->kind != CO_KIND_LIST && leaves->kind != CO_KIND_TUPLE) {
+    if (!coi_is_sequence(leaves)) {
         coi_fail(ctx, CO_TYPE_ERROR,
                  "argument 3 (leaves) of pack is %s; it must be a list or tuple",
                  coi_a_kind(leaves->kind));

@@ -245,7 +245,7 @@ coi_tape_variable(co_context *ctx, co_value *variable)
 static bool
 watch_leaf(co_context *ctx, co_value *leaf)
 {
-    if (leaf->kind == CO_KIND_VARIABLE)
+    if (coi_is_variable(leaf))
         return watch(ctx, leaf->u.variable, leaf) != COI_NO_NODE;
     leaf = coi_in_replica(ctx) ? coi_select(leaf, ctx->mode.local_replica) : leaf;
     if (leaf->kind != CO_KIND_TENSOR) {
@@ -359,7 +359,7 @@ co_watched_variables(co_context *ctx)
         return NULL;
     }
     for (size_t i = 0; i < log->num_watched; ++i)
-        if (log->watched_values[i]->kind == CO_KIND_VARIABLE)
+        if (coi_is_variable(log->watched_values[i]))
             some[n++] = log->watched_values[i];
     list = co_list(ctx, some, n);
     coi_small_free(&ctx->heap, some, nbytes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Public calls that make values: host values, tensors, slices, specs, bundles.
+ * Public calls that make values: host values, tensors, specs, bundles.
  */
 #include "context/context.h"
 
@@ -236,99 +236,6 @@ co_scalar_bool(co_context *ctx, bool value)
     return make_tensor(ctx, CO_BOOL, NULL, 0, 1, &byte);
 }
 
-static bool
-check_slices(co_context *ctx, const co_value *values, const co_value *indices,
-             const co_value *dense_shape)
-{
-    char text[COI_SHAPE_TEXT];
-
-    if ((indices->dtype != CO_INT32 && indices->dtype != CO_INT64) || indices->ndim != 1)
-        coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "argument 3 (indices) of slices is %s %s; it must be a vector of int32 or int64",
-                 co_dtype_name((co_dtype)indices->dtype),
-                 coi_shape_text(indices->u.tensor.dims, indices->ndim, text));
-    else if (values->ndim < 1 || values->u.tensor.dims[0] != indices->u.tensor.dims[0])
-        coi_fail(
-            ctx, CO_INVALID_ARGUMENT,
-            "argument 2 (values) of slices has shape %s; it must have one row for each of %lld "
-            "indices",
-            coi_shape_text(values->u.tensor.dims, values->ndim, text),
-            (long long)indices->u.tensor.dims[0]);
-    else if (dense_shape != NULL &&
-             ((dense_shape->dtype != CO_INT32 && dense_shape->dtype != CO_INT64) ||
-              dense_shape->ndim != 1 || dense_shape->u.tensor.dims[0] != values->ndim))
-        coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "argument 4 (dense_shape) of slices is %s %s; it must be a vector of int32 or "
-                 "int64 with %d elements, the rank of the values",
-                 co_dtype_name((co_dtype)dense_shape->dtype),
-                 coi_shape_text(dense_shape->u.tensor.dims, dense_shape->ndim, text), values->ndim);
-    return ctx->error.code == CO_OK;
-}
-
-co_value *
-co_slices(co_context *ctx, co_value *values, co_value *indices, co_value *dense_shape)
-{
-    co_value *slices;
-
-    COI_ENTER(ctx, "slices", NULL);
-    if (!coi_check_kind(ctx, values, CO_KIND_TENSOR, 2, "values") ||
-        !coi_check_kind(ctx, indices, CO_KIND_TENSOR, 3, "indices") ||
-        (dense_shape != NULL &&
-         !coi_check_kind(ctx, dense_shape, CO_KIND_TENSOR, 4, "dense_shape")) ||
-        !check_slices(ctx, values, indices, dense_shape))
-        return NULL;
-    slices = new_value(ctx, CO_KIND_SLICES);
-    if (slices == NULL)
-        return NULL;
-    slices->dtype = values->dtype;
-    slices->u.slices.values = values;
-    slices->u.slices.indices = indices;
-    slices->u.slices.dense_shape = dense_shape;
-    coi_ref(values);
-    coi_ref(indices);
-    if (dense_shape != NULL)
-        coi_ref(dense_shape);
-    return coi_own(ctx, slices);
-}
-
-/* A part of slices as a value of the block. */
-static co_value *
-slices_part(co_context *ctx, co_value *slices, int part)
-{
-    co_value *value;
-
-    if (!coi_check_kind(ctx, slices, CO_KIND_SLICES, 2, "slices"))
-        return NULL;
-    value = part == 0   ? slices->u.slices.values
-            : part == 1 ? slices->u.slices.indices
-                        : slices->u.slices.dense_shape;
-    if (value == NULL)
-        return NULL;
-    coi_ref(value);
-    return coi_own(ctx, value);
-}
-
-co_value *
-co_slices_values(co_context *ctx, co_value *slices)
-{
-    COI_ENTER(ctx, "slices_values", NULL);
-    return slices_part(ctx, slices, 0);
-}
-
-co_value *
-co_slices_indices(co_context *ctx, co_value *slices)
-{
-    COI_ENTER(ctx, "slices_indices", NULL);
-    return slices_part(ctx, slices, 1);
-}
-
-co_value *
-co_slices_dense_shape(co_context *ctx, co_value *slices)
-{
-    COI_ENTER(ctx, "slices_dense_shape", NULL);
-    return slices_part(ctx, slices, 2);
-}
-
 /* Dimensions of a spec may be unknown; what is known must be possible. */
 static bool
 check_spec(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim)
@@ -359,17 +266,10 @@ check_spec(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim)
 co_value *
 co_spec(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim)
 {
-    co_value *spec;
-
     COI_ENTER(ctx, "spec", NULL);
-    if (!check_spec(ctx, dtype, dims, ndim) || (spec = new_value(ctx, CO_KIND_SPEC)) == NULL)
+    if (!check_spec(ctx, dtype, dims, ndim))
         return NULL;
-    spec->dtype = (uint8_t)dtype;
-    spec->ndim = (int8_t)ndim;
-    spec->u.tensor.num_elements = -1;
-    for (int i = 0; i < ndim; ++i)
-        spec->u.tensor.dims[i] = dims[i];
-    return coi_own(ctx, spec);
+    return coi_give(ctx, coi_tensor_spec(&ctx->heap, dtype, dims, ndim, coi_err(ctx)));
 }
 
 static co_value *
@@ -403,58 +303,17 @@ co_mirrored_value(co_context *ctx, co_value *const *components, size_t n)
     return make_per_replica(ctx, CO_KIND_MIRRORED, components, n);
 }
 
-/* --- the types of values --- */
-
-static co_value *leaf_spec(co_context *ctx, co_value *leaf, void *unused);
-
 static co_value *
-per_replica_spec(co_context *ctx, const co_value *per_replica)
+leaf_type(co_context *ctx, co_value *leaf, void *unused)
 {
-    co_value *made = coi_per_replica_new(&ctx->heap, (co_kind)per_replica->kind,
-                                         per_replica->u.per_replica.n, coi_err(ctx));
-
-    for (size_t i = 0; made != NULL && i < per_replica->u.per_replica.n; ++i) {
-        co_value *spec = coi_map_leaves(ctx, per_replica->u.per_replica.items[i], leaf_spec, NULL);
-
-        if (spec == NULL) {
-            coi_unref(&ctx->heap, made);
-            return NULL;
-        }
-        coi_ref(spec);
-        made->u.per_replica.items[i] = spec;
-    }
-    if (made != NULL)
-        coi_structure_seal(made, coi_err(ctx)); /* no deeper than what it describes */
-    return coi_give(ctx, made);
-}
-
-static co_value *
-leaf_spec(co_context *ctx, co_value *leaf, void *unused)
-{
-    const coi_variable *variable;
-
     (void)unused;
-    switch (leaf->kind) {
-    case CO_KIND_TENSOR:
-        return co_spec(ctx, (co_dtype)leaf->dtype, leaf->u.tensor.dims, leaf->ndim);
-    case CO_KIND_VARIABLE:
-        variable = leaf->u.variable;
-        return co_spec(ctx, (co_dtype)variable->dtype, variable->shape.dims, variable->shape.ndim);
-    case CO_KIND_PER_REPLICA:
-    case CO_KIND_MIRRORED: return per_replica_spec(ctx, leaf);
-    case CO_KIND_SPEC:
-    case CO_KIND_NONE: return coi_own_ref(ctx, leaf);
-    case CO_KIND_SLICES:
-        coi_fail(ctx, CO_TYPE_ERROR, "indexed slices have no spec; ask for that of their values");
-        return NULL;
-    default: return co_spec(ctx, coi_host_dtype(leaf), NULL, 0);
-    }
+    return coi_give(ctx, coi_type_of(&ctx->heap, leaf, coi_err(ctx)));
 }
 
 co_value *
 co_value_spec(co_context *ctx, co_value *value)
 {
     COI_ENTER(ctx, "type_spec", NULL);
-    return coi_check_value(ctx, value, 2, "value") ? coi_map_leaves(ctx, value, leaf_spec, NULL)
+    return coi_check_value(ctx, value, 2, "value") ? coi_map_leaves(ctx, value, leaf_type, NULL)
                                                    : NULL;
 }

@@ -222,8 +222,8 @@ int64_t
 coi_leaves_rows(co_value *const *leaves, size_t n)
 {
     for (size_t i = 0; i < n; ++i)
-        if (leaves[i]->kind == CO_KIND_TENSOR && leaves[i]->ndim > 0)
-            return leaves[i]->u.tensor.dims[0];
+        if (coi_rows_of(leaves[i]) >= 0)
+            return coi_rows_of(leaves[i]);
     return 1;
 }
 

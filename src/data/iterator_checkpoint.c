@@ -213,7 +213,7 @@ coi_checkpoint_value(co_context *ctx, coi_iterator_checkpoint *p, co_value **val
 
     if (!p->saves)
         return coi_checkpoint_bytes(ctx, p, head, sizeof(head)) && load_value(ctx, p, head, value);
-    if ((*value)->kind >= CO_KIND_TENSOR && (*value)->kind <= CO_KIND_BOOL)
+    if ((*value)->kind == CO_KIND_TENSOR || coi_kind_of(*value)->stored != CO_DTYPE_NONE)
         return save_value(ctx, p, *value);
     coi_fail(ctx, CO_UNIMPLEMENTED,
              "the stage %s holds %s, which cannot be saved; tensors and host numbers can", p->stage,
@@ -315,10 +315,8 @@ mark_of(const co_dataset *dataset)
     mix(&mark, dataset->batch_size);
     mix(&mark, (int64_t)dataset->num_inputs);
     for (size_t i = 0; i < dataset->num_leaves; ++i) {
-        const co_value *spec = dataset->specs[i];
+        const co_value *spec = coi_part_of(dataset->specs[i], 0);
 
-        if (spec->kind == CO_KIND_PER_REPLICA)
-            spec = spec->u.per_replica.items[0];
         mix(&mark, spec->dtype);
         mix(&mark, spec->ndim);
         for (int d = 0; d < spec->ndim; ++d)
@@ -561,14 +559,11 @@ check_bytes(co_context *ctx, const unsigned char *bytes, size_t n)
 static const char *
 text_of(co_context *ctx, const co_value *value, size_t *nbytes)
 {
-    const coi_text *text;
+    coi_text        alone;
+    int64_t         n;
+    const coi_text *text = coi_texts_of(value, &alone, &n);
 
-    if (value->kind == CO_KIND_STRING) {
-        *nbytes = value->u.string.nbytes;
-        return value->u.string.data;
-    }
-    if (value->kind == CO_KIND_TENSOR && value->dtype == CO_STRING && value->ndim == 0) {
-        text = value->u.tensor.data;
+    if (text != NULL && value->ndim == 0) {
         *nbytes = text->nbytes;
         return text->data;
     }

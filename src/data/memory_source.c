@@ -179,8 +179,7 @@ COI_RARE static bool
 is_numbers(const co_value *value)
 {
     if (value->kind != CO_KIND_LIST)
-        return value->kind == CO_KIND_INT || value->kind == CO_KIND_FLOAT ||
-               value->kind == CO_KIND_BOOL;
+        return coi_kind_of(value)->stored != CO_DTYPE_NONE;
     for (size_t i = 0; i < value->u.items.n; ++i)
         if (!is_numbers(value->u.items.items[i]))
             return false;
@@ -214,16 +213,8 @@ stack_items(co_context *ctx, const co_value *list)
 static bool
 check_host(co_context *ctx, const co_value *leaf, co_dtype dtype)
 {
-    const coi_dtype_info *to = &coi_dtypes[dtype];
-    bool                  becomes = true;
+    bool becomes = !coi_is_host(leaf) || coi_kind_of(leaf)->becomes(dtype);
 
-    switch (leaf->kind) {
-    case CO_KIND_INT: becomes = to->integer || to->floating; break;
-    case CO_KIND_FLOAT: becomes = to->floating; break;
-    case CO_KIND_BOOL: becomes = dtype == CO_BOOL; break;
-    case CO_KIND_STRING: becomes = dtype == CO_STRING; break;
-    default: break;
-    }
     if (!becomes)
         coi_fail(ctx, CO_TYPE_ERROR, "%s does not convert to %s; give a value of that dtype",
                  coi_a_kind(leaf->kind), co_dtype_name(dtype));

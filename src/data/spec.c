@@ -19,15 +19,9 @@ coi_spec_new(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim)
             "of them first, with co_dataset_flat_map");
         return NULL;
     }
-    spec = coi_value_new(&ctx->heap, CO_KIND_SPEC);
-    if (spec == NULL) {
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a spec");
-        return NULL;
-    }
-    spec->dtype = (uint8_t)dtype;
-    spec->ndim = (int8_t)ndim;
-    for (int i = 0; i < ndim; ++i)
-        spec->u.tensor.dims[i] = dims[i];
+    spec = coi_tensor_spec(&ctx->heap, dtype, dims, ndim, coi_err(ctx));
+    if (spec == NULL)
+        coi_failed(ctx);
     return spec;
 }
 

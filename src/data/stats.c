@@ -83,16 +83,18 @@ coi_stats_new(co_context *ctx, const co_dataset *dataset)
 int64_t
 coi_leaf_bytes(const co_value *leaf)
 {
-    const coi_text *texts = leaf->u.tensor.data;
-    int64_t         sum = 0;
+    coi_values      parts = coi_replicas_of(leaf, NULL);
+    const coi_text *texts;
+    coi_text        alone;
+    int64_t         sum = 0, n;
 
-    for (size_t i = 0; leaf->kind == CO_KIND_PER_REPLICA && i < leaf->u.per_replica.n; ++i)
-        sum += coi_leaf_bytes(leaf->u.per_replica.items[i]);
+    for (size_t i = 0; i < parts.n; ++i)
+        sum += coi_leaf_bytes(parts.items[i]);
     if (leaf->kind != CO_KIND_TENSOR)
         return sum;
-    if (leaf->dtype != CO_STRING)
+    if ((texts = coi_texts_of(leaf, &alone, &n)) == NULL)
         return (int64_t)coi_tensor_nbytes(leaf);
-    for (int64_t i = 0; i < leaf->u.tensor.num_elements; ++i)
+    for (int64_t i = 0; i < n; ++i)
         sum += (int64_t)texts[i].nbytes;
     return sum;
 }

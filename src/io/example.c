@@ -267,14 +267,12 @@ each_feature(const coi_text *serialized, entry_fn fn, void *user)
 static const coi_text *
 serialized_texts(co_context *ctx, co_value *serialized, int max_ndim, coi_text *alone, int64_t *n)
 {
+    const coi_text *texts;
+
     if (!coi_check_value(ctx, serialized, 2, "serialized"))
         return NULL;
-    *n = 1;
-    if (serialized->kind == CO_KIND_STRING) {
-        *alone = (coi_text){ serialized->u.string.data, serialized->u.string.nbytes };
-        return alone;
-    }
-    if (serialized->kind != CO_KIND_TENSOR || serialized->dtype != CO_STRING) {
+    texts = coi_texts_of(serialized, alone, n);
+    if (texts == NULL) {
         coi_fail(ctx, CO_TYPE_ERROR,
                  "argument 2 (serialized) is %s; it must be a string or a tensor of strings",
                  coi_a_kind(serialized->kind));
@@ -286,8 +284,7 @@ serialized_texts(co_context *ctx, co_value *serialized, int max_ndim, coi_text *
                  max_ndim > 0 ? " or in a tensor of rank 1" : "");
         return NULL;
     }
-    *n = serialized->u.tensor.num_elements;
-    return serialized->u.tensor.data;
+    return texts;
 }
 
 /* --- parsing what is asked for --- */
@@ -584,7 +581,7 @@ co_parse_example(co_context *ctx, co_value *serialized, const co_feature *featur
     p.texts = serialized_texts(ctx, serialized, 1, &alone, &p.num_examples);
     if (p.texts == NULL)
         return NULL;
-    p.lead = serialized->kind == CO_KIND_TENSOR && serialized->ndim == 1;
+    p.lead = serialized->ndim == 1;
     if (features == NULL && num_features > 0) {
         coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 3 (features) is NULL for %zu features",
                  num_features);

@@ -228,17 +228,11 @@ co_record_write_value(co_context *ctx, co_record_writer *writer, co_value *strin
     COI_ENTER_CODE(ctx, "record_write_value");
     if (!check_writer(ctx, writer) || !coi_check_value(ctx, strings, 3, "strings"))
         return ctx->error.code;
-    if (strings->kind == CO_KIND_STRING) {
-        alone = (coi_text){ strings->u.string.data, strings->u.string.nbytes };
-        texts = &alone;
-    } else if (strings->kind == CO_KIND_TENSOR && strings->dtype == CO_STRING) {
-        texts = strings->u.tensor.data;
-        n = strings->u.tensor.num_elements;
-    } else {
+    texts = coi_texts_of(strings, &alone, &n);
+    if (texts == NULL)
         return coi_fail(ctx, CO_TYPE_ERROR,
                         "argument 3 (strings) is %s; it must be a string or a tensor of strings",
                         coi_a_kind(strings->kind));
-    }
     for (int64_t i = 0; i < n && ctx->error.code == CO_OK; ++i)
         write_record(ctx, writer, texts[i].data, texts[i].nbytes);
     return ctx->error.code;

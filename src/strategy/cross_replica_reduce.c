@@ -231,36 +231,28 @@ typedef struct component_list {
 static bool
 find_components(co_context *ctx, const co_strategy *strategy, co_value *value, component_list *out)
 {
-    size_t           n = 0;
-    co_value *const *items = NULL;
-    bool             mirrored = false;
+    bool       mirrored = false;
+    coi_values all = coi_replicas_of(value, &mirrored);
 
-    if (value->kind == CO_KIND_PER_REPLICA || value->kind == CO_KIND_MIRRORED) {
-        n = value->u.per_replica.n;
-        items = value->u.per_replica.items;
-        mirrored = value->kind == CO_KIND_MIRRORED;
-    } else if (value->kind == CO_KIND_VARIABLE && value->u.variable->components != NULL) {
-        if (!coi_check_owner(ctx, value->u.variable, strategy))
-            return false;
-        n = value->u.variable->num_components;
-        items = value->u.variable->components;
-        mirrored = value->u.variable->synchronization != CO_SYNC_ON_READ;
-    } else if (strategy->num_workers > 1) {
-        for (n = 0; n < (size_t)strategy->num_local; ++n)
-            out->room[n] = value;
-        items = out->room;
+    if (all.items != NULL && coi_is_variable(value) &&
+        !coi_check_owner(ctx, value->u.variable, strategy))
+        return false;
+    if (all.items == NULL && strategy->num_workers > 1) {
+        for (all.n = 0; all.n < (size_t)strategy->num_local; ++all.n)
+            out->room[all.n] = value;
+        all.items = out->room;
     }
-    if (items != NULL && (int)n != strategy->num_local) {
+    if (all.items != NULL && (int)all.n != strategy->num_local) {
         char text[COI_STRATEGY_TEXT];
 
         coi_fail(
             ctx, CO_VALUE_ERROR,
             "a value of %zu components is given to %s, which has %d replicas here; use values that this "
             "strategy made",
-            n, coi_strategy_text(strategy, text), strategy->num_local);
+            all.n, coi_strategy_text(strategy, text), strategy->num_local);
         return false;
     }
-    out->items = items;
+    out->items = all.items;
     out->mirrored = mirrored;
     return true;
 }
@@ -277,47 +269,22 @@ coi_check_reducible(co_context *ctx, const co_value *tensor)
     return false;
 }
 
-bool
-coi_check_slices_op(co_context *ctx, co_reduce_op op)
-{
-    if (op == CO_REDUCE_SUM || op == CO_REDUCE_MEAN)
-        return true;
-    coi_fail(
-        ctx, CO_UNIMPLEMENTED,
-        "indexed slices are combined by SUM and MEAN only: two replicas may hold one row, and nothing "
-        "tells whose counts; make them dense with co_to_tensor");
-    return false;
-}
-
-/* Slices are concatenated in replica order (S-REDUCE-20). */
 static co_value *
-reduce_slices(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *const *components)
+reduce_composites(co_context *ctx, co_strategy *strategy, co_reduce_op op,
+                  co_value *const *components)
 {
-    co_value *values[COI_MAX_LOCAL_REPLICAS], *indices[COI_MAX_LOCAL_REPLICAS], *v, *i;
-    size_t    n = (size_t)strategy->num_local;
-
-    if (!coi_check_slices_op(ctx, op))
+    if (!coi_check_composite_op(ctx, components[0], op))
         return NULL;
-    for (size_t k = 0; k < n; ++k) {
-        if (components[k]->kind != CO_KIND_SLICES) {
+    for (int k = 1; k < strategy->num_local; ++k)
+        if (components[k]->kind != components[0]->kind) {
             coi_fail(
                 ctx, CO_ASSERTION_ERROR,
-                "replica %zu has a %s where others have indexed slices; make all of them slices, or dense with co_to_tensor",
-                k, co_kind_name((co_kind)components[k]->kind));
+                "replica %d has %s where others have %s; make all of them alike, or dense with "
+                "co_to_tensor",
+                k, coi_a_kind(components[k]->kind), coi_a_kind(components[0]->kind));
             return NULL;
         }
-        values[k] = components[k]->u.slices.values;
-        indices[k] = components[k]->u.slices.indices;
-    }
-    v = co_concat(ctx, co_list(ctx, values, n), 0);
-    i = co_concat(ctx, co_list(ctx, indices, n), 0);
-    if (strategy->group != NULL && v != NULL && i != NULL) {
-        v = coi_workers_concat(ctx, strategy, COI_RENDEZVOUS_REDUCE, v, 0);
-        i = coi_workers_concat(ctx, strategy, COI_RENDEZVOUS_REDUCE, i, 0);
-    }
-    if (op == CO_REDUCE_MEAN)
-        v = co_div(ctx, v, co_int(ctx, strategy->num_replicas));
-    return co_slices(ctx, v, i, components[0]->u.slices.dense_shape);
+    return coi_combine_composites(ctx, strategy, COI_RENDEZVOUS_REDUCE, op, components);
 }
 
 /* Host zero, or a tensor: S-REDUCE-13. */
@@ -364,8 +331,8 @@ reduce_leaf(co_context *ctx, co_value *leaf, void *user)
                  r->op == CO_REDUCE_SUM ? "sum" : "product", strategy->num_replicas);
         return NULL;
     }
-    if (of.items[0]->kind == CO_KIND_SLICES)
-        return reduce_slices(ctx, strategy, r->op, of.items);
+    if (coi_is_composite(of.items[0]))
+        return reduce_composites(ctx, strategy, r->op, of.items);
     if (!component_tensors(ctx, of.items, strategy->num_local, parts))
         return NULL;
     result = coi_reduce_tensors(ctx, strategy, COI_RENDEZVOUS_REDUCE, r->op, parts);
@@ -654,13 +621,6 @@ co_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *val
 
 /* --- local results --- */
 
-static bool
-distributed(const co_value *value)
-{
-    return value->kind == CO_KIND_PER_REPLICA || value->kind == CO_KIND_MIRRORED ||
-           (value->kind == CO_KIND_VARIABLE && value->u.variable->components != NULL);
-}
-
 typedef struct picking {
     co_strategy *strategy;
     int          replica;
@@ -671,7 +631,7 @@ pick_leaf(co_context *ctx, co_value *leaf, void *user)
 {
     const picking *p = user;
 
-    if (leaf->kind != CO_KIND_VARIABLE || leaf->u.variable->components == NULL)
+    if (!coi_is_distributed_variable(leaf))
         return coi_own_ref(ctx, coi_select(leaf, p->replica));
     if (!coi_check_owner(ctx, leaf->u.variable, p->strategy))
         return NULL;
@@ -691,7 +651,8 @@ co_local_results(co_context *ctx, co_strategy *strategy, co_value *value)
      * not. */
     if (!strategy->policy->wraps_values)
         return co_tuple(ctx, &value, 1);
-    n = distributed(value) || coi_is_structure(value) ? strategy->num_local : 1;
+    n = coi_replicas_of(value, NULL).items != NULL || coi_is_structure(value) ? strategy->num_local
+                                                                              : 1;
     if (!coi_check_per_replica(ctx, strategy, value))
         return NULL;
     for (int i = 0; i < n; ++i) {
@@ -721,11 +682,11 @@ co_gather_replicas(co_context *ctx, co_strategy *strategy, co_value *value, int 
         return NULL;
     if (of.items == NULL || strategy->num_replicas == 1)
         return coi_own_ref(ctx, of.items != NULL ? of.items[0] : value);
-    if (of.items[0]->kind == CO_KIND_SLICES) {
-        coi_fail(
-            ctx, CO_UNIMPLEMENTED,
-            "argument 3 (value) of gather_replicas is indexed slices, which cannot be gathered; "
-            "make them dense with co_to_tensor, or use co_reduce");
+    if (coi_is_composite(of.items[0])) {
+        coi_fail(ctx, CO_UNIMPLEMENTED,
+                 "argument 3 (value) of gather_replicas is %s, which cannot be gathered; make it "
+                 "dense with co_to_tensor, or use co_reduce",
+                 coi_a_kind(of.items[0]->kind));
         return NULL;
     }
     if (!component_tensors(ctx, of.items, strategy->num_local, parts))

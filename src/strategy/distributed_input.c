@@ -303,10 +303,8 @@ fill_empty(co_context *ctx, co_iterator *iterator, co_device *device, int replic
     const co_dataset *dataset = iterator->dataset;
 
     for (size_t i = 0; i < dataset->num_leaves; ++i) {
-        const co_value *spec = dataset->specs[i];
+        const co_value *spec = coi_part_of(dataset->specs[i], (size_t)replica);
 
-        if (spec->kind == CO_KIND_PER_REPLICA)
-            spec = spec->u.per_replica.items[replica];
         part[i] = empty_leaf(ctx, device, spec);
         if (part[i] == NULL)
             return false;
@@ -504,10 +502,8 @@ static bool
 has_unknown_shape(const co_dataset *dataset)
 {
     for (size_t i = 0; i < dataset->num_leaves; ++i) {
-        const co_value *spec = dataset->specs[i];
+        const co_value *spec = coi_part_of(dataset->specs[i], 0);
 
-        if (spec->kind == CO_KIND_PER_REPLICA)
-            spec = spec->u.per_replica.items[0];
         if (spec->ndim < 0)
             return true;
         for (int d = 0; d < spec->ndim; ++d)

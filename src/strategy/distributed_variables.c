@@ -114,10 +114,9 @@ assign_component(co_context *ctx, const coi_variable *variable, int i, int verb,
 static co_value *
 part_for(co_value *value, size_t i)
 {
-    if (value->kind == CO_KIND_VARIABLE && value->u.variable->components != NULL &&
-        i < value->u.variable->num_components)
-        return value->u.variable->components[i];
-    return coi_select(value, (int)i);
+    coi_values parts = coi_replicas_of(value, NULL);
+
+    return i < parts.n ? parts.items[i] : value;
 }
 
 /* All values checked before any component changes (VAR-MIR-7): references to tensors, or to slices,
@@ -182,7 +181,7 @@ typedef struct assigning {
 static bool
 is_shared(const co_value *value)
 {
-    return value->kind != CO_KIND_PER_REPLICA;
+    return !coi_is_per_replica(value);
 }
 
 /* Worker 0's slices, on all workers: the others, which know not how many there are, give none. */
@@ -303,12 +302,11 @@ assign_in_replica(co_context *ctx, co_value *value, int i, int verb, co_value *w
         return NULL;
     /* Between processes a number is combined with tensors that others may have, so it becomes one
      * here. */
-    if (what->kind == CO_KIND_VARIABLE ||
+    if (coi_is_variable(what) ||
         (variable->strategy->num_workers > 1 && coi_host_dtype(what) != CO_DTYPE_NONE)) {
-        what = coi_give(ctx,
-                        coi_as_tensor(ctx, what,
-                                      what->kind == CO_KIND_VARIABLE ? CO_DTYPE_NONE
-                                                                     : (co_dtype)variable->dtype));
+        what = coi_give(ctx, coi_as_tensor(ctx, what,
+                                           coi_is_variable(what) ? CO_DTYPE_NONE
+                                                                 : (co_dtype)variable->dtype));
         if (what == NULL)
             return NULL;
     }
@@ -424,7 +422,7 @@ on_read_set(co_context *ctx, const coi_variable *variable, int verb, co_value *w
     co_value *per_replica;
     char      who[COI_VARIABLE_TEXT];
 
-    if (what->kind == CO_KIND_PER_REPLICA) {
+    if (coi_is_per_replica(what)) {
         coi_fail(
             ctx, CO_TYPE_ERROR,
             "a per-replica value is assigned to variable %s outside a replica; assign it in a step",

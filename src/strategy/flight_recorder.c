@@ -109,7 +109,8 @@ coi_recorder_free(coi_memory *memory, coi_recorder *recorder)
 void
 coi_summarise(const co_value *value, coi_summary *out)
 {
-    const int64_t *dims = NULL;
+    coi_shape shape;
+    co_dtype  dtype;
 
     *out = (coi_summary){ .num_leaves = 0 };
     if (value == NULL)
@@ -122,17 +123,13 @@ coi_summarise(const co_value *value, coi_summary *out)
         out->num_leaves = 1;
     }
     out->kind = value->kind;
-    if (value->kind == CO_KIND_TENSOR) {
-        out->dtype = value->dtype;
-        out->ndim = value->ndim;
-        dims = value->u.tensor.dims;
-    } else if (value->kind == CO_KIND_VARIABLE) {
-        out->dtype = value->u.variable->dtype;
-        out->ndim = (int8_t)value->u.variable->shape.ndim;
-        dims = value->u.variable->shape.dims;
+    if (coi_kind_of(value)->describe != NULL) {
+        coi_kind_of(value)->describe(value, &shape, &dtype);
+        out->dtype = (uint8_t)dtype;
+        out->ndim = (int8_t)shape.ndim;
     }
     for (int d = 0; d < out->ndim && d < 4; ++d)
-        out->dims[d] = dims[d];
+        out->dims[d] = shape.dims[d];
 }
 
 const char *

@@ -14,7 +14,7 @@
 static bool
 check_arrays(co_context *ctx, const co_value *value)
 {
-    if (value->kind >= CO_KIND_INT && value->kind <= CO_KIND_NONE) {
+    if (coi_is_host(value) || value->kind == CO_KIND_NONE) {
         coi_fail(ctx, CO_VALUE_ERROR,
                  "argument 3 (arrays) of make_numpy_dataset holds a %s, which has no shape; leaves "
                  "must be tensors",

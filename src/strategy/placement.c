@@ -661,7 +661,7 @@ smallest_variable(co_context *ctx, co_value *variables)
     for (size_t i = 0; coi_is_structure(variables) && i < variables->u.items.n; ++i) {
         co_value *variable = variables->u.items.items[i];
 
-        if (variable->kind == CO_KIND_VARIABLE &&
+        if (coi_is_variable(variable) &&
             (first == NULL || strcmp(variable->u.variable->name, first->u.variable->name) < 0))
             first = variable;
     }

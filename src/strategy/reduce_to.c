@@ -50,7 +50,7 @@ add_value(co_context *ctx, places *where, co_value *value)
 {
     if (value->kind == CO_KIND_TENSOR)
         return add_place(ctx, where, &value->u.tensor.device->id);
-    if (value->kind == CO_KIND_VARIABLE && value->u.variable->components == NULL)
+    if (coi_is_variable(value) && value->u.variable->components == NULL)
         return add_named(ctx, where, value->u.variable->ops->device(ctx, value));
     coi_fail(
         ctx, CO_VALUE_ERROR,
@@ -77,7 +77,7 @@ check_destination(co_context *ctx, co_value *destination, int position)
         return true;
     if (!coi_check_value(ctx, destination, position, "destination"))
         return false;
-    if (destination->kind != CO_KIND_LIST && destination->kind != CO_KIND_TUPLE)
+    if (!coi_is_sequence(destination))
         return true;
     coi_fail(ctx, CO_ASSERTION_ERROR,
              "the destination is a %s; give one device name or value at a time",
@@ -88,6 +88,8 @@ check_destination(co_context *ctx, co_value *destination, int position)
 static bool
 find_places(co_context *ctx, co_value *destination, places *where)
 {
+    coi_values parts;
+
     where->n = 0;
     if (destination == NULL || destination->kind == CO_KIND_NONE) {
         coi_fail(ctx, CO_VALUE_ERROR,
@@ -96,33 +98,28 @@ find_places(co_context *ctx, co_value *destination, places *where)
     }
     if (destination->kind == CO_KIND_STRING)
         return add_named(ctx, where, destination->u.string.data);
-    if (destination->kind == CO_KIND_PER_REPLICA || destination->kind == CO_KIND_MIRRORED)
-        return add_values(ctx, where, destination->u.per_replica.items,
-                          destination->u.per_replica.n);
-    if (destination->kind == CO_KIND_VARIABLE && destination->u.variable->components != NULL)
-        return add_values(ctx, where, destination->u.variable->components,
-                          destination->u.variable->num_components);
-    return add_value(ctx, where, destination);
+    parts = coi_replicas_of(destination, NULL);
+    return parts.items != NULL ? add_values(ctx, where, parts.items, parts.n)
+                               : add_value(ctx, where, destination);
 }
 
-/* A tensor on one device, or mirrored over several: a value of the block. Other leaves stay where
- * they are. */
+/* A tensor, or a composite of tensors, on one device, or mirrored over several: a value of the
+ * block. Other leaves live nowhere. */
 static co_value *
 put(co_context *ctx, co_value *leaf, const places *where)
 {
     co_value *per_replica;
 
-    if (leaf->kind != CO_KIND_TENSOR)
+    if (leaf->kind != CO_KIND_TENSOR && !coi_is_composite(leaf))
+        return coi_own_ref(ctx, leaf);
+    if (where->n == 1 && coi_is_on(leaf, where->devices[0]))
         return coi_own_ref(ctx, leaf);
     if (where->n == 1)
-        return leaf->u.tensor.device == where->devices[0]
-                   ? coi_own_ref(ctx, leaf)
-                   : coi_give(ctx,
-                              coi_tensor_to(&ctx->heap, leaf, where->devices[0], coi_err(ctx)));
+        return coi_give(ctx, coi_value_to(&ctx->heap, leaf, where->devices[0], coi_err(ctx)));
     per_replica = coi_per_replica_new(&ctx->heap, CO_KIND_MIRRORED, where->n, coi_err(ctx));
     for (size_t i = 0; per_replica != NULL && i < where->n; ++i) {
-        per_replica->u.per_replica.items[i] = coi_tensor_to(&ctx->heap, leaf, where->devices[i],
-                                                            coi_err(ctx));
+        per_replica->u.per_replica.items[i] = coi_value_to(&ctx->heap, leaf, where->devices[i],
+                                                           coi_err(ctx));
         if (per_replica->u.per_replica.items[i] == NULL) {
             coi_unref(&ctx->heap, per_replica);
             per_replica = NULL;
@@ -144,10 +141,10 @@ reduce_and_put(co_context *ctx, co_value *leaf, void *user)
     const placing *p = user;
     co_value      *reduced;
 
-    if (leaf->kind == CO_KIND_MIRRORED && p->op == CO_REDUCE_MEAN)
+    if (coi_kind_of(leaf)->is_mirrored && p->op == CO_REDUCE_MEAN)
         return coi_own_ref(ctx, leaf);
     reduced = coi_reduce_leaf(ctx, p->strategy, p->op, leaf);
-    if (reduced != NULL && reduced->kind == CO_KIND_VARIABLE)
+    if (reduced != NULL && coi_is_variable(reduced))
         reduced = co_to_tensor(ctx, reduced, CO_DTYPE_NONE);
     return reduced != NULL ? put(ctx, reduced, p->where) : NULL;
 }
@@ -232,7 +229,7 @@ co_batch_reduce_to_with(co_context *ctx, co_strategy *strategy, co_reduce_op op,
         !coi_check_value(ctx, pairs, 4, "pairs") || !coi_check_cross(ctx, strategy) ||
         !coi_take_communication(ctx, &all, options, 5))
         return NULL;
-    if (pairs->kind != CO_KIND_LIST && pairs->kind != CO_KIND_TUPLE) {
+    if (!coi_is_sequence(pairs)) {
         coi_fail(
             ctx, CO_VALUE_ERROR,
             "argument 4 (pairs) of batch_reduce_to is a %s, not a list; give a list of tuples, each of a value and a destination",

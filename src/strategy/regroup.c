@@ -24,57 +24,36 @@ static co_value *merge_values(merge *m, co_value *const *values);
 static bool
 same_leaf(const co_value *a, const co_value *b)
 {
-    if (a == b)
-        return true;
-    if (a->kind != b->kind)
-        return false;
-    switch (a->kind) { /* host floats and tensors are compared by handle alone (AMB-13) */
-    case CO_KIND_INT: return a->u.i == b->u.i;
-    case CO_KIND_BOOL: return a->u.b == b->u.b;
-    case CO_KIND_NONE: return true;
-    case CO_KIND_STRING:
-        return a->u.string.nbytes == b->u.string.nbytes &&
-               memcmp(a->u.string.data, b->u.string.data, a->u.string.nbytes) == 0;
-    default: return false;
-    }
+    const coi_kind_ops *row = coi_kind_of(a);
+
+    return a == b || (a->kind == b->kind && row->same != NULL && row->same(a, b));
 }
 
-/* The container whose components these are, in order (DV-GROUP-5): a reference; NULL if they are
- * not. */
+/* The value whose parts these are (DV-GROUP-5): a reference; NULL if they are not. */
 static co_value *
-container_of(coi_heap *heap, co_value *const *values, int n)
+whole_of(coi_heap *heap, co_value *const *values, int n)
 {
-    co_value *container = values[0]->kind == CO_KIND_VARIABLE ? coi_container_of(heap, values[0])
-                                                              : NULL;
-    bool      same;
+    const coi_kind_ops *row = coi_kind_of(values[0]);
 
-    if (container == NULL)
-        return NULL;
-    same = (int)container->u.variable->num_components == n;
-    for (int i = 0; same && i < n; ++i)
-        same = container->u.variable->components[i] == values[i];
-    if (same)
-        return container;
-    coi_unref(heap, container);
-    return NULL;
+    return row->whole != NULL ? row->whole(heap, values, (size_t)n) : NULL;
 }
 
 static co_value *
 merge_leaves(merge *m, co_value *const *values)
 {
-    co_value *per_replica, *container;
+    co_value *per_replica, *whole;
     bool      same = !m->always;
 
-    if (m->n == 1 && (container = container_of(&m->ctx->heap, values, 1)) != NULL)
-        return container;
+    if (m->n == 1 && (whole = whole_of(&m->ctx->heap, values, 1)) != NULL)
+        return whole;
     for (int i = 1; i < m->n && same; ++i)
         same = same_leaf(values[0], values[i]);
     if (same) {
         coi_ref(values[0]);
         return values[0];
     }
-    if ((container = container_of(&m->ctx->heap, values, m->n)) != NULL)
-        return container;
+    if ((whole = whole_of(&m->ctx->heap, values, m->n)) != NULL)
+        return whole;
     per_replica = coi_per_replica_new(&m->ctx->heap, m->kind, (size_t)m->n, coi_err(m->ctx));
     for (int i = 0; i < m->n && per_replica != NULL; ++i) {
         coi_ref(values[i]);
@@ -113,7 +92,7 @@ containers_agree(merge *m, co_value *const *values)
             part(m, i, left, right);
             return false;
         }
-        if (a->kind == CO_KIND_NAMED_TUPLE &&
+        if (a->u.items.type_name != NULL &&
             strcmp(a->u.items.type_name, b->u.items.type_name) != 0) {
             snprintf(left, sizeof(left), "named tuple '%.60s'", a->u.items.type_name);
             snprintf(right, sizeof(right), "'%.60s'", b->u.items.type_name);
@@ -188,7 +167,7 @@ merge_values(merge *m, co_value *const *values)
 static bool
 has_component(const co_value *value)
 {
-    if (value->kind == CO_KIND_VARIABLE)
+    if (coi_is_variable(value))
         return coi_is_component(value->u.variable);
     for (size_t i = 0; coi_is_structure(value) && i < value->u.items.n; ++i)
         if (has_component(value->u.items.items[i]))
@@ -225,7 +204,7 @@ static bool
 has_per_replica(const co_value *value)
 {
     if (!coi_is_structure(value))
-        return value->kind == CO_KIND_PER_REPLICA || value->kind == CO_KIND_MIRRORED;
+        return coi_is_distributed(value);
     for (size_t i = 0; i < value->u.items.n; ++i)
         if (has_per_replica(value->u.items.items[i]))
             return true;
@@ -238,8 +217,7 @@ fits(co_context *ctx, const co_strategy *strategy, const co_value *value)
 {
     char text[COI_STRATEGY_TEXT];
 
-    if ((value->kind != CO_KIND_PER_REPLICA && value->kind != CO_KIND_MIRRORED) ||
-        (int)value->u.per_replica.n == strategy->num_local)
+    if (!coi_is_distributed(value) || (int)value->u.per_replica.n == strategy->num_local)
         return true;
     coi_fail(
         ctx, CO_VALUE_ERROR,
@@ -300,12 +278,9 @@ coi_find_examples(const co_value *value, int local_replica)
 {
     coi_examples found = { -1, -1 };
 
-    if (value->kind == CO_KIND_PER_REPLICA && (size_t)local_replica < value->u.per_replica.n) {
-        const co_value *mine = value->u.per_replica.items[local_replica];
-
+    if (coi_is_per_replica(value) && (size_t)local_replica < value->u.per_replica.n) {
         found.of_step = value->u.per_replica.step_examples;
-        if (mine->kind == CO_KIND_TENSOR && mine->ndim > 0)
-            found.of_replica = mine->u.tensor.dims[0];
+        found.of_replica = coi_rows_of(value->u.per_replica.items[local_replica]);
     }
     for (size_t i = 0; coi_is_structure(value) && i < value->u.items.n && found.of_step < 0; ++i)
         found = coi_find_examples(value->u.items.items[i], local_replica);

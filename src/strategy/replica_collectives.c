@@ -7,6 +7,7 @@
  */
 #include <cohort/ops.h>
 
+#include "ops/engine/composite_values.h"
 #include "strategy/strategy.h"
 
 #include <stdio.h>
@@ -20,7 +21,7 @@ typedef struct job {
     co_reduce_op op;
     int          axis;
     bool         gather;
-    co_value   **in;  /* leaves: tensors and slices; references */
+    co_value   **in;  /* leaves: tensors and composite values; references */
     co_value   **out; /* results shared by the replicas: a reference of this replica's own each */
     size_t       n;
     bool         shared_work;         /* every replica still has to reduce its share */
@@ -31,6 +32,12 @@ static job *
 job_of(coi_step *step, int replica)
 {
     return step->slots[replica].detail;
+}
+
+static bool
+is_concatenated(const job *mine, size_t k)
+{
+    return mine->gather || coi_is_composite(mine->in[k]);
 }
 
 /* --- what replicas must agree on --- */
@@ -58,7 +65,7 @@ leaf_agrees(co_context *ctx, coi_step *step, size_t k, int replica)
                  first + replica);
         return false;
     }
-    if (a->kind == CO_KIND_TENSOR && !mine->gather && !coi_same_shape(a, b)) {
+    if (!is_concatenated(mine, k) && !coi_same_shape(a, b)) {
         coi_fail(ctx, CO_INVALID_ARGUMENT,
                  "leaf %zu has shape %s on replica %d and %s on replica %d; shapes must be equal",
                  k, coi_shape_text(a->u.tensor.dims, a->ndim, left), first,
@@ -127,59 +134,34 @@ reduction_of(coi_step *step, size_t k, const void **parts)
                             mine->out[k]->u.tensor.data };
 }
 
-/* The components of leaf k as a list of ctx's block; part 0 the tensor or values, part 1 the
- * indices. */
+/* Leaf k of all replicas of all workers, concatenated: a value of ctx's block. */
 static co_value *
-list_parts(co_context *ctx, coi_step *step, size_t k, int part)
-{
-    co_value *items[COI_MAX_LOCAL_REPLICAS];
-
-    for (int i = 0; i < step->n; ++i) {
-        co_value *leaf = job_of(step, i)->in[k];
-
-        items[i] = leaf->kind == CO_KIND_SLICES
-                       ? (part == 0 ? leaf->u.slices.values : leaf->u.slices.indices)
-                       : leaf;
-    }
-    return co_list(ctx, items, (size_t)step->n);
-}
-
-/* The parts of leaf k of all replicas of all workers, concatenated: a value of ctx's block. */
-static co_value *
-concat_parts(co_context *ctx, coi_step *step, size_t k, int part, int axis)
-{
-    co_value *here = co_concat(ctx, list_parts(ctx, step, k, part), axis);
-
-    if (here == NULL || step->strategy->group == NULL)
-        return here;
-    return coi_workers_concat(ctx, step->strategy, COI_RENDEZVOUS_ALL_GATHER, here, axis);
-}
-
-/* Slices are concatenated, not added (RC-AR-11). */
-static co_value *
-concat_slices(co_context *ctx, coi_step *step, size_t k)
+concat_leaf(co_context *ctx, coi_step *step, size_t k)
 {
     const job *mine = job_of(step, 0);
-    co_value  *values = concat_parts(ctx, step, k, 0, 0);
+    co_value  *items[COI_MAX_LOCAL_REPLICAS], *here;
 
-    if (values != NULL && mine->op == CO_REDUCE_MEAN)
-        values = co_div(ctx, values, co_int(ctx, step->strategy->num_replicas));
-    return co_slices(ctx, values, concat_parts(ctx, step, k, 1, 0),
-                     mine->in[k]->u.slices.dense_shape);
+    for (int i = 0; i < step->n; ++i)
+        items[i] = job_of(step, i)->in[k];
+    if (coi_is_composite(items[0]))
+        return coi_combine_composites(ctx, step->strategy, COI_RENDEZVOUS_ALL_GATHER, mine->op,
+                                      items);
+    here = co_concat(ctx, co_list(ctx, items, (size_t)step->n), mine->axis);
+    if (here == NULL || step->strategy->group == NULL)
+        return here;
+    return coi_workers_concat(ctx, step->strategy, COI_RENDEZVOUS_ALL_GATHER, here, mine->axis);
 }
 
 /* Leaves that are concatenated: made whole by one replica. */
 static bool
 make_concatenated(co_context *ctx, coi_step *step, size_t k)
 {
-    const job *mine = job_of(step, 0);
-    bool       recording = ctx->recording, ok;
-    co_value  *whole;
+    bool      recording = ctx->recording, ok;
+    co_value *whole;
 
     ctx->recording = false; /* the tape sees the collective, not what it is made of */
     co_block_begin(ctx);
-    whole = mine->in[k]->kind == CO_KIND_SLICES ? concat_slices(ctx, step, k)
-                                                : concat_parts(ctx, step, k, 0, mine->axis);
+    whole = concat_leaf(ctx, step, k);
     ok = whole != NULL;
     if (ok) {
         coi_ref(whole);
@@ -216,12 +198,6 @@ make_sum(co_context *ctx, coi_step *step, size_t k, const void **parts)
             job_of(step, i)->shared_work = true;
     }
     return true;
-}
-
-static bool
-is_concatenated(const job *mine, size_t k)
-{
-    return mine->gather || mine->in[k]->kind == CO_KIND_SLICES;
 }
 
 /* The last replica to come: check, make room, do what is small. */
@@ -274,16 +250,16 @@ signature_of(const job *mine, char *text, size_t capacity)
     for (size_t k = 0; k < mine->n; ++k) {
         const co_value *leaf = mine->in[k];
         char            shape[COI_SHAPE_TEXT] = "";
-        bool            dense = leaf->kind == CO_KIND_TENSOR && !mine->gather;
+        bool            dense = !is_concatenated(mine, k);
 
         hash = coi_sign(hash, leaf->kind);
         hash = dense ? coi_sign_tensor(hash, leaf, -1) : coi_sign(hash, leaf->dtype);
         if (at + 1 < capacity)
             at += (size_t)snprintf(text + at, capacity - at, "%s%s %s", k > 0 ? ", " : "",
                                    co_dtype_name((co_dtype)leaf->dtype),
-                                   leaf->kind == CO_KIND_TENSOR
-                                       ? coi_shape_text(leaf->u.tensor.dims, leaf->ndim, shape)
-                                       : "slices");
+                                   coi_is_composite(leaf)
+                                       ? coi_kind_of(leaf)->name
+                                       : coi_shape_text(leaf->u.tensor.dims, leaf->ndim, shape));
     }
     return hash;
 }
@@ -369,7 +345,7 @@ all_reduce_workers(co_context *ctx)
 
 /* --- one replica's way through --- */
 
-/* A leaf as the meeting wants it: a tensor or slices; a reference. */
+/* A leaf as the meeting wants it: a tensor or a composite value; a reference. */
 static co_value *
 bring_leaf(co_context *ctx, co_value *leaf, const job *mine)
 {
@@ -380,13 +356,14 @@ bring_leaf(co_context *ctx, co_value *leaf, const job *mine)
                  "a leaf of the value is none; only tensors and numbers can be combined");
         return NULL;
     }
-    if (leaf->kind == CO_KIND_SLICES) {
+    if (coi_is_composite(leaf)) {
         if (mine->gather) {
             coi_fail(ctx, CO_UNIMPLEMENTED,
-                     "indexed slices cannot be gathered; make them dense with co_to_tensor");
+                     "%s cannot be gathered; make them dense with co_to_tensor",
+                     coi_a_kind(leaf->kind));
             return NULL;
         }
-        if (!coi_check_slices_op(ctx, mine->op))
+        if (!coi_check_composite_op(ctx, leaf, mine->op))
             return NULL;
         coi_ref(leaf);
         return leaf;
@@ -409,9 +386,8 @@ take_away(co_context *ctx, const job *mine, size_t k)
     co_value *shared = mine->out[k], *own;
     co_dtype  mean = coi_mean_dtype((co_dtype)shared->dtype);
 
-    if (shared->kind == CO_KIND_SLICES) /* a handle of its own, as tensors have */
-        return co_slices(ctx, shared->u.slices.values, shared->u.slices.indices,
-                         shared->u.slices.dense_shape);
+    if (coi_is_composite(shared)) /* a handle of its own, as tensors have */
+        return coi_composite_give(ctx, shared, shared->u.components);
     own = coi_tensor_view(&ctx->heap, shared, shared->u.tensor.dims, shared->ndim,
                           shared->u.tensor.num_elements, 0, coi_err(ctx));
     own = coi_give(ctx, own);
@@ -575,7 +551,7 @@ check_axis(co_context *ctx, co_value *value, int axis)
             ok = check_axis(ctx, value->u.items.items[i], axis);
         return ok;
     }
-    if (value->kind == CO_KIND_SLICES || value->kind == CO_KIND_NONE)
+    if (coi_is_composite(value) || value->kind == CO_KIND_NONE)
         return true; /* refused with the right kind later */
     tensor = coi_as_tensor(ctx, value, CO_DTYPE_NONE);
     if (tensor == NULL)

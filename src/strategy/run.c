@@ -396,7 +396,7 @@ check_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args,
     }
     if (args != NULL && !coi_check_value(ctx, args, 4, "args"))
         return false;
-    if (args == NULL || (args->kind != CO_KIND_TUPLE && args->kind != CO_KIND_LIST)) {
+    if (args == NULL || !coi_is_sequence(args)) {
         coi_fail(
             ctx, CO_VALUE_ERROR,
             "argument 4 (args) of run is %s%s; it must be a tuple or list: co_args(ctx, x), or "
@@ -507,7 +507,7 @@ co_call_for_each_replica(co_context *ctx, co_strategy *strategy, co_fn fn, co_va
     if (!coi_check_strategy(ctx, strategy, 2) ||
         (args != NULL && !coi_check_value(ctx, args, 4, "args")))
         return NULL;
-    if (args != NULL && args->kind != CO_KIND_TUPLE && args->kind != CO_KIND_LIST)
+    if (args != NULL && !coi_is_sequence(args))
         args = co_tuple(ctx, &args, 1);
     return co_run_with(ctx, strategy, fn, args != NULL ? args : co_no_args(ctx), user, NULL);
 }

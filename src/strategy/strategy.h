@@ -358,8 +358,13 @@ bool coi_record_collective(co_context *ctx, bool gather, int32_t how, co_value *
 extern const coi_op coi_op_all_reduce, coi_op_all_gather; /* collective_gradient.c */
 /* S-REDUCE-19: bools and strings are not. */
 bool coi_check_reducible(co_context *ctx, const co_value *tensor);
-/* Indexed slices are concatenated, which is a sum: CO_UNIMPLEMENTED for MIN, MAX and PROD. */
-bool coi_check_slices_op(co_context *ctx, co_reduce_op op);
+/* composite_reduce.c */
+/* Composite values are concatenated, which is a sum: CO_UNIMPLEMENTED for MIN, MAX and PROD. */
+bool coi_check_composite_op(co_context *ctx, const co_value *value, co_reduce_op op);
+/* The values of the local replicas, of one composite kind, and those of all workers as one: a value
+ * of the block. */
+co_value *coi_combine_composites(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind kind,
+                                 co_reduce_op op, co_value *const *values);
 /* S-REDUCE-8: the dtype of a mean. */
 co_dtype coi_mean_dtype(co_dtype dtype);
 

@@ -76,9 +76,9 @@ static co_value *
 grouped_leaf(co_context *ctx, co_value *leaf, void *unused)
 {
     (void)unused;
-    for (size_t i = 0; leaf->kind == CO_KIND_MIRRORED && i < leaf->u.per_replica.n; ++i)
+    for (size_t i = 0; coi_kind_of(leaf)->is_mirrored && i < leaf->u.per_replica.n; ++i)
         if (leaf->u.per_replica.items[i]->kind != CO_KIND_TENSOR &&
-            leaf->u.per_replica.items[i]->kind != CO_KIND_VARIABLE)
+            !coi_is_variable(leaf->u.per_replica.items[i]))
             return co_none(ctx);
     return coi_own_ref(ctx, leaf);
 }
@@ -87,10 +87,10 @@ grouped_leaf(co_context *ctx, co_value *leaf, void *unused)
 static co_value *
 tuple_leaf(co_context *ctx, co_value *leaf, void *unused)
 {
+    coi_values parts = coi_replicas_of(leaf, NULL); /* of a variable: they gave its components */
+
     (void)unused;
-    if (leaf->kind == CO_KIND_VARIABLE) /* they gave the components of one */
-        return co_tuple(ctx, leaf->u.variable->components, leaf->u.variable->num_components);
-    return co_tuple(ctx, leaf->u.per_replica.items, leaf->u.per_replica.n);
+    return co_tuple(ctx, parts.items, parts.n);
 }
 
 static co_value *
@@ -200,8 +200,7 @@ co_update(co_context *ctx, co_strategy *strategy, co_value *variable, co_update_
     if (!check_update(ctx, strategy, fn != NULL ? &u : NULL, args) ||
         !coi_check_value(ctx, variable, 3, "variable"))
         return NULL;
-    if (strategy->policy->wraps_values &&
-        (variable->kind != CO_KIND_VARIABLE || variable->u.variable->components == NULL)) {
+    if (strategy->policy->wraps_values && !coi_is_distributed_variable(variable)) {
         coi_fail(ctx, CO_ASSERTION_ERROR,
                  "argument 3 (variable) of update is not a distributed variable; only those that "
                  "were made under the strategy have components to update");
@@ -267,7 +266,7 @@ co_value_container(co_context *ctx, co_strategy *strategy, co_value *value)
     COI_ENTER(ctx, "value_container", NULL);
     if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_value(ctx, value, 3, "value"))
         return NULL;
-    if (value->kind == CO_KIND_VARIABLE) {
+    if (coi_is_variable(value)) {
         co_value *container = coi_container_of(&ctx->heap, value);
 
         if (container != NULL)
@@ -311,8 +310,7 @@ check_colocate(co_context *ctx, co_strategy *strategy, co_value *variable)
             coi_strategy_text(strategy, text));
         return false;
     }
-    if (variable->kind != CO_KIND_VARIABLE ||
-        variable->u.variable->strategy != ctx->mode.strategy) {
+    if (!coi_is_variable(variable) || variable->u.variable->strategy != ctx->mode.strategy) {
         coi_fail(
             ctx, CO_VALUE_ERROR,
             "argument 3 (variable) of colocate_begin is not a variable of %s; give one that was made under it",

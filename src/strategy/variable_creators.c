@@ -162,7 +162,7 @@ check_made(co_context *ctx, const co_value *made, const co_creation *next,
 {
     if (made != NULL && !coi_check_result(ctx, made, "variable", "variable creator"))
         return false;
-    if (made == NULL || made->kind != CO_KIND_VARIABLE) {
+    if (made == NULL || !coi_is_variable(made)) {
         coi_fail(
             ctx, CO_TYPE_ERROR,
             "a creator of variable '%.100s' returned %s; it must return a variable, as a rule that "
@@ -474,7 +474,7 @@ place_or_hook(co_context *ctx, const co_creation *next, co_value *initial,
     call.creation = next;
     variable = coi_hook_end(ctx, &call,
                             hooks->variable(ctx, strategy, initial, options, hooks->data));
-    if (variable == NULL || variable->kind == CO_KIND_VARIABLE)
+    if (variable == NULL || coi_is_variable(variable))
         return variable;
     coi_fail(ctx, CO_TYPE_ERROR, "the variable hook of %s returned a %s; it must return a variable",
              strategy->policy->name, co_kind_name((co_kind)variable->kind));

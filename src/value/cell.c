@@ -1,70 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of a value: its cell, and what it holds besides, which is given back when the last
- * reference goes.
+ * The end of a value: what it holds besides its cell is given back when the last reference goes, as
+ * the row of its kind says. And the row of variables, whose containers die with care.
  */
-#include "value/value.h"
+#include <cohort/variable.h>
+
+#include "value/kind.h"
 #include "value/variable_handle.h"
 
-#include <string.h>
-
 _Static_assert(sizeof(co_value) == 128, "a cell is two cache lines");
-
-static void
-drop_items(coi_heap *heap, co_value **items, size_t n, co_value **room)
-{
-    for (size_t i = 0; i < n; ++i)
-        coi_unref(heap, items[i]);
-    if (items != room)
-        coi_small_free(heap, items, n * sizeof(*items));
-}
-
-static void
-drop_structure(coi_heap *heap, co_value *value)
-{
-    size_t nbytes;
-
-    drop_items(heap, value->u.items.items, value->u.items.n, value->u.items.room);
-    if (value->u.items.keys == NULL)
-        return;
-    memcpy(&nbytes, value->u.items.keys, sizeof(nbytes));
-    coi_small_free(heap, value->u.items.keys, nbytes);
-}
-
-/* What a value that is no tensor holds. */
-static void
-drop_contents(coi_heap *heap, co_value *value)
-{
-    switch (value->kind) {
-    case CO_KIND_STRING:
-        coi_small_free(heap, value->u.string.data, value->u.string.nbytes + 1);
-        break;
-    case CO_KIND_LIST:
-    case CO_KIND_TUPLE:
-    case CO_KIND_NAMED_TUPLE:
-    case CO_KIND_DICT: drop_structure(heap, value); break;
-    case CO_KIND_PER_REPLICA:
-    case CO_KIND_MIRRORED:
-        drop_items(heap, value->u.per_replica.items, value->u.per_replica.n,
-                   value->u.per_replica.room);
-        break;
-    case CO_KIND_SLICES:
-        coi_unref(heap, value->u.slices.values);
-        coi_unref(heap, value->u.slices.indices);
-        coi_unref(heap, value->u.slices.dense_shape);
-        break;
-    case CO_KIND_VARIABLE:
-        if (value->u.variable != NULL)
-            value->u.variable->ops->destroy(heap, value->u.variable);
-        break;
-    case CO_KIND_SPEC:
-        if (coi_is_dataset_spec(value))
-            coi_unref(heap, value->u.object);
-        break;
-    case CO_KIND_DATASET: coi_unref(heap, value->u.object); break;
-    default: break; /* host numbers and none hold nothing */
-    }
-}
 
 /* --- components and containers --- */
 
@@ -139,18 +83,101 @@ forget_container(coi_heap *heap, co_value *container)
     return dies;
 }
 
+static bool
+variable_may_die(coi_heap *heap, co_value *value)
+{
+    return value->u.variable == NULL || value->u.variable->components == NULL ||
+           forget_container(heap, value);
+}
+
+static void
+destroy_variable(coi_heap *heap, co_value *value)
+{
+    if (value->u.variable != NULL)
+        value->u.variable->ops->destroy(heap, value->u.variable);
+}
+
+static void
+describe_variable(const co_value *value, coi_shape *shape, co_dtype *dtype)
+{
+    *shape = value->u.variable->shape;
+    *dtype = (co_dtype)value->u.variable->dtype;
+}
+
+static co_value *
+read_variable(co_context *ctx, co_value *value, co_dtype dtype)
+{
+    (void)dtype;
+    return value->u.variable->ops->read(ctx, value);
+}
+
+static const char *
+variable_device(co_context *ctx, co_value *value)
+{
+    return value->u.variable->ops->device(ctx, value);
+}
+
+static coi_values
+variable_replicas(const co_value *value, bool *equal)
+{
+    const coi_variable *variable = value->u.variable;
+
+    if (variable->components == NULL)
+        return (coi_values){ NULL, 0 };
+    *equal = variable->synchronization != CO_SYNC_ON_READ;
+    return (coi_values){ variable->components, variable->num_components };
+}
+
+/* The container whose components these are, in order. */
+static co_value *
+container_of_all(coi_heap *heap, co_value *const *parts, size_t n)
+{
+    co_value *container = coi_container_of(heap, parts[0]);
+    bool      same;
+
+    if (container == NULL)
+        return NULL;
+    same = container->u.variable->num_components == n;
+    for (size_t i = 0; same && i < n; ++i)
+        same = container->u.variable->components[i] == parts[i];
+    if (same)
+        return container;
+    coi_unref(heap, container);
+    return NULL;
+}
+
+const coi_kind_ops coi_variable_kind = {
+    .name = "variable",
+    .a_name = "a variable",
+    .is_variable = true,
+    .destroy = destroy_variable,
+    .may_die = variable_may_die,
+    .print = coi_print_variable,
+    .describe = describe_variable,
+    .as_tensor = read_variable,
+    .device = variable_device,
+    .replicas = variable_replicas,
+    .whole = container_of_all,
+};
+
+/* --- the end of a value --- */
+
 static void
 destroy_value(coi_heap *heap, void *object)
 {
     co_value *value = object;
 
-    if (value->kind == CO_KIND_VARIABLE && value->u.variable != NULL &&
-        value->u.variable->components != NULL && !forget_container(heap, value))
-        return;
-    if (value->kind != CO_KIND_TENSOR)
-        drop_contents(heap, value);
-    else if (value->u.tensor.buffer != NULL)
-        coi_buffer_unref(value->u.tensor.buffer);
+    if (value->kind == CO_KIND_TENSOR) { /* most are */
+        if (value->u.tensor.buffer != NULL)
+            coi_buffer_unref(value->u.tensor.buffer);
+    } else {
+        const coi_kind_ops *row = coi_kind_of(value);
+
+        if (row->may_die != NULL && !row->may_die(heap, value))
+            return;
+        if (row->destroy != NULL)
+            row->destroy(heap, value);
+    }
     coi_cell_free(heap, value);
 }
 

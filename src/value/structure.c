@@ -4,7 +4,7 @@
  * structure are in order of position, of maps in order of key (GEN-NEST-1). Nesting is limited, so
  * that walking can recurse.
  */
-#include "value/value.h"
+#include "value/kind.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -82,11 +82,12 @@ coi_find_key(const co_value *structure, const char *key)
 {
     const char *const *keys = structure->u.items.keys + 1;
     size_t             low = 0, high = structure->u.items.n;
+    bool               sorted = coi_kind_of(structure)->has_sorted_keys;
 
-    for (size_t i = 0; structure->kind != CO_KIND_DICT && i < high; ++i)
+    for (size_t i = 0; !sorted && i < high; ++i)
         if (strcmp(keys[i], key) == 0)
             return i;
-    while (structure->kind == CO_KIND_DICT && low < high) {
+    while (sorted && low < high) {
         size_t middle = low + (high - low) / 2;
         int    sign = strcmp(key, keys[middle]);
 
@@ -176,27 +177,32 @@ coi_per_replica_new(coi_heap *heap, co_kind kind, size_t n, co_error_info *err)
     return value;
 }
 
+void
+coi_items_free(coi_heap *heap, co_value **items, size_t n, co_value **room)
+{
+    for (size_t i = 0; i < n; ++i)
+        coi_unref(heap, items[i]);
+    if (items != room)
+        coi_small_free(heap, items, n * sizeof(*items));
+}
+
 static bool
 has_items(const co_value *value)
 {
-    return coi_is_structure(value) || value->kind == CO_KIND_PER_REPLICA ||
-           value->kind == CO_KIND_MIRRORED;
+    return coi_kind_of(value)->items != NULL;
 }
 
 co_code
 coi_structure_seal(co_value *structure, co_error_info *err)
 {
-    bool             is_structure = coi_is_structure(structure);
-    size_t           n = is_structure ? structure->u.items.n : structure->u.per_replica.n;
-    co_value *const *items = is_structure ? structure->u.items.items
-                                          : structure->u.per_replica.items;
-    uint8_t          depth = 0;
-    uint64_t         weight = 1;
+    coi_values all = coi_items_of(structure);
+    uint8_t    depth = 0;
+    uint64_t   weight = 1;
 
-    for (size_t i = 0; i < n && weight <= MAX_WEIGHT; ++i) {
-        weight += has_items(items[i]) ? items[i]->weight : 1;
-        if (has_items(items[i]) && items[i]->flags > depth)
-            depth = items[i]->flags;
+    for (size_t i = 0; i < all.n && weight <= MAX_WEIGHT; ++i) {
+        weight += has_items(all.items[i]) ? all.items[i]->weight : 1;
+        if (has_items(all.items[i]) && all.items[i]->flags > depth)
+            depth = all.items[i]->flags;
     }
     if (depth >= MAX_DEPTH)
         return coi_error(err, CO_VALUE_ERROR, "a structure nests deeper than %d levels", MAX_DEPTH);

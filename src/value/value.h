@@ -54,7 +54,8 @@ enum {
     COI_FLAG_COPY = 2 /* stands on the tape for a variable or a tensor elsewhere (coi_tape_mark) */
 };
 
-#define COI_INLINE_ITEMS 8
+#define COI_INLINE_ITEMS   8
+#define COI_MAX_COMPONENTS 8 /* of a composite value */
 
 typedef struct coi_items { /* lists, tuples, named tuples, maps */
     size_t     n;
@@ -102,10 +103,11 @@ struct co_value {
         coi_items       items;
         coi_per_replica per_replica;
         coi_variable   *variable;
-        void           *object; /* datasets and their specs: a reference */
+        void           *object;                         /* datasets and their specs: a reference */
+        co_value       *components[COI_MAX_COMPONENTS]; /* composite values: as their row says */
         struct {
             co_value *values, *indices, *dense_shape;
-        } slices;
+        } slices; /* the components of indexed slices */
     } u;
 };
 
@@ -381,6 +383,8 @@ co_value *coi_pack(coi_heap *heap, const co_value *like, co_value *const *leaves
                    co_error_info *err);
 /* `code` naming the path where they part, or CO_OK. */
 co_code coi_same_structure(const co_value *a, const co_value *b, co_code code, co_error_info *err);
+/* Give back items, and their room where it is not in the cell. */
+void coi_items_free(coi_heap *heap, co_value **items, size_t n, co_value **room);
 /* A bundle of n NULL items. */
 co_value *coi_per_replica_new(coi_heap *heap, co_kind kind, size_t n, co_error_info *err);
 

@@ -6,7 +6,7 @@
 #ifndef COI_VALUE_VARIABLE_HANDLE_H
 #define COI_VALUE_VARIABLE_HANDLE_H
 
-#include "value/value.h"
+#include "value/kind.h"
 
 typedef struct coi_variable_ops {
     const char *name; /* "Variable", "MirroredVariable", "SyncOnReadVariable" */
@@ -47,6 +47,13 @@ static inline bool
 coi_is_component(const coi_variable *variable)
 {
     return atomic_load_explicit(&variable->container, memory_order_relaxed) != NULL;
+}
+
+/* Whether a value is a variable with a component for each replica. */
+static inline bool
+coi_is_distributed_variable(const co_value *value)
+{
+    return coi_is_variable(value) && value->u.variable->components != NULL;
 }
 
 #endif

@@ -166,12 +166,10 @@ coi_fail_uninitialized(co_context *ctx, const coi_variable *variable)
 co_value *
 coi_assignable(co_context *ctx, const coi_variable *variable, co_value *value)
 {
-    co_value *tensor = coi_as_tensor(ctx, value,
-                                     value->kind >= CO_KIND_INT && value->kind <= CO_KIND_STRING
-                                         ? (co_dtype)variable->dtype
-                                         : CO_DTYPE_NONE);
-    char      who[COI_VARIABLE_TEXT], mine[COI_SHAPE_TEXT], its[COI_SHAPE_TEXT];
-    bool      same;
+    co_value *tensor = coi_as_tensor(
+        ctx, value, coi_is_host(value) ? (co_dtype)variable->dtype : CO_DTYPE_NONE);
+    char who[COI_VARIABLE_TEXT], mine[COI_SHAPE_TEXT], its[COI_SHAPE_TEXT];
+    bool same;
 
     if (tensor == NULL) {
         if (ctx->error.code == CO_INVALID_ARGUMENT) { /* a number that does not fit the variable */
@@ -327,7 +325,7 @@ slices_here(const co_context *ctx, co_value *value)
 {
     int i = ctx->mode.update_id >= 0          ? ctx->mode.update_id
             : coi_in_replica(ctx)             ? ctx->mode.local_replica
-            : value->kind == CO_KIND_MIRRORED ? 0
+            : coi_kind_of(value)->is_mirrored ? 0
                                               : -1;
 
     return coi_select(value, i);
@@ -516,7 +514,7 @@ co_trainable_variables(co_context *ctx, co_value *structure)
     }
     coi_collect_leaves(structure, some);
     for (size_t i = 0; i < count; ++i)
-        if (some[i]->kind == CO_KIND_VARIABLE && some[i]->u.variable->trainable)
+        if (coi_is_variable(some[i]) && some[i]->u.variable->trainable)
             some[n++] = some[i];
     list = co_list(ctx, some, n);
     coi_small_free(&ctx->heap, some, nbytes);

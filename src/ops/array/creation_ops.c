@@ -164,17 +164,17 @@ const coi_op coi_op_fill = {
     .run = fill_run,
 };
 
-/* A host number; false if value is something else. */
-static bool
-host_scalar(const co_value *value, coi_scalar *out)
+bool
+coi_host_scalar(const co_value *value, coi_scalar *out)
 {
+    co_dtype stored = coi_kind_of(value)->stored;
+
     *out = (coi_scalar){ value->kind, 0, 0 };
-    switch (value->kind) {
-    case CO_KIND_INT: out->i = value->u.i; return true;
-    case CO_KIND_BOOL: out->i = value->u.b; return true;
-    case CO_KIND_FLOAT: out->f = value->u.f; return true;
-    default: return false;
-    }
+    if (stored == CO_DTYPE_NONE)
+        return false;
+    coi_convert(stored, &value->u, stored == CO_FLOAT64 ? CO_FLOAT64 : CO_INT64,
+                stored == CO_FLOAT64 ? (void *)&out->f : &out->i, 1);
+    return true;
 }
 
 /* Anything but a host number is a scalar to repeat, with its dtype and gradient. */
@@ -188,7 +188,7 @@ co_fill(co_context *ctx, const int64_t *dims, size_t ndim, co_value *value)
     if (!coi_check_value(ctx, value, 4, "value") ||
         !coi_ints_from_dims(ctx, "fill: dims", dims, ndim, &attrs.shape))
         return NULL;
-    if (host_scalar(value, &attrs.value))
+    if (coi_host_scalar(value, &attrs.value))
         return coi_apply(ctx, &coi_op_fill, NULL, 0, &attrs);
     tensor = coi_as_tensor(ctx, value, CO_DTYPE_NONE);
     if (tensor == NULL)
@@ -353,7 +353,7 @@ any_scalar(co_context *ctx, co_value *value, int position, const char *name, coi
 
     if (!coi_check_value(ctx, value, position, name))
         return false;
-    if (host_scalar(value, out))
+    if (coi_host_scalar(value, out))
         return true;
     tensor = coi_as_tensor(ctx, value, CO_DTYPE_NONE);
     if (tensor == NULL)

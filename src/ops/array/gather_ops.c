@@ -323,25 +323,3 @@ const coi_op coi_op_scatter_add = {
     .run = scatter_add_run,
     .grad = scatter_add_grad,
 };
-
-co_value *
-coi_densify(co_context *ctx, co_value *value)
-{
-    coi_scatter_attrs attrs = { .axis = 0 };
-    const co_value   *shape;
-
-    if (value == NULL || value->kind != CO_KIND_SLICES)
-        return value;
-    shape = value->u.slices.dense_shape;
-    if (shape == NULL || shape->kind != CO_KIND_TENSOR || shape->ndim != 1 ||
-        shape->u.tensor.num_elements > CO_MAX_DIMS || !coi_dtypes[shape->dtype].integer) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "indexed slices without a dense shape cannot become a tensor; give co_slices one");
-        return NULL;
-    }
-    attrs.shape.n = (int32_t)shape->u.tensor.num_elements;
-    coi_convert((co_dtype)shape->dtype, shape->u.tensor.data, CO_INT64, attrs.shape.at,
-                attrs.shape.n);
-    return coi_apply2(ctx, &coi_op_scatter_add, value->u.slices.values, value->u.slices.indices,
-                      &attrs);
-}

@@ -287,7 +287,7 @@ co_concat(co_context *ctx, co_value *xs, int axis)
     COI_ENTER(ctx, "concat", NULL);
     if (!coi_check_value(ctx, xs, 2, "xs"))
         return NULL;
-    if (xs->kind != CO_KIND_LIST && xs->kind != CO_KIND_TUPLE) {
+    if (!coi_is_sequence(xs)) {
         coi_fail(ctx, CO_TYPE_ERROR,
                  "argument 2 (xs) of concat is a %s; it must be a list or tuple of tensors",
                  co_kind_name((co_kind)xs->kind));

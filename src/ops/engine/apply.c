@@ -105,7 +105,7 @@ may_be_operand(const coi_call *call, const co_value *value)
 {
     co_context *ctx = call->ctx;
 
-    if (value->kind != CO_KIND_PER_REPLICA || coi_in_replica(ctx) || ctx->mode.update_id >= 0)
+    if (!coi_is_per_replica(value) || coi_in_replica(ctx) || ctx->mode.update_id >= 0)
         return true;
     coi_fail(ctx, CO_TYPE_ERROR,
              "%s: a per-replica value is no operand outside a replica; pass it to co_run, or take "
@@ -124,7 +124,7 @@ as_operand(coi_call *call, co_value *value, uint32_t *node)
     if (!may_be_operand(call, value))
         return NULL;
     /* By operators, so that gradients pass. */
-    if (value->kind == CO_KIND_SLICES)
+    if (coi_is_composite(value))
         value = coi_densify(ctx, value);
     else if (ctx->recording && coi_is_structure(value))
         value = coi_stack(ctx, value);
@@ -146,7 +146,7 @@ convert_one(coi_call *call, co_value *value, co_value **out, uint32_t *node)
         return false;
     if (tensor->u.tensor.device != call->device)
         copy = coi_tensor_to(&ctx->heap, tensor, call->device, coi_err(ctx));
-    else if (value->kind == CO_KIND_VARIABLE && *node != COI_NO_NODE &&
+    else if (coi_is_variable(value) && *node != COI_NO_NODE &&
              coi_tape_is_differentiated(ctx->tapes))
         copy = coi_tensor_view(&ctx->heap, tensor, tensor->u.tensor.dims, tensor->ndim,
                                tensor->u.tensor.num_elements, 0, coi_err(ctx));
@@ -611,7 +611,7 @@ coi_apply_composite_list(co_context *ctx, const coi_op *op, co_value *xs, const 
     COI_ENTER(ctx, op->name, NULL);
     if (!coi_check_value(ctx, xs, 2, op->inputs[0]))
         return NULL;
-    if (xs->kind != CO_KIND_LIST && xs->kind != CO_KIND_TUPLE) {
+    if (!coi_is_sequence(xs)) {
         coi_fail(ctx, CO_TYPE_ERROR, "%s: %s is %s; it must be a list or tuple of tensors",
                  op->name, op->inputs[0], coi_a_kind(xs->kind));
         return NULL;

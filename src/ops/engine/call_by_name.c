@@ -44,7 +44,7 @@ static bool
 set_list(co_context *ctx, const coi_op *op, const coi_attr *attr, const co_value *value, size_t max,
          int64_t *at, int32_t *n)
 {
-    if (value->kind != CO_KIND_LIST && value->kind != CO_KIND_TUPLE)
+    if (!coi_is_sequence(value))
         return wrong(ctx, op, attr, value, "a list of whole numbers");
     if (value->u.items.n > max) {
         coi_fail(ctx, CO_INVALID_ARGUMENT, "%s: attribute '%s' has %zu numbers; at most %zu",
@@ -135,13 +135,7 @@ static bool
 set_scalar(co_context *ctx, const coi_op *op, const coi_attr *attr, const co_value *value,
            coi_scalar *out)
 {
-    out->kind = value->kind;
-    switch (value->kind) {
-    case CO_KIND_INT: out->i = value->u.i; return true;
-    case CO_KIND_BOOL: out->i = value->u.b; return true;
-    case CO_KIND_FLOAT: out->f = value->u.f; return true;
-    default: return wrong(ctx, op, attr, value, "a number");
-    }
+    return coi_host_scalar(value, out) || wrong(ctx, op, attr, value, "a number");
 }
 
 /* A value into the place of its attribute. */
@@ -320,7 +314,7 @@ co_op_call(co_context *ctx, const char *name, co_value *inputs, co_value *attrs)
     if (!coi_check_value(ctx, inputs, 3, "inputs") ||
         (attrs != NULL && !coi_check_value(ctx, attrs, 4, "attrs")))
         return NULL;
-    if (inputs->kind != CO_KIND_TUPLE && inputs->kind != CO_KIND_LIST) {
+    if (!coi_is_sequence(inputs)) {
         coi_fail(ctx, CO_TYPE_ERROR,
                  "argument 3 (inputs) of op_call is %s; it must be a tuple or list",
                  coi_a_kind(inputs->kind));

@@ -7,6 +7,7 @@
  */
 #include <cohort/gradient.h>
 
+#include "ops/engine/composite_values.h"
 #include "ops/engine/gradient.h"
 #include "ops/engine/op.h"
 
@@ -78,7 +79,7 @@ node_of(const backward_pass *w, co_value *value)
 
     if (coi_in_replica(ctx))
         value = coi_select(value, ctx->mode.local_replica);
-    if (value->kind == CO_KIND_VARIABLE)
+    if (coi_is_variable(value))
         node = coi_tape_watched(w->log, value->u.variable);
     else if (value->kind == CO_KIND_TENSOR)
         node = value->tape_epoch == w->log->epoch ? value->tape_node
@@ -106,14 +107,8 @@ find_paths(backward_pass *w)
 co_value *
 coi_add_gradients(co_context *ctx, co_value *a, co_value *b)
 {
-    if (a->kind == CO_KIND_SLICES && b->kind == CO_KIND_SLICES) {
-        co_value *values[2] = { co_slices_values(ctx, a), co_slices_values(ctx, b) };
-        co_value *indices[2] = { co_slices_indices(ctx, a), co_slices_indices(ctx, b) };
-
-        return co_slices(ctx, co_concat(ctx, co_list(ctx, values, 2), 0),
-                         co_concat(ctx, co_list(ctx, indices, 2), 0),
-                         co_slices_dense_shape(ctx, a));
-    }
+    if (coi_is_composite(a) && a->kind == b->kind)
+        return coi_concat_composites(ctx, (co_value *[]){ a, b }, 2, "gradient");
     return co_add(ctx, coi_densify(ctx, a), coi_densify(ctx, b));
 }
 
@@ -135,7 +130,7 @@ accumulate(backward_pass *w, uint32_t node, co_value *grad)
     return true;
 }
 
-/* The gradients that flow into the outputs of a record; dense, because operators know no slices. */
+/* The gradients that flow into the outputs of a record; dense, because operators take tensors. */
 static bool
 take_upstream(backward_pass *w, const coi_record *record, co_value **upstream, bool *any)
 {
@@ -436,70 +431,22 @@ collect(backward_pass *w, co_value **sources, size_t n, bool zero)
     return true;
 }
 
-/* How many numbers two vectors of int32 or int64 have in common before they differ; both lengths
- * where they are the same. */
-static int64_t
-common_numbers(const co_value *x, const co_value *y)
-{
-    int64_t n = x->u.tensor.num_elements, m = y->u.tensor.num_elements, i = 0;
-
-    while (i < n && i < m && coi_index_at(x, i) == coi_index_at(y, i))
-        ++i;
-    return i;
-}
-
-static const char *
-numbers_text(const co_value *vector, char *text)
-{
-    int64_t dims[CO_MAX_DIMS];
-
-    coi_convert((co_dtype)vector->dtype, vector->u.tensor.data, CO_INT64, dims,
-                vector->u.tensor.num_elements);
-    return coi_shape_text(dims, (int)vector->u.tensor.num_elements, text);
-}
-
-/* Whether slices are of the rows of the target, and of a tensor of its shape where both say
- * which. */
-static bool
-check_rows(co_context *ctx, size_t i, const co_value *given, const co_value *target)
-{
-    const co_value *at = given->u.slices.indices, *wanted = target->u.slices.indices;
-    const co_value *shape = given->u.slices.dense_shape;
-    const co_value *wanted_shape = target->u.slices.dense_shape;
-    int64_t         n = at->u.tensor.num_elements, m = wanted->u.tensor.num_elements;
-    int64_t         common = common_numbers(at, wanted);
-    char            text[COI_SHAPE_TEXT], wanted_text[COI_SHAPE_TEXT];
-
-    if (common < n || common < m)
-        coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "output gradient %zu has slices of other rows than its target: its %lld indices "
-                 "and the target's %lld differ from indices[%lld] on; give slices with the same "
-                 "indices, or a tensor in the shape of the target's values",
-                 i, (long long)n, (long long)m, (long long)common);
-    else if (shape != NULL && wanted_shape != NULL &&
-             (shape->u.tensor.num_elements != wanted_shape->u.tensor.num_elements ||
-              common_numbers(shape, wanted_shape) < shape->u.tensor.num_elements))
-        coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "output gradient %zu has slices of a tensor of shape %s, its target of %s; give "
-                 "slices with the dense shape of the target, or without one",
-                 i, numbers_text(shape, text), numbers_text(wanted_shape, wanted_text));
-    return ctx->error.code == CO_OK;
-}
-
-/* Slices among targets stand for their values, which is what was computed, and so do those that are
- * given for them. */
+/* Composite targets stand for their first component, which is what was computed, and so do those
+ * that are given for them. */
 static void
 take_values(co_context *ctx, co_value **targets, size_t n, co_value **given)
 {
     for (size_t i = 0; i < n && ctx->error.code == CO_OK; ++i) {
-        co_value *target = targets[i];
+        co_value            *target = targets[i];
+        const coi_composite *composite = coi_kind_of(target)->composite;
 
-        if (target->kind != CO_KIND_SLICES)
+        if (composite == NULL)
             continue;
-        targets[i] = target->u.slices.values;
-        if (given != NULL && given[i]->kind == CO_KIND_SLICES &&
-            check_rows(ctx, i, given[i], target))
-            given[i] = given[i]->u.slices.values;
+        targets[i] = target->u.components[0];
+        if (given != NULL && given[i]->kind == target->kind && coi_composite_is_whole(given[i]) &&
+            (composite->check_gradient == NULL ||
+             composite->check_gradient(ctx, i, given[i], target)))
+            given[i] = given[i]->u.components[0];
     }
 }
 

@@ -14,10 +14,11 @@
  */
 co_code coi_gradients(co_context *ctx, co_value **targets, size_t num_targets, co_value **given,
                       co_value **sources, size_t num_sources, bool zero);
-/* The sum of two gradients, either of which may be slices. */
+/* The sum of two gradients, either of which may be composite. */
 co_value *coi_add_gradients(co_context *ctx, co_value *a, co_value *b);
-/* Slices as the tensor that they stand for (rows with the same index are added, in order); anything
- * else unchanged. */
+/* A composite value as the tensor that it stands for, by operators where its kind has some, so that
+ * gradients pass: a value of the block. Every other value, and NULL, is itself.
+ * (composite_values.c) */
 co_value *coi_densify(co_context *ctx, co_value *value);
 
 #endif

@@ -77,6 +77,8 @@ typedef struct coi_scalar {
     int64_t i;
     double  f;
 } coi_scalar;
+/* A host number as an attribute; false if the value is something else. (make.c) */
+bool coi_host_scalar(const co_value *value, coi_scalar *out);
 #define COI_MAX_MANY   32
 #define COI_NO_INT     INT64_MIN /* of an attribute with the default null */
 #define COI_MAX_STRING 256

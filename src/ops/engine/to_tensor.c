@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Public conversions to a tensor, here or on another device. While a tape is open they are made of
- * operators, so that gradients pass: a variable is read by identity, slices are added up, lists are
- * concatenated. The plain conversion is in context/convert.c.
+ * operators, so that gradients pass: a variable is read by identity, composite values as their kind
+ * says, lists are concatenated. The plain conversion is in context/convert.c.
  */
 #include "ops/engine/gradient.h"
 #include "ops/engine/op.h"
@@ -47,9 +47,9 @@ coi_stack(co_context *ctx, co_value *list)
 static co_value *
 convert(co_context *ctx, co_value *value, co_dtype dtype)
 {
-    if (ctx->recording && value->kind == CO_KIND_VARIABLE)
+    if (ctx->recording && coi_is_variable(value))
         return co_identity(ctx, value);
-    if (ctx->recording && value->kind == CO_KIND_SLICES)
+    if (ctx->recording && coi_is_composite(value))
         return coi_densify(ctx, value);
     if (ctx->recording && coi_is_structure(value) && coi_host_dtype(value) == CO_DTYPE_NONE)
         return coi_stack(ctx, value);

@@ -248,7 +248,7 @@ is_half(const co_context *ctx, const co_value *x)
 
     if (x == NULL || !coi_is_live(&ctx->heap, x))
         return false;
-    dtype = (co_dtype)(x->kind == CO_KIND_VARIABLE ? x->u.variable->dtype : x->dtype);
+    dtype = (co_dtype)(coi_is_variable(x) ? x->u.variable->dtype : x->dtype);
     return dtype == CO_FLOAT16 || dtype == CO_BFLOAT16;
 }
 
