@@ -147,10 +147,16 @@ CO_API const void *co_value_data(co_context *ctx, co_value *tensor);
 /** Element `i` of a string tensor, or a host string: pointer (zero-terminated) and length. Lives as
  * long as the value. */
 CO_API const char *co_string_at(co_context *ctx, co_value *value, int64_t i, size_t *nbytes);
-/** The single element as a C number, converted. CO_VALUE_ERROR if there are more, CO_TYPE_ERROR for strings. */
+/**
+ * The single element as a C number, converted. CO_VALUE_ERROR if there are more, CO_TYPE_ERROR for strings. An
+ * integer is cut towards 0 and must fit: 1e300, NaN and infinities are CO_VALUE_ERROR, with the limits.
+ */
 CO_API int64_t co_item_int(co_context *ctx, co_value *value);
 CO_API double  co_item_float(co_context *ctx, co_value *value);
-/** Copy all elements, converted to `dtype`, to `out`, which holds `capacity` elements. */
+/**
+ * Copy all elements, converted to `dtype`, to `out`, which holds `capacity` elements. CO_VALUE_ERROR if
+ * one does not fit in an integer dtype, and nothing is copied; co_cast converts as TensorFlow does.
+ */
 CO_API co_code co_value_copy_data(co_context *ctx, co_value *value, co_dtype dtype, void *out,
                             int64_t capacity);
 /** The canonical name of the device a tensor or variable lives on. Lives as long as the value. */

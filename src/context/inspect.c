@@ -2,8 +2,10 @@
 /*
  * Public calls that look at values: dtype, shape, data, text.
  */
+#include "base/text.h"
 #include "context/context.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 /* The shape and dtype of what has one without being read: tensors, specs, variables. */
@@ -133,6 +135,54 @@ co_string_at(co_context *ctx, co_value *value, int64_t i, size_t *nbytes)
     return text->data;
 }
 
+/* Number `text` is not in the range of an integer dtype; `which` says where it was. */
+static void
+fail_misfit(co_context *ctx, const char *which, const char *text, co_dtype dtype)
+{
+    int64_t low, high;
+
+    coi_integer_limits(dtype, &low, &high);
+    coi_fail(ctx, CO_VALUE_ERROR,
+             "%s of %s is %s, which is no %s; the limits are %" PRId64 " and %" PRIu64, which,
+             ctx->call, text, co_dtype_name(dtype), low,
+             dtype == CO_UINT64 ? UINT64_MAX : (uint64_t)high);
+}
+
+/* Convert the elements of a tensor; an error, and no element, if one of them does not fit. */
+static void
+convert_all(co_context *ctx, const co_value *tensor, co_dtype dtype, void *out)
+{
+    const void *data = tensor->u.tensor.data;
+    int64_t     n = tensor->u.tensor.num_elements;
+    int64_t     misfit = coi_first_misfit((co_dtype)tensor->dtype, data, dtype, n);
+    char        which[60] = "argument 2 (value)", text[40];
+
+    if (misfit == n) {
+        coi_convert((co_dtype)tensor->dtype, data, dtype, out, n);
+        return;
+    }
+    if (n > 1)
+        coi_text_line(which, sizeof(which), "element %" PRId64 " of argument 2 (value)", misfit);
+    coi_format_element(tensor, misfit, text, sizeof(text));
+    fail_misfit(ctx, which, text, dtype);
+}
+
+/* A host number, exact: not through the float32 tensor that it would become. */
+static void
+host_item(co_context *ctx, co_value *value, co_dtype dtype, void *out)
+{
+    co_dtype    from = value->kind == CO_KIND_INT ? CO_INT64 : CO_FLOAT64;
+    const void *number = value->kind == CO_KIND_INT ? (const void *)&value->u.i : &value->u.f;
+    char        text[40];
+
+    if (coi_first_misfit(from, number, dtype, 1) == 1) {
+        coi_convert(from, number, dtype, out, 1);
+        return;
+    }
+    coi_format(value, text, sizeof(text));
+    fail_misfit(ctx, "argument 2 (value)", text, dtype);
+}
+
 /* The one element of a value, converted. */
 static void
 item(co_context *ctx, co_value *value, co_dtype dtype, void *out)
@@ -141,12 +191,8 @@ item(co_context *ctx, co_value *value, co_dtype dtype, void *out)
 
     if (!coi_check_value(ctx, value, 2, "value"))
         return;
-    if (value->kind == CO_KIND_INT) {
-        coi_convert(CO_INT64, &value->u.i, dtype, out, 1);
-        return;
-    }
-    if (value->kind == CO_KIND_FLOAT) { /* exact, not through the float32 tensor it would become */
-        coi_convert(CO_FLOAT64, &value->u.f, dtype, out, 1);
+    if (value->kind == CO_KIND_INT || value->kind == CO_KIND_FLOAT) {
+        host_item(ctx, value, dtype, out);
         return;
     }
     tensor = coi_as_tensor(ctx, value, CO_DTYPE_NONE);
@@ -162,7 +208,7 @@ item(co_context *ctx, co_value *value, co_dtype dtype, void *out)
             "them all)",
             ctx->call, (long long)tensor->u.tensor.num_elements);
     else
-        coi_convert((co_dtype)tensor->dtype, tensor->u.tensor.data, dtype, out, 1);
+        convert_all(ctx, tensor, dtype, out);
     coi_unref(&ctx->heap, tensor);
 }
 
@@ -213,7 +259,7 @@ co_value_copy_data(co_context *ctx, co_value *value, co_dtype dtype, void *out, 
                  "%lld elements do not fit in argument 4 (out), which has room for %lld",
                  (long long)count, (long long)(out != NULL ? capacity : 0));
     else
-        coi_convert((co_dtype)tensor->dtype, tensor->u.tensor.data, dtype, out, count);
+        convert_all(ctx, tensor, dtype, out);
     coi_unref(&ctx->heap, tensor);
     return ctx->error.code;
 }

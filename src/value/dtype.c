@@ -271,6 +271,36 @@ store(co_dtype dtype, number n, void *dst)
     }
 }
 
+/* A fraction is cut off before, as a conversion does; NaN fits nowhere. */
+static bool
+integer_holds(co_dtype dtype, number n)
+{
+    bool is_signed = coi_dtypes[dtype].is_signed;
+    int  bits = coi_dtypes[dtype].size * 8 - is_signed;
+
+    if (n.is_float) {
+        double whole = trunc(n.f), end = ldexp(1, bits);
+
+        return whole >= (is_signed ? -end : 0) && whole < end;
+    }
+    if (n.i < 0 && !n.is_unsigned)
+        return is_signed && n.i >= -(INT64_MAX >> (63 - bits)) - 1;
+    return (uint64_t)n.i <= UINT64_MAX >> (64 - bits);
+}
+
+int64_t
+coi_first_misfit(co_dtype from, const void *src, co_dtype to, int64_t n)
+{
+    const char *in = src;
+    int64_t     i = 0;
+
+    if (from == to || from == CO_BOOL || !coi_dtypes[to].integer)
+        return n;
+    while (i < n && integer_holds(to, load(from, in + (size_t)i * coi_dtypes[from].size)))
+        ++i;
+    return i;
+}
+
 void
 coi_convert(co_dtype from, const void *src, co_dtype to, void *dst, int64_t n)
 {

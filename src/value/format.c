@@ -207,6 +207,14 @@ coi_print_value(coi_printer *out, const co_value *value)
         coi_print(out, "<not a live value>");
 }
 
+void
+coi_format_element(const co_value *tensor, int64_t i, char *out, size_t capacity)
+{
+    writer w = { out, capacity, 0 };
+
+    put_element(&w, tensor, i);
+}
+
 size_t
 coi_format(const co_value *value, char *out, size_t capacity)
 {

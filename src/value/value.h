@@ -296,6 +296,9 @@ uint16_t coi_float_to_bfloat(float value);
 /* Convert n elements; neither dtype is string. Floats to integers truncate and saturate as the C
  * cast of TensorFlow does. */
 void coi_convert(co_dtype from, const void *src, co_dtype to, void *dst, int64_t n);
+/* The first of n elements that `to` cannot hold, n if it holds all: integers that are too large or
+ * too small, and NaN. Floats and bools hold everything. */
+int64_t coi_first_misfit(co_dtype from, const void *src, co_dtype to, int64_t n);
 
 /* shape.c */
 typedef struct coi_shape {
@@ -398,5 +401,7 @@ void coi_add_elements(co_dtype dtype, void *acc, const void *x, int64_t n);
 
 /* format.c: see co_format. */
 size_t coi_format(const co_value *value, char *out, size_t capacity);
+/* One element of a tensor in host memory. */
+void coi_format_element(const co_value *tensor, int64_t i, char *out, size_t capacity);
 
 #endif
