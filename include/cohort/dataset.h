@@ -320,10 +320,17 @@ typedef enum co_autoshard {
     CO_AUTOSHARD_FILE = 1,
     CO_AUTOSHARD_DATA = 2,   /* every worker runs the pipeline and takes every W-th slice */
     CO_AUTOSHARD_HINT = 3,   /* the shard step with CO_SHARD_HINT is filled in */
-    CO_AUTOSHARD_REPLICA = 4 /* ours: as DATA, but slice k goes to replica k, so that a run gives
-                              * the same bits on any number of workers */
+    CO_AUTOSHARD_REPLICA = 4 /* ours: as DATA, but slice k of each batch goes to replica k, so that
+                              * a run gives the same bits on any number of workers */
 } co_autoshard;
-/** How distribution shards this dataset over workers (DS-SHARD-*). The last setting counts. */
+/**
+ * How distribution shards this dataset over workers (DS-SHARD-*). The last setting counts. It also
+ * decides how batches are split over replicas, with one worker too, as in TensorFlow (DS-SPLIT-3):
+ * DATA and REPLICA cut each batch evenly, 28 rows for two replicas into 14 and 14. OFF, FILE and
+ * HINT cut the stream of rows by the batch size, so a last batch of 28 rows, where batches have 64,
+ * is 28 and 0. AUTO is FILE for files and DATA for memory: the same rows are split in two ways.
+ * REPLICA splits them in one way everywhere; co_dataset_explain says which splitter is used.
+ */
 CO_API co_dataset *co_dataset_with_autoshard(co_context *ctx, co_dataset *input,
                                              co_autoshard policy);
 
@@ -441,7 +448,7 @@ CO_API co_code co_batch_sizes_for_worker(co_context *ctx, int64_t global_batch_s
  *
  *     worker 1 of 2, replicas 2 to 3 of 4
  *     sharding: AUTO becomes DATA, because the source range reads no files: every worker runs the whole pipeline, ...
- *     splitting: each batch is cut for 4 replicas, 10 rows into 3, 3, 3, 1
+ *     splitting: CEIL, because AUTO becomes DATA (...): each batch is cut for 4 replicas, 10 rows into 3, 3, 3, 1
  *     shard 1 of 2 -> 20 elements (added by distribution)
  *       split -> 40 elements (added by distribution)
  *         batch of 10 -> 10 elements

@@ -109,6 +109,13 @@ coi_put(coi_prose *out, const char *format, ...)
     out->at += length > 0 ? (size_t)length : 0;
 }
 
+void
+coi_put_end(coi_prose *out)
+{
+    if (out->at >= out->capacity)
+        out->at = mark_cut(out->text, out->capacity);
+}
+
 bool
 coi_text_number(const char *text, size_t length, uint64_t max, uint64_t *out)
 {

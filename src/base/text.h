@@ -24,6 +24,8 @@ typedef struct coi_prose {
     size_t capacity, at; /* at: the length that all of it would have */
 } coi_prose;
 void coi_put(coi_prose *out, const char *format, ...) CO_PRINTF(2, 3);
+/* The text is complete: one that was cut ends with "...". The capacity is at least 4. */
+void coi_put_end(coi_prose *out);
 
 /*
  * Length of the valid UTF-8 sequence at text, 0 when there is none. The text ends with a zero byte,

@@ -103,8 +103,7 @@ rebuild(co_context *ctx, co_dataset *dataset, co_dataset *const *inputs)
     if (dataset->ops->with_inputs != NULL)
         return coi_dataset_rename(dataset->ops->with_inputs(ctx, dataset, inputs), dataset);
     coi_fail(ctx, CO_NOT_FOUND,
-             "a pipeline with %s cannot be sharded at its source; use the policy "
-             "CO_AUTOSHARD_DATA or CO_AUTOSHARD_OFF",
+             "a pipeline with %s cannot be sharded at its source; " COI_OTHER_POLICIES,
              dataset->ops->name);
     return NULL;
 }
@@ -165,9 +164,7 @@ shard_source(co_context *ctx, co_dataset *dataset, int num, int index)
         return NULL;
     put_obstacle(&out, dataset);
     coi_fail(ctx, CO_NOT_FOUND,
-             "%s, so files cannot be spread over %d workers; use the policy CO_AUTOSHARD_DATA or "
-             "CO_AUTOSHARD_OFF",
-             why, num);
+             "%s, so files cannot be spread over %d workers; " COI_OTHER_POLICIES, why, num);
     return NULL;
 }
 
@@ -310,12 +307,23 @@ coi_has_hint(const co_dataset *dataset)
     return found;
 }
 
+/* What AUTO looks at. */
+static void
+put_source(coi_prose *out, const co_dataset *dataset)
+{
+    const co_dataset *source = without_files(dataset);
+
+    if (source != NULL)
+        put_obstacle(out, source);
+    else
+        coi_put(out, "the input is read from files");
+}
+
 void
 coi_put_decision(coi_prose *out, const co_dataset *dataset, int num)
 {
-    co_autoshard      chosen = coi_decide(dataset);
-    const co_dataset *source = without_files(dataset);
-    int64_t           num_files = count_files(dataset);
+    co_autoshard chosen = coi_decide(dataset);
+    int64_t      num_files = count_files(dataset);
 
     if (num == 1) {
         coi_put(out, "none, because there is one worker");
@@ -323,21 +331,19 @@ coi_put_decision(coi_prose *out, const co_dataset *dataset, int num)
     }
     coi_put(out, "%s%s", dataset->autoshard == CO_AUTOSHARD_AUTO ? "AUTO becomes " : "",
             coi_policy_name(chosen));
-    if (dataset->autoshard != CO_AUTOSHARD_AUTO)
+    if (dataset->autoshard != CO_AUTOSHARD_AUTO) {
         coi_put(out, ", as asked for");
-    else {
+    } else {
         coi_put(out, ", because ");
-        if (source != NULL)
-            put_obstacle(out, source);
-        else
-            coi_put(out, "the input is read from files");
+        put_source(out, dataset);
     }
     coi_put(out, ": %s",
             chosen == CO_AUTOSHARD_HINT && !coi_has_hint(dataset)
                 ? "no shard has CO_SHARD_HINT, so every worker reads everything"
                 : policy_of(chosen)->meaning);
     if (chosen == CO_AUTOSHARD_FILE && num_files >= 0)
-        coi_put(out, "; %lld files for %d workers%s", (long long)num_files, num,
+        coi_put(out, "; %lld file%s for %d workers%s", (long long)num_files,
+                num_files == 1 ? "" : "s", num,
                 num_files < num ? ", too few: co_next will fail" : "");
 }
 
@@ -360,6 +366,7 @@ coi_log_decision(co_context *ctx, const co_dataset *dataset, const co_input_cont
     if (!coi_log_on(log, CO_LOG_INFO))
         return;
     coi_put_decision(&out, dataset, num);
+    coi_put_end(&out);
     coi_log_line(log, CO_LOG_INFO,
                  "input of worker %d of %d: sharding %s (co_dataset_explain shows the pipeline)",
                  input->input_pipeline_id, num, text);
@@ -488,6 +495,24 @@ split(co_context *ctx, co_dataset *dataset, const co_input_context *input, const
 
 #define MOST_SHARES 16 /* in a text */
 
+/* The splitter by its name in the specification, and why it is this one (DS-SPLIT-3). */
+static void
+put_splitter(coi_prose *out, const co_dataset *dataset, const splitting *s)
+{
+    const char *name = coi_policy_name(coi_decide(dataset));
+
+    coi_put(out, "%s, because ", is_sliced(s) ? "CEIL" : "SCHEDULE");
+    if (is_sliced(s) && !s->chosen->after_split) {
+        coi_put(out, "the batch size is not known");
+    } else if (dataset->autoshard != CO_AUTOSHARD_AUTO) {
+        coi_put(out, "the policy is %s", name);
+    } else {
+        coi_put(out, "AUTO becomes %s (", name);
+        put_source(out, dataset);
+        coi_put(out, ")");
+    }
+}
+
 void
 coi_put_splitting(coi_prose *out, const co_dataset *dataset, const co_input_context *input,
                   const int64_t *weights)
@@ -501,7 +526,8 @@ coi_put_splitting(coi_prose *out, const co_dataset *dataset, const co_input_cont
         coi_put(out, "none, because there is one replica");
         return;
     }
-    coi_put(out, "%s cut for %d replicas%s",
+    put_splitter(out, dataset, &s);
+    coi_put(out, ": %s cut for %d replicas%s",
             is_sliced(&s) ? "each batch is" : "the rows of all batches are", n,
             weights != NULL ? " by weights" : "");
     for (int i = 0; weights != NULL && i < n; ++i)
@@ -522,6 +548,10 @@ coi_put_splitting(coi_prose *out, const co_dataset *dataset, const co_input_cont
         else
             coi_put(out, ", ...");
     }
+    if (!is_sliced(&s) && weights == NULL)
+        coi_put(out,
+                "; a short last batch fills the first replicas (CO_AUTOSHARD_REPLICA cuts each "
+                "batch evenly)");
 }
 
 /* DS-DIST-7. */

@@ -386,7 +386,11 @@ co_dataset *coi_dataset_for_worker(co_context *ctx, co_dataset *dataset,
  * (DS-SHARD-7). */
 co_autoshard coi_decide(const co_dataset *dataset);
 const char  *coi_policy_name(co_autoshard policy);
-void         coi_put_decision(coi_prose *out, const co_dataset *dataset, int num);
+/* Where files cannot be shared out among workers: the repair. */
+#define COI_OTHER_POLICIES                                                                         \
+    "use the policy CO_AUTOSHARD_REPLICA or CO_AUTOSHARD_DATA, by which every worker reads "       \
+    "everything and keeps its part, or CO_AUTOSHARD_OFF"
+void coi_put_decision(coi_prose *out, const co_dataset *dataset, int num);
 void coi_log_decision(co_context *ctx, const co_dataset *dataset, const co_input_context *input);
 /* How batches are split over replicas, as a text. */
 void coi_put_splitting(coi_prose *out, const co_dataset *dataset, const co_input_context *input,

@@ -10,7 +10,7 @@
 
 #define MOST_LINES  1000 /* stages shown */
 #define MOST_INDENT 40   /* columns; deeper stages stand below each other */
-#define LINE        400
+#define LINE        600
 
 typedef struct explanation {
     coi_prose out;
@@ -77,6 +77,7 @@ put_stage(explanation *e, const co_dataset *dataset, int depth)
     else
         coi_put(&out, n == CO_INFINITE ? "endless" : "length not known");
     coi_put(&out, dataset->is_added ? " (added by distribution)" : "");
+    coi_put_end(&out);
     put_line(e, depth, text);
 }
 
@@ -116,6 +117,8 @@ put_layout(explanation *e, const coi_layout *layout)
         coi_put(&sharding, "none, because a function made the dataset of each worker");
         coi_put(&splitting, "none: each replica takes the next element");
     }
+    coi_put_end(&sharding);
+    coi_put_end(&splitting);
     for (int i = 0; i < 3; ++i)
         put_line(e, 0, texts[i]);
 }
@@ -154,7 +157,8 @@ co_dataset_explain(co_context *ctx, co_dataset *dataset, const co_input_context 
         put_layout(&e, &layout);
     put_tree(&e, tree, 0);
     if (e.left_out > 0)
-        coi_put(&e.out, "... and %lld stages more\n", (long long)e.left_out);
+        coi_put(&e.out, "... and %lld stage%s more\n", (long long)e.left_out,
+                e.left_out == 1 ? "" : "s");
     coi_unref(&ctx->heap, tree);
     return e.out.at;
 }

@@ -319,8 +319,8 @@ check_shares(co_context *ctx, const co_dataset *dataset)
     if (files->num_shares == 1 || files->all_names >= (size_t)files->num_shares)
         return true;
     coi_fail(ctx, CO_INVALID_ARGUMENT,
-             "%s reads %zu file%s, fewer than the %d workers that share them; use more files, or "
-             "the policy CO_AUTOSHARD_DATA or CO_AUTOSHARD_OFF",
+             "%s reads %zu file%s, fewer than the %d workers that share them; " COI_OTHER_POLICIES
+             ", or use more files",
              files->framing->name, files->all_names, files->all_names == 1 ? "" : "s",
              files->num_shares);
     return false;

@@ -33,8 +33,8 @@ shard_check(co_context *ctx, const co_dataset *dataset)
     coi_unref(&ctx->heap, look);
     if (found >= 0 && found < shard->num)
         coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "there %s %lld file%s, fewer than the %lld workers that share them; use more "
-                 "files, or the policy CO_AUTOSHARD_DATA or CO_AUTOSHARD_OFF",
+                 "there %s %lld file%s, fewer than the %lld workers that share "
+                 "them; " COI_OTHER_POLICIES ", or use more files",
                  found == 1 ? "is" : "are", (long long)found, found == 1 ? "" : "s",
                  (long long)shard->num);
     return found >= shard->num;

@@ -141,23 +141,28 @@ CO_TEST(the_decision_and_its_reason_are_told,
         { "range(100).batch(10)",
           { 2, 1, 4 },
           { "worker 1 of 2, replicas 2 to 3 of 4\n" AUTO_DATA,
-            "splitting: each batch is cut for 4 replicas, 10 rows into 3, 3, 3, 1\n",
+            "splitting: CEIL, because AUTO becomes DATA (the source range reads no files): each batch "
+            "is cut for 4 replicas, 10 rows into 3, 3, 3, 1\n",
             "shard 1 of 2 -> 20 elements (added by distribution)\n"
             "  split -> 40 elements (added by distribution)\n"
             "    batch of 10 -> 10 elements\n" } },
         { "range(100).batch(10).REPLICA",
           { 2, 0, 4 },
-          { "sharding: REPLICA, as asked for: every worker", "10 rows into 3, 3, 3, 1\n",
+          { "sharding: REPLICA, as asked for: every worker",
+            "splitting: CEIL, because the policy is REPLICA: each batch is cut for 4 replicas, 10 rows "
+            "into 3, 3, 3, 1\n",
             "shard 0 of 2, 2 at a time -> " } },
         { "range(100).batch(10).OFF",
           { 2, 1, 4 },
           { "sharding: OFF, as asked for: every worker reads everything\n",
-            "splitting: the rows of all batches are cut for 4 replicas, 10 rows into 3, 3, 2, 2\n",
+            "splitting: SCHEDULE, because the policy is OFF: the rows of all batches are cut for 4 "
+            "replicas, 10 rows into 3, 3, 2, 2; a short last batch fills the first replicas "
+            "(CO_AUTOSHARD_REPLICA cuts each batch evenly)\n",
             "rebatch to 2, 2, 3, 3 -> length not known (added by distribution)\n  options" } },
         { "range(8).shard.batch(4).HINT",
           { 2, 1, 2 },
           { "sharding: HINT, as asked for: the shard with CO_SHARD_HINT is filled in\n",
-            "4 rows into 2, 2\n",
+            "4 rows into 2, 2; a short last batch",
             "    batch of 4 -> 1 element\n"
             "      shard 1 of 2 -> 4 elements (added by distribution)\n" } },
         { "range(8).batch(4).HINT",
@@ -172,7 +177,13 @@ CO_TEST(the_decision_and_its_reason_are_told,
             "splitting: none, because there is one replica\nbatch of 4 -> 2 elements\n" } },
         { "range(8).batch(4).double",
           { 1, 0, 2 },
-          { "sharding: none", "splitting: each batch is cut for 2 replicas\n",
+          { "sharding: none",
+            "splitting: CEIL, because AUTO becomes DATA (the source range reads no files): each batch "
+            "is cut for 2 replicas\n",
+            "split -> 4 elem" } },
+        { "range(8).batch(4).double.OFF",
+          { 1, 0, 2 },
+          { "sharding: none", "splitting: CEIL, because the batch size is not known: each batch",
             "split -> 4 elem" } },
         { "range(80).batch(40)",
           { 1, 0, 20 },
@@ -211,7 +222,7 @@ CO_TEST(sharding_by_files_is_explained, "DS-SHARD-2 DS-SHARD-5 DS-SHARD-7 AMB-9"
     CO_EXPECT_CONTAINS(text, "    files (text_lines): 2 of 8, the first 'b' -> length not known "
                              "(added by distribution)\n");
     explain(ctx, text_files(ctx, 1), &input);
-    CO_EXPECT_CONTAINS(text, "; 1 files for 4 workers, too few: co_next will fail\n");
+    CO_EXPECT_CONTAINS(text, "; 1 file for 4 workers, too few: co_next will fail\n");
     explain(ctx, co_dataset_with_autoshard(ctx, text_files(ctx, 3), CO_AUTOSHARD_FILE), &input);
     CO_EXPECT_CONTAINS(text, "sharding: FILE, as asked for: whole");
     CO_EXPECT_CONTAINS(text, "; 3 files for 4 workers, too few: co_next will fail\n");
@@ -219,6 +230,13 @@ CO_TEST(sharding_by_files_is_explained, "DS-SHARD-2 DS-SHARD-5 DS-SHARD-7 AMB-9"
                        "files (text_lines): 2, the first 'a b?[2J' -> length not known\n");
     CO_EXPECT_CONTAINS(explain(ctx, text_files(ctx, 0), NULL),
                        "files (text_lines): 0 -> length not known\n");
+    /* One worker: nothing is sharded, but files and memory are split in two ways. */
+    explain(ctx, text_files(ctx, 1), &(co_input_context){ 1, 0, 2 });
+    CO_EXPECT_CONTAINS(
+        text,
+        "splitting: SCHEDULE, because AUTO becomes FILE (the input is read from files): the rows of "
+        "all batches are cut for 2 replicas, 10 rows into 5, 5; a short last batch fills the first "
+        "replicas (CO_AUTOSHARD_REPLICA cuts each batch evenly)\n");
     options.opens_files = true;
     names = co_dataset_filter(ctx, co_dataset_range(ctx, 0, 8, 1), data_even, NULL);
     names = co_dataset_interleave(ctx, names, one_more, NULL, NULL, &options);
@@ -243,7 +261,8 @@ CO_TEST_WITH(distributed_datasets_are_explained, "DS-FN-2 DS-PREF-1", "cpus=2")
     CO_EXPECT_STR(explain(ctx, dataset, NULL),
                   "worker 0 of 1, replicas 0 to 1 of 2\n"
                   "sharding: none, because there is one worker\n"
-                  "splitting: each batch is cut for 2 replicas, 2 rows into 1, 1\n"
+                  "splitting: CEIL, because AUTO becomes DATA (the source range reads no files): "
+                  "each batch is cut for 2 replicas, 2 rows into 1, 1\n"
                   "distributed -> 3 elements\n"
                   "  prefetch, up to 2 elements ahead -> 6 elements (added by distribution)\n"
                   "    split -> 6 elements (added by distribution)\n"

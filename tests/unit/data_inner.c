@@ -186,7 +186,9 @@ CO_TEST(every_branch_needs_a_file_for_every_worker, "DS-SHARD-15 AMB-9")
     for (int w = 0; w < 2; ++w) {
         one = co_dataset_auto_shard(ctx, co_dataset_concatenate(ctx, both[0], both[1]), 2, w);
         CO_EXPECT_NULL(co_next(ctx, co_iterate(ctx, one)));
-        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "there is 1 file, fewer than the 2 workers");
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
+                        "there is 1 file, fewer than the 2 workers that share them; use the policy "
+                        "CO_AUTOSHARD_REPLICA or");
         one = co_dataset_auto_shard(ctx, co_dataset_zip(ctx, both, 2), 2, w);
         CO_EXPECT_NULL(co_next(ctx, co_iterate(ctx, one)));
         CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "there is 1 file");

@@ -511,8 +511,48 @@ CO_TEST(files_are_shared_out_whole, "DS-SHARD-2 DS-SHARD-5 DS-SHARD-7")
 
         CO_EXPECT_OK(ctx);
         CO_EXPECT_NULL(co_next(ctx, it));
-        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "4 files, fewer than the 5 workers");
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
+                        "4 files, fewer than the 5 workers that share them; use the policy "
+                        "CO_AUTOSHARD_REPLICA or");
     }
+}
+
+/* Rows of the pieces that worker `index` of `workers` reads, two replicas in all. */
+static const char *
+rows_of_pieces(co_context *ctx, co_dataset *dataset, int workers, int index, char *out)
+{
+    co_input_context input = { workers, index, 2 };
+    size_t           at = 0;
+
+    out[0] = '\0';
+    CO_EACH(ctx, piece, co_iterate(ctx, co_dataset_for_worker(ctx, dataset, &input)))
+        at += (size_t)snprintf(out + at, DATA_TEXT - at, "%lld ",
+                               (long long)co_value_num_elements(ctx, piece));
+    return out;
+}
+
+/* Six rows in batches of four, from files and from memory. */
+CO_TEST(replica_splits_files_as_memory, "DS-SPLIT-1 DS-SPLIT-2 DS-SPLIT-3")
+{
+    char        paths[2][FILES_PATH], text[DATA_TEXT];
+    const char *files[] = { files_golden("auto_0.txt", paths[0]),
+                            files_golden("auto_3.txt", paths[1]) };
+    co_dataset *lines = co_dataset_batch(ctx, co_dataset_text_lines(ctx, files, 2, NULL), 4, false);
+    co_dataset *memory = co_dataset_batch(ctx, co_dataset_range(ctx, 0, 6, 1), 4, false);
+    co_dataset *one = co_dataset_batch(ctx, co_dataset_text_lines(ctx, files + 1, 1, NULL), 3,
+                                       false);
+
+    CO_EXPECT_STR(rows_of_pieces(ctx, memory, 1, 0, text), "2 2 1 1 ");
+    CO_EXPECT_STR(rows_of_pieces(ctx, lines, 1, 0, text), "2 2 2 "); /* as TensorFlow */
+    lines = co_dataset_with_autoshard(ctx, lines, CO_AUTOSHARD_REPLICA);
+    memory = co_dataset_with_autoshard(ctx, memory, CO_AUTOSHARD_REPLICA);
+    CO_EXPECT_STR(rows_of_pieces(ctx, memory, 1, 0, text), "2 2 1 1 ");
+    CO_EXPECT_STR(rows_of_pieces(ctx, lines, 1, 0, text), "2 2 1 1 ");
+    /* One file for two workers: the repair that the error names. */
+    one = co_dataset_with_autoshard(ctx, one, CO_AUTOSHARD_REPLICA);
+    CO_EXPECT_STR(rows_of_pieces(ctx, one, 2, 0, text), "2 1 ");
+    CO_EXPECT_STR(rows_of_pieces(ctx, one, 2, 1, text), "1 0 ");
+    CO_EXPECT_OK(ctx);
 }
 
 /* --- the writer --- */

@@ -180,7 +180,8 @@ CO_TEST_WITH(batches_are_split_over_replicas, "DS-SPLIT-1", "cpus=2")
     int64_t      total = 0;
 
     co_dataset *data = co_dataset_batch(ctx, co_dataset_range(ctx, 0, 10, 1), 4, false);
-    co_dataset *input = co_distribute_dataset(ctx, strategy, data, NULL);
+    co_dataset *mine = co_dataset_with_autoshard(ctx, data, CO_AUTOSHARD_REPLICA);
+    co_dataset *input = co_distribute_dataset(ctx, strategy, mine, NULL);
 
     CO_EACH(ctx, x, co_iterate(ctx, input)) {
         co_value *sums = co_run(ctx, strategy, sum_step, co_args(ctx, x), NULL);
