@@ -24,6 +24,7 @@
 #define co_v1_disable_eager_execution(ctx) co_v1_disable_eager_execution(CO_HERE(ctx))
 #define co_v1_enable_eager_execution(ctx) co_v1_enable_eager_execution(CO_HERE(ctx))
 #define co_v1_mirrored_strategy(ctx, ...) co_v1_mirrored_strategy(CO_HERE(ctx), __VA_ARGS__)
+#define co_v1_multi_worker_mirrored_strategy(ctx, ...) co_v1_multi_worker_mirrored_strategy(CO_HERE(ctx), __VA_ARGS__)
 #define co_v1_one_device_strategy(ctx, ...) co_v1_one_device_strategy(CO_HERE(ctx), __VA_ARGS__)
 #endif
 

@@ -710,3 +710,22 @@ CO_TEST_WITH(corners_of_making_strategies, "MIR-INIT-1 MIR-INIT-3 C-ARG-1", "cpu
     co_declare_devices(ctx, "GPU", 256); /* as many as one process can have replicas */
     CO_EXPECT_INT(co_num_replicas_in_sync(ctx, co_mirrored_strategy(ctx, NULL, 0, NULL)), 256);
 }
+
+/* The line of the call itself, not that of an earlier one. */
+CO_TEST(errors_of_constructors_carry_their_line, "")
+{
+    co_multi_worker_mirrored_options wrong = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
+    int                              line;
+
+    wrong.struct_size = 1;
+    line = __LINE__, co_multi_worker_mirrored_strategy(ctx, &wrong);
+    CO_EXPECT_INT(co_error(ctx)->line, line);
+    CO_EXPECT_CONTAINS(co_error(ctx)->file, "strategy_arguments.c");
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "struct_size 1");
+    line = __LINE__, co_define_strategy(ctx, NULL);
+    CO_EXPECT_INT(co_error(ctx)->line, line);
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 2 (definition)");
+    line = __LINE__, co_v1_multi_worker_mirrored_strategy(ctx, &wrong);
+    CO_EXPECT_INT(co_error(ctx)->line, line);
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "struct_size 1");
+}
