@@ -6,6 +6,7 @@
  */
 #include "base/isa.h"
 
+#include "base/text.h"
 #include "config.h"
 
 #include <stdint.h>
@@ -118,8 +119,8 @@ coi_isa_choose(const char *text, coi_isa *out, co_error_info *err)
         if (strcmp(text, names[isa]) == 0)
             break;
     if (isa == COI_NUM_ISAS)
-        return coi_error(err, CO_VALUE_ERROR, "setting isa='%.40s': expected auto, base, v3 or v4",
-                         text);
+        return coi_error(err, CO_VALUE_ERROR, "setting isa='%.*s%s': expected auto, base, v3 or v4",
+                         COI_CUT(40, text));
     if (!build_has(isa) || !processor_has(isa))
         return coi_error(
             err, CO_VALUE_ERROR,

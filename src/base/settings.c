@@ -272,7 +272,7 @@ static co_code
 refuse(const setting *s, const origin *from, const char *text, size_t length, co_error_info *err)
 {
     char   variable[40] = "";
-    char   expected[96];
+    char   expected[200];
     size_t i;
     int    shown = length > 60 ? 60 : (int)length;
 
@@ -282,7 +282,7 @@ refuse(const setting *s, const origin *from, const char *text, size_t length, co
         variable[i] = '\0';
     }
     if (s->expected != NULL)
-        snprintf(expected, sizeof(expected), "%s", s->expected);
+        coi_text_line(expected, sizeof(expected), "%s", s->expected);
     else
         snprintf(expected, sizeof(expected), "a whole number from %llu to %llu",
                  (unsigned long long)s->min, (unsigned long long)s->max);
@@ -316,12 +316,12 @@ find(const char *name, size_t length)
 static co_code
 refuse_name(const char *name, size_t length, co_error_info *err)
 {
-    char   known[256] = "";
-    size_t at = 0;
+    char      known[600] = "";
+    coi_prose list = { known, sizeof(known), 0 };
 
     for (size_t i = 0; i < NUM_SETTINGS; ++i)
-        at += (size_t)snprintf(known + at, sizeof(known) - at, "%s%s", i == 0 ? "" : ", ",
-                               table[i].name);
+        coi_put(&list, "%s%s", i == 0 ? "" : ", ", table[i].name);
+    coi_put_end(&list);
     return coi_error(err, CO_VALUE_ERROR, "unknown setting '%.*s%s' (given to open): there are %s",
                      length > 60 ? 60 : (int)length, name, length > 60 ? "..." : "", known);
 }

@@ -116,6 +116,15 @@ coi_put_end(coi_prose *out)
         out->at = mark_cut(out->text, out->capacity);
 }
 
+const char *
+coi_path_end(const char *path, size_t most)
+{
+    size_t      length = strlen(path);
+    const char *end = path + (length > most ? length - most : 0), *folder = strchr(end, '/');
+
+    return end != path && folder != NULL && folder[1] != '\0' ? folder + 1 : end;
+}
+
 bool
 coi_text_number(const char *text, size_t length, uint64_t max, uint64_t *out)
 {

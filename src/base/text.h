@@ -8,6 +8,7 @@
 
 #include <cohort/api.h>
 #include <stdarg.h>
+#include <string.h>
 
 /*
  * Format into out: one line, no control characters, valid UTF-8 (bytes that are not become '?'),
@@ -26,6 +27,13 @@ typedef struct coi_prose {
 void coi_put(coi_prose *out, const char *format, ...) CO_PRINTF(2, 3);
 /* The text is complete: one that was cut ends with "...". The capacity is at least 4. */
 void coi_put_end(coi_prose *out);
+
+/* For "%.*s%s": at most that many bytes of a text, and "..." if there are more. */
+#define COI_CUT(most, text) (int)(most), (text), strlen(text) > (most) ? "..." : ""
+
+/* The end of a path that says most: at most that many bytes, from a folder on where there is one.
+ */
+const char *coi_path_end(const char *path, size_t most);
 
 /*
  * Length of the valid UTF-8 sequence at text, 0 when there is none. The text ends with a zero byte,

@@ -7,6 +7,7 @@
  */
 #include <cohort/v1.h>
 
+#include "base/text.h"
 #include "base/wire.h"
 #include "strategy/strategy.h"
 
@@ -233,9 +234,9 @@ co_config_for_cluster(co_context *ctx, co_value *config, const co_config_cluster
     if (all.task_type != NULL && (!known || all.task_index < 0)) {
         coi_fail(
             ctx, CO_VALUE_ERROR,
-            "task '%.40s' %d of argument 3 (cluster) of config_for_cluster; the type is chief, "
+            "task '%.*s%s' %d of argument 3 (cluster) of config_for_cluster; the type is chief, "
             "worker, ps, evaluator or NULL, the index at least 0",
-            all.task_type, all.task_index);
+            COI_CUT(40, all.task_type), all.task_index);
         return NULL;
     }
     return cluster_copy(ctx, config, 2, &all);

@@ -3,6 +3,7 @@
  * Opening and closing, blocks and ownership. A context owns a stack of references; a block is a
  * mark on it.
  */
+#include "base/text.h"
 #include "context/context.h"
 
 #include "context/tape.h"
@@ -246,7 +247,7 @@ report(co_context *ctx)
     char                 where[300] = "", replica[32] = "", rank[32] = "";
 
     if (err->file != NULL)
-        snprintf(where, sizeof(where), "%s:%d: ", err->file, err->line);
+        snprintf(where, sizeof(where), "%s:%d: ", coi_path_end(err->file, 250), err->line);
     if (err->replica >= 0)
         snprintf(replica, sizeof(replica), " (replica %d)", err->replica);
     if (err->rank >= 0)

@@ -2,6 +2,7 @@
 /*
  * Public calls on structures: making, looking, flattening, packing, mapping.
  */
+#include "base/text.h"
 #include "context/context.h"
 
 #include <stdio.h>
@@ -204,15 +205,12 @@ co_at(co_context *ctx, co_value *structure, size_t i)
 static void
 list_keys(const co_value *structure, char *out, size_t capacity)
 {
-    size_t at = 0;
+    coi_prose list = { out, capacity, 0 };
 
     out[0] = '\0';
-    for (size_t i = 0; i < structure->u.items.n && at + 1 < capacity; ++i) {
-        int n = snprintf(out + at, capacity - at, "%s'%s'", i > 0 ? ", " : "",
-                         structure->u.items.keys[i + 1]);
-
-        at += n > 0 ? (size_t)n : 0;
-    }
+    for (size_t i = 0; i < structure->u.items.n && list.at < capacity; ++i)
+        coi_put(&list, "%s'%s'", i > 0 ? ", " : "", structure->u.items.keys[i + 1]);
+    coi_put_end(&list);
 }
 
 co_value *

@@ -167,8 +167,8 @@ put_field(const table *t, size_t c, int64_t i, const coi_text *field)
     } else if (column->dtype == CO_STRING) {
         ((coi_text *)t->columns[c])[i] = *field;
     } else if (!take_number(*field, column->dtype, t->self->plain, t->columns[c], i)) {
-        return coi_error(&t->self->failure, CO_INVALID_ARGUMENT, "column %zu, '%.60s', is no %s", c,
-                         field->data, co_dtype_name(column->dtype));
+        return coi_error(&t->self->failure, CO_INVALID_ARGUMENT, "column %zu, '%.*s%s', is no %s",
+                         c, COI_CUT(60, field->data), co_dtype_name(column->dtype));
     }
     return CO_OK;
 }
@@ -518,9 +518,9 @@ take_missing(co_context *ctx, csv_dataset *self, const co_csv_column *columns)
         if (tensor == NULL) {
             co_error_info why = ctx->error;
 
-            snprintf(ctx->error.message, sizeof(ctx->error.message),
-                     "argument 4 (columns): what stands for an empty field of column %zu: %.900s",
-                     c, why.message);
+            coi_text_line(ctx->error.message, sizeof(ctx->error.message),
+                          "argument 4 (columns): what stands for an empty field of column %zu: %s",
+                          c, why.message);
             return false;
         }
         if (tensor->dtype != columns[c].dtype || tensor->u.tensor.num_elements != 1 ||

@@ -451,7 +451,8 @@ files_show(const co_dataset *dataset, coi_prose *out)
     if (self->num_shares > 1)
         coi_put(out, " of %zu", self->all_names);
     if (self->num_names > 0)
-        coi_put(out, ", the first '%.100s'", self->names[0]);
+        coi_put(out, ", the first '%s%s'", strlen(self->names[0]) > 100 ? ".../" : "",
+                coi_path_end(self->names[0], 100));
 }
 
 static const coi_dataset_ops files_ops = {

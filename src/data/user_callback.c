@@ -105,8 +105,8 @@ coi_user_callback_error(co_context *ctx, const co_iterator *iterator)
     char                      message[sizeof(ctx->error.message)];
 
     memcpy(message, ctx->error.message, sizeof(message));
-    snprintf(ctx->error.message, sizeof(ctx->error.message), "%s of element %lld: %.900s",
-             coi_stage_name(iterator->dataset), (long long)self->index - 1, message);
+    coi_text_line(ctx->error.message, sizeof(ctx->error.message), "%s of element %lld: %s",
+                  coi_stage_name(iterator->dataset), (long long)self->index - 1, message);
     return COI_ERROR;
 }
 

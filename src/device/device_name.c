@@ -35,18 +35,14 @@ typedef struct reader {
     co_error_info   *err;
 } reader;
 
-static int
-shown(size_t length)
-{
-    return length > 80 ? 80 : (int)length;
-}
+/* For "%.*s%s", as COI_CUT. */
+#define SHOWN(length, text) (length) > 80 ? 80 : (int)(length), (text), (length) > 80 ? "..." : ""
 
 static co_code
 refuse(reader *r, co_code code, const char *reason)
 {
-    return coi_error(r->err, code, "device name '%.*s', part '%.*s': %s",
-                     shown(strnlen(r->whole, 81)), r->whole, shown(r->part.length), r->part.text,
-                     reason);
+    return coi_error(r->err, code, "device name '%.*s%s', part '%.*s%s': %s", COI_CUT(80, r->whole),
+                     SHOWN(r->part.length, r->part.text), reason);
 }
 
 static bool

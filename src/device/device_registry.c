@@ -205,8 +205,8 @@ check_type(const char *type, co_error_info *err)
     if (good)
         return CO_OK;
     return coi_error(err, CO_VALUE_ERROR,
-                     "device type '%.40s': expected 1 to 31 of A-Z, 0-9 and '_', first a letter",
-                     type != NULL ? type : "(NULL)");
+                     "device type '%.*s%s': expected 1 to 31 of A-Z, 0-9 and '_', first a letter",
+                     COI_CUT(40, type != NULL ? type : "(NULL)"));
 }
 
 /* With `adding` held: make all, then show all, or none. */

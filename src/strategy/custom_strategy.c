@@ -4,6 +4,7 @@
  * ones, and the calls that have hooks come by here. What the engine does when they go on is where
  * it always was.
  */
+#include "base/text.h"
 #include "strategy/strategy.h"
 
 #include <ctype.h>
@@ -130,8 +131,8 @@ check_name(co_context *ctx, const char *name)
         ++length;
     if (length == 0 || length == NAME_MAX_BYTES || name[length] != '\0') {
         coi_fail(ctx, CO_VALUE_ERROR,
-                 "the name of a strategy is '%.80s'; it must have 1 to %d letters, digits and _",
-                 name, NAME_MAX_BYTES - 1);
+                 "the name of a strategy is '%.*s%s'; it must have 1 to %d letters, digits and _",
+                 COI_CUT(80, name), NAME_MAX_BYTES - 1);
         return false;
     }
     if (coi_is_builtin(name)) {

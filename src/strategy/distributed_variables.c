@@ -4,6 +4,7 @@
  * policy decides what reading and assigning mean in each context (section 18 of the specification).
  * Mirrored variables are kept equal by writes, sync-on-read variables are combined by reads.
  */
+#include "base/text.h"
 #include "strategy/strategy.h"
 #include "variable/variable.h"
 
@@ -490,7 +491,8 @@ coi_distributed_variable(co_context *ctx, const coi_variable_spec *spec,
                            spec->synchronization == CO_SYNC_ON_READ ? &on_read_ops : &mirrored_ops,
                            &whole, (co_dtype)first->dtype, first->shape.dims, first->shape.ndim)) {
         coi_free(memory, variable, sizeof(*variable));
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for variable '%.100s'", spec->name);
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for variable '%.*s%s'",
+                 COI_CUT(100, spec->name));
         return NULL;
     }
     value = coi_value_new(&ctx->heap, CO_KIND_VARIABLE);
@@ -501,8 +503,8 @@ coi_distributed_variable(co_context *ctx, const coi_variable_spec *spec,
             value->u.variable = NULL;
             coi_unref(&ctx->heap, value);
         }
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu components of '%.100s'", n,
-                 spec->name);
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu components of '%.*s%s'", n,
+                 COI_CUT(100, spec->name));
         return NULL;
     }
     value->u.variable = variable;
@@ -516,9 +518,10 @@ coi_distributed_variable(co_context *ctx, const coi_variable_spec *spec,
             char who[COI_VARIABLE_TEXT];
 
             coi_fail(ctx, CO_TYPE_ERROR,
-                     "variable %s is component %zu of '%.100s' and of another at the same time; a "
+                     "variable %s is component %zu of '%.*s%s' and of another at the same time; a "
                      "creator must give an ordinary variable that is part of no other",
-                     coi_variable_text(ctx, components[i]->u.variable, who), i, spec->name);
+                     coi_variable_text(ctx, components[i]->u.variable, who), i,
+                     COI_CUT(100, spec->name));
             coi_unref(&ctx->heap, value);
             return NULL;
         }

@@ -219,7 +219,7 @@ coi_flight_begin(coi_recorder *recorder, const coi_flight *flight)
     e.step = (uint64_t)(uintptr_t)flight->step;
     e.round = flight->round;
     if (flight->text != NULL)
-        snprintf(e.what, sizeof(e.what), "%.*s", (int)sizeof(e.what) - 1, flight->text);
+        coi_text_line(e.what, sizeof(e.what), "%s", flight->text);
     else
         memcpy(e.what, flight->summary, sizeof(*flight->summary));
     if (flight->site.file != NULL) { /* a copy: bindings may keep it for the call alone */
@@ -553,9 +553,9 @@ co_flight_save(co_context *ctx, co_strategy *strategy, const char *path)
         error == ENOENT || error == ENOTDIR ? CO_NOT_FOUND
         : error == EACCES || error == EPERM ? CO_PERMISSION_DENIED
                                             : CO_UNAVAILABLE,
-        "the flight recorder cannot be written to '%.300s': %s; name a file in a directory that exists "
+        "the flight recorder cannot be written to '%.*s%s': %s; name a file in a directory that exists "
         "and may be written to",
-        path, strerror_r(error, why, sizeof(why)));
+        COI_CUT(300, path), strerror_r(error, why, sizeof(why)));
 }
 
 static void

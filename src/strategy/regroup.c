@@ -2,6 +2,7 @@
 /*
  * Merging the values of replicas into one (DV-GROUP) and selecting a replica's part again (DV-SEL).
  */
+#include "base/text.h"
 #include "strategy/strategy.h"
 
 #include <stdio.h>
@@ -94,15 +95,15 @@ containers_agree(merge *m, co_value *const *values)
         }
         if (a->u.items.type_name != NULL &&
             strcmp(a->u.items.type_name, b->u.items.type_name) != 0) {
-            snprintf(left, sizeof(left), "named tuple '%.60s'", a->u.items.type_name);
-            snprintf(right, sizeof(right), "'%.60s'", b->u.items.type_name);
+            coi_text_line(left, sizeof(left), "named tuple '%s'", a->u.items.type_name);
+            coi_text_line(right, sizeof(right), "'%s'", b->u.items.type_name);
             part(m, i, left, right);
             return false;
         }
         for (size_t k = 0; a->u.items.keys != NULL && k < a->u.items.n; ++k)
             if (strcmp(a->u.items.keys[k + 1], b->u.items.keys[k + 1]) != 0) {
-                snprintf(left, sizeof(left), "key '%.60s'", a->u.items.keys[k + 1]);
-                snprintf(right, sizeof(right), "key '%.60s'", b->u.items.keys[k + 1]);
+                coi_text_line(left, sizeof(left), "key '%s'", a->u.items.keys[k + 1]);
+                coi_text_line(right, sizeof(right), "key '%s'", b->u.items.keys[k + 1]);
                 part(m, i, left, right);
                 return false;
             }
@@ -127,10 +128,7 @@ merge_items(merge *m, co_value *const *values)
         return NULL;
     }
     for (size_t k = 0; k < merged->u.items.n; ++k) {
-        if (merged->u.items.keys != NULL)
-            snprintf(m->path + length, PATH_SIZE - length, "['%s']", merged->u.items.keys[k + 1]);
-        else
-            snprintf(m->path + length, PATH_SIZE - length, "[%zu]", k);
+        coi_step_into(m->path, PATH_SIZE, merged, k);
         for (int i = 0; i < m->n; ++i)
             column[i] = values[i]->u.items.items[k];
         merged->u.items.items[k] = merge_values(m, column);

@@ -5,6 +5,7 @@
  * failed: that breaks the step at once, and everybody who waits is told who, what and where. A
  * replica that executes nothing for the deadline is reported as stuck.
  */
+#include "base/text.h"
 #include "strategy/strategy.h"
 
 #include <stdio.h>
@@ -49,7 +50,8 @@ place_text(const coi_step *step, const coi_rendezvous_slot *slot, char out[PLACE
 
     coi_summary_text(&slot->what, what);
     if (slot->site.file != NULL)
-        snprintf(site, sizeof(site), ", at %.100s:%d", slot->site.file, slot->site.line);
+        snprintf(site, sizeof(site), ", at %s:%d", coi_path_end(slot->site.file, 100),
+                 slot->site.line);
     snprintf(out, PLACE_TEXT, "%s%s%s, meeting %llu of run %llu%s", coi_rendezvous_name(slot->kind),
              what[0] != '\0' ? " of " : "", what, (unsigned long long)slot->sequence,
              (unsigned long long)step->epoch, site);
@@ -218,14 +220,14 @@ coi_step_progress(coi_step *step)
 static void
 list_missing(coi_step *step, char *out, size_t capacity)
 {
-    size_t at = 0;
+    coi_prose list = { out, capacity, 0 };
 
     out[0] = '\0';
     for (int i = 0; i < step->n; ++i)
-        if (!atomic_load(&step->slots[i].arrived) && !atomic_load(&step->slots[i].finished) &&
-            at + 1 < capacity)
-            at += (size_t)snprintf(out + at, capacity - at, "%sreplica %d", at > 0 ? ", " : "",
-                                   step->strategy->first_local + i);
+        if (!atomic_load(&step->slots[i].arrived) && !atomic_load(&step->slots[i].finished))
+            coi_put(&list, "%sreplica %d", list.at > 0 ? ", " : "",
+                    step->strategy->first_local + i);
+    coi_put_end(&list);
 }
 
 #define NOTHING_DONE                                                                                  \

@@ -8,6 +8,7 @@
 #include <cohort/ops.h>
 
 #include "ops/engine/composite_values.h"
+#include "base/text.h"
 #include "strategy/strategy.h"
 
 #include <stdio.h>
@@ -243,8 +244,8 @@ reduce_my_share(co_context *ctx)
 static uint64_t
 signature_of(const job *mine, char *text, size_t capacity)
 {
-    uint64_t hash = coi_sign(COI_SIGNATURE, (uint64_t)mine->op);
-    size_t   at = 0;
+    uint64_t  hash = coi_sign(COI_SIGNATURE, (uint64_t)mine->op);
+    coi_prose list = { text, capacity, 0 };
 
     text[0] = '\0';
     for (size_t k = 0; k < mine->n; ++k) {
@@ -254,13 +255,13 @@ signature_of(const job *mine, char *text, size_t capacity)
 
         hash = coi_sign(hash, leaf->kind);
         hash = dense ? coi_sign_tensor(hash, leaf, -1) : coi_sign(hash, leaf->dtype);
-        if (at + 1 < capacity)
-            at += (size_t)snprintf(text + at, capacity - at, "%s%s %s", k > 0 ? ", " : "",
-                                   co_dtype_name((co_dtype)leaf->dtype),
-                                   coi_is_composite(leaf)
-                                       ? coi_kind_of(leaf)->name
-                                       : coi_shape_text(leaf->u.tensor.dims, leaf->ndim, shape));
+        if (list.at < capacity) /* there may be many more */
+            coi_put(&list, "%s%s %s", k > 0 ? ", " : "", co_dtype_name((co_dtype)leaf->dtype),
+                    coi_is_composite(leaf)
+                        ? coi_kind_of(leaf)->name
+                        : coi_shape_text(leaf->u.tensor.dims, leaf->ndim, shape));
     }
+    coi_put_end(&list);
     return hash;
 }
 

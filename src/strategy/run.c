@@ -5,6 +5,7 @@
  */
 #include <cohort/extended.h>
 
+#include "base/text.h"
 #include "strategy/replica_threads.h"
 
 #include <stdio.h>
@@ -268,7 +269,7 @@ abandon(coi_replica_threads *threads, co_context *parent)
     take_error(parent, &threads->step);
     coi_lock_take(&strategy->lock);
     if (!atomic_load(&strategy->unusable)) {
-        snprintf(strategy->why, sizeof(strategy->why), "%.180s", parent->error.message);
+        coi_text_line(strategy->why, sizeof(strategy->why), "%s", parent->error.message);
         atomic_store(&strategy->unusable, true);
     }
     coi_lock_give(&strategy->lock);

@@ -90,7 +90,7 @@ struct co_strategy {
     coi_lock lock;          /* of what follows */
     struct coi_replica_threads *idle_threads; /* idle ones besides the spare */
     atomic_bool                 unusable;     /* for good; why was written before */
-    char                        why[200];
+    char                        why[600];
     atomic_ullong               epoch;    /* runs, and collectives of workers outside one */
     coi_recorder               *recorder; /* NULL with one replica */
 

@@ -4,6 +4,7 @@
  */
 #include <cohort/extended.h>
 
+#include "base/text.h"
 #include "strategy/strategy.h"
 #include "variable/variable.h"
 
@@ -168,9 +169,9 @@ same_update(co_context *ctx, coi_step *step, void *unused)
             continue;
         coi_fail(
             ctx, CO_RUNTIME_ERROR,
-            "replicas disagree: replica %d updates variable '%.100s' and replica %d '%.100s'; all replicas must make the same updates in the same order",
-            step->strategy->first_local, a->variable->u.variable->name,
-            step->strategy->first_local + i, b->variable->u.variable->name);
+            "replicas disagree: replica %d updates variable '%.*s%s' and replica %d '%.*s%s'; all replicas must make the same updates in the same order",
+            step->strategy->first_local, COI_CUT(100, a->variable->u.variable->name),
+            step->strategy->first_local + i, COI_CUT(100, b->variable->u.variable->name));
         return false;
     }
     return true;

@@ -14,6 +14,7 @@
  */
 #include <cohort/creator.h>
 
+#include "base/text.h"
 #include "strategy/strategy.h"
 #include "variable/variable.h"
 
@@ -113,9 +114,9 @@ check_default_scopes(co_context *ctx, const co_strategy *strategy, const char *n
         if (in_default_scope(at)) {
             coi_fail(
                 ctx, CO_RUNTIME_ERROR,
-                "mixing strategies: variable '%.100s' is made under %s, inside a scope or step of "
+                "mixing strategies: variable '%.*s%s' is made under %s, inside a scope or step of "
                 "the default strategy; leave that first",
-                name, coi_strategy_text(strategy, text));
+                COI_CUT(100, name), coi_strategy_text(strategy, text));
             return false;
         }
     return true;
@@ -165,9 +166,9 @@ check_made(co_context *ctx, const co_value *made, const co_creation *next,
     if (made == NULL || !coi_is_variable(made)) {
         coi_fail(
             ctx, CO_TYPE_ERROR,
-            "a creator of variable '%.100s' returned %s; it must return a variable, as a rule that "
+            "a creator of variable '%.*s%s' returned %s; it must return a variable, as a rule that "
             "of co_creator_next",
-            name_of(options), made != NULL ? coi_a_kind(made->kind) : "NULL");
+            COI_CUT(100, name_of(options)), made != NULL ? coi_a_kind(made->kind) : "NULL");
         return false;
     }
     if (next->component >= 0 &&
@@ -176,9 +177,10 @@ check_made(co_context *ctx, const co_value *made, const co_creation *next,
 
         coi_fail(
             ctx, CO_TYPE_ERROR,
-            "a creator gave variable %s as component %d of '%.100s'; it must be an ordinary variable "
+            "a creator gave variable %s as component %d of '%.*s%s'; it must be an ordinary variable "
             "that is part of no other, as a rule that of co_creator_next",
-            coi_variable_text(ctx, made->u.variable, who), next->component, name_of(options));
+            coi_variable_text(ctx, made->u.variable, who), next->component,
+            COI_CUT(100, name_of(options)));
         return false;
     }
     return true;
@@ -195,10 +197,10 @@ prepare(co_context *ctx, co_value *initial, const co_variable_options *options)
     if ((unsigned)options->dtype >= CO_NUM_DTYPES) {
         coi_fail(
             ctx, CO_VALUE_ERROR,
-            "dtype of variable '%.100s' is %d, which is no dtype; give %d (%s) to %d (%s), or CO_DTYPE_NONE for "
+            "dtype of variable '%.*s%s' is %d, which is no dtype; give %d (%s) to %d (%s), or CO_DTYPE_NONE for "
             "that of the initial value",
-            name_of(options), (int)options->dtype, CO_BOOL, co_dtype_name(CO_BOOL), CO_STRING,
-            co_dtype_name(CO_STRING));
+            COI_CUT(100, name_of(options)), (int)options->dtype, CO_BOOL, co_dtype_name(CO_BOOL),
+            CO_STRING, co_dtype_name(CO_STRING));
         return NULL;
     }
     if (initial->kind == CO_KIND_SPEC)
@@ -224,13 +226,13 @@ check_declared(co_context *ctx, const co_value *spec, const co_variable_options 
     if (!known)
         coi_fail(
             ctx, CO_VALUE_ERROR,
-            "variable '%.100s' is declared with shape %s; all dimensions of a variable must be known",
-            name_of(options),
+            "variable '%.*s%s' is declared with shape %s; all dimensions of a variable must be known",
+            COI_CUT(100, name_of(options)),
             spec->ndim < 0 ? "unknown" : coi_shape_text(spec->u.tensor.dims, spec->ndim, text));
     else if (options->dtype != CO_DTYPE_NONE && options->dtype != (co_dtype)spec->dtype)
         coi_fail(ctx, CO_VALUE_ERROR,
-                 "variable '%.100s' is declared %s and its options say %s; leave one out",
-                 name_of(options), co_dtype_name((co_dtype)spec->dtype),
+                 "variable '%.*s%s' is declared %s and its options say %s; leave one out",
+                 COI_CUT(100, name_of(options)), co_dtype_name((co_dtype)spec->dtype),
                  co_dtype_name(options->dtype));
     return ctx->error.code == CO_OK;
 }
@@ -246,8 +248,8 @@ initialize(co_context *ctx, const co_value *declared, const co_variable_options 
         return NULL;
     if (made == NULL) {
         coi_fail(ctx, CO_TYPE_ERROR,
-                 "the initializer of variable '%.100s' returned NULL; it must return a value",
-                 name_of(options));
+                 "the initializer of variable '%.*s%s' returned NULL; it must return a value",
+                 COI_CUT(100, name_of(options)));
         return NULL;
     }
     if (!coi_check_result(ctx, made, "variable", "initializer") ||
@@ -256,8 +258,8 @@ initialize(co_context *ctx, const co_value *declared, const co_variable_options 
     if (declared == NULL || (made->dtype == declared->dtype && coi_same_shape(made, declared)))
         return made;
     coi_fail(ctx, CO_VALUE_ERROR,
-             "the initializer of variable '%.100s' returned %s %s; it is declared %s %s",
-             name_of(options), co_dtype_name((co_dtype)made->dtype),
+             "the initializer of variable '%.*s%s' returned %s %s; it is declared %s %s",
+             COI_CUT(100, name_of(options)), co_dtype_name((co_dtype)made->dtype),
              coi_shape_text(made->u.tensor.dims, made->ndim, got),
              co_dtype_name((co_dtype)declared->dtype),
              coi_shape_text(declared->u.tensor.dims, declared->ndim, want));
@@ -289,16 +291,16 @@ check_options(co_context *ctx, const co_strategy *strategy, const co_variable_op
         (unsigned)options->trainable > CO_TRAINABLE_YES) {
         coi_fail(
             ctx, CO_VALUE_ERROR,
-            "variable '%.100s': synchronization is %d (0 to 3), aggregation is %d (0 to 3), "
+            "variable '%.*s%s': synchronization is %d (0 to 3), aggregation is %d (0 to 3), "
             "trainable is %d (0 to 2); begin with CO_VARIABLE_OPTIONS_INIT and use the constants of their types",
-            name_of(options), (int)options->synchronization, (int)options->aggregation,
-            (int)options->trainable);
+            COI_CUT(100, name_of(options)), (int)options->synchronization,
+            (int)options->aggregation, (int)options->trainable);
         return false;
     }
     if (distributes(strategy) && options->synchronization == CO_SYNC_NONE) {
         coi_fail(ctx, CO_VALUE_ERROR,
-                 "variable '%.100s': synchronization NONE has no meaning under %s; use AUTO",
-                 name_of(options), coi_strategy_text(strategy, text));
+                 "variable '%.*s%s': synchronization NONE has no meaning under %s; use AUTO",
+                 COI_CUT(100, name_of(options)), coi_strategy_text(strategy, text));
         return false;
     }
     return true; /* without components they are recorded, without effect (OD-VAR-1) */
@@ -360,7 +362,8 @@ create_component(co_context *ctx, const co_creation *next, int i, co_value *init
         name = coi_small_alloc(&ctx->heap, nbytes);
         if (name == NULL) {
             coi_fail(ctx, CO_RESOURCE_EXHAUSTED,
-                     "no memory for the name of component %d of '%.100s'", i, name_of(options));
+                     "no memory for the name of component %d of '%.*s%s'", i,
+                     COI_CUT(100, name_of(options)));
             return NULL;
         }
         snprintf(name, nbytes, "%s/replica_%d", name_of(options), i);
@@ -423,9 +426,9 @@ place_on_all(co_context *ctx, const co_creation *next, co_value *initial,
 
     if (options->aggregation == CO_AGGREGATION_MEAN && !coi_dtypes[initial->dtype].floating) {
         coi_fail(ctx, CO_VALUE_ERROR,
-                 "variable '%.100s' is %s and cannot be averaged; use a floating dtype or another "
+                 "variable '%.*s%s' is %s and cannot be averaged; use a floating dtype or another "
                  "aggregation",
-                 name_of(options), co_dtype_name((co_dtype)initial->dtype));
+                 COI_CUT(100, name_of(options)), co_dtype_name((co_dtype)initial->dtype));
         return NULL;
     }
     if (initial->kind != CO_KIND_SPEC) /* all workers start with worker 0's value (MW-9) */
@@ -513,9 +516,9 @@ same_name(co_context *ctx, coi_step *step, void *unused)
             continue;
         coi_fail(
             ctx, CO_RUNTIME_ERROR,
-            "replicas disagree: replica %d makes variable '%.100s' and replica %d makes '%.100s'; all "
+            "replicas disagree: replica %d makes variable '%.*s%s' and replica %d makes '%.*s%s'; all "
             "replicas must make the same variables in the same order",
-            first, a, first + i, b);
+            first, COI_CUT(100, a), first + i, COI_CUT(100, b));
         return false;
     }
     return true;
@@ -585,9 +588,9 @@ ignore_partitioner(co_context *ctx, const co_variable_options *options)
         return;
     coi_log_line(
         &runtime->log, CO_LOG_WARNING,
-        "partitioned variables are not supported: variable '%.100s' has its full shape in one "
+        "partitioned variables are not supported: variable '%.*s%s' has its full shape in one "
         "piece, and so will the next ones",
-        name_of(options));
+        COI_CUT(100, name_of(options)));
 }
 
 /* The arguments of co_variable and co_creator_next: the whole options, and an initial value that is
@@ -603,9 +606,9 @@ take_arguments(co_context *ctx, co_variable_options *all, const co_variable_opti
     if (*initial == NULL) {
         coi_fail(
             ctx, CO_INVALID_ARGUMENT,
-            "argument %d (initial) of %s is NULL; give a value, a spec to declare variable '%.100s' "
+            "argument %d (initial) of %s is NULL; give a value, a spec to declare variable '%.*s%s' "
             "without one, or an initializer in its options",
-            position - 1, ctx->call, name_of(all));
+            position - 1, ctx->call, COI_CUT(100, name_of(all)));
         return false;
     }
     if (!coi_check_value(ctx, *initial, position - 1, "initial"))
@@ -669,9 +672,9 @@ co_creator_next(co_context *ctx, co_creation *next, co_value *initial,
     if (ctx->mode.strategy != next->strategy) { /* SCOPE-13 */
         coi_fail(
             ctx, CO_RUNTIME_ERROR,
-            "mixing strategies: variable '%.100s' was asked for under %s, and now %s is current; call "
+            "mixing strategies: variable '%.*s%s' was asked for under %s, and now %s is current; call "
             "co_creator_next where the creator was called",
-            name_of(&all), coi_strategy_text(next->strategy, asked),
+            COI_CUT(100, name_of(&all)), coi_strategy_text(next->strategy, asked),
             coi_strategy_text(ctx->mode.strategy, current));
         return NULL;
     }

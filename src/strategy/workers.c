@@ -4,6 +4,7 @@
  * ranks that are not in step find out here, before anything is sent, and each gets an error that
  * names both sides. Without a group nothing happens.
  */
+#include "base/text.h"
 #include "ops/engine/op.h"
 #include "strategy/strategy.h"
 
@@ -94,8 +95,8 @@ fill_handshake(co_context *ctx, const co_strategy *strategy, coi_handshake_kind 
     handshake->sequence = strategy->sequence;
     handshake->replica = -1;
     if (ctx->site.file != NULL)
-        snprintf(handshake->site, sizeof(handshake->site), "%.60s:%d", ctx->site.file,
-                 ctx->site.line);
+        snprintf(handshake->site, sizeof(handshake->site), "%s:%d",
+                 coi_path_end(ctx->site.file, 60), ctx->site.line);
 }
 
 /* Tell the others how a run of this epoch ended: well, or with the error of ctx. */
@@ -111,11 +112,10 @@ notify(co_context *ctx, co_strategy *strategy)
         handshake.code = (int32_t)ctx->error.code;
         handshake.number = (int64_t)strategy->delivered + 1;
         handshake.replica = ctx->error.replica;
-        snprintf(handshake.text, sizeof(handshake.text), "%.*s", (int)sizeof(handshake.text) - 1,
-                 ctx->error.message);
+        coi_text_line(handshake.text, sizeof(handshake.text), "%s", ctx->error.message);
         if (ctx->error.file != NULL)
-            snprintf(handshake.site, sizeof(handshake.site), "%.60s:%d", ctx->error.file,
-                     ctx->error.line);
+            snprintf(handshake.site, sizeof(handshake.site), "%s:%d",
+                     coi_path_end(ctx->error.file, 60), ctx->error.line);
     }
     strategy->group->transport->notify(strategy->group, &handshake);
 }
@@ -278,7 +278,7 @@ coi_workers_handshake(co_context *ctx, co_strategy *strategy, coi_rendezvous_kin
     mine.signature = signature ^ ((uint64_t)coi_comm_options_of(ctx, strategy)->bytes_per_pack * 2 +
                                   (uint64_t)coi_comm_options_of(ctx, strategy)->in_ring) *
                                      UINT64_C(0x9E3779B97F4A7C15);
-    at = (size_t)snprintf(mine.text, sizeof(mine.text), "%.150s", text);
+    at = coi_text_line(mine.text, 151, "%s", text); /* room for what follows */
     if (coi_comm_options_of(ctx, strategy)->bytes_per_pack > 0)
         at += (size_t)snprintf(mine.text + at, sizeof(mine.text) - at, " in packs of %zu bytes",
                                coi_comm_options_of(ctx, strategy)->bytes_per_pack);

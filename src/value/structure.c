@@ -5,6 +5,8 @@
  * that walking can recurse.
  */
 #include "value/kind.h"
+#include "base/text.h"
+#include "value/value.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -280,16 +282,17 @@ coi_pack(coi_heap *heap, const co_value *like, co_value *const *leaves, co_error
     return pack_from(heap, like, &leaves, err);
 }
 
-/* Extend a path by an item: "[2]" or "['key']"; cut when full. */
-static void
-step_into(char *path, const co_value *structure, size_t i)
+void
+coi_step_into(char *path, size_t capacity, const co_value *structure, size_t i)
 {
     size_t at = strlen(path);
 
+    if (capacity - at < 4) /* full */
+        return;
     if (structure->u.items.keys != NULL)
-        snprintf(path + at, PATH_SIZE - at, "['%s']", structure->u.items.keys[i + 1]);
+        coi_text_line(path + at, capacity - at, "['%s']", structure->u.items.keys[i + 1]);
     else
-        snprintf(path + at, PATH_SIZE - at, "[%zu]", i);
+        coi_text_line(path + at, capacity - at, "[%zu]", i);
 }
 
 static co_code
@@ -322,11 +325,11 @@ compare(const co_value *a, const co_value *b, char *path, co_code code, co_error
 
         if (a->u.items.keys != NULL &&
             strcmp(a->u.items.keys[i + 1], b->u.items.keys[i + 1]) != 0) {
-            snprintf(left, sizeof(left), "key '%.40s'", a->u.items.keys[i + 1]);
-            snprintf(right, sizeof(right), "key '%.40s'", b->u.items.keys[i + 1]);
+            coi_text_line(left, sizeof(left), "key '%s'", a->u.items.keys[i + 1]);
+            coi_text_line(right, sizeof(right), "key '%s'", b->u.items.keys[i + 1]);
             return differ(path, code, err, left, right);
         }
-        step_into(path, a, i);
+        coi_step_into(path, PATH_SIZE, a, i);
         rc = compare(a->u.items.items[i], b->u.items.items[i], path, code, err);
         path[length] = '\0';
         if (rc != CO_OK)

@@ -381,6 +381,8 @@ size_t coi_find_key(const co_value *structure, const char *key);
 size_t coi_count_leaves(const co_value *structure);
 /* Leaves in order, not references; `out` has room for coi_count_leaves. */
 void coi_collect_leaves(co_value *structure, co_value **out);
+/* Extend a path by item i: "[2]" or "['key']". One that is full ends with "...". */
+void coi_step_into(char *path, size_t capacity, const co_value *structure, size_t i);
 /* The structure of like with leaves (references are taken) in place. */
 co_value *coi_pack(coi_heap *heap, const co_value *like, co_value *const *leaves,
                    co_error_info *err);

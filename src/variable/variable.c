@@ -2,6 +2,7 @@
 /*
  * Ordinary variables, and the public calls that any variable's policy answers.
  */
+#include "base/text.h"
 #include "variable/variable.h"
 
 #include <cohort/ops.h>
@@ -142,13 +143,12 @@ coi_variable_text(const co_context *ctx, const coi_variable *variable, char out[
     char        mine[COI_OBJECT_TEXT], current[COI_OBJECT_TEXT], place[160] = "made";
     const char *file = variable->made_at.file;
 
-    if (file != NULL) { /* the end of a long path says more than its beginning */
-        size_t length = strlen(file), cut = length > 120 ? length - 120 : 0;
-
-        snprintf(place, sizeof(place), "made at %s:%d", file + cut, variable->made_at.line);
-    }
-    snprintf(out, COI_VARIABLE_TEXT, "'%.100s' (%s under %s; now %s %s)", variable->name, place,
-             owner_text(variable->strategy, mine), coi_in_replica(ctx) ? "in a step of" : "under",
+    if (file != NULL)
+        snprintf(place, sizeof(place), "made at %s:%d", coi_path_end(file, 120),
+                 variable->made_at.line);
+    snprintf(out, COI_VARIABLE_TEXT, "'%.*s%s' (%s under %s; now %s %s)",
+             COI_CUT(100, variable->name), place, owner_text(variable->strategy, mine),
+             coi_in_replica(ctx) ? "in a step of" : "under",
              owner_text(ctx->mode.strategy, current));
     return out;
 }
@@ -175,7 +175,7 @@ coi_assignable(co_context *ctx, const coi_variable *variable, co_value *value)
         if (ctx->error.code == CO_INVALID_ARGUMENT) { /* a number that does not fit the variable */
             char why[300];
 
-            snprintf(why, sizeof(why), "%.299s", ctx->error.message);
+            coi_text_line(why, sizeof(why), "%s", ctx->error.message);
             co_clear(ctx);
             coi_fail(ctx, CO_VALUE_ERROR, "variable %s cannot be assigned this: %s",
                      coi_variable_text(ctx, variable, who), why);

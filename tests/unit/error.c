@@ -144,6 +144,32 @@ CO_TEST_BARE(a_cut_keeps_characters_whole, "")
     }
 }
 
+CO_TEST_BARE(text_that_grows_says_where_it_was_cut, "")
+{
+    char      text[12];
+    coi_prose list = { text, sizeof(text), 0 };
+
+    coi_put(&list, "%s", "eleven char");
+    coi_put_end(&list);
+    CO_EXPECT_STR(text, "eleven char");
+    CO_EXPECT_INT(list.at, 11);
+    coi_put(&list, "%s", "s");
+    coi_put(&list, "%s", " and more");
+    coi_put_end(&list);
+    CO_EXPECT_STR(text, "eleven c...");
+    CO_EXPECT_INT(list.at, 11);
+}
+
+/* The end of a path says more than its beginning. */
+CO_TEST_BARE(long_paths_keep_their_end, "")
+{
+    CO_EXPECT_STR(coi_path_end("src/a.c", 7), "src/a.c");
+    CO_EXPECT_STR(coi_path_end("/some/where/src/a.c", 9), "src/a.c");
+    CO_EXPECT_STR(coi_path_end("/some/where/src/a.c", 7), "a.c");
+    CO_EXPECT_STR(coi_path_end("a_name_without_folders.c", 10), "_folders.c");
+    CO_EXPECT_STR(coi_path_end("/a/folder/", 4), "der/");
+}
+
 CO_TEST_BARE(numbers_are_digits_up_to_their_limit, "")
 {
     static const struct {

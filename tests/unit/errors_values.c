@@ -269,7 +269,7 @@ CO_TEST(a_key_that_is_not_there_is_told_of_those_that_are, "")
         co_get(ctx, co_dict(ctx, keys, items, 3), "x"), CO_NOT_FOUND,
         "there are 'a_key_of_some_length_00', 'a_key_of_some_length_01', 'a_key_of_some_length_02'");
     WRONG(co_get(ctx, co_dict(ctx, keys, items, 40), "x"), CO_NOT_FOUND,
-          "'a_key_of_some_length_13', 'a_key"); /* as far as there is room */
+          "'a_key_of_some_length_13', 'a_key_of_some_len..."); /* there is no more room */
 }
 
 CO_TEST(where_there_is_no_device_there_are_no_tensors, "DEV-5")

@@ -54,7 +54,7 @@ stumble(co_context *ctx, co_value *args, void *user)
     if (odd && how == RETURNS)
         return NULL;
     if (odd && how == FAILS)
-        return co_fail(ctx, CO_ABORTED, "rank 1 will not"), NULL;
+        return co_fail(ctx, CO_ABORTED, "rank 1 will not %0300d", 0), NULL;
     if (odd && how == OTHER_CALL)
         return co_all_gather(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(4)), 0);
     return co_all_reduce(ctx, CO_REDUCE_SUM,
@@ -85,7 +85,7 @@ disagree(co_context *ctx, co_strategy *s, int rank, void *user)
               "" },
             { "", "", "" } } },
         { CO_ABORTED,
-          { { "rank 1 failed", "rank 1 will not", "" }, { "rank 1 will not", "", "" } } },
+          { { "rank 1 failed", "rank 1 will not", "00..." }, { "rank 1 will not", "", "" } } },
         { CO_DATA_LOSS,
           { { "rank 1 failed", "rank 1 cannot merge", "" }, { "rank 1 cannot merge", "", "" } } },
     };

@@ -6,6 +6,7 @@
  * no detour.
  */
 #include "ops/engine/execute.h"
+#include "base/text.h"
 #include "ops/engine/gradient.h"
 #include "ops/engine/op.h"
 #include "ops/engine/parallel.h"
@@ -35,7 +36,7 @@ coi_invalid(coi_call *call, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
+    coi_text_line_va(text, sizeof(text), format, args);
     va_end(args);
     return coi_fail(call->ctx, CO_INVALID_ARGUMENT, "%s: %s", call->op->name, text);
 }
@@ -308,15 +309,15 @@ say_kernel(const coi_call *call, bool is_reference)
 {
     const co_context *ctx = call->ctx;
     char              operands_text[400] = "", shape[COI_SHAPE_TEXT], site[120] = "";
-    size_t            at = 0;
+    coi_prose         list = { operands_text, sizeof(operands_text), 0 };
 
-    for (int i = 0; i < call->num_in && at < sizeof(operands_text); ++i)
-        at += (size_t)snprintf(operands_text + at, sizeof(operands_text) - at, " %s%s",
-                               co_dtype_name((co_dtype)call->in[i]->dtype),
-                               coi_shape_text(call->in[i]->u.tensor.dims, call->in[i]->ndim,
-                                              shape));
+    for (int i = 0; i < call->num_in && list.at < sizeof(operands_text); ++i)
+        coi_put(&list, " %s%s", co_dtype_name((co_dtype)call->in[i]->dtype),
+                coi_shape_text(call->in[i]->u.tensor.dims, call->in[i]->ndim, shape));
+    coi_put_end(&list);
     if (ctx->site.file != NULL)
-        snprintf(site, sizeof(site), ", for %.100s:%d", ctx->site.file, ctx->site.line);
+        snprintf(site, sizeof(site), ", for %s:%d", coi_path_end(ctx->site.file, 100),
+                 ctx->site.line);
     coi_log_line(&ctx->runtime->log, CO_LOG_DEBUG, "%s%s: kernel %s%s on %s%s", call->op->name,
                  operands_text, is_reference ? "reference" : coi_isa_name(ctx->runtime->isa),
                  call->op->upcasts && coi_is_half(call->out[0]) ? " of float32" : "",

@@ -4,6 +4,7 @@
  * operator's table of attributes says. Bindings, the golden tests and the documentation use the
  * table this way.
  */
+#include "base/text.h"
 #include "ops/engine/op.h"
 
 #include <stdio.h>
@@ -102,19 +103,17 @@ set_string(co_context *ctx, const coi_op *op, const coi_attr *attr, const co_val
 static bool
 set_choice(co_context *ctx, const coi_op *op, const coi_attr *attr, const char *text, int32_t *out)
 {
-    char   all[200] = "";
-    size_t at = 0;
+    char      all[200] = "";
+    coi_prose list = { all, sizeof(all), 0 };
 
     for (int32_t i = 0; attr->choices[i] != NULL; ++i)
         if (strcmp(attr->choices[i], text) == 0) {
             *out = i;
             return true;
         }
-    for (int32_t i = 0; attr->choices[i] != NULL && at < sizeof(all); ++i) {
-        int n = snprintf(all + at, sizeof(all) - at, "%s'%s'", i > 0 ? ", " : "", attr->choices[i]);
-
-        at += n > 0 ? (size_t)n : 0;
-    }
+    for (int32_t i = 0; attr->choices[i] != NULL; ++i)
+        coi_put(&list, "%s'%s'", i > 0 ? ", " : "", attr->choices[i]);
+    coi_put_end(&list);
     coi_fail(ctx, CO_INVALID_ARGUMENT, "%s: attribute '%s' is '%s'; it must be one of %s", op->name,
              attr->name, text, all);
     return false;
