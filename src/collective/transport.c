@@ -25,14 +25,15 @@ typedef struct entry {
     const coi_transport *table;    /* NULL: in a plug-in */
     const char          *library;  /* its file */
     const char          *variable; /* of the environment: names the file */
-    const char          *repair;   /* what to do when it is not there */
+    bool                 is_built; /* with this library */
+    const char          *missing;  /* what to do when it is not built */
 } entry;
 
 static const entry entries[] = {
-    { "self", &coi_self_transport, NULL, NULL, NULL },
-    { "threads", &coi_threads_transport, NULL, NULL, NULL },
-    { "mpi", NULL, "libcohort_mpi.so", "COHORT_MPI_LIBRARY",
-      "install an MPI (Open MPI or MPICH) and build the library with it (COHORT_MPI=ON), or use the transport 'self'" },
+    { "self", &coi_self_transport, NULL, NULL, true, NULL },
+    { "threads", &coi_threads_transport, NULL, NULL, true, NULL },
+    { "mpi", NULL, "libcohort_mpi.so", "COHORT_MPI_LIBRARY", COI_HAVE_MPI,
+      "install an MPI (Open MPI or MPICH) and build the library with it (COHORT_MPI=ON)" },
 };
 #define NUM_ENTRIES (sizeof(entries) / sizeof(entries[0]))
 
@@ -41,6 +42,8 @@ typedef struct search {
     void        *handle;
     char         path[PATH_MAX];
     char         why[400]; /* the first plug-in that was there and could not be loaded */
+    char         tried[500];
+    coi_prose    folders; /* into tried: where no plug-in is */
 } search;
 
 /*
@@ -70,6 +73,8 @@ try_file(search *s, const char *folder, size_t length, const char *name)
     /* A file that is not there is no news, one that is and does not load is. */
     if (s->why[0] == '\0' && access(s->path, F_OK) == 0)
         coi_text_line(s->why, sizeof(s->why), "%s", dlerror());
+    coi_put(&s->folders, "%s%.*s", s->folders.at > 0 ? ", " : "",
+            (int)(strrchr(s->path, '/') != NULL ? strrchr(s->path, '/') - s->path : 0), s->path);
     return false;
 }
 
@@ -93,6 +98,17 @@ try_beside(search *s)
     return try_file(s, real, length, name);
 }
 
+/* In the search path of the program: a static link, which knows where the library was installed,
+ * writes it there (cohort.pc, cohortConfig.cmake). */
+static bool
+try_search_path(search *s)
+{
+    s->handle = dlopen(s->wanted->library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (s->handle != NULL)
+        snprintf(s->path, sizeof(s->path), "%s", s->wanted->library);
+    return s->handle != NULL;
+}
+
 static bool
 find_plugin(search *s)
 {
@@ -101,7 +117,37 @@ find_plugin(search *s)
     if (file != NULL)
         return try_file(s, "", 0, file); /* who names a file wants no other */
     return (folder != NULL && try_file(s, folder, strlen(folder), s->wanted->library)) ||
-           try_beside(s) || try_file(s, COI_PLUGIN_DIR, strlen(COI_PLUGIN_DIR), s->wanted->library);
+           try_beside(s) || try_search_path(s) ||
+           try_file(s, COI_PLUGIN_DIR, strlen(COI_PLUGIN_DIR), s->wanted->library);
+}
+
+/* Where it was looked for, and how to point to it. */
+static co_code
+say_missing(search *s, co_error_info *err)
+{
+    const entry *wanted = s->wanted;
+    const char  *file = variable(wanted->variable);
+
+    if (s->why[0] != '\0')
+        return coi_error(err, CO_UNIMPLEMENTED, "transport '%s': its plug-in does not load: %s",
+                         wanted->name, s->why);
+    if (file != NULL)
+        return coi_error(err, CO_UNIMPLEMENTED,
+                         "transport '%s': %.*s%s was not found, which %s names; let it name the %s "
+                         "of this library, or leave it out",
+                         wanted->name, COI_CUT(300, file), wanted->variable, wanted->library);
+    if (!wanted->is_built)
+        return coi_error(
+            err, CO_UNIMPLEMENTED,
+            "transport '%s': this library was built without it; %s, or use the transport 'self'",
+            wanted->name, wanted->missing);
+    coi_put_end(&s->folders);
+    return coi_error(
+        err, CO_UNIMPLEMENTED,
+        "transport '%s': %s was not found in %s, nor in the search path of the program; "
+        "let COHORT_PLUGIN_PATH name its folder (lib/" COI_PLUGIN_SUBDIR
+        " where the library is installed) or %s the file",
+        wanted->name, wanted->library, s->tried, wanted->variable);
 }
 
 static co_code
@@ -110,15 +156,9 @@ load(const entry *wanted, const coi_transport **out, co_error_info *err)
     search               s = { .wanted = wanted };
     const coi_transport *table;
 
-    if (!find_plugin(&s)) {
-        if (s.why[0] != '\0')
-            return coi_error(err, CO_UNIMPLEMENTED, "transport '%s': its plug-in does not load: %s",
-                             wanted->name, s.why);
-        return coi_error(err, CO_UNIMPLEMENTED, "transport '%s': %.300s was not found; %s",
-                         wanted->name,
-                         variable(wanted->variable) != NULL ? s.path : wanted->library,
-                         wanted->repair);
-    }
+    s.folders = (coi_prose){ s.tried, sizeof(s.tried), 0 };
+    if (!find_plugin(&s))
+        return say_missing(&s, err);
     table = dlsym(s.handle, PLUGIN_SYMBOL);
     dlclose(s.handle);
     if (table == NULL)

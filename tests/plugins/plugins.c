@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where plug-ins are looked for, which are refused, and how a host that runs MPI is found. */
 #include "collective/collective.h"
+#include "config.h"
 #include "test.h"
 
 #include <limits.h>
@@ -90,6 +91,14 @@ expect_open(const char *path, co_code code, const char *why)
     CO_EXPECT_NULL(group);
 }
 
+/* The same where no plug-in is; a library that was built without one says so instead. */
+static void
+expect_missing(const char *path, const char *why)
+{
+    expect_open(path, CO_UNIMPLEMENTED,
+                COI_HAVE_MPI ? why : "was built without it; install an MPI");
+}
+
 CO_TEST_BARE(plug_ins_are_looked_for_in_order, "")
 {
     char        long_name[PATH_MAX + 100];
@@ -99,9 +108,15 @@ CO_TEST_BARE(plug_ins_are_looked_for_in_order, "")
     unlink(lib);
     setenv("COHORT_MPI_LIBRARY", "", 1); /* empty: as if it were not there */
     expect_open(good, CO_DATA_LOSS, "");
-    expect_open(NULL, CO_UNIMPLEMENTED, "libcohort_mpi.so was not found; install an MPI");
-    expect_open("", CO_UNIMPLEMENTED, "libcohort_mpi.so was not found");
-    expect_open("/nowhere", CO_UNIMPLEMENTED, "libcohort_mpi.so was not found");
+    expect_missing(NULL, "libcohort_mpi.so was not found in ");
+    expect_missing("", "libcohort_mpi.so was not found");
+    expect_missing("/nowhere", "libcohort_mpi.so was not found in /nowhere, ");
+    expect_missing("/nowhere", in_folder("bin/cohort"));
+    expect_missing("/nowhere", COI_PLUGIN_DIR ", nor in the search path of the program");
+    expect_missing(
+        "/nowhere",
+        "let COHORT_PLUGIN_PATH name its folder (lib/cohort where the library is installed) or "
+        "COHORT_MPI_LIBRARY the file");
     /* Beside the program, */
     CO_REQUIRE(symlink(good, here) == 0);
     expect_open(NULL, CO_DATA_LOSS, "");

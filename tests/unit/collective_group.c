@@ -135,7 +135,9 @@ CO_TEST_BARE(a_plug_in_that_is_missing_or_none_is_an_error_with_a_repair, "")
     setenv("COHORT_MPI_LIBRARY", "/nowhere/libcohort_mpi.so", 1);
     CO_EXPECT_CODE(open_named(&o, "mpi"), CO_UNIMPLEMENTED);
     CO_EXPECT_CONTAINS(o.err.message, "/nowhere/libcohort_mpi.so was not found");
-    CO_EXPECT_CONTAINS(o.err.message, "install an MPI");
+    CO_EXPECT_CONTAINS(
+        o.err.message,
+        "which COHORT_MPI_LIBRARY names; let it name the libcohort_mpi.so of this library");
     setenv("COHORT_MPI_LIBRARY", "libm.so.6", 1);
     CO_EXPECT_CODE(open_named(&o, "mpi"), CO_UNIMPLEMENTED);
     CO_EXPECT_CONTAINS(o.err.message, "libm.so.6 is no plug-in");
