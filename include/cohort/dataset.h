@@ -215,8 +215,9 @@ CO_API co_dataset *co_dataset_unbatch(co_context *ctx, co_dataset *input);
  * buffer as large as the input shuffles it wholly. The order depends on seed, buffer size and pass
  * alone, on every machine (docs/decisions/shuffle.md). With reshuffle_each_iteration every iterator
  * and every round of a repeat is a pass of its own, in the order in which they begin (see "Working
- * ahead" above); otherwise all are alike. CO_INVALID_ARGUMENT for a buffer below 1 or above 2^32 -
- * 1.
+ * ahead" above); otherwise all are alike. A buffer_size of CO_UNKNOWN_CARDINALITY holds the whole
+ * input. CO_INVALID_ARGUMENT for other buffers below 1 or above 2^32 - 1, and for all of an endless
+ * input.
  */
 CO_API co_dataset *co_dataset_shuffle(co_context *ctx, co_dataset *input, int64_t buffer_size,
                                       int64_t seed, bool reshuffle_each_iteration);

@@ -54,7 +54,8 @@ typedef struct co_file_options {
  */
 CO_API co_dataset *co_dataset_tfrecord(co_context *ctx, const char *const *files, size_t num_files,
                                        const co_file_options *options);
-/** The lines of text files, without "\n" or "\r\n"; the last one needs no end. */
+/** The lines of text files, without "\n" and without any "\r", as in TensorFlow; the last one needs
+ * no end. */
 CO_API co_dataset *co_dataset_text_lines(co_context *ctx, const char *const *files,
                                          size_t num_files, const co_file_options *options);
 /**

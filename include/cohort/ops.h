@@ -43,7 +43,7 @@ CO_API co_value *co_erf(co_context *ctx, co_value *x);
 CO_API co_value *co_relu6(co_context *ctx, co_value *x);
 CO_API co_value *co_elu(co_context *ctx, co_value *x);
 CO_API co_value *co_selu(co_context *ctx, co_value *x);
-/** x where it is above zero, else alpha * x. */
+/** x where it is above zero, else alpha * x; alpha is rounded to float32 for every dtype. */
 CO_API co_value *co_leaky_relu(co_context *ctx, co_value *x, double alpha);
 CO_API co_value *co_softplus(co_context *ctx, co_value *x);
 CO_API co_value *co_softsign(co_context *ctx, co_value *x);

@@ -171,14 +171,28 @@ arena_read(co_context *ctx, co_device *device, file_iterator *self, arena *a, si
     return got;
 }
 
-static void
-arena_take(file_iterator *self, arena *a, const coi_frame *frame, bool is_terminated)
+/* Take every carriage return out of a line, as TensorFlow does; returns what is left. */
+static size_t
+drop_returns(char *data, size_t nbytes)
 {
-    char *data = arena_bytes(a) + a->used + frame->begin;
+    char  *to = nbytes > 0 ? memchr(data, '\r', nbytes) : NULL;
+    size_t left = to != NULL ? (size_t)(to - data) : nbytes;
 
-    if (is_terminated)
-        data[frame->nbytes] = '\0';
-    arena_texts(a)[a->rows++] = (coi_text){ data, frame->nbytes };
+    for (size_t i = left; i < nbytes; ++i)
+        if (data[i] != '\r')
+            data[left++] = data[i];
+    return left;
+}
+
+static void
+arena_take(file_iterator *self, arena *a, const coi_frame *frame, const coi_framing *framing)
+{
+    char  *data = arena_bytes(a) + a->used + frame->begin;
+    size_t nbytes = framing->drops_returns ? drop_returns(data, frame->nbytes) : frame->nbytes;
+
+    if (framing->is_terminated)
+        data[nbytes] = '\0';
+    arena_texts(a)[a->rows++] = (coi_text){ data, nbytes };
     a->used += frame->consumed;
     self->varies = self->varies || (self->latest != 0 && self->latest != frame->consumed);
     self->latest = frame->consumed;
@@ -214,7 +228,7 @@ arena_fill(co_context *ctx, co_device *device, file_iterator *self, arena *a)
                                                &frame, &err);
 
         if (found == COI_FOUND_RECORD)
-            arena_take(self, a, &frame, files->framing->is_terminated);
+            arena_take(self, a, &frame, files->framing);
         else if (found == COI_FOUND_MORE)
             is_last = arena_read(ctx, device, self, a, frame.need, &err) == 0;
         if (ctx->error.code != CO_OK)

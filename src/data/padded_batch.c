@@ -324,6 +324,26 @@ check_shapes(co_context *ctx, const co_dataset *input, co_value *shapes)
     return false;
 }
 
+/* A component can be padded to a batch of its dtype and rank, as TensorFlow sees it. */
+static void
+check_component(co_context *ctx, size_t i, const co_value *element, bool has_shape,
+                const co_value *batch)
+{
+    if (batch->dtype != element->dtype)
+        coi_fail(ctx, CO_TYPE_ERROR,
+                 "component %zu cannot be padded: it is %s, and its shape is one of %s", i,
+                 co_dtype_name((co_dtype)element->dtype), co_dtype_name((co_dtype)batch->dtype));
+    else if (batch->ndim < 0)
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "component %zu cannot be padded: the rank of its %s is unknown; give argument 4 "
+                 "(shapes), the shapes to pad to",
+                 i, has_shape ? "shape" : "elements");
+    else if (element->ndim >= 0 && batch->ndim != element->ndim + 1)
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "component %zu cannot be padded: its elements have rank %d, and its shape %d", i,
+                 element->ndim, batch->ndim - 1);
+}
+
 co_dataset *
 co_dataset_padded_batch(co_context *ctx, co_dataset *input, int64_t size, co_value *shapes,
                         co_value *values, bool drop_remainder)
@@ -349,12 +369,7 @@ co_dataset_padded_batch(co_context *ctx, co_dataset *input, int64_t size, co_val
         return NULL;
     dataset->batch_size = size;
     for (size_t i = 0; i < dataset->num_leaves; ++i)
-        if (dataset->specs[i]->dtype != input->specs[i]->dtype || dataset->specs[i]->ndim < 0 ||
-            (input->specs[i]->ndim >= 0 && dataset->specs[i]->ndim != input->specs[i]->ndim + 1))
-            coi_fail(ctx, CO_TYPE_ERROR,
-                     "component %zu cannot be padded: its shape must have the dtype and the rank "
-                     "of the element, which must be known",
-                     i);
+        check_component(ctx, i, input->specs[i], shapes != NULL, dataset->specs[i]);
     if (ctx->error.code != CO_OK || (values != NULL && !take_values(ctx, dataset, values))) {
         coi_unref(&ctx->heap, dataset);
         return NULL;

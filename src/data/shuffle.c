@@ -14,6 +14,8 @@
 
 #include "ops/kernels/philox.h"
 
+#define MOST_ELEMENTS UINT32_MAX /* of a buffer: draws have 32 bits */
+
 typedef struct shuffle_dataset {
     coi_stage stage; /* numbers: buffer size, seed; flag: every pass has its own order */
     atomic_uint_least64_t passes;
@@ -77,13 +79,22 @@ draw(co_iterator *iterator, size_t n)
     return (size_t)((uint64_t)self->words[at % 4] * n >> 32);
 }
 
+/* Elements that the buffer holds: a dataset whose length nobody knows fits in whole. */
+static int64_t
+capacity_of(const co_iterator *iterator)
+{
+    int64_t size = coi_args_of(iterator)->numbers[0];
+
+    return size == CO_UNKNOWN_CARDINALITY ? MOST_ELEMENTS : size;
+}
+
 /* Fill the buffer. An element that fails is not in it. */
 static int
 fill(co_context *ctx, co_iterator *iterator)
 {
     shuffle_iterator *self = (shuffle_iterator *)iterator;
 
-    while (!self->base.ended && (int64_t)self->buffer.count < coi_args_of(iterator)->numbers[0]) {
+    while (!self->base.ended && (int64_t)self->buffer.count < capacity_of(iterator)) {
         co_value **room = coi_assembly_room(ctx, &self->buffer);
         int        got = room != NULL ? coi_iterator_next(ctx, iterator->input, room) : COI_ERROR;
 
@@ -131,8 +142,7 @@ shuffle_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoi
 
     if (!coi_checkpoint_stage(ctx, iterator, p) || !coi_checkpoint_flag(ctx, p, &self->begun) ||
         !coi_checkpoint_number(ctx, p, &pass, 0, COI_MOST_COUNTED) ||
-        !coi_checkpoint_assembly(ctx, p, iterator->dataset, coi_args_of(iterator)->numbers[0],
-                                 &self->buffer))
+        !coi_checkpoint_assembly(ctx, p, iterator->dataset, capacity_of(iterator), &self->buffer))
         return false;
     self->pass = (uint64_t)pass;
     if (!p->saves && self->base.index % 4 != 0)
@@ -180,7 +190,7 @@ const coi_dataset_ops coi_shuffle_ops = {
     .shared_checkpoint = shuffle_shared,
     .fetch = shuffle_fetch,
     .share = shuffle_share,
-    .shows = ", buffer #0, seed #1?5, in another order each time;",
+    .shows = "~0, buffer #0;<0, buffer of all elements;, seed #1?5, in another order each time;",
     .numbers = COI_STAGE_NUMBERS,
     .tracks = COI_REMADE_ONCE,
 };
@@ -194,10 +204,18 @@ co_dataset_shuffle(co_context *ctx, co_dataset *input, int64_t buffer_size, int6
     COI_ENTER(ctx, "dataset_shuffle", NULL);
     if (!coi_check_input(ctx, input, 2, "input"))
         return NULL;
-    if (buffer_size < 1 || buffer_size > UINT32_MAX) {
+    if (buffer_size != CO_UNKNOWN_CARDINALITY && (buffer_size < 1 || buffer_size > MOST_ELEMENTS)) {
+        coi_fail(
+            ctx, CO_INVALID_ARGUMENT,
+            "argument 3 (buffer_size) is %lld; a buffer has 1 to 2^32 - 1 elements, or all with "
+            "CO_UNKNOWN_CARDINALITY",
+            (long long)buffer_size);
+        return NULL;
+    }
+    if (buffer_size == CO_UNKNOWN_CARDINALITY && input->cardinality == CO_INFINITE) {
         coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "argument 3 (buffer_size) is %lld; a buffer has 1 to 2^32 - 1 elements",
-                 (long long)buffer_size);
+                 "argument 3 (buffer_size) is CO_UNKNOWN_CARDINALITY, and the input is endless: no "
+                 "buffer holds all of it; give a number");
         return NULL;
     }
     return coi_stage_like(ctx, &coi_shuffle_ops, input, &args);

@@ -81,7 +81,7 @@ find_tfrecord(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is
     return COI_FOUND_RECORD;
 }
 
-const coi_framing coi_tfrecord_framing = { "tfrecord", true, find_tfrecord };
+const coi_framing coi_tfrecord_framing = { "tfrecord", true, false, find_tfrecord };
 
 /* Where the end of a line is not in sight, twice as much is looked at next time. */
 static coi_found
@@ -97,9 +97,18 @@ take_line(const char *bytes, size_t n, const char *end, coi_frame *out)
     size_t length = end != NULL ? (size_t)(end - bytes) : n;
 
     *out = (coi_frame){ 0, length, length + (end != NULL), 0 };
-    if (length > 0 && bytes[length - 1] == '\r')
-        --out->nbytes;
     return COI_FOUND_RECORD;
+}
+
+/* The last line, if no line feed ends it, is one only if it has more than carriage returns. */
+static bool
+is_empty(const char *bytes, size_t n)
+{
+    size_t i = 0;
+
+    while (i < n && bytes[i] == '\r')
+        ++i;
+    return i == n;
 }
 
 static coi_found
@@ -111,10 +120,10 @@ find_line(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is_las
     (void)sizes, (void)number, (void)err;
     if (end == NULL && !is_last)
         return more_text(out, n);
-    return n > 0 ? take_line(bytes, n, end, out) : COI_FOUND_END;
+    return end == NULL && is_empty(bytes, n) ? COI_FOUND_END : take_line(bytes, n, end, out);
 }
 
-const coi_framing coi_line_framing = { "text_lines", true, find_line };
+const coi_framing coi_line_framing = { "text_lines", true, true, find_line };
 
 static coi_found
 find_fixed(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is_last, int64_t number,
@@ -138,7 +147,7 @@ find_fixed(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is_la
     return COI_FOUND_ERROR;
 }
 
-const coi_framing coi_fixed_framing = { "fixed_length_records", false, find_fixed };
+const coi_framing coi_fixed_framing = { "fixed_length_records", false, false, find_fixed };
 
 /* Whether a field may end before `at`: there is a delimiter, the end of a line or of all. */
 static bool
@@ -205,6 +214,8 @@ find_row(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is_last
         if (n == skipped)
             return COI_FOUND_END;
         take_line(bytes + skipped, n - skipped, end, out);
+        if (out->nbytes > 0 && bytes[skipped + out->nbytes - 1] == '\r')
+            --out->nbytes;
         if (header == 0)
             break;
         skipped += out->consumed;
@@ -214,4 +225,4 @@ find_row(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is_last
     return COI_FOUND_RECORD;
 }
 
-const coi_framing coi_csv_framing = { "csv", true, find_row };
+const coi_framing coi_csv_framing = { "csv", true, false, find_row };

@@ -33,6 +33,7 @@ typedef struct coi_frame_sizes { /* of fixed-length records */
 typedef struct coi_framing {
     const char *name;
     bool        is_terminated; /* the byte behind a record may be overwritten when it was found */
+    bool        drops_returns; /* carriage returns are no part of a record */
     /* `n` bytes from the beginning of record `number` on; is_last: the file ends with them. */
     coi_found (*find)(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is_last,
                       int64_t number, coi_frame *out, co_error_info *err);

@@ -37,7 +37,7 @@ def sensible(rng, dtype, dims):
 
 
 # Numbers that a float holds: TensorFlow keeps the attribute as one, also for float64.
-ALPHAS = {"alpha": (0.25, 0.0078125, 1.5, -0.375, 0.0, 1.0)}
+ALPHAS = {"alpha": (0.25, 0.1, 1.5, -0.3, 0.0, 1.0)}
 
 UNARY = {
     "neg": unary(tf.negative, FLOATS + SIGNED),

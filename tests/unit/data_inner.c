@@ -384,11 +384,16 @@ CO_TEST(padded_batches_refuse_what_does_not_fit, "")
     CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, co_list(ctx, &scalar, 1), NULL, false));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, NULL);
     CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, scalar, NULL, false));
-    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "component 0 cannot be padded");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR,
+                    "component 0 cannot be padded: its elements have rank 1, and its shape 0");
     CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, floats, NULL, false));
-    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "component 0 cannot be padded");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR,
+                    "component 0 cannot be padded: it is int64, and its shape is one of float32");
     CO_EXPECT_NULL(co_dataset_padded_batch(ctx, mapped, 2, NULL, NULL, false));
-    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "which must be known");
+    CO_EXPECT_ERROR(
+        ctx, CO_VALUE_ERROR,
+        "component 0 cannot be padded: the rank of its elements is unknown; give argument "
+        "4 (shapes)");
     CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, NULL, co_scalar_float(ctx, 1), false));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "it must be a scalar of int64");
     CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, NULL, co_list(ctx, NULL, 0), false));

@@ -118,6 +118,26 @@ CO_TEST(shuffle_keeps_spec_cardinality_and_batch_size_and_refuses_bad_buffers, "
     CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "input");
 }
 
+/* As in TensorFlow: a buffer of unknown cardinality holds everything. */
+CO_TEST(a_shuffle_may_hold_the_whole_dataset, "")
+{
+    co_dataset *range = co_dataset_range(ctx, 0, 50, 1);
+    co_dataset *whole = co_dataset_shuffle(ctx, range, CO_UNKNOWN_CARDINALITY, 5, false);
+    char        all[DATA_TEXT], text[DATA_TEXT];
+
+    CO_EXPECT_STR(data_elements(ctx, whole, 60, all),
+                  data_elements(ctx, co_dataset_shuffle(ctx, range, 50, 5, false), 60, text));
+    CO_EXPECT_INT(co_dataset_explain(ctx, whole, NULL, text, sizeof(text)) > 0, 1);
+    CO_EXPECT_CONTAINS(text, "shuffle, buffer of all elements, seed 5 -> 50 elements\n");
+    CO_EXPECT_NULL(co_dataset_shuffle(ctx, co_dataset_repeat(ctx, range, -1),
+                                      CO_UNKNOWN_CARDINALITY, 5, false));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "the input is endless");
+    for (int64_t size = -1; size > -5; size -= 2) {
+        CO_EXPECT_NULL(co_dataset_shuffle(ctx, range, size, 5, false));
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "or all with CO_UNKNOWN_CARDINALITY");
+    }
+}
+
 static co_value *
 not_three(co_context *ctx, co_value *x, void *user)
 {

@@ -320,6 +320,30 @@ CO_TEST(lines_of_any_length, "")
     files_clean();
 }
 
+/* As in TensorFlow: anywhere in a line, and alone at the end of a file they are no line. */
+CO_TEST(lines_have_no_carriage_returns, "")
+{
+    static const struct {
+        const char *bytes, *lines;
+    } cases[] = {
+        { "a\rb\r\nc\r\r\nd\n\r\ne\r", "'ab' 'c' 'd' '' 'e'" },
+        { "\r", "" },
+        { "a\n\r\r", "'a'" },
+        { "\r\n", "''" },
+        { "a\n\rb", "'a' 'b'" },
+    };
+    char        path[FILES_PATH], text[DATA_TEXT];
+    const char *file = files_path("returns", path);
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
+        files_write(file, cases[i].bytes, strlen(cases[i].bytes));
+        CO_EXPECT_STR(data_elements(ctx, co_dataset_text_lines(ctx, &file, 1, NULL), 20, text),
+                      cases[i].lines);
+        CO_EXPECT_OK(ctx);
+    }
+    files_clean();
+}
+
 CO_TEST(fixed_records_in_batches_and_compressed, "")
 {
     char          path[FILES_PATH];

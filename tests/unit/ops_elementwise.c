@@ -283,6 +283,19 @@ CO_TEST(gradients_of_empty_tensors_read_nothing, "")
     CO_EXPECT_INT(co_value_num_elements(ctx, g), 0);
 }
 
+/* As in TensorFlow, whose attribute it is. */
+CO_TEST(the_slope_of_leaky_relu_is_a_float32_for_every_dtype, "")
+{
+    double    minus = -1;
+    co_value *x = co_tensor(ctx, CO_FLOAT64, CO_SHAPE(1), &minus), *y;
+
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    y = co_leaky_relu(ctx, x, 0.1);
+    CO_EXPECT_CLOSE(co_item_float(ctx, y), -(double)0.1f, 0);
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_gradient(ctx, y, x)), (double)0.1f, 0);
+}
+
 CO_TEST(leaky_relu_and_gelu_agree_with_the_reference, "")
 {
     static const double slopes[] = { 0.2, 0, 1.5, -0.3 };

@@ -703,7 +703,7 @@ leaky_relu_run(coi_call *call)
 
     with_slope.in = both;
     fill_job(&with_slope, &job);
-    coi_convert(CO_FLOAT64, &attrs->alpha, job.dtype, alpha, 1);
+    coi_convert(CO_FLOAT32, &(float){ (float)attrs->alpha }, job.dtype, alpha, 1);
     job.y = alpha;
     return flat(call, &job, COI_PAIR_ONE_Y);
 }
@@ -716,7 +716,7 @@ leaky_relu_grad(coi_grad *g)
     co_value              *x = g->in[0], *up = g->upstream[0];
     co_value *is_above = co_greater(ctx, x, co_zeros(ctx, (co_dtype)x->dtype, NULL, 0));
 
-    g->grads[0] = co_where(ctx, is_above, up, co_mul(ctx, up, co_float(ctx, attrs->alpha)));
+    g->grads[0] = co_where(ctx, is_above, up, co_mul(ctx, up, co_float(ctx, (float)attrs->alpha)));
     return ctx->error.code;
 }
 

@@ -285,10 +285,11 @@ coi_ref_binary(coi_call *call)
 co_code
 coi_ref_leaky_relu(coi_call *call)
 {
-    const co_value *x = call->in[0];
-    co_value       *out = call->out[0];
-    coi_number      alpha = { COI_NUMBER_FLOAT, ((const coi_leaky_attrs *)call->attrs)->alpha, 0 };
-    char            rounded[8];
+    const co_value        *x = call->in[0];
+    co_value              *out = call->out[0];
+    const coi_leaky_attrs *attrs = call->attrs;
+    coi_number             alpha = { COI_NUMBER_FLOAT, (float)attrs->alpha, 0 };
+    char                   rounded[8];
 
     coi_number_store((co_dtype)x->dtype, rounded, 0, alpha);
     alpha = coi_number_load((co_dtype)x->dtype, rounded, 0);
