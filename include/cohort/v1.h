@@ -42,8 +42,11 @@ CO_API co_strategy *co_v1_mirrored_strategy(co_context *ctx, const char *const *
 /** tf.compat.v1.distribute.experimental.MultiWorkerMirroredStrategy. */
 CO_API co_strategy *co_v1_multi_worker_mirrored_strategy(co_context                    *ctx,
                                                 const co_multi_worker_mirrored_options *options);
-/** The default strategy: there is one, of both flavours, with the members of both. */
-#define co_v1_default_strategy co_default_strategy
+/** The default strategy with the members of v1: no gather. (co_default_strategy has those of both.)
+ * Lives as long as the runtime. */
+CO_API co_strategy *co_v1_default_strategy(co_context *ctx);
+/** tf.compat.v1.distribute.get_strategy: the current strategy, or co_v1_default_strategy. */
+CO_API co_strategy *co_v1_get_strategy(co_context *ctx);
 
 /**
  * Whether the documents give strategies of this flavour a member of that name

@@ -39,6 +39,20 @@ co_v1_multi_worker_mirrored_strategy(co_context                             *ctx
     return as_v1(co_multi_worker_mirrored_strategy(ctx, options));
 }
 
+co_strategy *
+co_v1_default_strategy(co_context *ctx)
+{
+    return coi_default_strategy(ctx, true);
+}
+
+co_strategy *
+co_v1_get_strategy(co_context *ctx)
+{
+    if (ctx == NULL)
+        return NULL;
+    return ctx->mode.strategy != NULL ? ctx->mode.strategy : coi_default_strategy(ctx, true);
+}
+
 enum { V1 = 1, V2 = 2, BOTH = V1 | V2 };
 
 /* The members of the documents, by name, and who has them. */
@@ -77,7 +91,7 @@ co_strategy_has_member(co_context *ctx, co_strategy *strategy, const char *name)
     COI_ENTER(ctx, "strategy_has_member", false);
     if (!coi_check_object(ctx, strategy, &coi_strategy_class, 2, "strategy") || name == NULL)
         return false;
-    flavour = strategy->policy->is_default ? BOTH : strategy->is_v1 ? V1 : V2;
+    flavour = strategy->is_v1 ? V1 : strategy->policy->is_default ? BOTH : V2;
     for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); ++i)
         if (strcmp(members[i].name, name) == 0)
             return (members[i].who & flavour) != 0;

@@ -165,6 +165,7 @@ coi_runtime_release(coi_runtime *runtime)
         return;
     coi_heap_init(&heap, &runtime->store);
     coi_unref(&heap, runtime->default_strategy);
+    coi_unref(&heap, runtime->v1_default_strategy);
     coi_heap_destroy(&heap);
     runtime_free(runtime);
 }

@@ -33,9 +33,10 @@ typedef struct coi_runtime {
     coi_devices    *devices;
     coi_isa         isa;
     coi_cell_store  store;
-    pthread_mutex_t lock;             /* of what follows */
-    co_strategy    *default_strategy; /* made at first need; a reference */
-    atomic_ullong   next_epoch;       /* tapes */
+    pthread_mutex_t lock;                /* of what follows */
+    co_strategy    *default_strategy;    /* made at first need; a reference */
+    co_strategy    *v1_default_strategy; /* the same of the v1 flavour */
+    atomic_ullong   next_epoch;          /* tapes */
     atomic_ullong   next_serial; /* whatever wants a number of its own: strategies, variables */
     atomic_bool     partitioner_ignored; /* and said so (SCOPE-12) */
     pid_t           pid;                 /* who opened it: a fork's child may only close */

@@ -230,27 +230,35 @@ make_alone(co_context *ctx, const coi_policy *policy, const coi_device_name *dev
 }
 
 co_strategy *
-co_default_strategy(co_context *ctx)
+coi_default_strategy(co_context *ctx, bool is_v1)
 {
-    coi_runtime *runtime;
-    co_strategy *strategy;
+    coi_runtime  *runtime;
+    co_strategy **place, *strategy;
 
     if (ctx == NULL)
         return NULL;
     runtime = ctx->runtime;
+    place = is_v1 ? &runtime->v1_default_strategy : &runtime->default_strategy;
     if (coi_is_forked(&ctx->heap)) /* the lock may be held for ever */
-        return runtime->default_strategy;
+        return *place;
     pthread_mutex_lock(&runtime->lock);
-    strategy = runtime->default_strategy;
-    if (strategy == NULL) {
+    if (*place == NULL) {
         coi_device_name nowhere = { .replica = -1, .task = -1, .index = -1 };
 
         coi_device_complete(&nowhere, NULL);
-        strategy = make_alone(ctx, &default_policy, &nowhere);
-        runtime->default_strategy = strategy;
+        *place = make_alone(ctx, &default_policy, &nowhere);
+        if (*place != NULL)
+            (*place)->is_v1 = is_v1;
     }
+    strategy = *place;
     pthread_mutex_unlock(&runtime->lock);
     return strategy;
+}
+
+co_strategy *
+co_default_strategy(co_context *ctx)
+{
+    return coi_default_strategy(ctx, false);
 }
 
 co_strategy *

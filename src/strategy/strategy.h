@@ -123,6 +123,8 @@ bool coi_check_v2(co_context *ctx, co_strategy *strategy);
 
 /* Whether a strategy of ours has this name. */
 bool coi_is_builtin(const char *name);
+/* The default strategy of a flavour, which the runtime keeps. */
+co_strategy *coi_default_strategy(co_context *ctx, bool is_v1);
 /* A reference, or NULL with an error: CO_VALUE_ERROR for a placement that cannot be. */
 co_strategy *coi_strategy_make(co_context *ctx, const coi_policy *policy,
                                const coi_placement *where);

@@ -3,7 +3,7 @@
  * v1: lists of actions on a strategy of the v1 flavour and its input iterators. Each gives
  * {"result": ...} and, where it failed,
  * {"error": ...}; a failing action does not stop the list. Cases of deferred-graph mode are
- * missing.
+ * missing, but for those that only look at a strategy.
  */
 #include <cohort/v1.h>
 #include "families.h"
@@ -128,7 +128,7 @@ input_fn(co_context *ctx, const co_input_context *input, void *user)
                                     input->input_pipeline_id, "num_replicas_in_sync",
                                     input->num_replicas_in_sync, "in_cross_replica_context",
                                     co_in_cross_replica_context(ctx), "strategy_is_current",
-                                    co_get_strategy(ctx) == b->strategy));
+                                    co_v1_get_strategy(ctx) == b->strategy));
     if (strcmp(what, "dataset") == 0)
         return pipeline_of(b);
     if (strcmp(what, "per_replica_batch") == 0)
@@ -444,7 +444,7 @@ query_fn(co_context *ctx, co_value *args, void *user)
         b->seen[id] = json_pack("{s:b,s:b,s:i,s:b}", "has_strategy", co_has_strategy(ctx),
                                 "in_cross_replica_context", co_in_cross_replica_context(ctx),
                                 "num_replicas_in_sync", co_replicas(ctx), "strategy_is_current",
-                                co_get_strategy(ctx) == b->strategy);
+                                co_v1_get_strategy(ctx) == b->strategy);
     return NULL;
 }
 
@@ -526,20 +526,36 @@ names(bench *b, co_value *tuple)
     return list;
 }
 
+/* What was found, or the error that came instead. */
+static void
+put_found(bench *b, json_t *json, const char *name, json_t *found)
+{
+    if (!co_ok(b->ctx)) {
+        json_decref(found);
+        found = json_pack("{s:o}", "error", golden_write_error(b->ctx));
+    }
+    json_object_set_new(json, name, found);
+}
+
 static json_t *
 act_properties(bench *b)
 {
     co_context  *ctx = b->ctx;
     co_strategy *s = b->strategy, *e = co_extended(ctx, s);
-    json_t      *extended = json_pack(
-             "{s:o,s:o,s:b,s:b,s:b,s:b,s:b,s:o}", "worker_devices", names(b, co_worker_devices(ctx, e)),
-             "parameter_devices", names(b, co_parameter_devices(ctx, e)),
-             "experimental_require_static_shapes", co_experimental_require_static_shapes(ctx, e),
-             "experimental_should_init", co_experimental_should_init(ctx, e),
-             "experimental_between_graph", co_experimental_between_graph(ctx, e), "should_checkpoint",
-             co_should_checkpoint(ctx, e), "should_save_summary", co_should_save_summary(ctx, e),
-             "non_slot_devices([])", names(b, co_non_slot_devices(ctx, e, co_list(ctx, NULL, 0))));
+    json_t      *extended = json_object();
 
+    put_found(b, extended, "worker_devices", names(b, co_worker_devices(ctx, e)));
+    put_found(b, extended, "parameter_devices", names(b, co_parameter_devices(ctx, e)));
+    put_found(b, extended, "experimental_require_static_shapes",
+              json_boolean(co_experimental_require_static_shapes(ctx, e)));
+    put_found(b, extended, "experimental_should_init",
+              json_boolean(co_experimental_should_init(ctx, e)));
+    put_found(b, extended, "experimental_between_graph",
+              json_boolean(co_experimental_between_graph(ctx, e)));
+    put_found(b, extended, "should_checkpoint", json_boolean(co_should_checkpoint(ctx, e)));
+    put_found(b, extended, "should_save_summary", json_boolean(co_should_save_summary(ctx, e)));
+    put_found(b, extended, "non_slot_devices([])",
+              names(b, co_non_slot_devices(ctx, e, co_list(ctx, NULL, 0))));
     return json_pack("{s:i,s:o}", "num_replicas_in_sync", co_num_replicas_in_sync(ctx, s),
                      "extended", extended);
 }
@@ -696,6 +712,19 @@ act_one(bench *b)
     return json;
 }
 
+/* Looking at members computes nothing, so it is the same in deferred mode; so is looking at the
+ * default strategy, while the devices of others have other names there. */
+static bool
+only_looks(golden_case *c, json_t *steps)
+{
+    const char *what = json_string_value(json_object_get(json_array_get(steps, 0), "do"));
+
+    return json_array_size(steps) == 1 && what != NULL &&
+           (strcmp(what, "has_members") == 0 ||
+            (strcmp(what, "properties") == 0 &&
+             strcmp(golden_string(c, c->attrs, "strategy"), "D") == 0));
+}
+
 void
 golden_run_v1(golden_case *c)
 {
@@ -704,7 +733,7 @@ golden_run_v1(golden_case *c)
     size_t  i;
 
     golden_put(c, "results", list);
-    if (strcmp(golden_string(c, c->attrs, "mode"), "eager") != 0) {
+    if (strcmp(golden_string(c, c->attrs, "mode"), "eager") != 0 && !only_looks(c, steps)) {
         golden_missing(c, "deferred mode");
         return;
     }

@@ -63,7 +63,40 @@ CO_TEST_WITH(v1_strategies_are_strategies, "S-V1-1 OD1-1 OD1-2 OD-SCOPE-2 OD-EX-
     CO_EXPECT_INT(co_item_int(ctx, co_reduce(ctx, s, CO_REDUCE_SUM, tensor, CO_AXES(0))), 45);
     local = co_experimental_local_results(ctx, s, tensor);
     CO_EXPECT_INT(co_num_items(ctx, local), 1);
-    CO_EXPECT_PTR(co_v1_default_strategy(ctx), co_default_strategy(ctx));
+}
+
+/* As TensorFlow 2.21 has it, with v2 behaviour disabled. */
+CO_TEST(the_default_strategy_of_v1_has_what_v1_has, "S-V1-1 DEF-11 DEF-14")
+{
+    co_strategy *d = co_v1_default_strategy(ctx), *v2 = co_default_strategy(ctx);
+    co_value    *x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(2));
+
+    CO_EXPECT_PTR(co_v1_default_strategy(ctx), d); /* one for all */
+    CO_EXPECT_TRUE(d != v2);
+    CO_EXPECT_STR(co_strategy_name(ctx, d), co_strategy_name(ctx, v2));
+    CO_EXPECT_FALSE(co_strategy_has_member(ctx, d, "gather"));
+    CO_EXPECT_FALSE(co_strategy_has_member(ctx, d, "experimental_distribute_values_from_function"));
+    CO_EXPECT_TRUE(co_strategy_has_member(ctx, d, "make_dataset_iterator"));
+    CO_EXPECT_TRUE(co_strategy_has_member(ctx, v2, "gather"));
+    CO_EXPECT_NULL(co_gather_replicas(ctx, d, x, 0));
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "is of the v1 flavour, which has no gather_replicas");
+    CO_EXPECT_NOT_NULL(co_gather_replicas(ctx, v2, x, 0));
+    CO_EXPECT_NULL(co_non_slot_devices(ctx, d, co_list(ctx, NULL, 0)));
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "holds no variable");
+    CO_EXPECT_NULL(co_worker_devices(ctx, d));
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "no devices of its own");
+    CO_EXPECT_FALSE(co_experimental_should_init(ctx, d));
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "should_init");
+    CO_EXPECT_TRUE(co_should_checkpoint(ctx, d));
+    CO_SCOPE(ctx, d) {
+        CO_EXPECT_FALSE(co_has_strategy(ctx)); /* it changes no mode */
+        CO_EXPECT_PTR(co_v1_get_strategy(ctx), d);
+        CO_EXPECT_PTR(co_get_strategy(ctx), v2);
+    }
+    CO_SCOPE(ctx, co_v1_one_device_strategy(ctx, NULL)) {
+        CO_EXPECT_PTR(co_v1_get_strategy(ctx), co_get_strategy(ctx));
+    }
+    CO_EXPECT_OK(ctx);
 }
 
 static co_value *
@@ -84,7 +117,7 @@ CO_TEST_WITH(v1_lacks_what_came_later, "S-V1-1 S-VFF-5 S-LOGICAL-1", "cpus=2")
         CO_EXPECT_NULL(
             co_experimental_distribute_values_from_function(ctx, all[i], value_fn, NULL));
         CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "co_one_device_strategy");
-        CO_EXPECT_NULL(co_strategy_gather(ctx, all[i], x, 0));
+        CO_EXPECT_NULL(co_gather_replicas(ctx, all[i], x, 0));
         CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "v1 flavour");
         CO_EXPECT_NULL(co_experimental_assign_to_logical_device(ctx, all[i], x, 0));
         CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, NULL);
