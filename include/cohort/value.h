@@ -226,7 +226,8 @@ CO_API co_value *co_mirrored_value(co_context *ctx, co_value *const *components,
 
 /**
  * Text for people, in at most `capacity` bytes with the zero; returns the length it would need, as
- * snprintf does. Long tensors are cut with "...".
+ * snprintf does. Long tensors are cut with "..."; tensors without elements have their shape and
+ * dtype behind the brackets, and variables their name, shape, dtype and value.
  */
 CO_API size_t co_format(co_context *ctx, co_value *value, char *out, size_t capacity);
 

@@ -179,7 +179,7 @@ host_item(co_context *ctx, co_value *value, co_dtype dtype, void *out)
         coi_convert(from, number, dtype, out, 1);
         return;
     }
-    coi_format(value, text, sizeof(text));
+    coi_format(&ctx->heap, value, text, sizeof(text));
     fail_misfit(ctx, "argument 2 (value)", text, dtype);
 }
 
@@ -287,5 +287,5 @@ co_format(co_context *ctx, co_value *value, char *out, size_t capacity)
     if (capacity > 0)
         out[0] = '\0';
     COI_GUARD(ctx, 0);
-    return coi_format(value, out, capacity);
+    return coi_format(&ctx->heap, value, out, capacity);
 }

@@ -347,8 +347,9 @@ mirrored_assign(co_context *ctx, co_value *value, int verb, co_value *what)
     return assign_all(ctx, variable, verb, what);
 }
 
-static const coi_variable_ops mirrored_ops = { "MirroredVariable", mirrored_read, mirrored_assign,
-                                               device, destroy };
+static const coi_variable_ops mirrored_ops = {
+    "MirroredVariable", mirrored_read, mirrored_assign, device, destroy, NULL
+};
 
 /* --- sync on read --- */
 
@@ -469,8 +470,9 @@ on_read_assign(co_context *ctx, co_value *value, int verb, co_value *what)
     return on_read_set(ctx, variable, verb, what) ? read_combined(ctx, variable) : NULL;
 }
 
-static const coi_variable_ops on_read_ops = { "SyncOnReadVariable", on_read_read, on_read_assign,
-                                              device, destroy };
+static const coi_variable_ops on_read_ops = {
+    "SyncOnReadVariable", on_read_read, on_read_assign, device, destroy, NULL
+};
 
 /* --- making --- */
 

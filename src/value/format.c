@@ -147,8 +147,9 @@ put_block(coi_printer *out, const co_value *tensor, int axis, int64_t offset, in
     coi_print(out, "]");
 }
 
-void
-coi_print_tensor(coi_printer *out, const co_value *tensor)
+/* Brackets alone, whatever the shape, when there are no elements. */
+static void
+put_elements(coi_printer *out, const co_value *tensor)
 {
     if (!tensor->u.tensor.device->backend->host_memory)
         coi_print(out, "<on %s>", tensor->u.tensor.device->name);
@@ -156,6 +157,19 @@ coi_print_tensor(coi_printer *out, const co_value *tensor)
         coi_print(out, "[]");
     else
         put_block(out, tensor, 0, 0, tensor->u.tensor.num_elements);
+}
+
+/* One without elements says what it is: brackets do not. */
+void
+coi_print_tensor(coi_printer *out, const co_value *tensor)
+{
+    char text[COI_SHAPE_TEXT];
+
+    put_elements(out, tensor);
+    if (tensor->u.tensor.num_elements == 0)
+        coi_print(out, " shape=%s dtype=%s",
+                  coi_shape_text(tensor->u.tensor.dims, tensor->ndim, text),
+                  co_dtype_name((co_dtype)tensor->dtype));
 }
 
 void
@@ -174,14 +188,25 @@ coi_print_variable(coi_printer *out, const co_value *value)
 {
     const coi_variable *variable = value->u.variable;
     char                text[COI_SHAPE_TEXT];
+    co_value           *now;
 
-    if (variable->components != NULL)
+    if (variable->components != NULL) {
         coi_print_components(out, variable->ops->name,
                              (coi_values){ variable->components, variable->num_components });
-    else
-        coi_print(out, "<%s '%s' shape=%s dtype=%s>", variable->ops->name, variable->name,
-                  coi_shape_text(variable->shape.dims, variable->shape.ndim, text),
-                  co_dtype_name((co_dtype)variable->dtype));
+        return;
+    }
+    coi_print(out, "<%s '%s' shape=%s dtype=%s", variable->ops->name, variable->name,
+              coi_shape_text(variable->shape.dims, variable->shape.ndim, text),
+              co_dtype_name((co_dtype)variable->dtype));
+    now = variable->ops->peek != NULL ? variable->ops->peek(value) : NULL;
+    if (now != NULL) {
+        coi_print(out, " value=");
+        put_elements(out, now);
+        coi_unref(out->heap, now);
+    } else {
+        coi_print(out, ", no value yet");
+    }
+    coi_print(out, ">");
 }
 
 void
@@ -210,15 +235,15 @@ coi_print_value(coi_printer *out, const co_value *value)
 void
 coi_format_element(const co_value *tensor, int64_t i, char *out, size_t capacity)
 {
-    writer w = { out, capacity, 0 };
+    writer w = { NULL, out, capacity, 0 };
 
     put_element(&w, tensor, i);
 }
 
 size_t
-coi_format(const co_value *value, char *out, size_t capacity)
+coi_format(coi_heap *heap, const co_value *value, char *out, size_t capacity)
 {
-    coi_printer printer = { out, capacity, 0 };
+    coi_printer printer = { heap, out, capacity, 0 };
 
     if (capacity > 0)
         out[0] = '\0';

@@ -19,9 +19,10 @@ typedef struct coi_values {
 
 /* The text that co_format makes (format.c). */
 typedef struct coi_printer {
-    char  *out;
-    size_t capacity;
-    size_t length; /* needed so far */
+    coi_heap *heap; /* of the caller */
+    char     *out;
+    size_t    capacity;
+    size_t    length; /* needed so far */
 } coi_printer;
 
 /* --- composite values: one leaf that is made of several tensors --- */

@@ -402,7 +402,7 @@ co_value *coi_slices_dense(coi_heap *heap, const co_value *slices, co_error_info
 void coi_add_elements(co_dtype dtype, void *acc, const void *x, int64_t n);
 
 /* format.c: see co_format. */
-size_t coi_format(const co_value *value, char *out, size_t capacity);
+size_t coi_format(coi_heap *heap, const co_value *value, char *out, size_t capacity);
 /* One element of a tensor in host memory. */
 void coi_format_element(const co_value *tensor, int64_t i, char *out, size_t capacity);
 

@@ -17,6 +17,9 @@ typedef struct coi_variable_ops {
     /* The device ctx sees it on. */
     const char *(*device)(co_context *ctx, co_value *variable);
     void (*destroy)(coi_heap *heap, coi_variable *variable);
+    /* The tensor that it has now, to look at: a new reference, NULL where it has none or several.
+     */
+    co_value *(*peek)(const co_value *variable);
 } coi_variable_ops;
 
 struct coi_variable {

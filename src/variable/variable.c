@@ -19,7 +19,7 @@ typedef struct plain {
 } plain;
 
 static plain *
-plain_of(co_value *variable)
+plain_of(const co_value *variable)
 {
     return (plain *)(void *)variable->u.variable;
 }
@@ -66,6 +66,21 @@ plain_destroy(coi_heap *heap, coi_variable *variable)
     coi_free(heap->store->memory, p, sizeof(*p));
 }
 
+/* What it holds, or NULL: a reference. For texts about it, which are no reads. */
+static co_value *
+plain_peek(const co_value *variable)
+{
+    plain    *p = (plain *)(void *)variable->u.variable;
+    co_value *value;
+
+    coi_lock_take(&p->lock);
+    value = p->value;
+    if (value != NULL)
+        coi_ref(value);
+    coi_lock_give(&p->lock);
+    return value;
+}
+
 typedef struct reading {
     coi_effect effect;
     co_value  *variable, *value;
@@ -75,15 +90,10 @@ static co_code
 read_effect(co_context *ctx, coi_effect *effect)
 {
     reading *r = (reading *)(void *)effect;
-    plain   *p = plain_of(r->variable);
 
-    coi_lock_take(&p->lock);
-    r->value = p->value;
-    if (r->value != NULL)
-        coi_ref(r->value);
-    coi_lock_give(&p->lock);
+    r->value = plain_peek(r->variable);
     if (r->value == NULL)
-        coi_fail_uninitialized(ctx, &p->base);
+        coi_fail_uninitialized(ctx, r->variable->u.variable);
     return ctx->error.code;
 }
 
@@ -357,8 +367,8 @@ plain_device(co_context *ctx, co_value *variable)
     return plain_of(variable)->device_text;
 }
 
-static const coi_variable_ops plain_ops = { "Variable", plain_read, plain_assign, plain_device,
-                                            plain_destroy };
+static const coi_variable_ops plain_ops = { "Variable",   plain_read,    plain_assign,
+                                            plain_device, plain_destroy, plain_peek };
 
 co_value *
 coi_plain_variable(co_context *ctx, const coi_variable_spec *spec, const coi_device_name *device,

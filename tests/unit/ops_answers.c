@@ -76,7 +76,7 @@ static const answer answers[] = {
     { "pad", "int8:[1]", "paddings=[1,0] constant_values=0.0", "int8[2] [0, 1]" },
     { "pad", "int8:[1, 2]", "paddings=[1,0] constant_values=300 mode=REFLECT", "int8[3] [2, 1, 2]" },
     { "pad", "int32:[]", "paddings=[0,0] mode=REFLECT", "!axis 0 of x is empty" },
-    { "pad", "int32:[]", "paddings=[0,0] mode=SYMMETRIC", "int32[0] []" },
+    { "pad", "int32:[]", "paddings=[0,0] mode=SYMMETRIC", "int32[0] [] shape=[0] dtype=int32" },
     { "split", "int32:[1, 2]", "num_or_sizes=[-1]", "!num_or_sizes is [-1]" },
     { "where_index", "int32:1", "", "!x is a scalar" },
     /* Operators made of others speak of their own arguments. */
@@ -93,7 +93,7 @@ static const answer answers[] = {
     { "eye", "", "num_rows=2 num_columns=3 batch_shape=[2] dtype=int8",
       "int8[2,2,3] [[[1, 0, 0], [0, 1, 0]], [[1, 0, 0], [0, 1, 0]]]" },
     { "eye", "", "num_rows=3 num_columns=1 dtype=bool", "bool[3,1] [[true], [false], [false]]" },
-    { "eye", "", "num_rows=3 num_columns=0", "float32[3,0] []" },
+    { "eye", "", "num_rows=3 num_columns=0", "float32[3,0] [] shape=[3,0] dtype=float32" },
     { "eye", "", "num_rows=1 dtype=bfloat16", "bfloat16[1,1] [[1.0]]" },
     { "concat", "float32:[1.0];float64:[1.0]", "axis=0",
       "!concat: xs[0] has dtype float32 and xs[1] has dtype float64" },
@@ -127,7 +127,7 @@ static const answer answers[] = {
     { "depthwise_conv2d", "float32:[[[[1.0]]]];float32:[[[[2.0]]]]", "strides=[1,2,3,1]", "!must be equal" },
     { "conv2d", "float32:[[[[1.0]], [[2.0]]]];float32:[[[[2.0]]]]", "strides=2", "float32[1,1,1,1] [[[[2.0]]]]" },
     /* A window larger than its image by two strides is refused, by less it has no result. */
-    { "max_pool2d", "int8:[[[[1]]]]", "ksize=[2,1] strides=[1,1]", "int8[1,0,1,1] []" },
+    { "max_pool2d", "int8:[[[[1]]]]", "ksize=[2,1] strides=[1,1]", "int8[1,0,1,1] [] shape=[1,0,1,1] dtype=int8" },
     { "max_pool2d", "int8:[[[[1]]]]", "ksize=[3,1] strides=[1,1]",
       "!a window of 3 x 1 is too large for 1 x 1" },
     { "avg_pool2d", "float32:[[[[1.0]]]]", "ksize=[1,9] strides=[2,2]", "!a window of 1 x 9" },

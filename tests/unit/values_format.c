@@ -50,7 +50,7 @@ CO_TEST(every_kind_has_a_text, "DV-FMT-1")
     CO_EXPECT_STR(text_of(ctx, co_spec(ctx, CO_INT8, NULL, -1)),
                   "TensorSpec(<unknown rank>, int8)");
     CO_EXPECT_STR(text_of(ctx, co_variable(ctx, x, NULL)),
-                  "<Variable 'Variable' shape=[2,2] dtype=int32>");
+                  "<Variable 'Variable' shape=[2,2] dtype=int32 value=[[1, -2], [3, 4]]>");
 }
 
 CO_TEST(elements_of_every_dtype_have_a_text, "")
@@ -102,8 +102,9 @@ CO_TEST(long_tensors_are_cut_in_the_middle, "")
     CO_EXPECT_STR(text_of(ctx, more),
                   "[[0, 1], [2, 3], [4, 5], ..., [95, 96], [97, 98], [99, 100]]");
     CO_EXPECT_LESS(co_format(ctx, zeros, NULL, 0), 4000); /* 43 million elements */
-    CO_EXPECT_STR(text_of(ctx, co_zeros(ctx, CO_INT8, CO_SHAPE(0))), "[]");
-    CO_EXPECT_STR(text_of(ctx, co_zeros(ctx, CO_INT8, CO_SHAPE(5, 0))), "[]");
+    CO_EXPECT_STR(text_of(ctx, co_zeros(ctx, CO_INT8, CO_SHAPE(0))), "[] shape=[0] dtype=int8");
+    CO_EXPECT_STR(text_of(ctx, co_zeros(ctx, CO_INT8, CO_SHAPE(5, 0))),
+                  "[] shape=[5,0] dtype=int8");
 }
 
 /* As snprintf: never beyond the buffer, always terminated, and the length that would be needed. */
@@ -159,14 +160,13 @@ CO_TEST(the_locale_of_the_host_changes_nothing, "")
         CO_SKIP("no locale with another decimal point is installed");
 }
 
-/* A distributed variable shows its components, as other distributed values do; never what they
- * hold. */
+/* A distributed variable shows its components, as other distributed values do. */
 CO_TEST_WITH(distributed_variables_have_a_line_for_each_component, "DV-FMT-1", "cpus=2")
 {
     co_strategy        *m = co_mirrored_strategy(ctx, NULL, 0, NULL);
     co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
     co_value           *v = NULL, *w = NULL;
-    char                text[300];
+    char                text[400];
 
     options.name = "v";
     options.aggregation = CO_AGGREGATION_SUM;
@@ -176,9 +176,23 @@ CO_TEST_WITH(distributed_variables_have_a_line_for_each_component, "DV-FMT-1", "
         w = co_variable(ctx, co_scalar_int64(ctx, 7), &options);
     }
     co_format(ctx, v, text, sizeof(text));
-    CO_EXPECT_STR(text, "MirroredVariable:{\n"
-                        "  0: <Variable 'v' shape=[2,3] dtype=float32>\n"
-                        "  1: <Variable 'v/replica_1' shape=[2,3] dtype=float32>\n}");
+    CO_EXPECT_STR(text,
+                  "MirroredVariable:{\n"
+                  "  0: <Variable 'v' shape=[2,3] dtype=float32 value=[[1.0, 1.0, 1.0], [1.0, 1.0, "
+                  "1.0]]>\n"
+                  "  1: <Variable 'v/replica_1' shape=[2,3] dtype=float32 value=[[1.0, 1.0, "
+                  "1.0], [1.0, 1.0, 1.0]]>\n}");
     co_format(ctx, w, text, sizeof(text));
     CO_EXPECT_CONTAINS(text, "SyncOnReadVariable:{\n  0: <Variable 'v");
+    CO_EXPECT_CONTAINS(text, " shape=[] dtype=int64 value=7>");
+    /* Declared, and without a value until one is assigned; and one that is empty. */
+    v = co_variable(ctx, co_spec(ctx, CO_INT64, CO_SHAPE(2)), NULL);
+    co_format(ctx, v, text, sizeof(text));
+    CO_EXPECT_CONTAINS(text, " shape=[2] dtype=int64, no value yet>");
+    co_assign(ctx, v, co_tensor(ctx, CO_INT64, CO_SHAPE(2), ((const int64_t[]){ 5, 6 })));
+    co_format(ctx, v, text, sizeof(text));
+    CO_EXPECT_CONTAINS(text, " shape=[2] dtype=int64 value=[5, 6]>");
+    co_format(ctx, co_variable(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(0, 3)), NULL), text,
+              sizeof(text));
+    CO_EXPECT_CONTAINS(text, " shape=[0,3] dtype=float32 value=[]>");
 }
