@@ -35,7 +35,8 @@ CO_API co_value *co_expm1(co_context *ctx, co_value *x);
 CO_API co_value *co_sin(co_context *ctx, co_value *x);
 CO_API co_value *co_cos(co_context *ctx, co_value *x);
 CO_API co_value *co_tan(co_context *ctx, co_value *x);
-/** Integers of the same dtype; halves are rounded to the even one. No gradient passes. */
+/** The largest integer not above x, the smallest not below x, and the nearest (of two, the even
+ * one), in the dtype of x. No gradient passes. */
 CO_API co_value *co_floor(co_context *ctx, co_value *x);
 CO_API co_value *co_ceil(co_context *ctx, co_value *x);
 CO_API co_value *co_round(co_context *ctx, co_value *x);
@@ -388,8 +389,14 @@ typedef struct co_pool2d_options {
     co_padding padding; /* VALID or SAME */
 } co_pool2d_options;
 #define CO_POOL2D_OPTIONS_INIT { sizeof(co_pool2d_options), { 2, 2 }, { 2, 2 }, CO_PADDING_VALID }
+/**
+ * The largest element of each window of x [n, h, w, c]. VALID has no window where x is smaller: as
+ * in TensorFlow the result is empty then (a 1 x 1 image by 2 x 2 gives [n, 0, 0, c]), and a line of
+ * the log says so (CO_LOG_WARNING). A window that is larger than x by two strides or more is
+ * CO_INVALID_ARGUMENT. NULL options are the initialiser's.
+ */
 CO_API co_value *co_max_pool2d(co_context *ctx, co_value *x, const co_pool2d_options *options);
-/** The mean of each window, without padding. */
+/** The mean of each window, without padding; windows as in co_max_pool2d. */
 CO_API co_value *co_avg_pool2d(co_context *ctx, co_value *x, const co_pool2d_options *options);
 
 /* Random numbers: Philox, keyed by the seed of the runtime, a counter of the context and the

@@ -35,6 +35,8 @@ expect 0 '^  inputs +a, b$' "$cohort" ops matmul
 expect 0 '^  dtypes +floats$' "$cohort" ops softmax
 expect 0 '^  shapes +\[\.\.\.,m,k\], ' "$cohort" ops matmul
 expect 0 '^  example +add_n\(\[1, 2\], \[3, 4\], \[5, 6\]\) = \[9, 12\]$' "$cohort" ops add_n
+expect 0 '^  example +ceil\(\[1\.2, -1\.2, 2\.0\]\) = \[2\.0, -1\.0, 2\.0\]$' "$cohort" ops ceil # a whole number stays
+expect 0 'The largest integer that is not above x\.' "$cohort" ops floor
 expect 1 "no operator 'matmull'" "$cohort" ops matmull
 expect 0 '^. `zeros_like` ' "$cohort" ops --markdown # 1 if an operator has no example
 if ! "$cohort" ops --markdown | diff "$source/docs/operators.md" - >"$scratch/out"; then

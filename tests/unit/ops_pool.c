@@ -203,3 +203,58 @@ CO_TEST(max_pool2d_rejects_bad_arguments, "GEN-ERR-4")
     CO_EXPECT_NULL(co_max_pool2d(ctx, x, &o));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "VALID or SAME");
 }
+
+static void
+take_line(co_log_level level, const char *line, void *user)
+{
+    (void)level;
+    snprintf(user, 200, "%s", line);
+}
+
+/* As TensorFlow 2.21 does it; its own gradient of max_pool2d is not even initialised there. */
+CO_TEST_BARE(a_window_that_fits_nowhere_gives_an_empty_result_and_a_warning, "")
+{
+    static char line[200];
+    co_options  settings = CO_OPTIONS_INIT;
+
+    settings.settings = "log=warning";
+    settings.log = take_line;
+    settings.log_user = line;
+    ctx = co_open_with(&settings);
+    for (int average = 0; average < 2; ++average)
+        for (int64_t k = 2; k <= 3; ++k)
+            for (int64_t stride = 1; stride <= 2; ++stride) {
+                co_pool2d_options o = { sizeof(o), { k, k }, { stride, stride }, CO_PADDING_VALID };
+                co_value         *x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(1, 1, 1, 1)), *y, *g;
+
+                line[0] = '\0';
+                co_tape_begin(ctx);
+                co_watch(ctx, x);
+                y = average ? co_avg_pool2d(ctx, x, &o) : co_max_pool2d(ctx, x, &o);
+                if (k >= 1 + 2 * stride) {
+                    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
+                                    "a window of 3 x 3 is too large for 1 x 1");
+                    co_tape_end(ctx);
+                    continue;
+                }
+                CO_EXPECT_INT(co_value_dim(ctx, y, 0) + co_value_dim(ctx, y, 3), 2);
+                CO_EXPECT_INT(co_value_dim(ctx, y, 1) + co_value_dim(ctx, y, 2), 0);
+                CO_EXPECT_CONTAINS(line, average ? "avg_pool2d: no window of"
+                                                 : "max_pool2d: no window of");
+                CO_EXPECT_CONTAINS(line,
+                                   " fits in 1 x 1, so the result is empty; use a smaller window");
+                line[0] = '\0';
+                g = co_gradient(ctx, y, x);
+                CO_EXPECT_CLOSE(co_item_float(ctx, g), 0, 0);
+                CO_EXPECT_STR(line, ""); /* once */
+                o.padding = CO_PADDING_SAME;
+                y = average ? co_avg_pool2d(ctx, x, &o) : co_max_pool2d(ctx, x, &o);
+                CO_EXPECT_CLOSE(co_item_float(ctx, y), 1, 0);
+                x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(0, 1, 1, 1)); /* a replica without rows */
+                o.padding = CO_PADDING_VALID;
+                y = average ? co_avg_pool2d(ctx, x, &o) : co_max_pool2d(ctx, x, &o);
+                CO_EXPECT_INT(co_value_dim(ctx, y, 0), 0);
+                CO_EXPECT_STR(line, "");
+            }
+    CO_EXPECT_CODE(co_close(ctx), CO_OK);
+}

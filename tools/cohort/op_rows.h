@@ -145,7 +145,7 @@ static const op_row op_rows[] = {
       SMALL(CALL("r[4]", "dtype=float64"))
       LARGE(CALL("r" BIG, "dtype=float16"), CALL("r" BIG, "dtype=int64"))
       SIZES(CALL("r[A,B]", "dtype=int32"), CALL("r[A,B]", "dtype=float16"), CALL("i9[A,B]", "dtype=float64")) },
-    UNARY("ceil", "[1.2, -1.2]"),
+    UNARY("ceil", "[1.2, -1.2, 2.0]"),
     { "clip_by_global_norm", "any; as many results, each as its input, and a scalar", CALL("[3.0] [4.0]", "clip_norm=1.0"),
       SMALL(CALL("r[2,3] r[4]", "clip_norm=0.5"))
       LARGE(CALL("r" BIG " r[613,331]", "clip_norm=0.5")) },
@@ -242,7 +242,7 @@ static const op_row op_rows[] = {
       SMALL(CALL("", "shape=[2,3] value=3.5"))
       LARGE(WHOLE("", "shape=[331,613] value=1.5"))
       SIZES(CALL("", "shape=[A,B] value=1.5")) },
-    UNARY("floor", "[1.2, -1.2]"),
+    UNARY("floor", "[1.2, -1.2, 2.0]"),
     { "floordiv", FIT, CALL("[7, -7] [2, 2]", ""),
       SMALL(CALL("r[2,3] p[3]", ""))
       LARGE(CALL("r" BIG " p[613]", ""))

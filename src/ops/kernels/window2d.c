@@ -34,3 +34,14 @@ coi_check_fit(coi_call *call, int64_t oh, int64_t ow, int64_t kh, int64_t kw, in
         call, "a window of %lld x %lld is too large for %lld x %lld; make it smaller, or pad x",
         (long long)kh, (long long)kw, (long long)h, (long long)w);
 }
+
+void
+coi_warn_no_window(const coi_call *call, int64_t kh, int64_t kw, int64_t h, int64_t w)
+{
+    if (call->in[0]->u.tensor.num_elements > 0)
+        coi_log_line(
+            &call->ctx->runtime->log, CO_LOG_WARNING,
+            "%s: no window of %lld x %lld fits in %lld x %lld, so the result is empty; use a "
+            "smaller window, or the padding SAME",
+            call->op->name, (long long)kh, (long long)kw, (long long)h, (long long)w);
+}

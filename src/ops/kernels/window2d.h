@@ -32,6 +32,10 @@ coi_window_extent(int64_t size, int64_t window, int64_t stride, int32_t padding,
     return (size + *before + *after - window + stride) / stride;
 }
 
+/* A window that fits nowhere in an image that is there gives an empty result, as in TensorFlow.
+ * That is seldom meant (a mean over it is NaN), so a line of the log says so. */
+void coi_warn_no_window(const coi_call *call, int64_t kh, int64_t kw, int64_t h, int64_t w);
+
 /* A window may be larger than what it slides over, by less than two strides: then there is no
  * result, or an empty one. TensorFlow counts so. The extents of the result, of the window, and of
  * what it slides over with its padding. */

@@ -8,6 +8,7 @@
 #include "ops/engine/op.h"
 #include "ops/kernels/pool2d.h"
 #include "ops/kernels/strided_iterator.h"
+#include "ops/kernels/window2d.h"
 
 #include <string.h>
 
@@ -168,6 +169,8 @@ avg_run(coi_call *call)
     int64_t work;
     co_code code = is_grad ? grad_geometry(call, &j.p) : forward_geometry(call, &j.p);
 
+    if (code == CO_OK && (j.p.oh == 0 || j.p.ow == 0) && !is_grad)
+        coi_warn_no_window(call, j.p.kh, j.p.kw, j.p.h, j.p.w);
     if (code != CO_OK || call->out[0]->u.tensor.num_elements == 0)
         return code;
     j.unit = is_grad ? (is_double ? spread_double : spread_float)

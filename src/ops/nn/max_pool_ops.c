@@ -167,6 +167,8 @@ run_with(coi_call *call, const coi_pool_kernels *kernels)
     int64_t elements; /* read per row or image */
     co_code rc = read_geometry(call, &j.p);
 
+    if (rc == CO_OK && (j.p.oh == 0 || j.p.ow == 0) && call->op == &coi_op_max_pool2d)
+        coi_warn_no_window(call, j.p.kh, j.p.kw, j.p.h, j.p.w);
     if (rc != CO_OK || call->out[0]->u.tensor.num_elements == 0)
         return rc;
     j.x = call->in[0]->u.tensor.data;
