@@ -10,6 +10,13 @@
 #include <cohort/error.h>
 #include <stdarg.h>
 
+/* Ends of nouns that agree with a number: "%zu row%s", n, COI_S(n). */
+#define COI_S(n)    ((n) == 1 ? "" : "s")
+#define COI_ES(n)   ((n) == 1 ? "" : "es")     /* loss */
+#define COI_IES(n)  ((n) == 1 ? "y" : "ies")   /* entry */
+#define COI_XES(n)  ((n) == 1 ? "is" : "es")   /* axis */
+#define COI_ICES(n) ((n) == 1 ? "ex" : "ices") /* index */
+
 /* Fill `err` (may be NULL) if it has no error yet; returns code. */
 co_code coi_error(co_error_info *err, co_code code, const char *format, ...) CO_PRINTF(3, 4);
 co_code coi_error_va(co_error_info *err, co_code code, const char *format, va_list args)

@@ -74,9 +74,10 @@ coi_report_stale(co_context *ctx)
 {
     if (ctx->heap.num_stale > 0)
         coi_fail(ctx, CO_RUNTIME_ERROR,
-                 "%zu handles were released more often than kept; their block, or what holds them, "
+                 "%zu handle%s %s released more often than kept; their block, or what holds them, "
                  "found them dead",
-                 ctx->heap.num_stale);
+                 ctx->heap.num_stale, COI_S(ctx->heap.num_stale),
+                 ctx->heap.num_stale == 1 ? "was" : "were");
     ctx->heap.num_stale = 0;
 }
 #endif

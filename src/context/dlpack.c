@@ -103,7 +103,8 @@ check_memory(co_context *ctx, co_dtype dtype, const void *data, int64_t count)
 
     if (data == NULL && count > 0) {
         coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "argument 5 (data) of tensor_borrow is NULL for %lld elements", (long long)count);
+                 "argument 5 (data) of tensor_borrow is NULL for %lld element%s", (long long)count,
+                 COI_S(count));
         return false;
     }
     if ((uintptr_t)data % size != 0) {

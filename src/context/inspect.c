@@ -125,8 +125,8 @@ co_string_at(co_context *ctx, co_value *value, int64_t i, size_t *nbytes)
     }
     if (i < 0 || i >= count) {
         coi_fail(ctx, CO_OUT_OF_RANGE,
-                 "argument 3 (i) of string_at is %lld; there are %lld strings, from 0",
-                 (long long)i, (long long)count);
+                 "argument 3 (i) of string_at is %lld; there %s %lld string%s, from 0",
+                 (long long)i, count == 1 ? "is" : "are", (long long)count, COI_S(count));
         return NULL;
     }
     text += i;
@@ -256,8 +256,9 @@ co_value_copy_data(co_context *ctx, co_value *value, co_dtype dtype, void *out, 
                  co_dtype_name(dtype));
     else if (count > capacity || (out == NULL && count > 0))
         coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "%lld elements do not fit in argument 4 (out), which has room for %lld",
-                 (long long)count, (long long)(out != NULL ? capacity : 0));
+                 "%lld element%s %s not fit in argument 4 (out), which has room for %lld",
+                 (long long)count, COI_S(count), count == 1 ? "does" : "do",
+                 (long long)(out != NULL ? capacity : 0));
     else
         convert_all(ctx, tensor, dtype, out);
     coi_unref(&ctx->heap, tensor);

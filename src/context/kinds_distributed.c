@@ -15,8 +15,8 @@ coi_component_here(co_context *ctx, co_value *value)
     if (coi_in_replica(ctx)) {
         if ((size_t)ctx->mode.local_replica < n)
             return value->u.per_replica.items[ctx->mode.local_replica];
-        coi_fail(ctx, CO_VALUE_ERROR, "a %s of %zu components is used in local replica %d",
-                 co_kind_name((co_kind)value->kind), n, ctx->mode.local_replica);
+        coi_fail(ctx, CO_VALUE_ERROR, "a %s of %zu component%s is used in local replica %d",
+                 co_kind_name((co_kind)value->kind), n, COI_S(n), ctx->mode.local_replica);
         return NULL;
     }
     if (coi_is_per_replica(value)) {

@@ -89,8 +89,8 @@ list_shape(nested *list, co_value *value)
     list->leaf_elements = leaf->u.tensor.num_elements;
     if (list->shape.ndim < list->depth + leaf->ndim)
         coi_fail(list->ctx, CO_INVALID_ARGUMENT,
-                 "a list of %d levels of tensors of rank %d; a tensor has at most %d dimensions",
-                 list->depth, leaf->ndim, CO_MAX_DIMS);
+                 "a list of %d level%s of tensors of rank %d; a tensor has at most %d dimensions",
+                 list->depth, COI_S(list->depth), leaf->ndim, CO_MAX_DIMS);
     coi_unref(&list->ctx->heap, leaf);
     return list->ctx->error.code == CO_OK;
 }

@@ -49,8 +49,8 @@ check_array(co_context *ctx, const void *array, size_t n, int position, const ch
 {
     if (array != NULL || n == 0)
         return true;
-    coi_fail(ctx, CO_INVALID_ARGUMENT, "argument %d (%s) of %s is NULL for %zu items", position,
-             name, ctx->call, n);
+    coi_fail(ctx, CO_INVALID_ARGUMENT, "argument %d (%s) of %s is NULL for %zu item%s", position,
+             name, ctx->call, n, COI_S(n));
     return false;
 }
 
@@ -194,8 +194,8 @@ co_at(co_context *ctx, co_value *structure, size_t i)
         return NULL;
     }
     if (i >= n) {
-        coi_fail(ctx, CO_OUT_OF_RANGE, "argument 3 (i) of at is %zu; the %s has %zu items, from 0",
-                 i, co_kind_name((co_kind)structure->kind), n);
+        coi_fail(ctx, CO_OUT_OF_RANGE, "argument 3 (i) of at is %zu; the %s has %zu item%s, from 0",
+                 i, co_kind_name((co_kind)structure->kind), n, COI_S(n));
         return NULL;
     }
     return borrow_item(ctx, items[i]);
@@ -251,8 +251,8 @@ co_key(co_context *ctx, co_value *structure, size_t i)
         structure->u.items.keys == NULL)
         return NULL;
     if (i >= n) {
-        coi_fail(ctx, CO_OUT_OF_RANGE, "argument 3 (i) of key is %zu; there are %zu keys, from 0",
-                 i, n);
+        coi_fail(ctx, CO_OUT_OF_RANGE, "argument 3 (i) of key is %zu; there %s %zu key%s, from 0",
+                 i, n == 1 ? "is" : "are", n, COI_S(n));
         return NULL;
     }
     return structure->u.items.keys[i + 1];
@@ -320,8 +320,8 @@ co_pack(co_context *ctx, co_value *like, co_value *leaves)
     want = coi_count_leaves(like);
     if (want != leaves->u.items.n) {
         coi_fail(ctx, CO_VALUE_ERROR,
-                 "argument 3 (leaves) of pack has %zu items; the structure has %zu leaves",
-                 leaves->u.items.n, want);
+                 "argument 3 (leaves) of pack has %zu item%s; the structure has %zu lea%s",
+                 leaves->u.items.n, COI_S(leaves->u.items.n), want, want == 1 ? "f" : "ves");
         return NULL;
     }
     return coi_give(ctx, coi_pack(&ctx->heap, like, leaves->u.items.items, coi_err(ctx)));

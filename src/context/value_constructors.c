@@ -94,8 +94,8 @@ co_bytes(co_context *ctx, const void *bytes, size_t nbytes)
 {
     COI_ENTER(ctx, "bytes", NULL);
     if (bytes == NULL && nbytes > 0) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 2 (bytes) of bytes is NULL for %zu bytes",
-                 nbytes);
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 2 (bytes) of bytes is NULL for %zu byte%s",
+                 nbytes, COI_S(nbytes));
         return NULL;
     }
     return make_string(ctx, bytes, nbytes);
@@ -147,8 +147,8 @@ check_data(co_context *ctx, const void *data, int64_t count, int position, const
 {
     if (data != NULL || count == 0)
         return true;
-    coi_fail(ctx, CO_INVALID_ARGUMENT, "argument %d (%s) of %s is NULL for %lld elements", position,
-             name, ctx->call, (long long)count);
+    coi_fail(ctx, CO_INVALID_ARGUMENT, "argument %d (%s) of %s is NULL for %lld element%s",
+             position, name, ctx->call, (long long)count, COI_S(count));
     return false;
 }
 

@@ -342,8 +342,7 @@ coi_put_decision(coi_prose *out, const co_dataset *dataset, int num)
                 ? "no shard has CO_SHARD_HINT, so every worker reads everything"
                 : policy_of(chosen)->meaning);
     if (chosen == CO_AUTOSHARD_FILE && num_files >= 0)
-        coi_put(out, "; %lld file%s for %d workers%s", (long long)num_files,
-                num_files == 1 ? "" : "s", num,
+        coi_put(out, "; %lld file%s for %d workers%s", (long long)num_files, COI_S(num_files), num,
                 num_files < num ? ", too few: co_next will fail" : "");
 }
 
@@ -459,9 +458,10 @@ weighted_schedule(co_context *ctx, co_dataset *dataset, const splitting *s)
             s->numbers[i % each] = end - begin;
         if (i % each == each - 1 && rows == 0) {
             coi_fail(ctx, CO_VALUE_ERROR,
-                     "batches of %lld rows leave none for worker %d of %d by the weights of its "
+                     "batches of %lld row%s leave none for worker %d of %d by the weights of its "
                      "replicas; make batches larger or weights more alike",
-                     (long long)s->batch_size, i / each, s->input->num_input_pipelines);
+                     (long long)s->batch_size, COI_S(s->batch_size), i / each,
+                     s->input->num_input_pipelines);
             return NULL;
         }
     }
@@ -542,7 +542,7 @@ coi_put_splitting(coi_prose *out, const co_dataset *dataset, const co_input_cont
         else
             end = begin + schedule_at(s.batch_size, n, i);
         if (i == 0)
-            coi_put(out, ", %lld rows into", (long long)s.batch_size);
+            coi_put(out, ", %lld row%s into", (long long)s.batch_size, COI_S(s.batch_size));
         if (i < MOST_SHARES)
             coi_put(out, "%s%lld", i > 0 ? ", " : " ", (long long)(end - begin));
         else

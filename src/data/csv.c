@@ -191,8 +191,8 @@ put_row(const table *t, int64_t i, const coi_text *text)
             return t->self->failure.code;
     }
     if (c != num_columns)
-        return coi_error(&t->self->failure, CO_INVALID_ARGUMENT, "it has %zu fields, not %zu", c,
-                         num_columns);
+        return coi_error(&t->self->failure, CO_INVALID_ARGUMENT, "it has %zu field%s, not %zu", c,
+                         COI_S(c), num_columns);
     return CO_OK;
 }
 
@@ -527,9 +527,10 @@ take_missing(co_context *ctx, csv_dataset *self, const co_csv_column *columns)
             !tensor->u.tensor.device->backend->host_memory) {
             coi_fail(ctx, CO_INVALID_ARGUMENT,
                      "argument 4 (columns): what stands for an empty field of column %zu is %lld "
-                     "elements of %s; it must be one of %s, in host memory",
+                     "element%s of %s; it must be one of %s, in host memory",
                      c, (long long)tensor->u.tensor.num_elements,
-                     co_dtype_name((co_dtype)tensor->dtype), co_dtype_name(columns[c].dtype));
+                     COI_S(tensor->u.tensor.num_elements), co_dtype_name((co_dtype)tensor->dtype),
+                     co_dtype_name(columns[c].dtype));
             return false;
         }
     }

@@ -304,9 +304,9 @@ check_body(const file_dataset *files, const coi_source *source, co_error_info *e
         return CO_OK;
     return coi_error(
         err, CO_INVALID_ARGUMENT,
-        "its %lld bytes without a header of %zu and a footer of %zu are no multiple of "
+        "its %lld byte%s without a header of %zu and a footer of %zu are no multiple of "
         "the record size, %zu",
-        (long long)source->size, s->header, s->footer, s->record);
+        (long long)source->size, COI_S(source->size), s->header, s->footer, s->record);
 }
 
 static int
@@ -559,7 +559,8 @@ check_names(co_context *ctx, const char *const *files, size_t num_files)
 {
     if (files == NULL && num_files > 0) {
         coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "argument 2 (files) is NULL; give the names of %zu files", num_files);
+                 "argument 2 (files) is NULL; give the names of %zu file%s", num_files,
+                 COI_S(num_files));
         return false;
     }
     for (size_t i = 0; i < num_files; ++i)
@@ -629,16 +630,17 @@ co_dataset_fixed_length_records(co_context *ctx, const char *const *files, size_
 
     COI_ENTER(ctx, "dataset_fixed_length_records", NULL);
     if (record_bytes < 1 || record_bytes > most) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "records of %lld bytes; one has 1 to %lld",
-                 (long long)record_bytes, (long long)most);
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "records of %lld byte%s; one has 1 to %lld",
+                 (long long)record_bytes, COI_S(record_bytes), (long long)most);
         return NULL;
     }
     if (header_bytes < 0 || footer_bytes < 0 || header_bytes > most || footer_bytes > most) {
         bool is_header = header_bytes < 0 || header_bytes > most;
 
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "a %s of %lld bytes; it has 0 to %lld",
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "a %s of %lld byte%s; it has 0 to %lld",
                  is_header ? "header" : "footer",
-                 (long long)(is_header ? header_bytes : footer_bytes), (long long)most);
+                 (long long)(is_header ? header_bytes : footer_bytes),
+                 COI_S(is_header ? header_bytes : footer_bytes), (long long)most);
         return NULL;
     }
     return make_files(ctx, &coi_fixed_framing, sizes, files, num_files, options, 7);

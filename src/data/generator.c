@@ -84,8 +84,8 @@ wrong_count(co_context *ctx, co_iterator *iterator, const char *relation, int64_
     if (promised >= 0)
         snprintf(number, sizeof(number), "%lld were", (long long)promised);
     coi_fail(ctx, CO_FAILED_PRECONDITION,
-             "%s: the input has %s %lld elements, %s promised; promise what it has",
-             coi_stage_name(iterator->dataset), relation, (long long)seen, number);
+             "%s: the input has %s %lld element%s, %s promised; promise what it has",
+             coi_stage_name(iterator->dataset), relation, (long long)seen, COI_S(seen), number);
     return COI_ERROR;
 }
 

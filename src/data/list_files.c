@@ -90,8 +90,8 @@ co_dataset_list_files(co_context *ctx, const char *const *patterns, size_t num_p
     if (!coi_take_options(ctx, &all, sizeof(all), options, 4))
         return NULL;
     if (patterns == NULL && num_patterns > 0) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 2 (patterns) is NULL for %zu patterns",
-                 num_patterns);
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 2 (patterns) is NULL for %zu pattern%s",
+                 num_patterns, COI_S(num_patterns));
         return NULL;
     }
     if (match(ctx, patterns, num_patterns, &found)) {

@@ -432,8 +432,9 @@ common_rows(co_context *ctx, const co_value *tensors, int64_t rows, size_t *at)
     }
     if (*at > 0 && tensors->u.tensor.dims[0] != rows) {
         coi_fail(ctx, CO_VALUE_ERROR,
-                 "component %zu has %lld slices, component 0 has %lld; dimension 0 must agree", *at,
-                 (long long)tensors->u.tensor.dims[0], (long long)rows);
+                 "component %zu has %lld slice%s, component 0 has %lld; dimension 0 must agree",
+                 *at, (long long)tensors->u.tensor.dims[0], COI_S(tensors->u.tensor.dims[0]),
+                 (long long)rows);
         return -1;
     }
     ++*at;

@@ -74,8 +74,9 @@ coi_agreed_rows(co_context *ctx, co_value *const *leaves, size_t n)
         if (leaves[i]->u.tensor.dims[0] != leaves[0]->u.tensor.dims[0]) {
             coi_fail(
                 ctx, CO_INVALID_ARGUMENT,
-                "component %zu of an element has %lld rows, component 0 has %lld; they must agree",
-                i, (long long)leaves[i]->u.tensor.dims[0], (long long)leaves[0]->u.tensor.dims[0]);
+                "component %zu of an element has %lld row%s, component 0 has %lld; they must agree",
+                i, (long long)leaves[i]->u.tensor.dims[0], COI_S(leaves[i]->u.tensor.dims[0]),
+                (long long)leaves[0]->u.tensor.dims[0]);
             return -1;
         }
     }
@@ -235,9 +236,9 @@ coi_spec_rows(co_context *ctx, const co_dataset *input)
         if (rows >= 0 && n >= 0 && n != rows) {
             if (ctx != NULL)
                 coi_fail(ctx, CO_VALUE_ERROR,
-                         "component %zu of the elements has %lld rows, one before it %lld; all "
+                         "component %zu of the elements has %lld row%s, one before it %lld; all "
                          "must have the same number",
-                         i, (long long)n, (long long)rows);
+                         i, (long long)n, COI_S(n), (long long)rows);
             return -2;
         }
         rows = n >= 0 ? n : rows;

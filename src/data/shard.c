@@ -251,8 +251,8 @@ co_dataset_shard(co_context *ctx, co_dataset *input, int64_t num_shards, int64_t
     }
     if (index < 0 || index >= num_shards) {
         coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "argument 4 (index) is %lld; with %lld shards it is 0 to %lld", (long long)index,
-                 (long long)num_shards, (long long)num_shards - 1);
+                 "argument 4 (index) is %lld; with %lld shard%s it is 0 to %lld", (long long)index,
+                 (long long)num_shards, COI_S(num_shards), (long long)num_shards - 1);
         return NULL;
     }
     return coi_dataset_give(ctx, coi_shard_new(ctx, input, num_shards, index, 1));

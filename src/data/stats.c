@@ -192,6 +192,7 @@ co_iterator_stats_format(co_context *ctx, co_iterator *iterator, char *out, size
                 (double)s.working_ns / 1e6, (double)s.waiting_ns / 1e6);
     }
     if (iterator->dropped_rows > 0)
-        coi_put(&text, "%lld rows were dropped\n", (long long)iterator->dropped_rows);
+        coi_put(&text, "%lld row%s %s dropped\n", (long long)iterator->dropped_rows,
+                COI_S(iterator->dropped_rows), iterator->dropped_rows == 1 ? "was" : "were");
     return text.at;
 }

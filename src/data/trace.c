@@ -376,12 +376,13 @@ find(co_context *ctx, const coi_layout *layout, int64_t example, size_t occurren
     t.budget = t.left = BUDGET / (1 + (numbers->depth - 1) / FEW_STAGES);
     if (example < 0 || example >= t.num_examples)
         coi_fail(ctx, CO_OUT_OF_RANGE,
-                 "argument 4 (example) is %lld; there are %lld examples, counted from 0",
-                 (long long)example, (long long)t.num_examples);
+                 "argument 4 (example) is %lld; there %s %lld example%s, counted from 0",
+                 (long long)example, t.num_examples == 1 ? "is" : "are", (long long)t.num_examples,
+                 COI_S(t.num_examples));
     else if ((t.left -= one ? n : (int64_t)num * n) < 0)
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED,
-                 "the input of %d replicas in %d pipelines cannot be followed; ask with fewer", n,
-                 num);
+                 "the input of %d replica%s in %d pipeline%s cannot be followed; ask with fewer", n,
+                 COI_S(n), num, COI_S(num));
     else if (check_question(ctx, layout, numbers))
         found = search_streams(ctx, &s, numbers, place);
     coi_unref(&ctx->heap, numbers);

@@ -278,9 +278,9 @@ co_dataset_enumerate(co_context *ctx, co_dataset *input, int64_t start)
         return NULL;
     if (input->cardinality > 0 && start > INT64_MAX - input->cardinality) {
         coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "argument 3 (start) is %lld; with %lld elements it is at most %lld, so that the "
+                 "argument 3 (start) is %lld; with %lld element%s it is at most %lld, so that the "
                  "last number is below 2^63 - 1",
-                 (long long)start, (long long)input->cardinality,
+                 (long long)start, (long long)input->cardinality, COI_S(input->cardinality),
                  (long long)(INT64_MAX - input->cardinality));
         return NULL;
     }

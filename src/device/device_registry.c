@@ -153,8 +153,8 @@ device_destroy(co_device *device)
     coi_team_destroy(device->team);
     leaked = coi_pool_destroy(device->pool);
     if (leaked != 0)
-        coi_log_line(device->owner->log, CO_LOG_ERROR, "%s ends with %lld bytes of tensors alive",
-                     device->name, (long long)leaked);
+        coi_log_line(device->owner->log, CO_LOG_ERROR, "%s ends with %lld byte%s of tensors alive",
+                     device->name, (long long)leaked, COI_S(leaked));
     coi_free(device->memory, device, sizeof(*device));
 }
 

@@ -329,8 +329,9 @@ read_examples(const parse *p)
             r.found[k] = (feature){ LIST_NONE, { NULL, NULL } };
         if (!each_feature(&p->texts[i], note_feature, &r)) {
             coi_fail(p->ctx, CO_INVALID_ARGUMENT,
-                     "example %lld of %lld cannot be read: its %zu bytes are no tf.Example",
-                     (long long)i, (long long)p->num_examples, p->texts[i].nbytes);
+                     "example %lld of %lld cannot be read: its %zu byte%s %s no tf.Example",
+                     (long long)i, (long long)p->num_examples, p->texts[i].nbytes,
+                     COI_S(p->texts[i].nbytes), (p->texts[i].nbytes) == 1 ? "is" : "are");
             return false;
         }
     }
@@ -362,8 +363,8 @@ check_feature(const parse *p, int64_t i, size_t k, int64_t each)
                  wanted->name, (long long)i);
     } else if (wanted->kind == CO_FEATURE_FIXED ? n != each : each == 0 ? n != 0 : n % each != 0) {
         coi_fail(p->ctx, CO_INVALID_ARGUMENT,
-                 "feature '%s' of example %lld has %lld values; its shape wants %s%lld",
-                 wanted->name, (long long)i, (long long)n,
+                 "feature '%s' of example %lld has %lld value%s; its shape wants %s%lld",
+                 wanted->name, (long long)i, (long long)n, COI_S(n),
                  wanted->kind == CO_FEATURE_FIXED ? "" : "a multiple of ", (long long)each);
     } else {
         return n;
@@ -505,10 +506,10 @@ check_missing(co_context *ctx, const co_feature *f, int64_t count)
         missing->u.tensor.device->backend->host_memory)
         return true;
     coi_fail(ctx, CO_INVALID_ARGUMENT,
-             "feature '%s': what %s is %s of %lld elements; it must be %s of %lld, in host memory",
+             "feature '%s': what %s is %s of %lld element%s; it must be %s of %lld, in host memory",
              f->name, is_sequence ? "fills up a short sequence" : "stands for a missing one",
              co_dtype_name((co_dtype)missing->dtype), (long long)missing->u.tensor.num_elements,
-             co_dtype_name(f->dtype), (long long)count);
+             COI_S(missing->u.tensor.num_elements), co_dtype_name(f->dtype), (long long)count);
     return false;
 }
 
@@ -583,8 +584,8 @@ co_parse_example(co_context *ctx, co_value *serialized, const co_feature *featur
         return NULL;
     p.lead = serialized->ndim == 1;
     if (features == NULL && num_features > 0) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 3 (features) is NULL for %zu features",
-                 num_features);
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 3 (features) is NULL for %zu feature%s",
+                 num_features, COI_S(num_features));
         return NULL;
     }
     for (size_t k = 0; k < num_features; ++k)
@@ -710,7 +711,8 @@ co_example_decode(co_context *ctx, co_value *serialized)
     if (device == NULL)
         return NULL;
     if (!each_feature(texts, list_feature, &l)) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "its %zu bytes are no tf.Example", texts->nbytes);
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "its %zu byte%s %s no tf.Example", texts->nbytes,
+                 COI_S(texts->nbytes), texts->nbytes == 1 ? "is" : "are");
         return NULL;
     }
     n = l.n;

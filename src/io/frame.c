@@ -65,8 +65,8 @@ find_tfrecord(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is
     if (length > PTRDIFF_MAX - COI_RECORD_HEAD - COI_RECORD_FOOT ||
         (is_last && n < length + COI_RECORD_HEAD + COI_RECORD_FOOT)) {
         coi_error(err, CO_DATA_LOSS,
-                  "the record is cut off: of its %llu bytes and 4 of checksum, %zu are there",
-                  (unsigned long long)length, n - COI_RECORD_HEAD);
+                  "the record is cut off: of its %llu byte%s and 4 of checksum, %zu are there",
+                  (unsigned long long)length, COI_S(length), n - COI_RECORD_HEAD);
         return COI_FOUND_ERROR;
     }
     if (n < length + COI_RECORD_HEAD + COI_RECORD_FOOT)
@@ -75,7 +75,8 @@ find_tfrecord(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is
                         (size_t)length + COI_RECORD_HEAD + COI_RECORD_FOOT, 0 };
     if (coi_crc32c_mask(coi_crc32c(bytes + COI_RECORD_HEAD, out->nbytes)) !=
         get32(bytes + COI_RECORD_HEAD + out->nbytes)) {
-        coi_error(err, CO_DATA_LOSS, "the checksum of its %zu bytes of data is wrong", out->nbytes);
+        coi_error(err, CO_DATA_LOSS, "the checksum of its %zu byte%s of data is wrong", out->nbytes,
+                  COI_S(out->nbytes));
         return COI_FOUND_ERROR;
     }
     return COI_FOUND_RECORD;
@@ -141,9 +142,9 @@ find_fixed(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is_la
     if (n == header + sizes->footer)
         return COI_FOUND_END;
     coi_error(err, CO_INVALID_ARGUMENT,
-              "%zu bytes are left, which is no record of %zu with a header of %zu and a footer of "
+              "%zu byte%s %s left, which is no record of %zu with a header of %zu and a footer of "
               "%zu",
-              n, sizes->record, header, sizes->footer);
+              n, COI_S(n), n == 1 ? "is" : "are", sizes->record, header, sizes->footer);
     return COI_FOUND_ERROR;
 }
 

@@ -213,8 +213,8 @@ co_record_write(co_context *ctx, co_record_writer *writer, const void *bytes, si
         return ctx->error.code;
     if (bytes == NULL && nbytes > 0)
         return coi_fail(ctx, CO_INVALID_ARGUMENT,
-                        "argument 3 (bytes) is NULL; a record of %zu bytes is to be written",
-                        nbytes);
+                        "argument 3 (bytes) is NULL; a record of %zu byte%s is to be written",
+                        nbytes, COI_S(nbytes));
     return write_record(ctx, writer, bytes, nbytes);
 }
 

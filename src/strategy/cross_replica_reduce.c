@@ -247,9 +247,10 @@ find_components(co_context *ctx, const co_strategy *strategy, co_value *value, c
 
         coi_fail(
             ctx, CO_VALUE_ERROR,
-            "a value of %zu components is given to %s, which has %d replicas here; use values that this "
+            "a value of %zu component%s is given to %s, which has %d replica%s here; use values that this "
             "strategy made",
-            all.n, coi_strategy_text(strategy, text), strategy->num_local);
+            all.n, COI_S(all.n), coi_strategy_text(strategy, text), strategy->num_local,
+            COI_S(strategy->num_local));
         return false;
     }
     out->items = all.items;
@@ -298,9 +299,9 @@ reduce_plain(co_context *ctx, co_reduce_op op, co_value *leaf)
         return coi_own_ref(ctx, leaf);
     coi_fail(
         ctx, CO_VALUE_ERROR,
-        "the sum of a %s that is the same on every replica is not defined; make it per replica in a step, or "
+        "the sum of %s that is the same on every replica is not defined; make it per replica in a step, or "
         "multiply by the number of replicas",
-        co_kind_name((co_kind)leaf->kind));
+        coi_a_kind(leaf->kind));
     return NULL;
 }
 
@@ -531,8 +532,8 @@ reduce_along(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *
     if (!find_components(ctx, strategy, value, &of))
         return NULL;
     if (coi_is_structure(value)) {
-        coi_fail(ctx, CO_TYPE_ERROR, "a %s is reduced along an axis; reduce its leaves one by one",
-                 co_kind_name((co_kind)value->kind));
+        coi_fail(ctx, CO_TYPE_ERROR, "%s is reduced along an axis; reduce its leaves one by one",
+                 coi_a_kind(value->kind));
         return NULL;
     }
     if (value->kind == CO_KIND_NONE) {
@@ -604,8 +605,8 @@ co_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *val
     if (axes == NULL && num_axes > 0) {
         coi_fail(
             ctx, CO_INVALID_ARGUMENT,
-            "argument 5 (axes) of reduce is NULL with %zu axes; give CO_AXES(...), or NULL and 0",
-            num_axes);
+            "argument 5 (axes) of reduce is NULL with %zu ax%s; give CO_AXES(...), or NULL and 0",
+            num_axes, COI_XES(num_axes));
         return NULL;
     }
     if (coi_is_hooked(ctx, strategy, COI_HOOK_REDUCE)) {

@@ -366,9 +366,9 @@ drop_step(co_context *ctx, co_iterator *iterator, int served, int64_t rows)
     iterator->dropped_rows += rows;
     coi_log_line(
         &ctx->runtime->log, CO_LOG_INFO,
-        "a distributed dataset ends and %lld rows are dropped: its last step could serve %d of %d "
+        "a distributed dataset ends and %lld row%s %s dropped: its last step could serve %d of %d "
         "replicas, and elements of static shape are not filled up",
-        (long long)rows, served, num_local(iterator));
+        (long long)rows, COI_S(rows), rows == 1 ? "is" : "are", served, num_local(iterator));
 }
 
 /* After a cancellation, what some replicas have got is part of the position. Of several workers the
@@ -638,10 +638,10 @@ check_even(co_context *ctx, const co_strategy *strategy)
         if (first[r + 1] - first[r] != first[1]) {
             coi_fail(
                 ctx, CO_VALUE_ERROR,
-                "worker 0 of %s has %d replicas and worker %d has %d, and distribute_dataset "
+                "worker 0 of %s has %d replica%s and worker %d has %d, and distribute_dataset "
                 "gives every worker as many; place replicas evenly, or give each worker its own "
                 "data with co_distribute_datasets_from_function",
-                strategy->policy->name, first[1], r, first[r + 1] - first[r]);
+                strategy->policy->name, first[1], COI_S(first[1]), r, first[r + 1] - first[r]);
             return false;
         }
     return true;

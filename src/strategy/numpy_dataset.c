@@ -16,9 +16,9 @@ check_arrays(co_context *ctx, const co_value *value)
 {
     if (coi_is_host(value) || value->kind == CO_KIND_NONE) {
         coi_fail(ctx, CO_VALUE_ERROR,
-                 "argument 3 (arrays) of make_numpy_dataset holds a %s, which has no shape; leaves "
+                 "argument 3 (arrays) of make_numpy_dataset holds %s, which has no shape; leaves "
                  "must be tensors",
-                 co_kind_name((co_kind)value->kind));
+                 coi_a_kind(value->kind));
         return false;
     }
     for (size_t i = 0; coi_is_structure(value) && i < value->u.items.n; ++i)

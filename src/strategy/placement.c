@@ -150,8 +150,9 @@ fill_first(co_context *ctx, co_strategy *strategy, const coi_placement *where)
     }
     for (int r = 0; r < where->num_workers; ++r)
         if (first[r + 1] - first[r] < 1 || first[r + 1] - first[r] > COI_MAX_LOCAL_REPLICAS) {
-            coi_fail(ctx, CO_VALUE_ERROR, "worker %d has %d replicas; each of %d has 1 to %d", r,
-                     first[r + 1] - first[r], where->num_workers, COI_MAX_LOCAL_REPLICAS);
+            coi_fail(ctx, CO_VALUE_ERROR, "worker %d has %d replica%s; each of %d has 1 to %d", r,
+                     first[r + 1] - first[r], COI_S(first[r + 1] - first[r]), where->num_workers,
+                     COI_MAX_LOCAL_REPLICAS);
             return false;
         }
     return true;
@@ -360,7 +361,7 @@ coi_choose_devices(co_context *ctx, const char *const *devices, size_t n,
 }
 
 bool
-coi_check_replicas(co_context *ctx, int num_replicas, size_t num_places, const char *places,
+coi_check_replicas(co_context *ctx, int num_replicas, size_t num_places, const char *place,
                    size_t num_processes)
 {
     size_t most = num_processes * COI_MAX_LOCAL_REPLICAS;
@@ -369,8 +370,10 @@ coi_check_replicas(co_context *ctx, int num_replicas, size_t num_places, const c
         return true;
     if (num_replicas < 0 || (size_t)num_replicas > most || (size_t)num_replicas < num_places) {
         coi_fail(ctx, CO_VALUE_ERROR,
-                 "num_replicas is %d; with %zu %s it must be 0 (one each) or from %zu to %zu",
-                 num_replicas, num_places, places, num_places, most);
+                 "num_replicas is %d; with %zu %s%s it must be 0 (one each) or from %zu to %zu",
+                 num_replicas, num_places, place,
+                 place[strlen(place) - 1] == 's' ? COI_ES(num_places) : COI_S(num_places),
+                 num_places, most);
         return false;
     }
     return true;
@@ -417,7 +420,7 @@ co_mirrored_strategy(co_context *ctx, const char *const *devices, size_t num_dev
         return NULL;
     where.num_devices = coi_choose_devices(ctx, devices, num_devices, ids);
     if (where.num_devices == 0 ||
-        !coi_check_replicas(ctx, all.num_replicas, where.num_devices, "devices", 1))
+        !coi_check_replicas(ctx, all.num_replicas, where.num_devices, "device", 1))
         return NULL;
     if (all.num_replicas > COI_MAX_LOCAL_REPLICAS) {
         coi_fail(ctx, CO_VALUE_ERROR, "num_replicas is %d; one process has at most %d",
@@ -491,8 +494,9 @@ agree(co_context *ctx, co_strategy *strategy)
         hash = coi_sign(hash, (uint64_t)strategy->first[r]);
     for (int i = 0; strategy->weights != NULL && i < strategy->num_replicas; ++i)
         hash = coi_sign(hash, (uint64_t)strategy->weights[i]);
-    snprintf(text, sizeof(text), "%d replicas (%d here), %s %llx", strategy->num_replicas,
-             strategy->num_local, strategy->weights != NULL ? "weights" : "equal weights",
+    snprintf(text, sizeof(text), "%d replica%s (%d here), %s %llx", strategy->num_replicas,
+             COI_S(strategy->num_replicas), strategy->num_local,
+             strategy->weights != NULL ? "weights" : "equal weights",
              (unsigned long long)hash & 0xffffff);
     return coi_workers_agree(ctx, strategy, COI_RENDEZVOUS_STRATEGY, hash, text, 0, NULL);
 }
@@ -533,7 +537,7 @@ co_multi_worker_mirrored_strategy(co_context *ctx, const co_multi_worker_mirrore
         return NULL;
     where.num_devices = coi_choose_devices(ctx, all.devices, all.num_devices, ids);
     if (where.num_devices == 0 || !coi_check_replicas(ctx, all.num_replicas, (size_t)group->size,
-                                                      "processes", (size_t)group->size)) {
+                                                      "process", (size_t)group->size)) {
         coi_group_close(group);
         return NULL;
     }

@@ -54,8 +54,8 @@ add_value(co_context *ctx, places *where, co_value *value)
         return add_named(ctx, where, value->u.variable->ops->device(ctx, value));
     coi_fail(
         ctx, CO_VALUE_ERROR,
-        "a %s is no destination; it must be a device name, a tensor, a variable or a distributed value",
-        co_kind_name((co_kind)value->kind));
+        "%s is no destination; it must be a device name, a tensor, a variable or a distributed value",
+        coi_a_kind(value->kind));
     return false;
 }
 
@@ -80,8 +80,8 @@ check_destination(co_context *ctx, co_value *destination, int position)
     if (!coi_is_sequence(destination))
         return true;
     coi_fail(ctx, CO_ASSERTION_ERROR,
-             "the destination is a %s; give one device name or value at a time",
-             co_kind_name((co_kind)destination->kind));
+             "the destination is %s; give one device name or value at a time",
+             coi_a_kind(destination->kind));
     return false;
 }
 
@@ -208,8 +208,8 @@ reduce_pair(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *p
 {
     if (pair->kind != CO_KIND_TUPLE || pair->u.items.n != 2) {
         coi_fail(ctx, CO_VALUE_ERROR,
-                 "item %zu is a %s; every item must be a tuple of a value and a destination", i,
-                 co_kind_name((co_kind)pair->kind));
+                 "item %zu is %s; every item must be a tuple of a value and a destination", i,
+                 coi_a_kind(pair->kind));
         return NULL;
     }
     return reduce_to(ctx, strategy, op, pair->u.items.items[0], pair->u.items.items[1]);
@@ -232,8 +232,8 @@ co_batch_reduce_to_with(co_context *ctx, co_strategy *strategy, co_reduce_op op,
     if (!coi_is_sequence(pairs)) {
         coi_fail(
             ctx, CO_VALUE_ERROR,
-            "argument 4 (pairs) of batch_reduce_to is a %s, not a list; give a list of tuples, each of a value and a destination",
-            co_kind_name((co_kind)pairs->kind));
+            "argument 4 (pairs) of batch_reduce_to is %s, not a list; give a list of tuples, each of a value and a destination",
+            coi_a_kind(pairs->kind));
         return NULL;
     }
     n = pairs->u.items.n;

@@ -219,9 +219,9 @@ fits(co_context *ctx, const co_strategy *strategy, const co_value *value)
         return true;
     coi_fail(
         ctx, CO_VALUE_ERROR,
-        "a %s value of %zu components is given to %s, which has %d replicas here; use values that this strategy made",
-        co_kind_name((co_kind)value->kind), value->u.per_replica.n,
-        coi_strategy_text(strategy, text), strategy->num_local);
+        "a %s of %zu component%s is given to %s, which has %d replica%s here; use values that this strategy made",
+        co_kind_name((co_kind)value->kind), value->u.per_replica.n, COI_S(value->u.per_replica.n),
+        coi_strategy_text(strategy, text), strategy->num_local, COI_S(strategy->num_local));
     return false;
 }
 

@@ -54,9 +54,8 @@ leaf_agrees(co_context *ctx, coi_step *step, size_t k, int replica)
     if (a->kind != b->kind) {
         coi_fail(
             ctx, CO_ASSERTION_ERROR,
-            "leaf %zu is a %s on replica %d and a %s on replica %d; all replicas must bring the same kinds, make them alike with co_to_tensor",
-            k, co_kind_name((co_kind)a->kind), first, co_kind_name((co_kind)b->kind),
-            first + replica);
+            "leaf %zu is %s on replica %d and %s on replica %d; all replicas must bring the same kinds, make them alike with co_to_tensor",
+            k, coi_a_kind(a->kind), first, coi_a_kind(b->kind), first + replica);
         return false;
     }
     if (a->dtype != b->dtype) {

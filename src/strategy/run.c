@@ -408,8 +408,8 @@ check_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args,
     if (options->kwargs != NULL && !coi_check_value(ctx, options->kwargs, 6, "options.kwargs"))
         return false;
     if (options->kwargs != NULL && options->kwargs->kind != CO_KIND_DICT) {
-        coi_fail(ctx, CO_TYPE_ERROR, "kwargs of run is a %s; it must be a map",
-                 co_kind_name((co_kind)options->kwargs->kind));
+        coi_fail(ctx, CO_TYPE_ERROR, "kwargs of run is %s; it must be a map",
+                 coi_a_kind(options->kwargs->kind));
         return false;
     }
     return coi_check_enter(ctx, strategy);

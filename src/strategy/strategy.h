@@ -133,7 +133,7 @@ co_strategy *coi_strategy_make(co_context *ctx, const coi_policy *policy,
 size_t coi_choose_devices(co_context *ctx, const char *const *devices, size_t n,
                           coi_device_name out[COI_MAX_LOCAL_REPLICAS]);
 /* Whether n replicas can be spread over so many places; 0 stands for one each. */
-bool coi_check_replicas(co_context *ctx, int num_replicas, size_t num_places, const char *places,
+bool coi_check_replicas(co_context *ctx, int num_replicas, size_t num_places, const char *place,
                         size_t num_processes);
 /* Puts the setting where options leave it to that. */
 bool coi_check_deadline(co_context *ctx, int *deadline_ms);

@@ -62,8 +62,8 @@ check_mesh(co_context *ctx, const int64_t *mesh, size_t rank)
     int64_t places = 1;
 
     if (mesh == NULL || rank < 3 || rank > MAX_RANK) {
-        coi_fail(ctx, CO_VALUE_ERROR, "mesh_shape of %s has %zu dimensions; it must have 3 or 4",
-                 ctx->call, mesh != NULL ? rank : 0);
+        coi_fail(ctx, CO_VALUE_ERROR, "mesh_shape of %s has %zu dimension%s; it must have 3 or 4",
+                 ctx->call, mesh != NULL ? rank : 0, COI_S(mesh != NULL ? rank : 0));
         return false;
     }
     for (size_t i = 0; i < rank; ++i) {
@@ -98,9 +98,10 @@ check_coordinates(co_context *ctx, const int64_t *mesh, int rank, const co_value
     if (coordinates->dtype != CO_INT32 || coordinates->ndim != 3 || dims[2] != rank ||
         dims[0] > INT32_MAX || dims[1] > INT32_MAX) {
         coi_fail(ctx, CO_VALUE_ERROR,
-                 "device_coordinates of %s are %s of %d dimensions; they must be int32 [tasks, "
+                 "device_coordinates of %s are %s of %d dimension%s; they must be int32 [tasks, "
                  "devices, %d]",
-                 ctx->call, co_dtype_name((co_dtype)coordinates->dtype), coordinates->ndim, rank);
+                 ctx->call, co_dtype_name((co_dtype)coordinates->dtype), coordinates->ndim,
+                 COI_S(coordinates->ndim), rank);
         return false;
     }
     for (int64_t i = 0; i < dims[0] * dims[1]; ++i)
@@ -226,9 +227,9 @@ co_topology_parse(co_context *ctx, co_value *serialized)
     if (counts[0] < 0 || counts[1] < 0 ||
         (uint64_t)counts[0] * (uint64_t)counts[1] * mesh.n != list.n) {
         coi_fail(ctx, CO_VALUE_ERROR,
-                 "argument 2 (serialized) of topology_parse has %d tasks of %d devices and %zu "
+                 "argument 2 (serialized) of topology_parse has %d task%s of %d device%s and %zu "
                  "numbers as coordinates; %zu are needed for each device",
-                 counts[0], counts[1], list.n, mesh.n);
+                 counts[0], COI_S(counts[0]), counts[1], COI_S(counts[1]), list.n, mesh.n);
         return NULL;
     }
     shape[0] = counts[0];
@@ -463,8 +464,10 @@ device_name(co_context *ctx, co_topology *topology, int task, const char *type, 
     if (task < 0 || task >= topology->num_tasks || index < 0 ||
         index >= (strcmp(type, "TPU") == 0 ? topology->num_devices : 1)) {
         coi_fail(ctx, CO_VALUE_ERROR,
-                 "task %d, device %d of %s; there are %lld tasks of %lld devices", task, index,
-                 ctx->call, (long long)topology->num_tasks, (long long)topology->num_devices);
+                 "task %d, device %d of %s; there %s %lld task%s of %lld device%s", task, index,
+                 ctx->call, topology->num_tasks == 1 ? "is" : "are", (long long)topology->num_tasks,
+                 COI_S(topology->num_tasks), (long long)topology->num_devices,
+                 COI_S(topology->num_devices));
         return NULL;
     }
     snprintf(text, sizeof(text), "%s%.100s/task:%d/device:%s:%d", job != NULL ? "/job:" : "",

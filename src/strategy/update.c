@@ -137,8 +137,8 @@ update_all(co_context *ctx, co_strategy *strategy, const updating *u, co_value *
 
     if (n > COI_MAX_LOCAL_REPLICAS || n == 0) {
         coi_fail(ctx, CO_VALUE_ERROR,
-                 "argument 3 (devices) of update_non_slot holds %zu devices; give from 1 to %d", n,
-                 COI_MAX_LOCAL_REPLICAS);
+                 "argument 3 (devices) of update_non_slot holds %zu device%s; give from 1 to %d", n,
+                 COI_S(n), COI_MAX_LOCAL_REPLICAS);
         return NULL;
     }
     hold(u, strategy, args);
@@ -228,16 +228,16 @@ check_devices(co_context *ctx, const co_strategy *strategy, const co_value *devi
     if (devices->kind != CO_KIND_TUPLE) {
         coi_fail(
             ctx, CO_ASSERTION_ERROR,
-            "argument 3 (devices) of update_non_slot is a %s; it must be a tuple of names, as co_non_slot_devices gives it",
-            co_kind_name((co_kind)devices->kind));
+            "argument 3 (devices) of update_non_slot is %s; it must be a tuple of names, as co_non_slot_devices gives it",
+            coi_a_kind(devices->kind));
         return false;
     }
     for (size_t i = 0; i < devices->u.items.n; ++i)
         if (devices->u.items.items[i]->kind != CO_KIND_STRING) {
             coi_fail(
                 ctx, CO_VALUE_ERROR,
-                "device %zu of argument 3 (devices) of update_non_slot is a %s; it must be the name of a device, as co_worker_devices gives them",
-                i, co_kind_name((co_kind)devices->u.items.items[i]->kind));
+                "device %zu of argument 3 (devices) of update_non_slot is %s; it must be the name of a device, as co_worker_devices gives them",
+                i, coi_a_kind(devices->u.items.items[i]->kind));
             return false;
         }
     return true;

@@ -479,8 +479,8 @@ place_or_hook(co_context *ctx, const co_creation *next, co_value *initial,
                             hooks->variable(ctx, strategy, initial, options, hooks->data));
     if (variable == NULL || coi_is_variable(variable))
         return variable;
-    coi_fail(ctx, CO_TYPE_ERROR, "the variable hook of %s returned a %s; it must return a variable",
-             strategy->policy->name, co_kind_name((co_kind)variable->kind));
+    coi_fail(ctx, CO_TYPE_ERROR, "the variable hook of %s returned %s; it must return a variable",
+             strategy->policy->name, coi_a_kind(variable->kind));
     return NULL;
 }
 

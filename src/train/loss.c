@@ -23,10 +23,11 @@ step_examples(co_context *ctx, const co_value *losses)
     if (ctx->examples.of_step >= 0 && ctx->examples.of_replica >= 0 &&
         ctx->examples.of_replica != mine) {
         coi_fail(ctx, CO_VALUE_ERROR,
-                 "average_loss is given %lld losses, but the input has %lld examples on this "
+                 "average_loss is given %lld loss%s, but the input has %lld example%s on this "
                  "replica; give one loss per example (co_reduce_mean over the other axes), or say "
                  "before how many losses all replicas have together: co_set_step_examples",
-                 (long long)mine, (long long)ctx->examples.of_replica);
+                 (long long)mine, COI_ES(mine), (long long)ctx->examples.of_replica,
+                 COI_S(ctx->examples.of_replica));
         return 0;
     }
     if (ctx->examples.of_step >= 0)

@@ -374,8 +374,8 @@ apply(co_context *ctx, co_optimizer *optimizer, co_value *const *gradients,
     if (some == 0 && n > 0)
         return coi_fail(
             ctx, CO_VALUE_ERROR,
-            "no gradient: the loss does not depend on any of %zu variables, '%s' the first", n,
-            variables[0]->u.variable->name);
+            "no gradient: the loss does not depend on any of %zu variable%s, '%s' the first", n,
+            COI_S(n), variables[0]->u.variable->name);
     ctx->recording = false;
     step = optimizer->rule->counts_steps ? next_step(ctx, optimizer) : 0;
     for (size_t i = 0; i < n; ++i) {
@@ -411,18 +411,17 @@ co_apply_gradients(co_context *ctx, co_optimizer *optimizer, co_value *gradients
         return ctx->error.code;
     if (!coi_is_structure(gradients) || !coi_is_structure(variables) ||
         gradients->u.items.n != variables->u.items.n)
-        return coi_fail(
-            ctx, CO_VALUE_ERROR,
-            "gradients is a %s of %zu and variables a %s of %zu; they must be two lists of "
-            "one length",
-            co_kind_name((co_kind)gradients->kind),
-            coi_is_structure(gradients) ? gradients->u.items.n : 1,
-            co_kind_name((co_kind)variables->kind),
-            coi_is_structure(variables) ? variables->u.items.n : 1);
+        return coi_fail(ctx, CO_VALUE_ERROR,
+                        "gradients is %s of %zu and variables %s of %zu; they must be two lists of "
+                        "one length",
+                        coi_a_kind(gradients->kind),
+                        coi_is_structure(gradients) ? gradients->u.items.n : 1,
+                        coi_a_kind(variables->kind),
+                        coi_is_structure(variables) ? variables->u.items.n : 1);
     for (size_t i = 0; i < variables->u.items.n; ++i)
         if (variables->u.items.items[i]->kind != CO_KIND_VARIABLE)
-            return coi_fail(ctx, CO_TYPE_ERROR, "item %zu of variables is a %s, not a variable", i,
-                            co_kind_name((co_kind)variables->u.items.items[i]->kind));
+            return coi_fail(ctx, CO_TYPE_ERROR, "item %zu of variables is %s, not a variable", i,
+                            coi_a_kind(variables->u.items.items[i]->kind));
     return apply(ctx, optimizer, gradients->u.items.items, variables->u.items.items,
                  variables->u.items.n);
 }

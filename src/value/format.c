@@ -235,7 +235,7 @@ coi_print_value(coi_printer *out, const co_value *value)
 void
 coi_format_element(const co_value *tensor, int64_t i, char *out, size_t capacity)
 {
-    writer w = { NULL, out, capacity, 0 };
+    coi_printer w = { NULL, out, capacity, 0 };
 
     put_element(&w, tensor, i);
 }

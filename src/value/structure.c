@@ -314,10 +314,10 @@ compare(const co_value *a, const co_value *b, char *path, co_code code, co_error
         return differ(path, code, err, co_kind_name((co_kind)a->kind),
                       co_kind_name((co_kind)b->kind));
     if (a->u.items.n != b->u.items.n) {
-        snprintf(left, sizeof(left), "%s of %zu items", co_kind_name((co_kind)a->kind),
-                 a->u.items.n);
-        snprintf(right, sizeof(right), "%s of %zu items", co_kind_name((co_kind)b->kind),
-                 b->u.items.n);
+        snprintf(left, sizeof(left), "%s of %zu item%s", co_kind_name((co_kind)a->kind),
+                 a->u.items.n, COI_S(a->u.items.n));
+        snprintf(right, sizeof(right), "%s of %zu item%s", co_kind_name((co_kind)b->kind),
+                 b->u.items.n, COI_S(b->u.items.n));
         return differ(path, code, err, left, right);
     }
     for (size_t i = 0; i < a->u.items.n; ++i) {

@@ -331,7 +331,10 @@ CO_TEST(rows_that_are_told_are_those_that_are_read, "DS-SPLIT-1 DS-SPLIT-2 DS-SP
                      policies[k % 3]);
             dataset = data_pipeline(ctx, pipeline);
             for (int i = 0; n > 1 && i < n; ++i)
-                data_put(&out, "%s %lld", i == 0 ? " rows into" : ",",
+                data_put(&out, "%s %lld",
+                         i > 0         ? ","
+                         : k / 48 == 0 ? " row into"
+                                       : " rows into",
                          (long long)rows_read(ctx, dataset, workers, replicas, i, k % 3 == 0));
             CO_EXPECT_CONTAINS(explain(ctx, dataset, &(co_input_context){ workers, 0, n }), line);
         }

@@ -529,7 +529,7 @@ CO_TEST_WITH(long_ways_are_given_up, "", "log=error")
           3,
           { 1, 0, 1073741824 },
           -1,
-          "of 1073741824 replicas in 1 pipelines cannot be followed; ask with fewer" },
+          "of 1073741824 replicas in 1 pipeline cannot be followed; ask with fewer" },
         { "range(4).batch(1).OFF", 3, { 1048576, 0, 1048576 }, -1, "ask with fewer" },
         { "range(9223372036854775807).skip(9223372036854775000).batch(10)",
           9223372036854775800,

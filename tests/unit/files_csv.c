@@ -65,7 +65,7 @@ CO_TEST(batches_of_rows_have_columns, "")
 static const struct {
     const char *text, *part;
 } wrong[] = {
-    { "1,a\n2\n3,c\n", "row 1: it has 1 fields, not 2" },
+    { "1,a\n2\n3,c\n", "row 1: it has 1 field, not 2" },
     { "1,a\n2,b,c\n3,c\n", "row 1: it has 3 fields, not 2" },
     { "1,a\nx,b\n3,c\n", "column 0, 'x', is no int32" },
     { "1,a\n2.5,b\n3,c\n", "column 0, '2.5', is no int32" },

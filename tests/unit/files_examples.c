@@ -256,7 +256,7 @@ CO_TEST(wrong_arguments_of_examples, "")
         { { "x", CO_FEATURE_FIXED, CO_INT64, NULL, 0, bytes }, CO_TYPE_ERROR, "missing" },
         { { "x", CO_FEATURE_FIXED, CO_INT64, two, 1, co_scalar_int64(ctx, 1) },
           CO_INVALID_ARGUMENT,
-          "of 1 elements; it must be int64 of 2" },
+          "of 1 element; it must be int64 of 2" },
         { { "x", CO_FEATURE_FIXED, CO_INT64, NULL, 0, co_scalar_float(ctx, 1) },
           CO_INVALID_ARGUMENT,
           "float32" },

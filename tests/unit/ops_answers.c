@@ -83,7 +83,7 @@ static const answer answers[] = {
     { "matvec", "float32:[[1.0, 2.0], [3.0, 4.0]];float32:[1.0, 2.0, 3.0]", "",
       "!matvec: a [2,2] has 2 columns, b [3] vectors of 3" },
     { "matvec", "float32:[[1.0, 2.0]];float32:[1.0, 2.0]", "transpose_a=true",
-      "!a [1,2] transposed has 1 columns, b [2] vectors of 2" },
+      "!a [1,2] transposed has 1 column, b [2] vectors of 2" },
     { "matvec", "float32:[[[1.0]], [[2.0]]];float32:[[1.0], [2.0], [3.0]]", "", "!b [3,1]" },
     { "matvec", "float32:[[[1.0]], [[2.0]]];float32:[[3.0]]", "", "float32[2,1] [[3.0], [6.0]]" },
     { "matvec", "float32:[[1.0, 2.0]];float32:[3.0]", "transpose_a=true", "float32[2] [3.0, 6.0]" },

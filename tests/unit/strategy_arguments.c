@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Making strategies, and what their calls say to wrong arguments. Sections 6 to 8, 10 and 12, and
  * want of memory. */
+#include <cohort/v1.h>
+
 #include "engine_support.h"
 
 #include <limits.h>
@@ -310,19 +312,21 @@ CO_TEST_WITH(bundles_of_another_size_are_refused, "S-RUN-5", "cpus=2")
         v = co_variable(ctx, co_float(ctx, 1), NULL);
     for (size_t n = 1; n <= 3; n += 2) {
         co_value *bundle = co_per_replica_value(ctx, three, n), *inside = co_list(ctx, &bundle, 1);
+        const char *given = n == 1 ? "value of 1 component is given"
+                                   : "value of 3 components is given";
 
         CO_EXPECT_NULL(co_run(ctx, m, first_of, co_args(ctx, inside), NULL));
-        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "components");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, given);
         CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, bundle, NULL, 0));
-        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "components");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, given);
         CO_EXPECT_NULL(co_reduce(ctx, m, CO_REDUCE_SUM, bundle, CO_AXES(0)));
-        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "components");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, given);
         CO_EXPECT_NULL(co_gather_replicas(ctx, m, bundle, 0));
-        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "components");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, given);
         CO_EXPECT_NULL(co_local_results(ctx, m, inside));
-        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "components");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, given);
         CO_EXPECT_NULL(co_assign(ctx, v, bundle));
-        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "components");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, given);
     }
     CO_EXPECT_CLOSE(co_item_float(ctx, v), 1, 0);
 }
@@ -690,7 +694,7 @@ CO_TEST_WITH(corners_of_making_strategies, "MIR-INIT-1 MIR-INIT-3 C-ARG-1", "cpu
     workers.transport = "self";
     workers.num_replicas = -1;
     CO_EXPECT_NULL(co_multi_worker_mirrored_strategy(ctx, &workers));
-    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "num_replicas is -1; with 1 processes");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "num_replicas is -1; with 1 process it");
     workers.devices = bad;
     workers.num_devices = 1;
     CO_EXPECT_NULL(co_multi_worker_mirrored_strategy(ctx, &workers));

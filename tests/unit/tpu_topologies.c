@@ -136,7 +136,7 @@ CO_TEST(meshes_and_coordinates_are_checked, "TOPO-1 TOPO-2")
     CO_EXPECT_NULL(co_topology_make(ctx, mesh3, 3, doubles));
     CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "float64");
     CO_EXPECT_NULL(co_topology_make(ctx, mesh3, 3, co_zeros(ctx, CO_INT32, CO_SHAPE(3))));
-    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "1 dimensions");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "1 dimension;");
     CO_EXPECT_NULL(
         co_topology_make(ctx, mesh3, 3, co_tensor(ctx, CO_INT32, CO_SHAPE(1, 1, 3), below)));
     CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "device 0 of task 0");

@@ -307,7 +307,7 @@ CO_TEST(a_worker_without_rows_is_refused_on_all, "DS-SPLIT-2")
 
         CO_EXPECT_NULL(coi_dataset_for_worker(ctx, data_pipeline(ctx, "range(9).batch(1).OFF"),
                                               &input, weights));
-        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "batches of 1 rows leave none for worker 1 of 2");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "batches of 1 row leave none for worker 1 of 2");
     }
 }
 

@@ -113,8 +113,8 @@ print_all(void)
             print_line(&info, width);
             ++shown;
         }
-    printf("%zu operators, and %zu internal ones; cohort ops NAME tells more\n", shown,
-           co_num_ops() - shown);
+    printf("%zu operator%s, and %zu internal ones; cohort ops NAME tells more\n", shown,
+           shown == 1 ? "" : "s", co_num_ops() - shown);
 }
 
 /* A cell; a bar would end it. */

@@ -185,8 +185,8 @@ unstack_composite(coi_call *call)
         return NULL;
     n = x->u.tensor.dims[axis];
     if (attrs->num != -1 && attrs->num != n) {
-        coi_invalid(call, "num is %lld; axis %d has %lld elements", (long long)attrs->num, axis,
-                    (long long)n);
+        coi_invalid(call, "num is %lld; axis %d has %lld element%s", (long long)attrs->num, axis,
+                    (long long)n, COI_S(n));
         return NULL;
     }
     parts = coi_parts(ctx, call->op->name, (size_t)n);
@@ -241,8 +241,8 @@ check_sizes(coi_call *call, int axis, int64_t dim, int64_t *rest)
         return coi_invalid(call, "num_or_sizes is [-1]; give the size of a single part, %lld",
                            (long long)dim);
     if (unknown > 0 ? total > dim : total != dim)
-        return coi_invalid(call, "num_or_sizes add up to %lld; axis %d has %lld elements",
-                           (long long)total, axis, (long long)dim);
+        return coi_invalid(call, "num_or_sizes add up to %lld; axis %d has %lld element%s",
+                           (long long)total, axis, (long long)dim, COI_S(dim));
     *rest = dim - total;
     return CO_OK;
 }
@@ -254,8 +254,8 @@ check_number(coi_call *call, int axis, int64_t dim)
 
     if (n >= 1 && dim % n == 0)
         return CO_OK;
-    return coi_invalid(call, "num_or_sizes is %lld; it must divide the %lld elements of axis %d",
-                       (long long)n, (long long)dim, axis);
+    return coi_invalid(call, "num_or_sizes is %lld; it must divide the %lld element%s of axis %d",
+                       (long long)n, (long long)dim, COI_S(dim), axis);
 }
 
 static co_value *
@@ -308,8 +308,8 @@ co_split_sizes(co_context *ctx, co_value *x, const int64_t *sizes, size_t n, int
 
     COI_ENTER(ctx, "split_sizes", NULL);
     if (n > COI_MAX_MANY || (sizes == NULL && n > 0)) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "split_sizes: %zu sizes%s; give up to %d of them", n,
-                 sizes == NULL ? " at NULL" : "", COI_MAX_MANY);
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "split_sizes: %zu size%s%s; give up to %d of them", n,
+                 COI_S(n), sizes == NULL ? " at NULL" : "", COI_MAX_MANY);
         return NULL;
     }
     attrs.num_or_sizes.n = (int32_t)n;
@@ -332,8 +332,8 @@ tile_rule(coi_call *call, coi_out *outs)
 
     (void)outs;
     if (m->n != call->in[0]->ndim)
-        return coi_invalid(call, "multiples has %d entries; the rank of x is %d", m->n,
-                           call->in[0]->ndim);
+        return coi_invalid(call, "multiples has %d entr%s; the rank of x is %d", m->n,
+                           COI_IES(m->n), call->in[0]->ndim);
     for (int d = 0; d < m->n; ++d)
         if (m->at[d] < 0 || __builtin_mul_overflow(m->at[d], call->in[0]->u.tensor.dims[d], &dim))
             return coi_invalid(call,
@@ -399,8 +399,8 @@ roll_rule(coi_call *call, coi_out *outs)
 
     (void)outs;
     if (attrs->shift.n != attrs->axis.n)
-        return coi_invalid(call, "shift has %d entries and axis %d; they must be as many",
-                           attrs->shift.n, attrs->axis.n);
+        return coi_invalid(call, "shift has %d entr%s and axis %d; they must be as many",
+                           attrs->shift.n, COI_IES(attrs->shift.n), attrs->axis.n);
     for (int i = 0; code == CO_OK && i < attrs->axis.n; ++i)
         code = coi_rule_axis(call, attrs->axis.at[i], call->in[0]->ndim, &axis);
     return code;

@@ -158,10 +158,10 @@ check_rows(co_context *ctx, size_t i, const co_value *given, const co_value *tar
 
     if (common < n || common < m)
         coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "output gradient %zu has slices of other rows than its target: its %lld indices "
+                 "output gradient %zu has slices of other rows than its target: its %lld ind%s "
                  "and the target's %lld differ from indices[%lld] on; give slices with the same "
                  "indices, or a tensor in the shape of the target's values",
-                 i, (long long)n, (long long)m, (long long)common);
+                 i, (long long)n, COI_ICES(n), (long long)m, (long long)common);
     else if (shape != NULL && wanted_shape != NULL &&
              (shape->u.tensor.num_elements != wanted_shape->u.tensor.num_elements ||
               common_numbers(shape, wanted_shape) < shape->u.tensor.num_elements))

@@ -46,8 +46,8 @@ pad_rule(coi_call *call, coi_out *outs)
     (void)outs;
     if (attrs->paddings.n != 2 * x->ndim)
         return coi_invalid(call,
-                           "paddings has %d numbers; x of rank %d needs %d, a pair for each axis",
-                           attrs->paddings.n, x->ndim, 2 * x->ndim);
+                           "paddings has %d number%s; x of rank %d needs %d, a pair for each axis",
+                           attrs->paddings.n, COI_S(attrs->paddings.n), x->ndim, 2 * x->ndim);
     for (int i = 0; i < attrs->paddings.n; ++i) {
         int64_t pad = attrs->paddings.at[i], dim = x->u.tensor.dims[i / 2];
         int64_t most = attrs->mode == SYMMETRIC ? dim : dim - 1;
@@ -190,8 +190,8 @@ co_pad(co_context *ctx, co_value *x, const int64_t *paddings, size_t n, co_pad_m
     if (n > 2 * CO_MAX_DIMS || (paddings == NULL && n > 0) || (unsigned)mode > CO_PAD_SYMMETRIC) {
         coi_fail(
             ctx, CO_INVALID_ARGUMENT,
-            "pad: %zu paddings%s in mode %d; give a pair for each axis, and a mode of co_pad_mode",
-            n, paddings == NULL ? " at NULL" : "", (int)mode);
+            "pad: %zu padding%s%s in mode %d; give a pair for each axis, and a mode of co_pad_mode",
+            n, COI_S(n), paddings == NULL ? " at NULL" : "", (int)mode);
         return NULL;
     }
     attrs.paddings.n = (int32_t)n;

@@ -70,8 +70,10 @@ reshape_rule(coi_call *call, coi_out *outs)
     for (int i = 0; i < shape->n; ++i)
         total *= outs[0].dims[i]; /* known times at most n / known */
     if (total != x->u.tensor.num_elements)
-        return coi_invalid(call, "x has %lld elements, which do not make the shape %s",
-                           (long long)x->u.tensor.num_elements, coi_ints_text(shape, text));
+        return coi_invalid(call, "x has %lld element%s, which %s not make the shape %s",
+                           (long long)x->u.tensor.num_elements, COI_S(x->u.tensor.num_elements),
+                           x->u.tensor.num_elements == 1 ? "does" : "do",
+                           coi_ints_text(shape, text));
     return CO_OK;
 }
 

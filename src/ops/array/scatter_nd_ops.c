@@ -34,8 +34,9 @@ make_plan(coi_call *call, const int64_t *dims, int ndim, const co_value *indices
         return coi_invalid(call,
                            "indices are a scalar; their last dimension holds the index vectors");
     if (indices->u.tensor.dims[indices->ndim - 1] > ndim)
-        return coi_invalid(call, "index vectors have %lld numbers; the rank that they index is %d",
-                           (long long)indices->u.tensor.dims[indices->ndim - 1], ndim);
+        return coi_invalid(call, "index vectors have %lld number%s; the rank that they index is %d",
+                           (long long)indices->u.tensor.dims[indices->ndim - 1],
+                           COI_S(indices->u.tensor.dims[indices->ndim - 1]), ndim);
     plan->outer = indices->ndim - 1;
     plan->depth = (int)indices->u.tensor.dims[indices->ndim - 1];
     if (indices->ndim - 1 + ndim - plan->depth > CO_MAX_DIMS)

@@ -31,8 +31,8 @@ slice_rule(coi_call *call, coi_out *outs)
     const co_value        *x = call->in[0];
 
     if (attrs->begin.n != x->ndim || attrs->size.n != x->ndim)
-        return coi_invalid(call, "begin has %d entries and size %d; the rank of x is %d",
-                           attrs->begin.n, attrs->size.n, x->ndim);
+        return coi_invalid(call, "begin has %d entr%s and size %d; the rank of x is %d",
+                           attrs->begin.n, COI_IES(attrs->begin.n), attrs->size.n, x->ndim);
     outs[0].dtype = (co_dtype)x->dtype;
     outs[0].ndim = x->ndim;
     for (int d = 0; d < x->ndim; ++d) {
@@ -130,8 +130,8 @@ slice_grad_rule(coi_call *call, coi_out *outs)
     const co_value             *x = call->in[0];
 
     if (attrs->begin.n != x->ndim || attrs->shape.n != x->ndim)
-        return coi_invalid(call, "begin has %d entries and shape %d; the rank of x is %d",
-                           attrs->begin.n, attrs->shape.n, x->ndim);
+        return coi_invalid(call, "begin has %d entr%s and shape %d; the rank of x is %d",
+                           attrs->begin.n, COI_IES(attrs->begin.n), attrs->shape.n, x->ndim);
     if (x->dtype == CO_STRING)
         return coi_invalid(call, "x has dtype string, which has no zero");
     outs[0].dtype = (co_dtype)x->dtype;
@@ -289,8 +289,8 @@ co_concat(co_context *ctx, co_value *xs, int axis)
         return NULL;
     if (!coi_is_sequence(xs)) {
         coi_fail(ctx, CO_TYPE_ERROR,
-                 "argument 2 (xs) of concat is a %s; it must be a list or tuple of tensors",
-                 co_kind_name((co_kind)xs->kind));
+                 "argument 2 (xs) of concat is %s; it must be a list or tuple of tensors",
+                 coi_a_kind(xs->kind));
         return NULL;
     }
     if (xs->u.items.n > INT32_MAX) {

@@ -29,8 +29,9 @@ check_part(coi_call *call, const int64_t *part, const int64_t *whole, int ndim)
 
     if (attrs->begin.n != ndim || attrs->strides.n != ndim || attrs->shape.n != ndim)
         return coi_invalid(call,
-                           "begin has %d entries, strides %d and shape %d; the rank of x is %d",
-                           attrs->begin.n, attrs->strides.n, attrs->shape.n, ndim);
+                           "begin has %d entr%s, strides %d and shape %d; the rank of x is %d",
+                           attrs->begin.n, COI_IES(attrs->begin.n), attrs->strides.n,
+                           attrs->shape.n, ndim);
     for (int d = 0; d < ndim; ++d) {
         int64_t first = attrs->begin.at[d], last, way;
 
@@ -287,9 +288,8 @@ count_ellipsis(coi_call *call, int *out)
     int                ellipses = __builtin_popcountll((unsigned long long)attrs->ellipsis_mask);
 
     if (attrs->end.n != n || (attrs->strides.n >= 0 && attrs->strides.n != n))
-        return coi_invalid(call,
-                           "begin has %d entries, end %d and strides %d; they must be as many", n,
-                           attrs->end.n, attrs->strides.n);
+        return coi_invalid(call, "begin has %d entr%s, end %d and strides %d; they must be as many",
+                           n, COI_IES(n), attrs->end.n, attrs->strides.n);
     for (int i = 0; i < n; ++i) {
         bool is_ellipsis = has_bit(attrs->ellipsis_mask, i);
 

@@ -26,8 +26,8 @@ transpose_rule(coi_call *call, coi_out *outs)
     outs[0].dtype = (co_dtype)x->dtype;
     outs[0].ndim = x->ndim;
     if (perm->n >= 0 && perm->n != x->ndim)
-        return coi_invalid(call, "perm %s has %d entries for a tensor of rank %d",
-                           coi_ints_text(perm, text), perm->n, x->ndim);
+        return coi_invalid(call, "perm %s has %d entr%s for a tensor of rank %d",
+                           coi_ints_text(perm, text), perm->n, COI_IES(perm->n), x->ndim);
     for (int d = 0; d < x->ndim; ++d) {
         int64_t from = perm->n < 0 ? x->ndim - 1 - d : perm->at[d];
 

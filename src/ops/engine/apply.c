@@ -385,8 +385,8 @@ check_count(coi_call *call)
 
     if (op->variadic ? call->num_in >= 1 : call->num_in == op->num_inputs)
         return true;
-    coi_invalid(call, "%d inputs; it takes %s%d", call->num_in, op->variadic ? "at least " : "",
-                op->variadic ? 1 : op->num_inputs);
+    coi_invalid(call, "%d input%s; it takes %s%d", call->num_in, COI_S(call->num_in),
+                op->variadic ? "at least " : "", op->variadic ? 1 : op->num_inputs);
     return false;
 }
 

@@ -95,8 +95,8 @@ check_array(co_context *ctx, const char *argument, const void *array, size_t n)
         return false;
     }
     if (array == NULL && n > 0) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s is NULL with %zu entries; give the entries or 0",
-                 argument, n);
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s is NULL with %zu entr%s; give the entries or 0",
+                 argument, n, COI_IES(n));
         return false;
     }
     return true;

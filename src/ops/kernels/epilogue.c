@@ -81,9 +81,9 @@ coi_epilogue_rule(coi_call *call, int32_t which, int64_t columns)
 
     if (bias->ndim != 1 || bias->u.tensor.dims[0] != columns)
         return coi_invalid(call,
-                           "b has shape %s; it must have one element for each of %lld columns",
+                           "b has shape %s; it must have one element for each of %lld column%s",
                            coi_shape_text(bias->u.tensor.dims, bias->ndim, text),
-                           (long long)columns);
+                           (long long)columns, COI_S(columns));
     if (!is_activation(which))
         return coi_invalid(call, "activation is %d; give a CO_ACTIVATION_... (0 to %d)", (int)which,
                            NUM_ACTIVATIONS - 1);

@@ -15,8 +15,8 @@ coi_read_pair(coi_call *call, const char *name, const coi_ints *ints, int64_t *h
                            at[-1] != 1 ? 0 : 3, (long long)at[at[-1] != 1 ? -1 : 2]);
     if (ints->n != 1 && ints->n != 2 && ints->n != 4)
         return coi_invalid(call,
-                           "%s has %d numbers; give 1, or 2, for height and width, or 1, h, w, 1",
-                           name, (int)ints->n);
+                           "%s has %d number%s; give 1, or 2, for height and width, or 1, h, w, 1",
+                           name, (int)ints->n, COI_S(ints->n));
     *h = at[0];
     *w = at[ints->n > 1];
     if (*h < 1 || *w < 1 || *h >= COI_WINDOW_LIMIT || *w >= COI_WINDOW_LIMIT)

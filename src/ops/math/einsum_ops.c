@@ -68,14 +68,15 @@ read_labels(coi_call *call, const char **text, int ndim, int ellipsis, term *t)
                 ((const einsum_attrs *)call->attrs)->equation, *at);
     }
     if (dots != 0 && (dots != 3 || strstr(*text, "...") == NULL))
-        return coi_invalid(call, "equation '%s' has %d dots in a term; an ellipsis is '...'",
-                           ((const einsum_attrs *)call->attrs)->equation, dots);
+        return coi_invalid(call, "equation '%s' has %d dot%s in a term; an ellipsis is '...'",
+                           ((const einsum_attrs *)call->attrs)->equation, dots, COI_S(dots));
     if (ndim >= 0)
         ellipsis = dots > 0 ? ndim - letters : 0;
     if (ellipsis < 0 || (ndim >= 0 && letters + ellipsis != ndim) ||
         letters + ellipsis > CO_MAX_DIMS)
-        return coi_invalid(call, "equation '%s' has a term of %d letters for a tensor of rank %d",
-                           ((const einsum_attrs *)call->attrs)->equation, letters, ndim);
+        return coi_invalid(call, "equation '%s' has a term of %d letter%s for a tensor of rank %d",
+                           ((const einsum_attrs *)call->attrs)->equation, letters, COI_S(letters),
+                           ndim);
     for (at = *text; *at != '\0' && *at != ',' && *at != '-'; ++at) {
         if (is_letter(*at))
             t->labels[t->n++] = (uint8_t)*at;
@@ -141,8 +142,8 @@ read_equation(coi_call *call, equation *e)
         if (code != CO_OK)
             return code;
         if ((*at == ',') != (i + 1 < call->num_in))
-            return coi_invalid(call, "equation '%s' does not have %d terms, one for each input",
-                               text, call->num_in);
+            return coi_invalid(call, "equation '%s' does not have %d term%s, one for each input",
+                               text, call->num_in, COI_S(call->num_in));
         at += *at == ',';
     }
     if (*at == '\0')
@@ -408,10 +409,11 @@ matvec_rule(coi_call *call, coi_out *outs)
     if (columns == n && coi_broadcast(a_dims, a->ndim - 2, b_dims, b->ndim - 1, outs))
         return CO_OK;
     return coi_invalid(call,
-                       "a %s%s has %lld columns, b %s vectors of %lld; these must be equal, and "
+                       "a %s%s has %lld column%s, b %s vectors of %lld; these must be equal, and "
                        "dimensions before them equal or 1",
                        coi_shape_text(a_dims, a->ndim, a_text), turns ? " transposed" : "",
-                       (long long)columns, coi_shape_text(b_dims, b->ndim, b_text), (long long)n);
+                       (long long)columns, COI_S(columns), coi_shape_text(b_dims, b->ndim, b_text),
+                       (long long)n);
 }
 
 static co_value *

@@ -34,9 +34,9 @@ refuse(coi_call *call, const char *why, int64_t a_k, int64_t b_k)
     coi_shape_text(b->u.tensor.dims, b->ndim, b_text);
     if (why != NULL)
         return coi_invalid(call, "a has shape %s and b %s; %s", a_text, b_text, why);
-    return coi_invalid(call, "a %s%s has %lld columns, b %s%s has %lld rows; they must be equal",
-                       a_text, attrs->transpose_a ? " transposed" : "", (long long)a_k, b_text,
-                       attrs->transpose_b ? " transposed" : "", (long long)b_k);
+    return coi_invalid(call, "a %s%s has %lld column%s, b %s%s has %lld row%s; they must be equal",
+                       a_text, attrs->transpose_a ? " transposed" : "", (long long)a_k, COI_S(a_k),
+                       b_text, attrs->transpose_b ? " transposed" : "", (long long)b_k, COI_S(b_k));
 }
 
 static co_code
@@ -313,9 +313,9 @@ dense_infer(coi_call *call, coi_out *outs)
     inputs = x->u.tensor.dims[x->ndim - 1];
     if (w->u.tensor.dims[0] != inputs)
         return coi_invalid(call,
-                           "w has shape %s; the last dimension of x is %lld, so w needs %lld rows",
+                           "w has shape %s; the last dimension of x is %lld, so w needs %lld row%s",
                            coi_shape_text(w->u.tensor.dims, w->ndim, text), (long long)inputs,
-                           (long long)inputs);
+                           (long long)inputs, COI_S(inputs));
     outs->dtype = (co_dtype)x->dtype;
     outs->ndim = x->ndim;
     memcpy(outs->dims, x->u.tensor.dims, (size_t)x->ndim * sizeof(*outs->dims));

@@ -41,8 +41,10 @@ depthwise_rule(coi_call *call, coi_out *outs)
     if (code != CO_OK)
         return code;
     if (x->u.tensor.dims[3] != w->u.tensor.dims[2])
-        return coi_invalid(call, "x has %lld channels and w filters for %lld; they must be as many",
-                           (long long)x->u.tensor.dims[3], (long long)w->u.tensor.dims[2]);
+        return coi_invalid(call,
+                           "x has %lld channel%s and w filters for %lld; they must be as many",
+                           (long long)x->u.tensor.dims[3], COI_S(x->u.tensor.dims[3]),
+                           (long long)w->u.tensor.dims[2]);
     code = coi_read_pair(call, "strides", &attrs->strides, &down, &across);
     if (code == CO_OK && down != across)
         return coi_invalid(call, "strides are %lld and %lld; they must be equal", (long long)down,
@@ -127,10 +129,10 @@ transpose_rule(coi_call *call, coi_out *outs)
     if (shape->n != 4 || shape->at[0] != x[0] || shape->at[3] != w[2] || x[3] != w[3])
         return coi_invalid(
             call,
-            "output_shape is %s, of %lld images with %lld channels, and w takes %lld of "
-            "the %lld channels of x; they must agree",
-            coi_ints_text(shape, text), (long long)x[0], (long long)w[2], (long long)w[3],
-            (long long)x[3]);
+            "output_shape is %s, of %lld image%s with %lld channel%s, and w takes %lld of "
+            "the %lld channel%s of x; they must agree",
+            coi_ints_text(shape, text), (long long)x[0], COI_S(x[0]), (long long)w[2], COI_S(w[2]),
+            (long long)w[3], (long long)x[3], COI_S(x[3]));
     /* The gradient that it is would name operands and an operator that the caller has not. */
     back.in = in;
     back.attrs = &attrs;

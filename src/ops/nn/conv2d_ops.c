@@ -49,9 +49,9 @@ read_explicit_paddings(coi_call *call, const coi_ints *ints, coi_conv2d *g)
     if (ints->n != 4 && ints->n != 8)
         return coi_invalid(
             call,
-            "explicit_paddings has %d numbers; EXPLICIT padding needs 4 (top, bottom, left, "
+            "explicit_paddings has %d number%s; EXPLICIT padding needs 4 (top, bottom, left, "
             "right) or 4 pairs (N, H, W, C)",
-            (int)ints->n);
+            (int)ints->n, COI_S(ints->n));
     for (int i = 0; i < ints->n; ++i)
         if (at[i] < 0 || at[i] >= COI_WINDOW_LIMIT)
             return coi_invalid(call,
@@ -105,9 +105,9 @@ read_geometry(coi_call *call, const int64_t *x, const int64_t *w, coi_conv2d *g)
     if (g->c % g->ic != 0 || (g->c > 0 && g->oc % coi_conv2d_groups(g) != 0))
         return coi_invalid(
             call,
-            "the input has %lld channels, the filter %lld in and %lld out; the input's must be a "
+            "the input has %lld channel%s, the filter %lld in and %lld out; the input's must be a "
             "multiple of the filter's, and the filter's output a multiple of their ratio",
-            (long long)g->c, (long long)g->ic, (long long)g->oc);
+            (long long)g->c, COI_S(g->c), (long long)g->ic, (long long)g->oc);
     if (g->c == 0)
         return coi_invalid(call, "the input has no channels; it must have at least 1");
     reach_h = (g->kh - 1) * g->dh + 1;
@@ -147,8 +147,8 @@ coi_conv2d_read(coi_call *call, coi_conv2d_kind kind, coi_conv2d *g)
     if (kind == COI_CONV2D)
         return read_geometry(call, a, b, g);
     if (attrs->sizes.n != 4)
-        return coi_invalid(call, "%s has %d numbers; give the 4 dimensions of the result", sizes,
-                           (int)attrs->sizes.n);
+        return coi_invalid(call, "%s has %d number%s; give the 4 dimensions of the result", sizes,
+                           (int)attrs->sizes.n, COI_S(attrs->sizes.n));
     for (int i = 0; i < 4; ++i)
         if (attrs->sizes.at[i] < 0)
             return coi_invalid(call, "%s holds %lld; dimensions are not negative", sizes,

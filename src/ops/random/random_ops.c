@@ -297,7 +297,8 @@ random_infer(coi_call *call, coi_out *outs)
     co_dtype            dtype = (co_dtype)attrs->dtype;
 
     if (call->op->kind == STATELESS && attrs->seed.n != 2)
-        return coi_invalid(call, "seed has %d numbers; it must have 2", attrs->seed.n);
+        return coi_invalid(call, "seed has %d number%s; it must have 2", attrs->seed.n,
+                           COI_S(attrs->seed.n));
     if (dtype >= CO_NUM_DTYPES || !coi_dtypes[dtype].floating)
         return coi_invalid(call, "dtype is %s; it must be float16, bfloat16, float32 or float64",
                            co_dtype_name(dtype));
