@@ -471,6 +471,15 @@ CO_API bool co_op_describe(size_t i, co_op_info *info);
  * tuple of tensors.
  */
 CO_API co_value *co_op_call(co_context *ctx, const char *name, co_value *inputs, co_value *attrs);
+/**
+ * The type of what co_op_call would return, without running anything. Arguments and errors are those
+ * of co_op_call, and inputs may be specs (co_spec), in which dimensions (-1) and the rank (-1) may be
+ * unknown. A dimension of the result is unknown where it depends on one that is, or on elements that
+ * a spec does not have. Returns a spec, a tuple of specs, or none (CO_KIND_NONE) if not even the
+ * number of results is known (unstack along a dimension that is not). Shapes in messages show "?" for
+ * an unknown dimension.
+ */
+CO_API co_value *co_op_infer(co_context *ctx, const char *name, co_value *inputs, co_value *attrs);
 
 CO_EXTERN_C_END
 

@@ -245,6 +245,7 @@
 #define co_ones(ctx, ...) co_ones(CO_HERE(ctx), __VA_ARGS__)
 #define co_ones_like(ctx, ...) co_ones_like(CO_HERE(ctx), __VA_ARGS__)
 #define co_op_call(ctx, ...) co_op_call(CO_HERE(ctx), __VA_ARGS__)
+#define co_op_infer(ctx, ...) co_op_infer(CO_HERE(ctx), __VA_ARGS__)
 #define co_optimizer_iterations(ctx, ...) co_optimizer_iterations(CO_HERE(ctx), __VA_ARGS__)
 #define co_optional_get_value(ctx, ...) co_optional_get_value(CO_HERE(ctx), __VA_ARGS__)
 #define co_optional_has_value(ctx, ...) co_optional_has_value(CO_HERE(ctx), __VA_ARGS__)

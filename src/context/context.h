@@ -129,7 +129,8 @@ struct co_context {
     coi_device_name device_id;
     char            device_text[CO_DEVICE_NAME_MAX]; /* canonical; "" until asked for */
 
-    bool                 recording; /* a tape is open: the fast check of dispatch */
+    bool                 recording;    /* a tape is open: the fast check of dispatch */
+    bool                 infers_types; /* operators of specs give specs; see coi_infer_gradient */
     struct coi_tape_log *tapes;
 
     uint64_t     seed, random_counter;

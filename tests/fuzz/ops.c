@@ -6,7 +6,8 @@
  * with the same code, or the results have one dtype and shape and are close (ops_close.h). At the
  * end a gradient goes through the whole program. Giving both kernels the same inputs at each step
  * is what makes a tight comparison possible: a difference of one rounding cannot grow through later
- * steps, or send one of them over a step of floor or argmax.
+ * steps, or send one of them over a step of floor or argmax. The rule of the operator, asked about
+ * specs with unknowns in the place of the inputs, has to allow what the step did.
  */
 #include "ops_close.h"
 #include "ops_decode.h"
@@ -285,6 +286,51 @@ keep(program *p, co_value *results, bool tame)
     }
 }
 
+/* The type that the operator's rule gives for inputs of which some dimensions, or ranks, are
+ * unknown: none is refused that has a result, and the result is of that type. */
+static void
+check_types(const program *p, const step *s, const outcome *done, unsigned unknown)
+{
+    co_context *ctx = p->fast;
+    co_value   *specs[MAX_INPUTS], *type;
+    unsigned    k = 0;
+
+    for (size_t i = 0; i < s->num_in; ++i) {
+        int     ndim = co_value_ndim(ctx, s->in[i]);
+        int64_t dims[CO_MAX_DIMS];
+
+        for (int d = 0; d < ndim; ++d, ++k)
+            dims[d] = (unknown >> k % 8 & 1) != 0 ? -1 : co_value_dim(ctx, s->in[i], d);
+        specs[i] = co_spec(ctx, co_value_dtype(ctx, s->in[i]), dims,
+                           (unknown >> 8 >> i % 8 & 1) != 0 ? -1 : ndim);
+    }
+    type = co_op_infer(ctx, s->name, co_tuple(ctx, specs, s->num_in), step_attrs(ctx, s));
+    if (take_error(ctx) != CO_OK || done->results == NULL) {
+        if (type == NULL && done->results != NULL)
+            describe(p, s);
+        FUZZ_REQUIRE(type != NULL || done->results == NULL);
+        return;
+    }
+    if (co_value_kind(type) == CO_KIND_NONE)
+        return;
+    if (co_value_kind(type) != CO_KIND_TUPLE)
+        type = co_args(ctx, type);
+    FUZZ_REQUIRE(co_num_items(ctx, type) == co_num_items(ctx, done->results));
+    for (size_t i = 0; i < co_num_items(ctx, type); ++i) {
+        co_value *said = co_at(ctx, type, i), *is = co_at(ctx, done->results, i);
+        int       ndim = co_value_ndim(ctx, said);
+        bool      is_so = co_value_dtype(ctx, said) == co_value_dtype(ctx, is) &&
+                     (ndim < 0 || ndim == co_value_ndim(ctx, is));
+
+        for (int d = 0; is_so && d < ndim; ++d)
+            is_so = co_value_dim(ctx, said, d) < 0 ||
+                    co_value_dim(ctx, said, d) == co_value_dim(ctx, is, d);
+        if (!is_so)
+            describe(p, s);
+        FUZZ_REQUIRE(is_so);
+    }
+}
+
 static void
 do_step(program *p)
 {
@@ -306,6 +352,10 @@ do_step(program *p)
     fast = run_step(p->fast, &s, s.in);
     plain = run_step(p->plain, &s, copies);
     compare(p, &s, &fast, &plain, size);
+    check_types(p, &s, &fast, 0);
+    check_types(p, &s, &fast, 0xff);
+    check_types(p, &s, &fast, 0xffff);
+    check_types(p, &s, &fast, (unsigned)(p->in.at * 2654435761u >> 12));
     if (fast.results != NULL)
         keep(p, fast.results, s.tame);
     require_ok(p);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One case: what is expected of it, running it in a fresh context, and the verdict. */
-#include "golden.h"
+#include "types.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -212,18 +212,23 @@ discard_log(co_log_level level, const char *line, void *user)
 }
 
 void
-golden_case_run(const char *family, const char *folder, json_t *json, golden_verdict *out)
+golden_case_run(const char *family, const char *folder, json_t *json, const golden_options *options,
+                golden_verdict *out)
 {
     const golden_family *how = golden_family_find(family);
-    golden_case          c = { .family = family, .folder = folder, .json = json };
+    golden_case          c = { .family = family,
+                               .folder = folder,
+                               .json = json,
+                               .fault = options->fault,
+                               .types = options->is_types ? &out->types : NULL };
     json_t              *empty = json_object();
-    co_options           options = CO_OPTIONS_INIT;
+    co_options           opening = CO_OPTIONS_INIT;
 
-    options.settings = "cpus=4";
-    options.log = discard_log;
+    opening.settings = "cpus=4";
+    opening.log = discard_log;
     c.id = json_string_value(json_object_get(json, "id"));
     c.seen = json_object();
-    c.ctx = co_open_with(&options);
+    c.ctx = co_open_with(&opening);
     if (empty == NULL || c.seen == NULL || c.ctx == NULL)
         golden_fail(&c, "out of memory before the case began");
     else if (!co_ok(c.ctx))
@@ -232,7 +237,11 @@ golden_case_run(const char *family, const char *folder, json_t *json, golden_ver
         golden_fail(&c, "the case has no id");
     else if (how == NULL)
         golden_fail(&c, "family '%s' is not known to the runner", family);
-    else if (read_expectations(&c, empty)) {
+    else if (c.types != NULL && strcmp(family, "ops") != 0)
+        golden_fail(&c, "--types is about the family ops");
+    else if (read_expectations(&c, empty) && c.types != NULL)
+        golden_run_types(&c);
+    else if (!c.is_failed) {
         how->run(&c);
         golden_take_error(&c, c.ctx);
         judge(&c);

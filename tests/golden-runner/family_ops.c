@@ -11,8 +11,8 @@
 
 #include "ops.h"
 
-static bool
-find_operator(const char *name, co_op_info *info)
+bool
+golden_find_operator(const char *name, co_op_info *info)
 {
     size_t n = co_num_ops();
 
@@ -26,8 +26,8 @@ find_operator(const char *name, co_op_info *info)
 
 /* One value per input of the operator, in its order, with the name it has in the case. A host
  * number may stand among the attributes of the case (range: start, limit, delta). */
-static bool
-read_inputs(golden_case *c, const co_op_info *info, golden_operands *in)
+bool
+golden_read_inputs(golden_case *c, const co_op_info *info, golden_operands *in)
 {
     for (size_t i = 0; i < info->num_inputs || info->variadic; ++i) {
         char    name[32];
@@ -110,8 +110,8 @@ read_attr(golden_case *c, json_t *item)
     return value;
 }
 
-static co_value *
-read_attrs(golden_case *c, const golden_operands *in)
+co_value *
+golden_read_attrs(golden_case *c, const golden_operands *in)
 {
     const char *keys[32];
     co_value   *items[32];
@@ -137,8 +137,8 @@ read_attrs(golden_case *c, const golden_operands *in)
 
 /* Results under the names of the recording. One is "out"; several have the names of the outputs in
  * their order where the numbers agree, otherwise out_0, out_1, ... */
-static void
-name_outputs(golden_case *c, co_value *result, golden_operands *out)
+void
+golden_name_outputs(golden_case *c, co_value *result, golden_operands *out)
 {
     bool   is_many = co_value_kind(result) == CO_KIND_TUPLE;
     size_t n = is_many ? co_num_items(c->ctx, result) : 1;
@@ -262,7 +262,7 @@ golden_run_differentiated(golden_case *c, const golden_operands *in, golden_oper
         golden_fail(c, "the operator gave no result and no error");
     if (result == NULL)
         return;
-    name_outputs(c, result, &out);
+    golden_name_outputs(c, result, &out);
     golden_put_outputs(c, &out);
     if (is_gradient_wanted(c) && co_ok(c->ctx))
         check_gradients(c, in, &out);
@@ -291,13 +291,13 @@ golden_run_ops(golden_case *c)
 
     if (c->is_failed || golden_run_program(c, name))
         return;
-    if (!find_operator(name, &info)) {
+    if (!golden_find_operator(name, &info)) {
         golden_fail(c, "the library has no operator '%s' yet", name);
         return;
     }
-    if (!read_inputs(c, &info, &in) || !all_inputs_used(c, &in))
+    if (!golden_read_inputs(c, &info, &in) || !all_inputs_used(c, &in))
         return;
-    call.attrs = read_attrs(c, &in);
+    call.attrs = golden_read_attrs(c, &in);
     if (call.attrs != NULL)
         golden_run_differentiated(c, &in, call_operator, &call);
 }

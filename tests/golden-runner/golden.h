@@ -8,6 +8,7 @@
  *   isolate.c   cases in child processes          strategy.c  the strategies that cases name
  *   read.c      JSON into values                  write.c     values into JSON
  *   compare.c   two JSON trees, with tolerances
+ *   types.c     the mode --types
  *
  * A family turns what it sees into the JSON that the recording would have held; one comparison
  * serves all.
@@ -20,22 +21,42 @@
 
 #define GOLDEN_REASON_MAX 600
 
+/* What --types checked. */
+typedef struct golden_types_count {
+    long combinations;  /* of unknown dimensions */
+    long unknown_ranks; /* the same with inputs of unknown rank */
+    long samples;       /* shapes that fit a combination and that the operator accepts */
+    long dimensions;    /* of results, that had to be known */
+    long errors;        /* cases that expect an error */
+    long programs;      /* cases of several operators, which no one rule is about */
+} golden_types_count;
+
+typedef struct golden_options {
+    bool        is_verbose;
+    bool        is_function;
+    bool        is_types; /* check rules over types instead of results */
+    int         fault;    /* a golden_fault (types.h) */
+    const char *filter;   /* NULL: all cases */
+} golden_options;
+
 /* One case while it runs. */
 typedef struct golden_case {
-    const char *family;
-    const char *id;
-    const char *folder; /* paths of the data are relative to it */
-    json_t     *json;   /* the whole case, borrowed */
-    json_t     *attrs;  /* objects, never NULL, borrowed */
-    json_t     *inputs;
-    json_t     *outputs; /* what is expected, `expect` applied, borrowed */
-    json_t     *error;   /* the expected error, or NULL */
-    co_context *ctx;     /* fresh, with four logical CPUs */
-    json_t     *seen;    /* an object the family fills with outputs */
-    co_code     code;    /* the first error that the family met and that belongs to the case */
-    char        message[GOLDEN_REASON_MAX];
-    bool        is_failed;
-    char        reason[GOLDEN_REASON_MAX]; /* the first one counts */
+    const char         *family;
+    const char         *id;
+    const char         *folder; /* paths of the data are relative to it */
+    json_t             *json;   /* the whole case, borrowed */
+    json_t             *attrs;  /* objects, never NULL, borrowed */
+    json_t             *inputs;
+    json_t             *outputs; /* what is expected, `expect` applied, borrowed */
+    json_t             *error;   /* the expected error, or NULL */
+    co_context         *ctx;     /* fresh, with four logical CPUs */
+    json_t             *seen;    /* an object the family fills with outputs */
+    co_code             code; /* the first error that the family met and that belongs to the case */
+    char                message[GOLDEN_REASON_MAX];
+    bool                is_failed;
+    char                reason[GOLDEN_REASON_MAX]; /* the first one counts */
+    int                 fault;                     /* --types --fault: a golden_fault */
+    golden_types_count *types;                     /* --types: what was checked */
 } golden_case;
 
 typedef struct golden_family {
@@ -61,10 +82,12 @@ void golden_run_group(golden_case *c, const golden_action *table, size_t n);
 
 /* Run one case of a family and judge it. False: failed, with c->reason. */
 typedef struct golden_verdict {
-    bool is_passed;
-    char reason[GOLDEN_REASON_MAX];
+    bool               is_passed;
+    char               reason[GOLDEN_REASON_MAX];
+    golden_types_count types;
 } golden_verdict;
-void golden_case_run(const char *family, const char *folder, json_t *json, golden_verdict *out);
+void golden_case_run(const char *family, const char *folder, json_t *json,
+                     const golden_options *options, golden_verdict *out);
 /* Note why a case fails; later reasons are ignored. */
 void golden_fail(golden_case *c, const char *format, ...) CO_PRINTF(2, 3);
 /* What the library does not offer yet. */
@@ -156,14 +179,10 @@ json_t *golden_write_elements(co_context *ctx, co_dataset *dataset);
 
 /* isolate.c */
 
-typedef struct golden_options {
-    bool        is_verbose;
-    bool        is_function;
-    const char *filter; /* NULL: all cases */
-} golden_options;
 typedef struct golden_count {
-    long passed;
-    long failed;
+    long               passed;
+    long               failed;
+    golden_types_count types;
 } golden_count;
 /* Run all cases of one file in child processes, print what fails, add to `count`. */
 void golden_run_cases(const char *family, const char *folder, json_t *cases,

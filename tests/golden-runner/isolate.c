@@ -51,8 +51,20 @@ is_selected(const run *r, size_t index)
 }
 
 static void
+add_types(golden_types_count *sum, const golden_types_count *more)
+{
+    sum->combinations += more->combinations;
+    sum->unknown_ranks += more->unknown_ranks;
+    sum->samples += more->samples;
+    sum->dimensions += more->dimensions;
+    sum->errors += more->errors;
+    sum->programs += more->programs;
+}
+
+static void
 print_verdict(const run *r, size_t index, const golden_verdict *verdict)
 {
+    add_types(&r->count->types, &verdict->types);
     if (verdict->is_passed) {
         ++r->count->passed;
         if (r->options->is_verbose)
@@ -94,7 +106,8 @@ run_child(const run *r, size_t first, int fd)
             continue;
         memset(&line, 0, sizeof(line));
         line.index = i;
-        golden_case_run(r->family, r->folder, json_array_get(r->cases, i), &line.verdict);
+        golden_case_run(r->family, r->folder, json_array_get(r->cases, i), r->options,
+                        &line.verdict);
         for (char *at = line.verdict.reason; *at != '\0'; ++at)
             if (*at == '\n')
                 *at = ' ';

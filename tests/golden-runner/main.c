@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command line of the golden runner, the files of a folder, and the totals. */
-#include "golden.h"
+#include "types.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -33,6 +33,9 @@ static const char usage[] =
     "\n"
     "  --function          run through captured functions\n"
     "  --filter SUBSTRING  only cases whose FAMILY/ID contains it\n"
+    "  --types             check what the operators' rules say of types with unknowns (family ops)\n"
+    "  --fault NAME        with --types: put a fault into every type, which the checks must find:\n"
+    "                      forgets, forgets-rank, invents, lies, lies-dtype, refuses\n"
     "  --verbose           also name the cases that pass\n"
     "  --help              this text\n"
     "\n"
@@ -139,10 +142,21 @@ load_file(const char *path)
 }
 
 static void
+print_types(const golden_types_count *n)
+{
+    printf(
+        "types: %ld combinations of unknown dimensions, %ld of unknown ranks; %ld shapes that fit "
+        "them, %ld dimensions that had to be known\n",
+        n->combinations, n->unknown_ranks, n->samples, n->dimensions);
+    printf("types: %ld cases expect an error, %ld are programs of several operators\n", n->errors,
+           n->programs);
+}
+
+static void
 run_file(totals *all, const char *folder, const char *name, const golden_options *options)
 {
     char         path[4096];
-    golden_count count = { 0, 0 };
+    golden_count count = { .passed = 0 };
     const char  *family;
     json_t      *root;
 
@@ -159,6 +173,8 @@ run_file(totals *all, const char *folder, const char *name, const golden_options
     family = json_string_value(json_object_get(root, "family"));
     golden_run_cases(family, folder, json_object_get(root, "cases"), options, &count);
     printf("%s: %ld passed, %ld failed\n", family, count.passed, count.failed);
+    if (options->is_types)
+        print_types(&count.types);
     fflush(stdout);
     all->sum.passed += count.passed;
     all->sum.failed += count.failed;
@@ -181,6 +197,17 @@ default_folder(void)
     return folder != NULL && folder[0] != '\0' ? folder : GOLDEN_DEFAULT_FOLDER;
 }
 
+static bool
+read_fault(const char *name, int *out)
+{
+    for (int i = 0; golden_fault_names[i] != NULL; ++i)
+        if (strcmp(golden_fault_names[i], name) == 0) {
+            *out = i;
+            return true;
+        }
+    return false;
+}
+
 /* False: the program is over, with *status. */
 static bool
 read_options(int argc, char **argv, golden_options *options, int *status)
@@ -188,6 +215,8 @@ read_options(int argc, char **argv, golden_options *options, int *status)
     static const struct option known[] = {
         { "function", no_argument, NULL, 'f' },
         { "filter", required_argument, NULL, 's' },
+        { "types", no_argument, NULL, 't' },
+        { "fault", required_argument, NULL, 'x' },
         { "verbose", no_argument, NULL, 'v' },
         { "help", no_argument, NULL, 'h' },
         { NULL, 0, NULL, 0 },
@@ -198,6 +227,14 @@ read_options(int argc, char **argv, golden_options *options, int *status)
         switch (found) {
         case 'f': options->is_function = true; break;
         case 's': options->filter = optarg; break;
+        case 't': options->is_types = true; break;
+        case 'x':
+            if (!read_fault(optarg, &options->fault)) {
+                fprintf(stderr, "golden: there is no fault '%s'; try --help\n", optarg);
+                *status = EXIT_USAGE;
+                return false;
+            }
+            break;
         case 'v': options->is_verbose = true; break;
         case 'h':
             fputs(usage, stdout);
@@ -215,8 +252,8 @@ read_options(int argc, char **argv, golden_options *options, int *status)
 int
 main(int argc, char **argv)
 {
-    golden_options options = { false, false, NULL };
-    totals         all = { { 0, 0 }, false };
+    golden_options options = { .filter = NULL };
+    totals         all = { .is_broken = false };
     file_list      files = { .n = 0 };
     const char    *folder;
     int            status = EXIT_SUCCESS;

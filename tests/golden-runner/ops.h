@@ -20,6 +20,13 @@ void golden_run_differentiated(golden_case *c, const golden_operands *in, golden
                                void *user);
 void golden_put_outputs(golden_case *c, const golden_operands *out);
 
+/* The parts of a case (family_ops.c): its operator, its inputs in the order of the operator, its
+ * attributes, and names for the results. */
+bool      golden_find_operator(const char *name, co_op_info *info);
+bool      golden_read_inputs(golden_case *c, const co_op_info *info, golden_operands *in);
+co_value *golden_read_attrs(golden_case *c, const golden_operands *in);
+void      golden_name_outputs(golden_case *c, co_value *result, golden_operands *out);
+
 /* composite and second_order: true if `op` is one of them, whatever came of it. */
 bool golden_run_program(golden_case *c, const char *op);
 

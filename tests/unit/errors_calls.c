@@ -204,6 +204,7 @@ call_operators(co_context *ctx, const goods *g)
     call_every_operator(ctx, g);
     DOES((co_set_seed(ctx, 1), 0));
     NOTHING(co_op_call(ctx, "neg", g->list, NULL));
+    NOTHING(co_op_infer(ctx, "neg", g->list, NULL));
 }
 
 static void

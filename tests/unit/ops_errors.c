@@ -271,10 +271,13 @@ CO_TEST(the_table_is_in_order_and_complete, "")
             CO_EXPECT_MORE(op->reads | op->writes, 0);
             continue;
         }
+        if (op->infer == NULL)
+            test_fail(TEST_AT, "%s lacks its rule", op->name);
         if (op->composite != NULL ? op->view || op->ref != NULL || op->run != NULL
-                                  : op->infer == NULL || (op->ref == NULL) != op->view)
-            test_fail(TEST_AT, "%s lacks its rule or reference kernel", op->name);
-        if (op->num_outputs < 1 || op->num_outputs > COI_MAX_OUTPUTS)
+                                  : (op->ref == NULL) != op->view)
+            test_fail(TEST_AT, "%s lacks its reference kernel", op->name);
+        if ((op->num_outputs == 0) != (op->infer_result != NULL) ||
+            op->num_outputs > COI_MAX_OUTPUTS)
             test_fail(TEST_AT, "%s has %d outputs", op->name, op->num_outputs);
         for (int k = 0; k < op->num_inputs; ++k)
             CO_EXPECT_NOT_NULL(op->inputs[k]);

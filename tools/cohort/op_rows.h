@@ -137,6 +137,10 @@ static const op_row op_rows[] = {
     { "batch_norm_train_grad", INTERNAL,
       SMALL(CALL("r[5,2] r[2] r[2]", "axes=[0]"))
       LARGE(CALL("r" BIG " r[613] r[613]", "axes=[0]")) },
+    { "broadcast_like", INTERNAL,
+      SMALL(CALL("r[2,1] r[2,2,3]", ""))
+      LARGE(CALL("r[331,1] r" BIG, ""))
+      SIZES(CALL("r[A,1,C] r[A,B,C]", ""), CALL("r[1] r[A,B]", "")) },
     { "broadcast_to", "any that broadcasts to `shape`, which the result has", CALL("[1, 2]", "shape=[2,2]"),
       SMALL(CALL("r[2,1]", "shape=[2,2,3]"))
       LARGE(CALL("r[331,1]", "shape=[331,613]"))
@@ -160,6 +164,9 @@ static const op_row op_rows[] = {
       SMALL(CALL("r[2,3] r[2,1]", "axis=1"))
       LARGE(WHOLE("r" BIG " r[331,17]", "axis=1"))
       SIZES(CALL("r[A,B,C] r[A,D,C]", "axis=1"), CALL("h[A,B] h[C,B]", "axis=0")) },
+    { "concat_grad", INTERNAL,
+      SMALL(CALL("r[2,6] r[2,3] r[2,1] r[2,2]", "axis=1 which=1"))
+      LARGE(CALL("r[331,630] r" BIG " r[331,17]", "axis=1 which=0")) },
     { "conv2d", "[n,h,w,in], [kh,kw,in,out] -> [n,oh,ow,out]", CALL("[[[[1.0], [2.0]], [[3.0], [4.0]]]] [[[[1.0]], [[10.0]]]]", ""),
       SMALL(CALL("r[1,5,4,2] r[3,2,2,2]", "padding=SAME strides=[2,1]"))
       LARGE(CALL(IMAGES " r[3,3,9,11]", "padding=SAME"), CALL("r[32,61,67,1] r[3,3,1,11]", "strides=[2,1]"),
@@ -346,6 +353,9 @@ static const op_row op_rows[] = {
       LARGE(CALL(IMAGES " r[4,30,33,9] " IMAGES, "ksize=[2,2] strides=[2,2]"))
       SIZES(CALL("r[2,A,B,C] r[2,A,B,C] r[2,A,B,C]", "ksize=[3,3] strides=[1,1] padding=SAME")) },
     BINARY("maximum", "[1, 5] [3, 3]"),
+    { "merge_dims", INTERNAL,
+      SMALL(CALL("r[2,3,2]", "first=1 count=2"))
+      LARGE(WHOLE("r" BIG, "first=0 count=2")) },
     BINARY("minimum", "[1, 5] [3, 3]"),
     { "mod", FIT, CALL("[7, -7] [3, 3]", ""),
       SMALL(CALL("r[2,3] p[3]", ""))
@@ -367,6 +377,9 @@ static const op_row op_rows[] = {
       SMALL(CALL("i3[4]", "depth=3 on_value=2.0 axis=0"))
       LARGE(WHOLE("i613[331]", "depth=613"))
       SIZES(CALL("iA[B,C]", "depth=A")) },
+    { "one_hot_like", INTERNAL,
+      SMALL(CALL("i3[4] r[4,3]", ""))
+      LARGE(WHOLE("i613[331] r" BIG, "")) },
     { "ones", "-> shape", CALL("", "shape=[2]"),
       SMALL(CALL("", "shape=[2,3]"))
       LARGE(WHOLE("", "shape=[331,613]"))
@@ -444,6 +457,12 @@ static const op_row op_rows[] = {
     { "reshape", "any -> shape, of as many elements", CALL("[1, 2, 3, 4]", "shape=[2,-1]"),
       SMALL(CALL("r[2,3]", "shape=[3,-1]"))
       LARGE(WHOLE("r" BIG, "shape=[-1]")) },
+    { "reshape_like", INTERNAL,
+      SMALL(CALL("r[2,3] r[3,2]", ""))
+      LARGE(WHOLE("r" BIG " r[613,331]", "")) },
+    { "restore_axes", INTERNAL,
+      SMALL(CALL("r[3] r[2,3,2]", "axis=[0,2]"))
+      LARGE(WHOLE("r[613] r" BIG, "axis=[0]")) },
     { "reverse", KEPT, CALL("[[1, 2], [3, 4]]", "axis=[1]"),
       SMALL(CALL("r[2,3]", "axis=[1]"))
       LARGE(CALL("r" BIG, "axis=[1]"), WHOLE("r" BIG, "axis=[0,1]")) },
@@ -514,6 +533,9 @@ static const op_row op_rows[] = {
     { "split", "any -> parts that add up along the axis", CALL("[1, 2, 3, 4]", "num_or_sizes=[1,-1]"),
       SMALL(CALL("r[2,5]", "num_or_sizes=[2,-1] axis=1"))
       LARGE(CALL("r" BIG, "num_or_sizes=[200,-1] axis=1")) },
+    { "split_last", INTERNAL,
+      SMALL(CALL("r[2,6]", "parts=2"))
+      LARGE(WHOLE("r[331,614]", "parts=2")) },
     UNARY_POSITIVE("sqrt", "[4.0, 2.0]"),
     UNARY("square", "[3, -4]"),
     BINARY("squared_difference", "[1, 5] [3, 3]"),
@@ -544,6 +566,10 @@ static const op_row op_rows[] = {
       SMALL(CALL("r[3,5]", "begin=[-1,0] end=[0,5] strides=[-1,2]"))
       LARGE(CALL("r[340,1280]", "begin=[-1,0] end=[0,1280] strides=[-1,2]")) },
     BINARY("sub", "[1, 2] [10, 20]"),
+    { "sum_to_like", INTERNAL,
+      SMALL(CALL("r[2,3,2] r[3,1]", ""))
+      LARGE(CALL("r" BIG " r[613]", ""))
+      SIZES(CALL("r[A,B,C] r[B,1]", ""), CALL("r[A,B] r[1]", ""), CALL("r[A,B] r[A,B]", "")) },
     UNARY("tan", "[0.0, 1.0]"),
     UNARY("tanh", "[0.0, 1.0]"),
     UNARY_GRADIENT("tanh_grad"),

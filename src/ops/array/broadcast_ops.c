@@ -3,8 +3,10 @@
  * broadcast_to.
  */
 #include "ops/engine/op.h"
+#include "ops/engine/like_ops.h"
 #include "ops/kernels/strided_copy.h"
 #include "ops/kernels/ref/ref.h"
+#include "ops/engine/type_rules.h"
 
 #define BROADCAST_ATTRS(X) X(coi_shape_attrs, shape, INTS, "", NULL)
 COI_ATTR_TABLE(coi_shape_attrs, BROADCAST_ATTRS)
@@ -22,15 +24,11 @@ broadcast_to_rule(coi_call *call, coi_out *outs)
         if (shape->at[i] < 0)
             return coi_invalid(call, "shape %s: dimensions must be at least 0",
                                coi_ints_text(shape, text));
-    outs[0].dtype = (co_dtype)x->dtype;
     if (x->ndim <= shape->n &&
-        coi_broadcast(x->u.tensor.dims, x->ndim, shape->at, shape->n, &outs[0])) {
-        bool same = true;
-
-        for (int i = 0; i < shape->n; ++i)
-            same = same && outs[0].dims[i] == shape->at[i];
-        if (same)
-            return CO_OK;
+        coi_broadcast(x->u.tensor.dims, x->ndim, shape->at, shape->n, &outs[0]) &&
+        coi_merge_shape(&outs[0], shape->at, shape->n)) {
+        outs[0].dtype = (co_dtype)x->dtype;
+        return CO_OK;
     }
     return coi_invalid(
         call,
@@ -81,4 +79,42 @@ co_broadcast_to(co_context *ctx, co_value *x, const int64_t *dims, size_t ndim)
     if (!coi_ints_from_dims(ctx, "broadcast_to: dims", dims, ndim, &attrs.shape))
         return NULL;
     return coi_apply1(ctx, &coi_op_broadcast_to, x, &attrs);
+}
+
+/* Two shapes, the second of which is the result. */
+static co_code
+broadcast_like_rule(coi_call *call, coi_out *outs)
+{
+    const co_value *x = call->in[0], *like = call->in[1];
+    char            a[COI_SHAPE_TEXT], b[COI_SHAPE_TEXT];
+    bool            knows = !coi_is_unknown_rank(like);
+
+    if ((!knows || x->ndim <= like->ndim) &&
+        coi_broadcast(x->u.tensor.dims, x->ndim, like->u.tensor.dims, like->ndim, &outs[0]) &&
+        coi_merge_shape(&outs[0], like->u.tensor.dims, like->ndim)) {
+        outs[0].dtype = (co_dtype)x->dtype;
+        return CO_OK;
+    }
+    return coi_invalid(call, "x of shape %s does not become %s, the shape of like",
+                       coi_shape_text(x->u.tensor.dims, x->ndim, a),
+                       coi_shape_text(like->u.tensor.dims, like->ndim, b));
+}
+
+const coi_op coi_op_broadcast_like = {
+    .name = "broadcast_like",
+    .doc = "x repeated along dimensions of 1 and new leading ones, up to the shape of like.",
+    .inputs = { "x", "like" },
+    .num_inputs = 2,
+    .num_outputs = 1,
+    .internal = true,
+    .infer = broadcast_like_rule,
+    .ref = coi_ref_broadcast_to,
+    .run = broadcast_to_run,
+    .grad = broadcast_to_grad,
+};
+
+co_value *
+coi_broadcast_like(co_context *ctx, co_value *x, co_value *like)
+{
+    return coi_apply2(ctx, &coi_op_broadcast_like, x, like, NULL);
 }

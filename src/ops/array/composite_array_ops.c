@@ -7,6 +7,7 @@
 #include "ops/engine/composite.h"
 #include "ops/engine/dtype_sets.h"
 #include "ops/kernels/strided_copy.h"
+#include "ops/engine/type_rules.h"
 
 #include <string.h>
 
@@ -16,38 +17,52 @@ typedef struct axes_attrs {
 #define SQUEEZE_ATTRS(X) X(axes_attrs, axis, INTS, "=null", NULL)
 COI_ATTR_TABLE(axes_attrs, SQUEEZE_ATTRS)
 
-static co_value *
-squeeze_composite(coi_call *call)
+/* No axes are all that have 1 element, which an unknown dimension may have. */
+static co_code
+squeeze_rule(coi_call *call, coi_out *outs)
 {
     const axes_attrs *attrs = call->attrs;
     const co_value   *x = call->in[0];
-    bool              out[CO_MAX_DIMS] = { false };
-    int64_t           dims[CO_MAX_DIMS];
-    size_t            n = 0;
+    bool              out[CO_MAX_DIMS] = { false }, is_all = attrs->axis.n <= 0;
     int               axis;
+    co_code           code;
 
+    coi_out_unknown(outs, (co_dtype)x->dtype);
     for (int i = 0; i < attrs->axis.n; ++i) {
-        if (coi_rule_axis(call, attrs->axis.at[i], x->ndim, &axis) != CO_OK)
-            return NULL;
-        if (x->u.tensor.dims[axis] != 1) {
-            coi_invalid(call, "axis %d has %lld elements; one that is taken out must have 1", axis,
-                        (long long)x->u.tensor.dims[axis]);
-            return NULL;
-        }
+        code = coi_rule_axis(call, attrs->axis.at[i], x->ndim, &axis);
+        if (code != CO_OK || axis < 0)
+            return code;
+        if (!coi_dims_fit(x->u.tensor.dims[axis], 1))
+            return coi_invalid(call, "axis %d has %lld elements; one that is taken out must have 1",
+                               axis, (long long)x->u.tensor.dims[axis]);
         out[axis] = true;
     }
-    /* No axes are all that can be. */
+    if (coi_is_unknown_rank(x) || (is_all && !coi_is_known_shape(x)))
+        return CO_OK;
+    outs[0].ndim = 0;
     for (int d = 0; d < x->ndim; ++d)
-        if (!(out[d] || (attrs->axis.n <= 0 && x->u.tensor.dims[d] == 1)))
-            dims[n++] = x->u.tensor.dims[d];
-    return co_reshape(call->ctx, call->in[0], dims, n);
+        if (!(out[d] || (is_all && x->u.tensor.dims[d] == 1)))
+            outs[0].dims[outs[0].ndim++] = x->u.tensor.dims[d];
+    return CO_OK;
+}
+
+static co_value *
+squeeze_composite(coi_call *call)
+{
+    coi_out out;
+
+    return squeeze_rule(call, &out) == CO_OK
+               ? co_reshape(call->ctx, call->in[0], out.dims, (size_t)out.ndim)
+               : NULL;
 }
 
 const coi_op coi_op_squeeze = {
     COI_COMPOSITE("squeeze",
                   "Dimensions of 1 taken out: those of `axis`, or all; the data is shared.", "x"),
     COI_ATTRS(axes_attrs),
+    .infer = squeeze_rule,
     .composite = squeeze_composite,
+    .composes_checked = true,
 };
 
 co_value *
@@ -61,16 +76,17 @@ co_squeeze(co_context *ctx, co_value *x, const int *axes, size_t num_axes)
     return coi_apply_composite(ctx, &coi_op_squeeze, &x, 1, &attrs);
 }
 
-/* All inputs have the shape of the first. */
+/* All inputs have one shape, of which each may know something. */
 static co_code
 one_shape(coi_call *call, coi_out *outs)
 {
     const co_value *first = call->in[0];
     char            a[COI_SHAPE_TEXT], b[COI_SHAPE_TEXT];
 
-    (void)outs;
+    coi_out_like(outs, first);
     for (int i = 1; i < call->num_in; ++i)
-        if (!coi_same_shape(first, call->in[i]))
+        if (!coi_same_shape(first, call->in[i]) &&
+            !coi_merge_shape(outs, call->in[i]->u.tensor.dims, call->in[i]->ndim))
             return coi_invalid(call, "xs[0] has shape %s and xs[%d] %s; they must be equal",
                                coi_shape_text(first->u.tensor.dims, first->ndim, a), i,
                                coi_shape_text(call->in[i]->u.tensor.dims, call->in[i]->ndim, b));
@@ -108,15 +124,19 @@ COI_ATTR_TABLE(coi_axis_attrs, STACK_ATTRS)
 static co_code
 stack_rule(coi_call *call, coi_out *outs)
 {
-    int     axis, ndim = call->in[0]->ndim;
+    int     axis;
     co_code code = one_shape(call, outs);
 
-    if (code != CO_OK)
+    if (code != CO_OK || outs[0].ndim < 0)
         return code;
-    if (ndim == CO_MAX_DIMS)
+    if (outs[0].ndim == CO_MAX_DIMS)
         return coi_invalid(call, "xs have %d dimensions already, which is the most there can be",
                            CO_MAX_DIMS);
-    return coi_rule_axis(call, ((const coi_axis_attrs *)call->attrs)->axis, ndim + 1, &axis);
+    code = coi_rule_axis(call, ((const coi_axis_attrs *)call->attrs)->axis, outs[0].ndim + 1,
+                         &axis);
+    if (code == CO_OK)
+        coi_out_insert(outs, axis, call->num_in);
+    return code;
 }
 
 static co_value *
@@ -172,23 +192,46 @@ typedef struct unstack_attrs {
     X(unstack_attrs, num, INT, "=-1", NULL)
 COI_ATTR_TABLE(unstack_attrs, UNSTACK_ATTRS)
 
+static co_code
+unstack_rule(coi_call *call, coi_out *outs)
+{
+    const unstack_attrs *attrs = call->attrs;
+    const co_value      *x = call->in[0];
+    int64_t              n;
+    int                  axis;
+    co_code              code = coi_rule_axis(call, attrs->axis, x->ndim, &axis);
+
+    (void)outs;
+    if (code != CO_OK)
+        return code;
+    n = axis < 0 ? COI_UNKNOWN : x->u.tensor.dims[axis];
+    if (attrs->num != -1 && !coi_merge_dim(&n, attrs->num))
+        return coi_invalid(call, "num is %lld; axis %d has %lld element%s", (long long)attrs->num,
+                           axis, (long long)n, COI_S(n));
+    if (n > INT32_MAX)
+        return coi_invalid(call, "%lld results are too many", (long long)n);
+    call->num_out = (int)n;
+    return CO_OK;
+}
+
+static void
+unstack_result(coi_call *call, int64_t i, coi_out *out)
+{
+    const co_value *x = call->in[0];
+
+    (void)i;
+    coi_out_like(out, x);
+    coi_out_drop(out, coi_axis_of(((const unstack_attrs *)call->attrs)->axis, x->ndim));
+}
+
 static co_value *
 unstack_composite(coi_call *call)
 {
-    const unstack_attrs *attrs = call->attrs;
-    co_context          *ctx = call->ctx;
-    co_value            *x = call->in[0], **parts;
-    int64_t              n;
-    int                  axis;
+    co_context *ctx = call->ctx;
+    co_value   *x = call->in[0], **parts;
+    int         axis = coi_axis_of(((const unstack_attrs *)call->attrs)->axis, x->ndim);
+    int64_t     n = x->u.tensor.dims[axis];
 
-    if (coi_rule_axis(call, attrs->axis, x->ndim, &axis) != CO_OK)
-        return NULL;
-    n = x->u.tensor.dims[axis];
-    if (attrs->num != -1 && attrs->num != n) {
-        coi_invalid(call, "num is %lld; axis %d has %lld element%s", (long long)attrs->num, axis,
-                    (long long)n, COI_S(n));
-        return NULL;
-    }
     parts = coi_parts(ctx, call->op->name, (size_t)n);
     for (int64_t i = 0; parts != NULL && i < n; ++i)
         parts[i] = co_squeeze(ctx, part_of(ctx, x, axis, i, 1), &axis, 1);
@@ -196,8 +239,11 @@ unstack_composite(coi_call *call)
 }
 
 const coi_op coi_op_unstack = {
-    COI_COMPOSITE("unstack", "A tuple of the parts of x along an axis, which they lose.", "x"),
+    COI_COMPOSED_TUPLE(0, "unstack", "A tuple of the parts of x along an axis, which they lose.",
+                       "x"),
     COI_ATTRS(unstack_attrs),
+    .infer = unstack_rule,
+    .infer_result = unstack_result,
     .composite = unstack_composite,
 };
 
@@ -218,32 +264,31 @@ typedef struct split_attrs {
     X(split_attrs, axis, INT, "=0", NULL)
 COI_ATTR_TABLE(split_attrs, SPLIT_ATTRS)
 
-/* The sizes as they are given, one of which may be -1, add up to the axis. *rest gets what -1
- * stands for. */
+/* The sizes as they are given, one of which may be -1, add up to the axis, if its length is
+ * known. */
 static co_code
-check_sizes(coi_call *call, int axis, int64_t dim, int64_t *rest)
+check_sizes(coi_call *call, int axis, int64_t dim)
 {
     const coi_many *sizes = &((const split_attrs *)call->attrs)->num_or_sizes;
-    int64_t         total = 0;
+    int64_t         total = 0, most = dim < 0 ? INT64_MAX / COI_MAX_MANY : dim;
     int             unknown = 0;
 
     for (int i = 0; i < sizes->n; ++i) {
         int64_t size = sizes->at[i];
 
         unknown += size == -1;
-        if (size < -1 || unknown > 1 || size > dim)
+        if (size < -1 || unknown > 1 || size > most)
             return coi_invalid(
                 call, "num_or_sizes[%d] is %lld; sizes are in [0, %lld], and one may be -1", i,
-                (long long)size, (long long)dim);
-        total += size == -1 ? 0 : size; /* at most 32 times dim, which was allocated */
+                (long long)size, (long long)most);
+        total += size == -1 ? 0 : size; /* at most 32 times what was allocated */
     }
     if (unknown > 0 && sizes->n == 1)
         return coi_invalid(call, "num_or_sizes is [-1]; give the size of a single part, %lld",
                            (long long)dim);
-    if (unknown > 0 ? total > dim : total != dim)
+    if (dim >= 0 && (unknown > 0 ? total > dim : total != dim))
         return coi_invalid(call, "num_or_sizes add up to %lld; axis %d has %lld element%s",
                            (long long)total, axis, (long long)dim, COI_S(dim));
-    *rest = dim - total;
     return CO_OK;
 }
 
@@ -252,10 +297,56 @@ check_number(coi_call *call, int axis, int64_t dim)
 {
     int64_t n = ((const split_attrs *)call->attrs)->num_or_sizes.at[0];
 
-    if (n >= 1 && dim % n == 0)
+    if (n > INT32_MAX)
+        return coi_invalid(call, "num_or_sizes is %lld; that many parts are too many",
+                           (long long)n);
+    if (n >= 1 && (dim < 0 || dim % n == 0))
         return CO_OK;
     return coi_invalid(call, "num_or_sizes is %lld; it must divide the %lld element%s of axis %d",
                        (long long)n, (long long)dim, COI_S(dim), axis);
+}
+
+static co_code
+split_rule(coi_call *call, coi_out *outs)
+{
+    const split_attrs *attrs = call->attrs;
+    const coi_many    *sizes = &attrs->num_or_sizes;
+    const co_value    *x = call->in[0];
+    int                axis;
+    co_code            code = coi_rule_axis(call, attrs->axis, x->ndim, &axis);
+    int64_t            dim = code != CO_OK || axis < 0 ? COI_UNKNOWN : x->u.tensor.dims[axis];
+
+    (void)outs;
+    if (code == CO_OK)
+        code = sizes->is_one ? check_number(call, axis, dim) : check_sizes(call, axis, dim);
+    call->num_out = (int)(sizes->is_one ? sizes->at[0] : sizes->n);
+    return code;
+}
+
+/* The length of part i of an axis. */
+static int64_t
+part_size(const coi_many *sizes, int64_t dim, int64_t i)
+{
+    int64_t rest = dim;
+
+    if (sizes->is_one)
+        return dim < 0 ? COI_UNKNOWN : dim / sizes->at[0];
+    if (sizes->at[i] != -1 || dim < 0)
+        return sizes->at[i];
+    for (int k = 0; k < sizes->n; ++k)
+        rest -= k == i ? 0 : sizes->at[k];
+    return rest;
+}
+
+static void
+split_result(coi_call *call, int64_t i, coi_out *out)
+{
+    const split_attrs *attrs = call->attrs;
+    int                axis = coi_axis_of(attrs->axis, call->in[0]->ndim);
+
+    coi_out_like(out, call->in[0]);
+    if (out->ndim > 0)
+        out->dims[axis] = part_size(&attrs->num_or_sizes, out->dims[axis], i);
 }
 
 static co_value *
@@ -264,19 +355,12 @@ split_composite(coi_call *call)
     const split_attrs *attrs = call->attrs;
     const coi_many    *sizes = &attrs->num_or_sizes;
     co_value          *x = call->in[0], **parts;
-    int64_t            dim, at = 0, rest = 0, n;
-    int                axis;
+    int                axis = coi_axis_of(attrs->axis, x->ndim);
+    int64_t            at = 0, n = sizes->is_one ? sizes->at[0] : sizes->n;
 
-    if (coi_rule_axis(call, attrs->axis, x->ndim, &axis) != CO_OK)
-        return NULL;
-    dim = x->u.tensor.dims[axis];
-    n = sizes->is_one ? sizes->at[0] : sizes->n;
-    if ((sizes->is_one ? check_number(call, axis, dim) : check_sizes(call, axis, dim, &rest)) !=
-        CO_OK)
-        return NULL;
     parts = coi_parts(call->ctx, call->op->name, (size_t)n);
     for (int64_t i = 0; parts != NULL && i < n; ++i) {
-        int64_t size = sizes->is_one ? dim / n : sizes->at[i] == -1 ? rest : sizes->at[i];
+        int64_t size = part_size(sizes, x->u.tensor.dims[axis], i);
 
         parts[i] = part_of(call->ctx, x, axis, at, size);
         at += size;
@@ -285,11 +369,13 @@ split_composite(coi_call *call)
 }
 
 const coi_op coi_op_split = {
-    COI_COMPOSITE(
-        "split",
+    COI_COMPOSED_TUPLE(
+        0, "split",
         "A tuple of parts along an axis: a number of equal ones, or sizes, one of which may be -1.",
         "x"),
     COI_ATTRS(split_attrs),
+    .infer = split_rule,
+    .infer_result = split_result,
     .composite = split_composite,
 };
 
@@ -328,18 +414,22 @@ static co_code
 tile_rule(coi_call *call, coi_out *outs)
 {
     const coi_ints *m = &((const tile_attrs *)call->attrs)->multiples;
-    int64_t         dim;
+    int64_t         room[CO_MAX_DIMS], overflow;
+    const int64_t  *dims = coi_dims_of_rank(call->in[0], m->n, room);
 
-    (void)outs;
-    if (m->n != call->in[0]->ndim)
+    if (dims == NULL || m->n < 0)
         return coi_invalid(call, "multiples has %d entr%s; the rank of x is %d", m->n,
                            COI_IES(m->n), call->in[0]->ndim);
-    for (int d = 0; d < m->n; ++d)
-        if (m->at[d] < 0 || __builtin_mul_overflow(m->at[d], call->in[0]->u.tensor.dims[d], &dim))
+    outs[0].dtype = (co_dtype)call->in[0]->dtype;
+    outs[0].ndim = m->n;
+    for (int d = 0; d < m->n; ++d) {
+        if (m->at[d] < 0 || __builtin_mul_overflow(m->at[d], dims[d], &overflow))
             return coi_invalid(call,
                                "multiples[%d] is %lld; it must be at least 0, and not more "
                                "than 64 bits can count",
                                d, (long long)m->at[d]);
+        outs[0].dims[d] = coi_dim_product(m->at[d], dims[d]);
+    }
     return CO_OK;
 }
 
@@ -395,9 +485,8 @@ roll_rule(coi_call *call, coi_out *outs)
 {
     const roll_attrs *attrs = call->attrs;
     int               axis;
-    co_code           code = CO_OK;
+    co_code           code = coi_rule_same(call, outs);
 
-    (void)outs;
     if (attrs->shift.n != attrs->axis.n)
         return coi_invalid(call, "shift has %d entr%s and axis %d; they must be as many",
                            attrs->shift.n, COI_IES(attrs->shift.n), attrs->axis.n);
@@ -463,6 +552,29 @@ numbers_to(co_context *ctx, int64_t n)
     return co_range(ctx, co_int(ctx, 0), co_int(ctx, n), co_int(ctx, 1), CO_INT64);
 }
 
+static co_code
+band_part_rule(coi_call *call, coi_out *outs)
+{
+    const band_attrs *attrs = call->attrs;
+    const co_value   *x = call->in[0];
+    int64_t           rows, columns;
+
+    if (coi_is_unknown_rank(x))
+        return coi_rule_same(call, outs);
+    if (x->ndim < 2)
+        return coi_invalid(call, "x has rank %d; it must be made of matrices", x->ndim);
+    rows = x->u.tensor.dims[x->ndim - 2];
+    columns = x->u.tensor.dims[x->ndim - 1];
+    if ((rows >= 0 && attrs->num_lower > rows) || (columns >= 0 && attrs->num_upper > columns))
+        return coi_invalid(
+            call,
+            "num_lower is %lld and num_upper %lld; they must be at most %lld, the rows, and %lld, "
+            "the columns of x",
+            (long long)attrs->num_lower, (long long)attrs->num_upper, (long long)rows,
+            (long long)columns);
+    return coi_rule_same(call, outs);
+}
+
 /* Rows minus columns is at most num_lower below the diagonal and num_upper above it; negative: no
  * limit. */
 static co_value *
@@ -471,23 +583,9 @@ band_part_composite(coi_call *call)
     const band_attrs *attrs = call->attrs;
     co_context       *ctx = call->ctx;
     co_value         *x = call->in[0], *below, *inside;
-    int64_t           rows, columns;
+    int64_t           rows = x->u.tensor.dims[x->ndim - 2];
+    int64_t           columns = x->u.tensor.dims[x->ndim - 1];
 
-    if (x->ndim < 2) {
-        coi_invalid(call, "x has rank %d; it must be made of matrices", x->ndim);
-        return NULL;
-    }
-    rows = x->u.tensor.dims[x->ndim - 2];
-    columns = x->u.tensor.dims[x->ndim - 1];
-    if (attrs->num_lower > rows || attrs->num_upper > columns) {
-        coi_invalid(
-            call,
-            "num_lower is %lld and num_upper %lld; they must be at most %lld, the rows, and %lld, "
-            "the columns of x",
-            (long long)attrs->num_lower, (long long)attrs->num_upper, (long long)rows,
-            (long long)columns);
-        return NULL;
-    }
     below = co_sub(ctx, co_expand_dims(ctx, numbers_to(ctx, rows), 1), numbers_to(ctx, columns));
     inside = co_logical_and(
         ctx, co_less_equal(ctx, below, co_int(ctx, attrs->num_lower < 0 ? rows : attrs->num_lower)),
@@ -502,6 +600,7 @@ const coi_op coi_op_band_part = {
                   "x"),
     .dtypes = COI_NUMBERS | COI_DTYPE_BIT(CO_BOOL),
     COI_ATTRS(band_attrs),
+    .infer = band_part_rule,
     .composite = band_part_composite,
 };
 

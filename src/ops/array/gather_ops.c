@@ -9,8 +9,10 @@
 #include "ops/engine/composite.h"
 #include "ops/engine/dtype_sets.h"
 #include "ops/engine/gradient.h"
+#include "ops/engine/like_ops.h"
 #include "ops/kernels/strided_copy.h"
 #include "ops/kernels/ref/ref.h"
+#include "ops/engine/type_rules.h"
 
 #include <string.h>
 
@@ -50,7 +52,7 @@ check_batch(coi_call *call, const int64_t *dims, const co_value *indices, int ax
             call, "batch_dims is %lld; it must be at most axis, %d, and the rank of indices, %d",
             (long long)batch_dims, axis, indices->ndim);
     for (int d = 0; d < b; ++d)
-        if (dims[d] != indices->u.tensor.dims[d])
+        if (!coi_dims_fit(dims[d], indices->u.tensor.dims[d]))
             return coi_invalid(
                 call,
                 "dimension %d is %lld in params and %lld in indices; the first batch_dims = "
@@ -70,6 +72,10 @@ coi_gather_make_plan(coi_call *call, const int64_t *dims, int ndim, const co_val
     if ((INDEX_DTYPES & COI_DTYPE_BIT(indices->dtype)) == 0)
         return coi_invalid(call, "indices have dtype %s; it must be int16, int32 or int64",
                            co_dtype_name((co_dtype)indices->dtype));
+    if (ndim < 0 || coi_is_unknown_rank(indices)) { /* a rule alone comes here */
+        gathered->ndim = COI_UNKNOWN;
+        return ndim < 0 ? CO_OK : coi_rule_axis(call, axis, ndim, &a);
+    }
     code = coi_rule_axis(call, axis, ndim, &a);
     if (code == CO_OK)
         code = check_batch(call, dims, indices, a, batch_dims, &b);
@@ -87,8 +93,12 @@ coi_gather_make_plan(coi_call *call, const int64_t *dims, int ndim, const co_val
     if (gathered == NULL)
         return CO_OK;
     gathered->ndim = 0;
-    for (int d = 0; d < a; ++d)
-        gathered->dims[gathered->ndim++] = dims[d];
+    for (int d = 0; d < a; ++d) {
+        gathered->dims[gathered->ndim] = dims[d];
+        if (d < b)
+            coi_merge_dim(&gathered->dims[gathered->ndim], indices->u.tensor.dims[d]);
+        ++gathered->ndim;
+    }
     for (int d = b; d < indices->ndim; ++d)
         gathered->dims[gathered->ndim++] = indices->u.tensor.dims[d];
     for (int d = a + 1; d < ndim; ++d)
@@ -178,26 +188,24 @@ gather_run(coi_call *call)
 static co_value *
 rows_as_slices(coi_grad *g)
 {
-    co_context     *ctx = g->ctx;
-    const co_value *params = g->in[0];
-    co_value       *indices = g->in[1];
-    int64_t         n = indices->u.tensor.num_elements, dims[CO_MAX_DIMS] = { n };
+    co_context *ctx = g->ctx;
+    co_value   *indices = g->in[1];
+    int         ndim = indices->ndim;
 
     if (indices->dtype == CO_INT16) /* slices have int32 or int64 */
         indices = co_cast(ctx, indices, CO_INT32);
-    for (int d = 1; d < params->ndim; ++d)
-        dims[d] = params->u.tensor.dims[d];
-    return co_slices(ctx, co_reshape(ctx, g->upstream[0], dims, (size_t)params->ndim),
-                     co_reshape(ctx, indices, &n, 1), coi_shape_tensor(ctx, params));
+    return co_slices(ctx, coi_merge_dims(ctx, g->upstream[0], 0, ndim),
+                     coi_merge_dims(ctx, indices, 0, ndim), coi_shape_of(ctx, g->in[0]));
 }
 
 static co_code
 gather_grad(coi_grad *g)
 {
     const coi_gather_attrs *attrs = g->attrs;
-    const co_value         *params = g->in[0];
     int64_t                 axis = coi_gather_axis(attrs);
-    coi_scatter_attrs       back = { { params->ndim, { 0 } }, axis, attrs->batch_dims };
+    coi_scatter_attrs       back = { { 0, { 0 } }, axis, attrs->batch_dims };
+    coi_sized_op    add = { &coi_op_scatter_add, &back, offsetof(coi_scatter_attrs, shape), 0 };
+    co_value *const given[2] = { g->upstream[0], g->in[1] };
 
     if (!g->needed[0])
         return CO_OK;
@@ -207,8 +215,7 @@ gather_grad(coi_grad *g)
         g->grads[0] = rows_as_slices(g);
         return g->ctx->error.code;
     }
-    memcpy(back.shape.at, params->u.tensor.dims, (size_t)params->ndim * sizeof(int64_t));
-    g->grads[0] = coi_apply2(g->ctx, &coi_op_scatter_add, g->upstream[0], g->in[1], &back);
+    g->grads[0] = coi_apply_like(g->ctx, &add, given, 2, g->in[0]);
     return g->ctx->error.code;
 }
 
@@ -242,7 +249,6 @@ scatter_add_rule(coi_call *call, coi_out *outs)
     coi_out                  gathered;
     co_code                  code;
     char                     a[COI_SHAPE_TEXT], b[COI_SHAPE_TEXT];
-    bool                     fits;
 
     for (int d = 0; d < attrs->shape.n; ++d)
         if (attrs->shape.at[d] < 0)
@@ -254,10 +260,7 @@ scatter_add_rule(coi_call *call, coi_out *outs)
                                 attrs->batch_dims, &plan, &gathered);
     if (code != CO_OK)
         return code;
-    fits = updates->ndim == gathered.ndim;
-    for (int d = 0; fits && d < gathered.ndim; ++d)
-        fits = updates->u.tensor.dims[d] == gathered.dims[d];
-    if (!fits)
+    if (!coi_merge_shape(&gathered, updates->u.tensor.dims, updates->ndim))
         return coi_invalid(call, "updates have shape %s; for these indices it must be %s",
                            coi_shape_text(updates->u.tensor.dims, updates->ndim, a),
                            coi_shape_text(gathered.dims, gathered.ndim, b));

@@ -10,6 +10,13 @@
 /* Entries of other files. */
 COI_USES_OP(scatter_add)
 
+/* Dimensions of specs may be unknown. */
+static bool
+may_be_equal(int64_t a, int64_t b)
+{
+    return a == b || a < 0 || b < 0;
+}
+
 static bool
 check_slices(co_context *ctx, const co_value *values, const co_value *indices,
              const co_value *dense_shape)
@@ -21,7 +28,7 @@ check_slices(co_context *ctx, const co_value *values, const co_value *indices,
                  "argument 3 (indices) of slices is %s %s; it must be a vector of int32 or int64",
                  co_dtype_name((co_dtype)indices->dtype),
                  coi_shape_text(indices->u.tensor.dims, indices->ndim, text));
-    else if (values->ndim < 1 || values->u.tensor.dims[0] != indices->u.tensor.dims[0])
+    else if (values->ndim < 1 || !may_be_equal(values->u.tensor.dims[0], indices->u.tensor.dims[0]))
         coi_fail(
             ctx, CO_INVALID_ARGUMENT,
             "argument 2 (values) of slices has shape %s; it must have one row for each of %lld "
@@ -39,14 +46,21 @@ check_slices(co_context *ctx, const co_value *values, const co_value *indices,
     return ctx->error.code == CO_OK;
 }
 
+/* A tensor; while gradients are taken of types, a spec too. */
+static bool
+check_part(co_context *ctx, co_value *value, int position, const char *name)
+{
+    return (ctx->infers_types && value != NULL && coi_is_live(&ctx->heap, value) &&
+            value->kind == CO_KIND_SPEC) ||
+           coi_check_kind(ctx, value, CO_KIND_TENSOR, position, name);
+}
+
 co_value *
 co_slices(co_context *ctx, co_value *values, co_value *indices, co_value *dense_shape)
 {
     COI_ENTER(ctx, "slices", NULL);
-    if (!coi_check_kind(ctx, values, CO_KIND_TENSOR, 2, "values") ||
-        !coi_check_kind(ctx, indices, CO_KIND_TENSOR, 3, "indices") ||
-        (dense_shape != NULL &&
-         !coi_check_kind(ctx, dense_shape, CO_KIND_TENSOR, 4, "dense_shape")) ||
+    if (!check_part(ctx, values, 2, "values") || !check_part(ctx, indices, 3, "indices") ||
+        (dense_shape != NULL && !check_part(ctx, dense_shape, 4, "dense_shape")) ||
         !check_slices(ctx, values, indices, dense_shape))
         return NULL;
     return coi_give(ctx, coi_composite_new(&ctx->heap, CO_KIND_SLICES,

@@ -6,6 +6,7 @@
 #include "ops/engine/composite.h"
 #include "ops/engine/dtype_sets.h"
 #include "ops/kernels/gather.h"
+#include "ops/engine/type_rules.h"
 
 #include <string.h>
 
@@ -55,10 +56,6 @@ where_index_composite(coi_call *call)
     const uint8_t *chosen;
     int64_t        dims[2] = { 0, x->ndim }, *at;
 
-    if (x->ndim == 0) {
-        coi_invalid(call, "x is a scalar; it must have an axis");
-        return NULL;
-    }
     x = co_cast(ctx, x, CO_BOOL);
     if (x == NULL)
         return NULL;
@@ -81,11 +78,51 @@ where_index_composite(coi_call *call)
     return out;
 }
 
+/* Dimensions of more than 2^31 - 1 need int64; one that is unknown is taken to be smaller. */
+static co_code
+shape_rule(coi_call *call, coi_out *outs)
+{
+    const co_value *x = call->in[0];
+
+    coi_out_vector(outs, CO_INT32, x->ndim);
+    for (int d = 0; d < x->ndim; ++d)
+        if (x->u.tensor.dims[d] > INT32_MAX)
+            outs[0].dtype = CO_INT64;
+    return CO_OK;
+}
+
+static co_code
+size_rule(coi_call *call, coi_out *outs)
+{
+    coi_out_scalar(outs, coi_known_elements(call->in[0]) > INT32_MAX ? CO_INT64 : CO_INT32);
+    return CO_OK;
+}
+
+static co_code
+rank_rule(coi_call *call, coi_out *outs)
+{
+    (void)call;
+    coi_out_scalar(outs, CO_INT32);
+    return CO_OK;
+}
+
+#define zeros_like_rule coi_rule_same
+#define ones_like_rule  coi_rule_same
+
+/* How many are not zero is in the elements. */
+static co_code
+where_index_rule(coi_call *call, coi_out *outs)
+{
+    if (call->in[0]->ndim == 0)
+        return coi_invalid(call, "x is a scalar; it must have an axis");
+    outs[0] = (coi_out){ CO_INT64, 2, { COI_UNKNOWN, call->in[0]->ndim } };
+    return CO_OK;
+}
+
 #define LIKE(name_, function_, dtypes_, doc_)                                                      \
     const coi_op coi_op_##name_ = {                                                                \
-        COI_COMPOSITE(#name_, doc_, "x"),                                                          \
-        .dtypes = dtypes_,                                                                         \
-        .not_differentiable = true,                                                                \
+        COI_COMPOSITE(#name_, doc_, "x"), .dtypes = dtypes_,                                       \
+        .not_differentiable = true,       .infer = name_##_rule,                                   \
         .composite = name_##_composite,                                                            \
     };                                                                                             \
     co_value *function_(co_context *ctx, co_value *x)                                              \
@@ -114,37 +151,50 @@ typedef struct eye_attrs {
     X(eye_attrs, dtype, DTYPE, "=float32", NULL)
 COI_ATTR_TABLE(eye_attrs, EYE_ATTRS)
 
+static co_code
+eye_rule(coi_call *call, coi_out *outs)
+{
+    const eye_attrs *attrs = call->attrs;
+    co_dtype         dtype = (co_dtype)attrs->dtype;
+    const coi_ints  *batch = &attrs->batch_shape;
+    int64_t rows = attrs->num_rows, columns = attrs->num_columns == -1 ? rows : attrs->num_columns;
+    bool    fits = rows >= 0 && columns >= 0;
+    char    text[COI_SHAPE_TEXT];
+
+    for (int i = 0; i < batch->n; ++i)
+        fits = fits && batch->at[i] >= 0;
+    if (dtype == CO_DTYPE_NONE || dtype >= CO_STRING)
+        return coi_invalid(call, "dtype is %s; it must be bool or a dtype of numbers",
+                           co_dtype_name(dtype));
+    if (!fits)
+        return coi_invalid(
+            call, "num_rows is %lld, num_columns %lld, batch_shape %s; all must be at least 0",
+            (long long)rows, (long long)columns, coi_ints_text(batch, text));
+    if (batch->n > CO_MAX_DIMS - 2)
+        return coi_invalid(call,
+                           "batch_shape has %d dimensions; with rows and columns at most %d fit",
+                           batch->n, CO_MAX_DIMS - 2);
+    coi_out_shape(outs, dtype, batch);
+    coi_out_insert(outs, outs[0].ndim, rows);
+    coi_out_insert(outs, outs[0].ndim, columns);
+    return CO_OK;
+}
+
 static co_value *
 eye_composite(coi_call *call)
 {
     static const coi_scalar one = { CO_KIND_INT, 1, 0 };
-    const eye_attrs        *attrs = call->attrs;
-    co_dtype                dtype = (co_dtype)attrs->dtype;
-    const coi_ints         *batch = &attrs->batch_shape;
-    int64_t rows = attrs->num_rows, columns = attrs->num_columns == -1 ? rows : attrs->num_columns;
-    int64_t dims[CO_MAX_DIMS + 2];
-    int     n = 0;
-    bool    fits = rows >= 0 && columns >= 0;
-    char    element[8], text[COI_SHAPE_TEXT];
-    co_value *x;
+    co_dtype                dtype = (co_dtype)((const eye_attrs *)call->attrs)->dtype;
+    int64_t                 rows, columns;
+    char                    element[8];
+    coi_out                 out;
+    co_value               *x;
 
-    for (; n < batch->n; ++n) {
-        dims[n] = batch->at[n];
-        fits = fits && dims[n] >= 0;
-    }
-    dims[n++] = rows;
-    dims[n++] = columns;
-    if (dtype == CO_DTYPE_NONE || dtype >= CO_STRING)
-        coi_invalid(call, "dtype is %s; it must be bool or a dtype of numbers",
-                    co_dtype_name(dtype));
-    else if (!fits)
-        coi_invalid(call,
-                    "num_rows is %lld, num_columns %lld, batch_shape %s; all must be at least 0",
-                    (long long)rows, (long long)columns, coi_ints_text(batch, text));
-    else if (n > CO_MAX_DIMS)
-        coi_invalid(call, "batch_shape has %d dimensions; with rows and columns at most %d fit",
-                    batch->n, CO_MAX_DIMS - 2);
-    x = co_zeros(call->ctx, dtype, dims, (size_t)n); /* nothing if that failed */
+    if (eye_rule(call, &out) != CO_OK)
+        return NULL;
+    rows = out.dims[out.ndim - 2];
+    columns = out.dims[out.ndim - 1];
+    x = co_zeros(call->ctx, dtype, out.dims, (size_t)out.ndim);
     if (x == NULL)
         return NULL;
     coi_scalar_store(&one, dtype, element);
@@ -162,7 +212,9 @@ const coi_op coi_op_eye = {
     .num_outputs = 1,
     .not_differentiable = true,
     COI_ATTRS(eye_attrs),
+    .infer = eye_rule,
     .composite = eye_composite,
+    .composes_checked = true,
 };
 
 co_value *
@@ -185,6 +237,19 @@ typedef struct linspace_attrs {
     X(linspace_attrs, dtype, DTYPE, "=float32", NULL)
 COI_ATTR_TABLE(linspace_attrs, LINSPACE_ATTRS)
 
+static co_code
+linspace_rule(coi_call *call, coi_out *outs)
+{
+    const linspace_attrs *attrs = call->attrs;
+
+    if (attrs->num < 0 || attrs->dtype >= CO_NUM_DTYPES || !coi_dtypes[attrs->dtype].floating)
+        return coi_invalid(call,
+                           "num is %lld and dtype %s; num is at least 0, and dtype one of floats",
+                           (long long)attrs->num, co_dtype_name((co_dtype)attrs->dtype));
+    coi_out_vector(outs, (co_dtype)attrs->dtype, attrs->num);
+    return CO_OK;
+}
+
 static co_value *
 linspace_composite(coi_call *call)
 {
@@ -194,11 +259,6 @@ linspace_composite(coi_call *call)
     co_value             *x;
     double               *at;
 
-    if (n < 0 || attrs->dtype >= CO_NUM_DTYPES || !coi_dtypes[attrs->dtype].floating) {
-        coi_invalid(call, "num is %lld and dtype %s; num is at least 0, and dtype one of floats",
-                    (long long)n, co_dtype_name((co_dtype)attrs->dtype));
-        return NULL;
-    }
     x = co_zeros(ctx, CO_FLOAT64, &n, 1);
     if (x == NULL)
         return NULL;
@@ -218,6 +278,7 @@ const coi_op coi_op_linspace = {
     .num_outputs = 1,
     .not_differentiable = true,
     COI_ATTRS(linspace_attrs),
+    .infer = linspace_rule,
     .composite = linspace_composite,
 };
 

@@ -9,6 +9,7 @@
 #include "ops/engine/op.h"
 #include "ops/kernels/strided_copy.h"
 #include "ops/kernels/ref/ref.h"
+#include "ops/engine/type_rules.h"
 
 #include <string.h>
 
@@ -52,7 +53,7 @@ one_hot_rule(coi_call *call, coi_out *outs)
     const coi_one_hot_attrs *attrs = call->attrs;
     const co_value          *indices = call->in[0];
     co_dtype                 dtype = dtype_of(attrs);
-    int                      axis;
+    int                      axis = 0;
     co_code                  code;
 
     if (attrs->depth < 0)
@@ -64,14 +65,18 @@ one_hot_rule(coi_call *call, coi_out *outs)
         return coi_invalid(call,
                            "indices have %d dimensions already, which is the most there can be",
                            CO_MAX_DIMS);
-    code = coi_rule_axis(call, attrs->axis, indices->ndim + 1, &axis); /* of the result */
+    code = coi_is_unknown_rank(indices)
+               ? CO_OK
+               : coi_rule_axis(call, attrs->axis, indices->ndim + 1, &axis); /* of the result */
     if (code == CO_OK)
         code = check_value(call, "on_value", &attrs->on_value, dtype);
     if (code == CO_OK)
         code = check_value(call, "off_value", &attrs->off_value, dtype);
     if (code != CO_OK)
         return code;
-    outs[0].dtype = dtype;
+    coi_out_unknown(outs, dtype);
+    if (coi_is_unknown_rank(indices))
+        return CO_OK;
     outs[0].ndim = indices->ndim + 1;
     for (int d = 0; d < outs[0].ndim; ++d)
         outs[0].dims[d] = d == axis ? attrs->depth : indices->u.tensor.dims[d < axis ? d : d - 1];
@@ -136,3 +141,36 @@ co_one_hot(co_context *ctx, co_value *indices, int64_t depth, double on, double 
     }
     return coi_apply1(ctx, &coi_op_one_hot, indices, &attrs);
 }
+
+static co_code
+one_hot_like_rule(coi_call *call, coi_out *outs)
+{
+    const co_value *like = call->in[1];
+
+    if (like->ndim == 0 || call->in[0]->ndim == CO_MAX_DIMS)
+        return coi_invalid(call, "like has rank %d and indices %d; like must have an axis",
+                           like->ndim, call->in[0]->ndim);
+    coi_out_like(outs, call->in[0]);
+    outs[0].dtype = (co_dtype)like->dtype;
+    coi_out_insert(outs, outs[0].ndim,
+                   coi_is_unknown_rank(like) ? COI_UNKNOWN : like->u.tensor.dims[like->ndim - 1]);
+    return CO_OK;
+}
+
+static co_value *
+one_hot_like_compose(coi_call *call)
+{
+    const co_value *like = call->in[1];
+
+    return co_one_hot(call->ctx, call->in[0], like->u.tensor.dims[like->ndim - 1], 1, 0, -1,
+                      (co_dtype)like->dtype);
+}
+
+const coi_op coi_op_one_hot_like = {
+    COI_COMPOSITE("one_hot_like", "one_hot of the dtype and the last dimension of like.", "indices",
+                  "like"),
+    .internal = true,
+    .not_differentiable = true,
+    .infer = one_hot_like_rule,
+    .composite = one_hot_like_compose,
+};

@@ -5,6 +5,7 @@
 #include "ops/engine/composite.h"
 #include "ops/engine/dtype_sets.h"
 #include "ops/kernels/strided_copy.h"
+#include "ops/engine/type_rules.h"
 
 #include <string.h>
 
@@ -42,14 +43,17 @@ pad_rule(coi_call *call, coi_out *outs)
 {
     const pad_attrs *attrs = call->attrs;
     const co_value  *x = call->in[0];
+    int64_t          room[CO_MAX_DIMS];
+    const int64_t   *dims = coi_dims_of_rank(x, attrs->paddings.n / 2, room);
 
-    (void)outs;
-    if (attrs->paddings.n != 2 * x->ndim)
+    if (dims == NULL || attrs->paddings.n % 2 != 0)
         return coi_invalid(call,
                            "paddings has %d number%s; x of rank %d needs %d, a pair for each axis",
                            attrs->paddings.n, COI_S(attrs->paddings.n), x->ndim, 2 * x->ndim);
+    outs[0].dtype = (co_dtype)x->dtype;
+    outs[0].ndim = attrs->paddings.n / 2;
     for (int i = 0; i < attrs->paddings.n; ++i) {
-        int64_t pad = attrs->paddings.at[i], dim = x->u.tensor.dims[i / 2];
+        int64_t pad = attrs->paddings.at[i], dim = dims[i / 2];
         int64_t most = attrs->mode == SYMMETRIC ? dim : dim - 1;
 
         if (pad < 0 || pad > INT64_MAX / 4)
@@ -60,9 +64,10 @@ pad_rule(coi_call *call, coi_out *outs)
                                "axis %d of x is empty; REFLECT needs an element to mirror at, "
                                "SYMMETRIC and CONSTANT do not",
                                i / 2);
-        if (attrs->mode != CONSTANT && pad > most)
+        if (attrs->mode != CONSTANT && dim >= 0 && pad > most)
             return coi_invalid(call, "paddings[%d] is %lld; axis %d can mirror at most %lld", i,
                                (long long)pad, i / 2, (long long)most);
+        outs[0].dims[i / 2] = coi_dim_sum(i % 2 == 0 ? dim : outs[0].dims[i / 2], pad);
     }
     return attrs->mode == CONSTANT
                ? check_constant(call, &attrs->constant_values, (co_dtype)x->dtype)

@@ -7,13 +7,21 @@
 #include "ops/engine/composite.h"
 #include "ops/engine/dtype_sets.h"
 #include "ops/kernels/gather.h"
+#include "ops/engine/like_ops.h"
+#include "ops/engine/type_rules.h"
 
 #include <string.h>
 
 /* Entries of other files. */
 COI_USES_OP(scatter_add)
+COI_USES_OP(gather)
+COI_USES_OP(scatter_nd)
 
 #define INDEX_DTYPES (COI_DTYPE_BIT(CO_INT16) | COI_DTYPE_BIT(CO_INT32) | COI_DTYPE_BIT(CO_INT64))
+
+typedef struct scatter_nd_attrs {
+    coi_ints shape;
+} scatter_nd_attrs;
 
 /* A tensor of shape `dims` seen through index vectors of `depth` numbers. */
 typedef struct nd_plan {
@@ -23,37 +31,53 @@ typedef struct nd_plan {
     coi_out picked;       /* shape of what the vectors pick */
 } nd_plan;
 
+/* What the vectors pick: of an unknown rank, where that or the length of the vectors is not
+ * known. */
 static co_code
-make_plan(coi_call *call, const int64_t *dims, int ndim, const co_value *indices, nd_plan *plan)
+pick(coi_call *call, const int64_t *dims, int ndim, const co_value *indices, coi_out *picked)
 {
-    *plan = (nd_plan){ .num = 1, .rows = 1, .inner = 1 };
+    int64_t depth;
+    int     outer = indices->ndim - 1;
+
+    picked->ndim = COI_UNKNOWN;
     if ((INDEX_DTYPES & COI_DTYPE_BIT(indices->dtype)) == 0)
         return coi_invalid(call, "indices have dtype %s; it must be int16, int32 or int64",
                            co_dtype_name((co_dtype)indices->dtype));
     if (indices->ndim == 0)
         return coi_invalid(call,
                            "indices are a scalar; their last dimension holds the index vectors");
-    if (indices->u.tensor.dims[indices->ndim - 1] > ndim)
+    depth = coi_is_unknown_rank(indices) ? COI_UNKNOWN : indices->u.tensor.dims[outer];
+    if (depth < 0 || ndim < 0)
+        return CO_OK;
+    if (depth > ndim)
         return coi_invalid(call, "index vectors have %lld number%s; the rank that they index is %d",
-                           (long long)indices->u.tensor.dims[indices->ndim - 1],
-                           COI_S(indices->u.tensor.dims[indices->ndim - 1]), ndim);
-    plan->outer = indices->ndim - 1;
-    plan->depth = (int)indices->u.tensor.dims[indices->ndim - 1];
-    if (indices->ndim - 1 + ndim - plan->depth > CO_MAX_DIMS)
+                           (long long)depth, COI_S(depth), ndim);
+    if (outer + ndim - (int)depth > CO_MAX_DIMS)
         return coi_invalid(call, "the slices would have %d dimensions; at most %d are allowed",
-                           indices->ndim - 1 + ndim - plan->depth, CO_MAX_DIMS);
-    for (int d = 0; d < indices->ndim - 1; ++d) {
-        plan->picked.dims[plan->picked.ndim++] = indices->u.tensor.dims[d];
+                           outer + ndim - (int)depth, CO_MAX_DIMS);
+    picked->ndim = 0;
+    for (int d = 0; d < outer; ++d)
+        picked->dims[picked->ndim++] = indices->u.tensor.dims[d];
+    for (int d = (int)depth; d < ndim; ++d)
+        picked->dims[picked->ndim++] = dims[d];
+    return CO_OK;
+}
+
+/* Everything is known. */
+static co_code
+make_plan(coi_call *call, const int64_t *dims, int ndim, const co_value *indices, nd_plan *plan)
+{
+    co_code code;
+
+    *plan = (nd_plan){ .num = 1, .rows = 1, .inner = 1, .outer = indices->ndim - 1 };
+    code = pick(call, dims, ndim, indices, &plan->picked);
+    if (code != CO_OK)
+        return code;
+    plan->depth = (int)indices->u.tensor.dims[plan->outer];
+    for (int d = 0; d < plan->outer; ++d)
         plan->num *= indices->u.tensor.dims[d];
-    }
-    for (int d = 0; d < ndim; ++d) {
-        if (d < plan->depth) {
-            plan->rows *= dims[d];
-        } else {
-            plan->picked.dims[plan->picked.ndim++] = dims[d];
-            plan->inner *= dims[d];
-        }
-    }
+    for (int d = 0; d < ndim; ++d)
+        *(d < plan->depth ? &plan->rows : &plan->inner) *= dims[d];
     return CO_OK;
 }
 
@@ -95,16 +119,27 @@ row_indices(coi_call *call, const int64_t *dims, int ndim, const co_value *indic
     return rows;
 }
 
-/* TensorFlow asks for a vector at least, and for elements where something is gathered. */
+/* TensorFlow asks for elements where something is gathered. */
 static co_code
 check_params(coi_call *call, const co_value *params, const nd_plan *plan)
 {
     char text[COI_SHAPE_TEXT];
 
-    if (params->ndim > 0 && (params->u.tensor.num_elements > 0 || plan->num == 0))
+    if (params->u.tensor.num_elements > 0 || plan->num == 0)
         return CO_OK;
     return coi_invalid(call, "params have shape %s; they must have an axis and elements",
                        coi_shape_text(params->u.tensor.dims, params->ndim, text));
+}
+
+static co_code
+gather_nd_rule(coi_call *call, coi_out *outs)
+{
+    const co_value *params = call->in[0];
+
+    outs[0].dtype = (co_dtype)params->dtype;
+    if (params->ndim == 0)
+        return coi_invalid(call, "params have shape []; they must have an axis and elements");
+    return pick(call, params->u.tensor.dims, params->ndim, call->in[1], &outs[0]);
 }
 
 static co_value *
@@ -124,34 +159,43 @@ gather_nd_composite(coi_call *call)
     return co_reshape(ctx, picked, plan.picked.dims, (size_t)plan.picked.ndim);
 }
 
+/* The shape of params as int64 beside indices of that dtype, else as coi_shape_of has it. */
+static co_value *
+shape_as(co_context *ctx, co_value *params, co_dtype dtype)
+{
+    int64_t ndim = params->ndim;
+
+    if (dtype != CO_INT64)
+        return coi_shape_of(ctx, params);
+    return coi_is_known_shape(params) ? co_tensor(ctx, CO_INT64, &ndim, 1, params->u.tensor.dims)
+                                      : co_cast(ctx, co_shape(ctx, params), CO_INT64);
+}
+
 /* By a list of vectors of one number it stays a list of rows, whose shape has the dtype of the
  * indices, as TensorFlow's has here. */
 static co_code
 gather_nd_grad(coi_grad *g)
 {
-    co_context     *ctx = g->ctx;
-    const co_value *params = g->in[0];
-    co_value       *indices = g->in[1], *dy = g->upstream[0];
-    const int64_t  *dims = params->u.tensor.dims;
-    int64_t         ndim = params->ndim, depth = indices->u.tensor.dims[indices->ndim - 1];
+    scatter_nd_attrs none = { { 0, { 0 } } };
+    coi_sized_op     add = { &coi_op_scatter_nd, &none, offsetof(scatter_nd_attrs, shape), 1 };
+    co_context      *ctx = g->ctx;
+    co_value        *params = g->in[0], *given[2] = { g->in[1], g->upstream[0] }, *shape;
+    int              ndim = given[0]->ndim;
+    int64_t          depth = given[0]->u.tensor.dims[ndim - 1];
 
     if (!g->needed[0])
         return CO_OK;
-    if (indices->ndim == 2 && depth == 1) {
-        co_value *shape = indices->dtype == CO_INT64 ? co_tensor(ctx, CO_INT64, &ndim, 1, dims)
-                                                     : coi_shape_tensor(ctx, params);
-
-        if (indices->dtype == CO_INT16) /* slices have int32 or int64 */
-            indices = co_cast(ctx, indices, CO_INT32);
-        g->grads[0] = co_slices(ctx, dy, co_squeeze(ctx, indices, CO_AXES(1)), shape);
-    } else if (indices->ndim == 1 && depth == 0) { /* all of params, of any rank */
-        g->grads[0] = dy;
+    if (ndim == 2 && depth == 1) {
+        shape = shape_as(ctx, params, (co_dtype)given[0]->dtype);
+        if (given[0]->dtype == CO_INT16) /* slices have int32 or int64 */
+            given[0] = co_cast(ctx, given[0], CO_INT32);
+        g->grads[0] = co_slices(ctx, given[1], co_squeeze(ctx, given[0], CO_AXES(1)), shape);
+    } else if (ndim == 1 && depth == 0) { /* all of params, of any rank */
+        g->grads[0] = given[1];
     } else {
-        if (indices->ndim == 1) { /* scatter_nd asks for a list of vectors */
-            indices = co_expand_dims(ctx, indices, 0);
-            dy = co_expand_dims(ctx, dy, 0);
-        }
-        g->grads[0] = co_scatter_nd(ctx, indices, dy, dims, (size_t)ndim);
+        for (int i = 0; i < 2 && ndim == 1; ++i) /* scatter_nd asks for a list of vectors */
+            given[i] = co_expand_dims(ctx, given[i], 0);
+        g->grads[0] = coi_apply_like(ctx, &add, given, 2, params);
     }
     return ctx->error.code;
 }
@@ -160,6 +204,7 @@ const coi_op coi_op_gather_nd = {
     COI_COMPOSITE("gather_nd",
                   "Elements or slices of params by the index vectors in the last dimension.",
                   "params", "indices"),
+    .infer = gather_nd_rule,
     .grad = gather_nd_grad,
     .composite = gather_nd_composite,
 };
@@ -191,6 +236,24 @@ check_updates(coi_call *call, const co_value *updates, const nd_plan *plan)
                        coi_shape_text(plan->picked.dims, plan->picked.ndim, b));
 }
 
+/* The same for types: what is known of the updates may be the shape of what is picked. */
+static co_code
+updates_fit(coi_call *call, const int64_t *dims, int ndim, const co_value *indices,
+            const co_value *updates)
+{
+    coi_out picked;
+    co_code code = pick(call, dims, ndim, indices, &picked);
+    char    a[COI_SHAPE_TEXT], b[COI_SHAPE_TEXT];
+
+    if (code == CO_OK && indices->ndim == 1)
+        return coi_invalid(call, "indices are one vector; they must be a list of vectors");
+    if (code == CO_OK && !coi_merge_shape(&picked, updates->u.tensor.dims, updates->ndim))
+        return coi_invalid(call, "updates have shape %s; for these indices it must be %s",
+                           coi_shape_text(updates->u.tensor.dims, updates->ndim, a),
+                           coi_shape_text(picked.dims, picked.ndim, b));
+    return code;
+}
+
 /* Zeros of a shape, with updates added at their vectors. */
 static co_value *
 scattered(coi_call *call, const coi_ints *shape, co_value *indices, co_value *updates)
@@ -210,9 +273,6 @@ scattered(coi_call *call, const coi_ints *shape, co_value *indices, co_value *up
     return co_reshape(ctx, sum, shape->at, (size_t)shape->n);
 }
 
-typedef struct scatter_nd_attrs {
-    coi_ints shape;
-} scatter_nd_attrs;
 #define SCATTER_ND_ATTRS(X) X(scatter_nd_attrs, shape, INTS, "", NULL)
 COI_ATTR_TABLE(scatter_nd_attrs, SCATTER_ND_ATTRS)
 
@@ -223,7 +283,6 @@ scatter_nd_rule(coi_call *call, coi_out *outs)
     char            text[COI_SHAPE_TEXT];
     int64_t         count;
 
-    (void)outs;
     if (((COI_NUMBERS | COI_DTYPE_BIT(CO_BOOL)) & COI_DTYPE_BIT(call->in[1]->dtype)) == 0)
         return coi_invalid(call, "updates have dtype %s; it must be bool or one of numbers",
                            co_dtype_name((co_dtype)call->in[1]->dtype));
@@ -234,7 +293,8 @@ scatter_nd_rule(coi_call *call, coi_out *outs)
     if (coi_shape_check(shape->at, (size_t)(shape->n > 0 ? shape->n : 0), 8, &count,
                         coi_err(call->ctx)) != CO_OK)
         return coi_failed(call->ctx);
-    return CO_OK;
+    coi_out_shape(outs, (co_dtype)call->in[1]->dtype, shape);
+    return updates_fit(call, shape->at, outs[0].ndim, call->in[0], call->in[1]);
 }
 
 /* Bools are counted: what one of them makes true is true. */
@@ -276,12 +336,39 @@ co_scatter_nd(co_context *ctx, co_value *indices, co_value *updates, const int64
     return coi_apply_composite(ctx, &coi_op_scatter_nd, given, 2, &attrs);
 }
 
-static co_code
-same_dtypes(coi_call *call, coi_out *outs)
+/* What updates that fit say of the tensor: its dimensions behind those that are indexed. */
+static void
+merge_updates(coi_out *out, const co_value *indices, const co_value *updates)
 {
-    (void)outs;
-    if (call->in[0]->dtype == call->in[2]->dtype)
-        return CO_OK;
+    int     outer = indices->ndim - 1;
+    int64_t depth = outer < 0 ? COI_UNKNOWN : indices->u.tensor.dims[outer];
+    coi_out tensor = { .ndim = 0 };
+
+    if (depth < 0 && outer >= 0 && out->ndim >= 0 && updates->ndim >= 0)
+        depth = out->ndim - (updates->ndim - outer);
+    if (depth < 0 || updates->ndim < outer || depth + updates->ndim - outer > CO_MAX_DIMS)
+        return;
+    for (int d = 0; d < depth; ++d)
+        coi_out_insert(&tensor, d, COI_UNKNOWN);
+    for (int d = outer; d < updates->ndim; ++d)
+        coi_out_insert(&tensor, tensor.ndim, updates->u.tensor.dims[d]);
+    coi_merge_shape(out, tensor.dims, tensor.ndim);
+}
+
+static co_code
+tensor_scatter_rule(coi_call *call, coi_out *outs)
+{
+    const co_value *tensor = call->in[0];
+
+    coi_out_like(outs, tensor);
+    if (tensor->dtype == call->in[2]->dtype) {
+        co_code code = updates_fit(call, tensor->u.tensor.dims, tensor->ndim, call->in[1],
+                                   call->in[2]);
+
+        if (code == CO_OK)
+            merge_updates(outs, call->in[1], call->in[2]);
+        return code;
+    }
     return coi_invalid(call, "tensor has dtype %s and updates %s; they must be the same",
                        co_dtype_name((co_dtype)call->in[0]->dtype),
                        co_dtype_name((co_dtype)call->in[2]->dtype));
@@ -355,9 +442,7 @@ tensor_scatter_nd_update_grad(coi_grad *g)
     co_value   *dy = g->upstream[0], *updates = g->in[2];
 
     if (g->needed[0])
-        g->grads[0] = co_tensor_scatter_nd_update(
-            ctx, dy, g->in[1],
-            co_zeros(ctx, (co_dtype)updates->dtype, updates->u.tensor.dims, (size_t)updates->ndim));
+        g->grads[0] = co_tensor_scatter_nd_update(ctx, dy, g->in[1], coi_zeros_of(ctx, updates));
     if (g->needed[2])
         g->grads[2] = co_gather_nd(ctx, dy, g->in[1]);
     return ctx->error.code;
@@ -367,7 +452,7 @@ const coi_op coi_op_tensor_scatter_nd_add = {
     COI_COMPOSITE("tensor_scatter_nd_add", "tensor with updates added at the index vectors.",
                   "tensor", "indices", "updates"),
     .dtypes = COI_NUMBERS,
-    .infer = same_dtypes,
+    .infer = tensor_scatter_rule,
     .grad = tensor_scatter_nd_add_grad,
     .composite = tensor_scatter_nd_add_composite,
 };
@@ -376,7 +461,7 @@ const coi_op coi_op_tensor_scatter_nd_update = {
     COI_COMPOSITE("tensor_scatter_nd_update",
                   "tensor with updates in the place of its elements at the index vectors.",
                   "tensor", "indices", "updates"),
-    .infer = same_dtypes,
+    .infer = tensor_scatter_rule,
     .grad = tensor_scatter_nd_update_grad,
     .composite = tensor_scatter_nd_update_composite,
 };
@@ -408,25 +493,33 @@ segment_rule(coi_call *call, coi_out *outs)
 {
     int64_t         n = ((const segment_attrs *)call->attrs)->num_segments;
     const co_value *data = call->in[0], *ids = call->in[1];
-    bool            fits = ids->ndim <= data->ndim;
+    bool            knows = !coi_is_unknown_rank(data) && !coi_is_unknown_rank(ids);
+    bool            fits = !knows || ids->ndim <= data->ndim;
     char            a[COI_SHAPE_TEXT], b[COI_SHAPE_TEXT];
 
-    (void)outs;
     if ((INDEX_DTYPES & COI_DTYPE_BIT(ids->dtype)) == 0)
         return coi_invalid(call, "ids have dtype %s; it must be int16, int32 or int64",
                            co_dtype_name((co_dtype)ids->dtype));
-    for (int d = 0; fits && d < ids->ndim; ++d)
-        fits = ids->u.tensor.dims[d] == data->u.tensor.dims[d];
+    for (int d = 0; knows && fits && d < ids->ndim; ++d)
+        fits = coi_dims_fit(ids->u.tensor.dims[d], data->u.tensor.dims[d]);
     if (!fits)
         return coi_invalid(call, "ids have shape %s, which the shape of data, %s, must begin with",
                            coi_shape_text(ids->u.tensor.dims, ids->ndim, a),
                            coi_shape_text(data->u.tensor.dims, data->ndim, b));
     if (n < 0 || n > INT64_MAX / 16)
         return coi_invalid(call, "num_segments is %lld; it must be in [0, 2^59)", (long long)n);
-    for (int64_t i = 0; i < ids->u.tensor.num_elements; ++i)
+    for (int64_t i = 0; coi_has_data(ids) && i < ids->u.tensor.num_elements; ++i)
         if (coi_index_at(ids, i) >= n)
             return coi_invalid(call, "ids[%lld] is %lld; it must be below num_segments, %lld",
                                (long long)i, (long long)coi_index_at(ids, i), (long long)n);
+    coi_out_unknown(outs, (co_dtype)data->dtype);
+    if (!knows)
+        return CO_OK;
+    if (1 + data->ndim - ids->ndim > CO_MAX_DIMS)
+        return coi_invalid(call, "the result would have more than %d dimensions", CO_MAX_DIMS);
+    coi_out_vector(outs, (co_dtype)data->dtype, n);
+    for (int d = ids->ndim; d < data->ndim; ++d)
+        coi_out_insert(outs, outs[0].ndim, data->u.tensor.dims[d]);
     return CO_OK;
 }
 
@@ -443,10 +536,6 @@ unsorted_segment_sum_composite(coi_call *call)
 
     for (int d = ids->ndim; d < data->ndim; ++d) {
         inner *= data->u.tensor.dims[d];
-        if (ndim == CO_MAX_DIMS) {
-            coi_invalid(call, "the result would have more than %d dimensions", CO_MAX_DIMS);
-            return NULL;
-        }
         dims[ndim++] = data->u.tensor.dims[d];
     }
     attrs.shape = (coi_ints){ 2, { n + 1, inner } };
@@ -478,6 +567,16 @@ co_unsorted_segment_sum(co_context *ctx, co_value *data, co_value *ids, int64_t 
     return coi_apply_composite(ctx, &coi_op_unsorted_segment_sum, given, 2, &attrs);
 }
 
+static co_code
+embedding_lookup_rule(coi_call *call, coi_out *outs)
+{
+    coi_gather_attrs rows = { .axis = 0, .batch_dims = 0 };
+    coi_call         gather = *call;
+
+    gather.attrs = &rows;
+    return coi_op_gather.infer(&gather, outs);
+}
+
 static co_value *
 embedding_lookup_composite(coi_call *call)
 {
@@ -487,6 +586,7 @@ embedding_lookup_composite(coi_call *call)
 const coi_op coi_op_embedding_lookup = {
     COI_COMPOSITE("embedding_lookup", "Rows of a table by id; the gradient is a list of rows.",
                   "params", "ids"),
+    .infer = embedding_lookup_rule,
     .composite = embedding_lookup_composite,
 };
 

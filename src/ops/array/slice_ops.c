@@ -4,14 +4,18 @@
  * concat.
  */
 #include "ops/engine/op.h"
+#include "ops/engine/composite.h"
+#include "ops/engine/like_ops.h"
 #include "ops/kernels/strided_copy.h"
 #include "ops/kernels/ref/ref.h"
+#include "ops/engine/type_rules.h"
 
 #include <string.h>
 
 /* Entries of other files. */
 COI_USES_OP(slice)
 COI_USES_OP(slice_grad)
+COI_USES_OP(concat)
 
 #define SLICE_ATTRS(X)                                                                             \
     X(coi_slice_attrs, begin, INTS, "", NULL)                                                      \
@@ -29,14 +33,18 @@ slice_rule(coi_call *call, coi_out *outs)
 {
     const coi_slice_attrs *attrs = call->attrs;
     const co_value        *x = call->in[0];
+    int                    ndim = attrs->begin.n;
+    int64_t                room[CO_MAX_DIMS];
+    const int64_t         *dims = coi_dims_of_rank(x, ndim, room);
 
-    if (attrs->begin.n != x->ndim || attrs->size.n != x->ndim)
+    if (dims == NULL || ndim < 0 || attrs->size.n != ndim)
         return coi_invalid(call, "begin has %d entr%s and size %d; the rank of x is %d",
                            attrs->begin.n, COI_IES(attrs->begin.n), attrs->size.n, x->ndim);
     outs[0].dtype = (co_dtype)x->dtype;
-    outs[0].ndim = x->ndim;
-    for (int d = 0; d < x->ndim; ++d) {
-        int64_t begin = attrs->begin.at[d], size = attrs->size.at[d], dim = x->u.tensor.dims[d];
+    outs[0].ndim = ndim;
+    for (int d = 0; d < ndim; ++d) {
+        int64_t begin = attrs->begin.at[d], size = attrs->size.at[d];
+        int64_t dim = dims[d] < 0 ? INT64_MAX : dims[d]; /* unknown: it may be large enough */
 
         if (begin < 0 || begin > dim)
             return coi_invalid(call, "begin[%d] is %lld; it must be in [0, %lld]", d,
@@ -45,7 +53,7 @@ slice_rule(coi_call *call, coi_out *outs)
             return coi_invalid(
                 call, "size[%d] is %lld; from begin[%d] = %lld it must be in [0, %lld], or -1", d,
                 (long long)size, d, (long long)begin, (long long)(dim - begin));
-        outs[0].dims[d] = size == -1 ? dim - begin : size;
+        outs[0].dims[d] = size != -1 ? size : dims[d] < 0 ? COI_UNKNOWN : dim - begin;
     }
     return CO_OK;
 }
@@ -89,12 +97,10 @@ slice_run(coi_call *call)
 static co_code
 slice_grad(coi_grad *g)
 {
-    const coi_slice_attrs *attrs = g->attrs;
-    const co_value        *x = g->in[0];
-    coi_slice_grad_attrs   back = { .begin = attrs->begin, .shape = { .n = x->ndim } };
+    coi_slice_grad_attrs back = { .begin = ((const coi_slice_attrs *)g->attrs)->begin };
+    coi_sized_op put = { &coi_op_slice_grad, &back, offsetof(coi_slice_grad_attrs, shape), 0 };
 
-    memcpy(back.shape.at, x->u.tensor.dims, (size_t)x->ndim * sizeof(int64_t));
-    g->grads[0] = coi_apply1(g->ctx, &coi_op_slice_grad, g->upstream[0], &back);
+    g->grads[0] = coi_apply_like(g->ctx, &put, g->upstream, 1, g->in[0]);
     return g->ctx->error.code;
 }
 
@@ -128,21 +134,24 @@ slice_grad_rule(coi_call *call, coi_out *outs)
 {
     const coi_slice_grad_attrs *attrs = call->attrs;
     const co_value             *x = call->in[0];
+    int                         ndim = attrs->begin.n;
+    int64_t                     room[CO_MAX_DIMS];
+    const int64_t              *dims = coi_dims_of_rank(x, ndim, room);
 
-    if (attrs->begin.n != x->ndim || attrs->shape.n != x->ndim)
+    if (dims == NULL || ndim < 0 || attrs->shape.n != ndim)
         return coi_invalid(call, "begin has %d entr%s and shape %d; the rank of x is %d",
                            attrs->begin.n, COI_IES(attrs->begin.n), attrs->shape.n, x->ndim);
     if (x->dtype == CO_STRING)
         return coi_invalid(call, "x has dtype string, which has no zero");
     outs[0].dtype = (co_dtype)x->dtype;
-    outs[0].ndim = x->ndim;
-    for (int d = 0; d < x->ndim; ++d) {
+    outs[0].ndim = ndim;
+    for (int d = 0; d < ndim; ++d) {
         int64_t begin = attrs->begin.at[d], dim = attrs->shape.at[d];
 
-        if (begin < 0 || begin > dim || x->u.tensor.dims[d] > dim - begin)
+        if (begin < 0 || begin > dim || dims[d] > dim - begin)
             return coi_invalid(
                 call, "begin[%d] is %lld: %lld elements from there do not lie in [0, %lld)", d,
-                (long long)begin, (long long)x->u.tensor.dims[d], (long long)dim);
+                (long long)begin, (long long)dims[d], (long long)dim);
         outs[0].dims[d] = dim;
     }
     return CO_OK;
@@ -169,10 +178,10 @@ slice_grad_run(coi_call *call)
 static co_code
 slice_grad_grad(coi_grad *g)
 {
-    const coi_slice_grad_attrs *attrs = g->attrs;
+    coi_slice_attrs back = { .begin = ((const coi_slice_grad_attrs *)g->attrs)->begin };
+    coi_sized_op    take = { &coi_op_slice, &back, offsetof(coi_slice_attrs, size), 0 };
 
-    g->grads[0] = co_slice(g->ctx, g->upstream[0], attrs->begin.at, g->in[0]->u.tensor.dims,
-                           (size_t)g->in[0]->ndim);
+    g->grads[0] = coi_apply_like(g->ctx, &take, g->upstream, 1, g->in[0]);
     return g->ctx->error.code;
 }
 
@@ -194,28 +203,36 @@ static co_code
 concat_rule(coi_call *call, coi_out *outs)
 {
     const coi_axis_attrs *attrs = call->attrs;
-    const co_value       *first = call->in[0];
-    int                   axis;
+    int                   axis, known = 0; /* the first input whose rank is known */
+    int64_t               length = 0;
     char                  a[COI_SHAPE_TEXT], b[COI_SHAPE_TEXT];
-    co_code               code = coi_rule_axis(call, attrs->axis, first->ndim, &axis);
+    co_code               code;
 
-    if (code != CO_OK)
+    while (known < call->num_in - 1 && coi_is_unknown_rank(call->in[known]))
+        ++known;
+    coi_out_like(outs, call->in[known]);
+    code = coi_rule_axis(call, attrs->axis, outs[0].ndim, &axis);
+    if (code != CO_OK || outs[0].ndim < 0)
         return code;
-    code = coi_rule_same(call, outs);
-    for (int i = 1; i < call->num_in; ++i) {
+    for (int i = 0; i < call->num_in; ++i) {
         const co_value *x = call->in[i];
-        bool            fits = x->ndim == first->ndim;
+        bool            fits = x->ndim == outs[0].ndim;
+        int64_t         dim = x->ndim < 0 ? COI_UNKNOWN : fits ? x->u.tensor.dims[axis] : 0;
 
         for (int d = 0; fits && d < x->ndim; ++d)
-            fits = d == axis || x->u.tensor.dims[d] == first->u.tensor.dims[d];
-        if (!fits)
-            return coi_invalid(call, "shapes %s of xs[0] and %s of xs[%d] differ outside axis %d",
-                               coi_shape_text(first->u.tensor.dims, first->ndim, a),
-                               coi_shape_text(x->u.tensor.dims, x->ndim, b), i, axis);
-        if (__builtin_add_overflow(outs[0].dims[axis], x->u.tensor.dims[axis], &outs[0].dims[axis]))
+            fits = d == axis || coi_merge_dim(&outs[0].dims[d], x->u.tensor.dims[d]);
+        if (!fits && x->ndim >= 0)
+            return coi_invalid(call, "shapes %s of xs[%d] and %s of xs[%d] differ outside axis %d",
+                               coi_shape_text(call->in[known]->u.tensor.dims, call->in[known]->ndim,
+                                              a),
+                               known, coi_shape_text(x->u.tensor.dims, x->ndim, b), i, axis);
+        if (length < 0 || dim < 0)
+            length = COI_UNKNOWN;
+        else if (__builtin_add_overflow(length, dim, &length))
             return coi_invalid(call, "axis %d becomes longer than 64 bits can count", axis);
     }
-    return code;
+    outs[0].dims[axis] = length;
+    return CO_OK;
 }
 
 static co_code
@@ -245,21 +262,123 @@ concat_run(coi_call *call)
     return coi_own_texts(call);
 }
 
+typedef struct part_attrs {
+    int64_t axis, which;
+} part_attrs;
+#define PART_ATTRS(X)                                                                              \
+    X(part_attrs, axis, INT, "", NULL)                                                             \
+    X(part_attrs, which, INT, "", NULL)
+COI_ATTR_TABLE(part_attrs, PART_ATTRS)
+
+/* The part of input `which`, behind those before it; its rank is known. */
+static co_value *
+part_of_concat(co_context *ctx, co_value *dy, co_value *const *xs, const part_attrs *attrs)
+{
+    const co_value *x = xs[attrs->which];
+    int64_t         begin[CO_MAX_DIMS] = { 0 };
+    int             axis = (int)(attrs->axis < 0 ? attrs->axis + x->ndim : attrs->axis);
+
+    for (int64_t i = 0; i < attrs->which; ++i)
+        begin[axis] += xs[i]->u.tensor.dims[axis];
+    return co_slice(ctx, dy, begin, x->u.tensor.dims, (size_t)x->ndim);
+}
+
+/* What the whole and the others say of one of the parts of a concat. */
+static void
+know_part(const coi_call *joined, const part_attrs *attrs, const coi_out *whole, coi_out *part)
+{
+    int     axis = (int)(attrs->axis < 0 ? attrs->axis + whole->ndim : attrs->axis);
+    int64_t length;
+
+    if (whole->ndim < 0)
+        return;
+    length = whole->dims[axis];
+    for (int i = 0; i < joined->num_in; ++i) {
+        const co_value *x = joined->in[i];
+        int64_t         dim = coi_is_unknown_rank(x) ? COI_UNKNOWN : x->u.tensor.dims[axis];
+
+        if (i != attrs->which)
+            length = dim < 0 || length < dim ? COI_UNKNOWN : length - dim;
+    }
+    if (part->ndim < 0) {
+        *part = *whole;
+        part->dims[axis] = length;
+    }
+    for (int d = 0; d < part->ndim; ++d)
+        coi_merge_dim(&part->dims[d], d == axis ? length : whole->dims[d]);
+}
+
+/* Inputs: what flows into the result of concat, then what it joined. */
+static co_code
+concat_grad_rule(coi_call *call, coi_out *outs)
+{
+    const part_attrs *attrs = call->attrs;
+    coi_call          joined = *call;
+    coi_out           whole;
+    char              a[COI_SHAPE_TEXT], b[COI_SHAPE_TEXT];
+    co_code           code;
+
+    if (attrs->which < 0 || attrs->which >= call->num_in - 1)
+        return coi_invalid(call, "which is %lld; it must be in [0, %d)", (long long)attrs->which,
+                           call->num_in - 1);
+    joined.in = call->in + 1;
+    joined.num_in = call->num_in - 1;
+    code = concat_rule(&joined, &whole);
+    if (code == CO_OK && !coi_merge_shape(&whole, call->in[0]->u.tensor.dims, call->in[0]->ndim))
+        return coi_invalid(call, "the first input has shape %s; it must be %s",
+                           coi_shape_text(call->in[0]->u.tensor.dims, call->in[0]->ndim, a),
+                           coi_shape_text(whole.dims, whole.ndim, b));
+    coi_out_like(outs, joined.in[attrs->which]);
+    if (code == CO_OK)
+        know_part(&joined, attrs, &whole, outs);
+    return code;
+}
+
+static co_value *
+concat_grad_compose(coi_call *call)
+{
+    return part_of_concat(call->ctx, call->in[0], call->in + 1, call->attrs);
+}
+
+const coi_op coi_op_concat_grad = {
+    COI_COMPOSITE("concat_grad",
+                  "The part of the first input that belongs to input `which` of those behind it.",
+                  "xs"),
+    .variadic = true,
+    .same_dtype = true,
+    .internal = true,
+    COI_ATTRS(part_attrs),
+    .infer = concat_grad_rule,
+    .composite = concat_grad_compose,
+};
+
+static co_value *
+unknown_part(coi_grad *g, const part_attrs *attrs)
+{
+    size_t     n = (size_t)g->num_in + 1;
+    co_value **all = coi_parts(g->ctx, "concat_grad", n), *part;
+
+    if (all == NULL)
+        return NULL;
+    all[0] = g->upstream[0];
+    memcpy(all + 1, g->in, (size_t)g->num_in * sizeof(*g->in));
+    part = coi_apply_composite(g->ctx, &coi_op_concat_grad, all, (int)n, attrs);
+    coi_free_parts(g->ctx, all, n);
+    return part;
+}
+
 /* Each input gets its part. */
 static co_code
 concat_grad(coi_grad *g)
 {
-    const coi_axis_attrs *attrs = g->attrs;
-    int                   ndim = g->in[0]->ndim;
-    int64_t               axis = attrs->axis < 0 ? attrs->axis + ndim : attrs->axis;
-    int64_t               begin[CO_MAX_DIMS] = { 0 };
+    part_attrs attrs = { ((const coi_axis_attrs *)g->attrs)->axis, 0 };
+    bool       knows = true;
 
-    for (int i = 0; i < g->num_in; ++i) {
-        const int64_t *dims = g->in[i]->u.tensor.dims;
-
-        if (g->needed[i])
-            g->grads[i] = co_slice(g->ctx, g->upstream[0], begin, dims, (size_t)ndim);
-        begin[axis] += dims[axis];
+    for (; attrs.which < g->num_in; ++attrs.which) {
+        knows = knows && coi_is_known_shape(g->in[attrs.which]);
+        if (g->needed[attrs.which])
+            g->grads[attrs.which] = knows ? part_of_concat(g->ctx, g->upstream[0], g->in, &attrs)
+                                          : unknown_part(g, &attrs);
     }
     return g->ctx->error.code;
 }

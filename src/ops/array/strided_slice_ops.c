@@ -6,8 +6,10 @@
 #include "ops/kernels/strided_slice.h"
 
 #include "ops/engine/composite.h"
+#include "ops/engine/like_ops.h"
 #include "ops/kernels/strided_copy.h"
 #include "ops/kernels/ref/ref.h"
+#include "ops/engine/type_rules.h"
 
 #include <string.h>
 
@@ -35,10 +37,10 @@ check_part(coi_call *call, const int64_t *part, const int64_t *whole, int ndim)
     for (int d = 0; d < ndim; ++d) {
         int64_t first = attrs->begin.at[d], last, way;
 
-        if (part[d] < 0 || whole[d] < 0)
+        if (attrs->shape.at[d] < 0)
             return coi_invalid(call, "shape[%d] is %lld; it must be at least 0", d,
                                (long long)attrs->shape.at[d]);
-        if (part[d] == 0)
+        if (part[d] <= 0 || whole[d] < 0) /* nothing, or one of them is unknown */
             continue;
         if (__builtin_mul_overflow(part[d] - 1, attrs->strides.at[d], &way) ||
             __builtin_add_overflow(first, way, &last) || first < 0 || first >= whole[d] ||
@@ -62,12 +64,23 @@ fill_out(const coi_call *call, coi_out *out)
     memcpy(out->dims, attrs->shape.at, (size_t)attrs->shape.n * sizeof(int64_t));
 }
 
+/* The dimensions of x, which has as many as `begin` has entries; anything else is refused later. */
+static const int64_t *
+dims_of_x(const coi_call *call, int *ndim, int64_t room[CO_MAX_DIMS])
+{
+    const co_value *x = call->in[0];
+
+    *ndim = coi_is_unknown_rank(x) ? ((const coi_strided_attrs *)call->attrs)->begin.n : x->ndim;
+    return coi_dims_of_rank(x, *ndim, room);
+}
+
 static co_code
 strided_rule(coi_call *call, coi_out *outs)
 {
-    const co_value *x = call->in[0];
-    co_code         code = check_part(call, ((const coi_strided_attrs *)call->attrs)->shape.at,
-                                      x->u.tensor.dims, x->ndim);
+    int            ndim;
+    int64_t        room[CO_MAX_DIMS];
+    const int64_t *dims = dims_of_x(call, &ndim, room);
+    co_code code = check_part(call, ((const coi_strided_attrs *)call->attrs)->shape.at, dims, ndim);
 
     if (code == CO_OK)
         fill_out(call, outs);
@@ -77,11 +90,12 @@ strided_rule(coi_call *call, coi_out *outs)
 static co_code
 strided_grad_rule(coi_call *call, coi_out *outs)
 {
-    const co_value *x = call->in[0];
-    co_code         code = check_part(call, x->u.tensor.dims,
-                                      ((const coi_strided_attrs *)call->attrs)->shape.at, x->ndim);
+    int            ndim;
+    int64_t        room[CO_MAX_DIMS];
+    const int64_t *dims = dims_of_x(call, &ndim, room);
+    co_code code = check_part(call, dims, ((const coi_strided_attrs *)call->attrs)->shape.at, ndim);
 
-    if (code == CO_OK && x->dtype == CO_STRING)
+    if (code == CO_OK && call->in[0]->dtype == CO_STRING)
         return coi_invalid(call, "x has dtype string, which has no zero");
     if (code == CO_OK)
         fill_out(call, outs);
@@ -143,10 +157,9 @@ strided_grad_run(coi_call *call)
 static co_code
 apply_other(coi_grad *g, const coi_op *other)
 {
-    coi_strided_attrs back = *(const coi_strided_attrs *)g->attrs;
+    coi_sized_op back = { other, g->attrs, offsetof(coi_strided_attrs, shape), 0 };
 
-    memcpy(back.shape.at, g->in[0]->u.tensor.dims, (size_t)g->in[0]->ndim * sizeof(int64_t));
-    g->grads[0] = coi_apply1(g->ctx, other, g->upstream[0], &back);
+    g->grads[0] = coi_apply_like(g->ctx, &back, g->upstream, 1, g->in[0]);
     return g->ctx->error.code;
 }
 
@@ -243,6 +256,21 @@ clamp(int64_t at, int64_t dim, int64_t stride)
     return at < low ? low : at > high ? high : at;
 }
 
+/* How many elements entry i takes of a dimension that is unknown: none where both ends count from
+ * the same side and the second does not lie behind the first. */
+static int64_t
+unknown_count(const slice_attrs *attrs, int i)
+{
+    int64_t stride = attrs->strides.n < 0 ? 1 : attrs->strides.at[i];
+    int64_t first = stride > 0 ? 0 : -1; /* where a mask begins */
+    int64_t begin = has_bit(attrs->begin_mask, i) ? first : attrs->begin.at[i];
+    int64_t end = attrs->end.at[i];
+    bool    is_none = !has_bit(attrs->end_mask, i) && (begin < 0) == (end < 0) &&
+                   (stride > 0 ? end <= begin : end >= begin);
+
+    return is_none ? 0 : COI_UNKNOWN;
+}
+
 /* Entry i for dimension d. */
 static co_code
 take_entry(coi_call *call, slice_plan *plan, int i, int d)
@@ -259,11 +287,15 @@ take_entry(coi_call *call, slice_plan *plan, int i, int d)
         if (stride < 0)
             return coi_invalid(call, "strides[%d] is %lld; a dimension that is taken out has 1", i,
                                (long long)stride);
-        if (at < 0 || at >= dim)
+        if (dim >= 0 && (at < 0 || at >= dim))
             return coi_invalid(call, "begin[%d] is %lld; it must be in [%lld, %lld)", i,
                                (long long)begin, (long long)-dim, (long long)dim);
         plan->part.begin.at[d] = at;
         plan->part.strides.at[d] = plan->part.shape.at[d] = 1;
+        return CO_OK;
+    }
+    if (dim < 0) {
+        plan->dims[plan->ndim++] = unknown_count(attrs, i);
         return CO_OK;
     }
     begin = has_bit(attrs->begin_mask, i) ? (stride > 0 ? 0 : dim - 1) : clamp(begin, dim, stride);
@@ -331,6 +363,24 @@ make_slice_plan(coi_call *call, slice_plan *plan)
     return code;
 }
 
+/* With an unknown rank the entries may leave any number of dimensions. */
+static co_code
+strided_slice_rule(coi_call *call, coi_out *outs)
+{
+    slice_plan plan;
+    co_code    code;
+
+    coi_out_unknown(outs, (co_dtype)call->in[0]->dtype);
+    if (coi_is_unknown_rank(call->in[0]))
+        return CO_OK;
+    code = make_slice_plan(call, &plan);
+    if (code == CO_OK) {
+        outs[0].ndim = plan.ndim;
+        memcpy(outs[0].dims, plan.dims, (size_t)plan.ndim * sizeof(int64_t));
+    }
+    return code;
+}
+
 static co_value *
 strided_slice_composite(coi_call *call)
 {
@@ -347,7 +397,9 @@ const coi_op coi_op_strided_slice = {
                   "x[begin:end:strides], as Python writes it; bit i of a mask is about entry i.",
                   "x"),
     COI_ATTRS(slice_attrs),
+    .infer = strided_slice_rule,
     .composite = strided_slice_composite,
+    .composes_checked = true,
 };
 
 co_value *
@@ -378,13 +430,32 @@ typedef struct reverse_attrs {
 #define REVERSE_ATTRS(X) X(reverse_attrs, axis, INTS, "", NULL)
 COI_ATTR_TABLE(reverse_attrs, REVERSE_ATTRS)
 
+static co_code
+reverse_rule(coi_call *call, coi_out *outs)
+{
+    const coi_ints *axes = &((const reverse_attrs *)call->attrs)->axis;
+    bool            seen[CO_MAX_DIMS] = { false };
+    int             axis;
+    co_code         code;
+
+    coi_out_like(outs, call->in[0]);
+    for (int i = 0; i < axes->n; ++i) {
+        code = coi_rule_axis(call, axes->at[i], call->in[0]->ndim, &axis);
+        if (code != CO_OK || axis < 0)
+            return code;
+        if (seen[axis])
+            return coi_invalid(call, "axis %d is given twice; name every axis once", axis);
+        seen[axis] = true;
+    }
+    return CO_OK;
+}
+
 static co_value *
 reverse_composite(coi_call *call)
 {
     const reverse_attrs *attrs = call->attrs;
     const co_value      *x = call->in[0];
     coi_strided_attrs    all;
-    int                  axis;
 
     memset(&all, 0, sizeof(all));
     all.begin.n = all.strides.n = all.shape.n = x->ndim;
@@ -392,12 +463,8 @@ reverse_composite(coi_call *call)
     for (int d = 0; d < x->ndim; ++d)
         all.strides.at[d] = 1;
     for (int i = 0; i < attrs->axis.n; ++i) {
-        if (coi_rule_axis(call, attrs->axis.at[i], x->ndim, &axis) != CO_OK)
-            return NULL;
-        if (all.strides.at[axis] < 0) {
-            coi_invalid(call, "axis %d is given twice; name every axis once", axis);
-            return NULL;
-        }
+        int axis = coi_axis_of(attrs->axis.at[i], x->ndim);
+
         all.strides.at[axis] = -1;
         all.begin.at[axis] = x->u.tensor.dims[axis] - 1;
     }
@@ -407,6 +474,7 @@ reverse_composite(coi_call *call)
 const coi_op coi_op_reverse = {
     COI_COMPOSITE("reverse", "The elements along axes from the last to the first.", "x"),
     COI_ATTRS(reverse_attrs),
+    .infer = reverse_rule,
     .composite = reverse_composite,
 };
 

@@ -7,6 +7,7 @@
 #include "ops/engine/op.h"
 #include "ops/kernels/strided_copy.h"
 #include "ops/kernels/ref/ref.h"
+#include "ops/engine/type_rules.h"
 
 #include <string.h>
 
@@ -20,23 +21,26 @@ transpose_rule(coi_call *call, coi_out *outs)
 {
     const coi_ints *perm = &((const coi_perm_attrs *)call->attrs)->perm;
     const co_value *x = call->in[0];
+    int             ndim = perm->n >= 0 ? perm->n : x->ndim;
+    int64_t         room[CO_MAX_DIMS];
+    const int64_t  *dims = coi_dims_of_rank(x, ndim, room);
     bool            seen[CO_MAX_DIMS] = { false };
     char            text[COI_SHAPE_TEXT];
 
     outs[0].dtype = (co_dtype)x->dtype;
-    outs[0].ndim = x->ndim;
-    if (perm->n >= 0 && perm->n != x->ndim)
+    outs[0].ndim = ndim;
+    if (dims == NULL)
         return coi_invalid(call, "perm %s has %d entr%s for a tensor of rank %d",
                            coi_ints_text(perm, text), perm->n, COI_IES(perm->n), x->ndim);
-    for (int d = 0; d < x->ndim; ++d) {
-        int64_t from = perm->n < 0 ? x->ndim - 1 - d : perm->at[d];
+    for (int d = 0; d < ndim; ++d) {
+        int64_t from = perm->n < 0 ? ndim - 1 - d : perm->at[d];
 
-        from += from < 0 ? x->ndim : 0;
-        if (from < 0 || from >= x->ndim || seen[from])
+        from += from < 0 ? ndim : 0;
+        if (from < 0 || from >= ndim || seen[from])
             return coi_invalid(call, "perm %s is no order of the axes 0 to %d",
-                               coi_ints_text(perm, text), x->ndim - 1);
+                               coi_ints_text(perm, text), ndim - 1);
         seen[from] = true;
-        outs[0].dims[d] = x->u.tensor.dims[from];
+        outs[0].dims[d] = dims[from];
     }
     return CO_OK;
 }
@@ -170,14 +174,12 @@ static co_code
 transpose_grad(coi_grad *g)
 {
     const coi_ints *perm = &((const coi_perm_attrs *)g->attrs)->perm;
-    int             ndim = g->in[0]->ndim, inverse[CO_MAX_DIMS];
+    int             inverse[CO_MAX_DIMS];
 
-    for (int d = 0; d < ndim; ++d) {
-        int64_t from = perm->n < 0 ? ndim - 1 - d : perm->at[d];
-
-        inverse[from < 0 ? from + ndim : from] = d;
-    }
-    g->grads[0] = co_transpose(g->ctx, g->upstream[0], inverse, (size_t)ndim);
+    for (int d = 0; d < perm->n; ++d)
+        inverse[perm->at[d] < 0 ? perm->at[d] + perm->n : perm->at[d]] = d;
+    g->grads[0] = co_transpose(g->ctx, g->upstream[0], perm->n < 0 ? NULL : inverse,
+                               perm->n < 0 ? 0 : (size_t)perm->n);
     return g->ctx->error.code;
 }
 

@@ -88,8 +88,8 @@ drop_operands(coi_call *call, const operands *o, co_value *const *given)
 
 /* The dtype that host numbers take: that of the first operand that has one, or the widest that they
  * have themselves. */
-static co_dtype
-host_dtype(co_value *const *given, int n, co_value *const *converted)
+co_dtype
+coi_dtype_beside(co_value *const *given, int n, co_value *const *converted)
 {
     co_dtype dtype = CO_DTYPE_NONE;
 
@@ -181,7 +181,7 @@ convert(coi_call *call, operands *o, co_value *const *given)
             return false;
     }
     if (hosts > 0 && call->op->same_dtype)
-        dtype = host_dtype(given, n, call->in);
+        dtype = coi_dtype_beside(given, n, call->in);
     for (int i = 0; hosts > 0 && i < n; ++i)
         if (call->in[i] == NULL && (call->in[i] = coi_as_tensor(ctx, given[i], dtype)) == NULL)
             return false;
@@ -233,6 +233,12 @@ check_dtypes(coi_call *call, int num_in)
             if (in[i]->dtype != in[0]->dtype)
                 return refuse_mixture(call, i);
     return true;
+}
+
+bool
+coi_check_dtypes(coi_call *call)
+{
+    return check_dtypes(call, call->num_in);
 }
 
 /* Elements of an output; -1, with the error, if its shape cannot be. */
@@ -378,8 +384,8 @@ run(coi_call *call, int num_in, int num_out, const uint32_t *nodes)
            (nodes != NULL ? record(call, nodes) : record_in_place(call));
 }
 
-static bool
-check_count(coi_call *call)
+bool
+coi_check_count(coi_call *call)
 {
     const coi_op *op = call->op;
 
@@ -404,7 +410,9 @@ apply(co_context *ctx, const coi_op *op, co_value *const *given, int num_given, 
     operands o;
     bool     ok;
 
-    if (call.device == NULL || !check_count(&call) || !make_room(&call, &o))
+    if (ctx->infers_types && coi_are_types(ctx, given, num_given))
+        return coi_infer_many(ctx, op, given, num_given, attrs, outs);
+    if (call.device == NULL || !coi_check_count(&call) || !make_room(&call, &o))
         return ctx->error.code;
     ok = convert(&call, &o, given) && run(&call, num_given, call.num_out, o.nodes);
     drop_operands(&call, &o, given);
@@ -547,7 +555,7 @@ place(coi_call *call, co_value *const *given)
             return false;
     }
     if (call->op->same_dtype)
-        dtype = host_dtype(given, call->num_in, call->in);
+        dtype = coi_dtype_beside(given, call->num_in, call->in);
     for (int i = 0; i < call->num_in; ++i)
         if (call->in[i] == NULL &&
             (call->in[i] = coi_give(ctx, coi_as_tensor(ctx, given[i], dtype))) == NULL)
@@ -564,8 +572,10 @@ composite(coi_call *call, const uint32_t *nodes)
     bool          recording = ctx->recording;
     coi_out       outs[COI_MAX_OUTPUTS];
 
-    if (!check_dtypes(call, call->num_in) || (op->infer != NULL && op->infer(call, outs) != CO_OK))
+    if (!check_dtypes(call, call->num_in) ||
+        (!op->composes_checked && op->infer(call, outs) != CO_OK))
         return NULL;
+    call->num_out = 1; /* a rule may have counted the parts of a tuple */
     ctx->recording = recording && op->grad == NULL && !op->not_differentiable;
     call->out[0] = op->composite(call);
     ctx->recording = recording;
@@ -585,8 +595,10 @@ coi_apply_composite(co_context *ctx, const coi_op *op, co_value *const *given, i
     co_value *result = NULL;
 
     COI_ENTER(ctx, op->name, NULL);
+    if (ctx->infers_types && coi_are_types(ctx, given, num_given))
+        return coi_infer(ctx, op, given, num_given, attrs);
     call.device = coi_current_device(ctx);
-    if (call.device == NULL || !check_count(&call) || !make_room(&call, &o))
+    if (call.device == NULL || !coi_check_count(&call) || !make_room(&call, &o))
         return NULL;
     co_block_begin(ctx); /* the parts go with it */
     ctx->call = op->name;

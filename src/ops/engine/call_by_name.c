@@ -290,15 +290,16 @@ call_many(co_context *ctx, const coi_op *op, co_value *inputs, const void *attrs
     return op->num_outputs == 1 ? outs[0] : co_tuple(ctx, outs, op->num_outputs);
 }
 
-co_value *
-co_op_call(co_context *ctx, const char *name, co_value *inputs, co_value *attrs)
+/* What the arguments of a call by name stand for: the operator, and its attributes in `out`. NULL
+ * with an error that names `who`. */
+static const coi_op *
+read_call(co_context *ctx, const char *who, const char *name, co_value *inputs, co_value *attrs,
+          attrs_buffer *out)
 {
     const coi_op *op;
-    attrs_buffer  buffer;
 
-    COI_ENTER(ctx, "op_call", NULL);
     if (name == NULL) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 2 (name) of op_call is NULL");
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 2 (name) of %s is NULL", who);
         return NULL;
     }
     op = coi_op_find(name);
@@ -314,16 +315,37 @@ co_op_call(co_context *ctx, const char *name, co_value *inputs, co_value *attrs)
         (attrs != NULL && !coi_check_value(ctx, attrs, 4, "attrs")))
         return NULL;
     if (!coi_is_sequence(inputs)) {
-        coi_fail(ctx, CO_TYPE_ERROR,
-                 "argument 3 (inputs) of op_call is %s; it must be a tuple or list",
-                 coi_a_kind(inputs->kind));
+        coi_fail(ctx, CO_TYPE_ERROR, "argument 3 (inputs) of %s is %s; it must be a tuple or list",
+                 who, coi_a_kind(inputs->kind));
         return NULL;
     }
     if (attrs != NULL && attrs->kind == CO_KIND_NONE)
         attrs = NULL;
     if (attrs != NULL && !coi_check_kind(ctx, attrs, CO_KIND_DICT, 4, "attrs"))
         return NULL;
-    if (!parse_attrs(ctx, op, attrs, &buffer))
-        return NULL;
-    return call_many(ctx, op, inputs, buffer.bytes);
+    return parse_attrs(ctx, op, attrs, out) ? op : NULL;
+}
+
+co_value *
+co_op_call(co_context *ctx, const char *name, co_value *inputs, co_value *attrs)
+{
+    const coi_op *op;
+    attrs_buffer  buffer;
+
+    COI_ENTER(ctx, "op_call", NULL);
+    op = read_call(ctx, "op_call", name, inputs, attrs, &buffer);
+    return op != NULL ? call_many(ctx, op, inputs, buffer.bytes) : NULL;
+}
+
+co_value *
+co_op_infer(co_context *ctx, const char *name, co_value *inputs, co_value *attrs)
+{
+    const coi_op *op;
+    attrs_buffer  buffer;
+
+    COI_ENTER(ctx, "op_infer", NULL);
+    op = read_call(ctx, "op_infer", name, inputs, attrs, &buffer);
+    return op != NULL
+               ? coi_infer(ctx, op, inputs->u.items.items, (int)inputs->u.items.n, buffer.bytes)
+               : NULL;
 }

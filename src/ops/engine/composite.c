@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See composite.h. */
 #include "ops/engine/composite.h"
+#include "ops/engine/type_rules.h"
 
 #include <math.h>
 #include <string.h>
@@ -83,6 +84,12 @@ coi_shape_tensor(co_context *ctx, const co_value *x)
     return co_tensor(ctx, CO_INT32, &ndim, 1, narrow);
 }
 
+co_value *
+coi_shape_of(co_context *ctx, co_value *x)
+{
+    return coi_is_known_shape(x) ? coi_shape_tensor(ctx, x) : co_shape(ctx, x);
+}
+
 static size_t
 parts_room(size_t n)
 {
@@ -99,12 +106,18 @@ coi_parts(co_context *ctx, const char *op, size_t n)
     return parts;
 }
 
+void
+coi_free_parts(co_context *ctx, co_value **parts, size_t n)
+{
+    coi_small_free(&ctx->heap, parts, parts_room(n));
+}
+
 co_value *
 coi_tuple_of_parts(co_context *ctx, co_value **parts, size_t n)
 {
     co_value *tuple = co_tuple(ctx, parts, n); /* nothing while there is an error */
 
-    coi_small_free(&ctx->heap, parts, parts_room(n));
+    coi_free_parts(ctx, parts, n);
     return tuple;
 }
 

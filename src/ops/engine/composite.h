@@ -42,14 +42,20 @@ coi_scalar coi_scalar_of(double number);
 co_value  *coi_scalar_value(co_context *ctx, const coi_scalar *scalar);
 /* The shape of x as a vector: int32, as TensorFlow has it, unless a dimension needs more. */
 co_value *coi_shape_tensor(co_context *ctx, const co_value *x);
+/* The same where dimensions may be unknown: then an operator finds it. */
+co_value *coi_shape_of(co_context *ctx, co_value *x);
 /* Room for the parts of a tuple, NULL with an error; and the tuple of them, which gives the room
  * back. */
 co_value **coi_parts(co_context *ctx, const char *op, size_t n);
 co_value  *coi_tuple_of_parts(co_context *ctx, co_value **parts, size_t n);
+void       coi_free_parts(co_context *ctx, co_value **parts, size_t n);
 
-/* An operator of one input that is made of others; more fields may follow. */
-#define COI_COMPOSITE(name_, doc_, ...)                                                            \
+/* An operator that is made of others: name, documentation, names of inputs; more fields may
+ * follow. */
+#define COI_COMPOSITE(name_, doc_, ...) COI_COMPOSED_TUPLE(1, name_, doc_, __VA_ARGS__)
+/* The same with a tuple of n results. */
+#define COI_COMPOSED_TUPLE(n_, name_, doc_, ...)                                                   \
     .name = name_, .doc = doc_, .inputs = { __VA_ARGS__ },                                         \
-    .num_inputs = sizeof((const char *[]){ __VA_ARGS__ }) / sizeof(char *), .num_outputs = 1
+    .num_inputs = sizeof((const char *[]){ __VA_ARGS__ }) / sizeof(char *), .num_outputs = n_
 
 #endif

@@ -139,7 +139,7 @@ typedef struct coi_op {
     const char *inputs[COI_MAX_INPUT_NAMES]; /* names, in order */
     uint8_t     num_inputs;
     bool        variadic;    /* inputs[0] stands for one or more tensors */
-    uint8_t     num_outputs; /* 1 to COI_MAX_OUTPUTS */
+    uint8_t     num_outputs; /* 1 to COI_MAX_OUTPUTS; 0: a tuple, see infer_result */
     uint32_t    dtypes;      /* COI_DTYPE_BITs that input 0 may have; 0: any */
     bool same_dtype; /* all inputs must have the dtype of input 0; host numbers are converted to it
                       */
@@ -151,8 +151,15 @@ typedef struct coi_op {
     size_t  attrs_size;
     const coi_attr    *attrs;      /* ends with a NULL name */
     const char *const *attr_texts; /* "axis:ints=null", in the same order, ends with NULL */
-    /* Check inputs and attributes, fill outs[num_outputs]. Errors: coi_invalid. */
+    /*
+     * Check inputs and attributes, fill outs[num_outputs]. Errors: coi_invalid. Every operator has
+     * a rule, and every rule works on types with unknowns too (type_rules.h): inputs are tensors,
+     * or specs of which rank and dimensions may be -1.
+     */
     co_code (*infer)(coi_call *call, coi_out *outs);
+    /* Composite operators whose number of results depends on the call: `infer` sets call->num_out,
+     * -1 if the number is not known, and this gives the type of result i. */
+    void (*infer_result)(coi_call *call, int64_t i, coi_out *out);
     /* Outputs share the data of input 0 and need no kernel (reshape, identity, ...). */
     bool view;
     /*
@@ -176,11 +183,11 @@ typedef struct coi_op {
     co_code (*fused_grad)(const coi_grad *grad, coi_grad *fused_producer, bool *done);
     /*
      * Instead of kernels: the result, a tensor or a tuple of them, made of public operators from
-     * call->in. `infer` may be NULL here, and need not fill outs. Gradients come by the tape,
-     * operator by operator; where `grad` is there too, the parts stay off the tape and `grad`
-     * stands for the whole, which then is one new tensor.
+     * call->in. Gradients come by the tape, operator by operator; where `grad` is there too, the
+     * parts stay off the tape and `grad` stands for the whole, which then is one new tensor.
      */
     co_value *(*composite)(coi_call *call);
+    bool composes_checked; /* `compose` refuses what `infer` does: it need not run before */
     /*
      * What coi_apply_many runs instead while a tape is open: the same name, inputs and results, and
      * after those what the gradient wants kept. Not listed.
@@ -217,6 +224,26 @@ co_value *coi_apply_composite(co_context *ctx, const coi_op *op, co_value *const
 co_value *coi_apply_composite_list(co_context *ctx, const coi_op *op, co_value *xs,
                                    const void *attrs);
 
+/* The type of the result, without running anything (type_inference.c): a spec, a tuple of specs, or
+ * none where even their number is unknown. Operands are specs, or whatever converts to a tensor. A
+ * value of the block, or NULL with an error in ctx. */
+co_value *coi_infer(co_context *ctx, const coi_op *op, co_value *const *operands, int num_operands,
+                    const void *attrs);
+/* The same for an operator with kernels: outs[op->num_outputs] are specs of the block. */
+co_code coi_infer_many(co_context *ctx, const coi_op *op, co_value *const *operands,
+                       int num_operands, const void *attrs, co_value **outs);
+/* The gradient of an operator over types: in, out and upstream are specs, and so are the gradients.
+ * Operators of specs give specs meanwhile. */
+co_code coi_infer_gradient(coi_grad *grad);
+/* Whether the context works on types, and these are some. */
+bool coi_are_types(const co_context *ctx, co_value *const *operands, int num_operands);
+/* What every call is checked for before its rule (apply.c): how many operands, and their dtypes. */
+bool coi_check_count(coi_call *call);
+bool coi_check_dtypes(coi_call *call);
+/* The dtype that host numbers take beside the operands that have one; those are NULL in
+ * `converted`. */
+co_dtype coi_dtype_beside(co_value *const *given, int n, co_value *const *converted);
+
 /* A nested list of numbers and tensors as one tensor, by operators, so that gradients reach its
  * leaves (to_tensor.c). */
 co_value *coi_stack(co_context *ctx, co_value *list);
@@ -228,9 +255,10 @@ co_code coi_invalid(coi_call *call, const char *format, ...) CO_PRINTF(2, 3);
 co_code coi_rule_same(coi_call *call, coi_out *outs); /* output like input 0 */
 co_code coi_rule_broadcast(coi_call *call,
                            coi_out  *outs); /* two inputs, NumPy broadcasting, dtype of input 0 */
-/* Broadcast of two shapes; false if they do not fit. */
+/* Broadcast of two shapes, which may have unknowns; false if they do not fit. */
 bool coi_broadcast(const int64_t *a, int na, const int64_t *b, int nb, coi_out *out);
-/* axis in [-ndim, ndim) made non-negative; CO_INVALID_ARGUMENT naming axis and rank otherwise. */
+/* axis in [-ndim, ndim) made non-negative; CO_INVALID_ARGUMENT naming axis and rank otherwise. An
+ * unknown rank, -1, takes any axis, and *out is -1. */
 co_code coi_rule_axis(coi_call *call, int64_t axis, int ndim, int *out);
 /* A host number as an element of dtype, which is one of numbers or bool: integers do not wrap and
  * take no floats. CO_INVALID_ARGUMENT naming attribute, number and limits. */

@@ -3,9 +3,13 @@
  * Rules that many operators share: shapes, axes, and undoing broadcasting in a backward step.
  */
 #include "ops/engine/op.h"
+#include "ops/engine/type_rules.h"
 
 #include <stdio.h>
 #include <string.h>
+
+/* Entries of other files. */
+COI_USES_OP(sum_to_like)
 
 co_code
 coi_rule_same(coi_call *call, coi_out *outs)
@@ -19,19 +23,28 @@ coi_rule_same(coi_call *call, coi_out *outs)
     return CO_OK;
 }
 
+/* What is unknown beside a dimension that is not 1 must be that or 1. */
+static inline bool
+broadcast_dim(int64_t p, int64_t q, int64_t *out)
+{
+    if (p == q || q == 1 || (q < 0 && p != 1))
+        *out = p;
+    else if (p == 1 || p < 0)
+        *out = q;
+    else
+        return false;
+    return true;
+}
+
 bool
 coi_broadcast(const int64_t *a, int na, const int64_t *b, int nb, coi_out *out)
 {
     int ndim = na > nb ? na : nb;
 
-    out->ndim = ndim;
-    for (int i = 1; i <= ndim; ++i) { /* from the last dimension on */
-        int64_t p = i <= na ? a[na - i] : 1, q = i <= nb ? b[nb - i] : 1;
-
-        if (p != q && p != 1 && q != 1)
+    out->ndim = na < 0 || nb < 0 ? -1 : ndim;
+    for (int i = 1; i <= out->ndim; ++i) /* from the last dimension on */
+        if (!broadcast_dim(i <= na ? a[na - i] : 1, i <= nb ? b[nb - i] : 1, &out->dims[ndim - i]))
             return false;
-        out->dims[ndim - i] = p == 1 ? q : p;
-    }
     return true;
 }
 
@@ -58,6 +71,10 @@ co_code
 coi_rule_axis(coi_call *call, int64_t axis, int ndim, int *out)
 {
     if (axis < -ndim || axis >= ndim) {
+        if (ndim < 0) { /* unknown */
+            *out = -1;
+            return CO_OK;
+        }
         if (ndim == 0)
             return coi_invalid(call, "axis %lld for a tensor of rank 0, which has no axes",
                                (long long)axis);
@@ -143,20 +160,7 @@ coi_ints_text(const coi_ints *ints, char out[COI_SHAPE_TEXT])
 co_value *
 coi_unbroadcast(co_context *ctx, co_value *grad, co_value *like)
 {
-    const int64_t *from, *to;
-    int            axes[CO_MAX_DIMS], num_axes = 0, extra;
-
-    if (grad == NULL || coi_same_shape(grad, like))
+    if (grad == NULL || coi_is_known_same_shape(grad, like))
         return grad;
-    from = grad->u.tensor.dims;
-    to = like->u.tensor.dims;
-    extra = grad->ndim - like->ndim;
-    for (int i = 0; i < grad->ndim; ++i)
-        if (i < extra || (to[i - extra] == 1 && from[i] != 1))
-            axes[num_axes++] = i;
-    if (num_axes > 0)
-        grad = co_reduce_sum(ctx, grad, axes, (size_t)num_axes, false);
-    if (grad == NULL || coi_same_shape(grad, like))
-        return grad;
-    return co_reshape(ctx, grad, to, (size_t)like->ndim);
+    return coi_apply2(ctx, &coi_op_sum_to_like, grad, like, NULL);
 }

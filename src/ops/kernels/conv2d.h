@@ -36,6 +36,8 @@ extern const char *const coi_conv2d_paddings[];
 bool coi_conv2d_options(co_context *ctx, const co_conv2d_options *options, int position,
                         coi_conv2d_attrs *attrs);
 
+/* The rule of conv2d for input and filter of these four dimensions each, which may be unknown. */
+co_code coi_conv2d_rule(coi_call *call, const int64_t *x, const int64_t *w, coi_out *out);
 /* Whether the operands and attributes are those of conv2d_backprop_input; errors name the operator
  * of the call. */
 co_code coi_conv2d_check_back(coi_call *call);

@@ -6,6 +6,7 @@
 
 #include "ops/engine/op.h"
 #include "ops/kernels/ref/ref.h"
+#include "ops/engine/type_rules.h"
 
 #include <string.h>
 
@@ -74,16 +75,18 @@ is_activation(int32_t which)
 }
 
 co_code
-coi_epilogue_rule(coi_call *call, int32_t which, int64_t columns)
+coi_epilogue_rule(coi_call *call, int32_t which, int64_t *columns)
 {
     const co_value *bias = call->in[COI_BIAS];
+    int64_t         room[CO_MAX_DIMS];
+    const int64_t  *dims = coi_dims_of_rank(bias, 1, room);
     char            text[COI_SHAPE_TEXT];
 
-    if (bias->ndim != 1 || bias->u.tensor.dims[0] != columns)
+    if (dims == NULL || !coi_merge_dim(columns, dims[0]))
         return coi_invalid(call,
                            "b has shape %s; it must have one element for each of %lld column%s",
                            coi_shape_text(bias->u.tensor.dims, bias->ndim, text),
-                           (long long)columns, COI_S(columns));
+                           (long long)*columns, COI_S(*columns));
     if (!is_activation(which))
         return coi_invalid(call, "activation is %d; give a CO_ACTIVATION_... (0 to %d)", (int)which,
                            NUM_ACTIVATIONS - 1);

@@ -13,8 +13,9 @@
 co_code coi_read_pair(coi_call *call, const char *name, const coi_ints *ints, int64_t *h,
                       int64_t *w);
 
-/* Output extent along one dimension. SAME makes it ceil(size / stride) and sets the padding that
- * this takes; the others use the padding they are given. Negative: the window does not fit. */
+/* Output extent along one dimension of known size. SAME makes it ceil(size / stride) and sets the
+ * padding that this takes; the others use the padding they are given. Negative: the window does not
+ * fit. */
 static inline int64_t
 coi_window_extent(int64_t size, int64_t window, int64_t stride, int32_t padding, int64_t *before,
                   int64_t *after)
@@ -35,6 +36,12 @@ coi_window_extent(int64_t size, int64_t window, int64_t stride, int32_t padding,
 /* A window that fits nowhere in an image that is there gives an empty result, as in TensorFlow.
  * That is seldom meant (a mean over it is NaN), so a line of the log says so. */
 void coi_warn_no_window(const coi_call *call, int64_t kh, int64_t kw, int64_t h, int64_t w);
+/* Whether the extent can be computed: -1 stands for a size or window that is unknown. */
+static inline bool
+coi_window_is_known(int64_t size, int64_t window, int32_t padding)
+{
+    return size >= 0 && (window >= 0 || padding == CO_PADDING_SAME);
+}
 
 /* A window may be larger than what it slides over, by less than two strides: then there is no
  * result, or an empty one. TensorFlow counts so. The extents of the result, of the window, and of

@@ -7,6 +7,7 @@
 #include "ops/engine/dtype_sets.h"
 #include "ops/engine/op.h"
 #include "ops/kernels/ref/ref.h"
+#include "ops/engine/type_rules.h"
 #include "ops/kernels/strided_iterator.h"
 
 #include <math.h>
@@ -45,6 +46,9 @@ coi_argmax_rule(coi_call *call, coi_out *outs)
                            co_dtype_name((co_dtype)attrs->output_type),
                            call->op == &coi_op_argmax ? "int64, int32, int16 or uint16"
                                                       : "int64 or int32");
+    coi_out_unknown(outs, (co_dtype)attrs->output_type);
+    if (axis < 0) /* of an unknown rank */
+        return CO_OK;
     if (x->u.tensor.dims[axis] == 0)
         return coi_invalid(call, "axis %d of shape %s is empty; it must have an element", axis,
                            coi_shape_text(x->u.tensor.dims, x->ndim, text));
@@ -54,7 +58,6 @@ coi_argmax_rule(coi_call *call, coi_out *outs)
             call, "axis %d has %lld elements; output_type %s counts up to %lld, give a wider one",
             axis, (long long)x->u.tensor.dims[axis], co_dtype_name((co_dtype)attrs->output_type),
             (long long)last + 1);
-    outs[0].dtype = (co_dtype)attrs->output_type;
     outs[0].ndim = x->ndim - 1;
     for (int d = 0; d < x->ndim - 1; ++d)
         outs[0].dims[d] = x->u.tensor.dims[d < axis ? d : d + 1];

@@ -10,6 +10,7 @@
 #include "ops/engine/op.h"
 #include "ops/kernels/ref/ref.h"
 #include "ops/kernels/streaming_store.h"
+#include "ops/engine/type_rules.h"
 #include "ops/kernels/strided_iterator.h"
 
 #include <string.h>
@@ -362,13 +363,14 @@ find_number(const co_value *y, bool is_negative)
     return -1;
 }
 
+/* Whether there are elements for certain. */
 static bool
-is_empty(const coi_out *out)
+has_elements(const coi_out *out)
 {
     for (int d = 0; d < out->ndim; ++d)
-        if (out->dims[d] == 0)
-            return true;
-    return false;
+        if (out->dims[d] <= 0)
+            return false;
+    return out->ndim >= 0;
 }
 
 /* Integers are not divided by zero, nor raised to negative powers. */
@@ -381,7 +383,7 @@ integer_rule(coi_call *call, coi_out *outs)
     int64_t         at;
 
     if (code != CO_OK || !coi_dtypes[y->dtype].integer || (is_power && y->dtype == CO_UINT64) ||
-        is_empty(&outs[0]))
+        !coi_has_data(y) || !has_elements(&outs[0]))
         return code;
     at = find_number(y, is_power);
     if (at < 0)

@@ -153,6 +153,15 @@ typedef struct moments_attrs {
     X(moments_attrs, keepdims, BOOL, "=false", NULL)
 COI_ATTR_TABLE(moments_attrs, MOMENTS_ATTRS)
 
+static co_code
+moments_rule(coi_call *call, coi_out *outs)
+{
+    co_code code = coi_reduce_rule(call, outs);
+
+    outs[1] = outs[0];
+    return code;
+}
+
 static co_value *
 moments_composite(coi_call *call)
 {
@@ -170,10 +179,10 @@ moments_composite(coi_call *call)
 }
 
 const coi_op coi_op_moments = {
-    COI_COMPOSITE("moments", "Mean and variance over axes, as a tuple.", "x"),
+    COI_COMPOSED_TUPLE(2, "moments", "Mean and variance over axes, as a tuple.", "x"),
     .dtypes = COI_FLOATS,
     COI_ATTRS(moments_attrs),
-    .infer = coi_reduce_rule,
+    .infer = moments_rule,
     .composite = moments_composite,
 };
 

@@ -7,6 +7,7 @@
 #include "ops/engine/composite.h"
 #include "ops/engine/dtype_sets.h"
 #include "ops/kernels/strided_slice.h"
+#include "ops/engine/type_rules.h"
 
 #include <string.h>
 
@@ -24,6 +25,7 @@ typedef struct term {
     co_value *x;
     int       n;
     uint8_t   labels[CO_MAX_DIMS + 1];
+    bool      is_open; /* an ellipsis stands for an unknown number of dimensions */
 } term;
 
 typedef struct equation {
@@ -32,6 +34,7 @@ typedef struct equation {
     int64_t size[NUM_LABELS];
     int     count[NUM_LABELS];
     int     num_ellipsis; /* the most dimensions that one stands for */
+    bool    is_open;      /* and there may be more of them */
 } equation;
 
 static bool
@@ -51,7 +54,8 @@ position_of(const term *t, uint8_t label)
 
 /*
  * The labels from *text up to a comma, an arrow or the end. `ndim` is the rank that they must come
- * to; below 0 they are those of the result, and an ellipsis is as long as it has to be.
+ * to; below 0 it is unknown, or they are those of the result, and an ellipsis is as long as
+ * `ellipsis` says.
  */
 static co_code
 read_labels(coi_call *call, const char **text, int ndim, int ellipsis, term *t)
@@ -77,6 +81,7 @@ read_labels(coi_call *call, const char **text, int ndim, int ellipsis, term *t)
         return coi_invalid(call, "equation '%s' has a term of %d letter%s for a tensor of rank %d",
                            ((const einsum_attrs *)call->attrs)->equation, letters, COI_S(letters),
                            ndim);
+    t->is_open = ndim < 0 && dots > 0;
     for (at = *text; *at != '\0' && *at != ',' && *at != '-'; ++at) {
         if (is_letter(*at))
             t->labels[t->n++] = (uint8_t)*at;
@@ -95,13 +100,19 @@ note_sizes(coi_call *call, equation *e, int i)
     const term *t = &e->in[i];
 
     for (int d = 0; d < t->n; ++d) {
-        uint8_t label = t->labels[d];
-        int64_t dim = t->x->u.tensor.dims[d], *size = &e->size[label];
-        bool    may_stretch = label <= CO_MAX_DIMS;
+        uint8_t  label = t->labels[d];
+        int64_t  dim = coi_is_unknown_rank(t->x) ? COI_UNKNOWN : t->x->u.tensor.dims[d];
+        int64_t *size = &e->size[label];
+        bool     may_stretch = label <= CO_MAX_DIMS, fits = true;
+        coi_out  both;
 
-        if (e->count[label]++ == 0 || (may_stretch && *size == 1))
+        if (e->count[label]++ == 0)
             *size = dim;
-        else if (*size != dim && !(may_stretch && dim == 1))
+        else if (!may_stretch)
+            fits = coi_merge_dim(size, dim);
+        else if ((fits = coi_broadcast(size, 1, &dim, 1, &both)))
+            *size = both.dims[0];
+        if (!fits)
             return coi_invalid(call,
                                "dimension %d of xs[%d] is %lld, and %lld where '%c' was before", d,
                                i, (long long)dim, (long long)*size, may_stretch ? '.' : label);
@@ -137,6 +148,7 @@ read_equation(coi_call *call, equation *e)
     for (int i = 0; i < call->num_in; ++i) {
         e->in[i].x = call->in[i];
         code = read_labels(call, &at, call->in[i]->ndim, 0, &e->in[i]);
+        e->is_open = e->is_open || e->in[i].is_open;
         if (code == CO_OK)
             code = note_sizes(call, e, i);
         if (code != CO_OK)
@@ -314,6 +326,32 @@ contract(coi_call *call, const equation *e, term *a, term *b, const bool *keep)
     return a->x != NULL;
 }
 
+static co_code
+check_count(coi_call *call)
+{
+    return call->num_in <= MAX_TERMS
+               ? CO_OK
+               : coi_invalid(call, "%d inputs; at most %d", call->num_in, MAX_TERMS);
+}
+
+static co_code
+einsum_rule(coi_call *call, coi_out *outs)
+{
+    equation e;
+    co_code  code;
+
+    coi_out_unknown(outs, (co_dtype)call->in[0]->dtype);
+    code = check_count(call);
+    if (code == CO_OK)
+        code = read_equation(call, &e);
+    if (code != CO_OK || e.is_open) /* the result has the ellipsis too */
+        return code;
+    outs[0].ndim = e.out.n;
+    for (int d = 0; d < e.out.n; ++d)
+        outs[0].dims[d] = e.size[e.out.labels[d]];
+    return CO_OK;
+}
+
 static co_value *
 einsum_composite(coi_call *call)
 {
@@ -321,11 +359,7 @@ einsum_composite(coi_call *call)
     bool     keep[NUM_LABELS];
     int      perm[CO_MAX_DIMS];
 
-    if (call->num_in > MAX_TERMS) {
-        coi_invalid(call, "%d inputs; at most %d", call->num_in, MAX_TERMS);
-        return NULL;
-    }
-    if (read_equation(call, &e) != CO_OK)
+    if (check_count(call) != CO_OK || read_equation(call, &e) != CO_OK)
         return NULL;
     for (int i = 0; i < call->num_in; ++i) {
         memset(keep, 0, sizeof(keep)); /* by the result, and by operands that are to come */
@@ -364,7 +398,9 @@ const coi_op coi_op_einsum = {
     .dtypes = COI_FLOATS | COI_DTYPE_BIT(CO_INT32) | COI_DTYPE_BIT(CO_INT64),
     .same_dtype = true,
     COI_ATTRS(einsum_attrs),
+    .infer = einsum_rule,
     .composite = einsum_composite,
+    .composes_checked = true,
 };
 
 co_value *
@@ -400,14 +436,22 @@ matvec_rule(coi_call *call, coi_out *outs)
     int64_t         columns, n;
     char            a_text[COI_SHAPE_TEXT], b_text[COI_SHAPE_TEXT];
 
+    outs->dtype = (co_dtype)a->dtype;
+    if (coi_is_unknown_rank(a) || coi_is_unknown_rank(b)) {
+        coi_out_unknown(outs, (co_dtype)a->dtype);
+        if (a->ndim < 0 ? b->ndim != 0 && b->ndim != CO_MAX_DIMS : a->ndim >= 2)
+            return CO_OK;
+    }
     if (a->ndim < 2 || b->ndim < 1 || b->ndim == CO_MAX_DIMS)
         return coi_invalid(call,
                            "a has rank %d and b %d; a must be made of matrices and b of vectors",
                            a->ndim, b->ndim);
     columns = a_dims[a->ndim - (turns ? 2 : 1)];
     n = b_dims[b->ndim - 1];
-    if (columns == n && coi_broadcast(a_dims, a->ndim - 2, b_dims, b->ndim - 1, outs))
+    if (coi_dims_fit(columns, n) && coi_broadcast(a_dims, a->ndim - 2, b_dims, b->ndim - 1, outs)) {
+        coi_out_insert(outs, outs->ndim, a_dims[a->ndim - (turns ? 1 : 2)]);
         return CO_OK;
+    }
     return coi_invalid(call,
                        "a %s%s has %lld column%s, b %s vectors of %lld; these must be equal, and "
                        "dimensions before them equal or 1",

@@ -9,7 +9,9 @@
 #include "ops/engine/dtype_sets.h"
 #include "ops/kernels/gemm.h"
 #include "ops/engine/op.h"
+#include "ops/engine/like_ops.h"
 #include "ops/engine/parallel.h"
+#include "ops/engine/type_rules.h"
 
 #include <string.h>
 
@@ -47,11 +49,17 @@ matmul_infer(coi_call *call, coi_out *outs)
     const int64_t          *a_dims = a->u.tensor.dims, *b_dims = b->u.tensor.dims;
     int64_t                 a_k, b_k;
 
+    if (coi_is_unknown_rank(a) || coi_is_unknown_rank(b)) {
+        if (a->ndim == 0 || a->ndim == 1 || b->ndim == 0 || b->ndim == 1)
+            return refuse(call, "both need at least 2 dimensions", 0, 0);
+        coi_out_unknown(outs, (co_dtype)a->dtype);
+        return CO_OK;
+    }
     if (a->ndim < 2 || b->ndim < 2)
         return refuse(call, "both need at least 2 dimensions", 0, 0);
     a_k = a_dims[a->ndim - (attrs->transpose_a ? 2 : 1)];
     b_k = b_dims[b->ndim - (attrs->transpose_b ? 1 : 2)];
-    if (a_k != b_k)
+    if (!coi_dims_fit(a_k, b_k))
         return refuse(call, NULL, a_k, b_k);
     if (!coi_broadcast(a_dims, a->ndim - 2, b_dims, b->ndim - 2, outs))
         return refuse(call,
@@ -244,13 +252,8 @@ matmul_run(coi_call *call)
 static co_value *
 folded_grad_b(co_context *ctx, co_value *a, co_value *g, bool transpose_b)
 {
-    int64_t k = a->u.tensor.dims[a->ndim - 1], n = g->u.tensor.dims[g->ndim - 1];
-    int64_t rows = 1;
-
-    for (int i = 0; i < a->ndim - 1; ++i)
-        rows *= a->u.tensor.dims[i];
-    a = co_reshape(ctx, a, (int64_t[]){ rows, k }, 2);
-    g = co_reshape(ctx, g, (int64_t[]){ rows, n }, 2);
+    a = coi_merge_dims(ctx, a, 0, a->ndim - 1);
+    g = coi_merge_dims(ctx, g, 0, g->ndim - 1);
     return transpose_b ? co_matmul_transposed(ctx, g, a, true, false)
                        : co_matmul_transposed(ctx, a, g, true, false);
 }
@@ -300,28 +303,30 @@ static co_code
 dense_infer(coi_call *call, coi_out *outs)
 {
     const co_value *x = call->in[0], *w = call->in[1];
+    int64_t         room[CO_MAX_DIMS], inputs, outputs;
+    const int64_t  *w_dims = coi_dims_of_rank(w, 2, room);
     char            text[COI_SHAPE_TEXT];
-    int64_t         inputs;
+    co_code         code;
 
-    if (x->ndim < 2)
+    if (x->ndim == 0 || x->ndim == 1)
         return coi_invalid(call,
                            "x has shape %s; it must have at least 2 dimensions: examples, inputs",
                            coi_shape_text(x->u.tensor.dims, x->ndim, text));
-    if (w->ndim != 2)
+    if (w_dims == NULL)
         return coi_invalid(call, "w has shape %s; it must have 2 dimensions: inputs, outputs",
                            coi_shape_text(w->u.tensor.dims, w->ndim, text));
-    inputs = x->u.tensor.dims[x->ndim - 1];
-    if (w->u.tensor.dims[0] != inputs)
+    inputs = coi_is_unknown_rank(x) ? COI_UNKNOWN : x->u.tensor.dims[x->ndim - 1];
+    if (!coi_dims_fit(w_dims[0], inputs))
         return coi_invalid(call,
                            "w has shape %s; the last dimension of x is %lld, so w needs %lld row%s",
                            coi_shape_text(w->u.tensor.dims, w->ndim, text), (long long)inputs,
                            (long long)inputs, COI_S(inputs));
-    outs->dtype = (co_dtype)x->dtype;
-    outs->ndim = x->ndim;
-    memcpy(outs->dims, x->u.tensor.dims, (size_t)x->ndim * sizeof(*outs->dims));
-    outs->dims[x->ndim - 1] = w->u.tensor.dims[1];
-    return coi_epilogue_rule(call, ((const coi_matmul_attrs *)call->attrs)->activation,
-                             w->u.tensor.dims[1]);
+    outputs = w_dims[1];
+    code = coi_epilogue_rule(call, ((const coi_matmul_attrs *)call->attrs)->activation, &outputs);
+    coi_out_like(outs, x);
+    if (outs->ndim > 0)
+        outs->dims[outs->ndim - 1] = outputs;
+    return code;
 }
 
 static co_code

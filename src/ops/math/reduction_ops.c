@@ -13,9 +13,11 @@
 #include "ops/engine/dtype_sets.h"
 #include "ops/kernels/compute_type.h"
 #include "ops/engine/op.h"
+#include "ops/engine/like_ops.h"
 #include "ops/kernels/strided_copy.h"
 #include "ops/kernels/ref/ref.h"
 #include "ops/kernels/simd/loops.h"
+#include "ops/engine/type_rules.h"
 #include "ops/kernels/strided_iterator.h"
 
 #include <math.h>
@@ -50,6 +52,11 @@ coi_reduce_rule(coi_call *call, coi_out *outs)
     bool                    seen[CO_MAX_DIMS] = { false };
     bool                    reduced[CO_MAX_DIMS];
 
+    if (coi_is_unknown_rank(x)) { /* all axes of any rank leave a scalar */
+        coi_out_unknown(outs, (co_dtype)x->dtype);
+        outs[0].ndim = attrs->axis.n < 0 && !attrs->keepdims ? 0 : COI_UNKNOWN;
+        return CO_OK;
+    }
     for (int i = 0; i < attrs->axis.n; ++i) {
         int     axis;
         co_code code = coi_rule_axis(call, attrs->axis.at[i], x->ndim, &axis);
@@ -441,28 +448,86 @@ reduce_prod_run(coi_call *call)
     return reduce(call, COI_FOLD_PROD, false);
 }
 
+typedef struct axis_attrs {
+    coi_ints axis;
+} axis_attrs;
+#define AXIS_ATTRS(X) X(axis_attrs, axis, INTS, "=null", NULL)
+COI_ATTR_TABLE(axis_attrs, AXIS_ATTRS)
+
+/* What the reduction left of `like`, with 1 where its axes were. */
+static co_code
+restore_axes_rule(coi_call *call, coi_out *outs)
+{
+    const co_value  *x = call->in[0], *like = call->in[1];
+    coi_reduce_attrs attrs = { ((const axis_attrs *)call->attrs)->axis, true };
+    co_value        *reduced[1] = { call->in[1] };
+    coi_call         reduction = *call;
+    char             a[COI_SHAPE_TEXT], b[COI_SHAPE_TEXT];
+    coi_out          left;
+    co_code          code;
+    bool             axes[CO_MAX_DIMS];
+    int              ndim, axis;
+
+    reduction.in = reduced;
+    reduction.attrs = &attrs;
+    code = coi_reduce_rule(&reduction, outs);
+    attrs.keepdims = false;
+    if (code == CO_OK)
+        code = coi_reduce_rule(&reduction, &left);
+    outs[0].dtype = (co_dtype)x->dtype;
+    if (code == CO_OK && !coi_merge_shape(&left, x->u.tensor.dims, x->ndim))
+        return coi_invalid(call, "x has shape %s, which is not that of like, %s, without the axes",
+                           coi_shape_text(x->u.tensor.dims, x->ndim, a),
+                           coi_shape_text(like->u.tensor.dims, like->ndim, b));
+    ndim = coi_is_unknown_rank(like) && attrs.axis.n >= 0 && x->ndim >= 0 ? x->ndim + attrs.axis.n
+                                                                          : like->ndim;
+    if (code != CO_OK || ndim < 0 || ndim > CO_MAX_DIMS)
+        return code;
+    for (int i = 0; code == CO_OK && i < attrs.axis.n; ++i)
+        code = coi_rule_axis(call, attrs.axis.at[i], ndim, &axis);
+    if (code != CO_OK)
+        return code;
+    coi_reduced_axes(&attrs.axis, ndim, axes);
+    outs[0].ndim = ndim;
+    for (int d = 0, from = 0; d < ndim; ++d)
+        outs[0].dims[d] = axes[d] ? 1 : from < left.ndim ? left.dims[from++] : COI_UNKNOWN;
+    return CO_OK;
+}
+
+static co_code
+restore_axes_grad(coi_grad *g)
+{
+    g->grads[0] = coi_reshape_like(g->ctx, g->upstream[0], g->in[0]);
+    return g->ctx->error.code;
+}
+
+const coi_op coi_op_restore_axes = {
+    .name = "restore_axes",
+    .doc = "What a reduction of like left, with a dimension of 1 for each of its axes.",
+    .inputs = { "x", "like" },
+    .num_inputs = 2,
+    .num_outputs = 1,
+    .internal = true,
+    COI_ATTRS(axis_attrs),
+    .infer = restore_axes_rule,
+    .view = true,
+    .grad = restore_axes_grad,
+};
+
 co_value *
 coi_reduced_as_ones(coi_grad *g, co_value *value)
 {
-    const coi_reduce_attrs *attrs = g->attrs;
-    const co_value         *x = g->in[0];
-    bool                    reduced[CO_MAX_DIMS];
-    int64_t                 dims[CO_MAX_DIMS];
+    axis_attrs attrs = { ((const coi_reduce_attrs *)g->attrs)->axis };
 
-    if (value == NULL || value->ndim == x->ndim)
+    if (value == NULL || value->ndim == g->in[0]->ndim)
         return value;
-    coi_reduced_axes(&attrs->axis, x->ndim, reduced);
-    for (int d = 0; d < x->ndim; ++d)
-        dims[d] = reduced[d] ? 1 : x->u.tensor.dims[d];
-    return co_reshape(g->ctx, value, dims, (size_t)x->ndim);
+    return coi_apply2(g->ctx, &coi_op_restore_axes, value, g->in[0], &attrs);
 }
 
 static co_value *
 spread(coi_grad *g, co_value *dy)
 {
-    const co_value *x = g->in[0];
-
-    return co_broadcast_to(g->ctx, coi_reduced_as_ones(g, dy), x->u.tensor.dims, (size_t)x->ndim);
+    return coi_broadcast_like(g->ctx, coi_reduced_as_ones(g, dy), g->in[0]);
 }
 
 static co_code
@@ -472,14 +537,27 @@ reduce_sum_grad(coi_grad *g)
     return g->ctx->error.code;
 }
 
+/* How many elements go into one result: a number where that is known, else an operator finds it. */
+static co_value *
+elements_per_result(coi_grad *g)
+{
+    co_context *ctx = g->ctx;
+    int64_t     in = coi_known_elements(g->in[0]), out = coi_known_elements(g->out[0]);
+
+    if (in >= 0 && out >= 0)
+        return co_float(ctx, (double)(out > 0 ? in / out : 1));
+    return co_cast(ctx,
+                   co_div(ctx, co_cast(ctx, co_size(ctx, g->in[0]), CO_FLOAT64),
+                          co_maximum(ctx, co_cast(ctx, co_size(ctx, g->out[0]), CO_FLOAT64),
+                                     co_int(ctx, 1))),
+                   (co_dtype)g->upstream[0]->dtype);
+}
+
 /* dy / count; divided before it is spread, which is less work. */
 static co_code
 reduce_mean_grad(coi_grad *g)
 {
-    int64_t in = g->in[0]->u.tensor.num_elements, out = g->out[0]->u.tensor.num_elements;
-    double  count = (double)(out > 0 ? in / out : 1);
-
-    g->grads[0] = spread(g, co_div(g->ctx, g->upstream[0], co_float(g->ctx, count)));
+    g->grads[0] = spread(g, co_div(g->ctx, g->upstream[0], elements_per_result(g)));
     return g->ctx->error.code;
 }
 
@@ -511,22 +589,21 @@ reduce_prod_grad(coi_grad *g)
     const coi_reduce_attrs *attrs = g->attrs;
     co_value               *x = g->in[0], *others;
     bool                    reduced[CO_MAX_DIMS];
-    int                     perm[CO_MAX_DIMS], back[CO_MAX_DIMS], n = 0;
-    int64_t                 dims[CO_MAX_DIMS], rows = 1;
+    int                     perm[CO_MAX_DIMS], back[CO_MAX_DIMS], n = 0, num_reduced = 0;
 
     coi_reduced_axes(&attrs->axis, x->ndim, reduced);
     for (int pass = 0; pass < 2; ++pass)
         for (int d = 0; d < x->ndim; ++d)
             if (reduced[d] == (pass == 0)) {
-                rows *= pass == 0 ? x->u.tensor.dims[d] : 1;
-                dims[n] = x->u.tensor.dims[d];
+                num_reduced += pass == 0;
                 back[d] = n;
                 perm[n++] = d;
             }
     x = co_transpose(ctx, x, perm, (size_t)n);
-    x = co_reshape(ctx, x, (const int64_t[]){ rows, rows > 0 ? -1 : 0 }, 2);
-    others = co_mul(ctx, co_cumprod(ctx, x, 0, true, false), co_cumprod(ctx, x, 0, true, true));
-    others = co_transpose(ctx, co_reshape(ctx, others, dims, (size_t)n), back, (size_t)n);
+    others = coi_merge_dims(ctx, coi_merge_dims(ctx, x, 0, num_reduced), 1, n - num_reduced);
+    others = co_mul(ctx, co_cumprod(ctx, others, 0, true, false),
+                    co_cumprod(ctx, others, 0, true, true));
+    others = co_transpose(ctx, coi_reshape_like(ctx, others, x), back, (size_t)n);
     g->grads[0] = co_mul(ctx, coi_reduced_as_ones(g, g->upstream[0]), others);
     return ctx->error.code;
 }
@@ -563,3 +640,79 @@ REDUCTION(reduce_mean, "The mean over axes; of integers, cut towards zero.")
 REDUCTION(reduce_max, "The maximum over axes; NaN if one is among them.")
 REDUCTION(reduce_min, "The minimum over axes; NaN if one is among them.")
 REDUCTION(reduce_prod, "The product over axes; integers wrap.")
+
+/* Undoing broadcasting: the sum over leading dimensions, and over those that are 1 in `like`. */
+static coi_reduce_attrs
+axes_to(const co_value *x, const co_value *like)
+{
+    coi_reduce_attrs attrs = { .axis = { .n = 0 } };
+    int              extra = x->ndim - like->ndim;
+
+    for (int d = 0; d < x->ndim; ++d)
+        if (d < extra || (like->u.tensor.dims[d - extra] == 1 && x->u.tensor.dims[d] != 1))
+            attrs.axis.at[attrs.axis.n++] = d;
+    return attrs;
+}
+
+static co_code
+sum_to_like_rule(coi_call *call, coi_out *outs)
+{
+    const co_value *x = call->in[0], *like = call->in[1];
+    char            a[COI_SHAPE_TEXT], b[COI_SHAPE_TEXT];
+    coi_out         both;
+    bool            knows = !coi_is_unknown_rank(x);
+
+    coi_out_like(outs, like);
+    outs[0].dtype = (co_dtype)x->dtype;
+    if ((!knows || like->ndim <= x->ndim) &&
+        coi_broadcast(like->u.tensor.dims, like->ndim, x->u.tensor.dims, x->ndim, &both) &&
+        coi_merge_shape(&both, x->u.tensor.dims, x->ndim))
+        return CO_OK;
+    return coi_invalid(call, "like has shape %s, which does not broadcast to that of x, %s",
+                       coi_shape_text(like->u.tensor.dims, like->ndim, a),
+                       coi_shape_text(x->u.tensor.dims, x->ndim, b));
+}
+
+static co_code
+sum_to_like_with(coi_call *call, co_code (*kernel)(coi_call *))
+{
+    coi_reduce_attrs attrs = axes_to(call->in[0], call->in[1]);
+    coi_call         sum = *call;
+
+    sum.attrs = &attrs;
+    sum.num_in = 1;
+    return kernel(&sum);
+}
+
+static co_code
+sum_to_like_run(coi_call *call)
+{
+    return sum_to_like_with(call, reduce_sum_run);
+}
+
+static co_code
+sum_to_like_ref(coi_call *call)
+{
+    return sum_to_like_with(call, coi_ref_reduce_sum);
+}
+
+static co_code
+sum_to_like_grad(coi_grad *g)
+{
+    g->grads[0] = coi_broadcast_like(g->ctx, g->upstream[0], g->in[0]);
+    return g->ctx->error.code;
+}
+
+const coi_op coi_op_sum_to_like = {
+    .name = "sum_to_like",
+    .doc = "The sum of x over the dimensions along which like would be repeated to become as x.",
+    .inputs = { "x", "like" },
+    .num_inputs = 2,
+    .num_outputs = 1,
+    .dtypes = COI_NUMBERS,
+    .internal = true,
+    .infer = sum_to_like_rule,
+    .ref = sum_to_like_ref,
+    .run = sum_to_like_run,
+    .grad = sum_to_like_grad,
+};

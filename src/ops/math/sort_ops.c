@@ -11,13 +11,16 @@
 #include "ops/engine/dtype_sets.h"
 #include "ops/kernels/gather.h"
 #include "ops/kernels/compute_type.h"
+#include "ops/engine/like_ops.h"
 #include "ops/kernels/ref/ref.h"
+#include "ops/engine/type_rules.h"
 #include "ops/kernels/strided_iterator.h"
 
 #include <string.h>
 
 /* Entries of other files. */
 COI_USES_OP(scatter_add)
+COI_USES_OP(argsort)
 
 #define TOP_K_ATTRS(X)                                                                             \
     X(coi_top_k_attrs, k, INT, "=1", NULL)                                                         \
@@ -27,17 +30,19 @@ COI_ATTR_TABLE(coi_top_k_attrs, TOP_K_ATTRS)
 static co_code
 top_k_rule(coi_call *call, coi_out *outs)
 {
-    int64_t         k = ((const coi_top_k_attrs *)call->attrs)->k;
+    int64_t         k = ((const coi_top_k_attrs *)call->attrs)->k, last;
     const co_value *x = call->in[0];
     co_code         code;
 
     if (x->ndim == 0)
         return coi_invalid(call, "x is a scalar; it must have an axis");
-    if (k < 0 || k > x->u.tensor.dims[x->ndim - 1] || k > INT32_MAX)
+    last = coi_is_unknown_rank(x) ? COI_UNKNOWN : x->u.tensor.dims[x->ndim - 1];
+    if (k < 0 || (last >= 0 && k > last) || k > INT32_MAX)
         return coi_invalid(call, "k is %lld; it must be in [0, %lld], the last dimension of x",
-                           (long long)k, (long long)x->u.tensor.dims[x->ndim - 1]);
+                           (long long)k, (long long)(last < 0 ? INT32_MAX : last));
     code = coi_rule_same(call, outs);
-    outs[0].dims[x->ndim - 1] = k;
+    if (x->ndim > 0)
+        outs[0].dims[x->ndim - 1] = k;
     outs[1] = outs[0];
     outs[1].dtype = CO_INT32;
     return code;
@@ -200,13 +205,14 @@ top_k_run(coi_call *call)
 static co_code
 top_k_grad(coi_grad *g)
 {
-    const co_value   *x = g->in[0];
-    coi_scatter_attrs back = { { x->ndim, { 0 } }, x->ndim - 1, x->ndim - 1 };
+    int               last = g->in[0]->ndim - 1;
+    coi_scatter_attrs back = { { 0, { 0 } }, last, last };
+    coi_sized_op      add = { &coi_op_scatter_add, &back, offsetof(coi_scatter_attrs, shape), 0 };
+    co_value *const   given[2] = { g->upstream[0], g->out[1] };
 
     if (g->upstream[0] == NULL)
         return CO_OK;
-    memcpy(back.shape.at, x->u.tensor.dims, (size_t)x->ndim * sizeof(int64_t));
-    g->grads[0] = coi_apply2(g->ctx, &coi_op_scatter_add, g->upstream[0], g->out[1], &back);
+    g->grads[0] = coi_apply_like(g->ctx, &add, given, 2, g->in[0]);
     return g->ctx->error.code;
 }
 
@@ -257,7 +263,9 @@ sort_rule(coi_call *call, coi_out *outs)
 {
     int axis;
 
-    (void)outs;
+    coi_out_like(outs, call->in[0]);
+    if (call->op == &coi_op_argsort)
+        outs[0].dtype = CO_INT32;
     return coi_rule_axis(call, ((const sort_attrs *)call->attrs)->axis, call->in[0]->ndim, &axis);
 }
 

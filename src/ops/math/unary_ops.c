@@ -7,6 +7,7 @@
 #include "ops/engine/dtype_sets.h"
 #include "ops/kernels/compute_type.h"
 #include "ops/engine/op.h"
+#include "ops/engine/like_ops.h"
 #include "ops/kernels/ref/ref.h"
 #include "ops/kernels/streaming_store.h"
 #include "ops/kernels/strided_iterator.h"
@@ -197,7 +198,7 @@ GRADIENT(sqrt, where_it_flows(ctx, up, co_div(ctx, scaled(ctx, 0.5, up), y)))
 GRADIENT(exp, co_mul(ctx, up, y))
 GRADIENT(log, co_div(ctx, up, x))
 GRADIENT(abs, co_mul(ctx, up, co_sign(ctx, x)))
-GRADIENT(sign, co_zeros(ctx, (co_dtype)x->dtype, x->u.tensor.dims, (size_t)x->ndim))
+GRADIENT(sign, coi_zeros_of(ctx, x))
 GRADIENT(rsqrt,
          where_it_flows(ctx, up,
                         co_mul(ctx, scaled(ctx, -0.5, up), co_mul(ctx, co_square(ctx, y), y))))

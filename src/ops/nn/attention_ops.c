@@ -9,7 +9,9 @@
 
 #include "ops/engine/dtype_sets.h"
 #include "ops/engine/op.h"
+#include "ops/engine/like_ops.h"
 #include "ops/kernels/softmax.h"
+#include "ops/engine/type_rules.h"
 
 #include <math.h>
 #include <string.h>
@@ -27,7 +29,7 @@ COI_ATTR_TABLE(coi_attention_attrs, ATTENTION_ATTRS)
 static int64_t
 from_last(const co_value *x, int d)
 {
-    return x->u.tensor.dims[x->ndim - d];
+    return coi_is_unknown_rank(x) ? COI_UNKNOWN : x->u.tensor.dims[x->ndim - d];
 }
 
 void
@@ -61,33 +63,57 @@ refuse(coi_call *call, const char *rule)
     return coi_invalid(call, "q has shape %s, k %s and v %s; %s", text[0], text[1], text[2], rule);
 }
 
+/* The dimensions that all three have before the last two. */
+static bool
+merge_batch(const coi_call *call, coi_out *out)
+{
+    out->ndim = COI_UNKNOWN;
+    for (int i = 0; i < 3; ++i) {
+        const co_value *x = call->in[i];
+
+        if (x->ndim == 0 || x->ndim == 1)
+            return false;
+        if (!coi_is_unknown_rank(x) && !coi_merge_shape(out, x->u.tensor.dims, x->ndim - 2))
+            return false;
+    }
+    return true;
+}
+
 static co_code
 attention_infer(coi_call *call, coi_out *outs)
 {
     const coi_attention_attrs *attrs = call->attrs;
     const co_value            *q = call->in[0], *k = call->in[1], *v = call->in[2];
-    bool                       same = q->ndim == k->ndim && q->ndim == v->ndim && q->ndim >= 2;
+    int64_t                    channels, width;
 
-    for (int d = 0; same && d < q->ndim - 2; ++d)
-        same = q->u.tensor.dims[d] == k->u.tensor.dims[d] &&
-               q->u.tensor.dims[d] == v->u.tensor.dims[d];
-    if (!same)
+    if (!merge_batch(call, outs))
         return refuse(call, "they must have one rank of at least 2, and all dimensions but the "
                             "last two, time and channels, equal");
-    if (from_last(q, 1) != from_last(k, 1))
+    if (!coi_dims_fit(from_last(q, 1), from_last(k, 1)))
         return refuse(call, "q and k must have the same last dimension, the channels");
-    if (from_last(k, 2) != from_last(v, 2))
+    if (!coi_dims_fit(from_last(k, 2), from_last(v, 2)))
         return refuse(call, "k and v must have the same second last dimension, one row per key");
-    if (attrs->heads < 1 || from_last(q, 1) % attrs->heads != 0 ||
-        from_last(v, 1) % attrs->heads != 0)
+    channels = from_last(q, 1) < 0 ? from_last(k, 1) : from_last(q, 1);
+    width = from_last(v, 1);
+    if (attrs->heads < 1 || (channels >= 0 && channels % attrs->heads != 0) ||
+        (width >= 0 && width % attrs->heads != 0))
         return coi_invalid(call,
                            "heads is %lld; it must be at least 1 and divide the channels of q and "
                            "k (%lld) and of v (%lld)",
-                           (long long)attrs->heads, (long long)from_last(q, 1),
-                           (long long)from_last(v, 1));
-    coi_rule_same(call, outs);
-    outs->dims[outs->ndim - 1] = from_last(v, 1);
+                           (long long)attrs->heads, (long long)channels, (long long)width);
+    outs->dtype = (co_dtype)q->dtype;
+    if (outs->ndim >= 0) {
+        outs->dims[outs->ndim++] = from_last(q, 2);
+        outs->dims[outs->ndim++] = width;
+    }
     return CO_OK;
+}
+
+static bool
+are_known(const coi_call *call)
+{
+    return coi_is_known_shape(call->in[0]) && coi_is_known_shape(call->in[1]) &&
+           coi_is_known_shape(call->in[2]);
 }
 
 /* The result, and the probabilities of every head, a row for each query. Those of halves are
@@ -100,6 +126,10 @@ kept_infer(coi_call *call, coi_out *outs)
 
     if (code != CO_OK)
         return code;
+    if (!are_known(call)) {
+        coi_out_unknown(&outs[1], outs->dtype == CO_FLOAT64 ? CO_FLOAT64 : CO_FLOAT32);
+        return CO_OK;
+    }
     coi_attention_view_of(call->in, call->attrs, &v);
     outs[1] = (coi_out){ .dtype = outs->dtype == CO_FLOAT64 ? CO_FLOAT64 : CO_FLOAT32, .ndim = 1 };
     if (coi_attention_keeps(&v))
@@ -113,12 +143,8 @@ kept_infer(coi_call *call, coi_out *outs)
 static co_code
 attention_grad_infer(coi_call *call, coi_out *outs)
 {
-    for (int i = 0; i < 3; ++i) {
-        const co_value *x = call->in[i];
-
-        outs[i] = (coi_out){ .dtype = (co_dtype)x->dtype, .ndim = x->ndim };
-        memcpy(outs[i].dims, x->u.tensor.dims, (size_t)x->ndim * sizeof(int64_t));
-    }
+    for (int i = 0; i < 3; ++i)
+        coi_out_like(&outs[i], call->in[i]);
     return CO_OK;
 }
 
@@ -140,30 +166,53 @@ static const coi_op attention_grad = {
 static co_value *
 split(co_context *ctx, co_value *x, const coi_attention_view *v)
 {
-    int64_t dims[] = { v->items, from_last(x, 2), v->heads, from_last(x, 1) / v->heads };
-
-    return co_transpose(ctx, co_reshape(ctx, x, dims, 4), (const int[]){ 0, 2, 1, 3 }, 4);
+    x = coi_split_last(ctx, coi_merge_dims(ctx, x, 0, x->ndim - 2), v->heads);
+    return co_transpose(ctx, x, (const int[]){ 0, 2, 1, 3 }, 4);
 }
 static co_value *
-join(co_context *ctx, co_value *x, const co_value *like)
+join(co_context *ctx, co_value *x, co_value *like)
 {
-    return co_reshape(ctx, co_transpose(ctx, x, (const int[]){ 0, 2, 1, 3 }, 4),
-                      like->u.tensor.dims, (size_t)like->ndim);
+    return coi_reshape_like(ctx, co_transpose(ctx, x, (const int[]){ 0, 2, 1, 3 }, 4), like);
+}
+
+/* The scale as a number; of split queries with an unknown depth an operator finds it. */
+static co_value *
+scale_of(co_context *ctx, const coi_attention_attrs *attrs, const coi_attention_view *v,
+         co_value *q)
+{
+    co_value *depth;
+
+    if (attrs->scale != 0 || q == NULL || q->u.tensor.dims[3] >= 0)
+        return co_float(ctx, v->scale);
+    depth = co_slice(ctx, co_shape(ctx, q), (const int64_t[]){ 3 }, (const int64_t[]){ 1 }, 1);
+    depth = co_sqrt(ctx, co_cast(ctx, co_reshape(ctx, depth, NULL, 0), CO_FLOAT64));
+    return co_cast(ctx, co_div(ctx, co_float(ctx, 1), depth), (co_dtype)q->dtype);
+}
+
+/* Ones for all queries and keys; of scores with unknown dimensions for each head too. */
+static co_value *
+all_pairs(co_context *ctx, co_value *scores)
+{
+    const int64_t *dims;
+
+    if (scores == NULL)
+        return NULL;
+    dims = scores->u.tensor.dims + 2;
+    return dims[0] >= 0 && dims[1] >= 0 ? co_ones(ctx, CO_FLOAT32, dims, 2)
+                                        : co_cast(ctx, co_ones_like(ctx, scores), CO_FLOAT32);
 }
 
 /* softmax(scale q k') of split q and k, with nothing for keys that are not seen. */
 static co_value *
-probabilities(co_context *ctx, co_value *q, co_value *k, const coi_attention_view *v)
+probabilities(co_context *ctx, co_value *q, co_value *k, co_value *scale, bool causal)
 {
-    co_value *scores = co_matmul_transposed(ctx, q, k, false, true);
+    co_value *scores = co_mul(ctx, co_matmul_transposed(ctx, q, k, false, true), scale);
 
-    scores = co_mul(ctx, scores, co_float(ctx, v->scale));
-    if (v->causal) {
-        co_value *seen = co_ones(ctx, CO_FLOAT32, (const int64_t[]){ v->num_queries, v->num_keys },
-                                 2);
+    if (causal && scores != NULL) {
+        co_value *seen = co_band_part(ctx, all_pairs(ctx, scores), -1, 0);
 
-        seen = co_cast(ctx, co_band_part(ctx, seen, -1, 0), CO_BOOL);
-        scores = co_where(ctx, seen, scores, co_float(ctx, -(double)INFINITY));
+        scores = co_where(ctx, co_cast(ctx, seen, CO_BOOL), scores,
+                          co_cast(ctx, co_scalar_float(ctx, -INFINITY), (co_dtype)scores->dtype));
     }
     return co_softmax(ctx, scores, -1);
 }
@@ -175,17 +224,18 @@ composed_gradient(coi_grad *grad)
 {
     co_context        *ctx = grad->ctx;
     coi_attention_view view;
-    co_value          *q, *k, *v, *g, *p, *slope;
+    co_value          *q, *k, *v, *g, *p, *slope, *scale;
 
     coi_attention_view_of(grad->in, grad->attrs, &view);
     q = split(ctx, grad->in[0], &view);
     k = split(ctx, grad->in[1], &view);
     v = split(ctx, grad->in[2], &view);
     g = split(ctx, grad->upstream[0], &view);
-    p = probabilities(ctx, q, k, &view);
+    scale = scale_of(ctx, grad->attrs, &view, q);
+    p = probabilities(ctx, q, k, scale, view.causal);
     slope = coi_apply2(ctx, &coi_op_softmax_grad, p, co_matmul_transposed(ctx, g, v, false, true),
                        &(coi_softmax_attrs){ .axis = -1 });
-    slope = co_mul(ctx, slope, co_float(ctx, view.scale));
+    slope = co_mul(ctx, slope, scale);
     grad->grads[0] = join(ctx, co_matmul(ctx, slope, k), grad->in[0]);
     grad->grads[1] = join(ctx, co_matmul_transposed(ctx, slope, q, true, false), grad->in[1]);
     grad->grads[2] = join(ctx, co_matmul_transposed(ctx, p, g, true, false), grad->in[2]);

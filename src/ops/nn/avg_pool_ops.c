@@ -6,6 +6,7 @@
  */
 #include "ops/engine/dtype_sets.h"
 #include "ops/engine/op.h"
+#include "ops/engine/like_ops.h"
 #include "ops/kernels/pool2d.h"
 #include "ops/kernels/strided_iterator.h"
 #include "ops/kernels/window2d.h"
@@ -51,6 +52,8 @@ grad_geometry(coi_call *call, coi_pool *p)
     coi_pool_attrs        pool = { attrs->ksize, attrs->strides, attrs->padding };
     char                  text[COI_SHAPE_TEXT];
 
+    if (attrs->shape.n < 0)
+        return coi_invalid(call, "shape is none; give the dimensions of x");
     for (int d = 0; d < attrs->shape.n; ++d)
         if (attrs->shape.at[d] < 0)
             return coi_invalid(call, "shape %s: dimensions must be at least 0",
@@ -80,18 +83,15 @@ avg_infer(coi_call *call, coi_out *outs)
 static co_code
 grad_infer(coi_call *call, coi_out *outs)
 {
-    const co_value *g = call->in[0];
-    coi_pool        p;
-    char            got[COI_SHAPE_TEXT], want[COI_SHAPE_TEXT];
-    co_code         code = grad_geometry(call, &p);
+    coi_pool p;
+    co_code  code = grad_geometry(call, &p);
 
     if (code != CO_OK)
         return code;
     fill_out(call, outs, (int64_t[]){ p.n, p.oh, p.ow, p.c });
-    if (g->ndim != 4 || memcmp(g->u.tensor.dims, outs->dims, 4 * sizeof(int64_t)) != 0)
-        return coi_invalid(call, "g has shape %s; it must be %s",
-                           coi_shape_text(g->u.tensor.dims, g->ndim, got),
-                           coi_shape_text(outs->dims, 4, want));
+    code = coi_pool_check_shape(call, 0, outs->dims);
+    if (code != CO_OK)
+        return code;
     fill_out(call, outs, ((const avg_grad_attrs *)call->attrs)->shape.at);
     return CO_OK;
 }
@@ -199,9 +199,9 @@ avg_gradient(coi_grad *g)
 {
     const coi_pool_attrs *attrs = g->attrs;
     avg_grad_attrs        back = { attrs->ksize, attrs->strides, attrs->padding, { .n = 4 } };
+    coi_sized_op spread = { &coi_op_avg_pool2d_grad, &back, offsetof(avg_grad_attrs, shape), 0 };
 
-    memcpy(back.shape.at, g->in[0]->u.tensor.dims, 4 * sizeof(int64_t));
-    g->grads[0] = coi_apply1(g->ctx, &coi_op_avg_pool2d_grad, g->upstream[0], &back);
+    g->grads[0] = coi_apply_like(g->ctx, &spread, g->upstream, 1, g->in[0]);
     return g->ctx->error.code;
 }
 

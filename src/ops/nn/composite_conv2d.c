@@ -6,6 +6,7 @@
 #include "ops/engine/composite.h"
 #include "ops/kernels/conv2d.h"
 #include "ops/engine/dtype_sets.h"
+#include "ops/engine/type_rules.h"
 #include "ops/kernels/window2d.h"
 
 #include <string.h>
@@ -16,13 +17,21 @@ COI_USES_OP(conv2d_backprop_input)
 
 COI_ATTR_TABLE(coi_conv2d_attrs, COI_CONV2D_ATTRS)
 
+/* The four dimensions of image and filter. */
+typedef struct dims_room {
+    int64_t        room_x[CO_MAX_DIMS], room_w[CO_MAX_DIMS];
+    const int64_t *x, *w;
+} dims_room;
+
 static co_code
-check_ranks(coi_call *call)
+read_dims(coi_call *call, dims_room *dims)
 {
     const co_value *x = call->in[0], *w = call->in[1];
     char            a[COI_SHAPE_TEXT], b[COI_SHAPE_TEXT];
 
-    if (x->ndim == 4 && w->ndim == 4)
+    dims->x = coi_dims_of_rank(x, 4, dims->room_x);
+    dims->w = coi_dims_of_rank(w, 4, dims->room_w);
+    if (dims->x != NULL && dims->w != NULL)
         return CO_OK;
     return coi_invalid(call, "x has shape %s and w %s; both must have 4 dimensions",
                        coi_shape_text(x->u.tensor.dims, x->ndim, a),
@@ -33,23 +42,27 @@ static co_code
 depthwise_rule(coi_call *call, coi_out *outs)
 {
     const coi_conv2d_attrs *attrs = call->attrs;
-    const co_value         *x = call->in[0], *w = call->in[1];
-    int64_t                 down, across;
-    co_code                 code = check_ranks(call);
+    int64_t                 down, across, channels, grouped[4];
+    dims_room               dims;
+    co_code                 code = read_dims(call, &dims);
 
-    (void)outs;
     if (code != CO_OK)
         return code;
-    if (x->u.tensor.dims[3] != w->u.tensor.dims[2])
+    channels = dims.x[3];
+    if (!coi_merge_dim(&channels, dims.w[2]))
         return coi_invalid(call,
                            "x has %lld channel%s and w filters for %lld; they must be as many",
-                           (long long)x->u.tensor.dims[3], COI_S(x->u.tensor.dims[3]),
-                           (long long)w->u.tensor.dims[2]);
+                           (long long)dims.x[3], COI_S(dims.x[3]), (long long)dims.w[2]);
     code = coi_read_pair(call, "strides", &attrs->strides, &down, &across);
     if (code == CO_OK && down != across)
         return coi_invalid(call, "strides are %lld and %lld; they must be equal", (long long)down,
                            (long long)across);
-    return code;
+    if (code != CO_OK)
+        return code;
+    memcpy(grouped, dims.w, sizeof(grouped));
+    grouped[2] = 1;
+    grouped[3] = coi_dim_product(channels, dims.w[3]);
+    return coi_conv2d_rule(call, dims.x, grouped, outs);
 }
 
 /* The filters of a channel are the outputs of its group. */
@@ -116,23 +129,25 @@ static co_code
 transpose_rule(coi_call *call, coi_out *outs)
 {
     const coi_ints  *shape = &((const transpose_attrs *)call->attrs)->output_shape;
-    const int64_t   *x = call->in[0]->u.tensor.dims, *w = call->in[1]->u.tensor.dims;
     coi_conv2d_attrs attrs = back_attrs(call);
     co_value        *in[2] = { call->in[1], call->in[0] };
     coi_call         back = *call;
+    dims_room        dims;
     char             text[COI_SHAPE_TEXT];
-    co_code          code = check_ranks(call);
+    co_code          code = read_dims(call, &dims);
 
-    (void)outs;
     if (code != CO_OK)
         return code;
-    if (shape->n != 4 || shape->at[0] != x[0] || shape->at[3] != w[2] || x[3] != w[3])
+    if (shape->n != 4 || !coi_dims_fit(shape->at[0], dims.x[0]) ||
+        !coi_dims_fit(shape->at[3], dims.w[2]) || !coi_dims_fit(dims.x[3], dims.w[3]))
         return coi_invalid(
             call,
             "output_shape is %s, of %lld image%s with %lld channel%s, and w takes %lld of "
             "the %lld channel%s of x; they must agree",
-            coi_ints_text(shape, text), (long long)x[0], COI_S(x[0]), (long long)w[2], COI_S(w[2]),
-            (long long)w[3], (long long)x[3], COI_S(x[3]));
+            coi_ints_text(shape, text), (long long)dims.x[0], COI_S(dims.x[0]),
+            (long long)dims.w[2], COI_S(dims.w[2]), (long long)dims.w[3], (long long)dims.x[3],
+            COI_S(dims.x[3]));
+    coi_out_shape(outs, (co_dtype)call->in[0]->dtype, shape);
     /* The gradient that it is would name operands and an operator that the caller has not. */
     back.in = in;
     back.attrs = &attrs;

@@ -6,6 +6,7 @@
 #include "ops/engine/composite.h"
 #include "ops/engine/dtype_sets.h"
 #include "ops/kernels/softmax.h"
+#include "ops/engine/type_rules.h"
 
 #define SOFTMAX_ATTRS(X) X(coi_softmax_attrs, axis, INT, "=-1", NULL)
 COI_ATTR_TABLE(coi_softmax_attrs, SOFTMAX_ATTRS)
@@ -15,7 +16,7 @@ axis_rule(coi_call *call, coi_out *outs)
 {
     int axis;
 
-    (void)outs;
+    coi_rule_same(call, outs);
     return coi_rule_axis(call, ((const coi_softmax_attrs *)call->attrs)->axis, call->in[0]->ndim,
                          &axis);
 }
@@ -71,21 +72,36 @@ refuse_shapes(coi_call *call, const char *rule)
                        coi_shape_text(y->u.tensor.dims, y->ndim, b), rule);
 }
 
+/* A rank that is unknown is that of the other. */
+static bool
+broadcast_of_one_rank(const co_value *x, const co_value *y, coi_out *out)
+{
+    int            ndim = coi_is_unknown_rank(x) ? y->ndim : x->ndim;
+    int64_t        room_x[CO_MAX_DIMS], room_y[CO_MAX_DIMS];
+    const int64_t *x_dims = coi_dims_of_rank(x, ndim, room_x);
+    const int64_t *y_dims = coi_dims_of_rank(y, ndim, room_y);
+
+    return x_dims != NULL && y_dims != NULL && coi_broadcast(x_dims, ndim, y_dims, ndim, out);
+}
+
 /* Labels and logits broadcast against each other; the axis is one of what comes of it. */
 static co_code
 cross_entropy_rule(coi_call *call, coi_out *outs)
 {
     const co_value *labels = call->in[0], *logits = call->in[1];
     int             axis;
+    co_code         code;
 
     if (!coi_dtypes[logits->dtype].floating)
         return coi_invalid(call, "logits has dtype %s; it must be floating (co_cast converts)",
                            co_dtype_name((co_dtype)logits->dtype));
-    if (labels->ndim != logits->ndim ||
-        !coi_broadcast(labels->u.tensor.dims, labels->ndim, logits->u.tensor.dims, logits->ndim,
-                       &outs[0]))
+    if (!broadcast_of_one_rank(labels, logits, &outs[0]))
         return refuse_shapes(call, "of one rank and broadcast against each other");
-    return coi_rule_axis(call, ((const coi_softmax_attrs *)call->attrs)->axis, logits->ndim, &axis);
+    outs[0].dtype = (co_dtype)logits->dtype;
+    code = coi_rule_axis(call, ((const coi_softmax_attrs *)call->attrs)->axis, outs[0].ndim, &axis);
+    if (code == CO_OK)
+        coi_out_drop(outs, axis);
+    return code;
 }
 
 /* A class whose logit is -inf makes NaN of the loss even where its label is 0, as in TensorFlow. */
@@ -131,6 +147,7 @@ coi_soft_cross_entropy_gradient(coi_grad *g)
 static const coi_op general = {
     CROSS_ENTROPY,
     .dtypes = COI_FLOATS,
+    .infer = cross_entropy_rule,
     .grad = coi_soft_cross_entropy_gradient,
     .composite = cross_entropy_composite,
 };
@@ -181,8 +198,10 @@ co_softmax_cross_entropy(co_context *ctx, co_value *labels, co_value *logits, in
 static co_code
 same_shapes(coi_call *call, coi_out *outs)
 {
-    (void)outs;
-    return coi_same_shape(call->in[0], call->in[1]) ? CO_OK : refuse_shapes(call, "equal");
+    const co_value *y = call->in[1];
+
+    coi_rule_same(call, outs);
+    return coi_merge_shape(outs, y->u.tensor.dims, y->ndim) ? CO_OK : refuse_shapes(call, "equal");
 }
 
 /* max(x, 0) - x z + log1p(exp(-|x|)), written so that no exponential overflows and gradients at 0
@@ -230,9 +249,14 @@ mse_composite(coi_call *call)
 static co_code
 mse_rule(coi_call *call, coi_out *outs)
 {
+    co_code code;
+
     if (call->in[0]->ndim == 0 || call->in[1]->ndim == 0)
         return coi_invalid(call, "a scalar has no last axis to take the mean over");
-    return coi_rule_broadcast(call, outs);
+    code = coi_rule_broadcast(call, outs);
+    if (code == CO_OK)
+        coi_out_drop(outs, outs->ndim - 1);
+    return code;
 }
 
 const coi_op coi_op_mse = {
@@ -268,9 +292,17 @@ l2_loss_grad(coi_grad *g)
     return g->ctx->error.code;
 }
 
+static co_code
+l2_loss_rule(coi_call *call, coi_out *outs)
+{
+    coi_out_scalar(outs, (co_dtype)call->in[0]->dtype);
+    return CO_OK;
+}
+
 const coi_op coi_op_l2_loss = {
     COI_COMPOSITE("l2_loss", "Half the sum of squares.", "x"),
     .dtypes = COI_FLOATS,
+    .infer = l2_loss_rule,
     .grad = l2_loss_grad,
     .composite = l2_loss_composite,
 };

@@ -6,6 +6,7 @@
 #include "ops/engine/dtype_sets.h"
 #include "ops/kernels/layer_norm.h"
 #include "ops/kernels/reduction.h"
+#include "ops/engine/type_rules.h"
 
 #include <math.h>
 #include <string.h>
@@ -27,19 +28,19 @@ variance_about(co_context *ctx, co_value *x, co_value *mean, const coi_axes *axe
     return co_reduce_mean(ctx, co_squared_difference(ctx, x, mean), axes->axes, axes->n, true);
 }
 
-/* Input i broadcasts against x without making it larger. */
+/* Input i broadcasts against x, whose type is in `out`, without making it larger. What is known of
+ * it may be known of x then. */
 static co_code
-check_fits(coi_call *call, int i)
+check_fits(coi_call *call, int i, coi_out *out)
 {
     const co_value *x = call->in[0], *y = call->in[i];
     char            a[COI_SHAPE_TEXT], b[COI_SHAPE_TEXT];
     coi_out         both;
-    bool            fits = y->ndim <= x->ndim &&
-                coi_broadcast(x->u.tensor.dims, x->ndim, y->u.tensor.dims, y->ndim, &both);
 
-    for (int d = 0; fits && d < x->ndim; ++d)
-        fits = both.dims[d] == x->u.tensor.dims[d];
-    if (fits)
+    if (coi_is_unknown_rank(x) || coi_is_unknown_rank(y))
+        return CO_OK;
+    if (y->ndim <= x->ndim && coi_broadcast(out->dims, x->ndim, y->u.tensor.dims, y->ndim, &both) &&
+        coi_merge_shape(out, both.dims, both.ndim))
         return CO_OK;
     return coi_invalid(call, "%s has shape %s, which does not broadcast to that of x, %s",
                        call->op->inputs[i], coi_shape_text(y->u.tensor.dims, y->ndim, b),
@@ -47,12 +48,13 @@ check_fits(coi_call *call, int i)
 }
 
 static co_code
-all_fit(coi_call *call)
+all_fit(coi_call *call, coi_out *out)
 {
     co_code code = CO_OK;
 
+    coi_out_like(out, call->in[0]);
     for (int i = 1; code == CO_OK && i < call->num_in; ++i)
-        code = check_fits(call, i);
+        code = check_fits(call, i, out);
     return code;
 }
 
@@ -65,8 +67,7 @@ COI_ATTR_TABLE(epsilon_attrs, EPSILON_ATTRS)
 static co_code
 inference_rule(coi_call *call, coi_out *outs)
 {
-    (void)outs;
-    return all_fit(call);
+    return all_fit(call, outs);
 }
 
 static co_value *
@@ -119,7 +120,24 @@ train_rule(coi_call *call, coi_out *outs)
 {
     co_code code = coi_reduce_rule(call, outs);
 
-    return code == CO_OK ? all_fit(call) : code;
+    return code == CO_OK ? all_fit(call, outs) : code;
+}
+
+/* x, and statistics like gamma. Those that are moved on broadcast against the moving ones. */
+static co_code
+batch_norm_train_rule(coi_call *call, coi_out *outs)
+{
+    co_code code = train_rule(call, outs);
+
+    for (int i = 1; code == CO_OK && i < 5; ++i) {
+        const co_value *moving = call->in[i];
+
+        coi_out_like(&outs[i], call->in[1]);
+        if (i >= 3)
+            coi_broadcast(outs[1].dims, outs[1].ndim, moving->u.tensor.dims, moving->ndim,
+                          &outs[i]);
+    }
+    return code;
 }
 
 /* The batch's mean and variance over axes, kept as dimensions of 1, and x normalised by them. */
@@ -167,14 +185,14 @@ batch_norm_train_composite(coi_call *call)
 }
 
 const coi_op coi_op_batch_norm_train = {
-    COI_COMPOSITE(
-        "batch_norm_train",
+    COI_COMPOSED_TUPLE(
+        5, "batch_norm_train",
         "x normalised over axes, the batch's mean and variance, and the moving ones moved on.", "x",
         "gamma", "beta", "moving_mean", "moving_var"),
     .dtypes = COI_FLOATS,
     .same_dtype = true,
     COI_ATTRS(train_attrs),
-    .infer = train_rule,
+    .infer = batch_norm_train_rule,
     .composite = batch_norm_train_composite,
 };
 
@@ -216,11 +234,20 @@ const coi_op coi_op_batch_norm_train_grad = {
 static co_code
 fused_rule(coi_call *call, coi_out *outs)
 {
-    (void)outs;
-    if (call->in[0]->ndim < 2)
+    if (call->in[0]->ndim == 0 || call->in[0]->ndim == 1)
         return coi_invalid(call, "x has rank %d; it must have channels and an axis before them",
                            call->in[0]->ndim);
-    return all_fit(call);
+    return all_fit(call, outs);
+}
+
+static co_code
+fused_train_rule(coi_call *call, coi_out *outs)
+{
+    co_code code = fused_rule(call, outs);
+
+    coi_out_like(&outs[1], call->in[1]);
+    outs[2] = outs[1];
+    return code;
 }
 
 static co_value *
@@ -261,14 +288,14 @@ fused_batch_norm_only_composite(coi_call *call)
 }
 
 const coi_op coi_op_fused_batch_norm_train = {
-    COI_COMPOSITE("fused_batch_norm_train",
-                  "x normalised per channel, the batch's mean, and its variance with Bessel's "
-                  "correction n / (n - 1).",
-                  "x", "scale", "offset"),
+    COI_COMPOSED_TUPLE(3, "fused_batch_norm_train",
+                       "x normalised per channel, the batch's mean, and its variance with "
+                       "Bessel's correction n / (n - 1).",
+                       "x", "scale", "offset"),
     .dtypes = COI_FLOATS,
     .same_dtype = true,
     COI_ATTRS(epsilon_attrs),
-    .infer = fused_rule,
+    .infer = fused_train_rule,
     .composite = fused_batch_norm_train_composite,
 };
 
@@ -368,6 +395,15 @@ co_layer_norm(co_context *ctx, co_value *x, co_value *gamma, co_value *beta, con
     return coi_apply_composite(ctx, &coi_op_layer_norm, given, 3, &attrs);
 }
 
+/* Axes as those of a reduction, and a result like x. */
+static co_code
+along_axes_rule(coi_call *call, coi_out *outs)
+{
+    co_code code = coi_reduce_rule(call, outs);
+
+    return code == CO_OK ? coi_rule_same(call, outs) : code;
+}
+
 typedef layer_attrs l2_attrs;
 #define L2_ATTRS(X)                                                                                \
     X(layer_attrs, axis, INTS, "=null", NULL)                                                      \
@@ -392,7 +428,7 @@ const coi_op coi_op_l2_normalize = {
                   "x over the root of its sum of squares along axes, at least epsilon.", "x"),
     .dtypes = COI_FLOATS,
     COI_ATTRS(l2_attrs),
-    .infer = coi_reduce_rule,
+    .infer = along_axes_rule,
     .composite = l2_normalize_composite,
 };
 
@@ -422,7 +458,7 @@ clip_by_value_rule(coi_call *call, coi_out *outs)
     co_dtype            dtype = (co_dtype)call->in[0]->dtype;
     co_code             code = coi_rule_number(call, "min", &attrs->min, dtype);
 
-    (void)outs;
+    coi_out_like(outs, call->in[0]);
     return code == CO_OK ? coi_rule_number(call, "max", &attrs->max, dtype) : code;
 }
 
@@ -485,7 +521,7 @@ const coi_op coi_op_clip_by_norm = {
                   "x"),
     .dtypes = COI_FLOATS,
     COI_ATTRS(clip_attrs),
-    .infer = coi_reduce_rule,
+    .infer = along_axes_rule,
     .composite = clip_by_norm_composite,
 };
 
@@ -512,11 +548,19 @@ global_norm_composite(coi_call *call)
     return co_sqrt(ctx, co_mul(ctx, sum, co_float(ctx, 2)));
 }
 
+static co_code
+global_norm_rule(coi_call *call, coi_out *outs)
+{
+    coi_out_scalar(outs, (co_dtype)call->in[0]->dtype);
+    return CO_OK;
+}
+
 const coi_op coi_op_global_norm = {
     COI_COMPOSITE("global_norm", "The root of the sum of squares of several tensors.", "xs"),
     .variadic = true,
     .dtypes = COI_FLOATS,
     .same_dtype = true,
+    .infer = global_norm_rule,
     .composite = global_norm_composite,
 };
 
@@ -541,6 +585,24 @@ clip_scale(co_context *ctx, co_value *norm, double clip_norm)
     return co_add(ctx, co_mul(ctx, scale, co_float(ctx, clip_norm)), co_sub(ctx, norm, norm));
 }
 
+/* The tensors, and behind them the norm. */
+static co_code
+clip_by_global_norm_rule(coi_call *call, coi_out *outs)
+{
+    (void)outs;
+    call->num_out = call->num_in + 1;
+    return CO_OK;
+}
+
+static void
+clip_by_global_norm_result(coi_call *call, int64_t i, coi_out *out)
+{
+    if (i < call->num_in)
+        coi_out_like(out, call->in[i]);
+    else
+        coi_out_scalar(out, (co_dtype)call->in[0]->dtype);
+}
+
 static co_value *
 clip_by_global_norm_composite(coi_call *call)
 {
@@ -558,13 +620,15 @@ clip_by_global_norm_composite(coi_call *call)
 }
 
 const coi_op coi_op_clip_by_global_norm = {
-    COI_COMPOSITE(
-        "clip_by_global_norm",
+    COI_COMPOSED_TUPLE(
+        0, "clip_by_global_norm",
         "Tensors scaled down together where global_norm is above clip_norm; then that norm.", "xs"),
     .variadic = true,
     .dtypes = COI_FLOATS,
     .same_dtype = true,
     COI_ATTRS(global_attrs),
+    .infer = clip_by_global_norm_rule,
+    .infer_result = clip_by_global_norm_result,
     .composite = clip_by_global_norm_composite,
 };
 

@@ -11,7 +11,9 @@
 #include "ops/kernels/kernel_selection.h"
 #include "ops/engine/dtype_sets.h"
 #include "ops/engine/op.h"
+#include "ops/engine/like_ops.h"
 #include "ops/engine/parallel.h"
+#include "ops/engine/type_rules.h"
 #include "ops/kernels/window2d.h"
 #if COI_HAVE_ONEDNN
 #include "ops/kernels/onednn/onednn.h"
@@ -73,13 +75,43 @@ read_explicit_paddings(coi_call *call, const coi_ints *ints, coi_conv2d *g)
     return CO_OK;
 }
 
+/* Whether the channels are those of groups; what is unknown fits. */
+static bool
+channels_fit(const coi_conv2d *g)
+{
+    if (g->c < 0 || g->ic < 0)
+        return true;
+    return g->c % g->ic == 0 && (g->c == 0 || g->oc < 0 || g->oc % coi_conv2d_groups(g) == 0);
+}
+
+/* The extents of the output; COI_UNKNOWN where those of input or filter are. */
+static co_code
+read_extents(coi_call *call, coi_conv2d *g)
+{
+    int32_t padding = ((const coi_conv2d_attrs *)call->attrs)->padding;
+    int64_t reach_h = g->kh < 0 ? COI_UNKNOWN : (g->kh - 1) * g->dh + 1; /* with dilations */
+    int64_t reach_w = g->kw < 0 ? COI_UNKNOWN : (g->kw - 1) * g->dw + 1;
+    bool    knows_h = coi_window_is_known(g->h, reach_h, padding);
+    bool    knows_w = coi_window_is_known(g->w, reach_w, padding);
+    co_code rc;
+
+    if (knows_h)
+        g->oh = coi_window_extent(g->h, reach_h, g->sh, padding, &g->top, &g->bottom);
+    if (knows_w)
+        g->ow = coi_window_extent(g->w, reach_w, g->sw, padding, &g->left, &g->right);
+    rc = coi_check_fit(call, g->oh, g->ow, reach_h, reach_w, g->h + g->top + g->bottom,
+                       g->w + g->left + g->right);
+    g->oh = knows_h ? g->oh : COI_UNKNOWN;
+    g->ow = knows_w ? g->ow : COI_UNKNOWN;
+    return rc;
+}
+
 /* From the shapes of input and filter and the attributes to the geometry; the shape of the output
  * follows. */
 static co_code
 read_geometry(coi_call *call, const int64_t *x, const int64_t *w, coi_conv2d *g)
 {
     const coi_conv2d_attrs *attrs = call->attrs;
-    int64_t                 reach_h, reach_w; /* of a window with its dilations */
     co_code                 rc;
 
     if (attrs->padding < CO_PADDING_VALID || attrs->padding > CO_PADDING_EXPLICIT)
@@ -95,14 +127,14 @@ read_geometry(coi_call *call, const int64_t *x, const int64_t *w, coi_conv2d *g)
         rc = read_explicit_paddings(call, &attrs->explicit_paddings, g);
     if (rc != CO_OK)
         return rc;
-    if (g->kh < 1 || g->kw < 1 || g->ic < 1)
+    if (g->kh == 0 || g->kw == 0 || g->ic == 0)
         return coi_invalid(
             call, "the filter is %lld x %lld with %lld input channels; all must be at least 1",
             (long long)g->kh, (long long)g->kw, (long long)g->ic);
     if (g->h >= COI_WINDOW_LIMIT || g->w >= COI_WINDOW_LIMIT || g->kh >= COI_WINDOW_LIMIT ||
         g->kw >= COI_WINDOW_LIMIT)
         return coi_invalid(call, "heights and widths must be below 2^31");
-    if (g->c % g->ic != 0 || (g->c > 0 && g->oc % coi_conv2d_groups(g) != 0))
+    if (!channels_fit(g))
         return coi_invalid(
             call,
             "the input has %lld channel%s, the filter %lld in and %lld out; the input's must be a "
@@ -110,40 +142,37 @@ read_geometry(coi_call *call, const int64_t *x, const int64_t *w, coi_conv2d *g)
             (long long)g->c, COI_S(g->c), (long long)g->ic, (long long)g->oc);
     if (g->c == 0)
         return coi_invalid(call, "the input has no channels; it must have at least 1");
-    reach_h = (g->kh - 1) * g->dh + 1;
-    reach_w = (g->kw - 1) * g->dw + 1;
-    g->oh = coi_window_extent(g->h, reach_h, g->sh, attrs->padding, &g->top, &g->bottom);
-    g->ow = coi_window_extent(g->w, reach_w, g->sw, attrs->padding, &g->left, &g->right);
-    return coi_check_fit(call, g->oh, g->ow, reach_h, reach_w, g->h + g->top + g->bottom,
-                         g->w + g->left + g->right);
+    return read_extents(call, g);
 }
 
-static co_code
-check_rank(coi_call *call, int i)
+/* The four dimensions of an input; NULL with an error. */
+static const int64_t *
+four_dims(coi_call *call, int i, int64_t room[CO_MAX_DIMS])
 {
     const co_value *x = call->in[i];
+    const int64_t  *dims = coi_dims_of_rank(x, 4, room);
     char            text[COI_SHAPE_TEXT];
 
-    if (x->ndim == 4)
-        return CO_OK;
-    return coi_invalid(call, "%s has shape %s; it must have 4 dimensions", call->op->inputs[i],
-                       coi_shape_text(x->u.tensor.dims, x->ndim, text));
+    if (dims == NULL)
+        coi_invalid(call, "%s has shape %s; it must have 4 dimensions", call->op->inputs[i],
+                    coi_shape_text(x->u.tensor.dims, x->ndim, text));
+    return dims;
 }
 
 co_code
 coi_conv2d_read(coi_call *call, coi_conv2d_kind kind, coi_conv2d *g)
 {
     const coi_conv2d_attrs *attrs = call->attrs;
-    const int64_t          *a = call->in[0]->u.tensor.dims, *b = call->in[1]->u.tensor.dims;
     bool                    is_own = call->op != &coi_op_conv2d_transpose;
     const char             *sizes = is_own ? "sizes" : "output_shape";
-    co_code                 rc = check_rank(call, 0);
+    int64_t                 room_a[CO_MAX_DIMS], room_b[CO_MAX_DIMS];
+    const int64_t          *a = four_dims(call, 0, room_a);
+    const int64_t          *b = a != NULL ? four_dims(call, 1, room_b) : NULL;
     char                    got[COI_SHAPE_TEXT], given[COI_SHAPE_TEXT];
+    co_code                 rc;
 
-    if (rc == CO_OK)
-        rc = check_rank(call, 1);
-    if (rc != CO_OK)
-        return rc;
+    if (b == NULL)
+        return call->ctx->error.code;
     if (kind == COI_CONV2D)
         return read_geometry(call, a, b, g);
     if (attrs->sizes.n != 4)
@@ -155,11 +184,31 @@ coi_conv2d_read(coi_call *call, coi_conv2d_kind kind, coi_conv2d *g)
                                (long long)attrs->sizes.at[i]);
     rc = kind == COI_CONV2D_INPUT ? read_geometry(call, attrs->sizes.at, a, g)
                                   : read_geometry(call, a, attrs->sizes.at, g);
-    if (rc == CO_OK && (b[0] != g->n || b[1] != g->oh || b[2] != g->ow || b[3] != g->oc))
+    if (rc == CO_OK && !(coi_merge_dim(&g->n, b[0]) && coi_merge_dim(&g->oh, b[1]) &&
+                         coi_merge_dim(&g->ow, b[2]) && coi_merge_dim(&g->oc, b[3])))
         return coi_invalid(call, "%s has shape %s; for %s %s it must be [%lld,%lld,%lld,%lld]",
                            is_own ? call->op->inputs[1] : "x", coi_shape_text(b, 4, got), sizes,
                            coi_shape_text(attrs->sizes.at, 4, given), (long long)g->n,
                            (long long)g->oh, (long long)g->ow, (long long)g->oc);
+    return rc;
+}
+
+static void
+fill_out(coi_call *call, coi_out *out, const int64_t *dims)
+{
+    out->dtype = (co_dtype)call->in[0]->dtype;
+    out->ndim = 4;
+    memcpy(out->dims, dims, 4 * sizeof(int64_t));
+}
+
+co_code
+coi_conv2d_rule(coi_call *call, const int64_t *x, const int64_t *w, coi_out *out)
+{
+    coi_conv2d g;
+    co_code    rc = read_geometry(call, x, w, &g);
+
+    if (rc == CO_OK)
+        fill_out(call, out, (int64_t[]){ g.n, g.oh, g.ow, g.oc });
     return rc;
 }
 
@@ -169,14 +218,6 @@ coi_conv2d_check_back(coi_call *call)
     coi_conv2d g;
 
     return coi_conv2d_read(call, COI_CONV2D_INPUT, &g);
-}
-
-static void
-fill_out(coi_call *call, coi_out *out, const int64_t *dims)
-{
-    out->dtype = (co_dtype)call->in[0]->dtype;
-    out->ndim = 4;
-    memcpy(out->dims, dims, 4 * sizeof(int64_t));
 }
 
 static co_code
@@ -369,11 +410,10 @@ static co_value *
 backprop(co_context *ctx, const coi_op *op, const coi_conv2d_attrs *attrs, co_value *a, co_value *b,
          co_value *like)
 {
-    coi_conv2d_attrs own = *attrs;
+    coi_sized_op    back = { op, attrs, offsetof(coi_conv2d_attrs, sizes), 0 };
+    co_value *const given[2] = { a, b };
 
-    own.sizes.n = 4;
-    memcpy(own.sizes.at, like->u.tensor.dims, 4 * sizeof(int64_t));
-    return coi_apply2(ctx, op, a, b, &own);
+    return coi_apply_like(ctx, &back, given, 2, like);
 }
 
 static co_code
@@ -435,7 +475,7 @@ bias_infer(coi_call *call, coi_out *outs)
 {
     co_code rc = conv2d_infer(call, outs);
 
-    return rc == CO_OK ? coi_epilogue_rule(call, activation_of(call), outs->dims[3]) : rc;
+    return rc == CO_OK ? coi_epilogue_rule(call, activation_of(call), &outs->dims[3]) : rc;
 }
 
 static coi_conv2d_attrs

@@ -41,13 +41,13 @@ read_geometry(coi_call *call, coi_conv2d *conv, coi_pool *pool)
 
     if (rc == CO_OK)
         rc = coi_pool_geometry(call, &halves, call->in[Y]->u.tensor.dims, call->in[Y]->ndim, pool);
-    if (rc == CO_OK && coi_conv2d_groups(conv) > 1)
+    if (rc == CO_OK && conv->c >= 0 && coi_conv2d_groups(conv) > 1)
         return coi_invalid(call, "the convolution has %lld groups; it must have one",
                            (long long)coi_conv2d_groups(conv));
     if (rc == CO_OK && attrs->activation != CO_ACTIVATION_NONE &&
         attrs->activation != CO_ACTIVATION_RELU)
         return coi_invalid(call, "activation must be none or relu");
-    if (rc == CO_OK && (pool->h % 2 != 0 || pool->w % 2 != 0))
+    if (rc == CO_OK && ((pool->h >= 0 && pool->h % 2 != 0) || (pool->w >= 0 && pool->w % 2 != 0)))
         return coi_invalid(call, "y has %lld x %lld pixels; both must be even", (long long)pool->h,
                            (long long)pool->w);
     for (int i = POOLED; i <= G && rc == CO_OK; ++i)

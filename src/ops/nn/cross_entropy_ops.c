@@ -12,6 +12,7 @@
 
 #include "ops/engine/op.h"
 #include "ops/kernels/row_kernels.h"
+#include "ops/engine/type_rules.h"
 #include "ops/engine/upcast.h"
 
 #include <string.h>
@@ -19,6 +20,7 @@
 /* Entries of other files. */
 COI_USES_OP(softmax_grad)
 COI_USES_OP(sparse_softmax_cross_entropy_grad)
+COI_USES_OP(one_hot_like)
 
 static bool
 is_floating(const co_value *x)
@@ -46,24 +48,22 @@ cross_entropy_infer(coi_call *call, coi_out *outs)
 {
     const co_value *labels = call->in[0], *logits = call->in[1];
     char            a[COI_SHAPE_TEXT], b[COI_SHAPE_TEXT];
-    bool            fits;
+    bool            knows = !coi_is_unknown_rank(logits);
 
     if (!is_floating(logits))
         return coi_invalid(call,
                            "logits are %s; they must be float16, bfloat16, float32 or float64",
                            coi_dtypes[logits->dtype].name);
-    fits = labels->ndim == logits->ndim - 1;
-    for (int i = 0; fits && i < labels->ndim; ++i)
-        fits = labels->u.tensor.dims[i] == logits->u.tensor.dims[i];
-    if (!fits)
+    coi_rule_same(call, outs);
+    outs->dtype = (co_dtype)logits->dtype;
+    if (logits->ndim == 0 ||
+        (knows && !coi_merge_shape(outs, logits->u.tensor.dims, logits->ndim - 1)))
         return coi_invalid(
             call,
             "labels have shape %s and logits %s; labels must have the shape of logits "
             "without its last dimension, the classes",
             coi_shape_text(labels->u.tensor.dims, labels->ndim, a),
             coi_shape_text(logits->u.tensor.dims, logits->ndim, b));
-    coi_rule_same(call, outs);
-    outs->dtype = (co_dtype)logits->dtype;
     return CO_OK;
 }
 
@@ -76,13 +76,16 @@ cross_entropy_grad_infer(coi_call *call, coi_out *outs)
 
     if (rc != CO_OK)
         return rc;
-    if (g->dtype != logits->dtype || !coi_same_shape(labels, g))
+    if (g->dtype != logits->dtype || !coi_merge_shape(outs, g->u.tensor.dims, g->ndim))
         return coi_invalid(
             call, "g is %s %s; it must have the dtype of logits (%s) and the shape of labels %s",
             coi_dtypes[g->dtype].name, coi_shape_text(g->u.tensor.dims, g->ndim, a),
             coi_dtypes[logits->dtype].name, coi_shape_text(labels->u.tensor.dims, labels->ndim, b));
-    outs->ndim = logits->ndim;
-    memcpy(outs->dims, logits->u.tensor.dims, (size_t)logits->ndim * sizeof(int64_t));
+    if (coi_is_unknown_rank(logits)) {
+        coi_out_insert(outs, outs->ndim, COI_UNKNOWN);
+        return CO_OK;
+    }
+    coi_out_insert(outs, outs->ndim, logits->u.tensor.dims[logits->ndim - 1]);
     return CO_OK;
 }
 
@@ -91,19 +94,17 @@ cross_entropy_grad_infer(coi_call *call, coi_out *outs)
 static co_code
 kept_infer(coi_call *call, coi_out *outs)
 {
-    const co_value *labels = call->in[0], *logits = call->in[1];
+    const co_value *logits = call->in[1];
     co_code         rc = cross_entropy_infer(call, outs);
-    bool            none = rc == CO_OK && coi_is_half(logits);
 
-    if (rc != CO_OK)
-        return rc;
-    outs[1] = (coi_out){ .dtype = outs->dtype, .ndim = none ? 1 : logits->ndim };
-    outs[2] = (coi_out){ .dtype = outs->dtype, .ndim = none ? 1 : labels->ndim };
-    if (!none) {
-        memcpy(outs[1].dims, logits->u.tensor.dims, (size_t)logits->ndim * sizeof(int64_t));
-        memcpy(outs[2].dims, labels->u.tensor.dims, (size_t)labels->ndim * sizeof(int64_t));
+    if (rc == CO_OK && coi_is_half(logits)) {
+        coi_out_vector(&outs[1], outs->dtype, 0);
+        coi_out_vector(&outs[2], outs->dtype, 0);
+    } else if (rc == CO_OK) {
+        coi_out_like(&outs[1], logits);
+        outs[2] = outs[0];
     }
-    return CO_OK;
+    return rc;
 }
 
 typedef struct job {
@@ -286,8 +287,8 @@ cross_entropy_grad_gradient(coi_grad *grad)
                                 coi_apply2(ctx, &coi_op_softmax_grad, p, u,
                                            &(coi_softmax_attrs){ .axis = -1 }));
     if (grad->needed[2]) {
-        int64_t   num_classes = logits->u.tensor.dims[logits->ndim - 1];
-        co_value *hot = co_one_hot(ctx, labels, num_classes, 1, 0, -1, (co_dtype)logits->dtype);
+        co_value *const given[2] = { labels, logits };
+        co_value       *hot = coi_apply_composite(ctx, &coi_op_one_hot_like, given, 2, NULL);
 
         grad->grads[2] = co_reduce_sum(ctx, co_mul(ctx, u, co_sub(ctx, p, hot)), &last, 1, false);
     }
@@ -348,7 +349,7 @@ static co_code
 soft_infer(coi_call *call, coi_out *outs)
 {
     coi_rule_same(call, outs);
-    --outs->ndim;
+    coi_out_drop(outs, outs->ndim - 1);
     return CO_OK;
 }
 

@@ -12,6 +12,16 @@ typedef struct dropout_attrs {
 #define DROPOUT_ATTRS(X) X(dropout_attrs, rate, FLOAT, "", NULL)
 COI_ATTR_TABLE(dropout_attrs, DROPOUT_ATTRS)
 
+static co_code
+dropout_rule(coi_call *call, coi_out *outs)
+{
+    double rate = ((const dropout_attrs *)call->attrs)->rate;
+
+    if (!(rate >= 0 && rate < 1))
+        return coi_invalid(call, "rate is %g; it must be in [0, 1)", rate);
+    return coi_rule_same(call, outs);
+}
+
 static co_value *
 dropout_composite(coi_call *call)
 {
@@ -19,10 +29,6 @@ dropout_composite(coi_call *call)
     co_context *ctx = call->ctx;
     co_value   *x = call->in[0], *drawn;
 
-    if (!(rate >= 0 && rate < 1)) {
-        coi_invalid(call, "rate is %g; it must be in [0, 1)", rate);
-        return NULL;
-    }
     if (rate == 0)
         return co_identity(ctx, x);
     drawn = co_random_uniform(ctx, CO_FLOAT32, x->u.tensor.dims, (size_t)x->ndim, 0, 1);
@@ -37,6 +43,7 @@ const coi_op coi_op_dropout = {
                   "x"),
     .dtypes = COI_FLOATS,
     COI_ATTRS(dropout_attrs),
+    .infer = dropout_rule,
     .composite = dropout_composite,
 };
 

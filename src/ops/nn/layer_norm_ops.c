@@ -8,8 +8,10 @@
 #include "ops/kernels/layer_norm.h"
 
 #include "ops/engine/dtype_sets.h"
+#include "ops/engine/like_ops.h"
 #include "ops/kernels/row_kernels.h"
 #include "ops/kernels/softmax.h"
+#include "ops/engine/type_rules.h"
 
 static int64_t
 dims_product(const co_value *x, int first, int end)
@@ -114,11 +116,11 @@ wide_dtype(const co_value *x)
 static coi_out
 lines(const co_value *x, const coi_norm_attrs *attrs, int64_t rows, int64_t columns)
 {
-    int64_t num_rows = dims_product(x, 0, x->ndim - (int)attrs->num_axes);
+    int64_t num_rows = COI_UNKNOWN;
 
-    return (coi_out){ .dtype = wide_dtype(x),
-                      .ndim = 2,
-                      .dims = { (num_rows + rows - 1) / rows, columns } };
+    if (coi_is_known_shape(x))
+        num_rows = (dims_product(x, 0, x->ndim - (int)attrs->num_axes) + rows - 1) / rows;
+    return (coi_out){ .dtype = wide_dtype(x), .ndim = 2, .dims = { num_rows, columns } };
 }
 
 static co_code
@@ -132,9 +134,10 @@ norm_infer(coi_call *call, coi_out *outs)
 static co_code
 norm_grad_infer(coi_call *call, coi_out *outs)
 {
-    int64_t dim = row_elements(call->in[0], call->attrs);
+    bool    knows = coi_is_known_shape(call->in[0]);
+    int64_t dim = knows ? row_elements(call->in[0], call->attrs) : COI_UNKNOWN;
 
-    outs[1] = outs[2] = lines(call->in[0], call->attrs, coi_norm_chunk_rows(dim), dim);
+    outs[1] = outs[2] = lines(call->in[0], call->attrs, knows ? coi_norm_chunk_rows(dim) : 1, dim);
     return coi_rule_same(call, outs);
 }
 
@@ -153,11 +156,11 @@ static const coi_op norm_grad = {
 
 /* Sums of chunks as the gradient of gamma or beta. */
 static co_value *
-total(co_context *ctx, co_value *parts, const co_value *like)
+total(co_context *ctx, co_value *parts, co_value *like)
 {
-    return co_reshape(
-        ctx, co_cast(ctx, co_reduce_sum(ctx, parts, CO_AXES(0), false), (co_dtype)like->dtype),
-        like->u.tensor.dims, (size_t)like->ndim);
+    co_value *sum = co_reduce_sum(ctx, parts, CO_AXES(0), false);
+
+    return coi_reshape_like(ctx, co_cast(ctx, sum, (co_dtype)like->dtype), like);
 }
 
 static co_value *

@@ -11,6 +11,7 @@
 #include "ops/engine/parallel.h"
 #include "ops/kernels/conv2d_pooled_grad.h"
 #include "ops/kernels/simd/loops.h"
+#include "ops/engine/type_rules.h"
 #include "ops/kernels/window2d.h"
 
 #include <string.h>
@@ -34,6 +35,8 @@ static const char *const paddings[] = { "VALID", "SAME", NULL };
     X(coi_pool_attrs, padding, CHOICE, "=VALID", paddings)
 COI_ATTR_TABLE(coi_pool_attrs, POOL_ATTRS)
 
+static const int64_t unknown_image[4] = { COI_UNKNOWN, COI_UNKNOWN, COI_UNKNOWN, COI_UNKNOWN };
+
 co_code
 coi_pool_geometry(coi_call *call, const coi_pool_attrs *attrs, const int64_t *dims, int ndim,
                   coi_pool *p)
@@ -42,6 +45,8 @@ coi_pool_geometry(coi_call *call, const coi_pool_attrs *attrs, const int64_t *di
     int64_t bottom = 0, right = 0;
     co_code rc;
 
+    if (ndim < 0)
+        return coi_pool_geometry(call, attrs, unknown_image, 4, p);
     if (ndim != 4)
         return coi_invalid(call,
                            "x has shape %s; it must have 4 dimensions: n, height, width, channels",
@@ -59,9 +64,14 @@ coi_pool_geometry(coi_call *call, const coi_pool_attrs *attrs, const int64_t *di
     if (dims[1] >= COI_WINDOW_LIMIT || dims[2] >= COI_WINDOW_LIMIT)
         return coi_invalid(call, "x has shape %s; height and width must be below 2^31",
                            coi_shape_text(dims, ndim, text));
-    p->oh = coi_window_extent(p->h, p->kh, p->sh, attrs->padding, &p->top, &bottom);
-    p->ow = coi_window_extent(p->w, p->kw, p->sw, attrs->padding, &p->left, &right);
-    return coi_check_fit(call, p->oh, p->ow, p->kh, p->kw, p->h, p->w);
+    if (p->h >= 0)
+        p->oh = coi_window_extent(p->h, p->kh, p->sh, attrs->padding, &p->top, &bottom);
+    if (p->w >= 0)
+        p->ow = coi_window_extent(p->w, p->kw, p->sw, attrs->padding, &p->left, &right);
+    rc = coi_check_fit(call, p->oh, p->ow, p->kh, p->kw, p->h, p->w);
+    p->oh = p->h >= 0 ? p->oh : COI_UNKNOWN;
+    p->ow = p->w >= 0 ? p->ow : COI_UNKNOWN;
+    return rc;
 }
 
 /* The geometry from the shape of input 0 and the attributes. */
@@ -91,37 +101,78 @@ co_code
 coi_pool_check_shape(coi_call *call, int i, const int64_t *dims)
 {
     const co_value *x = call->in[i];
+    int64_t         room[CO_MAX_DIMS];
+    const int64_t  *own = coi_dims_of_rank(x, 4, room);
+    bool            fits = own != NULL;
     char            got[COI_SHAPE_TEXT], want[COI_SHAPE_TEXT];
 
-    if (x->ndim == 4 && memcmp(x->u.tensor.dims, dims, 4 * sizeof(int64_t)) == 0)
+    for (int d = 0; fits && d < 4; ++d)
+        fits = coi_dims_fit(own[d], dims[d]);
+    if (fits)
         return CO_OK;
     return coi_invalid(call, "%s has shape %s; it must be %s", call->op->inputs[i],
                        coi_shape_text(x->u.tensor.dims, x->ndim, got),
                        coi_shape_text(dims, 4, want));
 }
 
+/* The same, and what is known of the input is known of the shape then. */
+static co_code
+merge_shape(coi_call *call, int i, int64_t *dims)
+{
+    const co_value *x = call->in[i];
+    co_code         rc = coi_pool_check_shape(call, i, dims);
+
+    for (int d = 0; rc == CO_OK && d < 4 && x->ndim == 4; ++d)
+        coi_merge_dim(&dims[d], x->u.tensor.dims[d]);
+    return rc;
+}
+
+/* The four dimensions of x. */
+static void
+image_dims(const coi_call *call, int64_t dims[4])
+{
+    const co_value *x = call->in[0];
+
+    memcpy(dims, coi_is_unknown_rank(x) ? unknown_image : x->u.tensor.dims, 4 * sizeof(int64_t));
+}
+
+/* y and g have the shape of the result, which has as many images and channels as x. */
 static co_code
 grad_infer(coi_call *call, coi_out *outs)
 {
+    int64_t pooled[4];
     co_code rc = pool_infer(call, outs);
 
+    if (rc != CO_OK)
+        return rc;
+    memcpy(pooled, outs->dims, sizeof(pooled));
+    rc = merge_shape(call, 1, pooled);
     if (rc == CO_OK)
-        rc = coi_pool_check_shape(call, 1, outs->dims);
-    if (rc == CO_OK)
-        rc = coi_pool_check_shape(call, 2, outs->dims);
-    return rc == CO_OK ? coi_rule_same(call, outs) : rc;
+        rc = merge_shape(call, 2, pooled);
+    image_dims(call, outs->dims);
+    coi_merge_dim(&outs->dims[0], pooled[0]);
+    coi_merge_dim(&outs->dims[3], pooled[3]);
+    return rc;
 }
 
+/* u has the shape of x, and y that of the result. */
 static co_code
 grad_grad_infer(coi_call *call, coi_out *outs)
 {
-    co_code rc = pool_infer(call, outs);
+    int64_t  image[4];
+    coi_pool p;
+    co_code  rc = pool_infer(call, outs); /* which looks at the rank of x */
 
+    if (rc != CO_OK)
+        return rc;
+    image_dims(call, image);
+    rc = merge_shape(call, 2, image);
     if (rc == CO_OK)
-        rc = coi_pool_check_shape(call, 1, outs->dims);
-    if (rc == CO_OK)
-        rc = coi_pool_check_shape(call, 2, call->in[0]->u.tensor.dims);
-    return rc;
+        rc = coi_pool_geometry(call, call->attrs, image, 4, &p);
+    if (rc != CO_OK)
+        return rc;
+    memcpy(outs->dims, (int64_t[]){ p.n, p.oh, p.ow, p.c }, 4 * sizeof(int64_t));
+    return merge_shape(call, 1, outs->dims);
 }
 
 /* One call of any of the three: chunks of output rows, or of images for the gradient, whose windows

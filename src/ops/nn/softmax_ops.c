@@ -8,6 +8,7 @@
 #include "ops/engine/dtype_sets.h"
 #include "ops/engine/op.h"
 #include "ops/kernels/simd/loops.h"
+#include "ops/engine/type_rules.h"
 
 /* Entries of other files. */
 COI_USES_OP(softmax)
@@ -75,12 +76,13 @@ softmax_grad_infer(coi_call *call, coi_out *outs)
 {
     const co_value *y = call->in[0], *g = call->in[1];
     char            y_text[COI_SHAPE_TEXT], g_text[COI_SHAPE_TEXT];
+    co_code         rc = softmax_infer(call, outs);
 
-    if (!coi_same_shape(y, g))
+    if (rc == CO_OK && !coi_merge_shape(outs, g->u.tensor.dims, g->ndim))
         return coi_invalid(call, "y has shape %s and g %s; they must be equal",
                            coi_shape_text(y->u.tensor.dims, y->ndim, y_text),
                            coi_shape_text(g->u.tensor.dims, g->ndim, g_text));
-    return softmax_infer(call, outs);
+    return rc;
 }
 
 /* One call, cut into chunks of rows or of columns. x is input 0 (y for the gradient), g is NULL for

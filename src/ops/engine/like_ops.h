@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Shapes taken from another operand. A gradient has the shape of an operand, of which dimensions
+ * may be unknown where the gradient is written down; so gradients do not put dimensions into
+ * attributes but hand that operand, `like`, to one of these. Its rank is known.
+ */
+#ifndef COI_OPS_ENGINE_LIKE_OPS_H
+#define COI_OPS_ENGINE_LIKE_OPS_H
+
+#include "ops/engine/op.h"
+
+/* The elements of x in the shape of `like`; the data is shared. */
+co_value *coi_reshape_like(co_context *ctx, co_value *x, co_value *like);
+/* x repeated up to the shape of `like`. */
+co_value *coi_broadcast_like(co_context *ctx, co_value *x, co_value *like);
+/* Zeros of the shape and dtype of `like`. */
+co_value *coi_zeros_of(co_context *ctx, co_value *like);
+/* `count` dimensions from `first` on as one; none become one of 1. The data is shared. */
+co_value *coi_merge_dims(co_context *ctx, co_value *x, int first, int count);
+/* The last dimension as two, of which the first is `parts`. The data is shared. */
+co_value *coi_split_last(co_context *ctx, co_value *x, int64_t parts);
+
+/*
+ * An operator that has the shape of its result as an attribute, the coi_ints at `offset` of attrs,
+ * with that of `like` there. Operand `dtype_of` has the dtype of the result.
+ */
+typedef struct coi_sized_op {
+    const coi_op *op;
+    const void   *attrs;
+    size_t        offset;
+    int           dtype_of;
+} coi_sized_op;
+co_value *coi_apply_like(co_context *ctx, const coi_sized_op *sized, co_value *const *given, int n,
+                         co_value *like);
+/* The operator that stands for it where the shape of `like` is not known. */
+co_value *coi_apply_sized_like(co_context *ctx, const coi_sized_op *sized, co_value *const *given,
+                               int n, co_value *like);
+
+#endif

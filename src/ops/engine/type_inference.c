@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The types of an operator's results from those of its operands, by its rule alone: nothing runs,
+ * and nothing goes on the tape. Host numbers and tensors may stand among the specs; a rule may then
+ * look at their elements.
+ */
+#include "ops/engine/composite.h"
+#include "ops/engine/type_rules.h"
+
+static co_value *
+spec_of(co_context *ctx, const coi_out *out)
+{
+    return co_spec(ctx, out->dtype, out->dims, out->ndim);
+}
+
+/* What indexed slices are as a tensor: how many rows it has is in their dense shape, if anywhere.
+ */
+static co_value *
+slices_spec(co_context *ctx, const co_value *slices)
+{
+    const co_value *values = slices->u.slices.values;
+    coi_out         out;
+
+    coi_out_like(&out, values);
+    if (out.ndim > 0)
+        out.dims[0] = COI_UNKNOWN;
+    return spec_of(ctx, &out);
+}
+
+/* A spec or a tensor, of the block; NULL with an error. */
+static co_value *
+type_of(coi_call *call, co_value *value)
+{
+    co_context *ctx = call->ctx;
+
+    switch (value->kind) {
+    case CO_KIND_TENSOR: return value;
+    case CO_KIND_SPEC:
+        if (value->dtype != CO_DTYPE_NONE)
+            return value;
+        coi_fail(ctx, CO_TYPE_ERROR, "%s: a spec without a dtype is no operand", call->op->name);
+        return NULL;
+    case CO_KIND_VARIABLE: return co_value_spec(ctx, value);
+    case CO_KIND_SLICES: return slices_spec(ctx, value);
+    default: return coi_give(ctx, coi_as_tensor(ctx, value, CO_DTYPE_NONE));
+    }
+}
+
+static const char *
+input_name(const coi_op *op, int i)
+{
+    return op->inputs[op->variadic ? 0 : i];
+}
+
+/* As apply.c converts operands: what has a dtype first, then host numbers, which take it from the
+ * others. */
+static bool
+read_operands(coi_call *call, co_value *const *given)
+{
+    co_context *ctx = call->ctx;
+    co_dtype    dtype = CO_DTYPE_NONE;
+
+    for (int i = 0; i < call->num_in; ++i) {
+        if (!coi_check_value(ctx, given[i], i + 2, input_name(call->op, i)))
+            return false;
+        call->in[i] = NULL;
+        if (coi_host_dtype(given[i]) == CO_DTYPE_NONE &&
+            (call->in[i] = type_of(call, given[i])) == NULL)
+            return false;
+    }
+    if (call->op->same_dtype)
+        dtype = coi_dtype_beside(given, call->num_in, call->in);
+    for (int i = 0; i < call->num_in; ++i)
+        if (call->in[i] == NULL &&
+            (call->in[i] = coi_give(ctx, coi_as_tensor(ctx, given[i], dtype))) == NULL)
+            return false;
+    return true;
+}
+
+static co_value *
+tuple_of_results(coi_call *call)
+{
+    co_context *ctx = call->ctx;
+    co_value  **specs;
+    coi_out     out;
+
+    if (call->num_out < 0)
+        return co_none(ctx);
+    specs = coi_parts(ctx, call->op->name, (size_t)call->num_out);
+    for (int i = 0; specs != NULL && i < call->num_out; ++i) {
+        call->op->infer_result(call, i, &out);
+        specs[i] = spec_of(ctx, &out);
+    }
+    return specs != NULL ? coi_tuple_of_parts(ctx, specs, (size_t)call->num_out) : NULL;
+}
+
+static co_value *
+infer(coi_call *call, co_value *const *given)
+{
+    const coi_op *op = call->op;
+    co_value     *specs[COI_MAX_OUTPUTS];
+    coi_out       outs[COI_MAX_OUTPUTS];
+
+    if (!coi_check_count(call) || !read_operands(call, given) || !coi_check_dtypes(call) ||
+        op->infer(call, outs) != CO_OK)
+        return NULL;
+    if (op->infer_result != NULL)
+        return tuple_of_results(call);
+    for (int i = 0; i < op->num_outputs; ++i)
+        if ((specs[i] = spec_of(call->ctx, &outs[i])) == NULL)
+            return NULL;
+    return op->num_outputs == 1 ? specs[0] : co_tuple(call->ctx, specs, op->num_outputs);
+}
+
+co_value *
+coi_infer(co_context *ctx, const coi_op *op, co_value *const *given, int num_given,
+          const void *attrs)
+{
+    co_value *few[COI_MAX_INPUT_NAMES];
+    coi_call  call = { .ctx = ctx, .op = op, .in = few, .num_in = num_given, .attrs = attrs };
+    bool      is_many = num_given > COI_MAX_INPUT_NAMES;
+    co_value *result = NULL;
+
+    COI_ENTER(ctx, op->name, NULL);
+    call.num_out = op->num_outputs;
+    if (is_many && (call.in = coi_parts(ctx, op->name, (size_t)num_given)) == NULL)
+        return NULL;
+    co_block_begin(ctx); /* what operands become goes with it */
+    ctx->call = op->name;
+    if (ctx->error.code == CO_OK && (result = infer(&call, given)) != NULL)
+        coi_ref(result);
+    co_block_end(ctx);
+    if (is_many)
+        coi_free_parts(ctx, call.in, (size_t)num_given);
+    if (ctx->error.code != CO_OK)
+        ctx->error.call = op->name;
+    return result != NULL ? coi_own(ctx, result) : NULL;
+}
+
+co_code
+coi_infer_many(co_context *ctx, const coi_op *op, co_value *const *given, int num_given,
+               const void *attrs, co_value **outs)
+{
+    co_value *result = coi_infer(ctx, op, given, num_given, attrs);
+
+    for (int i = 0; result != NULL && i < op->num_outputs; ++i)
+        outs[i] = op->num_outputs == 1 ? result : co_at(ctx, result, (size_t)i);
+    return ctx->error.code;
+}
+
+bool
+coi_are_types(const co_context *ctx, co_value *const *given, int num_given)
+{
+    for (int i = 0; i < num_given; ++i)
+        if (given[i] != NULL && coi_is_live(&ctx->heap, given[i]) && given[i]->kind == CO_KIND_SPEC)
+            return true;
+    return false;
+}
+
+co_code
+coi_infer_gradient(coi_grad *grad)
+{
+    co_context *ctx = grad->ctx;
+    bool        before = ctx->infers_types;
+    co_code     code;
+
+    ctx->infers_types = true;
+    code = grad->op->grad(grad);
+    ctx->infers_types = before;
+    return code;
+}
