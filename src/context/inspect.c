@@ -6,6 +6,7 @@
 #include "context/context.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* The shape and dtype of what has one without being read: tensors, specs, variables. */
@@ -225,9 +226,9 @@ co_item_int(co_context *ctx, co_value *value)
 double
 co_item_float(co_context *ctx, co_value *value)
 {
-    double out = 0;
+    double out = NAN; /* 0 would look like a perfect loss */
 
-    COI_ENTER(ctx, "item_float", 0);
+    COI_ENTER(ctx, "item_float", NAN);
     item(ctx, value, CO_FLOAT64, &out);
     return out;
 }

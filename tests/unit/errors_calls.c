@@ -145,7 +145,7 @@ call_lookers(co_context *ctx, const goods *g)
     NOTHING(co_value_data(ctx, g->x));
     NOTHING(co_string_at(ctx, g->string, 0, &n));
     NOTHING(co_item_int(ctx, g->x));
-    NOTHING(co_item_float(ctx, g->x) != 0);
+    NOTHING(!isnan(co_item_float(ctx, g->x)));
     NOTHING(co_value_copy_data(ctx, g->x, CO_FLOAT32, out, 1) == CO_OK);
     NOTHING(co_value_device(ctx, g->x)[0] != '\0');
     NOTHING(co_num_items(ctx, g->list));

@@ -550,6 +550,11 @@ CO_TEST(items_are_converted, "")
     CO_EXPECT_INT(co_item_int(ctx, co_float(ctx, 2.9)), 2);
     CO_EXPECT_INT(co_item_int(ctx, co_bool(ctx, true)), 1);
     CO_EXPECT_CLOSE(co_item_float(ctx, co_int(ctx, 7)), 7, 0);
+    /* After an error it is no number that could be taken for a result. */
+    CO_EXPECT_TRUE(isnan(co_item_float(ctx, co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2)))));
+    CO_EXPECT_TRUE(isnan(co_item_float(ctx, co_int(ctx, 7)))); /* the error is still there */
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "has 2 elements");
+    CO_EXPECT_TRUE(isnan(co_item_float(NULL, NULL)));
     CO_EXPECT_CLOSE(co_item_float(ctx, co_float(ctx, 0.1)), 0.1, 0); /* not through float32 */
     CO_EXPECT_CLOSE(co_item_float(ctx, co_tensor(ctx, CO_INT8, CO_SHAPE(1, 1), "\5")), 5, 0);
     CO_EXPECT_INT(co_item_int(ctx, co_int(ctx, INT64_MIN)), INT64_MIN);
