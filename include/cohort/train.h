@@ -13,8 +13,9 @@ CO_EXTERN_C_BEGIN
  * This replica's share of the mean loss: the sum of its per-example losses over the number of
  * examples of the whole step on all replicas. The shares add up to the mean, however unevenly the
  * examples are spread, and so do their gradients. An empty batch gives 0. The first dimension
- * counts: one loss per example of the input. CO_VALUE_ERROR where a replica has another number of losses
- * than examples, with several replicas: see co_set_step_examples.
+ * counts: one loss per example of the input. CO_VALUE_ERROR for a scalar, also with one replica: a mean
+ * does not say how many examples it stands for. CO_VALUE_ERROR where a replica has another number of
+ * losses than examples, with several replicas: see co_set_step_examples.
  */
 CO_API co_value *co_average_loss(co_context *ctx, co_value *per_example_loss);
 

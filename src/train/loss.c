@@ -15,7 +15,7 @@
 static int64_t
 step_examples(co_context *ctx, const co_value *losses)
 {
-    int64_t   mine = losses->ndim > 0 ? losses->u.tensor.dims[0] : 1;
+    int64_t   mine = losses->u.tensor.dims[0];
     co_value *all;
 
     if (ctx->mode.num_replicas == 1)
@@ -51,6 +51,12 @@ co_average_loss(co_context *ctx, co_value *per_example_loss)
     if (!coi_dtypes[losses->dtype].floating) {
         coi_fail(ctx, CO_INVALID_ARGUMENT, "losses are %s; they must be of a floating dtype",
                  co_dtype_name((co_dtype)losses->dtype));
+        return NULL;
+    }
+    if (losses->ndim == 0) { /* alone a mean would pass, among others it would be a mean of means */
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "average_loss is given a scalar, whose examples cannot be counted; give one loss "
+                 "per example, which it averages itself");
         return NULL;
     }
     if (ctx->mode.cross) {

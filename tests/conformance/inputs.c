@@ -288,6 +288,24 @@ CONFORM(short_batches_weigh_by_their_examples, "S-LOOP-1 S-REDUCE-7 DS-PART-2 MW
     CO_EXPECT_INT(co_optimizer_iterations(ctx, m.sgd), 3);
 }
 
+STEP(average_of_mean)
+{
+    co_value *x = co_cast(ctx, co_at(ctx, args, 0), CO_FLOAT32);
+
+    return co_average_loss(ctx, co_reduce_mean(ctx, x, CO_ALL_AXES, false));
+}
+
+/* A mean has lost its count, with one replica as with several. */
+CONFORM(the_average_loss_of_a_mean_is_refused, "")
+{
+    CO_EXPECT_NULL(co_run(ctx, s, average_of_mean,
+                          co_args(ctx, co_next(ctx, co_iterate(ctx, distributed(ctx, s, 13, 5)))),
+                          NULL));
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "average_loss is given a scalar");
+    CO_EXPECT_NULL(co_run(ctx, s, average_of_mean, co_args(ctx, co_scalar_float(ctx, 1)), NULL));
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "average_loss is given a scalar");
+}
+
 CONFORM(arrays_become_datasets, "NP-1 NP-7 NP-8 NP-9")
 {
     co_dataset *d = co_make_numpy_dataset(ctx, s, suite_vector(ctx, 3, (float[]){ 1, 2, 4 }));
