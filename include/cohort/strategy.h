@@ -55,8 +55,8 @@ typedef struct co_mirrored_options {
     }
 
 /**
- * Replicas on several devices of this machine; NULL devices: all GPUs, or else all CPUs
- * (MIR-INIT-1). `options` may be NULL. A replica that executes nothing for the deadline while
+ * Replicas on several devices of this machine; NULL devices and 0: all GPUs, or else all CPUs
+ * (MIR-INIT-1); NULL devices and another number is CO_VALUE_ERROR. `options` may be NULL. A replica that executes nothing for the deadline while
  * others wait for it ends the step with CO_DEADLINE_EXCEEDED. If it does not come back soon after,
  * its thread and memory are left behind and the strategy answers CO_UNAVAILABLE from then on.
  */
@@ -66,7 +66,7 @@ CO_API co_strategy *co_mirrored_strategy(co_context *ctx, const char *const *dev
 typedef struct co_multi_worker_mirrored_options {
     size_t             struct_size;
     const char *const *devices; /* of this process; NULL: all GPUs, or else all CPUs */
-    size_t             num_devices;
+    size_t             num_devices; /* 0 where devices is NULL */
     int                num_replicas; /* logical replicas of all processes; 0 means one per device */
     int                deadline_ms;  /* how long to wait for a peer or replica; 0 waits for ever */
     const void        *communicator; /* an MPI_Comm to borrow, by address; NULL: MPI_COMM_WORLD */

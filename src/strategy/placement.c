@@ -350,8 +350,15 @@ size_t
 coi_choose_devices(co_context *ctx, const char *const *devices, size_t n,
                    coi_device_name out[COI_MAX_LOCAL_REPLICAS])
 {
-    if (devices == NULL || n == 0)
+    if (n == 0)
         return all_devices(ctx, out, COI_MAX_LOCAL_REPLICAS);
+    if (devices == NULL) {
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "devices is NULL and num_devices is %zu; name the devices, or give NULL and 0 for "
+                 "all there are (num_replicas of the options says how many replicas they share)",
+                 n);
+        return 0;
+    }
     if (n > COI_MAX_LOCAL_REPLICAS) {
         coi_fail(ctx, CO_VALUE_ERROR, "num_devices is %zu; it must be at most %d in one process", n,
                  COI_MAX_LOCAL_REPLICAS);
