@@ -49,14 +49,15 @@ typedef struct coi_runtime {
     void (*kernel_state_close)(struct coi_runtime *runtime, void *state);
 } coi_runtime;
 
-/* Which strategy is current, and as what. The default mode is { NULL, false, 0, 0, 1, -1, NULL
- * }. */
+/* Which strategy is current, and as what. The default mode has one
+ * replica, and -1 for update_id. */
 typedef struct coi_mode {
     co_strategy     *strategy;      /* NULL: the default strategy */
     bool             cross;         /* cross-replica context */
     int              replica;       /* id in the sync group, in replica context */
     int              local_replica; /* which component of a bundle */
     int              num_replicas;
+    int              num_local; /* replicas of this process, in a step */
     int              update_id; /* component that an update function acts on; -1 outside one */
     struct coi_step *step; /* the run that a replica belongs to (strategy/); NULL outside run */
 } coi_mode;

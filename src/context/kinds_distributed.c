@@ -12,11 +12,15 @@ coi_component_here(co_context *ctx, co_value *value)
 
     if (ctx->mode.update_id >= 0 && (size_t)ctx->mode.update_id < n)
         return value->u.per_replica.items[ctx->mode.update_id];
-    if (coi_in_replica(ctx)) {
-        if ((size_t)ctx->mode.local_replica < n)
+    if (coi_in_replica(ctx)) { /* mirrored parts are equal: one that nobody uses is no loss */
+        if ((size_t)ctx->mode.local_replica < n &&
+            (!coi_is_per_replica(value) || n <= (size_t)ctx->mode.num_local))
             return value->u.per_replica.items[ctx->mode.local_replica];
-        coi_fail(ctx, CO_VALUE_ERROR, "a %s of %zu component%s is used in local replica %d",
-                 co_kind_name((co_kind)value->kind), n, COI_S(n), ctx->mode.local_replica);
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "%s of %zu component%s is used in a step of %d replica%s here; make it with "
+                 "the strategy that runs the step, or use its parts: co_local_results",
+                 coi_a_kind(value->kind), n, COI_S(n), ctx->mode.num_local,
+                 COI_S(ctx->mode.num_local));
         return NULL;
     }
     if (coi_is_per_replica(value)) {

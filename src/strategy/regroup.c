@@ -219,10 +219,25 @@ fits(co_context *ctx, const co_strategy *strategy, const co_value *value)
         return true;
     coi_fail(
         ctx, CO_VALUE_ERROR,
-        "a %s of %zu component%s is given to %s, which has %d replica%s here; use values that this strategy made",
-        co_kind_name((co_kind)value->kind), value->u.per_replica.n, COI_S(value->u.per_replica.n),
-        coi_strategy_text(strategy, text), strategy->num_local, COI_S(strategy->num_local));
+        "%s of %zu component%s is given to %s, which has %d replica%s here; make it with this "
+        "strategy (co_distribute_dataset, co_distribute_values_from_function), or run a step for "
+        "each of its parts: co_local_results",
+        coi_a_kind(value->kind), value->u.per_replica.n, COI_S(value->u.per_replica.n),
+        coi_strategy_text(strategy, text), strategy->num_local,
+        COI_S(strategy->num_local));
     return false;
+}
+
+bool
+coi_check_parts(co_context *ctx, const co_strategy *strategy, const co_value *value)
+{
+    if (!coi_is_structure(value))
+        return value->kind != CO_KIND_PER_REPLICA ||
+               (int)value->u.per_replica.n <= strategy->num_local || fits(ctx, strategy, value);
+    for (size_t i = 0; i < value->u.items.n; ++i)
+        if (!coi_check_parts(ctx, strategy, value->u.items.items[i]))
+            return false;
+    return true;
 }
 
 static co_value *

@@ -34,6 +34,7 @@ enter_replica(coi_replica_worker *m, coi_step *step)
                             .replica = strategy->first_local + m->replica,
                             .local_replica = m->replica,
                             .num_replicas = strategy->num_replicas,
+                            .num_local = strategy->num_local,
                             .update_id = -1,
                             .step = step };
     ctx->site = parent->site;
@@ -60,9 +61,10 @@ replica_args(co_context *ctx, coi_step *step)
     if (step->strategy->policy->wraps_values) {
         args = coi_select_all(ctx, step->strategy, step->args, ctx->mode.local_replica);
         ctx->examples = coi_find_examples(step->args, ctx->mode.local_replica);
-    } else {
-        args = step->args;
-        coi_ref(args);
+    } else { /* as they are (OD-RUN-3), unless most of a bundle would be for nobody */
+        args = coi_check_parts(ctx, step->strategy, step->args) ? step->args : NULL;
+        if (args != NULL)
+            coi_ref(args);
         ctx->examples = (coi_examples){ -1, -1 };
     }
     args = args != NULL ? coi_own(ctx, args) : NULL;

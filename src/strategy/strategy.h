@@ -339,6 +339,9 @@ co_value *coi_select_all(co_context *ctx, const co_strategy *strategy, co_value 
                          int local_replica);
 /* That check alone, over a structure. */
 bool coi_check_per_replica(co_context *ctx, const co_strategy *strategy, const co_value *structure);
+/* For strategies that do not select: no per-replica value has more components than there are local
+ * replicas, because the others would be for nobody. */
+bool coi_check_parts(co_context *ctx, const co_strategy *strategy, const co_value *structure);
 /* What the first bundle of a structure that knows them says. */
 coi_examples coi_find_examples(const co_value *structure, int local_replica);
 

@@ -111,6 +111,38 @@ CONFORM(a_step_gets_its_components_of_bundles,
     EXPECT_LOCAL(ctx, s, result, 0, 1);
 }
 
+STEP(one_more)
+{
+    return co_add(ctx, user != NULL ? user : co_at(ctx, args, 0), co_int(ctx, 1));
+}
+
+/* As an argument, in a structure, by keyword, and captured. */
+CONFORM(parts_that_no_replica_would_get_are_refused, "S-RUN-5 DV-USE-2")
+{
+    static const char *const key[] = { "x" };
+    co_run_options           options = CO_RUN_OPTIONS_INIT;
+    co_value                *parts[9], *many;
+    char                     counts[40];
+
+    for (int i = 0; i < 9; ++i)
+        parts[i] = co_scalar_float(ctx, 1);
+    many = co_per_replica_value(ctx, parts, 9);
+    snprintf(counts, sizeof(counts), "has %d replica%s here", row->local,
+             row->local == 1 ? "" : "s");
+    CO_EXPECT_NULL(co_run(ctx, s, one_more, co_args(ctx, many), NULL));
+    CO_EXPECT_CONTAINS(co_error(ctx)->message, "9 components");
+    CO_EXPECT_CONTAINS(co_error(ctx)->message, counts);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "co_distribute_dataset");
+    CO_EXPECT_NULL(
+        co_run(ctx, s, one_more, co_args(ctx, co_int(ctx, 1), co_dict(ctx, key, &many, 1)), NULL));
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, counts);
+    options.kwargs = co_dict(ctx, key, &many, 1);
+    CO_EXPECT_NULL(co_run_with(ctx, s, one_more, co_args(ctx, co_int(ctx, 1)), NULL, &options));
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, counts);
+    CO_EXPECT_NULL(co_run(ctx, s, one_more, co_no_args(ctx), many));
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "9 components is used in a step of");
+}
+
 STEP(mirrored_component)
 {
     const suite_row *row = user;

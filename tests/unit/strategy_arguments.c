@@ -73,6 +73,8 @@ CO_TEST_WITH(bad_devices_of_mirrored_are_refused, "MIR-INIT-2 MIR-INIT-3 DEV-4",
         CO_EXPECT_NULL(co_mirrored_strategy(ctx, cases[i].devices, cases[i].n, NULL));
         CO_EXPECT_ERROR(ctx, cases[i].code, cases[i].part);
     }
+    CO_EXPECT_NULL(co_mirrored_strategy(ctx, NULL, 3, NULL));
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "devices is NULL and num_devices is 3; name the devices");
     CO_EXPECT_NULL(co_mirrored_strategy(ctx, cases[0].devices, 257, NULL));
     CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "num_devices is 257; it must be at most 256");
 }

@@ -184,7 +184,7 @@ CO_TEST_WITH(a_bundle_too_short_for_its_replica_is_refused, "DV-USE-2", "cpus=2"
     co_value    *one = scalar(ctx, 1), *bundle = co_per_replica_value(ctx, &one, 1);
 
     CO_EXPECT_NULL(co_run(ctx, strategy, read_captured, co_no_args(ctx), bundle));
-    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "is used in local replica 1");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "1 component is used in a step of 2 replicas here");
 }
 
 static co_value *
