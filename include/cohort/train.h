@@ -67,12 +67,49 @@ CO_API co_optimizer *co_adam(co_context *ctx, const co_adam_options *options);
  * replicas, then one update of each. The tape is used up. In a replica, or in default mode.
  */
 CO_API co_code co_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss);
-/** The update alone: gradients (summed over replicas already) and variables, two lists of one
- * length. */
+typedef struct co_apply_gradients_options {
+    size_t struct_size;
+    /* the caller has summed the gradients, or wants no sum: every component is updated with the
+     * gradient of its own replica */
+    bool   skip_aggregation;
+} co_apply_gradients_options;
+#define CO_APPLY_GRADIENTS_OPTIONS_INIT { sizeof(co_apply_gradients_options), false }
+
+/**
+ * The update alone: gradients and variables, two lists of one length. A gradient is a tensor,
+ * indexed slices, or none for a variable that stays as it is. Gradients are summed over replicas,
+ * as TensorFlow does, so that the components of a variable stay equal.
+ *
+ *     co_tape_begin(ctx);
+ *     loss = co_average_loss(ctx, losses);
+ *     gradients = co_gradient(ctx, loss, variables);
+ *     co_apply_gradients(ctx, optimizer, clipped(ctx, gradients), variables);
+ *
+ * In a step this is a collective call of all replicas, unless skip_aggregation is set. Outside of
+ * steps a per-replica gradient is summed, and any other updates all components alike. The function
+ * of co_update updates its component with what it was given.
+ */
 CO_API co_code co_apply_gradients(co_context *ctx, co_optimizer *optimizer, co_value *gradients,
                                   co_value *variables);
+CO_API co_code co_apply_gradients_with(co_context *ctx, co_optimizer *optimizer,
+                                       co_value *gradients, co_value *variables,
+                                       const co_apply_gradients_options *options);
 /** How many updates were applied. */
 CO_API int64_t co_optimizer_iterations(co_context *ctx, co_optimizer *optimizer);
+
+/**
+ * What an optimizer keeps for each variable that it updates is a variable too, its slot: "momentum"
+ * of SGD with momentum, "m" and "v" of Adam. The names, a tuple of strings; () where it keeps none.
+ */
+CO_API co_value *co_optimizer_slot_names(co_context *ctx, co_optimizer *optimizer);
+/**
+ * A slot of a variable, for example "momentum": a variable of the same dtype, shape and strategy,
+ * whose components lie beside those of the variable. It is not trainable and is called
+ * "<variable>/momentum". A slot that no update has made yet is made now, with zeros, so that a
+ * value from before can be assigned. CO_NOT_FOUND for another name, with the names there are.
+ */
+CO_API co_value *co_optimizer_slot(co_context *ctx, co_optimizer *optimizer, co_value *variable,
+                                   const char *name);
 
 CO_EXTERN_C_END
 

@@ -339,6 +339,24 @@ coi_tape_record(co_context *ctx, const struct coi_op *op, const void *attrs, siz
     return true;
 }
 
+size_t
+coi_tape_trainable(const co_context *ctx, co_value **out, size_t capacity)
+{
+    const coi_tape_log *log = ctx->tapes;
+    size_t              n = 0;
+
+    for (size_t i = 0; log != NULL && i < log->num_watched; ++i) {
+        co_value *value = log->watched_values[i];
+
+        if (value->kind != CO_KIND_VARIABLE || !value->u.variable->trainable)
+            continue;
+        if (n < capacity)
+            out[n] = value;
+        ++n;
+    }
+    return n;
+}
+
 co_value *
 co_watched_variables(co_context *ctx)
 {

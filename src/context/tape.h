@@ -89,6 +89,9 @@ coi_tape_mark(const coi_tape_log *log, co_value *copy, uint32_t node)
     copy->tape_node = node;
     copy->flags |= COI_FLAG_COPY;
 }
+/* The trainable variables that the open tapes have seen, in order of first use, which is the same
+ * on every replica: how many. The first `capacity` go to out, borrowed from the tape. */
+size_t coi_tape_trainable(const co_context *ctx, co_value **out, size_t capacity);
 /* Append a record; nodes of inputs as given. Marks the outputs. False (with an error) without
  * memory. */
 bool coi_tape_record(co_context *ctx, const struct coi_op *op, const void *attrs, size_t attrs_size,

@@ -18,6 +18,7 @@
  *     reduce.c      reduce, local results, gather across replicas
  *     variables.c   mirrored and sync-on-read variables
  *     creators.c    making variables: creators, initial values, placing
+ *     slot_variables.c  variables that go with another one
  *     input.c       distributed datasets
  *     numpy.c       datasets of arrays in memory, by the current strategy
  *     steps.c       several steps on one iterator
@@ -380,6 +381,12 @@ struct coi_variable_spec;
  * reference. */
 co_value *coi_distributed_variable(co_context *ctx, const struct coi_variable_spec *spec,
                                    co_value *const *components, size_t n);
+/*
+ * slot_variables.c: a variable that goes with another, as the momentum of an optimizer does: of its
+ * dtype, shape, strategy and number of components, each beside one of its own. Not trainable, and
+ * without a value yet. No replicas meet to make it. A reference, or NULL with an error.
+ */
+co_value *coi_slot_variable(co_context *ctx, co_value *variable, const char *name);
 /* VAR-NEW-8: a variable is not used under another strategy. CO_RUNTIME_ERROR naming both. */
 bool coi_check_owner(co_context *ctx, const coi_variable *variable, const co_strategy *used_by);
 

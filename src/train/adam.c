@@ -10,10 +10,36 @@
 
 #include <math.h>
 
-static int
-num_slots(const co_optimizer *optimizer)
+_Static_assert(sizeof(coi_adam_numbers) <= COI_MAX_HYPERPARAMETERS, "COI_MAX_HYPERPARAMETERS");
+
+static const co_adam_options defaults = CO_ADAM_OPTIONS_INIT;
+
+static bool
+is_share(double x)
 {
-    (void)optimizer;
+    return x >= 0 && x < 1;
+}
+
+static bool
+check(co_context *ctx, const void *options)
+{
+    const co_adam_options *o = options;
+
+    if (isfinite(o->learning_rate) && isfinite(o->weight_decay) && isfinite(o->epsilon) &&
+        o->epsilon >= 0 && is_share(o->beta_1) && is_share(o->beta_2))
+        return true;
+    coi_fail(ctx, CO_VALUE_ERROR,
+             "learning_rate is %g and weight_decay %g (they must be finite), beta_1 is %g and "
+             "beta_2 %g (they must be in [0, 1)), epsilon is %g (it must be finite and not "
+             "negative)",
+             o->learning_rate, o->weight_decay, o->beta_1, o->beta_2, o->epsilon);
+    return false;
+}
+
+static int
+num_slots(const void *options)
+{
+    (void)options;
     return 2;
 }
 
@@ -31,51 +57,41 @@ power(double x, int64_t n)
 }
 
 static void
-update(const co_optimizer *optimizer, const coi_update *u)
+prepare(const void *options, int64_t step, void *out)
+{
+    const co_adam_options *o = options;
+    coi_adam_numbers      *h = out;
+
+    h->towards_g = 1 - o->beta_1;
+    h->towards_square = 1 - o->beta_2;
+    h->rate = o->learning_rate * sqrt(1 - power(o->beta_2, step)) / (1 - power(o->beta_1, step));
+    h->epsilon = o->epsilon;
+    h->keep = 1 - o->weight_decay * o->learning_rate;
+}
+
+static void
+update(const void *hyperparameters, const coi_update *u)
 {
     static const coi_updates *const kernels[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_updates);
-    const co_adam_options          *o = &optimizer->adam;
-    coi_adam_numbers                numbers = {
-                       .towards_g = 1 - o->beta_1,
-                       .towards_square = 1 - o->beta_2,
-                       .rate = o->learning_rate * sqrt(1 - power(o->beta_2, u->step)) /
-                               (1 - power(o->beta_1, u->step)),
-                       .epsilon = o->epsilon,
-                       .keep = 1 - o->weight_decay * o->learning_rate,
-    };
     coi_update_arrays arrays = { u->old, u->gradient, u->value, u->slots[0], u->slots[1] };
 
-    kernels[optimizer->runtime->isa]->adam[u->dtype == CO_FLOAT64](&numbers, &arrays, u->n);
+    kernels[u->isa]->adam[u->dtype == CO_FLOAT64](hyperparameters, &arrays, u->n);
 }
 
-static const coi_optimizer_rule adam_rule = { "Adam", num_slots, update, .counts_steps = true };
-
-static bool
-is_share(double x)
-{
-    return x >= 0 && x < 1;
-}
+static const coi_optimizer_rule adam_rule = {
+    .name = "Adam",
+    .slots = { "m", "v" },
+    .defaults = &defaults,
+    .options_size = sizeof(defaults),
+    .check = check,
+    .num_slots = num_slots,
+    .prepare = prepare,
+    .update = update,
+};
 
 co_optimizer *
 co_adam(co_context *ctx, const co_adam_options *options)
 {
-    co_adam_options all = CO_ADAM_OPTIONS_INIT;
-    co_optimizer   *optimizer;
-
     COI_ENTER(ctx, "adam", NULL);
-    if (!coi_take_options(ctx, &all, sizeof(all), options, 2))
-        return NULL;
-    if (!isfinite(all.learning_rate) || !isfinite(all.weight_decay) || !isfinite(all.epsilon) ||
-        all.epsilon < 0 || !is_share(all.beta_1) || !is_share(all.beta_2)) {
-        coi_fail(ctx, CO_VALUE_ERROR,
-                 "learning_rate is %g and weight_decay %g (they must be finite), beta_1 is %g and "
-                 "beta_2 %g (they must be in [0, 1)), epsilon is %g (it must be finite and not "
-                 "negative)",
-                 all.learning_rate, all.weight_decay, all.beta_1, all.beta_2, all.epsilon);
-        return NULL;
-    }
-    optimizer = coi_optimizer_new(ctx, &adam_rule);
-    if (optimizer != NULL)
-        optimizer->adam = all;
-    return optimizer;
+    return coi_optimizer_new(ctx, &adam_rule, options);
 }

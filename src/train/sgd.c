@@ -11,45 +11,68 @@
 
 #include <math.h>
 
-static int
-num_slots(const co_optimizer *optimizer)
+typedef struct hyperparameters {
+    coi_sgd_kind    kind;
+    coi_sgd_numbers numbers;
+} hyperparameters;
+_Static_assert(sizeof(hyperparameters) <= COI_MAX_HYPERPARAMETERS, "COI_MAX_HYPERPARAMETERS");
+
+static const co_sgd_options defaults = CO_SGD_OPTIONS_INIT;
+
+static bool
+check(co_context *ctx, const void *options)
 {
-    return optimizer->sgd.momentum != 0 ? 1 : 0;
+    const co_sgd_options *o = options;
+
+    if (isfinite(o->learning_rate) && o->momentum >= 0 && o->momentum <= 1)
+        return true;
+    coi_fail(ctx, CO_VALUE_ERROR,
+             "learning_rate is %g (it must be finite), momentum is %g (it must be in [0, 1])",
+             o->learning_rate, o->momentum);
+    return false;
+}
+
+static int
+num_slots(const void *options)
+{
+    return ((const co_sgd_options *)options)->momentum != 0 ? 1 : 0;
 }
 
 static void
-update(const co_optimizer *optimizer, const coi_update *u)
+prepare(const void *options, int64_t step, void *out)
 {
-    static const coi_updates *const kernels[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_updates);
-    const co_sgd_options           *o = &optimizer->sgd;
-    coi_sgd_kind                    kind = o->momentum == 0 ? COI_SGD_PLAIN
-                                           : o->nesterov    ? COI_SGD_NESTEROV
-                                                            : COI_SGD_MOMENTUM;
-    coi_sgd_numbers                 numbers = { o->learning_rate, o->momentum };
-    coi_update_arrays               arrays = { u->old, u->gradient, u->value, u->slots[0], NULL };
+    const co_sgd_options *o = options;
+    hyperparameters      *h = out;
 
-    kernels[optimizer->runtime->isa]->sgd[kind][u->dtype == CO_FLOAT64](&numbers, &arrays, u->n);
+    (void)step;
+    h->kind = o->momentum == 0 ? COI_SGD_PLAIN : o->nesterov ? COI_SGD_NESTEROV : COI_SGD_MOMENTUM;
+    h->numbers = (coi_sgd_numbers){ o->learning_rate, o->momentum };
 }
 
-static const coi_optimizer_rule sgd_rule = { "SGD", num_slots, update, .counts_steps = false };
+static void
+update(const void *given, const coi_update *u)
+{
+    static const coi_updates *const kernels[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_updates);
+    const hyperparameters          *h = given;
+    coi_update_arrays               arrays = { u->old, u->gradient, u->value, u->slots[0], NULL };
+
+    kernels[u->isa]->sgd[h->kind][u->dtype == CO_FLOAT64](&h->numbers, &arrays, u->n);
+}
+
+static const coi_optimizer_rule sgd_rule = {
+    .name = "SGD",
+    .slots = { "momentum" },
+    .defaults = &defaults,
+    .options_size = sizeof(defaults),
+    .check = check,
+    .num_slots = num_slots,
+    .prepare = prepare,
+    .update = update,
+};
 
 co_optimizer *
 co_sgd(co_context *ctx, const co_sgd_options *options)
 {
-    co_sgd_options all = CO_SGD_OPTIONS_INIT;
-    co_optimizer  *optimizer;
-
     COI_ENTER(ctx, "sgd", NULL);
-    if (!coi_take_options(ctx, &all, sizeof(all), options, 2))
-        return NULL;
-    if (!isfinite(all.learning_rate) || !(all.momentum >= 0 && all.momentum <= 1)) {
-        coi_fail(ctx, CO_VALUE_ERROR,
-                 "learning_rate is %g (it must be finite), momentum is %g (it must be in [0, 1])",
-                 all.learning_rate, all.momentum);
-        return NULL;
-    }
-    optimizer = coi_optimizer_new(ctx, &sgd_rule);
-    if (optimizer != NULL)
-        optimizer->sgd = all;
-    return optimizer;
+    return coi_optimizer_new(ctx, &sgd_rule, options);
 }

@@ -254,6 +254,40 @@ on_device(co_context *ctx, plain *p, co_value *tensor)
     return moved;
 }
 
+bool
+coi_plain_zero(co_context *ctx, co_value *variable)
+{
+    plain    *p = plain_of(variable);
+    co_value *zeros, *mine;
+    bool      has_value;
+
+    coi_lock_take(&p->lock);
+    has_value = p->value != NULL;
+    coi_lock_give(&p->lock);
+    if (has_value)
+        return true;
+    co_block_begin(ctx);
+    zeros = co_zeros(ctx, (co_dtype)p->base.dtype, p->base.shape.dims, (size_t)p->base.shape.ndim);
+    mine = zeros != NULL ? on_device(ctx, p, zeros) : NULL;
+    co_block_end(ctx);
+    if (mine == NULL)
+        return false;
+    coi_lock_take(&p->lock);
+    if (p->value == NULL) { /* no other thread was faster */
+        p->value = mine;
+        mine = NULL;
+    }
+    coi_lock_give(&p->lock);
+    coi_unref(&ctx->heap, mine);
+    return true;
+}
+
+const coi_device_name *
+coi_plain_device(co_value *variable)
+{
+    return &plain_of(variable)->device;
+}
+
 /* All locks are taken in the order given, which is that of replicas everywhere. */
 static co_code
 assign_effect(co_context *ctx, coi_effect *effect)

@@ -69,6 +69,11 @@ typedef struct coi_assignment {
 } coi_assignment;
 /* Run such an entry. False with an error. */
 bool coi_execute_assignment(co_context *ctx, const coi_op *op, coi_assignment *assignment);
+/* Zeros for an ordinary variable that has no value yet, on its device; others stay as they are.
+ * False with an error. */
+bool coi_plain_zero(co_context *ctx, co_value *variable);
+/* Where an ordinary variable lives. */
+const coi_device_name *coi_plain_device(co_value *variable);
 
 /* scatter.c */
 /* Whether slices can be applied to the rows of a variable: kind, dtype, shape, indices

@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Applying gradients. In a step the gradients are summed over replicas, and then every replica
+ * updates its own component with the same sum, so that components stay equal without further
+ * communication.
+ */
+#include "train/optimizer.h"
+
+#include "context/tape.h"
+#include "ops/engine/gradient.h"
+#include "variable/variable.h"
+
+#include <cohort/ops.h>
+
+#include <string.h>
+
+/* Gradients and the variables they are for, pair by pair; gradients are replaced by their sums. */
+typedef struct pairs {
+    co_optimizer    *optimizer;
+    co_value       **gradients;
+    co_value *const *variables;
+    size_t           n;
+    bool             sum; /* over replicas */
+} pairs;
+
+static bool
+fits(co_context *ctx, const coi_variable *variable, const co_value *gradient)
+{
+    char mine[COI_SHAPE_TEXT], its[COI_SHAPE_TEXT];
+    bool same = gradient->dtype == variable->dtype && gradient->ndim == variable->shape.ndim;
+
+    for (int i = 0; same && i < gradient->ndim; ++i)
+        same = gradient->u.tensor.dims[i] == variable->shape.dims[i];
+    if (!same)
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "the gradient of '%s' is %s %s; the variable is %s %s",
+                 variable->name, co_dtype_name((co_dtype)gradient->dtype),
+                 coi_shape_text(gradient->u.tensor.dims, gradient->ndim, its),
+                 co_dtype_name((co_dtype)variable->dtype),
+                 coi_shape_text(variable->shape.dims, variable->shape.ndim, mine));
+    return same;
+}
+
+/* A gradient that fits its variable, dense: a value of the block. */
+static co_value *
+fitting_gradient(co_context *ctx, const coi_variable *variable, co_value *gradient)
+{
+    gradient = coi_densify(ctx, gradient);
+    if (gradient != NULL && gradient->kind != CO_KIND_TENSOR)
+        gradient = co_to_tensor(ctx, gradient, (co_dtype)variable->dtype);
+    return gradient != NULL && fits(ctx, variable, gradient) ? gradient : NULL;
+}
+
+/* What can be said of a pair before anything changes. */
+static bool
+check_pair(co_context *ctx, const coi_variable *variable, const co_value *gradient)
+{
+    char who[COI_VARIABLE_TEXT];
+
+    if (ctx->mode.strategy != NULL && variable->strategy != ctx->mode.strategy &&
+        (variable->components != NULL || ctx->mode.num_replicas > 1)) {
+        if (variable->strategy != NULL)
+            return coi_check_owner(ctx, variable, ctx->mode.strategy);
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "variable %s was made outside the scope of the strategy, and each of %d replicas "
+                 "would update it; make it inside",
+                 coi_variable_text(ctx, variable, who), ctx->mode.num_replicas);
+        return false;
+    }
+    return coi_check_trained(ctx, variable) &&
+           (gradient->kind != CO_KIND_TENSOR || fits(ctx, variable, gradient));
+}
+
+static bool
+check_pairs(co_context *ctx, const pairs *p)
+{
+    size_t some = 0;
+
+    for (size_t i = 0; i < p->n; ++i) {
+        if (p->gradients[i]->kind == CO_KIND_NONE)
+            continue;
+        ++some;
+        if (!check_pair(ctx, p->variables[i]->u.variable, p->gradients[i]))
+            return false;
+    }
+    if (some == 0 && p->n > 0)
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "no gradient: the loss does not depend on any of %zu variables, '%s' the first",
+                 p->n, p->variables[0]->u.variable->name);
+    return ctx->error.code == CO_OK;
+}
+
+/* --- the sum over replicas --- */
+
+/* What a replica brings to the sum: its own part, and host numbers in the dtype of the variable. */
+static co_value *
+summand(co_context *ctx, const coi_variable *variable, co_value *gradient)
+{
+    gradient = coi_select(gradient, ctx->mode.local_replica);
+    if (gradient->kind != CO_KIND_TENSOR && gradient->kind != CO_KIND_SLICES)
+        gradient = co_to_tensor(ctx, gradient, (co_dtype)variable->dtype);
+    return gradient;
+}
+
+/* In a step: one all-reduce of all gradients. Those that are none stay. */
+static bool
+sum_in_step(co_context *ctx, const pairs *p)
+{
+    size_t     count = 0, nbytes = (p->n + 1) * sizeof(co_value *);
+    co_value **some = coi_small_alloc(&ctx->heap, nbytes), *sums;
+
+    if (some == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu gradients", p->n);
+        return false;
+    }
+    for (size_t i = 0; i < p->n; ++i)
+        if (p->gradients[i]->kind != CO_KIND_NONE)
+            some[count++] = summand(ctx, p->variables[i]->u.variable, p->gradients[i]);
+    sums = ctx->error.code == CO_OK ? co_all_reduce(ctx, CO_REDUCE_SUM, co_list(ctx, some, count))
+                                    : NULL;
+    coi_small_free(&ctx->heap, some, nbytes);
+    if (sums == NULL)
+        return false;
+    count = 0;
+    for (size_t i = 0; i < p->n; ++i)
+        if (p->gradients[i]->kind != CO_KIND_NONE)
+            p->gradients[i] = sums->u.items.items[count++];
+    return true;
+}
+
+/* Outside of steps: a per-replica gradient has the parts of all local replicas. */
+static bool
+sum_across(co_context *ctx, const pairs *p)
+{
+    for (size_t i = 0; i < p->n; ++i) {
+        co_strategy *strategy = p->variables[i]->u.variable->strategy;
+
+        if (p->gradients[i]->kind != CO_KIND_PER_REPLICA || strategy == NULL)
+            continue;
+        if (!coi_check_per_replica(ctx, strategy, p->gradients[i]))
+            return false;
+        p->gradients[i] = coi_reduce(ctx, strategy, CO_REDUCE_SUM, p->gradients[i], NULL, 0);
+        if (p->gradients[i] == NULL)
+            return false;
+    }
+    return true;
+}
+
+/* An update function (co_update) acts on one component, with what it was given for that. */
+static bool
+sum_gradients(co_context *ctx, const pairs *p)
+{
+    if (!p->sum || ctx->mode.update_id >= 0)
+        return true;
+    if (ctx->mode.cross || ctx->mode.step == NULL)
+        return sum_across(ctx, p);
+    return ctx->mode.num_replicas == 1 || sum_in_step(ctx, p);
+}
+
+/* --- the update --- */
+
+/* Which components of a variable change here: of the replica, of the update, or all. */
+static void
+choose_components(const co_context *ctx, const coi_variable *variable, size_t *first, size_t *end)
+{
+    size_t n = variable->num_components;
+
+    *first = 0;
+    *end = n;
+    if (ctx->mode.update_id >= 0 && (size_t)ctx->mode.update_id < n)
+        *first = (size_t)ctx->mode.update_id;
+    else if (coi_in_replica(ctx) && ctx->mode.strategy == variable->strategy)
+        *first = (size_t)ctx->mode.local_replica;
+    else
+        return;
+    *end = *first + 1;
+}
+
+/* Component i of a variable, or the only one. */
+static bool
+update_component(co_context *ctx, co_optimizer *optimizer, const coi_hyperparameters *numbers,
+                 co_value *variable, size_t i, co_value *gradient)
+{
+    co_value *const *whole = coi_slots_of(ctx, optimizer, variable);
+    co_value        *slots[COI_MAX_SLOTS];
+
+    gradient = whole != NULL ? fitting_gradient(ctx, variable->u.variable, gradient) : NULL;
+    if (gradient == NULL)
+        return false;
+    for (int k = 0; k < optimizer->num_slots; ++k)
+        slots[k] = coi_component(whole[k], i);
+    return coi_update_variable(ctx, optimizer->rule, numbers, coi_component(variable, i), slots,
+                               optimizer->num_slots, gradient);
+}
+
+static bool
+update_pair(co_context *ctx, co_optimizer *optimizer, const coi_hyperparameters *numbers,
+            co_value *variable, co_value *gradient)
+{
+    size_t first, end;
+    bool   ok = true;
+
+    if (variable->u.variable->components == NULL) {
+        co_value *whole = coi_whole_variable(ctx, variable, &first);
+
+        ok = update_component(ctx, optimizer, numbers, whole, first, gradient);
+        coi_unref(&ctx->heap, whole);
+        return ok;
+    }
+    choose_components(ctx, variable->u.variable, &first, &end);
+    for (size_t i = first; ok && i < end; ++i)
+        ok = update_component(ctx, optimizer, numbers, variable, i, coi_select(gradient, (int)i));
+    return ok;
+}
+
+/* Which step a replica, or who is outside of steps, makes next. The replicas of a strategy make the
+ * same steps; where another begins, nobody is in a step, and all go on from the last. */
+static int64_t
+next_step(co_context *ctx, co_optimizer *optimizer)
+{
+    uint64_t who = coi_in_replica(ctx) ? ctx->mode.step->strategy->serial : 0;
+    int64_t  last = 0, *steps = optimizer->steps;
+
+    coi_lock_take(&optimizer->lock);
+    if (who != optimizer->steps_of) {
+        for (int i = 0; i < COI_MAX_LOCAL_REPLICAS; ++i)
+            last = steps[i] > last ? steps[i] : last;
+        for (int i = 0; i < COI_MAX_LOCAL_REPLICAS; ++i)
+            steps[i] = last;
+        optimizer->steps_of = who;
+    }
+    last = steps[who != 0 ? ctx->mode.local_replica : 0];
+    coi_lock_give(&optimizer->lock);
+    return last + 1;
+}
+
+/* Every replica applies; the update is counted once. */
+static void
+count_update(co_context *ctx, co_optimizer *optimizer, int64_t step)
+{
+    int replica = coi_in_replica(ctx) ? ctx->mode.local_replica : 0;
+
+    if (replica == 0)
+        atomic_fetch_add(&optimizer->iterations, 1);
+    coi_lock_take(&optimizer->lock);
+    optimizer->steps[replica] = step;
+    coi_lock_give(&optimizer->lock);
+}
+
+static bool
+update_all(co_context *ctx, const pairs *p)
+{
+    int64_t             step = next_step(ctx, p->optimizer);
+    coi_hyperparameters numbers;
+    bool                ok = true;
+
+    p->optimizer->rule->prepare(p->optimizer->options, step, numbers.bytes);
+    for (size_t i = 0; ok && i < p->n; ++i) {
+        if (p->gradients[i]->kind == CO_KIND_NONE)
+            continue;
+        co_block_begin(ctx);
+        ok = update_pair(ctx, p->optimizer, &numbers, p->variables[i], p->gradients[i]);
+        co_block_end(ctx);
+    }
+    if (ok)
+        count_update(ctx, p->optimizer, step);
+    return ok;
+}
+
+static co_code
+apply(co_context *ctx, const pairs *p)
+{
+    bool        recording = ctx->recording;
+    const char *call = ctx->call;
+
+    if (!check_pairs(ctx, p))
+        return ctx->error.code;
+    ctx->recording = false;
+    co_block_begin(ctx);
+    if (sum_gradients(ctx, p)) {
+        ctx->call = call;
+        update_all(ctx, p);
+    }
+    co_block_end(ctx);
+    ctx->recording = recording;
+    return ctx->error.code;
+}
+
+/* --- co_apply_gradients --- */
+
+static bool
+check_lists(co_context *ctx, co_optimizer *optimizer, co_value *gradients, co_value *variables)
+{
+    if (!coi_check_optimizer(ctx, optimizer) || !coi_check_value(ctx, gradients, 3, "gradients") ||
+        !coi_check_value(ctx, variables, 4, "variables"))
+        return false;
+    if (!coi_is_structure(gradients) || !coi_is_structure(variables) ||
+        gradients->u.items.n != variables->u.items.n) {
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "gradients is a %s of %zu and variables a %s of %zu; they must be two lists of "
+                 "one length",
+                 co_kind_name((co_kind)gradients->kind),
+                 coi_is_structure(gradients) ? gradients->u.items.n : 1,
+                 co_kind_name((co_kind)variables->kind),
+                 coi_is_structure(variables) ? variables->u.items.n : 1);
+        return false;
+    }
+    for (size_t i = 0; i < variables->u.items.n; ++i)
+        if (variables->u.items.items[i]->kind != CO_KIND_VARIABLE) {
+            coi_fail(ctx, CO_TYPE_ERROR, "item %zu of variables is a %s, not a variable", i,
+                     co_kind_name((co_kind)variables->u.items.items[i]->kind));
+            return false;
+        }
+    return true;
+}
+
+static co_code
+apply_lists(co_context *ctx, co_optimizer *optimizer, co_value *gradients, co_value *variables,
+            bool sum)
+{
+    size_t     n = variables->u.items.n, nbytes = (n + 1) * sizeof(co_value *);
+    co_value **copy = coi_small_alloc(&ctx->heap, nbytes);
+
+    if (copy == NULL)
+        return coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu gradients", n);
+    if (n > 0)
+        memcpy(copy, gradients->u.items.items, n * sizeof(*copy));
+    apply(ctx, &(pairs){ optimizer, copy, variables->u.items.items, n, sum });
+    coi_small_free(&ctx->heap, copy, nbytes);
+    return ctx->error.code;
+}
+
+co_code
+co_apply_gradients_with(co_context *ctx, co_optimizer *optimizer, co_value *gradients,
+                        co_value *variables, const co_apply_gradients_options *options)
+{
+    co_apply_gradients_options all = CO_APPLY_GRADIENTS_OPTIONS_INIT;
+
+    COI_ENTER_CODE(ctx, "apply_gradients");
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 5) ||
+        !check_lists(ctx, optimizer, gradients, variables))
+        return ctx->error.code;
+    return apply_lists(ctx, optimizer, gradients, variables, !all.skip_aggregation);
+}
+
+co_code
+co_apply_gradients(co_context *ctx, co_optimizer *optimizer, co_value *gradients,
+                   co_value *variables)
+{
+    return co_apply_gradients_with(ctx, optimizer, gradients, variables, NULL);
+}
+
+/* --- co_minimize --- */
+
+/* Gradients of a loss for variables, which become the first n of twice as many pointers. */
+static void
+minimize_for(co_context *ctx, co_optimizer *optimizer, co_value *loss, co_value **variables,
+             size_t n)
+{
+    co_value  **gradients = variables + n;
+    const char *call = ctx->call;
+
+    coi_tape_trainable(ctx, variables, n);
+    memcpy(gradients, variables, n * sizeof(*gradients));
+    for (size_t i = 0; i < n; ++i)
+        coi_ref(variables[i]); /* the tape that holds them goes */
+    co_block_begin(ctx);
+    if (coi_gradients(ctx, &loss, 1, NULL, gradients, n, false) == CO_OK) {
+        ctx->call = call;
+        apply(ctx, &(pairs){ optimizer, gradients, variables, n, true });
+    }
+    co_block_end(ctx);
+    for (size_t i = 0; i < n; ++i)
+        coi_unref(&ctx->heap, variables[i]);
+}
+
+static co_code
+minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
+{
+    size_t     n = coi_tape_trainable(ctx, NULL, 0), nbytes = 2 * n * sizeof(co_value *);
+    co_value **variables;
+
+    if (n == 0)
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "the tape has seen no trainable variable; compute the loss from one between "
+                 "co_tape_begin and co_minimize");
+    else if ((variables = coi_small_alloc(&ctx->heap, nbytes)) == NULL)
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the gradients of the tape");
+    else {
+        minimize_for(ctx, optimizer, loss, variables, n);
+        coi_small_free(&ctx->heap, variables, nbytes);
+        return ctx->error.code;
+    }
+    coi_tape_spend(ctx);
+    return ctx->error.code;
+}
+
+static bool
+may_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
+{
+    if (ctx->error.code != CO_OK || !coi_check_optimizer(ctx, optimizer) ||
+        !coi_check_value(ctx, loss, 3, "loss"))
+        return false;
+    if (ctx->mode.cross)
+        coi_fail(ctx, CO_RUNTIME_ERROR,
+                 "minimize is called in cross-replica context; call it in the step");
+    else if (!ctx->recording)
+        coi_fail(ctx, CO_RUNTIME_ERROR,
+                 "there is no open tape; call co_tape_begin before computing the loss");
+    return ctx->error.code == CO_OK;
+}
+
+co_code
+co_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
+{
+    COI_ENTER_ALWAYS(ctx, "minimize", CO_INVALID_ARGUMENT);
+    if (may_minimize(ctx, optimizer, loss))
+        return minimize(ctx, optimizer, loss);
+    coi_tape_spend(ctx); /* the call ends its tape also when it fails */
+    return ctx->error.code;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The update of one ordinary variable. While it runs it holds the locks of the variable and of its
+ * slots, in this order.
+ */
+#include "train/optimizer.h"
+
+#include "ops/engine/parallel.h"
+#include "variable/variable.h"
+
+#include <string.h>
+
+/* Elements of a chunk; updates are element by element, so that chunks change no bit. */
+enum { CHUNK = COI_PARALLEL_ELEMENTS };
+
+typedef struct update_job {
+    const coi_optimizer_rule *rule;
+    const void               *hyperparameters;
+    const coi_update         *whole;
+    int                       num_slots;
+} update_job;
+
+static void
+update_chunk(void *arg, int64_t chunk)
+{
+    const update_job *job = arg;
+    coi_update        part = *job->whole;
+    size_t            at = (size_t)(chunk * CHUNK) * coi_dtypes[part.dtype].size;
+
+    part.n = part.n - chunk * CHUNK < CHUNK ? part.n - chunk * CHUNK : CHUNK;
+    part.old = (const char *)part.old + at;
+    part.value = (char *)part.value + at;
+    part.gradient = (const char *)part.gradient + at;
+    for (int i = 0; i < job->num_slots; ++i)
+        part.slots[i] = (char *)part.slots[i] + at;
+    job->rule->update(job->hyperparameters, &part);
+}
+
+/* On the workers of the device that the variable is on, where that is worth it. */
+static void
+run_update(const co_device *device, const update_job *job)
+{
+    update_job copy = *job;
+
+    if (job->whole->n <= CHUNK)
+        job->rule->update(job->hyperparameters, job->whole);
+    else
+        coi_team_run(device->team, (job->whole->n + CHUNK - 1) / CHUNK, update_chunk, &copy);
+}
+
+static co_value *
+tensor_like(co_context *ctx, const co_value *tensor)
+{
+    co_value *fresh = coi_tensor_new(&ctx->heap, tensor->u.tensor.device, (co_dtype)tensor->dtype,
+                                     tensor->u.tensor.dims, tensor->ndim,
+                                     tensor->u.tensor.num_elements, coi_err(ctx));
+
+    if (fresh == NULL)
+        coi_failed(ctx);
+    return fresh;
+}
+
+/* Take the lock of a slot, which gets zeros if it has nothing yet: where its tensor is. NULL with
+ * an error, and without the lock. */
+static co_value **
+lock_slot(co_context *ctx, co_value *slot)
+{
+    co_value **place = coi_plain_lock(slot);
+
+    if (*place != NULL)
+        return place;
+    coi_plain_unlock(ctx, slot, NULL);
+    return coi_plain_zero(ctx, slot) ? coi_plain_lock(slot) : NULL;
+}
+
+/* A slot locked and its memory in *data, which nobody else sees: where somebody has read it, a copy
+ * takes the place of its tensor. False with an error, and without the lock. */
+static bool
+open_slot(co_context *ctx, co_value *slot, void **data)
+{
+    co_value **place = lock_slot(ctx, slot), *old;
+
+    if (place == NULL)
+        return false;
+    old = *place;
+    if (!coi_is_private(old)) {
+        co_value *copy = tensor_like(ctx, old);
+
+        if (copy == NULL) {
+            coi_plain_unlock(ctx, slot, NULL);
+            return false;
+        }
+        if (coi_tensor_nbytes(old) > 0)
+            memcpy(copy->u.tensor.data, old->u.tensor.data, coi_tensor_nbytes(old));
+        *place = copy;
+        coi_unref(&ctx->heap, old);
+    }
+    *data = (*place)->u.tensor.data;
+    return true;
+}
+
+/* The update of a variable that is locked. */
+static bool
+update_locked(co_context *ctx, update_job *job, coi_update *update, co_value *const *slots,
+              const co_device *device)
+{
+    int opened = 0;
+
+    while (opened < job->num_slots && open_slot(ctx, slots[opened], &update->slots[opened]))
+        ++opened;
+    if (opened == job->num_slots)
+        run_update(device, job);
+    while (opened > 0)
+        coi_plain_unlock(ctx, slots[--opened], NULL);
+    return ctx->error.code == CO_OK;
+}
+
+bool
+coi_update_variable(co_context *ctx, const coi_optimizer_rule *rule,
+                    const coi_hyperparameters *hyperparameters, co_value *variable,
+                    co_value *const *slots, int num_slots, co_value *gradient)
+{
+    co_value  *old = *coi_plain_lock(variable), *fresh = NULL;
+    coi_update update;
+    update_job job = { rule, hyperparameters->bytes, &update, num_slots };
+    bool       ok;
+
+    if (old == NULL)
+        coi_fail_uninitialized(ctx, variable->u.variable);
+    else
+        fresh = coi_is_private(old) ? old : tensor_like(ctx, old);
+    if (fresh == NULL) {
+        coi_plain_unlock(ctx, variable, NULL);
+        return false;
+    }
+    update = (coi_update){ .isa = ctx->runtime->isa,
+                           .dtype = (co_dtype)old->dtype,
+                           .n = old->u.tensor.num_elements,
+                           .old = old->u.tensor.data,
+                           .value = fresh->u.tensor.data,
+                           .gradient = gradient->u.tensor.data };
+    ok = update_locked(ctx, &job, &update, slots, old->u.tensor.device);
+    if (fresh == old)
+        coi_plain_unlock(ctx, variable, NULL);
+    else if (ok)
+        coi_plain_unlock(ctx, variable, fresh);
+    else {
+        coi_plain_unlock(ctx, variable, NULL);
+        coi_unref(&ctx->heap, fresh);
+    }
+    return ok;
+}
