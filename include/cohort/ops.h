@@ -309,7 +309,9 @@ CO_API co_value *co_layer_norm(co_context *ctx, co_value *x, co_value *gamma, co
 /**
  * x normalised over axes (all but the channels), times gamma, plus beta. A tuple: that, the batch's
  * mean and variance, and the moving ones, each momentum * moving + (1 - momentum) * batch, without
- * gradient.
+ * gradient. A batch without rows leaves the moving ones as they are; its own are NaN, and the
+ * gradients of gamma and beta 0. The statistics are of this replica alone; co_sync_batch_norm_train
+ * (train.h) takes those of all.
  */
 CO_API co_value *co_batch_norm_train(co_context *ctx, co_value *x, co_value *gamma, co_value *beta,
                                      co_value *moving_mean, co_value *moving_variance,
@@ -320,7 +322,7 @@ CO_API co_value *co_batch_norm_inference(co_context *ctx, co_value *x, co_value 
                                          co_value *variance, co_value *gamma, co_value *beta,
                                          double epsilon);
 /** Over all axes but the last. A tuple: x normalised, the mean, and the variance times n / (n -
- * 1). */
+ * 1). Both are NaN for a batch without rows, as in TensorFlow; moving averages leave such out. */
 CO_API co_value *co_fused_batch_norm_train(co_context *ctx, co_value *x, co_value *scale,
                                            co_value *offset, double epsilon);
 /** x / sqrt(max(sum(x * x), epsilon)) over axes. */

@@ -366,6 +366,7 @@
 #define co_string(ctx, ...) co_string(CO_HERE(ctx), __VA_ARGS__)
 #define co_string_at(ctx, ...) co_string_at(CO_HERE(ctx), __VA_ARGS__)
 #define co_sub(ctx, ...) co_sub(CO_HERE(ctx), __VA_ARGS__)
+#define co_sync_batch_norm_train(ctx, ...) co_sync_batch_norm_train(CO_HERE(ctx), __VA_ARGS__)
 #define co_tan(ctx, ...) co_tan(CO_HERE(ctx), __VA_ARGS__)
 #define co_tanh(ctx, ...) co_tanh(CO_HERE(ctx), __VA_ARGS__)
 #define co_tape_begin(ctx) co_tape_begin(CO_HERE(ctx))

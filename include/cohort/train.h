@@ -19,6 +19,38 @@ CO_EXTERN_C_BEGIN
  */
 CO_API co_value *co_average_loss(co_context *ctx, co_value *per_example_loss);
 
+typedef struct co_sync_batch_norm_options {
+    size_t     struct_size;
+    const int *axes; /* that are reduced; NULL: all but the last, the channels */
+    size_t     num_axes;
+    double     momentum; /* of the moving averages */
+    double     epsilon;
+} co_sync_batch_norm_options;
+#define CO_SYNC_BATCH_NORM_OPTIONS_INIT                                                            \
+    {                                                                                              \
+        sizeof(co_sync_batch_norm_options), NULL, 0, 0.99, 0.001                                   \
+    }
+
+/**
+ * co_batch_norm_train with the statistics of the rows of all replicas in this step. Every row counts
+ * the same: a replica with a short batch counts less, one without rows not at all. All replicas get
+ * the same mean, variance and moving averages, which can be assigned to a mirrored variable; where
+ * no replica has a row, the moving averages stay as they are. Gradients flow through the statistics
+ * to the rows of all replicas.
+ *
+ *     out = co_sync_batch_norm_train(ctx, x, m->gamma, m->beta, m->mean, m->variance, NULL);
+ *     co_assign(ctx, m->mean, co_at(ctx, out, 3));
+ *     co_assign(ctx, m->variance, co_at(ctx, out, 4));
+ *     x = co_at(ctx, out, 0);
+ *
+ * Scope:    collective over the replicas of a step.
+ * Context:  in a replica, or in default mode; CO_RUNTIME_ERROR in cross-replica context.
+ */
+CO_API co_value *co_sync_batch_norm_train(co_context *ctx, co_value *x, co_value *gamma,
+                                          co_value *beta, co_value *moving_mean,
+                                          co_value                         *moving_variance,
+                                          const co_sync_batch_norm_options *options);
+
 typedef struct co_sgd_options {
     size_t struct_size;
     double learning_rate;

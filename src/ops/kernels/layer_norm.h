@@ -32,4 +32,9 @@ typedef struct coi_norm_attrs {
 co_code coi_ref_norm(coi_call *call);
 co_code coi_ref_norm_grad(coi_call *call);
 
+/* momentum * moving + (1 - momentum) * batch, without gradient; an empty batch has no statistics
+ * and leaves `moving` as it is. */
+co_value *coi_moving_average(co_context *ctx, co_value *moving, co_value *batch, double momentum,
+                             bool empty);
+
 #endif

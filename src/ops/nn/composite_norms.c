@@ -140,7 +140,9 @@ batch_norm_train_rule(coi_call *call, coi_out *outs)
     return code;
 }
 
-/* The batch's mean and variance over axes, kept as dimensions of 1, and x normalised by them. */
+/* The batch's mean and variance over axes, kept as dimensions of 1, and x normalised by them. A
+ * batch without rows has none (they are NaN): they stay out of what its gradient is made of, so
+ * that gamma and beta have gradients of 0, as in TensorFlow. */
 static co_value *
 batch_normalized(coi_call *call, co_value **mean, co_value **variance)
 {
@@ -152,6 +154,8 @@ batch_normalized(coi_call *call, co_value **mean, co_value **variance)
     coi_axes_of(&attrs->axes, &axes);
     *mean = co_reduce_mean(ctx, x, axes.axes, axes.n, true);
     *variance = variance_about(ctx, x, *mean, &axes);
+    if (x->u.tensor.num_elements == 0)
+        return co_add(ctx, co_mul(ctx, x, call->in[1]), call->in[2]);
     return normalized(ctx, x, *mean, *variance, call->in[1], call->in[2], attrs->epsilon);
 }
 
@@ -162,11 +166,13 @@ plain(co_context *ctx, co_value *statistic, const co_value *gamma)
     return co_reshape(ctx, statistic, gamma->u.tensor.dims, (size_t)gamma->ndim);
 }
 
-static co_value *
-moved(co_context *ctx, co_value *moving, co_value *batch, double momentum)
+co_value *
+coi_moving_average(co_context *ctx, co_value *moving, co_value *batch, double momentum, bool empty)
 {
-    return co_add(ctx, co_mul(ctx, moving, co_float(ctx, momentum)),
-                  co_mul(ctx, batch, co_float(ctx, 1 - momentum)));
+    if (empty)
+        return co_stop_gradient(ctx, moving);
+    return co_stop_gradient(ctx, co_add(ctx, co_mul(ctx, moving, co_float(ctx, momentum)),
+                                        co_mul(ctx, batch, co_float(ctx, 1 - momentum))));
 }
 
 static co_value *
@@ -174,13 +180,14 @@ batch_norm_train_composite(coi_call *call)
 {
     co_context *ctx = call->ctx;
     double      momentum = ((const train_attrs *)call->attrs)->momentum;
+    bool        empty = call->in[0]->u.tensor.num_elements == 0;
     co_value   *mean, *variance, *outs[5];
 
     outs[0] = batch_normalized(call, &mean, &variance);
     outs[1] = plain(ctx, mean, call->in[1]);
     outs[2] = plain(ctx, variance, call->in[1]);
-    outs[3] = co_stop_gradient(ctx, moved(ctx, call->in[3], outs[1], momentum));
-    outs[4] = co_stop_gradient(ctx, moved(ctx, call->in[4], outs[2], momentum));
+    outs[3] = coi_moving_average(ctx, call->in[3], outs[1], momentum, empty);
+    outs[4] = coi_moving_average(ctx, call->in[4], outs[2], momentum, empty);
     return co_tuple(ctx, outs, 5);
 }
 

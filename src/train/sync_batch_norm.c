@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Batch norm with the statistics of all replicas. Sums and counts of rows are added over replicas
+ * and divided once, so that every row counts the same however rows are spread. The variance is
+ * taken about the common mean in a second sum: E(x^2) - E(x)^2, which needs one, loses the digits
+ * of small variances.
+ */
+#include <cohort/ops.h>
+#include <cohort/train.h>
+
+#include "context/context.h"
+#include "ops/kernels/layer_norm.h"
+
+typedef struct batch {
+    co_value *x; /* of the compute type, as everything below */
+    co_value *gamma, *beta, *moving_mean, *moving_variance;
+    int       axes[CO_MAX_DIMS];
+    size_t    num_axes;
+    double    momentum, epsilon;
+    /* Of the rows of all replicas, with dimensions of 1 for the axes. */
+    co_value *mean, *variance;
+    double    rows;
+} batch;
+
+/* Sums of rows overflow halves. */
+static co_dtype
+compute_type(co_dtype dtype)
+{
+    return dtype == CO_FLOAT64 ? CO_FLOAT64 : CO_FLOAT32;
+}
+
+static co_value *
+converted(co_context *ctx, co_value *value, co_dtype dtype)
+{
+    return co_value_dtype(ctx, value) == dtype ? value : co_cast(ctx, value, dtype);
+}
+
+static bool
+check_batch(co_context *ctx, co_value *const *given)
+{
+    static const char *const names[] = { "x", "gamma", "beta", "moving_mean", "moving_variance" };
+
+    for (int i = 0; i < 5; ++i) {
+        co_dtype dtype;
+
+        if (!coi_check_value(ctx, given[i], 2 + i, names[i]))
+            return false;
+        dtype = co_value_dtype(ctx, given[i]);
+        if (ctx->error.code != CO_OK)
+            return false;
+        if (!coi_dtypes[dtype].floating || dtype != co_value_dtype(ctx, given[0])) {
+            coi_fail(ctx, CO_INVALID_ARGUMENT,
+                     "%s is %s; all five operands must be of one floating dtype", names[i],
+                     co_dtype_name(dtype));
+            return false;
+        }
+    }
+    return true;
+}
+
+/* All axes but the last, unless some are given. */
+static bool
+choose_axes(co_context *ctx, const co_sync_batch_norm_options *options, batch *b)
+{
+    int ndim = co_value_ndim(ctx, b->x);
+
+    b->num_axes = options->axes != NULL ? options->num_axes : (size_t)(ndim > 0 ? ndim - 1 : 0);
+    if (b->num_axes == 0 || b->num_axes > CO_MAX_DIMS) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "x has rank %d and %zu of its axes are normalised; give from 1 to %d, or NULL for "
+                 "all but the last",
+                 ndim, b->num_axes, CO_MAX_DIMS);
+        return false;
+    }
+    for (size_t i = 0; i < b->num_axes; ++i)
+        b->axes[i] = options->axes != NULL ? options->axes[i] : (int)i;
+    return true;
+}
+
+static co_value *
+sum_of_rows(co_context *ctx, const batch *b, co_value *x)
+{
+    return co_reduce_sum(ctx, x, b->axes, b->num_axes, true);
+}
+
+/* Two collectives. */
+static bool
+take_statistics(co_context *ctx, batch *b)
+{
+    co_value *sum = sum_of_rows(ctx, b, b->x), *pair[2];
+    int64_t   channels = co_value_num_elements(ctx, sum);
+    int64_t   rows = channels > 0 ? co_value_num_elements(ctx, b->x) / channels : 0;
+
+    pair[0] = sum;
+    pair[1] = co_scalar_double(ctx, (double)rows);
+    sum = co_all_reduce(ctx, CO_REDUCE_SUM, co_list(ctx, pair, 2));
+    b->rows = co_item_float(ctx, co_at(ctx, sum, 1));
+    b->mean = co_div(ctx, co_at(ctx, sum, 0), co_float(ctx, b->rows));
+    sum = sum_of_rows(ctx, b, co_squared_difference(ctx, b->x, b->mean));
+    b->variance = co_div(ctx, co_all_reduce(ctx, CO_REDUCE_SUM, sum), co_float(ctx, b->rows));
+    return ctx->error.code == CO_OK;
+}
+
+/* A statistic in the shape of gamma. */
+static co_value *
+like_gamma(co_context *ctx, const batch *b, co_value *statistic)
+{
+    int64_t dims[CO_MAX_DIMS];
+    int     ndim = co_value_ndim(ctx, b->gamma);
+
+    for (int i = 0; i < ndim; ++i)
+        dims[i] = co_value_dim(ctx, b->gamma, i);
+    return co_reshape(ctx, statistic, dims, (size_t)ndim);
+}
+
+/* What co_batch_norm_train returns. */
+static co_value *
+results(co_context *ctx, const batch *b, co_dtype dtype)
+{
+    co_value *mean = like_gamma(ctx, b, b->mean), *variance = like_gamma(ctx, b, b->variance);
+    bool      empty = b->rows == 0;
+    co_value *outs[5] = {
+        empty ? co_add(ctx, co_mul(ctx, b->x, b->gamma), b->beta)
+              : co_batch_norm_inference(ctx, b->x, b->mean, b->variance, b->gamma, b->beta,
+                                        b->epsilon),
+        mean,
+        variance,
+        coi_moving_average(ctx, b->moving_mean, mean, b->momentum, empty),
+        coi_moving_average(ctx, b->moving_variance, variance, b->momentum, empty),
+    };
+
+    for (int i = 0; i < 5; ++i)
+        outs[i] = converted(ctx, outs[i], dtype);
+    return co_tuple(ctx, outs, 5);
+}
+
+co_value *
+co_sync_batch_norm_train(co_context *ctx, co_value *x, co_value *gamma, co_value *beta,
+                         co_value *moving_mean, co_value *moving_variance,
+                         const co_sync_batch_norm_options *options)
+{
+    co_sync_batch_norm_options all = CO_SYNC_BATCH_NORM_OPTIONS_INIT;
+    co_value *const            given[5] = { x, gamma, beta, moving_mean, moving_variance };
+    batch                      b = { .x = x };
+    co_dtype                   dtype, wide;
+
+    COI_ENTER(ctx, "sync_batch_norm_train", NULL);
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 7) || !check_batch(ctx, given) ||
+        !choose_axes(ctx, &all, &b))
+        return NULL;
+    if (ctx->mode.cross) {
+        coi_fail(ctx, CO_RUNTIME_ERROR,
+                 "sync_batch_norm_train is called in cross-replica context; call it in the step");
+        return NULL;
+    }
+    if (ctx->mode.num_replicas == 1)
+        return co_batch_norm_train(ctx, x, gamma, beta, moving_mean, moving_variance, b.axes,
+                                   b.num_axes, all.momentum, all.epsilon);
+    dtype = co_value_dtype(ctx, x);
+    wide = compute_type(dtype);
+    b.x = converted(ctx, x, wide);
+    b.gamma = converted(ctx, gamma, wide);
+    b.beta = converted(ctx, beta, wide);
+    b.moving_mean = converted(ctx, moving_mean, wide);
+    b.moving_variance = converted(ctx, moving_variance, wide);
+    b.momentum = all.momentum;
+    b.epsilon = all.epsilon;
+    return take_statistics(ctx, &b) ? results(ctx, &b, dtype) : NULL;
+}

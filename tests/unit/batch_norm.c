@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Batch norm: batches without rows, halves between replicas, and what it cannot be asked. */
+#include "test.h"
+
+static co_value *
+vector(co_context *ctx, float a, float b)
+{
+    return co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2), (float[]){ a, b });
+}
+
+/* As TensorFlow's kernel: no NaN gets into weights through a batch that has no rows. */
+CO_TEST(gradients_of_an_empty_batch_are_zeros, "")
+{
+    for (int fused = 0; fused < 2; ++fused) {
+        co_value *x = co_zeros(ctx, CO_FLOAT32, CO_SHAPE(0, 3, 2)), *outs, *loss, *gradients;
+        co_value *gamma = co_variable(ctx, vector(ctx, 1, 2), NULL);
+        co_value *beta = co_variable(ctx, vector(ctx, 3, 4), NULL);
+
+        co_tape_begin(ctx);
+        outs = fused == 1 ? co_fused_batch_norm_train(ctx, x, gamma, beta, 0.001)
+                          : co_batch_norm_train(ctx, x, gamma, beta, vector(ctx, 5, 6),
+                                                vector(ctx, 7, 8), CO_AXES(0, 1), 0.9, 0.001);
+        loss = co_reduce_sum(ctx, co_at(ctx, outs, 0), CO_ALL_AXES, false);
+        gradients = co_gradient(ctx, loss, co_args(ctx, gamma, beta));
+        for (size_t i = 0; i < 2; ++i)
+            CO_EXPECT_BYTES(co_value_data(ctx, co_at(ctx, gradients, i)), ((float[]){ 0, 0 }),
+                            2 * sizeof(float));
+        CO_EXPECT_INT(co_value_dim(ctx, co_at(ctx, outs, 0), 0), 0);
+        CO_EXPECT_TRUE(isnan(((const float *)co_value_data(ctx, co_at(ctx, outs, 1)))[0]));
+        if (fused == 0) {
+            CO_EXPECT_BYTES(co_value_data(ctx, co_at(ctx, outs, 3)), ((float[]){ 5, 6 }),
+                            2 * sizeof(float));
+            CO_EXPECT_BYTES(co_value_data(ctx, co_at(ctx, outs, 4)), ((float[]){ 7, 8 }),
+                            2 * sizeof(float));
+        }
+    }
+}
+
+/* 3000 rows of 100 are more than float16 can hold in a sum. */
+static co_value *
+norm_halves(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_cast(ctx, co_fill(ctx, CO_SHAPE(3000, 2), co_float(ctx, 100)), CO_FLOAT16);
+    co_value *one = co_ones(ctx, CO_FLOAT16, CO_SHAPE(2));
+
+    (void)args;
+    (void)user;
+    x = co_add(ctx, x, co_cast(ctx, co_scalar_int32(ctx, co_replica_id(ctx)), CO_FLOAT16));
+    return co_sync_batch_norm_train(ctx, x, one, one, one, one, NULL);
+}
+
+CO_TEST_WITH(statistics_of_halves_do_not_overflow, "", "cpus=2")
+{
+    co_strategy *s = co_mirrored_strategy(ctx, NULL, 0, NULL);
+    co_value    *outs = co_run(ctx, s, norm_halves, co_no_args(ctx), NULL);
+    co_value    *mean = co_at(ctx, co_local_results(ctx, s, co_at(ctx, outs, 1)), 1);
+    co_value    *variance = co_at(ctx, co_local_results(ctx, s, co_at(ctx, outs, 2)), 1);
+
+    CO_EXPECT_INT(co_value_dtype(ctx, mean), CO_FLOAT16);
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce_max(ctx, mean, CO_ALL_AXES, false)), 100.5, 0);
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce_max(ctx, variance, CO_ALL_AXES, false)), 0.25, 0);
+}
+
+/* Without other replicas there is nothing to synchronise. */
+CO_TEST(alone_it_is_batch_norm, "")
+{
+    co_value *x = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(3, 2), (float[]){ 1, 2, 3, 4, 5, 9 });
+    co_value *one = vector(ctx, 1, 1), *zero = vector(ctx, 0, 0);
+    co_value *a = co_sync_batch_norm_train(ctx, x, one, zero, zero, one, NULL);
+    co_value *b = co_batch_norm_train(ctx, x, one, zero, zero, one, CO_AXES(0), 0.99, 0.001);
+
+    for (size_t i = 0; i < 5; ++i)
+        CO_EXPECT_BYTES(co_value_data(ctx, co_at(ctx, a, i)), co_value_data(ctx, co_at(ctx, b, i)),
+                        (i == 0 ? 6 : 2) * sizeof(float));
+    CO_EXPECT_OK(ctx);
+}
+
+CO_TEST_WITH(misuse_of_synchronised_batch_norm_is_reported, "", "cpus=2")
+{
+    co_sync_batch_norm_options options = CO_SYNC_BATCH_NORM_OPTIONS_INIT;
+    co_strategy               *s = co_mirrored_strategy(ctx, NULL, 0, NULL);
+    co_value                  *v = vector(ctx, 1, 1), *x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(3, 2));
+
+    CO_EXPECT_NULL(co_sync_batch_norm_train(ctx, v, v, v, v, v, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "x has rank 1 and 0 of its axes are normalised");
+    options.axes = (const int[]){ 5 };
+    options.num_axes = 1;
+    CO_EXPECT_NULL(co_sync_batch_norm_train(ctx, x, v, v, v, v, &options));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "5");
+    CO_EXPECT_NULL(co_sync_batch_norm_train(ctx, x, v, v, v, co_int(ctx, 1), NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "moving_variance is int32");
+    CO_EXPECT_NULL(co_sync_batch_norm_train(ctx, x, v, NULL, v, v, NULL));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "beta");
+    CO_SCOPE(ctx, s) {
+        CO_EXPECT_NULL(co_sync_batch_norm_train(ctx, x, v, v, v, v, NULL));
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "in cross-replica context");
+    }
+}
