@@ -180,11 +180,12 @@ static bool
 update_component(co_context *ctx, co_optimizer *optimizer, const coi_hyperparameters *numbers,
                  co_value *variable, size_t i, co_value *gradient)
 {
-    co_value *const *whole = coi_slots_of(ctx, optimizer, variable);
+    co_value *const *whole = NULL;
     co_value        *slots[COI_MAX_SLOTS];
 
-    gradient = whole != NULL ? fitting_gradient(ctx, variable->u.variable, gradient) : NULL;
-    if (gradient == NULL)
+    gradient = fitting_gradient(ctx, variable->u.variable, gradient);
+    if (gradient == NULL ||
+        (optimizer->num_slots > 0 && (whole = coi_slots_of(ctx, optimizer, variable)) == NULL))
         return false;
     for (int k = 0; k < optimizer->num_slots; ++k)
         slots[k] = coi_component(whole[k], i);
@@ -202,9 +203,7 @@ update_pair(co_context *ctx, co_optimizer *optimizer, const coi_hyperparameters 
     if (variable->u.variable->components == NULL) {
         co_value *whole = coi_whole_variable(ctx, variable, &first);
 
-        ok = update_component(ctx, optimizer, numbers, whole, first, gradient);
-        coi_unref(&ctx->heap, whole);
-        return ok;
+        return whole != NULL && update_component(ctx, optimizer, numbers, whole, first, gradient);
     }
     choose_components(ctx, variable->u.variable, &first, &end);
     for (size_t i = first; ok && i < end; ++i)

@@ -55,7 +55,7 @@ typedef struct coi_optimizer_rule {
     void (*update)(const void *hyperparameters, const coi_update *update);
 } coi_optimizer_rule;
 
-struct coi_slot_entry;
+struct coi_slot_table;
 
 struct co_optimizer {
     coi_object                object;
@@ -63,9 +63,10 @@ struct co_optimizer {
     coi_runtime              *runtime;
     int                       num_slots; /* with these options */
     atomic_llong              iterations;
-    coi_lock                  lock;  /* of what follows */
-    struct coi_slot_entry   **table; /* by variable, hashed; NULL where there is none */
-    size_t                    num_entries, capacity;
+    _Atomic(struct coi_slot_table *)
+             table; /* of slots (optimizer_slots.c); written with the lock */
+    coi_lock lock;  /* of what follows */
+    size_t   num_entries;
     /*
      * Updates by each local replica. They apply on their own, one ahead of another perhaps by an
      * update, so that `iterations`, the count of the first, would be another for each. steps_of is
@@ -102,8 +103,8 @@ coi_component(co_value *variable, size_t i)
     return variable->u.variable->components != NULL ? variable->u.variable->components[i]
                                                     : variable;
 }
-/* The variable that a component belongs to and which component of it, or the variable itself and 0:
- * a reference. */
+/* The variable that a component belongs to and which component of it; a variable that belongs to no
+ * other is its own, and 0. A value of the block. */
 co_value *coi_whole_variable(co_context *ctx, co_value *variable, size_t *i);
 
 /* --- optimizer_update.c --- */

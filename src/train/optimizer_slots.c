@@ -25,14 +25,32 @@ destroy_entry(coi_heap *heap, coi_slot_entry *entry)
     coi_free(heap->store->memory, entry, sizeof(*entry));
 }
 
+/* Entries by variable, hashed: a power of two of places, at least half of which are free. It is
+ * read without a lock, so tables that became too small stay until the optimizer goes. */
+typedef struct coi_slot_table {
+    struct coi_slot_table    *older;
+    size_t                    capacity;
+    _Atomic(coi_slot_entry *) at[];
+} coi_slot_table;
+
+static size_t
+table_size(size_t capacity)
+{
+    return sizeof(coi_slot_table) + capacity * sizeof(_Atomic(coi_slot_entry *));
+}
+
 void
 coi_slots_free(coi_heap *heap, co_optimizer *optimizer)
 {
-    for (size_t i = 0; i < optimizer->capacity; ++i)
-        if (optimizer->table[i] != NULL)
-            destroy_entry(heap, optimizer->table[i]);
-    coi_free(heap->store->memory, optimizer->table,
-             optimizer->capacity * sizeof(*optimizer->table));
+    coi_slot_table *table = atomic_load(&optimizer->table), *older;
+
+    for (size_t i = 0; table != NULL && i < table->capacity; ++i)
+        if (table->at[i] != NULL)
+            destroy_entry(heap, table->at[i]);
+    for (; table != NULL; table = older) {
+        older = table->older;
+        coi_free(heap->store->memory, table, table_size(table->capacity));
+    }
 }
 
 static bool
@@ -78,47 +96,57 @@ new_entry(co_context *ctx, const co_optimizer *optimizer, co_value *variable)
     return NULL;
 }
 
-/* Where a variable's entry is in a table of a power of two with some free places, or would be. */
-static coi_slot_entry **
-place_of(coi_slot_entry **table, size_t capacity, const co_value *variable)
+/* Where a variable's entry is in a table, or would be. */
+static size_t
+place_of(coi_slot_table *table, const co_value *variable)
 {
-    uint64_t hash = (uint64_t)(uintptr_t)variable * UINT64_C(0x9E3779B97F4A7C15);
-    size_t   at = (size_t)(hash >> 32) & (capacity - 1);
+    uint64_t        hash = (uint64_t)(uintptr_t)variable * UINT64_C(0x9E3779B97F4A7C15);
+    size_t          at = (size_t)(hash >> 32) & (table->capacity - 1);
+    coi_slot_entry *entry;
 
-    while (table[at] != NULL && table[at]->variable != variable)
-        at = (at + 1) & (capacity - 1);
-    return &table[at];
+    while ((entry = atomic_load_explicit(&table->at[at], memory_order_acquire)) != NULL &&
+           entry->variable != variable)
+        at = (at + 1) & (table->capacity - 1);
+    return at;
 }
 
-/* The entry of a variable in the table, whose lock is held; NULL: none yet. */
+/* The entry of a variable; NULL: none yet, or, without the lock, one that was just put in. */
 static coi_slot_entry *
-look_up(const co_optimizer *optimizer, const co_value *variable)
+look_up(co_optimizer *optimizer, const co_value *variable)
 {
-    return optimizer->capacity > 0 ? *place_of(optimizer->table, optimizer->capacity, variable)
-                                   : NULL;
+    coi_slot_table *table = atomic_load_explicit(&optimizer->table, memory_order_acquire);
+
+    return table != NULL
+               ? atomic_load_explicit(&table->at[place_of(table, variable)], memory_order_acquire)
+               : NULL;
 }
 
-/* Put an entry in; the table is at most half full, so that looking takes a step or two. */
-static bool
-put_entry(co_optimizer *optimizer, coi_slot_entry *entry)
+static void
+put_entry(coi_slot_table *table, coi_slot_entry *entry)
 {
-    coi_memory *memory = &optimizer->runtime->memory;
+    atomic_store_explicit(&table->at[place_of(table, entry->variable)], entry,
+                          memory_order_release);
+}
 
-    if (2 * (optimizer->num_entries + 1) > optimizer->capacity) {
-        size_t           capacity = optimizer->capacity > 0 ? 2 * optimizer->capacity : 16;
-        coi_slot_entry **table = coi_calloc(memory, capacity * sizeof(*table));
+/* Room for one more entry, whatever else the table holds; the lock is held. False without memory.
+ */
+static bool
+make_room(co_optimizer *optimizer)
+{
+    coi_slot_table *old = atomic_load(&optimizer->table), *table;
+    size_t          capacity = old != NULL ? 2 * old->capacity : 16;
 
-        if (table == NULL)
-            return false;
-        for (size_t i = 0; i < optimizer->capacity; ++i)
-            if (optimizer->table[i] != NULL)
-                *place_of(table, capacity, optimizer->table[i]->variable) = optimizer->table[i];
-        coi_free(memory, optimizer->table, optimizer->capacity * sizeof(*table));
-        optimizer->table = table;
-        optimizer->capacity = capacity;
-    }
-    *place_of(optimizer->table, optimizer->capacity, entry->variable) = entry;
-    ++optimizer->num_entries;
+    if (old != NULL && 2 * (optimizer->num_entries + 1) <= old->capacity)
+        return true;
+    table = coi_calloc(&optimizer->runtime->memory, table_size(capacity));
+    if (table == NULL)
+        return false;
+    table->older = old;
+    table->capacity = capacity;
+    for (size_t i = 0; old != NULL && i < old->capacity; ++i)
+        if (old->at[i] != NULL)
+            put_entry(table, old->at[i]);
+    atomic_store_explicit(&optimizer->table, table, memory_order_release);
     return true;
 }
 
@@ -132,8 +160,10 @@ add_entry(co_context *ctx, co_optimizer *optimizer, coi_slot_entry *entry)
 
     coi_lock_take(&optimizer->lock);
     theirs = look_up(optimizer, entry->variable);
-    if (theirs == NULL)
-        ok = put_entry(optimizer, entry);
+    if (theirs == NULL && (ok = make_room(optimizer))) {
+        put_entry(atomic_load(&optimizer->table), entry);
+        ++optimizer->num_entries;
+    }
     coi_lock_give(&optimizer->lock);
     if (!ok)
         no_memory(ctx, entry->variable->u.variable);
@@ -143,16 +173,12 @@ add_entry(co_context *ctx, co_optimizer *optimizer, coi_slot_entry *entry)
     return theirs;
 }
 
-/* Entries never move, and an update holds the locks of the variable and its slots, so that of the
- * optimizer guards the table alone. */
+/* Entries never move, and an update holds the locks of the variable and its slots. */
 co_value *const *
 coi_slots_of(co_context *ctx, co_optimizer *optimizer, co_value *variable)
 {
-    coi_slot_entry *entry;
+    coi_slot_entry *entry = look_up(optimizer, variable);
 
-    coi_lock_take(&optimizer->lock);
-    entry = look_up(optimizer, variable);
-    coi_lock_give(&optimizer->lock);
     if (entry == NULL) {
         entry = new_entry(ctx, optimizer, variable);
         if (entry != NULL)
@@ -169,13 +195,11 @@ coi_whole_variable(co_context *ctx, co_value *variable, size_t *i)
                           : NULL;
 
     *i = 0;
-    if (whole == NULL) {
-        coi_ref(variable);
+    if (whole == NULL)
         return variable;
-    }
     while (whole->u.variable->components[*i] != variable)
         ++*i;
-    return whole;
+    return coi_own(ctx, whole);
 }
 
 /* --- what users ask --- */
@@ -245,9 +269,8 @@ co_optimizer_slot(co_context *ctx, co_optimizer *optimizer, co_value *variable, 
     if (which < 0 || !coi_check_trained(ctx, variable->u.variable))
         return NULL;
     whole = coi_whole_variable(ctx, variable, &at);
-    slot = slot_of(ctx, optimizer, whole, which);
+    slot = whole != NULL ? slot_of(ctx, optimizer, whole, which) : NULL;
     if (slot != NULL && whole != variable)
         slot = coi_component(slot, at);
-    coi_unref(&ctx->heap, whole);
     return slot != NULL ? coi_own_ref(ctx, slot) : NULL;
 }
