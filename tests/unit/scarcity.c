@@ -12,7 +12,7 @@
 
 typedef struct ready {
     co_strategy *two, *one;
-    co_value    *mean, *first, *on_read, *plain, *rows, *slices, *parts;
+    co_value    *mean, *first, *on_read, *plain, *rows, *row, *slices, *parts;
 } ready;
 
 static ready kept;
@@ -43,6 +43,7 @@ get_ready(co_context *ctx)
     kept.on_read = variable_of(ctx, kept.two, CO_SYNC_ON_READ, CO_AGGREGATION_SUM);
     kept.plain = co_variable(ctx, co_float(ctx, 3), NULL);
     kept.rows = co_ones(ctx, CO_FLOAT32, CO_SHAPE(2, 3));
+    kept.row = co_ones(ctx, CO_FLOAT32, CO_SHAPE(3));
     kept.slices = co_slices(ctx, co_ones(ctx, CO_FLOAT32, CO_SHAPE(1, 3)),
                             co_tensor(ctx, CO_INT64, CO_SHAPE(1), index), NULL);
     for (int i = 0; i < 2; ++i)
@@ -199,9 +200,33 @@ reduce(co_context *ctx, void *prepared)
            co_reduce_to(ctx, r->two, CO_REDUCE_SUM, r->parts, r->mean);
 }
 
-static bool (*const bodies[])(co_context *ctx,
-                              void *prepared) = { make_values, make_structures, convert, record,
-                                                  assign,      make_variables,  run,     reduce };
+/* user: an optimizer. */
+static co_value *
+apply_in_step(co_context *ctx, co_value *args, void *user)
+{
+    co_apply_gradients(ctx, user, co_list(ctx, &kept.rows, 1), co_list(ctx, &kept.mean, 1));
+    return co_sync_batch_norm_train(ctx, co_at(ctx, args, 0), kept.row, kept.row, kept.row,
+                                    kept.row, NULL);
+}
+
+static bool
+train(co_context *ctx, void *prepared)
+{
+    ready         *r = prepared;
+    co_sgd_options options = CO_SGD_OPTIONS_INIT;
+    co_optimizer  *sgd;
+
+    options.momentum = 0.5;
+    sgd = co_sgd(ctx, &options);
+    co_apply_gradients(ctx, sgd, co_list(ctx, &r->parts, 1), co_list(ctx, &r->mean, 1));
+    return co_run(ctx, r->two, apply_in_step, co_args(ctx, r->parts), sgd) &&
+           co_optimizer_slot(ctx, sgd, r->plain, "momentum") &&
+           co_optimizer_slot(ctx, sgd, r->first, "momentum") && co_optimizer_slot_names(ctx, sgd);
+}
+
+static bool (*const bodies[])(co_context *ctx, void *prepared) = {
+    make_values, make_structures, convert, record, assign, make_variables, run, reduce, train
+};
 
 CO_TEST_BARE(each_small_block_may_be_the_last, "GEN-ERR-1")
 {
