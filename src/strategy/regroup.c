@@ -223,8 +223,7 @@ fits(co_context *ctx, const co_strategy *strategy, const co_value *value)
         "strategy (co_distribute_dataset, co_distribute_values_from_function), or run a step for "
         "each of its parts: co_local_results",
         coi_a_kind(value->kind), value->u.per_replica.n, COI_S(value->u.per_replica.n),
-        coi_strategy_text(strategy, text), strategy->num_local,
-        COI_S(strategy->num_local));
+        coi_strategy_text(strategy, text), strategy->num_local, COI_S(strategy->num_local));
     return false;
 }
 

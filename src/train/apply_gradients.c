@@ -188,9 +188,9 @@ update_component(co_context *ctx, co_optimizer *optimizer, const coi_hyperparame
         (optimizer->num_slots > 0 && (whole = coi_slots_of(ctx, optimizer, variable)) == NULL))
         return false;
     for (int k = 0; k < optimizer->num_slots; ++k)
-        slots[k] = coi_component(whole[k], i);
-    return coi_update_variable(ctx, optimizer->rule, numbers, coi_component(variable, i), slots,
-                               optimizer->num_slots, gradient);
+        slots[k] = coi_variable_component(whole[k], i);
+    return coi_update_variable(ctx, optimizer->rule, numbers, coi_variable_component(variable, i),
+                               slots, optimizer->num_slots, gradient);
 }
 
 static bool
@@ -295,18 +295,18 @@ check_lists(co_context *ctx, co_optimizer *optimizer, co_value *gradients, co_va
     if (!coi_is_structure(gradients) || !coi_is_structure(variables) ||
         gradients->u.items.n != variables->u.items.n) {
         coi_fail(ctx, CO_VALUE_ERROR,
-                 "gradients is a %s of %zu and variables a %s of %zu; they must be two lists of "
+                 "gradients is %s of %zu and variables %s of %zu; they must be two lists of "
                  "one length",
-                 co_kind_name((co_kind)gradients->kind),
+                 coi_a_kind(gradients->kind),
                  coi_is_structure(gradients) ? gradients->u.items.n : 1,
-                 co_kind_name((co_kind)variables->kind),
+                 coi_a_kind(variables->kind),
                  coi_is_structure(variables) ? variables->u.items.n : 1);
         return false;
     }
     for (size_t i = 0; i < variables->u.items.n; ++i)
         if (variables->u.items.items[i]->kind != CO_KIND_VARIABLE) {
-            coi_fail(ctx, CO_TYPE_ERROR, "item %zu of variables is a %s, not a variable", i,
-                     co_kind_name((co_kind)variables->u.items.items[i]->kind));
+            coi_fail(ctx, CO_TYPE_ERROR, "item %zu of variables is %s, not a variable", i,
+                     coi_a_kind(variables->u.items.items[i]->kind));
             return false;
         }
     return true;

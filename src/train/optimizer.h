@@ -98,7 +98,7 @@ co_value *const *coi_slots_of(co_context *ctx, co_optimizer *optimizer, co_value
 void             coi_slots_free(coi_heap *heap, co_optimizer *optimizer);
 /* Ordinary variable i of one that may be distributed. */
 static inline co_value *
-coi_component(co_value *variable, size_t i)
+coi_variable_component(co_value *variable, size_t i)
 {
     return variable->u.variable->components != NULL ? variable->u.variable->components[i]
                                                     : variable;

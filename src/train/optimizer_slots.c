@@ -244,7 +244,7 @@ slot_of(co_context *ctx, co_optimizer *optimizer, co_value *whole, int which)
     size_t n = whole->u.variable->components != NULL ? whole->u.variable->num_components : 1;
 
     for (size_t i = 0; slots != NULL && i < n; ++i)
-        if (!coi_plain_zero(ctx, coi_component(slots[which], i)))
+        if (!coi_plain_zero(ctx, coi_variable_component(slots[which], i)))
             return NULL;
     return slots != NULL ? slots[which] : NULL;
 }
@@ -271,6 +271,6 @@ co_optimizer_slot(co_context *ctx, co_optimizer *optimizer, co_value *variable, 
     whole = coi_whole_variable(ctx, variable, &at);
     slot = whole != NULL ? slot_of(ctx, optimizer, whole, which) : NULL;
     if (slot != NULL && whole != variable)
-        slot = coi_component(slot, at);
+        slot = coi_variable_component(slot, at);
     return slot != NULL ? coi_own_ref(ctx, slot) : NULL;
 }
