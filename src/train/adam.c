@@ -78,8 +78,11 @@ update(const void *hyperparameters, const coi_update *u)
     kernels[u->isa]->adam[u->dtype == CO_FLOAT64](hyperparameters, &arrays, u->n);
 }
 
+const coi_op coi_op_adam_update = COI_UPDATE_ENTRY("adam_update", "Adam");
+
 static const coi_optimizer_rule adam_rule = {
     .name = "Adam",
+    .op = &coi_op_adam_update,
     .slots = { "m", "v" },
     .defaults = &defaults,
     .options_size = sizeof(defaults),

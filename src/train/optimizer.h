@@ -17,7 +17,7 @@
 
 #include <cohort/train.h>
 
-#include "context/context.h"
+#include "ops/engine/execute.h"
 #include "strategy/strategy.h"
 
 #define COI_MAX_SLOTS           4
@@ -41,10 +41,11 @@ typedef struct coi_update {
 } coi_update;
 
 typedef struct coi_optimizer_rule {
-    const char *name;                 /* "SGD" */
-    const char *slots[COI_MAX_SLOTS]; /* names, "momentum"; all begin with zeros */
-    const void *defaults;             /* options: a struct that begins with its size */
-    size_t      options_size;
+    const char          *name;                 /* "SGD" */
+    const struct coi_op *op;                   /* the entry of its update, COI_UPDATE_ENTRY */
+    const char          *slots[COI_MAX_SLOTS]; /* names, "momentum"; all begin with zeros */
+    const void          *defaults;             /* options: a struct that begins with its size */
+    size_t               options_size;
     /* Whether options that were given can be; false with an error. */
     bool (*check)(co_context *ctx, const void *options);
     /* How many of the slots these options need: the first ones. */
@@ -54,6 +55,14 @@ typedef struct coi_optimizer_rule {
     /* The kernel. Element by element, so that chunks change no bit. */
     void (*update)(const void *hyperparameters, const coi_update *update);
 } coi_optimizer_rule;
+
+/* The entry of an optimizer's update, sgd_update: it writes a variable and its slots. */
+#define COI_UPDATE_ENTRY(name_, optimizer)                                                         \
+    {                                                                                              \
+        COI_EFFECT(name_, "The update of a variable and its slots by " optimizer "; co_minimize.", \
+                   coi_update_effect, CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE)                  \
+    }
+co_code coi_update_effect(co_context *ctx, coi_effect *effect);
 
 struct coi_slot_table;
 

@@ -115,38 +115,65 @@ update_locked(co_context *ctx, update_job *job, coi_update *update, co_value *co
     return ctx->error.code == CO_OK;
 }
 
-bool
-coi_update_variable(co_context *ctx, const coi_optimizer_rule *rule,
-                    const coi_hyperparameters *hyperparameters, co_value *variable,
-                    co_value *const *slots, int num_slots, co_value *gradient)
+typedef struct updating {
+    coi_effect                 effect;
+    const void                *resources[1 + COI_MAX_SLOTS];
+    const coi_optimizer_rule  *rule;
+    const coi_hyperparameters *hyperparameters;
+    co_value                  *variable, *gradient;
+    co_value *const           *slots;
+    int                        num_slots;
+} updating;
+
+co_code
+coi_update_effect(co_context *ctx, coi_effect *effect)
 {
-    co_value  *old = *coi_plain_lock(variable), *fresh = NULL;
-    coi_update update;
-    update_job job = { rule, hyperparameters->bytes, &update, num_slots };
-    bool       ok;
+    const updating *u = (const updating *)(const void *)effect;
+    co_value       *old = *coi_plain_lock(u->variable), *fresh = NULL;
+    coi_update      update;
+    update_job      job = { u->rule, u->hyperparameters->bytes, &update, u->num_slots };
+    bool            ok;
 
     if (old == NULL)
-        coi_fail_uninitialized(ctx, variable->u.variable);
+        coi_fail_uninitialized(ctx, u->variable->u.variable);
     else
         fresh = coi_is_private(old) ? old : tensor_like(ctx, old);
     if (fresh == NULL) {
-        coi_plain_unlock(ctx, variable, NULL);
-        return false;
+        coi_plain_unlock(ctx, u->variable, NULL);
+        return ctx->error.code;
     }
     update = (coi_update){ .isa = ctx->runtime->isa,
                            .dtype = (co_dtype)old->dtype,
                            .n = old->u.tensor.num_elements,
                            .old = old->u.tensor.data,
                            .value = fresh->u.tensor.data,
-                           .gradient = gradient->u.tensor.data };
-    ok = update_locked(ctx, &job, &update, slots, old->u.tensor.device);
-    if (fresh == old)
-        coi_plain_unlock(ctx, variable, NULL);
-    else if (ok)
-        coi_plain_unlock(ctx, variable, fresh);
-    else {
-        coi_plain_unlock(ctx, variable, NULL);
+                           .gradient = u->gradient->u.tensor.data };
+    ok = update_locked(ctx, &job, &update, u->slots, old->u.tensor.device);
+    coi_plain_unlock(ctx, u->variable, ok && fresh != old ? fresh : NULL);
+    if (!ok && fresh != old)
         coi_unref(&ctx->heap, fresh);
-    }
-    return ok;
+    return ctx->error.code;
+}
+
+bool
+coi_update_variable(co_context *ctx, const coi_optimizer_rule *rule,
+                    const coi_hyperparameters *hyperparameters, co_value *variable,
+                    co_value *const *slots, int num_slots, co_value *gradient)
+{
+    updating u;
+
+    u.resources[0] = variable;
+    for (int i = 0; i < num_slots; ++i)
+        u.resources[1 + i] = slots[i];
+    u.rule = rule;
+    u.hyperparameters = hyperparameters;
+    u.variable = variable;
+    u.gradient = gradient;
+    u.slots = slots;
+    u.num_slots = num_slots;
+    u.effect = (coi_effect){ .resources = u.resources,
+                             .num_resources = 1 + (size_t)num_slots,
+                             .in = &u.gradient,
+                             .num_in = 1 };
+    return coi_execute(ctx, rule->op, &u.effect) == CO_OK;
 }

@@ -59,8 +59,11 @@ update(const void *given, const coi_update *u)
     kernels[u->isa]->sgd[h->kind][u->dtype == CO_FLOAT64](&h->numbers, &arrays, u->n);
 }
 
+const coi_op coi_op_sgd_update = COI_UPDATE_ENTRY("sgd_update", "SGD");
+
 static const coi_optimizer_rule sgd_rule = {
     .name = "SGD",
+    .op = &coi_op_sgd_update,
     .slots = { "momentum" },
     .defaults = &defaults,
     .options_size = sizeof(defaults),

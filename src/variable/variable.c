@@ -254,32 +254,49 @@ on_device(co_context *ctx, plain *p, co_value *tensor)
     return moved;
 }
 
-bool
-coi_plain_zero(co_context *ctx, co_value *variable)
+/* The first of several threads gives the value; what is there stays. */
+static co_code
+initialize_effect(co_context *ctx, coi_effect *effect)
 {
-    plain    *p = plain_of(variable);
-    co_value *zeros, *mine;
-    bool      has_value;
+    const coi_assignment *a = (const coi_assignment *)(const void *)effect;
+    plain                *p = plain_of(a->variables[0]);
+    co_value             *mine = on_device(ctx, p, a->values[0]);
 
-    coi_lock_take(&p->lock);
-    has_value = p->value != NULL;
-    coi_lock_give(&p->lock);
-    if (has_value)
-        return true;
-    co_block_begin(ctx);
-    zeros = co_zeros(ctx, (co_dtype)p->base.dtype, p->base.shape.dims, (size_t)p->base.shape.ndim);
-    mine = zeros != NULL ? on_device(ctx, p, zeros) : NULL;
-    co_block_end(ctx);
     if (mine == NULL)
-        return false;
+        return ctx->error.code;
     coi_lock_take(&p->lock);
-    if (p->value == NULL) { /* no other thread was faster */
+    if (p->value == NULL) {
         p->value = mine;
         mine = NULL;
     }
     coi_lock_give(&p->lock);
     coi_unref(&ctx->heap, mine);
-    return true;
+    return CO_OK;
+}
+
+const coi_op coi_op_initialize_variable = {
+    COI_EFFECT("initialize_variable", "Zeros for a slot of an optimizer that has no value yet.",
+               initialize_effect, CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE)
+};
+
+bool
+coi_plain_zero(co_context *ctx, co_value *variable)
+{
+    plain         *p = plain_of(variable);
+    co_value      *zeros, *now = plain_peek(variable), *none = NULL;
+    coi_assignment assignment = {
+        .variables = &variable, .n = 1, .verb = COI_ASSIGN, .values = &zeros, .fresh = &none
+    };
+    bool ok;
+
+    coi_unref(&ctx->heap, now);
+    if (now != NULL)
+        return true;
+    co_block_begin(ctx);
+    zeros = co_zeros(ctx, (co_dtype)p->base.dtype, p->base.shape.dims, (size_t)p->base.shape.ndim);
+    ok = zeros != NULL && coi_execute_assignment(ctx, &coi_op_initialize_variable, &assignment);
+    co_block_end(ctx);
+    return ok;
 }
 
 const coi_device_name *
