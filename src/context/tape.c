@@ -91,6 +91,12 @@ is_held(const coi_tape_log *log, const co_value *input)
     return input->tape_epoch != log->epoch || (input->flags & COI_FLAG_COPY) != 0;
 }
 
+static const coi_attrs_rule *
+rule_of(const struct coi_op *op)
+{
+    return (const coi_attrs_rule *)(const void *)op;
+}
+
 /* Drop the values of a record, youngest first, so that an output outlives the records that used
  * it. */
 static void
@@ -98,6 +104,8 @@ drop_record(coi_heap *heap, const coi_tape_log *log, const coi_record *record)
 {
     co_value *const *in = &log->values[record->values], *const *out = in + record->num_in;
 
+    if (rule_of(record->op)->destroy != NULL)
+        rule_of(record->op)->destroy(heap, log->attrs + record->attrs);
     for (int i = record->num_out; i > 0; --i)
         coi_unref(heap, out[i - 1]);
     for (int i = record->num_in; i > 0; --i)
@@ -320,6 +328,12 @@ coi_tape_record(co_context *ctx, const struct coi_op *op, const void *attrs, siz
                                                      (uint16_t)num_in, (uint16_t)num_out };
     if (attrs_size > 0) {
         memcpy(log->attrs + attrs_at, attrs, attrs_size);
+        if (rule_of(op)->copy != NULL &&
+            !rule_of(op)->copy(&ctx->heap, log->attrs + attrs_at, attrs)) {
+            --log->num_records;
+            coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the attributes of a record");
+            return false;
+        }
         log->num_attrs = attrs_at + attrs_size;
     }
     for (int i = 0; i < num_in; ++i, ++at) {

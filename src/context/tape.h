@@ -16,6 +16,17 @@ struct coi_op; /* ops/engine/op.h */
 
 #define COI_NO_NODE UINT32_MAX
 
+/*
+ * How attributes are kept by a record: what every operator begins with. Those that own something
+ * have a function that copies it and one that gives it back; NULL: their bytes are all of them. The
+ * copy returns false without memory.
+ */
+typedef struct coi_attrs_rule {
+    size_t size;
+    bool (*copy)(coi_heap *heap, void *to, const void *from);
+    void (*destroy)(coi_heap *heap, void *attrs);
+} coi_attrs_rule;
+
 typedef struct coi_record {
     const struct coi_op *op;
     uint32_t values; /* num_in inputs, then num_out outputs, in log->values and log->nodes */

@@ -288,7 +288,7 @@ CO_TEST(the_table_is_in_order_and_complete, "")
             if (text == NULL || strncmp(text, attr->name, strlen(attr->name)) != 0 ||
                 text[strlen(attr->name)] != ':')
                 test_fail(TEST_AT, "%s: the attribute %s has no text", op->name, attr->name);
-            if (attr->offset >= op->attrs_size)
+            if (attr->offset >= op->attrs_rule.size)
                 test_fail(TEST_AT, "%s: the attribute %s lies outside its struct", op->name,
                           attr->name);
         }

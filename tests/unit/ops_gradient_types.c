@@ -40,8 +40,8 @@ copy_record(const coi_tape_log *log, size_t i, record *out)
     out->num_out = from->num_out;
     memcpy(out->in, &log->values[from->values], from->num_in * sizeof(co_value *));
     memcpy(out->out, &log->values[from->values + from->num_in], from->num_out * sizeof(co_value *));
-    if (from->op->attrs_size > 0)
-        memcpy(out->attrs, log->attrs + from->attrs, from->op->attrs_size);
+    if (from->op->attrs_rule.size > 0)
+        memcpy(out->attrs, log->attrs + from->attrs, from->op->attrs_rule.size);
 }
 
 static bool

@@ -3,6 +3,7 @@
  * The tape: what is recorded, what a gradient is of, when a tape ends, gradients of gradients. The
  * gradient of each operator is tested with the operators.
  */
+#include "ops/engine/op.h"
 #include "test.h"
 
 static int64_t
@@ -634,4 +635,74 @@ differentiate(co_context *ctx)
 CO_TEST_BARE(gradients_survive_without_memory, "")
 {
     CO_EXPECT_SURVIVES_NO_MEMORY(NULL, differentiate);
+}
+
+/* --- attributes that own something --- */
+
+typedef struct owning_attrs {
+    int *counted; /* a block that the record has of its own */
+} owning_attrs;
+
+static int num_copies, num_destroyed;
+
+static bool
+copy_owning(coi_heap *heap, void *to, const void *from)
+{
+    owning_attrs *copy = to;
+
+    copy->counted = coi_small_alloc(heap, 64);
+    if (copy->counted == NULL)
+        return false;
+    *copy->counted = *((const owning_attrs *)from)->counted;
+    ++num_copies;
+    return true;
+}
+
+static void
+destroy_owning(coi_heap *heap, void *attrs)
+{
+    coi_small_free(heap, ((owning_attrs *)attrs)->counted, 64);
+    ++num_destroyed;
+}
+
+static co_code
+owning_grad(coi_grad *grad)
+{
+    const owning_attrs *attrs = grad->attrs;
+
+    grad->grads[0] = co_mul(grad->ctx, grad->upstream[0], co_int(grad->ctx, *attrs->counted));
+    return grad->ctx->error.code;
+}
+
+static const coi_op owning_op = { .name = "owning",
+                                  .doc = "x, with attributes that own a block",
+                                  .inputs = { "x" },
+                                  .num_inputs = 1,
+                                  .num_outputs = 1,
+                                  .view = true,
+                                  .infer = coi_rule_same,
+                                  .grad = owning_grad,
+                                  .attrs_rule = { sizeof(owning_attrs), copy_owning,
+                                                  destroy_owning } };
+
+CO_TEST(records_own_copies_of_their_attributes, "")
+{
+    co_value    *x = co_scalar_float(ctx, 2), *y, *g;
+    int          factor = 5;
+    owning_attrs attrs = { &factor };
+
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    y = coi_apply1(ctx, &owning_op, x, &attrs);
+    factor = 7; /* the record has its own */
+    g = co_gradient(ctx, y, x);
+    CO_EXPECT_CLOSE(co_item_float(ctx, g), 5, 0);
+    CO_EXPECT_INT(num_copies, 1);
+    CO_EXPECT_INT(num_destroyed, 1);
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    coi_apply1(ctx, &owning_op, x, &attrs);
+    co_tape_end(ctx); /* without a gradient */
+    CO_EXPECT_INT(num_copies, 2);
+    CO_EXPECT_INT(num_destroyed, 2);
 }

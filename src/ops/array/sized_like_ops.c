@@ -78,7 +78,7 @@ sized_grad(coi_grad *grad)
 #define SIZED_LIKE                                                                                 \
     COI_COMPOSITE("sized_like", "An operator whose result has the shape of the last input.",       \
                   "xs"),                                                                           \
-        .variadic = true, .internal = true, .attrs_size = sizeof(sized_attrs),                     \
+        .variadic = true, .internal = true, .attrs_rule.size = sizeof(sized_attrs),                \
         .infer = sized_rule, .composite = sized_compose
 
 static const coi_op sized_like = { SIZED_LIKE, .grad = sized_grad };
@@ -91,7 +91,7 @@ fill_attrs(sized_attrs *out, const coi_sized_op *sized)
     out->op = sized->op;
     out->offset = sized->offset;
     out->dtype_of = sized->dtype_of;
-    memcpy(out->bytes, sized->attrs, sized->op->attrs_size);
+    memcpy(out->bytes, sized->attrs, sized->op->attrs_rule.size);
 }
 
 co_value *

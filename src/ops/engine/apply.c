@@ -294,8 +294,8 @@ record(coi_call *call, const uint32_t *nodes)
         floating = floating || coi_dtypes[call->out[i]->dtype].floating;
     if (!watched || !floating)
         return true;
-    return coi_tape_record(call->ctx, call->op, call->attrs, call->op->attrs_size, call->in, nodes,
-                           call->num_in, call->out, call->num_out);
+    return coi_tape_record(call->ctx, call->op, call->attrs, call->op->attrs_rule.size, call->in,
+                           nodes, call->num_in, call->out, call->num_out);
 }
 
 /* The same for operands that are tensors in place. */

@@ -176,8 +176,6 @@ drop_upstream(backward_pass *w, const coi_record *record)
     }
 }
 
-enum { MOST_ATTRS = 512 }; /* bytes */
-
 /* What the gradient of a record is called with. Values and attributes are copied to `held` and
  * `attrs`, because the arrays of the log may move while it is computed. */
 static coi_grad
@@ -186,8 +184,8 @@ grad_of(const backward_pass *w, const coi_record *record, co_value **held, char 
 {
     memcpy(held, w->log->values + record->values,
            ((size_t)record->num_in + record->num_out) * sizeof(*held));
-    if (record->op->attrs_size > 0) /* a log without attributes has no array of them */
-        memcpy(attrs, w->log->attrs + record->attrs, record->op->attrs_size);
+    if (record->op->attrs_rule.size > 0) /* a log without attributes has no array of them */
+        memcpy(attrs, w->log->attrs + record->attrs, record->op->attrs_rule.size);
     return (coi_grad){ .ctx = w->ctx,
                        .op = record->op,
                        .attrs = attrs,
@@ -235,7 +233,7 @@ call_gradient(backward_pass *w, const coi_record *record, co_value *const *upstr
               co_value **grads, const bool *needed)
 {
     co_context       *ctx = w->ctx;
-    _Alignas(16) char attrs[MOST_ATTRS];
+    _Alignas(16) char attrs[COI_MAX_ATTRS];
     co_value         *values[FEW + COI_MAX_OUTPUTS], **held = values;
     size_t            n = (size_t)record->num_in + record->num_out;
     coi_grad          grad;
@@ -297,7 +295,7 @@ is_pair(const backward_pass *w, const coi_record *fused_producer, const coi_reco
 
 /* One of two records that take a step together; they have few values. */
 typedef struct partner {
-    _Alignas(16) char attrs[MOST_ATTRS];
+    _Alignas(16) char attrs[COI_MAX_ATTRS];
     co_value *values[FEW + COI_MAX_OUTPUTS], *grads[FEW];
     bool      needed[FEW];
 } partner;

@@ -19,6 +19,7 @@
 
 #define COI_MAX_OUTPUTS     5
 #define COI_MAX_INPUT_NAMES 6
+#define COI_MAX_ATTRS       512 /* bytes of attributes; COI_ATTRS checks it */
 
 /* What an operator will produce; filled by its rule. */
 typedef struct coi_out {
@@ -34,7 +35,7 @@ typedef struct coi_call {
     co_device           *device;
     co_value           **in;
     int                  num_in;
-    const void          *attrs; /* of op->attrs_size bytes */
+    const void          *attrs; /* of op->attrs_rule.size bytes */
     co_value            *out[COI_MAX_OUTPUTS];
     int                  num_out;
 } coi_call;
@@ -129,18 +130,26 @@ typedef struct coi_attr {
                                                                       NULL } };                    \
     static const char *const type##_texts[] = { list(COI_ATTR_LINE) NULL };
 #define COI_ATTRS(type)                                                                            \
-    .attrs_size = sizeof(type), .attrs = type##_table, .attr_texts = type##_texts
+    .attrs_rule.size = COI_ATTRS_SIZE(type), .attrs = type##_table, .attr_texts = type##_texts
+/* The size of attributes, which are copied into fixed room: too large ones do not compile. */
+#define COI_ATTRS_SIZE(type)                                                                       \
+    (sizeof(type) + 0 * sizeof(struct {                                                            \
+                        _Static_assert(sizeof(type) <= COI_MAX_ATTRS,                              \
+                                       "attributes of an operator are too large");                 \
+                        int unused;                                                                \
+                    }))
 
 typedef struct coi_effect coi_effect; /* ops/engine/execute.h */
 
 typedef struct coi_op {
-    const char *name;
-    const char *doc;                         /* one line */
-    const char *inputs[COI_MAX_INPUT_NAMES]; /* names, in order */
-    uint8_t     num_inputs;
-    bool        variadic;    /* inputs[0] stands for one or more tensors */
-    uint8_t     num_outputs; /* 1 to COI_MAX_OUTPUTS; 0: a tuple, see infer_result */
-    uint32_t    dtypes;      /* COI_DTYPE_BITs that input 0 may have; 0: any */
+    coi_attrs_rule attrs_rule; /* first: the tape knows no more of an operator */
+    const char    *name;
+    const char    *doc;                         /* one line */
+    const char    *inputs[COI_MAX_INPUT_NAMES]; /* names, in order */
+    uint8_t        num_inputs;
+    bool           variadic;    /* inputs[0] stands for one or more tensors */
+    uint8_t        num_outputs; /* 1 to COI_MAX_OUTPUTS; 0: a tuple, see infer_result */
+    uint32_t       dtypes;      /* COI_DTYPE_BITs that input 0 may have; 0: any */
     bool same_dtype; /* all inputs must have the dtype of input 0; host numbers are converted to it
                       */
     bool    upcasts; /* its kernels know no halves: they run on float32 images of them (upcast.h) */
@@ -148,8 +157,7 @@ typedef struct coi_op {
     bool    internal;
     uint8_t reads, writes;      /* bits of co_resource: what it acts on besides its operands */
     bool    not_differentiable; /* never recorded: integer results, random numbers, stop_gradient */
-    size_t  attrs_size;
-    const coi_attr    *attrs;      /* ends with a NULL name */
+    const coi_attr    *attrs;   /* ends with a NULL name */
     const char *const *attr_texts; /* "axis:ints=null", in the same order, ends with NULL */
     /*
      * Check inputs and attributes, fill outs[num_outputs]. Errors: coi_invalid. Every operator has
