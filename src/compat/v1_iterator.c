@@ -11,7 +11,8 @@
 #include <cohort/v1.h>
 
 #include "data/dataset.h"
-#include "strategy/strategy.h"
+#include "strategy/distributed_input.h"
+#include "strategy/regroup.h"
 
 typedef struct callable_dataset {
     co_dataset           base;

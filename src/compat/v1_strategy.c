@@ -7,7 +7,7 @@
 #include <cohort/v1.h>
 
 #include "data/dataset.h"
-#include "strategy/strategy.h"
+#include "strategy/placement.h"
 
 #include <string.h>
 

@@ -8,8 +8,8 @@
 #include <cohort/strategy.h>
 
 #include "ops/engine/gradient.h"
-#include "ops/engine/op.h"
-#include "strategy/strategy.h"
+#include "ops/engine/execute.h"
+#include "strategy/cross_replica_reduce.h"
 
 #include <string.h>
 

@@ -4,10 +4,11 @@
  * choice of algorithms. What they lead to is done where values are combined: packs and rounds in
  * collective/all_reduce.c, the work of replicas in all_reduce.c.
  */
+#include "strategy/comm_options.h"
+
 #include <cohort/extended.h>
 
 #include "base/text.h"
-#include "strategy/strategy.h"
 
 #include <limits.h>
 #include <math.h>

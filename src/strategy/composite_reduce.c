@@ -6,7 +6,8 @@
 #include <cohort/ops.h>
 
 #include "ops/engine/composite_values.h"
-#include "strategy/strategy.h"
+#include "strategy/cross_replica_reduce.h"
+#include "strategy/workers.h"
 
 bool
 coi_check_composite_op(co_context *ctx, const co_value *value, co_reduce_op op)

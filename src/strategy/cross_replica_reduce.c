@@ -3,9 +3,15 @@
  * reduce, local results, gather and values from a function: what is done with per-replica values
  * outside a step. Sections 6.3 to 6.6 of the specification.
  */
+#include "strategy/cross_replica_reduce.h"
+
 #include "base/text.h"
-#include "ops/engine/op.h"
-#include "strategy/strategy.h"
+#include "ops/engine/execute.h"
+#include "strategy/comm_options.h"
+#include "strategy/distributed_variables.h"
+#include "strategy/regroup.h"
+#include "strategy/strategy_hooks.h"
+#include "strategy/workers.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -4,8 +4,10 @@
  * ones, and the calls that have hooks come by here. What the engine does when they go on is where
  * it always was.
  */
+#include "strategy/strategy_hooks.h"
+
 #include "base/text.h"
-#include "strategy/strategy.h"
+#include "strategy/process_group.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -22,7 +24,7 @@ typedef struct coi_custom_table {
 void
 coi_custom_free(co_strategy *strategy)
 {
-    coi_custom_table *own = strategy->own;
+    coi_custom_table *own = strategy->custom;
 
     if (own->hooks.destroy != NULL)
         own->hooks.destroy(own->hooks.data);
@@ -302,7 +304,7 @@ define(co_context *ctx, const co_strategy_definition *definition)
     if (strategy == NULL)
         coi_free(memory, own, sizeof(*own));
     else
-        strategy->own = own;
+        strategy->custom = own;
     return strategy;
 }
 
@@ -345,7 +347,7 @@ co_strategy_data(co_context *ctx, co_strategy *strategy)
     COI_ENTER(ctx, "strategy_data", NULL);
     if (!coi_check_object(ctx, strategy, &coi_strategy_class, 2, "strategy"))
         return NULL;
-    return strategy->own != NULL ? strategy->own->hooks.data : NULL;
+    return strategy->custom != NULL ? strategy->custom->hooks.data : NULL;
 }
 
 int64_t

@@ -5,11 +5,13 @@
  * dataset, replicas without one get an empty element, and the workers agree on when to end
  * (DS-PART, DS-ITER, MW-13).
  */
+#include "strategy/distributed_input.h"
+
 #include <cohort/dataset.h>
 
 #include "data/prefetcher.h"
 #include "data/iterator_checkpoint.h"
-#include "strategy/strategy.h"
+#include "strategy/workers.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,8 +4,13 @@
  * policy decides what reading and assigning mean in each context (section 18 of the specification).
  * Mirrored variables are kept equal by writes, sync-on-read variables are combined by reads.
  */
+#include "strategy/distributed_variables.h"
+
 #include "base/text.h"
-#include "strategy/strategy.h"
+#include "strategy/cross_replica_reduce.h"
+#include "strategy/regroup.h"
+#include "strategy/rendezvous.h"
+#include "strategy/workers.h"
 #include "variable/variable.h"
 
 #include <cohort/ops.h>

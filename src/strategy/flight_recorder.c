@@ -7,7 +7,7 @@
 #include "strategy/flight_recorder.h"
 
 #include "base/text.h"
-#include "strategy/strategy.h"
+#include "strategy/rendezvous.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,9 @@
  * merged arguments, and every replica gets its part of the result. It runs on the thread that
  * called run, in the context that called run.
  */
-#include "strategy/strategy.h"
+#include "ops/engine/execute.h"
+#include "strategy/regroup.h"
+#include "strategy/rendezvous.h"
 
 #include <string.h>
 

@@ -5,7 +5,8 @@
  */
 #include <cohort/extended.h>
 
-#include "strategy/strategy.h"
+#include "strategy/comm_options.h"
+#include "strategy/cross_replica_reduce.h"
 
 #include <string.h>
 

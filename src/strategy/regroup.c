@@ -2,8 +2,9 @@
 /*
  * Merging the values of replicas into one (DV-GROUP) and selecting a replica's part again (DV-SEL).
  */
+#include "strategy/regroup.h"
+
 #include "base/text.h"
-#include "strategy/strategy.h"
 
 #include <stdio.h>
 #include <string.h>

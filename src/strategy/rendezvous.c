@@ -5,8 +5,9 @@
  * failed: that breaks the step at once, and everybody who waits is told who, what and where. A
  * replica that executes nothing for the deadline is reported as stuck.
  */
+#include "strategy/rendezvous.h"
+
 #include "base/text.h"
-#include "strategy/strategy.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -114,7 +115,7 @@ static void
 open_gate(coi_step *step)
 {
     coi_event_signal(&step->gate);
-    coi_event_signal(&step->turn);
+    coi_event_signal(&step->token);
 }
 
 void
@@ -260,10 +261,10 @@ coi_report_unfinished(coi_step *step)
 }
 
 static void
-report_turn(co_context *ctx, unsigned round)
+report_token(co_context *ctx, unsigned round)
 {
     coi_step *step = ctx->mode.step;
-    int       whose = atomic_load(&step->whose);
+    int       whose = atomic_load(&step->token_holder);
 
     break_with(step, round, CO_DEADLINE_EXCEEDED, ctx->mode.replica, NULL,
                "replica %d waits for its turn (in_turn), and replica %d " NOTHING_DONE,
@@ -328,30 +329,30 @@ wait_for(backoff *p, coi_event *event, unsigned seen)
 /* --- turns (S-RUN-7): one replica at a time, in order of ids, between meetings --- */
 
 void
-coi_wait_turn(co_context *ctx)
+coi_wait_token(co_context *ctx)
 {
     coi_step *step = ctx->mode.step;
     backoff   p;
 
     if (!step->in_turn)
         return;
-    p = backoff_of(ctx, coi_round(step), report_turn);
+    p = backoff_of(ctx, coi_round(step), report_token);
     for (;;) {
-        unsigned seen = coi_event_read(&step->turn);
+        unsigned seen = coi_event_read(&step->token);
 
-        if (coi_is_broken(step) || atomic_load(&step->whose) == ctx->mode.local_replica)
+        if (coi_is_broken(step) || atomic_load(&step->token_holder) == ctx->mode.local_replica)
             return;
-        wait_for(&p, &step->turn, seen);
+        wait_for(&p, &step->token, seen);
     }
 }
 
 static void
-pass_turn(coi_step *step, int to)
+pass_token(coi_step *step, int to)
 {
     if (!step->in_turn)
         return;
-    atomic_store(&step->whose, to);
-    coi_event_signal(&step->turn);
+    atomic_store(&step->token_holder, to);
+    coi_event_signal(&step->token);
 }
 
 /* --- barriers --- */
@@ -382,11 +383,11 @@ end_round(coi_step *step)
 {
     for (int i = 0; i < step->n; ++i)
         atomic_store_explicit(&step->slots[i].arrived, false, memory_order_relaxed);
-    atomic_store_explicit(&step->whose, 0, memory_order_relaxed);
+    atomic_store_explicit(&step->token_holder, 0, memory_order_relaxed);
     atomic_fetch_add(&step->barrier, COI_ONE_ROUND - (unsigned)step->n); /* who arrived leaves */
     coi_event_signal(&step->gate);
     if (step->in_turn)
-        coi_event_signal(&step->turn);
+        coi_event_signal(&step->token);
 }
 
 static void
@@ -492,12 +493,12 @@ barrier(co_context *ctx, coi_close_fn close)
         if (!complete(ctx, close))
             return false;
     } else {
-        pass_turn(step, ctx->mode.local_replica + 1);
+        pass_token(step, ctx->mode.local_replica + 1);
         look_for_returned(ctx, round);
         if (!wait_round(ctx, round))
             return fail_broken(ctx);
     }
-    coi_wait_turn(ctx);
+    coi_wait_token(ctx);
     return true;
 }
 
@@ -530,7 +531,7 @@ coi_rendezvous_leave(co_context *ctx)
         /* Who speaks to other workers has their deadline to keep first. */
         if (step->strategy->group != NULL && p.timeout_ms > 0)
             p.timeout_ms = 2 * p.timeout_ms + 1000;
-        pass_turn(step, ctx->mode.local_replica + 1);
+        pass_token(step, ctx->mode.local_replica + 1);
         for (;;) {
             unsigned seen = coi_event_read(&step->gate);
 
@@ -539,7 +540,7 @@ coi_rendezvous_leave(co_context *ctx)
             wait_for(&p, &step->gate, seen);
         }
     }
-    coi_wait_turn(ctx);
+    coi_wait_token(ctx);
     return !coi_is_broken(step) || fail_broken(ctx);
 }
 
@@ -584,5 +585,5 @@ coi_replica_finished(co_context *ctx)
                 break_for_return(step, coi_round_of(now), ctx->mode.local_replica, i);
                 break;
             }
-    pass_turn(step, ctx->mode.local_replica + 1);
+    pass_token(step, ctx->mode.local_replica + 1);
 }

@@ -7,9 +7,12 @@
  */
 #include <cohort/ops.h>
 
-#include "ops/engine/composite_values.h"
 #include "base/text.h"
-#include "strategy/strategy.h"
+#include "ops/engine/composite_values.h"
+#include "strategy/comm_options.h"
+#include "strategy/cross_replica_reduce.h"
+#include "strategy/rendezvous.h"
+#include "strategy/workers.h"
 
 #include <stdio.h>
 #include <string.h>

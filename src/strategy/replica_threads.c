@@ -290,7 +290,7 @@ threads_new(co_context *ctx, co_strategy *strategy)
     threads->members = (coi_replica_worker *)(void *)((char *)threads + members_at);
     coi_event_init(&threads->done);
     coi_event_init(&threads->step.gate);
-    coi_event_init(&threads->step.turn);
+    coi_event_init(&threads->step.token);
     coi_lock_init(&threads->step.error_lock);
     coi_lock_init(&threads->step.inner_lock);
     for (int i = 0; i < threads->n; ++i) {

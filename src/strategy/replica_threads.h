@@ -8,7 +8,7 @@
 #ifndef COI_STRATEGY_REPLICA_THREADS_H
 #define COI_STRATEGY_REPLICA_THREADS_H
 
-#include "strategy/strategy.h"
+#include "strategy/rendezvous.h"
 
 /*
  * Plain fields have one writer at a time. Between steps, and until it signals `go`, all is the
@@ -57,7 +57,9 @@ void                 coi_replica_threads_give(coi_replica_threads *threads);
 void coi_replica_threads_wake(coi_replica_threads *threads);
 /* After that. */
 void coi_replica_threads_rest(coi_replica_threads *threads);
-/* One replica from beginning to end, on the thread of its member (run.c). */
+/* Free the idle replica threads of a strategy. */
+void coi_replica_threads_free(co_strategy *strategy);
+/* One replica from beginning to end, on its thread (run.c). */
 void coi_run_replica(coi_replica_worker *m, coi_step *step);
 
 #endif

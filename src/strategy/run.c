@@ -6,7 +6,10 @@
 #include <cohort/extended.h>
 
 #include "base/text.h"
+#include "strategy/regroup.h"
 #include "strategy/replica_threads.h"
+#include "strategy/strategy_hooks.h"
+#include "strategy/workers.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -128,7 +131,7 @@ coi_run_replica(coi_replica_worker *m, coi_step *step)
     coi_bind(ctx, true);
     co_block_begin(ctx);
     ctx->block_floor = ctx->num_blocks;
-    coi_wait_turn(ctx);
+    coi_wait_token(ctx);
     /* Where another has failed already, nothing begins (S-RUN-8). */
     args = coi_is_broken(step) ? NULL : replica_args(ctx, step);
     if (args != NULL && ctx->error.code == CO_OK)
@@ -165,7 +168,7 @@ step_open(coi_replica_threads *threads, co_context *parent, co_fn fn, co_value *
     atomic_store_explicit(&step->finished, 0, memory_order_relaxed);
     atomic_store_explicit(&step->opened, coi_round(step), memory_order_relaxed);
     atomic_store_explicit(&step->is_open, false, memory_order_relaxed);
-    atomic_store_explicit(&step->whose, 0, memory_order_relaxed);
+    atomic_store_explicit(&step->token_holder, 0, memory_order_relaxed);
     if (step->error.code != CO_OK)
         coi_error_reset(&step->error);
     step->payload_deleter = NULL;

@@ -4,7 +4,7 @@
  * are made: the replica that needs a slot first makes it for all, and because slots begin without a
  * value there is nothing to agree on.
  */
-#include "strategy/strategy.h"
+#include "strategy/distributed_variables.h"
 #include "variable/variable.h"
 
 #include <stdio.h>

@@ -5,7 +5,9 @@
 #include <cohort/extended.h>
 
 #include "base/text.h"
-#include "strategy/strategy.h"
+#include "strategy/distributed_variables.h"
+#include "strategy/regroup.h"
+#include "strategy/rendezvous.h"
 #include "variable/variable.h"
 
 #include <string.h>

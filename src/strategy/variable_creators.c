@@ -15,7 +15,10 @@
 #include <cohort/creator.h>
 
 #include "base/text.h"
-#include "strategy/strategy.h"
+#include "strategy/distributed_variables.h"
+#include "strategy/rendezvous.h"
+#include "strategy/strategy_hooks.h"
+#include "strategy/workers.h"
 #include "variable/variable.h"
 
 #include <cohort/ops.h>

@@ -4,9 +4,12 @@
  * ranks that are not in step find out here, before anything is sent, and each gets an error that
  * names both sides. Without a group nothing happens.
  */
+#include "strategy/workers.h"
+
 #include "base/text.h"
-#include "ops/engine/op.h"
-#include "strategy/strategy.h"
+#include "ops/engine/execute.h"
+#include "strategy/comm_options.h"
+#include "strategy/rendezvous.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,41 +25,41 @@ is_inside(const co_context *ctx, const co_strategy *strategy)
 
 /* How far who has the turn has come. */
 static uint64_t
-turn_progress(co_strategy *strategy)
+token_progress(co_strategy *strategy)
 {
-    uint64_t progress = atomic_load(&strategy->turn_ticks);
+    uint64_t progress = atomic_load(&strategy->token_ticks);
 
     coi_lock_take(&strategy->lock);
-    if (strategy->turn_step != NULL)
-        progress += coi_step_progress(strategy->turn_step);
+    if (strategy->token_step != NULL)
+        progress += coi_step_progress(strategy->token_step);
     coi_lock_give(&strategy->lock);
     return progress;
 }
 
 static void
-set_turn_step(co_strategy *strategy, coi_step *step)
+set_token_step(co_strategy *strategy, coi_step *step)
 {
     coi_lock_take(&strategy->lock);
-    strategy->turn_step = step;
+    strategy->token_step = step;
     coi_lock_give(&strategy->lock);
 }
 
 bool
 coi_workers_begin(co_context *ctx, co_strategy *strategy, coi_step *step)
 {
-    uint64_t before = turn_progress(strategy);
+    uint64_t before = token_progress(strategy);
 
     for (;;) {
-        unsigned seen = coi_event_read(&strategy->turn_given);
+        unsigned seen = coi_event_read(&strategy->token_released);
         bool     taken = false;
         uint64_t now;
 
-        if (atomic_compare_exchange_strong(&strategy->turn_taken, &taken, true))
+        if (atomic_compare_exchange_strong(&strategy->token_taken, &taken, true))
             break;
-        if (coi_event_wait(&strategy->turn_given, seen, &ctx->runtime->waiting,
+        if (coi_event_wait(&strategy->token_released, seen, &ctx->runtime->waiting,
                            coi_timeout(strategy)))
             continue;
-        now = turn_progress(strategy);
+        now = token_progress(strategy);
         if (now == before) {
             char text[COI_STRATEGY_TEXT];
 
@@ -69,18 +72,18 @@ coi_workers_begin(co_context *ctx, co_strategy *strategy, coi_step *step)
         }
         before = now;
     }
-    set_turn_step(strategy, step);
+    set_token_step(strategy, step);
     atomic_fetch_add(&strategy->epoch, 1);
     strategy->sequence = strategy->delivered = 0;
     return true;
 }
 
 static void
-give_turn(co_strategy *strategy)
+release_token(co_strategy *strategy)
 {
-    set_turn_step(strategy, NULL);
-    atomic_store(&strategy->turn_taken, false);
-    coi_event_signal(&strategy->turn_given);
+    set_token_step(strategy, NULL);
+    atomic_store(&strategy->token_taken, false);
+    coi_event_signal(&strategy->token_released);
 }
 
 /* --- hellos --- */
@@ -124,7 +127,7 @@ void
 coi_workers_end(co_context *ctx, co_strategy *strategy)
 {
     notify(ctx, strategy);
-    give_turn(strategy);
+    release_token(strategy);
 }
 
 void
@@ -232,7 +235,7 @@ leave(co_context *ctx, co_strategy *strategy)
         if (coi_flight_take_trouble(strategy->recorder))
             coi_flight_report(strategy);
     }
-    give_turn(strategy);
+    release_token(strategy);
 }
 
 /* Give mine, get all, and compare. */
@@ -268,7 +271,7 @@ coi_workers_handshake(co_context *ctx, co_strategy *strategy, coi_rendezvous_kin
         return true;
     if (!is_inside(ctx, strategy) && !coi_workers_begin(ctx, strategy, NULL))
         return false;
-    atomic_fetch_add(&strategy->turn_ticks, 1);
+    atomic_fetch_add(&strategy->token_ticks, 1);
     coi_tick(ctx);
     ++strategy->sequence;
     fill_handshake(ctx, strategy, COI_HANDSHAKE_COLLECTIVE, &mine);
@@ -311,7 +314,7 @@ coi_workers_done(co_context *ctx, co_strategy *strategy, bool ok)
         return ok;
     if (ok) /* a failure from now on is no reason for others to give the data up */
         strategy->delivered = strategy->sequence;
-    atomic_fetch_add(&strategy->turn_ticks, 1);
+    atomic_fetch_add(&strategy->token_ticks, 1);
     coi_flight_end(strategy->recorder, strategy->flight, ctx->error.code);
     if (!ok)
         coi_flight_trouble(strategy->recorder);

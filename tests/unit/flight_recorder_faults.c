@@ -6,6 +6,8 @@
  */
 #include "base/memory.h"
 #include "rank_support.h"
+#include "strategy/flight_recorder.h"
+#include "strategy/rendezvous_kind.h"
 #include "strategy/strategy.h"
 
 #include <errno.h>

@@ -3,6 +3,8 @@
  * does not wait. */
 #include "engine_support.h"
 
+#include "strategy/flight_recorder.h"
+#include "strategy/rendezvous_kind.h"
 #include "strategy/strategy.h"
 
 #include <pthread.h>

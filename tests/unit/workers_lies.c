@@ -7,6 +7,7 @@
 #include "collective/local/ranks.h"
 #include "rank_support.h"
 #include "scarce.h"
+#include "strategy/rendezvous_kind.h"
 #include "strategy/strategy.h"
 
 #include <stdatomic.h>

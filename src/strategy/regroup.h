@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Merging the values of replicas into one, and selecting a replica's part (DV-GROUP, DV-SEL).
+ */
+#ifndef COI_STRATEGY_REGROUP_H
+#define COI_STRATEGY_REGROUP_H
+
+#include "strategy/strategy.h"
+
+/* Merge the values of n local replicas by DV-GROUP; a reference. `kind` is that of the per-replica
+ * values it makes; always: wrap equal leaves too. NULL with an error (CO_ASSERTION_ERROR where
+ * structures differ). */
+co_value *coi_regroup(co_context *ctx, const co_strategy *strategy, co_value *const *values, int n,
+                      co_kind kind, bool always);
+/* The structure with per-replica values replaced by their component; a reference, the same handle
+ * if there are none. CO_VALUE_ERROR for one that has not a component for each local replica. */
+co_value *coi_select_all(co_context *ctx, const co_strategy *strategy, co_value *structure,
+                         int local_replica);
+/* That check alone, over a structure. */
+bool coi_check_per_replica(co_context *ctx, const co_strategy *strategy, const co_value *structure);
+/* For strategies that do not select: no per-replica value has more components than there are local
+ * replicas, because the others would be for nobody. */
+bool coi_check_parts(co_context *ctx, const co_strategy *strategy, const co_value *structure);
+/* The examples of the first per-replica value of a structure that knows them. */
+coi_examples coi_find_examples(const co_value *structure, int local_replica);
+
+#endif

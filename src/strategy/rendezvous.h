@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The replica engine: a step that runs on all local replicas, and the rendezvous at which they wait
+ * for each other.
+ */
+#ifndef COI_STRATEGY_RENDEZVOUS_H
+#define COI_STRATEGY_RENDEZVOUS_H
+
+#include "strategy/flight_recorder.h"
+#include "strategy/rendezvous_kind.h"
+#include "strategy/strategy.h"
+
+/* The slot of a replica: what it brings to a rendezvous. Each slot begins with a cache line of its
+ * own, so that arrivals do not contend. */
+typedef struct coi_rendezvous_slot {
+    _Alignas(64) coi_rendezvous_kind kind;
+    uint64_t     sequence;
+    co_site_info site;
+    co_value    *value;  /* what it brings: borrowed, alive while it waits */
+    coi_summary  what;   /* for reports after the value has gone */
+    void        *detail; /* of the kind of rendezvous; on the stack of the replica that waits */
+    co_value    *result; /* what it takes away: a reference */
+    atomic_bool  arrived, finished;
+} coi_rendezvous_slot;
+
+/* One run of a function on all local replicas. */
+typedef struct coi_step {
+    co_strategy                *strategy;
+    struct coi_replica_threads *threads;
+    co_context          *parent; /* the context that called run, and that merge functions get */
+    int                  n;      /* local replicas */
+    coi_rendezvous_slot *slots;
+    co_fn                fn;
+    void                *user;
+    co_value            *args, *kwargs;
+    bool                 in_turn;
+    int                  rank;           /* of the process, for errors */
+    uint64_t             random_counter; /* of the parent when the step began */
+    uint64_t             epoch;          /* which run this is */
+    coi_lock             inner_lock;     /* of inner */
+    _Atomic(struct coi_step *) inner;    /* a run inside the merge function under way, or NULL */
+    /* How many are at the current barrier, how many barriers were complete, and whether the step is
+     * broken: one word, so that no replica can leave a barrier as broken while another completes
+     * it. */
+    _Alignas(64) _Atomic(uint64_t) barrier;
+    atomic_int    finished; /* replicas that returned */
+    atomic_uint   opened;   /* round of the rendezvous that has an entry in the recorder, plus 1 */
+    atomic_bool   is_open;  /* that entry has not ended */
+    atomic_ullong flight;   /* its number */
+    coi_event     gate;     /* barriers and breaks */
+    coi_event     token;    /* in_turn: it has passed to another replica */
+    atomic_int    token_holder;
+    coi_lock      error_lock;
+    co_error_info error; /* the first failure */
+    void (*payload_deleter)(void *payload);
+} coi_step;
+
+#define COI_BROKEN    (UINT64_C(1) << 63)
+#define COI_ARRIVED   0xfffu /* more than COI_MAX_LOCAL_REPLICAS */
+#define COI_ONE_ROUND (UINT64_C(1) << 12)
+
+/* The current barrier of a step; only to be compared. */
+static inline unsigned
+coi_round_of(uint64_t barrier)
+{
+    return (unsigned)(barrier / COI_ONE_ROUND);
+}
+static inline unsigned
+coi_round(const coi_step *step)
+{
+    return coi_round_of(atomic_load(&step->barrier));
+}
+
+/* What the last replica to arrive does before the others go on; false breaks the step (with an
+ * error in ctx). */
+typedef bool (*coi_close_fn)(co_context *ctx, coi_step *step, void *arg);
+
+/*
+ * Come to a rendezvous: fill the slot of this replica, wait for all, check that all came to the
+ * same one, let the last run `close` (may be NULL; its arg is NULL, what it needs is in the slots'
+ * details). False: the step is broken and ctx has the error.
+ */
+bool coi_rendezvous(co_context *ctx, coi_rendezvous_kind kind, co_value *value, void *detail,
+                    coi_close_fn close);
+/*
+ * Leave a rendezvous together. A replica that shares work or details with the others after
+ * coi_rendezvous calls this before it gives them up, on success and on failure, even if the step
+ * broke meanwhile. False: it did, and ctx has the error.
+ */
+bool coi_rendezvous_leave(co_context *ctx);
+/* The context of a local replica of a step (run.c). */
+co_context *coi_replica_context(coi_step *step, int local_replica);
+/* End the step for all replicas with the error of ctx. */
+void coi_break(coi_step *step, co_context *ctx);
+static inline bool
+coi_is_broken(const coi_step *step)
+{
+    return (atomic_load_explicit(&step->barrier, memory_order_acquire) & COI_BROKEN) != 0;
+}
+/* A replica has returned: the replicas that wait for it are told. */
+void coi_replica_finished(co_context *ctx);
+/* Take the step's error into ctx, if it has none of its own; the payload stays with the step. */
+void coi_take_step_error(co_context *ctx, coi_step *step);
+/* How often replicas, the merge function and runs inside it called into the library: unchanged
+ * means that nothing moves. */
+uint64_t coi_step_progress(coi_step *step);
+/* Break the step because replicas that have not returned execute nothing. */
+void coi_report_unfinished(coi_step *step);
+static inline coi_rendezvous_slot *
+coi_my_slot(co_context *ctx)
+{
+    return &ctx->mode.step->slots[ctx->mode.local_replica];
+}
+/* With in_turn: wait until this replica holds the token of the step. */
+void coi_wait_token(co_context *ctx);
+/*
+ * Wait for other replicas of a running step. They are on their way, so it pays to spin until a
+ * thread that slept has had time to wake (some 20 us, and as much again for each that it wakes):
+ * sleeping meanwhile would add a wake of our own.
+ */
+static inline bool
+coi_wait_replicas(coi_event *event, unsigned seen, coi_waiting *waiting, int timeout_ms)
+{
+    return coi_event_wait_spinning(event, seen, waiting, 5 * waiting->spin_us, timeout_ms);
+}
+
+/* --- merge.c --- */
+
+/* What runs once for all replicas, in the parent's context; returns a value of its block. */
+typedef co_value *(*coi_merge_body)(co_context *parent, co_strategy *strategy, co_value *args,
+                                    void *arg);
+/* Come to a rendezvous, let replica 0 run `body` (with its own arg), take away this replica's part:
+ * a reference. `check` (may be NULL) compares the args of the replicas, which are the details of
+ * their slots. */
+co_value *coi_merge(co_context *ctx, coi_rendezvous_kind kind, co_value *args, coi_close_fn check,
+                    coi_merge_body body, void *arg);
+
+#endif

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Public questions about a strategy: replicas, workers, devices, flags.
+ */
+#include <cohort/extended.h>
+
+#include "strategy/strategy.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *
+co_strategy_name(co_context *ctx, co_strategy *strategy)
+{
+    COI_ENTER(ctx, "strategy_name", "");
+    return coi_check_object(ctx, strategy, &coi_strategy_class, 2, "strategy")
+               ? strategy->policy->name
+               : "";
+}
+
+static int
+property(co_context *ctx, co_strategy *strategy, const char *call, size_t offset)
+{
+    COI_ENTER(ctx, call, 0);
+    if (!coi_check_object(ctx, strategy, &coi_strategy_class, 2, "strategy"))
+        return 0;
+    return *(const int *)(const void *)((const char *)strategy + offset);
+}
+
+int
+co_num_replicas_in_sync(co_context *ctx, co_strategy *strategy)
+{
+    return property(ctx, strategy, "num_replicas_in_sync", offsetof(co_strategy, num_replicas));
+}
+
+int
+co_num_local_replicas(co_context *ctx, co_strategy *strategy)
+{
+    return property(ctx, strategy, "num_local_replicas", offsetof(co_strategy, num_local));
+}
+
+int
+co_worker_id(co_context *ctx, co_strategy *strategy)
+{
+    return property(ctx, strategy, "worker_id", offsetof(co_strategy, worker));
+}
+
+int
+co_num_workers(co_context *ctx, co_strategy *strategy)
+{
+    return property(ctx, strategy, "num_workers", offsetof(co_strategy, num_workers));
+}
+
+/* The name of a local device as the cluster sees it (MW-6). */
+static void
+cluster_name(const co_strategy *strategy, int replica, char out[CO_DEVICE_NAME_MAX])
+{
+    coi_device_name id = strategy->devices[replica];
+
+    if (strategy->num_workers > 1) {
+        snprintf(id.job, sizeof(id.job), "worker");
+        id.task = strategy->worker;
+    }
+    coi_device_format(&id, out);
+}
+
+/* Whether a replica before this one is on the same device. */
+static bool
+is_earlier(const co_strategy *strategy, int replica)
+{
+    for (int i = 0; i < replica; ++i)
+        if (coi_device_name_equal(&strategy->devices[i], &strategy->devices[replica]))
+            return true;
+    return false;
+}
+
+/* Each device once, in order: several replicas may share one. */
+static co_value *
+device_names(co_context *ctx, co_strategy *strategy, const char *call)
+{
+    co_value *names[COI_MAX_LOCAL_REPLICAS];
+    size_t    n = 0;
+
+    COI_ENTER(ctx, call, NULL);
+    if (!coi_check_strategy(ctx, strategy, 2))
+        return NULL;
+    if (strategy->policy->is_default) {
+        coi_fail(ctx, CO_RUNTIME_ERROR,
+                 "the default strategy has no devices of its own; co_current_device tells");
+        return NULL;
+    }
+    for (int i = 0; i < strategy->num_local; ++i) {
+        char text[CO_DEVICE_NAME_MAX];
+
+        if (is_earlier(strategy, i))
+            continue;
+        cluster_name(strategy, i, text);
+        names[n] = co_string(ctx, text);
+        if (names[n++] == NULL)
+            return NULL;
+    }
+    return co_tuple(ctx, names, n);
+}
+
+co_value *
+co_worker_devices(co_context *ctx, co_strategy *strategy)
+{
+    return device_names(ctx, strategy, "worker_devices");
+}
+
+co_value *
+co_parameter_devices(co_context *ctx, co_strategy *strategy)
+{
+    return device_names(ctx, strategy, "parameter_devices");
+}
+
+/* DEF-11: the variable with the smallest name. */
+static co_value *
+smallest_variable(co_context *ctx, co_value *variables)
+{
+    co_value *first = NULL;
+
+    if (!coi_check_value(ctx, variables, 3, "variables"))
+        return NULL;
+    for (size_t i = 0; coi_is_structure(variables) && i < variables->u.items.n; ++i) {
+        co_value *variable = variables->u.items.items[i];
+
+        if (coi_is_variable(variable) &&
+            (first == NULL || strcmp(variable->u.variable->name, first->u.variable->name) < 0))
+            first = variable;
+    }
+    if (first == NULL) {
+        coi_fail(
+            ctx, CO_VALUE_ERROR,
+            "argument 3 (variables) of non_slot_devices holds no variable; under the default strategy it "
+            "chooses one of them");
+        return NULL;
+    }
+    return coi_own_ref(ctx, first);
+}
+
+co_value *
+co_non_slot_devices(co_context *ctx, co_strategy *strategy, co_value *variables)
+{
+    COI_ENTER(ctx, "non_slot_devices", NULL);
+    if (coi_check_strategy(ctx, strategy, 2) && strategy->policy->is_default)
+        return smallest_variable(ctx, variables);
+    return device_names(ctx, strategy, "non_slot_devices");
+}
+
+co_strategy *
+co_extended(co_context *ctx, co_strategy *strategy)
+{
+    COI_ENTER(ctx, "extended", NULL);
+    return coi_check_strategy(ctx, strategy, 2) ? strategy : NULL;
+}
+
+co_value *
+co_cluster_resolver(co_context *ctx, co_strategy *strategy)
+{
+    static const char *const fields[] = { "task_type", "task_id", "num_workers" };
+
+    co_value *items[3];
+
+    COI_ENTER(ctx, "cluster_resolver", NULL);
+    if (!coi_check_strategy(ctx, strategy, 2))
+        return NULL;
+    if (!strategy->policy->workers)
+        return co_none(ctx);
+    items[0] = co_string(ctx, "worker");
+    items[1] = co_int(ctx, strategy->worker);
+    items[2] = co_int(ctx, strategy->num_workers);
+    return co_named_tuple(ctx, "ClusterResolver", fields, items, 3);
+}
+
+/* The flags of section 13.1. */
+static bool
+is_chief(co_context *ctx, co_strategy *strategy, const char *call)
+{
+    COI_ENTER(ctx, call, false);
+    return coi_check_strategy(ctx, strategy, 2) && strategy->worker == 0;
+}
+
+bool
+co_should_checkpoint(co_context *ctx, co_strategy *strategy)
+{
+    return is_chief(ctx, strategy, "should_checkpoint");
+}
+
+bool
+co_should_save_summary(co_context *ctx, co_strategy *strategy)
+{
+    return is_chief(ctx, strategy, "should_save_summary");
+}
+
+bool
+co_require_static_shapes(co_context *ctx, co_strategy *strategy)
+{
+    COI_ENTER(ctx, "require_static_shapes", false);
+    coi_check_strategy(ctx, strategy, 2);
+    return false;
+}
+
+/* Two flags of the older API; the default strategy never had them (DEF-14). */
+static bool
+older_flag(co_context *ctx, co_strategy *strategy, const char *call, bool with_workers)
+{
+    COI_ENTER(ctx, call, false);
+    if (!coi_check_strategy(ctx, strategy, 2))
+        return false;
+    if (strategy->policy->is_default) {
+        coi_fail(ctx, CO_UNIMPLEMENTED,
+                 "the default strategy has no %s; ask a strategy that you made", call);
+        return false;
+    }
+    return !with_workers || strategy->policy->workers;
+}
+
+bool
+co_should_init(co_context *ctx, co_strategy *strategy)
+{
+    return older_flag(ctx, strategy, "should_init", false);
+}
+
+bool
+co_between_graph(co_context *ctx, co_strategy *strategy)
+{
+    return older_flag(ctx, strategy, "between_graph", true);
+}
