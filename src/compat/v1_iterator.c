@@ -118,7 +118,7 @@ call_each(co_context *ctx, co_iterator *iterator, const co_strategy *strategy, c
     for (; made < strategy->num_local; ++made) {
         if (coi_iterator_next(ctx, iterator->input, &parts[made]) != COI_ELEMENT)
             break;
-        if (!strategy->policy->is_default &&
+        if (strategy->policy->has_devices &&
             (parts[made] = place(ctx, &strategy->devices[made], parts[made])) == NULL)
             break;
     }
@@ -132,11 +132,11 @@ call_each(co_context *ctx, co_iterator *iterator, const co_strategy *strategy, c
     return whole != NULL ? COI_ELEMENT : COI_ERROR;
 }
 
-/* Everybody may read what the default strategy has made: it is an ordinary iterator. */
+/* An iterator over input that is not distributed is an ordinary one: everybody may read it. */
 static bool
 check_mode(co_context *ctx, const co_strategy *strategy)
 {
-    return strategy->policy->is_default || coi_check_input_mode(ctx, strategy);
+    return !strategy->policy->distributes_input || coi_check_input_mode(ctx, strategy);
 }
 
 static int
@@ -247,7 +247,7 @@ take_input(co_context *ctx, co_strategy *strategy, co_dataset *made)
                  made == NULL ? "NULL" : "a handle that is no plain dataset");
         return NULL;
     }
-    return made->ops == &callable_ops || strategy->policy->is_default
+    return made->ops == &callable_ops || !strategy->policy->distributes_input
                ? made
                : coi_distribute_whole_steps(ctx, strategy, made);
 }

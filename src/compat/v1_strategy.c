@@ -91,7 +91,7 @@ co_strategy_has_member(co_context *ctx, co_strategy *strategy, const char *name)
     COI_ENTER(ctx, "strategy_has_member", false);
     if (!coi_check_object(ctx, strategy, &coi_strategy_class, 2, "strategy") || name == NULL)
         return false;
-    flavour = strategy->is_v1 ? V1 : strategy->policy->is_default ? BOTH : V2;
+    flavour = strategy->is_v1 ? V1 : strategy->policy->has_both_flavours ? BOTH : V2;
     for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); ++i)
         if (strcmp(members[i].name, name) == 0)
             return (members[i].who & flavour) != 0;

@@ -7,10 +7,66 @@
 
 #include <string.h>
 
-static const coi_policy default_policy = { .name = "DefaultStrategy", .is_default = true };
-static const coi_policy one_device_policy = { .name = "OneDeviceStrategy" };
-static const coi_policy mirrored_policy = { .name = "MirroredStrategy", .wraps_values = true };
+/* DEF-11: the variable with the smallest name. */
+static co_value *
+smallest_variable(co_context *ctx, co_value *variables)
+{
+    co_value *first = NULL;
+
+    if (!coi_check_value(ctx, variables, 3, "variables"))
+        return NULL;
+    for (size_t i = 0; coi_is_structure(variables) && i < variables->u.items.n; ++i) {
+        co_value *variable = variables->u.items.items[i];
+
+        if (coi_is_variable(variable) &&
+            (first == NULL || strcmp(variable->u.variable->name, first->u.variable->name) < 0))
+            first = variable;
+    }
+    if (first == NULL) {
+        coi_fail(
+            ctx, CO_VALUE_ERROR,
+            "argument 3 (variables) of non_slot_devices holds no variable; under the default strategy it "
+            "chooses one of them");
+        return NULL;
+    }
+    return coi_own_ref(ctx, first);
+}
+
+static const coi_refusal default_refusals[] = {
+    { "worker_devices", CO_RUNTIME_ERROR,
+      "the default strategy has no devices of its own; co_current_device tells" },
+    { "parameter_devices", CO_RUNTIME_ERROR,
+      "the default strategy has no devices of its own; co_current_device tells" },
+    { "broadcast_to_devices", CO_UNIMPLEMENTED,
+      "the default strategy does not copy to devices; use co_copy_to" },
+    { "run_steps_on_iterator", CO_UNIMPLEMENTED,
+      "the default strategy has no run_steps_on_iterator; call co_next and co_run in a loop, or "
+      "use co_one_device_strategy" },
+    { "should_init", CO_UNIMPLEMENTED,
+      "the default strategy has no should_init; ask a strategy that you made" },
+    { "between_graph", CO_UNIMPLEMENTED,
+      "the default strategy has no between_graph; ask a strategy that you made" },
+    { NULL, CO_OK, NULL },
+};
+
+/* Its mode is that of a context without a strategy (DEF-2, DEF-18). */
+static const coi_policy default_policy = { .name = "DefaultStrategy",
+                                           .has_both_flavours = true,
+                                           .refusals = default_refusals,
+                                           .non_slot_devices = smallest_variable };
+static const coi_policy one_device_policy = { .name = "OneDeviceStrategy",
+                                              .changes_mode = true,
+                                              .has_devices = true,
+                                              .distributes_input = true };
+static const coi_policy mirrored_policy = { .name = "MirroredStrategy",
+                                            .changes_mode = true,
+                                            .has_devices = true,
+                                            .distributes_input = true,
+                                            .wraps_values = true };
 static const coi_policy multi_worker_policy = { .name = "MultiWorkerMirroredStrategy",
+                                                .changes_mode = true,
+                                                .has_devices = true,
+                                                .distributes_input = true,
                                                 .wraps_values = true,
                                                 .workers = true };
 

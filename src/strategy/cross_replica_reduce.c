@@ -572,7 +572,7 @@ reduce_one(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *va
         return coi_own_ref(ctx, value);
     if (coi_push(ctx, COI_ENTRY_DEVICE, NULL) == NULL)
         return NULL;
-    if (!strategy->policy->is_default)
+    if (strategy->policy->has_devices)
         coi_enter_device(ctx, &strategy->devices[0]);
     result = reduce_along(ctx, strategy, op, value, axes, num_axes);
     coi_pop_to(ctx, entries);

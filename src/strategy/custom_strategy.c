@@ -297,6 +297,9 @@ define(co_context *ctx, const co_strategy_definition *definition)
     own->hooks = *definition;
     snprintf(own->name, sizeof(own->name), "%s", definition->name);
     own->policy = (coi_policy){ .name = own->name,
+                                .changes_mode = true,
+                                .has_devices = true,
+                                .distributes_input = true,
                                 .wraps_values = !definition->plain,
                                 .workers = definition->processes,
                                 .hooks = &own->hooks };

@@ -660,7 +660,7 @@ co_distribute_dataset(co_context *ctx, co_strategy *strategy, co_dataset *datase
     COI_ENTER(ctx, "distribute_dataset", NULL);
     if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_dataset(ctx, dataset, 3, "dataset"))
         return NULL;
-    if (strategy->policy->is_default) /* DEF-3 */
+    if (!strategy->policy->distributes_input) /* DEF-3 */
         return dataset;
     if (!coi_take_options(ctx, &all, sizeof(all), options, 4))
         return NULL;
@@ -717,7 +717,7 @@ coi_call_dataset_fn(co_context *ctx, const co_strategy *strategy, co_dataset_fn 
 
     if (coi_push(ctx, COI_ENTRY_DEVICE, NULL) == NULL)
         return NULL;
-    if (!strategy->policy->is_default) { /* which has no device of its own */
+    if (strategy->policy->has_devices) {
         coi_device_host(&strategy->devices[0], &host);
         coi_enter_device(ctx, &host);
     }
@@ -819,7 +819,7 @@ co_distribute_datasets_from_function(co_context *ctx, co_strategy *strategy, co_
             "returns a dataset");
         return NULL;
     }
-    if (strategy->policy->is_default) { /* DEF-4 */
+    if (!strategy->policy->distributes_input) { /* DEF-4 */
         co_input_context alone = { 1, 0, 1 };
 
         return coi_dataset_give(ctx, check_result(ctx, fn(ctx, &alone, user)));

@@ -34,7 +34,7 @@ enter_merge(co_context *parent, coi_step *step)
 
     if (coi_push(parent, COI_ENTRY_MERGE, strategy) == NULL)
         return false;
-    parent->mode.strategy = strategy->policy->is_default ? NULL : strategy;
+    parent->mode.strategy = coi_current(strategy);
     parent->mode.cross = true;
     parent->mode.num_replicas = strategy->num_replicas;
     parent->mode.update_id = -1;

@@ -275,11 +275,8 @@ co_broadcast_to_devices(co_context *ctx, co_strategy *strategy, co_value *tensor
                  "the destination is none; name a device, or give a tensor or variable");
         return NULL;
     }
-    if (strategy->policy->is_default) {
-        coi_fail(ctx, CO_UNIMPLEMENTED,
-                 "the default strategy does not copy to devices; use co_copy_to");
+    if (!coi_check_offered(ctx, strategy))
         return NULL;
-    }
     if (!strategy->policy->wraps_values || tensor->kind == CO_KIND_INT ||
         tensor->kind == CO_KIND_FLOAT)
         return coi_own_ref(ctx, tensor);

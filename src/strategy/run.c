@@ -33,7 +33,7 @@ enter_replica(coi_replica_worker *m, coi_step *step)
     co_context  *parent = step->parent;
 
     coi_error_reset(&ctx->error);
-    ctx->mode = (coi_mode){ .strategy = strategy->policy->is_default ? NULL : strategy,
+    ctx->mode = (coi_mode){ .strategy = coi_current(strategy),
                             .replica = strategy->first_local + m->replica,
                             .local_replica = m->replica,
                             .num_replicas = strategy->num_replicas,
@@ -47,7 +47,7 @@ enter_replica(coi_replica_worker *m, coi_step *step)
     ctx->random_counter = parent->random_counter;
     ctx->rank = parent->rank;
     ctx->special = parent->special;
-    if (strategy->policy->is_default) { /* it has no device of its own (RC-4) */
+    if (!strategy->policy->has_devices) { /* RC-4 */
         ctx->device = parent->device;
         ctx->device_id = parent->device_id;
         ctx->device_text[0] = '\0';

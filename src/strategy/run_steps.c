@@ -184,13 +184,9 @@ static bool
 check_loop(co_context *ctx, co_strategy *strategy, co_step_fn fn, co_iterator *iterator,
            int64_t iterations, co_value *initial)
 {
-    if (!coi_check_strategy(ctx, strategy, 2))
+    if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_offered(ctx, strategy))
         return false;
-    if (strategy->policy->is_default)
-        coi_fail(ctx, CO_UNIMPLEMENTED,
-                 "the default strategy has no run_steps_on_iterator; call co_next and co_run in a "
-                 "loop, or use co_one_device_strategy");
-    else if (fn == NULL)
+    if (fn == NULL)
         coi_fail(ctx, CO_TYPE_ERROR,
                  "argument 3 (fn) of run_steps_on_iterator is NULL; it must be a function");
     else if (iterations < 0)

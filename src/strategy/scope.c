@@ -49,16 +49,33 @@ coi_check_v2(co_context *ctx, co_strategy *strategy)
     return false;
 }
 
-static co_code
-mixing(co_context *ctx, const co_strategy *wanted)
+bool
+coi_check_offered(co_context *ctx, const co_strategy *strategy)
+{
+    const coi_refusal *r = strategy->policy->refusals;
+
+    for (; r != NULL && r->call != NULL; ++r)
+        if (strcmp(r->call, ctx->call) == 0) {
+            coi_fail(ctx, r->code, "%s", r->message);
+            return false;
+        }
+    return true;
+}
+
+/* No other strategy is current. */
+static bool
+check_not_mixed(co_context *ctx, co_strategy *strategy)
 {
     char a[COI_STRATEGY_TEXT], b[COI_STRATEGY_TEXT];
 
-    return coi_fail(
+    if (ctx->mode.strategy == NULL || ctx->mode.strategy == coi_current(strategy))
+        return true;
+    coi_fail(
         ctx, CO_RUNTIME_ERROR,
         "mixing strategies: %s is called while %s is current; leave its scope first, or use the "
         "one that is current",
-        coi_strategy_text(wanted, a), coi_strategy_text(ctx->mode.strategy, b));
+        coi_strategy_text(strategy, a), coi_strategy_text(ctx->mode.strategy, b));
+    return false;
 }
 
 bool
@@ -66,34 +83,21 @@ coi_check_enter(co_context *ctx, co_strategy *strategy)
 {
     char text[COI_STRATEGY_TEXT];
 
-    if (strategy->policy->is_default) {
-        if (ctx->mode.strategy != NULL) {
-            mixing(ctx, strategy);
-            return false;
-        }
-        if (coi_in_replica(ctx)) {
-            coi_fail(ctx, CO_RUNTIME_ERROR,
-                     "%s is called inside a step of the default strategy; steps do not nest",
-                     ctx->call);
-            return false;
-        }
-        return true;
-    }
-    if (ctx->mode.strategy == NULL)
-        return true;
-    if (ctx->mode.strategy != strategy) {
-        mixing(ctx, strategy);
+    if (!check_not_mixed(ctx, strategy))
         return false;
-    }
-    if (!ctx->mode.cross) {
+    if (ctx->mode.strategy != coi_current(strategy) || !coi_in_replica(ctx))
+        return true;
+    if (ctx->mode.strategy == NULL)
+        coi_fail(ctx, CO_RUNTIME_ERROR,
+                 "%s is called inside a step of the default strategy; steps do not nest",
+                 ctx->call);
+    else
         coi_fail(
             ctx, CO_RUNTIME_ERROR,
             "%s of %s is called in replica context (replica %d) and needs cross-replica context; call it "
             "outside the step, or inside co_merge_call",
             ctx->call, coi_strategy_text(strategy, text), ctx->mode.replica);
-        return false;
-    }
-    return true;
+    return false;
 }
 
 bool
@@ -103,8 +107,7 @@ coi_check_cross(co_context *ctx, co_strategy *strategy)
 
     if (!coi_check_enter(ctx, strategy))
         return false;
-    if (ctx->mode.strategy != NULL || strategy->policy->is_default ||
-        (!coi_in_replica(ctx) && !ctx->mode.cross))
+    if (ctx->mode.strategy == coi_current(strategy) || (!coi_in_replica(ctx) && !ctx->mode.cross))
         return true;
     coi_fail(
         ctx, CO_RUNTIME_ERROR,
@@ -149,17 +152,11 @@ co_scope_begin(co_context *ctx, co_strategy *strategy)
     COI_ENTER(ctx, "scope_enter", scope);
     if (!coi_check_strategy(ctx, strategy, 2))
         return scope;
-    if (strategy->policy->is_default) {
-        if (ctx->mode.strategy != NULL) {
-            mixing(ctx, strategy);
-            return scope;
-        }
-        nested = true; /* it does not change the mode, wherever it is entered (DEF-2, DEF-18) */
-    } else {
-        if (!coi_check_enter(ctx, strategy))
-            return scope;
-        nested = ctx->mode.strategy == strategy;
-    }
+    /* A scope that does not change the mode may be entered inside a step too (DEF-2, DEF-18). */
+    if (strategy->policy->changes_mode ? !coi_check_enter(ctx, strategy)
+                                       : !check_not_mixed(ctx, strategy))
+        return scope;
+    nested = ctx->mode.strategy == coi_current(strategy);
     entry = coi_push(ctx, nested ? COI_ENTRY_SCOPE_NESTED : COI_ENTRY_SCOPE, strategy);
     if (entry == NULL)
         return scope;
@@ -274,8 +271,8 @@ co_experimental_set_strategy(co_context *ctx, co_strategy *strategy)
     coi_pop(ctx);
     unset(ctx);
     coi_push(ctx, COI_ENTRY_SET, strategy);
-    if (strategy->policy->is_default)
-        return CO_OK; /* its scope does not change the mode (SET-9) */
+    if (!strategy->policy->changes_mode)
+        return CO_OK; /* SET-9 */
     enter_cross(ctx, strategy);
     enter_worker_device(ctx, strategy);
     return CO_OK;

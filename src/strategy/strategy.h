@@ -17,14 +17,27 @@ extern const coi_class coi_strategy_class;
 #define COI_MAX_LOCAL_REPLICAS 256
 #define COI_MAX_WORKERS        4096
 
-/* What differs between strategies besides the placement. */
+/* A call that a strategy refuses, with a message that says what to do instead. */
+typedef struct coi_refusal {
+    const char *call;
+    co_code     code;
+    const char *message;
+} coi_refusal;
+
+/* What differs between strategies besides the placement: one row for each, the default strategy
+ * included. */
 typedef struct coi_policy {
-    const char *name;       /* "MirroredStrategy" */
-    bool        is_default; /* changes no mode */
-    bool wraps_values;      /* variables are distributed and arguments unwrapped; false: one device,
-                               plain values */
-    bool                          workers; /* several processes */
-    const co_strategy_definition *hooks;   /* of a custom strategy; NULL for others */
+    const char *name;              /* "MirroredStrategy" */
+    bool        changes_mode;      /* scopes and steps make it the current strategy */
+    bool        has_devices;       /* replicas run on its devices; false: on the current one */
+    bool        wraps_values;      /* variables are distributed, arguments unwrapped */
+    bool        distributes_input; /* false: a dataset stays as it is */
+    bool        workers;           /* several processes */
+    bool        has_both_flavours; /* the members of v1 and of v2 (S-V1-1) */
+    const co_strategy_definition *hooks;    /* of a custom strategy; NULL for others */
+    const coi_refusal            *refusals; /* ended by a NULL call; NULL: none */
+    /* What non-slot variables are colocated with; NULL: the devices of the strategy. */
+    co_value *(*non_slot_devices)(co_context *ctx, co_value *variables);
 } coi_policy;
 
 struct co_strategy {
@@ -69,6 +82,13 @@ struct co_strategy {
 #define COI_STRATEGY_TEXT COI_OBJECT_TEXT
 const char *coi_strategy_text(const co_strategy *strategy, char out[COI_STRATEGY_TEXT]);
 
+/* What coi_mode.strategy is while the strategy is current: NULL for one that changes no mode. */
+static inline co_strategy *
+coi_current(co_strategy *strategy)
+{
+    return strategy->policy->changes_mode ? strategy : NULL;
+}
+
 /* How long to wait for a peer, as the transports want it. */
 static inline int
 coi_timeout(const co_strategy *strategy)
@@ -84,6 +104,8 @@ bool coi_check_enter(co_context *ctx, co_strategy *strategy);
 bool coi_check_cross(co_context *ctx, co_strategy *strategy);
 /* Usable, alive, argument `position` of the current call. */
 bool coi_check_strategy(co_context *ctx, co_strategy *strategy, int position);
+/* The current call is not one that the policy refuses. */
+bool coi_check_offered(co_context *ctx, const co_strategy *strategy);
 /* The same for calls that the v1 flavour lacks: CO_UNIMPLEMENTED there (S-V1-1). */
 bool coi_check_v2(co_context *ctx, co_strategy *strategy);
 

@@ -7,7 +7,6 @@
 #include "strategy/strategy.h"
 
 #include <stdio.h>
-#include <string.h>
 
 const char *
 co_strategy_name(co_context *ctx, co_strategy *strategy)
@@ -82,13 +81,8 @@ device_names(co_context *ctx, co_strategy *strategy, const char *call)
     size_t    n = 0;
 
     COI_ENTER(ctx, call, NULL);
-    if (!coi_check_strategy(ctx, strategy, 2))
+    if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_offered(ctx, strategy))
         return NULL;
-    if (strategy->policy->is_default) {
-        coi_fail(ctx, CO_RUNTIME_ERROR,
-                 "the default strategy has no devices of its own; co_current_device tells");
-        return NULL;
-    }
     for (int i = 0; i < strategy->num_local; ++i) {
         char text[CO_DEVICE_NAME_MAX];
 
@@ -114,37 +108,14 @@ co_parameter_devices(co_context *ctx, co_strategy *strategy)
     return device_names(ctx, strategy, "parameter_devices");
 }
 
-/* DEF-11: the variable with the smallest name. */
-static co_value *
-smallest_variable(co_context *ctx, co_value *variables)
-{
-    co_value *first = NULL;
-
-    if (!coi_check_value(ctx, variables, 3, "variables"))
-        return NULL;
-    for (size_t i = 0; coi_is_structure(variables) && i < variables->u.items.n; ++i) {
-        co_value *variable = variables->u.items.items[i];
-
-        if (coi_is_variable(variable) &&
-            (first == NULL || strcmp(variable->u.variable->name, first->u.variable->name) < 0))
-            first = variable;
-    }
-    if (first == NULL) {
-        coi_fail(
-            ctx, CO_VALUE_ERROR,
-            "argument 3 (variables) of non_slot_devices holds no variable; under the default strategy it "
-            "chooses one of them");
-        return NULL;
-    }
-    return coi_own_ref(ctx, first);
-}
-
 co_value *
 co_non_slot_devices(co_context *ctx, co_strategy *strategy, co_value *variables)
 {
     COI_ENTER(ctx, "non_slot_devices", NULL);
-    if (coi_check_strategy(ctx, strategy, 2) && strategy->policy->is_default)
-        return smallest_variable(ctx, variables);
+    if (!coi_check_strategy(ctx, strategy, 2))
+        return NULL;
+    if (strategy->policy->non_slot_devices != NULL)
+        return strategy->policy->non_slot_devices(ctx, variables);
     return device_names(ctx, strategy, "non_slot_devices");
 }
 
@@ -201,18 +172,13 @@ co_require_static_shapes(co_context *ctx, co_strategy *strategy)
     return false;
 }
 
-/* Two flags of the older API; the default strategy never had them (DEF-14). */
+/* Two flags of the older API. */
 static bool
 older_flag(co_context *ctx, co_strategy *strategy, const char *call, bool with_workers)
 {
     COI_ENTER(ctx, call, false);
-    if (!coi_check_strategy(ctx, strategy, 2))
+    if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_offered(ctx, strategy))
         return false;
-    if (strategy->policy->is_default) {
-        coi_fail(ctx, CO_UNIMPLEMENTED,
-                 "the default strategy has no %s; ask a strategy that you made", call);
-        return false;
-    }
     return !with_workers || strategy->policy->workers;
 }
 

@@ -28,7 +28,7 @@ enter_update(co_context *ctx, co_strategy *strategy, int id, const coi_device_na
 {
     if (coi_push(ctx, COI_ENTRY_UPDATE, strategy) == NULL)
         return false;
-    ctx->mode.strategy = strategy->policy->is_default ? NULL : strategy;
+    ctx->mode.strategy = coi_current(strategy);
     ctx->mode.cross = true;
     ctx->mode.num_replicas = strategy->num_replicas;
     ctx->mode.update_id = id;
@@ -55,14 +55,14 @@ call_one(co_context *ctx, co_strategy *strategy, const updating *u, int i, co_va
         if (coi_resolve_name(ctx, variable->u.variable->ops->device(ctx, variable), &device) !=
             CO_OK)
             return NULL;
-    } else if (!strategy->policy->is_default) {
+    } else if (strategy->policy->has_devices) {
         device = strategy->devices[i];
     }
     mine = strategy->policy->wraps_values ? coi_give(ctx, coi_select_all(ctx, strategy, args, i))
                                           : args;
     if (mine == NULL)
         return NULL;
-    if (enter_update(ctx, strategy, i, strategy->policy->is_default ? NULL : &device))
+    if (enter_update(ctx, strategy, i, strategy->policy->has_devices ? &device : NULL))
         result = u->fn != NULL ? u->fn(ctx, variable, mine, u->user) : u->plain(ctx, mine, u->user);
     coi_pop_to(ctx, entries);
     if (result == NULL && ctx->error.code == CO_OK)
@@ -284,7 +284,7 @@ co_variable_created_in_scope(co_context *ctx, co_strategy *strategy, co_value *v
     COI_ENTER(ctx, "variable_created_in_scope", false);
     if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_variable(ctx, variable, 3))
         return false;
-    return variable->u.variable->strategy == (strategy->policy->is_default ? NULL : strategy);
+    return variable->u.variable->strategy == coi_current(strategy);
 }
 
 co_value *
@@ -296,8 +296,8 @@ co_read_var(co_context *ctx, co_strategy *strategy, co_value *variable)
     return co_to_tensor(ctx, variable, CO_DTYPE_NONE);
 }
 
-/* --- colocation: variables of a strategy live on all of its devices anyway, so only the checks and
- * the default strategy differ --- */
+/* --- colocation: variables of a strategy that has devices live on all of them anyway, so only the
+ * checks remain; without devices the device of the variable becomes the current one --- */
 
 static bool
 check_colocate(co_context *ctx, co_strategy *strategy, co_value *variable)
@@ -306,7 +306,7 @@ check_colocate(co_context *ctx, co_strategy *strategy, co_value *variable)
 
     if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_value(ctx, variable, 3, "variable"))
         return false;
-    if (ctx->mode.strategy != (strategy->policy->is_default ? NULL : strategy)) {
+    if (ctx->mode.strategy != coi_current(strategy)) {
         coi_fail(
             ctx, CO_RUNTIME_ERROR,
             "colocate_begin of %s is called where another strategy is current; enter its scope",
@@ -339,7 +339,7 @@ co_colocate_begin(co_context *ctx, co_strategy *strategy, co_value *variable)
     }
     if (ctx->error.code != CO_OK || !check_colocate(ctx, strategy, variable))
         return;
-    if (strategy->policy->is_default &&
+    if (!strategy->policy->has_devices &&
         coi_resolve_name(ctx, variable->u.variable->ops->device(ctx, variable), &id) == CO_OK)
         coi_enter_device(ctx, &id);
 }

@@ -93,14 +93,14 @@ in_default_scope(const co_context *ctx)
 {
     const coi_step *step = step_of(ctx);
 
-    if (step != NULL && step->strategy->policy->is_default)
+    if (step != NULL && !step->strategy->policy->changes_mode)
         return true;
     for (size_t i = 0; i < ctx->num_entries; ++i) {
         const coi_entry *entry = &ctx->entries[i];
 
         if ((entry->kind == COI_ENTRY_SCOPE_NESTED || entry->kind == COI_ENTRY_SET ||
              entry->kind == COI_ENTRY_MERGE) &&
-            entry->strategy != NULL && entry->strategy->policy->is_default)
+            entry->strategy != NULL && !entry->strategy->policy->changes_mode)
             return true;
     }
     return false;
