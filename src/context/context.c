@@ -87,7 +87,6 @@ start_mode(co_context *ctx)
     ctx->device_id = none;
     coi_device_complete(&ctx->device_id, NULL);
     ctx->device = ctx->runtime->devices != NULL ? coi_devices_at(ctx->runtime->devices, 0) : NULL;
-    ctx->examples = (coi_examples){ -1, -1 };
     ctx->rank = -1;
     ctx->seed = ctx->runtime->settings.seed;
 }
@@ -164,8 +163,9 @@ coi_runtime_release(coi_runtime *runtime)
     if (atomic_fetch_sub(&runtime->refs, 1) != 1)
         return;
     coi_heap_init(&heap, &runtime->store);
-    coi_unref(&heap, runtime->default_strategy);
-    coi_unref(&heap, runtime->v1_default_strategy);
+    for (int i = 0; i < COI_NUM_EXTENSIONS; ++i)
+        for (int k = 0; k < COI_EXTENSION_OBJECTS; ++k)
+            coi_unref(&heap, runtime->extensions[i][k]);
     coi_heap_destroy(&heap);
     runtime_free(runtime);
 }

@@ -7,12 +7,26 @@
 #define COI_CONTEXT_CONTEXT_H
 
 #include <cohort/context.h>
-#include <cohort/creator.h>
 #include <cohort/observe.h>
 #include <cohort/strategy.h>
 
+#include <stddef.h>
+
 #include "value/kind.h"
 #include "value/variable_handle.h"
+
+/*
+ * Folders below keep state of their own in a context: room that is zero in a new context and that
+ * its owner alone gives a type to and looks into (docs/decisions/context-extensions.md). In a
+ * runtime the owner keeps objects.
+ */
+typedef enum coi_extension {
+    COI_EXTENSION_DATA,
+    COI_EXTENSION_STRATEGY,
+    COI_NUM_EXTENSIONS
+} coi_extension;
+#define COI_EXTENSION_BYTES   64
+#define COI_EXTENSION_OBJECTS 2
 
 #define COI_MAX_OBSERVERS 8
 /* A place for an observer (ops/engine/observe.c). It is free while fn is NULL and nobody is in it.
@@ -33,13 +47,12 @@ typedef struct coi_runtime {
     coi_devices    *devices;
     coi_isa         isa;
     coi_cell_store  store;
-    pthread_mutex_t lock;                /* of what follows */
-    co_strategy    *default_strategy;    /* made at first need; a reference */
-    co_strategy    *v1_default_strategy; /* the same of the v1 flavour */
-    atomic_ullong   next_epoch;          /* tapes */
+    pthread_mutex_t lock;                                                  /* of what follows */
+    void           *extensions[COI_NUM_EXTENSIONS][COI_EXTENSION_OBJECTS]; /* references, or NULL */
+    atomic_ullong   next_epoch;                                            /* tapes */
     atomic_ullong   next_serial; /* whatever wants a number of its own: strategies, variables */
-    atomic_bool     partitioner_ignored; /* and said so (SCOPE-12) */
-    pid_t           pid;                 /* who opened it: a fork's child may only close */
+    atomic_uint     said_once;   /* log lines that are written once, a bit each */
+    pid_t           pid;         /* of the process that opened it: a forked child may only close */
     co_error_info   failure; /* why it could not start: the error of all its contexts, for good */
     atomic_ullong   next_start;
     atomic_bool     observed; /* there are observers: the fast check of every start */
@@ -55,11 +68,11 @@ typedef struct coi_mode {
     co_strategy     *strategy;      /* NULL: the default strategy */
     bool             cross;         /* cross-replica context */
     int              replica;       /* id in the sync group, in replica context */
-    int              local_replica; /* which component of a bundle */
+    int              local_replica; /* which component of a per-replica value */
     int              num_replicas;
     int              num_local; /* replicas of this process, in a step */
     int              update_id; /* component that an update function acts on; -1 outside one */
-    struct coi_step *step; /* the run that a replica belongs to (strategy/); NULL outside run */
+    struct coi_step *step;      /* the run, opaque here; NULL outside run */
 } coi_mode;
 
 /* Everything that is entered and must be left in reverse order is on one stack (SCOPE-9). */
@@ -82,8 +95,8 @@ typedef struct coi_entry {
     co_device      *saved_device;
     bool            changes_device;
     coi_device_name saved_name;
-    co_creator_fn   creator; /* creators alone have these two */
-    void           *user;
+    void (*fn)(void); /* of creators, in the type of their owner */
+    void *user;
 } coi_entry;
 
 typedef struct coi_block {
@@ -91,12 +104,6 @@ typedef struct coi_block {
 } coi_block;
 
 struct coi_tape_log; /* context/tape.h */
-
-/* Examples of a batch; -1: not known. */
-typedef struct coi_examples {
-    int64_t of_step;    /* on all replicas */
-    int64_t of_replica; /* on this one */
-} coi_examples;
 
 /* Why an entry does not simply run its kernel. The runtime has one reason more: observers. */
 enum {
@@ -134,9 +141,7 @@ struct co_context {
     bool                 infers_types; /* operators of specs give specs; see coi_infer_gradient */
     struct coi_tape_log *tapes;
 
-    uint64_t     seed, random_counter;
-    coi_examples examples;         /* that the replica's step has */
-    int          making_variables; /* calls of co_variable that are under way */
+    uint64_t seed, random_counter;
     uint8_t
           special; /* bits of COI_SPECIAL_...: what makes the start of an entry take the long way */
     int   depth;   /* entries that are being executed (ops/engine/execute.h) */
@@ -144,12 +149,7 @@ struct co_context {
     bool  failure_is_seen; /* the runtime could not be opened, and the user has cleared that once */
     int   rank;            /* of the process; -1 outside a group */
     void *user;
-    struct coi_hook_call *hooks; /* of own strategies that run on it (strategy/custom_strategy.c) */
-    const struct coi_comm_options
-                      *comm;      /* between workers, in the call under way (strategy/), or NULL */
-    struct coi_cancel *cancel;    /* of the element being made (data/), or NULL */
-    const uint64_t    *works_for; /* of a thread that makes elements ahead (data/): for which
-                                     iterators, ended by 0; or NULL */
+    _Alignas(max_align_t) unsigned char extensions[COI_NUM_EXTENSIONS][COI_EXTENSION_BYTES];
 #ifdef COI_DEBUG
     atomic_ullong busy_thread; /* who is inside a call */
     atomic_ullong only_thread; /* whose alone it is, during a step; 0: anybody's */

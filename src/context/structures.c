@@ -185,7 +185,7 @@ co_at(co_context *ctx, co_value *structure, size_t i)
     items = items_of(ctx, structure, &n);
     if (items == NULL)
         return NULL;
-    if (coi_is_per_replica(structure) && ctx->mode.step != NULL && !ctx->mode.cross &&
+    if (coi_is_per_replica(structure) && coi_in_replica(ctx) &&
         ctx->mode.num_replicas > 1) { /* DV-USE-4 */
         coi_fail(
             ctx, CO_VALUE_ERROR,

@@ -71,6 +71,21 @@ typedef struct coi_cancel {
     const char *not_checkpointable_by;
 } coi_cancel;
 
+/* What datasets keep in a context; zero in a new one. */
+typedef struct coi_data_state {
+    coi_cancel     *cancel;    /* of the element being made, or NULL */
+    const uint64_t *works_for; /* of a thread that prefetches: for which iterators, ended by 0; or
+                                  NULL */
+} coi_data_state;
+_Static_assert(sizeof(coi_data_state) <= COI_EXTENSION_BYTES,
+               "the state of datasets fits the room that a context has for it");
+
+static inline coi_data_state *
+coi_data_state_of(const co_context *ctx)
+{
+    return (coi_data_state *)(void *)ctx->extensions[COI_EXTENSION_DATA];
+}
+
 /* What a stage has done, in every iterator of the pipeline; the table of them (stats.c). */
 typedef struct coi_counts {
     const co_dataset *dataset; /* borrowed from the iterator that the table was made for */

@@ -107,19 +107,20 @@ int
 coi_iterator_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 {
     const coi_dataset_ops *ops = iterator->dataset->ops;
-    uint64_t               made = ctx->cancel != NULL ? ctx->cancel->made : 0;
+    coi_cancel            *cancel = coi_data_state_of(ctx)->cancel;
+    uint64_t               made = cancel != NULL ? cancel->made : 0;
     int                    got;
 
-    if (coi_is_cancelled(ctx->cancel))
+    if (coi_is_cancelled(cancel))
         return coi_cancelled(ctx);
     got = ops->next(ctx, iterator, leaves);
-    if (got > 0 && ctx->cancel != NULL)
-        ++ctx->cancel->made;
+    if (got > 0 && cancel != NULL)
+        ++cancel->made;
     if (got > 0 && iterator->counts != NULL)
         count_made(iterator, 1, leaves);
     /* A distributed dataset holds nothing between two steps: what it drops was made in this one. */
     if (got < 0 && !ops->keeps && coi_was_cancelled(ctx) &&
-        (!ops->distributed || ctx->cancel->made != made))
+        (!ops->distributed || cancel->made != made))
         coi_tear(ctx, iterator);
     return got;
 }
@@ -189,14 +190,16 @@ coi_cancelled(co_context *ctx)
 COI_RARE bool
 coi_was_cancelled(const co_context *ctx)
 {
-    return ctx->error.code == CO_CANCELLED && coi_is_cancelled(ctx->cancel);
+    return ctx->error.code == CO_CANCELLED && coi_is_cancelled(coi_data_state_of(ctx)->cancel);
 }
 
 COI_RARE void
 coi_tear(co_context *ctx, const co_iterator *iterator)
 {
-    if (ctx->cancel->not_checkpointable_by == NULL)
-        ctx->cancel->not_checkpointable_by = coi_stage_name(iterator->dataset);
+    coi_cancel *cancel = coi_data_state_of(ctx)->cancel;
+
+    if (cancel->not_checkpointable_by == NULL)
+        cancel->not_checkpointable_by = coi_stage_name(iterator->dataset);
 }
 
 COI_RARE void
@@ -335,8 +338,9 @@ const coi_op coi_op_iterator_next = {
 static co_value *
 next_packed(co_context *ctx, co_iterator *iterator)
 {
-    coi_cancel *before = ctx->cancel;
-    advance     n;
+    coi_data_state *state = coi_data_state_of(ctx);
+    coi_cancel     *before = state->cancel;
+    advance         n;
 
     /* All replicas of a step may be here at once, to be refused: nothing is written. */
     if (iterator->dataset->ops->distributed && coi_in_replica(ctx))
@@ -348,7 +352,7 @@ next_packed(co_context *ctx, co_iterator *iterator)
     coi_ref(iterator);
     if (iterator->untold != NULL)
         coi_shared_end(&ctx->heap, &iterator->untold, true);
-    ctx->cancel = &iterator->cancel;
+    state->cancel = &iterator->cancel;
     n.resource = iterator;
     n.iterator = iterator;
     n.effect = (coi_effect){
@@ -356,7 +360,7 @@ next_packed(co_context *ctx, co_iterator *iterator)
     };
     n.element = NULL;
     coi_execute(ctx, &coi_op_iterator_next, &n.effect);
-    ctx->cancel = before;
+    state->cancel = before;
     atomic_store_explicit(&iterator->busy, false, memory_order_release);
     coi_unref(&ctx->heap, iterator);
     return n.element;

@@ -244,8 +244,7 @@ start_worker(co_context *ctx, coi_prefetcher *a, int index)
     if (w->ctx == NULL)
         return false;
     lend_context(w->ctx, ctx, a->lineage[0], index);
-    w->ctx->cancel = &w->cancel;
-    w->ctx->works_for = a->lineage;
+    *coi_data_state_of(w->ctx) = (coi_data_state){ &w->cancel, a->lineage };
     w->own.element = coi_small_alloc(&w->ctx->heap, room);
     if (w->own.element != NULL &&
         coi_thread_start(&a->runtime->memory, "co-input", NULL, 0, WORKER_STACK_BYTES, worker_main,
@@ -262,6 +261,7 @@ start_worker(co_context *ctx, coi_prefetcher *a, int index)
 static coi_prefetcher *
 prefetcher_new(co_context *ctx, co_iterator *iterator, const coi_prefetcher_plan *plan)
 {
+    const uint64_t *outer = coi_data_state_of(ctx)->works_for;
     size_t          n = (size_t)plan->num_slots, workers = (size_t)plan->num_workers;
     size_t          leaves = iterator->dataset->num_leaves;
     size_t          slots_at = round_up(sizeof(coi_prefetcher) + workers * sizeof(worker));
@@ -286,8 +286,8 @@ prefetcher_new(co_context *ctx, co_iterator *iterator, const coi_prefetcher_plan
     for (size_t i = 0; i < workers; ++i, room += leaves)
         a->workers[i].leaves = room;
     a->lineage[0] = atomic_fetch_add(&ctx->runtime->next_serial, 1);
-    for (int i = 0; ctx->works_for != NULL && ctx->works_for[i] != 0 && i + 1 < MAX_LINEAGE; ++i)
-        a->lineage[i + 1] = ctx->works_for[i];
+    for (int i = 0; outer != NULL && outer[i] != 0 && i + 1 < MAX_LINEAGE; ++i)
+        a->lineage[i + 1] = outer[i];
     return a;
 }
 
@@ -406,7 +406,7 @@ is_ready(coi_prefetcher *a)
 static bool
 await(co_context *ctx, coi_prefetcher *a)
 {
-    coi_cancel *cancel = ctx->cancel;
+    coi_cancel *cancel = coi_data_state_of(ctx)->cancel;
     uint64_t    began_ns = coi_now_ns();
     bool        ok = true;
 
@@ -432,7 +432,7 @@ await(co_context *ctx, coi_prefetcher *a)
 static bool
 waits_for_itself(co_context *ctx, const coi_prefetcher *a)
 {
-    for (const uint64_t *id = ctx->works_for; id != NULL && *id != 0; ++id)
+    for (const uint64_t *id = coi_data_state_of(ctx)->works_for; id != NULL && *id != 0; ++id)
         if (*id == a->lineage[0]) {
             coi_refuse_own(ctx);
             return true;

@@ -98,13 +98,14 @@ make_alone(co_context *ctx, const coi_policy *policy, const coi_device_name *dev
 co_strategy *
 coi_default_strategy(co_context *ctx, bool is_v1)
 {
-    coi_runtime  *runtime;
-    co_strategy **place, *strategy;
+    coi_runtime *runtime;
+    void       **place;
+    co_strategy *strategy;
 
     if (ctx == NULL)
         return NULL;
     runtime = ctx->runtime;
-    place = is_v1 ? &runtime->v1_default_strategy : &runtime->default_strategy;
+    place = &runtime->extensions[COI_EXTENSION_STRATEGY][is_v1];
     if (coi_is_forked(&ctx->heap)) /* the lock may be held for ever */
         return *place;
     pthread_mutex_lock(&runtime->lock);
@@ -112,9 +113,10 @@ coi_default_strategy(co_context *ctx, bool is_v1)
         coi_device_name nowhere = { .replica = -1, .task = -1, .index = -1 };
 
         coi_device_complete(&nowhere, NULL);
-        *place = make_alone(ctx, &default_policy, &nowhere);
-        if (*place != NULL)
-            (*place)->is_v1 = is_v1;
+        strategy = make_alone(ctx, &default_policy, &nowhere);
+        if (strategy != NULL)
+            strategy->is_v1 = is_v1;
+        *place = strategy;
     }
     strategy = *place;
     pthread_mutex_unlock(&runtime->lock);

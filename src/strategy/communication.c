@@ -85,7 +85,7 @@ coi_comm_options_begin(co_context *ctx, const co_strategy *strategy,
 {
     *comm = strategy->comm;
     coi_comm_options_set(comm, options);
-    ctx->comm = comm;
+    coi_strategy_state_of(ctx)->comm = comm;
 }
 
 co_cross_device_ops

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "strategy/process_group.h"
+#include "strategy/strategy_state.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -36,7 +37,7 @@ coi_custom_free(co_strategy *strategy)
 const coi_hook_call *
 coi_hook_of(const co_context *ctx, const co_strategy *strategy, coi_hook hook)
 {
-    const coi_hook_call *call = ctx->hooks;
+    const coi_hook_call *call = coi_strategy_state_of(ctx)->hooks;
 
     while (call != NULL && (call->strategy != strategy || call->hook != hook))
         call = call->outer;
@@ -57,7 +58,7 @@ coi_hook_wanted(const co_context *ctx, const co_strategy *strategy, coi_hook hoo
 void
 coi_hook_begin(co_context *ctx, const co_strategy *strategy, coi_hook hook, coi_hook_call *call)
 {
-    *call = (coi_hook_call){ .outer = ctx->hooks,
+    *call = (coi_hook_call){ .outer = coi_strategy_state_of(ctx)->hooks,
                              .strategy = strategy,
                              .hook = hook,
                              .call = ctx->call,
@@ -65,7 +66,7 @@ coi_hook_begin(co_context *ctx, const co_strategy *strategy, coi_hook hook, coi_
                              .entries = ctx->num_entries,
                              .blocks = ctx->num_blocks,
                              .floor = ctx->block_floor };
-    ctx->hooks = call;
+    coi_strategy_state_of(ctx)->hooks = call;
     ctx->block_floor = ctx->num_blocks;
     coi_ref((void *)(uintptr_t)strategy); /* the hook may release it */
 }
@@ -77,7 +78,7 @@ coi_hook_end(co_context *ctx, coi_hook_call *call, co_value *result)
                                          [COI_HOOK_VARIABLE] = "variable hook",
                                          [COI_HOOK_REDUCE] = "reduce hook" };
 
-    ctx->hooks = call->outer;
+    coi_strategy_state_of(ctx)->hooks = call->outer;
     ctx->call = call->call;
     ctx->site = call->site;
     ctx->block_floor = call->floor;
@@ -370,14 +371,14 @@ co_replica_weight(co_context *ctx, co_strategy *strategy, int replica)
 int64_t
 co_step_examples(co_context *ctx)
 {
-    return ctx != NULL && ctx->mode.step != NULL && !ctx->mode.cross ? ctx->examples.of_step : -1;
+    return ctx != NULL ? coi_examples_of(ctx).of_step : -1;
 }
 
 co_code
 co_set_step_examples(co_context *ctx, int64_t examples)
 {
     COI_ENTER_CODE(ctx, "set_step_examples");
-    if (ctx->mode.step == NULL || ctx->mode.cross)
+    if (!coi_in_replica(ctx))
         return coi_fail(
             ctx, CO_RUNTIME_ERROR,
             "set_step_examples is called outside a step; call it in the step or its hook");
@@ -385,6 +386,6 @@ co_set_step_examples(co_context *ctx, int64_t examples)
         return coi_fail(ctx, CO_VALUE_ERROR,
                         "argument 2 (examples) is %lld; it must be 0 or more, or -1 (not known)",
                         (long long)examples);
-    ctx->examples = (coi_examples){ examples, -1 };
+    coi_strategy_state_of(ctx)->examples = (coi_examples){ examples, -1 };
     return CO_OK;
 }

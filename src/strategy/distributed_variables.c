@@ -56,7 +56,7 @@ component_index(const co_context *ctx, const coi_variable *variable)
 {
     if (ctx->mode.update_id >= 0)
         return (size_t)ctx->mode.update_id < variable->num_components ? ctx->mode.update_id : -1;
-    if (ctx->mode.strategy == variable->strategy && ctx->mode.step != NULL && !ctx->mode.cross)
+    if (ctx->mode.strategy == variable->strategy && coi_in_replica(ctx))
         return ctx->mode.local_replica;
     return -1;
 }

@@ -193,7 +193,7 @@ co_reduce_to_with(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_va
         return NULL;
     coi_comm_options_begin(ctx, strategy, &all, &comm);
     value = reduce_to(ctx, strategy, op, value, destination);
-    ctx->comm = NULL;
+    coi_comm_options_end(ctx);
     return value;
 }
 
@@ -247,7 +247,7 @@ co_batch_reduce_to_with(co_context *ctx, co_strategy *strategy, co_reduce_op op,
     coi_comm_options_begin(ctx, strategy, &all, &comm);
     for (size_t i = 0; i < n && ctx->error.code == CO_OK; ++i)
         results[i] = reduce_pair(ctx, strategy, op, pairs->u.items.items[i], i);
-    ctx->comm = NULL;
+    coi_comm_options_end(ctx);
     if (ctx->error.code == CO_OK)
         list = co_list(ctx, results, n);
     coi_small_free(&ctx->heap, results, nbytes);

@@ -6,6 +6,7 @@
 #define COI_STRATEGY_REGROUP_H
 
 #include "strategy/strategy.h"
+#include "strategy/strategy_state.h"
 
 /* Merge the values of n local replicas by DV-GROUP; a reference. `kind` is that of the per-replica
  * values it makes; always: wrap equal leaves too. NULL with an error (CO_ASSERTION_ERROR where

@@ -341,7 +341,7 @@ all_reduce_workers(co_context *ctx)
         coi_comm_options_begin(ctx, step->strategy, &job_of(step, 0)->options, &comm);
         if (!reduce_between_workers(ctx))
             coi_break(step, ctx);
-        ctx->comm = NULL;
+        coi_comm_options_end(ctx);
     }
     return coi_rendezvous_leave(ctx);
 }

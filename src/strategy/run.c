@@ -63,12 +63,13 @@ replica_args(co_context *ctx, coi_step *step)
 
     if (step->strategy->policy->wraps_values) {
         args = coi_select_all(ctx, step->strategy, step->args, ctx->mode.local_replica);
-        ctx->examples = coi_find_examples(step->args, ctx->mode.local_replica);
-    } else { /* as they are (OD-RUN-3), unless most of a bundle would be for nobody */
+        coi_strategy_state_of(ctx)->examples = coi_find_examples(step->args,
+                                                                 ctx->mode.local_replica);
+    } else { /* as they are (OD-RUN-3), unless most parts would be for no replica */
         args = coi_check_parts(ctx, step->strategy, step->args) ? step->args : NULL;
         if (args != NULL)
             coi_ref(args);
-        ctx->examples = (coi_examples){ -1, -1 };
+        coi_strategy_state_of(ctx)->examples = (coi_examples){ -1, -1 };
     }
     args = args != NULL ? coi_own(ctx, args) : NULL;
     if (args != NULL && step->kwargs != NULL) {
@@ -371,9 +372,10 @@ step_close(coi_replica_threads *threads, co_context *parent)
 static co_value *
 run_on_threads(co_context *ctx, coi_replica_threads *threads, bool *is_back)
 {
-    struct coi_hook_call *hooks = ctx->hooks;
+    coi_strategy_state   *state = coi_strategy_state_of(ctx);
+    struct coi_hook_call *hooks = state->hooks;
 
-    ctx->hooks = NULL; /* merge functions are the step's, not the hook's that ran it */
+    state->hooks = NULL; /* merge functions are the step's, not the hook's that ran it */
     atomic_store_explicit(&threads->busy, threads->n - 1, memory_order_relaxed);
     if (threads->n > 1)
         coi_replica_threads_wake(threads);
@@ -381,7 +383,7 @@ run_on_threads(co_context *ctx, coi_replica_threads *threads, bool *is_back)
     coi_run_replica(&threads->members[0], &threads->step);
     *is_back = threads->n == 1 || wait_members(threads);
     coi_lend(ctx, false);
-    ctx->hooks = hooks;
+    state->hooks = hooks;
     if (*is_back && threads->n > 1)
         coi_replica_threads_rest(threads);
     if (*is_back)

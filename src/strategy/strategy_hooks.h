@@ -5,6 +5,8 @@
 #ifndef COI_STRATEGY_STRATEGY_HOOKS_H
 #define COI_STRATEGY_STRATEGY_HOOKS_H
 
+#include <cohort/creator.h>
+
 #include "strategy/strategy.h"
 
 typedef enum coi_hook { COI_HOOK_RUN, COI_HOOK_VARIABLE, COI_HOOK_REDUCE } coi_hook;

@@ -211,8 +211,7 @@ co_update(co_context *ctx, co_strategy *strategy, co_value *variable, co_update_
     }
     if (strategy->policy->wraps_values && !coi_check_owner(ctx, variable->u.variable, strategy))
         return NULL;
-    if (ctx->mode.step == NULL || ctx->mode.cross || ctx->mode.strategy != strategy ||
-        !strategy->policy->wraps_values) {
+    if (!coi_in_replica(ctx) || ctx->mode.strategy != strategy || !strategy->policy->wraps_values) {
         if (strategy->policy->wraps_values && !coi_check_cross(ctx, strategy))
             return NULL;
         return update_all(ctx, strategy, &u, args);

@@ -18,6 +18,7 @@
 #include "strategy/distributed_variables.h"
 #include "strategy/rendezvous.h"
 #include "strategy/strategy_hooks.h"
+#include "strategy/strategy_state.h"
 #include "strategy/workers.h"
 #include "variable/variable.h"
 
@@ -29,7 +30,8 @@
 
 /* Creators that make variables of their own are called for those too: this many deep, and it is
  * taken for endless. */
-#define MAX_DEPTH 32
+#define MAX_DEPTH        32
+#define SAID_PARTITIONER 1u /* coi_runtime.said_once */
 
 /* Where on the way to the ordinary variable we are. */
 struct co_creation {
@@ -56,7 +58,7 @@ co_creator_begin(co_context *ctx, co_creator_fn fn, void *user)
     entry = coi_push(ctx, COI_ENTRY_CREATOR, NULL);
     if (entry == NULL)
         return scope;
-    entry->creator = fn;
+    entry->fn = (void (*)(void))fn;
     entry->user = user;
     scope.id = entry->id;
     return scope;
@@ -571,7 +573,7 @@ create(co_context *ctx, const co_creation *from, co_value *initial,
     co_value        *made;
 
     if (entry != NULL) {
-        made = entry->creator(ctx, &next, initial, options, entry->user);
+        made = ((co_creator_fn)entry->fn)(ctx, &next, initial, options, entry->user);
         return ctx->error.code == CO_OK && check_made(ctx, made, &next, options) ? made : NULL;
     }
     if (next.component >= 0)
@@ -587,7 +589,8 @@ ignore_partitioner(co_context *ctx, const co_variable_options *options)
 {
     coi_runtime *runtime = ctx->runtime;
 
-    if (!options->partitioned || atomic_exchange(&runtime->partitioner_ignored, true))
+    if (!options->partitioned ||
+        (atomic_fetch_or(&runtime->said_once, SAID_PARTITIONER) & SAID_PARTITIONER) != 0)
         return;
     coi_log_line(
         &runtime->log, CO_LOG_WARNING,
@@ -624,11 +627,13 @@ co_value *
 co_variable(co_context *ctx, co_value *initial, const co_variable_options *options)
 {
     co_variable_options all = CO_VARIABLE_OPTIONS_INIT;
+    coi_strategy_state *state;
     co_value           *variable = NULL;
     bool                recording;
 
     COI_ENTER(ctx, "variable", NULL);
-    if (ctx->making_variables == MAX_DEPTH) {
+    state = coi_strategy_state_of(ctx);
+    if (state->making_variables == MAX_DEPTH) {
         coi_fail(
             ctx, CO_RUNTIME_ERROR,
             "creators make variables within each other %d deep; call co_creator_next in a creator, "
@@ -638,7 +643,7 @@ co_variable(co_context *ctx, co_value *initial, const co_variable_options *optio
     }
     recording = ctx->recording;
     ctx->recording = false;
-    ++ctx->making_variables;
+    ++state->making_variables;
     if (take_arguments(ctx, &all, options, 3, &initial) &&
         check_default_scopes(ctx, ctx->mode.strategy, name_of(&all))) {
         co_creation next = { ctx, UINT64_MAX, ctx->mode.strategy, -1, false, ctx->site };
@@ -652,7 +657,7 @@ co_variable(co_context *ctx, co_value *initial, const co_variable_options *optio
                                 : create(ctx, &next, initial, &all);
         coi_unref(&ctx->heap, initial);
     }
-    --ctx->making_variables;
+    --state->making_variables;
     ctx->recording = recording;
     return variable;
 }

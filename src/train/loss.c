@@ -5,7 +5,7 @@
 #include <cohort/ops.h>
 #include <cohort/train.h>
 
-#include "context/context.h"
+#include "strategy/strategy_state.h"
 
 /*
  * Examples of the whole step: known from the input, or counted together now. Where the input has
@@ -15,23 +15,23 @@
 static int64_t
 step_examples(co_context *ctx, const co_value *losses)
 {
-    int64_t   mine = losses->u.tensor.dims[0];
-    co_value *all;
+    coi_examples input = coi_examples_of(ctx);
+    int64_t      mine = losses->u.tensor.dims[0];
+    co_value    *all;
 
     if (ctx->mode.num_replicas == 1)
         return mine;
-    if (ctx->examples.of_step >= 0 && ctx->examples.of_replica >= 0 &&
-        ctx->examples.of_replica != mine) {
+    if (input.of_step >= 0 && input.of_replica >= 0 && input.of_replica != mine) {
         coi_fail(ctx, CO_VALUE_ERROR,
                  "average_loss is given %lld loss%s, but the input has %lld example%s on this "
                  "replica; give one loss per example (co_reduce_mean over the other axes), or say "
                  "before how many losses all replicas have together: co_set_step_examples",
-                 (long long)mine, COI_ES(mine), (long long)ctx->examples.of_replica,
-                 COI_S(ctx->examples.of_replica));
+                 (long long)mine, COI_ES(mine), (long long)input.of_replica,
+                 COI_S(input.of_replica));
         return 0;
     }
-    if (ctx->examples.of_step >= 0)
-        return ctx->examples.of_step;
+    if (input.of_step >= 0)
+        return input.of_step;
     all = co_all_reduce(ctx, CO_REDUCE_SUM, co_scalar_int64(ctx, mine));
     return all != NULL ? co_item_int(ctx, all) : 0;
 }
