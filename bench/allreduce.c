@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * all_reduce of two replicas inside a step, inputs unchanged, beside what two threads need for the
- * same sums without the library. Small values cost a meeting, large ones the memory's bandwidth:
+ * same sums without the library. Small values cost a rendezvous, large ones the memory's bandwidth:
  * the sum reads two arrays and writes one.
  */
 #include "bench.h"
@@ -191,7 +191,7 @@ parts_of(co_context *ctx, const arrays *x)
     return co_per_replica_value(ctx, parts, 2);
 }
 
-/* 4 kB again and again: what a meeting costs. */
+/* 4 kB again and again: what a rendezvous costs. */
 static void
 small(co_context *ctx, co_strategy *strategy)
 {

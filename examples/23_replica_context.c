@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Use the replica context. Inside a step the context is the ReplicaContext of the documents: who am
- * I, and three ways to meet the other replicas. merge_call stops all of them and calls a function
- * once; all_reduce combines every leaf of a structure, all_gather puts rows one after the other.
- * Replicas take turns here (in_turn) so that what they print has an order.
+ * I, and three ways to wait for the other replicas. merge_call stops all of them and calls a
+ * function once; all_reduce combines every leaf of a structure, all_gather puts rows one after the
+ * other. Replicas run one after the other here (in_turn) so that what they print has an order.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See where replicas met. A strategy keeps its last meetings: which run, which call, what was
+ * See where replicas waited. A strategy keeps its last rendezvous: which run, which call, what was
  * brought, from where, who came and how it ended. After a step that went wrong the last entry shows
  * the place. co_flight_format gives the same as text, with times, and the setting flight_file=PATH
- * saves it when a meeting fails.
+ * saves it when a rendezvous fails.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ mean_of(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
     return co_reduce(ctx, strategy, CO_REDUCE_MEAN, co_at(ctx, args, 0), NULL, 0);
 }
 
-/* user: whether replica 1 forgets the second meeting. */
+/* user: whether replica 1 forgets the second rendezvous. */
 static co_value *
 step(co_context *ctx, co_value *args, void *user)
 {
@@ -32,9 +32,9 @@ static void
 show(const co_flight_record *r, void *user)
 {
     (void)user;
-    printf("%d. run %d, meeting %d: %s of %s at %s:%d, %d of %d replicas%s%s, %s\n", (int)r->number,
-           (int)r->epoch, (int)r->sequence, r->kind, r->what, r->file, r->line, r->arrived,
-           r->expected, r->missing[0] != '\0' ? " without " : "", r->missing,
+    printf("%d. run %d, rendezvous %d: %s of %s at %s:%d, %d of %d replicas%s%s, %s\n",
+           (int)r->number, (int)r->epoch, (int)r->sequence, r->kind, r->what, r->file, r->line,
+           r->arrived, r->expected, r->missing[0] != '\0' ? " without " : "", r->missing,
            r->is_waiting ? "waiting" : co_code_name(r->outcome));
 }
 

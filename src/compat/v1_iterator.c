@@ -236,7 +236,7 @@ check_input_fn(co_context *ctx, co_strategy *strategy, co_dataset_fn input_fn,
 static co_dataset *
 take_input(co_context *ctx, co_strategy *strategy, co_dataset *made)
 {
-    if (ctx->error.code != CO_OK) /* its own error travels unchanged */
+    if (ctx->error.code != CO_OK) /* its own error is passed on unchanged */
         return NULL;
     ctx->call = "make_input_fn_iterator";
     if (made == NULL || !coi_is_live_object(&ctx->heap, made, &coi_dataset_class) ||

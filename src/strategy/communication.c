@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How values travel: the options of section 21, checked and laid over each other, and the names and
+ * Communication options (section 21), checked and laid over each other, and the names and
  * choice of algorithms. What they lead to is done where values are combined: packs and rounds in
  * collective/all_reduce.c, the work of replicas in all_reduce.c.
  */

@@ -25,7 +25,7 @@ typedef struct input_dataset {
     bool         fetch;    /* components go to the replica's device; else they stay on the host */
 } input_dataset;
 
-/* What is read ahead of a source is placed for one replica, or (-1) for all of them in turn. */
+/* Elements prefetched from a source are placed for one replica, or (-1) for all of them in turn. */
 typedef struct placing {
     const co_iterator *iterator;
     int64_t            replica;
@@ -249,7 +249,7 @@ place(co_context *ctx, co_device *device, co_value **part, size_t num_leaves)
 }
 
 /*
- * On the thread that reads ahead (DS-PREF-1): the replica that will take the element has its device
+ * On the thread that prefetches (DS-PREF-1): the replica that will take the element has its device
  * known since the first step. Where several share a source and one failed before, another takes it,
  * and moves it once more.
  */
@@ -331,7 +331,7 @@ complete(co_context *ctx, co_iterator *iterator)
     return true;
 }
 
-/* Turn the parts into the leaves of the element; the parts are used up. */
+/* Make the parts the leaves of the element; the parts are used up. */
 static bool
 wrap(co_context *ctx, co_iterator *iterator, int64_t rows, co_value **leaves)
 {
@@ -550,21 +550,21 @@ distributed_spec(co_context *ctx, const co_strategy *strategy, co_dataset *const
 
 /* --- making --- */
 
-/* DS-PREF-1, DS-SHARD-12: what costs something is read ahead, so many elements for each replica
+/* DS-PREF-1, DS-SHARD-12: what costs something is prefetched, so many elements for each replica
  * that reads. */
 static bool
 prefetch_input(co_context *ctx, co_dataset *dataset, int64_t depth)
 {
     for (size_t i = 0; depth > 0 && i < dataset->num_inputs; ++i) {
-        co_dataset *input = dataset->inputs[i], *ahead;
+        co_dataset *input = dataset->inputs[i], *prefetched;
 
         if (!coi_dataset_costs(input))
             continue;
-        ahead = coi_prefetch_new(ctx, input, depth);
-        if (ahead == NULL)
+        prefetched = coi_prefetch_new(ctx, input, depth);
+        if (prefetched == NULL)
             return false;
-        ahead->is_added = true;
-        dataset->inputs[i] = ahead;
+        prefetched->is_added = true;
+        dataset->inputs[i] = prefetched;
         coi_unref(&ctx->heap, input);
     }
     return true;

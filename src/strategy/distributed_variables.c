@@ -178,7 +178,7 @@ assign_all(co_context *ctx, const coi_variable *variable, int verb, co_value *va
     return NULL;
 }
 
-/* What a meeting of replicas at an assignment does. */
+/* What a rendezvous of replicas at an assignment does. */
 typedef struct assigning {
     co_value *variable;
     int       verb;

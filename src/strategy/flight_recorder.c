@@ -34,7 +34,7 @@ typedef struct entry {
     uint64_t epoch, sequence, start;
     int32_t  kind, expected, line;
     uint32_t round;
-    uint64_t step;             /* the address of a step, whose crew lives as long as the strategy */
+    uint64_t step;             /* the address of a step, which lives as long as the strategy */
     char     what[TEXT_BYTES]; /* a summary, or, of ranks, words */
     char     site[SITE_BYTES]; /* the end of the path */
 } entry;
@@ -181,7 +181,7 @@ slot_of(coi_recorder *recorder, uint64_t number)
 /*
  * Take the slot for writing: for a new entry, unless a younger one is there, or to update the entry
  * of that number. `head` gets what the slot is given back with. Whoever has it writes a few words,
- * so there is nothing to wait for but a turn on the processor.
+ * so there is nothing to wait for but the processor.
  */
 static bool
 take_slot(slot *to, uint64_t number, bool is_new, uint64_t *head)
@@ -319,7 +319,7 @@ read_entry(coi_recorder *recorder, uint64_t number, entry *out)
     return false;
 }
 
-/* Who has come to a meeting of replicas that waits. */
+/* Who has come to a rendezvous of replicas that waits. */
 static void
 look_who_came(entry *e)
 {
@@ -425,7 +425,7 @@ format_record(const co_flight_record *r, char out[LINE_BYTES])
         snprintf(site, sizeof(site), " at %s:%d", r->file, r->line);
     return coi_text_line(
         out, LINE_BYTES,
-        "%llu: run %llu, meeting %llu: %s%s%s%s; %d of %d %s%s%s; %s; at %lld us, %s %lld us",
+        "%llu: run %llu, rendezvous %llu: %s%s%s%s; %d of %d %s%s%s; %s; at %lld us, %s %lld us",
         (unsigned long long)r->number, (unsigned long long)r->epoch,
         (unsigned long long)r->sequence, r->kind, r->what[0] != '\0' ? " of " : "", r->what, site,
         r->arrived, r->expected, r->between_ranks ? "ranks" : "replicas",

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The flight recorder of a strategy: a ring of the last meetings. The first replica to come claims
- * a slot and fills it, the last one adds how it ended. Writers take a slot for a few stores and
- * wait for nobody else; whoever looks meanwhile reads again, so that what it shows was true at one
- * moment.
+ * The flight recorder of a strategy: a ring of the last rendezvous. The first replica to come
+ * claims an entry and fills it, the last one adds how it ended. A writer holds an entry for a few
+ * stores and waits for nothing else; a reader that was disturbed reads again, so that it shows what
+ * was true at one moment.
  */
 #ifndef COI_STRATEGY_FLIGHT_RECORDER_H
 #define COI_STRATEGY_FLIGHT_RECORDER_H
@@ -12,7 +12,8 @@
 
 #include "context/context.h"
 
-/* Shape and dtype of what somebody brings to a meeting: its first leaf, and how many there are. */
+/* Shape and dtype of what a replica brings to a rendezvous: its first leaf, and how many there are.
+ */
 typedef struct coi_summary {
     uint8_t  kind; /* co_kind; of nothing where num_leaves is 0 */
     uint8_t  dtype;
@@ -46,7 +47,7 @@ void coi_recorder_free(coi_memory *memory, coi_recorder *recorder);
 
 /* The number of the new entry. */
 uint64_t coi_flight_begin(coi_recorder *recorder, const coi_flight *flight);
-/* All have come, and the meeting goes on: data, or the function of a merge. */
+/* All have come, and the rendezvous goes on: data, or the function of a merge. */
 void coi_flight_met(coi_recorder *recorder, uint64_t number);
 /* It ended, and all came. Numbers of entries that are not in the ring any more are ignored. */
 void coi_flight_end(coi_recorder *recorder, uint64_t number, co_code outcome);
@@ -55,7 +56,7 @@ typedef bool (*coi_came_fn)(const void *arg, int i);
 void coi_flight_cut(coi_recorder *recorder, uint64_t number, co_code outcome, int n,
                     coi_came_fn came, const void *arg);
 
-/* What ended a run was a meeting: it is to be reported (once). */
+/* A rendezvous ended the run: it is to be reported (once). */
 void coi_flight_trouble(coi_recorder *recorder);
 bool coi_flight_take_trouble(coi_recorder *recorder);
 /* co_flight_visit, from entry `since` on. */

@@ -15,7 +15,7 @@ typedef struct merging {
     void       *user;
 } merging;
 
-/* The arguments of all seats, merged: a reference. */
+/* The arguments of all slots, merged: a reference. */
 static co_value *
 merged_args(co_context *ctx, coi_step *step)
 {
@@ -42,7 +42,7 @@ enter_merge(co_context *parent, coi_step *step)
     return true;
 }
 
-/* Hand the parts of the result to the seats. */
+/* Hand the parts of the result to the slots. */
 static bool
 spread_result(co_context *parent, coi_step *step, co_value *result)
 {
@@ -81,8 +81,8 @@ checked_result(co_context *ctx, co_value *result)
     return coi_check_result(ctx, result, "merge_call", "merge function") ? result : NULL;
 }
 
-/* On replica 0 alone, with the others waiting to part: all entries and blocks that body leaves open
- * are left here. */
+/* On replica 0 alone, with the others waiting to leave: all entries and blocks that body leaves
+ * open are closed here. */
 static void
 merge_here(co_context *ctx, coi_merge_body body, void *arg)
 {
@@ -139,8 +139,8 @@ merge(co_context *ctx, void *arg)
         return false;
     if (ctx->mode.local_replica == 0)
         merge_here(ctx, m->body, m->arg);
-    /* The others wait here for as long as it takes: the function runs on the thread that would be
-     * told. */
+    /* The others wait here for as long as it takes: the function runs on the thread to which an
+     * error would go. */
     ok = coi_rendezvous_leave(ctx);
     slot = coi_my_slot(ctx);
     m->result = slot->result;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making strategies: coi_strategy_make turns a placement, which says where each replica lives and
- * how much of a batch it takes, into a strategy. Constructors share the checks below; the built-in
+ * Making a strategy of a placement, which says where each replica lives and how much of a batch it
+ * takes. Constructors share the checks below; the built-in
  * ones are in builtin_strategies.c, those of users in custom_strategy.c.
  */
 #include "strategy/placement.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which replica lives where. Every constructor of a strategy fills a coi_placement, and
- * coi_strategy_make turns it into a strategy.
+ * coi_strategy_make makes a strategy of it.
  */
 #ifndef COI_STRATEGY_PLACEMENT_H
 #define COI_STRATEGY_PLACEMENT_H

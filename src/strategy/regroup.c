@@ -210,7 +210,7 @@ has_per_replica(const co_value *value)
     return false;
 }
 
-/* A bundle has a component for each local replica. */
+/* A per-replica value has a component for each local replica. */
 static bool
 fits(co_context *ctx, const co_strategy *strategy, const co_value *value)
 {

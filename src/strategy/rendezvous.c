@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the replicas of a step meet. A meeting is a barrier at which every replica says what it
- * came for; they go on together or fail together. Nobody waits for a replica that has returned or
- * failed: that breaks the step at once, and everybody who waits is told who, what and where. A
- * replica that executes nothing for the deadline is reported as stuck.
+ * The rendezvous of the replicas of a step: a barrier at which every replica says what it came for.
+ * Replicas go on together or fail together. No replica waits for one that has returned or failed:
+ * that breaks the step at once, and all that wait are told who, what and where. A replica that
+ * executes nothing for the deadline is reported as stuck.
  */
 #include "strategy/rendezvous.h"
 
@@ -12,13 +12,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Whether replica 0 runs a function while the others wait to part (coi_merge). */
-typedef struct meeting {
+typedef struct rendezvous_info {
     const char *name;
-    bool        merges;
-} meeting;
+    bool        merges; /* replica 0 runs a function while the others wait to leave (coi_merge) */
+} rendezvous_info;
 
-static const meeting rendezvous_names[] = {
+static const rendezvous_info rendezvous_infos[] = {
     [COI_RENDEZVOUS_NONE] = { "nothing", false },
     [COI_RENDEZVOUS_MERGE] = { "merge_call", true },
     [COI_RENDEZVOUS_ALL_REDUCE] = { "all_reduce", false },
@@ -37,12 +36,12 @@ static const meeting rendezvous_names[] = {
 const char *
 coi_rendezvous_name(coi_rendezvous_kind kind)
 {
-    return (size_t)kind < sizeof(rendezvous_names) / sizeof(rendezvous_names[0])
-               ? rendezvous_names[kind].name
+    return (size_t)kind < sizeof(rendezvous_infos) / sizeof(rendezvous_infos[0])
+               ? rendezvous_infos[kind].name
                : "unknown call";
 }
 
-/* "all_reduce of float32 [2], meeting 3 of run 7, at step.c:41" */
+/* "all_reduce of float32 [2], rendezvous 3 of run 7, at step.c:41" */
 #define PLACE_TEXT 320
 static const char *
 place_text(const coi_step *step, const coi_rendezvous_slot *slot, char out[PLACE_TEXT])
@@ -53,16 +52,16 @@ place_text(const coi_step *step, const coi_rendezvous_slot *slot, char out[PLACE
     if (slot->site.file != NULL)
         snprintf(site, sizeof(site), ", at %s:%d", coi_path_end(slot->site.file, 100),
                  slot->site.line);
-    snprintf(out, PLACE_TEXT, "%s%s%s, meeting %llu of run %llu%s", coi_rendezvous_name(slot->kind),
-             what[0] != '\0' ? " of " : "", what, (unsigned long long)slot->sequence,
-             (unsigned long long)step->epoch, site);
+    snprintf(out, PLACE_TEXT, "%s%s%s, rendezvous %llu of run %llu%s",
+             coi_rendezvous_name(slot->kind), what[0] != '\0' ? " of " : "", what,
+             (unsigned long long)slot->sequence, (unsigned long long)step->epoch, site);
     return out;
 }
 
 /* --- entries of the flight recorder --- */
 
-/* The first to come to a meeting writes its entry, before it arrives, so that it is there when all
- * have. */
+/* The first replica to come to a rendezvous writes its entry, before it arrives, so that the entry
+ * is there when all have. */
 static void
 open_entry(co_context *ctx, unsigned round)
 {
@@ -94,8 +93,8 @@ has_arrived(const void *arg, int i)
     return atomic_load(&((const coi_step *)arg)->slots[i].arrived);
 }
 
-/* The step broke: so ends the meeting that waits, if one does. Where all had come, its function was
- * under way. */
+/* The step broke, which ends the rendezvous that waits, if there is one. Where all had come, its
+ * function was under way. */
 static void
 cut_entry(coi_step *step, co_code code)
 {
@@ -110,7 +109,7 @@ cut_entry(coi_step *step, co_code code)
         coi_flight_end(step->strategy->recorder, number, code);
 }
 
-/* Release everybody who waits. */
+/* Release all that wait. */
 static void
 open_gate(coi_step *step)
 {
@@ -151,8 +150,8 @@ break_barrier(coi_step *step, unsigned round)
     return true;
 }
 
-/* Break without a culprit's context, because of what is seen in a round from the place of `seat`
- * (NULL: from the caller's). Returns whether this is why the step is broken. */
+/* Break the step because of what was seen in a round at `slot` (NULL: by the caller of run),
+ * without the context of a failed replica. Returns whether this is why the step is broken. */
 static bool break_with(coi_step *step, unsigned round, co_code code, int replica,
                        const coi_rendezvous_slot *slot, const char *format, ...) CO_PRINTF(6, 7);
 static bool
@@ -217,7 +216,7 @@ coi_step_progress(coi_step *step)
     return sum;
 }
 
-/* "replica 1, replica 3": those who have neither come nor returned. */
+/* "replica 1, replica 3": those that have neither come nor returned. */
 static void
 list_missing(coi_step *step, char *out, size_t capacity)
 {
@@ -267,17 +266,17 @@ report_token(co_context *ctx, unsigned round)
     int       whose = atomic_load(&step->token_holder);
 
     break_with(step, round, CO_DEADLINE_EXCEEDED, ctx->mode.replica, NULL,
-               "replica %d waits for its turn (in_turn), and replica %d " NOTHING_DONE,
+               "replica %d waits for the token (in_turn), and replica %d " NOTHING_DONE,
                ctx->mode.replica, step->strategy->first_local + whose, step->strategy->deadline_ms);
 }
 
 /*
- * All have met, and one of them works for all: it holds what the others brought, so they cannot
- * leave, and it may be on the thread that called run. So this is said in the log, once, and is the
- * error of the step when it comes back.
+ * All have come, and one of them works for all: it holds what the others brought, so they cannot
+ * leave, and it may be on the thread that called run. So this goes to the log, once, and is the
+ * error of the step when that replica comes back.
  */
 static void
-report_parting(co_context *ctx, unsigned round)
+report_leaving(co_context *ctx, unsigned round)
 {
     coi_step            *step = ctx->mode.step;
     coi_rendezvous_slot *slot = coi_my_slot(ctx);
@@ -326,7 +325,7 @@ wait_for(backoff *p, coi_event *event, unsigned seen)
     p->progress = now;
 }
 
-/* --- turns (S-RUN-7): one replica at a time, in order of ids, between meetings --- */
+/* --- in_turn (S-RUN-7): the holder of the token runs, in order of ids, between rendezvous --- */
 
 void
 coi_wait_token(co_context *ctx)
@@ -368,7 +367,8 @@ wait_round(co_context *ctx, unsigned round)
         unsigned seen = coi_event_read(&step->gate);
         uint64_t now = atomic_load(&step->barrier);
 
-        /* The round first: who left a complete barrier may have broken the step since. */
+        /* The round first: a replica that left a complete barrier may have broken the step since.
+         */
         if (coi_round_of(now) != round)
             return true;
         if ((now & COI_BROKEN) != 0)
@@ -384,7 +384,8 @@ end_round(coi_step *step)
     for (int i = 0; i < step->n; ++i)
         atomic_store_explicit(&step->slots[i].arrived, false, memory_order_relaxed);
     atomic_store_explicit(&step->token_holder, 0, memory_order_relaxed);
-    atomic_fetch_add(&step->barrier, COI_ONE_ROUND - (unsigned)step->n); /* who arrived leaves */
+    atomic_fetch_add(&step->barrier,
+                     COI_ONE_ROUND - (unsigned)step->n); /* all that arrived leave */
     coi_event_signal(&step->gate);
     if (step->in_turn)
         coi_event_signal(&step->token);
@@ -406,9 +407,10 @@ break_for_return(coi_step *step, unsigned round, int returned, int waiting)
 }
 
 /*
- * Somebody has returned: nobody will ever be complete. We look after we have arrived, and who
- * returns looks for arrivals after it has said so; so one of the two sees the other. Who returned
- * after this round was over was at this barrier.
+ * After a replica has returned, no barrier can be complete. This replica looks for finished ones
+ * after it has arrived; a replica that returns looks for arrived ones after it has marked itself
+ * finished. So one of the two sees the other. A replica that returned after this round was over had
+ * arrived at this barrier.
  */
 static void
 look_for_returned(co_context *ctx, unsigned round)
@@ -424,7 +426,7 @@ look_for_returned(co_context *ctx, unsigned round)
         }
 }
 
-/* Whether all came for the same; the first that disagrees with replica 0 is named. */
+/* Whether all came for the same; the error names the first that disagrees with replica 0. */
 static bool
 agree(co_context *ctx, coi_step *step)
 {
@@ -447,14 +449,14 @@ agree(co_context *ctx, coi_step *step)
     return true;
 }
 
-/* The last to come: what it closes is every replica's. */
+/* The last replica to come acts for all. */
 static bool
 complete(co_context *ctx, coi_close_fn close)
 {
     coi_step     *step = ctx->mode.step;
     coi_recorder *recorder = step->strategy->recorder;
     uint64_t      flight = atomic_load_explicit(&step->flight, memory_order_relaxed);
-    bool          merges = rendezvous_names[coi_my_slot(ctx)->kind].merges;
+    bool          merges = rendezvous_infos[coi_my_slot(ctx)->kind].merges;
 
     if (!agree(ctx, step) || (close != NULL && !close(ctx, step, NULL))) {
         coi_flight_trouble(recorder);
@@ -483,7 +485,7 @@ barrier(co_context *ctx, coi_close_fn close)
     atomic_store(&coi_my_slot(ctx)->arrived, true);
     before = atomic_fetch_add(&step->barrier, 1);
     if ((before & COI_BROKEN) != 0) {
-        /* Who broke the step may have looked for an entry before ours was open. */
+        /* The replica that broke the step may have looked for an entry before ours was open. */
         coi_lock_take(&step->error_lock);
         cut_entry(step, step->error.code);
         coi_lock_give(&step->error_lock);
@@ -502,9 +504,9 @@ barrier(co_context *ctx, coi_close_fn close)
     return true;
 }
 
-/* The last to part: what was done for all is done. */
+/* The last replica to leave: the work for all is done. */
 static void
-complete_parting(coi_step *step)
+complete_leaving(coi_step *step)
 {
     uint64_t flight = atomic_load_explicit(&step->flight, memory_order_relaxed);
     bool     ok = !coi_is_broken(step);
@@ -524,11 +526,11 @@ coi_rendezvous_leave(co_context *ctx)
 
     atomic_store(&coi_my_slot(ctx)->arrived, true);
     if ((int)(atomic_fetch_add(&step->barrier, 1) & COI_ARRIVED) + 1 == step->n) {
-        complete_parting(step);
+        complete_leaving(step);
     } else {
-        backoff p = backoff_of(ctx, round, report_parting);
+        backoff p = backoff_of(ctx, round, report_leaving);
 
-        /* Who speaks to other workers has their deadline to keep first. */
+        /* A replica that talks to other workers waits for their deadline first. */
         if (step->strategy->group != NULL && p.timeout_ms > 0)
             p.timeout_ms = 2 * p.timeout_ms + 1000;
         pass_token(step, ctx->mode.local_replica + 1);
@@ -550,7 +552,7 @@ coi_rendezvous(co_context *ctx, coi_rendezvous_kind kind, co_value *value, void 
 {
     coi_rendezvous_slot *slot = coi_my_slot(ctx);
 
-    /* The seat of a replica that waited when the step broke may still be looked at. */
+    /* Others may still read the slot of a replica that waited when the step broke. */
     if (coi_is_broken(ctx->mode.step))
         return fail_broken(ctx);
     slot->kind = kind;
@@ -569,7 +571,7 @@ coi_replica_finished(co_context *ctx)
     coi_step *step = ctx->mode.step;
     uint64_t  now;
 
-    /* A failure first: somebody who sees that we returned would take that for the cause. */
+    /* A failure first: a replica that sees that this one returned would take that for the cause. */
     if (ctx->error.code != CO_OK)
         coi_break(step, ctx);
     if (step->n == 1) /* nobody waits */
@@ -578,8 +580,8 @@ coi_replica_finished(co_context *ctx)
     atomic_fetch_add(&step->finished, 1);
     now = atomic_load(&step->barrier);
     if (ctx->error.code == CO_OK && (now & COI_ARRIVED) > 0 && (now & COI_BROKEN) == 0)
-        /* Those who wait already did not see that we finish: tell them. Those who come later see
-         * the count. */
+        /* Replicas that wait already did not see that this one finished: tell them. Those that come
+         * later see the count. */
         for (int i = 0; i < step->n; ++i)
             if (atomic_load(&step->slots[i].arrived)) {
                 break_for_return(step, coi_round_of(now), ctx->mode.local_replica, i);

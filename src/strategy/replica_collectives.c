@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * all_reduce and all_gather inside a step. Replicas bring tensors to a meeting; the last to come
+ * all_reduce and all_gather inside a step. Replicas bring tensors to a rendezvous; the last to come
  * checks that they fit and makes room for the results, and each replica then reduces a share of the
  * elements in the fixed order of the tree. Inputs are never written to; the replicas' results share
  * one immutable buffer.
@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define SMALL_BYTES                                                                                \
-    16384 /* below this the last replica does all: a second meeting costs more than the work */
+    16384 /* below this the last replica does all: a second rendezvous costs more than the work */
 
 /* What one replica brings and takes away. */
 typedef struct job {
@@ -267,7 +267,7 @@ signature_of(const job *mine, char *text, size_t capacity)
     return hash;
 }
 
-/* The dense leaves, all in one call: small ones travel together. */
+/* The dense leaves, all in one call: small ones are sent together. */
 static bool
 sum_between_workers(co_context *ctx, coi_step *step)
 {
@@ -348,7 +348,7 @@ all_reduce_workers(co_context *ctx)
 
 /* --- one replica's way through --- */
 
-/* A leaf as the meeting wants it: a tensor or a composite value; a reference. */
+/* A leaf as the rendezvous wants it: a tensor or a composite value; a reference. */
 static co_value *
 bring_leaf(co_context *ctx, co_value *leaf, const job *mine)
 {
@@ -446,7 +446,7 @@ typedef struct exchange {
     co_value **leaves; /* the user's; results replace them */
 } exchange;
 
-/* All leaves are here: rendezvous, reduce, take away. */
+/* All leaves are here: come to the rendezvous, reduce, take the results away. */
 static bool
 meet_and_reduce(co_context *ctx, void *arg)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The threads of a crew: where they live, when they spin, sleep and wake.
+ * Replica threads: which cores they run on, when they spin, sleep and wake.
  */
 #include "strategy/replica_threads.h"
 
@@ -12,10 +12,10 @@
 #define MOST_WAKE_NS        100000            /* longer, and it was not the core that took it */
 #define SHORT_REST_NS       500000            /* steps closer than this follow each other */
 #define LONG_STEP_NS        250000            /* of the caller's processor: worth a core for each */
-#define MIN_BACKOFF         4                 /* steps since a long one before one has guests */
+#define MIN_BACKOFF         4                 /* steps since a long one before they share a core */
 #define MAX_BACKOFF         4096              /* after a guess that was wrong and dear */
 
-/* --- where members live --- */
+/* --- which cores they run on --- */
 
 /* The cores of a replica's device; NULL when there are none of its own. */
 static const int *
@@ -48,38 +48,38 @@ has_core(const co_strategy *strategy, int replica, int core)
 
 /*
  * The caller runs where the kernel or its owner put it, which is not ours to change. If that is a
- * core of another replica's device, the thread that lives there and the caller would take turns; so
- * it lives on the cores of replica 0 meanwhile, which the caller has left free.
+ * core of another replica's device, the thread bound to that core and the caller would share it; so
+ * the thread is bound to the cores of replica 0 meanwhile, which the caller has left free.
  */
 static void
-settle_members(coi_replica_threads *threads)
+bind_threads(coi_replica_threads *threads)
 {
     bool is_taken = !has_core(threads->strategy, 0, threads->core);
 
     for (int i = 1; i < threads->n; ++i) {
-        coi_replica_worker *m = &threads->members[i];
-        int                 home = i, n;
+        coi_replica_worker *m = &threads->replicas[i];
+        int                 bound_to = i, n;
         const int          *cores;
 
         if (is_taken && has_core(threads->strategy, i, threads->core)) {
-            home = 0;
+            bound_to = 0;
             is_taken = false;
         }
-        if (home == m->home)
+        if (bound_to == m->bound_to)
             continue;
-        m->home = home;
-        m->is_invited = false;
-        cores = cores_of(threads->strategy, home, &n);
+        m->bound_to = bound_to;
+        m->on_callers_core = false;
+        cores = cores_of(threads->strategy, bound_to, &n);
         coi_thread_settle(m->thread, cores, n);
     }
 }
 
-/* --- their days --- */
+/* --- waking and sleeping --- */
 
 /*
- * A step after a rest: where and when it began, for who decides where the next one begins. A guest
- * that had to wait longer for the caller's core than its own takes to wake is in a long step, of
- * which there may be more to come: it goes home.
+ * A step after a rest: note where and when it began, for the choice of where the next one begins. A
+ * thread that waited longer for the caller's core than its own takes to wake is in a long step, of
+ * which there may be more to come: it goes back to its own core.
  */
 static bool
 wake_up(coi_replica_worker *m)
@@ -90,28 +90,28 @@ wake_up(coi_replica_worker *m)
     m->core = sched_getcpu();
     if (m->core != threads->core)
         return false;
-    if (threads->has_guests && m->woke_ns - threads->began_ns > MOST_WAKE_NS)
+    if (threads->shares_core && m->woke_ns - threads->began_ns > MOST_WAKE_NS)
         coi_thread_return_to_core(m->thread);
     return true;
 }
 
 static void
-member_main(void *arg)
+replica_main(void *arg)
 {
     coi_replica_worker  *m = arg;
     coi_replica_threads *threads = m->threads;
     coi_waiting         *waiting = &threads->runtime->waiting;
     unsigned             seen = 0;
-    bool                 is_guest = false; /* on the caller's core, where spinning is in its way */
+    bool                 shares = false; /* the caller's core, where spinning is in its way */
 
     coi_waiting_begin(waiting);
     for (;;) {
         while (coi_event_read(&m->go) == seen)
-            coi_event_wait_spinning(&m->go, seen, waiting, is_guest ? 0 : waiting->spin_us, -1);
+            coi_event_wait_spinning(&m->go, seen, waiting, shares ? 0 : waiting->spin_us, -1);
         ++seen;
         if (threads->quit)
             break;
-        is_guest = threads->is_rested && wake_up(m);
+        shares = threads->is_rested && wake_up(m);
         coi_run_replica(m, &threads->step);
         if (atomic_fetch_sub_explicit(&threads->busy, 1, memory_order_acq_rel) == 1)
             coi_event_signal(&threads->done);
@@ -121,12 +121,12 @@ member_main(void *arg)
 
 /*
  * Waking a core that rests can take longer than the step itself: 80 us on a virtual machine, where
- * the host has to start it again. So the threads of a crew that slept are woken on the caller's
+ * the host has to start it again. So threads that slept are woken on the caller's
  * core where the step is expected to take less time that way than such a wake-up. Steps that follow
  * each other are worth it: their threads spin on cores of their own.
  */
 static bool
-wants_guests(const coi_replica_threads *threads)
+wants_callers_core(const coi_replica_threads *threads)
 {
     return threads->wakes_here && threads->num_short >= threads->backoff &&
            threads->began_ns - threads->ended_ns > SHORT_REST_NS;
@@ -140,23 +140,23 @@ coi_replica_threads_wake(coi_replica_threads *threads)
 
     if (core != threads->core) {
         threads->core = core;
-        settle_members(threads);
+        bind_threads(threads);
     }
-    threads->is_rested = coi_event_has_sleepers(&threads->members[1].go);
+    threads->is_rested = coi_event_has_sleepers(&threads->replicas[1].go);
     if (threads->is_rested) {
         threads->began_ns = coi_now_ns();
         threads->used_ns = coi_thread_used_ns();
-        here = wants_guests(threads);
+        here = wants_callers_core(threads);
     }
-    threads->has_guests = here;
+    threads->shares_core = here;
     for (int i = 1; i < threads->n; ++i) {
-        coi_replica_worker *m = &threads->members[i];
-        bool                was_invited = m->is_invited;
+        coi_replica_worker *m = &threads->replicas[i];
+        bool                was_on_callers_core = m->on_callers_core;
 
-        m->is_invited = here;
-        if (here && (!was_invited || m->core != core))
+        m->on_callers_core = here;
+        if (here && (!was_on_callers_core || m->core != core))
             coi_thread_wake_at(m->thread, &m->go, core);
-        else if (!here && was_invited)
+        else if (!here && was_on_callers_core)
             coi_thread_wake_on_core(m->thread, &m->go);
         else
             coi_event_signal(&m->go);
@@ -164,34 +164,34 @@ coi_replica_threads_wake(coi_replica_threads *threads)
 }
 
 /*
- * A long step that began with guests went by turns to its end: the kernel moves none of them for
- * milliseconds. Others have to earn what that lost, one wake-up each, before the next has guests.
- * Time in which another process had the core is not the step's.
+ * The replicas of a long step that began on one core run one after the other to its end: the kernel
+ * moves no thread for milliseconds. Short steps have to earn back what that lost, one wake-up each,
+ * before threads share a core again. Time in which another process had the core is not the step's.
  */
 static void
-note_length(coi_replica_threads *threads, bool had_guests)
+note_length(coi_replica_threads *threads, bool had_shared_core)
 {
     uint64_t used_ns = coi_thread_used_ns() - threads->used_ns;
     uint64_t earned = used_ns / (threads->wake_ns > 0 ? threads->wake_ns : 1);
 
     if (used_ns < LONG_STEP_NS) {
         threads->num_short += threads->num_short < MAX_BACKOFF;
-        if (had_guests)
+        if (had_shared_core)
             threads->backoff = MIN_BACKOFF;
         return;
     }
     threads->num_short = 0;
-    if (had_guests && earned > MIN_BACKOFF)
+    if (had_shared_core && earned > MIN_BACKOFF)
         threads->backoff = earned < MAX_BACKOFF ? (int)earned : MAX_BACKOFF;
 }
 
-/* The first member that woke on another core than the caller's; NULL: they all were with it. */
+/* The first replica that woke on another core than the caller's; NULL: none did. */
 static const coi_replica_worker *
-member_away(const coi_replica_threads *threads)
+replica_elsewhere(const coi_replica_threads *threads)
 {
     for (int i = 1; i < threads->n; ++i)
-        if (threads->members[i].core != threads->core)
-            return &threads->members[i];
+        if (threads->replicas[i].core != threads->core)
+            return &threads->replicas[i];
     return NULL;
 }
 
@@ -204,7 +204,7 @@ coi_replica_threads_rest(coi_replica_threads *threads)
 
     if (!threads->is_rested)
         return;
-    away = member_away(threads);
+    away = replica_elsewhere(threads);
     threads->ended_ns = coi_now_ns();
     took_ns = threads->ended_ns - threads->began_ns;
     if (away != NULL) {
@@ -214,10 +214,10 @@ coi_replica_threads_rest(coi_replica_threads *threads)
         took_ns -= wake_ns;
     }
     threads->wakes_here = took_ns < threads->wake_ns;
-    note_length(threads, threads->has_guests && away == NULL);
+    note_length(threads, threads->shares_core && away == NULL);
 }
 
-/* --- crews --- */
+/* --- sets of threads --- */
 
 static void
 threads_free(coi_replica_threads *threads)
@@ -226,7 +226,7 @@ threads_free(coi_replica_threads *threads)
 
     threads->quit = true;
     for (int i = 0; i < threads->n; ++i) {
-        coi_replica_worker *m = &threads->members[i];
+        coi_replica_worker *m = &threads->replicas[i];
 
         if (m->thread != NULL) {
             coi_event_signal(&m->go);
@@ -239,7 +239,7 @@ threads_free(coi_replica_threads *threads)
 }
 
 static bool
-start_member(co_context *ctx, coi_replica_worker *m)
+start_replica(co_context *ctx, coi_replica_worker *m)
 {
     coi_replica_threads *threads = m->threads;
     char                 name[16];
@@ -258,24 +258,24 @@ start_member(co_context *ctx, coi_replica_worker *m)
     cores = cores_of(threads->strategy, m->replica, &num_cores);
     snprintf(name, sizeof(name), "co-replica-%d", m->replica);
     if (coi_thread_start(&threads->runtime->memory, name, cores, num_cores, REPLICA_STACK_BYTES,
-                         member_main, m, &m->thread, coi_err(ctx)) == CO_OK)
+                         replica_main, m, &m->thread, coi_err(ctx)) == CO_OK)
         return true;
     coi_failed(ctx);
     return false;
 }
 
-/* crew, members and seats are one block. */
+/* The set, its replicas and its slots are one block. */
 static coi_replica_threads *
 threads_new(co_context *ctx, co_strategy *strategy)
 {
     size_t               n = (size_t)strategy->num_local;
     size_t               slots_at = (sizeof(coi_replica_threads) + 63) & ~(size_t)63;
-    size_t               members_at = slots_at + n * sizeof(coi_rendezvous_slot);
-    size_t               nbytes = members_at + n * sizeof(coi_replica_worker);
+    size_t               replicas_at = slots_at + n * sizeof(coi_rendezvous_slot);
+    size_t               nbytes = replicas_at + n * sizeof(coi_replica_worker);
     coi_replica_threads *threads = coi_calloc(&strategy->runtime->memory, nbytes);
 
     if (threads == NULL) {
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a crew of %d replicas",
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the threads of %d replicas",
                  strategy->num_local);
         return NULL;
     }
@@ -287,17 +287,17 @@ threads_new(co_context *ctx, co_strategy *strategy)
     threads->backoff = MIN_BACKOFF;
     threads->core = -1;
     threads->step.slots = (coi_rendezvous_slot *)(void *)((char *)threads + slots_at);
-    threads->members = (coi_replica_worker *)(void *)((char *)threads + members_at);
+    threads->replicas = (coi_replica_worker *)(void *)((char *)threads + replicas_at);
     coi_event_init(&threads->done);
     coi_event_init(&threads->step.gate);
     coi_event_init(&threads->step.token);
     coi_lock_init(&threads->step.error_lock);
     coi_lock_init(&threads->step.inner_lock);
     for (int i = 0; i < threads->n; ++i) {
-        threads->members[i].threads = threads;
-        threads->members[i].replica = threads->members[i].home = i;
-        coi_event_init(&threads->members[i].go);
-        if (!start_member(ctx, &threads->members[i])) {
+        threads->replicas[i].threads = threads;
+        threads->replicas[i].replica = threads->replicas[i].bound_to = i;
+        coi_event_init(&threads->replicas[i].go);
+        if (!start_replica(ctx, &threads->replicas[i])) {
             threads_free(threads);
             return NULL;
         }
@@ -310,8 +310,7 @@ coi_replica_threads_take(co_context *ctx, co_strategy *strategy)
 {
     coi_replica_threads *threads;
 
-    /* The threads of a crew did not come along into a forked child: waiting for them would never
-     * end. */
+    /* The threads did not come along into a forked child: waiting for them would never end. */
     if (strategy->num_local > 1 && !coi_check_owner_process(ctx))
         return NULL;
     threads = atomic_exchange_explicit(&strategy->spare_threads, NULL, memory_order_acquire);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Running a step: take a crew, give each member its replica context, run, wait for all, bring
+ * Running a step: take replica threads, give each its replica context, run, wait for all, bring
  * results or the error to the caller.
  */
 #include <cohort/extended.h>
@@ -20,11 +20,11 @@
 co_context *
 coi_replica_context(coi_step *step, int local_replica)
 {
-    return step->threads->members[local_replica].ctx;
+    return step->threads->replicas[local_replica].ctx;
 }
 
-/* The replica context of a member for one step. The caller's thread does this for all: a member
- * that starts too late may not look at the caller's context any more. */
+/* The context of a replica for one step. The caller's thread does this for all: a thread that
+ * starts too late may not look at the caller's context any more. */
 static void
 enter_replica(coi_replica_worker *m, coi_step *step)
 {
@@ -54,8 +54,8 @@ enter_replica(coi_replica_worker *m, coi_step *step)
     }
 }
 
-/* The arguments of this replica: its components of bundles (S-RUN-5), and keyword arguments as one
- * more item. */
+/* The arguments of this replica: its components of per-replica values (S-RUN-5), and keyword
+ * arguments as one more item. */
 static co_value *
 replica_args(co_context *ctx, coi_step *step)
 {
@@ -120,7 +120,7 @@ call_step(co_context *ctx, coi_step *step, co_value *args)
     return hooks->replica(ctx, step->strategy, step->fn, args, step->user, hooks->data);
 }
 
-/* One replica from beginning to end, on the thread of its member. What the step leaves open
+/* One replica from beginning to end, on its thread. What the step leaves open
  * (blocks, scopes, tapes) is left here, and the block of the step itself is not the step's to end.
  */
 void
@@ -181,7 +181,7 @@ step_open(coi_replica_threads *threads, co_context *parent, co_fn fn, co_value *
         slot->result = NULL;
         atomic_store_explicit(&slot->arrived, false, memory_order_relaxed);
         atomic_store_explicit(&slot->finished, false, memory_order_relaxed);
-        enter_replica(&threads->members[i], step);
+        enter_replica(&threads->replicas[i], step);
     }
     /* The step may give up the last reference of others, and a replica that is left behind needs
      * all three longer than the caller does. Alone on the caller's thread there is none of that
@@ -206,11 +206,11 @@ step_code(coi_step *step)
 }
 
 /*
- * Wait until all members are done. Where they execute nothing for the deadline, whether the step
+ * Wait until all replicas are done. Where they execute nothing for the deadline, whether the step
  * broke already or not, they get a little more time and are then given up: false.
  */
 static bool
-wait_members(coi_replica_threads *threads)
+wait_all(coi_replica_threads *threads)
 {
     coi_step *step = &threads->step;
     int       deadline_ms = coi_timeout(threads->strategy);
@@ -264,8 +264,8 @@ take_error(co_context *parent, coi_step *step)
 
 /*
  * A thread cannot be ended safely in C. What a stuck replica may still touch is left as it is, for
- * good: its crew is not given back and keeps its references to the strategy and the arguments, and
- * the strategy says so from now on.
+ * good: its threads are not given back and keep their references to the strategy and the arguments,
+ * and the strategy says so from now on.
  */
 static void
 abandon(coi_replica_threads *threads, co_context *parent)
@@ -321,7 +321,7 @@ advance_random(co_context *parent, const coi_step *step, uint64_t used)
         parent->random_counter = next;
 }
 
-/* The results of all members, merged; a reference. */
+/* The results of all replicas, merged; a reference. */
 static co_value *
 merge_results(coi_replica_threads *threads, co_context *parent)
 {
@@ -343,7 +343,7 @@ step_close(coi_replica_threads *threads, co_context *parent)
 
     take_error(parent, step);
     for (int i = 0; i < n; ++i) {
-        co_context *ctx = threads->members[i].ctx;
+        co_context *ctx = threads->replicas[i].ctx;
 
         random_counter = ctx->random_counter > random_counter ? ctx->random_counter
                                                               : random_counter;
@@ -380,8 +380,8 @@ run_on_threads(co_context *ctx, coi_replica_threads *threads, bool *is_back)
     if (threads->n > 1)
         coi_replica_threads_wake(threads);
     coi_lend(ctx, true);
-    coi_run_replica(&threads->members[0], &threads->step);
-    *is_back = threads->n == 1 || wait_members(threads);
+    coi_run_replica(&threads->replicas[0], &threads->step);
+    *is_back = threads->n == 1 || wait_all(threads);
     coi_lend(ctx, false);
     state->hooks = hooks;
     if (*is_back && threads->n > 1)
@@ -433,17 +433,17 @@ set_inner(coi_step *outer, coi_step *inner)
     coi_lock_give(&outer->inner_lock);
 }
 
-/* Runs of a strategy with several workers take their turn, because the collectives of two could
+/* Runs of a strategy with several workers hold its token, because the collectives of two could
  * cross. */
 static co_value *
 run_step(co_context *ctx, co_strategy *strategy, coi_replica_threads *threads)
 {
     coi_step *step = &threads->step, *outer = ctx->mode.step;
-    bool      speaks = strategy->group != NULL && (outer == NULL || outer->strategy != strategy);
+    bool takes_token = strategy->group != NULL && (outer == NULL || outer->strategy != strategy);
     co_value *merged;
     bool      is_back;
 
-    if (speaks && !coi_workers_begin(ctx, strategy, step)) {
+    if (takes_token && !coi_workers_begin(ctx, strategy, step)) {
         merged = step_close(threads, ctx);
         coi_replica_threads_give(threads);
         coi_unref(&ctx->heap, strategy);
@@ -455,7 +455,7 @@ run_step(co_context *ctx, co_strategy *strategy, coi_replica_threads *threads)
     set_inner(outer, step);
     merged = run_on_threads(ctx, threads, &is_back);
     set_inner(outer, NULL);
-    if (speaks)
+    if (takes_token)
         coi_workers_end(ctx, strategy);
     if (is_back) /* now that nobody looks how far its step has come */
         coi_replica_threads_give(threads);
@@ -465,7 +465,7 @@ run_step(co_context *ctx, co_strategy *strategy, coi_replica_threads *threads)
     return merged;
 }
 
-/* An own strategy decides; inside its hook co_run comes back and goes on. */
+/* A custom strategy decides; inside its hook co_run goes on in the engine. */
 static co_value *
 run_hook(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, void *user,
          const co_run_options *options)

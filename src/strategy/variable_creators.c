@@ -5,10 +5,10 @@
  * come before it, once per variable, the others after it, once per component (VAR-CREATOR-1). In a
  * step of replicas:
  *
- *     creators of the replica -> the replicas meet -> creators of the caller -> strategy
+ *     creators of the replica -> rendezvous -> creators of the caller -> strategy
  *         -> creators outside -> component
  *
- * The hook of an own strategy stands around what the strategy does.
+ * The hook of a custom strategy wraps what the strategy does.
  *
  * The policies of what is made are in variables.c.
  */
@@ -39,7 +39,7 @@ struct co_creation {
     uint64_t     below;     /* those with a smaller id */
     co_strategy *strategy;  /* current when the variable was asked for */
     int          component; /* -1: not placed yet */
-    bool         met;       /* the replicas of the step have */
+    bool         all_came;  /* the rendezvous of the replicas is behind it */
     co_site_info site;      /* of co_variable */
 };
 
@@ -136,7 +136,7 @@ distributes(const co_strategy *strategy)
 /*
  * The creator to call now, after which `next` is behind it; NULL: none before the strategy, or none
  * at all. The creators of the caller of a step are asked by the step itself where it has one
- * replica, on the caller's thread, else when the replicas have met.
+ * replica, on the caller's thread, else after the rendezvous.
  */
 static const coi_entry *
 next_creator(co_creation *next)
@@ -152,7 +152,7 @@ next_creator(co_creation *next)
             next->below = entry->id;
             return entry;
         }
-        if (distributes(next->strategy) && !next->met)
+        if (distributes(next->strategy) && !next->all_came)
             return NULL;
         next->at = caller_of(next->at);
         next->below = UINT64_MAX;
@@ -464,7 +464,7 @@ place(co_context *ctx, const co_creation *next, co_value *initial,
     return place_on_all(ctx, next, initial, options);
 }
 
-/* An own strategy decides; inside its hook co_variable comes back and goes on with what the engine
+/* A custom strategy decides; inside its hook co_variable goes on with what the engine
  * does. */
 static co_value *
 place_or_hook(co_context *ctx, const co_creation *next, co_value *initial,
@@ -541,7 +541,7 @@ make_merged(co_context *ctx, co_strategy *strategy, co_value *args, void *arg)
     (void)strategy;
     next.at = ctx;
     next.below = UINT64_MAX;
-    next.met = true;
+    next.all_came = true;
     ctx->recording = false;
     variable = create(ctx, &next, initial->kind == CO_KIND_NONE ? NULL : initial, m->options);
     ctx->recording = recording;
@@ -549,8 +549,8 @@ make_merged(co_context *ctx, co_strategy *strategy, co_value *args, void *arg)
 }
 
 static co_value *
-meet(co_context *ctx, const co_creation *next, co_value *initial,
-     const co_variable_options *options)
+create_once(co_context *ctx, const co_creation *next, co_value *initial,
+            const co_variable_options *options)
 {
     making    m = { next, options };
     co_value *variable;
@@ -578,8 +578,8 @@ create(co_context *ctx, const co_creation *from, co_value *initial,
     }
     if (next.component >= 0)
         return make_plain(ctx, &next, initial, options);
-    if (distributes(next.strategy) && coi_in_replica(ctx) && !next.met)
-        return meet(ctx, &next, initial, options);
+    if (distributes(next.strategy) && coi_in_replica(ctx) && !next.all_came)
+        return create_once(ctx, &next, initial, options);
     return place_or_hook(ctx, &next, initial, options);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between the processes of a strategy. Before data flows, every rank says what it is about to do;
- * ranks that are not in step find out here, before anything is sent, and each gets an error that
- * names both sides. Without a group nothing happens.
+ * Between the processes of a strategy. Before data flows, the ranks exchange handshakes that say
+ * what each is about to do. Ranks that are not in step find out before anything is sent, and each
+ * gets an error that names both sides. Without a group nothing happens.
  */
 #include "strategy/workers.h"
 
@@ -14,16 +14,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- turns --- */
+/* --- the token --- */
 
-/* Whether ctx speaks for the run that has the turn: a replica of it, or its merge function. */
+/* Whether ctx acts for the run that holds the token: a replica of it, or its merge function. */
 static bool
 is_inside(const co_context *ctx, const co_strategy *strategy)
 {
     return ctx->mode.step != NULL && ctx->mode.step->strategy == strategy;
 }
 
-/* How far who has the turn has come. */
+/* The progress of the run that holds the token. */
 static uint64_t
 token_progress(co_strategy *strategy)
 {
@@ -86,7 +86,7 @@ release_token(co_strategy *strategy)
     coi_event_signal(&strategy->token_released);
 }
 
-/* --- hellos --- */
+/* --- handshakes --- */
 
 static void
 fill_handshake(co_context *ctx, const co_strategy *strategy, coi_handshake_kind kind,
@@ -148,12 +148,12 @@ peer_failed(co_context *ctx, int rank, const coi_handshake *handshake)
     return false;
 }
 
-/* "all_reduce of float32 [2], meeting 3 of run 7, at step.c:41" */
+/* "all_reduce of float32 [2], rendezvous 3 of run 7, at step.c:41" */
 #define PLACE_TEXT 400
 static const char *
 place_text(const coi_handshake *handshake, char out[PLACE_TEXT])
 {
-    snprintf(out, PLACE_TEXT, "%s%s%s, meeting %llu of run %llu%s%s",
+    snprintf(out, PLACE_TEXT, "%s%s%s, rendezvous %llu of run %llu%s%s",
              coi_rendezvous_name((coi_rendezvous_kind)handshake->what),
              handshake->text[0] != '\0' ? " of " : "", handshake->text,
              (unsigned long long)handshake->sequence, (unsigned long long)handshake->epoch,
@@ -224,7 +224,7 @@ begin_flight(const co_context *ctx, co_strategy *strategy, const coi_handshake *
                                                        .text = mine->text });
 }
 
-/* A collective outside a run is over: nobody else's words are between its first and its last. */
+/* A collective outside a run is over: release the token that it held from its first message on. */
 static void
 leave(co_context *ctx, co_strategy *strategy)
 {
@@ -238,7 +238,7 @@ leave(co_context *ctx, co_strategy *strategy)
     release_token(strategy);
 }
 
-/* Give mine, get all, and compare. */
+/* Send mine, receive all, and compare. */
 static bool
 exchange(co_context *ctx, co_strategy *strategy, const coi_handshake *mine, coi_handshake *all)
 {
@@ -294,7 +294,7 @@ coi_workers_handshake(co_context *ctx, co_strategy *strategy, coi_rendezvous_kin
         leave(ctx, strategy);
         return false;
     }
-    memset(all, 0, nbytes); /* who is not heard of has said nothing */
+    memset(all, 0, nbytes); /* a rank that is not heard of has sent nothing */
     begin_flight(ctx, strategy, &mine);
     ok = exchange(ctx, strategy, &mine, all);
     for (int r = 0; ok && numbers != NULL && r < strategy->num_workers; ++r)
@@ -396,8 +396,8 @@ block_of(co_context *ctx, const co_value *mine, int axis, int64_t length, const 
     return co_tensor(ctx, (co_dtype)mine->dtype, dims, (size_t)mine->ndim, data);
 }
 
-/* An array for all workers, of whom there may be thousands: not on the stack. Without memory the
- * others are told, who would wait for us. */
+/* An array for all workers, of which there may be thousands: not on the stack. Without memory the
+ * others, which would wait for this one, are told. */
 static void *
 room_for_all(co_context *ctx, co_strategy *strategy, size_t size)
 {
@@ -492,8 +492,8 @@ gather_bytes(co_context *ctx, co_strategy *strategy, const co_value *mine, const
     return NULL;
 }
 
-/* Meet, gather, and concatenate: a value of ctx's block. Three arrays lie in one room of 3 words
- * for each worker. */
+/* Exchange handshakes, gather, and concatenate: a value of ctx's block. Three arrays lie in one
+ * room of 3 words for each worker. */
 static co_value *
 concat_in(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind what, const co_value *mine,
           int axis, void *room)

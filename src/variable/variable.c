@@ -379,8 +379,8 @@ coi_plain_update(co_context *ctx, co_value *const *variables, size_t n, int verb
     return coi_execute_assignment(ctx, ops[verb], &assignment);
 }
 
-/* The component of a bundle that this context means; outside replicas a mirrored one gives its
- * first. */
+/* The component of a per-replica value that this context means; outside replicas a mirrored one
+ * gives its first. */
 static co_value *
 slices_here(const co_context *ctx, co_value *value)
 {

@@ -16,7 +16,7 @@ MERGE(sum_of_all)
     return co_reduce(ctx, s, CO_REDUCE_SUM, co_at(ctx, args, 0), NULL, 0);
 }
 
-/* (x) to three times the sum of x * (id + 1), by every kind of meeting. */
+/* (x) to three times the sum of x * (id + 1), by every kind of rendezvous. */
 STEP(meet_thrice)
 {
     co_value *x = co_mul(ctx, co_at(ctx, args, 0), co_float(ctx, co_replica_id(ctx) + 1));

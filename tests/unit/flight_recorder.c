@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The flight recorder: what it keeps of meetings that went well, that wait and that failed, and how
- * it is shown. */
+/* The flight recorder: what it keeps of rendezvous that went well, that wait and that failed, and
+ * how it is shown. */
 #include "engine_support.h"
 
 #include <signal.h>
@@ -59,7 +59,7 @@ meet_thrice(co_context *ctx, co_value *args, void *user)
     return co_all_gather(ctx, x, 0);
 }
 
-CO_TEST_WITH(meetings_are_recorded_in_order, "", "cpus=2")
+CO_TEST_WITH(rendezvous_are_recorded_in_order, "", "cpus=2")
 {
     static const char *const kinds[] = { "all_reduce", "merge_call", "all_gather" };
     static const char *const whats[] = { "float32 [] and 1 more", "host integer", "float32 [2,3]" };
@@ -172,14 +172,14 @@ CO_TEST_WITH(failures_name_both_sides_and_are_recorded, "S-RUN-8 RC-AR-3 RC-MERG
         int         arrived; /* 0: it depends on who was first */
     } expected[] = {
         { CO_RUNTIME_ERROR,
-          { "replica 0 is in all_reduce of float32 [4], meeting 2 of run 1, at",
-            "replica 1 is in all_gather of float32 [4], meeting 2 of run 1, at",
+          { "replica 0 is in all_reduce of float32 [4], rendezvous 2 of run 1, at",
+            "replica 1 is in all_gather of float32 [4], rendezvous 2 of run 1, at",
             "flight_recorder.c:", "same calls in the same order" },
           2 },
         { CO_INVALID_ARGUMENT, { "[4] on replica 0", "[5] on replica 1", "", "" }, 2 },
         { CO_RUNTIME_ERROR,
           { "replica 1 has returned from the step",
-            "replica 0 waits in all_reduce of float32 [4], meeting 2 of run 1, at",
+            "replica 0 waits in all_reduce of float32 [4], rendezvous 2 of run 1, at",
             "flight_recorder.c:", "make the same calls" },
           1 },
         { CO_ABORTED, { "replica 1 will not", "", "", "" }, 0 },
@@ -258,7 +258,7 @@ CO_TEST_WITH(who_looks_sees_who_waits_for_whom, "", "cpus=2")
     CO_EXPECT_TRUE(l.in_merge.records[0].is_waiting); /* for its function */
     CO_EXPECT_INT(l.in_merge.records[0].arrived, 3);
     CO_EXPECT_STR(l.in_merge.missing[0], "");
-    CO_EXPECT_CONTAINS(l.text, "1: run 1, meeting 1: merge_call at ");
+    CO_EXPECT_CONTAINS(l.text, "1: run 1, rendezvous 1: merge_call at ");
     CO_EXPECT_CONTAINS(l.text, "; 3 of 3 replicas; waiting; at ");
 }
 
@@ -300,7 +300,7 @@ assign_and_merge(co_context *ctx, co_value *args, void *user)
     return co_merge_call(ctx, merge_args, co_no_args(ctx), NULL);
 }
 
-CO_TEST_WITH(assignments_are_meetings_too, "", "cpus=2")
+CO_TEST_WITH(assignments_are_rendezvous_too, "", "cpus=2")
 {
     static const char *const kinds[] = { "variable assignment", "merge_call", "merge_call" };
     static const char *const whats[] = { "float32 []", "variable float32 []", "" };
@@ -334,8 +334,8 @@ CO_TEST_WITH(the_text_is_cut_to_the_room_there_is, "", "cpus=2")
     co_run(ctx, m, meet_thrice, co_args(ctx, co_int(ctx, 1)), NULL);
     n = co_flight_format(ctx, m, text, sizeof(text));
     CO_EXPECT_INT(strlen(text), n);
-    CO_EXPECT_CONTAINS(text, "1: run 1, meeting 1: all_reduce of float32 [] and 1 more at ");
-    CO_EXPECT_CONTAINS(text, "2: run 1, meeting 2: merge_call of host integer at ");
+    CO_EXPECT_CONTAINS(text, "1: run 1, rendezvous 1: all_reduce of float32 [] and 1 more at ");
+    CO_EXPECT_CONTAINS(text, "2: run 1, rendezvous 2: merge_call of host integer at ");
     CO_EXPECT_CONTAINS(text, "; 2 of 2 replicas; CO_OK; at ");
     CO_EXPECT_INT(text[n - 1], '\n');
     /* Times are measured more exactly from call to call, so one may gain or lose a digit. */
@@ -378,7 +378,7 @@ CO_TEST_WITH(the_text_is_saved_whole_or_not_at_all, "", "cpus=2")
     CO_EXPECT_MORE(read_file(path, text, sizeof(text)), 100);
     CO_EXPECT_CONTAINS(text, "MirroredStrategy #");
     CO_EXPECT_CONTAINS(text, "rank 0 of 1");
-    CO_EXPECT_CONTAINS(text, "3: run 1, meeting 3: all_gather of float32 [2,3] at ");
+    CO_EXPECT_CONTAINS(text, "3: run 1, rendezvous 3: all_gather of float32 [2,3] at ");
     CO_EXPECT_CODE(co_flight_save(ctx, m, folder), CO_UNAVAILABLE); /* a folder is in the way */
     CO_EXPECT_ERROR(ctx, CO_UNAVAILABLE, "cannot be written to");
     unlink(path);
@@ -451,7 +451,7 @@ open_heard(heard *h, const char *settings)
     return co_open_with(&options);
 }
 
-CO_TEST_BARE(failures_of_meetings_are_logged_and_saved, "")
+CO_TEST_BARE(failures_of_rendezvous_are_logged_and_saved, "")
 {
     char    folder[] = "/tmp/cohort-recorder-XXXXXX", path[80], settings[160], text[20000];
     misstep how = OTHER_CALL, fails = FAILS;
@@ -465,7 +465,7 @@ CO_TEST_BARE(failures_of_meetings_are_logged_and_saved, "")
     co_strategy *m = test_mirrored(ctx, 2, -1);
 
     co_run(ctx, m, stumble, co_no_args(ctx),
-           &fails); /* an error of the user is no failure of a meeting */
+           &fails); /* an error of the user is no failure of a rendezvous */
     CO_EXPECT_ERROR(ctx, CO_ABORTED, NULL);
     CO_EXPECT_INT(h.flights, 0);
     CO_EXPECT_INT(access(path, F_OK), -1);

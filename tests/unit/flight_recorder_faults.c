@@ -130,7 +130,7 @@ CO_TEST_WITH(a_system_that_fails_leaves_no_file_and_one_that_dawdles_a_whole_one
         fault.what = NOTHING;
         if (cases[i].code == CO_OK) {
             CO_EXPECT_MORE(read_whole(path, text, sizeof(text)), 300);
-            CO_EXPECT_CONTAINS(text, "\n5: run 1, meeting 5: all_reduce of float32 [] at ");
+            CO_EXPECT_CONTAINS(text, "\n5: run 1, rendezvous 5: all_reduce of float32 [] at ");
             CO_EXPECT_INT(unlink(path), 0);
         } else {
             CO_EXPECT_ERROR(ctx, cases[i].code, cases[i].part);
@@ -180,9 +180,9 @@ merge_in_step(co_context *ctx, co_value *args, void *user)
     return co_merge_call(ctx, merge_meets_often, args, user);
 }
 
-/* The entry of the outer meeting is overwritten by those of its function: what it would say of its
- * end is said of nobody else. */
-CO_TEST_WITH(a_meeting_may_outlive_its_entry, "", "cpus=2")
+/* The entry of the outer rendezvous is overwritten by those of its function: what it would say of
+ * its end is said of nobody else. */
+CO_TEST_WITH(a_rendezvous_may_outlive_its_entry, "", "cpus=2")
 {
     co_strategy *m = test_mirrored(ctx, 2, -1);
     int          times = 100;
@@ -238,19 +238,19 @@ CO_TEST_BARE(of_many_ranks_the_first_are_remembered, "")
     CO_EXPECT_STR(coi_rendezvous_name(COI_RENDEZVOUS_GATHER), "gather");
 }
 
-/* Somebody looks all the time: what is seen of meetings that are written meanwhile is whole. */
-typedef struct meeting_thread {
+/* Somebody looks all the time: what is seen of rendezvous that are written meanwhile is whole. */
+typedef struct rendezvous_thread {
     co_context  *ctx;
     co_strategy *strategy;
     atomic_bool  done;
-} meeting_thread;
+} rendezvous_thread;
 
 static void *
-go_on_meeting(void *arg)
+go_on(void *arg)
 {
-    meeting_thread *t = arg;
-    co_context     *ctx = co_open_beside(t->ctx);
-    int             times = TEST_SANITIZED ? 300 : 3000;
+    rendezvous_thread *t = arg;
+    co_context        *ctx = co_open_beside(t->ctx);
+    int                times = TEST_SANITIZED ? 300 : 3000;
 
     for (int i = 0; i < 5; ++i)
         co_run(ctx, t->strategy, meet_often, co_no_args(ctx), &times);
@@ -261,12 +261,12 @@ go_on_meeting(void *arg)
 
 CO_TEST_WITH(who_looks_meanwhile_sees_whole_entries, "", "cpus=2")
 {
-    meeting_thread t = { ctx, test_mirrored(ctx, 2, -1), false };
-    pthread_t      threads[2];
-    int64_t        looks = 0;
+    rendezvous_thread t = { ctx, test_mirrored(ctx, 2, -1), false };
+    pthread_t         threads[2];
+    int64_t           looks = 0;
 
     for (int i = 0; i < 2; ++i)
-        CO_REQUIRE(pthread_create(&threads[i], NULL, go_on_meeting, &t) == 0);
+        CO_REQUIRE(pthread_create(&threads[i], NULL, go_on, &t) == 0);
     while (!atomic_load(&t.done)) {
         seen s = { 0 };
 
@@ -285,9 +285,9 @@ CO_TEST_WITH(who_looks_meanwhile_sees_whole_entries, "", "cpus=2")
 static void *
 look_until_waiting(void *arg)
 {
-    meeting_thread *t = arg;
-    co_context     *ctx = co_open_beside(t->ctx);
-    seen            s = { 0 };
+    rendezvous_thread *t = arg;
+    co_context        *ctx = co_open_beside(t->ctx);
+    seen               s = { 0 };
 
     for (int i = 0; i < 5000 && !(s.is_waiting && s.between_ranks); ++i) {
         s = (seen){ 0 };
@@ -305,9 +305,9 @@ look_until_waiting(void *arg)
 static void
 wait_and_be_seen(co_context *ctx, co_strategy *s, int rank, void *user)
 {
-    meeting_thread t = { ctx, s, false };
-    pthread_t      thread;
-    co_value      *sum;
+    rendezvous_thread t = { ctx, s, false };
+    pthread_t         thread;
+    co_value         *sum;
 
     co_set_user(ctx, user);
     if (rank == 0)

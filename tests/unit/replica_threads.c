@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Crews: where the threads of replicas live, when they are guests on the caller's core, and that
- * they come home. */
+/* Replica threads: which cores they are bound to, when they wake on the caller's core, and that
+ * they return to their own. */
 #include "strategy/replica_threads.h"
 #include "engine_support.h"
 
@@ -53,7 +53,7 @@ static void
 await_sleep(coi_replica_threads *threads)
 {
     for (int i = 1; i < threads->n; ++i)
-        while (!coi_event_has_sleepers(&threads->members[i].go))
+        while (!coi_event_has_sleepers(&threads->replicas[i].go))
             usleep(100);
 }
 
@@ -90,14 +90,14 @@ stay_on(const cpu_set_t *mine, int n)
     return false;
 }
 
-/* Guests are batch threads that may use the caller's core; at home they are what they were
+/* On the caller's core they are batch threads; on their own cores they are what they were
  * before. */
-CO_TEST_WITH(guests_come_home_when_steps_follow_each_other, "", "cpus=2")
+CO_TEST_WITH(threads_return_to_their_cores_when_steps_follow_each_other, "", "cpus=2")
 {
     co_strategy *s = test_mirrored(ctx, 4, -1);
     view         v = { .work_ns = 0 };
     cpu_set_t    mine;
-    int          was_guest = 0;
+    int          was_on_core = 0;
 
     CO_REQUIRE(sched_getaffinity(0, sizeof(mine), &mine) == 0);
     CO_REQUIRE(stay_on(&mine, 0)); /* so that nobody settles anew */
@@ -108,10 +108,10 @@ CO_TEST_WITH(guests_come_home_when_steps_follow_each_other, "", "cpus=2")
         expect_short_steps(threads);
         run_and_look(ctx, s, &v);
         for (int r = 1; r < MOST_REPLICAS; ++r) {
-            CO_EXPECT_TRUE(threads->members[r].is_invited);
+            CO_EXPECT_TRUE(threads->replicas[r].on_callers_core);
             if (v.policy[r] != SCHED_BATCH)
-                continue; /* it had to wait for the core, and went home */
-            ++was_guest;
+                continue; /* it had to wait for the core, and went back to its own */
+            ++was_on_core;
             CO_EXPECT_TRUE(CPU_ISSET((size_t)threads->core, &v.mask[r]));
         }
         threads->wakes_here = false;
@@ -119,16 +119,16 @@ CO_TEST_WITH(guests_come_home_when_steps_follow_each_other, "", "cpus=2")
         for (int r = 1; r < MOST_REPLICAS; ++r) {
             CO_EXPECT_INT(v.policy[r], SCHED_OTHER);
             CO_EXPECT_INT(CPU_COUNT(&v.mask[r]), 1);
-            CO_EXPECT_FALSE(threads->members[r].is_invited);
+            CO_EXPECT_FALSE(threads->replicas[r].on_callers_core);
         }
     }
-    CO_EXPECT_MORE(was_guest, 0);
+    CO_EXPECT_MORE(was_on_core, 0);
     CO_EXPECT_OK(ctx);
     CO_REQUIRE(sched_setaffinity(0, sizeof(mine), &mine) == 0);
 }
 
-/* A long step that began with guests costs its parallelism once: it takes many short ones until one
- * has guests again. */
+/* A long step that began on one core costs its parallelism once: it takes many short ones until
+ * threads share the core again. */
 CO_TEST_WITH(a_long_step_after_short_ones_is_learned_from, "", "cpus=2")
 {
     co_strategy         *s = test_mirrored(ctx, 2, -1);
@@ -152,10 +152,10 @@ CO_TEST_WITH(a_long_step_after_short_ones_is_learned_from, "", "cpus=2")
     }
     backoff = threads->backoff;
     CO_EXPECT_MORE(backoff, LONG_NS / 100000 - 1);
-    /* Long ones at home neither hurt nor help; short ones count. */
+    /* Long ones on cores of their own neither hurt nor help; short ones count. */
     await_sleep(threads);
     run_and_look(ctx, s, &v);
-    CO_EXPECT_FALSE(threads->members[1].is_invited);
+    CO_EXPECT_FALSE(threads->replicas[1].on_callers_core);
     CO_EXPECT_INT(threads->backoff, backoff);
     v.work_ns = 0;
     for (int i = 0; i < 50 && threads->num_short < 3;
@@ -164,7 +164,7 @@ CO_TEST_WITH(a_long_step_after_short_ones_is_learned_from, "", "cpus=2")
         threads->wakes_here = true;
         threads->ended_ns = 0;
         run_and_look(ctx, s, &v);
-        CO_EXPECT_FALSE(threads->members[1].is_invited);
+        CO_EXPECT_FALSE(threads->replicas[1].on_callers_core);
     }
     CO_EXPECT_MORE(threads->num_short, 0);
     /* And once they have earned it, all is forgotten. */
@@ -180,12 +180,12 @@ CO_TEST_WITH(a_long_step_after_short_ones_is_learned_from, "", "cpus=2")
 /* However long the step was, and however quick a core woke. */
 CO_TEST_BARE(backoff_has_an_end, "")
 {
-    coi_replica_worker  members[2] = { { .core = 5 }, { .core = 5 } };
+    coi_replica_worker  replicas[2] = { { .core = 5 }, { .core = 5 } };
     coi_replica_threads threads = {
-        .members = members, .n = 2, .core = 5, .is_rested = true, .backoff = 4
+        .replicas = replicas, .n = 2, .core = 5, .is_rested = true, .backoff = 4
     };
 
-    threads.has_guests = true;
+    threads.shares_core = true;
     threads.used_ns = coi_thread_used_ns() - UINT64_C(3600000000000);
     threads.num_short = 7;
     coi_replica_threads_rest(&threads); /* with wake_ns 0 */
@@ -204,7 +204,7 @@ CO_TEST_BARE(backoff_has_an_end, "")
     coi_replica_threads_rest(&threads);
     CO_EXPECT_INT(threads.num_short, 0);
     CO_EXPECT_INT(threads.backoff, 4);
-    threads.has_guests = false; /* a thread that lives there is no guest */
+    threads.shares_core = false; /* the core is its own */
     threads.used_ns = coi_thread_used_ns() - UINT64_C(3600000000000);
     coi_replica_threads_rest(&threads);
     CO_EXPECT_INT(threads.backoff, 4);
@@ -235,7 +235,7 @@ CO_TEST_WITH(replicas_keep_the_policy_of_the_program, "", "cpus=2")
     CO_REQUIRE(sched_setaffinity(0, sizeof(mine), &mine) == 0);
 }
 
-/* The first step of a crew begins while its threads are still starting, wherever the caller is. */
+/* The first step begins while the threads are still starting, wherever the caller is. */
 CO_TEST_BARE(threads_that_start_live_where_the_first_step_wants_them, "")
 {
     cpu_set_t mine;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running steps: arguments, results, failures, and replicas that do not come to a meeting. */
+/* Running steps: arguments, results, failures, and replicas that do not come to a rendezvous. */
 #include "test.h"
 
 #include <pthread.h>

@@ -481,7 +481,7 @@ CO_TEST_WITH(a_broken_step_stays_broken, "S-RUN-8 RC-AR-4", "cpus=2")
 
 typedef struct sticking {
     atomic_bool begun, go_on;
-    int         where; /* 0: before a meeting; 1: at the end; 2: while another fails */
+    int         where; /* 0: before a rendezvous; 1: at the end; 2: while another fails */
 } sticking;
 
 static co_value *
@@ -603,7 +603,7 @@ CO_TEST_WITH(many_that_are_stuck_are_named_as_far_as_there_is_room, "", "cpus=2"
 
     CO_EXPECT_NULL(co_run(ctx, test_mirrored(ctx, 40, 120), most_are_late, co_no_args(ctx), &told));
     CO_EXPECT_ERROR(ctx, CO_DEADLINE_EXCEEDED,
-                    "replica 0 waits in all_reduce of float32 [], meeting 1 of run 1, at");
+                    "replica 0 waits in all_reduce of float32 [], rendezvous 1 of run 1, at");
 }
 
 /* --- functions of merge_call, and turns, that take long --- */
@@ -671,7 +671,7 @@ CO_TEST_BARE(a_merge_function_that_does_nothing_is_reported, "RC-MERGE-7")
     ctx = co_open_with(&options);
     m = test_mirrored(ctx, 3, BUSY_MS);
     CO_EXPECT_NULL(co_run(ctx, m, step_whose_merge_dawdles, co_no_args(ctx), &how));
-    CO_EXPECT_CONTAINS(co_error(ctx)->message, "waits in merge_call, meeting 1 of run 1, at");
+    CO_EXPECT_CONTAINS(co_error(ctx)->message, "waits in merge_call, rendezvous 1 of run 1, at");
     CO_EXPECT_ERROR(ctx, CO_DEADLINE_EXCEEDED, "for replica 0, which is at work for all");
     CO_EXPECT_INT(told, 1);
     expect_usable(ctx, m);
@@ -717,8 +717,9 @@ CO_TEST_WITH(a_turn_that_is_not_passed_is_reported, "S-RUN-7", "cpus=2")
 
     options.in_turn = true;
     CO_EXPECT_NULL(co_run_with(ctx, m, first_sleeps, co_no_args(ctx), NULL, &options));
-    CO_EXPECT_ERROR(ctx, CO_DEADLINE_EXCEEDED,
-                    "waits for its turn (in_turn), and replica 0 has executed nothing for 1000 ms");
+    CO_EXPECT_ERROR(
+        ctx, CO_DEADLINE_EXCEEDED,
+        "waits for the token (in_turn), and replica 0 has executed nothing for 1000 ms");
     expect_usable(ctx, m);
 }
 

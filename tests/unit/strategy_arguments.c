@@ -111,8 +111,8 @@ CO_TEST_WITH(options_of_strategies_are_checked, "S-INIT-1", "cpus=2;deadline_ms=
     CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "deadline_ms is -5");
 }
 
-/* Replica 1 comes to the meeting when replica 0 has given it up; where nobody does (rest_ms), after
- * a while. */
+/* Replica 1 comes to the rendezvous when replica 0 has given it up; where nobody does (rest_ms),
+ * after a while. */
 typedef struct dawdling {
     atomic_bool told;
     int         rest_ms;

@@ -191,7 +191,7 @@ CO_TEST_WITH(reads_are_taken_from_the_nearest_component, "VAR-MIR-1 VAR-NEW-3", 
     CO_EXPECT_CONTAINS(co_string_at(ctx, co_at(ctx, names, 1), 0, NULL), "CPU:1");
 }
 
-CO_TEST_WITH(one_component_needs_no_meeting, "MIR-INIT-4 VAR-MIR-3 VAR-SOR-2", "cpus=2")
+CO_TEST_WITH(one_component_needs_no_rendezvous, "MIR-INIT-4 VAR-MIR-3 VAR-SOR-2", "cpus=2")
 {
     static const double one[2] = { 11, 0 }, six[2] = { 6, 0 };
     co_strategy        *m = test_mirrored(ctx, 1, -1);

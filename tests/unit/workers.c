@@ -69,17 +69,17 @@ disagree(co_context *ctx, co_strategy *s, int rank, void *user)
         const char *parts[2][3]; /* as rank 0 and as rank 1 see it */
     } expected[] = {
         { CO_RUNTIME_ERROR,
-          { { "rank 0 is in all_reduce of float32 [4], meeting 2 of run 2, at tests/unit/workers.c:",
-              "rank 1 is in all_gather of float32 [4], meeting 2 of run 2, at ",
+          { { "rank 0 is in all_reduce of float32 [4], rendezvous 2 of run 2, at tests/unit/workers.c:",
+              "rank 1 is in all_gather of float32 [4], rendezvous 2 of run 2, at ",
               "ranks disagree: " },
-            { "rank 1 is in all_gather of float32 [4], meeting 2 of run 2, at ",
-              "rank 0 is in all_reduce of float32 [4], meeting 2 of run 2, at ",
+            { "rank 1 is in all_gather of float32 [4], rendezvous 2 of run 2, at ",
+              "rank 0 is in all_reduce of float32 [4], rendezvous 2 of run 2, at ",
               "ranks disagree: " } } },
         { CO_INVALID_ARGUMENT,
-          { { "rank 0 brings all_reduce of float32 [4], meeting 2 of run ",
+          { { "rank 0 brings all_reduce of float32 [4], rendezvous 2 of run ",
               "rank 1 brings all_reduce of float32 [5]", "" },
             { "rank 1 brings all_reduce of float32 [5]",
-              "rank 0 brings all_reduce of float32 [4], meeting 2 of run ", "" } } },
+              "rank 0 brings all_reduce of float32 [4], rendezvous 2 of run ", "" } } },
         { CO_RUNTIME_ERROR,
           { { "rank 1 has ended this run without it", "rank 0 is in all_reduce of float32 [4]",
               "" },
@@ -202,8 +202,8 @@ save_each(co_context *ctx, co_strategy *s, int rank, void *user)
     read_file(path, text, sizeof(text));
     CO_EXPECT_CONTAINS(text, rank == 0 ? "rank 0 of 2" : "rank 1 of 2");
     CO_EXPECT_CONTAINS(text, "reduce of float32 [] at tests/unit/workers.c:");
-    CO_EXPECT_CONTAINS(text, rank == 0 ? "meeting 2: all_reduce of float32 [4]"
-                                       : "meeting 2: all_gather of float32");
+    CO_EXPECT_CONTAINS(text, rank == 0 ? "rendezvous 2: all_reduce of float32 [4]"
+                                       : "rendezvous 2: all_gather of float32");
     CO_EXPECT_CONTAINS(text, "; CO_RUNTIME_ERROR; at ");
     unlink(path);
     co_reduce(ctx, s, CO_REDUCE_SUM, rank == 0 ? co_scalar_float(ctx, 1) : co_scalar_int32(ctx, 1),

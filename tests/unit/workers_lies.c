@@ -17,7 +17,7 @@
 typedef enum lie {
     TRUTH,
     LATER_RUN,
-    LATER_MEETING,
+    LATER_RENDEZVOUS,
     OTHER_CALL,
     UNKNOWN_CALL,
     NO_PLACE, /* and other arguments */
@@ -40,7 +40,7 @@ lying_exchange(coi_group *group, const coi_handshake *mine, coi_handshake *all, 
     (void)err;
     all[0] = all[1] = *mine;
     other->epoch += said == LATER_RUN;
-    other->sequence += said == LATER_MEETING;
+    other->sequence += said == LATER_RENDEZVOUS;
     other->number -= said == OTHER_STRUCTURE;
     other->signature ^= said == NO_PLACE || said == OTHER_STRUCTURE;
     if (said == OTHER_CALL || said == UNKNOWN_CALL)
@@ -190,11 +190,11 @@ hear_lies(co_context *ctx, co_strategy *s, test_hooks *hooks)
         co_code     code;
         const char *part;
     } cases[] = {
-        { LATER_RUN, CO_RUNTIME_ERROR, "float32 [3], meeting 1 of run 3, at " },
-        { LATER_MEETING, CO_RUNTIME_ERROR, "meeting 2 of run" },
+        { LATER_RUN, CO_RUNTIME_ERROR, "float32 [3], rendezvous 1 of run 3, at " },
+        { LATER_RENDEZVOUS, CO_RUNTIME_ERROR, "rendezvous 2 of run" },
         { OTHER_CALL, CO_RUNTIME_ERROR, "and rank 1 is in input of" },
         { UNKNOWN_CALL, CO_RUNTIME_ERROR, "and rank 1 is in unknown call of" },
-        { NO_PLACE, CO_INVALID_ARGUMENT, "and rank 1 brings all_reduce, meeting 1 of run" },
+        { NO_PLACE, CO_INVALID_ARGUMENT, "and rank 1 brings all_reduce, rendezvous 1 of run" },
         { OTHER_STRUCTURE, CO_ASSERTION_ERROR, "and rank 1 brings all_reduce of" },
         { QUIET_FAILURE, CO_DATA_LOSS, "rank 1 failed: " },
         { END_OF_RUN, CO_RUNTIME_ERROR, "rank 1 has ended this run without it" },
@@ -214,7 +214,8 @@ hear_lies(co_context *ctx, co_strategy *s, test_hooks *hooks)
     co_site(ctx, NULL, 0);
     CO_EXPECT_NULL((co_reduce)(ctx, s, CO_REDUCE_SUM, (co_scalar_float)(ctx, 1), NULL, 0));
     CO_EXPECT_NULL(strstr(co_error(ctx)->message, ", at "));
-    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "rank 0 brings reduce of float32 [], meeting 1 of");
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
+                    "rank 0 brings reduce of float32 [], rendezvous 1 of");
 }
 
 CO_TEST_BARE(what_a_peer_says_is_compared_word_for_word, "MW-14 RC-AR-4 GEN-ERR-3")
