@@ -5,17 +5,17 @@
  *   error.h     codes, the first error of a context
  *   context.h   opening, blocks, lifetime, log, settings
  *   device.h    names, logical CPUs, declared devices
- *   value.h     tensors, host values, structures, bundles
+ *   value.h     tensors, host values, structures, per-replica values
  *   ops.h       operators and their table
  *   gradient.h  the tape
  *   observe.h   watching what runs: profilers, traces, tests
  *   variable.h  variables under a strategy
- *   communication.h  how values travel between replicas
+ *   communication.h  communication options of collectives
  *   strategy.h  scope, run, reduce, replicas
  *   creator.h   functions of yours between co_variable and what it makes
  *   extended.h  what the documents call strategy.extended
  *   custom_strategy.h    your own strategy
- *   flight_recorder.h  the flight recorder: where replicas and processes met
+ *   flight_recorder.h  the flight recorder: where replicas and processes waited for each other
  *   dataset.h   datasets, distribution, iteration
  *   files.h     record, text and array files, tf.Example
  *   train.h     losses, optimizers

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How values travel when replicas combine them: tf.distribute.experimental.CommunicationOptions and
- * the cross-device operations of a mirrored strategy. All of it is advice. Results never depend on
+ * Communication options of collectives: tf.distribute.experimental.CommunicationOptions and the
+ * cross-device operations of a mirrored strategy. All of it is advice. Results never depend on
  * it, to the last bit; only the time they take and how long to wait for a worker do.
  *
  *     co_communication_options options = CO_COMMUNICATION_OPTIONS_INIT;
@@ -34,7 +34,7 @@ CO_API co_code co_communication_from_name(co_context *ctx, const char *name, co_
 
 typedef struct co_communication_options {
     size_t struct_size;
-    /* between workers values travel in packs, in order; a pack is complete when it exceeds this. 0:
+    /* between workers values are sent in packs, in order; a pack is complete when it exceeds this. 0:
      * one pack (CO-4) */
     int64_t bytes_per_pack;
     /* how long a collective waits for other workers, then CO_DEADLINE_EXCEEDED; 0: for ever. Without

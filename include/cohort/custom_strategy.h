@@ -101,7 +101,7 @@ typedef struct co_strategy_definition {
      * Around what the strategy does in co_variable, once for all replicas: after the creators that
      * were entered in its scope or in the step (creator.h), whose arguments it gets, and before
      * those outside, which are called for each component. In it co_variable goes on from there: no
-     * creator is asked again. For what is made in a step it runs when the replicas have met, in the
+     * creator is asked again. For what is made in a step it runs when all replicas have come, in the
      * context that called co_run. `initial` may be NULL or a spec, as creators get it. Returns a
      * variable.
      */
@@ -136,7 +136,7 @@ typedef struct co_strategy_definition {
  */
 CO_API co_strategy *co_define_strategy(co_context                   *ctx,
                                        const co_strategy_definition *definition);
-/** The `data` of an own strategy; NULL for others. */
+/** The `data` of a custom strategy; NULL for others. */
 CO_API void *co_strategy_data(co_context *ctx, co_strategy *strategy);
 
 /** The share of a replica against those of the others, without a common factor; 1 where all are

@@ -30,7 +30,7 @@ CO_EXTERN_C_BEGIN
 
 /*
  * Functions over elements. They are called by co_next, on its thread and context, or by a thread
- * that works ahead (below) on a context of that thread; in default mode with the host's first CPU
+ * that prefetches (below) on a context of that thread; in default mode with the host's first CPU
  * as the current device and in a block of their own. `user` is passed on and must live as long as
  * the dataset and its iterators. An iterator calls the functions of one stage one at a time, except
  * where a stage says that there are several calls at a time; two iterators of one dataset are two
@@ -46,19 +46,19 @@ CO_EXTERN_C_BEGIN
  * when it comes: CO_TYPE_ERROR for another structure or dtype, CO_INVALID_ARGUMENT for a shape, or for a
  * number that the dtype cannot hold.
  *
- * Working ahead. Three things make elements before they are asked for, on threads of the iterator
+ * Prefetching. Three things make elements before they are asked for, on threads of the iterator
  * ("co-input"): co_dataset_prefetch, parallel calls of map and interleave, and distributed datasets
  * whose elements cost something (functions, files), as far as per_replica_buffer_size says.
  * Functions of stages before it then run beside the thread that calls co_next, so what both use
  * through `user` needs a lock of its own. It is not visible in the data: same elements, same order,
  * errors at their place. One exception: a shuffle with reshuffle_each_iteration counts its passes
- * as they begin, so where several readers of one such dataset work ahead at once (two branches of a
+ * as they begin, so where several readers of one such dataset prefetch at once (two branches of a
  * zip, two iterators), or one is released before its end, which pass comes next is a matter of
  * timing; a shuffle for each reader is not. Random numbers of the context (co_random_*) have a
  * stream of their own on each thread. Nothing is read before the first next; at most the buffer is
  * filled; a thread without work sleeps. Releasing the iterator ends its threads and waits for the
  * one call or read that each is in, no more. Where the system has no thread to give, elements are
- * made by co_next. An iterator that works ahead and was kept (co_keep) is released before the last
+ * made by co_next. An iterator that prefetches and was kept (co_keep) is released before the last
  * context is closed; it keeps the runtime until then.
  */
 
@@ -126,7 +126,7 @@ typedef struct co_map_options {
     }
 /**
  * The same with several calls at a time: fn must bear that. Up to twice as many elements as there
- * are calls are made ahead of those that were asked for. An error comes at the place of its
+ * are calls are prefetched. An error comes at the place of its
  * element. NULL options are CO_MAP_OPTIONS_INIT. CO_INVALID_ARGUMENT for a number of calls out of
  * range.
  */
@@ -214,10 +214,10 @@ CO_API co_dataset *co_dataset_unbatch(co_context *ctx, co_dataset *input);
  * Elements in random order: each is drawn from the next buffer_size that were not given yet, so a
  * buffer as large as the input shuffles it wholly. The order depends on seed, buffer size and pass
  * alone, on every machine (docs/decisions/shuffle.md). With reshuffle_each_iteration every iterator
- * and every round of a repeat is a pass of its own, in the order in which they begin (see "Working
- * ahead" above); otherwise all are alike. A buffer_size of CO_UNKNOWN_CARDINALITY holds the whole
- * input. CO_INVALID_ARGUMENT for other buffers below 1 or above 2^32 - 1, and for all of an endless
- * input.
+ * and every round of a repeat is a pass of its own, in the order in which they begin (see
+ * "Prefetching" above); otherwise all are alike. A buffer_size of CO_UNKNOWN_CARDINALITY holds the
+ * whole input. CO_INVALID_ARGUMENT for other buffers below 1 or above 2^32 - 1, and for all of an
+ * endless input.
  */
 CO_API co_dataset *co_dataset_shuffle(co_context *ctx, co_dataset *input, int64_t buffer_size,
                                       int64_t seed, bool reshuffle_each_iteration);
@@ -255,7 +255,7 @@ typedef struct co_interleave_options {
     bool   opens_files;  /* elements are names of files that fn reads: the policies FILE and AUTO
                           * share the names out (DS-SHARD-2); CO_INVALID_ARGUMENT from co_next if
                           * there are fewer than workers */
-    /* datasets that are read ahead, each by a thread of its own: 0 to 256, -1: one on each core.
+    /* datasets that are prefetched, each by a thread of its own: 0 to 256, -1: one on each core.
      * From 2 on, as many more are opened before it is their turn, if their elements come from
      * memory (names of files) and not from functions or files. fn itself is called by one at a
      * time; where it fails before its turn, it is called again then */
@@ -282,7 +282,7 @@ CO_API co_dataset *co_dataset_apply(co_context *ctx, co_dataset *input, co_apply
  * Give the stage that made `dataset` a name of its own, and return the dataset: "map 'decode'" in
  * errors, statistics and co_dataset_explain, where there are several maps. Of up to 31 bytes, ""
  * takes it away; CO_INVALID_ARGUMENT for more. Before the dataset is iterated over or built upon.
- * Names are not part of positions. Of a distributed dataset it is the name of the whole,
+ * Names are not part of checkpoints. Of a distributed dataset it is the name of the whole,
  * "distributed 'train'"; the stages in it keep theirs.
  *
  *     images = co_dataset_set_name(ctx, co_dataset_map(ctx, files, decode, NULL, spec), "decode");
@@ -296,12 +296,12 @@ CO_API co_dataset *co_dataset_assert_cardinality(co_context *ctx, co_dataset *in
                                                  int64_t cardinality);
 /**
  * The elements kept in memory: the first iterator that comes to the end has read the input for all
- * later ones, of every context. One that is left before, or met an error, keeps nothing.
+ * later ones, of every context. One that is left before, or has an error, keeps nothing.
  */
 CO_API co_dataset *co_dataset_cache(co_context *ctx, co_dataset *input);
 /**
  * The same elements, of which up to buffer_size (-1: as many as are useful; at most 65536) are made
- * before they are asked for, by a thread of the iterator: see "Working ahead" above. Nothing
+ * before they are asked for, by a thread of the iterator: see "Prefetching" above. Nothing
  * changes with a size of 0, and where elements are only cut from memory (a range, slices), which
  * costs less than handing them over. CO_INVALID_ARGUMENT below -1.
  */
@@ -372,8 +372,8 @@ typedef struct co_input_options {
     bool   fetch_to_device; /* elements go to the replica's device; false: they stay on the host */
     bool   per_replica;     /* one dataset per replica: CO_INPUT_PER_REPLICA, else per worker */
     bool   place_dataset_on_device; /* with per_replica and without fetch_to_device only */
-    /* elements read ahead for each replica, on its device, where they cost something (functions,
-     * files); 0: none. In the data: see "Working ahead" */
+    /* elements prefetched for each replica, on its device, where they cost something (functions,
+     * files); 0: none. In the data: see "Prefetching" */
     int    per_replica_buffer_size;
 } co_input_options;
 #define CO_INPUT_OPTIONS_INIT                                                                      \
@@ -443,7 +443,7 @@ CO_API co_code co_batch_sizes_for_worker(co_context *ctx, int64_t global_batch_s
 
 /**
  * The pipeline as a tree for people, from the stage that gives the elements down to the sources:
- * arguments of each stage, how far it works ahead, and how many elements it gives. Of a distributed
+ * arguments of each stage, how much it prefetches, and how many elements it gives. Of a distributed
  * dataset, the decisions come first: how it is shared out among workers and why, how batches are
  * split over replicas, and (in the tree) what distribution added where:
  *
@@ -506,7 +506,7 @@ typedef struct co_example_place {
  *                                   sources of unknown length, whole files for workers (FILE),
  *                                   datasets from a function, examples that are split themselves
  *                                   because nothing batches them
- *           CO_RESOURCE_EXHAUSTED   it was not met in 3 million examples that are made one by one,
+ *           CO_RESOURCE_EXHAUSTED   it was not found in 3 million examples that are made one by one,
  *                                   67 million in batches of hundreds, or batches are of more than
  *                                   16 million. That is with one stage behind the source; with n of
  *                                   them, maps not counted, these are divided by 1 + n / 2 (without
@@ -568,12 +568,12 @@ CO_API co_value *co_dataset_reduce(co_context *ctx, co_dataset *dataset, co_valu
                                    co_fold_fn fn, void *user);
 
 /*
- * Positions: where an iterator is, as bytes that can be kept in a file.
+ * Checkpoints of iterators: where an iterator is, as bytes that can be kept in a file.
  *
- *     co_value    *position = co_iterator_save(ctx, iterator);          ... another day, another process:
- *     co_iterator *iterator = co_iterator_restore(ctx, the_same_dataset, position);
+ *     co_value    *checkpoint = co_iterator_save(ctx, iterator);          ... another day, another process:
+ *     co_iterator *iterator = co_iterator_restore(ctx, the_same_dataset, checkpoint);
  *
- * The position has what every stage needs to go on: numbers of elements, offsets in files, the
+ * The checkpoint has what every stage needs to go on: numbers of elements, offsets in files, the
  * elements in shuffle buffers and the state of their random numbers, what a cache or unique has
  * kept. Nothing is read again, but a compressed file, which is decompressed up to its offset.
  * Functions are not in it: a generator is asked for the elements that follow by their index, and
@@ -581,7 +581,7 @@ CO_API co_value *co_dataset_reduce(co_context *ctx, co_dataset *dataset, co_valu
  */
 
 /**
- * The position, behind the last element that was given: a host string of bytes, of ctx's block. The
+ * A checkpoint behind the last element that was given: a host string of bytes, of ctx's block. The
  * iterator goes on as before. The size is that of the elements that stages hold. Of a distributed
  * dataset it is this worker's; every worker saves its own.
  *
@@ -597,23 +597,23 @@ CO_API co_value *co_iterator_save(co_context *ctx, co_iterator *iterator);
 /**
  * A new iterator of `dataset`, which gives what the one that was saved had still to give. The
  * dataset is built as that one was, in this process or another: kinds of stages, their numbers,
- * specs, workers and replicas are compared, functions, tensors and names of files are not. position
+ * specs, workers and replicas are compared, functions, tensors and names of files are not. checkpoint
  * is a string, or a tensor of one. Other iterators stay as they are; when the iterator is first
- * asked, rounds of every shuffle of the pipeline that reshuffles are counted on from the position,
- * and a dataset whose cache is empty takes that of a position that has all of it. (A shuffle that
+ * asked, rounds of every shuffle of the pipeline that reshuffles are counted on from the checkpoint,
+ * and a dataset whose cache is empty takes that of a checkpoint that has all of it. (A shuffle that
  * only a function of the pipeline knows counts on if a dataset with it is being read by flat_map or
- * interleave when the position is saved.)
+ * interleave when the checkpoint is saved.)
  *
  * Returns:  an iterator of ctx's block, or NULL, and nothing has changed:
- *           CO_INVALID_ARGUMENT  the bytes are no position, or of another pipeline or version; the
+ *           CO_INVALID_ARGUMENT  the bytes are no checkpoint, or of another pipeline or version; the
  *                                message names the stage
  *           CO_DATA_LOSS         the bytes were changed or cut off; or a file is shorter than it
  *                                was
  *           CO_NOT_FOUND         the file that is being read is not there any more, and other
  *                                errors of opening it
- *           CO_TYPE_ERROR              position is no string
+ *           CO_TYPE_ERROR              checkpoint is no string
  */
-CO_API co_iterator *co_iterator_restore(co_context *ctx, co_dataset *dataset, co_value *position);
+CO_API co_iterator *co_iterator_restore(co_context *ctx, co_dataset *dataset, co_value *checkpoint);
 
 /** What a stage of an iterator has done so far. */
 typedef struct co_stage_stats {
@@ -621,11 +621,11 @@ typedef struct co_stage_stats {
     /* "map", or as co_dataset_set_name made it; lives as long as the iterator */
     const char *name;
     int         depth;      /* 0: the stage that gives the elements; 1: its inputs, and so on */
-    int64_t     elements;   /* that it gave, to the stage before it or ahead of it */
+    int64_t     elements;   /* that it gave to the stage after it */
     int64_t     bytes;      /* in them */
     /* in functions of the user and in reading files, of all its threads together */
     int64_t     working_ns;
-    /* for elements that are made ahead and were not there yet: the loop was faster */
+    /* for prefetched elements that were not there yet: the loop was faster */
     int64_t     waiting_ns;
     int64_t     dropped_rows; /* of the first stage: co_iterator_dropped_rows */
 } co_stage_stats;
@@ -651,7 +651,7 @@ CO_API size_t co_iterator_stats_format(co_context *ctx, co_iterator *iterator, c
  * call it, on a context of its own, while the iterator lives.
  *
  * A program that is told to stop may cancel and then save: what stages have gathered for an element
- * that is broken off is part of the position, and is given after restoring. Two kinds of stages
+ * that is broken off is part of the checkpoint, and is given after restoring. Two kinds of stages
  * drop it: co_dataset_rebatch, and steps of distributed datasets that several workers make
  * together. co_iterator_save refuses what was cancelled there; it never leaves
  * elements out. Where that matters, save before cancelling, or cancel between two elements.

@@ -79,7 +79,7 @@ CO_API const co_error_info *co_error(const co_context *ctx);
 /** Forget the error, so that calls work again. That of a runtime that could not be opened stays. */
 CO_API void co_clear(co_context *ctx);
 /**
- * Fail, from user code: in a step, a merge function, a dataset function. The record travels
+ * Fail, from user code: in a step, a merge function, a dataset function. The record comes
  * unchanged to the context that called run. Does nothing if ctx has an error already. Returns code,
  * so that `return co_fail(...), NULL;` reads well. CO_OK as code is itself an error (CO_VALUE_ERROR).
  */

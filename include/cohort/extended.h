@@ -35,7 +35,7 @@ CO_API bool co_should_init(co_context *ctx, co_strategy *strategy);
 CO_API bool co_between_graph(co_context *ctx, co_strategy *strategy);
 
 /* Reducing to places. A destination is a device name (a host string), or a tensor, variable or
- * bundle, which stands for the devices it lives on. It is never modified. */
+ * per-replica value, which stands for the devices it lives on. It is never modified. */
 
 /**
  * Combine the values of all replicas and put the result on the destination: one device gives a
@@ -118,7 +118,7 @@ typedef co_value *(*co_step_fn)(co_context *ctx, co_step_context *steps, co_valu
  *     steps = co_run_steps_on_iterator(ctx, strategy, step, iterator, 3, NULL, strategy);
  *     sum = co_get(ctx, co_last_step_outputs(ctx, steps), "sum");
  *
- * `initial_loop_values`, a map, is what the first step sees as the last outputs; NULL for none.
+ * `initial_loop_values`, a dict, is what the first step sees as the last outputs; NULL for none.
  *
  * Context:  default mode, or cross-replica context of this strategy.
  * Returns:  what was collected, or NULL with an error: CO_OUT_OF_RANGE where the input ends before
@@ -129,14 +129,14 @@ CO_API co_step_context *co_run_steps_on_iterator(co_context *ctx, co_strategy *s
                                                  co_step_fn fn, co_iterator *iterator,
                                                  int64_t iterations, co_value *initial_loop_values,
                                                  void *user);
-/** The outputs of the last step that was completed, as a map. */
+/** The outputs of the last step that was completed, as a dict. */
 CO_API co_value *co_last_step_outputs(co_context *ctx, co_step_context *steps);
-/** What steps gave to co_set_non_tensor_output, as a map; a name keeps its last value. */
+/** What steps gave to co_set_non_tensor_output, as a dict; a name keeps its last value. */
 CO_API co_value *co_non_tensor_outputs(co_context *ctx, co_step_context *steps);
 /**
  * Name an output of the step: reduced by op over replicas. In cross-replica context op may be
  * CO_REDUCE_NONE, which keeps the value as it is. In a replica that is CO_ASSERTION_ERROR, and all
- * replicas set the same name with the same op: they meet here.
+ * replicas set the same name with the same op: they wait for each other here.
  */
 CO_API co_code co_set_last_step_output(co_context *ctx, co_step_context *steps, const char *name,
                                        co_value *output, co_reduce_op op);

@@ -41,7 +41,7 @@ typedef enum co_compression {
 typedef struct co_file_options {
     size_t         struct_size;
     co_compression compression;
-    size_t         buffer_bytes; /* read ahead of small records; 0: 256 KiB */
+    size_t         buffer_bytes; /* read at a time where records are small; 0: 256 KiB */
 } co_file_options;
 #define CO_FILE_OPTIONS_INIT { sizeof(co_file_options), CO_COMPRESSION_NONE, 0 }
 
@@ -171,22 +171,22 @@ typedef struct co_feature {
 
 /**
  * The features of one serialized Example (a host string or scalar) or of several (a tensor of rank
- * 1), as a map. Of several, tensors have a dimension 0 more, and sequences are filled up to the
+ * 1), as a dict. Of several, tensors have a dimension 0 more, and sequences are filled up to the
  * longest (see co_feature.missing). A sequence that is not there is empty.
  *
- * Returns:  a map, or NULL with CO_INVALID_ARGUMENT: bytes that are no Example, a feature that is
+ * Returns:  a dict, or NULL with CO_INVALID_ARGUMENT: bytes that are no Example, a feature that is
  *           missing, of another dtype, or of another number of elements (naming it and both
  *           numbers); or for features that are not described right, or twice. CO_TYPE_ERROR if
  *           `serialized` is no string.
  */
 CO_API co_value *co_parse_example(co_context *ctx, co_value *serialized, const co_feature *features,
                                   size_t num_features);
-/** All features of one serialized Example: a map of tensors of rank 1; none for one without a
+/** All features of one serialized Example: a dict of tensors of rank 1; none for one without a
  * list. */
 CO_API co_value *co_example_decode(co_context *ctx, co_value *serialized);
 /**
- * A map of what converts to tensors as a serialized Example, a host string. Integers and bools
- * become int64, floating numbers float32. Shapes are not kept. CO_TYPE_ERROR if `features` is no map.
+ * A dict of what converts to tensors as a serialized Example, a host string. Integers and bools
+ * become int64, floating numbers float32. Shapes are not kept. CO_TYPE_ERROR if `features` is no dict.
  */
 CO_API co_value *co_example_encode(co_context *ctx, co_value *features);
 
@@ -206,7 +206,7 @@ typedef struct co_array_options {
 /** The array of an .npy file. `map` has no effect on arrays in Fortran order or of the other byte
  * order. */
 CO_API co_value *co_load_npy(co_context *ctx, const char *path, const co_array_options *options);
-/** The arrays of an .npz file by name, as a map. They are never mapped; deflated ones need zlib. */
+/** The arrays of an .npz file by name, as a dict. They are never mapped; deflated ones need zlib. */
 CO_API co_value *co_load_npz(co_context *ctx, const char *path);
 
 CO_EXTERN_C_END

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The flight recorder: the last places where replicas or processes of a strategy met, always on. A
- * strategy of several replicas keeps its last 64 meetings (all_reduce, merge_call, assignments that
+ * The flight recorder, always on: the last calls at which replicas or processes of a strategy waited
+ * for each other. A strategy of several replicas keeps its last 64 rendezvous (all_reduce, merge_call, assignments that
  * are aggregated, collectives between processes):
  *
- *     7: run 3, meeting 2: all_reduce of float32 [2,3] at step.c:41; 2 of 2 replicas; CO_OK; at 1210 us, took 15 us
- *     8: run 3, meeting 3: merge_call of float32 [] at step.c:44; 1 of 2 replicas, without replica 1; waiting; at 1302 us
+ *     7: run 3, rendezvous 2: all_reduce of float32 [2,3] at step.c:41; 2 of 2 replicas; CO_OK; at 1210 us, took 15 us
+ *     8: run 3, rendezvous 3: merge_call of float32 [] at step.c:44; 1 of 2 replicas, without replica 1; waiting; at 1302 us
  *
  * When a step ends because replicas or processes disagree, are missing, stuck or gone, the last
  * entries go to the log (log=info) and, with the setting flight_file=PATH, to a file: PATH, or
@@ -23,8 +23,8 @@ typedef struct co_flight_record {
     size_t      struct_size;
     uint64_t    number;        /* counts the entries of the strategy, from 1 */
     uint64_t    epoch;         /* which run of the strategy, or collective outside one, from 1 */
-    uint64_t    sequence;      /* of the meeting inside it, from 1 */
-    bool        between_ranks; /* processes meet; false: the replicas of this one */
+    uint64_t    sequence;      /* of the rendezvous inside it, from 1 */
+    bool        between_ranks; /* of processes; false: of the replicas of this one */
     const char *kind;          /* "all_reduce" */
     const char *what;          /* what the first to come brought: "float32 [2,3]"; "" for nothing */
     const char *file;          /* where it called, the end of the path; "" when not known */

@@ -467,7 +467,7 @@ CO_API size_t co_num_ops(void);
 /** The i-th entry, in the info that began as CO_OP_INFO_INIT; false past the end. */
 CO_API bool co_op_describe(size_t i, co_op_info *info);
 /**
- * Call an operator by name: inputs a tuple or list in the order of the table, attrs a map (or NULL)
+ * Call an operator by name: inputs a tuple or list in the order of the table, attrs a dict (or NULL)
  * of host values, lists of host integers, and strings. CO_NOT_FOUND for an unknown operator,
  * CO_TYPE_ERROR for an attribute that is unknown, missing or of the wrong kind. Returns a tensor, or a
  * tuple of tensors.

@@ -169,8 +169,8 @@ CO_API co_value *co_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_val
 
 typedef struct co_run_options {
     size_t    struct_size;
-    co_value *kwargs; /* a map, given to fn as one more item after args; NULL for none */
-    bool in_turn; /* replicas take turns in order of their ids, as the reference does (S-RUN-7) */
+    co_value *kwargs; /* a dict, given to fn as one more item after args; NULL for none */
+    bool in_turn; /* one replica runs at a time, in order of ids, as in the reference (S-RUN-7) */
     /* The fields of RunOptions (RO-1). TPU strategies alone look at them; everybody else accepts
      * any value and ignores it (S-RUN-9). */
     bool        experimental_enable_dynamic_batch_size;
@@ -239,7 +239,7 @@ typedef struct co_value_context {
 CO_API size_t co_value_context_format(co_context *ctx, const co_value_context *replica, char *out,
                                       size_t capacity);
 typedef co_value *(*co_value_fn)(co_context *ctx, const co_value_context *replica, void *user);
-/** Call value_fn once per local replica and bundle the results (S-VFF-*). */
+/** Call value_fn once per local replica; the results become a per-replica value (S-VFF-*). */
 CO_API co_value *co_distribute_values_from_function(co_context *ctx, co_strategy *strategy,
                                                     co_value_fn fn, void *user);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The one data handle. A co_value is a tensor, a host value (integer, float, bool, string, none), a
- * variable, a per-replica or mirrored bundle, indexed slices, a spec, or a list, tuple, named tuple
- * or map of values. Values are immutable (variables aside) and reference counted.
+ * variable, a per-replica or mirrored value, indexed slices, a spec, or a list, tuple, named tuple
+ * or dict of values. Values are immutable (variables aside) and reference counted.
  *
- * Host values are not tensors: co_int(ctx, 2) is the number 2, which an operator turns into a
+ * Host values are not tensors: co_int(ctx, 2) is the number 2, of which an operator makes a
  * scalar of the other operand's dtype; co_scalar_* and co_tensor make tensors.
  */
 #ifndef COHORT_VALUE_H
@@ -126,8 +126,8 @@ CO_API co_value *co_tensor_bytes(co_context *ctx, const int64_t *dims, size_t nd
  */
 CO_API co_value *co_tensor_borrow(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
                                   void *data, void (*deleter)(void *user), void *user);
-/** Convert what converts where the context runs: host numbers, variables, bundles, lists of
- * numbers. */
+/** Convert what converts where the context runs: host numbers, variables, per-replica values,
+ * lists of numbers. */
 CO_API co_value *co_to_tensor(co_context *ctx, co_value *value, co_dtype dtype);
 /** The same tensor on another device. */
 CO_API co_value *co_copy_to(co_context *ctx, co_value *value, const char *device);
@@ -177,18 +177,18 @@ CO_API co_value *co_slices_dense_shape(co_context *ctx, co_value *slices); /* NU
 CO_API co_value *co_spec(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim);
 /**
  * The type of a value: its structure, with the spec of every tensor, variable and host value in its
- * place. A per-replica value gives a bundle with the spec of each component, the PerReplicaSpec of
+ * place. A per-replica value gives one with the spec of each component, the PerReplicaSpec of
  * the documents (DV-SPEC-1). None stays none; CO_TYPE_ERROR for indexed slices.
  */
 CO_API co_value *co_value_spec(co_context *ctx, co_value *value);
 
-/* Structures. A leaf is anything that is not a list, tuple, named tuple or map. */
+/* Structures. A leaf is anything that is not a list, tuple, named tuple or dict. */
 
 CO_API co_value *co_list(co_context *ctx, co_value *const *items, size_t n);
 CO_API co_value *co_tuple(co_context *ctx, co_value *const *items, size_t n);
 CO_API co_value *co_named_tuple(co_context *ctx, const char *type, const char *const *fields,
                                 co_value *const *items, size_t n);
-/** A map; keys are copied and kept sorted. A key given twice is an error (CO_VALUE_ERROR). */
+/** A dict; keys are copied and kept sorted. A key given twice is an error (CO_VALUE_ERROR). */
 CO_API co_value *co_dict(co_context *ctx, const char *const *keys, co_value *const *items, size_t n);
 /** A tuple of its arguments: co_args(ctx, x, y). An argument that is NULL is an error, none is a
  * value. */
@@ -196,12 +196,12 @@ CO_API co_value *co_dict(co_context *ctx, const char *const *keys, co_value *con
 /** An empty tuple. */
 CO_API co_value *co_no_args(co_context *ctx);
 
-/** How many items a structure or bundle has. */
+/** How many items a structure or per-replica value has. */
 CO_API size_t co_num_items(co_context *ctx, co_value *structure);
-/** Item `i` of a list, tuple, named tuple, map (in key order) or bundle; CO_OUT_OF_RANGE past the
- * end. */
+/** Item `i` of a list, tuple, named tuple, dict (in key order) or per-replica value;
+ * CO_OUT_OF_RANGE past the end. */
 CO_API co_value *co_at(co_context *ctx, co_value *structure, size_t i);
-/** The item of a map or named tuple by name; CO_NOT_FOUND lists the names there are. */
+/** The item of a dict or named tuple by name; CO_NOT_FOUND lists the names there are. */
 CO_API co_value *co_get(co_context *ctx, co_value *structure, const char *key);
 /** The i-th key or field name; NULL for lists and tuples. Lives as long as the structure. */
 CO_API const char *co_key(co_context *ctx, co_value *structure, size_t i);
@@ -220,7 +220,7 @@ CO_API co_value *co_map_structure(co_context *ctx, co_value *structure, co_leaf_
  * "[1]['b']". */
 CO_API co_code co_assert_same_structure(co_context *ctx, co_value *a, co_value *b);
 
-/* Bundles: one component per local replica. */
+/* Per-replica and mirrored values: one component per local replica. */
 
 CO_API co_value *co_per_replica_value(co_context *ctx, co_value *const *components, size_t n);
 CO_API co_value *co_mirrored_value(co_context *ctx, co_value *const *components, size_t n);

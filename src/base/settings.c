@@ -228,7 +228,7 @@ static const setting table[] = {
       "auto, plain, a, b, both or turned", 0, 0,
       "what of a matrix product is packed: by shape, or to compare with, always this" },
     { "flight_file", "", FIELD(flight_file), parse_text, show_text, "up to 255 characters", 0, 256,
-      "where the flight recorder is saved when replicas or processes fail to meet" },
+      "where the flight recorder is saved when replicas or processes do not come to a rendezvous" },
 };
 
 enum { NUM_SETTINGS = sizeof(table) / sizeof(table[0]) };

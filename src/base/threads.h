@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads as a good guest has them: all signals blocked, a name, a small stack, bound to given
+ * Threads inside a host program: all signals blocked, a name, a small stack, bound to given
  * cores within the inherited affinity, never more spinning threads than cores. Waiting is a short
  * spin, then a futex; waking calls the kernel only when somebody sleeps.
  */

@@ -2,8 +2,8 @@
 /*
  * Collectives. Two levels, cut where the failure modes differ:
  *
- *   - Replicas of one process are threads. They meet in the engine (strategy/), which then has
- *     every part at hand and lets each thread reduce a share: coi_reduce_share below.
+ *   - Replicas of one process are threads. Their rendezvous is in the engine (strategy/), which
+ * then has every part at hand and lets each thread reduce a share: coi_reduce_share below.
  *   - Processes are ranks of a coi_group. One thread of each process, the one that called run,
  *     speaks for it. A group has a transport: `self` (one rank, a real component), `mpi` (its own
  *     shared object, loaded when asked for) or `threads` (ranks as threads; local/ranks.h).
@@ -51,13 +51,13 @@ typedef enum coi_handshake_kind {
     COI_HANDSHAKE_COLLECTIVE = 1, /* the sender is at a collective */
     COI_HANDSHAKE_RUN_END = 2,    /* the sender ended its run of this epoch */
     COI_HANDSHAKE_FAILED = 3,     /* the sender failed: code and text say why */
-    COI_HANDSHAKE_OPEN = 4,       /* between transports: the first word of a rank */
-    COI_HANDSHAKE_CLOSED = 5 /* between transports: the last word; exchange gives it as FAILED */
+    COI_HANDSHAKE_OPEN = 4,       /* between transports: the first handshake of a rank */
+    COI_HANDSHAKE_CLOSED = 5 /* between transports: the last one; exchange gives it as FAILED */
 } coi_handshake_kind;
 
 /*
- * What a rank says before data flows, or when it ends or fails a run. Fixed size, plain bytes, same
- * ABI on all ranks.
+ * What a rank sends to all others before data flows, or when it ends or fails a run. Fixed size,
+ * plain bytes, same ABI on all ranks.
  */
 typedef struct coi_handshake {
     uint32_t kind;      /* coi_handshake_kind */
@@ -68,7 +68,7 @@ typedef struct coi_handshake {
     int64_t  number;   /* a number for the others: examples of the step, has-data flags, sizes; of a
                         * failure: the first sequence whose data the sender has no part in */
     int32_t code;      /* of a failure */
-    int32_t replica;   /* who failed, or -1 */
+    int32_t replica;   /* that failed, or -1 */
     char    site[80];  /* "step.c:41" */
     char    text[216]; /* the message, or a description of the arguments: "float32 [2,3]" */
 } coi_handshake;
@@ -82,7 +82,8 @@ typedef struct coi_transfer {
 } coi_transfer;
 
 typedef struct coi_group_options {
-    const void  *communicator; /* mpi: MPI_Comm by address, NULL: the world. threads: a seat. */
+    const void
+        *communicator; /* mpi: MPI_Comm by address, NULL: the world. threads: a coi_thread_rank. */
     coi_memory  *memory;
     coi_log     *log;         /* may be NULL */
     coi_waiting *waiting;     /* may be NULL: no spinning */
@@ -98,21 +99,21 @@ typedef struct coi_transport {
     /* Collective. On failure nothing is left. */
     co_code (*open)(const coi_group_options *options, coi_group **out, co_error_info *err);
     /*
-     * Tells the peers, who then get a COI_HANDSHAKE_FAILED from exchange. Waits for theirs a few
+     * Tells the peers, which then get a COI_HANDSHAKE_FAILED from exchange. Waits for theirs a few
      * seconds at most. False if some did not answer and memory of the group is still in the hands
      * of the transport: it is leaked, because giving it back could let another write or read there.
      */
     bool (*close)(coi_group *group);
     /*
-     * Give `mine` (COI_HANDSHAKE_COLLECTIVE), get the hello of every rank (mine included) in
-     * all[size]. Hellos of earlier epochs are skipped, whatever they say. A peer that is elsewhere
-     * is given as it is, and given again next time: a collective or the end of a run of a later
-     * epoch, COI_HANDSHAKE_RUN_END of this epoch. Returns early, with what came (COI_HANDSHAKE_NONE
-     * for the others), when a peer says COI_HANDSHAKE_FAILED in this epoch or has left the group
-     * (then CO_OK and the caller looks at all[]), and never later than timeout_ms (< 0: for ever):
-     * CO_DEADLINE_EXCEEDED naming the ranks that are missing. A peer whose process is found gone:
-     * CO_UNAVAILABLE, and the group is broken. Texts in all[] are terminated and kinds are one of
-     * the first four.
+     * Send `mine` (COI_HANDSHAKE_COLLECTIVE), receive the handshake of every rank (mine included)
+     * in all[size]. Handshakes of earlier epochs are skipped, whatever they say. A peer that is
+     * elsewhere is given as it is, and given again next time: a collective or the end of a run of a
+     * later epoch, COI_HANDSHAKE_RUN_END of this epoch. Returns early, with what came
+     * (COI_HANDSHAKE_NONE for the others), when a peer says COI_HANDSHAKE_FAILED in this epoch or
+     * has left the group (then CO_OK and the caller looks at all[]), and never later than
+     * timeout_ms (< 0: for ever): CO_DEADLINE_EXCEEDED naming the ranks that are missing. A peer
+     * whose process is found gone: CO_UNAVAILABLE, and the group is broken. Texts in all[] are
+     * terminated and kinds are one of the first four.
      *
      * A failure that is to reach a peer in a later epoch must carry that epoch.
      */
@@ -140,9 +141,9 @@ typedef struct coi_transport {
 struct coi_group {
     const coi_transport *transport;
     int                  rank, size;
-    bool         broken;  /* a transfer was cut off, a peer is gone: only announce and close work */
-    bool         holding; /* see transfer */
-    co_code      cause;   /* why it is broken, */
+    bool         broken;   /* a transfer was cut off, a peer is gone: only notify and close work */
+    bool         holding;  /* see transfer */
+    co_code      cause;    /* why it is broken, */
     char         why[200]; /* in words */
     coi_memory  *memory;
     coi_log     *log;
@@ -161,14 +162,14 @@ bool coi_group_close(coi_group *group);
 bool coi_mpi_launched(void);
 
 /*
- * --- data collectives on top of a transport (group.c); the hellos were exchanged before ---
+ * --- data collectives on top of a transport (group.c); the handshakes were exchanged before ---
  *
  * They fail as transfer does, or with CO_RESOURCE_EXHAUSTED. In either case the group is broken,
- * because the peers are left in the middle: the caller announces its failure, which ends their
- * wait.
+ * because the peers are left in the middle: the caller notifies them of its failure, which ends
+ * their wait.
  */
 
-/* How data travels between ranks: the same on all of them. Never changes a bit of a result. */
+/* Communication options: the same on all ranks. They never change a bit of a result. */
 typedef struct coi_comm_options {
     size_t bytes_per_pack; /* CO-4; 0: all in one pack */
     int    timeout_ms;     /* < 0: for ever */
@@ -182,7 +183,7 @@ size_t coi_pack_end(const coi_reduction *jobs, size_t num_jobs, size_t from, siz
 /*
  * Reduce over all replicas of all ranks; rank r hosts replicas [first[r], first[r+1]). parts of a
  * job holds this rank's parts (by local index), out the full result on every rank. Several jobs
- * travel together, pack by pack; all have as many replicas, first[size], and they are the same in
+ * are sent together, pack by pack; all have as many replicas, first[size], and they are the same in
  * the same order on every rank.
  */
 co_code coi_group_all_reduce(coi_group *group, const coi_reduction *jobs, size_t num_jobs,

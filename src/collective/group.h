@@ -35,8 +35,8 @@ co_code coi_group_transfer(coi_group *group, const coi_list *sends, const coi_li
                            coi_moment deadline, co_error_info *err);
 
 /*
- * The k-th peer to send to and to receive from: everybody begins elsewhere, so that nobody meets
- * all at once.
+ * The k-th peer to send to and to receive from: each rank begins with another one, so that no
+ * rank receives from all at once.
  */
 static inline int
 coi_peer_after(const coi_group *group, int k)

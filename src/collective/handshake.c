@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hellos as they come in: cleaned, kept in order, and read from the point of view of a rank at a
- * given epoch. How they travel is the business of the transports.
+ * Handshakes as they come in: cleaned, kept in order, and read from the point of view of a rank at
+ * a given epoch. Transports send and receive them.
  */
 #include "collective/handshake.h"
 
@@ -78,7 +78,7 @@ coi_handshake_clean(coi_handshake *handshake, int from)
     if (handshake->kind == COI_HANDSHAKE_NONE || handshake->kind > COI_HANDSHAKE_CLOSED) {
         coi_handshake_fail(
             handshake, CO_INTERNAL,
-            "its word of kind %u is none that this version knows: rank %d runs another one or is damaged",
+            "its handshake of kind %u is none that this version knows: rank %d runs another one or is damaged",
             (unsigned)handshake->kind, from);
         return;
     }
@@ -146,7 +146,7 @@ coi_inbox_put(coi_inbox *inbox, const coi_handshake *handshake)
     inbox->handshake[inbox->count++] = *handshake;
 }
 
-/* The first hello of a kind and epoch, or -1. */
+/* The first handshake of a kind and epoch, or -1. */
 static int
 find(const coi_inbox *inbox, uint32_t kind, uint64_t epoch)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What transports share: hellos of peers that cannot be trusted, the inbox in which they wait until
- * this rank is as far, deadlines, and names of ranks in messages.
+ * What transports share: handshakes of peers that cannot be trusted, the inbox in which they wait
+ * until this rank is as far, deadlines, and names of ranks in messages.
  */
 #ifndef COI_COLLECTIVE_HANDSHAKE_H
 #define COI_COLLECTIVE_HANDSHAKE_H
@@ -9,25 +9,26 @@
 #include "collective/collective.h"
 
 /*
- * Make a hello that came from rank `from` safe to use: texts are terminated and printable, the kind
- * is known, a failure has a code that is an error. One of an unknown kind becomes a failure that
- * says so. what, signature and number are not judged.
+ * Make a handshake that came from rank `from` safe to use: texts are terminated and printable, the
+ * kind is known, a failure has a code that is an error. One of an unknown kind becomes a failure
+ * that says so. what, signature and number are not judged.
  */
 void coi_handshake_clean(coi_handshake *handshake, int from);
 /* A failure of `from` for every epoch. */
 void coi_handshake_fail(coi_handshake *handshake, co_code code, const char *format, ...)
     CO_PRINTF(3, 4);
-/* The last word of a rank; one that leaves a broken group did not do its part of the transfers. */
+/* The last handshake of a rank; a rank that leaves a broken group did not do its part of the
+ * transfers. */
 void coi_handshake_closed(coi_handshake *handshake, const coi_group *group);
 /* The error record of a failure: "rank 1 failed at step.c:41: ..."; returns its code. */
 co_code coi_handshake_error(const coi_handshake *failed, int from, co_error_info *err);
 
 /*
- * The hellos of one peer, in the order of sending. In step, a peer is at most two collectives ahead
- * in its words (it may have ended a collective without data before we looked at its hello) and one
- * RUN_END; the rest is room for peers that fail again and again, which they can without us, while
- * we are slow. We come to the oldest words first and the newest says where the peer is: when it is
- * full, the one before the newest goes.
+ * The handshakes of one peer, in the order of sending. A peer in step has sent at most two
+ * collectives more than this rank has read (it may have ended a collective without data before we
+ * read its handshake) and one RUN_END. The rest is room for peers that fail again and again, which
+ * they can without us, while we are slow. The oldest handshakes are read first and the newest says
+ * where the peer is: when the inbox is full, the one before the newest goes.
  */
 #define COI_INBOX_DEPTH 6
 typedef struct coi_inbox {
@@ -38,10 +39,10 @@ typedef struct coi_inbox {
 void coi_inbox_put(coi_inbox *inbox, const coi_handshake *handshake);
 /*
  * What the peer says to a rank that is at a collective of `epoch`; false if nothing yet. Older
- * hellos are dropped. In this order: its failure in this epoch, unless it failed after its part of
- * this collective; its next collective in this epoch, which is taken out (the others stay); the end
- * of its run of this epoch; the first word of a later one. COI_HANDSHAKE_CLOSED comes out as a
- * failure.
+ * handshakes are dropped. In this order: its failure in this epoch, unless it failed after its part
+ * of this collective; its next collective in this epoch, which is taken out (the others stay); the
+ * end of its run of this epoch; the first handshake of a later one. COI_HANDSHAKE_CLOSED comes out
+ * as a failure.
  */
 bool coi_inbox_take(coi_inbox *inbox, uint64_t epoch, uint64_t sequence, coi_handshake *out);
 /*

@@ -51,7 +51,7 @@ split(int lo, int hi)
     return lo + (int)half;
 }
 
-/* The data of node [lo, hi) if it is a leaf, else NULL. Leaves are met from left to right. */
+/* The data of node [lo, hi) if it is a leaf, else NULL. Leaves are visited from left to right. */
 static const void *
 leaf(source *from, int lo, int hi)
 {

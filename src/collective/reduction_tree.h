@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The fixed tree, for those who meet only pieces of it: a rank reduces the subtrees that it hosts
+ * The fixed tree, for ranks that see only parts of it: a rank reduces the subtrees that it hosts
  * whole, and finishes the tree above subtrees that other ranks reduced.
  */
 #ifndef COI_COLLECTIVE_REDUCTION_TREE_H

@@ -115,7 +115,7 @@ find_plugin(search *s)
     const char *file = variable(s->wanted->variable), *folder = variable("COHORT_PLUGIN_PATH");
 
     if (file != NULL)
-        return try_file(s, "", 0, file); /* who names a file wants no other */
+        return try_file(s, "", 0, file); /* a named file, and no other */
     return (folder != NULL && try_file(s, folder, strlen(folder), s->wanted->library)) ||
            try_beside(s) || try_search_path(s) ||
            try_file(s, COI_PLUGIN_DIR, strlen(COI_PLUGIN_DIR), s->wanted->library);

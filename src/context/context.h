@@ -159,7 +159,8 @@ struct co_context {
 #endif
 };
 
-/* error.c. Record an error with the current call and site, unless there is one; returns code. */
+/* context_error.c. Record an error with the current call and site, unless there is one; returns
+ * code. */
 co_code coi_fail(co_context *ctx, co_code code, const char *format, ...) CO_PRINTF(3, 4);
 /* Take over an error record of another context (a replica's, unchanged: GEN-ERR-2), with its
  * payload. */
@@ -314,9 +315,9 @@ bool coi_take_options(co_context *ctx, void *all, size_t size, const void *optio
 
 /* convert.c */
 /*
- * The tensor that a value is where ctx runs, as a new reference: variables are read, bundles give
- * the component of this replica, host values become tensors of `dtype` (NONE: C-VAL-4). DV-USE-1 to
- * DV-USE-3. NULL with an error.
+ * The tensor that a value is where ctx runs, as a new reference: variables are read, per-replica
+ * values give the component of this replica, host values become tensors of `dtype` (NONE: C-VAL-4).
+ * DV-USE-1 to DV-USE-3. NULL with an error.
  */
 co_value *coi_as_tensor(co_context *ctx, co_value *value, co_dtype dtype);
 /* What a host value, or a list of nothing else, is alone (C-VAL-4); CO_DTYPE_NONE for everything
@@ -324,8 +325,8 @@ co_value *coi_as_tensor(co_context *ctx, co_value *value, co_dtype dtype);
 co_dtype coi_host_dtype(const co_value *value);
 /* The dtype that host values of both kinds become together; `a` where there is none. */
 co_dtype coi_wider_dtype(co_dtype a, co_dtype b);
-/* Any leaf, without conversion: the component of this replica of a bundle, else the value itself.
- * Borrowed. DV-SEL-1. */
+/* Any leaf, without conversion: the component of this replica of a per-replica value, else the
+ * value itself. Borrowed. DV-SEL-1. */
 co_value *coi_select(co_value *value, int local_replica);
 
 /* kinds_host.c: a host number as an element of dtype; false with an error where it is none. */
@@ -336,8 +337,9 @@ co_value *coi_component_here(co_context *ctx, co_value *value);
 
 /* structures.c */
 /*
- * Put references to items[order[i]] (NULL: items[i]) in the places of a new structure or bundle and
- * give it to the block; NULL with an error, and the structure gone, if one of them is no value
+ * Put references to items[order[i]] (NULL: items[i]) in the places of a new structure or
+ * per-replica value and give it to the block; NULL with an error, and the structure gone, if one of
+ * them is no value
  * ("item 2 of list is NULL").
  */
 co_value *coi_fill_items(co_context *ctx, co_value *made, co_value **places, co_value *const *items,

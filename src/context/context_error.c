@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The first error of a context. A record is written once and kept until co_clear; a payload travels
+ * The first error of a context. A record is written once and kept until co_clear; a payload goes
  * with it and is deleted when the record dies.
  */
 #include "context/context.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Public calls that make values: host values, tensors, specs, bundles.
+ * Public calls that make values: host values, tensors, specs, per-replica values.
  */
 #include "context/context.h"
 

@@ -90,7 +90,7 @@ coi_assembly_complete(co_context *ctx, coi_batch_assembly *pieces, const co_iter
     if (!stacks && coi_was_cancelled(ctx))
         return got;
     if (pieces->count > 0 && coi_was_cancelled(ctx))
-        coi_tear(ctx, iterator);
+        coi_mark_not_checkpointable(ctx, iterator);
     coi_assembly_clear(&ctx->heap, pieces);
     return got;
 }

@@ -164,7 +164,7 @@ cache_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     return COI_ERROR;
 }
 
-/* --- positions --- */
+/* --- checkpoints --- */
 
 static bool
 has_windows(const co_dataset *dataset)
@@ -190,13 +190,13 @@ fits(const cache_store *store, const co_dataset *dataset)
     return true;
 }
 
-/* From now on it has a number in this position. */
+/* From now on it has a number in this checkpoint. */
 static bool
 enter_store(co_context *ctx, coi_iterator_checkpoint *p, cache_store *store)
 {
     if (!coi_grow(&ctx->runtime->memory, (void **)&p->stores, &p->stores_capacity,
                   p->num_stores + 1, sizeof(*p->stores))) {
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a position of %zu caches",
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a checkpoint of %zu caches",
                  p->num_stores + 1);
         return false;
     }
@@ -232,7 +232,7 @@ store_checkpoint(co_context *ctx, coi_iterator_checkpoint *p, const co_dataset *
     return true;
 }
 
-/* What was read so far is part of the position: another process has no store. */
+/* What was read so far is part of the checkpoint: another process has no store. */
 static bool
 cache_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p)
 {

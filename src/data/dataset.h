@@ -8,8 +8,8 @@
  *      |        |         |
  *      it ----> it -----> it         iterators mirror the chain and hold that of their input
  *
- * Elements travel flat, as an array with one reference per leaf; only co_next packs them into the
- * structure of the spec. All data is on the host's CPU:0 until distribution places it.
+ * Elements are passed flat, as an array with one reference per leaf; only co_next packs them into
+ * the structure of the spec. All data is on the host's CPU:0 until distribution places it.
  */
 #ifndef COI_DATA_DATASET_H
 #define COI_DATA_DATASET_H
@@ -37,7 +37,7 @@ struct co_dataset {
     co_dataset           **inputs;     /* references */
     co_dataset            *input_room[1];
     co_value
-        *spec; /* structure of one element, CO_KIND_SPEC (distributed: bundles of them) as leaves */
+        *spec; /* structure of one element, CO_KIND_SPEC (distributed: one per replica) as leaves */
     co_value   **specs; /* its leaves, borrowed */
     size_t       num_leaves;
     int64_t      cardinality;
@@ -45,7 +45,7 @@ struct co_dataset {
     co_autoshard autoshard;
     int          depth;    /* longest way to a source */
     int64_t      steps;    /* of the whole tree, shared branches counted each time */
-    uint64_t     mark;     /* of the kind's own arguments, for positions */
+    uint64_t     mark;     /* of the kind's own arguments, for checkpoints */
     bool         is_added; /* by distribution: the user did not ask for this stage */
     char         own_name[COI_STAGE_NAME]; /* "map 'decode'"; empty: that of its kind */
 };
@@ -58,8 +58,8 @@ typedef struct coi_layout {
 } coi_layout;
 
 /*
- * Somebody may wish that the making of an element ends: every pull looks whether it is so. Who
- * waits meanwhile has its event watched.
+ * A request to stop making an element: every pull looks at it. A thread that waits meanwhile has
+ * its event watched.
  */
 typedef struct coi_cancel {
     atomic_bool is_set;
@@ -117,7 +117,7 @@ struct co_iterator {
 /* What a kind does with examples, as far as that is known without reading. with_inputs then works
  * over other elements too. */
 typedef enum coi_tracks {
-    COI_LOST,         /* nobody can tell */
+    COI_LOST,         /* it cannot be told */
     COI_KEPT,         /* one element for one, in order */
     COI_KEPT_BY_FLAG, /* the same if the flag is set; otherwise in any order */
     COI_REMADE,       /* what with_inputs makes over numbers of examples tells */
@@ -138,7 +138,7 @@ struct coi_dataset_ops {
     bool        transparent;   /* iterating it is iterating its input */
     bool costs;      /* an element costs more than handing it to another thread: functions, files */
     bool prefetches; /* has threads of its own for what is before it */
-    bool keeps;      /* breaking off an element drops nothing: the position has what was pulled */
+    bool keeps;      /* breaking off an element drops nothing: the checkpoint has what was pulled */
     /* Sharding by files does not look past it: TensorFlow's does not know the kind, and an unknown
      * step is an error (DS-SHARD-4). */
     bool hides_files;
@@ -253,7 +253,7 @@ coi_stage_name(const co_dataset *dataset)
 }
 /* A dataset that was made in place of another is called the same; NULL stays NULL. */
 co_dataset *coi_dataset_rename(co_dataset *made, const co_dataset *like);
-/* Add an argument of the kind to the mark of a dataset: positions of others are refused. */
+/* Add an argument of the kind to the mark of a dataset: checkpoints of others are refused. */
 void coi_dataset_mark(co_dataset *dataset, int64_t number);
 /* For public calls: a reference goes to the block; NULL stays NULL. */
 co_dataset *coi_dataset_give(co_context *ctx, co_dataset *dataset);
@@ -294,7 +294,7 @@ int coi_stage_pull(co_context *ctx, co_iterator *iterator);
 /* All checks of a dataset and what is before it. */
 bool coi_dataset_check(co_context *ctx, const co_dataset *dataset);
 
-/* --- functions of the user (guest.c) --- */
+/* --- functions of the user (user_callback.c) --- */
 
 /* What is put back after a call: see coi_user_callback_begin. */
 typedef struct coi_user_callback {
@@ -451,7 +451,7 @@ int64_t coi_leaf_bytes(const co_value *leaf);
 /* Time since then was spent working or waiting. NULL counts nothing. */
 void coi_count_time(coi_counts *counts, bool waited, uint64_t began_ns);
 void coi_cancel_init(coi_cancel *cancel);
-/* From now on it is cancelled; who waits under it wakes. Any thread. */
+/* From now on it is cancelled; threads that wait under it wake. Any thread. */
 void coi_cancel_set(coi_cancel *cancel);
 /* Have the event signalled by that, until it is NULL again. A cancel of NULL is none. */
 void coi_cancel_watch(coi_cancel *cancel, coi_event *event);
@@ -464,8 +464,8 @@ coi_is_cancelled(const coi_cancel *cancel)
 int coi_cancelled(co_context *ctx);
 /* Whether the error in ctx is that one: what was pulled must not be dropped. */
 bool coi_was_cancelled(const co_context *ctx);
-/* It was dropped, by a stage of the iterator: its position is not to be had any more. */
-void    coi_tear(co_context *ctx, const co_iterator *iterator);
+/* It was dropped, by a stage of the iterator: the iterator cannot be saved any more. */
+void    coi_mark_not_checkpointable(co_context *ctx, const co_iterator *iterator);
 int     coi_iterator_next(co_context *ctx, co_iterator *iterator, co_value **leaves);
 int64_t coi_iterator_rows(co_context *ctx, co_iterator *iterator, int64_t max, co_value **leaves);
 /* CO_RUNTIME_ERROR: a function of a pipeline asks the iterator that it makes an element for. */

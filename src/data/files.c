@@ -401,7 +401,7 @@ files_seek(co_context *ctx, file_iterator *self, int64_t offset)
     if (left == 0)
         return true;
     if (err.code == CO_OK)
-        coi_error(&err, CO_DATA_LOSS, "it ends before the position at %lld", (long long)offset);
+        coi_error(&err, CO_DATA_LOSS, "it ends before the checkpoint at %lld", (long long)offset);
     file_error(ctx, self, &err, 0);
     return false;
 }

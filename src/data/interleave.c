@@ -6,8 +6,8 @@
  *     slot        0   1   2           the cycle; a slot whose dataset has ended takes the next
  *     iterators   a   b   c           element of the input when its turn comes again
  *
- * With parallel calls the datasets that are opened first work ahead, each with a thread: they are
- * prefetched. And the next ones are opened before a slot is free, so that they open side by side:
+ * With parallel calls the datasets that are opened first are prefetched, each by a thread. And the
+ * next ones are opened before a slot is free, so that they open side by side:
  *
  *     spares      d   e   f           in the order of the input; a free slot takes the first
  */
@@ -26,7 +26,7 @@ typedef struct slot {
 typedef struct interleave_iterator {
     coi_stage_iterator base;   /* index: elements of the input so far; ended: the input is */
     slot              *slots;  /* as many as the cycle has */
-    slot              *spares; /* without an iterator: the function failed ahead of its turn */
+    slot              *spares; /* without an iterator: the function failed before its turn */
     size_t             num_spares, room;
     size_t             taken, at; /* slots and spares with a dataset; the slot whose turn it is */
     int64_t            given;     /* of the block */
@@ -35,7 +35,7 @@ typedef struct interleave_iterator {
 } interleave_iterator;
 
 enum { CYCLE, BLOCK }; /* numbers of the stage; flag: slots that are ready may go first */
-#define DEPTH     8    /* elements that a slot has ahead */
+#define DEPTH     8    /* elements that a slot prefetches */
 #define MAX_CYCLE 65536
 
 static const coi_dataset_ops flat_map_ops;
@@ -147,7 +147,7 @@ check_inner(co_context *ctx, const co_dataset *dataset, const co_dataset *inner)
 
 /*
  * An iterator over a dataset that was made for the slot. Those without a thread are prefetched too,
- * by the caller: positions are then the same for any number of calls, which is other on other
+ * by the caller: checkpoints are then the same for any number of calls, which is other on other
  * machines.
  */
 static co_iterator *
@@ -347,7 +347,7 @@ interleave_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     return COI_END;
 }
 
-/* A dataset in a slot is made again from its element, and brought to its position. */
+/* A dataset in a slot is made again from its element, and brought to its place. */
 static bool
 slot_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p, slot *s)
 {
@@ -471,7 +471,7 @@ interleave_show(const co_dataset *dataset, coi_prose *out)
         return;
     if (opens_spares(dataset))
         prefetcher += args->calls;
-    coi_put(out, ", up to %lld read ahead, %d elements of each%s", (long long)prefetcher, DEPTH,
+    coi_put(out, ", up to %lld prefetched, %d elements of each%s", (long long)prefetcher, DEPTH,
             args->flag ? ", as they are ready" : "");
 }
 

@@ -121,7 +121,7 @@ coi_iterator_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
     /* A distributed dataset holds nothing between two steps: what it drops was made in this one. */
     if (got < 0 && !ops->keeps && coi_was_cancelled(ctx) &&
         (!ops->distributed || cancel->made != made))
-        coi_tear(ctx, iterator);
+        coi_mark_not_checkpointable(ctx, iterator);
     return got;
 }
 
@@ -194,7 +194,7 @@ coi_was_cancelled(const co_context *ctx)
 }
 
 COI_RARE void
-coi_tear(co_context *ctx, const co_iterator *iterator)
+coi_mark_not_checkpointable(co_context *ctx, const co_iterator *iterator)
 {
     coi_cancel *cancel = coi_data_state_of(ctx)->cancel;
 
@@ -273,7 +273,7 @@ coi_iterator_skip(co_context *ctx, co_iterator *iterator, int64_t n)
     if (iterator->dataset->ops->skip != NULL) {
         skipped = iterator->dataset->ops->skip(ctx, iterator, n);
         if (skipped < 0 && coi_was_cancelled(ctx)) /* how many were passed over is not known */
-            coi_tear(ctx, iterator);
+            coi_mark_not_checkpointable(ctx, iterator);
         return skipped;
     }
     while (skipped < n) {

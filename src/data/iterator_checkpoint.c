@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Saving and restoring the position of an iterator: the format, the public calls, and what the
+ * Saving and restoring the checkpoint of an iterator: the format, the public calls, and what the
  * stages call for their fields. What the fields of a stage are is in the file of its name.
  * docs/decisions/iterator-checkpoints.md says what was chosen and why.
  */
@@ -17,10 +17,11 @@
 bool
 coi_checkpoint_wrong(co_context *ctx, const coi_iterator_checkpoint *p, const char *what)
 {
-    coi_fail(ctx, CO_INVALID_ARGUMENT,
-             "the position does not fit the stage %s: %s; give what co_iterator_save returned for "
-             "an iterator of the same pipeline",
-             p->stage, what);
+    coi_fail(
+        ctx, CO_INVALID_ARGUMENT,
+        "the checkpoint does not fit the stage %s: %s; give what co_iterator_save returned for "
+        "an iterator of the same pipeline",
+        p->stage, what);
     return false;
 }
 
@@ -31,7 +32,7 @@ coi_checkpoint_bytes(co_context *ctx, coi_iterator_checkpoint *p, void *bytes, s
         return coi_checkpoint_wrong(ctx, p, "it ends too early");
     if (p->saves &&
         !coi_grow(&ctx->runtime->memory, (void **)&p->bytes, &p->capacity, p->n + n, 1)) {
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a position of %zu bytes", p->n + n);
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a checkpoint of %zu bytes", p->n + n);
         return false;
     }
     if (n > 0)
@@ -144,7 +145,7 @@ load_data(co_context *ctx, coi_iterator_checkpoint *p, co_dtype dtype, const int
             made = coi_tensor_strings(&ctx->heap, device, dims, ndim, n, texts, coi_err(ctx));
         coi_small_free(&ctx->heap, texts, nbytes);
     } else {
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %lld strings of a position",
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %lld strings of a checkpoint",
                  (long long)n);
     }
     if (made == NULL)
@@ -176,7 +177,7 @@ load_value(co_context *ctx, coi_iterator_checkpoint *p, const unsigned char head
             return false;
         made = coi_value_new(&ctx->heap, (co_kind)head[0]);
         if (made == NULL)
-            coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a value of a position");
+            coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a value of a checkpoint");
         else if (head[0] == CO_KIND_BOOL)
             made->u.b = number != 0;
         else
@@ -377,10 +378,11 @@ coi_checkpoint_iterator(co_context *ctx, coi_iterator_checkpoint *p, co_iterator
     if (!checkpoint_mark(ctx, p, dataset, iterator))
         return false;
     if (dataset->ops->checkpoint == NULL) { /* those of v1.h */
-        coi_fail(ctx, CO_UNIMPLEMENTED,
-                 "the position of an %s cannot be saved; use co_iterate with co_distribute_dataset "
-                 "or co_distribute_datasets_from_function in its place",
-                 p->stage);
+        coi_fail(
+            ctx, CO_UNIMPLEMENTED,
+            "the checkpoint of an %s cannot be saved; use co_iterate with co_distribute_dataset "
+            "or co_distribute_datasets_from_function in its place",
+            p->stage);
         return false;
     }
     if (!dataset->ops->checkpoint(ctx, iterator, p))
@@ -443,7 +445,7 @@ load_shared(co_context *ctx, coi_iterator_checkpoint *p, co_dataset *dataset)
     coi_shared *shared = coi_small_alloc(&ctx->heap, sizeof(*shared));
 
     if (shared == NULL) {
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a position");
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a checkpoint");
         return false;
     }
     coi_ref(dataset);
@@ -498,9 +500,10 @@ co_iterator_save(co_context *ctx, co_iterator *iterator)
     if (!coi_check_object(ctx, iterator, &coi_iterator_class, 2, "iterator"))
         return NULL;
     if (iterator->busy || coi_in_replica(ctx)) {
-        coi_fail(ctx, CO_RUNTIME_ERROR,
-                 "a position is saved between two elements: neither in a step of replicas nor by a "
-                 "function of the pipeline; call it where co_next is called");
+        coi_fail(
+            ctx, CO_RUNTIME_ERROR,
+            "a checkpoint is saved between two elements: neither in a step of replicas nor by a "
+            "function of the pipeline; call it where co_next is called");
         return NULL;
     }
     if (iterator->cancel.not_checkpointable_by != NULL) {
@@ -524,7 +527,7 @@ co_iterator_save(co_context *ctx, co_iterator *iterator)
     return made;
 }
 
-/* Whether these are the bytes of a position, whole. */
+/* Whether these are the bytes of a checkpoint, whole. */
 static bool
 check_bytes(co_context *ctx, const unsigned char *bytes, size_t n)
 {
@@ -532,14 +535,14 @@ check_bytes(co_context *ctx, const unsigned char *bytes, size_t n)
 
     if (n < HEAD_SIZE || memcmp(bytes, MAGIC, HEAD_SIZE - 5) != 0) {
         coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "argument 3 (position) holds %zu bytes that are no position; give what "
+                 "argument 3 (checkpoint) holds %zu bytes that are no checkpoint; give what "
                  "co_iterator_save returned",
                  n);
         return false;
     }
     if (bytes[HEAD_SIZE - 5] != MAGIC[HEAD_SIZE - 5]) {
         coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "argument 3 (position) is of version %d, and this library reads version %d; "
+                 "argument 3 (checkpoint) is of version %d, and this library reads version %d; "
                  "restore it with the library that saved it",
                  bytes[HEAD_SIZE - 5], MAGIC[HEAD_SIZE - 5]);
         return false;
@@ -549,7 +552,7 @@ check_bytes(co_context *ctx, const unsigned char *bytes, size_t n)
         return true;
     coi_fail(
         ctx, CO_DATA_LOSS,
-        "argument 3 (position): the checksum of its %zu bytes is wrong; they were changed or cut "
+        "argument 3 (checkpoint): the checksum of its %zu bytes is wrong; they were changed or cut "
         "off after they were saved",
         n);
     return false;
@@ -568,13 +571,13 @@ text_of(co_context *ctx, const co_value *value, size_t *nbytes)
         return text->data;
     }
     coi_fail(ctx, CO_TYPE_ERROR,
-             "argument 3 (position) is %s; it must be one string, as co_iterator_save returns it",
+             "argument 3 (checkpoint) is %s; it must be one string, as co_iterator_save returns it",
              coi_a_kind(value->kind));
     return NULL;
 }
 
 co_iterator *
-co_iterator_restore(co_context *ctx, co_dataset *dataset, co_value *position)
+co_iterator_restore(co_context *ctx, co_dataset *dataset, co_value *checkpoint)
 {
     coi_iterator_checkpoint p = { .saves = false };
     const char             *bytes;
@@ -583,15 +586,15 @@ co_iterator_restore(co_context *ctx, co_dataset *dataset, co_value *position)
     COI_ENTER(ctx, "iterator_restore", NULL);
     if (!coi_check_dataset(ctx, dataset, 2, "dataset"))
         return NULL;
-    if (position == NULL) {
+    if (checkpoint == NULL) {
         coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "argument 3 (position) of iterator_restore is NULL; give what co_iterator_save "
+                 "argument 3 (checkpoint) of iterator_restore is NULL; give what co_iterator_save "
                  "returned");
         return NULL;
     }
-    if (!coi_check_value(ctx, position, 3, "position"))
+    if (!coi_check_value(ctx, checkpoint, 3, "checkpoint"))
         return NULL;
-    bytes = text_of(ctx, position, &p.capacity);
+    bytes = text_of(ctx, checkpoint, &p.capacity);
     if (bytes == NULL || !check_bytes(ctx, (const unsigned char *)bytes, p.capacity))
         return NULL;
     iterator = coi_iterator_whole(ctx, dataset);

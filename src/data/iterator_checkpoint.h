@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Positions: an iterator as bytes, and an iterator made from them. One function of each kind, its
- * slot `position`, goes both ways: it names its fields in order, and each call writes the field or
- * reads it, checked. All numbers are little-endian:
+ * Checkpoints: an iterator as bytes, and an iterator made from them. One function of each kind, its
+ * slot `checkpoint`, goes both ways: it names its fields in order, and each call writes the field
+ * or reads it, checked. All numbers are little-endian:
  *
  *     "COHPOS", 0, version | CRC-32C of what follows | examples of the last step, dropped rows |
  *     stage: mark of the pipeline, own fields | its input: mark, own fields | ... |
@@ -64,7 +64,7 @@ bool coi_checkpoint_cut(co_context *ctx, coi_iterator_checkpoint *p, const co_it
                         co_value **element, int64_t *rows, int64_t *at);
 /* An iterator and its input. */
 bool coi_checkpoint_iterator(co_context *ctx, coi_iterator_checkpoint *p, co_iterator *iterator);
-/* What the datasets of a tree share among their iterators, those that no iterator of the position
+/* What the datasets of a tree share among their iterators, those that no iterator of the checkpoint
  * has reached included. */
 bool coi_checkpoint_shared(co_context *ctx, coi_iterator_checkpoint *p, co_dataset *dataset);
 /* Slots: nothing of its own; nothing but what coi_stage_iterator has. */

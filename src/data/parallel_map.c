@@ -64,7 +64,7 @@ static const coi_dataset_ops parallel_map_ops = {
     .checkpoint = coi_prefetcher_checkpoint,
     .close = parallel_close,
     .with_inputs = coi_stage_with_inputs,
-    .shows = ", #4 calls at a time, up to twice as many elements ahead!5, as they are ready;",
+    .shows = ", #4 calls at a time, up to twice as many elements prefetched!5, as they are ready;",
     .numbers = COI_STAGE_NUMBERS,
     .tracks = COI_KEPT_BY_FLAG,
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * prefetch: the input is read ahead by a thread of the iterator's own, which is not visible in the
- * data, but for which pass of a shuffle is whose if several read it
+ * prefetch: a thread of the iterator's own reads the input before it is asked for, which is not
+ * visible in the data, but for which pass of a shuffle is whose if several read it
  * (docs/decisions/prefetching.md). Where elements are cut from what lies in memory, handing them
  * over would cost more than making them: there it is nothing, and batches are cut at once as
  * without it.
@@ -56,7 +56,7 @@ static const coi_dataset_ops prefetch_ops = {
     .checkpoint = coi_prefetcher_checkpoint,
     .close = coi_prefetcher_close,
     .with_inputs = coi_stage_with_inputs,
-    .shows = ", up to #0 elements ahead",
+    .shows = ", up to #0 elements prefetched",
     .numbers = COI_STAGE_NUMBERS,
     .tracks = COI_KEPT,
 };
@@ -65,7 +65,7 @@ static const coi_dataset_ops nothing_ops = {
     .dataset_size = sizeof(coi_stage),
     .transparent = true,
     .with_inputs = coi_stage_with_inputs,
-    .shows = ", not ahead: ?0elements cost nothing;!0the size is 0;",
+    .shows = ", none prefetched: ?0elements cost nothing;!0the size is 0;",
     .numbers = COI_STAGE_NUMBERS,
     .tracks = COI_KEPT,
 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The workers and the ring of iterators that work ahead. See prefetcher.h for the picture; which
+ * The workers and the ring of iterators that prefetch. See prefetcher.h for the picture; which
  * stages do is in prefetch.c and parallel_map.c.
  *
- * Tickets: who holds the turn pulls the input and takes the number `tail`; there are never more
- * than the ring has slots beyond `head`, which the consumer alone advances. So the slot of a number
- * is free when its worker fills it.
+ * Tickets: the worker that holds the lock `pulling` pulls the input and takes the number `tail`;
+ * there are never more than the ring has slots beyond `head`, which the consumer alone advances. So
+ * the slot of a number is free when its worker fills it.
  */
 #include "data/prefetcher.h"
 
@@ -42,21 +42,21 @@ struct coi_prefetcher {
     coi_stats          *stats;   /* a reference, or NULL; the row of the dataset */
     coi_counts         *counts;
     coi_prefetcher_plan plan;
-    coi_prefetcher     *next_paused;   /* while a position is saved */
+    coi_prefetcher     *next_paused;   /* while a checkpoint is saved */
     uint64_t lineage[MAX_LINEAGE + 1]; /* this one, and whose workers wait for it; 0 ends it */
     size_t   nbytes;
 
-    coi_lock      turn; /* of pulling */
+    coi_lock      pulling; /* one worker at a time */
     int64_t       pulled;
-    atomic_ullong tail;   /* numbers given out; under `turn` */
+    atomic_ullong tail;   /* numbers given out; under `pulling` */
     atomic_ullong done;   /* places given out where order does not matter */
     atomic_ullong end_at; /* elements before the end; NEVER until it was found */
     atomic_ullong head;   /* taken; of the consumer */
     atomic_bool   quit;
-    /* Elements of a position that are still to be given: they take room as if they were in the
+    /* Elements of a checkpoint that are still to be given: they take room as if they were in the
      * ring. */
     atomic_ullong     restored;
-    _Atomic(worker *) orphan; /* who is left to free all this */
+    _Atomic(worker *) orphan; /* the worker that is left to free all this */
 
     slot  *slots;
     worker workers[];
@@ -91,17 +91,17 @@ waiting(coi_prefetcher *a)
     return atomic_load(&a->tail) - atomic_load(&a->head) + atomic_load(&a->restored);
 }
 
-/* The turn to pull, with room for what comes; false when there is nothing more to do. */
+/* The right to pull, with room for what comes; false when there is nothing more to do. */
 static bool
-take_turn(coi_prefetcher *a)
+take_pulling(coi_prefetcher *a)
 {
     for (;;) {
         unsigned seen = coi_event_read(&a->room);
 
-        coi_lock_take(&a->turn);
+        coi_lock_take(&a->pulling);
         if (!is_over(a) && waiting(a) < (uint64_t)a->plan.num_slots)
             return true;
-        coi_lock_give(&a->turn);
+        coi_lock_give(&a->pulling);
         if (is_over(a))
             return false;
         sleep_on_room(a, seen);
@@ -122,7 +122,7 @@ pull(worker *w, uint64_t *at)
         atomic_store(&a->end_at, *at);
     else
         atomic_store(&a->tail, *at + 1);
-    coi_lock_give(&a->turn);
+    coi_lock_give(&a->pulling);
     return got;
 }
 
@@ -176,7 +176,7 @@ work_once(worker *w)
     uint64_t        at;
     int             got;
 
-    if (!take_turn(a))
+    if (!take_pulling(a))
         return false;
     w->ctx->call = "next";
     got = pull(w, &at);
@@ -279,7 +279,7 @@ prefetcher_new(co_context *ctx, co_iterator *iterator, const coi_prefetcher_plan
     a->slots = (slot *)(void *)((char *)a + slots_at);
     coi_event_init(&a->filled);
     coi_event_init(&a->room);
-    coi_lock_init(&a->turn);
+    coi_lock_init(&a->pulling);
     atomic_init(&a->end_at, NEVER);
     for (size_t i = 0; i < n; ++i, room += leaves)
         a->slots[i].leaves = room;
@@ -319,7 +319,7 @@ start(co_context *ctx, coi_prefetcher_iterator *self, const coi_prefetcher_plan 
         return a;
     }
     coi_log_line(&ctx->runtime->log, CO_LOG_WARNING,
-                 "no memory or no thread for a %s to work ahead: its elements are made when they "
+                 "no memory or no thread for a %s to prefetch: its elements are made when they "
                  "are asked for",
                  iterator->dataset->ops->name);
     if (a != NULL) {
@@ -477,7 +477,7 @@ enum {
     ELEMENT
 }; /* of a piece: an error has the first two, an element what follows */
 
-/* What a position had waiting; COI_END: there is none. */
+/* What a checkpoint had waiting; COI_END: there is none. */
 static int
 take_restored(co_context *ctx, coi_prefetcher_iterator *self, co_value **leaves)
 {
@@ -530,7 +530,7 @@ coi_prefetcher_close(coi_heap *heap, co_iterator *iterator)
     coi_assembly_free(heap, &self->waiting);
 }
 
-/* --- positions --- */
+/* --- checkpoints --- */
 
 /* An error as values; false without memory. */
 static bool
@@ -545,7 +545,7 @@ keep_error(co_context *ctx, const co_error_info *error, co_value **piece)
                          : NULL;
     if (piece[CODE] == NULL || piece[MESSAGE] == NULL) {
         coi_failed(ctx);
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for an error of a position");
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for an error of a checkpoint");
         return false;
     }
     piece[CODE]->u.i = error->code;
@@ -637,11 +637,11 @@ checkpoint_pieces(co_context *ctx, coi_iterator_checkpoint *p, const co_dataset 
     return true;
 }
 
-/* Nobody pulls until the turn is given back, and what was pulled is in the ring. */
+/* No worker pulls until the lock is given back, and what was pulled is in the ring. */
 static void
 pause(coi_prefetcher *a)
 {
-    coi_lock_take(&a->turn);
+    coi_lock_take(&a->pulling);
     for (uint64_t at = atomic_load(&a->head); at < atomic_load(&a->tail);) {
         unsigned seen = coi_event_read(&a->filled);
 
@@ -684,7 +684,7 @@ coi_prefetcher_resume(coi_prefetcher *paused)
     while (paused != NULL) {
         coi_prefetcher *next = paused->next_paused;
 
-        coi_lock_give(&paused->turn);
+        coi_lock_give(&paused->pulling);
         paused = next;
     }
 }

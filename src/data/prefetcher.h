@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Working ahead: threads of an iterator that make elements of its input before they are asked for,
- * and a ring in which they wait.
+ * Prefetching: threads of an iterator that make elements of its input before they are asked for,
+ * and a ring in which the elements wait.
  *
  *     workers --pull, one at a time--> input        consumer (co_next)
  *        |                                             |
@@ -33,12 +33,12 @@ typedef struct coi_prefetcher_plan {
     void *place_user;
 } coi_prefetcher_plan;
 
-/* The head of an iterator that works ahead. */
+/* The head of an iterator that prefetches. */
 typedef struct coi_prefetcher_iterator {
-    co_iterator        base;
-    bool               begun;
-    coi_prefetcher    *prefetcher; /* NULL before the first element, and where there is no thread */
-    int64_t            index; /* elements of the input that were pulled before `ahead` was there */
+    co_iterator     base;
+    bool            begun;
+    coi_prefetcher *prefetcher; /* NULL before the first element, and where there is no thread */
+    int64_t index; /* elements of the input that were pulled before the prefetcher was there */
     coi_batch_assembly waiting; /* restored: what was in the ring; a code, a message, the element */
     size_t             given;   /* of those */
 } coi_prefetcher_iterator;
@@ -51,15 +51,15 @@ typedef struct coi_prefetcher_iterator {
 void coi_prefetcher_begin(co_context *ctx, coi_prefetcher_iterator *iterator,
                           const coi_prefetcher_plan *plan);
 /*
- * The next element of one that has begun: what a position had waiting, then what the workers made,
- * or `alone`, the caller itself, where there is none. One thread at a time.
+ * The next element of one that has begun: what a checkpoint had waiting, then what the workers
+ * made, or `alone`, the caller itself, where there is none. One thread at a time.
  */
 int coi_prefetcher_next(co_context *ctx, co_iterator *iterator, co_value **leaves,
                         int (*alone)(co_context *ctx, co_iterator *iterator, co_value **leaves));
 /* Whether that would not wait. */
 bool coi_prefetcher_is_ready(const coi_prefetcher_iterator *iterator);
-/* A slot: what waits in the ring is part of the position. Saving leaves its threads standing, in
- * p->paused; resume lets them go on when the whole position is saved. */
+/* A slot: what waits in the ring is part of the checkpoint. Saving leaves its threads standing, in
+ * p->paused; resume lets them go on when the whole checkpoint is saved. */
 bool coi_prefetcher_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p);
 void coi_prefetcher_resume(coi_prefetcher *paused);
 /*
@@ -69,7 +69,8 @@ void coi_prefetcher_resume(coi_prefetcher *paused);
  */
 void coi_prefetcher_close(coi_heap *heap, co_iterator *iterator);
 
-/* prefetch.c: a dataset of the same elements made ahead, as a new reference; depth is 1 or more. */
+/* prefetch.c: a dataset of the same elements, prefetched, as a new reference; depth is 1 or more.
+ */
 co_dataset *coi_prefetch_new(co_context *ctx, co_dataset *input, int64_t depth);
 /* Have the elements of an iterator placed by its worker, if it is a prefetch; see the plan. Before
  * the first next. */
@@ -81,7 +82,7 @@ void coi_prefetch_place(co_iterator *iterator,
 void coi_prefetch_start(co_context *ctx, co_iterator *iterator);
 /* Never begin: the caller makes each element itself. Before the first of them. */
 void coi_prefetch_alone(co_iterator *iterator);
-/* Whether the next element of an iterator is there; true of those that do not work ahead. */
+/* Whether the next element of an iterator is there; true of those that do not prefetch. */
 bool coi_prefetch_is_ready(co_iterator *iterator);
 /* map.c, for parallel_map.c: the element that `iterator` pulled becomes leaves; a dataset given to
  * the block. */

@@ -150,8 +150,8 @@ shuffle_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoi
     return true;
 }
 
-/* Passes that follow go on from the position: also those of an iterator that is not open there, or
- * not asked again. */
+/* Passes that follow go on from the checkpoint: also those of an iterator that is not open there,
+ * or not asked again. */
 COI_RARE static bool
 shuffle_shared(co_context *ctx, co_dataset *dataset, coi_iterator_checkpoint *p, coi_shared *shared)
 {

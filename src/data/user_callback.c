@@ -154,7 +154,7 @@ coi_check_spec(co_context *ctx, co_value *spec, int position)
 bool
 coi_check_inner(co_context *ctx, const co_dataset *dataset)
 {
-    if (ctx->error.code != CO_OK) /* its own error travels unchanged */
+    if (ctx->error.code != CO_OK) /* its own error is passed on unchanged */
         return false;
     if (dataset != NULL && coi_is_live_object(&ctx->heap, dataset, &coi_dataset_class) &&
         !dataset->ops->distributed)

@@ -100,7 +100,7 @@ hold(co_context *ctx, co_iterator *iterator, co_value **leaves, size_t num_input
 
     if (!has_room(ctx, iterator)) {
         coi_leaves_release(&ctx->heap, leaves, filled);
-        coi_tear(ctx, iterator);
+        coi_mark_not_checkpointable(ctx, iterator);
         return;
     }
     memcpy(self->held, leaves, filled * sizeof(*leaves));

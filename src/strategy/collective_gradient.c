@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Gradients through all_reduce and all_gather. They are collectives themselves: every replica that
- * computes one has recorded the same call. What they are made of is recorded in its turn, so there
+ * computes one has recorded the same call. The operators inside them are recorded too, so there
  * are gradients of gradients.
  */
 #include <cohort/ops.h>

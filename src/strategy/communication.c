@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Communication options (section 21), checked and laid over each other, and the names and
- * choice of algorithms. What they lead to is done where values are combined: packs and rounds in
- * collective/all_reduce.c, the work of replicas in all_reduce.c.
+ * choice of algorithms. Their effects are where values are combined: packs and rounds in
+ * collective/all_reduce.c, the work of replicas in replica_collectives.c.
  */
 #include "strategy/comm_options.h"
 

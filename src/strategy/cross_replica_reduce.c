@@ -400,7 +400,7 @@ count_along(const co_value *tensor, const int *axes, size_t num_axes)
     return count;
 }
 
-/* x with its order turned round: -x, or for integers -1 - x, which no integer overflows and no
+/* x with its order reversed: -x, or for integers -1 - x, which no integer overflows and no
  * unsigned one leaves. */
 static co_value *
 upside_down(co_context *ctx, co_value *x)
@@ -559,8 +559,8 @@ reduce_along(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *
     return result;
 }
 
-/* OneDevice and default: no axis, no change (OD-REDUCE-1); an axis is reduced on the strategy's
- * device. */
+/* Strategies that do not wrap values: no axis, no change (OD-REDUCE-1); an axis is reduced on the
+ * strategy's device. */
 static co_value *
 reduce_one(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
            const int *axes, size_t num_axes)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Strategies of the user's: a table of placement and hooks becomes a strategy like the built-in
- * ones, and the calls that have hooks come by here. What the engine does when they go on is where
- * it always was.
+ * Custom strategies: a placement and hooks of the user become a strategy like the built-in ones.
+ * The calls that have hooks pass through here; what they do in the engine is in the files of the
+ * engine.
  */
 #include "strategy/strategy_hooks.h"
 
@@ -329,7 +329,7 @@ define_checked(co_context *ctx, const co_strategy_definition *definition)
     return define(ctx, &all);
 }
 
-/* Never forgets `destroy`, whatever the failure: who fails does not keep the data. */
+/* Calls `destroy` whatever the failure: a strategy that was not made keeps no data. */
 co_strategy *
 co_define_strategy(co_context *ctx, const co_strategy_definition *definition)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Distributed datasets: what the replicas of this worker read, bundled step by step. Splitting and
- * sharding are datasets of data/; here every local replica takes the next piece of the worker's
- * dataset, replicas without one get an empty element, and the workers agree on when to end
- * (DS-PART, DS-ITER, MW-13).
+ * Distributed datasets: what the replicas of this worker read, as one per-replica value for each
+ * step. Splitting and sharding are datasets of data/; here every local replica takes the next piece
+ * of the worker's dataset, replicas without one get an empty element, and the workers agree on when
+ * to end (DS-PART, DS-ITER, MW-13).
  */
 #include "strategy/distributed_input.h"
 
@@ -20,7 +20,7 @@ typedef struct input_dataset {
     co_dataset   base;     /* inputs: one for the worker, or one per local replica */
     co_strategy *strategy; /* a reference */
     co_dataset  *origin;   /* what was distributed, a reference; NULL: a function made the inputs */
-    bool         plain;    /* one replica in all: elements are not bundled */
+    bool         plain;    /* one replica in all: elements are not wrapped */
     bool         partial;  /* a replica without data gets an empty element (DS-PART-1) */
     bool         fetch;    /* components go to the replica's device; else they stay on the host */
 } input_dataset;
@@ -185,7 +185,7 @@ fetch(co_context *ctx, co_iterator *iterator, int64_t *rows)
 
 /*
  * Tell the other workers how many rows this one has (-1: no element), or that it failed so that
- * nobody waits for it, and learn theirs. Returns the rows of the whole step, -1 when no worker has
+ * none waits for it, and learn theirs. Returns the rows of the whole step, -1 when no worker has
  * an element, -2 with an error.
  */
 static int64_t
@@ -373,8 +373,8 @@ drop_step(co_context *ctx, co_iterator *iterator, int served, int64_t rows)
         (long long)rows, COI_S(rows), rows == 1 ? "is" : "are", served, num_local(iterator));
 }
 
-/* After a cancellation, what some replicas have got is part of the position. Of several workers the
- * others drop theirs, so there the step is lost for all. */
+/* After a cancellation, what some replicas have got is part of the checkpoint. Of several workers
+ * the others drop theirs, so there the step is lost for all. */
 static bool
 keep_parts(co_context *ctx, co_iterator *iterator)
 {
@@ -382,7 +382,7 @@ keep_parts(co_context *ctx, co_iterator *iterator)
         return false;
     if (((input_dataset *)iterator->dataset)->strategy->num_workers == 1)
         return true;
-    coi_tear(ctx, iterator);
+    coi_mark_not_checkpointable(ctx, iterator);
     return false;
 }
 
@@ -499,7 +499,7 @@ per_replica_spec(co_context *ctx, const co_value *spec, const void *arg)
     return per_replica;
 }
 
-/* DS-PART-1: whether some shape of the bundled spec is not static. */
+/* DS-PART-1: whether some shape of the per-replica spec is not static. */
 static bool
 has_unknown_shape(const co_dataset *dataset)
 {
@@ -601,7 +601,7 @@ distribute(co_context *ctx, co_strategy *strategy, co_dataset *const *inputs, si
     return coi_dataset_give(ctx, dataset);
 }
 
-/* IO-3, and numbers that mean nothing. */
+/* IO-3, and numbers out of range. */
 static bool
 check_options(co_context *ctx, const co_input_options *options)
 {

@@ -190,7 +190,7 @@ is_shared(const co_value *value)
     return !coi_is_per_replica(value);
 }
 
-/* Worker 0's slices, on all workers: the others, which know not how many there are, give none. */
+/* Worker 0's slices, on all workers: the others do not know how many there are and give none. */
 static co_value *
 first_slices(co_context *ctx, co_strategy *strategy, co_value *mine)
 {
@@ -319,7 +319,7 @@ assign_in_replica(co_context *ctx, co_value *value, int i, int verb, co_value *w
     return coi_merge(ctx, COI_RENDEZVOUS_ASSIGN, what, same_assignment, assign_merged, &together);
 }
 
-/* VAR-MIR-8: the least of sums, or the sum of replacements, is nothing that somebody could mean. */
+/* VAR-MIR-8: the least of sums and the sum of replacements have no meaning. */
 static bool
 may_scatter(co_context *ctx, const coi_variable *variable, int verb)
 {

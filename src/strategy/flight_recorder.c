@@ -2,7 +2,7 @@
 /*
  * The flight recorder: writing entries, and showing them to a visitor, as text, in the log and in a
  * file. Times are taken from the counter of the processor where there is one, because the clock
- * costs as much as the rest of an entry; they become microseconds when somebody looks.
+ * costs as much as the rest of an entry; they become microseconds when entries are read.
  */
 #include "strategy/flight_recorder.h"
 
@@ -20,13 +20,13 @@
 #define LINES_LOGGED 8
 #define SITE_BYTES   40
 #define TEXT_BYTES   48
-#define NUM_SEEN     256 /* who came is remembered for so many */
+#define NUM_SEEN     256 /* arrivals are remembered for so many */
 #define LINE_BYTES   640
 #define ALL_CAME     (-1)
 
-/* An entry as it is filled and read, in words. */
+/* An entry as it is filled and read. */
 typedef struct entry {
-    uint64_t head; /* first: whose entry it is, and whether it is whole; see HEAD */
+    uint64_t head; /* first: the number of the entry, and whether it is whole; see HEAD */
     uint64_t end;  /* ticks; 0: it waits */
     int32_t  outcome, arrived;
     uint64_t came[NUM_SEEN / 64];
@@ -46,8 +46,8 @@ _Static_assert(sizeof(coi_summary) <= TEXT_BYTES, "a summary fits where words do
 _Static_assert(COI_MAX_LOCAL_REPLICAS <= NUM_SEEN, "every replica is remembered");
 
 /*
- * The head of a slot: the number of its entry, how often that was updated, and whether somebody
- * writes at the moment. Writers take the slot by setting the last bit; readers try again where it
+ * The head of a slot: the number of its entry, how often that was updated, and whether it is
+ * being written. Writers take the slot by setting the last bit; readers try again where it
  * was set, or where the head has changed while they read.
  */
 #define HEAD(number)    ((uint64_t)(number) << 8)
@@ -160,8 +160,8 @@ coi_summary_text(const coi_summary *summary, char out[COI_SUMMARY_TEXT])
 
 /* --- writing --- */
 
-/* Words [first, end) of an entry. Release: who sees one of them sees that the number was taken away
- * before. */
+/* Words [first, end) of an entry. Release: a reader that sees one of them sees that the number was
+ * taken away before. */
 static void
 put_words(slot *to, const entry *from, size_t first, size_t end)
 {
@@ -180,8 +180,8 @@ slot_of(coi_recorder *recorder, uint64_t number)
 
 /*
  * Take the slot for writing: for a new entry, unless a younger one is there, or to update the entry
- * of that number. `head` gets what the slot is given back with. Whoever has it writes a few words,
- * so there is nothing to wait for but the processor.
+ * of that number. `head` gets what the slot is given back with. A writer that holds it stores
+ * a few words, so there is nothing to wait for but the processor.
  */
 static bool
 take_slot(slot *to, uint64_t number, bool is_new, uint64_t *head)
@@ -236,8 +236,8 @@ coi_flight_begin(coi_recorder *recorder, const coi_flight *flight)
     return number;
 }
 
-/* How far an entry has come: the words from its end to who came. Entries that are not there any
- * more are left alone. */
+/* The words of an entry that change: its end, its outcome, the arrivals. Entries that are not there
+ * any more are left alone. */
 static void
 put_state(coi_recorder *recorder, uint64_t number, entry *e)
 {
@@ -319,7 +319,7 @@ read_entry(coi_recorder *recorder, uint64_t number, entry *out)
     return false;
 }
 
-/* Who has come to a rendezvous of replicas that waits. */
+/* The replicas that have come to a rendezvous that waits. */
 static void
 look_who_came(entry *e)
 {
@@ -505,7 +505,7 @@ write_record(const co_flight_record *record, void *user)
     write_bytes(user, line, n);
 }
 
-/* 0, or errno. Under a name of its own first, so that nobody finds half a file. */
+/* 0, or errno. Under a name of its own first, so that no reader finds half a file. */
 static int
 save(const co_strategy *strategy, const char *path)
 {

@@ -34,7 +34,7 @@ typedef struct coi_flight {
     int                kind; /* coi_rendezvous_kind */
     int                expected;
     co_site_info       site;
-    struct coi_step   *step;    /* of replicas, for who has come; NULL: ranks */
+    struct coi_step   *step;    /* of replicas, to see which have come; NULL: ranks */
     unsigned           round;   /* of the step, while it waits */
     const coi_summary *summary; /* or, of ranks, */
     const char        *text;
@@ -51,7 +51,7 @@ uint64_t coi_flight_begin(coi_recorder *recorder, const coi_flight *flight);
 void coi_flight_met(coi_recorder *recorder, uint64_t number);
 /* It ended, and all came. Numbers of entries that are not in the ring any more are ignored. */
 void coi_flight_end(coi_recorder *recorder, uint64_t number, co_code outcome);
-/* It ended before all came: `came` says who of n did. */
+/* It ended before all came: `came` says which of n did. */
 typedef bool (*coi_came_fn)(const void *arg, int i);
 void coi_flight_cut(coi_recorder *recorder, uint64_t number, co_code outcome, int n,
                     coi_came_fn came, const void *arg);

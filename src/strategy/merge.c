@@ -26,7 +26,7 @@ merged_args(co_context *ctx, coi_step *step)
     return coi_regroup(ctx, step->strategy, values, step->n, CO_KIND_PER_REPLICA, false);
 }
 
-/* Enter cross-replica context in the parent; the default strategy stays default (DEF-15). */
+/* Enter cross-replica context in the parent (DEF-15). */
 static bool
 enter_merge(co_context *parent, coi_step *step)
 {
@@ -147,7 +147,7 @@ merge(co_context *ctx, void *arg)
     slot->result = NULL;
     if (ok)
         return true;
-    coi_unref(&ctx->heap, m->result); /* the merge went well, and somebody has failed since */
+    coi_unref(&ctx->heap, m->result); /* the merge went well, and a replica has failed since */
     m->result = NULL;
     return false;
 }

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Who comes with TF_CONFIG expects the cluster in it (MW-1); alone, the process would train by
- * itself and not say so. */
+/* A program with TF_CONFIG expects the cluster in it (MW-1); without this line its processes would
+ * train each by itself and not say so. */
 static void
 explain_cluster(coi_log *log, int num_processes)
 {

@@ -263,11 +263,12 @@ static void
 report_token(co_context *ctx, unsigned round)
 {
     coi_step *step = ctx->mode.step;
-    int       whose = atomic_load(&step->token_holder);
+    int       holder = atomic_load(&step->token_holder);
 
     break_with(step, round, CO_DEADLINE_EXCEEDED, ctx->mode.replica, NULL,
                "replica %d waits for the token (in_turn), and replica %d " NOTHING_DONE,
-               ctx->mode.replica, step->strategy->first_local + whose, step->strategy->deadline_ms);
+               ctx->mode.replica, step->strategy->first_local + holder,
+               step->strategy->deadline_ms);
 }
 
 /*

@@ -190,7 +190,7 @@ make_sum(co_context *ctx, coi_step *step, size_t k, const void **parts)
     }
     share_out(step, k, out);
     if (step->strategy->group != NULL)
-        return true; /* replica 0 does it, on the thread that may speak to the other workers */
+        return true; /* replica 0 does it, on the thread that may call the transport */
     if (coi_tensor_nbytes(like) <= SMALL_BYTES ||
         coi_cross_device_ops(step->strategy) == CO_CROSS_DEVICE_REDUCE_TO_ONE) {
         coi_reduction reduction = reduction_of(step, k, parts);
@@ -240,9 +240,9 @@ reduce_my_share(co_context *ctx)
     return coi_rendezvous_leave(ctx);
 }
 
-/* --- between workers: replica 0 speaks --- */
+/* --- between workers: replica 0 acts for the process --- */
 
-/* A hash of what the ranks must agree on, and words for it. */
+/* A hash of what the ranks must agree on, and a text for it. */
 static uint64_t
 signature_of(const job *mine, char *text, size_t capacity)
 {
@@ -346,7 +346,7 @@ all_reduce_workers(co_context *ctx)
     return coi_rendezvous_leave(ctx);
 }
 
-/* --- one replica's way through --- */
+/* --- what one replica does --- */
 
 /* A leaf as the rendezvous wants it: a tensor or a composite value; a reference. */
 static co_value *

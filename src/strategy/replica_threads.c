@@ -13,7 +13,7 @@
 #define SHORT_REST_NS       500000            /* steps closer than this follow each other */
 #define LONG_STEP_NS        250000            /* of the caller's processor: worth a core for each */
 #define MIN_BACKOFF         4                 /* steps since a long one before they share a core */
-#define MAX_BACKOFF         4096              /* after a guess that was wrong and dear */
+#define MAX_BACKOFF         4096              /* after a wrong guess that cost much */
 
 /* --- which cores they run on --- */
 
@@ -195,7 +195,7 @@ replica_elsewhere(const coi_replica_threads *threads)
     return NULL;
 }
 
-/* After a step that followed a rest: where would the next such step better begin? */
+/* After a step that followed a rest: choose where the next such step begins. */
 void
 coi_replica_threads_rest(coi_replica_threads *threads)
 {

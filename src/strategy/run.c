@@ -286,7 +286,7 @@ abandon(coi_replica_threads *threads, co_context *parent)
         "a replica is stuck; its thread and memory are left behind and the strategy is unusable");
 }
 
-/* A replica context is one during its run alone (RC-1): whoever kept it finds this error. Written
+/* A replica context is one during its run alone (RC-1): later calls on it find this error. Written
  * without formatting, because every run of every replica ends here. */
 static void
 expire(co_context *ctx)
@@ -415,7 +415,7 @@ check_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args,
     if (options->kwargs != NULL && !coi_check_value(ctx, options->kwargs, 6, "options.kwargs"))
         return false;
     if (options->kwargs != NULL && options->kwargs->kind != CO_KIND_DICT) {
-        coi_fail(ctx, CO_TYPE_ERROR, "kwargs of run is %s; it must be a map",
+        coi_fail(ctx, CO_TYPE_ERROR, "kwargs of run is %s; it must be a dict",
                  coi_a_kind(options->kwargs->kind));
         return false;
     }
@@ -457,7 +457,7 @@ run_step(co_context *ctx, co_strategy *strategy, coi_replica_threads *threads)
     set_inner(outer, NULL);
     if (takes_token)
         coi_workers_end(ctx, strategy);
-    if (is_back) /* now that nobody looks how far its step has come */
+    if (is_back) /* now that nothing reads the progress of its step */
         coi_replica_threads_give(threads);
     if (merged == NULL && coi_flight_take_trouble(strategy->recorder))
         coi_flight_report(strategy);

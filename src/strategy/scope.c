@@ -130,7 +130,7 @@ enter_cross(co_context *ctx, co_strategy *strategy)
     ctx->mode.step = NULL;
 }
 
-/* MW-7: operations outside run go to the own worker. */
+/* MW-7: operations outside run are placed on the own worker. */
 static void
 enter_worker_device(co_context *ctx, const co_strategy *strategy)
 {

@@ -22,7 +22,7 @@ typedef struct updating {
     bool         group;
 } updating;
 
-/* Enter cross-replica context with an update id, on a device; pop with leave_to. */
+/* Enter cross-replica context with an update id, on a device; pop with coi_pop_to. */
 static bool
 enter_update(co_context *ctx, co_strategy *strategy, int id, const coi_device_name *device)
 {
@@ -46,7 +46,7 @@ call_one(co_context *ctx, co_strategy *strategy, const updating *u, int i, co_va
     coi_device_name device;
 
     if (strategy->policy->wraps_values &&
-        variable != NULL) /* it is distributed: co_update looked */
+        variable != NULL) /* it is distributed: co_update checked */
         variable = variable->u.variable->components[i];
     if (u->devices != NULL) {
         if (coi_resolve_name(ctx, u->devices->u.items.items[i]->u.string.data, &device) != CO_OK)

@@ -10,7 +10,7 @@
  *
  * The hook of a custom strategy wraps what the strategy does.
  *
- * The policies of what is made are in variables.c.
+ * The policies of variables are in distributed_variables.c.
  */
 #include <cohort/creator.h>
 
@@ -33,7 +33,7 @@
 #define MAX_DEPTH        32
 #define SAID_PARTITIONER 1u /* coi_runtime.said_once */
 
-/* Where on the way to the ordinary variable we are. */
+/* How far the creation of a variable has come. */
 struct co_creation {
     co_context  *at;        /* whose creators are being called, */
     uint64_t     below;     /* those with a smaller id */
@@ -328,7 +328,7 @@ spec_of(const co_creation *next, const co_variable_options *options)
     return spec;
 }
 
-/* The end of the way: a value of the block. */
+/* The ordinary variable: a value of the block. */
 static co_value *
 make_plain(co_context *ctx, const co_creation *next, co_value *initial,
            const co_variable_options *options)
@@ -529,7 +529,7 @@ same_name(co_context *ctx, coi_step *step, void *unused)
     return true;
 }
 
-/* In the caller's context, whose creators come now. */
+/* In the caller's context: its creators are called now. */
 static co_value *
 make_merged(co_context *ctx, co_strategy *strategy, co_value *args, void *arg)
 {

@@ -468,7 +468,7 @@ coi_workers_add(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind what
     return ok;
 }
 
-/* The bytes of all workers, one after the other, and how many of whom: a block of total + 1 bytes,
+/* The bytes of all workers, one after the other, and how many of each: a block of total + 1 bytes,
  * or NULL. */
 static char *
 gather_bytes(co_context *ctx, co_strategy *strategy, const co_value *mine, const size_t *nbytes,

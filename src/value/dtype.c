@@ -175,7 +175,8 @@ truncate_u64(double x)
                       : (uint64_t)truncate64(x - 0x1p63) ^ UINT64_C(1) << 63;
 }
 
-/* An element in flight: whole numbers travel as 64 bits so that int64 and uint64 stay exact. */
+/* An element in flight: whole numbers are carried as 64 bits so that int64 and uint64 stay exact.
+ */
 typedef struct number {
     bool    is_float;
     bool    is_unsigned;

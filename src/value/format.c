@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text for people. Tensors print as nested brackets, cut in the middle when long; bundles as
- * DV-FMT-1 says: kind, then one line per component. The text is valid UTF-8 and does not depend on
- * the locale of the host.
+ * Text for people. Tensors print as nested brackets, cut in the middle when long; per-replica
+ * values as DV-FMT-1 says: kind, then one line per component. The text is valid UTF-8 and does not
+ * depend on the locale of the host.
  */
 #include "base/text.h"
 #include "value/kind.h"

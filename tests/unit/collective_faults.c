@@ -303,7 +303,7 @@ CO_TEST_BARE(a_seat_is_one_of_the_world_and_taken_once, "")
     CO_EXPECT_CODE(sit(&memory, NULL, 0, &group, &err), CO_VALUE_ERROR);
     CO_EXPECT_CODE(sit(&memory, world, -1, &group, &err), CO_VALUE_ERROR);
     CO_EXPECT_CODE(sit(&memory, world, 1, &group, &err), CO_VALUE_ERROR);
-    CO_EXPECT_CONTAINS(err.message, "no seat");
+    CO_EXPECT_CONTAINS(err.message, "no rank in a world");
     CO_REQUIRE(sit(&memory, world, 0, &group, &err) == CO_OK);
     CO_EXPECT_CODE(sit(&memory, world, 0, &second, &err), CO_VALUE_ERROR);
     CO_EXPECT_CONTAINS(err.message, "rank 0 of the world of threads is taken already");

@@ -791,7 +791,7 @@ CO_TEST(files_that_changed_are_named, "GEN-ERR-5")
     position = co_iterator_save(ctx, iterator);
     files_write(files_path("a", path), "o\n", 2);
     CO_EXPECT_NULL(co_iterator_restore(ctx, dataset, position));
-    CO_EXPECT_ERROR(ctx, CO_DATA_LOSS, "ends before the position");
+    CO_EXPECT_ERROR(ctx, CO_DATA_LOSS, "ends before the checkpoint");
     unlink(path);
     CO_EXPECT_NULL(co_iterator_restore(ctx, dataset, position));
     CO_EXPECT_ERROR(ctx, CO_NOT_FOUND, "/a'");
@@ -848,9 +848,10 @@ CO_TEST(what_cannot_be_saved_is_named, "")
     CO_EXPECT_NULL(co_iterator_save(ctx, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "(iterator)");
     CO_EXPECT_NULL(co_iterator_restore(ctx, range, NULL));
-    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
-                    "argument 3 (position) of iterator_restore is NULL; give what co_iterator_save "
-                    "returned");
+    CO_EXPECT_ERROR(
+        ctx, CO_INVALID_ARGUMENT,
+        "argument 3 (checkpoint) of iterator_restore is NULL; give what co_iterator_save "
+        "returned");
     CO_EXPECT_NULL(co_iterator_restore(ctx, range, co_none(ctx)));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "one string, as co_iterator_save returns it");
     CO_EXPECT_NULL(co_iterator_restore(ctx, range, co_int(ctx, 3)));

@@ -41,14 +41,15 @@ CO_TEST(every_stage_shows_its_arguments, "")
           "      batch of 3 -> 3 elements\n"
           "        range from 0, step 1 -> 9 elements\n" },
         { "range(9).shard(3,1).double.prefetch(2)",
-          "prefetch, up to 2 elements ahead -> 3 elements\n"
+          "prefetch, up to 2 elements prefetched -> 3 elements\n"
           "  map -> 3 elements\n"
           "    shard 1 of 3 -> 3 elements\n"
           "      range from 0, step 1 -> 9 elements\n" },
-        { "range(9).shard.prefetch(2)", "prefetch, up to 2 elements ahead -> length not known\n"
-                                        "  shard by CO_SHARD_HINT -> length not known\n"
-                                        "    range from 0, step 1 -> 9 elements\n" },
-        { "range(2).prefetch(2)", "prefetch, not ahead: elements cost nothing -> 2 elements\n"
+        { "range(9).shard.prefetch(2)",
+          "prefetch, up to 2 elements prefetched -> length not known\n"
+          "  shard by CO_SHARD_HINT -> length not known\n"
+          "    range from 0, step 1 -> 9 elements\n" },
+        { "range(2).prefetch(2)", "prefetch, none prefetched: elements cost nothing -> 2 elements\n"
                                   "  range from 0, step 1 -> 2 elements\n" },
     };
 
@@ -82,20 +83,20 @@ CO_TEST(stages_with_more_arguments_show_them_too, "")
     options.deterministic = false;
     CO_EXPECT_CONTAINS(
         explain(ctx, co_dataset_interleave(ctx, range, one_more, NULL, NULL, &options), NULL),
-        "interleave, cycle 4, block 1, up to 4 read ahead, 8 elements of each, as they are ready "
+        "interleave, cycle 4, block 1, up to 4 prefetched, 8 elements of each, as they are ready "
         "-> ");
     options.cycle_length = 2;
     options.deterministic = true;
     options.num_parallel_calls = 256;
     CO_EXPECT_CONTAINS(
         explain(ctx, co_dataset_interleave(ctx, range, one_more, NULL, NULL, &options), NULL),
-        "interleave, cycle 2, block 1, up to 258 read ahead, 8 elements of each -> ");
+        "interleave, cycle 2, block 1, up to 258 prefetched, 8 elements of each -> ");
     CO_EXPECT_CONTAINS(
         explain(ctx,
                 co_dataset_interleave(ctx, co_dataset_map(ctx, range, data_double, NULL, NULL),
                                       one_more, NULL, NULL, &options),
                 NULL),
-        "interleave, cycle 2, block 1, up to 2 read ahead, 8 elements of each -> ");
+        "interleave, cycle 2, block 1, up to 2 prefetched, 8 elements of each -> ");
     options.deterministic = false;
     options.cycle_length = 4;
     options.opens_files = true;
@@ -104,15 +105,15 @@ CO_TEST(stages_with_more_arguments_show_them_too, "")
         explain(ctx, co_dataset_interleave(ctx, range, one_more, NULL, NULL, &options), NULL),
         "interleave, cycle 4, block 1 -> length not known\n  range");
     CO_EXPECT_CONTAINS(explain(ctx, data_pipeline(ctx, "range(6).double.prefetch(0)"), NULL),
-                       "prefetch, not ahead: the size is 0 -> 6 elements\n");
+                       "prefetch, none prefetched: the size is 0 -> 6 elements\n");
     calls.num_parallel_calls = 3;
     CO_EXPECT_CONTAINS(
         explain(ctx, co_dataset_parallel_map(ctx, range, data_double, NULL, NULL, &calls), NULL),
-        "map, 3 calls at a time, up to twice as many elements ahead -> 6 elements\n");
+        "map, 3 calls at a time, up to twice as many elements prefetched -> 6 elements\n");
     calls.deterministic = false;
     CO_EXPECT_CONTAINS(
         explain(ctx, co_dataset_parallel_map(ctx, range, data_double, NULL, NULL, &calls), NULL),
-        "ahead, as they are ready -> ");
+        "prefetched, as they are ready -> ");
     for (int i = 0; i < 20; ++i)
         sizes[i] = i;
     CO_EXPECT_CONTAINS(explain(ctx,
@@ -264,7 +265,7 @@ CO_TEST_WITH(distributed_datasets_are_explained, "DS-FN-2 DS-PREF-1", "cpus=2")
                   "splitting: CEIL, because AUTO becomes DATA (the source range reads no files): "
                   "each batch is cut for 2 replicas, 2 rows into 1, 1\n"
                   "distributed -> 3 elements\n"
-                  "  prefetch, up to 2 elements ahead -> 6 elements (added by distribution)\n"
+                  "  prefetch, up to 2 elements prefetched -> 6 elements (added by distribution)\n"
                   "    split -> 6 elements (added by distribution)\n"
                   "      batch of 2 -> 3 elements\n"
                   "        map -> 6 elements\n"

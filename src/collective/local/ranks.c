@@ -119,7 +119,7 @@ coi_thread_world_destroy(coi_thread_world *world)
     coi_free(world->memory, world, sizeof(*world));
 }
 
-/* Put a hello into the inboxes of the others. The lock is held. */
+/* Put a handshake into the inboxes of the others. The lock is held. */
 static void
 tell_all(thread_group *self, const coi_handshake *handshake)
 {
@@ -132,7 +132,7 @@ tell_all(thread_group *self, const coi_handshake *handshake)
     pthread_cond_broadcast(&self->world->changed);
 }
 
-/* Mark the seats that are still free; true if there are any. */
+/* Mark the ranks that are still free; true if there are any. */
 static bool
 mark_free(const coi_thread_world *world, bool *is_named)
 {
@@ -145,9 +145,9 @@ mark_free(const coi_thread_world *world, bool *is_named)
     return any;
 }
 
-/* Take the seat and wait for the others. */
+/* Take the rank and wait for the others. */
 static co_code
-sit_down(thread_group *self, const coi_group_options *options, co_error_info *err)
+take_rank(thread_group *self, const coi_group_options *options, co_error_info *err)
 {
     coi_thread_world *world = self->world;
     coi_moment        deadline = coi_deadline(options->deadline_ms > 0 ? options->deadline_ms : -1);
@@ -194,7 +194,7 @@ threads_open(const coi_group_options *options, coi_group **out, co_error_info *e
     if (rank_slot == NULL || rank_slot->world == NULL || rank_slot->rank < 0 ||
         rank_slot->rank >= rank_slot->world->size)
         return coi_error(err, CO_VALUE_ERROR,
-                         "transport 'threads': communicator names no seat in a world of threads");
+                         "transport 'threads': communicator names no rank in a world of threads");
     self = coi_calloc(options->memory, sizeof(*self));
     if (self == NULL)
         return coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for a group of %d ranks",
@@ -207,7 +207,7 @@ threads_open(const coi_group_options *options, coi_group **out, co_error_info *e
         rc = coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for a group of %d ranks",
                        rank_slot->world->size);
     else
-        rc = sit_down(self, options, err);
+        rc = take_rank(self, options, err);
     if (rc != CO_OK) {
         release(self, options->memory);
         return rc;
@@ -375,7 +375,7 @@ check_peers(const traffic *t, co_error_info *err)
     return CO_OK;
 }
 
-/* Take back what nobody took, and let those finish who are copying. */
+/* Take back what no rank took, and let ranks that are copying finish. */
 static void
 withdraw(traffic *t)
 {

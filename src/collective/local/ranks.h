@@ -7,8 +7,8 @@
  *     coi_thread_world *world;
  *     coi_thread_world_create(memory, 3, &world, err);
  *     // in thread r:
- *     coi_thread_rank seat = { world, r };
- *     options.communicator = &seat;
+ *     coi_thread_rank rank = { world, r };
+ *     options.communicator = &rank;
  *     coi_group_open("threads", &options, &group, err);
  */
 #ifndef COI_COLLECTIVE_LOCAL_RANKS_H
@@ -25,7 +25,7 @@ typedef struct coi_thread_rank {
 
 extern const coi_transport coi_threads_transport;
 
-/* A seat is taken once. */
+/* Each rank of a world is taken once. */
 co_code coi_thread_world_create(coi_memory *memory, int size, coi_thread_world **out,
                                 co_error_info *err);
 /* After all groups of it were closed. */

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How long close waits for the last words of the peers. */
+/* How long close waits for the last handshakes of the peers. */
 #define CLOSE_MS        5000
 #define CLOSE_BROKEN_MS 1000
 
@@ -143,7 +143,7 @@ release(mpi_group *self, coi_memory *memory)
     coi_free(memory, self->peers, size * sizeof(self->peers[0]));
     coi_free(memory, self->is_named, size * sizeof(self->is_named[0]));
     coi_free(memory, self->inboxes, size * sizeof(self->inboxes[0]));
-    coi_free(memory, self->letter, COI_MPI_LETTER_BYTES);
+    coi_free(memory, self->message, COI_MPI_MESSAGE_BYTES);
     coi_free(memory, self, sizeof(*self));
 }
 
@@ -158,9 +158,9 @@ allocate(mpi_group *self, coi_memory *memory)
         self->peers[r].fd = -1;
     self->is_named = coi_calloc(memory, size * sizeof(self->is_named[0]));
     self->inboxes = coi_calloc(memory, size * sizeof(self->inboxes[0]));
-    self->letter = coi_calloc(memory, COI_MPI_LETTER_BYTES);
+    self->message = coi_calloc(memory, COI_MPI_MESSAGE_BYTES);
     is_whole = self->peers != NULL && self->is_named != NULL && self->inboxes != NULL &&
-               self->letter != NULL;
+               self->message != NULL;
     for (int i = 0; i < COI_MPI_RING; ++i) {
         self->ring[i].requests = coi_calloc(memory, num_peers(self) * sizeof(MPI_Request));
         is_whole = is_whole && self->ring[i].requests != NULL;
@@ -179,7 +179,7 @@ greet(mpi_group *self, coi_memory *memory, int timeout_ms, co_error_info *err)
 
     if (all == NULL) {
         /* The others wait for this rank: say why it does not come. */
-        coi_handshake_fail(&mine, CO_RESOURCE_EXHAUSTED, "no memory for the words of %d ranks",
+        coi_handshake_fail(&mine, CO_RESOURCE_EXHAUSTED, "no memory for the handshakes of %d ranks",
                            self->group.size);
         coi_mpi_notify(&self->group, &mine);
         return coi_error(err, CO_RESOURCE_EXHAUSTED, "%s (%zu bytes)", mine.text, nbytes);
@@ -232,7 +232,7 @@ mark_staying(mpi_group *self)
     return any;
 }
 
-/* Say goodbye and hear all goodbyes, so that no word is on its way any more; false if some never
+/* Send and receive all goodbyes, so that no handshake is on its way any more; false if some never
  * came. */
 static bool
 part(mpi_group *self)
@@ -260,7 +260,7 @@ hang_up(mpi_group *self, coi_log *log)
     bool is_parted = part(self), is_let_go = coi_mpi_unlisten(self) && coi_mpi_all_sent(self);
     bool is_clean = is_parted && is_let_go && !self->group.broken;
 
-    /* Who left a broken group frees nothing, so neither do we: freeing is collective. */
+    /* A rank that left a broken group frees nothing, so neither do we: freeing is collective. */
     for (int r = 0; r < self->group.size; ++r)
         is_clean = is_clean && coi_inbox_failure(&self->inboxes[r], UINT64_MAX, 0) == NULL;
     if (is_clean) {
@@ -274,7 +274,8 @@ hang_up(mpi_group *self, coi_log *log)
                  "rank %d of %d: a broken group of processes was closed%s; its communicators are "
                  "leaked, because freeing them could wait for ever",
                  self->group.rank, self->group.size,
-                 is_parted ? "" : " without a word from some ranks, so MPI will not be finalised");
+                 is_parted ? ""
+                           : " without a goodbye from some ranks, so MPI will not be finalised");
     return is_let_go;
 }
 
@@ -304,7 +305,8 @@ make(const coi_group_options *options, MPI_Comm comm, int level, co_error_info *
     return NULL;
 }
 
-/* Duplicate the communicator and meet the others. False in *is_let_go: self must be leaked. */
+/* Duplicate the communicator and exchange handshakes with the others. False in *is_let_go: self
+ * must be leaked. */
 static co_code
 join(mpi_group *self, MPI_Comm comm, int timeout_ms, bool *is_let_go, co_error_info *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The inside of the MPI plug-in. A group has two communicators, duplicates of the borrowed one:
- * hellos travel on `control`, data on `data`. Nothing here calls MPI in a way that waits for a
+ * handshakes go over `control`, data over `data`. Nothing here calls MPI in a way that waits for a
  * peer: operations are started and tested, and between two tests the waiting thread looks at the
  * clock, at what peers say and at whether they live.
  */
@@ -15,11 +15,11 @@
 
 enum {
     COI_MPI_TAG = 1,
-    COI_MPI_RING = 8,           /* hellos on their way to the peers */
-    COI_MPI_LETTER_BYTES = 1024 /* more than a hello: one of another version is seen whole */
+    COI_MPI_RING = 8,            /* handshakes on their way to the peers */
+    COI_MPI_MESSAGE_BYTES = 1024 /* more than a handshake: one of another version is seen whole */
 };
 
-/* A hello that is being sent to all peers. MPI reads it until the requests are done. */
+/* A handshake that is being sent to all peers. MPI reads it until the requests are done. */
 typedef struct mpi_slot {
     coi_handshake handshake;
     bool          is_busy;
@@ -46,8 +46,8 @@ typedef struct mpi_group {
     mpi_peer *peers;
     bool     *is_named; /* for messages */
 
-    MPI_Request    listen; /* the next letter from anybody */
-    unsigned char *letter;
+    MPI_Request    listen; /* the next message from anybody */
+    unsigned char *message;
     coi_inbox     *inboxes;
     mpi_slot       ring[COI_MPI_RING];
     bool           has_pending; /* the latest announcement that found no room */
@@ -57,7 +57,7 @@ typedef struct mpi_group {
     size_t       capacity;
 } mpi_group;
 
-/* wait.c */
+/* mpi_wait.c */
 typedef struct mpi_wait {
     coi_moment deadline;
     uint64_t   start_ns, look_ns; /* when it began, when peers are looked after again */
@@ -65,7 +65,7 @@ typedef struct mpi_wait {
     int        timeout_ms;
 } mpi_wait;
 
-/* For so many bytes of data, or for words: 0. */
+/* For so many bytes of data, or for handshakes: 0. */
 void coi_mpi_wait_begin(mpi_wait *wait, int timeout_ms, size_t nbytes);
 /*
  * Between two tests: spin shortly, then give the core away, then sleep for a part of the time
@@ -75,8 +75,8 @@ void coi_mpi_wait_pause(mpi_wait *wait, mpi_group *self);
 /* Is it time to look after the peers? About every ten milliseconds of a longer wait. */
 bool coi_mpi_wait_poll(mpi_wait *wait);
 
-/* health.c */
-/* Say who we are in the hello of opening, and learn who the peers are from theirs. */
+/* mpi_health.c */
+/* Say who we are in the handshake of opening, and learn who the peers are from theirs. */
 void coi_mpi_introduce(mpi_group *self, coi_handshake *mine);
 void coi_mpi_handshake(mpi_group *self, int rank, const coi_handshake *theirs,
                        const coi_handshake *mine);
@@ -85,13 +85,13 @@ bool coi_mpi_find_gone(mpi_group *self, const bool *is_named);
 /* CO_UNAVAILABLE naming the first peer that is named and gone. */
 co_code coi_mpi_gone_error(mpi_group *self, const bool *is_named, co_error_info *err);
 
-/* control.c */
+/* mpi_control.c */
 co_code coi_mpi_listen(mpi_group *self, co_error_info *err);
-/* End listening; false if MPI did not let go of the letter. */
+/* End listening; false if MPI did not let go of the message. */
 bool coi_mpi_unlisten(mpi_group *self);
-/* Receive all letters that are here and move those that leave. */
+/* Receive all messages that are here and move those that leave. */
 co_code coi_mpi_poll(mpi_group *self, co_error_info *err);
-/* Have all hellos left? */
+/* Have all handshakes left? */
 bool    coi_mpi_all_sent(mpi_group *self);
 co_code coi_mpi_exchange(coi_group *group, const coi_handshake *mine, coi_handshake *all,
                          int timeout_ms, co_error_info *err);
@@ -108,7 +108,7 @@ void coi_mpi_hold(mpi_group *self);
 co_code coi_mpi_call_error(mpi_group *self, int mpi_code, const char *call, int peer,
                            co_error_info *err);
 
-/* data.c */
+/* mpi_data.c */
 co_code coi_mpi_transfer(coi_group *group, const coi_transfer *sends, size_t num_sends,
                          const coi_transfer *receives, size_t num_receives, int timeout_ms,
                          co_error_info *err);

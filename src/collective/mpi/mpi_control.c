@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hellos over MPI. Each is a message of fixed size to every peer, on a communicator of their own.
- * One receive from anybody is always posted; what it brings is cleaned and put into the inbox of
- * its sender. Sends are started from a ring of slots and never waited for, except by exchange,
+ * Handshakes over MPI. Each is a message of fixed size to every peer, on a communicator of their
+ * own. One receive from anybody is always posted; what it brings is cleaned and put into the inbox
+ * of its sender. Sends are started from a ring of slots and never waited for, except by exchange,
  * which has a deadline.
  */
 #include "collective/mpi/mpi.h"
@@ -68,7 +68,7 @@ coi_mpi_hold(mpi_group *self)
 co_code
 coi_mpi_listen(mpi_group *self, co_error_info *err)
 {
-    int rc = MPI_Irecv(self->letter, COI_MPI_LETTER_BYTES, MPI_BYTE, MPI_ANY_SOURCE, COI_MPI_TAG,
+    int rc = MPI_Irecv(self->message, COI_MPI_MESSAGE_BYTES, MPI_BYTE, MPI_ANY_SOURCE, COI_MPI_TAG,
                        self->control, &self->listen);
 
     if (rc != MPI_SUCCESS) {
@@ -86,8 +86,8 @@ coi_mpi_unlisten(mpi_group *self)
     if (self->listen == MPI_REQUEST_NULL)
         return true;
     /*
-     * A receive can be cancelled without the help of a peer; the tests are many in case a letter is
-     * just coming in.
+     * A receive can be cancelled without the help of a peer; the tests are many in case a message
+     * is just coming in.
      */
     if (MPI_Cancel(&self->listen) != MPI_SUCCESS)
         return false;
@@ -97,7 +97,7 @@ coi_mpi_unlisten(mpi_group *self)
     return done != 0;
 }
 
-/* Put the letter that came into the inbox of its sender. */
+/* Put the message that came into the inbox of its sender. */
 static void
 deliver(mpi_group *self, const MPI_Status *status)
 {
@@ -110,10 +110,10 @@ deliver(mpi_group *self, const MPI_Status *status)
         nbytes != (int)sizeof(handshake)) {
         coi_handshake_fail(
             &handshake, CO_FAILED_PRECONDITION,
-            "its words have %d bytes, ours %zu: all ranks must run the same version of the library",
+            "its handshakes have %d bytes, ours %zu: all ranks must run the same version of the library",
             nbytes, sizeof(handshake));
     } else {
-        memcpy(&handshake, self->letter, sizeof(handshake));
+        memcpy(&handshake, self->message, sizeof(handshake));
         if (handshake.kind == COI_HANDSHAKE_OPEN) {
             if (self->peers[from].has_opened)
                 handshake.kind = COI_HANDSHAKE_NONE; /* out of place: no kind at all */

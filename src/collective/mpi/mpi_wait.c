@@ -10,8 +10,9 @@
 #include <sched.h>
 #include <time.h>
 
-/* A wait does not sleep at first: for the word of a peer, which may be at work for long, up to */
-#define WORD_BUSY_NS 500000u
+/* A wait does not sleep at first: for the handshake of a peer, which may be at work for long, up to
+ */
+#define HANDSHAKE_BUSY_NS 500000u
 /* and for data, which comes from peers that are here, as long as it takes at 100 MB a second. */
 #define DATA_BUSY_NS 5000000u
 #define BYTE_BUSY_NS 10u
@@ -22,7 +23,7 @@
 void
 coi_mpi_wait_begin(mpi_wait *wait, int timeout_ms, size_t nbytes)
 {
-    wait->busy_ns = nbytes > 0 ? DATA_BUSY_NS + BYTE_BUSY_NS * (uint64_t)nbytes : WORD_BUSY_NS;
+    wait->busy_ns = nbytes > 0 ? DATA_BUSY_NS + BYTE_BUSY_NS * (uint64_t)nbytes : HANDSHAKE_BUSY_NS;
     wait->start_ns = coi_now_ns();
     wait->look_ns = wait->start_ns + LOOK_NS;
     wait->deadline = coi_deadline(timeout_ms);
