@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rows of structures: lists, tuples, named tuples and maps. Lists and tuples convert to a
+ * The rows of structures: lists, tuples, named tuples and dicts. Lists and tuples convert to a
  * tensor where their items do.
  */
 #include "context/context.h"
@@ -246,9 +246,9 @@ print_named_tuple(coi_printer *out, const co_value *tuple)
 }
 
 static void
-print_map(coi_printer *out, const co_value *map)
+print_dict(coi_printer *out, const co_value *dict)
 {
-    print_items(out, map, "{", "}", "'", "': ");
+    print_items(out, dict, "{", "}", "'", "': ");
 }
 
 const coi_kind_ops coi_list_kind = {
@@ -281,11 +281,11 @@ const coi_kind_ops coi_named_tuple_kind = {
     .items = items,
 };
 
-const coi_kind_ops coi_map_kind = {
-    .name = "map",
-    .a_name = "a map",
+const coi_kind_ops coi_dict_kind = {
+    .name = "dict",
+    .a_name = "a dict",
     .has_sorted_keys = true,
     .destroy = destroy,
-    .print = print_map,
+    .print = print_dict,
     .items = items,
 };

@@ -54,7 +54,7 @@ check_array(co_context *ctx, const void *array, size_t n, int position, const ch
     return false;
 }
 
-/* A structure of any kind; maps and named tuples have keys, and an order to put them in. */
+/* A structure of any kind; dicts and named tuples have keys, and an order to put them in. */
 static co_value *
 make_structure(co_context *ctx, co_kind kind, co_value *const *items, size_t n,
                const char *const *keys, const char *type, const size_t *order)
@@ -91,7 +91,7 @@ co_no_args(co_context *ctx)
     return make_structure(ctx, CO_KIND_TUPLE, NULL, 0, NULL, NULL, NULL);
 }
 
-/* Sorting finds keys that are missing or come twice; only maps take the order over. */
+/* Sorting finds keys that are missing or come twice; only dicts take the order over. */
 static co_value *
 make_keyed(co_context *ctx, co_kind kind, const char *const *keys, const char *type,
            co_value *const *items, size_t n)
@@ -134,7 +134,7 @@ co_named_tuple(co_context *ctx, const char *type, const char *const *fields, co_
 co_value *
 co_dict(co_context *ctx, const char *const *keys, co_value *const *items, size_t n)
 {
-    COI_ENTER(ctx, "map", NULL);
+    COI_ENTER(ctx, "dict", NULL);
     if (!check_array(ctx, keys, n, 2, "keys") || !check_array(ctx, items, n, 3, "items"))
         return NULL;
     return make_keyed(ctx, CO_KIND_DICT, keys, NULL, items, n);
@@ -224,7 +224,7 @@ co_get(co_context *ctx, co_value *structure, const char *key)
         return NULL;
     if (!coi_is_structure(structure) || structure->u.items.keys == NULL) {
         coi_fail(ctx, CO_TYPE_ERROR,
-                 "argument 2 (structure) of get is %s; it must be a map or a named tuple",
+                 "argument 2 (structure) of get is %s; it must be a dict or a named tuple",
                  coi_a_kind(structure->kind));
         return NULL;
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Several steps on an iterator, and what they put out (EXT-STEPS-1); one step is in
- * compat/v1_strategy.c. Outputs are maps, replaced as a whole when a name is set: there are few,
- * and who holds an older map keeps it unchanged.
+ * compat/v1_strategy.c. Outputs are dicts, replaced as a whole when a name is set: there are few,
+ * and an older dict that somebody holds stays unchanged.
  */
 #include <cohort/dataset.h>
 #include <cohort/extended.h>
@@ -12,11 +12,11 @@
 
 #include <string.h>
 
-enum { LAST, STEP, OTHER, NUM_MAPS }; /* of the last step; of the step under way; not tensors */
+enum { LAST, STEP, OTHER, NUM_DICTS }; /* of the last step; of the step under way; not tensors */
 
 struct co_step_context {
     coi_object object;
-    co_value  *maps[NUM_MAPS]; /* references */
+    co_value  *dicts[NUM_DICTS]; /* references */
 };
 
 static void
@@ -24,29 +24,29 @@ destroy_steps(coi_heap *heap, void *object)
 {
     co_step_context *steps = object;
 
-    for (int i = 0; i < NUM_MAPS; ++i)
-        coi_unref(heap, steps->maps[i]);
+    for (int i = 0; i < NUM_DICTS; ++i)
+        coi_unref(heap, steps->dicts[i]);
     coi_object_free(heap, steps, sizeof(*steps));
 }
 
 static const coi_class steps_class = { "step context", destroy_steps, NULL };
 
 static void
-put_map(co_context *ctx, co_step_context *steps, int which, co_value *map)
+put_dict(co_context *ctx, co_step_context *steps, int which, co_value *dict)
 {
-    coi_ref(map);
-    coi_unref(&ctx->heap, steps->maps[which]);
-    steps->maps[which] = map;
+    coi_ref(dict);
+    coi_unref(&ctx->heap, steps->dicts[which]);
+    steps->dicts[which] = dict;
 }
 
-/* The map with name set to value, in place of the old one. */
+/* The dict with name set to value, in place of the old one. */
 static void
 put_output(co_context *ctx, co_step_context *steps, int which, const char *name, co_value *value)
 {
-    const co_value *old = steps->maps[which];
+    const co_value *old = steps->dicts[which];
     size_t       n = old->u.items.n, at = 0, nbytes = (n + 1) * (sizeof(char *) + sizeof(void *));
     const char **keys = coi_small_alloc(&ctx->heap, nbytes);
-    co_value   **items, *map;
+    co_value   **items, *dict;
 
     if (keys == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu outputs", n + 1);
@@ -61,9 +61,9 @@ put_output(co_context *ctx, co_step_context *steps, int which, const char *name,
     }
     keys[at] = name;
     items[at] = value;
-    map = co_dict(ctx, keys, items, at + 1);
-    if (map != NULL)
-        put_map(ctx, steps, which, map);
+    dict = co_dict(ctx, keys, items, at + 1);
+    if (dict != NULL)
+        put_dict(ctx, steps, which, dict);
     coi_small_free(&ctx->heap, keys, nbytes);
 }
 
@@ -161,7 +161,7 @@ co_set_non_tensor_output(co_context *ctx, co_step_context *steps, const char *na
 static co_value *
 look(co_context *ctx, const co_step_context *steps, int which)
 {
-    return check_steps(ctx, steps) ? coi_own_ref(ctx, steps->maps[which]) : NULL;
+    return check_steps(ctx, steps) ? coi_own_ref(ctx, steps->dicts[which]) : NULL;
 }
 
 co_value *
@@ -212,8 +212,8 @@ steps_new(co_context *ctx, co_value *initial)
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a step context");
         return NULL;
     }
-    for (int i = 0; i < NUM_MAPS; ++i)
-        put_map(ctx, steps, i, i == LAST && initial != NULL ? initial : none);
+    for (int i = 0; i < NUM_DICTS; ++i)
+        put_dict(ctx, steps, i, i == LAST && initial != NULL ? initial : none);
     return coi_own(ctx, steps);
 }
 
@@ -225,10 +225,10 @@ one_step(co_context *ctx, co_step_context *steps, co_step_fn fn, co_iterator *it
 
     if (inputs == NULL || (fresh = co_dict(ctx, NULL, NULL, 0)) == NULL)
         return;
-    put_map(ctx, steps, STEP, fresh);
+    put_dict(ctx, steps, STEP, fresh);
     fn(ctx, steps, inputs, user);
     if (ctx->error.code == CO_OK)
-        put_map(ctx, steps, LAST, steps->maps[STEP]);
+        put_dict(ctx, steps, LAST, steps->dicts[STEP]);
 }
 
 co_step_context *

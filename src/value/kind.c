@@ -12,7 +12,7 @@ extern const coi_kind_ops coi_int_kind, coi_float_kind, coi_bool_kind, coi_strin
     coi_none_kind;                                                 /* context/kinds_host.c */
 extern const coi_kind_ops coi_per_replica_kind, coi_mirrored_kind; /* context/kinds_distributed.c */
 extern const coi_kind_ops coi_list_kind, coi_tuple_kind, coi_named_tuple_kind,
-    coi_map_kind;                          /* context/kinds_structure.c */
+    coi_dict_kind;                         /* context/kinds_structure.c */
 extern const coi_kind_ops coi_slices_kind; /* ops/array/kinds_slices.c */
 
 static const coi_kind_ops null_kind = { .name = "NULL", .a_name = "NULL" };
@@ -33,7 +33,7 @@ const coi_kind_ops *coi_kinds[COI_NUM_KINDS] = {
     [CO_KIND_LIST] = &coi_list_kind,
     [CO_KIND_TUPLE] = &coi_tuple_kind,
     [CO_KIND_NAMED_TUPLE] = &coi_named_tuple_kind,
-    [CO_KIND_DICT] = &coi_map_kind,
+    [CO_KIND_DICT] = &coi_dict_kind,
     [CO_KIND_DATASET] = &coi_dataset_kind,
 };
 _Static_assert(CO_NUM_KINDS <= COI_PRIVATE_KINDS, "public kinds come before private ones");

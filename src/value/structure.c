@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Structures: lists, tuples, named tuples and maps of values, and bundles. The leaves of a
- * structure are in order of position, of maps in order of key (GEN-NEST-1). Nesting is limited, so
- * that walking can recurse.
+ * Structures: lists, tuples, named tuples and dicts of values, and per-replica values. The leaves
+ * of a structure are in order of position, of maps in order of key (GEN-NEST-1). Nesting is
+ * limited, so that walking can recurse.
  */
 #include "value/kind.h"
 #include "base/text.h"

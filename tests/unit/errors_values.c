@@ -122,11 +122,11 @@ CO_TEST(making_structures_wrongly, "")
     WRONG(co_list(ctx, items, 2), CO_INVALID_ARGUMENT, "item 1 of list is NULL; co_none");
     WRONG(co_args(ctx, x, NULL), CO_INVALID_ARGUMENT, "item 1 of tuple is NULL");
     WRONG(co_list(ctx, good, SIZE_MAX / 2), CO_RESOURCE_EXHAUSTED, "no memory");
-    WRONG(co_dict(ctx, NULL, good, 2), CO_INVALID_ARGUMENT, "argument 2 (keys) of map is NULL");
-    WRONG(co_dict(ctx, twice, NULL, 2), CO_INVALID_ARGUMENT, "argument 3 (items) of map is NULL");
+    WRONG(co_dict(ctx, NULL, good, 2), CO_INVALID_ARGUMENT, "argument 2 (keys) of dict is NULL");
+    WRONG(co_dict(ctx, twice, NULL, 2), CO_INVALID_ARGUMENT, "argument 3 (items) of dict is NULL");
     WRONG(co_dict(ctx, keys, good, 2), CO_INVALID_ARGUMENT, "key 1 of 2 is NULL");
     WRONG(co_dict(ctx, twice, good, 2), CO_VALUE_ERROR, "key 'k' is given twice");
-    WRONG(co_dict(ctx, keys, &items[1], 1), CO_INVALID_ARGUMENT, "item 0 of map is NULL");
+    WRONG(co_dict(ctx, keys, &items[1], 1), CO_INVALID_ARGUMENT, "item 0 of dict is NULL");
     WRONG(co_dict(ctx, keys, good, SIZE_MAX / 2), CO_RESOURCE_EXHAUSTED, "no memory");
     WRONG(co_named_tuple(ctx, NULL, keys, good, 1), CO_INVALID_ARGUMENT, "argument 2 (type)");
     WRONG(co_named_tuple(ctx, "T", NULL, good, 1), CO_INVALID_ARGUMENT, "argument 3 (fields)");
@@ -301,7 +301,7 @@ CO_TEST(using_structures_wrongly, "")
     WRONG(co_at(ctx, list, 1), CO_OUT_OF_RANGE,
           "argument 3 (i) of at is 1; the list has 1 item, from 0");
     WRONG(co_at(ctx, list, SIZE_MAX), CO_OUT_OF_RANGE, "18446744073709551615");
-    WRONG(co_get(ctx, list, "k"), CO_TYPE_ERROR, "is a list; it must be a map or a named tuple");
+    WRONG(co_get(ctx, list, "k"), CO_TYPE_ERROR, "is a list; it must be a dict or a named tuple");
     WRONG(co_get(ctx, NULL, "k"), CO_INVALID_ARGUMENT, "argument 2");
     WRONG(co_get(ctx, co_dict(ctx, NULL, NULL, 0), NULL), CO_INVALID_ARGUMENT, "argument 3 (key)");
     WRONG(co_key(ctx, NULL, 0), CO_INVALID_ARGUMENT, "argument 2");

@@ -240,7 +240,7 @@ CO_TEST(values_that_are_no_tensors_are_rejected, "")
     co_value         *one = co_int(ctx, 1);
 
     CO_EXPECT_NULL(co_neg(ctx, co_dict(ctx, keys, &one, 1)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "map");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "dict");
     CO_EXPECT_NULL(co_neg(ctx, co_none(ctx)));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "none");
     CO_EXPECT_NULL(co_concat(ctx, one, 0));

@@ -280,7 +280,7 @@ CO_TEST_WITH(arguments_of_steps_are_checked, "EXT-STEPS-1", "cpus=2")
     CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, m, cross_step, it, -1, NULL, &p));
     CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "-1");
     CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, m, cross_step, it, 1, one, &p));
-    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "map");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "dict");
     co_run(ctx, m, steps_in_a_replica, co_no_args(ctx), &p);
     CO_EXPECT_OK(ctx);
     CO_EXPECT_NULL(co_last_step_outputs(ctx, NULL));

@@ -54,7 +54,7 @@ CO_TEST(items_are_found_by_position_and_name, "")
     CO_EXPECT_NULL(co_get(ctx, co_get(ctx, map, "b"), "x"));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "list");
     CO_EXPECT_NULL(co_named_tuple_name(ctx, map));
-    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "map");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "dict");
 }
 
 CO_TEST(maps_are_sorted_whatever_their_size, "GEN-NEST-1")

@@ -31,7 +31,7 @@ CO_TEST(every_kind_has_one_handle, "C-VAL-1 GEN-NEST-2 GEN-NEST-3 DV-1 DV-2")
         { co_list(ctx, pair, 2), CO_KIND_LIST, "list" },
         { co_tuple(ctx, pair, 2), CO_KIND_TUPLE, "tuple" },
         { co_named_tuple(ctx, "Pair", names, pair, 2), CO_KIND_NAMED_TUPLE, "named tuple" },
-        { co_dict(ctx, names, pair, 2), CO_KIND_DICT, "map" },
+        { co_dict(ctx, names, pair, 2), CO_KIND_DICT, "dict" },
         { co_next(ctx, co_iterate(ctx, co_dataset_window(ctx, co_dataset_range(ctx, 0, 2, 1), 1, 0,
                                                          1, false))),
           CO_KIND_DATASET, "dataset" },
@@ -472,9 +472,9 @@ CO_TEST(lists_that_are_no_tensor_say_where, "")
     CO_EXPECT_NULL(co_to_tensor(ctx, co_list(ctx, shapes, 2), CO_DTYPE_NONE));
     CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "[1]");
     CO_EXPECT_NULL(co_to_tensor(ctx, map, CO_DTYPE_NONE));
-    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "map");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "dict");
     CO_EXPECT_NULL(co_to_tensor(ctx, co_list(ctx, &map, 1), CO_DTYPE_NONE));
-    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "map");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "dict");
     for (int i = 0; i < CO_MAX_DIMS + 1; ++i)
         deep = co_list(ctx, &deep, 1);
     CO_EXPECT_NULL(co_to_tensor(ctx, deep, CO_DTYPE_NONE));

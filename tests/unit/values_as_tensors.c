@@ -84,7 +84,7 @@ CO_TEST(lists_that_are_no_rectangle_are_refused_with_the_place, "")
         { pair(ctx, row, longer), "another shape or dtype than before at [1]" },
         { pair(ctx, row, one), "another shape or dtype than before at [1]" },
         { pair(ctx, row, doubles), "another shape or dtype than before at [1]" },
-        { pair(ctx, list, co_dict(ctx, (const char *const[]){ "a" }, &one, 1)), "map at [1]" },
+        { pair(ctx, list, co_dict(ctx, (const char *const[]){ "a" }, &one, 1)), "dict at [1]" },
     };
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {

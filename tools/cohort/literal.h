@@ -59,7 +59,7 @@ literal_value(co_context *ctx, const char **text, const char *stops)
     return co_list(ctx, items, n);
 }
 
-/* "axis=1 keepdims=true" as the map that co_op_call takes; NULL for none. */
+/* "axis=1 keepdims=true" as the dict that co_op_call takes; NULL for none. */
 static inline co_value *
 literal_attrs(co_context *ctx, const char *text)
 {

@@ -189,7 +189,7 @@ print_markdown(void)
         "# Operators\n\n"
         "Made by `cohort ops --markdown` from the table of operators. In C each is a function of `ops.h`, with an\n"
         "explanation beside it; by name, each is called with inputs and attributes as they are listed here:\n"
-        "`co_op_call(ctx, \"reduce_sum\", co_args(ctx, x), attrs)`, where `attrs` is a map, or NULL for the defaults. An attribute is\n"
+        "`co_op_call(ctx, \"reduce_sum\", co_args(ctx, x), attrs)`, where `attrs` is a dict, or NULL for the defaults. An attribute is\n"
         "written `name:type=default`; one without default must be given. Dtypes are those of the first input; the others have the\n"
         "same where they are numbers like it. Gradients are of any order. Examples were computed when this page was made, and are\n"
         "shown with four digits; several results are separated by semicolons.\n\n"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calling operators by name: attributes come as a map of host values and are put where the
+ * Calling operators by name: attributes come as a dict of host values and are put where the
  * operator's table of attributes says. Bindings, the golden tests and the documentation use the
  * table this way.
  */
