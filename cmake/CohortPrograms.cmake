@@ -140,7 +140,7 @@ file(GLOB bench_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/*.c")
 if(bench_sources)
     cohort_program(cohort_bench bench cohort-bench ${bench_sources})
     # Loops that operators are compared with, as one would compile them for a program of one's own.
-    set_source_files_properties("${PROJECT_SOURCE_DIR}/bench/by_hand.c" PROPERTIES
+    set_source_files_properties("${PROJECT_SOURCE_DIR}/bench/hand_written.c" PROPERTIES
         COMPILE_OPTIONS "-O3;-ffast-math;$<$<BOOL:${COI_HAVE_ISA_V3}>:-march=x86-64-v3>")
 endif()
 
