@@ -61,7 +61,7 @@ bool coi_inbox_is_closed(const coi_inbox *inbox);
 /* How an exchange stands: a failure ends it before all are here. */
 typedef enum coi_arrival { COI_ALL_HERE, COI_SOME_MISSING, COI_SOME_FAILED } coi_arrival;
 coi_arrival coi_judge_arrival(const coi_handshake *all, int size);
-/* CO_DEADLINE_EXCEEDED naming those who are missing. is_named has room for size. */
+/* CO_DEADLINE_EXCEEDED naming the ranks that are missing. is_named has room for size. */
 co_code coi_missing_error(const coi_handshake *mine, const coi_handshake *all, int rank, int size,
                           bool *is_named, int timeout_ms, co_error_info *err);
 

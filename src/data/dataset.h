@@ -377,9 +377,9 @@ extern const coi_dataset_ops coi_shuffle_ops; /* sharding by files looks through
  * of those of slices 0 to k. */
 co_dataset *coi_split_new(co_context *ctx, co_dataset *input, int n, const int64_t *parts);
 /*
- * Where a share ends: of `rows` rows, the first ceil(rows * part / whole) belong to who has `part`
- * of the `whole` together. So every row is somebody's, and nobody is a whole row away from the
- * exact share. whole is an int.
+ * Where a share ends: of `rows` rows, the first ceil(rows * part / whole) belong to the first
+ * replicas, which together have `part` of `whole`. So every row has an owner, and each share is
+ * less than a row away from the exact one. whole is an int.
  */
 static inline int64_t
 coi_share_end(int64_t rows, int64_t part, int64_t whole)

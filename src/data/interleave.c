@@ -147,7 +147,7 @@ check_inner(co_context *ctx, const co_dataset *dataset, const co_dataset *inner)
 
 /*
  * An iterator over a dataset that was made for the slot. Those without a thread are prefetched too,
- * by the caller: checkpoints are then the same for any number of calls, which is other on other
+ * by the caller: checkpoints are then the same for any number of calls, which differs between
  * machines.
  */
 static co_iterator *

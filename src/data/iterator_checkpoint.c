@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Saving and restoring the checkpoint of an iterator: the format, the public calls, and what the
- * stages call for their fields. What the fields of a stage are is in the file of its name.
+ * Saving and restoring iterators: the format, the public calls, and the functions that stages call
+ * for their fields. The fields of a stage are in its own file.
  * docs/decisions/iterator-checkpoints.md says what was chosen and why.
  */
 #include "data/prefetcher.h"

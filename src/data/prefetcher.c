@@ -127,8 +127,8 @@ pull(worker *w, uint64_t *at)
 }
 
 /*
- * What is done with an element while others are pulled. Who places it is gone if a function on this
- * very thread has dropped the iterator.
+ * Work on an element while other workers pull. place_user is gone if a function on this very thread
+ * has dropped the iterator.
  */
 static int
 work(worker *w)
@@ -215,8 +215,7 @@ worker_main(void *arg)
 
 /* --- making and ending --- */
 
-/* Functions find on a worker what they found on the thread that asks, and random numbers of its
- * own. */
+/* The context of a worker is like that of the thread that asks, with random numbers of its own. */
 static void
 lend_context(co_context *to, const co_context *from, uint64_t serial, int index)
 {

@@ -312,7 +312,7 @@ coi_rebatch_new(co_context *ctx, co_dataset *input, const int64_t *sizes, size_t
     bool      of_user = parts == COI_SIZES_OF_USER;
     co_value *spec = of_user ? rebatch_spec(ctx, input, sizes, num_sizes, drop_remainder)
                              : coi_spec_split(ctx, input->spec, parts);
-    /* As TensorFlow: of sizes of the user nobody says how many elements there will be. */
+    /* As in TensorFlow: with sizes of the user the number of elements is not known. */
     bool             endless = !of_user && input->cardinality == CO_INFINITE;
     co_dataset      *dataset = coi_dataset_new(ctx, &rebatch_ops, &input, 1, spec,
                                           endless ? CO_INFINITE : CO_UNKNOWN_CARDINALITY);

@@ -67,7 +67,8 @@ unbatch_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoi
            coi_checkpoint_cut(ctx, p, iterator, self->base.element, &self->rows, &self->at);
 }
 
-/* Elements of a known number of rows; of none, who knows whether there are elements at all. */
+/* Elements of a known number of rows; with 0 rows it is not known whether there are elements at
+ * all. */
 static int64_t
 unbatch_count(const co_dataset *dataset)
 {

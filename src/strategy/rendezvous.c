@@ -297,24 +297,24 @@ report_leaving(co_context *ctx, unsigned round)
 }
 
 /* Wait for a change; where the step executes nothing for the deadline meanwhile, report. */
-typedef struct backoff {
+typedef struct watchdog {
     co_context *ctx;
     int         timeout_ms;
     unsigned    round;
     uint64_t    progress;
     void (*report)(co_context *ctx, unsigned round);
-} backoff;
+} watchdog;
 
-static backoff
-backoff_of(co_context *ctx, unsigned round, void (*report)(co_context *ctx, unsigned round))
+static watchdog
+watchdog_of(co_context *ctx, unsigned round, void (*report)(co_context *ctx, unsigned round))
 {
     coi_step *step = ctx->mode.step;
 
-    return (backoff){ ctx, coi_timeout(step->strategy), round, coi_step_progress(step), report };
+    return (watchdog){ ctx, coi_timeout(step->strategy), round, coi_step_progress(step), report };
 }
 
 static void
-wait_for(backoff *p, coi_event *event, unsigned seen)
+wait_for(watchdog *p, coi_event *event, unsigned seen)
 {
     uint64_t now;
 
@@ -332,11 +332,11 @@ void
 coi_wait_token(co_context *ctx)
 {
     coi_step *step = ctx->mode.step;
-    backoff   p;
+    watchdog  p;
 
     if (!step->in_turn)
         return;
-    p = backoff_of(ctx, coi_round(step), report_token);
+    p = watchdog_of(ctx, coi_round(step), report_token);
     for (;;) {
         unsigned seen = coi_event_read(&step->token);
 
@@ -362,7 +362,7 @@ static bool
 wait_round(co_context *ctx, unsigned round)
 {
     coi_step *step = ctx->mode.step;
-    backoff   p = backoff_of(ctx, round, report_stuck);
+    watchdog  p = watchdog_of(ctx, round, report_stuck);
 
     for (;;) {
         unsigned seen = coi_event_read(&step->gate);
@@ -529,7 +529,7 @@ coi_rendezvous_leave(co_context *ctx)
     if ((int)(atomic_fetch_add(&step->barrier, 1) & COI_ARRIVED) + 1 == step->n) {
         complete_leaving(step);
     } else {
-        backoff p = backoff_of(ctx, round, report_leaving);
+        watchdog p = watchdog_of(ctx, round, report_leaving);
 
         /* A replica that talks to other workers waits for their deadline first. */
         if (step->strategy->group != NULL && p.timeout_ms > 0)

@@ -168,7 +168,7 @@ allocate(mpi_group *self, coi_memory *memory)
     return is_whole;
 }
 
-/* The first exchange: does everybody run the same library, and who is where? */
+/* The first exchange: check that all ranks run the same library, and learn where each runs. */
 static co_code
 greet(mpi_group *self, coi_memory *memory, int timeout_ms, co_error_info *err)
 {
