@@ -62,14 +62,11 @@ coi_check_offered(co_context *ctx, const co_strategy *strategy)
     return true;
 }
 
-/* No other strategy is current. */
 static bool
-check_not_mixed(co_context *ctx, co_strategy *strategy)
+refuse_mixed(co_context *ctx, const co_strategy *strategy)
 {
     char a[COI_STRATEGY_TEXT], b[COI_STRATEGY_TEXT];
 
-    if (ctx->mode.strategy == NULL || ctx->mode.strategy == coi_current(strategy))
-        return true;
     coi_fail(
         ctx, CO_RUNTIME_ERROR,
         "mixing strategies: %s is called while %s is current; leave its scope first, or use the "
@@ -78,15 +75,20 @@ check_not_mixed(co_context *ctx, co_strategy *strategy)
     return false;
 }
 
-bool
-coi_check_enter(co_context *ctx, co_strategy *strategy)
+/* No other strategy is current. */
+static bool
+check_not_mixed(co_context *ctx, co_strategy *strategy)
+{
+    if (ctx->mode.strategy == NULL || ctx->mode.strategy == coi_current(strategy))
+        return true;
+    return refuse_mixed(ctx, strategy);
+}
+
+static bool
+refuse_in_step(co_context *ctx, const co_strategy *strategy)
 {
     char text[COI_STRATEGY_TEXT];
 
-    if (!check_not_mixed(ctx, strategy))
-        return false;
-    if (ctx->mode.strategy != coi_current(strategy) || !coi_in_replica(ctx))
-        return true;
     if (ctx->mode.strategy == NULL)
         coi_fail(ctx, CO_RUNTIME_ERROR,
                  "%s is called inside a step of the default strategy; steps do not nest",
@@ -98,6 +100,16 @@ coi_check_enter(co_context *ctx, co_strategy *strategy)
             "outside the step, or inside co_merge_call",
             ctx->call, coi_strategy_text(strategy, text), ctx->mode.replica);
     return false;
+}
+
+bool
+coi_check_enter(co_context *ctx, co_strategy *strategy)
+{
+    if (!check_not_mixed(ctx, strategy))
+        return false;
+    if (ctx->mode.strategy != coi_current(strategy) || !coi_in_replica(ctx))
+        return true;
+    return refuse_in_step(ctx, strategy);
 }
 
 bool
