@@ -79,7 +79,7 @@ draw(co_iterator *iterator, size_t n)
     return (size_t)((uint64_t)self->words[at % 4] * n >> 32);
 }
 
-/* Elements that the buffer holds: a dataset whose length nobody knows fits in whole. */
+/* Elements that the buffer holds: all of a dataset of unknown length. */
 static int64_t
 capacity_of(const co_iterator *iterator)
 {

@@ -43,8 +43,7 @@ coi_combine_composites(co_context *ctx, co_strategy *strategy, coi_rendezvous_ki
     const coi_composite *composite = coi_kind_of(values[0])->composite;
     co_value            *components[COI_MAX_COMPONENTS];
 
-    /* All of them here before the first goes to others: what is wrong here is found while nobody
-     * waits for us. */
+    /* Local components first, then other workers: local errors are found before a worker waits. */
     if (!coi_concat_components(ctx, values, (size_t)strategy->num_local, "replica", components))
         return NULL;
     for (size_t c = 0; c < composite->n && ctx->error.code == CO_OK; ++c)

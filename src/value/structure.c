@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Structures: lists, tuples, named tuples and dicts of values, and per-replica values. The leaves
- * of a structure are in order of position, of maps in order of key (GEN-NEST-1). Nesting is
+ * of a structure are in order of position, those of a dict in order of key (GEN-NEST-1). Nesting is
  * limited, so that walking can recurse.
  */
 #include "value/kind.h"

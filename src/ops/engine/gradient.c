@@ -69,7 +69,7 @@ pass_close(backward_pass *w)
     log->cap_scratch = w->cap_room;
 }
 
-/* The node of a target or source; a bundle stands for this replica's component. */
+/* The node of a target or source; a per-replica value stands for this replica's component. */
 static uint32_t
 node_of(const backward_pass *w, co_value *value)
 {
