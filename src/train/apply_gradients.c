@@ -6,6 +6,11 @@
  */
 #include "train/optimizer.h"
 
+#include "strategy/cross_replica_reduce.h"
+#include "strategy/distributed_variables.h"
+#include "strategy/regroup.h"
+#include "strategy/rendezvous.h"
+
 #include "context/tape.h"
 #include "ops/engine/gradient.h"
 #include "variable/variable.h"

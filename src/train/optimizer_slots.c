@@ -6,6 +6,8 @@
  */
 #include "train/optimizer.h"
 
+#include "strategy/distributed_variables.h"
+
 #include "variable/variable.h"
 
 #include <stdio.h>
