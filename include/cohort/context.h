@@ -16,7 +16,10 @@
  *
  * Threads. A context is used by one thread at a time; different contexts are independent. A value
  * may be used from any context of the same runtime while it lives. Debug builds report a context
- * used by two threads at once, and handles used after their death.
+ * used by two threads at once.
+ *
+ * Mistakes. Every build reports a release without its keep, a context that is used after co_close,
+ * and the context that called co_run if it is used inside the step.
  */
 #ifndef COHORT_CONTEXT_H
 #define COHORT_CONTEXT_H
@@ -83,6 +86,11 @@ CO_API co_context *co_open_beside(co_context *other);
  * go. Returns CO_OK, or the code of an error that was never cleared, after reporting it in the log.
  * Where another process has stopped answering, it waits for it up to 5 seconds. In a forked child
  * nothing is given back: its memory goes with it.
+ *
+ * A context that was closed stays one with an error that says so: calls on it do nothing, and
+ * closing it again is CO_RUNTIME_ERROR. Its handle is used again by a context opened later, after at least
+ * 64 others were closed. The 2 KiB of each context are the C library's, not the allocator's of
+ * co_options, and are kept for the next ones.
  */
 CO_API co_code co_close(co_context *ctx);
 
@@ -100,9 +108,9 @@ CO_API void co_block_end(co_context *ctx);
  * error. */
 CO_API void co_keep(co_context *ctx, const void *handle);
 /**
- * Give back what co_keep took, once for each. A handle still owned by a block stays alive until the
- * block ends. NULL is allowed. Debug builds report a handle that was released more often than kept,
- * at the latest when its block ends.
+ * Give back what co_keep took, once for each, in any context of the runtime. A handle still owned by
+ * a block stays alive until the block ends. NULL is allowed. Without a co_keep to give back it is
+ * CO_RUNTIME_ERROR, and nothing changes.
  */
 CO_API void co_release(co_context *ctx, const void *handle);
 /** Hand a value made in the current block to the block around it; returns value. */

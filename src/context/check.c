@@ -35,11 +35,10 @@ coi_refuse_handle(co_context *ctx, const void *handle, const coi_class *cls, co_
                  "co_open_beside",
                  name, cls->name);
     else
-        coi_fail(
-            ctx, code,
-            "%s is not a live %s: its block has ended or it was released too often; co_keep or "
-            "co_escape it to use it longer",
-            name, cls->name);
+        coi_fail(ctx, code,
+                 "%s is not a live %s: its block has ended, or it was released; co_keep or "
+                 "co_escape it to use it longer",
+                 name, cls->name);
 }
 
 bool

@@ -94,7 +94,7 @@ start_mode(co_context *ctx)
 co_context *
 coi_context_new(coi_runtime *runtime)
 {
-    co_context *ctx = coi_calloc(&runtime->memory, sizeof(*ctx));
+    co_context *ctx = coi_context_take();
 
     if (ctx == NULL)
         return NULL;
@@ -121,6 +121,30 @@ let_go(co_context *ctx)
         coi_unref(&ctx->heap, ctx->owned[--ctx->num_owned]);
 }
 
+/* The record of a context that is closed, for good: whoever uses it finds this error. */
+static void
+expire(co_context *ctx)
+{
+    co_site_info site = ctx->site;
+    bool         is_opened = ctx->is_opened;
+
+    memset(ctx, 0, sizeof(*ctx));
+    coi_error_reset(&ctx->error);
+    if (!is_opened)
+        coi_error(
+            &ctx->error, CO_RUNTIME_ERROR,
+            "this context was given to a step, and its strategy is gone; use the context that "
+            "called run");
+    else if (site.file != NULL)
+        coi_error(&ctx->error, CO_RUNTIME_ERROR,
+                  "the context was closed before, by co_close at %s:%d; open another with co_open",
+                  site.file, site.line);
+    else
+        coi_error(&ctx->error, CO_RUNTIME_ERROR,
+                  "the context was closed before, by co_close; open another with co_open");
+    ctx->error.call = "close";
+}
+
 void
 coi_context_free(co_context *ctx)
 {
@@ -132,7 +156,8 @@ coi_context_free(co_context *ctx)
     coi_free(memory, ctx->owned, ctx->cap_owned * sizeof(*ctx->owned));
     coi_free(memory, ctx->blocks, ctx->cap_blocks * sizeof(*ctx->blocks));
     coi_free(memory, ctx->entries, ctx->cap_entries * sizeof(*ctx->entries));
-    coi_free(memory, ctx, sizeof(*ctx));
+    expire(ctx);
+    coi_context_give(ctx);
 }
 
 void
@@ -230,7 +255,7 @@ co_open(const char *settings)
 co_context *
 co_open_beside(co_context *ctx)
 {
-    if (ctx == NULL)
+    if (ctx == NULL || ctx->runtime == NULL)
         return NULL;
     if (coi_is_forked(&ctx->heap)) { /* only then is ctx touched: it may be another thread's */
         ctx->call = "open_beside";
@@ -261,6 +286,8 @@ report(co_context *ctx)
 static bool
 may_close(co_context *ctx)
 {
+    if (ctx->runtime == NULL || ctx->lent) /* the error is there */
+        return false;
     if (!ctx->is_opened) {
         ctx->call = "close";
         coi_fail(ctx, CO_RUNTIME_ERROR,
@@ -293,7 +320,6 @@ co_close(co_context *ctx)
     if (coi_is_forked(&ctx->heap))
         return code;
     let_go(ctx);
-    coi_report_stale(ctx);
     code = ctx->error.code;
     if (code != CO_OK && !ctx->failure_is_seen)
         report(ctx);
@@ -354,7 +380,6 @@ end_block(co_context *ctx)
     /* Youngest first, so that what was made from another goes before it. */
     while (ctx->num_owned > block.num_owned)
         coi_unref(&ctx->heap, ctx->owned[--ctx->num_owned]);
-    coi_report_stale(ctx);
 }
 
 void
@@ -391,7 +416,7 @@ check_handle(co_context *ctx, const void *handle)
         coi_fail(
             ctx, CO_INVALID_ARGUMENT,
             "argument 2 (handle) of %s is not a live handle of this runtime: its block has ended, it was "
-            "released too often, or it is another runtime's",
+            "released, or it is another runtime's",
             ctx->call);
     return false;
 }
@@ -400,16 +425,21 @@ void
 co_keep(co_context *ctx, const void *handle)
 {
     COI_ENTER(ctx, "keep", );
-    if (check_handle(ctx, handle))
-        coi_ref((void *)(uintptr_t)handle);
+    if (check_handle(ctx, handle) && !coi_keep(&ctx->heap, (void *)(uintptr_t)handle))
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to keep one more handle");
 }
 
 void
 co_release(co_context *ctx, const void *handle)
 {
     COI_ENTER_ALWAYS(ctx, "release", );
-    if (handle != NULL && check_handle(ctx, handle))
-        coi_unref(&ctx->heap, (void *)(uintptr_t)handle);
+    if (handle == NULL || !check_handle(ctx, handle) ||
+        coi_release(&ctx->heap, (void *)(uintptr_t)handle))
+        return;
+    coi_fail(ctx, CO_RUNTIME_ERROR,
+             "argument 2 (handle) of release is a %s that is not kept, or not any more; call "
+             "co_release once for each co_keep, and leave to its block what was never kept",
+             ((const coi_object *)handle)->cls->name);
 }
 
 co_value *
@@ -438,7 +468,7 @@ co_escape(co_context *ctx, co_value *value)
 void
 co_set_user(co_context *ctx, void *user)
 {
-    if (ctx != NULL)
+    if (coi_is_usable(ctx))
         ctx->user = user;
 }
 
@@ -455,7 +485,7 @@ co_get_memory_stats(const co_context *ctx, co_memory_stats *stats)
 
     if (stats == NULL)
         return;
-    if (ctx != NULL) {
+    if (ctx != NULL && ctx->runtime != NULL) {
         coi_memory *memory = &ctx->runtime->memory;
 
         all.bytes_in_use = atomic_load(&memory->bytes_in_use);
@@ -471,6 +501,6 @@ co_get_memory_stats(const co_context *ctx, co_memory_stats *stats)
 void
 co_settings_visit(const co_context *ctx, co_setting_fn fn, void *user)
 {
-    if (ctx != NULL && fn != NULL)
+    if (ctx != NULL && ctx->runtime != NULL && fn != NULL)
         coi_settings_visit(&ctx->runtime->settings, fn, user);
 }

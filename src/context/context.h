@@ -117,7 +117,7 @@ struct co_context {
     void (*payload_deleter)(void *payload);
     const char   *call;     /* the public call being made, for error records */
     atomic_ullong progress; /* operators applied: how others see that this context is not stuck */
-    coi_runtime  *runtime;
+    coi_runtime  *runtime;  /* NULL: closed */
     coi_heap      heap;
 
     coi_object **owned; /* what blocks own, oldest first */
@@ -145,6 +145,8 @@ struct co_context {
     uint8_t
           special; /* bits of COI_SPECIAL_...: what makes the start of an entry take the long way */
     int   depth;   /* entries that are being executed (ops/engine/execute.h) */
+    bool         lent;      /* a run is under way: its replicas have contexts of their own */
+    co_site_info lent_site; /* the call of run */
     bool  is_opened;       /* by the user, who closes it; not the context of a replica */
     bool  failure_is_seen; /* the runtime could not be opened, and the user has cleared that once */
     int   rank;            /* of the process; -1 outside a group */
@@ -155,7 +157,6 @@ struct co_context {
     atomic_ullong only_thread; /* whose alone it is, during a step; 0: anybody's */
     int           busy_depth;
     atomic_bool   intruded; /* another thread tried meanwhile */
-    bool          lent;     /* a run is under way: its replicas have contexts of their own */
 #endif
 };
 
@@ -196,31 +197,50 @@ coi_tick(co_context *ctx)
 }
 
 /*
- * Every public call begins with one of these. Nothing happens on a NULL context, and in debug
- * builds none while another thread is in a call on it, which that thread then finds as an error of
- * its own.
+ * Whether calls may change the context: it was opened, is not closed, and no run is under way on
+ * it. A context that is closed or lent to a run also has an error, so calls that do nothing while
+ * there is one need not ask.
+ */
+static inline bool
+coi_is_usable(const co_context *ctx)
+{
+    return ctx != NULL && ctx->runtime != NULL && !ctx->lent;
+}
+/* What a call that returns a code returns on a context that it cannot use. */
+static inline co_code
+coi_refusal(const co_context *ctx)
+{
+    return ctx != NULL && ctx->error.code != CO_OK ? ctx->error.code : CO_INVALID_ARGUMENT;
+}
+/*
+ * A run begins or ends on ctx. In between, calls on it do nothing, and the end of the run finds
+ * that a step has made one by the call site that it left: an error, which is that of the run.
+ */
+void coi_lend(co_context *ctx, bool lent);
+
+/*
+ * Every public call begins with one of these. Nothing happens on a NULL context or one that was
+ * closed, and in debug builds none while another thread is in a call on it, which that thread then
+ * finds as an error of its own.
  */
 #ifdef COI_DEBUG
 bool coi_enter(co_context *ctx);
 void coi_leave(co_context **guard);
-/* A run begins or ends on ctx: in between, a call on it by a step is an error. */
-void coi_lend(co_context *ctx, bool lent);
 /* A step begins or ends on this thread: in between, ctx is no other's. */
 void coi_bind(co_context *ctx, bool bound);
 #define COI_GUARD(ctx, result)                                                                     \
     co_context *coi_guard_ __attribute__((cleanup(coi_leave), unused)) = (ctx);                    \
     if (!coi_enter(ctx))                                                                           \
     return result
+#define COI_GUARD_OK(ctx, result) COI_GUARD(ctx, result)
 #else
 #define COI_GUARD(ctx, result)                                                                     \
+    if (!coi_is_usable(ctx))                                                                       \
+    return result
+/* The same before a test for errors. */
+#define COI_GUARD_OK(ctx, result)                                                                  \
     if ((ctx) == NULL)                                                                             \
     return result
-static inline void
-coi_lend(co_context *ctx, bool lent)
-{
-    (void)ctx;
-    (void)lent;
-}
 static inline void
 coi_bind(co_context *ctx, bool bound)
 {
@@ -230,14 +250,14 @@ coi_bind(co_context *ctx, bool bound)
 #endif
 /* Calls that work: nothing while there is an error. */
 #define COI_ENTER(ctx, name, result)                                                               \
-    COI_GUARD(ctx, result);                                                                        \
+    COI_GUARD_OK(ctx, result);                                                                     \
     if ((ctx)->error.code != CO_OK)                                                                \
         return result;                                                                             \
     coi_tick(ctx);                                                                                 \
     (ctx)->call = (name)
 /* The same for calls that return a code. */
 #define COI_ENTER_CODE(ctx, name)                                                                  \
-    COI_GUARD(ctx, CO_INVALID_ARGUMENT);                                                           \
+    COI_GUARD_OK(ctx, coi_refusal(ctx));                                                           \
     if ((ctx)->error.code != CO_OK)                                                                \
         return (ctx)->error.code;                                                                  \
     coi_tick(ctx);                                                                                 \
@@ -247,14 +267,6 @@ coi_bind(co_context *ctx, bool bound)
 #define COI_ENTER_ALWAYS(ctx, name, result)                                                        \
     COI_GUARD(ctx, result);                                                                        \
     (ctx)->call = (name)
-
-#ifdef COI_DEBUG
-/* References to dead objects were dropped since the last time: somebody released more than he
- * kept. */
-void coi_report_stale(co_context *ctx);
-#else
-#define coi_report_stale(ctx) ((void)(ctx))
-#endif
 
 /* context.c */
 bool coi_make_room_to_own(co_context *ctx, void *object); /* called by own alone */
@@ -282,7 +294,8 @@ void coi_runtime_hold(coi_runtime *runtime);
 void coi_runtime_release(coi_runtime *runtime);
 /* A context of the same runtime for a replica, which does not hold it; NULL without memory. */
 co_context *coi_context_new(coi_runtime *runtime);
-void        coi_context_free(co_context *ctx);
+/* What is left is a closed context: every call on it is an error. */
+void coi_context_free(co_context *ctx);
 /* Drop all that the blocks of ctx own, down to `depth` blocks. */
 void coi_blocks_unwind(co_context *ctx, size_t depth);
 
@@ -292,6 +305,10 @@ coi_in_replica(const co_context *ctx)
 {
     return ctx->mode.step != NULL && !ctx->mode.cross;
 }
+
+/* context_pool.c: memory for a context, of zeros, and back again; NULL without memory. */
+co_context *coi_context_take(void);
+void        coi_context_give(co_context *ctx);
 
 /* check.c: arguments of public calls. Each records the error (naming argument `position` and what
  * would be right). */

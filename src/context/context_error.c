@@ -25,7 +25,7 @@ coi_enter(co_context *ctx)
 {
     unsigned long long idle = 0, me = this_thread(), only;
 
-    if (ctx == NULL)
+    if (ctx == NULL || ctx->runtime == NULL)
         return false;
     only = atomic_load(&ctx->only_thread);
     if ((only != 0 && only != me) ||
@@ -34,18 +34,8 @@ coi_enter(co_context *ctx)
         atomic_store(&ctx->intruded, true);
         return false;
     }
-    if (ctx->lent && ctx->error.code == CO_OK)
-        coi_fail(
-            ctx, CO_RUNTIME_ERROR,
-            "the context that called run is used inside the step; use the one that the step is given");
     ++ctx->busy_depth;
-    return true;
-}
-
-void
-coi_lend(co_context *ctx, bool lent)
-{
-    ctx->lent = lent;
+    return !ctx->lent;
 }
 
 void
@@ -61,24 +51,12 @@ coi_leave(co_context **guard)
 
     if (ctx == NULL || atomic_load(&ctx->busy_thread) != this_thread())
         return;
-    if (atomic_exchange(&ctx->intruded, false))
+    if (!ctx->lent && atomic_exchange(&ctx->intruded, false))
         coi_fail(ctx, CO_RUNTIME_ERROR,
                  "the context was used by another thread during this call; open one for each "
                  "thread with co_open_beside");
     if (--ctx->busy_depth == 0)
         atomic_store(&ctx->busy_thread, 0);
-}
-
-void
-coi_report_stale(co_context *ctx)
-{
-    if (ctx->heap.num_stale > 0)
-        coi_fail(ctx, CO_RUNTIME_ERROR,
-                 "%zu handle%s %s released more often than kept; their block, or what holds them, "
-                 "found them dead",
-                 ctx->heap.num_stale, COI_S(ctx->heap.num_stale),
-                 ctx->heap.num_stale == 1 ? "was" : "were");
-    ctx->heap.num_stale = 0;
 }
 #endif
 
@@ -90,16 +68,60 @@ static const co_error_info no_context = {
     .message = "the context is NULL: co_open failed for want of memory, or was not called",
 };
 
+#define USED_IN_STEP                                                                               \
+    "the context that called run is used inside the step; use the context that the step is given"
+
+/* What a step finds in the context that called run. */
+static const co_error_info lent_context = {
+    .code = CO_RUNTIME_ERROR,
+    .rank = -1,
+    .replica = -1,
+    .call = "run",
+    .message = USED_IN_STEP,
+};
+
+void
+coi_lend(co_context *ctx, bool lent)
+{
+    co_site_info used = ctx->site;
+
+    if (lent) {
+        ctx->lent_site = used;
+        ctx->site.file = NULL; /* until a step makes a call on it */
+        ctx->error.code = CO_RUNTIME_ERROR;
+        ctx->lent = true;
+        return;
+    }
+    ctx->lent = false;
+    ctx->error.code = CO_OK;
+    if (used.file != NULL)
+        coi_fail(ctx, CO_RUNTIME_ERROR, "%s", USED_IN_STEP);
+    ctx->site = ctx->lent_site;
+}
+
 bool
 co_ok(const co_context *ctx)
 {
     return ctx != NULL && ctx->error.code == CO_OK;
 }
 
+static void
+note_site(co_context *closed)
+{
+    closed->error.file = closed->site.file;
+    closed->error.line = closed->site.line;
+}
+
 const co_error_info *
 co_error(const co_context *ctx)
 {
-    return ctx != NULL ? &ctx->error : &no_context;
+    if (ctx == NULL)
+        return &no_context;
+    if (ctx->lent)
+        return &lent_context;
+    if (ctx->runtime == NULL) /* the call that found it closed has left its site, and no more */
+        note_site((co_context *)(uintptr_t)ctx);
+    return &ctx->error;
 }
 
 /* The deleter is the user's and may use the context: the record is clean before it runs. */

@@ -150,8 +150,9 @@ co_current_device(co_context *ctx)
 size_t
 co_num_devices(co_context *ctx)
 {
-    return ctx != NULL && ctx->runtime->devices != NULL ? coi_devices_count(ctx->runtime->devices)
-                                                        : 0;
+    if (ctx == NULL || ctx->runtime == NULL || ctx->runtime->devices == NULL)
+        return 0;
+    return coi_devices_count(ctx->runtime->devices);
 }
 
 co_code

@@ -371,7 +371,7 @@ co_replica_weight(co_context *ctx, co_strategy *strategy, int replica)
 int64_t
 co_step_examples(co_context *ctx)
 {
-    return ctx != NULL ? coi_examples_of(ctx).of_step : -1;
+    return coi_is_usable(ctx) ? coi_examples_of(ctx).of_step : -1;
 }
 
 co_code

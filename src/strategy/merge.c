@@ -89,12 +89,13 @@ merge_here(co_context *ctx, coi_merge_body body, void *arg)
     coi_step   *step = ctx->mode.step;
     co_context *parent = step->parent;
     size_t entries = parent->num_entries, blocks = parent->num_blocks, floor = parent->block_floor;
-    co_site_info site = parent->site;
+    co_site_info site;
     const char  *call = parent->call;
     co_value    *args, *result;
     bool         ok = false;
 
     coi_lend(parent, false);
+    site = parent->site;
     co_block_begin(parent);
     parent->site = ctx->site;
     parent->call = ctx->call;

@@ -377,9 +377,9 @@ run_on_threads(co_context *ctx, coi_replica_threads *threads, bool *is_back)
 
     state->hooks = NULL; /* merge functions are the step's, not the hook's that ran it */
     atomic_store_explicit(&threads->busy, threads->n - 1, memory_order_relaxed);
+    coi_lend(ctx, true);
     if (threads->n > 1)
         coi_replica_threads_wake(threads);
-    coi_lend(ctx, true);
     coi_run_replica(&threads->replicas[0], &threads->step);
     *is_back = threads->n == 1 || wait_all(threads);
     coi_lend(ctx, false);

@@ -185,8 +185,8 @@ co_scope_end(co_context *ctx, co_scope *scope)
 {
     const coi_entry *top;
 
-    if (ctx == NULL)
-        return CO_INVALID_ARGUMENT;
+    if (!coi_is_usable(ctx))
+        return coi_refusal(ctx);
     ctx->call = "scope_exit";
     if (scope == NULL || scope->id == 0)
         return coi_fail(
@@ -293,7 +293,7 @@ co_experimental_set_strategy(co_context *ctx, co_strategy *strategy)
 co_strategy *
 co_get_strategy(co_context *ctx)
 {
-    if (ctx == NULL)
+    if (!coi_is_usable(ctx))
         return NULL;
     return ctx->mode.strategy != NULL ? ctx->mode.strategy : co_default_strategy(ctx);
 }
@@ -301,25 +301,25 @@ co_get_strategy(co_context *ctx)
 bool
 co_has_strategy(co_context *ctx)
 {
-    return ctx != NULL && ctx->mode.strategy != NULL;
+    return coi_is_usable(ctx) && ctx->mode.strategy != NULL;
 }
 
 bool
 co_in_cross_replica_context(co_context *ctx)
 {
-    return ctx != NULL && ctx->mode.cross;
+    return coi_is_usable(ctx) && ctx->mode.cross;
 }
 
 co_context *
 co_get_replica_context(co_context *ctx)
 {
-    return ctx != NULL && !ctx->mode.cross ? ctx : NULL;
+    return coi_is_usable(ctx) && !ctx->mode.cross ? ctx : NULL;
 }
 
 int
 co_replica_id(co_context *ctx)
 {
-    return ctx != NULL && !ctx->mode.cross ? ctx->mode.replica : -1;
+    return coi_is_usable(ctx) && !ctx->mode.cross ? ctx->mode.replica : -1;
 }
 
 co_value *
@@ -337,5 +337,5 @@ co_replica_id_tensor(co_context *ctx)
 int
 co_replicas(co_context *ctx)
 {
-    return ctx != NULL ? ctx->mode.num_replicas : 0;
+    return coi_is_usable(ctx) ? ctx->mode.num_replicas : 0;
 }

@@ -327,7 +327,7 @@ co_colocate_begin(co_context *ctx, co_strategy *strategy, co_value *variable)
 {
     coi_device_name id;
 
-    if (ctx == NULL)
+    if (!coi_is_usable(ctx))
         return;
     ctx->call = "colocate_begin";
     /* The entry is pushed whatever happens, or what cannot be is counted, so that every end finds
@@ -346,7 +346,7 @@ co_colocate_begin(co_context *ctx, co_strategy *strategy, co_value *variable)
 void
 co_colocate_end(co_context *ctx)
 {
-    if (ctx == NULL)
+    if (!coi_is_usable(ctx))
         return;
     ctx->call = "colocate_end";
     if (ctx->unpushed_colocations > 0) {

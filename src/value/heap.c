@@ -58,6 +58,7 @@ coi_cell_store_init(coi_cell_store *store, coi_memory *memory)
     store->memory = memory;
     coi_lock_init(&store->lock);
     coi_lock_init(&store->weak_lock);
+    coi_lock_init(&store->keeps.lock);
     /* Two stores are never at one place, and the factor keeps apart what their places tell
      * apart. */
     store->own_magic = (uint32_t)((uintptr_t)store >> 6) * UINT32_C(0x9E3779B1) | 1;
@@ -69,6 +70,7 @@ coi_cell_store_init(coi_cell_store *store, coi_memory *memory)
 void
 coi_cell_store_destroy(coi_cell_store *store)
 {
+    coi_keeps_destroy(&store->keeps, store->memory);
     while (store->slabs != NULL) {
         coi_slab *slab = store->slabs;
 

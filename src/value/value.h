@@ -140,6 +140,18 @@ typedef struct coi_batch {
     size_t          count;
 } coi_batch;
 
+/* Which objects co_keep has references to (keeps.c). */
+typedef struct coi_kept {
+    void  *object; /* NULL: a free place of the table */
+    size_t count;
+} coi_kept;
+
+typedef struct coi_keeps {
+    coi_lock  lock;
+    coi_kept *entries; /* open addressing */
+    size_t    num_objects, capacity;
+} coi_keeps;
+
 typedef struct coi_cell_store {
     coi_memory      *memory;
     coi_lock         lock;
@@ -149,7 +161,8 @@ typedef struct coi_cell_store {
     coi_lock         weak_lock; /* between components and their containers */
     uint32_t        *magic;     /* the magic of live objects; 0 in a forked child */
     uint32_t         own_magic; /* where the system offers no word that is wiped */
-    int64_t past_live; /* what the closed ones made and did not free, or freed for others */
+    int64_t   past_live; /* what the closed ones made and did not free, or freed for others */
+    coi_keeps keeps;
 } coi_cell_store;
 
 typedef struct coi_heap {
@@ -162,7 +175,6 @@ typedef struct coi_heap {
 #ifdef COI_DEBUG
     coi_free_block *oldest_dead, *youngest_dead;
     size_t          num_dead;
-    size_t          num_stale; /* references dropped that were to dead objects */
 #endif
 } coi_heap;
 
@@ -237,12 +249,6 @@ coi_unref(coi_heap *heap, void *handle)
 
     if (object == NULL)
         return;
-#ifdef COI_DEBUG
-    if (object->magic != heap->store->own_magic && object->magic != COI_MAGIC_FORKED) {
-        ++heap->num_stale;
-        return;
-    }
-#endif
     /* A sole owner needs no locked operation: nobody else can take a reference any more. */
     if (atomic_load_explicit(&object->refs, memory_order_acquire) == 1 ||
         atomic_fetch_sub_explicit(&object->refs, 1, memory_order_acq_rel) == 1)
@@ -275,6 +281,13 @@ coi_is_forked(const coi_heap *heap)
 {
     return *heap->magic == 0;
 }
+
+/* keeps.c: references of the user. Thread-safe. */
+/* Take a reference for co_keep; false without memory. */
+bool coi_keep(coi_heap *heap, void *object);
+/* Give one back; false, and nothing changes, if co_keep has none. */
+bool coi_release(coi_heap *heap, void *object);
+void coi_keeps_destroy(coi_keeps *keeps, coi_memory *memory);
 
 /* kind.c: "a tensor", "indexed slices", for sentences. */
 const char *coi_a_kind(int kind);

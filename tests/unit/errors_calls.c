@@ -237,6 +237,26 @@ CO_TEST(a_null_context_does_nothing, "")
     CO_EXPECT_OK(ctx);
 }
 
+/* The same on a context that was closed, in the memory where it was. */
+CO_TEST(a_closed_context_does_nothing, "")
+{
+    goods           g = make_goods(ctx);
+    co_context     *closed = co_open_beside(ctx);
+    co_memory_stats before = CO_MEMORY_STATS_INIT, after = before;
+
+    CO_EXPECT_CODE(co_close(closed), CO_OK);
+    co_get_memory_stats(ctx, &before);
+    call_all(closed, &g);
+    co_clear(closed);
+    co_release(closed, g.x);
+    CO_EXPECT_NULL(co_open_beside(closed));
+    CO_EXPECT_CODE(co_close(closed), CO_RUNTIME_ERROR);
+    CO_EXPECT_CONTAINS(co_error(closed)->message, "closed before");
+    co_get_memory_stats(ctx, &after);
+    CO_EXPECT_INT(after.live_values, before.live_values);
+    CO_EXPECT_OK(ctx);
+}
+
 CO_TEST(an_error_stops_everything_but_closing, "GEN-ERR-1")
 {
     goods           g = make_goods(ctx);
