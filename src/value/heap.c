@@ -13,6 +13,12 @@
  * are as many as were once needed at the same time, and a step that repeats asks the system for
  * nothing. Larger blocks than the largest size are the system's.
  *
+ * Objects that died keep their memory for a while, so that a handle that is used after its block is
+ * found by its dead magic. Cells wait in a ring of COI_DEAD_BATCHES batches and one that fills up:
+ * a cell is used again after at least COI_DEAD_BATCHES * 128 others have died in this context. A
+ * batch moves as a whole, so that freeing a cell costs as much as without the ring. Other objects
+ * are few; they wait in a queue one by one, and in debug builds cells do too.
+ *
  * With the address sanitizer every block is an allocation of its own, so that stale use is found at
  * once.
  */
@@ -26,7 +32,13 @@
 #define MAX_BATCH   128
 #define MIN_BATCH   2
 #define LARGEST     ((size_t)64 << (COI_SMALL_CLASSES - 1))
-#define QUARANTINE  4096 /* dead objects that a debug build keeps before it reuses the oldest */
+
+/* Dead objects in the queue before the memory of the oldest is used again. */
+#ifdef COI_DEBUG
+#define QUARANTINE 4096
+#else
+#define QUARANTINE 64
+#endif
 
 /* Blocks are cut from slabs of one batch each. */
 typedef struct coi_slab {
@@ -142,6 +154,22 @@ cut_slab(coi_cell_store *store, int size, coi_batch *batch)
     return true;
 }
 
+/* Without other memory even the dead are used: the oldest that there are. */
+static bool
+take_dead(coi_heap *heap, int size)
+{
+    for (size_t i = 1; size == COI_CELL_CLASS && i <= COI_DEAD_BATCHES + 1; ++i) {
+        coi_batch *dead = &heap->dead_cells[(heap->youngest + i) % (COI_DEAD_BATCHES + 1)];
+
+        if (dead->first != NULL) {
+            heap->loaded[size] = *dead;
+            *dead = (coi_batch){ NULL, 0 };
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The loaded batch is empty: put another in its place. */
 static bool
 refill(coi_heap *heap, int size)
@@ -156,26 +184,29 @@ refill(coi_heap *heap, int size)
     }
     /* In a forked child the lock may be held for ever, by a thread that is not there. */
     if (coi_is_forked(heap))
-        return false;
+        return take_dead(heap, size);
     coi_lock_take(&store->lock);
     ok = pop_batch(store, size, &heap->loaded[size]) || cut_slab(store, size, &heap->loaded[size]);
     coi_lock_give(&store->lock);
-    return ok;
+    return ok || take_dead(heap, size);
 }
 
-/* The loaded batch is full: put an empty one in its place. */
+/* Take a full batch, or none, out of its place: it becomes the spare one, and what was that goes to
+ * the store. */
 static void
-spill(coi_heap *heap, int size)
+spill(coi_heap *heap, int size, coi_batch *full)
 {
     coi_cell_store *store = heap->store;
 
+    if (full->first == NULL)
+        return;
     if (heap->spare[size].first != NULL && !coi_is_forked(heap)) {
         coi_lock_take(&store->lock);
         push_batch(store, size, &heap->spare[size]);
         coi_lock_give(&store->lock);
     }
-    heap->spare[size] = heap->loaded[size];
-    heap->loaded[size] = (coi_batch){ NULL, 0 };
+    heap->spare[size] = *full;
+    *full = (coi_batch){ NULL, 0 };
 }
 
 static inline void *
@@ -199,10 +230,25 @@ give(coi_heap *heap, int size, void *memory)
     coi_free_block *block = memory;
 
     if (loaded->count == batch_count(size))
-        spill(heap, size);
+        spill(heap, size, loaded);
     block->next = loaded->first;
     loaded->first = block;
     ++loaded->count;
+}
+
+/* A cell goes to the youngest batch of the ring; when that is full, the oldest leaves. */
+static inline void
+give_cell(coi_heap *heap, void *memory)
+{
+    coi_batch      *dead = &heap->dead_cells[heap->youngest];
+    coi_free_block *block = memory;
+
+    block->next = dead->first;
+    dead->first = block;
+    if (++dead->count < batch_count(COI_CELL_CLASS))
+        return;
+    heap->youngest = (heap->youngest + 1) % (COI_DEAD_BATCHES + 1);
+    spill(heap, COI_CELL_CLASS, &heap->dead_cells[heap->youngest]);
 }
 
 /* The size that serves a request; LARGEST bytes at most. */
@@ -245,10 +291,9 @@ bury(coi_heap *heap, void *memory, size_t nbytes)
     else if (COI_ASAN)
         coi_free(heap->store->memory, memory, sizeof(co_value));
     else
-        give(heap, COI_CELL_CLASS, memory);
+        give_cell(heap, memory);
 }
 
-#ifdef COI_DEBUG
 /* Take the oldest out of the queue of the dead. */
 static void
 bury_oldest(coi_heap *heap)
@@ -296,10 +341,6 @@ bury_all(coi_heap *heap)
     while (heap->oldest_dead != NULL)
         bury_oldest(heap);
 }
-#else
-#define mourn       bury
-#define bury_all(x) ((void)(x))
-#endif
 
 void
 coi_heap_init(coi_heap *heap, coi_cell_store *store)
@@ -327,6 +368,8 @@ coi_heap_destroy(coi_heap *heap)
         push_batch(store, size, &heap->loaded[size]);
         push_batch(store, size, &heap->spare[size]);
     }
+    for (size_t i = 0; i <= COI_DEAD_BATCHES; ++i)
+        push_batch(store, COI_CELL_CLASS, &heap->dead_cells[i]);
     if (heap->next != NULL)
         heap->next->previous = heap->previous;
     if (heap->previous != NULL)
@@ -367,5 +410,9 @@ coi_cell_free(coi_heap *heap, co_value *cell)
 {
     coi_count_live(heap, -1);
     cell->object.magic = COI_MAGIC_DEAD;
+#ifdef COI_DEBUG
     mourn(heap, cell, 0);
+#else
+    bury(heap, cell, 0);
+#endif
 }

@@ -127,6 +127,11 @@ typedef struct coi_text {
     COI_SMALL_CLASSES /* cells are a size of their own: their memory is nothing else, ever */
 #define COI_NUM_SIZES (COI_SMALL_CLASSES + 1)
 
+/* Full batches of dead cells that wait before they are used again: see heap.c. */
+#ifndef COI_DEAD_BATCHES
+#define COI_DEAD_BATCHES 7
+#endif
+
 /* A block that is free. What it was keeps its bytes 8 to 16, where an object has its magic. */
 typedef struct coi_free_block {
     struct coi_free_block *next; /* in its batch */
@@ -172,10 +177,13 @@ typedef struct coi_heap {
     coi_batch        spare[COI_NUM_SIZES];  /* empty or full */
     atomic_llong     live; /* values made here minus values that died here; others may look */
     struct coi_heap *next, *previous;
-#ifdef COI_DEBUG
+    /* Cells that died here, in the order of their death; they are used again when the ring is
+     * full. */
+    coi_batch dead_cells[COI_DEAD_BATCHES + 1];
+    size_t    youngest; /* the batch that fills up */
+    /* Other objects; in debug builds cells too. */
     coi_free_block *oldest_dead, *youngest_dead;
     size_t          num_dead;
-#endif
 } coi_heap;
 
 void coi_cell_store_init(coi_cell_store *store, coi_memory *memory);
@@ -189,8 +197,8 @@ void *coi_small_alloc(coi_heap *heap, size_t nbytes);
 void  coi_small_free(coi_heap *heap, void *block, size_t nbytes);
 /*
  * Memory for an object with one reference, zero behind its head; NULL without memory. Given back by
- * coi_object_free, from its destroy function. Debug builds keep what died for a while instead of
- * reusing it, so that stale handles are found.
+ * coi_object_free, from its destroy function. What died waits for a while before its memory is used
+ * again, so that stale handles are found.
  */
 void     *coi_object_new(coi_heap *heap, const coi_class *cls, size_t nbytes);
 void      coi_object_free(coi_heap *heap, void *object, size_t nbytes);
