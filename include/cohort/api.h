@@ -73,11 +73,47 @@ co_site(co_context *ctx, const char *file, int line)
 }
 #define CO_HERE(ctx) co_site((ctx), __FILE__, __LINE__)
 
+/*
+ * The statement macros (CO_BLOCK, CO_EACH, CO_SCOPE, CO_CREATOR, CO_DEVICE) close what they open
+ * however their body is left. They run their body in two loops, so that `break` reaches the end of
+ * the outer one in plain C11. For `goto` and `return` they use the cleanup attribute where the
+ * compiler has it; define COHORT_NO_CLEANUP before including to do without. Then what was left open
+ * is closed by the end of a block, statement, step or function around it, which says so in the log.
+ */
+#define CO_CLEANUP(function)
+#if defined(__has_attribute) && !defined(COHORT_NO_CLEANUP)
+#if __has_attribute(cleanup)
+#undef CO_CLEANUP
+#define CO_CLEANUP(function) __attribute__((cleanup(function)))
+#endif
+#endif
+/* The body runs if `runs` is true of `statement`, the token that `begin` gives. */
+#define CO_STATEMENT_(statement, open, once, begin, runs)                                          \
+    for (co_statement statement CO_CLEANUP(co_statement_end) = begin,                              \
+                                *open = (runs) ? &statement : NULL;                                \
+         (open) != NULL; co_statement_end(open), (open) = NULL)                                    \
+        for (int once = 1; once; (once) = 0)
+/* CO_STATEMENT always runs its body, which the compiler knows; CO_STATEMENT_IF if it could begin. */
+#define CO_STATEMENT(begin)                                                                        \
+    CO_STATEMENT_(CO_NAME_HERE(co_statement_), CO_NAME_HERE(co_open_), CO_NAME_HERE(co_once_),     \
+                  begin, true)
+#define CO_STATEMENT_IF(begin)                                                                     \
+    CO_STATEMENT_(CO_NAME_HERE(co_statement_), CO_NAME_HERE(co_open_), CO_NAME_HERE(co_once_),     \
+                  begin, CO_NAME_HERE(co_statement_).id != 0)
+
 /* A name of its own for the variable of a statement macro on each line, so that statements nest
  * without shadowing. */
 #define CO_NAME_(name, line)  name##line
 #define CO_NAME_AT(name, line) CO_NAME_(name, line)
 #define CO_NAME_HERE(name)     CO_NAME_AT(name, __LINE__)
+
+/** What a statement macro has open. For those macros alone. */
+typedef struct co_statement {
+    co_context *ctx;
+    uint64_t    id; /* 0: nothing */
+} co_statement;
+/** Close it, and what is still open inside it; nothing where that was done before. */
+CO_API void co_statement_end(co_statement *statement);
 
 /** The version of the library that is loaded, "0.1.0"; compare with CO_VERSION of the headers. */
 CO_API const char *co_version(void);

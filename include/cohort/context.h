@@ -19,7 +19,8 @@
  * used by two threads at once.
  *
  * Mistakes. Every build reports a release without its keep, a context that is used after co_close,
- * and the context that called co_run if it is used inside the step.
+ * and the context that called co_run if it is used inside the step. It reports a handle that is used
+ * after its death until at least 896 more values have died in the context; debug builds wait longer.
  */
 #ifndef COHORT_CONTEXT_H
 #define COHORT_CONTEXT_H
@@ -98,11 +99,15 @@ CO_API co_code co_close(co_context *ctx);
 CO_API void co_block_begin(co_context *ctx);
 /** End the innermost block: what was made in it dies, a tape opened in it is dropped. */
 CO_API void co_block_end(co_context *ctx);
-/** A block as a statement. Leave its body by reaching the end or by `continue`, not by break or
- * return. */
-#define CO_BLOCK(ctx)                                                                              \
-    for (int CO_NAME_HERE(co_once_) = (co_block_begin(ctx), 1); CO_NAME_HERE(co_once_);            \
-         CO_NAME_HERE(co_once_) = (co_block_end(ctx), 0))
+/**
+ * A block as a statement. It ends however its body is left: at its end, by `continue`, `break`,
+ * `goto` or `return` (see COHORT_NO_CLEANUP for compilers where the last two need a block around
+ * it). What it made is gone then, also what is returned from inside: co_escape or co_keep that.
+ */
+#define CO_BLOCK(ctx) CO_STATEMENT(co_statement_block(ctx))
+/** For the macros: begin a block, and end it and begin the next one. */
+CO_API co_statement co_statement_block(co_context *ctx);
+CO_API void         co_statement_again(co_context *ctx, co_statement *statement);
 
 /** Let a handle (value, strategy, dataset, iterator, optimizer) live on after its block. NULL is an
  * error. */

@@ -49,11 +49,10 @@ typedef co_value *(*co_creator_fn)(co_context *ctx, co_creation *next, co_value 
  *           CO_RESOURCE_EXHAUSTED.
  */
 CO_API co_scope co_creator_begin(co_context *ctx, co_creator_fn fn, void *user);
-/** A creator's scope as a statement. Not to be left by break or return. */
-#define CO_CREATOR(ctx, fn, user)                                                                  \
-    for (co_scope CO_NAME_HERE(co_scope_) = co_creator_begin(ctx, fn, user);                       \
-         CO_NAME_HERE(co_scope_).id != 0;                                                          \
-         co_scope_end(ctx, &CO_NAME_HERE(co_scope_)), CO_NAME_HERE(co_scope_).id = 0)
+/** A creator's scope as a statement; its body may be left in any way, as that of CO_SCOPE. */
+#define CO_CREATOR(ctx, fn, user) CO_STATEMENT_IF(co_statement_creator(ctx, fn, user))
+/** For CO_CREATOR. */
+CO_API co_statement co_statement_creator(co_context *ctx, co_creator_fn fn, void *user);
 
 /**
  * Make the variable: the next creator, or the strategy, or where nothing is left the ordinary

@@ -544,16 +544,20 @@ CO_API co_value *co_next(co_context *ctx, co_iterator *iterator);
  *         co_run(ctx, strategy, step, co_args(ctx, x), NULL);
  *     }
  *
- * It ends after the last element, or with an error in ctx. Leave the body by reaching its end or by
- * `continue`.
+ * It ends after the last element, or with an error in ctx. `break` ends it before, and the element
+ * with its block; the body may be left in any way, as that of CO_BLOCK.
  */
 #define CO_EACH(ctx, element, iterator)                                                            \
     for (co_iterator * CO_NAME_HERE(co_at_) = (iterator),                                          \
                        **CO_NAME_HERE(co_go_) = &CO_NAME_HERE(co_at_);                             \
          CO_NAME_HERE(co_go_) != NULL; CO_NAME_HERE(co_go_) = NULL)                                \
-        for (co_value *element = (co_block_begin(ctx), co_next(ctx, CO_NAME_HERE(co_at_)));        \
-             (element) != NULL || (co_block_end(ctx), false); co_block_end(ctx),                   \
-                      co_block_begin(ctx), (element) = co_next(ctx, CO_NAME_HERE(co_at_)))
+        for (co_statement CO_NAME_HERE(co_statement_)                                              \
+                 CO_CLEANUP(co_statement_end) = co_statement_block(ctx);                           \
+             CO_NAME_HERE(co_statement_).id != 0;                                                  \
+             co_statement_end(&CO_NAME_HERE(co_statement_)))                                       \
+            for (co_value *element = co_next(ctx, CO_NAME_HERE(co_at_)); (element) != NULL;        \
+                 co_statement_again(ctx, &CO_NAME_HERE(co_statement_)),                            \
+                           (element) = co_next(ctx, CO_NAME_HERE(co_at_)))
 /** The same; the end is the error CO_OUT_OF_RANGE. */
 CO_API co_value *co_get_next(co_context *ctx, co_iterator *iterator);
 /** The same; an optional, which is empty at the end. */

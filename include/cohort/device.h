@@ -11,7 +11,7 @@
 #ifndef COHORT_DEVICE_H
 #define COHORT_DEVICE_H
 
-#include <cohort/error.h>
+#include <cohort/context.h>
 
 CO_EXTERN_C_BEGIN
 
@@ -29,9 +29,10 @@ CO_API co_code co_device_resolve(co_context *ctx, const char *name, char *out);
  * yet. */
 CO_API void co_device_begin(co_context *ctx, const char *name);
 CO_API void co_device_end(co_context *ctx);
-#define CO_DEVICE(ctx, name)                                                                       \
-    for (int CO_NAME_HERE(co_once_) = (co_device_begin(ctx, name), 1); CO_NAME_HERE(co_once_);     \
-         CO_NAME_HERE(co_once_) = (co_device_end(ctx), 0))
+/** The same as a statement; its body may be left in any way, as that of CO_BLOCK. */
+#define CO_DEVICE(ctx, name) CO_STATEMENT(co_statement_device(ctx, name))
+/** For CO_DEVICE. */
+CO_API co_statement co_statement_device(co_context *ctx, const char *name);
 
 /** The canonical name of the context's current device. Lives until the device changes. */
 CO_API const char *co_current_device(co_context *ctx);

@@ -18,6 +18,7 @@
 #define COHORT_STRATEGY_H
 
 #include <cohort/communication.h>
+#include <cohort/context.h>
 #include <cohort/variable.h>
 
 CO_EXTERN_C_BEGIN
@@ -133,12 +134,11 @@ CO_API co_scope co_scope_begin(co_context *ctx, co_strategy *strategy);
 /** Leave; scopes are left in the reverse order of entering, otherwise CO_RUNTIME_ERROR and nothing
  * changes. */
 CO_API co_code co_scope_end(co_context *ctx, co_scope *scope);
-/** A scope as a statement; the body is skipped when entering fails. Not to be left by break or
- * return. */
-#define CO_SCOPE(ctx, strategy)                                                                    \
-    for (co_scope CO_NAME_HERE(co_scope_) = co_scope_begin(ctx, strategy);                         \
-         CO_NAME_HERE(co_scope_).id != 0;                                                          \
-         co_scope_end(ctx, &CO_NAME_HERE(co_scope_)), CO_NAME_HERE(co_scope_).id = 0)
+/** A scope as a statement; the body is skipped when entering fails, and may be left in any way, as
+ * that of CO_BLOCK. */
+#define CO_SCOPE(ctx, strategy) CO_STATEMENT_IF(co_statement_scope(ctx, strategy))
+/** For CO_SCOPE. */
+CO_API co_statement co_statement_scope(co_context *ctx, co_strategy *strategy);
 
 /** Make a strategy current without a block, until changed; NULL returns to default mode (SET-*). */
 CO_API co_code co_experimental_set_strategy(co_context *ctx, co_strategy *strategy);

@@ -350,24 +350,42 @@ coi_give(co_context *ctx, co_value *value)
     return coi_own(ctx, value);
 }
 
+static void
+no_memory_for_block(co_context *ctx)
+{
+    coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for block %zu", ctx->num_blocks + 1);
+}
+
 /* Blocks begin and end also while there is an error, so that every end finds its begin. */
 void
 co_block_begin(co_context *ctx)
 {
     COI_ENTER_ALWAYS(ctx, "block_begin", );
-    if (ctx->unmarked_blocks > 0 ||
-        (ctx->num_blocks == ctx->cap_blocks &&
-         !coi_grow(&ctx->runtime->memory, (void **)&ctx->blocks, &ctx->cap_blocks,
-                   ctx->num_blocks + 1, sizeof(*ctx->blocks)))) {
+    if (ctx->unmarked_blocks > 0)
+        no_memory_for_block(ctx);
+    if (ctx->unmarked_blocks > 0 || coi_push_block(ctx) == NULL)
         ++ctx->unmarked_blocks;
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for block %zu", ctx->num_blocks + 1);
-        return;
-    }
-    ctx->blocks[ctx->num_blocks++] = (coi_block){ ctx->num_owned };
 }
 
-static void
-end_block(co_context *ctx)
+coi_block *
+coi_push_block(co_context *ctx)
+{
+    coi_block *block;
+
+    if (ctx->num_blocks == ctx->cap_blocks &&
+        !coi_grow(&ctx->runtime->memory, (void **)&ctx->blocks, &ctx->cap_blocks,
+                  ctx->num_blocks + 1, sizeof(*ctx->blocks))) {
+        no_memory_for_block(ctx);
+        return NULL;
+    }
+    block = &ctx->blocks[ctx->num_blocks++];
+    block->num_owned = ctx->num_owned;
+    block->id = 0;
+    return block;
+}
+
+void
+coi_pop_block(co_context *ctx)
 {
     coi_block block = ctx->blocks[--ctx->num_blocks];
 
@@ -385,22 +403,33 @@ end_block(co_context *ctx)
 void
 co_block_end(co_context *ctx)
 {
+    size_t at;
+
     COI_ENTER_ALWAYS(ctx, "block_end", );
-    if (ctx->unmarked_blocks > 0)
+    if (ctx->unmarked_blocks > 0) {
         --ctx->unmarked_blocks;
-    else if (ctx->num_blocks <= ctx->block_floor)
+        return;
+    }
+    /* Blocks of macros above it were left by goto or return: they end with it. */
+    at = ctx->num_blocks;
+    while (at > ctx->block_floor && ctx->blocks[at - 1].id != 0)
+        --at;
+    if (at <= ctx->block_floor)
         coi_fail(ctx, CO_RUNTIME_ERROR,
                  "there is no open block to end; call co_block_begin first, in the same function");
     else
-        end_block(ctx);
+        coi_end_block(ctx, at);
 }
 
 void
 coi_blocks_unwind(co_context *ctx, size_t depth)
 {
     ctx->unmarked_blocks = 0;
-    while (ctx->num_blocks > depth)
-        end_block(ctx);
+    while (ctx->num_blocks > depth) {
+        if (ctx->blocks[ctx->num_blocks - 1].id != 0)
+            coi_say_left_block(ctx);
+        coi_pop_block(ctx);
+    }
 }
 
 static bool

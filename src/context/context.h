@@ -97,10 +97,15 @@ typedef struct coi_entry {
     coi_device_name saved_name;
     void (*fn)(void); /* of creators, in the type of their owner */
     void *user;
+    bool         is_statement; /* of a macro; those alone have the next two */
+    size_t       num_blocks;   /* that were open when it was entered */
+    co_site_info site;
 } coi_entry;
 
 typedef struct coi_block {
-    size_t num_owned; /* owned objects when it began */
+    size_t       num_owned; /* owned objects when it began */
+    uint64_t     id;        /* of a macro's token; 0: of co_block_begin */
+    co_site_info site;      /* of a macro */
 } coi_block;
 
 struct coi_tape_log; /* context/tape.h */
@@ -296,6 +301,10 @@ void coi_runtime_release(coi_runtime *runtime);
 co_context *coi_context_new(coi_runtime *runtime);
 /* What is left is a closed context: every call on it is an error. */
 void coi_context_free(co_context *ctx);
+/* A block, to be completed by the caller: its id is 0; NULL with an error without memory. */
+coi_block *coi_push_block(co_context *ctx);
+/* End the innermost block. */
+void coi_pop_block(co_context *ctx);
 /* Drop all that the blocks of ctx own, down to `depth` blocks. */
 void coi_blocks_unwind(co_context *ctx, size_t depth);
 
@@ -369,6 +378,8 @@ co_value *coi_map_leaves(co_context *ctx, co_value *structure, co_leaf_fn fn, vo
 /* The current device, or NULL with an error that lists the devices there are (DEV-5). */
 co_device *coi_current_device(co_context *ctx);
 co_code    coi_resolve_name(co_context *ctx, const char *text, coi_device_name *out);
+/* co_device_begin; false if there was no memory for its entry. */
+bool coi_begin_device(co_context *ctx, const char *name);
 /* Make a device current for good; whoever wants the old one back saves it. */
 void coi_set_device(co_context *ctx, const coi_device_name *id);
 
@@ -378,9 +389,23 @@ void coi_set_device(co_context *ctx, const coi_device_name *id);
 coi_entry *coi_push(co_context *ctx, coi_entry_kind kind, co_strategy *strategy);
 /* Pop the top entry and restore. */
 void coi_pop(co_context *ctx);
+/* Take the entry at `at`, counted from 1, out from under those above it: the device goes back, what
+ * they changed stays. */
+void coi_take_out(co_context *ctx, size_t at);
+/* The error of leaving something that is not innermost (SCOPE-9). */
+co_code coi_fail_not_innermost(co_context *ctx);
 /* Leave what was entered since there were `entries`. */
 void coi_pop_to(co_context *ctx, size_t entries);
 /* Make a device current until the top entry is popped. */
 void coi_enter_device(co_context *ctx, const coi_device_name *id);
+
+/* statements.c */
+/* The token of a macro for the entry that was just pushed; 0 if none was. */
+co_statement coi_entry_statement(co_context *ctx, uint64_t id);
+/* End the block at `at`, counted from 1, with what statements have left open inside it. */
+void coi_end_block(co_context *ctx, size_t at);
+/* The innermost block, or the entry at `at`, is closed by what is around it: a line in the log. */
+void coi_say_left_block(co_context *ctx);
+void coi_say_left_entry(co_context *ctx, size_t at);
 
 #endif

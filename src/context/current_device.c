@@ -71,19 +71,25 @@ co_device_resolve(co_context *ctx, const char *name, char *out)
     return CO_OK;
 }
 
-void
-co_device_begin(co_context *ctx, const char *name)
+bool
+coi_begin_device(co_context *ctx, const char *name)
 {
     coi_device_name id;
 
-    COI_ENTER_ALWAYS(ctx, "device_begin", );
+    if (coi_push(ctx, COI_ENTRY_DEVICE, NULL) == NULL)
+        return false;
     /* The entry is pushed even after an error, so that every end finds its begin. */
-    if (ctx->unpushed_devices > 0 || coi_push(ctx, COI_ENTRY_DEVICE, NULL) == NULL) {
-        ++ctx->unpushed_devices;
-        return;
-    }
     if (ctx->error.code == CO_OK && coi_resolve_name(ctx, name, &id) == CO_OK)
         coi_enter_device(ctx, &id);
+    return true;
+}
+
+void
+co_device_begin(co_context *ctx, const char *name)
+{
+    COI_ENTER_ALWAYS(ctx, "device_begin", );
+    if (ctx->unpushed_devices > 0 || !coi_begin_device(ctx, name))
+        ++ctx->unpushed_devices;
 }
 
 /*
@@ -102,21 +108,6 @@ innermost_device(const co_context *ctx)
     return 0;
 }
 
-/* Take an entry out from under those above it: the device goes back, what they changed stays. */
-static void
-take_out(co_context *ctx, size_t at)
-{
-    coi_entry entry = ctx->entries[at - 1];
-
-    memmove(&ctx->entries[at - 1], &ctx->entries[at], (ctx->num_entries - at) * sizeof(entry));
-    --ctx->num_entries;
-    if (entry.changes_device) {
-        ctx->device = entry.saved_device;
-        ctx->device_id = entry.saved_name;
-        ctx->device_text[0] = '\0';
-    }
-}
-
 void
 co_device_end(co_context *ctx)
 {
@@ -132,10 +123,8 @@ co_device_end(co_context *ctx)
         coi_fail(
             ctx, CO_RUNTIME_ERROR,
             "no device block is innermost here; scopes are left in the reverse order of entering");
-    else if (at == ctx->num_entries)
-        coi_pop(ctx);
     else
-        take_out(ctx, at);
+        coi_take_out(ctx, at);
 }
 
 const char *

@@ -36,6 +36,7 @@ coi_push(co_context *ctx, coi_entry_kind kind, co_strategy *strategy)
     entry->user = NULL;
     /* Names are long and most entries leave the device alone: only those that change it save it. */
     entry->changes_device = false;
+    entry->is_statement = false;
     return entry;
 }
 
@@ -57,8 +58,39 @@ coi_pop(co_context *ctx)
 void
 coi_pop_to(co_context *ctx, size_t entries)
 {
-    while (ctx->num_entries > entries)
+    while (ctx->num_entries > entries) {
+        if (ctx->entries[ctx->num_entries - 1].is_statement)
+            coi_say_left_entry(ctx, ctx->num_entries);
         coi_pop(ctx);
+    }
+}
+
+void
+coi_take_out(co_context *ctx, size_t at)
+{
+    coi_entry entry;
+
+    if (at == ctx->num_entries) {
+        coi_pop(ctx);
+        return;
+    }
+    entry = ctx->entries[at - 1];
+    memmove(&ctx->entries[at - 1], &ctx->entries[at], (ctx->num_entries - at) * sizeof(entry));
+    --ctx->num_entries;
+    if (entry.changes_device) {
+        ctx->device = entry.saved_device;
+        ctx->device_id = entry.saved_name;
+        ctx->device_text[0] = '\0';
+    }
+}
+
+co_code
+coi_fail_not_innermost(co_context *ctx)
+{
+    return coi_fail(
+        ctx, CO_RUNTIME_ERROR,
+        "scopes are left in the reverse order of entering, and this one is not the innermost; if "
+        "co_experimental_set_strategy was called inside it, move that call out of the scope");
 }
 
 void

@@ -102,7 +102,7 @@ coi_default_strategy(co_context *ctx, bool is_v1)
     void       **place;
     co_strategy *strategy;
 
-    if (ctx == NULL)
+    if (ctx == NULL || ctx->runtime == NULL)
         return NULL;
     runtime = ctx->runtime;
     place = &runtime->extensions[COI_EXTENSION_STRATEGY][is_v1];

@@ -180,6 +180,12 @@ co_scope_begin(co_context *ctx, co_strategy *strategy)
     return scope;
 }
 
+co_statement
+co_statement_scope(co_context *ctx, co_strategy *strategy)
+{
+    return coi_entry_statement(ctx, co_scope_begin(ctx, strategy).id);
+}
+
 co_code
 co_scope_end(co_context *ctx, co_scope *scope)
 {
@@ -197,10 +203,7 @@ co_scope_end(co_context *ctx, co_scope *scope)
     if (top == NULL || top->id != scope->id ||
         (top->kind != COI_ENTRY_SCOPE && top->kind != COI_ENTRY_SCOPE_NESTED &&
          top->kind != COI_ENTRY_CREATOR))
-        return coi_fail(
-            ctx, CO_RUNTIME_ERROR,
-            "scopes are left in the reverse order of entering, and this one is not the innermost; "
-            "if co_experimental_set_strategy was called inside it, move that call out of the scope");
+        return coi_fail_not_innermost(ctx);
     coi_pop(ctx);
     scope->id = 0;
     return CO_OK;

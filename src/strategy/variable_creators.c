@@ -64,6 +64,12 @@ co_creator_begin(co_context *ctx, co_creator_fn fn, void *user)
     return scope;
 }
 
+co_statement
+co_statement_creator(co_context *ctx, co_creator_fn fn, void *user)
+{
+    return coi_entry_statement(ctx, co_creator_begin(ctx, fn, user).id);
+}
+
 static const char *
 name_of(const co_variable_options *options)
 {

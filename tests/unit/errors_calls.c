@@ -69,6 +69,7 @@ call_contexts(co_context *ctx, const goods *g)
 {
     char           name[CO_DEVICE_NAME_MAX];
     co_device_info info = CO_DEVICE_INFO_INIT;
+    co_statement   statement;
 
     NOTHING(co_ok(ctx));
     NOTHING(co_error(ctx)->code == CO_OK);
@@ -76,6 +77,9 @@ call_contexts(co_context *ctx, const goods *g)
     NOTHING(co_fail_with(ctx, CO_VALUE_ERROR, NULL, NULL, "again") == CO_OK);
     DOES((co_block_begin(ctx), 0));
     DOES((co_block_end(ctx), 0));
+    DOES((statement = co_statement_block(ctx), co_statement_again(ctx, &statement), 0));
+    DOES((co_statement_end(&statement), co_statement_end(&statement), co_statement_end(NULL), 0));
+    DOES((statement = co_statement_device(ctx, "/cpu:0"), co_statement_end(&statement), 0));
     DOES((co_keep(ctx, g->x), 0));
     NOTHING(co_escape(ctx, g->x));
     DOES((co_settings_visit(ctx, ignore_setting, NULL), 0));
