@@ -89,7 +89,7 @@ co_site(co_context *ctx, const char *file, int line)
 #endif
 /* The body runs if `runs` is true of `statement`, the token that `begin` gives. */
 #define CO_STATEMENT_(statement, open, once, begin, runs)                                          \
-    for (co_statement statement CO_CLEANUP(co_statement_end) = begin,                              \
+    for (co_statement statement CO_CLEANUP(co_statement_leave) = begin,                              \
                                 *open = (runs) ? &statement : NULL;                                \
          (open) != NULL; co_statement_end(open), (open) = NULL)                                    \
         for (int once = 1; once; (once) = 0)
@@ -114,6 +114,13 @@ typedef struct co_statement {
 } co_statement;
 /** Close it, and what is still open inside it; nothing where that was done before. */
 CO_API void co_statement_end(co_statement *statement);
+/* The same as the compiler's last word, when it is closed already as a rule. */
+static inline void
+co_statement_leave(co_statement *statement)
+{
+    if (statement->id != 0)
+        co_statement_end(statement);
+}
 
 /** The version of the library that is loaded, "0.1.0"; compare with CO_VERSION of the headers. */
 CO_API const char *co_version(void);

@@ -552,7 +552,7 @@ CO_API co_value *co_next(co_context *ctx, co_iterator *iterator);
                        **CO_NAME_HERE(co_go_) = &CO_NAME_HERE(co_at_);                             \
          CO_NAME_HERE(co_go_) != NULL; CO_NAME_HERE(co_go_) = NULL)                                \
         for (co_statement CO_NAME_HERE(co_statement_)                                              \
-                 CO_CLEANUP(co_statement_end) = co_statement_block(ctx);                           \
+                 CO_CLEANUP(co_statement_leave) = co_statement_block(ctx);                           \
              CO_NAME_HERE(co_statement_).id != 0;                                                  \
              co_statement_end(&CO_NAME_HERE(co_statement_)))                                       \
             for (co_value *element = co_next(ctx, CO_NAME_HERE(co_at_)); (element) != NULL;        \

@@ -147,6 +147,15 @@ find_entry(const co_context *ctx, uint64_t id)
     return at;
 }
 
+/* Whether the token is that of the entry on top, with no block open inside it. */
+static inline bool
+is_innermost(const co_context *ctx, uint64_t id)
+{
+    const coi_entry *top = &ctx->entries[ctx->num_entries - 1];
+
+    return ctx->num_entries > 0 && top->id == id && top->num_blocks == ctx->num_blocks;
+}
+
 co_statement
 co_statement_block(co_context *ctx)
 {
@@ -201,6 +210,10 @@ co_statement_end(co_statement *statement)
     if (id == NOTHING)
         return;
     COI_GUARD(ctx, );
+    if (is_innermost(ctx, id)) { /* as nearly always */
+        coi_pop(ctx);
+        return;
+    }
     if ((at = find_block(ctx, id)) > 0) {
         ctx->site = ctx->blocks[at - 1].site;
         ctx->call = "block_end";
