@@ -20,7 +20,7 @@
  *
  * Mistakes. Every build reports a release without its keep, a context that is used after co_close,
  * and the context that called co_run if it is used inside the step. It reports a handle that is used
- * after its death until at least 896 more values have died in the context; debug builds wait longer.
+ * after its death until at least 64 more values have died in the context; debug builds wait longer.
  */
 #ifndef COHORT_CONTEXT_H
 #define COHORT_CONTEXT_H

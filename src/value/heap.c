@@ -14,10 +14,9 @@
  * nothing. Larger blocks than the largest size are the system's.
  *
  * Objects that died keep their memory for a while, so that a handle that is used after its block is
- * found by its dead magic. Cells wait in a ring of COI_DEAD_BATCHES batches and one that fills up:
- * a cell is used again after at least COI_DEAD_BATCHES * 128 others have died in this context. A
- * batch moves as a whole, so that freeing a cell costs as much as without the ring. Other objects
- * are few; they wait in a queue one by one, and in debug builds cells do too.
+ * found by its dead magic. Cells wait in a ring: one is used again after COI_DEAD_CELLS others have
+ * died in this context. The ring is short, so that the cells of a step stay in the first level
+ * cache. Other objects are few; they wait in a queue, and in debug builds cells do too.
  *
  * With the address sanitizer every block is an allocation of its own, so that stale use is found at
  * once.
@@ -154,22 +153,6 @@ cut_slab(coi_cell_store *store, int size, coi_batch *batch)
     return true;
 }
 
-/* Without other memory even the dead are used: the oldest that there are. */
-static bool
-take_dead(coi_heap *heap, int size)
-{
-    for (size_t i = 1; size == COI_CELL_CLASS && i <= COI_DEAD_BATCHES + 1; ++i) {
-        coi_batch *dead = &heap->dead_cells[(heap->youngest + i) % (COI_DEAD_BATCHES + 1)];
-
-        if (dead->first != NULL) {
-            heap->loaded[size] = *dead;
-            *dead = (coi_batch){ NULL, 0 };
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The loaded batch is empty: put another in its place. */
 static bool
 refill(coi_heap *heap, int size)
@@ -184,29 +167,26 @@ refill(coi_heap *heap, int size)
     }
     /* In a forked child the lock may be held for ever, by a thread that is not there. */
     if (coi_is_forked(heap))
-        return take_dead(heap, size);
+        return false;
     coi_lock_take(&store->lock);
     ok = pop_batch(store, size, &heap->loaded[size]) || cut_slab(store, size, &heap->loaded[size]);
     coi_lock_give(&store->lock);
-    return ok || take_dead(heap, size);
+    return ok;
 }
 
-/* Take a full batch, or none, out of its place: it becomes the spare one, and what was that goes to
- * the store. */
+/* The loaded batch is full: put an empty one in its place. */
 static void
-spill(coi_heap *heap, int size, coi_batch *full)
+spill(coi_heap *heap, int size)
 {
     coi_cell_store *store = heap->store;
 
-    if (full->first == NULL)
-        return;
     if (heap->spare[size].first != NULL && !coi_is_forked(heap)) {
         coi_lock_take(&store->lock);
         push_batch(store, size, &heap->spare[size]);
         coi_lock_give(&store->lock);
     }
-    heap->spare[size] = *full;
-    *full = (coi_batch){ NULL, 0 };
+    heap->spare[size] = heap->loaded[size];
+    heap->loaded[size] = (coi_batch){ NULL, 0 };
 }
 
 static inline void *
@@ -230,25 +210,46 @@ give(coi_heap *heap, int size, void *memory)
     coi_free_block *block = memory;
 
     if (loaded->count == batch_count(size))
-        spill(heap, size, loaded);
+        spill(heap, size);
     block->next = loaded->first;
     loaded->first = block;
     ++loaded->count;
 }
 
-/* A cell goes to the youngest batch of the ring; when that is full, the oldest leaves. */
+/* A cell goes into the ring, and the oldest that is there becomes free. */
 static inline void
 give_cell(coi_heap *heap, void *memory)
 {
-    coi_batch      *dead = &heap->dead_cells[heap->youngest];
-    coi_free_block *block = memory;
+    void **place = &heap->dead_cells[heap->next_dead++ % COI_DEAD_CELLS], *oldest = *place;
 
-    block->next = dead->first;
-    dead->first = block;
-    if (++dead->count < batch_count(COI_CELL_CLASS))
-        return;
-    heap->youngest = (heap->youngest + 1) % (COI_DEAD_BATCHES + 1);
-    spill(heap, COI_CELL_CLASS, &heap->dead_cells[heap->youngest]);
+    *place = memory;
+    if (oldest != NULL)
+        give(heap, COI_CELL_CLASS, oldest);
+}
+
+/* Free all cells of the ring, so that the oldest is used first. */
+static void
+empty_ring(coi_heap *heap)
+{
+    for (size_t i = 1; i <= COI_DEAD_CELLS; ++i) {
+        void **place = &heap->dead_cells[(heap->next_dead - i) % COI_DEAD_CELLS];
+
+        if (*place != NULL)
+            give(heap, COI_CELL_CLASS, *place);
+        *place = NULL;
+    }
+}
+
+/* Without other memory even the dead are used. */
+static void *
+take_cell(coi_heap *heap)
+{
+    void *cell = take(heap, COI_CELL_CLASS);
+
+    if (cell != NULL)
+        return cell;
+    empty_ring(heap);
+    return heap->loaded[COI_CELL_CLASS].first != NULL ? take(heap, COI_CELL_CLASS) : NULL;
 }
 
 /* The size that serves a request; LARGEST bytes at most. */
@@ -340,6 +341,7 @@ bury_all(coi_heap *heap)
 {
     while (heap->oldest_dead != NULL)
         bury_oldest(heap);
+    empty_ring(heap);
 }
 
 void
@@ -368,8 +370,6 @@ coi_heap_destroy(coi_heap *heap)
         push_batch(store, size, &heap->loaded[size]);
         push_batch(store, size, &heap->spare[size]);
     }
-    for (size_t i = 0; i <= COI_DEAD_BATCHES; ++i)
-        push_batch(store, COI_CELL_CLASS, &heap->dead_cells[i]);
     if (heap->next != NULL)
         heap->next->previous = heap->previous;
     if (heap->previous != NULL)
@@ -402,7 +402,7 @@ coi_object_free(coi_heap *heap, void *object, size_t nbytes)
 co_value *
 coi_cell_new(coi_heap *heap)
 {
-    return COI_ASAN ? coi_alloc(heap->store->memory, sizeof(co_value)) : take(heap, COI_CELL_CLASS);
+    return COI_ASAN ? coi_alloc(heap->store->memory, sizeof(co_value)) : take_cell(heap);
 }
 
 void

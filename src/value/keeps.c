@@ -30,14 +30,12 @@ find(const coi_keeps *keeps, const void *object)
     return at;
 }
 
-/* At most half full; the capacity is a power of two. False, unchanged, without memory. */
+/* Double the capacity, which is a power of two. False, unchanged, without memory. */
 static bool
-make_room(coi_keeps *keeps, coi_memory *memory)
+grow(coi_keeps *keeps, coi_memory *memory)
 {
     coi_keeps larger = *keeps;
 
-    if (keeps->num_objects * 2 < keeps->capacity)
-        return true;
     larger.capacity = keeps->capacity > 0 ? keeps->capacity * 2 : FIRST_CAPACITY;
     larger.entries = coi_calloc(memory, larger.capacity * sizeof(*larger.entries));
     if (larger.entries == NULL)
@@ -76,7 +74,7 @@ coi_keep(coi_heap *heap, void *object)
     bool       ok;
 
     coi_lock_take(&keeps->lock);
-    ok = make_room(keeps, heap->store->memory);
+    ok = keeps->num_objects * 2 < keeps->capacity || grow(keeps, heap->store->memory);
     if (ok) {
         coi_kept *kept = &keeps->entries[find(keeps, object)];
 

@@ -127,9 +127,9 @@ typedef struct coi_text {
     COI_SMALL_CLASSES /* cells are a size of their own: their memory is nothing else, ever */
 #define COI_NUM_SIZES (COI_SMALL_CLASSES + 1)
 
-/* Full batches of dead cells that wait before they are used again: see heap.c. */
-#ifndef COI_DEAD_BATCHES
-#define COI_DEAD_BATCHES 7
+/* Dead cells that wait before they are used again: see heap.c. A power of two. */
+#ifndef COI_DEAD_CELLS
+#define COI_DEAD_CELLS 64
 #endif
 
 /* A block that is free. What it was keeps its bytes 8 to 16, where an object has its magic. */
@@ -177,10 +177,8 @@ typedef struct coi_heap {
     coi_batch        spare[COI_NUM_SIZES];  /* empty or full */
     atomic_llong     live; /* values made here minus values that died here; others may look */
     struct coi_heap *next, *previous;
-    /* Cells that died here, in the order of their death; they are used again when the ring is
-     * full. */
-    coi_batch dead_cells[COI_DEAD_BATCHES + 1];
-    size_t    youngest; /* the batch that fills up */
+    void  *dead_cells[COI_DEAD_CELLS]; /* a ring of cells that died here; NULL: none yet */
+    size_t next_dead;                  /* where the next goes, modulo the length */
     /* Other objects; in debug builds cells too. */
     coi_free_block *oldest_dead, *youngest_dead;
     size_t          num_dead;

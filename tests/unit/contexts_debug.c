@@ -116,15 +116,15 @@ CO_TEST(other_handles_used_after_their_block_are_reported, "")
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "is a value; it must be a dataset");
 }
 
-/* Memory is used again one day; until then, for 896 values that die, a stale handle is found. */
+/* Memory is used again one day; until then, for 64 values that die, a stale handle is found. */
 CO_TEST(dead_values_are_known_for_a_while, "")
 {
     co_value *dead;
 
     dead = dead_value(ctx);
-    for (int i = 0; i < (TEST_DEBUG ? 100 : 29); ++i)
+    for (int i = 0; i < (TEST_DEBUG ? 100 : 2); ++i)
         CO_BLOCK(ctx) {
-            for (int k = 0; k < 30; ++k)
+            for (int k = 0; k < 32; ++k)
                 co_int(ctx, k);
         }
     CO_EXPECT_NULL(co_neg(ctx, dead));
