@@ -52,8 +52,8 @@ endif()
 # What a step or a pipeline passes through again and again is compiled for speed, everything else for size: reference kernels,
 # operators that only call others, what waits for a disk, what runs once.
 set(fast_sources
-    "base/(event|lock|memory|team|thread|wire)" "device/memory_pool" "device/cpu/.*" "value/(cell|heap|structure|tensor)"
-    "context/(check|context|context_error|convert|value_constructors|modes|structures|tape)"
+    "base/(event|lock|memory|team|thread|wire)" "device/memory_pool" "device/cpu/.*" "value/(cell|heap|keeps|structure|tensor)"
+    "context/(check|context|context_error|convert|value_constructors|modes|statements|structures|tape)"
     "ops/(engine|math|array|nn|random|kernels)/[^/]*" "variable/variable"
     "io/(crc32c|example|frame|source)" "data/(batch|batch_assembly|iterator|memory_source|rebatch|repeat|shard|shuffle|split)"
     "collective/(all_reduce|reduce_kernels|reduction_tree|local/ranks|self/self)"

@@ -286,7 +286,7 @@ report(co_context *ctx)
 static bool
 may_close(co_context *ctx)
 {
-    if (ctx->runtime == NULL || ctx->lent) /* the error is there */
+    if (ctx->runtime == NULL || ctx->lent != NULL) /* the error is there */
         return false;
     if (!ctx->is_opened) {
         ctx->call = "close";
@@ -367,36 +367,29 @@ co_block_begin(co_context *ctx)
         ++ctx->unmarked_blocks;
 }
 
-coi_block *
-coi_push_block(co_context *ctx)
+bool
+coi_make_room_for_block(co_context *ctx)
 {
-    coi_block *block;
-
-    if (ctx->num_blocks == ctx->cap_blocks &&
-        !coi_grow(&ctx->runtime->memory, (void **)&ctx->blocks, &ctx->cap_blocks,
-                  ctx->num_blocks + 1, sizeof(*ctx->blocks))) {
-        no_memory_for_block(ctx);
-        return NULL;
-    }
-    block = &ctx->blocks[ctx->num_blocks++];
-    block->num_owned = ctx->num_owned;
-    block->id = 0;
-    return block;
+    if (coi_grow(&ctx->runtime->memory, (void **)&ctx->blocks, &ctx->cap_blocks,
+                 ctx->num_blocks + 1, sizeof(*ctx->blocks)))
+        return true;
+    no_memory_for_block(ctx);
+    return false;
 }
 
 void
 coi_pop_block(co_context *ctx)
 {
-    coi_block block = ctx->blocks[--ctx->num_blocks];
+    size_t num_owned = ctx->blocks[--ctx->num_blocks].num_owned;
 
     if (coi_is_forked(&ctx->heap)) { /* what would free may be locked for ever */
-        ctx->num_owned = block.num_owned;
+        ctx->num_owned = num_owned;
         return;
     }
     if (ctx->tapes != NULL)
         coi_tapes_leave(ctx, ctx->num_blocks);
     /* Youngest first, so that what was made from another goes before it. */
-    while (ctx->num_owned > block.num_owned)
+    while (ctx->num_owned > num_owned)
         coi_unref(&ctx->heap, ctx->owned[--ctx->num_owned]);
 }
 

@@ -148,11 +148,12 @@ struct co_context {
 
     uint64_t seed, random_counter;
     uint8_t
-          special; /* bits of COI_SPECIAL_...: what makes the start of an entry take the long way */
-    int   depth;   /* entries that are being executed (ops/engine/execute.h) */
-    bool         lent;      /* a run is under way: its replicas have contexts of their own */
-    co_site_info lent_site; /* the call of run */
-    bool  is_opened;       /* by the user, who closes it; not the context of a replica */
+        special; /* bits of COI_SPECIAL_...: what makes the start of an entry take the long way */
+    int depth;   /* entries that are being executed (ops/engine/execute.h) */
+    const co_error_info *lent; /* not NULL while a step or an observer runs that must not use it */
+    co_site_info         lent_site; /* what it had before: the call of run or of the operator, */
+    co_code              lent_code; /* and that of its error */
+    bool                 is_opened; /* by the user, who closes it; not the context of a replica */
     bool  failure_is_seen; /* the runtime could not be opened, and the user has cleared that once */
     int   rank;            /* of the process; -1 outside a group */
     void *user;
@@ -209,7 +210,7 @@ coi_tick(co_context *ctx)
 static inline bool
 coi_is_usable(const co_context *ctx)
 {
-    return ctx != NULL && ctx->runtime != NULL && !ctx->lent;
+    return ctx != NULL && ctx->runtime != NULL && ctx->lent == NULL;
 }
 /* What a call that returns a code returns on a context that it cannot use. */
 static inline co_code
@@ -218,10 +219,42 @@ coi_refusal(const co_context *ctx)
     return ctx != NULL && ctx->error.code != CO_OK ? ctx->error.code : CO_INVALID_ARGUMENT;
 }
 /*
- * A run begins or ends on ctx. In between, calls on it do nothing, and the end of the run finds
- * that a step has made one by the call site that it left: an error, which is that of the run.
+ * Copy a call site that was just written, member by member: a copy of the whole would be one load
+ * over two stores that are still under way, and wait for both (2 ns in a block, 5 ns in a run).
  */
-void coi_lend(co_context *ctx, bool lent);
+static inline void
+coi_copy_site(co_site_info *to, const co_site_info *from)
+{
+    to->file = from->file;
+    to->line = from->line;
+}
+/*
+ * Functions of the user run for ctx, with contexts of their own (the steps of a run) or none (an
+ * observer). Until coi_take_back, calls on ctx do nothing; coi_take_back finds that one was made by
+ * the call site that it left, and records the error that ctx was lent with.
+ */
+extern const co_error_info coi_lent_to_step, coi_lent_to_observer;
+static inline void
+coi_lend(co_context *ctx, const co_error_info *to)
+{
+    coi_copy_site(&ctx->lent_site, &ctx->site);
+    ctx->lent_code = ctx->error.code;
+    ctx->site.file = NULL; /* until a call is made on it */
+    ctx->error.code = CO_RUNTIME_ERROR;
+    ctx->lent = to;
+}
+void coi_fail_lent(co_context *ctx, const co_error_info *to); /* called by coi_take_back alone */
+static inline void
+coi_take_back(co_context *ctx)
+{
+    const co_error_info *to = ctx->lent;
+
+    ctx->lent = NULL;
+    ctx->error.code = ctx->lent_code;
+    if (ctx->site.file != NULL)
+        coi_fail_lent(ctx, to);
+    coi_copy_site(&ctx->site, &ctx->lent_site);
+}
 
 /*
  * Every public call begins with one of these. Nothing happens on a NULL context or one that was
@@ -302,7 +335,19 @@ co_context *coi_context_new(coi_runtime *runtime);
 /* What is left is a closed context: every call on it is an error. */
 void coi_context_free(co_context *ctx);
 /* A block, to be completed by the caller: its id is 0; NULL with an error without memory. */
-coi_block *coi_push_block(co_context *ctx);
+bool coi_make_room_for_block(co_context *ctx); /* called by coi_push_block alone */
+static inline coi_block *
+coi_push_block(co_context *ctx)
+{
+    coi_block *block;
+
+    if (ctx->num_blocks == ctx->cap_blocks && !coi_make_room_for_block(ctx))
+        return NULL;
+    block = &ctx->blocks[ctx->num_blocks++];
+    block->num_owned = ctx->num_owned;
+    block->id = 0;
+    return block;
+}
 /* End the innermost block. */
 void coi_pop_block(co_context *ctx);
 /* Drop all that the blocks of ctx own, down to `depth` blocks. */
@@ -401,7 +446,18 @@ void coi_enter_device(co_context *ctx, const coi_device_name *id);
 
 /* statements.c */
 /* The token of a macro for the entry that was just pushed; 0 if none was. */
-co_statement coi_entry_statement(co_context *ctx, uint64_t id);
+static inline co_statement
+coi_entry_statement(co_context *ctx, uint64_t id)
+{
+    if (id != 0) {
+        coi_entry *entry = &ctx->entries[ctx->num_entries - 1];
+
+        entry->is_statement = true;
+        entry->num_blocks = ctx->num_blocks;
+        coi_copy_site(&entry->site, &ctx->site);
+    }
+    return (co_statement){ ctx, id };
+}
 /* End the block at `at`, counted from 1, with what statements have left open inside it. */
 void coi_end_block(co_context *ctx, size_t at);
 /* The innermost block, or the entry at `at`, is closed by what is around it: a line in the log. */

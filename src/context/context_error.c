@@ -35,7 +35,7 @@ coi_enter(co_context *ctx)
         return false;
     }
     ++ctx->busy_depth;
-    return !ctx->lent;
+    return ctx->lent == NULL;
 }
 
 void
@@ -51,7 +51,7 @@ coi_leave(co_context **guard)
 
     if (ctx == NULL || atomic_load(&ctx->busy_thread) != this_thread())
         return;
-    if (!ctx->lent && atomic_exchange(&ctx->intruded, false))
+    if (ctx->lent == NULL && atomic_exchange(&ctx->intruded, false))
         coi_fail(ctx, CO_RUNTIME_ERROR,
                  "the context was used by another thread during this call; open one for each "
                  "thread with co_open_beside");
@@ -68,35 +68,29 @@ static const co_error_info no_context = {
     .message = "the context is NULL: co_open failed for want of memory, or was not called",
 };
 
-#define USED_IN_STEP                                                                               \
-    "the context that called run is used inside the step; use the context that the step is given"
-
 /* What a step finds in the context that called run. */
-static const co_error_info lent_context = {
+const co_error_info coi_lent_to_step = {
     .code = CO_RUNTIME_ERROR,
     .rank = -1,
     .replica = -1,
     .call = "run",
-    .message = USED_IN_STEP,
+    .message = "the context that called run is used inside the step; use the context that the step "
+               "is given",
+};
+/* What an observer finds in the context that it observes. */
+const co_error_info coi_lent_to_observer = {
+    .code = CO_RUNTIME_ERROR,
+    .rank = -1,
+    .replica = -1,
+    .call = "observe",
+    .message = "an observer uses the context that it observes; give it one of its own, opened with "
+               "co_open_beside",
 };
 
 void
-coi_lend(co_context *ctx, bool lent)
+coi_fail_lent(co_context *ctx, const co_error_info *to)
 {
-    co_site_info used = ctx->site;
-
-    if (lent) {
-        ctx->lent_site = used;
-        ctx->site.file = NULL; /* until a step makes a call on it */
-        ctx->error.code = CO_RUNTIME_ERROR;
-        ctx->lent = true;
-        return;
-    }
-    ctx->lent = false;
-    ctx->error.code = CO_OK;
-    if (used.file != NULL)
-        coi_fail(ctx, CO_RUNTIME_ERROR, "%s", USED_IN_STEP);
-    ctx->site = ctx->lent_site;
+    coi_fail(ctx, to->code, "%s", to->message);
 }
 
 bool
@@ -117,8 +111,8 @@ co_error(const co_context *ctx)
 {
     if (ctx == NULL)
         return &no_context;
-    if (ctx->lent)
-        return &lent_context;
+    if (ctx->lent != NULL)
+        return ctx->lent;
     if (ctx->runtime == NULL) /* the call that found it closed has left its site, and no more */
         note_site((co_context *)(uintptr_t)ctx);
     return &ctx->error;

@@ -20,10 +20,16 @@
 /* The state of a place. Beyond IN_USE it is when its context was closed, in contexts. */
 enum { NEVER_USED, IN_USE, FIRST_CLOSED };
 
+/* Contexts of different threads share no cache line, nor the pair of lines that is fetched at
+ * once. */
+typedef struct place {
+    _Alignas(128) co_context context;
+} place;
+
 typedef struct slab {
     _Atomic(struct slab *) next;
     atomic_ullong          states[SLAB];
-    co_context             contexts[SLAB];
+    place                  places[SLAB];
 } slab;
 
 static _Atomic(slab *) first_slab;
@@ -43,7 +49,7 @@ take_from(slab *s)
         unsigned long long state = atomic_load(&s->states[i]);
 
         if (is_free(state) && atomic_compare_exchange_strong(&s->states[i], &state, IN_USE))
-            return &s->contexts[i];
+            return &s->places[i].context;
     }
     return NULL;
 }
@@ -56,8 +62,7 @@ next_slab(_Atomic(slab *) *link)
 
     if (next != NULL)
         return next;
-    made = aligned_alloc(COI_ALIGNMENT,
-                         (sizeof(*made) + COI_ALIGNMENT - 1) / COI_ALIGNMENT * COI_ALIGNMENT);
+    made = aligned_alloc(_Alignof(slab), sizeof(*made));
     if (made == NULL)
         return NULL;
     memset(made, 0, sizeof(*made));
@@ -89,8 +94,8 @@ coi_context_give(co_context *ctx)
     unsigned long long now = atomic_fetch_add(&num_closed, 1);
 
     for (slab *s = atomic_load(&first_slab); s != NULL; s = atomic_load(&s->next))
-        if (ctx >= s->contexts && ctx < s->contexts + SLAB)
-            atomic_store(&s->states[ctx - s->contexts], FIRST_CLOSED + now);
+        if ((place *)ctx >= s->places && (place *)ctx < s->places + SLAB)
+            atomic_store(&s->states[(place *)ctx - s->places], FIRST_CLOSED + now);
 }
 
 /* When the library is unloaded, or the process ends. Contexts that are open keep their memory. */

@@ -19,6 +19,12 @@ static const char *const statement_names[] = {
     [COI_ENTRY_COLOCATE] = "",
 };
 
+static const char *const end_names[] = {
+    [COI_ENTRY_SCOPE] = "scope_end",     [COI_ENTRY_SCOPE_NESTED] = "scope_end",
+    [COI_ENTRY_CREATOR] = "creator_end", [COI_ENTRY_DEVICE] = "device_end",
+    [COI_ENTRY_COLOCATE] = "",
+};
+
 /* "train.c:12: CO_SCOPE was left by goto or return; ..." */
 static void
 say_left(co_context *ctx, bool is_statement, const char *statement, co_site_info site)
@@ -147,9 +153,18 @@ find_entry(const co_context *ctx, uint64_t id)
     return at;
 }
 
-/* Whether the token is that of the entry on top, with no block open inside it. */
+/* Whether the token is that of the innermost block, with no entry inside it: those have later
+ * ids. */
 static inline bool
-is_innermost(const co_context *ctx, uint64_t id)
+is_innermost_block(const co_context *ctx, uint64_t id)
+{
+    return ctx->num_blocks > ctx->block_floor && ctx->blocks[ctx->num_blocks - 1].id == id &&
+           (ctx->num_entries == 0 || ctx->entries[ctx->num_entries - 1].id < id);
+}
+
+/* Whether it is that of the entry on top, with no block inside it. */
+static inline bool
+is_innermost_entry(const co_context *ctx, uint64_t id)
 {
     const coi_entry *top = &ctx->entries[ctx->num_entries - 1];
 
@@ -167,21 +182,8 @@ co_statement_block(co_context *ctx)
     if (block == NULL)
         return statement;
     statement.id = block->id = ctx->next_entry++;
-    block->site = ctx->site;
+    coi_copy_site(&block->site, &ctx->site);
     return statement;
-}
-
-co_statement
-coi_entry_statement(co_context *ctx, uint64_t id)
-{
-    if (id != 0) {
-        coi_entry *entry = &ctx->entries[ctx->num_entries - 1];
-
-        entry->is_statement = true;
-        entry->num_blocks = ctx->num_blocks;
-        entry->site = ctx->site;
-    }
-    return (co_statement){ ctx, id };
 }
 
 co_statement
@@ -210,17 +212,18 @@ co_statement_end(co_statement *statement)
     if (id == NOTHING)
         return;
     COI_GUARD(ctx, );
-    if (is_innermost(ctx, id)) { /* as nearly always */
+    /* As nearly always: */
+    if (is_innermost_block(ctx, id)) {
+        coi_pop_block(ctx);
+    } else if (is_innermost_entry(ctx, id)) {
         coi_pop(ctx);
-        return;
-    }
-    if ((at = find_block(ctx, id)) > 0) {
+    } else if ((at = find_block(ctx, id)) > 0) {
         ctx->site = ctx->blocks[at - 1].site;
         ctx->call = "block_end";
         coi_end_block(ctx, at);
     } else if ((at = find_entry(ctx, id)) > 0) {
         ctx->site = ctx->entries[at - 1].site;
-        ctx->call = ctx->entries[at - 1].kind == COI_ENTRY_DEVICE ? "device_end" : "scope_exit";
+        ctx->call = end_names[ctx->entries[at - 1].kind];
         end_entry(ctx, at);
     } else {
         ctx->call = "statement_end";

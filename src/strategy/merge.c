@@ -94,7 +94,7 @@ merge_here(co_context *ctx, coi_merge_body body, void *arg)
     co_value    *args, *result;
     bool         ok = false;
 
-    coi_lend(parent, false);
+    coi_take_back(parent);
     site = parent->site;
     co_block_begin(parent);
     parent->site = ctx->site;
@@ -117,7 +117,7 @@ merge_here(co_context *ctx, coi_merge_body body, void *arg)
     }
     parent->site = site; /* what run finds later is found at its own line */
     parent->call = call;
-    coi_lend(parent, true);
+    coi_lend(parent, &coi_lent_to_step);
 }
 
 typedef struct merge_job {

@@ -377,12 +377,12 @@ run_on_threads(co_context *ctx, coi_replica_threads *threads, bool *is_back)
 
     state->hooks = NULL; /* merge functions are the step's, not the hook's that ran it */
     atomic_store_explicit(&threads->busy, threads->n - 1, memory_order_relaxed);
-    coi_lend(ctx, true);
+    coi_lend(ctx, &coi_lent_to_step);
     if (threads->n > 1)
         coi_replica_threads_wake(threads);
     coi_run_replica(&threads->replicas[0], &threads->step);
     *is_back = threads->n == 1 || wait_all(threads);
-    coi_lend(ctx, false);
+    coi_take_back(ctx);
     state->hooks = hooks;
     if (*is_back && threads->n > 1)
         coi_replica_threads_rest(threads);

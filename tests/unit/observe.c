@@ -226,6 +226,60 @@ CO_TEST(what_fails_ends_with_its_code, "")
     CO_EXPECT_INT(co_unobserve(ctx, observer), CO_OK);
 }
 
+/* An observer that makes a value in the context that it observes. */
+typedef struct meddler {
+    co_context      *ctx;
+    co_observe_phase when;
+    int              line, made;
+    co_code          code;
+} meddler;
+
+static void
+meddle(const co_observation *o, void *user)
+{
+    meddler *m = user;
+
+    if (o->phase != m->when)
+        return;
+    m->line = __LINE__ + 1;
+    m->made += co_int(m->ctx, 1) != NULL;
+    m->code = co_error(m->ctx)->code;
+}
+
+CO_TEST(an_observer_that_uses_the_observed_context_is_an_error, "")
+{
+    co_value *x = vector(ctx, 3);
+
+    for (int end = 0; end < 2; ++end) {
+        meddler      m = { .ctx = ctx, .when = end ? CO_OBSERVE_END : CO_OBSERVE_BEGIN };
+        co_observer *observer = co_observe(ctx, meddle, &m);
+
+        co_add(ctx, x, x);
+        CO_EXPECT_INT(m.made, 0);
+        CO_EXPECT_INT(m.code, CO_RUNTIME_ERROR);
+        CO_EXPECT_INT(co_error(ctx)->line, m.line);
+        CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "an observer uses the context that it observes");
+        CO_EXPECT_INT(co_unobserve(ctx, observer), CO_OK);
+        CO_EXPECT_NOT_NULL(co_add(ctx, x, x));
+    }
+}
+
+/* The error of the call comes first and stays, whatever an observer does afterwards. */
+CO_TEST(an_observer_does_not_hide_the_error_of_a_call, "")
+{
+    meddler      m = { .ctx = ctx, .when = CO_OBSERVE_END };
+    co_observer *observer = co_observe(ctx, meddle, &m);
+    co_value    *empty = co_variable(ctx, co_spec(ctx, CO_FLOAT32, NULL, 0), NULL);
+
+    CO_EXPECT_INT(m.made, 0);
+    co_clear(ctx);
+    m.code = CO_OK;
+    co_neg(ctx, empty);
+    CO_EXPECT_INT(m.code, CO_RUNTIME_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "has no value yet");
+    CO_EXPECT_INT(co_unobserve(ctx, observer), CO_OK);
+}
+
 CO_TEST(wrong_observers_are_refused, "")
 {
     co_observer *many[9];

@@ -72,7 +72,7 @@ describe(description *d, const co_context *ctx, const coi_op *op, const coi_obse
 static void
 show(co_context *ctx, const co_observation *seen)
 {
-    coi_lend(ctx, true); /* a call of the observer on it is an error */
+    coi_lend(ctx, &coi_lent_to_observer);
     for (int i = 0; i < COI_MAX_OBSERVERS; ++i) {
         struct co_observer *observer = &ctx->runtime->observers[i];
         co_observe_fn       fn;
@@ -83,7 +83,7 @@ show(co_context *ctx, const co_observation *seen)
             fn(seen, observer->user);
         atomic_fetch_sub(&observer->busy, 1);
     }
-    coi_lend(ctx, false);
+    coi_take_back(ctx);
 }
 
 /* The numbers of a start that has just begun. */
