@@ -37,7 +37,7 @@ typedef co_value *(*co_creator_fn)(co_context *ctx, co_creation *next, co_value 
                                    const co_variable_options *options, void *user);
 
 /**
- * Call `fn` for every variable that this context makes until the scope is left with co_scope_end.
+ * Call `fn` for every variable that this context makes until co_creator_end.
  * Creators nest: the one entered last is called first, and its co_creator_next calls the one
  * before. A creator entered inside a strategy's scope (or in a step, by each replica) is called
  * once per variable, before the strategy places it; one entered outside is called once per
@@ -49,6 +49,9 @@ typedef co_value *(*co_creator_fn)(co_context *ctx, co_creation *next, co_value 
  *           CO_RESOURCE_EXHAUSTED.
  */
 CO_API co_scope co_creator_begin(co_context *ctx, co_creator_fn fn, void *user);
+/** Leave; creators and scopes are left in the reverse order of entering, otherwise CO_RUNTIME_ERROR
+ * and nothing changes. A token of co_scope_begin is CO_RUNTIME_ERROR too: co_scope_end ends it. */
+CO_API co_code co_creator_end(co_context *ctx, co_scope *scope);
 /** A creator's scope as a statement; its body may be left in any way, as that of CO_SCOPE. */
 #define CO_CREATOR(ctx, fn, user) CO_STATEMENT_IF(co_statement_creator(ctx, fn, user))
 /** For CO_CREATOR. */

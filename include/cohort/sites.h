@@ -64,6 +64,7 @@
 #define co_copy_to(ctx, ...) co_copy_to(CO_HERE(ctx), __VA_ARGS__)
 #define co_cos(ctx, ...) co_cos(CO_HERE(ctx), __VA_ARGS__)
 #define co_creator_begin(ctx, ...) co_creator_begin(CO_HERE(ctx), __VA_ARGS__)
+#define co_creator_end(ctx, ...) co_creator_end(CO_HERE(ctx), __VA_ARGS__)
 #define co_creator_next(ctx, ...) co_creator_next(CO_HERE(ctx), __VA_ARGS__)
 #define co_creator_owner(ctx, ...) co_creator_owner(CO_HERE(ctx), __VA_ARGS__)
 #define co_cumprod(ctx, ...) co_cumprod(CO_HERE(ctx), __VA_ARGS__)

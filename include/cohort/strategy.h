@@ -132,7 +132,7 @@ typedef struct co_scope {
 /** Make `strategy` current, in cross-replica context. An id of 0 in the result means it failed. */
 CO_API co_scope co_scope_begin(co_context *ctx, co_strategy *strategy);
 /** Leave; scopes are left in the reverse order of entering, otherwise CO_RUNTIME_ERROR and nothing
- * changes. */
+ * changes. A token of co_creator_begin is CO_RUNTIME_ERROR too: co_creator_end ends it. */
 CO_API co_code co_scope_end(co_context *ctx, co_scope *scope);
 /** A scope as a statement; the body is skipped when entering fails, and may be left in any way, as
  * that of CO_BLOCK. */

@@ -96,7 +96,7 @@ typedef struct coi_entry {
     bool            changes_device;
     coi_device_name saved_name;
     void (*fn)(void); /* of creators, in the type of their owner */
-    void *user;
+    void        *user;
     bool         is_statement; /* of a macro; those alone have the next two */
     size_t       num_blocks;   /* that were open when it was entered */
     co_site_info site;

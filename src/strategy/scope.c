@@ -3,6 +3,8 @@
  * Which strategy is current: scopes, experimental_set_strategy, and the four questions. Sections 2
  * to 5 of the specification; "thread" there is the context here (C-CTX-1).
  */
+#include <cohort/creator.h>
+
 #include "strategy/strategy.h"
 
 #include <stdio.h>
@@ -154,59 +156,106 @@ enter_worker_device(co_context *ctx, const co_strategy *strategy)
     coi_enter_device(ctx, &host);
 }
 
-co_scope
-co_scope_begin(co_context *ctx, co_strategy *strategy)
+/* The id of the entry; 0 with an error. */
+static inline uint64_t
+begin_scope(co_context *ctx, co_strategy *strategy)
 {
-    co_scope   scope = { 0 };
     coi_entry *entry;
     bool       nested;
 
-    COI_ENTER(ctx, "scope_enter", scope);
+    COI_ENTER(ctx, "scope_begin", 0);
     if (!coi_check_strategy(ctx, strategy, 2))
-        return scope;
+        return 0;
     /* A scope that does not change the mode may be entered inside a step too (DEF-2, DEF-18). */
     if (strategy->policy->changes_mode ? !coi_check_enter(ctx, strategy)
                                        : !check_not_mixed(ctx, strategy))
-        return scope;
+        return 0;
     nested = ctx->mode.strategy == coi_current(strategy);
     entry = coi_push(ctx, nested ? COI_ENTRY_SCOPE_NESTED : COI_ENTRY_SCOPE, strategy);
     if (entry == NULL)
-        return scope;
-    scope.id = entry->id;
+        return 0;
     if (!nested) {
         enter_cross(ctx, strategy);
         enter_worker_device(ctx, strategy);
     }
-    return scope;
+    return entry->id;
+}
+
+co_scope
+co_scope_begin(co_context *ctx, co_strategy *strategy)
+{
+    return (co_scope){ begin_scope(ctx, strategy) };
 }
 
 co_statement
 co_statement_scope(co_context *ctx, co_strategy *strategy)
 {
-    return coi_entry_statement(ctx, co_scope_begin(ctx, strategy).id);
+    return coi_entry_statement(ctx, begin_scope(ctx, strategy));
+}
+
+static bool
+is_creator(const coi_entry *entry)
+{
+    return entry->kind == COI_ENTRY_CREATOR;
+}
+static bool
+is_scope(const coi_entry *entry)
+{
+    return entry->kind == COI_ENTRY_SCOPE || entry->kind == COI_ENTRY_SCOPE_NESTED;
+}
+
+/* Whether the token of an open entry of the other kind was given. */
+static bool
+is_of_other_kind(const co_context *ctx, uint64_t id, bool (*is_other)(const coi_entry *))
+{
+    for (size_t i = 0; i < ctx->num_entries; ++i)
+        if (ctx->entries[i].id == id)
+            return is_other(&ctx->entries[i]);
+    return false;
+}
+
+/* Why a token cannot be ended: it is not open, of the other kind, or not innermost. */
+static co_code
+refuse_end(co_context *ctx, const co_scope *scope, bool creator)
+{
+    if (scope == NULL || scope->id == 0)
+        return coi_fail(ctx, CO_RUNTIME_ERROR,
+                        "argument 2 (scope) of %s is %s, so it is not open; give what %s returned, "
+                        "once",
+                        ctx->call, scope == NULL ? "NULL" : "ended already or was never begun",
+                        creator ? "co_creator_begin" : "co_scope_begin");
+    if (is_of_other_kind(ctx, scope->id, creator ? is_scope : is_creator))
+        return coi_fail(ctx, CO_RUNTIME_ERROR, "argument 2 (scope) of %s is of %s; end it with %s",
+                        ctx->call, creator ? "co_scope_begin" : "co_creator_begin",
+                        creator ? "co_scope_end" : "co_creator_end");
+    return coi_fail_not_innermost(ctx);
+}
+
+static inline co_code
+end_scope(co_context *ctx, co_scope *scope, bool creator)
+{
+    const coi_entry *top = &ctx->entries[ctx->num_entries - 1];
+
+    if (scope == NULL || scope->id == 0 || ctx->num_entries == 0 || top->id != scope->id ||
+        !(creator ? is_creator(top) : is_scope(top)))
+        return refuse_end(ctx, scope, creator);
+    coi_pop(ctx);
+    scope->id = 0;
+    return CO_OK;
 }
 
 co_code
 co_scope_end(co_context *ctx, co_scope *scope)
 {
-    const coi_entry *top;
+    COI_ENTER_ALWAYS(ctx, "scope_end", coi_refusal(ctx));
+    return end_scope(ctx, scope, false);
+}
 
-    if (!coi_is_usable(ctx))
-        return coi_refusal(ctx);
-    ctx->call = "scope_exit";
-    if (scope == NULL || scope->id == 0)
-        return coi_fail(
-            ctx, CO_RUNTIME_ERROR,
-            "argument 2 (scope) of scope_exit is %s, so it is not open; give what co_scope_begin or co_creator_begin returned, once",
-            scope == NULL ? "NULL" : "left already or was never entered");
-    top = ctx->num_entries > 0 ? &ctx->entries[ctx->num_entries - 1] : NULL;
-    if (top == NULL || top->id != scope->id ||
-        (top->kind != COI_ENTRY_SCOPE && top->kind != COI_ENTRY_SCOPE_NESTED &&
-         top->kind != COI_ENTRY_CREATOR))
-        return coi_fail_not_innermost(ctx);
-    coi_pop(ctx);
-    scope->id = 0;
-    return CO_OK;
+co_code
+co_creator_end(co_context *ctx, co_scope *scope)
+{
+    COI_ENTER_ALWAYS(ctx, "creator_end", coi_refusal(ctx));
+    return end_scope(ctx, scope, true);
 }
 
 /* Where the entry of the strategy that was set is, or num_entries. */

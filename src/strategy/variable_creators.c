@@ -49,10 +49,10 @@ co_creator_begin(co_context *ctx, co_creator_fn fn, void *user)
     co_scope   scope = { 0 };
     coi_entry *entry;
 
-    COI_ENTER(ctx, "creator_enter", scope);
+    COI_ENTER(ctx, "creator_begin", scope);
     if (fn == NULL) {
         coi_fail(ctx, CO_TYPE_ERROR,
-                 "argument 2 (fn) of creator_enter is NULL; it must be a function");
+                 "argument 2 (fn) of creator_begin is NULL; it must be a function");
         return scope;
     }
     entry = coi_push(ctx, COI_ENTRY_CREATOR, NULL);

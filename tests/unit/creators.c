@@ -266,23 +266,49 @@ CO_TEST_WITH(creators_are_left_in_reverse_order, "SCOPE-9 SCOPE-14", "cpus=2")
     scribe       a = { "a", &notes };
     co_scope     outer = co_creator_begin(ctx, note, &a), inner = co_scope_begin(ctx, m), again;
 
-    CO_EXPECT_CODE(co_scope_end(ctx, &outer), CO_RUNTIME_ERROR);
+    CO_EXPECT_CODE(co_creator_end(ctx, &outer), CO_RUNTIME_ERROR);
     CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "reverse order");
     CO_EXPECT_TRUE(co_has_strategy(ctx));
     again = co_creator_begin(ctx, note, &a);
     CO_EXPECT_CODE(co_scope_end(ctx, &inner), CO_RUNTIME_ERROR);
     CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "reverse order");
     co_device_begin(ctx, "/cpu:1");
-    CO_EXPECT_CODE(co_scope_end(ctx, &again), CO_RUNTIME_ERROR);
+    CO_EXPECT_CODE(co_creator_end(ctx, &again), CO_RUNTIME_ERROR);
     co_clear(ctx);
     co_device_end(ctx);
-    CO_EXPECT_CODE(co_scope_end(ctx, &again), CO_OK);
-    CO_EXPECT_CODE(co_scope_end(ctx, &again), CO_RUNTIME_ERROR); /* it is not open any more */
+    CO_EXPECT_CODE(co_creator_end(ctx, &again), CO_OK);
+    CO_EXPECT_CODE(co_creator_end(ctx, &again), CO_RUNTIME_ERROR); /* it is not open any more */
     co_clear(ctx);
     CO_EXPECT_CODE(co_scope_end(ctx, &inner), CO_OK);
     make(ctx, "w");
     CO_EXPECT_INT(notes.calls, 1);
-    CO_EXPECT_CODE(co_scope_end(ctx, &outer), CO_OK);
+    CO_EXPECT_CODE(co_creator_end(ctx, &outer), CO_OK);
+}
+
+CO_TEST_WITH(creators_and_scopes_have_ends_of_their_own, "SCOPE-9 SCOPE-14", "cpus=2")
+{
+    co_strategy *m = test_mirrored(ctx, 2, -1);
+    journal      notes = { "", 0 };
+    scribe       a = { "a", &notes };
+    co_scope     creator = co_creator_begin(ctx, note, &a), scope = co_scope_begin(ctx, m);
+
+    CO_EXPECT_CODE(co_creator_end(ctx, &scope), CO_RUNTIME_ERROR);
+    CO_EXPECT_INT(co_error(ctx)->line, __LINE__ - 1);
+    CO_EXPECT_STR(co_error(ctx)->call, "creator_end");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "is of co_scope_begin; end it with co_scope_end");
+    CO_EXPECT_TRUE(co_has_strategy(ctx));
+    CO_EXPECT_CODE(co_scope_end(ctx, &creator), CO_RUNTIME_ERROR); /* though it is not innermost */
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "is of co_creator_begin; end it with co_creator_end");
+    CO_EXPECT_CODE(co_scope_end(ctx, &scope), CO_OK);
+    CO_EXPECT_CODE(co_scope_end(ctx, &creator), CO_RUNTIME_ERROR);
+    CO_EXPECT_STR(co_error(ctx)->call, "scope_end");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "end it with co_creator_end");
+    make(ctx, "w"); /* the creator is still there */
+    CO_EXPECT_INT(notes.calls, 1);
+    CO_EXPECT_CODE(co_creator_end(ctx, &creator), CO_OK);
+    CO_EXPECT_CODE(co_creator_end(ctx, &creator), CO_RUNTIME_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "give what co_creator_begin returned");
+    CO_EXPECT_CODE(co_creator_end(NULL, &creator), CO_INVALID_ARGUMENT);
 }
 
 CO_TEST_WITH(set_strategy_inside_a_creators_scope_is_found_on_leaving, "SET-11 SCOPE-9", "cpus=2")
@@ -295,11 +321,11 @@ CO_TEST_WITH(set_strategy_inside_a_creators_scope_is_found_on_leaving, "SET-11 S
     co_experimental_set_strategy(ctx, m);
     make(ctx, "w"); /* the creator was entered before */
     CO_EXPECT_STR(notes.text, "a:w! a:w/replica_1! ");
-    CO_EXPECT_CODE(co_scope_end(ctx, &scope), CO_RUNTIME_ERROR);
+    CO_EXPECT_CODE(co_creator_end(ctx, &scope), CO_RUNTIME_ERROR);
     CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "co_experimental_set_strategy");
     CO_EXPECT_PTR(co_get_strategy(ctx), m);
     co_experimental_set_strategy(ctx, NULL);
-    CO_EXPECT_CODE(co_scope_end(ctx, &scope), CO_OK);
+    CO_EXPECT_CODE(co_creator_end(ctx, &scope), CO_OK);
     /* The other way round nothing is wrong, and the creator stays when the strategy goes. */
     notes = (journal){ "", 0 };
     co_experimental_set_strategy(ctx, m);
@@ -308,7 +334,7 @@ CO_TEST_WITH(set_strategy_inside_a_creators_scope_is_found_on_leaving, "SET-11 S
     co_experimental_set_strategy(ctx, NULL);
     make(ctx, "y");
     CO_EXPECT_STR(notes.text, "a:x a:y ");
-    CO_EXPECT_CODE(co_scope_end(ctx, &scope), CO_OK);
+    CO_EXPECT_CODE(co_creator_end(ctx, &scope), CO_OK);
 }
 
 /* The strategy's own creator is reached while another is current. */
@@ -346,7 +372,7 @@ CO_TEST_WITH(a_strategy_makes_no_variable_while_another_is_current, "SCOPE-13 GE
     CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "'w'");
     CO_EXPECT_PTR(co_get_strategy(ctx), one);
     co_experimental_set_strategy(ctx, NULL);
-    CO_EXPECT_CODE(co_scope_end(ctx, &scope), CO_OK);
+    CO_EXPECT_CODE(co_creator_end(ctx, &scope), CO_OK);
     CO_SCOPE(ctx, m)
         CO_CREATOR(ctx, use_other_context, beside)
             v = make(ctx, "w");

@@ -157,7 +157,7 @@ static const struct {
     { "experimental_run", experimental, true, true },
     { "num_replicas_in_sync", strategy, false, true },
     { "flight_format", recorder, false, true },
-    { "scope_enter", scope, false, true },
+    { "scope_begin", scope, false, true },
     { "set_strategy", set, true, true },
     { "last_step_outputs", outputs, false, true },
 };

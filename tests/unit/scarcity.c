@@ -338,7 +338,7 @@ enter_creator(co_context *ctx, ready *r)
 {
     co_scope scope = co_creator_begin(ctx, create, r);
 
-    return scope.id != 0 && co_scope_end(ctx, &scope) == CO_OK;
+    return scope.id != 0 && co_creator_end(ctx, &scope) == CO_OK;
 }
 
 static bool
