@@ -220,7 +220,7 @@ coi_refusal(const co_context *ctx)
 }
 /*
  * Copy a call site that was just written, member by member: a copy of the whole would be one load
- * over two stores that are still under way, and wait for both (2 ns in a block, 5 ns in a run).
+ * over two stores that are still under way, and wait for both.
  */
 static inline void
 coi_copy_site(co_site_info *to, const co_site_info *from)
