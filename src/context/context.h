@@ -214,7 +214,7 @@ coi_is_usable(const co_context *ctx)
 }
 /* What a call that returns a code returns on a context that it cannot use. */
 static inline co_code
-coi_refusal(const co_context *ctx)
+coi_refusal_code(const co_context *ctx)
 {
     return ctx != NULL && ctx->error.code != CO_OK ? ctx->error.code : CO_INVALID_ARGUMENT;
 }
@@ -295,7 +295,7 @@ coi_bind(co_context *ctx, bool bound)
     (ctx)->call = (name)
 /* The same for calls that return a code. */
 #define COI_ENTER_CODE(ctx, name)                                                                  \
-    COI_GUARD_OK(ctx, coi_refusal(ctx));                                                           \
+    COI_GUARD_OK(ctx, coi_refusal_code(ctx));                                                      \
     if ((ctx)->error.code != CO_OK)                                                                \
         return (ctx)->error.code;                                                                  \
     coi_tick(ctx);                                                                                 \

@@ -247,14 +247,14 @@ end_scope(co_context *ctx, co_scope *scope, bool creator)
 co_code
 co_scope_end(co_context *ctx, co_scope *scope)
 {
-    COI_ENTER_ALWAYS(ctx, "scope_end", coi_refusal(ctx));
+    COI_ENTER_ALWAYS(ctx, "scope_end", coi_refusal_code(ctx));
     return end_scope(ctx, scope, false);
 }
 
 co_code
 co_creator_end(co_context *ctx, co_scope *scope)
 {
-    COI_ENTER_ALWAYS(ctx, "creator_end", coi_refusal(ctx));
+    COI_ENTER_ALWAYS(ctx, "creator_end", coi_refusal_code(ctx));
     return end_scope(ctx, scope, true);
 }
 
