@@ -10,6 +10,7 @@
  *     mirrored   4 replicas on one device
  *     two-cpus   the same 4 on two logical CPUs
  *     processes  the same 4 in as many processes as mpirun starts
+ *     devices    the same 4 on the devices that COHORT_DEVICES declares
  */
 #include "demo.h"
 
@@ -66,11 +67,38 @@ make_processes(co_context *ctx)
     return co_multi_worker_mirrored_strategy(ctx, &workers);
 }
 
+/* All devices but the CPUs. */
+static co_strategy *
+make_devices(co_context *ctx)
+{
+    co_mirrored_options mirrored = CO_MIRRORED_OPTIONS_INIT;
+    co_device_info      devices[REPLICAS];
+    const char         *names[REPLICAS];
+    size_t              n = 0;
+
+    for (size_t i = 0; i < co_num_devices(ctx) && n < REPLICAS; ++i) {
+        devices[n] = (co_device_info)CO_DEVICE_INFO_INIT;
+        if (co_get_device_info(ctx, i, &devices[n]) == CO_OK &&
+            strcmp(devices[n].type, "CPU") != 0) {
+            names[n] = devices[n].name;
+            ++n;
+        }
+    }
+    if (n == 0) {
+        co_fail(ctx, CO_NOT_FOUND,
+                "there are only CPUs; set COHORT_DEVICES, to GPU:2 for instance");
+        return NULL;
+    }
+    mirrored.num_replicas = REPLICAS;
+    return co_mirrored_strategy(ctx, names, n, &mirrored);
+}
+
 static const mode modes[] = {
     { "one", "one device", "cpus=1", make_one },
     { "mirrored", "4 replicas on one device", "cpus=1", make_mirrored },
     { "two-cpus", "4 replicas on two logical CPUs", "cpus=2", make_mirrored },
     { "processes", "4 replicas in two processes", "cpus=1", make_processes },
+    { "devices", "4 replicas on the devices of COHORT_DEVICES", "cpus=1", make_devices },
 };
 
 enum { NUM_MODES = sizeof(modes) / sizeof(modes[0]) };

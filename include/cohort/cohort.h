@@ -22,8 +22,8 @@
  *   dlpack.h    exchange with other libraries
  *   aliases.h   the documents' experimental and older names
  *
- * Two more are included by those who want them: v1.h, the v1 flavour of strategies and its iterators, and
- * tpu.h, TPU topologies.
+ * Three more are included by those who want them: v1.h, the v1 flavour of strategies and its iterators,
+ * tpu.h, TPU topologies, and backend.h, what a device backend implements.
  */
 #ifndef COHORT_COHORT_H
 #define COHORT_COHORT_H

@@ -6,7 +6,8 @@
  * A runtime has logical CPUs, CPU:0, CPU:1, ... (setting `cpus`), each with its share of the cores,
  * and may declare devices of any type on host memory (setting `devices`, "GPU:2"): placement,
  * copies and names behave as they would on the real thing, and such a device is labelled
- * "host-backed" wherever it is shown.
+ * "host-backed" wherever it is shown. Where a backend serves the type (setting `backends`, see
+ * backend.h), they are devices of that backend, with memory and kernels of their own.
  */
 #ifndef COHORT_DEVICE_H
 #define COHORT_DEVICE_H
@@ -51,14 +52,25 @@ typedef struct co_device_info {
     int64_t bytes_reserved; /* held by the pool */
     int64_t allocations;    /* requests served by the pool */
     int64_t pool_misses;    /* those that went to the allocator */
+    bool    host_memory;    /* the host reads its memory where it is */
 } co_device_info;
-#define CO_DEVICE_INFO_INIT { sizeof(co_device_info), "", "", 0, 0, false, "", 0, 0, 0, 0, 0 }
+#define CO_DEVICE_INFO_INIT { sizeof(co_device_info), "", "", 0, 0, false, "", 0, 0, 0, 0, 0, false }
 
 /** How many devices the runtime has, and the i-th of them (CO_OUT_OF_RANGE past the end). */
 CO_API size_t co_num_devices(co_context *ctx);
 CO_API co_code co_get_device_info(co_context *ctx, size_t i, co_device_info *info);
 
-/** Declare `count` host-backed devices of `type` ("GPU"), numbered on from those there are. */
+/**
+ * Called for an operator that a device has no kernel for: the name of the device, the operator, how
+ * often the host computed it, and how many bytes it copied from and to the device for that.
+ */
+typedef void (*co_fallback_fn)(const char *device, const char *op, int64_t count, int64_t nbytes,
+                               void *user);
+/** Visit all fallbacks since the runtime was opened. Devices with host memory have none. */
+CO_API void co_fallbacks_visit(co_context *ctx, co_fallback_fn fn, void *user);
+
+/** Declare `count` devices of `type` ("GPU"), numbered on from those there are. They are devices of
+ * the backend that serves the type (setting `backends`), and else host-backed. */
 CO_API co_code co_declare_devices(co_context *ctx, const char *type, int count);
 
 CO_EXTERN_C_END

@@ -143,6 +143,7 @@
 #define co_eye(ctx, ...) co_eye(CO_HERE(ctx), __VA_ARGS__)
 #define co_fail(ctx, ...) co_fail(CO_HERE(ctx), __VA_ARGS__)
 #define co_fail_with(ctx, ...) co_fail_with(CO_HERE(ctx), __VA_ARGS__)
+#define co_fallbacks_visit(ctx, ...) co_fallbacks_visit(CO_HERE(ctx), __VA_ARGS__)
 #define co_fill(ctx, ...) co_fill(CO_HERE(ctx), __VA_ARGS__)
 #define co_flatten(ctx, ...) co_flatten(CO_HERE(ctx), __VA_ARGS__)
 #define co_flight_format(ctx, ...) co_flight_format(CO_HERE(ctx), __VA_ARGS__)

@@ -141,7 +141,8 @@ CO_API int64_t co_value_dim(co_context *ctx, co_value *value, int axis);
 CO_API int64_t co_value_num_elements(co_context *ctx, co_value *value);
 /**
  * The data, row-major, for reading; NULL with an error if value is not a tensor. Lives as long as
- * the tensor. A string tensor has no flat data: see co_string_at.
+ * the tensor; where the device has memory that the host cannot read, it is a copy, which lives as
+ * long as the block. A string tensor has no flat data: see co_string_at.
  */
 CO_API const void *co_value_data(co_context *ctx, co_value *tensor);
 /** Element `i` of a string tensor, or a host string: pointer (zero-terminated) and length. Lives as

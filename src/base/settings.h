@@ -39,6 +39,7 @@ typedef struct coi_settings {
     bool        reference_kernels; /* reference_kernels=no: plain kernels only, to compare with */
     char        convolution[8];    /* convolution=auto: by shape, or all by "own" or "onednn" */
     coi_packing product;           /* product=auto: by shape, or all in one way */
+    char        backends[512];     /* backends=: shared objects with device backends, "a.so:b.so" */
     char flight_file[256]; /* flight_file=: where the flight recorder is saved after a failure */
     const char
         *source[COI_MAX_SETTINGS]; /* by table position: "default", "environment", "program" */

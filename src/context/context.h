@@ -391,6 +391,31 @@ bool coi_take_options(co_context *ctx, void *all, size_t size, const void *optio
  * DV-USE-1 to DV-USE-3. NULL with an error.
  */
 co_value *coi_as_tensor(co_context *ctx, co_value *value, co_dtype dtype);
+/*
+ * A tensor whose data the host can read: this one, or, where its device has memory of its own, a
+ * copy that the block owns. NULL with an error. Everything but the kernels of the CPU backend reads
+ * data so.
+ */
+co_value *coi_copy_to_host(co_context *ctx, co_value *tensor); /* called by the next two alone */
+static inline co_value *
+coi_host_value(co_context *ctx, co_value *tensor)
+{
+    return coi_is_on_host(tensor) ? tensor : coi_copy_to_host(ctx, tensor);
+}
+/* Its data. */
+static inline const void *
+coi_host_data(co_context *ctx, co_value *tensor)
+{
+    co_value *host = coi_host_value(ctx, tensor);
+
+    return host != NULL ? coi_data_on_host(host) : NULL;
+}
+/* A tensor of the block on the host, all zeros, for the host to fill; NULL with an error. */
+co_value *coi_host_zeros(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim);
+/* A value of the block on the current device. NULL is passed on. */
+co_value *coi_place_here(co_context *ctx, co_value *tensor);
+/* Where the host computes for the current device; NULL with an error if there is no such device. */
+co_device *coi_current_host(co_context *ctx);
 /* What a host value, or a list of nothing else, is alone (C-VAL-4); CO_DTYPE_NONE for everything
  * that has a dtype. */
 co_dtype coi_host_dtype(const co_value *value);

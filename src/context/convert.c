@@ -56,3 +56,34 @@ coi_as_tensor(co_context *ctx, co_value *value, co_dtype dtype)
         coi_failed(ctx);
     return tensor;
 }
+
+co_value *
+coi_copy_to_host(co_context *ctx, co_value *tensor)
+{
+    return coi_give(ctx, coi_tensor_on_host(&ctx->heap, tensor, coi_err(ctx)));
+}
+
+co_value *
+coi_host_zeros(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim)
+{
+    co_device *host = coi_current_host(ctx);
+    int64_t    count;
+    co_value  *made;
+
+    if (host == NULL || !coi_check_shape(ctx, dtype, dims, (size_t)ndim, &count))
+        return NULL;
+    made = coi_tensor_new(&ctx->heap, host, dtype, dims, ndim, count, coi_err(ctx));
+    if (made != NULL)
+        coi_tensor_clear(made, NULL); /* which cannot fail on the host */
+    return coi_give(ctx, made);
+}
+
+co_value *
+coi_place_here(co_context *ctx, co_value *tensor)
+{
+    co_device *device = tensor != NULL ? coi_current_device(ctx) : NULL;
+
+    if (device == NULL || tensor->u.tensor.device == device)
+        return device != NULL ? tensor : NULL;
+    return coi_give(ctx, coi_tensor_to(&ctx->heap, tensor, device, coi_err(ctx)));
+}

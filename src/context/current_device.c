@@ -178,3 +178,19 @@ co_declare_devices(co_context *ctx, const char *type, int count)
         return coi_failed(ctx);
     return CO_OK;
 }
+
+co_device *
+coi_current_host(co_context *ctx)
+{
+    co_device *device = coi_current_device(ctx);
+
+    return device != NULL ? device->host : NULL;
+}
+
+void
+co_fallbacks_visit(co_context *ctx, co_fallback_fn fn, void *user)
+{
+    COI_GUARD(ctx, );
+    if (fn != NULL && ctx->runtime->devices != NULL)
+        coi_devices_visit_fallbacks(ctx->runtime->devices, fn, user);
+}

@@ -73,7 +73,7 @@ over_memory(co_context *ctx, co_dtype dtype, const coi_shape *shape, int64_t cou
 
     if (device == NULL)
         return NULL;
-    buffer = coi_buffer_foreign(device, data, (size_t)count * coi_dtypes[dtype].size, deleter,
+    buffer = coi_buffer_foreign(device->host, data, (size_t)count * coi_dtypes[dtype].size, deleter,
                                 user);
     tensor = buffer != NULL ? coi_value_new(&ctx->heap, CO_KIND_TENSOR) : NULL;
     if (tensor == NULL) {
@@ -86,7 +86,7 @@ over_memory(co_context *ctx, co_dtype dtype, const coi_shape *shape, int64_t cou
     }
     tensor->dtype = (uint8_t)dtype;
     tensor->ndim = (int8_t)shape->ndim;
-    tensor->u.tensor.device = device;
+    tensor->u.tensor.device = device->host;
     tensor->u.tensor.buffer = buffer;
     tensor->u.tensor.data = data;
     tensor->u.tensor.num_elements = count;
@@ -259,18 +259,18 @@ copy_foreign(co_context *ctx, const dl_tensor *dl, const char *data, co_dtype dt
     size_t     size = coi_dtypes[dtype].size;
 
     if (device != NULL)
-        tensor = coi_tensor_new(&ctx->heap, device, dtype, shape->dims, shape->ndim, count,
+        tensor = coi_tensor_new(&ctx->heap, device->host, dtype, shape->dims, shape->ndim, count,
                                 coi_err(ctx));
     if (tensor == NULL) {
         coi_failed(ctx);
         return NULL;
     }
     if (count > 0 && is_compact(dl))
-        memcpy(tensor->u.tensor.data, data, (size_t)count * size);
+        memcpy(coi_data_on_host(tensor), data, (size_t)count * size);
     else if (count > 0)
-        copy_strided(dl, 0, data, tensor->u.tensor.data, size);
+        copy_strided(dl, 0, data, coi_data_on_host(tensor), size);
     for (int64_t i = 0; dtype == CO_BOOL && i < count; ++i)
-        ((uint8_t *)tensor->u.tensor.data)[i] = ((uint8_t *)tensor->u.tensor.data)[i] != 0;
+        ((uint8_t *)coi_data_on_host(tensor))[i] = ((uint8_t *)coi_data_on_host(tensor))[i] != 0;
     return tensor;
 }
 
@@ -368,6 +368,9 @@ co_to_dlpack(co_context *ctx, co_value *tensor)
                  "not know; give a tensor of numbers");
         return NULL;
     }
+    tensor = coi_host_value(ctx, tensor);
+    if (tensor == NULL)
+        return NULL;
     lent = coi_calloc(&ctx->runtime->memory, sizeof(*lent));
     if (lent == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a DLManagedTensor");
@@ -378,7 +381,7 @@ co_to_dlpack(co_context *ctx, co_value *tensor)
         lent->strides[i] = stride;
         stride *= tensor->u.tensor.dims[i];
     }
-    lent->managed = (dl_managed){ .tensor = { .data = tensor->u.tensor.data,
+    lent->managed = (dl_managed){ .tensor = { .data = coi_data_on_host(tensor),
                                               .device_type = DL_CPU,
                                               .ndim = tensor->ndim,
                                               .dtype = dl_dtype_of((co_dtype)tensor->dtype),

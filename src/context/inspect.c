@@ -98,12 +98,7 @@ co_value_data(co_context *ctx, co_value *tensor)
         coi_fail(ctx, CO_TYPE_ERROR, "a string tensor has no flat data; read it with co_string_at");
         return NULL;
     }
-    if (!tensor->u.tensor.device->backend->host_memory) {
-        coi_fail(ctx, CO_FAILED_PRECONDITION, "the data is on %s; co_copy_to a CPU first",
-                 tensor->u.tensor.device->name);
-        return NULL;
-    }
-    return tensor->u.tensor.data;
+    return coi_host_data(ctx, tensor);
 }
 
 const char *
@@ -151,9 +146,9 @@ fail_misfit(co_context *ctx, const char *which, const char *text, co_dtype dtype
 
 /* Convert the elements of a tensor; an error, and no element, if one of them does not fit. */
 static void
-convert_all(co_context *ctx, const co_value *tensor, co_dtype dtype, void *out)
+convert_elements(co_context *ctx, const co_value *tensor, co_dtype dtype, void *out)
 {
-    const void *data = tensor->u.tensor.data;
+    const void *data = coi_data_on_host(tensor);
     int64_t     n = tensor->u.tensor.num_elements;
     int64_t     misfit = coi_first_misfit((co_dtype)tensor->dtype, data, dtype, n);
     char        which[60] = "argument 2 (value)", text[40];
@@ -166,6 +161,19 @@ convert_all(co_context *ctx, const co_value *tensor, co_dtype dtype, void *out)
         coi_text_line(which, sizeof(which), "element %" PRId64 " of argument 2 (value)", misfit);
     coi_format_element(tensor, misfit, text, sizeof(text));
     fail_misfit(ctx, which, text, dtype);
+}
+
+/* The same wherever the tensor is. */
+static void
+convert_all(co_context *ctx, co_value *tensor, co_dtype dtype, void *out)
+{
+    co_value *host = coi_tensor_on_host(&ctx->heap, tensor, coi_err(ctx));
+
+    if (host == NULL)
+        coi_failed(ctx);
+    else
+        convert_elements(ctx, host, dtype, out);
+    coi_unref(&ctx->heap, host);
 }
 
 /* A host number, exact: not through the float32 tensor that it would become. */

@@ -113,12 +113,12 @@ number_tensor(co_context *ctx, co_value *value, co_dtype dtype)
         return NULL;
     if (dtype == CO_DTYPE_NONE)
         dtype = coi_host_dtype(value);
-    tensor = coi_tensor_new(&ctx->heap, device, dtype, NULL, 0, 1, coi_err(ctx));
-    if (tensor != NULL && !coi_put_host(ctx, value, dtype, tensor->u.tensor.data)) {
+    tensor = coi_tensor_new(&ctx->heap, device->host, dtype, NULL, 0, 1, coi_err(ctx));
+    if (tensor != NULL && !coi_put_host(ctx, value, dtype, coi_data_on_host(tensor))) {
         coi_unref(&ctx->heap, tensor);
         return NULL;
     }
-    return tensor;
+    return coi_tensor_place(&ctx->heap, tensor, device, coi_err(ctx));
 }
 
 static co_value *

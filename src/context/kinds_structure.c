@@ -112,10 +112,12 @@ put_leaf(nested *list, co_value *value)
     fits = leaf->dtype == list->dtype && leaf->ndim == list->shape.ndim - list->depth;
     for (int i = 0; fits && i < leaf->ndim; ++i)
         fits = leaf->u.tensor.dims[i] == list->shape.dims[list->depth + i];
-    if (fits && nbytes > 0)
-        memcpy(list->at, leaf->u.tensor.data, nbytes);
+    if (fits)
+        coi_tensor_download(leaf, list->at, coi_err(list->ctx));
     list->at += nbytes;
     coi_unref(&list->ctx->heap, leaf);
+    if (coi_failed(list->ctx) != CO_OK)
+        return false;
     if (!fits)
         return refuse_list(list, list->depth, "another shape or dtype than before");
     return true;
@@ -163,16 +165,16 @@ list_tensor(co_context *ctx, co_value *value, co_dtype dtype)
         coi_shape_check(list.shape.dims, (size_t)list.shape.ndim, coi_dtypes[list.dtype].size,
                         &count, coi_err(ctx)) != CO_OK)
         return NULL;
-    tensor = coi_tensor_new(&ctx->heap, device, list.dtype, list.shape.dims, list.shape.ndim, count,
-                            coi_err(ctx));
+    tensor = coi_tensor_new(&ctx->heap, device->host, list.dtype, list.shape.dims, list.shape.ndim,
+                            count, coi_err(ctx));
     if (tensor == NULL)
         return NULL;
-    list.at = tensor->u.tensor.data;
+    list.at = coi_data_on_host(tensor);
     if (!put_list(&list, value, 0)) {
         coi_unref(&ctx->heap, tensor);
         return NULL;
     }
-    return tensor;
+    return coi_tensor_place(&ctx->heap, tensor, device, coi_err(ctx));
 }
 
 /* --- the rows --- */

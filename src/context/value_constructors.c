@@ -176,14 +176,23 @@ make_tensor(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim, i
 
     if (device == NULL)
         return NULL;
-    tensor = coi_tensor_new(&ctx->heap, device, dtype, dims, (int)ndim, count, coi_err(ctx));
+    if (dtype == CO_BOOL) /* on the host, where they are looked at */
+        tensor = coi_tensor_new(&ctx->heap, device->host, dtype, dims, (int)ndim, count,
+                                coi_err(ctx));
+    else
+        tensor = coi_tensor_new(&ctx->heap, device, dtype, dims, (int)ndim, count, coi_err(ctx));
     if (tensor == NULL || count == 0)
-        return coi_give(ctx, tensor);
-    coi_device_upload(device, tensor->u.tensor.data, data, coi_tensor_nbytes(tensor));
-    bools = tensor->u.tensor.data;
-    for (int64_t i = 0; dtype == CO_BOOL && i < count; ++i)
+        return coi_give(ctx, coi_tensor_place(&ctx->heap, tensor, device, coi_err(ctx)));
+    if (coi_tensor_upload(tensor, data, coi_err(ctx)) != CO_OK) {
+        coi_unref(&ctx->heap, tensor);
+        return coi_give(ctx, NULL);
+    }
+    if (dtype != CO_BOOL)
+        return coi_own(ctx, tensor);
+    bools = coi_data_on_host(tensor);
+    for (int64_t i = 0; i < count; ++i)
         bools[i] = bools[i] != 0;
-    return coi_own(ctx, tensor);
+    return coi_give(ctx, coi_tensor_place(&ctx->heap, tensor, device, coi_err(ctx)));
 }
 
 co_value *

@@ -190,7 +190,7 @@ copy_bytes(const coi_batch_assembly *pieces, size_t leaf, void *out)
         size_t          nbytes = coi_tensor_nbytes(piece);
 
         if (nbytes > 0)
-            memcpy(at, piece->u.tensor.data, nbytes);
+            memcpy(at, coi_data_on_host(piece), nbytes);
         at += nbytes;
     }
 }
@@ -239,7 +239,7 @@ join_leaf(co_context *ctx, const coi_batch_assembly *pieces, size_t leaf, bool s
         joined = coi_tensor_new(&ctx->heap, device, dtype, shape.dims, shape.ndim, num_elements,
                                 coi_err(ctx));
         if (joined != NULL)
-            copy_bytes(pieces, leaf, joined->u.tensor.data);
+            copy_bytes(pieces, leaf, coi_data_on_host(joined));
     }
     if (joined == NULL)
         coi_failed(ctx);

@@ -163,7 +163,7 @@ put_field(const table *t, size_t c, int64_t i, const coi_text *field)
         if (column->missing == NULL)
             return coi_error(&t->self->failure, CO_INVALID_ARGUMENT,
                              "column %zu is empty, and has no value for that", c);
-        memcpy((char *)t->columns[c] + (size_t)i * size, column->missing->u.tensor.data, size);
+        memcpy((char *)t->columns[c] + (size_t)i * size, coi_data_on_host(column->missing), size);
     } else if (column->dtype == CO_STRING) {
         ((coi_text *)t->columns[c])[i] = *field;
     } else if (!take_number(*field, column->dtype, t->self->plain, t->columns[c], i)) {
@@ -200,7 +200,7 @@ put_row(const table *t, int64_t i, const coi_text *text)
 static int64_t
 put_rows(const table *t, int64_t n)
 {
-    const coi_text *texts = (const coi_text *)t->self->rows->u.tensor.data + t->self->at;
+    const coi_text *texts = (const coi_text *)coi_data_on_host(t->self->rows) + t->self->at;
 
     for (int64_t i = 0; i < n; ++i)
         if (put_row(t, i, &texts[i]) != CO_OK)
@@ -250,7 +250,7 @@ begin_columns(co_context *ctx, const table *t, int64_t n, int ndim, coi_text *te
             coi_failed(ctx);
             return false;
         }
-        t->columns[c] = leaves[c]->u.tensor.data;
+        t->columns[c] = coi_data_on_host(leaves[c]);
     }
     return device != NULL;
 }
@@ -514,6 +514,9 @@ take_missing(co_context *ctx, csv_dataset *self, const co_csv_column *columns)
             return false;
         tensor = coi_as_tensor(ctx, value,
                                value->kind == CO_KIND_TENSOR ? CO_DTYPE_NONE : columns[c].dtype);
+        if (tensor != NULL)
+            tensor = coi_tensor_place(&ctx->heap, tensor, tensor->u.tensor.device->host,
+                                      coi_err(ctx));
         self->columns[c].missing = tensor;
         if (tensor == NULL) {
             co_error_info why = ctx->error;
@@ -523,11 +526,10 @@ take_missing(co_context *ctx, csv_dataset *self, const co_csv_column *columns)
                           c, why.message);
             return false;
         }
-        if (tensor->dtype != columns[c].dtype || tensor->u.tensor.num_elements != 1 ||
-            !tensor->u.tensor.device->backend->host_memory) {
+        if (tensor->dtype != columns[c].dtype || tensor->u.tensor.num_elements != 1) {
             coi_fail(ctx, CO_INVALID_ARGUMENT,
                      "argument 4 (columns): what stands for an empty field of column %zu is %lld "
-                     "element%s of %s; it must be one of %s, in host memory",
+                     "element%s of %s; it must be one of %s",
                      c, (long long)tensor->u.tensor.num_elements,
                      COI_S(tensor->u.tensor.num_elements), co_dtype_name((co_dtype)tensor->dtype),
                      co_dtype_name(columns[c].dtype));

@@ -79,10 +79,10 @@ coi_checkpoint_flag(co_context *ctx, coi_iterator_checkpoint *p, bool *flag)
 static bool
 save_data(co_context *ctx, coi_iterator_checkpoint *p, const co_value *tensor)
 {
-    const coi_text *texts = tensor->u.tensor.data;
+    const coi_text *texts = coi_data_on_host(tensor);
 
     if (tensor->dtype != CO_STRING)
-        return coi_checkpoint_bytes(ctx, p, tensor->u.tensor.data, coi_tensor_nbytes(tensor));
+        return coi_checkpoint_bytes(ctx, p, coi_data_on_host(tensor), coi_tensor_nbytes(tensor));
     for (int64_t i = 0; i < tensor->u.tensor.num_elements; ++i) {
         int64_t length = (int64_t)texts[i].nbytes;
 
@@ -137,9 +137,9 @@ load_data(co_context *ctx, coi_iterator_checkpoint *p, co_dtype dtype, const int
     if (dtype != CO_STRING) {
         made = coi_tensor_new(&ctx->heap, device, dtype, dims, ndim, n, coi_err(ctx));
         if (made != NULL)
-            coi_checkpoint_bytes(ctx, p, made->u.tensor.data, (size_t)n * size);
+            coi_checkpoint_bytes(ctx, p, coi_data_on_host(made), (size_t)n * size);
         for (int64_t i = 0; made != NULL && dtype == CO_BOOL && i < n; ++i)
-            ((unsigned char *)made->u.tensor.data)[i] &= 1; /* nothing else is a bool */
+            ((unsigned char *)coi_data_on_host(made))[i] &= 1; /* nothing else is a bool */
     } else if ((texts = coi_small_alloc(&ctx->heap, nbytes)) != NULL) {
         if (find_texts(ctx, p, texts, n))
             made = coi_tensor_strings(&ctx->heap, device, dims, ndim, n, texts, coi_err(ctx));

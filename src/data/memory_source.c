@@ -64,7 +64,7 @@ range_make(co_context *ctx, co_iterator *iterator, int64_t n, int ndim, co_value
         coi_failed(ctx);
         return COI_ERROR;
     }
-    out = tensor->u.tensor.data;
+    out = coi_data_on_host(tensor);
     for (int64_t i = 0; i < n; ++i, number += step)
         out[i] = (int64_t)number;
     self->done += n;

@@ -120,14 +120,14 @@ put_all(const padding *p, int64_t num_elements, char *out)
 
     for (int64_t i = 0; i < num_elements; ++i)
         if (p->value != NULL)
-            memcpy(out + (size_t)i * p->size, p->value->u.tensor.data, p->size);
+            memcpy(out + (size_t)i * p->size, coi_data_on_host(p->value), p->size);
         else if (p->spec->dtype == CO_STRING)
             memcpy(out + (size_t)i * p->size, &empty, p->size);
         else
             memset(out + (size_t)i * p->size, 0, p->size);
     for (size_t i = 0; i < p->pieces->count; ++i) {
         const co_value *piece = piece_of(p, i);
-        const char     *from = piece->u.tensor.data;
+        const char     *from = coi_data_on_host(piece);
 
         if (piece->u.tensor.num_elements > 0)
             put_piece(p, piece, 1, &from, (int64_t)i * each, out);
@@ -155,7 +155,7 @@ padded_leaf(co_context *ctx, padding *p)
         made = coi_tensor_new(&ctx->heap, device, dtype, p->shape.dims, p->shape.ndim, n,
                               coi_err(ctx));
         if (made != NULL)
-            put_all(p, n, made->u.tensor.data);
+            put_all(p, n, coi_data_on_host(made));
     } else {
         texts = coi_small_alloc(&ctx->heap, (size_t)(n > 0 ? n : 1) * sizeof(*texts));
         if (texts == NULL) {

@@ -492,7 +492,7 @@ take_restored(co_context *ctx, coi_prefetcher_iterator *self, co_value **leaves)
     }
     if (piece[CODE] != NULL) {
         coi_fail(ctx, (co_code)piece[CODE]->u.i, "%s",
-                 ((const coi_text *)piece[MESSAGE]->u.tensor.data)->data);
+                 ((const coi_text *)coi_data_on_host(piece[MESSAGE]))->data);
         return COI_ERROR;
     }
     memcpy(leaves, piece + ELEMENT, n * sizeof(*leaves));

@@ -233,7 +233,7 @@ typedef struct search {
 static bool
 is_in(search *s, const co_value *piece, int64_t *row)
 {
-    const int64_t *numbers = piece->u.tensor.data;
+    const int64_t *numbers = coi_data_on_host(piece);
     int64_t        n = piece->u.tensor.num_elements;
 
     for (int64_t i = 0; i < n; ++i)

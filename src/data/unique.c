@@ -51,11 +51,11 @@ hash_element(co_value *const *leaves, size_t n)
 
         hash = hash_bytes(hash, leaf->u.tensor.dims, (size_t)leaf->ndim * sizeof(int64_t));
         if (leaf->dtype != CO_STRING) {
-            hash = hash_bytes(hash, leaf->u.tensor.data, coi_tensor_nbytes(leaf));
+            hash = hash_bytes(hash, coi_data_on_host(leaf), coi_tensor_nbytes(leaf));
             continue;
         }
         for (int64_t k = 0; k < leaf->u.tensor.num_elements; ++k) {
-            const coi_text *text = (const coi_text *)leaf->u.tensor.data + k;
+            const coi_text *text = (const coi_text *)coi_data_on_host(leaf) + k;
 
             hash = hash_bytes(hash, text->data, text->nbytes);
         }
@@ -72,10 +72,10 @@ same_leaf(const co_value *a, const co_value *b)
     if (a->u.tensor.num_elements == 0)
         return true;
     if (a->dtype != CO_STRING)
-        return memcmp(a->u.tensor.data, b->u.tensor.data, coi_tensor_nbytes(a)) == 0;
+        return memcmp(coi_data_on_host(a), coi_data_on_host(b), coi_tensor_nbytes(a)) == 0;
     for (int64_t k = 0; k < a->u.tensor.num_elements; ++k) {
-        const coi_text *x = (const coi_text *)a->u.tensor.data + k;
-        const coi_text *y = (const coi_text *)b->u.tensor.data + k;
+        const coi_text *x = (const coi_text *)coi_data_on_host(a) + k;
+        const coi_text *y = (const coi_text *)coi_data_on_host(b) + k;
 
         if (x->nbytes != y->nbytes || memcmp(x->data, y->data, x->nbytes) != 0)
             return false;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices of a runtime: names, the registry, memory pools. A backend fills coi_device_backend; only
- * the dispatcher functions here know about its fallbacks.
+ * Devices of a runtime: names, the registry, memory pools, copies. A backend fills the tables of
+ * <cohort/backend.h>; only the functions here know what its empty slots mean.
  */
 #ifndef COI_DEVICE_DEVICE_H
 #define COI_DEVICE_DEVICE_H
 
+#include <cohort/backend.h>
 #include <cohort/device.h>
+#include <stdatomic.h>
 
 #include "base/isa.h"
 #include "base/settings.h"
@@ -46,48 +48,102 @@ typedef struct coi_buffer {
     void       *data;
     size_t      nbytes;          /* as asked for */
     void (*deleter)(void *user); /* foreign memory only */
-    void              *user;
+    void              *user;     /* of the deleter; else the buffer of the backend */
     struct coi_buffer *next_free;
     uint32_t           idle_since; /* the pool's clock, while it is free */
 } coi_buffer;
 #define COI_BUFFER_FOREIGN UINT32_MAX
 
-/*
- * A kind of device. The first backend computes on the host (device/cpu) and serves CPUs and
- * declared host-backed devices. Slots below "Optional" may be NULL and then mean what stands beside
- * them.
- */
-#define COI_DEVICE_BACKEND_ABI 1
-typedef struct coi_device_backend {
-    uint32_t    abi;
-    const char *name;
-    bool        host_memory; /* the host can read it; such devices share buffers */
-    /* Aligned to COI_ALIGNMENT; NULL when there is none. */
-    void *(*alloc)(co_device *device, size_t nbytes);
-    void (*free)(co_device *device, void *memory, size_t nbytes);
-    /* Optional. */
-    void (*upload)(co_device *device, void *dst, const void *src, size_t nbytes);   /* memcpy */
-    void (*download)(co_device *device, void *dst, const void *src, size_t nbytes); /* memcpy */
-    void (*synchronize)(co_device *device); /* nothing ever pends */
-} coi_device_backend;
-extern const coi_device_backend coi_cpu_backend;
+/* A buffer as its backend knows it. */
+static inline co_backend_buffer *
+coi_backend_buffer(const coi_buffer *buffer)
+{
+    return (co_backend_buffer *)buffer->user;
+}
+
+/* cpu/cpu.c: computes on the host. It serves CPUs and declared host-backed devices. */
+extern const co_backend coi_cpu_backend;
+
+/* What a device does for one operator: a row of its kernel table. Rows never move. */
+typedef struct coi_device_kernel {
+    const void       *key;    /* the operator, or for what is no operator its name */
+    const char       *name;   /* of it */
+    co_backend_kernel kernel; /* NULL: the host computes it */
+    atomic_llong fallbacks;   /* calls that the host computed, and the bytes it copied for them */
+    atomic_llong fallback_bytes;
+} coi_device_kernel;
+#define COI_MAX_DEVICE_KERNELS 1024 /* rows of a kernel table; a power of two */
 
 struct co_device {
-    coi_device_name           id;
-    char                      name[CO_DEVICE_NAME_MAX]; /* canonical */
-    const coi_device_backend *backend;
-    bool                      host_backed;
-    const int                *cores; /* its share, num_threads of them; NULL with pin=no */
-    int                       num_threads;
-    coi_team                 *team;
-    coi_devices              *owner;
-    coi_pool                 *pool;
-    coi_memory               *memory;
+    coi_device_name    id;
+    char               name[CO_DEVICE_NAME_MAX]; /* canonical */
+    const co_backend  *backend;
+    co_backend_device *handle;
+    co_backend_queue  *queue;
+    bool               host_memory; /* of the backend: the host reads and writes its buffers, and
+                                       nothing ever pends */
+    bool               host_backed;
+    co_device         *host;  /* where the host computes for it: itself, or the first CPU */
+    const int         *cores; /* its share, num_threads of them; NULL with pin=no */
+    int                num_threads;
+    coi_team          *team;
+    coi_devices       *owner;
+    coi_pool          *pool;
+    coi_memory        *memory;
+    coi_log           *log;
+    coi_lock           kernels_lock;
+    coi_device_kernel *kernels; /* devices without host memory have a table */
 };
 
-void coi_device_upload(co_device *device, void *dst, const void *src, size_t nbytes);
-void coi_device_download(co_device *device, void *dst, const void *src, size_t nbytes);
-void coi_device_synchronize(co_device *device);
+/*
+ * device_queue.c: what a device does with memory of its own, in the order of its queue. `offset` is
+ * in bytes. Upload: src may change at once. Download: the bytes are there when it returns.
+ */
+co_code coi_device_upload(co_device *device, coi_buffer *dst, size_t offset, const void *src,
+                          size_t nbytes, co_error_info *err);
+co_code coi_device_download(co_device *device, void *dst, const coi_buffer *src, size_t offset,
+                            size_t nbytes, co_error_info *err);
+/* Between two devices, or within one; either may have host memory. */
+co_code coi_device_copy(co_device *to, coi_buffer *dst, size_t dst_offset, co_device *from,
+                        const coi_buffer *src, size_t src_offset, size_t nbytes,
+                        co_error_info *err);
+co_code coi_device_fill(co_device *device, coi_buffer *dst, size_t offset, int byte, size_t nbytes,
+                        co_error_info *err);
+co_code coi_device_synchronize(co_device *device, co_error_info *err);
+/* Memory of the backend, for the pool. Freeing keeps the order of the queue. */
+co_code coi_device_alloc(co_device *device, size_t nbytes, co_backend_buffer **out,
+                         co_error_info *err);
+void    coi_device_free(co_device *device, co_backend_buffer *buffer, size_t nbytes);
+
+/*
+ * kernel_table.c: the row of an operator in the table of a device without host memory, made at
+ * first need, when the backend may be asked for a kernel. NULL when the table is full. Thread-safe.
+ */
+coi_device_kernel *coi_device_find_kernel(co_device *device, const void *key, const char *name,
+                                          bool asks_backend);
+/* The host computed one call, and copied so many bytes for it. The first is a line of the log. */
+void coi_count_fallback(co_device *device, coi_device_kernel *kernel, size_t nbytes);
+/* The same for something that is no operator, such as an all-reduce. */
+void coi_count_named_fallback(co_device *device, const char *name, size_t nbytes);
+
+/* backends.c: the backends of a runtime. */
+#define COI_MAX_BACKENDS 16
+typedef struct coi_backends {
+    size_t            count;
+    const co_backend *at[COI_MAX_BACKENDS];
+} coi_backends;
+/* Load the shared objects of a list, "a.so:b.so". */
+co_code coi_backends_load(coi_backends *backends, const char *list, co_error_info *err);
+/*
+ * The backend of a device type: one that was loaded, or that lies beside the library under the name
+ * libcohort_backend_TYPE.so. *out is NULL where there is none.
+ */
+co_code coi_backends_find(coi_backends *backends, const char *type, const co_backend **out,
+                          co_error_info *err);
+/* Whether the library can work with a backend; the reason is in the error. `origin` names it. */
+co_code coi_backend_check(const co_backend *backend, const char *origin, co_error_info *err);
+/* A device type by the rule of names. */
+bool coi_is_device_type(const char *type);
 
 /*
  * Devices live until the registry is destroyed; their addresses never change. The pointers given
@@ -110,6 +166,8 @@ co_code coi_devices_declare(coi_devices *devices, const char *type, int count, c
 /* The i-th of a type in order, NULL past the end: for "all GPUs, or else all CPUs". */
 co_device *coi_devices_of_type(coi_devices *devices, const char *type, size_t i);
 void       coi_device_fill_info(co_device *device, co_device_info *info);
+/* Every row of every kernel table that counted a fallback. */
+void coi_devices_visit_fallbacks(coi_devices *devices, co_fallback_fn fn, void *user);
 /* Give all free memory of all devices back to the allocator. Thread-safe. */
 void coi_devices_trim(coi_devices *devices);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The devices of a runtime. They are added, never removed, so readers need no lock: the count is
- * published after the entry. CPU devices and declared devices are made the same way, by the host's
- * backend.
+ * published after the entry. A device belongs to the backend that serves its type; where none does,
+ * the host's stands in for it.
  *
  * Cores: the runtime's threads are numbered 0 .. C-1 and laid on the cores in order of locality;
  * device i of n gets those from i*C/n to (i+1)*C/n, and at least one, so with more devices than
@@ -16,7 +16,16 @@
 
 #define MAX_DEVICES 1024
 
+/* What backends are offered: the table that they see, and what is behind it. */
+typedef struct services {
+    co_backend_host table;
+    coi_memory     *memory;
+    coi_log        *log;
+} services;
+
 struct coi_devices {
+    services      services;
+    coi_backends  backends;
     coi_memory   *memory;
     coi_waiting  *waiting;
     coi_log      *log;
@@ -28,29 +37,22 @@ struct coi_devices {
     co_device    *devices[MAX_DEVICES];
 };
 
-void
-coi_device_upload(co_device *device, void *dst, const void *src, size_t nbytes)
+static void *
+serve_alloc(const co_backend_host *host, size_t nbytes)
 {
-    if (device->backend->upload != NULL)
-        device->backend->upload(device, dst, src, nbytes);
-    else if (nbytes > 0)
-        memcpy(dst, src, nbytes);
+    return coi_alloc(((const services *)(const void *)host)->memory, nbytes);
 }
 
-void
-coi_device_download(co_device *device, void *dst, const void *src, size_t nbytes)
+static void
+serve_free(const co_backend_host *host, void *memory, size_t nbytes)
 {
-    if (device->backend->download != NULL)
-        device->backend->download(device, dst, src, nbytes);
-    else if (nbytes > 0)
-        memcpy(dst, src, nbytes);
+    coi_free(((const services *)(const void *)host)->memory, memory, nbytes);
 }
 
-void
-coi_device_synchronize(co_device *device)
+static void
+serve_log(const co_backend_host *host, co_log_level level, const char *line)
 {
-    if (device->backend->synchronize != NULL)
-        device->backend->synchronize(device);
+    coi_log_line(((const services *)(const void *)host)->log, level, "%s", line);
 }
 
 size_t
@@ -143,6 +145,61 @@ share_of(const coi_devices *devices, int i, int n, int *first)
     return to > from ? to - from : 1;
 }
 
+/* Its objects of the backend, as far as they were made. What still pends is done first. */
+static void
+close_device(co_device *device)
+{
+    const co_backend *backend = device->backend;
+
+    if (device->queue != NULL) {
+        coi_device_synchronize(device, NULL);
+        backend->queue->close(device->queue);
+    }
+    if (device->handle != NULL)
+        backend->device->close(device->handle);
+}
+
+/* A backend that fails without a word, or succeeds without a result, gets one here. */
+static co_code
+check_opened(const co_device *device, const char *what, co_code rc, const void *made,
+             co_error_info *err)
+{
+    if (rc == CO_OK && made != NULL)
+        return CO_OK;
+    return coi_error(err, rc != CO_OK ? rc : CO_INTERNAL, "backend '%s' opened no %s for %s",
+                     device->backend->name, what, device->name);
+}
+
+static co_code
+open_device(coi_devices *devices, co_device *device, co_error_info *err)
+{
+    const co_backend *backend = device->backend;
+    int               count = 0;
+    co_code           rc = backend->registry->count(backend, &count, err);
+
+    if (rc == CO_OK && !device->host_backed && device->id.index >= count)
+        return coi_error(err, CO_INVALID_ARGUMENT,
+                         "there is no %s:%d: backend '%s' has %d device%s", device->id.type,
+                         device->id.index, backend->name, count, count == 1 ? "" : "s");
+    if (rc == CO_OK)
+        rc = backend->registry->open(backend, &devices->services.table, device->id.index,
+                                     &device->handle, err);
+    rc = check_opened(device, "device", rc, device->handle, err);
+    if (rc != CO_OK)
+        return rc;
+    rc = backend->device->open_queue(device->handle, &device->queue, err);
+    rc = check_opened(device, "queue", rc, device->queue, err);
+    if (rc != CO_OK || device->host_memory)
+        return rc;
+    coi_lock_init(&device->kernels_lock);
+    device->kernels = coi_calloc(devices->memory,
+                                 COI_MAX_DEVICE_KERNELS * sizeof(device->kernels[0]));
+    if (device->kernels == NULL)
+        return coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for the kernel table of %s",
+                         device->name);
+    return CO_OK;
+}
+
 static void
 device_destroy(co_device *device)
 {
@@ -153,15 +210,19 @@ device_destroy(co_device *device)
     coi_team_destroy(device->team);
     leaked = coi_pool_destroy(device->pool);
     if (leaked != 0)
-        coi_log_line(device->owner->log, CO_LOG_ERROR, "%s ends with %lld byte%s of tensors alive",
+        coi_log_line(device->log, CO_LOG_ERROR, "%s ends with %lld byte%s of tensors alive",
                      device->name, (long long)leaked, COI_S(leaked));
+    close_device(device);
+    if (device->kernels != NULL)
+        coi_free(device->memory, device->kernels,
+                 COI_MAX_DEVICE_KERNELS * sizeof(device->kernels[0]));
     coi_free(device->memory, device, sizeof(*device));
 }
 
 /* Device number `index` of its type, i of the n that are made together. */
 static co_code
-device_create(coi_devices *devices, const char *type, int index, int i, int n, co_device **out,
-              co_error_info *err)
+device_create(coi_devices *devices, const co_backend *backend, const char *type, int index, int i,
+              int n, co_device **out, co_error_info *err)
 {
     co_device *device = coi_calloc(devices->memory, sizeof(*device));
     char       name[16];
@@ -174,14 +235,19 @@ device_create(coi_devices *devices, const char *type, int index, int i, int n, c
     snprintf(device->id.type, sizeof(device->id.type), "%s", type);
     coi_device_complete(&device->id, NULL);
     coi_device_format(&device->id, device->name);
-    device->backend = &coi_cpu_backend;
-    device->host_backed = strcmp(type, "CPU") != 0;
+    device->backend = backend != NULL ? backend : &coi_cpu_backend;
+    device->host_backed = backend == NULL;
+    device->host_memory = device->backend->host_memory;
+    device->host = device->host_memory ? device : devices->devices[0]; /* CPUs come first */
     device->owner = devices;
     device->memory = devices->memory;
+    device->log = devices->log;
     device->num_threads = share_of(devices, i, n, &first);
     device->cores = devices->pin ? devices->cores + first : NULL;
     snprintf(name, sizeof(name), "co-%.4s%d", type, index % 10000);
-    rc = coi_pool_create(device, &device->pool, err);
+    rc = open_device(devices, device, err);
+    if (rc == CO_OK)
+        rc = coi_pool_create(device, &device->pool, err);
     if (rc == CO_OK)
         rc = coi_team_create(devices->memory, name, device->cores, device->num_threads,
                              devices->waiting, &device->team, err);
@@ -197,12 +263,7 @@ device_create(coi_devices *devices, const char *type, int index, int i, int n, c
 static co_code
 check_type(const char *type, co_error_info *err)
 {
-    size_t length = type != NULL ? strnlen(type, COI_DEVICE_TYPE_MAX) : 0;
-    bool   good = length > 0 && length < COI_DEVICE_TYPE_MAX && coi_ascii_letter(type[0]);
-
-    for (size_t i = 0; good && i < length; ++i)
-        good = (type[i] >= 'A' && type[i] <= 'Z') || coi_ascii_digit(type[i]) || type[i] == '_';
-    if (good)
+    if (coi_is_device_type(type))
         return CO_OK;
     return coi_error(err, CO_VALUE_ERROR,
                      "device type '%.*s%s': expected 1 to 31 of A-Z, 0-9 and '_', first a letter",
@@ -213,11 +274,14 @@ check_type(const char *type, co_error_info *err)
 static co_code
 add_devices(coi_devices *devices, const char *type, int count, co_error_info *err)
 {
-    size_t  before = coi_devices_count(devices);
-    int     index = 0;
-    int     made;
-    co_code rc = CO_OK;
+    const co_backend *backend;
+    size_t            before = coi_devices_count(devices);
+    int               index = 0;
+    int               made;
+    co_code           rc = coi_backends_find(&devices->backends, type, &backend, err);
 
+    if (rc != CO_OK)
+        return rc;
     while (coi_devices_of_type(devices, type, (size_t)index) != NULL)
         ++index;
     if (before + (size_t)count > MAX_DEVICES)
@@ -225,7 +289,7 @@ add_devices(coi_devices *devices, const char *type, int count, co_error_info *er
                          "%d more devices of type %s make %zu; a runtime has at most %d", count,
                          type, before + (size_t)count, MAX_DEVICES);
     for (made = 0; made < count && rc == CO_OK; ++made)
-        rc = device_create(devices, type, index + made, made, count,
+        rc = device_create(devices, backend, type, index + made, made, count,
                            &devices->devices[before + (size_t)made], err);
     if (rc == CO_OK) {
         atomic_store_explicit(&devices->count, before + (size_t)count, memory_order_release);
@@ -262,8 +326,10 @@ add_from_settings(coi_devices *devices, const coi_settings *settings, co_error_i
     const char *list = settings->devices;
     char        type[COI_DEVICE_TYPE_MAX];
     int         count;
-    co_code     rc = coi_devices_declare(devices, "CPU", settings->cpus, err);
+    co_code     rc = coi_backends_load(&devices->backends, settings->backends, err);
 
+    if (rc == CO_OK)
+        rc = coi_devices_declare(devices, "CPU", settings->cpus, err);
     while (rc == CO_OK && coi_device_list_next(&list, type, &count))
         rc = coi_devices_declare(devices, type, count, err);
     return rc;
@@ -278,6 +344,9 @@ coi_devices_create(coi_memory *memory, const coi_settings *settings, const coi_t
 
     if (devices == NULL)
         return coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for the list of devices");
+    devices->services = (services){ { sizeof(co_backend_host), serve_alloc, serve_free, serve_log },
+                                    memory,
+                                    log };
     devices->memory = memory;
     devices->waiting = waiting;
     devices->log = log;
@@ -332,6 +401,7 @@ coi_device_fill_info(co_device *device, co_device_info *info)
     info->index = device->id.index;
     info->num_threads = device->num_threads;
     info->host_backed = device->host_backed;
+    info->host_memory = device->host_memory;
     snprintf(info->backend, sizeof(info->backend), "%s", device->backend->name);
     coi_pool_fill_info(device->pool, info);
 }

@@ -15,6 +15,10 @@
  * allocator has nothing left, all free blocks of all devices are given back and it is asked once
  * more.
  *
+ * A block is free as soon as nobody refers to it, even while commands that use it pend in the queue
+ * of the device: whatever the next owner does with it goes to the same queue, behind them. The
+ * backend gets memory back in the same order.
+ *
  * Headers (coi_buffer) are cut from slabs and never returned before the pool ends; a header stays
  * with its block. With the address sanitizer a free block is poisoned, and of a block in use what
  * lies behind the bytes asked for.
@@ -144,7 +148,7 @@ free_block_memory(coi_pool *pool, coi_buffer *block)
     size_t nbytes = class_bytes(block->size_class);
 
     coi_unpoison(block->data, nbytes);
-    pool->device->backend->free(pool->device, block->data, nbytes);
+    coi_device_free(pool->device, coi_backend_buffer(block), nbytes);
 }
 
 /* With the lock held: move the blocks that were idle for `ticks` from a list to the chain `out`. */
@@ -225,27 +229,28 @@ count_in_use(coi_pool *pool, size_t nbytes)
 }
 
 /* Ask the backend; when it has nothing, give back what all devices hold free and ask once more. */
-static void *
+static co_backend_buffer *
 new_memory(co_device *device, size_t nbytes)
 {
-    void *data = device->backend->alloc(device, nbytes);
+    co_backend_buffer *made;
 
-    if (data == NULL) {
-        coi_devices_trim(device->owner);
-        data = device->backend->alloc(device, nbytes);
-    }
-    return data;
+    if (coi_device_alloc(device, nbytes, &made, NULL) == CO_OK)
+        return made;
+    coi_devices_trim(device->owner);
+    if (coi_device_synchronize(device, NULL) != CO_OK) /* what is freed in queue order is free */
+        return NULL;
+    return coi_device_alloc(device, nbytes, &made, NULL) == CO_OK ? made : NULL;
 }
 
 /* A block from the allocator. The lock is not held while the allocator works. */
 static coi_buffer *
 new_block(coi_pool *pool, uint32_t size_class, size_t nbytes)
 {
-    size_t      block_bytes = class_bytes(size_class);
-    void       *data = new_memory(pool->device, block_bytes);
-    coi_buffer *block;
+    size_t             block_bytes = class_bytes(size_class);
+    co_backend_buffer *memory = new_memory(pool->device, block_bytes);
+    coi_buffer        *block;
 
-    if (data == NULL)
+    if (memory == NULL)
         return NULL;
     coi_lock_take(&pool->lock);
     block = need_header(pool);
@@ -256,13 +261,14 @@ new_block(coi_pool *pool, uint32_t size_class, size_t nbytes)
     }
     coi_lock_give(&pool->lock);
     if (block == NULL) {
-        pool->device->backend->free(pool->device, data, block_bytes);
+        coi_device_free(pool->device, memory, block_bytes);
         return NULL;
     }
     block->size_class = size_class;
     block->device = pool->device;
-    block->data = data;
-    coi_poison(data, block_bytes);
+    block->data = pool->device->backend->buffer->address(memory);
+    block->user = memory;
+    coi_poison(block->data, block_bytes);
     return block;
 }
 
@@ -290,7 +296,6 @@ coi_buffer_alloc(co_device *device, size_t nbytes)
         return NULL;
     block->nbytes = nbytes;
     block->deleter = NULL;
-    block->user = NULL;
     atomic_store_explicit(&block->refs, 1, memory_order_relaxed);
     coi_unpoison(block->data, nbytes);
     return block;

@@ -378,7 +378,7 @@ static void
 put_padding(const co_feature *wanted, char *out, size_t size, int64_t n)
 {
     static const coi_text empty = { "", 0 };
-    const void           *pad = wanted->missing != NULL ? wanted->missing->u.tensor.data
+    const void           *pad = wanted->missing != NULL ? coi_data_on_host(wanted->missing)
                                                         : (const void *)&empty;
 
     if (wanted->missing == NULL && wanted->dtype != CO_STRING) {
@@ -407,7 +407,8 @@ put_values(const parse *p, int64_t i, size_t k, void *out, int64_t at, int64_t n
     if (wanted->kind == CO_FEATURE_SEQUENCE)
         put_padding(wanted, (char *)out + (size_t)v.count * size, size, at + n - v.count);
     else if (f->kind == LIST_NONE)
-        memcpy((char *)out + (size_t)at * size, wanted->missing->u.tensor.data, (size_t)n * size);
+        memcpy((char *)out + (size_t)at * size, coi_data_on_host(wanted->missing),
+               (size_t)n * size);
 }
 
 /* Fill `out`, of `each` elements for every example. */
@@ -484,7 +485,7 @@ make_feature(const parse *p, size_t k, co_device *device)
         made = coi_tensor_new(&p->ctx->heap, device, p->wanted[k].dtype, shape.dims, shape.ndim,
                               each * p->num_examples, coi_err(p->ctx));
         if (made != NULL)
-            put_feature(p, k, made->u.tensor.data, each);
+            put_feature(p, k, coi_data_on_host(made), each);
     }
     return coi_give(p->ctx, made);
 }
@@ -502,12 +503,11 @@ check_missing(co_context *ctx, const co_feature *f, int64_t count)
     if (!coi_check_kind(ctx, f->missing, CO_KIND_TENSOR, 3, "missing"))
         return false;
     count = is_sequence ? 1 : count;
-    if (missing->dtype == f->dtype && missing->u.tensor.num_elements == count &&
-        missing->u.tensor.device->backend->host_memory)
+    if (missing->dtype == f->dtype && missing->u.tensor.num_elements == count)
         return true;
     coi_fail(ctx, CO_INVALID_ARGUMENT,
-             "feature '%s': what %s is %s of %lld element%s; it must be %s of %lld, in host memory",
-             f->name, is_sequence ? "fills up a short sequence" : "stands for a missing one",
+             "feature '%s': what %s is %s of %lld element%s; it must be %s of %lld", f->name,
+             is_sequence ? "fills up a short sequence" : "stands for a missing one",
              co_dtype_name((co_dtype)missing->dtype), (long long)missing->u.tensor.num_elements,
              COI_S(missing->u.tensor.num_elements), co_dtype_name(f->dtype), (long long)count);
     return false;
@@ -568,15 +568,29 @@ make_map(const parse *p, co_device *device)
     return map;
 }
 
+/* Features whose defaults the host can read. */
+static bool
+copy_wanted(co_context *ctx, const co_feature *features, size_t n, co_feature *out)
+{
+    for (size_t k = 0; k < n; ++k) {
+        out[k] = features[k];
+        if (features[k].missing != NULL &&
+            (out[k].missing = coi_host_value(ctx, features[k].missing)) == NULL)
+            return false;
+    }
+    return true;
+}
+
 co_value *
 co_parse_example(co_context *ctx, co_value *serialized, const co_feature *features,
                  size_t num_features)
 {
-    parse      p = { ctx, features, num_features, NULL, 0, 0, NULL };
-    coi_text   alone;
-    co_device *device;
-    co_value  *map = NULL;
-    size_t     nbytes;
+    parse       p = { ctx, features, num_features, NULL, 0, 0, NULL };
+    coi_text    alone;
+    co_device  *device;
+    co_value   *map = NULL;
+    co_feature *wanted;
+    size_t      nbytes;
 
     COI_ENTER(ctx, "parse_example", NULL);
     p.texts = serialized_texts(ctx, serialized, 1, &alone, &p.num_examples);
@@ -591,17 +605,20 @@ co_parse_example(co_context *ctx, co_value *serialized, const co_feature *featur
     for (size_t k = 0; k < num_features; ++k)
         if (!check_wanted(ctx, features, k, p.lead))
             return NULL;
-    device = coi_current_device(ctx);
-    nbytes = ((size_t)p.num_examples * num_features + 1) * sizeof(feature);
-    p.found = device != NULL ? coi_small_alloc(&ctx->heap, nbytes) : NULL;
-    if (p.found == NULL) {
+    device = coi_current_host(ctx);
+    nbytes = num_features * sizeof(*wanted) +
+             ((size_t)p.num_examples * num_features + 1) * sizeof(feature);
+    wanted = device != NULL ? coi_small_alloc(&ctx->heap, nbytes) : NULL;
+    if (wanted == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to parse %lld examples",
                  (long long)p.num_examples);
         return NULL;
     }
-    if (read_examples(&p))
+    p.found = (feature *)(void *)(wanted + num_features);
+    p.wanted = wanted;
+    if (copy_wanted(ctx, features, num_features, wanted) && read_examples(&p))
         map = make_map(&p, device);
-    coi_small_free(&ctx->heap, p.found, nbytes);
+    coi_small_free(&ctx->heap, wanted, nbytes);
     return map;
 }
 
@@ -707,7 +724,7 @@ co_example_decode(co_context *ctx, co_value *serialized)
 
     COI_ENTER(ctx, "example_decode", NULL);
     texts = serialized_texts(ctx, serialized, 0, &alone, &count);
-    device = texts != NULL ? coi_current_device(ctx) : NULL;
+    device = texts != NULL ? coi_current_host(ctx) : NULL;
     if (device == NULL)
         return NULL;
     if (!each_feature(texts, list_feature, &l)) {
@@ -779,7 +796,7 @@ kind_of(const co_value *tensor)
 static void
 put_list(sink *s, const co_value *tensor)
 {
-    const char *data = tensor->u.tensor.data;
+    const char *data = coi_data_on_host(tensor);
     size_t      size = coi_dtypes[tensor->dtype].size;
 
     for (int64_t i = 0; i < tensor->u.tensor.num_elements; ++i) {
@@ -896,11 +913,15 @@ co_example_encode(co_context *ctx, co_value *features)
         tensors[done] = coi_as_tensor(ctx, features->u.items.items[done], CO_DTYPE_NONE);
         if (tensors[done] == NULL)
             break;
-        if (!tensors[done]->u.tensor.device->backend->host_memory) {
-            coi_fail(ctx, CO_INVALID_ARGUMENT, "feature '%s' is on %s; copy it to a CPU first",
-                     features->u.items.keys[done + 1], tensors[done]->u.tensor.device->name);
-            ++done;
-            break;
+        if (!coi_is_on_host(tensors[done])) {
+            co_value *host = coi_tensor_on_host(&ctx->heap, tensors[done], coi_err(ctx));
+
+            coi_unref(&ctx->heap, tensors[done]);
+            tensors[done] = host;
+            if (host == NULL) {
+                coi_failed(ctx);
+                break;
+            }
         }
     }
     if (ctx->error.code == CO_OK)

@@ -254,7 +254,7 @@ reorder(const coi_npy_head *head, const uint8_t *from, uint8_t *to)
 static co_value *
 new_array(co_context *ctx, const coi_npy_head *head, co_error_info *err)
 {
-    co_device *device = coi_current_device(ctx);
+    co_device *device = coi_current_host(ctx);
 
     return device != NULL ? coi_tensor_new(&ctx->heap, device, head->dtype, head->dims, head->ndim,
                                            head->num_elements, err)
@@ -277,7 +277,7 @@ coi_npy_data_read(co_context *ctx, const coi_npy_input *input, const coi_npy_hea
     array = new_array(ctx, head, err);
     if (array == NULL)
         return NULL;
-    data = array->u.tensor.data;
+    data = coi_data_on_host(array);
     if (!read_exactly(input, data, nbytes, err)) {
         coi_unref(&ctx->heap, array);
         return NULL;
@@ -291,7 +291,7 @@ coi_npy_data_read(co_context *ctx, const coi_npy_input *input, const coi_npy_hea
         return array;
     ordered = new_array(ctx, head, err);
     if (ordered != NULL)
-        reorder(head, data, ordered->u.tensor.data);
+        reorder(head, data, coi_data_on_host(ordered));
     coi_unref(&ctx->heap, array);
     return ordered;
 }
@@ -318,7 +318,7 @@ static co_value *
 map_array(co_context *ctx, const coi_source *source, const coi_npy_head *head, co_error_info *err)
 {
     size_t      size = coi_dtypes[head->dtype].size, nbytes = (size_t)head->num_elements * size;
-    co_device  *device = coi_current_device(ctx);
+    co_device  *device = coi_current_host(ctx);
     coi_buffer *buffer = NULL;
     mapping    *m;
     void       *data;
@@ -391,5 +391,5 @@ co_load_npy(co_context *ctx, const char *path, const co_array_options *options)
         coi_fail(ctx, err.code, "'%s': %s", path, err.message);
         return NULL;
     }
-    return coi_own(ctx, array);
+    return coi_place_here(ctx, coi_own(ctx, array));
 }

@@ -82,13 +82,15 @@ grad_all_gather(coi_grad *grad)
     int64_t         begin[CO_MAX_DIMS] = { 0 }, one = 1;
     int32_t         axis;
     co_value       *total = total_upstream(grad), *extents;
+    const int64_t  *lengths;
 
     memcpy(&axis, grad->attrs, sizeof(axis));
     extents = co_all_gather(ctx, co_tensor(ctx, CO_INT64, &one, 1, &x->u.tensor.dims[axis]), 0);
-    if (total == NULL || extents == NULL)
+    lengths = extents != NULL ? coi_host_data(ctx, extents) : NULL;
+    if (total == NULL || lengths == NULL)
         return coi_failed(ctx);
     for (int i = 0; i < ctx->mode.replica; ++i)
-        begin[axis] += ((const int64_t *)extents->u.tensor.data)[i];
+        begin[axis] += lengths[i];
     grad->grads[0] = co_slice(ctx, total, begin, x->u.tensor.dims, (size_t)x->ndim);
     return ctx->error.code;
 }

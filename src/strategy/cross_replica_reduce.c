@@ -122,6 +122,15 @@ reduce_all(co_context *ctx, co_strategy *strategy, const coi_reduction *job)
                                 coi_comm_options_of(ctx, strategy), coi_err(ctx)) == CO_OK;
 }
 
+/* The data of a component for the host to read. */
+static const void *
+part_on_host(co_context *ctx, co_value *part)
+{
+    if (!coi_is_on_host(part))
+        coi_count_named_fallback(part->u.tensor.device, "reduce", coi_tensor_nbytes(part));
+    return coi_host_data(ctx, part);
+}
+
 typedef struct reduce_job {
     co_strategy        *strategy;
     coi_rendezvous_kind kind;
@@ -140,6 +149,7 @@ reduce_tensors(co_context *ctx, void *arg)
     const void      *data[COI_MAX_LOCAL_REPLICAS];
     const co_value  *like = parts[0];
     char             text[COI_SHAPE_TEXT + 32], shape[COI_SHAPE_TEXT];
+    bool             is_here = true;
     co_value        *out;
     coi_reduction    job;
 
@@ -152,23 +162,29 @@ reduce_tensors(co_context *ctx, void *arg)
                                coi_sign_tensor(coi_sign(COI_SIGNATURE, (uint64_t)op), like, -1),
                                text, 0, NULL))
         return false;
-    out = coi_tensor_new(&ctx->heap, ctx->device, (co_dtype)like->dtype, like->u.tensor.dims,
-                         like->ndim, like->u.tensor.num_elements, coi_err(ctx));
+    /* Sums over replicas are the host's work. */
+    for (int i = 0; is_here && i < strategy->num_local; ++i)
+        is_here = is_here && (data[i] = part_on_host(ctx, parts[i])) != NULL;
+    out = is_here ? coi_tensor_new(&ctx->heap, ctx->device->host, (co_dtype)like->dtype,
+                                   like->u.tensor.dims, like->ndim, like->u.tensor.num_elements,
+                                   coi_err(ctx))
+                  : NULL;
     if (out == NULL) {
         coi_workers_done(ctx, strategy, false);
         return false;
     }
-    for (int i = 0; i < strategy->num_local; ++i)
-        data[i] = parts[i]->u.tensor.data;
     job = (coi_reduction){
         op,   (co_dtype)like->dtype, like->u.tensor.num_elements, strategy->num_replicas,
-        data, out->u.tensor.data
+        data, coi_data_on_host(out)
     };
     if (!coi_workers_done(ctx, strategy, reduce_all(ctx, strategy, &job))) {
         coi_workers_hold(strategy, out);
         coi_unref(&ctx->heap, out);
         return false;
     }
+    out = coi_tensor_place(&ctx->heap, out, ctx->device, coi_err(ctx));
+    if (out == NULL)
+        return coi_give(ctx, NULL);
     if (op == CO_REDUCE_MEAN && coi_dtypes[like->dtype].integer) {
         co_value *sum = coi_own(ctx, out);
 
@@ -423,6 +439,7 @@ multiply_rows(co_context *ctx, co_value *moved, int num_moved)
     int64_t        rows = 1, row = 1;
     coi_reduction  job = { .op = CO_REDUCE_PROD, .dtype = (co_dtype)moved->dtype };
     size_t         row_bytes;
+    const char    *data;
     const void   **parts;
     co_value      *out;
 
@@ -435,20 +452,23 @@ multiply_rows(co_context *ctx, co_value *moved, int num_moved)
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to multiply %lld rows", (long long)rows);
         return NULL;
     }
-    out = coi_tensor_new(&ctx->heap, moved->u.tensor.device, job.dtype, dims + num_moved,
-                         moved->ndim - num_moved, row, coi_err(ctx));
+    data = coi_host_data(ctx, moved);
+    out = data != NULL
+              ? coi_tensor_new(&ctx->heap, moved->u.tensor.device->host, job.dtype,
+                               dims + num_moved, moved->ndim - num_moved, row, coi_err(ctx))
+              : NULL;
     if (out != NULL) {
         row_bytes = (size_t)row * coi_dtypes[job.dtype].size;
         for (int64_t i = 0; i < rows; ++i)
-            parts[i] = (const char *)moved->u.tensor.data + (size_t)i * row_bytes;
+            parts[i] = data + (size_t)i * row_bytes;
         job.num_elements = row;
         job.num_replicas = (int)rows;
         job.parts = parts;
-        job.out = out->u.tensor.data;
+        job.out = coi_data_on_host(out);
         coi_reduce_share(&job, 0, 1);
     }
     coi_small_free(&ctx->heap, parts, (size_t)rows * sizeof(*parts));
-    return coi_give(ctx, out);
+    return coi_give(ctx, coi_tensor_place(&ctx->heap, out, moved->u.tensor.device, coi_err(ctx)));
 }
 
 static co_value *

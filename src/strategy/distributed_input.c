@@ -294,8 +294,12 @@ empty_leaf(co_context *ctx, co_device *device, const co_value *spec)
                           spec->ndim < 0 ? 1 : spec->ndim, count, coi_err(ctx));
     if (leaf == NULL)
         coi_failed(ctx);
-    else if (count == 1 && spec->dtype != CO_STRING)
-        memset(leaf->u.tensor.data, 0, coi_tensor_nbytes(leaf));
+    else if (count == 1 && spec->dtype != CO_STRING &&
+             coi_tensor_clear(leaf, coi_err(ctx)) != CO_OK) {
+        coi_failed(ctx);
+        coi_unref(&ctx->heap, leaf);
+        return NULL;
+    }
     return leaf;
 }
 

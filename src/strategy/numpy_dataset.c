@@ -40,12 +40,12 @@ copy_leaf(co_context *ctx, co_value *leaf, void *user)
         return NULL;
     if (from->dtype == CO_STRING)
         return coi_give(ctx, coi_tensor_strings(&ctx->heap, device, from->u.tensor.dims, from->ndim,
-                                                from->u.tensor.num_elements, from->u.tensor.data,
+                                                from->u.tensor.num_elements, coi_data_on_host(from),
                                                 coi_err(ctx)));
     copy = coi_tensor_new(&ctx->heap, device, (co_dtype)from->dtype, from->u.tensor.dims,
                           from->ndim, from->u.tensor.num_elements, coi_err(ctx));
     if (copy != NULL && from->u.tensor.num_elements > 0)
-        memcpy(copy->u.tensor.data, from->u.tensor.data, coi_tensor_nbytes(from));
+        memcpy(coi_data_on_host(copy), coi_data_on_host(from), coi_tensor_nbytes(from));
     return coi_give(ctx, copy);
 }
 

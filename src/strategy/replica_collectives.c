@@ -7,6 +7,7 @@
  */
 #include <cohort/ops.h>
 
+#include "context/tape.h"
 #include "base/text.h"
 #include "ops/engine/composite_values.h"
 #include "strategy/comm_options.h"
@@ -128,13 +129,13 @@ reduction_of(coi_step *step, size_t k, const void **parts)
     const job *mine = job_of(step, 0);
 
     for (int i = 0; i < step->n; ++i)
-        parts[i] = job_of(step, i)->in[k]->u.tensor.data;
+        parts[i] = coi_data_on_host(job_of(step, i)->in[k]);
     return (coi_reduction){ mine->op,
                             (co_dtype)mine->in[k]->dtype,
                             mine->in[k]->u.tensor.num_elements,
                             step->strategy->num_replicas,
                             parts,
-                            mine->out[k]->u.tensor.data };
+                            coi_data_on_host(mine->out[k]) };
 }
 
 /* Leaf k of all replicas of all workers, concatenated: a value of ctx's block. */
@@ -348,6 +349,25 @@ all_reduce_workers(co_context *ctx)
 
 /* --- what one replica does --- */
 
+/* Sums over replicas are the host's work: a reference to the tensor there, for that to it, which
+ * stands for it on the tape. */
+static co_value *
+bring_to_host(co_context *ctx, co_value *leaf, co_value *tensor)
+{
+    co_value *host;
+
+    if (coi_is_on_host(tensor))
+        return tensor;
+    host = coi_tensor_on_host(&ctx->heap, tensor, coi_err(ctx));
+    if (host == NULL)
+        coi_failed(ctx);
+    else if (ctx->recording)
+        coi_tape_mark(ctx->tapes, host, coi_tape_node(ctx, leaf, tensor));
+    coi_count_named_fallback(tensor->u.tensor.device, "all_reduce", 2 * coi_tensor_nbytes(tensor));
+    coi_unref(&ctx->heap, tensor);
+    return host;
+}
+
 /* A leaf as the rendezvous wants it: a tensor or a composite value; a reference. */
 static co_value *
 bring_leaf(co_context *ctx, co_value *leaf, const job *mine)
@@ -374,11 +394,13 @@ bring_leaf(co_context *ctx, co_value *leaf, const job *mine)
     tensor = coi_as_tensor(ctx, leaf, CO_DTYPE_NONE);
     if (tensor == NULL)
         return NULL;
-    if (!mine->gather && ctx->mode.num_replicas > 1 && !coi_check_reducible(ctx, tensor)) {
+    if (mine->gather || ctx->mode.num_replicas == 1)
+        return tensor;
+    if (!coi_check_reducible(ctx, tensor)) {
         coi_unref(&ctx->heap, tensor);
         return NULL;
     }
-    return tensor;
+    return bring_to_host(ctx, leaf, tensor);
 }
 
 /* A shared result as this replica's own: on its device, a mean of integers as a float. A value of
@@ -391,12 +413,16 @@ take_away(co_context *ctx, const job *mine, size_t k)
 
     if (coi_is_composite(shared)) /* a handle of its own, as tensors have */
         return coi_composite_give(ctx, shared, shared->u.components);
-    own = coi_tensor_view(&ctx->heap, shared, shared->u.tensor.dims, shared->ndim,
-                          shared->u.tensor.num_elements, 0, coi_err(ctx));
-    own = coi_give(ctx, own);
-    if (own == NULL || coi_current_device(ctx) == NULL)
+    if (coi_current_device(ctx) == NULL)
         return NULL;
-    own->u.tensor.device = ctx->device;
+    if (shared->u.tensor.device == ctx->device && !ctx->device->host_memory)
+        own = coi_tensor_view(&ctx->heap, shared, shared->u.tensor.dims, shared->ndim,
+                              shared->u.tensor.num_elements, 0, coi_err(ctx));
+    else
+        own = coi_tensor_to(&ctx->heap, shared, ctx->device, coi_err(ctx));
+    own = coi_give(ctx, own);
+    if (own == NULL)
+        return NULL;
     if (mine->gather || mine->op != CO_REDUCE_MEAN || mean == (co_dtype)shared->dtype)
         return own;
     {

@@ -43,7 +43,7 @@ check_topology(co_context *ctx, const co_topology *topology)
 static co_value *
 new_tensor(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim)
 {
-    co_device *device = coi_current_device(ctx);
+    co_device *device = coi_current_host(ctx); /* where all of them are read */
     int64_t    count = 1;
 
     for (int i = 0; i < ndim; ++i)
@@ -93,7 +93,7 @@ static bool
 check_coordinates(co_context *ctx, const int64_t *mesh, int rank, const co_value *coordinates)
 {
     const int64_t *dims = coordinates->u.tensor.dims;
-    const int32_t *at = coordinates->u.tensor.data;
+    const int32_t *at = coi_data_on_host(coordinates);
 
     if (coordinates->dtype != CO_INT32 || coordinates->ndim != 3 || dims[2] != rank ||
         dims[0] > INT32_MAX || dims[1] > INT32_MAX) {
@@ -120,7 +120,8 @@ make(co_context *ctx, const int64_t *mesh, size_t rank, co_value *coordinates)
 {
     co_topology *topology;
 
-    if (!check_mesh(ctx, mesh, rank) || !check_coordinates(ctx, mesh, (int)rank, coordinates))
+    if (!check_mesh(ctx, mesh, rank) || (coordinates = coi_host_value(ctx, coordinates)) == NULL ||
+        !check_coordinates(ctx, mesh, (int)rank, coordinates))
         return NULL;
     topology = coi_object_new(&ctx->heap, &topology_class, sizeof(*topology));
     if (topology == NULL) {
@@ -239,7 +240,7 @@ co_topology_parse(co_context *ctx, co_value *serialized)
     if (coordinates == NULL)
         return NULL;
     mesh.n = 0;
-    list = (numbers){ coordinates->u.tensor.data, 0, list.n };
+    list = (numbers){ coi_data_on_host(coordinates), 0, list.n };
     read_message(wire, &mesh, counts, &list);
     return make(ctx, dims, mesh.n, coordinates);
 }
@@ -272,7 +273,7 @@ co_topology_serialized(co_context *ctx, co_topology *topology)
     COI_ENTER(ctx, "topology_serialized", NULL);
     if (!check_topology(ctx, topology))
         return NULL;
-    at = topology->coordinates->u.tensor.data;
+    at = coi_data_on_host(topology->coordinates);
     n = (size_t)topology->coordinates->u.tensor.num_elements;
     /* A number below 2^24 takes four bytes; every one is written twice, packed and in its place. */
     room = 8 * COI_WIRE_HEAD_MAX + 2 * 4 * (n + MAX_RANK);
@@ -409,14 +410,14 @@ co_topology_missing_devices(co_context *ctx, co_topology *topology)
         return NULL;
     }
     memset(taken, 0, (size_t)num_places(topology));
-    at = topology->coordinates->u.tensor.data;
+    at = coi_data_on_host(topology->coordinates);
     for (int64_t i = 0; i < topology->num_tasks * topology->num_devices; ++i)
         taken[place_of(topology, at + i * topology->rank)] = 1;
     dims[0] = list_missing(topology, taken, NULL);
     dims[1] = topology->rank;
     missing = new_tensor(ctx, CO_INT64, dims, 2);
     if (missing != NULL && dims[0] > 0)
-        list_missing(topology, taken, missing->u.tensor.data);
+        list_missing(topology, taken, coi_data_on_host(missing));
     coi_small_free(&ctx->heap, taken, (size_t)num_places(topology));
     return missing;
 }
@@ -434,7 +435,7 @@ co_topology_find(co_context *ctx, co_topology *topology, const int64_t *coordina
     if (coordinates == NULL || task == NULL || tpu_ordinal == NULL)
         return coi_fail(ctx, CO_VALUE_ERROR,
                         "coordinates, task or tpu_ordinal of topology_find is NULL");
-    at = topology->coordinates->u.tensor.data;
+    at = coi_data_on_host(topology->coordinates);
     for (int64_t i = 0; i < topology->num_tasks * topology->num_devices; ++i) {
         bool same = true;
 

@@ -341,9 +341,11 @@ broadcast(co_context *ctx, void *arg)
     co_strategy    *strategy = b->strategy;
     const co_value *tensor = b->tensor;
     char            text[COI_SHAPE_TEXT + 32], shape[COI_SHAPE_TEXT];
-    co_value       *copy = co_tensor(ctx, (co_dtype)tensor->dtype, tensor->u.tensor.dims,
-                                     (size_t)tensor->ndim, tensor->u.tensor.data);
+    co_value       *copy = coi_host_zeros(ctx, (co_dtype)tensor->dtype, tensor->u.tensor.dims,
+                                          tensor->ndim);
 
+    if (copy != NULL && coi_tensor_download(tensor, coi_data_on_host(copy), coi_err(ctx)) != CO_OK)
+        return coi_failed(ctx) == CO_OK;
     snprintf(text, sizeof(text), "%s %s", co_dtype_name((co_dtype)tensor->dtype),
              coi_shape_text(tensor->u.tensor.dims, tensor->ndim, shape));
     if (copy == NULL ||
@@ -351,12 +353,12 @@ broadcast(co_context *ctx, void *arg)
                                coi_sign_tensor(COI_SIGNATURE, tensor, -1), text, 0, NULL))
         return false;
     if (coi_workers_done(ctx, strategy,
-                         coi_group_broadcast(strategy->group, copy->u.tensor.data,
+                         coi_group_broadcast(strategy->group, coi_data_on_host(copy),
                                              coi_tensor_nbytes(copy), 0,
                                              coi_comm_options_of(ctx, strategy)->timeout_ms,
                                              coi_err(ctx)) == CO_OK)) {
-        b->copy = copy;
-        return true;
+        b->copy = coi_place_here(ctx, copy);
+        return b->copy != NULL;
     }
     coi_workers_hold(strategy, copy);
     return false;
@@ -471,18 +473,24 @@ coi_workers_add(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind what
 /* The bytes of all workers, one after the other, and how many of each: a block of total + 1 bytes,
  * or NULL. */
 static char *
-gather_bytes(co_context *ctx, co_strategy *strategy, const co_value *mine, const size_t *nbytes,
+gather_bytes(co_context *ctx, co_strategy *strategy, co_value *mine, const size_t *nbytes,
              size_t total)
 {
     char *all = coi_small_alloc(&ctx->heap, total + 1);
     bool  ok;
 
+    mine = coi_host_value(ctx, mine);
+    if (mine == NULL && all != NULL) {
+        coi_small_free(&ctx->heap, all, total + 1);
+        coi_workers_done(ctx, strategy, false);
+        return NULL;
+    }
     if (all == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to gather %zu bytes", total);
         coi_workers_done(ctx, strategy, false);
         return NULL;
     }
-    ok = coi_group_all_gather(strategy->group, mine->u.tensor.data, nbytes, all,
+    ok = coi_group_all_gather(strategy->group, coi_data_on_host(mine), nbytes, all,
                               coi_comm_options_of(ctx, strategy)->timeout_ms,
                               coi_err(ctx)) == CO_OK;
     if (coi_workers_done(ctx, strategy, ok))
@@ -495,7 +503,7 @@ gather_bytes(co_context *ctx, co_strategy *strategy, const co_value *mine, const
 /* Exchange handshakes, gather, and concatenate: a value of ctx's block. Three arrays lie in one
  * room of 3 words for each worker. */
 static co_value *
-concat_in(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind what, const co_value *mine,
+concat_in(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind what, co_value *mine,
           int axis, void *room)
 {
     int64_t    *lengths = room;
@@ -528,7 +536,7 @@ concat_in(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind what, cons
 typedef struct concat_job {
     co_strategy        *strategy;
     coi_rendezvous_kind what;
-    const co_value     *mine;
+    co_value           *mine;
     int                 axis;
     void               *room;
     co_value           *whole;

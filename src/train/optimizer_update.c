@@ -73,16 +73,24 @@ lock_slot(co_context *ctx, co_value *slot)
     return coi_plain_zero(ctx, slot) ? coi_plain_lock(slot) : NULL;
 }
 
-/* A slot locked and its memory in *data, which nobody else sees: where somebody has read it, a copy
- * takes the place of its tensor. False with an error, and without the lock. */
+/*
+ * A slot locked and its memory in *data, which nobody else sees: where somebody has read it, a copy
+ * takes the place of its tensor. Where its device has memory of its own, *data is a copy of the
+ * block, for close_slot to put back. False with an error, and without the lock.
+ */
 static bool
 open_slot(co_context *ctx, co_value *slot, void **data)
 {
-    co_value **place = lock_slot(ctx, slot), *old;
+    co_value **place = lock_slot(ctx, slot), *old, *host;
 
     if (place == NULL)
         return false;
     old = *place;
+    host = coi_host_value(ctx, old);
+    if (host == NULL) {
+        coi_plain_unlock(ctx, slot, NULL);
+        return false;
+    }
     if (!coi_is_private(old)) {
         co_value *copy = tensor_like(ctx, old);
 
@@ -90,13 +98,26 @@ open_slot(co_context *ctx, co_value *slot, void **data)
             coi_plain_unlock(ctx, slot, NULL);
             return false;
         }
-        if (coi_tensor_nbytes(old) > 0)
-            memcpy(copy->u.tensor.data, old->u.tensor.data, coi_tensor_nbytes(old));
+        if (coi_is_on_host(copy)) {
+            coi_tensor_download(old, coi_data_on_host(copy), NULL); /* a copy on the host */
+            host = copy;
+        }
         *place = copy;
         coi_unref(&ctx->heap, old);
     }
-    *data = (*place)->u.tensor.data;
+    *data = coi_data_on_host(host);
     return true;
+}
+
+/* Give a slot back, with what is in its data. */
+static void
+close_slot(co_context *ctx, co_value *slot, const void *data)
+{
+    co_value *tensor = *coi_plain_locked(slot);
+
+    if (!coi_is_on_host(tensor))
+        coi_tensor_upload(tensor, data, coi_err(ctx));
+    coi_plain_unlock(ctx, slot, NULL);
 }
 
 /* The update of a variable that is locked. */
@@ -110,9 +131,18 @@ update_locked(co_context *ctx, update_job *job, coi_update *update, co_value *co
         ++opened;
     if (opened == job->num_slots)
         run_update(device, job);
-    while (opened > 0)
-        coi_plain_unlock(ctx, slots[--opened], NULL);
-    return ctx->error.code == CO_OK;
+    while (opened-- > 0)
+        close_slot(ctx, slots[opened], update->slots[opened]);
+    return coi_failed(ctx) == CO_OK;
+}
+
+/* Bytes that the host copied for the update of a variable whose device has memory of its own. */
+static void
+count_copies(const co_value *tensor, int num_slots)
+{
+    if (!coi_is_on_host(tensor))
+        coi_count_named_fallback(tensor->u.tensor.device, "optimizer update",
+                                 (3 + 2 * (size_t)num_slots) * coi_tensor_nbytes(tensor));
 }
 
 typedef struct updating {
@@ -129,7 +159,7 @@ co_code
 coi_update_effect(co_context *ctx, coi_effect *effect)
 {
     const updating *u = (const updating *)(const void *)effect;
-    co_value       *old = *coi_plain_lock(u->variable), *fresh = NULL;
+    co_value       *old = *coi_plain_lock(u->variable), *fresh = NULL, *from, *with;
     coi_update      update;
     update_job      job = { u->rule, u->hyperparameters->bytes, &update, u->num_slots };
     bool            ok;
@@ -142,13 +172,24 @@ coi_update_effect(co_context *ctx, coi_effect *effect)
         coi_plain_unlock(ctx, u->variable, NULL);
         return ctx->error.code;
     }
-    update = (coi_update){ .isa = ctx->runtime->isa,
-                           .dtype = (co_dtype)old->dtype,
-                           .n = old->u.tensor.num_elements,
-                           .old = old->u.tensor.data,
-                           .value = fresh->u.tensor.data,
-                           .gradient = u->gradient->u.tensor.data };
-    ok = update_locked(ctx, &job, &update, u->slots, old->u.tensor.device);
+    co_block_begin(ctx); /* owns what is copied to the host */
+    from = coi_host_value(ctx, old);
+    with = coi_host_value(ctx, u->gradient);
+    ok = from != NULL && with != NULL;
+    if (ok)
+        update = (coi_update){ .isa = ctx->runtime->isa,
+                               .dtype = (co_dtype)old->dtype,
+                               .n = old->u.tensor.num_elements,
+                               .old = coi_data_on_host(from),
+                               .value = coi_data_on_host(coi_is_on_host(fresh) ? fresh : from),
+                               .gradient = coi_data_on_host(with) };
+    ok = ok && update_locked(ctx, &job, &update, u->slots, old->u.tensor.device->host);
+    if (ok && !coi_is_on_host(fresh)) {
+        ok = coi_tensor_upload(fresh, update.value, coi_err(ctx)) == CO_OK;
+        count_copies(fresh, u->num_slots);
+        coi_failed(ctx);
+    }
+    co_block_end(ctx);
     coi_plain_unlock(ctx, u->variable, ok && fresh != old ? fresh : NULL);
     if (!ok && fresh != old)
         coi_unref(&ctx->heap, fresh);

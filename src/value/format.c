@@ -93,12 +93,12 @@ static void
 put_element(coi_printer *out, const co_value *tensor, int64_t i)
 {
     co_dtype    dtype = (co_dtype)tensor->dtype;
-    const char *at = (const char *)tensor->u.tensor.data + (size_t)i * coi_dtypes[dtype].size;
+    const char *at = (const char *)coi_data_on_host(tensor) + (size_t)i * coi_dtypes[dtype].size;
     int64_t     whole;
     double      real;
 
     if (dtype == CO_STRING) {
-        const coi_text *text = (const coi_text *)tensor->u.tensor.data + i;
+        const coi_text *text = (const coi_text *)coi_data_on_host(tensor) + i;
 
         coi_print_text(out, text->data, text->nbytes);
     } else if (dtype == CO_BOOL) {
@@ -147,12 +147,35 @@ put_block(coi_printer *out, const co_value *tensor, int axis, int64_t offset, in
     coi_print(out, "]");
 }
 
+static void put_elements(coi_printer *out, const co_value *tensor);
+
+/* From a copy on the host, under a header on the stack. */
+static void
+put_device_elements(coi_printer *out, const co_value *tensor)
+{
+    co_device *device = tensor->u.tensor.device;
+    size_t     nbytes = coi_tensor_nbytes(tensor);
+    void      *data = coi_alloc(device->memory, nbytes);
+    co_value   copy = { .dtype = tensor->dtype, .ndim = tensor->ndim };
+
+    if (data == NULL || coi_tensor_download(tensor, data, NULL) != CO_OK) {
+        coi_print(out, "<on %s>", device->name);
+    } else {
+        copy.u.tensor = tensor->u.tensor;
+        copy.u.tensor.device = device->host;
+        copy.u.tensor.data = data;
+        put_elements(out, &copy);
+    }
+    if (data != NULL)
+        coi_free(device->memory, data, nbytes);
+}
+
 /* Brackets alone, whatever the shape, when there are no elements. */
 static void
 put_elements(coi_printer *out, const co_value *tensor)
 {
-    if (!tensor->u.tensor.device->backend->host_memory)
-        coi_print(out, "<on %s>", tensor->u.tensor.device->name);
+    if (!coi_is_on_host(tensor))
+        put_device_elements(out, tensor);
     else if (tensor->u.tensor.num_elements == 0)
         coi_print(out, "[]");
     else

@@ -5,12 +5,10 @@
  */
 #include "value/value.h"
 
-#include <string.h>
-
 int64_t
 coi_index_at(const co_value *indices, int64_t i)
 {
-    const void *data = indices->u.tensor.data;
+    const void *data = coi_data_on_host(indices);
 
     switch (indices->dtype) {
     case CO_INT16: return ((const int16_t *)data)[i];
@@ -69,6 +67,8 @@ dense_shape(const co_value *slices, coi_shape *shape, co_error_info *err)
 {
     const co_value *given = slices->u.slices.dense_shape, *values = slices->u.slices.values;
     bool            fits;
+    int64_t         numbers[CO_MAX_DIMS]; /* of any integer dtype: none is larger */
+    co_code         rc;
 
     if (given == NULL)
         return coi_error(
@@ -76,9 +76,12 @@ dense_shape(const co_value *slices, coi_shape *shape, co_error_info *err)
             "indexed slices without a dense shape do not convert to a tensor; give co_slices one");
     fits = coi_dtypes[given->dtype].integer && given->ndim == 1 &&
            given->u.tensor.num_elements == values->ndim;
-    if (fits)
-        coi_convert((co_dtype)given->dtype, given->u.tensor.data, CO_INT64, shape->dims,
-                    values->ndim);
+    if (fits) {
+        rc = coi_tensor_download(given, numbers, err);
+        if (rc != CO_OK)
+            return rc;
+        coi_convert((co_dtype)given->dtype, numbers, CO_INT64, shape->dims, values->ndim);
+    }
     shape->ndim = values->ndim;
     for (int d = 1; fits && d < values->ndim; ++d)
         fits = shape->dims[d] == values->u.tensor.dims[d];
@@ -91,15 +94,38 @@ dense_shape(const co_value *slices, coi_shape *shape, co_error_info *err)
     return CO_OK;
 }
 
+/* Rows of host tensors, added at their index. */
+static co_code
+add_rows(co_value *dense, const coi_shape *shape, const co_value *values, const co_value *indices,
+         co_error_info *err)
+{
+    co_dtype dtype = (co_dtype)values->dtype;
+    size_t   size = coi_dtypes[dtype].size;
+    int64_t  n = indices->u.tensor.num_elements, row = 1;
+
+    for (int d = 1; n > 0 && d < shape->ndim; ++d) /* without rows the product may be anything */
+        row *= shape->dims[d];
+    for (int64_t i = 0; i < n; ++i) {
+        int64_t at = coi_index_at(indices, i);
+
+        if (at < 0 || at >= shape->dims[0])
+            return coi_error(err, CO_INVALID_ARGUMENT,
+                             "indices[%lld] of indexed slices is %lld; it must be in [0, %lld)",
+                             (long long)i, (long long)at, (long long)shape->dims[0]);
+        coi_add_elements(dtype, (char *)coi_data_on_host(dense) + (size_t)(at * row) * size,
+                         (const char *)coi_data_on_host(values) + (size_t)(i * row) * size, row);
+    }
+    return CO_OK;
+}
+
 co_value *
 coi_slices_dense(coi_heap *heap, const co_value *slices, co_error_info *err)
 {
-    const co_value *values = slices->u.slices.values, *indices = slices->u.slices.indices;
-    co_dtype        dtype = (co_dtype)values->dtype;
-    size_t          size = coi_dtypes[dtype].size;
-    int64_t         n = indices->u.tensor.num_elements, row = 1, total;
-    coi_shape       shape;
-    co_value       *dense;
+    co_dtype   dtype = (co_dtype)slices->u.slices.values->dtype;
+    co_device *device = slices->u.slices.values->u.tensor.device;
+    int64_t    total;
+    coi_shape  shape;
+    co_value  *dense, *values, *indices;
 
     if (!coi_dtypes[dtype].integer && !coi_dtypes[dtype].floating) {
         coi_error(err, CO_INVALID_ARGUMENT, "indexed slices of %s do not add up to a tensor",
@@ -107,28 +133,18 @@ coi_slices_dense(coi_heap *heap, const co_value *slices, co_error_info *err)
         return NULL;
     }
     if (dense_shape(slices, &shape, err) != CO_OK ||
-        coi_shape_check(shape.dims, (size_t)shape.ndim, size, &total, err) != CO_OK)
+        coi_shape_check(shape.dims, (size_t)shape.ndim, coi_dtypes[dtype].size, &total, err) !=
+            CO_OK)
         return NULL;
-    dense = coi_tensor_new(heap, values->u.tensor.device, dtype, shape.dims, shape.ndim, total,
-                           err);
-    if (dense == NULL)
-        return NULL;
-    memset(dense->u.tensor.data, 0, (size_t)total * size);
-    for (int d = 1; n > 0 && d < shape.ndim; ++d) /* without rows the product may be anything */
-        row *= shape.dims[d];
-    for (int64_t i = 0; i < n; ++i) {
-        int64_t at = indices->dtype == CO_INT32 ? ((const int32_t *)indices->u.tensor.data)[i]
-                                                : ((const int64_t *)indices->u.tensor.data)[i];
-
-        if (at < 0 || at >= shape.dims[0]) {
-            coi_error(err, CO_INVALID_ARGUMENT,
-                      "indices[%lld] of indexed slices is %lld; it must be in [0, %lld)",
-                      (long long)i, (long long)at, (long long)shape.dims[0]);
-            coi_unref(heap, dense);
-            return NULL;
-        }
-        coi_add_elements(dtype, (char *)dense->u.tensor.data + (size_t)(at * row) * size,
-                         (const char *)values->u.tensor.data + (size_t)(i * row) * size, row);
+    dense = coi_tensor_new(heap, device->host, dtype, shape.dims, shape.ndim, total, err);
+    values = dense != NULL ? coi_tensor_on_host(heap, slices->u.slices.values, err) : NULL;
+    indices = values != NULL ? coi_tensor_on_host(heap, slices->u.slices.indices, err) : NULL;
+    if (indices == NULL || coi_tensor_clear(dense, err) != CO_OK ||
+        add_rows(dense, &shape, values, indices, err) != CO_OK) {
+        coi_unref(heap, dense);
+        dense = NULL;
     }
-    return dense;
+    coi_unref(heap, values);
+    coi_unref(heap, indices);
+    return coi_tensor_place(heap, dense, device, err);
 }

@@ -38,7 +38,7 @@ tensor_texts(const co_value *tensor, coi_text *room, int64_t *n)
 {
     (void)room;
     *n = tensor->u.tensor.num_elements;
-    return tensor->dtype == CO_STRING ? tensor->u.tensor.data : NULL;
+    return tensor->dtype == CO_STRING ? coi_data_on_host(tensor) : NULL;
 }
 
 static int64_t

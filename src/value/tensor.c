@@ -56,7 +56,14 @@ static bool
 fits_inline(size_t nbytes, int ndim, co_dtype dtype, const co_device *device)
 {
     return nbytes <= (size_t)(CO_MAX_DIMS - ndim) * sizeof(int64_t) && dtype != CO_STRING &&
-           device->backend->host_memory;
+           device->host_memory;
+}
+
+/* Where the data of a tensor lies: strings point into host memory, so theirs is there. */
+static inline co_device *
+memory_of(co_device *device, co_dtype dtype)
+{
+    return dtype == CO_STRING ? device->host : device;
 }
 
 co_value *
@@ -73,7 +80,9 @@ coi_tensor_new(coi_heap *heap, co_device *device, co_dtype dtype, const int64_t 
         return cell;
     }
     /* In a forked child the pool may be locked for ever, by a thread that is not there. */
-    cell->u.tensor.buffer = coi_is_forked(heap) ? NULL : coi_buffer_alloc(device, nbytes);
+    cell->u.tensor.buffer = coi_is_forked(heap)
+                                ? NULL
+                                : coi_buffer_alloc(memory_of(device, dtype), nbytes);
     if (cell->u.tensor.buffer == NULL)
         return no_memory(heap, cell, nbytes, device, err);
     cell->u.tensor.data = cell->u.tensor.buffer->data;
@@ -133,34 +142,105 @@ coi_is_private(const co_value *tensor)
                                atomic_load_explicit(&buffer->refs, memory_order_acquire) == 1));
 }
 
+/* Where in its buffer the data begins. */
+static size_t
+offset_of(const co_value *tensor)
+{
+    return (size_t)((const char *)tensor->u.tensor.data -
+                    (const char *)tensor->u.tensor.buffer->data);
+}
+
+co_code
+coi_tensor_download(const co_value *tensor, void *dst, co_error_info *err)
+{
+    size_t nbytes = coi_tensor_nbytes(tensor);
+
+    if (!coi_is_on_host(tensor))
+        return coi_device_download(tensor->u.tensor.device, dst, tensor->u.tensor.buffer,
+                                   offset_of(tensor), nbytes, err);
+    if (nbytes > 0)
+        memcpy(dst, tensor->u.tensor.data, nbytes);
+    return CO_OK;
+}
+
+co_code
+coi_tensor_upload(co_value *tensor, const void *src, co_error_info *err)
+{
+    size_t nbytes = coi_tensor_nbytes(tensor);
+
+    if (!coi_is_on_host(tensor))
+        return coi_device_upload(tensor->u.tensor.device, tensor->u.tensor.buffer,
+                                 offset_of(tensor), src, nbytes, err);
+    if (nbytes > 0)
+        memcpy(tensor->u.tensor.data, src, nbytes);
+    return CO_OK;
+}
+
+co_code
+coi_tensor_clear(co_value *tensor, co_error_info *err)
+{
+    size_t nbytes = coi_tensor_nbytes(tensor);
+
+    if (!coi_is_on_host(tensor))
+        return coi_device_fill(tensor->u.tensor.device, tensor->u.tensor.buffer, offset_of(tensor),
+                               0, nbytes, err);
+    if (nbytes > 0)
+        memset(tensor->u.tensor.data, 0, nbytes);
+    return CO_OK;
+}
+
+static co_code
+copy_data(co_value *to, const co_value *from, co_error_info *err)
+{
+    if (coi_is_on_host(from))
+        return coi_tensor_upload(to, from->u.tensor.data, err);
+    if (coi_is_on_host(to))
+        return coi_tensor_download(from, to->u.tensor.data, err);
+    return coi_device_copy(to->u.tensor.device, to->u.tensor.buffer, offset_of(to),
+                           from->u.tensor.device, from->u.tensor.buffer, offset_of(from),
+                           coi_tensor_nbytes(from), err);
+}
+
 co_value *
 coi_tensor_to(coi_heap *heap, co_value *tensor, co_device *device, co_error_info *err)
 {
     co_device *from = tensor->u.tensor.device;
     co_value  *copy;
-    size_t     nbytes = coi_tensor_nbytes(tensor);
 
-    if (from->backend->host_memory && device->backend->host_memory) {
+    if ((from->host_memory && device->host_memory) || tensor->dtype == CO_STRING) {
         copy = coi_tensor_view(heap, tensor, tensor->u.tensor.dims, tensor->ndim,
                                tensor->u.tensor.num_elements, 0, err);
         if (copy != NULL)
             copy->u.tensor.device = device;
         return copy;
     }
-    if (!from->backend->host_memory && !device->backend->host_memory) {
-        coi_error(err, CO_UNIMPLEMENTED, "a tensor on %s goes to %s by way of a CPU: copy it there",
-                  from->name, device->name);
-        return NULL;
-    }
     copy = coi_tensor_new(heap, device, (co_dtype)tensor->dtype, tensor->u.tensor.dims,
                           tensor->ndim, tensor->u.tensor.num_elements, err);
-    if (copy == NULL || nbytes == 0)
+    if (copy == NULL || copy_data(copy, tensor, err) == CO_OK)
         return copy;
-    if (from->backend->host_memory)
-        coi_device_upload(device, copy->u.tensor.data, tensor->u.tensor.data, nbytes);
-    else
-        coi_device_download(from, copy->u.tensor.data, tensor->u.tensor.data, nbytes);
-    return copy;
+    coi_unref(heap, copy);
+    return NULL;
+}
+
+co_value *
+coi_tensor_on_host(coi_heap *heap, co_value *tensor, co_error_info *err)
+{
+    if (!coi_is_on_host(tensor))
+        return coi_tensor_to(heap, tensor, tensor->u.tensor.device->host, err);
+    coi_ref(tensor);
+    return tensor;
+}
+
+co_value *
+coi_tensor_place(coi_heap *heap, co_value *made, co_device *device, co_error_info *err)
+{
+    co_value *placed;
+
+    if (made == NULL || made->u.tensor.device == device)
+        return made;
+    placed = coi_tensor_to(heap, made, device, err);
+    coi_unref(heap, made);
+    return placed;
 }
 
 co_value *
@@ -180,7 +260,7 @@ coi_tensor_strings(coi_heap *heap, co_device *device, const int64_t *dims, int n
     cell = new_cell(heap, device, CO_STRING, dims, ndim, num_elements);
     if (cell == NULL)
         return no_memory(heap, NULL, nbytes, device, err);
-    cell->u.tensor.buffer = coi_buffer_alloc(device, nbytes);
+    cell->u.tensor.buffer = coi_buffer_alloc(memory_of(device, CO_STRING), nbytes);
     if (cell->u.tensor.buffer == NULL)
         return no_memory(heap, cell, nbytes, device, err);
     table = cell->u.tensor.buffer->data;

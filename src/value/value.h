@@ -356,6 +356,34 @@ co_value *coi_tensor_view(coi_heap *heap, co_value *base, const int64_t *dims, i
                           int64_t num_elements, int64_t offset, co_error_info *err);
 /* Nobody but the one owner of a tensor sees its data: it may be written in place. */
 bool coi_is_private(const co_value *tensor);
+/*
+ * Who reads or writes the data of a tensor, besides the kernels of the CPU backend, asks these. The
+ * data of a tensor is in the memory of its device, strings always in that of the host.
+ */
+static inline bool
+coi_is_on_host(const co_value *tensor)
+{
+    return tensor->u.tensor.device->host_memory || tensor->dtype == CO_STRING;
+}
+/* The data of a tensor that is known to be on the host. Debug builds check it. */
+static inline void *
+coi_data_on_host(const co_value *tensor)
+{
+#ifdef COI_DEBUG
+    if (!coi_is_on_host(tensor))
+        return NULL;
+#endif
+    return tensor->u.tensor.data;
+}
+/* A reference to a tensor that is on the host: this one, or a copy of it there. */
+co_value *coi_tensor_on_host(coi_heap *heap, co_value *tensor, co_error_info *err);
+/* All of its bytes, from or to the host. */
+co_code coi_tensor_download(const co_value *tensor, void *dst, co_error_info *err);
+co_code coi_tensor_upload(co_value *tensor, const void *src, co_error_info *err);
+co_code coi_tensor_clear(co_value *tensor, co_error_info *err); /* zeros */
+/* A tensor that was made on the host, NULL if that failed, where it belongs: takes over the
+ * reference. */
+co_value *coi_tensor_place(coi_heap *heap, co_value *made, co_device *device, co_error_info *err);
 /* The same data on another device: shared where both have host memory, else copied. */
 co_value *coi_tensor_to(coi_heap *heap, co_value *tensor, co_device *device, co_error_info *err);
 co_value *coi_tensor_strings(coi_heap *heap, co_device *device, const int64_t *dims, int ndim,

@@ -78,8 +78,8 @@ apply_row(int verb, co_dtype dtype, char *row, const char *with, int64_t n)
 static int64_t
 index_at(const co_value *indices, int64_t i)
 {
-    return indices->dtype == CO_INT32 ? ((const int32_t *)indices->u.tensor.data)[i]
-                                      : ((const int64_t *)indices->u.tensor.data)[i];
+    return indices->dtype == CO_INT32 ? ((const int32_t *)coi_data_on_host(indices))[i]
+                                      : ((const int64_t *)coi_data_on_host(indices))[i];
 }
 
 /* Elements of a row. */
@@ -139,7 +139,7 @@ static bool
 has_zero(const co_value *values)
 {
     size_t      size = coi_dtypes[values->dtype].size;
-    const char *at = values->u.tensor.data;
+    const char *at = coi_data_on_host(values);
 
     for (int64_t i = 0; i < values->u.tensor.num_elements; ++i, at += size)
         if (memcmp(at, &(uint64_t){ 0 }, size) == 0)
@@ -151,6 +151,7 @@ bool
 coi_check_slices(co_context *ctx, const coi_variable *variable, int verb, const co_value *slices)
 {
     const coi_dtype_info *dtype = &coi_dtypes[variable->dtype];
+    const co_value       *indices, *values;
     char                  who[COI_VARIABLE_TEXT];
 
     if (slices->kind != CO_KIND_SLICES) {
@@ -166,9 +167,11 @@ coi_check_slices(co_context *ctx, const coi_variable *variable, int verb, const 
         return false;
     }
     if (!check_values(ctx, variable, slices->u.slices.values) ||
-        !check_indices(ctx, variable, slices->u.slices.indices))
+        (indices = coi_host_value(ctx, slices->u.slices.indices)) == NULL ||
+        !check_indices(ctx, variable, indices) ||
+        (values = coi_host_value(ctx, slices->u.slices.values)) == NULL)
         return false;
-    if (verb == COI_SCATTER_DIV && dtype->integer && has_zero(slices->u.slices.values)) {
+    if (verb == COI_SCATTER_DIV && dtype->integer && has_zero(values)) {
         coi_fail(ctx, CO_INVALID_ARGUMENT, "scatter_div of variable %s divides integers by 0",
                  coi_variable_text(ctx, variable, who));
         return false;
@@ -193,10 +196,10 @@ update_texts(co_context *ctx, const co_value *old, const co_value *slices)
         return NULL;
     }
     if (nbytes > 0)
-        memcpy(texts, old->u.tensor.data, nbytes);
+        memcpy(texts, coi_data_on_host(old), nbytes);
     for (int64_t i = 0; i < n; ++i)
         memcpy(texts + (size_t)index_at(indices, i) * row,
-               (const char *)values->u.tensor.data + (size_t)i * row, row);
+               (const char *)coi_data_on_host(values) + (size_t)i * row, row);
     fresh = coi_tensor_strings(&ctx->heap, old->u.tensor.device, old->u.tensor.dims, old->ndim,
                                old->u.tensor.num_elements, (const coi_text *)(void *)texts,
                                coi_err(ctx));
@@ -204,25 +207,32 @@ update_texts(co_context *ctx, const co_value *old, const co_value *slices)
     return fresh;
 }
 
-/* The tensor to work on: the old one where nobody else sees it, else a copy. A reference. */
+/* The tensor to work on, on the host: the old one where nobody else sees it, else a copy. A
+ * reference. */
 static co_value *
 target_of(co_context *ctx, co_value *old, const co_value *slices)
 {
-    co_value *fresh;
+    co_device *host = old->u.tensor.device->host;
+    co_value  *fresh;
 
     if (old->dtype == CO_STRING)
         return update_texts(ctx, old, slices);
+    if (!coi_is_on_host(old)) {
+        coi_count_named_fallback(old->u.tensor.device, "scatter", 2 * coi_tensor_nbytes(old));
+        return coi_tensor_on_host(&ctx->heap, old, coi_err(ctx));
+    }
     if (coi_is_private(old)) {
         coi_ref(old);
         return old;
     }
-    fresh = coi_tensor_new(&ctx->heap, old->u.tensor.device, (co_dtype)old->dtype,
-                           old->u.tensor.dims, old->ndim, old->u.tensor.num_elements, coi_err(ctx));
+    fresh = coi_tensor_new(&ctx->heap, host, (co_dtype)old->dtype, old->u.tensor.dims, old->ndim,
+                           old->u.tensor.num_elements, coi_err(ctx));
     if (fresh != NULL && coi_tensor_nbytes(old) > 0)
-        memcpy(fresh->u.tensor.data, old->u.tensor.data, coi_tensor_nbytes(old));
+        memcpy(coi_data_on_host(fresh), coi_data_on_host(old), coi_tensor_nbytes(old));
     return fresh;
 }
 
+/* Slices on the host. */
 static void
 apply(const coi_variable *variable, int verb, co_value *target, const co_value *slices)
 {
@@ -230,14 +240,48 @@ apply(const coi_variable *variable, int verb, co_value *target, const co_value *
     int64_t  length = row_length(&variable->shape),
             n = slices->u.slices.indices->u.tensor.num_elements;
     size_t      row = (size_t)length * coi_dtypes[dtype].size;
-    const char *values = slices->u.slices.values->u.tensor.data;
-    char       *rows = target->u.tensor.data;
+    const char *values = coi_data_on_host(slices->u.slices.values);
+    char       *rows = coi_data_on_host(target);
 
     if (dtype == CO_STRING || row == 0)
         return;
     for (int64_t i = 0; i < n; ++i)
         apply_row(verb, dtype, rows + (size_t)index_at(slices->u.slices.indices, i) * row,
                   values + (size_t)i * row, length);
+}
+
+/* Slices whose values and indices the host can read: these, or a value of the block. */
+static co_value *
+slices_on_host(co_context *ctx, co_value *slices)
+{
+    co_value *values = slices->u.slices.values, *indices = slices->u.slices.indices;
+
+    if (coi_is_on_host(values) && coi_is_on_host(indices))
+        return slices;
+    values = coi_host_value(ctx, values);
+    indices = coi_host_value(ctx, indices);
+    return co_slices(ctx, values, indices, NULL);
+}
+
+/*
+ * With the lock of the variable held: its new value, a reference. What is written to in place stays
+ * as it is until all variables can be.
+ */
+static co_value *
+scatter_one(co_context *ctx, const co_value *variable, int verb, co_value *old, co_value *slices)
+{
+    co_value *target;
+
+    if (old == NULL) {
+        coi_fail_uninitialized(ctx, variable->u.variable);
+        return NULL;
+    }
+    slices = slices_on_host(ctx, slices);
+    target = slices != NULL ? target_of(ctx, old, slices) : NULL;
+    if (target == NULL || target == old)
+        return target;
+    apply(variable->u.variable, verb, target, slices);
+    return coi_tensor_place(&ctx->heap, target, old->u.tensor.device, coi_err(ctx));
 }
 
 /* All locks are taken in the order given, which is that of replicas everywhere. */
@@ -253,15 +297,15 @@ scatter_effect(co_context *ctx, coi_effect *effect)
 
         if (!ok)
             continue;
-        if (*slot == NULL)
-            coi_fail_uninitialized(ctx, a->variables[i]->u.variable);
-        a->fresh[i] = *slot != NULL ? target_of(ctx, *slot, a->values[i]) : NULL;
+        a->fresh[i] = scatter_one(ctx, a->variables[i], a->verb, *slot, a->values[i]);
         ok = a->fresh[i] != NULL;
         made += ok;
     }
     for (size_t i = 0; i < a->n; ++i) {
         if (ok) {
-            apply(a->variables[i]->u.variable, a->verb, a->fresh[i], a->values[i]);
+            if (a->fresh[i] == *coi_plain_locked(a->variables[i])) /* in place: on the host */
+                apply(a->variables[i]->u.variable, a->verb, a->fresh[i],
+                      slices_on_host(ctx, a->values[i]));
             coi_ref(a->fresh[i]);
             coi_plain_unlock(ctx, a->variables[i], a->fresh[i]);
             continue;

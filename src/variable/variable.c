@@ -125,6 +125,12 @@ coi_plain_lock(co_value *variable)
     return &p->value;
 }
 
+co_value **
+coi_plain_locked(co_value *variable)
+{
+    return &plain_of(variable)->value;
+}
+
 void
 coi_plain_unlock(co_context *ctx, co_value *variable, co_value *tensor)
 {

@@ -349,6 +349,7 @@ any_scalar(co_context *ctx, co_value *value, int position, const char *name, coi
            co_dtype *dtype)
 {
     co_value *tensor;
+    uint64_t  element; /* of any dtype: none is larger */
     bool      is_number;
 
     if (!coi_check_value(ctx, value, position, name))
@@ -363,12 +364,15 @@ any_scalar(co_context *ctx, co_value *value, int position, const char *name, coi
         coi_fail(ctx, CO_INVALID_ARGUMENT,
                  "range: %s has rank %d and dtype %s; it must be a scalar number", name,
                  tensor->ndim, co_dtype_name((co_dtype)tensor->dtype));
+    } else if (coi_tensor_download(tensor, &element, coi_err(ctx)) != CO_OK) {
+        coi_failed(ctx);
+        is_number = false;
     } else {
         bool is_float = coi_dtypes[tensor->dtype].floating;
 
         out->kind = is_float ? CO_KIND_FLOAT : CO_KIND_INT;
-        coi_convert((co_dtype)tensor->dtype, tensor->u.tensor.data,
-                    is_float ? CO_FLOAT64 : CO_INT64, is_float ? (void *)&out->f : &out->i, 1);
+        coi_convert((co_dtype)tensor->dtype, &element, is_float ? CO_FLOAT64 : CO_INT64,
+                    is_float ? (void *)&out->f : &out->i, 1);
         if (*dtype == CO_DTYPE_NONE)
             *dtype = (co_dtype)tensor->dtype;
     }

@@ -105,7 +105,7 @@ static co_value *
 by_operators(co_context *ctx, co_value *slices)
 {
     coi_scatter_attrs attrs = { .axis = 0 };
-    const co_value   *shape = slices->u.slices.dense_shape;
+    co_value         *shape = slices->u.slices.dense_shape;
 
     if (shape == NULL || shape->kind != CO_KIND_TENSOR || shape->ndim != 1 ||
         shape->u.tensor.num_elements > CO_MAX_DIMS || !coi_dtypes[shape->dtype].integer) {
@@ -113,6 +113,9 @@ by_operators(co_context *ctx, co_value *slices)
                  "indexed slices without a dense shape cannot become a tensor; give co_slices one");
         return NULL;
     }
+    shape = coi_host_value(ctx, shape);
+    if (shape == NULL)
+        return NULL;
     attrs.shape.n = (int32_t)shape->u.tensor.num_elements;
     coi_convert((co_dtype)shape->dtype, shape->u.tensor.data, CO_INT64, attrs.shape.at,
                 attrs.shape.n);
@@ -163,13 +166,22 @@ numbers_text(const co_value *vector, char *text)
 static bool
 check_rows(co_context *ctx, size_t i, const co_value *given, const co_value *target)
 {
-    const co_value *at = given->u.slices.indices, *wanted = target->u.slices.indices;
-    const co_value *shape = given->u.slices.dense_shape;
-    const co_value *wanted_shape = target->u.slices.dense_shape;
-    int64_t         n = at->u.tensor.num_elements, m = wanted->u.tensor.num_elements;
-    int64_t         common = common_numbers(at, wanted);
+    const co_value *at = coi_host_value(ctx, given->u.slices.indices);
+    const co_value *wanted = coi_host_value(ctx, target->u.slices.indices);
+    co_value       *shape = given->u.slices.dense_shape;
+    co_value       *wanted_shape = target->u.slices.dense_shape;
+    int64_t         n, m, common;
     char            text[COI_SHAPE_TEXT], wanted_text[COI_SHAPE_TEXT];
 
+    if (shape != NULL && wanted_shape != NULL) {
+        shape = coi_host_value(ctx, shape);
+        wanted_shape = coi_host_value(ctx, wanted_shape);
+    }
+    if (ctx->error.code != CO_OK)
+        return false;
+    n = at->u.tensor.num_elements;
+    m = wanted->u.tensor.num_elements;
+    common = common_numbers(at, wanted);
     if (common < n || common < m)
         coi_fail(ctx, CO_INVALID_ARGUMENT,
                  "output gradient %zu has slices of other rows than its target: its %lld ind%s "

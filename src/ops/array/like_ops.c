@@ -57,12 +57,14 @@ where_index_composite(coi_call *call)
     int64_t        dims[2] = { 0, x->ndim }, *at;
 
     x = co_cast(ctx, x, CO_BOOL);
+    if (x != NULL)
+        x = coi_host_value(ctx, x);
     if (x == NULL)
         return NULL;
     chosen = x->u.tensor.data;
     for (int64_t i = 0; i < x->u.tensor.num_elements; ++i)
         dims[0] += chosen[i] != 0;
-    out = co_zeros(ctx, CO_INT64, dims, 2);
+    out = coi_host_zeros(ctx, CO_INT64, dims, 2);
     if (out == NULL)
         return NULL;
     at = out->u.tensor.data;
@@ -75,7 +77,7 @@ where_index_composite(coi_call *call)
         }
         at += chosen[i] != 0 ? x->ndim : 0;
     }
-    return out;
+    return coi_place_here(ctx, out);
 }
 
 /* Dimensions of more than 2^31 - 1 need int64; one that is unknown is taken to be smaller. */
@@ -194,7 +196,7 @@ eye_composite(coi_call *call)
         return NULL;
     rows = out.dims[out.ndim - 2];
     columns = out.dims[out.ndim - 1];
-    x = co_zeros(call->ctx, dtype, out.dims, (size_t)out.ndim);
+    x = coi_host_zeros(call->ctx, dtype, out.dims, out.ndim);
     if (x == NULL)
         return NULL;
     coi_scalar_store(&one, dtype, element);
@@ -203,7 +205,7 @@ eye_composite(coi_call *call)
             memcpy((char *)x->u.tensor.data +
                        (size_t)(first + i * columns + i) * coi_dtypes[dtype].size,
                    element, coi_dtypes[dtype].size);
-    return x;
+    return coi_place_here(call->ctx, x);
 }
 
 const coi_op coi_op_eye = {
@@ -259,7 +261,7 @@ linspace_composite(coi_call *call)
     co_value             *x;
     double               *at;
 
-    x = co_zeros(ctx, CO_FLOAT64, &n, 1);
+    x = coi_host_zeros(ctx, CO_FLOAT64, &n, 1);
     if (x == NULL)
         return NULL;
     at = x->u.tensor.data;

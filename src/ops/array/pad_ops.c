@@ -141,7 +141,7 @@ static co_value *
 mirror_index(co_context *ctx, int64_t n, int64_t before, int64_t behind, int64_t edge)
 {
     int64_t   total = before + n + behind;
-    co_value *index = co_zeros(ctx, CO_INT64, &total, 1);
+    co_value *index = coi_host_zeros(ctx, CO_INT64, &total, 1);
 
     for (int64_t i = 0; index != NULL && i < total; ++i) {
         int64_t at = i - before;

@@ -94,14 +94,16 @@ refuse_vector(coi_call *call, const co_value *indices, const nd_plan *plan, int6
                        coi_ints_text(&vector, a), coi_shape_text(dims, ndim, b));
 }
 
-/* The row of each vector, as a tensor of [num]; NULL with an error that names the first vector that
- * is outside. */
+/* The row of each vector, as a tensor of [num] on the host; NULL with an error that names the first
+ * vector that is outside. */
 static co_value *
-row_indices(coi_call *call, const int64_t *dims, int ndim, const co_value *indices,
-            const nd_plan *plan)
+row_indices(coi_call *call, const int64_t *dims, int ndim, co_value *indices, const nd_plan *plan)
 {
-    co_value *rows = co_zeros(call->ctx, CO_INT64, &plan->num, 1);
+    co_value *rows = coi_host_zeros(call->ctx, CO_INT64, &plan->num, 1);
 
+    indices = rows != NULL ? coi_host_value(call->ctx, indices) : NULL;
+    if (indices == NULL)
+        return NULL;
     for (int64_t v = 0; rows != NULL && v < plan->num; ++v) {
         int64_t row = 0;
 
@@ -378,7 +380,7 @@ tensor_scatter_rule(coi_call *call, coi_out *outs)
 static co_value *
 tensor_scatter_nd_add_composite(coi_call *call)
 {
-    co_value      *tensor = call->in[0], *at, *sum;
+    co_value      *tensor = call->in[0], *at, *sum, *from;
     const int64_t *dims = tensor->u.tensor.dims;
     co_dtype       dtype = (co_dtype)tensor->dtype;
     size_t         size = coi_dtypes[dtype].size;
@@ -387,15 +389,17 @@ tensor_scatter_nd_add_composite(coi_call *call)
     if (make_plan(call, dims, tensor->ndim, call->in[1], &plan) != CO_OK ||
         check_updates(call, call->in[2], &plan) != CO_OK ||
         (at = row_indices(call, dims, tensor->ndim, call->in[1], &plan)) == NULL ||
-        (sum = co_zeros(call->ctx, dtype, dims, (size_t)tensor->ndim)) == NULL)
-        return NULL;
-    memcpy(sum->u.tensor.data, tensor->u.tensor.data, (size_t)tensor->u.tensor.num_elements * size);
+        (sum = coi_host_zeros(call->ctx, dtype, dims, tensor->ndim)) == NULL ||
+        (from = coi_host_value(call->ctx, call->in[2])) == NULL ||
+        coi_tensor_download(tensor, sum->u.tensor.data, coi_err(call->ctx)) != CO_OK)
+        return coi_give(call->ctx, NULL);
     for (int64_t v = 0; v < plan.num; ++v)
         coi_add_elements(dtype,
                          (char *)sum->u.tensor.data +
                              (size_t)(((const int64_t *)at->u.tensor.data)[v] * plan.inner) * size,
-                         COI_IN(call, 2, char) + (size_t)(v * plan.inner) * size, plan.inner);
-    return sum;
+                         (const char *)from->u.tensor.data + (size_t)(v * plan.inner) * size,
+                         plan.inner);
+    return coi_place_here(call->ctx, sum);
 }
 
 static co_code
@@ -422,7 +426,7 @@ tensor_scatter_nd_update_composite(coi_call *call)
         check_updates(call, call->in[2], &plan) != CO_OK ||
         (at = row_indices(call, dims, tensor->ndim, call->in[1], &plan)) == NULL)
         return NULL;
-    from = co_zeros(ctx, CO_INT64, &plan.rows, 1);
+    from = coi_host_zeros(ctx, CO_INT64, &plan.rows, 1);
     for (int64_t r = 0; from != NULL && r < plan.rows; ++r)
         ((int64_t *)from->u.tensor.data)[r] = r;
     for (int64_t v = 0; from != NULL && v < plan.num; ++v)
@@ -492,7 +496,8 @@ static co_code
 segment_rule(coi_call *call, coi_out *outs)
 {
     int64_t         n = ((const segment_attrs *)call->attrs)->num_segments;
-    const co_value *data = call->in[0], *ids = call->in[1];
+    const co_value *data = call->in[0];
+    co_value       *ids = call->in[1];
     bool            knows = !coi_is_unknown_rank(data) && !coi_is_unknown_rank(ids);
     bool            fits = !knows || ids->ndim <= data->ndim;
     char            a[COI_SHAPE_TEXT], b[COI_SHAPE_TEXT];
@@ -508,6 +513,8 @@ segment_rule(coi_call *call, coi_out *outs)
                            coi_shape_text(data->u.tensor.dims, data->ndim, b));
     if (n < 0 || n > INT64_MAX / 16)
         return coi_invalid(call, "num_segments is %lld; it must be in [0, 2^59)", (long long)n);
+    if (coi_has_data(ids) && (ids = coi_host_value(call->ctx, ids)) == NULL)
+        return call->ctx->error.code;
     for (int64_t i = 0; coi_has_data(ids) && i < ids->u.tensor.num_elements; ++i)
         if (coi_index_at(ids, i) >= n)
             return coi_invalid(call, "ids[%lld] is %lld; it must be below num_segments, %lld",

@@ -8,6 +8,7 @@
 #include "ops/engine/execute.h"
 #include "base/text.h"
 #include "ops/engine/gradient.h"
+#include "ops/engine/kernel_lookup.h"
 #include "ops/engine/op.h"
 #include "ops/engine/parallel.h"
 #include "ops/engine/upcast.h"
@@ -331,7 +332,7 @@ say_kernel(const coi_call *call, bool is_reference)
 }
 
 static co_code
-run_kernel_specially(coi_call *call)
+run_host_kernel(coi_call *call)
 {
     const coi_op *op = call->op;
     bool is_reference = op->run == NULL || (call->ctx->special & COI_SPECIAL_REFERENCE) != 0;
@@ -350,12 +351,19 @@ run_kernel_specially(coi_call *call)
     return rc;
 }
 
+static co_code
+run_kernel_specially(coi_call *call)
+{
+    return call->device->host_memory || call->op->view ? run_host_kernel(call)
+                                                       : coi_run_on_device(call, run_host_kernel);
+}
+
 /* The one start of kernels. What is a view has none, and is started all the same for those who
  * watch. */
 ALWAYS_INLINE co_code
 run_kernel(coi_call *call)
 {
-    if (coi_is_special(call->ctx))
+    if (coi_is_special(call->ctx) || !call->device->host_memory)
         return run_kernel_specially(call);
     if (call->op->view)
         return CO_OK;
@@ -504,9 +512,9 @@ may_take(const coi_grad *grad, co_value *const given[2])
     co_value         *from = given[1];
 
     return grad->owns_upstream && !ctx->recording && (ctx->special & COI_SPECIAL_REFERENCE) == 0 &&
-           are_in_place(ctx, ctx->device, given, 2) && given[0]->dtype == from->dtype &&
-           from->u.tensor.num_elements > COI_PARALLEL_ELEMENTS && coi_same_shape(given[0], from) &&
-           coi_is_private(from);
+           are_in_place(ctx, ctx->device, given, 2) && ctx->device->host_memory &&
+           given[0]->dtype == from->dtype && from->u.tensor.num_elements > COI_PARALLEL_ELEMENTS &&
+           coi_same_shape(given[0], from) && coi_is_private(from);
 }
 
 co_value *

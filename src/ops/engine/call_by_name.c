@@ -30,13 +30,18 @@ static bool
 set_int(co_context *ctx, const coi_op *op, const coi_attr *attr, const co_value *value,
         int64_t *out)
 {
+    uint64_t element; /* of any dtype: none is larger */
+
     if (value->kind == CO_KIND_INT)
         *out = value->u.i;
     else if (value->kind == CO_KIND_TENSOR && value->u.tensor.num_elements == 1 &&
-             coi_dtypes[value->dtype].integer)
-        coi_convert((co_dtype)value->dtype, value->u.tensor.data, CO_INT64, out, 1);
-    else
+             coi_dtypes[value->dtype].integer) {
+        if (coi_tensor_download(value, &element, coi_err(ctx)) != CO_OK)
+            return coi_failed(ctx) == CO_OK;
+        coi_convert((co_dtype)value->dtype, &element, CO_INT64, out, 1);
+    } else {
         return wrong(ctx, op, attr, value, "a whole number");
+    }
     return true;
 }
 

@@ -377,14 +377,17 @@ has_elements(const coi_out *out)
 static co_code
 integer_rule(coi_call *call, coi_out *outs)
 {
-    const co_value *y = call->in[1];
-    bool            is_power = call->op->kind == COI_POW;
-    co_code         code = coi_rule_broadcast(call, outs);
-    int64_t         at;
+    co_value *y = call->in[1];
+    bool      is_power = call->op->kind == COI_POW;
+    co_code   code = coi_rule_broadcast(call, outs);
+    int64_t   at;
 
     if (code != CO_OK || !coi_dtypes[y->dtype].integer || (is_power && y->dtype == CO_UINT64) ||
         !coi_has_data(y) || !has_elements(&outs[0]))
         return code;
+    y = coi_host_value(call->ctx, y);
+    if (y == NULL)
+        return call->ctx->error.code;
     at = find_number(y, is_power);
     if (at < 0)
         return CO_OK;

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The backends of a runtime. That of the host is compiled in; others are shared objects, which are
+ * named by the setting `backends` or found by the device type that is asked for. Whatever a file
+ * holds, it is refused with the reason, and not called, unless it is a whole backend of our ABI.
+ */
+#include "base/text.h"
+#include "config.h"
+#include "device/device.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool
+coi_is_device_type(const char *type)
+{
+    size_t length = type != NULL ? strnlen(type, COI_DEVICE_TYPE_MAX) : 0;
+    bool   good = length > 0 && length < COI_DEVICE_TYPE_MAX && coi_ascii_letter(type[0]);
+
+    for (size_t i = 0; good && i < length; ++i)
+        good = (type[i] >= 'A' && type[i] <= 'Z') || coi_ascii_digit(type[i]) || type[i] == '_';
+    return good;
+}
+
+/* The first required slot that is NULL; NULL when all are there. */
+static const char *
+missing_slot(const co_backend *b)
+{
+    if (b->registry == NULL || b->registry->count == NULL || b->registry->open == NULL)
+        return "a registry table with count and open";
+    if (b->device == NULL || b->device->close == NULL || b->device->alloc == NULL ||
+        b->device->open_queue == NULL)
+        return "a device table with close, alloc and open_queue";
+    if (b->buffer == NULL || b->buffer->address == NULL || b->buffer->free == NULL)
+        return "a buffer table with address and free";
+    if (b->queue == NULL || b->queue->close == NULL || b->queue->upload == NULL ||
+        b->queue->download == NULL || b->queue->synchronize == NULL)
+        return "a queue table with close, upload, download and synchronize";
+    if (b->event != NULL && (b->event->open == NULL || b->event->close == NULL ||
+                             b->event->record == NULL || b->event->wait == NULL))
+        return "an event table with open, close, record and wait, or none";
+    return NULL;
+}
+
+co_code
+coi_backend_check(const co_backend *backend, const char *origin, co_error_info *err)
+{
+    const char *missing;
+
+    if (backend->abi != CO_BACKEND_ABI || backend->struct_size != sizeof(*backend))
+        return coi_error(err, CO_UNIMPLEMENTED,
+                         "backend %.300s was built for another version of this library (ABI %u, "
+                         "expected %d); build it again",
+                         origin, (unsigned)backend->abi, CO_BACKEND_ABI);
+    if (backend->name == NULL || backend->name[0] == '\0' || strnlen(backend->name, 32) > 31)
+        return coi_error(err, CO_INVALID_ARGUMENT,
+                         "backend %.300s has no name of 1 to 31 characters", origin);
+    if (!coi_is_device_type(backend->device_type))
+        return coi_error(err, CO_INVALID_ARGUMENT,
+                         "backend %.300s serves device type '%.40s': expected 1 to 31 of A-Z, 0-9 "
+                         "and '_', first a letter",
+                         origin, backend->device_type != NULL ? backend->device_type : "(NULL)");
+    missing = missing_slot(backend);
+    if (missing != NULL)
+        return coi_error(err, CO_INVALID_ARGUMENT, "backend %.300s lacks %s", origin, missing);
+    return CO_OK;
+}
+
+static co_code
+add_backend(coi_backends *backends, const co_backend *backend, const char *origin,
+            co_error_info *err)
+{
+    co_code rc = coi_backend_check(backend, origin, err);
+
+    if (rc != CO_OK)
+        return rc;
+    for (size_t i = 0; i < backends->count; ++i) {
+        if (backends->at[i] == backend)
+            return CO_OK;
+        if (strcmp(backends->at[i]->device_type, backend->device_type) == 0)
+            return coi_error(err, CO_ALREADY_EXISTS,
+                             "backend %.300s serves device type %s, and so does backend '%s'",
+                             origin, backend->device_type, backends->at[i]->name);
+    }
+    if (strcmp(backend->device_type, coi_cpu_backend.device_type) == 0)
+        return coi_error(err, CO_ALREADY_EXISTS,
+                         "backend %.300s serves device type CPU, which the library does itself",
+                         origin);
+    if (backends->count == COI_MAX_BACKENDS)
+        return coi_error(err, CO_RESOURCE_EXHAUSTED, "backend %.300s: there are %d already", origin,
+                         COI_MAX_BACKENDS);
+    backends->at[backends->count++] = backend;
+    return CO_OK;
+}
+
+/* Shared objects stay loaded: drivers do not survive to be unloaded. */
+static co_code
+load_file(coi_backends *backends, const char *path, co_error_info *err)
+{
+    void             *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    const co_backend *backend;
+
+    if (handle == NULL)
+        return coi_error(err, CO_NOT_FOUND, "backend %.300s does not load: %.400s", path,
+                         dlerror());
+    backend = dlsym(handle, CO_BACKEND_SYMBOL);
+    dlclose(handle);
+    if (backend == NULL)
+        return coi_error(err, CO_INVALID_ARGUMENT,
+                         "%.300s is no backend: it exports no " CO_BACKEND_SYMBOL, path);
+    return add_backend(backends, backend, path, err);
+}
+
+co_code
+coi_backends_load(coi_backends *backends, const char *list, co_error_info *err)
+{
+    co_code rc = CO_OK;
+
+    while (*list != '\0' && rc == CO_OK) {
+        size_t length = strcspn(list, ":");
+        char   path[PATH_MAX];
+
+        if (length >= sizeof(path))
+            return coi_error(err, CO_INVALID_ARGUMENT, "a path of setting backends is too long");
+        memcpy(path, list, length);
+        path[length] = '\0';
+        if (length > 0)
+            rc = load_file(backends, path, err);
+        list += length + (list[length] == ':');
+    }
+    return rc;
+}
+
+/* The file of a type in a folder, if it is there. */
+static bool
+is_there(const char *folder, size_t length, const char *between, const char *type,
+         char path[PATH_MAX])
+{
+    int n = snprintf(path, PATH_MAX, "%.*s/%slibcohort_backend_%s.so", (int)length, folder, between,
+                     type);
+
+    if (n < 0 || n >= PATH_MAX)
+        return false;
+    for (char *at = path + n - 3 - (int)strlen(type); *at != '.'; ++at)
+        *at = (char)tolower((unsigned char)*at);
+    return access(path, R_OK) == 0;
+}
+
+/* As plug-ins of transports are found: a folder of the environment, beside the file that holds this
+ * code, beside a program in bin/, where the library was to be installed. */
+static bool
+find_file(const char *type, char path[PATH_MAX])
+{
+    const char *folder = secure_getenv("COHORT_PLUGIN_PATH");
+    char        real[PATH_MAX];
+    Dl_info     info;
+    size_t      length;
+
+    if (folder != NULL && folder[0] != '\0' && is_there(folder, strlen(folder), "", type, path))
+        return true;
+    if (dladdr((void *)(uintptr_t)coi_backends_find, &info) != 0 &&
+        realpath(info.dli_fname, real) != NULL) {
+        length = (size_t)(strrchr(real, '/') - real);
+        if (is_there(real, length, COI_PLUGIN_SUBDIR "/", type, path) ||
+            is_there(real, length, "../lib/" COI_PLUGIN_SUBDIR "/", type, path))
+            return true;
+    }
+    return is_there(COI_PLUGIN_DIR, strlen(COI_PLUGIN_DIR), "", type, path);
+}
+
+static const co_backend *
+loaded(const coi_backends *backends, const char *type)
+{
+    for (size_t i = 0; i < backends->count; ++i)
+        if (strcmp(backends->at[i]->device_type, type) == 0)
+            return backends->at[i];
+    return NULL;
+}
+
+co_code
+coi_backends_find(coi_backends *backends, const char *type, const co_backend **out,
+                  co_error_info *err)
+{
+    char    path[PATH_MAX];
+    co_code rc;
+
+    *out = strcmp(type, "CPU") == 0 ? &coi_cpu_backend : loaded(backends, type);
+    if (*out != NULL || !find_file(type, path))
+        return CO_OK;
+    rc = load_file(backends, path, err);
+    if (rc != CO_OK)
+        return rc;
+    *out = loaded(backends, type);
+    if (*out == NULL)
+        return coi_error(err, CO_INVALID_ARGUMENT,
+                         "backend %.300s serves another device type than %s, which its name says",
+                         path, type);
+    return CO_OK;
+}
