@@ -235,6 +235,18 @@ const suite_row suite_rows[] = {
     MIRRORED("mirrored-3", 3, "cpus=3", CO_KIND_MIRRORED, "/cpu:0", "/cpu:1", "/cpu:2"),
     MIRRORED("mirrored-4", 4, "cpus=4", CO_KIND_MIRRORED, "/cpu:3", "/cpu:1", "/cpu:2", "/cpu:0"),
     MIRRORED("mirrored-gpu-2", 2, "devices=GPU:2", CO_KIND_MIRRORED, "/gpu:0", "/gpu:1"),
+    /* Devices whose memory the host cannot touch (tests/backend). */
+    { .row = "one-device-test",
+      .is = &family_one_device,
+      .settings = "devices=TEST:1",
+      .devices = { "/device:TEST:0" },
+      .num_devices = 1,
+      .make = make_one_device,
+      ALONE },
+    MIRRORED("mirrored-test-2", 2, "devices=TEST:2", CO_KIND_MIRRORED, "/device:TEST:0",
+             "/device:TEST:1"),
+    MIRRORED("mirrored-test-3-on-2", 3, "devices=TEST:2", CO_KIND_MIRRORED, "/device:TEST:0",
+             "/device:TEST:1"),
     /* More replicas than cores. */
     MIRRORED("mirrored-8", 8, "cpus=8", CO_KIND_MIRRORED, "/cpu:0", "/cpu:1", "/cpu:2", "/cpu:3",
              "/cpu:4", "/cpu:5", "/cpu:6", "/cpu:7"),

@@ -6,6 +6,7 @@ add_executable(conformance ${conformance_sources})
 set_target_properties(conformance PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
 target_include_directories(conformance PRIVATE "${PROJECT_SOURCE_DIR}/tests/unit")
 target_link_libraries(conformance PRIVATE cohort_flags cohort_test_harness cohort m)
+add_dependencies(conformance cohort_backend_test) # rows on devices of tests/backend
 
 file(STRINGS "${PROJECT_SOURCE_DIR}/tests/conformance/strategies.c" rows
     REGEX "^    ((MIRRORED|WORKERS)\\(|{ \\.row = )\"")

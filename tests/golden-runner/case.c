@@ -211,6 +211,49 @@ discard_log(co_log_level level, const char *line, void *user)
     (void)line;
 }
 
+static char device_type[32] = "CPU";
+static char device_names[4][64] = { "/cpu:0", "/cpu:1", "/cpu:2", "/cpu:3" };
+static int  current_index;
+
+void
+golden_use_device(const char *type, int index)
+{
+    snprintf(device_type, sizeof(device_type), "%s", type);
+    current_index = index;
+    for (int i = 0; i < 4; ++i)
+        snprintf(device_names[i], sizeof(device_names[i]), "/device:%s:%d", device_type, i);
+}
+
+const char *
+golden_device(int i)
+{
+    return device_names[i];
+}
+
+const char *
+golden_recorded_device(const char *text)
+{
+    static char made[600];
+    char        part[64];
+    const char *at;
+
+    snprintf(part, sizeof(part), "/device:%s:", device_type);
+    at = strstr(text, part);
+    if (at == NULL)
+        return text;
+    snprintf(made, sizeof(made), "%.*s/device:CPU:%s", (int)(at - text), text, at + strlen(part));
+    return made;
+}
+
+static const char *
+settings_for_devices(char *out, size_t capacity)
+{
+    if (strcmp(device_type, "CPU") == 0)
+        return "cpus=4";
+    snprintf(out, capacity, "cpus=4, devices=%s:4", device_type);
+    return out;
+}
+
 void
 golden_case_run(const char *family, const char *folder, json_t *json, const golden_options *options,
                 golden_verdict *out)
@@ -223,8 +266,9 @@ golden_case_run(const char *family, const char *folder, json_t *json, const gold
                                .types = options->is_types ? &out->types : NULL };
     json_t              *empty = json_object();
     co_options           opening = CO_OPTIONS_INIT;
+    char                 settings[64];
 
-    opening.settings = "cpus=4";
+    opening.settings = settings_for_devices(settings, sizeof(settings));
     opening.log = discard_log;
     c.id = json_string_value(json_object_get(json, "id"));
     c.seen = json_object();
@@ -242,6 +286,8 @@ golden_case_run(const char *family, const char *folder, json_t *json, const gold
     else if (read_expectations(&c, empty) && c.types != NULL)
         golden_run_types(&c);
     else if (!c.is_failed) {
+        if (strcmp(device_type, "CPU") != 0)
+            co_device_begin(c.ctx, golden_device(current_index));
         how->run(&c);
         golden_take_error(&c, c.ctx);
         judge(&c);

@@ -421,7 +421,7 @@ read_destination(golden_case *c, co_strategy *strategy, const char *text)
     if (strcmp(text, "last_device") != 0)
         return co_string(c->ctx, text);
     if (strategy == co_default_strategy(c->ctx))
-        return co_string(c->ctx, "/cpu:0");
+        return co_string(c->ctx, golden_device(0));
     devices = co_worker_devices(c->ctx, strategy);
     return co_at(c->ctx, devices, co_num_items(c->ctx, devices) - 1);
 }

@@ -88,6 +88,12 @@ typedef struct golden_verdict {
 } golden_verdict;
 void golden_case_run(const char *family, const char *folder, json_t *json,
                      const golden_options *options, golden_verdict *out);
+/* Run all cases on devices of this type, whose number `index` is the current one; CPU at first. */
+void golden_use_device(const char *type, int index);
+/* "/device:CPU:2", or what stands for it; i is from 0 to 3. */
+const char *golden_device(int i);
+/* A device name as the recording, which knows CPUs alone, would have it. Static room. */
+const char *golden_recorded_device(const char *text);
 /* Note why a case fails; later reasons are ignored. */
 void golden_fail(golden_case *c, const char *format, ...) CO_PRINTF(2, 3);
 /* What the library does not offer yet. */

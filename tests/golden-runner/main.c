@@ -32,6 +32,7 @@ static const char usage[] =
     "*.json file of the folder is run.\n"
     "\n"
     "  --function          run through captured functions\n"
+    "  --device TYPE:I     on devices of that type instead of CPUs, the I-th of them current\n"
     "  --filter SUBSTRING  only cases whose FAMILY/ID contains it\n"
     "  --types             check what the operators' rules say of types with unknowns (family ops)\n"
     "  --fault NAME        with --types: put a fault into every type, which the checks must find:\n"
@@ -198,6 +199,19 @@ default_folder(void)
 }
 
 static bool
+take_device(const char *text)
+{
+    char type[32];
+    int  index, end = 0;
+
+    if (sscanf(text, "%31[A-Z0-9_]:%d%n", type, &index, &end) != 2 || text[end] != '\0' ||
+        index < 0 || index > 3)
+        return false;
+    golden_use_device(type, index);
+    return true;
+}
+
+static bool
 read_fault(const char *name, int *out)
 {
     for (int i = 0; golden_fault_names[i] != NULL; ++i)
@@ -213,19 +227,25 @@ static bool
 read_options(int argc, char **argv, golden_options *options, int *status)
 {
     static const struct option known[] = {
-        { "function", no_argument, NULL, 'f' },
-        { "filter", required_argument, NULL, 's' },
-        { "types", no_argument, NULL, 't' },
-        { "fault", required_argument, NULL, 'x' },
-        { "verbose", no_argument, NULL, 'v' },
-        { "help", no_argument, NULL, 'h' },
-        { NULL, 0, NULL, 0 },
+        { "function", no_argument, NULL, 'f' },     { "device", required_argument, NULL, 'd' },
+        { "filter", required_argument, NULL, 's' }, { "types", no_argument, NULL, 't' },
+        { "fault", required_argument, NULL, 'x' },  { "verbose", no_argument, NULL, 'v' },
+        { "help", no_argument, NULL, 'h' },         { NULL, 0, NULL, 0 },
     };
     int found;
 
     while ((found = getopt_long(argc, argv, "", known, NULL)) != -1) {
         switch (found) {
         case 'f': options->is_function = true; break;
+        case 'd':
+            if (take_device(optarg))
+                break;
+            fprintf(
+                stderr,
+                "golden: --device %s: expected a type and an index from 0 to 3, such as TEST:0\n",
+                optarg);
+            *status = EXIT_USAGE;
+            return false;
         case 's': options->filter = optarg; break;
         case 't': options->is_types = true; break;
         case 'x':

@@ -8,7 +8,10 @@
 static co_strategy *
 make_mirrored(co_context *ctx, int64_t replicas)
 {
-    static const char *const devices[] = { "/cpu:0", "/cpu:1", "/cpu:2", "/cpu:3" };
+    const char *devices[4];
+
+    for (int i = 0; i < 4; ++i)
+        devices[i] = golden_device(i);
 
     return co_mirrored_strategy(ctx, devices, (size_t)replicas, NULL);
 }
@@ -19,7 +22,7 @@ golden_strategy_of(golden_case *c, co_context *ctx, const char *name, int64_t re
     if (strcmp(name, "default") == 0)
         return co_default_strategy(ctx);
     if (strcmp(name, "OneDeviceStrategy") == 0)
-        return co_one_device_strategy(ctx, "/cpu:0");
+        return co_one_device_strategy(ctx, golden_device(0));
     if (strcmp(name, "MirroredStrategy") == 0 && replicas >= 1 && replicas <= 4)
         return make_mirrored(ctx, replicas);
     golden_fail(c, "strategy '%s' with %lld replicas is not known to the runner", name,
@@ -51,7 +54,7 @@ golden_strategy_named(golden_case *c, co_context *ctx, const char *name)
     };
 
     if (strcmp(name, "P") == 0)
-        return co_one_device_strategy(ctx, "/cpu:1");
+        return co_one_device_strategy(ctx, golden_device(1));
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); ++i)
         if (strcmp(known[i].name, name) == 0)
             return golden_strategy_of(c, ctx, known[i].class_name, known[i].replicas);

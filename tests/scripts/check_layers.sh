@@ -48,6 +48,9 @@ rm src/base/log.c
 echo '#include "value/value.h"' >examples/02_second.c
 expect 'examples/02_second.c:1: "value/value.h" is not beside this file'
 rm examples/02_second.c
+printf 'void f(co_value *t) { t->u.tensor.data = 0; g(t->u.tensor.data); }\n' >src/base/log.c
+expect 'src/base/log.c:1: the data of a tensor may be on a device'
+rm src/base/log.c
 touch src/stray.c
 expect 'src/stray.c:1: a source file belongs into one of'
 rm src/stray.c

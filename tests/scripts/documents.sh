@@ -19,7 +19,8 @@ for document in README.md docs/*.md; do
             next
         }
         inside { block = block "\n" stripped($0) }
-        END { exit bad }' examples/*.c examples/demo/*.c examples/outside/*.c tests/unit/guide.c "$document" || failed=1
+        END { exit bad }' examples/*.c examples/demo/*.c examples/outside/*.c tests/unit/guide.c \
+        tests/backend/test_backend.c "$document" || failed=1
 
     # Blocks of output: ```text NAME is what examples/expected/NAME.txt has.
     for name in $(sed -nE 's/^```text ([a-z0-9_]+)$/\1/p' "$document"); do

@@ -488,16 +488,18 @@ mirrored(co_context *ctx)
 
 /* A device whose memory the host cannot see: counts what goes there, and what the thread that asks
  * has to bring itself. */
+static co_device *gpus[2];
 static atomic_int uploads[2], own_uploads;
 static pthread_t  asking;
 
-static void
-count_upload(co_device *device, void *dst, const void *src, size_t nbytes)
+static co_code
+count_upload(co_backend_queue *queue, co_backend_buffer *dst, size_t offset, const void *src,
+             size_t nbytes, co_error_info *err)
 {
-    memcpy(dst, src, nbytes);
-    atomic_fetch_add(&uploads[device->id.index], 1);
+    atomic_fetch_add(&uploads[queue == gpus[1]->queue], 1);
     if (pthread_equal(asking, pthread_self()))
         atomic_fetch_add(&own_uploads, 1);
+    return coi_cpu_backend.queue->upload(queue, dst, offset, src, nbytes, err);
 }
 
 static co_dataset *
@@ -511,15 +513,18 @@ generated_for(co_context *ctx, const co_input_context *input, void *user)
  * are asked for. */
 CO_TEST_WITH(what_is_read_ahead_is_on_the_device_of_its_replica, "DS-PREF-1 IO-4", "devices=GPU:2")
 {
-    coi_device_backend far = coi_cpu_backend;
-    co_device         *gpus[2];
+    co_backend             far = coi_cpu_backend;
+    co_backend_queue_table queue = *coi_cpu_backend.queue;
 
+    queue.upload = count_upload;
     far.host_memory = false;
-    far.upload = count_upload;
+    far.queue = &queue;
     asking = pthread_self();
     for (size_t i = 0; i < 2; ++i) {
         gpus[i] = coi_devices_of_type(ctx->runtime->devices, "GPU", i);
         gpus[i]->backend = &far;
+        gpus[i]->host_memory = false;
+        gpus[i]->host = coi_devices_at(ctx->runtime->devices, 0);
     }
     for (int per_replica = 0; per_replica < 2; ++per_replica) {
         work             w = { .calls = 0 };
@@ -546,8 +551,11 @@ CO_TEST_WITH(what_is_read_ahead_is_on_the_device_of_its_replica, "DS-PREF-1 IO-4
         }
     }
     CO_EXPECT_INT(atomic_load(&own_uploads), 0);
-    for (size_t i = 0; i < 2; ++i)
+    for (size_t i = 0; i < 2; ++i) {
         gpus[i]->backend = &coi_cpu_backend;
+        gpus[i]->host_memory = true;
+        gpus[i]->host = gpus[i];
+    }
 }
 
 /* What costs something is made on another thread, on the replica's device, as far as the option

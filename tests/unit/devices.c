@@ -308,55 +308,150 @@ CO_TEST_BARE(devices_may_be_declared_and_found_by_several_threads, "")
     tear_down(&r);
 }
 
-CO_TEST_BARE(copies_without_a_slot_of_the_backend_are_plain, "")
+CO_TEST_BARE(copies_of_host_memory_are_plain, "")
 {
-    rig        r;
-    co_device *cpu;
-    char       from[8] = "cohort!";
-    char       to[8] = "";
+    rig           r;
+    co_error_info err = { .code = CO_OK };
+    co_device    *cpu;
+    coi_buffer   *one, *two;
+    char          to[8] = "";
 
     set_up(&r, 2, "cpus=1");
     cpu = coi_devices_at(r.devices, 0);
-    coi_device_upload(cpu, to, from, sizeof(from));
-    CO_EXPECT_STR(to, "cohort!");
-    from[0] = 'C';
-    coi_device_download(cpu, to, from, sizeof(from));
+    one = coi_buffer_alloc(cpu, 16);
+    two = coi_buffer_alloc(cpu, 16);
+    CO_EXPECT_INT(coi_device_upload(cpu, one, 8, "cohort!", 8, &err), CO_OK);
+    CO_EXPECT_INT(coi_device_copy(cpu, two, 0, cpu, one, 8, 8, &err), CO_OK);
+    CO_EXPECT_INT(coi_device_fill(cpu, two, 0, 'C', 1, &err), CO_OK);
+    CO_EXPECT_INT(coi_device_download(cpu, to, two, 0, 8, &err), CO_OK);
     CO_EXPECT_STR(to, "Cohort!");
-    coi_device_upload(cpu, NULL, NULL, 0);
-    coi_device_download(cpu, NULL, NULL, 0);
-    coi_device_synchronize(cpu);
+    CO_EXPECT_INT(coi_device_upload(cpu, one, 0, NULL, 0, &err), CO_OK);
+    CO_EXPECT_INT(coi_device_download(cpu, NULL, one, 0, 0, &err), CO_OK);
+    CO_EXPECT_INT(coi_device_synchronize(cpu, &err), CO_OK);
+    coi_buffer_unref(one);
+    coi_buffer_unref(two);
     tear_down(&r);
 }
 
-static int num_calls;
+static int num_uploads, num_downloads, num_waits, num_frees;
 
-static void
-slot_copy(co_device *device, void *dst, const void *src, size_t nbytes)
+static co_code
+count_upload(co_backend_queue *queue, co_backend_buffer *dst, size_t offset, const void *src,
+             size_t nbytes, co_error_info *err)
 {
-    (void)device;
-    memcpy(dst, src, nbytes);
-    ++num_calls;
+    ++num_uploads;
+    return coi_cpu_backend.queue->upload(queue, dst, offset, src, nbytes, err);
+}
+
+static co_code
+count_download(co_backend_queue *queue, void *dst, co_backend_buffer *src, size_t offset,
+               size_t nbytes, co_error_info *err)
+{
+    ++num_downloads;
+    return coi_cpu_backend.queue->download(queue, dst, src, offset, nbytes, err);
+}
+
+static co_code
+count_synchronize(co_backend_queue *queue, co_error_info *err)
+{
+    (void)queue, (void)err;
+    ++num_waits;
+    return CO_OK;
 }
 
 static void
-slot_synchronize(co_device *device)
+count_free(co_backend_device *device, co_backend_buffer *buffer, size_t nbytes)
 {
-    (void)device;
-    ++num_calls;
+    CO_EXPECT_TRUE(num_waits > 0); /* nothing may pend */
+    ++num_frees;
+    coi_cpu_backend.buffer->free(device, buffer, nbytes);
 }
 
-CO_TEST_BARE(a_backend_that_fills_its_slots_is_asked, "")
+CO_TEST_BARE(optional_slots_of_a_backend_have_fallbacks, "")
 {
-    coi_device_backend backend = coi_cpu_backend;
-    co_device          device = { .backend = &backend };
-    char               to[4] = "";
+    co_backend_queue_table  queue = *coi_cpu_backend.queue;
+    co_backend_buffer_table buffer = *coi_cpu_backend.buffer;
+    co_backend              far = coi_cpu_backend;
+    rig                     r;
+    co_error_info           err = { .code = CO_OK };
+    co_device              *gpus[2];
+    coi_buffer             *one, *two;
+    char                    to[8] = "";
 
-    backend.upload = slot_copy;
-    backend.download = slot_copy;
-    backend.synchronize = slot_synchronize;
-    coi_device_upload(&device, to, "abc", 4);
-    coi_device_download(&device, to, to, 0);
-    coi_device_synchronize(&device);
-    CO_EXPECT_STR(to, "abc");
-    CO_EXPECT_INT(num_calls, 3);
+    queue.upload = count_upload;
+    queue.download = count_download;
+    queue.synchronize = count_synchronize;
+    queue.copy = NULL;
+    queue.fill = NULL;
+    queue.free = NULL;
+    buffer.free = count_free;
+    far.host_memory = false;
+    far.queue = &queue;
+    far.buffer = &buffer;
+    far.event = NULL;
+    num_uploads = num_downloads = num_waits = num_frees = 0;
+    set_up(&r, 2, "devices=GPU:2");
+    for (size_t i = 0; i < 2; ++i) {
+        gpus[i] = coi_devices_of_type(r.devices, "GPU", i);
+        gpus[i]->backend = &far;
+        gpus[i]->host_memory = false;
+    }
+    one = coi_buffer_alloc(gpus[0], 5000);
+    two = coi_buffer_alloc(gpus[1], 5000);
+    CO_EXPECT_INT(coi_device_fill(gpus[0], one, 1, 'x', 4999, &err), CO_OK);
+    CO_EXPECT_INT(num_uploads, 2); /* of 4096 bytes each */
+    CO_EXPECT_INT(coi_device_upload(gpus[0], one, 4992, "cohort!", 8, &err), CO_OK);
+    CO_EXPECT_INT(coi_device_copy(gpus[1], two, 0, gpus[0], one, 4992, 8, &err), CO_OK);
+    CO_EXPECT_INT(num_downloads, 1); /* by way of the host, which waited for the bytes */
+    CO_EXPECT_INT(num_waits, 1);
+    CO_EXPECT_INT(num_uploads, 4);
+    CO_EXPECT_INT(coi_device_download(gpus[1], to, two, 0, 8, &err), CO_OK);
+    CO_EXPECT_STR(to, "cohort!");
+    CO_EXPECT_INT(num_waits, 2);
+    coi_buffer_unref(one);
+    coi_buffer_unref(two);
+    coi_devices_trim(r.devices);
+    CO_EXPECT_INT(num_frees, 2);
+    for (size_t i = 0; i < 2; ++i) {
+        gpus[i]->backend = &coi_cpu_backend;
+        gpus[i]->host_memory = true;
+    }
+    tear_down(&r);
+}
+
+/* What a shared object may hold. */
+CO_TEST_BARE(a_backend_that_is_not_whole_is_refused_with_the_reason, "")
+{
+    co_backend_registry_table registry = *coi_cpu_backend.registry;
+    co_backend_device_table   device = *coi_cpu_backend.device;
+    co_backend_queue_table    queue = *coi_cpu_backend.queue;
+    co_backend_event_table    event = *coi_cpu_backend.event;
+    co_backend                good = coi_cpu_backend, bad[10];
+    static const char *const  reasons[10] = { "version",  "version", "name",   "type",  "type",
+                                              "registry", "device",  "buffer", "queue", "event" };
+
+    registry.open = NULL;
+    device.alloc = NULL;
+    queue.synchronize = NULL;
+    event.wait = NULL;
+    for (size_t i = 0; i < 10; ++i)
+        bad[i] = good;
+    bad[0].abi += 1;
+    bad[1].struct_size -= 1;
+    bad[2].name = "";
+    bad[3].device_type = NULL;
+    bad[4].device_type = "gpu";
+    bad[5].registry = &registry;
+    bad[6].device = &device;
+    bad[7].buffer = NULL;
+    bad[8].queue = &queue;
+    bad[9].event = &event;
+    CO_EXPECT_INT(coi_backend_check(&good, "good.so", NULL), CO_OK);
+    for (size_t i = 0; i < 10; ++i) {
+        co_error_info err = { .code = CO_OK };
+
+        CO_EXPECT_TRUE(coi_backend_check(&bad[i], "bad.so", &err) != CO_OK);
+        CO_EXPECT_CONTAINS(err.message, "bad.so");
+        CO_EXPECT_CONTAINS(err.message, reasons[i]);
+    }
 }

@@ -91,6 +91,7 @@ call_contexts(co_context *ctx, const goods *g)
     DOES(co_num_devices(ctx));
     NOTHING(co_get_device_info(ctx, 0, &info) == CO_OK);
     NOTHING(co_declare_devices(ctx, "GPU", 1) == CO_OK);
+    DOES((co_fallbacks_visit(ctx, NULL, NULL), 0));
     DOES((co_set_user(ctx, NULL), 0));
     NOTHING(co_user(ctx));
     DOES((co_get_memory_stats(ctx, NULL), 0));

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Devices with memory and a queue of their own, on the TEST backend. Where order matters, the queue
+ * of a device is held by an event that has not happened, so that nothing depends on luck.
+ */
+#include "context/context.h"
+#include "test.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ON_TEST "cpus=2, devices=TEST:3"
+
+static co_device *
+device_at(co_context *ctx, size_t i)
+{
+    return coi_devices_of_type(ctx->runtime->devices, "TEST", i);
+}
+
+/* Commands given to the queue of a device from now on run when the hold is let go. */
+static co_backend_event *
+hold(co_device *device)
+{
+    co_backend_event *event = NULL;
+
+    CO_REQUIRE(device->backend->event->open(device->handle, &event, NULL) == CO_OK);
+    CO_REQUIRE(device->backend->event->wait(device->queue, event, NULL) == CO_OK);
+    return event;
+}
+
+/* The event happens in the queue of another device. */
+static void
+let_go(co_device *other, co_backend_event *event)
+{
+    CO_EXPECT_INT(other->backend->event->record(other->queue, event, NULL), CO_OK);
+    other->backend->event->close(event);
+}
+
+static co_value *
+vector(co_context *ctx, float a, float b, float c)
+{
+    const int64_t n = 3;
+
+    return co_tensor(ctx, CO_FLOAT32, &n, 1, (const float[]){ a, b, c });
+}
+
+static void
+expect_vector(co_context *ctx, co_value *x, float a, float b, float c)
+{
+    float out[3] = { 0 };
+
+    CO_EXPECT_INT(co_value_copy_data(ctx, x, CO_FLOAT32, out, 3), CO_OK);
+    CO_EXPECT_BYTES(out, ((const float[]){ a, b, c }), sizeof(out));
+}
+
+CO_TEST_WITH(devices_of_a_backend_are_found_by_their_type, "", ON_TEST)
+{
+    co_device_info info = CO_DEVICE_INFO_INIT;
+
+    CO_EXPECT_INT(co_num_devices(ctx), 5);
+    CO_EXPECT_INT(co_get_device_info(ctx, 3, &info), CO_OK);
+    CO_EXPECT_CONTAINS(info.name, "/device:TEST:1");
+    CO_EXPECT_STR(info.backend, "test");
+    CO_EXPECT_FALSE(info.host_backed);
+    CO_EXPECT_FALSE(info.host_memory);
+    CO_EXPECT_INT(co_get_device_info(ctx, 0, &info), CO_OK);
+    CO_EXPECT_TRUE(info.host_memory);
+    CO_EXPECT_INT(co_declare_devices(ctx, "TEST", 7), CO_INVALID_ARGUMENT);
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "has 8 devices");
+}
+
+CO_TEST_WITH(values_of_a_device_are_read_as_any, "", ON_TEST)
+{
+    CO_DEVICE(ctx, "/device:TEST:1") {
+        co_value *x = co_add(ctx, vector(ctx, 1, 2, 3), co_float(ctx, 0.5));
+        char      text[60];
+
+        CO_EXPECT_CONTAINS(co_value_device(ctx, x), "TEST:1");
+        expect_vector(ctx, x, 1.5F, 2.5F, 3.5F);
+        co_format(ctx, x, text, sizeof(text));
+        CO_EXPECT_STR(text, "[1.5, 2.5, 3.5]");
+        CO_EXPECT_CLOSE(((const float *)co_value_data(ctx, x))[2], 3.5, 0);
+        CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce_sum(ctx, x, NULL, 0, false)), 7.5, 0);
+        CO_EXPECT_STR(co_string_at(ctx, co_to_tensor(ctx, co_string(ctx, "a text"), CO_STRING), 0,
+                                   NULL),
+                      "a text");
+    }
+}
+
+static __attribute__((noinline)) co_value *
+touch_data(co_context *ctx, co_value *leaf, void *user)
+{
+    (void)ctx, (void)user;
+    *(volatile char *)leaf->u.tensor.data += 1;
+    return leaf;
+}
+
+CO_TEST_BARE(a_host_that_touches_device_memory_is_caught_and_named, "")
+{
+    char    said[2000] = "";
+    size_t  n = 0;
+    ssize_t got;
+    int     ends[2], status;
+    pid_t   child;
+
+    CO_REQUIRE(pipe(ends) == 0);
+    child = fork();
+    if (child == 0) {
+        co_context *own = co_open(ON_TEST);
+
+        dup2(ends[1], STDERR_FILENO);
+        CO_DEVICE(own, "/device:TEST:0")
+            co_map_structure(own, co_list(own, (co_value *[]){ vector(own, 1, 2, 3) }, 1),
+                             touch_data, NULL);
+        _exit(0);
+    }
+    close(ends[1]);
+    while ((got = read(ends[0], said + n, sizeof(said) - 1 - n)) > 0)
+        n += (size_t)got;
+    close(ends[0]);
+    CO_REQUIRE(waitpid(child, &status, 0) == child);
+    CO_EXPECT_TRUE(WIFEXITED(status));
+    CO_EXPECT_INT(WEXITSTATUS(status), 86);
+    CO_EXPECT_CONTAINS(said, "the host touches device memory");
+    CO_EXPECT_CONTAINS(said, "touch_data");
+}
+
+/* What makes a missing wait a wrong result. */
+CO_TEST_WITH(a_download_is_there_after_the_wait_and_not_before, "", ON_TEST)
+{
+    co_device        *device = device_at(ctx, 0);
+    coi_buffer       *buffer = coi_buffer_alloc(device, 4);
+    int32_t           out = -1;
+    co_backend_event *event;
+
+    CO_EXPECT_INT(coi_device_upload(device, buffer, 0, &(int32_t){ 42 }, 4, NULL), CO_OK);
+    event = hold(device);
+    CO_EXPECT_INT(device->backend->queue->download(device->queue, &out, coi_backend_buffer(buffer),
+                                                   0, 4, NULL),
+                  CO_OK);
+    CO_EXPECT_INT(out, -1);
+    let_go(device_at(ctx, 1), event);
+    CO_EXPECT_INT(coi_device_synchronize(device, NULL), CO_OK);
+    CO_EXPECT_INT(out, 42);
+    coi_buffer_unref(buffer);
+}
+
+/* The memory of x is given to later tensors while the commands that read it still pend. */
+CO_TEST_WITH(memory_goes_back_in_the_order_of_the_queue, "", ON_TEST)
+{
+    co_device        *device = device_at(ctx, 0);
+    co_backend_event *event;
+    co_device_info    before = CO_DEVICE_INFO_INIT, after = CO_DEVICE_INFO_INIT;
+
+    CO_DEVICE(ctx, "/device:TEST:0") {
+        co_value *sums[8];
+
+        CO_BLOCK(ctx) /* the pool has what a round needs */
+            co_neg(ctx, vector(ctx, 0, 0, 0));
+        event = hold(device);
+        for (int i = 0; i < 8; ++i)
+            CO_BLOCK(ctx) {
+                sums[i] = co_neg(ctx, vector(ctx, (float)i + 1, 1, 2));
+                co_keep(ctx, sums[i]);
+            }
+        coi_device_fill_info(device, &before);
+        CO_BLOCK(ctx)
+            vector(ctx, 9, 9, 9);
+        coi_device_fill_info(device, &after);
+        CO_EXPECT_INT(after.pool_misses, before.pool_misses); /* it took the memory of an x */
+        let_go(device_at(ctx, 1), event);
+        for (int i = 0; i < 8; ++i) {
+            expect_vector(ctx, sums[i], (float)(-i - 1), -1, -2);
+            co_release(ctx, sums[i]);
+        }
+    }
+    CO_EXPECT_OK(ctx);
+}
+
+/* A trim while commands pend frees in order too. */
+CO_TEST_WITH(memory_is_freed_behind_the_commands_that_use_it, "", ON_TEST)
+{
+    co_device        *device = device_at(ctx, 0);
+    co_backend_event *event;
+    co_value         *sum = NULL;
+
+    CO_DEVICE(ctx, "/device:TEST:0") {
+        event = hold(device);
+        CO_BLOCK(ctx) {
+            sum = co_add(ctx, vector(ctx, 1, 2, 3), vector(ctx, 10, 20, 30));
+            co_keep(ctx, sum);
+        }
+        coi_devices_trim(ctx->runtime->devices);
+        let_go(device_at(ctx, 1), event);
+        expect_vector(ctx, sum, 11, 22, 33);
+        co_release(ctx, sum);
+    }
+}
+
+CO_TEST_WITH(a_copy_waits_for_the_device_that_it_reads, "", ON_TEST)
+{
+    co_backend_event *event = hold(device_at(ctx, 0));
+    co_value         *here = NULL, *there = NULL;
+
+    CO_DEVICE(ctx, "/device:TEST:0")
+        here = co_square(ctx, vector(ctx, 1, 2, 3));
+    there = co_copy_to(ctx, here, "/device:TEST:1");
+    CO_EXPECT_CONTAINS(co_value_device(ctx, there), "TEST:1");
+    usleep(20000); /* a copy that does not wait would be done now */
+    let_go(device_at(ctx, 2), event);
+    expect_vector(ctx, there, 1, 4, 9);
+}
+
+/* What is written to the source after the copy was given does not come through. */
+CO_TEST_WITH(the_source_of_a_copy_waits_for_it, "", ON_TEST)
+{
+    co_device        *from = device_at(ctx, 0), *to = device_at(ctx, 1);
+    co_value         *here = NULL, *there;
+    co_backend_event *event;
+
+    CO_DEVICE(ctx, "/device:TEST:0")
+        here = vector(ctx, 1, 2, 3);
+    event = hold(to);
+    there = co_copy_to(ctx, here, "/device:TEST:1");
+    CO_EXPECT_INT(coi_device_fill(from, here->u.tensor.buffer, 0, 0, 12, NULL), CO_OK);
+    let_go(device_at(ctx, 2), event);
+    expect_vector(ctx, there, 1, 2, 3);
+    expect_vector(ctx, here, 0, 0, 0);
+}
+
+typedef struct fallbacks {
+    int64_t sin, add, sin_bytes, all;
+} fallbacks;
+
+static void
+take_fallback(const char *device, const char *op, int64_t count, int64_t nbytes, void *user)
+{
+    fallbacks *f = user;
+
+    if (strstr(device, "TEST:0") == NULL)
+        return;
+    f->all += count;
+    if (strcmp(op, "sin") == 0) {
+        f->sin += count;
+        f->sin_bytes += nbytes;
+    }
+    f->add += strcmp(op, "add") == 0 ? count : 0;
+}
+
+CO_TEST_WITH(operators_without_a_kernel_are_counted_by_name, "", ON_TEST)
+{
+    fallbacks f = { 0 };
+
+    co_fallbacks_visit(ctx, take_fallback, &f);
+    CO_EXPECT_INT(f.all, 0);
+    CO_DEVICE(ctx, "/device:TEST:0") {
+        co_value *x = vector(ctx, 0, 0, 0);
+
+        for (int i = 0; i < 3; ++i)
+            x = co_sin(ctx, co_add(ctx, x, x));
+        expect_vector(ctx, x, 0, 0, 0);
+        co_fallbacks_visit(ctx, take_fallback, &f);
+        CO_EXPECT_INT(f.sin, 3);
+        CO_EXPECT_INT(f.sin_bytes, 3 * 2 * 12);
+        CO_EXPECT_INT(f.add, 0);
+        /* There is a kernel, but not for these dtypes. */
+        co_add(ctx, co_cast(ctx, x, CO_INT32), co_int(ctx, 1));
+        f = (fallbacks){ 0 };
+        co_fallbacks_visit(ctx, take_fallback, &f);
+        CO_EXPECT_INT(f.add, 1);
+    }
+    co_device_begin(ctx, "/cpu:0");
+    f = (fallbacks){ 0 };
+    co_sin(ctx, vector(ctx, 1, 2, 3)); /* a CPU has all */
+    co_fallbacks_visit(ctx, take_fallback, &f);
+    CO_EXPECT_INT(f.sin, 3);
+    co_device_end(ctx);
+    co_fallbacks_visit(NULL, take_fallback, &f);
+    co_fallbacks_visit(ctx, NULL, NULL);
+}
+
+/* Operands of other devices come to the one that computes. */
+CO_TEST_WITH(operands_on_several_devices_meet_where_the_operator_runs, "", ON_TEST)
+{
+    co_value *host = vector(ctx, 1, 2, 3), *first = NULL, *sum = NULL;
+
+    CO_DEVICE(ctx, "/device:TEST:0")
+        first = co_mul(ctx, host, co_float(ctx, 2));
+    CO_DEVICE(ctx, "/device:TEST:1")
+        sum = co_add(ctx, first, host);
+    CO_EXPECT_CONTAINS(co_value_device(ctx, sum), "TEST:1");
+    expect_vector(ctx, sum, 3, 6, 9);
+    expect_vector(ctx, co_add(ctx, sum, first), 5, 10, 15);
+}
+
+/* --- shared objects that are no backends --- */
+
+static void
+expect_refused(const char *file, co_code code, const char *part)
+{
+    char        settings[600];
+    co_options  options = CO_OPTIONS_INIT;
+    co_context *ctx;
+    const char *build = getenv("COHORT_BUILD_DIR");
+
+    CO_REQUIRE(build != NULL);
+    snprintf(settings, sizeof(settings), "log=off, backends=%s/tests/backend/%s", build, file);
+    options.settings = settings;
+    ctx = co_open_with(&options);
+    CO_EXPECT_INT(co_error(ctx)->code, code);
+    CO_EXPECT_CONTAINS(co_error(ctx)->message, part);
+    CO_EXPECT_CONTAINS(co_error(ctx)->message, file);
+    co_close(ctx);
+}
+
+CO_TEST_BARE(files_that_are_no_backends_are_refused_with_the_reason, "")
+{
+    expect_refused("missing.so", CO_NOT_FOUND, "does not load");
+    expect_refused("text.so", CO_NOT_FOUND, "does not load");
+    expect_refused("libbackend_symbol.so", CO_INVALID_ARGUMENT, "exports no co_backend_plugin");
+    expect_refused("libbackend_abi.so", CO_UNIMPLEMENTED, "another version");
+    expect_refused("libbackend_slots.so", CO_INVALID_ARGUMENT, "lacks a queue table");
+    expect_refused("libbackend_type.so", CO_INVALID_ARGUMENT, "device type 'fake'");
+    expect_refused("libbackend_cpu.so", CO_ALREADY_EXISTS, "which the library does itself");
+}
+
+/* A backend that is whole and does not work: its error comes through, and one is found for it where
+ * it gives none. */
+CO_TEST_BARE(a_backend_that_opens_nothing_is_an_error, "")
+{
+    const char *build = getenv("COHORT_BUILD_DIR");
+    char        settings[600];
+    co_context *own;
+
+    CO_REQUIRE(build != NULL);
+    snprintf(settings, sizeof(settings),
+             "log=off, devices=FAKE:1, backends=%s/tests/backend/libbackend_whole.so", build);
+    own = co_open(settings);
+    CO_EXPECT_INT(co_error(own)->code, CO_INTERNAL);
+    CO_EXPECT_CONTAINS(co_error(own)->message, "backend 'fake' opened no device for");
+    co_close(own);
+}

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# A device backend that catches mistakes of the library, and what runs on it. It lies where plug-ins of the build tree are
+# found, so that devices=TEST:2 is enough, and is not installed.
+add_library(cohort_backend_test MODULE "${PROJECT_SOURCE_DIR}/tests/backend/test_backend.c")
+set_target_properties(cohort_backend_test PROPERTIES
+    C_VISIBILITY_PRESET hidden
+    LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib/cohort")
+target_include_directories(cohort_backend_test PRIVATE "${PROJECT_SOURCE_DIR}/include")
+target_link_libraries(cohort_backend_test PRIVATE cohort_flags Threads::Threads m ${CMAKE_DL_LIBS})
+
+# cohort_fake_backend(NAME SYMBOL ABI TYPE [DEFINITION...]): what the loader must refuse, but for `whole`.
+function(cohort_fake_backend name symbol abi type)
+    add_library(fake_backend_${name} MODULE "${PROJECT_SOURCE_DIR}/tests/backend/fake_backend.c")
+    set_target_properties(fake_backend_${name} PROPERTIES
+        OUTPUT_NAME backend_${name} LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests/backend")
+    target_compile_definitions(fake_backend_${name} PRIVATE
+        FAKE_SYMBOL=${symbol} FAKE_ABI=${abi} "FAKE_TYPE=\"${type}\"" ${ARGN})
+    target_include_directories(fake_backend_${name} PRIVATE "${PROJECT_SOURCE_DIR}/include")
+    target_link_libraries(fake_backend_${name} PRIVATE cohort_flags)
+endfunction()
+cohort_fake_backend(symbol co_some_other_name 0 FAKE FAKE_WHOLE)
+cohort_fake_backend(abi co_backend_plugin 1 FAKE FAKE_WHOLE)
+cohort_fake_backend(slots co_backend_plugin 0 FAKE)
+cohort_fake_backend(type co_backend_plugin 0 fake FAKE_WHOLE)
+cohort_fake_backend(cpu co_backend_plugin 0 CPU FAKE_WHOLE)
+cohort_fake_backend(whole co_backend_plugin 0 FAKE FAKE_WHOLE)
+file(WRITE "${CMAKE_BINARY_DIR}/tests/backend/text.so" "This is no library.\n")
+
+cohort_test_program(test_backend test_backend "${PROJECT_SOURCE_DIR}/tests/backend/backend.c")
+cohort_test(unit.backend test_backend)
+add_dependencies(test_backend cohort_backend_test)
+
+# The families of golden data that run operators, and the demo, on it.
+if(TARGET golden)
+    add_dependencies(golden cohort_backend_test)
+    cohort_test(backend.golden "${PROJECT_SOURCE_DIR}/tests/backend/check_golden.sh" $<TARGET_FILE:golden>)
+endif()
+if(TARGET cohort_demo)
+    add_dependencies(cohort_demo cohort_backend_test)
+    cohort_test(backend.demo "${PROJECT_SOURCE_DIR}/tests/backend/check_demo.sh" $<TARGET_FILE:cohort_demo>)
+endif()
