@@ -3,6 +3,10 @@
  * share. */
 #include "suite.h"
 
+#include "account.h"
+
+#include <stdlib.h>
+
 static const suite_row *chosen;
 
 bool
@@ -43,15 +47,20 @@ expect_usable(co_context *ctx, co_strategy *s)
 void
 suite_run(co_context *ctx, suite_body body)
 {
-    co_strategy *s;
+    static account books;
+    bool           accounts = getenv("COHORT_SUITE_ACCOUNT") != NULL;
+    co_strategy   *s;
 
     CO_REQUIRE(chosen != NULL); /* --row names one */
+    CO_REQUIRE(!accounts || account_begin(&books, ctx));
     s = chosen->make(ctx, chosen);
     CO_EXPECT_OK(ctx);
     CO_REQUIRE(s != NULL);
     CO_REQUIRE(co_num_workers(ctx, s) == chosen->workers);
     body(ctx, s, chosen, co_worker_id(ctx, s) * chosen->local);
     expect_usable(ctx, s);
+    if (accounts)
+        CO_EXPECT_INT(account_end(&books, ctx, s), 0);
 }
 
 bool

@@ -26,3 +26,10 @@ foreach(line IN LISTS rows)
             ENVIRONMENT "${COHORT_TEST_ENVIRONMENT};COHORT_TEST_NAME=conformance.${row};ASAN_OPTIONS=detect_leaks=0")
     endif()
 endforeach()
+
+# The same bodies with an observer that keeps account (tests/unit/account.h): nothing goes round the executor.
+foreach(row IN ITEMS default one-device mirrored-2 mirrored-4 mirrored-test-2)
+    cohort_test(conformance.account-${row} $<TARGET_FILE:conformance> --row ${row})
+    set_tests_properties(conformance.account-${row} PROPERTIES
+        ENVIRONMENT "${COHORT_TEST_ENVIRONMENT};COHORT_TEST_NAME=conformance.account-${row};COHORT_SUITE_ACCOUNT=1")
+endforeach()
