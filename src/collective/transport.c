@@ -7,15 +7,13 @@
 #include "collective/local/ranks.h"
 #include "collective/self/self.h"
 
+#include "base/plugin.h"
 #include "base/text.h"
 #include "config.h"
 
 #include <dlfcn.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* What a plug-in exports. */
 #define PLUGIN_SYMBOL "coi_transport_plugin"
@@ -37,97 +35,10 @@ static const entry entries[] = {
 };
 #define NUM_ENTRIES (sizeof(entries) / sizeof(entries[0]))
 
-typedef struct search {
-    const entry *wanted;
-    void        *handle;
-    char         path[PATH_MAX];
-    char         why[400]; /* the first plug-in that was there and could not be loaded */
-    char         tried[500];
-    coi_prose    folders; /* into tried: where no plug-in is */
-} search;
-
-/*
- * The environment, unless the program runs with raised privileges: it must not choose what such a
- * program loads.
- */
-static const char *
-variable(const char *name)
-{
-    const char *text = secure_getenv(name);
-
-    return text != NULL && text[0] != '\0' ? text : NULL;
-}
-
-/* Try a file, "folder/name". Plug-ins stay loaded: MPI libraries do not survive to be unloaded. */
-static bool
-try_file(search *s, const char *folder, size_t length, const char *name)
-{
-    int n = snprintf(s->path, sizeof(s->path), "%.*s%s%s", (int)length, folder,
-                     length > 0 ? "/" : "", name);
-
-    if ((size_t)n >= sizeof(s->path))
-        return false;
-    s->handle = dlopen(s->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (s->handle != NULL)
-        return true;
-    /* A file that is not there is no news, one that is and does not load is. */
-    if (s->why[0] == '\0' && access(s->path, F_OK) == 0)
-        coi_text_line(s->why, sizeof(s->why), "%s", dlerror());
-    coi_put(&s->folders, "%s%.*s", s->folders.at > 0 ? ", " : "",
-            (int)(strrchr(s->path, '/') != NULL ? strrchr(s->path, '/') - s->path : 0), s->path);
-    return false;
-}
-
-/* Beside the file that holds this code: the shared library, or a program with the static one. */
-static bool
-try_beside(search *s)
-{
-    Dl_info info;
-    char    real[PATH_MAX], name[80];
-    size_t  length;
-
-    if (dladdr((void *)(uintptr_t)coi_group_open, &info) == 0 ||
-        realpath(info.dli_fname, real) == NULL)
-        return false;
-    length = (size_t)(strrchr(real, '/') - real); /* such a path begins with one */
-    snprintf(name, sizeof(name), COI_PLUGIN_SUBDIR "/%s", s->wanted->library);
-    if (try_file(s, real, length, name))
-        return true;
-    /* A program in bin/ or in a build tree, beside lib/. */
-    snprintf(name, sizeof(name), "../lib/" COI_PLUGIN_SUBDIR "/%s", s->wanted->library);
-    return try_file(s, real, length, name);
-}
-
-/* In the search path of the program: a static link, which knows where the library was installed,
- * writes it there (cohort.pc, cohortConfig.cmake). */
-static bool
-try_search_path(search *s)
-{
-    s->handle = dlopen(s->wanted->library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (s->handle != NULL)
-        snprintf(s->path, sizeof(s->path), "%s", s->wanted->library);
-    return s->handle != NULL;
-}
-
-static bool
-find_plugin(search *s)
-{
-    const char *file = variable(s->wanted->variable), *folder = variable("COHORT_PLUGIN_PATH");
-
-    if (file != NULL)
-        return try_file(s, "", 0, file); /* a named file, and no other */
-    return (folder != NULL && try_file(s, folder, strlen(folder), s->wanted->library)) ||
-           try_beside(s) || try_search_path(s) ||
-           try_file(s, COI_PLUGIN_DIR, strlen(COI_PLUGIN_DIR), s->wanted->library);
-}
-
 /* Where it was looked for, and how to point to it. */
 static co_code
-say_missing(search *s, co_error_info *err)
+say_missing(const coi_plugin_search *s, const entry *wanted, const char *file, co_error_info *err)
 {
-    const entry *wanted = s->wanted;
-    const char  *file = variable(wanted->variable);
-
     if (s->why[0] != '\0')
         return coi_error(err, CO_UNIMPLEMENTED, "transport '%s': its plug-in does not load: %s",
                          wanted->name, s->why);
@@ -141,7 +52,6 @@ say_missing(search *s, co_error_info *err)
             err, CO_UNIMPLEMENTED,
             "transport '%s': this library was built without it; %s, or use the transport 'self'",
             wanted->name, wanted->missing);
-    coi_put_end(&s->folders);
     return coi_error(
         err, CO_UNIMPLEMENTED,
         "transport '%s': %s was not found in %s, nor in the search path of the program; "
@@ -153,12 +63,12 @@ say_missing(search *s, co_error_info *err)
 static co_code
 load(const entry *wanted, const coi_transport **out, co_error_info *err)
 {
-    search               s = { .wanted = wanted };
+    const char          *file = coi_plugin_variable(wanted->variable);
     const coi_transport *table;
+    coi_plugin_search    s;
 
-    s.folders = (coi_prose){ s.tried, sizeof(s.tried), 0 };
-    if (!find_plugin(&s))
-        return say_missing(&s, err);
+    if (!coi_plugin_load(&s, wanted->library, file))
+        return say_missing(&s, wanted, file, err);
     table = dlsym(s.handle, PLUGIN_SYMBOL);
     dlclose(s.handle);
     if (table == NULL)

@@ -4,17 +4,15 @@
  * named by the setting `backends` or found by the device type that is asked for. Whatever a file
  * holds, it is refused with the reason, and not called, unless it is a whole backend of our ABI.
  */
+#include "base/plugin.h"
 #include "base/text.h"
-#include "config.h"
 #include "device/device.h"
 
 #include <ctype.h>
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 bool
 coi_is_device_type(const char *type)
@@ -98,22 +96,27 @@ add_backend(coi_backends *backends, const co_backend *backend, const char *origi
     return CO_OK;
 }
 
-/* Shared objects stay loaded: drivers do not survive to be unloaded. */
+static co_code
+take_symbol(coi_backends *backends, const coi_plugin_search *found, co_error_info *err)
+{
+    const co_backend *backend = dlsym(found->handle, CO_BACKEND_SYMBOL);
+
+    dlclose(found->handle);
+    if (backend == NULL)
+        return coi_error(err, CO_INVALID_ARGUMENT,
+                         "%.300s is no backend: it exports no " CO_BACKEND_SYMBOL, found->path);
+    return add_backend(backends, backend, found->path, err);
+}
+
 static co_code
 load_file(coi_backends *backends, const char *path, co_error_info *err)
 {
-    void             *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    const co_backend *backend;
+    coi_plugin_search found;
 
-    if (handle == NULL)
+    if (!coi_plugin_load(&found, NULL, path))
         return coi_error(err, CO_NOT_FOUND, "backend %.300s does not load: %.400s", path,
-                         dlerror());
-    backend = dlsym(handle, CO_BACKEND_SYMBOL);
-    dlclose(handle);
-    if (backend == NULL)
-        return coi_error(err, CO_INVALID_ARGUMENT,
-                         "%.300s is no backend: it exports no " CO_BACKEND_SYMBOL, path);
-    return add_backend(backends, backend, path, err);
+                         found.why[0] != '\0' ? found.why : "there is no such file");
+    return take_symbol(backends, &found, err);
 }
 
 co_code
@@ -136,43 +139,6 @@ coi_backends_load(coi_backends *backends, const char *list, co_error_info *err)
     return rc;
 }
 
-/* The file of a type in a folder, if it is there. */
-static bool
-is_there(const char *folder, size_t length, const char *between, const char *type,
-         char path[PATH_MAX])
-{
-    int n = snprintf(path, PATH_MAX, "%.*s/%slibcohort_backend_%s.so", (int)length, folder, between,
-                     type);
-
-    if (n < 0 || n >= PATH_MAX)
-        return false;
-    for (char *at = path + n - 3 - (int)strlen(type); *at != '.'; ++at)
-        *at = (char)tolower((unsigned char)*at);
-    return access(path, R_OK) == 0;
-}
-
-/* As plug-ins of transports are found: a folder of the environment, beside the file that holds this
- * code, beside a program in bin/, where the library was to be installed. */
-static bool
-find_file(const char *type, char path[PATH_MAX])
-{
-    const char *folder = secure_getenv("COHORT_PLUGIN_PATH");
-    char        real[PATH_MAX];
-    Dl_info     info;
-    size_t      length;
-
-    if (folder != NULL && folder[0] != '\0' && is_there(folder, strlen(folder), "", type, path))
-        return true;
-    if (dladdr((void *)(uintptr_t)coi_backends_find, &info) != 0 &&
-        realpath(info.dli_fname, real) != NULL) {
-        length = (size_t)(strrchr(real, '/') - real);
-        if (is_there(real, length, COI_PLUGIN_SUBDIR "/", type, path) ||
-            is_there(real, length, "../lib/" COI_PLUGIN_SUBDIR "/", type, path))
-            return true;
-    }
-    return is_there(COI_PLUGIN_DIR, strlen(COI_PLUGIN_DIR), "", type, path);
-}
-
 static const co_backend *
 loaded(const coi_backends *backends, const char *type)
 {
@@ -186,19 +152,28 @@ co_code
 coi_backends_find(coi_backends *backends, const char *type, const co_backend **out,
                   co_error_info *err)
 {
-    char    path[PATH_MAX];
-    co_code rc;
+    char              library[sizeof("libcohort_backend_.so") + COI_DEVICE_TYPE_MAX];
+    coi_plugin_search found;
+    co_code           rc;
 
     *out = strcmp(type, "CPU") == 0 ? &coi_cpu_backend : loaded(backends, type);
-    if (*out != NULL || !find_file(type, path))
+    if (*out != NULL)
         return CO_OK;
-    rc = load_file(backends, path, err);
+    snprintf(library, sizeof(library), "libcohort_backend_%s.so", type);
+    for (char *at = library; *at != '\0'; ++at)
+        *at = (char)tolower((unsigned char)*at);
+    if (!coi_plugin_load(&found, library,
+                         NULL)) /* of none of them, a type is declared on the host */
+        return found.why[0] == '\0' ? CO_OK
+                                    : coi_error(err, CO_NOT_FOUND,
+                                                "backend of %s does not load: %s", type, found.why);
+    rc = take_symbol(backends, &found, err);
     if (rc != CO_OK)
         return rc;
     *out = loaded(backends, type);
     if (*out == NULL)
         return coi_error(err, CO_INVALID_ARGUMENT,
                          "backend %.300s serves another device type than %s, which its name says",
-                         path, type);
+                         found.path, type);
     return CO_OK;
 }
