@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Causal attention, forward alone and with its gradients, beside its products at the best rate of
- * this run: two forward and four back, of the keys that queries see. Softmax and the products that
- * the gradient makes again are not in that limit.
+ * Causal attention, forward alone and with its gradients, beside its GEMMs at the best rate of this
+ * run: two forward and four back, of the keys that queries see. Softmax and the GEMMs that the
+ * gradient repeats are not in that limit.
  */
 #include "bench.h"
 

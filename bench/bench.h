@@ -86,8 +86,8 @@ void bench_check(co_context *ctx);
 int bench_threads(void);
 /* A runtime with so many threads a device. */
 co_context *bench_open(int threads);
-/* The best rate of products of float32 that anybody makes here, to be sampled in turns with what is
- * measured (pace.c). */
+/* The best float32 GEMM rate of any library on this machine, sampled in turns with the figure
+ * beside it (pace.c). */
 typedef struct bench_pace bench_pace;
 bench_pace               *bench_pace_begin(co_context *ctx, int threads);
 void                      bench_pace_add(const bench_pace *pace, bench_samples *times);

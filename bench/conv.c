@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The two convolutions of a small network on 28x28 pictures, batch 64, through the public
- * interface. The second is measured against the best rate of products, in turns; the first has one
+ * interface. The second is compared with the best GEMM rate, sampled in turns; the first has one
  * channel and too little arithmetic for that: its whole layer (bias, relu and pooling, forward and
  * backward) has a time of its own, scaled to this machine.
  */

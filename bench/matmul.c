@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The products of four models' steps, forward and backward, through the public interface, beside
- * what other libraries need for the same. Large products are measured against the best rate that
- * anybody reaches on this machine, in turns, small ones against the better peer.
+ * The matmuls of four models' steps, forward and backward, through the public interface, beside the
+ * times of other libraries. Large ones are compared with the best rate of any library on this
+ * machine, sampled in turns, small ones with the faster peer.
  */
 #include "bench.h"
 #include "peers.h"
@@ -15,7 +15,7 @@ enum { ROUNDS = 1000, MAX_PEERS = 2, LARGE = 128, MIDDLE = 32 };
 
 #define SHARE_OF_LARGE  0.85 /* of the best rate, at least */
 #define SHARE_OF_MIDDLE 0.75
-#define SECONDS         0.4 /* for one product, all peers together */
+#define SECONDS         0.4 /* for one matmul, all peers together */
 #define SAMPLE_US       50.0
 
 typedef struct shape {
@@ -61,7 +61,7 @@ static const shape shapes[] = {
     { 512, 128, 512, "tn" },
 };
 
-/* One product, ours and the peers'. */
+/* One matmul, ours and the peers'. */
 typedef struct contest {
     bench_product p;
     co_value     *a, *b;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The best rate of products here and now: a product of 256 x 256 x 256, which fits the second-level
- * cache, by whoever is fastest at it. It is timed in turns with what is measured beside it, because
- * a machine with other guests has phases of half its speed: the best of a whole run would be that
- * of another phase.
+ * The best GEMM rate at this moment: 256 x 256 x 256, which fits the L2 cache, by the fastest
+ * library. It is sampled in turns with the figure beside it. A virtual machine has phases of half
+ * its speed, and the best of a whole run would come from another phase.
  */
 #include "bench.h"
 #include "peers.h"

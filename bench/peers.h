@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Other libraries' products, as limits: dnnl_sgemm and OpenBLAS, loaded where the machine has them
- * (make bench installs both). Nothing else of the project looks at OpenBLAS.
+ * The GEMM of other libraries, as limits: dnnl_sgemm and OpenBLAS, loaded where the machine has
+ * them (make bench installs both). Nothing else of the project looks at OpenBLAS.
  */
 #ifndef COHORT_BENCH_PEERS_H
 #define COHORT_BENCH_PEERS_H

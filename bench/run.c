@@ -221,7 +221,7 @@ time_steps(co_context *ctx, co_strategy *strategy, step_fn step, int steps, doub
     return sum / steps * 1e6;
 }
 
-/* Milliseconds of processor time in a second in which nothing is asked for. */
+/* Milliseconds of processor time in an idle second. */
 static double
 idle_cpu(void)
 {

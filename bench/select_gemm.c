@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The part of `cohort-bench choose` for matrix products: shapes on both sides of every limit of
- * src/ops/kernels/kernel_selection.c, carried out as the library chooses and in each way that the
- * setting `product` forces. One that is over its goal is one whose limit should move.
+ * The part of `cohort-bench choose` for GEMM: shapes on both sides of every limit of
+ * src/ops/kernels/kernel_selection.c, with the packing that the library selects and with each one
+ * that the setting `product` forces. A row that misses its goal has a wrong limit.
  */
 #include "bench.h"
 
@@ -26,8 +26,8 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    /* few columns: turned or not, by how many lanes stay empty and by whether A must be turned for
-       it */
+    /* few columns: transposed or not, by the number of empty lanes and by whether A must be
+       transposed */
     { 256, 1, 256, "nn" },
     { 256, 4, 64, "nn" },
     { 256, 8, 64, "nn" },

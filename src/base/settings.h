@@ -27,19 +27,19 @@ typedef enum coi_packing {
 } coi_packing;
 
 typedef struct coi_settings {
-    co_log_level log;  /* log=error|warning|info|debug|off */
-    int          cpus; /* cpus=1: logical CPU devices */
-    int  threads;      /* threads=0: cores used by all devices together; 0 means those we may use */
-    char devices[64];  /* devices=: further host-backed devices, "GPU:2+TPU:4" */
-    char isa[16];      /* isa=auto: highest instruction set, base|v3|v4 */
-    int  spin_us;      /* spin_us=20: how long a waiting thread spins before it sleeps */
-    int  deadline_ms;  /* deadline_ms=60000: how long to wait for a replica or peer; 0 for ever */
-    uint64_t    seed;  /* seed=0: of the random streams */
-    bool        pin;   /* pin=yes: bind workers to their device's cores */
-    bool        reference_kernels; /* reference_kernels=no: plain kernels only, to compare with */
-    char        convolution[8];    /* convolution=auto: by shape, or all by "own" or "onednn" */
-    coi_packing product;           /* product=auto: by shape, or all in one way */
-    char        backends[512];     /* backends=: shared objects with device backends, "a.so:b.so" */
+    co_log_level log;         /* log=error|warning|info|debug|off */
+    int          cpus;        /* cpus=1: logical CPU devices */
+    int          threads;     /* threads=0: of all devices together; 0: one for each usable core */
+    char         devices[64]; /* devices=: further host-backed devices, "GPU:2+TPU:4" */
+    char         isa[16];     /* isa=auto: highest instruction set, base|v3|v4 */
+    int          spin_us;     /* spin_us=20: how long a waiting thread spins before it sleeps */
+    int deadline_ms; /* deadline_ms=60000: how long to wait for a replica or peer; 0 for ever */
+    uint64_t seed;   /* seed=0: of the random numbers */
+    bool     pin;    /* pin=yes: bind workers to their device's cores */
+    bool     reference_kernels; /* reference_kernels=no: only reference kernels, for comparison */
+    char     convolution[8];    /* convolution=auto: by shape, or all by "own" or "onednn" */
+    coi_packing product;        /* product=auto: packing of GEMM operands, by shape or fixed */
+    char        backends[512];  /* backends=: shared objects with device backends, "a.so:b.so" */
     char flight_file[256]; /* flight_file=: where the flight recorder is saved after a failure */
     const char
         *source[COI_MAX_SETTINGS]; /* by table position: "default", "environment", "program" */

@@ -77,8 +77,9 @@ struct co_optimizer {
     coi_lock lock;  /* of what follows */
     size_t   num_entries;
     /*
-     * Updates by each local replica. They apply on their own, one ahead of another perhaps by an
-     * update, so that `iterations`, the count of the first, would be another for each. steps_of is
+     * Updates by each local replica. Replicas apply without waiting for each other, so one may have
+     * made an update more than another, and `iterations`, the count of the first, would differ
+     * between them. steps_of is
      * the strategy of the last one, 0 outside of steps.
      */
     uint64_t steps_of;

@@ -2,7 +2,7 @@
 /*
  * Structures: lists, tuples, named tuples and dicts of values, and per-replica values. The leaves
  * of a structure are in order of position, those of a dict in order of key (GEN-NEST-1). Nesting is
- * limited, so that walking can recurse.
+ * limited, so that functions over structures can recurse.
  */
 #include "value/kind.h"
 #include "base/text.h"

@@ -77,13 +77,13 @@ struct co_value {
     coi_object object;
     uint8_t    kind; /* co_kind */
     uint8_t    dtype;
-    int8_t     ndim;    /* -1: unknown rank (specs) */
-    uint8_t    flags;   /* tensors: COI_FLAG_...; structures and bundles: how deep they nest */
+    int8_t     ndim; /* -1: unknown rank (specs) */
+    uint8_t  flags; /* tensors: COI_FLAG_...; structures and per-replica values: depth of nesting */
     uint32_t tape_node; /* written once, by the context that made the value, before others see it */
     union {
         uint64_t tape_epoch; /* tensors: the same */
-        uint64_t
-            weight; /* structures and bundles: values in them, counted as often as they are met */
+        uint64_t weight; /* structures and per-replica values: values inside, each counted at every
+                            occurrence */
     };
     union {
         struct {
@@ -357,8 +357,8 @@ co_value *coi_tensor_view(coi_heap *heap, co_value *base, const int64_t *dims, i
 /* Nobody but the one owner of a tensor sees its data: it may be written in place. */
 bool coi_is_private(const co_value *tensor);
 /*
- * Who reads or writes the data of a tensor, besides the kernels of the CPU backend, asks these. The
- * data of a tensor is in the memory of its device, strings always in that of the host.
+ * For all code that reads or writes the data of a tensor, except the kernels of the CPU backend.
+ * The data of a tensor is in the memory of its device, strings always in that of the host.
  */
 static inline bool
 coi_is_on_host(const co_value *tensor)
@@ -416,8 +416,9 @@ co_value *coi_structure_new(coi_heap *heap, co_kind kind, size_t n, const char *
 /* The same container as `like` (kind, keys, type name) with n NULL items. */
 co_value *coi_structure_like(coi_heap *heap, const co_value *like, co_error_info *err);
 /*
- * To be called when the items of a structure or bundle are in: limits the depth of nesting, and how
- * long a walk over it takes, since one list may be in another many times (CO_VALUE_ERROR).
+ * To be called when the items of a structure or per-replica value are set. Limits the depth of
+ * nesting and the time of an iteration, since one list may be in another many times
+ * (CO_VALUE_ERROR).
  */
 co_code coi_structure_seal(co_value *structure, co_error_info *err);
 /* The positions of keys in sorted order; CO_INVALID_ARGUMENT for a key that is NULL, CO_VALUE_ERROR
@@ -437,7 +438,7 @@ co_value *coi_pack(coi_heap *heap, const co_value *like, co_value *const *leaves
 co_code coi_same_structure(const co_value *a, const co_value *b, co_code code, co_error_info *err);
 /* Give back items, and their room where it is not in the cell. */
 void coi_items_free(coi_heap *heap, co_value **items, size_t n, co_value **room);
-/* A bundle of n NULL items. */
+/* A per-replica value of n NULL items. */
 co_value *coi_per_replica_new(coi_heap *heap, co_kind kind, size_t n, co_error_info *err);
 
 /* indexed_slices.c */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What goes wrong below a collective: a transport that fails at any message, seats that are none,
+ * What goes wrong below a collective: a transport that fails at any message, invalid slots,
  * memory that is not there when groups are opened, and the words that errors are made of.
  */
 #include "collective/group.h"

@@ -10,7 +10,7 @@
 
 enum { MOST = 64 };
 
-/* Threads that work ahead call the function too. */
+/* Prefetching threads call the function too. */
 static struct {
     co_context            *side;
     _Atomic(co_iterator *) iterator;

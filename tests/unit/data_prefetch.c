@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Working ahead: prefetch, parallel map and interleave, distributed datasets that read ahead. What
+ * Prefetching: prefetch, parallel map and interleave, distributed datasets that read ahead. What
  * they give is what is given without them; and when they begin, how far they go, how they end.
  */
 #include "context/context.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The choice of instruction set, the version, and the facts of the build. */
+/* Selection of the instruction set, the version, and the facts of the build. */
 #include "base/isa.h"
 #include "test.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators that are made of others: gradients of two orders against differences, the kernels among
+ * Composite operators: gradients of two orders against differences, the kernels among
  * their parts against the plain ones, threads, operands that are no tensors, and what they refuse.
  */
 #include "kernel_support.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What operators that are made of others refuse, by name of operator and argument; operands that
+ * What composite operators refuse, by name of operator and argument; operands that
  * are no tensors; special numbers; and memory that runs out on the way.
  */
 #include "ops_support.h"

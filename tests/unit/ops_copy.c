@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators that move or make elements: optimised kernels against the reference, and what the
+ * Operators that copy or create elements: optimised kernels against the reference, and what the
  * shapes and values must be.
  */
 #include "ops_support.h"

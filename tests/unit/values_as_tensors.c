@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values that are used as tensors: nested lists, bundles in every context, and what does not
- * convert. */
+/* Values that are used as tensors: nested lists, per-replica values in every context, and what does
+ * not convert. */
 #include "engine_support.h"
 
 static co_value *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators that put tensors together, take them apart and repeat or move their parts, made of
+ * Operators that put tensors together, take them apart and repeat or copy their parts, made of
  * reshape, slice, concat, gather and broadcast_to. Along an axis they work on [outer, n, inner], so
  * that any rank will do.
  */

@@ -58,7 +58,7 @@ slice_rule(coi_call *call, coi_out *outs)
     return CO_OK;
 }
 
-/* A walk over the box `part` of `whole`; returns where it begins. */
+/* An iterator over the box `part` of `whole`; returns the offset of its first element. */
 static int64_t
 box_iterator(const co_value *part, const co_value *whole, const coi_ints *begin,
              coi_strided_iterator *iter)

@@ -102,7 +102,7 @@ strided_grad_rule(coi_call *call, coi_out *outs)
     return code;
 }
 
-/* A walk over the elements of `part` in `whole`; returns where it begins. */
+/* An iterator over the elements of `part` in `whole`; returns the offset of the first one. */
 static int64_t
 part_iterator(const co_value *part, const co_value *whole, const coi_strided_attrs *attrs,
               coi_strided_iterator *iter)
@@ -246,7 +246,7 @@ take_whole(slice_plan *plan, const co_value *x, int d)
     plan->part.shape.at[d] = plan->dims[plan->ndim++] = x->u.tensor.dims[d];
 }
 
-/* An end of a range, cut to what a walk in this direction can reach. */
+/* An end of a range, cut to what an iterator in this direction can reach. */
 static int64_t
 clamp(int64_t at, int64_t dim, int64_t stride)
 {

@@ -45,7 +45,7 @@ transpose_rule(coi_call *call, coi_out *outs)
     return CO_OK;
 }
 
-/* The walk over the result, with the strides of x. */
+/* The iterator over the result, with the strides of x. */
 static void
 transpose_iterator(const coi_call *call, coi_strided_iterator *iter)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What operators that are made of others are written with: axes, tables and small values. How they
+ * Tools for composite operators: axes, tables and small values. How they
  * run is in apply.c.
  */
 #ifndef COI_OPS_ENGINE_COMPOSITE_H
@@ -50,7 +50,7 @@ co_value **coi_parts(co_context *ctx, const char *op, size_t n);
 co_value  *coi_tuple_of_parts(co_context *ctx, co_value **parts, size_t n);
 void       coi_free_parts(co_context *ctx, co_value **parts, size_t n);
 
-/* An operator that is made of others: name, documentation, names of inputs; more fields may
+/* A composite operator: name, documentation, names of inputs; more fields may
  * follow. */
 #define COI_COMPOSITE(name_, doc_, ...) COI_COMPOSED_TUPLE(1, name_, doc_, __VA_ARGS__)
 /* The same with a tuple of n results. */

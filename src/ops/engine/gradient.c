@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The backward walk. Records are in the order of execution, so walking them from the last to the
- * first visits every operator after all that used its result. Only records on a path from a source
+ * The backward pass. Records are in the order of execution, so iterating from the last to the first
+ * visits every operator after all users of its result. Only records on a path from a source
  * are visited; a gradient is dropped as soon as it has been used. Steps run in a block of their
  * own, so memory does not grow with the depth.
  */
@@ -15,7 +15,7 @@
 
 #define FEW 8
 
-/* One walk: a gradient and two flags per node that there was when it began. */
+/* One pass: a gradient and two flags for each node that existed at its start. */
 typedef struct backward_pass {
     co_context   *ctx;
     coi_tape_log *log;
@@ -40,7 +40,7 @@ pass_open(backward_pass *w, co_context *ctx)
     w->nbytes = n * (sizeof(*w->grads) + 2 * sizeof(bool)) + 1;
     w->room = ctx->tapes->scratch;
     w->cap_room = ctx->tapes->cap_scratch;
-    ctx->tapes->scratch = NULL; /* this walk has it */
+    ctx->tapes->scratch = NULL; /* this pass has it */
     ctx->tapes->cap_scratch = 0;
     if (!coi_grow(&ctx->runtime->memory, (void **)&w->room, &w->cap_room, w->nbytes, 1)) {
         coi_free(&ctx->runtime->memory, w->room, w->cap_room);
@@ -64,7 +64,7 @@ pass_close(backward_pass *w)
 
     for (uint32_t i = 0; i < w->num_nodes; ++i)
         coi_unref(&w->ctx->heap, w->grads[i]);
-    coi_free(memory, log->scratch, log->cap_scratch); /* of a walk inside this one */
+    coi_free(memory, log->scratch, log->cap_scratch); /* of a pass inside this one */
     log->scratch = w->room;
     log->cap_scratch = w->cap_room;
 }
@@ -84,8 +84,9 @@ node_of(const backward_pass *w, co_value *value)
     else if (value->kind == CO_KIND_TENSOR)
         node = value->tape_epoch == w->log->epoch ? value->tape_node
                                                   : coi_tape_watched(w->log, value);
-    return node < w->num_nodes ? node
-                               : COI_NO_NODE; /* what the walk itself made has no gradient in it */
+    return node < w->num_nodes
+               ? node
+               : COI_NO_NODE; /* values that the pass itself made have no gradient in it */
 }
 
 /* Mark what lies on a path from a source. */
@@ -279,8 +280,8 @@ step_back(backward_pass *w, const coi_record *record)
 }
 
 /*
- * Whether a record's input was made by the one before it, and its gradient goes nowhere else: who
- * used it later has left a gradient, and between neighbours there is nobody who used it before.
+ * Whether the record before produced the input of this one, and nothing else uses that input. A
+ * later user would have left a gradient; an earlier one would be a record between the two.
  */
 static bool
 is_pair(const backward_pass *w, const coi_record *fused_producer, const coi_record *user)
@@ -470,8 +471,8 @@ free_leaves(co_context *ctx, co_value **leaves, size_t n)
         coi_small_free(&ctx->heap, leaves, (n + 1) * sizeof(*leaves));
 }
 
-/* The innermost tape stops recording before its walk, unless it is persistent; the log stays until
- * the walk is done. */
+/* The innermost tape stops recording before its backward pass, unless it is persistent; the log
+ * stays until the pass is done. */
 static bool
 compute(backward_pass *w, co_value **targets, size_t num_targets, co_value **given,
         co_value **sources, size_t num_sources, bool zero)

@@ -78,7 +78,7 @@ typedef struct coi_scalar {
     int64_t i;
     double  f;
 } coi_scalar;
-/* A host number as an attribute; false if the value is something else. (make.c) */
+/* A host number as an attribute; false if the value is something else. (creation_ops.c) */
 bool coi_host_scalar(const co_value *value, coi_scalar *out);
 #define COI_MAX_MANY   32
 #define COI_NO_INT     INT64_MIN /* of an attribute with the default null */
@@ -152,8 +152,9 @@ typedef struct coi_op {
     uint32_t       dtypes;      /* COI_DTYPE_BITs that input 0 may have; 0: any */
     bool same_dtype; /* all inputs must have the dtype of input 0; host numbers are converted to it
                       */
-    bool    upcasts; /* its kernels know no halves: they run on float32 images of them (upcast.h) */
-    uint8_t kind;    /* which of its family, for kernels that serve several */
+    bool
+        upcasts; /* its kernels have no half precision: operands are upcast to float32 (upcast.h) */
+    uint8_t kind; /* which of its family, for kernels that serve several */
     bool    internal;
     uint8_t reads, writes;      /* bits of co_resource: what it acts on besides its operands */
     bool    not_differentiable; /* never recorded: integer results, random numbers, stop_gradient */
@@ -183,9 +184,9 @@ typedef struct coi_op {
      * again. */
     co_code (*grad)(coi_grad *grad);
     /*
-     * The gradients of this operator, which has one input, and of `maker`, which made that, in one:
-     * sets *done and fills maker->grads, or leaves it to the two apart. Asked for where nothing
-     * else uses the result of the maker, and no tape records.
+     * Fused backward: the gradients of this operator, which has one input, and of the operator that
+     * produced the input. Sets *done and fills fused_producer->grads, or leaves both to their own
+     * gradients. Called where nothing else uses the result of the producer and no tape records.
      */
     const struct coi_op *fused_producer;
     co_code (*fused_grad)(const coi_grad *grad, coi_grad *fused_producer, bool *done);
@@ -195,10 +196,10 @@ typedef struct coi_op {
      * parts stay off the tape and `grad` stands for the whole, which then is one new tensor.
      */
     co_value *(*composite)(coi_call *call);
-    bool composes_checked; /* `compose` refuses what `infer` does: it need not run before */
+    bool composes_checked; /* `composite` refuses what `infer` does: it need not run before */
     /*
-     * What coi_apply_many runs instead while a tape is open: the same name, inputs and results, and
-     * after those what the gradient wants kept. Not listed.
+     * The training variant, which coi_apply_many runs while a tape is open: the same name, inputs
+     * and results, followed by the tensors that the gradient needs. Not listed.
      */
     const struct coi_op *training;
 } coi_op;
@@ -224,7 +225,7 @@ co_value *coi_apply_backward(const coi_grad *grad, const coi_op *op, co_value *x
 co_code coi_apply_many(co_context *ctx, const coi_op *op, co_value *const *operands,
                        int num_operands, const void *attrs, co_value **outs);
 
-/* An operator that has `compose`, whatever its operands are: a value of the block, or NULL with an
+/* A composite operator, whatever its operands are: a value of the block, or NULL with an
  * error in ctx. */
 co_value *coi_apply_composite(co_context *ctx, const coi_op *op, co_value *const *operands,
                               int num_operands, const void *attrs);

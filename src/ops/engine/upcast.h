@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Half-precision operands for kernels that know float32 and float64 (`widens` in the operator
- * table): inputs are widened to float32, the kernel runs, its floating outputs are rounded once.
+ * Half-precision operands for kernels that know float32 and float64 (`upcasts` in the operator
+ * table): inputs are upcast to float32, the kernel runs, its floating outputs are rounded once.
  * The copies come from the device's pool.
  */
 #ifndef COI_OPS_ENGINE_UPCAST_H
@@ -15,8 +15,8 @@ coi_is_half(const co_value *tensor)
     return tensor->dtype == CO_FLOAT16 || tensor->dtype == CO_BFLOAT16;
 }
 
-/* Run `kernel` on the call itself, or on a float32 image of it where output 0 is float16 or
- * bfloat16. */
+/* Run `kernel` on the call itself, or on a copy of it upcast to float32 where output 0 is float16
+ * or bfloat16. */
 co_code coi_run_upcast(coi_call *call, co_code (*kernel)(coi_call *call));
 
 #endif

@@ -6,7 +6,7 @@
  * kept, the gradient computes them again, with the same bits.
  *
  * What a head needs of its tensors is brought together first: the queries, scaled, and the keys as
- * panels that products read. Everything is cut by shape alone, and every sum has one order.
+ * panels that the GEMM reads. Everything is cut by shape alone, and every sum has one order.
  */
 #include "ops/kernels/attention.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See compute_type.h. A lane holds every value of the dtypes that it serves, so that only the way
- * back can cut. */
+/* See compute_type.h. A compute type holds every value of the dtypes that it serves, so only the
+ * conversion back can lose bits. */
 #include "ops/kernels/compute_type.h"
 
 const coi_compute_type_entry coi_compute_types[CO_NUM_DTYPES] = {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loops exist for a few types only, the lanes. Elements of every other dtype come to a loop and go
- * back block by block, converted: halves through float, small integers through int32_t. What is
- * lost is a little time where few models spend any; what is won is nine loops less for each
- * operator.
+ * Loops exist for a few compute types only. Elements of every other dtype are converted block by
+ * block before a loop and back after it: halves through float, small integers through int32_t. This
+ * costs a little time where few models spend any, and saves nine loops for each operator.
  */
 #ifndef COI_OPS_KERNELS_COMPUTE_TYPE_H
 #define COI_OPS_KERNELS_COMPUTE_TYPE_H

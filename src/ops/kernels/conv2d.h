@@ -115,8 +115,7 @@ bool coi_conv2d_may_pad(const coi_conv2d *g);
 void coi_conv2d_pad_rows(const coi_conv2d *g, const float *image, int64_t first,
                          const coi_padded *p, float *to);
 
-/* Patches gathered into rows and a matrix product; float32 and float64, one group. A finish is for
- * the convolution alone. */
+/* im2col and GEMM; float32 and float64, one group. Only the forward convolution has an epilogue. */
 co_code coi_conv2d_gemm(coi_call *call, coi_conv2d_kind kind, co_dtype dtype, const coi_conv2d *g,
                         const void *a, const void *b, void *out, const coi_epilogue *epilogue);
 

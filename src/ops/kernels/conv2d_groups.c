@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Convolutions in groups, of which depthwise ones have as many as channels: plain sums over the
- * places of the filter, with the channels of a pixel in the inner loop. Products of patches would
+ * places of the filter, with the channels of a pixel in the inner loop. im2col and GEMM would
  * be matrices of a column or two here.
  *
  * Work is cut into rows of the result, images for the gradient of the input, and places of the

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolution by matrix products: the patch under each output pixel becomes a row of kh * kw * c
+ * Convolution by im2col and GEMM: the patch under each output pixel becomes a row of kh * kw * c
  * numbers ("patches"), a few output rows at a time, and then
  *
  *     y = patches w
  *     dw = patches^T dy, summed over pixels
  *     patches = dy w^T, added back into dx
  *
- * With one channel a patch is a column instead, forward and for dw: making those is copying lines.
+ * With one channel, forward and for dw, a patch is a column instead: such columns are made by
+ * copying lines.
  *
  * Images of a chunk are done one after the other on one thread. 1 x 1 filters with stride 1 need no
- * gathering: the input is its own patches.
+ * im2col: the input is the matrix of patches.
  */
 #include "ops/kernels/kernel_selection.h"
 #include "ops/kernels/conv2d.h"
@@ -18,7 +19,7 @@
 
 #include <string.h>
 
-/* Elements of patches that are made at a time: half of a second-level cache. */
+/* Elements of one block of patches: half of an L2 cache. */
 #define BLOCK_ELEMENTS ((int64_t)1 << 16)
 
 typedef struct job {
@@ -68,7 +69,7 @@ gather_row(const job *j, const char *row, int64_t ix, char *to)
     }
 }
 
-/* Output rows [first, last) of an image into patches. */
+/* im2col of output rows [first, last) of an image. */
 static void
 gather(const job *j, const char *image, int64_t first, int64_t last, char *patches)
 {
@@ -87,10 +88,10 @@ gather(const job *j, const char *image, int64_t first, int64_t last, char *patch
 }
 
 /*
- * The same as columns, for images and filters with one channel: a row of patches is one
- * element of the filter along the output pixels, which are neighbours in the image too. The image
- * comes with its padding, so that none of them is outside. Copies of whole vectors go over what the
- * next line of patches begins with; both buffers have room for one more.
+ * Transposed im2col, for images and filters with one channel: a row of the matrix belongs to one
+ * element of the filter and runs along the output pixels, which are neighbours in the image too.
+ * The image comes with its padding, so that none of them is outside. Copies of whole vectors go
+ * over what the next line of patches begins with; both buffers have room for one more.
  */
 enum { COPIED = 8 };
 
@@ -147,7 +148,7 @@ gather_transposed(const job *j, const float *image, int64_t first, int64_t last,
     }
 }
 
-/* Elements of one block of patches with what is needed to make them. */
+/* Elements of one block of patches and of the padded image that it is copied from. */
 static int64_t
 patch_elements(const job *j)
 {
@@ -169,7 +170,7 @@ add_pixel(bool is_double, char *to, const char *from, int64_t n)
             ((float *)to)[i] += ((const float *)from)[i];
 }
 
-/* The reverse of gather: add patches into the image. */
+/* col2im: add patches into the image. */
 static void
 scatter(const job *j, char *image, int64_t first, int64_t last, const char *patches)
 {
@@ -188,7 +189,7 @@ scatter(const job *j, char *image, int64_t first, int64_t last, const char *patc
             }
 }
 
-/* The product for `pixels` output pixels; patches, y (or dy) and where a result goes are given. */
+/* The GEMM for `pixels` output pixels; patches, y (or dy) and the place of the result are given. */
 static coi_gemm
 product(const job *j, int64_t pixels, void *patches, const char *w, char *y, void *dw,
         bool accumulate)

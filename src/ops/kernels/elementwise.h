@@ -13,7 +13,7 @@
 #define COI_INVERTED    0x80 /* x != y is not x == y */
 #define COI_KIND(kind_) ((coi_binary_kind)((kind_)&0x3F))
 
-/* Which of the two functions gelu's attributes choose (unary.c). */
+/* Which of the two functions gelu's attributes choose (unary_ops.c). */
 coi_unary_kind coi_gelu_kind(const void *attrs);
 typedef struct coi_leaky_attrs {
     double alpha;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bias and activation behind a product: the table of activations, the pass over rows, the gradient.
+ * The epilogue, bias and activation: the table of activations, the pass over rows, the gradient.
  */
 #include "ops/kernels/epilogue.h"
 

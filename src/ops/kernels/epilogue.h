@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a layer does to the rows of a product: adds a bias, and applies a function to each element.
- * Done here, to rows that were just computed and are still in the cache, instead of in two passes
- * over memory. Each element takes the same operations, by the same loops, as in the operators
- * apart, so the bits are the same.
+ * The epilogue of a GEMM or convolution: add a bias and apply an activation. It runs on rows that
+ * were just computed and are still in the cache, which saves two passes over memory. It uses the
+ * loops of the separate operators, so the bits are the same.
  */
 #ifndef COI_OPS_KERNELS_EPILOGUE_H
 #define COI_OPS_KERNELS_EPILOGUE_H
@@ -11,13 +10,13 @@
 #include "ops/engine/op.h"
 #include "ops/kernels/simd/loops.h"
 
-/* All of a finish, for rows that are `stride` apart. Columns are a multiple of COI_EPILOGUE_LANES:
- * the parts of vectors that short rows have would share lines, and wait for each other. */
+/* A whole epilogue, for rows that are `stride` apart. Columns are a multiple of COI_EPILOGUE_LANES:
+ * partial vectors of short rows would share cache lines and wait for each other. */
 enum { COI_EPILOGUE_LANES = 16 };
 typedef void (*coi_epilogue_fn)(void *c, int64_t stride, int64_t rows, const void *bias,
                                 int64_t columns);
 
-/* One product's finish. Float32 and float64. */
+/* The epilogue of one GEMM or convolution. Float32 and float64. */
 typedef struct coi_epilogue {
     coi_epilogue_fn whole; /* what most layers have, in one pass (ops/kernels/simd/simd_epilogue.c);
                               NULL: by parts */
@@ -46,8 +45,8 @@ void coi_epilogue_rows(const coi_epilogue *epilogue, void *c, int64_t stride, in
 co_code coi_ref_epilogue(coi_call *call, int32_t activation);
 
 /*
- * The gradient of a finished product: through the activation, into the bias, and on into the
- * product's operands by its own gradient, `product`. `bare` are the attributes of the same product
+ * The gradient of a product with an epilogue: through the activation, into the bias, and into the
+ * operands by the gradient of the product, `product`. `bare` are the attributes of the same product
  * without an activation.
  */
 co_code coi_epilogue_grad(coi_grad *grad, int32_t activation, const void *bare,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a matrix product is cut: what is packed, tiles, slabs of k. The arithmetic is in
+ * How a GEMM is cut: packing, tiles, slabs of k. The arithmetic is in
  * ops/kernels/simd/simd_gemm.c. Every decision here is a function of shape and strides.
  */
 #include "ops/kernels/gemm.h"
@@ -28,11 +28,11 @@ static const coi_gemm_kernels *const all_kernels[COI_NUM_ISAS][2] = {
 #endif
 };
 
-/* Packed parts take at most about this many elements, so that they stay in a second-level cache; a
- * deeper product is done in slabs. */
+/* Packed parts take at most about this many elements, so that they stay in the L2 cache. A GEMM
+ * with a larger K is computed in slabs. */
 #define MAX_PACKED ((int64_t)1 << 17)
-/* Panels of A that are packed together: they take whole lines of the cache where the rows of A are
- * side by side. */
+/* Panels of A that are packed together: they share cache lines where the columns of A are
+ * contiguous. */
 #define PACKED_PANELS 8
 
 const coi_gemm_kernels *
@@ -61,7 +61,7 @@ void
 coi_gemm_plan_init(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, coi_packing packing,
                    const coi_gemm *g)
 {
-    /* Member by member: filling the whole with zeros first is a tenth of a small product. */
+    /* Field by field: clearing the whole plan first takes a tenth of a small GEMM. */
     plan->g = *g;
     plan->asked = *g;
     plan->transposed = coi_select_transposed_gemm(kernels, packing, g);
@@ -160,7 +160,7 @@ epilogue_tile(const coi_gemm *g, const coi_gemm_kernels *kernels, int64_t i0, in
                       i1 - i0, j0, j1 - j0);
 }
 
-/* Rows [i0, i1) and columns [j0, j1) of the product as it was computed. */
+/* Transpose rows [i0, i1) and columns [j0, j1) of the computed C into that of the caller. */
 static void
 turn_tile(const coi_gemm_plan *plan, const coi_gemm_kernels *kernels, int64_t i0, int64_t i1,
           int64_t j0, int64_t j1)
@@ -215,7 +215,7 @@ coi_gemm_run_on(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, void *scra
 
     if (g->m == 0 || g->n == 0)
         return;
-    if (g->k == 0 && !g->accumulate) /* never turned */
+    if (g->k == 0 && !g->accumulate) /* never transposed */
         for (int64_t i = 0; i < g->m; ++i)
             memset((char *)g->c + (size_t)(i * g->c_row) * kernels->element_size, 0,
                    (size_t)g->n * kernels->element_size);

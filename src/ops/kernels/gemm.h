@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The matrix product under matmul and the convolutions without oneDNN: C = A B or C += A B with any
+ * The GEMM under matmul and the convolutions without oneDNN: C = A B or C += A B with any
  * strides of A and B. One micro-kernel per instruction set computes a small tile of C in registers;
  * it reads A and B through strides, so packing is a matter of cache behaviour alone:
  *
@@ -9,12 +9,12 @@
  *     B, rows contiguous        read where it is for few rows of A, else packed into panels
  *     B, columns contiguous     packed, panel by panel where one tile alone uses them
  *
- * A product with few columns, which would fill vectors badly, is computed turned: the vectors lie
- * along m.
+ * With few columns most lanes of a vector would be empty. Such a GEMM is computed transposed: the
+ * vectors lie along m.
  *
  * An element of C is summed over k in order, in blocks of COI_GEMM_KC whose sums are added in
- * order. Neither packing nor turning nor the cut of m and n into tiles changes that, so bits depend
- * on k and the instruction set alone.
+ * order. Neither packing nor transposing nor the cut of m and n into tiles changes that, so bits
+ * depend on k and the instruction set alone.
  */
 #ifndef COI_OPS_KERNELS_GEMM_H
 #define COI_OPS_KERNELS_GEMM_H
@@ -22,10 +22,10 @@
 #include "ops/kernels/epilogue.h"
 #include "value/value.h"
 
-/* Depth of a block: a panel of B of this depth takes half of a 32 KiB first-level cache. */
+/* K of a block: a panel of B of this depth takes half of a 32 KiB L1 cache. */
 #define COI_GEMM_KC 256
-/* Up to this depth filling C takes as long as the sums, and longer than reading B in place: its
- * lines are filled row by row. */
+/* Small K: up to here writing C takes as long as the sums, and longer than reading B in place. C is
+ * then written row by row. */
 #define COI_GEMM_SHALLOW 16
 
 /* Strides are in elements; the rows of C are contiguous. */
@@ -38,20 +38,19 @@ typedef struct coi_gemm {
     void               *c;
     int64_t             c_row;
     bool                accumulate; /* C += A B */
-    bool                turnable;   /* scratch is asked for with these very extents */
+    bool                turnable;   /* scratch is sized for these extents */
     const coi_epilogue *epilogue;   /* for each tile of C when its sums are complete; NULL: none */
 } coi_gemm;
 
-/* How one product is carried out: where the packed parts are, if any, and the slab of k they
- * cover. */
+/* How one GEMM is computed: where the packed operands are, if any, and the slab of k they cover. */
 typedef struct coi_gemm_plan {
     coi_gemm g;
     int64_t  k0, k1; /* this slab; packed parts hold these k alone */
     int64_t  slab;   /* depth of a slab */
     bool     pack_a, pack_b;
-    bool     pack_on_the_fly; /* B panel by panel when a tile comes to it; A is not packed then */
-    bool transposed; /* g is the product turned, its C in scratch; the tiles are turned into that of
-                    `asked` */
+    bool     pack_on_the_fly; /* B panel by panel inside the tile; A is not packed then */
+    bool transposed; /* g is the transposed GEMM, its C in scratch; its tiles are transposed into C
+                    of `asked` */
     coi_gemm asked;
     void    *packed_a, *packed_b;
     int64_t  tile_m, tile_n; /* extents of a chunk of C, multiples of the micro-tile if several */
@@ -77,11 +76,11 @@ typedef struct coi_gemm_kernels {
 /* CO_FLOAT32 or CO_FLOAT64. */
 const coi_gemm_kernels *coi_gemm_kernels_of(coi_isa isa, co_dtype dtype);
 
-/* Decide how to compute g, by its shape or as far as possible in the way that is asked for; packed
- * parts are not set yet. */
+/* Decide how to compute g: by its shape, or with `packing` where that is possible. Packed parts are
+ * not set yet. */
 void coi_gemm_plan_init(coi_gemm_plan *plan, const coi_gemm_kernels *kernels, coi_packing packing,
                         const coi_gemm *g);
-/* The rest of it, when g and what is packed are decided. */
+/* The rest of the plan, after g, pack_a and pack_b. */
 void coi_gemm_plan_cut(coi_gemm_plan *plan, const coi_gemm_kernels *kernels);
 /* Bytes for the packed parts, 0 when nothing is packed. */
 size_t coi_gemm_scratch(const coi_gemm_plan *plan, const coi_gemm_kernels *kernels);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of limits between kernels, and the choices by it. See kernel_selection.h. */
+/* The table of limits between kernels, and the kernel selection by it. See kernel_selection.h. */
 #include "ops/kernels/kernel_selection.h"
 
 #include "context/context.h"
@@ -9,11 +9,12 @@
 #include <string.h>
 
 /*
- * Who convolves: the first row that fits instruction set, kind (coi_conv2d_kind), channels, filters
- * and multiply-adds. Below some hundred thousand multiply-adds making a primitive of
- * oneDNN for every new shape costs more than it gives. v3 was measured on Zen 4 without AVX-512, v4
- * on Zen 4 with it, and its first row on Emerald Rapids; the baseline has no row: oneDNN's kernels
- * need more than it.
+ * oneDNN or our own kernel: the first row decides that fits instruction set, kind
+ * (coi_conv2d_kind), channels, filters and multiply-adds. Below some hundred thousand multiply-adds
+ * a oneDNN primitive for every new shape costs more than it saves. The rows of AVX2 (x86-64-v3)
+ * were measured on Zen 4 without AVX-512. Those of AVX-512 (x86-64-v4) were measured on Zen 4 with
+ * it, the first one on Emerald Rapids. The baseline has no row: oneDNN's kernels need more than
+ * that.
  */
 typedef struct row {
     uint8_t isa, kind;
@@ -39,31 +40,29 @@ static const row rows[] = {
     { COI_ISA_V4, COI_CONV2D_FILTER, true, ANY, ANY, 0, false, 1 << 18 },
 };
 
-/* Up to this many channels patches are made channel by channel. */
+/* Up to this many channels im2col is transposed: a patch is a column. */
 enum { TRANSPOSED_CHANNELS = 1 };
 
-/* How products are carried out, by instruction set; measured where the rows above were, v4 on
- * Emerald Rapids too. The baseline has what v3 has. */
+/* Limits of GEMM by instruction set, measured on the machines of the rows above, AVX-512 on Emerald
+ * Rapids too. The baseline has the limits of AVX2. */
 typedef struct product_limits {
-    /* Operands of at most this many elements are read where they are: with 16 lanes the loop waits
-     * for its arithmetic also while the second-level cache feeds it, with 8 only while the first
-     * does. */
+    /* Operands of at most this many elements are read in place. With 16 lanes the loop is bound by
+     * arithmetic also when it reads from the L2 cache, with 8 only when it reads from L1. */
     int64_t few_elements;
-    /* What a panel of one vector takes, in quarters of a panel of two. Where a vector is as much as
-     * the processor multiplies at once that is half; where it is half as much, it loads more than
-     * it multiplies. */
+    /* The cost of a panel of one vector, in quarters of a panel of two. It is half where the
+     * processor multiplies one vector at once. Where it multiplies two, such a panel loads more
+     * than it multiplies. */
     int half_panel;
-    /* Up to so many rows one tile packs its panels of B itself. v4 goes through a panel in half the
-     * time, and what packed parts take on their way through the second-level cache is more beside
-     * it. */
+    /* Up to this many rows one tile packs its panels of B on the fly. AVX-512 reads a panel in half
+     * the time, so the trip of a packed panel through the L2 cache weighs more. */
     int late_rows;
-    /* Columns of a tile in shallow products. v4 fills C as fast as lines are brought for it: whole
+    /* Columns of a tile for small K. AVX-512 writes C as fast as its cache lines arrive, and whole
      * rows touch each page once. */
     int shallow_columns;
 } product_limits;
 
-/* A tile's part of A (a block deep) stays in a second-level cache. Tiles of more rows have half the
- * columns, so that there are as many. */
+/* A tile's part of A (one block of K) stays in the L2 cache. Tiles of more rows have half the
+ * columns, so that the number of tiles stays. */
 enum { TILE_ROWS = 72, TILE_COLUMNS = 128 };
 
 static const product_limits limits[COI_NUM_ISAS] = {
@@ -72,13 +71,13 @@ static const product_limits limits[COI_NUM_ISAS] = {
     [COI_ISA_V4] = { 1 << 18, 2, 2 * TILE_ROWS, 4 * TILE_COLUMNS },
 };
 
-/* Up to this many rows of A, B is used too seldom to be worth packing. */
+/* Up to this many rows of A, B is read too seldom to pay for packing. */
 enum { FEW_ROWS = 24 };
-/* From this depth on, turning the result costs less than vectors that are not filled. */
+/* From this K on, transposing the result costs less than vectors with empty lanes. */
 enum { TRANSPOSED_DEPTH = 8 };
-/* Turning an element of A, in lanes of multiply-adds. */
+/* The cost of transposing an element of A, in lanes of multiply-adds. */
 enum { TRANSPOSING_LANES = 4 };
-/* So many panels of B use a packed A before that pays. */
+/* Packing A pays from more panels of B than this. */
 enum { FEW_PANELS = 4 };
 
 static bool
@@ -87,8 +86,8 @@ is_dense(const coi_conv2d *g)
     return g->sh == 1 && g->sw == 1 && g->dh == 1 && g->dw == 1;
 }
 
-/* oneDNN 2.6 sums what is not there where a filter is wider than its image (brgconv:avx512_core, 8
- * x 8 over 7 x 7 with 64 filters). */
+/* oneDNN 2.6 adds elements that do not exist where a filter is larger than its image
+ * (brgconv:avx512_core, 8 x 8 over 7 x 7 with 64 filters). */
 static bool
 is_larger_than_image(const coi_conv2d *g)
 {
@@ -128,7 +127,7 @@ coi_select_pooled_grad(coi_isa isa, co_dtype dtype, const coi_conv2d *g)
 bool
 coi_select_transposed(coi_conv2d_kind kind, co_dtype dtype, const coi_conv2d *g)
 {
-    /* With strides forward has few patches of an image that would be copied whole. */
+    /* A strided forward pass has few patches, but would copy the whole image. */
     return (kind == COI_CONV2D_FILTER || (kind == COI_CONV2D && is_dense(g))) &&
            dtype == CO_FLOAT32 && g->c <= TRANSPOSED_CHANNELS && coi_conv2d_may_pad(g);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernels of matmul need to know about a call: a batch of products, each operand with its
+ * What the kernels of matmul need to know about a call: a batch of GEMMs, each operand with its
  * strides and, per batch dimension, the step to the next matrix (0 where the operand is broadcast).
  */
 #ifndef COI_OPS_KERNELS_MATMUL_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing past the cache, by instruction set; see streaming_store.h. */
+/* Streaming stores by instruction set; see streaming_store.h. */
 #include "ops/kernels/streaming_store.h"
 
 #include "config.h"

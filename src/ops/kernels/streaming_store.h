@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Results that no cache holds are written past it: a line that is only written need not be read
- * before, which is a third of the bytes that an operator of one operand moves. An element-wise loop
- * fills a block in the first-level cache, and that is streamed to its place. Smaller results are
- * written as usual, because who asked for them finds them in a cache then.
+ * Results larger than the caches are written with streaming stores. An ordinary store reads the
+ * line first, a third of the bytes of an operator with one operand. An element-wise loop fills a
+ * block in the L1 cache, and the block is streamed to its place. Smaller results are written with
+ * ordinary stores, so that their reader finds them in a cache.
  */
 #ifndef COI_OPS_KERNELS_STREAMING_STORE_H
 #define COI_OPS_KERNELS_STREAMING_STORE_H
@@ -14,15 +14,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* As much as the last-level cache of a core's group has on many machines. Where it is larger, who
- * reads the result at once would have found it there up to twice this (docs/decisions/kernels.md).
+/* The size of the last-level cache of a core's group on many machines. With a larger cache, a
+ * result of up to twice this would still be cached for its reader (docs/decisions/kernels.md).
  */
 #define COI_STREAM_BYTES ((size_t)32 << 20)
 
 /*
- * Where a loop fills a block before it is streamed. Processors take a load and a store whose
- * addresses are alike in their last 12 bits for the same memory, and wait; so the block lies half a
- * page from its place, and from operands that begin where the result does.
+ * The block that a loop fills before it is streamed. A load waits for an earlier store whose
+ * address has the same low 12 bits (4K aliasing). So the block lies half a page from its place in
+ * the result, and from operands with the same page offset.
  */
 #define COI_STREAM_BLOCK ((size_t)512)
 typedef struct coi_stream_area {
@@ -35,10 +35,10 @@ coi_stream_block(coi_stream_area *area, const void *to)
 }
 
 /*
- * Ask for what a later block reads, while this one is written: between two blocks the processor
- * does not see it coming, and it takes as long as some blocks until it is there. In the order in
- * which it is read, one line of each operand; y is NULL if there is one operand. A block of each
- * must be there.
+ * Prefetch the operands of a later block while this one is written. The processor does not foresee
+ * the reads of the next block, and memory answers only after the time of some blocks. Lines are
+ * prefetched in the order of reading, one of each operand; y is NULL if there is one operand. A
+ * whole block of each operand must exist.
  */
 #define COI_PREFETCH_BYTES ((size_t)4 * COI_STREAM_BLOCK)
 static inline void
@@ -64,7 +64,7 @@ coi_stream_elements(const void *to, size_t size, int64_t left)
 /* Copy a block. */
 typedef void (*coi_stream_fn)(void *to, const void *from, size_t nbytes);
 coi_stream_fn coi_stream_of(coi_isa isa);
-/* What this thread has streamed is seen by whoever it tells about it after this. */
+/* A store fence: other threads see the streamed data after it. */
 void coi_stream_end(void);
 
 #endif

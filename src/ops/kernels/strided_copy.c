@@ -63,7 +63,7 @@ copy_row(void *dst, int64_t to, const void *src, int64_t from, int64_t n, size_t
     }
 }
 
-/* The rows of a chunk, one after the other on the dense side and by the walk on the other. */
+/* The rows of a chunk, contiguous on the dense side, by the strided iterator on the other. */
 static void
 copy_rows(void *arg, int64_t chunk)
 {

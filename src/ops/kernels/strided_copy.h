@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What operators that move elements without computing share: copies between strided and dense
+ * What operators that copy elements without computing share: copies between strided and dense
  * layouts, for elements of any size, and strings.
  */
 #ifndef COI_OPS_KERNELS_STRIDED_COPY_H
@@ -33,14 +33,14 @@ coi_element_size(co_dtype dtype)
 
 /* n copies of an element. */
 void coi_fill_elements(void *out, int64_t n, const void *element, size_t size);
-/* Copy the elements that operand 0 of the walk finds in `src` to `dst`, which is dense. */
+/* Copy the elements of operand 0 of the iterator from `src` to `dst`, which is dense. */
 void coi_copy_to_dense(coi_call *call, const coi_strided_iterator *iter, void *dst, const void *src,
                        size_t size);
-/* The reverse: `src` is dense, and operand 0 of the walk tells where its elements go in `dst`. */
+/* The reverse: `src` is dense, and operand 0 of the iterator gives the places in `dst`. */
 void coi_copy_from_dense(coi_call *call, const coi_strided_iterator *iter, void *dst,
                          const void *src, size_t size);
 /*
- * The last step of a kernel that moves elements: texts in output 0 still point into the inputs, so
+ * The last step of a kernel that copies elements: texts in output 0 still point into the inputs, so
  * the output is replaced by one that owns them. Nothing to do for other dtypes.
  */
 co_code coi_own_texts(coi_call *call);

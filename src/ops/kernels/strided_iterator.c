@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See walk.h.
+ * See strided_iterator.h.
  */
 #include "ops/kernels/strided_iterator.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Walking over tensors of different strides. The output is row-major without gaps; each operand has
- * a stride per dimension, 0 where it is broadcast. Dimensions that all operands step through alike
- * become one, so that [2,3,4] + [4] is walked as 6 rows of 4 and [8,8] + [8,8] as one row of 64.
+ * An iterator over tensors of different strides. The output is row-major without gaps; each operand
+ * has a stride per dimension, 0 where it is broadcast. Dimensions that can be merged for all
+ * operands become one, so that [2,3,4] + [4] has 6 rows of 4 and [8,8] + [8,8] as one row of 64.
  */
 #ifndef COI_OPS_KERNELS_STRIDED_ITERATOR_H
 #define COI_OPS_KERNELS_STRIDED_ITERATOR_H
@@ -22,10 +22,10 @@ typedef struct coi_strided_iterator {
 /* Operands broadcast to the shape of out. */
 void coi_strided_broadcast(coi_strided_iterator *iter, const co_value *out,
                            co_value *const *operands, int num_operands);
-/* Merge dimensions; for walks whose dims and strides the caller has set. */
+/* Merge dimensions; for iterators whose dims and strides the caller has set. */
 void coi_strided_merge(coi_strided_iterator *iter);
 
-/* Rows of a walk: all dimensions but the last. */
+/* Rows of an iterator: all dimensions but the last. */
 static inline int64_t
 coi_strided_rows(const coi_strided_iterator *iter)
 {
@@ -59,8 +59,8 @@ coi_strided_next(const coi_strided_iterator *iter, coi_strided_cursor *cursor)
     }
 }
 
-/* Number of chunks, and units in each, for `units` pieces of work of `unit_elements` elements:
- * fixed by the shape. */
+/* Number of chunks, and units in each, for `units` units of work of `unit_elements` elements: fixed
+ * by the shape. */
 static inline int64_t
 coi_num_chunks(int64_t units, int64_t unit_elements, int64_t *units_per_chunk)
 {

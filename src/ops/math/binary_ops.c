@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Element-wise operators of two operands, with broadcasting. Equal shapes and single elements, by
- * far the most common, are one call of an inner loop; other shapes are walked row by row.
+ * far the most common, are one call of an inner loop; other shapes go row by row through a strided
+ * iterator.
  */
 #include "ops/kernels/elementwise.h"
 
@@ -37,7 +38,7 @@ typedef struct binary_job {
     coi_strided_iterator iter;
 } binary_job;
 
-/* Through the lane, block by block. */
+/* Through the compute type, block by block. */
 static void
 convert_span(const binary_job *job, char *out, const char *x, const char *y, int64_t n,
              coi_pairing pairing)

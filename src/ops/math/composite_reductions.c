@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reductions that are made of other operators: logic, norms, variances and moments, and where the
+ * Composite reductions: logic, norms, variances and moments, and where the
  * smallest element is.
  */
 #include "ops/engine/composite.h"

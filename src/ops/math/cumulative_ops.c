@@ -98,7 +98,7 @@ begin_chains(const scan_job *job, coi_compute_block *acc)
             acc->bytes[(size_t)i * coi_dtypes[job->lane].size + b] = first[b];
 }
 
-/* Elements [at, at + w) through their lane. `along`: one chain runs through them, else w chains
+/* Elements [at, at + w) in their compute type. `along`: one chain runs through them, else w chains
  * take a step each. */
 static void
 scan_block(const scan_job *job, coi_compute_block *acc, int64_t at, int64_t w, bool along)

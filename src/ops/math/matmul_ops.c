@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * matmul, and dense, which is matmul with a bias and an activation: rules, gradients, and how a
- * batch of products is spread over kernels and workers. The products themselves are in gemm.c and
+ * batch of GEMMs is spread over kernels and workers. The GEMM itself is in gemm.c and
  * ops/kernels/simd/simd_gemm.c; the plain version in ops/kernels/ref/ref_matmul.c.
  */
 #include "ops/kernels/matmul.h"
@@ -112,7 +112,7 @@ coi_matmul_view_of(const coi_call *call, coi_matmul_view *view)
     }
     fill_steps(a, view->ndim, view->a_step);
     fill_steps(b, view->ndim, view->b_step);
-    /* One b for all of a whose rows lie one behind the other: a single, taller product. */
+    /* One b for all matrices of a, whose rows are contiguous: a single GEMM with more rows. */
     if (view->num_items > 1 && b_elements == view->k * view->n && !attrs->transpose_a &&
         a->u.tensor.num_elements == view->num_items * view->m * view->k) {
         view->m *= view->num_items;
@@ -134,7 +134,7 @@ coi_matmul_item(const coi_matmul_view *view, int64_t item, int64_t *a, int64_t *
     }
 }
 
-/* A batch of products of one element type that a kernel has. */
+/* A batch of GEMMs of an element type that has a kernel. */
 typedef struct products {
     coi_matmul_view         view;
     const coi_gemm_kernels *kernels;

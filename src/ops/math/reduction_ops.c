@@ -4,9 +4,10 @@
  *
  * Neighbouring axes of one kind are taken as one, so a shape becomes alternating groups of kept (K)
  * and reduced (R) elements. The last two are folded by one call of an inner loop: rows, "K R", or
- * columns, "R K", at most COI_FOLD_WIDTH accumulators at a time, which is a unit of work. The
- * groups before them are walked. Where there are few units, the reduced group of the pair is cut
- * into segments, whose accumulators are combined in order. All of this depends on the shape alone.
+ * columns, "R K", at most COI_FOLD_WIDTH accumulators at a time, which is a unit of work. An
+ * iterator goes over the groups before them. Where there are few units, the reduced group of the
+ * pair is cut into segments, whose accumulators are combined in order. All of this depends on the
+ * shape alone.
  */
 #include "ops/kernels/reduction.h"
 
@@ -373,7 +374,7 @@ run_job(coi_call *call, reduce_job *job)
     return CO_OK;
 }
 
-/* A dtype without loops of its own is converted to that of its lane, all of it, and the results
+/* A dtype without loops of its own is converted to its compute type as a whole, and the results
  * back. */
 static co_code
 run_in_lane(coi_call *call, reduce_job *job)

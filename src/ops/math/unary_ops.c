@@ -36,7 +36,7 @@ typedef struct unary_job {
     bool         streams;
 } unary_job;
 
-/* Through the lane, block by block. */
+/* Through the compute type, block by block. */
 static void
 convert_span(const unary_job *job, const char *x, char *out, int64_t n)
 {
@@ -214,7 +214,7 @@ GRADIENT(softplus, co_mul(ctx, up, co_sigmoid(ctx, x)))
 GRADIENT(softsign, co_div(ctx, up, co_square(ctx, one_plus(ctx, co_abs(ctx, x)))))
 GRADIENT(silu, co_mul(ctx, up, silu_slope(ctx, x)))
 GRADIENT(log_sigmoid, co_mul(ctx, up, co_sigmoid(ctx, co_neg(ctx, x))))
-/* Steps of every training loop, so they are operators of their own (binary.c). */
+/* Steps of every training loop, so they are operators of their own (binary_ops.c). */
 GRADIENT(tanh, coi_apply_backward(g, &coi_op_tanh_grad, y))
 GRADIENT(sigmoid, coi_apply_backward(g, &coi_op_sigmoid_grad, y))
 GRADIENT(relu, coi_apply_backward(g, &coi_op_relu_grad, y))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * log_softmax and losses that are made of other operators. Cross entropy with integer labels is in
+ * log_softmax and losses as composite operators. Cross entropy with integer labels is in
  * cross_entropy_ops.c.
  */
 #include "ops/engine/composite.h"

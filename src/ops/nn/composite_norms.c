@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Normalisation and clipping, made of other operators.
+ * Normalisation and clipping as composite operators.
  */
 #include "ops/engine/composite.h"
 #include "ops/engine/dtype_sets.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conv2d, conv2d_bias, and the gradients for input and filter: rules, the choice of kernel,
- * gradients of each. Kernels: oneDNN (ops/kernels/onednn) for large float32 convolutions where it
- * is built in, a matrix product of patches (conv2d_im2col.c) otherwise, sums over channels for
+ * conv2d, conv2d_bias, and the gradients for input and filter: rules, kernel selection, gradients
+ * of each. Kernels: oneDNN (ops/kernels/onednn) for large float32 convolutions where it
+ * is built in, im2col and GEMM (conv2d_im2col.c) otherwise, sums over channels for
  * groups (conv2d_groups.c).
  */
 #include "ops/kernels/conv2d.h"
@@ -350,7 +350,7 @@ conv2d_ref(coi_call *call)
     return rc == CO_OK && has_epilogue(call) ? coi_ref_epilogue(call, activation_of(call)) : rc;
 }
 
-/* A finish, if there is one, for all of the output. */
+/* The epilogue, if there is one, for all of the output. */
 static co_code
 epilogue_all(const coi_call *call, const coi_conv2d *g, const coi_epilogue *epilogue)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conv2d_pooled_grad: rule, the cut over images, and when the backward walk takes it instead of the
+ * conv2d_pooled_grad: rule, the cut over images, and when the backward pass takes it instead of the
  * gradients of max_pool2d and conv2d_bias. The kernel is in
  * ops/kernels/simd/simd_conv2d_pooled_grad.c.
  */
@@ -209,7 +209,7 @@ run(coi_call *call)
     if (rc != CO_OK)
         return rc;
     if (!coi_select_pooled_grad(call->ctx->runtime->isa, (co_dtype)call->out[0]->dtype, &g))
-        return ref(call); /* called by name: the backward walk asks before */
+        return ref(call); /* called by name: the backward pass checks this before */
     if (coi_conv2d_work(&g) == 0) {
         for (int i = 0; i < 2; ++i)
             memset(call->out[i]->u.tensor.data, 0, coi_tensor_nbytes(call->out[i]));

@@ -376,8 +376,7 @@ static const coi_op soft_grad = {
     .run = cross_entropy_run,
 };
 
-/* The composition where the gradient is recorded itself, and for labels, which hardly anybody
- * trains. */
+/* The composite gradient: while a tape records it, and for the labels, which are rarely trained. */
 static co_code
 soft_gradient(coi_grad *grad)
 {

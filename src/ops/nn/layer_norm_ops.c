@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Layer norm over the last axes and its gradient, each as one operator. The statistics of rows are
- * a second result, so that the gradient has none to compute. While the gradient is itself recorded,
- * it is made of other operators instead, which have gradients of any order. Kernels are in
+ * a second result, so that the gradient has none to compute. While a tape records the gradient, it
+ * is a composite of other operators, which have gradients of any order. Kernels are in
  * ops/kernels/row_kernels.h, the plain version in ops/kernels/ref/ref_layer_norm.c.
  */
 #include "ops/kernels/layer_norm.h"

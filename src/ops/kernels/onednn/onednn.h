@@ -11,7 +11,8 @@
 /*
  * Compute with oneDNN, or leave *done false where that is not for it: an instruction set that
  * oneDNN would not keep to, or a shape for which it has nothing but a reference kernel. Whether it
- * is worth it is for ops/kernels/kernel_selection.h to say. A finish is for the convolution alone.
+ * is worth it is for ops/kernels/kernel_selection.h to say. Only the forward convolution has an
+ * epilogue.
  */
 co_code coi_onednn_conv2d(coi_call *call, coi_conv2d_kind kind, const coi_conv2d *g, const void *a,
                           const void *b, void *out, const coi_epilogue *epilogue, bool *done);

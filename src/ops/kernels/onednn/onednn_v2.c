@@ -290,7 +290,7 @@ coi_dnn_same_filter(const coi_dnn_conv *a, const coi_dnn_conv *b)
     return dnnl_memory_desc_equal(&a->filter, &b->filter) != 0;
 }
 
-/* Give a seat its memories; data comes later. */
+/* Give a slot its memories; data comes later. */
 static slot *
 slot_new(coi_dnn_conv *conv)
 {

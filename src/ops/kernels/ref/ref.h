@@ -3,7 +3,7 @@
  * The reference kernels: plain, readable, one element at a time. They say what an operator means;
  * tests hold the optimised kernels against them.
  *
- * Elements travel as coi_number: floats as double, whole numbers as 64 bits. Sums, products,
+ * Elements are passed as coi_number: floats as double, whole numbers as 64 bits. Sums, products,
  * quotients and roots computed in double and then rounded to float or half are what rounding once
  * would give, since a double has more than twice the digits of a float. What goes on from a
  * quotient in steps, as floordiv does, rounds it first.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolution and its two transposes as seven loops. `visit` walks all pairs of an input element
- * and a filter element that meet in an output element; the three operators differ in which of the
- * three is the sum.
+ * Convolution and its two transposes as seven loops. `visit` iterates over all pairs of an input
+ * element and a filter element that meet in an output element; the three operators differ in which
+ * of the three is the sum.
  */
 #include "ops/kernels/conv2d.h"
 
@@ -10,7 +10,7 @@
 
 typedef void (*meet_fn)(const void *a, const void *b, void *out, int64_t x, int64_t w, int64_t y);
 
-/* Sums are taken in the element type, in the order of this walk. */
+/* Sums are taken in the element type, in the order of this iteration. */
 #define MEET(NAME, TYPE, SUM, A, B)                                                                \
     static void NAME(const void *a, const void *b, void *out, int64_t x, int64_t w, int64_t y)     \
     {                                                                                              \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators that move elements, by definition: the index of every element is taken apart and put
+ * Operators that copy elements, by definition: the index of every element is taken apart and put
  * together again.
  */
 #include "ops/kernels/ref/ref.h"

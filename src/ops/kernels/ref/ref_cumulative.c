@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Running sums and products by definition: every element walks over those before it.
+ * Running sums and products by definition: every element iterates over those before it.
  */
 #include "ops/engine/composite.h"
 #include "ops/kernels/ref/ref.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reductions by definition: every result walks over the elements that go into it.
+ * Reductions by definition: every result iterates over its elements.
  */
 #include "ops/kernels/ref/ref.h"
 #include "ops/kernels/reduction.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The body of gemm.c for one element type: T is f32 or f64, REAL its C type. Included once for
+ * The body of simd_gemm.c for one element type: T is f32 or f64, REAL its C type. Included once for
  * each, hence no guard.
  */
 #define OF(name) COI_PASTE(name, T)
@@ -108,7 +108,7 @@ typedef struct OF(strip) {
 #define COI_MICRO_ROWS(rows)                                                                       \
     COI_MICRO(rows, 2, 0)                                                                          \
     COI_MICRO_PARTS(rows)
-/* Few rows are rare: parts serve for whole vectors there, too. */
+/* Few rows are rare: partial vectors serve for whole ones there, too. */
 #if FULL_PART
 COI_MICRO_PARTS(1)
 COI_MICRO_PARTS(2)
@@ -163,7 +163,7 @@ static void (*const OF(talls)[TALL - MR])(const OF(strip) * s, const REAL *a, in
 #undef COI_TALL
 #endif
 
-/* The lines that the next tile fills, while one is summed. */
+/* Prefetch the lines of C that the next tile writes, while this one is summed. */
 COI_INLINE void
 OF(ask_for)(REAL *c, int64_t c_row)
 {
@@ -211,8 +211,8 @@ OF(panel)(const OF(strip) * s, const REAL *a, int64_t a_panel, REAL *c, int64_t 
 
 /*
  * Element (i, j) of `from` becomes (j, i) of `to`. The last squares go over a part of those before.
- * Eight rows are read along some columns, line by line: across the rows first, lines whose distance
- * is a power of two would be gone when their second half is wanted.
+ * Eight rows are read along some columns, line by line. Going across all rows first would evict
+ * lines whose distance is a power of two before their second half is read.
  */
 static void
 OF(gemm_turn)(const void *given, int64_t from_row, int64_t rows, int64_t columns, void *result,
@@ -278,8 +278,8 @@ OF(gemm_pack_b)(const coi_gemm_plan *plan, int64_t panel)
     OF(pack_panel)(&plan->g, first, plan->k0, slab, (REAL *)plan->packed_b + first * slab);
 }
 
-/* One panel of columns that is packed here, because one tile alone uses it: it stays in the
- * first-level cache. */
+/* One panel of columns, packed on the fly because only one tile uses it: it stays in the L1 cache.
+ */
 static __attribute__((noinline)) void
 OF(late_panel)(const coi_gemm *g, const OF(strip) * given, int64_t k0, const REAL *a, int64_t i0,
                int64_t i1, int64_t first, int64_t columns)
@@ -309,9 +309,9 @@ OF(whole_rows)(int64_t i0, int64_t i1)
 }
 
 /*
- * Whole tiles of rows [i0, i1) and columns [j0, j1), the rows of tiles one behind the other: with
- * few depths to sum, a tile takes little more than the lines of C that it fills, and these are then
- * side by side. `b` is the panel of column 0. With 32 registers a tile has two panels of columns:
+ * Whole tiles of rows [i0, i1) and columns [j0, j1), one row of tiles after the other. With a small
+ * K a tile costs little more than writing its lines of C, and in this order the lines are
+ * contiguous. `b` is the panel of column 0. With 32 registers a tile has two panels of columns:
  * it loads less for each sum, and the first-level cache has time for the lines of C.
  */
 static void

@@ -39,8 +39,8 @@
 #define COI_INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
-/* Ask for the line so many bytes behind p, which may lie outside of what p points into: nothing is
- * read or written, so that the address is a number. */
+/* Prefetch the line `bytes` behind p. It may lie outside of the object of p, so the address is
+ * computed as a number. */
 COI_INLINE void
 coi_ask(const void *p, int64_t bytes)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The finishes that most layers have, a bias alone and a bias with relu, in one pass over rows of
+ * The epilogues of most layers, a bias alone and a bias with relu, in one pass over rows of
  * float. Each element takes the operations of add and relu, so the bits are theirs.
  */
 #include "ops/kernels/epilogue.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The kernels of ops/kernels/gemm.h for one instruction set. A tile of C is 6 rows by 2 vectors,
- * which with two vectors of B and one broadcast element of A fills the 16 registers of v3; deep
- * products of v4 have tiles of 12 rows. Measured against the loop of multiply-adds alone, the inner
- * loop reaches 97 % whether its operands are packed or not.
+ * which with two vectors of B and one broadcast element of A fills the 16 registers of AVX2. For
+ * large K, AVX-512 has tiles of 12 rows. Measured against the loop of multiply-adds alone, the
+ * inner loop reaches 97 % whether its operands are packed or not.
  */
 #include "ops/kernels/gemm.h"
 #include "ops/kernels/simd/vector.h"
@@ -17,17 +17,17 @@
 #define ISA COI_ISA_BASE
 #endif
 #ifdef COI_ISA_base
-#define MR   4 /* a product that is rounded needs a register too */
+#define MR   4 /* without FMA the rounded product needs a register too */
 #define WIDE 4 /* MR, or a little more that vectors copy at once */
 #else
 #define MR   6
 #define WIDE 8
 #endif
 /*
- * With 32 registers a tile of two panels of rows goes through B half as often. It asks for its
- * operands some depths ahead, because where strides are powers of two they are not in the
- * first-level cache. For few depths, which are mostly begin and end, it is slower; doubles are too
- * rare for its code.
+ * With 32 registers a tile of two panels of rows reads B half as often. It prefetches its operands
+ * AHEAD steps of k before their use: with strides that are powers of two they are not in the L1
+ * cache. For small K, where the loop is mostly start and end, it is slower. Doubles are
+ * too rare for its code.
  */
 #ifdef COI_ISA_v4
 #define TALL      12
@@ -38,21 +38,21 @@
 #endif
 #define TALL_DEPTH 64
 #define AHEAD      8
-/* Depths packed at once: the lines that panels share stay in the first-level cache, also where
- * strides are powers of two. */
+/* Steps of k packed at once: the cache lines that panels share stay in L1, also where strides are
+ * powers of two. */
 #define PACK_DEPTH 8
-/* Columns of eight rows that are turned at once. */
+/* Columns of eight rows that are transposed at once. */
 #define TURN_COLUMNS 64
 
 /*
- * Turn squares of 8 x 8 floats or 4 x 4 doubles, or 8 x 4 and 16 x 4 floats with v4: row i of
- * `from` becomes column i of `to`. Packing a transposed operand element by element would cost a
- * tenth of a product with 128 rows.
+ * Transpose squares of 8 x 8 floats or 4 x 4 doubles, or 8 x 4 and 16 x 4 floats with AVX-512: row
+ * i of `from` becomes column i of `to`. Packing a transposed operand element by element would take
+ * a tenth of a GEMM with 128 rows.
  */
 enum { SQUARE_f32 = 8, SQUARE_f64 = 4, ACROSS_f64 = 4 };
 #if defined(COI_ISA_v4)
 enum { ACROSS_f32 = 4 };
-/* Loads put rows together that are four apart, so that nothing is moved between halves later. */
+/* Loads combine rows that are four apart, so that no later shuffle crosses 128-bit halves. */
 COI_INLINE void
 square_f32(const float *from, int64_t from_row, float *to, int64_t to_row)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Half precision in loops: float16 and bfloat16 are computed in float, block by block, and rounded
- * to nearest even at the end. Only for files of this folder; half.c has the conversions.
+ * to nearest even at the end. Only for files of this folder; simd_half.c has the conversions.
  */
 #ifndef COI_OPS_KERNELS_SIMD_SIMD_HALF_H
 #define COI_OPS_KERNELS_SIMD_SIMD_HALF_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The kernels of ops/kernels/row_kernels.h for float and one instruction set. They wait for the
- * cache more than for arithmetic: v4 has those of v3.
+ * cache more than for arithmetic: AVX-512 uses those of AVX2.
  */
 #include "ops/kernels/row_kernels.h"
 #include "ops/kernels/simd/vector.h"

@@ -2,7 +2,7 @@
 /*
  * The kernels of ops/kernels/softmax.h for float and one instruction set, as loops that compilers
  * vectorise. Rows are taken in blocks of a few thousand elements. Short rows (ten classes) would
- * leave most of a vector empty: they are turned, so that a vector holds one element of each of many
+ * leave most of a vector empty. They are transposed: a vector holds one element of each of many
  * rows.
  */
 #include "ops/kernels/softmax.h"

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The body of softmax.c for one element type: T is f32 or f64, REAL its C type, EXP and LOG its
- * functions. Included by softmax.c and, for double, by ops/kernels/float64_kernels.c; hence no
- * guard.
+ * The body of simd_softmax.c for one element type: T is f32 or f64, REAL its C type, EXP and LOG
+ * its functions. Included by simd_softmax.c and, for double, by ops/kernels/float64_kernels.c;
+ * hence no guard.
  */
 enum {
     SUMS = 16,    /* partial sums of a row */
     BLOCK = 2048, /* elements of a row at a time */
     STRIP = 64,   /* columns at a time */
-    NARROW = 24,  /* rows up to this length are turned */
+    NARROW = 24,  /* rows up to this length are transposed */
 };
 
 /* Columns computed for n columns: whole vectors. */
@@ -188,7 +188,7 @@ OF(row_exps)(const REAL *restrict x, REAL *restrict y, int64_t dim, REAL max)
     return OF(row_sum)(y, dim);
 }
 
-/* The sum alone, by pieces: the same bits. */
+/* The sum alone, block by block: the same bits. */
 static inline REAL
 OF(exp_sum)(const REAL *x, int64_t dim, REAL max)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Vectors of float (f32) and double (f64) as wide as the instruction set has them, under one set of
- * names: 512 bits for v4, 256 for v3, and 128 of the compiler's own vector type for the baseline.
- * fma is fused for v3 and v4; the baseline rounds the product. max is x > y ? x : y in each lane,
- * so that NaN in x is passed over. A part is the first n lanes, 0 <= n <= lanes; loading one gives
- * zeros elsewhere and touches no memory behind it.
+ * names: 512 bits for AVX-512, 256 for AVX2, and 128 of the compiler's own vector type for the
+ * baseline. fma is fused for AVX2 and AVX-512; the baseline rounds the product. max is x > y ? x :
+ * y in each lane, so that NaN in x is passed over. A part is the first n lanes, 0 <= n <= lanes;
+ * loading one gives zeros elsewhere and touches no memory behind it.
  */
 #ifndef COI_OPS_KERNELS_SIMD_VECTOR_H
 #define COI_OPS_KERNELS_SIMD_VECTOR_H
