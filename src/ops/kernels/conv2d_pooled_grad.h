@@ -37,7 +37,7 @@ coi_pooled_runs(const coi_conv2d *g)
     return (g->kw * g->c + COI_POOLED_RUN - 1) / COI_POOLED_RUN;
 }
 
-/* For coi_op.grad_with_maker of max_pool2d. */
+/* For coi_op.fused_grad of max_pool2d. */
 co_code coi_pooled_gradient(const coi_grad *pool, coi_grad *layer, bool *done);
 
 #endif
