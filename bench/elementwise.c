@@ -5,9 +5,9 @@
  * writes, in huge pages as the library's large blocks are. In cache the arithmetic is: there the
  * limit is a loop written by hand (hand_written.c).
  *
- * All figures are sampled in turns, operator and limit one after the other, over several seconds: a
- * machine with other guests has phases, of up to seconds, in which what keeps a core busy loses
- * more than what waits for its own results, and a figure that took 10 ms came from one of them.
+ * All figures are sampled in turns, operator and limit one after the other, over several seconds. A
+ * shared machine has slow phases of up to seconds, in which loops that keep a core busy lose more
+ * than loops that wait for their own results. A figure measured in 10 ms would come from one phase.
  */
 #include "bench.h"
 #include "hand_written.h"

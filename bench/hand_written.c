@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a programmer would write who needs these functions in one program and nowhere else: plain
- * loops, compiled with AVX2 and the licence to reorder (-O3 -march=x86-64-v3 -ffast-math), that
- * know their shapes, take finite numbers of moderate size and are as exact as is easy. They are the
- * limit beside which elementwise measures the operators, in the same run.
+ * These functions as a programmer would write them for one program: plain loops, compiled with AVX2
+ * and free to reorder (-O3 -march=x86-64-v3 -ffast-math). They know their shapes, take finite
+ * numbers of moderate size and are as exact as is easy. They are the limits of the operators in
+ * `cohort-bench elementwise`, in the same run.
  */
 #include "hand_written.h"
 

@@ -216,8 +216,9 @@ update_pair(co_context *ctx, co_optimizer *optimizer, const coi_hyperparameters 
     return ok;
 }
 
-/* Which step a replica, or who is outside of steps, makes next. The replicas of a strategy make the
- * same steps; where another begins, nobody is in a step, and all go on from the last. */
+/* The number of the next update by a replica, or by a caller outside of steps. The replicas of a
+ * strategy make the same updates. When another strategy takes over, no step is running, and all
+ * replicas continue from the largest count. */
 static int64_t
 next_step(co_context *ctx, co_optimizer *optimizer)
 {

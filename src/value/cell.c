@@ -41,7 +41,7 @@ coi_container_of(coi_heap *heap, const co_value *component)
         refs = atomic_load_explicit(&container->object.refs, memory_order_relaxed);
         while (refs > 0 && !atomic_compare_exchange_weak(&container->object.refs, &refs, refs + 1))
             ;
-        if (refs == 0) /* who dropped the last reference waits for the lock */
+        if (refs == 0) /* the thread that dropped the last reference waits for the lock */
             container = NULL;
     }
     give_weak(heap);

@@ -79,7 +79,7 @@ static const answer answers[] = {
     { "pad", "int32:[]", "paddings=[0,0] mode=SYMMETRIC", "int32[0] [] shape=[0] dtype=int32" },
     { "split", "int32:[1, 2]", "num_or_sizes=[-1]", "!num_or_sizes is [-1]" },
     { "where_index", "int32:1", "", "!x is a scalar" },
-    /* Operators made of others speak of their own arguments. */
+    /* Composite operators name their own arguments in errors. */
     { "matvec", "float32:[[1.0, 2.0], [3.0, 4.0]];float32:[1.0, 2.0, 3.0]", "",
       "!matvec: a [2,2] has 2 columns, b [3] vectors of 3" },
     { "matvec", "float32:[[1.0, 2.0]];float32:[1.0, 2.0]", "transpose_a=true",

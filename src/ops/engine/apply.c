@@ -358,8 +358,7 @@ run_kernel_specially(coi_call *call)
                                                        : coi_run_on_device(call, run_host_kernel);
 }
 
-/* The one start of kernels. What is a view has none, and is started all the same for those who
- * watch. */
+/* All kernels start here. A view has no kernel; its start is still shown to observers. */
 ALWAYS_INLINE co_code
 run_kernel(coi_call *call)
 {

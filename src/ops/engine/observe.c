@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Observers: public calls, and what they are told. A start is described on the stack and shown to
- * each of a few fixed places. Nothing here runs while nobody observes.
+ * Observers: the public calls, and the descriptions that observers get. The start of a kernel is
+ * described on the stack and passed to each of a few fixed slots. Nothing here runs without an
+ * observer.
  *
- * co_unobserve must know when a function is not called any more. So whoever calls it counts itself
- * in before it looks whether the function is still there, and the one that takes it away waits
- * until nobody is in.
+ * co_unobserve must know when a function is not called any more. So a caller increments a count
+ * before it reads the function from its slot, and co_unobserve clears the slot and waits until the
+ * count is zero.
  */
 #include <cohort/observe.h>
 

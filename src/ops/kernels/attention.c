@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernels of attention, made of those of gemm.h and softmax.h. One worker does one head of one
- * item after the other: a group of queries against the keys that it may see, softmax, and the
- * product with their values; a matrix of all scores is never there. Where probabilities are not
+ * The kernels of attention, which call those of gemm.h and softmax.h. A worker computes one head of
+ * one item at a time: a group of queries times the keys that it may see, softmax, times the values.
+ * A matrix of all scores never exists. Where probabilities are not
  * kept, the gradient computes them again, with the same bits.
  *
- * What a head needs of its tensors is brought together first: the queries, scaled, and the keys as
- * panels that the GEMM reads. Everything is cut by shape alone, and every sum has one order.
+ * The operands of a head are packed first: the queries, scaled, and the keys as panels of the GEMM.
+ * Everything is cut by shape alone, and every sum has one order.
  */
 #include "ops/kernels/attention.h"
 
@@ -20,8 +20,7 @@
 
 static const coi_binary_loops *const loops[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_binary_loops);
 
-/* The gradient has at most so many queries, and about so many scores, at a time: they stay in a
- * second-level cache. */
+/* Queries (at most) and scores (about) of a block of the gradient: they stay in the L2 cache. */
 enum { BLOCK_ROWS = 192, BLOCK_SCORES = 65536 };
 
 /* Rows that are `row` elements apart. */

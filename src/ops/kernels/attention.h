@@ -2,8 +2,7 @@
 /*
  * What the kernels of attention need to know about a call. Queries are [items, num_queries, heads *
  * depth], keys [items, num_keys, heads * depth], values [items, num_keys, heads * width]: each head
- * of each item is a problem of its own, whose matrices are columns of the tensors, read where they
- * lie.
+ * of each item is a problem of its own. Its matrices are columns of the tensors, read in place.
  */
 #ifndef COI_OPS_KERNELS_ATTENTION_H
 #define COI_OPS_KERNELS_ATTENTION_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A convolutional layer that is pooled: the gradients of its filter and its bias from that of the
- * pooled result, in one pass. Three of four elements of what flows through max pooling of 2 x 2 are
- * zeros; the tensor of the layer's size that they fill is never made.
+ * The fused backward of a convolutional layer and its max pooling: the gradients of filter and bias
+ * from that of the pooled result, in one pass. The gradient of 2 x 2 max pooling has the size of
+ * the layer, and three of four elements are zeros; that tensor is never created.
  */
 #ifndef COI_OPS_KERNELS_CONV2D_POOLED_GRAD_H
 #define COI_OPS_KERNELS_CONV2D_POOLED_GRAD_H

@@ -113,7 +113,7 @@ coi_epilogue_of(const coi_call *call, int32_t which, coi_epilogue *epilogue)
     epilogue->activation = a->op == NULL ? NULL : loop != NULL ? loop : rare;
 }
 
-/* Elements at a time: what is between the two loops stays in the first-level cache. */
+/* Elements at a time: the data between the two loops stays in the L1 cache. */
 enum { BLOCK = 512 };
 typedef struct block {
     _Alignas(64) char bytes[BLOCK * sizeof(double)];

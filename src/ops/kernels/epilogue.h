@@ -33,8 +33,8 @@ enum { COI_BIAS = 2 };
 /* The values of the attribute, in the order of co_activation; NULL behind the last. */
 extern const char *const coi_activation_names[];
 
-/* The rule: one bias for each of so many columns, and an activation that there is. A number of
- * columns that is unknown becomes that of the bias. */
+/* The rule: one bias for each column, and a valid activation. An unknown number of columns becomes
+ * that of the bias. */
 co_code coi_epilogue_rule(coi_call *call, int32_t activation, int64_t *columns);
 void    coi_epilogue_of(const coi_call *call, int32_t activation, coi_epilogue *epilogue);
 /* Rows of `columns` elements from column `first` on; the rows begin at c and are `stride` elements

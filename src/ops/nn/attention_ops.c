@@ -218,7 +218,7 @@ probabilities(co_context *ctx, co_value *q, co_value *k, co_value *scale, bool c
 }
 
 /* With p the probabilities: p' g for values; for scores the gradient of softmax at g v', and from
- * there on that of a product. */
+ * there on that of a matmul. */
 static co_code
 composed_gradient(coi_grad *grad)
 {

@@ -360,7 +360,7 @@ epilogue_all(const coi_call *call, const coi_conv2d *g, const coi_epilogue *epil
     return CO_OK;
 }
 
-/* For COHORT_LOG=debug: who convolves, after the line of the operator. */
+/* For COHORT_LOG=debug: the selected kernel, after the line of the operator. */
 static void
 say(const coi_call *call, const char *who)
 {

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All that is asked of oneDNN. What differs between its versions is behind these functions:
- * onednn_v2.c has them for 2.x, and a 3.x needs one more file. They return false where oneDNN
- * refused.
+ * The interface to oneDNN. It hides the differences between versions: onednn_v2.c implements it for
+ * 2.x, and 3.x needs one more file. The functions return false where oneDNN refused.
  *
- * A convolution is a primitive for one shape. Activations are NHWC; the filter has a layout of
- * oneDNN's own choice, into which coi_dnn_pack_filter brings HWIO and from which
- * coi_dnn_unpack_filter brings it back.
+ * A convolution is a primitive for one shape. Activations are NHWC; oneDNN selects the layout of
+ * the filter. coi_dnn_pack_filter converts HWIO to it, and coi_dnn_unpack_filter converts it back.
  */
 #ifndef COI_OPS_KERNELS_ONEDNN_ONEDNN_API_H
 #define COI_OPS_KERNELS_ONEDNN_ONEDNN_API_H

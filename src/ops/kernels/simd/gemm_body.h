@@ -312,7 +312,7 @@ OF(whole_rows)(int64_t i0, int64_t i1)
  * Whole tiles of rows [i0, i1) and columns [j0, j1), one row of tiles after the other. With a small
  * K a tile costs little more than writing its lines of C, and in this order the lines are
  * contiguous. `b` is the panel of column 0. With 32 registers a tile has two panels of columns:
- * it loads less for each sum, and the first-level cache has time for the lines of C.
+ * it loads less for each sum, and the L1 cache has time for the lines of C.
  */
 static void
 OF(shallow)(const OF(strip) * s, const REAL *a, int64_t b_panel, REAL *c, int64_t i0, int64_t i1,

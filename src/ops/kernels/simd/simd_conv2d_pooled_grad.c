@@ -76,7 +76,7 @@ add_rows(const coi_pooled *p, int64_t first, int64_t last, int64_t group, int64_
         store_f32(sums_bias, add_f32(load_f32(sums_bias), bias));
 }
 
-/* Rows at a time: what the next vector of channels reads of them stays in the first-level cache. */
+/* Rows at a time: they stay in the L1 cache for the next vector of channels. */
 enum { ROWS = 2 };
 
 void

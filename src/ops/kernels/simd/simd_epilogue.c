@@ -6,7 +6,7 @@
 #include "ops/kernels/epilogue.h"
 #include "ops/kernels/simd/vector.h"
 
-/* Rows at a time, which stay in the first-level cache while vector after vector of their columns is
+/* Rows at a time, which stay in the L1 cache while vector after vector of their columns is
  * taken: the bias of a vector is loaded once for all of them. */
 enum { ROWS = 64 };
 

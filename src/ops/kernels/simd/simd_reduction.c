@@ -41,8 +41,8 @@ typedef int64_t mask_f64 __attribute__((vector_size(32)));
 #define JOIN_f64(a, combine) combine(combine((a)[0], (a)[2]), combine((a)[1], (a)[3]))
 
 /*
- * What n elements combine to, at most BLOCK of them. Four vectors of `w` elements, by name: an
- * array of lanes would be kept in memory, and joining it costs more than adding 500 numbers.
+ * The combination of n elements, at most BLOCK. The four vectors of `w` elements are variables: an
+ * array would be kept in memory, and joining it costs more than adding 500 numbers.
  */
 #ifndef __OPTIMIZE_SIZE__
 #define RUN(name, type, w, lanes, mask, first, combine, take, join)                                \
@@ -78,8 +78,8 @@ typedef int64_t mask_f64 __attribute__((vector_size(32)));
         return result;                                                                             \
     }
 #else
-/* The same combinations in the same order, for size: without vectors of this length each of the
- * four would be as many pieces of code. */
+/* The same combinations in the same order, for size: without vectors of this length the compiler
+ * would split each of the four. */
 #define RUN(name, type, w, lanes, mask, first, combine, take, join)                                \
     static type name##_run(const type *restrict x, int64_t n)                                      \
     {                                                                                              \
