@@ -166,9 +166,9 @@ is_innermost_block(const co_context *ctx, uint64_t id)
 static inline bool
 is_innermost_entry(const co_context *ctx, uint64_t id)
 {
-    const coi_entry *top = &ctx->entries[ctx->num_entries - 1];
+    const coi_entry *top = ctx->num_entries > 0 ? &ctx->entries[ctx->num_entries - 1] : NULL;
 
-    return ctx->num_entries > 0 && top->id == id && top->num_blocks == ctx->num_blocks;
+    return top != NULL && top->id == id && top->num_blocks == ctx->num_blocks;
 }
 
 co_statement

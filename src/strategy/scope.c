@@ -234,9 +234,9 @@ refuse_end(co_context *ctx, const co_scope *scope, bool creator)
 static inline co_code
 end_scope(co_context *ctx, co_scope *scope, bool creator)
 {
-    const coi_entry *top = &ctx->entries[ctx->num_entries - 1];
+    const coi_entry *top = ctx->num_entries > 0 ? &ctx->entries[ctx->num_entries - 1] : NULL;
 
-    if (scope == NULL || scope->id == 0 || ctx->num_entries == 0 || top->id != scope->id ||
+    if (scope == NULL || scope->id == 0 || top == NULL || top->id != scope->id ||
         !(creator ? is_creator(top) : is_scope(top)))
         return refuse_end(ctx, scope, creator);
     coi_pop(ctx);
