@@ -91,6 +91,8 @@ struct co_device {
     coi_pool          *pool;
     coi_memory        *memory;
     coi_log           *log;
+    coi_lock           failure_lock;
+    co_error_info      failure; /* that nobody was told yet; CO_OK: none */
     coi_lock           kernels_lock;
     coi_device_kernel *kernels; /* devices without host memory have a table */
 };
@@ -110,6 +112,8 @@ co_code coi_device_copy(co_device *to, coi_buffer *dst, size_t dst_offset, co_de
 co_code coi_device_fill(co_device *device, coi_buffer *dst, size_t offset, int byte, size_t nbytes,
                         co_error_info *err);
 co_code coi_device_synchronize(co_device *device, co_error_info *err);
+/* The same where nobody can be told of a failure: it is kept for the next one who waits. */
+void coi_device_settle(co_device *device);
 /* Memory of the backend, for the pool. Freeing keeps the order of the queue. */
 co_code coi_device_alloc(co_device *device, size_t nbytes, co_backend_buffer **out,
                          co_error_info *err);

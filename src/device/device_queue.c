@@ -20,6 +20,43 @@ host_at(const coi_buffer *buffer, size_t offset)
     return (char *)buffer->data + offset;
 }
 
+/* After a call of a backend: a failure has a record, also of a backend that filled in none. */
+static co_code
+checked(const co_device *device, const char *what, co_code rc, co_error_info *err)
+{
+    if (rc == CO_OK)
+        return CO_OK;
+    if (err->code == CO_OK)
+        coi_error(err, rc, "backend '%s' failed to %s on %s, and gave no reason",
+                  device->backend->name, what, device->name);
+    return err->code;
+}
+
+/* A failure that came where nobody could be told: the next one who waits for the device is. */
+static void
+remember_failure(co_device *device, const co_error_info *why)
+{
+    coi_lock_take(&device->failure_lock);
+    if (device->failure.code == CO_OK)
+        device->failure = *why;
+    coi_lock_give(&device->failure_lock);
+}
+
+static co_code
+take_failure(co_device *device, co_error_info *err)
+{
+    co_code rc;
+
+    coi_lock_take(&device->failure_lock);
+    rc = device->failure.code;
+    if (rc != CO_OK) {
+        coi_error(err, rc, "%s", device->failure.message);
+        coi_error_reset(&device->failure);
+    }
+    coi_lock_give(&device->failure_lock);
+    return rc;
+}
+
 co_code
 coi_device_upload(co_device *device, coi_buffer *dst, size_t offset, const void *src, size_t nbytes,
                   co_error_info *err)
@@ -30,14 +67,32 @@ coi_device_upload(co_device *device, coi_buffer *dst, size_t offset, const void 
         memcpy(host_at(dst, offset), src, nbytes);
         return CO_OK;
     }
-    return device->backend->queue->upload(device->queue, coi_backend_buffer(dst), offset, src,
-                                          nbytes, err);
+    return checked(device, "upload",
+                   device->backend->queue->upload(device->queue, coi_backend_buffer(dst), offset,
+                                                  src, nbytes, err),
+                   err);
 }
 
 co_code
 coi_device_synchronize(co_device *device, co_error_info *err)
 {
-    return device->host_memory ? CO_OK : device->backend->queue->synchronize(device->queue, err);
+    co_code rc;
+
+    if (device->host_memory)
+        return CO_OK;
+    rc = checked(device, "synchronize", device->backend->queue->synchronize(device->queue, err),
+                 err);
+    return rc != CO_OK ? rc : take_failure(device, err);
+}
+
+void
+coi_device_settle(co_device *device)
+{
+    co_error_info why;
+
+    coi_error_reset(&why);
+    if (coi_device_synchronize(device, &why) != CO_OK)
+        remember_failure(device, &why);
 }
 
 co_code
@@ -52,8 +107,10 @@ coi_device_download(co_device *device, void *dst, const coi_buffer *src, size_t 
         memcpy(dst, host_at(src, offset), nbytes);
         return CO_OK;
     }
-    rc = device->backend->queue->download(device->queue, dst, coi_backend_buffer(src), offset,
-                                          nbytes, err);
+    rc = checked(device, "download",
+                 device->backend->queue->download(device->queue, dst, coi_backend_buffer(src),
+                                                  offset, nbytes, err),
+                 err);
     return rc == CO_OK ? coi_device_synchronize(device, err) : rc;
 }
 
@@ -72,7 +129,9 @@ coi_device_fill(co_device *device, coi_buffer *dst, size_t offset, int byte, siz
         return CO_OK;
     }
     if (table->fill != NULL)
-        return table->fill(device->queue, coi_backend_buffer(dst), offset, byte, nbytes, err);
+        return checked(
+            device, "fill",
+            table->fill(device->queue, coi_backend_buffer(dst), offset, byte, nbytes, err), err);
     memset(bytes, byte, sizeof(bytes));
     for (size_t done = 0; done < nbytes && rc == CO_OK; done += sizeof(bytes))
         rc = coi_device_upload(device, dst, offset + done, bytes,
@@ -85,14 +144,14 @@ static co_code
 order_queues(co_device *first, co_device *waiting, co_error_info *err)
 {
     const co_backend_event_table *table = first->backend->event;
-    co_backend_event             *event;
-    co_code                       rc = table->open(first->handle, &event, err);
+    co_backend_event             *event = NULL;
+    co_code rc = checked(first, "open an event", table->open(first->handle, &event, err), err);
 
     if (rc != CO_OK)
         return rc;
-    rc = table->record(first->queue, event, err);
+    rc = checked(first, "record an event", table->record(first->queue, event, err), err);
     if (rc == CO_OK)
-        rc = table->wait(waiting->queue, event, err);
+        rc = checked(waiting, "wait for an event", table->wait(waiting->queue, event, err), err);
     table->close(event);
     return rc;
 }
@@ -108,8 +167,10 @@ copy_across(co_device *to, coi_buffer *dst, size_t dst_offset, co_device *from,
     co_code rc = from != to ? order_queues(from, to, err) : CO_OK;
 
     if (rc == CO_OK)
-        rc = to->backend->queue->copy(to->queue, coi_backend_buffer(dst), dst_offset,
-                                      coi_backend_buffer(src), src_offset, nbytes, err);
+        rc = checked(to, "copy",
+                     to->backend->queue->copy(to->queue, coi_backend_buffer(dst), dst_offset,
+                                              coi_backend_buffer(src), src_offset, nbytes, err),
+                     err);
     if (rc == CO_OK && from != to)
         rc = order_queues(to, from, err);
     return rc;
@@ -153,7 +214,13 @@ coi_device_copy(co_device *to, coi_buffer *dst, size_t dst_offset, co_device *fr
 co_code
 coi_device_alloc(co_device *device, size_t nbytes, co_backend_buffer **out, co_error_info *err)
 {
-    return device->backend->device->alloc(device->handle, nbytes, out, err);
+    co_code rc = checked(device, "allocate",
+                         device->backend->device->alloc(device->handle, nbytes, out, err), err);
+
+    if (rc == CO_OK && *out == NULL)
+        rc = coi_error(err, CO_INTERNAL, "backend '%s' allocated nothing on %s",
+                       device->backend->name, device->name);
+    return rc;
 }
 
 void
@@ -165,6 +232,6 @@ coi_device_free(co_device *device, co_backend_buffer *buffer, size_t nbytes)
         backend->queue->free(device->queue, buffer, nbytes);
         return;
     }
-    coi_device_synchronize(device, NULL);
+    coi_device_settle(device);
     backend->buffer->free(device->handle, buffer, nbytes);
 }

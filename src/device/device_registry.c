@@ -152,7 +152,10 @@ close_device(co_device *device)
     const co_backend *backend = device->backend;
 
     if (device->queue != NULL) {
-        coi_device_synchronize(device, NULL);
+        coi_device_settle(device);
+        if (device->failure.code != CO_OK)
+            coi_log_line(device->log, CO_LOG_ERROR, "%s: %s", device->name,
+                         device->failure.message);
         backend->queue->close(device->queue);
     }
     if (device->handle != NULL)
@@ -191,6 +194,8 @@ open_device(coi_devices *devices, co_device *device, co_error_info *err)
     rc = check_opened(device, "queue", rc, device->queue, err);
     if (rc != CO_OK || device->host_memory)
         return rc;
+    coi_lock_init(&device->failure_lock);
+    coi_error_reset(&device->failure);
     coi_lock_init(&device->kernels_lock);
     device->kernels = coi_calloc(devices->memory,
                                  COI_MAX_DEVICE_KERNELS * sizeof(device->kernels[0]));

@@ -232,14 +232,17 @@ count_in_use(coi_pool *pool, size_t nbytes)
 static co_backend_buffer *
 new_memory(co_device *device, size_t nbytes)
 {
-    co_backend_buffer *made;
+    co_backend_buffer *made = NULL;
+    co_error_info      why;
 
-    if (coi_device_alloc(device, nbytes, &made, NULL) == CO_OK)
+    coi_error_reset(&why);
+    if (coi_device_alloc(device, nbytes, &made, &why) == CO_OK)
         return made;
     coi_devices_trim(device->owner);
-    if (coi_device_synchronize(device, NULL) != CO_OK) /* what is freed in queue order is free */
-        return NULL;
-    return coi_device_alloc(device, nbytes, &made, NULL) == CO_OK ? made : NULL;
+    coi_device_settle(device); /* what is freed in queue order is free */
+    coi_error_reset(&why);
+    made = NULL;
+    return coi_device_alloc(device, nbytes, &made, &why) == CO_OK ? made : NULL;
 }
 
 /* A block from the allocator. The lock is not held while the allocator works. */

@@ -99,7 +99,7 @@ open_slot(co_context *ctx, co_value *slot, void **data)
             return false;
         }
         if (coi_is_on_host(copy)) {
-            coi_tensor_download(old, coi_data_on_host(copy), NULL); /* a copy on the host */
+            coi_tensor_download(old, coi_data_on_host(copy), coi_err(ctx)); /* on the host */
             host = copy;
         }
         *place = copy;

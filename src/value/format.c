@@ -153,12 +153,14 @@ static void put_elements(coi_printer *out, const co_value *tensor);
 static void
 put_device_elements(coi_printer *out, const co_value *tensor)
 {
-    co_device *device = tensor->u.tensor.device;
-    size_t     nbytes = coi_tensor_nbytes(tensor);
-    void      *data = coi_alloc(device->memory, nbytes);
-    co_value   copy = { .dtype = tensor->dtype, .ndim = tensor->ndim };
+    co_device    *device = tensor->u.tensor.device;
+    size_t        nbytes = coi_tensor_nbytes(tensor);
+    void         *data = coi_alloc(device->memory, nbytes);
+    co_value      copy = { .dtype = tensor->dtype, .ndim = tensor->ndim };
+    co_error_info why; /* of a device that fails; its text says where the tensor is */
 
-    if (data == NULL || coi_tensor_download(tensor, data, NULL) != CO_OK) {
+    coi_error_reset(&why);
+    if (data == NULL || coi_tensor_download(tensor, data, &why) != CO_OK) {
         coi_print(out, "<on %s>", device->name);
     } else {
         copy.u.tensor = tensor->u.tensor;

@@ -340,3 +340,55 @@ CO_TEST_BARE(a_backend_that_opens_nothing_is_an_error, "")
     CO_EXPECT_CONTAINS(co_error(own)->message, "backend 'fake' opened no device for");
     co_close(own);
 }
+
+/* --- backends that fail while they run --- */
+
+static co_context *
+open_faulty(int fault)
+{
+    const char *build = getenv("COHORT_BUILD_DIR");
+    char        settings[600];
+    co_context *own;
+
+    CO_REQUIRE(build != NULL);
+    snprintf(settings, sizeof(settings),
+             "log=off, devices=FAULTY:1, backends=%s/tests/backend/libfaulty_%d.so", build, fault);
+    own = co_open(settings);
+    CO_EXPECT_OK(own);
+    co_device_begin(own, "/device:FAULTY:0");
+    return own;
+}
+
+CO_TEST_BARE(a_backend_that_gives_no_reason_fails_all_the_same, "")
+{
+    co_context *own = open_faulty(1);
+
+    CO_EXPECT_NULL(vector(own, 1, 2, 3));
+    CO_EXPECT_ERROR(own, CO_DATA_LOSS, "failed to upload on");
+    co_close(own);
+}
+
+CO_TEST_BARE(memory_that_is_none_is_an_error, "")
+{
+    co_context *own = open_faulty(2);
+
+    CO_EXPECT_NULL(vector(own, 1, 2, 3));
+    CO_EXPECT_ERROR(own, CO_RESOURCE_EXHAUSTED, "no memory");
+    co_close(own);
+}
+
+/* The first to wait is the pool, which has nobody to tell. */
+CO_TEST_BARE(a_late_error_is_told_to_the_next_one_who_waits, "")
+{
+    co_context *own = open_faulty(3);
+    co_value   *lost = vector(own, 1, 2, 3);
+    float       out[3];
+
+    CO_EXPECT_OK(own);
+    CO_BLOCK(own)
+        co_zeros(own, CO_FLOAT32, CO_SHAPE(500000)); /* given back to the backend at its end */
+    CO_EXPECT_OK(own);
+    co_value_copy_data(own, lost, CO_FLOAT32, out, 3);
+    CO_EXPECT_ERROR(own, CO_ABORTED, "the upload of before was lost");
+    co_close(own);
+}
