@@ -37,7 +37,9 @@ file(WRITE "${CMAKE_BINARY_DIR}/tests/backend/text.so" "This is no library.\n")
 
 cohort_test_program(test_backend test_backend "${PROJECT_SOURCE_DIR}/tests/backend/backend.c")
 cohort_test(unit.backend test_backend)
-add_dependencies(test_backend cohort_backend_test)
+add_dependencies(test_backend cohort_backend_test
+    fake_backend_symbol fake_backend_abi fake_backend_slots fake_backend_type fake_backend_cpu fake_backend_whole
+    faulty_backend_1 faulty_backend_2 faulty_backend_3)
 
 # The families of golden data that run operators, and the demo, on it.
 if(TARGET golden)
