@@ -31,11 +31,9 @@ train(co_context *ctx, co_value *args, void *user)
 static co_strategy *
 work(co_context *ctx, model *m)
 {
-    static const char *const devices[] = { "/cpu:0", "/cpu:0" };
-    co_mirrored_options      options = CO_MIRRORED_OPTIONS_INIT;
-    co_strategy             *s;
+    co_mirrored_options options = CO_MIRRORED_OPTIONS_INIT;
+    co_strategy        *s;
 
-    (void)devices;
     options.num_replicas = 2;
     s = co_mirrored_strategy(ctx, NULL, 0, &options);
     CO_SCOPE(ctx, s) {
@@ -104,14 +102,23 @@ CO_TEST(a_rendezvous_that_goes_round_the_executor_is_found, "")
     CO_EXPECT_INT(account_end(&books, ctx, s), 1);
 }
 
+/* The counter of a context is no public matter, so the conformance suite does not compare it. */
+static bool
+draws_agree(const co_context *ctx, uint64_t before)
+{
+    return ctx->random_counter - before == (uint64_t)books.draws;
+}
+
 CO_TEST(a_counter_that_moves_by_itself_is_found, "")
 {
     uint64_t before = ctx->random_counter;
 
     CO_REQUIRE(account_begin(&books, ctx));
     co_random_normal(ctx, CO_FLOAT32, CO_SHAPE(3), 0, 1);
-    CO_EXPECT_INT(ctx->random_counter - before, books.draws);
+    co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(3), 0, 1);
+    CO_EXPECT_INT(books.draws, 2);
+    CO_EXPECT_TRUE(draws_agree(ctx, before));
     ++ctx->random_counter;
-    CO_EXPECT_TRUE(ctx->random_counter - before != (uint64_t)books.draws);
+    CO_EXPECT_FALSE(draws_agree(ctx, before));
     CO_EXPECT_INT(account_end(&books, ctx, NULL), 0);
 }
