@@ -102,7 +102,8 @@ CO_API void co_block_end(co_context *ctx);
 /**
  * A block as a statement. It ends however its body is left: at its end, by `continue`, `break`,
  * `goto` or `return` (see COHORT_NO_CLEANUP for compilers where the last two need a block around
- * it). What it made is gone then, also what is returned from inside: co_escape or co_keep that.
+ * it). What it made is gone then, also what is returned from inside: co_escape or co_keep that. A
+ * `break` or `continue` in its body leaves the block, not a loop around it.
  */
 #define CO_BLOCK(ctx) CO_STATEMENT(co_statement_block(ctx))
 /** For the macros: begin a block, and end it and begin the next one. */

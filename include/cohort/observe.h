@@ -20,9 +20,9 @@
  * An observer sees all contexts of the runtime, the replicas of a step included, and is called on
  * the thread that runs the entry: from several threads at once where several replicas run. It may
  * not call the library on the context that it observes, and starts no operators on others: those
- * are observed too, and so call it again. At most 16 inputs and 16 outputs are shown. An entry that is made of others (a mirrored
- * variable that is assigned, a composite operator) shows its parts; what has a `depth` above 0 runs
- * inside another entry.
+ * are observed too, and so call it again. At most 16 inputs and 16 outputs are shown. An entry that
+ * is made of others (a mirrored variable that is assigned, a composite operator) shows its parts;
+ * what has a `depth` above 0 runs inside another entry.
  */
 #ifndef COHORT_OBSERVE_H
 #define COHORT_OBSERVE_H
