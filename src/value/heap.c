@@ -30,6 +30,7 @@
 #define BATCH_BYTES ((size_t)16 << 10)
 #define MAX_BATCH   128
 #define MIN_BATCH   2
+#define FIRST_SLAB  16
 #define LARGEST     ((size_t)64 << (COI_SMALL_CLASSES - 1))
 
 /* Dead objects in the queue before the memory of the oldest is used again. */
@@ -129,11 +130,21 @@ pop_batch(coi_cell_store *store, int size, coi_batch *batch)
     return true;
 }
 
+/* Blocks of the next slab. The first of a runtime is small: linking its blocks touches every page,
+ * and the start of a program needs few of them. */
+static size_t
+slab_count(const coi_cell_store *store, int size)
+{
+    size_t count = batch_count(size);
+
+    return store->slabs == NULL && count > FIRST_SLAB ? FIRST_SLAB : count;
+}
+
 /* A new slab as a batch; the caller holds the lock. */
 static bool
 cut_slab(coi_cell_store *store, int size, coi_batch *batch)
 {
-    size_t    each = block_size(size), count = batch_count(size);
+    size_t    each = block_size(size), count = slab_count(store, size);
     size_t    nbytes = sizeof(coi_slab) + count * each;
     coi_slab *slab = coi_alloc(store->memory, nbytes);
 
