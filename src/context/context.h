@@ -454,11 +454,51 @@ bool coi_begin_device(co_context *ctx, const char *name);
 void coi_set_device(co_context *ctx, const coi_device_name *id);
 
 /* modes.c */
+/* Whether an entry makes its strategy current, and so keeps it alive. */
+static inline bool
+coi_holds_strategy(const coi_entry *entry)
+{
+    return entry->kind == COI_ENTRY_SCOPE || entry->kind == COI_ENTRY_SET;
+}
 /* Push an entry that saves mode and device; NULL (with an error) without memory. The caller then
  * changes ctx->mode. */
-coi_entry *coi_push(co_context *ctx, coi_entry_kind kind, co_strategy *strategy);
+bool coi_make_room_to_push(co_context *ctx); /* called by coi_push alone */
+static inline coi_entry *
+coi_push(co_context *ctx, coi_entry_kind kind, co_strategy *strategy)
+{
+    coi_entry *entry;
+
+    if (ctx->num_entries == ctx->cap_entries && !coi_make_room_to_push(ctx))
+        return NULL;
+    entry = &ctx->entries[ctx->num_entries++];
+    entry->kind = kind;
+    entry->id = ctx->next_entry++;
+    entry->strategy = strategy;
+    if (coi_holds_strategy(entry))
+        coi_ref(strategy);
+    entry->saved_mode = ctx->mode;
+    entry->saved_device = ctx->device;
+    entry->user = NULL;
+    /* Names are long and most entries leave the device alone: only those that change it save it. */
+    entry->changes_device = false;
+    entry->is_statement = false;
+    return entry;
+}
 /* Pop the top entry and restore. */
-void coi_pop(co_context *ctx);
+static inline void
+coi_pop(co_context *ctx)
+{
+    const coi_entry *entry = &ctx->entries[--ctx->num_entries];
+
+    ctx->mode = entry->saved_mode;
+    if (entry->changes_device) {
+        ctx->device = entry->saved_device;
+        ctx->device_id = entry->saved_name;
+        ctx->device_text[0] = '\0';
+    }
+    if (coi_holds_strategy(entry))
+        coi_unref(&ctx->heap, entry->strategy);
+}
 /* Take the entry at `at`, counted from 1, out from under those above it: the device goes back, what
  * they changed stays. */
 void coi_take_out(co_context *ctx, size_t at);

@@ -8,51 +8,14 @@
 
 #include <string.h>
 
-static bool
-holds_strategy(const coi_entry *entry)
+bool
+coi_make_room_to_push(co_context *ctx)
 {
-    return entry->kind == COI_ENTRY_SCOPE || entry->kind == COI_ENTRY_SET;
-}
-
-coi_entry *
-coi_push(co_context *ctx, coi_entry_kind kind, co_strategy *strategy)
-{
-    coi_entry *entry;
-
-    if (ctx->num_entries == ctx->cap_entries &&
-        !coi_grow(&ctx->runtime->memory, (void **)&ctx->entries, &ctx->cap_entries,
-                  ctx->num_entries + 1, sizeof(*ctx->entries))) {
-        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for scope %zu", ctx->num_entries + 1);
-        return NULL;
-    }
-    entry = &ctx->entries[ctx->num_entries++];
-    entry->kind = kind;
-    entry->id = ctx->next_entry++;
-    entry->strategy = strategy;
-    if (holds_strategy(entry))
-        coi_ref(strategy);
-    entry->saved_mode = ctx->mode;
-    entry->saved_device = ctx->device;
-    entry->user = NULL;
-    /* Names are long and most entries leave the device alone: only those that change it save it. */
-    entry->changes_device = false;
-    entry->is_statement = false;
-    return entry;
-}
-
-void
-coi_pop(co_context *ctx)
-{
-    const coi_entry *entry = &ctx->entries[--ctx->num_entries];
-
-    ctx->mode = entry->saved_mode;
-    if (entry->changes_device) {
-        ctx->device = entry->saved_device;
-        ctx->device_id = entry->saved_name;
-        ctx->device_text[0] = '\0';
-    }
-    if (holds_strategy(entry))
-        coi_unref(&ctx->heap, entry->strategy);
+    if (coi_grow(&ctx->runtime->memory, (void **)&ctx->entries, &ctx->cap_entries,
+                 ctx->num_entries + 1, sizeof(*ctx->entries)))
+        return true;
+    coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for scope %zu", ctx->num_entries + 1);
+    return false;
 }
 
 void

@@ -23,16 +23,12 @@ coi_strategy_text(const co_strategy *strategy, char out[COI_STRATEGY_TEXT])
 }
 
 bool
-coi_check_strategy(co_context *ctx, co_strategy *strategy, int position)
+coi_refuse_strategy(co_context *ctx, const co_strategy *strategy, int position)
 {
-    if (!coi_check_object(ctx, strategy, &coi_strategy_class, position, "strategy"))
-        return false;
-    if (strategy->unusable) {
+    if (coi_check_object(ctx, strategy, &coi_strategy_class, position, "strategy"))
         coi_fail(ctx, CO_UNAVAILABLE, "the strategy cannot be used any more: %s; make a new one",
                  strategy->why);
-        return false;
-    }
-    return true;
+    return false;
 }
 
 bool

@@ -103,7 +103,16 @@ bool coi_check_enter(co_context *ctx, co_strategy *strategy);
  * the default strategy are neither. Records CO_RUNTIME_ERROR otherwise. */
 bool coi_check_cross(co_context *ctx, co_strategy *strategy);
 /* Usable, alive, argument `position` of the current call. */
-bool coi_check_strategy(co_context *ctx, co_strategy *strategy, int position);
+bool coi_refuse_strategy(co_context *ctx, const co_strategy *strategy,
+                         int position); /* called by the next alone */
+static inline bool
+coi_check_strategy(co_context *ctx, const co_strategy *strategy, int position)
+{
+    if (strategy != NULL && coi_is_live_object(&ctx->heap, &strategy->object, &coi_strategy_class) &&
+        !atomic_load_explicit(&strategy->unusable, memory_order_acquire))
+        return true;
+    return coi_refuse_strategy(ctx, strategy, position);
+}
 /* The current call is not one that the policy refuses. */
 bool coi_check_offered(co_context *ctx, const co_strategy *strategy);
 /* The same for calls that the v1 flavour lacks: CO_UNIMPLEMENTED there (S-V1-1). */
