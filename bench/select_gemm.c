@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The part of `cohort-bench choose` for GEMM: shapes on both sides of every limit of
- * src/ops/kernels/kernel_selection.c, with the packing that the library selects and with each one
- * that the setting `product` forces. A row that misses its goal has a wrong limit.
+ * src/ops/kernels/drivers/kernel_selection.c, with the packing that the library selects and with
+ * each one that the setting `product` forces. A row that misses its goal has a wrong limit.
  */
 #include "bench.h"
 

@@ -51,8 +51,8 @@ typedef struct shape {
     int64_t    pads[4];
 } shape;
 
-/* Small ones go through patches, others by the table of ops/kernels/kernel_selection.c, to oneDNN
- * where it is built in. */
+/* Small ones go through patches, others by the table of ops/kernels/drivers/kernel_selection.c, to
+ * oneDNN where it is built in. */
 static const shape shapes[] = {
     { 1, 1, 1, 1, 1, 1, 1, { 1, 1 }, { 1, 1 }, CO_PADDING_VALID, { 0 } },
     { 2, 5, 7, 3, 3, 3, 4, { 1, 1 }, { 1, 1 }, CO_PADDING_VALID, { 0 } },

@@ -8,7 +8,7 @@
 #define COI_OPS_KERNELS_COMPUTE_TYPE_H
 
 #include "ops/kernels/cast.h"
-#include "ops/kernels/simd/loops.h"
+#include "ops/kernels/loops.h"
 
 typedef struct coi_compute_type_entry {
     uint8_t lane;  /* coi_compute_type */

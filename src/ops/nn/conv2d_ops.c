@@ -10,6 +10,7 @@
 #include "config.h"
 #include "ops/kernels/kernel_selection.h"
 #include "ops/engine/dtype_sets.h"
+#include "ops/engine/epilogue_ops.h"
 #include "ops/engine/op.h"
 #include "ops/engine/like_ops.h"
 #include "ops/engine/parallel.h"

@@ -10,7 +10,7 @@
 #include "ops/engine/op.h"
 #include "ops/engine/parallel.h"
 #include "ops/kernels/conv2d_pooled_grad.h"
-#include "ops/kernels/simd/loops.h"
+#include "ops/kernels/loops.h"
 #include "ops/engine/type_rules.h"
 #include "ops/kernels/window2d.h"
 

@@ -7,7 +7,7 @@
 
 #include "ops/engine/dtype_sets.h"
 #include "ops/engine/op.h"
-#include "ops/kernels/simd/loops.h"
+#include "ops/kernels/loops.h"
 #include "ops/engine/type_rules.h"
 
 /* Entries of other files. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The body of simd_softmax.c for one element type: T is f32 or f64, REAL its C type, EXP and LOG
- * its functions. Included by simd_softmax.c and, for double, by ops/kernels/float64_kernels.c;
- * hence no guard.
+ * its functions. Included by simd_softmax.c and, for double, by
+ * ops/kernels/generic/float64_kernels.c; hence no guard.
  */
 enum {
     SUMS = 16,    /* partial sums of a row */

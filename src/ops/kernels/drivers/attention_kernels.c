@@ -12,7 +12,7 @@
 
 #include "ops/kernels/gemm.h"
 #include "ops/engine/parallel.h"
-#include "ops/kernels/simd/loops.h"
+#include "ops/kernels/loops.h"
 #include "ops/kernels/softmax.h"
 
 #include <math.h>
