@@ -70,9 +70,19 @@ typedef enum coi_conv2d_kind {
     COI_CONV2D_FILTER
 } coi_conv2d_kind;
 
+/* The geometry for input and filter of these four dimensions each, which may be unknown, and the
+ * attributes of the call; the shape of the output follows. */
+co_code coi_conv2d_geometry(coi_call *call, const int64_t *x, const int64_t *w, coi_conv2d *g);
 /* The geometry of a call of an operator of this kind, from its first two operands and its
  * attributes. */
 co_code coi_conv2d_read(coi_call *call, coi_conv2d_kind kind, coi_conv2d *g);
+/* The same with other names for the attribute `sizes` and the second operand, in errors. */
+co_code coi_conv2d_read_named(coi_call *call, coi_conv2d_kind kind, const char *sizes,
+                              const char *result, coi_conv2d *g);
+
+/* The kernels of the three operators, and of conv2d_bias. */
+co_code coi_conv2d_run(coi_call *call);
+co_code coi_conv2d_ref(coi_call *call);
 
 /* Plain loops, float32 and float64, any groups. */
 void coi_ref_conv2d(coi_conv2d_kind kind, co_dtype dtype, const coi_conv2d *g, const void *a,

@@ -29,6 +29,23 @@ typedef struct coi_norm_attrs {
     double  epsilon;
     int64_t num_axes;
 } coi_norm_attrs;
+/* The elements of dimensions [first, end) of x. */
+static inline int64_t
+coi_norm_dims_product(const co_value *x, int first, int end)
+{
+    int64_t product = 1;
+
+    for (int d = first; d < end; ++d)
+        product *= x->u.tensor.dims[d];
+    return product;
+}
+static inline int64_t
+coi_norm_row_elements(const co_value *x, const coi_norm_attrs *attrs)
+{
+    return coi_norm_dims_product(x, x->ndim - (int)attrs->num_axes, x->ndim);
+}
+
+co_code coi_norm_run(coi_call *call);
 co_code coi_ref_norm(coi_call *call);
 co_code coi_ref_norm_grad(coi_call *call);
 

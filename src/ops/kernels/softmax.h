@@ -79,4 +79,7 @@ co_code coi_ref_cross_entropy_grad(coi_call *call);
 co_code coi_ref_soft_cross_entropy(coi_call *call);
 co_code coi_ref_soft_cross_entropy_grad(coi_call *call);
 
+co_code coi_softmax_run(coi_call *call);
+co_code coi_cross_entropy_run(coi_call *call);
+
 #endif
