@@ -9,6 +9,7 @@
 #include "ops/engine/like_ops.h"
 #include "ops/kernels/ref/ref.h"
 #include "ops/engine/type_rules.h"
+#include "ops/engine/shared_ops.h"
 
 #include <string.h>
 

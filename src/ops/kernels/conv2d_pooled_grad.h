@@ -44,7 +44,4 @@ co_code coi_pooled_read(coi_call *call, coi_conv2d *conv, coi_pool *pool);
 co_code coi_conv2d_pooled_grad_run(coi_call *call);
 co_code coi_conv2d_pooled_grad_ref(coi_call *call);
 
-/* For coi_op.fused_grad of max_pool2d. */
-co_code coi_pooled_gradient(const coi_grad *pool, coi_grad *layer, bool *done);
-
 #endif

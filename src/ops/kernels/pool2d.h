@@ -61,9 +61,6 @@ co_code coi_pool_geometry(coi_call *call, const coi_pool_attrs *attrs, const int
 co_code coi_pool_read(coi_call *call, coi_pool *p);
 /* Input i must have this shape. */
 co_code coi_pool_check_shape(coi_call *call, int i, const int64_t *dims);
-/* The attributes that public options stand for. */
-bool coi_pool_options(co_context *ctx, const co_pool2d_options *options, coi_pool_attrs *attrs);
-
 /* Plain loops, float32 or float64, behind the same functions. */
 const coi_pool_kernels *coi_ref_pool_kernels(co_dtype dtype);
 /* Output rows [first, last) of whole numbers: the largest of each window. */

@@ -8,6 +8,7 @@
 #include "ops/engine/op.h"
 #include "ops/kernels/ref/ref.h"
 #include "ops/engine/type_rules.h"
+#include "ops/math/math_ops.h"
 
 /* Entries of other files. */
 COI_USES_OP(argmax)

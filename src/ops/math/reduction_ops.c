@@ -7,8 +7,10 @@
 #include "ops/engine/dtype_sets.h"
 #include "ops/engine/op.h"
 #include "ops/engine/like_ops.h"
-#include "ops/kernels/ref/ref.h"
 #include "ops/engine/type_rules.h"
+#include "ops/kernels/ref/ref.h"
+#include "ops/math/math_ops.h"
+#include "ops/engine/shared_ops.h"
 
 /* Entries of other files. */
 COI_USES_OP(reduce_sum)

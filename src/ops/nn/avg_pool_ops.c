@@ -7,6 +7,7 @@
 #include "ops/engine/op.h"
 #include "ops/engine/like_ops.h"
 #include "ops/kernels/pool2d.h"
+#include "ops/nn/nn_ops.h"
 
 #include <string.h>
 

@@ -8,6 +8,7 @@
 #include "ops/engine/epilogue_ops.h"
 #include "ops/engine/op.h"
 #include "ops/engine/like_ops.h"
+#include "ops/nn/nn_ops.h"
 
 #include <string.h>
 

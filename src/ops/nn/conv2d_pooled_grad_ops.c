@@ -7,9 +7,9 @@
 
 #include "ops/kernels/kernel_selection.h"
 #include "ops/engine/dtype_sets.h"
-#include "ops/engine/epilogue_ops.h"
 #include "ops/engine/op.h"
 #include "ops/kernels/pool2d.h"
+#include "ops/nn/nn_ops.h"
 
 #include <string.h>
 

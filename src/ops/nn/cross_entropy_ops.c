@@ -13,6 +13,7 @@
 #include "ops/engine/op.h"
 #include "ops/engine/type_rules.h"
 #include "ops/engine/upcast.h"
+#include "ops/nn/nn_ops.h"
 
 /* Entries of other files. */
 COI_USES_OP(softmax_grad)

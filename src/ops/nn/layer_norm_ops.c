@@ -9,6 +9,7 @@
 #include "ops/engine/like_ops.h"
 #include "ops/kernels/row_kernels.h"
 #include "ops/engine/type_rules.h"
+#include "ops/nn/nn_ops.h"
 
 /* Whether y is one row of x: its last dimensions are those of x, the others, if there are any,
  * are 1. */

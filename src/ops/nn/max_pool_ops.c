@@ -6,8 +6,8 @@
 
 #include "ops/engine/dtype_sets.h"
 #include "ops/engine/op.h"
-#include "ops/kernels/conv2d_pooled_grad.h"
 #include "ops/engine/type_rules.h"
+#include "ops/nn/nn_ops.h"
 
 #include <string.h>
 
