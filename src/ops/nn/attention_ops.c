@@ -2,8 +2,8 @@
 /*
  * attention: its rule, its gradient as one operator, and the same gradient as a composite, which is
  * used while a tape records it, so that there are gradients of any order. While a tape is open,
- * short rows of probabilities are kept for the gradient. The kernels are in attention.c, the
- * plain version in ops/kernels/ref/ref_attention.c.
+ * short rows of probabilities are kept for the gradient. The kernels are in attention_kernels.c,
+ * the plain version in ops/kernels/ref/ref_attention.c.
  */
 #include "ops/kernels/attention.h"
 

@@ -3,7 +3,7 @@
  * Loops over two operands, of the functions that models spend time in;
  * ops/kernels/generic/generic_loops.c has the rest. Either operand may be a single element;
  * broadcasting of other shapes is made of calls of these, row by row, in
- * ops/kernels/binary_kernels.c.
+ * ops/kernels/drivers/binary_kernels.c.
  */
 #include "ops/kernels/define_loops.h"
 #include "ops/kernels/simd/simd_math.h"
