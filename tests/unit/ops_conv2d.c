@@ -385,7 +385,7 @@ count_kernels(co_log_level level, const char *line, void *user)
 
     if (level != CO_LOG_DEBUG)
         return;
-    count->patches += strstr(line, "conv2d: by own products of patches") != NULL;
+    count->patches += strstr(line, "conv2d: by own im2col and GEMM") != NULL;
     count->places += strstr(line, "conv2d: by own sums over the places of the filter") != NULL;
     count->onednn += strstr(line, "conv2d: by oneDNN, kernel ") != NULL;
     count->widened += strstr(line, " of float32 on ") != NULL;

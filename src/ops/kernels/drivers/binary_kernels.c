@@ -232,35 +232,35 @@ broadcast(coi_call *call, binary_job *job)
 }
 
 static co_dtype
-result_of(coi_binary_kind kind, coi_compute_type_entry lane)
+result_of(coi_binary_kind kind, coi_compute_type_entry compute)
 {
     if (kind >= COI_EQUAL)
         return CO_BOOL;
-    return kind == COI_DIV && lane.lane >= COI_I32 ? CO_FLOAT64 : (co_dtype)lane.dtype;
+    return kind == COI_DIV && compute.type >= COI_I32 ? CO_FLOAT64 : (co_dtype)compute.dtype;
 }
 
 static inline coi_binary_fn
-loop_for(coi_isa isa, coi_binary_kind kind, coi_compute_type_entry lane)
+loop_for(coi_isa isa, coi_binary_kind kind, coi_compute_type_entry compute)
 {
-    coi_binary_fn loop = tables[isa]->at[kind][lane.lane];
+    coi_binary_fn loop = tables[isa]->at[kind][compute.type];
 
-    return loop != NULL ? loop : coi_binary_loops_rare.at[kind][lane.lane];
+    return loop != NULL ? loop : coi_binary_loops_rare.at[kind][compute.type];
 }
 
 static void
 fill_job(coi_call *call, binary_job *job)
 {
     const co_value        *x = call->in[0];
-    coi_compute_type_entry lane = coi_compute_types[x->dtype];
+    coi_compute_type_entry compute = coi_compute_types[x->dtype];
     coi_binary_kind        kind = COI_KIND(call->op->kind);
 
     job->isa = call->ctx->runtime->isa;
-    job->loop = loop_for(job->isa, kind, lane);
+    job->loop = loop_for(job->isa, kind, compute);
     job->inverted = (call->op->kind & COI_INVERTED) != 0;
     job->dtype = (co_dtype)x->dtype;
     job->out_dtype = (co_dtype)call->out[0]->dtype;
-    job->compute_dtype = (co_dtype)lane.dtype;
-    job->result = result_of(kind, lane);
+    job->compute_dtype = (co_dtype)compute.dtype;
+    job->result = result_of(kind, compute);
     job->is_direct = job->dtype == job->compute_dtype && job->out_dtype == job->result;
     job->out = COI_OUT(call, 0, char);
     job->x = COI_IN(call, 0, char);

@@ -164,6 +164,6 @@ coi_conv2d_run(coi_call *call)
             return rc;
     }
 #endif
-    say(call, "own products of patches");
+    say(call, "own im2col and GEMM");
     return coi_conv2d_gemm(call, kind, dtype, &g, a, b, out, epilogue);
 }

@@ -56,7 +56,7 @@ typedef struct scan_job {
     const coi_scan_attrs *attrs;
     coi_split_shape       shape;
     coi_isa               isa;
-    co_dtype              own, lane;
+    co_dtype              own, compute_dtype;
     step_fn               step;
     bool                  is_prod;
     const char           *x;
@@ -71,10 +71,10 @@ begin_chains(const scan_job *job, coi_compute_block *acc)
     char                first[8] = { 0 };
 
     if (job->is_prod)
-        coi_convert(CO_FLOAT64, &one, job->lane, first, 1);
+        coi_convert(CO_FLOAT64, &one, job->compute_dtype, first, 1);
     for (int64_t i = 0; i < COI_COMPUTE_BLOCK; ++i)
-        for (size_t b = 0; b < coi_dtypes[job->lane].size; ++b)
-            acc->bytes[(size_t)i * coi_dtypes[job->lane].size + b] = first[b];
+        for (size_t b = 0; b < coi_dtypes[job->compute_dtype].size; ++b)
+            acc->bytes[(size_t)i * coi_dtypes[job->compute_dtype].size + b] = first[b];
 }
 
 /* Elements [at, at + w) in their compute type. `along`: one chain runs through them, else w chains
@@ -85,17 +85,17 @@ scan_block(const scan_job *job, coi_compute_block *acc, int64_t at, int64_t w, b
     size_t            own = coi_dtypes[job->own].size;
     char             *to = job->out + (size_t)at * own;
     coi_compute_block in, out;
-    const char *x = coi_to_compute_type(job->isa, job->own, job->x + (size_t)at * own, job->lane,
-                                        &in, w);
-    char       *z = job->own == job->lane ? to : out.bytes;
+    const char       *x = coi_to_compute_type(job->isa, job->own, job->x + (size_t)at * own,
+                                              job->compute_dtype, &in, w);
+    char             *z = job->own == job->compute_dtype ? to : out.bytes;
 
     if (along)
-        run_chain(job->step, acc->bytes, x, z, coi_dtypes[job->lane].size, w, job->attrs->exclusive,
-                  job->attrs->reverse);
+        run_chain(job->step, acc->bytes, x, z, coi_dtypes[job->compute_dtype].size, w,
+                  job->attrs->exclusive, job->attrs->reverse);
     else
         job->step(acc->bytes, x, z, w, job->attrs->exclusive);
     if (z != to)
-        coi_cast_elements(job->isa, job->lane, z, job->own, to, w);
+        coi_cast_elements(job->isa, job->compute_dtype, z, job->own, to, w);
 }
 
 /* A unit is a block of neighbouring chains: all steps of it. */
@@ -144,9 +144,9 @@ coi_scan_run(coi_call *call)
     job.shape = coi_split_at(x, coi_axis_of(job.attrs->axis, x->ndim));
     job.isa = call->ctx->runtime->isa;
     job.own = (co_dtype)x->dtype;
-    job.lane = (co_dtype)coi_compute_types[job.own].dtype;
+    job.compute_dtype = (co_dtype)coi_compute_types[job.own].dtype;
     job.is_prod = call->op->kind == COI_SCAN_PROD;
-    job.step = steps[job.is_prod][coi_compute_types[job.own].lane];
+    job.step = steps[job.is_prod][coi_compute_types[job.own].type];
     job.x = COI_IN(call, 0, char);
     job.out = COI_OUT(call, 0, char);
     job.num_blocks = (job.shape.inner + COI_COMPUTE_BLOCK - 1) / COI_COMPUTE_BLOCK;

@@ -43,17 +43,17 @@ coi_epilogue_of(const coi_call *call, int32_t which, coi_epilogue *epilogue)
 {
     coi_isa            isa = call->ctx->runtime->isa;
     const co_value    *bias = call->in[COI_BIAS];
-    coi_compute_type   lane = bias->dtype == CO_FLOAT64 ? COI_F64 : COI_F32;
-    const coi_unary_fn loop = unary_tables[isa]->at[kinds[which]][lane];
-    const coi_unary_fn rare = coi_unary_loops_rare.at[kinds[which]][lane];
+    coi_compute_type   type = bias->dtype == CO_FLOAT64 ? COI_F64 : COI_F32;
+    const coi_unary_fn loop = unary_tables[isa]->at[kinds[which]][type];
+    const coi_unary_fn rare = coi_unary_loops_rare.at[kinds[which]][type];
 
-    epilogue->whole = lane == COI_F32 && which <= CO_ACTIVATION_RELU ? whole_epilogues[which][isa]
+    epilogue->whole = type == COI_F32 && which <= CO_ACTIVATION_RELU ? whole_epilogues[which][isa]
                                                                      : NULL;
     epilogue->bias = bias->u.tensor.data;
     epilogue->size = coi_dtypes[bias->dtype].size;
-    epilogue->add = binary_tables[isa]->at[COI_ADD][lane];
+    epilogue->add = binary_tables[isa]->at[COI_ADD][type];
     if (epilogue->add == NULL)
-        epilogue->add = coi_binary_loops_rare.at[COI_ADD][lane];
+        epilogue->add = coi_binary_loops_rare.at[COI_ADD][type];
     epilogue->activation = which == CO_ACTIVATION_NONE ? NULL : loop != NULL ? loop : rare;
 }
 

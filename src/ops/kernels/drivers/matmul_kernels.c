@@ -72,7 +72,7 @@ coi_matmul_item(const coi_matmul_view *view, int64_t item, int64_t *a, int64_t *
 }
 
 /* A batch of GEMMs of an element type that has a kernel. */
-typedef struct products {
+typedef struct gemm_batch {
     coi_matmul_view         view;
     const coi_gemm_kernels *kernels;
     co_device              *device;
@@ -82,10 +82,10 @@ typedef struct products {
     coi_packing             packing;
     int64_t                 items_per_chunk;
     atomic_bool             no_memory;
-} products;
+} gemm_batch;
 
 static void
-plan_item(const products *p, int64_t item, coi_gemm_plan *plan)
+plan_item(const gemm_batch *p, int64_t item, coi_gemm_plan *plan)
 {
     const coi_matmul_view *v = &p->view;
     size_t                 size = p->kernels->element_size;
@@ -104,13 +104,13 @@ plan_item(const products *p, int64_t item, coi_gemm_plan *plan)
                                     .b_col = v->b_col,
                                     .c = p->c + (size_t)(item * v->m * v->n) * size,
                                     .c_row = v->n,
-                                    .turnable = true,
+                                    .may_transpose = true,
                                     .epilogue = p->epilogue });
 }
 
 /* Items [first, last) one after the other, each on the team (NULL: this thread). */
 static void
-run_items(products *p, int64_t first, int64_t last, coi_team *team)
+run_items(gemm_batch *p, int64_t first, int64_t last, coi_team *team)
 {
     coi_gemm_plan plan;
     coi_buffer   *scratch = NULL;
@@ -137,17 +137,17 @@ run_items(products *p, int64_t first, int64_t last, coi_team *team)
 static void
 run_chunk(void *arg, int64_t chunk)
 {
-    products *p = arg;
-    int64_t   first = chunk * p->items_per_chunk, last = first + p->items_per_chunk;
+    gemm_batch *p = arg;
+    int64_t     first = chunk * p->items_per_chunk, last = first + p->items_per_chunk;
 
     run_items(p, first, last < p->view.num_items ? last : p->view.num_items, NULL);
 }
 
 static co_code
-run_products(coi_call *call, const coi_epilogue *epilogue)
+run_gemms(coi_call *call, const coi_epilogue *epilogue)
 {
-    products p;
-    int64_t  work, num_chunks;
+    gemm_batch p;
+    int64_t    work, num_chunks;
 
     coi_matmul_view_of(call, &p.view); /* whose many bytes need not be zero before */
     p.kernels = coi_gemm_kernels_of(call->ctx->runtime->isa, (co_dtype)call->out[0]->dtype);
@@ -156,7 +156,7 @@ run_products(coi_call *call, const coi_epilogue *epilogue)
     p.b = COI_IN(call, 1, char);
     p.c = COI_OUT(call, 0, char);
     p.epilogue = epilogue;
-    p.packing = call->ctx->runtime->settings.product;
+    p.packing = call->ctx->runtime->settings.gemm;
     p.items_per_chunk = 0;
     atomic_init(&p.no_memory, false);
     if (p.view.num_items * p.view.m * p.view.n == 0)
@@ -172,7 +172,7 @@ run_products(coi_call *call, const coi_epilogue *epilogue)
     }
     if (atomic_load(&p.no_memory))
         return coi_fail(call->ctx, CO_RESOURCE_EXHAUSTED,
-                        "matmul: no memory to pack a %lld x %lld x %lld product",
+                        "matmul: no memory to pack a GEMM of %lld x %lld x %lld",
                         (long long)p.view.m, (long long)p.view.n, (long long)p.view.k);
     return CO_OK;
 }
@@ -180,8 +180,7 @@ run_products(coi_call *call, const coi_epilogue *epilogue)
 co_code
 coi_matmul_run(coi_call *call)
 {
-    return coi_dtypes[call->out[0]->dtype].floating ? run_products(call, NULL)
-                                                    : coi_ref_matmul(call);
+    return coi_dtypes[call->out[0]->dtype].floating ? run_gemms(call, NULL) : coi_ref_matmul(call);
 }
 
 co_code
@@ -199,5 +198,5 @@ coi_dense_run(coi_call *call)
     coi_epilogue epilogue;
 
     coi_epilogue_of(call, ((const coi_matmul_attrs *)call->attrs)->activation, &epilogue);
-    return run_products(call, &epilogue);
+    return run_gemms(call, &epilogue);
 }

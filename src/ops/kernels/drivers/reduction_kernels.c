@@ -334,26 +334,27 @@ run_job(coi_call *call, reduce_job *job)
 /* A dtype without loops of its own is converted to its compute type as a whole, and the results
  * back. */
 static co_code
-run_in_lane(coi_call *call, reduce_job *job)
+run_in_compute_type(coi_call *call, reduce_job *job)
 {
-    co_dtype    own = (co_dtype)call->in[0]->dtype, lane = (co_dtype)coi_compute_types[own].dtype;
+    co_dtype own = (co_dtype)call->in[0]->dtype,
+             compute_dtype = (co_dtype)coi_compute_types[own].dtype;
     int64_t     n = call->in[0]->u.tensor.num_elements;
     int64_t     num_out = call->out[0]->u.tensor.num_elements;
-    size_t      size = coi_dtypes[lane].size;
+    size_t      size = coi_dtypes[compute_dtype].size;
     coi_buffer *buffer = coi_buffer_alloc(call->device, (size_t)(n + num_out) * size + 1);
     co_code     code;
 
     if (buffer == NULL)
         return coi_fail(call->ctx, CO_RESOURCE_EXHAUSTED, "%s: no memory for %lld elements of %s",
-                        call->op->name, (long long)n, co_dtype_name(lane));
-    coi_cast_elements(call->ctx->runtime->isa, own, call->in[0]->u.tensor.data, lane, buffer->data,
-                      n);
-    job->dtype = lane;
-    job->fold = coi_fold_loops_rare.at[job->kind][lane];
+                        call->op->name, (long long)n, co_dtype_name(compute_dtype));
+    coi_cast_elements(call->ctx->runtime->isa, own, call->in[0]->u.tensor.data, compute_dtype,
+                      buffer->data, n);
+    job->dtype = compute_dtype;
+    job->fold = coi_fold_loops_rare.at[job->kind][compute_dtype];
     job->x = buffer->data;
     job->out = (char *)buffer->data + (size_t)n * size;
     code = run_job(call, job);
-    coi_convert(lane, job->out, own, call->out[0]->u.tensor.data, num_out);
+    coi_convert(compute_dtype, job->out, own, call->out[0]->u.tensor.data, num_out);
     coi_buffer_unref(buffer);
     return code;
 }
@@ -372,7 +373,7 @@ reduce(coi_call *call, coi_fold_kind kind, bool is_mean)
     job.x = COI_IN(call, 0, char);
     job.out = COI_OUT(call, 0, char);
     if (job.fold.rows == NULL && call->in[0]->u.tensor.num_elements > 0)
-        return run_in_lane(call, &job);
+        return run_in_compute_type(call, &job);
     return run_job(call, &job);
 }
 

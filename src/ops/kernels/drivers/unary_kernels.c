@@ -89,21 +89,21 @@ static co_code
 unary(coi_call *call, coi_unary_kind kind)
 {
     const co_value        *x = call->in[0];
-    coi_compute_type_entry lane = coi_compute_types[x->dtype];
+    coi_compute_type_entry compute = coi_compute_types[x->dtype];
     int64_t                n = x->u.tensor.num_elements;
     unary_job              job;
 
     job.isa = call->ctx->runtime->isa;
-    job.loop = tables[job.isa]->at[kind][lane.lane];
+    job.loop = tables[job.isa]->at[kind][compute.type];
     if (job.loop == NULL)
-        job.loop = coi_unary_loops_rare.at[kind][lane.lane];
-    if (n <= COI_PARALLEL_ELEMENTS && lane.dtype == x->dtype) {
+        job.loop = coi_unary_loops_rare.at[kind][compute.type];
+    if (n <= COI_PARALLEL_ELEMENTS && compute.dtype == x->dtype) {
         job.loop(call->out[0]->u.tensor.data, x->u.tensor.data, n);
         return CO_OK;
     }
     job.dtype = (co_dtype)x->dtype;
     job.out_dtype = (co_dtype)call->out[0]->dtype;
-    job.compute_dtype = (co_dtype)lane.dtype;
+    job.compute_dtype = (co_dtype)compute.dtype;
     job.result = kind >= COI_ISNAN ? CO_BOOL : job.compute_dtype;
     job.out = COI_OUT(call, 0, char);
     job.x = COI_IN(call, 0, char);
