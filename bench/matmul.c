@@ -88,7 +88,7 @@ time_ours(co_context *ctx, const contest *c, int repeat)
 
     for (int i = 0; i < repeat; ++i)
         CO_BLOCK(ctx) {
-            co_matmul_transposed(ctx, c->a, c->b, c->p.turn_a, c->p.turn_b);
+            co_matmul_transposed(ctx, c->a, c->b, c->p.transpose_a, c->p.transpose_b);
         }
     return (bench_now() - begin) / repeat * 1e6;
 }
@@ -131,11 +131,11 @@ best_peer(const bench_setting *s, const contest *c)
 static void
 measure(const bench_setting *s, const shape *of, contest *c)
 {
-    bool    turn_a = of->way[0] == 't', turn_b = of->way[1] == 't';
-    int64_t a_dims[] = { turn_a ? of->k : of->m, turn_a ? of->m : of->k };
-    int64_t b_dims[] = { turn_b ? of->n : of->k, turn_b ? of->k : of->n };
+    bool    transpose_a = of->way[0] == 't', transpose_b = of->way[1] == 't';
+    int64_t a_dims[] = { transpose_a ? of->k : of->m, transpose_a ? of->m : of->k };
+    int64_t b_dims[] = { transpose_b ? of->n : of->k, transpose_b ? of->k : of->n };
 
-    *c = (contest){ .p = { of->m, of->n, of->k, turn_a, turn_b, NULL, NULL, NULL } };
+    *c = (contest){ .p = { of->m, of->n, of->k, transpose_a, transpose_b, NULL, NULL, NULL } };
     CO_BLOCK(s->ctx) {
         c->a = co_random_uniform(s->ctx, CO_FLOAT32, a_dims, 2, -1, 1);
         c->b = co_random_uniform(s->ctx, CO_FLOAT32, b_dims, 2, -1, 1);

@@ -6,14 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ROW_MAJOR = 101, PLAIN = 111, TURNED = 112 }; /* of the C interface to BLAS */
+enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 }; /* of the C interface to BLAS */
 
-static int (*dnnl_sgemm)(char turn_a, char turn_b, int64_t m, int64_t n, int64_t k, float alpha,
-                         const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
-                         float *c, int64_t ldc);
-static void (*cblas_sgemm)(int order, int turn_a, int turn_b, int m, int n, int k, float alpha,
-                           const float *a, int lda, const float *b, int ldb, float beta, float *c,
-                           int ldc);
+static int (*dnnl_sgemm)(char transpose_a, char transpose_b, int64_t m, int64_t n, int64_t k,
+                         float alpha, const float *a, int64_t lda, const float *b, int64_t ldb,
+                         float beta, float *c, int64_t ldc);
+static void (*cblas_sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k,
+                           float alpha, const float *a, int lda, const float *b, int ldb,
+                           float beta, float *c, int ldc);
 
 /* dlsym gives a pointer to data; the standard has no cast from there to a function. */
 static bool
@@ -29,15 +29,16 @@ find(void *library, const char *name, void *function)
 static void
 multiply_dnnl(const bench_product *p)
 {
-    dnnl_sgemm(p->turn_a ? 'T' : 'N', p->turn_b ? 'T' : 'N', p->m, p->n, p->k, 1, p->a,
-               p->turn_a ? p->m : p->k, p->b, p->turn_b ? p->k : p->n, 0, p->c, p->n);
+    dnnl_sgemm(p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N', p->m, p->n, p->k, 1, p->a,
+               p->transpose_a ? p->m : p->k, p->b, p->transpose_b ? p->k : p->n, 0, p->c, p->n);
 }
 
 static void
 multiply_blas(const bench_product *p)
 {
-    cblas_sgemm(ROW_MAJOR, p->turn_a ? TURNED : PLAIN, p->turn_b ? TURNED : PLAIN, p->m, p->n, p->k,
-                1, p->a, p->turn_a ? p->m : p->k, p->b, p->turn_b ? p->k : p->n, 0, p->c, p->n);
+    cblas_sgemm(ROW_MAJOR, p->transpose_a ? TRANSPOSED : PLAIN, p->transpose_b ? TRANSPOSED : PLAIN,
+                p->m, p->n, p->k, 1, p->a, p->transpose_a ? p->m : p->k, p->b,
+                p->transpose_b ? p->k : p->n, 0, p->c, p->n);
 }
 
 static void

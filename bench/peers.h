@@ -9,10 +9,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* c = a b, row by row and without gaps; a is [k, m] where turn_a, b is [n, k] where turn_b. */
+/* c = a b, row by row and without gaps; a is [k, m] where transpose_a, b is [n, k] where
+ * transpose_b. */
 typedef struct bench_product {
     int          m, n, k;
-    bool         turn_a, turn_b;
+    bool         transpose_a, transpose_b;
     const float *a, *b;
     float       *c;
 } bench_product;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tool behind src/ops/kernels/kernel_selection.c and parallel.h: times all kernels for a
- * convolution, by shape (GEMM is in select_gemm.c), and prints the fastest one and the one that the
- * library selects. A row that misses its goal has a wrong limit in the table. Times are processor
- * time, which other programs disturb least.
- * choose_team_*: work just above each limit of parallel.h with two threads beside one, by the
- * clock; on a machine that has two free cores, one that is over its goal has a limit that is too
- * low.
+ * The tool behind src/ops/kernels/drivers/kernel_selection.c and parallel.h: times all kernels for
+ * a convolution, by shape (GEMM is in select_gemm.c), and prints the fastest one and the one that
+ * the library selects. A row that misses its goal has a wrong limit in the table. Times are
+ * processor time, which other programs disturb least. choose_team_*: work just above each limit of
+ * parallel.h with two threads beside one, by the clock; on a machine that has two free cores, one
+ * that is over its goal has a limit that is too low.
  */
 #include "bench.h"
 

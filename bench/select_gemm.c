@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The part of `cohort-bench choose` for GEMM: shapes on both sides of every limit of
- * src/ops/kernels/kernel_selection.c, with the packing that the library selects and with each one
- * that the setting `product` forces. A row that misses its goal has a wrong limit.
+ * src/ops/kernels/drivers/kernel_selection.c, with the packing that the library selects and with
+ * each one that the setting `gemm` forces. A row that misses its goal has a wrong limit.
  */
 #include "bench.h"
 
@@ -17,12 +17,12 @@ enum { ROUNDS = 200, MAX_REPEAT = 64 };
 /* Times the fastest way, at most: limits cannot be right to the last per cent. */
 #define MARGIN 1.1
 
-static const char *const ways[] = { "auto", "plain", "a", "b", "both", "turned" };
+static const char *const ways[] = { "auto", "plain", "a", "b", "both", "transposed" };
 enum { NUM_WAYS = sizeof(ways) / sizeof(ways[0]) };
 
 typedef struct shape {
     int         m, n, k;
-    const char *turned; /* tn: A is given transposed */
+    const char *transposes; /* tn: A is given transposed */
 } shape;
 
 static const shape shapes[] = {
@@ -68,8 +68,8 @@ typedef struct contestant {
 static void
 prepare(contestant *c, const shape *s)
 {
-    bool    turn_a = s->turned[0] == 't';
-    int64_t a[] = { turn_a ? s->k : s->m, turn_a ? s->m : s->k }, b[] = { s->k, s->n };
+    bool    transpose_a = s->transposes[0] == 't';
+    int64_t a[] = { transpose_a ? s->k : s->m, transpose_a ? s->m : s->k }, b[] = { s->k, s->n };
 
     co_block_begin(c->ctx);
     c->a = co_random_uniform(c->ctx, CO_FLOAT32, a, 2, -1, 1);
@@ -85,7 +85,8 @@ time_of(const contestant *c, const shape *s, int repeat)
 
     for (int i = 0; i < repeat; ++i)
         CO_BLOCK(c->ctx) {
-            co_matmul_transposed(c->ctx, c->a, c->b, s->turned[0] == 't', s->turned[1] == 't');
+            co_matmul_transposed(c->ctx, c->a, c->b, s->transposes[0] == 't',
+                                 s->transposes[1] == 't');
         }
     return (bench_now() - begin) / repeat * 1e6;
 }
@@ -108,8 +109,8 @@ compare(contestant all[NUM_WAYS], const shape *s)
             best = i;
             fastest = bench_best(&all[i].times);
         }
-    snprintf(name, sizeof(name), "choose_matmul_%dx%dx%d_%s", s->m, s->n, s->k, s->turned);
-    snprintf(limit_is, sizeof(limit_is), "product=%s", ways[best]);
+    snprintf(name, sizeof(name), "choose_matmul_%dx%dx%d_%s", s->m, s->n, s->k, s->transposes);
+    snprintf(limit_is, sizeof(limit_is), "gemm=%s", ways[best]);
     bench_report_samples(name, "us", &all[0].times, fastest, limit_is, MARGIN * fastest);
     for (int i = 0; i < NUM_WAYS; ++i) {
         bench_check(all[i].ctx);
@@ -124,7 +125,7 @@ bench_choose_products(void)
     char              settings[64];
 
     for (int i = 0; i < NUM_WAYS; ++i) {
-        snprintf(settings, sizeof(settings), "threads=1, product=%s", ways[i]);
+        snprintf(settings, sizeof(settings), "threads=1, gemm=%s", ways[i]);
         all[i].ctx = co_open(settings);
     }
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); ++i)

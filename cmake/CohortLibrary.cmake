@@ -54,7 +54,7 @@ endif()
 set(fast_sources
     "base/(event|lock|memory|team|thread|wire)" "device/memory_pool" "device/cpu/.*" "value/(cell|heap|keeps|structure|tensor)"
     "context/(check|context|context_error|convert|value_constructors|modes|statements|structures|tape)"
-    "ops/(engine|math|array|nn|random|kernels)/[^/]*" "variable/variable"
+    "ops/(engine|math|array|nn|random|kernels|kernels/drivers|kernels/generic)/[^/]*" "variable/variable"
     "io/(crc32c|example|frame|source)" "data/(batch|batch_assembly|iterator|memory_source|rebatch|repeat|shard|shuffle|split)"
     "collective/(all_reduce|reduce_kernels|reduction_tree|local/ranks|self/self)"
     "strategy/(cross_replica_reduce|distributed_variables|flight_recorder|merge|rendezvous|replica_collectives|replica_threads|run|scope)" "train/[^/]*")
@@ -62,7 +62,9 @@ list(JOIN fast_sources "|" fast_pattern)
 set(small_sources ${COHORT_SOURCES})
 list(FILTER small_sources EXCLUDE REGEX "/src/(${fast_pattern})[.]c$")
 foreach(name IN ITEMS
-    engine/call_by_name kernels/float64_kernels nn/conv2d_ops nn/conv2d_pooled_grad_ops nn/cross_entropy_ops nn/layer_norm_ops
+    engine/call_by_name kernels/generic/float64_kernels kernels/conv2d_geometry
+    kernels/drivers/conv2d_kernels kernels/drivers/conv2d_pooled_grad_kernels kernels/drivers/cross_entropy_kernels
+    kernels/drivers/layer_norm_kernels nn/conv2d_ops nn/conv2d_pooled_grad_ops nn/cross_entropy_ops nn/layer_norm_ops
     array/composite_array_ops array/like_ops array/pad_ops array/scatter_nd_ops math/composite_reductions math/einsum_ops
     nn/composite_conv2d nn/composite_losses nn/composite_norms nn/dropout_ops)
     list(APPEND small_sources "${PROJECT_SOURCE_DIR}/src/ops/${name}.c")

@@ -226,9 +226,9 @@ static const setting table[] = {
       "run the slow reference kernels, for comparison" },
     { "convolution", "auto", FIELD(convolution), parse_word, show_text, "auto, own or onednn", 0, 8,
       "kernels of convolutions; auto selects them by shape" },
-    { "product", "auto", FIELD(product), parse_choice, show_choice,
-      "auto, plain, a, b, both or turned", 0, 0,
-      "operands that a GEMM packs; auto selects them by shape" },
+    { "gemm", "auto", FIELD(gemm), parse_choice, show_choice,
+      "auto, plain, a, b, both or transposed", 0, 0,
+      "operands that a GEMM packs, or the transposed GEMM; auto selects by shape" },
     { "flight_file", "", FIELD(flight_file), parse_text, show_text, "up to 255 characters", 0, 256,
       "file for the flight recorder when a rendezvous fails" },
 };

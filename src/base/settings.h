@@ -15,8 +15,8 @@
 
 #define COI_MAX_SETTINGS 16
 
-/* How products are carried out (ops/kernels/gemm.h): which operands are packed, or turned as a
- * whole. */
+/* Which operands of a GEMM are packed, or whether it is computed transposed (ops/kernels/gemm.h).
+ */
 typedef enum coi_packing {
     COI_PACK_BY_SHAPE,
     COI_PACK_NONE,
@@ -38,7 +38,7 @@ typedef struct coi_settings {
     bool     pin;    /* pin=yes: bind workers to their device's cores */
     bool     reference_kernels; /* reference_kernels=no: only reference kernels, for comparison */
     char     convolution[8];    /* convolution=auto: by shape, or all by "own" or "onednn" */
-    coi_packing product;        /* product=auto: packing of GEMM operands, by shape or fixed */
+    coi_packing gemm;           /* gemm=auto: packing of GEMM operands, by shape or fixed */
     char        backends[512];  /* backends=: shared objects with device backends, "a.so:b.so" */
     char flight_file[256]; /* flight_file=: where the flight recorder is saved after a failure */
     const char

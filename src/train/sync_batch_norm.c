@@ -9,7 +9,7 @@
 #include <cohort/train.h>
 
 #include "context/context.h"
-#include "ops/kernels/layer_norm.h"
+#include "ops/engine/shared_ops.h"
 
 typedef struct batch {
     co_value *x; /* of the compute type, as everything below */

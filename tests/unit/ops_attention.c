@@ -149,19 +149,19 @@ CO_TEST(attention_has_empty_dimensions, "")
 /* heads = 1 over [batch, heads, time, channels] is what other libraries call the same. */
 CO_TEST(attention_takes_heads_as_a_dimension_too, "")
 {
-    co_value *in[3], *turned[3], *y, *z;
+    co_value *in[3], *transposed[3], *y, *z;
 
     now = (problem){ 2, 3, 21, 23, 8, 4, true, 0 };
     make_inputs(ctx, CO_FLOAT32, in);
     for (int i = 0; i < 3; ++i)
-        turned[i] = split(ctx, in[i]);
+        transposed[i] = split(ctx, in[i]);
     y = split(ctx, attend(ctx, in));
-    z = co_attention(ctx, turned[0], turned[1], turned[2], 1, true, 0);
+    z = co_attention(ctx, transposed[0], transposed[1], transposed[2], 1, true, 0);
     CO_EXPECT_INT(co_value_ndim(ctx, z), 4);
     CO_EXPECT_INT(ops_compare(ctx, y, z), 0);
-    z = co_attention(ctx, co_reshape(ctx, turned[0], CO_SHAPE(6, 21, 8)),
-                     co_reshape(ctx, turned[1], CO_SHAPE(6, 23, 8)),
-                     co_reshape(ctx, turned[2], CO_SHAPE(6, 23, 4)), 1, true, 0);
+    z = co_attention(ctx, co_reshape(ctx, transposed[0], CO_SHAPE(6, 21, 8)),
+                     co_reshape(ctx, transposed[1], CO_SHAPE(6, 23, 8)),
+                     co_reshape(ctx, transposed[2], CO_SHAPE(6, 23, 4)), 1, true, 0);
     CO_EXPECT_INT(ops_compare(ctx, co_reshape(ctx, y, CO_SHAPE(6, 21, 4)), z), 0);
     now = (problem){ 1, 1, 5, 5, 3, 3, false, 0 };
     make_inputs(ctx, CO_FLOAT32, in);

@@ -51,8 +51,8 @@ typedef struct shape {
     int64_t    pads[4];
 } shape;
 
-/* Small ones go through patches, others by the table of ops/kernels/kernel_selection.c, to oneDNN
- * where it is built in. */
+/* Small ones go through patches, others by the table of ops/kernels/drivers/kernel_selection.c, to
+ * oneDNN where it is built in. */
 static const shape shapes[] = {
     { 1, 1, 1, 1, 1, 1, 1, { 1, 1 }, { 1, 1 }, CO_PADDING_VALID, { 0 } },
     { 2, 5, 7, 3, 3, 3, 4, { 1, 1 }, { 1, 1 }, CO_PADDING_VALID, { 0 } },
@@ -385,7 +385,7 @@ count_kernels(co_log_level level, const char *line, void *user)
 
     if (level != CO_LOG_DEBUG)
         return;
-    count->patches += strstr(line, "conv2d: by own products of patches") != NULL;
+    count->patches += strstr(line, "conv2d: by own im2col and GEMM") != NULL;
     count->places += strstr(line, "conv2d: by own sums over the places of the filter") != NULL;
     count->onednn += strstr(line, "conv2d: by oneDNN, kernel ") != NULL;
     count->widened += strstr(line, " of float32 on ") != NULL;

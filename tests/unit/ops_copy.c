@@ -306,7 +306,7 @@ expect_texts(co_context *ctx, co_value *value, const char *const *expected, int6
 CO_TEST(strings_can_be_moved, "")
 {
     static const char *const texts[] = { "a", "bb", "", "a longer text than fits", "e", "f" };
-    static const char *const turned[] = { "a", "a longer text than fits", "bb", "e", "", "f" };
+    static const char *const transposed[] = { "a", "a longer text than fits", "bb", "e", "", "f" };
     static const char *const joined[] = { "a", "bb", "",   "a longer text than fits",
                                           "e", "f",  "bb", "e" };
     co_value                *x, *t, *g, *s, *c, *b;
@@ -326,7 +326,7 @@ CO_TEST(strings_can_be_moved, "")
     co_keep(ctx, b);
     co_block_end(ctx);
     CO_EXPECT_OK(ctx);
-    expect_texts(ctx, t, turned, 6);
+    expect_texts(ctx, t, transposed, 6);
     expect_texts(ctx, g, joined + 6, 2);
     expect_texts(ctx, c, joined, 8);
     CO_EXPECT_STR(co_string_at(ctx, b, 3, NULL), "e");

@@ -9,7 +9,7 @@
 #include "base/isa.h"
 #include "ops/kernels/elementwise.h"
 #include "ops/kernels/cast.h"
-#include "ops/kernels/simd/loops.h"
+#include "ops/kernels/loops.h"
 
 /* Units in the last place that a fast kernel may be away from the correctly rounded result, by
  * dtype. */

@@ -6,33 +6,35 @@
 
 #include "ops/kernels/gemm.h"
 
-static bool turn_a, turn_b;
+static bool transpose_a, transpose_b;
 
 static co_value *
 product(co_context *ctx, co_value *const *in)
 {
-    return co_matmul_transposed(ctx, in[0], in[1], turn_a, turn_b);
+    return co_matmul_transposed(ctx, in[0], in[1], transpose_a, transpose_b);
 }
 
 /* Fast against plain for one shape, all four transpositions. */
 static void
 compare_shape(co_context *ctx, co_dtype dtype, int64_t m, int64_t n, int64_t k, double tolerance)
 {
-    for (int turns = 0; turns < 4; ++turns)
+    for (int transposes = 0; transposes < 4; ++transposes)
         CO_BLOCK(ctx) {
             co_value *in[2];
 
-            turn_a = turns & 1;
-            turn_b = turns & 2;
-            in[0] = kernel_tensor(ctx, dtype, turn_a ? (int64_t[]){ k, m } : (int64_t[]){ m, k }, 2,
+            transpose_a = transposes & 1;
+            transpose_b = transposes & 2;
+            in[0] = kernel_tensor(ctx, dtype,
+                                  transpose_a ? (int64_t[]){ k, m } : (int64_t[]){ m, k }, 2,
                                   (uint64_t)m);
-            in[1] = kernel_tensor(ctx, dtype, turn_b ? (int64_t[]){ n, k } : (int64_t[]){ k, n }, 2,
+            in[1] = kernel_tensor(ctx, dtype,
+                                  transpose_b ? (int64_t[]){ n, k } : (int64_t[]){ k, n }, 2,
                                   (uint64_t)n);
             if (!CO_EXPECT_LESS(kernel_difference(ctx, product(ctx, in),
                                                   kernel_reference(ctx, product, in)),
                                 tolerance))
                 printf("  at %lld x %lld x %lld, transposed %d\n", (long long)m, (long long)n,
-                       (long long)k, turns);
+                       (long long)k, transposes);
         }
 }
 
@@ -118,7 +120,7 @@ CO_TEST(matmul_broadcasts_batches, "")
     static const int both[] = { 0, 1 };
     co_value        *in[2];
 
-    turn_a = turn_b = false;
+    transpose_a = transpose_b = false;
     in[0] = kernel_tensor(ctx, CO_FLOAT64, (int64_t[]){ 2, 1, 3, 4 }, 4, 1);
     in[1] = kernel_tensor(ctx, CO_FLOAT64, (int64_t[]){ 5, 4, 2 }, 3, 2);
     CO_EXPECT_INT(co_value_num_elements(ctx, product(ctx, in)), 2 * 5 * 3 * 2);
@@ -128,7 +130,7 @@ CO_TEST(matmul_broadcasts_batches, "")
     in[0] = kernel_tensor(ctx, CO_FLOAT64, (int64_t[]){ 3, 2, 4 }, 3, 3);
     in[1] = kernel_tensor(ctx, CO_FLOAT64, (int64_t[]){ 4, 5 }, 2, 4);
     kernel_check_gradients(ctx, product, in, 2, both, 2);
-    turn_b = true;
+    transpose_b = true;
     in[1] = kernel_tensor(ctx, CO_FLOAT64, (int64_t[]){ 5, 4 }, 2, 4);
     kernel_check_gradients(ctx, product, in, 2, both, 2);
 }
@@ -146,15 +148,15 @@ CO_TEST(matmul_has_gradients_of_gradients, "")
 {
     static const int both[] = { 0, 1 };
 
-    for (int turns = 0; turns < 4; ++turns) {
+    for (int transposes = 0; transposes < 4; ++transposes) {
         co_value *in[2];
 
-        turn_a = turns & 1;
-        turn_b = turns & 2;
-        in[0] = kernel_tensor(ctx, CO_FLOAT64, turn_a ? (int64_t[]){ 4, 3 } : (int64_t[]){ 3, 4 },
-                              2, 1);
-        in[1] = kernel_tensor(ctx, CO_FLOAT64, turn_b ? (int64_t[]){ 2, 4 } : (int64_t[]){ 4, 2 },
-                              2, 2);
+        transpose_a = transposes & 1;
+        transpose_b = transposes & 2;
+        in[0] = kernel_tensor(ctx, CO_FLOAT64,
+                              transpose_a ? (int64_t[]){ 4, 3 } : (int64_t[]){ 3, 4 }, 2, 1);
+        in[1] = kernel_tensor(ctx, CO_FLOAT64,
+                              transpose_b ? (int64_t[]){ 2, 4 } : (int64_t[]){ 4, 2 }, 2, 2);
         kernel_check_gradients(ctx, product, in, 2, both, 2);
         kernel_check_gradients(ctx, gradient_of_a, in, 2, both, 2);
     }
@@ -278,19 +280,22 @@ CO_TEST(gemm_in_slabs_equals_gemm_in_one, "")
 /* The product of one shape in one way, with a layer's bias and activation where nothing is
  * transposed. */
 static void
-multiply_into(co_context *ctx, co_dtype dtype, const int64_t *mnk, int turns, char *to,
+multiply_into(co_context *ctx, co_dtype dtype, const int64_t *mnk, int transposes, char *to,
               size_t capacity)
 {
     int64_t m = mnk[0], n = mnk[1], k = mnk[2];
 
     CO_BLOCK(ctx) {
         co_value *a = kernel_tensor(ctx, dtype,
-                                    turns & 1 ? (int64_t[]){ k, m } : (int64_t[]){ m, k }, 2, 3);
+                                    transposes & 1 ? (int64_t[]){ k, m } : (int64_t[]){ m, k }, 2,
+                                    3);
         co_value *b = kernel_tensor(ctx, dtype,
-                                    turns & 2 ? (int64_t[]){ n, k } : (int64_t[]){ k, n }, 2, 4);
+                                    transposes & 2 ? (int64_t[]){ n, k } : (int64_t[]){ k, n }, 2,
+                                    4);
         co_value *bias = kernel_tensor(ctx, dtype, &n, 1, 5);
-        co_value *c = turns == 0 ? co_dense(ctx, a, b, bias, CO_ACTIVATION_RELU)
-                                 : co_matmul_transposed(ctx, a, b, turns & 1, turns & 2);
+        co_value *c = transposes == 0
+                          ? co_dense(ctx, a, b, bias, CO_ACTIVATION_RELU)
+                          : co_matmul_transposed(ctx, a, b, transposes & 1, transposes & 2);
         size_t    nbytes = (size_t)(m * n) * (dtype == CO_FLOAT64 ? 8 : 4);
 
         CO_EXPECT_OK(ctx);
@@ -301,21 +306,21 @@ multiply_into(co_context *ctx, co_dtype dtype, const int64_t *mnk, int turns, ch
 
 static void
 expect_same_bits(co_context *const *ctxs, const char *const *ways, int num_ways, co_dtype dtype,
-                 const int64_t *mnk, int turns)
+                 const int64_t *mnk, int transposes)
 {
     static char first[1 << 20], other[1 << 20];
     size_t      nbytes = (size_t)(mnk[0] * mnk[1]) * (dtype == CO_FLOAT64 ? 8 : 4);
 
-    multiply_into(ctxs[0], dtype, mnk, turns, first, sizeof(first));
+    multiply_into(ctxs[0], dtype, mnk, transposes, first, sizeof(first));
     for (int w = 1; w < num_ways; ++w) {
-        multiply_into(ctxs[w], dtype, mnk, turns, other, sizeof(other));
+        multiply_into(ctxs[w], dtype, mnk, transposes, other, sizeof(other));
         if (!CO_EXPECT_BYTES(other, first, nbytes))
             printf("  at %lld x %lld x %lld, transposed %d, %s\n", (long long)mnk[0],
-                   (long long)mnk[1], (long long)mnk[2], turns, ways[w]);
+                   (long long)mnk[1], (long long)mnk[2], transposes, ways[w]);
     }
 }
 
-/* At the borders of tiles, slabs and shallow products too. A way is a text of settings. */
+/* At the borders of tiles, slabs and GEMMs of small K too. A way is a text of settings. */
 static void
 expect_same_products(const char *const *ways, int num_ways)
 {
@@ -333,9 +338,9 @@ expect_same_products(const char *const *ways, int num_ways)
     for (int w = 0; w < num_ways; ++w)
         CO_REQUIRE((ctxs[w] = co_open(ways[w])) != NULL);
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); ++i)
-        for (int turns = 0; turns < 4; ++turns) {
-            expect_same_bits(ctxs, ways, num_ways, CO_FLOAT32, shapes[i], turns);
-            expect_same_bits(ctxs, ways, num_ways, CO_FLOAT64, shapes[i], turns);
+        for (int transposes = 0; transposes < 4; ++transposes) {
+            expect_same_bits(ctxs, ways, num_ways, CO_FLOAT32, shapes[i], transposes);
+            expect_same_bits(ctxs, ways, num_ways, CO_FLOAT64, shapes[i], transposes);
         }
     for (int w = 0; w < num_ways; ++w)
         CO_EXPECT_CODE(co_close(ctxs[w]), CO_OK);
@@ -344,16 +349,16 @@ expect_same_products(const char *const *ways, int num_ways)
 /* Packing and turning are a matter of speed alone. */
 CO_TEST_BARE(products_have_the_same_bits_in_every_way, "")
 {
-    static const char *const ways[] = { "product=auto", "product=plain", "product=a",
-                                        "product=b",    "product=both",  "product=turned" };
+    static const char *const ways[] = { "gemm=auto", "gemm=plain", "gemm=a",
+                                        "gemm=b",    "gemm=both",  "gemm=transposed" };
 
     expect_same_products(ways, 6);
 }
 
 CO_TEST_BARE(products_have_the_same_bits_with_longer_vectors, "")
 {
-    static const char *const ways[] = { "isa=v3", "isa=v4", "isa=v4, product=both",
-                                        "isa=v4, product=turned" };
+    static const char *const ways[] = { "isa=v3", "isa=v4", "isa=v4, gemm=both",
+                                        "isa=v4, gemm=transposed" };
     co_error_info            err;
     coi_isa                  isa;
 

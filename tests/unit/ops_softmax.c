@@ -258,25 +258,28 @@ CO_TEST(soft_cross_entropy_agrees_with_the_plain_kernel, "")
 CO_TEST(soft_cross_entropy_agrees_with_its_other_forms, "")
 {
     int64_t   rows = 37, classes = 21;
-    co_value *in[2], *turned[2], *y, *g;
+    co_value *in[2], *transposed[2], *y, *g;
 
     make_soft(ctx, CO_FLOAT32, rows, classes, in);
     for (int i = 0; i < 2; ++i)
-        turned[i] = co_transpose(ctx, in[i], NULL, 0);
+        transposed[i] = co_transpose(ctx, in[i], NULL, 0);
     axis = 1;
     y = soft_entropy(ctx, in);
     g = soft_gradient(ctx, in);
     axis = 0;
-    CO_EXPECT_LESS(kernel_difference(ctx, y, soft_entropy(ctx, turned)), 1e-6);
-    CO_EXPECT_LESS(
-        kernel_difference(ctx, g, co_transpose(ctx, soft_gradient(ctx, turned), NULL, 0)), 1e-6);
+    CO_EXPECT_LESS(kernel_difference(ctx, y, soft_entropy(ctx, transposed)), 1e-6);
+    CO_EXPECT_LESS(kernel_difference(ctx, g,
+                                     co_transpose(ctx, soft_gradient(ctx, transposed), NULL, 0)),
+                   1e-6);
     in[0] = labels(ctx, CO_INT64, &rows, 1, classes);
-    turned[0] = co_one_hot(ctx, in[0], classes, 1, 0, -1, CO_FLOAT32);
-    turned[1] = in[1];
+    transposed[0] = co_one_hot(ctx, in[0], classes, 1, 0, -1, CO_FLOAT32);
+    transposed[1] = in[1];
     axis = -1;
-    CO_EXPECT_LESS(kernel_difference(ctx, cross_entropy(ctx, in), soft_entropy(ctx, turned)), 1e-6);
-    CO_EXPECT_LESS(
-        kernel_difference(ctx, cross_entropy_gradient(ctx, in), soft_gradient(ctx, turned)), 1e-6);
+    CO_EXPECT_LESS(kernel_difference(ctx, cross_entropy(ctx, in), soft_entropy(ctx, transposed)),
+                   1e-6);
+    CO_EXPECT_LESS(kernel_difference(ctx, cross_entropy_gradient(ctx, in),
+                                     soft_gradient(ctx, transposed)),
+                   1e-6);
 }
 
 /* On a tape it keeps its exponentials, on a persistent one its gradient is a composition: no

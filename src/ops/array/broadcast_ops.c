@@ -38,19 +38,6 @@ broadcast_to_rule(coi_call *call, coi_out *outs)
 }
 
 static co_code
-broadcast_to_run(coi_call *call)
-{
-    coi_strided_iterator iter;
-
-    if (call->out[0]->u.tensor.num_elements == 0)
-        return CO_OK;
-    coi_strided_broadcast(&iter, call->out[0], call->in, 1);
-    coi_copy_to_dense(call, &iter, call->out[0]->u.tensor.data, call->in[0]->u.tensor.data,
-                      coi_element_size((co_dtype)call->in[0]->dtype));
-    return coi_own_texts(call);
-}
-
-static co_code
 broadcast_to_grad(coi_grad *g)
 {
     g->grads[0] = coi_unbroadcast(g->ctx, g->upstream[0], g->in[0]);
@@ -66,7 +53,7 @@ const coi_op coi_op_broadcast_to = {
     COI_ATTRS(coi_shape_attrs),
     .infer = broadcast_to_rule,
     .ref = coi_ref_broadcast_to,
-    .run = broadcast_to_run,
+    .run = coi_broadcast_to_run,
     .grad = broadcast_to_grad,
 };
 
@@ -109,7 +96,7 @@ const coi_op coi_op_broadcast_like = {
     .internal = true,
     .infer = broadcast_like_rule,
     .ref = coi_ref_broadcast_to,
-    .run = broadcast_to_run,
+    .run = coi_broadcast_to_run,
     .grad = broadcast_to_grad,
 };
 

@@ -5,9 +5,7 @@
 #include "ops/kernels/creation.h"
 
 #include "ops/engine/dtype_sets.h"
-#include "ops/kernels/gather.h"
 #include "ops/engine/op.h"
-#include "ops/kernels/strided_copy.h"
 #include "ops/kernels/ref/ref.h"
 
 #include <math.h>
@@ -27,15 +25,6 @@ COI_ATTR_TABLE(coi_fill_attrs, FILL_ATTRS)
     X(coi_range_attrs, delta, SCALAR, "=1", NULL)                                                  \
     X(coi_range_attrs, dtype, DTYPE, "=none", NULL)
 COI_ATTR_TABLE(coi_range_attrs, RANGE_ATTRS)
-
-void
-coi_scalar_store(const coi_scalar *scalar, co_dtype dtype, void *out)
-{
-    if (scalar->kind == CO_KIND_FLOAT)
-        coi_convert(CO_FLOAT64, &scalar->f, dtype, out, 1);
-    else
-        coi_convert(CO_INT64, &scalar->i, dtype, out, 1);
-}
 
 static co_code
 shape_rule(coi_call *call, const coi_ints *shape, coi_out *out)
@@ -77,35 +66,6 @@ ones_rule(coi_call *call, coi_out *outs)
     return zeros_rule(call, outs);
 }
 
-static co_code
-zeros_run(coi_call *call)
-{
-    co_value *out = call->out[0];
-
-    if (out->dtype != CO_STRING) /* made of empty texts already */
-        memset(out->u.tensor.data, 0, coi_tensor_nbytes(out));
-    return CO_OK;
-}
-
-static co_code
-fill_with(co_value *out, const coi_scalar *scalar)
-{
-    char element[8];
-
-    coi_scalar_store(scalar, (co_dtype)out->dtype, element);
-    coi_fill_elements(out->u.tensor.data, out->u.tensor.num_elements, element,
-                      coi_dtypes[out->dtype].size);
-    return CO_OK;
-}
-
-static co_code
-ones_run(coi_call *call)
-{
-    static const coi_scalar one = { CO_KIND_INT, 1, 0 };
-
-    return fill_with(call->out[0], &one);
-}
-
 #define MAKER(name_, doc_)                                                                         \
     const coi_op coi_op_##name_ = {                                                                \
         .name = #name_,                                                                            \
@@ -115,7 +75,7 @@ ones_run(coi_call *call)
         COI_ATTRS(coi_make_attrs),                                                                 \
         .infer = name_##_rule,                                                                     \
         .ref = coi_ref_##name_,                                                                    \
-        .run = name_##_run,                                                                        \
+        .run = coi_##name_##_run,                                                                  \
     };                                                                                             \
     co_value *co_##name_(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim)        \
     {                                                                                              \
@@ -147,12 +107,6 @@ fill_rule(coi_call *call, coi_out *outs)
     return shape_rule(call, &attrs->shape, &outs[0]);
 }
 
-static co_code
-fill_run(coi_call *call)
-{
-    return fill_with(call->out[0], &((const coi_fill_attrs *)call->attrs)->value);
-}
-
 const coi_op coi_op_fill = {
     .name = "fill",
     .doc = "A tensor of one number: int32, float32 or bool, by the kind of the number.",
@@ -161,7 +115,7 @@ const coi_op coi_op_fill = {
     COI_ATTRS(coi_fill_attrs),
     .infer = fill_rule,
     .ref = coi_ref_fill,
-    .run = fill_run,
+    .run = coi_fill_run,
 };
 
 bool
@@ -204,29 +158,6 @@ co_fill(co_context *ctx, const int64_t *dims, size_t ndim, co_value *value)
 #define RANGE_DTYPES                                                                               \
     (COI_SIGNED_INTEGERS | COI_FLOATS | COI_DTYPE_BIT(CO_UINT16) | COI_DTYPE_BIT(CO_UINT32))
 
-static double
-scalar_real(const coi_scalar *scalar)
-{
-    return scalar->kind == CO_KIND_FLOAT ? scalar->f : (double)scalar->i;
-}
-
-/* A number as dtype holds it. */
-static double
-nearest(double value, co_dtype dtype)
-{
-    char element[8];
-
-    coi_convert(CO_FLOAT64, &value, dtype, element, 1);
-    coi_convert(dtype, element, CO_FLOAT64, &value, 1);
-    return value;
-}
-
-static double
-rounded(const coi_scalar *scalar, co_dtype dtype)
-{
-    return nearest(scalar_real(scalar), dtype);
-}
-
 static co_code
 whole_count(coi_call *call, const coi_range_attrs *attrs, co_dtype dtype, int64_t *out)
 {
@@ -260,8 +191,9 @@ whole_count(coi_call *call, const coi_range_attrs *attrs, co_dtype dtype, int64_
 static co_code
 real_count(coi_call *call, const coi_range_attrs *attrs, co_dtype dtype, int64_t *out)
 {
-    double start = rounded(&attrs->start, dtype), limit = rounded(&attrs->limit, dtype);
-    double delta = rounded(&attrs->delta, dtype), count;
+    double start = coi_scalar_nearest(&attrs->start, dtype),
+           limit = coi_scalar_nearest(&attrs->limit, dtype);
+    double delta = coi_scalar_nearest(&attrs->delta, dtype), count;
 
     if (!isfinite(start) || !isfinite(limit) || !isfinite(delta) || delta == 0)
         return coi_invalid(call, "start %g, limit %g and delta %g must be finite, and delta not 0",
@@ -269,7 +201,7 @@ real_count(coi_call *call, const coi_range_attrs *attrs, co_dtype dtype, int64_t
     if (delta > 0 ? start > limit : start < limit)
         return coi_invalid(call, "delta %g does not lead from start %g to limit %g", delta, start,
                            limit);
-    count = ceil(fabs(nearest(nearest(limit - start, dtype) / delta, dtype)));
+    count = ceil(fabs(coi_nearest(coi_nearest(limit - start, dtype) / delta, dtype)));
     if (!(count < 0x1p62))
         return coi_invalid(call, "%g elements are more than a tensor can have", count);
     *out = (int64_t)count;
@@ -302,36 +234,6 @@ range_rule(coi_call *call, coi_out *outs)
                                       : whole_count(call, attrs, dtype, &outs[0].dims[0]);
 }
 
-/* start + i delta, each in one rounding. */
-static co_code
-range_run(coi_call *call)
-{
-    const coi_range_attrs *attrs = call->attrs;
-    co_value              *out = call->out[0];
-    co_dtype               dtype = (co_dtype)out->dtype;
-    int64_t                n = out->u.tensor.num_elements;
-    double                 first, step;
-
-    if (dtype == CO_INT32 || dtype == CO_INT64) {
-        uint64_t start = (uint64_t)attrs->start.i, delta = (uint64_t)attrs->delta.i;
-
-        for (int64_t i = 0; dtype == CO_INT32 && i < n; ++i)
-            COI_OUT(call, 0, uint32_t)[i] = (uint32_t)(start + (uint64_t)i * delta);
-        for (int64_t i = 0; dtype == CO_INT64 && i < n; ++i)
-            COI_OUT(call, 0, uint64_t)[i] = start + (uint64_t)i * delta;
-        return CO_OK;
-    }
-    if (dtype != CO_FLOAT32 && dtype != CO_FLOAT64)
-        return coi_ref_range(call);
-    first = rounded(&attrs->start, dtype);
-    step = rounded(&attrs->delta, dtype);
-    for (int64_t i = 0; dtype == CO_FLOAT32 && i < n; ++i)
-        COI_OUT(call, 0, float)[i] = (float)(first + (double)i * step);
-    for (int64_t i = 0; dtype == CO_FLOAT64 && i < n; ++i)
-        COI_OUT(call, 0, double)[i] = first + (double)i * step;
-    return CO_OK;
-}
-
 const coi_op coi_op_range = {
     .name = "range",
     .doc = "start, start + delta, ... up to but without limit.",
@@ -340,7 +242,7 @@ const coi_op coi_op_range = {
     COI_ATTRS(coi_range_attrs),
     .infer = range_rule,
     .ref = coi_ref_range,
-    .run = range_run,
+    .run = coi_range_run,
 };
 
 /* A number from whatever converts to a scalar; `dtype` becomes that of the first tensor. */

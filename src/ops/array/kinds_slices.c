@@ -117,7 +117,7 @@ by_operators(co_context *ctx, co_value *slices)
     if (shape == NULL)
         return NULL;
     attrs.shape.n = (int32_t)shape->u.tensor.num_elements;
-    coi_convert((co_dtype)shape->dtype, shape->u.tensor.data, CO_INT64, attrs.shape.at,
+    coi_convert((co_dtype)shape->dtype, coi_data_on_host(shape), CO_INT64, attrs.shape.at,
                 attrs.shape.n);
     return coi_apply2(ctx, &coi_op_scatter_add, slices->u.slices.values, slices->u.slices.indices,
                       &attrs);
@@ -156,7 +156,7 @@ numbers_text(const co_value *vector, char *text)
 {
     int64_t dims[CO_MAX_DIMS];
 
-    coi_convert((co_dtype)vector->dtype, vector->u.tensor.data, CO_INT64, dims,
+    coi_convert((co_dtype)vector->dtype, coi_data_on_host(vector), CO_INT64, dims,
                 vector->u.tensor.num_elements);
     return coi_shape_text(dims, (int)vector->u.tensor.num_elements, text);
 }

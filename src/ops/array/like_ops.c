@@ -61,13 +61,13 @@ where_index_composite(coi_call *call)
         x = coi_host_value(ctx, x);
     if (x == NULL)
         return NULL;
-    chosen = x->u.tensor.data;
+    chosen = coi_data_on_host(x);
     for (int64_t i = 0; i < x->u.tensor.num_elements; ++i)
         dims[0] += chosen[i] != 0;
     out = coi_host_zeros(ctx, CO_INT64, dims, 2);
     if (out == NULL)
         return NULL;
-    at = out->u.tensor.data;
+    at = coi_data_on_host(out);
     for (int64_t i = 0; i < x->u.tensor.num_elements; ++i) {
         int64_t rest = i;
 
@@ -202,7 +202,7 @@ eye_composite(coi_call *call)
     coi_scalar_store(&one, dtype, element);
     for (int64_t first = 0; first < x->u.tensor.num_elements; first += rows * columns)
         for (int64_t i = 0; i < rows && i < columns; ++i)
-            memcpy((char *)x->u.tensor.data +
+            memcpy((char *)coi_data_on_host(x) +
                        (size_t)(first + i * columns + i) * coi_dtypes[dtype].size,
                    element, coi_dtypes[dtype].size);
     return coi_place_here(call->ctx, x);
@@ -264,7 +264,7 @@ linspace_composite(coi_call *call)
     x = coi_host_zeros(ctx, CO_FLOAT64, &n, 1);
     if (x == NULL)
         return NULL;
-    at = x->u.tensor.data;
+    at = coi_data_on_host(x);
     for (int64_t i = 0; i < n; ++i)
         at[i] = attrs->start + (double)i * ((attrs->stop - attrs->start) / (double)(n - 1));
     if (n > 0)

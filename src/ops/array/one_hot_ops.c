@@ -7,11 +7,8 @@
 #include "ops/engine/composite.h"
 #include "ops/engine/dtype_sets.h"
 #include "ops/engine/op.h"
-#include "ops/kernels/strided_copy.h"
 #include "ops/kernels/ref/ref.h"
 #include "ops/engine/type_rules.h"
-
-#include <string.h>
 
 #define ONE_HOT_ATTRS(X)                                                                           \
     X(coi_one_hot_attrs, depth, INT, "", NULL)                                                     \
@@ -83,32 +80,6 @@ one_hot_rule(coi_call *call, coi_out *outs)
     return CO_OK;
 }
 
-static co_code
-one_hot_run(coi_call *call)
-{
-    const coi_one_hot_attrs *attrs = call->attrs;
-    co_value                *out = call->out[0];
-    size_t                   size = coi_dtypes[out->dtype].size;
-    int64_t    axis = attrs->axis < 0 ? attrs->axis + out->ndim : attrs->axis, inner = 1;
-    coi_scalar on_value = coi_one_hot_on(attrs);
-    char       on[8], off[8];
-
-    coi_scalar_store(&on_value, (co_dtype)out->dtype, on);
-    coi_scalar_store(&attrs->off_value, (co_dtype)out->dtype, off);
-    coi_fill_elements(out->u.tensor.data, out->u.tensor.num_elements, off, size);
-    for (int64_t d = axis + 1; d < out->ndim; ++d)
-        inner *= out->u.tensor.dims[d];
-    for (int64_t i = 0; i < call->in[0]->u.tensor.num_elements; ++i) {
-        int64_t index = coi_index_at(call->in[0], i);
-
-        if (index >= 0 && index < attrs->depth) /* others leave a row of off_value */
-            memcpy(COI_OUT(call, 0, char) +
-                       (size_t)((i / inner * attrs->depth + index) * inner + i % inner) * size,
-                   on, size);
-    }
-    return CO_OK;
-}
-
 const coi_op coi_op_one_hot = {
     .name = "one_hot",
     .doc = "on_value where the position along the new axis is the index, else off_value.",
@@ -121,7 +92,7 @@ const coi_op coi_op_one_hot = {
     COI_ATTRS(coi_one_hot_attrs),
     .infer = one_hot_rule,
     .ref = coi_ref_one_hot,
-    .run = one_hot_run,
+    .run = coi_one_hot_run,
 };
 
 co_value *

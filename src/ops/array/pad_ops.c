@@ -147,7 +147,7 @@ mirror_index(co_context *ctx, int64_t n, int64_t before, int64_t behind, int64_t
         int64_t at = i - before;
 
         at = at < 0 ? -at - 1 + edge : at >= n ? 2 * n - 1 - at - edge : at;
-        ((int64_t *)index->u.tensor.data)[i] = at;
+        ((int64_t *)coi_data_on_host(index))[i] = at;
     }
     return index;
 }

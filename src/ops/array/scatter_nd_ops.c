@@ -116,7 +116,7 @@ row_indices(coi_call *call, const int64_t *dims, int ndim, co_value *indices, co
             }
             row = row * dims[d] + index;
         }
-        ((int64_t *)rows->u.tensor.data)[v] = row;
+        ((int64_t *)coi_data_on_host(rows))[v] = row;
     }
     return rows;
 }
@@ -391,14 +391,13 @@ tensor_scatter_nd_add_composite(coi_call *call)
         (at = row_indices(call, dims, tensor->ndim, call->in[1], &plan)) == NULL ||
         (sum = coi_host_zeros(call->ctx, dtype, dims, tensor->ndim)) == NULL ||
         (from = coi_host_value(call->ctx, call->in[2])) == NULL ||
-        coi_tensor_download(tensor, sum->u.tensor.data, coi_err(call->ctx)) != CO_OK)
+        coi_tensor_download(tensor, coi_data_on_host(sum), coi_err(call->ctx)) != CO_OK)
         return coi_give(call->ctx, NULL);
     for (int64_t v = 0; v < plan.num; ++v)
-        coi_add_elements(dtype,
-                         (char *)sum->u.tensor.data +
-                             (size_t)(((const int64_t *)at->u.tensor.data)[v] * plan.inner) * size,
-                         (const char *)from->u.tensor.data + (size_t)(v * plan.inner) * size,
-                         plan.inner);
+        coi_add_elements(
+            dtype,
+            (char *)coi_data_on_host(sum) + (size_t)(coi_index_at(at, v) * plan.inner) * size,
+            (const char *)coi_data_on_host(from) + (size_t)(v * plan.inner) * size, plan.inner);
     return coi_place_here(call->ctx, sum);
 }
 
@@ -428,9 +427,9 @@ tensor_scatter_nd_update_composite(coi_call *call)
         return NULL;
     from = coi_host_zeros(ctx, CO_INT64, &plan.rows, 1);
     for (int64_t r = 0; from != NULL && r < plan.rows; ++r)
-        ((int64_t *)from->u.tensor.data)[r] = r;
+        ((int64_t *)coi_data_on_host(from))[r] = r;
     for (int64_t v = 0; from != NULL && v < plan.num; ++v)
-        ((int64_t *)from->u.tensor.data)[((const int64_t *)at->u.tensor.data)[v]] = plan.rows + v;
+        ((int64_t *)coi_data_on_host(from))[coi_index_at(at, v)] = plan.rows + v;
     both[0] = co_reshape(ctx, tensor, (const int64_t[]){ plan.rows, plan.inner }, 2);
     both[1] = co_reshape(ctx, call->in[2], (const int64_t[]){ plan.num, plan.inner }, 2);
     return co_reshape(ctx, co_gather(ctx, co_concat(ctx, co_tuple(ctx, both, 2), 0), from, 0, 0),

@@ -58,42 +58,6 @@ slice_rule(coi_call *call, coi_out *outs)
     return CO_OK;
 }
 
-/* An iterator over the box `part` of `whole`; returns the offset of its first element. */
-static int64_t
-box_iterator(const co_value *part, const co_value *whole, const coi_ints *begin,
-             coi_strided_iterator *iter)
-{
-    int64_t stride = 1, first = 0;
-
-    iter->num_operands = 1;
-    iter->ndim = part->ndim;
-    for (int d = part->ndim - 1; d >= 0; --d) {
-        iter->dims[d] = part->u.tensor.dims[d];
-        iter->strides[0][d] = stride;
-        first += begin->at[d] * stride;
-        stride *= whole->u.tensor.dims[d];
-    }
-    coi_strided_merge(iter);
-    return first;
-}
-
-static co_code
-slice_run(coi_call *call)
-{
-    const coi_slice_attrs *attrs = call->attrs;
-    const co_value        *x = call->in[0];
-    size_t                 size = coi_element_size((co_dtype)x->dtype);
-    coi_strided_iterator   iter;
-    int64_t                first;
-
-    if (call->out[0]->u.tensor.num_elements == 0)
-        return CO_OK;
-    first = box_iterator(call->out[0], x, &attrs->begin, &iter);
-    coi_copy_to_dense(call, &iter, call->out[0]->u.tensor.data,
-                      COI_IN(call, 0, char) + (size_t)first * size, size);
-    return coi_own_texts(call);
-}
-
 static co_code
 slice_grad(coi_grad *g)
 {
@@ -113,7 +77,7 @@ const coi_op coi_op_slice = {
     COI_ATTRS(coi_slice_attrs),
     .infer = slice_rule,
     .ref = coi_ref_slice,
-    .run = slice_run,
+    .run = coi_slice_run,
     .grad = slice_grad,
 };
 
@@ -158,24 +122,6 @@ slice_grad_rule(coi_call *call, coi_out *outs)
 }
 
 static co_code
-slice_grad_run(coi_call *call)
-{
-    const coi_slice_grad_attrs *attrs = call->attrs;
-    co_value                   *out = call->out[0];
-    size_t                      size = coi_dtypes[out->dtype].size;
-    coi_strided_iterator        iter;
-    int64_t                     first;
-
-    memset(out->u.tensor.data, 0, (size_t)out->u.tensor.num_elements * size);
-    if (call->in[0]->u.tensor.num_elements == 0)
-        return CO_OK;
-    first = box_iterator(call->in[0], out, &attrs->begin, &iter);
-    coi_copy_from_dense(call, &iter, COI_OUT(call, 0, char) + (size_t)first * size,
-                        call->in[0]->u.tensor.data, size);
-    return CO_OK;
-}
-
-static co_code
 slice_grad_grad(coi_grad *g)
 {
     coi_slice_attrs back = { .begin = ((const coi_slice_grad_attrs *)g->attrs)->begin };
@@ -195,7 +141,7 @@ const coi_op coi_op_slice_grad = {
     COI_ATTRS(coi_slice_grad_attrs),
     .infer = slice_grad_rule,
     .ref = coi_ref_slice_grad,
-    .run = slice_grad_run,
+    .run = coi_slice_grad_run,
     .grad = slice_grad_grad,
 };
 
@@ -233,33 +179,6 @@ concat_rule(coi_call *call, coi_out *outs)
     }
     outs[0].dims[axis] = length;
     return CO_OK;
-}
-
-static co_code
-concat_run(coi_call *call)
-{
-    const coi_axis_attrs *attrs = call->attrs;
-    const co_value       *out = call->out[0];
-    int                   axis = (int)(attrs->axis < 0 ? attrs->axis + out->ndim : attrs->axis);
-    int64_t               rows = 1;
-    size_t                tail = coi_element_size((co_dtype)out->dtype), row_bytes, at = 0;
-
-    if (out->u.tensor.num_elements == 0)
-        return CO_OK;
-    for (int d = 0; d < axis; ++d)
-        rows *= out->u.tensor.dims[d];
-    for (int d = axis + 1; d < out->ndim; ++d)
-        tail *= (size_t)out->u.tensor.dims[d];
-    row_bytes = (size_t)out->u.tensor.dims[axis] * tail;
-    for (int i = 0; i < call->num_in; ++i) {
-        size_t nbytes = (size_t)call->in[i]->u.tensor.dims[axis] * tail;
-
-        for (int64_t r = 0; nbytes > 0 && r < rows; ++r)
-            memcpy(COI_OUT(call, 0, char) + (size_t)r * row_bytes + at,
-                   COI_IN(call, i, char) + (size_t)r * nbytes, nbytes);
-        at += nbytes;
-    }
-    return coi_own_texts(call);
 }
 
 typedef struct part_attrs {
@@ -394,7 +313,7 @@ const coi_op coi_op_concat = {
     COI_ATTRS(coi_axis_attrs),
     .infer = concat_rule,
     .ref = coi_ref_concat,
-    .run = concat_run,
+    .run = coi_concat_run,
     .grad = concat_grad,
 };
 

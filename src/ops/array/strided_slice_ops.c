@@ -7,9 +7,9 @@
 
 #include "ops/engine/composite.h"
 #include "ops/engine/like_ops.h"
-#include "ops/kernels/strided_copy.h"
 #include "ops/kernels/ref/ref.h"
 #include "ops/engine/type_rules.h"
+#include "ops/engine/shared_ops.h"
 
 #include <string.h>
 
@@ -102,57 +102,6 @@ strided_grad_rule(coi_call *call, coi_out *outs)
     return code;
 }
 
-/* An iterator over the elements of `part` in `whole`; returns the offset of the first one. */
-static int64_t
-part_iterator(const co_value *part, const co_value *whole, const coi_strided_attrs *attrs,
-              coi_strided_iterator *iter)
-{
-    int64_t stride = 1, first = 0;
-
-    iter->num_operands = 1;
-    iter->ndim = part->ndim;
-    for (int d = part->ndim - 1; d >= 0; --d) {
-        iter->dims[d] = part->u.tensor.dims[d];
-        iter->strides[0][d] = stride * attrs->strides.at[d];
-        first += attrs->begin.at[d] * stride;
-        stride *= whole->u.tensor.dims[d];
-    }
-    coi_strided_merge(iter);
-    return first;
-}
-
-static co_code
-strided_run(coi_call *call)
-{
-    size_t               size = coi_element_size((co_dtype)call->in[0]->dtype);
-    coi_strided_iterator iter;
-    int64_t              first;
-
-    if (call->out[0]->u.tensor.num_elements == 0)
-        return CO_OK;
-    first = part_iterator(call->out[0], call->in[0], call->attrs, &iter);
-    coi_copy_to_dense(call, &iter, call->out[0]->u.tensor.data,
-                      COI_IN(call, 0, char) + (size_t)first * size, size);
-    return coi_own_texts(call);
-}
-
-static co_code
-strided_grad_run(coi_call *call)
-{
-    co_value            *out = call->out[0];
-    size_t               size = coi_dtypes[out->dtype].size;
-    coi_strided_iterator iter;
-    int64_t              first;
-
-    memset(out->u.tensor.data, 0, (size_t)out->u.tensor.num_elements * size);
-    if (call->in[0]->u.tensor.num_elements == 0)
-        return CO_OK;
-    first = part_iterator(call->in[0], out, call->attrs, &iter);
-    coi_copy_from_dense(call, &iter, COI_OUT(call, 0, char) + (size_t)first * size,
-                        call->in[0]->u.tensor.data, size);
-    return CO_OK;
-}
-
 /* Each of the two is the gradient of the other. */
 static co_code
 apply_other(coi_grad *g, const coi_op *other)
@@ -185,7 +134,7 @@ const coi_op coi_op_strided = {
     COI_ATTRS(coi_strided_attrs),
     .infer = strided_rule,
     .ref = coi_ref_strided,
-    .run = strided_run,
+    .run = coi_strided_run,
     .grad = strided_gradient,
 };
 
@@ -199,7 +148,7 @@ const coi_op coi_op_strided_grad = {
     COI_ATTRS(coi_strided_attrs),
     .infer = strided_grad_rule,
     .ref = coi_ref_strided_grad,
-    .run = strided_grad_run,
+    .run = coi_strided_grad_run,
     .grad = strided_grad_gradient,
 };
 

@@ -61,7 +61,7 @@ coi_attention_seen(const coi_attention_view *view, int64_t end)
 
 /* Forward (3 inputs; a second result for the probabilities, if they are kept) and back (5: then the
  * gradient of the result and the probabilities, or nothing): of float32 and float64 in
- * attention.c, and the plain version. */
+ * drivers/attention_kernels.c, and the plain version. */
 co_code coi_attention_run(coi_call *call);
 co_code coi_ref_attention(coi_call *call);
 

@@ -15,4 +15,6 @@ typedef struct coi_cast_attrs {
 void coi_cast_elements(coi_isa isa, co_dtype from, const void *x, co_dtype to, void *out,
                        int64_t n);
 
+co_code coi_cast_run(coi_call *call);
+
 #endif

@@ -8,10 +8,10 @@
 #define COI_OPS_KERNELS_COMPUTE_TYPE_H
 
 #include "ops/kernels/cast.h"
-#include "ops/kernels/simd/loops.h"
+#include "ops/kernels/loops.h"
 
 typedef struct coi_compute_type_entry {
-    uint8_t lane;  /* coi_compute_type */
+    uint8_t type;  /* coi_compute_type */
     uint8_t dtype; /* what its loops read */
 } coi_compute_type_entry;
 extern const coi_compute_type_entry coi_compute_types[CO_NUM_DTYPES];

@@ -21,27 +21,6 @@ typedef struct coi_conv2d_attrs {
     int32_t  activation;         /* conv2d_bias: co_activation */
 } coi_conv2d_attrs;
 
-/* What all of the family take, for COI_ATTR_TABLE. */
-extern const char *const coi_conv2d_paddings[];
-#define COI_CONV2D_ATTRS(X)                                                                        \
-    X(coi_conv2d_attrs, strides, INTS, "=null", NULL)                                              \
-    X(coi_conv2d_attrs, padding, CHOICE, "=VALID", coi_conv2d_paddings)                            \
-    X(coi_conv2d_attrs, dilations, INTS, "=null", NULL)                                            \
-    X(coi_conv2d_attrs, explicit_paddings, INTS, "=null", NULL)
-#define COI_CONV2D_SIZES(X) X(coi_conv2d_attrs, sizes, INTS, "", NULL)
-#define COI_CONV2D_ACTIVATION(X)                                                                   \
-    X(coi_conv2d_attrs, activation, CHOICE, "=none", coi_activation_names)
-
-/* The attributes that public options stand for; `position` is that of the argument. */
-bool coi_conv2d_options(co_context *ctx, const co_conv2d_options *options, int position,
-                        coi_conv2d_attrs *attrs);
-
-/* The rule of conv2d for input and filter of these four dimensions each, which may be unknown. */
-co_code coi_conv2d_rule(coi_call *call, const int64_t *x, const int64_t *w, coi_out *out);
-/* Whether the operands and attributes are those of conv2d_backprop_input; errors name the operator
- * of the call. */
-co_code coi_conv2d_check_back(coi_call *call);
-
 typedef struct coi_conv2d {
     int64_t n, h, w, c;     /* input */
     int64_t kh, kw, ic, oc; /* filter; c / ic groups */
@@ -70,9 +49,19 @@ typedef enum coi_conv2d_kind {
     COI_CONV2D_FILTER
 } coi_conv2d_kind;
 
+/* The geometry for input and filter of these four dimensions each, which may be unknown, and the
+ * attributes of the call; the shape of the output follows. */
+co_code coi_conv2d_geometry(coi_call *call, const int64_t *x, const int64_t *w, coi_conv2d *g);
 /* The geometry of a call of an operator of this kind, from its first two operands and its
  * attributes. */
 co_code coi_conv2d_read(coi_call *call, coi_conv2d_kind kind, coi_conv2d *g);
+/* The same with other names for the attribute `sizes` and the second operand, in errors. */
+co_code coi_conv2d_read_named(coi_call *call, coi_conv2d_kind kind, const char *sizes,
+                              const char *result, coi_conv2d *g);
+
+/* The kernels of the three operators, and of conv2d_bias. */
+co_code coi_conv2d_run(coi_call *call);
+co_code coi_conv2d_ref(coi_call *call);
 
 /* Plain loops, float32 and float64, any groups. */
 void coi_ref_conv2d(coi_conv2d_kind kind, co_dtype dtype, const coi_conv2d *g, const void *a,

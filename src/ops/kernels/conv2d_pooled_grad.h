@@ -8,6 +8,7 @@
 #define COI_OPS_KERNELS_CONV2D_POOLED_GRAD_H
 
 #include "ops/kernels/conv2d.h"
+#include "ops/kernels/pool2d.h"
 
 /* Elements of the filter whose sums are kept in registers, its taps: runs of neighbours. */
 enum { COI_POOLED_RUN = 3, COI_POOLED_RUNS = 3, COI_POOLED_TAPS = 9 };
@@ -37,7 +38,10 @@ coi_pooled_runs(const coi_conv2d *g)
     return (g->kw * g->c + COI_POOLED_RUN - 1) / COI_POOLED_RUN;
 }
 
-/* For coi_op.fused_grad of max_pool2d. */
-co_code coi_pooled_gradient(const coi_grad *pool, coi_grad *layer, bool *done);
+/* The geometry of the layer and of its pooling, from a call that has the shapes of both. */
+co_code coi_pooled_read(coi_call *call, coi_conv2d *conv, coi_pool *pool);
+
+co_code coi_conv2d_pooled_grad_run(coi_call *call);
+co_code coi_conv2d_pooled_grad_ref(coi_call *call);
 
 #endif

@@ -20,4 +20,13 @@ typedef struct coi_range_attrs {
     uint8_t    dtype; /* none: int32 (int64 if need be) for whole numbers, float32 else */
 } coi_range_attrs;
 
+/* A number as dtype holds it. */
+double coi_nearest(double value, co_dtype dtype);
+double coi_scalar_nearest(const coi_scalar *scalar, co_dtype dtype);
+
+co_code coi_zeros_run(coi_call *call);
+co_code coi_ones_run(coi_call *call);
+co_code coi_fill_run(coi_call *call);
+co_code coi_range_run(coi_call *call);
+
 #endif

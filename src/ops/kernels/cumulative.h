@@ -5,9 +5,14 @@
 
 #include "ops/engine/op.h"
 
+/* The kind of an operator. */
+typedef enum coi_scan_kind { COI_SCAN_SUM, COI_SCAN_PROD } coi_scan_kind;
+
 typedef struct coi_scan_attrs {
     int64_t axis;
     bool    exclusive, reverse;
 } coi_scan_attrs;
+
+co_code coi_scan_run(coi_call *call);
 
 #endif

@@ -8,7 +8,7 @@
 #define COI_OPS_KERNELS_EPILOGUE_H
 
 #include "ops/engine/op.h"
-#include "ops/kernels/simd/loops.h"
+#include "ops/kernels/loops.h"
 
 /* A whole epilogue, for rows that are `stride` apart. Columns are a multiple of COI_EPILOGUE_LANES:
  * partial vectors of short rows would share cache lines and wait for each other. */
@@ -30,34 +30,12 @@ typedef struct coi_epilogue {
  * (co_activation) are the product's. */
 enum { COI_BIAS = 2 };
 
-/* The values of the attribute, in the order of co_activation; NULL behind the last. */
-extern const char *const coi_activation_names[];
-
-/* The rule: one bias for each column, and a valid activation. An unknown number of columns becomes
- * that of the bias. */
-co_code coi_epilogue_rule(coi_call *call, int32_t activation, int64_t *columns);
-void    coi_epilogue_of(const coi_call *call, int32_t activation, coi_epilogue *epilogue);
+void coi_epilogue_of(const coi_call *call, int32_t activation, coi_epilogue *epilogue);
 /* Rows of `columns` elements from column `first` on; the rows begin at c and are `stride` elements
  * apart. */
 void coi_epilogue_rows(const coi_epilogue *epilogue, void *c, int64_t stride, int64_t rows,
                        int64_t first, int64_t columns);
 /* All of output 0, element by element, with the reference kernels. */
 co_code coi_ref_epilogue(coi_call *call, int32_t activation);
-
-/*
- * The gradient of a product with an epilogue: through the activation, into the bias, and into the
- * operands by the gradient of the product, `product`. `bare` are the attributes of the same product
- * without an activation.
- */
-co_code coi_epilogue_grad(coi_grad *grad, int32_t activation, const void *bare,
-                          co_code (*product)(coi_grad *grad));
-
-/*
- * The public calls: the operator with its attributes; or, where a tape is open and the gradient of
- * the activation wants its operand, the operator with `bare` attributes and then the activation, so
- * that the operand is kept. Not of halves, which are rounded once.
- */
-co_value *coi_apply_epilogue(co_context *ctx, const coi_op *op, co_value *const given[3],
-                             const void *attrs, const void *bare, int32_t activation);
 
 #endif

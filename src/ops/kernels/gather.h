@@ -52,4 +52,8 @@ co_code coi_check_indices(coi_call *call, const co_value *indices, int64_t n);
 /* A host number as an element of dtype. */
 void coi_scalar_store(const coi_scalar *scalar, co_dtype dtype, void *out);
 
+co_code coi_gather_run(coi_call *call);
+co_code coi_scatter_add_run(coi_call *call);
+co_code coi_one_hot_run(coi_call *call);
+
 #endif

@@ -26,7 +26,7 @@
 #define COI_GEMM_KC 256
 /* Small K: up to here writing C takes as long as the sums, and longer than reading B in place. C is
  * then written row by row. */
-#define COI_GEMM_SHALLOW 16
+#define COI_GEMM_SMALL_K 16
 
 /* Strides are in elements; the rows of C are contiguous. */
 typedef struct coi_gemm {
@@ -37,9 +37,9 @@ typedef struct coi_gemm {
     int64_t             b_row, b_col;
     void               *c;
     int64_t             c_row;
-    bool                accumulate; /* C += A B */
-    bool                turnable;   /* scratch is sized for these extents */
-    const coi_epilogue *epilogue;   /* for each tile of C when its sums are complete; NULL: none */
+    bool                accumulate;    /* C += A B */
+    bool                may_transpose; /* scratch is sized for these extents */
+    const coi_epilogue *epilogue; /* for each tile of C when its sums are complete; NULL: none */
 } coi_gemm;
 
 /* How one GEMM is computed: where the packed operands are, if any, and the slab of k they cover. */
@@ -69,8 +69,8 @@ typedef struct coi_gemm_kernels {
      * borders. */
     void (*tile)(const coi_gemm_plan *plan, int64_t i0, int64_t i1, int64_t j0, int64_t j1);
     /* Element (i, j) of `from` becomes (j, i) of `to`. */
-    void (*turn)(const void *from, int64_t from_row, int64_t rows, int64_t columns, void *to,
-                 int64_t to_row);
+    void (*transpose)(const void *from, int64_t from_row, int64_t rows, int64_t columns, void *to,
+                      int64_t to_row);
 } coi_gemm_kernels;
 
 /* CO_FLOAT32 or CO_FLOAT64. */

@@ -20,21 +20,28 @@ coi_norm_chunk_rows(int64_t dim)
     return rows < 8 ? 8 : rows > 128 ? 128 : rows;
 }
 
-/* Whether layer_norm of these inputs over its last num_axes axes is what the kernels compute. */
-bool coi_norm_is_rows(co_value *const *in, int num_axes);
-/* layer_norm of them. */
-co_value *coi_norm_rows(co_context *ctx, co_value *const *in, int num_axes, double epsilon);
-
 typedef struct coi_norm_attrs {
     double  epsilon;
     int64_t num_axes;
 } coi_norm_attrs;
+/* The elements of dimensions [first, end) of x. */
+static inline int64_t
+coi_norm_dims_product(const co_value *x, int first, int end)
+{
+    int64_t product = 1;
+
+    for (int d = first; d < end; ++d)
+        product *= x->u.tensor.dims[d];
+    return product;
+}
+static inline int64_t
+coi_norm_row_elements(const co_value *x, const coi_norm_attrs *attrs)
+{
+    return coi_norm_dims_product(x, x->ndim - (int)attrs->num_axes, x->ndim);
+}
+
+co_code coi_norm_run(coi_call *call);
 co_code coi_ref_norm(coi_call *call);
 co_code coi_ref_norm_grad(coi_call *call);
-
-/* momentum * moving + (1 - momentum) * batch, without gradient; an empty batch has no statistics
- * and leaves `moving` as it is. */
-co_value *coi_moving_average(co_context *ctx, co_value *moving, co_value *batch, double momentum,
-                             bool empty);
 
 #endif

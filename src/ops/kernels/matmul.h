@@ -29,4 +29,9 @@ void coi_matmul_item(const coi_matmul_view *view, int64_t item, int64_t *a, int6
 
 co_code coi_ref_matmul(coi_call *call);
 
+/* The kernels of matmul, and of dense, which has a bias and an activation. */
+co_code coi_matmul_run(coi_call *call);
+co_code coi_dense_run(coi_call *call);
+co_code coi_dense_ref(coi_call *call);
+
 #endif

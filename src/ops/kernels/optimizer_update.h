@@ -7,7 +7,7 @@
 #ifndef COI_OPS_KERNELS_OPTIMIZER_UPDATE_H
 #define COI_OPS_KERNELS_OPTIMIZER_UPDATE_H
 
-#include "ops/kernels/simd/loops.h"
+#include "ops/kernels/loops.h"
 
 /* old and value may be the same memory, the others may not; a kernel that keeps fewer slots leaves
  * the last alone. */

@@ -14,6 +14,16 @@ typedef struct coi_pool_attrs {
     int32_t  padding;        /* co_padding: VALID or SAME */
 } coi_pool_attrs;
 
+/* The gradient of average pooling has the shape of x too. */
+typedef struct coi_avg_grad_attrs {
+    coi_ints ksize, strides;
+    int32_t  padding;
+    coi_ints shape;
+} coi_avg_grad_attrs;
+
+/* The kind of an operator. */
+typedef enum coi_pool_kind { COI_POOL = 0, COI_POOL_GRAD, COI_POOL_GRAD_GRAD } coi_pool_kind;
+
 typedef struct coi_pool {
     int64_t n, h, w, c, oh, ow;
     int64_t kh, kw, sh, sw, top, left;
@@ -47,11 +57,10 @@ typedef struct coi_pool_kernels {
 /* The geometry for x of this shape; CO_INVALID_ARGUMENT if attributes and shape do not fit. */
 co_code coi_pool_geometry(coi_call *call, const coi_pool_attrs *attrs, const int64_t *dims,
                           int ndim, coi_pool *p);
+/* The same for x that is input 0, with the attributes of the call. */
+co_code coi_pool_read(coi_call *call, coi_pool *p);
 /* Input i must have this shape. */
 co_code coi_pool_check_shape(coi_call *call, int i, const int64_t *dims);
-/* The attributes that public options stand for. */
-bool coi_pool_options(co_context *ctx, const co_pool2d_options *options, coi_pool_attrs *attrs);
-
 /* Plain loops, float32 or float64, behind the same functions. */
 const coi_pool_kernels *coi_ref_pool_kernels(co_dtype dtype);
 /* Output rows [first, last) of whole numbers: the largest of each window. */
@@ -59,5 +68,14 @@ void coi_ref_max_pool_whole(const coi_pool *p, co_dtype dtype, const void *x, vo
                             int64_t first, int64_t last);
 /* Means of windows, and their gradient, of float32 or float64 by definition. */
 void coi_ref_avg_pool(const coi_pool *p, co_dtype dtype, const void *from, void *to, bool is_grad);
+
+/* The geometry of avg_pool2d_grad. */
+co_code coi_avg_grad_read(coi_call *call, coi_pool *p);
+
+/* The kernels of max and average pooling and their gradients. */
+co_code coi_max_pool_run(coi_call *call);
+co_code coi_max_pool_ref(coi_call *call);
+co_code coi_avg_pool_run(coi_call *call);
+co_code coi_avg_pool_ref(coi_call *call);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What reductions and their reference kernels share.
+ * The kernels of reductions, and what they share with the operators.
  */
 #ifndef COI_OPS_KERNELS_REDUCTION_H
 #define COI_OPS_KERNELS_REDUCTION_H
@@ -20,11 +20,14 @@ typedef struct coi_argmax_attrs {
 /* Which of ndim axes are reduced. The axes were checked. */
 void coi_reduced_axes(const coi_ints *axis, int ndim, bool *reduced);
 
-/* Axes are in range and given once; the shape that is left. */
-co_code coi_reduce_rule(coi_call *call, coi_out *outs);
-/* A result, or what flows into it, with the reduced axes as 1, so that it broadcasts against x. */
-co_value *coi_reduced_as_ones(coi_grad *g, co_value *value);
-/* The axis is in range and has an element, output_type is a dtype of indices. */
-co_code coi_argmax_rule(coi_call *call, coi_out *outs);
+/* The kernels; the plain ones are in ops/kernels/ref/ref.h. */
+co_code coi_reduce_sum_run(coi_call *call);
+co_code coi_reduce_mean_run(coi_call *call);
+co_code coi_reduce_max_run(coi_call *call);
+co_code coi_reduce_min_run(coi_call *call);
+co_code coi_reduce_prod_run(coi_call *call);
+co_code coi_sum_to_like_run(coi_call *call);
+co_code coi_sum_to_like_ref(coi_call *call);
+co_code coi_argmax_run(coi_call *call);
 
 #endif

@@ -67,16 +67,14 @@ coi_label(const co_value *labels, int64_t row)
 /* CO_INVALID_ARGUMENT naming the first label that is no class. */
 co_code coi_check_labels(coi_call *call, const co_value *labels, int64_t num_classes);
 
-/* Cross entropy of rows with labels of the same shape; and its gradients by a composition, along
- * the axis of grad->attrs (ops/nn/composite_losses.c). */
-co_value *coi_soft_cross_entropy(co_context *ctx, co_value *const *in);
-co_code   coi_soft_cross_entropy_gradient(coi_grad *grad);
-
 co_code coi_ref_softmax(coi_call *call);
 co_code coi_ref_softmax_grad(coi_call *call);
 co_code coi_ref_cross_entropy(coi_call *call);
 co_code coi_ref_cross_entropy_grad(coi_call *call);
 co_code coi_ref_soft_cross_entropy(coi_call *call);
 co_code coi_ref_soft_cross_entropy_grad(coi_call *call);
+
+co_code coi_softmax_run(coi_call *call);
+co_code coi_cross_entropy_run(coi_call *call);
 
 #endif

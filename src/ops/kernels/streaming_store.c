@@ -3,7 +3,7 @@
 #include "ops/kernels/streaming_store.h"
 
 #include "config.h"
-#include "ops/kernels/simd/loops.h"
+#include "ops/kernels/loops.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>

@@ -45,4 +45,12 @@ void coi_copy_from_dense(coi_call *call, const coi_strided_iterator *iter, void 
  */
 co_code coi_own_texts(coi_call *call);
 
+/* The kernels; the plain ones are in ops/kernels/ref/ref.h. broadcast_like has that of
+ * broadcast_to. */
+co_code coi_broadcast_to_run(coi_call *call);
+co_code coi_transpose_run(coi_call *call);
+co_code coi_slice_run(coi_call *call);
+co_code coi_slice_grad_run(coi_call *call);
+co_code coi_concat_run(coi_call *call);
+
 #endif

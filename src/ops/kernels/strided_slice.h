@@ -13,7 +13,7 @@ typedef struct coi_strided_attrs {
     coi_ints shape; /* of the result: the part, or for the gradient the whole */
 } coi_strided_attrs;
 
-/* The part of x, as a value of the block. */
-co_value *coi_strided(co_context *ctx, co_value *x, const coi_strided_attrs *attrs);
+co_code coi_strided_run(coi_call *call);
+co_code coi_strided_grad_run(coi_call *call);
 
 #endif

@@ -10,4 +10,6 @@ typedef struct coi_top_k_attrs {
     bool    sorted; /* the result always is */
 } coi_top_k_attrs;
 
+co_code coi_top_k_run(coi_call *call);
+
 #endif

@@ -6,6 +6,8 @@
 #include "ops/engine/composite.h"
 #include "ops/engine/dtype_sets.h"
 #include "ops/kernels/reduction.h"
+#include "ops/math/math_ops.h"
+#include "ops/engine/shared_ops.h"
 
 /* Entries of other files. */
 COI_USES_OP(argmax)

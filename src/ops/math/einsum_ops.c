@@ -8,6 +8,7 @@
 #include "ops/engine/dtype_sets.h"
 #include "ops/kernels/strided_slice.h"
 #include "ops/engine/type_rules.h"
+#include "ops/engine/shared_ops.h"
 
 #include <string.h>
 

@@ -4,13 +4,11 @@
  * theirs.
  */
 #include "ops/kernels/elementwise.h"
+
 #include "ops/engine/dtype_sets.h"
-#include "ops/kernels/compute_type.h"
 #include "ops/engine/op.h"
 #include "ops/engine/like_ops.h"
 #include "ops/kernels/ref/ref.h"
-#include "ops/kernels/streaming_store.h"
-#include "ops/kernels/strided_iterator.h"
 
 /* Entries of other files. */
 COI_USES_OP(elu_grad)
@@ -22,117 +20,6 @@ COI_USES_OP(selu_grad)
 COI_USES_OP(sigmoid_grad)
 COI_USES_OP(tanh_grad)
 COI_USES_OP(where_flowing)
-
-static const coi_unary_loops *const tables[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_unary_loops);
-
-typedef struct unary_job {
-    coi_unary_fn loop;
-    coi_isa      isa;
-    co_dtype     dtype, out_dtype;      /* of the tensors */
-    co_dtype     compute_dtype, result; /* of the loop */
-    const char  *x;
-    char        *out;
-    int64_t      n, per_chunk;
-    bool         streams;
-} unary_job;
-
-/* Through the compute type, block by block. */
-static void
-convert_span(const unary_job *job, const char *x, char *out, int64_t n)
-{
-    size_t size = coi_dtypes[job->dtype].size, out_size = coi_dtypes[job->out_dtype].size;
-    coi_compute_block in, result;
-
-    for (int64_t i = 0; i < n; i += COI_COMPUTE_BLOCK) {
-        int64_t     m = n - i < COI_COMPUTE_BLOCK ? n - i : COI_COMPUTE_BLOCK;
-        char       *to = out + (size_t)i * out_size;
-        const void *from = coi_to_compute_type(job->isa, job->dtype, x + (size_t)i * size,
-                                               job->compute_dtype, &in, m);
-
-        if (job->result == job->out_dtype) {
-            job->loop(to, from, m);
-        } else {
-            job->loop(result.bytes, from, m);
-            coi_cast_elements(job->isa, job->result, result.bytes, job->out_dtype, to, m);
-        }
-    }
-}
-
-/* Past the cache, block by block. */
-static void
-stream_span(const unary_job *job, const char *x, char *out, int64_t n)
-{
-    size_t          size = coi_dtypes[job->dtype].size;
-    coi_stream_fn   stream = coi_stream_of(job->isa);
-    coi_stream_area area;
-
-    for (int64_t m; n > 0; n -= m) {
-        char  *block = coi_stream_block(&area, out);
-        size_t nbytes;
-
-        m = coi_stream_elements(out, size, n);
-        nbytes = (size_t)m * size;
-        if ((size_t)n * size >= COI_PREFETCH_BYTES + COI_STREAM_BLOCK)
-            coi_stream_prefetch(x + COI_PREFETCH_BYTES, NULL);
-        job->loop(block, x, m);
-        stream(out, block, nbytes);
-        x += nbytes;
-        out += nbytes;
-    }
-    coi_stream_end();
-}
-
-static void
-unary_chunk(void *arg, int64_t chunk)
-{
-    const unary_job *job = arg;
-    int64_t          begin = chunk * job->per_chunk;
-    int64_t          n = job->n - begin < job->per_chunk ? job->n - begin : job->per_chunk;
-    const char      *x = job->x + (size_t)begin * coi_dtypes[job->dtype].size;
-    char            *out = job->out + (size_t)begin * coi_dtypes[job->out_dtype].size;
-
-    if (job->streams)
-        stream_span(job, x, out, n);
-    else if (job->dtype == job->compute_dtype)
-        job->loop(out, x, n);
-    else
-        convert_span(job, x, out, n);
-}
-
-static co_code
-unary(coi_call *call, coi_unary_kind kind)
-{
-    const co_value        *x = call->in[0];
-    coi_compute_type_entry lane = coi_compute_types[x->dtype];
-    int64_t                n = x->u.tensor.num_elements;
-    unary_job              job;
-
-    job.isa = call->ctx->runtime->isa;
-    job.loop = tables[job.isa]->at[kind][lane.lane];
-    if (job.loop == NULL)
-        job.loop = coi_unary_loops_rare.at[kind][lane.lane];
-    if (n <= COI_PARALLEL_ELEMENTS && lane.dtype == x->dtype) {
-        job.loop(call->out[0]->u.tensor.data, x->u.tensor.data, n);
-        return CO_OK;
-    }
-    job.dtype = (co_dtype)x->dtype;
-    job.out_dtype = (co_dtype)call->out[0]->dtype;
-    job.compute_dtype = (co_dtype)lane.dtype;
-    job.result = kind >= COI_ISNAN ? CO_BOOL : job.compute_dtype;
-    job.out = COI_OUT(call, 0, char);
-    job.x = COI_IN(call, 0, char);
-    job.n = n;
-    job.streams = job.dtype == job.compute_dtype && job.dtype == job.out_dtype &&
-                  (size_t)n * coi_dtypes[job.dtype].size >= COI_STREAM_BYTES;
-    coi_parallel(call, coi_num_chunks(n, 1, &job.per_chunk), unary_chunk, &job);
-    return CO_OK;
-}
-
-static co_code
-unary_run(coi_call *call)
-{
-    return unary(call, (coi_unary_kind)call->op->kind);
-}
 
 static co_code
 test_rule(coi_call *call, coi_out *outs)
@@ -233,7 +120,7 @@ GRADIENT(selu, coi_apply_backward(g, &coi_op_selu_grad, y))
                                     .kind = kind_,                                                 \
                                     .dtypes = dtypes_,                                             \
                                     .ref = coi_ref_unary,                                          \
-                                    .run = unary_run,                                              \
+                                    .run = coi_unary_run,                                          \
                                     __VA_ARGS__ };                                                 \
     co_value    *co_##name_(co_context *ctx, co_value *x)                                          \
     {                                                                                              \
@@ -280,23 +167,8 @@ TEST(isinf, "Whether x is infinite, as bool.", COI_ISINF, COI_FLOATS)
 TEST(isfinite, "Whether x is a finite number, as bool.", COI_ISFINITE, COI_FLOATS)
 TEST(logical_not, "Whether x is false, as bool.", COI_LOGICAL_NOT, COI_DTYPE_BIT(CO_BOOL))
 
-typedef struct gelu_attrs {
-    bool approximate;
-} gelu_attrs;
-#define GELU_ATTRS(X) X(gelu_attrs, approximate, BOOL, "=false", NULL)
-COI_ATTR_TABLE(gelu_attrs, GELU_ATTRS)
-
-coi_unary_kind
-coi_gelu_kind(const void *attrs)
-{
-    return ((const gelu_attrs *)attrs)->approximate ? COI_GELU_TANH : COI_GELU;
-}
-
-static co_code
-gelu_run(coi_call *call)
-{
-    return unary(call, coi_gelu_kind(call->attrs));
-}
+#define GELU_ATTRS(X) X(coi_gelu_attrs, approximate, BOOL, "=false", NULL)
+COI_ATTR_TABLE(coi_gelu_attrs, GELU_ATTRS)
 
 /* cdf(x) + x pdf(x) of the normal distribution, with the constants of the kernels. */
 static co_value *
@@ -313,8 +185,8 @@ gelu_slope(co_context *ctx, co_value *x)
 static co_code
 gelu_grad(coi_grad *g)
 {
-    const gelu_attrs *attrs = g->attrs;
-    co_value         *x = g->in[0], *up = g->upstream[0];
+    const coi_gelu_attrs *attrs = g->attrs;
+    co_value             *x = g->in[0], *up = g->upstream[0];
 
     g->grads[0] = attrs->approximate ? coi_apply_backward(g, &coi_op_gelu_tanh_grad, x)
                                      : co_mul(g->ctx, up, gelu_slope(g->ctx, x));
@@ -328,17 +200,17 @@ const coi_op coi_op_gelu = {
     .num_inputs = 1,
     .num_outputs = 1,
     .dtypes = COI_FLOATS,
-    COI_ATTRS(gelu_attrs),
+    COI_ATTRS(coi_gelu_attrs),
     .infer = coi_rule_same,
     .ref = coi_ref_gelu,
-    .run = gelu_run,
+    .run = coi_gelu_run,
     .grad = gelu_grad,
 };
 
 co_value *
 co_gelu(co_context *ctx, co_value *x, bool approximate)
 {
-    gelu_attrs attrs = { approximate };
+    coi_gelu_attrs attrs = { approximate };
 
     return coi_apply1(ctx, &coi_op_gelu, x, &attrs);
 }

@@ -2,8 +2,8 @@
 /*
  * attention: its rule, its gradient as one operator, and the same gradient as a composite, which is
  * used while a tape records it, so that there are gradients of any order. While a tape is open,
- * short rows of probabilities are kept for the gradient. The kernels are in attention.c, the
- * plain version in ops/kernels/ref/ref_attention.c.
+ * short rows of probabilities are kept for the gradient. The kernels are in attention_kernels.c,
+ * the plain version in ops/kernels/ref/ref_attention.c.
  */
 #include "ops/kernels/attention.h"
 
@@ -14,7 +14,6 @@
 #include "ops/engine/type_rules.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Entries of other files. */
 COI_USES_OP(softmax_grad)
@@ -30,26 +29,6 @@ static int64_t
 from_last(const co_value *x, int d)
 {
     return coi_is_unknown_rank(x) ? COI_UNKNOWN : x->u.tensor.dims[x->ndim - d];
-}
-
-void
-coi_attention_view_of(co_value *const *in, const coi_attention_attrs *attrs,
-                      coi_attention_view *view)
-{
-    const co_value *q = in[0];
-
-    *view = (coi_attention_view){ .items = 1,
-                                  .heads = attrs->heads,
-                                  .num_queries = from_last(q, 2),
-                                  .num_keys = from_last(in[1], 2),
-                                  .depth = from_last(q, 1) / attrs->heads,
-                                  .width = from_last(in[2], 1) / attrs->heads,
-                                  .causal = attrs->causal,
-                                  .scale = attrs->scale };
-    for (int d = 0; d < q->ndim - 2; ++d)
-        view->items *= q->u.tensor.dims[d];
-    if (view->scale == 0)
-        view->scale = view->depth > 0 ? 1 / sqrt((double)view->depth) : 1;
 }
 
 /* What q, k and v must have in common, by name and shape. */

@@ -8,6 +8,7 @@
 #include "ops/engine/dtype_sets.h"
 #include "ops/engine/type_rules.h"
 #include "ops/kernels/window2d.h"
+#include "ops/nn/nn_ops.h"
 
 #include <string.h>
 

@@ -7,6 +7,7 @@
 #include "ops/engine/dtype_sets.h"
 #include "ops/kernels/softmax.h"
 #include "ops/engine/type_rules.h"
+#include "ops/nn/nn_ops.h"
 
 #define SOFTMAX_ATTRS(X) X(coi_softmax_attrs, axis, INT, "=-1", NULL)
 COI_ATTR_TABLE(coi_softmax_attrs, SOFTMAX_ATTRS)

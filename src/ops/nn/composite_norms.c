@@ -4,12 +4,12 @@
  */
 #include "ops/engine/composite.h"
 #include "ops/engine/dtype_sets.h"
-#include "ops/kernels/layer_norm.h"
 #include "ops/kernels/reduction.h"
 #include "ops/engine/type_rules.h"
+#include "ops/nn/nn_ops.h"
+#include "ops/engine/shared_ops.h"
 
 #include <math.h>
-#include <string.h>
 
 /* gamma (x - mean) / sqrt(variance + epsilon) + beta, with the factor of x computed once. */
 static co_value *

@@ -2,32 +2,14 @@
 /*
  * Layer norm over the last axes and its gradient, each as one operator. The statistics of rows are
  * a second result, so that the gradient has none to compute. While a tape records the gradient, it
- * is a composite of other operators, which have gradients of any order. Kernels are in
- * ops/kernels/row_kernels.h, the plain version in ops/kernels/ref/ref_layer_norm.c.
+ * is a composite of other operators, which have gradients of any order.
  */
 #include "ops/kernels/layer_norm.h"
 
-#include "ops/engine/dtype_sets.h"
 #include "ops/engine/like_ops.h"
 #include "ops/kernels/row_kernels.h"
-#include "ops/kernels/softmax.h"
 #include "ops/engine/type_rules.h"
-
-static int64_t
-dims_product(const co_value *x, int first, int end)
-{
-    int64_t product = 1;
-
-    for (int d = first; d < end; ++d)
-        product *= x->u.tensor.dims[d];
-    return product;
-}
-
-static int64_t
-row_elements(const co_value *x, const coi_norm_attrs *attrs)
-{
-    return dims_product(x, x->ndim - (int)attrs->num_axes, x->ndim);
-}
+#include "ops/nn/nn_ops.h"
 
 /* Whether y is one row of x: its last dimensions are those of x, the others, if there are any,
  * are 1. */
@@ -48,63 +30,6 @@ coi_norm_is_rows(co_value *const *in, int num_axes)
     return is_one_row(in[0], in[1], num_axes) && is_one_row(in[0], in[2], num_axes);
 }
 
-/* x, gamma, then beta or g. */
-typedef struct job {
-    const coi_row_kernels *kernels;
-    size_t                 size; /* of an element */
-    int64_t                num_rows, dim, rows_per_chunk;
-    double                 epsilon;
-    const char            *x, *gamma, *other;
-    char                  *out, *statistics, *dgamma, *dbeta;
-} job;
-
-static void
-run_chunk(void *arg, int64_t chunk)
-{
-    const job *j = arg;
-    int64_t    first = chunk * j->rows_per_chunk, n = j->num_rows - first;
-    size_t     row_size = (size_t)j->dim * j->size, at = (size_t)first * row_size;
-    char      *statistics = j->statistics + (size_t)(first * COI_NORM_STATISTICS) * j->size;
-
-    n = n < j->rows_per_chunk ? n : j->rows_per_chunk;
-    if (j->dgamma == NULL)
-        j->kernels->norm(j->x + at, j->gamma, j->other, j->out + at, statistics, n, j->dim,
-                         j->epsilon);
-    else
-        j->kernels->norm_grad(j->x + at, j->gamma, j->other + at, statistics, j->out + at,
-                              j->dgamma + (size_t)chunk * row_size,
-                              j->dbeta + (size_t)chunk * row_size, n, j->dim);
-}
-
-static co_code
-norm_run(coi_call *call)
-{
-    const coi_norm_attrs *attrs = call->attrs;
-    bool                  is_grad = call->num_in == 4;
-    co_dtype              dtype = (co_dtype)call->in[0]->dtype;
-    job                   j = { .kernels = coi_row_kernels_of(call->ctx->runtime->isa, dtype),
-                                .size = coi_dtypes[dtype].size,
-                                .dim = row_elements(call->in[0], attrs),
-                                .epsilon = attrs->epsilon,
-                                .x = COI_IN(call, 0, char),
-                                .gamma = COI_IN(call, 1, char),
-                                .other = COI_IN(call, 2, char),
-                                .out = COI_OUT(call, 0, char),
-                                .statistics = is_grad ? call->in[3]->u.tensor.data : call->out[1]->u.tensor.data };
-
-    if (call->in[0]->u.tensor.num_elements == 0)
-        return CO_OK;
-    j.num_rows = call->in[0]->u.tensor.num_elements / j.dim;
-    j.rows_per_chunk = coi_softmax_chunk_rows(j.dim);
-    if (is_grad) {
-        j.rows_per_chunk = coi_norm_chunk_rows(j.dim);
-        j.dgamma = COI_OUT(call, 1, char);
-        j.dbeta = COI_OUT(call, 2, char);
-    }
-    coi_parallel(call, (j.num_rows + j.rows_per_chunk - 1) / j.rows_per_chunk, run_chunk, &j);
-    return CO_OK;
-}
-
 /* Statistics and partial sums of halves are floats. */
 static co_dtype
 wide_dtype(const co_value *x)
@@ -119,7 +44,7 @@ lines(const co_value *x, const coi_norm_attrs *attrs, int64_t rows, int64_t colu
     int64_t num_rows = COI_UNKNOWN;
 
     if (coi_is_known_shape(x))
-        num_rows = (dims_product(x, 0, x->ndim - (int)attrs->num_axes) + rows - 1) / rows;
+        num_rows = (coi_norm_dims_product(x, 0, x->ndim - (int)attrs->num_axes) + rows - 1) / rows;
     return (coi_out){ .dtype = wide_dtype(x), .ndim = 2, .dims = { num_rows, columns } };
 }
 
@@ -135,7 +60,7 @@ static co_code
 norm_grad_infer(coi_call *call, coi_out *outs)
 {
     bool    knows = coi_is_known_shape(call->in[0]);
-    int64_t dim = knows ? row_elements(call->in[0], call->attrs) : COI_UNKNOWN;
+    int64_t dim = knows ? coi_norm_row_elements(call->in[0], call->attrs) : COI_UNKNOWN;
 
     outs[1] = outs[2] = lines(call->in[0], call->attrs, knows ? coi_norm_chunk_rows(dim) : 1, dim);
     return coi_rule_same(call, outs);
@@ -151,7 +76,7 @@ static const coi_op norm_grad = {
     .infer = norm_grad_infer,
     .upcasts = true,
     .ref = coi_ref_norm_grad,
-    .run = norm_run,
+    .run = coi_norm_run,
 };
 
 /* Sums of chunks as the gradient of gamma or beta. */
@@ -225,7 +150,7 @@ static const coi_op norm = {
     .infer = norm_infer,
     .upcasts = true,
     .ref = coi_ref_norm,
-    .run = norm_run,
+    .run = coi_norm_run,
     .grad = norm_gradient,
 };
 

@@ -1,24 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random numbers. A call's numbers are a function of the seed (the key of Philox), the number of
- * the call in its context, the replica, and the position in the tensor:
- *
- *     counter words   0     block, low half
- *                     1     block, bits 32 to 39, and replica above
- *                     2, 3  number of the call
- *
- * Those of a stateless call are a function of its own two seeds, in the places of the seed and of
- * the number of the call, and of the position; its replica is one that there never is, so that no
- * other stream has the same numbers.
- *
- * A block gives four numbers, or two of float64. Nothing depends on threads or the instruction set:
- * this file is compiled once, for the baseline, and the logarithm, sine and cosine of Box-Muller
- * are series summed here rather than functions of a C library, which chooses between variants by
- * processor.
+ * Random numbers: rules and public calls. The numbers are drawn in
+ * ops/kernels/drivers/random_kernels.c.
  */
 #include "ops/engine/dtype_sets.h"
 #include "ops/engine/op.h"
-#include "ops/kernels/philox.h"
+#include "ops/kernels/random_kernels.h"
 
 #include <math.h>
 
@@ -28,275 +15,35 @@ COI_USES_OP(random_uniform)
 COI_USES_OP(stateless_random_normal)
 COI_USES_OP(stateless_random_uniform)
 
-/* Of both distributions; the first two of the numbers that describe one have two names. */
-typedef struct random_attrs {
-    coi_ints shape;
-    uint8_t  dtype;
-    union {
-        double low, mean;
-    };
-    union {
-        double high, stddev;
-    };
-    coi_ints seed; /* of stateless calls: two numbers */
-} random_attrs;
 #define UNIFORM_ATTRS(X)                                                                           \
-    X(random_attrs, shape, INTS, "", NULL)                                                         \
-    X(random_attrs, dtype, DTYPE, "=float32", NULL)                                                \
-    X(random_attrs, low, FLOAT, "=0", NULL)                                                        \
-    X(random_attrs, high, FLOAT, "=1", NULL)
+    X(coi_random_attrs, shape, INTS, "", NULL)                                                     \
+    X(coi_random_attrs, dtype, DTYPE, "=float32", NULL)                                            \
+    X(coi_random_attrs, low, FLOAT, "=0", NULL)                                                    \
+    X(coi_random_attrs, high, FLOAT, "=1", NULL)
 #define NORMAL_ATTRS(X)                                                                            \
-    X(random_attrs, shape, INTS, "", NULL)                                                         \
-    X(random_attrs, dtype, DTYPE, "=float32", NULL)                                                \
-    X(random_attrs, mean, FLOAT, "=0", NULL)                                                       \
-    X(random_attrs, stddev, FLOAT, "=1", NULL)
-#define STATELESS_UNIFORM_ATTRS(X) UNIFORM_ATTRS(X) X(random_attrs, seed, INTS, "", NULL)
-#define STATELESS_NORMAL_ATTRS(X)  NORMAL_ATTRS(X) X(random_attrs, seed, INTS, "", NULL)
+    X(coi_random_attrs, shape, INTS, "", NULL)                                                     \
+    X(coi_random_attrs, dtype, DTYPE, "=float32", NULL)                                            \
+    X(coi_random_attrs, mean, FLOAT, "=0", NULL)                                                   \
+    X(coi_random_attrs, stddev, FLOAT, "=1", NULL)
+#define STATELESS_UNIFORM_ATTRS(X) UNIFORM_ATTRS(X) X(coi_random_attrs, seed, INTS, "", NULL)
+#define STATELESS_NORMAL_ATTRS(X)  NORMAL_ATTRS(X) X(coi_random_attrs, seed, INTS, "", NULL)
 
-typedef random_attrs uniform_attrs, normal_attrs, stateless_uniform_attrs, stateless_normal_attrs;
+typedef coi_random_attrs uniform_attrs, normal_attrs, stateless_uniform_attrs,
+    stateless_normal_attrs;
 COI_ATTR_TABLE(uniform_attrs, UNIFORM_ATTRS)
 COI_ATTR_TABLE(normal_attrs, NORMAL_ATTRS)
 COI_ATTR_TABLE(stateless_uniform_attrs, STATELESS_UNIFORM_ATTRS)
 COI_ATTR_TABLE(stateless_normal_attrs, STATELESS_NORMAL_ATTRS)
 
-/* Kinds of operators. */
-enum { STATEFUL, STATELESS };
-#define NO_REPLICA 0xFFFFFFu
-
-enum { CHUNK = 8192 }; /* numbers per chunk; whole blocks */
-
-/* Which numbers, and where they go. */
-typedef struct job {
-    uint32_t key[2];
-    uint64_t call;
-    uint32_t replica;
-    co_dtype dtype;
-    double   a, b; /* low and high, or mean and standard deviation */
-    void    *out;
-    int64_t  n;
-} job;
-
-static void
-draw(const job *j, int64_t block, uint32_t out[4])
-{
-    uint32_t counter[4] = { (uint32_t)block,
-                            j->replica << 8 | ((uint32_t)((uint64_t)block >> 32) & 0xFFu),
-                            (uint32_t)j->call, (uint32_t)(j->call >> 32) };
-
-    coi_philox(counter, j->key, out);
-}
-
-/* Numbers in a block. */
-static int
-per_block(const job *j)
-{
-    return j->dtype == CO_FLOAT64 ? 2 : 4;
-}
-
-/* 53 bits as a number in [0, 1). */
-static double
-unit_double(uint32_t high, uint32_t low)
-{
-    uint64_t bits = (uint64_t)high << 32 | low;
-
-    return (double)(bits >> 11) * 0x1p-53;
-}
-
-/* The next half float towards minus infinity; both kinds order alike. */
-static uint16_t
-half_below(uint16_t half)
-{
-    return (uint16_t)(half == 0 ? 0x8001 : half & 0x8000 ? half + 1 : half - 1);
-}
-
-/* Store numbers from position `first` on; with `below` they are kept under the upper limit, which
- * rounding to a coarse dtype would reach. */
-static void
-put_halves(const job *j, int64_t first, const double *values, int n, bool below)
-{
-    bool      is_half = j->dtype == CO_FLOAT16;
-    float     high = (float)j->b;
-    uint16_t *out = (uint16_t *)j->out + first;
-
-    for (int i = 0; i < n; ++i) {
-        float    value = (float)values[i];
-        uint16_t bits = is_half ? coi_float_to_half(value) : coi_float_to_bfloat(value);
-        float    back = is_half ? coi_half_to_float(bits) : coi_bfloat_to_float(bits);
-
-        out[i] = below && back >= high ? half_below(bits) : bits;
-    }
-}
-
-static void
-put(const job *j, int64_t first, const double *values, int n, bool below)
-{
-    float  *floats = (float *)j->out + first, float_high = (float)j->b;
-    double *doubles = (double *)j->out + first;
-
-    if (j->dtype == CO_FLOAT32)
-        for (int i = 0; i < n; ++i) {
-            float value = (float)values[i];
-
-            floats[i] = below && value >= float_high ? nextafterf(float_high, -INFINITY) : value;
-        }
-    else if (j->dtype == CO_FLOAT64)
-        for (int i = 0; i < n; ++i)
-            doubles[i] = below && values[i] >= j->b ? nextafter(j->b, -INFINITY) : values[i];
-    else
-        put_halves(j, first, values, n, below);
-}
-
-/* Numbers in [0, 1) with as many bits as the dtype has, so that none is lost by rounding. */
-static void
-unit_block(const job *j, int64_t block, double out[4])
-{
-    uint32_t words[4];
-    int      shift = j->dtype == CO_FLOAT32 ? 8 : j->dtype == CO_FLOAT16 ? 21 : 24;
-    double   scale = j->dtype == CO_FLOAT32 ? 0x1p-24 : j->dtype == CO_FLOAT16 ? 0x1p-11 : 0x1p-8;
-
-    draw(j, block, words);
-    if (j->dtype == CO_FLOAT64) {
-        out[0] = unit_double(words[0], words[1]);
-        out[1] = unit_double(words[2], words[3]);
-        return;
-    }
-    for (int i = 0; i < 4; ++i)
-        out[i] = (double)(words[i] >> shift) * scale;
-}
-
-/* A range beyond the largest double is taken by halves; doubling them again is exact. */
-static void
-uniform_block(const job *j, int64_t block, double out[4])
-{
-    double part = isfinite(j->b - j->a) ? 1 : 0.5;
-    double low = j->a * part, range = j->b * part - low;
-
-    unit_block(j, block, out);
-    for (int i = 0; i < per_block(j); ++i)
-        out[i] = (low + range * out[i]) / part;
-}
-
-/*
- * log(x) for 0 < x <= 1: x = m 2^e with m between sqrt(1/2) and sqrt(2), s = (m - 1) / (m + 1), and
- * log(m) is the series 2 (s + s^3/3 + s^5/5 + ...), whose terms fall by 34 each.
- */
-static double
-series_log(double x)
-{
-    static const double over[] = { 1.0 / 23, 1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13,
-                                   1.0 / 11, 1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3 };
-    int                 e;
-    double              m = frexp(x, &e), s, z, sum = 0;
-
-    if (m < 0.70710678118654752440) {
-        m *= 2;
-        --e;
-    }
-    s = (m - 1) / (m + 1);
-    z = s * s;
-    for (int i = 0; i < 11; ++i)
-        sum = (sum + over[i]) * z;
-    /* ln 2 in two parts, of which the first has few bits: its product with e is exact. */
-    return e * 0x1.62e42fefap-1 + (2 * s + (2 * s * sum + e * 0x1.cf79abc9e3b39p-40));
-}
-
-/* Sine and cosine of a full turn's part u, 0 <= u < 1: an eighth of a turn at most from a quarter,
- * then the series. */
-static void
-series_sincos(double u, double *sine, double *cosine)
-{
-    static const double of_sine[] = { 1.0 / (17 * 16), 1.0 / (15 * 14), 1.0 / (13 * 12),
-                                      1.0 / (11 * 10), 1.0 / (9 * 8),   1.0 / (7 * 6),
-                                      1.0 / (5 * 4),   1.0 / (3 * 2) };
-    static const double of_cosine[] = { 1.0 / (18 * 17), 1.0 / (16 * 15), 1.0 / (14 * 13),
-                                        1.0 / (12 * 11), 1.0 / (10 * 9),  1.0 / (8 * 7),
-                                        1.0 / (6 * 5),   1.0 / (4 * 3),   1.0 / (2 * 1) };
-    int                 quarter = (int)(4 * u + 0.5);
-    double              a = (u - quarter * 0.25) * 6.28318530717958647693, z = a * a, s = 1, c = 1;
-
-    for (int i = 0; i < 8; ++i)
-        s = 1 - s * (z * of_sine[i]);
-    for (int i = 0; i < 9; ++i)
-        c = 1 - c * (z * of_cosine[i]);
-    s *= a;
-    switch (quarter & 3) {
-    case 0: *sine = s, *cosine = c; break;
-    case 1: *sine = c, *cosine = -s; break;
-    case 2: *sine = -s, *cosine = -c; break;
-    default: *sine = -c, *cosine = s; break;
-    }
-}
-
-/* Box-Muller: two normal numbers from u1 in (0, 1] and u2 in [0, 1). */
-static void
-normal_pair(double u1, double u2, double out[2])
-{
-    double radius = sqrt(-2 * series_log(u1));
-
-    series_sincos(u2, &out[1], &out[0]);
-    out[0] *= radius;
-    out[1] *= radius;
-}
-
-static void
-normal_block(const job *j, int64_t block, double out[4])
-{
-    uint32_t words[4];
-
-    draw(j, block, words);
-    if (j->dtype == CO_FLOAT64) {
-        normal_pair(unit_double(words[0], words[1]) + 0x1p-53, unit_double(words[2], words[3]),
-                    out);
-    } else {
-        normal_pair(((double)words[0] + 1) * 0x1p-32, (double)words[1] * 0x1p-32, out);
-        normal_pair(((double)words[2] + 1) * 0x1p-32, (double)words[3] * 0x1p-32, out + 2);
-    }
-    for (int i = 0; i < per_block(j); ++i)
-        out[i] = j->a + j->b * out[i];
-}
-
-/* One chunk: a few blocks at a time into `values`, then stored. */
-static inline void
-fill_chunk(const job *j, int64_t chunk, void (*block_fn)(const job *, int64_t, double[4]),
-           bool below)
-{
-    enum { FEW = 256 };
-    int64_t first = chunk * CHUNK, last = first + CHUNK < j->n ? first + CHUNK : j->n;
-    int     step = per_block(j);
-    double  values[FEW];
-
-    for (int64_t i = first; i < last; i += FEW) {
-        int n = last - i < FEW ? (int)(last - i) : FEW;
-
-        for (int at = 0; at < n; at += step)
-            block_fn(j, (i + at) / step, values + at);
-        put(j, i, values, n, below);
-    }
-}
-
-static void
-uniform_chunk(void *arg, int64_t chunk)
-{
-    const job *j = arg;
-
-    fill_chunk(j, chunk, uniform_block, j->a < j->b);
-}
-
-static void
-normal_chunk(void *arg, int64_t chunk)
-{
-    fill_chunk(arg, chunk, normal_block, false);
-}
-
 /* Shape and dtype of the result. */
 static co_code
 random_infer(coi_call *call, coi_out *outs)
 {
-    const random_attrs *attrs = call->attrs;
-    const coi_ints     *shape = &attrs->shape;
-    co_dtype            dtype = (co_dtype)attrs->dtype;
+    const coi_random_attrs *attrs = call->attrs;
+    const coi_ints         *shape = &attrs->shape;
+    co_dtype                dtype = (co_dtype)attrs->dtype;
 
-    if (call->op->kind == STATELESS && attrs->seed.n != 2)
+    if (call->op->kind == COI_RANDOM_STATELESS && attrs->seed.n != 2)
         return coi_invalid(call, "seed has %d number%s; it must have 2", attrs->seed.n,
                            COI_S(attrs->seed.n));
     if (dtype >= CO_NUM_DTYPES || !coi_dtypes[dtype].floating)
@@ -318,14 +65,14 @@ random_infer(coi_call *call, coi_out *outs)
 static co_code
 fitting_infer(coi_call *call, coi_out *outs, const char *a, const char *b)
 {
-    static const double largest[CO_NUM_DTYPES] = { [CO_FLOAT16] = 65504,
-                                                   [CO_BFLOAT16] = 0x1.fep127,
-                                                   [CO_FLOAT32] = 0x1.fffffep127,
-                                                   [CO_FLOAT64] = 0x1.fffffffffffffp1023 };
-    const random_attrs *attrs = call->attrs;
-    double              numbers[2] = { attrs->low, attrs->high };
-    char                room[sizeof(numbers)];
-    co_code             rc = random_infer(call, outs);
+    static const double     largest[CO_NUM_DTYPES] = { [CO_FLOAT16] = 65504,
+                                                       [CO_BFLOAT16] = 0x1.fep127,
+                                                       [CO_FLOAT32] = 0x1.fffffep127,
+                                                       [CO_FLOAT64] = 0x1.fffffffffffffp1023 };
+    const coi_random_attrs *attrs = call->attrs;
+    double                  numbers[2] = { attrs->low, attrs->high };
+    char                    room[sizeof(numbers)];
+    co_code                 rc = random_infer(call, outs);
 
     if (rc != CO_OK)
         return rc;
@@ -341,7 +88,7 @@ fitting_infer(coi_call *call, coi_out *outs, const char *a, const char *b)
 static co_code
 uniform_infer(coi_call *call, coi_out *outs)
 {
-    const random_attrs *attrs = call->attrs;
+    const coi_random_attrs *attrs = call->attrs;
 
     if (!isfinite(attrs->low) || !isfinite(attrs->high) || attrs->low > attrs->high)
         return coi_invalid(call, "low is %g and high %g; they must be finite, low not above high",
@@ -352,47 +99,13 @@ uniform_infer(coi_call *call, coi_out *outs)
 static co_code
 normal_infer(coi_call *call, coi_out *outs)
 {
-    const random_attrs *attrs = call->attrs;
+    const coi_random_attrs *attrs = call->attrs;
 
     if (!isfinite(attrs->mean) || !isfinite(attrs->stddev) || attrs->stddev < 0)
         return coi_invalid(call,
                            "mean is %g and stddev %g; they must be finite, stddev not negative",
                            attrs->mean, attrs->stddev);
     return fitting_infer(call, outs, "mean", "stddev");
-}
-
-static co_code
-random_run(coi_call *call, coi_chunk_fn fn)
-{
-    const random_attrs *attrs = call->attrs;
-    co_context         *ctx = call->ctx;
-    co_value           *out = call->out[0];
-    bool                is_stateless = call->op->kind == STATELESS;
-    uint64_t            key = is_stateless ? (uint64_t)attrs->seed.at[0] : ctx->seed;
-    job                 j = { .key = { (uint32_t)key, (uint32_t)(key >> 32) },
-                              .call = is_stateless ? (uint64_t)attrs->seed.at[1] : ctx->random_counter++,
-                              .replica = is_stateless ? NO_REPLICA : (uint32_t)ctx->mode.replica,
-                              .dtype = (co_dtype)out->dtype,
-                              .a = attrs->low,
-                              .b = attrs->high,
-                              .out = out->u.tensor.data,
-                              .n = out->u.tensor.num_elements };
-
-    if (j.n > 0)
-        coi_parallel(call, (j.n + CHUNK - 1) / CHUNK, fn, &j);
-    return CO_OK;
-}
-
-static co_code
-uniform_run(coi_call *call)
-{
-    return random_run(call, uniform_chunk);
-}
-
-static co_code
-normal_run(coi_call *call)
-{
-    return random_run(call, normal_chunk);
 }
 
 #define RANDOM(name_, distribution, attrs_, kind_, doc_)                                           \
@@ -402,18 +115,19 @@ normal_run(coi_call *call)
         .num_outputs = 1,                                                                          \
         .kind = kind_,                                                                             \
         .not_differentiable = true,                                                                \
-        .reads = (kind_) == STATEFUL ? CO_RESOURCE_RANDOM : 0,                                     \
-        .writes = (kind_) == STATEFUL ? CO_RESOURCE_RANDOM : 0,                                    \
+        .reads = (kind_) == COI_RANDOM_STATEFUL ? CO_RESOURCE_RANDOM : 0,                          \
+        .writes = (kind_) == COI_RANDOM_STATEFUL ? CO_RESOURCE_RANDOM : 0,                         \
         COI_ATTRS(attrs_),                                                                         \
         .infer = distribution##_infer,                                                             \
-        .ref = distribution##_run,                                                                 \
+        .ref = coi_random_##distribution##_run,                                                    \
     };
-RANDOM(random_uniform, uniform, uniform_attrs, STATEFUL, "Numbers drawn evenly from [low, high).")
-RANDOM(random_normal, normal, normal_attrs, STATEFUL,
+RANDOM(random_uniform, uniform, uniform_attrs, COI_RANDOM_STATEFUL,
+       "Numbers drawn evenly from [low, high).")
+RANDOM(random_normal, normal, normal_attrs, COI_RANDOM_STATEFUL,
        "Numbers drawn from the normal distribution of mean and stddev.")
-RANDOM(stateless_random_uniform, uniform, stateless_uniform_attrs, STATELESS,
+RANDOM(stateless_random_uniform, uniform, stateless_uniform_attrs, COI_RANDOM_STATELESS,
        "Numbers drawn evenly from [low, high), the same for the same two seeds.")
-RANDOM(stateless_random_normal, normal, stateless_normal_attrs, STATELESS,
+RANDOM(stateless_random_normal, normal, stateless_normal_attrs, COI_RANDOM_STATELESS,
        "Numbers drawn from a normal distribution, the same for the same two seeds.")
 
 void
@@ -428,15 +142,16 @@ static co_value *
 draw_tensor(co_context *ctx, const coi_op *op, co_dtype dtype, const int64_t *dims, size_t ndim,
             const int64_t *seed, double a, double b)
 {
-    random_attrs attrs = { .dtype = coi_dtype_attr(dtype), .low = a, .high = b };
+    coi_random_attrs attrs = { .dtype = coi_dtype_attr(dtype), .low = a, .high = b };
 
     COI_ENTER(ctx, op->name, NULL);
-    if (op->kind == STATELESS && seed == NULL) {
+    if (op->kind == COI_RANDOM_STATELESS && seed == NULL) {
         coi_fail(ctx, CO_INVALID_ARGUMENT, "seed is NULL; give two numbers");
         return NULL;
     }
     if (!coi_ints_from_dims(ctx, "dims", dims, ndim, &attrs.shape) ||
-        !coi_ints_from_dims(ctx, "seed", seed, op->kind == STATELESS ? 2 : 0, &attrs.seed))
+        !coi_ints_from_dims(ctx, "seed", seed, op->kind == COI_RANDOM_STATELESS ? 2 : 0,
+                            &attrs.seed))
         return NULL;
     return coi_apply(ctx, op, NULL, 0, &attrs);
 }

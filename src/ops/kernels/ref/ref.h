@@ -12,6 +12,7 @@
 #define COI_OPS_KERNELS_REF_REF_H
 
 #include "ops/engine/op.h"
+#include "ops/kernels/loops.h"
 
 typedef enum coi_number_class {
     COI_NUMBER_FLOAT,
@@ -54,6 +55,7 @@ coi_ref_put(co_value *x, int64_t i, double value)
 int64_t coi_ref_broadcast_index(const co_value *out, int64_t i, const co_value *operand);
 
 co_code coi_ref_unary(coi_call *call);
+co_code coi_ref_unary_of(coi_call *call, coi_unary_kind kind);
 co_code coi_ref_gelu(coi_call *call);
 co_code coi_ref_cast(coi_call *call);
 co_code coi_ref_binary(coi_call *call);

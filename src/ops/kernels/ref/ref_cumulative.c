@@ -6,9 +6,6 @@
 #include "ops/kernels/ref/ref.h"
 #include "ops/kernels/cumulative.h"
 
-/* Entries of other files. */
-COI_USES_OP(cumprod)
-
 co_code
 coi_ref_scan(coi_call *call)
 {
@@ -16,7 +13,7 @@ coi_ref_scan(coi_call *call)
     const co_value       *x = call->in[0];
     co_dtype              dtype = (co_dtype)x->dtype;
     coi_split_shape       s = coi_split_at(x, coi_axis_of(attrs->axis, x->ndim));
-    bool                  is_prod = call->op == &coi_op_cumprod;
+    bool                  is_prod = call->op->kind == COI_SCAN_PROD;
 
     for (int64_t e = 0; e < x->u.tensor.num_elements; ++e) {
         int64_t    i = e / s.inner % s.n, base = e - i * s.inner;

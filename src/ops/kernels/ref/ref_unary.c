@@ -159,9 +159,15 @@ static const unary_fn functions[COI_NUM_UNARY] = {
 };
 
 co_code
+coi_ref_unary_of(coi_call *call, coi_unary_kind kind)
+{
+    return each(call, functions[kind]);
+}
+
+co_code
 coi_ref_unary(coi_call *call)
 {
-    return each(call, functions[call->op->kind]);
+    return coi_ref_unary_of(call, (coi_unary_kind)call->op->kind);
 }
 
 co_code

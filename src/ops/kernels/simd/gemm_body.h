@@ -65,9 +65,9 @@ OF(micro)(int rows, int vectors, bool is_part, bool add, int64_t depth, const RE
 
     for (int64_t k = 0; k < depth; ++k) {
         if (rows > MR) {
-            coi_ask(a, AHEAD * a_col * (int64_t)sizeof(REAL));
-            coi_ask(b, AHEAD * b_row * (int64_t)sizeof(REAL));
-            coi_ask(b, (AHEAD * b_row + OF(LANES)) * (int64_t)sizeof(REAL));
+            coi_prefetch(a, AHEAD * a_col * (int64_t)sizeof(REAL));
+            coi_prefetch(b, AHEAD * b_row * (int64_t)sizeof(REAL));
+            coi_prefetch(b, (AHEAD * b_row + OF(LANES)) * (int64_t)sizeof(REAL));
         }
         b0 = vectors == 1 && is_part ? OF(load_part)(b, part) : OF(load)(b);
         if (vectors >= 2)
@@ -169,8 +169,8 @@ OF(ask_for)(REAL *c, int64_t c_row)
 {
     COI_UNROLL
     for (int i = 0; i < MR; ++i) {
-        coi_ask_to_write(c, i * c_row * (int64_t)sizeof(REAL));
-        coi_ask_to_write(c, (i * c_row + OF(LANES)) * (int64_t)sizeof(REAL));
+        coi_prefetch_to_write(c, i * c_row * (int64_t)sizeof(REAL));
+        coi_prefetch_to_write(c, (i * c_row + OF(LANES)) * (int64_t)sizeof(REAL));
     }
 }
 
@@ -215,8 +215,8 @@ OF(panel)(const OF(strip) * s, const REAL *a, int64_t a_panel, REAL *c, int64_t 
  * lines whose distance is a power of two before their second half is read.
  */
 static void
-OF(gemm_turn)(const void *given, int64_t from_row, int64_t rows, int64_t columns, void *result,
-              int64_t to_row)
+OF(gemm_transpose)(const void *given, int64_t from_row, int64_t rows, int64_t columns, void *result,
+                   int64_t to_row)
 {
     const REAL *from = given;
     REAL       *to = result;
@@ -259,7 +259,7 @@ OF(pack_panel)(const coi_gemm *g, int64_t first, int64_t k0, int64_t depth, REAL
     const REAL *from = (const REAL *)g->b + first * g->b_col + k0 * g->b_row;
 
     if (g->b_row == 1) {
-        OF(gemm_turn)(from, g->b_col, columns, depth, to, OF(NR));
+        OF(gemm_transpose)(from, g->b_col, columns, depth, to, OF(NR));
     } else if (g->b_col == 1 && columns == OF(NR)) {
         for (int64_t k = 0; k < depth; ++k)
             memcpy(to + k * OF(NR), from + k * g->b_row, OF(NR) * sizeof(REAL));
@@ -281,8 +281,8 @@ OF(gemm_pack_b)(const coi_gemm_plan *plan, int64_t panel)
 /* One panel of columns, packed on the fly because only one tile uses it: it stays in the L1 cache.
  */
 static __attribute__((noinline)) void
-OF(late_panel)(const coi_gemm *g, const OF(strip) * given, int64_t k0, const REAL *a, int64_t i0,
-               int64_t i1, int64_t first, int64_t columns)
+OF(on_the_fly_panel)(const coi_gemm *g, const OF(strip) * given, int64_t k0, const REAL *a,
+                     int64_t i0, int64_t i1, int64_t first, int64_t columns)
 {
     _Alignas(COI_ALIGNMENT) REAL packed[COI_GEMM_KC * OF(NR)];
     OF(strip) s = *given;
@@ -293,9 +293,9 @@ OF(late_panel)(const coi_gemm *g, const OF(strip) * given, int64_t k0, const REA
 }
 
 COI_INLINE bool
-OF(is_shallow)(const coi_gemm_plan *plan)
+OF(is_small_k)(const coi_gemm_plan *plan)
 {
-    return plan->g.k <= COI_GEMM_SHALLOW && !plan->g.accumulate && !plan->pack_a &&
+    return plan->g.k <= COI_GEMM_SMALL_K && !plan->g.accumulate && !plan->pack_a &&
            !plan->pack_on_the_fly;
 }
 
@@ -315,7 +315,7 @@ OF(whole_rows)(int64_t i0, int64_t i1)
  * it loads less for each sum, and the L1 cache has time for the lines of C.
  */
 static void
-OF(shallow)(const OF(strip) * s, const REAL *a, int64_t b_panel, REAL *c, int64_t i0, int64_t i1,
+OF(small_k)(const OF(strip) * s, const REAL *a, int64_t b_panel, REAL *c, int64_t i0, int64_t i1,
             int64_t j0, int64_t j1)
 {
     for (int64_t i = i0; i < i1; i += MR) {
@@ -353,11 +353,11 @@ OF(gemm_tile)(const coi_gemm_plan *plan, int64_t i0, int64_t i1, int64_t j0, int
     s.a_col = plan->pack_a ? MR : g->a_col;
     s.b_row = plan->pack_b || plan->pack_on_the_fly ? OF(NR) : g->b_row;
     s.c_row = g->c_row;
-    if (OF(is_shallow)(plan)) {
+    if (OF(is_small_k)(plan)) {
         whole_i = OF(whole_rows)(i0, i1);
         s.depth = slab;
         s.b = b;
-        OF(shallow)(&s, a, b_panel, g->c, i0, whole_i, j0, whole_j);
+        OF(small_k)(&s, a, b_panel, g->c, i0, whole_i, j0, whole_j);
     }
     for (int64_t k = 0; k < slab; k += COI_GEMM_KC) {
         s.depth = slab - k < COI_GEMM_KC ? slab - k : COI_GEMM_KC;
@@ -369,7 +369,7 @@ OF(gemm_tile)(const coi_gemm_plan *plan, int64_t i0, int64_t i1, int64_t j0, int
                 s.b = b + j / OF(NR) * b_panel + k * s.b_row;
             s.part = OF(make_part)(columns > OF(LANES) ? columns - OF(LANES) : columns);
             if (plan->pack_on_the_fly)
-                OF(late_panel)(g, &s, plan->k0 + k, a + k * s.a_col, i0, i1, j, columns);
+                OF(on_the_fly_panel)(g, &s, plan->k0 + k, a + k * s.a_col, i0, i1, j, columns);
             else
                 OF(panel)
             (&s, a + k * s.a_col, a_panel, (REAL *)g->c + j, j < whole_j ? whole_i : i0, i1,
@@ -436,7 +436,7 @@ const coi_gemm_kernels COI_PER_ISA(OF(coi_gemm)) = {
     .pack_a = OF(gemm_pack_a),
     .pack_b = OF(gemm_pack_b),
     .tile = OF(gemm_tile),
-    .turn = OF(gemm_turn),
+    .transpose = OF(gemm_transpose),
 };
 
 #undef OF

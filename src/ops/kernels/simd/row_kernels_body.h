@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The kernels of ops/kernels/row_kernels.h for one element type: T is f32 or f64, REAL its C type.
- * Included by simd_row_kernels.c and, for double, by ops/kernels/float64_kernels.c; hence no guard.
+ * Included by simd_row_kernels.c and, for double, by ops/kernels/generic/float64_kernels.c; hence
+ * no guard.
  *
  * A sum along a row is taken in four vectors, and what is left of the row behind them in a number.
  * Rows are taken a few at a time and by stages, so that no stage of a row waits for the end of the

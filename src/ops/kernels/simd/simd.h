@@ -42,12 +42,12 @@
 /* Prefetch the line `bytes` behind p. It may lie outside of the object of p, so the address is
  * computed as a number. */
 COI_INLINE void
-coi_ask(const void *p, int64_t bytes)
+coi_prefetch(const void *p, int64_t bytes)
 {
     __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)bytes));
 }
 COI_INLINE void
-coi_ask_to_write(void *p, int64_t bytes)
+coi_prefetch_to_write(void *p, int64_t bytes)
 {
     __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)bytes), 1);
 }

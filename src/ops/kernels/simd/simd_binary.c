@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loops over two operands, of the functions that models spend time in; ops/kernels/generic_loops.c
- * has the rest. Either operand may be a single element; broadcasting of other shapes is made of
- * calls of these, row by row, in ops/math/binary_ops.c.
+ * Loops over two operands, of the functions that models spend time in;
+ * ops/kernels/generic/generic_loops.c has the rest. Either operand may be a single element;
+ * broadcasting of other shapes is made of calls of these, row by row, in
+ * ops/kernels/drivers/binary_kernels.c.
  */
-#include "ops/kernels/simd/define_loops.h"
+#include "ops/kernels/define_loops.h"
 #include "ops/kernels/simd/simd_math.h"
 
 /* In unsigned types integers wrap, as TensorFlow's do. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Conversions on the way of data into a model and of halves through it. The others are in
- * ops/kernels/generic_loops.c and coi_convert, whose results these have.
+ * ops/kernels/generic/generic_loops.c and coi_convert, whose results these have.
  */
-#include "ops/kernels/simd/define_loops.h"
+#include "ops/kernels/define_loops.h"
 #include "ops/kernels/simd/simd_half.h"
 
 COI_CAST_LOOP(f32_f64, float, double, p)

@@ -6,7 +6,7 @@
 #ifndef COI_OPS_KERNELS_SIMD_SIMD_HALF_H
 #define COI_OPS_KERNELS_SIMD_SIMD_HALF_H
 
-#include "ops/kernels/simd/loops.h"
+#include "ops/kernels/loops.h"
 #include "ops/kernels/simd/simd.h"
 
 #define COI_HALF_BLOCK 256

@@ -11,7 +11,7 @@
 #ifndef COI_OPS_KERNELS_SIMD_SIMD_MATH_H
 #define COI_OPS_KERNELS_SIMD_SIMD_MATH_H
 
-#include "ops/kernels/simd/loops.h"
+#include "ops/kernels/loops.h"
 #include "ops/kernels/simd/simd.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The kernels of ops/kernels/pool2d.h for one instruction set, vectorised by the compiler along the
- * channels. Those of double are in ops/kernels/float64_kernels.c.
+ * channels. Those of double are in ops/kernels/generic/float64_kernels.c.
  */
 #include "ops/kernels/pool2d.h"
 #include "ops/kernels/simd/simd.h"

@@ -4,7 +4,7 @@
  * doubles) over blocks of 4096, and the blocks in double, so the error of a sum hardly grows with
  * its length. All of it depends on lengths alone.
  */
-#include "ops/kernels/simd/loops.h"
+#include "ops/kernels/loops.h"
 #include "ops/kernels/simd/simd_half.h"
 
 #include <math.h>

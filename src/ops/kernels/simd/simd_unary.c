@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loops over one operand, of the functions that models spend time in. ops/kernels/generic_loops.c
- * has the rest.
+ * Loops over one operand, of the functions that models spend time in.
+ * ops/kernels/generic/generic_loops.c has the rest.
  */
-#include "ops/kernels/simd/define_loops.h"
+#include "ops/kernels/define_loops.h"
 #include "ops/kernels/simd/simd_math.h"
 
 enum { BLOCK = 256 }; /* elements between two loops */

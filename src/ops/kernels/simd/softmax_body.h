@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The body of simd_softmax.c for one element type: T is f32 or f64, REAL its C type, EXP and LOG
- * its functions. Included by simd_softmax.c and, for double, by ops/kernels/float64_kernels.c;
- * hence no guard.
+ * its functions. Included by simd_softmax.c and, for double, by
+ * ops/kernels/generic/float64_kernels.c; hence no guard.
  */
 enum {
     SUMS = 16,    /* partial sums of a row */
@@ -143,7 +143,7 @@ OF(strip_grad)(const REAL *restrict y, const REAL *restrict g, REAL *restrict dx
 
 /* n rows as the columns of a strip (columns up to ROUNDED(n) are zero), and back. */
 static inline void
-OF(turn)(const REAL *restrict rows, int64_t dim, int64_t stride, int n, REAL *restrict strip)
+OF(transpose)(const REAL *restrict rows, int64_t dim, int64_t stride, int n, REAL *restrict strip)
 {
     for (int64_t d = 0; d < dim; ++d) {
         for (int i = 0; i < n; ++i)
@@ -153,7 +153,8 @@ OF(turn)(const REAL *restrict rows, int64_t dim, int64_t stride, int n, REAL *re
     }
 }
 static inline void
-OF(turn_back)(const REAL *restrict strip, int64_t dim, int64_t stride, int n, REAL *restrict rows)
+OF(transpose_back)(const REAL *restrict strip, int64_t dim, int64_t stride, int n,
+                   REAL *restrict rows)
 {
     for (int64_t d = 0; d < dim; ++d)
         for (int i = 0; i < n; ++i)
@@ -170,12 +171,12 @@ OF(narrow_exps)(const REAL *x, REAL *y, REAL *max, REAL *sum, int64_t num_rows, 
         int    n = num_rows - row < STRIP ? (int)(num_rows - row) : STRIP;
         size_t nbytes = (size_t)n * sizeof(REAL);
 
-        OF(turn)(x + row * stride, dim, stride, n, from);
+        OF(transpose)(x + row * stride, dim, stride, n, from);
         OF(strip_exp)(from, to, true, dim, STRIP, ROUNDED(n), strip_max, strip_sum);
         memcpy(max + row, strip_max, nbytes);
         memcpy(sum + row, strip_sum, nbytes);
         if (y != NULL)
-            OF(turn_back)(to, dim, stride, n, y + row * stride);
+            OF(transpose_back)(to, dim, stride, n, y + row * stride);
     }
 }
 
@@ -281,10 +282,10 @@ OF(narrow_grad_rows)(const REAL *y, const REAL *g, REAL *dx, int64_t num_rows, i
     for (int64_t row = 0; row < num_rows; row += STRIP) {
         int n = num_rows - row < STRIP ? (int)(num_rows - row) : STRIP;
 
-        OF(turn)(y + row * stride, dim, stride, n, from);
-        OF(turn)(g + row * stride, dim, stride, n, with);
+        OF(transpose)(y + row * stride, dim, stride, n, from);
+        OF(transpose)(g + row * stride, dim, stride, n, with);
         OF(strip_grad)(from, with, to, dim, STRIP, ROUNDED(n));
-        OF(turn_back)(to, dim, stride, n, dx + row * stride);
+        OF(transpose_back)(to, dim, stride, n, dx + row * stride);
     }
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How loops over elements are written: a macro makes one function from an expression. Shared by
- * this folder and by ops/kernels/generic_loops.c.
+ * ops/kernels/simd and ops/kernels/generic.
  */
-#ifndef COI_OPS_KERNELS_SIMD_DEFINE_LOOPS_H
-#define COI_OPS_KERNELS_SIMD_DEFINE_LOOPS_H
+#ifndef COI_OPS_KERNELS_DEFINE_LOOPS_H
+#define COI_OPS_KERNELS_DEFINE_LOOPS_H
 
-#include "ops/kernels/simd/loops.h"
+#include "ops/kernels/loops.h"
 
 /* p is the operand in the expression. */
 #define COI_CAST_LOOP(name, from, to, expression)                                                  \

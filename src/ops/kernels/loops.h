@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The inner loops of operators. The files of this folder are compiled once per instruction set,
- * with COI_ISA as the suffix of their one public name, a const table; callers pick the table of the
- * runtime's instruction set.
+ * The inner loops of operators. The files of ops/kernels/simd are compiled once per instruction
+ * set, with COI_ISA as the suffix of their one public name, a const table; callers pick the table
+ * of the runtime's instruction set.
  *
  * Loops are plain C that the compiler vectorises. How a sum is cut depends on its length alone.
- * Where a table has NULL, the table `rare` of ops/kernels/generic_loops.c has the loop: dtypes that
- * few models train in are compiled once, for size.
+ * Where a table has NULL, the table `rare` of ops/kernels/generic/generic_loops.c has the loop:
+ * dtypes that few models train in are compiled once, for size.
  */
-#ifndef COI_OPS_KERNELS_SIMD_LOOPS_H
-#define COI_OPS_KERNELS_SIMD_LOOPS_H
+#ifndef COI_OPS_KERNELS_LOOPS_H
+#define COI_OPS_KERNELS_LOOPS_H
 
 #include <cohort/value.h>
 #include <stdbool.h>

@@ -55,10 +55,10 @@ typedef struct product_limits {
     int half_panel;
     /* Up to this many rows one tile packs its panels of B on the fly. AVX-512 reads a panel in half
      * the time, so the trip of a packed panel through the L2 cache weighs more. */
-    int late_rows;
+    int on_the_fly_rows;
     /* Columns of a tile for small K. AVX-512 writes C as fast as its cache lines arrive, and whole
      * rows touch each page once. */
-    int shallow_columns;
+    int small_k_columns;
 } product_limits;
 
 /* A tile's part of A (one block of K) stays in the L2 cache. Tiles of more rows have half the
@@ -145,7 +145,7 @@ lanes_of(const coi_gemm_kernels *kernels, int64_t columns)
 bool
 coi_select_transposed_gemm(const coi_gemm_kernels *kernels, coi_packing asked, const coi_gemm *g)
 {
-    if (!g->turnable || g->accumulate || g->k == 0)
+    if (!g->may_transpose || g->accumulate || g->k == 0)
         return false;
     if (asked != COI_PACK_BY_SHAPE)
         return asked == COI_PACK_TRANSPOSED;
@@ -166,7 +166,7 @@ coi_select_packing(const coi_gemm_kernels *kernels, coi_packing asked, const coi
                              g->m * g->k > few
                        : both || asked == COI_PACK_A;
     *pack_b = g->b_col != 1 || /* the kernel reads rows */
-              (by_shape ? g->m > FEW_ROWS && g->n > kernels->nr && g->k > COI_GEMM_SHALLOW &&
+              (by_shape ? g->m > FEW_ROWS && g->n > kernels->nr && g->k > COI_GEMM_SMALL_K &&
                               g->n * g->k > few
                         : both || asked == COI_PACK_B);
 }
@@ -174,15 +174,15 @@ coi_select_packing(const coi_gemm_kernels *kernels, coi_packing asked, const coi
 bool
 coi_select_on_the_fly_packing(const coi_gemm_kernels *kernels, const coi_gemm *g)
 {
-    return g->m <= (g->k > COI_GEMM_SHALLOW ? limits[kernels->isa].late_rows : TILE_ROWS);
+    return g->m <= (g->k > COI_GEMM_SMALL_K ? limits[kernels->isa].on_the_fly_rows : TILE_ROWS);
 }
 
 void
 coi_select_tile(const coi_gemm_kernels *kernels, const coi_gemm *g, bool on_the_fly, int64_t *m,
                 int64_t *n)
 {
-    bool taller = on_the_fly && g->m > TILE_ROWS, shallow = g->k <= COI_GEMM_SHALLOW && !on_the_fly;
+    bool taller = on_the_fly && g->m > TILE_ROWS, small_k = g->k <= COI_GEMM_SMALL_K && !on_the_fly;
 
-    *m = taller ? limits[kernels->isa].late_rows : TILE_ROWS;
-    *n = taller ? TILE_COLUMNS / 2 : shallow ? limits[kernels->isa].shallow_columns : TILE_COLUMNS;
+    *m = taller ? limits[kernels->isa].on_the_fly_rows : TILE_ROWS;
+    *n = taller ? TILE_COLUMNS / 2 : small_k ? limits[kernels->isa].small_k_columns : TILE_COLUMNS;
 }

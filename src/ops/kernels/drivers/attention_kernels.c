@@ -12,7 +12,7 @@
 
 #include "ops/kernels/gemm.h"
 #include "ops/engine/parallel.h"
-#include "ops/kernels/simd/loops.h"
+#include "ops/kernels/loops.h"
 #include "ops/kernels/softmax.h"
 
 #include <math.h>
@@ -22,6 +22,26 @@ static const coi_binary_loops *const loops[COI_NUM_ISAS] = COI_LOOP_ISAS(coi_bin
 
 /* Queries (at most) and scores (about) of a block of the gradient: they stay in the L2 cache. */
 enum { BLOCK_ROWS = 192, BLOCK_SCORES = 65536 };
+
+void
+coi_attention_view_of(co_value *const *in, const coi_attention_attrs *attrs,
+                      coi_attention_view *view)
+{
+    const co_value *q = in[0];
+
+    *view = (coi_attention_view){ .items = 1,
+                                  .heads = attrs->heads,
+                                  .num_queries = q->u.tensor.dims[q->ndim - 2],
+                                  .num_keys = in[1]->u.tensor.dims[in[1]->ndim - 2],
+                                  .depth = q->u.tensor.dims[q->ndim - 1] / attrs->heads,
+                                  .width = in[2]->u.tensor.dims[in[2]->ndim - 1] / attrs->heads,
+                                  .causal = attrs->causal,
+                                  .scale = attrs->scale };
+    for (int d = 0; d < q->ndim - 2; ++d)
+        view->items *= q->u.tensor.dims[d];
+    if (view->scale == 0)
+        view->scale = view->depth > 0 ? 1 / sqrt((double)view->depth) : 1;
+}
 
 /* Rows that are `row` elements apart. */
 typedef struct matrix {

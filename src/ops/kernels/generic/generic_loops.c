@@ -4,7 +4,7 @@
  * the others, once per instruction set. All together they cover every dtype that an operator
  * accepts.
  */
-#include "ops/kernels/simd/define_loops.h"
+#include "ops/kernels/define_loops.h"
 
 #include <math.h>
 

@@ -162,15 +162,15 @@ epilogue_tile(const coi_gemm *g, const coi_gemm_kernels *kernels, int64_t i0, in
 
 /* Transpose rows [i0, i1) and columns [j0, j1) of the computed C into that of the caller. */
 static void
-turn_tile(const coi_gemm_plan *plan, const coi_gemm_kernels *kernels, int64_t i0, int64_t i1,
-          int64_t j0, int64_t j1)
+transpose_tile(const coi_gemm_plan *plan, const coi_gemm_kernels *kernels, int64_t i0, int64_t i1,
+               int64_t j0, int64_t j1)
 {
     const coi_gemm *g = &plan->g, *asked = &plan->asked;
     size_t          size = kernels->element_size;
 
-    kernels->turn((const char *)g->c + (size_t)(i0 * g->c_row + j0) * size, g->c_row, i1 - i0,
-                  j1 - j0, (char *)asked->c + (size_t)(j0 * asked->c_row + i0) * size,
-                  asked->c_row);
+    kernels->transpose((const char *)g->c + (size_t)(i0 * g->c_row + j0) * size, g->c_row, i1 - i0,
+                       j1 - j0, (char *)asked->c + (size_t)(j0 * asked->c_row + i0) * size,
+                       asked->c_row);
 }
 
 static void
@@ -187,7 +187,7 @@ tile_chunk(void *arg, int64_t chunk)
     if (plan->k1 < plan->g.k)
         return;
     if (plan->transposed)
-        turn_tile(plan, j->kernels, i0, i1, j0, j1);
+        transpose_tile(plan, j->kernels, i0, i1, j0, j1);
     if (plan->asked.epilogue != NULL)
         epilogue_tile(&plan->asked, j->kernels, plan->transposed ? j0 : i0,
                       plan->transposed ? j1 : i1, plan->transposed ? i0 : j0,

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Functions of one family of operators that other families, or folders below, use.
+ */
+#ifndef COI_OPS_ENGINE_SHARED_OPS_H
+#define COI_OPS_ENGINE_SHARED_OPS_H
+
+#include "ops/engine/op.h"
+
+/* Of reductions (math/reduction_ops.c). Axes are in range and given once; the shape that is left.
+ */
+co_code coi_reduce_rule(coi_call *call, coi_out *outs);
+
+/* momentum * moving + (1 - momentum) * batch, without gradient; an empty batch has no statistics
+ * and leaves `moving` as it is (nn/composite_norms.c). */
+co_value *coi_moving_average(co_context *ctx, co_value *moving, co_value *batch, double momentum,
+                             bool empty);
+
+/* Elements of x at a regular distance, as a value of the block (array/strided_slice_ops.c). The
+ * attributes are those of ops/kernels/strided_slice.h. */
+struct coi_strided_attrs;
+co_value *coi_strided(co_context *ctx, co_value *x, const struct coi_strided_attrs *attrs);
+
+#endif
