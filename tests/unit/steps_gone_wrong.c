@@ -271,7 +271,7 @@ CO_TEST_WITH(scopes_are_left_in_the_context_that_entered_them, "SCOPE-9 C-CTX-1"
     co_scope     mine = co_scope_begin(ctx, m), its = co_scope_begin(other, m);
 
     CO_EXPECT_CODE(co_scope_end(other, &mine), CO_RUNTIME_ERROR);
-    CO_EXPECT_ERROR(other, CO_RUNTIME_ERROR, "not the innermost");
+    CO_EXPECT_ERROR(other, CO_RUNTIME_ERROR, "is not open in this context");
     CO_EXPECT_TRUE(co_has_strategy(other));
     CO_EXPECT_CODE(co_scope_end(other, &its), CO_OK);
     CO_EXPECT_CODE(co_scope_end(ctx, &mine), CO_OK);
