@@ -110,7 +110,8 @@ typedef struct co_apply_gradients_options {
 /**
  * The update alone: gradients and variables, two lists of one length. A gradient is a tensor,
  * indexed slices, or none for a variable that stays as it is. Gradients are summed over replicas,
- * as TensorFlow does, so that the components of a variable stay equal.
+ * as TensorFlow does, so that the components of a variable stay equal. CO_VALUE_ERROR for empty lists
+ * and where every gradient is none: nothing changes, and no iteration is counted.
  *
  *     co_tape_begin(ctx);
  *     loss = co_average_loss(ctx, losses);

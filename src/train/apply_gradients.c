@@ -87,10 +87,13 @@ check_pairs(co_context *ctx, const pairs *p)
         if (!check_pair(ctx, p->variables[i]->u.variable, p->gradients[i]))
             return false;
     }
-    if (some == 0 && p->n > 0)
+    if (p->n == 0)
         coi_fail(ctx, CO_VALUE_ERROR,
-                 "no gradient: the loss does not depend on any of %zu variables, '%s' the first",
-                 p->n, p->variables[0]->u.variable->name);
+                 "no variable: gradients and variables are empty lists; give at least one of each");
+    else if (some == 0)
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "no gradient: the loss does not depend on any of %zu variable%s, '%s' the first",
+                 p->n, COI_S(p->n), p->variables[0]->u.variable->name);
     return ctx->error.code == CO_OK;
 }
 

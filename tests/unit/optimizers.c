@@ -172,3 +172,30 @@ CO_TEST(options_of_apply_gradients_are_checked, "")
                    CO_INVALID_ARGUMENT);
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "struct_size");
 }
+
+static co_value *
+apply_nothing(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    co_apply_gradients(ctx, user, co_list(ctx, NULL, 0), co_list(ctx, NULL, 0));
+    return NULL;
+}
+
+/* TensorFlow raises ValueError for both: nothing was trained, so nothing is counted. */
+CO_TEST_WITH(nothing_to_apply_is_an_error_and_no_iteration, "", "cpus=2")
+{
+    co_strategy *s = co_mirrored_strategy(ctx, NULL, 0, NULL);
+
+    for (size_t o = 0; o < NUM_OPTIMIZERS; ++o) {
+        co_optimizer *optimizer = all[o].make(ctx);
+
+        apply_nothing(ctx, NULL, optimizer);
+        CO_EXPECT_STR(co_error(ctx)->call, "apply_gradients");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "gradients and variables are empty lists");
+        co_run(ctx, s, apply_nothing, co_no_args(ctx), optimizer);
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "gradients and variables are empty lists");
+        apply(ctx, optimizer, co_none(ctx), make_variable(ctx));
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "does not depend on any of 1 variable, 'w");
+        CO_EXPECT_INT(co_optimizer_iterations(ctx, optimizer), 0);
+    }
+}
