@@ -23,8 +23,8 @@ typedef struct co_sync_batch_norm_options {
     size_t     struct_size;
     const int *axes; /* that are reduced; NULL: all but the last, the channels */
     size_t     num_axes;
-    double     momentum; /* of the moving averages */
-    double     epsilon;
+    double     momentum; /* of the moving averages, in [0, 1] */
+    double     epsilon;  /* finite and not negative */
 } co_sync_batch_norm_options;
 #define CO_SYNC_BATCH_NORM_OPTIONS_INIT                                                            \
     {                                                                                              \

@@ -32,6 +32,11 @@ typedef struct coi_norm_attrs {
 co_code coi_ref_norm(coi_call *call);
 co_code coi_ref_norm_grad(coi_call *call);
 
+/* What the operators of normalisation take for these numbers; NaN would stay in moving averages for
+ * good. `op` begins the message. */
+co_code coi_check_epsilon(co_context *ctx, const char *op, double epsilon);
+co_code coi_check_momentum(co_context *ctx, const char *op, double momentum);
+
 /* momentum * moving + (1 - momentum) * batch, without gradient; an empty batch has no statistics
  * and leaves `moving` as it is. */
 co_value *coi_moving_average(co_context *ctx, co_value *moving, co_value *batch, double momentum,
