@@ -110,7 +110,8 @@ CO_API void co_block_end(co_context *ctx);
 CO_API co_statement co_statement_block(co_context *ctx);
 CO_API void         co_statement_again(co_context *ctx, co_statement *statement);
 
-/** Let a handle (value, strategy, dataset, iterator, optimizer) live on after its block. NULL is an
+/** Let a handle (value, strategy, dataset, iterator, optimizer) live on after its block, until
+ * co_release or until the last context of the runtime is closed, which logs a warning. NULL is an
  * error. */
 CO_API void co_keep(co_context *ctx, const void *handle);
 /**

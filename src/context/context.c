@@ -70,6 +70,7 @@ runtime_new(const co_options *options)
     coi_log_init(&runtime->log, options->log, options->log_user);
     pthread_mutex_init(&runtime->lock, NULL);
     atomic_init(&runtime->refs, 0);
+    atomic_init(&runtime->num_opened, 0);
     atomic_init(&runtime->next_epoch, 1);
     atomic_init(&runtime->next_serial, 1);
     runtime->pid = getpid();
@@ -175,6 +176,7 @@ open_context(coi_runtime *runtime)
 
     if (ctx != NULL) {
         ctx->is_opened = true;
+        atomic_fetch_add(&runtime->num_opened, 1);
         coi_runtime_hold(runtime);
     }
     return ctx;
@@ -303,6 +305,30 @@ may_close(co_context *ctx)
     return true;
 }
 
+/*
+ * With the last context goes the last chance to release what is kept. Its owner forgot it; the
+ * threads of a strategy must not outlive the runtime.
+ */
+static void
+release_kept(co_context *ctx)
+{
+    coi_kept oldest;
+    size_t   n = coi_keeps_count(&ctx->heap, &oldest);
+    char     where[300] = "";
+
+    if (n == 0)
+        return;
+    if (oldest.site.file != NULL)
+        snprintf(where, sizeof(where), ", kept at %s:%d", coi_path_end(oldest.site.file, 250),
+                 oldest.site.line);
+    coi_log_line(&ctx->runtime->log, CO_LOG_WARNING,
+                 "%zu handle%s still kept when the last context closes (the first: %s%s); co_close "
+                 "releases %s; call co_release once for each co_keep",
+                 n, n == 1 ? " is" : "s are", ((const coi_object *)oldest.object)->cls->name, where,
+                 n == 1 ? "it" : "them");
+    coi_keeps_release(&ctx->heap);
+}
+
 co_code
 co_close(co_context *ctx)
 {
@@ -320,6 +346,8 @@ co_close(co_context *ctx)
     if (coi_is_forked(&ctx->heap))
         return code;
     let_go(ctx);
+    if (atomic_fetch_sub(&runtime->num_opened, 1) == 1)
+        release_kept(ctx);
     code = ctx->error.code;
     if (code != CO_OK && !ctx->failure_is_seen)
         report(ctx);
@@ -447,7 +475,7 @@ void
 co_keep(co_context *ctx, const void *handle)
 {
     COI_ENTER(ctx, "keep", );
-    if (check_handle(ctx, handle) && !coi_keep(&ctx->heap, (void *)(uintptr_t)handle))
+    if (check_handle(ctx, handle) && !coi_keep(&ctx->heap, (void *)(uintptr_t)handle, &ctx->site))
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to keep one more handle");
 }
 

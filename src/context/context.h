@@ -38,7 +38,8 @@ struct co_observer {
 };
 
 typedef struct coi_runtime {
-    atomic_uint     refs; /* contexts that users opened, tensors on loan */
+    atomic_uint     refs;       /* contexts that users opened, tensors on loan */
+    atomic_uint     num_opened; /* contexts that users opened */
     coi_memory      memory;
     coi_log         log;
     coi_settings    settings;
