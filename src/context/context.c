@@ -381,14 +381,18 @@ coi_give(co_context *ctx, co_value *value)
 static void
 no_memory_for_block(co_context *ctx)
 {
+    ctx->call = "block_begin";
     coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for block %zu", ctx->num_blocks + 1);
 }
 
-/* Blocks begin and end also while there is an error, so that every end finds its begin. */
+/*
+ * Blocks begin and end also while there is an error, so that every end finds its begin. Many calls
+ * have blocks inside them, and errors name the call: a block names itself only where it fails.
+ */
 void
 co_block_begin(co_context *ctx)
 {
-    COI_ENTER_ALWAYS(ctx, "block_begin", );
+    COI_GUARD(ctx, );
     if (ctx->unmarked_blocks > 0)
         no_memory_for_block(ctx);
     if (ctx->unmarked_blocks > 0 || coi_push_block(ctx) == NULL)
@@ -426,7 +430,7 @@ co_block_end(co_context *ctx)
 {
     size_t at;
 
-    COI_ENTER_ALWAYS(ctx, "block_end", );
+    COI_GUARD(ctx, );
     if (ctx->unmarked_blocks > 0) {
         --ctx->unmarked_blocks;
         return;
@@ -435,11 +439,13 @@ co_block_end(co_context *ctx)
     at = ctx->num_blocks;
     while (at > ctx->block_floor && ctx->blocks[at - 1].id != 0)
         --at;
-    if (at <= ctx->block_floor)
-        coi_fail(ctx, CO_RUNTIME_ERROR,
-                 "there is no open block to end; call co_block_begin first, in the same function");
-    else
+    if (at > ctx->block_floor) {
         coi_end_block(ctx, at);
+        return;
+    }
+    ctx->call = "block_end";
+    coi_fail(ctx, CO_RUNTIME_ERROR,
+             "there is no open block to end; call co_block_begin first, in the same function");
 }
 
 void
@@ -466,8 +472,8 @@ check_handle(co_context *ctx, const void *handle)
         coi_fail(
             ctx, CO_INVALID_ARGUMENT,
             "argument 2 (handle) of %s is not a live handle of this runtime: its block has ended, it was "
-            "released, or it is another runtime's",
-            ctx->call);
+            "released, or it is another runtime's; call co_%s before that",
+            ctx->call, ctx->call);
     return false;
 }
 
@@ -482,14 +488,17 @@ co_keep(co_context *ctx, const void *handle)
 void
 co_release(co_context *ctx, const void *handle)
 {
+    const coi_class *cls;
+
     COI_ENTER_ALWAYS(ctx, "release", );
     if (handle == NULL || !check_handle(ctx, handle) ||
         coi_release(&ctx->heap, (void *)(uintptr_t)handle))
         return;
+    cls = ((const coi_object *)handle)->cls;
     coi_fail(ctx, CO_RUNTIME_ERROR,
-             "argument 2 (handle) of release is a %s that is not kept, or not any more; call "
+             "argument 2 (handle) of release is %s %s that is not kept, or not any more; call "
              "co_release once for each co_keep, and leave to its block what was never kept",
-             ((const coi_object *)handle)->cls->name);
+             coi_article(cls), cls->name);
 }
 
 co_value *

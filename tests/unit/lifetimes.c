@@ -60,11 +60,11 @@ CO_TEST(other_handles_that_were_never_kept_are_not_released, "")
     co_release(ctx, dataset);
     EXPECT_ERROR_BEFORE(ctx, CO_RUNTIME_ERROR, "a dataset that is not kept");
     co_release(ctx, iterator);
-    EXPECT_ERROR_BEFORE(ctx, CO_RUNTIME_ERROR, "that is not kept");
+    EXPECT_ERROR_BEFORE(ctx, CO_RUNTIME_ERROR, "an iterator that is not kept");
     co_release(ctx, strategy);
     EXPECT_ERROR_BEFORE(ctx, CO_RUNTIME_ERROR, "a strategy that is not kept");
     co_release(ctx, optimizer);
-    EXPECT_ERROR_BEFORE(ctx, CO_RUNTIME_ERROR, "that is not kept");
+    EXPECT_ERROR_BEFORE(ctx, CO_RUNTIME_ERROR, "an optimizer that is not kept");
     CO_EXPECT_INT(co_item_int(ctx, co_next(ctx, iterator)), 0);
     CO_EXPECT_INT(co_num_replicas_in_sync(ctx, strategy), 1);
 }
