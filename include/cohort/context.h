@@ -21,6 +21,8 @@
  * Mistakes. Every build reports a release without its keep, a context that is used after co_close,
  * and the context that called co_run if it is used inside the step. It reports a handle that is used
  * after its death until at least 64 more values have died in the context; debug builds wait longer.
+ * With its runtime the memory of a handle is gone: a handle of before the last co_close, used in
+ * another runtime, cannot be reported.
  */
 #ifndef COHORT_CONTEXT_H
 #define COHORT_CONTEXT_H

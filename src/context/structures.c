@@ -49,8 +49,9 @@ check_array(co_context *ctx, const void *array, size_t n, int position, const ch
 {
     if (array != NULL || n == 0)
         return true;
-    coi_fail(ctx, CO_INVALID_ARGUMENT, "argument %d (%s) of %s is NULL for %zu item%s", position,
-             name, ctx->call, n, COI_S(n));
+    coi_fail(ctx, CO_INVALID_ARGUMENT,
+             "argument %d (%s) of %s is NULL for %zu item%s; it must point to %s", position, name,
+             ctx->call, n, COI_S(n), n == 1 ? "it" : "them");
     return false;
 }
 
@@ -153,8 +154,10 @@ items_of(co_context *ctx, co_value *value, size_t *n)
         *n = all.n;
         return all.items;
     }
-    coi_fail(ctx, CO_TYPE_ERROR, "argument 2 (structure) of %s is %s, which has no items",
-             ctx->call, coi_a_kind(value->kind));
+    coi_fail(ctx, CO_TYPE_ERROR,
+             "argument 2 (structure) of %s is %s, which has no items; give a list, tuple or dict%s",
+             ctx->call, coi_a_kind(value->kind),
+             value->kind == CO_KIND_TENSOR ? " (co_slice takes a part of a tensor)" : "");
     return NULL;
 }
 

@@ -147,8 +147,9 @@ check_data(co_context *ctx, const void *data, int64_t count, int position, const
 {
     if (data != NULL || count == 0)
         return true;
-    coi_fail(ctx, CO_INVALID_ARGUMENT, "argument %d (%s) of %s is NULL for %lld element%s",
-             position, name, ctx->call, (long long)count, COI_S(count));
+    coi_fail(ctx, CO_INVALID_ARGUMENT,
+             "argument %d (%s) of %s is NULL for %lld element%s; it must point to %s", position,
+             name, ctx->call, (long long)count, COI_S(count), count == 1 ? "it" : "them");
     return false;
 }
 

@@ -604,3 +604,33 @@ CO_TEST_BARE(declaring_survives_without_memory, "")
 {
     CO_EXPECT_SURVIVES_NO_MEMORY(NULL, declare);
 }
+
+/* What a newcomer does in the first hour: the message says what to do instead. */
+CO_TEST_WITH(messages_have_the_repair, "", "cpus=2")
+{
+    static const char *const twice[] = { "a", "a" };
+    co_value                *one = co_int(ctx, 1), *items[] = { one, one }, *parts[2];
+    co_value                *x = co_ones(ctx, CO_INT32, CO_SHAPE(2)), *both;
+    co_strategy             *gone = NULL;
+
+    WRONG(co_mul(ctx, x, co_float(ctx, 0.5)), CO_INVALID_ARGUMENT,
+          "a host float does not convert to int32; it is 0.5; give a value of that dtype, as "
+          "co_cast makes");
+    WRONG(co_mul(ctx, x, co_string(ctx, "two")), CO_INVALID_ARGUMENT,
+          "it is \"two\"; give a value of that dtype");
+    WRONG(co_at(ctx, x, 0), CO_TYPE_ERROR,
+          "which has no items; give a list, tuple or dict (co_slice takes a part of a tensor)");
+    WRONG(co_dict(ctx, twice, items, 2), CO_VALUE_ERROR, "'a' is given twice; name every key once");
+    WRONG(co_list(ctx, NULL, 2), CO_INVALID_ARGUMENT, "NULL for 2 items; it must point to them");
+    WRONG(co_tensor(ctx, CO_FLOAT32, CO_SHAPE(1), NULL), CO_INVALID_ARGUMENT,
+          "NULL for 1 element; it must point to it");
+    parts[0] = parts[1] = x;
+    both = co_per_replica_value(ctx, parts, 2);
+    WRONG(co_value_data(ctx, both), CO_TYPE_ERROR, "co_local_results gives its parts");
+    CO_BLOCK(ctx) {
+        gone = co_one_device_strategy(ctx, "/cpu:0");
+    }
+    WRONG(co_worker_devices(ctx, gone), CO_TYPE_ERROR, "released; co_keep it to use it longer");
+    co_keep(ctx, gone);
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "call co_keep before that");
+}

@@ -162,6 +162,21 @@ CO_TEST(slots_that_are_not_there_are_reported, "")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "optimizer");
 }
 
+CO_TEST(what_is_no_list_of_variables_is_refused, "")
+{
+    co_optimizer *sgd = co_sgd(ctx, NULL);
+    co_value     *w = make_variable(ctx), *g = co_ones(ctx, CO_FLOAT32, CO_SHAPE(3));
+
+    co_apply_gradients(ctx, sgd, g, w);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR,
+                    "gradients is a tensor and variables is a variable; both must be lists");
+    apply(ctx, sgd, g, g);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR,
+                    "item 0 of variables is a tensor; it must be one that co_variable made");
+    co_apply_gradients(ctx, sgd, co_list(ctx, &g, 1), co_no_args(ctx));
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "gradients is a list of 1 and variables a tuple of 0");
+}
+
 CO_TEST(options_of_apply_gradients_are_checked, "")
 {
     co_apply_gradients_options options = { 3, false };
