@@ -285,6 +285,28 @@ print_help(FILE *out)
         "median and a\nlimit measured in the same run. --json prints one object for each figure.\n");
 }
 
+/* Figures depend on these, and a build without oneDNN looks like any other. */
+static void
+print_fact(const char *name, const char *text, void *user)
+{
+    bool *is_first = user;
+
+    if (strcmp(name, "options") == 0) /* the libraries once more */
+        return;
+    printf("%s%s %s", *is_first ? "build: " : ", ", name, text);
+    *is_first = false;
+}
+
+static void
+print_header(void)
+{
+    bool is_first = true;
+
+    co_build_visit(print_fact, &is_first);
+    printf("\n%-26s%10s%10s %-9s%-18s%s\n", "figure", "best", "median", "unit", "goal",
+           "times the limit measured here");
+}
+
 static const benchmark *
 find(const char *name)
 {
@@ -331,8 +353,7 @@ main(int argc, char **argv)
         return 2;
     }
     if (!as_json)
-        printf("%-26s%10s%10s %-9s%-18s%s\n", "figure", "best", "median", "unit", "goal",
-               "times the limit measured here");
+        print_header();
     if (names == 0)
         for (size_t i = 0; i < NUM_BENCHMARKS; ++i)
             benchmarks[i].run();

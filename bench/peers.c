@@ -66,9 +66,10 @@ bench_peers(int threads, size_t *n)
         peers[(*n)++] = (bench_peer){ "OpenBLAS", multiply_blas };
     if (*n < 2)
         fprintf(stderr,
-                "cohort-bench: %s is not there; `scripts/install-packages bench` installs it\n",
-                *n == 0                              ? "neither oneDNN nor OpenBLAS"
-                : peers[0].multiply == multiply_dnnl ? "OpenBLAS"
-                                                     : "oneDNN");
+                "cohort-bench: %s not there to compare with; `scripts/install-packages bench` "
+                "installs both\n",
+                *n == 0                              ? "oneDNN and OpenBLAS are"
+                : peers[0].multiply == multiply_dnnl ? "OpenBLAS is"
+                                                     : "oneDNN is");
     return peers;
 }

@@ -127,7 +127,7 @@ typedef struct co_backend_device_table {
 } co_backend_device_table;
 
 typedef struct co_backend_buffer_table {
-    /** What tensors carry as their data. It must not change. */
+    /** What tensors carry as their data: a multiple of 64, not NULL. It must not change. */
     void *(*address)(co_backend_buffer *buffer);
     /** At once. The library synchronizes the queue before. nbytes as given to alloc. */
     void (*free)(co_backend_device *device, co_backend_buffer *buffer, size_t nbytes);

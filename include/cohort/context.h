@@ -21,6 +21,8 @@
  * Mistakes. Every build reports a release without its keep, a context that is used after co_close,
  * and the context that called co_run if it is used inside the step. It reports a handle that is used
  * after its death until at least 64 more values have died in the context; debug builds wait longer.
+ * With its runtime the memory of a handle is gone: a handle of before the last co_close, used in
+ * another runtime, cannot be reported.
  */
 #ifndef COHORT_CONTEXT_H
 #define COHORT_CONTEXT_H
@@ -110,7 +112,8 @@ CO_API void co_block_end(co_context *ctx);
 CO_API co_statement co_statement_block(co_context *ctx);
 CO_API void         co_statement_again(co_context *ctx, co_statement *statement);
 
-/** Let a handle (value, strategy, dataset, iterator, optimizer) live on after its block. NULL is an
+/** Let a handle (value, strategy, dataset, iterator, optimizer) live on after its block, until
+ * co_release or until the last context of the runtime is closed, which logs a warning. NULL is an
  * error. */
 CO_API void co_keep(co_context *ctx, const void *handle);
 /**

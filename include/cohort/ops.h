@@ -309,7 +309,8 @@ CO_API co_value *co_layer_norm(co_context *ctx, co_value *x, co_value *gamma, co
 /**
  * x normalised over axes (all but the channels), times gamma, plus beta. A tuple: that, the batch's
  * mean and variance, and the moving ones, each momentum * moving + (1 - momentum) * batch, without
- * gradient. A batch without rows leaves the moving ones as they are; its own are NaN, and the
+ * gradient. momentum is in [0, 1]; epsilon, of every norm here, is finite and not negative.
+ * A batch without rows leaves the moving ones as they are; its own are NaN, and the
  * gradients of gamma and beta 0. The statistics are of this replica alone; co_sync_batch_norm_train
  * (train.h) takes those of all.
  */

@@ -23,8 +23,8 @@ typedef struct co_sync_batch_norm_options {
     size_t     struct_size;
     const int *axes; /* that are reduced; NULL: all but the last, the channels */
     size_t     num_axes;
-    double     momentum; /* of the moving averages */
-    double     epsilon;
+    double     momentum; /* of the moving averages, in [0, 1] */
+    double     epsilon;  /* finite and not negative */
 } co_sync_batch_norm_options;
 #define CO_SYNC_BATCH_NORM_OPTIONS_INIT                                                            \
     {                                                                                              \
@@ -110,7 +110,8 @@ typedef struct co_apply_gradients_options {
 /**
  * The update alone: gradients and variables, two lists of one length. A gradient is a tensor,
  * indexed slices, or none for a variable that stays as it is. Gradients are summed over replicas,
- * as TensorFlow does, so that the components of a variable stay equal.
+ * as TensorFlow does, so that the components of a variable stay equal. CO_VALUE_ERROR for empty lists
+ * and where every gradient is none: nothing changes, and no iteration is counted.
  *
  *     co_tape_begin(ctx);
  *     loss = co_average_loss(ctx, losses);

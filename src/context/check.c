@@ -21,6 +21,12 @@ which(const co_context *ctx, int position, const char *name, char out[WHICH])
     return out;
 }
 
+const char *
+coi_article(const coi_class *cls)
+{
+    return strchr("aeiou", cls->name[0]) != NULL ? "an" : "a";
+}
+
 void
 coi_refuse_handle(co_context *ctx, const void *handle, const coi_class *cls, co_code code,
                   const char *name)
@@ -31,14 +37,15 @@ coi_refuse_handle(co_context *ctx, const void *handle, const coi_class *cls, co_
         return;
     if (object->magic % 2 == 1 && object->magic != *ctx->heap.magic && object->cls == cls)
         coi_fail(ctx, CO_VALUE_ERROR,
-                 "%s is a %s of another runtime; contexts that share them are opened with "
+                 "%s is %s %s of another runtime; contexts that share them are opened with "
                  "co_open_beside",
-                 name, cls->name);
+                 name, coi_article(cls), cls->name);
     else
-        coi_fail(ctx, code,
-                 "%s is not a live %s: its block has ended, or it was released; co_keep or "
-                 "co_escape it to use it longer",
-                 name, cls->name);
+        coi_fail(
+            ctx, code,
+            "%s is not a live %s: its block has ended, or it was released; co_keep %sit to use "
+            "it longer",
+            name, cls->name, cls == &coi_value_class ? "or co_escape " : "");
 }
 
 bool
@@ -53,8 +60,8 @@ coi_check_value(co_context *ctx, co_value *value, int position, const char *name
         coi_fail(ctx, CO_INVALID_ARGUMENT, "%s is NULL; give a value, or co_none for nothing",
                  text);
     else if (value->object.magic == *ctx->heap.magic)
-        coi_fail(ctx, CO_TYPE_ERROR, "%s is a %s; it must be a value", text,
-                 value->object.cls->name);
+        coi_fail(ctx, CO_TYPE_ERROR, "%s is %s %s; it must be a value", text,
+                 coi_article(value->object.cls), value->object.cls->name);
     else
         coi_refuse_handle(ctx, value, &coi_value_class, CO_INVALID_ARGUMENT, text);
     return false;
@@ -81,17 +88,12 @@ coi_check_kind(co_context *ctx, co_value *value, co_kind kind, int position, con
     if (!coi_check_value(ctx, value, position, name))
         return false;
     if (value->kind != (uint8_t)kind) {
-        coi_fail(ctx, CO_TYPE_ERROR, "%s is %s; it must be %s", which(ctx, position, name, text),
-                 coi_a_kind(value->kind), coi_a_kind((int)kind));
+        coi_fail(ctx, CO_TYPE_ERROR, "%s is %s; it must be %s%s", which(ctx, position, name, text),
+                 coi_a_kind(value->kind), coi_a_kind((int)kind),
+                 value->kind == CO_KIND_PER_REPLICA ? "; co_local_results gives its parts" : "");
         return false;
     }
     return true;
-}
-
-static const char *
-article(const coi_class *cls)
-{
-    return strchr("aeiou", cls->name[0]) != NULL ? "an" : "a";
 }
 
 bool
@@ -105,10 +107,11 @@ coi_check_object(co_context *ctx, const void *object, const coi_class *cls, int 
         return true;
     which(ctx, position, name, text);
     if (o == NULL)
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s is NULL; give %s %s", text, article(cls), cls->name);
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s is NULL; give %s %s", text, coi_article(cls),
+                 cls->name);
     else if (o->magic == *ctx->heap.magic)
-        coi_fail(ctx, CO_TYPE_ERROR, "%s is %s %s; it must be %s %s", text, article(o->cls),
-                 o->cls->name, article(cls), cls->name);
+        coi_fail(ctx, CO_TYPE_ERROR, "%s is %s %s; it must be %s %s", text, coi_article(o->cls),
+                 o->cls->name, coi_article(cls), cls->name);
     else
         coi_refuse_handle(ctx, o, cls, CO_TYPE_ERROR, text);
     return false;

@@ -70,6 +70,7 @@ runtime_new(const co_options *options)
     coi_log_init(&runtime->log, options->log, options->log_user);
     pthread_mutex_init(&runtime->lock, NULL);
     atomic_init(&runtime->refs, 0);
+    atomic_init(&runtime->num_opened, 0);
     atomic_init(&runtime->next_epoch, 1);
     atomic_init(&runtime->next_serial, 1);
     runtime->pid = getpid();
@@ -175,6 +176,7 @@ open_context(coi_runtime *runtime)
 
     if (ctx != NULL) {
         ctx->is_opened = true;
+        atomic_fetch_add(&runtime->num_opened, 1);
         coi_runtime_hold(runtime);
     }
     return ctx;
@@ -303,6 +305,30 @@ may_close(co_context *ctx)
     return true;
 }
 
+/*
+ * With the last context goes the last chance to release what is kept. Its owner forgot it; the
+ * threads of a strategy must not outlive the runtime.
+ */
+static void
+release_kept(co_context *ctx)
+{
+    coi_kept oldest;
+    size_t   n = coi_keeps_count(&ctx->heap, &oldest);
+    char     where[300] = "";
+
+    if (n == 0)
+        return;
+    if (oldest.site.file != NULL)
+        snprintf(where, sizeof(where), ", kept at %s:%d", coi_path_end(oldest.site.file, 250),
+                 oldest.site.line);
+    coi_log_line(&ctx->runtime->log, CO_LOG_WARNING,
+                 "%zu handle%s still kept when the last context closes (the first: %s%s); co_close "
+                 "releases %s; call co_release once for each co_keep",
+                 n, n == 1 ? " is" : "s are", ((const coi_object *)oldest.object)->cls->name, where,
+                 n == 1 ? "it" : "them");
+    coi_keeps_release(&ctx->heap);
+}
+
 co_code
 co_close(co_context *ctx)
 {
@@ -320,6 +346,8 @@ co_close(co_context *ctx)
     if (coi_is_forked(&ctx->heap))
         return code;
     let_go(ctx);
+    if (atomic_fetch_sub(&runtime->num_opened, 1) == 1)
+        release_kept(ctx);
     code = ctx->error.code;
     if (code != CO_OK && !ctx->failure_is_seen)
         report(ctx);
@@ -353,14 +381,18 @@ coi_give(co_context *ctx, co_value *value)
 static void
 no_memory_for_block(co_context *ctx)
 {
+    ctx->call = "block_begin";
     coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for block %zu", ctx->num_blocks + 1);
 }
 
-/* Blocks begin and end also while there is an error, so that every end finds its begin. */
+/*
+ * Blocks begin and end also while there is an error, so that every end finds its begin. Many calls
+ * have blocks inside them, and errors name the call: a block names itself only where it fails.
+ */
 void
 co_block_begin(co_context *ctx)
 {
-    COI_ENTER_ALWAYS(ctx, "block_begin", );
+    COI_GUARD(ctx, );
     if (ctx->unmarked_blocks > 0)
         no_memory_for_block(ctx);
     if (ctx->unmarked_blocks > 0 || coi_push_block(ctx) == NULL)
@@ -398,7 +430,7 @@ co_block_end(co_context *ctx)
 {
     size_t at;
 
-    COI_ENTER_ALWAYS(ctx, "block_end", );
+    COI_GUARD(ctx, );
     if (ctx->unmarked_blocks > 0) {
         --ctx->unmarked_blocks;
         return;
@@ -407,11 +439,13 @@ co_block_end(co_context *ctx)
     at = ctx->num_blocks;
     while (at > ctx->block_floor && ctx->blocks[at - 1].id != 0)
         --at;
-    if (at <= ctx->block_floor)
-        coi_fail(ctx, CO_RUNTIME_ERROR,
-                 "there is no open block to end; call co_block_begin first, in the same function");
-    else
+    if (at > ctx->block_floor) {
         coi_end_block(ctx, at);
+        return;
+    }
+    ctx->call = "block_end";
+    coi_fail(ctx, CO_RUNTIME_ERROR,
+             "there is no open block to end; call co_block_begin first, in the same function");
 }
 
 void
@@ -438,8 +472,8 @@ check_handle(co_context *ctx, const void *handle)
         coi_fail(
             ctx, CO_INVALID_ARGUMENT,
             "argument 2 (handle) of %s is not a live handle of this runtime: its block has ended, it was "
-            "released, or it is another runtime's",
-            ctx->call);
+            "released, or it is another runtime's; call co_%s before that",
+            ctx->call, ctx->call);
     return false;
 }
 
@@ -447,21 +481,24 @@ void
 co_keep(co_context *ctx, const void *handle)
 {
     COI_ENTER(ctx, "keep", );
-    if (check_handle(ctx, handle) && !coi_keep(&ctx->heap, (void *)(uintptr_t)handle))
+    if (check_handle(ctx, handle) && !coi_keep(&ctx->heap, (void *)(uintptr_t)handle, &ctx->site))
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to keep one more handle");
 }
 
 void
 co_release(co_context *ctx, const void *handle)
 {
+    const coi_class *cls;
+
     COI_ENTER_ALWAYS(ctx, "release", );
     if (handle == NULL || !check_handle(ctx, handle) ||
         coi_release(&ctx->heap, (void *)(uintptr_t)handle))
         return;
+    cls = ((const coi_object *)handle)->cls;
     coi_fail(ctx, CO_RUNTIME_ERROR,
-             "argument 2 (handle) of release is a %s that is not kept, or not any more; call "
+             "argument 2 (handle) of release is %s %s that is not kept, or not any more; call "
              "co_release once for each co_keep, and leave to its block what was never kept",
-             ((const coi_object *)handle)->cls->name);
+             coi_article(cls), cls->name);
 }
 
 co_value *

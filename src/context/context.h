@@ -38,7 +38,8 @@ struct co_observer {
 };
 
 typedef struct coi_runtime {
-    atomic_uint     refs; /* contexts that users opened, tensors on loan */
+    atomic_uint     refs;       /* contexts that users opened, tensors on loan */
+    atomic_uint     num_opened; /* contexts that users opened */
     coi_memory      memory;
     coi_log         log;
     coi_settings    settings;
@@ -366,6 +367,8 @@ void        coi_context_give(co_context *ctx);
 
 /* check.c: arguments of public calls. Each records the error (naming argument `position` and what
  * would be right). */
+/* "a" or "an", before the name of the class. */
+const char *coi_article(const coi_class *cls);
 /* Say why a handle that is not NULL cannot be used as an object of the class: fork, another
  * runtime, or dead (code). */
 void coi_refuse_handle(co_context *ctx, const void *handle, const coi_class *cls, co_code code,

@@ -45,7 +45,7 @@ co_value_ndim(co_context *ctx, co_value *value)
     coi_shape shape;
     co_dtype  dtype;
 
-    COI_ENTER(ctx, "ndim", 0);
+    COI_ENTER(ctx, "value_ndim", 0);
     return described(ctx, value, &shape, &dtype) ? shape.ndim : 0;
 }
 
@@ -55,19 +55,19 @@ co_value_dim(co_context *ctx, co_value *value, int axis)
     coi_shape shape;
     co_dtype  dtype;
 
-    COI_ENTER(ctx, "dim", 0);
+    COI_ENTER(ctx, "value_dim", 0);
     if (!described(ctx, value, &shape, &dtype))
         return 0;
     if (axis < -shape.ndim || axis >= shape.ndim) {
         if (shape.ndim > 0)
             coi_fail(
                 ctx, CO_INVALID_ARGUMENT,
-                "argument 3 (axis) of dim is %d for a value of rank %d; it must be in [%d, %d)",
+                "argument 3 (axis) of value_dim is %d for a value of rank %d; it must be in [%d, %d)",
                 axis, shape.ndim, -shape.ndim, shape.ndim);
         else
             coi_fail(ctx, CO_INVALID_ARGUMENT,
-                     "argument 3 (axis) of dim is %d for a value of %s, which has no axes", axis,
-                     shape.ndim == 0 ? "rank 0" : "unknown rank");
+                     "argument 3 (axis) of value_dim is %d for a value of %s, which has no axes",
+                     axis, shape.ndim == 0 ? "rank 0" : "unknown rank");
         return 0;
     }
     return shape.dims[axis < 0 ? axis + shape.ndim : axis];
@@ -80,7 +80,7 @@ co_value_num_elements(co_context *ctx, co_value *value)
     co_dtype  dtype;
     int64_t   count = 1;
 
-    COI_ENTER(ctx, "num_elements", 0);
+    COI_ENTER(ctx, "value_num_elements", 0);
     if (!described(ctx, value, &shape, &dtype))
         return 0;
     for (int i = 0; i < shape.ndim; ++i)
@@ -91,7 +91,7 @@ co_value_num_elements(co_context *ctx, co_value *value)
 const void *
 co_value_data(co_context *ctx, co_value *tensor)
 {
-    COI_ENTER(ctx, "data", NULL);
+    COI_ENTER(ctx, "value_data", NULL);
     if (!coi_check_kind(ctx, tensor, CO_KIND_TENSOR, 2, "tensor"))
         return NULL;
     if (tensor->dtype == CO_STRING) {
@@ -247,20 +247,21 @@ co_value_copy_data(co_context *ctx, co_value *value, co_dtype dtype, void *out, 
     co_value *tensor;
     int64_t   count;
 
-    COI_ENTER_CODE(ctx, "read_data");
+    COI_ENTER_CODE(ctx, "value_copy_data");
     if (!coi_check_value(ctx, value, 2, "value"))
         return ctx->error.code;
     if ((unsigned)dtype - 1 >= CO_NUM_DTYPES - 1 || dtype == CO_STRING)
-        return coi_fail(ctx, CO_INVALID_ARGUMENT,
-                        "argument 3 (dtype) of read_data is %d (%s); it must be a dtype of numbers",
-                        (int)dtype, co_dtype_name(dtype));
+        return coi_fail(
+            ctx, CO_INVALID_ARGUMENT,
+            "argument 3 (dtype) of value_copy_data is %d (%s); it must be a dtype of numbers",
+            (int)dtype, co_dtype_name(dtype));
     tensor = coi_as_tensor(ctx, value, CO_DTYPE_NONE);
     if (tensor == NULL)
         return ctx->error.code;
     count = tensor->u.tensor.num_elements;
     if (tensor->dtype == CO_STRING)
         coi_fail(ctx, CO_TYPE_ERROR,
-                 "argument 2 (value) of read_data holds strings, which do not convert to %s; "
+                 "argument 2 (value) of value_copy_data holds strings, which do not convert to %s; "
                  "co_string_at reads them",
                  co_dtype_name(dtype));
     else if (count > capacity || (out == NULL && count > 0))
@@ -277,13 +278,13 @@ co_value_copy_data(co_context *ctx, co_value *value, co_dtype dtype, void *out, 
 const char *
 co_value_device(co_context *ctx, co_value *value)
 {
-    COI_ENTER(ctx, "device_name", "");
+    COI_ENTER(ctx, "value_device", "");
     if (!coi_check_value(ctx, value, 2, "value"))
         return "";
     if (coi_kind_of(value)->device != NULL)
         return coi_kind_of(value)->device(ctx, value);
     coi_fail(ctx, CO_TYPE_ERROR,
-             "argument 2 (value) of device_name is %s, which lives on no device",
+             "argument 2 (value) of value_device is %s, which lives on no device",
              coi_a_kind(value->kind));
     return "";
 }

@@ -73,6 +73,19 @@ integer_fits(int64_t i, co_dtype dtype)
     return !coi_dtypes[dtype].integer || (i >= low && i <= high);
 }
 
+static void
+refuse_conversion(co_context *ctx, const co_value *value, co_dtype dtype)
+{
+    bool is_text = dtype == CO_STRING || coi_kind_of(value)->stored == CO_STRING;
+    char text[60];
+
+    co_format(ctx, (co_value *)(uintptr_t)value, text, sizeof(text));
+    coi_fail(ctx, CO_INVALID_ARGUMENT,
+             "a %s does not convert to %s; it is %s; give a value of that dtype%s",
+             coi_kind_of(value)->name, co_dtype_name(dtype), text,
+             is_text ? "" : ", as co_cast makes");
+}
+
 /* A host number goes to any number type that holds it; a float never to an integer, a bool only to
  * bool. */
 static bool
@@ -81,9 +94,7 @@ host_converts(co_context *ctx, const co_value *value, co_dtype dtype)
     const coi_kind_ops *row = coi_kind_of(value);
 
     if (!row->becomes(dtype)) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "a %s does not convert to %s; use co_cast or a value of that dtype", row->name,
-                 co_dtype_name(dtype));
+        refuse_conversion(ctx, value, dtype);
         return false;
     }
     if (row->stored == CO_INT64 && !integer_fits(value->u.i, dtype)) {

@@ -228,8 +228,8 @@ co_statement_end(co_statement *statement)
     } else {
         ctx->call = "statement_end";
         coi_fail(ctx, CO_RUNTIME_ERROR,
-                 "the block or scope of a CO_... statement was ended inside it; the statement does "
-                 "that itself");
+                 "the block or scope of a CO_... statement was ended already: inside it, or by a "
+                 "copy of the statement; it ends by itself, once");
     }
 }
 

@@ -49,8 +49,9 @@ check_array(co_context *ctx, const void *array, size_t n, int position, const ch
 {
     if (array != NULL || n == 0)
         return true;
-    coi_fail(ctx, CO_INVALID_ARGUMENT, "argument %d (%s) of %s is NULL for %zu item%s", position,
-             name, ctx->call, n, COI_S(n));
+    coi_fail(ctx, CO_INVALID_ARGUMENT,
+             "argument %d (%s) of %s is NULL for %zu item%s; it must point to %s", position, name,
+             ctx->call, n, COI_S(n), n == 1 ? "it" : "them");
     return false;
 }
 
@@ -153,8 +154,10 @@ items_of(co_context *ctx, co_value *value, size_t *n)
         *n = all.n;
         return all.items;
     }
-    coi_fail(ctx, CO_TYPE_ERROR, "argument 2 (structure) of %s is %s, which has no items",
-             ctx->call, coi_a_kind(value->kind));
+    coi_fail(ctx, CO_TYPE_ERROR,
+             "argument 2 (structure) of %s is %s, which has no items; give a list, tuple or dict%s",
+             ctx->call, coi_a_kind(value->kind),
+             value->kind == CO_KIND_TENSOR ? " (co_slice takes a part of a tensor)" : "");
     return NULL;
 }
 
@@ -163,7 +166,7 @@ co_num_items(co_context *ctx, co_value *structure)
 {
     size_t n = 0;
 
-    COI_ENTER(ctx, "size", 0);
+    COI_ENTER(ctx, "num_items", 0);
     items_of(ctx, structure, &n);
     return n;
 }
@@ -261,7 +264,7 @@ co_key(co_context *ctx, co_value *structure, size_t i)
 const char *
 co_named_tuple_name(co_context *ctx, co_value *structure)
 {
-    COI_ENTER(ctx, "type_name", NULL);
+    COI_ENTER(ctx, "named_tuple_name", NULL);
     if (!coi_check_kind(ctx, structure, CO_KIND_NAMED_TUPLE, 2, "structure"))
         return NULL;
     return structure->u.items.type_name;
@@ -345,7 +348,7 @@ coi_map_leaves(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user)
         if (leaves[i] == NULL)
             leaves[i] = none != NULL ? none : (none = co_none(ctx));
         else
-            coi_check_result(ctx, leaves[i], call, "function of map_leaves");
+            coi_check_result(ctx, leaves[i], call, "function of map_structure");
     }
     ctx->call = call;
     if (ctx->error.code == CO_OK)
@@ -358,12 +361,12 @@ coi_map_leaves(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user)
 co_value *
 co_map_structure(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user)
 {
-    COI_ENTER(ctx, "map_leaves", NULL);
+    COI_ENTER(ctx, "map_structure", NULL);
     if (!coi_check_value(ctx, structure, 2, "structure"))
         return NULL;
     if (fn == NULL) {
         coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "argument 3 (fn) of map_leaves is NULL; it must be a function");
+                 "argument 3 (fn) of map_structure is NULL; it must be a function");
         return NULL;
     }
     return coi_map_leaves(ctx, structure, fn, user);

@@ -50,11 +50,17 @@ coi_backend_check(const co_backend *backend, const char *origin, co_error_info *
 {
     const char *missing;
 
-    if (backend->abi != CO_BACKEND_ABI || backend->struct_size != sizeof(*backend))
+    if (backend->abi != CO_BACKEND_ABI)
         return coi_error(err, CO_UNIMPLEMENTED,
-                         "backend %.300s was built for another version of this library (ABI %u, "
-                         "expected %d); build it again",
+                         "backend %.300s was built for another version of this library: its abi is "
+                         "%u, expected %d; build it again",
                          origin, (unsigned)backend->abi, CO_BACKEND_ABI);
+    if (backend->struct_size != sizeof(*backend))
+        return coi_error(err, CO_UNIMPLEMENTED,
+                         "backend %.300s has another struct co_backend than this library: its "
+                         "struct_size is %zu, expected %zu; set it to sizeof(co_backend) and build "
+                         "it again",
+                         origin, backend->struct_size, sizeof(*backend));
     if (backend->name == NULL || backend->name[0] == '\0' || strnlen(backend->name, 32) > 31)
         return coi_error(err, CO_INVALID_ARGUMENT,
                          "backend %.300s has no name of 1 to 31 characters", origin);

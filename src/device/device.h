@@ -114,10 +114,14 @@ co_code coi_device_fill(co_device *device, coi_buffer *dst, size_t offset, int b
 co_code coi_device_synchronize(co_device *device, co_error_info *err);
 /* The same where nobody can be told of a failure: it is kept for the next one who waits. */
 void coi_device_settle(co_device *device);
+/* A failure that was kept, which is then forgotten; CO_OK, and nothing written, without one. */
+co_code coi_device_take_failure(co_device *device, co_error_info *err);
 /* Memory of the backend, for the pool. Freeing keeps the order of the queue. */
 co_code coi_device_alloc(co_device *device, size_t nbytes, co_backend_buffer **out,
                          co_error_info *err);
-void    coi_device_free(co_device *device, co_backend_buffer *buffer, size_t nbytes);
+/* The pool gets none: a reason that is not want of memory is kept for who asked. */
+void coi_device_refuse_alloc(co_device *device, const co_error_info *why);
+void coi_device_free(co_device *device, co_backend_buffer *buffer, size_t nbytes);
 
 /*
  * kernel_table.c: the row of an operator in the table of a device without host memory, made at

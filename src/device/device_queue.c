@@ -42,8 +42,8 @@ remember_failure(co_device *device, const co_error_info *why)
     coi_lock_give(&device->failure_lock);
 }
 
-static co_code
-take_failure(co_device *device, co_error_info *err)
+co_code
+coi_device_take_failure(co_device *device, co_error_info *err)
 {
     co_code rc;
 
@@ -82,7 +82,7 @@ coi_device_synchronize(co_device *device, co_error_info *err)
         return CO_OK;
     rc = checked(device, "synchronize", device->backend->queue->synchronize(device->queue, err),
                  err);
-    return rc != CO_OK ? rc : take_failure(device, err);
+    return rc != CO_OK ? rc : coi_device_take_failure(device, err);
 }
 
 void
@@ -211,6 +211,24 @@ coi_device_copy(co_device *to, coi_buffer *dst, size_t dst_offset, co_device *fr
     return copy_by_host(to, dst, dst_offset, from, src, src_offset, nbytes, err);
 }
 
+/* Kernels rely on the alignment of tensors, those of the host on host memory among them. Memory
+ * that is not aligned goes back. */
+static co_code
+check_address(co_device *device, size_t nbytes, co_backend_buffer **buffer, co_error_info *err)
+{
+    const co_backend *backend = device->backend;
+    const void       *address = backend->buffer->address(*buffer);
+
+    if (address != NULL && (uintptr_t)address % COI_ALIGNMENT == 0)
+        return CO_OK;
+    backend->buffer->free(device->handle, *buffer, nbytes);
+    *buffer = NULL;
+    return coi_error(err, CO_INTERNAL,
+                     "backend '%s' gave %zu bytes on %s the address %p; it must be a multiple of "
+                     "%d, and not NULL",
+                     backend->name, nbytes, device->name, address, COI_ALIGNMENT);
+}
+
 co_code
 coi_device_alloc(co_device *device, size_t nbytes, co_backend_buffer **out, co_error_info *err)
 {
@@ -220,7 +238,14 @@ coi_device_alloc(co_device *device, size_t nbytes, co_backend_buffer **out, co_e
     if (rc == CO_OK && *out == NULL)
         rc = coi_error(err, CO_INTERNAL, "backend '%s' allocated nothing on %s",
                        device->backend->name, device->name);
-    return rc;
+    return rc == CO_OK ? check_address(device, nbytes, out, err) : rc;
+}
+
+void
+coi_device_refuse_alloc(co_device *device, const co_error_info *why)
+{
+    if (why->code != CO_RESOURCE_EXHAUSTED)
+        remember_failure(device, why);
 }
 
 void

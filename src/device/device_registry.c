@@ -192,10 +192,10 @@ open_device(coi_devices *devices, co_device *device, co_error_info *err)
         return rc;
     rc = backend->device->open_queue(device->handle, &device->queue, err);
     rc = check_opened(device, "queue", rc, device->queue, err);
-    if (rc != CO_OK || device->host_memory)
-        return rc;
     coi_lock_init(&device->failure_lock);
     coi_error_reset(&device->failure);
+    if (rc != CO_OK || device->host_memory)
+        return rc;
     coi_lock_init(&device->kernels_lock);
     device->kernels = coi_calloc(devices->memory,
                                  COI_MAX_DEVICE_KERNELS * sizeof(device->kernels[0]));

@@ -242,7 +242,10 @@ new_memory(co_device *device, size_t nbytes)
     coi_device_settle(device); /* what is freed in queue order is free */
     coi_error_reset(&why);
     made = NULL;
-    return coi_device_alloc(device, nbytes, &made, &why) == CO_OK ? made : NULL;
+    if (coi_device_alloc(device, nbytes, &made, &why) == CO_OK)
+        return made;
+    coi_device_refuse_alloc(device, &why);
+    return NULL;
 }
 
 /* A block from the allocator. The lock is not held while the allocator works. */

@@ -160,8 +160,8 @@ coi_run_replica(coi_replica_worker *m, coi_step *step)
     if (args != NULL && ctx->error.code == CO_OK)
         result = keep_result(ctx, call_step(ctx, step, args));
     step->slots[m->replica].result = result;
+    coi_pop_to(ctx, 0); /* the scope of another strategy, left open, has no step */
     coi_replica_finished(ctx);
-    coi_pop_to(ctx, 0);
     ctx->block_floor = 0;
     coi_blocks_unwind(ctx, 0);
     coi_bind(ctx, false);

@@ -200,27 +200,47 @@ is_scope(const coi_entry *entry)
     return entry->kind == COI_ENTRY_SCOPE || entry->kind == COI_ENTRY_SCOPE_NESTED;
 }
 
-/* Whether the token of an open entry of the other kind was given. */
-static bool
-is_of_other_kind(const co_context *ctx, uint64_t id, bool (*is_other)(const coi_entry *))
+/* The open entry of a token; NULL if there is none. */
+static const coi_entry *
+find_open(const co_context *ctx, uint64_t id)
 {
     for (size_t i = 0; i < ctx->num_entries; ++i)
         if (ctx->entries[i].id == id)
-            return is_other(&ctx->entries[i]);
-    return false;
+            return &ctx->entries[i];
+    return NULL;
+}
+
+/* Whether the context gave out this token: see coi_context_new. A context that has entered more
+ * than 2^32 times no longer knows its first ones. */
+static bool
+is_own(const co_context *ctx, uint64_t id)
+{
+    return id < ctx->next_entry && id >> 32 == ctx->next_entry >> 32;
 }
 
 /* Why a token cannot be ended: it is not open, of the other kind, or not innermost. */
 static co_code
 refuse_end(co_context *ctx, const co_scope *scope, bool creator)
 {
+    const char      *begin = creator ? "co_creator_begin" : "co_scope_begin";
+    const coi_entry *open;
+
     if (scope == NULL || scope->id == 0)
         return coi_fail(ctx, CO_RUNTIME_ERROR,
                         "argument 2 (scope) of %s is %s, so it is not open; give what %s returned, "
                         "once",
                         ctx->call, scope == NULL ? "NULL" : "ended already or was never begun",
-                        creator ? "co_creator_begin" : "co_scope_begin");
-    if (is_of_other_kind(ctx, scope->id, creator ? is_scope : is_creator))
+                        begin);
+    open = find_open(ctx, scope->id);
+    if (open == NULL)
+        return coi_fail(ctx, CO_RUNTIME_ERROR,
+                        "argument 2 (scope) of %s is %s; end what %s returned once, in the context "
+                        "that began it",
+                        ctx->call,
+                        is_own(ctx, scope->id) ? "a copy of one that was ended already"
+                                               : "not open in this context",
+                        begin);
+    if (creator ? is_scope(open) : is_creator(open))
         return coi_fail(ctx, CO_RUNTIME_ERROR, "argument 2 (scope) of %s is of %s; end it with %s",
                         ctx->call, creator ? "co_scope_begin" : "co_creator_begin",
                         creator ? "co_scope_end" : "co_creator_end");

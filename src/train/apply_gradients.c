@@ -87,10 +87,14 @@ check_pairs(co_context *ctx, const pairs *p)
         if (!check_pair(ctx, p->variables[i]->u.variable, p->gradients[i]))
             return false;
     }
-    if (some == 0 && p->n > 0)
+    if (p->n == 0)
         coi_fail(ctx, CO_VALUE_ERROR,
-                 "no gradient: the loss does not depend on any of %zu variables, '%s' the first",
-                 p->n, p->variables[0]->u.variable->name);
+                 "no variable: gradients and variables are empty lists; give at least one of each");
+    else if (some == 0)
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "no gradient: the loss does not depend on any of %zu variable%s, '%s' the first; "
+                 "compute it from them after co_tape_begin",
+                 p->n, COI_S(p->n), p->variables[0]->u.variable->name);
     return ctx->error.code == CO_OK;
 }
 
@@ -298,20 +302,25 @@ check_lists(co_context *ctx, co_optimizer *optimizer, co_value *gradients, co_va
     if (!coi_check_optimizer(ctx, optimizer) || !coi_check_value(ctx, gradients, 3, "gradients") ||
         !coi_check_value(ctx, variables, 4, "variables"))
         return false;
-    if (!coi_is_structure(gradients) || !coi_is_structure(variables) ||
-        gradients->u.items.n != variables->u.items.n) {
+    if (!coi_is_structure(gradients) || !coi_is_structure(variables)) {
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "gradients is %s and variables is %s; both must be lists, of one variable too: "
+                 "co_list(ctx, &w, 1)",
+                 coi_a_kind(gradients->kind), coi_a_kind(variables->kind));
+        return false;
+    }
+    if (gradients->u.items.n != variables->u.items.n) {
         coi_fail(ctx, CO_VALUE_ERROR,
                  "gradients is %s of %zu and variables %s of %zu; they must be two lists of "
                  "one length",
-                 coi_a_kind(gradients->kind),
-                 coi_is_structure(gradients) ? gradients->u.items.n : 1,
-                 coi_a_kind(variables->kind),
-                 coi_is_structure(variables) ? variables->u.items.n : 1);
+                 coi_a_kind(gradients->kind), gradients->u.items.n, coi_a_kind(variables->kind),
+                 variables->u.items.n);
         return false;
     }
     for (size_t i = 0; i < variables->u.items.n; ++i)
         if (variables->u.items.items[i]->kind != CO_KIND_VARIABLE) {
-            coi_fail(ctx, CO_TYPE_ERROR, "item %zu of variables is %s, not a variable", i,
+            coi_fail(ctx, CO_TYPE_ERROR,
+                     "item %zu of variables is %s; it must be one that co_variable made", i,
                      coi_a_kind(variables->u.items.items[i]->kind));
             return false;
         }

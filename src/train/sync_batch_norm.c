@@ -11,6 +11,9 @@
 #include "context/context.h"
 #include "ops/engine/shared_ops.h"
 
+/* Errors say this and not what it is made of. */
+static const char call_name[] = "sync_batch_norm_train";
+
 typedef struct batch {
     co_value *x; /* of the compute type, as everything below */
     co_value *gamma, *beta, *moving_mean, *moving_variance;
@@ -40,6 +43,8 @@ check_batch(co_context *ctx, co_value *const *given)
 {
     static const char *const names[] = { "x", "gamma", "beta", "moving_mean", "moving_variance" };
 
+    co_dtype first = CO_DTYPE_NONE;
+
     for (int i = 0; i < 5; ++i) {
         co_dtype dtype;
 
@@ -48,7 +53,10 @@ check_batch(co_context *ctx, co_value *const *given)
         dtype = co_value_dtype(ctx, given[i]);
         if (ctx->error.code != CO_OK)
             return false;
-        if (!coi_dtypes[dtype].floating || dtype != co_value_dtype(ctx, given[0])) {
+        ctx->call = call_name;
+        if (i == 0)
+            first = dtype;
+        if (!coi_dtypes[dtype].floating || dtype != first) {
             coi_fail(ctx, CO_INVALID_ARGUMENT,
                      "%s is %s; all five operands must be of one floating dtype", names[i],
                      co_dtype_name(dtype));
@@ -64,6 +72,14 @@ choose_axes(co_context *ctx, const co_sync_batch_norm_options *options, batch *b
 {
     int ndim = co_value_ndim(ctx, b->x);
 
+    ctx->call = call_name;
+    if (options->axes == NULL && options->num_axes > 0) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "axes of argument 7 (options) is NULL with num_axes %zu; give the axes, or 0 for "
+                 "all but the last",
+                 options->num_axes);
+        return false;
+    }
     b->num_axes = options->axes != NULL ? options->num_axes : (size_t)(ndim > 0 ? ndim - 1 : 0);
     if (b->num_axes == 0 || b->num_axes > CO_MAX_DIMS) {
         coi_fail(ctx, CO_INVALID_ARGUMENT,
@@ -144,9 +160,10 @@ co_sync_batch_norm_train(co_context *ctx, co_value *x, co_value *gamma, co_value
     batch                      b = { .x = x };
     co_dtype                   dtype, wide;
 
-    COI_ENTER(ctx, "sync_batch_norm_train", NULL);
+    COI_ENTER(ctx, call_name, NULL);
     if (!coi_take_options(ctx, &all, sizeof(all), options, 7) || !check_batch(ctx, given) ||
-        !choose_axes(ctx, &all, &b))
+        !choose_axes(ctx, &all, &b) || coi_check_momentum(ctx, call_name, all.momentum) != CO_OK ||
+        coi_check_epsilon(ctx, call_name, all.epsilon) != CO_OK)
         return NULL;
     if (ctx->mode.cross) {
         coi_fail(ctx, CO_RUNTIME_ERROR,

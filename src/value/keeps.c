@@ -7,6 +7,7 @@
  */
 #include "value/value.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define FIRST_CAPACITY ((size_t)64)
@@ -63,12 +64,13 @@ take_out(coi_keeps *keeps, size_t at)
         keeps->entries[at] = keeps->entries[next];
         at = next;
     }
-    keeps->entries[at] = (coi_kept){ NULL, 0 };
+    keeps->entries[at].object = NULL;
+    keeps->entries[at].count = 0;
     --keeps->num_objects;
 }
 
 bool
-coi_keep(coi_heap *heap, void *object)
+coi_keep(coi_heap *heap, void *object, const co_site_info *site)
 {
     coi_keeps *keeps = &heap->store->keeps;
     bool       ok;
@@ -78,8 +80,13 @@ coi_keep(coi_heap *heap, void *object)
     if (ok) {
         coi_kept *kept = &keeps->entries[find(keeps, object)];
 
-        keeps->num_objects += kept->object == NULL;
-        kept->object = object;
+        if (kept->object == NULL) {
+            ++keeps->num_objects;
+            kept->object = object;
+            kept->order = keeps->num_keeps;
+            kept->site = *site;
+        }
+        ++keeps->num_keeps;
         ++kept->count;
         coi_ref(object);
     }
@@ -105,6 +112,52 @@ coi_release(coi_heap *heap, void *object)
     if (is_kept)
         coi_unref(heap, object); /* without the lock: what dies may free much */
     return is_kept;
+}
+
+size_t
+coi_keeps_count(coi_heap *heap, coi_kept *oldest)
+{
+    coi_keeps *keeps = &heap->store->keeps;
+    size_t     n;
+
+    coi_lock_take(&keeps->lock);
+    n = keeps->num_objects;
+    oldest->object = NULL;
+    for (size_t i = 0; i < keeps->capacity; ++i)
+        if (keeps->entries[i].object != NULL &&
+            (oldest->object == NULL || keeps->entries[i].order < oldest->order))
+            *oldest = keeps->entries[i];
+    coi_lock_give(&keeps->lock);
+    return n;
+}
+
+/* Youngest first; free places last. */
+static int
+by_age(const void *left, const void *right)
+{
+    const coi_kept *a = left, *b = right;
+
+    if (a->object == NULL || b->object == NULL)
+        return (a->object == NULL) - (b->object == NULL);
+    return (a->order < b->order) - (a->order > b->order);
+}
+
+void
+coi_keeps_release(coi_heap *heap)
+{
+    coi_keeps *keeps = &heap->store->keeps, all;
+
+    coi_lock_take(&keeps->lock);
+    all = *keeps;
+    keeps->entries = NULL;
+    keeps->num_objects = keeps->capacity = 0;
+    coi_lock_give(&keeps->lock);
+    if (all.num_objects > 0)
+        qsort(all.entries, all.capacity, sizeof(all.entries[0]), by_age);
+    for (size_t i = 0; i < all.num_objects; ++i)
+        for (size_t k = 0; k < all.entries[i].count; ++k)
+            coi_unref(heap, all.entries[i].object);
+    coi_keeps_destroy(&all, heap->store->memory);
 }
 
 void

@@ -75,7 +75,8 @@ coi_sort_keys(const char *const *keys, size_t n, size_t *order, co_error_info *e
     }
     for (size_t i = 1; i < n; ++i)
         if (strcmp(keys[order[i - 1]], keys[order[i]]) == 0)
-            return coi_error(err, CO_VALUE_ERROR, "key '%s' is given twice", keys[order[i]]);
+            return coi_error(err, CO_VALUE_ERROR, "key '%s' is given twice; name every key once",
+                             keys[order[i]]);
     return CO_OK;
 }
 

@@ -14,6 +14,9 @@ no_memory(coi_heap *heap, co_value *cell, size_t nbytes, co_device *device, co_e
     if (cell != NULL) {
         cell->kind = CO_KIND_NONE; /* nothing to give back */
         coi_unref(heap, cell);
+        /* Its backend may have said why; a forked child may find the record locked for ever. */
+        if (!coi_is_forked(heap) && coi_device_take_failure(device, err) != CO_OK)
+            return NULL;
     }
     coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for %zu bytes on %s", nbytes,
               device != NULL ? device->name : "the host");

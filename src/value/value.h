@@ -147,14 +147,17 @@ typedef struct coi_batch {
 
 /* Which objects co_keep has references to (keeps.c). */
 typedef struct coi_kept {
-    void  *object; /* NULL: a free place of the table */
-    size_t count;
+    void        *object; /* NULL: a free place of the table */
+    size_t       count;
+    uint64_t     order; /* of the first keep among those of the runtime */
+    co_site_info site;  /* of the first keep; no file: not known */
 } coi_kept;
 
 typedef struct coi_keeps {
     coi_lock  lock;
     coi_kept *entries; /* open addressing */
     size_t    num_objects, capacity;
+    uint64_t  num_keeps; /* so far */
 } coi_keeps;
 
 typedef struct coi_cell_store {
@@ -289,10 +292,14 @@ coi_is_forked(const coi_heap *heap)
 }
 
 /* keeps.c: references of the user. Thread-safe. */
-/* Take a reference for co_keep; false without memory. */
-bool coi_keep(coi_heap *heap, void *object);
+/* Take a reference for co_keep, which was called at `site`; false without memory. */
+bool coi_keep(coi_heap *heap, void *object, const co_site_info *site);
 /* Give one back; false, and nothing changes, if co_keep has none. */
 bool coi_release(coi_heap *heap, void *object);
+/* How many objects are kept, and the one that is kept for longest. */
+size_t coi_keeps_count(coi_heap *heap, coi_kept *oldest);
+/* Give all back, youngest first: nobody else will. */
+void coi_keeps_release(coi_heap *heap);
 void coi_keeps_destroy(coi_keeps *keeps, coi_memory *memory);
 
 /* kind.c: "a tensor", "indexed slices", for sentences. */

@@ -519,7 +519,7 @@ SCATTER(scatter_max, COI_SCATTER_MAX)
 co_value *
 co_variable_read(co_context *ctx, co_value *variable)
 {
-    COI_ENTER(ctx, "read", NULL);
+    COI_ENTER(ctx, "variable_read", NULL);
     if (!coi_check_variable(ctx, variable, 2))
         return NULL;
     return co_identity(ctx, variable); /* an operator, so that the tape sees the read */

@@ -315,10 +315,16 @@ expect_refused(const char *file, co_code code, const char *part)
 
 CO_TEST_BARE(files_that_are_no_backends_are_refused_with_the_reason, "")
 {
+    char sizes[120];
+
     expect_refused("missing.so", CO_NOT_FOUND, "does not load");
     expect_refused("text.so", CO_NOT_FOUND, "does not load");
     expect_refused("libbackend_symbol.so", CO_INVALID_ARGUMENT, "exports no co_backend_plugin");
-    expect_refused("libbackend_abi.so", CO_UNIMPLEMENTED, "another version");
+    expect_refused("libbackend_abi.so", CO_UNIMPLEMENTED, "its abi is 2, expected 1");
+    snprintf(sizes, sizeof(sizes),
+             "struct co_backend than this library: its struct_size is %zu, expected %zu",
+             sizeof(co_backend) - 8, sizeof(co_backend));
+    expect_refused("libbackend_size.so", CO_UNIMPLEMENTED, sizes);
     expect_refused("libbackend_slots.so", CO_INVALID_ARGUMENT, "lacks a queue table");
     expect_refused("libbackend_type.so", CO_INVALID_ARGUMENT, "device type 'fake'");
     expect_refused("libbackend_cpu.so", CO_ALREADY_EXISTS, "which the library does itself");
@@ -373,8 +379,24 @@ CO_TEST_BARE(memory_that_is_none_is_an_error, "")
     co_context *own = open_faulty(2);
 
     CO_EXPECT_NULL(vector(own, 1, 2, 3));
-    CO_EXPECT_ERROR(own, CO_RESOURCE_EXHAUSTED, "no memory");
+    CO_EXPECT_ERROR(own, CO_INTERNAL, "backend 'faulty' allocated nothing");
     co_close(own);
+}
+
+CO_TEST_BARE(memory_that_is_not_aligned_is_an_error, "")
+{
+    for (int fault = 4; fault <= 5; ++fault) {
+        co_context *own = open_faulty(fault);
+
+        CO_EXPECT_NULL(co_zeros(own, CO_FLOAT32, CO_SHAPE(1000)));
+        CO_EXPECT_CONTAINS(co_error(own)->message, "backend 'faulty' gave");
+        CO_EXPECT_CONTAINS(co_error(own)->message, "/device:FAULTY:0 the address");
+        CO_EXPECT_ERROR(own, CO_INTERNAL, "it must be a multiple of 64, and not NULL");
+        /* Every time, and not only the first. */
+        CO_EXPECT_NULL(co_zeros(own, CO_FLOAT32, CO_SHAPE(1000)));
+        CO_EXPECT_ERROR(own, CO_INTERNAL, "a multiple of 64");
+        CO_EXPECT_CODE(co_close(own), CO_OK);
+    }
 }
 
 /* The first to wait is the pool, which has nobody to tell. */

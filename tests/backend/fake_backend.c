@@ -96,10 +96,14 @@ static const co_backend_queue_table queue_table = { .close = fake_close_queue,
 #define FAKE_QUEUE NULL
 #endif
 
+#ifndef FAKE_MISSING
+#define FAKE_MISSING 0 /* bytes that its struct lacks */
+#endif
+
 extern const co_backend            FAKE_SYMBOL;
 CO_BACKEND_EXPORT const co_backend FAKE_SYMBOL = {
     .abi = CO_BACKEND_ABI + FAKE_ABI,
-    .struct_size = sizeof(co_backend),
+    .struct_size = sizeof(co_backend) - FAKE_MISSING,
     .name = "fake",
     .device_type = FAKE_TYPE,
     .registry = &registry_table,

@@ -2,7 +2,8 @@
 /*
  * A backend that is whole and fails in the way that FAULT names: an upload that gives no reason
  * (1), memory that is none (2), an upload that is accepted and whose error comes with the next
- * synchronize, written straight into the record (3).
+ * synchronize, written straight into the record (3), memory that is not aligned (4), memory of the
+ * host at NULL (5).
  */
 #include <cohort/backend.h>
 #include <stdlib.h>
@@ -55,7 +56,7 @@ faulty_open_queue(co_backend_device *device, co_backend_queue **queue, co_error_
 static void *
 faulty_address(co_backend_buffer *buffer)
 {
-    return buffer;
+    return FAULT == 4 ? (char *)(void *)buffer + 8 : FAULT == 5 ? NULL : (void *)buffer;
 }
 
 static void
@@ -121,6 +122,7 @@ CO_BACKEND_EXPORT const co_backend co_backend_plugin = {
     .struct_size = sizeof(co_backend),
     .name = "faulty",
     .device_type = "FAULTY",
+    .host_memory = FAULT == 5,
     .registry = &registry_table,
     .device = &device_table,
     .buffer = &buffer_table,

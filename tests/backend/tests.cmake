@@ -21,11 +21,12 @@ function(cohort_fake_backend name symbol abi type)
 endfunction()
 cohort_fake_backend(symbol co_some_other_name 0 FAKE FAKE_WHOLE)
 cohort_fake_backend(abi co_backend_plugin 1 FAKE FAKE_WHOLE)
+cohort_fake_backend(size co_backend_plugin 0 FAKE FAKE_WHOLE FAKE_MISSING=8)
 cohort_fake_backend(slots co_backend_plugin 0 FAKE)
 cohort_fake_backend(type co_backend_plugin 0 fake FAKE_WHOLE)
 cohort_fake_backend(cpu co_backend_plugin 0 CPU FAKE_WHOLE)
 cohort_fake_backend(whole co_backend_plugin 0 FAKE FAKE_WHOLE)
-foreach(fault IN ITEMS 1 2 3)
+foreach(fault IN ITEMS 1 2 3 4 5)
     add_library(faulty_backend_${fault} MODULE "${PROJECT_SOURCE_DIR}/tests/backend/faulty_backend.c")
     set_target_properties(faulty_backend_${fault} PROPERTIES
         OUTPUT_NAME faulty_${fault} LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests/backend")
@@ -38,8 +39,8 @@ file(WRITE "${CMAKE_BINARY_DIR}/tests/backend/text.so" "This is no library.\n")
 cohort_test_program(test_backend test_backend "${PROJECT_SOURCE_DIR}/tests/backend/backend.c")
 cohort_test(unit.backend test_backend)
 add_dependencies(test_backend cohort_backend_test
-    fake_backend_symbol fake_backend_abi fake_backend_slots fake_backend_type fake_backend_cpu fake_backend_whole
-    faulty_backend_1 faulty_backend_2 faulty_backend_3)
+    fake_backend_symbol fake_backend_abi fake_backend_size fake_backend_slots fake_backend_type fake_backend_cpu fake_backend_whole
+    faulty_backend_1 faulty_backend_2 faulty_backend_3 faulty_backend_4 faulty_backend_5)
 
 # The families of golden data that run operators, and the demo, on it.
 if(TARGET golden)

@@ -130,6 +130,7 @@ CONFORM(parts_that_no_replica_would_get_are_refused, "S-RUN-5 DV-USE-2")
     snprintf(counts, sizeof(counts), "has %d replica%s here", row->local,
              row->local == 1 ? "" : "s");
     CO_EXPECT_NULL(co_run(ctx, s, one_more, co_args(ctx, many), NULL));
+    CO_EXPECT_STR(co_error(ctx)->call, "run");
     CO_EXPECT_CONTAINS(co_error(ctx)->message, "9 components");
     CO_EXPECT_CONTAINS(co_error(ctx)->message, counts);
     CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "co_distribute_dataset");

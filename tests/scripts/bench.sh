@@ -11,6 +11,23 @@ fail() { echo "FAILED: $*"; failed=1; }
 "$bench" no-such-name >/dev/null 2>&1
 [ $? -eq 2 ] || fail "an unknown name is accepted"
 
+"$bench" startup | head -n 1 | grep -qE '^build: version .*, oneDNN [^,]+, MPI [^,]+, zlib ' ||
+    fail "the first line does not say what it was built with"
+
+# A library to compare with that does not load is named, as soon as the benchmark begins.
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+echo "This is no library." >"$scratch/libopenblas.so.0"
+LD_LIBRARY_PATH=$scratch${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$bench" --json matmul >/dev/null 2>"$scratch/said" &
+for _ in $(seq 300); do
+    [ ! -s "$scratch/said" ] || break
+    sleep 0.1
+done
+kill $! 2>/dev/null
+wait $! 2>/dev/null
+grep -qxE 'cohort-bench: (OpenBLAS is|oneDNN and OpenBLAS are) not there to compare with; .* installs both' "$scratch/said" ||
+    fail "OpenBLAS is missing, and this was said: $(cat "$scratch/said")"
+
 number='-?[0-9.e+-]+'
 form="^\{\"name\": \"[a-z0-9_]+\", \"value\": $number, \"median\": $number, \"unit\": \"[^\"]+\", \"better\": \"(less|more)\", \
 \"limit\": ($number|null), \"ratio\": ($number|null)\}\$"

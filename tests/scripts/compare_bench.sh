@@ -83,6 +83,34 @@ expect 1 --rounds 1 --figures '^time_'
 grep -q 'FAILED: benchmark speed of here' <<<"$output" || fail "a failed benchmark is not named: $output"
 rm "$scratch/new.status"
 
+# What the two were built with: not known of programs alone, said where they lie in build trees, and the same for both.
+grep -q '^old: what it was built with is not known' <<<"$output" || fail "programs without a tree: $output"
+# tree NAME ONEDNN: a build tree with such a program.
+tree() {
+    mkdir -p "$scratch/$1/bench" "$scratch/$1/generated"
+    cp "$scratch/old" "$scratch/$1/bench/cohort-bench"
+    cp "$scratch/old.figures" "$scratch/$1/bench/cohort-bench.figures"
+    cat >"$scratch/$1/generated/config.h" <<END
+#define COI_HAVE_ONEDNN    $2
+#define COI_ONEDNN_VERSION "2.6.3"
+#define COI_HAVE_ISA_V3 1
+#define COI_HAVE_ISA_V4 0
+#define COI_BUILD_TYPE     "Release"
+#define COI_BUILD_COMPILER "GNU 12.2.0"
+END
+}
+tree with 1
+tree with_too 1
+tree without 0
+output=$("$compare" --rounds 1 --programs "$scratch/with/bench/cohort-bench" "$scratch/with_too/bench/cohort-bench" speed 2>&1) ||
+    fail "equal builds are refused: $output"
+[ "$(grep -c ': GNU 12.2.0, Release, instruction sets base v3, oneDNN 2.6.3$' <<<"$output")" -eq 2 ] ||
+    fail "the builds are not described: $output"
+output=$("$compare" --rounds 1 --programs "$scratch/with/bench/cohort-bench" "$scratch/without/bench/cohort-bench" speed 2>&1)
+[ $? -eq 2 ] || fail "builds with and without oneDNN are compared: $output"
+grep -q '^here: .*oneDNN: no$' <<<"$output" || fail "the build without oneDNN is not described: $output"
+grep -q 'the two builds differ' <<<"$output" || fail "the reason is missing: $output"
+
 expect 2 no_such_benchmark
 expect 2 --rounds 0
 expect 2 --rounds

@@ -91,8 +91,86 @@ CO_TEST_WITH(misuse_of_synchronised_batch_norm_is_reported, "", "cpus=2")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "moving_variance is int32");
     CO_EXPECT_NULL(co_sync_batch_norm_train(ctx, x, v, NULL, v, v, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "beta");
+    options.axes = NULL;
+    CO_EXPECT_NULL(co_sync_batch_norm_train(ctx, x, v, v, v, v, &options));
+    CO_EXPECT_STR(co_error(ctx)->call, "sync_batch_norm_train");
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "is NULL with num_axes 1");
     CO_SCOPE(ctx, s) {
         CO_EXPECT_NULL(co_sync_batch_norm_train(ctx, x, v, v, v, v, NULL));
         CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "in cross-replica context");
     }
+}
+
+/* One wrong number: an epsilon or a momentum. */
+typedef struct wrong_number {
+    bool        is_momentum;
+    double      number;
+    const char *message;
+} wrong_number;
+
+static co_value *
+norm_with(co_context *ctx, co_value *args, void *user)
+{
+    const wrong_number        *wrong = user;
+    co_sync_batch_norm_options options = CO_SYNC_BATCH_NORM_OPTIONS_INIT;
+    co_value                  *v = co_ones(ctx, CO_FLOAT32, CO_SHAPE(2));
+
+    (void)args;
+    *(wrong->is_momentum ? &options.momentum : &options.epsilon) = wrong->number;
+    return co_sync_batch_norm_train(ctx, co_ones(ctx, CO_FLOAT32, CO_SHAPE(3, 2)), v, v, v, v,
+                                    &options);
+}
+
+/* Every norm that takes an epsilon, by name. */
+static void
+expect_epsilon_refused(co_context *ctx, co_value *x, co_value *v, const wrong_number *wrong)
+{
+    double e = wrong->number;
+
+    CO_EXPECT_NULL(co_batch_norm_inference(ctx, x, v, v, v, v, e));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, wrong->message);
+    CO_EXPECT_NULL(co_fused_batch_norm_train(ctx, x, v, v, e));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, wrong->message);
+    CO_EXPECT_NULL(co_layer_norm(ctx, x, v, v, CO_AXES(-1), e));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, wrong->message);
+    CO_EXPECT_NULL(co_l2_normalize(ctx, x, CO_AXES(-1), e));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, wrong->message);
+}
+
+/* A NaN that gets into moving averages stays there for good. */
+CO_TEST_WITH(numbers_that_no_norm_works_with_are_refused, "", "cpus=2")
+{
+    const wrong_number wrong[] = {
+        { false, (double)NAN, "epsilon is nan; it must be finite and not negative" },
+        { false, (double)INFINITY, "epsilon is inf; it must be finite and not negative" },
+        { false, -1e-3, "epsilon is -0.001; it must be finite and not negative" },
+        { true, (double)NAN, "momentum is nan; it must be in [0, 1]" },
+        { true, (double)-INFINITY, "momentum is -inf; it must be in [0, 1]" },
+        { true, 1.5, "momentum is 1.5; it must be in [0, 1]" },
+        { true, -0.1, "momentum is -0.1; it must be in [0, 1]" },
+    };
+    co_strategy *s = co_mirrored_strategy(ctx, NULL, 0, NULL);
+    co_value    *v = vector(ctx, 1, 1), *x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(3, 2));
+
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); ++i) {
+        const wrong_number *w = &wrong[i];
+
+        CO_EXPECT_NULL(co_batch_norm_train(ctx, x, v, v, v, v, CO_AXES(0),
+                                           w->is_momentum ? w->number : 0.9,
+                                           w->is_momentum ? 0.001 : w->number));
+        CO_EXPECT_STR(co_error(ctx)->call, "batch_norm_train");
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, w->message);
+        CO_EXPECT_NULL(norm_with(ctx, NULL, (void *)(uintptr_t)w));
+        CO_EXPECT_STR(co_error(ctx)->call, "sync_batch_norm_train");
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, w->message);
+        CO_EXPECT_NULL(co_run(ctx, s, norm_with, co_no_args(ctx), (void *)(uintptr_t)w));
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, w->message);
+        if (!w->is_momentum)
+            expect_epsilon_refused(ctx, x, v, w);
+    }
+    /* The limits themselves are good. */
+    co_batch_norm_train(ctx, x, v, v, v, v, CO_AXES(0), 0, 0.001);
+    co_batch_norm_train(ctx, x, v, v, v, v, CO_AXES(0), 1, 0);
+    co_layer_norm(ctx, x, v, v, CO_AXES(-1), 0);
+    CO_EXPECT_OK(ctx);
 }

@@ -92,7 +92,7 @@ CO_TEST_WITH(results_of_functions_are_errors_of_the_call_that_called_them, "GEN-
     co_distribute_values_from_function(ctx, s, value_of, theirs);
     EXPECT_CALL(ctx, CO_VALUE_ERROR, "distribute_values_from_function");
     co_map_structure(ctx, co_int(ctx, 1), leaf, theirs);
-    EXPECT_CALL(ctx, CO_VALUE_ERROR, "map_leaves");
+    EXPECT_CALL(ctx, CO_VALUE_ERROR, "map_structure");
     options.initializer = initializer;
     options.initializer_user = theirs;
     co_variable(ctx, NULL, &options);
@@ -101,6 +101,40 @@ CO_TEST_WITH(results_of_functions_are_errors_of_the_call_that_called_them, "GEN-
         co_variable(ctx, co_int(ctx, 1), NULL);
     EXPECT_CALL(ctx, CO_VALUE_ERROR, "variable");
     CO_EXPECT_CODE(co_close(other), CO_OK);
+}
+
+/* Names of before docs/renamed.tsv are in no error. */
+CO_TEST(renamed_calls_fail_under_the_names_of_today, "")
+{
+    co_value *x = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2), (const float[]){ 1, 2 });
+    float     out[2];
+
+    co_value_ndim(ctx, NULL);
+    EXPECT_CALL(ctx, CO_INVALID_ARGUMENT, "value_ndim");
+    co_value_dim(ctx, x, 7);
+    EXPECT_CALL(ctx, CO_INVALID_ARGUMENT, "value_dim");
+    co_value_num_elements(ctx, NULL);
+    EXPECT_CALL(ctx, CO_INVALID_ARGUMENT, "value_num_elements");
+    co_value_data(ctx, NULL);
+    EXPECT_CALL(ctx, CO_INVALID_ARGUMENT, "value_data");
+    co_value_copy_data(ctx, x, CO_FLOAT32, out, 1);
+    EXPECT_CALL(ctx, CO_INVALID_ARGUMENT, "value_copy_data");
+    co_value_device(ctx, NULL);
+    EXPECT_CALL(ctx, CO_INVALID_ARGUMENT, "value_device");
+    co_value_spec(ctx, NULL);
+    EXPECT_CALL(ctx, CO_INVALID_ARGUMENT, "value_spec");
+    co_num_items(ctx, NULL);
+    EXPECT_CALL(ctx, CO_INVALID_ARGUMENT, "num_items");
+    co_named_tuple_name(ctx, NULL);
+    EXPECT_CALL(ctx, CO_INVALID_ARGUMENT, "named_tuple_name");
+    co_per_replica_value(ctx, NULL, 1);
+    EXPECT_CALL(ctx, CO_INVALID_ARGUMENT, "per_replica_value");
+    co_mirrored_value(ctx, NULL, 1);
+    EXPECT_CALL(ctx, CO_INVALID_ARGUMENT, "mirrored_value");
+    co_variable_read(ctx, x);
+    EXPECT_CALL(ctx, CO_TYPE_ERROR, "variable_read");
+    co_multi_worker_mirrored_strategy(ctx, &(co_multi_worker_mirrored_options){ 0 });
+    EXPECT_CALL(ctx, CO_INVALID_ARGUMENT, "multi_worker_mirrored_strategy");
 }
 
 static co_value *

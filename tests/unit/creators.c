@@ -311,6 +311,26 @@ CO_TEST_WITH(creators_and_scopes_have_ends_of_their_own, "SCOPE-9 SCOPE-14", "cp
     CO_EXPECT_CODE(co_creator_end(NULL, &creator), CO_INVALID_ARGUMENT);
 }
 
+/* A token is a struct, so programs can copy it: the copy does not know that it was ended. */
+CO_TEST_WITH(a_copied_token_that_is_ended_twice_is_told_so, "SCOPE-9 SCOPE-14", "cpus=2")
+{
+    co_strategy *m = test_mirrored(ctx, 2, -1);
+    journal      notes = { "", 0 };
+    scribe       a = { "a", &notes };
+    co_scope     scope = co_scope_begin(ctx, m), scope_copy = scope;
+    co_scope     creator = co_creator_begin(ctx, note, &a), creator_copy = creator;
+
+    CO_EXPECT_CODE(co_creator_end(ctx, &creator), CO_OK);
+    CO_EXPECT_CODE(co_creator_end(ctx, &creator_copy), CO_RUNTIME_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "creator_end is a copy of one that was ended already");
+    CO_EXPECT_TRUE(co_has_strategy(ctx)); /* nothing else was left */
+    CO_EXPECT_CODE(co_scope_end(ctx, &scope), CO_OK);
+    CO_EXPECT_CODE(co_scope_end(ctx, &scope_copy), CO_RUNTIME_ERROR);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR,
+                    "scope_end is a copy of one that was ended already; end what co_scope_begin "
+                    "returned once");
+}
+
 CO_TEST_WITH(set_strategy_inside_a_creators_scope_is_found_on_leaving, "SET-11 SCOPE-9", "cpus=2")
 {
     co_strategy *m = test_mirrored(ctx, 2, -1);

@@ -86,7 +86,7 @@ CO_TEST_WITH(tokens_are_of_one_scope_of_one_context, "SCOPE-9 AMB-14", "cpus=2")
     co_scope     mine = co_scope_begin(ctx, m), made_up;
 
     CO_EXPECT_CODE(co_scope_end(other, &mine), CO_RUNTIME_ERROR); /* which has none at all */
-    CO_EXPECT_ERROR(other, CO_RUNTIME_ERROR, "not the innermost");
+    CO_EXPECT_ERROR(other, CO_RUNTIME_ERROR, "is not open in this context");
     CO_EXPECT_CODE(co_close(other), CO_OK);
     co_device_begin(ctx, "/cpu:1");
     made_up.id = mine.id + 1; /* that of the device */

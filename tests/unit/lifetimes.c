@@ -4,6 +4,7 @@
  * a context is closed twice or used after that, a step uses the context that called run, a handle
  * is used after its block. Each is an error with the line of the mistake, never a crash.
  */
+#include "hooks.h"
 #include "test.h"
 
 #include <pthread.h>
@@ -59,11 +60,11 @@ CO_TEST(other_handles_that_were_never_kept_are_not_released, "")
     co_release(ctx, dataset);
     EXPECT_ERROR_BEFORE(ctx, CO_RUNTIME_ERROR, "a dataset that is not kept");
     co_release(ctx, iterator);
-    EXPECT_ERROR_BEFORE(ctx, CO_RUNTIME_ERROR, "that is not kept");
+    EXPECT_ERROR_BEFORE(ctx, CO_RUNTIME_ERROR, "an iterator that is not kept");
     co_release(ctx, strategy);
     EXPECT_ERROR_BEFORE(ctx, CO_RUNTIME_ERROR, "a strategy that is not kept");
     co_release(ctx, optimizer);
-    EXPECT_ERROR_BEFORE(ctx, CO_RUNTIME_ERROR, "that is not kept");
+    EXPECT_ERROR_BEFORE(ctx, CO_RUNTIME_ERROR, "an optimizer that is not kept");
     CO_EXPECT_INT(co_item_int(ctx, co_next(ctx, iterator)), 0);
     CO_EXPECT_INT(co_num_replicas_in_sync(ctx, strategy), 1);
 }
@@ -152,6 +153,100 @@ CO_TEST(threads_release_what_was_kept_and_no_more, "")
     }
     CO_EXPECT_INT(released, KEEPS);
     CO_EXPECT_CLOSE(co_item_float(ctx, x), 1, 0);
+}
+
+/* --- keep without release --- */
+
+typedef struct log_book {
+    int  lines;
+    char last[400];
+} log_book;
+
+static void
+write_book(co_log_level level, const char *line, void *user)
+{
+    log_book *book = user;
+
+    CO_EXPECT_INT(level, CO_LOG_WARNING);
+    ++book->lines;
+    snprintf(book->last, sizeof(book->last), "%s", line);
+}
+
+static co_context *
+open_with_book(test_hooks *hooks, log_book *book)
+{
+    co_options options = CO_OPTIONS_INIT;
+
+    test_hooks_init(hooks, 0);
+    *book = (log_book){ 0 };
+    options.settings = "cpus=2, log=warning";
+    options.allocator = &hooks->allocator;
+    options.log = write_book;
+    options.log_user = book;
+    return co_open_with(&options);
+}
+
+static co_value *
+no_result(co_context *ctx, co_value *args, void *user)
+{
+    (void)ctx, (void)args, (void)user;
+    return NULL;
+}
+
+/* Its threads wait for the next step when the runtime goes. */
+CO_TEST_BARE(a_strategy_that_is_kept_for_ever_is_named_and_goes_with_the_runtime, "")
+{
+    test_hooks   hooks;
+    log_book     book;
+    co_context  *own = open_with_book(&hooks, &book), *beside = co_open_beside(own);
+    co_strategy *s = NULL;
+    int          line = 0;
+    char         place[80];
+
+    CO_BLOCK(own) {
+        s = co_mirrored_strategy(own, NULL, 0, NULL);
+        co_keep(own, s), line = __LINE__;
+        co_keep(own, s);
+    }
+    co_run(own, s, no_result, co_no_args(own), NULL);
+    CO_EXPECT_CODE(co_close(own), CO_OK);
+    CO_EXPECT_INT(book.lines, 0); /* it can still be released */
+    co_run(beside, s, no_result, co_no_args(beside), NULL);
+    CO_EXPECT_CODE(co_close(beside), CO_OK);
+    CO_EXPECT_INT(book.lines, 1);
+    snprintf(place, sizeof(place), "(the first: strategy, kept at %s:%d)", __FILE__, line);
+    CO_EXPECT_CONTAINS(book.last, "1 handle is still kept when the last context closes");
+    CO_EXPECT_CONTAINS(book.last, strrchr(place, '/') != NULL ? strrchr(place, '/') : place);
+    CO_EXPECT_CONTAINS(book.last, "co_close releases it; call co_release once for each co_keep");
+    CO_EXPECT_INT(atomic_load(&hooks.blocks), 0);
+}
+
+/* One line for all, whatever they are; an iterator with a thread holds the runtime itself. */
+CO_TEST_BARE(everything_that_is_kept_for_ever_goes_with_the_runtime, "")
+{
+    test_hooks   hooks;
+    log_book     book;
+    co_context  *own = open_with_book(&hooks, &book);
+    co_value    *big = co_zeros(own, CO_FLOAT32, CO_SHAPE(5000)), *list = co_list(own, &big, 1);
+    co_dataset  *dataset = co_dataset_prefetch(own, co_dataset_range(own, 0, 100, 1), 4);
+    co_iterator *iterator = co_iterate(own, dataset);
+
+    co_next(own, iterator);
+    CO_EXPECT_OK(own);
+    co_keep(own, list);
+    co_keep(own, big);
+    co_keep(own, co_variable(own, big, NULL));
+    co_keep(own, iterator);
+    co_keep(own, dataset);
+    co_keep(own, co_sgd(own, NULL));
+    co_keep(own, co_int(own, 1));
+    co_release(own, big);
+    CO_EXPECT_CODE(co_close(own), CO_OK);
+    CO_EXPECT_INT(book.lines, 1);
+    CO_EXPECT_CONTAINS(book.last, "6 handles are still kept");
+    CO_EXPECT_CONTAINS(book.last, "(the first: value, kept at ");
+    CO_EXPECT_CONTAINS(book.last, "co_close releases them");
+    CO_EXPECT_INT(atomic_load(&hooks.blocks), 0);
 }
 
 /* --- closed contexts --- */

@@ -162,6 +162,21 @@ CO_TEST(slots_that_are_not_there_are_reported, "")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "optimizer");
 }
 
+CO_TEST(what_is_no_list_of_variables_is_refused, "")
+{
+    co_optimizer *sgd = co_sgd(ctx, NULL);
+    co_value     *w = make_variable(ctx), *g = co_ones(ctx, CO_FLOAT32, CO_SHAPE(3));
+
+    co_apply_gradients(ctx, sgd, g, w);
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR,
+                    "gradients is a tensor and variables is a variable; both must be lists");
+    apply(ctx, sgd, g, g);
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR,
+                    "item 0 of variables is a tensor; it must be one that co_variable made");
+    co_apply_gradients(ctx, sgd, co_list(ctx, &g, 1), co_no_args(ctx));
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "gradients is a list of 1 and variables a tuple of 0");
+}
+
 CO_TEST(options_of_apply_gradients_are_checked, "")
 {
     co_apply_gradients_options options = { 3, false };
@@ -171,4 +186,31 @@ CO_TEST(options_of_apply_gradients_are_checked, "")
                                            co_list(ctx, &w, 1), &options),
                    CO_INVALID_ARGUMENT);
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "struct_size");
+}
+
+static co_value *
+apply_nothing(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    co_apply_gradients(ctx, user, co_list(ctx, NULL, 0), co_list(ctx, NULL, 0));
+    return NULL;
+}
+
+/* TensorFlow raises ValueError for both: nothing was trained, so nothing is counted. */
+CO_TEST_WITH(nothing_to_apply_is_an_error_and_no_iteration, "", "cpus=2")
+{
+    co_strategy *s = co_mirrored_strategy(ctx, NULL, 0, NULL);
+
+    for (size_t o = 0; o < NUM_OPTIMIZERS; ++o) {
+        co_optimizer *optimizer = all[o].make(ctx);
+
+        apply_nothing(ctx, NULL, optimizer);
+        CO_EXPECT_STR(co_error(ctx)->call, "apply_gradients");
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "gradients and variables are empty lists");
+        co_run(ctx, s, apply_nothing, co_no_args(ctx), optimizer);
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "gradients and variables are empty lists");
+        apply(ctx, optimizer, co_none(ctx), make_variable(ctx));
+        CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "does not depend on any of 1 variable, 'w");
+        CO_EXPECT_INT(co_optimizer_iterations(ctx, optimizer), 0);
+    }
 }

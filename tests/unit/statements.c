@@ -157,9 +157,22 @@ CO_TEST(a_block_that_is_ended_inside_its_statement_is_an_error, "")
     CO_BLOCK(ctx) {
         co_block_end(ctx); /* that of the line before */
     }
-    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "was ended inside it");
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "was ended already: inside it");
     CO_BLOCK(ctx) {
         co_block_end(ctx);
         CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "no open block");
     }
+}
+
+CO_TEST(a_copied_statement_ends_once, "")
+{
+    co_statement block = co_statement_block(ctx), copy = block;
+
+    co_statement_end(&block);
+    CO_EXPECT_OK(ctx);
+    co_statement_end(&copy);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR,
+                    "ended already: inside it, or by a copy of the statement");
+    co_statement_end(&copy); /* it is spent */
+    CO_EXPECT_OK(ctx);
 }

@@ -271,7 +271,7 @@ CO_TEST_WITH(scopes_are_left_in_the_context_that_entered_them, "SCOPE-9 C-CTX-1"
     co_scope     mine = co_scope_begin(ctx, m), its = co_scope_begin(other, m);
 
     CO_EXPECT_CODE(co_scope_end(other, &mine), CO_RUNTIME_ERROR);
-    CO_EXPECT_ERROR(other, CO_RUNTIME_ERROR, "not the innermost");
+    CO_EXPECT_ERROR(other, CO_RUNTIME_ERROR, "is not open in this context");
     CO_EXPECT_TRUE(co_has_strategy(other));
     CO_EXPECT_CODE(co_scope_end(other, &its), CO_OK);
     CO_EXPECT_CODE(co_scope_end(ctx, &mine), CO_OK);
@@ -858,4 +858,26 @@ CO_TEST_WITH(thousands_of_random_steps_end, "THR-2 S-RUN-8 RC-MERGE-5", "cpus=2"
     CO_EXPECT_MORE(good, 100);
     CO_EXPECT_MORE(bad, 100);
     expect_usable(ctx, m);
+}
+
+static co_value *
+enter_and_return(co_context *ctx, co_value *args, void *user)
+{
+    co_block_begin(ctx);
+    co_scope_begin(ctx, user);
+    co_device_begin(ctx, "/cpu:1");
+    return co_at(ctx, args, 0);
+}
+
+/* In cross-replica context of the other strategy there is no step to finish. */
+CO_TEST_WITH(a_default_step_may_leave_the_scope_of_another_strategy_open, "SCOPE-9", "cpus=2")
+{
+    co_strategy *s = test_mirrored(ctx, 2, -1);
+    co_value    *x = co_float(ctx, 3), *y;
+
+    y = co_run(ctx, co_default_strategy(ctx), enter_and_return, co_args(ctx, x), s);
+    CO_EXPECT_CLOSE(co_item_float(ctx, y), 3, 0);
+    CO_EXPECT_FALSE(co_has_strategy(ctx));
+    CO_EXPECT_CONTAINS(co_current_device(ctx), "CPU:0");
+    CO_EXPECT_OK(ctx);
 }

@@ -11,6 +11,11 @@
  */
 co_code coi_reduce_rule(coi_call *call, coi_out *outs);
 
+/* What the operators of normalisation take for these numbers; NaN would stay in moving averages for
+ * good. `op` begins the message (nn/composite_norms.c). */
+co_code coi_check_epsilon(co_context *ctx, const char *op, double epsilon);
+co_code coi_check_momentum(co_context *ctx, const char *op, double momentum);
+
 /* momentum * moving + (1 - momentum) * batch, without gradient; an empty batch has no statistics
  * and leaves `moving` as it is (nn/composite_norms.c). */
 co_value *coi_moving_average(co_context *ctx, co_value *moving, co_value *batch, double momentum,

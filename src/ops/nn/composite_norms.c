@@ -11,6 +11,24 @@
 
 #include <math.h>
 
+co_code
+coi_check_epsilon(co_context *ctx, const char *op, double epsilon)
+{
+    if (isfinite(epsilon) && epsilon >= 0)
+        return CO_OK;
+    return coi_fail(ctx, CO_INVALID_ARGUMENT,
+                    "%s: epsilon is %g; it must be finite and not negative", op, epsilon);
+}
+
+co_code
+coi_check_momentum(co_context *ctx, const char *op, double momentum)
+{
+    if (momentum >= 0 && momentum <= 1)
+        return CO_OK;
+    return coi_fail(ctx, CO_INVALID_ARGUMENT, "%s: momentum is %g; it must be in [0, 1]", op,
+                    momentum);
+}
+
 /* gamma (x - mean) / sqrt(variance + epsilon) + beta, with the factor of x computed once. */
 static co_value *
 normalized(co_context *ctx, co_value *x, co_value *mean, co_value *variance, co_value *gamma,
@@ -67,7 +85,10 @@ COI_ATTR_TABLE(epsilon_attrs, EPSILON_ATTRS)
 static co_code
 inference_rule(coi_call *call, coi_out *outs)
 {
-    return all_fit(call, outs);
+    co_code code = coi_check_epsilon(call->ctx, call->op->name,
+                                     ((const epsilon_attrs *)call->attrs)->epsilon);
+
+    return code == CO_OK ? all_fit(call, outs) : code;
 }
 
 static co_value *
@@ -127,8 +148,13 @@ train_rule(coi_call *call, coi_out *outs)
 static co_code
 batch_norm_train_rule(coi_call *call, coi_out *outs)
 {
-    co_code code = train_rule(call, outs);
+    const train_attrs *attrs = call->attrs;
+    co_code            code = coi_check_momentum(call->ctx, call->op->name, attrs->momentum);
 
+    if (code == CO_OK)
+        code = coi_check_epsilon(call->ctx, call->op->name, attrs->epsilon);
+    if (code == CO_OK)
+        code = train_rule(call, outs);
     for (int i = 1; code == CO_OK && i < 5; ++i) {
         const co_value *moving = call->in[i];
 
@@ -250,8 +276,11 @@ fused_rule(coi_call *call, coi_out *outs)
 static co_code
 fused_train_rule(coi_call *call, coi_out *outs)
 {
-    co_code code = fused_rule(call, outs);
+    co_code code = coi_check_epsilon(call->ctx, call->op->name,
+                                     ((const epsilon_attrs *)call->attrs)->epsilon);
 
+    if (code == CO_OK)
+        code = fused_rule(call, outs);
     coi_out_like(&outs[1], call->in[1]);
     outs[2] = outs[1];
     return code;
@@ -339,6 +368,15 @@ typedef struct layer_attrs {
     X(layer_attrs, epsilon, FLOAT, "=0.001", NULL)
 COI_ATTR_TABLE(layer_attrs, LAYER_ATTRS)
 
+static co_code
+layer_rule(coi_call *call, coi_out *outs)
+{
+    co_code code = coi_check_epsilon(call->ctx, call->op->name,
+                                     ((const layer_attrs *)call->attrs)->epsilon);
+
+    return code == CO_OK ? train_rule(call, outs) : code;
+}
+
 /* How many axes there are if they are the last ones, in any order; 0 if they are not. */
 static int
 last_axes(const coi_ints *axis, int ndim)
@@ -385,7 +423,7 @@ const coi_op coi_op_layer_norm = {
     .dtypes = COI_FLOATS,
     .same_dtype = true,
     COI_ATTRS(layer_attrs),
-    .infer = train_rule,
+    .infer = layer_rule,
     .composite = layer_norm_composite,
 };
 
@@ -417,6 +455,15 @@ typedef layer_attrs l2_attrs;
     X(layer_attrs, epsilon, FLOAT, "=0.000000000001", NULL)
 COI_ATTR_TABLE(l2_attrs, L2_ATTRS)
 
+static co_code
+l2_rule(coi_call *call, coi_out *outs)
+{
+    co_code code = coi_check_epsilon(call->ctx, call->op->name,
+                                     ((const layer_attrs *)call->attrs)->epsilon);
+
+    return code == CO_OK ? along_axes_rule(call, outs) : code;
+}
+
 static co_value *
 l2_normalize_composite(coi_call *call)
 {
@@ -435,7 +482,7 @@ const coi_op coi_op_l2_normalize = {
                   "x over the root of its sum of squares along axes, at least epsilon.", "x"),
     .dtypes = COI_FLOATS,
     COI_ATTRS(l2_attrs),
-    .infer = along_axes_rule,
+    .infer = l2_rule,
     .composite = l2_normalize_composite,
 };
 
