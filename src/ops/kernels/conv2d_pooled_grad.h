@@ -26,6 +26,7 @@ typedef struct coi_pooled {
     int64_t        num_groups;       /* of runs; what fills up the last one has some place too */
     bool           is_relu;          /* what is not positive passes nothing on */
     float         *sums, *sums_bias; /* a row for each tap, and one more; added to */
+    float         *flow;             /* what flows into each pixel of y, if not NULL */
 } coi_pooled;
 
 typedef void (*coi_pooled_fn)(const coi_pooled *p);

@@ -18,6 +18,7 @@
 #include <string.h>
 
 /* Entries of other files. */
+COI_USES_OP(conv2d)
 COI_USES_OP(conv2d_backprop_filter)
 COI_USES_OP(max_pool2d_grad)
 COI_USES_OP(max_pool2d_grad_grad)
@@ -36,7 +37,8 @@ static const coi_pooled_fn kernels[COI_NUM_ISAS] = {
 #endif
 };
 
-enum { X, Y, POOLED, G }; /* inputs */
+enum { X, Y, POOLED, G };       /* inputs */
+enum { FILTER, OF_BIAS, FLOW }; /* outputs */
 
 static const coi_pool_attrs halves = { { 2, { 2, 2 } }, { 2, { 2, 2 } }, CO_PADDING_VALID };
 
@@ -74,6 +76,10 @@ infer(coi_call *call, coi_out *outs)
         return rc;
     outs[0] = (coi_out){ (co_dtype)call->in[X]->dtype, 4, { conv.kh, conv.kw, conv.ic, conv.oc } };
     outs[1] = (coi_out){ (co_dtype)call->in[X]->dtype, 1, { conv.oc } };
+    if (call->op->num_outputs > FLOW)
+        outs[FLOW] = (coi_out){ (co_dtype)call->in[X]->dtype,
+                                4,
+                                { pool.n, pool.h, pool.w, pool.c } };
     return CO_OK;
 }
 
@@ -134,6 +140,8 @@ ref(coi_call *call)
             sum += dtype == CO_FLOAT64 ? ((double *)dy->data)[i] : (double)((float *)dy->data)[i];
         coi_ref_put(call->out[1], c, sum);
     }
+    if (call->num_out > FLOW)
+        memcpy(call->out[FLOW]->u.tensor.data, dy->data, (size_t)n * coi_dtypes[dtype].size);
     coi_buffer_unref(dy);
     return CO_OK;
 }
@@ -177,6 +185,7 @@ run_chunk(void *arg, int64_t chunk)
         p.y = COI_IN(j->call, Y, float) + 4 * n * maxima;
         p.pooled = COI_IN(j->call, POOLED, float) + n * maxima;
         p.g = COI_IN(j->call, G, float) + n * maxima;
+        p.flow = j->call->num_out > FLOW ? COI_OUT(j->call, FLOW, float) + 4 * n * maxima : NULL;
         kernels[j->call->ctx->runtime->isa](&p);
     }
     coi_buffer_unref(buffer);
@@ -219,7 +228,7 @@ run(coi_call *call)
     if (!coi_select_pooled_grad(call->ctx->runtime->isa, (co_dtype)call->out[0]->dtype, &g))
         return ref(call); /* called by name: the backward pass checks this before */
     if (coi_conv2d_work(&g) == 0) {
-        for (int i = 0; i < 2; ++i)
+        for (int i = 0; i < call->num_out; ++i)
             memset(call->out[i]->u.tensor.data, 0, coi_tensor_nbytes(call->out[i]));
         return CO_OK;
     }
@@ -284,14 +293,17 @@ static co_code
 gradient(coi_grad *grad)
 {
     co_context *ctx = grad->ctx;
-    co_value   *of_filter[2] = { NULL, NULL }, *of_bias = grad->upstream[1], *dy;
+    co_value   *of_filter[2] = { NULL, NULL }, *of_bias = grad->upstream[OF_BIAS], *dy;
+    co_value   *of_flow = grad->num_out > FLOW ? grad->upstream[FLOW] : NULL;
 
-    if (grad->upstream[0] != NULL && filter_gradient(grad, of_filter) != CO_OK)
+    if (grad->upstream[FILTER] != NULL && filter_gradient(grad, of_filter) != CO_OK)
         return ctx->error.code;
     grad->grads[X] = of_filter[0];
     if (!grad->needed[G])
         return ctx->error.code;
     dy = of_filter[1];
+    if (of_flow != NULL)
+        dy = dy != NULL ? co_add(ctx, dy, of_flow) : of_flow;
     if (of_bias != NULL)
         dy = dy != NULL ? co_add(ctx, dy, of_bias) : coi_broadcast_like(ctx, of_bias, grad->in[Y]);
     dy = coi_apply(ctx, &coi_op_max_pool2d_grad_grad,
@@ -304,24 +316,21 @@ gradient(coi_grad *grad)
 typedef coi_conv2d_attrs pooled_attrs;
 COI_ATTR_TABLE(pooled_attrs, POOLED_ATTRS)
 
+#define POOLED_GRAD                                                                                \
+    .name = "conv2d_pooled_grad", .inputs = { "x", "y", "pooled", "g" }, .num_inputs = 4,          \
+    .dtypes = COI_FLOATS, .same_dtype = true, .upcasts = true, .internal = true,                   \
+    COI_ATTRS(pooled_attrs), .infer = infer, .ref = ref, .run = run, .grad = gradient
+
 const coi_op coi_op_conv2d_pooled_grad = {
-    .name = "conv2d_pooled_grad",
+    POOLED_GRAD,
     .doc =
         "The gradients of conv2d_bias for its filter, whose shape is `sizes`, and its bias, from the gradient g of "
         "the maxima of 2 x 2 of its result y.",
-    .inputs = { "x", "y", "pooled", "g" },
-    .num_inputs = 4,
     .num_outputs = 2,
-    .dtypes = COI_FLOATS,
-    .same_dtype = true,
-    .upcasts = true,
-    .internal = true,
-    COI_ATTRS(pooled_attrs),
-    .infer = infer,
-    .ref = ref,
-    .run = run,
-    .grad = gradient,
 };
+
+/* The same, and what flows into the sums of the layer: where its input has a gradient too. */
+static const coi_op with_flow = { POOLED_GRAD, .num_outputs = 3 };
 
 /* Windows of 2 x 2 that cover y and nothing else. */
 static bool
@@ -353,16 +362,31 @@ has_kernel(const coi_grad *pool, const coi_grad *layer, coi_conv2d_attrs *attrs,
            coi_select_pooled_grad(layer->ctx->runtime->isa, (co_dtype)in[X]->dtype, &g);
 }
 
-/* The gradient of the layer's input, by the parts: this one has the layer's size anyway. */
+/* The gradient of the layer's input, from that of its sums. */
 static co_code
-for_input(const coi_grad *layer, co_value *dy, bool owns_dy)
+for_input(const coi_grad *layer, co_value *flow)
 {
-    const bool needed[3] = { true, false, false };
-    coi_grad   step = *layer;
+    const bool       needed[2] = { true, false };
+    coi_conv2d_attrs attrs = *(const coi_conv2d_attrs *)layer->attrs;
+    coi_grad         step = *layer;
+
+    attrs.activation = CO_ACTIVATION_NONE;
+    step.op = &coi_op_conv2d;
+    step.attrs = &attrs;
+    step.num_in = 2;
+    step.upstream = &flow;
+    step.needed = needed;
+    return step.op->grad(&step);
+}
+
+/* The same without filter and bias: the parts write what flows and sum up nothing. */
+static co_code
+for_input_alone(const coi_grad *layer, co_value *dy, bool owns_dy)
+{
+    coi_grad step = *layer;
 
     step.upstream = &dy;
     step.owns_upstream = owns_dy;
-    step.needed = needed;
     return step.op->grad(&step);
 }
 
@@ -370,22 +394,26 @@ co_code
 coi_pooled_gradient(const coi_grad *pool, coi_grad *layer, bool *done)
 {
     co_context      *ctx = layer->ctx;
-    co_value        *y = layer->out[0], *pooled = pool->out[0], *g = pool->upstream[0], *outs[2];
+    co_value        *y = layer->out[0], *pooled = pool->out[0], *g = pool->upstream[0], *outs[3];
     co_value        *in[4] = { layer->in[0], y, pooled, g }, *dy = NULL;
+    bool             sums = layer->needed[1] || layer->needed[2];
     coi_conv2d_attrs attrs;
 
     *done = has_kernel(pool, layer, &attrs, in);
     if (!*done)
         return ctx->error.code;
-    if ((layer->needed[1] || layer->needed[2]) &&
-        coi_apply_many(ctx, &coi_op_conv2d_pooled_grad, in, 4, &attrs, outs) == CO_OK) {
-        layer->grads[1] = outs[0];
-        layer->grads[2] = outs[1];
-    }
-    if (pool->needed[0] || layer->needed[0])
+    if (pool->needed[0] || !sums) {
         dy = coi_apply(ctx, &coi_op_max_pool2d_grad, in + Y, 3, &halves);
-    if (pool->needed[0])
-        pool->grads[0] = dy;
-    return dy != NULL && layer->needed[0] ? for_input(layer, dy, !pool->needed[0])
-                                          : ctx->error.code;
+        if (dy == NULL)
+            return ctx->error.code;
+    }
+    pool->grads[0] = pool->needed[0] ? dy : NULL;
+    if (!sums)
+        return for_input_alone(layer, dy, !pool->needed[0]);
+    if (coi_apply_many(ctx, layer->needed[0] ? &with_flow : &coi_op_conv2d_pooled_grad, in, 4,
+                       &attrs, outs) != CO_OK)
+        return ctx->error.code;
+    layer->grads[1] = outs[FILTER];
+    layer->grads[2] = outs[OF_BIAS];
+    return layer->needed[0] ? for_input(layer, outs[FLOW]) : CO_OK;
 }
