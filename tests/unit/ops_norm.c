@@ -167,6 +167,30 @@ CO_TEST(layer_norm_of_equal_numbers_is_beta, "")
         }
 }
 
+/* So nothing flows to gamma. */
+CO_TEST(layer_norm_of_equal_numbers_has_no_gradient_for_gamma, "")
+{
+    static const int64_t  dims[] = { 1, 2, 3, 7, 10, 33, 100, 129, 1000, 1025, 5000 };
+    static const float    numbers[] = { 0.1F, 3.3F, -7.7F, 1000.1F, 1e-3F };
+    static const co_dtype dtypes[] = { CO_FLOAT32, CO_FLOAT64, CO_FLOAT16, CO_BFLOAT16 };
+
+    num_axes = 1;
+    wanted = 1;
+    for (size_t d = 0; d < sizeof(dtypes) / sizeof(dtypes[0]); ++d)
+        for (size_t i = 0; i < sizeof(dims) / sizeof(dims[0]); ++i)
+            for (size_t k = 0; k < sizeof(numbers) / sizeof(numbers[0]); ++k)
+                CO_BLOCK(ctx) {
+                    co_value *in[3], *grad;
+
+                    make_inputs(ctx, dtypes[d], 4, dims[i], 0, in);
+                    in[0] = co_fill(ctx, CO_SHAPE(4, dims[i]), co_scalar_float(ctx, numbers[k]));
+                    in[0] = co_cast(ctx, in[0], dtypes[d]);
+                    grad = co_cast(ctx, co_abs(ctx, gradient(ctx, in)), CO_FLOAT64);
+                    CO_EXPECT_CLOSE(
+                        co_item_float(ctx, co_reduce_max(ctx, grad, CO_ALL_AXES, false)), 0, 0);
+                }
+}
+
 /* gamma in the shape of x is no row, so the same numbers go through the composition. */
 CO_TEST(layer_norm_agrees_with_the_composition, "")
 {

@@ -21,12 +21,14 @@ typedef struct backward_pass {
     coi_tape_log *log;
     uint32_t      num_nodes;
     co_value    **grads; /* references */
+    co_value    **whole; /* of sources with a fused user, whose part is not in grads; references */
     bool         *leads; /* a source is this node or behind it */
     bool         *source;
     size_t        nbytes;
-    char         *room; /* of the three, from the log */
+    char         *room; /* of the four, from the log */
     size_t        cap_room;
     size_t        first, end; /* records */
+    bool          has_whole;
 } backward_pass;
 
 static bool
@@ -37,7 +39,7 @@ pass_open(backward_pass *w, co_context *ctx)
     w->ctx = ctx;
     w->log = ctx->tapes;
     w->num_nodes = (uint32_t)n;
-    w->nbytes = n * (sizeof(*w->grads) + 2 * sizeof(bool)) + 1;
+    w->nbytes = n * (sizeof(*w->grads) + sizeof(*w->whole) + 2 * sizeof(bool)) + 1;
     w->room = ctx->tapes->scratch;
     w->cap_room = ctx->tapes->cap_scratch;
     ctx->tapes->scratch = NULL; /* this pass has it */
@@ -49,10 +51,12 @@ pass_open(backward_pass *w, co_context *ctx)
     }
     memset(w->room, 0, w->nbytes);
     w->grads = (co_value **)(void *)w->room;
-    w->leads = (bool *)(w->grads + n);
+    w->whole = w->grads + n;
+    w->leads = (bool *)(w->whole + n);
     w->source = w->leads + n;
     w->first = ctx->tapes->tapes[ctx->tapes->num_tapes - 1].first_record;
     w->end = ctx->tapes->num_records;
+    w->has_whole = false;
     return true;
 }
 
@@ -64,6 +68,8 @@ pass_close(backward_pass *w)
 
     for (uint32_t i = 0; i < w->num_nodes; ++i)
         coi_unref(&w->ctx->heap, w->grads[i]);
+    for (uint32_t i = 0; w->has_whole && i < w->num_nodes; ++i)
+        coi_unref(&w->ctx->heap, w->whole[i]);
     coi_free(memory, log->scratch, log->cap_scratch); /* of a pass inside this one */
     log->scratch = w->room;
     log->cap_scratch = w->cap_room;
@@ -113,12 +119,12 @@ coi_add_gradients(co_context *ctx, co_value *a, co_value *b)
     return co_add(ctx, coi_densify(ctx, a), coi_densify(ctx, b));
 }
 
-/* Add a gradient (a value of the current block) to a node. */
+/* Add a gradient (a value of the current block) to a sum, NULL at first. */
 static bool
-accumulate(backward_pass *w, uint32_t node, co_value *grad)
+add_to(const backward_pass *w, co_value **sum, co_value *grad)
 {
     co_context *ctx = w->ctx;
-    co_value   *old = w->grads[node];
+    co_value   *old = *sum;
 
     if (old != NULL) {
         grad = coi_add_gradients(ctx, old, grad);
@@ -127,8 +133,28 @@ accumulate(backward_pass *w, uint32_t node, co_value *grad)
     }
     coi_ref(grad);
     coi_unref(&ctx->heap, old);
-    w->grads[node] = grad;
+    *sum = grad;
     return true;
+}
+
+/* Add a gradient to a node. */
+static bool
+accumulate(backward_pass *w, uint32_t node, co_value *grad)
+{
+    return add_to(w, &w->grads[node], grad) &&
+           (w->whole[node] == NULL || add_to(w, &w->whole[node], grad));
+}
+
+/* Add a gradient to what the user gets for a node, but not to what flows on through it. */
+static bool
+accumulate_aside(backward_pass *w, uint32_t node, co_value *grad)
+{
+    if (w->whole[node] == NULL && w->grads[node] != NULL) {
+        coi_ref(w->grads[node]);
+        w->whole[node] = w->grads[node];
+    }
+    w->has_whole = true;
+    return add_to(w, &w->whole[node], grad);
 }
 
 /* The gradients that flow into the outputs of a record; dense, because operators take tensors. */
@@ -279,19 +305,27 @@ step_back(backward_pass *w, const coi_record *record)
     return ok;
 }
 
-/*
- * Whether the record before produced the input of this one, and nothing else uses that input. A
- * later user would have left a gradient; an earlier one would be a record between the two.
- */
-static bool
-is_pair(const backward_pass *w, const coi_record *fused_producer, const coi_record *user)
+/* Which record before r produced a node: the nodes of results grow from record to record. w->end if
+ * none of this tape did. */
+static size_t
+find_producer(const backward_pass *w, size_t r, uint32_t node)
 {
-    uint32_t node = w->log->nodes[user->values];
+    const coi_tape_log *log = w->log;
+    size_t              low = w->first, high = r;
 
-    return user->op->fused_producer == fused_producer->op && user->num_in == 1 &&
-           fused_producer->num_in <= FEW && !w->ctx->recording &&
-           node == w->log->nodes[fused_producer->values + fused_producer->num_in] &&
-           w->grads[node] == NULL && !w->source[node];
+    while (low < high) {
+        size_t            mid = low + (high - low) / 2;
+        const coi_record *record = &log->records[mid];
+        uint32_t          first = log->nodes[record->values + record->num_in];
+
+        if (node >= first && node - first < record->num_out)
+            return mid;
+        if (node < first)
+            high = mid;
+        else
+            low = mid + 1;
+    }
+    return w->end;
 }
 
 /* One of two records that take a step together; they have few values. */
@@ -301,36 +335,39 @@ typedef struct partner {
     bool      needed[FEW];
 } partner;
 
-static coi_grad
-grad_of_partner(const backward_pass *w, const coi_record *record, co_value *const *upstream,
-                partner *p)
-{
-    find_needed(w, record, p->grads, p->needed);
-    return grad_of(w, record, p->values, p->attrs, upstream, p->grads, p->needed);
-}
-
-/* The step of a record, not the first, and of the one before it, where the operator of the former
- * knows how. The step of the other one then finds that nothing flows in. */
+/*
+ * The step of a record and of the one that produced its input, where the operator of the former
+ * knows how. Both operators, their shapes and attributes decide this, and neither other users of
+ * the input nor what is asked for: the bits of a gradient depend on neither. What the pair gives
+ * goes to the inputs of the producer. What comes from other users takes the step of the producer.
+ */
 static bool
 pair_back(backward_pass *w, size_t r, bool *done)
 {
-    const coi_record user = w->log->records[r], fused_producer = w->log->records[r - 1];
+    const coi_record user = w->log->records[r];
+    uint32_t         node = w->log->nodes[user.values];
+    size_t           p = node != COI_NO_NODE ? find_producer(w, r, node) : w->end;
+    coi_record       producer;
     co_value        *upstream[COI_MAX_OUTPUTS];
     partner          ours, theirs;
     coi_grad         grad, before;
     bool             any, ok;
 
     *done = false;
-    if (!is_pair(w, &fused_producer, &user))
+    if (p == w->end || w->log->records[p].op != user.op->fused_producer)
         return true;
+    producer = w->log->records[p];
     if (!take_upstream(w, &user, upstream, &any))
         return false;
-    if (!any)
+    if (!any || !find_needed(w, &producer, theirs.grads, theirs.needed))
         return true;
-    grad = grad_of_partner(w, &user, upstream, &ours);
-    before = grad_of_partner(w, &fused_producer, NULL, &theirs);
+    before = grad_of(w, &producer, theirs.values, theirs.attrs, NULL, theirs.grads, theirs.needed);
+    ours.grads[0] = NULL;
+    ours.needed[0] = w->source[node];
+    grad = grad_of(w, &user, ours.values, ours.attrs, upstream, ours.grads, ours.needed);
     ok = user.op->fused_grad(&grad, &before, done) == CO_OK &&
-         spread(w, &fused_producer, theirs.grads, theirs.needed);
+         spread(w, &producer, theirs.grads, theirs.needed) &&
+         (ours.grads[0] == NULL || accumulate_aside(w, node, ours.grads[0]));
     if (*done)
         drop_upstream(w, &user);
     return ok;
@@ -344,7 +381,7 @@ step_through(backward_pass *w)
         bool       ok = true, done = false;
 
         co_block_begin(w->ctx);
-        if (record.op->fused_producer != NULL && r - 1 > w->first)
+        if (record.op->fused_producer != NULL)
             ok = pair_back(w, r - 1, &done);
         if (ok && !done)
             ok = step_back(w, &record);
@@ -417,6 +454,8 @@ collect(backward_pass *w, co_value **sources, size_t n, bool zero)
         uint32_t  node = node_of(w, sources[i]);
         co_value *grad = node != COI_NO_NODE ? w->grads[node] : NULL;
 
+        if (node != COI_NO_NODE && w->whole[node] != NULL)
+            grad = w->whole[node];
         if (grad != NULL) {
             coi_ref(grad);
             grad = coi_own(ctx, grad);

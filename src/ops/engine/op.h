@@ -185,8 +185,10 @@ typedef struct coi_op {
     co_code (*grad)(coi_grad *grad);
     /*
      * Fused backward: the gradients of this operator, which has one input, and of the operator that
-     * produced the input. Sets *done and fills fused_producer->grads, or leaves both to their own
-     * gradients. Called where nothing else uses the result of the producer and no tape records.
+     * produced the input. Sets *done and fills the grads of both that are needed, or leaves both to
+     * their own gradients. Only operands and attributes may decide that, and not what is needed or
+     * whether a tape records: the bits of a gradient would depend on it. `grad` needs one where the
+     * user asks for the gradient of the input; it does not flow on through the producer.
      */
     const struct coi_op *fused_producer;
     co_code (*fused_grad)(const coi_grad *grad, coi_grad *fused_producer, bool *done);

@@ -27,6 +27,7 @@ typedef struct coi_pooled {
     int64_t        num_groups;       /* of runs; what fills up the last one has some place too */
     bool           is_relu;          /* what is not positive passes nothing on */
     float         *sums, *sums_bias; /* a row for each tap, and one more; added to */
+    float         *flow;             /* what flows into each pixel of y, if not NULL */
 } coi_pooled;
 
 typedef void (*coi_pooled_fn)(const coi_pooled *p);
@@ -38,6 +39,8 @@ coi_pooled_runs(const coi_conv2d *g)
     return (g->kw * g->c + COI_POOLED_RUN - 1) / COI_POOLED_RUN;
 }
 
+/* The pooling: windows of 2 x 2. */
+extern const coi_pool_attrs coi_pooled_halves;
 /* The geometry of the layer and of its pooling, from a call that has the shapes of both. */
 co_code coi_pooled_read(coi_call *call, coi_conv2d *conv, coi_pool *pool);
 

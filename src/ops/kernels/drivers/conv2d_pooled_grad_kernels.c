@@ -27,17 +27,20 @@ static const coi_pooled_fn kernels[COI_NUM_ISAS] = {
 #endif
 };
 
-enum { X, Y, POOLED, G }; /* inputs */
+enum { X, Y, POOLED, G };       /* inputs */
+enum { FILTER, OF_BIAS, FLOW }; /* outputs */
+
+const coi_pool_attrs coi_pooled_halves = { { 2, { 2, 2 } }, { 2, { 2, 2 } }, CO_PADDING_VALID };
 
 co_code
 coi_pooled_read(coi_call *call, coi_conv2d *conv, coi_pool *pool)
 {
-    static const coi_pool_attrs halves = { { 2, { 2, 2 } }, { 2, { 2, 2 } }, CO_PADDING_VALID };
-    const coi_conv2d_attrs     *attrs = call->attrs;
-    co_code                     rc = coi_conv2d_read(call, COI_CONV2D_FILTER, conv);
+    const coi_conv2d_attrs *attrs = call->attrs;
+    co_code                 rc = coi_conv2d_read(call, COI_CONV2D_FILTER, conv);
 
     if (rc == CO_OK)
-        rc = coi_pool_geometry(call, &halves, call->in[Y]->u.tensor.dims, call->in[Y]->ndim, pool);
+        rc = coi_pool_geometry(call, &coi_pooled_halves, call->in[Y]->u.tensor.dims,
+                               call->in[Y]->ndim, pool);
     if (rc == CO_OK && conv->c >= 0 && coi_conv2d_groups(conv) > 1)
         return coi_invalid(call, "the convolution has %lld groups; it must have one",
                            (long long)coi_conv2d_groups(conv));
@@ -109,6 +112,8 @@ coi_conv2d_pooled_grad_ref(coi_call *call)
             sum += dtype == CO_FLOAT64 ? ((double *)dy->data)[i] : (double)((float *)dy->data)[i];
         coi_ref_put(call->out[1], c, sum);
     }
+    if (call->num_out > FLOW)
+        memcpy(call->out[FLOW]->u.tensor.data, dy->data, (size_t)n * coi_dtypes[dtype].size);
     coi_buffer_unref(dy);
     return CO_OK;
 }
@@ -152,6 +157,7 @@ run_chunk(void *arg, int64_t chunk)
         p.y = COI_IN(j->call, Y, float) + 4 * n * maxima;
         p.pooled = COI_IN(j->call, POOLED, float) + n * maxima;
         p.g = COI_IN(j->call, G, float) + n * maxima;
+        p.flow = j->call->num_out > FLOW ? COI_OUT(j->call, FLOW, float) + 4 * n * maxima : NULL;
         kernels[j->call->ctx->runtime->isa](&p);
     }
     coi_buffer_unref(buffer);
@@ -195,7 +201,7 @@ coi_conv2d_pooled_grad_run(coi_call *call)
         return coi_conv2d_pooled_grad_ref(
             call); /* called by name: the backward pass checks this before */
     if (coi_conv2d_work(&g) == 0) {
-        for (int i = 0; i < 2; ++i)
+        for (int i = 0; i < call->num_out; ++i)
             memset(call->out[i]->u.tensor.data, 0, coi_tensor_nbytes(call->out[i]));
         return CO_OK;
     }

@@ -28,8 +28,8 @@ find_places(const coi_pooled *p, const float *y, int64_t row, const float *poole
 }
 
 /* Rows [first, last) of windows, a vector of channels from c on, one group of taps. */
-static void
-add_rows(const coi_pooled *p, int64_t first, int64_t last, int64_t group, int64_t c)
+COI_INLINE void
+add_rows_to(const coi_pooled *p, int64_t first, int64_t last, int64_t group, int64_t c, float *flow)
 {
     const int64_t *runs = p->runs + group * COI_POOLED_RUNS, r[] = { runs[0], runs[1], runs[2] };
     const int64_t  row = 2 * p->columns * p->channels; /* of y */
@@ -53,8 +53,11 @@ add_rows(const coi_pooled *p, int64_t first, int64_t last, int64_t group, int64_
             find_places(p, y, row, pooled, g, flows, places);
             bias = add_f32(bias, load_f32(flows));
             COI_UNROLL
-            for (int k = 0; k < 4; ++k)
+            for (int k = 0; k < 4; ++k) {
                 into[k] = load_f32(places[k]);
+                if (flow != NULL)
+                    store_f32(flow + (y - p->y) + k / 2 * row + k % 2 * p->channels, into[k]);
+            }
             COI_UNROLL
             for (int k = 0; k < COI_POOLED_TAPS; ++k) {
                 int64_t tap = at + r[k / COI_POOLED_RUN] + k % COI_POOLED_RUN;
@@ -76,6 +79,18 @@ add_rows(const coi_pooled *p, int64_t first, int64_t last, int64_t group, int64_
         store_f32(sums_bias, add_f32(load_f32(sums_bias), bias));
 }
 
+static void
+add_rows(const coi_pooled *p, int64_t first, int64_t last, int64_t group, int64_t c)
+{
+    add_rows_to(p, first, last, group, c, NULL);
+}
+
+static void
+add_and_store_rows(const coi_pooled *p, int64_t first, int64_t last, int64_t group, int64_t c)
+{
+    add_rows_to(p, first, last, group, c, p->flow);
+}
+
 /* Rows at a time: they stay in the L1 cache for the next vector of channels. */
 enum { ROWS = 2 };
 
@@ -85,7 +100,9 @@ COI_PER_ISA(coi_pooled_image)(const coi_pooled *p)
     for (int64_t row = 0; row < p->rows; row += ROWS)
         for (int64_t group = 0; group < p->num_groups; ++group)
             for (int64_t c = 0; c < p->channels; c += LANES_f32)
-                add_rows(p, row, row + ROWS < p->rows ? row + ROWS : p->rows, group, c);
+                (group == 0 && p->flow != NULL
+                     ? add_and_store_rows
+                     : add_rows)(p, row, row + ROWS < p->rows ? row + ROWS : p->rows, group, c);
 }
 
 #endif
