@@ -297,6 +297,7 @@ const coi_op coi_op_matmul = {
     .ref = coi_ref_matmul,
     .run = matmul_run,
     .grad = matmul_grad,
+    .grad_is_known = coi_grad_with_ranks,
 };
 
 static co_code
@@ -370,6 +371,7 @@ const coi_op coi_op_dense = {
     .ref = dense_ref,
     .run = dense_run,
     .grad = dense_grad,
+    .grad_is_known = coi_grad_with_ranks,
 };
 
 co_value *

@@ -258,7 +258,8 @@ attention_gradient(coi_grad *grad)
            "likeness to their keys.",                                                              \
     .inputs = { "q", "k", "v" }, .num_inputs = 3, .dtypes = COI_FLOATS, .same_dtype = true,        \
     .upcasts = true, .ref = coi_ref_attention, .run = coi_attention_run,                           \
-    .grad = attention_gradient, COI_ATTRS(coi_attention_attrs)
+    .grad = attention_gradient, .grad_is_known = coi_grad_with_ranks,                              \
+    COI_ATTRS(coi_attention_attrs)
 
 static const coi_op kept = {
     ATTENTION,
