@@ -86,6 +86,7 @@ const coi_op coi_op_batch_norm_inference = {
     COI_ATTRS(epsilon_attrs),
     .infer = inference_rule,
     .composite = batch_norm_inference_composite,
+    .parts_are_known = coi_parts_of_any,
 };
 
 co_value *
@@ -154,7 +155,7 @@ batch_normalized(coi_call *call, co_value **mean, co_value **variance)
     coi_axes_of(&attrs->axes, &axes);
     *mean = co_reduce_mean(ctx, x, axes.axes, axes.n, true);
     *variance = variance_about(ctx, x, *mean, &axes);
-    if (x->u.tensor.num_elements == 0)
+    if (coi_known_elements(x) == 0)
         return co_add(ctx, co_mul(ctx, x, call->in[1]), call->in[2]);
     return normalized(ctx, x, *mean, *variance, call->in[1], call->in[2], attrs->epsilon);
 }
@@ -180,7 +181,7 @@ batch_norm_train_composite(coi_call *call)
 {
     co_context *ctx = call->ctx;
     double      momentum = ((const train_attrs *)call->attrs)->momentum;
-    bool        empty = call->in[0]->u.tensor.num_elements == 0;
+    bool        empty = coi_known_elements(call->in[0]) == 0;
     co_value   *mean, *variance, *outs[5];
 
     outs[0] = batch_normalized(call, &mean, &variance);
@@ -201,6 +202,7 @@ const coi_op coi_op_batch_norm_train = {
     COI_ATTRS(train_attrs),
     .infer = batch_norm_train_rule,
     .composite = batch_norm_train_composite,
+    .num_reached = 3,
 };
 
 co_value *
@@ -276,7 +278,7 @@ fused_batch_norm_train_composite(coi_call *call)
     co_context     *ctx = call->ctx;
     const co_value *x = call->in[0];
     int64_t         channels = x->u.tensor.dims[x->ndim - 1];
-    int64_t         rows = channels > 0 ? x->u.tensor.num_elements / channels : 0;
+    int64_t         rows = channels > 0 ? coi_known_elements(x) / channels : 0;
     double          n = (double)rows;
     co_value       *mean, *variance, *outs[3];
 
@@ -352,6 +354,20 @@ last_axes(const coi_ints *axis, int ndim)
     return axis->n < 0 || axis->n == n ? n : 0;
 }
 
+/* Whether an example is a row is known; how many examples there are makes no difference. */
+static bool
+layer_norm_is_known(const coi_call *call)
+{
+    const layer_attrs *attrs = call->attrs;
+    const co_value    *x = call->in[0];
+    bool               is_known = !coi_is_unknown_rank(x) && coi_is_known_shape(call->in[1]) &&
+                    coi_is_known_shape(call->in[2]);
+
+    for (int i = is_known ? last_axes(&attrs->axis, x->ndim) : 0; i > 0; --i)
+        is_known = is_known && x->u.tensor.dims[x->ndim - i] >= 0;
+    return is_known;
+}
+
 /* Over the elements of each example, so mean and variance have a number per example and gamma one
  * per feature. Where an example is a row, kernels of ops/nn/layer_norm_ops.c do it. */
 static co_value *
@@ -366,7 +382,7 @@ layer_norm_composite(coi_call *call)
     if (num_last > 0 && coi_norm_is_rows(call->in, num_last)) {
         /* Rows without elements have no statistics, and there may be more of them than memory has
          * room for. */
-        if (x->u.tensor.num_elements == 0)
+        if (coi_known_elements(x) == 0)
             return co_add(ctx, co_mul(ctx, x, call->in[1]), call->in[2]);
         return coi_norm_rows(ctx, call->in, num_last, attrs->epsilon);
     }
@@ -387,6 +403,7 @@ const coi_op coi_op_layer_norm = {
     COI_ATTRS(layer_attrs),
     .infer = train_rule,
     .composite = layer_norm_composite,
+    .parts_are_known = layer_norm_is_known,
 };
 
 co_value *
@@ -437,6 +454,7 @@ const coi_op coi_op_l2_normalize = {
     COI_ATTRS(l2_attrs),
     .infer = along_axes_rule,
     .composite = l2_normalize_composite,
+    .parts_are_known = coi_parts_of_any,
 };
 
 co_value *
@@ -485,6 +503,7 @@ const coi_op coi_op_clip_by_value = {
     COI_ATTRS(bounds_attrs),
     .infer = clip_by_value_rule,
     .composite = clip_by_value_composite,
+    .parts_are_known = coi_parts_of_any,
 };
 
 co_value *
@@ -530,6 +549,7 @@ const coi_op coi_op_clip_by_norm = {
     COI_ATTRS(clip_attrs),
     .infer = along_axes_rule,
     .composite = clip_by_norm_composite,
+    .parts_are_known = coi_parts_of_any,
 };
 
 co_value *
@@ -569,6 +589,7 @@ const coi_op coi_op_global_norm = {
     .same_dtype = true,
     .infer = global_norm_rule,
     .composite = global_norm_composite,
+    .parts_are_known = coi_parts_of_any,
 };
 
 co_value *
@@ -637,6 +658,7 @@ const coi_op coi_op_clip_by_global_norm = {
     .infer = clip_by_global_norm_rule,
     .infer_result = clip_by_global_norm_result,
     .composite = clip_by_global_norm_composite,
+    .parts_are_known = coi_parts_of_any,
 };
 
 co_value *
