@@ -158,6 +158,7 @@ struct co_context {
     bool  failure_is_seen; /* the runtime could not be opened, and the user has cleared that once */
     int   rank;            /* of the process; -1 outside a group */
     void *user;
+    const struct coi_type_recorder *type_recorder; /* ops/engine/op.h; NULL: nobody records */
     _Alignas(max_align_t) unsigned char extensions[COI_NUM_EXTENSIONS][COI_EXTENSION_BYTES];
 #ifdef COI_DEBUG
     atomic_ullong busy_thread; /* who is inside a call */

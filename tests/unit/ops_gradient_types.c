@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradients over types with unknown dimensions. What the first and second gradients of a row of
- * every differentiable operator put on the tape is taken with its operands as specs, of which
- * dimensions are unknown: a dimension that a gradient put into an attribute would be -1 there, and
- * refused. The gradients must be such as their operands may have.
+ * Gradients over types with unknown dimensions and ranks. What the first and second gradients of a
+ * row of every differentiable operator put on the tape is taken with its operands as specs, of
+ * which dimensions or the rank are unknown. The gradients must be such as their operands may have.
+ * The entries that the gradient started are then run with the tensors of the tape: a dimension that
+ * got into an attribute, or a choice by something unknown, shows as other bits than the eager
+ * gradient has.
  */
 #include "ops_rows.h"
+#include "type_program.h"
 
 #include "context/tape.h"
 #include "ops/kernels/conv2d.h"
@@ -30,6 +33,8 @@ typedef struct record {
     _Alignas(16) char attrs[MOST_ATTRS];
 } record;
 
+static program recorded;
+
 static void
 copy_record(const coi_tape_log *log, size_t i, record *out)
 {
@@ -50,20 +55,15 @@ is_floating(const co_value *x)
     return coi_dtypes[x->dtype].floating;
 }
 
-/* Bit k of the mask: dimension k of all inputs is unknown. */
+static struct {
+    int dims, ranks, replays, gradients;
+} counts;
+
 static void
-make_specs(co_context *ctx, const record *r, uint64_t mask, co_value **specs)
+complain(const record *r, const type_unknowns *u, const char *what, int i)
 {
-    int k = 0;
-
-    for (int i = 0; i < r->num_in; ++i) {
-        const co_value *x = r->in[i];
-        int64_t         dims[CO_MAX_DIMS];
-
-        for (int d = 0; d < x->ndim; ++d, ++k)
-            dims[d] = (mask >> k & 1) != 0 ? -1 : x->u.tensor.dims[d];
-        specs[i] = co_spec(ctx, (co_dtype)x->dtype, dims, x->ndim);
-    }
+    test_fail(TEST_AT, "%s, unknown dimensions %llx, ranks %x%s: %s, input %d", r->op->name,
+              (unsigned long long)u->dims, u->ranks, u->recording ? ", recorded" : "", what, i);
 }
 
 static bool
@@ -88,12 +88,23 @@ fits_operand(const co_value *gradient, const co_value *operand)
         return fits(gradient, operand);
     values = gradient->u.slices.values;
     if (values->ndim != operand->ndim)
-        return false;
+        return values->ndim < 0 || operand->ndim < 0;
     for (int d = 1; d < values->ndim; ++d)
         if (values->u.tensor.dims[d] != operand->u.tensor.dims[d] &&
             values->u.tensor.dims[d] >= 0 && operand->u.tensor.dims[d] >= 0)
             return false;
     return true;
+}
+
+/* What is known of the operand is known of its gradient. */
+static bool
+knows_operand(const co_value *gradient, const co_value *operand)
+{
+    bool knows = gradient->kind == CO_KIND_SLICES || operand->ndim < 0 || gradient->ndim >= 0;
+
+    for (int d = 0; knows && gradient->kind == CO_KIND_SPEC && d < operand->ndim; ++d)
+        knows = operand->u.tensor.dims[d] < 0 || gradient->u.tensor.dims[d] >= 0;
+    return knows;
 }
 
 /* The results as specs; those that flow back get a gradient like them. */
@@ -113,18 +124,24 @@ make_results(co_context *ctx, const record *r, co_value **specs, co_value **outs
     for (int i = 0; co_ok(ctx) && i < n; ++i) {
         if (!fits(outs[i], r->out[i]))
             test_fail(TEST_AT, "%s: the type of result %d is wrong", r->op->name, i);
-        upstream[i] = is_floating(outs[i]) ? outs[i] : NULL;
+        upstream[i] = is_floating(outs[i]) ? co_spec(ctx, (co_dtype)outs[i]->dtype,
+                                                     outs[i]->u.tensor.dims, outs[i]->ndim)
+                                           : NULL;
     }
     return co_ok(ctx);
 }
 
-static void
-take_gradient(co_context *ctx, const record *r, uint64_t mask, bool recording)
-{
-    co_value *in[MOST_INPUTS], *out[COI_MAX_OUTPUTS], *upstream[COI_MAX_OUTPUTS];
-    co_value *grads[MOST_INPUTS] = { NULL };
+/* What flows in, and the gradients, with tensors. */
+typedef struct eager_gradient {
+    co_value *upstream[COI_MAX_OUTPUTS], *grads[MOST_INPUTS];
     bool      needed[MOST_INPUTS];
-    coi_grad  grad = { .ctx = ctx,
+} eager_gradient;
+
+static coi_grad
+grad_of(co_context *ctx, const record *r, co_value *const *in, co_value *const *out,
+        co_value *const *upstream, co_value **grads, const bool *needed)
+{
+    return (coi_grad){ .ctx = ctx,
                        .op = r->op,
                        .attrs = r->attrs,
                        .in = in,
@@ -134,48 +151,117 @@ take_gradient(co_context *ctx, const record *r, uint64_t mask, bool recording)
                        .upstream = upstream,
                        .needed = needed,
                        .grads = grads };
-
-    make_specs(ctx, r, mask, in);
-    for (int i = 0; i < r->num_in; ++i)
-        needed[i] = is_floating(in[i]);
-    ctx->recording = recording;
-    if (make_results(ctx, r, in, out, upstream))
-        coi_infer_gradient(&grad);
-    ctx->recording = true;
-    if (!co_ok(ctx)) {
-        test_fail(TEST_AT, "%s, unknown %llx%s: %s", r->op->name, (unsigned long long)mask,
-                  recording ? ", recorded" : "", co_error(ctx)->message);
-        co_clear(ctx);
-        return;
-    }
-    for (int i = 0; i < r->num_in; ++i)
-        if (grads[i] != NULL && !fits_operand(grads[i], in[i]))
-            test_fail(TEST_AT, "%s, unknown %llx%s: the gradient of input %d has another type",
-                      r->op->name, (unsigned long long)mask, recording ? ", recorded" : "", i);
 }
 
-/* No unknowns, all, each alone, and the first dimension of each input. */
-static int
+static void
+take_eager(co_context *ctx, const record *r, bool recording, eager_gradient *e)
+{
+    coi_grad grad = grad_of(ctx, r, r->in, r->out, e->upstream, e->grads, e->needed);
+
+    memset(e, 0, sizeof(*e));
+    for (int i = 0; i < r->num_out; ++i)
+        if (is_floating(r->out[i])) {
+            ops_random random = { (uint64_t)i + 9 };
+
+            e->upstream[i] = ops_tensor(ctx, &random, (co_dtype)r->out[i]->dtype,
+                                        r->out[i]->u.tensor.dims, r->out[i]->ndim, OPS_ORDINARY);
+        }
+    for (int i = 0; i < r->num_in; ++i)
+        e->needed[i] = is_floating(r->in[i]);
+    ctx->recording = recording;
+    r->op->grad(&grad);
+    ctx->recording = true;
+    CO_EXPECT_OK(ctx);
+}
+
+/* The entries that the gradient over types started do with tensors what the eager gradient did. */
+static void
+replay(co_context *ctx, const record *r, const type_unknowns *u, const coi_grad *grad,
+       const eager_gradient *e)
+{
+    ctx->recording = u->recording;
+    for (int i = 0; i < r->num_in; ++i)
+        program_bind(&recorded, grad->in[i], r->in[i]);
+    for (int i = 0; i < r->num_out; ++i) {
+        program_bind(&recorded, grad->out[i], r->out[i]);
+        if (e->upstream[i] != NULL)
+            program_bind(&recorded, grad->upstream[i], e->upstream[i]);
+    }
+    if (!program_run(&recorded))
+        complain(r, u, "the entries do not run", -1);
+    else
+        for (int i = 0; i < r->num_in; ++i)
+            if (!program_agrees(&recorded, grad->grads[i], e->grads[i]))
+                complain(r, u, "other bits than the eager gradient", i);
+    ctx->recording = true;
+    co_clear(ctx);
+    ++counts.replays;
+}
+
+static void
+check_types(const record *r, const type_unknowns *u, const coi_grad *grad)
+{
+    for (int i = 0; i < r->num_in; ++i) {
+        if (grad->grads[i] == NULL)
+            continue;
+        ++counts.gradients;
+        if (!knows_operand(grad->grads[i], grad->in[i]))
+            complain(r, u, "the gradient knows less than its operand", i);
+        if (!fits_operand(grad->grads[i], grad->in[i]))
+            complain(r, u, "the gradient has another type", i);
+    }
+}
+
+static void
+take_gradient(co_context *ctx, const record *r, const type_unknowns *u, const eager_gradient *e)
+{
+    co_value *in[MOST_INPUTS], *out[COI_MAX_OUTPUTS], *upstream[COI_MAX_OUTPUTS];
+    co_value *grads[MOST_INPUTS] = { NULL };
+    coi_grad  grad = grad_of(ctx, r, in, out, upstream, grads, e->needed);
+
+    type_specs(ctx, r->in, r->num_in, u, in);
+    ctx->recording = u->recording;
+    if (make_results(ctx, r, in, out, upstream)) {
+        program_start(ctx, &recorded);
+        coi_infer_gradient(&grad);
+        program_pause(&recorded);
+    }
+    ctx->recording = true;
+    if (!co_ok(ctx)) {
+        complain(r, u, co_error(ctx)->message, -1);
+        co_clear(ctx);
+    } else {
+        check_types(r, u, &grad);
+        replay(ctx, r, u, &grad, e);
+    }
+    program_drop(&recorded);
+}
+
+/* Dimensions in up to 64 combinations; then ranks, each alone, and all with all dimensions. */
+static void
 check_record(co_context *ctx, const record *r)
 {
-    uint64_t all = 0, firsts = 0;
-    int      n = 0;
+    eager_gradient e;
+    int            n = 0, num_dims;
 
-    for (int i = 0; i < r->num_in; ++i) {
-        if (r->in[i]->ndim > 0)
-            firsts |= UINT64_C(1) << n;
+    for (int i = 0; i < r->num_in; ++i)
         n += r->in[i]->ndim;
-    }
-    all = (UINT64_C(1) << n) - 1;
+    num_dims = type_num_combinations(n);
     for (int recording = 0; recording < 2; ++recording)
         CO_BLOCK(ctx) {
-            take_gradient(ctx, r, 0, recording != 0);
-            take_gradient(ctx, r, all, recording != 0);
-            take_gradient(ctx, r, firsts, recording != 0);
-            for (int k = 0; k < n; ++k)
-                take_gradient(ctx, r, UINT64_C(1) << k, recording != 0);
+            take_eager(ctx, r, recording != 0, &e);
+            for (int i = 0; i < num_dims; ++i, ++counts.dims)
+                CO_BLOCK(ctx)
+                    take_gradient(ctx, r,
+                                  &(type_unknowns){ type_combination(i, n), 0, recording != 0 },
+                                  &e);
+            for (int i = 0; i <= r->num_in; ++i, ++counts.ranks) {
+                uint32_t ranks = i < r->num_in ? UINT32_C(1) << i : UINT32_MAX;
+
+                CO_BLOCK(ctx)
+                    take_gradient(ctx, r, &(type_unknowns){ 0, ranks, recording != 0 }, &e);
+            }
         }
-    return 2 * (n + 3);
 }
 
 /* First and second gradients of a row, on the tape that stays open. */
@@ -210,28 +296,35 @@ is_differentiable(const co_op_info *info)
 
 static ops_rows rows;
 
-CO_TEST(gradients_of_every_operator_work_on_unknown_dimensions, "")
+CO_TEST(gradients_of_every_operator_work_on_unknown_dimensions_and_ranks, "")
 {
     bool seen[400] = { false };
-    int  checked = 0;
 
     ops_rows_fill(&rows, ops_small, is_differentiable);
     for (size_t i = 0; i < rows.num; ++i)
         CO_BLOCK(ctx) {
             record r;
+            size_t num_records;
 
             co_tape_begin(ctx);
             record_row(ctx, &rows.at[i]);
-            for (size_t k = 0; k < ctx->tapes->num_records; ++k) {
+            num_records = ctx->tapes->num_records; /* eager gradients record more */
+            for (size_t k = 0; k < num_records; ++k) {
                 copy_record(ctx->tapes, k, &r);
                 for (size_t op = 0; op < coi_num_ops; ++op)
                     seen[op] = seen[op] || strcmp(coi_op_table[op]->name, r.op->name) == 0;
                 if (r.op->grad != NULL)
-                    checked += check_record(ctx, &r);
+                    check_record(ctx, &r);
             }
             co_tape_end(ctx);
         }
-    CO_EXPECT_MORE(checked, 10000);
+    printf(
+        "gradients over types: %d combinations of dimensions, %d of ranks, %d gradients that know "
+        "what their operands know; %d replays with the bits of eager gradients\n",
+        counts.dims, counts.ranks, counts.gradients, counts.replays);
+    CO_EXPECT_MORE(counts.dims, 10000);
+    CO_EXPECT_MORE(counts.ranks, 1000);
+    CO_EXPECT_INT(counts.replays, counts.dims + counts.ranks);
     for (size_t op = 0; op < coi_num_ops; ++op)
         if (coi_op_table[op]->grad != NULL && coi_op_table[op]->effect == NULL &&
             !coi_op_table[op]->not_differentiable && !seen[op])
@@ -250,13 +343,6 @@ noise(co_context *ctx, uint64_t seed, const int64_t *dims, int ndim)
 #define NOISE(seed, ...)                                                                           \
     noise(ctx, seed, (const int64_t[]){ __VA_ARGS__ },                                             \
           (int)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)))
-
-static bool
-same_bits(const co_value *a, const co_value *b)
-{
-    return a != NULL && b != NULL && a->dtype == b->dtype && coi_same_shape(a, b) &&
-           memcmp(a->u.tensor.data, b->u.tensor.data, coi_tensor_nbytes(a)) == 0;
-}
 
 /* Results and gradients of both forms have the same bits. */
 static void

@@ -6,6 +6,7 @@
  */
 #include "ops/engine/composite.h"
 #include "ops/engine/dtype_sets.h"
+#include "ops/engine/like_ops.h"
 #include "ops/kernels/strided_copy.h"
 #include "ops/engine/type_rules.h"
 
@@ -56,11 +57,20 @@ squeeze_composite(coi_call *call)
                : NULL;
 }
 
+/* Back to the shape of x. */
+static co_code
+squeeze_grad(coi_grad *g)
+{
+    g->grads[0] = coi_reshape_like(g->ctx, g->upstream[0], g->in[0]);
+    return g->ctx->error.code;
+}
+
 const coi_op coi_op_squeeze = {
     COI_COMPOSITE("squeeze",
                   "Dimensions of 1 taken out: those of `axis`, or all; the data is shared.", "x"),
     COI_ATTRS(axes_attrs),
     .infer = squeeze_rule,
+    .grad = squeeze_grad,
     .composite = squeeze_composite,
     .composes_checked = true,
 };
@@ -110,6 +120,7 @@ const coi_op coi_op_add_n = {
     .same_dtype = true,
     .infer = one_shape,
     .composite = add_n_composite,
+    .parts_are_known = coi_parts_of_any,
 };
 
 co_value *
@@ -143,9 +154,9 @@ static co_value *
 stack_composite(coi_call *call)
 {
     co_context *ctx = call->ctx;
-    int    axis = coi_axis_of(((const coi_axis_attrs *)call->attrs)->axis, call->in[0]->ndim + 1);
-    size_t n = (size_t)call->num_in;
-    co_value **parts = coi_parts(ctx, call->op->name, n);
+    int         axis = (int)((const coi_axis_attrs *)call->attrs)->axis; /* of the result */
+    size_t      n = (size_t)call->num_in;
+    co_value  **parts = coi_parts(ctx, call->op->name, n);
 
     if (parts == NULL)
         return NULL;
@@ -161,6 +172,7 @@ const coi_op coi_op_stack = {
     COI_ATTRS(coi_axis_attrs),
     .infer = stack_rule,
     .composite = stack_composite,
+    .parts_are_known = coi_parts_of_any,
 };
 
 co_value *
@@ -224,6 +236,19 @@ unstack_result(coi_call *call, int64_t i, coi_out *out)
     coi_out_drop(out, coi_axis_of(((const unstack_attrs *)call->attrs)->axis, x->ndim));
 }
 
+/* Whether the length along an axis is known. */
+static bool
+knows_axis(const co_value *x, int64_t axis)
+{
+    return !coi_is_unknown_rank(x) && x->u.tensor.dims[coi_axis_of(axis, x->ndim)] >= 0;
+}
+
+static bool
+unstack_is_known(const coi_call *call)
+{
+    return knows_axis(call->in[0], ((const unstack_attrs *)call->attrs)->axis);
+}
+
 static co_value *
 unstack_composite(coi_call *call)
 {
@@ -245,6 +270,7 @@ const coi_op coi_op_unstack = {
     .infer = unstack_rule,
     .infer_result = unstack_result,
     .composite = unstack_composite,
+    .parts_are_known = unstack_is_known,
 };
 
 co_value *
@@ -349,6 +375,12 @@ split_result(coi_call *call, int64_t i, coi_out *out)
         out->dims[axis] = part_size(&attrs->num_or_sizes, out->dims[axis], i);
 }
 
+static bool
+split_is_known(const coi_call *call)
+{
+    return knows_axis(call->in[0], ((const split_attrs *)call->attrs)->axis);
+}
+
 static co_value *
 split_composite(coi_call *call)
 {
@@ -377,6 +409,7 @@ const coi_op coi_op_split = {
     .infer = split_rule,
     .infer_result = split_result,
     .composite = split_composite,
+    .parts_are_known = split_is_known,
 };
 
 co_value *
@@ -495,6 +528,17 @@ roll_rule(coi_call *call, coi_out *outs)
     return code;
 }
 
+static bool
+roll_is_known(const coi_call *call)
+{
+    const roll_attrs *attrs = call->attrs;
+    bool              is_known = coi_parts_with_ranks(call);
+
+    for (int i = 0; is_known && i < attrs->axis.n; ++i)
+        is_known = knows_axis(call->in[0], attrs->axis.at[i]);
+    return is_known;
+}
+
 /* What is pushed out at the end comes in at the front; an axis may be named more than once. */
 static co_value *
 roll_composite(coi_call *call)
@@ -524,6 +568,7 @@ const coi_op coi_op_roll = {
     COI_ATTRS(roll_attrs),
     .infer = roll_rule,
     .composite = roll_composite,
+    .parts_are_known = roll_is_known,
 };
 
 co_value *
@@ -575,6 +620,12 @@ band_part_rule(coi_call *call, coi_out *outs)
     return coi_rule_same(call, outs);
 }
 
+static bool
+band_part_is_known(const coi_call *call)
+{
+    return knows_axis(call->in[0], -2) && knows_axis(call->in[0], -1);
+}
+
 /* Rows minus columns is at most num_lower below the diagonal and num_upper above it; negative: no
  * limit. */
 static co_value *
@@ -602,6 +653,7 @@ const coi_op coi_op_band_part = {
     COI_ATTRS(band_attrs),
     .infer = band_part_rule,
     .composite = band_part_composite,
+    .parts_are_known = band_part_is_known,
 };
 
 co_value *

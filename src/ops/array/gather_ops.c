@@ -48,6 +48,9 @@ rows_as_slices(coi_grad *g)
 
     if (indices->dtype == CO_INT16) /* slices have int32 or int64 */
         indices = co_cast(ctx, indices, CO_INT32);
+    if (ndim < 0)
+        return co_slices(ctx, coi_rows_like(ctx, g->upstream[0], indices, g->in[0]),
+                         co_reshape(ctx, indices, CO_SHAPE(-1)), coi_shape_of(ctx, g->in[0]));
     return co_slices(ctx, coi_merge_dims(ctx, g->upstream[0], 0, ndim),
                      coi_merge_dims(ctx, indices, 0, ndim), coi_shape_of(ctx, g->in[0]));
 }

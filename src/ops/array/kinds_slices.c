@@ -4,13 +4,14 @@
  * gradient of a table of embeddings is one. The plain conversion to a tensor is in
  * value/indexed_slices.c.
  */
+#include "ops/engine/composite.h"
+#include "ops/engine/type_rules.h"
 #include "ops/kernels/gather.h"
-#include "ops/engine/op.h"
 
 /* Entries of other files. */
 COI_USES_OP(scatter_add)
 
-/* Dimensions of specs may be unknown. */
+/* Dimensions of specs, and their ranks, may be unknown. */
 static bool
 may_be_equal(int64_t a, int64_t b)
 {
@@ -28,7 +29,8 @@ check_slices(co_context *ctx, const co_value *values, const co_value *indices,
                  "argument 3 (indices) of slices is %s %s; it must be a vector of int32 or int64",
                  co_dtype_name((co_dtype)indices->dtype),
                  coi_shape_text(indices->u.tensor.dims, indices->ndim, text));
-    else if (values->ndim < 1 || !may_be_equal(values->u.tensor.dims[0], indices->u.tensor.dims[0]))
+    else if (values->ndim == 0 || (values->ndim > 0 && !may_be_equal(values->u.tensor.dims[0],
+                                                                     indices->u.tensor.dims[0])))
         coi_fail(
             ctx, CO_INVALID_ARGUMENT,
             "argument 2 (values) of slices has shape %s; it must have one row for each of %lld "
@@ -37,7 +39,7 @@ check_slices(co_context *ctx, const co_value *values, const co_value *indices,
             (long long)indices->u.tensor.dims[0]);
     else if (dense_shape != NULL &&
              ((dense_shape->dtype != CO_INT32 && dense_shape->dtype != CO_INT64) ||
-              dense_shape->ndim != 1 || dense_shape->u.tensor.dims[0] != values->ndim))
+              dense_shape->ndim != 1 || !may_be_equal(dense_shape->u.tensor.dims[0], values->ndim)))
         coi_fail(ctx, CO_INVALID_ARGUMENT,
                  "argument 4 (dense_shape) of slices is %s %s; it must be a vector of int32 or "
                  "int64 with %d elements, the rank of the values",
@@ -102,10 +104,9 @@ co_slices_dense_shape(co_context *ctx, co_value *slices)
 /* --- the row of the kind --- */
 
 static co_value *
-by_operators(co_context *ctx, co_value *slices)
+scatter_rows(co_context *ctx, co_value *values, co_value *indices, co_value *shape)
 {
     coi_scatter_attrs attrs = { .axis = 0 };
-    co_value         *shape = slices->u.slices.dense_shape;
 
     if (shape == NULL || shape->kind != CO_KIND_TENSOR || shape->ndim != 1 ||
         shape->u.tensor.num_elements > CO_MAX_DIMS || !coi_dtypes[shape->dtype].integer) {
@@ -119,8 +120,51 @@ by_operators(co_context *ctx, co_value *slices)
     attrs.shape.n = (int32_t)shape->u.tensor.num_elements;
     coi_convert((co_dtype)shape->dtype, coi_data_on_host(shape), CO_INT64, attrs.shape.at,
                 attrs.shape.n);
-    return coi_apply2(ctx, &coi_op_scatter_add, slices->u.slices.values, slices->u.slices.indices,
-                      &attrs);
+    return coi_apply2(ctx, &coi_op_scatter_add, values, indices, &attrs);
+}
+
+/* The dense shape is in elements: of its rank no more is known than that of the values. */
+static co_code
+slices_to_tensor_rule(coi_call *call, coi_out *outs)
+{
+    coi_out_like(outs, call->in[0]);
+    if (outs[0].ndim > 0)
+        outs[0].dims[0] = COI_UNKNOWN;
+    return CO_OK;
+}
+
+static co_value *
+slices_to_tensor_composite(coi_call *call)
+{
+    return scatter_rows(call->ctx, call->in[0], call->in[1], call->in[2]);
+}
+
+static co_code
+slices_to_tensor_grad(coi_grad *g)
+{
+    if (g->needed[0])
+        g->grads[0] = co_gather(g->ctx, g->upstream[0], g->in[1], 0, 0);
+    return g->ctx->error.code;
+}
+
+/* Stands for slices whose shape is not known yet where a tensor is wanted. */
+static const coi_op slices_to_tensor = {
+    COI_COMPOSITE("slices_to_tensor", "Zeros of a shape with rows added at their indices.",
+                  "values", "indices", "dense_shape"),
+    .internal = true,
+    .infer = slices_to_tensor_rule,
+    .grad = slices_to_tensor_grad,
+    .composite = slices_to_tensor_composite,
+};
+
+static co_value *
+by_operators(co_context *ctx, co_value *slices)
+{
+    co_value *const *parts = slices->u.components;
+
+    return ctx->infers_types && parts[2] != NULL && parts[2]->kind == CO_KIND_SPEC
+               ? coi_apply_composite(ctx, &slices_to_tensor, parts, 3, NULL)
+               : scatter_rows(ctx, parts[0], parts[1], parts[2]);
 }
 
 static co_value *

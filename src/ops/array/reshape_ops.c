@@ -316,3 +316,38 @@ coi_split_last(co_context *ctx, co_value *x, int64_t parts)
 
     return coi_apply1(ctx, &coi_op_split_last, x, &attrs);
 }
+
+/* Inputs: x, the indices of its rows, and what they are rows of. */
+static co_code
+rows_like_rule(coi_call *call, coi_out *outs)
+{
+    const co_value *x = call->in[0], *indices = call->in[1];
+
+    coi_out_like(outs, call->in[2]);
+    outs[0].dtype = (co_dtype)x->dtype;
+    if (outs[0].ndim == 0)
+        return coi_invalid(call, "like is a scalar; it must have rows");
+    if (outs[0].ndim > 0)
+        outs[0].dims[0] = coi_known_elements(indices);
+    return CO_OK;
+}
+
+static const coi_op rows_like = {
+    .name = "rows_like",
+    .doc = "x as a row like those of the third input for each of the indices; the data is shared.",
+    .inputs = { "x", "indices", "like" },
+    .num_inputs = 3,
+    .num_outputs = 1,
+    .internal = true,
+    .infer = rows_like_rule,
+    .view = true,
+    .grad = reshape_grad,
+};
+
+co_value *
+coi_rows_like(co_context *ctx, co_value *x, co_value *indices, co_value *like)
+{
+    co_value *const given[3] = { x, indices, like };
+
+    return coi_apply(ctx, &rows_like, given, 3, NULL);
+}

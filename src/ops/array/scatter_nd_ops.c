@@ -314,6 +314,13 @@ scatter_nd_composite(coi_call *call)
                            : NULL;
 }
 
+/* The rows are in the elements of the indices. */
+static bool
+scatter_nd_is_known(const coi_call *call)
+{
+    return coi_has_data(call->in[0]) && coi_is_known_shape(call->in[1]);
+}
+
 const coi_op coi_op_scatter_nd = {
     COI_COMPOSITE(
         "scatter_nd",
@@ -323,6 +330,7 @@ const coi_op coi_op_scatter_nd = {
     COI_ATTRS(scatter_nd_attrs),
     .infer = scatter_nd_rule,
     .composite = scatter_nd_composite,
+    .parts_are_known = scatter_nd_is_known,
 };
 
 co_value *
@@ -536,7 +544,7 @@ unsorted_segment_sum_composite(coi_call *call)
     int64_t           n = ((const segment_attrs *)call->attrs)->num_segments;
     co_context       *ctx = call->ctx;
     co_value         *data = call->in[0], *ids = call->in[1], *sum;
-    int64_t           num = ids->u.tensor.num_elements, inner = 1, dims[CO_MAX_DIMS] = { n };
+    int64_t           num = coi_known_elements(ids), inner = 1, dims[CO_MAX_DIMS] = { n };
     size_t            ndim = 1;
     coi_scatter_attrs attrs = { .axis = 0 };
 
@@ -594,6 +602,7 @@ const coi_op coi_op_embedding_lookup = {
                   "params", "ids"),
     .infer = embedding_lookup_rule,
     .composite = embedding_lookup_composite,
+    .parts_are_known = coi_parts_of_any,
 };
 
 co_value *

@@ -79,7 +79,7 @@ sized_grad(coi_grad *grad)
     COI_COMPOSITE("sized_like", "An operator whose result has the shape of the last input.",       \
                   "xs"),                                                                           \
         .variadic = true, .internal = true, .attrs_rule.size = sizeof(sized_attrs),                \
-        .infer = sized_rule, .composite = sized_compose
+        .infer = sized_rule, .composite = sized_compose, .num_reached = -1
 
 static const coi_op sized_like = { SIZED_LIKE, .grad = sized_grad };
 /* Of an operator whose gradients come by its parts. */

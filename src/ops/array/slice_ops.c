@@ -269,6 +269,7 @@ const coi_op coi_op_concat_grad = {
     COI_ATTRS(part_attrs),
     .infer = concat_grad_rule,
     .composite = concat_grad_compose,
+    .num_reached = 1,
 };
 
 static co_value *

@@ -603,7 +603,7 @@ coi_apply_composite(co_context *ctx, const coi_op *op, co_value *const *given, i
 
     COI_ENTER(ctx, op->name, NULL);
     if (ctx->infers_types && coi_are_types(ctx, given, num_given))
-        return coi_infer(ctx, op, given, num_given, attrs);
+        return coi_infer_composite(ctx, op, given, num_given, attrs);
     call.device = coi_current_device(ctx);
     if (call.device == NULL || !coi_check_count(&call) || !make_room(&call, &o))
         return NULL;

@@ -73,7 +73,7 @@ coi_densify(co_context *ctx, co_value *value)
 
     if (composite == NULL)
         return value;
-    return composite->by_operators != NULL && coi_composite_is_whole(value)
+    return composite->by_operators != NULL && (coi_composite_is_whole(value) || ctx->infers_types)
                ? composite->by_operators(ctx, value)
                : coi_give(ctx, coi_as_tensor(ctx, value, CO_DTYPE_NONE));
 }

@@ -2,7 +2,7 @@
 /*
  * Shapes taken from another operand. A gradient has the shape of an operand, of which dimensions
  * may be unknown where the gradient is written down; so gradients do not put dimensions into
- * attributes but hand that operand, `like`, to one of these. Its rank is known.
+ * attributes but hand that operand, `like`, to one of these. Its rank may be unknown, too.
  */
 #ifndef COI_OPS_ENGINE_LIKE_OPS_H
 #define COI_OPS_ENGINE_LIKE_OPS_H
@@ -11,6 +11,9 @@
 
 /* The elements of x in the shape of `like`; the data is shared. */
 co_value *coi_reshape_like(co_context *ctx, co_value *x, co_value *like);
+/* x as a list of rows, one for each of the indices, that are like those of `like`; the data is
+ * shared. */
+co_value *coi_rows_like(co_context *ctx, co_value *x, co_value *indices, co_value *like);
 /* x repeated up to the shape of `like`. */
 co_value *coi_broadcast_like(co_context *ctx, co_value *x, co_value *like);
 /* Zeros of the shape and dtype of `like`. */

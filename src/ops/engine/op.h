@@ -204,6 +204,19 @@ typedef struct coi_op {
      * and results, followed by the tensors that the gradient needs. Not listed.
      */
     const struct coi_op *training;
+    /*
+     * Over types: whether `grad` takes the same steps for all tensors that fit; NULL: it does.
+     * Where it does not, one entry stands for it until there are tensors (deferred_gradient.c).
+     */
+    bool (*grad_is_known)(const coi_grad *grad);
+    /*
+     * Over types: whether `composite` has the same parts for all tensors that fit; NULL: where all
+     * shapes are known. Where it has not, the operator is recorded as one entry.
+     */
+    bool (*parts_are_known)(const coi_call *call);
+    /* Which inputs a gradient can reach, where it is deferred: the first so many, or, below 0, all
+     * but the last so many; 0: all. */
+    int8_t num_reached;
 } coi_op;
 
 /* Declares an entry that another file defines. */
@@ -246,6 +259,28 @@ co_code coi_infer_many(co_context *ctx, const coi_op *op, co_value *const *opera
 /* The gradient of an operator over types: in, out and upstream are specs, and so are the gradients.
  * Operators of specs give specs meanwhile. */
 co_code coi_infer_gradient(coi_grad *grad);
+/* The same by one entry, which takes the gradient where there are tensors (deferred_gradient.c).
+ * The gradients are dense. */
+co_code coi_defer_gradient(coi_grad *grad);
+/* A composite operator over types. With a recorder it is taken apart where its parts are known and
+ * it has no gradient of its own; else it is one entry. */
+co_value *coi_infer_composite(co_context *ctx, const coi_op *op, co_value *const *operands,
+                              int num_operands, const void *attrs);
+/*
+ * Is shown every entry that operators of specs start, in order, while ctx->type_recorder is set: a
+ * list of them is a program for all tensors that fit the specs. Operands are as they were given;
+ * those that are no specs are constants. The result is a spec, a tuple of specs, or none.
+ */
+typedef struct coi_type_recorder {
+    void *data;
+    void (*record)(co_context *ctx, void *data, const coi_op *op, const void *attrs,
+                   co_value *const *operands, int num_operands, co_value *result);
+} coi_type_recorder;
+/* For grad_is_known: all ranks of inputs, and of what flows in, are known. */
+bool coi_grad_with_ranks(const coi_grad *grad);
+/* For parts_are_known: always, and where all ranks are known. */
+bool coi_parts_of_any(const coi_call *call);
+bool coi_parts_with_ranks(const coi_call *call);
 /* Whether the context works on types, and these are some. */
 bool coi_are_types(const co_context *ctx, co_value *const *operands, int num_operands);
 /* What every call is checked for before its rule (apply.c): how many operands, and their dtypes. */

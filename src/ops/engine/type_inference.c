@@ -5,6 +5,7 @@
  * look at their elements.
  */
 #include "ops/engine/composite.h"
+#include "ops/engine/like_ops.h"
 #include "ops/engine/type_rules.h"
 
 static co_value *
@@ -84,6 +85,11 @@ tuple_of_results(coi_call *call)
     co_value  **specs;
     coi_out     out;
 
+    if (call->num_out < 0 && ctx->infers_types && ctx->type_recorder != NULL) {
+        coi_invalid(call, "how many results there are depends on a dimension that is not known; "
+                          "give x a type that has it");
+        return NULL;
+    }
     if (call->num_out < 0)
         return co_none(ctx);
     specs = coi_parts(ctx, call->op->name, (size_t)call->num_out);
@@ -94,27 +100,73 @@ tuple_of_results(coi_call *call)
     return specs != NULL ? coi_tuple_of_parts(ctx, specs, (size_t)call->num_out) : NULL;
 }
 
-static co_value *
-infer(coi_call *call, co_value *const *given)
+static void
+show_recorder(const coi_call *call, co_value *const *given, co_value *result)
+{
+    const coi_type_recorder *recorder = call->ctx->type_recorder;
+
+    if (recorder != NULL && call->ctx->infers_types)
+        recorder->record(call->ctx, recorder->data, call->op, call->attrs, given, call->num_in,
+                         result);
+}
+
+static bool
+are_plain(const coi_call *call, co_value *const *given)
+{
+    for (int i = 0; i < call->num_in; ++i)
+        if (given[i] != call->in[i] && coi_host_dtype(given[i]) == CO_DTYPE_NONE)
+            return false;
+    return true;
+}
+
+static bool
+all_shapes_are_known(const coi_call *call)
+{
+    for (int i = 0; i < call->num_in; ++i)
+        if (!coi_is_known_shape(call->in[i]))
+            return false;
+    return true;
+}
+
+/* Parts are recorded with the operands themselves, which variables and the like are not. */
+static bool
+is_taken_apart(const coi_call *call, co_value *const *given)
 {
     const coi_op *op = call->op;
-    co_value     *specs[COI_MAX_OUTPUTS];
+
+    return call->ctx->type_recorder != NULL && op->grad == NULL && !op->not_differentiable &&
+           are_plain(call, given) &&
+           (op->parts_are_known != NULL ? op->parts_are_known : all_shapes_are_known)(call);
+}
+
+static co_value *
+infer(coi_call *call, co_value *const *given, bool may_take_apart)
+{
+    const coi_op *op = call->op;
+    co_value     *specs[COI_MAX_OUTPUTS], *result;
     coi_out       outs[COI_MAX_OUTPUTS];
 
     if (!coi_check_count(call) || !read_operands(call, given) || !coi_check_dtypes(call) ||
         op->infer(call, outs) != CO_OK)
         return NULL;
-    if (op->infer_result != NULL)
-        return tuple_of_results(call);
-    for (int i = 0; i < op->num_outputs; ++i)
-        if ((specs[i] = spec_of(call->ctx, &outs[i])) == NULL)
-            return NULL;
-    return op->num_outputs == 1 ? specs[0] : co_tuple(call->ctx, specs, op->num_outputs);
+    if (may_take_apart && is_taken_apart(call, given))
+        return op->composite(call);
+    if (op->infer_result != NULL) {
+        result = tuple_of_results(call);
+    } else {
+        for (int i = 0; i < op->num_outputs; ++i)
+            if ((specs[i] = spec_of(call->ctx, &outs[i])) == NULL)
+                return NULL;
+        result = op->num_outputs == 1 ? specs[0] : co_tuple(call->ctx, specs, op->num_outputs);
+    }
+    if (result != NULL)
+        show_recorder(call, given, result);
+    return result;
 }
 
-co_value *
-coi_infer(co_context *ctx, const coi_op *op, co_value *const *given, int num_given,
-          const void *attrs)
+static co_value *
+infer_in_block(co_context *ctx, const coi_op *op, co_value *const *given, int num_given,
+               const void *attrs, bool may_take_apart)
 {
     co_value *few[COI_MAX_INPUT_NAMES];
     coi_call  call = { .ctx = ctx, .op = op, .in = few, .num_in = num_given, .attrs = attrs };
@@ -127,7 +179,7 @@ coi_infer(co_context *ctx, const coi_op *op, co_value *const *given, int num_giv
         return NULL;
     co_block_begin(ctx); /* what operands become goes with it */
     ctx->call = op->name;
-    if (ctx->error.code == CO_OK && (result = infer(&call, given)) != NULL)
+    if (ctx->error.code == CO_OK && (result = infer(&call, given, may_take_apart)) != NULL)
         coi_ref(result);
     co_block_end(ctx);
     if (is_many)
@@ -135,6 +187,20 @@ coi_infer(co_context *ctx, const coi_op *op, co_value *const *given, int num_giv
     if (ctx->error.code != CO_OK)
         ctx->error.call = op->name;
     return result != NULL ? coi_own(ctx, result) : NULL;
+}
+
+co_value *
+coi_infer(co_context *ctx, const coi_op *op, co_value *const *given, int num_given,
+          const void *attrs)
+{
+    return infer_in_block(ctx, op, given, num_given, attrs, false);
+}
+
+co_value *
+coi_infer_composite(co_context *ctx, const coi_op *op, co_value *const *given, int num_given,
+                    const void *attrs)
+{
+    return infer_in_block(ctx, op, given, num_given, attrs, true);
 }
 
 co_code
@@ -157,15 +223,70 @@ coi_are_types(const co_context *ctx, co_value *const *given, int num_given)
     return false;
 }
 
+static bool
+have_ranks(co_value *const *values, int n)
+{
+    for (int i = 0; i < n; ++i)
+        if (values[i] != NULL && coi_is_unknown_rank(values[i]))
+            return false;
+    return true;
+}
+
+bool
+coi_grad_with_ranks(const coi_grad *grad)
+{
+    return have_ranks(grad->in, grad->num_in) && have_ranks(grad->upstream, grad->num_out);
+}
+
+bool
+coi_parts_of_any(const coi_call *call)
+{
+    (void)call;
+    return true;
+}
+
+bool
+coi_parts_with_ranks(const coi_call *call)
+{
+    return have_ranks(call->in, call->num_in);
+}
+
+/* Whether a gradient, which has the shape of its operand, knows less of it than the operand. */
+static bool
+knows_less(const co_value *gradient, const co_value *operand)
+{
+    bool less = operand->ndim >= 0 && gradient->ndim < 0;
+
+    for (int d = 0; !less && d < gradient->ndim && d < operand->ndim; ++d)
+        less = gradient->u.tensor.dims[d] < 0 && operand->u.tensor.dims[d] >= 0;
+    return less;
+}
+
+/* A view with the type of the operand takes the place of such a gradient. */
+static void
+know_operands(coi_grad *grad)
+{
+    for (int i = 0; i < grad->num_in; ++i) {
+        co_value *gradient = grad->grads[i];
+
+        if (gradient != NULL && gradient->kind == CO_KIND_SPEC && knows_less(gradient, grad->in[i]))
+            grad->grads[i] = coi_reshape_like(grad->ctx, gradient, grad->in[i]);
+    }
+}
+
 co_code
 coi_infer_gradient(coi_grad *grad)
 {
-    co_context *ctx = grad->ctx;
-    bool        before = ctx->infers_types;
-    co_code     code;
+    const coi_op *op = grad->op;
+    co_context   *ctx = grad->ctx;
+    bool          before = ctx->infers_types;
+    bool    is_known = op->grad != NULL && (op->grad_is_known == NULL || op->grad_is_known(grad));
+    co_code code;
 
     ctx->infers_types = true;
-    code = grad->op->grad(grad);
+    code = is_known ? op->grad(grad) : coi_defer_gradient(grad);
+    if (code == CO_OK)
+        know_operands(grad);
     ctx->infers_types = before;
-    return code;
+    return ctx->error.code;
 }

@@ -5,6 +5,7 @@
  */
 #include "ops/engine/composite.h"
 #include "ops/engine/dtype_sets.h"
+#include "ops/engine/like_ops.h"
 #include "ops/kernels/reduction.h"
 #include "ops/math/math_ops.h"
 #include "ops/engine/shared_ops.h"
@@ -67,7 +68,7 @@ reduce_logsumexp_composite(coi_call *call)
     sum = co_log(ctx, sum);
     if (sum == NULL)
         return NULL;
-    return co_add(ctx, sum, co_reshape(ctx, max, sum->u.tensor.dims, (size_t)sum->ndim));
+    return co_add(ctx, sum, coi_reshape_like(ctx, max, sum));
 }
 
 /* The mean of the squares of what the mean leaves. */
@@ -123,6 +124,7 @@ reduce_euclidean_norm_grad(coi_grad *g)
         .infer = coi_reduce_rule,                                                                  \
         .composite = name_##_composite,                                                            \
         .grad = grad_,                                                                             \
+        .parts_are_known = coi_parts_of_any,                                                       \
         .not_differentiable = (dtypes_) == COI_DTYPE_BIT(CO_BOOL),                                 \
     };                                                                                             \
     co_value *co_##name_(co_context *ctx, co_value *x, const int *axes, size_t num_axes,           \
@@ -176,7 +178,7 @@ moments_composite(coi_call *call)
     both[1] = variance(ctx, call->in[0], mean, &axes, attrs->keepdims);
     if (both[1] == NULL)
         return NULL;
-    both[0] = co_reshape(ctx, mean, both[1]->u.tensor.dims, (size_t)both[1]->ndim);
+    both[0] = coi_reshape_like(ctx, mean, both[1]);
     return co_tuple(ctx, both, 2);
 }
 
@@ -186,6 +188,7 @@ const coi_op coi_op_moments = {
     COI_ATTRS(moments_attrs),
     .infer = moments_rule,
     .composite = moments_composite,
+    .parts_are_known = coi_parts_of_any,
 };
 
 co_value *

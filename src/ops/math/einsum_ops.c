@@ -481,6 +481,7 @@ const coi_op coi_op_matvec = {
     COI_ATTRS(matvec_attrs),
     .infer = matvec_rule,
     .composite = matvec_composite,
+    .parts_are_known = coi_parts_of_any,
 };
 
 co_value *

@@ -117,6 +117,7 @@ const coi_op coi_op_matmul = {
     .ref = coi_ref_matmul,
     .run = coi_matmul_run,
     .grad = matmul_grad,
+    .grad_is_known = coi_grad_with_ranks,
 };
 
 static co_code
@@ -172,6 +173,7 @@ const coi_op coi_op_dense = {
     .ref = coi_dense_ref,
     .run = coi_dense_run,
     .grad = dense_grad,
+    .grad_is_known = coi_grad_with_ranks,
 };
 
 co_value *

@@ -121,9 +121,10 @@ const coi_op coi_op_restore_axes = {
 co_value *
 coi_reduced_as_ones(coi_grad *g, co_value *value)
 {
-    axis_attrs attrs = { ((const coi_reduce_attrs *)g->attrs)->axis };
+    const coi_reduce_attrs *reduce = g->attrs;
+    axis_attrs              attrs = { reduce->axis };
 
-    if (value == NULL || value->ndim == g->in[0]->ndim)
+    if (value == NULL || reduce->keepdims || (value->ndim >= 0 && value->ndim == g->in[0]->ndim))
         return value;
     return coi_apply2(g->ctx, &coi_op_restore_axes, value, g->in[0], &attrs);
 }
@@ -214,7 +215,8 @@ reduce_prod_grad(coi_grad *g)
 
 #define reduce_min_grad reduce_max_grad
 
-#define REDUCTION(name_, doc_)                                                                     \
+/* known_: grad_is_known. */
+#define REDUCTION(name_, known_, doc_)                                                             \
     const coi_op coi_op_##name_ = {                                                                \
         .name = #name_,                                                                            \
         .doc = doc_,                                                                               \
@@ -227,6 +229,7 @@ reduce_prod_grad(coi_grad *g)
         .ref = coi_ref_##name_,                                                                    \
         .run = coi_##name_##_run,                                                                  \
         .grad = name_##_grad,                                                                      \
+        .grad_is_known = known_,                                                                   \
     };                                                                                             \
     co_value *co_##name_(co_context *ctx, co_value *x, const int *axes, size_t num_axes,           \
                          bool keepdims)                                                            \
@@ -239,11 +242,11 @@ reduce_prod_grad(coi_grad *g)
         return coi_apply1(ctx, &coi_op_##name_, x, &attrs);                                        \
     }
 
-REDUCTION(reduce_sum, "The sum over axes; integers wrap.")
-REDUCTION(reduce_mean, "The mean over axes; of integers, cut towards zero.")
-REDUCTION(reduce_max, "The maximum over axes; NaN if one is among them.")
-REDUCTION(reduce_min, "The minimum over axes; NaN if one is among them.")
-REDUCTION(reduce_prod, "The product over axes; integers wrap.")
+REDUCTION(reduce_sum, NULL, "The sum over axes; integers wrap.")
+REDUCTION(reduce_mean, NULL, "The mean over axes; of integers, cut towards zero.")
+REDUCTION(reduce_max, NULL, "The maximum over axes; NaN if one is among them.")
+REDUCTION(reduce_min, NULL, "The minimum over axes; NaN if one is among them.")
+REDUCTION(reduce_prod, coi_grad_with_ranks, "The product over axes; integers wrap.")
 
 static co_code
 sum_to_like_rule(coi_call *call, coi_out *outs)

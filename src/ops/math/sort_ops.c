@@ -69,6 +69,7 @@ const coi_op coi_op_top_k = {
     .ref = coi_ref_top_k,
     .run = coi_top_k_run,
     .grad = top_k_grad,
+    .grad_is_known = coi_grad_with_ranks,
 };
 
 co_value *
@@ -156,12 +157,22 @@ argsort_composite(coi_call *call)
     return sorted(call, 1);
 }
 
+static bool
+sort_is_known(const coi_call *call)
+{
+    const co_value *x = call->in[0];
+    int64_t         axis = ((const sort_attrs *)call->attrs)->axis;
+
+    return !coi_is_unknown_rank(x) && x->u.tensor.dims[coi_axis_of(axis, x->ndim)] >= 0;
+}
+
 const coi_op coi_op_sort = {
     COI_COMPOSITE("sort", "The elements along an axis in order.", "x"),
     .dtypes = COI_NUMBERS,
     COI_ATTRS(sort_attrs),
     .infer = sort_rule,
     .composite = sort_composite,
+    .parts_are_known = sort_is_known,
 };
 
 const coi_op coi_op_argsort = {

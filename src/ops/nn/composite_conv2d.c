@@ -77,6 +77,12 @@ depthwise_composite(coi_call *call)
     return coi_apply2(call->ctx, &coi_op_conv2d, call->in[0], filter, call->attrs);
 }
 
+static bool
+depthwise_is_known(const coi_call *call)
+{
+    return coi_is_known_shape(call->in[1]);
+}
+
 const coi_op coi_op_depthwise_conv2d = {
     COI_COMPOSITE(
         "depthwise_conv2d",
@@ -87,6 +93,7 @@ const coi_op coi_op_depthwise_conv2d = {
     COI_ATTRS(coi_conv2d_attrs),
     .infer = depthwise_rule,
     .composite = depthwise_composite,
+    .parts_are_known = depthwise_is_known,
 };
 
 co_value *
@@ -173,6 +180,7 @@ const coi_op coi_op_conv2d_transpose = {
     COI_ATTRS(transpose_attrs),
     .infer = transpose_rule,
     .composite = transpose_composite,
+    .parts_are_known = coi_parts_of_any,
 };
 
 co_value *

@@ -228,6 +228,7 @@ const coi_op coi_op_sigmoid_cross_entropy_with_logits = {
     .same_dtype = true,
     .infer = same_shapes,
     .composite = sigmoid_cross_entropy_composite,
+    .parts_are_known = coi_parts_of_any,
 };
 
 co_value *
@@ -266,6 +267,7 @@ const coi_op coi_op_mse = {
     .same_dtype = true,
     .infer = mse_rule,
     .composite = mse_composite,
+    .parts_are_known = coi_parts_of_any,
 };
 
 co_value *

@@ -4,6 +4,7 @@
  */
 #include "ops/engine/composite.h"
 #include "ops/engine/dtype_sets.h"
+#include "ops/engine/like_ops.h"
 #include "ops/kernels/reduction.h"
 #include "ops/engine/type_rules.h"
 #include "ops/nn/nn_ops.h"
@@ -107,6 +108,7 @@ const coi_op coi_op_batch_norm_inference = {
     COI_ATTRS(epsilon_attrs),
     .infer = inference_rule,
     .composite = batch_norm_inference_composite,
+    .parts_are_known = coi_parts_of_any,
 };
 
 co_value *
@@ -166,6 +168,58 @@ batch_norm_train_rule(coi_call *call, coi_out *outs)
     return code;
 }
 
+/* Of two types, of which the tensors of one will be taken, what both know. */
+static co_code
+unless_empty_rule(coi_call *call, coi_out *outs)
+{
+    const co_value *x = call->in[0], *otherwise = call->in[1];
+
+    coi_out_like(outs, x);
+    if (x->ndim != otherwise->ndim)
+        coi_out_unknown(outs, (co_dtype)x->dtype);
+    for (int d = 0; d < outs[0].ndim; ++d)
+        if (x->u.tensor.dims[d] != otherwise->u.tensor.dims[d])
+            outs[0].dims[d] = COI_UNKNOWN;
+    return CO_OK;
+}
+
+static co_value *
+unless_empty_composite(coi_call *call)
+{
+    return co_identity(call->ctx, call->in[coi_known_elements(call->in[2]) == 0 ? 1 : 0]);
+}
+
+static co_code unless_empty_grad(coi_grad *g);
+
+static const coi_op unless_empty = {
+    COI_COMPOSITE("unless_empty", "x, or `otherwise` where `like` has no elements.", "x",
+                  "otherwise", "like"),
+    .internal = true,
+    .infer = unless_empty_rule,
+    .grad = unless_empty_grad,
+    .composite = unless_empty_composite,
+};
+
+/* What takes the place of x has no gradient. */
+static co_code
+unless_empty_grad(coi_grad *g)
+{
+    co_value *const given[3] = { g->upstream[0], coi_zeros_of(g->ctx, g->upstream[0]), g->in[2] };
+
+    if (g->needed[0])
+        g->grads[0] = coi_apply_composite(g->ctx, &unless_empty, given, 3, NULL);
+    return g->ctx->error.code;
+}
+
+/* `otherwise` in the place of a value if the batch has no rows, where nobody knows that yet. */
+static co_value *
+known_or(co_context *ctx, co_value *value, co_value *otherwise, co_value *batch)
+{
+    co_value *const given[3] = { value, otherwise, batch };
+
+    return coi_apply_composite(ctx, &unless_empty, given, 3, NULL);
+}
+
 /* The batch's mean and variance over axes, kept as dimensions of 1, and x normalised by them. A
  * batch without rows has none (they are NaN): they stay out of what its gradient is made of, so
  * that gamma and beta have gradients of 0, as in TensorFlow. */
@@ -174,22 +228,27 @@ batch_normalized(coi_call *call, co_value **mean, co_value **variance)
 {
     const train_attrs *attrs = call->attrs;
     co_context        *ctx = call->ctx;
-    co_value          *x = call->in[0];
+    co_value          *x = call->in[0], *zeros;
+    int64_t            elements = coi_known_elements(x);
     coi_axes           axes;
 
     coi_axes_of(&attrs->axes, &axes);
     *mean = co_reduce_mean(ctx, x, axes.axes, axes.n, true);
     *variance = variance_about(ctx, x, *mean, &axes);
-    if (x->u.tensor.num_elements == 0)
+    if (elements == 0)
         return co_add(ctx, co_mul(ctx, x, call->in[1]), call->in[2]);
-    return normalized(ctx, x, *mean, *variance, call->in[1], call->in[2], attrs->epsilon);
+    if (elements > 0 || *variance == NULL)
+        return normalized(ctx, x, *mean, *variance, call->in[1], call->in[2], attrs->epsilon);
+    zeros = co_zeros_like(ctx, *mean);
+    return normalized(ctx, x, known_or(ctx, *mean, zeros, x), known_or(ctx, *variance, zeros, x),
+                      call->in[1], call->in[2], attrs->epsilon);
 }
 
 /* A statistic without its dimensions of 1, like the gamma that goes with it. */
 static co_value *
-plain(co_context *ctx, co_value *statistic, const co_value *gamma)
+plain(co_context *ctx, co_value *statistic, co_value *gamma)
 {
-    return co_reshape(ctx, statistic, gamma->u.tensor.dims, (size_t)gamma->ndim);
+    return coi_reshape_like(ctx, statistic, gamma);
 }
 
 co_value *
@@ -206,14 +265,17 @@ batch_norm_train_composite(coi_call *call)
 {
     co_context *ctx = call->ctx;
     double      momentum = ((const train_attrs *)call->attrs)->momentum;
-    bool        empty = call->in[0]->u.tensor.num_elements == 0;
+    int64_t     elements = coi_known_elements(call->in[0]);
     co_value   *mean, *variance, *outs[5];
 
     outs[0] = batch_normalized(call, &mean, &variance);
     outs[1] = plain(ctx, mean, call->in[1]);
     outs[2] = plain(ctx, variance, call->in[1]);
-    outs[3] = coi_moving_average(ctx, call->in[3], outs[1], momentum, empty);
-    outs[4] = coi_moving_average(ctx, call->in[4], outs[2], momentum, empty);
+    for (int i = 3; i < 5; ++i) {
+        outs[i] = coi_moving_average(ctx, call->in[i], outs[i - 2], momentum, elements == 0);
+        if (elements < 0)
+            outs[i] = co_stop_gradient(ctx, known_or(ctx, outs[i], call->in[i], call->in[0]));
+    }
     return co_tuple(ctx, outs, 5);
 }
 
@@ -227,6 +289,8 @@ const coi_op coi_op_batch_norm_train = {
     COI_ATTRS(train_attrs),
     .infer = batch_norm_train_rule,
     .composite = batch_norm_train_composite,
+    .parts_are_known = coi_parts_of_any,
+    .num_reached = 3,
 };
 
 co_value *
@@ -261,6 +325,7 @@ const coi_op coi_op_batch_norm_train_grad = {
     COI_ATTRS(train_grad_attrs),
     .infer = train_rule,
     .composite = batch_norm_only_composite,
+    .parts_are_known = coi_parts_of_any,
 };
 
 /* All axes but the last, the channels. */
@@ -299,20 +364,40 @@ fused_normalized(coi_call *call, co_value **mean, co_value **variance)
     return batch_normalized(&like, mean, variance);
 }
 
+/* Bessel's correction n / (n - 1) of n rows: a number, or by operators where n is not known. */
+static co_value *
+correction(co_context *ctx, co_value *x)
+{
+    int64_t   channels = x->u.tensor.dims[x->ndim - 1], elements = coi_known_elements(x);
+    double    n = channels > 0 ? (double)(elements / channels) : 0;
+    co_value *rows, *less;
+
+    if (elements >= 0)
+        return co_float(ctx, n / fmax(n - 1, 1));
+    rows = co_div(ctx, co_cast(ctx, co_size(ctx, x), CO_FLOAT64), co_int(ctx, channels));
+    less = co_maximum(ctx, co_sub(ctx, rows, co_int(ctx, 1)), co_int(ctx, 1));
+    return co_cast(ctx, co_div(ctx, rows, less), (co_dtype)x->dtype);
+}
+
 static co_value *
 fused_batch_norm_train_composite(coi_call *call)
 {
-    co_context     *ctx = call->ctx;
-    const co_value *x = call->in[0];
-    int64_t         channels = x->u.tensor.dims[x->ndim - 1];
-    int64_t         rows = channels > 0 ? x->u.tensor.num_elements / channels : 0;
-    double          n = (double)rows;
-    co_value       *mean, *variance, *outs[3];
+    co_context *ctx = call->ctx;
+    co_value   *mean, *variance, *outs[3];
 
     outs[0] = fused_normalized(call, &mean, &variance);
     outs[1] = plain(ctx, mean, call->in[1]);
-    outs[2] = co_mul(ctx, plain(ctx, variance, call->in[1]), co_float(ctx, n / fmax(n - 1, 1)));
+    outs[2] = co_mul(ctx, plain(ctx, variance, call->in[1]), correction(ctx, call->in[0]));
     return co_tuple(ctx, outs, 3);
+}
+
+/* The channels are known, and how many axes are before them. */
+static bool
+fused_is_known(const coi_call *call)
+{
+    const co_value *x = call->in[0];
+
+    return !coi_is_unknown_rank(x) && x->u.tensor.dims[x->ndim - 1] >= 0;
 }
 
 static co_value *
@@ -333,6 +418,7 @@ const coi_op coi_op_fused_batch_norm_train = {
     COI_ATTRS(epsilon_attrs),
     .infer = fused_train_rule,
     .composite = fused_batch_norm_train_composite,
+    .parts_are_known = fused_is_known,
 };
 
 co_value *
@@ -355,6 +441,7 @@ const coi_op coi_op_fused_batch_norm_train_grad = {
     COI_ATTRS(epsilon_attrs),
     .infer = fused_rule,
     .composite = fused_batch_norm_only_composite,
+    .parts_are_known = fused_is_known,
 };
 
 /* The axis first, as coi_reduce_rule reads it. */
@@ -390,6 +477,20 @@ last_axes(const coi_ints *axis, int ndim)
     return axis->n < 0 || axis->n == n ? n : 0;
 }
 
+/* Whether an example is a row is known; how many examples there are makes no difference. */
+static bool
+layer_norm_is_known(const coi_call *call)
+{
+    const layer_attrs *attrs = call->attrs;
+    const co_value    *x = call->in[0];
+    bool               is_known = !coi_is_unknown_rank(x) && coi_is_known_shape(call->in[1]) &&
+                    coi_is_known_shape(call->in[2]);
+
+    for (int i = is_known ? last_axes(&attrs->axis, x->ndim) : 0; i > 0; --i)
+        is_known = is_known && x->u.tensor.dims[x->ndim - i] >= 0;
+    return is_known;
+}
+
 /* Over the elements of each example, so mean and variance have a number per example and gamma one
  * per feature. Where an example is a row, kernels of ops/nn/layer_norm_ops.c do it. */
 static co_value *
@@ -404,7 +505,7 @@ layer_norm_composite(coi_call *call)
     if (num_last > 0 && coi_norm_is_rows(call->in, num_last)) {
         /* Rows without elements have no statistics, and there may be more of them than memory has
          * room for. */
-        if (x->u.tensor.num_elements == 0)
+        if (coi_known_elements(x) == 0)
             return co_add(ctx, co_mul(ctx, x, call->in[1]), call->in[2]);
         return coi_norm_rows(ctx, call->in, num_last, attrs->epsilon);
     }
@@ -425,6 +526,7 @@ const coi_op coi_op_layer_norm = {
     COI_ATTRS(layer_attrs),
     .infer = layer_rule,
     .composite = layer_norm_composite,
+    .parts_are_known = layer_norm_is_known,
 };
 
 co_value *
@@ -484,6 +586,7 @@ const coi_op coi_op_l2_normalize = {
     COI_ATTRS(l2_attrs),
     .infer = l2_rule,
     .composite = l2_normalize_composite,
+    .parts_are_known = coi_parts_of_any,
 };
 
 co_value *
@@ -532,6 +635,7 @@ const coi_op coi_op_clip_by_value = {
     COI_ATTRS(bounds_attrs),
     .infer = clip_by_value_rule,
     .composite = clip_by_value_composite,
+    .parts_are_known = coi_parts_of_any,
 };
 
 co_value *
@@ -577,6 +681,7 @@ const coi_op coi_op_clip_by_norm = {
     COI_ATTRS(clip_attrs),
     .infer = along_axes_rule,
     .composite = clip_by_norm_composite,
+    .parts_are_known = coi_parts_of_any,
 };
 
 co_value *
@@ -616,6 +721,7 @@ const coi_op coi_op_global_norm = {
     .same_dtype = true,
     .infer = global_norm_rule,
     .composite = global_norm_composite,
+    .parts_are_known = coi_parts_of_any,
 };
 
 co_value *
@@ -684,6 +790,7 @@ const coi_op coi_op_clip_by_global_norm = {
     .infer = clip_by_global_norm_rule,
     .infer_result = clip_by_global_norm_result,
     .composite = clip_by_global_norm_composite,
+    .parts_are_known = coi_parts_of_any,
 };
 
 co_value *

@@ -5,6 +5,7 @@
  */
 #include "ops/engine/composite.h"
 #include "ops/engine/dtype_sets.h"
+#include "ops/engine/type_rules.h"
 
 typedef struct dropout_attrs {
     double rate;
@@ -22,6 +23,34 @@ dropout_rule(coi_call *call, coi_out *outs)
     return coi_rule_same(call, outs);
 }
 
+static co_code
+uniform_like_rule(coi_call *call, coi_out *outs)
+{
+    coi_out_like(outs, call->in[0]);
+    outs[0].dtype = CO_FLOAT32;
+    return CO_OK;
+}
+
+static co_value *
+uniform_like_composite(coi_call *call)
+{
+    const co_value *x = call->in[0];
+
+    return co_random_uniform(call->ctx, CO_FLOAT32, x->u.tensor.dims, (size_t)x->ndim, 0, 1);
+}
+
+/* Stands for the draw where there are no tensors yet: numbers that are drawn then would be the same
+ * in every run. */
+static const coi_op uniform_like = {
+    COI_COMPOSITE("random_uniform_like", "Numbers in [0, 1) in the shape of x, as float32.", "x"),
+    .internal = true,
+    .not_differentiable = true,
+    .reads = CO_RESOURCE_RANDOM,
+    .writes = CO_RESOURCE_RANDOM,
+    .infer = uniform_like_rule,
+    .composite = uniform_like_composite,
+};
+
 static co_value *
 dropout_composite(coi_call *call)
 {
@@ -31,7 +60,8 @@ dropout_composite(coi_call *call)
 
     if (rate == 0)
         return co_identity(ctx, x);
-    drawn = co_random_uniform(ctx, CO_FLOAT32, x->u.tensor.dims, (size_t)x->ndim, 0, 1);
+    drawn = coi_has_data(x) ? uniform_like_composite(call)
+                            : coi_apply_composite(ctx, &uniform_like, &x, 1, NULL);
     return co_where(ctx, co_greater_equal(ctx, drawn, co_float(ctx, rate)),
                     co_mul(ctx, x, co_float(ctx, 1 / (1 - rate))),
                     co_zeros(ctx, (co_dtype)x->dtype, NULL, 0));
@@ -45,6 +75,7 @@ const coi_op coi_op_dropout = {
     COI_ATTRS(dropout_attrs),
     .infer = dropout_rule,
     .composite = dropout_composite,
+    .parts_are_known = coi_parts_of_any,
 };
 
 co_value *
