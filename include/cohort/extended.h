@@ -67,17 +67,23 @@ CO_API co_value *co_broadcast_to_devices(co_context *ctx, co_strategy *strategy,
  * none. */
 typedef co_value *(*co_update_fn)(co_context *ctx, co_value *variable, co_value *args, void *user);
 
+typedef struct co_update_options {
+    size_t struct_size;
+    /* the results of the components become a mirrored value; false: every leaf of the result is the
+     * tuple of the components' leaves */
+    bool   group;
+} co_update_options;
+#define CO_UPDATE_OPTIONS_INIT { sizeof(co_update_options), true }
 /**
  * Call fn for every component of a distributed variable, in order, on its device, in cross-replica
- * context: with the component and the component's part of args (a tuple). With `group` the results
- * are merged to a mirrored value; without, every leaf is the tuple of the components' results. In a
- * replica it acts as merge_call and update (EXT-UPD-6). Rules: EXT-UPD-*.
+ * context: with the component and the component's part of args (a tuple). In a replica it acts as
+ * merge_call and update (EXT-UPD-6). NULL options are the initialiser's. Rules: EXT-UPD-*.
  */
 CO_API co_value *co_update(co_context *ctx, co_strategy *strategy, co_value *variable, co_update_fn fn,
-                           co_value *args, void *user, bool group);
+                           co_value *args, void *user, const co_update_options *options);
 /** The same once per device of a tuple of names, without a variable (EXT-UNS-1). */
 CO_API co_value *co_update_non_slot(co_context *ctx, co_strategy *strategy, co_value *devices, co_fn fn,
-                                    co_value *args, void *user, bool group);
+                                    co_value *args, void *user, const co_update_options *options);
 
 /* Variables and their containers. */
 
@@ -104,6 +110,12 @@ typedef struct co_step_context co_step_context;
 typedef co_value *(*co_step_fn)(co_context *ctx, co_step_context *steps, co_value *inputs,
                                 void *user);
 
+typedef struct co_run_steps_options {
+    size_t    struct_size;
+    co_value *initial_loop_values; /* a dict: the last outputs as the first step sees them; NULL:
+                                      none */
+} co_run_steps_options;
+#define CO_RUN_STEPS_OPTIONS_INIT { sizeof(co_run_steps_options), NULL }
 /**
  * Call fn `iterations` times, each time with the next element of the iterator, in the strategy's
  * scope and in a block of its own. What a step sets with co_set_last_step_output is there when the
@@ -112,13 +124,11 @@ typedef co_value *(*co_step_fn)(co_context *ctx, co_step_context *steps, co_valu
  *     static co_value *step(co_context *ctx, co_step_context *steps, co_value *inputs, void *user)
  *     {
  *         co_value *sums = co_run(ctx, user, sum_of, co_args(ctx, inputs), NULL);
- *         co_set_last_step_output(ctx, steps, "sum", sums, CO_REDUCE_SUM);
+ *         co_set_last_step_output(ctx, steps, "sum", CO_REDUCE_SUM, sums);
  *         return NULL;
  *     }
- *     steps = co_run_steps_on_iterator(ctx, strategy, step, iterator, 3, NULL, strategy);
+ *     steps = co_run_steps_on_iterator(ctx, strategy, step, iterator, strategy, 3, NULL);
  *     sum = co_get(ctx, co_last_step_outputs(ctx, steps), "sum");
- *
- * `initial_loop_values`, a dict, is what the first step sees as the last outputs; NULL for none.
  *
  * Context:  default mode, or cross-replica context of this strategy.
  * Returns:  what was collected, or NULL with an error: CO_OUT_OF_RANGE where the input ends before
@@ -127,8 +137,8 @@ typedef co_value *(*co_step_fn)(co_context *ctx, co_step_context *steps, co_valu
  */
 CO_API co_step_context *co_run_steps_on_iterator(co_context *ctx, co_strategy *strategy,
                                                  co_step_fn fn, co_iterator *iterator,
-                                                 int64_t iterations, co_value *initial_loop_values,
-                                                 void *user);
+                                                 void *user, int64_t iterations,
+                                                 const co_run_steps_options *options);
 /** The outputs of the last step that was completed, as a dict. */
 CO_API co_value *co_last_step_outputs(co_context *ctx, co_step_context *steps);
 /** What steps gave to co_set_non_tensor_output, as a dict; a name keeps its last value. */
@@ -139,7 +149,7 @@ CO_API co_value *co_non_tensor_outputs(co_context *ctx, co_step_context *steps);
  * replicas set the same name with the same op: they wait for each other here.
  */
 CO_API co_code co_set_last_step_output(co_context *ctx, co_step_context *steps, const char *name,
-                                       co_value *output, co_reduce_op op);
+                                       co_reduce_op op, co_value *output);
 /** The same without reducing: in a replica the output is the tuple of what the local replicas
  * gave. */
 CO_API co_code co_set_non_tensor_output(co_context *ctx, co_step_context *steps, const char *name,

@@ -246,8 +246,9 @@ run_fixed_length(golden_case *c)
     const char *file = file_path(c, path, sizeof(path));
     co_dataset *dataset = co_dataset_fixed_length_records(
         c->ctx, &file, 1, golden_int(c, c->attrs, "record_bytes", 1),
-        golden_int(c, c->attrs, "header_bytes", 0), golden_int(c, c->attrs, "footer_bytes", 0),
-        NULL);
+        &(co_fixed_length_options){ sizeof(co_fixed_length_options), NULL,
+                                    golden_int(c, c->attrs, "header_bytes", 0),
+                                    golden_int(c, c->attrs, "footer_bytes", 0) });
     json_t *list = elements_hex(c, dataset);
 
     if (json_object_size(c->outputs) > 0 || json_array_size(list) > 0)

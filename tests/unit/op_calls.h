@@ -123,7 +123,7 @@ call_operators_1(co_context *ctx, const goods *g)
     NOTHING(co_tensor_scatter_nd_update(ctx, g->x, g->i, g->x));
     NOTHING(co_unsorted_segment_sum(ctx, g->x, g->i, 1));
     NOTHING(co_where_index(ctx, g->x));
-    NOTHING(co_one_hot(ctx, g->i, 1, 1, 1, 0, CO_FLOAT32));
+    NOTHING(co_one_hot(ctx, g->i, 1, NULL));
     NOTHING(co_range(ctx, g->i, g->i, g->i, CO_FLOAT32));
     NOTHING(co_fill(ctx, ones, 2, g->i));
     NOTHING(co_zeros(ctx, CO_FLOAT32, ones, 2));
@@ -142,15 +142,15 @@ call_operators_1(co_context *ctx, const goods *g)
     NOTHING(co_sigmoid_cross_entropy(ctx, g->i, g->x));
     NOTHING(co_mse(ctx, g->x, g->x));
     NOTHING(co_l2_loss(ctx, g->x));
-    NOTHING(co_layer_norm(ctx, g->x, g->x, g->x, NULL, 0, 1));
-    NOTHING(co_batch_norm_train(ctx, g->x, g->x, g->x, g->x, g->x, NULL, 0, 1, 1));
-    NOTHING(co_batch_norm_inference(ctx, g->x, g->x, g->x, g->x, g->x, 1));
+    NOTHING(co_layer_norm(ctx, g->x, g->x, g->x, NULL));
+    NOTHING(co_batch_norm_train(ctx, g->x, g->x, g->x, g->x, g->x, NULL));
+    NOTHING(co_batch_norm_inference(ctx, g->x, g->x, g->x, g->x, g->x, NULL));
     NOTHING(co_fused_batch_norm_train(ctx, g->x, g->x, g->x, 1));
     NOTHING(co_l2_normalize(ctx, g->x, NULL, 0, 1));
-    NOTHING(co_clip_by_norm(ctx, g->x, 1, NULL, 0));
+    NOTHING(co_clip_by_norm(ctx, g->x, NULL, 0, 1));
     NOTHING(co_global_norm(ctx, g->list));
     NOTHING(co_clip_by_global_norm(ctx, g->list, 1));
-    NOTHING(co_attention(ctx, g->x, g->x, g->x, 1, false, 1));
+    NOTHING(co_attention(ctx, g->x, g->x, g->x, 1, NULL));
     NOTHING(co_conv2d(ctx, g->x, g->x, NULL));
     NOTHING(co_conv2d_bias(ctx, g->x, g->x, g->x, (co_activation)0, NULL));
     NOTHING(co_depthwise_conv2d(ctx, g->x, g->x, NULL));
@@ -159,8 +159,8 @@ call_operators_1(co_context *ctx, const goods *g)
     NOTHING(co_avg_pool2d(ctx, g->x, NULL));
     NOTHING(co_random_uniform(ctx, CO_FLOAT32, ones, 2, 1, 1));
     NOTHING(co_random_normal(ctx, CO_FLOAT32, ones, 2, 1, 1));
-    NOTHING(co_stateless_random_uniform(ctx, CO_FLOAT32, ones, 2, ones, 1, 1));
-    NOTHING(co_stateless_random_normal(ctx, CO_FLOAT32, ones, 2, ones, 1, 1));
+    NOTHING(co_stateless_random_uniform(ctx, CO_FLOAT32, ones, 2, ones, NULL));
+    NOTHING(co_stateless_random_normal(ctx, CO_FLOAT32, ones, 2, ones, NULL));
     NOTHING(co_dropout(ctx, g->x, 1));
     NOTHING(co_op_infer(ctx, "ij->ji", g->x, g->x));
 }

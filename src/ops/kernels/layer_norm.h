@@ -36,5 +36,8 @@ co_code coi_ref_norm_grad(coi_call *call);
  * and leaves `moving` as it is. */
 co_value *coi_moving_average(co_context *ctx, co_value *moving, co_value *batch, double momentum,
                              bool empty);
+/* The axes over which a batch norm of x reduces: those of the options, or all but the last. */
+bool coi_batch_norm_axes(co_context *ctx, co_value *x, const co_batch_norm_options *options,
+                         int axes[CO_MAX_DIMS], size_t *num_axes);
 
 #endif

@@ -457,14 +457,26 @@ co_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t nd
 
 co_value *
 co_stateless_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
-                            const int64_t seed[2], double low, double high)
+                            const int64_t seed[2], const co_random_uniform_options *options)
 {
-    return draw_tensor(ctx, &coi_op_stateless_random_uniform, dtype, dims, ndim, seed, low, high);
+    co_random_uniform_options all = CO_RANDOM_UNIFORM_OPTIONS_INIT;
+
+    COI_ENTER(ctx, "stateless_random_uniform", NULL);
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 6))
+        return NULL;
+    return draw_tensor(ctx, &coi_op_stateless_random_uniform, dtype, dims, ndim, seed, all.low,
+                       all.high);
 }
 
 co_value *
 co_stateless_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
-                           const int64_t seed[2], double mean, double stddev)
+                           const int64_t seed[2], const co_random_normal_options *options)
 {
-    return draw_tensor(ctx, &coi_op_stateless_random_normal, dtype, dims, ndim, seed, mean, stddev);
+    co_random_normal_options all = CO_RANDOM_NORMAL_OPTIONS_INIT;
+
+    COI_ENTER(ctx, "stateless_random_normal", NULL);
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 6))
+        return NULL;
+    return draw_tensor(ctx, &coi_op_stateless_random_normal, dtype, dims, ndim, seed, all.mean,
+                       all.stddev);
 }
