@@ -5,6 +5,7 @@
  * is.
  */
 #include <cohort/cohort.h>
+#include <cohort/v1.h>
 #include <stdio.h>
 
 static co_value *

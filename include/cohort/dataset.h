@@ -356,11 +356,11 @@ CO_API co_dataset *co_dataset_with_autoshard(co_context *ctx, co_dataset *input,
 /* Looking. */
 
 /** The number of elements, CO_INFINITE or CO_UNKNOWN_CARDINALITY; before splitting (DS-DIST-4). */
-CO_API int64_t co_cardinality(co_context *ctx, co_dataset *dataset);
+CO_API int64_t co_cardinality(co_context *ctx, const co_dataset *dataset);
 /** The structure of one element, specs as leaves; distributed: per-replica specs (DS-SPEC-*). */
 CO_API co_value *co_element_spec(co_context *ctx, co_dataset *dataset);
 /** Rows of one element: of the last batch step, or dimension 0; CO_UNKNOWN_BATCH_SIZE. */
-CO_API int64_t co_dataset_batch_size(co_context *ctx, co_dataset *dataset);
+CO_API int64_t co_dataset_batch_size(co_context *ctx, const co_dataset *dataset);
 
 /*
  * Distributing.
@@ -581,7 +581,7 @@ CO_API co_value *co_get_next(co_context *ctx, co_iterator *iterator);
 /** The same; an optional, which is empty at the end. */
 CO_API co_value *co_get_next_as_optional(co_context *ctx, co_iterator *iterator);
 /** Whether an optional (a tuple of one item or none) holds a value. */
-CO_API bool co_optional_has_value(co_context *ctx, co_value *optional);
+CO_API bool co_optional_has_value(co_context *ctx, const co_value *optional);
 /** The value of an optional; CO_INVALID_ARGUMENT if it is empty. */
 CO_API co_value *co_optional_get_value(co_context *ctx, co_value *optional);
 
@@ -681,9 +681,9 @@ CO_API size_t co_iterator_stats_format(co_context *ctx, co_iterator *iterator, c
 CO_API co_code   co_iterator_cancel(co_context *ctx, co_iterator *iterator);
 CO_API co_value *co_iterator_element_spec(co_context *ctx, co_iterator *iterator);
 /** Rows that were dropped because not every replica could be served (DS-PART-4, DS-PART-5). */
-CO_API int64_t co_iterator_dropped_rows(co_context *ctx, co_iterator *iterator);
+CO_API int64_t co_iterator_dropped_rows(co_context *ctx, const co_iterator *iterator);
 /** Examples of the last element on all replicas of all workers; -1 before the first. */
-CO_API int64_t co_iterator_step_examples(co_context *ctx, co_iterator *iterator);
+CO_API int64_t co_iterator_step_examples(co_context *ctx, const co_iterator *iterator);
 
 CO_EXTERN_C_END
 

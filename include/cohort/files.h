@@ -167,7 +167,7 @@ typedef struct co_feature {
     co_feature_kind kind;
     co_dtype        dtype; /* CO_INT64, CO_FLOAT32 or CO_STRING */
     const int64_t  *dims;  /* of the tensor, or of one item of a sequence */
-    size_t          ndim;
+    int             ndim;
     /*
      * A tensor of dtype in host memory, or NULL.
      * FIXED: the value of a feature that is not there, of its shape; NULL: that is an error.

@@ -188,11 +188,11 @@ CO_API co_value *co_argsort(co_context *ctx, co_value *x, int axis, bool descend
 /* Shapes. */
 
 /** One dimension may be -1: it is computed. The data is shared, not copied. */
-CO_API co_value *co_reshape(co_context *ctx, co_value *x, const int64_t *dims, size_t ndim);
+CO_API co_value *co_reshape(co_context *ctx, co_value *x, const int64_t *dims, int ndim);
 /** perm NULL reverses the dimensions. */
 CO_API co_value *co_transpose(co_context *ctx, co_value *x, const int *perm, size_t num_perm);
 CO_API co_value *co_expand_dims(co_context *ctx, co_value *x, int axis);
-CO_API co_value *co_broadcast_to(co_context *ctx, co_value *x, const int64_t *dims, size_t ndim);
+CO_API co_value *co_broadcast_to(co_context *ctx, co_value *x, const int64_t *dims, int ndim);
 /** `xs` is a list or tuple of tensors of one dtype. */
 CO_API co_value *co_concat(co_context *ctx, co_value *xs, int axis);
 /** The box that begins at `begin`; a size of -1 means to the end. */
@@ -249,7 +249,7 @@ CO_API co_value *co_gather_nd(co_context *ctx, co_value *params, co_value *indic
 /** Zeros of a shape with updates added at index vectors; the same on a tensor; and updates in the
  * place of what a tensor has there, of which the last stays where vectors are equal. */
 CO_API co_value *co_scatter_nd(co_context *ctx, co_value *indices, co_value *updates,
-                               const int64_t *dims, size_t ndim);
+                               const int64_t *dims, int ndim);
 CO_API co_value *co_tensor_scatter_nd_add(co_context *ctx, co_value *tensor, co_value *indices,
                                           co_value *updates);
 CO_API co_value *co_tensor_scatter_nd_update(co_context *ctx, co_value *tensor, co_value *indices,
@@ -285,9 +285,9 @@ CO_API co_value *co_one_hot(co_context *ctx, co_value *indices, int64_t depth,
  * else. */
 CO_API co_value *co_range(co_context *ctx, co_value *start, co_value *limit, co_value *delta,
                           co_dtype dtype);
-CO_API co_value *co_fill(co_context *ctx, const int64_t *dims, size_t ndim, co_value *value);
-CO_API co_value *co_zeros(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim);
-CO_API co_value *co_ones(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim);
+CO_API co_value *co_fill(co_context *ctx, const int64_t *dims, int ndim, co_value *value);
+CO_API co_value *co_zeros(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim);
+CO_API co_value *co_ones(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim);
 /** With the shape and dtype of x. */
 CO_API co_value *co_zeros_like(co_context *ctx, co_value *x);
 CO_API co_value *co_ones_like(co_context *ctx, co_value *x);
@@ -452,14 +452,14 @@ CO_API void co_set_seed(co_context *ctx, uint64_t seed);
  * CO_INVALID_ARGUMENT where a bound is not finite, or is not when it is rounded to dtype, or low is
  * above high. The range itself may be larger than the largest number.
  */
-CO_API co_value *co_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
+CO_API co_value *co_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim,
                                    double low, double high);
 /**
  * Numbers of the normal distribution, computed in double and rounded to dtype: those beyond its
  * largest number are infinite, as in TensorFlow (a stddev of 40000 makes every tenth float16 so).
  * CO_INVALID_ARGUMENT where mean or stddev is not finite in dtype, or stddev is negative.
  */
-CO_API co_value *co_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
+CO_API co_value *co_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim,
                                   double mean, double stddev);
 
 typedef struct co_random_uniform_options {
@@ -479,10 +479,10 @@ typedef struct co_random_normal_options {
  * A NULL seed is CO_INVALID_ARGUMENT. NULL options are the initialiser's.
  */
 CO_API co_value *co_stateless_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims,
-                                             size_t ndim, const int64_t seed[2],
+                                             int ndim, const int64_t seed[2],
                                              const co_random_uniform_options *options);
 CO_API co_value *co_stateless_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims,
-                                            size_t ndim, const int64_t seed[2],
+                                            int ndim, const int64_t seed[2],
                                             const co_random_normal_options *options);
 
 /** Zeros in the place of about `rate` (in [0, 1)) of the elements, drawn from the same streams; the

@@ -116,7 +116,7 @@ CO_API co_code co_apply_gradients_with(co_context *ctx, co_optimizer *optimizer,
                                        co_value *gradients, co_value *variables,
                                        const co_apply_gradients_options *options);
 /** How many updates were applied. */
-CO_API int64_t co_optimizer_iterations(co_context *ctx, co_optimizer *optimizer);
+CO_API int64_t co_optimizer_iterations(co_context *ctx, const co_optimizer *optimizer);
 
 /**
  * What an optimizer keeps for each variable that it updates is a variable too, its slot: "momentum"

@@ -198,7 +198,7 @@ co_multi_worker_mirrored_strategy(co_context *ctx, const co_multi_worker_mirrore
     coi_group                       *group;
     co_strategy                     *strategy;
 
-    COI_ENTER(ctx, "multi_worker_strategy", NULL);
+    COI_ENTER(ctx, "multi_worker_mirrored_strategy", NULL);
     if (!coi_take_options(ctx, &all, sizeof(all), options, 2) ||
         !coi_check_deadline(ctx, &all.deadline_ms) ||
         !coi_take_communication(ctx, &communication, all.communication, 2) ||

@@ -6,6 +6,7 @@
  */
 #include <cohort/dataset.h>
 #include <cohort/extended.h>
+#include <cohort/v1.h>
 
 #include "data/dataset.h"
 #include "strategy/strategy.h"

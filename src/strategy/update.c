@@ -3,6 +3,7 @@
  * Updating variables component by component, and colocation. Sections 13.4 to 13.6 and 13.8.
  */
 #include <cohort/extended.h>
+#include <cohort/v1.h>
 
 #include "base/text.h"
 #include "strategy/distributed_variables.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the documents call strategy.extended: properties, places, updates, containers. Section
  * 13. */
+#include <cohort/tpu.h>
 #include <cohort/v1.h>
 #include "suite.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Strategies of the user's: placements, hooks, what goes wrong in them, and that every rule holds
  * for them too. */
+#include <cohort/v1.h>
 #include "engine_support.h"
 #include "line_support.h"
 

@@ -29,7 +29,9 @@ CO_TEST(making_tensors_wrongly, "GEN-ERR-4")
     WRONG(co_tensor(ctx, CO_FLOAT64, large, 1, data), CO_INVALID_ARGUMENT, "larger than memory");
     WRONG(co_tensor(ctx, CO_FLOAT32, ones, 9, data), CO_INVALID_ARGUMENT, "at most 8");
     WRONG(co_tensor(ctx, CO_FLOAT32, NULL, 2, data), CO_INVALID_ARGUMENT, "dims is NULL");
-    WRONG(co_tensor(ctx, CO_FLOAT32, ones, SIZE_MAX, data), CO_INVALID_ARGUMENT, "at most 8");
+    WRONG(co_tensor(ctx, CO_FLOAT32, ones, -1, data), CO_INVALID_ARGUMENT,
+          "(ndim) of tensor is -1; it must be 0 to 8");
+    WRONG(co_reshape(ctx, co_int(ctx, 1), ones, -1), CO_INVALID_ARGUMENT, "has -1 entries");
     WRONG(co_tensor(ctx, CO_FLOAT32, CO_SHAPE(4), NULL), CO_INVALID_ARGUMENT,
           "argument 5 (data) of tensor is NULL for 4 elements");
     WRONG(co_tensor(ctx, CO_STRING, CO_SHAPE(2), words), CO_INVALID_ARGUMENT, "string 1 of 2");
@@ -145,12 +147,12 @@ CO_TEST(looking_wrongly, "")
           "argument 2 (value) of value_dtype is NULL");
     WRONG(co_value_dtype(ctx, none), CO_TYPE_ERROR, "none");
     WRONG(co_value_ndim(ctx, none), CO_TYPE_ERROR, "none");
-    WRONG(co_value_dim(ctx, x, 2), CO_INVALID_ARGUMENT, "argument 3 (axis) of dim is 2");
+    WRONG(co_value_dim(ctx, x, 2), CO_INVALID_ARGUMENT, "argument 3 (axis) of value_dim is 2");
     WRONG(co_value_dim(ctx, x, -3), CO_INVALID_ARGUMENT, "[-2, 2)");
     WRONG(co_value_dim(ctx, x, INT32_MIN), CO_INVALID_ARGUMENT, "-2147483648");
     WRONG(co_value_dim(ctx, co_scalar_float(ctx, 1), 0), CO_INVALID_ARGUMENT, "no axes");
     WRONG(co_value_num_elements(ctx, NULL), CO_INVALID_ARGUMENT, "argument 2");
-    WRONG(co_value_data(ctx, NULL), CO_INVALID_ARGUMENT, "argument 2 (tensor) of data is NULL");
+    WRONG(co_value_data(ctx, NULL), CO_INVALID_ARGUMENT, "argument 2 (tensor) of value_data is NULL");
     WRONG(co_value_data(ctx, co_int(ctx, 1)), CO_TYPE_ERROR,
           "is a host integer; it must be a tensor");
     WRONG(co_value_data(ctx, words), CO_TYPE_ERROR, "co_string_at");
@@ -209,11 +211,11 @@ CO_TEST(integers_read_out_must_fit, "")
     WRONG(co_item_int(ctx, co_scalar_float(ctx, NAN)), CO_VALUE_ERROR, "is nan, which is no int64");
     WRONG(co_item_int(ctx, all), CO_VALUE_ERROR, "is 18446744073709551615, which is no int64");
     WRONG(co_value_copy_data(ctx, x, CO_INT64, out, 4) == CO_OK, CO_VALUE_ERROR,
-          "element 2 of argument 2 (value) of read_data is nan, which is no int64");
+          "element 2 of argument 2 (value) of value_copy_data is nan, which is no int64");
     CO_EXPECT_INT(out[0], 7); /* nothing was copied */
     WRONG(
         co_value_copy_data(ctx, x, CO_UINT64, out, 4) == CO_OK, CO_VALUE_ERROR,
-        "element 1 of argument 2 (value) of read_data is -2.9, which is no uint64; the limits are "
+        "element 1 of argument 2 (value) of value_copy_data is -2.9, which is no uint64; the limits are "
         "0 and 18446744073709551615");
     WRONG(co_value_copy_data(ctx, large, CO_INT32, out, 4) == CO_OK, CO_VALUE_ERROR,
           "is 1099511627776, which is no int32; the limits are -2147483648 and 2147483647");
@@ -249,9 +251,9 @@ CO_TEST(items_of_another_runtime_are_refused, "C-ARG-1")
 
     WRONG(co_list(ctx, &theirs, 1), CO_VALUE_ERROR, "item 0 of list is a value of another runtime");
     WRONG(co_mirrored_value(ctx, &theirs, 1), CO_VALUE_ERROR,
-          "component 0 of mirrored is a value of another");
+          "component 0 of mirrored_value is a value of another");
     WRONG(co_map_structure(ctx, co_list(ctx, pair, 2), give_user, theirs), CO_VALUE_ERROR,
-          "what the function of map_leaves returned is a value of another runtime");
+          "what the function of map_structure returned is a value of another runtime");
     CO_EXPECT_CODE(co_close(other), CO_OK);
 }
 
@@ -294,7 +296,8 @@ CO_TEST(using_structures_wrongly, "")
 {
     co_value *x = co_int(ctx, 1), *list = co_list(ctx, &x, 1);
 
-    WRONG(co_num_items(ctx, NULL), CO_INVALID_ARGUMENT, "argument 2 (structure) of size is NULL");
+    WRONG(co_num_items(ctx, NULL), CO_INVALID_ARGUMENT,
+          "argument 2 (structure) of num_items is NULL");
     WRONG(co_num_items(ctx, x), CO_TYPE_ERROR, "is a host integer, which has no items");
     WRONG(co_at(ctx, x, 0), CO_TYPE_ERROR, "host integer");
     WRONG(co_at(ctx, NULL, 0), CO_INVALID_ARGUMENT, "argument 2");

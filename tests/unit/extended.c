@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the documents call strategy.extended: places, updates, containers, properties. Section
  * 13. */
+#include <cohort/v1.h>
 #include "test.h"
 
 static const char *const two[] = { "/cpu:0", "/cpu:1" };

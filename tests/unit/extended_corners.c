@@ -4,6 +4,7 @@
  * functions that return nothing or the wrong thing, the calls of strategy.h and extended.h on no
  * context and on one with an error, and want of memory.
  */
+#include <cohort/tpu.h>
 #include <cohort/v1.h>
 #include "test.h"
 
@@ -681,6 +682,7 @@ call_everything(co_context *ctx, co_strategy *s, co_value *x)
     NOTHING(co_assign_to_logical_device(ctx, s, x, 0));
     NOTHING(co_split_to_logical_devices(ctx, s, x, NULL, 0));
     NOTHING(co_replicate_to_logical_devices(ctx, s, x));
+    NOTHING(co_tpu_run(ctx, s, device_of, x, NULL, NULL));
     NOTHING(co_make_numpy_dataset(ctx, s, x));
     NOTHING(co_distribute_experimental_make_numpy_dataset(ctx, x));
     NOTHING(co_call_for_each_replica(ctx, s, device_of, x, NULL));

@@ -93,10 +93,10 @@ call_operators_0(co_context *ctx, const goods *g)
     NOTHING(co_top_k(ctx, g->x, 1));
     NOTHING(co_sort(ctx, g->x, 0, false));
     NOTHING(co_argsort(ctx, g->x, 0, false));
-    NOTHING(co_reshape(ctx, g->x, ones, 2));
+    NOTHING(co_reshape(ctx, g->x, ones, 0));
     NOTHING(co_transpose(ctx, g->x, NULL, 0));
     NOTHING(co_expand_dims(ctx, g->x, 0));
-    NOTHING(co_broadcast_to(ctx, g->x, ones, 2));
+    NOTHING(co_broadcast_to(ctx, g->x, ones, 0));
     NOTHING(co_concat(ctx, g->list, 0));
     NOTHING(co_slice(ctx, g->x, zeros, ones, 2));
     NOTHING(co_squeeze(ctx, g->x, NULL, 0));
@@ -118,16 +118,16 @@ call_operators_1(co_context *ctx, const goods *g)
     NOTHING(co_gather(ctx, g->x, g->i, 0, 0));
     NOTHING(co_embedding_lookup(ctx, g->x, g->i));
     NOTHING(co_gather_nd(ctx, g->x, g->i));
-    NOTHING(co_scatter_nd(ctx, g->i, g->x, ones, 2));
+    NOTHING(co_scatter_nd(ctx, g->i, g->x, ones, 0));
     NOTHING(co_tensor_scatter_nd_add(ctx, g->x, g->i, g->x));
     NOTHING(co_tensor_scatter_nd_update(ctx, g->x, g->i, g->x));
     NOTHING(co_unsorted_segment_sum(ctx, g->x, g->i, 1));
     NOTHING(co_where_index(ctx, g->x));
     NOTHING(co_one_hot(ctx, g->i, 1, NULL));
     NOTHING(co_range(ctx, g->i, g->i, g->i, CO_FLOAT32));
-    NOTHING(co_fill(ctx, ones, 2, g->i));
-    NOTHING(co_zeros(ctx, CO_FLOAT32, ones, 2));
-    NOTHING(co_ones(ctx, CO_FLOAT32, ones, 2));
+    NOTHING(co_fill(ctx, ones, 0, g->i));
+    NOTHING(co_zeros(ctx, CO_FLOAT32, ones, 0));
+    NOTHING(co_ones(ctx, CO_FLOAT32, ones, 0));
     NOTHING(co_zeros_like(ctx, g->x));
     NOTHING(co_ones_like(ctx, g->x));
     NOTHING(co_eye(ctx, CO_FLOAT32, 1, 1));
@@ -157,10 +157,10 @@ call_operators_1(co_context *ctx, const goods *g)
     NOTHING(co_conv2d_transpose(ctx, g->x, g->x, ones, NULL));
     NOTHING(co_max_pool2d(ctx, g->x, NULL));
     NOTHING(co_avg_pool2d(ctx, g->x, NULL));
-    NOTHING(co_random_uniform(ctx, CO_FLOAT32, ones, 2, 1, 1));
-    NOTHING(co_random_normal(ctx, CO_FLOAT32, ones, 2, 1, 1));
-    NOTHING(co_stateless_random_uniform(ctx, CO_FLOAT32, ones, 2, ones, NULL));
-    NOTHING(co_stateless_random_normal(ctx, CO_FLOAT32, ones, 2, ones, NULL));
+    NOTHING(co_random_uniform(ctx, CO_FLOAT32, ones, 0, 1, 1));
+    NOTHING(co_random_normal(ctx, CO_FLOAT32, ones, 0, 1, 1));
+    NOTHING(co_stateless_random_uniform(ctx, CO_FLOAT32, ones, 0, ones, NULL));
+    NOTHING(co_stateless_random_normal(ctx, CO_FLOAT32, ones, 0, ones, NULL));
     NOTHING(co_dropout(ctx, g->x, 1));
     NOTHING(co_op_infer(ctx, "ij->ji", g->x, g->x));
 }

@@ -8,7 +8,7 @@
 #include "ops/engine/op.h"
 
 static co_value *
-floats(co_context *ctx, const int64_t *dims, size_t ndim)
+floats(co_context *ctx, const int64_t *dims, int ndim)
 {
     return co_ones(ctx, CO_FLOAT32, dims, ndim);
 }

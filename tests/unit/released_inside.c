@@ -4,6 +4,7 @@
  * back into where they came from. Whatever they do, the call that called them ends with a result or
  * an error.
  */
+#include <cohort/v1.h>
 #include "engine_support.h"
 
 /* What a function gives up when it is first called: kept before, so this is the last reference. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Several steps on an iterator and what they put out: EXT-STEPS-1 in its corners. */
+#include <cohort/v1.h>
 #include "test.h"
 
 /* What the steps below are told. */

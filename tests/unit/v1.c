@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The v1 surface: constructors and members of the flavour, one step on an iterator. Input iterators
  * are in v1_iterators.c. */
+#include <cohort/tpu.h>
 #include <cohort/v1.h>
 #include "test.h"
 

@@ -425,7 +425,7 @@ co_set_seed(co_context *ctx, uint64_t seed)
 }
 
 static co_value *
-draw_tensor(co_context *ctx, const coi_op *op, co_dtype dtype, const int64_t *dims, size_t ndim,
+draw_tensor(co_context *ctx, const coi_op *op, co_dtype dtype, const int64_t *dims, int ndim,
             const int64_t *seed, double a, double b)
 {
     random_attrs attrs = { .dtype = coi_dtype_attr(dtype), .low = a, .high = b };
@@ -435,28 +435,28 @@ draw_tensor(co_context *ctx, const coi_op *op, co_dtype dtype, const int64_t *di
         coi_fail(ctx, CO_INVALID_ARGUMENT, "seed is NULL; give two numbers");
         return NULL;
     }
-    if (!coi_ints_from_dims(ctx, "dims", dims, ndim, &attrs.shape) ||
+    if (!coi_ints_from_dims(ctx, "dims", dims, (size_t)ndim, &attrs.shape) ||
         !coi_ints_from_dims(ctx, "seed", seed, op->kind == STATELESS ? 2 : 0, &attrs.seed))
         return NULL;
     return coi_apply(ctx, op, NULL, 0, &attrs);
 }
 
 co_value *
-co_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim, double low,
+co_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim, double low,
                   double high)
 {
     return draw_tensor(ctx, &coi_op_random_uniform, dtype, dims, ndim, NULL, low, high);
 }
 
 co_value *
-co_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim, double mean,
+co_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim, double mean,
                  double stddev)
 {
     return draw_tensor(ctx, &coi_op_random_normal, dtype, dims, ndim, NULL, mean, stddev);
 }
 
 co_value *
-co_stateless_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
+co_stateless_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim,
                             const int64_t seed[2], const co_random_uniform_options *options)
 {
     co_random_uniform_options all = CO_RANDOM_UNIFORM_OPTIONS_INIT;
@@ -469,7 +469,7 @@ co_stateless_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims
 }
 
 co_value *
-co_stateless_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
+co_stateless_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim,
                            const int64_t seed[2], const co_random_normal_options *options)
 {
     co_random_normal_options all = CO_RANDOM_NORMAL_OPTIONS_INIT;
