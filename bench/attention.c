@@ -25,17 +25,19 @@ typedef struct operands {
 static double
 time_attention(co_context *ctx, const operands *o, bool with_gradients)
 {
-    co_gradient_options options = CO_GRADIENT_OPTIONS_INIT;
-    co_value           *in[] = { o->q, o->k, o->v };
-    double              begin = bench_now();
+    co_attention_options causal = CO_ATTENTION_OPTIONS_INIT;
+    co_gradient_options  options = CO_GRADIENT_OPTIONS_INIT;
+    co_value            *in[] = { o->q, o->k, o->v };
+    double               begin = bench_now();
 
+    causal.causal = true;
     options.output_gradients = o->g;
     CO_BLOCK(ctx) {
         if (with_gradients) {
             co_tape_begin(ctx);
             co_watch(ctx, co_tuple(ctx, in, 3));
         }
-        co_value *y = co_attention(ctx, o->q, o->k, o->v, o->heads, true, 0);
+        co_value *y = co_attention(ctx, o->q, o->k, o->v, o->heads, &causal);
 
         if (with_gradients)
             co_gradient_with(ctx, y, co_tuple(ctx, in, 3), &options);

@@ -17,7 +17,7 @@ enum { ROUNDS = 60, BATCH = 64, CHANNELS = 32, FILTERS = 64 };
 #define FIRST_LAYER_GFLOP_S 88.0
 
 static co_value *
-noise(co_context *ctx, const int64_t *dims, size_t ndim)
+noise(co_context *ctx, const int64_t *dims, int ndim)
 {
     return co_random_uniform(ctx, CO_FLOAT32, dims, ndim, -1, 1);
 }

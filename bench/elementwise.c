@@ -121,7 +121,10 @@ do_softmax(co_context *ctx, const operands *o)
 static co_value *
 normalised(co_context *ctx, const operands *o)
 {
-    return co_layer_norm(ctx, o->x, o->gamma, o->beta, CO_AXES(-1), 1e-5);
+    co_layer_norm_options options = CO_LAYER_NORM_OPTIONS_INIT;
+
+    options.epsilon = 1e-5;
+    return co_layer_norm(ctx, o->x, o->gamma, o->beta, &options);
 }
 static void
 do_layer_norm(co_context *ctx, const operands *o)

@@ -6,6 +6,7 @@
  * an error like any other: a program that can do without clears it and goes on.
  */
 #include <cohort/cohort.h>
+#include <cohort/tpu.h>
 #include <stdio.h>
 
 /* What the call gave, or the tensor as it is where the strategy has no logical devices. */

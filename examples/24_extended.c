@@ -43,7 +43,7 @@ main(void)
     pairs[0] = co_args(ctx, losses, v);
     pairs[1] = co_args(ctx, losses, cpu1);
     show(ctx, "both", co_batch_reduce_to(ctx, strategy, CO_REDUCE_SUM, co_list(ctx, pairs, 2)));
-    show(ctx, "updated", co_update(ctx, strategy, v, add_to, co_args(ctx, losses), NULL, true));
+    show(ctx, "updated", co_update(ctx, strategy, v, add_to, co_args(ctx, losses), NULL, NULL));
     show(ctx, "copied", co_extended_broadcast_to(ctx, strategy, co_scalar_float(ctx, 7), v));
     component = co_at(ctx, co_local_results(ctx, strategy, v), 1);
     printf("the container of component 1 is the variable: %d\n",

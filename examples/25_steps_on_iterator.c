@@ -5,6 +5,7 @@
  * is.
  */
 #include <cohort/cohort.h>
+#include <cohort/v1.h>
 #include <stdio.h>
 
 static co_value *
@@ -20,8 +21,8 @@ step_fn(co_context *ctx, co_step_context *steps, co_value *inputs, void *user)
     co_strategy *strategy = user;
     co_value    *sums = co_run(ctx, strategy, sum_of, co_args(ctx, inputs), NULL);
 
-    co_set_last_step_output(ctx, steps, "sum", sums, CO_REDUCE_SUM);
-    co_set_last_step_output(ctx, steps, "sums", sums, CO_REDUCE_NONE);
+    co_set_last_step_output(ctx, steps, "sum", CO_REDUCE_SUM, sums);
+    co_set_last_step_output(ctx, steps, "sums", CO_REDUCE_NONE, sums);
     co_set_non_tensor_output(ctx, steps, "what", co_string(ctx, "sums of rows"));
     return NULL;
 }
@@ -36,7 +37,7 @@ main(void)
     char         text[300];
 
     co_step_context *steps = co_experimental_run_steps_on_iterator(ctx, strategy, step_fn, iterator,
-                                                                   3, NULL, strategy);
+                                                                   strategy, 3, NULL);
     co_format(ctx, co_last_step_outputs(ctx, steps), text, sizeof(text));
     printf("%s\n", text);
     co_format(ctx, co_non_tensor_outputs(ctx, steps), text, sizeof(text));

@@ -26,10 +26,12 @@ weights(co_context *ctx, int64_t rows, int64_t columns)
 static co_value *
 predict(co_context *ctx, const layer *l, co_value *sequences)
 {
-    co_value *x = co_add(ctx, co_embedding_lookup(ctx, l->tokens, sequences), l->places);
-    co_value *found = co_attention(ctx, co_matmul(ctx, x, l->wq), co_matmul(ctx, x, l->wk),
-                                   co_matmul(ctx, x, l->wv), HEADS, true, 0);
+    co_value *x = co_add(ctx, co_embedding_lookup(ctx, l->tokens, sequences), l->places), *found;
+    co_attention_options options = CO_ATTENTION_OPTIONS_INIT;
 
+    options.causal = true;
+    found = co_attention(ctx, co_matmul(ctx, x, l->wq), co_matmul(ctx, x, l->wk),
+                         co_matmul(ctx, x, l->wv), HEADS, &options);
     return co_matmul(ctx, found, l->wo);
 }
 

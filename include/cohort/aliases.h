@@ -26,9 +26,6 @@
 #define co_experimental_distribute_datasets_from_function co_distribute_datasets_from_function
 #define co_experimental_distribute_values_from_function   co_distribute_values_from_function
 #define co_experimental_make_numpy_dataset                co_make_numpy_dataset
-#define co_experimental_assign_to_logical_device          co_assign_to_logical_device
-#define co_experimental_split_to_logical_devices          co_split_to_logical_devices
-#define co_experimental_replicate_to_logical_devices      co_replicate_to_logical_devices
 /** Strategy.gather; co_gather is the operator. */
 #define co_strategy_gather co_gather_replicas
 
@@ -39,9 +36,6 @@
 /* strategy.extended. */
 
 #define co_experimental_require_static_shapes co_require_static_shapes
-#define co_experimental_should_init           co_should_init
-#define co_experimental_between_graph         co_between_graph
-#define co_experimental_run_steps_on_iterator co_run_steps_on_iterator
 /** StrategyExtended.broadcast_to; co_broadcast_to is the operator. */
 #define co_extended_broadcast_to co_broadcast_to_devices
 

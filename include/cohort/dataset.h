@@ -193,16 +193,23 @@ CO_API co_dataset *co_dataset_enumerate(co_context *ctx, co_dataset *input, int6
  * dimensions that differ are unknown in the spec.
  */
 CO_API co_dataset *co_dataset_concatenate(co_context *ctx, co_dataset *first, co_dataset *second);
+typedef struct co_padded_batch_options {
+    size_t    struct_size;
+    co_value *shapes; /* specs like those of an element, -1 for the longest of each batch; NULL: all
+                         dimensions as the longest of each batch */
+    co_value *values; /* what to fill with: one scalar, or one for each component; NULL: zeros and
+                         empty strings */
+    bool      drop_remainder; /* a last batch that is shorter is left out */
+} co_padded_batch_options;
+#define CO_PADDED_BATCH_OPTIONS_INIT { sizeof(co_padded_batch_options), NULL, NULL, false }
 /**
  * `size` consecutive elements as one, filled up at the end of their dimensions to a common shape.
- * shapes: specs like those of an element, -1 for the longest of each batch; NULL: all the longest.
- * values: what to fill with, one scalar, or one for each component; NULL: zeros and empty strings.
- * CO_INVALID_ARGUMENT for a size below 1, or a number in values that the dtype cannot hold; CO_TYPE_ERROR
- * for other shapes or values that do not fit the element; from co_next CO_DATA_LOSS when an element
- * is larger than its shape.
+ * NULL options are the initialiser's. CO_INVALID_ARGUMENT for a size below 1, or a number in values
+ * that the dtype cannot hold; CO_TYPE_ERROR for shapes or values that do not fit the element; from
+ * co_next CO_DATA_LOSS when an element is larger than its shape.
  */
 CO_API co_dataset *co_dataset_padded_batch(co_context *ctx, co_dataset *input, int64_t size,
-                                           co_value *shapes, co_value *values, bool drop_remainder);
+                                           const co_padded_batch_options *options);
 /** Every element once: those that came before are left out. Keeps all that it gave. */
 CO_API co_dataset *co_dataset_unique(co_context *ctx, co_dataset *input);
 /**
@@ -228,21 +235,32 @@ CO_API co_dataset *co_dataset_shuffle(co_context *ctx, co_dataset *input, int64_
  */
 CO_API co_dataset *co_dataset_flat_map(co_context *ctx, co_dataset *input, co_inner_fn fn,
                                        void *user, co_value *spec);
+typedef struct co_window_options {
+    size_t  struct_size;
+    int64_t shift;          /* elements from the begin of one window to the next; 0: size */
+    int64_t stride;         /* elements from one of a window to its next */
+    bool    drop_remainder; /* windows at the end that are shorter are left out */
+} co_window_options;
+#define CO_WINDOW_OPTIONS_INIT { sizeof(co_window_options), 0, 1, false }
 /**
- * Elements that are datasets: of `size` elements, `stride` apart in the input. The next window
- * begins `shift` elements later (0: size), so windows may overlap or leave elements out. The last
- * ones may be shorter unless drop_remainder. Of elements with components, each component is a
+ * Elements that are datasets: windows of `size` elements of the input. With a shift other than the
+ * size, windows overlap or leave elements out. Of elements with components, each component is a
  * dataset. They stay in memory; elements between windows are passed over. Such elements can be
  * handed on, chosen, shuffled and given to functions; co_dataset_flat_map makes tensors of them:
  *
  *     pairs(ctx, window, user)  { return co_dataset_batch(ctx, co_value_dataset(ctx, window), 2, true); }
- *     co_dataset_flat_map(ctx, co_dataset_window(ctx, input, 2, 1, 1, true), pairs, NULL, spec_of_pairs);
+ *
+ *     co_window_options each = CO_WINDOW_OPTIONS_INIT;
+ *
+ *     each.shift = 1;
+ *     each.drop_remainder = true;
+ *     co_dataset_flat_map(ctx, co_dataset_window(ctx, input, 2, &each), pairs, NULL, spec_of_pairs);
  *
  * CO_INVALID_ARGUMENT for numbers below 1 or above 2^31 - 1. Stages that work on tensors refuse
  * such an input with CO_TYPE_ERROR.
  */
-CO_API co_dataset *co_dataset_window(co_context *ctx, co_dataset *input, int64_t size, int64_t shift,
-                                     int64_t stride, bool drop_remainder);
+CO_API co_dataset *co_dataset_window(co_context *ctx, co_dataset *input, int64_t size,
+                                     const co_window_options *options);
 /**
  * The dataset that a value of kind CO_KIND_DATASET holds, as a handle of ctx's block; of its spec,
  * which co_element_spec gives, an empty one of such elements. CO_TYPE_ERROR for anything else.
@@ -338,11 +356,11 @@ CO_API co_dataset *co_dataset_with_autoshard(co_context *ctx, co_dataset *input,
 /* Looking. */
 
 /** The number of elements, CO_INFINITE or CO_UNKNOWN_CARDINALITY; before splitting (DS-DIST-4). */
-CO_API int64_t co_cardinality(co_context *ctx, co_dataset *dataset);
+CO_API int64_t co_cardinality(co_context *ctx, const co_dataset *dataset);
 /** The structure of one element, specs as leaves; distributed: per-replica specs (DS-SPEC-*). */
 CO_API co_value *co_element_spec(co_context *ctx, co_dataset *dataset);
 /** Rows of one element: of the last batch step, or dimension 0; CO_UNKNOWN_BATCH_SIZE. */
-CO_API int64_t co_dataset_batch_size(co_context *ctx, co_dataset *dataset);
+CO_API int64_t co_dataset_batch_size(co_context *ctx, const co_dataset *dataset);
 
 /*
  * Distributing.
@@ -563,7 +581,7 @@ CO_API co_value *co_get_next(co_context *ctx, co_iterator *iterator);
 /** The same; an optional, which is empty at the end. */
 CO_API co_value *co_get_next_as_optional(co_context *ctx, co_iterator *iterator);
 /** Whether an optional (a tuple of one item or none) holds a value. */
-CO_API bool co_optional_has_value(co_context *ctx, co_value *optional);
+CO_API bool co_optional_has_value(co_context *ctx, const co_value *optional);
 /** The value of an optional; CO_INVALID_ARGUMENT if it is empty. */
 CO_API co_value *co_optional_get_value(co_context *ctx, co_value *optional);
 
@@ -663,9 +681,9 @@ CO_API size_t co_iterator_stats_format(co_context *ctx, co_iterator *iterator, c
 CO_API co_code   co_iterator_cancel(co_context *ctx, co_iterator *iterator);
 CO_API co_value *co_iterator_element_spec(co_context *ctx, co_iterator *iterator);
 /** Rows that were dropped because not every replica could be served (DS-PART-4, DS-PART-5). */
-CO_API int64_t co_iterator_dropped_rows(co_context *ctx, co_iterator *iterator);
+CO_API int64_t co_iterator_dropped_rows(co_context *ctx, const co_iterator *iterator);
 /** Examples of the last element on all replicas of all workers; -1 before the first. */
-CO_API int64_t co_iterator_step_examples(co_context *ctx, co_iterator *iterator);
+CO_API int64_t co_iterator_step_examples(co_context *ctx, const co_iterator *iterator);
 
 CO_EXTERN_C_END
 

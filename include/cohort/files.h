@@ -58,14 +58,22 @@ CO_API co_dataset *co_dataset_tfrecord(co_context *ctx, const char *const *files
  * no end. */
 CO_API co_dataset *co_dataset_text_lines(co_context *ctx, const char *const *files,
                                          size_t num_files, const co_file_options *options);
+/** Options of files of fixed-length records. Start from the initialiser. */
+typedef struct co_fixed_length_options {
+    size_t                 struct_size;
+    /* compression, buffer; NULL: the defaults. Borrowed for the call */
+    const co_file_options *file;
+    int64_t                header_bytes; /* passed over at the beginning of every file */
+    int64_t                footer_bytes; /* passed over at its end */
+} co_fixed_length_options;
+#define CO_FIXED_LENGTH_OPTIONS_INIT { sizeof(co_fixed_length_options), NULL, 0, 0 }
 /**
- * Records of record_bytes (1 or more) behind header_bytes at the beginning and before footer_bytes
- * at the end of every file. CO_INVALID_ARGUMENT from co_next for a file whose rest is no multiple.
+ * Records of record_bytes each (1 or more), between the header and the footer of every file.
+ * CO_INVALID_ARGUMENT from co_next for a file in which these bytes are no multiple of record_bytes.
  */
 CO_API co_dataset *co_dataset_fixed_length_records(co_context *ctx, const char *const *files,
                                                    size_t num_files, int64_t record_bytes,
-                                                   int64_t header_bytes, int64_t footer_bytes,
-                                                   const co_file_options *options);
+                                                   const co_fixed_length_options *options);
 
 /** A column of CSV files. */
 typedef struct co_csv_column {
@@ -159,7 +167,7 @@ typedef struct co_feature {
     co_feature_kind kind;
     co_dtype        dtype; /* CO_INT64, CO_FLOAT32 or CO_STRING */
     const int64_t  *dims;  /* of the tensor, or of one item of a sequence */
-    size_t          ndim;
+    int             ndim;
     /*
      * A tensor of dtype in host memory, or NULL.
      * FIXED: the value of a feature that is not there, of its shape; NULL: that is an error.

@@ -188,11 +188,11 @@ CO_API co_value *co_argsort(co_context *ctx, co_value *x, int axis, bool descend
 /* Shapes. */
 
 /** One dimension may be -1: it is computed. The data is shared, not copied. */
-CO_API co_value *co_reshape(co_context *ctx, co_value *x, const int64_t *dims, size_t ndim);
+CO_API co_value *co_reshape(co_context *ctx, co_value *x, const int64_t *dims, int ndim);
 /** perm NULL reverses the dimensions. */
 CO_API co_value *co_transpose(co_context *ctx, co_value *x, const int *perm, size_t num_perm);
 CO_API co_value *co_expand_dims(co_context *ctx, co_value *x, int axis);
-CO_API co_value *co_broadcast_to(co_context *ctx, co_value *x, const int64_t *dims, size_t ndim);
+CO_API co_value *co_broadcast_to(co_context *ctx, co_value *x, const int64_t *dims, int ndim);
 /** `xs` is a list or tuple of tensors of one dtype. */
 CO_API co_value *co_concat(co_context *ctx, co_value *xs, int axis);
 /** The box that begins at `begin`; a size of -1 means to the end. */
@@ -249,7 +249,7 @@ CO_API co_value *co_gather_nd(co_context *ctx, co_value *params, co_value *indic
 /** Zeros of a shape with updates added at index vectors; the same on a tensor; and updates in the
  * place of what a tensor has there, of which the last stays where vectors are equal. */
 CO_API co_value *co_scatter_nd(co_context *ctx, co_value *indices, co_value *updates,
-                               const int64_t *dims, size_t ndim);
+                               const int64_t *dims, int ndim);
 CO_API co_value *co_tensor_scatter_nd_add(co_context *ctx, co_value *tensor, co_value *indices,
                                           co_value *updates);
 CO_API co_value *co_tensor_scatter_nd_update(co_context *ctx, co_value *tensor, co_value *indices,
@@ -259,10 +259,25 @@ CO_API co_value *co_unsorted_segment_sum(co_context *ctx, co_value *data, co_val
                                          int64_t num_segments);
 /** The coordinates of what is not zero, as int64 [n, rank]; x has an axis. */
 CO_API co_value *co_where_index(co_context *ctx, co_value *x);
-/** on where the index along the new `axis` equals, off elsewhere; dtype CO_DTYPE_NONE means
- * float32. For integers both must be whole and fit. */
-CO_API co_value *co_one_hot(co_context *ctx, co_value *indices, int64_t depth, double on, double off,
-                            int axis, co_dtype dtype);
+typedef struct co_one_hot_options {
+    size_t   struct_size;
+    double   on_value, off_value; /* for an integer dtype whole numbers that fit */
+    int      axis;                /* where the new axis is in the result; -1: the last */
+    co_dtype dtype;               /* of the result */
+} co_one_hot_options;
+#define CO_ONE_HOT_OPTIONS_INIT { sizeof(co_one_hot_options), 1, 0, -1, CO_FLOAT32 }
+/**
+ * A new axis of `depth` positions: on_value at the position that the index names, off_value at the
+ * others. An index outside 0 to depth - 1 has off_value everywhere. NULL options are the
+ * initialiser's; this sets one field of them:
+ *
+ *     co_one_hot_options bits = CO_ONE_HOT_OPTIONS_INIT;
+ *
+ *     bits.dtype = CO_BOOL;
+ *     labels = co_one_hot(ctx, digits, 10, &bits);
+ */
+CO_API co_value *co_one_hot(co_context *ctx, co_value *indices, int64_t depth,
+                            const co_one_hot_options *options);
 
 /* Making. */
 
@@ -270,9 +285,9 @@ CO_API co_value *co_one_hot(co_context *ctx, co_value *indices, int64_t depth, d
  * else. */
 CO_API co_value *co_range(co_context *ctx, co_value *start, co_value *limit, co_value *delta,
                           co_dtype dtype);
-CO_API co_value *co_fill(co_context *ctx, const int64_t *dims, size_t ndim, co_value *value);
-CO_API co_value *co_zeros(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim);
-CO_API co_value *co_ones(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim);
+CO_API co_value *co_fill(co_context *ctx, const int64_t *dims, int ndim, co_value *value);
+CO_API co_value *co_zeros(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim);
+CO_API co_value *co_ones(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim);
 /** With the shape and dtype of x. */
 CO_API co_value *co_zeros_like(co_context *ctx, co_value *x);
 CO_API co_value *co_ones_like(co_context *ctx, co_value *x);
@@ -302,26 +317,44 @@ CO_API co_value *co_mse(co_context *ctx, co_value *y_true, co_value *y_pred);
 /** Half the sum of squares. */
 CO_API co_value *co_l2_loss(co_context *ctx, co_value *x);
 
-/** x normalised over axes of each example (the features), times gamma, plus beta, which broadcast
- * to x. */
+typedef struct co_layer_norm_options {
+    size_t     struct_size;
+    const int *axes;     /* the features of an example; NULL: the last axis */
+    size_t     num_axes;
+    double     epsilon;  /* added to the variance */
+} co_layer_norm_options;
+#define CO_LAYER_NORM_OPTIONS_INIT { sizeof(co_layer_norm_options), NULL, 0, 0.001 }
+/** x normalised over the axes of each example, times gamma, plus beta, which broadcast to x. NULL
+ * options are the initialiser's. */
 CO_API co_value *co_layer_norm(co_context *ctx, co_value *x, co_value *gamma, co_value *beta,
-                               const int *axes, size_t num_axes, double epsilon);
+                               const co_layer_norm_options *options);
+
+/** Of the three calls that follow the same order: co_batch_norm_train, co_batch_norm_inference and
+ * co_sync_batch_norm_train (train.h). */
+typedef struct co_batch_norm_options {
+    size_t     struct_size;
+    const int *axes;     /* that are reduced; NULL: all but the last, the channels */
+    size_t     num_axes;
+    double     momentum; /* of the moving averages, in [0, 1] */
+    double     epsilon;  /* added to the variance, finite and not negative; inference looks at
+                          * this field alone */
+} co_batch_norm_options;
+#define CO_BATCH_NORM_OPTIONS_INIT { sizeof(co_batch_norm_options), NULL, 0, 0.99, 0.001 }
 /**
  * x normalised over axes (all but the channels), times gamma, plus beta. A tuple: that, the batch's
  * mean and variance, and the moving ones, each momentum * moving + (1 - momentum) * batch, without
  * gradient. momentum is in [0, 1]; epsilon, of every norm here, is finite and not negative.
  * A batch without rows leaves the moving ones as they are; its own are NaN, and the
  * gradients of gamma and beta 0. The statistics are of this replica alone; co_sync_batch_norm_train
- * (train.h) takes those of all.
+ * (train.h) takes those of all. NULL options are the initialiser's.
  */
 CO_API co_value *co_batch_norm_train(co_context *ctx, co_value *x, co_value *gamma, co_value *beta,
                                      co_value *moving_mean, co_value *moving_variance,
-                                     const int *axes, size_t num_axes, double momentum,
-                                     double epsilon);
-/** The same with given mean and variance. */
-CO_API co_value *co_batch_norm_inference(co_context *ctx, co_value *x, co_value *mean,
-                                         co_value *variance, co_value *gamma, co_value *beta,
-                                         double epsilon);
+                                     const co_batch_norm_options *options);
+/** x normalised with a given mean and variance, which broadcast to x as gamma and beta do. */
+CO_API co_value *co_batch_norm_inference(co_context *ctx, co_value *x, co_value *gamma,
+                                         co_value *beta, co_value *mean, co_value *variance,
+                                         const co_batch_norm_options *options);
 /** Over all axes but the last. A tuple: x normalised, the mean, and the variance times n / (n -
  * 1). Both are NaN for a batch without rows, as in TensorFlow; moving averages leave such out. */
 CO_API co_value *co_fused_batch_norm_train(co_context *ctx, co_value *x, co_value *scale,
@@ -330,14 +363,20 @@ CO_API co_value *co_fused_batch_norm_train(co_context *ctx, co_value *x, co_valu
 CO_API co_value *co_l2_normalize(co_context *ctx, co_value *x, const int *axes, size_t num_axes,
                                  double epsilon);
 /** x, scaled to clip_norm where its norm over axes is larger. */
-CO_API co_value *co_clip_by_norm(co_context *ctx, co_value *x, double clip_norm, const int *axes,
-                                 size_t num_axes);
+CO_API co_value *co_clip_by_norm(co_context *ctx, co_value *x, const int *axes, size_t num_axes,
+                                 double clip_norm);
 /** The norm of a list or tuple of tensors as one vector. */
 CO_API co_value *co_global_norm(co_context *ctx, co_value *xs);
 /** A tuple: the tensors of a list or tuple, scaled together to clip_norm where their norm is larger
  * (NaN where it is not finite), and behind them that norm. */
 CO_API co_value *co_clip_by_global_norm(co_context *ctx, co_value *xs, double clip_norm);
 
+typedef struct co_attention_options {
+    size_t struct_size;
+    bool   causal; /* query i sees keys 0 to i; the others should be finite numbers nevertheless */
+    double scale;  /* 0: 1 / sqrt(depth) */
+} co_attention_options;
+#define CO_ATTENTION_OPTIONS_INIT { sizeof(co_attention_options), false, 0 }
 /**
  * Scaled dot-product attention: softmax(scale * q k') v of every head, where k' is k transposed.
  * Each query gets a mean of the values, weighed by how much it is like their keys.
@@ -348,17 +387,19 @@ CO_API co_value *co_clip_by_global_norm(co_context *ctx, co_value *xs, double cl
  * them: nothing need be transposed. Tensors that have heads as a dimension, [batch, heads, time,
  * depth], are the same with heads = 1.
  *
- * causal: query i sees keys 0 to i; the others should be finite numbers nevertheless. scale 0
- * stands for 1 / sqrt(depth). Memory grows with the length, not with its square: probabilities are
- * kept for the gradient where they are no larger than the operands (keys <= 2 * (depth + width)),
- * and computed again where they are. Shapes that do not fit, or heads that do not divide the
- * channels, are CO_INVALID_ARGUMENT, which says all three shapes.
+ * Memory grows with the length, not with its square: probabilities are kept for the gradient where
+ * they are no larger than the operands (keys <= 2 * (depth + width)), and computed again where they
+ * are. Shapes that do not fit, or heads that do not divide the channels, are CO_INVALID_ARGUMENT,
+ * which says all three shapes. NULL options are the initialiser's.
  *
- *     co_value *mixed = co_attention(ctx, co_matmul(ctx, x, wq), co_matmul(ctx, x, wk), co_matmul(ctx, x, wv),
- *                                    4, true, 0);
+ *     co_attention_options causal = CO_ATTENTION_OPTIONS_INIT;
+ *
+ *     causal.causal = true;
+ *     mixed = co_attention(ctx, co_matmul(ctx, x, wq), co_matmul(ctx, x, wk), co_matmul(ctx, x, wv),
+ *                          4, &causal);
  */
 CO_API co_value *co_attention(co_context *ctx, co_value *q, co_value *k, co_value *v, int64_t heads,
-                              bool causal, double scale);
+                              const co_attention_options *options);
 
 typedef enum co_padding { CO_PADDING_VALID = 0, CO_PADDING_SAME, CO_PADDING_EXPLICIT } co_padding;
 
@@ -413,28 +454,38 @@ CO_API void co_set_seed(co_context *ctx, uint64_t seed);
  * CO_INVALID_ARGUMENT where a bound is not finite, or is not when it is rounded to dtype, or low is
  * above high. The range itself may be larger than the largest number.
  */
-CO_API co_value *co_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
+CO_API co_value *co_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim,
                                    double low, double high);
 /**
  * Numbers of the normal distribution, computed in double and rounded to dtype: those beyond its
  * largest number are infinite, as in TensorFlow (a stddev of 40000 makes every tenth float16 so).
  * CO_INVALID_ARGUMENT where mean or stddev is not finite in dtype, or stddev is negative.
  */
-CO_API co_value *co_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
+CO_API co_value *co_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim,
                                   double mean, double stddev);
 
+typedef struct co_random_uniform_options {
+    size_t struct_size;
+    double low, high;
+} co_random_uniform_options;
+#define CO_RANDOM_UNIFORM_OPTIONS_INIT { sizeof(co_random_uniform_options), 0, 1 }
+typedef struct co_random_normal_options {
+    size_t struct_size;
+    double mean, stddev;
+} co_random_normal_options;
+#define CO_RANDOM_NORMAL_OPTIONS_INIT { sizeof(co_random_normal_options), 0, 1 }
 /**
  * The same without a state: the numbers are a function of the two seeds, dtype and position alone.
  * They are the same in every replica, on any number of threads, and for every call with these
  * seeds; no other stream is moved on. To draw again, give another seed: `(int64_t[]){ 17, step }`.
- * A NULL seed is CO_INVALID_ARGUMENT.
+ * A NULL seed is CO_INVALID_ARGUMENT. NULL options are the initialiser's.
  */
 CO_API co_value *co_stateless_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims,
-                                             size_t ndim, const int64_t seed[2], double low,
-                                             double high);
+                                             int ndim, const int64_t seed[2],
+                                             const co_random_uniform_options *options);
 CO_API co_value *co_stateless_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims,
-                                            size_t ndim, const int64_t seed[2], double mean,
-                                            double stddev);
+                                            int ndim, const int64_t seed[2],
+                                            const co_random_normal_options *options);
 
 /** Zeros in the place of about `rate` (in [0, 1)) of the elements, drawn from the same streams; the
  * others are divided by 1 - rate, so that the mean stays. Gradients pass where elements do. */

@@ -93,13 +93,13 @@ CO_API co_strategy *co_multi_worker_mirrored_strategy(co_context                
                                              const co_multi_worker_mirrored_options *options);
 
 /** "OneDeviceStrategy", "MirroredStrategy", ... Lives as long as the strategy. */
-CO_API const char *co_strategy_name(co_context *ctx, co_strategy *strategy);
-CO_API int         co_num_replicas_in_sync(co_context *ctx, co_strategy *strategy);
+CO_API const char *co_strategy_name(co_context *ctx, const co_strategy *strategy);
+CO_API int         co_num_replicas_in_sync(co_context *ctx, const co_strategy *strategy);
 /** Replicas of this process. */
-CO_API int co_num_local_replicas(co_context *ctx, co_strategy *strategy);
+CO_API int co_num_local_replicas(co_context *ctx, const co_strategy *strategy);
 /** This process and how many there are; 0 and 1 without processes. */
-CO_API int co_worker_id(co_context *ctx, co_strategy *strategy);
-CO_API int co_num_workers(co_context *ctx, co_strategy *strategy);
+CO_API int co_worker_id(co_context *ctx, const co_strategy *strategy);
+CO_API int co_num_workers(co_context *ctx, const co_strategy *strategy);
 /** The devices of this process's replicas, each once, as a tuple of strings; CO_RUNTIME_ERROR for the
  * default strategy. */
 CO_API co_value *co_worker_devices(co_context *ctx, co_strategy *strategy);
@@ -170,17 +170,9 @@ CO_API co_value *co_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_val
 typedef struct co_run_options {
     size_t    struct_size;
     co_value *kwargs; /* a dict, given to fn as one more item after args; NULL for none */
-    bool in_turn; /* one replica runs at a time, in order of ids, as in the reference (S-RUN-7) */
-    /* The fields of RunOptions (RO-1). TPU strategies alone look at them; everybody else accepts
-     * any value and ignores it (S-RUN-9). */
-    bool        experimental_enable_dynamic_batch_size;
-    bool        experimental_bucketizing_dynamic_shape;
-    const void *experimental_xla_options;
+    bool      in_turn; /* one replica runs at a time, in order of ids, as in the reference */
 } co_run_options;
-#define CO_RUN_OPTIONS_INIT                                                                        \
-    {                                                                                              \
-        sizeof(co_run_options), NULL, false, true, false, NULL                                     \
-    }
+#define CO_RUN_OPTIONS_INIT { sizeof(co_run_options), NULL, false }
 CO_API co_value *co_run_with(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args,
                              void *user, const co_run_options *options);
 
@@ -242,23 +234,6 @@ typedef co_value *(*co_value_fn)(co_context *ctx, const co_value_context *replic
 /** Call value_fn once per local replica; the results become a per-replica value (S-VFF-*). */
 CO_API co_value *co_distribute_values_from_function(co_context *ctx, co_strategy *strategy,
                                                     co_value_fn fn, void *user);
-
-/*
- * Logical devices: parts of the device of a replica. They exist in TPU strategies alone, and there
- * is none yet: every strategy answers CO_UNIMPLEMENTED, whatever the other arguments are
- * (S-LOGICAL-1).
- */
-
-/** Annotate a tensor: operations on it run on one logical device. */
-CO_API co_value *co_assign_to_logical_device(co_context *ctx, co_strategy *strategy,
-                                             co_value *tensor, int logical_device_id);
-/** Annotate a tensor: dimension i is cut into partition_dimensions[i] parts. */
-CO_API co_value *co_split_to_logical_devices(co_context *ctx, co_strategy *strategy,
-                                             co_value *tensor, const int64_t *partition_dimensions,
-                                             size_t num_dimensions);
-/** Annotate a tensor: every logical device holds all of it. */
-CO_API co_value *co_replicate_to_logical_devices(co_context *ctx, co_strategy *strategy,
-                                                 co_value *tensor);
 
 /* Inside a replica. */
 

@@ -9,6 +9,9 @@
 #include <cohort/api.h>
 
 #if !defined(COHORT_NO_SITES) && !defined(COI_BUILDING_LIBRARY)
+#define co_assign_to_logical_device(ctx, ...) co_assign_to_logical_device(CO_HERE(ctx), __VA_ARGS__)
+#define co_replicate_to_logical_devices(ctx, ...) co_replicate_to_logical_devices(CO_HERE(ctx), __VA_ARGS__)
+#define co_split_to_logical_devices(ctx, ...) co_split_to_logical_devices(CO_HERE(ctx), __VA_ARGS__)
 #define co_topology_device_coordinates(ctx, ...) co_topology_device_coordinates(CO_HERE(ctx), __VA_ARGS__)
 #define co_topology_find(ctx, ...) co_topology_find(CO_HERE(ctx), __VA_ARGS__)
 #define co_topology_host_device(ctx, ...) co_topology_host_device(CO_HERE(ctx), __VA_ARGS__)
@@ -21,6 +24,7 @@
 #define co_topology_parse(ctx, ...) co_topology_parse(CO_HERE(ctx), __VA_ARGS__)
 #define co_topology_serialized(ctx, ...) co_topology_serialized(CO_HERE(ctx), __VA_ARGS__)
 #define co_topology_tpu_device(ctx, ...) co_topology_tpu_device(CO_HERE(ctx), __VA_ARGS__)
+#define co_tpu_run(ctx, ...) co_tpu_run(CO_HERE(ctx), __VA_ARGS__)
 #endif
 
 #endif

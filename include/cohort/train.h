@@ -5,6 +5,7 @@
 #ifndef COHORT_TRAIN_H
 #define COHORT_TRAIN_H
 
+#include <cohort/ops.h>
 #include <cohort/strategy.h>
 
 CO_EXTERN_C_BEGIN
@@ -18,18 +19,6 @@ CO_EXTERN_C_BEGIN
  * losses than examples, with several replicas: see co_set_step_examples.
  */
 CO_API co_value *co_average_loss(co_context *ctx, co_value *per_example_loss);
-
-typedef struct co_sync_batch_norm_options {
-    size_t     struct_size;
-    const int *axes; /* that are reduced; NULL: all but the last, the channels */
-    size_t     num_axes;
-    double     momentum; /* of the moving averages, in [0, 1] */
-    double     epsilon;  /* finite and not negative */
-} co_sync_batch_norm_options;
-#define CO_SYNC_BATCH_NORM_OPTIONS_INIT                                                            \
-    {                                                                                              \
-        sizeof(co_sync_batch_norm_options), NULL, 0, 0.99, 0.001                                   \
-    }
 
 /**
  * co_batch_norm_train with the statistics of the rows of all replicas in this step. Every row counts
@@ -48,8 +37,8 @@ typedef struct co_sync_batch_norm_options {
  */
 CO_API co_value *co_sync_batch_norm_train(co_context *ctx, co_value *x, co_value *gamma,
                                           co_value *beta, co_value *moving_mean,
-                                          co_value                         *moving_variance,
-                                          const co_sync_batch_norm_options *options);
+                                          co_value                    *moving_variance,
+                                          const co_batch_norm_options *options);
 
 typedef struct co_sgd_options {
     size_t struct_size;
@@ -128,7 +117,7 @@ CO_API co_code co_apply_gradients_with(co_context *ctx, co_optimizer *optimizer,
                                        co_value *gradients, co_value *variables,
                                        const co_apply_gradients_options *options);
 /** How many updates were applied. */
-CO_API int64_t co_optimizer_iterations(co_context *ctx, co_optimizer *optimizer);
+CO_API int64_t co_optimizer_iterations(co_context *ctx, const co_optimizer *optimizer);
 
 /**
  * What an optimizer keeps for each variable that it updates is a variable too, its slot: "momentum"

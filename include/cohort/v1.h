@@ -155,6 +155,75 @@ CO_API co_value *co_experimental_run(co_context *ctx, co_strategy *strategy, co_
 #define co_v1_make_numpy_dataset(ctx, strategy, arrays, session)                                   \
     ((void)(session), co_make_numpy_dataset(ctx, strategy, arrays))
 
+/* Members of strategy.extended that the documents give to the v1 flavour alone. Rules: EXT-PROP-1. */
+
+/** Two flags of the older API; CO_UNIMPLEMENTED for the default strategy. */
+CO_API bool co_should_init(co_context *ctx, co_strategy *strategy);
+CO_API bool co_between_graph(co_context *ctx, co_strategy *strategy);
+#define co_experimental_should_init   co_should_init
+#define co_experimental_between_graph co_between_graph
+/** The value of a variable: the aggregated one of a sync-on-read variable. */
+CO_API co_value *co_read_var(co_context *ctx, co_strategy *strategy, co_value *variable);
+/** co_run under its older name, without the check that args is a tuple. */
+CO_API co_value *co_call_for_each_replica(co_context *ctx, co_strategy *strategy, co_fn fn,
+                                          co_value *args, void *user);
+
+/* Several steps on an iterator. */
+
+/** What a run of steps collects; a handle of the block that it was made in. */
+typedef struct co_step_context co_step_context;
+/** One step: called in cross-replica context of the strategy with the next element, usually to call
+ * run. Its result is ignored. */
+typedef co_value *(*co_step_fn)(co_context *ctx, co_step_context *steps, co_value *inputs,
+                                void *user);
+
+typedef struct co_run_steps_options {
+    size_t    struct_size;
+    co_value *initial_loop_values; /* a dict: the last outputs as the first step sees them; NULL:
+                                      none */
+} co_run_steps_options;
+#define CO_RUN_STEPS_OPTIONS_INIT { sizeof(co_run_steps_options), NULL }
+/**
+ * Call fn `iterations` times, each time with the next element of the iterator, in the strategy's
+ * scope and in a block of its own. What a step sets with co_set_last_step_output is there when the
+ * step is over, until the next one is (EXT-STEPS-1).
+ *
+ *     static co_value *step(co_context *ctx, co_step_context *steps, co_value *inputs, void *user)
+ *     {
+ *         co_value *sums = co_run(ctx, user, sum_of, co_args(ctx, inputs), NULL);
+ *         co_set_last_step_output(ctx, steps, "sum", CO_REDUCE_SUM, sums);
+ *         return NULL;
+ *     }
+ *     steps = co_run_steps_on_iterator(ctx, strategy, step, iterator, strategy, 3, NULL);
+ *     sum = co_get(ctx, co_last_step_outputs(ctx, steps), "sum");
+ *
+ * Context:  default mode, or cross-replica context of this strategy.
+ * Returns:  what was collected, or NULL with an error: CO_OUT_OF_RANGE where the input ends before
+ *           the last step, CO_VALUE_ERROR for negative iterations, CO_TYPE_ERROR where fn is NULL,
+ *           CO_UNIMPLEMENTED for the default strategy, or the error of a step.
+ */
+CO_API co_step_context *co_run_steps_on_iterator(co_context *ctx, co_strategy *strategy,
+                                                 co_step_fn fn, co_iterator *iterator,
+                                                 void *user, int64_t iterations,
+                                                 const co_run_steps_options *options);
+/** The outputs of the last step that was completed, as a dict. */
+CO_API co_value *co_last_step_outputs(co_context *ctx, co_step_context *steps);
+/** What steps gave to co_set_non_tensor_output, as a dict; a name keeps its last value. */
+CO_API co_value *co_non_tensor_outputs(co_context *ctx, co_step_context *steps);
+/**
+ * Name an output of the step: reduced by op over replicas. In cross-replica context op may be
+ * CO_REDUCE_NONE, which keeps the value as it is. In a replica that is CO_ASSERTION_ERROR, and all
+ * replicas set the same name with the same op: they wait for each other here.
+ */
+CO_API co_code co_set_last_step_output(co_context *ctx, co_step_context *steps, const char *name,
+                                       co_reduce_op op, co_value *output);
+/** The same without reducing: in a replica the output is the tuple of what the local replicas
+ * gave. */
+CO_API co_code co_set_non_tensor_output(co_context *ctx, co_step_context *steps, const char *name,
+                                        co_value *output);
+/** The name of the documents. */
+#define co_experimental_run_steps_on_iterator co_run_steps_on_iterator
+
 /* Configuration of TensorFlow's sessions, for programs that hand it on. A config is a serialized
  * tf.ConfigProto: a host string of bytes. Fields that we know nothing of survive. */
 

@@ -91,14 +91,16 @@ CO_API co_value *co_none(co_context *ctx);
 /* So many items of a type as a pointer and a number, for the duration of the call they are
  * arguments of. */
 #ifdef __cplusplus
-#define CO_ITEMS(type, ...)                                                                                  \
-    (std::initializer_list<type>{ __VA_ARGS__ }).begin(), sizeof(co_counted(__VA_ARGS__))
+#define CO_ITEMS_BEGIN(type, ...) (std::initializer_list<type>{ __VA_ARGS__ }).begin()
+#define CO_ITEMS_COUNT(type, ...) sizeof(co_counted(__VA_ARGS__))
 #else
-#define CO_ITEMS(type, ...)                                                                                  \
-    (type const[]){ __VA_ARGS__ }, sizeof((type const[]){ __VA_ARGS__ }) / sizeof(type)
+#define CO_ITEMS_BEGIN(type, ...) (type const[]){ __VA_ARGS__ }
+#define CO_ITEMS_COUNT(type, ...) (sizeof((type const[]){ __VA_ARGS__ }) / sizeof(type))
 #endif
+#define CO_ITEMS(type, ...) CO_ITEMS_BEGIN(type, __VA_ARGS__), CO_ITEMS_COUNT(type, __VA_ARGS__)
 /** A shape as two arguments: co_zeros(ctx, CO_FLOAT32, CO_SHAPE(2, 3)). A scalar is `NULL, 0`. */
-#define CO_SHAPE(...) CO_ITEMS(int64_t, __VA_ARGS__)
+#define CO_SHAPE(...)                                                                              \
+    CO_ITEMS_BEGIN(int64_t, __VA_ARGS__), (int)CO_ITEMS_COUNT(int64_t, __VA_ARGS__)
 /** Axes as two arguments; CO_ALL_AXES stands for all of them. */
 #define CO_AXES(...) CO_ITEMS(int, __VA_ARGS__)
 #define CO_ALL_AXES  NULL, 0
@@ -108,7 +110,7 @@ CO_API co_value *co_none(co_context *ctx);
  * of `const char *`. Errors: CO_INVALID_ARGUMENT for a bad dtype, too many or negative dimensions,
  * or a size that overflows; CO_RESOURCE_EXHAUSTED without memory.
  */
-CO_API co_value *co_tensor(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
+CO_API co_value *co_tensor(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim,
                            const void *data);
 /** Scalars as tensors. */
 CO_API co_value *co_scalar_float(co_context *ctx, float value);
@@ -117,14 +119,14 @@ CO_API co_value *co_scalar_int32(co_context *ctx, int32_t value);
 CO_API co_value *co_scalar_int64(co_context *ctx, int64_t value);
 CO_API co_value *co_scalar_bool(co_context *ctx, bool value);
 /** A string tensor from byte strings with their lengths. */
-CO_API co_value *co_tensor_bytes(co_context *ctx, const int64_t *dims, size_t ndim,
+CO_API co_value *co_tensor_bytes(co_context *ctx, const int64_t *dims, int ndim,
                                  const void *const *bytes, const size_t *nbytes);
 /**
  * A tensor over memory of the caller, not copied. The memory must not change while the tensor
  * lives; `deleter` (may be NULL) is called once, with `user`, when the last use is over, from any
  * thread; it is also called when this call fails.
  */
-CO_API co_value *co_tensor_borrow(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
+CO_API co_value *co_tensor_borrow(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim,
                                   void *data, void (*deleter)(void *user), void *user);
 /** Convert what converts where the context runs: host numbers, variables, per-replica values,
  * lists of numbers. */
@@ -134,35 +136,35 @@ CO_API co_value *co_copy_to(co_context *ctx, co_value *value, const char *device
 
 /* Looking. These read tensors, and everything else that converts to one. */
 
-CO_API co_dtype co_value_dtype(co_context *ctx, co_value *value);
-CO_API int      co_value_ndim(co_context *ctx, co_value *value);
+CO_API co_dtype co_value_dtype(co_context *ctx, const co_value *value);
+CO_API int      co_value_ndim(co_context *ctx, const co_value *value);
 /** Dimension `axis` (negative counts from the end); -1 for an unknown dimension of a spec. */
-CO_API int64_t co_value_dim(co_context *ctx, co_value *value, int axis);
-CO_API int64_t co_value_num_elements(co_context *ctx, co_value *value);
+CO_API int64_t co_value_dim(co_context *ctx, const co_value *value, int axis);
+CO_API int64_t co_value_num_elements(co_context *ctx, const co_value *value);
 /**
  * The data, row-major, for reading; NULL with an error if value is not a tensor. Lives as long as
  * the tensor; where the device has memory that the host cannot read, it is a copy, which lives as
  * long as the block. A string tensor has no flat data: see co_string_at.
  */
-CO_API const void *co_value_data(co_context *ctx, co_value *tensor);
+CO_API const void *co_value_data(co_context *ctx, const co_value *tensor);
 /** Element `i` of a string tensor, or a host string: pointer (zero-terminated) and length. Lives as
  * long as the value. */
-CO_API const char *co_string_at(co_context *ctx, co_value *value, int64_t i, size_t *nbytes);
+CO_API const char *co_string_at(co_context *ctx, const co_value *value, int64_t i, size_t *nbytes);
 /**
  * The single element as a C number, converted. CO_VALUE_ERROR if there are more, CO_TYPE_ERROR for strings. An
  * integer is cut towards 0 and must fit: 1e300, NaN and infinities are CO_VALUE_ERROR, with the limits.
  * Where there is an error, co_item_int returns 0 and co_item_float NaN.
  */
-CO_API int64_t co_item_int(co_context *ctx, co_value *value);
-CO_API double  co_item_float(co_context *ctx, co_value *value);
+CO_API int64_t co_item_int(co_context *ctx, const co_value *value);
+CO_API double  co_item_float(co_context *ctx, const co_value *value);
 /**
  * Copy all elements, converted to `dtype`, to `out`, which holds `capacity` elements. CO_VALUE_ERROR if
  * one does not fit in an integer dtype, and nothing is copied; co_cast converts as TensorFlow does.
  */
-CO_API co_code co_value_copy_data(co_context *ctx, co_value *value, co_dtype dtype, void *out,
+CO_API co_code co_value_copy_data(co_context *ctx, const co_value *value, co_dtype dtype, void *out,
                             int64_t capacity);
 /** The canonical name of the device a tensor or variable lives on. Lives as long as the value. */
-CO_API const char *co_value_device(co_context *ctx, co_value *value);
+CO_API const char *co_value_device(co_context *ctx, const co_value *value);
 
 /* Indexed slices: rows `values[k]` belong at `indices[k]` of a tensor of shape dense_shape (may be
  * NULL). */
@@ -198,16 +200,16 @@ CO_API co_value *co_dict(co_context *ctx, const char *const *keys, co_value *con
 CO_API co_value *co_no_args(co_context *ctx);
 
 /** How many items a structure or per-replica value has. */
-CO_API size_t co_num_items(co_context *ctx, co_value *structure);
+CO_API size_t co_num_items(co_context *ctx, const co_value *structure);
 /** Item `i` of a list, tuple, named tuple, dict (in key order) or per-replica value;
  * CO_OUT_OF_RANGE past the end. */
 CO_API co_value *co_at(co_context *ctx, co_value *structure, size_t i);
 /** The item of a dict or named tuple by name; CO_NOT_FOUND lists the names there are. */
 CO_API co_value *co_get(co_context *ctx, co_value *structure, const char *key);
 /** The i-th key or field name; NULL for lists and tuples. Lives as long as the structure. */
-CO_API const char *co_key(co_context *ctx, co_value *structure, size_t i);
+CO_API const char *co_key(co_context *ctx, const co_value *structure, size_t i);
 /** The type name of a named tuple. Lives as long as the structure. */
-CO_API const char *co_named_tuple_name(co_context *ctx, co_value *structure);
+CO_API const char *co_named_tuple_name(co_context *ctx, const co_value *structure);
 
 /** All leaves in order, as a list. */
 CO_API co_value *co_flatten(co_context *ctx, co_value *structure);
@@ -219,7 +221,7 @@ typedef co_value *(*co_leaf_fn)(co_context *ctx, co_value *leaf, void *user);
 CO_API co_value *co_map_structure(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user);
 /** CO_OK if both have the same structure, else CO_VALUE_ERROR, naming the path where they part:
  * "[1]['b']". */
-CO_API co_code co_assert_same_structure(co_context *ctx, co_value *a, co_value *b);
+CO_API co_code co_assert_same_structure(co_context *ctx, const co_value *a, const co_value *b);
 
 /* Per-replica and mirrored values: one component per local replica. */
 
@@ -231,7 +233,7 @@ CO_API co_value *co_mirrored_value(co_context *ctx, co_value *const *components,
  * snprintf does. Long tensors are cut with "..."; tensors without elements have their shape and
  * dtype behind the brackets, and variables their name, shape, dtype and value.
  */
-CO_API size_t co_format(co_context *ctx, co_value *value, char *out, size_t capacity);
+CO_API size_t co_format(co_context *ctx, const co_value *value, char *out, size_t capacity);
 
 CO_EXTERN_C_END
 

@@ -99,7 +99,7 @@ CO_API co_value *co_scatter_max(co_context *ctx, co_value *variable, co_value *s
 CO_API co_value *co_variable_read(co_context *ctx, co_value *variable);
 
 /** Whether it has a value here: in a step the replica's component, elsewhere all of them. */
-CO_API bool co_variable_is_initialized(co_context *ctx, co_value *variable);
+CO_API bool co_variable_is_initialized(co_context *ctx, const co_value *variable);
 /**
  * The ordinary variable that this context works on: in a step the replica's component, in an update
  * function that which is updated, in default mode the first. In cross-replica context CO_VALUE_ERROR:
@@ -126,12 +126,12 @@ CO_API co_value *co_trainable_variables(co_context *ctx, co_value *structure);
 
 /** The name of a variable, "w"; its replicas' names end in /replica_1, ... Lives as long as the
  * variable. */
-CO_API const char        *co_variable_name(co_context *ctx, co_value *variable);
-CO_API bool               co_variable_trainable(co_context *ctx, co_value *variable);
-CO_API co_synchronization co_variable_synchronization(co_context *ctx, co_value *variable);
-CO_API co_aggregation     co_variable_aggregation(co_context *ctx, co_value *variable);
+CO_API const char        *co_variable_name(co_context *ctx, const co_value *variable);
+CO_API bool               co_variable_trainable(co_context *ctx, const co_value *variable);
+CO_API co_synchronization co_variable_synchronization(co_context *ctx, const co_value *variable);
+CO_API co_aggregation     co_variable_aggregation(co_context *ctx, const co_value *variable);
 /** The strategy it was made under; NULL for an ordinary variable. */
-CO_API co_strategy *co_variable_strategy(co_context *ctx, co_value *variable);
+CO_API co_strategy *co_variable_strategy(co_context *ctx, const co_value *variable);
 
 CO_EXTERN_C_END
 

@@ -49,7 +49,7 @@ coi_refuse_handle(co_context *ctx, const void *handle, const coi_class *cls, co_
 }
 
 bool
-coi_check_value(co_context *ctx, co_value *value, int position, const char *name)
+coi_check_value(co_context *ctx, const co_value *value, int position, const char *name)
 {
     char text[WHICH];
 
@@ -81,7 +81,7 @@ coi_check_result(co_context *ctx, const co_value *result, const char *call, cons
 }
 
 bool
-coi_check_kind(co_context *ctx, co_value *value, co_kind kind, int position, const char *name)
+coi_check_kind(co_context *ctx, const co_value *value, co_kind kind, int position, const char *name)
 {
     char text[WHICH];
 
@@ -138,7 +138,7 @@ coi_take_options(co_context *ctx, void *all, size_t size, const void *options, i
 }
 
 bool
-coi_check_shape(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim, int64_t *count)
+coi_check_shape(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim, int64_t *count)
 {
     size_t size;
 
@@ -149,8 +149,13 @@ coi_check_shape(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndi
                  co_dtype_name(CO_STRING));
         return false;
     }
+    if (ndim < 0) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument (ndim) of %s is %d; it must be 0 to %d",
+                 ctx->call, ndim, CO_MAX_DIMS);
+        return false;
+    }
     size = dtype == CO_STRING ? sizeof(coi_text) : coi_dtypes[dtype].size;
-    if (coi_shape_check(dims, ndim, size, count, coi_err(ctx)) == CO_OK)
+    if (coi_shape_check(dims, (size_t)ndim, size, count, coi_err(ctx)) == CO_OK)
         return true;
     coi_failed(ctx);
     return false;

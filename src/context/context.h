@@ -374,15 +374,16 @@ const char *coi_article(const coi_class *cls);
  * runtime, or dead (code). */
 void coi_refuse_handle(co_context *ctx, const void *handle, const coi_class *cls, co_code code,
                        const char *name);
-bool coi_check_value(co_context *ctx, co_value *value, int position,
+bool coi_check_value(co_context *ctx, const co_value *value, int position,
                      const char *name); /* not NULL, alive */
 /* What a function of the user, "step" or "merge function", returned to a call is a live value. */
 bool coi_check_result(co_context *ctx, const co_value *result, const char *call, const char *of);
-bool coi_check_kind(co_context *ctx, co_value *value, co_kind kind, int position, const char *name);
+bool coi_check_kind(co_context *ctx, const co_value *value, co_kind kind, int position,
+                    const char *name);
 bool coi_check_object(co_context *ctx, const void *object, const coi_class *cls, int position,
                       const char *name);
 /* A dtype and a shape that a tensor can have; *count gets the elements. */
-bool coi_check_shape(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
+bool coi_check_shape(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim,
                      int64_t *count);
 /* A struct of options that begins with its size, over the defaults in `all` of `size` bytes. NULL
  * is allowed. */

@@ -70,7 +70,7 @@ coi_host_zeros(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim)
     int64_t    count;
     co_value  *made;
 
-    if (host == NULL || !coi_check_shape(ctx, dtype, dims, (size_t)ndim, &count))
+    if (host == NULL || !coi_check_shape(ctx, dtype, dims, ndim, &count))
         return NULL;
     made = coi_tensor_new(&ctx->heap, host, dtype, dims, ndim, count, coi_err(ctx));
     if (made != NULL)

@@ -126,10 +126,10 @@ check_memory(co_context *ctx, co_dtype dtype, const void *data, int64_t count)
 }
 
 static co_value *
-borrow(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim, void *data,
+borrow(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim, void *data,
        void (*deleter)(void *user), void *user)
 {
-    coi_shape shape = { (int)ndim, { 0 } };
+    coi_shape shape = { ndim, { 0 } };
     int64_t   count;
 
     COI_ENTER(ctx, "tensor_borrow", NULL);
@@ -141,13 +141,13 @@ borrow(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim, void *
     }
     if (!coi_check_shape(ctx, dtype, dims, ndim, &count) || !check_memory(ctx, dtype, data, count))
         return NULL;
-    for (size_t i = 0; i < ndim; ++i)
+    for (int i = 0; i < ndim; ++i)
         shape.dims[i] = dims[i];
     return over_memory(ctx, dtype, &shape, count, data, deleter, user);
 }
 
 co_value *
-co_tensor_borrow(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim, void *data,
+co_tensor_borrow(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim, void *data,
                  void (*deleter)(void *user), void *user)
 {
     co_value *tensor = borrow(ctx, dtype, dims, ndim, data, deleter, user);
@@ -202,7 +202,7 @@ read_shape(co_context *ctx, const dl_tensor *dl, co_dtype dtype, coi_shape *shap
 
     if (dl->ndim < 0)
         return refuse(ctx, "ndim", dl->ndim, "it must be 0 to 8");
-    if (!coi_check_shape(ctx, dtype, dl->shape, (size_t)dl->ndim, count))
+    if (!coi_check_shape(ctx, dtype, dl->shape, (int)dl->ndim, count))
         return false;
     shape->ndim = dl->ndim;
     for (int i = 0; i < dl->ndim; ++i) {

@@ -9,9 +9,16 @@
 #include <math.h>
 #include <string.h>
 
+/* Conversions count references in what they read, which no caller sees: const to them. */
+static co_value *
+counted(const co_value *value)
+{
+    return (co_value *)(uintptr_t)value;
+}
+
 /* The shape and dtype of what has one without being read: tensors, specs, variables. */
 static bool
-described(co_context *ctx, co_value *value, coi_shape *shape, co_dtype *dtype)
+described(co_context *ctx, const co_value *value, coi_shape *shape, co_dtype *dtype)
 {
     co_value *tensor;
 
@@ -21,7 +28,7 @@ described(co_context *ctx, co_value *value, coi_shape *shape, co_dtype *dtype)
         coi_kind_of(value)->describe(value, shape, dtype);
         return true;
     }
-    tensor = coi_as_tensor(ctx, value, CO_DTYPE_NONE);
+    tensor = coi_as_tensor(ctx, counted(value), CO_DTYPE_NONE);
     if (tensor == NULL)
         return false;
     coi_kind_of(tensor)->describe(tensor, shape, dtype);
@@ -30,7 +37,7 @@ described(co_context *ctx, co_value *value, coi_shape *shape, co_dtype *dtype)
 }
 
 co_dtype
-co_value_dtype(co_context *ctx, co_value *value)
+co_value_dtype(co_context *ctx, const co_value *value)
 {
     coi_shape shape;
     co_dtype  dtype;
@@ -40,7 +47,7 @@ co_value_dtype(co_context *ctx, co_value *value)
 }
 
 int
-co_value_ndim(co_context *ctx, co_value *value)
+co_value_ndim(co_context *ctx, const co_value *value)
 {
     coi_shape shape;
     co_dtype  dtype;
@@ -50,7 +57,7 @@ co_value_ndim(co_context *ctx, co_value *value)
 }
 
 int64_t
-co_value_dim(co_context *ctx, co_value *value, int axis)
+co_value_dim(co_context *ctx, const co_value *value, int axis)
 {
     coi_shape shape;
     co_dtype  dtype;
@@ -74,7 +81,7 @@ co_value_dim(co_context *ctx, co_value *value, int axis)
 }
 
 int64_t
-co_value_num_elements(co_context *ctx, co_value *value)
+co_value_num_elements(co_context *ctx, const co_value *value)
 {
     coi_shape shape;
     co_dtype  dtype;
@@ -89,7 +96,7 @@ co_value_num_elements(co_context *ctx, co_value *value)
 }
 
 const void *
-co_value_data(co_context *ctx, co_value *tensor)
+co_value_data(co_context *ctx, const co_value *tensor)
 {
     COI_ENTER(ctx, "value_data", NULL);
     if (!coi_check_kind(ctx, tensor, CO_KIND_TENSOR, 2, "tensor"))
@@ -98,11 +105,11 @@ co_value_data(co_context *ctx, co_value *tensor)
         coi_fail(ctx, CO_TYPE_ERROR, "a string tensor has no flat data; read it with co_string_at");
         return NULL;
     }
-    return coi_host_data(ctx, tensor);
+    return coi_host_data(ctx, counted(tensor));
 }
 
 const char *
-co_string_at(co_context *ctx, co_value *value, int64_t i, size_t *nbytes)
+co_string_at(co_context *ctx, const co_value *value, int64_t i, size_t *nbytes)
 {
     const coi_text *text;
     coi_text        alone;
@@ -178,7 +185,7 @@ convert_all(co_context *ctx, co_value *tensor, co_dtype dtype, void *out)
 
 /* A host number, exact: not through the float32 tensor that it would become. */
 static void
-host_item(co_context *ctx, co_value *value, co_dtype dtype, void *out)
+host_item(co_context *ctx, const co_value *value, co_dtype dtype, void *out)
 {
     co_dtype    from = value->kind == CO_KIND_INT ? CO_INT64 : CO_FLOAT64;
     const void *number = value->kind == CO_KIND_INT ? (const void *)&value->u.i : &value->u.f;
@@ -194,7 +201,7 @@ host_item(co_context *ctx, co_value *value, co_dtype dtype, void *out)
 
 /* The one element of a value, converted. */
 static void
-item(co_context *ctx, co_value *value, co_dtype dtype, void *out)
+item(co_context *ctx, const co_value *value, co_dtype dtype, void *out)
 {
     co_value *tensor;
 
@@ -204,7 +211,7 @@ item(co_context *ctx, co_value *value, co_dtype dtype, void *out)
         host_item(ctx, value, dtype, out);
         return;
     }
-    tensor = coi_as_tensor(ctx, value, CO_DTYPE_NONE);
+    tensor = coi_as_tensor(ctx, counted(value), CO_DTYPE_NONE);
     if (tensor == NULL)
         return;
     if (tensor->dtype == CO_STRING)
@@ -222,7 +229,7 @@ item(co_context *ctx, co_value *value, co_dtype dtype, void *out)
 }
 
 int64_t
-co_item_int(co_context *ctx, co_value *value)
+co_item_int(co_context *ctx, const co_value *value)
 {
     int64_t out = 0;
 
@@ -232,7 +239,7 @@ co_item_int(co_context *ctx, co_value *value)
 }
 
 double
-co_item_float(co_context *ctx, co_value *value)
+co_item_float(co_context *ctx, const co_value *value)
 {
     double out = NAN; /* 0 would look like a perfect loss */
 
@@ -242,7 +249,8 @@ co_item_float(co_context *ctx, co_value *value)
 }
 
 co_code
-co_value_copy_data(co_context *ctx, co_value *value, co_dtype dtype, void *out, int64_t capacity)
+co_value_copy_data(co_context *ctx, const co_value *value, co_dtype dtype, void *out,
+                   int64_t capacity)
 {
     co_value *tensor;
     int64_t   count;
@@ -255,7 +263,7 @@ co_value_copy_data(co_context *ctx, co_value *value, co_dtype dtype, void *out, 
             ctx, CO_INVALID_ARGUMENT,
             "argument 3 (dtype) of value_copy_data is %d (%s); it must be a dtype of numbers",
             (int)dtype, co_dtype_name(dtype));
-    tensor = coi_as_tensor(ctx, value, CO_DTYPE_NONE);
+    tensor = coi_as_tensor(ctx, counted(value), CO_DTYPE_NONE);
     if (tensor == NULL)
         return ctx->error.code;
     count = tensor->u.tensor.num_elements;
@@ -276,13 +284,13 @@ co_value_copy_data(co_context *ctx, co_value *value, co_dtype dtype, void *out, 
 }
 
 const char *
-co_value_device(co_context *ctx, co_value *value)
+co_value_device(co_context *ctx, const co_value *value)
 {
     COI_ENTER(ctx, "value_device", "");
     if (!coi_check_value(ctx, value, 2, "value"))
         return "";
     if (coi_kind_of(value)->device != NULL)
-        return coi_kind_of(value)->device(ctx, value);
+        return coi_kind_of(value)->device(ctx, counted(value));
     coi_fail(ctx, CO_TYPE_ERROR,
              "argument 2 (value) of value_device is %s, which lives on no device",
              coi_a_kind(value->kind));
@@ -291,7 +299,7 @@ co_value_device(co_context *ctx, co_value *value)
 
 /* Works while there is an error: people want to see values then. */
 size_t
-co_format(co_context *ctx, co_value *value, char *out, size_t capacity)
+co_format(co_context *ctx, const co_value *value, char *out, size_t capacity)
 {
     if (out == NULL)
         capacity = 0;

@@ -143,7 +143,7 @@ co_dict(co_context *ctx, const char *const *keys, co_value *const *items, size_t
 
 /* The items of anything that has some, argument 2 of every call that asks. */
 static co_value *const *
-items_of(co_context *ctx, co_value *value, size_t *n)
+items_of(co_context *ctx, const co_value *value, size_t *n)
 {
     coi_values all;
 
@@ -162,7 +162,7 @@ items_of(co_context *ctx, co_value *value, size_t *n)
 }
 
 size_t
-co_num_items(co_context *ctx, co_value *structure)
+co_num_items(co_context *ctx, const co_value *structure)
 {
     size_t n = 0;
 
@@ -245,7 +245,7 @@ co_get(co_context *ctx, co_value *structure, const char *key)
 }
 
 const char *
-co_key(co_context *ctx, co_value *structure, size_t i)
+co_key(co_context *ctx, const co_value *structure, size_t i)
 {
     size_t n;
 
@@ -262,7 +262,7 @@ co_key(co_context *ctx, co_value *structure, size_t i)
 }
 
 const char *
-co_named_tuple_name(co_context *ctx, co_value *structure)
+co_named_tuple_name(co_context *ctx, const co_value *structure)
 {
     COI_ENTER(ctx, "named_tuple_name", NULL);
     if (!coi_check_kind(ctx, structure, CO_KIND_NAMED_TUPLE, 2, "structure"))
@@ -373,7 +373,7 @@ co_map_structure(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user
 }
 
 co_code
-co_assert_same_structure(co_context *ctx, co_value *a, co_value *b)
+co_assert_same_structure(co_context *ctx, const co_value *a, const co_value *b)
 {
     COI_ENTER_CODE(ctx, "assert_same_structure");
     if (!coi_check_value(ctx, a, 2, "a") || !coi_check_value(ctx, b, 3, "b"))

@@ -114,7 +114,7 @@ co_string(co_context *ctx, const char *text)
 
 /* A string tensor; without lengths the strings end with a zero. */
 static co_value *
-make_strings(co_context *ctx, const int64_t *dims, size_t ndim, int64_t count,
+make_strings(co_context *ctx, const int64_t *dims, int ndim, int64_t count,
              const void *const *bytes, const size_t *nbytes)
 {
     co_device *device = coi_current_device(ctx);
@@ -136,8 +136,7 @@ make_strings(co_context *ctx, const int64_t *dims, size_t ndim, int64_t count,
         coi_fail(ctx, CO_INVALID_ARGUMENT, "string %lld of %lld of %s is NULL", (long long)i,
                  (long long)count, ctx->call);
     else
-        tensor = coi_tensor_strings(&ctx->heap, device, dims, (int)ndim, count, texts,
-                                    coi_err(ctx));
+        tensor = coi_tensor_strings(&ctx->heap, device, dims, ndim, count, texts, coi_err(ctx));
     coi_small_free(&ctx->heap, texts, room);
     return coi_give(ctx, tensor);
 }
@@ -154,7 +153,7 @@ check_data(co_context *ctx, const void *data, int64_t count, int position, const
 }
 
 co_value *
-co_tensor_bytes(co_context *ctx, const int64_t *dims, size_t ndim, const void *const *bytes,
+co_tensor_bytes(co_context *ctx, const int64_t *dims, int ndim, const void *const *bytes,
                 const size_t *nbytes)
 {
     int64_t count;
@@ -168,7 +167,7 @@ co_tensor_bytes(co_context *ctx, const int64_t *dims, size_t ndim, const void *c
 
 /* A copy of numbers; bools become 0 or 1. */
 static co_value *
-make_tensor(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim, int64_t count,
+make_tensor(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim, int64_t count,
             const void *data)
 {
     co_device *device = coi_current_device(ctx);
@@ -178,10 +177,9 @@ make_tensor(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim, i
     if (device == NULL)
         return NULL;
     if (dtype == CO_BOOL) /* on the host, where they are looked at */
-        tensor = coi_tensor_new(&ctx->heap, device->host, dtype, dims, (int)ndim, count,
-                                coi_err(ctx));
+        tensor = coi_tensor_new(&ctx->heap, device->host, dtype, dims, ndim, count, coi_err(ctx));
     else
-        tensor = coi_tensor_new(&ctx->heap, device, dtype, dims, (int)ndim, count, coi_err(ctx));
+        tensor = coi_tensor_new(&ctx->heap, device, dtype, dims, ndim, count, coi_err(ctx));
     if (tensor == NULL || count == 0)
         return coi_give(ctx, coi_tensor_place(&ctx->heap, tensor, device, coi_err(ctx)));
     if (coi_tensor_upload(tensor, data, coi_err(ctx)) != CO_OK) {
@@ -197,7 +195,7 @@ make_tensor(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim, i
 }
 
 co_value *
-co_tensor(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim, const void *data)
+co_tensor(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim, const void *data)
 {
     int64_t count;
 
@@ -270,7 +268,7 @@ check_spec(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim)
         }
         known[i] = dims[i] < 0 ? 1 : dims[i];
     }
-    return coi_check_shape(ctx, dtype, known, ndim > 0 ? (size_t)ndim : 0, &unused);
+    return coi_check_shape(ctx, dtype, known, ndim > 0 ? ndim : 0, &unused);
 }
 
 co_value *

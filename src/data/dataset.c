@@ -184,7 +184,7 @@ coi_dataset_rows(const co_dataset *dataset)
 }
 
 int64_t
-co_cardinality(co_context *ctx, co_dataset *dataset)
+co_cardinality(co_context *ctx, const co_dataset *dataset)
 {
     COI_ENTER(ctx, "cardinality", CO_UNKNOWN_CARDINALITY);
     if (!coi_check_dataset(ctx, dataset, 2, "dataset"))
@@ -203,7 +203,7 @@ co_element_spec(co_context *ctx, co_dataset *dataset)
 }
 
 int64_t
-co_dataset_batch_size(co_context *ctx, co_dataset *dataset)
+co_dataset_batch_size(co_context *ctx, const co_dataset *dataset)
 {
     COI_ENTER(ctx, "dataset_batch_size", CO_UNKNOWN_BATCH_SIZE);
     if (!coi_check_input(ctx, dataset, 2, "dataset"))

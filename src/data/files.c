@@ -622,13 +622,18 @@ co_dataset_text_lines(co_context *ctx, const char *const *files, size_t num_file
 
 co_dataset *
 co_dataset_fixed_length_records(co_context *ctx, const char *const *files, size_t num_files,
-                                int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes,
-                                const co_file_options *options)
+                                int64_t record_bytes, const co_fixed_length_options *options)
 {
-    static const int64_t most = PTRDIFF_MAX / 4; /* all three are added up */
-    coi_frame_sizes sizes = { (size_t)record_bytes, (size_t)header_bytes, (size_t)footer_bytes, 0 };
+    static const int64_t    most = PTRDIFF_MAX / 4; /* all three are added up */
+    co_fixed_length_options all = CO_FIXED_LENGTH_OPTIONS_INIT;
+    int64_t                 header_bytes, footer_bytes;
+    coi_frame_sizes         sizes = { 0 };
 
     COI_ENTER(ctx, "dataset_fixed_length_records", NULL);
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 5))
+        return NULL;
+    header_bytes = all.header_bytes;
+    footer_bytes = all.footer_bytes;
     if (record_bytes < 1 || record_bytes > most) {
         coi_fail(ctx, CO_INVALID_ARGUMENT, "records of %lld byte%s; one has 1 to %lld",
                  (long long)record_bytes, COI_S(record_bytes), (long long)most);
@@ -643,5 +648,7 @@ co_dataset_fixed_length_records(co_context *ctx, const char *const *files, size_
                  COI_S(is_header ? header_bytes : footer_bytes), (long long)most);
         return NULL;
     }
-    return make_files(ctx, &coi_fixed_framing, sizes, files, num_files, options, 7);
+    sizes = (coi_frame_sizes){ (size_t)record_bytes, (size_t)header_bytes, (size_t)footer_bytes,
+                               0 };
+    return make_files(ctx, &coi_fixed_framing, sizes, files, num_files, all.file, 5);
 }

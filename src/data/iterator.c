@@ -438,7 +438,7 @@ co_get_next_as_optional(co_context *ctx, co_iterator *iterator)
 }
 
 static bool
-check_optional(co_context *ctx, co_value *optional)
+check_optional(co_context *ctx, const co_value *optional)
 {
     if (!coi_check_kind(ctx, optional, CO_KIND_TUPLE, 2, "optional"))
         return false;
@@ -450,7 +450,7 @@ check_optional(co_context *ctx, co_value *optional)
 }
 
 bool
-co_optional_has_value(co_context *ctx, co_value *optional)
+co_optional_has_value(co_context *ctx, const co_value *optional)
 {
     COI_ENTER(ctx, "optional_has_value", false);
     return check_optional(ctx, optional) && optional->u.items.n == 1;
@@ -483,14 +483,14 @@ co_iterator_element_spec(co_context *ctx, co_iterator *iterator)
 }
 
 COI_RARE int64_t
-co_iterator_dropped_rows(co_context *ctx, co_iterator *iterator)
+co_iterator_dropped_rows(co_context *ctx, const co_iterator *iterator)
 {
     COI_ENTER(ctx, "iterator_dropped_rows", 0);
     return check_iterator(ctx, iterator) ? iterator->dropped_rows : 0;
 }
 
 int64_t
-co_iterator_step_examples(co_context *ctx, co_iterator *iterator)
+co_iterator_step_examples(co_context *ctx, const co_iterator *iterator)
 {
     COI_ENTER(ctx, "iterator_step_examples", -1);
     return check_iterator(ctx, iterator) ? iterator->step_examples : -1;

@@ -335,8 +335,8 @@ check_component(co_context *ctx, size_t i, const co_value *element, bool has_sha
                  co_dtype_name((co_dtype)element->dtype), co_dtype_name((co_dtype)batch->dtype));
     else if (batch->ndim < 0)
         coi_fail(ctx, CO_VALUE_ERROR,
-                 "component %zu cannot be padded: the rank of its %s is unknown; give argument 4 "
-                 "(shapes), the shapes to pad to",
+                 "component %zu cannot be padded: the rank of its %s is unknown; give shapes "
+                 "(options), the shapes to pad to",
                  i, has_shape ? "shape" : "elements");
     else if (element->ndim >= 0 && batch->ndim != element->ndim + 1)
         coi_fail(ctx, CO_VALUE_ERROR,
@@ -345,16 +345,24 @@ check_component(co_context *ctx, size_t i, const co_value *element, bool has_sha
 }
 
 co_dataset *
-co_dataset_padded_batch(co_context *ctx, co_dataset *input, int64_t size, co_value *shapes,
-                        co_value *values, bool drop_remainder)
+co_dataset_padded_batch(co_context *ctx, co_dataset *input, int64_t size,
+                        const co_padded_batch_options *options)
 {
-    coi_stage_args args = { .numbers = { size }, .flag = drop_remainder };
-    int64_t        dim = drop_remainder ? size : -1;
-    co_dataset    *dataset;
+    co_padded_batch_options all = CO_PADDED_BATCH_OPTIONS_INIT;
+    coi_stage_args          args = { .numbers = { size } };
+    int64_t                 dim;
+    co_value               *shapes, *values;
+    co_dataset             *dataset;
 
     COI_ENTER(ctx, "dataset_padded_batch", NULL);
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 4))
+        return NULL;
+    shapes = all.shapes;
+    values = all.values;
+    dim = all.drop_remainder ? size : -1;
+    args.flag = all.drop_remainder;
     if (!coi_check_input(ctx, input, 2, "input") || !check_shapes(ctx, input, shapes) ||
-        (values != NULL && !coi_check_value(ctx, values, 5, "values")))
+        (values != NULL && !coi_check_value(ctx, values, 4, "values")))
         return NULL;
     if (size < 1) {
         coi_fail(ctx, CO_INVALID_ARGUMENT,

@@ -266,21 +266,25 @@ window_spec(co_context *ctx, const co_value *spec, const void *arg)
 }
 
 co_dataset *
-co_dataset_window(co_context *ctx, co_dataset *input, int64_t size, int64_t shift_by,
-                  int64_t stride, bool drop_remainder)
+co_dataset_window(co_context *ctx, co_dataset *input, int64_t size,
+                  const co_window_options *options)
 {
     static const char *const names[] = { "size", "shift", "stride" };
-    coi_stage_args           args = { .numbers = { size, shift_by == 0 ? size : shift_by, stride },
-                                      .flag = drop_remainder };
+    co_window_options        all = CO_WINDOW_OPTIONS_INIT;
+    coi_stage_args           args = { .numbers = { size } };
     co_dataset              *dataset;
 
     COI_ENTER(ctx, "dataset_window", NULL);
-    if (!coi_check_input(ctx, input, 2, "input"))
+    if (!coi_check_input(ctx, input, 2, "input") ||
+        !coi_take_options(ctx, &all, sizeof(all), options, 4))
         return NULL;
+    args.numbers[SHIFT] = all.shift == 0 ? size : all.shift;
+    args.numbers[STRIDE] = all.stride;
+    args.flag = all.drop_remainder;
     for (int i = SIZE; i <= STRIDE; ++i)
         if (args.numbers[i] < 1 || args.numbers[i] > INT32_MAX) {
             coi_fail(ctx, CO_INVALID_ARGUMENT, "argument %d (%s) is %lld; it must be 1 to 2^31 - 1",
-                     i + 3, names[i], (long long)args.numbers[i]);
+                     i == SIZE ? 3 : 4, names[i], (long long)args.numbers[i]);
             return NULL;
         }
     dataset = coi_stage_new(ctx, &window_ops, &input, 1,

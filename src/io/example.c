@@ -431,10 +431,10 @@ feature_shape(const parse *p, size_t k, coi_shape *shape, int64_t *each)
     if (p->lead)
         shape->dims[shape->ndim++] = p->num_examples;
     shape->ndim += is_sequence;
-    for (size_t d = 0; d < wanted->ndim; ++d)
+    for (int d = 0; d < wanted->ndim; ++d)
         shape->dims[shape->ndim++] = wanted->dims[d];
     /* check_wanted has found it good; where a dimension is 0, the others may be any */
-    coi_shape_check(wanted->dims, wanted->ndim, 1, &item, NULL);
+    coi_shape_check(wanted->dims, (size_t)wanted->ndim, 1, &item, NULL);
     for (int64_t i = 0; i < p->num_examples; ++i) {
         int64_t n = check_feature(p, i, k, item);
 
@@ -530,7 +530,7 @@ check_wanted(co_context *ctx, const co_feature *features, size_t k, int lead)
                  "feature '%s' has kind %d; it is CO_FEATURE_FIXED or CO_FEATURE_SEQUENCE", f->name,
                  (int)f->kind);
     else if (coi_check_shape(ctx, f->dtype, f->dims, f->ndim, &count) &&
-             f->ndim + (size_t)lead + (f->kind == CO_FEATURE_SEQUENCE) > CO_MAX_DIMS)
+             f->ndim + (int)lead + (f->kind == CO_FEATURE_SEQUENCE) > CO_MAX_DIMS)
         coi_fail(ctx, CO_INVALID_ARGUMENT, "feature '%s' would have more than %d dimensions",
                  f->name, CO_MAX_DIMS);
     for (size_t i = 0; ctx->error.code == CO_OK && i < k; ++i)

@@ -538,16 +538,17 @@ coi_distributed_variable(co_context *ctx, const coi_variable_spec *spec,
 /* --- what any variable answers --- */
 
 static bool
-has_value(co_context *ctx, co_value *component)
+has_value(co_context *ctx, const co_value *component)
 {
-    bool has = *coi_plain_lock(component) != NULL;
+    co_value *locked = (co_value *)(uintptr_t)component; /* as it is again afterwards */
+    bool      has = *coi_plain_lock(locked) != NULL;
 
-    coi_plain_unlock(ctx, component, NULL);
+    coi_plain_unlock(ctx, locked, NULL);
     return has;
 }
 
 bool
-co_variable_is_initialized(co_context *ctx, co_value *value)
+co_variable_is_initialized(co_context *ctx, const co_value *value)
 {
     const coi_variable *variable;
     int                 only;

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Logical devices on strategies that have none: every strategy but those of TPUs (S-LOGICAL-1). The
- * answer does not depend on the arguments, so they are not looked at.
+ * What the documents have for TPUs on strategies of other devices. Logical devices: no strategy has
+ * them but those of TPUs (S-LOGICAL-1). The answer does not depend on the arguments, so they are
+ * not looked at. RunOptions: ignored (S-RUN-9).
  */
+#include <cohort/tpu.h>
+
 #include "strategy/strategy.h"
 
 static co_value *
@@ -43,4 +46,16 @@ co_replicate_to_logical_devices(co_context *ctx, co_strategy *strategy, co_value
 {
     (void)tensor;
     return not_here(ctx, strategy, "replicate_to_logical_devices");
+}
+
+co_value *
+co_tpu_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, void *user,
+           const co_tpu_run_options *options)
+{
+    co_tpu_run_options all = CO_TPU_RUN_OPTIONS_INIT;
+
+    COI_ENTER(ctx, "tpu_run", NULL);
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 6))
+        return NULL;
+    return co_run_with(ctx, strategy, fn, args, user, all.run);
 }

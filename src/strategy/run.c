@@ -4,6 +4,7 @@
  * results or the error to the caller.
  */
 #include <cohort/extended.h>
+#include <cohort/v1.h>
 
 #include "base/text.h"
 #include "strategy/regroup.h"

@@ -6,6 +6,7 @@
  */
 #include <cohort/dataset.h>
 #include <cohort/extended.h>
+#include <cohort/v1.h>
 
 #include "data/dataset.h"
 #include "strategy/strategy.h"
@@ -119,7 +120,8 @@ set_output(co_context *ctx, co_step_context *steps, int which, const char *name,
 }
 
 static bool
-check_output(co_context *ctx, co_step_context *steps, const char *name, co_value *output)
+check_output(co_context *ctx, co_step_context *steps, const char *name, co_value *output,
+             int position)
 {
     if (!check_steps(ctx, steps))
         return false;
@@ -128,15 +130,15 @@ check_output(co_context *ctx, co_step_context *steps, const char *name, co_value
                  ctx->call);
         return false;
     }
-    return coi_check_value(ctx, output, 4, "output");
+    return coi_check_value(ctx, output, position, "output");
 }
 
 co_code
-co_set_last_step_output(co_context *ctx, co_step_context *steps, const char *name, co_value *output,
-                        co_reduce_op op)
+co_set_last_step_output(co_context *ctx, co_step_context *steps, const char *name, co_reduce_op op,
+                        co_value *output)
 {
     COI_ENTER_CODE(ctx, "set_last_step_output");
-    if (!check_output(ctx, steps, name, output))
+    if (!check_output(ctx, steps, name, output, 5))
         return ctx->error.code;
     if (op == CO_REDUCE_NONE && !ctx->mode.cross)
         return coi_fail(
@@ -153,7 +155,7 @@ co_set_non_tensor_output(co_context *ctx, co_step_context *steps, const char *na
                          co_value *output)
 {
     COI_ENTER_CODE(ctx, "set_non_tensor_output");
-    if (!check_output(ctx, steps, name, output))
+    if (!check_output(ctx, steps, name, output, 4))
         return ctx->error.code;
     return set_output(ctx, steps, OTHER, name, output, CO_REDUCE_NONE);
 }
@@ -191,10 +193,10 @@ check_loop(co_context *ctx, co_strategy *strategy, co_step_fn fn, co_iterator *i
                  "argument 3 (fn) of run_steps_on_iterator is NULL; it must be a function");
     else if (iterations < 0)
         coi_fail(ctx, CO_VALUE_ERROR,
-                 "argument 5 (iterations) of run_steps_on_iterator is %lld; it must be 0 or more",
+                 "argument 6 (iterations) of run_steps_on_iterator is %lld; it must be 0 or more",
                  (long long)iterations);
     else if (initial != NULL)
-        coi_check_kind(ctx, initial, CO_KIND_DICT, 6, "initial_loop_values");
+        coi_check_kind(ctx, initial, CO_KIND_DICT, 7, "initial_loop_values");
     return ctx->error.code == CO_OK &&
            coi_check_object(ctx, iterator, &coi_iterator_class, 4, "iterator") &&
            coi_check_enter(ctx, strategy);
@@ -233,15 +235,17 @@ one_step(co_context *ctx, co_step_context *steps, co_step_fn fn, co_iterator *it
 
 co_step_context *
 co_run_steps_on_iterator(co_context *ctx, co_strategy *strategy, co_step_fn fn,
-                         co_iterator *iterator, int64_t iterations, co_value *initial_loop_values,
-                         void *user)
+                         co_iterator *iterator, void *user, int64_t iterations,
+                         const co_run_steps_options *options)
 {
-    co_step_context *steps;
-    size_t           entries, blocks, floor;
+    co_run_steps_options all = CO_RUN_STEPS_OPTIONS_INIT;
+    co_step_context     *steps;
+    size_t               entries, blocks, floor;
 
     COI_ENTER(ctx, "run_steps_on_iterator", NULL);
-    if (!check_loop(ctx, strategy, fn, iterator, iterations, initial_loop_values) ||
-        (steps = steps_new(ctx, initial_loop_values)) == NULL)
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 7) ||
+        !check_loop(ctx, strategy, fn, iterator, iterations, all.initial_loop_values) ||
+        (steps = steps_new(ctx, all.initial_loop_values)) == NULL)
         return NULL;
     coi_ref(strategy); /* a step may give up the last reference of others */
     coi_ref(iterator);

@@ -3,13 +3,14 @@
  * Public questions about a strategy: replicas, workers, devices, flags.
  */
 #include <cohort/extended.h>
+#include <cohort/v1.h>
 
 #include "strategy/strategy.h"
 
 #include <stdio.h>
 
 const char *
-co_strategy_name(co_context *ctx, co_strategy *strategy)
+co_strategy_name(co_context *ctx, const co_strategy *strategy)
 {
     COI_ENTER(ctx, "strategy_name", "");
     return coi_check_object(ctx, strategy, &coi_strategy_class, 2, "strategy")
@@ -18,7 +19,7 @@ co_strategy_name(co_context *ctx, co_strategy *strategy)
 }
 
 static int
-property(co_context *ctx, co_strategy *strategy, const char *call, size_t offset)
+property(co_context *ctx, const co_strategy *strategy, const char *call, size_t offset)
 {
     COI_ENTER(ctx, call, 0);
     if (!coi_check_object(ctx, strategy, &coi_strategy_class, 2, "strategy"))
@@ -27,25 +28,25 @@ property(co_context *ctx, co_strategy *strategy, const char *call, size_t offset
 }
 
 int
-co_num_replicas_in_sync(co_context *ctx, co_strategy *strategy)
+co_num_replicas_in_sync(co_context *ctx, const co_strategy *strategy)
 {
     return property(ctx, strategy, "num_replicas_in_sync", offsetof(co_strategy, num_replicas));
 }
 
 int
-co_num_local_replicas(co_context *ctx, co_strategy *strategy)
+co_num_local_replicas(co_context *ctx, const co_strategy *strategy)
 {
     return property(ctx, strategy, "num_local_replicas", offsetof(co_strategy, num_local));
 }
 
 int
-co_worker_id(co_context *ctx, co_strategy *strategy)
+co_worker_id(co_context *ctx, const co_strategy *strategy)
 {
     return property(ctx, strategy, "worker_id", offsetof(co_strategy, worker));
 }
 
 int
-co_num_workers(co_context *ctx, co_strategy *strategy)
+co_num_workers(co_context *ctx, const co_strategy *strategy)
 {
     return property(ctx, strategy, "num_workers", offsetof(co_strategy, num_workers));
 }

@@ -57,19 +57,19 @@ new_tensor(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim)
 
 /* TOPO-1. */
 static bool
-check_mesh(co_context *ctx, const int64_t *mesh, size_t rank)
+check_mesh(co_context *ctx, const int64_t *mesh, int rank)
 {
     int64_t places = 1;
 
     if (mesh == NULL || rank < 3 || rank > MAX_RANK) {
-        coi_fail(ctx, CO_VALUE_ERROR, "mesh_shape of %s has %zu dimension%s; it must have 3 or 4",
+        coi_fail(ctx, CO_VALUE_ERROR, "mesh_shape of %s has %d dimension%s; it must have 3 or 4",
                  ctx->call, mesh != NULL ? rank : 0, COI_S(mesh != NULL ? rank : 0));
         return false;
     }
-    for (size_t i = 0; i < rank; ++i) {
+    for (int i = 0; i < rank; ++i) {
         if (mesh[i] < 1 || mesh[i] > MAX_PLACES / places) {
             coi_fail(ctx, CO_VALUE_ERROR,
-                     "dimension %zu of mesh_shape of %s is %lld; dimensions are at least 1, and "
+                     "dimension %d of mesh_shape of %s is %lld; dimensions are at least 1, and "
                      "the mesh has at most %lld places",
                      i, ctx->call, (long long)mesh[i], (long long)MAX_PLACES);
             return false;
@@ -116,20 +116,20 @@ check_coordinates(co_context *ctx, const int64_t *mesh, int rank, const co_value
 
 /* A topology of the block; the coordinates are a value of it. NULL with an error. */
 static co_topology *
-make(co_context *ctx, const int64_t *mesh, size_t rank, co_value *coordinates)
+make(co_context *ctx, const int64_t *mesh, int rank, co_value *coordinates)
 {
     co_topology *topology;
 
     if (!check_mesh(ctx, mesh, rank) || (coordinates = coi_host_value(ctx, coordinates)) == NULL ||
-        !check_coordinates(ctx, mesh, (int)rank, coordinates))
+        !check_coordinates(ctx, mesh, rank, coordinates))
         return NULL;
     topology = coi_object_new(&ctx->heap, &topology_class, sizeof(*topology));
     if (topology == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a topology");
         return NULL;
     }
-    topology->rank = (int)rank;
-    memcpy(topology->mesh, mesh, rank * sizeof(*mesh));
+    topology->rank = rank;
+    memcpy(topology->mesh, mesh, (size_t)rank * sizeof(*mesh));
     topology->num_tasks = coordinates->u.tensor.dims[0];
     topology->num_devices = coordinates->u.tensor.dims[1];
     coi_ref(coordinates);
@@ -138,7 +138,7 @@ make(co_context *ctx, const int64_t *mesh, size_t rank, co_value *coordinates)
 }
 
 co_topology *
-co_topology_make(co_context *ctx, const int64_t *mesh_shape, size_t mesh_rank,
+co_topology_make(co_context *ctx, const int64_t *mesh_shape, int mesh_rank,
                  co_value *device_coordinates)
 {
     COI_ENTER(ctx, "topology_make", NULL);
@@ -223,7 +223,7 @@ co_topology_parse(co_context *ctx, co_value *serialized)
     }
     for (size_t i = 0; i < MAX_RANK + 1; ++i)
         dims[i] = sizes[i];
-    if (!check_mesh(ctx, dims, mesh.n))
+    if (!check_mesh(ctx, dims, (int)mesh.n))
         return NULL;
     if (counts[0] < 0 || counts[1] < 0 ||
         (uint64_t)counts[0] * (uint64_t)counts[1] * mesh.n != list.n) {
@@ -242,7 +242,7 @@ co_topology_parse(co_context *ctx, co_value *serialized)
     mesh.n = 0;
     list = (numbers){ coi_data_on_host(coordinates), 0, list.n };
     read_message(wire, &mesh, counts, &list);
-    return make(ctx, dims, mesh.n, coordinates);
+    return make(ctx, dims, (int)mesh.n, coordinates);
 }
 
 static void
@@ -301,7 +301,7 @@ co_topology_serialized(co_context *ctx, co_topology *topology)
 /* --- looking --- */
 
 static int
-number(co_context *ctx, co_topology *topology, const char *call, int which)
+number(co_context *ctx, const co_topology *topology, const char *call, int which)
 {
     COI_ENTER(ctx, call, 0);
     if (!check_topology(ctx, topology))
@@ -312,19 +312,19 @@ number(co_context *ctx, co_topology *topology, const char *call, int which)
 }
 
 int
-co_topology_mesh_rank(co_context *ctx, co_topology *topology)
+co_topology_mesh_rank(co_context *ctx, const co_topology *topology)
 {
     return number(ctx, topology, "topology_mesh_rank", 0);
 }
 
 int
-co_topology_num_tasks(co_context *ctx, co_topology *topology)
+co_topology_num_tasks(co_context *ctx, const co_topology *topology)
 {
     return number(ctx, topology, "topology_num_tasks", 1);
 }
 
 int
-co_topology_num_tpus_per_task(co_context *ctx, co_topology *topology)
+co_topology_num_tpus_per_task(co_context *ctx, const co_topology *topology)
 {
     return number(ctx, topology, "topology_num_tpus_per_task", 2);
 }
@@ -423,8 +423,8 @@ co_topology_missing_devices(co_context *ctx, co_topology *topology)
 }
 
 co_code
-co_topology_find(co_context *ctx, co_topology *topology, const int64_t *coordinates, int *task,
-                 int *tpu_ordinal)
+co_topology_find(co_context *ctx, const co_topology *topology, const int64_t *coordinates,
+                 int *task, int *tpu_ordinal)
 {
     const int32_t *at;
     int64_t        found = -1;

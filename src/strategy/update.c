@@ -3,6 +3,7 @@
  * Updating variables component by component, and colocation. Sections 13.4 to 13.6 and 13.8.
  */
 #include <cohort/extended.h>
+#include <cohort/v1.h>
 
 #include "base/text.h"
 #include "strategy/distributed_variables.h"
@@ -194,12 +195,16 @@ check_update(co_context *ctx, co_strategy *strategy, const void *fn, co_value *a
 
 co_value *
 co_update(co_context *ctx, co_strategy *strategy, co_value *variable, co_update_fn fn,
-          co_value *args, void *user, bool group)
+          co_value *args, void *user, const co_update_options *options)
 {
-    updating  u = { .variable = variable, .fn = fn, .user = user, .group = group };
-    co_value *result;
+    co_update_options all = CO_UPDATE_OPTIONS_INIT;
+    updating          u = { .variable = variable, .fn = fn, .user = user };
+    co_value         *result;
 
     COI_ENTER(ctx, "update", NULL);
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 7))
+        return NULL;
+    u.group = all.group;
     if (!check_update(ctx, strategy, fn != NULL ? &u : NULL, args) ||
         !coi_check_value(ctx, variable, 3, "variable"))
         return NULL;
@@ -246,11 +251,15 @@ check_devices(co_context *ctx, const co_strategy *strategy, const co_value *devi
 
 co_value *
 co_update_non_slot(co_context *ctx, co_strategy *strategy, co_value *devices, co_fn fn,
-                   co_value *args, void *user, bool group)
+                   co_value *args, void *user, const co_update_options *options)
 {
-    updating u = { .plain = fn, .user = user, .group = group };
+    co_update_options all = CO_UPDATE_OPTIONS_INIT;
+    updating          u = { .plain = fn, .user = user };
 
     COI_ENTER(ctx, "update_non_slot", NULL);
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 7))
+        return NULL;
+    u.group = all.group;
     if (!check_update(ctx, strategy, fn != NULL ? &u : NULL, args) ||
         !coi_check_value(ctx, devices, 3, "devices") || !coi_check_cross(ctx, strategy) ||
         !check_devices(ctx, strategy, devices))

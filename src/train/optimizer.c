@@ -63,7 +63,7 @@ coi_check_trained(co_context *ctx, const coi_variable *variable)
 }
 
 int64_t
-co_optimizer_iterations(co_context *ctx, co_optimizer *optimizer)
+co_optimizer_iterations(co_context *ctx, const co_optimizer *optimizer)
 {
     COI_ENTER(ctx, "optimizer_iterations", 0);
     return coi_check_optimizer(ctx, optimizer) ? atomic_load(&optimizer->iterations) : 0;

@@ -19,7 +19,7 @@ typedef struct batch {
     co_value *gamma, *beta, *moving_mean, *moving_variance;
     int       axes[CO_MAX_DIMS];
     size_t    num_axes;
-    double    momentum, epsilon;
+    co_batch_norm_options options;
     /* Of the rows of all replicas, with dimensions of 1 for the axes. */
     co_value *mean, *variance;
     double    rows;
@@ -63,33 +63,6 @@ check_batch(co_context *ctx, co_value *const *given)
             return false;
         }
     }
-    return true;
-}
-
-/* All axes but the last, unless some are given. */
-static bool
-choose_axes(co_context *ctx, const co_sync_batch_norm_options *options, batch *b)
-{
-    int ndim = co_value_ndim(ctx, b->x);
-
-    ctx->call = call_name;
-    if (options->axes == NULL && options->num_axes > 0) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "axes of argument 7 (options) is NULL with num_axes %zu; give the axes, or 0 for "
-                 "all but the last",
-                 options->num_axes);
-        return false;
-    }
-    b->num_axes = options->axes != NULL ? options->num_axes : (size_t)(ndim > 0 ? ndim - 1 : 0);
-    if (b->num_axes == 0 || b->num_axes > CO_MAX_DIMS) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "x has rank %d and %zu of its axes are normalised; give from 1 to %d, or NULL for "
-                 "all but the last",
-                 ndim, b->num_axes, CO_MAX_DIMS);
-        return false;
-    }
-    for (size_t i = 0; i < b->num_axes; ++i)
-        b->axes[i] = options->axes != NULL ? options->axes[i] : (int)i;
     return true;
 }
 
@@ -137,12 +110,12 @@ results(co_context *ctx, const batch *b, co_dtype dtype)
     bool      empty = b->rows == 0;
     co_value *outs[5] = {
         empty ? co_add(ctx, co_mul(ctx, b->x, b->gamma), b->beta)
-              : co_batch_norm_inference(ctx, b->x, b->mean, b->variance, b->gamma, b->beta,
-                                        b->epsilon),
+              : co_batch_norm_inference(ctx, b->x, b->gamma, b->beta, b->mean, b->variance,
+                                        &b->options),
         mean,
         variance,
-        coi_moving_average(ctx, b->moving_mean, mean, b->momentum, empty),
-        coi_moving_average(ctx, b->moving_variance, variance, b->momentum, empty),
+        coi_moving_average(ctx, b->moving_mean, mean, b->options.momentum, empty),
+        coi_moving_average(ctx, b->moving_variance, variance, b->options.momentum, empty),
     };
 
     for (int i = 0; i < 5; ++i)
@@ -153,17 +126,18 @@ results(co_context *ctx, const batch *b, co_dtype dtype)
 co_value *
 co_sync_batch_norm_train(co_context *ctx, co_value *x, co_value *gamma, co_value *beta,
                          co_value *moving_mean, co_value *moving_variance,
-                         const co_sync_batch_norm_options *options)
+                         const co_batch_norm_options *options)
 {
-    co_sync_batch_norm_options all = CO_SYNC_BATCH_NORM_OPTIONS_INIT;
-    co_value *const            given[5] = { x, gamma, beta, moving_mean, moving_variance };
-    batch                      b = { .x = x };
-    co_dtype                   dtype, wide;
+    co_value *const given[5] = { x, gamma, beta, moving_mean, moving_variance };
+    batch           b = { .x = x, .options = CO_BATCH_NORM_OPTIONS_INIT };
+    co_dtype        dtype, wide;
 
     COI_ENTER(ctx, call_name, NULL);
-    if (!coi_take_options(ctx, &all, sizeof(all), options, 7) || !check_batch(ctx, given) ||
-        !choose_axes(ctx, &all, &b) || coi_check_momentum(ctx, call_name, all.momentum) != CO_OK ||
-        coi_check_epsilon(ctx, call_name, all.epsilon) != CO_OK)
+    if (!coi_take_options(ctx, &b.options, sizeof(b.options), options, 7) ||
+        !check_batch(ctx, given) ||
+        !coi_batch_norm_axes(ctx, x, &b.options, b.axes, &b.num_axes) ||
+        coi_check_momentum(ctx, call_name, b.options.momentum) != CO_OK ||
+        coi_check_epsilon(ctx, call_name, b.options.epsilon) != CO_OK)
         return NULL;
     if (ctx->mode.cross) {
         coi_fail(ctx, CO_RUNTIME_ERROR,
@@ -171,8 +145,7 @@ co_sync_batch_norm_train(co_context *ctx, co_value *x, co_value *gamma, co_value
         return NULL;
     }
     if (ctx->mode.num_replicas == 1)
-        return co_batch_norm_train(ctx, x, gamma, beta, moving_mean, moving_variance, b.axes,
-                                   b.num_axes, all.momentum, all.epsilon);
+        return co_batch_norm_train(ctx, x, gamma, beta, moving_mean, moving_variance, &b.options);
     dtype = co_value_dtype(ctx, x);
     wide = compute_type(dtype);
     b.x = converted(ctx, x, wide);
@@ -180,7 +153,5 @@ co_sync_batch_norm_train(co_context *ctx, co_value *x, co_value *gamma, co_value
     b.beta = converted(ctx, beta, wide);
     b.moving_mean = converted(ctx, moving_mean, wide);
     b.moving_variance = converted(ctx, moving_variance, wide);
-    b.momentum = all.momentum;
-    b.epsilon = all.epsilon;
     return take_statistics(ctx, &b) ? results(ctx, &b, dtype) : NULL;
 }

@@ -464,7 +464,7 @@ coi_plain_variable(co_context *ctx, const coi_variable_spec *spec, const coi_dev
 }
 
 bool
-coi_check_variable(co_context *ctx, co_value *value, int position)
+coi_check_variable(co_context *ctx, const co_value *value, int position)
 {
     return coi_check_kind(ctx, value, CO_KIND_VARIABLE, position, "variable");
 }
@@ -526,21 +526,21 @@ co_variable_read(co_context *ctx, co_value *variable)
 }
 
 const char *
-co_variable_name(co_context *ctx, co_value *variable)
+co_variable_name(co_context *ctx, const co_value *variable)
 {
     COI_ENTER(ctx, "variable_name", "");
     return coi_check_variable(ctx, variable, 2) ? variable->u.variable->name : "";
 }
 
 bool
-co_variable_trainable(co_context *ctx, co_value *variable)
+co_variable_trainable(co_context *ctx, const co_value *variable)
 {
     COI_ENTER(ctx, "variable_trainable", false);
     return coi_check_variable(ctx, variable, 2) && variable->u.variable->trainable;
 }
 
 co_synchronization
-co_variable_synchronization(co_context *ctx, co_value *variable)
+co_variable_synchronization(co_context *ctx, const co_value *variable)
 {
     COI_ENTER(ctx, "variable_synchronization", CO_SYNC_AUTO);
     return coi_check_variable(ctx, variable, 2)
@@ -549,7 +549,7 @@ co_variable_synchronization(co_context *ctx, co_value *variable)
 }
 
 co_aggregation
-co_variable_aggregation(co_context *ctx, co_value *variable)
+co_variable_aggregation(co_context *ctx, const co_value *variable)
 {
     COI_ENTER(ctx, "variable_aggregation", CO_AGGREGATION_NONE);
     return coi_check_variable(ctx, variable, 2) ? (co_aggregation)variable->u.variable->aggregation
@@ -557,7 +557,7 @@ co_variable_aggregation(co_context *ctx, co_value *variable)
 }
 
 co_strategy *
-co_variable_strategy(co_context *ctx, co_value *variable)
+co_variable_strategy(co_context *ctx, const co_value *variable)
 {
     COI_ENTER(ctx, "variable_strategy", NULL);
     return coi_check_variable(ctx, variable, 2) ? variable->u.variable->strategy : NULL;

@@ -95,6 +95,6 @@ const char *coi_variable_text(const co_context *ctx, const coi_variable *variabl
 void coi_fail_uninitialized(co_context *ctx, const coi_variable *variable);
 
 /* Checks that `value` is a variable, argument `position`. */
-bool coi_check_variable(co_context *ctx, co_value *value, int position);
+bool coi_check_variable(co_context *ctx, const co_value *value, int position);
 
 #endif

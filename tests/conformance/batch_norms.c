@@ -69,7 +69,7 @@ make_normed(co_context *ctx, co_strategy *s, bool is_synced)
 static co_value *
 forward_and_back(co_context *ctx, co_value *x, const normed *p)
 {
-    co_sync_batch_norm_options options = CO_SYNC_BATCH_NORM_OPTIONS_INIT;
+    co_batch_norm_options      options = CO_BATCH_NORM_OPTIONS_INIT;
     co_value                  *outs, *loss, *weights;
 
     options.momentum = 0.75;
@@ -77,8 +77,9 @@ forward_and_back(co_context *ctx, co_value *x, const normed *p)
     co_watch(ctx, x);
     outs = p->is_synced
                ? co_sync_batch_norm_train(ctx, x, p->gamma, p->beta, p->mean, p->variance, &options)
-               : co_batch_norm_train(ctx, x, p->gamma, p->beta, p->mean, p->variance, CO_AXES(0),
-                                     0.75, 0.001);
+               : co_batch_norm_train(ctx, x, p->gamma, p->beta, p->mean, p->variance,
+                                     &(co_batch_norm_options){ sizeof(co_batch_norm_options),
+                                                               CO_AXES(0), 0.75, 0.001 });
     weights = co_stop_gradient(ctx, co_add(ctx, co_square(ctx, x), co_int(ctx, 1)));
     loss = co_reduce_sum(ctx, co_mul(ctx, weights, co_square(ctx, co_at(ctx, outs, 0))),
                          CO_ALL_AXES, false);

@@ -329,7 +329,7 @@ sum_rows(co_context *ctx, co_step_context *steps, co_value *inputs, void *user)
 
     CO_EXPECT_INT(co_num_replicas_in_sync(ctx, co_get_strategy(ctx)),
                   co_num_replicas_in_sync(ctx, user));
-    co_set_last_step_output(ctx, steps, "sum", sum, CO_REDUCE_MEAN);
+    co_set_last_step_output(ctx, steps, "sum", CO_REDUCE_MEAN, sum);
     co_set_non_tensor_output(ctx, steps, "name", co_string(ctx, "rows"));
     return NULL;
 }
@@ -337,14 +337,14 @@ sum_rows(co_context *ctx, co_step_context *steps, co_value *inputs, void *user)
 CONFORM(several_steps_run_on_an_iterator, "EXT-STEPS-1")
 {
     co_iterator     *it = co_iterate(ctx, distributed(ctx, s, 16, 4));
-    co_step_context *steps = co_run_steps_on_iterator(ctx, s, sum_rows, it, 3, NULL, s);
+    co_step_context *steps = co_run_steps_on_iterator(ctx, s, sum_rows, it, s, 3, NULL);
     co_value        *outputs = co_last_step_outputs(ctx, steps);
 
     if (!EXPECT_OUTCOME(ctx, row->is->several_steps) || row->is->several_steps != CO_OK)
         return;
     CO_EXPECT_CLOSE(suite_number(ctx, co_get(ctx, outputs, "sum")), 8 + 9 + 10 + 11, 0);
     CO_EXPECT_INT(co_num_items(ctx, co_non_tensor_outputs(ctx, steps)), 1);
-    CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, s, sum_rows, it, 2, NULL, s));
+    CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, s, sum_rows, it, s, 2, NULL));
     CO_EXPECT_ERROR(ctx, CO_OUT_OF_RANGE, NULL);
 }
 

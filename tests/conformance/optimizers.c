@@ -97,7 +97,7 @@ CONFORM(an_update_function_applies_what_it_was_given, "EXT-UPD-1")
 {
     trained t = make_trained(ctx, s, 0.5);
 
-    co_update(ctx, s, t.w, apply_to_component, co_args(ctx, suite_floats(ctx, s, 1, 1)), &t, true);
+    co_update(ctx, s, t.w, apply_to_component, co_args(ctx, suite_floats(ctx, s, 1, 1)), &t, NULL);
     EXPECT_LOCAL(ctx, s, t.w, 9, -1);
     EXPECT_LOCAL(ctx, s, co_optimizer_slot(ctx, t.optimizer, t.w, "momentum"), -1, -1);
 }

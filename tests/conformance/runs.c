@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run: arguments, results, order, failures. Sections 6.2 and 7. */
+#include <cohort/tpu.h>
+#include <cohort/v1.h>
 #include "suite.h"
 
 #include <stdatomic.h>
@@ -425,13 +427,13 @@ CONFORM(call_for_each_replica_takes_any_argument, "EXT-CFER-1")
 
 CONFORM(options_for_other_strategies_are_accepted, "S-RUN-9 RO-1")
 {
-    co_run_options options = CO_RUN_OPTIONS_INIT;
+    co_tpu_run_options options = CO_TPU_RUN_OPTIONS_INIT;
 
     options.experimental_enable_dynamic_batch_size = false;
     options.experimental_bucketizing_dynamic_shape = true;
     options.experimental_xla_options = &options;
     EXPECT_LOCAL(ctx, s,
-                 co_run_with(ctx, s, twice, co_args(ctx, co_scalar_float(ctx, 2)), NULL, &options),
+                 co_tpu_run(ctx, s, twice, co_args(ctx, co_scalar_float(ctx, 2)), NULL, &options),
                  4, 0);
 }
 

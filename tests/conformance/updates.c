@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the documents call strategy.extended: properties, places, updates, containers. Section
  * 13. */
+#include <cohort/tpu.h>
 #include <cohort/v1.h>
 #include "suite.h"
 
@@ -130,11 +131,11 @@ CONFORM(update_reaches_every_component, "EXT-UPD-1 EXT-UPD-2 EXT-UPD-3 OD-EXT-4 
     co_value *v = suite_variable(ctx, s, 1, CO_SYNC_AUTO, CO_AGGREGATION_NONE), *r;
     int       calls = 0;
 
-    r = co_update(ctx, s, v, add_argument, co_args(ctx, co_scalar_float(ctx, 2)), &calls, true);
+    r = co_update(ctx, s, v, add_argument, co_args(ctx, co_scalar_float(ctx, 2)), &calls, NULL);
     CO_EXPECT_INT(calls, row->local);
     EXPECT_LOCAL(ctx, s, v, 3, 0);
     CO_EXPECT_CLOSE(suite_number(ctx, co_to_tensor(ctx, r, CO_DTYPE_NONE)), 3, 0);
-    co_update(ctx, s, v, add_argument, co_args(ctx, suite_floats(ctx, s, 0, 1)), &calls, true);
+    co_update(ctx, s, v, add_argument, co_args(ctx, suite_floats(ctx, s, 0, 1)), &calls, NULL);
     EXPECT_LOCAL(ctx, s, v, 3, 1);
 }
 
@@ -143,7 +144,8 @@ CONFORM(update_without_grouping_gives_tuples, "EXT-UPD-3 OD-EXT-4")
     co_value *v = suite_variable(ctx, s, 1, CO_SYNC_AUTO, CO_AGGREGATION_NONE), *r;
     int       calls = 0;
 
-    r = co_update(ctx, s, v, add_argument, co_args(ctx, co_scalar_float(ctx, 2)), &calls, false);
+    r = co_update(ctx, s, v, add_argument, co_args(ctx, co_scalar_float(ctx, 2)), &calls,
+                  &(co_update_options){ sizeof(co_update_options), false });
     CO_EXPECT_INT(co_value_kind(r), CO_KIND_TUPLE);
     CO_EXPECT_INT(co_num_items(ctx, r), row->local);
     for (int i = 0; i < row->local; ++i)
@@ -159,7 +161,7 @@ CONFORM(the_container_is_the_component_in_an_update, "EXT-UPD-4 VAR-MIR-9")
 {
     co_value *v = suite_variable(ctx, s, 1, CO_SYNC_AUTO, CO_AGGREGATION_SUM);
 
-    co_update(ctx, s, v, assign_container, co_args(ctx, suite_floats(ctx, s, 5, 1)), v, true);
+    co_update(ctx, s, v, assign_container, co_args(ctx, suite_floats(ctx, s, 5, 1)), v, NULL);
     EXPECT_LOCAL(ctx, s, v, 5, 1);
 }
 
@@ -178,7 +180,7 @@ STEP(update_in_step)
     const place *p = user;
 
     return co_update(ctx, p->s, p->variable, assign_argument,
-                     co_args(ctx, co_scalar_float(ctx, (float)co_replica_id(ctx))), NULL, true);
+                     co_args(ctx, co_scalar_float(ctx, (float)co_replica_id(ctx))), NULL, NULL);
 }
 
 CONFORM(update_in_a_step_meets, "EXT-UPD-6 OD-EXT-4")
@@ -200,11 +202,11 @@ CONFORM(update_checks_its_variable_and_passes_errors_on, "EXT-UPD-5 OD-EXT-4 GEN
     co_value *v = suite_variable(ctx, s, 1, CO_SYNC_AUTO, CO_AGGREGATION_NONE);
     int       calls = 0;
 
-    co_update(ctx, s, plain, add_argument, co_args(ctx, co_scalar_float(ctx, 2)), &calls, true);
+    co_update(ctx, s, plain, add_argument, co_args(ctx, co_scalar_float(ctx, 2)), &calls, NULL);
     EXPECT_OUTCOME(ctx, row->is->update_plain);
-    co_update(ctx, s, v, failing_update, co_no_args(ctx), NULL, true);
+    co_update(ctx, s, v, failing_update, co_no_args(ctx), NULL, NULL);
     CO_EXPECT_ERROR(ctx, CO_DATA_LOSS, "no update");
-    co_update(ctx, s, v, NULL, co_no_args(ctx), NULL, true);
+    co_update(ctx, s, v, NULL, co_no_args(ctx), NULL, NULL);
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, NULL);
 }
 
@@ -218,7 +220,7 @@ STEP(where_am_i)
 STEP(non_slot_in_step)
 {
     co_update_non_slot(ctx, user, co_args(ctx, co_string(ctx, "/cpu:0")), where_am_i,
-                       co_no_args(ctx), NULL, true);
+                       co_no_args(ctx), NULL, NULL);
     CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     return NULL;
 }
@@ -228,7 +230,8 @@ CONFORM(update_non_slot_visits_devices, "EXT-UNS-1 OD-EXT-5 SET-6")
     int       calls = 0;
     co_value *names = co_args(ctx, co_string(ctx, "/cpu:0")), *r;
 
-    r = co_update_non_slot(ctx, s, names, where_am_i, co_no_args(ctx), &calls, false);
+    r = co_update_non_slot(ctx, s, names, where_am_i, co_no_args(ctx), &calls,
+                           &(co_update_options){ sizeof(co_update_options), false });
     CO_EXPECT_INT(calls, 1);
     CO_EXPECT_INT(co_value_kind(r), CO_KIND_TUPLE);
     suite_step(ctx, s, non_slot_in_step, s);

@@ -63,7 +63,8 @@ busy_pipeline(co_context *ctx, int which, co_dataset *range)
     const co_csv_column   columns[] = { { CO_INT64, NULL }, { CO_STRING, co_string(ctx, "") } };
     co_interleave_options two = CO_INTERLEAVE_OPTIONS_INIT;
     co_map_options        calls = CO_MAP_OPTIONS_INIT;
-    co_dataset           *windows = co_dataset_window(ctx, range, 3, 2, 1, false);
+    co_dataset           *windows = co_dataset_window(
+                  ctx, range, 3, &(co_window_options){ sizeof(co_window_options), 2, 1, false });
     const char           *file = fuzz_file((const uint8_t *)csv, sizeof(csv) - 1);
 
     two.num_parallel_calls = calls.num_parallel_calls = 2;
@@ -81,8 +82,7 @@ busy_pipeline(co_context *ctx, int which, co_dataset *range)
     case 16: return rounds(ctx, range);
     case 17:
         range = co_dataset_shard(ctx, co_dataset_map(ctx, range, twice, NULL, NULL), 3, 1);
-        return co_dataset_padded_batch(ctx, co_dataset_batch(ctx, range, 2, false), 2, NULL, NULL,
-                                       false);
+        return co_dataset_padded_batch(ctx, co_dataset_batch(ctx, range, 2, false), 2, NULL);
     default: return co_dataset_cache(ctx, range);
     }
 }

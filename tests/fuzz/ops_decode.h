@@ -121,7 +121,7 @@ make_tensor(co_context *ctx, bytes *in, co_dtype dtype, const int64_t *wanted, s
         if (dtype >= CO_UINT8 && dtype <= CO_UINT64)
             data[i] = fabs(data[i]);
     }
-    wide = co_tensor(ctx, CO_FLOAT64, dims, ndim, data);
+    wide = co_tensor(ctx, CO_FLOAT64, dims, (int)ndim, data);
     return dtype == CO_FLOAT64 ? wide : co_cast(ctx, wide, dtype);
 }
 

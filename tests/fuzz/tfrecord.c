@@ -47,8 +47,10 @@ read_as(co_context *ctx, const char *const *files, co_compression compression, i
     if (compression != CO_COMPRESSION_NONE) /* which damage there is has been seen */
         return;
     dataset = (how & 32) ? co_dataset_text_lines(ctx, files, 1, &options)
-                         : co_dataset_fixed_length_records(ctx, files, 1, 1 + how / 8, how % 5,
-                                                           how % 3, &options);
+                         : co_dataset_fixed_length_records(ctx, files, 1, 1 + how / 8,
+                                                           &(co_fixed_length_options){
+                                                               sizeof(co_fixed_length_options),
+                                                               &options, how % 5, how % 3 });
     fuzz_drain(ctx, co_dataset_batch(ctx, dataset, 3, false), CO_INVALID_ARGUMENT, CO_OK);
 }
 

@@ -246,8 +246,9 @@ run_fixed_length(golden_case *c)
     const char *file = file_path(c, path, sizeof(path));
     co_dataset *dataset = co_dataset_fixed_length_records(
         c->ctx, &file, 1, golden_int(c, c->attrs, "record_bytes", 1),
-        golden_int(c, c->attrs, "header_bytes", 0), golden_int(c, c->attrs, "footer_bytes", 0),
-        NULL);
+        &(co_fixed_length_options){ sizeof(co_fixed_length_options), NULL,
+                                    golden_int(c, c->attrs, "header_bytes", 0),
+                                    golden_int(c, c->attrs, "footer_bytes", 0) });
     json_t *list = elements_hex(c, dataset);
 
     if (json_object_size(c->outputs) > 0 || json_array_size(list) > 0)
@@ -262,14 +263,13 @@ read_feature(golden_case *c, const char *name, json_t *json, int64_t *dims, co_f
 {
     json_t *shape = json_object_get(json, "shape"), *data = json_object_get(json, "default");
 
-    *out = (co_feature){
-        name, CO_FEATURE_FIXED, CO_DTYPE_NONE, dims, json_array_size(shape), NULL
-    };
+    *out = (co_feature){ name, CO_FEATURE_FIXED, CO_DTYPE_NONE, dims, (int)json_array_size(shape),
+                         NULL };
     out->dtype = co_dtype_from_name(golden_string(c, json, "dtype"));
     if (strcmp(golden_string(c, json, "kind"), "sequence") == 0)
         out->kind = CO_FEATURE_SEQUENCE;
-    for (size_t i = 0; i < out->ndim && i < CO_MAX_DIMS; ++i)
-        dims[i] = json_integer_value(json_array_get(shape, i));
+    for (int i = 0; i < out->ndim && i < CO_MAX_DIMS; ++i)
+        dims[i] = json_integer_value(json_array_get(shape, (size_t)i));
     if (data != NULL) {
         json_t *tensor = json_pack("{s:s,s:O,s:O}", "dtype", co_dtype_name(out->dtype), "shape",
                                    shape, "data", data);

@@ -20,7 +20,7 @@ make_topology(golden_case *c)
     for (size_t i = 0; i < rank && i < MAX_RANK; ++i)
         mesh[i] = json_integer_value(json_array_get(list, i));
     return coordinates != NULL && rank <= MAX_RANK
-               ? co_topology_make(c->ctx, mesh, rank, coordinates)
+               ? co_topology_make(c->ctx, mesh, (int)rank, coordinates)
                : NULL;
 }
 

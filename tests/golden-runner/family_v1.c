@@ -474,7 +474,7 @@ one_step(co_context *ctx, co_step_context *steps, co_value *inputs, void *user)
     several  *s = user;
     co_value *outputs = co_run(ctx, s->b->strategy, replica_fn, co_args(ctx, inputs), &s->f);
 
-    co_set_last_step_output(ctx, steps, "o", outputs, s->op);
+    co_set_last_step_output(ctx, steps, "o", s->op, outputs);
     return NULL;
 }
 
@@ -491,8 +491,8 @@ run_several(bench *b, co_step_fn fn, several *s, const char *key,
             co_value *(*outputs)(co_context *, co_step_context *))
 {
     int64_t          n = golden_int(b->c, b->step, "iterations", 1);
-    co_step_context *steps = co_run_steps_on_iterator(b->ctx, b->strategy, fn, *place_of(b), n,
-                                                      NULL, s);
+    co_step_context *steps = co_run_steps_on_iterator(b->ctx, b->strategy, fn, *place_of(b), s, n,
+                                                      NULL);
 
     if (steps == NULL)
         return NULL;

@@ -648,7 +648,7 @@ fn_update_inside(co_context *ctx, co_value *args, void *user)
 
     (void)args;
     return co_update(ctx, s->strategy, s->variable, update_assign, co_args(ctx, co_float(ctx, 2.0)),
-                     NULL, true);
+                     NULL, NULL);
 }
 
 static co_value *
@@ -657,7 +657,7 @@ merge_sum_and_update(co_context *ctx, co_strategy *strategy, co_value *args, voi
     const setting *s = user;
     co_value      *sum = co_reduce(ctx, strategy, CO_REDUCE_SUM, co_at(ctx, args, 0), NULL, 0);
 
-    return co_update(ctx, strategy, s->variable, update_add, co_args(ctx, sum), NULL, true);
+    return co_update(ctx, strategy, s->variable, update_add, co_args(ctx, sum), NULL, NULL);
 }
 
 static co_value *
@@ -677,11 +677,11 @@ do_update(golden_case *c, setting *s, const char *fn)
     if (strcmp(fn, "var.assign_add([0.5,0.25])") == 0) {
         co_value *two = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2), (float[]){ 0.5F, 0.25F });
 
-        co_update(ctx, s->strategy, s->variable, update_add, co_args(ctx, two), NULL, true);
+        co_update(ctx, s->strategy, s->variable, update_add, co_args(ctx, two), NULL, NULL);
     } else if (strcmp(fn, "var.assign_add(per-replica value replica_id+1)") == 0) {
         co_value *value = co_run(ctx, s->strategy, fn_id_plus_one, none, NULL);
 
-        co_update(ctx, s->strategy, s->variable, update_add, co_args(ctx, value), NULL, true);
+        co_update(ctx, s->strategy, s->variable, update_add, co_args(ctx, value), NULL, NULL);
     } else if (strcmp(fn, "var.assign(2.0)") == 0) {
         co_run(ctx, s->strategy, fn_update_inside, none, s);
     } else if (strcmp(fn, "merge_call: reduce SUM of replica_id+1, update assign_add") == 0) {

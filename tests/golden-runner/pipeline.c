@@ -336,8 +336,10 @@ step_window(golden_case *c, co_context *ctx, co_dataset *input, json_t *args)
 {
     int64_t size = int_arg(c, args, 0, 0), shift = int_arg(c, args, 1, size);
 
-    return co_dataset_window(ctx, input, size, shift != 0 ? shift : -1, int_arg(c, args, 2, 1),
-                             json_is_true(json_array_get(args, 3)));
+    return co_dataset_window(ctx, input, size,
+                             &(co_window_options){ sizeof(co_window_options),
+                                                   shift != 0 ? shift : -1, int_arg(c, args, 2, 1),
+                                                   json_is_true(json_array_get(args, 3)) });
 }
 
 static co_dataset *
@@ -352,9 +354,11 @@ step_padded_batch(golden_case *c, co_context *ctx, co_dataset *input, json_t *ar
         dims[i] = int_arg(c, shape, i, -1);
     return co_dataset_padded_batch(
         ctx, input, int_arg(c, args, 0, 0),
-        json_is_array(shape) ? co_spec(ctx, co_value_dtype(ctx, spec), dims, (int)n) : NULL,
-        json_is_integer(value) ? co_int(ctx, json_integer_value(value)) : NULL,
-        json_is_true(json_array_get(args, 3)));
+        &(co_padded_batch_options){
+            sizeof(co_padded_batch_options),
+            json_is_array(shape) ? co_spec(ctx, co_value_dtype(ctx, spec), dims, (int)n) : NULL,
+            json_is_integer(value) ? co_int(ctx, json_integer_value(value)) : NULL,
+            json_is_true(json_array_get(args, 3)) });
 }
 
 typedef struct step {

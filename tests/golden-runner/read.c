@@ -118,7 +118,7 @@ read_string_tensor(golden_case *c, co_context *ctx, const int64_t *dims, size_t 
         is_good = bytes[i] != NULL;
     }
     if (is_good)
-        value = co_tensor_bytes(ctx, dims, ndim, (const void *const *)bytes, nbytes);
+        value = co_tensor_bytes(ctx, dims, (int)ndim, (const void *const *)bytes, nbytes);
     else
         golden_fail(c, "a string tensor of the case holds something that is not a byte string");
     for (size_t i = 0; bytes != NULL && i < n; ++i)
@@ -189,7 +189,7 @@ read_tensor(golden_case *c, co_context *ctx, json_t *json)
         }
     }
     if (data != NULL)
-        value = co_tensor(ctx, dtype, dims, ndim, data);
+        value = co_tensor(ctx, dtype, dims, (int)ndim, data);
     free(data);
     return value;
 }

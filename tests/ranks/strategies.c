@@ -240,7 +240,7 @@ sum_of(co_context *ctx, co_value *args, void *user)
     co_value        *sum = co_reduce_sum(ctx, co_at(ctx, args, 0), CO_ALL_AXES, false);
 
     if (steps != NULL)
-        co_set_last_step_output(ctx, steps, "from replicas", sum, CO_REDUCE_SUM);
+        co_set_last_step_output(ctx, steps, "from replicas", CO_REDUCE_SUM, sum);
     return sum;
 }
 
@@ -249,7 +249,7 @@ both_ways(co_context *ctx, co_step_context *steps, co_value *inputs, void *user)
 {
     co_value *sums = co_run(ctx, user, sum_of, co_args(ctx, inputs), steps);
 
-    co_set_last_step_output(ctx, steps, "from outside", sums, CO_REDUCE_SUM);
+    co_set_last_step_output(ctx, steps, "from outside", CO_REDUCE_SUM, sums);
     co_set_non_tensor_output(ctx, steps, "here", co_local_results(ctx, user, sums));
     return NULL;
 }
@@ -260,7 +260,7 @@ CO_TEST(steps_put_out_sums_of_every_process, "EXT-STEPS-1 MW-10")
     co_strategy     *s = workers(ctx);
     co_dataset      *data = co_dataset_batch(ctx, co_dataset_range(ctx, 0, 24, 1), 8, false);
     co_iterator     *it = co_iterate(ctx, co_distribute_dataset(ctx, s, data, NULL));
-    co_step_context *steps = co_run_steps_on_iterator(ctx, s, both_ways, it, 3, NULL, s);
+    co_step_context *steps = co_run_steps_on_iterator(ctx, s, both_ways, it, s, 3, NULL);
     co_value        *last = co_last_step_outputs(ctx, steps);
 
     CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, last, "from replicas")), 156);
@@ -465,7 +465,8 @@ CO_TEST_WITH(a_scope_makes_the_own_worker_current, "MW-7 SCOPE-10 MW-6", "cpus=2
     if (co_num_workers(ctx, s) > 1)
         CO_EXPECT_CONTAINS(co_string_at(ctx, co_at(ctx, devices, 0), 0, NULL), text);
     CO_SCOPE(ctx, s)
-        names = co_update_non_slot(ctx, s, devices, device_here, co_no_args(ctx), NULL, false);
+        names = co_update_non_slot(ctx, s, devices, device_here, co_no_args(ctx), NULL,
+                                   &(co_update_options){ sizeof(co_update_options), false });
     CO_EXPECT_CONTAINS(co_string_at(ctx, co_at(ctx, names, 0), 0, NULL), "device:CPU:0");
     CO_EXPECT_OK(ctx);
     CO_SCOPE(ctx, s) {

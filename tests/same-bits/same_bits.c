@@ -73,7 +73,7 @@ step(co_context *ctx, co_value *args, void *user)
 }
 
 static co_value *
-weight(co_context *ctx, const int64_t *dims, size_t ndim)
+weight(co_context *ctx, const int64_t *dims, int ndim)
 {
     return co_variable(ctx, co_random_normal(ctx, CO_FLOAT32, dims, ndim, 0, 0.1), NULL);
 }

@@ -4,6 +4,8 @@
  * line. With them the small members of the surface that the documents list: extended,
  * cluster_resolver, run options, value contexts, logical devices.
  */
+#include <cohort/tpu.h>
+#include <cohort/v1.h>
 #include "test.h"
 
 static co_value *
@@ -201,9 +203,10 @@ CO_TEST_WITH(extended_is_the_same_object_every_time, "S-PROP-1 S-PROP-4", "cpus=
 
 CO_TEST_WITH(run_options_are_those_of_the_documents_and_ignored, "RO-1 S-RUN-9", "cpus=2")
 {
-    co_strategy   *m = co_mirrored_strategy(ctx, NULL, 0, NULL);
-    co_run_options options = CO_RUN_OPTIONS_INIT;
-    co_value      *x = co_scalar_float(ctx, 3), *plain, *with;
+    co_strategy       *m = co_mirrored_strategy(ctx, NULL, 0, NULL);
+    co_tpu_run_options options = CO_TPU_RUN_OPTIONS_INIT;
+    co_run_options     run = CO_RUN_OPTIONS_INIT;
+    co_value          *x = co_scalar_float(ctx, 3), *plain, *with;
 
     CO_EXPECT_TRUE(options.experimental_enable_dynamic_batch_size);
     CO_EXPECT_FALSE(options.experimental_bucketizing_dynamic_shape);
@@ -212,9 +215,18 @@ CO_TEST_WITH(run_options_are_those_of_the_documents_and_ignored, "RO-1 S-RUN-9",
     options.experimental_bucketizing_dynamic_shape = true;
     options.experimental_xla_options = &options;
     plain = co_run(ctx, m, twice, co_args(ctx, x), NULL);
-    with = co_run_with(ctx, m, twice, co_args(ctx, x), NULL, &options);
+    with = co_tpu_run(ctx, m, twice, co_args(ctx, x), NULL, &options);
     CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, with, 1)),
                     co_item_float(ctx, co_at(ctx, plain, 1)), 0);
+    CO_EXPECT_NOT_NULL(co_tpu_run(ctx, m, twice, co_args(ctx, x), NULL, NULL));
+    /* those of every strategy are passed on */
+    run.kwargs = x;
+    options.run = &run;
+    CO_EXPECT_NULL(co_tpu_run(ctx, m, twice, co_args(ctx, x), NULL, &options));
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "kwargs");
+    options.struct_size = 0;
+    CO_EXPECT_NULL(co_tpu_run(ctx, m, twice, co_args(ctx, x), NULL, &options));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "struct_size");
 }
 
 CO_TEST(value_contexts_have_a_text, "VCX-1")

@@ -17,9 +17,11 @@ CO_TEST(gradients_of_an_empty_batch_are_zeros, "")
         co_value *beta = co_variable(ctx, vector(ctx, 3, 4), NULL);
 
         co_tape_begin(ctx);
-        outs = fused == 1 ? co_fused_batch_norm_train(ctx, x, gamma, beta, 0.001)
-                          : co_batch_norm_train(ctx, x, gamma, beta, vector(ctx, 5, 6),
-                                                vector(ctx, 7, 8), CO_AXES(0, 1), 0.9, 0.001);
+        outs = fused == 1
+                   ? co_fused_batch_norm_train(ctx, x, gamma, beta, 0.001)
+                   : co_batch_norm_train(ctx, x, gamma, beta, vector(ctx, 5, 6), vector(ctx, 7, 8),
+                                         &(co_batch_norm_options){ sizeof(co_batch_norm_options),
+                                                                   CO_AXES(0, 1), 0.9, 0.001 });
         loss = co_reduce_sum(ctx, co_at(ctx, outs, 0), CO_ALL_AXES, false);
         gradients = co_gradient(ctx, loss, co_args(ctx, gamma, beta));
         for (size_t i = 0; i < 2; ++i)
@@ -67,7 +69,9 @@ CO_TEST(alone_it_is_batch_norm, "")
     co_value *x = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(3, 2), (float[]){ 1, 2, 3, 4, 5, 9 });
     co_value *one = vector(ctx, 1, 1), *zero = vector(ctx, 0, 0);
     co_value *a = co_sync_batch_norm_train(ctx, x, one, zero, zero, one, NULL);
-    co_value *b = co_batch_norm_train(ctx, x, one, zero, zero, one, CO_AXES(0), 0.99, 0.001);
+    co_value *b = co_batch_norm_train(ctx, x, one, zero, zero, one,
+                                      &(co_batch_norm_options){ sizeof(co_batch_norm_options),
+                                                                CO_AXES(0), 0.99, 0.001 });
 
     for (size_t i = 0; i < 5; ++i)
         CO_EXPECT_BYTES(co_value_data(ctx, co_at(ctx, a, i)), co_value_data(ctx, co_at(ctx, b, i)),
@@ -77,7 +81,7 @@ CO_TEST(alone_it_is_batch_norm, "")
 
 CO_TEST_WITH(misuse_of_synchronised_batch_norm_is_reported, "", "cpus=2")
 {
-    co_sync_batch_norm_options options = CO_SYNC_BATCH_NORM_OPTIONS_INIT;
+    co_batch_norm_options      options = CO_BATCH_NORM_OPTIONS_INIT;
     co_strategy               *s = co_mirrored_strategy(ctx, NULL, 0, NULL);
     co_value                  *v = vector(ctx, 1, 1), *x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(3, 2));
 
@@ -94,7 +98,7 @@ CO_TEST_WITH(misuse_of_synchronised_batch_norm_is_reported, "", "cpus=2")
     options.axes = NULL;
     CO_EXPECT_NULL(co_sync_batch_norm_train(ctx, x, v, v, v, v, &options));
     CO_EXPECT_STR(co_error(ctx)->call, "sync_batch_norm_train");
-    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "is NULL with num_axes 1");
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "axes is NULL with 1 entry");
     CO_SCOPE(ctx, s) {
         CO_EXPECT_NULL(co_sync_batch_norm_train(ctx, x, v, v, v, v, NULL));
         CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "in cross-replica context");

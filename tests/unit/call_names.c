@@ -85,9 +85,9 @@ CO_TEST_WITH(results_of_functions_are_errors_of_the_call_that_called_them, "GEN-
     EXPECT_CALL(ctx, CO_VALUE_ERROR, "run");
     co_run(ctx, s, merging_step, none, theirs);
     EXPECT_CALL(ctx, CO_VALUE_ERROR, "merge_call");
-    co_update(ctx, s, v, updating, none, theirs, true);
+    co_update(ctx, s, v, updating, none, theirs, NULL);
     EXPECT_CALL(ctx, CO_VALUE_ERROR, "update");
-    co_update_non_slot(ctx, s, co_worker_devices(ctx, s), step, none, theirs, true);
+    co_update_non_slot(ctx, s, co_worker_devices(ctx, s), step, none, theirs, NULL);
     EXPECT_CALL(ctx, CO_VALUE_ERROR, "update_non_slot");
     co_distribute_values_from_function(ctx, s, value_of, theirs);
     EXPECT_CALL(ctx, CO_VALUE_ERROR, "distribute_values_from_function");

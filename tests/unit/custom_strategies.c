@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Strategies of the user's: placements, hooks, what goes wrong in them, and that every rule holds
  * for them too. */
+#include <cohort/v1.h>
 #include "engine_support.h"
 #include "line_support.h"
 
@@ -602,7 +603,8 @@ CO_TEST_WITH(variables_live_where_a_hook_says, "EXT-UPD-1 VAR-MIR-1 EXT-RT-1", "
     CO_SCOPE(ctx, s) {
         v = co_variable(ctx, co_scalar_float(ctx, 1), NULL);
     }
-    where = co_update(ctx, s, v, where_step, co_no_args(ctx), NULL, false);
+    where = co_update(ctx, s, v, where_step, co_no_args(ctx), NULL,
+                      &(co_update_options){ sizeof(co_update_options), false });
     for (size_t i = 0; i < 3; ++i) {
         CO_EXPECT_CONTAINS(co_value_device(ctx, co_at(ctx, co_local_results(ctx, s, v), i)),
                            ends[i]);

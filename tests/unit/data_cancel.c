@@ -128,7 +128,7 @@ pipeline(co_context *ctx, int which)
     switch (which) {
     case BATCHES: return co_dataset_batch(ctx, input, 4, false);
     case LAST_DROPPED: return co_dataset_batch(ctx, input, 4, true);
-    case PADDED: return co_dataset_padded_batch(ctx, input, 4, NULL, NULL, false);
+    case PADDED: return co_dataset_padded_batch(ctx, input, 4, NULL);
     case SKIPPED: return co_dataset_skip(ctx, input, 3);
     case SHARES: return co_dataset_shard(ctx, input, 3, 1);
     case FIRST_SHARE: return co_dataset_batch(ctx, co_dataset_shard(ctx, input, 4, 0), 2, false);
@@ -136,8 +136,11 @@ pipeline(co_context *ctx, int which)
     case TRIPLES: return co_dataset_zip(ctx, all, 4);
     case NUMBERED: return co_dataset_enumerate(ctx, input, 5);
     case WINDOWS:
-        return co_dataset_flat_map(ctx, co_dataset_window(ctx, input, 2, 4, 1, false), of_window,
-                                   NULL, co_spec(ctx, CO_INT64, NULL, 0));
+        return co_dataset_flat_map(
+            ctx,
+            co_dataset_window(ctx, input, 2,
+                              &(co_window_options){ sizeof(co_window_options), 4, 1, false }),
+            of_window, NULL, co_spec(ctx, CO_INT64, NULL, 0));
     case SHUFFLED: return co_dataset_shuffle(ctx, input, 4, 1, true);
     case KEPT:
         input = co_dataset_cache(ctx, co_dataset_shuffle(ctx, again, 4, 1, true));

@@ -145,8 +145,7 @@ unique(co_context *ctx)
 static co_dataset *
 padded(co_context *ctx)
 {
-    return co_dataset_padded_batch(ctx, data_pipeline(ctx, "range(11).batch(4)"), 2, NULL, NULL,
-                                   false);
+    return co_dataset_padded_batch(ctx, data_pipeline(ctx, "range(11).batch(4)"), 2, NULL);
 }
 
 static co_value *
@@ -185,8 +184,9 @@ batch_window(co_context *ctx, co_value *window, void *user)
 static co_dataset *
 windowed(co_context *ctx)
 {
-    co_dataset *dataset = co_dataset_window(ctx, data_pipeline(ctx, "range(9).double"), 3, 2, 1,
-                                            false);
+    co_dataset *dataset = co_dataset_window(ctx, data_pipeline(ctx, "range(9).double"), 3,
+                                            &(co_window_options){ sizeof(co_window_options), 2, 1,
+                                                                  false });
 
     return co_dataset_flat_map(ctx, co_dataset_shuffle(ctx, dataset, 2, 1, false), batch_window,
                                NULL, co_spec(ctx, CO_INT64, (int64_t[]){ -1 }, 1));
@@ -260,7 +260,9 @@ fixed_records(co_context *ctx)
     char        path[FILES_PATH];
     const char *names[] = { file_with("fixed", "Habcdefghijf", path) };
 
-    return co_dataset_fixed_length_records(ctx, names, 1, 2, 1, 1, NULL);
+    return co_dataset_fixed_length_records(ctx, names, 1, 2,
+                                           &(co_fixed_length_options){
+                                               sizeof(co_fixed_length_options), NULL, 1, 1 });
 }
 
 static co_dataset *
@@ -451,7 +453,8 @@ rounds_of_kept_pairs(co_context *ctx)
 static co_dataset *
 rounds_of_kept_windows(co_context *ctx)
 {
-    co_dataset *windows = co_dataset_window(ctx, drawn(ctx), 3, 2, 1, false);
+    co_dataset *windows = co_dataset_window(
+        ctx, drawn(ctx), 3, &(co_window_options){ sizeof(co_window_options), 2, 1, false });
     co_dataset *shuffle = co_dataset_shuffle(ctx, co_dataset_cache(ctx, windows), 3, 1, false);
 
     return co_dataset_flat_map(ctx, co_dataset_repeat(ctx, shuffle, 2), batch_window, NULL,

@@ -72,7 +72,8 @@ CO_TEST(stages_with_more_arguments_show_them_too, "")
     int64_t               sizes[20];
 
     both[0] = co_dataset_shuffle(ctx, range, 5, -3, true);
-    both[1] = co_dataset_window(ctx, range, 2, 1, 3, true);
+    both[1] = co_dataset_window(ctx, range, 2,
+                                &(co_window_options){ sizeof(co_window_options), 1, 3, true });
     CO_EXPECT_STR(explain(ctx, co_dataset_zip(ctx, both, 2), NULL),
                   "zip of 2 -> 3 elements\n"
                   "  shuffle, buffer 5, seed -3, in another order each time -> 6 elements\n"
@@ -121,8 +122,13 @@ CO_TEST(stages_with_more_arguments_show_them_too, "")
                                                   sizes, 20, false),
                                NULL),
                        "rebatch to 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, ... -> ");
-    CO_EXPECT_CONTAINS(explain(ctx, co_dataset_padded_batch(ctx, range, 4, NULL, NULL, true), NULL),
-                       "padded_batch of 4, remainder dropped -> 1 element\n");
+    CO_EXPECT_CONTAINS(
+        explain(ctx,
+                co_dataset_padded_batch(ctx, range, 4,
+                                        &(co_padded_batch_options){ sizeof(co_padded_batch_options),
+                                                                    NULL, NULL, true }),
+                NULL),
+        "padded_batch of 4, remainder dropped -> 1 element\n");
 }
 
 /* --- distribution --- */

@@ -318,6 +318,18 @@ words(co_context *ctx, co_value *x, void *user)
     return co_tensor(ctx, CO_STRING, &n, 1, all);
 }
 
+static co_dataset *
+padded(co_context *ctx, co_dataset *input, int64_t size, co_value *shapes, co_value *values,
+       bool drop_remainder)
+{
+    co_padded_batch_options options = CO_PADDED_BATCH_OPTIONS_INIT;
+
+    options.shapes = shapes;
+    options.values = values;
+    options.drop_remainder = drop_remainder;
+    return co_dataset_padded_batch(ctx, input, size, &options);
+}
+
 CO_TEST(padded_batches_fill_up_to_a_common_shape, "")
 {
     co_value   *any2 = co_spec(ctx, CO_INT64, (int64_t[]){ -1, 2 }, 2);
@@ -327,38 +339,33 @@ CO_TEST(padded_batches_fill_up_to_a_common_shape, "")
     co_dataset *range = co_dataset_range(ctx, 0, 3, 1);
     co_dataset *squares = co_dataset_map(ctx, range, x_times_x, NULL, any2);
     co_dataset *strings = co_dataset_map(ctx, range, words, NULL, text1);
-    co_dataset *all = co_dataset_padded_batch(ctx, squares, 3, NULL, NULL, false);
+    co_dataset *all = padded(ctx, squares, 3, NULL, NULL, false);
     char        text[DATA_TEXT];
 
     CO_EXPECT_STR(data_elements(ctx, all, 9, text), "[[[0,0],[0,0]],[[1,1],[0,0]],[[2,2],[2,2]]]");
     CO_EXPECT_STR(data_text(ctx, co_element_spec(ctx, all), text), "int64[-1,-1,2]");
     CO_EXPECT_INT(co_dataset_batch_size(ctx, all), 3);
     CO_EXPECT_INT(co_cardinality(ctx, all), 1);
-    all = co_dataset_padded_batch(ctx, squares, 2, to3, co_int(ctx, 7), true);
+    all = padded(ctx, squares, 2, to3, co_int(ctx, 7), true);
     CO_EXPECT_STR(data_elements(ctx, all, 9, text), "[[[7,7],[7,7],[7,7]],[[1,1],[7,7],[7,7]]]");
     CO_EXPECT_STR(data_text(ctx, co_element_spec(ctx, all), text), "int64[2,3,-1]");
     CO_EXPECT_INT(co_cardinality(ctx, all), 1);
-    CO_EXPECT_STR(data_elements(ctx, co_dataset_padded_batch(ctx, strings, 3, NULL, NULL, false), 9,
-                                text),
+    CO_EXPECT_STR(data_elements(ctx, padded(ctx, strings, 3, NULL, NULL, false), 9, text),
                   "[['',''],['a',''],['a','bb']]");
-    CO_EXPECT_STR(data_elements(ctx,
-                                co_dataset_padded_batch(ctx, strings, 3, NULL, co_string(ctx, "-"),
-                                                        false),
-                                9, text),
-                  "[['-','-'],['a','-'],['a','bb']]");
-    CO_EXPECT_STR(data_elements(ctx, co_dataset_padded_batch(ctx, range, 2, NULL, NULL, false), 9,
+    CO_EXPECT_STR(data_elements(ctx, padded(ctx, strings, 3, NULL, co_string(ctx, "-"), false), 9,
                                 text),
+                  "[['-','-'],['a','-'],['a','bb']]");
+    CO_EXPECT_STR(data_elements(ctx, padded(ctx, range, 2, NULL, NULL, false), 9, text),
                   "[0,1] [2]");
     CO_EXPECT_STR(
-        data_elements(ctx,
-                      co_dataset_padded_batch(
-                          ctx, data_pipeline(ctx, "range(3).batch(2).enumerate"), 2, NULL,
-                          co_tuple(ctx, (co_value *const[]){ co_int(ctx, 5), co_int(ctx, 6) }, 2),
-                          false),
-                      9, text),
+        data_elements(
+            ctx,
+            padded(ctx, data_pipeline(ctx, "range(3).batch(2).enumerate"), 2, NULL,
+                   co_tuple(ctx, (co_value *const[]){ co_int(ctx, 5), co_int(ctx, 6) }, 2), false),
+            9, text),
         "([0,1],[[0,1],[2,6]])");
     CO_EXPECT_OK(ctx);
-    co_next(ctx, co_iterate(ctx, co_dataset_padded_batch(ctx, squares, 3, to1, NULL, false)));
+    co_next(ctx, co_iterate(ctx, padded(ctx, squares, 3, to1, NULL, false)));
     CO_EXPECT_ERROR(ctx, CO_DATA_LOSS, "more than the padded shape, 1");
 }
 
@@ -371,35 +378,34 @@ CO_TEST(padded_batches_refuse_what_does_not_fit, "")
     co_dataset *mapped = co_dataset_map(ctx, batches, data_double, NULL, any);
     co_value   *flat = co_spec(ctx, CO_INT64, (int64_t[]){ -1, -1 }, 2);
 
-    CO_EXPECT_NULL(co_dataset_padded_batch(ctx, NULL, 2, NULL, NULL, false));
+    CO_EXPECT_NULL(padded(ctx, NULL, 2, NULL, NULL, false));
     CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "input");
-    CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, NULL, co_float(ctx, 1.5), false));
+    CO_EXPECT_NULL(padded(ctx, batches, 2, NULL, co_float(ctx, 1.5), false));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "a host float does not convert to int64");
-    CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, NULL, co_string(ctx, "-"), false));
+    CO_EXPECT_NULL(padded(ctx, batches, 2, NULL, co_string(ctx, "-"), false));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "a host string does not convert to int64");
-    CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 0, NULL, NULL, false));
+    CO_EXPECT_NULL(padded(ctx, batches, 0, NULL, NULL, false));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 3 (size) is 0");
-    CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, co_int(ctx, 1), NULL, false));
+    CO_EXPECT_NULL(padded(ctx, batches, 2, co_int(ctx, 1), NULL, false));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "spec");
-    CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, co_list(ctx, &scalar, 1), NULL, false));
+    CO_EXPECT_NULL(padded(ctx, batches, 2, co_list(ctx, &scalar, 1), NULL, false));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, NULL);
-    CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, scalar, NULL, false));
+    CO_EXPECT_NULL(padded(ctx, batches, 2, scalar, NULL, false));
     CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR,
                     "component 0 cannot be padded: its elements have rank 1, and its shape 0");
-    CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, floats, NULL, false));
+    CO_EXPECT_NULL(padded(ctx, batches, 2, floats, NULL, false));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR,
                     "component 0 cannot be padded: it is int64, and its shape is one of float32");
-    CO_EXPECT_NULL(co_dataset_padded_batch(ctx, mapped, 2, NULL, NULL, false));
+    CO_EXPECT_NULL(padded(ctx, mapped, 2, NULL, NULL, false));
     CO_EXPECT_ERROR(
         ctx, CO_VALUE_ERROR,
-        "component 0 cannot be padded: the rank of its elements is unknown; give argument "
-        "4 (shapes)");
-    CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, NULL, co_scalar_float(ctx, 1), false));
+        "component 0 cannot be padded: the rank of its elements is unknown; give shapes "
+        "(options)");
+    CO_EXPECT_NULL(padded(ctx, batches, 2, NULL, co_scalar_float(ctx, 1), false));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "it must be a scalar of int64");
-    CO_EXPECT_NULL(co_dataset_padded_batch(ctx, batches, 2, NULL, co_list(ctx, NULL, 0), false));
+    CO_EXPECT_NULL(padded(ctx, batches, 2, NULL, co_list(ctx, NULL, 0), false));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, NULL);
-    CO_EXPECT_NULL(
-        co_next(ctx, co_iterate(ctx, co_dataset_padded_batch(ctx, mapped, 2, flat, NULL, false))));
+    CO_EXPECT_NULL(co_next(ctx, co_iterate(ctx, padded(ctx, mapped, 2, flat, NULL, false))));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "has rank 1; the padded shape has 2");
 }
 
@@ -548,12 +554,11 @@ run_all(co_context *ctx)
     int                   calls = 5, count = 0;
 
     options.opens_files = true;
-    all[0] = co_dataset_padded_batch(ctx, co_dataset_map(ctx, hint, x_times_x, NULL, any2), 2, NULL,
-                                     co_int(ctx, 1), false);
+    all[0] = padded(ctx, co_dataset_map(ctx, hint, x_times_x, NULL, any2), 2, NULL, co_int(ctx, 1),
+                    false);
     all[0] = co_dataset_auto_shard(ctx, co_dataset_with_autoshard(ctx, all[0], CO_AUTOSHARD_HINT),
                                    1, 0);
-    all[1] = co_dataset_padded_batch(ctx, co_dataset_map(ctx, range, words, NULL, text1), 3, NULL,
-                                     NULL, false);
+    all[1] = padded(ctx, co_dataset_map(ctx, range, words, NULL, text1), 3, NULL, NULL, false);
     all[2] = co_dataset_interleave(ctx, range, thrice, NULL, NULL, &options);
     all[2] = co_dataset_auto_shard(ctx, all[2], 2, 0);
     all[3] = co_dataset_unique(ctx,

@@ -244,7 +244,7 @@ made_by(co_context *ctx, int which, size_t *counted)
         return co_dataset_concatenate(ctx, both[0], both[1]);
     case 7:
         data = co_dataset_from_tensor_slices(ctx, co_tensor(ctx, CO_INT64, CO_SHAPE(24), numbers));
-        return co_dataset_padded_batch(ctx, data, 5, NULL, NULL, false);
+        return co_dataset_padded_batch(ctx, data, 5, NULL);
     case 8:
         data = co_dataset_unbatch(ctx, co_dataset_batch(ctx, range, 5, false));
         return co_dataset_batch(ctx, co_dataset_cache(ctx, data), 6, false);

@@ -43,9 +43,10 @@ CO_TEST(windows_have_a_size_a_shift_and_a_stride, "")
     char text[DATA_TEXT];
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
-        co_dataset *dataset = co_dataset_window(ctx, data_pipeline(ctx, cases[i].input),
-                                                cases[i].size, cases[i].shift, cases[i].stride,
-                                                cases[i].drop);
+        co_dataset *dataset = co_dataset_window(
+            ctx, data_pipeline(ctx, cases[i].input), cases[i].size,
+            &(co_window_options){ sizeof(co_window_options), cases[i].shift, cases[i].stride,
+                                  cases[i].drop });
 
         CO_EXPECT_INT(co_cardinality(ctx, dataset), cases[i].count);
         CO_EXPECT_STR(windows(ctx, dataset, text), cases[i].windows);
@@ -68,7 +69,9 @@ flat_windows(co_context *ctx, co_dataset *dataset)
 
 CO_TEST(flat_map_makes_tensors_of_windows, "")
 {
-    co_dataset *dataset = co_dataset_window(ctx, data_pipeline(ctx, "range(5)"), 3, 2, 1, false);
+    co_dataset *dataset = co_dataset_window(ctx, data_pipeline(ctx, "range(5)"), 3,
+                                            &(co_window_options){ sizeof(co_window_options), 2, 1,
+                                                                  false });
     char        text[DATA_TEXT];
 
     CO_EXPECT_STR(data_elements(ctx, flat_windows(ctx, dataset), 9, text),
@@ -85,7 +88,7 @@ CO_TEST(components_are_windows_of_their_own, "")
     co_value   *element, *spec;
     char        text[DATA_TEXT];
 
-    dataset = co_dataset_window(ctx, dataset, 2, 0, 1, false);
+    dataset = co_dataset_window(ctx, dataset, 2, NULL);
     spec = co_element_spec(ctx, dataset);
     CO_EXPECT_INT(co_value_kind(co_at(ctx, spec, 1)), CO_KIND_SPEC);
     CO_EXPECT_INT(co_value_dtype(ctx, co_at(ctx, spec, 1)), CO_DTYPE_NONE);
@@ -103,7 +106,7 @@ CO_TEST(components_are_windows_of_their_own, "")
 CO_TEST(an_element_that_fails_is_not_in_its_window, "DS-ITER-8")
 {
     co_dataset  *dataset = co_dataset_assert_cardinality(ctx, data_pipeline(ctx, "range(3)"), 2);
-    co_iterator *iterator = co_iterate(ctx, co_dataset_window(ctx, dataset, 2, 0, 1, false));
+    co_iterator *iterator = co_iterate(ctx, co_dataset_window(ctx, dataset, 2, NULL));
 
     CO_EXPECT_NOT_NULL(co_next(ctx, iterator));
     CO_EXPECT_NULL(co_next(ctx, iterator));
@@ -113,13 +116,13 @@ CO_TEST(an_element_that_fails_is_not_in_its_window, "DS-ITER-8")
 CO_TEST(stages_that_work_on_tensors_refuse_windows, "")
 {
     co_dataset  *range = co_dataset_range(ctx, 0, 4, 1);
-    co_dataset  *dataset = co_dataset_window(ctx, range, 2, 0, 1, false);
+    co_dataset  *dataset = co_dataset_window(ctx, range, 2, NULL);
     co_strategy *strategy = co_one_device_strategy(ctx, "/cpu:0");
     int64_t      one = 1;
 
     CO_EXPECT_NULL(co_dataset_batch(ctx, dataset, 2, false));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "co_dataset_flat_map");
-    CO_EXPECT_NULL(co_dataset_padded_batch(ctx, dataset, 2, NULL, NULL, false));
+    CO_EXPECT_NULL(co_dataset_padded_batch(ctx, dataset, 2, NULL));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "co_dataset_flat_map");
     CO_EXPECT_NULL(co_dataset_unique(ctx, dataset));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "co_dataset_flat_map");
@@ -141,7 +144,9 @@ CO_TEST(stages_that_work_on_tensors_refuse_windows, "")
             int64_t n[3] = { 1, 1, 1 };
 
             n[i] = i == 1 ? -1 : wrong;
-            CO_EXPECT_NULL(co_dataset_window(ctx, range, n[0], n[1], n[2], false));
+            CO_EXPECT_NULL(co_dataset_window(ctx, range, n[0],
+                                             &(co_window_options){ sizeof(co_window_options), n[1],
+                                                                   n[2], false }));
             CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
                             ((const char *[]){ "(size)", "(shift)", "(stride)" })[i]);
         }
@@ -150,8 +155,9 @@ CO_TEST(stages_that_work_on_tensors_refuse_windows, "")
 static bool
 iterate_windows(co_context *ctx)
 {
-    co_dataset  *dataset = co_dataset_window(ctx, data_pipeline(ctx, "range(6).enumerate(0)"), 3, 1,
-                                             1, false);
+    co_dataset  *dataset = co_dataset_window(ctx, data_pipeline(ctx, "range(6).enumerate(0)"), 3,
+                                             &(co_window_options){ sizeof(co_window_options), 1, 1,
+                                                                   false });
     co_iterator *iterator = co_iterate(ctx, co_dataset_shuffle(ctx, dataset, 3, 1, false));
 
     co_next(ctx, iterator);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Corners of the engine: no context, want of memory in every part of a step, and ranks that bring
  * unusual things. */
+#include <cohort/v1.h>
 #include "collective/local/ranks.h"
 #include "context/context.h"
 #include "hooks.h"

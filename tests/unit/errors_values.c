@@ -29,7 +29,9 @@ CO_TEST(making_tensors_wrongly, "GEN-ERR-4")
     WRONG(co_tensor(ctx, CO_FLOAT64, large, 1, data), CO_INVALID_ARGUMENT, "larger than memory");
     WRONG(co_tensor(ctx, CO_FLOAT32, ones, 9, data), CO_INVALID_ARGUMENT, "at most 8");
     WRONG(co_tensor(ctx, CO_FLOAT32, NULL, 2, data), CO_INVALID_ARGUMENT, "dims is NULL");
-    WRONG(co_tensor(ctx, CO_FLOAT32, ones, SIZE_MAX, data), CO_INVALID_ARGUMENT, "at most 8");
+    WRONG(co_tensor(ctx, CO_FLOAT32, ones, -1, data), CO_INVALID_ARGUMENT,
+          "(ndim) of tensor is -1; it must be 0 to 8");
+    WRONG(co_reshape(ctx, co_int(ctx, 1), ones, -1), CO_INVALID_ARGUMENT, "has -1 entries");
     WRONG(co_tensor(ctx, CO_FLOAT32, CO_SHAPE(4), NULL), CO_INVALID_ARGUMENT,
           "argument 5 (data) of tensor is NULL for 4 elements");
     WRONG(co_tensor(ctx, CO_STRING, CO_SHAPE(2), words), CO_INVALID_ARGUMENT, "string 1 of 2");

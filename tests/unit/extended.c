@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the documents call strategy.extended: places, updates, containers, properties. Section
  * 13. */
+#include <cohort/v1.h>
 #include "test.h"
 
 static const char *const two[] = { "/cpu:0", "/cpu:1" };
@@ -174,18 +175,20 @@ CO_TEST_WITH(update_calls_once_per_component,
     co_value    *v = make(ctx, m, 0), *r, *none = co_no_args(ctx),
              *plain = co_variable(ctx, co_float(ctx, 1), NULL);
 
-    expect_parts(ctx, co_update(ctx, m, v, add_two, none, NULL, true), CO_KIND_MIRRORED, 2, 2);
-    co_update(ctx, m, v, assign_arg, co_args(ctx, one_and_three(ctx)), NULL, true);
+    expect_parts(ctx, co_update(ctx, m, v, add_two, none, NULL, NULL), CO_KIND_MIRRORED, 2, 2);
+    co_update(ctx, m, v, assign_arg, co_args(ctx, one_and_three(ctx)), NULL, NULL);
     expect_variable(ctx, m, v, 1, 3);
-    co_update(ctx, m, v, assign_arg, co_args(ctx, co_float(ctx, 9)), v, true);
+    co_update(ctx, m, v, assign_arg, co_args(ctx, co_float(ctx, 9)), v, NULL);
     expect_variable(ctx, m, v, 9, 9);
-    r = co_update(ctx, m, v, add_two, none, NULL, false);
+    r = co_update(ctx, m, v, add_two, none, NULL,
+                  &(co_update_options){ sizeof(co_update_options), false });
     CO_EXPECT_INT(co_value_kind(r), CO_KIND_TUPLE);
     CO_EXPECT_INT(co_num_items(ctx, r), 2);
-    r = co_update(ctx, m, v, where_am_i, none, NULL, false);
+    r = co_update(ctx, m, v, where_am_i, none, NULL,
+                  &(co_update_options){ sizeof(co_update_options), false });
     CO_EXPECT_STR(co_string_at(ctx, co_at(ctx, r, 1), 0, NULL), CPU1);
-    CO_EXPECT_INT(co_value_kind(co_update(ctx, m, v, where_am_i, none, NULL, true)), CO_KIND_NONE);
-    CO_EXPECT_NULL(co_update(ctx, m, plain, add_two, none, NULL, true));
+    CO_EXPECT_INT(co_value_kind(co_update(ctx, m, v, where_am_i, none, NULL, NULL)), CO_KIND_NONE);
+    CO_EXPECT_NULL(co_update(ctx, m, plain, add_two, none, NULL, NULL));
     CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "distributed variable");
     CO_EXPECT_FALSE(co_has_strategy(ctx));
 }
@@ -197,13 +200,13 @@ update_in_step(co_context *ctx, co_value *args, void *user)
 
     (void)args;
     return co_update(ctx, m, user, assign_arg,
-                     co_args(ctx, co_scalar_float(ctx, (float)co_replica_id(ctx))), NULL, true);
+                     co_args(ctx, co_scalar_float(ctx, (float)co_replica_id(ctx))), NULL, NULL);
 }
 
 static co_value *
 non_slot_in_step(co_context *ctx, co_value *args, void *user)
 {
-    co_update_non_slot(ctx, user, co_tuple(ctx, NULL, 0), non_slot_in_step, args, NULL, true);
+    co_update_non_slot(ctx, user, co_tuple(ctx, NULL, 0), non_slot_in_step, args, NULL, NULL);
     CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "replica context");
     return NULL;
 }
@@ -229,13 +232,13 @@ CO_TEST_WITH(update_in_a_step_and_without_a_variable, "EXT-UPD-6 EXT-UNS-1 OD-EX
     CO_EXPECT_CLOSE(co_item_float(ctx, w), 0, 0);
     expect_parts(ctx,
                  co_update_non_slot(ctx, m, co_worker_devices(ctx, m), device_and_arg, args, NULL,
-                                    true),
+                                    NULL),
                  CO_KIND_MIRRORED, 1, 11);
     CO_EXPECT_CLOSE(co_item_float(ctx, co_update_non_slot(ctx, one, co_int(ctx, 1), device_and_arg,
-                                                          args, NULL, true)),
+                                                          args, NULL, NULL)),
                     11, 0);
     CO_EXPECT_NULL(
-        co_update_non_slot(ctx, m, co_list(ctx, NULL, 0), device_and_arg, args, NULL, true));
+        co_update_non_slot(ctx, m, co_list(ctx, NULL, 0), device_and_arg, args, NULL, NULL));
     CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "tuple");
     co_run(ctx, m, non_slot_in_step, co_no_args(ctx), m);
     CO_EXPECT_OK(ctx);

@@ -4,6 +4,7 @@
  * functions that return nothing or the wrong thing, the calls of strategy.h and extended.h on no
  * context and on one with an error, and want of memory.
  */
+#include <cohort/tpu.h>
 #include <cohort/v1.h>
 #include "test.h"
 
@@ -314,11 +315,12 @@ CO_TEST_WITH(update_groups_what_has_meaning_together, "EXT-UPD-3 GEN-ERR-2", "cp
     for (size_t i = 0; i < 6; ++i) {
         answers a = { cases[i].make, 0 };
 
-        r = co_update(ctx, m, v, answer, co_no_args(ctx), &a, true);
+        r = co_update(ctx, m, v, answer, co_no_args(ctx), &a, NULL);
         CO_EXPECT_INT(co_value_kind(r), cases[i].kind);
         CO_EXPECT_INT(a.calls, 2);
         a.calls = 0;
-        r = co_update(ctx, m, v, answer, co_no_args(ctx), &a, false);
+        r = co_update(ctx, m, v, answer, co_no_args(ctx), &a,
+                      &(co_update_options){ sizeof(co_update_options), false });
         CO_EXPECT_INT(co_value_kind(r), CO_KIND_TUPLE);
         CO_EXPECT_INT(co_num_items(ctx, r), 2);
     }
@@ -327,11 +329,13 @@ CO_TEST_WITH(update_groups_what_has_meaning_together, "EXT-UPD-3 GEN-ERR-2", "cp
     for (int group = 0; group < 2; ++group) {
         answers a = { other_structures, 0 };
 
-        CO_EXPECT_NULL(co_update(ctx, m, v, answer, co_no_args(ctx), &a, group == 1));
+        CO_EXPECT_NULL(co_update(ctx, m, v, answer, co_no_args(ctx), &a,
+                                 &(co_update_options){ sizeof(co_update_options), group == 1 }));
         CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "tuple of 1");
         a.make = failure;
         a.calls = 0;
-        CO_EXPECT_NULL(co_update(ctx, m, v, answer, co_no_args(ctx), &a, group == 1));
+        CO_EXPECT_NULL(co_update(ctx, m, v, answer, co_no_args(ctx), &a,
+                                 &(co_update_options){ sizeof(co_update_options), group == 1 }));
         CO_EXPECT_ERROR(ctx, CO_DATA_LOSS, "component 0");
         CO_EXPECT_INT(a.calls, 1);
     }
@@ -360,14 +364,16 @@ CO_TEST_WITH(components_come_back_as_their_container, "EXT-UPD-3 DV-GROUP-5 OD-E
     co_strategy *m = two(ctx), *one = co_one_device_strategy(ctx, NULL);
     co_value    *v = variable_of(ctx, m, "v"), *w = variable_of(ctx, one, "w"), *r;
 
-    CO_EXPECT_PTR(co_update(ctx, m, v, give_variable, co_no_args(ctx), NULL, true), v);
-    r = co_update(ctx, m, v, give_variable, co_no_args(ctx), NULL, false);
+    CO_EXPECT_PTR(co_update(ctx, m, v, give_variable, co_no_args(ctx), NULL, NULL), v);
+    r = co_update(ctx, m, v, give_variable, co_no_args(ctx), NULL,
+                  &(co_update_options){ sizeof(co_update_options), false });
     CO_EXPECT_INT(co_num_items(ctx, r), 2);
     CO_EXPECT_PTR(co_at(ctx, r, 1), co_at(ctx, co_local_results(ctx, m, v), 1));
-    CO_EXPECT_PTR(co_update(ctx, one, w, give_variable, co_no_args(ctx), NULL, true), w);
-    r = co_update(ctx, one, w, give_variable, co_no_args(ctx), NULL, false);
+    CO_EXPECT_PTR(co_update(ctx, one, w, give_variable, co_no_args(ctx), NULL, NULL), w);
+    r = co_update(ctx, one, w, give_variable, co_no_args(ctx), NULL,
+                  &(co_update_options){ sizeof(co_update_options), false });
     CO_EXPECT_INT(co_num_items(ctx, r), 1);
-    CO_EXPECT_NULL(co_update(ctx, m, v, give_strategy, co_no_args(ctx), m, true)); /* no value */
+    CO_EXPECT_NULL(co_update(ctx, m, v, give_strategy, co_no_args(ctx), m, NULL)); /* no value */
     CO_EXPECT_FALSE(co_ok(ctx));
     co_clear(ctx);
 }
@@ -387,7 +393,7 @@ update_in_a_replica(co_context *ctx, co_value *args, void *user)
     int          calls = 0;
 
     CO_EXPECT_NULL(co_update_non_slot(ctx, mine, co_worker_devices(ctx, mine), device_of,
-                                      co_no_args(ctx), &calls, true));
+                                      co_no_args(ctx), &calls, NULL));
     CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "replica context");
     CO_EXPECT_NULL(
         co_reduce_to(ctx, mine, CO_REDUCE_SUM, co_at(ctx, args, 0), co_at(ctx, args, 0)));
@@ -412,47 +418,47 @@ CO_TEST_WITH(arguments_of_updates_are_checked,
         many[i] = co_string(ctx, "/cpu:0");
     for (size_t i = 0; i < 3; ++i)
         three[i] = co_scalar_float(ctx, 1);
-    CO_EXPECT_NULL(co_update(ctx, NULL, v, give_variable, args, NULL, true));
+    CO_EXPECT_NULL(co_update(ctx, NULL, v, give_variable, args, NULL, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "strategy");
-    CO_EXPECT_NULL(co_update(ctx, m, v, NULL, args, NULL, true));
+    CO_EXPECT_NULL(co_update(ctx, m, v, NULL, args, NULL, NULL));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "fn");
-    CO_EXPECT_NULL(co_update(ctx, m, v, give_variable, NULL, NULL, true));
+    CO_EXPECT_NULL(co_update(ctx, m, v, give_variable, NULL, NULL, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "args");
-    CO_EXPECT_NULL(co_update(ctx, m, NULL, give_variable, args, NULL, true));
+    CO_EXPECT_NULL(co_update(ctx, m, NULL, give_variable, args, NULL, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "variable");
-    CO_EXPECT_NULL(co_update(ctx, m, number, give_variable, args, NULL, true));
+    CO_EXPECT_NULL(co_update(ctx, m, number, give_variable, args, NULL, NULL));
     CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "distributed variable");
-    CO_EXPECT_NULL(co_update(ctx, m, w, give_variable, args, NULL, true)); /* of the other one */
+    CO_EXPECT_NULL(co_update(ctx, m, w, give_variable, args, NULL, NULL)); /* of the other one */
     CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "w");
     CO_EXPECT_NULL(co_update(ctx, m, v, give_variable,
-                             co_args(ctx, co_per_replica_value(ctx, three, 3)), NULL, true));
+                             co_args(ctx, co_per_replica_value(ctx, three, 3)), NULL, NULL));
     CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "3 components");
     CO_SCOPE(ctx, other) {
-        CO_EXPECT_NULL(co_update(ctx, m, v, give_variable, args, NULL, true));
+        CO_EXPECT_NULL(co_update(ctx, m, v, give_variable, args, NULL, NULL));
         CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     }
-    CO_EXPECT_NULL(co_update_non_slot(ctx, m, number, device_of, args, &calls, true));
+    CO_EXPECT_NULL(co_update_non_slot(ctx, m, number, device_of, args, &calls, NULL));
     CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "tuple");
-    CO_EXPECT_NULL(co_update_non_slot(ctx, m, NULL, device_of, args, &calls, true));
+    CO_EXPECT_NULL(co_update_non_slot(ctx, m, NULL, device_of, args, &calls, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "devices");
-    CO_EXPECT_NULL(co_update_non_slot(ctx, m, args, NULL, args, &calls, true));
+    CO_EXPECT_NULL(co_update_non_slot(ctx, m, args, NULL, args, &calls, NULL));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "fn");
-    CO_EXPECT_NULL(co_update_non_slot(ctx, m, co_no_args(ctx), device_of, args, &calls, true));
+    CO_EXPECT_NULL(co_update_non_slot(ctx, m, co_no_args(ctx), device_of, args, &calls, NULL));
     CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "0 devices");
     devices = co_tuple(ctx, many, 300);
-    CO_EXPECT_NULL(co_update_non_slot(ctx, m, devices, device_of, args, &calls, true));
+    CO_EXPECT_NULL(co_update_non_slot(ctx, m, devices, device_of, args, &calls, NULL));
     CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "300 devices");
     CO_EXPECT_NULL(
-        co_update_non_slot(ctx, m, co_tuple(ctx, &number, 1), device_of, args, &calls, true));
+        co_update_non_slot(ctx, m, co_tuple(ctx, &number, 1), device_of, args, &calls, NULL));
     CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "device 0");
     CO_EXPECT_NULL(
-        co_update_non_slot(ctx, m, co_tuple(ctx, &bad_name, 1), device_of, args, &calls, true));
+        co_update_non_slot(ctx, m, co_tuple(ctx, &bad_name, 1), device_of, args, &calls, NULL));
     CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "foo");
     CO_EXPECT_INT(calls, 0);
     co_run(ctx, m, update_in_a_replica, co_args(ctx, three[0]), m);
     CO_EXPECT_OK(ctx);
     CO_EXPECT_NOT_NULL(
-        co_update_non_slot(ctx, co_default_strategy(ctx), number, device_of, args, &calls, true));
+        co_update_non_slot(ctx, co_default_strategy(ctx), number, device_of, args, &calls, NULL));
     CO_EXPECT_INT(calls, 1);
 }
 
@@ -463,7 +469,7 @@ update_of_another(co_context *ctx, co_value *args, void *user)
     co_strategy *other = user;
 
     CO_EXPECT_NULL(
-        co_update(ctx, other, co_at(ctx, args, 0), give_variable, co_no_args(ctx), NULL, true));
+        co_update(ctx, other, co_at(ctx, args, 0), give_variable, co_no_args(ctx), NULL, NULL));
     CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     return NULL;
 }
@@ -473,7 +479,7 @@ update_different(co_context *ctx, co_value *args, void *user)
 {
     co_value *mine = co_at(ctx, args, (size_t)co_replica_id(ctx));
 
-    return co_update(ctx, user, mine, give_variable, co_no_args(ctx), NULL, true);
+    return co_update(ctx, user, mine, give_variable, co_no_args(ctx), NULL, NULL);
 }
 
 CO_TEST_WITH(replicas_update_the_same_variable, "EXT-UPD-6", "cpus=2")
@@ -657,8 +663,8 @@ call_everything(co_context *ctx, co_strategy *s, co_value *x)
     NOTHING(co_reduce_to(ctx, s, CO_REDUCE_SUM, x, x));
     NOTHING(co_batch_reduce_to(ctx, s, CO_REDUCE_SUM, x));
     NOTHING(co_broadcast_to_devices(ctx, s, x, x));
-    NOTHING(co_update(ctx, s, x, give_variable, x, NULL, true));
-    NOTHING(co_update_non_slot(ctx, s, x, device_of, x, NULL, true));
+    NOTHING(co_update(ctx, s, x, give_variable, x, NULL, NULL));
+    NOTHING(co_update_non_slot(ctx, s, x, device_of, x, NULL, NULL));
     NOTHING(co_value_container(ctx, s, x));
     NOTHING(co_variable_created_in_scope(ctx, s, x));
     NOTHING(co_read_var(ctx, s, x));
@@ -676,14 +682,15 @@ call_everything(co_context *ctx, co_strategy *s, co_value *x)
     NOTHING(co_assign_to_logical_device(ctx, s, x, 0));
     NOTHING(co_split_to_logical_devices(ctx, s, x, NULL, 0));
     NOTHING(co_replicate_to_logical_devices(ctx, s, x));
+    NOTHING(co_tpu_run(ctx, s, device_of, x, NULL, NULL));
     NOTHING(co_make_numpy_dataset(ctx, s, x));
     NOTHING(co_distribute_experimental_make_numpy_dataset(ctx, x));
     NOTHING(co_call_for_each_replica(ctx, s, device_of, x, NULL));
     NOTHING(co_experimental_run(ctx, s, device_of, NULL, NULL));
-    NOTHING(co_run_steps_on_iterator(ctx, s, never_step, NULL, 1, NULL, NULL));
+    NOTHING(co_run_steps_on_iterator(ctx, s, never_step, NULL, NULL, 1, NULL));
     NOTHING(co_last_step_outputs(ctx, NULL));
     NOTHING(co_non_tensor_outputs(ctx, NULL));
-    NOTHING(co_set_last_step_output(ctx, NULL, "a", x, CO_REDUCE_SUM) == CO_OK);
+    NOTHING(co_set_last_step_output(ctx, NULL, "a", CO_REDUCE_SUM, x) == CO_OK);
     NOTHING(co_set_non_tensor_output(ctx, NULL, "a", x) == CO_OK);
     co_colocate_begin(ctx, s, x);
     co_colocate_end(ctx);
@@ -754,11 +761,12 @@ update_in_little_memory(co_context *ctx)
     pairs[1] = co_args(ctx, x, co_string(ctx, "/cpu:1"));
     co_batch_reduce_to(ctx, m, CO_REDUCE_SUM, co_list(ctx, pairs, 2));
     co_broadcast_to_devices(ctx, m, co_at(ctx, x, 0), v);
-    co_update(ctx, m, v, add_one, co_args(ctx, x), NULL, false);
-    co_update_non_slot(ctx, m, co_worker_devices(ctx, m), device_of, co_no_args(ctx), &calls, true);
+    co_update(ctx, m, v, add_one, co_args(ctx, x), NULL,
+              &(co_update_options){ sizeof(co_update_options), false });
+    co_update_non_slot(ctx, m, co_worker_devices(ctx, m), device_of, co_no_args(ctx), &calls, NULL);
     co_colocate_begin(ctx, co_default_strategy(ctx), co_variable(ctx, co_float(ctx, 1), NULL));
     co_colocate_end(ctx);
-    r = co_update(ctx, m, v, add_one, co_args(ctx, x), NULL, true);
+    r = co_update(ctx, m, v, add_one, co_args(ctx, x), NULL, NULL);
     return r != NULL;
 }
 

@@ -107,9 +107,10 @@ CO_TEST(fixed_length_bodies_are_multiples, "GEN-ERR-5")
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i)
         CO_BLOCK(ctx) {
-            co_dataset  *dataset = co_dataset_fixed_length_records(ctx, &file, 1, cases[i].record,
-                                                                   cases[i].header, cases[i].footer,
-                                                                   NULL);
+            co_dataset *dataset = co_dataset_fixed_length_records(
+                ctx, &file, 1, cases[i].record,
+                &(co_fixed_length_options){ sizeof(co_fixed_length_options), NULL, cases[i].header,
+                                            cases[i].footer });
             co_iterator *it = co_iterate(ctx, dataset);
             int          seen = 0;
 
@@ -120,17 +121,23 @@ CO_TEST(fixed_length_bodies_are_multiples, "GEN-ERR-5")
                 CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "no multiple");
             CO_EXPECT_OK(ctx);
         }
-    CO_EXPECT_NULL(co_dataset_fixed_length_records(ctx, &file, 1, 0, 0, 0, NULL));
+    CO_EXPECT_NULL(co_dataset_fixed_length_records(ctx, &file, 1, 0, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "records of 0 bytes");
-    CO_EXPECT_NULL(co_dataset_fixed_length_records(ctx, &file, 1, 1, -1, 0, NULL));
+    CO_EXPECT_NULL(co_dataset_fixed_length_records(
+        ctx, &file, 1, 1,
+        &(co_fixed_length_options){ sizeof(co_fixed_length_options), NULL, -1, 0 }));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "header of -1");
-    CO_EXPECT_NULL(co_dataset_fixed_length_records(ctx, &file, 1, 1, INT64_MAX, 0, NULL));
+    CO_EXPECT_NULL(co_dataset_fixed_length_records(
+        ctx, &file, 1, 1,
+        &(co_fixed_length_options){ sizeof(co_fixed_length_options), NULL, INT64_MAX, 0 }));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
                     "a header of 9223372036854775807 bytes; it has 0 to 2305843009213693951");
-    CO_EXPECT_NULL(co_dataset_fixed_length_records(ctx, &file, 1, 1, 0, INT64_MAX, NULL));
+    CO_EXPECT_NULL(co_dataset_fixed_length_records(
+        ctx, &file, 1, 1,
+        &(co_fixed_length_options){ sizeof(co_fixed_length_options), NULL, 0, INT64_MAX }));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
                     "a footer of 9223372036854775807 bytes; it has 0 to 2305843009213693951");
-    CO_EXPECT_NULL(co_dataset_fixed_length_records(ctx, &file, 1, INT64_MAX, 0, 0, NULL));
+    CO_EXPECT_NULL(co_dataset_fixed_length_records(ctx, &file, 1, INT64_MAX, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "one has 1 to 2305843009213693951");
 }
 
@@ -354,7 +361,9 @@ CO_TEST(fixed_records_in_batches_and_compressed, "")
 
     files_fill(body, sizeof(body), 0);
     files_write(file, body, sizeof(body));
-    dataset = co_dataset_fixed_length_records(ctx, &file, 1, 10, 2, 1, NULL);
+    dataset = co_dataset_fixed_length_records(ctx, &file, 1, 10,
+                                              &(co_fixed_length_options){
+                                                  sizeof(co_fixed_length_options), NULL, 2, 1 });
     CO_EACH(ctx, batch, co_iterate(ctx, co_dataset_batch(ctx, dataset, 7, false)))
         for (int64_t i = 0; i < co_value_num_elements(ctx, batch); ++i, ++seen) {
             CO_EXPECT_BYTES(co_string_at(ctx, batch, i, NULL), body + 2 + 10 * seen, 10);
@@ -375,12 +384,18 @@ CO_TEST(compressed_fixed_records_that_do_not_fit, "GEN-ERR-5")
 
     if (!files_has_zlib())
         CO_SKIP("zlib");
-    it = co_iterate(ctx, co_dataset_fixed_length_records(ctx, &file, 1, 100, 0, 0, &options));
+    it = co_iterate(ctx, co_dataset_fixed_length_records(ctx, &file, 1, 100,
+                                                         &(co_fixed_length_options){
+                                                             sizeof(co_fixed_length_options),
+                                                             &options, 0, 0 }));
     while (co_next(ctx, it) != NULL)
         ++seen;
     CO_EXPECT_INT(seen, 9);
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "5 bytes are left");
-    it = co_iterate(ctx, co_dataset_fixed_length_records(ctx, &file, 1, 100, 0, 5, &options));
+    it = co_iterate(ctx, co_dataset_fixed_length_records(ctx, &file, 1, 100,
+                                                         &(co_fixed_length_options){
+                                                             sizeof(co_fixed_length_options),
+                                                             &options, 0, 5 }));
     for (seen = 0; co_next(ctx, it) != NULL; ++seen)
         continue;
     CO_EXPECT_INT(seen, 9);

@@ -257,9 +257,8 @@ CO_TEST(batches_that_fail_lose_what_came_before, "DS-ITER-8")
         co_dataset *rows = csv(ctx, batches[i].rows, &column, 1, NULL);
         co_dataset *all[] = { co_dataset_batch(ctx, map, batches[i].size, false),
                               co_dataset_batch(ctx, rows, batches[i].size, false),
-                              co_dataset_padded_batch(ctx, map, batches[i].size, NULL, NULL, false),
-                              co_dataset_padded_batch(ctx, rows, batches[i].size, NULL, NULL,
-                                                      false) };
+                              co_dataset_padded_batch(ctx, map, batches[i].size, NULL),
+                              co_dataset_padded_batch(ctx, rows, batches[i].size, NULL) };
 
         for (size_t k = 0; k < 4; ++k) {
             CO_EXPECT_STR(rest_and_errors(ctx, co_iterate(ctx, all[k]), false, text),

@@ -33,7 +33,7 @@ one_step(co_context *ctx, co_step_context *steps, co_value *inputs, void *user)
     co_value *bad = user;
 
     (void)inputs;
-    co_set_last_step_output(ctx, steps, "x", bad, CO_REDUCE_SUM);
+    co_set_last_step_output(ctx, steps, "x", CO_REDUCE_SUM, bad);
     return NULL;
 }
 
@@ -58,11 +58,11 @@ CALL(to_bad, co_reduce_to(ctx, w->s, CO_REDUCE_SUM, w->x, bad))
 CALL(batch, co_batch_reduce_to(ctx, w->s, CO_REDUCE_SUM, bad))
 CALL(spread, co_broadcast_to_devices(ctx, w->s, bad, w->here))
 CALL(spread_to, co_broadcast_to_devices(ctx, w->s, w->x, bad))
-CALL(update_bad, co_update(ctx, w->s, bad, update, co_args(ctx, w->x), NULL, true))
-CALL(update_args, co_update(ctx, w->s, w->v, update, bad, NULL, true))
-CALL(non_slot, co_update_non_slot(ctx, w->s, bad, pass, co_args(ctx, w->x), NULL, true))
+CALL(update_bad, co_update(ctx, w->s, bad, update, co_args(ctx, w->x), NULL, NULL))
+CALL(update_args, co_update(ctx, w->s, w->v, update, bad, NULL, NULL))
+CALL(non_slot, co_update_non_slot(ctx, w->s, bad, pass, co_args(ctx, w->x), NULL, NULL))
 CALL(non_slot_args,
-     co_update_non_slot(ctx, w->s, co_worker_devices(ctx, w->s), pass, bad, NULL, true))
+     co_update_non_slot(ctx, w->s, co_worker_devices(ctx, w->s), pass, bad, NULL, NULL))
 CALL(container, co_value_container(ctx, w->s, bad))
 CALL(in_scope, co_variable_created_in_scope(ctx, w->s, bad))
 CALL(read_var, co_read_var(ctx, w->s, bad))
@@ -83,10 +83,12 @@ CALL(assigned, co_assign(ctx, bad, w->x))
 CALL(assigned_from, co_assign(ctx, w->v, bad))
 CALL(configured, co_update_config_proto(ctx, w->s, bad))
 CALL(arrays, co_make_numpy_dataset(ctx, w->s, bad))
-CALL(initial, co_run_steps_on_iterator(ctx, w->s, one_step, w->it, 1, bad, NULL))
-CALL(output, co_run_steps_on_iterator(ctx, w->s, one_step, w->it, 1, NULL, bad))
+CALL(initial,
+     co_run_steps_on_iterator(ctx, w->s, one_step, w->it, NULL, 1,
+                              &(co_run_steps_options){ sizeof(co_run_steps_options), bad }))
+CALL(output, co_run_steps_on_iterator(ctx, w->s, one_step, w->it, bad, 1, NULL))
 CALL(iterator,
-     co_run_steps_on_iterator(ctx, w->s, one_step, (co_iterator *)(void *)bad, 1, NULL, w->x))
+     co_run_steps_on_iterator(ctx, w->s, one_step, (co_iterator *)(void *)bad, w->x, 1, NULL))
 CALL(experimental, co_experimental_run(ctx, w->s, pass, (co_iterator *)(void *)bad, NULL))
 CALL(strategy, co_num_replicas_in_sync(ctx, (co_strategy *)(void *)bad))
 CALL(recorder, co_flight_format(ctx, (co_strategy *)(void *)bad, NULL, 0))

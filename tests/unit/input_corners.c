@@ -35,7 +35,7 @@ from_both(co_context *ctx, co_strategy *s, co_dataset *a, co_dataset *b)
 
 /* (int64 of some shape, float32 [4], a scalar, a string) once or never. */
 static co_dataset *
-mixture(co_context *ctx, const int64_t *dims, size_t ndim, int64_t count)
+mixture(co_context *ctx, const int64_t *dims, int ndim, int64_t count)
 {
     static const char *const text[] = { "x" };
     co_value                *all = co_args(ctx, co_ones(ctx, CO_INT64, dims, ndim),
@@ -49,7 +49,7 @@ CO_TEST_WITH(a_replica_without_data_gets_empty_elements_of_every_shape, "DS-PART
 {
     static const struct {
         int64_t     dims[2][2];
-        size_t      ndim[2];
+        int         ndim[2];
         const char *elements;
     } cases[] = {
         { { { 2 }, { 3 } }, { 1, 1 }, "({[1,1],[]},{[1,1,1,1],[]},{7,0},{'x',''})" },

@@ -12,7 +12,7 @@ row_of(co_context *ctx, co_value *element, size_t i)
 }
 
 static co_value *
-numbers(co_context *ctx, const int64_t *dims, size_t ndim, int64_t factor)
+numbers(co_context *ctx, const int64_t *dims, int ndim, int64_t factor)
 {
     int64_t data[16];
 

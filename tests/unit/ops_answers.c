@@ -216,10 +216,14 @@ CO_TEST(functions_of_c_make_bools_of_numbers, "")
                  sizeof(text));
     CO_EXPECT_STR(text, "bool[2] [true, false]");
     x = co_zeros(ctx, CO_INT32, CO_SHAPE(1));
-    write_tensor(ctx, co_one_hot(ctx, x, 2, 1, 0, -1, CO_BOOL), text, sizeof(text));
+    write_tensor(ctx,
+                 co_one_hot(ctx, x, 2,
+                            &(co_one_hot_options){ sizeof(co_one_hot_options), 1, 0, -1, CO_BOOL }),
+                 text, sizeof(text));
     CO_EXPECT_STR(text, "bool[1,2] [[true, false]]");
     CO_EXPECT_OK(ctx);
-    CO_EXPECT_NULL(co_one_hot(ctx, x, 2, 1.5, 0, -1, CO_INT32));
+    CO_EXPECT_NULL(co_one_hot(
+        ctx, x, 2, &(co_one_hot_options){ sizeof(co_one_hot_options), 1.5, 0, -1, CO_INT32 }));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "on_value is a float");
 }
 
@@ -236,7 +240,8 @@ CO_TEST(numbers_of_c_are_whole_up_to_int64, "")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
                     "max is a float, 1e+300; for dtype int64 it must be an integer from "
                     "-9223372036854775808 to 9223372036854775807");
-    CO_EXPECT_NULL(co_one_hot(ctx, x, 2, 0x1p63, 0, -1, CO_INT64));
+    CO_EXPECT_NULL(co_one_hot(
+        ctx, x, 2, &(co_one_hot_options){ sizeof(co_one_hot_options), 0x1p63, 0, -1, CO_INT64 }));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "on_value is a float, 9.22337e+18");
 }
 

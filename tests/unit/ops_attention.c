@@ -20,7 +20,9 @@ static int     wanted; /* the input whose gradient is asked for */
 static co_value *
 attend(co_context *ctx, co_value *const *in)
 {
-    return co_attention(ctx, in[0], in[1], in[2], now.heads, now.causal, now.scale);
+    return co_attention(ctx, in[0], in[1], in[2], now.heads,
+                        &(co_attention_options){ sizeof(co_attention_options), now.causal,
+                                                 now.scale });
 }
 
 static co_value *
@@ -156,12 +158,14 @@ CO_TEST(attention_takes_heads_as_a_dimension_too, "")
     for (int i = 0; i < 3; ++i)
         transposed[i] = split(ctx, in[i]);
     y = split(ctx, attend(ctx, in));
-    z = co_attention(ctx, transposed[0], transposed[1], transposed[2], 1, true, 0);
+    z = co_attention(ctx, transposed[0], transposed[1], transposed[2], 1,
+                     &(co_attention_options){ sizeof(co_attention_options), true, 0 });
     CO_EXPECT_INT(co_value_ndim(ctx, z), 4);
     CO_EXPECT_INT(ops_compare(ctx, y, z), 0);
     z = co_attention(ctx, co_reshape(ctx, transposed[0], CO_SHAPE(6, 21, 8)),
                      co_reshape(ctx, transposed[1], CO_SHAPE(6, 23, 8)),
-                     co_reshape(ctx, transposed[2], CO_SHAPE(6, 23, 4)), 1, true, 0);
+                     co_reshape(ctx, transposed[2], CO_SHAPE(6, 23, 4)), 1,
+                     &(co_attention_options){ sizeof(co_attention_options), true, 0 });
     CO_EXPECT_INT(ops_compare(ctx, co_reshape(ctx, y, CO_SHAPE(6, 21, 4)), z), 0);
     now = (problem){ 1, 1, 5, 5, 3, 3, false, 0 };
     make_inputs(ctx, CO_FLOAT32, in);
@@ -216,7 +220,11 @@ CO_TEST(attention_of_extremes, "")
                         co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2, 2), k),
                         co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2, 2), v) };
     int64_t   n;
-    double   *y = kernel_read(ctx, co_attention(ctx, in[0], in[1], in[2], 1, false, 1), &n);
+    double   *y = kernel_read(ctx,
+                              co_attention(ctx, in[0], in[1], in[2], 1,
+                                           &(co_attention_options){ sizeof(co_attention_options),
+                                                                    false, 1 }),
+                              &n);
     double    want[] = { 2, 3, 3, 4 };
 
     for (int i = 0; i < 4; ++i)
@@ -266,18 +274,18 @@ CO_TEST_WITH(attention_allocates_nothing_in_steady_state, "", "threads=1")
 }
 
 #define Z(...) co_zeros(ctx, CO_FLOAT32, CO_SHAPE(__VA_ARGS__))
-OPS_REJECTED(rank_1, co_attention(ctx, Z(4), Z(4), Z(4), 1, false, 0))
-OPS_REJECTED(ranks, co_attention(ctx, Z(2, 3, 4), Z(3, 4), Z(3, 4), 1, false, 0))
-OPS_REJECTED(batches, co_attention(ctx, Z(2, 3, 4), Z(1, 3, 4), Z(2, 3, 4), 1, false, 0))
-OPS_REJECTED(channels, co_attention(ctx, Z(2, 3, 4), Z(2, 3, 5), Z(2, 3, 4), 1, false, 0))
-OPS_REJECTED(rows, co_attention(ctx, Z(2, 3, 4), Z(2, 3, 4), Z(2, 2, 4), 1, false, 0))
-OPS_REJECTED(heads, co_attention(ctx, Z(2, 3, 4), Z(2, 3, 4), Z(2, 3, 4), 3, false, 0))
-OPS_REJECTED(value_heads, co_attention(ctx, Z(2, 3, 4), Z(2, 3, 4), Z(2, 3, 3), 2, false, 0))
-OPS_REJECTED(no_heads, co_attention(ctx, Z(2, 3, 4), Z(2, 3, 4), Z(2, 3, 4), 0, false, 0))
-OPS_REJECTED(integers, co_attention(ctx, co_zeros(ctx, CO_INT32, CO_SHAPE(3, 4)), Z(3, 4), Z(3, 4),
-                                    1, false, 0))
+OPS_REJECTED(rank_1, co_attention(ctx, Z(4), Z(4), Z(4), 1, NULL))
+OPS_REJECTED(ranks, co_attention(ctx, Z(2, 3, 4), Z(3, 4), Z(3, 4), 1, NULL))
+OPS_REJECTED(batches, co_attention(ctx, Z(2, 3, 4), Z(1, 3, 4), Z(2, 3, 4), 1, NULL))
+OPS_REJECTED(channels, co_attention(ctx, Z(2, 3, 4), Z(2, 3, 5), Z(2, 3, 4), 1, NULL))
+OPS_REJECTED(rows, co_attention(ctx, Z(2, 3, 4), Z(2, 3, 4), Z(2, 2, 4), 1, NULL))
+OPS_REJECTED(heads, co_attention(ctx, Z(2, 3, 4), Z(2, 3, 4), Z(2, 3, 4), 3, NULL))
+OPS_REJECTED(value_heads, co_attention(ctx, Z(2, 3, 4), Z(2, 3, 4), Z(2, 3, 3), 2, NULL))
+OPS_REJECTED(no_heads, co_attention(ctx, Z(2, 3, 4), Z(2, 3, 4), Z(2, 3, 4), 0, NULL))
+OPS_REJECTED(integers,
+             co_attention(ctx, co_zeros(ctx, CO_INT32, CO_SHAPE(3, 4)), Z(3, 4), Z(3, 4), 1, NULL))
 OPS_REJECTED(dtypes, co_attention(ctx, Z(3, 4), co_zeros(ctx, CO_FLOAT64, CO_SHAPE(3, 4)), Z(3, 4),
-                                  1, false, 0))
+                                  1, NULL))
 
 CO_TEST(attention_rejects_what_does_not_fit, "GEN-ERR-4")
 {

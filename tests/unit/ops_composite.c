@@ -63,7 +63,7 @@ ONE(f_log_softmax, SQUARE(co_log_softmax(ctx, x, 0)))
 ONE(f_l2_loss, co_l2_loss(ctx, x))
 ONE(f_l2_normalize, co_l2_normalize(ctx, x, CO_AXES(1), 1e-12))
 ONE(f_clip, SQUARE(co_clip_by_value(ctx, x, -0.4, 0.6)))
-ONE(f_clip_by_norm, co_clip_by_norm(ctx, x, 0.5, CO_AXES(1)))
+ONE(f_clip_by_norm, co_clip_by_norm(ctx, x, CO_AXES(1), 0.5))
 ONE(f_squeeze, SQUARE(co_squeeze(ctx, co_expand_dims(ctx, x, 1), CO_ALL_AXES)))
 ONE(f_unstack, SQUARE(co_at(ctx, co_unstack(ctx, x, 1), 2)))
 ONE(f_split, SQUARE(co_at(ctx, co_split(ctx, x, 2, -1), 1)))
@@ -109,22 +109,23 @@ TWO(f_matvec,
     co_matvec(ctx, x, co_squeeze(ctx, co_slice(ctx, y, DIMS(1, 0), DIMS(1, 4), 2), CO_AXES(0)),
               false))
 TWO(f_layer_norm, co_layer_norm(ctx, x, co_reduce_sum(ctx, y, CO_AXES(0), false),
-                                co_reduce_sum(ctx, y, CO_AXES(0), false), CO_AXES(-1), 1e-3))
-TWO(f_batch_norm,
-    co_at(ctx,
-          co_batch_norm_train(ctx, x, co_reduce_sum(ctx, y, CO_AXES(0), false),
-                              co_reduce_sum(ctx, y, CO_AXES(0), false),
-                              co_zeros(ctx, CO_FLOAT64, CO_SHAPE(4)),
-                              co_ones(ctx, CO_FLOAT64, CO_SHAPE(4)), CO_AXES(0), 0.9, 1e-3),
-          0))
+                                co_reduce_sum(ctx, y, CO_AXES(0), false), NULL))
+TWO(f_batch_norm, co_at(ctx,
+                        co_batch_norm_train(ctx, x, co_reduce_sum(ctx, y, CO_AXES(0), false),
+                                            co_reduce_sum(ctx, y, CO_AXES(0), false),
+                                            co_zeros(ctx, CO_FLOAT64, CO_SHAPE(4)),
+                                            co_ones(ctx, CO_FLOAT64, CO_SHAPE(4)),
+                                            &(co_batch_norm_options){ sizeof(co_batch_norm_options),
+                                                                      CO_AXES(0), 0.9, 1e-3 }),
+                        0))
 TWO(f_fused_norm, co_at(ctx,
                         co_fused_batch_norm_train(ctx, x, co_reduce_sum(ctx, y, CO_AXES(0), false),
                                                   co_reduce_sum(ctx, y, CO_AXES(0), false), 1e-3),
                         0))
 TWO(f_norm_given, co_batch_norm_inference(ctx, x, co_reduce_sum(ctx, y, CO_AXES(0), false),
-                                          co_reduce_sum(ctx, SQUARE(y), CO_AXES(0), false),
                                           co_reduce_sum(ctx, y, CO_AXES(0), false),
-                                          co_reduce_sum(ctx, y, CO_AXES(0), false), 1e-3))
+                                          co_reduce_sum(ctx, y, CO_AXES(0), false),
+                                          co_reduce_sum(ctx, SQUARE(y), CO_AXES(0), false), NULL))
 
 #define CASE(fn, num)                                                                              \
     {                                                                                              \

@@ -53,16 +53,22 @@ OPS_REJECTED(mse_shapes, co_mse(ctx, F(2), F(3)))
 OPS_REJECTED(l2_int, co_l2_loss(ctx, I(2)))
 OPS_REJECTED(where_cond, co_where(ctx, F(2), F(2), F(2)))
 OPS_REJECTED(where_dtypes, co_where(ctx, B(2), F(2), D(2)))
-OPS_REJECTED(norm_shapes, co_layer_norm(ctx, F(2, 3), F(2), F(3), CO_AXES(-1), 1e-3))
-OPS_REJECTED(norm_axis, co_layer_norm(ctx, F(2, 3), F(3), F(3), CO_AXES(2), 1e-3))
-OPS_REJECTED(norm_larger, co_batch_norm_inference(ctx, F(3), F(2, 3), F(3), F(3), F(3), 1e-3))
+OPS_REJECTED(norm_shapes, co_layer_norm(ctx, F(2, 3), F(2), F(3), NULL))
+OPS_REJECTED(norm_axis, co_layer_norm(ctx, F(2, 3), F(3), F(3),
+                                      &(co_layer_norm_options){ sizeof(co_layer_norm_options),
+                                                                CO_AXES(2), 1e-3 }))
+OPS_REJECTED(norm_larger, co_batch_norm_inference(ctx, F(3), F(3), F(3), F(2, 3), F(3), NULL))
 OPS_REJECTED(norm_train,
-             co_batch_norm_train(ctx, F(2, 3), F(4), F(3), F(3), F(3), CO_AXES(0), 0.9, 1e-3))
+             co_batch_norm_train(ctx, F(2, 3), F(4), F(3), F(3), F(3),
+                                 &(co_batch_norm_options){ sizeof(co_batch_norm_options),
+                                                           CO_AXES(0), 0.9, 1e-3 }))
 OPS_REJECTED(norm_train_null,
-             co_batch_norm_train(ctx, F(2), F(1), F(1), F(1), F(1), NULL, 1, 0.9, 1e-3))
+             co_batch_norm_train(ctx, F(2), F(1), F(1), F(1), F(1),
+                                 &(co_batch_norm_options){ sizeof(co_batch_norm_options), NULL, 1,
+                                                           0.9, 1e-3 }))
 OPS_REJECTED(fused_rank, co_fused_batch_norm_train(ctx, F(3), F(3), F(3), 1e-3))
 OPS_REJECTED(l2_axis, co_l2_normalize(ctx, F(3), CO_AXES(1), 1e-12))
-OPS_REJECTED(clip_axis, co_clip_by_norm(ctx, F(3), 1, CO_AXES(3)))
+OPS_REJECTED(clip_axis, co_clip_by_norm(ctx, F(3), CO_AXES(3), 1))
 OPS_REJECTED(clip_half, co_clip_by_value(ctx, I(3), 0.5, 2))
 OPS_REJECTED(add_n_shapes, co_add_n(ctx, XS(F(2), F(3))))
 OPS_REJECTED(add_n_none, co_add_n(ctx, co_list(ctx, NULL, 0)))

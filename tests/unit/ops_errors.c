@@ -8,7 +8,7 @@
 #include "ops/engine/op.h"
 
 static co_value *
-floats(co_context *ctx, const int64_t *dims, size_t ndim)
+floats(co_context *ctx, const int64_t *dims, int ndim)
 {
     return co_ones(ctx, CO_FLOAT32, dims, ndim);
 }
@@ -84,11 +84,15 @@ OPS_REJECTED(gather_axis, co_gather(ctx, F(4, 2), I(1), 2, 0))
 OPS_REJECTED(gather_batch, co_gather(ctx, F(4, 2), I(4), 0, 1))
 OPS_REJECTED(gather_batch_dims, co_gather(ctx, F(4, 2), I(3, 1), 1, 1))
 OPS_REJECTED(gather_rank, co_gather(ctx, F(1, 1, 1, 1, 1, 1, 1), I(1, 1, 1), 0, 0))
-OPS_REJECTED(one_hot_depth, co_one_hot(ctx, I(1), -1, 1, 0, -1, CO_DTYPE_NONE))
-OPS_REJECTED(one_hot_float, co_one_hot(ctx, F(1), 3, 1, 0, -1, CO_DTYPE_NONE))
-OPS_REJECTED(one_hot_axis, co_one_hot(ctx, I(1), 3, 1, 0, 2, CO_DTYPE_NONE))
-OPS_REJECTED(one_hot_dtype, co_one_hot(ctx, I(1), 3, 1, 0, -1, CO_STRING))
-OPS_REJECTED(one_hot_overflow, co_one_hot(ctx, I(4), BIG, 1, 0, -1, CO_FLOAT32))
+OPS_REJECTED(one_hot_depth, co_one_hot(ctx, I(1), -1, NULL))
+OPS_REJECTED(one_hot_float, co_one_hot(ctx, F(1), 3, NULL))
+OPS_REJECTED(one_hot_axis, co_one_hot(ctx, I(1), 3,
+                                      &(co_one_hot_options){ sizeof(co_one_hot_options), 1, 0, 2,
+                                                             CO_DTYPE_NONE }))
+OPS_REJECTED(one_hot_dtype,
+             co_one_hot(ctx, I(1), 3,
+                        &(co_one_hot_options){ sizeof(co_one_hot_options), 1, 0, -1, CO_STRING }))
+OPS_REJECTED(one_hot_overflow, co_one_hot(ctx, I(4), BIG, NULL))
 OPS_REJECTED(range_zero,
              co_range(ctx, co_int(ctx, 0), co_int(ctx, 5), co_int(ctx, 0), CO_DTYPE_NONE))
 OPS_REJECTED(range_away,

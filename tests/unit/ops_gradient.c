@@ -141,8 +141,7 @@ f_slice(co_context *ctx, co_value *const *x)
 }
 
 static co_value *
-gathered(co_context *ctx, co_value *params, int axis, int batch_dims, const int64_t *dims,
-         size_t ndim)
+gathered(co_context *ctx, co_value *params, int axis, int batch_dims, const int64_t *dims, int ndim)
 {
     static const int32_t at[] = { 1, 0, 1, 1, 0, 1, 0, 0 };
 

@@ -15,7 +15,9 @@ layer_norm(co_context *ctx, co_value *const *in)
 {
     static const int last[] = { -1, -2, -3 };
 
-    return co_layer_norm(ctx, in[0], in[1], in[2], last, (size_t)num_axes, epsilon);
+    return co_layer_norm(ctx, in[0], in[1], in[2],
+                         &(co_layer_norm_options){ sizeof(co_layer_norm_options), last,
+                                                   (size_t)num_axes, epsilon });
 }
 
 /* The gradient of the input that `wanted` says. */
@@ -141,7 +143,8 @@ CO_TEST(layer_norm_does_without_epsilon_however_small_the_numbers, "")
     one[0] = 1e-22f; /* 63 / sqrt(63) */
     in[0] = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(1, 64), one);
     in[0] = co_layer_norm(ctx, in[0], co_ones_like(ctx, in[1]), co_zeros_like(ctx, in[1]),
-                          CO_AXES(-1), 0);
+                          &(co_layer_norm_options){ sizeof(co_layer_norm_options), CO_AXES(-1),
+                                                    0 });
     CO_EXPECT_CLOSE(((const float *)co_value_data(ctx, in[0]))[0], 7.937254, 1e-5);
     epsilon = 1e-5;
 }
@@ -160,7 +163,7 @@ CO_TEST(layer_norm_of_equal_numbers_is_beta, "")
             make_inputs(ctx, CO_FLOAT32, 3, dim, 0, in);
             x = co_fill(ctx, CO_SHAPE(3, dim), co_scalar_float(ctx, (float)(offset * 1.2345678)));
             y = co_value_data(ctx, co_layer_norm(ctx, x, co_ones_like(ctx, in[1]),
-                                                 co_zeros_like(ctx, in[2]), CO_AXES(-1), 1e-3));
+                                                 co_zeros_like(ctx, in[2]), NULL));
             for (int64_t i = 0; i < 3 * dim; ++i)
                 worst = fmaxf(worst, fabsf(y[i]));
             CO_EXPECT_CLOSE((double)worst, 0, 0);

@@ -190,7 +190,7 @@ CO_TEST(stateless_random_numbers_follow_from_their_seeds, "S-RUN-7")
     co_value            *of[5], *again, *before, *after;
 
     for (int i = 0; i < 5; ++i)
-        of[i] = co_stateless_random_normal(ctx, CO_FLOAT32, CO_SHAPE(50), seeds[i], 0, 1);
+        of[i] = co_stateless_random_normal(ctx, CO_FLOAT32, CO_SHAPE(50), seeds[i], NULL);
     for (int i = 0; i < 5; ++i)
         for (int k = 0; k < i; ++k)
             CO_EXPECT_MORE(kernel_difference(ctx, of[i], of[k]), 0.1);
@@ -198,16 +198,16 @@ CO_TEST(stateless_random_numbers_follow_from_their_seeds, "S-RUN-7")
     before = co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(50), 0, 1);
     co_set_seed(ctx, 42);
     ctx->mode.replica = 3;
-    again = co_stateless_random_normal(ctx, CO_FLOAT32, CO_SHAPE(50), seeds[0], 0, 1);
+    again = co_stateless_random_normal(ctx, CO_FLOAT32, CO_SHAPE(50), seeds[0], NULL);
     ctx->mode.replica = 0;
     CO_EXPECT_CLOSE(kernel_difference(ctx, of[0], again), 0, 0);
     after = co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(50), 0, 1);
     CO_EXPECT_CLOSE(kernel_difference(ctx, before, after), 0, 0);
     /* not the stream of a context with these numbers */
-    again = co_stateless_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(50), (int64_t[]){ 42, 0 }, 0, 1);
+    again = co_stateless_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(50), (int64_t[]){ 42, 0 }, NULL);
     CO_EXPECT_MORE(kernel_difference(ctx, before, again), 0.1);
     /* a longer tensor begins with the numbers of a shorter one */
-    again = co_stateless_random_normal(ctx, CO_FLOAT32, CO_SHAPE(9, 7), seeds[0], 0, 1);
+    again = co_stateless_random_normal(ctx, CO_FLOAT32, CO_SHAPE(9, 7), seeds[0], NULL);
     again = co_slice(ctx, co_reshape(ctx, again, CO_SHAPE(63)), (int64_t[]){ 0 }, (int64_t[]){ 50 },
                      1);
     CO_EXPECT_CLOSE(kernel_difference(ctx, of[0], again), 0, 0);
@@ -218,13 +218,13 @@ CO_TEST(stateless_random_numbers_need_two_seeds, "GEN-ERR-4")
     const char *keys[] = { "shape", "seed" };
     co_value   *one = co_list(ctx, (co_value *[]){ co_int(ctx, 3) }, 1);
 
-    CO_EXPECT_NULL(co_stateless_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(2), NULL, 0, 1));
+    CO_EXPECT_NULL(co_stateless_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(2), NULL, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "seed");
     CO_EXPECT_NULL(co_op_call(ctx, "stateless_random_normal", co_tuple(ctx, NULL, 0),
                               co_dict(ctx, keys, (co_value *[]){ one, one }, 2)));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "seed has 1 number;");
     CO_EXPECT_NULL(
-        co_stateless_random_normal(ctx, CO_INT32, CO_SHAPE(2), (int64_t[]){ 1, 2 }, 0, 1));
+        co_stateless_random_normal(ctx, CO_INT32, CO_SHAPE(2), (int64_t[]){ 1, 2 }, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "int32");
 }
 

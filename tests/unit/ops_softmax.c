@@ -272,7 +272,7 @@ CO_TEST(soft_cross_entropy_agrees_with_its_other_forms, "")
                                      co_transpose(ctx, soft_gradient(ctx, transposed), NULL, 0)),
                    1e-6);
     in[0] = labels(ctx, CO_INT64, &rows, 1, classes);
-    transposed[0] = co_one_hot(ctx, in[0], classes, 1, 0, -1, CO_FLOAT32);
+    transposed[0] = co_one_hot(ctx, in[0], classes, NULL);
     transposed[1] = in[1];
     axis = -1;
     CO_EXPECT_LESS(kernel_difference(ctx, cross_entropy(ctx, in), soft_entropy(ctx, transposed)),

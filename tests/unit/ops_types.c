@@ -128,7 +128,8 @@ CO_TEST(infer_is_called_as_call_is, "")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "2 inputs");
     CO_EXPECT_TRUE(co_op_infer(ctx, "logical_not", co_args(ctx, S(2)), NULL) == NULL);
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "must be one of bool");
-    windows = co_dataset_window(ctx, co_dataset_range(ctx, 0, 4, 1), 2, 1, 1, true);
+    windows = co_dataset_window(ctx, co_dataset_range(ctx, 0, 4, 1), 2,
+                                &(co_window_options){ sizeof(co_window_options), 1, 1, true });
     CO_EXPECT_NULL(co_op_infer(ctx, "relu", co_args(ctx, co_element_spec(ctx, windows)), NULL));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "without a dtype");
     text_of(ctx, co_op_infer(ctx, "relu", co_args(ctx, S(U, 2)), NULL), text, sizeof(text));

@@ -4,6 +4,7 @@
  * back into where they came from. Whatever they do, the call that called them ends with a result or
  * an error.
  */
+#include <cohort/v1.h>
 #include "engine_support.h"
 
 /* What a function gives up when it is first called: kept before, so this is the last reference. */
@@ -59,7 +60,7 @@ CO_TEST_WITH(an_update_may_release_its_variable, "EXT-UPD-1 THR-4", "cpus=2")
     co_strategy *s = test_mirrored(ctx, 2, -1);
     last         l = { .handle = variable_of(ctx, s, 1) };
     co_value    *r = co_update(ctx, s, l.handle, update_and_release,
-                               co_args(ctx, co_scalar_float(ctx, 2)), &l, true);
+                               co_args(ctx, co_scalar_float(ctx, 2)), &l, NULL);
 
     CO_EXPECT_INT(l.calls, 2);
     CO_EXPECT_OK(ctx);
@@ -100,7 +101,7 @@ CO_TEST_WITH(functions_may_release_the_strategy, "THR-4 S-VFF-1 DS-FN-1 EXT-UNS-
     CO_EXPECT_OK(ctx);
     l = (last){ .handle = own_mirrored(ctx) };
     co_update_non_slot(ctx, l.handle, co_worker_devices(ctx, l.handle), non_slot_and_release,
-                       co_no_args(ctx), &l, true);
+                       co_no_args(ctx), &l, NULL);
     CO_EXPECT_INT(l.calls, 2);
     CO_EXPECT_OK(ctx);
 }
@@ -113,7 +114,7 @@ step_and_release(co_context *ctx, co_step_context *steps, co_value *inputs, void
     if (l->calls == 0)
         co_release(ctx, l->strategy);
     give_up(ctx, l);
-    co_set_last_step_output(ctx, steps, "x", inputs, CO_REDUCE_NONE);
+    co_set_last_step_output(ctx, steps, "x", CO_REDUCE_NONE, inputs);
     return NULL;
 }
 
@@ -128,7 +129,7 @@ CO_TEST_WITH(steps_may_release_iterator_and_strategy, "EXT-STEPS-1 THR-4", "cpus
         l.handle = co_iterate(ctx, co_distribute_dataset(ctx, l.strategy, data, NULL));
         co_keep(ctx, l.handle);
     }
-    steps = co_run_steps_on_iterator(ctx, l.strategy, step_and_release, l.handle, 3, NULL, &l);
+    steps = co_run_steps_on_iterator(ctx, l.strategy, step_and_release, l.handle, &l, 3, NULL);
     CO_EXPECT_INT(l.calls, 3);
     CO_EXPECT_INT(co_num_items(ctx, co_last_step_outputs(ctx, steps)), 1);
     CO_EXPECT_OK(ctx);
@@ -258,7 +259,8 @@ CO_TEST_WITH(updates_of_more_devices_than_components, "EXT-UNS-1 VAR-MIR-9", "cp
     co_value    *v = variable_of(ctx, s, 0), *name = co_string(ctx, "/cpu:0"), *r;
 
     r = co_update_non_slot(ctx, s, co_args(ctx, name, name, name, name), use_variable,
-                           co_no_args(ctx), v, false);
+                           co_no_args(ctx), v,
+                           &(co_update_options){ sizeof(co_update_options), false });
     CO_EXPECT_OK(ctx);
     CO_EXPECT_INT(co_num_items(ctx, r), 4);
     /* One each, and then one for all, twice. */
@@ -274,8 +276,8 @@ steps_within_steps(co_context *ctx, co_step_context *steps, co_value *inputs, vo
 
     (void)inputs;
     if (++l->calls < 4)
-        co_run_steps_on_iterator(ctx, l->strategy, steps_within_steps, l->handle, 1, NULL, l);
-    co_set_last_step_output(ctx, steps, "depth", co_int(ctx, l->calls), CO_REDUCE_NONE);
+        co_run_steps_on_iterator(ctx, l->strategy, steps_within_steps, l->handle, l, 1, NULL);
+    co_set_last_step_output(ctx, steps, "depth", CO_REDUCE_NONE, co_int(ctx, l->calls));
     return NULL;
 }
 
@@ -286,10 +288,10 @@ CO_TEST_WITH(steps_may_run_steps, "EXT-STEPS-1", "cpus=2")
     co_step_context *steps;
 
     l.handle = co_iterate(ctx, co_distribute_dataset(ctx, l.strategy, data, NULL));
-    steps = co_run_steps_on_iterator(ctx, l.strategy, steps_within_steps, l.handle, 1, NULL, &l);
+    steps = co_run_steps_on_iterator(ctx, l.strategy, steps_within_steps, l.handle, &l, 1, NULL);
     CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, co_last_step_outputs(ctx, steps), "depth")), 4);
-    CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, l.strategy, steps_within_steps, l.handle,
-                                            INT64_MAX, NULL, &l));
+    CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, l.strategy, steps_within_steps, l.handle, &l,
+                                            INT64_MAX, NULL));
     CO_EXPECT_ERROR(ctx, CO_OUT_OF_RANGE, NULL);
 }
 

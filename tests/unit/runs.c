@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running steps: arguments, results, failures, and replicas that do not come to a rendezvous. */
+#include <cohort/v1.h>
 #include "test.h"
 
 #include <pthread.h>

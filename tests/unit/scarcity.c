@@ -196,7 +196,7 @@ reduce(co_context *ctx, void *prepared)
     return co_reduce(ctx, r->two, CO_REDUCE_MEAN, list, NULL, 0) &&
            co_reduce(ctx, r->two, CO_REDUCE_SUM, r->parts, CO_AXES(0)) &&
            co_local_results(ctx, r->two, list) && co_gather_replicas(ctx, r->two, r->parts, 1) &&
-           co_update(ctx, r->two, r->mean, add_one, co_args(ctx, r->parts), NULL, true) &&
+           co_update(ctx, r->two, r->mean, add_one, co_args(ctx, r->parts), NULL, NULL) &&
            co_reduce_to(ctx, r->two, CO_REDUCE_SUM, r->parts, r->mean);
 }
 
@@ -314,7 +314,7 @@ merge_together(co_context *ctx, ready *r)
 static bool
 update(co_context *ctx, ready *r)
 {
-    return co_update(ctx, r->two, r->mean, add_one, co_args(ctx, r->rows), NULL, true) != NULL;
+    return co_update(ctx, r->two, r->mean, add_one, co_args(ctx, r->rows), NULL, NULL) != NULL;
 }
 
 static bool

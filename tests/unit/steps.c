@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Several steps on an iterator and what they put out: EXT-STEPS-1 in its corners. */
+#include <cohort/v1.h>
 #include "test.h"
 
 /* What the steps below are told. */
@@ -38,10 +39,10 @@ cross_step(co_context *ctx, co_step_context *steps, co_value *inputs, void *user
     CO_EXPECT_PTR(co_get_strategy(ctx), p->strategy);
     if (p->calls == p->bad_step)
         return co_fail(ctx, CO_DATA_LOSS, "step %d is bad", p->calls), NULL;
-    co_set_last_step_output(ctx, steps, "sum", sums, CO_REDUCE_SUM);
-    co_set_last_step_output(ctx, steps, "parts", sums, CO_REDUCE_NONE);
+    co_set_last_step_output(ctx, steps, "sum", CO_REDUCE_SUM, sums);
+    co_set_last_step_output(ctx, steps, "parts", CO_REDUCE_NONE, sums);
     if (p->calls == 1)
-        co_set_last_step_output(ctx, steps, "only at first", sums, CO_REDUCE_NONE);
+        co_set_last_step_output(ctx, steps, "only at first", CO_REDUCE_NONE, sums);
     co_set_non_tensor_output(ctx, steps, "word", co_string(ctx, "done"));
     return NULL;
 }
@@ -56,7 +57,7 @@ CO_TEST_WITH(steps_put_out_what_the_last_one_set, "EXT-STEPS-1", "cpus=2")
         plan             p = { .strategy = all[i] };
         co_step_context *steps = co_experimental_run_steps_on_iterator(ctx, all[i], cross_step,
                                                                        sixteen(ctx, all[i]),
-                                                                       iterations[i], NULL, &p);
+                                                                       &p, iterations[i], NULL);
         co_value        *last = co_last_step_outputs(ctx, steps);
 
         CO_EXPECT_OK(ctx);
@@ -79,8 +80,8 @@ set_in_replica(co_context *ctx, co_value *args, void *user)
     co_step_context *steps = user;
     co_value        *sum = co_reduce_sum(ctx, co_at(ctx, args, 0), CO_ALL_AXES, false);
 
-    co_set_last_step_output(ctx, steps, "sum", sum, CO_REDUCE_SUM);
-    co_set_last_step_output(ctx, steps, "mean", co_cast(ctx, sum, CO_FLOAT32), CO_REDUCE_MEAN);
+    co_set_last_step_output(ctx, steps, "sum", CO_REDUCE_SUM, sum);
+    co_set_last_step_output(ctx, steps, "mean", CO_REDUCE_MEAN, co_cast(ctx, sum, CO_FLOAT32));
     co_set_non_tensor_output(ctx, steps, "ids", co_int(ctx, co_replica_id(ctx)));
     return sum;
 }
@@ -89,7 +90,7 @@ static co_value *
 set_without_op(co_context *ctx, co_value *args, void *user)
 {
     (void)args;
-    co_set_last_step_output(ctx, user, "sum", co_scalar_float(ctx, 1), CO_REDUCE_NONE);
+    co_set_last_step_output(ctx, user, "sum", CO_REDUCE_NONE, co_scalar_float(ctx, 1));
     return NULL;
 }
 
@@ -97,8 +98,8 @@ static co_value *
 set_different_names(co_context *ctx, co_value *args, void *user)
 {
     (void)args;
-    co_set_last_step_output(ctx, user, co_replica_id(ctx) == 0 ? "a" : "b", co_scalar_float(ctx, 1),
-                            CO_REDUCE_SUM);
+    co_set_last_step_output(ctx, user, co_replica_id(ctx) == 0 ? "a" : "b", CO_REDUCE_SUM,
+                            co_scalar_float(ctx, 1));
     return NULL;
 }
 
@@ -106,8 +107,9 @@ static co_value *
 set_different_ops(co_context *ctx, co_value *args, void *user)
 {
     (void)args;
-    co_set_last_step_output(ctx, user, "a", co_scalar_float(ctx, 1),
-                            co_replica_id(ctx) == 0 ? CO_REDUCE_SUM : CO_REDUCE_MEAN);
+    co_set_last_step_output(ctx, user, "a",
+                            co_replica_id(ctx) == 0 ? CO_REDUCE_SUM : CO_REDUCE_MEAN,
+                            co_scalar_float(ctx, 1));
     return NULL;
 }
 
@@ -115,7 +117,7 @@ static co_value *
 set_shared_sum(co_context *ctx, co_value *args, void *user)
 {
     (void)args;
-    co_set_last_step_output(ctx, user, "a", co_int(ctx, 5), CO_REDUCE_SUM);
+    co_set_last_step_output(ctx, user, "a", CO_REDUCE_SUM, co_int(ctx, 5));
     return NULL;
 }
 
@@ -132,8 +134,8 @@ CO_TEST_WITH(replicas_put_out_together, "EXT-STEPS-1", "cpus=2")
 {
     co_strategy     *m = co_mirrored_strategy(ctx, NULL, 0, NULL);
     plan             p = { .strategy = m, .replica_fn = set_in_replica };
-    co_step_context *steps = co_run_steps_on_iterator(ctx, m, replica_step, sixteen(ctx, m), 3,
-                                                      NULL, &p);
+    co_step_context *steps = co_run_steps_on_iterator(ctx, m, replica_step, sixteen(ctx, m), &p, 3,
+                                                      NULL);
     co_value        *last = co_last_step_outputs(ctx, steps), *ids;
 
     CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, last, "sum")), 38);
@@ -161,7 +163,7 @@ CO_TEST_WITH(replicas_that_put_out_wrongly_are_told, "EXT-STEPS-1", "cpus=2")
         plan p = { .strategy = m, .replica_fn = wrong[i].fn };
 
         CO_EXPECT_NULL(
-            co_run_steps_on_iterator(ctx, m, replica_step, sixteen(ctx, m), 3, NULL, &p));
+            co_run_steps_on_iterator(ctx, m, replica_step, sixteen(ctx, m), &p, 3, NULL));
         CO_EXPECT_ERROR(ctx, wrong[i].code, wrong[i].part);
         CO_EXPECT_INT(p.calls, 1);
         CO_EXPECT_FALSE(co_has_strategy(ctx));
@@ -177,8 +179,8 @@ total_step(co_context *ctx, co_step_context *steps, co_value *inputs, void *user
     co_value *sum = co_reduce(ctx, p->strategy, CO_REDUCE_SUM, sums, NULL, 0);
     co_value *before = co_get(ctx, co_last_step_outputs(ctx, steps), "total");
 
-    co_set_last_step_output(ctx, steps, "total", sum, CO_REDUCE_NONE); /* the last setting counts */
-    co_set_last_step_output(ctx, steps, "total", co_add(ctx, before, sum), CO_REDUCE_NONE);
+    co_set_last_step_output(ctx, steps, "total", CO_REDUCE_NONE, sum); /* the last setting counts */
+    co_set_last_step_output(ctx, steps, "total", CO_REDUCE_NONE, co_add(ctx, before, sum));
     return NULL;
 }
 
@@ -190,11 +192,14 @@ CO_TEST_WITH(loop_values_go_from_step_to_step, "EXT-STEPS-1", "cpus=2")
     plan             p = { .strategy = m };
     co_value        *hundred = co_scalar_int64(ctx, 100);
     co_value        *initial = co_dict(ctx, keys, &hundred, 1);
-    co_step_context *steps = co_run_steps_on_iterator(ctx, m, total_step, sixteen(ctx, m), 4,
-                                                      initial, &p);
+    co_step_context *steps = co_run_steps_on_iterator(ctx, m, total_step, sixteen(ctx, m), &p, 4,
+                                                      &(co_run_steps_options){
+                                                          sizeof(co_run_steps_options), initial });
 
     CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, co_last_step_outputs(ctx, steps), "total")), 220);
-    steps = co_run_steps_on_iterator(ctx, m, total_step, sixteen(ctx, m), 0, initial, &p);
+    steps = co_run_steps_on_iterator(ctx, m, total_step, sixteen(ctx, m), &p, 0,
+                                     &(co_run_steps_options){ sizeof(co_run_steps_options),
+                                                              initial });
     CO_EXPECT_PTR(co_last_step_outputs(ctx, steps), initial);
     CO_EXPECT_INT(co_num_items(ctx, co_non_tensor_outputs(ctx, steps)), 0);
 }
@@ -216,8 +221,8 @@ CO_TEST_WITH(what_a_step_leaves_open_is_left, "EXT-STEPS-1 GEN-ERR-1", "cpus=2")
 {
     co_strategy     *m = co_mirrored_strategy(ctx, NULL, 0, NULL);
     plan             p = { .strategy = m };
-    co_step_context *steps = co_run_steps_on_iterator(ctx, m, open_things, sixteen(ctx, m), 2, NULL,
-                                                      &p);
+    co_step_context *steps = co_run_steps_on_iterator(ctx, m, open_things, sixteen(ctx, m), &p, 2,
+                                                      NULL);
 
     CO_EXPECT_INT(p.calls, 2);
     CO_EXPECT_FALSE(co_has_strategy(ctx));
@@ -229,12 +234,12 @@ CO_TEST_WITH(the_end_of_input_and_errors_end_the_steps, "EXT-STEPS-1 GEN-ERR-2",
     co_strategy *m = co_mirrored_strategy(ctx, NULL, 0, NULL);
     plan         p = { .strategy = m };
 
-    CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, m, cross_step, sixteen(ctx, m), 5, NULL, &p));
+    CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, m, cross_step, sixteen(ctx, m), &p, 5, NULL));
     CO_EXPECT_ERROR(ctx, CO_OUT_OF_RANGE, NULL);
     CO_EXPECT_INT(p.calls, 4);
     p.calls = 0;
     p.bad_step = 2;
-    CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, m, cross_step, sixteen(ctx, m), 4, NULL, &p));
+    CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, m, cross_step, sixteen(ctx, m), &p, 4, NULL));
     CO_EXPECT_ERROR(ctx, CO_DATA_LOSS, "step 2 is bad");
     CO_EXPECT_INT(p.calls, 2);
 }
@@ -245,7 +250,7 @@ CO_TEST(the_default_strategy_has_no_steps, "EXT-STEPS-1")
     plan         p = { .strategy = d };
     co_iterator *it = sixteen(ctx, d);
 
-    CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, d, cross_step, it, 2, NULL, &p));
+    CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, d, cross_step, it, &p, 2, NULL));
     CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "default strategy");
     CO_EXPECT_INT(p.calls, 0);
     CO_EXPECT_INT(co_value_num_elements(ctx, co_get_next(ctx, it)), 4); /* and nothing was taken */
@@ -258,7 +263,7 @@ steps_in_a_replica(co_context *ctx, co_value *args, void *user)
 
     (void)args;
     CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, p->strategy, cross_step, sixteen(ctx, p->strategy),
-                                            1, NULL, p));
+                                            p, 1, NULL));
     CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, NULL);
     return NULL;
 }
@@ -268,18 +273,20 @@ CO_TEST_WITH(arguments_of_steps_are_checked, "EXT-STEPS-1", "cpus=2")
     co_strategy     *m = co_mirrored_strategy(ctx, NULL, 0, NULL);
     plan             p = { .strategy = m };
     co_iterator     *it = sixteen(ctx, m);
-    co_step_context *steps = co_run_steps_on_iterator(ctx, m, cross_step, it, 1, NULL, &p);
+    co_step_context *steps = co_run_steps_on_iterator(ctx, m, cross_step, it, &p, 1, NULL);
     co_value        *one = co_int(ctx, 1);
 
-    CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, NULL, cross_step, it, 1, NULL, &p));
+    CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, NULL, cross_step, it, &p, 1, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "strategy");
-    CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, m, NULL, it, 1, NULL, &p));
+    CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, m, NULL, it, &p, 1, NULL));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "fn");
-    CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, m, cross_step, NULL, 1, NULL, &p));
+    CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, m, cross_step, NULL, &p, 1, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "iterator");
-    CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, m, cross_step, it, -1, NULL, &p));
+    CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, m, cross_step, it, &p, -1, NULL));
     CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "-1");
-    CO_EXPECT_NULL(co_run_steps_on_iterator(ctx, m, cross_step, it, 1, one, &p));
+    CO_EXPECT_NULL(
+        co_run_steps_on_iterator(ctx, m, cross_step, it, &p, 1,
+                                 &(co_run_steps_options){ sizeof(co_run_steps_options), one }));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "dict");
     co_run(ctx, m, steps_in_a_replica, co_no_args(ctx), &p);
     CO_EXPECT_OK(ctx);
@@ -289,18 +296,18 @@ CO_TEST_WITH(arguments_of_steps_are_checked, "EXT-STEPS-1", "cpus=2")
     CO_EXPECT_FALSE(co_ok(ctx));
     co_clear(ctx);
     CO_SCOPE(ctx, m) {
-        CO_EXPECT_CODE(co_set_last_step_output(ctx, NULL, "a", one, CO_REDUCE_SUM),
+        CO_EXPECT_CODE(co_set_last_step_output(ctx, NULL, "a", CO_REDUCE_SUM, one),
                        CO_INVALID_ARGUMENT);
         co_clear(ctx);
-        CO_EXPECT_CODE(co_set_last_step_output(ctx, steps, NULL, one, CO_REDUCE_SUM),
+        CO_EXPECT_CODE(co_set_last_step_output(ctx, steps, NULL, CO_REDUCE_SUM, one),
                        CO_VALUE_ERROR);
         co_clear(ctx);
         CO_EXPECT_CODE(co_set_non_tensor_output(ctx, steps, "a", NULL), CO_INVALID_ARGUMENT);
         co_clear(ctx);
-        CO_EXPECT_CODE(co_set_last_step_output(ctx, steps, "a", one, (co_reduce_op)9),
+        CO_EXPECT_CODE(co_set_last_step_output(ctx, steps, "a", (co_reduce_op)9, one),
                        CO_ASSERTION_ERROR);
         co_clear(ctx);
-        CO_EXPECT_CODE(co_set_last_step_output(ctx, steps, "a", one, CO_REDUCE_SUM),
+        CO_EXPECT_CODE(co_set_last_step_output(ctx, steps, "a", CO_REDUCE_SUM, one),
                        CO_VALUE_ERROR);
         co_clear(ctx);
     }
@@ -313,7 +320,7 @@ steps_in_little_memory(co_context *ctx)
     plan         p = { .strategy = m, .replica_fn = set_in_replica };
 
     return co_last_step_outputs(ctx, co_run_steps_on_iterator(ctx, m, replica_step, sixteen(ctx, m),
-                                                              2, NULL, &p)) != NULL;
+                                                              &p, 2, NULL)) != NULL;
 }
 
 CO_TEST_BARE(steps_survive_want_of_memory, "EXT-STEPS-1")

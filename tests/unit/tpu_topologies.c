@@ -112,7 +112,7 @@ CO_TEST(meshes_and_coordinates_are_checked, "TOPO-1 TOPO-2")
 {
     static const struct {
         int64_t     mesh[5];
-        size_t      rank;
+        int         rank;
         const char *part;
     } wrong[] = {
         { { 2, 2 }, 2, "3 or 4" },

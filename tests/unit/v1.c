@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The v1 surface: constructors and members of the flavour, one step on an iterator. Input iterators
  * are in v1_iterators.c. */
+#include <cohort/tpu.h>
 #include <cohort/v1.h>
 #include "test.h"
 
@@ -373,7 +374,7 @@ sum_step(co_context *ctx, co_step_context *steps, co_value *inputs, void *user)
 {
     co_value *sums = co_run(ctx, user, sum_of, co_args(ctx, inputs), NULL);
 
-    co_set_last_step_output(ctx, steps, "sum", sums, CO_REDUCE_SUM);
+    co_set_last_step_output(ctx, steps, "sum", CO_REDUCE_SUM, sums);
     return NULL;
 }
 
@@ -383,8 +384,8 @@ CO_TEST_WITH(several_steps_take_input_iterators, "EXT-STEPS-1 ITER1-NEXT-1", "cp
 
     for (size_t i = 0; i < all_strategies(ctx, all); ++i) {
         co_iterator     *it = sixteen(ctx, all[i]);
-        co_step_context *steps = co_experimental_run_steps_on_iterator(ctx, all[i], sum_step, it, 2,
-                                                                       NULL, all[i]);
+        co_step_context *steps = co_experimental_run_steps_on_iterator(ctx, all[i], sum_step, it,
+                                                                       all[i], 2, NULL);
         co_value        *sum = co_get(ctx, co_last_step_outputs(ctx, steps), "sum");
 
         CO_EXPECT_INT(co_item_int(ctx, sum), 4 + 5 + 6 + 7);

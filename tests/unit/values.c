@@ -32,8 +32,8 @@ CO_TEST(every_kind_has_one_handle, "C-VAL-1 GEN-NEST-2 GEN-NEST-3 DV-1 DV-2")
         { co_tuple(ctx, pair, 2), CO_KIND_TUPLE, "tuple" },
         { co_named_tuple(ctx, "Pair", names, pair, 2), CO_KIND_NAMED_TUPLE, "named tuple" },
         { co_dict(ctx, names, pair, 2), CO_KIND_DICT, "dict" },
-        { co_next(ctx, co_iterate(ctx, co_dataset_window(ctx, co_dataset_range(ctx, 0, 2, 1), 1, 0,
-                                                         1, false))),
+        { co_next(ctx,
+                  co_iterate(ctx, co_dataset_window(ctx, co_dataset_range(ctx, 0, 2, 1), 1, NULL))),
           CO_KIND_DATASET, "dataset" },
     };
 

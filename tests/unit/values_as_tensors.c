@@ -201,7 +201,7 @@ CO_TEST_WITH(an_update_sees_the_component_that_it_updates, "DV-USE-3 EXT-UPD-1",
 
     CO_SCOPE(ctx, strategy) {
         variable = co_variable(ctx, co_float(ctx, 0), NULL);
-        co_update(ctx, strategy, variable, assign_captured, co_no_args(ctx), mirrored, true);
+        co_update(ctx, strategy, variable, assign_captured, co_no_args(ctx), mirrored, NULL);
     }
     results = co_local_results(ctx, strategy, variable);
     CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, results, 0)), 1, 0);
@@ -225,7 +225,7 @@ CO_TEST_WITH(an_update_has_no_part_in_a_bundle_that_is_too_short, "DV-USE-1", "c
     CO_SCOPE(ctx, strategy) {
         variable = co_variable(ctx, co_float(ctx, 0), NULL);
         CO_EXPECT_NULL(
-            co_update(ctx, strategy, variable, use_captured, co_no_args(ctx), bundle, true));
+            co_update(ctx, strategy, variable, use_captured, co_no_args(ctx), bundle, NULL));
         CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR,
                         "per-replica value is used as a tensor outside a replica");
     }

@@ -322,7 +322,7 @@ CO_TEST_WITH(the_raw_handle_depends_on_the_context, "VAR-MIR-10 VAR-MIR-9 DV-GRO
         CO_EXPECT_NULL(co_variable_handle(ctx, v));
         CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "2 components");
         CO_EXPECT_PTR(co_variable_handle(ctx, plain), plain);
-        co_update(ctx, m, v, handle_in_update, co_no_args(ctx), v, true);
+        co_update(ctx, m, v, handle_in_update, co_no_args(ctx), v, NULL);
     }
     CO_SCOPE(ctx, co_one_device_strategy(ctx, NULL))
         CO_EXPECT_NULL(co_variable_handle(ctx, v));

@@ -337,7 +337,7 @@ CO_TEST_WITH(scatters_across_replicas_reach_all_components, "VAR-MIR-8 VAR-MIR-2
     expect(ctx, v, (double[]){ 1, 12 }, 2);
     co_scatter_add(ctx, v, co_per_replica_value(ctx, each, 2));
     CO_SCOPE(ctx, m)
-        co_update(ctx, m, v, scatter_component, co_args(ctx, each[0]), v, true);
+        co_update(ctx, m, v, scatter_component, co_args(ctx, each[0]), v, NULL);
     parts = co_local_results(ctx, m, v);
     expect(ctx, co_at(ctx, parts, 0), (double[]){ 1, 32 }, 2);
     expect(ctx, co_at(ctx, parts, 1), (double[]){ 1, 42 }, 2);

@@ -58,12 +58,12 @@ const coi_op coi_op_broadcast_to = {
 };
 
 co_value *
-co_broadcast_to(co_context *ctx, co_value *x, const int64_t *dims, size_t ndim)
+co_broadcast_to(co_context *ctx, co_value *x, const int64_t *dims, int ndim)
 {
     coi_shape_attrs attrs;
 
     COI_ENTER(ctx, "broadcast_to", NULL);
-    if (!coi_ints_from_dims(ctx, "broadcast_to: dims", dims, ndim, &attrs.shape))
+    if (!coi_ints_from_dims(ctx, "broadcast_to: dims", dims, (size_t)ndim, &attrs.shape))
         return NULL;
     return coi_apply1(ctx, &coi_op_broadcast_to, x, &attrs);
 }

@@ -77,12 +77,12 @@ ones_rule(coi_call *call, coi_out *outs)
         .ref = coi_ref_##name_,                                                                    \
         .run = coi_##name_##_run,                                                                  \
     };                                                                                             \
-    co_value *co_##name_(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim)        \
+    co_value *co_##name_(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim)           \
     {                                                                                              \
         coi_make_attrs attrs = { .dtype = coi_dtype_attr(dtype) };                                 \
                                                                                                    \
         COI_ENTER(ctx, #name_, NULL);                                                              \
-        if (!coi_ints_from_dims(ctx, #name_ ": dims", dims, ndim, &attrs.shape))                   \
+        if (!coi_ints_from_dims(ctx, #name_ ": dims", dims, (size_t)ndim, &attrs.shape))           \
             return NULL;                                                                           \
         return coi_apply(ctx, &coi_op_##name_, NULL, 0, &attrs);                                   \
     }
@@ -133,14 +133,14 @@ coi_host_scalar(const co_value *value, coi_scalar *out)
 
 /* Anything but a host number is a scalar to repeat, with its dtype and gradient. */
 co_value *
-co_fill(co_context *ctx, const int64_t *dims, size_t ndim, co_value *value)
+co_fill(co_context *ctx, const int64_t *dims, int ndim, co_value *value)
 {
     coi_fill_attrs attrs;
     co_value      *tensor, *result;
 
     COI_ENTER(ctx, "fill", NULL);
     if (!coi_check_value(ctx, value, 4, "value") ||
-        !coi_ints_from_dims(ctx, "fill: dims", dims, ndim, &attrs.shape))
+        !coi_ints_from_dims(ctx, "fill: dims", dims, (size_t)ndim, &attrs.shape))
         return NULL;
     if (coi_host_scalar(value, &attrs.value))
         return coi_apply(ctx, &coi_op_fill, NULL, 0, &attrs);

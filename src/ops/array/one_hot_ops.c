@@ -96,19 +96,21 @@ const coi_op coi_op_one_hot = {
 };
 
 co_value *
-co_one_hot(co_context *ctx, co_value *indices, int64_t depth, double on, double off, int axis,
-           co_dtype dtype)
+co_one_hot(co_context *ctx, co_value *indices, int64_t depth, const co_one_hot_options *options)
 {
-    coi_one_hot_attrs attrs = { .depth = depth,
-                                .on_value = coi_scalar_of(on),
-                                .off_value = coi_scalar_of(off),
-                                .axis = axis,
-                                .dtype = coi_dtype_attr(dtype == CO_DTYPE_NONE ? CO_FLOAT32
-                                                                               : dtype) };
+    co_one_hot_options all = CO_ONE_HOT_OPTIONS_INIT;
+    coi_one_hot_attrs  attrs = { .depth = depth };
 
-    if (dtype == CO_BOOL) {
-        attrs.on_value = (coi_scalar){ CO_KIND_BOOL, on != 0, 0 };
-        attrs.off_value = (coi_scalar){ CO_KIND_BOOL, off != 0, 0 };
+    COI_ENTER(ctx, "one_hot", NULL);
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 4))
+        return NULL;
+    attrs.on_value = coi_scalar_of(all.on_value);
+    attrs.off_value = coi_scalar_of(all.off_value);
+    attrs.axis = all.axis;
+    attrs.dtype = coi_dtype_attr(all.dtype == CO_DTYPE_NONE ? CO_FLOAT32 : all.dtype);
+    if (all.dtype == CO_BOOL) {
+        attrs.on_value = (coi_scalar){ CO_KIND_BOOL, all.on_value != 0, 0 };
+        attrs.off_value = (coi_scalar){ CO_KIND_BOOL, all.off_value != 0, 0 };
     }
     return coi_apply1(ctx, &coi_op_one_hot, indices, &attrs);
 }
@@ -131,10 +133,11 @@ one_hot_like_rule(coi_call *call, coi_out *outs)
 static co_value *
 one_hot_like_compose(coi_call *call)
 {
-    const co_value *like = call->in[1];
+    const co_value    *like = call->in[1];
+    co_one_hot_options options = CO_ONE_HOT_OPTIONS_INIT;
 
-    return co_one_hot(call->ctx, call->in[0], like->u.tensor.dims[like->ndim - 1], 1, 0, -1,
-                      (co_dtype)like->dtype);
+    options.dtype = (co_dtype)like->dtype;
+    return co_one_hot(call->ctx, call->in[0], like->u.tensor.dims[like->ndim - 1], &options);
 }
 
 const coi_op coi_op_one_hot_like = {

@@ -118,12 +118,12 @@ const coi_op coi_op_reshape = {
 };
 
 co_value *
-co_reshape(co_context *ctx, co_value *x, const int64_t *dims, size_t ndim)
+co_reshape(co_context *ctx, co_value *x, const int64_t *dims, int ndim)
 {
     coi_shape_attrs attrs;
 
     COI_ENTER(ctx, "reshape", NULL);
-    if (!coi_ints_from_dims(ctx, "reshape: dims", dims, ndim, &attrs.shape))
+    if (!coi_ints_from_dims(ctx, "reshape: dims", dims, (size_t)ndim, &attrs.shape))
         return NULL;
     return coi_apply1(ctx, &coi_op_reshape, x, &attrs);
 }

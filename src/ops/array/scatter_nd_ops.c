@@ -334,14 +334,13 @@ const coi_op coi_op_scatter_nd = {
 };
 
 co_value *
-co_scatter_nd(co_context *ctx, co_value *indices, co_value *updates, const int64_t *dims,
-              size_t ndim)
+co_scatter_nd(co_context *ctx, co_value *indices, co_value *updates, const int64_t *dims, int ndim)
 {
     scatter_nd_attrs attrs;
     co_value *const  given[2] = { indices, updates };
 
     COI_ENTER(ctx, "scatter_nd", NULL);
-    if (!coi_ints_from_dims(ctx, "scatter_nd: dims", dims, ndim, &attrs.shape))
+    if (!coi_ints_from_dims(ctx, "scatter_nd: dims", dims, (size_t)ndim, &attrs.shape))
         return NULL;
     return coi_apply_composite(ctx, &coi_op_scatter_nd, given, 2, &attrs);
 }
@@ -545,7 +544,7 @@ unsorted_segment_sum_composite(coi_call *call)
     co_context       *ctx = call->ctx;
     co_value         *data = call->in[0], *ids = call->in[1], *sum;
     int64_t           num = coi_known_elements(ids), inner = 1, dims[CO_MAX_DIMS] = { n };
-    size_t            ndim = 1;
+    int               ndim = 1;
     coi_scatter_attrs attrs = { .axis = 0 };
 
     for (int d = ids->ndim; d < data->ndim; ++d) {

@@ -107,8 +107,8 @@ static bool
 check_array(co_context *ctx, const char *argument, const void *array, size_t n)
 {
     if (n > CO_MAX_DIMS) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s has %zu entries, at most %d are allowed", argument,
-                 n, CO_MAX_DIMS);
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s has %lld entries, at most %d are allowed", argument,
+                 (long long)n, CO_MAX_DIMS);
         return false;
     }
     if (array == NULL && n > 0) {

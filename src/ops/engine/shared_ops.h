@@ -20,6 +20,10 @@ co_code coi_check_momentum(co_context *ctx, const char *op, double momentum);
  * and leaves `moving` as it is (nn/composite_norms.c). */
 co_value *coi_moving_average(co_context *ctx, co_value *moving, co_value *batch, double momentum,
                              bool empty);
+/* The axes over which a batch norm of x reduces: those of the options, or all but the last
+ * (nn/composite_norms.c). */
+bool coi_batch_norm_axes(co_context *ctx, co_value *x, const co_batch_norm_options *options,
+                         int axes[CO_MAX_DIMS], size_t *num_axes);
 
 /* Elements of x at a regular distance, as a value of the block (array/strided_slice_ops.c). The
  * attributes are those of ops/kernels/strided_slice.h. */

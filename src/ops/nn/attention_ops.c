@@ -260,13 +260,19 @@ const coi_op coi_op_attention = {
 };
 
 co_value *
-co_attention(co_context *ctx, co_value *q, co_value *k, co_value *v, int64_t heads, bool causal,
-             double scale)
+co_attention(co_context *ctx, co_value *q, co_value *k, co_value *v, int64_t heads,
+             const co_attention_options *options)
 {
-    coi_attention_attrs attrs = { .heads = heads, .causal = causal, .scale = scale };
-    co_value *const     in[3] = { q, k, v };
-    co_value           *result = NULL;
+    co_attention_options all = CO_ATTENTION_OPTIONS_INIT;
+    coi_attention_attrs  attrs = { .heads = heads };
+    co_value *const      in[3] = { q, k, v };
+    co_value            *result = NULL;
 
+    COI_ENTER(ctx, "attention", NULL);
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 6))
+        return NULL;
+    attrs.causal = all.causal;
+    attrs.scale = all.scale;
     coi_apply_many(ctx, &coi_op_attention, in, 3, &attrs, &result);
     return result;
 }

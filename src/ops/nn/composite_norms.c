@@ -112,12 +112,18 @@ const coi_op coi_op_batch_norm_inference = {
 };
 
 co_value *
-co_batch_norm_inference(co_context *ctx, co_value *x, co_value *mean, co_value *variance,
-                        co_value *gamma, co_value *beta, double epsilon)
+co_batch_norm_inference(co_context *ctx, co_value *x, co_value *gamma, co_value *beta,
+                        co_value *mean, co_value *variance, const co_batch_norm_options *options)
 {
-    epsilon_attrs   attrs = { epsilon };
+    co_batch_norm_options all = CO_BATCH_NORM_OPTIONS_INIT;
+    epsilon_attrs         attrs;
+    /* in the order of the table, which is that of TensorFlow */
     co_value *const given[5] = { x, mean, variance, gamma, beta };
 
+    COI_ENTER(ctx, "batch_norm_inference", NULL);
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 7))
+        return NULL;
+    attrs.epsilon = all.epsilon;
     return coi_apply_composite(ctx, &coi_op_batch_norm_inference, given, 5, &attrs);
 }
 
@@ -293,17 +299,55 @@ const coi_op coi_op_batch_norm_train = {
     .num_reached = 3,
 };
 
+bool
+coi_batch_norm_axes(co_context *ctx, co_value *x, const co_batch_norm_options *options,
+                    int axes[CO_MAX_DIMS], size_t *num_axes)
+{
+    const char *call = ctx->call;
+    int         ndim = co_value_ndim(ctx, x);
+    size_t      n = options->axes == NULL && options->num_axes == 0 ? (size_t)(ndim > 0 ? ndim - 1 : 0)
+                                                               : options->num_axes;
+
+    if (ctx->error.code != CO_OK)
+        return false;
+    ctx->call = call;
+    if (options->axes == NULL && options->num_axes > 0) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "axes is NULL with %zu entr%s; give the entries, or 0 for all but the last", n,
+                 COI_IES(n));
+        return false;
+    }
+    if (n == 0 || n > CO_MAX_DIMS) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "x has rank %d and %zu of its axes are normalised; give from 1 to %d, or NULL for "
+                 "all but the last",
+                 ndim, n, CO_MAX_DIMS);
+        return false;
+    }
+    for (size_t i = 0; i < n; ++i)
+        axes[i] = options->axes != NULL ? options->axes[i] : (int)i;
+    *num_axes = n;
+    return true;
+}
+
 co_value *
 co_batch_norm_train(co_context *ctx, co_value *x, co_value *gamma, co_value *beta,
-                    co_value *moving_mean, co_value *moving_variance, const int *axes,
-                    size_t num_axes, double momentum, double epsilon)
+                    co_value *moving_mean, co_value *moving_variance,
+                    const co_batch_norm_options *options)
 {
-    train_attrs     attrs = { .momentum = momentum, .epsilon = epsilon };
-    co_value *const given[5] = { x, gamma, beta, moving_mean, moving_variance };
+    co_batch_norm_options all = CO_BATCH_NORM_OPTIONS_INIT;
+    train_attrs           attrs = { .keepdims = false };
+    co_value *const       given[5] = { x, gamma, beta, moving_mean, moving_variance };
+    int                   axes[CO_MAX_DIMS];
+    size_t                num_axes;
 
     COI_ENTER(ctx, "batch_norm_train", NULL);
-    if (!coi_ints_from_axes(ctx, "batch_norm_train: axes", axes, num_axes, &attrs.axes))
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 7) || !coi_check_value(ctx, x, 2, "x") ||
+        !coi_batch_norm_axes(ctx, x, &all, axes, &num_axes) ||
+        !coi_ints_from_axes(ctx, "batch_norm_train: axes", axes, num_axes, &attrs.axes))
         return NULL;
+    attrs.momentum = all.momentum;
+    attrs.epsilon = all.epsilon;
     return coi_apply_composite(ctx, &coi_op_batch_norm_train, given, 5, &attrs);
 }
 
@@ -530,14 +574,23 @@ const coi_op coi_op_layer_norm = {
 };
 
 co_value *
-co_layer_norm(co_context *ctx, co_value *x, co_value *gamma, co_value *beta, const int *axes,
-              size_t num_axes, double epsilon)
+co_layer_norm(co_context *ctx, co_value *x, co_value *gamma, co_value *beta,
+              const co_layer_norm_options *options)
 {
-    layer_attrs     attrs = { .epsilon = epsilon };
-    co_value *const given[3] = { x, gamma, beta };
+    static const int      last[1] = { -1 };
+    co_layer_norm_options all = CO_LAYER_NORM_OPTIONS_INIT;
+    layer_attrs           attrs;
+    co_value *const       given[3] = { x, gamma, beta };
 
     COI_ENTER(ctx, "layer_norm", NULL);
-    if (!coi_ints_from_axes(ctx, "layer_norm: axes", axes, num_axes, &attrs.axis))
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 5))
+        return NULL;
+    if (all.axes == NULL && all.num_axes == 0) {
+        all.axes = last;
+        all.num_axes = 1;
+    }
+    attrs.epsilon = all.epsilon;
+    if (!coi_ints_from_axes(ctx, "layer_norm: axes", all.axes, all.num_axes, &attrs.axis))
         return NULL;
     return coi_apply_composite(ctx, &coi_op_layer_norm, given, 3, &attrs);
 }
@@ -685,7 +738,7 @@ const coi_op coi_op_clip_by_norm = {
 };
 
 co_value *
-co_clip_by_norm(co_context *ctx, co_value *x, double clip_norm, const int *axes, size_t num_axes)
+co_clip_by_norm(co_context *ctx, co_value *x, const int *axes, size_t num_axes, double clip_norm)
 {
     clip_attrs attrs = { .clip_norm = clip_norm };
 

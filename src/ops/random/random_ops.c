@@ -139,7 +139,7 @@ co_set_seed(co_context *ctx, uint64_t seed)
 }
 
 static co_value *
-draw_tensor(co_context *ctx, const coi_op *op, co_dtype dtype, const int64_t *dims, size_t ndim,
+draw_tensor(co_context *ctx, const coi_op *op, co_dtype dtype, const int64_t *dims, int ndim,
             const int64_t *seed, double a, double b)
 {
     coi_random_attrs attrs = { .dtype = coi_dtype_attr(dtype), .low = a, .high = b };
@@ -149,37 +149,48 @@ draw_tensor(co_context *ctx, const coi_op *op, co_dtype dtype, const int64_t *di
         coi_fail(ctx, CO_INVALID_ARGUMENT, "seed is NULL; give two numbers");
         return NULL;
     }
-    if (!coi_ints_from_dims(ctx, "dims", dims, ndim, &attrs.shape) ||
-        !coi_ints_from_dims(ctx, "seed", seed, op->kind == COI_RANDOM_STATELESS ? 2 : 0,
-                            &attrs.seed))
+    if (!coi_ints_from_dims(ctx, "dims", dims, (size_t)ndim, &attrs.shape) ||
+        !coi_ints_from_dims(ctx, "seed", seed, op->kind == COI_RANDOM_STATELESS ? 2 : 0, &attrs.seed))
         return NULL;
     return coi_apply(ctx, op, NULL, 0, &attrs);
 }
 
 co_value *
-co_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim, double low,
+co_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim, double low,
                   double high)
 {
     return draw_tensor(ctx, &coi_op_random_uniform, dtype, dims, ndim, NULL, low, high);
 }
 
 co_value *
-co_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim, double mean,
+co_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim, double mean,
                  double stddev)
 {
     return draw_tensor(ctx, &coi_op_random_normal, dtype, dims, ndim, NULL, mean, stddev);
 }
 
 co_value *
-co_stateless_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
-                            const int64_t seed[2], double low, double high)
+co_stateless_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim,
+                            const int64_t seed[2], const co_random_uniform_options *options)
 {
-    return draw_tensor(ctx, &coi_op_stateless_random_uniform, dtype, dims, ndim, seed, low, high);
+    co_random_uniform_options all = CO_RANDOM_UNIFORM_OPTIONS_INIT;
+
+    COI_ENTER(ctx, "stateless_random_uniform", NULL);
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 6))
+        return NULL;
+    return draw_tensor(ctx, &coi_op_stateless_random_uniform, dtype, dims, ndim, seed, all.low,
+                       all.high);
 }
 
 co_value *
-co_stateless_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims, size_t ndim,
-                           const int64_t seed[2], double mean, double stddev)
+co_stateless_random_normal(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim,
+                           const int64_t seed[2], const co_random_normal_options *options)
 {
-    return draw_tensor(ctx, &coi_op_stateless_random_normal, dtype, dims, ndim, seed, mean, stddev);
+    co_random_normal_options all = CO_RANDOM_NORMAL_OPTIONS_INIT;
+
+    COI_ENTER(ctx, "stateless_random_normal", NULL);
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 6))
+        return NULL;
+    return draw_tensor(ctx, &coi_op_stateless_random_normal, dtype, dims, ndim, seed, all.mean,
+                       all.stddev);
 }
