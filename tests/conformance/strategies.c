@@ -181,7 +181,7 @@ static const suite_family family_own_workers = {
     .structures_differ = CO_ASSERTION_ERROR, .structures_reduced = CO_ASSERTION_ERROR,             \
     .left_alone = CO_RUNTIME_ERROR, .left_others = CO_RUNTIME_ERROR,                               \
     .merge_missed = CO_RUNTIME_ERROR, .names_differ = CO_RUNTIME_ERROR,                            \
-    .gather_axis = CO_VALUE_ERROR, .gather_slices = CO_UNIMPLEMENTED, .unbatched = CO_VALUE_ERROR
+    .gather_axis = CO_VALUE_ERROR, .unbatched = CO_VALUE_ERROR
 
 /* All of them here. */
 #define TOGETHER SEVERAL_HERE, .plain_sum = CO_VALUE_ERROR
@@ -197,7 +197,7 @@ static const suite_family family_own_workers = {
     .mirrored_sum = CO_ASSERTION_ERROR, .shapes_differ = CO_INVALID_ARGUMENT,                      \
     .structures_differ = CO_OK, .structures_reduced = CO_ASSERTION_ERROR,                          \
     .left_alone = CO_RUNTIME_ERROR, .left_others = CO_OK, .gather_axis = CO_VALUE_ERROR,           \
-    .gather_slices = CO_UNIMPLEMENTED, .unbatched = CO_VALUE_ERROR
+    .unbatched = CO_VALUE_ERROR
 
 #define MIRRORED(name_, n_, settings_, kind_, ...)                                                 \
     {                                                                                              \

@@ -87,10 +87,9 @@ typedef struct suite_row {
     co_code merge_missed;       /* a merge that odd replicas do not come to */
     co_code names_differ;       /* variables made in a step under names of their own */
     co_code gather_axis;        /* gathering along an axis that is not there */
-    co_code gather_slices;
-    co_code unbatched;   /* distributing a dataset of scalars */
-    bool    keeps_dtype; /* MEAN of integers stays what it is: nothing is averaged */
-    int64_t weights[8];  /* of the replicas in a batch; all 0: equal shares */
+    co_code unbatched;          /* distributing a dataset of scalars */
+    bool    keeps_dtype;        /* MEAN of integers stays what it is: nothing is averaged */
+    int64_t weights[8];         /* of the replicas in a batch; all 0: equal shares */
     co_strategy *(*make)(co_context *ctx, const struct suite_row *row);
 } suite_row;
 
