@@ -35,7 +35,8 @@ typedef struct suite_family {
     co_code     scope_in_step;      /* its own scope, inside its step */
     co_code     variable_elsewhere; /* its variable, where another strategy is current */
     co_code     foreign_bundle;     /* a bundle with more components than there are replicas */
-    co_code     bundle_as_operand;  /* what a value function made, in an operator outside a step */
+    co_code     bundle_as_operand;  /* what a value function made, as a tensor outside a step */
+    co_code     bundle_arithmetic;  /* the same in a binary operator */
     /* Section 13. */
     co_code devices_known; /* worker_devices, parameter_devices */
     co_code flags_known;   /* should_init, between_graph */
