@@ -273,6 +273,29 @@ CONFORM(a_variable_passes_through_a_step_unchanged, "DV-GROUP-6 S-RUN-5 S-RUN-14
     CO_EXPECT_PTR(suite_step(ctx, s, return_variable, v), v);
 }
 
+typedef struct own_components {
+    co_value *all; /* of this process */
+    int       first;
+} own_components;
+
+STEP(return_component)
+{
+    const own_components *of = user;
+    co_value             *mine = co_at(ctx, of->all, (size_t)(co_replica_id(ctx) - of->first));
+
+    return co_args(ctx, mine, co_args(ctx, mine));
+}
+
+CONFORM(the_component_that_a_step_returns_is_the_variable, "DV-GROUP-5 DV-GROUP-10")
+{
+    co_value      *v = suite_variable(ctx, s, 1, CO_SYNC_AUTO, CO_AGGREGATION_NONE), *r;
+    own_components of = { co_local_results(ctx, s, v), first };
+
+    r = suite_step(ctx, s, return_component, &of);
+    CO_EXPECT_PTR(co_at(ctx, r, 0), v);
+    CO_EXPECT_PTR(co_at(ctx, co_at(ctx, r, 1), 0), v);
+}
+
 /* --- outside steps --- */
 
 CONFORM(assigning_outside_a_step_reaches_every_component, "VAR-MIR-2 VAR-NEW-7")
