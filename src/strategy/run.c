@@ -350,6 +350,7 @@ step_close(coi_replica_threads *threads, co_context *parent)
         expire(ctx);
     }
     advance_random(parent, step, random_counter);
+    coi_step_variables_free(step, &parent->heap);
     if (n == 1 && parent->error.code == CO_OK && !coi_has_component(step->slots[0].result)) {
         merged = step->slots[0]
                      .result; /* nothing to merge it with: its reference becomes the caller's */
