@@ -422,8 +422,8 @@ break_for_return(coi_step *step, unsigned round, int returned, int waiting)
     break_with(
         step, round, CO_RUNTIME_ERROR, first + waiting, slot,
         "replica %d has returned from the step, but replica %d waits in %s; all replicas must "
-        "make the same calls to merge_call, all_reduce, all_gather, aggregated assignments and "
-        "co_variable, or none",
+        "make the same calls to merge_call, all_reduce, all_gather and aggregated assignments, or "
+        "none",
         first + returned, first + waiting, place_text(step, slot, place));
 }
 
