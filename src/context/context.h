@@ -140,7 +140,7 @@ struct co_context {
     uint64_t        next_entry;
     co_device      *device; /* current; NULL: named but not there */
     coi_device_name device_id;
-    char            device_text[CO_DEVICE_NAME_MAX]; /* canonical; "" until asked for */
+    char            device_text[CO_DEVICE_NAME_MAX]; /* of one that does not exist */
 
     bool                 recording;    /* a tape is open: the fast check of dispatch */
     bool                 infers_types; /* operators of specs give specs; see coi_infer_gradient */

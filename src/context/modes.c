@@ -49,7 +49,6 @@ coi_pop(co_context *ctx)
     if (entry->changes_device) {
         ctx->device = entry->saved_device;
         ctx->device_id = entry->saved_name;
-        ctx->device_text[0] = '\0';
     }
     if (holds_strategy(entry))
         coi_unref(&ctx->heap, entry->strategy);
@@ -80,7 +79,6 @@ coi_take_out(co_context *ctx, size_t at)
     if (entry.changes_device) {
         ctx->device = entry.saved_device;
         ctx->device_id = entry.saved_name;
-        ctx->device_text[0] = '\0';
     }
 }
 

@@ -50,7 +50,6 @@ enter_replica(coi_replica_worker *m, coi_step *step)
     if (!strategy->policy->has_devices) { /* RC-4 */
         ctx->device = parent->device;
         ctx->device_id = parent->device_id;
-        ctx->device_text[0] = '\0';
     }
 }
 
