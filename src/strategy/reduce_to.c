@@ -51,8 +51,9 @@ add_value(co_context *ctx, places *where, co_value *value)
 {
     if (value->kind == CO_KIND_TENSOR)
         return add_place(ctx, where, &value->u.tensor.device->id);
-    if (coi_is_composite(value)) /* EXT-RT-6: where the first component is, which all have */
-        return add_value(ctx, where, value->u.components[0]);
+    for (size_t i = 0; coi_is_composite(value) && i < coi_kind_of(value)->composite->n; ++i)
+        if (value->u.components[i] != NULL) /* the first that it has (EXT-RT-6) */
+            return add_value(ctx, where, value->u.components[i]);
     if (coi_is_variable(value) && value->u.variable->components == NULL)
         return add_named(ctx, where, value->u.variable->ops->device(ctx, value));
     coi_fail(
