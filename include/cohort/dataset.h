@@ -235,6 +235,16 @@ CO_API co_dataset *co_dataset_shuffle(co_context *ctx, co_dataset *input, int64_
  */
 CO_API co_dataset *co_dataset_flat_map(co_context *ctx, co_dataset *input, co_inner_fn fn,
                                        void *user, co_value *spec);
+typedef struct co_flat_map_options {
+    size_t struct_size;
+    bool   opens_files; /* elements are names of files that fn reads: the policies FILE and AUTO
+                         * share the names out, as of co_interleave_options */
+} co_flat_map_options;
+#define CO_FLAT_MAP_OPTIONS_INIT { sizeof(co_flat_map_options), false }
+/** The same with options; NULL stands for their defaults. */
+CO_API co_dataset *co_dataset_flat_map_with(co_context *ctx, co_dataset *input, co_inner_fn fn,
+                                            void *user, co_value *spec,
+                                            const co_flat_map_options *options);
 typedef struct co_window_options {
     size_t  struct_size;
     int64_t shift;          /* elements from the begin of one window to the next; 0: size */
@@ -308,7 +318,8 @@ CO_API co_dataset *co_dataset_apply(co_context *ctx, co_dataset *input, co_apply
 CO_API co_dataset *co_dataset_set_name(co_context *ctx, co_dataset *dataset, const char *name);
 /**
  * The same elements with the cardinality that the caller knows. CO_FAILED_PRECONDITION from co_next
- * when there are more or fewer, once; then the end.
+ * when there are more or fewer, once; then the end. Where several workers share the files or the
+ * elements (FILE, DATA), the stage is left out: it spoke of the whole (DS-SHARD-16).
  */
 CO_API co_dataset *co_dataset_assert_cardinality(co_context *ctx, co_dataset *input,
                                                  int64_t cardinality);

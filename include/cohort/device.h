@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Devices. Names follow TensorFlow: "/job:J/replica:r/task:t/device:TYPE:i", every part optional,
- * short forms such as "/cpu:0", "gpu:1" accepted (rules DEV-1 to DEV-8).
+ * short forms such as "/cpu:0", "gpu:1" accepted (rules DEV-1 to DEV-8). A process alone is
+ * /job:localhost. With its first strategy of several processes it becomes a worker, and its devices
+ * are /job:worker/replica:0/task:RANK/device:... from then on, everywhere that a name is shown
+ * (MW-16); the names with /job:localhost are still understood.
  *
  * A runtime has logical CPUs, CPU:0, CPU:1, ... (setting `cpus`), each with its share of the cores,
  * and may declare devices of any type on host memory (setting `devices`, "GPU:2"): placement,

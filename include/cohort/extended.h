@@ -30,8 +30,9 @@ CO_API bool co_require_static_shapes(co_context *ctx, co_strategy *strategy);
 /** The algorithm that combines values: what was chosen, or what AUTO stands for with these devices
  * (MIR-CDO-1). */
 CO_API co_cross_device_ops co_strategy_cross_device_ops(co_context *ctx, co_strategy *strategy);
-/* Reducing to places. A destination is a device name (a host string), or a tensor, variable or
- * per-replica value, which stands for the devices it lives on. It is never modified. */
+/* Reducing to places. A destination is a device name (a host string), or a tensor, indexed slices,
+ * a variable or a per-replica value, which stand for the devices they live on. It is never
+ * modified. */
 
 /**
  * Combine the values of all replicas and put the result on the destination: one device gives a
@@ -53,7 +54,8 @@ CO_API co_value *co_batch_reduce_to(co_context *ctx, co_strategy *strategy, co_r
                                     co_value *pairs);
 CO_API co_value *co_batch_reduce_to_with(co_context *ctx, co_strategy *strategy, co_reduce_op op,
                                          co_value *pairs, const co_communication_options *options);
-/** Copy a tensor to the destination; a host number comes back as it is (EXT-BC-*). */
+/** Copy a tensor, or indexed slices, to the destination; a host number comes back as it is
+ * (EXT-BC-*). */
 CO_API co_value *co_broadcast_to_devices(co_context *ctx, co_strategy *strategy, co_value *tensor,
                                          co_value *destination);
 

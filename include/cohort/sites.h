@@ -81,6 +81,7 @@
 #define co_dataset_filter(ctx, ...) co_dataset_filter(CO_HERE(ctx), __VA_ARGS__)
 #define co_dataset_fixed_length_records(ctx, ...) co_dataset_fixed_length_records(CO_HERE(ctx), __VA_ARGS__)
 #define co_dataset_flat_map(ctx, ...) co_dataset_flat_map(CO_HERE(ctx), __VA_ARGS__)
+#define co_dataset_flat_map_with(ctx, ...) co_dataset_flat_map_with(CO_HERE(ctx), __VA_ARGS__)
 #define co_dataset_for_worker(ctx, ...) co_dataset_for_worker(CO_HERE(ctx), __VA_ARGS__)
 #define co_dataset_from_generator(ctx, ...) co_dataset_from_generator(CO_HERE(ctx), __VA_ARGS__)
 #define co_dataset_from_tensor_slices(ctx, ...) co_dataset_from_tensor_slices(CO_HERE(ctx), __VA_ARGS__)

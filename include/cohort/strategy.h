@@ -214,6 +214,7 @@ CO_API co_value *co_local_results(co_context *ctx, co_strategy *strategy, co_val
 /**
  * The components of all replicas, concatenated along axis (S-GATHER-*). A plain value comes back as
  * it is in one process, and with several counts once for each replica of the process that has it.
+ * Indexed slices are CO_UNIMPLEMENTED under every strategy, with one replica too.
  */
 CO_API co_value *co_gather_replicas(co_context *ctx, co_strategy *strategy, co_value *value,
                                     int axis);

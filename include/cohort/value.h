@@ -131,7 +131,7 @@ CO_API co_value *co_tensor_borrow(co_context *ctx, co_dtype dtype, const int64_t
 /** Convert what converts where the context runs: host numbers, variables, per-replica values,
  * lists of numbers. */
 CO_API co_value *co_to_tensor(co_context *ctx, co_value *value, co_dtype dtype);
-/** The same tensor on another device. */
+/** The same tensor on another device; indexed slices stay indexed slices. */
 CO_API co_value *co_copy_to(co_context *ctx, co_value *value, const char *device);
 
 /* Looking. These read tensors, and everything else that converts to one. */

@@ -54,7 +54,8 @@ typedef struct co_variable_options {
 /**
  * Make a variable under the current strategy (an ordinary one where there is none), on the devices
  * that the strategy gives it. In a step of several replicas the first makes it for all, with its
- * initial value.
+ * initial value; another that asks for the k-th time for a name gets the k-th variable of that name,
+ * in which a number that ends a part ("layer_1/w") does not count (VAR-RUN-*).
  *
  * `initial` is the first value: a tensor, a number, a list of numbers. A spec (co_spec) declares
  * dtype and shape alone: the variable has no value until it is assigned one, and reading it before
@@ -63,8 +64,8 @@ typedef struct co_variable_options {
  *
  * Returns:  a value of ctx, or NULL with CO_VALUE_ERROR (options that do not go together; a spec that
  *           leaves a dimension open; an initializer that does not give what was declared),
- *           CO_RUNTIME_ERROR (replicas make different variables), or an error of the initializer or of a
- *           creator (creator.h).
+ *           CO_RUNTIME_ERROR (a replica asks for one that the first does not make), or an error of
+ *           the initializer or of a creator (creator.h).
  */
 CO_API co_value *co_variable(co_context *ctx, co_value *initial,
                              const co_variable_options *options);

@@ -141,7 +141,7 @@ struct co_context {
     uint64_t        next_entry;
     co_device      *device; /* current; NULL: named but not there */
     coi_device_name device_id;
-    char            device_text[CO_DEVICE_NAME_MAX]; /* canonical; "" until asked for */
+    char            device_text[CO_DEVICE_NAME_MAX]; /* of one that does not exist */
 
     bool                 recording;    /* a tape is open: the fast check of dispatch */
     bool                 infers_types; /* operators of specs give specs; see coi_infer_gradient */
@@ -499,7 +499,6 @@ coi_pop(co_context *ctx)
     if (entry->changes_device) {
         ctx->device = entry->saved_device;
         ctx->device_id = entry->saved_name;
-        ctx->device_text[0] = '\0';
     }
     if (coi_holds_strategy(entry))
         coi_unref(&ctx->heap, entry->strategy);

@@ -12,12 +12,17 @@
 co_code
 coi_resolve_name(co_context *ctx, const char *text, coi_device_name *out)
 {
-    coi_device_name parsed;
+    coi_device_name parsed, here = ctx->device_id;
 
     if (coi_device_parse(text != NULL ? text : "", &parsed, coi_err(ctx)) != CO_OK)
         return coi_failed(ctx);
-    coi_device_complete(&parsed, &ctx->device_id);
-    /* What the cluster calls its worker of this rank (MW-6) is this process. */
+    /* What is missing is filled from the names that the program reads; the name of a process alone
+     * stays one in a cluster. */
+    if (strcmp(parsed.job, "localhost") != 0)
+        here = coi_devices_shown(ctx->runtime->devices, &here);
+    coi_device_complete(&parsed, &here);
+    coi_devices_take_shown(ctx->runtime->devices, &parsed);
+    /* What another cluster calls its worker of this rank (MW-6) is this process too. */
     if (ctx->rank >= 0 && parsed.task == ctx->rank && strcmp(parsed.job, "worker") == 0) {
         memcpy(parsed.job, "localhost", sizeof("localhost"));
         parsed.task = 0;
@@ -33,7 +38,6 @@ coi_set_device(co_context *ctx, const coi_device_name *id)
 
     coi_error_reset(&unused);
     ctx->device_id = *id;
-    ctx->device_text[0] = '\0';
     if (coi_devices_find(ctx->runtime->devices, id, &ctx->device, &unused) != CO_OK)
         ctx->device = NULL;
 }
@@ -67,7 +71,7 @@ co_device_resolve(co_context *ctx, const char *name, char *out)
                         CO_DEVICE_NAME_MAX);
     if (coi_resolve_name(ctx, name, &id) != CO_OK)
         return ctx->error.code;
-    coi_device_format(&id, out);
+    coi_devices_format(ctx->runtime->devices, &id, out);
     return CO_OK;
 }
 
@@ -131,8 +135,9 @@ const char *
 co_current_device(co_context *ctx)
 {
     COI_GUARD(ctx, "");
-    if (ctx->device_text[0] == '\0')
-        coi_device_format(&ctx->device_id, ctx->device_text);
+    if (ctx->device != NULL)
+        return ctx->device->name;
+    coi_devices_format(ctx->runtime->devices, &ctx->device_id, ctx->device_text);
     return ctx->device_text;
 }
 

@@ -43,7 +43,6 @@ coi_take_out(co_context *ctx, size_t at)
     if (entry.changes_device) {
         ctx->device = entry.saved_device;
         ctx->device_id = entry.saved_name;
-        ctx->device_text[0] = '\0';
     }
 }
 

@@ -179,6 +179,14 @@ fill_hint(co_context *ctx, co_dataset *dataset, int num, int index)
     return dataset->num_inputs == 0 ? dataset : NULL;
 }
 
+/* What was promised of the whole does not hold of a part (DS-SHARD-16). */
+static co_dataset *
+leave_out_promise(co_context *ctx, co_dataset *dataset, int num, int index)
+{
+    return dataset->ops->promises ? rewrite(ctx, dataset->inputs[0], leave_out_promise, num, index)
+                                  : NULL;
+}
+
 /* --- policies --- */
 
 static co_dataset *
@@ -232,22 +240,23 @@ typedef struct policy {
     co_dataset *(*share)(co_context *ctx, co_dataset *dataset, const co_input_context *input);
     /* Slices are shared, not batches: the CEIL splitter (DS-SPLIT-3, DS-SHARD-6). */
     bool        after_split;
-    bool        in_order; /* slice k is that of replica k */
-    const char *meaning;  /* with several workers */
+    bool        in_order;       /* slice k is that of replica k */
+    bool        keeps_promises; /* assert_cardinality is not left out */
+    const char *meaning;        /* with several workers */
 } policy;
 
 static const policy policies[] = {
     /* by co_autoshard; AUTO becomes one of the others */
-    [CO_AUTOSHARD_FILE] = { share_files, false, false, "whole files go to workers in turn" },
-    [CO_AUTOSHARD_DATA] = { share_elements, true, false,
+    [CO_AUTOSHARD_FILE] = { share_files, false, false, false, "whole files go to workers in turn" },
+    [CO_AUTOSHARD_DATA] = { share_elements, true, false, false,
                             "every worker runs the whole pipeline, slices of batches go to workers "
                             "in turn" },
-    [CO_AUTOSHARD_HINT] = { share_hinted, false, false,
+    [CO_AUTOSHARD_HINT] = { share_hinted, false, false, true,
                             "the shard with CO_SHARD_HINT is filled in" },
-    [CO_AUTOSHARD_REPLICA] = { share_by_replica, true, true,
+    [CO_AUTOSHARD_REPLICA] = { share_by_replica, true, true, true,
                                "every worker runs the whole pipeline, slice k goes to replica k" },
 };
-static const policy policy_off = { share_all, false, false, "every worker reads everything" };
+static const policy policy_off = { share_all, false, false, true, "every worker reads everything" };
 
 static const policy *
 policy_of(co_autoshard chosen)
@@ -276,6 +285,16 @@ coi_decide(const co_dataset *dataset)
     if (dataset->autoshard != CO_AUTOSHARD_AUTO)
         return dataset->autoshard;
     return without_files(dataset) == NULL ? CO_AUTOSHARD_FILE : CO_AUTOSHARD_DATA;
+}
+
+/* What is sharded: a reference. */
+static co_dataset *
+without_promises(co_context *ctx, co_dataset *dataset, const co_input_context *input)
+{
+    if (input->num_input_pipelines == 1 || policy_of(coi_decide(dataset))->keeps_promises)
+        return share_all(ctx, dataset, input);
+    return rewrite(ctx, dataset, leave_out_promise, input->num_input_pipelines,
+                   input->input_pipeline_id);
 }
 
 /* --- saying so --- */
@@ -598,14 +617,15 @@ co_dataset *
 coi_dataset_for_worker(co_context *ctx, co_dataset *dataset, const co_input_context *input,
                        const int64_t *weights)
 {
-    const policy *chosen;
-    co_dataset   *first, *second;
+    const policy *chosen = policy_of(coi_decide(dataset));
+    co_dataset   *whole, *first, *second;
 
-    if (!check_batched(ctx, dataset, input->num_replicas_in_sync))
+    if (!check_batched(ctx, dataset, input->num_replicas_in_sync) ||
+        (whole = without_promises(ctx, dataset, input)) == NULL)
         return NULL;
-    chosen = policy_of(coi_decide(dataset));
-    first = chosen->after_split ? split(ctx, dataset, input, chosen, weights)
-                                : chosen->share(ctx, dataset, input);
+    first = chosen->after_split ? split(ctx, whole, input, chosen, weights)
+                                : chosen->share(ctx, whole, input);
+    coi_unref(&ctx->heap, whole);
     if (first == NULL)
         return NULL;
     second = chosen->after_split ? chosen->share(ctx, first, input)
@@ -683,12 +703,14 @@ co_dataset *
 co_dataset_auto_shard(co_context *ctx, co_dataset *dataset, int num_workers, int index)
 {
     co_input_context input = { num_workers, index, num_workers };
-    co_dataset      *mine;
+    co_dataset      *whole, *mine;
 
     COI_ENTER(ctx, "dataset_auto_shard", NULL);
-    if (!coi_check_input(ctx, dataset, 2, "dataset") || !coi_check_pipelines(ctx, &input))
+    if (!coi_check_input(ctx, dataset, 2, "dataset") || !coi_check_pipelines(ctx, &input) ||
+        (whole = without_promises(ctx, dataset, &input)) == NULL)
         return NULL;
-    mine = policy_of(coi_decide(dataset))->share(ctx, dataset, &input);
+    mine = policy_of(coi_decide(dataset))->share(ctx, whole, &input);
+    coi_unref(&ctx->heap, whole);
     if (mine != NULL)
         coi_log_decision(ctx, dataset, &input);
     return coi_dataset_give(ctx, mine);

@@ -142,6 +142,7 @@ struct coi_dataset_ops {
     /* Sharding by files does not look past it: TensorFlow's does not know the kind, and an unknown
      * step is an error (DS-SHARD-4). */
     bool hides_files;
+    bool promises; /* it speaks of the whole: left out of what is sharded (DS-SHARD-16) */
 
     /* Required, unless transparent. One element: fills one reference per leaf. Nothing is filled at
      * the end or on errors. */

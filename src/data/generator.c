@@ -120,6 +120,7 @@ static const coi_dataset_ops promised_ops = {
     .iterator_size = sizeof(coi_stage_iterator),
     .next = promised_next,
     .keeps = true,
+    .promises = true,
     .checkpoint = coi_checkpoint_stage,
     .with_inputs = coi_stage_with_inputs,
     .count = promised_count,

@@ -476,6 +476,9 @@ interleave_show(const co_dataset *dataset, coi_prose *out)
 }
 
 static const coi_dataset_ops flat_map_ops = { INTERLEAVE("flat_map") };
+static const coi_dataset_ops flat_map_files_ops = { INTERLEAVE("flat_map"),
+                                                    .shard_files = interleave_shard,
+                                                    .num_files = count_names };
 static const coi_dataset_ops interleave_ops = { INTERLEAVE("interleave"), .show = interleave_show };
 static const coi_dataset_ops interleave_files_ops = { INTERLEAVE("interleave"),
                                                       .shard_files = interleave_shard,
@@ -496,12 +499,23 @@ interleave_new(co_context *ctx, const coi_dataset_ops *ops, co_dataset *input, c
 }
 
 co_dataset *
-co_dataset_flat_map(co_context *ctx, co_dataset *input, co_inner_fn fn, void *user, co_value *spec)
+co_dataset_flat_map_with(co_context *ctx, co_dataset *input, co_inner_fn fn, void *user,
+                         co_value *spec, const co_flat_map_options *options)
 {
-    coi_stage_args args = { .numbers = { 1, 1 }, .fn.inner = fn, .user = user };
+    co_flat_map_options all = CO_FLAT_MAP_OPTIONS_INIT;
+    coi_stage_args      args = { .numbers = { 1, 1 }, .fn.inner = fn, .user = user };
 
     COI_ENTER(ctx, "dataset_flat_map", NULL);
-    return interleave_new(ctx, &flat_map_ops, input, spec, &args);
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 6))
+        return NULL;
+    return interleave_new(ctx, all.opens_files ? &flat_map_files_ops : &flat_map_ops, input, spec,
+                          &args);
+}
+
+co_dataset *
+co_dataset_flat_map(co_context *ctx, co_dataset *input, co_inner_fn fn, void *user, co_value *spec)
+{
+    return co_dataset_flat_map_with(ctx, input, fn, user, spec, NULL);
 }
 
 co_dataset *

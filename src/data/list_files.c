@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/kernels/philox.h"
-
 static int
 compare_names(const void *a, const void *b)
 {
@@ -32,25 +30,6 @@ sort_names(char **names, size_t n)
         names[kept++] = name;
     }
     return kept;
-}
-
-/* Fisher and Yates; place i takes one of those before it, by word i of the stream of the seed. */
-static void
-shuffle_names(char **names, size_t n, uint64_t seed)
-{
-    const uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
-
-    for (size_t i = n; i-- > 1;) {
-        const uint32_t counter[4] = { (uint32_t)i, 0, 0, 0 };
-        uint32_t       random[4];
-        size_t         other;
-        char          *name = names[i];
-
-        coi_philox(counter, key, random);
-        other = (size_t)((random[0] | (uint64_t)random[1] << 32) % (i + 1));
-        names[i] = names[other];
-        names[other] = name;
-    }
 }
 
 static bool
@@ -97,10 +76,10 @@ co_dataset_list_files(co_context *ctx, const char *const *patterns, size_t num_p
     if (match(ctx, patterns, num_patterns, &found)) {
         int64_t n = (int64_t)sort_names(found.gl_pathv, found.gl_pathc);
 
-        if (all.shuffle)
-            shuffle_names(found.gl_pathv, (size_t)n, all.seed);
         dataset = co_dataset_from_tensor_slices(ctx,
                                                 co_tensor(ctx, CO_STRING, &n, 1, found.gl_pathv));
+        if (all.shuffle) /* a stage, so that it goes behind a shard (DS-SHARD-18) */
+            dataset = co_dataset_shuffle(ctx, dataset, n, (int64_t)all.seed, false);
     }
     globfree(&found);
     return dataset;

@@ -75,8 +75,9 @@ typedef struct coi_device_kernel {
 #define COI_MAX_DEVICE_KERNELS 1024 /* rows of a kernel table; a power of two */
 
 struct co_device {
-    coi_device_name    id;
-    char               name[CO_DEVICE_NAME_MAX]; /* canonical */
+    coi_device_name       id;
+    _Atomic(const char *) name;                      /* canonical: one of the texts */
+    char               texts[2][CO_DEVICE_NAME_MAX]; /* of this process alone, and in its cluster */
     const co_backend  *backend;
     co_backend_device *handle;
     co_backend_queue  *queue;
@@ -171,6 +172,17 @@ co_device *coi_devices_at(coi_devices *devices, size_t i);
 co_code coi_devices_find(coi_devices *devices, const coi_device_name *name, co_device **out,
                          co_error_info *err);
 co_code coi_devices_declare(coi_devices *devices, const char *type, int count, co_error_info *err);
+/*
+ * The process becomes a task of a job of a cluster, and its devices are named so from now on
+ * (MW-16); the first cluster counts. Inside the library names stay those of a process alone, and
+ * only what the program reads and writes is translated.
+ */
+void coi_devices_join(coi_devices *devices, const char *job, int task);
+/* A name as the program reads it, and the text of it. */
+coi_device_name coi_devices_shown(coi_devices *devices, const coi_device_name *name);
+void            coi_devices_format(coi_devices *devices, const coi_device_name *name, char *out);
+/* The other way: the name that the cluster has for a device of this process. */
+void coi_devices_take_shown(coi_devices *devices, coi_device_name *name);
 /* The i-th of a type in order, NULL past the end: for "all GPUs, or else all CPUs". */
 co_device *coi_devices_of_type(coi_devices *devices, const char *type, size_t i);
 void       coi_device_fill_info(co_device *device, co_device_info *info);

@@ -33,6 +33,9 @@ struct coi_devices {
     int           num_threads; /* C */
     int          *cores;       /* by thread */
     coi_lock      adding;
+    char          job[64]; /* of the cluster, and the task there; read where in_cluster is set */
+    int           task;
+    atomic_bool   in_cluster;
     atomic_size_t count;
     co_device    *devices[MAX_DEVICES];
 };
@@ -78,6 +81,69 @@ coi_devices_of_type(coi_devices *devices, const char *type, size_t i)
     return NULL;
 }
 
+/* --- names in a cluster --- */
+
+static bool
+is_in_cluster(coi_devices *devices)
+{
+    return devices != NULL && atomic_load_explicit(&devices->in_cluster, memory_order_acquire);
+}
+
+coi_device_name
+coi_devices_shown(coi_devices *devices, const coi_device_name *name)
+{
+    coi_device_name shown = *name;
+
+    if (is_in_cluster(devices) && name->replica == 0 && name->task == 0 &&
+        strcmp(name->job, "localhost") == 0) {
+        memcpy(shown.job, devices->job, sizeof(shown.job));
+        shown.task = devices->task;
+    }
+    return shown;
+}
+
+void
+coi_devices_format(coi_devices *devices, const coi_device_name *name, char *out)
+{
+    coi_device_name shown = coi_devices_shown(devices, name);
+
+    coi_device_format(&shown, out);
+}
+
+void
+coi_devices_take_shown(coi_devices *devices, coi_device_name *name)
+{
+    if (!is_in_cluster(devices) || name->task != devices->task ||
+        strcmp(name->job, devices->job) != 0)
+        return;
+    memcpy(name->job, "localhost", sizeof("localhost"));
+    name->task = 0;
+}
+
+/* With `adding` held, or before others see it. */
+static void
+name_device(coi_devices *devices, co_device *device)
+{
+    int which = is_in_cluster(devices) ? 1 : 0;
+
+    coi_devices_format(devices, &device->id, device->texts[which]);
+    atomic_store_explicit(&device->name, device->texts[which], memory_order_release);
+}
+
+void
+coi_devices_join(coi_devices *devices, const char *job, int task)
+{
+    coi_lock_take(&devices->adding);
+    if (!is_in_cluster(devices)) {
+        snprintf(devices->job, sizeof(devices->job), "%s", job);
+        devices->task = task;
+        atomic_store_explicit(&devices->in_cluster, true, memory_order_release);
+        for (size_t i = 0; i < coi_devices_count(devices); ++i)
+            name_device(devices, devices->devices[i]);
+    }
+    coi_lock_give(&devices->adding);
+}
+
 /*
  * "CPU:0 to CPU:3, GPU:0": the devices there are, runs of one type together, cut with dots when too
  * many.
@@ -111,10 +177,11 @@ co_code
 coi_devices_find(coi_devices *devices, const coi_device_name *name, co_device **out,
                  co_error_info *err)
 {
-    size_t count = coi_devices_count(devices);
-    char   wanted[CO_DEVICE_NAME_MAX];
-    char   known[400];
-    char   base[CO_DEVICE_NAME_MAX];
+    size_t          count = coi_devices_count(devices);
+    char            wanted[CO_DEVICE_NAME_MAX];
+    char            known[400];
+    char            base[CO_DEVICE_NAME_MAX];
+    coi_device_name first;
 
     for (size_t i = 0; i < count; ++i)
         if (coi_device_name_equal(&devices->devices[i]->id, name)) {
@@ -124,10 +191,11 @@ coi_devices_find(coi_devices *devices, const coi_device_name *name, co_device **
     if (err == NULL)
         return CO_INVALID_ARGUMENT; /* who only asks whether it is there need not pay for the text
                                      */
-    coi_device_format(name, wanted);
+    coi_devices_format(devices, name, wanted);
     list_devices(devices, known, sizeof(known));
-    snprintf(base, sizeof(base), "/job:%s/replica:%d/task:%d", devices->devices[0]->id.job,
-             devices->devices[0]->id.replica, devices->devices[0]->id.task);
+    first = coi_devices_shown(devices, &devices->devices[0]->id);
+    snprintf(base, sizeof(base), "/job:%s/replica:%d/task:%d", first.job, first.replica,
+             first.task);
     return coi_error(
         err, CO_INVALID_ARGUMENT,
         "there is no device %s; there are %s of %s (settings cpus and devices make more)", wanted,
@@ -239,7 +307,7 @@ device_create(coi_devices *devices, const co_backend *backend, const char *type,
     device->id = (coi_device_name){ "", -1, -1, "", index };
     snprintf(device->id.type, sizeof(device->id.type), "%s", type);
     coi_device_complete(&device->id, NULL);
-    coi_device_format(&device->id, device->name);
+    name_device(devices, device);
     device->backend = backend != NULL ? backend : &coi_cpu_backend;
     device->host_backed = backend == NULL;
     device->host_memory = device->backend->host_memory;
@@ -401,7 +469,7 @@ coi_devices_trim(coi_devices *devices)
 void
 coi_device_fill_info(co_device *device, co_device_info *info)
 {
-    memcpy(info->name, device->name, sizeof(info->name));
+    snprintf(info->name, sizeof(info->name), "%s", device->name);
     memcpy(info->type, device->id.type, sizeof(info->type));
     info->index = device->id.index;
     info->num_threads = device->num_threads;

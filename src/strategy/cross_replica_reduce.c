@@ -692,6 +692,26 @@ co_local_results(co_context *ctx, co_strategy *strategy, co_value *value)
     return co_tuple(ctx, results, (size_t)n);
 }
 
+/* No leaf is a composite, plain or per replica: such are gathered nowhere (S-GATHER-6). */
+static bool
+check_dense(co_context *ctx, co_value *value)
+{
+    coi_values parts = coi_replicas_of(value, NULL);
+
+    if (coi_is_structure(value))
+        parts = (coi_values){ value->u.items.items, value->u.items.n };
+    for (size_t i = 0; i < parts.n; ++i)
+        if (!check_dense(ctx, parts.items[i]))
+            return false;
+    if (!coi_is_composite(value))
+        return true;
+    coi_fail(ctx, CO_UNIMPLEMENTED,
+             "argument 3 (value) of gather_replicas is %s, which cannot be gathered; make it "
+             "dense with co_to_tensor, or use co_reduce",
+             coi_a_kind(value->kind));
+    return false;
+}
+
 co_value *
 co_gather_replicas(co_context *ctx, co_strategy *strategy, co_value *value, int axis)
 {
@@ -701,7 +721,7 @@ co_gather_replicas(co_context *ctx, co_strategy *strategy, co_value *value, int 
     COI_ENTER(ctx, "gather_replicas", NULL);
     if (!coi_check_v2(ctx, strategy) || !coi_check_value(ctx, value, 3, "value"))
         return NULL;
-    if (!coi_check_cross(ctx, strategy))
+    if (!coi_check_cross(ctx, strategy) || !check_dense(ctx, value))
         return NULL;
     if (!strategy->policy->wraps_values)
         return coi_own_ref(ctx, value);
@@ -709,13 +729,6 @@ co_gather_replicas(co_context *ctx, co_strategy *strategy, co_value *value, int 
         return NULL;
     if (of.items == NULL || strategy->num_replicas == 1)
         return coi_own_ref(ctx, of.items != NULL ? of.items[0] : value);
-    if (coi_is_composite(of.items[0])) {
-        coi_fail(ctx, CO_UNIMPLEMENTED,
-                 "argument 3 (value) of gather_replicas is %s, which cannot be gathered; make it "
-                 "dense with co_to_tensor, or use co_reduce",
-                 coi_a_kind(of.items[0]->kind));
-        return NULL;
-    }
     if (!component_tensors(ctx, of.items, strategy->num_local, parts))
         return NULL;
     if (axis < -parts[0]->ndim || axis >= parts[0]->ndim) {

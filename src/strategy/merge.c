@@ -15,15 +15,15 @@ typedef struct merging {
     void       *user;
 } merging;
 
-/* The arguments of all slots, merged: a reference. */
+/* The arguments of the first n slots, merged: a reference. */
 static co_value *
-merged_args(co_context *ctx, coi_step *step)
+merged_args(co_context *ctx, coi_step *step, int n)
 {
     co_value *values[COI_MAX_LOCAL_REPLICAS];
 
-    for (int i = 0; i < step->n; ++i)
+    for (int i = 0; i < n; ++i)
         values[i] = step->slots[i].value;
-    return coi_regroup(ctx, step->strategy, values, step->n, CO_KIND_PER_REPLICA, false);
+    return coi_regroup(ctx, step->strategy, values, n, CO_KIND_PER_REPLICA, false);
 }
 
 /* Enter cross-replica context in the parent (DEF-15). */
@@ -42,11 +42,11 @@ enter_merge(co_context *parent, coi_step *step)
     return true;
 }
 
-/* Hand the parts of the result to the slots. */
+/* Hand the parts of the result to the first n slots. */
 static bool
-spread_result(co_context *parent, coi_step *step, co_value *result)
+spread_result(co_context *parent, coi_step *step, int n, co_value *result)
 {
-    for (int i = 0; i < step->n; ++i) {
+    for (int i = 0; i < n; ++i) {
         co_value *part = step->strategy->policy->wraps_values
                              ? coi_select_all(parent, step->strategy, result, i)
                              : result;
@@ -61,9 +61,9 @@ spread_result(co_context *parent, coi_step *step, co_value *result)
 }
 
 static void
-drop_results(co_context *parent, coi_step *step)
+drop_results(co_context *parent, coi_step *step, int n)
 {
-    for (int i = 0; i < step->n; ++i) {
+    for (int i = 0; i < n; ++i) {
         coi_unref(&parent->heap, step->slots[i].result);
         step->slots[i].result = NULL;
     }
@@ -81,10 +81,10 @@ checked_result(co_context *ctx, co_value *result)
     return coi_check_result(ctx, result, "merge_call", "merge function") ? result : NULL;
 }
 
-/* On replica 0 alone, with the others waiting to leave: all entries and blocks that body leaves
- * open are closed here. */
+/* On replica 0 alone, for the first n replicas, which wait to leave: all entries and blocks that
+ * body leaves open are closed here. */
 static void
-merge_here(co_context *ctx, coi_merge_body body, void *arg)
+merge_here(co_context *ctx, int n, coi_merge_body body, void *arg)
 {
     coi_step   *step = ctx->mode.step;
     co_context *parent = step->parent;
@@ -100,17 +100,17 @@ merge_here(co_context *ctx, coi_merge_body body, void *arg)
     parent->site = ctx->site;
     parent->call = ctx->call;
     parent->block_floor = parent->num_blocks;
-    args = merged_args(parent, step);
+    args = merged_args(parent, step, n);
     if (args != NULL && (args = coi_own(parent, args)) != NULL && enter_merge(parent, step)) {
         result = body(parent, step->strategy, args, arg);
         coi_pop_to(parent, entries);
         result = checked_result(parent, result);
-        ok = result != NULL && spread_result(parent, step, result);
+        ok = result != NULL && spread_result(parent, step, n, result);
     }
     parent->block_floor = floor;
     coi_blocks_unwind(parent, blocks);
     if (!ok) {
-        drop_results(parent, step);
+        drop_results(parent, step, n);
         coi_take_error(ctx, parent);
         co_clear(parent);
         coi_break(step, ctx);
@@ -139,7 +139,7 @@ merge(co_context *ctx, void *arg)
     if (!coi_rendezvous(ctx, m->kind, m->args, m->arg, m->check))
         return false;
     if (ctx->mode.local_replica == 0)
-        merge_here(ctx, m->body, m->arg);
+        merge_here(ctx, ctx->mode.step->n, m->body, m->arg);
     /* The others wait here for as long as it takes: the function runs on the thread to which an
      * error would go. */
     ok = coi_rendezvous_leave(ctx);
@@ -168,6 +168,23 @@ coi_merge(co_context *ctx, coi_rendezvous_kind kind, co_value *args, coi_close_f
                (coi_effect){ .in = &args, .num_in = 1, .out = &m.result, .num_out = 1 }, merge, &m)
                ? m.result
                : NULL;
+}
+
+co_value *
+coi_merge_first(co_context *ctx, co_value *args, coi_merge_body body, void *arg)
+{
+    coi_rendezvous_slot *slot = coi_my_slot(ctx);
+    co_value            *result;
+
+    if (coi_is_broken(ctx->mode.step)) {
+        coi_take_step_error(ctx, ctx->mode.step);
+        return NULL;
+    }
+    slot->value = args;
+    merge_here(ctx, 1, body, arg);
+    result = slot->result;
+    slot->result = NULL;
+    return result;
 }
 
 static co_value *

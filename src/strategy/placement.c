@@ -231,7 +231,7 @@ resolve_devices(co_context *ctx, const char *const *devices, size_t n, coi_devic
             return false;
         for (size_t j = 0; j < i; ++j)
             if (coi_device_name_equal(&out[i], &out[j])) {
-                coi_device_format(&out[i], text);
+                coi_devices_format(ctx->runtime->devices, &out[i], text);
                 coi_fail(ctx, CO_ASSERTION_ERROR,
                          "%s is given twice; use num_replicas for several replicas on a device",
                          text);

@@ -82,6 +82,7 @@ coi_strategy_join(co_context *ctx, const coi_policy *policy, const coi_placement
     }
     strategy->group = group;
     ctx->rank = group->rank;
+    coi_devices_join(ctx->runtime->devices, "worker", group->rank);
     if (agree(ctx, strategy))
         return strategy;
     coi_unref(&ctx->heap, strategy);

@@ -51,11 +51,14 @@ add_value(co_context *ctx, places *where, co_value *value)
 {
     if (value->kind == CO_KIND_TENSOR)
         return add_place(ctx, where, &value->u.tensor.device->id);
+    for (size_t i = 0; coi_is_composite(value) && i < coi_kind_of(value)->composite->n; ++i)
+        if (value->u.components[i] != NULL) /* the first that it has (EXT-RT-6) */
+            return add_value(ctx, where, value->u.components[i]);
     if (coi_is_variable(value) && value->u.variable->components == NULL)
         return add_named(ctx, where, value->u.variable->ops->device(ctx, value));
     coi_fail(
         ctx, CO_VALUE_ERROR,
-        "%s is no destination; it must be a device name, a tensor, a variable or a distributed value",
+        "%s is no destination; it must be a device name, a tensor, indexed slices, a variable or a distributed value",
         coi_a_kind(value->kind));
     return false;
 }
@@ -282,6 +285,9 @@ co_broadcast_to_devices(co_context *ctx, co_strategy *strategy, co_value *tensor
         return coi_own_ref(ctx, tensor);
     if (!find_places(ctx, destination, &where))
         return NULL;
-    tensor = co_to_tensor(ctx, tensor, CO_DTYPE_NONE);
+    if (coi_is_distributed(tensor))
+        tensor = coi_component_here(ctx, tensor);
+    if (tensor != NULL && !coi_is_composite(tensor)) /* EXT-BC-3: slices stay slices */
+        tensor = co_to_tensor(ctx, tensor, CO_DTYPE_NONE);
     return tensor != NULL ? put(ctx, tensor, &where) : NULL;
 }

@@ -163,13 +163,13 @@ merge_values(merge *m, co_value *const *values)
     return merge_items(m, values);
 }
 
-static bool
-has_component(const co_value *value)
+bool
+coi_has_component(const co_value *value)
 {
     if (coi_is_variable(value))
         return coi_is_component(value->u.variable);
     for (size_t i = 0; coi_is_structure(value) && i < value->u.items.n; ++i)
-        if (has_component(value->u.items.items[i]))
+        if (coi_has_component(value->u.items.items[i]))
             return true;
     return false;
 }
@@ -190,9 +190,8 @@ co_value *
 coi_regroup(co_context *ctx, const co_strategy *strategy, co_value *const *values, int n,
             co_kind kind, bool always)
 {
-    /* Where other processes have more replicas than this one, components are the variable for them
-     * and so for us. */
-    if (n == 1 && !always && (strategy->num_workers == 1 || !has_component(values[0]))) {
+    /* The only replica gave all components of a variable, so it gave the variable (DV-GROUP-10). */
+    if (n == 1 && !always && !coi_has_component(values[0])) {
         coi_ref(values[0]);
         return values[0];
     }

@@ -13,6 +13,8 @@
  * structures differ). */
 co_value *coi_regroup(co_context *ctx, const co_strategy *strategy, co_value *const *values, int n,
                       co_kind kind, bool always);
+/* Whether a leaf is a component of a distributed variable: even one value alone is merged then. */
+bool coi_has_component(const co_value *structure);
 /* The structure with per-replica values replaced by their component; a reference, the same handle
  * if there are none. CO_VALUE_ERROR for one that has not a component for each local replica. */
 co_value *coi_select_all(co_context *ctx, const co_strategy *strategy, co_value *structure,

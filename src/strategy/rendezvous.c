@@ -24,7 +24,7 @@ static const rendezvous_info rendezvous_infos[] = {
     [COI_RENDEZVOUS_ALL_GATHER] = { "all_gather", false },
     [COI_RENDEZVOUS_ASSIGN] = { "variable assignment", true },
     [COI_RENDEZVOUS_UPDATE] = { "update", true },
-    [COI_RENDEZVOUS_VARIABLE] = { "variable creation", true },
+    [COI_RENDEZVOUS_VARIABLE] = { "variable creation", false },
     [COI_RENDEZVOUS_REDUCE] = { "reduce", false },
     [COI_RENDEZVOUS_GATHER] = { "gather", false },
     [COI_RENDEZVOUS_READ] = { "variable read", false },
@@ -260,6 +260,18 @@ coi_report_unfinished(coi_step *step)
 }
 
 static void
+report_awaiting(co_context *ctx, unsigned round)
+{
+    coi_step            *step = ctx->mode.step;
+    coi_rendezvous_slot *slot = coi_my_slot(ctx);
+
+    break_with(step, round, CO_DEADLINE_EXCEEDED, ctx->mode.replica, slot,
+               "replica %d waits in %s, for replica %d, which " NOTHING_DONE, ctx->mode.replica,
+               coi_rendezvous_name(slot->kind), step->strategy->first_local,
+               step->strategy->deadline_ms);
+}
+
+static void
 report_token(co_context *ctx, unsigned round)
 {
     coi_step *step = ctx->mode.step;
@@ -311,6 +323,14 @@ watchdog_of(co_context *ctx, unsigned round, void (*report)(co_context *ctx, uns
     coi_step *step = ctx->mode.step;
 
     return (watchdog){ ctx, coi_timeout(step->strategy), round, coi_step_progress(step), report };
+}
+
+/* A replica that talks to other workers waits for their deadline first. */
+static void
+extend_for_workers(const coi_step *step, watchdog *p)
+{
+    if (step->strategy->group != NULL && p->timeout_ms > 0)
+        p->timeout_ms = 2 * p->timeout_ms + 1000;
 }
 
 static void
@@ -402,8 +422,8 @@ break_for_return(coi_step *step, unsigned round, int returned, int waiting)
     break_with(
         step, round, CO_RUNTIME_ERROR, first + waiting, slot,
         "replica %d has returned from the step, but replica %d waits in %s; all replicas must "
-        "make the same calls to merge_call, all_reduce, all_gather, aggregated assignments and "
-        "co_variable, or none",
+        "make the same calls to merge_call, all_reduce, all_gather and aggregated assignments, or "
+        "none",
         first + returned, first + waiting, place_text(step, slot, place));
 }
 
@@ -474,6 +494,53 @@ complete(co_context *ctx, coi_close_fn close)
     return true;
 }
 
+/* --- what replica 0 alone does for the others --- */
+
+void
+coi_tell_awaiting(coi_step *step)
+{
+    if (atomic_load(&step->awaiting) > 0)
+        coi_event_signal(&step->gate);
+}
+
+/* Replica 0 comes to no other call before all have come, or has returned. Those that wait for it to
+ * do something look for this after they have counted themselves, and it looks for them after this:
+ * one of the two sees the other. */
+static bool
+is_first_held(const coi_step *step)
+{
+    return atomic_load(&step->slots[0].arrived) || atomic_load(&step->slots[0].finished);
+}
+
+bool
+coi_await_first(co_context *ctx, coi_rendezvous_kind kind, co_value *value,
+                bool (*is_there)(co_context *ctx, void *arg), void *arg)
+{
+    coi_step            *step = ctx->mode.step;
+    coi_rendezvous_slot *slot = coi_my_slot(ctx);
+    bool                 is_found = false, is_over = false;
+    watchdog             p;
+
+    if (coi_is_broken(step))
+        return fail_broken(ctx);
+    slot->kind = kind;
+    slot->site = ctx->site;
+    coi_summarise(value, &slot->what);
+    p = watchdog_of(ctx, coi_round(step), report_awaiting);
+    extend_for_workers(step, &p);
+    atomic_fetch_add(&step->awaiting, 1);
+    while (!is_found && !is_over) {
+        unsigned seen = coi_event_read(&step->gate);
+
+        is_over = coi_is_broken(step) || is_first_held(step);
+        is_found = is_there(ctx, arg);
+        if (!is_found && !is_over)
+            wait_for(&p, &step->gate, seen);
+    }
+    atomic_fetch_sub(&step->awaiting, 1);
+    return is_found || (coi_is_broken(step) && fail_broken(ctx));
+}
+
 /* Wait for all replicas; the last runs `close` while the step is its alone. */
 static bool
 barrier(co_context *ctx, coi_close_fn close)
@@ -497,6 +564,7 @@ barrier(co_context *ctx, coi_close_fn close)
             return false;
     } else {
         pass_token(step, ctx->mode.local_replica + 1);
+        coi_tell_awaiting(step);
         look_for_returned(ctx, round);
         if (!wait_round(ctx, round))
             return fail_broken(ctx);
@@ -531,9 +599,7 @@ coi_rendezvous_leave(co_context *ctx)
     } else {
         watchdog p = watchdog_of(ctx, round, report_leaving);
 
-        /* A replica that talks to other workers waits for their deadline first. */
-        if (step->strategy->group != NULL && p.timeout_ms > 0)
-            p.timeout_ms = 2 * p.timeout_ms + 1000;
+        extend_for_workers(step, &p);
         pass_token(step, ctx->mode.local_replica + 1);
         for (;;) {
             unsigned seen = coi_event_read(&step->gate);
@@ -579,6 +645,7 @@ coi_replica_finished(co_context *ctx)
         return;
     atomic_store(&coi_my_slot(ctx)->finished, true);
     atomic_fetch_add(&step->finished, 1);
+    coi_tell_awaiting(step);
     now = atomic_load(&step->barrier);
     if (ctx->error.code == CO_OK && (now & COI_ARRIVED) > 0 && (now & COI_BROKEN) == 0)
         /* Replicas that wait already did not see that this one finished: tell them. Those that come

@@ -23,6 +23,8 @@ typedef struct coi_rendezvous_slot {
     atomic_bool  arrived, finished;
 } coi_rendezvous_slot;
 
+typedef struct coi_made_variable coi_made_variable; /* step_variables.c */
+
 /* One run of a function on all local replicas. */
 typedef struct coi_step {
     co_strategy                *strategy;
@@ -53,6 +55,9 @@ typedef struct coi_step {
     coi_lock      error_lock;
     co_error_info error; /* the first failure */
     void (*payload_deleter)(void *payload);
+    coi_lock           made_lock; /* of made */
+    coi_made_variable *made;      /* the variables that replica 0 has made, in order */
+    atomic_int         awaiting;  /* replicas that wait for replica 0 to make one */
 } coi_step;
 
 #define COI_BROKEN    (UINT64_C(1) << 63)
@@ -88,6 +93,14 @@ bool coi_rendezvous(co_context *ctx, coi_rendezvous_kind kind, co_value *value, 
  * broke meanwhile. False: it did, and ctx has the error.
  */
 bool coi_rendezvous_leave(co_context *ctx);
+/*
+ * Wait until `is_there` says so, looking whenever replica 0 has called coi_tell_awaiting. False: it
+ * never will, because replica 0 waits for the others or has returned; or, with an error in ctx, the
+ * step is broken.
+ */
+bool coi_await_first(co_context *ctx, coi_rendezvous_kind kind, co_value *value,
+                     bool (*is_there)(co_context *ctx, void *arg), void *arg);
+void coi_tell_awaiting(coi_step *step);
 /* The context of a local replica of a step (run.c). */
 co_context *coi_replica_context(coi_step *step, int local_replica);
 /* End the step for all replicas with the error of ctx. */
@@ -134,5 +147,15 @@ typedef co_value *(*coi_merge_body)(co_context *parent, co_strategy *strategy, c
  * their slots. */
 co_value *coi_merge(co_context *ctx, coi_rendezvous_kind kind, co_value *args, coi_close_fn check,
                     coi_merge_body body, void *arg);
+/* Replica 0 runs `body` alone, while the others go on: a reference. */
+co_value *coi_merge_first(co_context *ctx, co_value *args, coi_merge_body body, void *arg);
+
+/* --- step_variables.c --- */
+
+/* The variable of a replica that asks for one of this name: replica 0 makes it with `body`, the
+ * others get what it made (VAR-RUN-1). A reference. */
+co_value *coi_step_variable(co_context *ctx, const char *name, co_value *initial,
+                            coi_merge_body body, void *arg);
+void      coi_step_variables_free(coi_step *step, coi_heap *heap);
 
 #endif

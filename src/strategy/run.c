@@ -52,7 +52,6 @@ enter_replica(coi_replica_worker *m, coi_step *step)
     if (!strategy->policy->has_devices) { /* RC-4 */
         ctx->device = parent->device;
         ctx->device_id = parent->device_id;
-        ctx->device_text[0] = '\0';
     }
 }
 
@@ -373,7 +372,8 @@ step_close(coi_replica_threads *threads, co_context *parent)
         expire(ctx);
     }
     advance_random(parent, step, random_counter);
-    if (n == 1 && threads->strategy->num_workers == 1 && parent->error.code == CO_OK) {
+    coi_step_variables_free(step, &parent->heap);
+    if (n == 1 && parent->error.code == CO_OK && !coi_has_component(step->slots[0].result)) {
         merged = step->slots[0]
                      .result; /* nothing to merge it with: its reference becomes the caller's */
         step->slots[0].result = NULL;

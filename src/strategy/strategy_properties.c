@@ -7,8 +7,6 @@
 
 #include "strategy/strategy.h"
 
-#include <stdio.h>
-
 const char *
 co_strategy_name(co_context *ctx, const co_strategy *strategy)
 {
@@ -51,19 +49,6 @@ co_num_workers(co_context *ctx, const co_strategy *strategy)
     return property(ctx, strategy, "num_workers", offsetof(co_strategy, num_workers));
 }
 
-/* The name of a local device as the cluster sees it (MW-6). */
-static void
-cluster_name(const co_strategy *strategy, int replica, char out[CO_DEVICE_NAME_MAX])
-{
-    coi_device_name id = strategy->devices[replica];
-
-    if (strategy->num_workers > 1) {
-        snprintf(id.job, sizeof(id.job), "worker");
-        id.task = strategy->worker;
-    }
-    coi_device_format(&id, out);
-}
-
 /* Whether a replica before this one is on the same device. */
 static bool
 is_earlier(const co_strategy *strategy, int replica)
@@ -89,7 +74,7 @@ device_names(co_context *ctx, co_strategy *strategy, const char *call)
 
         if (is_earlier(strategy, i))
             continue;
-        cluster_name(strategy, i, text);
+        coi_devices_format(ctx->runtime->devices, &strategy->devices[i], text); /* MW-6 */
         names[n] = co_string(ctx, text);
         if (names[n++] == NULL)
             return NULL;

@@ -5,7 +5,7 @@
  * come before it, once per variable, the others after it, once per component (VAR-CREATOR-1). In a
  * step of replicas:
  *
- *     creators of the replica -> rendezvous -> creators of the caller -> strategy
+ *     creators of the replica -> replica 0 alone -> creators of the caller -> strategy
  *         -> creators outside -> component
  *
  * The hook of a custom strategy wraps what the strategy does.
@@ -24,7 +24,6 @@
 
 #include <cohort/ops.h>
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,7 +38,7 @@ struct co_creation {
     uint64_t     below;     /* those with a smaller id */
     co_strategy *strategy;  /* current when the variable was asked for */
     int          component; /* -1: not placed yet */
-    bool         all_came;  /* the rendezvous of the replicas is behind it */
+    bool         for_all;   /* replica 0 makes it for all replicas of the step */
     co_site_info site;      /* of co_variable */
 };
 
@@ -158,7 +157,7 @@ next_creator(co_creation *next)
             next->below = entry->id;
             return entry;
         }
-        if (distributes(next->strategy) && !next->all_came)
+        if (distributes(next->strategy) && !next->for_all)
             return NULL;
         next->at = caller_of(next->at);
         next->below = UINT64_MAX;
@@ -502,39 +501,6 @@ typedef struct making {
     const co_variable_options *options;
 } making;
 
-/* The length of a name without a trailing "_2" that made it unique. */
-static size_t
-base_length(const char *name)
-{
-    size_t n = strlen(name), digits = n;
-
-    while (digits > 0 && isdigit((unsigned char)name[digits - 1]))
-        --digits;
-    return digits < n && digits > 1 && name[digits - 1] == '_' ? digits - 1 : n;
-}
-
-static bool
-same_name(co_context *ctx, coi_step *step, void *unused)
-{
-    const char *a = name_of(((const making *)step->slots[0].detail)->options);
-    int         first = step->strategy->first_local;
-
-    (void)unused;
-    for (int i = 1; i < step->n; ++i) {
-        const char *b = name_of(((const making *)step->slots[i].detail)->options);
-
-        if (base_length(a) == base_length(b) && strncmp(a, b, base_length(a)) == 0)
-            continue;
-        coi_fail(
-            ctx, CO_RUNTIME_ERROR,
-            "replicas disagree: replica %d makes variable '%.*s%s' and replica %d makes '%.*s%s'; all "
-            "replicas must make the same variables in the same order",
-            first, COI_CUT(100, a), first + i, COI_CUT(100, b));
-        return false;
-    }
-    return true;
-}
-
 /* In the caller's context: its creators are called now. */
 static co_value *
 make_merged(co_context *ctx, co_strategy *strategy, co_value *args, void *arg)
@@ -547,7 +513,7 @@ make_merged(co_context *ctx, co_strategy *strategy, co_value *args, void *arg)
     (void)strategy;
     next.at = ctx;
     next.below = UINT64_MAX;
-    next.all_came = true;
+    next.for_all = true;
     ctx->recording = false;
     variable = create(ctx, &next, initial->kind == CO_KIND_NONE ? NULL : initial, m->options);
     ctx->recording = recording;
@@ -563,7 +529,7 @@ create_once(co_context *ctx, const co_creation *next, co_value *initial,
 
     if (initial == NULL && (initial = co_none(ctx)) == NULL)
         return NULL;
-    variable = coi_merge(ctx, COI_RENDEZVOUS_VARIABLE, initial, same_name, make_merged, &m);
+    variable = coi_step_variable(ctx, name_of(options), initial, make_merged, &m);
     return variable != NULL ? coi_own(ctx, variable) : NULL;
 }
 
@@ -584,7 +550,7 @@ create(co_context *ctx, const co_creation *from, co_value *initial,
     }
     if (next.component >= 0)
         return make_plain(ctx, &next, initial, options);
-    if (distributes(next.strategy) && coi_in_replica(ctx) && !next.all_came)
+    if (distributes(next.strategy) && coi_in_replica(ctx) && !next.for_all)
         return create_once(ctx, &next, initial, options);
     return place_or_hook(ctx, &next, initial, options);
 }

@@ -15,7 +15,8 @@ typedef struct plain {
     coi_lock        lock;
     co_value       *value; /* a tensor; a reference */
     coi_device_name device;
-    char            device_text[CO_DEVICE_NAME_MAX];
+    co_device      *home;                            /* of that name; NULL: there was none */
+    char            device_text[CO_DEVICE_NAME_MAX]; /* where there was none */
 } plain;
 
 static plain *
@@ -420,8 +421,10 @@ plain_assign(co_context *ctx, co_value *variable, int verb, co_value *value)
 static const char *
 plain_device(co_context *ctx, co_value *variable)
 {
+    const plain *p = plain_of(variable);
+
     (void)ctx;
-    return plain_of(variable)->device_text;
+    return p->home != NULL ? p->home->name : p->device_text;
 }
 
 static const coi_variable_ops plain_ops = { "Variable",   plain_read,    plain_assign,
@@ -440,7 +443,8 @@ coi_plain_variable(co_context *ctx, const coi_variable_spec *spec, const coi_dev
     }
     coi_lock_init(&p->lock);
     p->device = *device;
-    coi_device_format(device, p->device_text);
+    if (coi_devices_find(ctx->runtime->devices, device, &p->home, NULL) != CO_OK)
+        coi_devices_format(ctx->runtime->devices, device, p->device_text);
     if (!coi_variable_init(ctx, &p->base, &plain_ops, spec, (co_dtype)initial->dtype,
                            initial->u.tensor.dims, initial->ndim)) {
         plain_destroy(&ctx->heap, &p->base);

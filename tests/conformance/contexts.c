@@ -397,3 +397,68 @@ CONFORM(a_strategy_has_a_size, "S-PROP-1 S-PROP-2 MW-2 MW-8 DEF-1 MIR-INIT-1 MIR
     CO_EXPECT_INT(co_num_workers(ctx, s), row->workers);
     CO_EXPECT_INT(co_worker_id(ctx, s) * row->local, first);
 }
+
+/* A device of this process, as the cluster calls it, where there is one. */
+#define EXPECT_HERE(ctx, s, row, name) expect_here(TEST_AT, (ctx), (s), (row), (name))
+static void
+expect_here(const char *file, int line, co_context *ctx, co_strategy *s, const suite_row *row,
+            const char *name)
+{
+    char begin[CO_DEVICE_NAME_MAX];
+
+    snprintf(begin, sizeof(begin), "%s/replica:0/task:%d/device:", row->job, co_worker_id(ctx, s));
+    test_contains(file, line, "a device name", name, begin);
+}
+
+STEP(device_of_step)
+{
+    co_value *x = co_add(ctx, co_scalar_float(ctx, 1), co_int(ctx, 1));
+
+    CO_EXPECT_STR(co_value_device(ctx, x), co_current_device(ctx));
+    CO_EXPECT_CONTAINS(co_current_device(ctx), user);
+    return x;
+}
+
+CONFORM(every_device_name_has_job_and_task, "MW-16 MW-6 MW-7")
+{
+    co_value    *x = co_scalar_float(ctx, 1), *v, *r, *element;
+    char         name[CO_DEVICE_NAME_MAX], text[CO_DEVICE_NAME_MAX];
+    co_dataset  *data = co_dataset_batch(ctx, co_dataset_range(ctx, 0, 24, 1), 24, false);
+    co_iterator *it;
+
+    v = suite_variable(ctx, s, 1, CO_SYNC_AUTO, CO_AGGREGATION_NONE);
+    EXPECT_HERE(ctx, s, row, co_value_device(ctx, x));
+    EXPECT_HERE(ctx, s, row, co_current_device(ctx));
+    EXPECT_HERE(ctx, s, row, co_value_device(ctx, v));
+    CO_EXPECT_CODE(co_device_resolve(ctx, "/cpu:7", name), CO_OK);
+    EXPECT_HERE(ctx, s, row, name);
+    CO_DEVICE(ctx, name) /* that does not exist */
+        CO_EXPECT_STR(co_current_device(ctx), name);
+    snprintf(text, sizeof(text), "/task:%d/cpu:7", co_worker_id(ctx, s));
+    CO_EXPECT_CODE(co_device_resolve(ctx, text, text), CO_OK);
+    CO_EXPECT_STR(text, name);
+    CO_EXPECT_CODE(co_device_resolve(ctx, "/job:localhost/cpu:7", text), CO_OK);
+    CO_EXPECT_STR(text, name);
+    for (size_t i = 0; i < co_num_devices(ctx); ++i) {
+        co_device_info info = CO_DEVICE_INFO_INIT;
+
+        CO_EXPECT_CODE(co_get_device_info(ctx, i, &info), CO_OK);
+        EXPECT_HERE(ctx, s, row, info.name);
+        CO_DEVICE(ctx, info.name)
+            CO_EXPECT_STR(co_value_device(ctx, co_scalar_float(ctx, 1)), info.name);
+    }
+    CO_SCOPE(ctx, s) {
+        EXPECT_HERE(ctx, s, row, co_current_device(ctx));
+        EXPECT_HERE(ctx, s, row, co_value_device(ctx, co_scalar_float(ctx, 1)));
+    }
+    snprintf(text, sizeof(text), "%s/replica:0/task:%d", row->job, co_worker_id(ctx, s));
+    r = suite_step(ctx, s, device_of_step, text);
+    it = co_iterate(ctx, co_distribute_dataset(ctx, s, data, NULL));
+    element = co_next(ctx, it);
+    for (int i = 0; i < row->local; ++i) {
+        EXPECT_HERE(ctx, s, row, co_value_device(ctx, suite_local(ctx, s, r, i)));
+        EXPECT_HERE(ctx, s, row, co_value_device(ctx, suite_local(ctx, s, v, i)));
+        EXPECT_HERE(ctx, s, row, co_value_device(ctx, suite_local(ctx, s, element, i)));
+    }
+    CO_EXPECT_OK(ctx);
+}

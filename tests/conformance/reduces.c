@@ -415,8 +415,19 @@ CONFORM(gather_checks_axis_and_kind, "S-GATHER-3 S-GATHER-4 S-GATHER-5")
     EXPECT_OUTCOME(ctx, row->gather_axis);
     co_gather_replicas(ctx, s, suite_floats(ctx, s, 1, 1), 0);
     EXPECT_OUTCOME(ctx, row->gather_axis);
-    co_gather_replicas(ctx, s, suite_values(ctx, s, one_slice), 0);
-    EXPECT_OUTCOME(ctx, row->gather_slices);
+}
+
+CONFORM(slices_are_never_gathered, "S-GATHER-3 S-GATHER-6")
+{
+    co_value *plain = co_slices(ctx, suite_vector(ctx, 1, (float[]){ 1 }),
+                                co_tensor(ctx, CO_INT64, CO_SHAPE(1), (int64_t[]){ 0 }), NULL);
+
+    CO_EXPECT_NULL(co_gather_replicas(ctx, s, suite_values(ctx, s, one_slice), 0));
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "slices");
+    CO_EXPECT_NULL(co_gather_replicas(ctx, s, plain, 0));
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "slices");
+    CO_EXPECT_NULL(co_gather_replicas(ctx, s, co_args(ctx, co_int(ctx, 1), plain), 0));
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "slices");
 }
 
 CONFORM(results_are_where_the_caller_works, "S-REDUCE-18")

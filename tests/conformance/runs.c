@@ -298,6 +298,28 @@ CONFORM(a_captured_bundle_is_the_replicas_own_component, "DV-USE-1 DV-USE-2")
     EXPECT_OUTCOME(ctx, row->is->bundle_as_operand);
 }
 
+CONFORM(bundles_do_not_convert_and_have_no_arithmetic_outside_a_step, "DV-USE-1 DV-USE-5")
+{
+    co_value *x = suite_floats(ctx, s, 2, 3), *one = co_scalar_float(ctx, 1), *both[] = { one, x };
+
+    co_cast(ctx, x, CO_INT32);
+    EXPECT_OUTCOME(ctx, row->is->bundle_as_operand);
+    co_neg(ctx, x);
+    EXPECT_OUTCOME(ctx, row->is->bundle_as_operand);
+    co_softplus(ctx, x);
+    EXPECT_OUTCOME(ctx, row->is->bundle_as_operand);
+    co_reduce_sum(ctx, x, NULL, 0, false);
+    EXPECT_OUTCOME(ctx, row->is->bundle_as_operand);
+    co_stack(ctx, co_list(ctx, both, 2), 0);
+    EXPECT_OUTCOME(ctx, row->is->bundle_as_operand);
+    co_add(ctx, x, one);
+    EXPECT_OUTCOME(ctx, row->is->bundle_arithmetic);
+    co_mul(ctx, one, x);
+    EXPECT_OUTCOME(ctx, row->is->bundle_arithmetic);
+    co_less(ctx, x, co_int(ctx, 1));
+    EXPECT_OUTCOME(ctx, row->is->bundle_arithmetic);
+}
+
 STEP(log_order)
 {
     record *r = user;

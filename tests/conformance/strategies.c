@@ -138,12 +138,12 @@ static const suite_family family_own_plain = { .name = "PlainOwn", PLAIN };
     .scatter_max = CO_UNIMPLEMENTED, .scatter_on_read = CO_UNIMPLEMENTED, .spreads = true,         \
     .function_kind = CO_KIND_PER_REPLICA, .mixing = CO_RUNTIME_ERROR,                              \
     .scope_in_step = CO_RUNTIME_ERROR, .variable_elsewhere = CO_RUNTIME_ERROR,                     \
-    .bundle_as_operand = CO_VALUE_ERROR, .foreign_bundle = CO_VALUE_ERROR,                         \
-    .no_destination = CO_VALUE_ERROR, .update_plain = CO_ASSERTION_ERROR,                          \
-    .sync_none = CO_VALUE_ERROR, .mean_integer = CO_VALUE_ERROR, .read_no_sum = CO_VALUE_ERROR,    \
-    .add_to_sum = CO_VALUE_ERROR, .assign_bundle = CO_TYPE_ERROR,                                  \
-    .input_per_replica = CO_UNIMPLEMENTED, .input_of_others = CO_RUNTIME_ERROR,                    \
-    .next_in_step = CO_VALUE_ERROR
+    .bundle_as_operand = CO_VALUE_ERROR, .bundle_arithmetic = CO_TYPE_ERROR,                       \
+    .foreign_bundle = CO_VALUE_ERROR, .no_destination = CO_VALUE_ERROR,                            \
+    .update_plain = CO_ASSERTION_ERROR, .sync_none = CO_VALUE_ERROR,                               \
+    .mean_integer = CO_VALUE_ERROR, .read_no_sum = CO_VALUE_ERROR, .add_to_sum = CO_VALUE_ERROR,   \
+    .assign_bundle = CO_TYPE_ERROR, .input_per_replica = CO_UNIMPLEMENTED,                         \
+    .input_of_others = CO_RUNTIME_ERROR, .next_in_step = CO_VALUE_ERROR
 
 static const suite_family family_mirrored = {
     .name = "MirroredStrategy",
@@ -181,7 +181,7 @@ static const suite_family family_own_workers = {
     .structures_differ = CO_ASSERTION_ERROR, .structures_reduced = CO_ASSERTION_ERROR,             \
     .left_alone = CO_RUNTIME_ERROR, .left_others = CO_RUNTIME_ERROR,                               \
     .merge_missed = CO_RUNTIME_ERROR, .names_differ = CO_RUNTIME_ERROR,                            \
-    .gather_axis = CO_VALUE_ERROR, .gather_slices = CO_UNIMPLEMENTED, .unbatched = CO_VALUE_ERROR
+    .gather_axis = CO_VALUE_ERROR, .unbatched = CO_VALUE_ERROR
 
 /* All of them here. */
 #define TOGETHER SEVERAL_HERE, .plain_sum = CO_VALUE_ERROR
@@ -197,7 +197,7 @@ static const suite_family family_own_workers = {
     .mirrored_sum = CO_ASSERTION_ERROR, .shapes_differ = CO_INVALID_ARGUMENT,                      \
     .structures_differ = CO_OK, .structures_reduced = CO_ASSERTION_ERROR,                          \
     .left_alone = CO_RUNTIME_ERROR, .left_others = CO_OK, .gather_axis = CO_VALUE_ERROR,           \
-    .gather_slices = CO_UNIMPLEMENTED, .unbatched = CO_VALUE_ERROR
+    .unbatched = CO_VALUE_ERROR
 
 #define MIRRORED(name_, n_, settings_, kind_, ...)                                                 \
     {                                                                                              \

@@ -35,7 +35,8 @@ typedef struct suite_family {
     co_code     scope_in_step;      /* its own scope, inside its step */
     co_code     variable_elsewhere; /* its variable, where another strategy is current */
     co_code     foreign_bundle;     /* a bundle with more components than there are replicas */
-    co_code     bundle_as_operand;  /* what a value function made, in an operator outside a step */
+    co_code     bundle_as_operand;  /* what a value function made, as a tensor outside a step */
+    co_code     bundle_arithmetic;  /* the same in a binary operator */
     /* Section 13. */
     co_code devices_known; /* worker_devices, parameter_devices */
     co_code flags_known;   /* should_init, between_graph */
@@ -87,10 +88,9 @@ typedef struct suite_row {
     co_code merge_missed;       /* a merge that odd replicas do not come to */
     co_code names_differ;       /* variables made in a step under names of their own */
     co_code gather_axis;        /* gathering along an axis that is not there */
-    co_code gather_slices;
-    co_code unbatched;   /* distributing a dataset of scalars */
-    bool    keeps_dtype; /* MEAN of integers stays what it is: nothing is averaged */
-    int64_t weights[8];  /* of the replicas in a batch; all 0: equal shares */
+    co_code unbatched;          /* distributing a dataset of scalars */
+    bool    keeps_dtype;        /* MEAN of integers stays what it is: nothing is averaged */
+    int64_t weights[8];         /* of the replicas in a batch; all 0: equal shares */
     co_strategy *(*make)(co_context *ctx, const struct suite_row *row);
 } suite_row;
 

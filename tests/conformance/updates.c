@@ -114,6 +114,78 @@ CONFORM(broadcast_copies_a_tensor_to_places, "EXT-BC-1 EXT-BC-2 DEF-10 OD-EXT-3"
     CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, NULL);
 }
 
+/* One row for each replica: id + 1 at id, of a table of nine rows where shape is not NULL. */
+VALUE_OF(row_of_replica)
+{
+    int id = replica->replica_id_in_sync_group;
+
+    return co_slices(ctx, suite_vector(ctx, 1, (float[]){ (float)id + 1 }),
+                     co_tensor(ctx, CO_INT64, CO_SHAPE(1), (int64_t[]){ id }), user);
+}
+
+static void
+expect_rows(co_context *ctx, co_value *slices, int n, bool has_shape, const char *device)
+{
+    CO_REQUIRE(co_value_kind(slices) == CO_KIND_SLICES);
+    EXPECT_ELEMENTS(ctx, co_slices_values(ctx, slices), n, 1, 2, 3, 4, 5, 6, 7, 8);
+    EXPECT_ELEMENTS(ctx, co_slices_indices(ctx, slices), n, 0, 1, 2, 3, 4, 5, 6, 7);
+    CO_EXPECT_INT(co_slices_dense_shape(ctx, slices) != NULL, has_shape);
+    if (device != NULL) {
+        CO_EXPECT_STR(co_value_device(ctx, co_slices_values(ctx, slices)), device);
+        CO_EXPECT_STR(co_value_device(ctx, co_slices_indices(ctx, slices)), device);
+    }
+}
+
+CONFORM(slices_are_reduced_to_places_and_are_places, "EXT-RT-6 EXT-RT-3")
+{
+    co_value *v = suite_variable(ctx, s, 0, CO_SYNC_AUTO, CO_AGGREGATION_NONE), *r, *to;
+    co_value *nine = co_tensor(ctx, CO_INT64, CO_SHAPE(1), (int64_t[]){ 9 });
+
+    for (int has_shape = 0; has_shape < 2; ++has_shape) {
+        co_value *x = co_distribute_values_from_function(ctx, s, row_of_replica,
+                                                         has_shape ? nine : NULL);
+
+        r = co_reduce_to(ctx, s, CO_REDUCE_SUM, x, v);
+        CO_EXPECT_INT(co_value_kind(r), row->reduced_to_variable == CO_KIND_MIRRORED
+                                            ? CO_KIND_MIRRORED
+                                            : CO_KIND_SLICES);
+        for (int i = 0; i < (row->reduced_to_variable == CO_KIND_MIRRORED ? row->num_devices : 1);
+             ++i)
+            expect_rows(ctx, co_value_kind(r) == CO_KIND_MIRRORED ? co_at(ctx, r, (size_t)i) : r,
+                        row->n, has_shape, NULL);
+        to = co_value_kind(r) == CO_KIND_MIRRORED ? co_at(ctx, r, 0) : r;
+        r = co_reduce_to(ctx, s, CO_REDUCE_SUM, suite_floats(ctx, s, 1, 1), to);
+        CO_EXPECT_INT(co_value_kind(r), row->reduced_to_device);
+        CO_EXPECT_CLOSE(suite_number(ctx, r), SUM_OF_IDS(row->n + 1), 0);
+        r = co_reduce_to(ctx, s, CO_REDUCE_SUM, x, to);
+        expect_rows(ctx, r, row->n, has_shape,
+                    row->is->selects && row->n > 1 ? co_value_device(ctx, co_slices_values(ctx, to))
+                                                   : NULL);
+    }
+}
+
+CONFORM(slices_stay_slices_where_they_are_copied, "EXT-BC-3")
+{
+    co_value *v = suite_variable(ctx, s, 0, CO_SYNC_AUTO, CO_AGGREGATION_NONE), *r;
+    co_value *nine = co_tensor(ctx, CO_INT64, CO_SHAPE(1), (int64_t[]){ 9 });
+    bool      is_mirrored = row->reduced_to_variable == CO_KIND_MIRRORED;
+
+    for (int has_shape = 0; has_shape < 2; ++has_shape) {
+        co_value   *x = co_slices(ctx, suite_vector(ctx, 2, (float[]){ 1, 2 }),
+                                  co_tensor(ctx, CO_INT64, CO_SHAPE(2), (int64_t[]){ 0, 1 }),
+                                has_shape ? nine : NULL);
+        const char *home = co_value_device(ctx, nine);
+
+        expect_rows(ctx, co_copy_to(ctx, x, home), 2, has_shape, home);
+        r = co_broadcast_to_devices(ctx, s, x, v);
+        if (!EXPECT_OUTCOME(ctx, row->is->broadcast) || row->is->broadcast != CO_OK)
+            continue;
+        CO_EXPECT_INT(co_value_kind(r), is_mirrored ? CO_KIND_MIRRORED : CO_KIND_SLICES);
+        for (int i = 0; i < (is_mirrored ? row->num_devices : 1); ++i)
+            expect_rows(ctx, is_mirrored ? co_at(ctx, r, (size_t)i) : r, 2, has_shape, NULL);
+    }
+}
+
 /* --- update --- */
 
 UPDATE(add_argument)

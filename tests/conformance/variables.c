@@ -261,6 +261,90 @@ CONFORM(variables_of_differing_names_are_refused_in_a_step, "VAR-RUN-1")
     EXPECT_OUTCOME(ctx, row->names_differ);
 }
 
+static co_value *
+make_named(co_context *ctx, const char *name)
+{
+    co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
+
+    options.name = name;
+    return co_variable(ctx, co_scalar_float(ctx, 4.0f + (float)co_replica_id(ctx)), &options);
+}
+
+/* user: the id of the first replica of the process, which makes variables for the others. */
+STEP(make_in_their_own_order)
+{
+    int       me = co_replica_id(ctx) - *(int *)user;
+    char      path[80], twice[80];
+    co_value *made[4];
+
+    snprintf(path, sizeof(path), me == 0 ? "foo/bar/baz" : "foo_%d/bar_%d/baz_%d", me, 10 * me,
+             100 * me);
+    snprintf(twice, sizeof(twice), "twice_%d", 1000 + me);
+    if (me == 0) /* the others do not */
+        make_named(ctx, "alone");
+    for (int k = 0; k < 2; ++k) {
+        int which = me % 2 == 0 ? k : 1 - k; /* odd ones begin with the second */
+
+        made[which] = make_named(ctx, which == 0 ? path : "other");
+    }
+    made[2] = make_named(ctx, "twice");
+    co_all_reduce(ctx, CO_REDUCE_SUM, co_scalar_float(ctx, 1));
+    if (me == 0)
+        make_named(ctx, "alone, and after all");
+    made[3] = make_named(ctx, twice);
+    return co_args(ctx, made[0], made[1], made[2], made[3]);
+}
+
+CONFORM(names_decide_which_variables_of_a_step_are_one, "VAR-RUN-1 VAR-RUN-2 VAR-RUN-3")
+{
+    static const char *const names[] = { "foo/bar/baz", "other", "twice", "twice_1000" };
+    co_value                *r;
+
+    for (int in_turn = 0; in_turn < 2; ++in_turn) {
+        co_run_options options = CO_RUN_OPTIONS_INIT;
+
+        options.in_turn = in_turn;
+        r = co_run_with(ctx, s, make_in_their_own_order, co_no_args(ctx), &first, &options);
+        CO_EXPECT_OK(ctx);
+        for (size_t i = 0; i < LENGTH(names); ++i) {
+            CO_EXPECT_INT(co_value_kind(co_at(ctx, r, i)), CO_KIND_VARIABLE);
+            CO_EXPECT_STR(co_variable_name(ctx, co_at(ctx, r, i)), names[i]);
+            EXPECT_LOCAL(ctx, s, co_at(ctx, r, i), 4, 0);
+        }
+    }
+}
+
+/* The replicas after the first of a process make a variable before it does, or one more. */
+STEP(make_too_early)
+{
+    int me = co_replica_id(ctx) - *(int *)user;
+
+    if (me > 0)
+        make_named(ctx, "late");
+    co_all_reduce(ctx, CO_REDUCE_SUM, co_scalar_float(ctx, 1));
+    if (me == 0)
+        make_named(ctx, "late");
+    return NULL;
+}
+
+STEP(make_too_many)
+{
+    int me = co_replica_id(ctx) - *(int *)user;
+
+    make_named(ctx, "few");
+    if (me > 0)
+        make_named(ctx, "few");
+    return NULL;
+}
+
+CONFORM(what_the_first_has_not_made_is_refused, "VAR-RUN-1 VAR-RUN-3")
+{
+    suite_step(ctx, s, make_too_many, &first);
+    EXPECT_OUTCOME(ctx, row->names_differ);
+    suite_step(ctx, s, make_too_early, &first);
+    EXPECT_OUTCOME(ctx, row->names_differ);
+}
+
 STEP(return_variable)
 {
     return user;
@@ -271,6 +355,29 @@ CONFORM(a_variable_passes_through_a_step_unchanged, "DV-GROUP-6 S-RUN-5 S-RUN-14
     co_value *v = suite_variable(ctx, s, 1, CO_SYNC_AUTO, CO_AGGREGATION_NONE);
 
     CO_EXPECT_PTR(suite_step(ctx, s, return_variable, v), v);
+}
+
+typedef struct own_components {
+    co_value *all; /* of this process */
+    int       first;
+} own_components;
+
+STEP(return_component)
+{
+    const own_components *of = user;
+    co_value             *mine = co_at(ctx, of->all, (size_t)(co_replica_id(ctx) - of->first));
+
+    return co_args(ctx, mine, co_args(ctx, mine));
+}
+
+CONFORM(the_component_that_a_step_returns_is_the_variable, "DV-GROUP-5 DV-GROUP-10")
+{
+    co_value      *v = suite_variable(ctx, s, 1, CO_SYNC_AUTO, CO_AGGREGATION_NONE), *r;
+    own_components of = { co_local_results(ctx, s, v), first };
+
+    r = suite_step(ctx, s, return_component, &of);
+    CO_EXPECT_PTR(co_at(ctx, r, 0), v);
+    CO_EXPECT_PTR(co_at(ctx, co_at(ctx, r, 1), 0), v);
 }
 
 /* --- outside steps --- */

@@ -116,7 +116,7 @@ static co_value *
 norm_with(co_context *ctx, co_value *args, void *user)
 {
     const wrong_number        *wrong = user;
-    co_sync_batch_norm_options options = CO_SYNC_BATCH_NORM_OPTIONS_INIT;
+    co_batch_norm_options options = CO_BATCH_NORM_OPTIONS_INIT;
     co_value                  *v = co_ones(ctx, CO_FLOAT32, CO_SHAPE(2));
 
     (void)args;

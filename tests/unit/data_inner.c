@@ -172,6 +172,35 @@ CO_TEST(names_of_files_are_shared_out_before_the_function,
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "there are 5 files");
 }
 
+CO_TEST(flat_map_that_opens_files_is_a_reader, "DS-SHARD-17 DS-SHARD-3 DS-SHARD-5")
+{
+    co_flat_map_options options = CO_FLAT_MAP_OPTIONS_INIT;
+    co_dataset         *names = co_dataset_range(ctx, 1, 6, 1), *plain, *reader, *mixed;
+    char                text[DATA_TEXT];
+
+    plain = co_dataset_flat_map_with(ctx, names, thrice, NULL, NULL, &options);
+    plain = co_dataset_with_autoshard(ctx, plain, CO_AUTOSHARD_FILE);
+    CO_EXPECT_NULL(co_dataset_auto_shard(ctx, plain, 2, 0));
+    CO_EXPECT_ERROR(ctx, CO_NOT_FOUND, "reads no files");
+    options.opens_files = true;
+    reader = co_dataset_flat_map_with(ctx, names, thrice, NULL, NULL, &options);
+    reader = co_dataset_with_autoshard(ctx, reader, CO_AUTOSHARD_FILE);
+    CO_EXPECT_STR(data_elements(ctx, co_dataset_auto_shard(ctx, reader, 2, 0), 20, text),
+                  "1 1 1 3 3 3 5 5 5");
+    CO_EXPECT_STR(data_elements(ctx, co_dataset_auto_shard(ctx, reader, 2, 1), 20, text),
+                  "2 2 2 4 4 4");
+    mixed = co_dataset_shuffle(ctx, names, 5, 1, false);
+    mixed = co_dataset_flat_map_with(ctx, mixed, thrice, NULL, NULL, &options); /* AUTO */
+    CO_EACH(ctx, x, co_iterate(ctx, co_dataset_auto_shard(ctx, mixed, 2, 1)))
+        CO_EXPECT_INT(co_item_int(ctx, x) % 2, 0);
+    CO_EXPECT_NULL(co_next(ctx, co_iterate(ctx, co_dataset_auto_shard(ctx, reader, 6, 0))));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "there are 5 files, fewer than the 6 workers");
+    CO_EXPECT_STR(data_elements(ctx, reader, 20, text), "1 1 1 2 2 2 3 3 3 4 4 4 5 5 5");
+    CO_EXPECT_NULL(co_dataset_flat_map_with(ctx, names, thrice, NULL, NULL,
+                                            &(co_flat_map_options){ .struct_size = 1 }));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, NULL);
+}
+
 /* All branches, also the one that is read last (AMB-9). */
 CO_TEST(every_branch_needs_a_file_for_every_worker, "DS-SHARD-15 AMB-9")
 {

@@ -410,6 +410,53 @@ CO_TEST(files_go_to_workers_whole, "DS-SHARD-2 DS-SHARD-7 DS-SPLIT-3")
     }
 }
 
+/* Twelve rows of four files, batches of two: promises of the rows, and of the batches. */
+static co_dataset *
+promised(co_context *ctx, int64_t rows, int64_t num_batches, co_autoshard policy)
+{
+    co_dataset *dataset = coi_dataset_give(ctx, files_new(ctx, 4, 3, 0, 1));
+
+    dataset = co_dataset_assert_cardinality(ctx, dataset, rows);
+    dataset = co_dataset_batch(ctx, dataset, 2, false);
+    dataset = co_dataset_assert_cardinality(ctx, dataset, num_batches);
+    return co_dataset_with_autoshard(ctx, dataset, policy);
+}
+
+CO_TEST(promises_of_the_whole_are_left_out_of_shards, "DS-SHARD-16")
+{
+    static const co_autoshard policies[] = { CO_AUTOSHARD_FILE, CO_AUTOSHARD_AUTO,
+                                             CO_AUTOSHARD_DATA };
+    static const char *const  pieces[] = { "[0] [1] [2] [6] [7] [8]", "[0] [1] [2] [6] [7] [8]",
+                                           "[0] [2] [4] [6] [8] [10]" };
+    co_input_context          half = { 2, 0, 2 }, all = { 1, 0, 2 };
+    char                      text[DATA_TEXT];
+
+    for (size_t i = 0; i < 3; ++i)
+        for (int64_t wrong = 0; wrong < 2; ++wrong) { /* right of the whole, or of nothing */
+            co_dataset *whole = promised(ctx, 12 + wrong, 6 + wrong, policies[i]);
+            co_dataset *mine = co_dataset_for_worker(ctx, whole, &half);
+
+            CO_EXPECT_STR(data_elements(ctx, mine, 20, text), pieces[i]);
+            co_dataset_explain(ctx, mine, NULL, text, sizeof(text));
+            CO_EXPECT_NULL(strstr(text, "assert_cardinality"));
+            if (wrong == 0)
+                continue;
+            CO_EACH(ctx, x, co_iterate(ctx, co_dataset_for_worker(ctx, whole, &all)))
+                (void)x;
+            CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "promised"); /* nothing is shared */
+        }
+    CO_EXPECT_STR(data_elements(ctx,
+                                co_dataset_auto_shard(ctx, promised(ctx, 12, 6, CO_AUTOSHARD_FILE),
+                                                      2, 1),
+                                20, text),
+                  "[3,4] [5,9] [10,11]");
+    CO_EACH(ctx, x,
+            co_iterate(ctx,
+                       co_dataset_for_worker(ctx, promised(ctx, 13, 6, CO_AUTOSHARD_OFF), &half)))
+        (void)x;
+    CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "promised");
+}
+
 /* The splitter cuts rows as a rebatch of the user does; what was said of its elements still holds
  * over other files. */
 CO_TEST(what_a_worker_reads_can_be_shared_by_files_again, "DS-SHARD-2 DS-SPLIT-2")

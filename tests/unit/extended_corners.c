@@ -81,6 +81,28 @@ CO_TEST_WITH(slices_are_concatenated_by_reduce, "S-REDUCE-20 S-GATHER-3", "cpus=
     CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "slices");
 }
 
+CO_TEST_WITH(slices_are_copied_with_their_gradients, "EXT-BC-3", "cpus=2")
+{
+    static const char there[] = "/job:localhost/replica:0/task:0/device:CPU:1";
+    co_value *x = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2), (float[]){ 1, 2 }), *y = NULL, *dx;
+    float     rows[2];
+
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    y = co_copy_to(ctx,
+                   co_slices(ctx, x, co_tensor(ctx, CO_INT64, CO_SHAPE(2), (int64_t[]){ 0, 2 }),
+                             co_tensor(ctx, CO_INT64, CO_SHAPE(1), (int64_t[]){ 3 })),
+                   "/cpu:1");
+    CO_EXPECT_INT(co_value_kind(y), CO_KIND_SLICES);
+    CO_EXPECT_STR(co_value_device(ctx, co_slices_values(ctx, y)), there);
+    CO_EXPECT_STR(co_value_device(ctx, co_slices_indices(ctx, y)), there);
+    CO_EXPECT_STR(co_value_device(ctx, co_slices_dense_shape(ctx, y)), there);
+    dx = co_gradient(ctx, co_reduce_sum(ctx, co_square(ctx, y), NULL, 0, false), x);
+    co_value_copy_data(ctx, dx, CO_FLOAT32, rows, 2);
+    CO_EXPECT_CLOSE(rows[0], 2, 0);
+    CO_EXPECT_CLOSE(rows[1], 4, 0);
+}
+
 CO_TEST_WITH(what_cannot_be_reduced_is_refused, "S-REDUCE-19 S-REDUCE-12 S-REDUCE-2 S-GATHER-1",
              "cpus=2")
 {

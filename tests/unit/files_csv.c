@@ -384,6 +384,50 @@ CO_TEST(names_are_sorted_or_in_the_order_of_a_seed, "")
     files_clean();
 }
 
+static co_dataset *
+lines_of(co_context *ctx, co_value *name, void *user)
+{
+    const char *path = co_string_at(ctx, name, 0, NULL);
+
+    (void)user;
+    return co_dataset_text_lines(ctx, &path, 1, NULL);
+}
+
+/* Workers get the same files whatever their seeds are, as far as names are shuffled at all. */
+CO_TEST(a_shuffle_of_names_goes_behind_the_shard, "DS-SHARD-18 DS-SHARD-3")
+{
+    char                  path[FILES_PATH], pattern[FILES_PATH], lines[2][DATA_TEXT], line[8];
+    const char           *names = files_path("*.lines", pattern);
+    co_list_files_options list = CO_LIST_FILES_OPTIONS_INIT;
+    co_flat_map_options   options = CO_FLAT_MAP_OPTIONS_INIT;
+    co_value             *spec = co_spec(ctx, CO_STRING, NULL, 0);
+    int                   others = 0;
+
+    for (int i = 0; i < 8; ++i) {
+        snprintf(line, sizeof(line), "%d.lines", i);
+        files_write(files_path(line, path), line, 1);
+    }
+    options.opens_files = true;
+    list.shuffle = true;
+    for (uint64_t seed = 0; seed < 4; ++seed)
+        for (int w = 0; w < 2; ++w) {
+            co_dataset *listed, *mine;
+            int         seen = 0;
+
+            list.seed = 10 * seed + (uint64_t)w; /* another on every worker */
+            listed = co_dataset_list_files(ctx, &names, 1, &list);
+            mine = co_dataset_auto_shard(
+                ctx, co_dataset_flat_map_with(ctx, listed, lines_of, NULL, spec, &options), 2, w);
+            CO_EACH(ctx, x, co_iterate(ctx, mine))
+                seen |= 1 << (co_string_at(ctx, x, 0, NULL)[0] - '0');
+            CO_EXPECT_INT(seen, w == 0 ? 0x55 : 0xaa);
+            data_elements(ctx, mine, 9, lines[w]);
+            others += strcmp(lines[w], w == 0 ? "'0' '2' '4' '6'" : "'1' '3' '5' '7'") != 0;
+        }
+    CO_EXPECT_MORE(others, 4); /* shuffled all the same */
+    files_clean();
+}
+
 CO_TEST(patterns_without_a_file_are_refused, "")
 {
     const char *none[] = { "/no/such/place/*", NULL };

@@ -327,7 +327,7 @@ expect_on(const co_value *composite, size_t n, const char *device)
         CO_EXPECT_CONTAINS(composite->u.components[i]->u.tensor.device->name, device);
 }
 
-CO_TEST_WITH(pairs_go_to_devices_by_component, "EXT-RT-1", "cpus=2")
+CO_TEST_WITH(pairs_go_to_devices_by_component, "EXT-RT-1 EXT-RT-6", "cpus=2")
 {
     co_strategy *s = test_mirrored(ctx, 2, -1);
     co_value    *spread = co_distribute_values_from_function(ctx, s, pair_of_replica, NULL);
@@ -344,8 +344,10 @@ CO_TEST_WITH(pairs_go_to_devices_by_component, "EXT-RT-1", "cpus=2")
     CO_EXPECT_INT(co_value_kind(there), CO_KIND_MIRRORED);
     expect_on(co_at(ctx, there, 0), 2, "CPU:0");
     expect_on(co_at(ctx, there, 1), 2, "CPU:1");
-    CO_EXPECT_NULL(co_reduce_to(ctx, s, CO_REDUCE_SUM, spread, spread));
-    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "pair is no destination");
+    there = co_reduce_to(ctx, s, CO_REDUCE_SUM, spread, co_at(ctx, there, 1));
+    CO_REQUIRE(there != NULL); /* pairs are a destination too */
+    CO_EXPECT_INT(co_value_kind(there), PAIR);
+    expect_on(there, 2, "CPU:1");
 }
 
 CO_TEST_WITH(slices_go_to_devices_by_component, "EXT-RT-1", "cpus=2")

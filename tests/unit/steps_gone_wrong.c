@@ -606,6 +606,30 @@ CO_TEST_WITH(many_that_are_stuck_are_named_as_far_as_there_is_room, "", "cpus=2"
                     "replica 0 waits in all_reduce of float32 [], rendezvous 1 of run 1, at");
 }
 
+/* user: whether the second has been told that the first does nothing. */
+static co_value *
+first_makes_nothing(co_context *ctx, co_value *args, void *user)
+{
+    (void)args;
+    if (co_replica_id(ctx) == 1) {
+        co_variable(ctx, co_float(ctx, 1), NULL);
+        atomic_store((atomic_bool *)user, true);
+    }
+    while (!atomic_load((atomic_bool *)user))
+        test_rest_ms(1);
+    return NULL;
+}
+
+CO_TEST_WITH(who_waits_for_a_variable_says_for_whom, "VAR-RUN-1", "cpus=2")
+{
+    atomic_bool said = false;
+
+    CO_EXPECT_NULL(
+        co_run(ctx, test_mirrored(ctx, 2, 120), first_makes_nothing, co_no_args(ctx), &said));
+    CO_EXPECT_ERROR(ctx, CO_DEADLINE_EXCEEDED,
+                    "replica 1 waits in variable creation, for replica 0, which has executed");
+}
+
 /* --- functions of merge_call, and turns, that take long --- */
 
 /* A deadline that a sound run meets on a machine that stands still for a quarter of a second now

@@ -441,7 +441,7 @@ CO_TEST_WITH(replicas_assign_to_and_make_the_same_variables, "VAR-RUN-1 RC-MERGE
 {
     static const char *const parts[] = {
         "replica 1 assigns to variable 'b'", "replica 1 adds to variable 'a'",
-        "replica 0 makes variable 'left' and replica 1 makes 'right'"
+        "replica 1 makes variable 'right', and replica 0 has returned without one of that name"
     };
     co_strategy        *m = test_mirrored(ctx, 2, -1);
     co_variable_options options = CO_VARIABLE_OPTIONS_INIT;

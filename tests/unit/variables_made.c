@@ -219,15 +219,29 @@ make_named(co_context *ctx, co_value *args, void *user)
     return co_variable(ctx, co_float(ctx, co_replica_id(ctx)), &options);
 }
 
-CO_TEST_WITH(replicas_make_the_same_variable, "VAR-RUN-1 VAR-NEW-5", "cpus=2")
+CO_TEST_WITH(replicas_make_the_same_variable, "VAR-RUN-1 VAR-RUN-3 VAR-NEW-5", "cpus=2")
 {
     static const struct {
         const char *names[2];
         bool        same;
     } cases[] = {
-        { { "w", "w" }, true },    { { "w_1", "w_2" }, true },  { { "w", "w_12" }, true },
-        { { "w", "v" }, false },   { { "w_1", "w_x" }, false }, { { "_1", "_2" }, false },
-        { { "12", "13" }, false }, { { "w_", "w" }, false },    { { "layer1", "layer2" }, false },
+        { { "w", "w" }, true },
+        { { "w_1", "w_2" }, true },
+        { { "w", "w_12" }, true },
+        { { "w", "v" }, false },
+        { { "w_1", "w_x" }, false },
+        { { "_1", "_2" }, false },
+        { { "12", "13" }, false },
+        { { "w_", "w" }, false },
+        { { "layer1", "layer2" }, false },
+        { { "a/b/w", "a_1/b_12/w_123" }, true },
+        { { "a_7/w", "a/w_8" }, true },
+        { { "a/w", "b/w" }, false },
+        { { "a/w", "w" }, false },
+        { { "a/b/w", "a/b" }, false },
+        { { "_1/w", "_2/w" }, false },
+        { { "a_1/w", "a/w_x" }, false },
+        { { "a//w", "a_1//w" }, true },
     };
     co_strategy *m = test_mirrored(ctx, 2, -1);
     char         longest[2000];

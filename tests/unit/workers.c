@@ -495,3 +495,62 @@ CO_TEST_BARE(who_comes_with_tf_config_is_told_how_to_start, "MW-1")
     CO_EXPECT_INT(h[0].level, CO_LOG_INFO);
     CO_EXPECT_CONTAINS(h[1].text, "2 processes here");
 }
+
+/* --- names of devices --- */
+
+/* What was made before the process was a worker is on the same device, under its new name. */
+static void *
+become_worker(void *arg)
+{
+    test_rank                       *r = arg;
+    co_context                      *ctx = co_open("cpus=2"), *beside = co_open_beside(ctx);
+    co_value                        *x = co_scalar_float(ctx, 1), *v = co_variable(ctx, x, NULL);
+    co_multi_worker_mirrored_options options = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
+    char                             name[CO_DEVICE_NAME_MAX];
+    static const char                alone[] = "/job:localhost/replica:0/task:0/device:CPU:0";
+
+    CO_EXPECT_STR(co_value_device(ctx, x), alone);
+    CO_EXPECT_STR(co_value_device(ctx, v), alone);
+    options.transport = "threads";
+    options.communicator = &r->rank_slot;
+    CO_EXPECT_NOT_NULL(co_multi_worker_mirrored_strategy(ctx, &options));
+    snprintf(name, sizeof(name), "/job:worker/replica:0/task:%d/device:CPU:0", r->rank);
+    CO_EXPECT_STR(co_value_device(ctx, x), name);
+    CO_EXPECT_STR(co_value_device(ctx, v), name);
+    CO_EXPECT_STR(co_current_device(ctx), name);
+    CO_EXPECT_STR(co_current_device(beside), name);
+    CO_DEVICE(beside, name)
+        CO_EXPECT_STR(co_value_device(beside, co_scalar_float(beside, 1)), name);
+    CO_DEVICE(ctx, alone) /* is still understood */
+        CO_EXPECT_STR(co_value_device(ctx, co_scalar_float(ctx, 1)), name);
+    CO_EXPECT_CODE(co_declare_devices(ctx, "GPU", 1), CO_OK);
+    CO_DEVICE(ctx, "/gpu:0")
+        CO_EXPECT_CONTAINS(co_value_device(ctx, co_scalar_float(ctx, 1)), "/job:worker/replica:0");
+    CO_DEVICE(ctx, r->rank == 0 ? "/task:1/cpu:0" : "/task:0/cpu:0") { /* of the other worker */
+        CO_EXPECT_NULL(co_scalar_float(ctx, 1));
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
+                        r->rank == 0 ? "no device /job:worker/replica:0/task:1/device:CPU:0; there "
+                                       "are CPU:0 to CPU:1, GPU:0 of /job:worker/replica:0/task:0"
+                                     : "no device /job:worker/replica:0/task:0/device:CPU:0");
+    }
+    CO_EXPECT_CODE(co_close(beside), CO_OK);
+    CO_EXPECT_CODE(co_close(ctx), CO_OK);
+    return NULL;
+}
+
+CO_TEST_BARE(a_process_that_becomes_a_worker_names_its_devices_so, "MW-16 DEV-2")
+{
+    coi_memory        memory;
+    coi_thread_world *world;
+    test_rank         ranks[2];
+    pthread_t         other;
+
+    coi_memory_init(&memory, NULL);
+    CO_REQUIRE(coi_thread_world_create(&memory, 2, &world, NULL) == CO_OK);
+    for (int i = 0; i < 2; ++i)
+        ranks[i] = (test_rank){ .rank_slot = { world, i }, .rank = i };
+    CO_REQUIRE(pthread_create(&other, NULL, become_worker, &ranks[1]) == 0);
+    become_worker(&ranks[0]);
+    pthread_join(other, NULL);
+    coi_thread_world_destroy(world);
+}

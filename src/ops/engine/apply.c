@@ -102,12 +102,15 @@ coi_dtype_beside(co_value *const *given, int n, co_value *const *converted)
     return dtype;
 }
 
+/* Arithmetic on a per-replica value is an error of type; everywhere else its conversion is refused,
+ * as a value (DV-USE-5). */
 static bool
 may_be_operand(const coi_call *call, const co_value *value)
 {
     co_context *ctx = call->ctx;
+    bool        is_binary = call->op->num_inputs == 2 && !call->op->variadic;
 
-    if (!coi_is_per_replica(value) || coi_in_replica(ctx) || ctx->mode.update_id >= 0)
+    if (!coi_is_per_replica(value) || !is_binary || coi_in_replica(ctx) || ctx->mode.update_id >= 0)
         return true;
     coi_fail(ctx, CO_TYPE_ERROR,
              "%s: a per-replica value is no operand outside a replica; pass it to co_run, or take "

@@ -4,6 +4,7 @@
  * operators, so that gradients pass: a variable is read by identity, composite values as their kind
  * says, lists are concatenated. The plain conversion is in context/convert.c.
  */
+#include "ops/engine/composite_values.h"
 #include "ops/engine/gradient.h"
 #include "ops/engine/op.h"
 
@@ -78,24 +79,40 @@ co_to_tensor(co_context *ctx, co_value *value, co_dtype dtype)
     return tensor;
 }
 
+/* A tensor, or the components of a composite value (EXT-BC-3), on the device of ctx. */
+static co_value *
+copy_here(co_context *ctx, co_value *value)
+{
+    co_value *components[COI_MAX_COMPONENTS] = { NULL };
+
+    if (!coi_is_composite(value))
+        return coi_apply1(ctx, &coi_op_identity, value, NULL);
+    for (size_t i = 0; i < coi_kind_of(value)->composite->n; ++i)
+        if (value->u.components[i] != NULL)
+            components[i] = coi_apply1(ctx, &coi_op_identity, value->u.components[i], NULL);
+    return ctx->error.code == CO_OK ? coi_composite_give(ctx, value, components) : NULL;
+}
+
 co_value *
 co_copy_to(co_context *ctx, co_value *value, const char *device)
 {
     coi_device_name id;
     co_device      *target, *here;
-    co_value       *tensor;
 
     COI_ENTER(ctx, "copy_to", NULL);
     if (!coi_check_value(ctx, value, 2, "value") || coi_resolve_name(ctx, device, &id) != CO_OK)
         return NULL;
     if (coi_devices_find(ctx->runtime->devices, &id, &target, coi_err(ctx)) != CO_OK)
         return coi_give(ctx, NULL);
-    tensor = convert(ctx, value, CO_DTYPE_NONE);
-    if (tensor == NULL)
+    if (coi_is_distributed(value))
+        value = coi_component_here(ctx, value);
+    if (value != NULL && !coi_is_composite(value))
+        value = convert(ctx, value, CO_DTYPE_NONE);
+    if (value == NULL)
         return NULL;
     here = ctx->device;
     ctx->device = target;
-    tensor = coi_apply1(ctx, &coi_op_identity, tensor, NULL);
+    value = copy_here(ctx, value);
     ctx->device = here;
-    return tensor;
+    return value;
 }
