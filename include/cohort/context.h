@@ -90,6 +90,9 @@ CO_API co_context *co_open_beside(co_context *other);
  * Where another process has stopped answering, it waits for it up to 5 seconds. In a forked child
  * nothing is given back: its memory goes with it.
  *
+ * CO_RUNTIME_ERROR, and nothing is closed, in a function that a call on ctx has called: that call still
+ * works in it.
+ *
  * A context that was closed stays one with an error that says so: calls on it do nothing, and
  * closing it again is CO_RUNTIME_ERROR. Its handle is used again by a context opened later, after at least
  * 64 others were closed. The 2 KiB of each context are the C library's, not the allocator's of

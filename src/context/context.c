@@ -296,6 +296,13 @@ may_close(co_context *ctx)
                  "a replica's context is closed by its strategy, not by the step that runs in it");
         return false;
     }
+    if (ctx->num_functions > 0) {
+        ctx->call = "close";
+        coi_fail(ctx, CO_RUNTIME_ERROR,
+                 "the context is in use by the call that this function was called from; close it "
+                 "after that has returned");
+        return false;
+    }
 #ifdef COI_DEBUG
     if (atomic_load(&ctx->busy_thread) != 0) {
         atomic_store(&ctx->intruded, true);

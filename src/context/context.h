@@ -154,6 +154,7 @@ struct co_context {
     const co_error_info *lent; /* not NULL while a step or an observer runs that must not use it */
     co_site_info         lent_site; /* what it had before: the call of run or of the operator, */
     co_code              lent_code; /* and that of its error */
+    int                  num_functions; /* of the user that run in it: it cannot be closed now */
     bool                 is_opened; /* by the user, who closes it; not the context of a replica */
     bool  failure_is_seen; /* the runtime could not be opened, and the user has cleared that once */
     int   rank;            /* of the process; -1 outside a group */
@@ -256,6 +257,18 @@ coi_take_back(co_context *ctx)
     if (ctx->site.file != NULL)
         coi_fail_lent(ctx, to);
     coi_copy_site(&ctx->site, &ctx->lent_site);
+}
+
+/* Around the call of a function of the user that is given ctx: it may not close it. */
+static inline void
+coi_function_begin(co_context *ctx)
+{
+    ++ctx->num_functions;
+}
+static inline void
+coi_function_end(co_context *ctx)
+{
+    --ctx->num_functions;
 }
 
 /*

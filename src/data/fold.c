@@ -14,7 +14,9 @@ fold_once(co_context *ctx, co_iterator *iterator, co_value *state, co_fold_fn fn
 
     if (element == NULL)
         return NULL;
+    coi_function_begin(ctx);
     next = fn(ctx, co_tuple(ctx, (co_value *const[]){ state, element }, 2), user);
+    coi_function_end(ctx);
     if (next == NULL && ctx->error.code == CO_OK)
         next = co_none(ctx);
     if (next == NULL || ctx->error.code != CO_OK)

@@ -15,6 +15,7 @@ coi_user_callback_begin(co_context *ctx, coi_user_callback *callback)
 
     *callback = (coi_user_callback){ ctx->num_entries, ctx->num_blocks, ctx->block_floor, ctx->call,
                                      coi_now_ns() };
+    coi_function_begin(ctx);
     if (host == NULL || coi_push(ctx, COI_ENTRY_DEVICE, NULL) == NULL)
         return false;
     ctx->mode = (coi_mode){ .num_replicas = 1, .update_id = -1 };
@@ -30,6 +31,7 @@ coi_user_callback_end(co_context *ctx, const coi_user_callback *callback,
                       const co_iterator *iterator)
 {
     coi_count_time(iterator->counts, false, callback->began_ns);
+    coi_function_end(ctx);
     ctx->block_floor = callback->floor;
     coi_blocks_unwind(ctx, callback->blocks);
     coi_pop_to(ctx, callback->entries);

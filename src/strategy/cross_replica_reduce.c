@@ -766,7 +766,9 @@ co_distribute_values_from_function(co_context *ctx, co_strategy *strategy, co_va
         co_value_context replica = { .replica_id_in_sync_group = strategy->first_local + i,
                                      .num_replicas_in_sync = strategy->num_replicas };
 
+        coi_function_begin(ctx);
         values[i] = fn(ctx, &replica, user);
+        coi_function_end(ctx);
         if (values[i] == NULL && ctx->error.code == CO_OK)
             values[i] = co_none(ctx);
         if (ctx->error.code == CO_OK)

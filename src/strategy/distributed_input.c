@@ -725,7 +725,9 @@ coi_call_dataset_fn(co_context *ctx, const co_strategy *strategy, co_dataset_fn 
         coi_device_host(&strategy->devices[0], &host);
         coi_enter_device(ctx, &host);
     }
+    coi_function_begin(ctx);
     dataset = fn(ctx, input, user);
+    coi_function_end(ctx);
     coi_pop_to(ctx, depth);
     return dataset;
 }
@@ -825,8 +827,12 @@ co_distribute_datasets_from_function(co_context *ctx, co_strategy *strategy, co_
     }
     if (!strategy->policy->distributes_input) { /* DEF-4 */
         co_input_context alone = { 1, 0, 1 };
+        co_dataset      *dataset;
 
-        return coi_dataset_give(ctx, check_result(ctx, fn(ctx, &alone, user)));
+        coi_function_begin(ctx);
+        dataset = fn(ctx, &alone, user);
+        coi_function_end(ctx);
+        return coi_dataset_give(ctx, check_result(ctx, dataset));
     }
     if (!coi_take_options(ctx, &all, sizeof(all), options, 5))
         return NULL;

@@ -191,21 +191,26 @@ static co_value *
 call_user(co_context *parent, co_strategy *strategy, co_value *args, void *arg)
 {
     const merging *m = arg;
+    co_value      *result;
 
-    return m->fn(parent, strategy, args, m->user);
+    coi_function_begin(parent);
+    result = m->fn(parent, strategy, args, m->user);
+    coi_function_end(parent);
+    return result;
 }
 
 /* The default replica context, outside any run: call at once (DEF-15). */
 static co_value *
 merge_default(co_context *ctx, co_merge_fn fn, co_value *args, void *user)
 {
+    merging   m = { fn, user };
     co_value *result;
     size_t    entries = ctx->num_entries;
 
     if (coi_push(ctx, COI_ENTRY_MERGE, NULL) == NULL)
         return NULL;
     ctx->mode.cross = true;
-    result = fn(ctx, co_default_strategy(ctx), args, user);
+    result = call_user(ctx, co_default_strategy(ctx), args, &m);
     coi_pop_to(ctx, entries);
     return checked_result(ctx, result);
 }

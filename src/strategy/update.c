@@ -63,8 +63,10 @@ call_one(co_context *ctx, co_strategy *strategy, const updating *u, int i, co_va
                                           : args;
     if (mine == NULL)
         return NULL;
+    coi_function_begin(ctx);
     if (enter_update(ctx, strategy, i, strategy->policy->has_devices ? &device : NULL))
         result = u->fn != NULL ? u->fn(ctx, variable, mine, u->user) : u->plain(ctx, mine, u->user);
+    coi_function_end(ctx);
     coi_pop_to(ctx, entries);
     if (result == NULL && ctx->error.code == CO_OK)
         result = co_none(ctx);

@@ -251,9 +251,12 @@ check_declared(co_context *ctx, const co_value *spec, const co_variable_options 
 static co_value *
 initialize(co_context *ctx, const co_value *declared, const co_variable_options *options)
 {
-    co_value *made = options->initializer(ctx, options->initializer_user);
+    co_value *made;
     char      want[COI_SHAPE_TEXT], got[COI_SHAPE_TEXT];
 
+    coi_function_begin(ctx);
+    made = options->initializer(ctx, options->initializer_user);
+    coi_function_end(ctx);
     if (ctx->error.code != CO_OK)
         return NULL;
     if (made == NULL) {
@@ -545,7 +548,9 @@ create(co_context *ctx, const co_creation *from, co_value *initial,
     co_value        *made;
 
     if (entry != NULL) {
+        coi_function_begin(ctx);
         made = ((co_creator_fn)entry->fn)(ctx, &next, initial, options, entry->user);
+        coi_function_end(ctx);
         return ctx->error.code == CO_OK && check_made(ctx, made, &next, options) ? made : NULL;
     }
     if (next.component >= 0)

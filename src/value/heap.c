@@ -16,10 +16,11 @@
  * Objects that died keep their memory for a while, so that a handle that is used after its block is
  * found by its dead magic. Cells wait in a ring: one is used again after COI_DEAD_CELLS others have
  * died in this context. The ring is short, so that the cells of a step stay in the first level
- * cache. Other objects are few; they wait in a queue, and in debug builds cells do too.
+ * cache. Other objects are few; they wait in a queue, and in debug builds and with the address
+ * sanitizer cells do too.
  *
- * With the address sanitizer every block is an allocation of its own, so that stale use is found at
- * once.
+ * With the address sanitizer every block is an allocation of its own, so that it sees stale use of
+ * whatever is not an error yet.
  */
 #include "base/owner_process.h"
 #include "base/sanitize.h"
@@ -421,7 +422,7 @@ coi_cell_free(coi_heap *heap, co_value *cell)
 {
     coi_count_live(heap, -1);
     cell->object.magic = COI_MAGIC_DEAD;
-#ifdef COI_DEBUG
+#if defined(COI_DEBUG) || COI_ASAN
     mourn(heap, cell, 0);
 #else
     bury(heap, cell, 0);

@@ -263,6 +263,110 @@ CO_TEST_BARE(a_context_that_is_closed_twice_is_an_error, "")
     CO_EXPECT_CODE(co_close(own), CO_RUNTIME_ERROR);
 }
 
+/* Functions of the user that close the context that they are given, which is the caller's. */
+static co_value *
+close_it(co_context *ctx)
+{
+    co_close(ctx);
+    return co_ok(ctx) ? co_int(ctx, 1) : NULL;
+}
+static co_value *
+closing_map(co_context *ctx, co_value *x, void *user)
+{
+    (void)x, (void)user;
+    return close_it(ctx);
+}
+static co_value *
+closing_merge(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    (void)strategy, (void)args, (void)user;
+    return close_it(ctx);
+}
+static co_value *
+step_with_closing_merge(co_context *ctx, co_value *args, void *user)
+{
+    return co_merge_call(ctx, closing_merge, args, user);
+}
+static co_value *
+closing_update(co_context *ctx, co_value *variable, co_value *args, void *user)
+{
+    (void)variable, (void)args, (void)user;
+    return close_it(ctx);
+}
+static co_value *
+closing_initializer(co_context *ctx, void *user)
+{
+    (void)user;
+    return close_it(ctx);
+}
+static co_value *
+closing_creator(co_context *ctx, co_creation *next, co_value *initial,
+                const co_variable_options *options, void *user)
+{
+    (void)next, (void)initial, (void)options, (void)user;
+    return close_it(ctx);
+}
+static co_value *
+closing_value_fn(co_context *ctx, const co_value_context *replica, void *user)
+{
+    (void)replica, (void)user;
+    return close_it(ctx);
+}
+static co_dataset *
+closing_dataset_fn(co_context *ctx, const co_input_context *input, void *user)
+{
+    (void)input;
+    close_it(ctx);
+    return user;
+}
+static co_value *
+closing_generator(co_context *ctx, int64_t index, void *user)
+{
+    (void)index, (void)user;
+    return close_it(ctx);
+}
+
+/* The call that called the function still works in the context. */
+CO_TEST_WITH(a_function_cannot_close_the_context_of_its_caller, "", "cpus=2")
+{
+    co_strategy        *s = co_mirrored_strategy(ctx, NULL, 0, NULL);
+    co_dataset         *range = co_dataset_range(ctx, 0, 3, 1);
+    co_variable_options options = CO_VARIABLE_OPTIONS_INIT;
+    co_value           *v = NULL, *none = co_no_args(ctx);
+    const char         *part = "in use by the call that this function was called from";
+
+    CO_SCOPE(ctx, s)
+        v = co_variable(ctx, co_float(ctx, 1), NULL);
+    co_next(ctx, co_iterate(ctx, co_dataset_map(ctx, range, closing_map, NULL, NULL)));
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, part);
+    co_next(ctx, co_iterate(ctx, co_dataset_from_generator(ctx, closing_generator, NULL,
+                                                           co_value_spec(ctx, co_int(ctx, 1)))));
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, part);
+    co_dataset_reduce(ctx, range, co_int(ctx, 0), closing_map, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, part);
+    co_distribute_datasets_from_function(ctx, s, closing_dataset_fn, range, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, part);
+    co_distribute_datasets_from_function(ctx, co_default_strategy(ctx), closing_dataset_fn, range,
+                                         NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, part);
+    co_distribute_values_from_function(ctx, s, closing_value_fn, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, part);
+    co_map_structure(ctx, co_int(ctx, 1), closing_map, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, part);
+    co_run(ctx, s, step_with_closing_merge, none, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, part);
+    co_merge_call(ctx, closing_merge, none, NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, part);
+    co_update(ctx, s, v, closing_update, none, NULL, true);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, part);
+    options.initializer = closing_initializer;
+    co_variable(ctx, NULL, &options);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, part);
+    CO_CREATOR(ctx, closing_creator, NULL)
+        co_variable(ctx, co_float(ctx, 1), NULL);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, part);
+}
+
 CO_TEST(a_closed_context_stays_closed_beside_an_open_one, "")
 {
     co_context *other = co_open_beside(ctx);
