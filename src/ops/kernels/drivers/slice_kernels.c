@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies of parts, and of the whole to parts: broadcast_to, slice, concat and their gradients.
+ * Copies of parts, and of the whole to parts: broadcast_to, slice, strided slices and
+ * concat, and the gradients of slices.
  */
 #include "ops/kernels/strided_copy.h"
-
-#include "ops/engine/op.h"
+#include "ops/kernels/strided_slice.h"
 
 #include <string.h>
 
@@ -21,10 +21,11 @@ coi_broadcast_to_run(coi_call *call)
     return coi_own_texts(call);
 }
 
-/* An iterator over the box `part` of `whole`; returns the offset of its first element. */
+/* An iterator over the elements of `part` in `whole`, which are strides[d] apart (NULL: 1); returns
+ * the offset of the first one. */
 static int64_t
-box_iterator(const co_value *part, const co_value *whole, const coi_ints *begin,
-             coi_strided_iterator *iter)
+part_iterator(const co_value *part, const co_value *whole, const int64_t *begin,
+              const int64_t *strides, coi_strided_iterator *iter)
 {
     int64_t stride = 1, first = 0;
 
@@ -32,47 +33,75 @@ box_iterator(const co_value *part, const co_value *whole, const coi_ints *begin,
     iter->ndim = part->ndim;
     for (int d = part->ndim - 1; d >= 0; --d) {
         iter->dims[d] = part->u.tensor.dims[d];
-        iter->strides[0][d] = stride;
-        first += begin->at[d] * stride;
+        iter->strides[0][d] = strides != NULL ? stride * strides[d] : stride;
+        first += begin[d] * stride;
         stride *= whole->u.tensor.dims[d];
     }
     coi_strided_merge(iter);
     return first;
 }
 
-co_code
-coi_slice_run(coi_call *call)
+/* The result is a part of the input. */
+static co_code
+copy_part(coi_call *call, const int64_t *begin, const int64_t *strides)
 {
-    const coi_slice_attrs *attrs = call->attrs;
-    const co_value        *x = call->in[0];
-    size_t                 size = coi_element_size((co_dtype)x->dtype);
-    coi_strided_iterator   iter;
-    int64_t                first;
+    const co_value      *x = call->in[0];
+    size_t               size = coi_element_size((co_dtype)x->dtype);
+    coi_strided_iterator iter;
+    int64_t              first;
 
     if (call->out[0]->u.tensor.num_elements == 0)
         return CO_OK;
-    first = box_iterator(call->out[0], x, &attrs->begin, &iter);
+    first = part_iterator(call->out[0], x, begin, strides, &iter);
     coi_copy_to_dense(call, &iter, call->out[0]->u.tensor.data,
                       COI_IN(call, 0, char) + (size_t)first * size, size);
     return coi_own_texts(call);
 }
 
-co_code
-coi_slice_grad_run(coi_call *call)
+/* The input is a part of the result, the others are zeros. */
+static co_code
+copy_into_zeros(coi_call *call, const int64_t *begin, const int64_t *strides)
 {
-    const coi_slice_grad_attrs *attrs = call->attrs;
-    co_value                   *out = call->out[0];
-    size_t                      size = coi_dtypes[out->dtype].size;
-    coi_strided_iterator        iter;
-    int64_t                     first;
+    co_value            *out = call->out[0];
+    size_t               size = coi_dtypes[out->dtype].size;
+    coi_strided_iterator iter;
+    int64_t              first;
 
     memset(out->u.tensor.data, 0, (size_t)out->u.tensor.num_elements * size);
     if (call->in[0]->u.tensor.num_elements == 0)
         return CO_OK;
-    first = box_iterator(call->in[0], out, &attrs->begin, &iter);
+    first = part_iterator(call->in[0], out, begin, strides, &iter);
     coi_copy_from_dense(call, &iter, COI_OUT(call, 0, char) + (size_t)first * size,
                         call->in[0]->u.tensor.data, size);
     return CO_OK;
+}
+
+co_code
+coi_slice_run(coi_call *call)
+{
+    return copy_part(call, ((const coi_slice_attrs *)call->attrs)->begin.at, NULL);
+}
+
+co_code
+coi_slice_grad_run(coi_call *call)
+{
+    return copy_into_zeros(call, ((const coi_slice_grad_attrs *)call->attrs)->begin.at, NULL);
+}
+
+co_code
+coi_strided_run(coi_call *call)
+{
+    const coi_strided_attrs *attrs = call->attrs;
+
+    return copy_part(call, attrs->begin.at, attrs->strides.at);
+}
+
+co_code
+coi_strided_grad_run(coi_call *call)
+{
+    const coi_strided_attrs *attrs = call->attrs;
+
+    return copy_into_zeros(call, attrs->begin.at, attrs->strides.at);
 }
 
 co_code
