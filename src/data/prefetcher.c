@@ -8,6 +8,7 @@
  * the slot of a number is free when its worker fills it.
  */
 #include "data/prefetcher.h"
+#include "ops/engine/execute.h"
 
 #include <limits.h>
 #include <string.h>
@@ -225,6 +226,7 @@ lend_context(co_context *to, const co_context *from, uint64_t serial, int index)
     to->seed = from->seed;
     to->random_counter = (serial << 40) + ((uint64_t)index << 32);
     to->special = from->special;
+    to->unobserved = coi_is_observed(from) && coi_is_in_observer(from);
 }
 
 static bool

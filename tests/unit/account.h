@@ -31,9 +31,6 @@ typedef struct account {
     int64_t         draws;       /* of random numbers */
 } account;
 
-static _Thread_local bool
-    account_is_inside; /* what the observer itself starts is not its business */
-
 static inline uint64_t
 account_hash(co_context *ctx, co_value *variable)
 {
@@ -83,9 +80,6 @@ account_note(const co_observation *seen, void *user)
                          strcmp(seen->op, "all_gather") == 0 || strcmp(seen->op, "merge_call") == 0;
     bool wrote = seen->phase == CO_OBSERVE_END && (seen->writes & CO_RESOURCE_VARIABLE) != 0;
 
-    if (account_is_inside)
-        return;
-    account_is_inside = true;
     if (wrote || is_collective || (seen->writes & CO_RESOURCE_RANDOM) != 0) {
         pthread_mutex_lock(&a->lock);
         a->collectives += is_collective && seen->phase == CO_OBSERVE_BEGIN && seen->replica >= 0;
@@ -94,7 +88,6 @@ account_note(const co_observation *seen, void *user)
             account_write(a, (co_value *)(uintptr_t)seen->resources[i]);
         pthread_mutex_unlock(&a->lock);
     }
-    account_is_inside = false;
 }
 
 static inline bool

@@ -32,6 +32,10 @@ coi_is_special(const co_context *ctx)
     return ctx->special != 0 || coi_is_observed(ctx);
 }
 
+/* observe.c. Whether this thread works for an observer, which is told nothing of what it starts
+ * itself. Asked where there are observers. */
+bool coi_is_in_observer(const co_context *ctx);
+
 /* An entry that acts on a resource; more fields may follow. */
 #define COI_EFFECT(name_, doc_, effect_, reads_, writes_)                                          \
     .name = name_, .doc = doc_, .internal = true, .not_differentiable = true, .reads = (reads_),   \
