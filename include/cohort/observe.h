@@ -2,9 +2,9 @@
 /*
  * Watching what runs. Everything that computes tensors or changes state is an entry of the operator
  * table and starts in one place: kernels of operators, reads and assignments of variables, updates
- * of optimizers, collectives, the next element of an iterator. An observer is called before and
- * after each start. Profilers, traces and tests hang here; without an observer a start costs the
- * test of one flag.
+ * of optimizers, collectives, the next element of an iterator, tensors of the user's data, copies
+ * between devices. An observer is called before and after each start. Profilers, traces and tests
+ * hang here; without an observer a start costs the test of one flag.
  *
  *     static void
  *     count(const co_observation *seen, void *user)
@@ -20,7 +20,8 @@
  * An observer sees all contexts of the runtime, the replicas of a step included, and is called on
  * the thread that runs the entry: from several threads at once where several replicas run. An entry
  * that is made of others (a mirrored variable that is assigned, a composite operator) shows its
- * parts; what has a `depth` above 0 runs inside another entry.
+ * parts inside it; what has a `depth` above 0 runs inside another entry. What an entry does while it
+ * holds the locks of variables is not shown, so an observer may read any variable.
  *
  * An observer may use the library on contexts of its own, one thread at a time each. What it starts
  * is not observed, by no observer of the runtime: whatever starts on a thread that is inside an
@@ -87,7 +88,7 @@ typedef struct co_observation {
     const char      *file;    /* its line; NULL when not known */
     int              line;
     const char      *device;  /* canonical name; NULL where none is chosen */
-    const char      *kernel;  /* "avx2", "reference", "view", ...; NULL for what has no kernel */
+    const char      *kernel;  /* "avx2", "reference", "view", "composite", ...; NULL for what has no kernel */
     int              replica; /* in the sync group; -1 outside a step */
     int              depth;   /* entries of this context that this one runs inside */
     unsigned         reads, writes; /* bits of co_resource */
@@ -101,6 +102,7 @@ typedef struct co_observation {
     size_t             nbytes; /* of all inputs and outputs together */
     int64_t            ns;     /* at the end: how long it took */
     co_code            code;   /* at the end: how it ended */
+    const void        *context; /* which one started it, as a handle that is not to be used */
 } co_observation;
 
 typedef void (*co_observe_fn)(const co_observation *seen, void *user);

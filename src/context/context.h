@@ -168,8 +168,10 @@ struct co_context {
     co_site_info         lent_site; /* what it had before: the call of run or of the operator, */
     co_code              lent_code; /* and that of its error */
     coi_misuse           misuse;    /* of it by an observer; not an error yet */
-    bool  unobserved; /* works for an observer: a replica of its run, a worker of its dataset */
-    bool  is_opened;  /* by the user, who closes it; not the context of a replica */
+    /* Its starts are not shown: it works for an observer (a replica of its run, a worker of its
+     * dataset), or holds the locks of variables. */
+    bool  unobserved;
+    bool  is_opened;       /* by the user, who closes it; not the context of a replica */
     bool  failure_is_seen; /* the runtime could not be opened, and the user has cleared that once */
     int   rank;            /* of the process; -1 outside a group */
     void *user;
@@ -377,6 +379,13 @@ void coi_pop_block(co_context *ctx);
 /* Drop all that the blocks of ctx own, down to `depth` blocks. */
 void coi_blocks_unwind(co_context *ctx, size_t depth);
 
+/* Whether there are observers, to whom entries of the operator table are shown. */
+static inline bool
+coi_is_observed(const co_context *ctx)
+{
+    return atomic_load_explicit(&ctx->runtime->observed, memory_order_relaxed);
+}
+
 /* Whether a step of run is being executed here, by a replica. */
 static inline bool
 coi_in_replica(const co_context *ctx)
@@ -407,6 +416,24 @@ bool coi_check_shape(co_context *ctx, co_dtype dtype, const int64_t *dims, size_
 /* A struct of options that begins with its size, over the defaults in `all` of `size` bytes. NULL
  * is allowed. */
 bool coi_take_options(co_context *ctx, void *all, size_t size, const void *options, int position);
+
+/*
+ * ops/engine/transfer_ops.c: the functions of value/value.h that copy between devices, as entries
+ * of the operator table. All but src/value call these. Results are references, or NULL with an
+ * error that coi_failed or coi_give completes.
+ */
+co_value *coi_copy_tensor(co_context *ctx, co_value *tensor, co_device *device);
+co_value *coi_place_tensor(co_context *ctx, co_value *made, co_device *device);
+co_value *coi_bring_tensor_to_host(co_context *ctx, co_value *tensor);
+co_code   coi_download(co_context *ctx, const co_value *tensor, void *out);
+co_code   coi_upload(co_context *ctx, co_value *tensor, const void *data);
+/* A tensor or a composite on another device; what lives on none is itself. */
+co_value *coi_copy_value(co_context *ctx, co_value *value, co_device *device);
+/* What fn makes, a reference or NULL with an error, is shown as the result of an entry: of data
+ * that is not the library's, and of items. */
+typedef co_value *(*coi_make_fn)(co_context *ctx, void *arg);
+co_value *coi_make_tensor(co_context *ctx, coi_make_fn fn, void *arg);
+co_value *coi_stack_values(co_context *ctx, coi_values items, coi_make_fn fn, void *arg);
 
 /* convert.c */
 /*

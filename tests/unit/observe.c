@@ -441,6 +441,79 @@ CO_TEST(what_an_observer_starts_is_not_observed, "")
     CO_EXPECT_INT(co_close(wide), CO_OK);
 }
 
+/* An observer that reads a variable whenever something starts or ends. */
+typedef struct reader {
+    pthread_mutex_t lock;
+    co_context     *own;
+    co_value       *variable;
+    double          last;
+} reader;
+
+static void
+read_variable(const co_observation *o, void *user)
+{
+    reader *r = user;
+
+    (void)o;
+    pthread_mutex_lock(&r->lock);
+    if (r->variable != NULL)
+        CO_BLOCK(r->own)
+            r->last = *(const float *)co_value_data(r->own, co_variable_read(r->own, r->variable));
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* Nothing starts while a variable is locked, or this would wait for ever. */
+CO_TEST(an_observer_may_read_the_variable_that_is_written, "")
+{
+    reader        r = { .lock = PTHREAD_MUTEX_INITIALIZER, .own = co_open_beside(ctx) };
+    co_observer  *observer = co_observe(ctx, read_variable, &r);
+    co_optimizer *adam = co_adam(ctx, NULL);
+    int32_t       at = 0;
+
+    r.variable = co_variable(ctx, vector(ctx, 3), NULL);
+    co_assign_add(ctx, r.variable, vector(ctx, 3));
+    CO_EXPECT_CLOSE(r.last, 2, 0);
+    co_scatter_mul(ctx, r.variable,
+                   co_slices(ctx, vector(ctx, 1), co_tensor(ctx, CO_INT32, CO_SHAPE(1), &at),
+                             NULL));
+    co_tape_begin(ctx);
+    co_minimize(ctx, adam, co_reduce_sum(ctx, co_square(ctx, r.variable), CO_ALL_AXES, false));
+    CO_EXPECT_CLOSE(r.last, 1.999, 1e-6);
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_OK(r.own);
+    CO_EXPECT_INT(co_unobserve(ctx, observer), CO_OK);
+    CO_EXPECT_INT(co_close(r.own), CO_OK);
+}
+
+/* What computes and copies without a kernel of its own. */
+CO_TEST(conversions_and_composite_operators_are_entries, "")
+{
+    co_observer *observer = co_observe(ctx, note, &all);
+    co_value    *items[2] = { vector(ctx, 3), vector(ctx, 3) }, *slices;
+    int32_t      at[1] = { 1 }, shape[1] = { 4 };
+
+    slices = co_slices(ctx, vector(ctx, 1), co_tensor(ctx, CO_INT32, CO_SHAPE(1), at),
+                       co_tensor(ctx, CO_INT32, CO_SHAPE(1), shape));
+    all.n = 0;
+    co_to_tensor(ctx, co_list(ctx, items, 2), CO_DTYPE_NONE);
+    CO_EXPECT_INT(count("stack_values"), 1);
+    CO_EXPECT_INT(first("stack_values", CO_OBSERVE_END)->nbytes, 2 * 24);
+    co_to_tensor(ctx, slices, CO_DTYPE_NONE);
+    CO_EXPECT_INT(count("slices_to_tensor"), 1);
+    CO_EXPECT_INT(first("slices_to_tensor", CO_OBSERVE_END)->num_inputs, 3);
+    vector(ctx, 3);
+    CO_EXPECT_INT(count("make_tensor"), 1);
+    co_set_seed(ctx, 3);
+    CO_EXPECT_INT(first("set_seed", CO_OBSERVE_END)->writes, CO_RESOURCE_RANDOM);
+    all.n = 0;
+    co_stack(ctx, co_list(ctx, items, 2), 0);
+    CO_EXPECT_STR(first("stack", CO_OBSERVE_BEGIN)->kernel, "composite");
+    CO_EXPECT_INT(first("stack", CO_OBSERVE_BEGIN)->depth, 0);
+    CO_EXPECT_INT(all.at[1].depth, 1);
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_INT(co_unobserve(ctx, observer), CO_OK);
+}
+
 CO_TEST(all_operands_are_shown, "")
 {
     enum { N = 40 };

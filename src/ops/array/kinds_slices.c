@@ -5,7 +5,7 @@
  * value/indexed_slices.c.
  */
 #include "ops/kernels/gather.h"
-#include "ops/engine/op.h"
+#include "ops/engine/execute.h"
 
 /* Entries of other files. */
 COI_USES_OP(scatter_add)
@@ -123,11 +123,35 @@ by_operators(co_context *ctx, co_value *slices)
                       &attrs);
 }
 
+typedef struct densifying {
+    co_value *slices, *dense;
+} densifying;
+
+static bool
+densify(co_context *ctx, void *arg)
+{
+    densifying *d = arg;
+
+    d->dense = coi_slices_dense(&ctx->heap, d->slices, coi_err(ctx));
+    return d->dense != NULL;
+}
+
+const coi_op coi_op_slices_to_tensor = { COI_EFFECT(
+    "slices_to_tensor", "Indexed slices as the tensor that they stand for; co_to_tensor.",
+    coi_body_effect, 0, 0) };
+
 static co_value *
 as_tensor(co_context *ctx, co_value *slices, co_dtype dtype)
 {
+    densifying d = { slices, NULL };
+    coi_effect shown = { .in = slices->u.components,
+                         .num_in = coi_kind_of(slices)->composite->n,
+                         .out = &d.dense,
+                         .num_out = 1 };
+
     (void)dtype;
-    return coi_slices_dense(&ctx->heap, slices, coi_err(ctx));
+    coi_execute_body(ctx, &coi_op_slices_to_tensor, shown, densify, &d);
+    return d.dense;
 }
 
 static co_value *

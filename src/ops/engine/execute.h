@@ -18,13 +18,9 @@ struct coi_effect {
     size_t             num_in;
     co_value *const   *out; /* filled by the effect; NULL entries are not shown */
     size_t             num_out;
+    const co_device   *device; /* that it runs on; NULL: the current one */
 };
 
-static inline bool
-coi_is_observed(const co_context *ctx)
-{
-    return atomic_load_explicit(&ctx->runtime->observed, memory_order_relaxed);
-}
 /* Whether a kernel is started with more than a call: a log line, an observer, plain kernels. */
 static inline bool
 coi_is_special(const co_context *ctx)

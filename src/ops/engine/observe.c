@@ -103,7 +103,8 @@ describe(description *d, const co_context *ctx, const coi_op *op, const coi_obse
                                 .replica = coi_in_replica(ctx) ? ctx->mode.replica : -1,
                                 .depth = ctx->depth,
                                 .reads = op->reads,
-                                .writes = op->writes };
+                                .writes = op->writes,
+                                .context = ctx };
 }
 
 static void
@@ -134,7 +135,7 @@ coi_is_in_observer(const co_context *ctx)
     coi_runtime                *runtime = ctx->runtime;
     const struct coi_observing *at;
 
-    if (ctx->unobserved)
+    if (ctx->unobserved || coi_is_forked(&ctx->heap)) /* where the lock may be taken for ever */
         return true;
     coi_lock_take(&runtime->observing_lock);
     at = runtime->observing;
@@ -226,6 +227,8 @@ describe_effect(description *d, co_context *ctx, const coi_op *op, const coi_eff
                 size_t num_out, const coi_observed *start)
 {
     describe(d, ctx, op, start);
+    if (effect->device != NULL)
+        d->seen.device = effect->device->name;
     d->seen.num_resources = effect->num_resources;
     d->seen.resources = effect->resources;
     describe_operands(d, ctx, effect->in, effect->num_in, effect->out, num_out);
@@ -244,7 +247,9 @@ coi_execute_observed(co_context *ctx, const coi_op *op, coi_effect *effect)
     describe_effect(&d, ctx, op, effect, 0, &start); /* outputs are not made yet */
     begin(ctx, &d, &start);
     ++ctx->depth;
+    ctx->unobserved = op->holds_locks;
     rc = op->effect(ctx, effect);
+    ctx->unobserved = false;
     --ctx->depth;
     describe_effect(&d, ctx, op, effect, effect->num_out, &start);
     d.seen.call = call;
