@@ -87,6 +87,13 @@ function(cohort_test_program target name source)
     endif()
 endfunction()
 
+# A test with tests/unit/account.h, which counts the calls of functions of the library.
+function(cohort_keeps_account target)
+    foreach(name IN ITEMS coi_buffer_alloc coi_device_upload coi_device_download coi_device_copy)
+        target_link_options(${target} PRIVATE "LINKER:--wrap=${name}")
+    endforeach()
+endfunction()
+
 file(GLOB script_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/scripts/*.sh")
 foreach(script IN LISTS script_tests)
     get_filename_component(name "${script}" NAME_WE)
@@ -113,6 +120,8 @@ foreach(source IN LISTS unit_sources)
     cohort_test_program(test_${name} test_${name} "${source}")
     cohort_test(unit.${name} test_${name})
 endforeach()
+cohort_keeps_account(test_account)
+add_dependencies(test_account cohort_backend_test)
 
 foreach(source IN LISTS ranks_sources)
     get_filename_component(name "${source}" NAME_WE)

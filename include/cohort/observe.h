@@ -2,9 +2,9 @@
 /*
  * Watching what runs. Everything that computes tensors or changes state is an entry of the operator
  * table and starts in one place: kernels of operators, reads and assignments of variables, updates
- * of optimizers, collectives, the next element of an iterator. An observer is called before and
- * after each start. Profilers, traces and tests hang here; without an observer a start costs the
- * test of one flag.
+ * of optimizers, collectives, the next element of an iterator, tensors of the user's data, copies
+ * between devices. An observer is called before and after each start. Profilers, traces and tests
+ * hang here; without an observer a start costs the test of one flag.
  *
  *     static void
  *     count(const co_observation *seen, void *user)
@@ -18,11 +18,36 @@
  *     co_unobserve(ctx, observer);
  *
  * An observer sees all contexts of the runtime, the replicas of a step included, and is called on
- * the thread that runs the entry: from several threads at once where several replicas run. It may
- * not call the library on the context that it observes, and starts no operators on others: those
- * are observed too, and so call it again. At most 16 inputs and 16 outputs are shown. An entry that
- * is made of others (a mirrored variable that is assigned, a composite operator) shows its parts;
- * what has a `depth` above 0 runs inside another entry.
+ * the thread that runs the entry: from several threads at once where several replicas run. An entry
+ * that is made of others (a mirrored variable that is assigned, a composite operator) shows its
+ * parts inside it; what has a `depth` above 0 runs inside another entry. What an entry does while it
+ * holds the locks of variables is not shown, so an observer may read any variable.
+ *
+ * An observer may use the library on contexts of its own, one thread at a time each. What it starts
+ * is not observed, by no observer of the runtime: whatever starts on a thread that is inside an
+ * observer, and the replicas of a run and the workers of a dataset that began there.
+ *
+ *     static void
+ *     watch(const co_observation *seen, void *user)
+ *     {
+ *         watcher *w = user;
+ *
+ *         if (seen->phase != CO_OBSERVE_END || (seen->writes & CO_RESOURCE_VARIABLE) == 0)
+ *             return;
+ *         pthread_mutex_lock(&w->lock);
+ *         CO_BLOCK(w->own)
+ *             w->sum += co_item_float(w->own, co_variable_read(w->own, w->variable));
+ *         pthread_mutex_unlock(&w->lock);
+ *     }
+ *
+ *     w.own = co_open_beside(ctx);
+ *     co_observer *observer = co_observe(ctx, watch, &w);
+ *
+ * The context that it observes is not the observer's to use: calls on it do nothing, and co_error
+ * of it says so. The entry that is observed goes on, and so do the calls after it, because in a step
+ * the other replicas go on too. The misuse becomes an error, CO_RUNTIME_ERROR with the line of the
+ * observer, when the observed context is next asked with co_ok, co_error or co_close; that of a
+ * replica is an error of the context that called run. An error of a call comes before it.
  */
 #ifndef COHORT_OBSERVE_H
 #define COHORT_OBSERVE_H
@@ -50,6 +75,7 @@ typedef struct co_observed_tensor {
     int            ndim;
     const int64_t *dims; /* ndim of them */
     size_t         nbytes;
+    const char    *device; /* where it is */
 } co_observed_tensor;
 
 /** One start. All pointers are lent for the duration of the call. Fields are only ever appended. */
@@ -62,18 +88,21 @@ typedef struct co_observation {
     const char      *file;    /* its line; NULL when not known */
     int              line;
     const char      *device;  /* canonical name; NULL where none is chosen */
-    const char      *kernel;  /* "avx2", "reference", "view", ...; NULL for what has no kernel */
+    const char      *kernel;  /* "avx2", "reference", "view", "composite", ...; NULL for what has no kernel */
     int              replica; /* in the sync group; -1 outside a step */
     int              depth;   /* entries of this context that this one runs inside */
     unsigned         reads, writes; /* bits of co_resource */
-    size_t           num_inputs, num_outputs; /* tensors; outputs are shapes at the begin, data at the end */
+    /** Tensors, all of them; without memory to describe more than 16, the first 16. Outputs of
+     * kernels are shapes at the begin and data at the end, those of effects not there before. */
+    size_t                    num_inputs, num_outputs;
     const co_observed_tensor *inputs, *outputs;
     /** Which variables or iterators, as handles that identify them and are not to be released. */
     size_t             num_resources;
     const void *const *resources;
-    size_t             nbytes; /* of inputs and outputs together */
+    size_t             nbytes; /* of all inputs and outputs together */
     int64_t            ns;     /* at the end: how long it took */
     co_code            code;   /* at the end: how it ended */
+    const void        *context; /* which one started it, as a handle that is not to be used */
 } co_observation;
 
 typedef void (*co_observe_fn)(const co_observation *seen, void *user);
@@ -91,7 +120,8 @@ CO_API co_observer *co_observe(co_context *ctx, co_observe_fn fn, void *user);
  * Stop. When it returns, the function is not called any more and no call of it is under way.
  *
  * Blocks:   while other threads are inside the function; CO_DEADLINE_EXCEEDED after five seconds,
- *           which is what happens to a function that calls this itself.
+ *           which is what happens to a function that calls this itself. The function is not called
+ *           any more then, and calling this again waits again.
  * Returns:  CO_OK, or CO_INVALID_ARGUMENT for what is no observer of this runtime.
  */
 CO_API co_code co_unobserve(co_context *ctx, co_observer *observer);

@@ -89,7 +89,7 @@ place_leaf(co_context *ctx, co_value *leaf, void *user)
 {
     if (coi_is_on(leaf, user))
         return leaf;
-    return coi_give(ctx, coi_value_to(&ctx->heap, leaf, user, coi_err(ctx)));
+    return coi_give(ctx, coi_copy_value(ctx, leaf, user));
 }
 
 /* The tensors of what a callable made for a replica, on its device. Takes a reference and returns

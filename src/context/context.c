@@ -69,6 +69,7 @@ runtime_new(const co_options *options)
     move_memory(&runtime->memory, &memory);
     coi_log_init(&runtime->log, options->log, options->log_user);
     pthread_mutex_init(&runtime->lock, NULL);
+    coi_lock_init(&runtime->observing_lock);
     atomic_init(&runtime->refs, 0);
     atomic_init(&runtime->num_opened, 0);
     atomic_init(&runtime->next_epoch, 1);
@@ -353,6 +354,7 @@ co_close(co_context *ctx)
     if (coi_is_forked(&ctx->heap))
         return code;
     let_go(ctx);
+    coi_admit_misuse(ctx);
     if (atomic_fetch_sub(&runtime->num_opened, 1) == 1)
         release_kept(ctx);
     code = ctx->error.code;

@@ -29,12 +29,17 @@ typedef enum coi_extension {
 #define COI_EXTENSION_OBJECTS 2
 
 #define COI_MAX_OBSERVERS 8
-/* A place for an observer (ops/engine/observe.c). It is free while fn is NULL and nobody is in it.
- */
+/* A place for an observer (ops/engine/observe.c). */
 struct co_observer {
-    _Atomic(co_observe_fn) fn;
+    _Atomic(co_observe_fn) fn; /* NULL: it is not called, or not any more */
     void                  *user;
-    atomic_int             busy; /* threads that are inside fn, or about to look */
+    atomic_int             busy;     /* threads that are inside fn, or about to look */
+    bool                   is_taken; /* until co_unobserve has seen that nobody is inside */
+};
+/* A thread that is inside an observer; on its stack. */
+struct coi_observing {
+    struct coi_observing *next;
+    pthread_t             thread;
 };
 
 typedef struct coi_runtime {
@@ -57,7 +62,9 @@ typedef struct coi_runtime {
     co_error_info   failure; /* why it could not start: the error of all its contexts, for good */
     atomic_ullong   next_start;
     atomic_bool     observed; /* there are observers: the fast check of every start */
-    struct co_observer observers[COI_MAX_OBSERVERS];
+    struct co_observer    observers[COI_MAX_OBSERVERS];
+    coi_lock              observing_lock; /* of the next */
+    struct coi_observing *observing;      /* threads whose starts are the observers' own */
     /* What kernels keep between calls (primitives of oneDNN), made at first need under `lock`. */
     void *kernel_state;
     void (*kernel_state_close)(struct coi_runtime *runtime, void *state);
@@ -117,6 +124,13 @@ enum {
     COI_SPECIAL_LOG = 2        /* a line of the log for each kernel */
 };
 
+/* An observer used the context that it observes: where, and during which call of which replica. */
+typedef struct coi_misuse {
+    co_site_info site; /* file NULL: there was none */
+    const char  *call;
+    int          replica;
+} coi_misuse;
+
 struct co_context {
     co_site_info  site; /* first: co_site() of the public header writes here */
     co_error_info error;
@@ -155,7 +169,11 @@ struct co_context {
     co_site_info         lent_site; /* what it had before: the call of run or of the operator, */
     co_code              lent_code; /* and that of its error */
     int                  num_functions; /* of the user that run in it: it cannot be closed now */
-    bool                 is_opened; /* by the user, who closes it; not the context of a replica */
+    coi_misuse           misuse;    /* of it by an observer; not an error yet */
+    /* Its starts are not shown: it works for an observer (a replica of its run, a worker of its
+     * dataset), or holds the locks of variables. */
+    bool  unobserved;
+    bool  is_opened;       /* by the user, who closes it; not the context of a replica */
     bool  failure_is_seen; /* the runtime could not be opened, and the user has cleared that once */
     int   rank;            /* of the process; -1 outside a group */
     void *user;
@@ -235,6 +253,10 @@ coi_copy_site(co_site_info *to, const co_site_info *from)
  * Functions of the user run for ctx, with contexts of their own (the steps of a run) or none (an
  * observer). Until coi_take_back, calls on ctx do nothing; coi_take_back finds that one was made by
  * the call site that it left, and records the error that ctx was lent with.
+ *
+ * The error of an observer waits (ctx->misuse): were it one at once, a replica would stop in the
+ * middle of a step that the others finish, and mirrored variables would differ. It becomes one when
+ * the user asks for the error of the context, and is that of the caller of run after a step.
  */
 extern const co_error_info coi_lent_to_step, coi_lent_to_observer;
 static inline void
@@ -247,6 +269,10 @@ coi_lend(co_context *ctx, const co_error_info *to)
     ctx->lent = to;
 }
 void coi_fail_lent(co_context *ctx, const co_error_info *to); /* called by coi_take_back alone */
+/* The step of `from` has ended. */
+void coi_pass_misuse(co_context *from, co_context *to);
+/* Outside a step, the error that waits becomes one, unless there is another. */
+void coi_admit_misuse(co_context *ctx);
 static inline void
 coi_take_back(co_context *ctx)
 {
@@ -368,6 +394,13 @@ void coi_pop_block(co_context *ctx);
 /* Drop all that the blocks of ctx own, down to `depth` blocks. */
 void coi_blocks_unwind(co_context *ctx, size_t depth);
 
+/* Whether there are observers, to whom entries of the operator table are shown. */
+static inline bool
+coi_is_observed(const co_context *ctx)
+{
+    return atomic_load_explicit(&ctx->runtime->observed, memory_order_relaxed);
+}
+
 /* Whether a step of run is being executed here, by a replica. */
 static inline bool
 coi_in_replica(const co_context *ctx)
@@ -401,6 +434,24 @@ bool coi_check_shape(co_context *ctx, co_dtype dtype, const int64_t *dims, int n
 /* A struct of options that begins with its size, over the defaults in `all` of `size` bytes. NULL
  * is allowed. */
 bool coi_take_options(co_context *ctx, void *all, size_t size, const void *options, int position);
+
+/*
+ * ops/engine/transfer_ops.c: the functions of value/value.h that copy between devices, as entries
+ * of the operator table. All but src/value call these. Results are references, or NULL with an
+ * error that coi_failed or coi_give completes.
+ */
+co_value *coi_copy_tensor(co_context *ctx, co_value *tensor, co_device *device);
+co_value *coi_place_tensor(co_context *ctx, co_value *made, co_device *device);
+co_value *coi_bring_tensor_to_host(co_context *ctx, co_value *tensor);
+co_code   coi_download(co_context *ctx, const co_value *tensor, void *out);
+co_code   coi_upload(co_context *ctx, co_value *tensor, const void *data);
+/* A tensor or a composite on another device; what lives on none is itself. */
+co_value *coi_copy_value(co_context *ctx, co_value *value, co_device *device);
+/* What fn makes, a reference or NULL with an error, is shown as the result of an entry: of data
+ * that is not the library's, and of items. */
+typedef co_value *(*coi_make_fn)(co_context *ctx, void *arg);
+co_value *coi_make_tensor(co_context *ctx, coi_make_fn fn, void *arg);
+co_value *coi_stack_values(co_context *ctx, coi_values items, coi_make_fn fn, void *arg);
 
 /* convert.c */
 /*

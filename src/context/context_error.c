@@ -87,16 +87,55 @@ const co_error_info coi_lent_to_observer = {
                "co_open_beside",
 };
 
+/* Nobody asks a worker of a dataset for its error, and no other waits for it in a step. */
+static bool
+may_wait(const co_context *ctx, const co_error_info *to)
+{
+    return to == &coi_lent_to_observer && (ctx->is_opened || ctx->mode.step != NULL);
+}
+
 void
 coi_fail_lent(co_context *ctx, const co_error_info *to)
 {
-    coi_fail(ctx, to->code, "%s", to->message);
+    if (!may_wait(ctx, to))
+        coi_fail(ctx, to->code, "%s", to->message);
+    else if (ctx->misuse.site.file == NULL)
+        ctx->misuse = (coi_misuse){ ctx->site, ctx->call,
+                                    coi_in_replica(ctx) ? ctx->mode.replica : -1 };
+}
+
+void
+coi_pass_misuse(co_context *from, co_context *to)
+{
+    if (to->misuse.site.file == NULL)
+        to->misuse = from->misuse;
+    from->misuse.site.file = NULL;
+}
+
+void
+coi_admit_misuse(co_context *ctx)
+{
+    coi_misuse misuse = ctx->misuse;
+
+    if (misuse.site.file == NULL || ctx->mode.step != NULL || ctx->lent != NULL)
+        return;
+    ctx->misuse.site.file = NULL;
+    if (ctx->error.code != CO_OK)
+        return;
+    coi_fail(ctx, coi_lent_to_observer.code, "%s", coi_lent_to_observer.message);
+    ctx->error.call = misuse.call;
+    ctx->error.file = misuse.site.file;
+    ctx->error.line = misuse.site.line;
+    ctx->error.replica = misuse.replica;
 }
 
 bool
 co_ok(const co_context *ctx)
 {
-    return ctx != NULL && ctx->error.code == CO_OK;
+    if (ctx == NULL)
+        return false;
+    coi_admit_misuse((co_context *)(uintptr_t)ctx);
+    return ctx->error.code == CO_OK;
 }
 
 static void
@@ -113,6 +152,7 @@ co_error(const co_context *ctx)
         return &no_context;
     if (ctx->lent != NULL)
         return ctx->lent;
+    coi_admit_misuse((co_context *)(uintptr_t)ctx);
     if (ctx->runtime == NULL) /* the call that found it closed has left its site, and no more */
         note_site((co_context *)(uintptr_t)ctx);
     return &ctx->error;
@@ -149,6 +189,7 @@ co_clear(co_context *ctx)
     COI_GUARD(ctx, );
     drop_payload(ctx);
     coi_error_reset(&ctx->error);
+    ctx->misuse.site.file = NULL;
     ctx->failure_is_seen = ctx->runtime->failure.code != CO_OK;
     coi_repeat_failure(ctx);
 }

@@ -60,7 +60,7 @@ coi_as_tensor(co_context *ctx, co_value *value, co_dtype dtype)
 co_value *
 coi_copy_to_host(co_context *ctx, co_value *tensor)
 {
-    return coi_give(ctx, coi_tensor_on_host(&ctx->heap, tensor, coi_err(ctx)));
+    return coi_give(ctx, coi_bring_tensor_to_host(ctx, tensor));
 }
 
 co_value *
@@ -85,5 +85,5 @@ coi_place_here(co_context *ctx, co_value *tensor)
 
     if (device == NULL || tensor->u.tensor.device == device)
         return device != NULL ? tensor : NULL;
-    return coi_give(ctx, coi_tensor_to(&ctx->heap, tensor, device, coi_err(ctx)));
+    return coi_give(ctx, coi_copy_tensor(ctx, tensor, device));
 }

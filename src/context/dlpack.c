@@ -250,25 +250,36 @@ copy_strided(const dl_tensor *dl, int axis, const char *from, char *to, size_t s
     return to;
 }
 
+typedef struct foreign {
+    const dl_tensor *dl;
+    const char      *data;
+    co_dtype         dtype;
+    const coi_shape *shape;
+    int64_t          count;
+} foreign;
+
 static co_value *
-copy_foreign(co_context *ctx, const dl_tensor *dl, const char *data, co_dtype dtype,
-             const coi_shape *shape, int64_t count)
+copy_foreign(co_context *ctx, void *arg)
 {
-    co_device *device = coi_current_device(ctx);
-    co_value  *tensor = NULL;
-    size_t     size = coi_dtypes[dtype].size;
+    const foreign   *f = arg;
+    const dl_tensor *dl = f->dl;
+    co_device       *device = coi_current_device(ctx);
+    co_dtype         dtype = f->dtype;
+    int64_t          count = f->count;
+    co_value        *tensor = NULL;
+    size_t           size = coi_dtypes[dtype].size;
 
     if (device != NULL)
-        tensor = coi_tensor_new(&ctx->heap, device->host, dtype, shape->dims, shape->ndim, count,
-                                coi_err(ctx));
+        tensor = coi_tensor_new(&ctx->heap, device->host, dtype, f->shape->dims, f->shape->ndim,
+                                count, coi_err(ctx));
     if (tensor == NULL) {
         coi_failed(ctx);
         return NULL;
     }
     if (count > 0 && is_compact(dl))
-        memcpy(coi_data_on_host(tensor), data, (size_t)count * size);
+        memcpy(coi_data_on_host(tensor), f->data, (size_t)count * size);
     else if (count > 0)
-        copy_strided(dl, 0, data, coi_data_on_host(tensor), size);
+        copy_strided(dl, 0, f->data, coi_data_on_host(tensor), size);
     for (int64_t i = 0; dtype == CO_BOOL && i < count; ++i)
         ((uint8_t *)coi_data_on_host(tensor))[i] = ((uint8_t *)coi_data_on_host(tensor))[i] != 0;
     return tensor;
@@ -304,8 +315,9 @@ from_dlpack(co_context *ctx, dl_managed *managed, bool *in_place)
     data = count > 0 ? (char *)dl->data + dl->byte_offset : NULL;
     *in_place = count > 0 && is_compact(dl) && (uintptr_t)data % coi_dtypes[dtype].size == 0 &&
                 (dtype != CO_BOOL || first_odd_bool(data, count) == count);
-    return *in_place ? over_memory(ctx, dtype, &shape, count, data, delete_managed, managed)
-                     : copy_foreign(ctx, dl, data, dtype, &shape, count);
+    return *in_place
+               ? over_memory(ctx, dtype, &shape, count, data, delete_managed, managed)
+               : coi_make_tensor(ctx, copy_foreign, &(foreign){ dl, data, dtype, &shape, count });
 }
 
 co_value *

@@ -174,7 +174,7 @@ convert_elements(co_context *ctx, const co_value *tensor, co_dtype dtype, void *
 static void
 convert_all(co_context *ctx, co_value *tensor, co_dtype dtype, void *out)
 {
-    co_value *host = coi_tensor_on_host(&ctx->heap, tensor, coi_err(ctx));
+    co_value *host = coi_bring_tensor_to_host(ctx, tensor);
 
     if (host == NULL)
         coi_failed(ctx);

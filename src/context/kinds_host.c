@@ -129,18 +129,26 @@ number_tensor(co_context *ctx, co_value *value, co_dtype dtype)
         coi_unref(&ctx->heap, tensor);
         return NULL;
     }
-    return coi_tensor_place(&ctx->heap, tensor, device, coi_err(ctx));
+    return coi_place_tensor(ctx, tensor, device);
+}
+
+static co_value *
+make_text(co_context *ctx, void *arg)
+{
+    const co_value *value = arg;
+    co_device      *device = coi_current_device(ctx);
+    coi_text        text = { value->u.string.data, value->u.string.nbytes };
+
+    return device != NULL ? coi_tensor_strings(&ctx->heap, device, NULL, 0, 1, &text, coi_err(ctx))
+                          : NULL;
 }
 
 static co_value *
 string_tensor(co_context *ctx, co_value *value, co_dtype dtype)
 {
-    co_device *device = coi_current_device(ctx);
-    coi_text   text = { value->u.string.data, value->u.string.nbytes };
-
-    if (device == NULL || !host_converts(ctx, value, dtype != CO_DTYPE_NONE ? dtype : CO_STRING))
-        return NULL;
-    return coi_tensor_strings(&ctx->heap, device, NULL, 0, 1, &text, coi_err(ctx));
+    return host_converts(ctx, value, dtype != CO_DTYPE_NONE ? dtype : CO_STRING)
+               ? coi_make_tensor(ctx, make_text, value)
+               : NULL;
 }
 
 /* --- what replicas have in common: floats are compared by handle alone (AMB-13) --- */

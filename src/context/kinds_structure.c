@@ -113,7 +113,7 @@ put_leaf(nested *list, co_value *value)
     for (int i = 0; fits && i < leaf->ndim; ++i)
         fits = leaf->u.tensor.dims[i] == list->shape.dims[list->depth + i];
     if (fits)
-        coi_tensor_download(leaf, list->at, coi_err(list->ctx));
+        coi_download(list->ctx, leaf, list->at);
     list->at += nbytes;
     coi_unref(&list->ctx->heap, leaf);
     if (coi_failed(list->ctx) != CO_OK)
@@ -143,14 +143,22 @@ put_list(nested *list, co_value *value, int depth)
     return true;
 }
 
+/* A list, and the dtype that is asked for. */
+typedef struct listed {
+    co_value *value;
+    co_dtype  dtype;
+} listed;
+
 static co_value *
-list_tensor(co_context *ctx, co_value *value, co_dtype dtype)
+stack(co_context *ctx, void *arg)
 {
-    nested     list = { .ctx = ctx, .dtype = dtype, .leaf_elements = 1 };
-    co_device *device = coi_current_device(ctx);
-    co_dtype   hosts = CO_DTYPE_NONE;
-    co_value  *tensor;
-    int64_t    count;
+    const listed *of = arg;
+    co_value     *value = of->value;
+    co_dtype      dtype = of->dtype, hosts = CO_DTYPE_NONE;
+    nested        list = { .ctx = ctx, .dtype = dtype, .leaf_elements = 1 };
+    co_device    *device = coi_current_device(ctx);
+    co_value     *tensor;
+    int64_t       count;
 
     if (device == NULL)
         return NULL;
@@ -174,7 +182,17 @@ list_tensor(co_context *ctx, co_value *value, co_dtype dtype)
         coi_unref(&ctx->heap, tensor);
         return NULL;
     }
-    return coi_tensor_place(&ctx->heap, tensor, device, coi_err(ctx));
+    return coi_place_tensor(ctx, tensor, device);
+}
+
+/* An entry of the operator table, whether it holds tensors or numbers alone. */
+static co_value *
+list_tensor(co_context *ctx, co_value *value, co_dtype dtype)
+{
+    listed of = { value, dtype };
+
+    return coi_stack_values(ctx, (coi_values){ value->u.items.items, value->u.items.n }, stack,
+                            &of);
 }
 
 /* --- the rows --- */

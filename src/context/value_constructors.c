@@ -112,16 +112,34 @@ co_string(co_context *ctx, const char *text)
     return make_string(ctx, text, strlen(text));
 }
 
-/* A string tensor; without lengths the strings end with a zero. */
+/* Data of the user on its way to a tensor. */
+typedef struct given {
+    co_dtype           dtype;
+    const int64_t     *dims;
+    int                ndim;
+    int64_t            count;
+    const void        *data;
+    const void *const *bytes; /* of strings; without lengths they end with a zero */
+    const size_t      *nbytes;
+} given;
+
+/* The tensor, a value of the block: an entry of the operator table. */
 static co_value *
-make_strings(co_context *ctx, const int64_t *dims, int ndim, int64_t count,
-             const void *const *bytes, const size_t *nbytes)
+make(co_context *ctx, coi_make_fn fn, given *of)
 {
-    co_device *device = coi_current_device(ctx);
-    size_t     room = (size_t)count * sizeof(coi_text) + 1;
-    coi_text  *texts;
-    co_value  *tensor = NULL;
-    int64_t    i;
+    return coi_give(ctx, coi_is_observed(ctx) ? coi_make_tensor(ctx, fn, of) : fn(ctx, of));
+}
+
+static co_value *
+make_strings(co_context *ctx, void *arg)
+{
+    const given *of = arg;
+    co_device   *device = coi_current_device(ctx);
+    int64_t      count = of->count;
+    size_t       room = (size_t)count * sizeof(coi_text) + 1;
+    coi_text    *texts;
+    co_value    *tensor = NULL;
+    int64_t      i;
 
     if (device == NULL)
         return NULL;
@@ -130,15 +148,17 @@ make_strings(co_context *ctx, const int64_t *dims, int ndim, int64_t count,
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %lld strings", (long long)count);
         return NULL;
     }
-    for (i = 0; i < count && bytes[i] != NULL; ++i)
-        texts[i] = (coi_text){ bytes[i], nbytes != NULL ? nbytes[i] : strlen(bytes[i]) };
+    for (i = 0; i < count && of->bytes[i] != NULL; ++i)
+        texts[i] = (coi_text){ of->bytes[i],
+                               of->nbytes != NULL ? of->nbytes[i] : strlen(of->bytes[i]) };
     if (i < count)
         coi_fail(ctx, CO_INVALID_ARGUMENT, "string %lld of %lld of %s is NULL", (long long)i,
                  (long long)count, ctx->call);
     else
-        tensor = coi_tensor_strings(&ctx->heap, device, dims, ndim, count, texts, coi_err(ctx));
+        tensor = coi_tensor_strings(&ctx->heap, device, of->dims, of->ndim, count, texts,
+                                    coi_err(ctx));
     coi_small_free(&ctx->heap, texts, room);
-    return coi_give(ctx, tensor);
+    return tensor;
 }
 
 static bool
@@ -156,83 +176,89 @@ co_value *
 co_tensor_bytes(co_context *ctx, const int64_t *dims, int ndim, const void *const *bytes,
                 const size_t *nbytes)
 {
-    int64_t count;
+    given of = { CO_STRING, dims, ndim, 0, NULL, bytes, nbytes };
 
     COI_ENTER(ctx, "tensor_bytes", NULL);
-    if (!coi_check_shape(ctx, CO_STRING, dims, ndim, &count) ||
-        !check_data(ctx, bytes, count, 4, "bytes"))
+    if (!coi_check_shape(ctx, CO_STRING, dims, ndim, &of.count) ||
+        !check_data(ctx, bytes, of.count, 4, "bytes"))
         return NULL;
-    return make_strings(ctx, dims, ndim, count, bytes, nbytes);
+    return make(ctx, make_strings, &of);
 }
 
 /* A copy of numbers; bools become 0 or 1. */
 static co_value *
-make_tensor(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim, int64_t count,
-            const void *data)
+make_numbers(co_context *ctx, void *arg)
 {
-    co_device *device = coi_current_device(ctx);
-    co_value  *tensor;
-    uint8_t   *bools;
+    const given *of = arg;
+    co_device   *device = coi_current_device(ctx);
+    co_value    *tensor;
+    uint8_t     *bools;
 
     if (device == NULL)
         return NULL;
-    if (dtype == CO_BOOL) /* on the host, where they are looked at */
-        tensor = coi_tensor_new(&ctx->heap, device->host, dtype, dims, ndim, count, coi_err(ctx));
-    else
-        tensor = coi_tensor_new(&ctx->heap, device, dtype, dims, ndim, count, coi_err(ctx));
-    if (tensor == NULL || count == 0)
-        return coi_give(ctx, coi_tensor_place(&ctx->heap, tensor, device, coi_err(ctx)));
-    if (coi_tensor_upload(tensor, data, coi_err(ctx)) != CO_OK) {
+    /* Bools are made on the host, where they are looked at. */
+    tensor = coi_tensor_new(&ctx->heap, of->dtype == CO_BOOL ? device->host : device, of->dtype,
+                            of->dims, of->ndim, of->count, coi_err(ctx));
+    if (tensor == NULL || of->count == 0)
+        return coi_place_tensor(ctx, tensor, device);
+    if (coi_upload(ctx, tensor, of->data) != CO_OK) {
         coi_unref(&ctx->heap, tensor);
-        return coi_give(ctx, NULL);
+        return NULL;
     }
-    if (dtype != CO_BOOL)
-        return coi_own(ctx, tensor);
+    if (of->dtype != CO_BOOL)
+        return tensor;
     bools = coi_data_on_host(tensor);
-    for (int64_t i = 0; i < count; ++i)
+    for (int64_t i = 0; i < of->count; ++i)
         bools[i] = bools[i] != 0;
-    return coi_give(ctx, coi_tensor_place(&ctx->heap, tensor, device, coi_err(ctx)));
+    return coi_place_tensor(ctx, tensor, device);
+}
+
+static co_value *
+make_scalar(co_context *ctx, co_dtype dtype, const void *data)
+{
+    given of = { .dtype = dtype, .count = 1, .data = data };
+
+    return make(ctx, make_numbers, &of);
 }
 
 co_value *
 co_tensor(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim, const void *data)
 {
-    int64_t count;
+    given of = { dtype, dims, ndim, 0, data, data, NULL };
 
     COI_ENTER(ctx, "tensor", NULL);
-    if (!coi_check_shape(ctx, dtype, dims, ndim, &count) ||
-        !check_data(ctx, data, count, 5, "data"))
+    if (!coi_check_shape(ctx, dtype, dims, ndim, &of.count) ||
+        !check_data(ctx, data, of.count, 5, "data"))
         return NULL;
-    return dtype == CO_STRING ? make_strings(ctx, dims, ndim, count, data, NULL)
-                              : make_tensor(ctx, dtype, dims, ndim, count, data);
+    return make(ctx, dtype == CO_STRING ? make_strings : make_numbers, &of);
 }
 
 co_value *
 co_scalar_float(co_context *ctx, float value)
 {
     COI_ENTER(ctx, "scalar_float", NULL);
-    return make_tensor(ctx, CO_FLOAT32, NULL, 0, 1, &value);
+    return make_scalar(ctx, CO_FLOAT32, &value);
 }
 
 co_value *
 co_scalar_double(co_context *ctx, double value)
 {
     COI_ENTER(ctx, "scalar_double", NULL);
-    return make_tensor(ctx, CO_FLOAT64, NULL, 0, 1, &value);
+    return make_scalar(ctx, CO_FLOAT64, &value);
 }
 
 co_value *
 co_scalar_int32(co_context *ctx, int32_t value)
 {
     COI_ENTER(ctx, "scalar_int32", NULL);
-    return make_tensor(ctx, CO_INT32, NULL, 0, 1, &value);
+    return make_scalar(ctx, CO_INT32, &value);
 }
 
 co_value *
 co_scalar_int64(co_context *ctx, int64_t value)
 {
     COI_ENTER(ctx, "scalar_int64", NULL);
-    return make_tensor(ctx, CO_INT64, NULL, 0, 1, &value);
+    return make_scalar(ctx, CO_INT64, &value);
 }
 
 co_value *
@@ -241,7 +267,7 @@ co_scalar_bool(co_context *ctx, bool value)
     uint8_t byte = value;
 
     COI_ENTER(ctx, "scalar_bool", NULL);
-    return make_tensor(ctx, CO_BOOL, NULL, 0, 1, &byte);
+    return make_scalar(ctx, CO_BOOL, &byte);
 }
 
 /* Dimensions of a spec may be unknown; what is known must be possible. */

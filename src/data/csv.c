@@ -515,8 +515,7 @@ take_missing(co_context *ctx, csv_dataset *self, const co_csv_column *columns)
         tensor = coi_as_tensor(ctx, value,
                                value->kind == CO_KIND_TENSOR ? CO_DTYPE_NONE : columns[c].dtype);
         if (tensor != NULL)
-            tensor = coi_tensor_place(&ctx->heap, tensor, tensor->u.tensor.device->host,
-                                      coi_err(ctx));
+            tensor = coi_place_tensor(ctx, tensor, tensor->u.tensor.device->host);
         self->columns[c].missing = tensor;
         if (tensor == NULL) {
             co_error_info why = ctx->error;

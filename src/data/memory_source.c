@@ -236,7 +236,7 @@ coi_data_tensor(co_context *ctx, co_value *leaf, co_dtype dtype)
 
     if (tensor == NULL || tensor->u.tensor.device == device)
         return tensor;
-    here = coi_tensor_to(&ctx->heap, tensor, device, coi_err(ctx));
+    here = coi_copy_tensor(ctx, tensor, device);
     if (here == NULL)
         coi_failed(ctx);
     coi_unref(&ctx->heap, tensor);

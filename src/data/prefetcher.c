@@ -8,6 +8,7 @@
  * the slot of a number is free when its worker fills it.
  */
 #include "data/prefetcher.h"
+#include "ops/engine/execute.h"
 
 #include <limits.h>
 #include <string.h>
@@ -144,6 +145,28 @@ work(worker *w)
     return COI_ERROR;
 }
 
+typedef struct prefetching {
+    worker  *w;
+    uint64_t at; /* which element */
+    int      got;
+} prefetching;
+
+static bool
+make_element(co_context *ctx, void *arg)
+{
+    prefetching *p = arg;
+
+    (void)ctx;
+    p->got = pull(p->w, &p->at);
+    if (p->got > 0)
+        p->got = work(p->w);
+    return p->got >= 0;
+}
+
+const coi_op coi_op_prefetch_next = { COI_EFFECT(
+    "prefetch_next", "The next element of a dataset on a thread that prefetches, before co_next.",
+    coi_body_effect, CO_RESOURCE_ITERATOR, CO_RESOURCE_ITERATOR) };
+
 /* Put what was made in its place; an error stays with the worker until it was taken from there. */
 static void
 publish(worker *w, uint64_t at, int got)
@@ -173,23 +196,22 @@ static bool
 work_once(worker *w)
 {
     coi_prefetcher *a = w->prefetcher;
-    uint64_t        at;
-    int             got;
+    prefetching     p = { .w = w };
+    const void     *input = a->input;
 
     if (!take_pulling(a))
         return false;
     w->ctx->call = "next";
-    got = pull(w, &at);
-    if (got == COI_END) {
+    coi_execute_body(w->ctx, &coi_op_prefetch_next,
+                     (coi_effect){ .resources = &input, .num_resources = 1 }, make_element, &p);
+    if (p.got == COI_END) {
         coi_event_signal(&a->filled);
         coi_event_signal(&a->room);
         return false;
     }
-    if (got > 0)
-        got = work(w);
     if (!a->plan.in_order)
-        at = atomic_fetch_add(&a->done, 1);
-    publish(w, at, got);
+        p.at = atomic_fetch_add(&a->done, 1);
+    publish(w, p.at, p.got);
     return true;
 }
 
@@ -225,6 +247,7 @@ lend_context(co_context *to, const co_context *from, uint64_t serial, int index)
     to->seed = from->seed;
     to->random_counter = (serial << 40) + ((uint64_t)index << 32);
     to->special = from->special;
+    to->unobserved = coi_is_observed(from) && coi_is_in_observer(from);
 }
 
 static bool

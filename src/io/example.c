@@ -914,7 +914,7 @@ co_example_encode(co_context *ctx, co_value *features)
         if (tensors[done] == NULL)
             break;
         if (!coi_is_on_host(tensors[done])) {
-            co_value *host = coi_tensor_on_host(&ctx->heap, tensors[done], coi_err(ctx));
+            co_value *host = coi_bring_tensor_to_host(ctx, tensors[done]);
 
             coi_unref(&ctx->heap, tensors[done]);
             tensors[done] = host;

@@ -261,9 +261,9 @@ new_array(co_context *ctx, const coi_npy_head *head, co_error_info *err)
                           : NULL;
 }
 
-co_value *
-coi_npy_data_read(co_context *ctx, const coi_npy_input *input, const coi_npy_head *head,
-                  co_error_info *err)
+static co_value *
+read_array(co_context *ctx, const coi_npy_input *input, const coi_npy_head *head,
+           co_error_info *err)
 {
     size_t    size = coi_dtypes[head->dtype].size, nbytes = (size_t)head->num_elements * size;
     co_value *array, *ordered;
@@ -294,6 +294,29 @@ coi_npy_data_read(co_context *ctx, const coi_npy_input *input, const coi_npy_hea
         reorder(head, data, coi_data_on_host(ordered));
     coi_unref(&ctx->heap, array);
     return ordered;
+}
+
+typedef struct reading {
+    const coi_npy_input *input;
+    const coi_npy_head  *head;
+    co_error_info       *err;
+} reading;
+
+static co_value *
+read_body(co_context *ctx, void *arg)
+{
+    const reading *r = arg;
+
+    return read_array(ctx, r->input, r->head, r->err);
+}
+
+co_value *
+coi_npy_data_read(co_context *ctx, const coi_npy_input *input, const coi_npy_head *head,
+                  co_error_info *err)
+{
+    reading r = { input, head, err };
+
+    return coi_make_tensor(ctx, read_body, &r);
 }
 
 /* --- files --- */

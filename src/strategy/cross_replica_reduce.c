@@ -182,7 +182,7 @@ reduce_tensors(co_context *ctx, void *arg)
         coi_unref(&ctx->heap, out);
         return false;
     }
-    out = coi_tensor_place(&ctx->heap, out, ctx->device, coi_err(ctx));
+    out = coi_place_tensor(ctx, out, ctx->device);
     if (out == NULL)
         return coi_give(ctx, NULL);
     if (op == CO_REDUCE_MEAN && coi_dtypes[like->dtype].integer) {
@@ -430,10 +430,15 @@ upside_down(co_context *ctx, co_value *x)
     return co_sub(ctx, co_sub(ctx, zero, one), x);
 }
 
+typedef struct row_job {
+    co_value *moved, *product;
+    int       num_moved;
+} row_job;
+
 /* The axes come first and become rows, which are multiplied as the parts of replicas are; where
- * there are none, ones. */
+ * there are none, ones. A value of the block. */
 static co_value *
-multiply_rows(co_context *ctx, co_value *moved, int num_moved)
+product_of_rows(co_context *ctx, co_value *moved, int num_moved)
 {
     const int64_t *dims = moved->u.tensor.dims;
     int64_t        rows = 1, row = 1;
@@ -468,7 +473,31 @@ multiply_rows(co_context *ctx, co_value *moved, int num_moved)
         coi_reduce_share(&job, 0, 1);
     }
     coi_small_free(&ctx->heap, parts, (size_t)rows * sizeof(*parts));
-    return coi_give(ctx, coi_tensor_place(&ctx->heap, out, moved->u.tensor.device, coi_err(ctx)));
+    return coi_give(ctx, coi_place_tensor(ctx, out, moved->u.tensor.device));
+}
+
+static bool
+multiply(co_context *ctx, void *arg)
+{
+    row_job *r = arg;
+
+    r->product = product_of_rows(ctx, r->moved, r->num_moved);
+    return r->product != NULL;
+}
+
+const coi_op coi_op_multiply_rows = { COI_EFFECT(
+    "multiply_rows", "A product along axes, in the order of replicas; co_reduce with axes.",
+    coi_body_effect, 0, 0) };
+
+static co_value *
+multiply_rows(co_context *ctx, co_value *moved, int num_moved)
+{
+    row_job r = { moved, NULL, num_moved };
+
+    coi_execute_body(ctx, &coi_op_multiply_rows,
+                     (coi_effect){ .in = &r.moved, .num_in = 1, .out = &r.product, .num_out = 1 },
+                     multiply, &r);
+    return r.product;
 }
 
 static co_value *

@@ -237,7 +237,7 @@ place(co_context *ctx, co_device *device, co_value **part, size_t num_leaves)
 
         if (part[i]->u.tensor.device == device)
             continue;
-        here = coi_tensor_to(&ctx->heap, part[i], device, coi_err(ctx));
+        here = coi_copy_tensor(ctx, part[i], device);
         if (here == NULL) {
             coi_failed(ctx);
             return false;

@@ -27,26 +27,33 @@ check_arrays(co_context *ctx, const co_value *value)
     return true;
 }
 
-/* A tensor of its own memory on the host; a value of the block. */
+/* The data of a tensor on the host in memory of its own. */
 static co_value *
-copy_leaf(co_context *ctx, co_value *leaf, void *user)
+copy_data(co_context *ctx, void *arg)
 {
-    co_device *device = user;
-    co_value  *from = coi_give(ctx, coi_as_tensor(ctx, leaf, CO_DTYPE_NONE)), *copy;
+    co_value  *from = arg, *copy;
+    co_device *device = from->u.tensor.device;
 
-    if (from != NULL) /* what is on another device comes to the host first */
-        from = coi_give(ctx, coi_tensor_to(&ctx->heap, from, device, coi_err(ctx)));
-    if (from == NULL)
-        return NULL;
     if (from->dtype == CO_STRING)
-        return coi_give(ctx, coi_tensor_strings(&ctx->heap, device, from->u.tensor.dims, from->ndim,
-                                                from->u.tensor.num_elements, coi_data_on_host(from),
-                                                coi_err(ctx)));
+        return coi_tensor_strings(&ctx->heap, device, from->u.tensor.dims, from->ndim,
+                                  from->u.tensor.num_elements, coi_data_on_host(from),
+                                  coi_err(ctx));
     copy = coi_tensor_new(&ctx->heap, device, (co_dtype)from->dtype, from->u.tensor.dims,
                           from->ndim, from->u.tensor.num_elements, coi_err(ctx));
     if (copy != NULL && from->u.tensor.num_elements > 0)
         memcpy(coi_data_on_host(copy), coi_data_on_host(from), coi_tensor_nbytes(from));
-    return coi_give(ctx, copy);
+    return copy;
+}
+
+/* A value of the block. */
+static co_value *
+copy_leaf(co_context *ctx, co_value *leaf, void *user)
+{
+    co_value *from = coi_give(ctx, coi_as_tensor(ctx, leaf, CO_DTYPE_NONE));
+
+    if (from != NULL) /* what is on another device comes to the host first */
+        from = coi_give(ctx, coi_copy_tensor(ctx, from, user));
+    return from != NULL ? coi_give(ctx, coi_make_tensor(ctx, copy_data, from)) : NULL;
 }
 
 co_dataset *

@@ -119,11 +119,10 @@ put(co_context *ctx, co_value *leaf, const places *where)
     if (where->n == 1 && coi_is_on(leaf, where->devices[0]))
         return coi_own_ref(ctx, leaf);
     if (where->n == 1)
-        return coi_give(ctx, coi_value_to(&ctx->heap, leaf, where->devices[0], coi_err(ctx)));
+        return coi_give(ctx, coi_copy_value(ctx, leaf, where->devices[0]));
     per_replica = coi_per_replica_new(&ctx->heap, CO_KIND_MIRRORED, where->n, coi_err(ctx));
     for (size_t i = 0; per_replica != NULL && i < where->n; ++i) {
-        per_replica->u.per_replica.items[i] = coi_value_to(&ctx->heap, leaf, where->devices[i],
-                                                           coi_err(ctx));
+        per_replica->u.per_replica.items[i] = coi_copy_value(ctx, leaf, where->devices[i]);
         if (per_replica->u.per_replica.items[i] == NULL) {
             coi_unref(&ctx->heap, per_replica);
             per_replica = NULL;

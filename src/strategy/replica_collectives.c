@@ -358,7 +358,7 @@ bring_to_host(co_context *ctx, co_value *leaf, co_value *tensor)
 
     if (coi_is_on_host(tensor))
         return tensor;
-    host = coi_tensor_on_host(&ctx->heap, tensor, coi_err(ctx));
+    host = coi_bring_tensor_to_host(ctx, tensor);
     if (host == NULL)
         coi_failed(ctx);
     else if (ctx->recording)
@@ -419,7 +419,7 @@ take_away(co_context *ctx, const job *mine, size_t k)
         own = coi_tensor_view(&ctx->heap, shared, shared->u.tensor.dims, shared->ndim,
                               shared->u.tensor.num_elements, 0, coi_err(ctx));
     else
-        own = coi_tensor_to(&ctx->heap, shared, ctx->device, coi_err(ctx));
+        own = coi_copy_tensor(ctx, shared, ctx->device);
     own = coi_give(ctx, own);
     if (own == NULL)
         return NULL;

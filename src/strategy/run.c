@@ -7,6 +7,7 @@
 #include <cohort/v1.h>
 
 #include "base/text.h"
+#include "ops/engine/execute.h"
 #include "strategy/regroup.h"
 #include "strategy/replica_threads.h"
 #include "strategy/strategy_hooks.h"
@@ -49,6 +50,7 @@ enter_replica(coi_replica_worker *m, coi_step *step)
     ctx->random_counter = parent->random_counter;
     ctx->rank = parent->rank;
     ctx->special = parent->special;
+    ctx->unobserved = coi_is_observed(parent) && coi_is_in_observer(parent);
     if (!strategy->policy->has_devices) { /* RC-4 */
         ctx->device = parent->device;
         ctx->device_id = parent->device_id;
@@ -369,6 +371,7 @@ step_close(coi_replica_threads *threads, co_context *parent)
 
         random_counter = ctx->random_counter > random_counter ? ctx->random_counter
                                                               : random_counter;
+        coi_pass_misuse(ctx, parent);
         expire(ctx);
     }
     advance_random(parent, step, random_counter);

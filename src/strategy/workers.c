@@ -344,7 +344,7 @@ broadcast(co_context *ctx, void *arg)
     co_value       *copy = coi_host_zeros(ctx, (co_dtype)tensor->dtype, tensor->u.tensor.dims,
                                           tensor->ndim);
 
-    if (copy != NULL && coi_tensor_download(tensor, coi_data_on_host(copy), coi_err(ctx)) != CO_OK)
+    if (copy != NULL && coi_download(ctx, tensor, coi_data_on_host(copy)) != CO_OK)
         return coi_failed(ctx) == CO_OK;
     snprintf(text, sizeof(text), "%s %s", co_dtype_name((co_dtype)tensor->dtype),
              coi_shape_text(tensor->u.tensor.dims, tensor->ndim, shape));

@@ -60,7 +60,8 @@ typedef struct coi_optimizer_rule {
 #define COI_UPDATE_ENTRY(name_, optimizer)                                                         \
     {                                                                                              \
         COI_EFFECT(name_, "The update of a variable and its slots by " optimizer "; co_minimize.", \
-                   coi_update_effect, CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE)                  \
+                   coi_update_effect, CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE),                 \
+            .holds_locks = true                                                                    \
     }
 co_code coi_update_effect(co_context *ctx, coi_effect *effect);
 

@@ -99,7 +99,7 @@ open_slot(co_context *ctx, co_value *slot, void **data)
             return false;
         }
         if (coi_is_on_host(copy)) {
-            coi_tensor_download(old, coi_data_on_host(copy), coi_err(ctx)); /* on the host */
+            coi_download(ctx, old, coi_data_on_host(copy)); /* on the host */
             host = copy;
         }
         *place = copy;
@@ -116,7 +116,7 @@ close_slot(co_context *ctx, co_value *slot, const void *data)
     co_value *tensor = *coi_plain_locked(slot);
 
     if (!coi_is_on_host(tensor))
-        coi_tensor_upload(tensor, data, coi_err(ctx));
+        coi_upload(ctx, tensor, data);
     coi_plain_unlock(ctx, slot, NULL);
 }
 
@@ -185,7 +185,7 @@ coi_update_effect(co_context *ctx, coi_effect *effect)
                                .gradient = coi_data_on_host(with) };
     ok = ok && update_locked(ctx, &job, &update, u->slots, old->u.tensor.device->host);
     if (ok && !coi_is_on_host(fresh)) {
-        ok = coi_tensor_upload(fresh, update.value, coi_err(ctx)) == CO_OK;
+        ok = coi_upload(ctx, fresh, update.value) == CO_OK;
         count_copies(fresh, u->num_slots);
         coi_failed(ctx);
     }
@@ -203,6 +203,11 @@ coi_update_variable(co_context *ctx, const coi_optimizer_rule *rule,
 {
     updating u;
 
+    /* With observers every slot has a value before anything is locked: they are told of it, and may
+     * read the variable. */
+    for (int i = 0; coi_is_observed(ctx) && i < num_slots; ++i)
+        if (!coi_plain_zero(ctx, slots[i]))
+            return false;
     u.resources[0] = variable;
     for (int i = 0; i < num_slots; ++i)
         u.resources[1 + i] = slots[i];

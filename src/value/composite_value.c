@@ -78,36 +78,19 @@ drop_components(coi_heap *heap, co_value **components)
         coi_unref(heap, components[i]);
 }
 
-/* The same kind with what `make` gives for each component: a reference, or NULL with an error. */
-static co_value *
-map_components(coi_heap *heap, co_value *value,
-               co_value *(*make)(coi_heap *heap, co_value *component, void *user,
-                                 co_error_info *err),
-               void *user, co_error_info *err)
+co_value *
+coi_composite_type(coi_heap *heap, co_value *value, co_error_info *err)
 {
-    co_value *made[COI_MAX_COMPONENTS] = { NULL }, *mapped = NULL;
+    co_value *made[COI_MAX_COMPONENTS] = { NULL }, *type = NULL;
     bool      ok = true;
 
     for (size_t i = 0; ok && i < num_components(value); ++i)
         if (value->u.components[i] != NULL)
-            ok = (made[i] = make(heap, value->u.components[i], user, err)) != NULL;
+            ok = (made[i] = coi_type_of(heap, value->u.components[i], err)) != NULL;
     if (ok)
-        mapped = coi_composite_like(heap, value, made, err);
+        type = coi_composite_like(heap, value, made, err);
     drop_components(heap, made);
-    return mapped;
-}
-
-static co_value *
-component_type(coi_heap *heap, co_value *component, void *unused, co_error_info *err)
-{
-    (void)unused;
-    return coi_type_of(heap, component, err);
-}
-
-co_value *
-coi_composite_type(coi_heap *heap, co_value *value, co_error_info *err)
-{
-    return map_components(heap, value, component_type, NULL, err);
+    return type;
 }
 
 bool
@@ -119,21 +102,4 @@ coi_is_on(const co_value *value, const co_device *device)
         if (value->u.components[i] != NULL && !coi_is_on(value->u.components[i], device))
             return false;
     return true;
-}
-
-static co_value *
-component_to(coi_heap *heap, co_value *component, void *device, co_error_info *err)
-{
-    return coi_value_to(heap, component, device, err);
-}
-
-co_value *
-coi_value_to(coi_heap *heap, co_value *value, co_device *device, co_error_info *err)
-{
-    if (value->kind == CO_KIND_TENSOR)
-        return coi_tensor_to(heap, value, device, err);
-    if (coi_is_composite(value))
-        return map_components(heap, value, component_to, device, err);
-    coi_ref(value);
-    return value;
 }

@@ -185,9 +185,6 @@ void      coi_composite_print(coi_printer *out, const co_value *value);
 co_value *coi_composite_type(coi_heap *heap, co_value *value, co_error_info *err);
 /* Whether a tensor, or a composite of tensors, is on the device; every other value is on any. */
 bool coi_is_on(const co_value *value, const co_device *device);
-/* The same data on another device, as coi_tensor_to gives it; what lives on none is itself: a
- * reference, or NULL with an error. */
-co_value *coi_value_to(coi_heap *heap, co_value *value, co_device *device, co_error_info *err);
 /* The spec of a dtype and shape; ndim -1: of unknown rank. (kinds_leaf.c) */
 co_value *coi_tensor_spec(coi_heap *heap, co_dtype dtype, const int64_t *dims, int ndim,
                           co_error_info *err);

@@ -219,7 +219,7 @@ target_of(co_context *ctx, co_value *old, const co_value *slices)
         return update_texts(ctx, old, slices);
     if (!coi_is_on_host(old)) {
         coi_count_named_fallback(old->u.tensor.device, "scatter", 2 * coi_tensor_nbytes(old));
-        return coi_tensor_on_host(&ctx->heap, old, coi_err(ctx));
+        return coi_bring_tensor_to_host(ctx, old);
     }
     if (coi_is_private(old)) {
         coi_ref(old);
@@ -281,7 +281,7 @@ scatter_one(co_context *ctx, const co_value *variable, int verb, co_value *old, 
     if (target == NULL || target == old)
         return target;
     apply(variable->u.variable, verb, target, slices);
-    return coi_tensor_place(&ctx->heap, target, old->u.tensor.device, coi_err(ctx));
+    return coi_place_tensor(ctx, target, old->u.tensor.device);
 }
 
 /* All locks are taken in the order given, which is that of replicas everywhere. */
@@ -322,7 +322,8 @@ scatter_effect(co_context *ctx, coi_effect *effect)
 #define SCATTER(what, doc_)                                                                        \
     const coi_op coi_op_scatter_##what##_variable = {                                              \
         COI_EFFECT("scatter_" #what "_variable", doc_ "; co_scatter_" #what ".", scatter_effect,   \
-                   CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE)                                     \
+                   CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE),                                    \
+        .holds_locks = true                                                                        \
     };
 SCATTER(update, "Rows of a variable replaced by slices")
 SCATTER(add, "Slices added to rows of a variable")

@@ -255,7 +255,7 @@ on_device(co_context *ctx, plain *p, co_value *tensor)
         coi_ref(tensor);
         return tensor;
     }
-    moved = coi_tensor_to(&ctx->heap, tensor, device, coi_err(ctx));
+    moved = coi_copy_tensor(ctx, tensor, device);
     if (moved == NULL)
         coi_failed(ctx);
     return moved;
@@ -347,14 +347,19 @@ assign_effect(co_context *ctx, coi_effect *effect)
 
 const coi_op coi_op_assign_variable = { COI_EFFECT("assign_variable",
                                                    "Another tensor for a variable; co_assign.",
-                                                   assign_effect, 0, CO_RESOURCE_VARIABLE) };
+                                                   assign_effect, 0, CO_RESOURCE_VARIABLE),
+                                        .holds_locks = true };
 const coi_op coi_op_assign_add_variable = {
     COI_EFFECT("assign_add_variable", "A tensor added to what a variable holds; co_assign_add.",
-               assign_effect, CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE)
+               assign_effect, CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE),
+    .holds_locks = true
 };
-const coi_op coi_op_assign_sub_variable = { COI_EFFECT(
-    "assign_sub_variable", "A tensor subtracted from what a variable holds; co_assign_sub.",
-    assign_effect, CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE) };
+const coi_op coi_op_assign_sub_variable = {
+    COI_EFFECT("assign_sub_variable",
+               "A tensor subtracted from what a variable holds; co_assign_sub.", assign_effect,
+               CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE),
+    .holds_locks = true
+};
 
 bool
 coi_execute_assignment(co_context *ctx, const coi_op *op, coi_assignment *assignment)

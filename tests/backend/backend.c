@@ -95,6 +95,43 @@ touch_data(co_context *ctx, co_value *leaf, void *user)
     return leaf;
 }
 
+typedef struct copies {
+    int  n;
+    char from[8][40], to[8][40];
+} copies;
+
+static void
+note_copies(const co_observation *seen, void *user)
+{
+    copies *c = user;
+
+    if (seen->phase != CO_OBSERVE_END || strcmp(seen->op, "copy_to_device") != 0 || c->n == 8)
+        return;
+    CO_EXPECT_STR(seen->device, seen->outputs[0].device);
+    snprintf(c->from[c->n], sizeof(c->from[0]), "%s", strstr(seen->inputs[0].device, "device:"));
+    snprintf(c->to[c->n++], sizeof(c->to[0]), "%s", strstr(seen->outputs[0].device, "device:"));
+}
+
+CO_TEST_WITH(copies_between_devices_are_shown_to_observers, "", ON_TEST)
+{
+    copies       c = { 0 };
+    co_observer *observer = co_observe(ctx, note_copies, &c);
+    co_value    *x = vector(ctx, 1, 2, 3), *y = NULL;
+
+    y = co_copy_to(ctx, x, "/device:TEST:1");
+    y = co_copy_to(ctx, y, "/device:TEST:2");
+    expect_vector(ctx, y, 1, 2, 3);
+    co_copy_to(ctx, x, "/cpu:1"); /* the same memory: nothing is copied */
+    CO_EXPECT_INT(co_unobserve(ctx, observer), CO_OK);
+    CO_EXPECT_INT(c.n, 3);
+    CO_EXPECT_STR(c.from[0], "device:CPU:0");
+    CO_EXPECT_STR(c.to[0], "device:TEST:1");
+    CO_EXPECT_STR(c.from[1], "device:TEST:1");
+    CO_EXPECT_STR(c.to[1], "device:TEST:2");
+    CO_EXPECT_STR(c.from[2], "device:TEST:2");
+    CO_EXPECT_STR(c.to[2], "device:CPU:0");
+}
+
 CO_TEST_BARE(a_host_that_touches_device_memory_is_caught_and_named, "")
 {
     char    said[2000] = "";

@@ -28,8 +28,21 @@ foreach(line IN LISTS rows)
 endforeach()
 
 # The same bodies with an observer that keeps account (tests/unit/account.h): nothing goes round the executor.
-foreach(row IN ITEMS default one-device mirrored-2 mirrored-4 mirrored-test-2)
-    cohort_test(conformance.account-${row} $<TARGET_FILE:conformance> --row ${row})
-    set_tests_properties(conformance.account-${row} PROPERTIES
-        ENVIRONMENT "${COHORT_TEST_ENVIRONMENT};COHORT_TEST_NAME=conformance.account-${row};COHORT_SUITE_ACCOUNT=1")
+add_executable(conformance_account ${conformance_sources})
+set_target_properties(conformance_account PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+target_include_directories(conformance_account PRIVATE "${PROJECT_SOURCE_DIR}/tests/unit")
+target_compile_definitions(conformance_account PRIVATE SUITE_ACCOUNT=1)
+target_link_libraries(conformance_account PRIVATE cohort_flags cohort_test_harness cohort_internal m)
+cohort_keeps_account(conformance_account)
+add_dependencies(conformance_account cohort_backend_test)
+foreach(row IN ITEMS default one-device mirrored-2 mirrored-4 mirrored-test-2 workers-1x2)
+    cohort_test(conformance.account-${row} $<TARGET_FILE:conformance_account> --row ${row})
 endforeach()
+if(TARGET cohort_mpi)
+    cohort_test(conformance.account-workers-2x1 "${PROJECT_SOURCE_DIR}/scripts/mpirun-here" -n 2
+        $<TARGET_FILE:conformance_account> --row workers-2x1)
+    set_tests_properties(conformance.account-workers-2x1 PROPERTIES PROCESSORS 2
+        ENVIRONMENT "${COHORT_TEST_ENVIRONMENT};COHORT_TEST_NAME=conformance.account-workers-2x1;ASAN_OPTIONS=detect_leaks=0")
+else()
+    cohort_skipped_test(conformance.account-workers-2x1 "${COHORT_WITHOUT_MPI}")
+endif()

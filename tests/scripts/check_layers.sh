@@ -79,6 +79,9 @@ rm examples/02_second.c
 printf 'void f(co_value *t) { t->u.tensor.data = 0; g(t->u.tensor.data); }\n' >src/base/log.c
 expect 'src/base/log.c:1: the data of a tensor may be on a device'
 rm src/base/log.c
+echo 'copy = coi_tensor_to(heap, tensor, device, err);' >src/collective/group.c
+expect 'src/collective/group.c:1: observers see no copy that coi_tensor_to makes'
+rm src/collective/group.c
 touch src/stray.c
 expect 'src/stray.c:1: a source file belongs into one of'
 rm src/stray.c

@@ -5,9 +5,10 @@
  */
 #include <cohort/cohort.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
-#include "test.h"
+#include "engine_support.h"
 
 enum { MOST = 4096 };
 
@@ -278,6 +279,307 @@ CO_TEST(an_observer_does_not_hide_the_error_of_a_call, "")
     CO_EXPECT_INT(m.code, CO_RUNTIME_ERROR);
     CO_EXPECT_ERROR(ctx, CO_FAILED_PRECONDITION, "has no value yet");
     CO_EXPECT_INT(co_unobserve(ctx, observer), CO_OK);
+}
+
+/* An observer that uses the context of a replica after its first all-reduce. */
+typedef struct saboteur {
+    co_context *replicas[2];
+    atomic_int  num_used;
+} saboteur;
+
+static void
+sabotage(const co_observation *o, void *user)
+{
+    saboteur *s = user;
+
+    if (o->replica == 1 && o->phase == CO_OBSERVE_END && strcmp(o->op, "all_reduce") == 0) {
+        co_int(s->replicas[1], 1);
+        atomic_fetch_add(&s->num_used, 1);
+    }
+}
+
+typedef struct trained {
+    co_value     *w, *other;
+    co_optimizer *optimizer;
+    saboteur      saboteur;
+} trained;
+
+static co_value *
+train_step(co_context *ctx, co_value *args, void *user)
+{
+    trained *t = user;
+
+    (void)args;
+    t->saboteur.replicas[co_replica_id(ctx)] = ctx;
+    co_tape_begin(ctx);
+    co_minimize(ctx, t->optimizer,
+                co_reduce_sum(ctx, co_square(ctx, co_add(ctx, t->w, t->other)), CO_ALL_AXES,
+                              false));
+    CO_EXPECT_TRUE(co_ok(ctx)); /* a replica that stopped here would leave the others alone */
+    return co_assign_add(ctx, t->w, co_float(ctx, 1));
+}
+
+static void
+expect_equal_components(co_context *ctx, co_strategy *s, co_value *variable)
+{
+    co_value *parts = co_local_results(ctx, s, variable);
+
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, parts, 0)),
+                    co_item_float(ctx, co_at(ctx, parts, 1)), 0);
+}
+
+CO_TEST(the_misuse_of_a_replica_leaves_the_replicas_equal, "")
+{
+    co_context  *wide = co_open("cpus=2");
+    co_strategy *s = test_mirrored(wide, 2, -1);
+    trained      t = { .optimizer = co_adam(wide, NULL) };
+    co_observer *observer;
+
+    CO_SCOPE(wide, s) {
+        t.w = co_variable(wide, co_scalar_float(wide, 2), NULL);
+        t.other = co_variable(wide, co_scalar_float(wide, 3), NULL);
+    }
+    observer = co_observe(wide, sabotage, &t.saboteur);
+    co_run(wide, s, train_step, co_no_args(wide), &t);
+    CO_EXPECT_MORE(t.saboteur.num_used, 0);
+    CO_EXPECT_INT(co_error(wide)->replica, 1);
+    CO_EXPECT_CONTAINS(co_error(wide)->file, "observe.c");
+    CO_EXPECT_ERROR(wide, CO_RUNTIME_ERROR, "an observer uses the context that it observes");
+    expect_equal_components(wide, s, t.w);
+    expect_equal_components(wide, s, t.other);
+    CO_EXPECT_INT(co_unobserve(wide, observer), CO_OK);
+    co_run(wide, s, train_step, co_no_args(wide), &t);
+    expect_equal_components(wide, s, t.w);
+    CO_EXPECT_OK(wide);
+    CO_EXPECT_INT(co_close(wide), CO_OK);
+}
+
+/* The components of a mirrored variable are written one after the other; all of them are. */
+CO_TEST(a_misuse_between_components_leaves_them_equal, "")
+{
+    co_context  *wide = co_open("cpus=2");
+    co_strategy *s = test_mirrored(wide, 2, -1);
+    meddler      m = { .ctx = wide, .when = CO_OBSERVE_END };
+    co_value    *v = NULL;
+    co_observer *observer;
+
+    CO_SCOPE(wide, s)
+        v = co_variable(wide, co_scalar_float(wide, 2), NULL);
+    observer = co_observe(wide, meddle, &m);
+    co_assign_add(wide, v, co_float(wide, 1));
+    CO_EXPECT_INT(m.code, CO_RUNTIME_ERROR);
+    CO_EXPECT_INT(co_unobserve(wide, observer), CO_OK);
+    CO_EXPECT_ERROR(wide, CO_RUNTIME_ERROR, "an observer uses the context that it observes");
+    expect_equal_components(wide, s, v);
+    CO_EXPECT_CLOSE(co_item_float(wide, v), 3, 0);
+    CO_EXPECT_INT(co_close(wide), CO_OK);
+}
+
+CO_TEST(a_misuse_that_nobody_asks_for_is_an_error_of_close, "")
+{
+    co_context *own = co_open("log=off");
+    meddler     m = { .ctx = own, .when = CO_OBSERVE_END };
+
+    co_observe(own, meddle, &m);
+    co_neg(own, vector(own, 2));
+    CO_EXPECT_INT(co_close(own), CO_RUNTIME_ERROR);
+}
+
+/* An observer with a context and a strategy of its own, which it uses in every call. */
+typedef struct own_work {
+    pthread_mutex_t lock;
+    co_context     *ctx;
+    co_strategy    *strategy;
+    int             calls;
+    double          sum;
+} own_work;
+
+static void
+work(const co_observation *o, void *user)
+{
+    own_work *w = user;
+
+    pthread_mutex_lock(&w->lock);
+    ++w->calls;
+    CO_BLOCK(w->ctx) {
+        co_value    *parts = co_run(w->ctx, w->strategy, reduce_step,
+                                    co_args(w->ctx, co_int(w->ctx, (int64_t)o->num_inputs)), NULL);
+        co_iterator *numbers = co_iterate(
+            w->ctx, co_dataset_prefetch(w->ctx, co_dataset_range(w->ctx, 0, 2, 1), 2));
+
+        w->sum += co_item_float(w->ctx,
+                                co_at(w->ctx, co_local_results(w->ctx, w->strategy, parts), 0));
+        while (co_next(w->ctx, numbers) != NULL)
+            ;
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+CO_TEST(what_an_observer_starts_is_not_observed, "")
+{
+    co_context  *wide = co_open("cpus=2");
+    own_work     w = { .lock = PTHREAD_MUTEX_INITIALIZER, .ctx = co_open_beside(wide) };
+    co_observer *observer, *other;
+    co_value    *x = vector(wide, 3);
+
+    w.strategy = test_mirrored(w.ctx, 2, -1);
+    observer = co_observe(wide, work, &w);
+    other = co_observe(wide, note, &all);
+    all.n = 0;
+    co_add(wide, x, x);
+    CO_EXPECT_INT(w.calls, 2);
+    CO_EXPECT_CLOSE(w.sum, 2 * (2 + 2 + 1), 0); /* two inputs, on two replicas, and their ids */
+    CO_EXPECT_INT(all.n, 2);                    /* nor by the other observer */
+    CO_EXPECT_OK(w.ctx);
+    CO_EXPECT_INT(co_unobserve(wide, observer), CO_OK);
+    co_neg(w.ctx, x); /* outside the function its context is one like others */
+    CO_EXPECT_INT(all.n, 4);
+    co_run(w.ctx, w.strategy, reduce_step, co_args(w.ctx, co_int(w.ctx, 1)), NULL);
+    CO_EXPECT_INT(count("all_reduce"), 2);
+    CO_EXPECT_INT(co_unobserve(wide, other), CO_OK);
+    CO_EXPECT_INT(co_close(w.ctx), CO_OK);
+    CO_EXPECT_INT(co_close(wide), CO_OK);
+}
+
+/* An observer that reads a variable whenever something starts or ends. */
+typedef struct reader {
+    pthread_mutex_t lock;
+    co_context     *own;
+    co_value       *variable;
+    double          last;
+} reader;
+
+static void
+read_variable(const co_observation *o, void *user)
+{
+    reader *r = user;
+
+    (void)o;
+    pthread_mutex_lock(&r->lock);
+    if (r->variable != NULL)
+        CO_BLOCK(r->own)
+            r->last = *(const float *)co_value_data(r->own, co_variable_read(r->own, r->variable));
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* Nothing starts while a variable is locked, or this would wait for ever. */
+CO_TEST(an_observer_may_read_the_variable_that_is_written, "")
+{
+    reader        r = { .lock = PTHREAD_MUTEX_INITIALIZER, .own = co_open_beside(ctx) };
+    co_observer  *observer = co_observe(ctx, read_variable, &r);
+    co_optimizer *adam = co_adam(ctx, NULL);
+    int32_t       at = 0;
+
+    r.variable = co_variable(ctx, vector(ctx, 3), NULL);
+    co_assign_add(ctx, r.variable, vector(ctx, 3));
+    CO_EXPECT_CLOSE(r.last, 2, 0);
+    co_scatter_mul(ctx, r.variable,
+                   co_slices(ctx, vector(ctx, 1), co_tensor(ctx, CO_INT32, CO_SHAPE(1), &at),
+                             NULL));
+    co_tape_begin(ctx);
+    co_minimize(ctx, adam, co_reduce_sum(ctx, co_square(ctx, r.variable), CO_ALL_AXES, false));
+    CO_EXPECT_CLOSE(r.last, 1.999, 1e-6);
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_OK(r.own);
+    CO_EXPECT_INT(co_unobserve(ctx, observer), CO_OK);
+    CO_EXPECT_INT(co_close(r.own), CO_OK);
+}
+
+/* What computes and copies without a kernel of its own. */
+CO_TEST(conversions_and_composite_operators_are_entries, "")
+{
+    co_observer *observer = co_observe(ctx, note, &all);
+    co_value    *items[2] = { vector(ctx, 3), vector(ctx, 3) }, *slices;
+    int32_t      at[1] = { 1 }, shape[1] = { 4 };
+
+    slices = co_slices(ctx, vector(ctx, 1), co_tensor(ctx, CO_INT32, CO_SHAPE(1), at),
+                       co_tensor(ctx, CO_INT32, CO_SHAPE(1), shape));
+    all.n = 0;
+    co_to_tensor(ctx, co_list(ctx, items, 2), CO_DTYPE_NONE);
+    CO_EXPECT_INT(count("stack_values"), 1);
+    CO_EXPECT_INT(first("stack_values", CO_OBSERVE_END)->nbytes, 2 * 24);
+    co_to_tensor(ctx, slices, CO_DTYPE_NONE);
+    CO_EXPECT_INT(count("slices_to_tensor"), 1);
+    CO_EXPECT_INT(first("slices_to_tensor", CO_OBSERVE_END)->num_inputs, 3);
+    vector(ctx, 3);
+    CO_EXPECT_INT(count("make_tensor"), 1);
+    co_set_seed(ctx, 3);
+    CO_EXPECT_INT(first("set_seed", CO_OBSERVE_END)->writes, CO_RESOURCE_RANDOM);
+    all.n = 0;
+    co_stack(ctx, co_list(ctx, items, 2), 0);
+    CO_EXPECT_STR(first("stack", CO_OBSERVE_BEGIN)->kernel, "composite");
+    CO_EXPECT_INT(first("stack", CO_OBSERVE_BEGIN)->depth, 0);
+    CO_EXPECT_INT(all.at[1].depth, 1);
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_INT(co_unobserve(ctx, observer), CO_OK);
+}
+
+CO_TEST(all_operands_are_shown, "")
+{
+    enum { N = 40 };
+    co_observer *observer = co_observe(ctx, note, &all);
+    co_value    *parts[N];
+
+    for (int i = 0; i < N; ++i)
+        parts[i] = vector(ctx, 2);
+    all.n = 0;
+    co_concat(ctx, co_list(ctx, parts, N), 0);
+    CO_EXPECT_INT(first("concat", CO_OBSERVE_BEGIN)->num_inputs, N);
+    CO_EXPECT_INT(first("concat", CO_OBSERVE_END)->num_inputs, N);
+    CO_EXPECT_INT(first("concat", CO_OBSERVE_END)->nbytes, 2 * N * 8);
+    CO_EXPECT_INT(co_unobserve(ctx, observer), CO_OK);
+}
+
+/* An observer whose function waits until it may return. */
+typedef struct sleeper {
+    atomic_bool is_inside, may_leave;
+    co_context *ctx;
+} sleeper;
+
+static void
+sleep_inside(const co_observation *o, void *user)
+{
+    sleeper *s = user;
+
+    (void)o;
+    atomic_store(&s->is_inside, true);
+    while (!atomic_load(&s->may_leave))
+        test_rest_ms(1);
+}
+
+static void *
+start_sleeper(void *arg)
+{
+    sleeper *s = arg;
+
+    co_neg(s->ctx, co_float(s->ctx, 1));
+    return NULL;
+}
+
+CO_TEST(unobserve_waits_five_seconds_and_can_be_called_again, "")
+{
+    sleeper      s = { .ctx = co_open_beside(ctx) };
+    co_observer *observer = co_observe(ctx, sleep_inside, &s), *later;
+    pthread_t    thread;
+    double       began;
+
+    CO_REQUIRE(pthread_create(&thread, NULL, start_sleeper, &s) == 0);
+    while (!atomic_load(&s.is_inside))
+        test_rest_ms(1);
+    began = test_now_ms();
+    co_unobserve(ctx, observer);
+    CO_EXPECT_MORE(test_now_ms() - began, 4990);
+    CO_EXPECT_LESS(test_now_ms() - began, 6500);
+    CO_EXPECT_ERROR(ctx, CO_DEADLINE_EXCEEDED, "call co_unobserve again");
+    CO_EXPECT_NOT_NULL(later = co_observe(ctx, note, &all)); /* in another place */
+    CO_EXPECT_TRUE(later != observer);
+    atomic_store(&s.may_leave, true);
+    CO_EXPECT_INT(co_unobserve(ctx, observer), CO_OK);
+    CO_EXPECT_INT(co_unobserve(ctx, later), CO_OK);
+    pthread_join(thread, NULL);
+    CO_EXPECT_INT(co_close(s.ctx), CO_OK);
+    co_unobserve(ctx, observer);
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "no observer of this runtime");
 }
 
 CO_TEST(wrong_observers_are_refused, "")

@@ -259,6 +259,21 @@ CO_TEST(the_first_error_stays, "GEN-ERR-1")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "add: shapes [2]");
 }
 
+/* Entries with an effect act on a resource, but for those that make tensors in another way than by
+ * a kernel. */
+static bool
+makes_tensors(const coi_op *op)
+{
+    static const char *const names[] = { "copy_to_device", "download",         "make_tensor",
+                                         "multiply_rows",  "slices_to_tensor", "stack_values",
+                                         "upload" };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i)
+        if (strcmp(names[i], op->name) == 0)
+            return true;
+    return false;
+}
+
 CO_TEST(the_table_is_in_order_and_complete, "")
 {
     for (size_t i = 0; i < coi_num_ops; ++i) {
@@ -272,7 +287,7 @@ CO_TEST(the_table_is_in_order_and_complete, "")
             test_fail(TEST_AT, "%s has no line of documentation", op->name);
         if (op->effect != NULL) {
             CO_EXPECT_TRUE(op->internal && op->infer == NULL && op->ref == NULL);
-            CO_EXPECT_MORE(op->reads | op->writes, 0);
+            CO_EXPECT_TRUE(((op->reads | op->writes) == 0) == makes_tensors(op));
             continue;
         }
         if (op->infer == NULL)

@@ -199,8 +199,8 @@ print_markdown(void)
             whole = false;
     printf(
         "\n## Entries that act on state\n\n"
-        "Reads and writes of variables, collectives and iterators are entries of the same table, so that observers\n"
-        "(`observe.h`) see them start. They are not called by name.\n\n"
+        "Reads and writes of variables, collectives, iterators and copies between devices are entries of the same table, so\n"
+        "that observers (`observe.h`) see them start. They are not called by name.\n\n"
         "| entry | reads | writes | |\n|---|---|---|---|\n");
     for (size_t i = 0; co_op_describe(i, &info); ++i)
         if (!info.by_name)

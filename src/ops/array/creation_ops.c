@@ -266,7 +266,7 @@ any_scalar(co_context *ctx, co_value *value, int position, const char *name, coi
         coi_fail(ctx, CO_INVALID_ARGUMENT,
                  "range: %s has rank %d and dtype %s; it must be a scalar number", name,
                  tensor->ndim, co_dtype_name((co_dtype)tensor->dtype));
-    } else if (coi_tensor_download(tensor, &element, coi_err(ctx)) != CO_OK) {
+    } else if (coi_download(ctx, tensor, &element) != CO_OK) {
         coi_failed(ctx);
         is_number = false;
     } else {

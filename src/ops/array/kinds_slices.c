@@ -7,6 +7,7 @@
 #include "ops/engine/composite.h"
 #include "ops/engine/type_rules.h"
 #include "ops/kernels/gather.h"
+#include "ops/engine/execute.h"
 
 /* Entries of other files. */
 COI_USES_OP(scatter_add)
@@ -148,7 +149,7 @@ slices_to_tensor_grad(coi_grad *g)
 }
 
 /* Stands for slices whose shape is not known yet where a tensor is wanted. */
-static const coi_op slices_to_tensor = {
+static const coi_op slices_of_types_to_tensor = {
     COI_COMPOSITE("slices_to_tensor", "Zeros of a shape with rows added at their indices.",
                   "values", "indices", "dense_shape"),
     .internal = true,
@@ -163,15 +164,39 @@ by_operators(co_context *ctx, co_value *slices)
     co_value *const *parts = slices->u.components;
 
     return ctx->infers_types && parts[2] != NULL && parts[2]->kind == CO_KIND_SPEC
-               ? coi_apply_composite(ctx, &slices_to_tensor, parts, 3, NULL)
+               ? coi_apply_composite(ctx, &slices_of_types_to_tensor, parts, 3, NULL)
                : scatter_rows(ctx, parts[0], parts[1], parts[2]);
 }
+
+typedef struct densifying {
+    co_value *slices, *dense;
+} densifying;
+
+static bool
+densify(co_context *ctx, void *arg)
+{
+    densifying *d = arg;
+
+    d->dense = coi_slices_dense(&ctx->heap, d->slices, coi_err(ctx));
+    return d->dense != NULL;
+}
+
+const coi_op coi_op_slices_to_tensor = { COI_EFFECT(
+    "slices_to_tensor", "Indexed slices as the tensor that they stand for; co_to_tensor.",
+    coi_body_effect, 0, 0) };
 
 static co_value *
 as_tensor(co_context *ctx, co_value *slices, co_dtype dtype)
 {
+    densifying d = { slices, NULL };
+    coi_effect shown = { .in = slices->u.components,
+                         .num_in = coi_kind_of(slices)->composite->n,
+                         .out = &d.dense,
+                         .num_out = 1 };
+
     (void)dtype;
-    return coi_slices_dense(&ctx->heap, slices, coi_err(ctx));
+    coi_execute_body(ctx, &coi_op_slices_to_tensor, shown, densify, &d);
+    return d.dense;
 }
 
 static co_value *

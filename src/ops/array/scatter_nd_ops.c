@@ -398,7 +398,7 @@ tensor_scatter_nd_add_composite(coi_call *call)
         (at = row_indices(call, dims, tensor->ndim, call->in[1], &plan)) == NULL ||
         (sum = coi_host_zeros(call->ctx, dtype, dims, tensor->ndim)) == NULL ||
         (from = coi_host_value(call->ctx, call->in[2])) == NULL ||
-        coi_tensor_download(tensor, coi_data_on_host(sum), coi_err(call->ctx)) != CO_OK)
+        coi_download(call->ctx, tensor, coi_data_on_host(sum)) != CO_OK)
         return coi_give(call->ctx, NULL);
     for (int64_t v = 0; v < plan.num; ++v)
         coi_add_elements(

@@ -150,7 +150,7 @@ convert_one(coi_call *call, co_value *value, co_value **out, uint32_t *node)
     if (tensor == NULL)
         return false;
     if (tensor->u.tensor.device != call->device)
-        copy = coi_tensor_to(&ctx->heap, tensor, call->device, coi_err(ctx));
+        copy = coi_copy_tensor(ctx, tensor, call->device);
     else if (coi_is_variable(value) && *node != COI_NO_NODE &&
              coi_tape_is_differentiated(ctx->tapes))
         copy = coi_tensor_view(&ctx->heap, tensor, tensor->u.tensor.dims, tensor->ndim,
@@ -596,6 +596,22 @@ composite(coi_call *call, const uint32_t *nodes)
     return call->out[0];
 }
 
+/* Its parts are shown inside it. */
+static co_value *
+composite_observed(coi_call *call, const uint32_t *nodes)
+{
+    coi_observed start;
+    co_value    *result;
+
+    coi_observe_begin(call, "composite", &start);
+    ++call->ctx->depth;
+    result = composite(call, nodes);
+    --call->ctx->depth;
+    call->out[0] = result;
+    coi_observe_end(call, "composite", &start, call->ctx->error.code);
+    return result;
+}
+
 co_value *
 coi_apply_composite(co_context *ctx, const coi_op *op, co_value *const *given, int num_given,
                     const void *attrs)
@@ -616,7 +632,8 @@ coi_apply_composite(co_context *ctx, const coi_op *op, co_value *const *given, i
         ctx->call = op->name;
         for (int i = 0; ctx->recording && i < num_given; ++i)
             o.nodes[i] = coi_tape_node(ctx, call.in[i], call.in[i]);
-        result = composite(&call, o.nodes);
+        result = coi_is_observed(ctx) ? composite_observed(&call, o.nodes)
+                                      : composite(&call, o.nodes);
         if (result != NULL)
             coi_ref(result);
     }

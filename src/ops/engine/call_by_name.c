@@ -36,7 +36,7 @@ set_int(co_context *ctx, const coi_op *op, const coi_attr *attr, const co_value 
         *out = value->u.i;
     else if (value->kind == CO_KIND_TENSOR && value->u.tensor.num_elements == 1 &&
              coi_dtypes[value->dtype].integer) {
-        if (coi_tensor_download(value, &element, coi_err(ctx)) != CO_OK)
+        if (coi_download(ctx, value, &element) != CO_OK)
             return coi_failed(ctx) == CO_OK;
         coi_convert((co_dtype)value->dtype, &element, CO_INT64, out, 1);
     } else {

@@ -18,19 +18,19 @@ struct coi_effect {
     size_t             num_in;
     co_value *const   *out; /* filled by the effect; NULL entries are not shown */
     size_t             num_out;
+    const co_device   *device; /* that it runs on; NULL: the current one */
 };
 
-static inline bool
-coi_is_observed(const co_context *ctx)
-{
-    return atomic_load_explicit(&ctx->runtime->observed, memory_order_relaxed);
-}
 /* Whether a kernel is started with more than a call: a log line, an observer, plain kernels. */
 static inline bool
 coi_is_special(const co_context *ctx)
 {
     return ctx->special != 0 || coi_is_observed(ctx);
 }
+
+/* observe.c. Whether this thread works for an observer, which is told nothing of what it starts
+ * itself. Asked where there are observers. */
+bool coi_is_in_observer(const co_context *ctx);
 
 /* An entry that acts on a resource; more fields may follow. */
 #define COI_EFFECT(name_, doc_, effect_, reads_, writes_)                                          \

@@ -111,7 +111,7 @@ bring_to_host(coi_call *host, const coi_call *call, size_t *nbytes)
     bool           ok = true;
 
     for (int i = 0; i < call->num_in; ++i) {
-        host->in[i] = ok ? coi_tensor_on_host(heap, call->in[i], err) : NULL;
+        host->in[i] = ok ? coi_bring_tensor_to_host(call->ctx, call->in[i]) : NULL;
         ok = host->in[i] != NULL;
         *nbytes += coi_is_on_host(call->in[i]) ? 0 : coi_tensor_nbytes(call->in[i]);
     }
@@ -143,8 +143,7 @@ take_back(coi_call *call, coi_call *host)
             made->u.tensor.device = call->device;
             call->out[i] = made;
             host->out[i] = NULL;
-        } else if (coi_tensor_upload(call->out[i], made->u.tensor.data, coi_err(call->ctx)) !=
-                   CO_OK) {
+        } else if (coi_upload(call->ctx, call->out[i], made->u.tensor.data) != CO_OK) {
             return false;
         }
     }

@@ -176,6 +176,9 @@ typedef struct coi_op {
      * folder of that resource, which alone starts it (coi_execute).
      */
     co_code (*effect)(co_context *ctx, coi_effect *effect);
+    /* The effect holds locks of variables: entries that it starts are part of it and not shown,
+     * because an observer may read those variables. */
+    bool holds_locks;
     /* Kernels. `ref` is the plain readable one; `run` the optimised one, NULL: ref serves. They may
      * fail (bad index). */
     co_code (*ref)(coi_call *call);

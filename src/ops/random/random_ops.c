@@ -4,6 +4,7 @@
  * ops/kernels/drivers/random_kernels.c.
  */
 #include "ops/engine/dtype_sets.h"
+#include "ops/engine/execute.h"
 #include "ops/engine/op.h"
 #include "ops/kernels/random_kernels.h"
 
@@ -130,12 +131,24 @@ RANDOM(stateless_random_uniform, uniform, stateless_uniform_attrs, COI_RANDOM_ST
 RANDOM(stateless_random_normal, normal, stateless_normal_attrs, COI_RANDOM_STATELESS,
        "Numbers drawn from a normal distribution, the same for the same two seeds.")
 
+static bool
+seed_context(co_context *ctx, void *arg)
+{
+    ctx->seed = *(const uint64_t *)arg;
+    ctx->random_counter = 0;
+    return true;
+}
+
+const coi_op coi_op_set_seed = {
+    COI_EFFECT("set_seed", "The seed of a context, whose random numbers begin anew; co_set_seed.",
+               coi_body_effect, 0, CO_RESOURCE_RANDOM)
+};
+
 void
 co_set_seed(co_context *ctx, uint64_t seed)
 {
     COI_ENTER(ctx, "set_seed", );
-    ctx->seed = seed;
-    ctx->random_counter = 0;
+    coi_execute_body(ctx, &coi_op_set_seed, (coi_effect){ 0 }, seed_context, &seed);
 }
 
 static co_value *
