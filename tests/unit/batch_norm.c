@@ -116,7 +116,7 @@ static co_value *
 norm_with(co_context *ctx, co_value *args, void *user)
 {
     const wrong_number        *wrong = user;
-    co_batch_norm_options options = CO_BATCH_NORM_OPTIONS_INIT;
+    co_batch_norm_options      options = CO_BATCH_NORM_OPTIONS_INIT;
     co_value                  *v = co_ones(ctx, CO_FLOAT32, CO_SHAPE(2));
 
     (void)args;
@@ -129,13 +129,16 @@ norm_with(co_context *ctx, co_value *args, void *user)
 static void
 expect_epsilon_refused(co_context *ctx, co_value *x, co_value *v, const wrong_number *wrong)
 {
-    double e = wrong->number;
+    double                e = wrong->number;
+    co_batch_norm_options batch = CO_BATCH_NORM_OPTIONS_INIT;
+    co_layer_norm_options layer = CO_LAYER_NORM_OPTIONS_INIT;
 
-    CO_EXPECT_NULL(co_batch_norm_inference(ctx, x, v, v, v, v, e));
+    batch.epsilon = layer.epsilon = e;
+    CO_EXPECT_NULL(co_batch_norm_inference(ctx, x, v, v, v, v, &batch));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, wrong->message);
     CO_EXPECT_NULL(co_fused_batch_norm_train(ctx, x, v, v, e));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, wrong->message);
-    CO_EXPECT_NULL(co_layer_norm(ctx, x, v, v, CO_AXES(-1), e));
+    CO_EXPECT_NULL(co_layer_norm(ctx, x, v, v, &layer));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, wrong->message);
     CO_EXPECT_NULL(co_l2_normalize(ctx, x, CO_AXES(-1), e));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, wrong->message);
@@ -153,15 +156,17 @@ CO_TEST_WITH(numbers_that_no_norm_works_with_are_refused, "", "cpus=2")
         { true, 1.5, "momentum is 1.5; it must be in [0, 1]" },
         { true, -0.1, "momentum is -0.1; it must be in [0, 1]" },
     };
+    co_batch_norm_options options = CO_BATCH_NORM_OPTIONS_INIT;
+    co_layer_norm_options layer = CO_LAYER_NORM_OPTIONS_INIT;
     co_strategy *s = co_mirrored_strategy(ctx, NULL, 0, NULL);
     co_value    *v = vector(ctx, 1, 1), *x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(3, 2));
 
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); ++i) {
         const wrong_number *w = &wrong[i];
 
-        CO_EXPECT_NULL(co_batch_norm_train(ctx, x, v, v, v, v, CO_AXES(0),
-                                           w->is_momentum ? w->number : 0.9,
-                                           w->is_momentum ? 0.001 : w->number));
+        options = (co_batch_norm_options)CO_BATCH_NORM_OPTIONS_INIT;
+        *(w->is_momentum ? &options.momentum : &options.epsilon) = w->number;
+        CO_EXPECT_NULL(co_batch_norm_train(ctx, x, v, v, v, v, &options));
         CO_EXPECT_STR(co_error(ctx)->call, "batch_norm_train");
         CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, w->message);
         CO_EXPECT_NULL(norm_with(ctx, NULL, (void *)(uintptr_t)w));
@@ -173,8 +178,12 @@ CO_TEST_WITH(numbers_that_no_norm_works_with_are_refused, "", "cpus=2")
             expect_epsilon_refused(ctx, x, v, w);
     }
     /* The limits themselves are good. */
-    co_batch_norm_train(ctx, x, v, v, v, v, CO_AXES(0), 0, 0.001);
-    co_batch_norm_train(ctx, x, v, v, v, v, CO_AXES(0), 1, 0);
-    co_layer_norm(ctx, x, v, v, CO_AXES(-1), 0);
+    options.momentum = 0;
+    options.epsilon = 0.001;
+    co_batch_norm_train(ctx, x, v, v, v, v, &options);
+    options.momentum = 1;
+    options.epsilon = layer.epsilon = 0;
+    co_batch_norm_train(ctx, x, v, v, v, v, &options);
+    co_layer_norm(ctx, x, v, v, &layer);
     CO_EXPECT_OK(ctx);
 }
