@@ -124,11 +124,16 @@ typedef struct answer {
     size_t    num_real, num_sources;
 } answer;
 
+/* With an outer tape the gradient itself is recorded, for which some have other steps. */
 static bool
-call_eagerly(co_context *ctx, const ops_row *row, const ops_row_call *call, answer *out)
+call_eagerly(co_context *ctx, const ops_row *row, const ops_row_call *call, bool has_outer_tape,
+             answer *out)
 {
     co_value *real[ROW_MOST_INPUTS], *outs[64];
     size_t    n = 0;
+
+    if (has_outer_tape)
+        co_tape_begin(ctx);
 
     for (size_t i = 0; i < call->num_in; ++i)
         if (ops_is_real(call->in[i]))
@@ -142,6 +147,8 @@ call_eagerly(co_context *ctx, const ops_row *row, const ops_row_call *call, answ
     if (n > 0 && out->num_real > 0)
         out->grads = co_gradient(ctx, co_tuple(ctx, outs, out->num_real), co_tuple(ctx, real, n));
     else
+        co_tape_end(ctx);
+    if (has_outer_tape)
         co_tape_end(ctx);
     return co_ok(ctx);
 }
@@ -176,7 +183,8 @@ is_uncounted(co_context *ctx)
 }
 
 static bool
-record_backward(co_context *ctx, const answer *eager, const ops_row_call *call, const symbolic *s)
+record_backward(co_context *ctx, const answer *eager, const ops_row_call *call,
+                const type_unknowns *u, const symbolic *s)
 {
     int    num_forward = recorded.num_steps;
     size_t seeded = 0;
@@ -188,6 +196,8 @@ record_backward(co_context *ctx, const answer *eager, const ops_row_call *call, 
             track(s->specs[i]);
     for (int i = 0; i < num_forward; ++i)
         track_step(&recorded.steps[i]);
+    if (u->recording)
+        co_tape_begin(ctx);
     program_start(ctx, &recorded);
     for (size_t i = 0; i < co_num_items(ctx, s->results) && seeded < eager->num_real; ++i) {
         co_value *result = co_at(ctx, s->results, i);
@@ -202,14 +212,17 @@ record_backward(co_context *ctx, const answer *eager, const ops_row_call *call, 
     for (int i = num_forward; ok && i > 0; --i)
         ok = step_back(ctx, &recorded.steps[i - 1]);
     program_pause(&recorded);
+    if (u->recording)
+        co_tape_end(ctx);
     return ok;
 }
 
 static void
 complain(const ops_row *row, const type_unknowns *u, const char *what)
 {
-    test_fail(TEST_AT, "%s %s %s, unknown dimensions %llx, ranks %x: %s", row->name, row->inputs,
-              row->attrs != NULL ? row->attrs : "", (unsigned long long)u->dims, u->ranks, what);
+    test_fail(TEST_AT, "%s %s %s, unknown dimensions %llx, ranks %x%s: %s", row->name, row->inputs,
+              row->attrs != NULL ? row->attrs : "", (unsigned long long)u->dims, u->ranks,
+              u->recording ? ", recorded" : "", what);
 }
 
 /* Whether the program has the answer of the eager call on these tensors. */
@@ -278,7 +291,7 @@ replay_others(co_context *ctx, const ops_row *row, const ops_row_call *call, con
         answer       eager;
 
         other_inputs(ctx, call, u, which, &other);
-        if (call_eagerly(ctx, row, &other, &eager)) {
+        if (call_eagerly(ctx, row, &other, u->recording, &eager)) {
             replay(ctx, row, &other, u, s, &eager);
             ++counts.others;
         }
@@ -306,7 +319,7 @@ check(co_context *ctx, const ops_row *row, const ops_row_call *call, const type_
 
     if (record_forward(ctx, row, call, u, &s)) {
         count_entries(row);
-        if (record_backward(ctx, eager, call, &s)) {
+        if (record_backward(ctx, eager, call, u, &s)) {
             for (int i = 0; i < recorded.num_steps; ++i)
                 counts.deferred += strcmp(recorded.steps[i].op->name, "deferred_gradient") == 0;
             replay(ctx, row, call, u, &s, eager);
@@ -323,27 +336,37 @@ check(co_context *ctx, const ops_row *row, const ops_row_call *call, const type_
 }
 
 static void
-check_row(co_context *ctx, const ops_row *row)
+check_with(co_context *ctx, const ops_row *row, const ops_row_call *call, bool recording)
 {
-    ops_row_call call;
-    answer       eager;
-    int          n = 0;
+    int    n = 0;
+    answer eager;
 
-    ops_row_inputs(ctx, row, CO_FLOAT32, &call);
-    if (call.num_in == 0 || !call_eagerly(ctx, row, &call, &eager)) {
+    if (!call_eagerly(ctx, row, call, recording, &eager)) {
         CO_EXPECT_OK(ctx);
         return;
     }
-    for (size_t i = 0; i < call.num_in; ++i)
-        n += call.in[i]->ndim;
+    for (size_t i = 0; i < call->num_in; ++i)
+        n += call->in[i]->ndim;
     for (int i = 0; i < type_num_combinations(n); ++i, ++counts.programs)
         CO_BLOCK(ctx)
-            check(ctx, row, &call, &(type_unknowns){ .dims = type_combination(i, n) }, &eager);
-    for (size_t i = 0; i <= call.num_in; ++i, ++counts.ranks)
+            check(ctx, row, call, &(type_unknowns){ type_combination(i, n), 0, recording }, &eager);
+    for (size_t i = 0; i <= call->num_in; ++i, ++counts.ranks) {
+        uint32_t ranks = i < call->num_in ? UINT32_C(1) << i : UINT32_MAX;
+
         CO_BLOCK(ctx)
-            check(ctx, row, &call,
-                  &(type_unknowns){ .ranks = i < call.num_in ? UINT32_C(1) << i : UINT32_MAX },
-                  &eager);
+            check(ctx, row, call, &(type_unknowns){ 0, ranks, recording }, &eager);
+    }
+}
+
+static void
+check_row(co_context *ctx, const ops_row *row)
+{
+    ops_row_call call;
+
+    ops_row_inputs(ctx, row, CO_FLOAT32, &call);
+    for (int recording = 0; call.num_in > 0 && recording < 2; ++recording)
+        CO_BLOCK(ctx)
+            check_with(ctx, row, &call, recording != 0);
 }
 
 static bool
