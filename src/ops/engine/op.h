@@ -274,7 +274,7 @@ typedef struct coi_type_recorder {
     void (*record)(co_context *ctx, void *data, const coi_op *op, const void *attrs,
                    co_value *const *operands, int num_operands, co_value *result);
 } coi_type_recorder;
-/* For grad_is_known: all ranks are known. */
+/* For grad_is_known: all ranks of inputs, and of what flows in, are known. */
 bool coi_grad_with_ranks(const coi_grad *grad);
 /* For parts_are_known: always, and where all ranks are known. */
 bool coi_parts_of_any(const coi_call *call);

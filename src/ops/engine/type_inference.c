@@ -234,8 +234,7 @@ have_ranks(co_value *const *values, int n)
 bool
 coi_grad_with_ranks(const coi_grad *grad)
 {
-    return have_ranks(grad->in, grad->num_in) && have_ranks(grad->out, grad->num_out) &&
-           have_ranks(grad->upstream, grad->num_out);
+    return have_ranks(grad->in, grad->num_in) && have_ranks(grad->upstream, grad->num_out);
 }
 
 bool
