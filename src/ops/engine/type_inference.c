@@ -5,6 +5,7 @@
  * look at their elements.
  */
 #include "ops/engine/composite.h"
+#include "ops/engine/like_ops.h"
 #include "ops/engine/type_rules.h"
 
 static co_value *
@@ -250,6 +251,29 @@ coi_parts_with_ranks(const coi_call *call)
     return have_ranks(call->in, call->num_in);
 }
 
+/* Whether a gradient, which has the shape of its operand, knows less of it than the operand. */
+static bool
+knows_less(const co_value *gradient, const co_value *operand)
+{
+    bool less = operand->ndim >= 0 && gradient->ndim < 0;
+
+    for (int d = 0; !less && d < gradient->ndim && d < operand->ndim; ++d)
+        less = gradient->u.tensor.dims[d] < 0 && operand->u.tensor.dims[d] >= 0;
+    return less;
+}
+
+/* A view with the type of the operand takes the place of such a gradient. */
+static void
+know_operands(coi_grad *grad)
+{
+    for (int i = 0; i < grad->num_in; ++i) {
+        co_value *gradient = grad->grads[i];
+
+        if (gradient != NULL && gradient->kind == CO_KIND_SPEC && knows_less(gradient, grad->in[i]))
+            grad->grads[i] = coi_reshape_like(grad->ctx, gradient, grad->in[i]);
+    }
+}
+
 co_code
 coi_infer_gradient(coi_grad *grad)
 {
@@ -261,6 +285,8 @@ coi_infer_gradient(coi_grad *grad)
 
     ctx->infers_types = true;
     code = is_known ? op->grad(grad) : coi_defer_gradient(grad);
+    if (code == CO_OK)
+        know_operands(grad);
     ctx->infers_types = before;
-    return code;
+    return ctx->error.code;
 }

@@ -265,7 +265,7 @@ attention_gradient(coi_grad *grad)
            "likeness to their keys.",                                                              \
     .inputs = { "q", "k", "v" }, .num_inputs = 3, .dtypes = COI_FLOATS, .same_dtype = true,        \
     .upcasts = true, .ref = coi_ref_attention, .run = coi_attention_run,                           \
-    .grad = attention_gradient, .grad_is_known = attention_is_known,                              \
+    .grad = attention_gradient, .grad_is_known = attention_is_known,                               \
     COI_ATTRS(coi_attention_attrs)
 
 static const coi_op kept = {
