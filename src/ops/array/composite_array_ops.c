@@ -236,17 +236,10 @@ unstack_result(coi_call *call, int64_t i, coi_out *out)
     coi_out_drop(out, coi_axis_of(((const unstack_attrs *)call->attrs)->axis, x->ndim));
 }
 
-/* Whether the length along an axis is known. */
-static bool
-knows_axis(const co_value *x, int64_t axis)
-{
-    return !coi_is_unknown_rank(x) && x->u.tensor.dims[coi_axis_of(axis, x->ndim)] >= 0;
-}
-
 static bool
 unstack_is_known(const coi_call *call)
 {
-    return knows_axis(call->in[0], ((const unstack_attrs *)call->attrs)->axis);
+    return coi_knows_axis(call->in[0], ((const unstack_attrs *)call->attrs)->axis);
 }
 
 static co_value *
@@ -378,7 +371,7 @@ split_result(coi_call *call, int64_t i, coi_out *out)
 static bool
 split_is_known(const coi_call *call)
 {
-    return knows_axis(call->in[0], ((const split_attrs *)call->attrs)->axis);
+    return coi_knows_axis(call->in[0], ((const split_attrs *)call->attrs)->axis);
 }
 
 static co_value *
@@ -535,7 +528,7 @@ roll_is_known(const coi_call *call)
     bool              is_known = coi_parts_with_ranks(call);
 
     for (int i = 0; is_known && i < attrs->axis.n; ++i)
-        is_known = knows_axis(call->in[0], attrs->axis.at[i]);
+        is_known = coi_knows_axis(call->in[0], attrs->axis.at[i]);
     return is_known;
 }
 
@@ -623,7 +616,7 @@ band_part_rule(coi_call *call, coi_out *outs)
 static bool
 band_part_is_known(const coi_call *call)
 {
-    return knows_axis(call->in[0], -2) && knows_axis(call->in[0], -1);
+    return coi_knows_axis(call->in[0], -2) && coi_knows_axis(call->in[0], -1);
 }
 
 /* Rows minus columns is at most num_lower below the diagonal and num_upper above it; negative: no

@@ -3,6 +3,7 @@
  * Padding with a number or with mirrored elements, made of slice_grad, where and gather.
  */
 #include "ops/engine/composite.h"
+#include "ops/engine/like_ops.h"
 #include "ops/engine/dtype_sets.h"
 #include "ops/kernels/strided_copy.h"
 #include "ops/engine/type_rules.h"
@@ -10,6 +11,7 @@
 #include <string.h>
 
 /* Entries of other files. */
+COI_USES_OP(slice)
 COI_USES_OP(slice_grad)
 
 enum { CONSTANT, REFLECT, SYMMETRIC };
@@ -136,6 +138,33 @@ pad_constant(coi_call *call)
                     constant_of(ctx, c, x));
 }
 
+/* The part of what flows in that x had. */
+static co_code
+pad_constant_grad(coi_grad *g)
+{
+    const coi_many *paddings = &((const pad_attrs *)g->attrs)->paddings;
+    coi_slice_attrs part;
+    coi_sized_op    cut = { &coi_op_slice, &part, offsetof(coi_slice_attrs, size), 0 };
+
+    memset(&part, 0, sizeof(part));
+    part.begin.n = paddings->n / 2;
+    for (int d = 0; d < part.begin.n; ++d)
+        part.begin.at[d] = paddings->at[2 * d];
+    g->grads[0] = coi_apply_like(g->ctx, &cut, g->upstream, 1, g->in[0]);
+    return g->ctx->error.code;
+}
+
+/* Padding with a number as one record or entry: its gradient needs none of the parts. */
+static const coi_op constant_pad = {
+    COI_COMPOSITE("pad", "x with a number put before and behind each axis.", "x"),
+    .internal = true,
+    .attrs_rule.size = sizeof(pad_attrs),
+    .infer = pad_rule,
+    .grad = pad_constant_grad,
+    .composite = pad_constant,
+    .composes_checked = true,
+};
+
 /* The axis from which element i of the result comes; REFLECT leaves out the one at the edge. */
 static co_value *
 mirror_index(co_context *ctx, int64_t n, int64_t before, int64_t behind, int64_t edge)
@@ -160,7 +189,9 @@ pad_composite(coi_call *call)
     co_value        *x = call->in[0];
 
     if (attrs->mode == CONSTANT)
-        return pad_constant(call);
+        return ctx->recording || !coi_has_data(x)
+                   ? coi_apply_composite(ctx, &constant_pad, call->in, 1, attrs)
+                   : pad_constant(call);
     x = co_identity(ctx, x);
     for (int d = 0; x != NULL && d < x->ndim; ++d) {
         int64_t         before = attrs->paddings.at[2 * d], behind = attrs->paddings.at[2 * d + 1];
@@ -176,6 +207,12 @@ pad_composite(coi_call *call)
     return x;
 }
 
+static bool
+pad_is_known(const coi_call *call)
+{
+    return ((const pad_attrs *)call->attrs)->mode == CONSTANT || coi_is_known_shape(call->in[0]);
+}
+
 const coi_op coi_op_pad = {
     COI_COMPOSITE("pad",
                   "x with a number, or its own elements mirrored, put before and behind each axis.",
@@ -183,6 +220,7 @@ const coi_op coi_op_pad = {
     COI_ATTRS(pad_attrs),
     .infer = pad_rule,
     .composite = pad_composite,
+    .parts_are_known = pad_is_known,
 };
 
 co_value *

@@ -16,6 +16,7 @@
 /* Entries of other files. */
 COI_USES_OP(strided)
 COI_USES_OP(strided_grad)
+COI_USES_OP(reverse)
 
 #define STRIDED_ATTRS(X)                                                                           \
     X(coi_strided_attrs, begin, INTS, "", NULL)                                                    \
@@ -341,12 +342,38 @@ strided_slice_composite(coi_call *call)
                       (size_t)plan.ndim);
 }
 
+/* Back into the part that was taken. */
+static co_code
+strided_slice_grad(coi_grad *g)
+{
+    co_value  *in[1] = { g->in[0] }, *dy;
+    coi_call   call = { .ctx = g->ctx, .op = g->op, .in = in, .num_in = 1, .attrs = g->attrs };
+    coi_grad   part = *g;
+    slice_plan plan;
+
+    if (make_slice_plan(&call, &plan) != CO_OK)
+        return g->ctx->error.code;
+    dy = co_reshape(g->ctx, g->upstream[0], plan.part.shape.at, (size_t)plan.part.shape.n);
+    part.upstream = &dy;
+    part.attrs = &plan.part;
+    return strided_gradient(&part);
+}
+
+/* The plan has no unknowns. */
+static bool
+strided_slice_is_known(const coi_grad *g)
+{
+    return coi_is_known_shape(g->in[0]);
+}
+
 const coi_op coi_op_strided_slice = {
     COI_COMPOSITE("strided_slice",
                   "x[begin:end:strides], as Python writes it; bit i of a mask is about entry i.",
                   "x"),
     COI_ATTRS(slice_attrs),
     .infer = strided_slice_rule,
+    .grad = strided_slice_grad,
+    .grad_is_known = strided_slice_is_known,
     .composite = strided_slice_composite,
     .composes_checked = true,
 };
@@ -420,10 +447,18 @@ reverse_composite(coi_call *call)
     return coi_strided(call->ctx, call->in[0], &all);
 }
 
+static co_code
+reverse_grad(coi_grad *g)
+{
+    g->grads[0] = coi_apply_composite(g->ctx, &coi_op_reverse, g->upstream, 1, g->attrs);
+    return g->ctx->error.code;
+}
+
 const coi_op coi_op_reverse = {
     COI_COMPOSITE("reverse", "The elements along axes from the last to the first.", "x"),
     COI_ATTRS(reverse_attrs),
     .infer = reverse_rule,
+    .grad = reverse_grad,
     .composite = reverse_composite,
 };
 

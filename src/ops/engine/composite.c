@@ -34,6 +34,12 @@ coi_from_three(co_context *ctx, co_value *three, const co_value *like, int axis,
     return co_reshape(ctx, three, dims, (size_t)like->ndim);
 }
 
+bool
+coi_knows_axis(const co_value *x, int64_t axis)
+{
+    return !coi_is_unknown_rank(x) && x->u.tensor.dims[coi_axis_of(axis, x->ndim)] >= 0;
+}
+
 void
 coi_axes_of(const coi_ints *axis, coi_axes *out)
 {

@@ -25,6 +25,8 @@ coi_axis_of(int64_t axis, int ndim)
 {
     return (int)(axis < 0 ? axis + ndim : axis);
 }
+/* Whether the length of a type along an axis is known. */
+bool coi_knows_axis(const co_value *x, int64_t axis);
 /* Axes as an operator's attribute, as the two arguments that public reductions take. */
 typedef struct coi_axes {
     int        at[CO_MAX_DIMS];

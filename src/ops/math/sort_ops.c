@@ -160,10 +160,7 @@ argsort_composite(coi_call *call)
 static bool
 sort_is_known(const coi_call *call)
 {
-    const co_value *x = call->in[0];
-    int64_t         axis = ((const sort_attrs *)call->attrs)->axis;
-
-    return !coi_is_unknown_rank(x) && x->u.tensor.dims[coi_axis_of(axis, x->ndim)] >= 0;
+    return coi_knows_axis(call->in[0], ((const sort_attrs *)call->attrs)->axis);
 }
 
 const coi_op coi_op_sort = {

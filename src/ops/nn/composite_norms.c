@@ -439,9 +439,7 @@ fused_batch_norm_train_composite(coi_call *call)
 static bool
 fused_is_known(const coi_call *call)
 {
-    const co_value *x = call->in[0];
-
-    return !coi_is_unknown_rank(x) && x->u.tensor.dims[x->ndim - 1] >= 0;
+    return coi_knows_axis(call->in[0], -1);
 }
 
 static co_value *
