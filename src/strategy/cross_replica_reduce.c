@@ -721,14 +721,12 @@ co_local_results(co_context *ctx, co_strategy *strategy, co_value *value)
     return co_tuple(ctx, results, (size_t)n);
 }
 
-/* No leaf is a composite, plain or per replica: such are gathered nowhere (S-GATHER-6). */
+/* Composite values, plain or per replica, are gathered nowhere (S-GATHER-6). */
 static bool
 check_dense(co_context *ctx, co_value *value)
 {
     coi_values parts = coi_replicas_of(value, NULL);
 
-    if (coi_is_structure(value))
-        parts = (coi_values){ value->u.items.items, value->u.items.n };
     for (size_t i = 0; i < parts.n; ++i)
         if (!check_dense(ctx, parts.items[i]))
             return false;

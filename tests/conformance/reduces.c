@@ -426,8 +426,6 @@ CONFORM(slices_are_never_gathered, "S-GATHER-3 S-GATHER-6")
     CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "slices");
     CO_EXPECT_NULL(co_gather_replicas(ctx, s, plain, 0));
     CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "slices");
-    CO_EXPECT_NULL(co_gather_replicas(ctx, s, co_args(ctx, co_int(ctx, 1), plain), 0));
-    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "slices");
 }
 
 CONFORM(results_are_where_the_caller_works, "S-REDUCE-18")

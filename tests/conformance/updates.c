@@ -368,6 +368,30 @@ CONFORM(non_slot_devices_are_all_devices, "EXT-NSD-1 DEF-11 OD-PROP-1")
         CO_EXPECT_INT(co_num_items(ctx, names), row->num_devices);
 }
 
+VALUE_OF(id_of_worker)
+{
+    int32_t id = co_worker_id(ctx, user);
+
+    return co_tensor(ctx, CO_INT32, CO_SHAPE(1), &id);
+}
+
+/* MPI gives a cluster without chiefs, so worker k has id k. */
+CONFORM(workers_have_the_ids_of_their_tasks, "MW-3 MW-8 S-PROP-4")
+{
+    co_value *cluster = co_cluster_resolver(ctx, s), *ids;
+
+    CO_EXPECT_INT(co_worker_id(ctx, s) * row->local, first);
+    if (co_value_kind(cluster) == CO_KIND_NAMED_TUPLE) {
+        CO_EXPECT_STR(co_string_at(ctx, co_get(ctx, cluster, "task_type"), 0, NULL), "worker");
+        CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, cluster, "task_id")), co_worker_id(ctx, s));
+        CO_EXPECT_INT(co_item_int(ctx, co_get(ctx, cluster, "num_workers")), row->workers);
+    }
+    ids = co_gather_replicas(ctx, s, co_distribute_values_from_function(ctx, s, id_of_worker, s),
+                             0);
+    for (int i = 0; i < row->n; ++i)
+        CO_EXPECT_INT(((const int32_t *)co_value_data(ctx, ids))[i], i / row->local);
+}
+
 CONFORM(a_strategy_knows_its_cluster_and_its_parts, "S-PROP-1 S-PROP-4 S-CFG-1 S-CFG-2 MW-12")
 {
     co_value         *config = co_update_config_proto(ctx, s, co_bytes(ctx, "", 0));

@@ -257,3 +257,20 @@ CO_TEST(cross_entropy_of_one_class_is_zero, "")
     CO_EXPECT_BYTES(co_value_data(ctx, entropy(ctx, one, one, 0)), &zero, 4);
     CO_EXPECT_BYTES(co_value_data(ctx, entropy(ctx, one, one, 1)), &zero, 4);
 }
+
+/* TensorFlow gives the second pair to SparseMatMul, but only of two dimensions and against its
+ * documentation; here no pair is special. */
+CO_TEST(factors_of_a_product_have_one_dtype, "GEN-ERR-4")
+{
+    static const co_dtype others[] = { CO_FLOAT64, CO_BFLOAT16, CO_FLOAT16, CO_INT32 };
+    co_value             *a = co_ones(ctx, CO_FLOAT32, CO_SHAPE(2, 3));
+
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); ++i) {
+        co_value *b = co_ones(ctx, others[i], CO_SHAPE(3, 2));
+
+        CO_EXPECT_NULL(co_matmul(ctx, a, b));
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "they must be the same");
+        CO_EXPECT_NULL(co_matmul(ctx, b, a));
+        CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "they must be the same");
+    }
+}
