@@ -35,7 +35,7 @@
 #define LARGEST     ((size_t)64 << (COI_SMALL_CLASSES - 1))
 
 /* Dead objects in the queue before the memory of the oldest is used again. */
-#ifdef COI_DEBUG
+#if defined(COI_DEBUG) || COI_ASAN
 #define QUARANTINE 4096
 #else
 #define QUARANTINE 64

@@ -427,8 +427,10 @@ CO_TEST_BARE(a_backend_that_is_not_whole_is_refused_with_the_reason, "")
     co_backend_queue_table    queue = *coi_cpu_backend.queue;
     co_backend_event_table    event = *coi_cpu_backend.event;
     co_backend                good = coi_cpu_backend, bad[10];
-    static const char *const  reasons[10] = { "version",  "version", "name",   "type",  "type",
-                                              "registry", "device",  "buffer", "queue", "event" };
+    static const char *const  reasons[10] = {
+         "abi",      "struct_size", "name",   "type",  "type",
+         "registry", "device",      "buffer", "queue", "event"
+    };
 
     registry.open = NULL;
     device.alloc = NULL;

@@ -175,15 +175,18 @@ write_book(co_log_level level, const char *line, void *user)
 static co_context *
 open_with_book(test_hooks *hooks, log_book *book)
 {
-    co_options options = CO_OPTIONS_INIT;
+    co_options  options = CO_OPTIONS_INIT;
+    co_context *own;
 
     test_hooks_init(hooks, 0);
-    *book = (log_book){ 0 };
+    book->lines = 0;
     options.settings = "cpus=2, log=warning";
     options.allocator = &hooks->allocator;
     options.log = write_book;
     options.log_user = book;
-    return co_open_with(&options);
+    own = co_open_with(&options);
+    book->lines = 0; /* opening warns of variables of the environment that are no settings */
+    return own;
 }
 
 static co_value *
