@@ -152,7 +152,8 @@ CO_TEST(looking_wrongly, "")
     WRONG(co_value_dim(ctx, x, INT32_MIN), CO_INVALID_ARGUMENT, "-2147483648");
     WRONG(co_value_dim(ctx, co_scalar_float(ctx, 1), 0), CO_INVALID_ARGUMENT, "no axes");
     WRONG(co_value_num_elements(ctx, NULL), CO_INVALID_ARGUMENT, "argument 2");
-    WRONG(co_value_data(ctx, NULL), CO_INVALID_ARGUMENT, "argument 2 (tensor) of value_data is NULL");
+    WRONG(co_value_data(ctx, NULL), CO_INVALID_ARGUMENT,
+          "argument 2 (tensor) of value_data is NULL");
     WRONG(co_value_data(ctx, co_int(ctx, 1)), CO_TYPE_ERROR,
           "is a host integer; it must be a tensor");
     WRONG(co_value_data(ctx, words), CO_TYPE_ERROR, "co_string_at");
