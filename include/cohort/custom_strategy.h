@@ -141,7 +141,7 @@ CO_API void *co_strategy_data(co_context *ctx, co_strategy *strategy);
 
 /** The share of a replica against those of the others, without a common factor; 1 where all are
  * equal. */
-CO_API int64_t co_replica_weight(co_context *ctx, co_strategy *strategy, int replica);
+CO_API int64_t co_replica_weight(co_context *ctx, const co_strategy *strategy, int replica);
 
 /**
  * How many examples all replicas of this step hold together: what co_average_loss divides by. Known

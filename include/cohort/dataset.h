@@ -482,7 +482,7 @@ CO_API co_code co_batch_sizes_for_worker(co_context *ctx, int64_t global_batch_s
  *           dataset has its workers: input must be NULL), or with the errors of
  *           co_dataset_for_worker, which are those of distributing it so.
  */
-CO_API size_t co_dataset_explain(co_context *ctx, co_dataset *dataset,
+CO_API size_t co_dataset_explain(co_context *ctx, const co_dataset *dataset,
                                  const co_input_context *input, char *out, size_t capacity);
 
 /** Where an example goes; see co_dataset_explain_example. */
@@ -532,7 +532,7 @@ typedef struct co_example_place {
  *                                   Each call begins anew
  *           and the errors of distributing the dataset so.
  */
-CO_API bool co_dataset_explain_example(co_context *ctx, co_dataset *dataset,
+CO_API bool co_dataset_explain_example(co_context *ctx, const co_dataset *dataset,
                                        const co_input_context *input, int64_t example,
                                        size_t occurrence, co_example_place *place);
 
@@ -662,10 +662,10 @@ typedef struct co_stage_stats {
  *
  *     for (size_t i = 0; co_iterator_stats(ctx, iterator, i, &stats); ++i) ...
  */
-CO_API bool co_iterator_stats(co_context *ctx, co_iterator *iterator, size_t stage,
+CO_API bool co_iterator_stats(co_context *ctx, const co_iterator *iterator, size_t stage,
                               co_stage_stats *stats);
 /** All of them as a table for people. Returns the length, as co_format does. */
-CO_API size_t co_iterator_stats_format(co_context *ctx, co_iterator *iterator, char *out,
+CO_API size_t co_iterator_stats_format(co_context *ctx, const co_iterator *iterator, char *out,
                                        size_t capacity);
 /**
  * Let every call that asks this iterator for an element fail with CO_CANCELLED from now on, also

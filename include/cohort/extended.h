@@ -23,13 +23,13 @@ CO_API co_value *co_parameter_devices(co_context *ctx, co_strategy *strategy);
  */
 CO_API co_value *co_non_slot_devices(co_context *ctx, co_strategy *strategy, co_value *variables);
 /** Whether this process should write checkpoints and summaries: the chief, worker 0, alone. */
-CO_API bool co_should_checkpoint(co_context *ctx, co_strategy *strategy);
-CO_API bool co_should_save_summary(co_context *ctx, co_strategy *strategy);
+CO_API bool co_should_checkpoint(co_context *ctx, const co_strategy *strategy);
+CO_API bool co_should_save_summary(co_context *ctx, const co_strategy *strategy);
 /** Always false here: shapes may change from step to step. */
-CO_API bool co_require_static_shapes(co_context *ctx, co_strategy *strategy);
+CO_API bool co_require_static_shapes(co_context *ctx, const co_strategy *strategy);
 /** The algorithm that combines values: what was chosen, or what AUTO stands for with these devices
  * (MIR-CDO-1). */
-CO_API co_cross_device_ops co_strategy_cross_device_ops(co_context *ctx, co_strategy *strategy);
+CO_API co_cross_device_ops co_strategy_cross_device_ops(co_context *ctx, const co_strategy *strategy);
 /* Reducing to places. A destination is a device name (a host string), or a tensor, variable or
  * per-replica value, which stands for the devices it lives on. It is never modified. */
 
@@ -86,7 +86,7 @@ CO_API co_value *co_update_non_slot(co_context *ctx, co_strategy *strategy, co_v
 /** The distributed variable that a component belongs to; anything else comes back as it is. */
 CO_API co_value *co_value_container(co_context *ctx, co_strategy *strategy, co_value *value);
 /** Whether the variable was made under this strategy (for the default strategy: under none). */
-CO_API bool co_variable_created_in_scope(co_context *ctx, co_strategy *strategy, co_value *variable);
+CO_API bool co_variable_created_in_scope(co_context *ctx, const co_strategy *strategy, const co_value *variable);
 /** Make variables on the devices of `variable` until the end (EXT-COL-*). */
 CO_API void co_colocate_begin(co_context *ctx, co_strategy *strategy, co_value *variable);
 CO_API void co_colocate_end(co_context *ctx);

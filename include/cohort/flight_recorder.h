@@ -45,18 +45,18 @@ typedef void (*co_flight_fn)(const co_flight_record *record, void *user);
  * strategy runs: what is being written at that moment is left out. A strategy of one replica has no
  * entries. CO_TYPE_ERROR where fn is NULL.
  */
-CO_API co_code co_flight_visit(co_context *ctx, co_strategy *strategy, co_flight_fn fn, void *user);
+CO_API co_code co_flight_visit(co_context *ctx, const co_strategy *strategy, co_flight_fn fn, void *user);
 /**
  * The same as text, a line for each entry, in `out` of `capacity` bytes (0: NULL is allowed), cut
  * and terminated. Returns how many bytes the whole text has without its zero.
  */
-CO_API size_t co_flight_format(co_context *ctx, co_strategy *strategy, char *out, size_t capacity);
+CO_API size_t co_flight_format(co_context *ctx, const co_strategy *strategy, char *out, size_t capacity);
 /**
  * Write the text to a file, whole or not at all: under another name first, then renamed.
  * CO_NOT_FOUND, CO_PERMISSION_DENIED or CO_UNAVAILABLE when that fails; a file that was there is
  * then unchanged.
  */
-CO_API co_code co_flight_save(co_context *ctx, co_strategy *strategy, const char *path);
+CO_API co_code co_flight_save(co_context *ctx, const co_strategy *strategy, const char *path);
 
 CO_EXTERN_C_END
 

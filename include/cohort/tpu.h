@@ -56,10 +56,10 @@ CO_API co_code co_topology_find(co_context *ctx, const co_topology *topology, co
  * "/task:1/device:CPU:0". `job` may be NULL, and is then left out (TOPO-3). CO_VALUE_ERROR for a task or
  * device that there is not.
  */
-CO_API co_value *co_topology_tpu_device(co_context *ctx, co_topology *topology, int task,
-                                        int tpu_ordinal, const char *job);
-CO_API co_value *co_topology_host_device(co_context *ctx, co_topology *topology, int task,
-                                         const char *job);
+CO_API co_value *co_topology_tpu_device(co_context *ctx, co_topology *topology, const char *job,
+                                        int task, int tpu_ordinal);
+CO_API co_value *co_topology_host_device(co_context *ctx, co_topology *topology, const char *job,
+                                         int task);
 
 /*
  * Logical devices: parts of the device of a replica. They exist in TPU strategies alone, and there

@@ -129,8 +129,8 @@ CO_API co_value *co_optimizer_slot_names(co_context *ctx, co_optimizer *optimize
  * "<variable>/momentum". A slot that no update has made yet is made now, with zeros, so that a
  * value from before can be assigned. CO_NOT_FOUND for another name, with the names there are.
  */
-CO_API co_value *co_optimizer_slot(co_context *ctx, co_optimizer *optimizer, co_value *variable,
-                                   const char *name);
+CO_API co_value *co_optimizer_slot(co_context *ctx, co_optimizer *optimizer, const char *name,
+                                   co_value *variable);
 
 CO_EXTERN_C_END
 

@@ -53,7 +53,7 @@ CO_API co_strategy *co_v1_get_strategy(co_context *ctx);
  * ("make_dataset_iterator", "gather", ...), as hasattr would say: for bindings. Names of extended's
  * members are not looked up. False for NULL and for names of nothing.
  */
-CO_API bool co_strategy_has_member(co_context *ctx, co_strategy *strategy, const char *name);
+CO_API bool co_strategy_has_member(co_context *ctx, const co_strategy *strategy, const char *name);
 
 /* Modes of execution. */
 
@@ -158,8 +158,8 @@ CO_API co_value *co_experimental_run(co_context *ctx, co_strategy *strategy, co_
 /* Members of strategy.extended that the documents give to the v1 flavour alone. Rules: EXT-PROP-1. */
 
 /** Two flags of the older API; CO_UNIMPLEMENTED for the default strategy. */
-CO_API bool co_should_init(co_context *ctx, co_strategy *strategy);
-CO_API bool co_between_graph(co_context *ctx, co_strategy *strategy);
+CO_API bool co_should_init(co_context *ctx, const co_strategy *strategy);
+CO_API bool co_between_graph(co_context *ctx, const co_strategy *strategy);
 #define co_experimental_should_init   co_should_init
 #define co_experimental_between_graph co_between_graph
 /** The value of a variable: the aggregated one of a sync-on-read variable. */

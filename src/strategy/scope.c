@@ -23,7 +23,7 @@ coi_strategy_text(const co_strategy *strategy, char out[COI_STRATEGY_TEXT])
 }
 
 bool
-coi_check_strategy(co_context *ctx, co_strategy *strategy, int position)
+coi_check_strategy(co_context *ctx, const co_strategy *strategy, int position)
 {
     if (!coi_check_object(ctx, strategy, &coi_strategy_class, position, "strategy"))
         return false;

@@ -103,7 +103,7 @@ bool coi_check_enter(co_context *ctx, co_strategy *strategy);
  * the default strategy are neither. Records CO_RUNTIME_ERROR otherwise. */
 bool coi_check_cross(co_context *ctx, co_strategy *strategy);
 /* Usable, alive, argument `position` of the current call. */
-bool coi_check_strategy(co_context *ctx, co_strategy *strategy, int position);
+bool coi_check_strategy(co_context *ctx, const co_strategy *strategy, int position);
 /* The current call is not one that the policy refuses. */
 bool coi_check_offered(co_context *ctx, const co_strategy *strategy);
 /* The same for calls that the v1 flavour lacks: CO_UNIMPLEMENTED there (S-V1-1). */
