@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What `make install` puts where: headers, both libraries, the plug-in, the tool, the pkg-config file and the CMake
-# package.
+# What `make install` puts where: headers, both libraries, the plug-in, the tool, the documents, which headers refer to, the
+# pkg-config file and the CMake package.
 
 if(NOT TARGET cohort)
     return()
@@ -23,7 +23,9 @@ if(TARGET cohort_tool)
         INSTALL_RPATH "\$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
     install(TARGETS cohort_tool RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
-install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/CHANGELOG.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+    FILES_MATCHING PATTERN "*.md" PATTERN "*.tsv")
 
 # A static link needs what the library itself needs: names, which are looked up again on the machine that uses them.
 # They are no pkg-config requirements, because a program with the shared library needs none of their headers.

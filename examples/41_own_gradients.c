@@ -51,7 +51,7 @@ clipping_step(co_context *ctx, co_value *args, void *user)
 static void
 show(co_context *ctx, const char *what, const model *m)
 {
-    co_value *momentum = co_optimizer_slot(ctx, m->optimizer, m->w, "momentum");
+    co_value *momentum = co_optimizer_slot(ctx, m->optimizer, "momentum", m->w);
 
     printf("%s: %s = %g, %s = %g\n", what, co_variable_name(ctx, m->w), co_item_float(ctx, m->w),
            co_variable_name(ctx, momentum), co_item_float(ctx, momentum));

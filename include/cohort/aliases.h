@@ -55,7 +55,8 @@ co_numpy_dataset_of_current(co_context *ctx, co_value *arrays)
 }
 /**
  * tf.distribute.experimental_make_numpy_dataset, which the 1.15 text names without a strategy: acts
- * on the current one, and so is CO_RUNTIME_ERROR in a replica of it (AMB-8).
+ * on the current one, and so is CO_RUNTIME_ERROR in a replica of it.
+ * Rules: AMB-8.
  */
 #define co_distribute_experimental_make_numpy_dataset(ctx, arrays)                                 \
     co_numpy_dataset_of_current(CO_HERE(ctx), arrays)

@@ -79,8 +79,8 @@ typedef struct co_backend_attr {
     const char    *name;
     int64_t        i;        /* int, bool, dtype, choice (its position) */
     double         f;        /* float; a number of either kind as one */
-    int            num_ints; /* ints: how many, -1 when not given */
-    const int64_t *ints;
+    size_t         num_ints; /* ints: how many */
+    const int64_t *ints;     /* NULL when not given */
     const char    *text;     /* choice and string, else NULL */
 } co_backend_attr;
 
@@ -88,11 +88,11 @@ typedef struct co_backend_attr {
 typedef struct co_backend_call {
     const char              *op;
     const co_backend_tensor *in;
-    int                      num_in;
+    size_t                   num_in;
     const co_backend_tensor *out;
-    int                      num_out;
+    size_t                   num_out;
     const co_backend_attr   *attrs;
-    int                      num_attrs;
+    size_t                   num_attrs;
 } co_backend_call;
 
 /**

@@ -22,8 +22,17 @@
  *   dlpack.h    exchange with other libraries
  *   aliases.h   the documents' experimental and older names
  *
- * Three more are included by those who want them: v1.h, the v1 flavour of strategies and its iterators,
- * tpu.h, TPU topologies, and backend.h, what a device backend implements.
+ * Three more are included by those who want them: v1.h, the v1 flavour of strategies and its
+ * iterators, tpu.h, what the documents have for TPUs, and backend.h, what a device backend
+ * implements.
+ *
+ * Arguments have one order everywhere: context, object, name or operation, inputs, function and
+ * user, arrays with their lengths, numbers, options, outputs. Options are structs that begin with
+ * struct_size and have an initialiser; NULL stands for it.
+ *
+ * "Rules:" at the end of a comment names the rules of the specification that the call follows,
+ * which tests prove by these names: docs/spec/distribute.md, installed as
+ * share/doc/cohort/spec/distribute.md. "*" stands for all rules of that name.
  */
 #ifndef COHORT_COHORT_H
 #define COHORT_COHORT_H

@@ -10,7 +10,8 @@
  *     sum = co_all_reduce_with(ctx, CO_REDUCE_SUM, gradients, &options);
  *
  * Options are given to a strategy, for all of its collectives, or to one call; fields of a call
- * that are not the default override those of the strategy (CO-2).
+ * that are not the default override those of the strategy.
+ * Rules: CO-1 to CO-4.
  */
 #ifndef COHORT_COMMUNICATION_H
 #define COHORT_COMMUNICATION_H
@@ -34,11 +35,11 @@ CO_API co_code co_communication_from_name(co_context *ctx, const char *name, co_
 
 typedef struct co_communication_options {
     size_t struct_size;
-    /* between workers values are sent in packs, in order; a pack is complete when it exceeds this. 0:
-     * one pack (CO-4) */
+    /* between workers values are sent in packs, in order; a pack is complete when it exceeds this.
+     * 0: one pack */
     int64_t bytes_per_pack;
-    /* how long a collective waits for other workers, then CO_DEADLINE_EXCEEDED; 0: for ever. Without
-     * workers it has no effect (CO-3) */
+    /* how long a collective waits for other workers, then CO_DEADLINE_EXCEEDED; 0: for ever. It has
+     * no effect without workers */
     double timeout_seconds;
     co_communication implementation;
 } co_communication_options;
@@ -47,14 +48,15 @@ typedef struct co_communication_options {
         sizeof(co_communication_options), 0, CO_TIMEOUT_OF_STRATEGY, CO_COMMUNICATION_AUTO         \
     }
 
-/** The algorithm that combines the values of a mirrored strategy (MIR-CDO-1). */
+/** The algorithm that combines the values of a mirrored strategy.
+ * Rules: MIR-CDO-1. */
 typedef enum co_cross_device_ops {
     CO_CROSS_DEVICE_AUTO =
         0, /* RING where all devices are CPUs, NCCL where all are GPUs, else REDUCE_TO_ONE */
     CO_CROSS_DEVICE_REDUCE_TO_ONE = 1, /* the last replica to come does all of the work */
-    CO_CROSS_DEVICE_HIERARCHICAL_COPY =
-        2,                    /* each replica does a share; so do the two below, because the */
-    CO_CROSS_DEVICE_NCCL = 3, /* devices of a machine share their memory here */
+    CO_CROSS_DEVICE_HIERARCHICAL_COPY = 2, /* each replica does a share of the work */
+    /* the same as HIERARCHICAL_COPY, both: devices of a machine share their memory here */
+    CO_CROSS_DEVICE_NCCL = 3,
     CO_CROSS_DEVICE_RING = 4
 } co_cross_device_ops;
 

@@ -81,28 +81,42 @@ CO_API co_context *co_open(const char *settings);
 /** The same, with a log callback and an allocator. */
 CO_API co_context *co_open_with(const co_options *options);
 /** Another context of the same runtime, in default mode, for another thread. NULL without memory,
- * and in a fork (CO_RUNTIME_ERROR). `other` may be in use by another thread: nothing is noted in it, not
- * even the place of this call. */
+ * and in a fork (CO_RUNTIME_ERROR). `other` may be in use by another thread: nothing is noted in
+ * it, not even the place of this call. */
 CO_API co_context *co_open_beside(co_context *other);
 /**
- * Close a context and what it owns; the last one closes the runtime: workers are joined, devices
- * go. Returns CO_OK, or the code of an error that was never cleared, after reporting it in the log.
- * Where another process has stopped answering, it waits for it up to 5 seconds. In a forked child
- * nothing is given back: its memory goes with it.
+ * Close a context and what it owns; the last one closes the runtime: its threads are joined, its
+ * devices go. In a forked child nothing is given back: its memory goes with it.
  *
- * CO_RUNTIME_ERROR, and nothing is closed, in a function that a call on ctx has called: that call still
- * works in it.
+ * CO_RUNTIME_ERROR, and nothing is closed, in a function that a call on ctx has called: that call
+ * still works in it.
  *
- * A context that was closed stays one with an error that says so: calls on it do nothing, and
- * closing it again is CO_RUNTIME_ERROR. Its handle is used again by a context opened later, after at least
- * 64 others were closed. The 2 KiB of each context are the C library's, not the allocator's of
- * co_options, and are kept for the next ones.
+ * A context that was closed stays one with an error that says so: calls on it do nothing. Its
+ * handle is used again by a context opened later, after at least 64 others were closed. The 2 KiB
+ * of each context are the C library's, not the allocator's of co_options, and are kept for the next
+ * ones.
+ *
+ * Scope:    collective over processes where it closes the last handle of a strategy of several.
+ * Context:  any, also with an error; not inside a step.
+ * Blocks:   until threads of the runtime have ended; up to 5 seconds for a process that has stopped
+ *           answering.
+ * Returns:  CO_OK, or the code of an error that was never cleared, after reporting it in the log;
+ *           CO_RUNTIME_ERROR for a context that is closed already.
  */
 CO_API co_code co_close(co_context *ctx);
 
 /** Open a block. Every begin needs its end. */
 CO_API void co_block_begin(co_context *ctx);
-/** End the innermost block: what was made in it dies, a tape opened in it is dropped. */
+/**
+ * End the innermost block: what was made in it dies, a tape opened in it is dropped.
+ *
+ * Scope:    this context.
+ * Context:  any, also with an error.
+ * Blocks:   where an iterator that prefetches dies: until each of its threads has finished the call
+ *           or read that it is in. Where a strategy dies: until its threads have ended, and with
+ *           several processes as co_close.
+ * Returns:  nothing.
+ */
 CO_API void co_block_end(co_context *ctx);
 /**
  * A block as a statement. It ends however its body is left: at its end, by `continue`, `break`,
@@ -120,9 +134,14 @@ CO_API void         co_statement_again(co_context *ctx, co_statement *statement)
  * error. */
 CO_API void co_keep(co_context *ctx, const void *handle);
 /**
- * Give back what co_keep took, once for each, in any context of the runtime. A handle still owned by
- * a block stays alive until the block ends. NULL is allowed. Without a co_keep to give back it is
- * CO_RUNTIME_ERROR, and nothing changes.
+ * Give back what co_keep took, once for each, in any context of the runtime. A handle still owned
+ * by a block stays alive until the block ends. NULL is allowed.
+ *
+ * Scope:    this process.
+ * Context:  any, also with an error.
+ * Blocks:   where the handle dies, as co_block_end does.
+ * Returns:  nothing; without a co_keep to give back it records CO_RUNTIME_ERROR, and nothing
+ *           changes.
  */
 CO_API void co_release(co_context *ctx, const void *handle);
 /** Hand a value made in the current block to the block around it; returns value. */

@@ -43,10 +43,10 @@ typedef co_value *(*co_creator_fn)(co_context *ctx, co_creation *next, co_value 
  * once per variable, before the strategy places it; one entered outside is called once per
  * component, after that: with the component's name ("w/replica_1"), co_creator_owner being the
  * strategy. Steps of this context find its creators too, called for all replicas by the first.
- * Rules: VAR-CREATOR-1, SCOPE-9, SET-11.
  *
  * Returns:  a token with id 0 and an error in ctx if it failed: CO_TYPE_ERROR (fn is NULL),
  *           CO_RESOURCE_EXHAUSTED.
+ * Rules: VAR-CREATOR-1, SCOPE-9, SET-11.
  */
 CO_API co_scope co_creator_begin(co_context *ctx, co_creator_fn fn, void *user);
 /** Leave; creators and scopes are left in the reverse order of entering, otherwise CO_RUNTIME_ERROR
@@ -59,8 +59,13 @@ CO_API co_statement co_statement_creator(co_context *ctx, co_creator_fn fn, void
 
 /**
  * Make the variable: the next creator, or the strategy, or where nothing is left the ordinary
- * variable. Fails with CO_RUNTIME_ERROR if another strategy is current than when the variable was asked
- * for (SCOPE-13).
+ * variable.
+ *
+ * Scope:    collective over processes where co_variable is.
+ * Context:  that in which the creator was called; CO_RUNTIME_ERROR if another strategy is current.
+ * Blocks:   as co_variable.
+ * Returns:  what co_variable returns.
+ * Rules: SCOPE-13.
  */
 CO_API co_value *co_creator_next(co_context *ctx, co_creation *next, co_value *initial,
                                  const co_variable_options *options);

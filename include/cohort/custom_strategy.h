@@ -63,7 +63,7 @@ typedef struct co_placement {
  * or not at all, and it returns what its caller gets. It fails as a step does, by recording an
  * error, which its caller gets unchanged; NULL without an error is none from run and replica, and
  * CO_INVALID_ARGUMENT from variable and reduce. What it leaves open (blocks, scopes, devices) is
- * left for it. Hooks may be called from several threads at once, as far as the program calls from
+ * closed for it. Hooks may be called from several threads at once, as far as the program calls from
  * several; replica is, by all replicas of a step.
  */
 typedef struct co_strategy_definition {
@@ -74,8 +74,7 @@ typedef struct co_strategy_definition {
     int  deadline_ms; /* how long a replica may execute nothing; 0 turns the check off */
     bool plain;       /* one replica whose values are not wrapped, as under OneDevice */
 
-    /* Several processes, as co_multi_worker_mirrored_options has it. Collective then; all processes give the
-     * same table. */
+    /* Several processes, as in co_multi_worker_mirrored_options. All of them give the same table. */
     bool        processes;
     const void *communicator;
     const char *transport;
@@ -129,10 +128,12 @@ typedef struct co_strategy_definition {
  * Make a strategy from a table, which is copied.
  *
  * Scope:    collective over processes where `processes` is set.
- * Returns:  a strategy as the other constructors give, or NULL with CO_VALUE_ERROR (a name, a placement
- *           or a combination that cannot be; the message names it and the repair), the error of a
- *           device name or of `place`, or CO_INVALID_ARGUMENT (no table, or processes whose tables
- *           differ).
+ * Context:  outside steps.
+ * Blocks:   until all processes have come and compared their tables, where `processes` is set.
+ * Returns:  a strategy as the other constructors give, or NULL with CO_VALUE_ERROR (a name, a
+ *           placement or a combination that cannot be; the message names it and the repair), the
+ *           error of a device name or of `place`, or CO_INVALID_ARGUMENT (no table, or processes
+ *           whose tables differ).
  */
 CO_API co_strategy *co_define_strategy(co_context                   *ctx,
                                        const co_strategy_definition *definition);
@@ -141,7 +142,7 @@ CO_API void *co_strategy_data(co_context *ctx, co_strategy *strategy);
 
 /** The share of a replica against those of the others, without a common factor; 1 where all are
  * equal. */
-CO_API int64_t co_replica_weight(co_context *ctx, co_strategy *strategy, int replica);
+CO_API int64_t co_replica_weight(co_context *ctx, const co_strategy *strategy, int replica);
 
 /**
  * How many examples all replicas of this step hold together: what co_average_loss divides by. Known

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Datasets: lazy descriptions of input, made from a source and transformations, iterated any number
- * of times; and their distribution over the replicas of a strategy (rules DS-*).
+ * of times; and their distribution over the replicas of a strategy.
  *
  *     co_dataset  *ds = co_dataset_batch(ctx, co_dataset_range(ctx, 0, 10, 1), 4, false);
  *     co_iterator *it = co_iterate(ctx, co_distribute_dataset(ctx, strategy, ds, NULL));
@@ -14,8 +14,9 @@
  * handles of the block they were made in, as values are, and keep alive what they need. Elements
  * are values of the block in which co_next is called.
  *
- * Every call that takes a dataset records CO_VALUE_ERROR when it is NULL and CO_TYPE_ERROR when the handle is
- * something else; transformations also refuse a distributed dataset with CO_TYPE_ERROR (DS-DIST-2).
+ * Every call that takes a dataset records CO_VALUE_ERROR when it is NULL and CO_TYPE_ERROR when the
+ * handle is something else; transformations also refuse a distributed dataset with CO_TYPE_ERROR.
+ * Rules: DS-*.
  */
 #ifndef COHORT_DATASET_H
 #define COHORT_DATASET_H
@@ -30,21 +31,21 @@ CO_EXTERN_C_BEGIN
 
 /*
  * Functions over elements. They are called by co_next, on its thread and context, or by a thread
- * that prefetches (below) on a context of that thread; in default mode with the host's first CPU
- * as the current device and in a block of their own. `user` is passed on and must live as long as
- * the dataset and its iterators. An iterator calls the functions of one stage one at a time, except
+ * that prefetches (below) on a context of that thread; in default mode with the host's first CPU as
+ * the current device and in a block of their own. `user` is passed on and must live as long as the
+ * dataset and its iterators. An iterator calls the functions of one stage one at a time, except
  * where a stage says that there are several calls at a time; two iterators of one dataset are two
  * callers. Elements come as they are in the spec: one tensor, or a structure of tensors. When a
  * function records an error, co_next fails with it: the code stays, the message begins with the
  * stage and the element ("map of element 3: ..."), and the next call goes on with the element after
- * it. A function must not ask the iterator that it works for: CO_RUNTIME_ERROR. The batch size is not
- * known after a function that makes elements.
+ * it. A function must not ask the iterator that it works for: CO_RUNTIME_ERROR. The batch size is
+ * not known after a function that makes elements.
  *
  * `spec` describes what a function returns, with specs as leaves (co_spec, co_value_spec), -1 for
  * dimensions that vary; NULL: it is that of the input. Host values are converted to it (integers to
  * every number, floats to floating ones, bools and strings to themselves). Anything else is refused
- * when it comes: CO_TYPE_ERROR for another structure or dtype, CO_INVALID_ARGUMENT for a shape, or for a
- * number that the dtype cannot hold.
+ * when it comes: CO_TYPE_ERROR for another structure or dtype, CO_INVALID_ARGUMENT for a shape, or
+ * for a number that the dtype cannot hold.
  *
  * Prefetching. Three things make elements before they are asked for, on threads of the iterator
  * ("co-input"): co_dataset_prefetch, parallel calls of map and interleave, and distributed datasets
@@ -98,13 +99,14 @@ CO_API co_dataset *co_dataset_from_generator(co_context *ctx, co_generator_fn fn
                                              co_value *spec);
 
 /**
- * The same from arrays of the caller, copied now: later changes of borrowed memory are not seen
- * (NP-4). Leaves are tensors, or lists of tensors, which are stacked first. The result is an
- * ordinary dataset, to be batched and distributed.
+ * co_dataset_from_tensor_slices of arrays of the caller, which are copied now: later changes of
+ * borrowed memory are not seen. Leaves are tensors, or lists of tensors, which are stacked first.
+ * The result is an ordinary dataset, to be batched and distributed.
  *
- * Context:  default mode, or cross-replica context of this strategy; CO_RUNTIME_ERROR otherwise (NP-7).
- * Returns:  a dataset, or NULL with CO_VALUE_ERROR if a leaf is a scalar or a bare number, or the leaves
- *           disagree on dimension 0.
+ * Context:  default mode, or cross-replica context of this strategy; CO_RUNTIME_ERROR otherwise.
+ * Returns:  a dataset, or NULL with CO_VALUE_ERROR if a leaf is a scalar or a bare number, or the
+ *           leaves disagree on dimension 0.
+ * Rules: NP-*.
  */
 CO_API co_dataset *co_make_numpy_dataset(co_context *ctx, co_strategy *strategy, co_value *arrays);
 
@@ -125,10 +127,9 @@ typedef struct co_map_options {
         sizeof(co_map_options), -1, true                                                           \
     }
 /**
- * The same with several calls at a time: fn must bear that. Up to twice as many elements as there
- * are calls are prefetched. An error comes at the place of its
- * element. NULL options are CO_MAP_OPTIONS_INIT. CO_INVALID_ARGUMENT for a number of calls out of
- * range.
+ * co_dataset_map with several calls of fn at a time, on several threads. Up to twice as many
+ * elements as there are calls are prefetched. An error comes at the place of its element. NULL
+ * options are the initialiser's. CO_INVALID_ARGUMENT for a number of calls out of range.
  */
 CO_API co_dataset *co_dataset_parallel_map(co_context *ctx, co_dataset *input, co_element_fn fn,
                                            void *user, co_value *spec,
@@ -146,16 +147,18 @@ CO_API co_dataset *co_dataset_take_while(co_context *ctx, co_dataset *input, co_
  * for a size below 1, and from co_next when the elements of a batch differ in shape.
  *
  * When an element cannot be made, co_next fails in place of its batch: the elements before it in
- * that batch are lost, and the next batch begins with the element behind it (DS-ITER-8). Of 1, 2,
- * wrong, 4, 5 in batches of 2 come (1, 2), the error, (4, 5); of 1, wrong, 3, 4 the error and (3,
- * 4). So it is with co_dataset_padded_batch.
+ * that batch are lost, and the next batch begins with the element behind it. Of 1, 2, wrong, 4, 5
+ * in batches of 2 come (1, 2), the error, (4, 5); of 1, wrong, 3, 4 the error and (3, 4). So it is
+ * with co_dataset_padded_batch.
+ * Rules: DS-ITER-8.
  */
 CO_API co_dataset *co_dataset_batch(co_context *ctx, co_dataset *input, int64_t size,
                                     bool drop_remainder);
 /**
  * Batches cut anew: the rows of the input's elements, in order, in pieces of sizes[0], sizes[1],
- * ... and from the beginning again. The last piece may be shorter unless drop_remainder. CO_VALUE_ERROR
- * for elements that are scalars, CO_INVALID_ARGUMENT for negative sizes or none above 0.
+ * ... and from the beginning again. The last piece may be shorter unless drop_remainder.
+ * CO_VALUE_ERROR for elements that are scalars, CO_INVALID_ARGUMENT for negative sizes or none
+ * above 0.
  *
  * All components of an element must have the same number of rows: CO_INVALID_ARGUMENT from co_next
  * for one whose components differ. Where sizes are all the same and drop_remainder is false, the
@@ -179,8 +182,8 @@ CO_API co_dataset *co_dataset_scan(co_context *ctx, co_dataset *input, co_value 
 /** All but the first `count` elements; a negative count skips all. */
 CO_API co_dataset *co_dataset_skip(co_context *ctx, co_dataset *input, int64_t count);
 /**
- * Tuples of one element of each input; ends with the shortest. CO_VALUE_ERROR without inputs. The batch
- * size is that of the inputs if they agree.
+ * Tuples of one element of each input; ends with the shortest. CO_VALUE_ERROR without inputs. The
+ * batch size is that of the inputs if they agree.
  */
 CO_API co_dataset *co_dataset_zip(co_context *ctx, co_dataset *const *inputs, size_t num_inputs);
 /**
@@ -189,8 +192,8 @@ CO_API co_dataset *co_dataset_zip(co_context *ctx, co_dataset *const *inputs, si
  */
 CO_API co_dataset *co_dataset_enumerate(co_context *ctx, co_dataset *input, int64_t start);
 /**
- * All elements of the first, then all of the second. CO_TYPE_ERROR unless structures and dtypes agree;
- * dimensions that differ are unknown in the spec.
+ * All elements of the first, then all of the second. CO_TYPE_ERROR unless structures and dtypes
+ * agree; dimensions that differ are unknown in the spec.
  */
 CO_API co_dataset *co_dataset_concatenate(co_context *ctx, co_dataset *first, co_dataset *second);
 typedef struct co_padded_batch_options {
@@ -213,8 +216,9 @@ CO_API co_dataset *co_dataset_padded_batch(co_context *ctx, co_dataset *input, i
 /** Every element once: those that came before are left out. Keeps all that it gave. */
 CO_API co_dataset *co_dataset_unique(co_context *ctx, co_dataset *input);
 /**
- * The rows of every element, one by one. CO_VALUE_ERROR for elements that are scalars, or whose spec has
- * other numbers of rows in other components; CO_INVALID_ARGUMENT from co_next when rows differ.
+ * The rows of every element, one by one. CO_VALUE_ERROR for elements that are scalars, or whose
+ * spec has other numbers of rows in other components; CO_INVALID_ARGUMENT from co_next when rows
+ * differ.
  */
 CO_API co_dataset *co_dataset_unbatch(co_context *ctx, co_dataset *input);
 /**
@@ -258,13 +262,17 @@ typedef struct co_window_options {
  * dataset. They stay in memory; elements between windows are passed over. Such elements can be
  * handed on, chosen, shuffled and given to functions; co_dataset_flat_map makes tensors of them:
  *
- *     pairs(ctx, window, user)  { return co_dataset_batch(ctx, co_value_dataset(ctx, window), 2, true); }
- *
+ *     pairs(ctx, window, user)
+ *     {
+ *         return co_dataset_batch(ctx, co_value_dataset(ctx, window), 2, true);
+ *     }
+ *     ...
  *     co_window_options each = CO_WINDOW_OPTIONS_INIT;
  *
  *     each.shift = 1;
  *     each.drop_remainder = true;
- *     co_dataset_flat_map(ctx, co_dataset_window(ctx, input, 2, &each), pairs, NULL, spec_of_pairs);
+ *     windows = co_dataset_window(ctx, input, 2, &each);
+ *     co_dataset_flat_map(ctx, windows, pairs, NULL, spec_of_pairs);
  *
  * CO_INVALID_ARGUMENT for numbers below 1 or above 2^31 - 1. Stages that work on tensors refuse
  * such an input with CO_TYPE_ERROR.
@@ -272,8 +280,9 @@ typedef struct co_window_options {
 CO_API co_dataset *co_dataset_window(co_context *ctx, co_dataset *input, int64_t size,
                                      const co_window_options *options);
 /**
- * The dataset that a value of kind CO_KIND_DATASET holds, as a handle of ctx's block; of its spec,
- * which co_element_spec gives, an empty one of such elements. CO_TYPE_ERROR for anything else.
+ * The dataset that a value of kind CO_KIND_DATASET holds, as a handle of ctx's block. For the spec
+ * of such a value, as co_element_spec gives it, an empty dataset of such elements. CO_TYPE_ERROR
+ * for anything else.
  */
 CO_API co_dataset *co_value_dataset(co_context *ctx, co_value *value);
 typedef struct co_interleave_options {
@@ -281,8 +290,8 @@ typedef struct co_interleave_options {
     int    cycle_length; /* datasets read at a time, in turn: 1 to 65536 */
     int    block_length; /* elements of one before the next has its turn: 1 or more */
     bool   opens_files;  /* elements are names of files that fn reads: the policies FILE and AUTO
-                          * share the names out (DS-SHARD-2); CO_INVALID_ARGUMENT from co_next if
-                          * there are fewer than workers */
+                          * share the names out; CO_INVALID_ARGUMENT from co_next if there are
+                          * fewer than workers */
     /* datasets that are prefetched, each by a thread of its own: 0 to 256, -1: one on each core.
      * From 2 on, as many more are opened before it is their turn, if their elements come from
      * memory (names of files) and not from functions or files. fn itself is called by one at a
@@ -296,7 +305,8 @@ typedef struct co_interleave_options {
     {                                                                                              \
         sizeof(co_interleave_options), 4, 1, false, 0, true                                        \
     }
-/** The same, several datasets in turn. CO_INVALID_ARGUMENT for lengths out of range. */
+/** co_dataset_flat_map that takes elements of several datasets in turn. NULL options are the
+ * initialiser's. CO_INVALID_ARGUMENT for lengths out of range. */
 CO_API co_dataset *co_dataset_interleave(co_context *ctx, co_dataset *input, co_inner_fn fn,
                                          void *user, co_value *spec,
                                          const co_interleave_options *options);
@@ -336,7 +346,8 @@ CO_API co_dataset *co_dataset_cache(co_context *ctx, co_dataset *input);
  */
 CO_API co_dataset *co_dataset_prefetch(co_context *ctx, co_dataset *input, int64_t buffer_size);
 
-/** In place of the numbers of a shard: CO_AUTOSHARD_HINT fills them in (DS-SHARD-9). */
+/** In place of the numbers of a shard: CO_AUTOSHARD_HINT fills them in.
+ * Rules: DS-SHARD-9. */
 #define CO_SHARD_HINT (-1)
 /** Elements index, index + num_shards, ...; CO_INVALID_ARGUMENT unless 0 <= index < num_shards. */
 CO_API co_dataset *co_dataset_shard(co_context *ctx, co_dataset *input, int64_t num_shards,
@@ -346,29 +357,33 @@ typedef enum co_autoshard {
     CO_AUTOSHARD_OFF = -1,   /* every worker reads everything */
     CO_AUTOSHARD_AUTO = 0,   /* FILE where that is possible, else DATA */
     /* whole files go to workers; CO_NOT_FOUND for other sources, and for scan, take_while and
-     * unique, past which it does not look for files, as TensorFlow does not (DS-SHARD-4) */
+     * unique, past which it does not look for files, as TensorFlow does not */
     CO_AUTOSHARD_FILE = 1,
-    CO_AUTOSHARD_DATA = 2,   /* every worker runs the pipeline and takes every W-th slice */
+    CO_AUTOSHARD_DATA = 2,   /* every worker runs the pipeline; slices are dealt out in turn */
     CO_AUTOSHARD_HINT = 3,   /* the shard step with CO_SHARD_HINT is filled in */
     CO_AUTOSHARD_REPLICA = 4 /* ours: as DATA, but slice k of each batch goes to replica k, so that
                               * a run gives the same bits on any number of workers */
 } co_autoshard;
 /**
- * How distribution shards this dataset over workers (DS-SHARD-*). The last setting counts. It also
- * decides how batches are split over replicas, with one worker too, as in TensorFlow (DS-SPLIT-3):
- * DATA and REPLICA cut each batch evenly, 28 rows for two replicas into 14 and 14. OFF, FILE and
- * HINT cut the stream of rows by the batch size, so a last batch of 28 rows, where batches have 64,
- * is 28 and 0. AUTO is FILE for files and DATA for memory: the same rows are split in two ways.
- * REPLICA splits them in one way everywhere; co_dataset_explain says which splitter is used.
+ * How distribution shards this dataset over workers. The last setting counts. It also decides how
+ * batches are split over replicas, with one worker too, as in TensorFlow: DATA and REPLICA cut each
+ * batch evenly, 28 rows for two replicas into 14 and 14. OFF, FILE and HINT cut the stream of rows
+ * by the batch size, so a last batch of 28 rows, where batches have 64, is 28 and 0. AUTO is FILE
+ * for files and DATA for memory: the same rows are split in two ways. REPLICA splits them in one
+ * way everywhere; co_dataset_explain says which splitter is used.
+ * Rules: DS-SHARD-*, DS-SPLIT-3.
  */
 CO_API co_dataset *co_dataset_with_autoshard(co_context *ctx, co_dataset *input,
                                              co_autoshard policy);
 
 /* Looking. */
 
-/** The number of elements, CO_INFINITE or CO_UNKNOWN_CARDINALITY; before splitting (DS-DIST-4). */
+/** The number of elements, CO_INFINITE or CO_UNKNOWN_CARDINALITY; of a distributed dataset that of
+ * the one that was distributed.
+ * Rules: DS-DIST-4. */
 CO_API int64_t co_cardinality(co_context *ctx, const co_dataset *dataset);
-/** The structure of one element, specs as leaves; distributed: per-replica specs (DS-SPEC-*). */
+/** The structure of one element, specs as leaves; distributed: per-replica specs.
+ * Rules: DS-SPEC-*. */
 CO_API co_value *co_element_spec(co_context *ctx, co_dataset *dataset);
 /** Rows of one element: of the last batch step, or dimension 0; CO_UNKNOWN_BATCH_SIZE. */
 CO_API int64_t co_dataset_batch_size(co_context *ctx, const co_dataset *dataset);
@@ -381,13 +396,14 @@ CO_API int64_t co_dataset_batch_size(co_context *ctx, const co_dataset *dataset)
  * is read once and nobody's piece is a whole row away from the exact share. Where pieces are cut
  * from the stream of rows (policies OFF, FILE and HINT), they are so cut from the batch size, and a
  * replica's piece has that size in every step. Where DATA deals out slices, each has the weight of
- * its reader. Equal weights are no weights: DS-SPLIT-1 to 3. The batch dimension of element specs
- * is unknown with weights.
+ * its reader. Equal weights are no weights. The batch dimension of element specs is unknown with
+ * weights.
  *
  * What counts rows stays right: MEAN of co_reduce with an axis, co_average_loss,
  * co_iterator_step_examples. What counts replicas does not weigh: MEAN without an axis, of
  * co_all_reduce and of variables, and co_per_replica_batch_size. Datasets from a function are not
  * split; they use co_replica_weight.
+ * Rules: DS-SPLIT-1 to DS-SPLIT-3.
  */
 
 /** tf.distribute.InputReplicationMode: how often a dataset function is called. */
@@ -402,7 +418,7 @@ typedef struct co_input_options {
     bool   per_replica;     /* one dataset per replica: CO_INPUT_PER_REPLICA, else per worker */
     bool   place_dataset_on_device; /* with per_replica and without fetch_to_device only */
     /* elements prefetched for each replica, on its device, where they cost something (functions,
-     * files); 0: none. In the data: see "Prefetching" */
+     * files); 0: none. It does not change the data: see "Prefetching" */
     int    per_replica_buffer_size;
 } co_input_options;
 #define CO_INPUT_OPTIONS_INIT                                                                      \
@@ -411,14 +427,15 @@ typedef struct co_input_options {
     }
 
 /**
- * Split every global batch over the replicas (DS-SPLIT-*), shard over workers by the dataset's
- * policy (DS-SHARD-*). The result can be iterated and looked at, not transformed. The default
- * strategy returns the very same dataset (DEF-3).
+ * Split every global batch over the replicas, shard over workers by the dataset's policy. The
+ * result can be iterated and looked at, not transformed. The default strategy returns the very same
+ * dataset.
  *
  * Context:  any.
- * Returns:  a dataset of ctx's block, or NULL with CO_VALUE_ERROR (elements are not batched and there are
- *           several replicas; options that exclude each other), CO_UNIMPLEMENTED (per_replica),
- *           CO_NOT_FOUND (policy FILE without files).
+ * Returns:  a dataset of ctx's block, or NULL with CO_VALUE_ERROR (elements are not batched and
+ *           there are several replicas; options that exclude each other), CO_UNIMPLEMENTED
+ *           (per_replica), CO_NOT_FOUND (policy FILE without files).
+ * Rules: DS-SPLIT-*, DS-SHARD-*, DEF-3.
  */
 CO_API co_dataset *co_distribute_dataset(co_context *ctx, co_strategy *strategy,
                                          co_dataset *dataset, const co_input_options *options);
@@ -430,18 +447,22 @@ typedef struct co_input_context {
     int input_pipeline_id;
     int num_replicas_in_sync;
 } co_input_context;
-/** global / n; CO_VALUE_ERROR naming both if n does not divide it (IC-2). For equal shares: see above. */
+/** global / num_replicas_in_sync; CO_VALUE_ERROR naming both if that leaves a remainder. It knows
+ * nothing of unequal shares.
+ * Rules: IC-2. */
 CO_API int64_t co_per_replica_batch_size(co_context *ctx, const co_input_context *input,
                                          int64_t global);
-/** Text for people: the id and the total (IC-3). Returns the length, as co_format does. */
+/** Text for people: the id and the total. Returns the length, as co_format does.
+ * Rules: IC-3. */
 CO_API size_t co_input_context_format(co_context *ctx, const co_input_context *input, char *out,
                                       size_t capacity);
 typedef co_dataset *(*co_dataset_fn)(co_context *ctx, const co_input_context *input, void *user);
 /**
  * Call fn once per worker, now, in the caller's context with the host as the current device. No
- * splitting, no sharding: at every step each replica takes the next element of its worker's dataset
- * (DS-FN-*). With options->per_replica fn is called once per replica, which then reads its own
- * dataset alone (IO-4). CO_TYPE_ERROR if fn is NULL or does not return a dataset.
+ * splitting, no sharding: at every step each replica takes the next element of its worker's
+ * dataset. With options->per_replica fn is called once per replica, which then reads its own
+ * dataset alone. CO_TYPE_ERROR if fn is NULL or does not return a dataset.
+ * Rules: DS-FN-*, IO-4.
  */
 CO_API co_dataset *co_distribute_datasets_from_function(co_context *ctx, co_strategy *strategy,
                                                         co_dataset_fn fn, void *user,
@@ -451,15 +472,16 @@ CO_API co_dataset *co_distribute_datasets_from_function(co_context *ctx, co_stra
 
 /**
  * What worker input_pipeline_id reads of a dataset distributed over num_replicas_in_sync replicas:
- * sharded and split; its replicas take the elements in turn. CO_VALUE_ERROR if the replicas cannot be
- * spread evenly over the pipelines.
+ * sharded and split; its replicas take the elements in turn. CO_VALUE_ERROR if the replicas cannot
+ * be spread evenly over the pipelines.
  */
 CO_API co_dataset *co_dataset_for_worker(co_context *ctx, co_dataset *dataset,
                                          const co_input_context *input);
 /** The share of worker `index` by the dataset's policy, without splitting batches. */
 CO_API co_dataset *co_dataset_auto_shard(co_context *ctx, co_dataset *dataset, int num_workers,
                                          int index);
-/** The cycle of piece sizes of a worker (DS-SPLIT-2): num_workers * replicas_per_worker numbers. */
+/** The cycle of piece sizes of a worker: num_workers * replicas_per_worker numbers.
+ * Rules: DS-SPLIT-2. */
 CO_API co_code co_batch_sizes_for_worker(co_context *ctx, int64_t global_batch_size,
                                          int num_workers, int replicas_per_worker, int worker,
                                          int64_t *sizes);
@@ -493,7 +515,7 @@ CO_API co_code co_batch_sizes_for_worker(co_context *ctx, int64_t global_batch_s
  *           dataset has its workers: input must be NULL), or with the errors of
  *           co_dataset_for_worker, which are those of distributing it so.
  */
-CO_API size_t co_dataset_explain(co_context *ctx, co_dataset *dataset,
+CO_API size_t co_dataset_explain(co_context *ctx, const co_dataset *dataset,
                                  const co_input_context *input, char *out, size_t capacity);
 
 /** Where an example goes; see co_dataset_explain_example. */
@@ -543,7 +565,7 @@ typedef struct co_example_place {
  *                                   Each call begins anew
  *           and the errors of distributing the dataset so.
  */
-CO_API bool co_dataset_explain_example(co_context *ctx, co_dataset *dataset,
+CO_API bool co_dataset_explain_example(co_context *ctx, const co_dataset *dataset,
                                        const co_input_context *input, int64_t example,
                                        size_t occurrence, co_example_place *place);
 
@@ -558,11 +580,15 @@ CO_API co_iterator *co_iterate(co_context *ctx, co_dataset *dataset);
  * Of a distributed dataset: per-replica leaves with one component per local replica, on its device;
  * plain leaves when there is one replica in all.
  *
- * Scope:    collective over processes for a distributed dataset: all workers end at the same step
- *           (MW-13).
- * Context:  distributed: default mode or cross-replica context of its strategy. CO_VALUE_ERROR in a
- *           replica (pass the element to run instead), CO_RUNTIME_ERROR under another strategy
- *           (DS-ITER-4).
+ * Scope:    collective over processes for a distributed dataset: all workers end at the same step.
+ * Context:  of a plain dataset any. Distributed: default mode or cross-replica context of its
+ *           strategy; CO_VALUE_ERROR in a replica (pass the element to run instead),
+ *           CO_RUNTIME_ERROR under another strategy.
+ * Blocks:   while files are read and functions run, and until the other processes have come.
+ * Returns:  the element; NULL without an error at the end; or NULL with CO_CANCELLED
+ *           (co_iterator_cancel) or the error of the pipeline: that of a function, those of
+ *           files.h, CO_INVALID_ARGUMENT or CO_TYPE_ERROR for elements that do not fit a stage.
+ * Rules: DS-ITER-*, MW-13.
  */
 CO_API co_value *co_next(co_context *ctx, co_iterator *iterator);
 /**
@@ -587,24 +613,33 @@ CO_API co_value *co_next(co_context *ctx, co_iterator *iterator);
             for (co_value *element = co_next(ctx, CO_NAME_HERE(co_at_)); (element) != NULL;        \
                  co_statement_again(ctx, &CO_NAME_HERE(co_statement_)),                            \
                            (element) = co_next(ctx, CO_NAME_HERE(co_at_)))
-/** The same; the end is the error CO_OUT_OF_RANGE. */
+/** co_next, in which the end is the error CO_OUT_OF_RANGE. */
 CO_API co_value *co_get_next(co_context *ctx, co_iterator *iterator);
-/** The same; an optional, which is empty at the end. */
+/** co_next, with an optional for the result, which is empty at the end. */
 CO_API co_value *co_get_next_as_optional(co_context *ctx, co_iterator *iterator);
 /** Whether an optional (a tuple of one item or none) holds a value. */
 CO_API bool co_optional_has_value(co_context *ctx, const co_value *optional);
 /** The value of an optional; CO_INVALID_ARGUMENT if it is empty. */
 CO_API co_value *co_optional_get_value(co_context *ctx, co_value *optional);
 
-/** fn(... fn(fn(initial, first), second) ..., last), also of a distributed dataset (DS-ITER-9). */
+/**
+ * fn(... fn(fn(initial, first), second) ..., last), also of a distributed dataset.
+ *
+ * Scope:    collective over processes for a distributed dataset.
+ * Context:  that of co_next.
+ * Blocks:   until the dataset ends, as co_next does for each element.
+ * Returns:  the last state, or NULL with the error of fn or of co_next.
+ * Rules: DS-ITER-9.
+ */
 CO_API co_value *co_dataset_reduce(co_context *ctx, co_dataset *dataset, co_value *initial,
                                    co_fold_fn fn, void *user);
 
 /*
  * Checkpoints of iterators: where an iterator is, as bytes that can be kept in a file.
  *
- *     co_value    *checkpoint = co_iterator_save(ctx, iterator);          ... another day, another process:
- *     co_iterator *iterator = co_iterator_restore(ctx, the_same_dataset, checkpoint);
+ *     checkpoint = co_iterator_save(ctx, iterator);
+ *     ...                                              another day, another process:
+ *     iterator = co_iterator_restore(ctx, the_same_dataset, checkpoint);
  *
  * The checkpoint has what every stage needs to go on: numbers of elements, offsets in files, the
  * elements in shuffle buffers and the state of their random numbers, what a cache or unique has
@@ -618,8 +653,10 @@ CO_API co_value *co_dataset_reduce(co_context *ctx, co_dataset *dataset, co_valu
  * iterator goes on as before. The size is that of the elements that stages hold. Of a distributed
  * dataset it is this worker's; every worker saves its own.
  *
- * Context: outside steps, where co_next may be called. CO_RUNTIME_ERROR in a replica, or in a function of
- * the pipeline itself.
+ * Scope:    this process.
+ * Context:  that of co_next; CO_RUNTIME_ERROR in a replica, or in a function of the pipeline
+ *           itself.
+ * Blocks:   until threads that prefetch have finished the element they are at.
  * Returns:  a string, or NULL with CO_UNIMPLEMENTED: the state of a scan holds what is no tensor
  *           or number, or is built in another way than its initial value (keep such a state as
  *           tensors); or it is an iterator of v1.h, which has none. CO_FAILED_PRECONDITION: it was
@@ -630,21 +667,24 @@ CO_API co_value *co_iterator_save(co_context *ctx, co_iterator *iterator);
 /**
  * A new iterator of `dataset`, which gives what the one that was saved had still to give. The
  * dataset is built as that one was, in this process or another: kinds of stages, their numbers,
- * specs, workers and replicas are compared, functions, tensors and names of files are not. checkpoint
- * is a string, or a tensor of one. Other iterators stay as they are; when the iterator is first
- * asked, rounds of every shuffle of the pipeline that reshuffles are counted on from the checkpoint,
- * and a dataset whose cache is empty takes that of a checkpoint that has all of it. (A shuffle that
- * only a function of the pipeline knows counts on if a dataset with it is being read by flat_map or
- * interleave when the checkpoint is saved.)
+ * specs, workers and replicas are compared, functions, tensors and names of files are not.
+ * checkpoint is a string, or a tensor of one. Other iterators stay as they are; when the iterator
+ * is first asked, rounds of every shuffle of the pipeline that reshuffles are counted on from the
+ * checkpoint, and a dataset whose cache is empty takes that of a checkpoint that has all of it. (A
+ * shuffle that only a function of the pipeline knows counts on if a dataset with it is being read
+ * by flat_map or interleave when the checkpoint is saved.)
  *
+ * Scope:    this process.
+ * Context:  any.
+ * Blocks:   while a compressed file is read up to its offset.
  * Returns:  an iterator of ctx's block, or NULL, and nothing has changed:
- *           CO_INVALID_ARGUMENT  the bytes are no checkpoint, or of another pipeline or version; the
- *                                message names the stage
+ *           CO_INVALID_ARGUMENT  the bytes are no checkpoint, or of another pipeline or version;
+ *                                the message names the stage
  *           CO_DATA_LOSS         the bytes were changed or cut off; or a file is shorter than it
  *                                was
  *           CO_NOT_FOUND         the file that is being read is not there any more, and other
  *                                errors of opening it
- *           CO_TYPE_ERROR              checkpoint is no string
+ *           CO_TYPE_ERROR        checkpoint is no string
  */
 CO_API co_iterator *co_iterator_restore(co_context *ctx, co_dataset *dataset, co_value *checkpoint);
 
@@ -673,10 +713,10 @@ typedef struct co_stage_stats {
  *
  *     for (size_t i = 0; co_iterator_stats(ctx, iterator, i, &stats); ++i) ...
  */
-CO_API bool co_iterator_stats(co_context *ctx, co_iterator *iterator, size_t stage,
+CO_API bool co_iterator_stats(co_context *ctx, const co_iterator *iterator, size_t stage,
                               co_stage_stats *stats);
 /** All of them as a table for people. Returns the length, as co_format does. */
-CO_API size_t co_iterator_stats_format(co_context *ctx, co_iterator *iterator, char *out,
+CO_API size_t co_iterator_stats_format(co_context *ctx, const co_iterator *iterator, char *out,
                                        size_t capacity);
 /**
  * Let every call that asks this iterator for an element fail with CO_CANCELLED from now on, also
@@ -686,12 +726,13 @@ CO_API size_t co_iterator_stats_format(co_context *ctx, co_iterator *iterator, c
  * A program that is told to stop may cancel and then save: what stages have gathered for an element
  * that is broken off is part of the checkpoint, and is given after restoring. Two kinds of stages
  * drop it: co_dataset_rebatch, and steps of distributed datasets that several workers make
- * together. co_iterator_save refuses what was cancelled there; it never leaves
- * elements out. Where that matters, save before cancelling, or cancel between two elements.
+ * together. co_iterator_save refuses what was cancelled there; it never leaves elements out. Where
+ * that matters, save before cancelling, or cancel between two elements.
  */
 CO_API co_code   co_iterator_cancel(co_context *ctx, co_iterator *iterator);
 CO_API co_value *co_iterator_element_spec(co_context *ctx, co_iterator *iterator);
-/** Rows that were dropped because not every replica could be served (DS-PART-4, DS-PART-5). */
+/** Rows that were dropped because not every replica could be served.
+ * Rules: DS-PART-4, DS-PART-5. */
 CO_API int64_t co_iterator_dropped_rows(co_context *ctx, const co_iterator *iterator);
 /** Examples of the last element on all replicas of all workers; -1 before the first. */
 CO_API int64_t co_iterator_step_examples(co_context *ctx, const co_iterator *iterator);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Devices. Names follow TensorFlow: "/job:J/replica:r/task:t/device:TYPE:i", every part optional,
- * short forms such as "/cpu:0", "gpu:1" accepted (rules DEV-1 to DEV-8). A process alone is
- * /job:localhost. With its first strategy of several processes it becomes a worker, and its devices
- * are /job:worker/replica:0/task:RANK/device:... from then on, everywhere that a name is shown
- * (MW-16); the names with /job:localhost are still understood.
+ * short forms such as "/cpu:0", "gpu:1" accepted. A process alone is /job:localhost. With its first
+ * strategy of several processes it becomes a worker, and its devices are
+ * /job:worker/replica:0/task:RANK/device:... from then on, wherever a name is shown; the names with
+ * /job:localhost are still understood.
  *
  * A runtime has logical CPUs, CPU:0, CPU:1, ... (setting `cpus`), each with its share of the cores,
  * and may declare devices of any type on host memory (setting `devices`, "GPU:2"): placement,
  * copies and names behave as they would on the real thing, and such a device is labelled
  * "host-backed" wherever it is shown. Where a backend serves the type (setting `backends`, see
  * backend.h), they are devices of that backend, with memory and kernels of their own.
+ * Rules: DEV-1 to DEV-8.
  */
 #ifndef COHORT_DEVICE_H
 #define COHORT_DEVICE_H
@@ -22,10 +23,10 @@ CO_EXTERN_C_BEGIN
 #define CO_DEVICE_NAME_MAX 160
 
 /**
- * The canonical form of a device name, missing parts taken from the context's current device and
- * then from the constants of DEV-2. NULL or "" names the current device. Writes to `out`,
- * CO_DEVICE_NAME_MAX bytes. CO_VALUE_ERROR for a component that is unknown or malformed, CO_ASSERTION_ERROR for
- * a lower-case type in the /device: form.
+ * The canonical form of a device name. Missing parts are taken from the context's current device
+ * and then from "/job:localhost/replica:0/task:0/device:CPU:0". NULL or "" names the current
+ * device. Writes to `out`, CO_DEVICE_NAME_MAX bytes. CO_VALUE_ERROR for a component that is unknown
+ * or malformed, CO_ASSERTION_ERROR for a lower-case type in the /device: form.
  */
 CO_API co_code co_device_resolve(co_context *ctx, const char *name, char *out);
 

@@ -55,8 +55,8 @@ typedef enum co_code {
 CO_API const char *co_code_name(co_code code);
 /** The kind of the specification, "E_VALUE"; "" for codes that have none. */
 CO_API const char *co_code_kind(co_code code);
-/** TensorFlow's canonical code nearest to `code`: CO_VALUE_ERROR and CO_TYPE_ERROR become CO_INVALID_ARGUMENT,
- * ... */
+/** TensorFlow's canonical code nearest to `code`: CO_VALUE_ERROR and CO_TYPE_ERROR become
+ * CO_INVALID_ARGUMENT, ... */
 CO_API co_code co_code_canonical(co_code code);
 
 /** The record of one error. Fixed size, so that reporting "out of memory" needs no memory. */
@@ -79,15 +79,16 @@ CO_API const co_error_info *co_error(const co_context *ctx);
 /** Forget the error, so that calls work again. That of a runtime that could not be opened stays. */
 CO_API void co_clear(co_context *ctx);
 /**
- * Fail, from user code: in a step, a merge function, a dataset function. The record comes
- * unchanged to the context that called run. Does nothing if ctx has an error already. Returns code,
- * so that `return co_fail(...), NULL;` reads well. CO_OK as code is itself an error (CO_VALUE_ERROR).
+ * Fail, from user code: in a step, a merge function, a dataset function. The record comes unchanged
+ * to the context that called run. Does nothing if ctx has an error already. Returns code, so that
+ * `return co_fail(...), NULL;` reads well. CO_OK as code is itself an error (CO_VALUE_ERROR).
  */
 CO_API co_code co_fail(co_context *ctx, co_code code, const char *format, ...) CO_PRINTF(3, 4);
 /** The same with an object of the caller; `deleter` is called when the record dies (also if not
  * taken). */
-CO_API co_code co_fail_with(co_context *ctx, co_code code, void *payload, void (*deleter)(void *payload),
-                            const char *format, ...) CO_PRINTF(5, 6);
+CO_API co_code co_fail_with(co_context *ctx, co_code code, void *payload,
+                            void (*deleter)(void *payload), const char *format, ...)
+    CO_PRINTF(5, 6);
 
 CO_EXTERN_C_END
 

@@ -14,48 +14,65 @@ CO_EXTERN_C_BEGIN
 
 /* Properties. */
 
-/** The devices that hold variables, as a tuple of names; CO_RUNTIME_ERROR for the default strategy. */
+/** The devices that hold variables, as a tuple of names. CO_RUNTIME_ERROR for the default
+ * strategy. */
 CO_API co_value *co_parameter_devices(co_context *ctx, co_strategy *strategy);
 /**
- * Where variables that belong to no slot should live: all devices, as a tuple of names (EXT-NSD-1).
- * The default strategy answers with one of `variables` (a list or tuple), the one whose name is the
- * smallest; CO_VALUE_ERROR if there is none (DEF-11). Others ignore `variables`, which may be NULL.
+ * Where variables that belong to no slot should live: all devices, as a tuple of names. The default
+ * strategy answers with one of `variables` (a list or tuple), the one whose name is the smallest;
+ * CO_VALUE_ERROR if there is none. Others ignore `variables`, which may be NULL.
+ * Rules: EXT-NSD-1, DEF-11.
  */
 CO_API co_value *co_non_slot_devices(co_context *ctx, co_strategy *strategy, co_value *variables);
 /** Whether this process should write checkpoints and summaries: the chief, worker 0, alone. */
-CO_API bool co_should_checkpoint(co_context *ctx, co_strategy *strategy);
-CO_API bool co_should_save_summary(co_context *ctx, co_strategy *strategy);
+CO_API bool co_should_checkpoint(co_context *ctx, const co_strategy *strategy);
+CO_API bool co_should_save_summary(co_context *ctx, const co_strategy *strategy);
 /** Always false here: shapes may change from step to step. */
-CO_API bool co_require_static_shapes(co_context *ctx, co_strategy *strategy);
-/** The algorithm that combines values: what was chosen, or what AUTO stands for with these devices
- * (MIR-CDO-1). */
-CO_API co_cross_device_ops co_strategy_cross_device_ops(co_context *ctx, co_strategy *strategy);
+CO_API bool co_require_static_shapes(co_context *ctx, const co_strategy *strategy);
+/** The algorithm that combines values: what was chosen, or what AUTO stands for with these devices.
+ * Rules: MIR-CDO-1. */
+CO_API co_cross_device_ops co_strategy_cross_device_ops(co_context        *ctx,
+                                                        const co_strategy *strategy);
+
 /* Reducing to places. A destination is a device name (a host string), or a tensor, indexed slices,
  * a variable or a per-replica value, which stand for the devices they live on. It is never
  * modified. */
 
 /**
  * Combine the values of all replicas and put the result on the destination: one device gives a
- * tensor there, several a mirrored value with a copy on each. Leaf by leaf on structures. Rules:
- * EXT-RT-*.
+ * tensor there, several a mirrored value with a copy on each. Leaf by leaf on structures.
  *
- * Context:  cross-replica, or default mode.
- * Returns:  a value of ctx, or NULL with CO_ASSERTION_ERROR (a list as destination, SUM of a mirrored
- *           value), CO_VALUE_ERROR (a destination that is none of the above), or an error of co_reduce.
+ * Scope:    collective over processes.
+ * Context:  cross-replica, or default mode; CO_RUNTIME_ERROR in a step.
+ * Blocks:   until all processes have come.
+ * Returns:  a value of ctx, or NULL with CO_ASSERTION_ERROR (a list as destination, SUM of a
+ *           mirrored value), CO_VALUE_ERROR (a destination that is none of the above), or an error
+ *           of co_reduce.
+ * Rules: EXT-RT-*.
  */
-CO_API co_value *co_reduce_to(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
-                              co_value *destination);
-/** The same with advice on how to do it; CO_VALUE_ERROR for a field that is out of range. */
+CO_API co_value *co_reduce_to(co_context *ctx, co_strategy *strategy, co_reduce_op op,
+                              co_value *value, co_value *destination);
+/** co_reduce_to with advice on how to do it; CO_VALUE_ERROR for a field that is out of range. */
 CO_API co_value *co_reduce_to_with(co_context *ctx, co_strategy *strategy, co_reduce_op op,
                                    co_value *value, co_value *destination,
                                    const co_communication_options *options);
-/** co_reduce_to for every (value, destination) of a list of pairs; the results as a list. */
+/**
+ * co_reduce_to for every (value, destination) of a list of pairs.
+ *
+ * Scope:    collective over processes.
+ * Context:  cross-replica, or default mode; CO_RUNTIME_ERROR in a step.
+ * Blocks:   until all processes have come.
+ * Returns:  the results as a list, or NULL with an error of co_reduce_to, or with CO_VALUE_ERROR
+ *           for what is no list of pairs.
+ */
 CO_API co_value *co_batch_reduce_to(co_context *ctx, co_strategy *strategy, co_reduce_op op,
                                     co_value *pairs);
+/** co_batch_reduce_to with advice on how to do it. */
 CO_API co_value *co_batch_reduce_to_with(co_context *ctx, co_strategy *strategy, co_reduce_op op,
                                          co_value *pairs, const co_communication_options *options);
-/** Copy a tensor, or indexed slices, to the destination; a host number comes back as it is
- * (EXT-BC-*). */
+/** Copy a tensor, or indexed slices, to the destination, in this process. A host number comes back as
+ * it is.
+ * Rules: EXT-BC-*. */
 CO_API co_value *co_broadcast_to_devices(co_context *ctx, co_strategy *strategy, co_value *tensor,
                                          co_value *destination);
 
@@ -75,21 +92,42 @@ typedef struct co_update_options {
 /**
  * Call fn for every component of a distributed variable, in order, on its device, in cross-replica
  * context: with the component and the component's part of args (a tuple). In a replica it acts as
- * merge_call and update (EXT-UPD-6). NULL options are the initialiser's. Rules: EXT-UPD-*.
+ * co_merge_call with an update inside. NULL options are the initialiser's.
+ *
+ * Scope:    collective over the local replicas in a step; else this process alone.
+ * Context:  cross-replica context of this strategy, default mode, or in a replica.
+ * Blocks:   in a step, until all local replicas have come; while fn runs.
+ * Returns:  the results of fn, or NULL with the error of fn, CO_ASSERTION_ERROR (no distributed
+ *           variable), CO_VALUE_ERROR (a variable of another strategy), CO_TYPE_ERROR (fn is NULL),
+ *           CO_RUNTIME_ERROR (the scope of another strategy).
+ * Rules: EXT-UPD-*.
  */
-CO_API co_value *co_update(co_context *ctx, co_strategy *strategy, co_value *variable, co_update_fn fn,
-                           co_value *args, void *user, const co_update_options *options);
-/** The same once per device of a tuple of names, without a variable (EXT-UNS-1). */
-CO_API co_value *co_update_non_slot(co_context *ctx, co_strategy *strategy, co_value *devices, co_fn fn,
-                                    co_value *args, void *user, const co_update_options *options);
+CO_API co_value *co_update(co_context *ctx, co_strategy *strategy, co_value *variable,
+                           co_update_fn fn, co_value *args, void *user,
+                           const co_update_options *options);
+/**
+ * The same once per device of a tuple of names, without a variable.
+ *
+ * Scope:    this process.
+ * Context:  cross-replica context of this strategy, or default mode; CO_RUNTIME_ERROR in a step.
+ * Blocks:   while fn runs.
+ * Returns:  the results of fn, or NULL with the error of fn, CO_ASSERTION_ERROR (devices are no
+ *           tuple), CO_VALUE_ERROR (what is no name of a device), CO_TYPE_ERROR (fn is NULL).
+ * Rules: EXT-UNS-1.
+ */
+CO_API co_value *co_update_non_slot(co_context *ctx, co_strategy *strategy, co_value *devices,
+                                    co_fn fn, co_value *args, void *user,
+                                    const co_update_options *options);
 
 /* Variables and their containers. */
 
 /** The distributed variable that a component belongs to; anything else comes back as it is. */
 CO_API co_value *co_value_container(co_context *ctx, co_strategy *strategy, co_value *value);
 /** Whether the variable was made under this strategy (for the default strategy: under none). */
-CO_API bool co_variable_created_in_scope(co_context *ctx, co_strategy *strategy, co_value *variable);
-/** Make variables on the devices of `variable` until the end (EXT-COL-*). */
+CO_API bool co_variable_created_in_scope(co_context *ctx, const co_strategy *strategy,
+                                         const co_value *variable);
+/** Make variables on the devices of `variable` until the end.
+ * Rules: EXT-COL-*. */
 CO_API void co_colocate_begin(co_context *ctx, co_strategy *strategy, co_value *variable);
 CO_API void co_colocate_end(co_context *ctx);
 

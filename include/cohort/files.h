@@ -15,7 +15,7 @@
  * after another (several at a time: co_dataset_interleave over their names, with opens_files and
  * num_parallel_calls); elements are scalars of CO_STRING. Errors name the kind of dataset, the
  * file, the record and its offset (in a compressed file: in what it decompresses to). After an
- * error, the next element is the first of the next file (GEN-ERR-5, DS-ITER-8):
+ * error, the next element is the first of the next file:
  *
  *   CO_NOT_FOUND          there is no such file
  *   CO_PERMISSION_DENIED  it may not be read
@@ -23,6 +23,8 @@
  *                         that shrank while it was read; after the intact records
  *   CO_INVALID_ARGUMENT   a directory; a body that is no multiple of the record size
  *   CO_UNIMPLEMENTED      a compressed file, and a library that was built without zlib
+ *
+ * Rules: GEN-ERR-5, DS-ITER-8.
  */
 #ifndef COHORT_FILES_H
 #define COHORT_FILES_H
@@ -121,7 +123,12 @@ typedef struct co_list_files_options {
 
 /**
  * The names of the files that match patterns as of a shell (* ? []), each once: strings, one by
- * one. The folders are read now. CO_INVALID_ARGUMENT if nothing matches.
+ * one.
+ *
+ * Scope:    this process.
+ * Context:  any.
+ * Blocks:   while the folders are read, which is done now.
+ * Returns:  a dataset of ctx's block, or NULL with CO_INVALID_ARGUMENT if nothing matches.
  */
 CO_API co_dataset *co_dataset_list_files(co_context *ctx, const char *const *patterns,
                                          size_t num_patterns, const co_list_files_options *options);
@@ -134,18 +141,32 @@ typedef struct co_record_writer co_record_writer;
 /**
  * Make the file, or empty the one that is there. The writer is closed when its block ends, but then
  * a failure (a full disk) can only be told to the log: call co_record_writer_close.
- * CO_NOT_FOUND for a folder that is not there, CO_PERMISSION_DENIED, CO_UNIMPLEMENTED as above.
+ *
+ * Scope:    this process. Two processes that write one file overwrite each other.
+ * Context:  any.
+ * Blocks:   while the file is made.
+ * Returns:  a writer of ctx's block, or NULL with CO_NOT_FOUND for a folder that is not there,
+ *           CO_PERMISSION_DENIED, or CO_UNIMPLEMENTED for a compression without zlib.
  */
 CO_API co_record_writer *co_record_writer_open(co_context *ctx, const char *path,
                                                const co_file_options *options);
-/** Append one record. */
+/**
+ * Append one record.
+ *
+ * Scope:    this process.
+ * Context:  any.
+ * Blocks:   while the system takes the bytes, as far as they are not kept in the writer's buffer.
+ * Returns:  CO_OK, CO_FAILED_PRECONDITION for a writer that was closed, or the error of the system.
+ */
 CO_API co_code co_record_write(co_context *ctx, co_record_writer *writer, const void *bytes,
                                size_t nbytes);
-/** Append every string of a tensor or host string as a record; CO_TYPE_ERROR for anything else. */
+/** co_record_write of every string of a tensor or host string; CO_TYPE_ERROR for anything else. */
 CO_API co_code co_record_write_value(co_context *ctx, co_record_writer *writer, co_value *strings);
-/** Hand all records so far to the system. Of a compressed file, those that were compressed. */
+/** Hand all records so far to the system. Of a compressed file, those that were compressed. Waits
+ * and returns as co_record_write. */
 CO_API co_code co_record_writer_flush(co_context *ctx, co_record_writer *writer);
-/** Write what is left and close; later writes are CO_FAILED_PRECONDITION. Closing twice is fine. */
+/** Write what is left and close; later writes are CO_FAILED_PRECONDITION. Closing twice is fine.
+ * Waits and returns as co_record_write. */
 CO_API co_code co_record_writer_close(co_context *ctx, co_record_writer *writer);
 
 /** CRC-32C of bytes, and as record files store it: rotated right by 15 bits, plus a constant. */
@@ -195,13 +216,15 @@ CO_API co_value *co_parse_example(co_context *ctx, co_value *serialized, const c
 CO_API co_value *co_example_decode(co_context *ctx, co_value *serialized);
 /**
  * A dict of what converts to tensors as a serialized Example, a host string. Integers and bools
- * become int64, floating numbers float32. Shapes are not kept. CO_TYPE_ERROR if `features` is no dict.
+ * become int64, floating numbers float32. Shapes are not kept. CO_TYPE_ERROR if `features` is no
+ * dict.
  */
 CO_API co_value *co_example_encode(co_context *ctx, co_value *features);
 
 /*
- * Arrays of NumPy. CO_VALUE_ERROR for a file that cannot be understood or holds a dtype that tensors do
- * not have, CO_NOT_FOUND for one that is not there. Arrays are on the current device, in C order.
+ * Arrays of NumPy. CO_VALUE_ERROR for a file that cannot be understood or holds a dtype that
+ * tensors do not have, CO_NOT_FOUND for one that is not there. Arrays are on the current device, in
+ * C order.
  */
 
 typedef struct co_array_options {
@@ -212,10 +235,24 @@ typedef struct co_array_options {
 } co_array_options;
 #define CO_ARRAY_OPTIONS_INIT { sizeof(co_array_options), false }
 
-/** The array of an .npy file. `map` has no effect on arrays in Fortran order or of the other byte
- * order. */
+/**
+ * The array of an .npy file. `map` has no effect on arrays in Fortran order or of the other byte
+ * order. NULL options are the initialiser's.
+ *
+ * Scope:    this process.
+ * Context:  any.
+ * Blocks:   while the file is read.
+ * Returns:  a tensor, or NULL with CO_NOT_FOUND, CO_PERMISSION_DENIED or CO_VALUE_ERROR.
+ */
 CO_API co_value *co_load_npy(co_context *ctx, const char *path, const co_array_options *options);
-/** The arrays of an .npz file by name, as a dict. They are never mapped; deflated ones need zlib. */
+/**
+ * The arrays of an .npz file by name. They are never mapped; deflated ones need zlib.
+ *
+ * Scope:    this process.
+ * Context:  any.
+ * Blocks:   while the file is read.
+ * Returns:  a dict of tensors, or NULL as co_load_npy, and with CO_UNIMPLEMENTED without zlib.
+ */
 CO_API co_value *co_load_npz(co_context *ctx, const char *path);
 
 CO_EXTERN_C_END

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The flight recorder, always on: the last calls at which replicas or processes of a strategy waited
- * for each other. A strategy of several replicas keeps its last 64 rendezvous (all_reduce, merge_call, assignments that
- * are aggregated, collectives between processes):
+ * The flight recorder, always on: the last calls at which replicas or processes of a strategy
+ * waited for each other. A strategy of several replicas keeps its last 64 rendezvous (all_reduce,
+ * merge_call, assignments that are aggregated, collectives between processes):
  *
  *     7: run 3, rendezvous 2: all_reduce of float32 [2,3] at step.c:41; 2 of 2 replicas; CO_OK; at 1210 us, took 15 us
  *     8: run 3, rendezvous 3: merge_call of float32 [] at step.c:44; 1 of 2 replicas, without replica 1; waiting; at 1302 us
@@ -45,18 +45,24 @@ typedef void (*co_flight_fn)(const co_flight_record *record, void *user);
  * strategy runs: what is being written at that moment is left out. A strategy of one replica has no
  * entries. CO_TYPE_ERROR where fn is NULL.
  */
-CO_API co_code co_flight_visit(co_context *ctx, co_strategy *strategy, co_flight_fn fn, void *user);
+CO_API co_code co_flight_visit(co_context *ctx, const co_strategy *strategy, co_flight_fn fn,
+                               void *user);
 /**
  * The same as text, a line for each entry, in `out` of `capacity` bytes (0: NULL is allowed), cut
  * and terminated. Returns how many bytes the whole text has without its zero.
  */
-CO_API size_t co_flight_format(co_context *ctx, co_strategy *strategy, char *out, size_t capacity);
+CO_API size_t co_flight_format(co_context *ctx, const co_strategy *strategy, char *out,
+                               size_t capacity);
 /**
  * Write the text to a file, whole or not at all: under another name first, then renamed.
- * CO_NOT_FOUND, CO_PERMISSION_DENIED or CO_UNAVAILABLE when that fails; a file that was there is
- * then unchanged.
+ *
+ * Scope:    this process; each writes its own entries. Give each a path of its own.
+ * Context:  any, also while the strategy runs.
+ * Blocks:   while the file is written.
+ * Returns:  CO_OK, or CO_NOT_FOUND, CO_PERMISSION_DENIED or CO_UNAVAILABLE, in which case a file
+ *           that was there is unchanged.
  */
-CO_API co_code co_flight_save(co_context *ctx, co_strategy *strategy, const char *path);
+CO_API co_code co_flight_save(co_context *ctx, const co_strategy *strategy, const char *path);
 
 CO_EXTERN_C_END
 

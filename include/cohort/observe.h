@@ -112,6 +112,8 @@ typedef struct co_observer co_observer;
  * Begin to observe the runtime of ctx.
  *
  * Scope:    all contexts of the runtime, those that are opened later included.
+ * Context:  any.
+ * Blocks:   no.
  * Returns:  the observer, which lives until co_unobserve or the end of the runtime; NULL with
  *           CO_INVALID_ARGUMENT (no function) or CO_RESOURCE_EXHAUSTED (there are 8 already).
  */
@@ -119,6 +121,8 @@ CO_API co_observer *co_observe(co_context *ctx, co_observe_fn fn, void *user);
 /**
  * Stop. When it returns, the function is not called any more and no call of it is under way.
  *
+ * Scope:    all contexts of the runtime.
+ * Context:  any, outside the function itself.
  * Blocks:   while other threads are inside the function; CO_DEADLINE_EXCEEDED after five seconds,
  *           which is what happens to a function that calls this itself. The function is not called
  *           any more then, and calling this again waits again.

@@ -3,10 +3,11 @@
  * Operators. Each takes whatever converts to a tensor where it runs: a variable gives the component
  * of this replica, a per-replica value its part, a host number a scalar of the other operand's
  * dtype. Shapes broadcast as in NumPy. An operator that rejects a shape, dtype, axis, index or
- * attribute records CO_INVALID_ARGUMENT (GEN-ERR-4).
+ * attribute records CO_INVALID_ARGUMENT.
  *
  * Every operator is an entry of one table, which co_op_describe shows and co_op_call calls by name;
  * the functions below are the same entries with C arguments.
+ * Rules: GEN-ERR-4.
  */
 #ifndef COHORT_OPS_H
 #define COHORT_OPS_H
@@ -123,7 +124,8 @@ typedef enum co_activation {
 /** A fully connected layer: activation(x w + b) of x [..., inputs], w [inputs, outputs], b
  * [outputs]. The same numbers as co_matmul, co_add and the activation one after the other, without
  * their passes over memory; half-precision results are rounded once, at the end. */
-CO_API co_value *co_dense(co_context *ctx, co_value *x, co_value *w, co_value *b, co_activation activation);
+CO_API co_value *co_dense(co_context *ctx, co_value *x, co_value *w, co_value *b,
+                          co_activation activation);
 /** a [..., m, n] x b [..., n]. */
 CO_API co_value *co_matvec(co_context *ctx, co_value *a, co_value *b, bool transpose_a);
 /**
@@ -168,9 +170,9 @@ CO_API co_value *co_reduce_euclidean_norm(co_context *ctx, co_value *x, const in
 /** A tuple: the mean and the variance. */
 CO_API co_value *co_moments(co_context *ctx, co_value *x, const int *axes, size_t num_axes,
                             bool keepdims);
-/** Index of the largest element along `axis`, the first of equals; `dtype` CO_INT64 (default),
- * CO_INT32, and of the largest CO_INT16 or CO_UINT16; an axis that is longer than it counts is
- * refused. */
+/** Index of the largest, and of the smallest, element along `axis`, the first of equals. The result
+ * has `dtype`: CO_INT64 (also for CO_DTYPE_NONE) or CO_INT32; of co_argmax also CO_INT16 or
+ * CO_UINT16. CO_INVALID_ARGUMENT for an axis that is too long for it. */
 CO_API co_value *co_argmax(co_context *ctx, co_value *x, int axis, co_dtype dtype);
 CO_API co_value *co_argmin(co_context *ctx, co_value *x, int axis, co_dtype dtype);
 /** Running sums and products along an axis: element i is that of 0 to i, `exclusive` without i
@@ -200,21 +202,24 @@ CO_API co_value *co_slice(co_context *ctx, co_value *x, const int64_t *begin, co
                           size_t n);
 /** Dimensions of 1 taken out: those of axes, or all with CO_ALL_AXES. */
 CO_API co_value *co_squeeze(co_context *ctx, co_value *x, const int *axes, size_t num_axes);
-/** Tensors of one shape and dtype, a list or tuple, side by side along a new axis; and a tuple of
- * the parts again. */
+/** Tensors of one shape and dtype, a list or tuple, side by side along a new axis. */
 CO_API co_value *co_stack(co_context *ctx, co_value *xs, int axis);
+/** A tuple of the parts of x along an axis, which goes: the reverse of co_stack. */
 CO_API co_value *co_unstack(co_context *ctx, co_value *x, int axis);
-/** A tuple of `num` equal parts, or of up to 32 parts of these sizes, one of which may be -1 where
- * there are several. */
+/** A tuple of `num` equal parts along an axis, or of up to 32 parts of these sizes. Of several
+ * sizes one may be -1: the rest. */
 CO_API co_value *co_split(co_context *ctx, co_value *x, int64_t num, int axis);
-CO_API co_value *co_split_sizes(co_context *ctx, co_value *x, const int64_t *sizes, size_t n, int axis);
+CO_API co_value *co_split_sizes(co_context *ctx, co_value *x, const int64_t *sizes, size_t n,
+                                int axis);
 
-/** Bit i of a mask is about entry i of co_strided_slice: its begin or end does not count, it stands
- * for any number of whole dimensions, for a new dimension of 1, or for one element without its
- * dimension. */
+/** Masks of co_strided_slice. Bit i of each is about entry i of begin, end and strides. */
 typedef struct co_slice_masks {
     size_t   struct_size;
-    uint32_t begin, end, ellipsis, new_axis, shrink_axis;
+    uint32_t begin;       /* begin[i] does not count: from the first element */
+    uint32_t end;         /* end[i] does not count: to the last element */
+    uint32_t ellipsis;    /* "...": the entry stands for any number of whole dimensions */
+    uint32_t new_axis;    /* the entry makes a new dimension of 1 */
+    uint32_t shrink_axis; /* the entry is one element, begin[i], and its dimension goes */
 } co_slice_masks;
 #define CO_SLICE_MASKS_INIT { sizeof(co_slice_masks), 0, 0, 0, 0, 0 }
 /** x[begin:end:strides] as Python has it: negative numbers count from the end, ranges are cut to
@@ -225,7 +230,8 @@ CO_API co_value *co_strided_slice(co_context *ctx, co_value *x, const int64_t *b
 /** The elements along axes from the last to the first. */
 CO_API co_value *co_reverse(co_context *ctx, co_value *x, const int *axes, size_t num_axes);
 /** Moved on by shift[i] along axes[i]; what leaves at one end comes in at the other. */
-CO_API co_value *co_roll(co_context *ctx, co_value *x, const int64_t *shift, const int *axes, size_t n);
+CO_API co_value *co_roll(co_context *ctx, co_value *x, const int64_t *shift, const int *axes,
+                         size_t n);
 /** Repeated along every axis, multiples[i] times. */
 CO_API co_value *co_tile(co_context *ctx, co_value *x, const int64_t *multiples, size_t n);
 typedef enum co_pad_mode { CO_PAD_CONSTANT = 0, CO_PAD_REFLECT, CO_PAD_SYMMETRIC } co_pad_mode;
@@ -234,30 +240,32 @@ typedef enum co_pad_mode { CO_PAD_CONSTANT = 0, CO_PAD_REFLECT, CO_PAD_SYMMETRIC
  * 1 is true, of integers it must be whole and fit; strings get empty ones, by the constant 0. */
 CO_API co_value *co_pad(co_context *ctx, co_value *x, const int64_t *paddings, size_t n,
                         co_pad_mode mode, double constant);
-/** Matrices with all but the diagonal, num_lower below and num_upper above it set to 0; negative:
- * all. */
+/** Matrices of which the diagonal, num_lower diagonals below it and num_upper above it stay; the
+ * rest becomes 0. A negative number keeps all on its side. */
 CO_API co_value *co_band_part(co_context *ctx, co_value *x, int64_t num_lower, int64_t num_upper);
-/** Rows of params by index along `axis`; the first batch_dims dimensions are matched, not
- * crossed. The gradient along axis 0 is indexed slices; where the axis is written from the end, it
- * is a tensor. */
+/** Rows of params by index along `axis`. The first batch_dims dimensions of both belong together:
+ * each index looks into its own part of params. The gradient along axis 0 is indexed slices; where
+ * the axis is written from the end, it is a tensor. */
 CO_API co_value *co_gather(co_context *ctx, co_value *params, co_value *indices, int axis,
                            int batch_dims);
 /** Rows of a table by id: co_gather along axis 0. The gradient is indexed slices. */
 CO_API co_value *co_embedding_lookup(co_context *ctx, co_value *params, co_value *ids);
 /** Elements, or slices, by the index vectors that the last dimension of indices holds. */
 CO_API co_value *co_gather_nd(co_context *ctx, co_value *params, co_value *indices);
-/** Zeros of a shape with updates added at index vectors; the same on a tensor; and updates in the
- * place of what a tensor has there, of which the last stays where vectors are equal. */
+/** Zeros of a shape, to which updates are added at the index vectors. */
 CO_API co_value *co_scatter_nd(co_context *ctx, co_value *indices, co_value *updates,
                                const int64_t *dims, int ndim);
+/** A tensor to which updates are added, or in which they replace elements; of equal index vectors
+ * the last one replaces. */
 CO_API co_value *co_tensor_scatter_nd_add(co_context *ctx, co_value *tensor, co_value *indices,
                                           co_value *updates);
 CO_API co_value *co_tensor_scatter_nd_update(co_context *ctx, co_value *tensor, co_value *indices,
                                              co_value *updates);
-/** Rows of data added up by ids, which have its first dimensions; negative ids are left out. */
+/** Row i of the result is the sum of the rows of data whose id is i; ids has the first dimensions
+ * of data. Rows with a negative id are left out. */
 CO_API co_value *co_unsorted_segment_sum(co_context *ctx, co_value *data, co_value *ids,
                                          int64_t num_segments);
-/** The coordinates of what is not zero, as int64 [n, rank]; x has an axis. */
+/** The coordinates of what is not zero, as int64 [n, rank]; x has rank 1 or more. */
 CO_API co_value *co_where_index(co_context *ctx, co_value *x);
 typedef struct co_one_hot_options {
     size_t   struct_size;
@@ -294,7 +302,8 @@ CO_API co_value *co_ones_like(co_context *ctx, co_value *x);
 /** A matrix with ones on the diagonal; num_columns -1: as many as rows. */
 CO_API co_value *co_eye(co_context *ctx, co_dtype dtype, int64_t num_rows, int64_t num_columns);
 /** num numbers at equal distances from start to stop, both included; dtype one of floats. */
-CO_API co_value *co_linspace(co_context *ctx, co_dtype dtype, double start, double stop, int64_t num);
+CO_API co_value *co_linspace(co_context *ctx, co_dtype dtype, double start, double stop,
+                             int64_t num);
 /** Shape, number of elements and number of dimensions as int32 tensors. */
 CO_API co_value *co_shape(co_context *ctx, co_value *x);
 CO_API co_value *co_size(co_context *ctx, co_value *x);
@@ -305,11 +314,13 @@ CO_API co_value *co_rank(co_context *ctx, co_value *x);
 CO_API co_value *co_softmax(co_context *ctx, co_value *logits, int axis);
 CO_API co_value *co_log_softmax(co_context *ctx, co_value *logits, int axis);
 /** Cross entropy of each row of logits [..., classes] with its integer label [...]. */
-CO_API co_value *co_sparse_softmax_cross_entropy(co_context *ctx, co_value *labels, co_value *logits);
+CO_API co_value *co_sparse_softmax_cross_entropy(co_context *ctx, co_value *labels,
+                                                 co_value *logits);
 /** Cross entropy of logits with labels that are probabilities, along `axis`; both have one shape.
  * Labels of another dtype, such as the 0 and 1 of integers, are cast to that of logits. Labels that
  * do not add up to 1 have the gradient of those that do, as in TensorFlow. */
-CO_API co_value *co_softmax_cross_entropy(co_context *ctx, co_value *labels, co_value *logits, int axis);
+CO_API co_value *co_softmax_cross_entropy(co_context *ctx, co_value *labels, co_value *logits,
+                                          int axis);
 /** Cross entropy of each logit with its label, a probability. */
 CO_API co_value *co_sigmoid_cross_entropy(co_context *ctx, co_value *labels, co_value *logits);
 /** The mean of squared differences over the last axis. */
@@ -329,8 +340,8 @@ typedef struct co_layer_norm_options {
 CO_API co_value *co_layer_norm(co_context *ctx, co_value *x, co_value *gamma, co_value *beta,
                                const co_layer_norm_options *options);
 
-/** Of the three calls that follow the same order: co_batch_norm_train, co_batch_norm_inference and
- * co_sync_batch_norm_train (train.h). */
+/** Options of co_batch_norm_train, co_batch_norm_inference and co_sync_batch_norm_train (train.h).
+ * */
 typedef struct co_batch_norm_options {
     size_t     struct_size;
     const int *axes;     /* that are reduced; NULL: all but the last, the channels */
@@ -395,8 +406,8 @@ typedef struct co_attention_options {
  *     co_attention_options causal = CO_ATTENTION_OPTIONS_INIT;
  *
  *     causal.causal = true;
- *     mixed = co_attention(ctx, co_matmul(ctx, x, wq), co_matmul(ctx, x, wk), co_matmul(ctx, x, wv),
- *                          4, &causal);
+ *     mixed = co_attention(ctx, co_matmul(ctx, x, wq), co_matmul(ctx, x, wk),
+ *                          co_matmul(ctx, x, wv), 4, &causal);
  */
 CO_API co_value *co_attention(co_context *ctx, co_value *q, co_value *k, co_value *v, int64_t heads,
                               const co_attention_options *options);
@@ -410,10 +421,11 @@ typedef struct co_conv2d_options {
     co_padding padding;
     int64_t    explicit_paddings[4]; /* top, bottom, left, right, with CO_PADDING_EXPLICIT */
 } co_conv2d_options;
-#define CO_CONV2D_OPTIONS_INIT                                                                               \
+#define CO_CONV2D_OPTIONS_INIT                                                                     \
     { sizeof(co_conv2d_options), { 1, 1 }, { 1, 1 }, CO_PADDING_VALID, { 0, 0, 0, 0 } }
 /** x [n, h, w, in] with filter w [kh, kw, in, out]. NULL options are the initialiser's. */
-CO_API co_value *co_conv2d(co_context *ctx, co_value *x, co_value *w, const co_conv2d_options *options);
+CO_API co_value *co_conv2d(co_context *ctx, co_value *x, co_value *w,
+                           const co_conv2d_options *options);
 /** A convolutional layer: activation(conv2d(x, w) + b), b [out]; see co_dense. */
 CO_API co_value *co_conv2d_bias(co_context *ctx, co_value *x, co_value *w, co_value *b,
                                 co_activation activation, const co_conv2d_options *options);
@@ -421,10 +433,12 @@ CO_API co_value *co_conv2d_bias(co_context *ctx, co_value *x, co_value *w, co_va
  * equal. */
 CO_API co_value *co_depthwise_conv2d(co_context *ctx, co_value *x, co_value *w,
                                      const co_conv2d_options *options);
-/** What conv2d with these options would make x of, from x: w [kh, kw, out, in], output_dims
- * [n, h, w, out]. */
+/** The transpose of co_conv2d with these options: its gradient with respect to its input. x has the
+ * shape that co_conv2d would give a tensor of output_dims [n, h, w, out] with w [kh, kw, out, in].
+ * */
 CO_API co_value *co_conv2d_transpose(co_context *ctx, co_value *x, co_value *w,
-                                     const int64_t output_dims[4], const co_conv2d_options *options);
+                                     const int64_t            output_dims[4],
+                                     const co_conv2d_options *options);
 
 typedef struct co_pool2d_options {
     size_t     struct_size;
@@ -519,19 +533,19 @@ CO_API size_t co_num_ops(void);
 /** The i-th entry, in the info that began as CO_OP_INFO_INIT; false past the end. */
 CO_API bool co_op_describe(size_t i, co_op_info *info);
 /**
- * Call an operator by name: inputs a tuple or list in the order of the table, attrs a dict (or NULL)
- * of host values, lists of host integers, and strings. CO_NOT_FOUND for an unknown operator,
- * CO_TYPE_ERROR for an attribute that is unknown, missing or of the wrong kind. Returns a tensor, or a
- * tuple of tensors.
+ * Call an operator by name: inputs a tuple or list in the order of the table, attrs a dict (or
+ * NULL) of host values, lists of host integers, and strings. CO_NOT_FOUND for an unknown operator,
+ * CO_TYPE_ERROR for an attribute that is unknown, missing or of the wrong kind. Returns a tensor,
+ * or a tuple of tensors.
  */
 CO_API co_value *co_op_call(co_context *ctx, const char *name, co_value *inputs, co_value *attrs);
 /**
- * The type of what co_op_call would return, without running anything. Arguments and errors are those
- * of co_op_call, and inputs may be specs (co_spec), in which dimensions (-1) and the rank (-1) may be
- * unknown. A dimension of the result is unknown where it depends on one that is, or on elements that
- * a spec does not have. Returns a spec, a tuple of specs, or none (CO_KIND_NONE) if not even the
- * number of results is known (unstack along a dimension that is not). Shapes in messages show "?" for
- * an unknown dimension.
+ * The type of what co_op_call would return, without running anything. Arguments and errors are
+ * those of co_op_call, and inputs may be specs (co_spec), in which dimensions (-1) and the rank
+ * (-1) may be unknown. A dimension of the result is unknown where it depends on one that is, or on
+ * elements that a spec does not have. Returns a spec, a tuple of specs, or none (CO_KIND_NONE) if
+ * not even the number of results is known (unstack along a dimension that is not). Shapes in
+ * messages show "?" for an unknown dimension.
  */
 CO_API co_value *co_op_infer(co_context *ctx, const char *name, co_value *inputs, co_value *attrs);
 

@@ -13,6 +13,18 @@
  *
  * Inside the step, the context that it is given is the replica context of the tf.distribute
  * documents.
+ *
+ * Collective calls. The documentation of a call that waits for others says so under "Scope". All of
+ * them make it: all replicas of a step, or all processes of a strategy, the same calls in the same
+ * order. "Context" says where it may be called, "Blocks" what it waits for. Besides the errors
+ * under "Returns", a collective call may fail with
+ *
+ *   CO_RUNTIME_ERROR      replicas or processes are in different calls, or one has ended without it
+ *   CO_DEADLINE_EXCEEDED  one does not come: it has executed nothing for the deadline_ms of the
+ *                         strategy, or the timeout_seconds of the call are over
+ *   CO_UNAVAILABLE        a process is gone, or the strategy was given up after such an error
+ *
+ * and with the error of another replica or process that failed while this one waited.
  */
 #ifndef COHORT_STRATEGY_H
 #define COHORT_STRATEGY_H
@@ -32,7 +44,8 @@ CO_EXTERN_C_BEGIN
 /** The strategy that is current when none was chosen: one replica, no effect. There is exactly
  * one. */
 CO_API co_strategy *co_default_strategy(co_context *ctx);
-/** Everything on one device. NULL is the current device. The device need not exist yet (DEV-5). */
+/** Everything on one device. NULL is the current device. The device need not exist yet.
+ * Rules: DEV-5. */
 CO_API co_strategy *co_one_device_strategy(co_context *ctx, const char *device);
 
 typedef struct co_mirrored_options {
@@ -56,10 +69,13 @@ typedef struct co_mirrored_options {
     }
 
 /**
- * Replicas on several devices of this machine; NULL devices and 0: all GPUs, or else all CPUs
- * (MIR-INIT-1); NULL devices and another number is CO_VALUE_ERROR. `options` may be NULL. A replica that executes nothing for the deadline while
- * others wait for it ends the step with CO_DEADLINE_EXCEEDED. If it does not come back soon after,
- * its thread and memory are left behind and the strategy answers CO_UNAVAILABLE from then on.
+ * Replicas on several devices of this machine. NULL devices and 0: all GPUs, or else all CPUs.
+ * `options` may be NULL. A replica that executes nothing for the deadline while others wait for it
+ * ends the step with CO_DEADLINE_EXCEEDED. If it does not come back soon after, its thread and
+ * memory are left behind and the strategy answers CO_UNAVAILABLE from then on. CO_VALUE_ERROR for
+ * NULL devices and another number than 0, and for options out of range; CO_ASSERTION_ERROR for a
+ * device that is given twice.
+ * Rules: MIR-INIT-1.
  */
 CO_API co_strategy *co_mirrored_strategy(co_context *ctx, const char *const *devices,
                                          size_t num_devices, const co_mirrored_options *options);
@@ -78,16 +94,22 @@ typedef struct co_multi_worker_mirrored_options {
     const co_communication_options
         *communication; /* of its collectives, the same on all processes; NULL: the defaults */
 } co_multi_worker_mirrored_options;
-#define CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT                                                               \
+#define CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT                                                      \
     {                                                                                              \
-        sizeof(co_multi_worker_mirrored_options), NULL, 0, 0, CO_DEADLINE_OF_SETTINGS, NULL, NULL, NULL, 0, \
-            NULL                                                                                   \
+        sizeof(co_multi_worker_mirrored_options), NULL, 0, 0, CO_DEADLINE_OF_SETTINGS, NULL, NULL, \
+            NULL, 0, NULL                                                                          \
     }
 
 /**
- * The same program on several processes. Collective: every process makes it, in the same order. The
- * cluster comes from MPI (mpirun -n 4 program), not from TF_CONFIG: where that is set, a line of
- * the log says so.
+ * The same program on several processes. The cluster comes from MPI (mpirun -n 4 program), not from
+ * TF_CONFIG: where that is set, a line of the log says so. `options` may be NULL.
+ *
+ * Scope:    collective over all processes.
+ * Context:  outside steps.
+ * Blocks:   until all processes have come and compared their placements.
+ * Returns:  a strategy of ctx's block, or NULL with CO_VALUE_ERROR (devices, options or a transport
+ *           that cannot be), CO_INVALID_ARGUMENT (processes that differ in them) or
+ *           CO_UNIMPLEMENTED (the plug-in of the transport is not there).
  */
 CO_API co_strategy *co_multi_worker_mirrored_strategy(co_context                    *ctx,
                                              const co_multi_worker_mirrored_options *options);
@@ -100,18 +122,20 @@ CO_API int co_num_local_replicas(co_context *ctx, const co_strategy *strategy);
 /** This process and how many there are; 0 and 1 without processes. */
 CO_API int co_worker_id(co_context *ctx, const co_strategy *strategy);
 CO_API int co_num_workers(co_context *ctx, const co_strategy *strategy);
-/** The devices of this process's replicas, each once, as a tuple of strings; CO_RUNTIME_ERROR for the
- * default strategy. */
+/** The devices of this process's replicas, each once, as a tuple of strings; CO_RUNTIME_ERROR for
+ * the default strategy. */
 CO_API co_value *co_worker_devices(co_context *ctx, co_strategy *strategy);
 
 /**
  * The object whose methods extended.h holds: the strategy itself, the same every time, not a new
- * reference (S-PROP-1).
+ * reference.
+ * Rules: S-PROP-1.
  */
 CO_API co_strategy *co_extended(co_context *ctx, co_strategy *strategy);
 /**
  * Who takes part, for strategies of several processes: a named tuple ClusterResolver(task_type,
- * task_id, num_workers). None for every other strategy (S-PROP-4).
+ * task_id, num_workers). None for every other strategy.
+ * Rules: S-PROP-4.
  */
 CO_API co_value *co_cluster_resolver(co_context *ctx, co_strategy *strategy);
 
@@ -140,7 +164,8 @@ CO_API co_code co_scope_end(co_context *ctx, co_scope *scope);
 /** For CO_SCOPE. */
 CO_API co_statement co_statement_scope(co_context *ctx, co_strategy *strategy);
 
-/** Make a strategy current without a block, until changed; NULL returns to default mode (SET-*). */
+/** Make a strategy current without a block, until changed; NULL returns to default mode.
+ * Rules: SET-*. */
 CO_API co_code co_experimental_set_strategy(co_context *ctx, co_strategy *strategy);
 
 /* Running. */
@@ -159,10 +184,14 @@ typedef co_value *(*co_fn)(co_context *ctx, co_value *args, void *user);
  * Results are merged leaf by leaf: what is the same everywhere comes back as it is, the rest as a
  * per-replica value.
  *
- * Context:  default mode, or cross-replica context of this strategy.
+ * Scope:    collective over processes, as far as fn makes collective calls.
+ * Context:  default mode, or cross-replica context of this strategy; CO_RUNTIME_ERROR otherwise.
+ * Blocks:   until fn has returned on all local replicas.
  * Returns:  the merged results (a value of kind none where all replicas return NULL or none), or
  *           NULL with the error of the replica that failed first; CO_RUNTIME_ERROR where a replica
- *           returns without a collective that others wait in.
+ *           returns without a collective that others wait in; CO_TYPE_ERROR where fn is NULL,
+ *           CO_VALUE_ERROR where args is no tuple or list.
+ * Rules: S-RUN-*.
  */
 CO_API co_value *co_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args,
                         void *user);
@@ -173,11 +202,13 @@ typedef struct co_run_options {
     bool      in_turn; /* one replica runs at a time, in order of ids, as in the reference */
 } co_run_options;
 #define CO_RUN_OPTIONS_INIT { sizeof(co_run_options), NULL, false }
+/** co_run with options; NULL are the initialiser's. CO_TYPE_ERROR where kwargs is no dict. Scope,
+ * context, what it waits for and what it returns are those of co_run. */
 CO_API co_value *co_run_with(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args,
                              void *user, const co_run_options *options);
 
 typedef enum co_reduce_op {
-    CO_REDUCE_NONE = -1, /* for co_set_last_step_output alone: keep the value as it is */
+    CO_REDUCE_NONE = -1, /* for co_set_last_step_output (v1.h) alone: keep the value as it is */
     CO_REDUCE_SUM = 0,
     CO_REDUCE_MEAN = 1,
     CO_REDUCE_MIN = 2, /* ours; never by name */
@@ -186,8 +217,8 @@ typedef enum co_reduce_op {
 } co_reduce_op;
 /** SUM or MEAN by name, in any letter case; CO_VALUE_ERROR for every other name. */
 CO_API co_code co_reduce_op_from_name(co_context *ctx, const char *name, co_reduce_op *out);
-/** The operation by which a variable of that aggregation is combined: SUM or MEAN; CO_VALUE_ERROR for the
- * others. */
+/** The operation by which a variable of that aggregation is combined: SUM or MEAN; CO_VALUE_ERROR
+ * for the others. */
 CO_API co_code co_reduce_op_from_aggregation(co_context *ctx, co_aggregation aggregation,
                                              co_reduce_op *out);
 
@@ -199,22 +230,35 @@ CO_API co_code co_reduce_op_from_aggregation(co_context *ctx, co_aggregation agg
  * a short last batch is weighed right. Sums are made in an order that depends on the number of
  * replicas alone. With several processes a plain value is what each replica of the calling process
  * holds: it takes part like a per-replica value, in every process. In one process it is the same
- * everywhere and has no sum. Rules: S-REDUCE-*.
+ * everywhere and has no sum.
  *
  * Scope:    collective over processes.
- * Context:  cross-replica, or default mode.
- * Returns:  a value of ctx, or NULL with CO_VALUE_ERROR (an axis outside the dimensions; in one process
- *           the SUM of a value that is not per replica), CO_INVALID_ARGUMENT (shapes or dtypes
- *           differ), CO_RUNTIME_ERROR (wrong context).
+ * Context:  cross-replica, or default mode; CO_RUNTIME_ERROR in a step.
+ * Blocks:   until all processes have come.
+ * Returns:  a value of ctx, or NULL with CO_VALUE_ERROR (an axis outside the dimensions; in one
+ *           process the SUM of a value that is not per replica), CO_INVALID_ARGUMENT (shapes or
+ *           dtypes differ; bools, strings), CO_ASSERTION_ERROR (the sum of a mirrored value; what
+ *           is no operation, without axes), CO_TYPE_ERROR (an axis of what has none; what is no
+ *           operation, with axes).
+ * Rules: S-REDUCE-*.
  */
 CO_API co_value *co_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
                            const int *axes, size_t num_axes);
-/** The components of this process's replicas, as a tuple (S-LOCAL-*). */
+/** The components of this process's replicas, as a tuple.
+ * Rules: S-LOCAL-*. */
 CO_API co_value *co_local_results(co_context *ctx, co_strategy *strategy, co_value *value);
 /**
- * The components of all replicas, concatenated along axis (S-GATHER-*). A plain value comes back as
- * it is in one process, and with several counts once for each replica of the process that has it.
- * Indexed slices are CO_UNIMPLEMENTED under every strategy, with one replica too.
+ * The components of all replicas, concatenated along axis. A plain value comes back as it is in one
+ * process, and with several counts once for each replica of the process that has it.
+ *
+ * Scope:    collective over processes.
+ * Context:  cross-replica, or default mode; CO_RUNTIME_ERROR in a step.
+ * Blocks:   until all processes have come.
+ * Returns:  a value of ctx, or NULL with CO_VALUE_ERROR (a scalar, an axis outside the dimensions),
+ *           CO_INVALID_ARGUMENT (dtypes, or dimensions other than axis, differ), CO_UNIMPLEMENTED
+ *           (indexed slices, under every strategy; strings between processes; a strategy of the v1
+ *           flavour).
+ * Rules: S-GATHER-*.
  */
 CO_API co_value *co_gather_replicas(co_context *ctx, co_strategy *strategy, co_value *value,
                                     int axis);
@@ -224,15 +268,16 @@ CO_API co_value *co_gather_replicas(co_context *ctx, co_strategy *strategy, co_v
 typedef struct co_value_context {
     union {
         int replica_id_in_sync_group;
-        int replica_id; /* the same under the name that the documents' example uses (AMB-6) */
+        int replica_id; /* the same under the name that the documents' example uses */
     };
     int num_replicas_in_sync;
 } co_value_context;
-/** Text for people: both numbers (VCX-1). Returns the length, as co_format does. */
+/** Text for people: both numbers. Returns the length, as co_format does. */
 CO_API size_t co_value_context_format(co_context *ctx, const co_value_context *replica, char *out,
                                       size_t capacity);
 typedef co_value *(*co_value_fn)(co_context *ctx, const co_value_context *replica, void *user);
-/** Call value_fn once per local replica; the results become a per-replica value (S-VFF-*). */
+/** Call fn once per local replica, one after the other; the results become a per-replica value.
+ * Rules: S-VFF-*, VCX-1. */
 CO_API co_value *co_distribute_values_from_function(co_context *ctx, co_strategy *strategy,
                                                     co_value_fn fn, void *user);
 
@@ -248,21 +293,50 @@ CO_API int co_replicas(co_context *ctx);
 /** Called once for all replicas, in cross-replica context, with the merged arguments. */
 typedef co_value *(*co_merge_fn)(co_context *ctx, co_strategy *strategy, co_value *args,
                                  void *user);
-/** Wait for all replicas, call replica 0's `fn` once, hand the result back to each (RC-MERGE-*). */
+/**
+ * Wait for all replicas, call replica 0's `fn` once, hand the result back to each.
+ *
+ * Scope:    collective over the replicas of a step in this process.
+ * Context:  in a replica, or in default mode; CO_RUNTIME_ERROR in cross-replica context.
+ * Blocks:   until all local replicas have come and fn has returned.
+ * Returns:  the replica's part of what fn returned (a value of kind none for NULL), or NULL with
+ *           the error of fn; CO_TYPE_ERROR where fn is NULL.
+ * Rules: RC-MERGE-*.
+ */
 CO_API co_value *co_merge_call(co_context *ctx, co_merge_fn fn, co_value *args, void *user);
 /**
- * Each leaf of value combined over replicas, on every replica (RC-AR-*). Differentiable, for every
- * operation; the gradient is computed together: all replicas ask for it or none. Indexed slices are
- * not.
+ * Each leaf of value combined over replicas, on every replica. Differentiable, for every operation,
+ * but not for indexed slices; the gradient is computed together: all replicas ask for it or none.
+ *
+ * Scope:    collective over the replicas of a step, those of other processes too.
+ * Context:  in a replica, or in default mode; CO_RUNTIME_ERROR in cross-replica context.
+ * Blocks:   until all replicas have come.
+ * Returns:  a value of the structure of `value`, or NULL with CO_ASSERTION_ERROR (replicas bring
+ *           other structures or kinds), CO_INVALID_ARGUMENT (other dtypes or shapes),
+ *           CO_VALUE_ERROR (a leaf is none), CO_TYPE_ERROR (no reduce operation), CO_RUNTIME_ERROR
+ *           (another operation on another replica).
+ * Rules: RC-AR-*.
  */
 CO_API co_value *co_all_reduce(co_context *ctx, co_reduce_op op, co_value *value);
-/** The same with advice on how to do it (RC-AR-10). Of several replicas in a process, what replica
- * 0 asks for counts; processes must ask for the same. CO_VALUE_ERROR for a field that is out of range. */
+/** co_all_reduce with advice on how to do it. Of several replicas in a process, what replica 0 asks
+ * for counts; processes must ask for the same. CO_VALUE_ERROR for a field that is out of range.
+ * Rules: RC-AR-10. */
 CO_API co_value *co_all_reduce_with(co_context *ctx, co_reduce_op op, co_value *value,
                                     const co_communication_options *options);
-/** Each leaf concatenated along axis over replicas, on every replica (RC-AG-*). Differentiable as
- * co_all_reduce is. */
+/**
+ * Each leaf concatenated along axis over replicas, on every replica. Differentiable as
+ * co_all_reduce is.
+ *
+ * Scope:    collective over the replicas of a step, those of other processes too.
+ * Context:  in a replica, or in default mode; CO_RUNTIME_ERROR in cross-replica context.
+ * Blocks:   until all replicas have come.
+ * Returns:  a value of the structure of `value`, or NULL with the errors of co_all_reduce, with
+ *           CO_VALUE_ERROR for a scalar or an axis outside the dimensions, and with
+ *           CO_UNIMPLEMENTED for indexed slices.
+ * Rules: RC-AG-*.
+ */
 CO_API co_value *co_all_gather(co_context *ctx, co_value *value, int axis);
+/** co_all_gather with advice on how to do it, as co_all_reduce_with. */
 CO_API co_value *co_all_gather_with(co_context *ctx, co_value *value, int axis,
                                     const co_communication_options *options);
 

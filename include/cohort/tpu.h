@@ -22,15 +22,17 @@ typedef struct co_topology co_topology;
 /**
  * A mesh of 3 dimensions (x, y, core) or 4 (x, y, z, core), and where its devices are:
  * device_coordinates is a tensor of int32 [tasks, devices of a task, mesh_rank]. Places of the mesh
- * that nobody has are missing devices. Rules: TOPO-1, TOPO-2.
+ * that nobody has are missing devices.
  *
- * Returns:  a topology, or NULL with CO_VALUE_ERROR: another number of dimensions, one below 1, a mesh of
- *           more than 2^24 places, coordinates of another shape or dtype, or outside the mesh.
+ * Returns:  a topology, or NULL with CO_VALUE_ERROR: another number of dimensions, one below 1, a
+ *           mesh of more than 2^24 places, coordinates of another shape or dtype, or outside the
+ *           mesh.
+ * Rules: TOPO-1, TOPO-2.
  */
 CO_API co_topology *co_topology_make(co_context *ctx, const int64_t *mesh_shape, int mesh_rank,
                                      co_value *device_coordinates);
-/** The same from the bytes of a TopologyProto, a host string. CO_VALUE_ERROR where they are none, or
- * describe no topology. */
+/** The same from the bytes of a TopologyProto, a host string. CO_VALUE_ERROR where they are none,
+ * or describe no topology. */
 CO_API co_topology *co_topology_parse(co_context *ctx, co_value *serialized);
 /** The bytes of the TopologyProto, as a host string. */
 CO_API co_value *co_topology_serialized(co_context *ctx, co_topology *topology);
@@ -46,20 +48,21 @@ CO_API co_value *co_topology_device_coordinates(co_context *ctx, co_topology *to
 CO_API co_value *co_topology_missing_devices(co_context *ctx, co_topology *topology);
 /**
  * Who has the place at `coordinates` (mesh_rank numbers): its task, and its number among the task's
- * devices. CO_VALUE_ERROR outside the mesh, and where there is no device. Of a place that is given twice
- * the last counts.
+ * devices. CO_VALUE_ERROR outside the mesh, and where there is no device. Of a place that is given
+ * twice the last counts.
  */
-CO_API co_code co_topology_find(co_context *ctx, const co_topology *topology, const int64_t *coordinates,
-                                int *task, int *tpu_ordinal);
+CO_API co_code co_topology_find(co_context *ctx, const co_topology *topology,
+                                const int64_t *coordinates, int *task, int *tpu_ordinal);
 /**
  * Names of a task's devices and of its host, as host strings: "/job:worker/task:1/device:TPU:0",
- * "/task:1/device:CPU:0". `job` may be NULL, and is then left out (TOPO-3). CO_VALUE_ERROR for a task or
+ * "/task:1/device:CPU:0". `job` may be NULL, and is then left out. CO_VALUE_ERROR for a task or
  * device that there is not.
+ * Rules: TOPO-3.
  */
-CO_API co_value *co_topology_tpu_device(co_context *ctx, co_topology *topology, int task,
-                                        int tpu_ordinal, const char *job);
-CO_API co_value *co_topology_host_device(co_context *ctx, co_topology *topology, int task,
-                                         const char *job);
+CO_API co_value *co_topology_tpu_device(co_context *ctx, co_topology *topology, const char *job,
+                                        int task, int tpu_ordinal);
+CO_API co_value *co_topology_host_device(co_context *ctx, co_topology *topology, const char *job,
+                                         int task);
 
 /*
  * Logical devices: parts of the device of a replica. They exist in TPU strategies alone, and there
@@ -84,11 +87,12 @@ CO_API co_value *co_replicate_to_logical_devices(co_context *ctx, co_strategy *s
 
 /* Running. */
 
-/** tf.distribute.RunOptions. Strategies for TPUs alone look at them; those that there are accept any
- * value and ignore it. Rules: RO-1, S-RUN-9. */
+/** tf.distribute.RunOptions. Strategies for TPUs alone look at them; those that there are accept
+ * any value and ignore it.
+ * Rules: RO-1, S-RUN-9. */
 typedef struct co_tpu_run_options {
     size_t                struct_size;
-    const co_run_options *run; /* those of every strategy; NULL: the defaults. Borrowed for the call */
+    const co_run_options *run; /* those of every strategy; NULL: the defaults */
     bool                  experimental_enable_dynamic_batch_size;
     bool                  experimental_bucketizing_dynamic_shape;
     const void           *experimental_xla_options;

@@ -14,18 +14,25 @@ CO_EXTERN_C_BEGIN
  * This replica's share of the mean loss: the sum of its per-example losses over the number of
  * examples of the whole step on all replicas. The shares add up to the mean, however unevenly the
  * examples are spread, and so do their gradients. An empty batch gives 0. The first dimension
- * counts: one loss per example of the input. CO_VALUE_ERROR for a scalar, also with one replica: a mean
- * does not say how many examples it stands for. CO_VALUE_ERROR where a replica has another number of
- * losses than examples, with several replicas: see co_set_step_examples.
+ * counts: one loss per example of the input.
+ *
+ * Scope:    collective over the replicas of a step, where the number of examples is not known from
+ *           the input: replicas add up theirs. Else this replica alone.
+ * Context:  in a replica, or in default mode; CO_RUNTIME_ERROR in cross-replica context.
+ * Blocks:   until all replicas have come, where it is collective.
+ * Returns:  a scalar, or NULL with CO_INVALID_ARGUMENT (no floating dtype) or CO_VALUE_ERROR: a
+ *           scalar loss, also with one replica (a mean does not say how many examples it stands
+ *           for); with several replicas, another number of losses than examples (see
+ *           co_set_step_examples).
  */
 CO_API co_value *co_average_loss(co_context *ctx, co_value *per_example_loss);
 
 /**
- * co_batch_norm_train with the statistics of the rows of all replicas in this step. Every row counts
- * the same: a replica with a short batch counts less, one without rows not at all. All replicas get
- * the same mean, variance and moving averages, which can be assigned to a mirrored variable; where
- * no replica has a row, the moving averages stay as they are. Gradients flow through the statistics
- * to the rows of all replicas.
+ * co_batch_norm_train with the statistics of the rows of all replicas in this step. Every row
+ * counts the same: a replica with a short batch counts less, one without rows not at all. All
+ * replicas get the same mean, variance and moving averages, which can be assigned to a mirrored
+ * variable; where no replica has a row, the moving averages stay as they are. Gradients flow
+ * through the statistics to the rows of all replicas.
  *
  *     out = co_sync_batch_norm_train(ctx, x, m->gamma, m->beta, m->mean, m->variance, NULL);
  *     co_assign(ctx, m->mean, co_at(ctx, out, 3));
@@ -34,6 +41,9 @@ CO_API co_value *co_average_loss(co_context *ctx, co_value *per_example_loss);
  *
  * Scope:    collective over the replicas of a step.
  * Context:  in a replica, or in default mode; CO_RUNTIME_ERROR in cross-replica context.
+ * Blocks:   until all replicas have come, twice: for the mean and for the variance.
+ * Returns:  the tuple of co_batch_norm_train, or NULL with CO_INVALID_ARGUMENT (operands, axes) or
+ *           an error of co_all_reduce.
  */
 CO_API co_value *co_sync_batch_norm_train(co_context *ctx, co_value *x, co_value *gamma,
                                           co_value *beta, co_value *moving_mean,
@@ -85,7 +95,14 @@ CO_API co_optimizer *co_adam(co_context *ctx, const co_adam_options *options);
 
 /**
  * Gradients of `loss` for every trainable variable that the innermost tape has seen, summed over
- * replicas, then one update of each. The tape is used up. In a replica, or in default mode.
+ * replicas, then one update of each. The tape is used up.
+ *
+ * Scope:    collective over the replicas of a step.
+ * Context:  in a replica, or in default mode; CO_RUNTIME_ERROR in cross-replica context.
+ * Blocks:   until all replicas have brought their gradients.
+ * Returns:  CO_OK, or CO_RUNTIME_ERROR (no open tape), CO_VALUE_ERROR (no trainable variable was
+ *           seen, the loss depends on none, or one was made outside the strategy's scope), or an
+ *           error of co_all_reduce.
  */
 CO_API co_code co_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss);
 typedef struct co_apply_gradients_options {
@@ -107,9 +124,17 @@ typedef struct co_apply_gradients_options {
  *     gradients = co_gradient(ctx, loss, variables);
  *     co_apply_gradients(ctx, optimizer, clipped(ctx, gradients), variables);
  *
- * In a step this is a collective call of all replicas, unless skip_aggregation is set. Outside of
- * steps a per-replica gradient is summed, and any other updates all components alike. The function
- * of co_update updates its component with what it was given.
+ * Outside of steps a per-replica gradient is summed, and any other updates all components alike.
+ * The function of co_update updates its component with what it was given.
+ *
+ * Scope:    collective over the replicas of a step, unless skip_aggregation is set; outside steps,
+ *           over the processes of a strategy of several.
+ * Context:  any.
+ * Blocks:   until all replicas, or processes, have brought their gradients.
+ * Returns:  CO_OK, or CO_VALUE_ERROR (lists of different lengths, no gradient at all, a variable
+ *           that was made outside the strategy's scope), CO_TYPE_ERROR (an item that is no
+ *           variable), CO_INVALID_ARGUMENT (a gradient of another dtype or shape), or an error of
+ *           co_all_reduce.
  */
 CO_API co_code co_apply_gradients(co_context *ctx, co_optimizer *optimizer, co_value *gradients,
                                   co_value *variables);
@@ -130,8 +155,8 @@ CO_API co_value *co_optimizer_slot_names(co_context *ctx, co_optimizer *optimize
  * "<variable>/momentum". A slot that no update has made yet is made now, with zeros, so that a
  * value from before can be assigned. CO_NOT_FOUND for another name, with the names there are.
  */
-CO_API co_value *co_optimizer_slot(co_context *ctx, co_optimizer *optimizer, co_value *variable,
-                                   const char *name);
+CO_API co_value *co_optimizer_slot(co_context *ctx, co_optimizer *optimizer, const char *name,
+                                   co_value *variable);
 
 CO_EXTERN_C_END
 

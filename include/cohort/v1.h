@@ -15,12 +15,13 @@
  * A strategy of the v1 flavour is a co_strategy: scope, run, reduce, local results, the dataset
  * methods and all of extended.h are the calls of the other headers. It has the members below
  * besides, and lacks three things that v1 never had, which answer CO_UNIMPLEMENTED:
- * co_distribute_values_from_function, co_gather_replicas and the logical devices (S-V1-1). The
- * calls below also serve strategies of the other flavour, which the documents do not promise. No
- * call logs that it is deprecated.
+ * co_distribute_values_from_function, co_gather_replicas and the logical devices. The calls below
+ * also serve strategies of the other flavour, which the documents do not promise. No call logs that
+ * it is deprecated.
  *
  * There is no graph mode and there are no sessions yet: they follow with captured functions. Asking
  * for them, co_v1_disable_eager_execution, is CO_UNIMPLEMENTED.
+ * Rules: S-V1-1.
  */
 #ifndef COHORT_V1_H
 #define COHORT_V1_H
@@ -39,7 +40,14 @@ CO_API co_strategy *co_v1_one_device_strategy(co_context *ctx, const char *devic
 /** tf.compat.v1.distribute.MirroredStrategy. */
 CO_API co_strategy *co_v1_mirrored_strategy(co_context *ctx, const char *const *devices,
                                             size_t num_devices, const co_mirrored_options *options);
-/** tf.compat.v1.distribute.experimental.MultiWorkerMirroredStrategy. */
+/**
+ * tf.compat.v1.distribute.experimental.MultiWorkerMirroredStrategy.
+ *
+ * Scope:    collective over all processes.
+ * Context:  outside steps.
+ * Blocks:   until all processes have come.
+ * Returns:  what co_multi_worker_mirrored_strategy returns.
+ */
 CO_API co_strategy *co_v1_multi_worker_mirrored_strategy(co_context                    *ctx,
                                                 const co_multi_worker_mirrored_options *options);
 /** The default strategy with the members of v1: no gather. (co_default_strategy has those of both.)
@@ -53,7 +61,7 @@ CO_API co_strategy *co_v1_get_strategy(co_context *ctx);
  * ("make_dataset_iterator", "gather", ...), as hasattr would say: for bindings. Names of extended's
  * members are not looked up. False for NULL and for names of nothing.
  */
-CO_API bool co_strategy_has_member(co_context *ctx, co_strategy *strategy, const char *name);
+CO_API bool co_strategy_has_member(co_context *ctx, const co_strategy *strategy, const char *name);
 
 /* Modes of execution. */
 
@@ -68,12 +76,12 @@ CO_API co_code co_v1_disable_eager_execution(co_context *ctx);
 
 /**
  * An iterator over a dataset that is batched by the global batch size: every batch is divided over
- * the replicas, as co_distribute_dataset does, which takes its place together with co_iterate
- * (ITER1-DS-*).
+ * the replicas, as co_distribute_dataset does, which takes its place together with co_iterate.
  *
  * Context:  any.
  * Returns:  an iterator of ctx's block, or NULL with CO_VALUE_ERROR where batches cannot be divided
  *           because elements are not batched: batch them, or use co_make_input_fn_iterator.
+ * Rules: ITER1-DS-*.
  */
 CO_API co_iterator *co_make_dataset_iterator(co_context *ctx, co_strategy *strategy,
                                              co_dataset *dataset);
@@ -83,15 +91,16 @@ CO_API co_iterator *co_make_dataset_iterator(co_context *ctx, co_strategy *strat
  * strategy's scope and with the worker's host as the current device. No splitting: at every step
  * each replica takes the next element of its worker's dataset, so batches have the per-replica size
  * (co_per_replica_batch_size). A last step that cannot serve every replica is the end, and its rows
- * are dropped (ITER1-FN-*); several processes stay in step instead, as with
+ * are dropped; several processes stay in step instead, as with
  * co_distribute_datasets_from_function, which takes the place of this call.
  *
  * input_fn returns a dataset, or a function of its own wrapped by co_input_callable.
  *
  * Context:  default mode, or cross-replica context of this strategy; CO_RUNTIME_ERROR otherwise.
- * Returns:  an iterator of ctx's block, or NULL with CO_VALUE_ERROR: any mode but CO_INPUT_PER_WORKER,
- *           which is said before input_fn is called, or a result that is no dataset; CO_TYPE_ERROR where
- *           input_fn is NULL; or the error of input_fn, unchanged.
+ * Returns:  an iterator of ctx's block, or NULL with CO_VALUE_ERROR: any mode but
+ *           CO_INPUT_PER_WORKER, which is said before input_fn is called, or a result that is no
+ *           dataset; CO_TYPE_ERROR where input_fn is NULL; or the error of input_fn, unchanged.
+ * Rules: ITER1-FN-*.
  */
 CO_API co_iterator *co_make_input_fn_iterator(co_context *ctx, co_strategy *strategy,
                                               co_dataset_fn input_fn, void *user,
@@ -103,31 +112,42 @@ typedef co_value *(*co_input_callable_fn)(co_context *ctx, void *user);
 /**
  * What an input_fn returns instead of a dataset: fn is called once for each local replica at every
  * step, in the context that asks for the element, and the input never ends. Its spec is not known:
- * a dtype and shape of nothing. It cannot be transformed or distributed. CO_TYPE_ERROR where fn is NULL.
+ * a dtype and shape of nothing. It cannot be transformed or distributed. CO_TYPE_ERROR where fn is
+ * NULL.
  */
 CO_API co_dataset *co_input_callable(co_context *ctx, co_input_callable_fn fn, void *user);
 
 /**
- * Back to the first element, whether the iterator has ended or not. An iterator may be used without
- * (ITER1-INIT-*). Returns the code of ctx: CO_TYPE_ERROR for an iterator of co_iterate, which begins anew
- * by making another; CO_VALUE_ERROR in a replica and CO_RUNTIME_ERROR under another strategy, as co_get_next.
+ * Back to the first element, whether the iterator has ended or not. An iterator may be used
+ * without this call.
+ *
+ * Scope:    this process. Where there are several, all do it, or their steps do not fit any more.
+ * Context:  that of co_next.
+ * Blocks:   until threads that prefetch have finished the element they are at.
+ * Returns:  the code of ctx: CO_TYPE_ERROR for an iterator of co_iterate, which begins anew by
+ *           making another; CO_VALUE_ERROR in a replica and CO_RUNTIME_ERROR under another
+ *           strategy, as co_get_next.
+ * Rules: ITER1-INIT-*.
  */
 CO_API co_code co_iterator_initialize(co_context *ctx, co_iterator *iterator);
 /** The same as a property. */
 #define co_iterator_initializer co_iterator_initialize
 
 /**
- * One element, described leaf by leaf in its structure (ITER1-NEXT-2): the names of dtypes as host
- * strings ("int64"); shapes as int64 vectors, -1 for what is unknown, none for an unknown number of
+ * One element, described leaf by leaf in its structure: the names of dtypes as host strings
+ * ("int64"); shapes as int64 vectors, -1 for what is unknown, none for an unknown number of
  * dimensions; classes, "Tensor". One replica's part where there are several.
+ * Rules: ITER1-NEXT-2.
  */
 CO_API co_value *co_iterator_output_types(co_context *ctx, co_iterator *iterator);
 CO_API co_value *co_iterator_output_shapes(co_context *ctx, co_iterator *iterator);
 CO_API co_value *co_iterator_output_classes(co_context *ctx, co_iterator *iterator);
 
-/** make_one_shot_iterator of a distributed dataset: co_iterate (ITER1-DD-1). */
+/** make_one_shot_iterator of a distributed dataset: co_iterate.
+ * Rules: ITER1-DD-1. */
 #define co_make_one_shot_iterator co_iterate
-/** make_initializable_iterator of one: CO_VALUE_ERROR, for it belongs to graph mode; use co_iterate. */
+/** make_initializable_iterator of one: CO_VALUE_ERROR, for it belongs to graph mode; use
+ * co_iterate. */
 CO_API co_iterator *co_make_initializable_iterator(co_context *ctx, co_dataset *dataset);
 
 /* Running. */
@@ -135,13 +155,14 @@ CO_API co_iterator *co_make_initializable_iterator(co_context *ctx, co_dataset *
 /**
  * One step on an iterator: in the strategy's scope, takes the next element and calls run with it as
  * the one argument, also where it is a tuple; without an iterator (NULL) fn gets no argument. The
- * end of the input is CO_OUT_OF_RANGE, and fn is not called (S-EXPRUN-*). co_next and co_run take
- * its place.
+ * end of the input is CO_OUT_OF_RANGE, and fn is not called. co_next and co_run take its place.
  *
- * Context: default mode, or cross-replica context of this strategy; CO_RUNTIME_ERROR otherwise, and where
- * the iterator belongs to
- *           another strategy.
- * Returns:  what co_run returns, or NULL with the error.
+ * Scope:    collective over processes, as co_next and co_run are.
+ * Context:  default mode, or cross-replica context of this strategy; CO_RUNTIME_ERROR otherwise,
+ *           and where the iterator belongs to another strategy.
+ * Blocks:   until the element is there and fn has returned on all local replicas.
+ * Returns:  what co_run returns, or NULL with an error of co_get_next or co_run.
+ * Rules: S-EXPRUN-*.
  */
 CO_API co_value *co_experimental_run(co_context *ctx, co_strategy *strategy, co_fn fn,
                                      co_iterator *input_iterator, void *user);
@@ -151,20 +172,24 @@ CO_API co_value *co_experimental_run(co_context *ctx, co_strategy *strategy, co_
 #define co_v1_reduce(ctx, strategy, op, value) co_reduce(ctx, strategy, op, value, NULL, 0)
 
 /** experimental_make_numpy_dataset(input, session): a session is for graph mode, and is ignored
- * here (NP-6). */
+ * here.
+ * Rules: NP-6. */
 #define co_v1_make_numpy_dataset(ctx, strategy, arrays, session)                                   \
     ((void)(session), co_make_numpy_dataset(ctx, strategy, arrays))
 
-/* Members of strategy.extended that the documents give to the v1 flavour alone. Rules: EXT-PROP-1. */
+/* Members of strategy.extended that the documents give to the v1 flavour alone.
+ * Rules: EXT-PROP-1. */
 
 /** Two flags of the older API; CO_UNIMPLEMENTED for the default strategy. */
-CO_API bool co_should_init(co_context *ctx, co_strategy *strategy);
-CO_API bool co_between_graph(co_context *ctx, co_strategy *strategy);
+CO_API bool co_should_init(co_context *ctx, const co_strategy *strategy);
+CO_API bool co_between_graph(co_context *ctx, const co_strategy *strategy);
 #define co_experimental_should_init   co_should_init
 #define co_experimental_between_graph co_between_graph
-/** The value of a variable: the aggregated one of a sync-on-read variable. */
+/** co_variable_read, which takes its place: of a variable that is synchronised on read the
+ * aggregated value. */
 CO_API co_value *co_read_var(co_context *ctx, co_strategy *strategy, co_value *variable);
-/** co_run under its older name, without the check that args is a tuple. */
+/** co_run under its older name, without the check that args is a tuple. Scope, context, what it
+ * waits for and what it returns are those of co_run. */
 CO_API co_value *co_call_for_each_replica(co_context *ctx, co_strategy *strategy, co_fn fn,
                                           co_value *args, void *user);
 
@@ -186,7 +211,7 @@ typedef struct co_run_steps_options {
 /**
  * Call fn `iterations` times, each time with the next element of the iterator, in the strategy's
  * scope and in a block of its own. What a step sets with co_set_last_step_output is there when the
- * step is over, until the next one is (EXT-STEPS-1).
+ * step is over, until the next one is.
  *
  *     static co_value *step(co_context *ctx, co_step_context *steps, co_value *inputs, void *user)
  *     {
@@ -197,10 +222,13 @@ typedef struct co_run_steps_options {
  *     steps = co_run_steps_on_iterator(ctx, strategy, step, iterator, strategy, 3, NULL);
  *     sum = co_get(ctx, co_last_step_outputs(ctx, steps), "sum");
  *
+ * Scope:    collective over processes, as co_next and the calls of fn are.
  * Context:  default mode, or cross-replica context of this strategy.
+ * Blocks:   until the last step is over.
  * Returns:  what was collected, or NULL with an error: CO_OUT_OF_RANGE where the input ends before
  *           the last step, CO_VALUE_ERROR for negative iterations, CO_TYPE_ERROR where fn is NULL,
  *           CO_UNIMPLEMENTED for the default strategy, or the error of a step.
+ * Rules: EXT-STEPS-1.
  */
 CO_API co_step_context *co_run_steps_on_iterator(co_context *ctx, co_strategy *strategy,
                                                  co_step_fn fn, co_iterator *iterator,
@@ -212,13 +240,25 @@ CO_API co_value *co_last_step_outputs(co_context *ctx, co_step_context *steps);
 CO_API co_value *co_non_tensor_outputs(co_context *ctx, co_step_context *steps);
 /**
  * Name an output of the step: reduced by op over replicas. In cross-replica context op may be
- * CO_REDUCE_NONE, which keeps the value as it is. In a replica that is CO_ASSERTION_ERROR, and all
- * replicas set the same name with the same op: they wait for each other here.
+ * CO_REDUCE_NONE, which keeps the value as it is. In a replica all set the same name with the same
+ * op.
+ *
+ * Scope:    collective over the replicas where they call it, and over processes.
+ * Context:  in a step function, or in a replica that it runs.
+ * Blocks:   until all replicas, and processes, have come.
+ * Returns:  CO_OK, or CO_ASSERTION_ERROR (in a replica without an operation), CO_VALUE_ERROR (no
+ *           name), or an error of co_reduce or co_all_reduce.
  */
 CO_API co_code co_set_last_step_output(co_context *ctx, co_step_context *steps, const char *name,
                                        co_reduce_op op, co_value *output);
-/** The same without reducing: in a replica the output is the tuple of what the local replicas
- * gave. */
+/**
+ * The same without reducing: in a replica the output is the tuple of what the local replicas gave.
+ *
+ * Scope:    collective over the local replicas where they call it.
+ * Context:  in a step function, or in a replica that it runs.
+ * Blocks:   until all local replicas have come.
+ * Returns:  CO_OK, or CO_VALUE_ERROR (no name).
+ */
 CO_API co_code co_set_non_tensor_output(co_context *ctx, co_step_context *steps, const char *name,
                                         co_value *output);
 /** The name of the documents. */
@@ -229,12 +269,13 @@ CO_API co_code co_set_non_tensor_output(co_context *ctx, co_step_context *steps,
 
 /**
  * A copy of `config` with what the strategy wants in it; config itself never changes, and NULL or
- * none gives none (S-CFG-*). OneDevice and default want nothing. Mirrored sets
- * isolate_session_state. MultiWorker is a task of its cluster (MW-12): worker r of the processes,
- * or without a cluster where it is alone.
+ * none gives none. OneDevice and default want nothing. Mirrored sets isolate_session_state.
+ * MultiWorker is a task of its cluster: worker r of the processes, or without a cluster where it is
+ * alone.
  *
  * Returns:  a host string of ctx's block, or NULL with CO_INVALID_ARGUMENT where config is no
  *           message (it says where), CO_TYPE_ERROR where it is no string.
+ * Rules: S-CFG-*, MW-12.
  */
 CO_API co_value *co_update_config_proto(co_context *ctx, co_strategy *strategy, co_value *config);
 
@@ -252,8 +293,8 @@ typedef struct co_config_cluster {
 /**
  * What MultiWorkerMirroredStrategy makes of a config in a cluster that need not be there: scoped
  * allocators for CollectiveReduce alone; with a task, device filters for that task alone and the
- * group leader, which an evaluator has none of. CO_VALUE_ERROR for a task type that is none of the four
- * or a negative index.
+ * group leader, which an evaluator has none of. CO_VALUE_ERROR for a task type that is none of the
+ * four or a negative index.
  */
 CO_API co_value *co_config_for_cluster(co_context *ctx, co_value *config,
                                        const co_config_cluster *cluster);

@@ -88,8 +88,8 @@ CO_API co_value *co_none(co_context *ctx);
 
 /* Tensors. */
 
-/* So many items of a type as a pointer and a number, for the duration of the call they are
- * arguments of. */
+/* Items of a type as two arguments, a pointer and their number. They live until the call returns.
+ * */
 #ifdef __cplusplus
 #define CO_ITEMS_BEGIN(type, ...) (std::initializer_list<type>{ __VA_ARGS__ }).begin()
 #define CO_ITEMS_COUNT(type, ...) sizeof(co_counted(__VA_ARGS__))
@@ -151,15 +151,16 @@ CO_API const void *co_value_data(co_context *ctx, const co_value *tensor);
  * long as the value. */
 CO_API const char *co_string_at(co_context *ctx, const co_value *value, int64_t i, size_t *nbytes);
 /**
- * The single element as a C number, converted. CO_VALUE_ERROR if there are more, CO_TYPE_ERROR for strings. An
- * integer is cut towards 0 and must fit: 1e300, NaN and infinities are CO_VALUE_ERROR, with the limits.
- * Where there is an error, co_item_int returns 0 and co_item_float NaN.
+ * The single element as a C number, converted. CO_VALUE_ERROR if there are more, CO_TYPE_ERROR for
+ * strings. An integer is cut towards 0 and must fit: 1e300, NaN and infinities are CO_VALUE_ERROR,
+ * with the limits. Where there is an error, co_item_int returns 0 and co_item_float NaN.
  */
 CO_API int64_t co_item_int(co_context *ctx, const co_value *value);
 CO_API double  co_item_float(co_context *ctx, const co_value *value);
 /**
- * Copy all elements, converted to `dtype`, to `out`, which holds `capacity` elements. CO_VALUE_ERROR if
- * one does not fit in an integer dtype, and nothing is copied; co_cast converts as TensorFlow does.
+ * Copy all elements, converted to `dtype`, to `out`, which holds `capacity` elements.
+ * CO_VALUE_ERROR if one does not fit in an integer dtype, and nothing is copied; co_cast converts
+ * as TensorFlow does.
  */
 CO_API co_code co_value_copy_data(co_context *ctx, const co_value *value, co_dtype dtype, void *out,
                             int64_t capacity);
@@ -181,7 +182,8 @@ CO_API co_value *co_spec(co_context *ctx, co_dtype dtype, const int64_t *dims, i
 /**
  * The type of a value: its structure, with the spec of every tensor, variable and host value in its
  * place. A per-replica value gives one with the spec of each component, the PerReplicaSpec of
- * the documents (DV-SPEC-1). None stays none; CO_TYPE_ERROR for indexed slices.
+ * the documents. None stays none; CO_TYPE_ERROR for indexed slices.
+ * Rules: DV-SPEC-1.
  */
 CO_API co_value *co_value_spec(co_context *ctx, co_value *value);
 
@@ -192,7 +194,8 @@ CO_API co_value *co_tuple(co_context *ctx, co_value *const *items, size_t n);
 CO_API co_value *co_named_tuple(co_context *ctx, const char *type, const char *const *fields,
                                 co_value *const *items, size_t n);
 /** A dict; keys are copied and kept sorted. A key given twice is an error (CO_VALUE_ERROR). */
-CO_API co_value *co_dict(co_context *ctx, const char *const *keys, co_value *const *items, size_t n);
+CO_API co_value *co_dict(co_context *ctx, const char *const *keys, co_value *const *items,
+                         size_t n);
 /** A tuple of its arguments: co_args(ctx, x, y). An argument that is NULL is an error, none is a
  * value. */
 #define co_args(ctx, ...) co_tuple(ctx, CO_ITEMS(co_value *, __VA_ARGS__))

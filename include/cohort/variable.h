@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Variables: values that can be assigned. Where a variable lives and what an assignment inside a
- * replica does is decided by the strategy in whose scope it is made (rules VAR-*). Reading gives a
- * tensor that later assignments do not change.
+ * replica does is decided by the strategy in whose scope it is made. Reading gives a tensor that
+ * later assignments do not change.
+ * Rules: VAR-*.
  */
 #ifndef COHORT_VARIABLE_H
 #define COHORT_VARIABLE_H
@@ -43,7 +44,7 @@ typedef struct co_variable_options {
     co_aggregation     aggregation;
     co_initializer_fn initializer; /* called once for all components; in a step, for all replicas */
     void             *initializer_user;
-    bool partitioned; /* variables are not partitioned: ignored, with one warning (SCOPE-12) */
+    bool partitioned; /* variables are not partitioned: ignored, with one warning */
 } co_variable_options;
 #define CO_VARIABLE_OPTIONS_INIT                                                                   \
     {                                                                                              \
@@ -62,15 +63,37 @@ typedef struct co_variable_options {
  * is CO_FAILED_PRECONDITION. With NULL, or a spec, options->initializer makes the value. `options`
  * may be NULL.
  *
- * Returns:  a value of ctx, or NULL with CO_VALUE_ERROR (options that do not go together; a spec that
- *           leaves a dimension open; an initializer that does not give what was declared),
+ * Scope:    collective over the replicas in a step, and over the processes of a strategy of
+ *           several.
+ * Context:  any.
+ * Blocks:   until the other replicas, and processes, make theirs.
+ * Returns:  a value of ctx, or NULL with CO_VALUE_ERROR (options that do not go together; a spec
+ *           that leaves a dimension open; an initializer that does not give what was declared),
  *           CO_RUNTIME_ERROR (a replica asks for one that the first does not make), or an error of
  *           the initializer or of a creator (creator.h).
  */
 CO_API co_value *co_variable(co_context *ctx, co_value *initial,
                              const co_variable_options *options);
 
-/** Set, add to, subtract from. Return the new value as the current context reads it. */
+/**
+ * Set, add to, subtract from. Of a variable with components, outside a step all of them; in a step
+ * all of them with what the aggregation makes of the values of the replicas. Without an
+ * aggregation, and for a variable that is synchronised on read, a step changes the replica's own
+ * component alone.
+ *
+ * Scope:    collective over the replicas of a step, those of other processes too, for a mirrored
+ *           variable with an aggregation; outside steps over processes for a variable that is
+ *           synchronised on read; else this context alone. strategy.h says what collective calls
+ *           have in common.
+ * Context:  any.
+ * Blocks:   until the others assign too, where it is collective.
+ * Returns:  the new value as the current context reads it, or NULL with CO_VALUE_ERROR (another
+ *           dtype or shape; the same value from all replicas where the aggregation is SUM; adding,
+ *           outside a step, to a SUM that is synchronised on read), CO_TYPE_ERROR (a per-replica
+ *           value, outside a step, for a variable that is synchronised on read), CO_RUNTIME_ERROR
+ *           (the scope or step of another strategy).
+ * Rules: VAR-MIR-2 to VAR-MIR-7, VAR-SOR-1 to VAR-SOR-5.
+ */
 CO_API co_value *co_assign(co_context *ctx, co_value *variable, co_value *value);
 CO_API co_value *co_assign_add(co_context *ctx, co_value *variable, co_value *value);
 CO_API co_value *co_assign_sub(co_context *ctx, co_value *variable, co_value *value);
@@ -82,30 +105,48 @@ CO_API co_value *co_assign_sub(co_context *ctx, co_value *variable, co_value *va
  * says: SUM and MEAN for add, sub, mul and div; for the others the aggregation must be NONE or
  * ONLY_FIRST_REPLICA (CO_UNIMPLEMENTED otherwise, and always for variables synchronised on read).
  * An index outside the variable, values that do not fit it, or an integer division by 0 is
- * CO_INVALID_ARGUMENT, and no row of any component changes. Rules: VAR-MIR-8, VAR-SOR-5.
+ * CO_INVALID_ARGUMENT, and no row of any component changes. co_scatter_div divides integers as C
+ * does, toward zero.
  *
- *     co_value *rows = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2, 3), data), *at = co_tensor(ctx, CO_INT32, CO_SHAPE(2), which);
+ *     rows = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(2, 3), data);
+ *     at = co_tensor(ctx, CO_INT32, CO_SHAPE(2), which);
  *     co_scatter_add(ctx, table, co_slices(ctx, rows, at, NULL));
+ *
+ * Scope:    collective where co_assign is.
+ * Context:  any.
+ * Blocks:   as co_assign.
+ * Returns:  the new value as the current context reads it, or NULL with the errors above.
+ * Rules: VAR-MIR-8, VAR-SOR-5.
  */
 CO_API co_value *co_scatter_update(co_context *ctx, co_value *variable, co_value *slices);
 CO_API co_value *co_scatter_add(co_context *ctx, co_value *variable, co_value *slices);
 CO_API co_value *co_scatter_sub(co_context *ctx, co_value *variable, co_value *slices);
 CO_API co_value *co_scatter_mul(co_context *ctx, co_value *variable, co_value *slices);
-/** Integers are divided as C does, toward zero. */
 CO_API co_value *co_scatter_div(co_context *ctx, co_value *variable, co_value *slices);
 CO_API co_value *co_scatter_min(co_context *ctx, co_value *variable, co_value *slices);
 CO_API co_value *co_scatter_max(co_context *ctx, co_value *variable, co_value *slices);
 
-/** The value as the current context reads it. */
+/**
+ * The value as the current context reads it.
+ *
+ * Scope:    collective over processes for a variable that is synchronised on read, outside steps,
+ *           under a strategy of several; else this context alone.
+ * Context:  any.
+ * Blocks:   until the other processes read it too, where it is collective.
+ * Returns:  a tensor, or NULL with CO_FAILED_PRECONDITION (it has no value yet) or an error of
+ *           co_reduce.
+ * Rules: VAR-MIR-1, VAR-SOR-2.
+ */
 CO_API co_value *co_variable_read(co_context *ctx, co_value *variable);
 
 /** Whether it has a value here: in a step the replica's component, elsewhere all of them. */
 CO_API bool co_variable_is_initialized(co_context *ctx, const co_value *variable);
 /**
  * The ordinary variable that this context works on: in a step the replica's component, in an update
- * function that which is updated, in default mode the first. In cross-replica context CO_VALUE_ERROR:
- * there are as many as replicas, see co_local_results (VAR-MIR-10). An ordinary variable gives
+ * function that which is updated, in default mode the first. In cross-replica context
+ * CO_VALUE_ERROR: there are as many as replicas, see co_local_results. An ordinary variable gives
  * itself.
+ * Rules: VAR-MIR-10.
  */
 CO_API co_value *co_variable_handle(co_context *ctx, co_value *variable);
 
@@ -113,10 +154,14 @@ CO_API co_value *co_variable_handle(co_context *ctx, co_value *variable);
  * What a checkpoint keeps of a variable, whatever strategy it lives under: the value of the first
  * component or, if it is synchronised on read, that of all replicas together. co_variable_restore
  * puts such a value back: into every component, or a share of it for each replica where the
- * aggregation is SUM (VAR-SOR-6).
+ * aggregation is SUM.
  *
  * Scope:    collective over processes for variables synchronised on read.
  * Context:  cross-replica, or default mode; CO_RUNTIME_ERROR in a step.
+ * Blocks:   until the other processes save or restore it too, where it is collective.
+ * Returns:  the value, and CO_OK; or NULL, and the code, of the errors of co_variable_read and
+ *           co_assign.
+ * Rules: VAR-SOR-6.
  */
 CO_API co_value *co_variable_save(co_context *ctx, co_value *variable);
 CO_API co_code   co_variable_restore(co_context *ctx, co_value *variable, co_value *value);

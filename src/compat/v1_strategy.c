@@ -84,7 +84,7 @@ static const struct {
 };
 
 bool
-co_strategy_has_member(co_context *ctx, co_strategy *strategy, const char *name)
+co_strategy_has_member(co_context *ctx, const co_strategy *strategy, const char *name)
 {
     int flavour;
 

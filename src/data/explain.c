@@ -126,9 +126,11 @@ put_layout(explanation *e, const coi_layout *layout)
 /* What is shown: the tree of `tree`, as a reference; `layout` if it is distributed or would be.
  * NULL with an error. */
 static co_dataset *
-take_arguments(co_context *ctx, co_dataset *dataset, const co_input_context *input,
+take_arguments(co_context *ctx, const co_dataset *given, const co_input_context *input,
                coi_layout *layout)
 {
+    co_dataset *dataset = (co_dataset *)(uintptr_t)given; /* counted, else as it is */
+
     if (!coi_check_layout(ctx, dataset, input, layout))
         return NULL;
     if (dataset->ops->layout == NULL && input != NULL)
@@ -138,8 +140,8 @@ take_arguments(co_context *ctx, co_dataset *dataset, const co_input_context *inp
 }
 
 size_t
-co_dataset_explain(co_context *ctx, co_dataset *dataset, const co_input_context *input, char *out,
-                   size_t capacity)
+co_dataset_explain(co_context *ctx, const co_dataset *dataset, const co_input_context *input,
+                   char *out, size_t capacity)
 {
     explanation e = { .out = { out, capacity, 0 } };
     coi_layout  layout;

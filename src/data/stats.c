@@ -155,7 +155,7 @@ look(const co_iterator *iterator, size_t i, co_stage_stats *out)
 }
 
 bool
-co_iterator_stats(co_context *ctx, co_iterator *iterator, size_t stage, co_stage_stats *stats)
+co_iterator_stats(co_context *ctx, const co_iterator *iterator, size_t stage, co_stage_stats *stats)
 {
     co_stage_stats all;
 
@@ -171,7 +171,7 @@ co_iterator_stats(co_context *ctx, co_iterator *iterator, size_t stage, co_stage
 }
 
 size_t
-co_iterator_stats_format(co_context *ctx, co_iterator *iterator, char *out, size_t capacity)
+co_iterator_stats_format(co_context *ctx, const co_iterator *iterator, char *out, size_t capacity)
 {
     coi_prose text = { out, capacity, 0 };
 

@@ -390,8 +390,9 @@ find(co_context *ctx, const coi_layout *layout, int64_t example, size_t occurren
 }
 
 bool
-co_dataset_explain_example(co_context *ctx, co_dataset *dataset, const co_input_context *input,
-                           int64_t example, size_t occurrence, co_example_place *place)
+co_dataset_explain_example(co_context *ctx, const co_dataset *dataset,
+                           const co_input_context *input, int64_t example, size_t occurrence,
+                           co_example_place *place)
 {
     co_example_place all = CO_EXAMPLE_PLACE_INIT;
     coi_layout       layout;

@@ -103,7 +103,7 @@ coi_cross_device_ops(const co_strategy *strategy)
 }
 
 co_cross_device_ops
-co_strategy_cross_device_ops(co_context *ctx, co_strategy *strategy)
+co_strategy_cross_device_ops(co_context *ctx, const co_strategy *strategy)
 {
     COI_ENTER(ctx, "strategy_cross_device_ops", CO_CROSS_DEVICE_AUTO);
     return coi_check_strategy(ctx, strategy, 2) ? coi_cross_device_ops(strategy)

@@ -357,7 +357,7 @@ co_strategy_data(co_context *ctx, co_strategy *strategy)
 }
 
 int64_t
-co_replica_weight(co_context *ctx, co_strategy *strategy, int replica)
+co_replica_weight(co_context *ctx, const co_strategy *strategy, int replica)
 {
     COI_ENTER(ctx, "replica_weight", 0);
     if (!coi_check_object(ctx, strategy, &coi_strategy_class, 2, "strategy"))

@@ -354,17 +354,19 @@ list_missing(const entry *e, int first, char *out, size_t capacity)
 }
 
 co_code
-co_flight_visit(co_context *ctx, co_strategy *strategy, co_flight_fn fn, void *user)
+co_flight_visit(co_context *ctx, const co_strategy *strategy, co_flight_fn fn, void *user)
 {
+    co_strategy *held = (co_strategy *)(uintptr_t)strategy; /* counted, else as it is */
+
     COI_ENTER_ALWAYS(ctx, "flight_visit", CO_INVALID_ARGUMENT); /* it is asked after failures */
     if (fn == NULL)
         return coi_fail(ctx, CO_TYPE_ERROR,
                         "argument 3 (fn) of flight_visit is NULL; give a function");
     if (!coi_check_object(ctx, strategy, &coi_strategy_class, 2, "strategy"))
         return ctx->error.code;
-    coi_ref(strategy); /* the visitor may release it */
-    coi_flight_visit(strategy, 1, fn, user);
-    coi_unref(&ctx->heap, strategy);
+    coi_ref(held); /* the visitor may release it */
+    coi_flight_visit(held, 1, fn, user);
+    coi_unref(&ctx->heap, held);
     return CO_OK;
 }
 
@@ -455,7 +457,7 @@ add_line(const co_flight_record *record, void *user)
 }
 
 size_t
-co_flight_format(co_context *ctx, co_strategy *strategy, char *out, size_t capacity)
+co_flight_format(co_context *ctx, const co_strategy *strategy, char *out, size_t capacity)
 {
     text t = { out, capacity, 0 };
 
@@ -533,7 +535,7 @@ save(const co_strategy *strategy, const char *path)
 }
 
 co_code
-co_flight_save(co_context *ctx, co_strategy *strategy, const char *path)
+co_flight_save(co_context *ctx, const co_strategy *strategy, const char *path)
 {
     int  saved_errno = errno, error;
     char why[80];

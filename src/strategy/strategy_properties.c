@@ -132,26 +132,26 @@ co_cluster_resolver(co_context *ctx, co_strategy *strategy)
 
 /* The flags of section 13.1. */
 static bool
-is_chief(co_context *ctx, co_strategy *strategy, const char *call)
+is_chief(co_context *ctx, const co_strategy *strategy, const char *call)
 {
     COI_ENTER(ctx, call, false);
     return coi_check_strategy(ctx, strategy, 2) && strategy->worker == 0;
 }
 
 bool
-co_should_checkpoint(co_context *ctx, co_strategy *strategy)
+co_should_checkpoint(co_context *ctx, const co_strategy *strategy)
 {
     return is_chief(ctx, strategy, "should_checkpoint");
 }
 
 bool
-co_should_save_summary(co_context *ctx, co_strategy *strategy)
+co_should_save_summary(co_context *ctx, const co_strategy *strategy)
 {
     return is_chief(ctx, strategy, "should_save_summary");
 }
 
 bool
-co_require_static_shapes(co_context *ctx, co_strategy *strategy)
+co_require_static_shapes(co_context *ctx, const co_strategy *strategy)
 {
     COI_ENTER(ctx, "require_static_shapes", false);
     coi_check_strategy(ctx, strategy, 2);
@@ -160,7 +160,7 @@ co_require_static_shapes(co_context *ctx, co_strategy *strategy)
 
 /* Two flags of the older API. */
 static bool
-older_flag(co_context *ctx, co_strategy *strategy, const char *call, bool with_workers)
+older_flag(co_context *ctx, const co_strategy *strategy, const char *call, bool with_workers)
 {
     COI_ENTER(ctx, call, false);
     if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_offered(ctx, strategy))
@@ -169,13 +169,13 @@ older_flag(co_context *ctx, co_strategy *strategy, const char *call, bool with_w
 }
 
 bool
-co_should_init(co_context *ctx, co_strategy *strategy)
+co_should_init(co_context *ctx, const co_strategy *strategy)
 {
     return older_flag(ctx, strategy, "should_init", false);
 }
 
 bool
-co_between_graph(co_context *ctx, co_strategy *strategy)
+co_between_graph(co_context *ctx, const co_strategy *strategy)
 {
     return older_flag(ctx, strategy, "between_graph", true);
 }

@@ -477,15 +477,15 @@ device_name(co_context *ctx, co_topology *topology, int task, const char *type, 
 }
 
 co_value *
-co_topology_tpu_device(co_context *ctx, co_topology *topology, int task, int tpu_ordinal,
-                       const char *job)
+co_topology_tpu_device(co_context *ctx, co_topology *topology, const char *job, int task,
+                       int tpu_ordinal)
 {
     COI_ENTER(ctx, "topology_tpu_device", NULL);
     return device_name(ctx, topology, task, "TPU", tpu_ordinal, job);
 }
 
 co_value *
-co_topology_host_device(co_context *ctx, co_topology *topology, int task, const char *job)
+co_topology_host_device(co_context *ctx, co_topology *topology, const char *job, int task)
 {
     COI_ENTER(ctx, "topology_host_device", NULL);
     return device_name(ctx, topology, task, "CPU", 0, job);

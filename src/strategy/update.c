@@ -289,12 +289,12 @@ co_value_container(co_context *ctx, co_strategy *strategy, co_value *value)
 }
 
 bool
-co_variable_created_in_scope(co_context *ctx, co_strategy *strategy, co_value *variable)
+co_variable_created_in_scope(co_context *ctx, const co_strategy *strategy, const co_value *variable)
 {
     COI_ENTER(ctx, "variable_created_in_scope", false);
     if (!coi_check_strategy(ctx, strategy, 2) || !coi_check_variable(ctx, variable, 3))
         return false;
-    return variable->u.variable->strategy == coi_current(strategy);
+    return variable->u.variable->strategy == (strategy->policy->changes_mode ? strategy : NULL);
 }
 
 co_value *

@@ -252,19 +252,19 @@ slot_of(co_context *ctx, co_optimizer *optimizer, co_value *whole, int which)
 }
 
 co_value *
-co_optimizer_slot(co_context *ctx, co_optimizer *optimizer, co_value *variable, const char *name)
+co_optimizer_slot(co_context *ctx, co_optimizer *optimizer, const char *name, co_value *variable)
 {
     co_value *whole, *slot;
     size_t    at;
     int       which;
 
     COI_ENTER(ctx, "optimizer_slot", NULL);
-    if (!coi_check_optimizer(ctx, optimizer) || !coi_check_variable(ctx, variable, 3))
+    if (!coi_check_optimizer(ctx, optimizer) || !coi_check_variable(ctx, variable, 4))
         return NULL;
     if (name == NULL) {
         coi_fail(
             ctx, CO_INVALID_ARGUMENT,
-            "argument 4 (name) of optimizer_slot is NULL; co_optimizer_slot_names tells names");
+            "argument 3 (name) of optimizer_slot is NULL; co_optimizer_slot_names tells names");
         return NULL;
     }
     which = slot_named(ctx, optimizer, name);

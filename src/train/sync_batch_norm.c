@@ -15,10 +15,10 @@
 static const char call_name[] = "sync_batch_norm_train";
 
 typedef struct batch {
-    co_value *x; /* of the compute type, as everything below */
-    co_value *gamma, *beta, *moving_mean, *moving_variance;
-    int       axes[CO_MAX_DIMS];
-    size_t    num_axes;
+    co_value             *x; /* of the compute type, as everything below */
+    co_value             *gamma, *beta, *moving_mean, *moving_variance;
+    int                   axes[CO_MAX_DIMS];
+    size_t                num_axes;
     co_batch_norm_options options;
     /* Of the rows of all replicas, with dimensions of 1 for the axes. */
     co_value *mean, *variance;

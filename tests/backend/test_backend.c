@@ -259,9 +259,9 @@ struct command {
     co_backend_event  *event;
     /* kernels */
     tensor in[MAX_TENSORS], out;
-    int    num_in;
+    size_t num_in;
     attr   attrs[MAX_ATTRS];
-    int    num_attrs;
+    size_t num_attrs;
     float (*unary)(float);
     float (*binary)(float, float);
     double scale; /* of a reduction, or what fills */
@@ -604,7 +604,7 @@ attr_of(const command *self, const char *name)
 {
     static const attr none = { .num_ints = -1 };
 
-    for (int i = 0; i < self->num_attrs; ++i)
+    for (size_t i = 0; i < self->num_attrs; ++i)
         if (strcmp(self->attrs[i].name, name) == 0)
             return &self->attrs[i];
     return &none;
@@ -622,23 +622,23 @@ keep_call(const co_backend_call *call, void (*run)(command *self))
     if (made == NULL)
         return NULL;
     made->num_in = call->num_in;
-    for (int i = 0; i < call->num_in; ++i)
+    for (size_t i = 0; i < call->num_in; ++i)
         made->in[i] = keep_tensor(&call->in[i]);
     made->out = keep_tensor(&call->out[0]);
     made->num_attrs = call->num_attrs;
-    for (int i = 0; i < call->num_attrs; ++i) {
+    for (size_t i = 0; i < call->num_attrs; ++i) {
         const co_backend_attr *from = &call->attrs[i];
         attr                  *to = &made->attrs[i];
 
         snprintf(to->name, sizeof(to->name), "%s", from->name);
         to->i = from->i;
         to->f = from->f;
-        to->num_ints = from->num_ints;
+        to->num_ints = from->ints != NULL ? (int)from->num_ints : -1;
         if (from->num_ints > MAX_DIMS) {
             free(made);
             return NULL;
         }
-        for (int d = 0; d < from->num_ints; ++d)
+        for (size_t d = 0; d < from->num_ints; ++d)
             to->ints[d] = from->ints[d];
     }
     return made;
@@ -649,7 +649,7 @@ are_floats(const co_backend_call *call)
 {
     bool floats = call->out[0].dtype == CO_FLOAT32;
 
-    for (int i = 0; i < call->num_in; ++i)
+    for (size_t i = 0; i < call->num_in; ++i)
         floats = floats && call->in[i].dtype == CO_FLOAT32;
     return floats;
 }
@@ -838,7 +838,7 @@ run_concat(command *self)
     for (int d = 0; d < self->out.ndim; ++d)
         *(d < axis ? &outer : &inner) *= d == axis ? 1 : self->out.dims[d];
     for (int64_t row = 0; row < outer; ++row)
-        for (int i = 0; i < self->num_in; ++i) {
+        for (size_t i = 0; i < self->num_in; ++i) {
             size_t nbytes = (size_t)(self->in[i].dims[axis] * inner) * sizeof(float);
 
             memcpy(to, self->in[i].data + (size_t)row * nbytes, nbytes);

@@ -69,8 +69,8 @@ make_normed(co_context *ctx, co_strategy *s, bool is_synced)
 static co_value *
 forward_and_back(co_context *ctx, co_value *x, const normed *p)
 {
-    co_batch_norm_options      options = CO_BATCH_NORM_OPTIONS_INIT;
-    co_value                  *outs, *loss, *weights;
+    co_batch_norm_options options = CO_BATCH_NORM_OPTIONS_INIT;
+    co_value             *outs, *loss, *weights;
 
     options.momentum = 0.75;
     co_tape_begin(ctx);

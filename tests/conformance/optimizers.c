@@ -99,13 +99,13 @@ CONFORM(an_update_function_applies_what_it_was_given, "EXT-UPD-1")
 
     co_update(ctx, s, t.w, apply_to_component, co_args(ctx, suite_floats(ctx, s, 1, 1)), &t, NULL);
     EXPECT_LOCAL(ctx, s, t.w, 9, -1);
-    EXPECT_LOCAL(ctx, s, co_optimizer_slot(ctx, t.optimizer, t.w, "momentum"), -1, -1);
+    EXPECT_LOCAL(ctx, s, co_optimizer_slot(ctx, t.optimizer, "momentum", t.w), -1, -1);
 }
 
 CONFORM(slots_follow_their_variable, "")
 {
     trained   t = make_trained(ctx, s, 0.5);
-    co_value *slot = co_optimizer_slot(ctx, t.optimizer, t.w, "momentum"), *names;
+    co_value *slot = co_optimizer_slot(ctx, t.optimizer, "momentum", t.w), *names;
     double    sum = row->n + SUM_OF_IDS(row->n);
 
     EXPECT_LOCAL(ctx, s, slot, 0, 0); /* made when it is asked for */
@@ -120,7 +120,7 @@ CONFORM(slots_follow_their_variable, "")
 
         CO_EXPECT_STR(co_value_device(ctx, suite_local(ctx, s, slot, i)),
                       co_value_device(ctx, component));
-        CO_EXPECT_PTR(co_optimizer_slot(ctx, t.optimizer, component, "momentum"),
+        CO_EXPECT_PTR(co_optimizer_slot(ctx, t.optimizer, "momentum", component),
                       suite_local(ctx, s, slot, i));
     }
     suite_step(ctx, s, apply_own, &t); /* m = -sum */
@@ -130,7 +130,7 @@ CONFORM(slots_follow_their_variable, "")
     suite_step(ctx, s, apply_own, &t); /* m = 4 / 2 - sum */
     EXPECT_LOCAL(ctx, s, slot, 2 - sum, 0);
     EXPECT_LOCAL(ctx, s, t.w, 12 - 2 * sum, 0);
-    CO_EXPECT_PTR(co_optimizer_slot(ctx, t.optimizer, t.w, "momentum"), slot);
+    CO_EXPECT_PTR(co_optimizer_slot(ctx, t.optimizer, "momentum", t.w), slot);
 }
 
 STEP(read_slot)
@@ -139,7 +139,7 @@ STEP(read_slot)
     co_value *slot, *before;
 
     apply_own(ctx, args, user);
-    slot = co_optimizer_slot(ctx, t->optimizer, t->w, "momentum");
+    slot = co_optimizer_slot(ctx, t->optimizer, "momentum", t->w);
     before = co_variable_read(ctx, slot);
     apply_own(ctx, args, user);
     return co_args(ctx, before, co_variable_read(ctx, slot));
@@ -167,6 +167,6 @@ CONFORM(adam_takes_its_first_step, "")
     t.optimizer = co_adam(ctx, &adam);
     suite_step(ctx, s, apply_own, &t);
     EXPECT_LOCAL(ctx, s, t.w, 9.5, 0);
-    CO_EXPECT_NULL(co_optimizer_slot(ctx, t.optimizer, t.w, "momentum"));
+    CO_EXPECT_NULL(co_optimizer_slot(ctx, t.optimizer, "momentum", t.w));
     CO_EXPECT_ERROR(ctx, CO_NOT_FOUND, "no slot 'momentum'; it has 'm', 'v'");
 }

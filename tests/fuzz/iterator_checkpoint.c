@@ -65,7 +65,7 @@ busy_pipeline(co_context *ctx, int which, co_dataset *range)
     co_map_options        calls = CO_MAP_OPTIONS_INIT;
     co_dataset           *windows = co_dataset_window(
                   ctx, range, 3, &(co_window_options){ sizeof(co_window_options), 2, 1, false });
-    const char           *file = fuzz_file((const uint8_t *)csv, sizeof(csv) - 1);
+    const char *file = fuzz_file((const uint8_t *)csv, sizeof(csv) - 1);
 
     two.num_parallel_calls = calls.num_parallel_calls = 2;
     two.cycle_length = 3;

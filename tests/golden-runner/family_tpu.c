@@ -48,8 +48,8 @@ write_names(golden_case *c, co_topology *topology)
         for (k = 0; k < json_array_size(place) && k < MAX_RANK; ++k)
             at[k] = json_integer_value(json_array_get(place, k));
         co_topology_find(c->ctx, topology, at, &task, &ordinal);
-        tpu = co_topology_tpu_device(c->ctx, topology, task, ordinal, job);
-        host = co_topology_host_device(c->ctx, topology, task, job);
+        tpu = co_topology_tpu_device(c->ctx, topology, job, task, ordinal);
+        host = co_topology_host_device(c->ctx, topology, job, task);
         json_array_append_new(names, json_pack("{s:O,s:i,s:i,s:O,s:o,s:o}", "coordinates", place,
                                                "task", task, "tpu_ordinal", ordinal, "job",
                                                json_object_get(asked, "job"), "tpu_device",

@@ -41,4 +41,21 @@ for page in docs/decisions/*.md docs/spec/README.md; do
         [ -e "$path" ] || { echo "FAILED: $page names $path, which is not there"; failed=1; }
     done
 done
+
+# docs/renamed.tsv: three columns; a new name is there, an old one is not, unless something else has taken it; and the command of
+# CHANGELOG.md changes a program by it.
+awk -F'\t' '/^#/ { next } NF != 3 { print "FAILED: docs/renamed.tsv:" NR ": " NF " columns, not 3"; bad = 1 } END { exit bad }' docs/renamed.tsv || failed=1
+while IFS=$'\t' read -r old new _; do
+    grep -qrw -- "$new" include || [ -e "include/$new" ] || { echo "FAILED: docs/renamed.tsv: there is no $new"; failed=1; }
+    if [ "$old" != "$new" ] && ! cut -f 2 docs/renamed.tsv | grep -qxF -- "$old" && grep -qrw -- "$old" include; then
+        echo "FAILED: docs/renamed.tsv: $old is still in a header"
+        failed=1
+    fi
+done < <(grep -v '^#' docs/renamed.tsv)
+command=$(sed -nE 's/.*`(sed -E .*) -i FILE\.\.\.`.*/\1/p' CHANGELOG.md)
+changed=$(echo '<cohort/recorder.h> co_size(ctx, co_size_tensor(ctx, x)) co_read(ctx, v)' | eval "$command")
+if [ "$changed" != '<cohort/flight_recorder.h> co_num_items(ctx, co_size(ctx, x)) co_variable_read(ctx, v)' ]; then
+    echo "FAILED: the sed command of CHANGELOG.md gives '$changed'"
+    failed=1
+fi
 exit $failed

@@ -81,9 +81,9 @@ CO_TEST(alone_it_is_batch_norm, "")
 
 CO_TEST_WITH(misuse_of_synchronised_batch_norm_is_reported, "", "cpus=2")
 {
-    co_batch_norm_options      options = CO_BATCH_NORM_OPTIONS_INIT;
-    co_strategy               *s = co_mirrored_strategy(ctx, NULL, 0, NULL);
-    co_value                  *v = vector(ctx, 1, 1), *x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(3, 2));
+    co_batch_norm_options options = CO_BATCH_NORM_OPTIONS_INIT;
+    co_strategy          *s = co_mirrored_strategy(ctx, NULL, 0, NULL);
+    co_value             *v = vector(ctx, 1, 1), *x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(3, 2));
 
     CO_EXPECT_NULL(co_sync_batch_norm_train(ctx, v, v, v, v, v, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "x has rank 1 and 0 of its axes are normalised");

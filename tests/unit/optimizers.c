@@ -57,7 +57,7 @@ CO_TEST(every_optimizer_names_its_slots, "")
         size_t        n = 0;
 
         for (; all[o].slots[n] != NULL; ++n) {
-            co_value *slot = co_optimizer_slot(ctx, optimizer, w, all[o].slots[n]);
+            co_value *slot = co_optimizer_slot(ctx, optimizer, all[o].slots[n], w);
             char      name[40];
 
             snprintf(name, sizeof(name), "w/%s", all[o].slots[n]);
@@ -85,7 +85,7 @@ CO_TEST(looking_at_slots_changes_no_bit, "")
             const char *slot = all[o].slots[0];
 
             reads[step] = slot != NULL
-                              ? co_variable_read(ctx, co_optimizer_slot(ctx, seen, w[0], slot))
+                              ? co_variable_read(ctx, co_optimizer_slot(ctx, seen, slot, w[0]))
                               : NULL;
             apply(ctx, seen, g, w[0]);
             apply(ctx, alone, g, w[1]);
@@ -95,10 +95,10 @@ CO_TEST(looking_at_slots_changes_no_bit, "")
                         co_value_data(ctx, co_variable_read(ctx, w[1])), 3 * sizeof(float));
         for (size_t k = 0; all[o].slots[k] != NULL; ++k)
             CO_EXPECT_BYTES(
-                co_value_data(ctx, co_variable_read(ctx, co_optimizer_slot(ctx, seen, w[0],
-                                                                           all[o].slots[k]))),
-                co_value_data(ctx, co_variable_read(ctx, co_optimizer_slot(ctx, alone, w[1],
-                                                                           all[o].slots[k]))),
+                co_value_data(ctx, co_variable_read(ctx, co_optimizer_slot(ctx, seen,
+                                                                           all[o].slots[k], w[0]))),
+                co_value_data(ctx, co_variable_read(ctx, co_optimizer_slot(ctx, alone,
+                                                                           all[o].slots[k], w[1]))),
                 3 * sizeof(float));
         if (all[o].slots[0] != NULL) /* what was read before the first update is still zeros */
             CO_EXPECT_CLOSE(((const float *)co_value_data(ctx, reads[0]))[0], 0, 0);
@@ -117,8 +117,8 @@ CO_TEST(slots_can_be_saved_and_restored, "")
     for (int step = 0; step < 2; ++step)
         apply(ctx, two, g, first);
     then = co_variable(ctx, co_variable_save(ctx, first), NULL);
-    co_variable_restore(ctx, co_optimizer_slot(ctx, three, then, "momentum"),
-                        co_variable_save(ctx, co_optimizer_slot(ctx, two, first, "momentum")));
+    co_variable_restore(ctx, co_optimizer_slot(ctx, three, "momentum", then),
+                        co_variable_save(ctx, co_optimizer_slot(ctx, two, "momentum", first)));
     for (int step = 0; step < 2; ++step)
         apply(ctx, three, g, then);
     CO_EXPECT_OK(ctx);
@@ -134,7 +134,7 @@ CO_TEST(a_slot_outlives_its_optimizer, "")
         co_optimizer *optimizer = make_momentum(ctx);
 
         apply(ctx, optimizer, co_ones(ctx, CO_FLOAT32, CO_SHAPE(3)), w);
-        slot = co_optimizer_slot(ctx, optimizer, w, "momentum");
+        slot = co_optimizer_slot(ctx, optimizer, "momentum", w);
         co_keep(ctx, slot);
     }
     CO_EXPECT_CLOSE(co_item_float(ctx, co_reduce_max(ctx, slot, CO_ALL_AXES, false)), -0.01, 1e-9);
@@ -146,17 +146,17 @@ CO_TEST(slots_that_are_not_there_are_reported, "")
     co_value     *w = make_variable(ctx), *integer = co_variable(ctx, co_int(ctx, 1), NULL);
     co_optimizer *sgd = co_sgd(ctx, NULL), *adam = co_adam(ctx, NULL);
 
-    CO_EXPECT_NULL(co_optimizer_slot(ctx, sgd, w, "momentum"));
+    CO_EXPECT_NULL(co_optimizer_slot(ctx, sgd, "momentum", w));
     CO_EXPECT_ERROR(ctx, CO_NOT_FOUND, "no slot 'momentum'; it has none");
-    CO_EXPECT_NULL(co_optimizer_slot(ctx, adam, w, ""));
+    CO_EXPECT_NULL(co_optimizer_slot(ctx, adam, "", w));
     CO_EXPECT_ERROR(ctx, CO_NOT_FOUND, "Adam with these options has no slot ''; it has 'm', 'v'");
-    CO_EXPECT_NULL(co_optimizer_slot(ctx, adam, integer, "m"));
+    CO_EXPECT_NULL(co_optimizer_slot(ctx, adam, "m", integer));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "int32");
-    CO_EXPECT_NULL(co_optimizer_slot(ctx, adam, co_int(ctx, 1), "m"));
+    CO_EXPECT_NULL(co_optimizer_slot(ctx, adam, "m", co_int(ctx, 1)));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "variable");
-    CO_EXPECT_NULL(co_optimizer_slot(ctx, adam, w, NULL));
-    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 4 (name)");
-    CO_EXPECT_NULL(co_optimizer_slot(ctx, NULL, w, "m"));
+    CO_EXPECT_NULL(co_optimizer_slot(ctx, adam, NULL, w));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "argument 3 (name)");
+    CO_EXPECT_NULL(co_optimizer_slot(ctx, NULL, "m", w));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "optimizer");
     CO_EXPECT_NULL(co_optimizer_slot_names(ctx, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "optimizer");

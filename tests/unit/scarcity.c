@@ -220,8 +220,8 @@ train(co_context *ctx, void *prepared)
     sgd = co_sgd(ctx, &options);
     co_apply_gradients(ctx, sgd, co_list(ctx, &r->parts, 1), co_list(ctx, &r->mean, 1));
     return co_run(ctx, r->two, apply_in_step, co_args(ctx, r->parts), sgd) &&
-           co_optimizer_slot(ctx, sgd, r->plain, "momentum") &&
-           co_optimizer_slot(ctx, sgd, r->first, "momentum") && co_optimizer_slot_names(ctx, sgd);
+           co_optimizer_slot(ctx, sgd, "momentum", r->plain) &&
+           co_optimizer_slot(ctx, sgd, "momentum", r->first) && co_optimizer_slot_names(ctx, sgd);
 }
 
 static bool (*const bodies[])(co_context *ctx, void *prepared) = {

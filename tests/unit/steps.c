@@ -56,8 +56,8 @@ CO_TEST_WITH(steps_put_out_what_the_last_one_set, "EXT-STEPS-1", "cpus=2")
     for (size_t i = 0; i < 2; ++i) {
         plan             p = { .strategy = all[i] };
         co_step_context *steps = co_experimental_run_steps_on_iterator(ctx, all[i], cross_step,
-                                                                       sixteen(ctx, all[i]),
-                                                                       &p, iterations[i], NULL);
+                                                                       sixteen(ctx, all[i]), &p,
+                                                                       iterations[i], NULL);
         co_value        *last = co_last_step_outputs(ctx, steps);
 
         CO_EXPECT_OK(ctx);

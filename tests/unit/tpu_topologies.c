@@ -49,13 +49,13 @@ CO_TEST(devices_have_names, "TOPO-3")
     CO_EXPECT_CODE(co_topology_find(ctx, t, at, &task, &ordinal), CO_OK);
     CO_EXPECT_INT(task, 1);
     CO_EXPECT_INT(ordinal, 1);
-    CO_EXPECT_STR(text(ctx, co_topology_tpu_device(ctx, t, task, ordinal, NULL)),
+    CO_EXPECT_STR(text(ctx, co_topology_tpu_device(ctx, t, NULL, task, ordinal)),
                   "/task:1/device:TPU:1");
-    CO_EXPECT_STR(text(ctx, co_topology_tpu_device(ctx, t, 0, 1, "worker")),
+    CO_EXPECT_STR(text(ctx, co_topology_tpu_device(ctx, t, "worker", 0, 1)),
                   "/job:worker/task:0/device:TPU:1");
-    CO_EXPECT_STR(text(ctx, co_topology_host_device(ctx, t, 1, "worker")),
+    CO_EXPECT_STR(text(ctx, co_topology_host_device(ctx, t, "worker", 1)),
                   "/job:worker/task:1/device:CPU:0");
-    CO_EXPECT_STR(text(ctx, co_topology_host_device(ctx, t, 0, NULL)), "/task:0/device:CPU:0");
+    CO_EXPECT_STR(text(ctx, co_topology_host_device(ctx, t, NULL, 0)), "/task:0/device:CPU:0");
     CO_EXPECT_CODE(co_topology_find(ctx, t, nowhere, &task, &ordinal), CO_VALUE_ERROR);
     CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "missing");
     CO_EXPECT_CODE(co_topology_find(ctx, t, outside, &task, &ordinal), CO_VALUE_ERROR);
@@ -70,10 +70,10 @@ CO_TEST(devices_have_names, "TOPO-3")
     for (int i = 0; i < 4; ++i) {
         static const int wrong[][2] = { { -1, 0 }, { 2, 0 }, { 0, -1 }, { 0, 2 } };
 
-        CO_EXPECT_NULL(co_topology_tpu_device(ctx, t, wrong[i][0], wrong[i][1], NULL));
+        CO_EXPECT_NULL(co_topology_tpu_device(ctx, t, NULL, wrong[i][0], wrong[i][1]));
         CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "2 tasks of 2 devices");
     }
-    CO_EXPECT_NULL(co_topology_host_device(ctx, t, 2, NULL));
+    CO_EXPECT_NULL(co_topology_host_device(ctx, t, NULL, 2));
     CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "tasks");
 }
 
@@ -195,8 +195,8 @@ call_all(co_context *ctx, co_topology *t, co_value *x)
     CO_EXPECT_NULL(co_topology_device_coordinates(ctx, t));
     CO_EXPECT_NULL(co_topology_missing_devices(ctx, t));
     CO_EXPECT_TRUE(co_topology_find(ctx, t, mesh3, &task, &ordinal) != CO_OK);
-    CO_EXPECT_NULL(co_topology_tpu_device(ctx, t, 0, 0, NULL));
-    CO_EXPECT_NULL(co_topology_host_device(ctx, t, 0, NULL));
+    CO_EXPECT_NULL(co_topology_tpu_device(ctx, t, NULL, 0, 0));
+    CO_EXPECT_NULL(co_topology_host_device(ctx, t, NULL, 0));
 }
 
 CO_TEST(nothing_happens_without_a_topology, "")
@@ -217,7 +217,7 @@ CO_TEST(nothing_happens_without_a_topology, "")
     co_clear(ctx);
     CO_EXPECT_NULL(co_topology_missing_devices(ctx, NULL));
     co_clear(ctx);
-    CO_EXPECT_NULL(co_topology_host_device(ctx, NULL, 0, NULL));
+    CO_EXPECT_NULL(co_topology_host_device(ctx, NULL, NULL, 0));
     co_clear(ctx);
     CO_EXPECT_CODE(co_topology_find(ctx, NULL, mesh3, NULL, NULL), CO_INVALID_ARGUMENT);
     co_clear(ctx);

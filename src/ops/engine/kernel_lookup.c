@@ -7,12 +7,20 @@
 
 #define MAX_ATTRS 16
 
+/* Integers of an attribute; n is -1 where it was not given. */
+static void
+show_ints(co_backend_attr *shown, const int64_t *ints, int64_t n)
+{
+    shown->ints = n >= 0 ? ints : NULL;
+    shown->num_ints = n >= 0 ? (size_t)n : 0;
+}
+
 /* One attribute as backends see it. */
 static co_backend_attr
 show_attr(const coi_attr *attr, const void *attrs)
 {
     const char     *field = (const char *)attrs + attr->offset;
-    co_backend_attr shown = { .name = attr->name, .num_ints = -1 };
+    co_backend_attr shown = { .name = attr->name };
 
     switch (attr->type) {
     case COI_ATTR_INT: shown.i = *(const int64_t *)(const void *)field; break;
@@ -25,12 +33,12 @@ show_attr(const coi_attr *attr, const void *attrs)
         shown.text = attr->choices[shown.i];
         break;
     case COI_ATTR_INTS:
-        shown.num_ints = ((const coi_ints *)(const void *)field)->n;
-        shown.ints = ((const coi_ints *)(const void *)field)->at;
+        show_ints(&shown, ((const coi_ints *)(const void *)field)->at,
+                  ((const coi_ints *)(const void *)field)->n);
         break;
     case COI_ATTR_MANY:
-        shown.num_ints = ((const coi_many *)(const void *)field)->n;
-        shown.ints = ((const coi_many *)(const void *)field)->at;
+        show_ints(&shown, ((const coi_many *)(const void *)field)->at,
+                  ((const coi_many *)(const void *)field)->n);
         break;
     case COI_ATTR_SCALAR: {
         const coi_scalar *scalar = (const coi_scalar *)(const void *)field;
@@ -86,9 +94,9 @@ run_backend_kernel(coi_call *call, co_backend_kernel kernel)
     for (int i = 0; i < call->num_out; ++i)
         tensors[call->num_in + i] = show_tensor(call->out[i]);
     shown.in = tensors;
-    shown.num_in = call->num_in;
+    shown.num_in = (size_t)call->num_in;
     shown.out = tensors + call->num_in;
-    shown.num_out = call->num_out;
+    shown.num_out = (size_t)call->num_out;
     coi_observe_begin(call, device->backend->name, &seen);
     rc = kernel(device->queue, &shown, coi_err(call->ctx));
     coi_observe_end(call, device->backend->name, &seen, rc);
