@@ -8,6 +8,7 @@
 #include "data/iterator_checkpoint.h"
 
 #include "io/crc32c.h"
+#include "ops/engine/execute.h"
 
 #include <string.h>
 
@@ -488,13 +489,41 @@ put_checksum(const unsigned char *bytes, size_t n, unsigned char out[4])
         out[i] = (unsigned char)(sum >> 8 * i);
 }
 
+typedef struct saving {
+    const void  *resource;
+    co_iterator *iterator;
+    co_value    *made;
+} saving;
+
+static bool
+save(co_context *ctx, void *arg)
+{
+    saving                 *s = arg;
+    coi_iterator_checkpoint p = { .saves = true,
+                                  .stage = coi_stage_name(s->iterator->dataset),
+                                  .untold = s->iterator->untold };
+    unsigned char           head[HEAD_SIZE] = MAGIC;
+    bool                    ok;
+
+    ok = coi_checkpoint_bytes(ctx, &p, head, HEAD_SIZE) && checkpoint_whole(ctx, &p, s->iterator);
+    coi_prefetcher_resume(p.paused);
+    if (ok) {
+        put_checksum(p.bytes, p.n, p.bytes + HEAD_SIZE - 4);
+        s->made = co_bytes(ctx, p.bytes, p.n);
+    }
+    coi_free(&ctx->runtime->memory, p.bytes, p.capacity);
+    coi_free(&ctx->runtime->memory, p.stores, p.stores_capacity * sizeof(*p.stores));
+    return s->made != NULL;
+}
+
+const coi_op coi_op_iterator_save = { COI_EFFECT("iterator_save",
+                                                 "The checkpoint of an iterator; co_iterator_save.",
+                                                 coi_body_effect, CO_RESOURCE_ITERATOR, 0) };
+
 co_value *
 co_iterator_save(co_context *ctx, co_iterator *iterator)
 {
-    coi_iterator_checkpoint p = { .saves = true };
-    unsigned char           head[HEAD_SIZE] = MAGIC;
-    co_value               *made = NULL;
-    bool                    ok;
+    saving s = { iterator, iterator, NULL };
 
     COI_ENTER(ctx, "iterator_save", NULL);
     if (!coi_check_object(ctx, iterator, &coi_iterator_class, 2, "iterator"))
@@ -514,17 +543,9 @@ co_iterator_save(co_context *ctx, co_iterator *iterator)
                  iterator->cancel.not_checkpointable_by);
         return NULL;
     }
-    p.stage = coi_stage_name(iterator->dataset);
-    p.untold = iterator->untold;
-    ok = coi_checkpoint_bytes(ctx, &p, head, HEAD_SIZE) && checkpoint_whole(ctx, &p, iterator);
-    coi_prefetcher_resume(p.paused);
-    if (ok) {
-        put_checksum(p.bytes, p.n, p.bytes + HEAD_SIZE - 4);
-        made = co_bytes(ctx, p.bytes, p.n);
-    }
-    coi_free(&ctx->runtime->memory, p.bytes, p.capacity);
-    coi_free(&ctx->runtime->memory, p.stores, p.stores_capacity * sizeof(*p.stores));
-    return made;
+    coi_execute_body(ctx, &coi_op_iterator_save,
+                     (coi_effect){ .resources = &s.resource, .num_resources = 1 }, save, &s);
+    return s.made;
 }
 
 /* Whether these are the bytes of a checkpoint, whole. */
@@ -576,12 +597,35 @@ text_of(co_context *ctx, const co_value *value, size_t *nbytes)
     return NULL;
 }
 
+typedef struct restoring {
+    coi_iterator_checkpoint p;
+    const void             *resource;
+    co_iterator            *iterator;
+} restoring;
+
+static bool
+restore(co_context *ctx, void *arg)
+{
+    restoring *r = arg;
+
+    r->p.n = HEAD_SIZE;
+    r->p.end = &r->iterator->untold;
+    if (checkpoint_whole(ctx, &r->p, r->iterator) && r->p.n != r->p.capacity)
+        coi_checkpoint_wrong(ctx, &r->p, "it has more bytes than the pipeline has stages for");
+    coi_free(&ctx->runtime->memory, r->p.stores, r->p.stores_capacity * sizeof(*r->p.stores));
+    return ctx->error.code == CO_OK;
+}
+
+const coi_op coi_op_iterator_restore = {
+    COI_EFFECT("iterator_restore", "An iterator as it was when saved; co_iterator_restore.",
+               coi_body_effect, 0, CO_RESOURCE_ITERATOR)
+};
+
 co_iterator *
 co_iterator_restore(co_context *ctx, co_dataset *dataset, co_value *checkpoint)
 {
-    coi_iterator_checkpoint p = { .saves = false };
-    const char             *bytes;
-    co_iterator            *iterator;
+    restoring   r = { .p.saves = false };
+    const char *bytes;
 
     COI_ENTER(ctx, "iterator_restore", NULL);
     if (!coi_check_dataset(ctx, dataset, 2, "dataset"))
@@ -594,20 +638,16 @@ co_iterator_restore(co_context *ctx, co_dataset *dataset, co_value *checkpoint)
     }
     if (!coi_check_value(ctx, checkpoint, 3, "checkpoint"))
         return NULL;
-    bytes = text_of(ctx, checkpoint, &p.capacity);
-    if (bytes == NULL || !check_bytes(ctx, (const unsigned char *)bytes, p.capacity))
+    bytes = text_of(ctx, checkpoint, &r.p.capacity);
+    if (bytes == NULL || !check_bytes(ctx, (const unsigned char *)bytes, r.p.capacity))
         return NULL;
-    iterator = coi_iterator_whole(ctx, dataset);
-    if (iterator == NULL)
+    r.resource = r.iterator = coi_iterator_whole(ctx, dataset);
+    if (r.iterator == NULL)
         return NULL;
-    p.bytes = (unsigned char *)(uintptr_t)bytes; /* which are only read */
-    p.n = HEAD_SIZE;
-    p.end = &iterator->untold;
-    if (checkpoint_whole(ctx, &p, iterator) && p.n != p.capacity)
-        coi_checkpoint_wrong(ctx, &p, "it has more bytes than the pipeline has stages for");
-    coi_free(&ctx->runtime->memory, p.stores, p.stores_capacity * sizeof(*p.stores));
-    if (ctx->error.code == CO_OK)
-        return coi_own(ctx, iterator);
-    coi_unref(&ctx->heap, iterator);
+    r.p.bytes = (unsigned char *)(uintptr_t)bytes; /* which are only read */
+    if (coi_execute_body(ctx, &coi_op_iterator_restore,
+                         (coi_effect){ .resources = &r.resource, .num_resources = 1 }, restore, &r))
+        return coi_own(ctx, r.iterator);
+    coi_unref(&ctx->heap, r.iterator);
     return NULL;
 }

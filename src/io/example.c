@@ -469,25 +469,39 @@ make_strings(const parse *p, size_t k, const coi_shape *shape, int64_t each, co_
     return made;
 }
 
+typedef struct making {
+    const parse *p;
+    size_t       k;
+    co_device   *device;
+    coi_shape    shape;
+    int64_t      each; /* elements of an example */
+} making;
+
+static co_value *
+make_filled(co_context *ctx, void *arg)
+{
+    const making *m = arg;
+    const parse  *p = m->p;
+    co_value     *made;
+
+    if (p->wanted[m->k].dtype == CO_STRING)
+        return make_strings(p, m->k, &m->shape, m->each, m->device);
+    made = coi_tensor_new(&ctx->heap, m->device, p->wanted[m->k].dtype, m->shape.dims,
+                          m->shape.ndim, m->each * p->num_examples, coi_err(ctx));
+    if (made != NULL)
+        put_feature(p, m->k, coi_data_on_host(made), m->each);
+    return made;
+}
+
 /* Feature k of all examples, as a value of the block. */
 static co_value *
 make_feature(const parse *p, size_t k, co_device *device)
 {
-    coi_shape shape;
-    int64_t   each;
-    co_value *made;
+    making m = { .p = p, .k = k, .device = device };
 
-    if (!feature_shape(p, k, &shape, &each))
-        return NULL;
-    if (p->wanted[k].dtype == CO_STRING) {
-        made = make_strings(p, k, &shape, each, device);
-    } else {
-        made = coi_tensor_new(&p->ctx->heap, device, p->wanted[k].dtype, shape.dims, shape.ndim,
-                              each * p->num_examples, coi_err(p->ctx));
-        if (made != NULL)
-            put_feature(p, k, coi_data_on_host(made), each);
-    }
-    return coi_give(p->ctx, made);
+    return feature_shape(p, k, &m.shape, &m.each)
+               ? coi_give(p->ctx, coi_make_tensor(p->ctx, make_filled, &m))
+               : NULL;
 }
 
 /* What stands for a missing feature fits it; a sequence, of any length, is filled up with one

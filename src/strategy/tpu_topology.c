@@ -39,18 +39,38 @@ check_topology(co_context *ctx, const co_topology *topology)
     return coi_check_object(ctx, topology, &topology_class, 2, "topology");
 }
 
-/* A tensor of the block, to be filled; NULL with an error. */
-static co_value *
-new_tensor(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim)
-{
-    co_device *device = coi_current_host(ctx); /* where all of them are read */
-    int64_t    count = 1;
+/* A tensor that `fill` writes. */
+typedef struct filling {
+    co_dtype       dtype;
+    const int64_t *dims;
+    int            ndim;
+    void (*fill)(void *data, const void *from);
+    const void *from;
+} filling;
 
-    for (int i = 0; i < ndim; ++i)
-        count *= dims[i];
-    return device != NULL ? coi_give(ctx, coi_tensor_new(&ctx->heap, device, dtype, dims, ndim,
-                                                         count, coi_err(ctx)))
-                          : NULL;
+static co_value *
+make_filled(co_context *ctx, void *arg)
+{
+    const filling *f = arg;
+    co_device     *device = coi_current_host(ctx); /* where all of them are read */
+    int64_t        count = 1;
+    co_value      *made;
+
+    for (int i = 0; i < f->ndim; ++i)
+        count *= f->dims[i];
+    made = device != NULL
+               ? coi_tensor_new(&ctx->heap, device, f->dtype, f->dims, f->ndim, count, coi_err(ctx))
+               : NULL;
+    if (made != NULL && count > 0)
+        f->fill(coi_data_on_host(made), f->from);
+    return made;
+}
+
+/* A value of the block; NULL with an error. */
+static co_value *
+new_tensor(co_context *ctx, filling f)
+{
+    return coi_give(ctx, coi_make_tensor(ctx, make_filled, &f));
 }
 
 /* --- making --- */
@@ -200,6 +220,22 @@ read_message(coi_wire wire, numbers *mesh, int32_t counts[2], numbers *coordinat
     return true;
 }
 
+/* Once more, now that there is room for the coordinates. */
+typedef struct rereading {
+    coi_wire wire;
+    size_t   n;
+} rereading;
+
+static void
+fill_coordinates(void *data, const void *from)
+{
+    const rereading *r = from;
+    int32_t          counts[2];
+    numbers          mesh = { NULL, 0, 0 }, list = { data, 0, r->n };
+
+    read_message(r->wire, &mesh, counts, &list);
+}
+
 co_topology *
 co_topology_parse(co_context *ctx, co_value *serialized)
 {
@@ -236,13 +272,9 @@ co_topology_parse(co_context *ctx, co_value *serialized)
     shape[0] = counts[0];
     shape[1] = counts[1];
     shape[2] = (int64_t)mesh.n;
-    coordinates = new_tensor(ctx, CO_INT32, shape, 3);
-    if (coordinates == NULL)
-        return NULL;
-    mesh.n = 0;
-    list = (numbers){ coi_data_on_host(coordinates), 0, list.n };
-    read_message(wire, &mesh, counts, &list);
-    return make(ctx, dims, (int)mesh.n, coordinates);
+    coordinates = new_tensor(ctx, (filling){ CO_INT32, shape, 3, fill_coordinates,
+                                             &(rereading){ wire, list.n } });
+    return coordinates != NULL ? make(ctx, dims, (int)mesh.n, coordinates) : NULL;
 }
 
 static void
@@ -392,6 +424,19 @@ list_missing(const co_topology *topology, const unsigned char *taken, int64_t *o
     return missing;
 }
 
+typedef struct places {
+    const co_topology   *topology;
+    const unsigned char *taken;
+} places;
+
+static void
+fill_missing(void *data, const void *from)
+{
+    const places *p = from;
+
+    list_missing(p->topology, p->taken, data);
+}
+
 co_value *
 co_topology_missing_devices(co_context *ctx, co_topology *topology)
 {
@@ -415,9 +460,8 @@ co_topology_missing_devices(co_context *ctx, co_topology *topology)
         taken[place_of(topology, at + i * topology->rank)] = 1;
     dims[0] = list_missing(topology, taken, NULL);
     dims[1] = topology->rank;
-    missing = new_tensor(ctx, CO_INT64, dims, 2);
-    if (missing != NULL && dims[0] > 0)
-        list_missing(topology, taken, coi_data_on_host(missing));
+    missing = new_tensor(ctx, (filling){ CO_INT64, dims, 2, fill_missing,
+                                         &(places){ topology, taken } });
     coi_small_free(&ctx->heap, taken, (size_t)num_places(topology));
     return missing;
 }

@@ -151,6 +151,61 @@ CO_TEST(a_tensor_that_is_made_outside_an_entry_is_found, "")
     CO_EXPECT_INT(account_end(&books, ctx, NULL), 1);
 }
 
+static co_value *
+widen(co_context *ctx, co_value *element, void *user)
+{
+    (void)user;
+    return co_mul(ctx, co_cast(ctx, element, CO_FLOAT32), co_ones(ctx, CO_FLOAT32, CO_SHAPE(50)));
+}
+
+/* Elements in batches, on this thread and on threads that prefetch, saved and restored. */
+CO_TEST(elements_of_datasets_are_accounted_for, "")
+{
+    co_dataset  *dataset;
+    co_iterator *iterator, *again;
+    co_value    *saved;
+
+    CO_REQUIRE(account_begin(&books, ctx));
+    dataset = co_dataset_map(ctx, co_dataset_range(ctx, 0, 40, 1), widen, NULL,
+                             co_spec(ctx, CO_FLOAT32, CO_SHAPE(50)));
+    dataset = co_dataset_prefetch(ctx, co_dataset_batch(ctx, dataset, 4, false), 2);
+    iterator = co_iterate(ctx, co_dataset_batch(ctx, dataset, 2, false));
+    co_next(ctx, iterator);
+    saved = co_iterator_save(ctx, iterator);
+    again = co_iterator_restore(ctx, co_dataset_batch(ctx, dataset, 2, false), saved);
+    for (int i = 0; i < 4; ++i)
+        CO_EXPECT_INT(co_value_num_elements(ctx, co_next(ctx, i % 2 == 0 ? iterator : again)), 400);
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_MORE(books.blocks, 40);
+    CO_EXPECT_INT(account_end(&books, ctx, NULL), 0);
+}
+
+/* What is made of bytes of others: strings, lists, slices, examples. */
+CO_TEST(tensors_of_other_data_are_accounted_for, "")
+{
+    static const void *const words[] = { "a word", "another" };
+    static const char *const keys[] = { "floats", "words" };
+    float                    numbers[100] = { 1, 2, 3 };
+    int64_t                  at[1] = { 3 }, dense[2] = { 9, 100 };
+    co_value                *x, *strings, *items[2];
+
+    CO_REQUIRE(account_begin(&books, ctx));
+    x = co_tensor(ctx, CO_FLOAT32, CO_SHAPE(100), numbers);
+    strings = co_tensor(ctx, CO_STRING, CO_SHAPE(2), words);
+    items[0] = items[1] = x;
+    co_to_tensor(ctx, co_list(ctx, items, 2), CO_DTYPE_NONE);
+    co_neg(ctx, co_slices(ctx, co_reshape(ctx, x, CO_SHAPE(1, 100)),
+                          co_tensor(ctx, CO_INT64, CO_SHAPE(1), at),
+                          co_tensor(ctx, CO_INT64, CO_SHAPE(2), dense)));
+    co_concat(ctx, co_list(ctx, (co_value *[]){ strings, strings }, 2), 0);
+    co_to_tensor(ctx, co_string(ctx, "a text"), CO_STRING);
+    items[1] = strings;
+    co_example_decode(ctx, co_example_encode(ctx, co_dict(ctx, keys, items, 2)));
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_MORE(books.blocks, 8);
+    CO_EXPECT_INT(account_end(&books, ctx, NULL), 0);
+}
+
 /* A copy in memory of devices that the host cannot read. */
 CO_TEST_WITH(a_copy_between_devices_outside_an_entry_is_found, "", "devices=TEST:2")
 {
