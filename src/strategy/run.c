@@ -371,7 +371,8 @@ step_close(coi_replica_threads *threads, co_context *parent)
 
         random_counter = ctx->random_counter > random_counter ? ctx->random_counter
                                                               : random_counter;
-        coi_pass_misuse(ctx, parent);
+        if (ctx->misuse.site.file != NULL)
+            coi_pass_misuse(ctx, parent);
         expire(ctx);
     }
     advance_random(parent, step, random_counter);
