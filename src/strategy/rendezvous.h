@@ -36,11 +36,12 @@ typedef struct coi_step {
     void                *user;
     co_value            *args, *kwargs;
     bool                 in_turn;
-    int                  rank;           /* of the process, for errors */
-    uint64_t             random_counter; /* of the parent when the step began */
-    uint64_t             epoch;          /* which run this is */
-    coi_lock             inner_lock;     /* of inner */
-    _Atomic(struct coi_step *) inner;    /* a run inside the merge function under way, or NULL */
+    bool                 in_default_scope; /* the parent, where there are several replicas */
+    int                  rank;             /* of the process, for errors */
+    uint64_t             random_counter;   /* of the parent when the step began */
+    uint64_t             epoch;            /* which run this is */
+    coi_lock             inner_lock;       /* of inner */
+    _Atomic(struct coi_step *) inner;      /* a run inside the merge function under way, or NULL */
     /* How many are at the current barrier, how many barriers were complete, and whether the step is
      * broken: one word, so that no replica can leave a barrier as broken while another completes
      * it. */
@@ -157,5 +158,11 @@ co_value *coi_merge_first(co_context *ctx, co_value *args, coi_merge_body body, 
 co_value *coi_step_variable(co_context *ctx, const char *name, co_value *initial,
                             coi_merge_body body, void *arg);
 void      coi_step_variables_free(coi_step *step, coi_heap *heap);
+
+/* --- variable_creators.c --- */
+
+/* Whether ctx is inside a scope of the default strategy, entered, set, or that of its run; or the
+ * caller of its step is. */
+bool coi_in_default_scope(const co_context *ctx);
 
 #endif

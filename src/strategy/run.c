@@ -186,6 +186,7 @@ step_open(coi_replica_threads *threads, co_context *parent, co_fn fn, co_value *
     step->args = args;
     step->kwargs = options->kwargs;
     step->in_turn = options->in_turn && threads->n > 1;
+    step->in_default_scope = threads->n > 1 && coi_in_default_scope(parent);
     atomic_store_explicit(&step->barrier,
                           atomic_load_explicit(&step->barrier, memory_order_relaxed) &
                               ~(COI_BROKEN | COI_ARRIVED),

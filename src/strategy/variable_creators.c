@@ -113,6 +113,21 @@ in_default_scope(const co_context *ctx)
     return false;
 }
 
+/* The caller of a step of several replicas looked when the step began: since then replica 0 may be
+ * at work in its context. */
+bool
+coi_in_default_scope(const co_context *ctx)
+{
+    while (!in_default_scope(ctx)) {
+        const coi_step *step = step_of(ctx);
+
+        if (step == NULL || step->n > 1)
+            return step != NULL && step->in_default_scope;
+        ctx = step->parent;
+    }
+    return true;
+}
+
 /* SCOPE-13: scopes of the default strategy have a creator too, and while another strategy is
  * current it makes no variables. */
 static bool
@@ -120,16 +135,13 @@ check_default_scopes(co_context *ctx, const co_strategy *strategy, const char *n
 {
     char text[COI_STRATEGY_TEXT];
 
-    for (const co_context *at = ctx; strategy != NULL && at != NULL; at = caller_of(at))
-        if (in_default_scope(at)) {
-            coi_fail(
-                ctx, CO_RUNTIME_ERROR,
-                "mixing strategies: variable '%.*s%s' is made under %s, inside a scope or step of "
-                "the default strategy; leave that first",
-                COI_CUT(100, name), coi_strategy_text(strategy, text));
-            return false;
-        }
-    return true;
+    if (strategy == NULL || !coi_in_default_scope(ctx))
+        return true;
+    coi_fail(ctx, CO_RUNTIME_ERROR,
+             "mixing strategies: variable '%.*s%s' is made under %s, inside a scope or step of "
+             "the default strategy; leave that first",
+             COI_CUT(100, name), coi_strategy_text(strategy, text));
+    return false;
 }
 
 static bool
