@@ -360,7 +360,7 @@ CO_TEST_WITH(a_function_cannot_close_the_context_of_its_caller, "", "cpus=2")
     CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, part);
     co_merge_call(ctx, closing_merge, none, NULL);
     CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, part);
-    co_update(ctx, s, v, closing_update, none, NULL, true);
+    co_update(ctx, s, v, closing_update, none, NULL, NULL);
     CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, part);
     options.initializer = closing_initializer;
     co_variable(ctx, NULL, &options);

@@ -427,7 +427,7 @@ network(co_context *ctx, const ops_row *row, const ops_row_call *call)
     hidden = co_relu(ctx, co_matmul(ctx, x, w));
     stats = co_fused_batch_norm_train(ctx, hidden, scale, offset, 1e-3);
     hidden = co_dropout(ctx, co_at(ctx, stats, 0), 0.25);
-    hidden = co_layer_norm(ctx, hidden, scale, offset, CO_AXES(-1), 1e-3);
+    hidden = co_layer_norm(ctx, hidden, scale, offset, NULL);
     hidden = co_einsum(ctx, "bi,bj->bij", co_args(ctx, hidden, hidden));
     hidden = co_reduce_logsumexp(ctx, hidden, CO_AXES(1), false);
     return co_args(ctx, co_reduce_mean(ctx, co_softmax_cross_entropy(ctx, labels, hidden, -1),
