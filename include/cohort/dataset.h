@@ -329,7 +329,8 @@ CO_API co_dataset *co_dataset_set_name(co_context *ctx, co_dataset *dataset, con
 /**
  * The same elements with the cardinality that the caller knows. CO_FAILED_PRECONDITION from co_next
  * when there are more or fewer, once; then the end. Where several workers share the files or the
- * elements (FILE, DATA), the stage is left out: it spoke of the whole (DS-SHARD-16).
+ * elements (FILE, DATA), the stage is left out: it spoke of the whole.
+ * Rules: DS-SHARD-16.
  */
 CO_API co_dataset *co_dataset_assert_cardinality(co_context *ctx, co_dataset *input,
                                                  int64_t cardinality);

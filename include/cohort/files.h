@@ -116,7 +116,7 @@ CO_API co_dataset *co_dataset_csv(co_context *ctx, const char *const *files, siz
 typedef struct co_list_files_options {
     size_t   struct_size;
     bool     shuffle; /* by a co_dataset_shuffle with the seed, of the share of a worker where
-                       * names are shared out (DS-SHARD-18); false: sorted by bytes */
+                       * names are shared out; false: sorted by bytes */
     uint64_t seed;
 } co_list_files_options;
 #define CO_LIST_FILES_OPTIONS_INIT { sizeof(co_list_files_options), false, 0 }

@@ -56,21 +56,23 @@ typedef struct co_variable_options {
  * Make a variable under the current strategy (an ordinary one where there is none), on the devices
  * that the strategy gives it. In a step of several replicas the first makes it for all, with its
  * initial value; another that asks for the k-th time for a name gets the k-th variable of that name,
- * in which a number that ends a part ("layer_1/w") does not count (VAR-RUN-*).
+ * in which a number that ends a part ("layer_1/w") does not count.
  *
  * `initial` is the first value: a tensor, a number, a list of numbers. A spec (co_spec) declares
  * dtype and shape alone: the variable has no value until it is assigned one, and reading it before
  * is CO_FAILED_PRECONDITION. With NULL, or a spec, options->initializer makes the value. `options`
  * may be NULL.
  *
- * Scope:    collective over the replicas in a step, and over the processes of a strategy of
- *           several.
+ * Scope:    collective over the processes of a strategy of several; in a step, over its replicas
+ *           only in so far as the first must make what the others ask for.
  * Context:  any.
- * Blocks:   until the other replicas, and processes, make theirs.
+ * Blocks:   a replica until the first has made the variable; a process until the others make
+ *           theirs.
  * Returns:  a value of ctx, or NULL with CO_VALUE_ERROR (options that do not go together; a spec
  *           that leaves a dimension open; an initializer that does not give what was declared),
  *           CO_RUNTIME_ERROR (a replica asks for one that the first does not make), or an error of
  *           the initializer or of a creator (creator.h).
+ * Rules: VAR-RUN-*.
  */
 CO_API co_value *co_variable(co_context *ctx, co_value *initial,
                              const co_variable_options *options);

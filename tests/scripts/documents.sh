@@ -45,8 +45,14 @@ done
 # docs/renamed.tsv: three columns; a new name is there, an old one is not, unless something else has taken it; and the command of
 # CHANGELOG.md changes a program by it.
 awk -F'\t' '/^#/ { next } NF != 3 { print "FAILED: docs/renamed.tsv:" NR ": " NF " columns, not 3"; bad = 1 } END { exit bad }' docs/renamed.tsv || failed=1
+# A name of a header, a header, or the variable of a setting.
+is_public() {
+    local setting=${1#COHORT_}
+    grep -qrw -- "$1" include || [ -e "include/$1" ] ||
+        { [ "$setting" != "$1" ] && grep -q "{ \"${setting,,}\", " src/base/settings.c; }
+}
 while IFS=$'\t' read -r old new _; do
-    grep -qrw -- "$new" include || [ -e "include/$new" ] || { echo "FAILED: docs/renamed.tsv: there is no $new"; failed=1; }
+    is_public "$new" || { echo "FAILED: docs/renamed.tsv: there is no $new"; failed=1; }
     if [ "$old" != "$new" ] && ! cut -f 2 docs/renamed.tsv | grep -qxF -- "$old" && grep -qrw -- "$old" include; then
         echo "FAILED: docs/renamed.tsv: $old is still in a header"
         failed=1
