@@ -105,7 +105,6 @@ struct co_iterator {
     co_dataset  *dataset; /* a reference */
     co_iterator *input;   /* of the first input; opened before ops->open is called */
     bool         stacks;  /* ops->rows may be called */
-    atomic_bool  busy;    /* an element is being made: a function of the pipeline may be at work */
     coi_cancel   cancel;  /* of what the user iterates over */
     coi_stats   *stats;   /* a reference; NULL: it is not counted */
     coi_counts  *counts;  /* its own, or NULL */

@@ -345,11 +345,10 @@ next_packed(co_context *ctx, co_iterator *iterator)
     /* All replicas of a step may be here at once, to be refused: nothing is written. */
     if (iterator->dataset->ops->distributed && coi_in_replica(ctx))
         return make_packed(ctx, iterator);
-    if (atomic_exchange_explicit(&iterator->busy, true, memory_order_acquire)) {
+    if (!coi_ref_exclusive(iterator)) {
         coi_refuse_own(ctx);
         return NULL;
     }
-    coi_ref(iterator);
     if (iterator->untold != NULL)
         coi_shared_end(&ctx->heap, &iterator->untold, true);
     state->cancel = &iterator->cancel;
@@ -361,8 +360,7 @@ next_packed(co_context *ctx, co_iterator *iterator)
     n.element = NULL;
     coi_execute(ctx, &coi_op_iterator_next, &n.effect);
     state->cancel = before;
-    atomic_store_explicit(&iterator->busy, false, memory_order_release);
-    coi_unref(&ctx->heap, iterator);
+    coi_unref_exclusive(&ctx->heap, iterator);
     return n.element;
 }
 

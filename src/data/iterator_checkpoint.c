@@ -528,7 +528,7 @@ co_iterator_save(co_context *ctx, co_iterator *iterator)
     COI_ENTER(ctx, "iterator_save", NULL);
     if (!coi_check_object(ctx, iterator, &coi_iterator_class, 2, "iterator"))
         return NULL;
-    if (iterator->busy || coi_in_replica(ctx)) {
+    if (coi_has_exclusive_ref(iterator) || coi_in_replica(ctx)) {
         coi_fail(
             ctx, CO_RUNTIME_ERROR,
             "a checkpoint is saved between two elements: neither in a step of replicas nor by a "

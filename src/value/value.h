@@ -263,6 +263,37 @@ coi_unref(coi_heap *heap, void *handle)
         atomic_fetch_sub_explicit(&object->refs, 1, memory_order_acq_rel) == 1)
         object->cls->destroy(heap, object);
 }
+/*
+ * A reference of which an object has one at a time: false where somebody has it. Whoever works on an
+ * object alone and keeps it alive meanwhile pays for one locked operation instead of two. It counts
+ * for so much that references of others do not reach it, nor threads that are refused.
+ */
+#define COI_EXCLUSIVE (1u << 20)
+static inline bool
+coi_ref_exclusive(void *handle)
+{
+    atomic_uint *refs = &((coi_object *)handle)->refs;
+
+    if (atomic_fetch_add_explicit(refs, COI_EXCLUSIVE, memory_order_acquire) < COI_EXCLUSIVE)
+        return true;
+    atomic_fetch_sub_explicit(refs, COI_EXCLUSIVE, memory_order_relaxed);
+    return false;
+}
+static inline void
+coi_unref_exclusive(coi_heap *heap, void *handle)
+{
+    coi_object *object = (coi_object *)handle;
+
+    if (atomic_fetch_sub_explicit(&object->refs, COI_EXCLUSIVE, memory_order_acq_rel) ==
+        COI_EXCLUSIVE)
+        object->cls->destroy(heap, object);
+}
+static inline bool
+coi_has_exclusive_ref(const void *handle)
+{
+    return atomic_load_explicit(&((const coi_object *)handle)->refs, memory_order_relaxed) >=
+           COI_EXCLUSIVE;
+}
 static inline bool
 coi_sole_owner(const void *handle)
 {
