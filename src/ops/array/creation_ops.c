@@ -127,7 +127,7 @@ ones_run(coi_call *call)
         return coi_apply(ctx, &coi_op_##name_, NULL, 0, &attrs);                                   \
     }
 
-MAKER(zeros, "A tensor of zeros; of strings, empty ones.")
+MAKER(zeros, "A tensor of zeros; for strings, of empty strings.")
 MAKER(ones, "A tensor of ones.")
 
 static co_dtype
@@ -155,7 +155,7 @@ fill_run(coi_call *call)
 
 const coi_op coi_op_fill = {
     .name = "fill",
-    .doc = "A tensor of one number: int32, float32 or bool, by the kind of the number.",
+    .doc = "A tensor filled with one number: int32, float32 or bool, by the kind of the number.",
     .num_outputs = 1,
     .not_differentiable = true,
     COI_ATTRS(coi_fill_attrs),
@@ -334,7 +334,7 @@ range_run(coi_call *call)
 
 const coi_op coi_op_range = {
     .name = "range",
-    .doc = "start, start + delta, ... up to but without limit.",
+    .doc = "start, start + delta, ... up to but excluding limit.",
     .num_outputs = 1,
     .not_differentiable = true,
     COI_ATTRS(coi_range_attrs),

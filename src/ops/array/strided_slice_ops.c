@@ -394,8 +394,7 @@ strided_slice_composite(coi_call *call)
 
 const coi_op coi_op_strided_slice = {
     COI_COMPOSITE("strided_slice",
-                  "x[begin:end:strides], as Python writes it; bit i of a mask is about entry i.",
-                  "x"),
+                  "x[begin:end:strides] as in Python; bit i of a mask applies to entry i.", "x"),
     COI_ATTRS(slice_attrs),
     .infer = strided_slice_rule,
     .composite = strided_slice_composite,
@@ -472,7 +471,7 @@ reverse_composite(coi_call *call)
 }
 
 const coi_op coi_op_reverse = {
-    COI_COMPOSITE("reverse", "The elements along axes from the last to the first.", "x"),
+    COI_COMPOSITE("reverse", "The elements along axes in reverse order.", "x"),
     COI_ATTRS(reverse_attrs),
     .infer = reverse_rule,
     .composite = reverse_composite,

@@ -148,8 +148,7 @@ argmax_run(coi_call *call)
 
 const coi_op coi_op_argmax = {
     .name = "argmax",
-    .doc =
-        "The index of the largest element along an axis, the first of equals; NaN is passed over.",
+    .doc = "The index of the largest element along an axis, the first of equals; NaN is skipped.",
     .inputs = { "x" },
     .num_inputs = 1,
     .num_outputs = 1,

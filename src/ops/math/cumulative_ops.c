@@ -229,5 +229,5 @@ cumprod_grad(coi_grad *g)
 
 SCAN(
     cumsum,
-    "Running sums along an axis: with the element itself, or `exclusive` without it; integers wrap.")
-SCAN(cumprod, "Running products along an axis, like cumsum.")
+    "Cumulative sums along an axis, each with its own element or, if `exclusive`, without; integers wrap.")
+SCAN(cumprod, "Cumulative products along an axis, like cumsum.")

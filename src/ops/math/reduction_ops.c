@@ -637,9 +637,9 @@ reduce_prod_grad(coi_grad *g)
     }
 
 REDUCTION(reduce_sum, "The sum over axes; integers wrap.")
-REDUCTION(reduce_mean, "The mean over axes; of integers, cut towards zero.")
-REDUCTION(reduce_max, "The maximum over axes; NaN if one is among them.")
-REDUCTION(reduce_min, "The minimum over axes; NaN if one is among them.")
+REDUCTION(reduce_mean, "The mean over axes; for integers truncated towards zero.")
+REDUCTION(reduce_max, "The maximum over axes; NaN if any element is NaN.")
+REDUCTION(reduce_min, "The minimum over axes; NaN if any element is NaN.")
 REDUCTION(reduce_prod, "The product over axes; integers wrap.")
 
 /* Undoing broadcasting: the sum over leading dimensions, and over those that are 1 in `like`. */

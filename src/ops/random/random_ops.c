@@ -408,11 +408,12 @@ normal_run(coi_call *call)
         .infer = distribution##_infer,                                                             \
         .ref = distribution##_run,                                                                 \
     };
-RANDOM(random_uniform, uniform, uniform_attrs, STATEFUL, "Numbers drawn evenly from [low, high).")
+RANDOM(random_uniform, uniform, uniform_attrs, STATEFUL,
+       "Numbers drawn uniformly from [low, high).")
 RANDOM(random_normal, normal, normal_attrs, STATEFUL,
        "Numbers drawn from the normal distribution of mean and stddev.")
 RANDOM(stateless_random_uniform, uniform, stateless_uniform_attrs, STATELESS,
-       "Numbers drawn evenly from [low, high), the same for the same two seeds.")
+       "Numbers drawn uniformly from [low, high), the same for the same two seeds.")
 RANDOM(stateless_random_normal, normal, stateless_normal_attrs, STATELESS,
        "Numbers drawn from a normal distribution, the same for the same two seeds.")
 
