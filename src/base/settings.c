@@ -206,7 +206,7 @@ static const setting table[] = {
     { "cpus", "1", FIELD(cpus), parse_int, show_int, NULL, 1, 256,
       "number of logical CPU devices; they share the cores" },
     { "threads", "0", FIELD(threads), parse_int, show_int, NULL, 0, 4096,
-      "threads of all devices together; 0: one for each core that the process may use" },
+      "total number of threads of all devices; 0: one for each core that the process may use" },
     { "devices", "", FIELD(devices), parse_devices, show_text,
       "up to 63 characters such as GPU:2+TPU:4, each count from 1 to 256", 0, 64,
       "further devices, such as GPU:2+TPU:4; a type without a backend uses host memory" },
@@ -219,7 +219,7 @@ static const setting table[] = {
     { "deadline_ms", "60000", FIELD(deadline_ms), parse_int, show_int, NULL, 0, 86400000,
       "milliseconds to wait for a replica or a process; 0: no limit" },
     { "seed", "0", FIELD(seed), parse_u64, show_u64, NULL, 0, UINT64_MAX,
-      "seed of the random numbers" },
+      "seed of random numbers" },
     { "pin", "yes", FIELD(pin), parse_bool, show_bool, "yes or no", 0, 0,
       "bind worker threads to the cores of their device" },
     { "reference_kernels", "no", FIELD(reference_kernels), parse_bool, show_bool, "yes or no", 0, 0,
@@ -230,7 +230,7 @@ static const setting table[] = {
       "auto, plain, a, b, both or turned", 0, 0,
       "operands that a GEMM packs; auto selects them by shape" },
     { "flight_file", "", FIELD(flight_file), parse_text, show_text, "up to 255 characters", 0, 256,
-      "file for the flight recorder when a rendezvous fails" },
+      "file that the flight recorder is written to when a rendezvous fails" },
 };
 
 enum { NUM_SETTINGS = sizeof(table) / sizeof(table[0]) };
