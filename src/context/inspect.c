@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Public calls that look at values: dtype, shape, data, text.
+ * Public calls that inspect values: dtype, shape, data, text.
  */
 #include "base/text.h"
 #include "context/context.h"
@@ -45,7 +45,7 @@ co_value_ndim(co_context *ctx, co_value *value)
     coi_shape shape;
     co_dtype  dtype;
 
-    COI_ENTER(ctx, "ndim", 0);
+    COI_ENTER(ctx, "value_ndim", 0);
     return described(ctx, value, &shape, &dtype) ? shape.ndim : 0;
 }
 
@@ -55,19 +55,19 @@ co_value_dim(co_context *ctx, co_value *value, int axis)
     coi_shape shape;
     co_dtype  dtype;
 
-    COI_ENTER(ctx, "dim", 0);
+    COI_ENTER(ctx, "value_dim", 0);
     if (!described(ctx, value, &shape, &dtype))
         return 0;
     if (axis < -shape.ndim || axis >= shape.ndim) {
         if (shape.ndim > 0)
             coi_fail(
                 ctx, CO_INVALID_ARGUMENT,
-                "argument 3 (axis) of dim is %d for a value of rank %d; it must be in [%d, %d)",
+                "argument 3 (axis) of value_dim is %d for a value of rank %d; it must be in [%d, %d)",
                 axis, shape.ndim, -shape.ndim, shape.ndim);
         else
             coi_fail(ctx, CO_INVALID_ARGUMENT,
-                     "argument 3 (axis) of dim is %d for a value of %s, which has no axes", axis,
-                     shape.ndim == 0 ? "rank 0" : "unknown rank");
+                     "argument 3 (axis) of value_dim is %d for a value of %s, which has no axes",
+                     axis, shape.ndim == 0 ? "rank 0" : "unknown rank");
         return 0;
     }
     return shape.dims[axis < 0 ? axis + shape.ndim : axis];
@@ -80,7 +80,7 @@ co_value_num_elements(co_context *ctx, co_value *value)
     co_dtype  dtype;
     int64_t   count = 1;
 
-    COI_ENTER(ctx, "num_elements", 0);
+    COI_ENTER(ctx, "value_num_elements", 0);
     if (!described(ctx, value, &shape, &dtype))
         return 0;
     for (int i = 0; i < shape.ndim; ++i)
@@ -91,7 +91,7 @@ co_value_num_elements(co_context *ctx, co_value *value)
 const void *
 co_value_data(co_context *ctx, co_value *tensor)
 {
-    COI_ENTER(ctx, "data", NULL);
+    COI_ENTER(ctx, "value_data", NULL);
     if (!coi_check_kind(ctx, tensor, CO_KIND_TENSOR, 2, "tensor"))
         return NULL;
     if (tensor->dtype == CO_STRING) {
@@ -131,7 +131,7 @@ co_string_at(co_context *ctx, co_value *value, int64_t i, size_t *nbytes)
     return text->data;
 }
 
-/* Number `text` is not in the range of an integer dtype; `which` says where it was. */
+/* Number `text` is out of the range of an integer dtype; `which` says where it was found. */
 static void
 fail_misfit(co_context *ctx, const char *which, const char *text, co_dtype dtype)
 {
@@ -139,8 +139,8 @@ fail_misfit(co_context *ctx, const char *which, const char *text, co_dtype dtype
 
     coi_integer_limits(dtype, &low, &high);
     coi_fail(ctx, CO_VALUE_ERROR,
-             "%s of %s is %s, which is no %s; the limits are %" PRId64 " and %" PRIu64, which,
-             ctx->call, text, co_dtype_name(dtype), low,
+             "%s of %s is %s, which is out of range of %s; the limits are %" PRId64 " and %" PRIu64,
+             which, ctx->call, text, co_dtype_name(dtype), low,
              dtype == CO_UINT64 ? UINT64_MAX : (uint64_t)high);
 }
 
@@ -247,20 +247,21 @@ co_value_copy_data(co_context *ctx, co_value *value, co_dtype dtype, void *out, 
     co_value *tensor;
     int64_t   count;
 
-    COI_ENTER_CODE(ctx, "read_data");
+    COI_ENTER_CODE(ctx, "value_copy_data");
     if (!coi_check_value(ctx, value, 2, "value"))
         return ctx->error.code;
     if ((unsigned)dtype - 1 >= CO_NUM_DTYPES - 1 || dtype == CO_STRING)
-        return coi_fail(ctx, CO_INVALID_ARGUMENT,
-                        "argument 3 (dtype) of read_data is %d (%s); it must be a dtype of numbers",
-                        (int)dtype, co_dtype_name(dtype));
+        return coi_fail(
+            ctx, CO_INVALID_ARGUMENT,
+            "argument 3 (dtype) of value_copy_data is %d (%s); it must be a dtype of numbers",
+            (int)dtype, co_dtype_name(dtype));
     tensor = coi_as_tensor(ctx, value, CO_DTYPE_NONE);
     if (tensor == NULL)
         return ctx->error.code;
     count = tensor->u.tensor.num_elements;
     if (tensor->dtype == CO_STRING)
         coi_fail(ctx, CO_TYPE_ERROR,
-                 "argument 2 (value) of read_data holds strings, which do not convert to %s; "
+                 "argument 2 (value) of value_copy_data holds strings, which do not convert to %s; "
                  "co_string_at reads them",
                  co_dtype_name(dtype));
     else if (count > capacity || (out == NULL && count > 0))
@@ -277,18 +278,18 @@ co_value_copy_data(co_context *ctx, co_value *value, co_dtype dtype, void *out, 
 const char *
 co_value_device(co_context *ctx, co_value *value)
 {
-    COI_ENTER(ctx, "device_name", "");
+    COI_ENTER(ctx, "value_device", "");
     if (!coi_check_value(ctx, value, 2, "value"))
         return "";
     if (coi_kind_of(value)->device != NULL)
         return coi_kind_of(value)->device(ctx, value);
     coi_fail(ctx, CO_TYPE_ERROR,
-             "argument 2 (value) of device_name is %s, which lives on no device",
+             "argument 2 (value) of value_device is %s, which lives on no device",
              coi_a_kind(value->kind));
     return "";
 }
 
-/* Works while there is an error: people want to see values then. */
+/* Works while there is an error, because values help to find its cause. */
 size_t
 co_format(co_context *ctx, co_value *value, char *out, size_t capacity)
 {

@@ -140,7 +140,7 @@ co_dict(co_context *ctx, const char *const *keys, co_value *const *items, size_t
     return make_keyed(ctx, CO_KIND_DICT, keys, NULL, items, n);
 }
 
-/* The items of anything that has some, argument 2 of every call that asks. */
+/* The items of a value that has some, argument 2 of the calls that use this. */
 static co_value *const *
 items_of(co_context *ctx, co_value *value, size_t *n)
 {
@@ -261,7 +261,7 @@ co_key(co_context *ctx, co_value *structure, size_t i)
 const char *
 co_named_tuple_name(co_context *ctx, co_value *structure)
 {
-    COI_ENTER(ctx, "type_name", NULL);
+    COI_ENTER(ctx, "named_tuple_name", NULL);
     if (!coi_check_kind(ctx, structure, CO_KIND_NAMED_TUPLE, 2, "structure"))
         return NULL;
     return structure->u.items.type_name;
@@ -345,7 +345,7 @@ coi_map_leaves(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user)
         if (leaves[i] == NULL)
             leaves[i] = none != NULL ? none : (none = co_none(ctx));
         else
-            coi_check_result(ctx, leaves[i], call, "function of map_leaves");
+            coi_check_result(ctx, leaves[i], call, "function of map_structure");
     }
     ctx->call = call;
     if (ctx->error.code == CO_OK)
@@ -358,12 +358,12 @@ coi_map_leaves(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user)
 co_value *
 co_map_structure(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user)
 {
-    COI_ENTER(ctx, "map_leaves", NULL);
+    COI_ENTER(ctx, "map_structure", NULL);
     if (!coi_check_value(ctx, structure, 2, "structure"))
         return NULL;
     if (fn == NULL) {
         coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "argument 3 (fn) of map_leaves is NULL; it must be a function");
+                 "argument 3 (fn) of map_structure is NULL; it must be a function");
         return NULL;
     }
     return coi_map_leaves(ctx, structure, fn, user);

@@ -301,14 +301,14 @@ make_per_replica(co_context *ctx, co_kind kind, co_value *const *components, siz
 co_value *
 co_per_replica_value(co_context *ctx, co_value *const *components, size_t n)
 {
-    COI_ENTER(ctx, "per_replica", NULL);
+    COI_ENTER(ctx, "per_replica_value", NULL);
     return make_per_replica(ctx, CO_KIND_PER_REPLICA, components, n);
 }
 
 co_value *
 co_mirrored_value(co_context *ctx, co_value *const *components, size_t n)
 {
-    COI_ENTER(ctx, "mirrored", NULL);
+    COI_ENTER(ctx, "mirrored_value", NULL);
     return make_per_replica(ctx, CO_KIND_MIRRORED, components, n);
 }
 
@@ -322,7 +322,7 @@ leaf_type(co_context *ctx, co_value *leaf, void *unused)
 co_value *
 co_value_spec(co_context *ctx, co_value *value)
 {
-    COI_ENTER(ctx, "type_spec", NULL);
+    COI_ENTER(ctx, "value_spec", NULL);
     return coi_check_value(ctx, value, 2, "value") ? coi_map_leaves(ctx, value, leaf_type, NULL)
                                                    : NULL;
 }

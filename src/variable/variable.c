@@ -66,7 +66,7 @@ plain_destroy(coi_heap *heap, coi_variable *variable)
     coi_free(heap->store->memory, p, sizeof(*p));
 }
 
-/* What it holds, or NULL: a reference. For texts about it, which are no reads. */
+/* Its tensor, or NULL: a reference. For texts about it, which do not count as reads. */
 static co_value *
 plain_peek(const co_value *variable)
 {
@@ -520,7 +520,7 @@ SCATTER(scatter_max, COI_SCATTER_MAX)
 co_value *
 co_variable_read(co_context *ctx, co_value *variable)
 {
-    COI_ENTER(ctx, "read", NULL);
+    COI_ENTER(ctx, "variable_read", NULL);
     if (!coi_check_variable(ctx, variable, 2))
         return NULL;
     return co_identity(ctx, variable); /* an operator, so that the tape sees the read */

@@ -92,7 +92,7 @@ CO_TEST_WITH(results_of_functions_are_errors_of_the_call_that_called_them, "GEN-
     co_distribute_values_from_function(ctx, s, value_of, theirs);
     EXPECT_CALL(ctx, CO_VALUE_ERROR, "distribute_values_from_function");
     co_map_structure(ctx, co_int(ctx, 1), leaf, theirs);
-    EXPECT_CALL(ctx, CO_VALUE_ERROR, "map_leaves");
+    EXPECT_CALL(ctx, CO_VALUE_ERROR, "map_structure");
     options.initializer = initializer;
     options.initializer_user = theirs;
     co_variable(ctx, NULL, &options);

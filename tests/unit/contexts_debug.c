@@ -67,11 +67,12 @@ CO_TEST(a_value_used_after_its_block_is_reported, "")
     CO_EXPECT_NULL(co_list(ctx, pair, 2));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "item 1 of list is not a live value");
     CO_EXPECT_NULL(co_per_replica_value(ctx, pair, 2));
-    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "component 1 of per_replica is not a live value");
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
+                    "component 1 of per_replica_value is not a live value");
     CO_EXPECT_NULL(co_flatten(ctx, dead));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "not a live value");
     CO_EXPECT_NULL(co_map_structure(ctx, x, return_dead, NULL));
-    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "what the function of map_leaves returned");
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "what the function of map_structure returned");
     CO_EXPECT_NULL(co_variable(ctx, dead, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "not a live value");
     CO_EXPECT_NULL(co_escape(ctx, dead));

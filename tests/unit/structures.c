@@ -256,7 +256,7 @@ CO_TEST(bundles_need_components, "")
     CO_EXPECT_NULL(co_mirrored_value(ctx, NULL, 2));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "components");
     CO_EXPECT_NULL(co_mirrored_value(ctx, parts, 2));
-    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "component 1 of mirrored is NULL");
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "component 1 of mirrored_value is NULL");
 }
 
 static void
