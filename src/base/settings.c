@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of settings and the one way through it: text, environment, default. A value is parsed
- * by the same function wherever it came from, so a wrong one is refused alike and the message tells
+ * The table of settings, and how they are looked up: text, environment, default. The same function
+ * parses a value wherever it came from, so wrong values are rejected alike, and the message names
  * the origin.
  */
 #include "base/settings.h"
@@ -25,7 +25,7 @@ struct setting {
     size_t      offset;  /* of the field in coi_settings */
     bool (*parse)(const setting *s, const char *text, size_t length, void *field);
     void (*show)(const setting *s, const void *field, char *out, size_t capacity);
-    const char *expected; /* what a message says would be right */
+    const char *expected; /* the allowed values, for messages */
     uint64_t    min;
     uint64_t    max;
     const char *help;
@@ -35,8 +35,8 @@ enum { CHOICE_MAX = 16 }; /* bytes of a choice with its zero */
 
 /* Where a value was found. */
 typedef struct origin {
-    const char *source; /* as co_settings_visit tells it */
-    const char *phrase; /* as a message tells it */
+    const char *source; /* as co_settings_visit reports it */
+    const char *phrase; /* as a message says it */
 } origin;
 
 static const origin from_default = { "default", "its default" };
@@ -96,8 +96,8 @@ show_bool(const setting *s, const void *field, char *out, size_t capacity)
 }
 
 /*
- * Choice k of those that a setting expects ("auto, own or onednn"), which a message says and a
- * parser takes; false: there is none.
+ * Choice k of the values that a setting expects ("auto, own or onednn"); messages and the parser
+ * use the same text. False: there is none.
  */
 static bool
 choice_at(const setting *s, int k, char out[CHOICE_MAX])
@@ -304,7 +304,7 @@ apply(coi_settings *settings, size_t i, const origin *from, const char *text, si
     return CO_OK;
 }
 
-/* The position of a name in the table, NUM_SETTINGS when it is none. */
+/* The position of a name in the table, NUM_SETTINGS if it is unknown. */
 static size_t
 find(const char *name, size_t length)
 {
@@ -418,7 +418,7 @@ warn_of_unknown(coi_log *log)
         if (known_variable(name, length))
             continue;
         coi_log_line(log, CO_LOG_WARNING,
-                     "environment variable " PREFIX "%.*s is no setting of this version",
+                     "environment variable " PREFIX "%.*s is not a setting of this version",
                      length > 60 ? 60 : (int)length, name);
         ++warnings;
     }

@@ -207,7 +207,7 @@ update_texts(co_context *ctx, const co_value *old, const co_value *slices)
     return fresh;
 }
 
-/* The tensor to work on, on the host: the old one where nobody else sees it, else a copy. A
+/* The tensor to work on, on the host: the old one if nothing else refers to it, else a copy. A
  * reference. */
 static co_value *
 target_of(co_context *ctx, co_value *old, const co_value *slices)

@@ -317,7 +317,8 @@ CO_TEST_BARE(files_that_are_no_backends_are_refused_with_the_reason, "")
 {
     expect_refused("missing.so", CO_NOT_FOUND, "does not load");
     expect_refused("text.so", CO_NOT_FOUND, "does not load");
-    expect_refused("libbackend_symbol.so", CO_INVALID_ARGUMENT, "exports no co_backend_plugin");
+    expect_refused("libbackend_symbol.so", CO_INVALID_ARGUMENT,
+                   "does not export co_backend_plugin");
     expect_refused("libbackend_abi.so", CO_UNIMPLEMENTED, "another version");
     expect_refused("libbackend_slots.so", CO_INVALID_ARGUMENT, "lacks a queue table");
     expect_refused("libbackend_type.so", CO_INVALID_ARGUMENT, "device type 'fake'");

@@ -345,7 +345,7 @@ CO_TEST_WITH(pairs_go_to_devices_by_component, "EXT-RT-1", "cpus=2")
     expect_on(co_at(ctx, there, 0), 2, "CPU:0");
     expect_on(co_at(ctx, there, 1), 2, "CPU:1");
     CO_EXPECT_NULL(co_reduce_to(ctx, s, CO_REDUCE_SUM, spread, spread));
-    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "pair is no destination");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "pair is not a destination");
 }
 
 CO_TEST_WITH(slices_go_to_devices_by_component, "EXT-RT-1", "cpus=2")
