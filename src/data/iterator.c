@@ -326,7 +326,7 @@ next_effect(co_context *ctx, coi_effect *effect)
 }
 
 const coi_op coi_op_iterator_next = {
-    COI_EFFECT("iterator_next", "The next element of an iterator; co_next.", next_effect,
+    COI_EFFECT("iterator_next", "Reads the next element of an iterator; co_next.", next_effect,
                CO_RESOURCE_ITERATOR, CO_RESOURCE_ITERATOR)
 };
 

@@ -111,8 +111,8 @@ find_texts(co_context *ctx, coi_iterator_checkpoint *p, coi_text *texts, int64_t
     return true;
 }
 
-/* A tensor of that shape, whose n elements are all there: no memory is asked for on the word of a
- * length. */
+/* A tensor of that shape, whose n elements are all present: a length alone never decides how much
+ * is allocated. */
 static co_value *
 load_data(co_context *ctx, coi_iterator_checkpoint *p, co_dtype dtype, const int64_t *dims,
           int ndim)
@@ -304,8 +304,7 @@ mix(uint64_t *mark, int64_t number)
     *mark ^= *mark >> 29;
 }
 
-/* What makes a stage the same one: its kind, its numbers, its elements. Functions cannot be
- * compared. */
+/* The signature of a stage: its kind, its numbers, its elements. Functions cannot be compared. */
 static uint64_t
 mark_of(const co_dataset *dataset)
 {
@@ -556,7 +555,7 @@ check_bytes(co_context *ctx, const unsigned char *bytes, size_t n)
 
     if (n < HEAD_SIZE || memcmp(bytes, MAGIC, HEAD_SIZE - 5) != 0) {
         coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "argument 3 (checkpoint) holds %zu bytes that are no checkpoint; give what "
+                 "argument 3 (checkpoint) holds %zu bytes that are not a checkpoint; give what "
                  "co_iterator_save returned",
                  n);
         return false;

@@ -2,8 +2,8 @@
 /*
  * Batch norm with the statistics of all replicas. Sums and counts of rows are added over replicas
  * and divided once, so that every row counts the same however rows are spread. The variance is
- * taken about the common mean in a second sum: E(x^2) - E(x)^2, which needs one, loses the digits
- * of small variances.
+ * computed about the common mean in a second sum: E(x^2) - E(x)^2 would need only one sum, but
+ * loses the digits of small variances.
  */
 #include <cohort/ops.h>
 #include <cohort/train.h>

@@ -214,9 +214,10 @@ pad_is_known(const coi_call *call)
 }
 
 const coi_op coi_op_pad = {
-    COI_COMPOSITE("pad",
-                  "x with a number, or its own elements mirrored, put before and behind each axis.",
-                  "x"),
+    COI_COMPOSITE(
+        "pad",
+        "x padded before and after each axis with a constant, or with its own elements mirrored.",
+        "x"),
     COI_ATTRS(pad_attrs),
     .infer = pad_rule,
     .composite = pad_composite,

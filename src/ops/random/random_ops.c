@@ -123,11 +123,11 @@ normal_infer(coi_call *call, coi_out *outs)
         .ref = coi_random_##distribution##_run,                                                    \
     };
 RANDOM(random_uniform, uniform, uniform_attrs, COI_RANDOM_STATEFUL,
-       "Numbers drawn evenly from [low, high).")
+       "Numbers drawn uniformly from [low, high).")
 RANDOM(random_normal, normal, normal_attrs, COI_RANDOM_STATEFUL,
        "Numbers drawn from the normal distribution of mean and stddev.")
 RANDOM(stateless_random_uniform, uniform, stateless_uniform_attrs, COI_RANDOM_STATELESS,
-       "Numbers drawn evenly from [low, high), the same for the same two seeds.")
+       "Numbers drawn uniformly from [low, high), the same for the same two seeds.")
 RANDOM(stateless_random_normal, normal, stateless_normal_attrs, COI_RANDOM_STATELESS,
        "Numbers drawn from a normal distribution, the same for the same two seeds.")
 
