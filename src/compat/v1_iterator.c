@@ -295,7 +295,7 @@ co_iterator_initialize(co_context *ctx, co_iterator *iterator)
     if (iterator->dataset->ops != &input_ops)
         return coi_fail(ctx, CO_TYPE_ERROR,
                         "argument 2 (iterator) of iterator_initialize was made by co_iterate, and "
-                        "is not initialized; call co_iterate again to begin anew");
+                        "is not initialized; call co_iterate again to start again");
     if (!check_mode(ctx, ((const input_dataset *)iterator->dataset)->strategy) ||
         coi_iterator_restart_input(ctx, iterator) != CO_OK)
         return ctx->error.code;

@@ -183,7 +183,7 @@ coi_cancel_watch(coi_cancel *cancel, coi_event *event)
 COI_RARE int
 coi_cancelled(co_context *ctx)
 {
-    coi_fail(ctx, CO_CANCELLED, "the iterator was cancelled; make another to begin anew");
+    coi_fail(ctx, CO_CANCELLED, "the iterator was cancelled; make another to start again");
     return COI_ERROR;
 }
 

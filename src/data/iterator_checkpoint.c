@@ -515,9 +515,10 @@ save(co_context *ctx, void *arg)
     return s->made != NULL;
 }
 
-const coi_op coi_op_iterator_save = { COI_EFFECT("iterator_save",
-                                                 "The checkpoint of an iterator; co_iterator_save.",
-                                                 coi_body_effect, CO_RESOURCE_ITERATOR, 0) };
+const coi_op coi_op_iterator_save = {
+    COI_EFFECT("iterator_save", "Saves a checkpoint of an iterator; co_iterator_save.",
+               coi_body_effect, CO_RESOURCE_ITERATOR, 0)
+};
 
 co_value *
 co_iterator_save(co_context *ctx, co_iterator *iterator)
@@ -616,7 +617,7 @@ restore(co_context *ctx, void *arg)
 }
 
 const coi_op coi_op_iterator_restore = {
-    COI_EFFECT("iterator_restore", "An iterator as it was when saved; co_iterator_restore.",
+    COI_EFFECT("iterator_restore", "Restores an iterator from a checkpoint; co_iterator_restore.",
                coi_body_effect, 0, CO_RESOURCE_ITERATOR)
 };
 

@@ -486,7 +486,7 @@ multiply(co_context *ctx, void *arg)
 }
 
 const coi_op coi_op_multiply_rows = { COI_EFFECT(
-    "multiply_rows", "A product along axes, in the order of replicas; co_reduce with axes.",
+    "multiply_rows", "Multiplies along axes, in the order of replicas; co_reduce with axes.",
     coi_body_effect, 0, 0) };
 
 static co_value *
