@@ -156,7 +156,7 @@ pad_constant_grad(coi_grad *g)
 
 /* Padding with a number as one record or entry: its gradient needs none of the parts. */
 static const coi_op constant_pad = {
-    COI_COMPOSITE("pad", "x with a number put before and behind each axis.", "x"),
+    COI_COMPOSITE("pad", "x padded with a number before and after each axis.", "x"),
     .internal = true,
     .attrs_rule.size = sizeof(pad_attrs),
     .infer = pad_rule,
