@@ -16,20 +16,21 @@ typedef struct benchmark {
 } benchmark;
 
 static const benchmark benchmarks[] = {
-    { "allreduce", "all_reduce of two replicas, 4 kB to 1 GiB, beside the sums alone",
+    { "allreduce", "all_reduce of two replicas, 4 kB to 1 GiB, compared with the sums alone",
       bench_allreduce },
-    { "attention", "causal attention, forward and back, beside the products it consists of",
+    { "attention", "causal attention, forward and backward, compared with its GEMMs",
       bench_attention },
-    { "choose", "what a convolution or a product could be given, and what it is given",
+    { "choose", "all kernels of convolutions and GEMM, and those that the heuristics select",
       bench_choose },
-    { "conv", "the convolutions of a small network beside the multiply-adds they consist of",
+    { "conv", "the convolutions of a small network, compared with their multiply-adds",
       bench_conv },
     { "dispatch", "a scalar multiply through the public interface", bench_dispatch },
-    { "elementwise", "element-wise operators beside the memory and beside loops by hand",
+    { "elementwise",
+      "element-wise operators, compared with memory bandwidth and hand-written loops",
       bench_elementwise },
     { "input", "datasets and their distribution: batches, record files, slices, shuffling, memory",
       bench_input },
-    { "matmul", "the products of four models beside the best rate and other libraries",
+    { "matmul", "the GEMMs of four models, compared with the best rate and other libraries",
       bench_matmul },
     { "run", "run, scope, two replicas with a reduce, an idle strategy, allocations per step",
       bench_run },
@@ -281,7 +282,7 @@ print_help(FILE *out)
         fprintf(out, "  %-12s%s\n", benchmarks[i].name, benchmarks[i].help);
     fprintf(
         out,
-        "\nWithout names all are run. Every figure is the best of many short rounds, with their "
+        "\nWithout names all benchmarks run. Every figure is the best of many short rounds, with their "
         "median and a\nlimit measured in the same run. --json prints one object for each figure.\n");
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Place a tensor. A context is the first argument of every call and owns what is made through it.
- * The setting cpus=2 cuts the CPU into two logical devices; an operator runs on the current device,
- * and its result lives there.
+ * Place a tensor. A context is the first argument of every call and owns the values made with it.
+ * The setting cpus=2 divides the CPU into two logical devices; an operator runs on the current
+ * device, and its result lives there.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

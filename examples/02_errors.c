@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Meet an error. The context keeps the first one, and while it is there calls do nothing. So an
- * expression is checked once, where the programmer wants.
+ * Handle an error. The context keeps the first error, and until it is cleared calls do nothing. So
+ * a whole expression needs one check, where the programmer wants it.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Take a gradient. A tape records what is computed from watched values. Tapes nest: the outer one
- * also records what the inner one computes, which gives the second derivative.
+ * Take a gradient. A tape records what is computed from watched values. Tapes nest: the outer tape
+ * also records the gradient that the inner tape computes, which gives the second derivative.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

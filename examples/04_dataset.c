@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Iterate a dataset. A dataset is a description of input; an iterator is a position in it. CO_EACH
- * gives every element a block of its own, so what is made for an element is gone when the next one
- * comes. The last batch is short.
+ * Iterate a dataset. A dataset describes input; an iterator reads it. CO_EACH gives every element
+ * its own block, so the values made for an element are released before the next one. The last batch
+ * is short.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Run a step on several replicas. Each calls the step at the same time, with a context of its own
- * on its own device; what they return comes back as one per-replica value. Inside a step replicas
- * combine values with co_all_reduce, outside it co_reduce does.
+ * Run a step on several replicas. Each replica calls the step at the same time, with its own
+ * context on its own device; the results are returned as one per-replica value. Inside a step
+ * replicas combine values with co_all_reduce, outside it co_reduce does.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Make mistakes. A replica that returns before a collective, brings another shape or fails ends the
- * step for all replicas at once, with an error that says who, what and where. The strategy goes on
- * working.
+ * Make mistakes. A replica that returns before a collective, passes another shape or fails ends the
+ * step for all replicas at once, with an error that names the replica, the call and the line. The
+ * strategy remains usable.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ returns_early(co_context *ctx, co_value *args, void *user)
     return co_all_reduce(ctx, CO_REDUCE_SUM, co_scalar_float(ctx, 1));
 }
 
-/* Replica i brings a vector of i + 2 elements. */
+/* Replica i passes a vector of i + 2 elements. */
 static co_value *
 shapes_differ(co_context *ctx, co_value *args, void *user)
 {

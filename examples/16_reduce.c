@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reduce. The sample of OneDeviceStrategy.reduce (seed001/12), then the six examples on two
- * replicas that the text of the document speaks of: with the batch axis named, a mean weighs every
- * example the same.
+ * replicas that the text of the document describes: if the batch axis is named, every example has
+ * the same weight in a mean.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ask an iterator what its elements look like, before the first. The second sample of
+ * Read the spec of an iterator's elements before the first element. The second sample of
  * distribute_datasets_from_function in the v1 document (seed003/5). Its line 308, which gives the
  * spec to tf.function as the input signature, is left out: this version has no traced functions.
- * The third step meets the end of the input.
+ * The third step reaches the end of the input.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

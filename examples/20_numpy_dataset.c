@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Make a dataset of arrays. The sample of experimental_make_numpy_dataset (seed001/9, seed002/9,
- * seed003/6). The arrays are copied, so their memory is free again after the call. As written the
- * sample distributes ten single numbers; several replicas need batches, which is what the second
- * part does.
+ * seed003/6). The arrays are copied, so their memory may be reused after the call. As written the
+ * sample distributes ten single numbers; several replicas need batches, as in the second part.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Annotate tensors with logical devices. The steps of the three samples (seed001/2, seed001/10,
- * seed001/11) call them on a TPU strategy, which this version does not have; every other strategy
- * has the calls and answers that they are not implemented, whatever their arguments. The answer is
- * an error like any other: a program that can do without clears it and goes on.
+ * seed001/11) call them on a TPU strategy, which this version does not have; on every other
+ * strategy the calls fail with CO_UNIMPLEMENTED, whatever their arguments. This is an error like
+ * any other: a program that does not need the annotation clears it and continues.
  */
 #include <cohort/cohort.h>
 #include <cohort/tpu.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Carry a program over by its text. The training loop and the dataset function of the 1.15 document
- * (seed002/1, seed002/6) under the names they have there; cohort/aliases.h makes them other
- * spellings of the stable names, with the same call sites in errors.
+ * Port a program name by name. The training loop and the dataset function of the 1.15 document
+ * (seed002/1, seed002/6) under the names they have there; cohort/aliases.h makes them aliases of
+ * the stable names, with the same call sites in errors.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Use the replica context. Inside a step the context is the ReplicaContext of the documents: who am
- * I, and three ways to wait for the other replicas. merge_call stops all of them and calls a
- * function once; all_reduce combines every leaf of a structure, all_gather puts rows one after the
- * other. Replicas run one after the other here (in_turn) so that what they print has an order.
+ * Use the replica context. Inside a step the context is the ReplicaContext of the documents: the id
+ * of the replica, and three ways to synchronise with the other replicas. merge_call stops all of
+ * them and calls a function once; all_reduce combines every leaf of a structure, all_gather
+ * concatenates rows. Replicas run one after the other here (in_turn) so that their output has an
+ * order.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

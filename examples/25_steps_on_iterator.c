@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Run several steps on an iterator. experimental_run_steps_on_iterator of StrategyExtended takes
- * one element for each step and keeps what the last step put out: reduced over replicas, or as it
- * is.
+ * one element for each step and keeps the outputs of the last step: reduced over replicas, or
+ * unchanged.
  */
 #include <cohort/cohort.h>
 #include <cohort/v1.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A table of embeddings on two replicas. Each changes some rows; the changes of both are put
- * together before they are applied. Creators watch the variables being made: one inside the
- * strategy's scope sees the whole variable, one outside its components. A counter is declared first
- * and gets its value later, and only the variables that can be trained are listed.
+ * A table of embeddings on two replicas. Each changes some rows; the changes of both are combined
+ * before they are applied. Creators see the variables being made: a creator inside the strategy's
+ * scope sees the whole variable, one outside sees its components. A counter is declared first and
+ * gets its value later, and only the variables that can be trained are listed.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See where replicas waited. A strategy keeps its last rendezvous: which run, which call, what was
- * brought, from where, who came and how it ended. After a step that went wrong the last entry shows
- * the place. co_flight_format gives the same as text, with times, and the setting flight_file=PATH
- * saves it when a rendezvous fails.
+ * See where replicas waited. A strategy records its last rendezvous: the run, the call, the values,
+ * the line, the replicas that arrived, and the result. After a step that failed the last entry
+ * shows the place. co_flight_format gives the same as text, with times, and the setting
+ * flight_file=PATH saves it when a rendezvous fails.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 /*
  * Input iterators of the v1 interface. The sample of make_input_fn_iterator (seed003/7): a function
  * makes the input of a worker, with batches for one replica; experimental_run takes one of them for
- * each replica. Then an iterator that divides the batches of a dataset, and begins anew.
+ * each replica. Then an iterator that divides the batches of a dataset, and starts again.
  */
 #include <cohort/cohort.h>
 #include <cohort/v1.h>

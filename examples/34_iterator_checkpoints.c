@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stopping and going on: the position of an iterator is written to a file, and another runtime,
- * which could be another day, reads the elements that were left. They come shuffled; the shuffle
- * goes on where it was, with what is in its buffer.
+ * Stop and continue: a checkpoint of an iterator is written to a file, and another runtime, perhaps
+ * on another day, reads the remaining elements. They are shuffled; the shuffle continues with the
+ * content of its buffer.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

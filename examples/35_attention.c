@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Causal attention: one layer with two heads learns to say, at every place of a sequence, which
- * token came just before. Each place must look one place back and may not look ahead, which is what
- * causal attention can do and nothing else here can.
+ * Causal attention: one layer with two heads learns to predict, at every position of a sequence,
+ * the previous token. Each position must attend to the position before it and must not attend to
+ * later ones; only causal attention can do that here.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Input that costs something is made while the program computes: several calls of a function at a
- * time, and batches before they are asked for. The elements are the same, in the same order.
+ * Expensive input is made while the program computes: several calls of a function at a time, and
+ * batches in advance. The elements are the same, in the same order.
  */
 #include <cohort/cohort.h>
 #include <stdatomic.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Why does worker 1 see what it sees? The pipeline as it will be read there, the decision that made
- * it so, and for single examples the worker, replica, step and row that get them. No cluster is
- * needed to ask.
+ * Why does worker 1 see what it sees? The example prints the pipeline that the worker reads, the
+ * sharding decision, and for single examples the worker, replica, step and row that get them. No
+ * cluster is needed.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the v1 document says of input beside the sample in 30_v1_iterators.c: a dataset function
+ * Input of the v1 document in addition to the sample in 30_v1_iterators.c: a dataset function
  * under a v1 strategy (seed003/4), elements by get_next for call_for_each_replica, a step without
- * input, and what is refused: batches that cannot be divided, replication for each replica, graph
- * mode.
+ * input, and the errors: batches that cannot be divided, replication for each replica, graph mode.
  */
 #include <cohort/cohort.h>
 #include <cohort/v1.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between gradients and their update. Two replicas take their gradients themselves. One step gives
- * them to co_apply_gradients as they are, which sums them over replicas; the other clips their sum,
- * so it sums first and says so. What the optimizer remembers is a variable: look at it.
+ * Between gradients and their update. Two replicas compute their gradients themselves. One step
+ * passes them unchanged to co_apply_gradients, which sums them over replicas; the other clips their
+ * sum, so it sums first and sets skip_aggregation. The slot of the optimizer is a variable, which
+ * can be read.
  */
 #include <cohort/cohort.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Our own strategy: a placement, and two hooks. `run` counts the steps, once for all replicas;
- * `replica` stands around the step in every replica and gives those that rest an empty batch. What
- * a step does, no hook needs to know.
+ * `replica` wraps the step in every replica and gives the replicas that skip it an empty batch. No
+ * hook needs to know what a step does.
  */
 #include "skipping.h"
 

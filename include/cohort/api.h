@@ -93,7 +93,8 @@ co_site(co_context *ctx, const char *file, int line)
                                 *open = (runs) ? &statement : NULL;                                \
          (open) != NULL; co_statement_end(open), (open) = NULL)                                    \
         for (int once = 1; once; (once) = 0)
-/* CO_STATEMENT always runs its body, which the compiler knows; CO_STATEMENT_IF, if it has begun. */
+/* CO_STATEMENT always runs its body, and the compiler knows that; CO_STATEMENT_IF runs it
+ * only if the statement could begin. */
 #define CO_STATEMENT(begin)                                                                        \
     CO_STATEMENT_(CO_NAME_HERE(co_statement_), CO_NAME_HERE(co_open_), CO_NAME_HERE(co_once_),     \
                   begin, true)

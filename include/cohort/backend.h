@@ -79,7 +79,7 @@ typedef struct co_backend_attr {
     const char    *name;
     int64_t        i;        /* int, bool, dtype, choice (its position) */
     double         f;        /* float; a number of either kind as one */
-    size_t         num_ints; /* ints: how many */
+    size_t         num_ints; /* number of ints */
     const int64_t *ints;     /* NULL when not given */
     const char    *text;     /* choice and string, else NULL */
 } co_backend_attr;
@@ -127,7 +127,7 @@ typedef struct co_backend_device_table {
 } co_backend_device_table;
 
 typedef struct co_backend_buffer_table {
-    /** What tensors carry as their data: a multiple of 64, not NULL. It must not change. */
+    /** The address that tensors have as their data: a multiple of 64, not NULL, constant. */
     void *(*address)(co_backend_buffer *buffer);
     /** At once. The library synchronizes the queue before. nbytes as given to alloc. */
     void (*free)(co_backend_device *device, co_backend_buffer *buffer, size_t nbytes);

@@ -22,17 +22,16 @@
  *   dlpack.h    exchange with other libraries
  *   aliases.h   the documents' experimental and older names
  *
- * Three more are included by those who want them: v1.h, the v1 flavour of strategies and its
- * iterators, tpu.h, what the documents have for TPUs, and backend.h, what a device backend
- * implements.
+ * Programs that need them include three more: v1.h, the v1 flavour of strategies and its iterators,
+ * tpu.h, the TPU calls of the documents, and backend.h, the interface of device backends.
  *
- * Arguments have one order everywhere: context, object, name or operation, inputs, function and
+ * All calls have one order of arguments: context, object, name or operation, inputs, function and
  * user, arrays with their lengths, numbers, options, outputs. Options are structs that begin with
- * struct_size and have an initialiser; NULL stands for it.
+ * struct_size and have an initialiser; NULL stands for the initialiser.
  *
- * "Rules:" at the end of a comment names the rules of the specification that the call follows,
- * which tests prove by these names: docs/spec/distribute.md, installed as
- * share/doc/cohort/spec/distribute.md. "*" stands for all rules of that name.
+ * "Rules:" at the end of a comment names the rules of the specification that the call follows;
+ * tests name the same rules. The specification is docs/spec/distribute.md, installed as
+ * share/doc/cohort/spec/distribute.md. "*" stands for all rules whose names begin like this.
  */
 #ifndef COHORT_COHORT_H
 #define COHORT_COHORT_H

@@ -35,10 +35,10 @@ CO_API co_code co_communication_from_name(co_context *ctx, const char *name, co_
 
 typedef struct co_communication_options {
     size_t struct_size;
-    /* between workers values are sent in packs, in order; a pack is complete when it exceeds this.
+    /* workers exchange values in packs, in order; a pack is complete when it exceeds this size.
      * 0: one pack */
     int64_t bytes_per_pack;
-    /* how long a collective waits for other workers, then CO_DEADLINE_EXCEEDED; 0: for ever. It has
+    /* how long a collective waits for other workers, then CO_DEADLINE_EXCEEDED; 0: forever. It has
      * no effect without workers */
     double timeout_seconds;
     co_communication implementation;
@@ -53,9 +53,9 @@ typedef struct co_communication_options {
 typedef enum co_cross_device_ops {
     CO_CROSS_DEVICE_AUTO =
         0, /* RING where all devices are CPUs, NCCL where all are GPUs, else REDUCE_TO_ONE */
-    CO_CROSS_DEVICE_REDUCE_TO_ONE = 1, /* the last replica to come does all of the work */
+    CO_CROSS_DEVICE_REDUCE_TO_ONE = 1, /* the last replica to arrive does all of the work */
     CO_CROSS_DEVICE_HIERARCHICAL_COPY = 2, /* each replica does a share of the work */
-    /* the same as HIERARCHICAL_COPY, both: devices of a machine share their memory here */
+    /* both act as HIERARCHICAL_COPY, because devices of a machine share their memory here */
     CO_CROSS_DEVICE_NCCL = 3,
     CO_CROSS_DEVICE_RING = 4
 } co_cross_device_ops;

@@ -21,8 +21,8 @@
  * Mistakes. Every build reports a release without its keep, a context that is used after co_close,
  * and the context that called co_run if it is used inside the step. It reports a handle that is used
  * after its death until at least 64 more values have died in the context; debug builds wait longer.
- * With its runtime the memory of a handle is gone: a handle of before the last co_close, used in
- * another runtime, cannot be reported.
+ * The memory of a handle is freed with its runtime: using such a handle in another runtime, after
+ * the last co_close, cannot be reported.
  */
 #ifndef COHORT_CONTEXT_H
 #define COHORT_CONTEXT_H
@@ -81,27 +81,27 @@ CO_API co_context *co_open(const char *settings);
 /** The same, with a log callback and an allocator. */
 CO_API co_context *co_open_with(const co_options *options);
 /** Another context of the same runtime, in default mode, for another thread. NULL without memory,
- * and in a fork (CO_RUNTIME_ERROR). `other` may be in use by another thread: nothing is noted in
- * it, not even the place of this call. */
+ * and in a fork (CO_RUNTIME_ERROR). `other` may be in use by another thread: nothing is written
+ * to it, not even the place of this call. */
 CO_API co_context *co_open_beside(co_context *other);
 /**
- * Close a context and what it owns; the last one closes the runtime: its threads are joined, its
- * devices go. In a forked child nothing is given back: its memory goes with it.
+ * Close a context and the objects that it owns. The last one closes the runtime: its threads are
+ * joined, its devices are destroyed. In a forked child nothing is freed until the child exits.
  *
- * CO_RUNTIME_ERROR, and nothing is closed, in a function that a call on ctx has called: that call
- * still works in it.
+ * CO_RUNTIME_ERROR, and nothing is closed, in a function that a call on ctx has called, because
+ * that call still uses the context.
  *
- * A context that was closed stays one with an error that says so: calls on it do nothing. Its
- * handle is used again by a context opened later, after at least 64 others were closed. The 2 KiB
- * of each context are the C library's, not the allocator's of co_options, and are kept for the next
- * ones.
+ * A closed context remains a context with an error that says so: calls on it do nothing. A context
+ * opened later reuses its handle after at least 64 others were closed. The 2 KiB of each context
+ * come from the C library, not from the allocator of co_options, and are kept for later contexts.
  *
- * Scope:    collective over processes where it closes the last handle of a strategy of several.
- * Context:  any, also with an error; not inside a step.
- * Blocks:   until threads of the runtime have ended; up to 5 seconds for a process that has stopped
- *           answering.
+ * Scope:    collective over processes if it closes the last handle of a strategy of several
+ *           processes.
+ * Context:  any, even with an error; not inside a step.
+ * Blocks:   until the threads of the runtime have ended; up to 5 seconds for a process that no
+ *           longer answers.
  * Returns:  CO_OK, or the code of an error that was never cleared, after reporting it in the log;
- *           CO_RUNTIME_ERROR for a context that is closed already.
+ *           CO_RUNTIME_ERROR for a context that is already closed.
  */
 CO_API co_code co_close(co_context *ctx);
 
@@ -111,10 +111,10 @@ CO_API void co_block_begin(co_context *ctx);
  * End the innermost block: what was made in it dies, a tape opened in it is dropped.
  *
  * Scope:    this context.
- * Context:  any, also with an error.
- * Blocks:   where an iterator that prefetches dies: until each of its threads has finished the call
- *           or read that it is in. Where a strategy dies: until its threads have ended, and with
- *           several processes as co_close.
+ * Context:  any, even with an error.
+ * Blocks:   if a prefetching iterator dies: until each of its threads has finished its current call
+ *           or read. If a strategy dies: until its threads have ended, and with several processes
+ *           like co_close.
  * Returns:  nothing.
  */
 CO_API void co_block_end(co_context *ctx);
@@ -129,19 +129,18 @@ CO_API void co_block_end(co_context *ctx);
 CO_API co_statement co_statement_block(co_context *ctx);
 CO_API void         co_statement_again(co_context *ctx, co_statement *statement);
 
-/** Let a handle (value, strategy, dataset, iterator, optimizer) live on after its block, until
- * co_release or until the last context of the runtime is closed, which logs a warning. NULL is an
- * error. */
+/** Keep a handle (value, strategy, dataset, iterator, optimizer) alive after its block, until
+ * co_release. Closing the last context of the runtime releases it too, and logs a warning. NULL is
+ * an error. */
 CO_API void co_keep(co_context *ctx, const void *handle);
 /**
- * Give back what co_keep took, once for each, in any context of the runtime. A handle still owned
- * by a block stays alive until the block ends. NULL is allowed.
+ * Release a kept handle, once for each co_keep, in any context of the runtime. A handle that a
+ * block still owns stays alive until the block ends. NULL is allowed.
  *
  * Scope:    this process.
- * Context:  any, also with an error.
- * Blocks:   where the handle dies, as co_block_end does.
- * Returns:  nothing; without a co_keep to give back it records CO_RUNTIME_ERROR, and nothing
- *           changes.
+ * Context:  any, even with an error.
+ * Blocks:   if the handle dies, as co_block_end does.
+ * Returns:  nothing; without a matching co_keep it records CO_RUNTIME_ERROR, and nothing changes.
  */
 CO_API void co_release(co_context *ctx, const void *handle);
 /** Hand a value made in the current block to the block around it; returns value. */

@@ -58,11 +58,12 @@ CO_API co_code co_creator_end(co_context *ctx, co_scope *scope);
 CO_API co_statement co_statement_creator(co_context *ctx, co_creator_fn fn, void *user);
 
 /**
- * Make the variable: the next creator, or the strategy, or where nothing is left the ordinary
+ * Make the variable by the next creator, or by the strategy, or, if none is left, as an ordinary
  * variable.
  *
- * Scope:    collective over processes where co_variable is.
- * Context:  that in which the creator was called; CO_RUNTIME_ERROR if another strategy is current.
+ * Scope:    collective over processes if co_variable is.
+ * Context:  the one in which the creator was called; CO_RUNTIME_ERROR if another strategy is
+ *           current.
  * Blocks:   as co_variable.
  * Returns:  what co_variable returns.
  * Rules: SCOPE-13.

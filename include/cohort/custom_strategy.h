@@ -74,7 +74,7 @@ typedef struct co_strategy_definition {
     int  deadline_ms; /* how long a replica may execute nothing; 0 turns the check off */
     bool plain;       /* one replica whose values are not wrapped, as under OneDevice */
 
-    /* Several processes, as in co_multi_worker_mirrored_options. All of them give the same table. */
+    /* Several processes, as in co_multi_worker_mirrored_options. All give the same table. */
     bool        processes;
     const void *communicator;
     const char *transport;
@@ -127,13 +127,13 @@ typedef struct co_strategy_definition {
 /**
  * Make a strategy from a table, which is copied.
  *
- * Scope:    collective over processes where `processes` is set.
+ * Scope:    collective over processes if `processes` is set.
  * Context:  outside steps.
- * Blocks:   until all processes have come and compared their tables, where `processes` is set.
+ * Blocks:   until all processes have arrived and compared their tables, if `processes` is set.
  * Returns:  a strategy as the other constructors give, or NULL with CO_VALUE_ERROR (a name, a
- *           placement or a combination that cannot be; the message names it and the repair), the
- *           error of a device name or of `place`, or CO_INVALID_ARGUMENT (no table, or processes
- *           whose tables differ).
+ *           placement or a combination that is invalid; the message names it and says how to
+ *           correct it), the error of a device name or of `place`, or CO_INVALID_ARGUMENT (no
+ *           table, or processes whose tables differ).
  */
 CO_API co_strategy *co_define_strategy(co_context                   *ctx,
                                        const co_strategy_definition *definition);

@@ -31,15 +31,15 @@ CO_EXTERN_C_BEGIN
 
 /*
  * Functions over elements. They are called by co_next, on its thread and context, or by a thread
- * that prefetches (below) on a context of that thread; in default mode with the host's first CPU as
- * the current device and in a block of their own. `user` is passed on and must live as long as the
- * dataset and its iterators. An iterator calls the functions of one stage one at a time, except
+ * that prefetches (below) on a context of that thread. They run in default mode, in their own
+ * block, with the host's first CPU as the current device. `user` must live as long as the dataset
+ * and its iterators. An iterator calls the functions of one stage one at a time, except
  * where a stage says that there are several calls at a time; two iterators of one dataset are two
  * callers. Elements come as they are in the spec: one tensor, or a structure of tensors. When a
  * function records an error, co_next fails with it: the code stays, the message begins with the
  * stage and the element ("map of element 3: ..."), and the next call goes on with the element after
- * it. A function must not ask the iterator that it works for: CO_RUNTIME_ERROR. The batch size is
- * not known after a function that makes elements.
+ * it. A function must not use the iterator that calls it: CO_RUNTIME_ERROR. The batch size is
+ * unknown after a function that makes elements.
  *
  * `spec` describes what a function returns, with specs as leaves (co_spec, co_value_spec), -1 for
  * dimensions that vary; NULL: it is that of the input. Host values are converted to it (integers to
@@ -99,8 +99,8 @@ CO_API co_dataset *co_dataset_from_generator(co_context *ctx, co_generator_fn fn
                                              co_value *spec);
 
 /**
- * co_dataset_from_tensor_slices of arrays of the caller, which are copied now: later changes of
- * borrowed memory are not seen. Leaves are tensors, or lists of tensors, which are stacked first.
+ * co_dataset_from_tensor_slices of arrays of the caller. This call copies them: later changes of
+ * borrowed memory have no effect. Leaves are tensors, or lists of tensors, which are stacked first.
  * The result is an ordinary dataset, to be batched and distributed.
  *
  * Context:  default mode, or cross-replica context of this strategy; CO_RUNTIME_ERROR otherwise.
@@ -128,7 +128,7 @@ typedef struct co_map_options {
     }
 /**
  * co_dataset_map with several calls of fn at a time, on several threads. Up to twice as many
- * elements as there are calls are prefetched. An error comes at the place of its element. NULL
+ * elements as there are calls are prefetched. An error comes in place of its element. NULL
  * options are the initialiser's. CO_INVALID_ARGUMENT for a number of calls out of range.
  */
 CO_API co_dataset *co_dataset_parallel_map(co_context *ctx, co_dataset *input, co_element_fn fn,
@@ -147,16 +147,16 @@ CO_API co_dataset *co_dataset_take_while(co_context *ctx, co_dataset *input, co_
  * for a size below 1, and from co_next when the elements of a batch differ in shape.
  *
  * When an element cannot be made, co_next fails in place of its batch: the elements before it in
- * that batch are lost, and the next batch begins with the element behind it. Of 1, 2, wrong, 4, 5
- * in batches of 2 come (1, 2), the error, (4, 5); of 1, wrong, 3, 4 the error and (3, 4). So it is
- * with co_dataset_padded_batch.
+ * that batch are lost, and the next batch begins with the element after it. In batches of 2,
+ * the elements 1, 2, wrong, 4, 5 give (1, 2), the error, (4, 5); 1, wrong, 3, 4 give the error and
+ * (3, 4). The same holds for co_dataset_padded_batch.
  * Rules: DS-ITER-8.
  */
 CO_API co_dataset *co_dataset_batch(co_context *ctx, co_dataset *input, int64_t size,
                                     bool drop_remainder);
 /**
- * Batches cut anew: the rows of the input's elements, in order, in pieces of sizes[0], sizes[1],
- * ... and from the beginning again. The last piece may be shorter unless drop_remainder.
+ * New batches: the rows of the input's elements, in order, in pieces of sizes[0], sizes[1], ... and
+ * from sizes[0] again. The last piece may be shorter unless drop_remainder is set.
  * CO_VALUE_ERROR for elements that are scalars, CO_INVALID_ARGUMENT for negative sizes or none
  * above 0.
  *
@@ -167,7 +167,7 @@ CO_API co_dataset *co_dataset_batch(co_context *ctx, co_dataset *input, int64_t 
  */
 CO_API co_dataset *co_dataset_rebatch(co_context *ctx, co_dataset *input, const int64_t *sizes,
                                       size_t num_sizes, bool drop_remainder);
-/** The input `count` times over, negative: for ever. An input without elements ends at once. */
+/** The input repeated `count` times; negative: forever. An input without elements ends at once. */
 CO_API co_dataset *co_dataset_repeat(co_context *ctx, co_dataset *input, int64_t count);
 /** The first `count` elements; a negative count takes all. */
 CO_API co_dataset *co_dataset_take(co_context *ctx, co_dataset *input, int64_t count);
@@ -198,16 +198,16 @@ CO_API co_dataset *co_dataset_enumerate(co_context *ctx, co_dataset *input, int6
 CO_API co_dataset *co_dataset_concatenate(co_context *ctx, co_dataset *first, co_dataset *second);
 typedef struct co_padded_batch_options {
     size_t    struct_size;
-    co_value *shapes; /* specs like those of an element, -1 for the longest of each batch; NULL: all
-                         dimensions as the longest of each batch */
-    co_value *values; /* what to fill with: one scalar, or one for each component; NULL: zeros and
-                         empty strings */
-    bool      drop_remainder; /* a last batch that is shorter is left out */
+    co_value *shapes; /* specs like those of an element; -1: the longest of each batch; NULL: the
+                         longest of each batch in all dimensions */
+    co_value *values; /* the padding: one scalar, or one for each component; NULL: zeros and empty
+                         strings */
+    bool      drop_remainder; /* a shorter last batch is dropped */
 } co_padded_batch_options;
 #define CO_PADDED_BATCH_OPTIONS_INIT { sizeof(co_padded_batch_options), NULL, NULL, false }
 /**
  * `size` consecutive elements as one, filled up at the end of their dimensions to a common shape.
- * NULL options are the initialiser's. CO_INVALID_ARGUMENT for a size below 1, or a number in values
+ * NULL options mean the initialiser. CO_INVALID_ARGUMENT for a size below 1, or a number in values
  * that the dtype cannot hold; CO_TYPE_ERROR for shapes or values that do not fit the element; from
  * co_next CO_DATA_LOSS when an element is larger than its shape.
  */
@@ -242,25 +242,25 @@ CO_API co_dataset *co_dataset_flat_map(co_context *ctx, co_dataset *input, co_in
 typedef struct co_flat_map_options {
     size_t struct_size;
     bool   opens_files; /* elements are names of files that fn reads: the policies FILE and AUTO
-                         * share the names out, as of co_interleave_options */
+                         * divide the names among workers, as in co_interleave_options */
 } co_flat_map_options;
 #define CO_FLAT_MAP_OPTIONS_INIT { sizeof(co_flat_map_options), false }
-/** The same with options; NULL stands for their defaults. */
+/** The same with options; NULL means the initialiser. */
 CO_API co_dataset *co_dataset_flat_map_with(co_context *ctx, co_dataset *input, co_inner_fn fn,
                                             void *user, co_value *spec,
                                             const co_flat_map_options *options);
 typedef struct co_window_options {
     size_t  struct_size;
     int64_t shift;          /* elements from the begin of one window to the next; 0: size */
-    int64_t stride;         /* elements from one of a window to its next */
-    bool    drop_remainder; /* windows at the end that are shorter are left out */
+    int64_t stride;         /* elements from one element of a window to the next */
+    bool    drop_remainder; /* shorter windows at the end are dropped */
 } co_window_options;
 #define CO_WINDOW_OPTIONS_INIT { sizeof(co_window_options), 0, 1, false }
 /**
  * Elements that are datasets: windows of `size` elements of the input. With a shift other than the
  * size, windows overlap or leave elements out. Of elements with components, each component is a
- * dataset. They stay in memory; elements between windows are passed over. Such elements can be
- * handed on, chosen, shuffled and given to functions; co_dataset_flat_map makes tensors of them:
+ * dataset. They stay in memory; elements between windows are skipped. Such elements can be
+ * passed on, chosen, shuffled and given to functions; co_dataset_flat_map makes tensors of them:
  *
  *     pairs(ctx, window, user)
  *     {
@@ -290,8 +290,8 @@ typedef struct co_interleave_options {
     int    cycle_length; /* datasets read at a time, in turn: 1 to 65536 */
     int    block_length; /* elements of one before the next has its turn: 1 or more */
     bool   opens_files;  /* elements are names of files that fn reads: the policies FILE and AUTO
-                          * share the names out; CO_INVALID_ARGUMENT from co_next if there are
-                          * fewer than workers */
+                          * divide the names among workers; CO_INVALID_ARGUMENT from co_next if
+                          * there are fewer names than workers */
     /* datasets that are prefetched, each by a thread of its own: 0 to 256, -1: one on each core.
      * From 2 on, as many more are opened before it is their turn, if their elements come from
      * memory (names of files) and not from functions or files. fn itself is called by one at a
@@ -305,7 +305,7 @@ typedef struct co_interleave_options {
     {                                                                                              \
         sizeof(co_interleave_options), 4, 1, false, 0, true                                        \
     }
-/** co_dataset_flat_map that takes elements of several datasets in turn. NULL options are the
+/** co_dataset_flat_map that takes elements of several datasets alternately. NULL options are the
  * initialiser's. CO_INVALID_ARGUMENT for lengths out of range. */
 CO_API co_dataset *co_dataset_interleave(co_context *ctx, co_dataset *input, co_inner_fn fn,
                                          void *user, co_value *spec,
@@ -328,8 +328,8 @@ CO_API co_dataset *co_dataset_apply(co_context *ctx, co_dataset *input, co_apply
 CO_API co_dataset *co_dataset_set_name(co_context *ctx, co_dataset *dataset, const char *name);
 /**
  * The same elements with the cardinality that the caller knows. CO_FAILED_PRECONDITION from co_next
- * when there are more or fewer, once; then the end. Where several workers share the files or the
- * elements (FILE, DATA), the stage is left out: it spoke of the whole.
+ * when there are more or fewer, once; then the end. If several workers divide the files or the
+ * elements (FILE, DATA), the stage is not applied, because the number is that of the whole.
  * Rules: DS-SHARD-16.
  */
 CO_API co_dataset *co_dataset_assert_cardinality(co_context *ctx, co_dataset *input,
@@ -358,20 +358,20 @@ typedef enum co_autoshard {
     CO_AUTOSHARD_OFF = -1,   /* every worker reads everything */
     CO_AUTOSHARD_AUTO = 0,   /* FILE where that is possible, else DATA */
     /* whole files go to workers; CO_NOT_FOUND for other sources, and for scan, take_while and
-     * unique, past which it does not look for files, as TensorFlow does not */
+     * unique, behind which it does not search for files, as in TensorFlow */
     CO_AUTOSHARD_FILE = 1,
-    CO_AUTOSHARD_DATA = 2,   /* every worker runs the pipeline; slices are dealt out in turn */
+    CO_AUTOSHARD_DATA = 2,   /* every worker runs the pipeline and takes its slices in turn */
     CO_AUTOSHARD_HINT = 3,   /* the shard step with CO_SHARD_HINT is filled in */
     CO_AUTOSHARD_REPLICA = 4 /* ours: as DATA, but slice k of each batch goes to replica k, so that
                               * a run gives the same bits on any number of workers */
 } co_autoshard;
 /**
  * How distribution shards this dataset over workers. The last setting counts. It also decides how
- * batches are split over replicas, with one worker too, as in TensorFlow: DATA and REPLICA cut each
- * batch evenly, 28 rows for two replicas into 14 and 14. OFF, FILE and HINT cut the stream of rows
- * by the batch size, so a last batch of 28 rows, where batches have 64, is 28 and 0. AUTO is FILE
- * for files and DATA for memory: the same rows are split in two ways. REPLICA splits them in one
- * way everywhere; co_dataset_explain says which splitter is used.
+ * batches are split over replicas, even with one worker, as in TensorFlow. DATA and REPLICA split
+ * each batch evenly: 28 rows for two replicas into 14 and 14. OFF, FILE and HINT split the stream
+ * of rows by the batch size: if batches have 64 rows, a last batch of 28 rows is split into 28 and
+ * 0. AUTO is FILE for files and DATA for memory, so it splits the same rows in two ways. REPLICA
+ * always splits them in the same way. co_dataset_explain says which splitter is used.
  * Rules: DS-SHARD-*, DS-SPLIT-3.
  */
 CO_API co_dataset *co_dataset_with_autoshard(co_context *ctx, co_dataset *input,
@@ -379,8 +379,8 @@ CO_API co_dataset *co_dataset_with_autoshard(co_context *ctx, co_dataset *input,
 
 /* Looking. */
 
-/** The number of elements, CO_INFINITE or CO_UNKNOWN_CARDINALITY; of a distributed dataset that of
- * the one that was distributed.
+/** The number of elements, CO_INFINITE or CO_UNKNOWN_CARDINALITY; for a distributed dataset, the
+ * number of the dataset that was distributed.
  * Rules: DS-DIST-4. */
 CO_API int64_t co_cardinality(co_context *ctx, const co_dataset *dataset);
 /** The structure of one element, specs as leaves; distributed: per-replica specs.
@@ -396,9 +396,8 @@ CO_API int64_t co_dataset_batch_size(co_context *ctx, const co_dataset *dataset)
  * replicas 0 to k together get the first ceil(m * (weights 0 to k) / (all weights)), so every row
  * is read once and nobody's piece is a whole row away from the exact share. Where pieces are cut
  * from the stream of rows (policies OFF, FILE and HINT), they are so cut from the batch size, and a
- * replica's piece has that size in every step. Where DATA deals out slices, each has the weight of
- * its reader. Equal weights are no weights. The batch dimension of element specs is unknown with
- * weights.
+ * replica's piece has that size in every step. With DATA each slice has the weight of its reader.
+ * Equal weights have no effect. With weights the batch dimension of element specs is unknown.
  *
  * What counts rows stays right: MEAN of co_reduce with an axis, co_average_loss,
  * co_iterator_step_examples. What counts replicas does not weigh: MEAN without an axis, of
@@ -428,8 +427,8 @@ typedef struct co_input_options {
     }
 
 /**
- * Split every global batch over the replicas, shard over workers by the dataset's policy. The
- * result can be iterated and looked at, not transformed. The default strategy returns the very same
+ * Split every global batch over the replicas, and shard over workers by the dataset's policy. The
+ * result can be iterated and inspected, but not transformed. The default strategy returns the same
  * dataset.
  *
  * Context:  any.
@@ -441,15 +440,15 @@ typedef struct co_input_options {
 CO_API co_dataset *co_distribute_dataset(co_context *ctx, co_strategy *strategy,
                                          co_dataset *dataset, const co_input_options *options);
 
-/** What a dataset function learns of its input pipeline; lives during the call. You may make one
- * too (co_dataset_for_worker): it has these three fields for good. */
+/** Describes its input pipeline to a dataset function; lives during the call. You may make one too
+ * (co_dataset_for_worker): its three fields will not change. */
 typedef struct co_input_context {
     int num_input_pipelines;
     int input_pipeline_id;
     int num_replicas_in_sync;
 } co_input_context;
-/** global / num_replicas_in_sync; CO_VALUE_ERROR naming both if that leaves a remainder. It knows
- * nothing of unequal shares.
+/** global / num_replicas_in_sync; CO_VALUE_ERROR, which names both, if there is a remainder. It
+ * does not consider unequal shares.
  * Rules: IC-2. */
 CO_API int64_t co_per_replica_batch_size(co_context *ctx, const co_input_context *input,
                                          int64_t global);
@@ -461,8 +460,8 @@ typedef co_dataset *(*co_dataset_fn)(co_context *ctx, const co_input_context *in
 /**
  * Call fn once per worker, now, in the caller's context with the host as the current device. No
  * splitting, no sharding: at every step each replica takes the next element of its worker's
- * dataset. With options->per_replica fn is called once per replica, which then reads its own
- * dataset alone. CO_TYPE_ERROR if fn is NULL or does not return a dataset.
+ * dataset. With options->per_replica fn is called once per replica, and each replica reads only its
+ * own dataset. CO_TYPE_ERROR if fn is NULL or does not return a dataset.
  * Rules: DS-FN-*, IO-4.
  */
 CO_API co_dataset *co_distribute_datasets_from_function(co_context *ctx, co_strategy *strategy,
@@ -474,7 +473,7 @@ CO_API co_dataset *co_distribute_datasets_from_function(co_context *ctx, co_stra
 /**
  * What worker input_pipeline_id reads of a dataset distributed over num_replicas_in_sync replicas:
  * sharded and split; its replicas take the elements in turn. CO_VALUE_ERROR if the replicas cannot
- * be spread evenly over the pipelines.
+ * be divided evenly among the pipelines.
  */
 CO_API co_dataset *co_dataset_for_worker(co_context *ctx, co_dataset *dataset,
                                          const co_input_context *input);
@@ -496,7 +495,7 @@ CO_API co_code co_batch_sizes_for_worker(co_context *ctx, int64_t global_batch_s
 /**
  * The pipeline as a tree for people, from the stage that gives the elements down to the sources:
  * arguments of each stage, how much it prefetches, and how many elements it gives. Of a distributed
- * dataset, the decisions come first: how it is shared out among workers and why, how batches are
+ * dataset, the decisions come first: how it is divided among workers and why, how batches are
  * split over replicas, and (in the tree) what distribution added where:
  *
  *     worker 1 of 2, replicas 2 to 3 of 4
@@ -563,7 +562,7 @@ typedef struct co_example_place {
  *                                   16 million. That is with one stage behind the source; with n of
  *                                   them, maps not counted, these are divided by 1 + n / 2 (without
  *                                   its remainder). The message has the numbers of this pipeline.
- *                                   Each call begins anew
+ *                                   Each call starts again from the begin
  *           and the errors of distributing the dataset so.
  */
 CO_API bool co_dataset_explain_example(co_context *ctx, const co_dataset *dataset,
@@ -582,10 +581,10 @@ CO_API co_iterator *co_iterate(co_context *ctx, co_dataset *dataset);
  * plain leaves when there is one replica in all.
  *
  * Scope:    collective over processes for a distributed dataset: all workers end at the same step.
- * Context:  of a plain dataset any. Distributed: default mode or cross-replica context of its
+ * Context:  any for a plain dataset. Distributed: default mode or cross-replica context of its
  *           strategy; CO_VALUE_ERROR in a replica (pass the element to run instead),
  *           CO_RUNTIME_ERROR under another strategy.
- * Blocks:   while files are read and functions run, and until the other processes have come.
+ * Blocks:   while files are read and functions run, and until the other processes have arrived.
  * Returns:  the element; NULL without an error at the end; or NULL with CO_CANCELLED
  *           (co_iterator_cancel) or the error of the pipeline: that of a function, those of
  *           files.h, CO_INVALID_ARGUMENT or CO_TYPE_ERROR for elements that do not fit a stage.
@@ -614,9 +613,9 @@ CO_API co_value *co_next(co_context *ctx, co_iterator *iterator);
             for (co_value *element = co_next(ctx, CO_NAME_HERE(co_at_)); (element) != NULL;        \
                  co_statement_again(ctx, &CO_NAME_HERE(co_statement_)),                            \
                            (element) = co_next(ctx, CO_NAME_HERE(co_at_)))
-/** co_next, in which the end is the error CO_OUT_OF_RANGE. */
+/** co_next, but the end is the error CO_OUT_OF_RANGE. */
 CO_API co_value *co_get_next(co_context *ctx, co_iterator *iterator);
-/** co_next, with an optional for the result, which is empty at the end. */
+/** co_next, but the result is an optional, which is empty at the end. */
 CO_API co_value *co_get_next_as_optional(co_context *ctx, co_iterator *iterator);
 /** Whether an optional (a tuple of one item or none) holds a value. */
 CO_API bool co_optional_has_value(co_context *ctx, const co_value *optional);
@@ -624,7 +623,7 @@ CO_API bool co_optional_has_value(co_context *ctx, const co_value *optional);
 CO_API co_value *co_optional_get_value(co_context *ctx, co_value *optional);
 
 /**
- * fn(... fn(fn(initial, first), second) ..., last), also of a distributed dataset.
+ * fn(... fn(fn(initial, first), second) ..., last), for distributed datasets too.
  *
  * Scope:    collective over processes for a distributed dataset.
  * Context:  that of co_next.
@@ -657,7 +656,7 @@ CO_API co_value *co_dataset_reduce(co_context *ctx, co_dataset *dataset, co_valu
  * Scope:    this process.
  * Context:  that of co_next; CO_RUNTIME_ERROR in a replica, or in a function of the pipeline
  *           itself.
- * Blocks:   until threads that prefetch have finished the element they are at.
+ * Blocks:   until threads that prefetch have finished their current element.
  * Returns:  a string, or NULL with CO_UNIMPLEMENTED: the state of a scan holds what is no tensor
  *           or number, or is built in another way than its initial value (keep such a state as
  *           tensors); or it is an iterator of v1.h, which has none. CO_FAILED_PRECONDITION: it was
@@ -679,13 +678,13 @@ CO_API co_value *co_iterator_save(co_context *ctx, co_iterator *iterator);
  * Context:  any.
  * Blocks:   while a compressed file is read up to its offset.
  * Returns:  an iterator of ctx's block, or NULL, and nothing has changed:
- *           CO_INVALID_ARGUMENT  the bytes are no checkpoint, or of another pipeline or version;
+ *           CO_INVALID_ARGUMENT  the bytes are not a checkpoint, or of another pipeline or version;
  *                                the message names the stage
  *           CO_DATA_LOSS         the bytes were changed or cut off; or a file is shorter than it
  *                                was
  *           CO_NOT_FOUND         the file that is being read is not there any more, and other
  *                                errors of opening it
- *           CO_TYPE_ERROR        checkpoint is no string
+ *           CO_TYPE_ERROR        checkpoint is not a string
  */
 CO_API co_iterator *co_iterator_restore(co_context *ctx, co_dataset *dataset, co_value *checkpoint);
 
@@ -727,8 +726,8 @@ CO_API size_t co_iterator_stats_format(co_context *ctx, const co_iterator *itera
  * A program that is told to stop may cancel and then save: what stages have gathered for an element
  * that is broken off is part of the checkpoint, and is given after restoring. Two kinds of stages
  * drop it: co_dataset_rebatch, and steps of distributed datasets that several workers make
- * together. co_iterator_save refuses what was cancelled there; it never leaves elements out. Where
- * that matters, save before cancelling, or cancel between two elements.
+ * together. co_iterator_save rejects an iterator that was cancelled there; it never loses
+ * elements. If that matters, save before cancelling, or cancel between two elements.
  */
 CO_API co_code   co_iterator_cancel(co_context *ctx, co_iterator *iterator);
 CO_API co_value *co_iterator_element_spec(co_context *ctx, co_iterator *iterator);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Devices. Names follow TensorFlow: "/job:J/replica:r/task:t/device:TYPE:i", every part optional,
- * short forms such as "/cpu:0", "gpu:1" accepted. A process alone is /job:localhost. With its first
- * strategy of several processes it becomes a worker, and its devices are
- * /job:worker/replica:0/task:RANK/device:... from then on, wherever a name is shown; the names with
- * /job:localhost are still understood.
+ * short forms such as "/cpu:0", "gpu:1" accepted. A single process is /job:localhost. With its
+ * first strategy of several processes it becomes a worker. From then on all names that it shows are
+ * /job:worker/replica:0/task:RANK/device:...; names with /job:localhost are still accepted.
  *
  * A runtime has logical CPUs, CPU:0, CPU:1, ... (setting `cpus`), each with its share of the cores,
  * and may declare devices of any type on host memory (setting `devices`, "GPU:2"): placement,

@@ -21,7 +21,7 @@
  *   CO_PERMISSION_DENIED  it may not be read
  *   CO_DATA_LOSS          a wrong checksum, a record that is cut off, a wrong compression, a file
  *                         that shrank while it was read; after the intact records
- *   CO_INVALID_ARGUMENT   a directory; a body that is no multiple of the record size
+ *   CO_INVALID_ARGUMENT   a directory; a body that is not a multiple of the record size
  *   CO_UNIMPLEMENTED      a compressed file, and a library that was built without zlib
  *
  * Rules: GEN-ERR-5, DS-ITER-8.
@@ -65,13 +65,13 @@ typedef struct co_fixed_length_options {
     size_t                 struct_size;
     /* compression, buffer; NULL: the defaults. Borrowed for the call */
     const co_file_options *file;
-    int64_t                header_bytes; /* passed over at the beginning of every file */
-    int64_t                footer_bytes; /* passed over at its end */
+    int64_t                header_bytes; /* skipped at the beginning of every file */
+    int64_t                footer_bytes; /* skipped at its end */
 } co_fixed_length_options;
 #define CO_FIXED_LENGTH_OPTIONS_INIT { sizeof(co_fixed_length_options), NULL, 0, 0 }
 /**
  * Records of record_bytes each (1 or more), between the header and the footer of every file.
- * CO_INVALID_ARGUMENT from co_next for a file in which these bytes are no multiple of record_bytes.
+ * CO_INVALID_ARGUMENT from co_next if these bytes are not a multiple of record_bytes.
  */
 CO_API co_dataset *co_dataset_fixed_length_records(co_context *ctx, const char *const *files,
                                                    size_t num_files, int64_t record_bytes,
@@ -90,7 +90,7 @@ typedef struct co_csv_options {
     size_t                 struct_size;
     /* compression, buffer; NULL: the defaults. Borrowed for the call */
     const co_file_options *file;
-    bool                   header;    /* the first row of every file is passed over */
+    bool                   header;    /* the first row of every file is skipped */
     char                   delimiter; /* between fields */
     /* a field of this text counts as empty; NULL: none. Borrowed for the call */
     const char            *na_value;
@@ -102,12 +102,12 @@ typedef struct co_csv_options {
  * each. A field may be in double quotes, and then hold delimiters, line ends and doubled quotes.
  * Numbers have a decimal point in every locale, and may have blanks around them.
  *
- * CO_INVALID_ARGUMENT, from co_next, for a row of another number of fields, a field that is no
+ * CO_INVALID_ARGUMENT, from co_next, for a row of another number of fields, a field that is not a
  * number of its dtype, an empty one that is required, or wrong quotes, naming file, row and column;
  * the next element is the next row. Quotes that are not at the beginning of a field are wrong (5"
- * disk is written "5"" disk"), and so are those that something else than a delimiter follows, or
- * that never end: then the next row is the next line. What comes of a batch in which a row is wrong
- * is said at co_dataset_batch.
+ * disk is written "5"" disk"), and so are quotes that are not followed by a delimiter, or that
+ * never end: then the next row is the next line. co_dataset_batch says what happens to a batch with
+ * a wrong row.
  */
 CO_API co_dataset *co_dataset_csv(co_context *ctx, const char *const *files, size_t num_files,
                                   const co_csv_column *columns, size_t num_columns,
@@ -115,8 +115,8 @@ CO_API co_dataset *co_dataset_csv(co_context *ctx, const char *const *files, siz
 
 typedef struct co_list_files_options {
     size_t   struct_size;
-    bool     shuffle; /* by a co_dataset_shuffle with the seed, of the share of a worker where
-                       * names are shared out; false: sorted by bytes */
+    bool     shuffle; /* by a co_dataset_shuffle with the seed, after the shard of a worker if
+                       * workers divide the names; false: sorted by bytes */
     uint64_t seed;
 } co_list_files_options;
 #define CO_LIST_FILES_OPTIONS_INIT { sizeof(co_list_files_options), false, 0 }
@@ -127,7 +127,7 @@ typedef struct co_list_files_options {
  *
  * Scope:    this process.
  * Context:  any.
- * Blocks:   while the folders are read, which is done now.
+ * Blocks:   while the folders are read, by this call.
  * Returns:  a dataset of ctx's block, or NULL with CO_INVALID_ARGUMENT if nothing matches.
  */
 CO_API co_dataset *co_dataset_list_files(co_context *ctx, const char *const *patterns,
@@ -139,13 +139,13 @@ CO_API co_dataset *co_dataset_list_files(co_context *ctx, const char *const *pat
 typedef struct co_record_writer co_record_writer;
 
 /**
- * Make the file, or empty the one that is there. The writer is closed when its block ends, but then
- * a failure (a full disk) can only be told to the log: call co_record_writer_close.
+ * Make the file, or empty the existing one. The writer is closed when its block ends, but then a
+ * failure (a full disk) only appears in the log: call co_record_writer_close.
  *
- * Scope:    this process. Two processes that write one file overwrite each other.
+ * Scope:    this process. Processes that write the same file overwrite each other.
  * Context:  any.
  * Blocks:   while the file is made.
- * Returns:  a writer of ctx's block, or NULL with CO_NOT_FOUND for a folder that is not there,
+ * Returns:  a writer of ctx's block, or NULL with CO_NOT_FOUND for a folder that does not exist,
  *           CO_PERMISSION_DENIED, or CO_UNIMPLEMENTED for a compression without zlib.
  */
 CO_API co_record_writer *co_record_writer_open(co_context *ctx, const char *path,
@@ -155,18 +155,18 @@ CO_API co_record_writer *co_record_writer_open(co_context *ctx, const char *path
  *
  * Scope:    this process.
  * Context:  any.
- * Blocks:   while the system takes the bytes, as far as they are not kept in the writer's buffer.
- * Returns:  CO_OK, CO_FAILED_PRECONDITION for a writer that was closed, or the error of the system.
+ * Blocks:   while the system writes the bytes that do not fit into the writer's buffer.
+ * Returns:  CO_OK, CO_FAILED_PRECONDITION for a closed writer, or the error of the system.
  */
 CO_API co_code co_record_write(co_context *ctx, co_record_writer *writer, const void *bytes,
                                size_t nbytes);
 /** co_record_write of every string of a tensor or host string; CO_TYPE_ERROR for anything else. */
 CO_API co_code co_record_write_value(co_context *ctx, co_record_writer *writer, co_value *strings);
-/** Hand all records so far to the system. Of a compressed file, those that were compressed. Waits
- * and returns as co_record_write. */
+/** Pass all records so far to the system; for a compressed file, those already compressed. Waits
+ * and returns like co_record_write. */
 CO_API co_code co_record_writer_flush(co_context *ctx, co_record_writer *writer);
-/** Write what is left and close; later writes are CO_FAILED_PRECONDITION. Closing twice is fine.
- * Waits and returns as co_record_write. */
+/** Write what is left and close; later writes are CO_FAILED_PRECONDITION. Closing twice is allowed.
+ * Waits and returns like co_record_write. */
 CO_API co_code co_record_writer_close(co_context *ctx, co_record_writer *writer);
 
 /** CRC-32C of bytes, and as record files store it: rotated right by 15 bits, plus a constant. */
@@ -237,7 +237,7 @@ typedef struct co_array_options {
 
 /**
  * The array of an .npy file. `map` has no effect on arrays in Fortran order or of the other byte
- * order. NULL options are the initialiser's.
+ * order. NULL options mean the initialiser.
  *
  * Scope:    this process.
  * Context:  any.

@@ -54,13 +54,14 @@ CO_API co_code co_flight_visit(co_context *ctx, const co_strategy *strategy, co_
 CO_API size_t co_flight_format(co_context *ctx, const co_strategy *strategy, char *out,
                                size_t capacity);
 /**
- * Write the text to a file, whole or not at all: under another name first, then renamed.
+ * Write the text to a file, completely or not at all: it is written under another name and then
+ * renamed.
  *
- * Scope:    this process; each writes its own entries. Give each a path of its own.
- * Context:  any, also while the strategy runs.
+ * Scope:    this process; each process writes its own entries. Give each its own path.
+ * Context:  any, even while the strategy runs.
  * Blocks:   while the file is written.
- * Returns:  CO_OK, or CO_NOT_FOUND, CO_PERMISSION_DENIED or CO_UNAVAILABLE, in which case a file
- *           that was there is unchanged.
+ * Returns:  CO_OK, or CO_NOT_FOUND, CO_PERMISSION_DENIED or CO_UNAVAILABLE; then an existing
+ *           file is unchanged.
  */
 CO_API co_code co_flight_save(co_context *ctx, const co_strategy *strategy, const char *path);
 

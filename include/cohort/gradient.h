@@ -54,15 +54,15 @@ typedef struct co_gradient_options {
  * depends on gives none. A gradient may be indexed slices; slices among the targets stand for their
  * values, so that a gradient can be differentiated again as it is.
  *
- * Scope:    collective over the replicas of a step where the tape holds collective calls
- *           (co_all_reduce, co_all_gather, co_sync_batch_norm_train); else this context alone.
+ * Scope:    collective over the replicas of a step if the tape holds collective calls
+ *           (co_all_reduce, co_all_gather, co_sync_batch_norm_train); otherwise this context only.
  * Context:  any; the context that began the tape.
- * Blocks:   until all replicas take the gradient too, where it is collective.
+ * Blocks:   until all replicas compute the gradient too, if it is collective.
  * Returns:  the gradients, or NULL with CO_RUNTIME_ERROR (no open tape), CO_INVALID_ARGUMENT (an
  *           output gradient that does not fit), or an error of a collective call.
  */
 CO_API co_value *co_gradient(co_context *ctx, co_value *targets, co_value *sources);
-/** co_gradient with options; NULL are the initialiser's. */
+/** co_gradient with options; NULL means the initialiser. */
 CO_API co_value *co_gradient_with(co_context *ctx, co_value *targets, co_value *sources,
                                   const co_gradient_options *options);
 

@@ -4,7 +4,7 @@
  * table and starts in one place: kernels of operators, reads and assignments of variables, updates
  * of optimizers, collectives, the next element of an iterator, tensors of the user's data, copies
  * between devices. An observer is called before and after each start. Profilers, traces and tests
- * hang here; without an observer a start costs the test of one flag.
+ * are attached here. Without an observer a start costs the test of one flag.
  *
  *     static void
  *     count(const co_observation *seen, void *user)
@@ -18,14 +18,14 @@
  *     co_unobserve(ctx, observer);
  *
  * An observer sees all contexts of the runtime, the replicas of a step included, and is called on
- * the thread that runs the entry: from several threads at once where several replicas run. An entry
- * that is made of others (a mirrored variable that is assigned, a composite operator) shows its
- * parts inside it; what has a `depth` above 0 runs inside another entry. What an entry does while it
- * holds the locks of variables is not shown, so an observer may read any variable.
+ * the thread that runs the entry: from several threads at once if several replicas run. An entry
+ * that consists of others (an assignment to a mirrored variable, a composite operator) shows its
+ * parts; an entry with a `depth` above 0 runs inside another entry. Entries that run while locks of
+ * variables are held are not shown, so an observer may read any variable.
  *
- * An observer may use the library on contexts of its own, one thread at a time each. What it starts
- * is not observed, by no observer of the runtime: whatever starts on a thread that is inside an
- * observer, and the replicas of a run and the workers of a dataset that began there.
+ * An observer may use the library on its own contexts, each by one thread at a time. No observer of
+ * the runtime sees the entries that it starts: those on a thread that is inside an observer, and
+ * those of the replicas of a run and the workers of a dataset that began there.
  *
  *     static void
  *     watch(const co_observation *seen, void *user)
@@ -43,11 +43,11 @@
  *     w.own = co_open_beside(ctx);
  *     co_observer *observer = co_observe(ctx, watch, &w);
  *
- * The context that it observes is not the observer's to use: calls on it do nothing, and co_error
- * of it says so. The entry that is observed goes on, and so do the calls after it, because in a step
- * the other replicas go on too. The misuse becomes an error, CO_RUNTIME_ERROR with the line of the
- * observer, when the observed context is next asked with co_ok, co_error or co_close; that of a
- * replica is an error of the context that called run. An error of a call comes before it.
+ * An observer must not use the context that it observes: calls on it do nothing, and its co_error
+ * says so. The observed entry and the calls after it continue, because in a step the other replicas
+ * continue too. The misuse becomes an error, CO_RUNTIME_ERROR with the line of the observer, at the
+ * next co_ok, co_error or co_close of the observed context; misuse in a replica becomes an error of
+ * the context that called run. If a call has failed, its error is kept instead.
  */
 #ifndef COHORT_OBSERVE_H
 #define COHORT_OBSERVE_H
@@ -88,12 +88,12 @@ typedef struct co_observation {
     const char      *file;    /* its line; NULL when not known */
     int              line;
     const char      *device;  /* canonical name; NULL where none is chosen */
-    const char      *kernel;  /* "avx2", "reference", "view", "composite", ...; NULL for what has no kernel */
+    const char      *kernel;  /* "avx2", "reference", "view", "composite", ...; NULL: none */
     int              replica; /* in the sync group; -1 outside a step */
     int              depth;   /* entries of this context that this one runs inside */
     unsigned         reads, writes; /* bits of co_resource */
-    /** Tensors, all of them; without memory to describe more than 16, the first 16. Outputs of
-     * kernels are shapes at the begin and data at the end, those of effects not there before. */
+    /** All tensors; only the first 16 if there is no memory to describe more. At the begin, outputs
+     * of kernels have shapes but no data, and effects have no outputs yet. */
     size_t                    num_inputs, num_outputs;
     const co_observed_tensor *inputs, *outputs;
     /** Which variables or iterators, as handles that identify them and are not to be released. */
@@ -102,7 +102,7 @@ typedef struct co_observation {
     size_t             nbytes; /* of all inputs and outputs together */
     int64_t            ns;     /* at the end: how long it took */
     co_code            code;   /* at the end: how it ended */
-    const void        *context; /* which one started it, as a handle that is not to be used */
+    const void        *context; /* that started it; the handle must not be used */
 } co_observation;
 
 typedef void (*co_observe_fn)(const co_observation *seen, void *user);
@@ -119,14 +119,14 @@ typedef struct co_observer co_observer;
  */
 CO_API co_observer *co_observe(co_context *ctx, co_observe_fn fn, void *user);
 /**
- * Stop. When it returns, the function is not called any more and no call of it is under way.
+ * Stop. When it returns, the function is no longer called and no call of it is running.
  *
  * Scope:    all contexts of the runtime.
  * Context:  any, outside the function itself.
  * Blocks:   while other threads are inside the function; CO_DEADLINE_EXCEEDED after five seconds,
- *           which is what happens to a function that calls this itself. The function is not called
- *           any more then, and calling this again waits again.
- * Returns:  CO_OK, or CO_INVALID_ARGUMENT for what is no observer of this runtime.
+ *           which happens if the function itself calls this. The function is then no longer called,
+ *           and calling this again waits again.
+ * Returns:  CO_OK, or CO_INVALID_ARGUMENT if it is not an observer of this runtime.
  */
 CO_API co_code co_unobserve(co_context *ctx, co_observer *observer);
 

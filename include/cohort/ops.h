@@ -202,24 +202,24 @@ CO_API co_value *co_slice(co_context *ctx, co_value *x, const int64_t *begin, co
                           size_t n);
 /** Dimensions of 1 taken out: those of axes, or all with CO_ALL_AXES. */
 CO_API co_value *co_squeeze(co_context *ctx, co_value *x, const int *axes, size_t num_axes);
-/** Tensors of one shape and dtype, a list or tuple, side by side along a new axis. */
+/** Tensors of one shape and dtype (a list or tuple) joined along a new axis. */
 CO_API co_value *co_stack(co_context *ctx, co_value *xs, int axis);
-/** A tuple of the parts of x along an axis, which goes: the reverse of co_stack. */
+/** A tuple of the slices of x along an axis, without that axis: the reverse of co_stack. */
 CO_API co_value *co_unstack(co_context *ctx, co_value *x, int axis);
-/** A tuple of `num` equal parts along an axis, or of up to 32 parts of these sizes. Of several
- * sizes one may be -1: the rest. */
+/** A tuple of `num` equal parts along an axis, or of up to 32 parts of these sizes. One of several
+ * sizes may be -1: the rest. */
 CO_API co_value *co_split(co_context *ctx, co_value *x, int64_t num, int axis);
 CO_API co_value *co_split_sizes(co_context *ctx, co_value *x, const int64_t *sizes, size_t n,
                                 int axis);
 
-/** Masks of co_strided_slice. Bit i of each is about entry i of begin, end and strides. */
+/** Masks of co_strided_slice. Bit i of each applies to entry i of begin, end and strides. */
 typedef struct co_slice_masks {
     size_t   struct_size;
-    uint32_t begin;       /* begin[i] does not count: from the first element */
-    uint32_t end;         /* end[i] does not count: to the last element */
+    uint32_t begin;       /* begin[i] is ignored: from the first element */
+    uint32_t end;         /* end[i] is ignored: to the last element */
     uint32_t ellipsis;    /* "...": the entry stands for any number of whole dimensions */
     uint32_t new_axis;    /* the entry makes a new dimension of 1 */
-    uint32_t shrink_axis; /* the entry is one element, begin[i], and its dimension goes */
+    uint32_t shrink_axis; /* the entry is one element, begin[i]; its dimension is removed */
 } co_slice_masks;
 #define CO_SLICE_MASKS_INIT { sizeof(co_slice_masks), 0, 0, 0, 0, 0 }
 /** x[begin:end:strides] as Python has it: negative numbers count from the end, ranges are cut to
@@ -229,7 +229,7 @@ CO_API co_value *co_strided_slice(co_context *ctx, co_value *x, const int64_t *b
                                   const co_slice_masks *masks);
 /** The elements along axes from the last to the first. */
 CO_API co_value *co_reverse(co_context *ctx, co_value *x, const int *axes, size_t num_axes);
-/** Moved on by shift[i] along axes[i]; what leaves at one end comes in at the other. */
+/** Shifted by shift[i] along axes[i]; elements shifted out at one end come in at the other. */
 CO_API co_value *co_roll(co_context *ctx, co_value *x, const int64_t *shift, const int *axes,
                          size_t n);
 /** Repeated along every axis, multiples[i] times. */
@@ -240,12 +240,12 @@ typedef enum co_pad_mode { CO_PAD_CONSTANT = 0, CO_PAD_REFLECT, CO_PAD_SYMMETRIC
  * 1 is true, of integers it must be whole and fit; strings get empty ones, by the constant 0. */
 CO_API co_value *co_pad(co_context *ctx, co_value *x, const int64_t *paddings, size_t n,
                         co_pad_mode mode, double constant);
-/** Matrices of which the diagonal, num_lower diagonals below it and num_upper above it stay; the
- * rest becomes 0. A negative number keeps all on its side. */
+/** x with zeros outside num_lower diagonals below and num_upper above the main diagonal of each
+ * matrix. A negative number keeps all diagonals on its side. */
 CO_API co_value *co_band_part(co_context *ctx, co_value *x, int64_t num_lower, int64_t num_upper);
-/** Rows of params by index along `axis`. The first batch_dims dimensions of both belong together:
- * each index looks into its own part of params. The gradient along axis 0 is indexed slices; where
- * the axis is written from the end, it is a tensor. */
+/** Rows of params by index along `axis`. The first batch_dims dimensions of both are batch
+ * dimensions: each index refers to its own part of params. The gradient along axis 0 is indexed
+ * slices; if the axis is given as a negative number, it is a tensor. */
 CO_API co_value *co_gather(co_context *ctx, co_value *params, co_value *indices, int axis,
                            int batch_dims);
 /** Rows of a table by id: co_gather along axis 0. The gradient is indexed slices. */
@@ -255,28 +255,28 @@ CO_API co_value *co_gather_nd(co_context *ctx, co_value *params, co_value *indic
 /** Zeros of a shape, to which updates are added at the index vectors. */
 CO_API co_value *co_scatter_nd(co_context *ctx, co_value *indices, co_value *updates,
                                const int64_t *dims, int ndim);
-/** A tensor to which updates are added, or in which they replace elements; of equal index vectors
- * the last one replaces. */
+/** tensor with updates added to its elements at the index vectors, or replacing them; if index
+ * vectors are equal, the last one replaces. */
 CO_API co_value *co_tensor_scatter_nd_add(co_context *ctx, co_value *tensor, co_value *indices,
                                           co_value *updates);
 CO_API co_value *co_tensor_scatter_nd_update(co_context *ctx, co_value *tensor, co_value *indices,
                                              co_value *updates);
 /** Row i of the result is the sum of the rows of data whose id is i; ids has the first dimensions
- * of data. Rows with a negative id are left out. */
+ * of data. Rows with a negative id are dropped. */
 CO_API co_value *co_unsorted_segment_sum(co_context *ctx, co_value *data, co_value *ids,
                                          int64_t num_segments);
-/** The coordinates of what is not zero, as int64 [n, rank]; x has rank 1 or more. */
+/** The coordinates of the nonzero elements, as int64 [n, rank]; x has rank 1 or more. */
 CO_API co_value *co_where_index(co_context *ctx, co_value *x);
 typedef struct co_one_hot_options {
     size_t   struct_size;
     double   on_value, off_value; /* for an integer dtype whole numbers that fit */
-    int      axis;                /* where the new axis is in the result; -1: the last */
+    int      axis;                /* the position of the new axis; -1: the last */
     co_dtype dtype;               /* of the result */
 } co_one_hot_options;
 #define CO_ONE_HOT_OPTIONS_INIT { sizeof(co_one_hot_options), 1, 0, -1, CO_FLOAT32 }
 /**
- * A new axis of `depth` positions: on_value at the position that the index names, off_value at the
- * others. An index outside 0 to depth - 1 has off_value everywhere. NULL options are the
+ * A new axis of `depth` positions: on_value at the position of the index, off_value at the others.
+ * An index outside 0 to depth - 1 has off_value everywhere. NULL options are the
  * initialiser's; this sets one field of them:
  *
  *     co_one_hot_options bits = CO_ONE_HOT_OPTIONS_INIT;
@@ -301,7 +301,7 @@ CO_API co_value *co_zeros_like(co_context *ctx, co_value *x);
 CO_API co_value *co_ones_like(co_context *ctx, co_value *x);
 /** A matrix with ones on the diagonal; num_columns -1: as many as rows. */
 CO_API co_value *co_eye(co_context *ctx, co_dtype dtype, int64_t num_rows, int64_t num_columns);
-/** num numbers at equal distances from start to stop, both included; dtype one of floats. */
+/** num evenly spaced numbers from start to stop, both included; dtype is a floating one. */
 CO_API co_value *co_linspace(co_context *ctx, co_dtype dtype, double start, double stop,
                              int64_t num);
 /** Shape, number of elements and number of dimensions as int32 tensors. */
@@ -344,20 +344,20 @@ CO_API co_value *co_layer_norm(co_context *ctx, co_value *x, co_value *gamma, co
  * */
 typedef struct co_batch_norm_options {
     size_t     struct_size;
-    const int *axes;     /* that are reduced; NULL: all but the last, the channels */
+    const int *axes;     /* to reduce; NULL: all but the last, the channels */
     size_t     num_axes;
     double     momentum; /* of the moving averages, in [0, 1] */
-    double     epsilon;  /* added to the variance, finite and not negative; inference looks at
-                          * this field alone */
+    double     epsilon;  /* added to the variance, finite and not negative; inference uses only
+                          * this field */
 } co_batch_norm_options;
 #define CO_BATCH_NORM_OPTIONS_INIT { sizeof(co_batch_norm_options), NULL, 0, 0.99, 0.001 }
 /**
  * x normalised over axes (all but the channels), times gamma, plus beta. A tuple: that, the batch's
  * mean and variance, and the moving ones, each momentum * moving + (1 - momentum) * batch, without
- * gradient. momentum is in [0, 1]; epsilon, of every norm here, is finite and not negative.
- * A batch without rows leaves the moving ones as they are; its own are NaN, and the
- * gradients of gamma and beta 0. The statistics are of this replica alone; co_sync_batch_norm_train
- * (train.h) takes those of all. NULL options are the initialiser's.
+ * gradient. momentum is in [0, 1]; epsilon of all norms here is finite and not negative.
+ * A batch without rows does not change the moving ones; its own mean and variance are NaN, and the
+ * gradients of gamma and beta are 0. The statistics are those of this replica only;
+ * co_sync_batch_norm_train (train.h) uses those of all. NULL options mean the initialiser.
  */
 CO_API co_value *co_batch_norm_train(co_context *ctx, co_value *x, co_value *gamma, co_value *beta,
                                      co_value *moving_mean, co_value *moving_variance,
@@ -384,7 +384,7 @@ CO_API co_value *co_clip_by_global_norm(co_context *ctx, co_value *xs, double cl
 
 typedef struct co_attention_options {
     size_t struct_size;
-    bool   causal; /* query i sees keys 0 to i; the others should be finite numbers nevertheless */
+    bool   causal; /* query i sees keys 0 to i; the other keys should be finite too */
     double scale;  /* 0: 1 / sqrt(depth) */
 } co_attention_options;
 #define CO_ATTENTION_OPTIONS_INIT { sizeof(co_attention_options), false, 0 }
@@ -398,10 +398,10 @@ typedef struct co_attention_options {
  * them: nothing need be transposed. Tensors that have heads as a dimension, [batch, heads, time,
  * depth], are the same with heads = 1.
  *
- * Memory grows with the length, not with its square: probabilities are kept for the gradient where
- * they are no larger than the operands (keys <= 2 * (depth + width)), and computed again where they
- * are. Shapes that do not fit, or heads that do not divide the channels, are CO_INVALID_ARGUMENT,
- * which says all three shapes. NULL options are the initialiser's.
+ * Memory grows with the length, not with its square: probabilities are kept for the gradient if
+ * they are not larger than the operands (keys <= 2 * (depth + width)), else computed again.
+ * Incompatible shapes, or heads that do not divide the channels, are CO_INVALID_ARGUMENT; the
+ * message has all three shapes. NULL options mean the initialiser.
  *
  *     co_attention_options causal = CO_ATTENTION_OPTIONS_INIT;
  *
@@ -423,7 +423,7 @@ typedef struct co_conv2d_options {
 } co_conv2d_options;
 #define CO_CONV2D_OPTIONS_INIT                                                                     \
     { sizeof(co_conv2d_options), { 1, 1 }, { 1, 1 }, CO_PADDING_VALID, { 0, 0, 0, 0 } }
-/** x [n, h, w, in] with filter w [kh, kw, in, out]. NULL options are the initialiser's. */
+/** x [n, h, w, in] with filter w [kh, kw, in, out]. NULL options mean the initialiser. */
 CO_API co_value *co_conv2d(co_context *ctx, co_value *x, co_value *w,
                            const co_conv2d_options *options);
 /** A convolutional layer: activation(conv2d(x, w) + b), b [out]; see co_dense. */
@@ -451,7 +451,7 @@ typedef struct co_pool2d_options {
  * The largest element of each window of x [n, h, w, c]. VALID has no window where x is smaller: as
  * in TensorFlow the result is empty then (a 1 x 1 image by 2 x 2 gives [n, 0, 0, c]), and a line of
  * the log says so (CO_LOG_WARNING). A window that is larger than x by two strides or more is
- * CO_INVALID_ARGUMENT. NULL options are the initialiser's.
+ * CO_INVALID_ARGUMENT. NULL options mean the initialiser.
  */
 CO_API co_value *co_max_pool2d(co_context *ctx, co_value *x, const co_pool2d_options *options);
 /** The mean of each window, without padding; windows as in co_max_pool2d. */
@@ -460,11 +460,11 @@ CO_API co_value *co_avg_pool2d(co_context *ctx, co_value *x, const co_pool2d_opt
 /* Random numbers: Philox, keyed by the seed of the runtime, a counter of the context and the
  * replica. */
 
-/** Start the random streams of this context anew. Replicas take the seed of the context that runs
- * them. */
+/** Restart the random streams of this context with a seed. Replicas take the seed of the context
+ * that runs them. */
 CO_API void co_set_seed(co_context *ctx, uint64_t seed);
 /**
- * Numbers drawn evenly from [low, high). dtype is a floating one, float16 to float64.
+ * Numbers drawn uniformly from [low, high). dtype is a floating one, float16 to float64.
  * CO_INVALID_ARGUMENT where a bound is not finite, or is not when it is rounded to dtype, or low is
  * above high. The range itself may be larger than the largest number.
  */
@@ -491,8 +491,8 @@ typedef struct co_random_normal_options {
 /**
  * The same without a state: the numbers are a function of the two seeds, dtype and position alone.
  * They are the same in every replica, on any number of threads, and for every call with these
- * seeds; no other stream is moved on. To draw again, give another seed: `(int64_t[]){ 17, step }`.
- * A NULL seed is CO_INVALID_ARGUMENT. NULL options are the initialiser's.
+ * seeds; no other stream advances. Another seed gives other numbers: `(int64_t[]){ 17, step }`.
+ * A NULL seed is CO_INVALID_ARGUMENT. NULL options mean the initialiser.
  */
 CO_API co_value *co_stateless_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims,
                                              int ndim, const int64_t seed[2],
@@ -542,9 +542,9 @@ CO_API co_value *co_op_call(co_context *ctx, const char *name, co_value *inputs,
 /**
  * The type of what co_op_call would return, without running anything. Arguments and errors are
  * those of co_op_call, and inputs may be specs (co_spec), in which dimensions (-1) and the rank
- * (-1) may be unknown. A dimension of the result is unknown where it depends on one that is, or on
- * elements that a spec does not have. Returns a spec, a tuple of specs, or none (CO_KIND_NONE) if
- * not even the number of results is known (unstack along a dimension that is not). Shapes in
+ * (-1) may be unknown. A dimension of the result is unknown if it depends on an unknown dimension,
+ * or on elements that a spec does not have. Returns a spec, a tuple of specs, or CO_KIND_NONE
+ * if even the number of results is unknown (unstack along an unknown dimension). Shapes in
  * messages show "?" for an unknown dimension.
  */
 CO_API co_value *co_op_infer(co_context *ctx, const char *name, co_value *inputs, co_value *attrs);

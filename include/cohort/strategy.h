@@ -14,15 +14,15 @@
  * Inside the step, the context that it is given is the replica context of the tf.distribute
  * documents.
  *
- * Collective calls. The documentation of a call that waits for others says so under "Scope". All of
- * them make it: all replicas of a step, or all processes of a strategy, the same calls in the same
- * order. "Context" says where it may be called, "Blocks" what it waits for. Besides the errors
- * under "Returns", a collective call may fail with
+ * Collective calls. The comment of a call that waits for others says so under "Scope". All
+ * replicas of a step, or all processes of a strategy, must make the same collective calls in the
+ * same order. "Context" says where a call is allowed, "Blocks" what it waits for. Besides the
+ * errors under "Returns", a collective call may fail with
  *
- *   CO_RUNTIME_ERROR      replicas or processes are in different calls, or one has ended without it
- *   CO_DEADLINE_EXCEEDED  one does not come: it has executed nothing for the deadline_ms of the
- *                         strategy, or the timeout_seconds of the call are over
- *   CO_UNAVAILABLE        a process is gone, or the strategy was given up after such an error
+ *   CO_RUNTIME_ERROR      replicas or processes make different calls, or one has ended without it
+ *   CO_DEADLINE_EXCEEDED  one does not arrive: it has executed nothing for the deadline_ms of the
+ *                         strategy, or the timeout_seconds of the call have passed
+ *   CO_UNAVAILABLE        a process has died, or the strategy was abandoned after such an error
  *
  * and with the error of another replica or process that failed while this one waited.
  */
@@ -71,9 +71,9 @@ typedef struct co_mirrored_options {
 /**
  * Replicas on several devices of this machine. NULL devices and 0: all GPUs, or else all CPUs.
  * `options` may be NULL. A replica that executes nothing for the deadline while others wait for it
- * ends the step with CO_DEADLINE_EXCEEDED. If it does not come back soon after, its thread and
- * memory are left behind and the strategy answers CO_UNAVAILABLE from then on. CO_VALUE_ERROR for
- * NULL devices and another number than 0, and for options out of range; CO_ASSERTION_ERROR for a
+ * ends the step with CO_DEADLINE_EXCEEDED. If it does not return soon after, its thread and
+ * memory are abandoned, and all later calls of the strategy are CO_UNAVAILABLE. CO_VALUE_ERROR for
+ * NULL devices with a nonzero number, and for options out of range; CO_ASSERTION_ERROR for a
  * device that is given twice.
  * Rules: MIR-INIT-1.
  */
@@ -85,7 +85,7 @@ typedef struct co_multi_worker_mirrored_options {
     const char *const *devices; /* of this process; NULL: all GPUs, or else all CPUs */
     size_t             num_devices; /* 0 where devices is NULL */
     int                num_replicas; /* logical replicas of all processes; 0 means one per device */
-    int                deadline_ms;  /* how long to wait for a peer or replica; 0 waits for ever */
+    int                deadline_ms;  /* how long to wait for a peer or replica; 0 waits forever */
     const void        *communicator; /* an MPI_Comm to borrow, by address; NULL: MPI_COMM_WORLD */
     const char        *transport; /* "mpi", "self"; NULL: mpi if this process was started by an MPI
                                       * launcher or has MPI running, else self */
@@ -102,14 +102,14 @@ typedef struct co_multi_worker_mirrored_options {
 
 /**
  * The same program on several processes. The cluster comes from MPI (mpirun -n 4 program), not from
- * TF_CONFIG: where that is set, a line of the log says so. `options` may be NULL.
+ * TF_CONFIG: if that is set, a line of the log says so. `options` may be NULL.
  *
  * Scope:    collective over all processes.
  * Context:  outside steps.
- * Blocks:   until all processes have come and compared their placements.
- * Returns:  a strategy of ctx's block, or NULL with CO_VALUE_ERROR (devices, options or a transport
- *           that cannot be), CO_INVALID_ARGUMENT (processes that differ in them) or
- *           CO_UNIMPLEMENTED (the plug-in of the transport is not there).
+ * Blocks:   until all processes have arrived and compared their placements.
+ * Returns:  a strategy of ctx's block, or NULL with CO_VALUE_ERROR (invalid devices, options or
+ *           transport), CO_INVALID_ARGUMENT (processes with different ones) or CO_UNIMPLEMENTED
+ *           (the plug-in of the transport is not installed).
  */
 CO_API co_strategy *co_multi_worker_mirrored_strategy(co_context                    *ctx,
                                              const co_multi_worker_mirrored_options *options);
@@ -184,13 +184,13 @@ typedef co_value *(*co_fn)(co_context *ctx, co_value *args, void *user);
  * Results are merged leaf by leaf: what is the same everywhere comes back as it is, the rest as a
  * per-replica value.
  *
- * Scope:    collective over processes, as far as fn makes collective calls.
+ * Scope:    collective over processes if fn makes collective calls.
  * Context:  default mode, or cross-replica context of this strategy; CO_RUNTIME_ERROR otherwise.
  * Blocks:   until fn has returned on all local replicas.
- * Returns:  the merged results (a value of kind none where all replicas return NULL or none), or
- *           NULL with the error of the replica that failed first; CO_RUNTIME_ERROR where a replica
- *           returns without a collective that others wait in; CO_TYPE_ERROR where fn is NULL,
- *           CO_VALUE_ERROR where args is no tuple or list.
+ * Returns:  the merged results (a value of kind none if all replicas return NULL or none), or
+ *           NULL with the error of the replica that failed first; CO_RUNTIME_ERROR if a replica
+ *           returns without a collective call that others wait in; CO_TYPE_ERROR if fn is NULL,
+ *           CO_VALUE_ERROR if args is not a tuple or list.
  * Rules: S-RUN-*.
  */
 CO_API co_value *co_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args,
@@ -202,13 +202,13 @@ typedef struct co_run_options {
     bool      in_turn; /* one replica runs at a time, in order of ids, as in the reference */
 } co_run_options;
 #define CO_RUN_OPTIONS_INIT { sizeof(co_run_options), NULL, false }
-/** co_run with options; NULL are the initialiser's. CO_TYPE_ERROR where kwargs is no dict. Scope,
- * context, what it waits for and what it returns are those of co_run. */
+/** co_run with options; NULL means the initialiser. CO_TYPE_ERROR if kwargs is not a dict. Scope,
+ * context, blocking and result are those of co_run. */
 CO_API co_value *co_run_with(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args,
                              void *user, const co_run_options *options);
 
 typedef enum co_reduce_op {
-    CO_REDUCE_NONE = -1, /* for co_set_last_step_output (v1.h) alone: keep the value as it is */
+    CO_REDUCE_NONE = -1, /* only for co_set_last_step_output (v1.h): keep the value as it is */
     CO_REDUCE_SUM = 0,
     CO_REDUCE_MEAN = 1,
     CO_REDUCE_MIN = 2, /* ours; never by name */
@@ -230,16 +230,16 @@ CO_API co_code co_reduce_op_from_aggregation(co_context *ctx, co_aggregation agg
  * a short last batch is weighed right. Sums are made in an order that depends on the number of
  * replicas alone. With several processes a plain value is what each replica of the calling process
  * holds: it takes part like a per-replica value, in every process. In one process it is the same
- * everywhere and has no sum.
+ * everywhere, and its SUM is an error.
  *
  * Scope:    collective over processes.
  * Context:  cross-replica, or default mode; CO_RUNTIME_ERROR in a step.
- * Blocks:   until all processes have come.
+ * Blocks:   until all processes have arrived.
  * Returns:  a value of ctx, or NULL with CO_VALUE_ERROR (an axis outside the dimensions; in one
  *           process the SUM of a value that is not per replica), CO_INVALID_ARGUMENT (shapes or
- *           dtypes differ; bools, strings), CO_ASSERTION_ERROR (the sum of a mirrored value; what
- *           is no operation, without axes), CO_TYPE_ERROR (an axis of what has none; what is no
- *           operation, with axes).
+ *           dtypes differ; bools, strings), CO_ASSERTION_ERROR (the sum of a mirrored value; an
+ *           invalid operation, without axes), CO_TYPE_ERROR (an axis for a value without axes; an
+ *           invalid operation, with axes).
  * Rules: S-REDUCE-*.
  */
 CO_API co_value *co_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
@@ -248,12 +248,12 @@ CO_API co_value *co_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op 
  * Rules: S-LOCAL-*. */
 CO_API co_value *co_local_results(co_context *ctx, co_strategy *strategy, co_value *value);
 /**
- * The components of all replicas, concatenated along axis. A plain value comes back as it is in one
- * process, and with several counts once for each replica of the process that has it.
+ * The components of all replicas, concatenated along axis. With one process a plain value is
+ * returned unchanged; with several it counts once for each replica of its process.
  *
  * Scope:    collective over processes.
  * Context:  cross-replica, or default mode; CO_RUNTIME_ERROR in a step.
- * Blocks:   until all processes have come.
+ * Blocks:   until all processes have arrived.
  * Returns:  a value of ctx, or NULL with CO_VALUE_ERROR (a scalar, an axis outside the dimensions),
  *           CO_INVALID_ARGUMENT (dtypes, or dimensions other than axis, differ), CO_UNIMPLEMENTED
  *           (indexed slices, under every strategy; strings between processes; a strategy of the v1
@@ -294,32 +294,33 @@ CO_API int co_replicas(co_context *ctx);
 typedef co_value *(*co_merge_fn)(co_context *ctx, co_strategy *strategy, co_value *args,
                                  void *user);
 /**
- * Wait for all replicas, call replica 0's `fn` once, hand the result back to each.
+ * Wait for all replicas, call replica 0's `fn` once, and return the result to each replica.
  *
  * Scope:    collective over the replicas of a step in this process.
  * Context:  in a replica, or in default mode; CO_RUNTIME_ERROR in cross-replica context.
- * Blocks:   until all local replicas have come and fn has returned.
- * Returns:  the replica's part of what fn returned (a value of kind none for NULL), or NULL with
- *           the error of fn; CO_TYPE_ERROR where fn is NULL.
+ * Blocks:   until all local replicas have arrived and fn has returned.
+ * Returns:  the replica's part of the result of fn (a value of kind none for NULL), or NULL with
+ *           the error of fn; CO_TYPE_ERROR if fn is NULL.
  * Rules: RC-MERGE-*.
  */
 CO_API co_value *co_merge_call(co_context *ctx, co_merge_fn fn, co_value *args, void *user);
 /**
- * Each leaf of value combined over replicas, on every replica. Differentiable, for every operation,
- * but not for indexed slices; the gradient is computed together: all replicas ask for it or none.
+ * Each leaf of value combined over replicas, on every replica. It is differentiable for every
+ * operation, but not for indexed slices. The gradient is collective too: all replicas compute it,
+ * or none.
  *
- * Scope:    collective over the replicas of a step, those of other processes too.
+ * Scope:    collective over the replicas of a step, including those of other processes.
  * Context:  in a replica, or in default mode; CO_RUNTIME_ERROR in cross-replica context.
- * Blocks:   until all replicas have come.
- * Returns:  a value of the structure of `value`, or NULL with CO_ASSERTION_ERROR (replicas bring
- *           other structures or kinds), CO_INVALID_ARGUMENT (other dtypes or shapes),
- *           CO_VALUE_ERROR (a leaf is none), CO_TYPE_ERROR (no reduce operation), CO_RUNTIME_ERROR
- *           (another operation on another replica).
+ * Blocks:   until all replicas have arrived.
+ * Returns:  a value of the structure of `value`, or NULL with CO_ASSERTION_ERROR (structures
+ *           or kinds differ between replicas), CO_INVALID_ARGUMENT (dtypes or shapes differ),
+ *           CO_VALUE_ERROR (a leaf is none), CO_TYPE_ERROR (not a reduce operation),
+ *           CO_RUNTIME_ERROR (operations differ between replicas).
  * Rules: RC-AR-*.
  */
 CO_API co_value *co_all_reduce(co_context *ctx, co_reduce_op op, co_value *value);
-/** co_all_reduce with advice on how to do it. Of several replicas in a process, what replica 0 asks
- * for counts; processes must ask for the same. CO_VALUE_ERROR for a field that is out of range.
+/** co_all_reduce with communication options. Within a process the options of replica 0 are used;
+ * processes must give the same options. CO_VALUE_ERROR for a field that is out of range.
  * Rules: RC-AR-10. */
 CO_API co_value *co_all_reduce_with(co_context *ctx, co_reduce_op op, co_value *value,
                                     const co_communication_options *options);
@@ -327,16 +328,16 @@ CO_API co_value *co_all_reduce_with(co_context *ctx, co_reduce_op op, co_value *
  * Each leaf concatenated along axis over replicas, on every replica. Differentiable as
  * co_all_reduce is.
  *
- * Scope:    collective over the replicas of a step, those of other processes too.
+ * Scope:    collective over the replicas of a step, including those of other processes.
  * Context:  in a replica, or in default mode; CO_RUNTIME_ERROR in cross-replica context.
- * Blocks:   until all replicas have come.
+ * Blocks:   until all replicas have arrived.
  * Returns:  a value of the structure of `value`, or NULL with the errors of co_all_reduce, with
  *           CO_VALUE_ERROR for a scalar or an axis outside the dimensions, and with
  *           CO_UNIMPLEMENTED for indexed slices.
  * Rules: RC-AG-*.
  */
 CO_API co_value *co_all_gather(co_context *ctx, co_value *value, int axis);
-/** co_all_gather with advice on how to do it, as co_all_reduce_with. */
+/** co_all_gather with communication options, as co_all_reduce_with. */
 CO_API co_value *co_all_gather_with(co_context *ctx, co_value *value, int axis,
                                     const co_communication_options *options);
 

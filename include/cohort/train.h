@@ -16,22 +16,22 @@ CO_EXTERN_C_BEGIN
  * examples are spread, and so do their gradients. An empty batch gives 0. The first dimension
  * counts: one loss per example of the input.
  *
- * Scope:    collective over the replicas of a step, where the number of examples is not known from
- *           the input: replicas add up theirs. Else this replica alone.
+ * Scope:    collective over the replicas of a step if the number of examples is not known from the
+ *           input: replicas add up their numbers. Otherwise this replica only.
  * Context:  in a replica, or in default mode; CO_RUNTIME_ERROR in cross-replica context.
- * Blocks:   until all replicas have come, where it is collective.
- * Returns:  a scalar, or NULL with CO_INVALID_ARGUMENT (no floating dtype) or CO_VALUE_ERROR: a
- *           scalar loss, also with one replica (a mean does not say how many examples it stands
- *           for); with several replicas, another number of losses than examples (see
+ * Blocks:   until all replicas have arrived, if it is collective.
+ * Returns:  a scalar, or NULL with CO_INVALID_ARGUMENT (not a floating dtype) or CO_VALUE_ERROR: a
+ *           scalar loss, even with one replica (a mean does not say how many examples it is of);
+ *           with several replicas, a number of losses that is not the number of examples (see
  *           co_set_step_examples).
  */
 CO_API co_value *co_average_loss(co_context *ctx, co_value *per_example_loss);
 
 /**
  * co_batch_norm_train with the statistics of the rows of all replicas in this step. Every row
- * counts the same: a replica with a short batch counts less, one without rows not at all. All
+ * has the same weight: a replica with a short batch counts less, one without rows not at all. All
  * replicas get the same mean, variance and moving averages, which can be assigned to a mirrored
- * variable; where no replica has a row, the moving averages stay as they are. Gradients flow
+ * variable. If no replica has a row, the moving averages do not change. Gradients flow
  * through the statistics to the rows of all replicas.
  *
  *     out = co_sync_batch_norm_train(ctx, x, m->gamma, m->beta, m->mean, m->variance, NULL);
@@ -41,7 +41,7 @@ CO_API co_value *co_average_loss(co_context *ctx, co_value *per_example_loss);
  *
  * Scope:    collective over the replicas of a step.
  * Context:  in a replica, or in default mode; CO_RUNTIME_ERROR in cross-replica context.
- * Blocks:   until all replicas have come, twice: for the mean and for the variance.
+ * Blocks:   until all replicas have arrived, twice: for the mean and for the variance.
  * Returns:  the tuple of co_batch_norm_train, or NULL with CO_INVALID_ARGUMENT (operands, axes) or
  *           an error of co_all_reduce.
  */
@@ -99,10 +99,10 @@ CO_API co_optimizer *co_adam(co_context *ctx, const co_adam_options *options);
  *
  * Scope:    collective over the replicas of a step.
  * Context:  in a replica, or in default mode; CO_RUNTIME_ERROR in cross-replica context.
- * Blocks:   until all replicas have brought their gradients.
- * Returns:  CO_OK, or CO_RUNTIME_ERROR (no open tape), CO_VALUE_ERROR (no trainable variable was
- *           seen, the loss depends on none, or one was made outside the strategy's scope), or an
- *           error of co_all_reduce.
+ * Blocks:   until all replicas have their gradients.
+ * Returns:  CO_OK, or CO_RUNTIME_ERROR (no open tape), CO_VALUE_ERROR (the tape has seen no
+ *           trainable variable, the loss depends on none, or one was made outside the strategy's
+ *           scope), or an error of co_all_reduce.
  */
 CO_API co_code co_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss);
 typedef struct co_apply_gradients_options {
@@ -116,23 +116,23 @@ typedef struct co_apply_gradients_options {
 /**
  * The update alone: gradients and variables, two lists of one length. A gradient is a tensor,
  * indexed slices, or none for a variable that stays as it is. Gradients are summed over replicas,
- * as TensorFlow does, so that the components of a variable stay equal. CO_VALUE_ERROR for empty lists
- * and where every gradient is none: nothing changes, and no iteration is counted.
+ * as TensorFlow does, so that the components of a variable stay equal. CO_VALUE_ERROR if the lists
+ * are empty or every gradient is none: nothing changes, and no iteration is counted.
  *
  *     co_tape_begin(ctx);
  *     loss = co_average_loss(ctx, losses);
  *     gradients = co_gradient(ctx, loss, variables);
  *     co_apply_gradients(ctx, optimizer, clipped(ctx, gradients), variables);
  *
- * Outside of steps a per-replica gradient is summed, and any other updates all components alike.
- * The function of co_update updates its component with what it was given.
+ * Outside of steps a per-replica gradient is summed, and any other gradient updates all components
+ * alike. Inside the function of co_update, the given gradient updates the component.
  *
  * Scope:    collective over the replicas of a step, unless skip_aggregation is set; outside steps,
- *           over the processes of a strategy of several.
+ *           over the processes of a strategy of several processes.
  * Context:  any.
- * Blocks:   until all replicas, or processes, have brought their gradients.
+ * Blocks:   until all replicas, or processes, have their gradients.
  * Returns:  CO_OK, or CO_VALUE_ERROR (lists of different lengths, no gradient at all, a variable
- *           that was made outside the strategy's scope), CO_TYPE_ERROR (an item that is no
+ *           that was made outside the strategy's scope), CO_TYPE_ERROR (an item that is not a
  *           variable), CO_INVALID_ARGUMENT (a gradient of another dtype or shape), or an error of
  *           co_all_reduce.
  */

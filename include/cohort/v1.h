@@ -16,8 +16,8 @@
  * methods and all of extended.h are the calls of the other headers. It has the members below
  * besides, and lacks three things that v1 never had, which answer CO_UNIMPLEMENTED:
  * co_distribute_values_from_function, co_gather_replicas and the logical devices. The calls below
- * also serve strategies of the other flavour, which the documents do not promise. No call logs that
- * it is deprecated.
+ * also work with strategies of the other flavour, which the documents do not promise. No call logs
+ * that it is deprecated.
  *
  * There is no graph mode and there are no sessions yet: they follow with captured functions. Asking
  * for them, co_v1_disable_eager_execution, is CO_UNIMPLEMENTED.
@@ -45,7 +45,7 @@ CO_API co_strategy *co_v1_mirrored_strategy(co_context *ctx, const char *const *
  *
  * Scope:    collective over all processes.
  * Context:  outside steps.
- * Blocks:   until all processes have come.
+ * Blocks:   until all processes have arrived.
  * Returns:  what co_multi_worker_mirrored_strategy returns.
  */
 CO_API co_strategy *co_v1_multi_worker_mirrored_strategy(co_context                    *ctx,
@@ -76,7 +76,7 @@ CO_API co_code co_v1_disable_eager_execution(co_context *ctx);
 
 /**
  * An iterator over a dataset that is batched by the global batch size: every batch is divided over
- * the replicas, as co_distribute_dataset does, which takes its place together with co_iterate.
+ * the replicas, as co_distribute_dataset does. co_distribute_dataset and co_iterate replace it.
  *
  * Context:  any.
  * Returns:  an iterator of ctx's block, or NULL with CO_VALUE_ERROR where batches cannot be divided
@@ -91,15 +91,15 @@ CO_API co_iterator *co_make_dataset_iterator(co_context *ctx, co_strategy *strat
  * strategy's scope and with the worker's host as the current device. No splitting: at every step
  * each replica takes the next element of its worker's dataset, so batches have the per-replica size
  * (co_per_replica_batch_size). A last step that cannot serve every replica is the end, and its rows
- * are dropped; several processes stay in step instead, as with
- * co_distribute_datasets_from_function, which takes the place of this call.
+ * are dropped. Several processes end at the same step instead, as with
+ * co_distribute_datasets_from_function, which replaces this call.
  *
  * input_fn returns a dataset, or a function of its own wrapped by co_input_callable.
  *
  * Context:  default mode, or cross-replica context of this strategy; CO_RUNTIME_ERROR otherwise.
  * Returns:  an iterator of ctx's block, or NULL with CO_VALUE_ERROR: any mode but
- *           CO_INPUT_PER_WORKER, which is said before input_fn is called, or a result that is no
- *           dataset; CO_TYPE_ERROR where input_fn is NULL; or the error of input_fn, unchanged.
+ *           CO_INPUT_PER_WORKER (detected before input_fn is called), or a result that is not a
+ *           dataset; CO_TYPE_ERROR if input_fn is NULL; or the error of input_fn, unchanged.
  * Rules: ITER1-FN-*.
  */
 CO_API co_iterator *co_make_input_fn_iterator(co_context *ctx, co_strategy *strategy,
@@ -111,22 +111,22 @@ CO_API co_iterator *co_make_input_fn_iterator(co_context *ctx, co_strategy *stra
 typedef co_value *(*co_input_callable_fn)(co_context *ctx, void *user);
 /**
  * What an input_fn returns instead of a dataset: fn is called once for each local replica at every
- * step, in the context that asks for the element, and the input never ends. Its spec is not known:
- * a dtype and shape of nothing. It cannot be transformed or distributed. CO_TYPE_ERROR where fn is
+ * step, in the context that asks for the element, and the input never ends. Its spec is unknown:
+ * it has no dtype and no shape. It cannot be transformed or distributed. CO_TYPE_ERROR where fn is
  * NULL.
  */
 CO_API co_dataset *co_input_callable(co_context *ctx, co_input_callable_fn fn, void *user);
 
 /**
- * Back to the first element, whether the iterator has ended or not. An iterator may be used
+ * Return to the first element, whether the iterator has ended or not. An iterator can be used
  * without this call.
  *
- * Scope:    this process. Where there are several, all do it, or their steps do not fit any more.
+ * Scope:    this process. If there are several, all must call it; otherwise their steps differ.
  * Context:  that of co_next.
- * Blocks:   until threads that prefetch have finished the element they are at.
- * Returns:  the code of ctx: CO_TYPE_ERROR for an iterator of co_iterate, which begins anew by
- *           making another; CO_VALUE_ERROR in a replica and CO_RUNTIME_ERROR under another
- *           strategy, as co_get_next.
+ * Blocks:   until threads that prefetch have finished their current element.
+ * Returns:  the code of ctx: CO_TYPE_ERROR for an iterator of co_iterate (make another iterator
+ *           instead); CO_VALUE_ERROR in a replica and CO_RUNTIME_ERROR under another strategy, as
+ *           co_get_next.
  * Rules: ITER1-INIT-*.
  */
 CO_API co_code co_iterator_initialize(co_context *ctx, co_iterator *iterator);
@@ -135,8 +135,8 @@ CO_API co_code co_iterator_initialize(co_context *ctx, co_iterator *iterator);
 
 /**
  * One element, described leaf by leaf in its structure: the names of dtypes as host strings
- * ("int64"); shapes as int64 vectors, -1 for what is unknown, none for an unknown number of
- * dimensions; classes, "Tensor". One replica's part where there are several.
+ * ("int64"); shapes as int64 vectors, -1 for an unknown dimension, none for an unknown
+ * number of dimensions; classes, "Tensor". With several replicas, the part of one replica.
  * Rules: ITER1-NEXT-2.
  */
 CO_API co_value *co_iterator_output_types(co_context *ctx, co_iterator *iterator);
@@ -146,8 +146,8 @@ CO_API co_value *co_iterator_output_classes(co_context *ctx, co_iterator *iterat
 /** make_one_shot_iterator of a distributed dataset: co_iterate.
  * Rules: ITER1-DD-1. */
 #define co_make_one_shot_iterator co_iterate
-/** make_initializable_iterator of one: CO_VALUE_ERROR, for it belongs to graph mode; use
- * co_iterate. */
+/** make_initializable_iterator of a distributed dataset: CO_VALUE_ERROR, because it belongs to
+ * graph mode; use co_iterate. */
 CO_API co_iterator *co_make_initializable_iterator(co_context *ctx, co_dataset *dataset);
 
 /* Running. */
@@ -155,12 +155,12 @@ CO_API co_iterator *co_make_initializable_iterator(co_context *ctx, co_dataset *
 /**
  * One step on an iterator: in the strategy's scope, takes the next element and calls run with it as
  * the one argument, also where it is a tuple; without an iterator (NULL) fn gets no argument. The
- * end of the input is CO_OUT_OF_RANGE, and fn is not called. co_next and co_run take its place.
+ * end of the input is CO_OUT_OF_RANGE, and fn is not called. co_next and co_run replace it.
  *
  * Scope:    collective over processes, as co_next and co_run are.
  * Context:  default mode, or cross-replica context of this strategy; CO_RUNTIME_ERROR otherwise,
- *           and where the iterator belongs to another strategy.
- * Blocks:   until the element is there and fn has returned on all local replicas.
+ *           and if the iterator belongs to another strategy.
+ * Blocks:   until the element is available and fn has returned on all local replicas.
  * Returns:  what co_run returns, or NULL with an error of co_get_next or co_run.
  * Rules: S-EXPRUN-*.
  */
@@ -177,7 +177,7 @@ CO_API co_value *co_experimental_run(co_context *ctx, co_strategy *strategy, co_
 #define co_v1_make_numpy_dataset(ctx, strategy, arrays, session)                                   \
     ((void)(session), co_make_numpy_dataset(ctx, strategy, arrays))
 
-/* Members of strategy.extended that the documents give to the v1 flavour alone.
+/* Members of strategy.extended that only the v1 flavour has in the documents.
  * Rules: EXT-PROP-1. */
 
 /** Two flags of the older API; CO_UNIMPLEMENTED for the default strategy. */
@@ -185,17 +185,17 @@ CO_API bool co_should_init(co_context *ctx, const co_strategy *strategy);
 CO_API bool co_between_graph(co_context *ctx, const co_strategy *strategy);
 #define co_experimental_should_init   co_should_init
 #define co_experimental_between_graph co_between_graph
-/** co_variable_read, which takes its place: of a variable that is synchronised on read the
- * aggregated value. */
+/** The same as co_variable_read, which replaces it: the aggregated value for a variable that is
+ * synchronised on read. */
 CO_API co_value *co_read_var(co_context *ctx, co_strategy *strategy, co_value *variable);
-/** co_run under its older name, without the check that args is a tuple. Scope, context, what it
- * waits for and what it returns are those of co_run. */
+/** co_run under its older name, without the check that args is a tuple. Scope, context,
+ * blocking and result are those of co_run. */
 CO_API co_value *co_call_for_each_replica(co_context *ctx, co_strategy *strategy, co_fn fn,
                                           co_value *args, void *user);
 
 /* Several steps on an iterator. */
 
-/** What a run of steps collects; a handle of the block that it was made in. */
+/** The outputs that a run of steps collects; a handle of the block that it was made in. */
 typedef struct co_step_context co_step_context;
 /** One step: called in cross-replica context of the strategy with the next element, usually to call
  * run. Its result is ignored. */
@@ -204,14 +204,14 @@ typedef co_value *(*co_step_fn)(co_context *ctx, co_step_context *steps, co_valu
 
 typedef struct co_run_steps_options {
     size_t    struct_size;
-    co_value *initial_loop_values; /* a dict: the last outputs as the first step sees them; NULL:
+    co_value *initial_loop_values; /* a dict: the last outputs that the first step sees; NULL:
                                       none */
 } co_run_steps_options;
 #define CO_RUN_STEPS_OPTIONS_INIT { sizeof(co_run_steps_options), NULL }
 /**
  * Call fn `iterations` times, each time with the next element of the iterator, in the strategy's
- * scope and in a block of its own. What a step sets with co_set_last_step_output is there when the
- * step is over, until the next one is.
+ * scope and in its own block. The outputs that a step sets with co_set_last_step_output are
+ * available from the end of this step to the end of the next one.
  *
  *     static co_value *step(co_context *ctx, co_step_context *steps, co_value *inputs, void *user)
  *     {
@@ -224,9 +224,9 @@ typedef struct co_run_steps_options {
  *
  * Scope:    collective over processes, as co_next and the calls of fn are.
  * Context:  default mode, or cross-replica context of this strategy.
- * Blocks:   until the last step is over.
- * Returns:  what was collected, or NULL with an error: CO_OUT_OF_RANGE where the input ends before
- *           the last step, CO_VALUE_ERROR for negative iterations, CO_TYPE_ERROR where fn is NULL,
+ * Blocks:   until the last step has ended.
+ * Returns:  the collected outputs, or NULL with an error: CO_OUT_OF_RANGE if the input ends before
+ *           the last step, CO_VALUE_ERROR for negative iterations, CO_TYPE_ERROR if fn is NULL,
  *           CO_UNIMPLEMENTED for the default strategy, or the error of a step.
  * Rules: EXT-STEPS-1.
  */
@@ -234,29 +234,31 @@ CO_API co_step_context *co_run_steps_on_iterator(co_context *ctx, co_strategy *s
                                                  co_step_fn fn, co_iterator *iterator,
                                                  void *user, int64_t iterations,
                                                  const co_run_steps_options *options);
-/** The outputs of the last step that was completed, as a dict. */
+/** The outputs of the last completed step, as a dict. */
 CO_API co_value *co_last_step_outputs(co_context *ctx, co_step_context *steps);
-/** What steps gave to co_set_non_tensor_output, as a dict; a name keeps its last value. */
+/** The outputs that steps set with co_set_non_tensor_output, as a dict; each name has its last
+ * value. */
 CO_API co_value *co_non_tensor_outputs(co_context *ctx, co_step_context *steps);
 /**
- * Name an output of the step: reduced by op over replicas. In cross-replica context op may be
- * CO_REDUCE_NONE, which keeps the value as it is. In a replica all set the same name with the same
- * op.
+ * Set a named output of the step, reduced by op over replicas. In cross-replica context op may be
+ * CO_REDUCE_NONE, which keeps the value as it is. If replicas call it, all must use the same name
+ * and op.
  *
- * Scope:    collective over the replicas where they call it, and over processes.
+ * Scope:    collective over the replicas if they call it, and over processes.
  * Context:  in a step function, or in a replica that it runs.
- * Blocks:   until all replicas, and processes, have come.
+ * Blocks:   until all replicas, and processes, have arrived.
  * Returns:  CO_OK, or CO_ASSERTION_ERROR (in a replica without an operation), CO_VALUE_ERROR (no
  *           name), or an error of co_reduce or co_all_reduce.
  */
 CO_API co_code co_set_last_step_output(co_context *ctx, co_step_context *steps, const char *name,
                                        co_reduce_op op, co_value *output);
 /**
- * The same without reducing: in a replica the output is the tuple of what the local replicas gave.
+ * The same without reducing: if replicas call it, the output is the tuple of their outputs in this
+ * process.
  *
- * Scope:    collective over the local replicas where they call it.
+ * Scope:    collective over the local replicas if they call it.
  * Context:  in a step function, or in a replica that it runs.
- * Blocks:   until all local replicas have come.
+ * Blocks:   until all local replicas have arrived.
  * Returns:  CO_OK, or CO_VALUE_ERROR (no name).
  */
 CO_API co_code co_set_non_tensor_output(co_context *ctx, co_step_context *steps, const char *name,
@@ -264,14 +266,14 @@ CO_API co_code co_set_non_tensor_output(co_context *ctx, co_step_context *steps,
 /** The name of the documents. */
 #define co_experimental_run_steps_on_iterator co_run_steps_on_iterator
 
-/* Configuration of TensorFlow's sessions, for programs that hand it on. A config is a serialized
- * tf.ConfigProto: a host string of bytes. Fields that we know nothing of survive. */
+/* Configuration of TensorFlow's sessions, for programs that pass it on. A config is a serialized
+ * tf.ConfigProto: a host string of bytes. Unknown fields are kept. */
 
 /**
- * A copy of `config` with what the strategy wants in it; config itself never changes, and NULL or
- * none gives none. OneDevice and default want nothing. Mirrored sets isolate_session_state.
- * MultiWorker is a task of its cluster: worker r of the processes, or without a cluster where it is
- * alone.
+ * A copy of `config` with the changes of the strategy; config itself never changes, and NULL or
+ * none gives none. OneDevice and default change nothing. Mirrored sets isolate_session_state.
+ * MultiWorker sets its task of the cluster: worker r of the processes; a single process has no
+ * cluster.
  *
  * Returns:  a host string of ctx's block, or NULL with CO_INVALID_ARGUMENT where config is no
  *           message (it says where), CO_TYPE_ERROR where it is no string.
@@ -293,7 +295,7 @@ typedef struct co_config_cluster {
 /**
  * What MultiWorkerMirroredStrategy makes of a config in a cluster that need not be there: scoped
  * allocators for CollectiveReduce alone; with a task, device filters for that task alone and the
- * group leader, which an evaluator has none of. CO_VALUE_ERROR for a task type that is none of the
+ * group leader, which an evaluator does not have. CO_VALUE_ERROR for a task type other than the
  * four or a negative index.
  */
 CO_API co_value *co_config_for_cluster(co_context *ctx, co_value *config,

@@ -153,7 +153,7 @@ CO_API const char *co_string_at(co_context *ctx, const co_value *value, int64_t 
 /**
  * The single element as a C number, converted. CO_VALUE_ERROR if there are more, CO_TYPE_ERROR for
  * strings. An integer is cut towards 0 and must fit: 1e300, NaN and infinities are CO_VALUE_ERROR,
- * with the limits. Where there is an error, co_item_int returns 0 and co_item_float NaN.
+ * with the limits. After an error, co_item_int returns 0 and co_item_float NaN.
  */
 CO_API int64_t co_item_int(co_context *ctx, const co_value *value);
 CO_API double  co_item_float(co_context *ctx, const co_value *value);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Variables: values that can be assigned. Where a variable lives and what an assignment inside a
- * replica does is decided by the strategy in whose scope it is made. Reading gives a tensor that
+ * Variables: values that can be assigned. The strategy in whose scope a variable is made decides
+ * where it lives and what an assignment inside a replica does. Reading gives a tensor that
  * later assignments do not change.
  * Rules: VAR-*.
  */
@@ -44,7 +44,7 @@ typedef struct co_variable_options {
     co_aggregation     aggregation;
     co_initializer_fn initializer; /* called once for all components; in a step, for all replicas */
     void             *initializer_user;
-    bool partitioned; /* variables are not partitioned: ignored, with one warning */
+    bool partitioned; /* ignored, with one warning: variables are not partitioned */
 } co_variable_options;
 #define CO_VARIABLE_OPTIONS_INIT                                                                   \
     {                                                                                              \
@@ -54,41 +54,41 @@ typedef struct co_variable_options {
 
 /**
  * Make a variable under the current strategy (an ordinary one where there is none), on the devices
- * that the strategy gives it. In a step of several replicas the first makes it for all, with its
- * initial value; another that asks for the k-th time for a name gets the k-th variable of that name,
- * in which a number that ends a part ("layer_1/w") does not count.
+ * that the strategy gives it. In a step of several replicas the first replica makes it for all,
+ * with its initial value. If another replica asks for a name for the k-th time, it gets the k-th
+ * variable of that name. A number at the end of a part of the name ("layer_1/w") is ignored here.
  *
  * `initial` is the first value: a tensor, a number, a list of numbers. A spec (co_spec) declares
  * dtype and shape alone: the variable has no value until it is assigned one, and reading it before
  * is CO_FAILED_PRECONDITION. With NULL, or a spec, options->initializer makes the value. `options`
  * may be NULL.
  *
- * Scope:    collective over the processes of a strategy of several; in a step, over its replicas
- *           only in so far as the first must make what the others ask for.
+ * Scope:    collective over the processes of a strategy of several processes; in a step, over its
+ *           replicas only in that the first must make the variables that the others ask for.
  * Context:  any.
  * Blocks:   a replica until the first has made the variable; a process until the others make
  *           theirs.
- * Returns:  a value of ctx, or NULL with CO_VALUE_ERROR (options that do not go together; a spec
- *           that leaves a dimension open; an initializer that does not give what was declared),
- *           CO_RUNTIME_ERROR (a replica asks for one that the first does not make), or an error of
- *           the initializer or of a creator (creator.h).
+ * Returns:  a value of ctx, or NULL with CO_VALUE_ERROR (options that exclude each other; a spec
+ *           with an unknown dimension; an initializer whose result is not as declared),
+ *           CO_RUNTIME_ERROR (a replica asks for a variable that the first does not make), or an
+ *           error of the initializer or of a creator (creator.h).
  * Rules: VAR-RUN-*.
  */
 CO_API co_value *co_variable(co_context *ctx, co_value *initial,
                              const co_variable_options *options);
 
 /**
- * Set, add to, subtract from. Of a variable with components, outside a step all of them; in a step
- * all of them with what the aggregation makes of the values of the replicas. Without an
- * aggregation, and for a variable that is synchronised on read, a step changes the replica's own
- * component alone.
+ * Set, add to, subtract from a variable. Outside a step this changes all components of a variable.
+ * In a step it aggregates the values of the replicas and changes all components. Without an
+ * aggregation, and for a variable that is synchronised on read, a step changes only the replica's
+ * own component.
  *
- * Scope:    collective over the replicas of a step, those of other processes too, for a mirrored
- *           variable with an aggregation; outside steps over processes for a variable that is
- *           synchronised on read; else this context alone. strategy.h says what collective calls
- *           have in common.
+ * Scope:    collective over the replicas of a step, including those of other processes, for a
+ *           mirrored variable with an aggregation; outside steps over processes for a variable that
+ *           is synchronised on read; otherwise this context only. strategy.h says what collective
+ *           calls have in common.
  * Context:  any.
- * Blocks:   until the others assign too, where it is collective.
+ * Blocks:   until the others assign too, if it is collective.
  * Returns:  the new value as the current context reads it, or NULL with CO_VALUE_ERROR (another
  *           dtype or shape; the same value from all replicas where the aggregation is SUM; adding,
  *           outside a step, to a SUM that is synchronised on read), CO_TYPE_ERROR (a per-replica
@@ -114,7 +114,7 @@ CO_API co_value *co_assign_sub(co_context *ctx, co_value *variable, co_value *va
  *     at = co_tensor(ctx, CO_INT32, CO_SHAPE(2), which);
  *     co_scatter_add(ctx, table, co_slices(ctx, rows, at, NULL));
  *
- * Scope:    collective where co_assign is.
+ * Scope:    collective if co_assign is.
  * Context:  any.
  * Blocks:   as co_assign.
  * Returns:  the new value as the current context reads it, or NULL with the errors above.
@@ -132,9 +132,9 @@ CO_API co_value *co_scatter_max(co_context *ctx, co_value *variable, co_value *s
  * The value as the current context reads it.
  *
  * Scope:    collective over processes for a variable that is synchronised on read, outside steps,
- *           under a strategy of several; else this context alone.
+ *           under a strategy of several processes; otherwise this context only.
  * Context:  any.
- * Blocks:   until the other processes read it too, where it is collective.
+ * Blocks:   until the other processes read it too, if it is collective.
  * Returns:  a tensor, or NULL with CO_FAILED_PRECONDITION (it has no value yet) or an error of
  *           co_reduce.
  * Rules: VAR-MIR-1, VAR-SOR-2.
@@ -145,8 +145,8 @@ CO_API co_value *co_variable_read(co_context *ctx, co_value *variable);
 CO_API bool co_variable_is_initialized(co_context *ctx, const co_value *variable);
 /**
  * The ordinary variable that this context works on: in a step the replica's component, in an update
- * function that which is updated, in default mode the first. In cross-replica context
- * CO_VALUE_ERROR: there are as many as replicas, see co_local_results. An ordinary variable gives
+ * function the component that is updated, in default mode the first. In cross-replica context
+ * CO_VALUE_ERROR: there is one for each replica, see co_local_results. An ordinary variable gives
  * itself.
  * Rules: VAR-MIR-10.
  */
@@ -160,9 +160,9 @@ CO_API co_value *co_variable_handle(co_context *ctx, co_value *variable);
  *
  * Scope:    collective over processes for variables synchronised on read.
  * Context:  cross-replica, or default mode; CO_RUNTIME_ERROR in a step.
- * Blocks:   until the other processes save or restore it too, where it is collective.
- * Returns:  the value, and CO_OK; or NULL, and the code, of the errors of co_variable_read and
- *           co_assign.
+ * Blocks:   until the other processes save or restore it too, if it is collective.
+ * Returns:  co_variable_save the value, or NULL with an error of co_variable_read;
+ *           co_variable_restore CO_OK, or the code of an error of co_assign.
  * Rules: VAR-SOR-6.
  */
 CO_API co_value *co_variable_save(co_context *ctx, co_value *variable);

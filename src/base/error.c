@@ -47,7 +47,8 @@ static const code_entry codes[] = {
 };
 
 /*
- * Numbers that are no code are CO_UNKNOWN: they come from enums of newer callers, or from garbage.
+ * Numbers that are not codes are CO_UNKNOWN: they come from enums of newer callers, or from
+ * garbage.
  */
 static const code_entry *
 entry_of(co_code code)
@@ -83,8 +84,8 @@ coi_error_va(co_error_info *err, co_code code, const char *format, va_list args)
     int saved_errno = errno;
 
     if (code == CO_OK)
-        code =
-            CO_INTERNAL; /* a failure without a code is a mistake of ours; never lose the failure */
+        code = CO_INTERNAL; /* a failure without a code is a bug of the library; never lose the
+                               failure */
     if (err != NULL && err->code == CO_OK) {
         err->code = code;
         coi_text_line_va(err->message, sizeof(err->message), format, args);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Filling error records. Folders above `context` know no context: they are given the record to
- * fill. The function that decides what went wrong writes the message; callers pass the code on
+ * Filling error records. Folders above `context` do not know contexts: the caller passes the record
+ * to fill. The function that decides what went wrong writes the message; callers pass the code on
  * unchanged.
  */
 #ifndef COI_BASE_ERROR_H

@@ -12,9 +12,9 @@
 #include <sched.h>
 
 #define SPINS_PER_LOOK                                                                             \
-    32 /* pauses between two looks at the clock and at the number of running threads */
+    32 /* pauses between two reads of the clock and of the number of running threads */
 
-#define YIELD_NS 1000 /* of spinning before the core is offered to others */
+#define YIELD_NS 1000 /* of spinning before the core is yielded */
 
 static uint64_t
 read_clock(clockid_t clock)
@@ -91,8 +91,7 @@ spin(coi_event *event, unsigned seen, coi_waiting *waiting, int spin_us, uint64_
         }
         if (now_ns >= end_ns)
             return false;
-        /* The thread we wait for may have been woken on the very core that we spin on; one that is
-         * at work comes sooner. */
+        /* The thread we wait for may have been woken on the core that we spin on: yield it. */
         if (spin_us > waiting->spin_us && now_ns + (uint64_t)spin_us * 1000u > end_ns + YIELD_NS)
             sched_yield();
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel's wait and wake on a word, and the pause of a spinning processor. For locks and events
- * alone.
+ * The kernel's wait and wake on a word, and the pause of a spinning processor. Only for locks and
+ * events.
  */
 #ifndef COI_BASE_FUTEX_H
 #define COI_BASE_FUTEX_H
@@ -19,7 +19,7 @@
 _Static_assert(sizeof(atomic_uint) == sizeof(uint32_t), "a futex is a 32-bit word");
 
 /*
- * Sleep while *word == seen, at most until the monotonic clock reads deadline_ns (0: for ever).
+ * Sleep while *word == seen, at most until the monotonic clock reads deadline_ns (0: forever).
  * False on timeout.
  */
 static inline bool

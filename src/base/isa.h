@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which instruction set the kernels use. Files under ops/kernels/simd are compiled once per set;
- * the choice is made once, when a runtime opens, from the processor and the setting `isa`.
+ * the set is selected once, when a runtime opens, from the processor and the setting `isa`.
  */
 #ifndef COI_BASE_ISA_H
 #define COI_BASE_ISA_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The contended side of coi_lock. The word is 0 (open), 1 (taken) or 2 (taken, somebody may sleep).
- * Who has slept takes the lock with 2, because others may sleep still; at worst that costs one idle
- * wake.
+ * A thread that has slept takes the lock with 2, because others may still sleep; at worst that
+ * costs one needless wake.
  */
 #include "base/futex.h"
 #include "base/threads.h"

@@ -36,8 +36,8 @@ coi_log_destroy(coi_log *log)
 }
 
 /*
- * Write to standard error. A reader that went away must not end the host: SIGPIPE is held back on
- * this thread, and the one that our write caused is taken off the queue again.
+ * Write to standard error. A closed pipe must not end the host: SIGPIPE is blocked on this thread,
+ * and the signal that our write caused is removed from the queue.
  */
 static void
 write_quietly(const char *line, size_t length)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The log: a callback of the user, or standard error, behind a level. This is the only place where
- * the library writes for people. The default level is error: nothing is said while all goes well.
+ * the library prints. The default level is error: nothing is logged while all goes well.
  */
 #ifndef COI_BASE_LOG_H
 #define COI_BASE_LOG_H

@@ -120,7 +120,7 @@ coi_alloc(coi_memory *memory, size_t nbytes)
     if (block == NULL)
         return NULL;
     if ((uintptr_t)block % COI_ALIGNMENT !=
-        0) { /* kernels rely on it: refuse, as if there were none */
+        0) { /* kernels rely on alignment: fail, as if there were no memory */
         memory->hooks.free(block, nbytes, memory->hooks.user);
         return NULL;
     }

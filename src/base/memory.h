@@ -17,7 +17,7 @@ typedef struct coi_memory {
     atomic_llong bytes_in_use;
     atomic_llong peak_bytes;
     atomic_llong num_allocations;
-    atomic_bool  is_kept; /* nothing is given back any more */
+    atomic_bool  is_kept; /* no memory is returned any more */
 } coi_memory;
 
 /* hooks NULL: the C library's. */
@@ -25,11 +25,11 @@ void coi_memory_init(coi_memory *memory, const co_allocator *hooks);
 /* Aligned to COI_ALIGNMENT; NULL when there is none; 0 bytes are served as 1. */
 void *coi_alloc(coi_memory *memory, size_t nbytes);
 void *coi_calloc(coi_memory *memory, size_t nbytes);
-/* nbytes as asked for; NULL memory is allowed. */
+/* nbytes as requested; NULL memory is allowed. */
 void coi_free(coi_memory *memory, void *block, size_t nbytes);
 /*
- * From now on give nothing back to the allocator: foreign code may still read or write blocks of
- * ours, and a leak is better than a crash. Blocks are counted as freed all the same.
+ * From now on return nothing to the allocator: foreign code may still read or write our blocks, and
+ * a leak is better than a crash. Blocks are still counted as freed.
  */
 void coi_memory_keep(coi_memory *memory);
 /* A copy of nbytes bytes and a zero; free with nbytes + 1. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A page that the system wipes when the process forks (Linux 4.14). It is not the allocator's,
- * because what shares it is wiped too. */
+/* A page that the system wipes when the process forks (Linux 4.14). It does not come from the
+ * allocator, because everything else in the page is wiped too. */
 #include "base/owner_process.h"
 
 #include <stddef.h>

@@ -33,7 +33,7 @@ try_file(coi_plugin_search *s, const char *folder, size_t length, const char *be
     s->handle = dlopen(s->path, HOW);
     if (s->handle != NULL)
         return true;
-    /* A file that is not there is no news, one that is and does not load is. */
+    /* A missing file is not reported; a file that exists and does not load is. */
     if (s->why[0] == '\0' && access(s->path, F_OK) == 0)
         coi_text_line(s->why, sizeof(s->why), "%s", dlerror());
     slash = strrchr(s->path, '/');

@@ -2,7 +2,7 @@
 /*
  * The cgroup's limit of processor time, in cores. Both hierarchies can be there at once, a limit
  * can stand at any level, and inside a container the path that the kernel tells may not exist below
- * the mount; so every level from our group to the root is looked at and what is missing is skipped.
+ * the mount; so every level from our group to the root is read, and missing levels are skipped.
  */
 #include "base/topology.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of settings and the one way through it: text, environment, default. A value is parsed
- * by the same function wherever it came from, so a wrong one is refused alike and the message tells
+ * The table of settings, and how they are looked up: text, environment, default. The same function
+ * parses a value wherever it came from, so wrong values are rejected alike, and the message names
  * the origin.
  */
 #include "base/settings.h"
@@ -25,7 +25,7 @@ struct setting {
     size_t      offset;  /* of the field in coi_settings */
     bool (*parse)(const setting *s, const char *text, size_t length, void *field);
     void (*show)(const setting *s, const void *field, char *out, size_t capacity);
-    const char *expected; /* what a message says would be right */
+    const char *expected; /* the allowed values, for messages */
     uint64_t    min;
     uint64_t    max;
     const char *help;
@@ -35,8 +35,8 @@ enum { CHOICE_MAX = 16 }; /* bytes of a choice with its zero */
 
 /* Where a value was found. */
 typedef struct origin {
-    const char *source; /* as co_settings_visit tells it */
-    const char *phrase; /* as a message tells it */
+    const char *source; /* as co_settings_visit reports it */
+    const char *phrase; /* as a message says it */
 } origin;
 
 static const origin from_default = { "default", "its default" };
@@ -96,8 +96,8 @@ show_bool(const setting *s, const void *field, char *out, size_t capacity)
 }
 
 /*
- * Choice k of those that a setting expects ("auto, own or onednn"), which a message says and a
- * parser takes; false: there is none.
+ * Choice k of the values that a setting expects ("auto, own or onednn"); messages and the parser
+ * use the same text. False: there is none.
  */
 static bool
 choice_at(const setting *s, int k, char out[CHOICE_MAX])
@@ -206,7 +206,7 @@ static const setting table[] = {
     { "cpus", "1", FIELD(cpus), parse_int, show_int, NULL, 1, 256,
       "number of logical CPU devices; they share the cores" },
     { "threads", "0", FIELD(threads), parse_int, show_int, NULL, 0, 4096,
-      "threads of all devices together; 0: one for each core that the process may use" },
+      "total number of threads of all devices; 0: one for each core that the process may use" },
     { "devices", "", FIELD(devices), parse_devices, show_text,
       "up to 63 characters such as GPU:2+TPU:4, each count from 1 to 256", 0, 64,
       "further devices, such as GPU:2+TPU:4; a type without a backend uses host memory" },
@@ -219,7 +219,7 @@ static const setting table[] = {
     { "deadline_ms", "60000", FIELD(deadline_ms), parse_int, show_int, NULL, 0, 86400000,
       "milliseconds to wait for a replica or a process; 0: no limit" },
     { "seed", "0", FIELD(seed), parse_u64, show_u64, NULL, 0, UINT64_MAX,
-      "seed of the random numbers" },
+      "seed of random numbers" },
     { "pin", "yes", FIELD(pin), parse_bool, show_bool, "yes or no", 0, 0,
       "bind worker threads to the cores of their device" },
     { "reference_kernels", "no", FIELD(reference_kernels), parse_bool, show_bool, "yes or no", 0, 0,
@@ -230,7 +230,7 @@ static const setting table[] = {
       "auto, plain, a, b, both or transposed", 0, 0,
       "operands that a GEMM packs, or the transposed GEMM; auto selects by shape" },
     { "flight_file", "", FIELD(flight_file), parse_text, show_text, "up to 255 characters", 0, 256,
-      "file for the flight recorder when a rendezvous fails" },
+      "file that the flight recorder is written to when a rendezvous fails" },
 };
 
 enum { NUM_SETTINGS = sizeof(table) / sizeof(table[0]) };
@@ -304,7 +304,7 @@ apply(coi_settings *settings, size_t i, const origin *from, const char *text, si
     return CO_OK;
 }
 
-/* The position of a name in the table, NUM_SETTINGS when it is none. */
+/* The position of a name in the table, NUM_SETTINGS if it is unknown. */
 static size_t
 find(const char *name, size_t length)
 {
@@ -418,7 +418,7 @@ warn_of_unknown(coi_log *log)
         if (known_variable(name, length))
             continue;
         coi_log_line(log, CO_LOG_WARNING,
-                     "environment variable " PREFIX "%.*s is no setting of this version",
+                     "environment variable " PREFIX "%.*s is not a setting of this version",
                      length > 60 ? 60 : (int)length, name);
         ++warnings;
     }

@@ -15,8 +15,7 @@
 
 #define COI_MAX_SETTINGS 16
 
-/* Which operands of a GEMM are packed, or whether it is computed transposed (ops/kernels/gemm.h).
- */
+/* Which operands a GEMM packs, or whether it is computed transposed (ops/kernels/gemm.h). */
 typedef enum coi_packing {
     COI_PACK_BY_SHAPE,
     COI_PACK_NONE,
@@ -33,9 +32,9 @@ typedef struct coi_settings {
     char         devices[64]; /* devices=: further host-backed devices, "GPU:2+TPU:4" */
     char         isa[16];     /* isa=auto: highest instruction set, base|v3|v4 */
     int          spin_us;     /* spin_us=20: how long a waiting thread spins before it sleeps */
-    int deadline_ms; /* deadline_ms=60000: how long to wait for a replica or peer; 0 for ever */
-    uint64_t seed;   /* seed=0: of the random numbers */
-    bool     pin;    /* pin=yes: bind workers to their device's cores */
+    int      deadline_ms; /* deadline_ms=60000: how long to wait for a replica or peer; 0 forever */
+    uint64_t seed;        /* seed=0: of the random numbers */
+    bool     pin;         /* pin=yes: bind workers to their device's cores */
     bool     reference_kernels; /* reference_kernels=no: only reference kernels, for comparison */
     char     convolution[8];    /* convolution=auto: by shape, or all by "own" or "onednn" */
     coi_packing gemm;           /* gemm=auto: packing of GEMM operands, by shape or fixed */

@@ -24,7 +24,7 @@
  * run alone.
  *
  * After fork the child has no workers; nobody joins, the caller takes all chunks and waits for
- * nobody. If another thread was in a run at that moment, the child finds the team busy for ever and
+ * nobody. If another thread was in a run at that moment, the child finds the team busy forever and
  * runs alone. So no run asks which process it is in.
  */
 #include "base/threads.h"
@@ -149,7 +149,8 @@ worker_main(void *arg)
     coi_waiting_end(team->waiting);
 }
 
-/* Start what workers the system grants; with fewer the work takes longer, so that is no error. */
+/* Start as many workers as the system allows; with fewer the work takes longer, which is not an
+ * error. */
 static void
 start_workers(coi_team *team)
 {

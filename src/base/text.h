@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text that the library shows to people and text that it reads from strangers: one-line messages of
+ * Text that the library shows to people, and untrusted text that it reads: one-line messages of
  * valid UTF-8, whole numbers with limits, ASCII case. Nothing here depends on the locale.
  */
 #ifndef COI_BASE_TEXT_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One thread of the library. It starts with every signal blocked, so that handlers of the host run
- * on the host's threads, and has its name and its cores before it does anything else. Who started
- * it binds it, then and later: two who did would have to agree on who is last.
+ * on the host's threads, and has its name and its cores before it does anything else. Only the
+ * thread that started it binds it, then and later: two that did would have to agree on the order.
  */
 #include "base/text.h"
 #include "base/threads.h"
@@ -24,7 +24,7 @@ struct coi_thread {
     char          name[16];
     coi_lock      unbound;  /* taken until it has its cores */
     bool          is_bound; /* else it has the inherited affinity */
-    bool          is_batch; /* by our doing; the policy that it inherited is its owner's choice */
+    bool          is_batch; /* set by the library; an inherited policy is the owner's choice */
     cpu_set_t     home;
 };
 
@@ -130,8 +130,8 @@ coi_thread_start(coi_memory *memory, const char *name, const int *cores, int num
 }
 
 /*
- * Batch threads do not interrupt who wakes them: it goes on until it waits, and then the thread has
- * all it needs. A program that runs with another policy (chrt) keeps it.
+ * Batch threads do not preempt the thread that wakes them: that thread runs until it waits, and
+ * then the batch thread has all it needs. A program that runs with another policy (chrt) keeps it.
  */
 static void
 set_batch(coi_thread *thread, bool is_batch)

@@ -71,8 +71,8 @@ coi_waiting_end(coi_waiting *waiting)
 
 /*
  * A word that threads wait on: it only grows (and may wrap). Sleepers are counted so that a wake
- * without sleepers is free. A signal still touches the event after the word has changed, so who was
- * woken may not free the event before the signalling call has returned.
+ * without sleepers is free. A signal still touches the event after the word has changed, so a woken
+ * thread must not free the event before the signalling call has returned.
  */
 typedef struct coi_event {
     _Alignas(64) atomic_uint word;
@@ -88,7 +88,7 @@ void coi_event_signal(coi_event *event);
 /* The same, but wake at most `count` sleepers: for workers of which any will do. */
 void coi_event_signal_some(coi_event *event, int count);
 /*
- * Wait until the word differs from `seen`. timeout_ms < 0 waits for ever. Returns false on timeout.
+ * Wait until the word differs from `seen`. timeout_ms < 0 waits forever. Returns false on timeout.
  * waiting NULL: no spinning. The futex may wake for nothing; the word alone decides.
  */
 bool coi_event_wait(coi_event *event, unsigned seen, coi_waiting *waiting, int timeout_ms);

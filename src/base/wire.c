@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Walking and writing the fields of serialized messages. */
+/* Iterating over and writing the fields of serialized messages. */
 #include "base/wire.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ skip_bytes(coi_wire *wire, uint64_t n)
     return true;
 }
 
-/* Pass over a field whose tag is read. */
+/* Skip a field whose tag has been read. */
 static bool
 skip_content(coi_wire *wire, coi_wire_field *field)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The wire format of protocol buffers, field by field: enough to walk messages that are edited or
- * read in part. Nothing is copied, and nothing is read past the end, whatever the bytes are.
+ * The wire format of protocol buffers, field by field: enough to iterate over messages that are
+ * edited or read in part. Nothing is copied, and nothing is read past the end, whatever the bytes
+ * are.
  */
 #ifndef COI_BASE_WIRE_H
 #define COI_BASE_WIRE_H
@@ -35,10 +36,10 @@ typedef struct coi_wire_field {
 } coi_wire_field;
 
 bool coi_wire_varint(coi_wire *wire, uint64_t *out);
-/* The next field, groups as a whole. False if it is cut off, or of a kind that there is not. */
+/* The next field, groups as a whole. False if it is truncated, or of an unknown kind. */
 bool coi_wire_next(coi_wire *wire, coi_wire_field *field);
 
-/* Bytes being written, in room that the caller has reckoned. */
+/* Bytes being written, into a buffer whose size the caller has computed. */
 typedef struct coi_wire_out {
     unsigned char *data;
     size_t         n;

@@ -42,7 +42,7 @@ typedef struct run {
     size_t     nbytes;
 
     bool           in_ring;   /* two rounds always */
-    bool           is_whole;  /* one round: the share of everybody is everything */
+    bool           is_whole;  /* one round: every rank's share is all elements */
     bool           is_packed; /* several segments: parts and results are copied */
     int            num_subtrees;
     coi_subtree   *subtrees; /* of all ranks, from left to right */
@@ -241,7 +241,7 @@ gather(run *a, coi_moment deadline, co_error_info *err)
     return coi_group_transfer(group, &a->sends, &a->receives, deadline, err);
 }
 
-/* Do what was collected, and begin anew. */
+/* Run the collected jobs, and start again. */
 static co_code
 flush(run *a, coi_moment deadline, co_error_info *err)
 {

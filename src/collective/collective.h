@@ -87,7 +87,7 @@ typedef struct coi_group_options {
     coi_memory  *memory;
     coi_log     *log;         /* may be NULL */
     coi_waiting *waiting;     /* may be NULL: no spinning */
-    int          deadline_ms; /* how long opening waits for the other ranks; 0: for ever */
+    int          deadline_ms; /* how long opening waits for the other ranks; 0: forever */
 } coi_group_options;
 
 #define COI_TRANSPORT_ABI 2
@@ -111,7 +111,7 @@ typedef struct coi_transport {
      * later epoch, COI_HANDSHAKE_RUN_END of this epoch. Returns early, with what came
      * (COI_HANDSHAKE_NONE for the others), when a peer says COI_HANDSHAKE_FAILED in this epoch or
      * has left the group (then CO_OK and the caller looks at all[]), and never later than
-     * timeout_ms (< 0: for ever): CO_DEADLINE_EXCEEDED naming the ranks that are missing. A peer
+     * timeout_ms (< 0: forever): CO_DEADLINE_EXCEEDED naming the ranks that are missing. A peer
      * whose process is found gone: CO_UNAVAILABLE, and the group is broken. Texts in all[] are
      * terminated and kinds are one of the first four.
      *
@@ -169,11 +169,11 @@ bool coi_mpi_launched(void);
  * their wait.
  */
 
-/* Communication options: the same on all ranks. They never change a bit of a result. */
+/* Communication options: the same on all ranks. They never change the bits of a result. */
 typedef struct coi_comm_options {
     size_t bytes_per_pack; /* CO-4; 0: all in one pack */
-    int    timeout_ms;     /* < 0: for ever */
-    bool   in_ring;        /* two rounds even for what is short */
+    int    timeout_ms;     /* < 0: forever */
+    bool   in_ring;        /* two rounds even for short data */
 } coi_comm_options;
 /*
  * CO-4: the end of the pack that begins with job `from`. Jobs are taken in order until the pack

@@ -12,8 +12,8 @@ coi_rounded(size_t nbytes)
 }
 
 /*
- * At least nbytes of scratch; what was in it is lost. Without memory this rank cannot take part any
- * more, and its peers are on their way: the group is broken.
+ * At least nbytes of scratch; its content is lost. Without memory this rank cannot take part any
+ * more while its peers wait for it: the group is broken.
  */
 co_code coi_group_scratch(coi_group *group, size_t nbytes, co_error_info *err);
 

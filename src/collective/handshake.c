@@ -114,7 +114,7 @@ drop(coi_inbox *inbox, int i)
             (size_t)(inbox->count - i) * sizeof(inbox->handshake[0]));
 }
 
-/* Collectives that a failure says the sender has no part in: nobody will ask for them. */
+/* Collectives in which a failed sender takes no part: no rank will read them. */
 static void
 drop_given_up(coi_inbox *inbox, const coi_handshake *failed)
 {

@@ -51,8 +51,8 @@ bool coi_inbox_take(coi_inbox *inbox, uint64_t epoch, uint64_t sequence, coi_han
  */
 void coi_inbox_update(coi_inbox *inbox, uint64_t epoch, uint64_t sequence, coi_handshake *slot);
 /*
- * The failure, in this epoch, of a peer whose data we wait for: it said so, or left a broken group.
- * A peer that failed after its part of this collective has sent what we wait for.
+ * The failure, in this epoch, of a peer whose data we wait for: it sent a notice, or left a broken
+ * group. A peer that failed after its part of this collective has sent what we wait for.
  */
 const coi_handshake *coi_inbox_failure(const coi_inbox *inbox, uint64_t epoch, uint64_t sequence);
 /* The peer has left the group. */

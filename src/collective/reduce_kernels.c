@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arithmetic of one node of the tree, for every operation and dtype. How it is done does not
- * change a bit: there is one rounding per element and no sum runs across elements. The order of the
- * nodes is the business of reduction_tree.c.
+ * The arithmetic of one node of the tree, for every operation and dtype. The implementation cannot
+ * change the bits: there is one rounding per element and no sum runs across elements.
+ * reduction_tree.c decides the order of the nodes.
  *
  * Sums and means, which training consists of, are written with vectors, the rest as plain loops:
  * that keeps this file a quarter of what it is when every loop is made for speed. The 16-bit floats
- * are widened, combined as float32 and rounded to nearest even at every node. Their conversions are
+ * are upcast, combined as float32 and rounded to nearest even at every node. Their conversions are
  * those of value/dtype.c, written here without branches.
  */
 #include "collective/reduction_tree.h"

@@ -24,7 +24,7 @@ typedef struct coi_reduce_kernels {
 
 extern const coi_reduce_kernels coi_reduce_table[CO_NUM_DTYPES];
 
-/* The same for every dtype, with widening where there is one. */
+/* The same for every dtype, with upcasting where needed. */
 void coi_reduce_node(const coi_reduce_kernels *kernels, co_reduce_op op, void *out, const void *a,
                      const void *b, int64_t n);
 void coi_reduce_mean(const coi_reduce_kernels *kernels, void *data, int64_t n, int divisor);

@@ -72,8 +72,9 @@ load(const entry *wanted, const coi_transport **out, co_error_info *err)
     table = dlsym(s.handle, PLUGIN_SYMBOL);
     dlclose(s.handle);
     if (table == NULL)
-        return coi_error(err, CO_UNIMPLEMENTED, "transport '%s': %s is no plug-in of this library",
-                         wanted->name, s.path);
+        return coi_error(err, CO_UNIMPLEMENTED,
+                         "transport '%s': %s is not a plug-in of this library", wanted->name,
+                         s.path);
     if (table->abi != COI_TRANSPORT_ABI || table->handshake_size != sizeof(coi_handshake) ||
         table->group_size != sizeof(coi_group))
         return coi_error(

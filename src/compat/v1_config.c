@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * update_config_proto of the v1 interface (S-CFG-*, MW-12): a few fields of a serialized
- * tf.ConfigProto are set. The message is edited as it lies there, field by field, so that what we
- * know nothing of survives, byte for byte, and no library for protocol buffers is needed for five
- * fields (docs/decisions/config-bytes.md). Values of other fields are not looked at.
+ * tf.ConfigProto are set. The message is edited in place, field by field, so that unknown fields
+ * survive, byte for byte, and no protocol buffer library is needed for five fields
+ * (docs/decisions/config-bytes.md). Values of other fields are not looked at.
  */
 #include <cohort/v1.h>
 
@@ -124,10 +124,11 @@ apply(co_context *ctx, const edit *list, coi_wire message, const char *where, bu
         coi_wire_field       f = { .number = COI_WIRE_MAX_FIELD + 1 };
 
         if (rest.at < rest.end && !coi_wire_next(&rest, &f)) {
-            coi_fail(ctx, CO_INVALID_ARGUMENT,
-                     "config of %s is no serialized message: the field at byte %zu of %zu%s is cut "
-                     "off or unreadable",
-                     ctx->call, (size_t)(begin - message.at), nbytes, where);
+            coi_fail(
+                ctx, CO_INVALID_ARGUMENT,
+                "config of %s is not a serialized message: the field at byte %zu of %zu%s is cut "
+                "off or unreadable",
+                ctx->call, (size_t)(begin - message.at), nbytes, where);
             ok = false;
         }
         for (; ok && next->number != 0 && next->number <= f.number; ++next)

@@ -134,7 +134,7 @@ call_each(co_context *ctx, co_iterator *iterator, const co_strategy *strategy, c
     return whole != NULL ? COI_ELEMENT : COI_ERROR;
 }
 
-/* An iterator over input that is not distributed is an ordinary one: everybody may read it. */
+/* An iterator over input that is not distributed is an ordinary one: any thread may read it. */
 static bool
 check_mode(co_context *ctx, const co_strategy *strategy)
 {
@@ -246,7 +246,7 @@ take_input(co_context *ctx, co_strategy *strategy, co_dataset *made)
         coi_fail(ctx, CO_VALUE_ERROR,
                  "input_fn returned %s; it must return a dataset, or what co_input_callable makes "
                  "of a function",
-                 made == NULL ? "NULL" : "a handle that is no plain dataset");
+                 made == NULL ? "NULL" : "a handle that is not a plain dataset");
         return NULL;
     }
     return made->ops == &callable_ops || !strategy->policy->distributes_input
@@ -295,7 +295,7 @@ co_iterator_initialize(co_context *ctx, co_iterator *iterator)
     if (iterator->dataset->ops != &input_ops)
         return coi_fail(ctx, CO_TYPE_ERROR,
                         "argument 2 (iterator) of iterator_initialize was made by co_iterate, and "
-                        "is not initialized; call co_iterate again to begin anew");
+                        "is not initialized; call co_iterate again to start again");
     if (!check_mode(ctx, ((const input_dataset *)iterator->dataset)->strategy) ||
         coi_iterator_restart_input(ctx, iterator) != CO_OK)
         return ctx->error.code;

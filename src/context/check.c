@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Checks of arguments that public calls share. Each message names the argument by position and
- * name; position 0 is for what is no argument, such as the result of a user's function.
+ * name; position 0 is for values that are not arguments, such as the result of a user's function.
  */
 #include "context/context.h"
 
@@ -133,7 +133,7 @@ coi_take_options(co_context *ctx, void *all, size_t size, const void *options, i
         return false;
     }
     memcpy(all, options, given < size ? given : size);
-    memcpy(all, &size, sizeof(size)); /* ours may be passed on, to callbacks of the caller's */
+    memcpy(all, &size, sizeof(size)); /* our size: callbacks of the caller may get these options */
     return true;
 }
 

@@ -123,7 +123,7 @@ let_go(co_context *ctx)
         coi_unref(&ctx->heap, ctx->owned[--ctx->num_owned]);
 }
 
-/* The record of a context that is closed, for good: whoever uses it finds this error. */
+/* The permanent record of a closed context: every later call finds this error. */
 static void
 expire(co_context *ctx)
 {
@@ -198,8 +198,8 @@ coi_runtime_release(coi_runtime *runtime)
     runtime_free(runtime);
 }
 
-/* What the caller gave over the defaults. What cannot be used is an error of the runtime that
- * opens. */
+/* The caller's options over the defaults. Unusable options are an error of the runtime being
+ * opened. */
 static co_code
 take_open_options(co_options *all, const co_options *options, co_error_info *err)
 {
@@ -285,7 +285,7 @@ report(co_context *ctx)
                  err->message, replica, rank, co_code_name(err->code));
 }
 
-/* Only who opened a context closes it, and nobody while it is in use. */
+/* Only contexts that the user opened may be closed, and not while they are in use. */
 static bool
 may_close(co_context *ctx)
 {
@@ -349,8 +349,7 @@ co_close(co_context *ctx)
         return CO_RUNTIME_ERROR;
     runtime = ctx->runtime;
     code = ctx->error.code;
-    /* A forked child gives nothing back: what it has is a copy, of which parts may be locked for
-     * ever. */
+    /* A forked child frees nothing: its memory is a copy, parts of which may be locked forever. */
     if (coi_is_forked(&ctx->heap))
         return code;
     let_go(ctx);
@@ -395,8 +394,8 @@ no_memory_for_block(co_context *ctx)
 }
 
 /*
- * Blocks begin and end also while there is an error, so that every end finds its begin. Many calls
- * have blocks inside them, and errors name the call: a block names itself only where it fails.
+ * Blocks begin and end even while there is an error, so that every end finds its begin. Many calls
+ * contain blocks, and errors name the call: a block names itself only where it fails.
  */
 void
 co_block_begin(co_context *ctx)
@@ -423,13 +422,13 @@ coi_pop_block(co_context *ctx)
 {
     size_t num_owned = ctx->blocks[--ctx->num_blocks].num_owned;
 
-    if (coi_is_forked(&ctx->heap)) { /* what would free may be locked for ever */
+    if (coi_is_forked(&ctx->heap)) { /* the locks needed to free may be held forever */
         ctx->num_owned = num_owned;
         return;
     }
     if (ctx->tapes != NULL)
         coi_tapes_leave(ctx, ctx->num_blocks);
-    /* Youngest first, so that what was made from another goes before it. */
+    /* Youngest first, so that a value is released before the values it was made from. */
     while (ctx->num_owned > num_owned)
         coi_unref(&ctx->heap, ctx->owned[--ctx->num_owned]);
 }

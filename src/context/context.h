@@ -16,9 +16,9 @@
 #include "value/variable_handle.h"
 
 /*
- * Folders below keep state of their own in a context: room that is zero in a new context and that
- * its owner alone gives a type to and looks into (docs/decisions/context-extensions.md). In a
- * runtime the owner keeps objects.
+ * Folders below keep their own state in a context: space that is zero in a new context, and whose
+ * type only its owner knows (docs/decisions/context-extensions.md). In a runtime the owner keeps
+ * objects.
  */
 typedef enum coi_extension {
     COI_EXTENSION_DATA,
@@ -29,12 +29,12 @@ typedef enum coi_extension {
 #define COI_EXTENSION_OBJECTS 2
 
 #define COI_MAX_OBSERVERS 8
-/* A place for an observer (ops/engine/observe.c). */
+/* A slot for an observer (ops/engine/observe.c). */
 struct co_observer {
     _Atomic(co_observe_fn) fn; /* NULL: it is not called, or not any more */
     void                  *user;
-    atomic_int             busy;     /* threads that are inside fn, or about to look */
-    bool                   is_taken; /* until co_unobserve has seen that nobody is inside */
+    atomic_int             busy;     /* threads that are inside fn, or about to read it */
+    bool                   is_taken; /* until co_unobserve has seen that no thread is inside */
 };
 /* A thread that is inside an observer; on its stack. */
 struct coi_observing {
@@ -56,10 +56,10 @@ typedef struct coi_runtime {
     pthread_mutex_t lock;                                                  /* of what follows */
     void           *extensions[COI_NUM_EXTENSIONS][COI_EXTENSION_OBJECTS]; /* references, or NULL */
     atomic_ullong   next_epoch;                                            /* tapes */
-    atomic_ullong   next_serial; /* whatever wants a number of its own: strategies, variables */
+    atomic_ullong   next_serial; /* for objects that need a unique number: strategies, variables */
     atomic_uint     said_once;   /* log lines that are written once, a bit each */
     pid_t           pid;         /* of the process that opened it: a forked child may only close */
-    co_error_info   failure; /* why it could not start: the error of all its contexts, for good */
+    co_error_info   failure; /* why it could not start: the permanent error of all its contexts */
     atomic_ullong   next_start;
     atomic_bool     observed; /* there are observers: the fast check of every start */
     struct co_observer    observers[COI_MAX_OBSERVERS];
@@ -83,7 +83,7 @@ typedef struct coi_mode {
     struct coi_step *step;      /* the run, opaque here; NULL outside run */
 } coi_mode;
 
-/* Everything that is entered and must be left in reverse order is on one stack (SCOPE-9). */
+/* All entries that must be left in reverse order are on one stack (SCOPE-9). */
 typedef enum coi_entry_kind {
     COI_ENTRY_SCOPE,        /* strategy scope that changed the mode */
     COI_ENTRY_SCOPE_NESTED, /* scope of the current strategy again, or of the default: no change */
@@ -135,10 +135,11 @@ struct co_context {
     co_site_info  site; /* first: co_site() of the public header writes here */
     co_error_info error;
     void (*payload_deleter)(void *payload);
-    const char   *call;     /* the public call being made, for error records */
-    atomic_ullong progress; /* operators applied: how others see that this context is not stuck */
-    coi_runtime  *runtime;  /* NULL: closed */
-    coi_heap      heap;
+    const char *call; /* the public call being made, for error records */
+    atomic_ullong
+        progress; /* operators applied: shows other threads that this context is not stuck */
+    coi_runtime *runtime; /* NULL: closed */
+    coi_heap     heap;
 
     coi_object **owned; /* what blocks own, oldest first */
     size_t       num_owned, cap_owned;
@@ -162,14 +163,14 @@ struct co_context {
     struct coi_tape_log *tapes;
 
     uint64_t seed, random_counter;
-    uint8_t
-        special; /* bits of COI_SPECIAL_...: what makes the start of an entry take the long way */
-    int depth;   /* entries that are being executed (ops/engine/execute.h) */
-    const co_error_info *lent; /* not NULL while a step or an observer runs that must not use it */
+    uint8_t  special; /* bits of COI_SPECIAL_...: the reasons why the start of an entry takes the
+                         slow path */
+    int                  depth; /* entries that are being executed (ops/engine/execute.h) */
+    const co_error_info *lent;  /* not NULL while a step or an observer runs that must not use it */
     co_site_info         lent_site; /* what it had before: the call of run or of the operator, */
     co_code              lent_code; /* and that of its error */
     int                  num_functions; /* of the user that run in it: it cannot be closed now */
-    coi_misuse           misuse;    /* of it by an observer; not an error yet */
+    coi_misuse           misuse;        /* of it by an observer; not an error yet */
     /* Its starts are not shown: it works for an observer (a replica of its run, a worker of its
      * dataset), or holds the locks of variables. */
     bool  unobserved;
@@ -181,7 +182,7 @@ struct co_context {
     _Alignas(max_align_t) unsigned char extensions[COI_NUM_EXTENSIONS][COI_EXTENSION_BYTES];
 #ifdef COI_DEBUG
     atomic_ullong busy_thread; /* who is inside a call */
-    atomic_ullong only_thread; /* whose alone it is, during a step; 0: anybody's */
+    atomic_ullong only_thread; /* the only thread that may use it, during a step; 0: any thread */
     int           busy_depth;
     atomic_bool   intruded; /* another thread tried meanwhile */
 #endif
@@ -190,7 +191,7 @@ struct co_context {
 /* context_error.c. Record an error with the current call and site, unless there is one; returns
  * code. */
 co_code coi_fail(co_context *ctx, co_code code, const char *format, ...) CO_PRINTF(3, 4);
-/* Take over an error record of another context (a replica's, unchanged: GEN-ERR-2), with its
+/* Copy an error record of another context (a replica's, unchanged: GEN-ERR-2), with its
  * payload. */
 void coi_take_error(co_context *ctx, co_context *from);
 /* An error record to fill for the functions of folders above; recording completes it with call and
@@ -200,7 +201,7 @@ coi_err(co_context *ctx)
 {
     return &ctx->error;
 }
-/* Plain kernels alone, or those of the instruction set. */
+/* Reference kernels only, or those of the instruction set. */
 static inline void
 coi_use_reference(co_context *ctx, bool reference)
 {
@@ -214,7 +215,7 @@ bool coi_check_owner_process(co_context *ctx);
 /* After such a function failed: add call, site, rank, replica. Returns the code. */
 co_code coi_failed(co_context *ctx);
 
-/* Others may look at the count; only this context's thread writes it. */
+/* Other threads may read the count; only this context's thread writes it. */
 static inline void
 coi_tick(co_context *ctx)
 {
@@ -233,7 +234,7 @@ coi_is_usable(const co_context *ctx)
 {
     return ctx != NULL && ctx->runtime != NULL && ctx->lent == NULL;
 }
-/* What a call that returns a code returns on a context that it cannot use. */
+/* The result of a call that returns a code, on a context that it cannot use. */
 static inline co_code
 coi_refusal_code(const co_context *ctx)
 {
@@ -268,7 +269,7 @@ coi_lend(co_context *ctx, const co_error_info *to)
     ctx->error.code = CO_RUNTIME_ERROR;
     ctx->lent = to;
 }
-void coi_fail_lent(co_context *ctx, const co_error_info *to); /* called by coi_take_back alone */
+void coi_fail_lent(co_context *ctx, const co_error_info *to); /* called only by coi_take_back */
 /* The step of `from` has ended. */
 void coi_pass_misuse(co_context *from, co_context *to);
 /* Outside a step, the error that waits becomes one, unless there is another. */
@@ -305,7 +306,7 @@ coi_function_end(co_context *ctx)
 #ifdef COI_DEBUG
 bool coi_enter(co_context *ctx);
 void coi_leave(co_context **guard);
-/* A step begins or ends on this thread: in between, ctx is no other's. */
+/* A step begins or ends on this thread: in between, no other thread may use ctx. */
 void coi_bind(co_context *ctx, bool bound);
 #define COI_GUARD(ctx, result)                                                                     \
     co_context *coi_guard_ __attribute__((cleanup(coi_leave), unused)) = (ctx);                    \
@@ -368,15 +369,15 @@ coi_own_ref(co_context *ctx, void *object)
 }
 /* coi_own for a value that may be NULL because its maker failed: completes the error record. */
 co_value *coi_give(co_context *ctx, co_value *value);
-/* A runtime lives while somebody holds it; the last one closes it. Thread-safe. */
+/* A runtime is reference-counted; the last reference closes it. Thread-safe. */
 void coi_runtime_hold(coi_runtime *runtime);
 void coi_runtime_release(coi_runtime *runtime);
 /* A context of the same runtime for a replica, which does not hold it; NULL without memory. */
 co_context *coi_context_new(coi_runtime *runtime);
-/* What is left is a closed context: every call on it is an error. */
+/* Afterwards the context is closed: every call on it is an error. */
 void coi_context_free(co_context *ctx);
 /* A block, to be completed by the caller: its id is 0; NULL with an error without memory. */
-bool coi_make_room_for_block(co_context *ctx); /* called by coi_push_block alone */
+bool coi_make_room_for_block(co_context *ctx); /* called only by coi_push_block */
 static inline coi_block *
 coi_push_block(co_context *ctx)
 {
@@ -462,10 +463,10 @@ co_value *coi_stack_values(co_context *ctx, coi_values items, coi_make_fn fn, vo
 co_value *coi_as_tensor(co_context *ctx, co_value *value, co_dtype dtype);
 /*
  * A tensor whose data the host can read: this one, or, where its device has memory of its own, a
- * copy that the block owns. NULL with an error. Everything but the kernels of the CPU backend reads
- * data so.
+ * copy that the block owns. NULL with an error. All code except the kernels of the CPU backend
+ * reads data this way.
  */
-co_value *coi_copy_to_host(co_context *ctx, co_value *tensor); /* called by the next two alone */
+co_value *coi_copy_to_host(co_context *ctx, co_value *tensor); /* called only by the next two */
 static inline co_value *
 coi_host_value(co_context *ctx, co_value *tensor)
 {
@@ -485,8 +486,8 @@ co_value *coi_host_zeros(co_context *ctx, co_dtype dtype, const int64_t *dims, i
 co_value *coi_place_here(co_context *ctx, co_value *tensor);
 /* Where the host computes for the current device; NULL with an error if there is no such device. */
 co_device *coi_current_host(co_context *ctx);
-/* What a host value, or a list of nothing else, is alone (C-VAL-4); CO_DTYPE_NONE for everything
- * that has a dtype. */
+/* The default dtype of a host value, or of a list of host values (C-VAL-4); CO_DTYPE_NONE for
+ * values that have a dtype. */
 co_dtype coi_host_dtype(const co_value *value);
 /* The dtype that host values of both kinds become together; `a` where there is none. */
 co_dtype coi_wider_dtype(co_dtype a, co_dtype b);
@@ -494,7 +495,7 @@ co_dtype coi_wider_dtype(co_dtype a, co_dtype b);
  * value itself. Borrowed. DV-SEL-1. */
 co_value *coi_select(co_value *value, int local_replica);
 
-/* kinds_host.c: a host number as an element of dtype; false with an error where it is none. */
+/* kinds_host.c: a host number as an element of dtype; false with an error if it does not fit. */
 bool coi_put_host(co_context *ctx, const co_value *value, co_dtype dtype, void *out);
 /* kinds_distributed.c: the component of a distributed value that the context sees, borrowed; NULL
  * with DV-USE-1's error. */
@@ -519,7 +520,7 @@ co_device *coi_current_device(co_context *ctx);
 co_code    coi_resolve_name(co_context *ctx, const char *text, coi_device_name *out);
 /* co_device_begin; false if there was no memory for its entry. */
 bool coi_begin_device(co_context *ctx, const char *name);
-/* Make a device current for good; whoever wants the old one back saves it. */
+/* Make a device current permanently; a caller that wants to restore the old one saves it. */
 void coi_set_device(co_context *ctx, const coi_device_name *id);
 
 /* modes.c */

@@ -16,9 +16,9 @@ this_thread(void)
 }
 
 /*
- * A thread marks the context while it is inside a call; calls nest on one thread. Another thread
- * that finds the mark gets nothing done and leaves a note, which becomes an error when the first
- * one leaves.
+ * A thread marks the context while it is inside a call; calls nest on one thread. A call of another
+ * thread that finds the mark does nothing but leave a note, which becomes an error when the first
+ * thread leaves.
  */
 bool
 coi_enter(co_context *ctx)
@@ -153,7 +153,8 @@ co_error(const co_context *ctx)
     if (ctx->lent != NULL)
         return ctx->lent;
     coi_admit_misuse((co_context *)(uintptr_t)ctx);
-    if (ctx->runtime == NULL) /* the call that found it closed has left its site, and no more */
+    if (ctx->runtime ==
+        NULL) /* the call that found it closed has stored its site and nothing else */
         note_site((co_context *)(uintptr_t)ctx);
     return &ctx->error;
 }
@@ -210,7 +211,7 @@ coi_check_owner_process(co_context *ctx)
 {
     const coi_cell_store *store = ctx->heap.store;
 
-    /* Where the system does not wipe the word, the few calls that come here ask for the process. */
+    /* Where the system does not wipe the word, the few calls that come here compare process ids. */
     if (!coi_is_forked(&ctx->heap) &&
         (store->magic != &store->own_magic || ctx->runtime->pid == getpid()))
         return true;
@@ -260,20 +261,20 @@ coi_take_error(co_context *ctx, co_context *from)
     from->payload_deleter = NULL;
 }
 
-/* User code may not fail with a number that is no code. */
+/* User code must not fail with a number that is not a code. */
 static co_code
 checked(co_code code)
 {
     return strcmp(co_code_name(code), "CO_UNKNOWN") == 0 ? CO_UNKNOWN : code;
 }
 
-/* Fail as user code asked for, or because it asked for something that cannot be. */
+/* Fail as user code requested, or because its request is invalid. */
 static co_code
 fail_va(co_context *ctx, co_code code, const char *format, va_list args)
 {
     if (code == CO_OK)
-        return coi_fail(ctx, CO_VALUE_ERROR, "argument 2 (code) of %s is CO_OK, which is no error",
-                        ctx->call);
+        return coi_fail(ctx, CO_VALUE_ERROR,
+                        "argument 2 (code) of %s is CO_OK, which is not an error", ctx->call);
     if (format == NULL)
         return coi_fail(ctx, CO_VALUE_ERROR, "the format of %s is NULL; give a message", ctx->call);
     coi_error_va(&ctx->error, checked(code), format, args);
@@ -292,8 +293,7 @@ co_fail(co_context *ctx, co_code code, const char *format, ...)
     return code;
 }
 
-/* The record takes the payload if it is the first error; otherwise the payload is of no use to
- * anybody. */
+/* The record takes the payload if this is the first error; otherwise the payload is deleted. */
 static bool
 take_payload(co_context *ctx, void *payload, void (*deleter)(void *payload))
 {

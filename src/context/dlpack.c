@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors over memory of somebody else, and tensors lent to somebody else: co_tensor_borrow and
- * DLPack. A lender's deleter is called exactly once, whatever happens.
+ * Tensors over foreign memory, and tensors lent to foreign code: co_tensor_borrow and DLPack. A
+ * lender's deleter is called exactly once, whatever happens.
  */
 #include <cohort/dlpack.h>
 
@@ -331,8 +331,7 @@ co_from_dlpack(co_context *ctx, void *dl_managed_tensor)
     return tensor != NULL ? coi_own(ctx, tensor) : NULL;
 }
 
-/* A tensor on loan: it holds the value, and the runtime, which may not go before the borrower is
- * done. */
+/* A tensor on loan: it holds the value and the runtime, which must outlive the borrower. */
 typedef struct loan {
     dl_managed   managed;
     coi_runtime *runtime;
@@ -340,7 +339,7 @@ typedef struct loan {
     int64_t      shape[CO_MAX_DIMS], strides[CO_MAX_DIMS];
 } loan;
 
-/* Called by the borrower, on any thread: no context is at hand. */
+/* Called by the borrower, on any thread: there is no context. */
 static void
 end_loan(dl_managed *self)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Public calls that look at values: dtype, shape, data, text.
+ * Public calls that inspect values: dtype, shape, data, text.
  */
 #include "base/text.h"
 #include "context/context.h"
@@ -138,7 +138,7 @@ co_string_at(co_context *ctx, const co_value *value, int64_t i, size_t *nbytes)
     return text->data;
 }
 
-/* Number `text` is not in the range of an integer dtype; `which` says where it was. */
+/* Number `text` is out of the range of an integer dtype; `which` says where it was found. */
 static void
 fail_misfit(co_context *ctx, const char *which, const char *text, co_dtype dtype)
 {
@@ -146,8 +146,8 @@ fail_misfit(co_context *ctx, const char *which, const char *text, co_dtype dtype
 
     coi_integer_limits(dtype, &low, &high);
     coi_fail(ctx, CO_VALUE_ERROR,
-             "%s of %s is %s, which is no %s; the limits are %" PRId64 " and %" PRIu64, which,
-             ctx->call, text, co_dtype_name(dtype), low,
+             "%s of %s is %s, which is out of range of %s; the limits are %" PRId64 " and %" PRIu64,
+             which, ctx->call, text, co_dtype_name(dtype), low,
              dtype == CO_UINT64 ? UINT64_MAX : (uint64_t)high);
 }
 
@@ -297,7 +297,7 @@ co_value_device(co_context *ctx, const co_value *value)
     return "";
 }
 
-/* Works while there is an error: people want to see values then. */
+/* Works while there is an error, because values help to find its cause. */
 size_t
 co_format(co_context *ctx, const co_value *value, char *out, size_t capacity)
 {

@@ -12,7 +12,7 @@ coi_component_here(co_context *ctx, co_value *value)
 
     if (ctx->mode.update_id >= 0 && (size_t)ctx->mode.update_id < n)
         return value->u.per_replica.items[ctx->mode.update_id];
-    if (coi_in_replica(ctx)) { /* mirrored parts are equal: one that nobody uses is no loss */
+    if (coi_in_replica(ctx)) { /* mirrored parts are equal: an unused part is no loss */
         if ((size_t)ctx->mode.local_replica < n &&
             (!coi_is_per_replica(value) || n <= (size_t)ctx->mode.num_local))
             return value->u.per_replica.items[ctx->mode.local_replica];

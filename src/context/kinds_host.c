@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rows of host values: numbers, strings and none. A number takes the dtype of what it meets,
- * and one of its own where it is alone (C-VAL-4).
+ * The rows of host values: numbers, strings and none. A number takes the dtype of the other
+ * operand, and a default dtype without one (C-VAL-4).
  */
 #include "context/context.h"
 

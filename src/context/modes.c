@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The stack of what was entered: scopes, runs, merges, updates, creators, devices. An entry
- * remembers mode and device as they were and gives them back. Entries that make a strategy current
- * keep it alive.
+ * The stack of entries: scopes, runs, merges, updates, creators, devices. An entry saves mode and
+ * device and restores them. Entries that make a strategy current keep it alive.
  */
 #include "context/context.h"
 

@@ -141,7 +141,7 @@ co_dict(co_context *ctx, const char *const *keys, co_value *const *items, size_t
     return make_keyed(ctx, CO_KIND_DICT, keys, NULL, items, n);
 }
 
-/* The items of anything that has some, argument 2 of every call that asks. */
+/* The items of a value that has some, argument 2 of the calls that use this. */
 static co_value *const *
 items_of(co_context *ctx, const co_value *value, size_t *n)
 {

@@ -24,7 +24,7 @@ grow(co_context *ctx, void *array, size_t *capacity, size_t need, size_t size)
     return no_memory(ctx);
 }
 
-/* Also while there is an error, so that every end finds its begin. */
+/* Even while there is an error, so that every end finds its begin. */
 static void
 begin(co_context *ctx, bool persistent)
 {
@@ -297,7 +297,7 @@ co_watch(co_context *ctx, co_value *value)
     watch_all(ctx, value);
 }
 
-/* Offsets are 32 bits wide: a tape of more is refused like one without memory. */
+/* Offsets are 32 bits wide: a larger tape fails as if there were no memory. */
 static bool
 make_room(co_context *ctx, size_t num_values, size_t num_attrs)
 {

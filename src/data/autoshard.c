@@ -67,7 +67,7 @@ co_dataset_with_autoshard(co_context *ctx, co_dataset *input, co_autoshard polic
 
 /* --- rewriting pipelines --- */
 
-/* What becomes of one dataset: a new reference, or NULL without an error to look at its inputs. */
+/* One dataset rewritten: a new reference, or NULL without an error to rewrite its inputs. */
 typedef co_dataset *(*rewrite_fn)(co_context *ctx, co_dataset *dataset, int num, int index);
 
 static co_dataset *rewrite(co_context *ctx, co_dataset *dataset, rewrite_fn fn, int num, int index);
@@ -140,7 +140,7 @@ added(co_dataset *dataset)
     return dataset;
 }
 
-/* Why files are not shared out, of the dataset that is in the way. */
+/* Why sharding by files is impossible: the reason of the dataset that prevents it. */
 static void
 put_obstacle(coi_prose *out, const co_dataset *dataset)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * batch: consecutive elements as one. An input that stacks (a range, slices of tensors) is asked
- * for whole batches, which are views or one loop; other inputs are asked element by element and
- * copied together.
+ * batch: consecutive elements as one. An input that stacks (a range, slices of tensors) gives whole
+ * batches, which are views or one loop; other inputs give single elements, which are copied
+ * together.
  */
 #include "data/iterator_checkpoint.h"
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Joining elements or stacks of elements to one: what batch and rebatch do when the rows do not
- * already lie side by side in one buffer.
+ * Joining elements or stacks of elements into one, for batch and rebatch, if the rows are not
+ * already adjacent in one buffer.
  */
 #include "data/dataset.h"
 
 #include <string.h>
 
-/* From the heap's cache: a pipeline is opened anew every epoch, and that should cost the system
- * nothing. */
+/* From the heap's cache: a pipeline is opened again every epoch, which should not allocate from the
+ * system. */
 static bool
 make_room(coi_heap *heap, coi_batch_assembly *pieces, size_t need)
 {

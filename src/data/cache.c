@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cache: the elements stay in memory. Every iterator collects what it reads until one comes to the
- * end; what that one has then becomes the store of the dataset, once and for good, and the others
- * drop theirs.
+ * end; its elements then become the store of the dataset, permanently, and the other iterators drop
+ * theirs.
  */
 #include "data/iterator_checkpoint.h"
 
@@ -71,7 +71,7 @@ take_store(co_iterator *iterator)
         coi_ref(self->store);
 }
 
-/* A store is the dataset's from now on, unless that has one. The caller has a reference. */
+/* Give a store to the dataset, unless it has one. The caller keeps a reference. */
 static void
 offer(co_dataset *dataset, cache_store *store)
 {

@@ -379,7 +379,7 @@ csv_checkpoint(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *
         self->rows->ndim != 1) {
         coi_unref(&ctx->heap, self->rows);
         self->rows = NULL;
-        return coi_checkpoint_wrong(ctx, p, "rows are no strings");
+        return coi_checkpoint_wrong(ctx, p, "rows are not strings");
     }
     if (!coi_checkpoint_number(ctx, p, &self->at, 0, self->rows->u.tensor.num_elements) ||
         !coi_checkpoint_flag(ctx, p, &fails))

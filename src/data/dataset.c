@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Dataset objects: making, checking, looking, dying. What each kind does is in the file of its
- * name.
+ * Dataset objects: making, checking, inspecting, destroying. What each kind does is in the file of
+ * its name.
  */
 #include "data/dataset.h"
 
@@ -25,7 +25,7 @@ destroy_dataset(coi_heap *heap, void *object)
 
 const coi_class coi_dataset_class = { "dataset", destroy_dataset, NULL };
 
-/* The leaves of the spec, so that kinds need not walk it. */
+/* The leaves of the spec, so that kinds need not iterate over it. */
 static bool
 set_spec(coi_heap *heap, co_dataset *dataset, co_value *spec)
 {

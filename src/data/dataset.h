@@ -23,8 +23,8 @@ typedef struct coi_dataset_ops         coi_dataset_ops;
 typedef struct coi_iterator_checkpoint coi_iterator_checkpoint; /* data/iterator_checkpoint.h */
 typedef struct coi_shared              coi_shared;
 
-/* Longer chains are refused, so that walking them can recurse; larger trees, so that walks end: one
- * branch may be in another many times. */
+/* Longer chains are rejected, so that code can recurse over them; larger trees are rejected, so
+ * that a traversal ends: one branch may be in another many times. */
 #define COI_MAX_PIPELINE 500
 #define COI_MAX_STEPS    100000
 
@@ -58,8 +58,8 @@ typedef struct coi_layout {
 } coi_layout;
 
 /*
- * A request to stop making an element: every pull looks at it. A thread that waits meanwhile has
- * its event watched.
+ * A request to stop making an element: every pull tests it. The event of a waiting thread is
+ * signalled.
  */
 typedef struct coi_cancel {
     atomic_bool is_set;
@@ -157,7 +157,7 @@ struct coi_dataset_ops {
      */
     int64_t (*rows)(co_context *ctx, co_iterator *iterator, int64_t max,
                     co_value **leaves); /* never stacks */
-    /* Pass over n elements without making them; returns how many there were, or COI_ERROR. */
+    /* Skip n elements without making them; returns how many there were, or COI_ERROR. */
     int64_t (*skip)(co_context *ctx, co_iterator *iterator, int64_t n); /* next, and drop */
     /* The same transformation of other inputs, as a new reference. */
     co_dataset *(*with_inputs)(co_context *ctx, co_dataset *dataset,
@@ -253,7 +253,8 @@ coi_stage_name(const co_dataset *dataset)
 }
 /* A dataset that was made in place of another is called the same; NULL stays NULL. */
 co_dataset *coi_dataset_rename(co_dataset *made, const co_dataset *like);
-/* Add an argument of the kind to the mark of a dataset: checkpoints of others are refused. */
+/* Add an argument of the kind to the signature of a dataset: checkpoints of other datasets are
+ * rejected. */
 void coi_dataset_mark(co_dataset *dataset, int64_t number);
 /* For public calls: a reference goes to the block; NULL stays NULL. */
 co_dataset *coi_dataset_give(co_context *ctx, co_dataset *dataset);
@@ -401,7 +402,7 @@ co_dataset *coi_dataset_for_worker(co_context *ctx, co_dataset *dataset,
  * (DS-SHARD-7). */
 co_autoshard coi_decide(const co_dataset *dataset);
 const char  *coi_policy_name(co_autoshard policy);
-/* Where files cannot be shared out among workers: the repair. */
+/* The fix if files cannot be sharded over workers. */
 #define COI_OTHER_POLICIES                                                                         \
     "use the policy CO_AUTOSHARD_REPLICA or CO_AUTOSHARD_DATA, by which every worker reads "       \
     "everything and keeps its part, or CO_AUTOSHARD_OFF"

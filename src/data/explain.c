@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a pipeline is and what distribution makes of it, as text for people. Nothing is read and no
- * function is called. Who gets an example is in trace.c; the decisions and their reasons are in
+ * A pipeline, and what distribution adds to it, as text for people. Nothing is read and no function
+ * is called. Which replica gets an example is in trace.c; the decisions and their reasons are in
  * autoshard.c.
  */
 #include "data/dataset.h"

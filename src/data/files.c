@@ -304,7 +304,7 @@ check_body(const file_dataset *files, const coi_source *source, co_error_info *e
         return CO_OK;
     return coi_error(
         err, CO_INVALID_ARGUMENT,
-        "its %lld byte%s without a header of %zu and a footer of %zu are no multiple of "
+        "its %lld byte%s without a header of %zu and a footer of %zu are not a multiple of "
         "the record size, %zu",
         (long long)source->size, COI_S(source->size), s->header, s->footer, s->record);
 }
@@ -340,7 +340,7 @@ check_shares(co_context *ctx, const co_dataset *dataset)
     return false;
 }
 
-/* After an error the next file is begun, so that the iteration can go on and comes to its end. */
+/* After an error the next file is read, so that the iteration can continue to its end. */
 static int64_t
 files_pull(co_context *ctx, co_iterator *iterator, int64_t max, int ndim, co_value **leaves)
 {
@@ -539,7 +539,7 @@ files_new(co_context *ctx, const file_dataset *like, const char *const *names, s
     return NULL;
 }
 
-/* Sharing out what is a share already goes by the files that it has. */
+/* Sharding a shard divides its own files. */
 static co_dataset *
 files_shard(co_context *ctx, co_dataset *dataset, int num, int index)
 {

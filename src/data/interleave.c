@@ -65,7 +65,7 @@ make_slots(co_context *ctx, co_iterator *iterator, slot **out, size_t n)
     return *out != NULL;
 }
 
-/* Without order nobody waits for a dataset that is slow to open: the next slot is taken
+/* If order does not matter, no slot waits for a dataset that is slow to open: the next slot is read
  * meanwhile. */
 static bool
 opens_spares(const co_dataset *dataset)

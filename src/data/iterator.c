@@ -183,7 +183,7 @@ coi_cancel_watch(coi_cancel *cancel, coi_event *event)
 COI_RARE int
 coi_cancelled(co_context *ctx)
 {
-    coi_fail(ctx, CO_CANCELLED, "the iterator was cancelled; make another to begin anew");
+    coi_fail(ctx, CO_CANCELLED, "the iterator was cancelled; make another to start again");
     return COI_ERROR;
 }
 
@@ -326,7 +326,7 @@ next_effect(co_context *ctx, coi_effect *effect)
 }
 
 const coi_op coi_op_iterator_next = {
-    COI_EFFECT("iterator_next", "The next element of an iterator; co_next.", next_effect,
+    COI_EFFECT("iterator_next", "Reads the next element of an iterator; co_next.", next_effect,
                CO_RESOURCE_ITERATOR, CO_RESOURCE_ITERATOR)
 };
 

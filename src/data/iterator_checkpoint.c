@@ -111,8 +111,8 @@ find_texts(co_context *ctx, coi_iterator_checkpoint *p, coi_text *texts, int64_t
     return true;
 }
 
-/* A tensor of that shape, whose n elements are all there: no memory is asked for on the word of a
- * length. */
+/* A tensor of that shape, whose n elements are all present: a length alone never decides how much
+ * is allocated. */
 static co_value *
 load_data(co_context *ctx, coi_iterator_checkpoint *p, co_dtype dtype, const int64_t *dims,
           int ndim)
@@ -304,8 +304,7 @@ mix(uint64_t *mark, int64_t number)
     *mark ^= *mark >> 29;
 }
 
-/* What makes a stage the same one: its kind, its numbers, its elements. Functions cannot be
- * compared. */
+/* The signature of a stage: its kind, its numbers, its elements. Functions cannot be compared. */
 static uint64_t
 mark_of(const co_dataset *dataset)
 {
@@ -516,9 +515,10 @@ save(co_context *ctx, void *arg)
     return s->made != NULL;
 }
 
-const coi_op coi_op_iterator_save = { COI_EFFECT("iterator_save",
-                                                 "The checkpoint of an iterator; co_iterator_save.",
-                                                 coi_body_effect, CO_RESOURCE_ITERATOR, 0) };
+const coi_op coi_op_iterator_save = {
+    COI_EFFECT("iterator_save", "Saves a checkpoint of an iterator; co_iterator_save.",
+               coi_body_effect, CO_RESOURCE_ITERATOR, 0)
+};
 
 co_value *
 co_iterator_save(co_context *ctx, co_iterator *iterator)
@@ -556,7 +556,7 @@ check_bytes(co_context *ctx, const unsigned char *bytes, size_t n)
 
     if (n < HEAD_SIZE || memcmp(bytes, MAGIC, HEAD_SIZE - 5) != 0) {
         coi_fail(ctx, CO_INVALID_ARGUMENT,
-                 "argument 3 (checkpoint) holds %zu bytes that are no checkpoint; give what "
+                 "argument 3 (checkpoint) holds %zu bytes that are not a checkpoint; give what "
                  "co_iterator_save returned",
                  n);
         return false;
@@ -617,7 +617,7 @@ restore(co_context *ctx, void *arg)
 }
 
 const coi_op coi_op_iterator_restore = {
-    COI_EFFECT("iterator_restore", "An iterator as it was when saved; co_iterator_restore.",
+    COI_EFFECT("iterator_restore", "Restores an iterator from a checkpoint; co_iterator_restore.",
                coi_body_effect, 0, CO_RESOURCE_ITERATOR)
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * prefetch: a thread of the iterator's own reads the input before it is asked for. The data does
- * not show it, except that several readers of one shuffle may get its passes in another order
+ * not change, except that several readers of one shuffle may get its passes in another order
  * (docs/decisions/prefetching.md). Where elements are cut from memory, handing them over would cost
  * more than making them: there prefetch does nothing, and batches are cut at once as without it.
  */

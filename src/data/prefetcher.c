@@ -164,7 +164,7 @@ make_element(co_context *ctx, void *arg)
 }
 
 const coi_op coi_op_prefetch_next = { COI_EFFECT(
-    "prefetch_next", "The next element of a dataset on a thread that prefetches, before co_next.",
+    "prefetch_next", "Reads the next element of a dataset on a prefetching thread, before co_next.",
     coi_body_effect, CO_RESOURCE_ITERATOR, CO_RESOURCE_ITERATOR) };
 
 /* Put what was made in its place; an error stays with the worker until it was taken from there. */

@@ -6,7 +6,7 @@
 
 typedef struct count_dataset { /* of all three */
     co_dataset base;
-    int64_t    count; /* negative: for ever, all, to the end */
+    int64_t    count; /* negative: forever, all, to the end */
 } count_dataset;
 
 typedef struct count_iterator {
@@ -144,7 +144,7 @@ static const coi_dataset_ops repeat_ops = {
     .checkpoint = count_checkpoint,
     .with_inputs = repeat_with_inputs,
     .tracks = COI_REMADE,
-    .shows = " <0for ever;~0#0;",
+    .shows = " <0forever;~0#0;",
     .numbers = offsetof(count_dataset, count),
 };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who gets an example: the pipeline once more, with the numbers of examples in place of data and
- * without functions, distributed as the dataset is and read until the number comes. So the answer
- * is made by the stages that make the elements, and nothing has to be said twice. What a kind does
- * with examples is in its table.
+ * Which replica gets an example: the pipeline is built again with the indices of examples instead
+ * of data and without functions, distributed like the dataset, and read until the index appears. So
+ * the stages that make the elements also give the answer. What a kind does with examples is in its
+ * table.
  */
 #include "data/dataset.h"
 
@@ -334,7 +334,7 @@ search_streams(co_context *ctx, search *s, co_dataset *numbers, co_example_place
 
 /* --- the public call --- */
 
-/* Questions without an answer that are seen before the pipeline is walked. */
+/* Questions that are rejected before the pipeline is simulated. */
 static bool
 check_question(co_context *ctx, const coi_layout *layout, const co_dataset *numbers)
 {

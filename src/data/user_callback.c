@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions of the user that pipelines call for their elements: where they run, what they may
- * return, and what an error of theirs says.
+ * User functions that pipelines call for their elements: where they run, what they may return, and
+ * how their errors are reported.
  */
 #include "data/dataset.h"
 
@@ -162,6 +162,6 @@ coi_check_inner(co_context *ctx, const co_dataset *dataset)
         !dataset->ops->distributed)
         return true;
     coi_fail(ctx, CO_TYPE_ERROR, "the dataset function returned %s; it must return a dataset",
-             dataset == NULL ? "NULL" : "a handle that is no plain dataset");
+             dataset == NULL ? "NULL" : "a handle that is not a plain dataset");
     return false;
 }

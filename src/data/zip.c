@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stages of several inputs: zip and enumerate, side by side; concatenate, one after the other. All
- * branches are checked before the first element, also those that are reached late (DS-SHARD-15).
+ * branches are checked before the first element, even those that are reached late (DS-SHARD-15).
  */
 #include "data/iterator_checkpoint.h"
 

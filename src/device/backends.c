@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The backends of a runtime. That of the host is compiled in; others are shared objects, which are
- * named by the setting `backends` or found by the device type that is asked for. Whatever a file
- * holds, it is refused with the reason, and not called, unless it is a whole backend of our ABI.
+ * named by the setting `backends` or found by the device type that is asked for. A file is rejected
+ * with the reason, and not called, unless it is a complete backend of our ABI.
  */
 #include "base/plugin.h"
 #include "base/text.h"
@@ -110,7 +110,8 @@ take_symbol(coi_backends *backends, const coi_plugin_search *found, co_error_inf
     dlclose(found->handle);
     if (backend == NULL)
         return coi_error(err, CO_INVALID_ARGUMENT,
-                         "%.300s is no backend: it exports no " CO_BACKEND_SYMBOL, found->path);
+                         "%.300s is not a backend: it does not export " CO_BACKEND_SYMBOL,
+                         found->path);
     return add_backend(backends, backend, found->path, err);
 }
 

@@ -93,7 +93,7 @@ struct co_device {
     coi_memory        *memory;
     coi_log           *log;
     coi_lock           failure_lock;
-    co_error_info      failure; /* that nobody was told yet; CO_OK: none */
+    co_error_info      failure; /* not reported yet; CO_OK: none */
     coi_lock           kernels_lock;
     coi_device_kernel *kernels; /* devices without host memory have a table */
 };
@@ -113,7 +113,7 @@ co_code coi_device_copy(co_device *to, coi_buffer *dst, size_t dst_offset, co_de
 co_code coi_device_fill(co_device *device, coi_buffer *dst, size_t offset, int byte, size_t nbytes,
                         co_error_info *err);
 co_code coi_device_synchronize(co_device *device, co_error_info *err);
-/* The same where nobody can be told of a failure: it is kept for the next one who waits. */
+/* The same where a failure cannot be reported: it is kept for the next call that waits. */
 void coi_device_settle(co_device *device);
 /* A failure that was kept, which is then forgotten; CO_OK, and nothing written, without one. */
 co_code coi_device_take_failure(co_device *device, co_error_info *err);
@@ -188,7 +188,7 @@ co_device *coi_devices_of_type(coi_devices *devices, const char *type, size_t i)
 void       coi_device_fill_info(co_device *device, co_device_info *info);
 /* Every row of every kernel table that counted a fallback. */
 void coi_devices_visit_fallbacks(coi_devices *devices, co_fallback_fn fn, void *user);
-/* Give all free memory of all devices back to the allocator. Thread-safe. */
+/* Return all free memory of all devices to the allocator. Thread-safe. */
 void coi_devices_trim(coi_devices *devices);
 
 /*
@@ -211,7 +211,7 @@ void coi_buffer_free(coi_buffer *buffer); /* called by unref alone */
 static inline void
 coi_buffer_unref(coi_buffer *buffer)
 {
-    /* Sole owner: nobody else can take a reference, so no locked operation is needed. */
+    /* Sole owner: no other thread can take a reference, so no atomic operation is needed. */
     if (atomic_load_explicit(&buffer->refs, memory_order_acquire) == 1 ||
         atomic_fetch_sub_explicit(&buffer->refs, 1, memory_order_acq_rel) == 1)
         coi_buffer_free(buffer);

@@ -20,7 +20,7 @@ host_at(const coi_buffer *buffer, size_t offset)
     return (char *)buffer->data + offset;
 }
 
-/* After a call of a backend: a failure has a record, also of a backend that filled in none. */
+/* After a call of a backend: a failure has an error record, even if the backend did not fill it. */
 static co_code
 checked(const co_device *device, const char *what, co_code rc, co_error_info *err)
 {
@@ -32,7 +32,8 @@ checked(const co_device *device, const char *what, co_code rc, co_error_info *er
     return err->code;
 }
 
-/* A failure that came where nobody could be told: the next one who waits for the device is. */
+/* A failure that could not be reported when it happened: the next call that waits for the device
+ * reports it. */
 static void
 remember_failure(co_device *device, const co_error_info *why)
 {
@@ -139,7 +140,7 @@ coi_device_fill(co_device *device, coi_buffer *dst, size_t offset, int byte, siz
     return rc;
 }
 
-/* The queue of `waiting` goes on when all that was given to the queue of `first` is done. */
+/* The queue of `waiting` continues when all commands submitted to the queue of `first` are done. */
 static co_code
 order_queues(co_device *first, co_device *waiting, co_error_info *err)
 {

@@ -16,7 +16,7 @@
 
 #define MAX_DEVICES 1024
 
-/* What backends are offered: the table that they see, and what is behind it. */
+/* The host functions that backends get: the table that they see, and its private part. */
 typedef struct services {
     co_backend_host table;
     coi_memory     *memory;
@@ -189,7 +189,8 @@ coi_devices_find(coi_devices *devices, const coi_device_name *name, co_device **
             return CO_OK;
         }
     if (err == NULL)
-        return CO_INVALID_ARGUMENT; /* who only asks whether it is there need not pay for the text
+        return CO_INVALID_ARGUMENT; /* a caller that only tests for the device need not pay for the
+                                     * text
                                      */
     coi_devices_format(devices, name, wanted);
     list_devices(devices, known, sizeof(known));
@@ -230,7 +231,7 @@ close_device(co_device *device)
         backend->device->close(device->handle);
 }
 
-/* A backend that fails without a word, or succeeds without a result, gets one here. */
+/* A backend that fails without a message, or succeeds without a result, gets an error here. */
 static co_code
 check_opened(const co_device *device, const char *what, co_code rc, const void *made,
              co_error_info *err)

@@ -2,8 +2,8 @@
 /*
  * The memory pool of a device. Blocks come in size classes, eight to a doubling, so that a block is
  * at most an eighth larger than what was asked for (or 63 bytes); a free block waits in the list of
- * its class for the next tensor of that size. A step that repeats finds every block it needs, and
- * asks nobody.
+ * its class for the next tensor of that size. A repeated step finds every block it needs and
+ * allocates nothing.
  *
  *     class     0    1    2  ...  7    8    9 ... 15   16 ...
  *     bytes    64  128  192     512  576  640   1024  1152      then 8 steps to 2048, 4096, ...
@@ -228,7 +228,8 @@ count_in_use(coi_pool *pool, size_t nbytes)
         pool->peak_bytes = pool->bytes_in_use;
 }
 
-/* Ask the backend; when it has nothing, give back what all devices hold free and ask once more. */
+/* Allocate from the backend; if it has no memory, free the unused blocks of all devices and try
+ * once more. */
 static co_backend_buffer *
 new_memory(co_device *device, size_t nbytes)
 {

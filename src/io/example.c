@@ -50,7 +50,7 @@ get_skip(wire *w, size_t n)
     return true;
 }
 
-/* A field: its number and type, and what it holds, which is passed over. */
+/* A field: its number, its type and its content, which is skipped. */
 typedef struct field {
     uint32_t number;
     int      type;

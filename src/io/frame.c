@@ -141,10 +141,11 @@ find_fixed(const coi_frame_sizes *sizes, const char *bytes, size_t n, bool is_la
         return more(out, header + sizes->record + sizes->footer);
     if (n == header + sizes->footer)
         return COI_FOUND_END;
-    coi_error(err, CO_INVALID_ARGUMENT,
-              "%zu byte%s %s left, which is no record of %zu with a header of %zu and a footer of "
-              "%zu",
-              n, COI_S(n), n == 1 ? "is" : "are", sizes->record, header, sizes->footer);
+    coi_error(
+        err, CO_INVALID_ARGUMENT,
+        "%zu byte%s %s left, which is not a record of %zu with a header of %zu and a footer of "
+        "%zu",
+        n, COI_S(n), n == 1 ? "is" : "are", sizes->record, header, sizes->footer);
     return COI_FOUND_ERROR;
 }
 

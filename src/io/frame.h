@@ -2,7 +2,7 @@
 /*
  * Where a record begins and ends in the bytes of a file. A framing looks at what was read so far
  * and says: here is a record, or I need more bytes, or the file is at its end, or it is damaged. It
- * keeps nothing, so it can be asked again.
+ * keeps no state, so it can be called again.
  */
 #ifndef COI_IO_FRAME_H
 #define COI_IO_FRAME_H

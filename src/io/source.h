@@ -73,7 +73,7 @@ co_code coi_inflater_open(coi_memory *memory, coi_stream_format format, coi_infl
                           co_error_info *err);
 void    coi_inflater_close(coi_inflater *inflater);
 /*
- * Decompress up to n bytes; *got says how many. `refill` gives more of what is compressed: bytes, 0
+ * Decompress up to n bytes; *got says how many. `refill` reads more compressed bytes: how many, 0
  * at the end, -1 with an error. CO_DATA_LOSS, after what could be decompressed, for damage; *at_end
  * when the stream has come to its end.
  */

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* DEF-11: the variable with the smallest name. */
+/* DEF-11: the variable whose name sorts first. */
 static co_value *
 smallest_variable(co_context *ctx, co_value *variables)
 {
@@ -106,7 +106,7 @@ coi_default_strategy(co_context *ctx, bool is_v1)
         return NULL;
     runtime = ctx->runtime;
     place = &runtime->extensions[COI_EXTENSION_STRATEGY][is_v1];
-    if (coi_is_forked(&ctx->heap)) /* the lock may be held for ever */
+    if (coi_is_forked(&ctx->heap)) /* the lock may be held forever */
         return *place;
     pthread_mutex_lock(&runtime->lock);
     if (*place == NULL) {

@@ -13,8 +13,8 @@
 
 #include <string.h>
 
-/* The sum over replicas of what flows into the results: all have the same result, and each feeds on
- * its own. */
+/* The sum over replicas of the incoming gradients: all replicas have the same result, and each has
+ * its own gradient of it. */
 static co_value *
 total_upstream(const coi_grad *grad)
 {
@@ -28,7 +28,7 @@ grad_mean(const coi_grad *grad)
     return co_all_reduce(grad->ctx, CO_REDUCE_MEAN, grad->upstream[0]);
 }
 
-/* To the replicas that had the extreme, in equal parts where several had it. */
+/* To the replicas that had the extreme value, in equal parts if several had it. */
 static co_value *
 grad_extreme(const coi_grad *grad)
 {
@@ -96,12 +96,12 @@ grad_all_gather(coi_grad *grad)
 }
 
 const coi_op coi_op_all_reduce = {
-    COI_EFFECT("all_reduce", "Combined over replicas, on every replica; co_all_reduce.",
+    COI_EFFECT("all_reduce", "Combines tensors over replicas, on every replica; co_all_reduce.",
                coi_body_effect, CO_RESOURCE_REPLICAS, CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS),
     .variadic = true, .num_outputs = 1, .attrs_rule.size = sizeof(int32_t), .grad = grad_all_reduce
 };
 const coi_op coi_op_all_gather = {
-    COI_EFFECT("all_gather", "Concatenated over replicas, on every replica; co_all_gather.",
+    COI_EFFECT("all_gather", "Concatenates tensors over replicas, on every replica; co_all_gather.",
                coi_body_effect, CO_RESOURCE_REPLICAS, CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS),
     .variadic = true, .num_outputs = 1, .attrs_rule.size = sizeof(int32_t), .grad = grad_all_gather
 };

@@ -14,7 +14,7 @@
  * receives them. */
 bool coi_take_communication(co_context *ctx, co_communication_options *all,
                             const co_communication_options *options, int position);
-/* The fields of options that are not the default, over what there is (CO-2). */
+/* Override fields of `comm` by the fields of options that are not the default (CO-2). */
 void coi_comm_options_set(coi_comm_options *comm, const co_communication_options *options);
 /* For the call that is made on ctx, until coi_comm_options_end; `comm` lives as long. */
 void coi_comm_options_begin(co_context *ctx, const co_strategy *strategy,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Communication options (section 21), checked and laid over each other, and the names and
- * choice of algorithms. Their effects are where values are combined: packs and rounds in
- * collective/all_reduce.c, the work of replicas in replica_collectives.c.
+ * Communication options (section 21): checks, merging, and the names and selection of algorithms.
+ * They take effect where values are combined: packs and rounds in collective/all_reduce.c, the work
+ * of replicas in replica_collectives.c.
  */
 #include "strategy/comm_options.h"
 
@@ -32,7 +32,7 @@ co_communication_from_name(co_context *ctx, const char *name, co_communication *
             return CO_OK;
         }
     return coi_fail(ctx, CO_VALUE_ERROR,
-                    "'%s' is no implementation; the names are AUTO, RING and NCCL", name);
+                    "'%s' is not an implementation; the names are AUTO, RING and NCCL", name);
 }
 
 bool
@@ -49,7 +49,7 @@ coi_take_communication(co_context *ctx, co_communication_options *all,
     else if (!(all->timeout_seconds >= 0) && all->timeout_seconds != CO_TIMEOUT_OF_STRATEGY)
         coi_fail(
             ctx, CO_VALUE_ERROR,
-            "timeout_seconds is %g; it must be a time, 0 (wait for ever) or CO_TIMEOUT_OF_STRATEGY",
+            "timeout_seconds is %g; it must be a time, 0 (wait forever) or CO_TIMEOUT_OF_STRATEGY",
             all->timeout_seconds);
     else if ((unsigned)all->implementation >= NUM_COMMUNICATIONS)
         coi_fail(ctx, CO_VALUE_ERROR,
@@ -58,7 +58,7 @@ coi_take_communication(co_context *ctx, co_communication_options *all,
     return ctx->error.code == CO_OK;
 }
 
-/* Rounded up, so that a short time does not become none. */
+/* Rounded up, so that a short time does not become 0. */
 static int
 milliseconds(double seconds)
 {

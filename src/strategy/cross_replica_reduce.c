@@ -59,8 +59,8 @@ co_reduce_op_from_name(co_context *ctx, const char *name, co_reduce_op *out)
             *out = (co_reduce_op)k;
             return CO_OK;
         }
-    return coi_fail(ctx, CO_VALUE_ERROR, "'%s' is no reduce operation; the names are SUM and MEAN",
-                    name);
+    return coi_fail(ctx, CO_VALUE_ERROR,
+                    "'%s' is not a reduce operation; the names are SUM and MEAN", name);
 }
 
 /* --- across replicas --- */
@@ -198,7 +198,7 @@ reduce_tensors(co_context *ctx, void *arg)
 }
 
 const coi_op coi_op_cross_replica_reduce = { COI_EFFECT(
-    "cross_replica_reduce", "The tensors of all replicas combined outside a step; co_reduce.",
+    "cross_replica_reduce", "Combines the tensors of all replicas outside a step; co_reduce.",
     coi_body_effect, 0, CO_RESOURCE_WORKERS) };
 
 co_value *
@@ -239,7 +239,7 @@ component_tensors(co_context *ctx, co_value *const *components, int n, co_value 
 
 /* The components of a leaf, one for each local replica. */
 typedef struct component_list {
-    co_value *const *items;    /* NULL: the leaf is plain, the same on every replica there is */
+    co_value *const *items;    /* NULL: the leaf is plain, the same on every replica */
     bool             mirrored; /* they are known to be equal */
     co_value        *room[COI_MAX_LOCAL_REPLICAS];
 } component_list;
@@ -486,7 +486,7 @@ multiply(co_context *ctx, void *arg)
 }
 
 const coi_op coi_op_multiply_rows = { COI_EFFECT(
-    "multiply_rows", "A product along axes, in the order of replicas; co_reduce with axes.",
+    "multiply_rows", "Multiplies along axes, in the order of replicas; co_reduce with axes.",
     coi_body_effect, 0, 0) };
 
 static co_value *
@@ -651,7 +651,7 @@ co_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *val
     if ((unsigned)op > CO_REDUCE_PROD) {
         coi_fail(
             ctx, axes == NULL ? CO_ASSERTION_ERROR : CO_TYPE_ERROR,
-            "argument 3 (op) of reduce is %d, which is no reduce operation; give one from CO_REDUCE_SUM (0) to CO_REDUCE_PROD (4)",
+            "argument 3 (op) of reduce is %d, which is not a reduce operation; give one from CO_REDUCE_SUM (0) to CO_REDUCE_PROD (4)",
             (int)op);
         return NULL;
     }

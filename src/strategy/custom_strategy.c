@@ -168,8 +168,8 @@ take_placement(co_context *ctx, const co_strategy_definition *definition, int nu
             ctx, code,
             "the place hook of %s returned this code and no message; call co_fail in it to say why",
             definition->name);
-    /* A hook that was compiled with an older header may have set a shorter table: what it does not
-     * know is as it was. */
+    /* A hook compiled with an older header may have set a shorter table: the fields it does not
+     * know keep their defaults. */
     if (ctx->error.code == CO_OK &&
         (out->struct_size < sizeof(out->struct_size) || out->struct_size > sizeof(*out)))
         coi_fail(ctx, CO_VALUE_ERROR,
@@ -198,7 +198,7 @@ count_replicas(co_context *ctx, const co_placement *given, coi_placement *where)
     return false;
 }
 
-/* Whether a replica lives in this process. What the column says was not checked yet. */
+/* Whether a replica lives in this process. The column was not checked yet. */
 static bool
 is_here(const coi_placement *where, int replica)
 {

@@ -146,7 +146,7 @@ drop_parts(co_context *ctx, co_iterator *iterator)
     coi_leaves_release(&ctx->heap, ((input_iterator *)iterator)->parts, n);
 }
 
-/* Whether a replica has its part of a step already, which was cancelled before others had theirs.
+/* Whether a replica already has its part of a step that was cancelled before the others had theirs.
  */
 static bool
 has_part(const co_iterator *iterator, size_t replica)
@@ -157,8 +157,8 @@ has_part(const co_iterator *iterator, size_t replica)
            ((const input_iterator *)iterator)->parts[replica * num_leaves] != NULL;
 }
 
-/* Let every replica, in order, take its element. Returns how many got one; *rows is what they hold
- * together. */
+/* Let every replica, in order, take its element. Returns how many got one; *rows is the number of
+ * rows of all. */
 static int
 fetch(co_context *ctx, co_iterator *iterator, int64_t *rows)
 {

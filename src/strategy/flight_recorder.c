@@ -20,7 +20,7 @@
 #define LINES_LOGGED 8
 #define SITE_BYTES   40
 #define TEXT_BYTES   48
-#define NUM_SEEN     256 /* arrivals are remembered for so many */
+#define NUM_SEEN     256 /* the number of replicas whose arrivals are recorded */
 #define LINE_BYTES   640
 #define ALL_CAME     (-1)
 
@@ -54,7 +54,7 @@ _Static_assert(COI_MAX_LOCAL_REPLICAS <= NUM_SEEN, "every replica is remembered"
 #define NUMBER_OF(head) ((head) >> 8)
 #define WRITING         UINT64_C(1)
 #define UPDATES         UINT64_C(0xfe)
-#define TRIES           1000 /* then a writer has gone: this is a forked child */
+#define TRIES           1000 /* then the writer does not exist: this is a forked child */
 
 typedef struct slot {
     _Alignas(64) _Atomic uint64_t words[NUM_WORDS];
@@ -222,7 +222,7 @@ coi_flight_begin(coi_recorder *recorder, const coi_flight *flight)
         coi_text_line(e.what, sizeof(e.what), "%s", flight->text);
     else
         memcpy(e.what, flight->summary, sizeof(*flight->summary));
-    if (flight->site.file != NULL) { /* a copy: bindings may keep it for the call alone */
+    if (flight->site.file != NULL) { /* a copy: bindings may free it after the call */
         size_t length = strlen(flight->site.file);
         size_t cut = length < SITE_BYTES ? 0 : length - SITE_BYTES + 1;
 
@@ -358,7 +358,7 @@ co_flight_visit(co_context *ctx, const co_strategy *strategy, co_flight_fn fn, v
 {
     co_strategy *held = (co_strategy *)(uintptr_t)strategy; /* counted, else as it is */
 
-    COI_ENTER_ALWAYS(ctx, "flight_visit", CO_INVALID_ARGUMENT); /* it is asked after failures */
+    COI_ENTER_ALWAYS(ctx, "flight_visit", CO_INVALID_ARGUMENT); /* it is read after failures */
     if (fn == NULL)
         return coi_fail(ctx, CO_TYPE_ERROR,
                         "argument 3 (fn) of flight_visit is NULL; give a function");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The flight recorder of a strategy: a ring of the last rendezvous. The first replica to come
- * claims an entry and fills it, the last one adds how it ended. A writer holds an entry for a few
- * stores and waits for nothing else; a reader that was disturbed reads again, so that it shows what
- * was true at one moment.
+ * The flight recorder of a strategy: a ring of the last rendezvous. The first replica to arrive
+ * claims an entry and fills it, the last one adds the result. A writer holds an entry for a few
+ * stores and waits for nothing else; a reader that finds a concurrent write reads again, so that it
+ * shows a consistent entry.
  */
 #ifndef COI_STRATEGY_FLIGHT_RECORDER_H
 #define COI_STRATEGY_FLIGHT_RECORDER_H
@@ -12,7 +12,7 @@
 
 #include "context/context.h"
 
-/* Shape and dtype of what a replica brings to a rendezvous: its first leaf, and how many there are.
+/* Shape and dtype of a replica's value at a rendezvous: its first leaf, and the number of leaves.
  */
 typedef struct coi_summary {
     uint8_t  kind; /* co_kind; of nothing where num_leaves is 0 */
@@ -47,7 +47,7 @@ void coi_recorder_free(coi_memory *memory, coi_recorder *recorder);
 
 /* The number of the new entry. */
 uint64_t coi_flight_begin(coi_recorder *recorder, const coi_flight *flight);
-/* All have come, and the rendezvous goes on: data, or the function of a merge. */
+/* All have arrived, and the rendezvous continues: data, or the function of a merge. */
 void coi_flight_met(coi_recorder *recorder, uint64_t number);
 /* It ended, and all came. Numbers of entries that are not in the ring any more are ignored. */
 void coi_flight_end(coi_recorder *recorder, uint64_t number, co_code outcome);

@@ -153,9 +153,11 @@ merge(co_context *ctx, void *arg)
     return false;
 }
 
-const coi_op coi_op_merge_call = { COI_EFFECT(
-    "merge_call", "A function once for all replicas, in cross-replica context; co_merge_call.",
-    coi_body_effect, CO_RESOURCE_REPLICAS, CO_RESOURCE_REPLICAS) };
+const coi_op coi_op_merge_call = {
+    COI_EFFECT("merge_call",
+               "Calls a function once for all replicas, in cross-replica context; co_merge_call.",
+               coi_body_effect, CO_RESOURCE_REPLICAS, CO_RESOURCE_REPLICAS)
+};
 
 co_value *
 coi_merge(co_context *ctx, coi_rendezvous_kind kind, co_value *args, coi_close_fn check,

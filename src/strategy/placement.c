@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making a strategy of a placement, which says where each replica lives and how much of a batch it
- * takes. Constructors share the checks below; the built-in
- * ones are in builtin_strategies.c, those of users in custom_strategy.c.
+ * Making a strategy from a placement, which says where each replica lives and its share of a batch.
+ * Constructors share the checks below; the built-in ones are in builtin_strategies.c, those of
+ * users in custom_strategy.c.
  */
 #include "strategy/placement.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which replica lives where. Every constructor of a strategy fills a coi_placement, and
- * coi_strategy_make makes a strategy of it.
+ * Where each replica lives. Every constructor of a strategy fills a coi_placement, and
+ * coi_strategy_make makes a strategy from it.
  */
 #ifndef COI_STRATEGY_PLACEMENT_H
 #define COI_STRATEGY_PLACEMENT_H
@@ -20,7 +20,7 @@ typedef struct coi_placement {
     int            deadline_ms;
 } coi_placement;
 
-/* A reference, or NULL with an error: CO_VALUE_ERROR for a placement that cannot be. */
+/* A reference, or NULL with an error: CO_VALUE_ERROR for an invalid placement. */
 co_strategy *coi_strategy_make(co_context *ctx, const coi_policy *policy,
                                const coi_placement *where);
 /* Devices of this process: given, none twice, or else found (MIR-INIT-1). How many; 0 with an

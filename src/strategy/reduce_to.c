@@ -58,7 +58,7 @@ add_value(co_context *ctx, places *where, co_value *value)
         return add_named(ctx, where, value->u.variable->ops->device(ctx, value));
     coi_fail(
         ctx, CO_VALUE_ERROR,
-        "%s is no destination; it must be a device name, a tensor, indexed slices, a variable or a distributed value",
+        "%s is not a destination; it must be a device name, a tensor, indexed slices, a variable or a distributed value",
         coi_a_kind(value->kind));
     return false;
 }
@@ -159,7 +159,7 @@ check_op(co_context *ctx, co_reduce_op op)
         return true;
     coi_fail(
         ctx, CO_ASSERTION_ERROR,
-        "argument 3 (op) of %s is %d, which is no reduce operation; give one from CO_REDUCE_SUM (0) to CO_REDUCE_PROD (4)",
+        "argument 3 (op) of %s is %d, which is not a reduce operation; give one from CO_REDUCE_SUM (0) to CO_REDUCE_PROD (4)",
         ctx->call, (int)op);
     return false;
 }

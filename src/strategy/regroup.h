@@ -22,7 +22,7 @@ co_value *coi_select_all(co_context *ctx, const co_strategy *strategy, co_value 
 /* That check alone, over a structure. */
 bool coi_check_per_replica(co_context *ctx, const co_strategy *strategy, const co_value *structure);
 /* For strategies that do not select: no per-replica value has more components than there are local
- * replicas, because the others would be for nobody. */
+ * replicas, because the others would be unused. */
 bool coi_check_parts(co_context *ctx, const co_strategy *strategy, const co_value *structure);
 /* The examples of the first per-replica value of a structure that knows them. */
 coi_examples coi_find_examples(const co_value *structure, int local_replica);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rendezvous of the replicas of a step: a barrier at which every replica says what it came for.
- * Replicas go on together or fail together. No replica waits for one that has returned or failed:
- * that breaks the step at once, and all that wait are told who, what and where. A replica that
- * executes nothing for the deadline is reported as stuck.
+ * The rendezvous of the replicas of a step: a barrier at which every replica states its operation.
+ * Replicas continue together or fail together. No replica waits for one that has returned or
+ * failed: that breaks the step at once, with an error that names the replica, its operation and its
+ * line. A replica that executes nothing for the deadline is reported as stuck.
  */
 #include "strategy/rendezvous.h"
 
@@ -60,8 +60,8 @@ place_text(const coi_step *step, const coi_rendezvous_slot *slot, char out[PLACE
 
 /* --- entries of the flight recorder --- */
 
-/* The first replica to come to a rendezvous writes its entry, before it arrives, so that the entry
- * is there when all have. */
+/* The first replica at a rendezvous writes its entry before it arrives, so that the entry exists
+ * when all have arrived. */
 static void
 open_entry(co_context *ctx, unsigned round)
 {
@@ -216,7 +216,7 @@ coi_step_progress(coi_step *step)
     return sum;
 }
 
-/* "replica 1, replica 3": those that have neither come nor returned. */
+/* "replica 1, replica 3": those that have neither arrived nor returned. */
 static void
 list_missing(coi_step *step, char *out, size_t capacity)
 {
@@ -447,7 +447,8 @@ look_for_returned(co_context *ctx, unsigned round)
         }
 }
 
-/* Whether all came for the same; the error names the first that disagrees with replica 0. */
+/* Whether all have the same operation; the error names the first replica that disagrees with
+ * replica 0. */
 static bool
 agree(co_context *ctx, coi_step *step)
 {
@@ -470,7 +471,7 @@ agree(co_context *ctx, coi_step *step)
     return true;
 }
 
-/* The last replica to come acts for all. */
+/* The last replica to arrive acts for all. */
 static bool
 complete(co_context *ctx, coi_close_fn close)
 {
@@ -638,7 +639,7 @@ coi_replica_finished(co_context *ctx)
     coi_step *step = ctx->mode.step;
     uint64_t  now;
 
-    /* A failure first: a replica that sees that this one returned would take that for the cause. */
+    /* A failure first: a replica that sees that this one returned would report that. */
     if (ctx->error.code != CO_OK)
         coi_break(step, ctx);
     if (step->n == 1) /* nobody waits */

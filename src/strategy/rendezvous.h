@@ -10,16 +10,16 @@
 #include "strategy/rendezvous_kind.h"
 #include "strategy/strategy.h"
 
-/* The slot of a replica: what it brings to a rendezvous. Each slot begins with a cache line of its
- * own, so that arrivals do not contend. */
+/* The slot of a replica: its operation and value at a rendezvous. Each slot begins with a cache
+ * line of its own, so that arrivals do not contend. */
 typedef struct coi_rendezvous_slot {
     _Alignas(64) coi_rendezvous_kind kind;
     uint64_t     sequence;
     co_site_info site;
-    co_value    *value;  /* what it brings: borrowed, alive while it waits */
+    co_value    *value;  /* its value: borrowed, alive while it waits */
     coi_summary  what;   /* for reports after the value has gone */
     void        *detail; /* of the kind of rendezvous; on the stack of the replica that waits */
-    co_value    *result; /* what it takes away: a reference */
+    co_value    *result; /* its result: a reference */
     atomic_bool  arrived, finished;
 } coi_rendezvous_slot;
 
@@ -116,7 +116,7 @@ void coi_replica_finished(co_context *ctx);
 /* Take the step's error into ctx, if it has none of its own; the payload stays with the step. */
 void coi_take_step_error(co_context *ctx, coi_step *step);
 /* How often replicas, the merge function and runs inside it called into the library: unchanged
- * means that nothing moves. */
+ * means no progress. */
 uint64_t coi_step_progress(coi_step *step);
 /* Break the step because replicas that have not returned execute nothing. */
 void coi_report_unfinished(coi_step *step);

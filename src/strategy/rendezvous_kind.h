@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What replicas or workers come together for.
+ * The operation of a rendezvous of replicas or workers.
  */
 #ifndef COI_STRATEGY_RENDEZVOUS_KIND_H
 #define COI_STRATEGY_RENDEZVOUS_KIND_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * all_reduce and all_gather inside a step. Replicas bring tensors to a rendezvous; the last to come
- * checks that they fit and makes room for the results, and each replica then reduces a share of the
- * elements in the fixed order of the tree. Inputs are never written to; the replicas' results share
- * one immutable buffer.
+ * all_reduce and all_gather inside a step. Replicas bring tensors to a rendezvous; the last to
+ * arrive checks that they match and allocates the results, and each replica then reduces a share of
+ * the elements in the fixed order of the tree. Inputs are never written to; the replicas' results
+ * share one immutable buffer.
  */
 #include <cohort/ops.h>
 
@@ -176,7 +176,7 @@ make_concatenated(co_context *ctx, coi_step *step, size_t k)
     return ok;
 }
 
-/* Room for the sum of a leaf; the work is done now if it is small. */
+/* Allocate the sum of a leaf; compute it now if it is small. */
 static bool
 make_sum(co_context *ctx, coi_step *step, size_t k, const void **parts)
 {
@@ -204,7 +204,7 @@ make_sum(co_context *ctx, coi_step *step, size_t k, const void **parts)
     return true;
 }
 
-/* The last replica to come: check, make room, do what is small. */
+/* The last replica to arrive: check, allocate, compute small leaves. */
 static bool
 prepare(co_context *ctx, coi_step *step, void *arg)
 {
@@ -555,7 +555,7 @@ co_all_reduce_with(co_context *ctx, co_reduce_op op, co_value *value,
     if ((unsigned)op > CO_REDUCE_PROD) {
         coi_fail(
             ctx, CO_TYPE_ERROR,
-            "argument 2 (op) of all_reduce is %d, which is no reduce operation; give one from CO_REDUCE_SUM (0) to CO_REDUCE_PROD (4)",
+            "argument 2 (op) of all_reduce is %d, which is not a reduce operation; give one from CO_REDUCE_SUM (0) to CO_REDUCE_PROD (4)",
             (int)op);
         return NULL;
     }

@@ -7,13 +7,17 @@
 #include <sched.h>
 #include <stdio.h>
 
-#define REPLICA_STACK_BYTES ((size_t)8 << 20) /* user code runs here: what a main thread has */
-#define WAKE_NS             50000             /* what waking a core takes, until it was measured */
-#define MOST_WAKE_NS        100000            /* longer, and it was not the core that took it */
-#define SHORT_REST_NS       500000            /* steps closer than this follow each other */
-#define LONG_STEP_NS        250000            /* of the caller's processor: worth a core for each */
-#define MIN_BACKOFF         4                 /* steps since a long one before they share a core */
-#define MAX_BACKOFF         4096              /* after a wrong guess that cost much */
+#define REPLICA_STACK_BYTES                                                                        \
+    ((size_t)8 << 20)        /* user code runs here: the stack size of a main                      \
+#thread */
+#define WAKE_NS       50000  /* the time to wake a core, until it was measured */
+#define MOST_WAKE_NS  100000 /* longer waits are not due to the core */
+#define SHORT_REST_NS 500000 /* steps closer than this follow each other */
+#define LONG_STEP_NS                                                                               \
+    250000               /* processor time of the caller: longer steps get a                       \
+#core each */
+#define MIN_BACKOFF 4    /* steps since a long one before they share a core */
+#define MAX_BACKOFF 4096 /* after a wrong guess that cost much */
 
 /* --- which cores they run on --- */
 
@@ -77,7 +81,7 @@ bind_threads(coi_replica_threads *threads)
 /* --- waking and sleeping --- */
 
 /*
- * A step after a rest: note where and when it began, for the choice of where the next one begins. A
+ * A step after a pause: record where and when it began, to decide where the next one begins. A
  * thread that waited longer for the caller's core than its own takes to wake is in a long step, of
  * which there may be more to come: it goes back to its own core.
  */
@@ -251,7 +255,7 @@ start_replica(co_context *ctx, coi_replica_worker *m)
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the context of replica %d", m->replica);
         return false;
     }
-    /* Once and for all: what a step changes, its blocks give back. */
+    /* Once: everything a step changes is restored by its blocks. */
     coi_set_device(m->ctx, &threads->strategy->devices[m->replica]);
     if (m->replica == 0)
         return true; /* the caller's thread */

@@ -17,7 +17,7 @@
 #include <string.h>
 
 #define RANDOM_CALLS_PER_STEP ((uint64_t)1 << 20)
-#define LAST_FEW              4 /* values of a block among which a result is looked for */
+#define LAST_FEW              4   /* values of a block among which a result is looked for */
 #define END_GRACE_MS          200 /* how long a broken step waits for replicas that do not answer */
 
 co_context *
@@ -68,7 +68,7 @@ replica_args(co_context *ctx, coi_step *step)
         args = coi_select_all(ctx, step->strategy, step->args, ctx->mode.local_replica);
         coi_strategy_state_of(ctx)->examples = coi_find_examples(step->args,
                                                                  ctx->mode.local_replica);
-    } else { /* as they are (OD-RUN-3), unless most parts would be for no replica */
+    } else { /* as they are (OD-RUN-3), unless parts would be unused */
         args = coi_check_parts(ctx, step->strategy, step->args) ? step->args : NULL;
         if (args != NULL)
             coi_ref(args);
@@ -288,9 +288,9 @@ take_error(co_context *parent, coi_step *step)
 }
 
 /*
- * A thread cannot be ended safely in C. What a stuck replica may still touch is left as it is, for
- * good: its threads are not given back and keep their references to the strategy and the arguments,
- * and the strategy says so from now on.
+ * A thread cannot be ended safely in C. Everything a stuck replica may still use stays allocated:
+ * its threads are not reused and keep their references to the strategy and the arguments, and every
+ * later call on the strategy fails.
  */
 static void
 abandon(coi_replica_threads *threads, co_context *parent)

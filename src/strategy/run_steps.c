@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Several steps on an iterator, and what they put out (EXT-STEPS-1); one step is in
+ * Several steps on an iterator, and their outputs (EXT-STEPS-1); one step is in
  * compat/v1_strategy.c. Outputs are dicts, replaced as a whole when a name is set: there are few,
  * and an older dict that somebody holds stays unchanged.
  */

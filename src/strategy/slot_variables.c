@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Variables that go with another one. They follow what that one is, not what is current where they
- * are made: the replica that needs a slot first makes it for all, and because slots begin without a
- * value there is nothing to agree on.
+ * Variables that go with another one. They have the strategy of that variable, not the one that is
+ * current where they are made: the replica that needs a slot first makes it for all, and because
+ * slots begin without a value there is nothing to agree on.
  */
 #include "strategy/distributed_variables.h"
 #include "variable/variable.h"

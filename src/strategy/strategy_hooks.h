@@ -18,8 +18,8 @@ typedef struct coi_hook_call {
     coi_hook              hook;
     const char           *call;
     co_site_info          site;
-    size_t                entries, blocks, floor; /* what the hook may not leave */
-    const co_creation    *creation;               /* COI_HOOK_VARIABLE: how far that had come */
+    size_t                entries, blocks, floor; /* entries that the hook must not leave */
+    const co_creation    *creation;               /* COI_HOOK_VARIABLE: the state of the creation */
 } coi_hook_call;
 
 /* The hook of a strategy that runs on ctx; NULL: none does. */
@@ -38,8 +38,8 @@ coi_is_hooked(const co_context *ctx, const co_strategy *strategy, coi_hook hook)
 void      coi_hook_begin(co_context *ctx, const co_strategy *strategy, coi_hook hook,
                          coi_hook_call *call);
 co_value *coi_hook_end(co_context *ctx, coi_hook_call *call, co_value *result);
-/* Where component i of a variable of the strategy lives. False with an error of the hook, or a name
- * that is none. */
+/* Where component i of a variable of the strategy lives. False with an error of the hook, or for an
+ * invalid name. */
 bool coi_variable_device(co_context *ctx, co_strategy *strategy, int i, const char *name,
                          coi_device_name *out);
 /* Free what a custom strategy keeps. */

@@ -253,7 +253,7 @@ co_topology_parse(co_context *ctx, co_value *serialized)
     wire = (coi_wire){ bytes, bytes + serialized->u.string.nbytes };
     if (!read_message(wire, &mesh, counts, &list)) {
         coi_fail(ctx, CO_VALUE_ERROR,
-                 "argument 2 (serialized) of topology_parse is no message: a field "
+                 "argument 2 (serialized) of topology_parse is not a message: a field "
                  "is cut off or unreadable");
         return NULL;
     }

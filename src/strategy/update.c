@@ -77,7 +77,8 @@ call_one(co_context *ctx, co_strategy *strategy, const updating *u, int i, co_va
                : NULL;
 }
 
-/* EXT-UPD-3: what differs between components and is no tensor has no meaning as one value. */
+/* EXT-UPD-3: a result that differs between components and is not a tensor has no meaning as one
+ * value. */
 static co_value *
 grouped_leaf(co_context *ctx, co_value *leaf, void *unused)
 {
@@ -341,7 +342,7 @@ co_colocate_begin(co_context *ctx, co_strategy *strategy, co_value *variable)
     if (!coi_is_usable(ctx))
         return;
     ctx->call = "colocate_begin";
-    /* The entry is pushed whatever happens, or what cannot be is counted, so that every end finds
+    /* The entry is pushed even after an error, or a failed push is counted, so that every end finds
      * its begin. */
     if (ctx->unpushed_colocations > 0 || coi_push(ctx, COI_ENTRY_COLOCATE, NULL) == NULL) {
         ++ctx->unpushed_colocations;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making variables. Between co_variable and the ordinary variable at the end stand the creators of
- * the context, the one entered last first, and among them the strategy: those entered in its scope
+ * Making variables. co_variable calls the creators of the context, the one entered last first, and
+ * among them the strategy; the ordinary variable is made at the end: those entered in its scope
  * come before it, once per variable, the others after it, once per component (VAR-CREATOR-1). In a
  * step of replicas:
  *
@@ -27,12 +27,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Creators that make variables of their own are called for those too: this many deep, and it is
- * taken for endless. */
+/* Creators that make variables themselves are called for those too: a recursion this deep is an
+ * error. */
 #define MAX_DEPTH        32
 #define SAID_PARTITIONER 1u /* coi_runtime.said_once */
 
-/* How far the creation of a variable has come. */
+/* The state of the creation of a variable. */
 struct co_creation {
     co_context  *at;        /* whose creators are being called, */
     uint64_t     below;     /* those with a smaller id */
@@ -177,8 +177,8 @@ next_creator(co_creation *next)
     return NULL;
 }
 
-/* What a creator returned is a variable; a component is an ordinary one that belongs to nobody
- * else. */
+/* The result of a creator is a variable; a component is an ordinary one that is not part of another
+ * variable. */
 static bool
 check_made(co_context *ctx, const co_value *made, const co_creation *next,
            const co_variable_options *options)
@@ -200,7 +200,7 @@ check_made(co_context *ctx, const co_value *made, const co_creation *next,
         coi_fail(
             ctx, CO_TYPE_ERROR,
             "a creator gave variable %s as component %d of '%.*s%s'; it must be an ordinary variable "
-            "that is part of no other, as a rule that of co_creator_next",
+            "that is part of no other, usually that of co_creator_next",
             coi_variable_text(ctx, made->u.variable, who), next->component,
             COI_CUT(100, name_of(options)));
         return false;
@@ -219,7 +219,7 @@ prepare(co_context *ctx, co_value *initial, const co_variable_options *options)
     if ((unsigned)options->dtype >= CO_NUM_DTYPES) {
         coi_fail(
             ctx, CO_VALUE_ERROR,
-            "dtype of variable '%.*s%s' is %d, which is no dtype; give %d (%s) to %d (%s), or CO_DTYPE_NONE for "
+            "dtype of variable '%.*s%s' is %d, which is not a dtype; give %d (%s) to %d (%s), or CO_DTYPE_NONE for "
             "that of the initial value",
             COI_CUT(100, name_of(options)), (int)options->dtype, CO_BOOL, co_dtype_name(CO_BOOL),
             CO_STRING, co_dtype_name(CO_STRING));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Between the processes of a strategy. Before data flows, the ranks exchange handshakes that say
- * what each is about to do. Ranks that are not in step find out before anything is sent, and each
- * gets an error that names both sides. Without a group nothing happens.
+ * what each is about to do. Ranks that disagree find out before data is sent, and each gets an
+ * error that names both sides. Without a group nothing happens.
  */
 #include "strategy/workers.h"
 
@@ -277,7 +277,7 @@ coi_workers_handshake(co_context *ctx, co_strategy *strategy, coi_rendezvous_kin
     fill_handshake(ctx, strategy, COI_HANDSHAKE_COLLECTIVE, &mine);
     mine.what = (uint32_t)what;
     mine.number = number;
-    /* Messages are cut alike or not at all, so advice belongs to what is compared. */
+    /* All ranks must divide their messages alike, so communication options are compared too. */
     mine.signature = signature ^ ((uint64_t)coi_comm_options_of(ctx, strategy)->bytes_per_pack * 2 +
                                   (uint64_t)coi_comm_options_of(ctx, strategy)->in_ring) *
                                      UINT64_C(0x9E3779B97F4A7C15);
@@ -294,7 +294,7 @@ coi_workers_handshake(co_context *ctx, co_strategy *strategy, coi_rendezvous_kin
         leave(ctx, strategy);
         return false;
     }
-    memset(all, 0, nbytes); /* a rank that is not heard of has sent nothing */
+    memset(all, 0, nbytes); /* a rank without a handshake has sent nothing */
     begin_flight(ctx, strategy, &mine);
     ok = exchange(ctx, strategy, &mine, all);
     for (int r = 0; ok && numbers != NULL && r < strategy->num_workers; ++r)
@@ -312,7 +312,7 @@ coi_workers_done(co_context *ctx, co_strategy *strategy, bool ok)
         coi_failed(ctx);
     if (strategy->group == NULL)
         return ok;
-    if (ok) /* a failure from now on is no reason for others to give the data up */
+    if (ok) /* a failure from now on does not affect the data of this collective */
         strategy->delivered = strategy->sequence;
     atomic_fetch_add(&strategy->token_ticks, 1);
     coi_flight_end(strategy->recorder, strategy->flight, ctx->error.code);
@@ -364,10 +364,9 @@ broadcast(co_context *ctx, void *arg)
     return false;
 }
 
-const coi_op coi_op_worker_broadcast = {
-    COI_EFFECT("worker_broadcast", "The tensor of worker 0 on all workers, for initial values.",
-               coi_body_effect, 0, CO_RESOURCE_WORKERS)
-};
+const coi_op coi_op_worker_broadcast = { COI_EFFECT(
+    "worker_broadcast", "Copies the tensor of worker 0 to all workers, for initial values.",
+    coi_body_effect, 0, CO_RESOURCE_WORKERS) };
 
 co_value *
 coi_workers_broadcast(co_context *ctx, co_strategy *strategy, co_value *tensor)
@@ -399,7 +398,7 @@ block_of(co_context *ctx, const co_value *mine, int axis, int64_t length, const 
 }
 
 /* An array for all workers, of which there may be thousands: not on the stack. Without memory the
- * others, which would wait for this one, are told. */
+ * other workers, which would wait for this one, are notified. */
 static void *
 room_for_all(co_context *ctx, co_strategy *strategy, size_t size)
 {
@@ -438,7 +437,7 @@ agree(co_context *ctx, void *arg)
 }
 
 const coi_op coi_op_worker_agree = { COI_EFFECT(
-    "worker_agree", "A number of each worker on all workers: input, placement, counts of a mean.",
+    "worker_agree", "Exchanges a number between workers: input, placement, counts of a mean.",
     coi_body_effect, 0, CO_RESOURCE_WORKERS) };
 
 bool
@@ -495,7 +494,7 @@ gather_bytes(co_context *ctx, co_strategy *strategy, co_value *mine, const size_
                               coi_err(ctx)) == CO_OK;
     if (coi_workers_done(ctx, strategy, ok))
         return all;
-    if (!strategy->group->holding) /* else it is not ours any more */
+    if (!strategy->group->holding) /* else the transport still uses it */
         coi_small_free(&ctx->heap, all, total + 1);
     return NULL;
 }
@@ -552,7 +551,7 @@ concat(co_context *ctx, void *arg)
 }
 
 const coi_op coi_op_worker_concat = {
-    COI_EFFECT("worker_concat", "The tensors of all workers one after the other, on all workers.",
+    COI_EFFECT("worker_concat", "Concatenates the tensors of all workers, on all workers.",
                coi_body_effect, 0, CO_RESOURCE_WORKERS)
 };
 

@@ -55,7 +55,7 @@ fitting_gradient(co_context *ctx, const coi_variable *variable, co_value *gradie
     return gradient != NULL && fits(ctx, variable, gradient) ? gradient : NULL;
 }
 
-/* What can be said of a pair before anything changes. */
+/* Checks of a pair before anything changes. */
 static bool
 check_pair(co_context *ctx, const coi_variable *variable, const co_value *gradient)
 {
@@ -100,7 +100,7 @@ check_pairs(co_context *ctx, const pairs *p)
 
 /* --- the sum over replicas --- */
 
-/* What a replica brings to the sum: its own part, and host numbers in the dtype of the variable. */
+/* A replica's operand of the sum: its own part; host numbers get the dtype of the variable. */
 static co_value *
 summand(co_context *ctx, const coi_variable *variable, co_value *gradient)
 {
@@ -376,7 +376,7 @@ minimize_for(co_context *ctx, co_optimizer *optimizer, co_value *loss, co_value 
     coi_tape_trainable(ctx, variables, n);
     memcpy(gradients, variables, n * sizeof(*gradients));
     for (size_t i = 0; i < n; ++i)
-        coi_ref(variables[i]); /* the tape that holds them goes */
+        coi_ref(variables[i]); /* the tape that holds them ends */
     co_block_begin(ctx);
     if (coi_gradients(ctx, &loss, 1, NULL, gradients, n, false) == CO_OK) {
         ctx->call = call;
@@ -429,6 +429,6 @@ co_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
     COI_ENTER_ALWAYS(ctx, "minimize", CO_INVALID_ARGUMENT);
     if (may_minimize(ctx, optimizer, loss))
         return minimize(ctx, optimizer, loss);
-    coi_tape_spend(ctx); /* the call ends its tape also when it fails */
+    coi_tape_spend(ctx); /* the call ends its tape even on failure */
     return ctx->error.code;
 }

@@ -53,7 +53,8 @@ co_average_loss(co_context *ctx, co_value *per_example_loss)
                  co_dtype_name((co_dtype)losses->dtype));
         return NULL;
     }
-    if (losses->ndim == 0) { /* alone a mean would pass, among others it would be a mean of means */
+    if (losses->ndim == 0) { /* with one replica a mean would be accepted, with several it would be
+                                a mean of means */
         coi_fail(ctx, CO_VALUE_ERROR,
                  "average_loss is given a scalar, whose examples cannot be counted; give one loss "
                  "per example, which it averages itself");

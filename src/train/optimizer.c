@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making optimizers, and what every one answers.
+ * Making optimizers, and the calls common to all of them.
  */
 #include "train/optimizer.h"
 

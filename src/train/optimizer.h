@@ -59,7 +59,7 @@ typedef struct coi_optimizer_rule {
 /* The entry of an optimizer's update, sgd_update: it writes a variable and its slots. */
 #define COI_UPDATE_ENTRY(name_, optimizer)                                                         \
     {                                                                                              \
-        COI_EFFECT(name_, "The update of a variable and its slots by " optimizer "; co_minimize.", \
+        COI_EFFECT(name_, "Updates a variable and its slots by " optimizer "; co_minimize.",       \
                    coi_update_effect, CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE),                 \
             .holds_locks = true                                                                    \
     }

@@ -152,8 +152,8 @@ make_room(co_optimizer *optimizer)
     return true;
 }
 
-/* Put in an entry that was made without the lock, unless another thread was faster: the one that
- * counts, NULL with an error. */
+/* Insert an entry that was made without the lock, unless another thread was faster: the entry in
+ * the table, NULL with an error. */
 static coi_slot_entry *
 add_entry(co_context *ctx, co_optimizer *optimizer, coi_slot_entry *entry)
 {

@@ -2,8 +2,8 @@
 /*
  * Batch norm with the statistics of all replicas. Sums and counts of rows are added over replicas
  * and divided once, so that every row counts the same however rows are spread. The variance is
- * taken about the common mean in a second sum: E(x^2) - E(x)^2, which needs one, loses the digits
- * of small variances.
+ * computed about the common mean in a second sum: E(x^2) - E(x)^2 would need only one sum, but
+ * loses the digits of small variances.
  */
 #include <cohort/ops.h>
 #include <cohort/train.h>
@@ -134,8 +134,7 @@ co_sync_batch_norm_train(co_context *ctx, co_value *x, co_value *gamma, co_value
 
     COI_ENTER(ctx, call_name, NULL);
     if (!coi_take_options(ctx, &b.options, sizeof(b.options), options, 7) ||
-        !check_batch(ctx, given) ||
-        !coi_batch_norm_axes(ctx, x, &b.options, b.axes, &b.num_axes) ||
+        !check_batch(ctx, given) || !coi_batch_norm_axes(ctx, x, &b.options, b.axes, &b.num_axes) ||
         coi_check_momentum(ctx, call_name, b.options.momentum) != CO_OK ||
         coi_check_epsilon(ctx, call_name, b.options.epsilon) != CO_OK)
         return NULL;

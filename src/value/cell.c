@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The end of a value: what it holds besides its cell is given back when the last reference goes, as
- * the row of its kind says. And the row of variables, whose containers die with care.
+ * The end of a value: when the last reference is dropped, it releases everything it holds besides
+ * its cell, as the row of its kind says. Also the row of variables, whose containers need care when
+ * they die.
  */
 #include <cohort/variable.h>
 
@@ -12,7 +13,7 @@ _Static_assert(sizeof(co_value) == 128, "a cell is two cache lines");
 
 /* --- components and containers --- */
 
-/* In a forked child nobody else is there, and the lock may be held for ever. */
+/* A forked child has no other threads, and the lock may be held forever. */
 static void
 take_weak(coi_heap *heap)
 {

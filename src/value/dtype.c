@@ -2,7 +2,7 @@
 /*
  * Data types: the table, half precision, and conversion between any two of them. Conversions of
  * floats to integers are those of the x86 instructions that TensorFlow's kernels compile to,
- * written out so that every machine gives them.
+ * written in C so that every machine gives the same results.
  */
 #include "value/value.h"
 
@@ -272,7 +272,7 @@ store(co_dtype dtype, number n, void *dst)
     }
 }
 
-/* A fraction is cut off before, as a conversion does; NaN fits nowhere. */
+/* The fraction is truncated first, as a conversion does; NaN never fits. */
 static bool
 integer_holds(co_dtype dtype, number n)
 {

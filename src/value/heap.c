@@ -72,8 +72,8 @@ coi_cell_store_init(coi_cell_store *store, coi_memory *memory)
     coi_lock_init(&store->lock);
     coi_lock_init(&store->weak_lock);
     coi_lock_init(&store->keeps.lock);
-    /* Two stores are never at one place, and the factor keeps apart what their places tell
-     * apart. */
+    /* Two stores never have the same address, and multiplying by the factor keeps different
+     * addresses different. */
     store->own_magic = (uint32_t)((uintptr_t)store >> 6) * UINT32_C(0x9E3779B1) | 1;
     store->magic = coi_owner_word_new(store->own_magic);
     if (store->magic == NULL)
@@ -177,7 +177,7 @@ refill(coi_heap *heap, int size)
         heap->spare[size] = (coi_batch){ NULL, 0 };
         return true;
     }
-    /* In a forked child the lock may be held for ever, by a thread that is not there. */
+    /* In a forked child the lock may be held forever, by a thread that does not exist there. */
     if (coi_is_forked(heap))
         return false;
     coi_lock_take(&store->lock);
@@ -252,7 +252,7 @@ empty_ring(coi_heap *heap)
     }
 }
 
-/* Without other memory even the dead are used. */
+/* If there is no other memory, even dead cells are reused. */
 static void *
 take_cell(coi_heap *heap)
 {

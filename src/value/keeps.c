@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How often co_keep was called for each object of a runtime. Blocks, lists and tapes own references
- * too, so the reference count alone cannot tell whether co_release gives back what a keep took or
- * what somebody else owns. The counts are beside the objects, in one hash table for the runtime:
- * few objects are kept at the same time, and making and freeing a value does not touch it.
+ * too, so the reference count alone cannot tell whether co_release drops the reference of a keep or
+ * that of another owner. The counts are in one hash table for the runtime, not in the objects: few
+ * objects are kept at the same time, and making and freeing a value does not touch it.
  */
 #include "value/value.h"
 

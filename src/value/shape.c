@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shapes: checks that no hostile dimension passes, and text.
+ * Shapes: checks of untrusted dimensions, and text.
  */
 #include "value/value.h"
 

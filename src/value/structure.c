@@ -55,7 +55,7 @@ sink(const char *const *keys, size_t *order, size_t at, size_t n)
     }
 }
 
-/* A heap sort, because it needs no memory and no luck. */
+/* A heap sort, because it needs no memory and has no bad cases. */
 co_code
 coi_sort_keys(const char *const *keys, size_t n, size_t *order, co_error_info *err)
 {

@@ -82,7 +82,7 @@ coi_tensor_new(coi_heap *heap, co_device *device, co_dtype dtype, const int64_t 
         put_inline(cell);
         return cell;
     }
-    /* In a forked child the pool may be locked for ever, by a thread that is not there. */
+    /* In a forked child the pool may be locked forever, by a thread that does not exist there. */
     cell->u.tensor.buffer = coi_is_forked(heap)
                                 ? NULL
                                 : coi_buffer_alloc(memory_of(device, dtype), nbytes);

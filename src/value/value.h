@@ -174,11 +174,11 @@ typedef struct coi_cell_store {
 } coi_cell_store;
 
 typedef struct coi_heap {
-    const uint32_t  *magic; /* of the store */
-    coi_cell_store  *store;
-    coi_batch        loaded[COI_NUM_SIZES]; /* works on these; cells first */
-    coi_batch        spare[COI_NUM_SIZES];  /* empty or full */
-    atomic_llong     live; /* values made here minus values that died here; others may look */
+    const uint32_t *magic; /* of the store */
+    coi_cell_store *store;
+    coi_batch       loaded[COI_NUM_SIZES]; /* works on these; cells first */
+    coi_batch       spare[COI_NUM_SIZES];  /* empty or full */
+    atomic_llong live; /* values made here minus values that died here; other threads may read it */
     struct coi_heap *next, *previous;
     void  *dead_cells[COI_DEAD_CELLS]; /* a ring of cells that died here; NULL: none yet */
     size_t next_dead;                  /* where the next goes, modulo the length */
@@ -258,7 +258,7 @@ coi_unref(coi_heap *heap, void *handle)
 
     if (object == NULL)
         return;
-    /* A sole owner needs no locked operation: nobody else can take a reference any more. */
+    /* A sole owner needs no atomic operation: no other thread can take a reference any more. */
     if (atomic_load_explicit(&object->refs, memory_order_acquire) == 1 ||
         atomic_fetch_sub_explicit(&object->refs, 1, memory_order_acq_rel) == 1)
         object->cls->destroy(heap, object);
@@ -392,7 +392,7 @@ co_value *coi_tensor_over(coi_heap *heap, co_device *device, co_dtype dtype, con
 /* A new header over the data of `base`, beginning at element `offset`, with another shape. */
 co_value *coi_tensor_view(coi_heap *heap, co_value *base, const int64_t *dims, int ndim,
                           int64_t num_elements, int64_t offset, co_error_info *err);
-/* Nobody but the one owner of a tensor sees its data: it may be written in place. */
+/* The tensor has one owner and nothing shares its data: it may be written in place. */
 bool coi_is_private(const co_value *tensor);
 /*
  * For all code that reads or writes the data of a tensor, except the kernels of the CPU backend.
@@ -472,7 +472,7 @@ void coi_step_into(char *path, size_t capacity, const co_value *structure, size_
 /* The structure of like with leaves (references are taken) in place. */
 co_value *coi_pack(coi_heap *heap, const co_value *like, co_value *const *leaves,
                    co_error_info *err);
-/* `code` naming the path where they part, or CO_OK. */
+/* `code` naming the path where they differ, or CO_OK. */
 co_code coi_same_structure(const co_value *a, const co_value *b, co_code code, co_error_info *err);
 /* Give back items, and their room where it is not in the cell. */
 void coi_items_free(coi_heap *heap, co_value **items, size_t n, co_value **room);

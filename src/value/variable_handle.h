@@ -39,13 +39,13 @@ struct coi_variable {
 };
 
 /*
- * cell.c: a component does not keep its container alive, and any thread may release that. Whoever
- * goes from a component to the container gets a reference, or NULL where there is none (any more).
+ * cell.c: a component does not keep its container alive, and any thread may release that. The way
+ * from a component to its container gives a reference, or NULL if there is no container (any more).
  */
 co_value *coi_container_of(coi_heap *heap, const co_value *component);
 /* Let a variable be a component; false: it is one of another already. */
 bool coi_container_join(coi_heap *heap, co_value *container, co_value *component);
-/* Only a look, which may be out of date. */
+/* A snapshot, which may be out of date. */
 static inline bool
 coi_is_component(const coi_variable *variable)
 {

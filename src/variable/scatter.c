@@ -207,7 +207,7 @@ update_texts(co_context *ctx, const co_value *old, const co_value *slices)
     return fresh;
 }
 
-/* The tensor to work on, on the host: the old one where nobody else sees it, else a copy. A
+/* The tensor to work on, on the host: the old one if nothing else refers to it, else a copy. A
  * reference. */
 static co_value *
 target_of(co_context *ctx, co_value *old, const co_value *slices)
@@ -325,13 +325,13 @@ scatter_effect(co_context *ctx, coi_effect *effect)
                    CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE),                                    \
         .holds_locks = true                                                                        \
     };
-SCATTER(update, "Rows of a variable replaced by slices")
-SCATTER(add, "Slices added to rows of a variable")
-SCATTER(sub, "Slices subtracted from rows of a variable")
-SCATTER(mul, "Rows of a variable times slices")
-SCATTER(div, "Rows of a variable divided by slices")
-SCATTER(min, "The smaller of rows of a variable and slices")
-SCATTER(max, "The larger of rows of a variable and slices")
+SCATTER(update, "Replaces rows of a variable by slices")
+SCATTER(add, "Adds slices to rows of a variable")
+SCATTER(sub, "Subtracts slices from rows of a variable")
+SCATTER(mul, "Multiplies rows of a variable by slices")
+SCATTER(div, "Divides rows of a variable by slices")
+SCATTER(min, "Replaces rows of a variable by their minimum with slices")
+SCATTER(max, "Replaces rows of a variable by their maximum with slices")
 
 bool
 coi_plain_scatter(co_context *ctx, co_value *const *variables, size_t n, int verb,

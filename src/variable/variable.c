@@ -67,7 +67,7 @@ plain_destroy(coi_heap *heap, coi_variable *variable)
     coi_free(heap->store->memory, p, sizeof(*p));
 }
 
-/* What it holds, or NULL: a reference. For texts about it, which are no reads. */
+/* Its tensor, or NULL: a reference. For texts about it, which do not count as reads. */
 static co_value *
 plain_peek(const co_value *variable)
 {
@@ -99,7 +99,7 @@ read_effect(co_context *ctx, coi_effect *effect)
 }
 
 const coi_op coi_op_read_variable = { COI_EFFECT(
-    "read_variable", "The tensor that a variable holds; co_variable_read, or use it as an operand.",
+    "read_variable", "Reads the tensor of a variable; co_variable_read, or use as an operand.",
     read_effect, CO_RESOURCE_VARIABLE, 0) };
 
 static co_value *
@@ -282,7 +282,7 @@ initialize_effect(co_context *ctx, coi_effect *effect)
 }
 
 const coi_op coi_op_initialize_variable = {
-    COI_EFFECT("initialize_variable", "Zeros for a slot of an optimizer that has no value yet.",
+    COI_EFFECT("initialize_variable", "Fills an optimizer slot without a value with zeros.",
                initialize_effect, CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE)
 };
 
@@ -346,18 +346,17 @@ assign_effect(co_context *ctx, coi_effect *effect)
 }
 
 const coi_op coi_op_assign_variable = { COI_EFFECT("assign_variable",
-                                                   "Another tensor for a variable; co_assign.",
+                                                   "Assigns a tensor to a variable; co_assign.",
                                                    assign_effect, 0, CO_RESOURCE_VARIABLE),
                                         .holds_locks = true };
 const coi_op coi_op_assign_add_variable = {
-    COI_EFFECT("assign_add_variable", "A tensor added to what a variable holds; co_assign_add.",
-               assign_effect, CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE),
+    COI_EFFECT("assign_add_variable", "Adds a tensor to a variable; co_assign_add.", assign_effect,
+               CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE),
     .holds_locks = true
 };
 const coi_op coi_op_assign_sub_variable = {
-    COI_EFFECT("assign_sub_variable",
-               "A tensor subtracted from what a variable holds; co_assign_sub.", assign_effect,
-               CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE),
+    COI_EFFECT("assign_sub_variable", "Subtracts a tensor from a variable; co_assign_sub.",
+               assign_effect, CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE),
     .holds_locks = true
 };
 

@@ -55,8 +55,9 @@ bool coi_plain_update(co_context *ctx, co_value *const *variables, size_t n, int
  * coi_plain_unlock, which puts another there (a reference) or, with NULL, leaves the one that is.
  */
 co_value **coi_plain_lock(co_value *variable);
-co_value **coi_plain_locked(co_value *variable); /* the same for who has the lock already */
-void       coi_plain_unlock(co_context *ctx, co_value *variable, co_value *tensor);
+co_value **coi_plain_locked(
+    co_value *variable); /* the same for a caller that has the lock already */
+void coi_plain_unlock(co_context *ctx, co_value *variable, co_value *tensor);
 
 /* What the entries assign_variable, scatter_add_variable and their like work on: n ordinary
  * variables, all of which change or none. */

@@ -356,7 +356,8 @@ CO_TEST_BARE(files_that_are_no_backends_are_refused_with_the_reason, "")
 
     expect_refused("missing.so", CO_NOT_FOUND, "does not load");
     expect_refused("text.so", CO_NOT_FOUND, "does not load");
-    expect_refused("libbackend_symbol.so", CO_INVALID_ARGUMENT, "exports no co_backend_plugin");
+    expect_refused("libbackend_symbol.so", CO_INVALID_ARGUMENT,
+                   "does not export co_backend_plugin");
     expect_refused("libbackend_abi.so", CO_UNIMPLEMENTED, "its abi is 2, expected 1");
     snprintf(sizes, sizeof(sizes),
              "struct co_backend than this library: its struct_size is %zu, expected %zu",

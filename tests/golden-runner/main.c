@@ -34,7 +34,7 @@ static const char usage[] =
     "  --function          run through captured functions\n"
     "  --device TYPE:I     on devices of that type instead of CPUs, the I-th of them current\n"
     "  --filter SUBSTRING  only cases whose FAMILY/ID contains it\n"
-    "  --types             check what the operators' rules say of types with unknowns (family ops)\n"
+    "  --types             check type inference with unknown dimensions (family ops)\n"
     "  --fault NAME        with --types: put a fault into every type, which the checks must find:\n"
     "                      forgets, forgets-rank, invents, lies, lies-dtype, refuses\n"
     "  --verbose           also name the cases that pass\n"

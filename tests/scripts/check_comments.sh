@@ -26,7 +26,7 @@ breaks() {
         failed=1
     fi
 }
-breaks strategy.h '/^ \* Blocks:   until all processes have come\.$/d' "it must have Scope, Context, Blocks, Returns"
+breaks strategy.h '/^ \* Blocks:   until all processes have arrived\.$/d' "it must have Scope, Context, Blocks, Returns"
 breaks strategy.h 's/^ \* Scope:    collective over processes\.$/ * Scope:    this process./' "co_reduce is collective; its Scope says otherwise"
 breaks flight_recorder.h 's/^ \* (Scope|Context|Blocks|Returns):/ * -/' "co_flight_save waits for others"
 breaks strategy.h 's/^\/\*\* co_run with options;/\/** With options;/; s/are those of co_run\. \*\//are known. *\//' "co_run_with waits for others; say Scope, Context, Blocks, Returns, or name co_run"

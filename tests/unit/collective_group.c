@@ -140,7 +140,7 @@ CO_TEST_BARE(a_plug_in_that_is_missing_or_none_is_an_error_with_a_repair, "")
         "which COHORT_MPI_LIBRARY names; let it name the libcohort_mpi.so of this library");
     setenv("COHORT_MPI_LIBRARY", "libm.so.6", 1);
     CO_EXPECT_CODE(open_named(&o, "mpi"), CO_UNIMPLEMENTED);
-    CO_EXPECT_CONTAINS(o.err.message, "libm.so.6 is no plug-in");
+    CO_EXPECT_CONTAINS(o.err.message, "libm.so.6 is not a plug-in");
     setenv("COHORT_MPI_LIBRARY", __FILE__, 1); /* there, but no library */
     CO_EXPECT_CODE(open_named(&o, "mpi"), CO_UNIMPLEMENTED);
     CO_EXPECT_INT(o.memory.bytes_in_use, 0);

@@ -32,7 +32,7 @@ CO_TEST(an_implementation_has_a_name_in_any_case, "CO-1")
     }
     CO_EXPECT_CODE(co_communication_from_name(ctx, "PIGEON", &found), CO_VALUE_ERROR);
     CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR,
-                    "'PIGEON' is no implementation; the names are AUTO, RING and NCCL");
+                    "'PIGEON' is not an implementation; the names are AUTO, RING and NCCL");
     CO_EXPECT_CODE(co_communication_from_name(ctx, "", &found), CO_VALUE_ERROR);
     CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "''");
     CO_EXPECT_CODE(co_communication_from_name(ctx, NULL, &found), CO_VALUE_ERROR);

@@ -414,7 +414,7 @@ CO_TEST_WITH(a_function_that_fails_is_heard_unchanged, "DS-FN-4 GEN-ERR-1 GEN-ER
         CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "returned NULL");
         CO_EXPECT_NULL(
             co_distribute_datasets_from_function(ctx, strategies[i], nothing, strategies[i], NULL));
-        CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "no plain dataset");
+        CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "not a plain dataset");
         CO_EXPECT_NULL(co_distribute_datasets_from_function(ctx, strategies[i], NULL, NULL, NULL));
         CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "argument 3 (fn)");
     }

@@ -27,7 +27,7 @@ CO_TEST(every_stage_shows_its_arguments, "")
         { "range(3,17,4)", "range from 3, step 4 -> 4 elements\n" },
         { "range(10).batch(4)", "batch of 4 -> 3 elements\n"
                                 "  range from 0, step 1 -> 10 elements\n" },
-        { "range(10).batch_drop(4).repeat", "repeat for ever -> endless\n"
+        { "range(10).batch_drop(4).repeat", "repeat forever -> endless\n"
                                             "  batch of 4, remainder dropped -> 2 elements\n"
                                             "    range from 0, step 1 -> 10 elements\n" },
         { "range(1).take(-1).skip(1).repeat(3)", "repeat 3 -> 0 elements\n"

@@ -204,24 +204,30 @@ CO_TEST(integers_read_out_must_fit, "")
     int64_t   out[4] = { 7, 7, 7, 7 };
     uint8_t   bytes[4];
 
-    WRONG(co_item_int(ctx, co_float(ctx, 1e300)), CO_VALUE_ERROR,
-          "argument 2 (value) of item_int is 1e+300, which is no int64; the limits are "
-          "-9223372036854775808 and 9223372036854775807");
+    WRONG(
+        co_item_int(ctx, co_float(ctx, 1e300)), CO_VALUE_ERROR,
+        "argument 2 (value) of item_int is 1e+300, which is out of range of int64; the limits are "
+        "-9223372036854775808 and 9223372036854775807");
     WRONG(co_item_int(ctx, co_float(ctx, 0x1p63)), CO_VALUE_ERROR, "is 9.223372036854776e+18");
-    WRONG(co_item_int(ctx, co_float(ctx, -INFINITY)), CO_VALUE_ERROR, "is -inf, which is no int64");
-    WRONG(co_item_int(ctx, co_scalar_float(ctx, NAN)), CO_VALUE_ERROR, "is nan, which is no int64");
-    WRONG(co_item_int(ctx, all), CO_VALUE_ERROR, "is 18446744073709551615, which is no int64");
-    WRONG(co_value_copy_data(ctx, x, CO_INT64, out, 4) == CO_OK, CO_VALUE_ERROR,
-          "element 2 of argument 2 (value) of value_copy_data is nan, which is no int64");
+    WRONG(co_item_int(ctx, co_float(ctx, -INFINITY)), CO_VALUE_ERROR,
+          "is -inf, which is out of range of int64");
+    WRONG(co_item_int(ctx, co_scalar_float(ctx, NAN)), CO_VALUE_ERROR,
+          "is nan, which is out of range of int64");
+    WRONG(co_item_int(ctx, all), CO_VALUE_ERROR,
+          "is 18446744073709551615, which is out of range of int64");
+    WRONG(
+        co_value_copy_data(ctx, x, CO_INT64, out, 4) == CO_OK, CO_VALUE_ERROR,
+        "element 2 of argument 2 (value) of value_copy_data is nan, which is out of range of int64");
     CO_EXPECT_INT(out[0], 7); /* nothing was copied */
     WRONG(
         co_value_copy_data(ctx, x, CO_UINT64, out, 4) == CO_OK, CO_VALUE_ERROR,
-        "element 1 of argument 2 (value) of value_copy_data is -2.9, which is no uint64; the limits are "
+        "element 1 of argument 2 (value) of value_copy_data is -2.9, which is out of range of uint64; the limits are "
         "0 and 18446744073709551615");
-    WRONG(co_value_copy_data(ctx, large, CO_INT32, out, 4) == CO_OK, CO_VALUE_ERROR,
-          "is 1099511627776, which is no int32; the limits are -2147483648 and 2147483647");
+    WRONG(
+        co_value_copy_data(ctx, large, CO_INT32, out, 4) == CO_OK, CO_VALUE_ERROR,
+        "is 1099511627776, which is out of range of int32; the limits are -2147483648 and 2147483647");
     WRONG(co_value_copy_data(ctx, co_scalar_int64(ctx, -1), CO_UINT8, bytes, 4) == CO_OK,
-          CO_VALUE_ERROR, "is -1, which is no uint8");
+          CO_VALUE_ERROR, "is -1, which is out of range of uint8");
 
     /* The edges, and fractions, which are cut towards 0. */
     CO_EXPECT_INT(co_item_int(ctx, co_float(ctx, -0x1p63)), INT64_MIN);

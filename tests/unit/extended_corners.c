@@ -607,10 +607,10 @@ CO_TEST_WITH(places_that_are_none_are_refused, "EXT-RT-2 EXT-BRT-2 EXT-BC-1", "c
     co_clear(ctx);
     CO_EXPECT_NULL(
         co_reduce_to(ctx, m, CO_REDUCE_SUM, x, pair(ctx, co_int(ctx, 1), co_int(ctx, 2))));
-    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "no destination");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "not a destination");
     gone = variable_of(ctx, m, "v");
     CO_EXPECT_NULL(co_reduce_to(ctx, m, CO_REDUCE_SUM, x, pair(ctx, gone, gone)));
-    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "no destination");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "not a destination");
     CO_EXPECT_NULL(co_reduce_to(ctx, m, CO_REDUCE_SUM, x, co_args(ctx, gone)));
     CO_EXPECT_ERROR(ctx, CO_ASSERTION_ERROR, "tuple");
     gone = co_string(ctx, "/gpu:7");

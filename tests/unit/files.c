@@ -118,7 +118,7 @@ CO_TEST(fixed_length_bodies_are_multiples, "GEN-ERR-5")
                 ++seen;
             CO_EXPECT_INT(seen, cases[i].count > 0 ? cases[i].count : 0);
             if (cases[i].count < 0)
-                CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "no multiple");
+                CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "not a multiple");
             CO_EXPECT_OK(ctx);
         }
     CO_EXPECT_NULL(co_dataset_fixed_length_records(ctx, &file, 1, 0, NULL));

@@ -81,7 +81,7 @@ CO_TEST_WITH(datasets_of_replicas_must_be_alike, "IO-4 DS-FN-4", "cpus=2")
     CO_EXPECT_NULL(from_both(ctx, s, ints, NULL));
     CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "returned NULL");
     CO_EXPECT_NULL(from_both(ctx, s, ints, co_distribute_dataset(ctx, s, ints, NULL)));
-    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "no plain dataset");
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "not a plain dataset");
     CO_EXPECT_INT(co_cardinality(ctx, from_both(ctx, s, co_dataset_repeat(ctx, ints, -1), ints)),
                   CO_UNKNOWN_CARDINALITY);
     CO_EXPECT_INT(co_cardinality(ctx, from_both(ctx, s, co_dataset_repeat(ctx, ints, -1),

@@ -179,7 +179,7 @@ record_forward(co_context *ctx, const ops_row *row, const ops_row_call *call,
 static bool
 is_uncounted(co_context *ctx)
 {
-    return !co_ok(ctx) && strstr(co_error(ctx)->message, "how many results there are") != NULL;
+    return !co_ok(ctx) && strstr(co_error(ctx)->message, "the number of results depends") != NULL;
 }
 
 static bool

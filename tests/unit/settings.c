@@ -276,7 +276,7 @@ CO_TEST_BARE(unknown_variables_are_warned_of, "")
     setenv("COHORT_CPU", "3", 1);
     CO_EXPECT_CODE(coi_settings_load(&settings, "log=warning", NULL, &log), CO_OK);
     CO_EXPECT_INT(w.lines, 1);
-    CO_EXPECT_STR(w.last, "environment variable COHORT_CPU is no setting of this version");
+    CO_EXPECT_STR(w.last, "environment variable COHORT_CPU is not a setting of this version");
     CO_EXPECT_CODE(coi_settings_load(&settings, "log=error", NULL, &log), CO_OK);
     CO_EXPECT_INT(w.lines, 1);
     for (int i = 0; i < 100; ++i) {

@@ -472,7 +472,7 @@ CO_TEST_WITH(options_of_variables_are_checked, "VAR-NEW-1", "cpus=2")
     options.trainable = CO_TRAINABLE_AUTO;
     options.dtype = (co_dtype)99;
     CO_EXPECT_NULL(co_variable(ctx, co_float(ctx, 1), &options));
-    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "is 99, which is no dtype");
+    CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "is 99, which is not a dtype");
     CO_EXPECT_NULL(co_variable(ctx, NULL, NULL));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "initial");
     CO_EXPECT_NULL(co_variable(ctx, co_none(ctx), NULL));

@@ -531,7 +531,7 @@ CO_TEST(read_data_converts_all_that_fits, "")
             if (!all_fit(ctx, x, (co_dtype)to)) {
                 CO_EXPECT_CODE(co_value_copy_data(ctx, x, (co_dtype)to, raw, NUM_REALS),
                                CO_VALUE_ERROR);
-                CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "which is no ");
+                CO_EXPECT_ERROR(ctx, CO_VALUE_ERROR, "which is out of range of ");
                 continue;
             }
             CO_EXPECT_CODE(co_value_copy_data(ctx, x, (co_dtype)to, raw, NUM_REALS), CO_OK);

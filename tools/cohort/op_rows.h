@@ -61,10 +61,10 @@ typedef struct op_row {
 #endif
 
 #define INTERNAL NULL, CALL("", "")
-#define KEPT     "any; the result has it"
-#define FIT      "any that broadcast to one"
-#define REDUCED  "any; the result is without the axes, or has 1 there with keepdims"
-#define ALONG    "any of rank 1 and more; the result has it"
+#define KEPT     "any; the result has the same shape"
+#define FIT      "any that broadcast to one shape"
+#define REDUCED  "any; the result lacks the axes, or has 1 there with keepdims"
+#define ALONG    "any of rank 1 or more; the result has the same shape"
 
 #define BIG    "[331,613]" /* 202903 elements: three chunks and a bit */
 #define IMAGES "r[4,61,67,9]"
@@ -91,14 +91,14 @@ static const op_row op_rows[] = {
       SMALL(CALL("r[2,3] r[3]", ""))
       LARGE(CALL("r" BIG " r[613]", ""), CALL("h" BIG " h" BIG, ""), CALL("i999" BIG " i7[331,1]", ""))
       SIZES(SIZES_BROADCAST, CALL("i9[A,B] i9[B]", "")) },
-    { "add_n", "any, all the same; the result has it", CALL("[1, 2] [3, 4] [5, 6]", ""),
+    { "add_n", "any, all the same; the result has the same shape", CALL("[1, 2] [3, 4] [5, 6]", ""),
       SMALL(CALL("r[2,3] r[2,3] r[2,3]", ""))
       LARGE(CALL("r" BIG " r" BIG " r" BIG, "")) },
-    { "argmax", "any of rank 1 and more; the result is without the axis", CALL("[[1, 5, 2], [7, 0, 7]]", "axis=1"),
+    { "argmax", "any of rank 1 or more; the result lacks the axis", CALL("[[1, 5, 2], [7, 0, 7]]", "axis=1"),
       SMALL(CALL("r[2,3]", "axis=1"))
       LARGE(CALL("r" BIG, "axis=1"), CALL("r" BIG, "axis=0 output_type=int32"))
       SIZES(CALL("r[A,B,C]", "axis=0"), CALL("r[A,B,C]", "axis=2")) },
-    { "argmin", "any of rank 1 and more; the result is without the axis", CALL("[[1, 5, 2], [7, 0, 7]]", "axis=1"),
+    { "argmin", "any of rank 1 or more; the result lacks the axis", CALL("[[1, 5, 2], [7, 0, 7]]", "axis=1"),
       SMALL(CALL("r[2,3]", "axis=0 output_type=int32"))
       LARGE(CALL("g" BIG, "axis=1"))
       SIZES(CALL("r[A,B,C]", "axis=1")) },
@@ -123,14 +123,14 @@ static const op_row op_rows[] = {
       SMALL(CALL("r[1,2,2,2]", "ksize=[2,2] strides=[2,2] shape=[1,5,4,2]"))
       LARGE(CALL("r[4,30,33,9]", "ksize=[2,2] strides=[2,2] shape=[4,61,67,9]"))
       SIZES(CALL("r[2,A,B,C]", "ksize=[3,3] strides=[1,1] padding=SAME shape=[2,A,B,C]")) },
-    { "band_part", "[...,m,n]; the result has it", CALL("[[1, 2, 3], [4, 5, 6], [7, 8, 9]]", "num_lower=0 num_upper=1"),
+    { "band_part", "[...,m,n]; the result has the same shape", CALL("[[1, 2, 3], [4, 5, 6], [7, 8, 9]]", "num_lower=0 num_upper=1"),
       SMALL(CALL("r[2,3,4]", "num_lower=1 num_upper=0"))
       LARGE(CALL("r[7,211,139]", "num_lower=20 num_upper=-1")) },
     { "batch_norm_inference", "x any; the others broadcast to it",
       CALL("[[1.0, 2.0], [3.0, 6.0]] [2.0, 4.0] [1.0, 4.0] [1.0, 1.0] [0.0, 0.0]", "epsilon=0.0"),
       SMALL(CALL("r[3,4] r[4] p[4] r[4] r[4]", ""))
       LARGE(CALL("r" BIG " r[613] p[613] r[613] r[613]", "")) },
-    { "batch_norm_train", "x any; the others as x without axes; five results: as x, then four as gamma",
+    { "batch_norm_train", "x any; the others have the shape of x without axes; five results: one shaped as x, four as gamma",
       CALL("[[1.0], [3.0]] [1.0] [0.0] [0.0] [1.0]", "axes=[0] momentum=0.5"),
       SMALL(FIRST(3, "r[5,2] r[2] r[2] r[2] p[2]", "axes=[0]"))
       LARGE(CALL("r" BIG " r[613] r[613] r[613] p[613]", "axes=[0]")) },
@@ -141,7 +141,7 @@ static const op_row op_rows[] = {
       SMALL(CALL("r[2,1] r[2,2,3]", ""))
       LARGE(CALL("r[331,1] r" BIG, ""))
       SIZES(CALL("r[A,1,C] r[A,B,C]", ""), CALL("r[1] r[A,B]", "")) },
-    { "broadcast_to", "any that broadcasts to `shape`, which the result has", CALL("[1, 2]", "shape=[2,2]"),
+    { "broadcast_to", "any that broadcasts to `shape`, the shape of the result", CALL("[1, 2]", "shape=[2,2]"),
       SMALL(CALL("r[2,1]", "shape=[2,2,3]"))
       LARGE(CALL("r[331,1]", "shape=[331,613]"))
       SIZES(CALL("r[A,1,C]", "shape=[A,B,C]"), CALL("r[1]", "shape=[A,B]")) },
@@ -150,7 +150,7 @@ static const op_row op_rows[] = {
       LARGE(CALL("r" BIG, "dtype=float16"), CALL("r" BIG, "dtype=int64"))
       SIZES(CALL("r[A,B]", "dtype=int32"), CALL("r[A,B]", "dtype=float16"), CALL("i9[A,B]", "dtype=float64")) },
     UNARY("ceil", "[1.2, -1.2, 2.0]"),
-    { "clip_by_global_norm", "any; as many results, each as its input, and a scalar", CALL("[3.0] [4.0]", "clip_norm=1.0"),
+    { "clip_by_global_norm", "any; one result for each input, of its shape, and a scalar", CALL("[3.0] [4.0]", "clip_norm=1.0"),
       SMALL(CALL("r[2,3] r[4]", "clip_norm=0.5"))
       LARGE(CALL("r" BIG " r[613,331]", "clip_norm=0.5")) },
     { "clip_by_norm", KEPT, CALL("[3.0, 4.0]", "clip_norm=1.0"),
@@ -159,7 +159,7 @@ static const op_row op_rows[] = {
     { "clip_by_value", KEPT, CALL("[-2, 1, 9]", "min=0 max=5"),
       SMALL(CALL("r[2,3]", "min=-0.4 max=0.6"))
       LARGE(CALL("r" BIG, "min=-0.4 max=0.6")) },
-    { "concat", "any of rank 1 and more, the same but along the axis, where they add up",
+    { "concat", "any of rank 1 or more, equal except along the axis, where they add up",
       CALL("[[1, 2]] [[3, 4], [5, 6]]", "axis=0"),
       SMALL(CALL("r[2,3] r[2,1]", "axis=1"))
       LARGE(WHOLE("r" BIG " r[331,17]", "axis=1"))
@@ -238,7 +238,7 @@ static const op_row op_rows[] = {
       SMALL(CALL("r[5]", ""))
       LARGE(CALL("r" BIG, ""), CALL("d" BIG, ""))
       SIZES(CALL("r[A,B,C]", "")) },
-    { "expand_dims", "any; the result has a 1 more", CALL("[1, 2]", "axis=0"),
+    { "expand_dims", "any; the result has one more dimension, of 1", CALL("[1, 2]", "axis=0"),
       SMALL(CALL("r[2,3]", "axis=1"))
       LARGE(WHOLE("r" BIG, "axis=1")) },
     UNARY("expm1", "[0.0, 1.0]"),
@@ -265,7 +265,7 @@ static const op_row op_rows[] = {
       LARGE(CALL("r[1009,331] i1009[613]", ""), CALL("r[7,331,61] i331[7,613]", "axis=1 batch_dims=1"),
             CALL("h[331,613] j613[700]", "axis=1"))
       SIZES(CALL("r[A,B] iA[C]", ""), CALL("r[A,B,C] iB[D]", "axis=1"), CALL("r[A,B,C] jB[A,D]", "axis=1 batch_dims=1")) },
-    { "gather_nd", "params [d1,...], indices [...,k] -> [...] and the dimensions of params behind k",
+    { "gather_nd", "params [d1,...], indices [...,k] -> [...] and the dimensions of params after the first k",
       CALL("[[1, 2], [3, 4]] [[1, 0], [0, 1]]", ""),
       SMALL(CALL("r[3,3,2] i3[4,2]", ""))
       LARGE(CALL("r[613,331,3] i331[90001,2]", "")) },
@@ -361,7 +361,7 @@ static const op_row op_rows[] = {
       SMALL(CALL("r[2,3] p[3]", ""))
       LARGE(CALL("r" BIG " p[613]", ""))
       SIZES(CALL("r[A,B] p[B]", "")) },
-    { "moments", "any -> two without the axes, or with 1 there", CALL("[[1.0, 2.0], [3.0, 6.0]]", "axes=[0]"),
+    { "moments", "any -> two results without the axes, or with 1 there", CALL("[[1.0, 2.0], [3.0, 6.0]]", "axes=[0]"),
       SMALL(CALL("r[3,4]", "axes=[0]"))
       LARGE(CALL("r" BIG, "axes=[0]")) },
     { "mse", "[...,n], [...,n] -> [...]", CALL("[[1.0, 2.0]] [[2.0, 4.0]]", ""),
@@ -373,7 +373,7 @@ static const op_row op_rows[] = {
       SIZES(SIZES_BROADCAST, CALL("j9[A,1] j9[B]", "")) },
     UNARY("neg", "[1, -2]"),
     BINARY("not_equal", "[1, 2, 3] [1, 0, 3]"),
-    { "one_hot", "any; the result has `depth` more as its axis `axis`", CALL("[2, 0]", "depth=3"),
+    { "one_hot", "any; the result has one more dimension `depth` at axis `axis`", CALL("[2, 0]", "depth=3"),
       SMALL(CALL("i3[4]", "depth=3 on_value=2.0 axis=0"))
       LARGE(WHOLE("i613[331]", "depth=613"))
       SIZES(CALL("iA[B,C]", "depth=A")) },
@@ -454,7 +454,7 @@ static const op_row op_rows[] = {
       LARGE(CALL("r" BIG " r" BIG, ""))
       SIZES(SIZES_BROADCAST) },
     UNARY_GRADIENT("relu_grad"),
-    { "reshape", "any -> shape, of as many elements", CALL("[1, 2, 3, 4]", "shape=[2,-1]"),
+    { "reshape", "any -> shape, with the same number of elements", CALL("[1, 2, 3, 4]", "shape=[2,-1]"),
       SMALL(CALL("r[2,3]", "shape=[3,-1]"))
       LARGE(WHOLE("r" BIG, "shape=[-1]")) },
     { "reshape_like", INTERNAL,
@@ -484,7 +484,7 @@ static const op_row op_rows[] = {
       SMALL(CALL("r[2,3]", ""))
       LARGE(WHOLE("r" BIG, "")) },
     UNARY("sigmoid", "[0.0, 2.0]"),
-    { "sigmoid_cross_entropy_with_logits", "both the same; the result has it", CALL("[1.0, 0.0] [2.0, 2.0]", ""),
+    { "sigmoid_cross_entropy_with_logits", "both the same; the result has the same shape", CALL("[1.0, 0.0] [2.0, 2.0]", ""),
       SMALL(CALL("p[5] r[5]", ""))
       LARGE(CALL("p" BIG " r" BIG, "")) },
     { "sigmoid_grad", INTERNAL,
@@ -509,7 +509,7 @@ static const op_row op_rows[] = {
       SMALL(CALL("r[2,3]", ""), CALL("r[2,3]", "axis=0"))
       LARGE(CALL("r" BIG, ""), CALL("r" BIG, "axis=0"))
       SIZES(CALL("r[A,B,C]", "axis=-1"), CALL("r[A,B,C]", "axis=0")) },
-    { "softmax_cross_entropy_with_logits", "both the same; the result is without the axis", CALL("[[0.5, 0.5]] [[0.0, 0.0]]", ""),
+    { "softmax_cross_entropy_with_logits", "both the same; the result lacks the axis", CALL("[[0.5, 0.5]] [[0.0, 0.0]]", ""),
       SMALL(CALL("s[2,3] r[2,3]", ""), CALL("s[1,3] r[2,3]", "axis=1"))
       LARGE(CALL("p" BIG " r" BIG, ""), CALL("h" BIG " h" BIG, ""), CALL("p" BIG " r" BIG, "axis=0"))
       SIZES(CALL("s[A,B] r[A,B]", "")) },
@@ -539,10 +539,10 @@ static const op_row op_rows[] = {
     UNARY_POSITIVE("sqrt", "[4.0, 2.0]"),
     UNARY("square", "[3, -4]"),
     BINARY("squared_difference", "[1, 5] [3, 3]"),
-    { "squeeze", "any; the result is without dimensions of 1", CALL("[[[1], [2]]]", ""),
+    { "squeeze", "any; the result lacks dimensions of 1", CALL("[[[1], [2]]]", ""),
       SMALL(CALL("r[2,1,3]", ""))
       LARGE(WHOLE("r[331,1,613]", "")) },
-    { "stack", "all the same; the result has their number more as its axis `axis`", CALL("[1, 2] [3, 4]", "axis=1"),
+    { "stack", "all the same; the result has one more dimension at `axis`, the number of inputs", CALL("[1, 2] [3, 4]", "axis=1"),
       SMALL(CALL("r[2,3] r[2,3]", "axis=1"))
       LARGE(WHOLE("r" BIG " r" BIG, "axis=1")) },
     { "stateless_random_normal", "-> shape", CALL("", "shape=[3] seed=[1,2]"),
@@ -573,11 +573,11 @@ static const op_row op_rows[] = {
     UNARY("tan", "[0.0, 1.0]"),
     UNARY("tanh", "[0.0, 1.0]"),
     UNARY_GRADIENT("tanh_grad"),
-    { "tensor_scatter_nd_add", "tensor [d1,...], indices [...,k], updates; the result is as tensor",
+    { "tensor_scatter_nd_add", "tensor [d1,...], indices [...,k], updates; the result has the shape of tensor",
       CALL("[1, 1, 1] [[0], [2]] [5, 6]", ""),
       SMALL(CALL("r[3,2] i3[5,1] r[5,2]", ""))
       LARGE(WHOLE("r[61,331] i61[613,1] r[613,331]", "")) },
-    { "tensor_scatter_nd_update", "tensor [d1,...], indices [...,k], updates; the result is as tensor",
+    { "tensor_scatter_nd_update", "tensor [d1,...], indices [...,k], updates; the result has the shape of tensor",
       CALL("[1, 1, 1] [[0], [2]] [5, 6]", ""),
       SMALL(CALL("r[4,2] i4[3,1] r[3,2]", ""))
       LARGE(CALL("r[1009,331] i1009[613,1] r[613,331]", "")) },
@@ -595,7 +595,7 @@ static const op_row op_rows[] = {
     { "unsorted_segment_sum", "[ids...,...], ids -> [num_segments,...]", CALL("[1, 2, 4] [0, 1, 0]", "num_segments=2"),
       SMALL(CALL("r[5,2] i3[5]", "num_segments=3"))
       LARGE(WHOLE("r[613,331] i61[613]", "num_segments=61")) },
-    { "unstack", "any -> as many as the axis has, without it", CALL("[[1, 2], [3, 4]]", ""),
+    { "unstack", "any -> one result for each index of the axis, without the axis", CALL("[[1, 2], [3, 4]]", ""),
       SMALL(CALL("r[2,3]", "axis=1"))
       LARGE(WHOLE("r[3,202903]", "")) },
     { "where", FIT, CALL("[true, false] [1, 2] [8, 9]", ""),

@@ -310,15 +310,15 @@ usage(FILE *out)
         out,
         "usage: cohort records list|verify|count|print|write [OPTION...] FILE...\n\n"
         "  list      records, bytes, and the sizes of the smallest and the largest record\n"
-        "  verify    whether all checksums are right and nothing is cut off\n"
+        "  verify    check that all checksums are right and that no file is truncated\n"
         "  count     the number of records of each file\n"
         "  print     the records; --hex as hex digits, --example as tf.Example\n"
         "  write     make the file, with a record for each line of the standard input\n\n"
-        "  --plain, --gzip, --zlib   how files are compressed; otherwise their names tell (.gz, .zlib)\n"
-        "  --progress                a progress bar, also for small files\n"
+        "  --plain, --gzip, --zlib   the compression; by default taken from the name (.gz, .zlib)\n"
+        "  --progress                a progress bar, even for small files\n"
         "  --help                    this text\n"
-        "  --                        what follows are files, also if a name begins with -\n\n"
-        "The status is 0, 1 if a file cannot be read or is damaged, 2 for arguments that are not understood.\n");
+        "  --                        the rest are files, even if a name begins with -\n\n"
+        "Exit status: 0 on success, 1 if a file cannot be read or is damaged, 2 for wrong arguments.\n");
     return out == stdout ? 0 : 2;
 }
 

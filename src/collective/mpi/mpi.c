@@ -2,9 +2,9 @@
 /*
  * Opening and closing groups over MPI, and the life of MPI itself in this process.
  *
- * MPI starts once in a process and cannot be started again. If nobody has started it, the first
- * group does, with calls from any thread but one at a time; it then runs until the process ends
- * normally, and is finalised there, because launchers take a process that ends without that for
+ * MPI starts once in a process and cannot be started again. If the host has not started it, the
+ * first group does, with calls from any thread but one at a time; it then runs until the process
+ * ends normally, and is finalised there, because launchers treat a process that ends without it as
  * crashed. It is not finalised where that could hang or race: after a group broke or while one is
  * open, and never in a forked child. docs/decisions has the reasons.
  */
@@ -21,7 +21,7 @@
 #define CLOSE_MS        5000
 #define CLOSE_BROKEN_MS 1000
 
-/* The one state that must be of the process, as MPI itself is. */
+/* The only process-wide state, because MPI itself is process-wide. */
 static struct {
     atomic_llong started_by; /* the process in which we started MPI; 0: not we */
     atomic_int   open_groups;
@@ -178,7 +178,7 @@ greet(mpi_group *self, coi_memory *memory, int timeout_ms, co_error_info *err)
     co_code        rc;
 
     if (all == NULL) {
-        /* The others wait for this rank: say why it does not come. */
+        /* The others wait for this rank: send the reason why it does not take part. */
         coi_handshake_fail(&mine, CO_RESOURCE_EXHAUSTED, "no memory for the handshakes of %d ranks",
                            self->group.size);
         coi_mpi_notify(&self->group, &mine);
@@ -272,7 +272,7 @@ hang_up(mpi_group *self, coi_log *log)
         atomic_store(&life.is_broken, true);
     coi_log_line(log, CO_LOG_WARNING,
                  "rank %d of %d: a broken group of processes was closed%s; its communicators are "
-                 "leaked, because freeing them could wait for ever",
+                 "leaked, because freeing them could wait forever",
                  self->group.rank, self->group.size,
                  is_parted ? ""
                            : " without a goodbye from some ranks, so MPI will not be finalised");

@@ -2,8 +2,8 @@
 /*
  * The inside of the MPI plug-in. A group has two communicators, duplicates of the borrowed one:
  * handshakes go over `control`, data over `data`. Nothing here calls MPI in a way that waits for a
- * peer: operations are started and tested, and between two tests the waiting thread looks at the
- * clock, at what peers say and at whether they live.
+ * peer: operations are started and tested, and between two tests the waiting thread checks the
+ * clock, messages of the peers, and whether they are alive.
  */
 #ifndef COI_COLLECTIVE_MPI_MPI_H
 #define COI_COLLECTIVE_MPI_MPI_H
@@ -50,7 +50,7 @@ typedef struct mpi_group {
     unsigned char *message;
     coi_inbox     *inboxes;
     mpi_slot       ring[COI_MPI_RING];
-    bool           has_pending; /* the latest announcement that found no room */
+    bool           has_pending; /* the latest notice that did not fit in the ring */
     coi_handshake  pending;
 
     MPI_Request *requests; /* of a transfer */
@@ -72,11 +72,11 @@ void coi_mpi_wait_begin(mpi_wait *wait, int timeout_ms, size_t nbytes);
  * waited so far.
  */
 void coi_mpi_wait_pause(mpi_wait *wait, mpi_group *self);
-/* Is it time to look after the peers? About every ten milliseconds of a longer wait. */
+/* Is it time to check the peers? About every ten milliseconds of a longer wait. */
 bool coi_mpi_wait_poll(mpi_wait *wait);
 
 /* mpi_health.c */
-/* Say who we are in the handshake of opening, and learn who the peers are from theirs. */
+/* Send our identity in the opening handshake, and learn the identities of the peers from theirs. */
 void coi_mpi_introduce(mpi_group *self, coi_handshake *mine);
 void coi_mpi_handshake(mpi_group *self, int rank, const coi_handshake *theirs,
                        const coi_handshake *mine);

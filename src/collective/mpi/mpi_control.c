@@ -125,8 +125,8 @@ deliver(mpi_group *self, const MPI_Status *status)
 }
 
 /*
- * Has a slot been sent? Requests that ended with an error count as done: the peer will be missed
- * where it matters.
+ * Has a slot been sent? Requests that ended with an error count as done: the loss of the peer is
+ * noticed later, where its data is needed.
  */
 static bool
 is_free(mpi_group *self, mpi_slot *slot)
@@ -171,7 +171,7 @@ say(mpi_group *self, const coi_handshake *handshake)
     return true;
 }
 
-/* Say what is pending, so that nothing later overtakes it; false when there is still no room. */
+/* Send the pending notice, so that nothing later overtakes it; false if the ring is still full. */
 static bool
 say_pending(mpi_group *self)
 {
@@ -226,7 +226,7 @@ coi_mpi_notify(coi_group *group, const coi_handshake *handshake)
     self->has_pending = true;
 }
 
-/* Say it within the time of `wait`. */
+/* Send it within the time of `wait`. */
 static co_code
 say_in_time(mpi_group *self, const coi_handshake *handshake, mpi_wait *wait, co_error_info *err)
 {
@@ -245,8 +245,8 @@ say_in_time(mpi_group *self, const coi_handshake *handshake, mpi_wait *wait, co_
 }
 
 /*
- * Look after peers that are missing. One that is gone may have spoken before it went: it is given
- * up the second time.
+ * Check missing peers. A dead peer may have sent a message before it died: it is given up at the
+ * second check.
  */
 static co_code
 look_after(mpi_group *self, const coi_handshake *all, bool *was_gone, co_error_info *err)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Do the peers live? MPI does not say: under Open MPI 4.1 an operation with a dead process just
- * never ends. For peers on the same machine the system says it: a file descriptor of the process
- * becomes readable when it ends. Peers elsewhere are found by the deadline.
+ * Are the peers alive? MPI does not tell: under Open MPI 4.1 an operation with a dead process just
+ * never ends. For peers on the same machine the system tells: a file descriptor of the process
+ * becomes readable when it ends. The loss of peers elsewhere is noticed at the deadline.
  */
 #include "collective/mpi/mpi.h"
 

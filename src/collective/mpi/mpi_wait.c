@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How a rank waits. MPI makes progress only inside its calls, so a waiting rank must go on testing;
- * how often is a matter of how long it waited already. Ranks that share cores give them away at
- * once: the one they wait for may need them.
+ * how often depends on how long it has waited. Ranks that share cores yield at once: the rank they
+ * wait for may need the core.
  */
 #include "collective/mpi/mpi.h"
 

@@ -16,7 +16,7 @@ static co_code
 cpu_count(const co_backend *backend, int *count, co_error_info *err)
 {
     (void)backend, (void)err;
-    *count = INT32_MAX; /* logical devices share the cores: there are as many as are asked for */
+    *count = INT32_MAX; /* logical devices share the cores: there are as many as requested */
     return CO_OK;
 }
 

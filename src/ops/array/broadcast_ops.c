@@ -46,7 +46,7 @@ broadcast_to_grad(coi_grad *g)
 
 const coi_op coi_op_broadcast_to = {
     .name = "broadcast_to",
-    .doc = "x repeated along dimensions of 1 and new leading ones, up to a shape.",
+    .doc = "x repeated along dimensions of 1 and along new leading dimensions, to a shape.",
     .inputs = { "x" },
     .num_inputs = 1,
     .num_outputs = 1,

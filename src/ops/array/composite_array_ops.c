@@ -67,7 +67,7 @@ squeeze_grad(coi_grad *g)
 
 const coi_op coi_op_squeeze = {
     COI_COMPOSITE("squeeze",
-                  "Dimensions of 1 taken out: those of `axis`, or all; the data is shared.", "x"),
+                  "x without dimensions of 1: those of `axis`, or all; the data is shared.", "x"),
     COI_ATTRS(axes_attrs),
     .infer = squeeze_rule,
     .grad = squeeze_grad,
@@ -166,7 +166,7 @@ stack_composite(coi_call *call)
 }
 
 const coi_op coi_op_stack = {
-    COI_COMPOSITE("stack", "Tensors of one shape side by side along a new axis.", "xs"),
+    COI_COMPOSITE("stack", "Tensors of one shape joined along a new axis.", "xs"),
     .variadic = true,
     .same_dtype = true,
     COI_ATTRS(coi_axis_attrs),
@@ -257,7 +257,7 @@ unstack_composite(coi_call *call)
 }
 
 const coi_op coi_op_unstack = {
-    COI_COMPOSED_TUPLE(0, "unstack", "A tuple of the parts of x along an axis, which they lose.",
+    COI_COMPOSED_TUPLE(0, "unstack", "A tuple of the slices of x along an axis, without that axis.",
                        "x"),
     COI_ATTRS(unstack_attrs),
     .infer = unstack_rule,
@@ -396,7 +396,7 @@ split_composite(coi_call *call)
 const coi_op coi_op_split = {
     COI_COMPOSED_TUPLE(
         0, "split",
-        "A tuple of parts along an axis: a number of equal ones, or sizes, one of which may be -1.",
+        "A tuple of parts along an axis: a number of equal parts, or their sizes, one of which may be -1.",
         "x"),
     COI_ATTRS(split_attrs),
     .infer = split_rule,
@@ -557,7 +557,8 @@ roll_composite(coi_call *call)
 
 const coi_op coi_op_roll = {
     COI_COMPOSITE(
-        "roll", "The elements moved on by `shift` along axes; the last come in at the front.", "x"),
+        "roll",
+        "The elements shifted by `shift` along axes; those shifted out come in at the front.", "x"),
     COI_ATTRS(roll_attrs),
     .infer = roll_rule,
     .composite = roll_composite,
@@ -639,9 +640,10 @@ band_part_composite(coi_call *call)
 }
 
 const coi_op coi_op_band_part = {
-    COI_COMPOSITE("band_part",
-                  "The diagonal of matrices with num_lower diagonals below and num_upper above it.",
-                  "x"),
+    COI_COMPOSITE(
+        "band_part",
+        "x with zeros outside num_lower diagonals below and num_upper above the main diagonal.",
+        "x"),
     .dtypes = COI_NUMBERS | COI_DTYPE_BIT(CO_BOOL),
     COI_ATTRS(band_attrs),
     .infer = band_part_rule,

@@ -87,7 +87,7 @@ ones_rule(coi_call *call, coi_out *outs)
         return coi_apply(ctx, &coi_op_##name_, NULL, 0, &attrs);                                   \
     }
 
-MAKER(zeros, "A tensor of zeros; of strings, empty ones.")
+MAKER(zeros, "A tensor of zeros; for strings, of empty strings.")
 MAKER(ones, "A tensor of ones.")
 
 static co_dtype
@@ -109,7 +109,7 @@ fill_rule(coi_call *call, coi_out *outs)
 
 const coi_op coi_op_fill = {
     .name = "fill",
-    .doc = "A tensor of one number: int32, float32 or bool, by the kind of the number.",
+    .doc = "A tensor filled with one number: int32, float32 or bool, by the kind of the number.",
     .num_outputs = 1,
     .not_differentiable = true,
     COI_ATTRS(coi_fill_attrs),
@@ -236,7 +236,7 @@ range_rule(coi_call *call, coi_out *outs)
 
 const coi_op coi_op_range = {
     .name = "range",
-    .doc = "start, start + delta, ... up to but without limit.",
+    .doc = "start, start + delta, ... up to but excluding limit.",
     .num_outputs = 1,
     .not_differentiable = true,
     COI_ATTRS(coi_range_attrs),

@@ -78,7 +78,8 @@ gather_grad(coi_grad *g)
 
 const coi_op coi_op_gather = {
     .name = "gather",
-    .doc = "Slices of params along an axis by index; the first batch_dims dimensions are matched.",
+    .doc =
+        "Slices of params along an axis by index; the first batch_dims dimensions are batch dimensions.",
     .inputs = { "params", "indices" },
     .num_inputs = 2,
     .num_outputs = 1,

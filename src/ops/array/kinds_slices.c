@@ -181,9 +181,10 @@ densify(co_context *ctx, void *arg)
     return d->dense != NULL;
 }
 
-const coi_op coi_op_slices_to_tensor = { COI_EFFECT(
-    "slices_to_tensor", "Indexed slices as the tensor that they stand for; co_to_tensor.",
-    coi_body_effect, 0, 0) };
+const coi_op coi_op_slices_to_tensor = {
+    COI_EFFECT("slices_to_tensor", "Converts indexed slices to a tensor; co_to_tensor.",
+               coi_body_effect, 0, 0)
+};
 
 static co_value *
 as_tensor(co_context *ctx, co_value *slices, co_dtype dtype)

@@ -276,7 +276,7 @@ linspace_composite(coi_call *call)
 
 const coi_op coi_op_linspace = {
     .name = "linspace",
-    .doc = "num numbers at equal distances from start to stop, both included.",
+    .doc = "num evenly spaced numbers from start to stop, both included.",
     .num_outputs = 1,
     .not_differentiable = true,
     COI_ATTRS(linspace_attrs),

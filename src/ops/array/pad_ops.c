@@ -156,7 +156,7 @@ pad_constant_grad(coi_grad *g)
 
 /* Padding with a number as one record or entry: its gradient needs none of the parts. */
 static const coi_op constant_pad = {
-    COI_COMPOSITE("pad", "x with a number put before and behind each axis.", "x"),
+    COI_COMPOSITE("pad", "x padded with a number before and after each axis.", "x"),
     .internal = true,
     .attrs_rule.size = sizeof(pad_attrs),
     .infer = pad_rule,
@@ -214,9 +214,10 @@ pad_is_known(const coi_call *call)
 }
 
 const coi_op coi_op_pad = {
-    COI_COMPOSITE("pad",
-                  "x with a number, or its own elements mirrored, put before and behind each axis.",
-                  "x"),
+    COI_COMPOSITE(
+        "pad",
+        "x padded before and after each axis with a constant, or with its own elements mirrored.",
+        "x"),
     COI_ATTRS(pad_attrs),
     .infer = pad_rule,
     .composite = pad_composite,

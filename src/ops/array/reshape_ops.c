@@ -106,8 +106,7 @@ reshape_grad(coi_grad *g)
 
 const coi_op coi_op_reshape = {
     .name = "reshape",
-    .doc =
-        "The same elements in another shape, in which one dimension may be -1; the data is shared.",
+    .doc = "The same elements in another shape; one dimension may be -1; the data is shared.",
     .inputs = { "x" },
     .num_inputs = 1,
     .num_outputs = 1,
@@ -153,7 +152,7 @@ expand_dims_rule(coi_call *call, coi_out *outs)
 
 const coi_op coi_op_expand_dims = {
     .name = "expand_dims",
-    .doc = "A dimension of 1 put in as axis `axis` of the result; the data is shared.",
+    .doc = "x with a new dimension of 1 at axis `axis`; the data is shared.",
     .inputs = { "x" },
     .num_inputs = 1,
     .num_outputs = 1,

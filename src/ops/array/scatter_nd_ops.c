@@ -324,7 +324,7 @@ scatter_nd_is_known(const coi_call *call)
 const coi_op coi_op_scatter_nd = {
     COI_COMPOSITE(
         "scatter_nd",
-        "Zeros of shape `shape` with updates added at the index vectors; equal ones add up.",
+        "Zeros of shape `shape` with updates added at the index vectors; equal indices add up.",
         "indices", "updates"),
     .dtypes = INDEX_DTYPES,
     COI_ATTRS(scatter_nd_attrs),
@@ -469,8 +469,8 @@ const coi_op coi_op_tensor_scatter_nd_add = {
 
 const coi_op coi_op_tensor_scatter_nd_update = {
     COI_COMPOSITE("tensor_scatter_nd_update",
-                  "tensor with updates in the place of its elements at the index vectors.",
-                  "tensor", "indices", "updates"),
+                  "tensor with its elements at the index vectors replaced by updates.", "tensor",
+                  "indices", "updates"),
     .infer = tensor_scatter_rule,
     .grad = tensor_scatter_nd_update_grad,
     .composite = tensor_scatter_nd_update_composite,
@@ -561,10 +561,9 @@ unsorted_segment_sum_composite(coi_call *call)
 }
 
 const coi_op coi_op_unsorted_segment_sum = {
-    COI_COMPOSITE(
-        "unsorted_segment_sum",
-        "Rows of data added up by their ids, in order; those with negative ids are left out.",
-        "data", "ids"),
+    COI_COMPOSITE("unsorted_segment_sum",
+                  "Rows of data summed by id, in order; rows with negative ids are dropped.",
+                  "data", "ids"),
     .dtypes = COI_NUMBERS,
     COI_ATTRS(segment_attrs),
     .infer = segment_rule,
@@ -597,7 +596,7 @@ embedding_lookup_composite(coi_call *call)
 }
 
 const coi_op coi_op_embedding_lookup = {
-    COI_COMPOSITE("embedding_lookup", "Rows of a table by id; the gradient is a list of rows.",
+    COI_COMPOSITE("embedding_lookup", "Rows of a table by id; the gradient is indexed slices.",
                   "params", "ids"),
     .infer = embedding_lookup_rule,
     .composite = embedding_lookup_composite,

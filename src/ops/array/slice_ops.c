@@ -70,7 +70,7 @@ slice_grad(coi_grad *g)
 
 const coi_op coi_op_slice = {
     .name = "slice",
-    .doc = "The box of x that begins at `begin`; a size of -1 reaches to the end.",
+    .doc = "The slice of x of shape `size` from `begin`; a size of -1 reaches to the end.",
     .inputs = { "x" },
     .num_inputs = 1,
     .num_outputs = 1,

@@ -368,8 +368,7 @@ strided_slice_is_known(const coi_grad *g)
 
 const coi_op coi_op_strided_slice = {
     COI_COMPOSITE("strided_slice",
-                  "x[begin:end:strides], as Python writes it; bit i of a mask is about entry i.",
-                  "x"),
+                  "x[begin:end:strides] as in Python; bit i of a mask applies to entry i.", "x"),
     COI_ATTRS(slice_attrs),
     .infer = strided_slice_rule,
     .grad = strided_slice_grad,
@@ -455,7 +454,7 @@ reverse_grad(coi_grad *g)
 }
 
 const coi_op coi_op_reverse = {
-    COI_COMPOSITE("reverse", "The elements along axes from the last to the first.", "x"),
+    COI_COMPOSITE("reverse", "The elements along axes in reverse order.", "x"),
     COI_ATTRS(reverse_attrs),
     .infer = reverse_rule,
     .grad = reverse_grad,

@@ -242,7 +242,7 @@ never(const coi_call *call)
 
 static const coi_op deferred_gradient = {
     COI_COMPOSED_TUPLE(0, "deferred_gradient",
-                       "The gradient of an operator, taken where there are tensors.", "xs"),
+                       "The gradient of an operator, computed when there are tensors.", "xs"),
     .variadic = true,
     .internal = true,
     .attrs_rule = { sizeof(deferred_attrs), deferred_copy, deferred_destroy },

@@ -38,17 +38,16 @@ upload(co_context *ctx, void *arg)
     return coi_tensor_upload(t->to, t->data, coi_err(ctx)) == CO_OK;
 }
 
-const coi_op coi_op_copy_to_device = { COI_EFFECT(
-    "copy_to_device", "A tensor in the memory of another device; co_copy_to, operands, inputs.",
-    coi_body_effect, 0, 0) };
+const coi_op coi_op_copy_to_device = {
+    COI_EFFECT("copy_to_device", "Copies a tensor to another device; co_copy_to, operands, inputs.",
+               coi_body_effect, 0, 0)
+};
 const coi_op coi_op_download = {
-    COI_EFFECT("download", "The data of a tensor, from its device to memory of the host.",
+    COI_EFFECT("download", "Copies the data of a tensor from its device to the host.",
                coi_body_effect, 0, 0)
 };
-const coi_op coi_op_upload = {
-    COI_EFFECT("upload", "The data of a tensor, from memory of the host to its device.",
-               coi_body_effect, 0, 0)
-};
+const coi_op coi_op_upload = { COI_EFFECT(
+    "upload", "Copies the data of a tensor from the host to its device.", coi_body_effect, 0, 0) };
 
 co_value *
 coi_copy_tensor(co_context *ctx, co_value *tensor, co_device *device)
@@ -150,11 +149,11 @@ make(co_context *ctx, void *arg)
 }
 
 const coi_op coi_op_make_tensor = {
-    COI_EFFECT("make_tensor", "A tensor of data that is not the library's; co_tensor, files.",
+    COI_EFFECT("make_tensor", "Makes a tensor from data of the user or of a file; co_tensor.",
                coi_body_effect, 0, 0)
 };
 const coi_op coi_op_stack_values = { COI_EFFECT(
-    "stack_values", "A list of numbers and tensors as one tensor; co_to_tensor, operands.",
+    "stack_values", "Converts a list of numbers and tensors to a tensor; co_to_tensor, operands.",
     coi_body_effect, 0, 0) };
 
 co_value *

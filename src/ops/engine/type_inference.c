@@ -86,8 +86,8 @@ tuple_of_results(coi_call *call)
     coi_out     out;
 
     if (call->num_out < 0 && ctx->infers_types && ctx->type_recorder != NULL) {
-        coi_invalid(call, "how many results there are depends on a dimension that is not known; "
-                          "give x a type that has it");
+        coi_invalid(call, "the number of results depends on an unknown dimension; "
+                          "give x a type with this dimension");
         return NULL;
     }
     if (call->num_out < 0)

@@ -64,8 +64,7 @@ coi_argmax_rule(coi_call *call, coi_out *outs)
 
 const coi_op coi_op_argmax = {
     .name = "argmax",
-    .doc =
-        "The index of the largest element along an axis, the first of equals; NaN is passed over.",
+    .doc = "The index of the largest element along an axis, the first of equals; NaN is skipped.",
     .inputs = { "x" },
     .num_inputs = 1,
     .num_outputs = 1,

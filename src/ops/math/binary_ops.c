@@ -335,15 +335,15 @@ ARITHMETIC(add, COI_ADD, "x + y; integers wrap.", coi_rule_broadcast, .grad = ad
 ARITHMETIC(sub, COI_SUB, "x - y; integers wrap.", coi_rule_broadcast, .grad = sub_grad)
 ARITHMETIC(mul, COI_MUL, "x * y; integers wrap.", coi_rule_broadcast, .grad = mul_grad)
 ARITHMETIC(div, COI_DIV,
-           "x / y, true division: integers up to 16 bits give float32, larger ones float64.",
+           "x / y, true division: integers of up to 16 bits give float32, larger integers float64.",
            div_rule, .grad = div_grad)
-ARITHMETIC(maximum, COI_MAXIMUM, "The larger of x and y; NaN if either is.", coi_rule_broadcast,
+ARITHMETIC(maximum, COI_MAXIMUM, "The larger of x and y; NaN if either is NaN.", coi_rule_broadcast,
            .grad = maximum_grad)
-ARITHMETIC(minimum, COI_MINIMUM, "The smaller of x and y; NaN if either is.", coi_rule_broadcast,
-           .grad = minimum_grad)
+ARITHMETIC(minimum, COI_MINIMUM, "The smaller of x and y; NaN if either is NaN.",
+           coi_rule_broadcast, .grad = minimum_grad)
 ARITHMETIC(floordiv, COI_FLOORDIV, "x / y, rounded towards minus infinity.", integer_rule,
            .not_differentiable = true)
-ARITHMETIC(mod, COI_MOD, "What floordiv leaves: x - y floor(x / y); it has the sign of y.",
+ARITHMETIC(mod, COI_MOD, "The remainder of floordiv, x - y floor(x / y); it has the sign of y.",
            integer_rule, .grad = mod_grad)
 ARITHMETIC(pow, COI_POW, "x to the power y; integers wrap.", integer_rule, .grad = pow_grad)
 ARITHMETIC(squared_difference, COI_SQUARED_DIFFERENCE, "(x - y) * (x - y); integers wrap.",
@@ -356,11 +356,12 @@ COMPARE(less_equal, COI_LESS_EQUAL, "Whether x <= y, as bool.", COI_NUMBERS, coi
 COMPARE(greater, COI_LESS | COI_SWAPPED, "Whether x > y, as bool.", COI_NUMBERS, coi_binary_run)
 COMPARE(greater_equal, COI_LESS_EQUAL | COI_SWAPPED, "Whether x >= y, as bool.", COI_NUMBERS,
         coi_binary_run)
-COMPARE(logical_and, COI_LOGICAL_AND, "Whether both are true.", COI_DTYPE_BIT(CO_BOOL),
+COMPARE(logical_and, COI_LOGICAL_AND, "Whether x and y are true.", COI_DTYPE_BIT(CO_BOOL),
         coi_binary_run)
-COMPARE(logical_or, COI_LOGICAL_OR, "Whether one is true.", COI_DTYPE_BIT(CO_BOOL), coi_binary_run)
-COMPARE(logical_xor, COI_LOGICAL_XOR, "Whether just one is true.", COI_DTYPE_BIT(CO_BOOL),
+COMPARE(logical_or, COI_LOGICAL_OR, "Whether x or y is true.", COI_DTYPE_BIT(CO_BOOL),
         coi_binary_run)
+COMPARE(logical_xor, COI_LOGICAL_XOR, "Whether exactly one of x and y is true.",
+        COI_DTYPE_BIT(CO_BOOL), coi_binary_run)
 BACKWARD(relu_grad, COI_RELU_GRAD,
          "The gradient of relu from its result: dy where y > 0, else dy * 0.", relu_grad_grad)
 BACKWARD(tanh_grad, COI_TANH_GRAD, "The gradient of tanh from its result: dy * (1 - y * y).",
@@ -394,7 +395,7 @@ leaky_relu_grad(coi_grad *g)
 
 const coi_op coi_op_leaky_relu = {
     .name = "leaky_relu",
-    .doc = "x where it is above zero, else alpha * x.",
+    .doc = "x if x > 0, else alpha * x.",
     .inputs = { "x" },
     .num_inputs = 1,
     .num_outputs = 1,

@@ -40,7 +40,7 @@ cast_grad(coi_grad *g)
 
 const coi_op coi_op_cast = {
     .name = "cast",
-    .doc = "Conversion to a dtype: floats to integers are cut, numbers to bool are x != 0.",
+    .doc = "Conversion to a dtype: floats to integers truncate, numbers to bool are x != 0.",
     .inputs = { "x" },
     .num_inputs = 1,
     .num_outputs = 1,

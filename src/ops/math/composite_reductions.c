@@ -139,7 +139,7 @@ reduce_euclidean_norm_grad(coi_grad *g)
     }
 
 REDUCTION(reduce_all, COI_DTYPE_BIT(CO_BOOL), NULL, "Whether all elements along axes are true.")
-REDUCTION(reduce_any, COI_DTYPE_BIT(CO_BOOL), NULL, "Whether one element along axes is true.")
+REDUCTION(reduce_any, COI_DTYPE_BIT(CO_BOOL), NULL, "Whether any element along axes is true.")
 REDUCTION(reduce_logsumexp, COI_FLOATS, NULL,
           "log(sum(exp(x))) over axes, without overflow of the exponentials.")
 REDUCTION(reduce_variance, COI_FLOATS, NULL,
@@ -217,7 +217,7 @@ argmin_composite(coi_call *call)
 const coi_op coi_op_argmin = {
     COI_COMPOSITE(
         "argmin",
-        "The index of the smallest element along an axis, the first of equals; NaN is passed over.",
+        "The index of the smallest element along an axis, the first of equals; NaN is skipped.",
         "x"),
     .dtypes = COI_NUMBERS | COI_DTYPE_BIT(CO_BOOL),
     .not_differentiable = true,

@@ -75,5 +75,5 @@ cumprod_grad(coi_grad *g)
 
 SCAN(
     cumsum, COI_SCAN_SUM,
-    "Running sums along an axis: with the element itself, or `exclusive` without it; integers wrap.")
-SCAN(cumprod, COI_SCAN_PROD, "Running products along an axis, like cumsum.")
+    "Cumulative sums along an axis, each with its own element or, if `exclusive`, without; integers wrap.")
+SCAN(cumprod, COI_SCAN_PROD, "Cumulative products along an axis, like cumsum.")

@@ -473,9 +473,8 @@ matvec_composite(coi_call *call)
 }
 
 const coi_op coi_op_matvec = {
-    COI_COMPOSITE("matvec",
-                  "The product of matrices and vectors; dimensions before them broadcast.", "a",
-                  "b"),
+    COI_COMPOSITE("matvec", "The product of matrices and vectors; leading dimensions broadcast.",
+                  "a", "b"),
     .dtypes = COI_FLOATS | COI_DTYPE_BIT(CO_INT32) | COI_DTYPE_BIT(CO_INT64),
     .same_dtype = true,
     COI_ATTRS(matvec_attrs),

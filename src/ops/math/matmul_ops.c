@@ -105,7 +105,8 @@ matmul_grad(coi_grad *grad)
 
 const coi_op coi_op_matmul = {
     .name = "matmul",
-    .doc = "a x b over the last two dimensions, each transposed on demand; the others broadcast.",
+    .doc =
+        "The matrix product a b over the last two dimensions, each optionally transposed; the others broadcast.",
     .inputs = { "a", "b" },
     .num_inputs = 2,
     .num_outputs = 1,

@@ -243,9 +243,9 @@ reduce_prod_grad(coi_grad *g)
     }
 
 REDUCTION(reduce_sum, NULL, "The sum over axes; integers wrap.")
-REDUCTION(reduce_mean, NULL, "The mean over axes; of integers, cut towards zero.")
-REDUCTION(reduce_max, NULL, "The maximum over axes; NaN if one is among them.")
-REDUCTION(reduce_min, NULL, "The minimum over axes; NaN if one is among them.")
+REDUCTION(reduce_mean, NULL, "The mean over axes; for integers truncated towards zero.")
+REDUCTION(reduce_max, NULL, "The maximum over axes; NaN if any element is NaN.")
+REDUCTION(reduce_min, NULL, "The minimum over axes; NaN if any element is NaN.")
 REDUCTION(reduce_prod, coi_grad_with_ranks, "The product over axes; integers wrap.")
 
 static co_code

@@ -141,23 +141,24 @@ SMOOTH(exp, "e to the power x.", COI_EXP, COI_FLOATS)
 SMOOTH(log, "The natural logarithm; -inf at zero, NaN below.", COI_LOG, COI_FLOATS)
 SMOOTH(tanh, "The hyperbolic tangent.", COI_TANH, COI_FLOATS)
 SMOOTH(sigmoid, "1 / (1 + exp(-x))", COI_SIGMOID, COI_FLOATS)
-SMOOTH(relu, "x where it is above zero, else 0.", COI_RELU, COI_NUMBERS)
-SMOOTH(abs, "The size of x without its sign.", COI_ABS, COI_FLOATS | COI_SIGNED_INTEGERS)
+SMOOTH(relu, "x if x > 0, else 0.", COI_RELU, COI_NUMBERS)
+SMOOTH(abs, "The absolute value of x.", COI_ABS, COI_FLOATS | COI_SIGNED_INTEGERS)
 SMOOTH(sign, "-1, 0 or 1; NaN stays.", COI_SIGN, COI_FLOATS | COI_SIGNED_INTEGERS)
 SMOOTH(rsqrt, "1 / sqrt(x)", COI_RSQRT, COI_FLOATS)
 SMOOTH(reciprocal, "1 / x", COI_RECIPROCAL, COI_FLOATS)
-SMOOTH(log1p, "log(1 + x), right for small x.", COI_LOG1P, COI_FLOATS)
-SMOOTH(expm1, "exp(x) - 1, right for small x.", COI_EXPM1, COI_FLOATS)
+SMOOTH(log1p, "log(1 + x), accurate for small x.", COI_LOG1P, COI_FLOATS)
+SMOOTH(expm1, "exp(x) - 1, accurate for small x.", COI_EXPM1, COI_FLOATS)
 SMOOTH(sin, "The sine of x radians.", COI_SIN, COI_FLOATS)
 SMOOTH(cos, "The cosine of x radians.", COI_COS, COI_FLOATS)
 SMOOTH(tan, "The tangent of x radians.", COI_TAN, COI_FLOATS)
 STEPS(floor, "The largest integer that is not above x.", COI_FLOOR, COI_FLOATS)
 STEPS(ceil, "The smallest integer that is not below x.", COI_CEIL, COI_FLOATS)
-STEPS(round, "The nearest integer; of two, the even one.", COI_ROUND, COI_NUMBERS)
+STEPS(round, "The nearest integer; ties go to the even one.", COI_ROUND, COI_NUMBERS)
 SMOOTH(erf, "The error function.", COI_ERF, COI_FLOATS)
-SMOOTH(relu6, "x cut to 0 .. 6.", COI_RELU6, COI_NUMBERS)
-SMOOTH(elu, "x where it is above zero, else exp(x) - 1.", COI_ELU, COI_FLOATS)
-SMOOTH(selu, "elu, scaled so that deep networks keep mean and variance.", COI_SELU, COI_FLOATS)
+SMOOTH(relu6, "x limited to the range 0 to 6.", COI_RELU6, COI_NUMBERS)
+SMOOTH(elu, "x if x > 0, else exp(x) - 1.", COI_ELU, COI_FLOATS)
+SMOOTH(selu, "elu, scaled so that activations of deep networks keep mean and variance.", COI_SELU,
+       COI_FLOATS)
 SMOOTH(softplus, "log(1 + exp(x)), without overflow.", COI_SOFTPLUS, COI_FLOATS)
 SMOOTH(softsign, "x / (1 + |x|)", COI_SOFTSIGN, COI_FLOATS)
 SMOOTH(silu, "x * sigmoid(x)", COI_SILU, COI_FLOATS)
@@ -195,7 +196,7 @@ gelu_grad(coi_grad *g)
 
 const coi_op coi_op_gelu = {
     .name = "gelu",
-    .doc = "x times the normal distribution function of x; approximate: by tanh.",
+    .doc = "x times the normal distribution function of x; `approximate` uses tanh.",
     .inputs = { "x" },
     .num_inputs = 1,
     .num_outputs = 1,

@@ -240,8 +240,7 @@ attention_gradient(coi_grad *grad)
 
 #define ATTENTION                                                                                  \
     .name = "attention",                                                                           \
-    .doc = "softmax(scale q k') v of every head: each query's mean of the values, weighed by its " \
-           "likeness to their keys.",                                                              \
+    .doc = "Scaled dot-product attention: softmax(scale q k') v for every head.",                  \
     .inputs = { "q", "k", "v" }, .num_inputs = 3, .dtypes = COI_FLOATS, .same_dtype = true,        \
     .upcasts = true, .ref = coi_ref_attention, .run = coi_attention_run,                           \
     .grad = attention_gradient, .grad_is_known = attention_is_known,                               \

@@ -89,7 +89,7 @@ grad_gradient(coi_grad *g)
 
 const coi_op coi_op_avg_pool2d = {
     .name = "avg_pool2d",
-    .doc = "The mean of each window of x [n,h,w,c], without what lies outside.",
+    .doc = "The mean of each window of x [n,h,w,c]; padding does not count.",
     .inputs = { "x" },
     .num_inputs = 1,
     .num_outputs = 1,

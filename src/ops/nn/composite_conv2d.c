@@ -86,7 +86,7 @@ depthwise_is_known(const coi_call *call)
 const coi_op coi_op_depthwise_conv2d = {
     COI_COMPOSITE(
         "depthwise_conv2d",
-        "Every channel of x [n,h,w,c] with its own filters of w [kh,kw,c,m]: c m channels.", "x",
+        "Convolution of each channel of x [n,h,w,c] with its own filters of w [kh,kw,c,m].", "x",
         "w"),
     .dtypes = COI_FLOATS,
     .same_dtype = true,
@@ -173,8 +173,8 @@ transpose_composite(coi_call *call)
 const coi_op coi_op_conv2d_transpose = {
     COI_COMPOSITE(
         "conv2d_transpose",
-        "The x of shape `output_shape` that conv2d would take to here, with w [kh,kw,out,in].", "x",
-        "w"),
+        "The gradient of conv2d with respect to its input, of shape `output_shape`; w [kh,kw,out,in].",
+        "x", "w"),
     .dtypes = COI_FLOATS,
     .same_dtype = true,
     COI_ATTRS(transpose_attrs),

@@ -46,7 +46,8 @@ log_softmax_grad(coi_grad *g)
 }
 
 const coi_op coi_op_log_softmax = {
-    COI_COMPOSITE("log_softmax", "log(softmax(x)) along an axis, without its loss of digits.", "x"),
+    COI_COMPOSITE("log_softmax",
+                  "log(softmax(x)) along an axis, computed without loss of accuracy.", "x"),
     .dtypes = COI_FLOATS,
     COI_ATTRS(coi_softmax_attrs),
     .infer = axis_rule,

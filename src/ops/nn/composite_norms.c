@@ -101,7 +101,7 @@ batch_norm_inference_composite(coi_call *call)
 
 const coi_op coi_op_batch_norm_inference = {
     COI_COMPOSITE("batch_norm_inference",
-                  "gamma (x - mean) / sqrt(var + epsilon) + beta, all of which broadcast to x.",
+                  "gamma (x - mean) / sqrt(var + epsilon) + beta; the other inputs broadcast to x.",
                   "x", "mean", "var", "gamma", "beta"),
     .dtypes = COI_FLOATS,
     .same_dtype = true,
@@ -288,8 +288,8 @@ batch_norm_train_composite(coi_call *call)
 const coi_op coi_op_batch_norm_train = {
     COI_COMPOSED_TUPLE(
         5, "batch_norm_train",
-        "x normalised over axes, the batch's mean and variance, and the moving ones moved on.", "x",
-        "gamma", "beta", "moving_mean", "moving_var"),
+        "x normalised over axes, the mean and variance of the batch, the updated moving mean and variance.",
+        "x", "gamma", "beta", "moving_mean", "moving_var"),
     .dtypes = COI_FLOATS,
     .same_dtype = true,
     COI_ATTRS(train_attrs),
@@ -305,7 +305,7 @@ coi_batch_norm_axes(co_context *ctx, co_value *x, const co_batch_norm_options *o
 {
     const char *call = ctx->call;
     int         ndim = co_value_ndim(ctx, x);
-    size_t      n = options->axes == NULL && options->num_axes == 0 ? (size_t)(ndim > 0 ? ndim - 1 : 0)
+    size_t n = options->axes == NULL && options->num_axes == 0 ? (size_t)(ndim > 0 ? ndim - 1 : 0)
                                                                : options->num_axes;
 
     if (ctx->error.code != CO_OK)
@@ -452,7 +452,7 @@ fused_batch_norm_only_composite(coi_call *call)
 
 const coi_op coi_op_fused_batch_norm_train = {
     COI_COMPOSED_TUPLE(3, "fused_batch_norm_train",
-                       "x normalised per channel, the batch's mean, and its variance with "
+                       "x normalised per channel, the mean of the batch, and its variance with "
                        "Bessel's correction n / (n - 1).",
                        "x", "scale", "offset"),
     .dtypes = COI_FLOATS,
@@ -631,8 +631,8 @@ l2_normalize_composite(coi_call *call)
 }
 
 const coi_op coi_op_l2_normalize = {
-    COI_COMPOSITE("l2_normalize",
-                  "x over the root of its sum of squares along axes, at least epsilon.", "x"),
+    COI_COMPOSITE("l2_normalize", "x divided by sqrt(max(sum of squares along axes, epsilon)).",
+                  "x"),
     .dtypes = COI_FLOATS,
     COI_ATTRS(l2_attrs),
     .infer = l2_rule,
@@ -681,7 +681,8 @@ clip_by_value_composite(coi_call *call)
 }
 
 const coi_op coi_op_clip_by_value = {
-    COI_COMPOSITE("clip_by_value", "x, but at most max and then at least min; NaN stays.", "x"),
+    COI_COMPOSITE("clip_by_value", "x limited to at most max, then to at least min; NaN stays.",
+                  "x"),
     .dtypes = COI_NUMBERS,
     COI_ATTRS(bounds_attrs),
     .infer = clip_by_value_rule,
@@ -726,8 +727,7 @@ clip_by_norm_composite(coi_call *call)
 }
 
 const coi_op coi_op_clip_by_norm = {
-    COI_COMPOSITE("clip_by_norm", "x, scaled down where its norm over axes is above clip_norm.",
-                  "x"),
+    COI_COMPOSITE("clip_by_norm", "x, scaled down if its norm over axes is above clip_norm.", "x"),
     .dtypes = COI_FLOATS,
     COI_ATTRS(clip_attrs),
     .infer = along_axes_rule,
@@ -766,7 +766,7 @@ global_norm_rule(coi_call *call, coi_out *outs)
 }
 
 const coi_op coi_op_global_norm = {
-    COI_COMPOSITE("global_norm", "The root of the sum of squares of several tensors.", "xs"),
+    COI_COMPOSITE("global_norm", "The square root of the sum of squares of several tensors.", "xs"),
     .variadic = true,
     .dtypes = COI_FLOATS,
     .same_dtype = true,
@@ -833,7 +833,8 @@ clip_by_global_norm_composite(coi_call *call)
 const coi_op coi_op_clip_by_global_norm = {
     COI_COMPOSED_TUPLE(
         0, "clip_by_global_norm",
-        "Tensors scaled down together where global_norm is above clip_norm; then that norm.", "xs"),
+        "Tensors scaled down together if global_norm is above clip_norm; then the norm itself.",
+        "xs"),
     .variadic = true,
     .dtypes = COI_FLOATS,
     .same_dtype = true,

@@ -69,8 +69,7 @@ dropout_composite(coi_call *call)
 
 const coi_op coi_op_dropout = {
     COI_COMPOSITE("dropout",
-                  "Zeros in the place of about `rate` of the elements; the others over 1 - rate.",
-                  "x"),
+                  "About `rate` of the elements set to zero, the others divided by 1 - rate.", "x"),
     .dtypes = COI_FLOATS,
     COI_ATTRS(dropout_attrs),
     .infer = dropout_rule,

@@ -123,11 +123,11 @@ normal_infer(coi_call *call, coi_out *outs)
         .ref = coi_random_##distribution##_run,                                                    \
     };
 RANDOM(random_uniform, uniform, uniform_attrs, COI_RANDOM_STATEFUL,
-       "Numbers drawn evenly from [low, high).")
+       "Numbers drawn uniformly from [low, high).")
 RANDOM(random_normal, normal, normal_attrs, COI_RANDOM_STATEFUL,
        "Numbers drawn from the normal distribution of mean and stddev.")
 RANDOM(stateless_random_uniform, uniform, stateless_uniform_attrs, COI_RANDOM_STATELESS,
-       "Numbers drawn evenly from [low, high), the same for the same two seeds.")
+       "Numbers drawn uniformly from [low, high), the same for the same two seeds.")
 RANDOM(stateless_random_normal, normal, stateless_normal_attrs, COI_RANDOM_STATELESS,
        "Numbers drawn from a normal distribution, the same for the same two seeds.")
 
@@ -139,10 +139,9 @@ seed_context(co_context *ctx, void *arg)
     return true;
 }
 
-const coi_op coi_op_set_seed = {
-    COI_EFFECT("set_seed", "The seed of a context, whose random numbers begin anew; co_set_seed.",
-               coi_body_effect, 0, CO_RESOURCE_RANDOM)
-};
+const coi_op coi_op_set_seed = { COI_EFFECT(
+    "set_seed", "Sets the seed of a context and restarts its random numbers; co_set_seed.",
+    coi_body_effect, 0, CO_RESOURCE_RANDOM) };
 
 void
 co_set_seed(co_context *ctx, uint64_t seed)
@@ -163,7 +162,8 @@ draw_tensor(co_context *ctx, const coi_op *op, co_dtype dtype, const int64_t *di
         return NULL;
     }
     if (!coi_ints_from_dims(ctx, "dims", dims, (size_t)ndim, &attrs.shape) ||
-        !coi_ints_from_dims(ctx, "seed", seed, op->kind == COI_RANDOM_STATELESS ? 2 : 0, &attrs.seed))
+        !coi_ints_from_dims(ctx, "seed", seed, op->kind == COI_RANDOM_STATELESS ? 2 : 0,
+                            &attrs.seed))
         return NULL;
     return coi_apply(ctx, op, NULL, 0, &attrs);
 }
