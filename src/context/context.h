@@ -169,7 +169,7 @@ struct co_context {
     co_site_info         lent_site; /* what it had before: the call of run or of the operator, */
     co_code              lent_code; /* and that of its error */
     int                  num_functions; /* of the user that run in it: it cannot be closed now */
-    coi_misuse           misuse;    /* of it by an observer; not an error yet */
+    coi_misuse           misuse;        /* of it by an observer; not an error yet */
     /* Its starts are not shown: it works for an observer (a replica of its run, a worker of its
      * dataset), or holds the locks of variables. */
     bool  unobserved;

@@ -17,7 +17,7 @@
 #include <string.h>
 
 #define RANDOM_CALLS_PER_STEP ((uint64_t)1 << 20)
-#define LAST_FEW              4 /* values of a block among which a result is looked for */
+#define LAST_FEW              4   /* values of a block among which a result is looked for */
 #define END_GRACE_MS          200 /* how long a broken step waits for replicas that do not answer */
 
 co_context *

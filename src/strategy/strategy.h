@@ -108,7 +108,8 @@ bool coi_refuse_strategy(co_context *ctx, const co_strategy *strategy,
 static inline bool
 coi_check_strategy(co_context *ctx, const co_strategy *strategy, int position)
 {
-    if (strategy != NULL && coi_is_live_object(&ctx->heap, &strategy->object, &coi_strategy_class) &&
+    if (strategy != NULL &&
+        coi_is_live_object(&ctx->heap, &strategy->object, &coi_strategy_class) &&
         !atomic_load_explicit(&strategy->unusable, memory_order_acquire))
         return true;
     return coi_refuse_strategy(ctx, strategy, position);

@@ -134,8 +134,7 @@ co_sync_batch_norm_train(co_context *ctx, co_value *x, co_value *gamma, co_value
 
     COI_ENTER(ctx, call_name, NULL);
     if (!coi_take_options(ctx, &b.options, sizeof(b.options), options, 7) ||
-        !check_batch(ctx, given) ||
-        !coi_batch_norm_axes(ctx, x, &b.options, b.axes, &b.num_axes) ||
+        !check_batch(ctx, given) || !coi_batch_norm_axes(ctx, x, &b.options, b.axes, &b.num_axes) ||
         coi_check_momentum(ctx, call_name, b.options.momentum) != CO_OK ||
         coi_check_epsilon(ctx, call_name, b.options.epsilon) != CO_OK)
         return NULL;

@@ -115,9 +115,9 @@ typedef struct wrong_number {
 static co_value *
 norm_with(co_context *ctx, co_value *args, void *user)
 {
-    const wrong_number        *wrong = user;
-    co_batch_norm_options      options = CO_BATCH_NORM_OPTIONS_INIT;
-    co_value                  *v = co_ones(ctx, CO_FLOAT32, CO_SHAPE(2));
+    const wrong_number   *wrong = user;
+    co_batch_norm_options options = CO_BATCH_NORM_OPTIONS_INIT;
+    co_value             *v = co_ones(ctx, CO_FLOAT32, CO_SHAPE(2));
 
     (void)args;
     *(wrong->is_momentum ? &options.momentum : &options.epsilon) = wrong->number;
@@ -158,8 +158,8 @@ CO_TEST_WITH(numbers_that_no_norm_works_with_are_refused, "", "cpus=2")
     };
     co_batch_norm_options options = CO_BATCH_NORM_OPTIONS_INIT;
     co_layer_norm_options layer = CO_LAYER_NORM_OPTIONS_INIT;
-    co_strategy *s = co_mirrored_strategy(ctx, NULL, 0, NULL);
-    co_value    *v = vector(ctx, 1, 1), *x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(3, 2));
+    co_strategy          *s = co_mirrored_strategy(ctx, NULL, 0, NULL);
+    co_value             *v = vector(ctx, 1, 1), *x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(3, 2));
 
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); ++i) {
         const wrong_number *w = &wrong[i];

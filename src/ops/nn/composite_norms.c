@@ -305,7 +305,7 @@ coi_batch_norm_axes(co_context *ctx, co_value *x, const co_batch_norm_options *o
 {
     const char *call = ctx->call;
     int         ndim = co_value_ndim(ctx, x);
-    size_t      n = options->axes == NULL && options->num_axes == 0 ? (size_t)(ndim > 0 ? ndim - 1 : 0)
+    size_t n = options->axes == NULL && options->num_axes == 0 ? (size_t)(ndim > 0 ? ndim - 1 : 0)
                                                                : options->num_axes;
 
     if (ctx->error.code != CO_OK)

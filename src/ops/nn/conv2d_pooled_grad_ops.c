@@ -112,7 +112,8 @@ COI_ATTR_TABLE(pooled_attrs, POOLED_ATTRS)
 #define POOLED_GRAD                                                                                \
     .name = "conv2d_pooled_grad", .inputs = { "x", "y", "pooled", "g" }, .num_inputs = 4,          \
     .dtypes = COI_FLOATS, .same_dtype = true, .upcasts = true, .internal = true,                   \
-    COI_ATTRS(pooled_attrs), .infer = infer, .ref = coi_conv2d_pooled_grad_ref, .run = coi_conv2d_pooled_grad_run, .grad = gradient
+    COI_ATTRS(pooled_attrs), .infer = infer, .ref = coi_conv2d_pooled_grad_ref,                    \
+    .run = coi_conv2d_pooled_grad_run, .grad = gradient
 
 const coi_op coi_op_conv2d_pooled_grad = {
     POOLED_GRAD,

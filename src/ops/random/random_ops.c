@@ -163,7 +163,8 @@ draw_tensor(co_context *ctx, const coi_op *op, co_dtype dtype, const int64_t *di
         return NULL;
     }
     if (!coi_ints_from_dims(ctx, "dims", dims, (size_t)ndim, &attrs.shape) ||
-        !coi_ints_from_dims(ctx, "seed", seed, op->kind == COI_RANDOM_STATELESS ? 2 : 0, &attrs.seed))
+        !coi_ints_from_dims(ctx, "seed", seed, op->kind == COI_RANDOM_STATELESS ? 2 : 0,
+                            &attrs.seed))
         return NULL;
     return coi_apply(ctx, op, NULL, 0, &attrs);
 }
