@@ -144,7 +144,7 @@ pad_constant_grad(coi_grad *g)
 {
     const coi_many *paddings = &((const pad_attrs *)g->attrs)->paddings;
     coi_slice_attrs part;
-    coi_sized_op    cut = { &coi_op_slice, &part, offsetof(coi_slice_attrs, size), 0 };
+    coi_sized_op    cut = { &coi_op_slice, &part, COI_SHAPE_AT(coi_slice_attrs, size), 0 };
 
     memset(&part, 0, sizeof(part));
     part.begin.n = paddings->n / 2;
@@ -158,7 +158,7 @@ pad_constant_grad(coi_grad *g)
 static const coi_op constant_pad = {
     COI_COMPOSITE("pad", "x with a number put before and behind each axis.", "x"),
     .internal = true,
-    .attrs_rule.size = sizeof(pad_attrs),
+    .attrs_rule.size = COI_ATTRS_SIZE(pad_attrs),
     .infer = pad_rule,
     .grad = pad_constant_grad,
     .composite = pad_constant,

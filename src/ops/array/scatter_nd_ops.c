@@ -179,7 +179,7 @@ static co_code
 gather_nd_grad(coi_grad *g)
 {
     scatter_nd_attrs none = { { 0, { 0 } } };
-    coi_sized_op     add = { &coi_op_scatter_nd, &none, offsetof(scatter_nd_attrs, shape), 1 };
+    coi_sized_op     add = { &coi_op_scatter_nd, &none, COI_SHAPE_AT(scatter_nd_attrs, shape), 1 };
     co_context      *ctx = g->ctx;
     co_value        *params = g->in[0], *given[2] = { g->in[1], g->upstream[0] }, *shape;
     int              ndim = given[0]->ndim;

@@ -107,7 +107,7 @@ strided_grad_rule(coi_call *call, coi_out *outs)
 static co_code
 apply_other(coi_grad *g, const coi_op *other)
 {
-    coi_sized_op back = { other, g->attrs, offsetof(coi_strided_attrs, shape), 0 };
+    coi_sized_op back = { other, g->attrs, COI_SHAPE_AT(coi_strided_attrs, shape), 0 };
 
     g->grads[0] = coi_apply_like(g->ctx, &back, g->upstream, 1, g->in[0]);
     return g->ctx->error.code;
