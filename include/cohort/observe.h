@@ -23,9 +23,9 @@
  * parts inside it; what has a `depth` above 0 runs inside another entry. What an entry does while it
  * holds the locks of variables is not shown, so an observer may read any variable.
  *
- * An observer may use the library on contexts of its own, one thread at a time each. What it starts
- * is not observed, by no observer of the runtime: whatever starts on a thread that is inside an
- * observer, and the replicas of a run and the workers of a dataset that began there.
+ * An observer may use the library on contexts of its own, one thread at a time each. No observer of
+ * the runtime is told what it starts: neither what starts on a thread that is inside an observer, nor
+ * the replicas of a run and the workers of a dataset that began there.
  *
  *     static void
  *     watch(const co_observation *seen, void *user)
