@@ -105,7 +105,7 @@ among_empty(co_context *ctx, co_value *x, const coi_many *paddings)
         memcpy(dims, x->u.tensor.dims, sizeof(dims));
         for (int side = 0; side < 2; ++side) {
             dims[d] = paddings->at[2 * d + side];
-            parts[2 * side] = co_zeros(ctx, CO_STRING, dims, (size_t)x->ndim);
+            parts[2 * side] = co_zeros(ctx, CO_STRING, dims, x->ndim);
         }
         x = co_concat(ctx, co_tuple(ctx, parts, 3), d);
     }
@@ -133,7 +133,7 @@ pad_constant(coi_call *call)
     padded = among_zeros(ctx, x, &attrs->paddings);
     if (c->i == 0 && c->f == 0)
         return padded;
-    inside = co_ones(ctx, CO_BOOL, x->u.tensor.dims, (size_t)x->ndim);
+    inside = co_ones(ctx, CO_BOOL, x->u.tensor.dims, x->ndim);
     return co_where(ctx, among_zeros(ctx, inside, &attrs->paddings), padded,
                     constant_of(ctx, c, x));
 }

@@ -125,6 +125,6 @@ co_value *
 coi_zeros_of(co_context *ctx, co_value *like)
 {
     return coi_is_known_shape(like)
-               ? co_zeros(ctx, (co_dtype)like->dtype, like->u.tensor.dims, (size_t)like->ndim)
+               ? co_zeros(ctx, (co_dtype)like->dtype, like->u.tensor.dims, like->ndim)
                : co_zeros_like(ctx, like);
 }

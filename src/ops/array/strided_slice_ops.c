@@ -339,7 +339,7 @@ strided_slice_composite(coi_call *call)
     if (make_slice_plan(call, &plan) != CO_OK)
         return NULL;
     return co_reshape(call->ctx, coi_strided(call->ctx, call->in[0], &plan.part), plan.dims,
-                      (size_t)plan.ndim);
+                      plan.ndim);
 }
 
 /* Back into the part that was taken. */
@@ -353,7 +353,7 @@ strided_slice_grad(coi_grad *g)
 
     if (make_slice_plan(&call, &plan) != CO_OK)
         return g->ctx->error.code;
-    dy = co_reshape(g->ctx, g->upstream[0], plan.part.shape.at, (size_t)plan.part.shape.n);
+    dy = co_reshape(g->ctx, g->upstream[0], plan.part.shape.at, plan.part.shape.n);
     part.upstream = &dy;
     part.attrs = &plan.part;
     return strided_gradient(&part);
