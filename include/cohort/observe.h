@@ -88,7 +88,7 @@ typedef struct co_observation {
     const char      *file;    /* its line; NULL when not known */
     int              line;
     const char      *device;  /* canonical name; NULL where none is chosen */
-    const char      *kernel;  /* "avx2", "reference", "view", "composite", ...; NULL for what has no kernel */
+    const char      *kernel;  /* "v3" (AVX2), "reference", "view", "composite", a backend; NULL: has none */
     int              replica; /* in the sync group; -1 outside a step */
     int              depth;   /* entries of this context that this one runs inside */
     unsigned         reads, writes; /* bits of co_resource */
