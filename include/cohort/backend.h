@@ -122,7 +122,7 @@ typedef struct co_backend_device_table {
     /** Its queue. Asked for once. */
     co_code (*open_queue)(co_backend_device *device, co_backend_queue **queue, co_error_info *err);
     /** Optional: the kernel of an operator, NULL where it has none. NULL: it has no kernels. Asked
-     * once for each operator. */
+     * once for each operator that has kernels; composite ones are asked for by their parts. */
     co_backend_kernel (*kernel)(co_backend_device *device, const char *op);
 } co_backend_device_table;
 
@@ -173,7 +173,8 @@ struct co_backend {
     const char *name;        /* "mine", for people; up to 31 characters */
     const char *device_type; /* "MINE": up to 31 of A-Z, 0-9 and '_', first a letter */
     bool        host_memory; /* the host may read and write its buffers whenever nothing pends;
-                                commands are done when they return */
+                                commands are done when they return. The kernels of the CPU compute
+                                on such devices, and `kernel` is not asked */
     const co_backend_registry_table *registry;
     const co_backend_device_table   *device;
     const co_backend_buffer_table   *buffer;

@@ -35,18 +35,18 @@ typedef enum co_code {
     CO_RESOURCE_EXHAUSTED = 8,
     CO_FAILED_PRECONDITION = 9, /* E_PRECOND */
     CO_ABORTED = 10,
-    CO_OUT_OF_RANGE = 11, /* E_OOR */
+    CO_OUT_OF_RANGE = 11,  /* E_OOR */
     CO_UNIMPLEMENTED = 12, /* E_NOTIMPL: this strategy, or this build, does not offer it */
     CO_INTERNAL = 13,
     CO_UNAVAILABLE = 14, /* E_UNAVAIL */
     CO_DATA_LOSS = 15,   /* E_DATALOSS */
     CO_UNAUTHENTICATED = 16,
 
-    CO_RUNTIME_ERROR = 32,         /* E_RUNTIME: wrong context or nesting */
-    CO_VALUE_ERROR = 33,           /* E_VALUE: argument value not acceptable */
-    CO_TYPE_ERROR = 34,            /* E_TYPE: argument of the wrong kind */
-    CO_ASSERTION_ERROR = 36,       /* E_ASSERT: a precondition of the caller does not hold */
-    CO_STOP_ITERATION = 37,            /* E_STOP: end of input, as an error */
+    CO_RUNTIME_ERROR = 32,   /* E_RUNTIME: wrong context or nesting */
+    CO_VALUE_ERROR = 33,     /* E_VALUE: argument value not acceptable */
+    CO_TYPE_ERROR = 34,      /* E_TYPE: argument of the wrong kind */
+    CO_ASSERTION_ERROR = 36, /* E_ASSERT: a precondition of the caller does not hold */
+    CO_STOP_ITERATION = 37,  /* E_STOP: end of input, as an error */
 
     CO_CODE_IS_INT = -1 /* no code: makes the type signed, so that main can return a code */
 } co_code;

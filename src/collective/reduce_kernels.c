@@ -90,7 +90,7 @@ to_bfloat(float value)
 
 /* Always as many elements: a loop whose length is known becomes vector code without a tail. */
 #define DEFINE_CONVERSIONS(name)                                                                   \
-    static void widen_##name(float *restrict out, const uint16_t *restrict in)                     \
+    static void upcast_##name(float *restrict out, const uint16_t *restrict in)                    \
     {                                                                                              \
         for (int i = 0; i < COI_WIDE_ELEMENTS; ++i)                                                \
             out[i] = from_##name(in[i]);                                                           \
@@ -234,7 +234,7 @@ DEFINE_FLOATING(float64, double)
 #define NARROW_ROW(name)                                                                           \
     {                                                                                              \
         .size = sizeof(uint16_t), NODES(float32, float32, float32), .mean = mean_float32,          \
-        .widen = widen_##name, .narrow = narrow_##name                                             \
+        .upcast = upcast_##name, .narrow = narrow_##name                                           \
     }
 
 const coi_reduce_kernels coi_reduce_table[CO_NUM_DTYPES] = {
@@ -252,21 +252,21 @@ const coi_reduce_kernels coi_reduce_table[CO_NUM_DTYPES] = {
     [CO_FLOAT64] = FLOATING_ROW(float64, double),
 };
 
-/* --- with widening --- */
+/* --- with upcasting --- */
 
 /* n <= COI_WIDE_ELEMENTS elements as float32; what lies behind them is made up. */
 static void
-widen(const coi_reduce_kernels *kernels, float *out, const uint16_t *in, int64_t n)
+upcast(const coi_reduce_kernels *kernels, float *out, const uint16_t *in, int64_t n)
 {
     uint16_t whole[COI_WIDE_ELEMENTS];
 
     if (n == COI_WIDE_ELEMENTS) {
-        kernels->widen(out, in);
+        kernels->upcast(out, in);
         return;
     }
     memset(whole, 0, sizeof(whole));
     memcpy(whole, in, (size_t)n * sizeof(*in));
-    kernels->widen(out, whole);
+    kernels->upcast(out, whole);
 }
 
 static void
@@ -296,15 +296,15 @@ coi_reduce_node(const coi_reduce_kernels *kernels, co_reduce_op op, void *out, c
     uint16_t       *o = out;
     const uint16_t *x = a, *y = b;
 
-    if (kernels->widen == NULL) {
+    if (kernels->upcast == NULL) {
         kernels->node[op](out, a, b, n);
         return;
     }
     for (int64_t at = 0; at < n; at += COI_WIDE_ELEMENTS) {
         int64_t count = at_most_wide(n - at);
 
-        widen(kernels, left, x + at, count);
-        widen(kernels, right, y + at, count);
+        upcast(kernels, left, x + at, count);
+        upcast(kernels, right, y + at, count);
         kernels->node[op](left, left, right, COI_WIDE_ELEMENTS);
         narrow(kernels, o + at, left, count);
     }
@@ -316,14 +316,14 @@ coi_reduce_mean(const coi_reduce_kernels *kernels, void *data, int64_t n, int di
     float     wide[COI_WIDE_ELEMENTS];
     uint16_t *x = data;
 
-    if (kernels->widen == NULL) {
+    if (kernels->upcast == NULL) {
         kernels->mean(data, n, divisor);
         return;
     }
     for (int64_t at = 0; at < n; at += COI_WIDE_ELEMENTS) {
         int64_t count = at_most_wide(n - at);
 
-        widen(kernels, wide, x + at, count);
+        upcast(kernels, wide, x + at, count);
         kernels->mean(wide, COI_WIDE_ELEMENTS, divisor);
         narrow(kernels, x + at, wide, count);
     }

@@ -32,14 +32,14 @@ typedef struct source {
     const coi_subtree *subtrees;
 } source;
 
-typedef struct walk {
+typedef struct traversal {
     source                    from;
     const coi_reduce_kernels *kernels;
     co_reduce_op              op;
     size_t                    start; /* bytes from the beginning of every leaf to this block */
     int64_t                   count; /* elements in this block */
     unsigned char (*scratch)[BLOCK_BYTES];
-} walk;
+} traversal;
 
 static int
 split(int lo, int hi)
@@ -73,7 +73,7 @@ has_inner_nodes(const source *from, int lo, int hi)
 
 /* The block of node [lo, hi): made in `out`, unless it is a leaf, which is where it is. */
 static const void *
-node_block(walk *w, int lo, int hi, int level, void *out)
+node_block(traversal *w, int lo, int hi, int level, void *out)
 {
     const void *left, *right, *data = leaf(&w->from, lo, hi);
     int         middle;
@@ -128,7 +128,7 @@ reduce(const coi_reduction *job, const source *from, int lo, int hi, int64_t beg
     _Alignas(LINE_BYTES) unsigned char scratch[MAX_LEVELS][BLOCK_BYTES];
     _Alignas(LINE_BYTES) unsigned char staged[LONG_BLOCK_BYTES];
     unsigned char                     *to = out;
-    walk    w = { .kernels = kernels, .op = job->op, .scratch = scratch };
+    traversal w = { .kernels = kernels, .op = job->op, .scratch = scratch };
     int64_t per_block = (int64_t)((has_inner_nodes(from, lo, hi) ? BLOCK_BYTES : LONG_BLOCK_BYTES) /
                                   kernels->size);
 

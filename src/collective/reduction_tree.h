@@ -11,20 +11,24 @@
 /* out = a op b; out may be a, and overlaps neither otherwise. */
 typedef void (*coi_node_fn)(void *out, const void *a, const void *b, int64_t n);
 
-enum { COI_WIDE_ELEMENTS = 64 }; /* what is widened at once */
+enum { COI_WIDE_ELEMENTS = 64 }; /* what is upcast at once */
 
 typedef struct coi_reduce_kernels {
     size_t      size;                     /* of an element; 0: the dtype cannot be reduced */
     coi_node_fn node[CO_REDUCE_PROD + 1]; /* by co_reduce_op */
     void (*mean)(void *data, int64_t n, int divisor); /* the division of MEAN; NULL for integers */
     /* 16-bit floats, whose node and mean are those of float32; NULL for the others. */
-    void (*widen)(float *restrict out, const uint16_t *restrict in);
+    void (*upcast)(float *restrict out, const uint16_t *restrict in);
     void (*narrow)(uint16_t *restrict out, const float *restrict in);
 } coi_reduce_kernels;
 
 extern const coi_reduce_kernels coi_reduce_table[CO_NUM_DTYPES];
 
+<<<<<<< HEAD
 /* The same for every dtype, with upcasting where needed. */
+=======
+/* The same for every dtype, with upcasting where there is one. */
+>>>>>>> wt-maintainer
 void coi_reduce_node(const coi_reduce_kernels *kernels, co_reduce_op op, void *out, const void *a,
                      const void *b, int64_t n);
 void coi_reduce_mean(const coi_reduce_kernels *kernels, void *data, int64_t n, int divisor);

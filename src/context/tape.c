@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Recording on the tape; see tape.h for the picture. The backward walk is in ops/engine/gradient.c,
+ * Recording on the tape; see tape.h for the picture. The backward pass is in ops/engine/gradient.c,
  * which knows operators.
  */
 #include "context/tape.h"

@@ -58,7 +58,7 @@ typedef struct coi_tape_log {
     size_t      num_watched, cap_watched, cap_watched_keys, cap_watched_nodes;
     uint32_t   *watched_table; /* position + 1 in the three arrays above */
     size_t      cap_table;
-    char  *scratch; /* what a backward walk needs, kept for the next one; NULL while one has it */
+    char  *scratch; /* what a backward pass needs, kept for the next one; NULL while one has it */
     size_t cap_scratch;
 } coi_tape_log;
 
@@ -81,7 +81,7 @@ coi_tape_node(co_context *ctx, co_value *source, const co_value *tensor)
     return log->num_watched > 0 ? coi_tape_watched(log, tensor) : COI_NO_NODE;
 }
 /*
- * Whether what a backward walk computes is recorded in its turn. Then it matters that the tensors
+ * Whether what a backward pass computes is recorded in its turn. Then it matters that the tensors
  * it finds in records lead to their nodes; the tensor of a variable, which is everybody's, does
  * not, and a view of its own takes its place.
  */

@@ -391,13 +391,6 @@ coi_checkpoint_iterator(co_context *ctx, coi_iterator_checkpoint *p, co_iterator
 }
 
 bool
-coi_checkpoint_none(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p)
-{
-    (void)ctx, (void)iterator, (void)p;
-    return true;
-}
-
-bool
 coi_checkpoint_stage(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p)
 {
     coi_stage_iterator *self = (coi_stage_iterator *)iterator;

@@ -67,8 +67,7 @@ bool coi_checkpoint_iterator(co_context *ctx, coi_iterator_checkpoint *p, co_ite
 /* What the datasets of a tree share among their iterators, those that no iterator of the checkpoint
  * has reached included. */
 bool coi_checkpoint_shared(co_context *ctx, coi_iterator_checkpoint *p, co_dataset *dataset);
-/* Slots: nothing of its own; nothing but what coi_stage_iterator has. */
-bool coi_checkpoint_none(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p);
+/* A slot for iterators that have nothing but what coi_stage_iterator has. */
 bool coi_checkpoint_stage(co_context *ctx, co_iterator *iterator, coi_iterator_checkpoint *p);
 /* CO_INVALID_ARGUMENT: what the bytes say of the stage cannot be. Returns false. */
 bool coi_checkpoint_wrong(co_context *ctx, const coi_iterator_checkpoint *p, const char *what);

@@ -201,7 +201,7 @@ first_slices(co_context *ctx, co_strategy *strategy, co_value *mine)
 
         memcpy(dims, values->u.tensor.dims, (size_t)values->ndim * sizeof(*dims));
         dims[0] = 0;
-        values = co_zeros(ctx, (co_dtype)values->dtype, dims, (size_t)values->ndim);
+        values = co_zeros(ctx, (co_dtype)values->dtype, dims, values->ndim);
         indices = co_zeros(ctx, (co_dtype)indices->dtype, &none, 1);
         if (ctx->error.code != CO_OK)
             return NULL;

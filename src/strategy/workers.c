@@ -394,7 +394,7 @@ block_of(co_context *ctx, const co_value *mine, int axis, int64_t length, const 
 
     memcpy(dims, mine->u.tensor.dims, (size_t)mine->ndim * sizeof(*dims));
     dims[axis] = length;
-    return co_tensor(ctx, (co_dtype)mine->dtype, dims, (size_t)mine->ndim, data);
+    return co_tensor(ctx, (co_dtype)mine->dtype, dims, mine->ndim, data);
 }
 
 /* An array for all workers, of which there may be thousands: not on the stack. Without memory the

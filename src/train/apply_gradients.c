@@ -105,7 +105,7 @@ static co_value *
 summand(co_context *ctx, const coi_variable *variable, co_value *gradient)
 {
     gradient = coi_select(gradient, ctx->mode.local_replica);
-    if (gradient->kind != CO_KIND_TENSOR && gradient->kind != CO_KIND_SLICES)
+    if (gradient->kind != CO_KIND_TENSOR && !coi_is_composite(gradient))
         gradient = co_to_tensor(ctx, gradient, (co_dtype)variable->dtype);
     return gradient;
 }

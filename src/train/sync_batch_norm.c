@@ -99,7 +99,7 @@ like_gamma(co_context *ctx, const batch *b, co_value *statistic)
 
     for (int i = 0; i < ndim; ++i)
         dims[i] = co_value_dim(ctx, b->gamma, i);
-    return co_reshape(ctx, statistic, dims, (size_t)ndim);
+    return co_reshape(ctx, statistic, dims, ndim);
 }
 
 /* What co_batch_norm_train returns. */

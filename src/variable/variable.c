@@ -300,7 +300,7 @@ coi_plain_zero(co_context *ctx, co_value *variable)
     if (now != NULL)
         return true;
     co_block_begin(ctx);
-    zeros = co_zeros(ctx, (co_dtype)p->base.dtype, p->base.shape.dims, (size_t)p->base.shape.ndim);
+    zeros = co_zeros(ctx, (co_dtype)p->base.dtype, p->base.shape.dims, p->base.shape.ndim);
     ok = zeros != NULL && coi_execute_assignment(ctx, &coi_op_initialize_variable, &assignment);
     co_block_end(ctx);
     return ok;

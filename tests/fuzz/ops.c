@@ -38,7 +38,7 @@ copied(co_context *to, co_context *from, co_value *x)
 
     for (int d = 0; d < ndim; ++d)
         dims[d] = co_value_dim(from, x, d);
-    return co_tensor(to, co_value_dtype(from, x), dims, (size_t)ndim, co_value_data(from, x));
+    return co_tensor(to, co_value_dtype(from, x), dims, ndim, co_value_data(from, x));
 }
 
 /* Nothing went wrong outside the calls that may. */

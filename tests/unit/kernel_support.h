@@ -34,7 +34,7 @@ kernel_tensor(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim, ui
     data = malloc((size_t)(n + 1) * sizeof(*data));
     for (int64_t i = 0; i < n; ++i)
         data[i] = kernel_noise(&seed);
-    wide = co_tensor(ctx, CO_FLOAT64, dims, (size_t)ndim, data);
+    wide = co_tensor(ctx, CO_FLOAT64, dims, ndim, data);
     free(data);
     return dtype == CO_FLOAT64 ? wide : co_cast(ctx, wide, dtype);
 }
@@ -128,7 +128,7 @@ kernel_loss_at(co_context *ctx, kernel_fn fn, co_value *const *in, int num_in, i
     CO_BLOCK(ctx) {
         for (int k = 0; k < num_in; ++k)
             moved[k] = in[k];
-        moved[i] = co_tensor(ctx, CO_FLOAT64, dims, (size_t)co_value_ndim(ctx, in[i]), data);
+        moved[i] = co_tensor(ctx, CO_FLOAT64, dims, co_value_ndim(ctx, in[i]), data);
         loss = co_item_float(ctx, kernel_loss(ctx, fn, moved));
     }
     free(data);

@@ -19,7 +19,7 @@ indices(co_context *ctx, const int64_t *dims, int ndim)
 {
     static const int32_t at[] = { 1, 0, 1, 1, 0, 1, 0, 0 };
 
-    return co_tensor(ctx, CO_INT32, dims, (size_t)ndim, at);
+    return co_tensor(ctx, CO_INT32, dims, ndim, at);
 }
 
 #define ONE(name, expression)                                                                      \

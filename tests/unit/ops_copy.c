@@ -151,7 +151,7 @@ indices_below(co_context *ctx, ops_random *random, co_dtype dtype, const int64_t
 
     for (int64_t i = 0; i < count; ++i)
         data[i] = ops_below(random, n);
-    wide = co_tensor(ctx, CO_INT64, dims, (size_t)ndim, data);
+    wide = co_tensor(ctx, CO_INT64, dims, ndim, data);
     free(data);
     return co_cast(ctx, wide, dtype);
 }

@@ -278,7 +278,7 @@ other_inputs(co_context *ctx, const ops_row_call *call, const type_unknowns *u, 
         }
         out->in[i] = is_floating(x)
                          ? ops_tensor(ctx, &random, (co_dtype)x->dtype, dims, x->ndim, OPS_ORDINARY)
-                         : co_zeros(ctx, (co_dtype)x->dtype, dims, (size_t)x->ndim);
+                         : co_zeros(ctx, (co_dtype)x->dtype, dims, x->ndim);
     }
 }
 

@@ -73,7 +73,7 @@ ops_row_input(co_context *ctx, const char **text, co_dtype real, uint64_t seed)
 
         coi_convert(CO_FLOAT64, &value, dtype, data + (size_t)i * co_dtype_size(dtype), 1);
     }
-    tensor = co_tensor(ctx, dtype, dims, (size_t)ndim, data);
+    tensor = co_tensor(ctx, dtype, dims, ndim, data);
     free(data);
     return tensor;
 }

@@ -42,7 +42,7 @@ labels(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim, int64_t n
     data = malloc((size_t)(n + 1) * sizeof(*data));
     for (int64_t i = 0; i < n; ++i)
         data[i] = i * 3 % num_classes;
-    result = co_cast(ctx, co_tensor(ctx, CO_INT64, dims, (size_t)ndim, data), dtype);
+    result = co_cast(ctx, co_tensor(ctx, CO_INT64, dims, ndim, data), dtype);
     free(data);
     return result;
 }

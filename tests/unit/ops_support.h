@@ -88,7 +88,7 @@ ops_tensor(co_context *ctx, ops_random *random, co_dtype dtype, const int64_t *d
         else
             coi_convert(CO_INT64, &whole, dtype, data + (size_t)i * size, 1);
     }
-    tensor = co_tensor(ctx, dtype, dims, (size_t)ndim, data);
+    tensor = co_tensor(ctx, dtype, dims, ndim, data);
     free(data);
     return tensor;
 }

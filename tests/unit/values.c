@@ -132,7 +132,7 @@ CO_TEST(tensors_of_any_size_keep_their_elements, "")
                 dims[d] = d == ndim - 1 ? n : 1;
             for (int64_t i = 0; i < n; ++i)
                 data[i] = i * 7 - 3;
-            x = co_tensor(ctx, CO_INT64, dims, (size_t)ndim, n > 0 ? data : NULL);
+            x = co_tensor(ctx, CO_INT64, dims, ndim, n > 0 ? data : NULL);
             CO_EXPECT_INT(co_value_num_elements(ctx, x), n);
             CO_EXPECT_INT(co_value_ndim(ctx, x), ndim);
             if (n > 0)

@@ -53,7 +53,7 @@ squeeze_composite(coi_call *call)
     coi_out out;
 
     return squeeze_rule(call, &out) == CO_OK
-               ? co_reshape(call->ctx, call->in[0], out.dims, (size_t)out.ndim)
+               ? co_reshape(call->ctx, call->in[0], out.dims, out.ndim)
                : NULL;
 }
 

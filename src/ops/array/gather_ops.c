@@ -61,7 +61,7 @@ gather_grad(coi_grad *g)
     const coi_gather_attrs *attrs = g->attrs;
     int64_t                 axis = coi_gather_axis(attrs);
     coi_scatter_attrs       back = { { 0, { 0 } }, axis, attrs->batch_dims };
-    coi_sized_op    add = { &coi_op_scatter_add, &back, offsetof(coi_scatter_attrs, shape), 0 };
+    coi_sized_op    add = { &coi_op_scatter_add, &back, COI_SHAPE_AT(coi_scatter_attrs, shape), 0 };
     co_value *const given[2] = { g->upstream[0], g->in[1] };
 
     if (!g->needed[0])

@@ -35,7 +35,7 @@ zeros_like_composite(coi_call *call)
 {
     const co_value *x = call->in[0];
 
-    return co_zeros(call->ctx, (co_dtype)x->dtype, x->u.tensor.dims, (size_t)x->ndim);
+    return co_zeros(call->ctx, (co_dtype)x->dtype, x->u.tensor.dims, x->ndim);
 }
 
 static co_value *
@@ -43,7 +43,7 @@ ones_like_composite(coi_call *call)
 {
     const co_value *x = call->in[0];
 
-    return co_ones(call->ctx, (co_dtype)x->dtype, x->u.tensor.dims, (size_t)x->ndim);
+    return co_ones(call->ctx, (co_dtype)x->dtype, x->u.tensor.dims, x->ndim);
 }
 
 /* Coordinates of what is not zero, as a cast to bool decides: NaN is not, a subnormal number is in

@@ -105,7 +105,7 @@ among_empty(co_context *ctx, co_value *x, const coi_many *paddings)
         memcpy(dims, x->u.tensor.dims, sizeof(dims));
         for (int side = 0; side < 2; ++side) {
             dims[d] = paddings->at[2 * d + side];
-            parts[2 * side] = co_zeros(ctx, CO_STRING, dims, (size_t)x->ndim);
+            parts[2 * side] = co_zeros(ctx, CO_STRING, dims, x->ndim);
         }
         x = co_concat(ctx, co_tuple(ctx, parts, 3), d);
     }
@@ -133,7 +133,7 @@ pad_constant(coi_call *call)
     padded = among_zeros(ctx, x, &attrs->paddings);
     if (c->i == 0 && c->f == 0)
         return padded;
-    inside = co_ones(ctx, CO_BOOL, x->u.tensor.dims, (size_t)x->ndim);
+    inside = co_ones(ctx, CO_BOOL, x->u.tensor.dims, x->ndim);
     return co_where(ctx, among_zeros(ctx, inside, &attrs->paddings), padded,
                     constant_of(ctx, c, x));
 }
@@ -144,7 +144,7 @@ pad_constant_grad(coi_grad *g)
 {
     const coi_many *paddings = &((const pad_attrs *)g->attrs)->paddings;
     coi_slice_attrs part;
-    coi_sized_op    cut = { &coi_op_slice, &part, offsetof(coi_slice_attrs, size), 0 };
+    coi_sized_op    cut = { &coi_op_slice, &part, COI_SHAPE_AT(coi_slice_attrs, size), 0 };
 
     memset(&part, 0, sizeof(part));
     part.begin.n = paddings->n / 2;
@@ -158,7 +158,7 @@ pad_constant_grad(coi_grad *g)
 static const coi_op constant_pad = {
     COI_COMPOSITE("pad", "x padded with a number before and after each axis.", "x"),
     .internal = true,
-    .attrs_rule.size = sizeof(pad_attrs),
+    .attrs_rule.size = COI_ATTRS_SIZE(pad_attrs),
     .infer = pad_rule,
     .grad = pad_constant_grad,
     .composite = pad_constant,

@@ -158,7 +158,7 @@ gather_nd_composite(coi_call *call)
         return NULL;
     picked = co_reshape(ctx, params, (const int64_t[]){ plan.rows, plan.inner }, 2);
     picked = co_gather(ctx, picked, rows, 0, 0);
-    return co_reshape(ctx, picked, plan.picked.dims, (size_t)plan.picked.ndim);
+    return co_reshape(ctx, picked, plan.picked.dims, plan.picked.ndim);
 }
 
 /* The shape of params as int64 beside indices of that dtype, else as coi_shape_of has it. */
@@ -179,7 +179,7 @@ static co_code
 gather_nd_grad(coi_grad *g)
 {
     scatter_nd_attrs none = { { 0, { 0 } } };
-    coi_sized_op     add = { &coi_op_scatter_nd, &none, offsetof(scatter_nd_attrs, shape), 1 };
+    coi_sized_op     add = { &coi_op_scatter_nd, &none, COI_SHAPE_AT(scatter_nd_attrs, shape), 1 };
     co_context      *ctx = g->ctx;
     co_value        *params = g->in[0], *given[2] = { g->in[1], g->upstream[0] }, *shape;
     int              ndim = given[0]->ndim;
@@ -272,7 +272,7 @@ scattered(coi_call *call, const coi_ints *shape, co_value *indices, co_value *up
     attrs.shape = (coi_ints){ 2, { plan.rows, plan.inner } };
     sum = co_reshape(ctx, updates, (const int64_t[]){ plan.num, plan.inner }, 2);
     sum = coi_apply2(ctx, &coi_op_scatter_add, sum, rows, &attrs);
-    return co_reshape(ctx, sum, shape->at, (size_t)shape->n);
+    return co_reshape(ctx, sum, shape->at, shape->n);
 }
 
 #define SCATTER_ND_ATTRS(X) X(scatter_nd_attrs, shape, INTS, "", NULL)

@@ -14,9 +14,8 @@ typedef struct sized_attrs {
     const coi_op *op;
     size_t        offset;
     int           dtype_of;
-    _Alignas(16) char bytes[448]; /* the attributes of op */
+    _Alignas(16) char bytes[COI_MAX_SIZED_ATTRS]; /* the attributes of op */
 } sized_attrs;
-_Static_assert(sizeof(sized_attrs) <= 512, "a tape has room for 512 bytes of attributes");
 
 static void
 set_shape(sized_attrs *attrs, const co_value *like)
@@ -78,7 +77,7 @@ sized_grad(coi_grad *grad)
 #define SIZED_LIKE                                                                                 \
     COI_COMPOSITE("sized_like", "An operator whose result has the shape of the last input.",       \
                   "xs"),                                                                           \
-        .variadic = true, .internal = true, .attrs_rule.size = sizeof(sized_attrs),                \
+        .variadic = true, .internal = true, .attrs_rule.size = COI_ATTRS_SIZE(sized_attrs),        \
         .infer = sized_rule, .composite = sized_compose, .num_reached = -1
 
 static const coi_op sized_like = { SIZED_LIKE, .grad = sized_grad };
@@ -126,6 +125,6 @@ co_value *
 coi_zeros_of(co_context *ctx, co_value *like)
 {
     return coi_is_known_shape(like)
-               ? co_zeros(ctx, (co_dtype)like->dtype, like->u.tensor.dims, (size_t)like->ndim)
+               ? co_zeros(ctx, (co_dtype)like->dtype, like->u.tensor.dims, like->ndim)
                : co_zeros_like(ctx, like);
 }

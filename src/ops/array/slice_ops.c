@@ -62,7 +62,7 @@ static co_code
 slice_grad(coi_grad *g)
 {
     coi_slice_grad_attrs back = { .begin = ((const coi_slice_attrs *)g->attrs)->begin };
-    coi_sized_op put = { &coi_op_slice_grad, &back, offsetof(coi_slice_grad_attrs, shape), 0 };
+    coi_sized_op put = { &coi_op_slice_grad, &back, COI_SHAPE_AT(coi_slice_grad_attrs, shape), 0 };
 
     g->grads[0] = coi_apply_like(g->ctx, &put, g->upstream, 1, g->in[0]);
     return g->ctx->error.code;
@@ -125,7 +125,7 @@ static co_code
 slice_grad_grad(coi_grad *g)
 {
     coi_slice_attrs back = { .begin = ((const coi_slice_grad_attrs *)g->attrs)->begin };
-    coi_sized_op    take = { &coi_op_slice, &back, offsetof(coi_slice_attrs, size), 0 };
+    coi_sized_op    take = { &coi_op_slice, &back, COI_SHAPE_AT(coi_slice_attrs, size), 0 };
 
     g->grads[0] = coi_apply_like(g->ctx, &take, g->upstream, 1, g->in[0]);
     return g->ctx->error.code;

@@ -107,7 +107,7 @@ strided_grad_rule(coi_call *call, coi_out *outs)
 static co_code
 apply_other(coi_grad *g, const coi_op *other)
 {
-    coi_sized_op back = { other, g->attrs, offsetof(coi_strided_attrs, shape), 0 };
+    coi_sized_op back = { other, g->attrs, COI_SHAPE_AT(coi_strided_attrs, shape), 0 };
 
     g->grads[0] = coi_apply_like(g->ctx, &back, g->upstream, 1, g->in[0]);
     return g->ctx->error.code;
@@ -339,7 +339,7 @@ strided_slice_composite(coi_call *call)
     if (make_slice_plan(call, &plan) != CO_OK)
         return NULL;
     return co_reshape(call->ctx, coi_strided(call->ctx, call->in[0], &plan.part), plan.dims,
-                      (size_t)plan.ndim);
+                      plan.ndim);
 }
 
 /* Back into the part that was taken. */
@@ -353,7 +353,7 @@ strided_slice_grad(coi_grad *g)
 
     if (make_slice_plan(&call, &plan) != CO_OK)
         return g->ctx->error.code;
-    dy = co_reshape(g->ctx, g->upstream[0], plan.part.shape.at, (size_t)plan.part.shape.n);
+    dy = co_reshape(g->ctx, g->upstream[0], plan.part.shape.at, plan.part.shape.n);
     part.upstream = &dy;
     part.attrs = &plan.part;
     return strided_gradient(&part);

@@ -11,10 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_ATTRS_SIZE 512
-
 typedef struct attrs_buffer {
-    _Alignas(16) char bytes[MAX_ATTRS_SIZE];
+    _Alignas(16) char bytes[COI_MAX_ATTRS];
 } attrs_buffer;
 
 static bool

@@ -31,7 +31,7 @@ coi_from_three(co_context *ctx, co_value *three, const co_value *like, int axis,
 
     memcpy(dims, like->u.tensor.dims, (size_t)like->ndim * sizeof(int64_t));
     dims[axis] = n;
-    return co_reshape(ctx, three, dims, (size_t)like->ndim);
+    return co_reshape(ctx, three, dims, like->ndim);
 }
 
 bool

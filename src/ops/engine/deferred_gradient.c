@@ -245,7 +245,7 @@ static const coi_op deferred_gradient = {
                        "The gradient of an operator, computed when there are tensors.", "xs"),
     .variadic = true,
     .internal = true,
-    .attrs_rule = { sizeof(deferred_attrs), deferred_copy, deferred_destroy },
+    .attrs_rule = { COI_ATTRS_SIZE(deferred_attrs), deferred_copy, deferred_destroy },
     .infer = deferred_rule,
     .infer_result = deferred_result,
     .composite = deferred_composite,

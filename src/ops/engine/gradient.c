@@ -421,8 +421,7 @@ seed(backward_pass *w, co_value **targets, size_t n, co_value **given)
             return false;
         grad = given != NULL && given[i]->kind != CO_KIND_NONE
                    ? coi_give(ctx, coi_as_tensor(ctx, given[i], (co_dtype)tensor->dtype))
-                   : co_ones(ctx, (co_dtype)tensor->dtype, tensor->u.tensor.dims,
-                             (size_t)tensor->ndim);
+                   : co_ones(ctx, (co_dtype)tensor->dtype, tensor->u.tensor.dims, tensor->ndim);
         if (grad != NULL && (grad->dtype != tensor->dtype || !coi_same_shape(grad, tensor)))
             refuse_seed(ctx, i, grad, tensor);
         coi_unref(&ctx->heap, tensor);
@@ -439,7 +438,7 @@ zeros_for(co_context *ctx, co_value *source)
 
     if (tensor == NULL)
         return NULL;
-    zeros = co_zeros(ctx, (co_dtype)tensor->dtype, tensor->u.tensor.dims, (size_t)tensor->ndim);
+    zeros = co_zeros(ctx, (co_dtype)tensor->dtype, tensor->u.tensor.dims, tensor->ndim);
     coi_unref(&ctx->heap, tensor);
     return zeros;
 }

@@ -25,8 +25,12 @@ co_value *coi_split_last(co_context *ctx, co_value *x, int64_t parts);
 
 /*
  * An operator that has the shape of its result as an attribute, the coi_ints at `offset` of attrs,
- * with that of `like` there. Operand `dtype_of` has the dtype of the result.
+ * with that of `like` there. Operand `dtype_of` has the dtype of the result. The offset is
+ * COI_SHAPE_AT(type of attrs, field): the attributes are copied into fixed room, and too large ones
+ * do not compile.
  */
+#define COI_MAX_SIZED_ATTRS       448
+#define COI_SHAPE_AT(type, field) (offsetof(type, field) + COI_ATTRS_FIT(type, COI_MAX_SIZED_ATTRS))
 typedef struct coi_sized_op {
     const coi_op *op;
     const void   *attrs;

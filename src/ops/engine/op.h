@@ -19,7 +19,7 @@
 
 #define COI_MAX_OUTPUTS     5
 #define COI_MAX_INPUT_NAMES 6
-#define COI_MAX_ATTRS       512 /* bytes of attributes; COI_ATTRS checks it */
+#define COI_MAX_ATTRS       512 /* bytes of attributes; COI_ATTRS_SIZE checks it */
 
 /* What an operator will produce; filled by its rule. */
 typedef struct coi_out {
@@ -131,13 +131,15 @@ typedef struct coi_attr {
     static const char *const type##_texts[] = { list(COI_ATTR_LINE) NULL };
 #define COI_ATTRS(type)                                                                            \
     .attrs_rule.size = COI_ATTRS_SIZE(type), .attrs = type##_table, .attr_texts = type##_texts
-/* The size of attributes, which are copied into fixed room: too large ones do not compile. */
-#define COI_ATTRS_SIZE(type)                                                                       \
-    (sizeof(type) + 0 * sizeof(struct {                                                            \
-                        _Static_assert(sizeof(type) <= COI_MAX_ATTRS,                              \
-                                       "attributes of an operator are too large");                 \
-                        int unused;                                                                \
-                    }))
+/* The size of attributes, which are copied into fixed room: too large ones do not compile. Every
+ * entry with attributes has its size from here. */
+#define COI_ATTRS_SIZE(type) (sizeof(type) + COI_ATTRS_FIT(type, COI_MAX_ATTRS))
+/* 0 for attributes of at most so many bytes; others do not compile. */
+#define COI_ATTRS_FIT(type, most)                                                                  \
+    (0 * sizeof(struct {                                                                           \
+         _Static_assert(sizeof(type) <= (most), "attributes of an operator are too large");        \
+         int unused;                                                                               \
+     }))
 
 typedef struct coi_effect coi_effect; /* ops/engine/execute.h */
 

@@ -41,7 +41,7 @@ coi_stack(co_context *ctx, co_value *list)
     if (whole == NULL || whole->u.tensor.num_elements == 0)
         return whole;
     return co_reshape(ctx, join_leaves(ctx, list, (co_dtype)whole->dtype), whole->u.tensor.dims,
-                      (size_t)whole->ndim);
+                      whole->ndim);
 }
 
 /* The conversion by operators for what needs one, else by copying: a value of the block. */

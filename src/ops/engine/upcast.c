@@ -60,7 +60,7 @@ coi_run_upcast(coi_call *call, co_code (*kernel)(coi_call *call))
     buffer = coi_buffer_alloc(call->device, (size_t)total * sizeof(float));
     if (buffer == NULL)
         return coi_fail(call->ctx, CO_RESOURCE_EXHAUSTED,
-                        "%s: no memory to widen %lld elements to float32", call->op->name,
+                        "%s: no memory to upcast %lld elements to float32", call->op->name,
                         (long long)total);
     data = make_images(call->in, call->num_in, in_images, in, buffer->data);
     make_images(call->out, call->num_out, out_images, wide.out, data);

@@ -223,7 +223,7 @@ take_diagonal(co_context *ctx, term *t, int first, int second)
         attrs.strides.at[d] = d < n ? 1 : dims[d] + 1;
     }
     dims[n] *= dims[n];
-    t->x = coi_strided(ctx, co_reshape(ctx, t->x, dims, (size_t)n + 1), &attrs);
+    t->x = coi_strided(ctx, co_reshape(ctx, t->x, dims, n + 1), &attrs);
     t->n = n + 1;
     return t->x != NULL;
 }
@@ -247,7 +247,7 @@ prepare(co_context *ctx, const equation *e, term *t, const bool *keep)
     for (int d = 0; d < t->n; ++d)
         dims[d] = e->size[t->labels[d]];
     if (t->n > 0 && memcmp(dims, t->x->u.tensor.dims, (size_t)t->n * sizeof(int64_t)) != 0)
-        t->x = co_broadcast_to(ctx, t->x, dims, (size_t)t->n);
+        t->x = co_broadcast_to(ctx, t->x, dims, t->n);
     for (int d = 0; d < t->n; ++d) {
         if (keep[t->labels[d]])
             t->labels[left++] = t->labels[d];
@@ -323,7 +323,7 @@ contract(coi_call *call, const equation *e, term *a, term *b, const bool *keep)
         result.labels[result.n++] = label;
     }
     *a = result;
-    a->x = co_reshape(ctx, co_matmul(ctx, x, y), dims, (size_t)result.n);
+    a->x = co_reshape(ctx, co_matmul(ctx, x, y), dims, result.n);
     return a->x != NULL;
 }
 

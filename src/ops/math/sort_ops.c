@@ -47,8 +47,8 @@ top_k_grad(coi_grad *g)
 {
     int               last = g->in[0]->ndim - 1;
     coi_scatter_attrs back = { { 0, { 0 } }, last, last };
-    coi_sized_op      add = { &coi_op_scatter_add, &back, offsetof(coi_scatter_attrs, shape), 0 };
-    co_value *const   given[2] = { g->upstream[0], g->out[1] };
+    coi_sized_op    add = { &coi_op_scatter_add, &back, COI_SHAPE_AT(coi_scatter_attrs, shape), 0 };
+    co_value *const given[2] = { g->upstream[0], g->out[1] };
 
     if (g->upstream[0] == NULL)
         return CO_OK;

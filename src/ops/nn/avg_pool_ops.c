@@ -70,7 +70,7 @@ avg_gradient(coi_grad *g)
 {
     const coi_pool_attrs *attrs = g->attrs;
     coi_avg_grad_attrs    back = { attrs->ksize, attrs->strides, attrs->padding, { .n = 4 } };
-    coi_sized_op spread = { &coi_op_avg_pool2d_grad, &back, offsetof(coi_avg_grad_attrs, shape),
+    coi_sized_op spread = { &coi_op_avg_pool2d_grad, &back, COI_SHAPE_AT(coi_avg_grad_attrs, shape),
                             0 };
 
     g->grads[0] = coi_apply_like(g->ctx, &spread, g->upstream, 1, g->in[0]);

@@ -96,7 +96,7 @@ static co_value *
 backprop(co_context *ctx, const coi_op *op, const coi_conv2d_attrs *attrs, co_value *a, co_value *b,
          co_value *like)
 {
-    coi_sized_op    back = { op, attrs, offsetof(coi_conv2d_attrs, sizes), 0 };
+    coi_sized_op    back = { op, attrs, COI_SHAPE_AT(coi_conv2d_attrs, sizes), 0 };
     co_value *const given[2] = { a, b };
 
     return coi_apply_like(ctx, &back, given, 2, like);

@@ -36,7 +36,7 @@ uniform_like_composite(coi_call *call)
 {
     const co_value *x = call->in[0];
 
-    return co_random_uniform(call->ctx, CO_FLOAT32, x->u.tensor.dims, (size_t)x->ndim, 0, 1);
+    return co_random_uniform(call->ctx, CO_FLOAT32, x->u.tensor.dims, x->ndim, 0, 1);
 }
 
 /* Stands for the draw where there are no tensors yet: numbers that are drawn then would be the same

@@ -9,8 +9,6 @@
 #include "ops/kernels/loops.h"
 #include "ops/kernels/simd/simd.h"
 
-#define COI_HALF_BLOCK 256
-
 typedef void (*upcast_fn)(float *out, const uint16_t *x, int64_t n);
 typedef void (*narrow_fn)(uint16_t *out, const float *x, int64_t n);
 
