@@ -23,15 +23,9 @@
  * parts; an entry with a `depth` above 0 runs inside another entry. Entries that run while locks of
  * variables are held are not shown, so an observer may read any variable.
  *
-<<<<<<< HEAD
  * An observer may use the library on its own contexts, each by one thread at a time. No observer of
  * the runtime sees the entries that it starts: those on a thread that is inside an observer, and
  * those of the replicas of a run and the workers of a dataset that began there.
-=======
- * An observer may use the library on contexts of its own, one thread at a time each. No observer of
- * the runtime is told what it starts: neither what starts on a thread that is inside an observer, nor
- * the replicas of a run and the workers of a dataset that began there.
->>>>>>> wt-maintainer
  *
  *     static void
  *     watch(const co_observation *seen, void *user)
@@ -94,11 +88,7 @@ typedef struct co_observation {
     const char      *file;    /* its line; NULL when not known */
     int              line;
     const char      *device;  /* canonical name; NULL where none is chosen */
-<<<<<<< HEAD
-    const char      *kernel;  /* "avx2", "reference", "view", "composite", ...; NULL: none */
-=======
-    const char      *kernel;  /* "v3" (AVX2), "reference", "view", "composite", a backend; NULL: has none */
->>>>>>> wt-maintainer
+    const char      *kernel;  /* "v3" (AVX2), "reference", "view", "composite", a backend; NULL: none */
     int              replica; /* in the sync group; -1 outside a step */
     int              depth;   /* entries of this context that this one runs inside */
     unsigned         reads, writes; /* bits of co_resource */

@@ -24,11 +24,7 @@ typedef struct coi_reduce_kernels {
 
 extern const coi_reduce_kernels coi_reduce_table[CO_NUM_DTYPES];
 
-<<<<<<< HEAD
 /* The same for every dtype, with upcasting where needed. */
-=======
-/* The same for every dtype, with upcasting where there is one. */
->>>>>>> wt-maintainer
 void coi_reduce_node(const coi_reduce_kernels *kernels, co_reduce_op op, void *out, const void *a,
                      const void *b, int64_t n);
 void coi_reduce_mean(const coi_reduce_kernels *kernels, void *data, int64_t n, int divisor);
