@@ -169,7 +169,7 @@ struct co_context {
     co_site_info         lent_site; /* what it had before: the call of run or of the operator, */
     co_code              lent_code; /* and that of its error */
     int                  num_functions; /* of the user that run in it: it cannot be closed now */
-    coi_misuse           misuse;    /* of it by an observer; not an error yet */
+    coi_misuse           misuse;        /* of it by an observer; not an error yet */
     /* Its starts are not shown: it works for an observer (a replica of its run, a worker of its
      * dataset), or holds the locks of variables. */
     bool  unobserved;
@@ -285,16 +285,22 @@ coi_take_back(co_context *ctx)
     coi_copy_site(&ctx->site, &ctx->lent_site);
 }
 
-/* Around the call of a function of the user that is given ctx: it may not close it. */
-static inline void
+/* Around the call of a function of the user that is given ctx: it may not close it, nor end blocks
+ * of its caller. What begin returns is given to end. */
+static inline size_t
 coi_function_begin(co_context *ctx)
 {
+    size_t floor = ctx->block_floor;
+
     ++ctx->num_functions;
+    ctx->block_floor = ctx->num_blocks;
+    return floor;
 }
 static inline void
-coi_function_end(co_context *ctx)
+coi_function_end(co_context *ctx, size_t floor)
 {
     --ctx->num_functions;
+    ctx->block_floor = floor;
 }
 
 /*

@@ -195,7 +195,12 @@ coi_current_host(co_context *ctx)
 void
 co_fallbacks_visit(co_context *ctx, co_fallback_fn fn, void *user)
 {
+    size_t floor;
+
     COI_GUARD(ctx, );
-    if (fn != NULL && ctx->runtime->devices != NULL)
-        coi_devices_visit_fallbacks(ctx->runtime->devices, fn, user);
+    if (fn == NULL || ctx->runtime->devices == NULL)
+        return;
+    floor = coi_function_begin(ctx);
+    coi_devices_visit_fallbacks(ctx->runtime->devices, fn, user);
+    coi_function_end(ctx, floor);
 }
