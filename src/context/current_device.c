@@ -23,7 +23,8 @@ coi_resolve_name(co_context *ctx, const char *text, coi_device_name *out)
     coi_device_complete(&parsed, &here);
     coi_devices_take_shown(ctx->runtime->devices, &parsed);
     /* What another cluster calls its worker of this rank (MW-6) is this process too. */
-    if (ctx->rank >= 0 && parsed.task == ctx->rank && strcmp(parsed.job, "worker") == 0) {
+    if (ctx->rank >= 0 && parsed.replica == 0 && parsed.task == ctx->rank &&
+        strcmp(parsed.job, "worker") == 0) {
         memcpy(parsed.job, "localhost", sizeof("localhost"));
         parsed.task = 0;
     }
