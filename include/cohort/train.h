@@ -115,7 +115,8 @@ typedef struct co_apply_gradients_options {
 
 /**
  * The update alone: gradients and variables, two lists of one length. A gradient is a tensor,
- * indexed slices, or none for a variable that stays as it is. Gradients are summed over replicas,
+ * indexed slices (a dense shape that they leave out is that of the variable), or none for a
+ * variable that stays as it is. Gradients are summed over replicas,
  * as TensorFlow does, so that the components of a variable stay equal. CO_VALUE_ERROR for empty lists
  * and where every gradient is none: nothing changes, and no iteration is counted.
  *
@@ -133,7 +134,8 @@ typedef struct co_apply_gradients_options {
  * Blocks:   until all replicas, or processes, have brought their gradients.
  * Returns:  CO_OK, or CO_VALUE_ERROR (lists of different lengths, no gradient at all, a variable
  *           that was made outside the strategy's scope), CO_TYPE_ERROR (an item that is no
- *           variable), CO_INVALID_ARGUMENT (a gradient of another dtype or shape), or an error of
+ *           variable), CO_INVALID_ARGUMENT (a gradient of another dtype or shape, or slices with
+ *           an index outside the variable; no variable of this replica changes), or an error of
  *           co_all_reduce.
  */
 CO_API co_code co_apply_gradients(co_context *ctx, co_optimizer *optimizer, co_value *gradients,
