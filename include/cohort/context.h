@@ -115,7 +115,8 @@ CO_API void co_block_begin(co_context *ctx);
  * Blocks:   if a prefetching iterator dies: until each of its threads has finished its current call
  *           or read. If a strategy dies: until its threads have ended, and with several processes
  *           like co_close.
- * Returns:  nothing.
+ * Returns:  nothing; CO_RUNTIME_ERROR without an open block, and in a function that a call on ctx
+ *           has called, which does not end the blocks of its caller.
  */
 CO_API void co_block_end(co_context *ctx);
 /**

@@ -115,9 +115,10 @@ typedef struct co_apply_gradients_options {
 
 /**
  * The update alone: gradients and variables, two lists of one length. A gradient is a tensor,
- * indexed slices, or none for a variable that stays as it is. Gradients are summed over replicas,
- * as TensorFlow does, so that the components of a variable stay equal. CO_VALUE_ERROR if the lists
- * are empty or every gradient is none: nothing changes, and no iteration is counted.
+ * indexed slices (without a dense shape they take that of the variable), or none for a variable
+ * that stays as it is. Gradients are summed over replicas, as TensorFlow does, so that the
+ * components of a variable stay equal. CO_VALUE_ERROR if the lists are empty or every gradient is
+ * none: nothing changes, and no iteration is counted.
  *
  *     co_tape_begin(ctx);
  *     loss = co_average_loss(ctx, losses);
@@ -133,7 +134,8 @@ typedef struct co_apply_gradients_options {
  * Blocks:   until all replicas, or processes, have their gradients.
  * Returns:  CO_OK, or CO_VALUE_ERROR (lists of different lengths, no gradient at all, a variable
  *           that was made outside the strategy's scope), CO_TYPE_ERROR (an item that is not a
- *           variable), CO_INVALID_ARGUMENT (a gradient of another dtype or shape), or an error of
+ *           variable), CO_INVALID_ARGUMENT (a gradient of another dtype or shape, or slices with an
+ *           index outside the variable; no variable of this replica changes), or an error of
  *           co_all_reduce.
  */
 CO_API co_code co_apply_gradients(co_context *ctx, co_optimizer *optimizer, co_value *gradients,

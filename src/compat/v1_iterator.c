@@ -38,9 +38,9 @@ callable_next(co_context *ctx, co_iterator *iterator, co_value **leaves)
 
     co_block_begin(ctx);
     ctx->block_floor = ctx->num_blocks;
-    coi_function_begin(ctx);
+    coi_function_begin(ctx); /* which has this floor too */
     made = self->fn(ctx, self->user);
-    coi_function_end(ctx);
+    coi_function_end(ctx, ctx->block_floor);
     if (made == NULL && ctx->error.code == CO_OK)
         made = co_none(ctx);
     if (ctx->error.code == CO_OK && coi_check_result(ctx, made, "next", "input callable"))

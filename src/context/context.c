@@ -568,6 +568,12 @@ co_get_memory_stats(const co_context *ctx, co_memory_stats *stats)
 void
 co_settings_visit(const co_context *ctx, co_setting_fn fn, void *user)
 {
-    if (ctx != NULL && ctx->runtime != NULL && fn != NULL)
-        coi_settings_visit(&ctx->runtime->settings, fn, user);
+    co_context *visited = (co_context *)(uintptr_t)ctx; /* the visitor may not close it */
+    size_t      floor;
+
+    if (ctx == NULL || ctx->runtime == NULL || fn == NULL)
+        return;
+    floor = coi_function_begin(visited);
+    coi_settings_visit(&ctx->runtime->settings, fn, user);
+    coi_function_end(visited, floor);
 }

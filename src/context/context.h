@@ -286,16 +286,22 @@ coi_take_back(co_context *ctx)
     coi_copy_site(&ctx->site, &ctx->lent_site);
 }
 
-/* Around the call of a function of the user that is given ctx: it may not close it. */
-static inline void
+/* Around the call of a function of the user that is given ctx: it may not close it, nor end blocks
+ * of its caller. What begin returns is given to end. */
+static inline size_t
 coi_function_begin(co_context *ctx)
 {
+    size_t floor = ctx->block_floor;
+
     ++ctx->num_functions;
+    ctx->block_floor = ctx->num_blocks;
+    return floor;
 }
 static inline void
-coi_function_end(co_context *ctx)
+coi_function_end(co_context *ctx, size_t floor)
 {
     --ctx->num_functions;
+    ctx->block_floor = floor;
 }
 
 /*

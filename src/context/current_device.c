@@ -23,7 +23,8 @@ coi_resolve_name(co_context *ctx, const char *text, coi_device_name *out)
     coi_device_complete(&parsed, &here);
     coi_devices_take_shown(ctx->runtime->devices, &parsed);
     /* What another cluster calls its worker of this rank (MW-6) is this process too. */
-    if (ctx->rank >= 0 && parsed.task == ctx->rank && strcmp(parsed.job, "worker") == 0) {
+    if (ctx->rank >= 0 && parsed.replica == 0 && parsed.task == ctx->rank &&
+        strcmp(parsed.job, "worker") == 0) {
         memcpy(parsed.job, "localhost", sizeof("localhost"));
         parsed.task = 0;
     }
@@ -195,7 +196,12 @@ coi_current_host(co_context *ctx)
 void
 co_fallbacks_visit(co_context *ctx, co_fallback_fn fn, void *user)
 {
+    size_t floor;
+
     COI_GUARD(ctx, );
-    if (fn != NULL && ctx->runtime->devices != NULL)
-        coi_devices_visit_fallbacks(ctx->runtime->devices, fn, user);
+    if (fn == NULL || ctx->runtime->devices == NULL)
+        return;
+    floor = coi_function_begin(ctx);
+    coi_devices_visit_fallbacks(ctx->runtime->devices, fn, user);
+    coi_function_end(ctx, floor);
 }

@@ -341,10 +341,11 @@ coi_map_leaves(co_context *ctx, co_value *structure, co_leaf_fn fn, void *user)
         return NULL;
     coi_ref(structure); /* the function may release it */
     for (i = 0; i < n && ctx->error.code == CO_OK; ++i) {
+        size_t floor = coi_function_begin(ctx);
+
         ctx->call = call;
-        coi_function_begin(ctx);
         leaves[i] = fn(ctx, leaves[i], user);
-        coi_function_end(ctx);
+        coi_function_end(ctx, floor);
         if (ctx->error.code != CO_OK)
             break;
         if (leaves[i] == NULL)

@@ -11,12 +11,13 @@ fold_once(co_context *ctx, co_iterator *iterator, co_value *state, co_fold_fn fn
 {
     co_value *element = co_next(ctx, iterator);
     co_value *next;
+    size_t    floor;
 
     if (element == NULL)
         return NULL;
-    coi_function_begin(ctx);
+    floor = coi_function_begin(ctx);
     next = fn(ctx, co_tuple(ctx, (co_value *const[]){ state, element }, 2), user);
-    coi_function_end(ctx);
+    coi_function_end(ctx, floor);
     if (next == NULL && ctx->error.code == CO_OK)
         next = co_none(ctx);
     if (next == NULL || ctx->error.code != CO_OK)

@@ -61,14 +61,15 @@ co_dataset *
 co_dataset_apply(co_context *ctx, co_dataset *input, co_apply_fn fn, void *user)
 {
     co_dataset *dataset;
+    size_t      floor;
 
     COI_ENTER(ctx, "dataset_apply", NULL);
     if (!coi_check_input(ctx, input, 2, "input") ||
         !coi_check_fn(ctx, fn != NULL, 3, "returns a dataset"))
         return NULL;
-    coi_function_begin(ctx);
+    floor = coi_function_begin(ctx);
     dataset = fn(ctx, input, user);
-    coi_function_end(ctx);
+    coi_function_end(ctx, floor);
     ctx->call = "dataset_apply";
     return coi_check_inner(ctx, dataset) ? dataset : NULL;
 }

@@ -13,9 +13,8 @@ coi_user_callback_begin(co_context *ctx, coi_user_callback *callback)
 {
     co_device *host = coi_data_device(ctx);
 
-    *callback = (coi_user_callback){ ctx->num_entries, ctx->num_blocks, ctx->block_floor, ctx->call,
-                                     coi_now_ns() };
-    coi_function_begin(ctx);
+    *callback = (coi_user_callback){ ctx->num_entries, ctx->num_blocks, coi_function_begin(ctx),
+                                     ctx->call, coi_now_ns() };
     if (host == NULL || coi_push(ctx, COI_ENTRY_DEVICE, NULL) == NULL)
         return false;
     ctx->mode = (coi_mode){ .num_replicas = 1, .update_id = -1 };
@@ -31,8 +30,7 @@ coi_user_callback_end(co_context *ctx, const coi_user_callback *callback,
                       const co_iterator *iterator)
 {
     coi_count_time(iterator->counts, false, callback->began_ns);
-    coi_function_end(ctx);
-    ctx->block_floor = callback->floor;
+    coi_function_end(ctx, callback->floor);
     coi_blocks_unwind(ctx, callback->blocks);
     coi_pop_to(ctx, callback->entries);
     ctx->call = callback->call;

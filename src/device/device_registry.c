@@ -113,7 +113,7 @@ coi_devices_format(coi_devices *devices, const coi_device_name *name, char *out)
 void
 coi_devices_take_shown(coi_devices *devices, coi_device_name *name)
 {
-    if (!is_in_cluster(devices) || name->task != devices->task ||
+    if (!is_in_cluster(devices) || name->replica != 0 || name->task != devices->task ||
         strcmp(name->job, devices->job) != 0)
         return;
     memcpy(name->job, "localhost", sizeof("localhost"));

@@ -792,10 +792,10 @@ co_distribute_values_from_function(co_context *ctx, co_strategy *strategy, co_va
     for (int i = 0; i < strategy->num_local && ctx->error.code == CO_OK; ++i) {
         co_value_context replica = { .replica_id_in_sync_group = strategy->first_local + i,
                                      .num_replicas_in_sync = strategy->num_replicas };
+        size_t           floor = coi_function_begin(ctx);
 
-        coi_function_begin(ctx);
         values[i] = fn(ctx, &replica, user);
-        coi_function_end(ctx);
+        coi_function_end(ctx, floor);
         if (values[i] == NULL && ctx->error.code == CO_OK)
             values[i] = co_none(ctx);
         if (ctx->error.code == CO_OK)

@@ -65,10 +65,8 @@ coi_hook_begin(co_context *ctx, const co_strategy *strategy, coi_hook hook, coi_
                              .site = ctx->site,
                              .entries = ctx->num_entries,
                              .blocks = ctx->num_blocks,
-                             .floor = ctx->block_floor };
+                             .floor = coi_function_begin(ctx) };
     coi_strategy_state_of(ctx)->hooks = call;
-    ctx->block_floor = ctx->num_blocks;
-    coi_function_begin(ctx);
     coi_ref((void *)(uintptr_t)strategy); /* the hook may release it */
 }
 
@@ -82,8 +80,7 @@ coi_hook_end(co_context *ctx, coi_hook_call *call, co_value *result)
     coi_strategy_state_of(ctx)->hooks = call->outer;
     ctx->call = call->call;
     ctx->site = call->site;
-    ctx->block_floor = call->floor;
-    coi_function_end(ctx);
+    coi_function_end(ctx, call->floor);
     coi_pop_to(ctx, call->entries);
     if (ctx->error.code == CO_OK && result == NULL) {
         if (call->hook == COI_HOOK_RUN)

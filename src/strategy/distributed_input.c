@@ -715,7 +715,7 @@ co_dataset *
 coi_call_dataset_fn(co_context *ctx, const co_strategy *strategy, co_dataset_fn fn, void *user,
                     const co_input_context *input)
 {
-    size_t          depth = ctx->num_entries;
+    size_t          depth = ctx->num_entries, floor;
     coi_device_name host;
     co_dataset     *dataset;
 
@@ -725,9 +725,9 @@ coi_call_dataset_fn(co_context *ctx, const co_strategy *strategy, co_dataset_fn 
         coi_device_host(&strategy->devices[0], &host);
         coi_enter_device(ctx, &host);
     }
-    coi_function_begin(ctx);
+    floor = coi_function_begin(ctx);
     dataset = fn(ctx, input, user);
-    coi_function_end(ctx);
+    coi_function_end(ctx, floor);
     coi_pop_to(ctx, depth);
     return dataset;
 }
@@ -827,11 +827,10 @@ co_distribute_datasets_from_function(co_context *ctx, co_strategy *strategy, co_
     }
     if (!strategy->policy->distributes_input) { /* DEF-4 */
         co_input_context alone = { 1, 0, 1 };
-        co_dataset      *dataset;
+        size_t           floor = coi_function_begin(ctx);
+        co_dataset      *dataset = fn(ctx, &alone, user);
 
-        coi_function_begin(ctx);
-        dataset = fn(ctx, &alone, user);
-        coi_function_end(ctx);
+        coi_function_end(ctx, floor);
         return coi_dataset_give(ctx, check_result(ctx, dataset));
     }
     if (!coi_take_options(ctx, &all, sizeof(all), options, 5))

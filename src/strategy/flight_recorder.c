@@ -357,6 +357,7 @@ co_code
 co_flight_visit(co_context *ctx, const co_strategy *strategy, co_flight_fn fn, void *user)
 {
     co_strategy *held = (co_strategy *)(uintptr_t)strategy; /* counted, else as it is */
+    size_t       floor;
 
     COI_ENTER_ALWAYS(ctx, "flight_visit", CO_INVALID_ARGUMENT); /* it is read after failures */
     if (fn == NULL)
@@ -365,7 +366,9 @@ co_flight_visit(co_context *ctx, const co_strategy *strategy, co_flight_fn fn, v
     if (!coi_check_object(ctx, strategy, &coi_strategy_class, 2, "strategy"))
         return ctx->error.code;
     coi_ref(held); /* the visitor may release it */
+    floor = coi_function_begin(ctx);
     coi_flight_visit(held, 1, fn, user);
+    coi_function_end(ctx, floor);
     coi_unref(&ctx->heap, held);
     return CO_OK;
 }

@@ -194,10 +194,10 @@ call_user(co_context *parent, co_strategy *strategy, co_value *args, void *arg)
 {
     const merging *m = arg;
     co_value      *result;
+    size_t         floor = coi_function_begin(parent);
 
-    coi_function_begin(parent);
     result = m->fn(parent, strategy, args, m->user);
-    coi_function_end(parent);
+    coi_function_end(parent, floor);
     return result;
 }
 

@@ -228,9 +228,9 @@ one_step(co_context *ctx, co_step_context *steps, co_step_fn fn, co_iterator *it
     if (inputs == NULL || (fresh = co_dict(ctx, NULL, NULL, 0)) == NULL)
         return;
     put_dict(ctx, steps, STEP, fresh);
-    coi_function_begin(ctx);
+    coi_function_begin(ctx); /* the floor is there already */
     fn(ctx, steps, inputs, user);
-    coi_function_end(ctx);
+    coi_function_end(ctx, ctx->block_floor);
     if (ctx->error.code == CO_OK)
         put_dict(ctx, steps, LAST, steps->dicts[STEP]);
 }

@@ -42,7 +42,7 @@ enter_update(co_context *ctx, co_strategy *strategy, int id, const coi_device_na
 static co_value *
 call_one(co_context *ctx, co_strategy *strategy, const updating *u, int i, co_value *args)
 {
-    size_t          entries = ctx->num_entries;
+    size_t          entries = ctx->num_entries, floor;
     co_value       *mine, *result = NULL, *variable = u->variable;
     coi_device_name device;
 
@@ -63,10 +63,10 @@ call_one(co_context *ctx, co_strategy *strategy, const updating *u, int i, co_va
                                           : args;
     if (mine == NULL)
         return NULL;
-    coi_function_begin(ctx);
+    floor = coi_function_begin(ctx);
     if (enter_update(ctx, strategy, i, strategy->policy->has_devices ? &device : NULL))
         result = u->fn != NULL ? u->fn(ctx, variable, mine, u->user) : u->plain(ctx, mine, u->user);
-    coi_function_end(ctx);
+    coi_function_end(ctx, floor);
     coi_pop_to(ctx, entries);
     if (result == NULL && ctx->error.code == CO_OK)
         result = co_none(ctx);

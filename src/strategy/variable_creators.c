@@ -265,10 +265,10 @@ initialize(co_context *ctx, const co_value *declared, const co_variable_options 
 {
     co_value *made;
     char      want[COI_SHAPE_TEXT], got[COI_SHAPE_TEXT];
+    size_t    floor = coi_function_begin(ctx);
 
-    coi_function_begin(ctx);
     made = options->initializer(ctx, options->initializer_user);
-    coi_function_end(ctx);
+    coi_function_end(ctx, floor);
     if (ctx->error.code != CO_OK)
         return NULL;
     if (made == NULL) {
@@ -560,9 +560,10 @@ create(co_context *ctx, const co_creation *from, co_value *initial,
     co_value        *made;
 
     if (entry != NULL) {
-        coi_function_begin(ctx);
+        size_t floor = coi_function_begin(ctx);
+
         made = ((co_creator_fn)entry->fn)(ctx, &next, initial, options, entry->user);
-        coi_function_end(ctx);
+        coi_function_end(ctx, floor);
         return ctx->error.code == CO_OK && check_made(ctx, made, &next, options) ? made : NULL;
     }
     if (next.component >= 0)

@@ -45,11 +45,24 @@ fits(co_context *ctx, const coi_variable *variable, const co_value *gradient)
     return same;
 }
 
+/* Slices may leave their dense shape out: it is that of the variable. */
+static co_value *
+with_dense_shape(co_context *ctx, const coi_variable *variable, co_value *gradient)
+{
+    const int64_t rank = variable->shape.ndim;
+
+    if (gradient->kind != CO_KIND_SLICES || gradient->u.slices.dense_shape != NULL)
+        return gradient;
+    return co_slices(ctx, co_slices_values(ctx, gradient), co_slices_indices(ctx, gradient),
+                     co_tensor(ctx, CO_INT64, &rank, 1, variable->shape.dims));
+}
+
 /* A gradient that fits its variable, dense: a value of the block. */
 static co_value *
 fitting_gradient(co_context *ctx, const coi_variable *variable, co_value *gradient)
 {
-    gradient = coi_densify(ctx, gradient);
+    gradient = with_dense_shape(ctx, variable, gradient);
+    gradient = gradient != NULL ? coi_densify(ctx, gradient) : NULL;
     if (gradient != NULL && gradient->kind != CO_KIND_TENSOR)
         gradient = co_to_tensor(ctx, gradient, (co_dtype)variable->dtype);
     return gradient != NULL && fits(ctx, variable, gradient) ? gradient : NULL;
@@ -255,6 +268,21 @@ count_update(co_context *ctx, co_optimizer *optimizer, int64_t step)
     coi_lock_give(&optimizer->lock);
 }
 
+/* All gradients dense before the first update, so that one that does not fit changes nothing. Parts
+ * of replicas are chosen with the component. */
+static bool
+fit_all(co_context *ctx, const pairs *p)
+{
+    for (size_t i = 0; i < p->n; ++i) {
+        if (p->gradients[i]->kind == CO_KIND_NONE || coi_is_distributed(p->gradients[i]))
+            continue;
+        p->gradients[i] = fitting_gradient(ctx, p->variables[i]->u.variable, p->gradients[i]);
+        if (p->gradients[i] == NULL)
+            return false;
+    }
+    return true;
+}
+
 static bool
 update_all(co_context *ctx, const pairs *p)
 {
@@ -287,7 +315,8 @@ apply(co_context *ctx, const pairs *p)
     co_block_begin(ctx);
     if (sum_gradients(ctx, p)) {
         ctx->call = call;
-        update_all(ctx, p);
+        if (fit_all(ctx, p))
+            update_all(ctx, p);
     }
     co_block_end(ctx);
     ctx->recording = recording;

@@ -38,6 +38,25 @@ CO_TEST(gradients_of_an_empty_batch_are_zeros, "")
     }
 }
 
+/* A moving statistic that broadcasts has the shape that op_infer tells, with rows and without. */
+CO_TEST(moving_statistics_have_one_shape_whatever_the_batch, "")
+{
+    for (int rows = 0; rows < 3; ++rows) {
+        co_value *x = co_zeros(ctx, CO_FLOAT32, CO_SHAPE(rows, 2)), *outs;
+        co_value *one = co_ones(ctx, CO_FLOAT32, CO_SHAPE(2));
+
+        outs = co_batch_norm_train(ctx, x, one, one, co_scalar_float(ctx, 5),
+                                   co_fill(ctx, CO_SHAPE(1), co_float(ctx, 6)), NULL);
+        for (size_t i = 3; i < 5; ++i) {
+            CO_EXPECT_INT(co_value_ndim(ctx, co_at(ctx, outs, i)), 1);
+            CO_EXPECT_INT(co_value_dim(ctx, co_at(ctx, outs, i), 0), 2);
+        }
+        if (rows == 0)
+            CO_EXPECT_BYTES(co_value_data(ctx, co_at(ctx, outs, 3)), ((float[]){ 5, 5 }),
+                            2 * sizeof(float));
+    }
+}
+
 /* 3000 rows of 100 are more than float16 can hold in a sum. */
 static co_value *
 norm_halves(co_context *ctx, co_value *args, void *user)

@@ -329,6 +329,14 @@ closing_generator(co_context *ctx, int64_t index, void *user)
     return close_it(ctx);
 }
 
+static void
+closing_visitor(const char *name, const char *value, const char *source, const char *help,
+                void *user)
+{
+    (void)name, (void)value, (void)source, (void)help;
+    close_it(user);
+}
+
 /* The call that called the function still works in the context. */
 CO_TEST_WITH(a_function_cannot_close_the_context_of_its_caller, "", "cpus=2")
 {
@@ -368,6 +376,55 @@ CO_TEST_WITH(a_function_cannot_close_the_context_of_its_caller, "", "cpus=2")
     CO_CREATOR(ctx, closing_creator, NULL)
         co_variable(ctx, co_float(ctx, 1), NULL);
     CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, part);
+    co_settings_visit(ctx, closing_visitor, ctx);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, part);
+}
+
+static co_value *
+ending_value_fn(co_context *ctx, const co_value_context *replica, void *user)
+{
+    (void)user;
+    co_block_end(ctx);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "there is no open block to end");
+    return co_scalar_float(ctx, (float)replica->replica_id);
+}
+static co_value *
+ending_leaf_fn(co_context *ctx, co_value *leaf, void *user)
+{
+    (void)user;
+    co_block_end(ctx);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "there is no open block to end");
+    return co_neg(ctx, leaf);
+}
+static co_value *
+ending_update(co_context *ctx, co_value *variable, co_value *args, void *user)
+{
+    (void)args, (void)user;
+    co_block_end(ctx);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "there is no open block to end");
+    return co_variable_read(ctx, variable);
+}
+
+/* What the function made before, and what the call was given, is in the block of the caller. */
+CO_TEST_WITH(a_function_cannot_end_the_blocks_of_its_caller, "", "cpus=2")
+{
+    co_strategy *s = co_mirrored_strategy(ctx, NULL, 0, NULL);
+    co_value    *v = NULL, *made;
+
+    for (int i = 0; i < 3; ++i)
+        co_block_begin(ctx);
+    made = co_distribute_values_from_function(ctx, s, ending_value_fn, NULL);
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, made, 0)), 0, 0);
+    made = co_map_structure(ctx, co_args(ctx, co_int(ctx, 1), co_int(ctx, 2)), ending_leaf_fn,
+                            NULL);
+    CO_EXPECT_INT(co_item_int(ctx, co_at(ctx, made, 0)), -1);
+    CO_SCOPE(ctx, s)
+        v = co_variable(ctx, co_float(ctx, 1), NULL);
+    made = co_update(ctx, s, v, ending_update, co_no_args(ctx), NULL, NULL);
+    CO_EXPECT_CLOSE(co_item_float(ctx, co_at(ctx, made, 0)), 1, 0);
+    for (int i = 0; i < 3; ++i)
+        co_block_end(ctx);
+    CO_EXPECT_OK(ctx);
 }
 
 CO_TEST(a_closed_context_stays_closed_beside_an_open_one, "")

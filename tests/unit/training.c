@@ -354,14 +354,16 @@ CO_TEST(adam_takes_slices_as_the_gradient_they_stand_for, "")
 {
     static const double  rows[] = { 1, 2, 3, 4, 5, 6 }, dense[] = { 0, 0, 4, 6, 5, 6 };
     static const int64_t at[] = { 1, 1, 2 };
-    co_optimizer        *adam[2] = { co_adam(ctx, NULL), co_adam(ctx, NULL) };
-    co_value            *w[2], *gradients[2];
+    co_optimizer        *adam[3] = { co_adam(ctx, NULL), co_adam(ctx, NULL), co_adam(ctx, NULL) };
+    co_value            *w[3], *gradients[3];
 
     gradients[0] = co_slices(ctx, co_tensor(ctx, CO_FLOAT64, CO_SHAPE(3, 2), rows),
                              co_tensor(ctx, CO_INT64, CO_SHAPE(3), at),
                              co_tensor(ctx, CO_INT64, CO_SHAPE(2), (int64_t[]){ 3, 2 }));
     gradients[1] = co_tensor(ctx, CO_FLOAT64, CO_SHAPE(3, 2), dense);
-    for (int i = 0; i < 2; ++i) {
+    gradients[2] = co_slices(ctx, co_slices_values(ctx, gradients[0]),
+                             co_slices_indices(ctx, gradients[0]), NULL);
+    for (int i = 0; i < 3; ++i) {
         w[i] = co_variable(ctx, co_ones(ctx, CO_FLOAT64, CO_SHAPE(3, 2)), NULL);
         for (int step = 0; step < 3; ++step)
             co_apply_gradients(ctx, adam[i], co_list(ctx, &gradients[i], 1),
@@ -370,7 +372,32 @@ CO_TEST(adam_takes_slices_as_the_gradient_they_stand_for, "")
     CO_EXPECT_OK(ctx);
     CO_EXPECT_BYTES(co_value_data(ctx, co_variable_read(ctx, w[0])),
                     co_value_data(ctx, co_variable_read(ctx, w[1])), 6 * sizeof(double));
+    CO_EXPECT_BYTES(co_value_data(ctx, co_variable_read(ctx, w[2])),
+                    co_value_data(ctx, co_variable_read(ctx, w[1])), 6 * sizeof(double));
     CO_EXPECT_LESS(((const double *)co_value_data(ctx, co_variable_read(ctx, w[0])))[2], 1);
+}
+
+/* A gradient that is found wrong only when it is made dense comes too late for none of the others.
+ */
+CO_TEST(a_gradient_that_does_not_fit_changes_no_variable, "")
+{
+    co_optimizer *sgd = co_sgd(ctx, NULL);
+    co_value     *one = co_ones(ctx, CO_FLOAT32, CO_SHAPE(2)), *w[2], *bad[3];
+
+    for (int i = 0; i < 2; ++i)
+        w[i] = co_variable(ctx, one, NULL);
+    bad[0] = co_slices(ctx, one, co_tensor(ctx, CO_INT32, CO_SHAPE(2), (int32_t[]){ 0, 7 }),
+                       co_tensor(ctx, CO_INT32, CO_SHAPE(1), (int32_t[]){ 2 }));
+    bad[1] = co_slices(ctx, co_slices_values(ctx, bad[0]), co_slices_indices(ctx, bad[0]), NULL);
+    bad[2] = co_int(ctx, 1);
+    for (int i = 0; i < 3; ++i) {
+        CO_EXPECT_CODE(co_apply_gradients(ctx, sgd, co_args(ctx, one, bad[i]),
+                                          co_args(ctx, w[0], w[1])),
+                       CO_INVALID_ARGUMENT);
+        co_clear(ctx);
+        CO_EXPECT_CLOSE(((const float *)co_value_data(ctx, co_variable_read(ctx, w[0])))[0], 1, 0);
+        CO_EXPECT_INT(co_optimizer_iterations(ctx, sgd), 0);
+    }
 }
 
 static co_value *

@@ -506,7 +506,7 @@ become_worker(void *arg)
     co_context                      *ctx = co_open("cpus=2"), *beside = co_open_beside(ctx);
     co_value                        *x = co_scalar_float(ctx, 1), *v = co_variable(ctx, x, NULL);
     co_multi_worker_mirrored_options options = CO_MULTI_WORKER_MIRRORED_OPTIONS_INIT;
-    char                             name[CO_DEVICE_NAME_MAX];
+    char                             name[CO_DEVICE_NAME_MAX], other[CO_DEVICE_NAME_MAX];
     static const char                alone[] = "/job:localhost/replica:0/task:0/device:CPU:0";
 
     CO_EXPECT_STR(co_value_device(ctx, x), alone);
@@ -523,6 +523,10 @@ become_worker(void *arg)
         CO_EXPECT_STR(co_value_device(beside, co_scalar_float(beside, 1)), name);
     CO_DEVICE(ctx, alone) /* is still understood */
         CO_EXPECT_STR(co_value_device(ctx, co_scalar_float(ctx, 1)), name);
+    /* A replica of the job that is not this process keeps its name. */
+    snprintf(other, sizeof(other), "/job:worker/replica:1/task:%d/device:CPU:0", r->rank);
+    CO_EXPECT_CODE(co_device_resolve(ctx, other, name), CO_OK);
+    CO_EXPECT_STR(name, other);
     CO_EXPECT_CODE(co_declare_devices(ctx, "GPU", 1), CO_OK);
     CO_DEVICE(ctx, "/gpu:0")
         CO_EXPECT_CONTAINS(co_value_device(ctx, co_scalar_float(ctx, 1)), "/job:worker/replica:0");

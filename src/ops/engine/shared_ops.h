@@ -17,7 +17,7 @@ co_code coi_check_epsilon(co_context *ctx, const char *op, double epsilon);
 co_code coi_check_momentum(co_context *ctx, const char *op, double momentum);
 
 /* momentum * moving + (1 - momentum) * batch, without gradient; an empty batch has no statistics
- * and leaves `moving` as it is (nn/composite_norms.c). */
+ * and leaves `moving` as it is, in the shape of the sum (nn/composite_norms.c). */
 co_value *coi_moving_average(co_context *ctx, co_value *moving, co_value *batch, double momentum,
                              bool empty);
 /* The axes over which a batch norm of x reduces: those of the options, or all but the last

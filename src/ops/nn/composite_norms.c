@@ -257,11 +257,23 @@ plain(co_context *ctx, co_value *statistic, co_value *gamma)
     return coi_reshape_like(ctx, statistic, gamma);
 }
 
+/* A moving statistic as it is, in the shape that it would have been moved on to, without
+ * gradient. */
+static co_value *
+unmoved(co_context *ctx, co_value *moving, co_value *batch)
+{
+    co_value *same = co_stop_gradient(ctx, moving);
+
+    if (same == NULL || batch == NULL || coi_same_shape(same, batch))
+        return same;
+    return co_stop_gradient(ctx, co_where(ctx, co_scalar_bool(ctx, false), batch, same));
+}
+
 co_value *
 coi_moving_average(co_context *ctx, co_value *moving, co_value *batch, double momentum, bool empty)
 {
     if (empty)
-        return co_stop_gradient(ctx, moving);
+        return unmoved(ctx, moving, batch);
     return co_stop_gradient(ctx, co_add(ctx, co_mul(ctx, moving, co_float(ctx, momentum)),
                                         co_mul(ctx, batch, co_float(ctx, 1 - momentum))));
 }
@@ -280,7 +292,8 @@ batch_norm_train_composite(coi_call *call)
     for (int i = 3; i < 5; ++i) {
         outs[i] = coi_moving_average(ctx, call->in[i], outs[i - 2], momentum, elements == 0);
         if (elements < 0)
-            outs[i] = co_stop_gradient(ctx, known_or(ctx, outs[i], call->in[i], call->in[0]));
+            outs[i] = co_stop_gradient(
+                ctx, known_or(ctx, outs[i], unmoved(ctx, call->in[i], outs[i - 2]), call->in[0]));
     }
     return co_tuple(ctx, outs, 5);
 }
