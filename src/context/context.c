@@ -297,6 +297,13 @@ may_close(co_context *ctx)
                  "a replica's context is closed by its strategy, not by the step that runs in it");
         return false;
     }
+#ifdef COI_DEBUG
+    /* The thread that is inside a call finds that another one was here. */
+    if (coi_is_intruder(ctx)) {
+        atomic_store(&ctx->intruded, true);
+        return false;
+    }
+#endif
     if (ctx->num_functions > 0) {
         ctx->call = "close";
         coi_fail(ctx, CO_RUNTIME_ERROR,
@@ -304,12 +311,6 @@ may_close(co_context *ctx)
                  "after that has returned");
         return false;
     }
-#ifdef COI_DEBUG
-    if (atomic_load(&ctx->busy_thread) != 0) {
-        atomic_store(&ctx->intruded, true);
-        return false;
-    }
-#endif
     return true;
 }
 

@@ -312,6 +312,8 @@ coi_function_end(co_context *ctx, size_t floor)
 #ifdef COI_DEBUG
 bool coi_enter(co_context *ctx);
 void coi_leave(co_context **guard);
+/* Whether another thread is inside a call on ctx. */
+bool coi_is_intruder(const co_context *ctx);
 /* A step begins or ends on this thread: in between, no other thread may use ctx. */
 void coi_bind(co_context *ctx, bool bound);
 #define COI_GUARD(ctx, result)                                                                     \

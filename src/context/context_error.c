@@ -38,6 +38,14 @@ coi_enter(co_context *ctx)
     return ctx->lent == NULL;
 }
 
+bool
+coi_is_intruder(const co_context *ctx)
+{
+    unsigned long long busy = atomic_load(&ctx->busy_thread);
+
+    return busy != 0 && busy != this_thread();
+}
+
 void
 coi_bind(co_context *ctx, bool bound)
 {

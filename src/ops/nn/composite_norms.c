@@ -590,7 +590,7 @@ co_layer_norm(co_context *ctx, co_value *x, co_value *gamma, co_value *beta,
 {
     static const int      last[1] = { -1 };
     co_layer_norm_options all = CO_LAYER_NORM_OPTIONS_INIT;
-    layer_attrs           attrs;
+    layer_attrs           attrs = { .keepdims = false };
     co_value *const       given[3] = { x, gamma, beta };
 
     COI_ENTER(ctx, "layer_norm", NULL);
