@@ -81,7 +81,9 @@ struct co_device {
     const co_backend  *backend;
     co_backend_device *handle;
     co_backend_queue  *queue;
-    bool               host_memory; /* of the backend: the host reads and writes its buffers, and
+    bool               cpu_kernels; /* it is served by the CPU backend, whose kernels run without a
+                                       lookup */
+    bool host_memory;               /* of the backend: the host reads and writes its buffers, and
                                        nothing ever pends */
     bool               host_backed;
     co_device         *host;  /* where the host computes for it: itself, or the first CPU */
@@ -95,7 +97,7 @@ struct co_device {
     coi_lock           failure_lock;
     co_error_info      failure; /* not reported yet; CO_OK: none */
     coi_lock           kernels_lock;
-    coi_device_kernel *kernels; /* devices without host memory have a table */
+    coi_device_kernel *kernels; /* the table; NULL with cpu_kernels */
 };
 
 /*
@@ -125,8 +127,8 @@ void coi_device_refuse_alloc(co_device *device, const co_error_info *why);
 void coi_device_free(co_device *device, co_backend_buffer *buffer, size_t nbytes);
 
 /*
- * kernel_table.c: the row of an operator in the table of a device without host memory, made at
- * first need, when the backend may be asked for a kernel. NULL when the table is full. Thread-safe.
+ * kernel_table.c: the row of an operator in the kernel table of a device, made at first need, when
+ * the backend may be asked for a kernel. NULL when the table is full. Thread-safe.
  */
 coi_device_kernel *coi_device_find_kernel(co_device *device, const void *key, const char *name,
                                           bool asks_backend);

@@ -263,7 +263,7 @@ open_device(coi_devices *devices, co_device *device, co_error_info *err)
     rc = check_opened(device, "queue", rc, device->queue, err);
     coi_lock_init(&device->failure_lock);
     coi_error_reset(&device->failure);
-    if (rc != CO_OK || device->host_memory)
+    if (rc != CO_OK || device->cpu_kernels)
         return rc;
     coi_lock_init(&device->kernels_lock);
     device->kernels = coi_calloc(devices->memory,
@@ -311,6 +311,7 @@ device_create(coi_devices *devices, const co_backend *backend, const char *type,
     name_device(devices, device);
     device->backend = backend != NULL ? backend : &coi_cpu_backend;
     device->host_backed = backend == NULL;
+    device->cpu_kernels = device->backend == &coi_cpu_backend;
     device->host_memory = device->backend->host_memory;
     device->host = device->host_memory ? device : devices->devices[0]; /* CPUs come first */
     device->owner = devices;

@@ -6,6 +6,7 @@
 #include "context/context.h"
 #include "test.h"
 
+#include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -316,6 +317,130 @@ CO_TEST_WITH(operators_without_a_kernel_are_counted_by_name, "", ON_TEST)
     co_fallbacks_visit(ctx, NULL, NULL);
 }
 
+/* --- a backend with host memory --- */
+
+#define ON_UNIFIED "devices=UNIFIED:2"
+
+/* What a device of it did, and what an observer saw. */
+typedef struct work {
+    int  own_kernels, cpu_kernels, copies; /* kernels of "unified", others, and transfers */
+    int  num_fallbacks;
+    char fallbacks[8][24];
+    int  fallback_calls, fallback_bytes;
+} work;
+
+static void
+note_work(const co_observation *seen, void *user)
+{
+    work *w = user;
+
+    if (seen->phase != CO_OBSERVE_END || seen->device == NULL ||
+        strstr(seen->device, "UNIFIED:0") == NULL)
+        return;
+    w->copies += strcmp(seen->op, "copy_to_device") == 0 || strcmp(seen->op, "upload") == 0 ||
+                 strcmp(seen->op, "download") == 0;
+    if (seen->kernel != NULL && strcmp(seen->kernel, "unified") == 0)
+        w->own_kernels += seen->code == CO_OK;
+    else if (seen->kernel != NULL && strcmp(seen->kernel, "view") != 0)
+        ++w->cpu_kernels;
+}
+
+static void
+note_fallback(const char *device, const char *op, int64_t count, int64_t nbytes, void *user)
+{
+    work *w = user;
+
+    CO_EXPECT_CONTAINS(device, "UNIFIED:0");
+    if (w->num_fallbacks < 8)
+        snprintf(w->fallbacks[w->num_fallbacks++], sizeof(w->fallbacks[0]), "%s", op);
+    w->fallback_calls += (int)count;
+    w->fallback_bytes += (int)nbytes;
+}
+
+/* Its counter of calls of add (0) or matmul (1). */
+static int
+calls_of_unified(int which)
+{
+    const char       *build = getenv("COHORT_BUILD_DIR");
+    char              path[600];
+    void             *handle;
+    const atomic_int *calls;
+
+    CO_REQUIRE(build != NULL);
+    snprintf(path, sizeof(path), "%s/lib/cohort/libcohort_backend_unified.so", build);
+    handle = dlopen(path, RTLD_NOW);
+    CO_REQUIRE(handle != NULL);
+    calls = dlsym(handle, "unified_calls");
+    CO_REQUIRE(calls != NULL);
+    which = atomic_load(&calls[which]);
+    dlclose(handle);
+    return which;
+}
+
+CO_TEST_WITH(a_backend_with_host_memory_runs_its_kernels, "", ON_UNIFIED)
+{
+    work         w = { 0 };
+    co_observer *observer = co_observe(ctx, note_work, &w);
+    int          adds = calls_of_unified(0), matmuls = calls_of_unified(1);
+
+    CO_DEVICE(ctx, "/device:UNIFIED:0") {
+        co_value *small = vector(ctx, 1, 2, 3); /* its data is in its cell */
+        co_value *large = co_range(ctx, co_int(ctx, 0), co_int(ctx, 900), co_int(ctx, 1),
+                                   CO_FLOAT32);
+        co_value *matrix = co_reshape(ctx, large, CO_SHAPE(30, 30));
+
+        w = (work){ 0 };
+        small = co_add(ctx, small, small);
+        CO_EXPECT_CONTAINS(co_value_device(ctx, small), "UNIFIED:0");
+        expect_vector(ctx, small, 2, 4, 6);
+        CO_EXPECT_INT(w.own_kernels, 1);
+        CO_EXPECT_INT(w.cpu_kernels, 0);
+        w = (work){ 0 };
+        matrix = co_matmul(ctx, matrix, matrix);
+        /* element (1, 2): the sum of (30 + k) (30 k + 2) over k < 30 */
+        CO_EXPECT_CLOSE(((const float *)co_value_data(ctx, matrix))[32], 650820, 0);
+        CO_EXPECT_INT(w.own_kernels, 1);
+        CO_EXPECT_INT(w.cpu_kernels, 0);
+        CO_EXPECT_INT(w.copies, 0);
+    }
+    CO_EXPECT_INT(calls_of_unified(0) - adds, 1);
+    CO_EXPECT_INT(calls_of_unified(1) - matmuls, 1);
+    CO_EXPECT_INT(co_unobserve(ctx, observer), CO_OK);
+    CO_EXPECT_OK(ctx);
+}
+
+/* Operators without a kernel of it, and operands that its kernels decline. */
+CO_TEST_WITH(fallbacks_in_host_memory_are_in_place_and_counted, "", ON_UNIFIED)
+{
+    work         w = { 0 };
+    co_observer *observer = co_observe(ctx, note_work, &w);
+    int          adds = calls_of_unified(0);
+    co_value    *host = vector(ctx, 0, 0, 0);
+
+    CO_DEVICE(ctx, "/device:UNIFIED:0") {
+        expect_vector(ctx, co_cos(ctx, co_sin(ctx, host)), 1, 1, 1); /* data of a CPU */
+        expect_vector(ctx, co_add(ctx, host, co_float(ctx, 2)), 2, 2, 2);
+        CO_EXPECT_STR(co_string_at(ctx, co_to_tensor(ctx, co_string(ctx, "a text"), CO_STRING), 0,
+                                   NULL),
+                      "a text");
+    }
+    CO_EXPECT_INT(co_unobserve(ctx, observer), CO_OK);
+    CO_EXPECT_INT(calls_of_unified(0), adds);
+    CO_EXPECT_INT(w.own_kernels, 0);
+    CO_EXPECT_INT(w.cpu_kernels, 3);
+    CO_EXPECT_INT(w.copies, 0);
+    co_fallbacks_visit(ctx, note_fallback, &w);
+    CO_EXPECT_INT(w.num_fallbacks, 3);
+    CO_EXPECT_INT(w.fallback_calls, 3);
+    CO_EXPECT_INT(w.fallback_bytes, 0);
+    CO_DEVICE(ctx, "/cpu:0") /* a CPU has no fallbacks */
+        co_sin(ctx, host);
+    w = (work){ 0 };
+    co_fallbacks_visit(ctx, note_fallback, &w);
+    CO_EXPECT_INT(w.fallback_calls, 3);
+    CO_EXPECT_OK(ctx);
+}
+
 /* Operands of other devices come to the one that computes. */
 CO_TEST_WITH(operands_on_several_devices_meet_where_the_operator_runs, "", ON_TEST)
 {
@@ -358,7 +483,7 @@ CO_TEST_BARE(files_that_are_no_backends_are_refused_with_the_reason, "")
     expect_refused("text.so", CO_NOT_FOUND, "does not load");
     expect_refused("libbackend_symbol.so", CO_INVALID_ARGUMENT,
                    "does not export co_backend_plugin");
-    expect_refused("libbackend_abi.so", CO_UNIMPLEMENTED, "its abi is 2, expected 1");
+    expect_refused("libbackend_abi.so", CO_UNIMPLEMENTED, "its abi is 3, expected 2");
     snprintf(sizes, sizeof(sizes),
              "struct co_backend than this library: its struct_size is %zu, expected %zu",
              sizeof(co_backend) - 8, sizeof(co_backend));

@@ -394,6 +394,7 @@ CO_TEST_BARE(optional_slots_of_a_backend_have_fallbacks, "")
     for (size_t i = 0; i < 2; ++i) {
         gpus[i] = coi_devices_of_type(r.devices, "GPU", i);
         gpus[i]->backend = &far;
+        gpus[i]->cpu_kernels = false;
         gpus[i]->host_memory = false;
     }
     one = coi_buffer_alloc(gpus[0], 5000);
@@ -414,6 +415,7 @@ CO_TEST_BARE(optional_slots_of_a_backend_have_fallbacks, "")
     CO_EXPECT_INT(num_frees, 2);
     for (size_t i = 0; i < 2; ++i) {
         gpus[i]->backend = &coi_cpu_backend;
+        gpus[i]->cpu_kernels = true;
         gpus[i]->host_memory = true;
     }
     tear_down(&r);
