@@ -146,8 +146,8 @@ typedef struct coi_backends {
 /* Load the shared objects of a list, "a.so:b.so". */
 co_code coi_backends_load(coi_backends *backends, const char *list, co_error_info *err);
 /*
- * The backend of a device type: one that was loaded, or that lies beside the library under the name
- * libcohort_backend_TYPE.so. *out is NULL where there is none.
+ * The backend of a device type: one that is compiled in, was loaded, or lies beside the library
+ * under the name libcohort_backend_TYPE.so. *out is NULL where there is none.
  */
 co_code coi_backends_find(coi_backends *backends, const char *type, const co_backend **out,
                           co_error_info *err);
