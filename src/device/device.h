@@ -66,13 +66,14 @@ extern const co_backend coi_cpu_backend;
 
 /* What a device does for one operator: a row of its kernel table. Rows never move. */
 typedef struct coi_device_kernel {
-    const void       *key;    /* the operator, or for what is no operator its name */
-    const char       *name;   /* of it */
+    const void       *key;    /* the operator; NULL for what is no operator and has a name alone */
+    const char       *name;   /* of it; NULL: the row is free */
     co_backend_kernel kernel; /* NULL: the host computes it */
     atomic_llong fallbacks;   /* calls that the host computed, and the bytes it copied for them */
     atomic_llong fallback_bytes;
 } coi_device_kernel;
-#define COI_MAX_DEVICE_KERNELS 1024 /* rows of a kernel table; a power of two */
+#define COI_MAX_DEVICE_KERNELS 1024 /* rows of a kernel table, a power of two; one more is shared */
+#define COI_KERNEL_TABLE_BYTES ((COI_MAX_DEVICE_KERNELS + 1) * sizeof(coi_device_kernel))
 
 struct co_device {
     coi_device_name       id;
@@ -128,7 +129,9 @@ void coi_device_free(co_device *device, co_backend_buffer *buffer, size_t nbytes
 
 /*
  * kernel_table.c: the row of an operator in the kernel table of a device, made at first need, when
- * the backend may be asked for a kernel. NULL when the table is full. Thread-safe.
+ * the backend may be asked for a kernel. When the table is full, the log says so once, and all
+ * further operators get one row without a kernel. key NULL: no operator, known by its name, which is
+ * kept. NULL for a device without a table. Thread-safe.
  */
 coi_device_kernel *coi_device_find_kernel(co_device *device, const void *key, const char *name,
                                           bool asks_backend);

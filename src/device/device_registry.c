@@ -266,8 +266,7 @@ open_device(coi_devices *devices, co_device *device, co_error_info *err)
     if (rc != CO_OK || device->cpu_kernels)
         return rc;
     coi_lock_init(&device->kernels_lock);
-    device->kernels = coi_calloc(devices->memory,
-                                 COI_MAX_DEVICE_KERNELS * sizeof(device->kernels[0]));
+    device->kernels = coi_calloc(devices->memory, COI_KERNEL_TABLE_BYTES);
     if (device->kernels == NULL)
         return coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for the kernel table of %s",
                          device->name);
@@ -288,8 +287,7 @@ device_destroy(co_device *device)
                      device->name, (long long)leaked, COI_S(leaked));
     close_device(device);
     if (device->kernels != NULL)
-        coi_free(device->memory, device->kernels,
-                 COI_MAX_DEVICE_KERNELS * sizeof(device->kernels[0]));
+        coi_free(device->memory, device->kernels, COI_KERNEL_TABLE_BYTES);
     coi_free(device->memory, device, sizeof(*device));
 }
 

@@ -317,6 +317,68 @@ CO_TEST_WITH(operators_without_a_kernel_are_counted_by_name, "", ON_TEST)
     co_fallbacks_visit(ctx, NULL, NULL);
 }
 
+/* --- a kernel table that is full --- */
+
+typedef struct tally {
+    int rows, calls, others, lines;
+} tally;
+
+static void
+take_row(const char *device, const char *op, int64_t count, int64_t nbytes, void *user)
+{
+    tally *t = user;
+
+    (void)device, (void)nbytes;
+    ++t->rows;
+    t->calls += (int)count;
+    t->others += strcmp(op, "other operators") == 0 ? (int)count : 0;
+}
+
+static void
+take_line(co_log_level level, const char *line, void *user)
+{
+    tally *t = user;
+
+    if (level == CO_LOG_WARNING && strstr(line, "TEST:0: its kernel table is full") != NULL)
+        ++t->lines;
+}
+
+/* Names are equal by their text. What has no row of its own is counted all the same. */
+CO_TEST_BARE(a_full_kernel_table_counts_all_fallbacks, "")
+{
+    enum { MORE = 76, ALL = COI_MAX_DEVICE_KERNELS + MORE };
+    static char names[2][ALL][16];
+    tally       t = { 0 };
+    co_options  options = CO_OPTIONS_INIT;
+    co_context *own;
+
+    options.settings = "log=warning, " ON_TEST;
+    options.log = take_line;
+    options.log_user = &t;
+    own = co_open_with(&options);
+    CO_EXPECT_OK(own);
+    for (int copy = 0; copy < 2; ++copy) {
+        for (int i = 0; i < ALL; ++i) {
+            snprintf(names[copy][i], sizeof(names[0][0]), "task %d", i);
+            coi_count_named_fallback(device_at(own, 0), names[copy][i], 1);
+        }
+        t = (tally){ .lines = t.lines };
+        co_fallbacks_visit(own, take_row, &t);
+        CO_EXPECT_INT(t.rows, COI_MAX_DEVICE_KERNELS + 1);
+        CO_EXPECT_INT(t.calls, (copy + 1) * ALL);
+        CO_EXPECT_INT(t.others, (copy + 1) * MORE);
+        CO_EXPECT_INT(t.lines, 1);
+    }
+    CO_DEVICE(own, "/device:TEST:0") /* an operator without a row: the host computes it */
+        expect_vector(own, co_neg(own, vector(own, 1, 2, 3)), -1, -2, -3);
+    t = (tally){ 0 };
+    co_fallbacks_visit(own, take_row, &t);
+    CO_EXPECT_INT(t.others, 2 * MORE + 1);
+    CO_EXPECT_INT(t.lines, 0);
+    CO_EXPECT_OK(own);
+    co_close(own);
+}
+
 /* --- a backend with host memory --- */
 
 #define ON_UNIFIED "devices=UNIFIED:2"
