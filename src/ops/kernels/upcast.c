@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See upcast.h. */
+/* See ops/engine/upcast.h, which dispatch includes. */
 #include "ops/engine/upcast.h"
 
 /* A header on the stack: like `tensor`, but float32 with its data at `data`. Nobody takes
