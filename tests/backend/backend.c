@@ -167,7 +167,7 @@ CO_TEST_BARE(a_host_that_touches_device_memory_is_caught_and_named, "")
 CO_TEST_WITH(a_download_is_there_after_the_wait_and_not_before, "", ON_TEST)
 {
     co_device        *device = device_at(ctx, 0);
-    coi_buffer       *buffer = coi_buffer_alloc(device, 4);
+    coi_buffer       *buffer = coi_buffer_alloc(device, 4, NULL);
     int32_t           out = -1;
     co_backend_event *event;
 
@@ -605,6 +605,25 @@ CO_TEST_BARE(memory_that_is_none_is_an_error, "")
 
     CO_EXPECT_NULL(vector(own, 1, 2, 3));
     CO_EXPECT_ERROR(own, CO_INTERNAL, "backend 'faulty' allocated nothing");
+    co_close(own);
+}
+
+/* Each record has its reason, and nothing is left on the device for other calls and threads. */
+CO_TEST_BARE(the_reason_of_a_failed_allocation_is_in_the_record_of_the_caller, "")
+{
+    co_context   *own = open_faulty(2);
+    co_device    *device = coi_devices_of_type(own->runtime->devices, "FAULTY", 0);
+    co_error_info err[3] = { { .code = CO_OK } };
+
+    for (int i = 0; i < 2; ++i) {
+        CO_EXPECT_NULL(coi_buffer_alloc(device, 100, &err[i]));
+        CO_EXPECT_INT(err[i].code, CO_INTERNAL);
+        CO_EXPECT_CONTAINS(err[i].message, "backend 'faulty' allocated nothing");
+    }
+    CO_EXPECT_INT(coi_device_synchronize(device, &err[2]), CO_OK);
+    CO_EXPECT_INT(err[2].code, CO_OK);
+    CO_EXPECT_NULL(coi_buffer_alloc(device, SIZE_MAX, &err[2])); /* lack of memory is no failure */
+    CO_EXPECT_INT(err[2].code, CO_OK);
     co_close(own);
 }
 
