@@ -42,7 +42,7 @@
 
 CO_EXTERN_C_BEGIN
 
-#define CO_BACKEND_ABI 1
+#define CO_BACKEND_ABI 2
 /** The name of the symbol of a shared object, and how it is made visible. */
 #define CO_BACKEND_SYMBOL "co_backend_plugin"
 #define CO_BACKEND_EXPORT __attribute__((visibility("default")))
@@ -64,14 +64,19 @@ struct co_backend_host {
     void (*log)(const co_backend_host *host, co_log_level level, const char *line);
 };
 
-/** A tensor as a kernel sees it: row-major without gaps, from byte `offset` of its buffer. */
+/**
+ * A tensor as a kernel sees it: row-major without gaps, from byte `offset` of its buffer. With
+ * `host_memory` the kernel gets an address instead, because the memory may be that of another device
+ * or of the program; it is aligned for its dtype, and not more.
+ */
 typedef struct co_backend_tensor {
     co_dtype           dtype;
     int                ndim;
     int64_t            num_elements;
     const int64_t     *dims;
-    co_backend_buffer *buffer;
+    co_backend_buffer *buffer; /* NULL with host_memory */
     size_t             offset;
+    void              *data; /* with host_memory: its first element; else NULL */
 } co_backend_tensor;
 
 /** An attribute of an operator, under the name that co_op_describe tells. */
@@ -173,8 +178,8 @@ struct co_backend {
     const char *name;        /* "mine", for people; up to 31 characters */
     const char *device_type; /* "MINE": up to 31 of A-Z, 0-9 and '_', first a letter */
     bool        host_memory; /* the host may read and write its buffers whenever nothing pends;
-                                commands are done when they return. The kernels of the CPU compute
-                                on such devices, and `kernel` is not asked */
+                                commands are done when they return. Where it has no kernel, that of
+                                the CPU runs in place, without copies */
     const co_backend_registry_table *registry;
     const co_backend_device_table   *device;
     const co_backend_buffer_table   *buffer;

@@ -69,7 +69,8 @@ CO_API co_code co_get_device_info(co_context *ctx, size_t i, co_device_info *inf
  */
 typedef void (*co_fallback_fn)(const char *device, const char *op, int64_t count, int64_t nbytes,
                                void *user);
-/** Visit all fallbacks since the runtime was opened. Devices with host memory have none. */
+/** Visit all fallbacks since the runtime was opened. Devices of the backend "cpu" have none. Devices
+ * of other backends with host memory have fallbacks of 0 bytes. */
 CO_API void co_fallbacks_visit(co_context *ctx, co_fallback_fn fn, void *user);
 
 /** Declare `count` devices of `type` ("GPU"), numbered on from those there are. They are devices of

@@ -81,7 +81,8 @@ arena_grow(co_context *ctx, co_device *device, arena *a, size_t room)
     size_t head = (size_t)a->max_rows * (sizeof(coi_text) + 1);
     arena  larger = *a;
 
-    larger.buffer = room <= PTRDIFF_MAX - head ? coi_buffer_alloc(device, head + room) : NULL;
+    larger.buffer = room <= PTRDIFF_MAX - head ? coi_buffer_alloc(device, head + room, coi_err(ctx))
+                                               : NULL;
     if (larger.buffer == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu bytes of records", room);
         return false;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The backends of a runtime. That of the host is compiled in; others are shared objects, which are
- * named by the setting `backends` or found by the device type that is asked for. A file is rejected
- * with the reason, and not called, unless it is a complete backend of our ABI.
+ * The backends of a runtime. Some are compiled in, each from its folder src/device/NAME; others are
+ * shared objects, which are named by the setting `backends` or found by the device type that is
+ * asked for. A file is rejected with the reason, and not called, unless it is a complete backend of
+ * our ABI.
  */
 #include "base/plugin.h"
 #include "base/text.h"
@@ -13,6 +14,16 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+
+/* The backends that are compiled in, one line each: X(NAME), where src/device/NAME defines
+ * coi_NAME_backend. */
+#define BUILT_IN_BACKENDS(X) X(cpu)
+
+#define DECLARE(name) extern const co_backend coi_##name##_backend;
+BUILT_IN_BACKENDS(DECLARE)
+#define ENTRY(name) &coi_##name##_backend,
+static const co_backend *const built_in[] = { BUILT_IN_BACKENDS(ENTRY) };
+#define NUM_BUILT_IN (sizeof(built_in) / sizeof(built_in[0]))
 
 bool
 coi_is_device_type(const char *type)
@@ -75,26 +86,36 @@ coi_backend_check(const co_backend *backend, const char *origin, co_error_info *
     return CO_OK;
 }
 
+/* The one of a list that serves a device type; NULL without one. */
+static const co_backend *
+serving(const co_backend *const *list, size_t n, const char *type)
+{
+    for (size_t i = 0; i < n; ++i)
+        if (strcmp(list[i]->device_type, type) == 0)
+            return list[i];
+    return NULL;
+}
+
 static co_code
 add_backend(coi_backends *backends, const co_backend *backend, const char *origin,
             co_error_info *err)
 {
-    co_code rc = coi_backend_check(backend, origin, err);
+    const co_backend *other;
+    co_code           rc = coi_backend_check(backend, origin, err);
 
     if (rc != CO_OK)
         return rc;
-    for (size_t i = 0; i < backends->count; ++i) {
-        if (backends->at[i] == backend)
-            return CO_OK;
-        if (strcmp(backends->at[i]->device_type, backend->device_type) == 0)
-            return coi_error(err, CO_ALREADY_EXISTS,
-                             "backend %.300s serves device type %s, and so does backend '%s'",
-                             origin, backend->device_type, backends->at[i]->name);
-    }
-    if (strcmp(backend->device_type, coi_cpu_backend.device_type) == 0)
+    other = serving(backends->at, backends->count, backend->device_type);
+    if (other == backend)
+        return CO_OK;
+    if (other != NULL)
         return coi_error(err, CO_ALREADY_EXISTS,
-                         "backend %.300s serves device type CPU, which the library does itself",
-                         origin);
+                         "backend %.300s serves device type %s, and so does backend '%s'", origin,
+                         backend->device_type, other->name);
+    if (serving(built_in, NUM_BUILT_IN, backend->device_type) != NULL)
+        return coi_error(err, CO_ALREADY_EXISTS,
+                         "backend %.300s serves device type %s, which the library does itself",
+                         origin, backend->device_type);
     if (backends->count == COI_MAX_BACKENDS)
         return coi_error(err, CO_RESOURCE_EXHAUSTED, "backend %.300s: there are %d already", origin,
                          COI_MAX_BACKENDS);
@@ -146,15 +167,6 @@ coi_backends_load(coi_backends *backends, const char *list, co_error_info *err)
     return rc;
 }
 
-static const co_backend *
-loaded(const coi_backends *backends, const char *type)
-{
-    for (size_t i = 0; i < backends->count; ++i)
-        if (strcmp(backends->at[i]->device_type, type) == 0)
-            return backends->at[i];
-    return NULL;
-}
-
 co_code
 coi_backends_find(coi_backends *backends, const char *type, const co_backend **out,
                   co_error_info *err)
@@ -163,7 +175,9 @@ coi_backends_find(coi_backends *backends, const char *type, const co_backend **o
     coi_plugin_search found;
     co_code           rc;
 
-    *out = strcmp(type, "CPU") == 0 ? &coi_cpu_backend : loaded(backends, type);
+    *out = serving(built_in, NUM_BUILT_IN, type);
+    if (*out == NULL)
+        *out = serving(backends->at, backends->count, type);
     if (*out != NULL)
         return CO_OK;
     snprintf(library, sizeof(library), "libcohort_backend_%s.so", type);
@@ -177,7 +191,7 @@ coi_backends_find(coi_backends *backends, const char *type, const co_backend **o
     rc = take_symbol(backends, &found, err);
     if (rc != CO_OK)
         return rc;
-    *out = loaded(backends, type);
+    *out = serving(backends->at, backends->count, type);
     if (*out == NULL)
         return coi_error(err, CO_INVALID_ARGUMENT,
                          "backend %.300s serves another device type than %s, which its name says",

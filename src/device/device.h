@@ -66,13 +66,15 @@ extern const co_backend coi_cpu_backend;
 
 /* What a device does for one operator: a row of its kernel table. Rows never move. */
 typedef struct coi_device_kernel {
-    const void       *key;    /* the operator, or for what is no operator its name */
-    const char       *name;   /* of it */
+    const void       *key;    /* the operator; NULL for what is no operator and has a name alone */
+    const char       *name;   /* of it; NULL: the row is free */
     co_backend_kernel kernel; /* NULL: the host computes it */
     atomic_llong fallbacks;   /* calls that the host computed, and the bytes it copied for them */
     atomic_llong fallback_bytes;
 } coi_device_kernel;
 #define COI_MAX_DEVICE_KERNELS 1024 /* rows of a kernel table; a power of two */
+/* With the row that further operators share. */
+#define COI_KERNEL_TABLE_BYTES ((COI_MAX_DEVICE_KERNELS + 1) * sizeof(coi_device_kernel))
 
 struct co_device {
     coi_device_name       id;
@@ -81,7 +83,9 @@ struct co_device {
     const co_backend  *backend;
     co_backend_device *handle;
     co_backend_queue  *queue;
-    bool               host_memory; /* of the backend: the host reads and writes its buffers, and
+    bool               cpu_kernels; /* it is served by the CPU backend, whose kernels run without a
+                                       lookup */
+    bool host_memory;               /* of the backend: the host reads and writes its buffers, and
                                        nothing ever pends */
     bool               host_backed;
     co_device         *host;  /* where the host computes for it: itself, or the first CPU */
@@ -93,9 +97,9 @@ struct co_device {
     coi_memory        *memory;
     coi_log           *log;
     coi_lock           failure_lock;
-    co_error_info      failure; /* not reported yet; CO_OK: none */
+    co_error_info      failure; /* of commands, not reported yet; CO_OK: none */
     coi_lock           kernels_lock;
-    coi_device_kernel *kernels; /* devices without host memory have a table */
+    coi_device_kernel *kernels; /* the table; NULL with cpu_kernels */
 };
 
 /*
@@ -115,18 +119,16 @@ co_code coi_device_fill(co_device *device, coi_buffer *dst, size_t offset, int b
 co_code coi_device_synchronize(co_device *device, co_error_info *err);
 /* The same where a failure cannot be reported: it is kept for the next call that waits. */
 void coi_device_settle(co_device *device);
-/* A failure that was kept, which is then forgotten; CO_OK, and nothing written, without one. */
-co_code coi_device_take_failure(co_device *device, co_error_info *err);
 /* Memory of the backend, for the pool. Freeing keeps the order of the queue. */
 co_code coi_device_alloc(co_device *device, size_t nbytes, co_backend_buffer **out,
                          co_error_info *err);
-/* The pool gets none: a reason that is not want of memory is kept for who asked. */
-void coi_device_refuse_alloc(co_device *device, const co_error_info *why);
-void coi_device_free(co_device *device, co_backend_buffer *buffer, size_t nbytes);
+void    coi_device_free(co_device *device, co_backend_buffer *buffer, size_t nbytes);
 
 /*
- * kernel_table.c: the row of an operator in the table of a device without host memory, made at
- * first need, when the backend may be asked for a kernel. NULL when the table is full. Thread-safe.
+ * kernel_table.c: the row of an operator in the kernel table of a device, made at first need, when
+ * the backend may be asked for a kernel. When the table is full, the log says so once, and all
+ * further operators get one row without a kernel. key NULL: no operator, known by its name, which
+ * is kept. NULL for a device without a table. Thread-safe.
  */
 coi_device_kernel *coi_device_find_kernel(co_device *device, const void *key, const char *name,
                                           bool asks_backend);
@@ -144,8 +146,8 @@ typedef struct coi_backends {
 /* Load the shared objects of a list, "a.so:b.so". */
 co_code coi_backends_load(coi_backends *backends, const char *list, co_error_info *err);
 /*
- * The backend of a device type: one that was loaded, or that lies beside the library under the name
- * libcohort_backend_TYPE.so. *out is NULL where there is none.
+ * The backend of a device type: one that is compiled in, was loaded, or lies beside the library
+ * under the name libcohort_backend_TYPE.so. *out is NULL where there is none.
  */
 co_code coi_backends_find(coi_backends *backends, const char *type, const co_backend **out,
                           co_error_info *err);
@@ -192,10 +194,13 @@ void coi_devices_visit_fallbacks(coi_devices *devices, co_fallback_fn fn, void *
 void coi_devices_trim(coi_devices *devices);
 
 /*
- * Pool memory, aligned to COI_ALIGNMENT, refs 1. NULL without memory. Thread-safe, tens of
- * nanoseconds when the pool has one.
+ * Pool memory, aligned to COI_ALIGNMENT, refs 1. NULL without memory, and the caller, which knows
+ * what it was for, reports CO_RESOURCE_EXHAUSTED. If the backend failed for another reason, the
+ * reason is in err then, and stays the first error of the record; without a record (chunks of a
+ * kernel, which run on several threads) it is a line of the log. Thread-safe, tens of nanoseconds
+ * when the pool has one.
  */
-coi_buffer *coi_buffer_alloc(co_device *device, size_t nbytes);
+coi_buffer *coi_buffer_alloc(co_device *device, size_t nbytes, co_error_info *err);
 /*
  * Foreign memory; the deleter runs when refs reach 0. NULL without memory (the deleter is not
  * called then).

@@ -32,8 +32,8 @@ checked(const co_device *device, const char *what, co_code rc, co_error_info *er
     return err->code;
 }
 
-/* A failure that could not be reported when it happened: the next call that waits for the device
- * reports it. */
+/* A failure of commands that could not be reported when it was found: the next call that waits for
+ * the device reports it. */
 static void
 remember_failure(co_device *device, const co_error_info *why)
 {
@@ -43,8 +43,9 @@ remember_failure(co_device *device, const co_error_info *why)
     coi_lock_give(&device->failure_lock);
 }
 
-co_code
-coi_device_take_failure(co_device *device, co_error_info *err)
+/* A failure that was kept, which is then forgotten; CO_OK, and nothing written, without one. */
+static co_code
+take_failure(co_device *device, co_error_info *err)
 {
     co_code rc;
 
@@ -83,7 +84,7 @@ coi_device_synchronize(co_device *device, co_error_info *err)
         return CO_OK;
     rc = checked(device, "synchronize", device->backend->queue->synchronize(device->queue, err),
                  err);
-    return rc != CO_OK ? rc : coi_device_take_failure(device, err);
+    return rc != CO_OK ? rc : take_failure(device, err);
 }
 
 void
@@ -240,13 +241,6 @@ coi_device_alloc(co_device *device, size_t nbytes, co_backend_buffer **out, co_e
         rc = coi_error(err, CO_INTERNAL, "backend '%s' allocated nothing on %s",
                        device->backend->name, device->name);
     return rc == CO_OK ? check_address(device, nbytes, out, err) : rc;
-}
-
-void
-coi_device_refuse_alloc(co_device *device, const co_error_info *why)
-{
-    if (why->code != CO_RESOURCE_EXHAUSTED)
-        remember_failure(device, why);
 }
 
 void

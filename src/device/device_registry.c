@@ -263,11 +263,10 @@ open_device(coi_devices *devices, co_device *device, co_error_info *err)
     rc = check_opened(device, "queue", rc, device->queue, err);
     coi_lock_init(&device->failure_lock);
     coi_error_reset(&device->failure);
-    if (rc != CO_OK || device->host_memory)
+    if (rc != CO_OK || device->cpu_kernels)
         return rc;
     coi_lock_init(&device->kernels_lock);
-    device->kernels = coi_calloc(devices->memory,
-                                 COI_MAX_DEVICE_KERNELS * sizeof(device->kernels[0]));
+    device->kernels = coi_calloc(devices->memory, COI_KERNEL_TABLE_BYTES);
     if (device->kernels == NULL)
         return coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for the kernel table of %s",
                          device->name);
@@ -288,8 +287,7 @@ device_destroy(co_device *device)
                      device->name, (long long)leaked, COI_S(leaked));
     close_device(device);
     if (device->kernels != NULL)
-        coi_free(device->memory, device->kernels,
-                 COI_MAX_DEVICE_KERNELS * sizeof(device->kernels[0]));
+        coi_free(device->memory, device->kernels, COI_KERNEL_TABLE_BYTES);
     coi_free(device->memory, device, sizeof(*device));
 }
 
@@ -311,6 +309,7 @@ device_create(coi_devices *devices, const co_backend *backend, const char *type,
     name_device(devices, device);
     device->backend = backend != NULL ? backend : &coi_cpu_backend;
     device->host_backed = backend == NULL;
+    device->cpu_kernels = device->backend == &coi_cpu_backend;
     device->host_memory = device->backend->host_memory;
     device->host = device->host_memory ? device : devices->devices[0]; /* CPUs come first */
     device->owner = devices;

@@ -228,10 +228,22 @@ count_in_use(coi_pool *pool, size_t nbytes)
         pool->peak_bytes = pool->bytes_in_use;
 }
 
+/* The reason of a backend that failed, unless it is lack of memory, which the caller reports. */
+static void
+report_failure(co_device *device, const co_error_info *why, co_error_info *err)
+{
+    if (why->code == CO_RESOURCE_EXHAUSTED)
+        return;
+    if (err != NULL)
+        coi_error(err, why->code, "%s", why->message);
+    else
+        coi_log_line(device->log, CO_LOG_ERROR, "%s: %s", device->name, why->message);
+}
+
 /* Allocate from the backend; if it has no memory, free the unused blocks of all devices and try
  * once more. */
 static co_backend_buffer *
-new_memory(co_device *device, size_t nbytes)
+new_memory(co_device *device, size_t nbytes, co_error_info *err)
 {
     co_backend_buffer *made = NULL;
     co_error_info      why;
@@ -245,16 +257,16 @@ new_memory(co_device *device, size_t nbytes)
     made = NULL;
     if (coi_device_alloc(device, nbytes, &made, &why) == CO_OK)
         return made;
-    coi_device_refuse_alloc(device, &why);
+    report_failure(device, &why, err);
     return NULL;
 }
 
 /* A block from the allocator. The lock is not held while the allocator works. */
 static coi_buffer *
-new_block(coi_pool *pool, uint32_t size_class, size_t nbytes)
+new_block(coi_pool *pool, uint32_t size_class, size_t nbytes, co_error_info *err)
 {
     size_t             block_bytes = class_bytes(size_class);
-    co_backend_buffer *memory = new_memory(pool->device, block_bytes);
+    co_backend_buffer *memory = new_memory(pool->device, block_bytes, err);
     coi_buffer        *block;
 
     if (memory == NULL)
@@ -280,7 +292,7 @@ new_block(coi_pool *pool, uint32_t size_class, size_t nbytes)
 }
 
 coi_buffer *
-coi_buffer_alloc(co_device *device, size_t nbytes)
+coi_buffer_alloc(co_device *device, size_t nbytes, co_error_info *err)
 {
     coi_pool   *pool = device->pool;
     uint32_t    size_class = class_of(nbytes > 0 ? nbytes : 1);
@@ -298,7 +310,7 @@ coi_buffer_alloc(co_device *device, size_t nbytes)
     if (tick)
         release_idle(pool, BIG_CLASS, 2);
     if (block == NULL)
-        block = new_block(pool, size_class, nbytes);
+        block = new_block(pool, size_class, nbytes, err);
     if (block == NULL)
         return NULL;
     block->nbytes = nbytes;

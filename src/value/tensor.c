@@ -14,10 +14,8 @@ no_memory(coi_heap *heap, co_value *cell, size_t nbytes, co_device *device, co_e
     if (cell != NULL) {
         cell->kind = CO_KIND_NONE; /* nothing to give back */
         coi_unref(heap, cell);
-        /* Its backend may have said why; a forked child may find the record locked for ever. */
-        if (!coi_is_forked(heap) && coi_device_take_failure(device, err) != CO_OK)
-            return NULL;
     }
+    /* Keeps the reason of the backend where it gave another one. */
     coi_error(err, CO_RESOURCE_EXHAUSTED, "no memory for %zu bytes on %s", nbytes,
               device != NULL ? device->name : "the host");
     return NULL;
@@ -85,7 +83,7 @@ coi_tensor_new(coi_heap *heap, co_device *device, co_dtype dtype, const int64_t 
     /* In a forked child the pool may be locked forever, by a thread that does not exist there. */
     cell->u.tensor.buffer = coi_is_forked(heap)
                                 ? NULL
-                                : coi_buffer_alloc(memory_of(device, dtype), nbytes);
+                                : coi_buffer_alloc(memory_of(device, dtype), nbytes, err);
     if (cell->u.tensor.buffer == NULL)
         return no_memory(heap, cell, nbytes, device, err);
     cell->u.tensor.data = cell->u.tensor.buffer->data;
@@ -263,7 +261,7 @@ coi_tensor_strings(coi_heap *heap, co_device *device, const int64_t *dims, int n
     cell = new_cell(heap, device, CO_STRING, dims, ndim, num_elements);
     if (cell == NULL)
         return no_memory(heap, NULL, nbytes, device, err);
-    cell->u.tensor.buffer = coi_buffer_alloc(memory_of(device, CO_STRING), nbytes);
+    cell->u.tensor.buffer = coi_buffer_alloc(memory_of(device, CO_STRING), nbytes, err);
     if (cell->u.tensor.buffer == NULL)
         return no_memory(heap, cell, nbytes, device, err);
     table = cell->u.tensor.buffer->data;

@@ -6,6 +6,7 @@
 #include "context/context.h"
 #include "test.h"
 
+#include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -166,7 +167,7 @@ CO_TEST_BARE(a_host_that_touches_device_memory_is_caught_and_named, "")
 CO_TEST_WITH(a_download_is_there_after_the_wait_and_not_before, "", ON_TEST)
 {
     co_device        *device = device_at(ctx, 0);
-    coi_buffer       *buffer = coi_buffer_alloc(device, 4);
+    coi_buffer       *buffer = coi_buffer_alloc(device, 4, NULL);
     int32_t           out = -1;
     co_backend_event *event;
 
@@ -316,6 +317,192 @@ CO_TEST_WITH(operators_without_a_kernel_are_counted_by_name, "", ON_TEST)
     co_fallbacks_visit(ctx, NULL, NULL);
 }
 
+/* --- a kernel table that is full --- */
+
+typedef struct tally {
+    int rows, calls, others, lines;
+} tally;
+
+static void
+take_row(const char *device, const char *op, int64_t count, int64_t nbytes, void *user)
+{
+    tally *t = user;
+
+    (void)device, (void)nbytes;
+    ++t->rows;
+    t->calls += (int)count;
+    t->others += strcmp(op, "other operators") == 0 ? (int)count : 0;
+}
+
+static void
+take_line(co_log_level level, const char *line, void *user)
+{
+    tally *t = user;
+
+    if (level == CO_LOG_WARNING && strstr(line, "TEST:0: its kernel table is full") != NULL)
+        ++t->lines;
+}
+
+/* Names are equal by their text. What has no row of its own is counted all the same. */
+CO_TEST_BARE(a_full_kernel_table_counts_all_fallbacks, "")
+{
+    enum { MORE = 76, ALL = COI_MAX_DEVICE_KERNELS + MORE };
+    static char names[2][ALL][16];
+    tally       t = { 0 };
+    co_options  options = CO_OPTIONS_INIT;
+    co_context *own;
+
+    options.settings = "log=warning, " ON_TEST;
+    options.log = take_line;
+    options.log_user = &t;
+    own = co_open_with(&options);
+    CO_EXPECT_OK(own);
+    for (int copy = 0; copy < 2; ++copy) {
+        for (int i = 0; i < ALL; ++i) {
+            snprintf(names[copy][i], sizeof(names[0][0]), "task %d", i);
+            coi_count_named_fallback(device_at(own, 0), names[copy][i], 1);
+        }
+        t = (tally){ .lines = t.lines };
+        co_fallbacks_visit(own, take_row, &t);
+        CO_EXPECT_INT(t.rows, COI_MAX_DEVICE_KERNELS + 1);
+        CO_EXPECT_INT(t.calls, (copy + 1) * ALL);
+        CO_EXPECT_INT(t.others, (copy + 1) * MORE);
+        CO_EXPECT_INT(t.lines, 1);
+    }
+    CO_DEVICE(own, "/device:TEST:0") /* an operator without a row: the host computes it */
+        expect_vector(own, co_neg(own, vector(own, 1, 2, 3)), -1, -2, -3);
+    t = (tally){ 0 };
+    co_fallbacks_visit(own, take_row, &t);
+    CO_EXPECT_INT(t.others, 2 * MORE + 1);
+    CO_EXPECT_INT(t.lines, 0);
+    CO_EXPECT_OK(own);
+    co_close(own);
+}
+
+/* --- a backend with host memory --- */
+
+#define ON_UNIFIED "devices=UNIFIED:2"
+
+/* What a device of it did, and what an observer saw. */
+typedef struct work {
+    int  own_kernels, cpu_kernels, copies; /* kernels of "unified", others, and transfers */
+    int  num_fallbacks;
+    char fallbacks[8][24];
+    int  fallback_calls, fallback_bytes;
+} work;
+
+static void
+note_work(const co_observation *seen, void *user)
+{
+    work *w = user;
+
+    if (seen->phase != CO_OBSERVE_END || seen->device == NULL ||
+        strstr(seen->device, "UNIFIED:0") == NULL)
+        return;
+    w->copies += strcmp(seen->op, "copy_to_device") == 0 || strcmp(seen->op, "upload") == 0 ||
+                 strcmp(seen->op, "download") == 0;
+    if (seen->kernel != NULL && strcmp(seen->kernel, "unified") == 0)
+        w->own_kernels += seen->code == CO_OK;
+    else if (seen->kernel != NULL && strcmp(seen->kernel, "view") != 0)
+        ++w->cpu_kernels;
+}
+
+static void
+note_fallback(const char *device, const char *op, int64_t count, int64_t nbytes, void *user)
+{
+    work *w = user;
+
+    CO_EXPECT_CONTAINS(device, "UNIFIED:0");
+    if (w->num_fallbacks < 8)
+        snprintf(w->fallbacks[w->num_fallbacks++], sizeof(w->fallbacks[0]), "%s", op);
+    w->fallback_calls += (int)count;
+    w->fallback_bytes += (int)nbytes;
+}
+
+/* Its counter of calls of add (0) or matmul (1). */
+static int
+calls_of_unified(int which)
+{
+    const char       *build = getenv("COHORT_BUILD_DIR");
+    char              path[600];
+    void             *handle;
+    const atomic_int *calls;
+
+    CO_REQUIRE(build != NULL);
+    snprintf(path, sizeof(path), "%s/lib/cohort/libcohort_backend_unified.so", build);
+    handle = dlopen(path, RTLD_NOW);
+    CO_REQUIRE(handle != NULL);
+    calls = dlsym(handle, "unified_calls");
+    CO_REQUIRE(calls != NULL);
+    which = atomic_load(&calls[which]);
+    dlclose(handle);
+    return which;
+}
+
+CO_TEST_WITH(a_backend_with_host_memory_runs_its_kernels, "", ON_UNIFIED)
+{
+    work         w = { 0 };
+    co_observer *observer = co_observe(ctx, note_work, &w);
+    int          adds = calls_of_unified(0), matmuls = calls_of_unified(1);
+
+    CO_DEVICE(ctx, "/device:UNIFIED:0") {
+        co_value *small = vector(ctx, 1, 2, 3); /* its data is in its cell */
+        co_value *large = co_range(ctx, co_int(ctx, 0), co_int(ctx, 900), co_int(ctx, 1),
+                                   CO_FLOAT32);
+        co_value *matrix = co_reshape(ctx, large, CO_SHAPE(30, 30));
+
+        w = (work){ 0 };
+        small = co_add(ctx, small, small);
+        CO_EXPECT_CONTAINS(co_value_device(ctx, small), "UNIFIED:0");
+        expect_vector(ctx, small, 2, 4, 6);
+        CO_EXPECT_INT(w.own_kernels, 1);
+        CO_EXPECT_INT(w.cpu_kernels, 0);
+        w = (work){ 0 };
+        matrix = co_matmul(ctx, matrix, matrix);
+        /* element (1, 2): the sum of (30 + k) (30 k + 2) over k < 30 */
+        CO_EXPECT_CLOSE(((const float *)co_value_data(ctx, matrix))[32], 650820, 0);
+        CO_EXPECT_INT(w.own_kernels, 1);
+        CO_EXPECT_INT(w.cpu_kernels, 0);
+        CO_EXPECT_INT(w.copies, 0);
+    }
+    CO_EXPECT_INT(calls_of_unified(0) - adds, 1);
+    CO_EXPECT_INT(calls_of_unified(1) - matmuls, 1);
+    CO_EXPECT_INT(co_unobserve(ctx, observer), CO_OK);
+    CO_EXPECT_OK(ctx);
+}
+
+/* Operators without a kernel of it, and operands that its kernels decline. */
+CO_TEST_WITH(fallbacks_in_host_memory_are_in_place_and_counted, "", ON_UNIFIED)
+{
+    work         w = { 0 };
+    co_observer *observer = co_observe(ctx, note_work, &w);
+    int          adds = calls_of_unified(0);
+    co_value    *host = vector(ctx, 0, 0, 0);
+
+    CO_DEVICE(ctx, "/device:UNIFIED:0") {
+        expect_vector(ctx, co_cos(ctx, co_sin(ctx, host)), 1, 1, 1); /* data of a CPU */
+        expect_vector(ctx, co_add(ctx, host, co_float(ctx, 2)), 2, 2, 2);
+        CO_EXPECT_STR(co_string_at(ctx, co_to_tensor(ctx, co_string(ctx, "a text"), CO_STRING), 0,
+                                   NULL),
+                      "a text");
+    }
+    CO_EXPECT_INT(co_unobserve(ctx, observer), CO_OK);
+    CO_EXPECT_INT(calls_of_unified(0), adds);
+    CO_EXPECT_INT(w.own_kernels, 0);
+    CO_EXPECT_INT(w.cpu_kernels, 3);
+    CO_EXPECT_INT(w.copies, 0);
+    co_fallbacks_visit(ctx, note_fallback, &w);
+    CO_EXPECT_INT(w.num_fallbacks, 3);
+    CO_EXPECT_INT(w.fallback_calls, 3);
+    CO_EXPECT_INT(w.fallback_bytes, 0);
+    CO_DEVICE(ctx, "/cpu:0") /* a CPU has no fallbacks */
+        co_sin(ctx, host);
+    w = (work){ 0 };
+    co_fallbacks_visit(ctx, note_fallback, &w);
+    CO_EXPECT_INT(w.fallback_calls, 3);
+    CO_EXPECT_OK(ctx);
+}
+
 /* Operands of other devices come to the one that computes. */
 CO_TEST_WITH(operands_on_several_devices_meet_where_the_operator_runs, "", ON_TEST)
 {
@@ -358,7 +545,7 @@ CO_TEST_BARE(files_that_are_no_backends_are_refused_with_the_reason, "")
     expect_refused("text.so", CO_NOT_FOUND, "does not load");
     expect_refused("libbackend_symbol.so", CO_INVALID_ARGUMENT,
                    "does not export co_backend_plugin");
-    expect_refused("libbackend_abi.so", CO_UNIMPLEMENTED, "its abi is 2, expected 1");
+    expect_refused("libbackend_abi.so", CO_UNIMPLEMENTED, "its abi is 3, expected 2");
     snprintf(sizes, sizeof(sizes),
              "struct co_backend than this library: its struct_size is %zu, expected %zu",
              sizeof(co_backend) - 8, sizeof(co_backend));
@@ -418,6 +605,25 @@ CO_TEST_BARE(memory_that_is_none_is_an_error, "")
 
     CO_EXPECT_NULL(vector(own, 1, 2, 3));
     CO_EXPECT_ERROR(own, CO_INTERNAL, "backend 'faulty' allocated nothing");
+    co_close(own);
+}
+
+/* Each record has its reason, and nothing is left on the device for other calls and threads. */
+CO_TEST_BARE(the_reason_of_a_failed_allocation_is_in_the_record_of_the_caller, "")
+{
+    co_context   *own = open_faulty(2);
+    co_device    *device = coi_devices_of_type(own->runtime->devices, "FAULTY", 0);
+    co_error_info err[3] = { { .code = CO_OK } };
+
+    for (int i = 0; i < 2; ++i) {
+        CO_EXPECT_NULL(coi_buffer_alloc(device, 100, &err[i]));
+        CO_EXPECT_INT(err[i].code, CO_INTERNAL);
+        CO_EXPECT_CONTAINS(err[i].message, "backend 'faulty' allocated nothing");
+    }
+    CO_EXPECT_INT(coi_device_synchronize(device, &err[2]), CO_OK);
+    CO_EXPECT_INT(err[2].code, CO_OK);
+    CO_EXPECT_NULL(coi_buffer_alloc(device, SIZE_MAX, &err[2])); /* lack of memory is no failure */
+    CO_EXPECT_INT(err[2].code, CO_OK);
     co_close(own);
 }
 

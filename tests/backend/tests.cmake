@@ -9,6 +9,14 @@ set_target_properties(cohort_backend_test PROPERTIES
 target_include_directories(cohort_backend_test PRIVATE "${PROJECT_SOURCE_DIR}/include")
 target_link_libraries(cohort_backend_test PRIVATE cohort_flags Threads::Threads m ${CMAKE_DL_LIBS})
 
+# One with host memory, found in the same way.
+add_library(cohort_backend_unified MODULE "${PROJECT_SOURCE_DIR}/tests/backend/unified_backend.c")
+set_target_properties(cohort_backend_unified PROPERTIES
+    C_VISIBILITY_PRESET hidden
+    LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib/cohort")
+target_include_directories(cohort_backend_unified PRIVATE "${PROJECT_SOURCE_DIR}/include")
+target_link_libraries(cohort_backend_unified PRIVATE cohort_flags)
+
 # cohort_fake_backend(NAME SYMBOL ABI TYPE [DEFINITION...]): what the loader must refuse, but for `whole`.
 function(cohort_fake_backend name symbol abi type)
     add_library(fake_backend_${name} MODULE "${PROJECT_SOURCE_DIR}/tests/backend/fake_backend.c")
@@ -38,13 +46,13 @@ file(WRITE "${CMAKE_BINARY_DIR}/tests/backend/text.so" "This is no library.\n")
 
 cohort_test_program(test_backend test_backend "${PROJECT_SOURCE_DIR}/tests/backend/backend.c")
 cohort_test(unit.backend test_backend)
-add_dependencies(test_backend cohort_backend_test
+add_dependencies(test_backend cohort_backend_test cohort_backend_unified
     fake_backend_symbol fake_backend_abi fake_backend_size fake_backend_slots fake_backend_type fake_backend_cpu fake_backend_whole
     faulty_backend_1 faulty_backend_2 faulty_backend_3 faulty_backend_4 faulty_backend_5)
 
 # The families of golden data that run operators, and the demo, on it.
 if(TARGET golden)
-    add_dependencies(golden cohort_backend_test)
+    add_dependencies(golden cohort_backend_test cohort_backend_unified)
     cohort_test(backend.golden "${PROJECT_SOURCE_DIR}/tests/backend/check_golden.sh" $<TARGET_FILE:golden>)
 endif()
 if(TARGET cohort_demo)

@@ -99,18 +99,18 @@ account_here(account *a)
 
 /* --- blocks --- */
 
-coi_buffer *__real_coi_buffer_alloc(co_device *device, size_t nbytes);
-coi_buffer *__wrap_coi_buffer_alloc(co_device *device, size_t nbytes);
+coi_buffer *__real_coi_buffer_alloc(co_device *device, size_t nbytes, co_error_info *err);
+coi_buffer *__wrap_coi_buffer_alloc(co_device *device, size_t nbytes, co_error_info *err);
 
 coi_buffer *
-__wrap_coi_buffer_alloc(co_device *device, size_t nbytes)
+__wrap_coi_buffer_alloc(co_device *device, size_t nbytes, co_error_info *err)
 {
     account        *a = atomic_load(&account_current);
     account_thread *t = a != NULL ? account_here(a) : NULL;
     coi_buffer     *block;
 
     if (a == NULL || device->owner != a->observed->runtime->devices)
-        return __real_coi_buffer_alloc(device, nbytes);
+        return __real_coi_buffer_alloc(device, nbytes, err);
     pthread_mutex_lock(&a->count); /* also of the pool's, see account_end */
     if (atomic_load(&account_current) != a) {
         /* the account has ended meanwhile */
@@ -125,7 +125,7 @@ __wrap_coi_buffer_alloc(co_device *device, size_t nbytes)
             t->loose[t->num_loose++].nbytes = nbytes;
         }
     }
-    block = __real_coi_buffer_alloc(device, nbytes);
+    block = __real_coi_buffer_alloc(device, nbytes, err);
     pthread_mutex_unlock(&a->count);
     return block;
 }

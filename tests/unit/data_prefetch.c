@@ -523,6 +523,7 @@ CO_TEST_WITH(what_is_read_ahead_is_on_the_device_of_its_replica, "DS-PREF-1 IO-4
     for (size_t i = 0; i < 2; ++i) {
         gpus[i] = coi_devices_of_type(ctx->runtime->devices, "GPU", i);
         gpus[i]->backend = &far;
+        gpus[i]->cpu_kernels = false;
         gpus[i]->host_memory = false;
         gpus[i]->host = coi_devices_at(ctx->runtime->devices, 0);
     }
@@ -553,6 +554,7 @@ CO_TEST_WITH(what_is_read_ahead_is_on_the_device_of_its_replica, "DS-PREF-1 IO-4
     CO_EXPECT_INT(atomic_load(&own_uploads), 0);
     for (size_t i = 0; i < 2; ++i) {
         gpus[i]->backend = &coi_cpu_backend;
+        gpus[i]->cpu_kernels = true;
         gpus[i]->host_memory = true;
         gpus[i]->host = gpus[i];
     }

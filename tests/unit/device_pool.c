@@ -95,7 +95,7 @@ CO_TEST_BARE(buffers_are_aligned_usable_and_counted, "")
 
     set_up(&r);
     for (size_t i = 0; i < 8; ++i) {
-        buffers[i] = coi_buffer_alloc(r.cpu, sizes[i]);
+        buffers[i] = coi_buffer_alloc(r.cpu, sizes[i], NULL);
         CO_REQUIRE(buffers[i] != NULL);
         CO_EXPECT_INT((uintptr_t)buffers[i]->data % COI_ALIGNMENT, 0);
         CO_EXPECT_INT(buffers[i]->nbytes, sizes[i]);
@@ -132,7 +132,7 @@ CO_TEST_BARE(a_repeated_step_takes_nothing_from_the_allocator, "")
         coi_buffer *buffers[20];
 
         for (size_t i = 0; i < 20; ++i) {
-            buffers[i] = coi_buffer_alloc(r.cpu, i * i * 997);
+            buffers[i] = coi_buffer_alloc(r.cpu, i * i * 997, NULL);
             CO_REQUIRE(buffers[i] != NULL);
             if (i % 3 == 2) {
                 coi_buffer_unref(buffers[i - 1]);
@@ -156,14 +156,14 @@ CO_TEST_BARE(a_free_block_one_class_up_serves_too, "")
     coi_buffer *buffer;
 
     set_up(&r);
-    buffer = coi_buffer_alloc(r.cpu, 1152); /* classes: 1024, 1152, 1280 */
+    buffer = coi_buffer_alloc(r.cpu, 1152, NULL); /* classes: 1024, 1152, 1280 */
     coi_buffer_unref(buffer);
-    buffer = coi_buffer_alloc(r.cpu, 1000);
+    buffer = coi_buffer_alloc(r.cpu, 1000, NULL);
     CO_EXPECT_INT(info_of(r.cpu).pool_misses, 1);
     CO_EXPECT_INT(buffer->nbytes, 1000);
     CO_EXPECT_INT(info_of(r.cpu).bytes_in_use, 1000);
     coi_buffer_unref(buffer);
-    buffer = coi_buffer_alloc(r.cpu, 960); /* two classes down: not */
+    buffer = coi_buffer_alloc(r.cpu, 960, NULL); /* two classes down: not */
     CO_EXPECT_INT(info_of(r.cpu).pool_misses, 2);
     coi_buffer_unref(buffer);
     tear_down(&r);
@@ -175,7 +175,7 @@ CO_TEST_BARE(a_buffer_lives_as_long_as_somebody_refers_to_it, "")
     coi_buffer *buffer;
 
     set_up(&r);
-    buffer = coi_buffer_alloc(r.cpu, 100);
+    buffer = coi_buffer_alloc(r.cpu, 100, NULL);
     coi_buffer_ref(buffer);
     coi_buffer_ref(buffer);
     coi_buffer_unref(buffer);
@@ -223,11 +223,11 @@ CO_TEST_BARE(impossible_sizes_give_null, "")
     rig r;
 
     set_up(&r);
-    CO_EXPECT_NULL(coi_buffer_alloc(r.cpu, SIZE_MAX));
-    CO_EXPECT_NULL(coi_buffer_alloc(r.cpu, (size_t)PTRDIFF_MAX));
-    CO_EXPECT_NULL(coi_buffer_alloc(r.cpu, ((size_t)1 << 46) + 1));
+    CO_EXPECT_NULL(coi_buffer_alloc(r.cpu, SIZE_MAX, NULL));
+    CO_EXPECT_NULL(coi_buffer_alloc(r.cpu, (size_t)PTRDIFF_MAX, NULL));
+    CO_EXPECT_NULL(coi_buffer_alloc(r.cpu, ((size_t)1 << 46) + 1, NULL));
     r.hooks.limit = 1 << 20;
-    CO_EXPECT_NULL(coi_buffer_alloc(r.cpu, 2 << 20));
+    CO_EXPECT_NULL(coi_buffer_alloc(r.cpu, 2 << 20, NULL));
     CO_EXPECT_INT(info_of(r.cpu).bytes_in_use, 0);
     tear_down(&r);
 }
@@ -239,11 +239,11 @@ CO_TEST_BARE(free_memory_of_other_devices_is_used_before_giving_up, "")
     coi_buffer *small;
 
     set_up(&r);
-    buffer = coi_buffer_alloc(r.other, 6 << 20);
-    small = coi_buffer_alloc(r.other, 100);
+    buffer = coi_buffer_alloc(r.other, 6 << 20, NULL);
+    small = coi_buffer_alloc(r.other, 100, NULL);
     coi_buffer_unref(buffer);
     r.hooks.limit = 9 << 20;
-    buffer = coi_buffer_alloc(r.cpu, 5 << 20);
+    buffer = coi_buffer_alloc(r.cpu, 5 << 20, NULL);
     CO_EXPECT_NOT_NULL(buffer);
     CO_EXPECT_LESS(info_of(r.other).bytes_reserved, 1 << 20);
     memset(small->data, 1, 100); /* what is in use stays */
@@ -260,9 +260,9 @@ CO_TEST_BARE(trimming_gives_all_free_blocks_back, "")
     coi_buffer *buffer;
 
     set_up(&r);
-    kept = coi_buffer_alloc(r.cpu, 1000);
+    kept = coi_buffer_alloc(r.cpu, 1000, NULL);
     for (size_t i = 1; i < 30; ++i) {
-        buffer = coi_buffer_alloc(r.cpu, i * 3000);
+        buffer = coi_buffer_alloc(r.cpu, i * 3000, NULL);
         CO_REQUIRE(buffer != NULL);
         coi_buffer_unref(buffer);
     }
@@ -282,11 +282,11 @@ CO_TEST_BARE(big_blocks_that_nobody_uses_are_not_held_for_ever, "")
     coi_buffer *once;
 
     set_up(&r);
-    once = coi_buffer_alloc(r.cpu, 8 << 20);
+    once = coi_buffer_alloc(r.cpu, 8 << 20, NULL);
     coi_buffer_unref(once);
     for (int i = 0; i < 4 << 16; ++i) {
-        coi_buffer *big = i % 50000 == 0 ? coi_buffer_alloc(r.cpu, 2 << 20) : NULL;
-        coi_buffer *small = coi_buffer_alloc(r.cpu, 100);
+        coi_buffer *big = i % 50000 == 0 ? coi_buffer_alloc(r.cpu, 2 << 20, NULL) : NULL;
+        coi_buffer *small = coi_buffer_alloc(r.cpu, 100, NULL);
 
         if (big != NULL)
             coi_buffer_unref(big);
@@ -310,7 +310,7 @@ CO_TEST_BARE(each_allocation_of_a_pool_may_fail, "")
 
         coi_devices_trim(r.devices);
         r.hooks.fail_at = n % 3 == 2 ? 0 : r.hooks.requests + 1 + n % 3;
-        buffer = coi_buffer_alloc(r.cpu, 5000);
+        buffer = coi_buffer_alloc(r.cpu, 5000, NULL);
         foreign = coi_buffer_foreign(r.other, &calls, sizeof(calls), count_call, &calls);
         r.hooks.fail_at = 0;
         CO_EXPECT_TRUE(buffer != NULL || n % 3 != 2);
@@ -334,13 +334,13 @@ CO_TEST_BARE(a_pool_without_memory_for_headers_gives_null, "")
 
     set_up(&r);
     while (count < 150) {
-        buffers[count] = coi_buffer_alloc(r.cpu, 64);
+        buffers[count] = coi_buffer_alloc(r.cpu, 64, NULL);
         CO_REQUIRE(buffers[count] != NULL);
         ++count;
     }
     r.hooks.limit = r.hooks.bytes + 64 * 64; /* room for blocks, none for a slab */
     while (count < 200) {
-        buffers[count] = coi_buffer_alloc(r.cpu, 64);
+        buffers[count] = coi_buffer_alloc(r.cpu, 64, NULL);
         if (buffers[count] == NULL)
             break;
         ++count;
@@ -365,7 +365,7 @@ make_buffers(void *arg)
     exchange *x = arg;
 
     for (size_t i = 0; i < 20000; ++i) {
-        coi_buffer *buffer = coi_buffer_alloc(x->r->cpu, 64 + i % 5 * 500);
+        coi_buffer *buffer = coi_buffer_alloc(x->r->cpu, 64 + i % 5 * 500, NULL);
         coi_buffer *old;
 
         if (buffer == NULL)
@@ -417,10 +417,10 @@ CO_TEST_BARE(tensors_alive_at_the_end_are_reported_and_their_memory_goes, "")
     set_up(&r);
     r.log.fn = note_line;
     r.log.user = line;
-    buffer = coi_buffer_alloc(r.cpu, 5000);
+    buffer = coi_buffer_alloc(r.cpu, 5000, NULL);
     CO_REQUIRE(buffer != NULL);
     CO_REQUIRE(coi_buffer_foreign(r.cpu, line, sizeof(line), NULL, NULL) != NULL);
-    coi_buffer_unref(coi_buffer_alloc(r.cpu, 70000)); /* free ones go once, not twice */
+    coi_buffer_unref(coi_buffer_alloc(r.cpu, 70000, NULL)); /* free ones go once, not twice */
     tear_down(&r);
     CO_EXPECT_CONTAINS(line, "device:CPU:0 ends with 5000 bytes of tensors alive");
 }
@@ -433,13 +433,13 @@ CO_TEST_BARE(stale_use_and_overrun_are_poisoned, "")
     char       *data;
 
     set_up(&r);
-    buffer = coi_buffer_alloc(r.cpu, 100);
+    buffer = coi_buffer_alloc(r.cpu, 100, NULL);
     data = buffer->data;
     CO_EXPECT_FALSE(__asan_address_is_poisoned(data + 99));
     CO_EXPECT_TRUE(__asan_address_is_poisoned(data + 104));
     coi_buffer_unref(buffer);
     CO_EXPECT_TRUE(__asan_address_is_poisoned(data));
-    buffer = coi_buffer_alloc(r.cpu, 120);
+    buffer = coi_buffer_alloc(r.cpu, 120, NULL);
     CO_EXPECT_PTR(buffer->data, data);
     CO_EXPECT_FALSE(__asan_address_is_poisoned(data + 119));
     CO_EXPECT_TRUE(__asan_address_is_poisoned(data + 120));

@@ -318,8 +318,8 @@ CO_TEST_BARE(copies_of_host_memory_are_plain, "")
 
     set_up(&r, 2, "cpus=1");
     cpu = coi_devices_at(r.devices, 0);
-    one = coi_buffer_alloc(cpu, 16);
-    two = coi_buffer_alloc(cpu, 16);
+    one = coi_buffer_alloc(cpu, 16, NULL);
+    two = coi_buffer_alloc(cpu, 16, NULL);
     CO_EXPECT_INT(coi_device_upload(cpu, one, 8, "cohort!", 8, &err), CO_OK);
     CO_EXPECT_INT(coi_device_copy(cpu, two, 0, cpu, one, 8, 8, &err), CO_OK);
     CO_EXPECT_INT(coi_device_fill(cpu, two, 0, 'C', 1, &err), CO_OK);
@@ -394,10 +394,11 @@ CO_TEST_BARE(optional_slots_of_a_backend_have_fallbacks, "")
     for (size_t i = 0; i < 2; ++i) {
         gpus[i] = coi_devices_of_type(r.devices, "GPU", i);
         gpus[i]->backend = &far;
+        gpus[i]->cpu_kernels = false;
         gpus[i]->host_memory = false;
     }
-    one = coi_buffer_alloc(gpus[0], 5000);
-    two = coi_buffer_alloc(gpus[1], 5000);
+    one = coi_buffer_alloc(gpus[0], 5000, NULL);
+    two = coi_buffer_alloc(gpus[1], 5000, NULL);
     CO_EXPECT_INT(coi_device_fill(gpus[0], one, 1, 'x', 4999, &err), CO_OK);
     CO_EXPECT_INT(num_uploads, 2); /* of 4096 bytes each */
     CO_EXPECT_INT(coi_device_upload(gpus[0], one, 4992, "cohort!", 8, &err), CO_OK);
@@ -414,6 +415,7 @@ CO_TEST_BARE(optional_slots_of_a_backend_have_fallbacks, "")
     CO_EXPECT_INT(num_frees, 2);
     for (size_t i = 0; i < 2; ++i) {
         gpus[i]->backend = &coi_cpu_backend;
+        gpus[i]->cpu_kernels = true;
         gpus[i]->host_memory = true;
     }
     tear_down(&r);

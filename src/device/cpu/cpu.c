@@ -2,7 +2,7 @@
 /*
  * The backend that computes on the host: memory is the runtime's, a buffer is its own address,
  * copies are memcpy, commands are done when they return, and so an event has always happened.
- * Kernels are those of src/ops, which the dispatcher calls without asking.
+ * Kernels are those of src/ops, which the dispatcher calls without a lookup (cpu_kernels).
  */
 #include "device/device.h"
 

@@ -357,7 +357,7 @@ run_host_kernel(coi_call *call)
 static co_code
 run_kernel_specially(coi_call *call)
 {
-    return call->device->host_memory || call->op->view ? run_host_kernel(call)
+    return call->device->cpu_kernels || call->op->view ? run_host_kernel(call)
                                                        : coi_run_on_device(call, run_host_kernel);
 }
 
@@ -365,7 +365,7 @@ run_kernel_specially(coi_call *call)
 ALWAYS_INLINE co_code
 run_kernel(coi_call *call)
 {
-    if (coi_is_special(call->ctx) || !call->device->host_memory)
+    if (coi_is_special(call->ctx) || !call->device->cpu_kernels)
         return run_kernel_specially(call);
     if (call->op->view)
         return CO_OK;
@@ -514,7 +514,7 @@ may_take(const coi_grad *grad, co_value *const given[2])
     co_value         *from = given[1];
 
     return grad->owns_upstream && !ctx->recording && (ctx->special & COI_SPECIAL_REFERENCE) == 0 &&
-           are_in_place(ctx, ctx->device, given, 2) && ctx->device->host_memory &&
+           are_in_place(ctx, ctx->device, given, 2) && ctx->device->cpu_kernels &&
            given[0]->dtype == from->dtype && from->u.tensor.num_elements > COI_PARALLEL_ELEMENTS &&
            coi_same_shape(given[0], from) && coi_is_private(from);
 }

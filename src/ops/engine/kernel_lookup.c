@@ -53,19 +53,26 @@ show_attr(const coi_attr *attr, const void *attrs)
     return shown;
 }
 
+/* In host memory a tensor may have no buffer of the backend: small data is in its cell, other data
+ * may belong to the user or to a CPU. Kernels get its address instead. */
 static co_backend_tensor
-show_tensor(const co_value *tensor)
+show_tensor(const co_value *tensor, bool host_memory)
 {
     const coi_buffer *buffer = tensor->u.tensor.buffer;
-
-    return (co_backend_tensor){
+    co_backend_tensor shown = {
         .dtype = (co_dtype)tensor->dtype,
         .ndim = tensor->ndim,
         .num_elements = tensor->u.tensor.num_elements,
         .dims = tensor->u.tensor.dims,
-        .buffer = coi_backend_buffer(buffer),
-        .offset = (size_t)((const char *)tensor->u.tensor.data - (const char *)buffer->data),
     };
+
+    if (host_memory) {
+        shown.data = tensor->u.tensor.data;
+    } else {
+        shown.buffer = coi_backend_buffer(buffer);
+        shown.offset = (size_t)((const char *)tensor->u.tensor.data - (const char *)buffer->data);
+    }
+    return shown;
 }
 
 /* The kernel of the backend; CO_UNIMPLEMENTED where it wants none of this. */
@@ -90,9 +97,9 @@ run_backend_kernel(coi_call *call, co_backend_kernel kernel)
         return coi_fail(call->ctx, CO_RESOURCE_EXHAUSTED, "%s: no memory for %d inputs", op->name,
                         call->num_in);
     for (int i = 0; i < call->num_in; ++i)
-        tensors[i] = show_tensor(call->in[i]);
+        tensors[i] = show_tensor(call->in[i], device->host_memory);
     for (int i = 0; i < call->num_out; ++i)
-        tensors[call->num_in + i] = show_tensor(call->out[i]);
+        tensors[call->num_in + i] = show_tensor(call->out[i], device->host_memory);
     shown.in = tensors;
     shown.num_in = (size_t)call->num_in;
     shown.out = tensors + call->num_in;
@@ -186,6 +193,18 @@ fall_back(coi_call *call, coi_device_kernel *kernel, co_code (*run_on_host)(coi_
     return ok ? CO_OK : coi_failed(call->ctx);
 }
 
+/* The kernel of the CPU where the tensors are. */
+static co_code
+fall_back_in_place(coi_call *call, coi_device_kernel *kernel,
+                   co_code (*run_on_host)(coi_call *call))
+{
+    co_code rc = run_on_host(call);
+
+    if (rc == CO_OK)
+        coi_count_fallback(call->device, kernel, 0);
+    return rc;
+}
+
 /* Strings are on the host, and no business of a backend. */
 static bool
 has_strings(const coi_call *call)
@@ -211,7 +230,8 @@ coi_run_on_device(coi_call *call, co_code (*run_on_host)(coi_call *call))
     if (kernel != NULL && kernel->kernel != NULL && !has_strings(call))
         rc = run_backend_kernel(call, kernel->kernel);
     if (rc == CO_UNIMPLEMENTED)
-        return fall_back(call, kernel, run_on_host);
+        return call->device->host_memory ? fall_back_in_place(call, kernel, run_on_host)
+                                         : fall_back(call, kernel, run_on_host);
     if ((call->ctx->special & COI_SPECIAL_LOG) != 0 && rc == CO_OK)
         coi_log_line(&call->ctx->runtime->log, CO_LOG_DEBUG, "%s: kernel of backend %s on %s",
                      op->name, call->device->backend->name, call->device->name);

@@ -2,7 +2,8 @@
 /*
  * Half-precision operands for kernels that know float32 and float64 (`upcasts` in the operator
  * table): inputs are upcast to float32, the kernel runs, its floating outputs are rounded once.
- * The copies come from the device's pool.
+ * The copies come from the device's pool. It computes on data of tensors, and so is in
+ * src/ops/kernels/upcast.c.
  */
 #ifndef COI_OPS_ENGINE_UPCAST_H
 #define COI_OPS_ENGINE_UPCAST_H

@@ -379,7 +379,7 @@ run_chunk(void *arg, int64_t chunk)
     job        *j = arg;
     int64_t     first = chunk * j->items_per_chunk;
     int64_t     last = smaller(first + j->items_per_chunk, j->view.items * j->view.heads);
-    coi_buffer *buffer = coi_buffer_alloc(j->device, j->room);
+    coi_buffer *buffer = coi_buffer_alloc(j->device, j->room, NULL);
     head        h;
 
     if (buffer == NULL) {

@@ -330,7 +330,7 @@ run_chunk(void *arg, int64_t chunk)
     char             *scratch;
 
     patch_bytes = (patch_bytes + COI_ALIGNMENT - 1) / COI_ALIGNMENT * COI_ALIGNMENT;
-    buffer = coi_buffer_alloc(j->device, patch_bytes + (whole > rest ? whole : rest));
+    buffer = coi_buffer_alloc(j->device, patch_bytes + (whole > rest ? whole : rest), NULL);
     if (buffer == NULL) {
         atomic_store(&j->no_memory, true);
         return;
@@ -377,7 +377,8 @@ coi_conv2d_gemm(coi_call *call, coi_conv2d_kind kind, co_dtype dtype, const coi_
     j.rows = BLOCK_ELEMENTS / (g->ow * j.depth);
     j.rows = j.rows < 1 ? 1 : j.rows > g->oh ? g->oh : j.rows;
     if (kind == COI_CONV2D_FILTER && j.cut.chunks > 1) {
-        sums = coi_buffer_alloc(call->device, (size_t)(j.cut.chunks * count) * j.size);
+        sums = coi_buffer_alloc(call->device, (size_t)(j.cut.chunks * count) * j.size,
+                                coi_err(call->ctx));
         if (sums == NULL)
             atomic_store(&j.no_memory, true);
         else

@@ -99,7 +99,8 @@ coi_conv2d_pooled_grad_ref(coi_call *call)
 
     if (rc != CO_OK)
         return rc;
-    dy = coi_buffer_alloc(call->device, (size_t)(n + 1) * coi_dtypes[dtype].size);
+    dy = coi_buffer_alloc(call->device, (size_t)(n + 1) * coi_dtypes[dtype].size,
+                          coi_err(call->ctx));
     if (dy == NULL)
         return no_memory(call);
     ref_flow(call, &pool, dtype, dy->data);
@@ -138,7 +139,7 @@ run_chunk(void *arg, int64_t chunk)
     int64_t           size = padded.pitch * padded.rows, first = chunk * j->cut.images, maxima;
     coi_pooled        p = j->image;
     coi_buffer       *buffer = coi_buffer_alloc(j->call->device,
-                                                (size_t)(size + COI_POOLED_RUN) * sizeof(float));
+                                                (size_t)(size + COI_POOLED_RUN) * sizeof(float), NULL);
 
     if (buffer == NULL) {
         atomic_store(&j->no_memory, true);
@@ -169,7 +170,8 @@ run_chunks(coi_call *call, job *j)
     const coi_conv2d *g = j->conv;
     int64_t           row = g->kw * g->c * g->oc;
     coi_buffer       *buffer = coi_buffer_alloc(call->device,
-                                                (size_t)(j->cut.chunks * j->count) * sizeof(float));
+                                                (size_t)(j->cut.chunks * j->count) * sizeof(float),
+                                                coi_err(call->ctx));
 
     if (buffer == NULL)
         return no_memory(call);

@@ -119,7 +119,7 @@ run_items(gemm_batch *p, int64_t first, int64_t last, coi_team *team)
     plan_item(p, first, &plan);
     nbytes = coi_gemm_scratch(&plan, p->kernels); /* the same for all */
     if (nbytes > 0) {
-        scratch = coi_buffer_alloc(p->device, nbytes);
+        scratch = coi_buffer_alloc(p->device, nbytes, NULL);
         if (scratch == NULL) {
             atomic_store(&p->no_memory, true);
             return;

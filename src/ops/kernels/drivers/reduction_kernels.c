@@ -255,7 +255,7 @@ in_segments(coi_call *call, reduce_job *job)
 {
     int64_t     num_parts = job->num_units * job->num_segments;
     size_t      nbytes = (size_t)num_parts * COI_FOLD_WIDTH * sizeof(coi_wide);
-    coi_buffer *buffer = coi_buffer_alloc(call->device, nbytes);
+    coi_buffer *buffer = coi_buffer_alloc(call->device, nbytes, coi_err(call->ctx));
 
     if (buffer == NULL)
         return coi_fail(call->ctx, CO_RESOURCE_EXHAUSTED, "%s: no memory for %zu bytes on %s",
@@ -341,7 +341,8 @@ run_in_compute_type(coi_call *call, reduce_job *job)
     int64_t     n = call->in[0]->u.tensor.num_elements;
     int64_t     num_out = call->out[0]->u.tensor.num_elements;
     size_t      size = coi_dtypes[compute_dtype].size;
-    coi_buffer *buffer = coi_buffer_alloc(call->device, (size_t)(n + num_out) * size + 1);
+    coi_buffer *buffer = coi_buffer_alloc(call->device, (size_t)(n + num_out) * size + 1,
+                                          coi_err(call->ctx));
     co_code     code;
 
     if (buffer == NULL)

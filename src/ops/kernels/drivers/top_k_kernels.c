@@ -154,7 +154,8 @@ coi_top_k_run(coi_call *call)
         return CO_OK;
     job.num_rows = x->u.tensor.num_elements / job.n;
     chunks = coi_num_chunks(job.num_rows, 8 * job.n, &job.per_chunk);
-    buffer = coi_buffer_alloc(call->device, (size_t)(chunks * (job.k + 1)) * sizeof(entry));
+    buffer = coi_buffer_alloc(call->device, (size_t)(chunks * (job.k + 1)) * sizeof(entry),
+                              coi_err(call->ctx));
     if (buffer == NULL)
         return coi_fail(call->ctx, CO_RESOURCE_EXHAUSTED,
                         "%s: no memory for %lld times %lld candidates", call->op->name,

@@ -205,7 +205,7 @@ run_chunk(void *arg, int64_t chunk)
     bool              ok;
 
     if (scratch_bytes > 0) {
-        scratch = coi_buffer_alloc(j->device, scratch_bytes);
+        scratch = coi_buffer_alloc(j->device, scratch_bytes, NULL);
         if (scratch == NULL) {
             atomic_store(&j->has_failed, true);
             return;
@@ -219,7 +219,7 @@ run_chunk(void *arg, int64_t chunk)
     saved = coi_dnn_enter(j->dnn);
     ok = coi_dnn_run(conv, x, j->filters[which], part, y, scratch == NULL ? NULL : scratch->data);
     if (ok && j->unpack_each) {
-        coi_buffer *plain = coi_buffer_alloc(j->device, j->filter_bytes);
+        coi_buffer *plain = coi_buffer_alloc(j->device, j->filter_bytes, NULL);
         size_t      nbytes = (size_t)(g->kh * g->kw * g->ic * g->oc) * sizeof(float);
 
         ok = plain != NULL && coi_dnn_unpack_filter(conv, part, plain->data);
@@ -298,7 +298,8 @@ run(coi_call *call, job *j, const void *filter, void *out)
     j->unpack_each = is_gradient && j->entries[1] != NULL &&
                      !coi_dnn_same_filter(j->entries[0]->conv, j->entries[1]->conv);
     j->packed = coi_buffer_alloc(call->device,
-                                 j->filter_bytes * (size_t)(is_gradient ? j->cut.chunks : 2));
+                                 j->filter_bytes * (size_t)(is_gradient ? j->cut.chunks : 2),
+                                 coi_err(call->ctx));
     if (j->packed == NULL)
         return coi_fail(call->ctx, CO_RESOURCE_EXHAUSTED, "%s: no memory for a filter of %zu bytes",
                         call->op->name, j->filter_bytes);

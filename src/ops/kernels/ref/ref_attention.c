@@ -105,7 +105,8 @@ coi_ref_attention(coi_call *call)
     if (coi_attention_is_empty(call))
         return CO_OK;
     coi_attention_view_of(call->in, call->attrs, &v);
-    p = coi_buffer_alloc(call->device, (size_t)(v.num_keys + 1) * sizeof(double));
+    p = coi_buffer_alloc(call->device, (size_t)(v.num_keys + 1) * sizeof(double),
+                         coi_err(call->ctx));
     if (p == NULL)
         return coi_fail(call->ctx, CO_RESOURCE_EXHAUSTED,
                         "attention: no memory for the probabilities of %lld keys",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See upcast.h. */
+/* See ops/engine/upcast.h, which dispatch includes. */
 #include "ops/engine/upcast.h"
 
 /* A header on the stack: like `tensor`, but float32 with its data at `data`. Nobody takes
@@ -57,7 +57,7 @@ coi_run_upcast(coi_call *call, co_code (*kernel)(coi_call *call))
     if (!coi_is_half(call->out[0]))
         return kernel(call);
     total = count_halves(call->in, call->num_in) + count_halves(call->out, call->num_out);
-    buffer = coi_buffer_alloc(call->device, (size_t)total * sizeof(float));
+    buffer = coi_buffer_alloc(call->device, (size_t)total * sizeof(float), coi_err(call->ctx));
     if (buffer == NULL)
         return coi_fail(call->ctx, CO_RESOURCE_EXHAUSTED,
                         "%s: no memory to upcast %lld elements to float32", call->op->name,
