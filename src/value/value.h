@@ -264,9 +264,9 @@ coi_unref(coi_heap *heap, void *handle)
         object->cls->destroy(heap, object);
 }
 /*
- * A reference of which an object has one at a time: false where somebody has it. Whoever works on an
- * object alone and keeps it alive meanwhile pays for one locked operation instead of two. It counts
- * for so much that references of others do not reach it, nor threads that are refused.
+ * A reference of which an object has one at a time: false where somebody has it. Whoever works on
+ * an object alone and keeps it alive meanwhile pays for one locked operation instead of two. It
+ * counts for so much that references of others do not reach it, nor threads that are refused.
  */
 #define COI_EXCLUSIVE (1u << 20)
 static inline bool
