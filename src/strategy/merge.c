@@ -201,20 +201,37 @@ call_user(co_context *parent, co_strategy *strategy, co_value *args, void *arg)
     return result;
 }
 
-/* The default replica context, outside any run: call at once (DEF-15). */
-static co_value *
-merge_default(co_context *ctx, co_merge_fn fn, co_value *args, void *user)
+typedef struct default_merge {
+    merging   call;
+    co_value *args, *result;
+} default_merge;
+
+static bool
+merge_at_once(co_context *ctx, void *arg)
 {
-    merging   m = { fn, user };
-    co_value *result;
-    size_t    entries = ctx->num_entries;
+    default_merge *d = arg;
+    size_t         entries = ctx->num_entries;
+    co_value      *result;
 
     if (coi_push(ctx, COI_ENTRY_MERGE, NULL) == NULL)
-        return NULL;
+        return false;
     ctx->mode.cross = true;
-    result = call_user(ctx, co_default_strategy(ctx), args, &m);
+    result = call_user(ctx, co_default_strategy(ctx), d->args, &d->call);
     coi_pop_to(ctx, entries);
-    return checked_result(ctx, result);
+    d->result = checked_result(ctx, result);
+    return d->result != NULL;
+}
+
+/* The default replica context, outside any run: call at once (DEF-15). */
+static co_value *
+merge_default(co_context *ctx, const merging *call, co_value *args)
+{
+    default_merge d = { *call, args, NULL };
+
+    coi_execute_body(ctx, &coi_op_merge_call,
+                     (coi_effect){ .in = &d.args, .num_in = 1, .out = &d.result, .num_out = 1 },
+                     merge_at_once, &d);
+    return d.result;
 }
 
 co_value *
@@ -238,7 +255,7 @@ co_merge_call(co_context *ctx, co_merge_fn fn, co_value *args, void *user)
         return NULL;
     }
     if (ctx->mode.step == NULL)
-        return merge_default(ctx, fn, args, user);
+        return merge_default(ctx, &m, args);
     result = coi_merge(ctx, COI_RENDEZVOUS_MERGE, args, NULL, call_user, &m);
     return result != NULL ? coi_own(ctx, result) : NULL;
 }

@@ -215,6 +215,36 @@ CO_TEST(replicas_are_seen_on_their_own_threads, "")
     CO_EXPECT_INT(co_close(wide), CO_OK);
 }
 
+static co_value *
+twice(co_context *ctx, co_strategy *strategy, co_value *args, void *user)
+{
+    (void)strategy;
+    return user == NULL ? co_add(ctx, args, args) : (co_fail(ctx, CO_ABORTED, "no merge"), NULL);
+}
+
+CO_TEST(a_merge_call_outside_a_run_is_an_entry, "DEF-15")
+{
+    co_observer *observer = co_observe(ctx, note, &all);
+    co_value    *x = vector(ctx, 3);
+    const seen  *end;
+
+    all.n = 0;
+    co_merge_call(ctx, twice, x, NULL);
+    CO_EXPECT_TRUE(co_ok(ctx));
+    CO_EXPECT_INT(count("merge_call"), 1);
+    end = first("merge_call", CO_OBSERVE_END);
+    CO_EXPECT_INT(end->writes, CO_RESOURCE_REPLICAS);
+    CO_EXPECT_INT(end->replica, -1);
+    CO_EXPECT_INT(end->num_inputs, 1);
+    CO_EXPECT_INT(end->first_dim, 3);
+    CO_EXPECT_INT(first("add", CO_OBSERVE_END)->depth, end->depth + 1);
+    all.n = 0;
+    co_merge_call(ctx, twice, x, ctx);
+    CO_EXPECT_INT(first("merge_call", CO_OBSERVE_END)->code, CO_ABORTED);
+    co_clear(ctx);
+    co_unobserve(ctx, observer);
+}
+
 CO_TEST(what_fails_ends_with_its_code, "")
 {
     co_observer *observer = co_observe(ctx, note, &all);
