@@ -97,13 +97,15 @@ grad_all_gather(coi_grad *grad)
 
 const coi_op coi_op_all_reduce = {
     COI_EFFECT("all_reduce", "Combines tensors over replicas, on every replica; co_all_reduce.",
-               coi_body_effect, CO_RESOURCE_REPLICAS, CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS),
+               coi_body_effect, CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS,
+               CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS),
     .variadic = true, .num_outputs = 1, .attrs_rule.size = COI_ATTRS_SIZE(int32_t),
     .grad = grad_all_reduce
 };
 const coi_op coi_op_all_gather = {
     COI_EFFECT("all_gather", "Concatenates tensors over replicas, on every replica; co_all_gather.",
-               coi_body_effect, CO_RESOURCE_REPLICAS, CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS),
+               coi_body_effect, CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS,
+               CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS),
     .variadic = true, .num_outputs = 1, .attrs_rule.size = COI_ATTRS_SIZE(int32_t),
     .grad = grad_all_gather
 };

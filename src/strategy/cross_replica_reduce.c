@@ -199,7 +199,7 @@ reduce_tensors(co_context *ctx, void *arg)
 
 const coi_op coi_op_cross_replica_reduce = { COI_EFFECT(
     "cross_replica_reduce", "Combines the tensors of all replicas outside a step; co_reduce.",
-    coi_body_effect, 0, CO_RESOURCE_WORKERS) };
+    coi_body_effect, CO_RESOURCE_WORKERS, CO_RESOURCE_WORKERS) };
 
 co_value *
 coi_reduce_tensors(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind kind,

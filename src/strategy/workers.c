@@ -366,7 +366,7 @@ broadcast(co_context *ctx, void *arg)
 
 const coi_op coi_op_worker_broadcast = { COI_EFFECT(
     "worker_broadcast", "Copies the tensor of worker 0 to all workers, for initial values.",
-    coi_body_effect, 0, CO_RESOURCE_WORKERS) };
+    coi_body_effect, CO_RESOURCE_WORKERS, CO_RESOURCE_WORKERS) };
 
 co_value *
 coi_workers_broadcast(co_context *ctx, co_strategy *strategy, co_value *tensor)
@@ -438,7 +438,7 @@ agree(co_context *ctx, void *arg)
 
 const coi_op coi_op_worker_agree = { COI_EFFECT(
     "worker_agree", "Exchanges a number between workers: input, placement, counts of a mean.",
-    coi_body_effect, 0, CO_RESOURCE_WORKERS) };
+    coi_body_effect, CO_RESOURCE_WORKERS, CO_RESOURCE_WORKERS) };
 
 bool
 coi_workers_agree(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind what,
@@ -552,7 +552,7 @@ concat(co_context *ctx, void *arg)
 
 const coi_op coi_op_worker_concat = {
     COI_EFFECT("worker_concat", "Concatenates the tensors of all workers, on all workers.",
-               coi_body_effect, 0, CO_RESOURCE_WORKERS)
+               coi_body_effect, CO_RESOURCE_WORKERS, CO_RESOURCE_WORKERS)
 };
 
 co_value *

@@ -58,10 +58,10 @@ CO_TEST(what_goes_through_the_executor_is_accounted_for, "")
     CO_REQUIRE(account_begin(&books, ctx));
     s = work(ctx, &m);
     co_random_normal(ctx, CO_FLOAT32, CO_SHAPE(3), 0, 1);
-    co_exp(ctx, co_ones(ctx, CO_FLOAT32, CO_SHAPE(5, 20)));
+    co_dropout(ctx, co_exp(ctx, co_ones(ctx, CO_FLOAT32, CO_SHAPE(5, 20))), 0.5);
     CO_EXPECT_MORE(books.num_writes, 10);
     CO_EXPECT_INT(books.collectives, 6);
-    CO_EXPECT_INT(books.draws, 7);
+    CO_EXPECT_INT(books.draws, 8);
     CO_EXPECT_MORE(books.blocks, 0);
     CO_EXPECT_INT(account_end(&books, ctx, s), 0);
 }

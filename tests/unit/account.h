@@ -323,7 +323,10 @@ static inline void
 account_random(account *a, const co_observation *seen)
 {
     const co_context *ctx = seen->context;
-    bool ended = (seen->writes & CO_RESOURCE_RANDOM) != 0 && seen->phase == CO_OBSERVE_END;
+    bool              is_composite = seen->kernel != NULL && strcmp(seen->kernel, "composite") == 0;
+    /* Of a composite operator the parts draw. */
+    bool ended = (seen->writes & CO_RESOURCE_RANDOM) != 0 && seen->phase == CO_OBSERVE_END &&
+                 !is_composite;
 
     if (ended && strcmp(seen->op, "set_seed") == 0) {
         account_counter *c = account_counter_of(a, ctx);

@@ -169,6 +169,9 @@ CO_TEST(random_numbers_say_that_they_move_a_counter, "")
     co_stateless_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(2), seed, NULL);
     CO_EXPECT_INT(first("random_uniform", CO_OBSERVE_END)->writes, CO_RESOURCE_RANDOM);
     CO_EXPECT_INT(first("stateless_random_uniform", CO_OBSERVE_END)->writes, 0);
+    co_dropout(ctx, vector(ctx, 3), 0.5);
+    CO_EXPECT_INT(first("dropout", CO_OBSERVE_END)->reads, CO_RESOURCE_RANDOM);
+    CO_EXPECT_INT(first("dropout", CO_OBSERVE_END)->writes, CO_RESOURCE_RANDOM);
     co_unobserve(ctx, observer);
 }
 
@@ -628,6 +631,23 @@ CO_TEST(wrong_observers_are_refused, "")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "no observer of this runtime");
     co_unobserve(ctx, NULL);
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "no observer of this runtime");
+}
+
+/* What several take part in, each of them reads and writes: a rendezvous, an exchange of messages.
+ */
+CO_TEST(what_is_exchanged_is_read_and_written, "")
+{
+    const unsigned exchanged = CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS;
+    co_op_info     info = CO_OP_INFO_INIT;
+    size_t         found = 0;
+
+    (void)ctx;
+    for (size_t i = 0; co_op_describe(i, &info); ++i) {
+        if ((info.reads & exchanged) != (info.writes & exchanged))
+            test_fail(TEST_AT, "%s reads and writes different things", info.name);
+        found += (info.writes & CO_RESOURCE_WORKERS) != 0;
+    }
+    CO_EXPECT_TRUE(found >= 6);
 }
 
 CO_TEST(entries_with_effects_are_not_called_by_name, "")

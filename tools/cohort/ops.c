@@ -200,10 +200,11 @@ print_markdown(void)
     printf(
         "\n## Entries that act on state\n\n"
         "Reads and writes of variables, collectives, iterators and copies between devices are entries of the same table, so\n"
-        "that observers (`observe.h`) see them start. They are not called by name.\n\n"
+        "that observers (`observe.h`) see them start. They are not called by name. Operators that draw random numbers move a\n"
+        "counter, and are called like other operators.\n\n"
         "| entry | reads | writes | |\n|---|---|---|---|\n");
     for (size_t i = 0; co_op_describe(i, &info); ++i)
-        if (!info.by_name)
+        if (!info.by_name || (info.reads | info.writes) != 0)
             print_stateful(&info);
     return whole;
 }

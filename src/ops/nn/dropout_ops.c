@@ -71,6 +71,8 @@ const coi_op coi_op_dropout = {
     COI_COMPOSITE("dropout",
                   "About `rate` of the elements set to zero, the others divided by 1 - rate.", "x"),
     .dtypes = COI_FLOATS,
+    .reads = CO_RESOURCE_RANDOM,
+    .writes = CO_RESOURCE_RANDOM,
     COI_ATTRS(dropout_attrs),
     .infer = dropout_rule,
     .composite = dropout_composite,
