@@ -127,7 +127,9 @@ typedef struct co_backend_device_table {
     /** Its queue. Asked for once. */
     co_code (*open_queue)(co_backend_device *device, co_backend_queue **queue, co_error_info *err);
     /** Optional: the kernel of an operator, NULL where it has none. NULL: it has no kernels. Asked
-     * once for each operator that has kernels; composite ones are asked for by their parts. */
+     * once for each operator that has kernels, internal ones included; composite ones are asked for
+     * by their parts. While a tape is open, some operators run as variants of other names
+     * ("attention_training"), which have more results. */
     co_backend_kernel (*kernel)(co_backend_device *device, const char *op);
 } co_backend_device_table;
 

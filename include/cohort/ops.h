@@ -518,11 +518,12 @@ typedef struct co_op_info {
     const char *const *attrs;      /* "axis:int=-1": name, type and default; no default: required */
     size_t             num_attrs;
     bool               differentiable;
-    bool               internal; /* made for gradients; callable, but not part of the stable set */
+    bool               internal; /* made for gradients and training; not part of the stable set */
     uint32_t           dtypes;   /* 1 << dtype for each that the first input may have; 0: any */
     unsigned           reads, writes; /* bits of co_resource: variables, random counters, ... */
     bool               by_name;       /* co_op_call calls it; what acts on a variable, on replicas or on
-                                         an iterator has a public call of its own */
+                                         an iterator has a public call of its own, and some internal
+                                         operators are started by the library alone */
 } co_op_info;
 #define CO_OP_INFO_INIT                                                                            \
     {                                                                                              \

@@ -503,6 +503,66 @@ CO_TEST_WITH(fallbacks_in_host_memory_are_in_place_and_counted, "", ON_UNIFIED)
     CO_EXPECT_OK(ctx);
 }
 
+/* Operators that a backend was asked for. */
+static struct {
+    const co_backend *backend;
+    const char       *names[200];
+    size_t            n;
+} asked;
+
+static co_backend_kernel
+note_kernel(co_backend_device *device, const char *op)
+{
+    CO_REQUIRE(asked.n < sizeof(asked.names) / sizeof(asked.names[0]));
+    asked.names[asked.n++] = op;
+    return asked.backend->device->kernel(device, op);
+}
+
+static int
+times_asked(const char *op)
+{
+    int n = 0;
+
+    for (size_t i = 0; i < asked.n; ++i)
+        n += strcmp(asked.names[i], op) == 0;
+    return n;
+}
+
+/* Internal operators and variants for training have names of their own. */
+CO_TEST_WITH(a_backend_is_asked_for_variants_too, "", ON_TEST)
+{
+    static const char *const names[] = {
+        "attention",       "attention_training", "attention_grad",
+        "layer_norm_rows", "layer_norm_grad",    "sparse_softmax_cross_entropy_training"
+    };
+    co_device              *device = device_at(ctx, 0);
+    co_backend_device_table table = *device->backend->device;
+    co_backend              noting = *device->backend;
+
+    asked.backend = device->backend;
+    table.kernel = note_kernel;
+    noting.device = &table;
+    device->backend = &noting;
+    CO_DEVICE(ctx, "/device:TEST:0") {
+        co_value *x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(2, 4, 8)), *y;
+        co_value *row = co_ones(ctx, CO_FLOAT32, CO_SHAPE(8));
+
+        co_attention(ctx, x, x, x, 2, NULL);
+        for (int i = 0; i < 2; ++i) {
+            co_tape_begin(ctx);
+            co_watch(ctx, x);
+            y = co_layer_norm(ctx, co_attention(ctx, x, x, x, 2, NULL), row, row, NULL);
+            y = co_sparse_softmax_cross_entropy(ctx, co_zeros(ctx, CO_INT32, CO_SHAPE(2, 4)), y);
+            co_gradient(ctx, y, x);
+        }
+    }
+    device->backend = asked.backend;
+    CO_EXPECT_TRUE(co_ok(ctx));
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i)
+        if (times_asked(names[i]) != 1)
+            test_fail(TEST_AT, "%s was asked for %d times", names[i], times_asked(names[i]));
+}
+
 /* Operands of other devices come to the one that computes. */
 CO_TEST_WITH(operands_on_several_devices_meet_where_the_operator_runs, "", ON_TEST)
 {

@@ -82,6 +82,14 @@ rm src/base/log.c
 echo 'copy = coi_tensor_to(heap, tensor, device, err);' >src/collective/group.c
 expect 'src/collective/group.c:1: observers see no copy that coi_tensor_to makes'
 rm src/collective/group.c
+for operator in 'static const coi_op relu = {' 'static const coi_op relu;' 'const coi_op relu = { RELU };' 'static const coi_op coi_op_relu = {'; do
+    echo "$operator" >src/ops/math/binary_ops.c
+    expect 'relu is an operator outside the table'
+    rm src/ops/math/binary_ops.c
+done
+printf 'const coi_op coi_op_relu = {\nstatic const coi_op *const all[] = {\n' >src/ops/math/binary_ops.c
+"$check" .
+rm src/ops/math/binary_ops.c
 touch src/stray.c
 expect 'src/stray.c:1: a source file belongs into one of'
 rm src/stray.c

@@ -12,6 +12,7 @@
  *     inside an entry or be an output of the next that starts on the thread. How many blocks there
  *     were in all is compared with the statistics of the pools;
  *   - copies between devices: led here too, and made inside entries;
+ *   - the table: what is told must be an entry of it, with the resources that it has there;
  *   - messages: the functions of the transport are led here, and data leaves inside an entry that
  *     says it acts on the other workers. Notices that a run ended or failed carry no data.
  *
@@ -22,6 +23,7 @@
 
 #include "collective/collective.h"
 #include "context/context.h"
+#include "ops/engine/op.h"
 #include "strategy/rendezvous.h"
 #include "strategy/strategy.h"
 
@@ -57,6 +59,7 @@ typedef struct account {
     pthread_mutex_t
            count; /* of what is counted by functions that run under any lock; the innermost */
     size_t num_variables, num_writes, num_lost; /* the last: more than there is room for */
+    size_t strangers;                           /* names that the table does not have */
     account_entry        variables[ACCOUNT_MOST];
     int64_t              collectives; /* starts, by replicas */
     int64_t              draws;       /* of random numbers */
@@ -392,6 +395,18 @@ account_is_collective(const co_observation *seen)
            strcmp(seen->op, "merge_call") == 0;
 }
 
+/* Whether the table has what was started, and says the same of it. */
+static inline bool
+account_is_entry(const co_observation *seen)
+{
+    const coi_op *op = coi_op_find(seen->op);
+
+    if (op != NULL && op->reads == seen->reads && op->writes == seen->writes)
+        return true;
+    fprintf(stderr, "%s was observed, and is no such entry of the table\n", seen->op);
+    return false;
+}
+
 static inline void
 account_note(const co_observation *seen, void *user)
 {
@@ -404,6 +419,7 @@ account_note(const co_observation *seen, void *user)
     t->is_own = true;
     t->depth += step;
     t->senders += (seen->writes & CO_RESOURCE_WORKERS) != 0 ? step : 0;
+    a->strangers += !account_is_entry(seen);
     account_explain(a, t, seen);
     account_random(a, seen);
     a->collectives += account_is_collective(seen) && step > 0 && seen->replica >= 0;
@@ -474,7 +490,7 @@ account_end(account *a, co_context *ctx, co_strategy *strategy)
     atomic_store(&account_current, NULL);
     pthread_mutex_unlock(&a->count);
     co_unobserve(ctx, a->observer);
-    wrong = a->num_lost;
+    wrong = a->num_lost + a->strangers;
     if (a->transport != NULL)
         a->strategy->group->transport = a->transport;
     account_check_counter(a, ctx, 0);

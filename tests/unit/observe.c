@@ -15,7 +15,7 @@ enum { MOST = 4096 };
 typedef struct seen {
     co_observe_phase phase;
     uint64_t         id;
-    char             op[40], kernel[16];
+    char             op[64], kernel[16];
     int              replica, depth;
     unsigned         reads, writes;
     size_t           num_inputs, num_outputs, num_resources, nbytes;
@@ -631,6 +631,77 @@ CO_TEST(wrong_observers_are_refused, "")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "no observer of this runtime");
     co_unobserve(ctx, NULL);
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "no observer of this runtime");
+}
+
+/* A step of training by operators that have variants for it. */
+static void
+train_with_variants(co_context *ctx)
+{
+    co_value *x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(2, 4, 8)), *y;
+    co_value *row = co_ones(ctx, CO_FLOAT32, CO_SHAPE(8));
+    co_value *labels = co_zeros(ctx, CO_INT32, CO_SHAPE(2, 4));
+
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    y = co_layer_norm(ctx, co_attention(ctx, x, x, x, 2, NULL), row, row, NULL);
+    y = co_add(ctx, co_softmax_cross_entropy(ctx, co_ones_like(ctx, x), y, -1),
+               co_sparse_softmax_cross_entropy(ctx, labels, y));
+    co_gradient(ctx, y, x);
+}
+
+static bool
+is_described(const char *name)
+{
+    co_op_info info = CO_OP_INFO_INIT;
+
+    for (size_t i = 0; co_op_describe(i, &info); ++i)
+        if (strcmp(info.name, name) == 0)
+            return true;
+    return false;
+}
+
+CO_TEST(every_name_that_is_observed_is_in_the_table, "")
+{
+    static const char *const variants[] = { "attention_grad",
+                                            "attention_training",
+                                            "layer_norm_grad",
+                                            "layer_norm_rows",
+                                            "softmax_cross_entropy_grad",
+                                            "softmax_cross_entropy_training",
+                                            "sparse_softmax_cross_entropy_training",
+                                            "sparse_softmax_cross_entropy_training_grad" };
+    co_observer             *observer = co_observe(ctx, note, &all);
+
+    all.n = 0;
+    train_with_variants(ctx);
+    CO_EXPECT_TRUE(co_ok(ctx));
+    for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); ++i)
+        CO_EXPECT_INT(count(variants[i]), 1);
+    for (size_t i = 0; i < all.n; ++i)
+        if (!is_described(all.at[i].op))
+            test_fail(TEST_AT, "%s is not in the table", all.at[i].op);
+    co_unobserve(ctx, observer);
+}
+
+/* While a tape is open a variant checks the operands; the error names what was called. */
+CO_TEST(errors_of_variants_name_the_operator, "")
+{
+    co_value *x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(2, 4));
+
+    co_tape_begin(ctx);
+    co_watch(ctx, x);
+    co_attention(ctx, x, x, x, 3, NULL);
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "attention: heads is 3");
+    co_clear(ctx);
+    co_sparse_softmax_cross_entropy(ctx, co_zeros(ctx, CO_INT32, CO_SHAPE(3)), x);
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT,
+                    "sparse_softmax_cross_entropy_with_logits: labels have shape [3]");
+    co_clear(ctx);
+    co_op_call(ctx, "attention_training", co_args(ctx, x, x, x), NULL);
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "attention_training is not called by name");
+    co_clear(ctx);
+    co_op_call(ctx, "deferred_gradient", co_args(ctx, x), NULL);
+    CO_EXPECT_ERROR(ctx, CO_UNIMPLEMENTED, "deferred_gradient is not called by name");
 }
 
 /* What several take part in, each of them reads and writes: a rendezvous, an exchange of messages.

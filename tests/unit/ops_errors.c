@@ -280,9 +280,16 @@ CO_TEST(the_table_is_in_order_and_complete, "")
         const coi_op *op = coi_op_table[i];
         size_t        num_attrs = 0;
 
-        if (i > 0 && strcmp(coi_op_table[i - 1]->name, op->name) >= 0)
-            test_fail(TEST_AT, "%s stands after %s", op->name, coi_op_table[i - 1]->name);
-        CO_EXPECT_PTR(coi_op_find(op->name), op);
+        if (i > 0 && strcmp(coi_entry_name(coi_op_table[i - 1]), coi_entry_name(op)) >= 0)
+            test_fail(TEST_AT, "%s stands after %s", coi_entry_name(op),
+                      coi_entry_name(coi_op_table[i - 1]));
+        CO_EXPECT_PTR(coi_op_find(coi_entry_name(op)), op);
+        if (op->entry != NULL && (coi_op_find(op->name) == NULL || !op->internal))
+            test_fail(TEST_AT, "%s is a variant of nothing", op->entry);
+        if (op->training != NULL)
+            CO_EXPECT_PTR(coi_op_find(coi_entry_name(op->training)), op->training);
+        if (coi_is_by_name(op) && op->attrs_rule.size > 0 && op->attrs == NULL)
+            test_fail(TEST_AT, "attributes of %s cannot be given by name", op->name);
         if (op->doc == NULL || strlen(op->doc) < 4 || strchr(op->doc, '\n') != NULL)
             test_fail(TEST_AT, "%s has no line of documentation", op->name);
         if (op->effect != NULL) {

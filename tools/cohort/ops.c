@@ -91,7 +91,8 @@ print_whole(const co_op_info *info)
         printf("  dtypes      %s\n", dtypes);
     printf("  gradient    %s\n", info->differentiable ? "yes" : "none");
     if (info->internal) {
-        printf("  internal    made for gradients; not part of the stable set\n");
+        printf("  internal    made for gradients and training; not part of the stable set%s\n",
+               info->by_name ? "" : ", not called by name");
         return true;
     }
     if (!example_text(info->name, example, sizeof(example)))
@@ -178,6 +179,28 @@ print_stateful(const co_op_info *info)
     printf("\n");
 }
 
+/* An operator that only the library needs. Other internal entries act on state and name no inputs.
+ */
+static bool
+is_internal_operator(const co_op_info *info)
+{
+    return info->internal && info->num_inputs > 0 && (info->reads | info->writes) == 0;
+}
+
+static void
+print_internal(const co_op_info *info)
+{
+    char inputs[80];
+
+    input_text(info, inputs, sizeof(inputs));
+    printf("| `%s` | %s |", info->name, inputs);
+    for (size_t i = 0; i < info->num_attrs; ++i)
+        printf(" `%s`", info->attrs[i]);
+    printf(" | %s | ", info->by_name ? "yes" : "");
+    print_cell(info->doc);
+    printf("\n");
+}
+
 /* The document: what is in the table and nothing else, so that it can be compared. */
 static bool
 print_markdown(void)
@@ -204,8 +227,17 @@ print_markdown(void)
         "counter, and are called like other operators.\n\n"
         "| entry | reads | writes | |\n|---|---|---|---|\n");
     for (size_t i = 0; co_op_describe(i, &info); ++i)
-        if (!info.by_name || (info.reads | info.writes) != 0)
+        if ((!info.by_name || (info.reads | info.writes) != 0) && !is_internal_operator(&info))
             print_stateful(&info);
+    printf(
+        "\n## Internal operators\n\n"
+        "Gradients, variants that run while a tape is open, and parts of other operators. Observers see them under these\n"
+        "names, and backends may have kernels for them. They may change in any version. Those that only the library\n"
+        "starts are not called by name.\n\n"
+        "| operator | inputs | attributes | by name | |\n|---|---|---|---|---|\n");
+    for (size_t i = 0; co_op_describe(i, &info); ++i)
+        if (is_internal_operator(&info))
+            print_internal(&info);
     return whole;
 }
 

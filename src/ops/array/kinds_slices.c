@@ -149,10 +149,12 @@ slices_to_tensor_grad(coi_grad *g)
 }
 
 /* Stands for slices whose shape is not known yet where a tensor is wanted. */
-static const coi_op slices_of_types_to_tensor = {
+const coi_op coi_op_slices_of_types_to_tensor = {
     COI_COMPOSITE("slices_to_tensor", "Zeros of a shape with rows added at their indices.",
                   "values", "indices", "dense_shape"),
+    .entry = "slices_of_types_to_tensor",
     .internal = true,
+    .not_by_name = true,
     .infer = slices_to_tensor_rule,
     .grad = slices_to_tensor_grad,
     .composite = slices_to_tensor_composite,
@@ -164,7 +166,7 @@ by_operators(co_context *ctx, co_value *slices)
     co_value *const *parts = slices->u.components;
 
     return ctx->infers_types && parts[2] != NULL && parts[2]->kind == CO_KIND_SPEC
-               ? coi_apply_composite(ctx, &slices_of_types_to_tensor, parts, 3, NULL)
+               ? coi_apply_composite(ctx, &coi_op_slices_of_types_to_tensor, parts, 3, NULL)
                : scatter_rows(ctx, parts[0], parts[1], parts[2]);
 }
 

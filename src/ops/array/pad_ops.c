@@ -155,10 +155,12 @@ pad_constant_grad(coi_grad *g)
 }
 
 /* Padding with a number as one record or entry: its gradient needs none of the parts. */
-static const coi_op constant_pad = {
+const coi_op coi_op_pad_constant = {
     COI_COMPOSITE("pad", "x padded with a number before and after each axis.", "x"),
+    .entry = "pad_constant",
     .internal = true,
-    .attrs_rule.size = COI_ATTRS_SIZE(pad_attrs),
+    .not_by_name = true,
+    COI_ATTRS(pad_attrs),
     .infer = pad_rule,
     .grad = pad_constant_grad,
     .composite = pad_constant,
@@ -190,7 +192,7 @@ pad_composite(coi_call *call)
 
     if (attrs->mode == CONSTANT)
         return ctx->recording || !coi_has_data(x)
-                   ? coi_apply_composite(ctx, &constant_pad, call->in, 1, attrs)
+                   ? coi_apply_composite(ctx, &coi_op_pad_constant, call->in, 1, attrs)
                    : pad_constant(call);
     x = co_identity(ctx, x);
     for (int d = 0; x != NULL && d < x->ndim; ++d) {

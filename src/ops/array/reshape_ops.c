@@ -331,13 +331,14 @@ rows_like_rule(coi_call *call, coi_out *outs)
     return CO_OK;
 }
 
-static const coi_op rows_like = {
+const coi_op coi_op_rows_like = {
     .name = "rows_like",
     .doc = "x as a row like those of the third input for each of the indices; the data is shared.",
     .inputs = { "x", "indices", "like" },
     .num_inputs = 3,
     .num_outputs = 1,
     .internal = true,
+    .not_by_name = true,
     .infer = rows_like_rule,
     .view = true,
     .grad = reshape_grad,
@@ -348,5 +349,5 @@ coi_rows_like(co_context *ctx, co_value *x, co_value *indices, co_value *like)
 {
     co_value *const given[3] = { x, indices, like };
 
-    return coi_apply(ctx, &rows_like, given, 3, NULL);
+    return coi_apply(ctx, &coi_op_rows_like, given, 3, NULL);
 }

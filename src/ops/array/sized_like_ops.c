@@ -75,14 +75,20 @@ sized_grad(coi_grad *grad)
 }
 
 #define SIZED_LIKE                                                                                 \
-    COI_COMPOSITE("sized_like", "An operator whose result has the shape of the last input.",       \
-                  "xs"),                                                                           \
-        .variadic = true, .internal = true, .attrs_rule.size = COI_ATTRS_SIZE(sized_attrs),        \
-        .infer = sized_rule, .composite = sized_compose, .num_reached = -1
+    .name = "sized_like", .inputs = { "xs" }, .num_inputs = 1, .num_outputs = 1, .variadic = true, \
+    .internal = true, .not_by_name = true, .attrs_rule.size = COI_ATTRS_SIZE(sized_attrs),         \
+    .infer = sized_rule, .composite = sized_compose, .num_reached = -1
 
-static const coi_op sized_like = { SIZED_LIKE, .grad = sized_grad };
-/* Of an operator whose gradients come by its parts. */
-static const coi_op sized_like_by_parts = { SIZED_LIKE };
+const coi_op coi_op_sized_like = {
+    SIZED_LIKE,
+    .doc = "An operator whose result has the shape of the last input.",
+    .grad = sized_grad,
+};
+const coi_op coi_op_sized_like_by_parts = {
+    SIZED_LIKE,
+    .entry = "sized_like_by_parts",
+    .doc = "sized_like of an operator whose gradients come by its parts.",
+};
 
 static void
 fill_attrs(sized_attrs *out, const coi_sized_op *sized)
@@ -110,7 +116,7 @@ co_value *
 coi_apply_sized_like(co_context *ctx, const coi_sized_op *sized, co_value *const *given, int n,
                      co_value *like)
 {
-    const coi_op *op = sized->op->grad != NULL ? &sized_like : &sized_like_by_parts;
+    const coi_op *op = sized->op->grad != NULL ? &coi_op_sized_like : &coi_op_sized_like_by_parts;
     co_value     *all[COI_MAX_INPUT_NAMES];
     sized_attrs   attrs;
 

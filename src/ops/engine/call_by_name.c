@@ -310,7 +310,7 @@ read_call(co_context *ctx, const char *who, const char *name, co_value *inputs, 
         coi_fail(ctx, CO_NOT_FOUND, "there is no operator '%s'; co_op_describe lists them", name);
         return NULL;
     }
-    if (op->effect != NULL) {
+    if (!coi_is_by_name(op)) {
         coi_fail(ctx, CO_UNIMPLEMENTED, "%s is not called by name: %s", name, op->doc);
         return NULL;
     }

@@ -240,11 +240,12 @@ never(const coi_call *call)
     return false;
 }
 
-static const coi_op deferred_gradient = {
+const coi_op coi_op_deferred_gradient = {
     COI_COMPOSED_TUPLE(0, "deferred_gradient",
                        "The gradient of an operator, computed when there are tensors.", "xs"),
     .variadic = true,
     .internal = true,
+    .not_by_name = true,
     .attrs_rule = { COI_ATTRS_SIZE(deferred_attrs), deferred_copy, deferred_destroy },
     .infer = deferred_rule,
     .infer_result = deferred_result,
@@ -290,7 +291,7 @@ defer(coi_grad *grad, co_value **given, bool *flows, bool *reached)
         if (flows[i])
             given[n++] = grad->upstream[i];
     }
-    result = coi_apply_composite(ctx, &deferred_gradient, given, n, &attrs);
+    result = coi_apply_composite(ctx, &coi_op_deferred_gradient, given, n, &attrs);
     for (int i = 0; result != NULL && i < grad->num_in; ++i)
         if (reached[i])
             grad->grads[i] = co_at(ctx, result, (size_t)at++);

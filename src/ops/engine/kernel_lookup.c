@@ -84,7 +84,7 @@ run_backend_kernel(coi_call *call, co_backend_kernel kernel)
     size_t            room = (size_t)(call->num_in + call->num_out) * sizeof(co_backend_tensor);
     co_backend_tensor few[8], *tensors = few;
     co_backend_attr   attrs[MAX_ATTRS];
-    co_backend_call   shown = { .op = op->name, .attrs = attrs };
+    co_backend_call   shown = { .op = coi_entry_name(op), .attrs = attrs };
     coi_observed      seen;
     co_code           rc;
 
@@ -221,10 +221,9 @@ has_strings(const coi_call *call)
 co_code
 coi_run_on_device(coi_call *call, co_code (*run_on_host)(coi_call *call))
 {
-    const coi_op *op = call->op;
-    /* The training variant of an operator has its name and more results. */
-    coi_device_kernel *kernel = coi_device_find_kernel(call->device, op, op->name,
-                                                       coi_op_find(op->name) == op);
+    const coi_op      *op = call->op;
+    const char        *name = coi_entry_name(op);
+    coi_device_kernel *kernel = coi_device_find_kernel(call->device, op, name, true);
     co_code            rc = CO_UNIMPLEMENTED;
 
     if (kernel != NULL && kernel->kernel != NULL && !has_strings(call))
@@ -233,7 +232,7 @@ coi_run_on_device(coi_call *call, co_code (*run_on_host)(coi_call *call))
         return call->device->host_memory ? fall_back_in_place(call, kernel, run_on_host)
                                          : fall_back(call, kernel, run_on_host);
     if ((call->ctx->special & COI_SPECIAL_LOG) != 0 && rc == CO_OK)
-        coi_log_line(&call->ctx->runtime->log, CO_LOG_DEBUG, "%s: kernel of backend %s on %s",
-                     op->name, call->device->backend->name, call->device->name);
+        coi_log_line(&call->ctx->runtime->log, CO_LOG_DEBUG, "%s: kernel of backend %s on %s", name,
+                     call->device->backend->name, call->device->name);
     return rc == CO_OK ? CO_OK : coi_failed(call->ctx);
 }

@@ -95,7 +95,7 @@ describe(description *d, const co_context *ctx, const coi_op *op, const coi_obse
 {
     d->seen = (co_observation){ .struct_size = sizeof(d->seen),
                                 .id = start->id,
-                                .op = op->name,
+                                .op = coi_entry_name(op),
                                 .call = ctx->call,
                                 .file = ctx->site.file,
                                 .line = ctx->site.line,

@@ -6,7 +6,8 @@
  *
  * To add an operator: write its coi_op (const, named initialisers, coi_op_NAME) in the file of its
  * family and declare its public function in include/cohort/ops.h. The build makes the table from
- * all symbols of that form, in whichever folder they are (cmake/CohortOpTable.cmake).
+ * all symbols of that form, in whichever folder they are (cmake/CohortOpTable.cmake). There are no
+ * operators outside the table: scripts/check-layers rejects a static one.
  */
 #ifndef COI_OPS_ENGINE_OP_H
 #define COI_OPS_ENGINE_OP_H
@@ -144,8 +145,8 @@ typedef struct coi_attr {
 typedef struct coi_effect coi_effect; /* ops/engine/execute.h */
 
 typedef struct coi_op {
-    coi_attrs_rule attrs_rule; /* first: the tape knows no more of an operator */
-    const char    *name;
+    coi_attrs_rule attrs_rule;                  /* first: the tape knows no more of an operator */
+    const char    *name;                        /* as messages have it */
     const char    *doc;                         /* one line */
     const char    *inputs[COI_MAX_INPUT_NAMES]; /* names, in order */
     uint8_t        num_inputs;
@@ -205,8 +206,8 @@ typedef struct coi_op {
     co_value *(*composite)(coi_call *call);
     bool composes_checked; /* `composite` refuses what `infer` does: it need not run before */
     /*
-     * The training variant, which coi_apply_many runs while a tape is open: the same name, inputs
-     * and results, followed by the tensors that the gradient needs. Not listed.
+     * The training variant, which coi_apply_many runs while a tape is open: the same inputs and
+     * results, followed by the tensors that the gradient needs.
      */
     const struct coi_op *training;
     /*
@@ -222,7 +223,25 @@ typedef struct coi_op {
     /* Which inputs a gradient can reach, where it is deferred: the first so many, or, below 0, all
      * but the last so many; 0: all. */
     int8_t num_reached;
+    /* Of a variant of a public operator, whose name messages have: its own, by which the table,
+     * observers and backends know it. NULL: `name`. */
+    const char *entry;
+    /* Started by code of the library alone: the rule trusts its operands, or attributes are
+     * pointers. */
+    bool not_by_name;
 } coi_op;
+
+static inline const char *
+coi_entry_name(const coi_op *op)
+{
+    return op->entry != NULL ? op->entry : op->name;
+}
+/* Whether co_op_call may call it. */
+static inline bool
+coi_is_by_name(const coi_op *op)
+{
+    return op->effect == NULL && !op->not_by_name;
+}
 
 /* Declares an entry that another file defines. */
 #define COI_USES_OP(name) extern const coi_op coi_op_##name;

@@ -13,7 +13,7 @@ coi_op_find(const char *name)
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        int    order = strcmp(name, coi_op_table[middle]->name);
+        int    order = strcmp(name, coi_entry_name(coi_op_table[middle]));
 
         if (order == 0)
             return coi_op_table[middle];
@@ -45,7 +45,7 @@ co_op_describe(size_t i, co_op_info *info)
         ++num_attrs;
     full = (co_op_info){
         .struct_size = info->struct_size,
-        .name = op->name,
+        .name = coi_entry_name(op),
         .doc = op->doc,
         .inputs = op->inputs,
         .num_inputs = op->num_inputs,
@@ -57,7 +57,7 @@ co_op_describe(size_t i, co_op_info *info)
         .dtypes = op->dtypes,
         .reads = op->reads,
         .writes = op->writes,
-        .by_name = op->effect == NULL,
+        .by_name = coi_is_by_name(op),
     };
     memcpy(info, &full, info->struct_size < sizeof(full) ? info->struct_size : sizeof(full));
     return true;

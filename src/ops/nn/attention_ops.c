@@ -127,12 +127,16 @@ attention_grad_infer(coi_call *call, coi_out *outs)
     return CO_OK;
 }
 
-static const coi_op attention_grad = {
+const coi_op coi_op_attention_grad = {
     .name = "attention_grad",
+    .doc =
+        "The gradients of attention for q, k and v, given that of its result and what training kept.",
     .inputs = { "q", "k", "v", "g", "p" },
     .num_inputs = 5,
     .num_outputs = 3,
-    .attrs_rule.size = COI_ATTRS_SIZE(coi_attention_attrs),
+    COI_ATTRS(coi_attention_attrs),
+    .internal = true,
+    .not_by_name = true,
     .not_differentiable = true,
     .infer = attention_grad_infer,
     .upcasts = true,
@@ -235,27 +239,30 @@ attention_gradient(coi_grad *grad)
 
     if (grad->ctx->recording)
         return composed_gradient(grad);
-    return coi_apply_many(grad->ctx, &attention_grad, in, 5, grad->attrs, grad->grads);
+    return coi_apply_many(grad->ctx, &coi_op_attention_grad, in, 5, grad->attrs, grad->grads);
 }
 
 #define ATTENTION                                                                                  \
-    .name = "attention",                                                                           \
-    .doc = "Scaled dot-product attention: softmax(scale q k') v for every head.",                  \
-    .inputs = { "q", "k", "v" }, .num_inputs = 3, .dtypes = COI_FLOATS, .same_dtype = true,        \
-    .upcasts = true, .ref = coi_ref_attention, .run = coi_attention_run,                           \
+    .name = "attention", .inputs = { "q", "k", "v" }, .num_inputs = 3, .dtypes = COI_FLOATS,       \
+    .same_dtype = true, .upcasts = true, .ref = coi_ref_attention, .run = coi_attention_run,       \
     .grad = attention_gradient, .grad_is_known = attention_is_known,                               \
     COI_ATTRS(coi_attention_attrs)
 
-static const coi_op kept = {
+const coi_op coi_op_attention_training = {
     ATTENTION,
+    .entry = "attention_training",
+    .doc = "attention while a tape is open, and the probabilities that its gradient needs.",
+    .internal = true,
+    .not_by_name = true,
     .num_outputs = 2,
     .infer = kept_infer,
 };
 const coi_op coi_op_attention = {
     ATTENTION,
+    .doc = "Scaled dot-product attention: softmax(scale q k') v for every head.",
     .num_outputs = 1,
     .infer = attention_infer,
-    .training = &kept,
+    .training = &coi_op_attention_training,
 };
 
 co_value *

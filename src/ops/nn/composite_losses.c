@@ -139,15 +139,15 @@ coi_soft_cross_entropy_gradient(coi_grad *g)
     return ctx->error.code;
 }
 
-#define CROSS_ENTROPY                                                                              \
-    COI_COMPOSITE(                                                                                 \
-        "softmax_cross_entropy_with_logits",                                                       \
-        "Cross entropy of softmax(logits) with labels that are probabilities, along an axis.",     \
-        "labels", "logits"),                                                                       \
+#define CROSS_ENTROPY(doc_)                                                                        \
+    COI_COMPOSITE("softmax_cross_entropy_with_logits", doc_, "labels", "logits"),                  \
         COI_ATTRS(coi_softmax_attrs)
 
-static const coi_op general = {
-    CROSS_ENTROPY,
+const coi_op coi_op_softmax_cross_entropy_general = {
+    CROSS_ENTROPY("softmax_cross_entropy_with_logits of floats along any axis, with broadcasting."),
+    .entry = "softmax_cross_entropy_general",
+    .internal = true,
+    .not_by_name = true,
     .dtypes = COI_FLOATS,
     .infer = cross_entropy_rule,
     .grad = coi_soft_cross_entropy_gradient,
@@ -177,12 +177,14 @@ cross_entropy_choose(coi_call *call)
     return as_dtype(ctx,
                     is_last && coi_same_shape(in[0], in[1])
                         ? coi_soft_cross_entropy(ctx, in)
-                        : coi_apply_composite(ctx, &general, in, 2, call->attrs),
+                        : coi_apply_composite(ctx, &coi_op_softmax_cross_entropy_general, in, 2,
+                                              call->attrs),
                     dtype);
 }
 
 const coi_op coi_op_softmax_cross_entropy_with_logits = {
-    CROSS_ENTROPY,
+    CROSS_ENTROPY(
+        "Cross entropy of softmax(logits) with labels that are probabilities, along an axis."),
     .dtypes = COI_NUMBERS | COI_DTYPE_BIT(CO_BOOL),
     .infer = cross_entropy_rule,
     .composite = cross_entropy_choose,

@@ -197,10 +197,11 @@ unless_empty_composite(coi_call *call)
 
 static co_code unless_empty_grad(coi_grad *g);
 
-static const coi_op unless_empty = {
+const coi_op coi_op_unless_empty = {
     COI_COMPOSITE("unless_empty", "x, or `otherwise` where `like` has no elements.", "x",
                   "otherwise", "like"),
     .internal = true,
+    .not_by_name = true,
     .infer = unless_empty_rule,
     .grad = unless_empty_grad,
     .composite = unless_empty_composite,
@@ -213,7 +214,7 @@ unless_empty_grad(coi_grad *g)
     co_value *const given[3] = { g->upstream[0], coi_zeros_of(g->ctx, g->upstream[0]), g->in[2] };
 
     if (g->needed[0])
-        g->grads[0] = coi_apply_composite(g->ctx, &unless_empty, given, 3, NULL);
+        g->grads[0] = coi_apply_composite(g->ctx, &coi_op_unless_empty, given, 3, NULL);
     return g->ctx->error.code;
 }
 
@@ -223,7 +224,7 @@ known_or(co_context *ctx, co_value *value, co_value *otherwise, co_value *batch)
 {
     co_value *const given[3] = { value, otherwise, batch };
 
-    return coi_apply_composite(ctx, &unless_empty, given, 3, NULL);
+    return coi_apply_composite(ctx, &coi_op_unless_empty, given, 3, NULL);
 }
 
 /* The batch's mean and variance over axes, kept as dimensions of 1, and x normalised by them. A

@@ -124,7 +124,13 @@ const coi_op coi_op_conv2d_pooled_grad = {
 };
 
 /* The same, and what flows into the sums of the layer: where its input has a gradient too. */
-static const coi_op with_flow = { POOLED_GRAD, .num_outputs = 3 };
+const coi_op coi_op_conv2d_pooled_grad_flow = {
+    POOLED_GRAD,
+    .entry = "conv2d_pooled_grad_flow",
+    .doc = "conv2d_pooled_grad, and the gradient of y before the activation.",
+    .not_by_name = true,
+    .num_outputs = 3,
+};
 
 /* Windows of 2 x 2 that cover y and nothing else. */
 static bool
@@ -204,8 +210,9 @@ coi_pooled_gradient(const coi_grad *pool, coi_grad *layer, bool *done)
     pool->grads[0] = pool->needed[0] ? dy : NULL;
     if (!sums)
         return for_input_alone(layer, dy, !pool->needed[0]);
-    if (coi_apply_many(ctx, layer->needed[0] ? &with_flow : &coi_op_conv2d_pooled_grad, in, 4,
-                       &attrs, outs) != CO_OK)
+    if (coi_apply_many(
+            ctx, layer->needed[0] ? &coi_op_conv2d_pooled_grad_flow : &coi_op_conv2d_pooled_grad,
+            in, 4, &attrs, outs) != CO_OK)
         return ctx->error.code;
     layer->grads[1] = outs[FILTER];
     layer->grads[2] = outs[OF_BIAS];

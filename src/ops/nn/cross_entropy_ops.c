@@ -18,6 +18,7 @@
 /* Entries of other files. */
 COI_USES_OP(softmax_grad)
 COI_USES_OP(sparse_softmax_cross_entropy_grad)
+COI_USES_OP(sparse_softmax_cross_entropy_training_grad)
 COI_USES_OP(one_hot_like)
 
 static bool
@@ -91,8 +92,6 @@ kept_infer(coi_call *call, coi_out *outs)
     return rc;
 }
 
-static const coi_op kept_grad;
-
 static co_code
 cross_entropy_gradient(coi_grad *grad)
 {
@@ -103,7 +102,8 @@ cross_entropy_gradient(coi_grad *grad)
     if (grad->num_out == 3 && !coi_is_half(grad->in[1])) {
         in[3] = grad->out[1];
         in[4] = grad->out[2];
-        grad->grads[1] = coi_apply(grad->ctx, &kept_grad, in, 5, NULL);
+        grad->grads[1] = coi_apply(grad->ctx, &coi_op_sparse_softmax_cross_entropy_training_grad,
+                                   in, 5, NULL);
     } else {
         grad->grads[1] = coi_apply(grad->ctx, &coi_op_sparse_softmax_cross_entropy_grad, in, 3,
                                    NULL);
@@ -137,36 +137,48 @@ cross_entropy_grad_gradient(coi_grad *grad)
 /* The four forms: with and without what is kept, forward and back. */
 #define LABELS COI_DTYPE_BIT(CO_INT32) | COI_DTYPE_BIT(CO_INT64)
 #define FORWARD                                                                                    \
-    .name = "sparse_softmax_cross_entropy_with_logits",                                            \
-    .doc = "Cross entropy of softmax(logits) with integer labels, along the last dimension.",      \
-    .num_inputs = 2, .dtypes = LABELS, .inputs = { "labels", "logits" }, .upcasts = true,          \
-    .run = coi_cross_entropy_run, .grad = cross_entropy_gradient
-#define BACK                                                                                              \
-    .name = "sparse_softmax_cross_entropy_grad",                                                          \
-    .doc =                                                                                                \
-        "The gradient of sparse_softmax_cross_entropy_with_logits for logits, given that of its result.", \
-    .num_outputs = 1, .dtypes = LABELS, .internal = true, .infer = cross_entropy_grad_infer,              \
-    .upcasts = true, .ref = coi_ref_cross_entropy_grad, .run = coi_cross_entropy_run,                     \
+    .name = "sparse_softmax_cross_entropy_with_logits", .num_inputs = 2, .dtypes = LABELS,         \
+    .inputs = { "labels", "logits" }, .upcasts = true, .run = coi_cross_entropy_run,               \
+    .grad = cross_entropy_gradient
+#define BACK                                                                                       \
+    .name = "sparse_softmax_cross_entropy_grad", .num_outputs = 1, .dtypes = LABELS,               \
+    .internal = true, .infer = cross_entropy_grad_infer, .upcasts = true,                          \
+    .ref = coi_ref_cross_entropy_grad, .run = coi_cross_entropy_run,                               \
     .grad = cross_entropy_grad_gradient
 
-static const coi_op kept = {
+const coi_op coi_op_sparse_softmax_cross_entropy_training = {
     FORWARD,
+    .entry = "sparse_softmax_cross_entropy_training",
+    .doc =
+        "sparse_softmax_cross_entropy_with_logits while a tape is open, and the exponentials and "
+        "sums that its gradient needs.",
+    .internal = true,
+    .not_by_name = true,
     .num_outputs = 3,
     .infer = kept_infer,
     .ref = coi_ref_cross_entropy,
 };
-static const coi_op kept_grad = {
+const coi_op coi_op_sparse_softmax_cross_entropy_training_grad = {
     BACK,
+    .entry = "sparse_softmax_cross_entropy_training_grad",
+    .doc = "sparse_softmax_cross_entropy_grad from the exponentials and sums that were kept.",
+    .not_by_name = true,
     .inputs = { "labels", "logits", "g", "exps", "sums" },
     .num_inputs = 5,
 };
 
 const coi_op coi_op_sparse_softmax_cross_entropy_with_logits = {
-    FORWARD,           .num_outputs = 1, .infer = cross_entropy_infer, .ref = coi_ref_cross_entropy,
-    .training = &kept,
+    FORWARD,
+    .doc = "Cross entropy of softmax(logits) with integer labels, along the last dimension.",
+    .num_outputs = 1,
+    .infer = cross_entropy_infer,
+    .ref = coi_ref_cross_entropy,
+    .training = &coi_op_sparse_softmax_cross_entropy_training,
 };
 const coi_op coi_op_sparse_softmax_cross_entropy_grad = {
     BACK,
+    .doc =
+        "The gradient of sparse_softmax_cross_entropy_with_logits for logits, given that of its result.",
     .inputs = { "labels", "logits", "g" },
     .num_inputs = 3,
 };
@@ -203,8 +215,11 @@ soft_kept_infer(coi_call *call, coi_out *outs)
     return CO_OK;
 }
 
-static const coi_op soft_grad = {
+const coi_op coi_op_softmax_cross_entropy_grad = {
     .name = "softmax_cross_entropy_grad",
+    .doc = "The gradient of softmax_cross_entropy_rows for logits, from what training kept.",
+    .internal = true,
+    .not_by_name = true,
     .inputs = { "labels", "logits", "g", "exps", "sums" },
     .num_inputs = 5,
     .num_outputs = 1,
@@ -225,7 +240,7 @@ soft_gradient(coi_grad *grad)
     coi_grad    rest = *grad;
 
     if (!ctx->recording && grad->needed[1]) {
-        grad->grads[1] = coi_apply(ctx, &soft_grad, in, 5, NULL);
+        grad->grads[1] = coi_apply(ctx, &coi_op_softmax_cross_entropy_grad, in, 5, NULL);
         rest.needed = labels;
     }
     rest.attrs = &(coi_softmax_attrs){ .axis = -1 };
@@ -235,19 +250,25 @@ soft_gradient(coi_grad *grad)
 #define SOFT                                                                                       \
     .name = "softmax_cross_entropy_with_logits", .inputs = { "labels", "logits" },                 \
     .num_inputs = 2, .upcasts = true, .ref = coi_ref_soft_cross_entropy,                           \
-    .run = coi_cross_entropy_run
+    .run = coi_cross_entropy_run, .internal = true, .not_by_name = true
 
-static const coi_op soft_kept = {
+const coi_op coi_op_softmax_cross_entropy_training = {
     SOFT,
+    .entry = "softmax_cross_entropy_training",
+    .doc =
+        "softmax_cross_entropy_rows while a tape is open, and the exponentials and sums that its "
+        "gradient needs.",
     .num_outputs = 3,
     .infer = soft_kept_infer,
     .grad = soft_gradient,
 };
-static const coi_op soft = {
+const coi_op coi_op_softmax_cross_entropy_rows = {
     SOFT,
+    .entry = "softmax_cross_entropy_rows",
+    .doc = "softmax_cross_entropy_with_logits along the last dimension, of operands of one shape.",
     .num_outputs = 1,
     .infer = soft_infer,
-    .training = &soft_kept,
+    .training = &coi_op_softmax_cross_entropy_training,
 };
 
 co_value *
@@ -255,6 +276,6 @@ coi_soft_cross_entropy(co_context *ctx, co_value *const *in)
 {
     co_value *losses = NULL;
 
-    coi_apply_many(ctx, &soft, in, 2, NULL, &losses);
+    coi_apply_many(ctx, &coi_op_softmax_cross_entropy_rows, in, 2, NULL, &losses);
     return losses;
 }

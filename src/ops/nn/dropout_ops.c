@@ -41,9 +41,10 @@ uniform_like_composite(coi_call *call)
 
 /* Stands for the draw where there are no tensors yet: numbers that are drawn then would be the same
  * in every run. */
-static const coi_op uniform_like = {
+const coi_op coi_op_random_uniform_like = {
     COI_COMPOSITE("random_uniform_like", "Numbers in [0, 1) in the shape of x, as float32.", "x"),
     .internal = true,
+    .not_by_name = true,
     .not_differentiable = true,
     .reads = CO_RESOURCE_RANDOM,
     .writes = CO_RESOURCE_RANDOM,
@@ -61,7 +62,7 @@ dropout_composite(coi_call *call)
     if (rate == 0)
         return co_identity(ctx, x);
     drawn = coi_has_data(x) ? uniform_like_composite(call)
-                            : coi_apply_composite(ctx, &uniform_like, &x, 1, NULL);
+                            : coi_apply_composite(ctx, &coi_op_random_uniform_like, &x, 1, NULL);
     return co_where(ctx, co_greater_equal(ctx, drawn, co_float(ctx, rate)),
                     co_mul(ctx, x, co_float(ctx, 1 / (1 - rate))),
                     co_zeros(ctx, (co_dtype)x->dtype, NULL, 0));

@@ -11,6 +11,11 @@
 #include "ops/engine/type_rules.h"
 #include "ops/nn/nn_ops.h"
 
+#define NORM_ATTRS(X)                                                                              \
+    X(coi_norm_attrs, epsilon, FLOAT, "", NULL)                                                    \
+    X(coi_norm_attrs, num_axes, INT, "", NULL)
+COI_ATTR_TABLE(coi_norm_attrs, NORM_ATTRS)
+
 /* Whether y is one row of x: its last dimensions are those of x, the others, if there are any,
  * are 1. */
 static bool
@@ -66,12 +71,16 @@ norm_grad_infer(coi_call *call, coi_out *outs)
     return coi_rule_same(call, outs);
 }
 
-static const coi_op norm_grad = {
+const coi_op coi_op_layer_norm_grad = {
     .name = "layer_norm_grad",
+    .doc =
+        "The gradient of layer_norm_rows for x, and sums of chunks of rows for those of gamma and beta.",
     .inputs = { "x", "gamma", "g", "statistics" },
     .num_inputs = 4,
     .num_outputs = 3,
-    .attrs_rule.size = COI_ATTRS_SIZE(coi_norm_attrs),
+    COI_ATTRS(coi_norm_attrs),
+    .internal = true,
+    .not_by_name = true,
     .not_differentiable = true,
     .infer = norm_grad_infer,
     .upcasts = true,
@@ -132,7 +141,7 @@ norm_gradient(coi_grad *grad)
 
     if (ctx->recording)
         return composed_gradient(grad);
-    if (coi_apply_many(ctx, &norm_grad, in, 4, grad->attrs, outs) != CO_OK)
+    if (coi_apply_many(ctx, &coi_op_layer_norm_grad, in, 4, grad->attrs, outs) != CO_OK)
         return ctx->error.code;
     grad->grads[0] = outs[0];
     for (int i = 1; i < 3; ++i)
@@ -141,12 +150,17 @@ norm_gradient(coi_grad *grad)
     return ctx->error.code;
 }
 
-static const coi_op norm = {
+const coi_op coi_op_layer_norm_rows = {
     .name = "layer_norm",
+    .entry = "layer_norm_rows",
+    .doc =
+        "layer_norm over the last axes with one row of gamma and beta, and the statistics of each row.",
     .inputs = { "x", "gamma", "beta" },
     .num_inputs = 3,
     .num_outputs = 2,
-    .attrs_rule.size = COI_ATTRS_SIZE(coi_norm_attrs),
+    COI_ATTRS(coi_norm_attrs),
+    .internal = true,
+    .not_by_name = true,
     .infer = norm_infer,
     .upcasts = true,
     .ref = coi_ref_norm,
@@ -160,5 +174,6 @@ coi_norm_rows(co_context *ctx, co_value *const *in, int num_axes, double epsilon
     coi_norm_attrs attrs = { .epsilon = epsilon, .num_axes = num_axes };
     co_value      *outs[2];
 
-    return coi_apply_many(ctx, &norm, in, 3, &attrs, outs) == CO_OK ? outs[0] : NULL;
+    return coi_apply_many(ctx, &coi_op_layer_norm_rows, in, 3, &attrs, outs) == CO_OK ? outs[0]
+                                                                                      : NULL;
 }
