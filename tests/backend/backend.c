@@ -503,19 +503,54 @@ CO_TEST_WITH(fallbacks_in_host_memory_are_in_place_and_counted, "", ON_UNIFIED)
     CO_EXPECT_OK(ctx);
 }
 
-/* Operators that a backend was asked for. */
+/* Operators that a backend was asked for, and the calls of random_uniform_drawn. */
 static struct {
-    const co_backend *backend;
-    const char       *names[200];
-    size_t            n;
+    const co_backend       *backend;
+    co_backend              noting;
+    co_backend_device_table table;
+    const char             *names[200];
+    size_t                  n;
+    int64_t                 seeds[8][2];
+    size_t                  num_seeds;
 } asked;
+
+/* The host computes. */
+static co_code
+note_random(co_backend_queue *queue, const co_backend_call *call, co_error_info *err)
+{
+    (void)queue, (void)err;
+    for (size_t i = 0; i < call->num_attrs && asked.num_seeds < 8; ++i)
+        if (strcmp(call->attrs[i].name, "seed") == 0 && call->attrs[i].num_ints == 2)
+            memcpy(asked.seeds[asked.num_seeds++], call->attrs[i].ints, sizeof(asked.seeds[0]));
+    return CO_UNIMPLEMENTED;
+}
 
 static co_backend_kernel
 note_kernel(co_backend_device *device, const char *op)
 {
     CO_REQUIRE(asked.n < sizeof(asked.names) / sizeof(asked.names[0]));
     asked.names[asked.n++] = op;
-    return asked.backend->device->kernel(device, op);
+    return strcmp(op, "random_uniform_drawn") == 0 ? note_random
+                                                   : asked.backend->device->kernel(device, op);
+}
+
+/* Until end_noting, the kernels of the device are asked for by note_kernel. */
+static void
+begin_noting(co_device *device)
+{
+    memset(&asked, 0, sizeof(asked));
+    asked.backend = device->backend;
+    asked.table = *device->backend->device;
+    asked.table.kernel = note_kernel;
+    asked.noting = *device->backend;
+    asked.noting.device = &asked.table;
+    device->backend = &asked.noting;
+}
+
+static void
+end_noting(co_device *device)
+{
+    device->backend = asked.backend;
 }
 
 static int
@@ -535,14 +570,8 @@ CO_TEST_WITH(a_backend_is_asked_for_variants_too, "", ON_TEST)
         "attention",       "attention_training", "attention_grad",
         "layer_norm_rows", "layer_norm_grad",    "sparse_softmax_cross_entropy_training"
     };
-    co_device              *device = device_at(ctx, 0);
-    co_backend_device_table table = *device->backend->device;
-    co_backend              noting = *device->backend;
 
-    asked.backend = device->backend;
-    table.kernel = note_kernel;
-    noting.device = &table;
-    device->backend = &noting;
+    begin_noting(device_at(ctx, 0));
     CO_DEVICE(ctx, "/device:TEST:0") {
         co_value *x = co_ones(ctx, CO_FLOAT32, CO_SHAPE(2, 4, 8)), *y;
         co_value *row = co_ones(ctx, CO_FLOAT32, CO_SHAPE(8));
@@ -556,11 +585,38 @@ CO_TEST_WITH(a_backend_is_asked_for_variants_too, "", ON_TEST)
             co_gradient(ctx, y, x);
         }
     }
-    device->backend = asked.backend;
+    end_noting(device_at(ctx, 0));
     CO_EXPECT_TRUE(co_ok(ctx));
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i)
         if (times_asked(names[i]) != 1)
             test_fail(TEST_AT, "%s was asked for %d times", names[i], times_asked(names[i]));
+}
+
+/* A backend that draws itself has what the numbers depend on, and the counter moves for it too. */
+CO_TEST_WITH(kernels_of_random_numbers_get_seed_and_call, "", ON_TEST)
+{
+    co_value *here[2], *there[2];
+
+    co_set_seed(ctx, 7);
+    for (int i = 0; i < 2; ++i)
+        here[i] = co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(3), 0, 1);
+    co_set_seed(ctx, 7);
+    begin_noting(device_at(ctx, 0));
+    CO_DEVICE(ctx, "/device:TEST:0")
+        for (int i = 0; i < 2; ++i)
+            there[i] = co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(3), 0, 1);
+    end_noting(device_at(ctx, 0));
+    CO_EXPECT_INT(asked.num_seeds, 2);
+    CO_EXPECT_INT(ctx->random_counter, 2);
+    for (int i = 0; i < 2; ++i) {
+        float out[2][3];
+
+        CO_EXPECT_INT(asked.seeds[i][0], 7);
+        CO_EXPECT_INT(asked.seeds[i][1], i);
+        co_value_copy_data(ctx, here[i], CO_FLOAT32, out[0], 3);
+        co_value_copy_data(ctx, there[i], CO_FLOAT32, out[1], 3);
+        CO_EXPECT_BYTES(out[0], out[1], sizeof(out[0]));
+    }
 }
 
 /* Operands of other devices come to the one that computes. */

@@ -82,6 +82,11 @@ rm src/base/log.c
 echo 'copy = coi_tensor_to(heap, tensor, device, err);' >src/collective/group.c
 expect 'src/collective/group.c:1: observers see no copy that coi_tensor_to makes'
 rm src/collective/group.c
+for state in 'ctx->random_counter++' 'ctx->seed;'; do
+    echo "$state" >src/ops/kernels/drivers/random.c
+    expect 'src/ops/kernels/drivers/random.c:1: kernels neither read nor change the state of a context'
+    rm src/ops/kernels/drivers/random.c
+done
 for operator in 'static const coi_op relu = {' 'static const coi_op relu;' 'const coi_op relu = { RELU };' 'static const coi_op coi_op_relu = {'; do
     echo "$operator" >src/ops/math/binary_ops.c
     expect 'relu is an operator outside the table'

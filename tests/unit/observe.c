@@ -168,6 +168,9 @@ CO_TEST(random_numbers_say_that_they_move_a_counter, "")
     co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(2), 0, 1);
     co_stateless_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(2), seed, NULL);
     CO_EXPECT_INT(first("random_uniform", CO_OBSERVE_END)->writes, CO_RESOURCE_RANDOM);
+    CO_EXPECT_INT(first("draw_random", CO_OBSERVE_END)->writes, CO_RESOURCE_RANDOM);
+    CO_EXPECT_INT(first("random_uniform_drawn", CO_OBSERVE_END)->writes, 0);
+    CO_EXPECT_INT(count("draw_random"), 1);
     CO_EXPECT_INT(first("stateless_random_uniform", CO_OBSERVE_END)->writes, 0);
     co_dropout(ctx, vector(ctx, 3), 0.5);
     CO_EXPECT_INT(first("dropout", CO_OBSERVE_END)->reads, CO_RESOURCE_RANDOM);

@@ -322,6 +322,8 @@ CO_TEST(random_numbers_reject_bad_arguments, "GEN-ERR-4")
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "finite");
     CO_EXPECT_NULL(co_random_normal(ctx, CO_FLOAT32, CO_SHAPE(2), 0, -1));
     CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "stddev");
+    CO_EXPECT_NULL(co_random_uniform(ctx, CO_FLOAT32, CO_SHAPE(INT64_MAX / 2, 8), 0, 1));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "");
     /* A refused call does not advance the stream. */
     CO_EXPECT_INT(ctx->random_counter, 0);
 }

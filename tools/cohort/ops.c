@@ -179,12 +179,13 @@ print_stateful(const co_op_info *info)
     printf("\n");
 }
 
-/* An operator that only the library needs. Other internal entries act on state and name no inputs.
- */
+/* An operator that only the library needs. Other internal entries have an effect, and name
+ * neither inputs nor attributes. */
 static bool
 is_internal_operator(const co_op_info *info)
 {
-    return info->internal && info->num_inputs > 0 && (info->reads | info->writes) == 0;
+    return info->internal && info->num_inputs + info->num_attrs > 0 &&
+           (info->reads | info->writes) == 0;
 }
 
 static void

@@ -15,11 +15,12 @@ typedef struct coi_random_attrs {
     union {
         double high, stddev;
     };
-    coi_ints seed; /* of stateless calls: two numbers */
+    coi_ints seed;    /* two numbers: of a drawn call the seed, and the number of the call */
+    int64_t  replica; /* of a drawn call */
 } coi_random_attrs;
 
-/* The kind of an operator. */
-typedef enum coi_random_kind { COI_RANDOM_STATEFUL, COI_RANDOM_STATELESS } coi_random_kind;
+/* The kind of an operator with a kernel. */
+typedef enum coi_random_kind { COI_RANDOM_DRAWN, COI_RANDOM_STATELESS } coi_random_kind;
 
 co_code coi_random_uniform_run(coi_call *call);
 co_code coi_random_normal_run(coi_call *call);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random numbers: rules and public calls. The numbers are drawn in
- * ops/kernels/drivers/random_kernels.c.
+ * Random numbers: rules and public calls. random_uniform and random_normal draw the number of their
+ * call from the context, by an entry that acts on its counter. Their numbers are a function of that
+ * and of other attributes, so the kernels change no state, on whichever device they run; those of
+ * the CPU are in ops/kernels/drivers/random_kernels.c.
  */
 #include "ops/engine/dtype_sets.h"
 #include "ops/engine/execute.h"
@@ -9,12 +11,6 @@
 #include "ops/kernels/random_kernels.h"
 
 #include <math.h>
-
-/* Entries of other files. */
-COI_USES_OP(random_normal)
-COI_USES_OP(random_uniform)
-COI_USES_OP(stateless_random_normal)
-COI_USES_OP(stateless_random_uniform)
 
 #define UNIFORM_ATTRS(X)                                                                           \
     X(coi_random_attrs, shape, INTS, "", NULL)                                                     \
@@ -28,13 +24,18 @@ COI_USES_OP(stateless_random_uniform)
     X(coi_random_attrs, stddev, FLOAT, "=1", NULL)
 #define STATELESS_UNIFORM_ATTRS(X) UNIFORM_ATTRS(X) X(coi_random_attrs, seed, INTS, "", NULL)
 #define STATELESS_NORMAL_ATTRS(X)  NORMAL_ATTRS(X) X(coi_random_attrs, seed, INTS, "", NULL)
+#define DRAWN_UNIFORM_ATTRS(X)                                                                     \
+    STATELESS_UNIFORM_ATTRS(X) X(coi_random_attrs, replica, INT, "", NULL)
+#define DRAWN_NORMAL_ATTRS(X) STATELESS_NORMAL_ATTRS(X) X(coi_random_attrs, replica, INT, "", NULL)
 
 typedef coi_random_attrs uniform_attrs, normal_attrs, stateless_uniform_attrs,
-    stateless_normal_attrs;
+    stateless_normal_attrs, drawn_uniform_attrs, drawn_normal_attrs;
 COI_ATTR_TABLE(uniform_attrs, UNIFORM_ATTRS)
 COI_ATTR_TABLE(normal_attrs, NORMAL_ATTRS)
 COI_ATTR_TABLE(stateless_uniform_attrs, STATELESS_UNIFORM_ATTRS)
 COI_ATTR_TABLE(stateless_normal_attrs, STATELESS_NORMAL_ATTRS)
+COI_ATTR_TABLE(drawn_uniform_attrs, DRAWN_UNIFORM_ATTRS)
+COI_ATTR_TABLE(drawn_normal_attrs, DRAWN_NORMAL_ATTRS)
 
 /* Shape and dtype of the result. */
 static co_code
@@ -110,26 +111,95 @@ normal_infer(coi_call *call, coi_out *outs)
 }
 
 #define RANDOM(name_, distribution, attrs_, kind_, doc_)                                           \
-    const coi_op coi_op_##name_ = {                                                                \
-        .name = #name_,                                                                            \
-        .doc = doc_,                                                                               \
-        .num_outputs = 1,                                                                          \
-        .kind = kind_,                                                                             \
-        .not_differentiable = true,                                                                \
-        .reads = (kind_) == COI_RANDOM_STATEFUL ? CO_RESOURCE_RANDOM : 0,                          \
-        .writes = (kind_) == COI_RANDOM_STATEFUL ? CO_RESOURCE_RANDOM : 0,                         \
-        COI_ATTRS(attrs_),                                                                         \
-        .infer = distribution##_infer,                                                             \
-        .ref = coi_random_##distribution##_run,                                                    \
-    };
-RANDOM(random_uniform, uniform, uniform_attrs, COI_RANDOM_STATEFUL,
-       "Numbers drawn uniformly from [low, high).")
-RANDOM(random_normal, normal, normal_attrs, COI_RANDOM_STATEFUL,
-       "Numbers drawn from the normal distribution of mean and stddev.")
-RANDOM(stateless_random_uniform, uniform, stateless_uniform_attrs, COI_RANDOM_STATELESS,
-       "Numbers drawn uniformly from [low, high), the same for the same two seeds.")
-RANDOM(stateless_random_normal, normal, stateless_normal_attrs, COI_RANDOM_STATELESS,
-       "Numbers drawn from a normal distribution, the same for the same two seeds.")
+    .name = #name_, .doc = doc_, .num_outputs = 1, .kind = kind_, .not_differentiable = true,      \
+    COI_ATTRS(attrs_), .infer = distribution##_infer, .ref = coi_random_##distribution##_run
+
+const coi_op coi_op_stateless_random_uniform = {
+    RANDOM(stateless_random_uniform, uniform, stateless_uniform_attrs, COI_RANDOM_STATELESS,
+           "Numbers drawn uniformly from [low, high), the same for the same two seeds."),
+};
+const coi_op coi_op_stateless_random_normal = {
+    RANDOM(stateless_random_normal, normal, stateless_normal_attrs, COI_RANDOM_STATELESS,
+           "Numbers drawn from a normal distribution, the same for the same two seeds."),
+};
+
+/* What random_uniform and random_normal compute with. */
+const coi_op coi_op_random_uniform_drawn = {
+    RANDOM(random_uniform, uniform, drawn_uniform_attrs, COI_RANDOM_DRAWN,
+           "random_uniform of a replica; seed is that of the context, and the number of the call."),
+    .entry = "random_uniform_drawn",
+    .internal = true,
+    .not_by_name = true,
+};
+const coi_op coi_op_random_normal_drawn = {
+    RANDOM(random_normal, normal, drawn_normal_attrs, COI_RANDOM_DRAWN,
+           "random_normal of a replica; seed is that of the context, and the number of the call."),
+    .entry = "random_normal_drawn",
+    .internal = true,
+    .not_by_name = true,
+};
+
+static bool
+draw_call(co_context *ctx, void *arg)
+{
+    coi_random_attrs *attrs = arg;
+
+    attrs->seed.n = 2;
+    attrs->seed.at[0] = (int64_t)ctx->seed;
+    attrs->seed.at[1] = (int64_t)ctx->random_counter++;
+    attrs->replica = ctx->mode.replica;
+    return true;
+}
+
+const coi_op coi_op_draw_random = {
+    COI_EFFECT("draw_random",
+               "Draws the number of a call of random_uniform or random_normal from the context.",
+               coi_body_effect, CO_RESOURCE_RANDOM, CO_RESOURCE_RANDOM)
+};
+
+static co_value *
+draw_and_compute(coi_call *call, const coi_op *drawn)
+{
+    coi_random_attrs attrs = *(const coi_random_attrs *)call->attrs;
+    co_context      *ctx = call->ctx;
+    size_t           ndim = attrs.shape.n < 0 ? 0 : (size_t)attrs.shape.n;
+    int64_t          total;
+
+    /* A call that is refused does not move the counter. */
+    if (coi_shape_check(attrs.shape.at, ndim, coi_dtypes[attrs.dtype].size, &total, coi_err(ctx)) !=
+        CO_OK) {
+        coi_failed(ctx);
+        return NULL;
+    }
+    if (!coi_execute_body(ctx, &coi_op_draw_random, (coi_effect){ 0 }, draw_call, &attrs))
+        return NULL;
+    return coi_apply(ctx, drawn, NULL, 0, &attrs);
+}
+
+static co_value *
+uniform_composite(coi_call *call)
+{
+    return draw_and_compute(call, &coi_op_random_uniform_drawn);
+}
+
+static co_value *
+normal_composite(coi_call *call)
+{
+    return draw_and_compute(call, &coi_op_random_normal_drawn);
+}
+
+#define DRAWING(name_, distribution, doc_)                                                         \
+    .name = #name_, .doc = doc_, .num_outputs = 1, .not_differentiable = true,                     \
+    .reads = CO_RESOURCE_RANDOM, .writes = CO_RESOURCE_RANDOM, COI_ATTRS(distribution##_attrs),    \
+    .infer = distribution##_infer, .composite = distribution##_composite
+
+const coi_op coi_op_random_uniform = {
+    DRAWING(random_uniform, uniform, "Numbers drawn uniformly from [low, high)."),
+};
+const coi_op coi_op_random_normal = {
+    DRAWING(random_normal, normal,
+            "Numbers drawn from the normal distribution of mean and stddev."),
+};
 
 static bool
 seed_context(co_context *ctx, void *arg)
@@ -155,17 +225,18 @@ draw_tensor(co_context *ctx, const coi_op *op, co_dtype dtype, const int64_t *di
             const int64_t *seed, double a, double b)
 {
     coi_random_attrs attrs = { .dtype = coi_dtype_attr(dtype), .low = a, .high = b };
+    bool             is_stateless = op->composite == NULL;
 
     COI_ENTER(ctx, op->name, NULL);
-    if (op->kind == COI_RANDOM_STATELESS && seed == NULL) {
+    if (is_stateless && seed == NULL) {
         coi_fail(ctx, CO_INVALID_ARGUMENT, "seed is NULL; give two numbers");
         return NULL;
     }
     if (!coi_ints_from_dims(ctx, "dims", dims, (size_t)ndim, &attrs.shape) ||
-        !coi_ints_from_dims(ctx, "seed", seed, op->kind == COI_RANDOM_STATELESS ? 2 : 0,
-                            &attrs.seed))
+        !coi_ints_from_dims(ctx, "seed", seed, is_stateless ? 2 : 0, &attrs.seed))
         return NULL;
-    return coi_apply(ctx, op, NULL, 0, &attrs);
+    return is_stateless ? coi_apply(ctx, op, NULL, 0, &attrs)
+                        : coi_apply_composite(ctx, op, NULL, 0, &attrs);
 }
 
 co_value *

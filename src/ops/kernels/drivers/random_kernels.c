@@ -11,6 +11,9 @@
  * the number of the call, and of the position; its replica is one that there never is, so that no
  * other stream has the same numbers.
  *
+ * All of this is in the attributes. The counter of a context moves before the kernel starts, in
+ * ops/random/random_ops.c.
+ *
  * A block gives four numbers, or two of float64. Nothing depends on threads or the instruction set:
  * this file is compiled once, for the baseline, and the logarithm, sine and cosine of Box-Muller
  * are series summed here rather than functions of a C library, which chooses between variants by
@@ -254,13 +257,12 @@ static co_code
 random_run(coi_call *call, coi_chunk_fn fn)
 {
     const coi_random_attrs *attrs = call->attrs;
-    co_context             *ctx = call->ctx;
     co_value               *out = call->out[0];
     bool                    is_stateless = call->op->kind == COI_RANDOM_STATELESS;
-    uint64_t                key = is_stateless ? (uint64_t)attrs->seed.at[0] : ctx->seed;
+    uint64_t                key = (uint64_t)attrs->seed.at[0];
     job                     j = { .key = { (uint32_t)key, (uint32_t)(key >> 32) },
-                                  .call = is_stateless ? (uint64_t)attrs->seed.at[1] : ctx->random_counter++,
-                                  .replica = is_stateless ? NO_REPLICA : (uint32_t)ctx->mode.replica,
+                                  .call = (uint64_t)attrs->seed.at[1],
+                                  .replica = is_stateless ? NO_REPLICA : (uint32_t)attrs->replica,
                                   .dtype = (co_dtype)out->dtype,
                                   .a = attrs->low,
                                   .b = attrs->high,
