@@ -451,7 +451,7 @@ product_of_rows(co_context *ctx, co_value *moved, int num_moved)
     for (int d = 0; d < moved->ndim; ++d)
         *(d < num_moved ? &rows : &row) *= dims[d];
     if (rows == 0 || row == 0)
-        return co_ones(ctx, job.dtype, dims + num_moved, (size_t)(moved->ndim - num_moved));
+        return co_ones(ctx, job.dtype, dims + num_moved, moved->ndim - num_moved);
     parts = rows <= INT_MAX ? coi_small_alloc(&ctx->heap, (size_t)rows * sizeof(*parts)) : NULL;
     if (parts == NULL) {
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to multiply %lld rows", (long long)rows);

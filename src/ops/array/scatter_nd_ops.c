@@ -440,7 +440,7 @@ tensor_scatter_nd_update_composite(coi_call *call)
     both[0] = co_reshape(ctx, tensor, (const int64_t[]){ plan.rows, plan.inner }, 2);
     both[1] = co_reshape(ctx, call->in[2], (const int64_t[]){ plan.num, plan.inner }, 2);
     return co_reshape(ctx, co_gather(ctx, co_concat(ctx, co_tuple(ctx, both, 2), 0), from, 0, 0),
-                      dims, (size_t)tensor->ndim);
+                      dims, tensor->ndim);
 }
 
 /* What was replaced has no gradient; every update has that of its place, also one that another
