@@ -154,9 +154,9 @@ prepare_work(candidate *c, size_t w)
     co_value   *in[2], *pair = ints(c->ctx, works[w].value, 2), *values[] = { pair, pair };
     size_t      num_attrs = works[w].attr == NULL ? 0 : strcmp(works[w].attr, "ksize") == 0 ? 2 : 1;
 
-    in[0] = co_random_uniform(c->ctx, CO_FLOAT32, works[w].x, (size_t)works[w].num_x, -1, 1);
+    in[0] = co_random_uniform(c->ctx, CO_FLOAT32, works[w].x, works[w].num_x, -1, 1);
     if (works[w].num_y > 0)
-        in[1] = co_random_uniform(c->ctx, CO_FLOAT32, works[w].y, (size_t)works[w].num_y, -1, 1);
+        in[1] = co_random_uniform(c->ctx, CO_FLOAT32, works[w].y, works[w].num_y, -1, 1);
     c->inputs = co_tuple(c->ctx, in, works[w].num_y > 0 ? 2 : 1);
     c->attrs = co_dict(c->ctx, keys, values, num_attrs);
     c->times.n = 0;

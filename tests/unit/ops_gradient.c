@@ -301,7 +301,7 @@ value_at(co_context *ctx, size_t c, scalar_fn fn, int k, double data[2][MOST])
         co_value *x[2] = { NULL, NULL };
 
         for (int i = 0; i < cases[c].num_in; ++i)
-            x[i] = co_tensor(ctx, CO_FLOAT64, cases[c].dims[i], (size_t)cases[c].ndim[i], data[i]);
+            x[i] = co_tensor(ctx, CO_FLOAT64, cases[c].dims[i], cases[c].ndim[i], data[i]);
         result = co_item_float(ctx, fn(ctx, c, x, k));
     }
     return result;
@@ -320,7 +320,7 @@ check(co_context *ctx, size_t c, scalar_fn fn, int k, int i, double data[2][MOST
         co_value *x[2] = { NULL, NULL }, *y, *g;
 
         for (int j = 0; j < cases[c].num_in; ++j)
-            x[j] = co_tensor(ctx, CO_FLOAT64, cases[c].dims[j], (size_t)cases[c].ndim[j], data[j]);
+            x[j] = co_tensor(ctx, CO_FLOAT64, cases[c].dims[j], cases[c].ndim[j], data[j]);
         co_tape_begin(ctx);
         co_watch(ctx, x[i]);
         y = fn(ctx, c, x, k);
