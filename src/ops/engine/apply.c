@@ -541,13 +541,26 @@ coi_apply_backward(const coi_grad *grad, const coi_op *op, co_value *x)
     return NULL;
 }
 
+bool
+coi_convert_host_operands(coi_call *call, co_value *const *given)
+{
+    co_context *ctx = call->ctx;
+    co_dtype    dtype = call->op->same_dtype ? coi_dtype_beside(given, call->num_in, call->in)
+                                             : CO_DTYPE_NONE;
+
+    for (int i = 0; i < call->num_in; ++i)
+        if (call->in[i] == NULL &&
+            (call->in[i] = coi_give(ctx, coi_as_tensor(ctx, given[i], dtype))) == NULL)
+            return false;
+    return true;
+}
+
 /* Operands as tensors in place that lead to their nodes, values of the block. What is no tensor is
  * read by an operator. */
 static bool
 place(coi_call *call, co_value *const *given)
 {
     co_context *ctx = call->ctx;
-    co_dtype    dtype = CO_DTYPE_NONE;
 
     for (int i = 0; i < call->num_in; ++i) {
         co_value *value = given[i];
@@ -564,13 +577,7 @@ place(coi_call *call, co_value *const *given)
         if (call->in[i] == NULL)
             return false;
     }
-    if (call->op->same_dtype)
-        dtype = coi_dtype_beside(given, call->num_in, call->in);
-    for (int i = 0; i < call->num_in; ++i)
-        if (call->in[i] == NULL &&
-            (call->in[i] = coi_give(ctx, coi_as_tensor(ctx, given[i], dtype))) == NULL)
-            return false;
-    return true;
+    return coi_convert_host_operands(call, given);
 }
 
 /* Checks, parts, and the record of an operator that has a gradient of its own. */

@@ -313,6 +313,9 @@ bool coi_check_dtypes(coi_call *call);
 /* The dtype that host numbers take beside the operands that have one; those are NULL in
  * `converted`. */
 co_dtype coi_dtype_beside(co_value *const *given, int n, co_value *const *converted);
+/* The operands that are still NULL in call->in, host values, as tensors of the block; false
+ * with an error. */
+bool coi_convert_host_operands(coi_call *call, co_value *const *given);
 
 /* A nested list of numbers and tensors as one tensor, by operators, so that gradients reach its
  * leaves (to_tensor.c). */

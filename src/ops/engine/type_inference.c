@@ -59,7 +59,6 @@ static bool
 read_operands(coi_call *call, co_value *const *given)
 {
     co_context *ctx = call->ctx;
-    co_dtype    dtype = CO_DTYPE_NONE;
 
     for (int i = 0; i < call->num_in; ++i) {
         if (!coi_check_value(ctx, given[i], i + 2, input_name(call->op, i)))
@@ -69,13 +68,7 @@ read_operands(coi_call *call, co_value *const *given)
             (call->in[i] = type_of(call, given[i])) == NULL)
             return false;
     }
-    if (call->op->same_dtype)
-        dtype = coi_dtype_beside(given, call->num_in, call->in);
-    for (int i = 0; i < call->num_in; ++i)
-        if (call->in[i] == NULL &&
-            (call->in[i] = coi_give(ctx, coi_as_tensor(ctx, given[i], dtype))) == NULL)
-            return false;
-    return true;
+    return coi_convert_host_operands(call, given);
 }
 
 static co_value *
