@@ -2,8 +2,10 @@
 #
 # The library: every object is compiled once (position independent) and goes into both libcohort.so and libcohort.a.
 
+# In the order in which a program first needs them: the linker keeps it, so the start of a program touches few pages.
 set(COHORT_LAYERS
-    base device value context ops variable function io data collective strategy train compat)
+    base device value context ops/engine ops/math ops/kernels ops/array ops/nn ops/random
+    variable function io data collective strategy train compat)
 set(COHORT_GENERATED_DIR "${CMAKE_BINARY_DIR}/generated")
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
