@@ -623,7 +623,7 @@ CO_TEST(wrong_observers_are_refused, "")
     co_observer *many[9];
 
     co_observe(ctx, NULL, NULL);
-    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "fn, is NULL");
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, "(fn) of observe is NULL");
     for (int i = 0; i < 8; ++i)
         CO_EXPECT_NOT_NULL(many[i] = co_observe(ctx, note, &all));
     CO_EXPECT_NULL(co_observe(ctx, note, &all));

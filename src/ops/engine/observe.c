@@ -275,7 +275,8 @@ co_observe(co_context *ctx, co_observe_fn fn, void *user)
 
     COI_ENTER(ctx, "observe", NULL);
     if (fn == NULL) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "argument 2 of observe, fn, is NULL");
+        coi_fail(ctx, CO_INVALID_ARGUMENT,
+                 "argument 2 (fn) of observe is NULL; it must be a function");
         return NULL;
     }
     runtime = ctx->runtime;

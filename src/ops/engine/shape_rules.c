@@ -107,7 +107,7 @@ static bool
 check_array(co_context *ctx, const char *argument, const void *array, size_t n)
 {
     if (n > CO_MAX_DIMS) {
-        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s has %lld entries, at most %d are allowed", argument,
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "%s has %lld entries; it must have 0 to %d", argument,
                  (long long)n, CO_MAX_DIMS);
         return false;
     }
