@@ -64,7 +64,7 @@ list(JOIN fast_sources "|" fast_pattern)
 set(small_sources ${COHORT_SOURCES})
 list(FILTER small_sources EXCLUDE REGEX "/src/(${fast_pattern})[.]c$")
 foreach(name IN ITEMS
-    engine/call_by_name kernels/generic/float64_kernels kernels/conv2d_geometry
+    engine/call_by_name kernels/generic/float64_kernels
     kernels/drivers/conv2d_kernels kernels/drivers/conv2d_pooled_grad_kernels kernels/drivers/cross_entropy_kernels
     kernels/drivers/layer_norm_kernels nn/conv2d_ops nn/conv2d_pooled_grad_ops nn/cross_entropy_ops nn/layer_norm_ops
     array/composite_array_ops array/like_ops array/pad_ops array/scatter_nd_ops math/composite_reductions math/einsum_ops
