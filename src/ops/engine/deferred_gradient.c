@@ -222,7 +222,7 @@ static co_value *
 deferred_composite(coi_call *call)
 {
     const deferred_attrs *attrs = call->attrs;
-    size_t                n = (size_t)(attrs->num_in + attrs->num_out);
+    size_t                n = (size_t)attrs->num_in + (size_t)attrs->num_out;
     co_value            **room = coi_parts(call->ctx, attrs->op->name, n), *result;
 
     if (room == NULL)
@@ -301,8 +301,9 @@ defer(coi_grad *grad, co_value **given, bool *flows, bool *reached)
 co_code
 coi_defer_gradient(coi_grad *grad)
 {
-    size_t     given = (size_t)(grad->num_in + 2 * grad->num_out);
-    size_t     n = given + (size_t)(grad->num_in + grad->num_out); /* flags: less than a pointer */
+    size_t     num_in = (size_t)grad->num_in, num_out = (size_t)grad->num_out;
+    size_t     given = num_in + 2 * num_out;
+    size_t     n = given + num_in + num_out; /* flags: less than a pointer */
     co_value **room = coi_parts(grad->ctx, grad->op->name, n);
     bool      *flags;
     co_code    code;

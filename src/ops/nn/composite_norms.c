@@ -427,7 +427,8 @@ static co_value *
 correction(co_context *ctx, co_value *x)
 {
     int64_t   channels = x->u.tensor.dims[x->ndim - 1], elements = coi_known_elements(x);
-    double    n = channels > 0 ? (double)(elements / channels) : 0;
+    int64_t   num_rows = channels > 0 ? elements / channels : 0;
+    double    n = (double)num_rows;
     co_value *rows, *less;
 
     if (elements >= 0)
