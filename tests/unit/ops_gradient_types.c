@@ -215,8 +215,8 @@ check_types(const record *r, const type_unknowns *u, const coi_grad *grad)
 static void
 take_gradient(co_context *ctx, const record *r, const type_unknowns *u, const eager_gradient *e)
 {
-    co_value *in[MOST_INPUTS], *out[COI_MAX_OUTPUTS], *upstream[COI_MAX_OUTPUTS];
-    co_value *grads[MOST_INPUTS] = { NULL };
+    co_value *in[MOST_INPUTS] = { NULL }, *out[COI_MAX_OUTPUTS] = { NULL };
+    co_value *upstream[COI_MAX_OUTPUTS] = { NULL }, *grads[MOST_INPUTS] = { NULL };
     coi_grad  grad = grad_of(ctx, r, in, out, upstream, grads, e->needed);
 
     type_specs(ctx, r->in, r->num_in, u, in);
