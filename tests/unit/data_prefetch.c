@@ -998,6 +998,10 @@ CO_TEST(without_threads_elements_are_made_on_demand, "")
         CO_SKIP("sanitizers need the address space");
     story(ctx, generated(ctx, &w), plain);
     story(ctx, co_dataset_map(ctx, generated(ctx, &w), triple, &w, NULL), text);
+    for (int i = 0; i < 5000; ++i) /* dead cells wait before they are used again, in debug builds
+                                    * for 4096 others */
+        CO_BLOCK(ctx)
+            co_int(ctx, i);
     getrlimit(RLIMIT_AS, &before);
     little.rlim_max = before.rlim_max;
     for (int which = 0; which < 2; ++which) {
