@@ -12,6 +12,7 @@
  *   variable.h  variables under a strategy
  *   communication.h  communication options of collectives
  *   strategy.h  scope, run, reduce, replicas
+ *   function.h  captured functions: recorded once, replayed
  *   creator.h   functions of yours between co_variable and what it makes
  *   extended.h  what the documents call strategy.extended
  *   custom_strategy.h    your own strategy
@@ -48,6 +49,7 @@
 #include <cohort/error.h>
 #include <cohort/extended.h>
 #include <cohort/files.h>
+#include <cohort/function.h>
 #include <cohort/gradient.h>
 #include <cohort/observe.h>
 #include <cohort/ops.h>

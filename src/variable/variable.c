@@ -3,6 +3,7 @@
  * Ordinary variables, and the public calls that any variable's policy answers.
  */
 #include "base/text.h"
+#include "ops/engine/capture.h"
 #include "variable/variable.h"
 
 #include <cohort/ops.h>
@@ -477,6 +478,26 @@ coi_check_variable(co_context *ctx, const co_value *value, int position)
     return coi_check_kind(ctx, value, CO_KIND_VARIABLE, position, "variable");
 }
 
+typedef struct assign_attrs {
+    int verb;
+} assign_attrs;
+
+static co_value *
+replay_assign(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
+{
+    int       verb = ((const assign_attrs *)attrs)->verb;
+    co_value *seen = in[0]->u.variable->ops->assign(ctx, in[0], verb, in[1]);
+
+    (void)num_in;
+    return seen != NULL ? coi_own(ctx, seen) : NULL;
+}
+
+const coi_op coi_op_assign = {
+    COI_RECORDED("assign", "Changes a variable; co_assign, co_scatter_add and their like.",
+                 replay_assign, CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE),
+    .attrs_rule.size = COI_ATTRS_SIZE(assign_attrs),
+};
+
 static co_value *
 assign(co_context *ctx, co_value *variable, co_value *value, int verb)
 {
@@ -485,6 +506,9 @@ assign(co_context *ctx, co_value *variable, co_value *value, int verb)
     if (!coi_check_variable(ctx, variable, 2) ||
         !coi_check_value(ctx, value, 3, verb < COI_SCATTER_UPDATE ? "value" : "slices"))
         return NULL;
+    if (coi_is_capturing(ctx))
+        return coi_record_call(ctx, &coi_op_assign, &(assign_attrs){ verb },
+                               (co_value *[]){ variable, value }, 2, coi_fresh_type(ctx, variable));
     seen = variable->u.variable->ops->assign(ctx, variable, verb, value);
     return seen != NULL ? coi_own(ctx, seen) : NULL;
 }

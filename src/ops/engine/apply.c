@@ -469,7 +469,8 @@ apply_one(co_context *ctx, const coi_op *op, co_value *const *given, int n, cons
 
     COI_ENTER(ctx, op->name, NULL);
     call.device = ctx->device;
-    if (op->num_inputs != n || n > FEW_OPERANDS || !are_in_place(ctx, call.device, given, n))
+    if (op->num_inputs != n || n > FEW_OPERANDS || ctx->infers_types ||
+        !are_in_place(ctx, call.device, given, n))
         return apply(ctx, op, given, n, attrs, &out) == CO_OK ? out : NULL;
     call.ctx = ctx;
     call.op = op;

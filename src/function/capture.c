@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Capturing a function: its context records calls instead of making them, and the function runs
+ * once with symbolic arguments. What it leaves open (blocks, scopes, tapes) is closed.
+ */
+#include "function/function.h"
+#include "function/value_tree.h"
+
+#include "base/text.h"
+#include "context/tape.h"
+
+/* A variable that is an argument, and the symbolic tensor that stands for it in the program: each
+ * call may bring another variable. */
+typedef struct variable_argument {
+    co_value *variable, *symbol; /* symbol: a reference */
+} variable_argument;
+
+#define MAX_VARIABLE_ARGUMENTS 256
+
+typedef struct function_capture {
+    coi_capture       base;
+    coi_type_recorder recorder;
+    coi_program      *program;
+    const char       *name;
+    coi_device_name   device; /* that the function is called on */
+    variable_argument arguments[MAX_VARIABLE_ARGUMENTS];
+    int               num_arguments;
+} function_capture;
+
+/* --- operands --- */
+
+static co_value *
+refuse_foreign(co_context *ctx, coi_capture *capture, co_value *symbol)
+{
+    const function_capture *c = (const function_capture *)(void *)capture;
+    char                    text[200];
+
+    coi_format(&ctx->heap, symbol, text, sizeof(text));
+    coi_fail(ctx, CO_TYPE_ERROR,
+             "%s belongs to another captured function than '%s', which is being captured; pass it "
+             "as an argument, and return what other functions need",
+             text, c->name);
+    return NULL;
+}
+
+/* What a program holds for an operand. */
+static co_value *
+operand_leaf(co_context *ctx, co_value *leaf, void *arg)
+{
+    const function_capture *c = arg;
+
+    if (leaf->kind == CO_KIND_SYMBOLIC)
+        return coi_own_symbol(ctx, leaf);
+    for (int i = 0; coi_is_variable(leaf) && i < c->num_arguments; ++i)
+        if (c->arguments[i].variable->u.variable == leaf->u.variable)
+            return c->arguments[i].symbol;
+    return leaf;
+}
+
+static bool
+take_operands(co_context *ctx, function_capture *c, co_value *const *given, int n, co_value **in)
+{
+    for (int i = 0; i < n; ++i)
+        if ((in[i] = coi_tree_map(ctx, given[i], operand_leaf, c)) == NULL)
+            return false;
+    return true;
+}
+
+/* The device of the step that was just added, if the function chose one. */
+static bool
+note_device(co_context *ctx, const function_capture *c)
+{
+    coi_program_step *step = &c->program->steps[c->program->num_steps - 1];
+    coi_device_name  *copy;
+
+    if (coi_device_name_equal(&ctx->device_id, &c->device))
+        return true;
+    copy = coi_alloc(c->program->memory, sizeof(*copy));
+    if (copy == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a captured function");
+        return false;
+    }
+    *copy = ctx->device_id;
+    step->device = copy;
+    return true;
+}
+
+static co_value *
+record(co_context *ctx, void *data, const coi_op *op, const void *attrs, co_value *const *given,
+       int num_given, co_value *result)
+{
+    function_capture *c = data;
+    co_value         *few[COI_INLINE_ITEMS], **in = few;
+    size_t            nbytes = (size_t)num_given * sizeof(*in);
+    bool              ok;
+
+    if (num_given > COI_INLINE_ITEMS && (in = coi_small_alloc(&ctx->heap, nbytes)) == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %d operands", num_given);
+        return NULL;
+    }
+    ok = take_operands(ctx, c, given, num_given, in) &&
+         (result = coi_program_name_all(ctx, c->program, result)) != NULL &&
+         coi_program_add(ctx, c->program, op, attrs, in, num_given, result) && note_device(ctx, c);
+    if (in != few)
+        coi_small_free(&ctx->heap, in, nbytes);
+    return ok ? result : NULL;
+}
+
+/* --- variables that are arguments --- */
+
+static bool
+is_known_argument(const function_capture *c, const co_value *variable)
+{
+    for (int i = 0; i < c->num_arguments; ++i)
+        if (c->arguments[i].variable->u.variable == variable->u.variable)
+            return true;
+    return false;
+}
+
+static co_value *
+note_argument(co_context *ctx, co_value *leaf, void *arg)
+{
+    function_capture *c = arg;
+    co_value         *symbol;
+
+    if (!coi_is_variable(leaf))
+        return leaf;
+    if (!is_known_argument(c, leaf)) {
+        if (c->num_arguments == MAX_VARIABLE_ARGUMENTS) {
+            coi_fail(ctx, CO_VALUE_ERROR,
+                     "more than %d variables are arguments of '%s'; let it use them without being "
+                     "given them",
+                     MAX_VARIABLE_ARGUMENTS, c->name);
+            return NULL;
+        }
+        symbol = coi_fresh_type(ctx, leaf);
+        if (symbol == NULL)
+            return NULL;
+        coi_program_name(c->program, symbol);
+        coi_ref(symbol);
+        c->arguments[c->num_arguments++] = (variable_argument){ leaf, symbol };
+    }
+    return operand_leaf(ctx, leaf, c);
+}
+
+/* --- the capture --- */
+
+coi_capture_pause
+coi_capture_suspend(co_context *ctx)
+{
+    coi_capture_pause pause = { ctx->capture,      ctx->type_recorder, ctx->tapes,
+                                ctx->infers_types, ctx->recording,     ctx->special };
+
+    ctx->capture = NULL;
+    ctx->type_recorder = NULL;
+    ctx->tapes = NULL;
+    ctx->infers_types = ctx->recording = false;
+    ctx->special = (uint8_t)(ctx->special & ~COI_SPECIAL_CAPTURE);
+    return pause;
+}
+
+void
+coi_capture_resume(co_context *ctx, const coi_capture_pause *pause)
+{
+    coi_tape_log_free(ctx);
+    ctx->capture = pause->capture;
+    ctx->type_recorder = pause->recorder;
+    ctx->tapes = pause->tapes;
+    ctx->infers_types = pause->infers_types;
+    ctx->recording = pause->recording;
+    ctx->special = pause->special;
+}
+
+/* The result of the function as the program has it: none for NULL. */
+static co_value *
+take_result(co_context *ctx, function_capture *c, co_value *result)
+{
+    if (ctx->error.code != CO_OK)
+        return NULL;
+    if (result == NULL)
+        return co_none(ctx);
+    if (!coi_check_result(ctx, result, "call", "captured function"))
+        return NULL;
+    return coi_tree_map(ctx, result, operand_leaf, c);
+}
+
+static bool
+call_function(co_context *ctx, function_capture *c, co_fn fn, void *user, co_value *args)
+{
+    size_t    entries = ctx->num_entries, blocks = ctx->num_blocks, floor;
+    co_value *pattern, *result;
+    bool      ok = false;
+
+    co_block_begin(ctx);
+    pattern = ctx->error.code == CO_OK ? coi_tree_map(ctx, args, note_argument, c) : NULL;
+    if (pattern != NULL) {
+        coi_ref(pattern);
+        c->program->args = pattern;
+        floor = coi_function_begin(ctx);
+        result = fn(ctx, args, user);
+        coi_function_end(ctx, floor);
+        coi_pop_to(ctx, entries);
+        result = take_result(ctx, c, result);
+        ok = result != NULL && coi_program_finish(ctx, c->program, result);
+    }
+    coi_blocks_unwind(ctx, blocks);
+    return ok;
+}
+
+coi_program *
+coi_capture_program(co_context *ctx, coi_program *program, const char *name, co_fn fn, void *user,
+                    co_value *args)
+{
+    function_capture *c = coi_calloc(&ctx->runtime->memory, sizeof(*c));
+    coi_capture_pause outer;
+    co_site_info      site = ctx->site;
+    bool              ok;
+
+    if (c == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to capture '%s'", name);
+        coi_unref(&ctx->heap, program);
+        return NULL;
+    }
+    c->base = (coi_capture){ program->serial, refuse_foreign, ctx->capture, 0 };
+    c->recorder = (coi_type_recorder){ c, record };
+    c->program = program;
+    c->name = name;
+    c->device = ctx->device_id;
+    outer = coi_capture_suspend(ctx);
+    ctx->capture = &c->base;
+    ctx->type_recorder = &c->recorder;
+    ctx->infers_types = true;
+    ctx->special |= COI_SPECIAL_CAPTURE;
+    ok = call_function(ctx, c, fn, user, args);
+    coi_capture_resume(ctx, &outer);
+    coi_copy_site(&ctx->site, &site);
+    for (int i = 0; i < c->num_arguments; ++i)
+        coi_unref(&ctx->heap, c->arguments[i].symbol);
+    coi_free(&ctx->runtime->memory, c, sizeof(*c));
+    if (ok)
+        return program;
+    coi_unref(&ctx->heap, program);
+    return NULL;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Captured functions inside the library: capturing a program, and choosing one by the types of
+ * arguments.
+ */
+#ifndef COI_FUNCTION_FUNCTION_H
+#define COI_FUNCTION_FUNCTION_H
+
+#include <cohort/function.h>
+
+#include "function/program.h"
+
+/*
+ * capture.c. Call `fn` with `args` and record what it does: a reference to the program, or NULL
+ * with an error. `args` holds symbolic tensors of the program, and variables that are arguments.
+ * `program` is new; it is the result, or is given back.
+ */
+coi_program *coi_capture_program(co_context *ctx, coi_program *program, const char *name, co_fn fn,
+                                 void *user, co_value *args);
+/* Calls of ctx are made, not recorded, until coi_capture_resume: for what has to exist while a
+ * function is captured. */
+typedef struct coi_capture_pause {
+    struct coi_capture             *capture;
+    const struct coi_type_recorder *recorder;
+    struct coi_tape_log            *tapes;
+    bool                            infers_types, recording;
+    uint8_t                         special;
+} coi_capture_pause;
+coi_capture_pause coi_capture_suspend(co_context *ctx);
+void              coi_capture_resume(co_context *ctx, const coi_capture_pause *pause);
+
+/* function.c. A merge function as a captured function of one argument. */
+co_function *coi_function_of_merge(co_context *ctx, co_merge_fn fn, void *user);
+/* The program that a call with these arguments takes, captured if there is none: a
+ * reference, or NULL with an error. `args` is a tuple. */
+coi_program *coi_function_program(co_context *ctx, co_function *function, co_value *args);
+/* Whether the call that is being captured is made by a captured function inside another. */
+bool coi_is_nested_call(const co_context *ctx);
+
+/* signature.c */
+/* The type of arguments, by which a program is found: specs in the place of tensors, host values
+ * and variables as they are. A value of the block, or NULL with an error. */
+co_value *coi_types_of_args(co_context *ctx, co_value *args);
+/* Whether arguments are of these types. */
+bool coi_fits_types(co_value *types, co_value *args);
+/* How many dimensions of the types are known, and ranks: the more, the more specific. */
+int coi_types_known(const co_value *types);
+/* Types that both fit: dimensions and ranks in which they differ are unknown. A value of the block;
+ * NULL, without an error, where only other differences separate them. */
+co_value *coi_join_types(co_context *ctx, co_value *a, co_value *b);
+/* Symbolic tensors of a program in the place of the specs of types; variables stay. A value of the
+ * block, or NULL with an error. */
+co_value *coi_symbols_of_types(co_context *ctx, coi_program *program, co_value *types);
+/* Arguments for a signature: host values become tensors of its dtypes. A value of the block, or
+ * NULL with CO_TYPE_ERROR where they do not fit. */
+co_value *coi_args_for_signature(co_context *ctx, co_value *signature, co_value *args);
+/* Whether a value is a signature: a tuple or list of specs and structures of them. */
+bool coi_check_signature(co_context *ctx, co_value *signature);
+
+#endif
