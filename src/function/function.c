@@ -294,17 +294,29 @@ capture(co_context *ctx, co_function *function, const call_place *place, co_valu
     return keep_program(ctx, function, &(captured){ program, types, *place });
 }
 
+/* The types of a new program: the signature, or those of the arguments. */
+static co_value *
+types_for(co_context *ctx, co_function *function, const call_place *place, co_value *args)
+{
+    co_value *types;
+
+    if (function->signature != NULL) {
+        types = coi_signature_here(ctx, function->signature);
+        return types != NULL ? co_tuple(ctx, types->u.items.items, types->u.items.n) : NULL;
+    }
+    types = coi_types_of_args(ctx, args);
+    return types != NULL && function->relax_shapes ? relaxed_types(ctx, function, place, types)
+                                                   : types;
+}
+
 static coi_program *
 capture_for(co_context *ctx, co_function *function, const call_place *place, co_value *args)
 {
-    co_value    *types = function->signature;
+    co_value    *types;
     coi_program *program = NULL;
 
     co_block_begin(ctx);
-    if (types == NULL && (types = coi_types_of_args(ctx, args)) != NULL && function->relax_shapes)
-        types = relaxed_types(ctx, function, place, types);
-    else if (types != NULL && function->signature != NULL)
-        types = co_tuple(ctx, types->u.items.items, types->u.items.n);
+    types = types_for(ctx, function, place, args);
     if (types != NULL)
         program = capture(ctx, function, place, types);
     co_block_end(ctx);
@@ -365,8 +377,11 @@ call(co_context *ctx, co_function *function, co_value *args)
 
     if (args->kind != CO_KIND_TUPLE)
         args = co_tuple(ctx, args->u.items.items, args->u.items.n);
-    if (args != NULL && function->signature != NULL)
-        args = coi_args_for_signature(ctx, function->signature, args);
+    if (args != NULL && function->signature != NULL) {
+        co_value *signature = coi_signature_here(ctx, function->signature);
+
+        args = signature != NULL ? coi_args_for_signature(ctx, signature, args) : NULL;
+    }
     if (args == NULL)
         return NULL;
     program = coi_function_program(ctx, function, args);

@@ -54,6 +54,9 @@ co_value *coi_symbols_of_types(co_context *ctx, coi_program *program, co_value *
 /* Arguments for a signature: host values become tensors of its dtypes. A value of the block, or
  * NULL with CO_TYPE_ERROR where they do not fit. */
 co_value *coi_args_for_signature(co_context *ctx, co_value *signature, co_value *args);
+/* The signature of a replica: its part of each per-replica spec. Outside of steps the signature
+ * itself. A value of the block, or NULL with an error. */
+co_value *coi_signature_here(co_context *ctx, co_value *signature);
 /* Whether a value is a signature: a tuple or list of specs and structures of them. */
 bool coi_check_signature(co_context *ctx, co_value *signature);
 

@@ -251,6 +251,33 @@ coi_check_signature(co_context *ctx, co_value *signature)
     return false;
 }
 
+co_value *
+coi_signature_here(co_context *ctx, co_value *signature)
+{
+    co_value  *few[COI_INLINE_ITEMS], **items = few, *here = NULL;
+    coi_values from;
+    size_t     nbytes;
+
+    if (!coi_in_replica(ctx) || signature->kind == CO_KIND_SPEC)
+        return signature;
+    if (coi_is_distributed(signature))
+        return coi_select(signature, ctx->mode.local_replica);
+    from = coi_tree_items(signature);
+    nbytes = from.n * sizeof(*items);
+    if (from.n > COI_INLINE_ITEMS && (items = coi_small_alloc(&ctx->heap, nbytes)) == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu specs", from.n);
+        return NULL;
+    }
+    for (size_t i = 0; i < from.n; ++i)
+        if ((items[i] = coi_signature_here(ctx, from.items[i])) == NULL)
+            break;
+    if (ctx->error.code == CO_OK)
+        here = coi_tree_with_items(ctx, signature, items, from.n);
+    if (items != few)
+        coi_small_free(&ctx->heap, items, nbytes);
+    return here;
+}
+
 static const char *
 spec_text(const co_value *spec, char *out, size_t capacity)
 {

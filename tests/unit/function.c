@@ -306,3 +306,157 @@ CO_TEST_WITH(a_captured_step_trains_on_replicas, "FN-5 FN-9 S-RUN-12", "cpus=2")
 
     compare_training(ctx, co_mirrored_strategy(ctx, devices, 2, NULL), 2);
 }
+
+/* --- corners --- */
+
+static co_value *
+wrapped(co_context *ctx, co_value *args, void *user)
+{
+    co_value *x = co_at(ctx, args, 0);
+
+    return co_add(ctx, co_call(ctx, user, co_args(ctx, x, x)), co_int(ctx, 1));
+}
+
+CO_TEST(a_function_inside_another_is_part_of_its_program, "FN-1")
+{
+    counted      user = { 0, NULL };
+    co_function *inner = co_function_of(ctx, square_plus, &user, NULL);
+    co_function *outer = co_function_of(ctx, wrapped, inner, NULL);
+    char         text[600];
+    size_t       length;
+
+    for (int i = 0; i < 3; ++i)
+        CO_EXPECT_CLOSE(element(ctx, co_call(ctx, outer, co_args(ctx, vector(ctx, 2, 3))), 1), 13,
+                        0);
+    CO_EXPECT_INT(user.calls, 1);
+    co_call(ctx, inner, co_args(ctx, vector(ctx, 2, 3), vector(ctx, 2, 3)));
+    CO_EXPECT_INT(user.calls, 1);
+    length = co_function_print(ctx, outer, text, sizeof(text));
+    CO_EXPECT_INT(length, strlen(text));
+    CO_EXPECT_CONTAINS(text, "args (%0)\n%1 = square(%0)  float32 [3]");
+    CO_EXPECT_CONTAINS(text, "%2 = add(%1, %0)");
+    CO_EXPECT_CONTAINS(text, "return %3\n");
+    CO_EXPECT_OK(ctx);
+}
+
+/* Keeps its argument for later. */
+static co_value *
+leak_argument(co_context *ctx, co_value *args, void *user)
+{
+    co_value **kept = user;
+
+    *kept = co_at(ctx, args, 0);
+    co_keep(ctx, *kept);
+    return co_neg(ctx, *kept);
+}
+
+static co_value *
+use_kept(co_context *ctx, co_value *args, void *user)
+{
+    co_value **kept = user;
+
+    return co_add(ctx, co_at(ctx, args, 0), *kept);
+}
+
+CO_TEST(a_symbolic_tensor_belongs_to_its_function, "FN-13")
+{
+    co_value    *kept = NULL;
+    co_function *f = co_function_of(ctx, leak_argument, &kept, NULL);
+    co_function *g = co_function_of(ctx, use_kept, &kept, NULL);
+
+    CO_EXPECT_CLOSE(element(ctx, co_call(ctx, f, co_args(ctx, vector(ctx, 1, 2))), 1), -2, 0);
+    CO_EXPECT_NULL(co_neg(ctx, kept));
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "is used outside the captured function that made it");
+    CO_EXPECT_NULL(co_call(ctx, g, co_args(ctx, vector(ctx, 1, 2))));
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "belongs to another captured function");
+    co_release(ctx, kept);
+}
+
+static co_value *
+call_itself(co_context *ctx, co_value *args, void *user)
+{
+    return co_call(ctx, *(co_function **)user, args);
+}
+
+CO_TEST(a_function_that_calls_itself_without_end_is_refused, "")
+{
+    co_function *f = NULL;
+
+    f = co_function_of(ctx, call_itself, &f, NULL);
+    CO_EXPECT_NULL(co_call(ctx, f, co_args(ctx, vector(ctx, 1, 2))));
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "a captured function that calls itself");
+}
+
+static co_value *
+divide_index(co_context *ctx, co_value *args, void *user)
+{
+    counted  *c = user;
+    co_value *x = co_at(ctx, args, 0);
+
+    co_assign_add(ctx, c->variable, co_int(ctx, 1));
+    x = co_gather(ctx, x, co_at(ctx, args, 1), 0, 0);
+    co_assign_add(ctx, c->variable, co_int(ctx, 10));
+    return x;
+}
+
+CO_TEST(an_error_leaves_what_came_before_it, "FN-10")
+{
+    counted      user = { 0, co_variable(ctx, co_scalar_float(ctx, 0), NULL) };
+    co_function *f = co_function_of(ctx, divide_index, &user, NULL);
+
+    co_call(ctx, f, co_args(ctx, vector(ctx, 1, 3), co_scalar_int32(ctx, 1)));
+    CO_EXPECT_CLOSE(co_item_float(ctx, user.variable), 11, 0);
+    CO_EXPECT_NULL(co_call(ctx, f, co_args(ctx, vector(ctx, 1, 3), co_scalar_int32(ctx, 5))));
+    CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, NULL);
+    CO_EXPECT_CLOSE(co_item_float(ctx, user.variable), 12, 0);
+    co_call(ctx, f, co_args(ctx, vector(ctx, 1, 3), co_scalar_int32(ctx, 2)));
+    CO_EXPECT_CLOSE(co_item_float(ctx, user.variable), 23, 0);
+    CO_EXPECT_OK(ctx);
+}
+
+CO_TEST(shapes_that_differ_become_unknown_when_they_may, "FN-4")
+{
+    counted             user = { 0, NULL };
+    co_function_options options = CO_FUNCTION_OPTIONS_INIT;
+    co_function        *f;
+
+    options.relax_shapes = true;
+    f = co_function_of(ctx, square_plus, &user, &options);
+    for (int n = 1; n < 8; ++n)
+        co_call(ctx, f, co_args(ctx, vector(ctx, 1, n), vector(ctx, 1, n)));
+    CO_EXPECT_INT(user.calls, 2);
+    CO_EXPECT_OK(ctx);
+}
+
+CO_TEST(programs_are_limited, "")
+{
+    counted             user = { 0, NULL };
+    co_function_options options = CO_FUNCTION_OPTIONS_INIT;
+    co_function_stats   stats = CO_FUNCTION_STATS_INIT;
+    co_function        *f;
+
+    options.max_programs = 3;
+    f = co_function_of(ctx, square_plus, &user, &options);
+    for (int n = 0; n < 10; ++n)
+        co_call(ctx, f, co_args(ctx, vector(ctx, 1, 2), co_int(ctx, n)));
+    co_function_get_stats(ctx, f, &stats);
+    CO_EXPECT_INT(stats.captures, 10);
+    CO_EXPECT_INT(stats.programs, 3);
+    CO_EXPECT_INT(stats.replays, 10);
+    CO_EXPECT_OK(ctx);
+}
+
+static bool
+capture_and_call(co_context *ctx)
+{
+    co_function *f = co_function_of(ctx, with_gradient, NULL, NULL);
+
+    return co_call(ctx, f, co_args(ctx, vector(ctx, 0.5f, 3))) != NULL &&
+           co_call(ctx, f, co_args(ctx, vector(ctx, 0.5f, 3))) != NULL;
+}
+
+CO_TEST_BARE(want_of_memory_while_capturing_is_an_error, "")
+{
+    (void)ctx;
+    CO_EXPECT_SURVIVES_NO_MEMORY(NULL, capture_and_call);
+}
