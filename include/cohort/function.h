@@ -47,11 +47,15 @@ typedef struct co_function_options {
     /* Without a signature: where only shapes differ from an earlier call, capture once more with
      * the dimensions that differ unknown. */
     bool relax_shapes;
+    /* Capture again in every call and compare: a function that depends on memory of its own, which
+     * capturing cannot see, is CO_RUNTIME_ERROR with the lines of both calls. Slow, for finding
+     * mistakes. The setting check_functions turns it on for all functions. */
+    bool check;
     /* The most programs that it keeps; 0: 64. A call that needs one more drops the oldest, and a
      * line of the log says what kept changing. */
     int max_programs;
 } co_function_options;
-#define CO_FUNCTION_OPTIONS_INIT { sizeof(co_function_options), NULL, NULL, false, 0 }
+#define CO_FUNCTION_OPTIONS_INIT { sizeof(co_function_options), NULL, NULL, false, false, 0 }
 
 /**
  * A function that is captured when it is called; nothing runs now. `user` is given to fn as it is,

@@ -38,7 +38,7 @@ struct co_function {
     char        *name;
     size_t       name_size;
     co_value    *signature; /* a reference; NULL: none */
-    bool         relax_shapes;
+    bool         relax_shapes, check;
     size_t       max_programs;
     coi_lock     lock;     /* of what follows */
     captured    *programs; /* oldest first */
@@ -108,6 +108,7 @@ co_function_of(co_context *ctx, co_fn fn, void *user, const co_function_options 
     function->fn = fn;
     function->user = user;
     function->relax_shapes = all.relax_shapes;
+    function->check = all.check || ctx->runtime->settings.check_functions;
     function->max_programs = all.max_programs > 0 ? (size_t)all.max_programs : DEFAULT_PROGRAMS;
     coi_lock_init(&function->lock);
     if (all.name == NULL)
@@ -165,9 +166,9 @@ is_same_place(const call_place *a, const call_place *b)
            a->update_id == b->update_id && coi_device_name_equal(&a->device, &b->device);
 }
 
-/* The most specific program for arguments, of which exact types are one: a reference, or NULL. */
+/* The most specific program for arguments, and its types: references, or NULL. */
 static coi_program *
-find_program(co_function *function, const call_place *place, co_value *args)
+find_program(co_function *function, const call_place *place, co_value *args, co_value **types)
 {
     coi_program *best = NULL;
     int          most = -1;
@@ -183,10 +184,13 @@ find_program(co_function *function, const call_place *place, co_value *args)
         if (known > most) {
             most = known;
             best = c->program;
+            *types = c->types;
         }
     }
-    if (best != NULL)
+    if (best != NULL) {
         coi_ref(best);
+        coi_ref(*types);
+    }
     coi_lock_give(&function->lock);
     return best;
 }
@@ -274,8 +278,9 @@ check_nesting(co_context *ctx, const co_function *function)
     return false;
 }
 
+/* A new program for these types, which nobody keeps yet: a reference, or NULL with an error. */
 static coi_program *
-capture(co_context *ctx, co_function *function, const call_place *place, co_value *types)
+capture_types(co_context *ctx, co_function *function, co_value *types)
 {
     coi_program *program = check_nesting(ctx, function) ? coi_program_new(ctx) : NULL;
     co_value    *args = program != NULL ? coi_symbols_of_types(ctx, program, types) : NULL;
@@ -285,8 +290,15 @@ capture(co_context *ctx, co_function *function, const call_place *place, co_valu
         return NULL;
     }
     atomic_fetch_add_explicit(&function->captures, 1, memory_order_relaxed);
-    program = coi_capture_program(ctx, program, function->name, function->fn,
-                                  function->merge != NULL ? function : function->user, args);
+    return coi_capture_program(ctx, program, function->name, function->fn,
+                               function->merge != NULL ? function : function->user, args);
+}
+
+static coi_program *
+capture(co_context *ctx, co_function *function, const call_place *place, co_value *types)
+{
+    coi_program *program = capture_types(ctx, function, types);
+
     if (program == NULL)
         return NULL;
     coi_log_line(&ctx->runtime->log, CO_LOG_INFO, "captured '%s': %zu calls", function->name,
@@ -339,13 +351,37 @@ check_call(co_context *ctx, co_function *function, co_value *args)
     return false;
 }
 
+/* A reference to the program, or NULL with an error if the function does something else now. */
+static coi_program *
+check_program(co_context *ctx, co_function *function, coi_program *program, co_value *types)
+{
+    coi_program *again;
+    bool         same;
+
+    co_block_begin(ctx);
+    again = capture_types(ctx, function, types);
+    same = again != NULL && coi_check_same_program(ctx, function->name, program, again);
+    co_block_end(ctx);
+    coi_unref(&ctx->heap, again);
+    if (same)
+        return program;
+    coi_unref(&ctx->heap, program);
+    return NULL;
+}
+
 coi_program *
 coi_function_program(co_context *ctx, co_function *function, co_value *args)
 {
     call_place   place = place_of(ctx);
-    coi_program *program = find_program(function, &place, args);
+    co_value    *types = NULL;
+    coi_program *program = find_program(function, &place, args, &types);
 
-    return program != NULL ? program : capture_for(ctx, function, &place, args);
+    if (program == NULL)
+        return capture_for(ctx, function, &place, args);
+    if (function->check)
+        program = check_program(ctx, function, program, types);
+    coi_unref(&ctx->heap, types);
+    return program;
 }
 
 bool

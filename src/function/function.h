@@ -37,7 +37,14 @@ coi_program *coi_function_program(co_context *ctx, co_function *function, co_val
 /* Whether the call that is being captured is made by a captured function inside another. */
 bool coi_is_nested_call(const co_context *ctx);
 
+/* check.c. Whether two captures of a function make the same calls; CO_RUNTIME_ERROR with the first
+ * that differs. */
+bool coi_check_same_program(co_context *ctx, const char *name, const coi_program *before,
+                            const coi_program *now);
+
 /* signature.c */
+/* Whether host values are one for the choice of a program: 1, 1.0 and true are. */
+bool coi_same_host_value(const co_value *a, const co_value *b);
 /* The type of arguments, by which a program is found: specs in the place of tensors, host values
  * and variables as they are. A value of the block, or NULL with an error. */
 co_value *coi_types_of_args(co_context *ctx, co_value *args);

@@ -66,8 +66,8 @@ same_number(const co_value *a, const co_value *b)
     return number_of(a) == number_of(b) || (isnan(number_of(a)) && isnan(number_of(b)));
 }
 
-static bool
-same_host_value(const co_value *a, const co_value *b)
+bool
+coi_same_host_value(const co_value *a, const co_value *b)
 {
     if (is_number(a) || is_number(b))
         return is_number(a) && is_number(b) && same_number(a, b);
@@ -137,7 +137,7 @@ fits_leaf(co_value *type, co_value *value, void *arg)
         return coi_is_variable(value) && is_like_variable(type->u.variable, value->u.variable) &&
                first_position(a->first, type->u.variable) ==
                    first_position(a->second, value->u.variable);
-    return same_host_value(type, value);
+    return coi_same_host_value(type, value);
 }
 
 bool

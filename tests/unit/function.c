@@ -460,3 +460,47 @@ CO_TEST_BARE(want_of_memory_while_capturing_is_an_error, "")
     (void)ctx;
     CO_EXPECT_SURVIVES_NO_MEMORY(NULL, capture_and_call);
 }
+
+/* Multiplies by a number in memory of its own. */
+static co_value *
+scale(co_context *ctx, co_value *args, void *user)
+{
+    const double *factor = user;
+    co_value     *x = co_at(ctx, args, 0);
+
+    return *factor > 10 ? co_neg(ctx, x) : co_mul(ctx, x, co_float(ctx, *factor));
+}
+
+CO_TEST(a_function_that_depends_on_its_own_memory_is_found, "FN-7")
+{
+    double              factor = 2;
+    co_function_options options = CO_FUNCTION_OPTIONS_INIT;
+    co_function        *f;
+
+    options.name = "scale";
+    options.check = true;
+    f = co_function_of(ctx, scale, &factor, &options);
+    for (int i = 0; i < 3; ++i)
+        CO_EXPECT_CLOSE(element(ctx, co_call(ctx, f, co_args(ctx, vector(ctx, 1, 2))), 1), 4, 0);
+    factor = 3;
+    CO_EXPECT_NULL(co_call(ctx, f, co_args(ctx, vector(ctx, 1, 2))));
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR,
+                    "call 0 of the captured function 'scale' has other operands");
+    factor = 11;
+    CO_EXPECT_NULL(co_call(ctx, f, co_args(ctx, vector(ctx, 1, 2))));
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "is another call: mul at");
+    factor = 2;
+    CO_EXPECT_CLOSE(element(ctx, co_call(ctx, f, co_args(ctx, vector(ctx, 1, 2))), 1), 4, 0);
+}
+
+CO_TEST_WITH(a_setting_checks_all_functions, "FN-7", "check_functions=yes")
+{
+    double       factor = 2;
+    co_function *f = co_function_of(ctx, scale, &factor, NULL);
+
+    co_call(ctx, f, co_args(ctx, vector(ctx, 1, 2)));
+    CO_EXPECT_OK(ctx);
+    factor = 3;
+    CO_EXPECT_NULL(co_call(ctx, f, co_args(ctx, vector(ctx, 1, 2))));
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "not on other memory");
+}
