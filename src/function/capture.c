@@ -17,6 +17,12 @@ typedef struct variable_argument {
 
 #define MAX_VARIABLE_ARGUMENTS 256
 
+/* What a body uses of the functions around it: a symbolic tensor, or a variable that is an argument
+ * there, and the symbolic tensor that stands for it in the body. References. */
+typedef struct adopted_value {
+    co_value *outer, *inner;
+} adopted_value;
+
 typedef struct function_capture {
     coi_capture       base;
     coi_type_recorder recorder;
@@ -25,6 +31,9 @@ typedef struct function_capture {
     coi_device_name   device; /* that the function is called on */
     variable_argument arguments[MAX_VARIABLE_ARGUMENTS];
     int               num_arguments;
+    bool              adopts; /* the body of a condition or loop */
+    adopted_value    *adopted;
+    size_t            num_adopted, cap_adopted;
 } function_capture;
 
 /* --- operands --- */
@@ -43,18 +52,104 @@ refuse_foreign(co_context *ctx, coi_capture *capture, co_value *symbol)
     return NULL;
 }
 
+/* Let a new symbolic tensor stand for a value of the functions around this body. */
+static co_value *
+adopt_new(co_context *ctx, function_capture *c, co_value *outer)
+{
+    co_value *inner = coi_fresh_type(ctx, outer);
+
+    if (inner == NULL)
+        return NULL;
+    if (!coi_grow(&ctx->runtime->memory, (void **)&c->adopted, &c->cap_adopted, c->num_adopted + 1,
+                  sizeof(*c->adopted))) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a captured function");
+        return NULL;
+    }
+    coi_program_name(c->program, inner);
+    coi_ref(inner);
+    coi_ref(outer);
+    c->adopted[c->num_adopted++] = (adopted_value){ outer, inner };
+    return inner;
+}
+
+/* The capture whose values this one may use besides its own: that around a body. */
+static const function_capture *
+enclosing(const function_capture *c)
+{
+    return c->adopts ? (const function_capture *)(const void *)c->base.outer : NULL;
+}
+
+static co_value *
+adopt(co_context *ctx, coi_capture *capture, co_value *symbol)
+{
+    function_capture *c = (function_capture *)(void *)capture;
+
+    for (size_t i = 0; i < c->num_adopted; ++i) {
+        const co_value *outer = c->adopted[i].outer;
+
+        if (outer->kind == CO_KIND_SYMBOLIC && outer->u.symbol.program == symbol->u.symbol.program &&
+            outer->u.symbol.slot == symbol->u.symbol.slot)
+            return c->adopted[i].inner;
+    }
+    for (const function_capture *o = enclosing(c); o != NULL; o = enclosing(o))
+        if (o->base.program == symbol->u.symbol.program)
+            return adopt_new(ctx, c, symbol);
+    return refuse_foreign(ctx, capture, symbol);
+}
+
+static bool
+is_known_argument(const function_capture *c, const co_value *variable)
+{
+    for (int i = 0; i < c->num_arguments; ++i)
+        if (c->arguments[i].variable->u.variable == variable->u.variable)
+            return true;
+    return false;
+}
+
+static bool
+may_have_argument(co_context *ctx, const function_capture *c)
+{
+    if (c->num_arguments < MAX_VARIABLE_ARGUMENTS)
+        return true;
+    coi_fail(ctx, CO_VALUE_ERROR,
+             "more than %d variables are arguments of '%s'; let it use them without being given "
+             "them",
+             MAX_VARIABLE_ARGUMENTS, c->name);
+    return false;
+}
+
+/* A variable that is an argument of a function around this body: each call may bring another. */
+static co_value *
+adopt_variable(co_context *ctx, function_capture *c, co_value *variable)
+{
+    const function_capture *o = enclosing(c);
+    co_value               *inner;
+
+    while (o != NULL && !is_known_argument(o, variable))
+        o = enclosing(o);
+    if (o == NULL)
+        return variable;
+    if (!may_have_argument(ctx, c) || (inner = adopt_new(ctx, c, variable)) == NULL)
+        return NULL;
+    coi_ref(inner);
+    c->arguments[c->num_arguments++] = (variable_argument){ variable, inner };
+    return inner;
+}
+
 /* What a program holds for an operand. */
 static co_value *
 operand_leaf(co_context *ctx, co_value *leaf, void *arg)
 {
-    const function_capture *c = arg;
+    function_capture *c = arg;
 
     if (leaf->kind == CO_KIND_SYMBOLIC)
         return coi_own_symbol(ctx, leaf);
-    for (int i = 0; coi_is_variable(leaf) && i < c->num_arguments; ++i)
+    if (!coi_is_variable(leaf))
+        return leaf;
+    for (int i = 0; i < c->num_arguments; ++i)
         if (c->arguments[i].variable->u.variable == leaf->u.variable)
             return c->arguments[i].symbol;
-    return leaf;
+    return adopt_variable(ctx, c, leaf);
 }
 
 static bool
@@ -108,15 +203,6 @@ record(co_context *ctx, void *data, const coi_op *op, const void *attrs, co_valu
 
 /* --- variables that are arguments --- */
 
-static bool
-is_known_argument(const function_capture *c, const co_value *variable)
-{
-    for (int i = 0; i < c->num_arguments; ++i)
-        if (c->arguments[i].variable->u.variable == variable->u.variable)
-            return true;
-    return false;
-}
-
 static co_value *
 note_argument(co_context *ctx, co_value *leaf, void *arg)
 {
@@ -126,13 +212,8 @@ note_argument(co_context *ctx, co_value *leaf, void *arg)
     if (!coi_is_variable(leaf))
         return leaf;
     if (!is_known_argument(c, leaf)) {
-        if (c->num_arguments == MAX_VARIABLE_ARGUMENTS) {
-            coi_fail(ctx, CO_VALUE_ERROR,
-                     "more than %d variables are arguments of '%s'; let it use them without being "
-                     "given them",
-                     MAX_VARIABLE_ARGUMENTS, c->name);
+        if (!may_have_argument(ctx, c))
             return NULL;
-        }
         symbol = coi_fresh_type(ctx, leaf);
         if (symbol == NULL)
             return NULL;
@@ -184,6 +265,39 @@ take_result(co_context *ctx, function_capture *c, co_value *result)
     return coi_tree_map(ctx, result, operand_leaf, c);
 }
 
+/* A tuple of the values that the body adopted: inside, or as they are outside. */
+static co_value *
+adopted_tuple(co_context *ctx, const function_capture *c, bool inside)
+{
+    size_t     n = c->num_adopted, nbytes = (n + 1) * sizeof(co_value *);
+    co_value **items = coi_small_alloc(&ctx->heap, nbytes), *tuple;
+
+    if (items == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu values", n);
+        return NULL;
+    }
+    for (size_t i = 0; i < n; ++i)
+        items[i] = inside ? c->adopted[i].inner : c->adopted[i].outer;
+    tuple = co_tuple(ctx, items, n);
+    coi_small_free(&ctx->heap, items, nbytes);
+    return tuple;
+}
+
+/* The arguments of a body are what it is given and what it adopted. */
+static bool
+extend_arguments(co_context *ctx, const function_capture *c)
+{
+    co_value *adopted = adopted_tuple(ctx, c, true), *both;
+
+    if (adopted == NULL ||
+        (both = co_tuple(ctx, (co_value *[]){ c->program->args, adopted }, 2)) == NULL)
+        return false;
+    coi_ref(both);
+    coi_unref(&ctx->heap, c->program->args);
+    c->program->args = both;
+    return true;
+}
+
 static bool
 call_function(co_context *ctx, function_capture *c, co_fn fn, void *user, co_value *args)
 {
@@ -201,15 +315,32 @@ call_function(co_context *ctx, function_capture *c, co_fn fn, void *user, co_val
         coi_function_end(ctx, floor);
         coi_pop_to(ctx, entries);
         result = take_result(ctx, c, result);
-        ok = result != NULL && coi_program_finish(ctx, c->program, result);
+        ok = result != NULL && (!c->adopts || extend_arguments(ctx, c)) &&
+             coi_program_finish(ctx, c->program, result);
     }
     coi_blocks_unwind(ctx, blocks);
     return ok;
 }
 
-coi_program *
-coi_capture_program(co_context *ctx, coi_program *program, const char *name, co_fn fn, void *user,
-                    co_value *args)
+static void
+drop_capture(co_context *ctx, function_capture *c)
+{
+    coi_memory *memory = &ctx->runtime->memory;
+
+    for (int i = 0; i < c->num_arguments; ++i)
+        coi_unref(&ctx->heap, c->arguments[i].symbol);
+    for (size_t i = 0; i < c->num_adopted; ++i) {
+        coi_unref(&ctx->heap, c->adopted[i].outer);
+        coi_unref(&ctx->heap, c->adopted[i].inner);
+    }
+    coi_free(memory, c->adopted, c->cap_adopted * sizeof(*c->adopted));
+    coi_free(memory, c, sizeof(*c));
+}
+
+/* `outside`: where the tuple of adopted values goes; NULL: it adopts none. */
+static coi_program *
+capture_program(co_context *ctx, coi_program *program, const char *name, co_fn fn, void *user,
+                co_value *args, co_value **outside)
 {
     function_capture *c = coi_calloc(&ctx->runtime->memory, sizeof(*c));
     coi_capture_pause outer;
@@ -221,7 +352,8 @@ coi_capture_program(co_context *ctx, coi_program *program, const char *name, co_
         coi_unref(&ctx->heap, program);
         return NULL;
     }
-    c->base = (coi_capture){ program->serial, refuse_foreign, ctx->capture, 0 };
+    c->adopts = outside != NULL;
+    c->base = (coi_capture){ program->serial, c->adopts ? adopt : refuse_foreign, ctx->capture, 0 };
     c->recorder = (coi_type_recorder){ c, record };
     c->program = program;
     c->name = name;
@@ -234,11 +366,25 @@ coi_capture_program(co_context *ctx, coi_program *program, const char *name, co_
     ok = call_function(ctx, c, fn, user, args);
     coi_capture_resume(ctx, &outer);
     coi_copy_site(&ctx->site, &site);
-    for (int i = 0; i < c->num_arguments; ++i)
-        coi_unref(&ctx->heap, c->arguments[i].symbol);
-    coi_free(&ctx->runtime->memory, c, sizeof(*c));
+    if (ok && c->adopts)
+        ok = (*outside = adopted_tuple(ctx, c, false)) != NULL;
+    drop_capture(ctx, c);
     if (ok)
         return program;
     coi_unref(&ctx->heap, program);
     return NULL;
+}
+
+coi_program *
+coi_capture_program(co_context *ctx, coi_program *program, const char *name, co_fn fn, void *user,
+                    co_value *args)
+{
+    return capture_program(ctx, program, name, fn, user, args, NULL);
+}
+
+coi_program *
+coi_capture_body(co_context *ctx, coi_program *program, const char *name, co_fn fn, void *user,
+                 co_value *args, co_value **outside)
+{
+    return capture_program(ctx, program, name, fn, user, args, outside);
 }

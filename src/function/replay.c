@@ -7,6 +7,8 @@
 #include "function/program.h"
 #include "function/value_tree.h"
 
+#include "ops/engine/gradient.h"
+
 #include <string.h>
 
 /* One run. */
@@ -43,6 +45,9 @@ bind_leaf(co_value *leaf, co_value *value, void *arg)
 
     if (leaf->kind != CO_KIND_SYMBOLIC)
         return true;
+    /* A gradient through a branch is slices or not as the branch has it. */
+    if (value->kind == CO_KIND_SLICES && (value = coi_densify(r->ctx, value)) == NULL)
+        return true; /* the error is in ctx */
     slot = &r->slots[leaf->u.symbol.slot];
     coi_ref(value);
     coi_unref(&r->ctx->heap, *slot);
@@ -55,7 +60,7 @@ static bool
 bind(replay *r, co_value *pattern, co_value *value)
 {
     if (coi_tree_pair(pattern, value, bind_leaf, r))
-        return true;
+        return r->ctx->error.code == CO_OK;
     coi_fail(r->ctx, CO_RUNTIME_ERROR,
              "a call gave %s where the function was captured with %s; the calls that it makes may "
              "not change",

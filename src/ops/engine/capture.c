@@ -36,6 +36,20 @@ coi_own_symbol(co_context *ctx, co_value *symbol)
 }
 
 static co_value *
+own_leaf(co_context *ctx, co_value *leaf, void *user)
+{
+    (void)user;
+    return leaf->kind == CO_KIND_SYMBOLIC ? coi_own_symbol(ctx, leaf) : leaf;
+}
+
+co_value *
+coi_own_symbols(co_context *ctx, co_value *value)
+{
+    return coi_is_structure(value) ? coi_map_leaves(ctx, value, own_leaf, NULL)
+                                   : own_leaf(ctx, value, NULL);
+}
+
+static co_value *
 fresh_leaf(co_context *ctx, co_value *leaf, void *user)
 {
     const coi_kind_ops *row = coi_kind_of(leaf);

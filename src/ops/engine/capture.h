@@ -47,6 +47,22 @@ co_value *coi_record_call(co_context *ctx, const coi_op *op, const void *attrs, 
  * NULL with an error, also where nothing is being captured. Borrowed, or of the block. */
 co_value *coi_own_symbol(co_context *ctx, co_value *symbol);
 
+/* The same for all symbolic tensors of a structure; other leaves stay. A value of the block. */
+co_value *coi_own_symbols(co_context *ctx, co_value *value);
+
+/*
+ * Put a call on the tape of types. It may compute each floating spec of `result` from each floating
+ * one of `in` (symbolic tensors, tensors, variables), so that a gradient reaches what is watched
+ * there. The gradient of `op` is coi_grad_of_call. False with an error; true without an open tape.
+ */
+bool coi_tape_call(co_context *ctx, const coi_op *op, const void *attrs, co_value *const *in,
+                   size_t num_in, co_value *result);
+/* Over types alone: a gradient of the type of each operand. */
+co_code coi_grad_of_call(coi_grad *grad);
+/* Whether a call is on the open tapes: some of the gradients that it promises there may be missing
+ * when it runs. */
+bool coi_tape_has_calls(const co_context *ctx);
+
 /* The type of a value, in specs of its own: a value of the block. What is neither a tensor nor a
  * structure of them is returned as it is. */
 co_value *coi_fresh_type(co_context *ctx, co_value *value);

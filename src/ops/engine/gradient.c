@@ -645,11 +645,21 @@ capture_gradient(co_context *ctx, co_value *targets, co_value *sources,
                  const co_gradient_options *options)
 {
     gradient_attrs attrs = { options->output_gradients != NULL, options->unconnected_zero };
-    co_value      *in[3] = { targets, sources, options->output_gradients }, *types;
+    co_value      *in[3] = { coi_own_symbols(ctx, targets), coi_own_symbols(ctx, sources), NULL };
+    co_value      *types;
     const struct coi_type_recorder *recorder = ctx->type_recorder;
+    co_gradient_options             own = *options;
 
+    if (attrs.has_output_gradients)
+        own.output_gradients = in[2] = coi_own_symbols(ctx, options->output_gradients);
+    if (ctx->error.code != CO_OK) {
+        coi_tape_spend(ctx);
+        return NULL;
+    }
+    /* A branch that does not run, or a loop without rounds, gives none where zeros are meant. */
+    attrs.unconnected_zero = attrs.unconnected_zero || coi_tape_has_calls(ctx);
     ctx->type_recorder = NULL;
-    types = gradient(ctx, targets, sources, options);
+    types = gradient(ctx, in[0], in[1], &own);
     ctx->type_recorder = recorder;
     return coi_record_call(ctx, &coi_op_gradient, &attrs, in, attrs.has_output_gradients ? 3 : 2,
                            types);

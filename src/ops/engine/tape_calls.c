@@ -105,6 +105,8 @@ co_watch(co_context *ctx, co_value *value)
                  "there is no open tape to watch with; call co_tape_begin first");
         return;
     }
+    if (coi_is_capturing(ctx) && (value = coi_own_symbols(ctx, value)) == NULL)
+        return;
     if (coi_tape_watch(ctx, value) && coi_is_capturing(ctx))
         coi_record_call(ctx, &coi_op_watch, NULL, &value, 1, co_none(ctx));
 }
