@@ -13,12 +13,15 @@ typedef struct begin_attrs {
     bool persistent;
 } begin_attrs;
 
+static void begin(co_context *ctx, bool persistent);
+
 static co_value *
 replay_begin(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
 {
     (void)in;
     (void)num_in;
-    coi_tape_begin(ctx, ((const begin_attrs *)attrs)->persistent);
+    begin(ctx,
+          ((const begin_attrs *)attrs)->persistent); /* a function around this one holds it too */
     return co_none(ctx);
 }
 
