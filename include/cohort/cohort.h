@@ -13,6 +13,7 @@
  *   communication.h  communication options of collectives
  *   strategy.h  scope, run, reduce, replicas
  *   function.h  captured functions: recorded once, replayed
+ *   control_flow.h  conditions and loops that depend on tensors
  *   creator.h   functions of yours between co_variable and what it makes
  *   extended.h  what the documents call strategy.extended
  *   custom_strategy.h    your own strategy
@@ -41,6 +42,7 @@
 #include <cohort/api.h>
 #include <cohort/communication.h>
 #include <cohort/context.h>
+#include <cohort/control_flow.h>
 #include <cohort/creator.h>
 #include <cohort/dataset.h>
 #include <cohort/device.h>

@@ -87,7 +87,8 @@ adopt(co_context *ctx, coi_capture *capture, co_value *symbol)
     for (size_t i = 0; i < c->num_adopted; ++i) {
         const co_value *outer = c->adopted[i].outer;
 
-        if (outer->kind == CO_KIND_SYMBOLIC && outer->u.symbol.program == symbol->u.symbol.program &&
+        if (outer->kind == CO_KIND_SYMBOLIC &&
+            outer->u.symbol.program == symbol->u.symbol.program &&
             outer->u.symbol.slot == symbol->u.symbol.slot)
             return c->adopted[i].inner;
     }

@@ -18,9 +18,9 @@
 coi_program *coi_capture_program(co_context *ctx, coi_program *program, const char *name, co_fn fn,
                                  void *user, co_value *args);
 /*
- * The same for the body of a condition or loop, which may use values of the functions that are being
- * captured around it. They become arguments: program->args is a tuple of `args` and a tuple of
- * them, and *outside is the tuple of what they are outside the body, a value of the block.
+ * The same for the body of a condition or loop, which may use values of the functions that are
+ * being captured around it. They become arguments: program->args is a tuple of `args` and a tuple
+ * of them, and *outside is the tuple of what they are outside the body, a value of the block.
  */
 coi_program *coi_capture_body(co_context *ctx, coi_program *program, const char *name, co_fn fn,
                               void *user, co_value *args, co_value **outside);
