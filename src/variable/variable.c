@@ -482,14 +482,13 @@ typedef struct assign_attrs {
     int verb;
 } assign_attrs;
 
+static co_value *assign_or_record(co_context *ctx, co_value *variable, co_value *value, int verb);
+
 static co_value *
 replay_assign(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
 {
-    int       verb = ((const assign_attrs *)attrs)->verb;
-    co_value *seen = in[0]->u.variable->ops->assign(ctx, in[0], verb, in[1]);
-
     (void)num_in;
-    return seen != NULL ? coi_own(ctx, seen) : NULL;
+    return assign_or_record(ctx, in[0], in[1], ((const assign_attrs *)attrs)->verb);
 }
 
 const coi_op coi_op_assign = {
@@ -499,18 +498,24 @@ const coi_op coi_op_assign = {
 };
 
 static co_value *
-assign(co_context *ctx, co_value *variable, co_value *value, int verb)
+assign_or_record(co_context *ctx, co_value *variable, co_value *value, int verb)
 {
     co_value *seen;
 
-    if (!coi_check_variable(ctx, variable, 2) ||
-        !coi_check_value(ctx, value, 3, verb < COI_SCATTER_UPDATE ? "value" : "slices"))
-        return NULL;
     if (coi_is_capturing(ctx))
         return coi_record_call(ctx, &coi_op_assign, &(assign_attrs){ verb },
                                (co_value *[]){ variable, value }, 2, coi_fresh_type(ctx, variable));
     seen = variable->u.variable->ops->assign(ctx, variable, verb, value);
     return seen != NULL ? coi_own(ctx, seen) : NULL;
+}
+
+static co_value *
+assign(co_context *ctx, co_value *variable, co_value *value, int verb)
+{
+    return coi_check_variable(ctx, variable, 2) &&
+                   coi_check_value(ctx, value, 3, verb < COI_SCATTER_UPDATE ? "value" : "slices")
+               ? assign_or_record(ctx, variable, value, verb)
+               : NULL;
 }
 
 co_value *
