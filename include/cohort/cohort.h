@@ -14,6 +14,7 @@
  *   strategy.h  scope, run, reduce, replicas
  *   function.h  captured functions: recorded once, replayed
  *   control_flow.h  conditions and loops that depend on tensors
+ *   runtime_checks.h  assertions and lines of the log in captured functions
  *   creator.h   functions of yours between co_variable and what it makes
  *   extended.h  what the documents call strategy.extended
  *   custom_strategy.h    your own strategy
@@ -56,6 +57,7 @@
 #include <cohort/observe.h>
 #include <cohort/ops.h>
 #include <cohort/flight_recorder.h>
+#include <cohort/runtime_checks.h>
 #include <cohort/strategy.h>
 #include <cohort/train.h>
 #include <cohort/value.h>
