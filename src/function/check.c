@@ -4,7 +4,7 @@
  * of its arguments: a branch on it, or a number that it takes from there, is captured once and then
  * wrong. Captured again, the first call that differs shows it.
  */
-#include "function/function.h"
+#include "function/control_flow.h"
 #include "function/value_tree.h"
 
 #include "base/text.h"
@@ -85,6 +85,20 @@ same_operand(co_value *leaf, co_value *other, void *arg)
                                  : coi_same_host_value(leaf, other);
 }
 
+/* The bodies of a condition or loop; NULL: another call. */
+static const coi_bodies *
+bodies_of(const coi_program_step *step)
+{
+    return coi_bodies_of(step->op, step->attrs);
+}
+
+static bool
+same_bodies(const coi_bodies *a, const coi_bodies *b)
+{
+    return a->num_programs == b->num_programs && a->kind == b->kind && a->flag == b->flag &&
+           a->limit == b->limit;
+}
+
 /* What of two calls differs: a part of a sentence, or NULL. */
 static const char *
 difference(co_context *ctx, const coi_program_step *a, const coi_program_step *b)
@@ -92,6 +106,8 @@ difference(co_context *ctx, const coi_program_step *a, const coi_program_step *b
     if (a->op != b->op || a->num_in != b->num_in)
         return "is another call";
     if (!same_attrs(a->op, a->attrs, b->attrs))
+        return "has other attributes";
+    if (bodies_of(a) != NULL && !same_bodies(bodies_of(a), bodies_of(b)))
         return "has other attributes";
     for (int i = 0; i < a->num_in; ++i)
         if (!coi_tree_pair(a->in[i], b->in[i], same_operand, ctx))
@@ -112,6 +128,16 @@ call_text(const coi_program_step *step, char *out, size_t capacity)
     return out;
 }
 
+/* Of two calls that are the same otherwise. */
+static bool
+check_bodies(co_context *ctx, const char *name, const coi_bodies *before, const coi_bodies *now)
+{
+    for (size_t i = 0; before != NULL && i < before->num_programs; ++i)
+        if (!coi_check_same_program(ctx, name, before->programs[i], now->programs[i]))
+            return false;
+    return true;
+}
+
 bool
 coi_check_same_program(co_context *ctx, const char *name, const coi_program *before,
                        const coi_program *now)
@@ -124,6 +150,8 @@ coi_check_same_program(co_context *ctx, const char *name, const coi_program *bef
         const coi_program_step *b = i < now->num_steps ? &now->steps[i] : NULL;
         const char *what = a != NULL && b != NULL ? difference(ctx, a, b) : "is there once only";
 
+        if (what == NULL && !check_bodies(ctx, name, bodies_of(a), bodies_of(b)))
+            return false;
         if (what == NULL)
             continue;
         coi_fail(

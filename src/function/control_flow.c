@@ -117,6 +117,13 @@ coi_bodies_drop(coi_heap *heap, void *attrs)
     coi_unref(heap, ((coi_bodies_attrs *)attrs)->bodies);
 }
 
+const coi_bodies *
+coi_bodies_of(const coi_op *op, const void *attrs)
+{
+    return op->attrs_rule.destroy == coi_bodies_drop ? ((const coi_bodies_attrs *)attrs)->bodies
+                                                     : NULL;
+}
+
 coi_bodies *
 coi_bodies_new(co_context *ctx, size_t num_programs)
 {
@@ -195,9 +202,7 @@ add_program(sources *s, const coi_program *program)
 
     for (size_t i = 0; ok && i < program->num_steps; ++i) {
         const coi_program_step *step = &program->steps[i];
-        const coi_bodies       *inner = step->op->attrs_rule.destroy == coi_bodies_drop
-                                            ? ((const coi_bodies_attrs *)step->attrs)->bodies
-                                            : NULL;
+        const coi_bodies       *inner = coi_bodies_of(step->op, step->attrs);
 
         for (int k = 0; ok && k < step->num_in; ++k)
             ok = coi_tree_all(step->in[k], add_constant, s);

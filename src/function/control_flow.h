@@ -48,6 +48,8 @@ void coi_bodies_drop(coi_heap *heap, void *attrs);
         .grad = coi_grad_of_call,                                                                  \
         .attrs_rule = { COI_ATTRS_SIZE(coi_bodies_attrs), coi_bodies_hold, coi_bodies_drop }
 
+/* The programs that a call of an entry holds; NULL for entries without. */
+const coi_bodies *coi_bodies_of(const coi_op *op, const void *attrs);
 /* For so many programs, none of which is there yet: a value of the block, or NULL with an error. */
 coi_bodies *coi_bodies_new(co_context *ctx, size_t num_programs);
 /* Capture the next program; its adopted values go to `outside`. False with an error. */

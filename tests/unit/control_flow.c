@@ -977,6 +977,36 @@ CO_TEST(rows_whose_number_is_not_known_have_one_program, "FN-3 FN-11")
     CO_EXPECT_OK(ctx);
 }
 
+/* --- captured again --- */
+
+/* A body that takes a number from memory of the caller. */
+static co_value *
+times_count(co_context *ctx, co_value *args, void *user)
+{
+    return co_mul(ctx, co_at(ctx, args, 0), co_float(ctx, *(const int *)user));
+}
+
+static co_value *
+by_counted(co_context *ctx, co_value *args, void *user)
+{
+    return co_cond(ctx, is_positive(ctx, co_at(ctx, args, 0)), times_count, negative, args, user);
+}
+
+CO_TEST(a_check_finds_what_a_body_depends_on, "FN-7")
+{
+    co_function_options options = CO_FUNCTION_OPTIONS_INIT;
+    int                 count = 3;
+    co_value           *args = co_args(ctx, vector(ctx, inputs[0], 3));
+    co_function        *f;
+
+    options.check = true;
+    f = co_function_of(ctx, by_counted, &count, &options);
+    both(ctx, f, by_counted, args, &count);
+    count = 4;
+    co_call(ctx, f, args);
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "has other operands");
+}
+
 /* --- replicas --- */
 
 static co_value *
