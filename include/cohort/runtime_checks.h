@@ -5,8 +5,10 @@
  * of it, at their place among the other calls, where an `if` of yours would run while capturing only.
  *
  * A check that fails ends the call of the function: the calls before it have happened, those after
- * it do not (FN-10). `message` begins the text of the error, and is copied; NULL: none. The first
- * 200 bytes are kept.
+ * it do not. `message` begins the text of the error, and is copied; NULL: none. The first 200 bytes
+ * are kept.
+ *
+ * Rules: FN-10.
  */
 #ifndef COHORT_RUNTIME_CHECKS_H
 #define COHORT_RUNTIME_CHECKS_H
@@ -17,7 +19,8 @@ CO_EXTERN_C_BEGIN
 
 /**
  * Every element of `condition`, a tensor of bool or a bool, must be true. CO_INVALID_ARGUMENT
- * otherwise. Rules: FN-10.
+ * otherwise.
+ * Rules: FN-10.
  */
 CO_API co_code co_assert(co_context *ctx, co_value *condition, const char *message);
 /** x == y, x < y or x > y must hold for all elements, which are broadcast. Errors as co_assert. */
@@ -27,7 +30,8 @@ CO_API co_code co_assert_greater(co_context *ctx, co_value *x, co_value *y, cons
 
 /**
  * x itself, a floating tensor that must hold neither NaN nor an infinity: CO_INVALID_ARGUMENT
- * otherwise. Rules: FN-10.
+ * otherwise.
+ * Rules: FN-10.
  */
 CO_API co_value *co_check_numerics(co_context *ctx, co_value *x, const char *message);
 
