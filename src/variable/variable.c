@@ -432,8 +432,8 @@ plain_device(co_context *ctx, co_value *variable)
     return p->home != NULL ? p->home->name : p->device_text;
 }
 
-static const coi_variable_ops plain_ops = { "Variable",   plain_read,    plain_assign,
-                                            plain_device, plain_destroy, plain_peek };
+static const coi_variable_ops plain_ops = { "Variable",    plain_read, plain_assign, plain_device,
+                                            plain_destroy, plain_peek, NULL };
 
 co_value *
 coi_plain_variable(co_context *ctx, const coi_variable_spec *spec, const coi_device_name *device,
@@ -482,13 +482,18 @@ typedef struct assign_attrs {
     int verb;
 } assign_attrs;
 
+static co_value *capture_assign(co_context *ctx, co_value *variable, co_value *value, int verb);
+
 static co_value *
 replay_assign(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
 {
     int       verb = ((const assign_attrs *)attrs)->verb;
-    co_value *seen = in[0]->u.variable->ops->assign(ctx, in[0], verb, in[1]);
+    co_value *seen;
 
     (void)num_in;
+    if (coi_is_capturing(ctx)) /* part of another function now */
+        return capture_assign(ctx, in[0], in[1], verb);
+    seen = in[0]->u.variable->ops->assign(ctx, in[0], verb, in[1]);
     return seen != NULL ? coi_own(ctx, seen) : NULL;
 }
 
@@ -499,6 +504,17 @@ const coi_op coi_op_assign = {
 };
 
 static co_value *
+capture_assign(co_context *ctx, co_value *variable, co_value *value, int verb)
+{
+    const coi_variable_ops *ops = variable->u.variable->ops;
+    co_value               *type = ops->assigned != NULL ? ops->assigned(ctx, variable, verb)
+                                                         : coi_fresh_type(ctx, variable);
+
+    return coi_record_call(ctx, &coi_op_assign, &(assign_attrs){ verb },
+                           (co_value *[]){ variable, value }, 2, type);
+}
+
+static co_value *
 assign(co_context *ctx, co_value *variable, co_value *value, int verb)
 {
     co_value *seen;
@@ -507,8 +523,7 @@ assign(co_context *ctx, co_value *variable, co_value *value, int verb)
         !coi_check_value(ctx, value, 3, verb < COI_SCATTER_UPDATE ? "value" : "slices"))
         return NULL;
     if (coi_is_capturing(ctx))
-        return coi_record_call(ctx, &coi_op_assign, &(assign_attrs){ verb },
-                               (co_value *[]){ variable, value }, 2, coi_fresh_type(ctx, variable));
+        return capture_assign(ctx, variable, value, verb);
     seen = variable->u.variable->ops->assign(ctx, variable, verb, value);
     return seen != NULL ? coi_own(ctx, seen) : NULL;
 }
