@@ -266,6 +266,7 @@
 #define co_optimizer_slot_names(ctx, ...) co_optimizer_slot_names(CO_HERE(ctx), __VA_ARGS__)
 #define co_optional_get_value(ctx, ...) co_optional_get_value(CO_HERE(ctx), __VA_ARGS__)
 #define co_optional_has_value(ctx, ...) co_optional_has_value(CO_HERE(ctx), __VA_ARGS__)
+#define co_optional_has_value_tensor(ctx, ...) co_optional_has_value_tensor(CO_HERE(ctx), __VA_ARGS__)
 #define co_pack(ctx, ...) co_pack(CO_HERE(ctx), __VA_ARGS__)
 #define co_pad(ctx, ...) co_pad(CO_HERE(ctx), __VA_ARGS__)
 #define co_parameter_devices(ctx, ...) co_parameter_devices(CO_HERE(ctx), __VA_ARGS__)

@@ -9,6 +9,8 @@
 #include "base/text.h"
 #include "context/tape.h"
 
+#include <stdio.h>
+
 /* A variable that is an argument, and the symbolic tensor that stands for it in the program: each
  * call may bring another variable. */
 typedef struct variable_argument {
@@ -323,6 +325,47 @@ call_function(co_context *ctx, function_capture *c, co_fn fn, void *user, co_val
     return ok;
 }
 
+/* FN-6. */
+static bool
+may_create(co_context *ctx, const char *variable)
+{
+    const function_capture *c = (const function_capture *)(const void *)ctx->capture;
+
+    if (c->base.may_create)
+        return true;
+    coi_fail(ctx, CO_VALUE_ERROR,
+             "variable '%.100s' is made by a later capture of '%s' than the first; a captured "
+             "function makes its variables once: keep them, and make them only if they are not "
+             "there",
+             variable, c->name);
+    return false;
+}
+
+co_value *
+coi_capture_initial(co_context *ctx, co_value *initial, const char *name)
+{
+    const function_capture *c = (const function_capture *)(const void *)ctx->capture;
+    char                    what[160];
+
+    if (!may_create(ctx, name))
+        return NULL;
+    if (!coi_has_symbols(initial))
+        return initial;
+    snprintf(what, sizeof(what), "the initial value of variable '%.100s'", name);
+    return coi_program_compute(ctx, c->program, initial, what);
+}
+
+const coi_program_step *
+coi_capture_step_of(const co_context *ctx, const co_value *symbol)
+{
+    const function_capture *c = (const function_capture *)(const void *)ctx->capture;
+
+    for (size_t i = c->program->num_steps; i > 0; --i)
+        if (c->program->steps[i - 1].result == symbol)
+            return &c->program->steps[i - 1];
+    return NULL;
+}
+
 static void
 drop_capture(co_context *ctx, function_capture *c)
 {
@@ -341,7 +384,7 @@ drop_capture(co_context *ctx, function_capture *c)
 /* `outside`: where the tuple of adopted values goes; NULL: it adopts none. */
 static coi_program *
 capture_program(co_context *ctx, coi_program *program, const char *name, co_fn fn, void *user,
-                co_value *args, co_value **outside)
+                co_value *args, co_value **outside, bool is_first)
 {
     function_capture *c = coi_calloc(&ctx->runtime->memory, sizeof(*c));
     coi_capture_pause outer;
@@ -354,7 +397,11 @@ capture_program(co_context *ctx, coi_program *program, const char *name, co_fn f
         return NULL;
     }
     c->adopts = outside != NULL;
-    c->base = (coi_capture){ program->serial, c->adopts ? adopt : refuse_foreign, ctx->capture, 0 };
+    c->base = (coi_capture){ .program = program->serial,
+                             .adopt = c->adopts ? adopt : refuse_foreign,
+                             .outer = ctx->capture,
+                             .may_create = is_first &&
+                                           (ctx->capture == NULL || ctx->capture->may_create) };
     c->recorder = (coi_type_recorder){ c, record };
     c->program = program;
     c->name = name;
@@ -378,14 +425,14 @@ capture_program(co_context *ctx, coi_program *program, const char *name, co_fn f
 
 coi_program *
 coi_capture_program(co_context *ctx, coi_program *program, const char *name, co_fn fn, void *user,
-                    co_value *args)
+                    co_value *args, bool is_first)
 {
-    return capture_program(ctx, program, name, fn, user, args, NULL);
+    return capture_program(ctx, program, name, fn, user, args, NULL, is_first);
 }
 
 coi_program *
 coi_capture_body(co_context *ctx, coi_program *program, const char *name, co_fn fn, void *user,
                  co_value *args, co_value **outside)
 {
-    return capture_program(ctx, program, name, fn, user, args, outside);
+    return capture_program(ctx, program, name, fn, user, args, outside, false);
 }

@@ -145,6 +145,9 @@ coi_check_same_program(co_context *ctx, const char *name, const coi_program *bef
     size_t most = before->num_steps > now->num_steps ? before->num_steps : now->num_steps;
     char   then[200], today[200];
 
+    /* The first capture made variables, which took values that the second one has no need of. */
+    if (before->num_constants != now->num_constants)
+        return true;
     for (size_t i = 0; i < most; ++i) {
         const coi_program_step *a = i < before->num_steps ? &before->steps[i] : NULL;
         const coi_program_step *b = i < now->num_steps ? &now->steps[i] : NULL;

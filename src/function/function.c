@@ -33,7 +33,10 @@ struct co_function {
     coi_object   object;
     coi_memory  *memory;
     co_fn        fn;
-    co_merge_fn  merge; /* instead of fn: takes the strategy, and one argument */
+    co_merge_fn  merge;  /* instead of fn: takes the strategy, and one argument */
+    co_update_fn update; /* instead of fn: takes a variable, and one argument */
+    co_fn        plain;  /* instead of fn: takes one argument that is no tuple of them */
+    bool         makes_no_variables; /* a step of a later capture */
     void        *user;
     char        *name;
     size_t       name_size;
@@ -134,6 +137,38 @@ call_merge(co_context *ctx, co_value *args, void *user)
     return function->merge(ctx, co_get_strategy(ctx), args->u.items.items[0], function->user);
 }
 
+static co_value *
+call_update(co_context *ctx, co_value *args, void *user)
+{
+    const co_function *function = user;
+    co_value *const   *items = args->u.items.items;
+
+    return function->update != NULL ? function->update(ctx, items[0], items[1], function->user)
+                                    : function->plain(ctx, items[0], function->user);
+}
+
+co_function *
+coi_function_of_update(co_context *ctx, co_update_fn fn, co_fn plain, void *user)
+{
+    co_function_options options = CO_FUNCTION_OPTIONS_INIT;
+    co_function        *function;
+
+    options.name = "update function";
+    function = co_function_of(ctx, call_update, user, &options);
+    if (function != NULL) {
+        function->update = fn;
+        function->plain = plain;
+        coi_function_inherit(ctx, function);
+    }
+    return function;
+}
+
+void
+coi_function_inherit(const co_context *ctx, co_function *function)
+{
+    function->makes_no_variables = ctx->capture != NULL && !ctx->capture->may_create;
+}
+
 co_function *
 coi_function_of_merge(co_context *ctx, co_merge_fn fn, void *user)
 {
@@ -142,8 +177,10 @@ coi_function_of_merge(co_context *ctx, co_merge_fn fn, void *user)
 
     options.name = "merge function";
     function = co_function_of(ctx, call_merge, user, &options);
-    if (function != NULL)
+    if (function != NULL) {
         function->merge = fn;
+        coi_function_inherit(ctx, function);
+    }
     return function;
 }
 
@@ -278,20 +315,47 @@ check_nesting(co_context *ctx, const co_function *function)
     return false;
 }
 
+/* FN-6: no program was captured before, but for other replicas of the step. */
+static bool
+is_first_capture(co_function *function, const call_place *place)
+{
+    bool is_first = !function->makes_no_variables;
+
+    coi_lock_take(&function->lock);
+    for (size_t i = 0; i < function->num_programs; ++i) {
+        const call_place *other = &function->programs[i].place;
+
+        is_first = is_first && other->strategy == place->strategy &&
+                   ((other->in_step && place->in_step && other->replica != place->replica) ||
+                    other->update_id != place->update_id);
+    }
+    coi_lock_give(&function->lock);
+    return is_first;
+}
+
+static bool
+is_wrapped(const co_function *function)
+{
+    return function->merge != NULL || function->update != NULL || function->plain != NULL;
+}
+
 /* A new program for these types, which nobody keeps yet: a reference, or NULL with an error. */
 static coi_program *
 capture_types(co_context *ctx, co_function *function, co_value *types)
 {
     coi_program *program = check_nesting(ctx, function) ? coi_program_new(ctx) : NULL;
     co_value    *args = program != NULL ? coi_symbols_of_types(ctx, program, types) : NULL;
+    call_place   place;
 
     if (args == NULL) {
         coi_unref(&ctx->heap, program);
         return NULL;
     }
     atomic_fetch_add_explicit(&function->captures, 1, memory_order_relaxed);
+    place = place_of(ctx);
     return coi_capture_program(ctx, program, function->name, function->fn,
-                               function->merge != NULL ? function : function->user, args);
+                               is_wrapped(function) ? function : function->user, args,
+                               is_first_capture(function, &place));
 }
 
 static coi_program *
@@ -314,7 +378,9 @@ types_for(co_context *ctx, co_function *function, const call_place *place, co_va
 
     if (function->signature != NULL) {
         types = coi_signature_here(ctx, function->signature);
-        return types != NULL ? co_tuple(ctx, types->u.items.items, types->u.items.n) : NULL;
+        if (types != NULL)
+            types = co_tuple(ctx, types->u.items.items, types->u.items.n);
+        return types != NULL ? coi_types_of_args(ctx, types) : NULL; /* of its own */
     }
     types = coi_types_of_args(ctx, args);
     return types != NULL && function->relax_shapes ? relaxed_types(ctx, function, place, types)

@@ -6,6 +6,7 @@
 #ifndef COI_FUNCTION_FUNCTION_H
 #define COI_FUNCTION_FUNCTION_H
 
+#include <cohort/extended.h>
 #include <cohort/function.h>
 
 #include "function/program.h"
@@ -13,10 +14,10 @@
 /*
  * capture.c. Call `fn` with `args` and record what it does: a reference to the program, or NULL
  * with an error. `args` holds symbolic tensors of the program, and variables that are arguments.
- * `program` is new; it is the result, or is given back.
+ * `program` is new; it is the result, or is given back. `is_first`: it may make variables (FN-6).
  */
 coi_program *coi_capture_program(co_context *ctx, coi_program *program, const char *name, co_fn fn,
-                                 void *user, co_value *args);
+                                 void *user, co_value *args, bool is_first);
 /*
  * The same for the body of a condition or loop, which may use values of the functions that are
  * being captured around it. They become arguments: program->args is a tuple of `args` and a tuple
@@ -24,6 +25,13 @@ coi_program *coi_capture_program(co_context *ctx, coi_program *program, const ch
  */
 coi_program *coi_capture_body(co_context *ctx, coi_program *program, const char *name, co_fn fn,
                               void *user, co_value *args, co_value **outside);
+/* The initial value of a variable that the function makes, which is made at once: its symbolic
+ * tensors are computed. A value of the block; NULL with CO_VALUE_ERROR where this is not the first
+ * capture (FN-6), or where it depends on arguments. */
+co_value *coi_capture_initial(co_context *ctx, co_value *initial, const char *name);
+/* The call of the function being captured that gave this symbolic tensor as its result, borrowed
+ * until the next call is recorded; NULL: none, such as an argument. */
+const coi_program_step *coi_capture_step_of(const co_context *ctx, const co_value *symbol);
 /* Calls of ctx are made, not recorded, until coi_capture_resume: for what has to exist while a
  * function is captured. */
 typedef struct coi_capture_pause {
@@ -38,6 +46,11 @@ void              coi_capture_resume(co_context *ctx, const coi_capture_pause *p
 
 /* function.c. A merge function as a captured function of one argument. */
 co_function *coi_function_of_merge(co_context *ctx, co_merge_fn fn, void *user);
+/* The function of co_update, or with `plain` of co_update_non_slot: of a variable and one argument,
+ * or of one argument. */
+co_function *coi_function_of_update(co_context *ctx, co_update_fn fn, co_fn plain, void *user);
+/* A function that is a part of the one that ctx captures makes variables only if that one may. */
+void coi_function_inherit(const co_context *ctx, co_function *function);
 /* The program that a call with these arguments takes, captured if there is none: a
  * reference, or NULL with an error. `args` is a tuple. */
 coi_program *coi_function_program(co_context *ctx, co_function *function, co_value *args);

@@ -31,6 +31,10 @@ destroy(coi_heap *heap, void *object)
         destroy_step(program, heap, &program->steps[--program->num_steps]);
     coi_free(program->memory, program->steps, program->cap_steps * sizeof(*program->steps));
     coi_free(program->memory, program->dropped, program->cap_dropped * sizeof(*program->dropped));
+    for (size_t i = 0; i < program->num_constants; ++i)
+        coi_unref(heap, program->constants[i].value);
+    coi_free(program->memory, program->constants,
+             program->cap_constants * sizeof(*program->constants));
     coi_unref(heap, program->args);
     coi_unref(heap, program->result);
     coi_object_free(heap, program, sizeof(*program));
@@ -111,6 +115,44 @@ coi_has_symbols(const co_value *value)
     return !coi_tree_all(value, is_no_symbol, NULL);
 }
 
+typedef struct search {
+    uint64_t program, slot;
+} search;
+
+static bool
+is_elsewhere(const co_value *leaf, void *arg)
+{
+    search *s = arg;
+
+    if (leaf->kind != CO_KIND_SYMBOLIC || leaf->u.symbol.program != s->program)
+        return true;
+    s->slot = leaf->u.symbol.slot;
+    return false;
+}
+
+uint64_t
+coi_first_slot(const coi_program *program, const co_value *value)
+{
+    search s = { program->serial, UINT64_MAX };
+
+    coi_tree_all(value, is_elsewhere, &s);
+    return s.slot;
+}
+
+/* Whether there is a per-replica value in it whose examples each run brings. */
+static bool
+has_examples(const co_value *value)
+{
+    coi_values items = coi_tree_items(value);
+
+    if (coi_is_per_replica(value))
+        return value->u.per_replica.step_examples == COI_EXAMPLES_LATER;
+    for (size_t i = 0; i < items.n; ++i)
+        if (items.items[i] != NULL && has_examples(items.items[i]))
+            return true;
+    return false;
+}
+
 static bool
 copy_attrs(co_context *ctx, coi_program *program, coi_program_step *step, const void *attrs)
 {
@@ -153,7 +195,7 @@ bool
 coi_program_add(co_context *ctx, coi_program *program, const coi_op *op, const void *attrs,
                 co_value *const *in, int num_in, co_value *result)
 {
-    coi_program_step step = { .op = op, .site = ctx->site };
+    coi_program_step step = { .op = op, .call = ctx->call, .site = ctx->site };
 
     if (!coi_grow(program->memory, (void **)&program->steps, &program->cap_steps,
                   program->num_steps + 1, sizeof(*program->steps)))
@@ -166,6 +208,31 @@ coi_program_add(co_context *ctx, coi_program *program, const coi_op *op, const v
     }
     destroy_step(program, &ctx->heap, &step);
     return false;
+}
+
+void
+coi_program_drop_steps(coi_heap *heap, coi_program *program, const bool *drop)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < program->num_steps; ++i) {
+        if (drop[i])
+            destroy_step(program, heap, &program->steps[i]);
+        else
+            program->steps[kept++] = program->steps[i];
+    }
+    program->num_steps = kept;
+}
+
+void
+coi_program_put_constants(const coi_program *program, co_value **slots)
+{
+    for (size_t i = 0; i < program->num_constants; ++i) {
+        const coi_program_constant *constant = &program->constants[i];
+
+        coi_ref(constant->value);
+        slots[constant->slot] = constant->value;
+    }
 }
 
 /* --- last uses --- */
@@ -223,10 +290,12 @@ coi_program_finish(co_context *ctx, coi_program *program, co_value *result)
     }
     coi_ref(result);
     program->result = result;
+    program->has_examples = has_examples(program->args);
     u = (use){ program->serial, last, 0 };
     for (; u.step < program->num_steps; ++u.step) {
         const coi_program_step *step = &program->steps[u.step];
 
+        program->has_examples = program->has_examples || has_examples(step->result);
         coi_tree_all(step->result, note_use, &u); /* one that nothing uses is dropped here */
         for (int k = 0; k < step->num_in; ++k)
             coi_tree_all(step->in[k], note_use, &u);

@@ -16,6 +16,9 @@ typedef struct replay {
     co_context        *ctx;
     const coi_program *program;
     co_value         **slots; /* references; NULL: not made yet, or dropped */
+    /* By the slot of their first component: the examples of per-replica values; NULL: the program
+     * has none. */
+    int64_t *examples;
 } replay;
 
 /* --- values of the run in the place of symbolic tensors --- */
@@ -31,10 +34,30 @@ value_of_leaf(co_context *ctx, co_value *leaf, void *arg)
                : leaf;
 }
 
-static co_value *
-value_of(replay *r, co_value *value)
+/* Give per-replica values the examples of this run; with symbolic tensors in their place they are
+ * new. */
+static void
+put_examples(const replay *r, const co_value *pattern, co_value *value)
 {
-    return coi_tree_map(r->ctx, value, value_of_leaf, r);
+    coi_values patterns = coi_tree_items(pattern), items = coi_tree_items(value);
+    uint64_t   slot;
+
+    if (coi_is_per_replica(pattern) && pattern->u.per_replica.step_examples == COI_EXAMPLES_LATER &&
+        (slot = coi_first_slot(r->program, pattern)) != UINT64_MAX)
+        value->u.per_replica.step_examples = r->examples[slot];
+    for (size_t i = 0; i < patterns.n; ++i) /* a symbolic tensor may stand for a structure */
+        if (patterns.items[i] != NULL && patterns.items[i] != items.items[i])
+            put_examples(r, patterns.items[i], items.items[i]);
+}
+
+static co_value *
+value_of(replay *r, co_value *pattern)
+{
+    co_value *value = coi_tree_map(r->ctx, pattern, value_of_leaf, r);
+
+    if (r->examples != NULL && value != NULL && coi_is_tree(pattern))
+        put_examples(r, pattern, value);
+    return value;
 }
 
 static bool
@@ -55,17 +78,108 @@ bind_leaf(co_value *leaf, co_value *value, void *arg)
     return true;
 }
 
+/* Replicas that give one value, which is grouped as itself (DV-GROUP-4): each of them gave it. */
+static bool
+bind_alike(co_value *pattern, co_value *value, void *arg)
+{
+    coi_values items = coi_tree_items(pattern);
+    bool       ok = true;
+
+    if (!coi_is_distributed(pattern) || coi_is_distributed(value))
+        return false;
+    for (size_t i = 0; ok && i < items.n; ++i)
+        ok = coi_tree_pair(items.items[i], value, bind_leaf, arg);
+    return ok;
+}
+
+/* Structures are the same; what differs below them may be the values of replicas. */
+static bool
+bind_loosely(co_value *pattern, co_value *value, void *arg)
+{
+    coi_values a = coi_tree_items(pattern), b = coi_tree_items(value);
+    bool       ok = true;
+
+    if (coi_tree_pair(pattern, value, bind_leaf, arg) || bind_alike(pattern, value, arg))
+        return true;
+    if (!coi_is_structure(pattern) || !coi_is_same_node(pattern, value))
+        return false;
+    for (size_t i = 0; ok && i < a.n; ++i)
+        ok = bind_loosely(a.items[i], b.items[i], arg);
+    return ok;
+}
+
+static void
+take_examples(replay *r, const co_value *pattern, const co_value *value)
+{
+    coi_values patterns = coi_tree_items(pattern), items = coi_tree_items(value);
+    uint64_t   slot;
+
+    if (coi_is_per_replica(pattern) && (slot = coi_first_slot(r->program, pattern)) != UINT64_MAX)
+        r->examples[slot] = value->u.per_replica.step_examples;
+    for (size_t i = 0; i < patterns.n; ++i)
+        if (patterns.items[i] != NULL)
+            take_examples(r, patterns.items[i], items.items[i]);
+}
+
 /* Let symbolic tensors in `pattern` stand for what is at their places in a value. */
 static bool
 bind(replay *r, co_value *pattern, co_value *value)
 {
-    if (coi_tree_pair(pattern, value, bind_leaf, r))
+    if (coi_tree_pair(pattern, value, bind_leaf, r)) {
+        if (r->examples != NULL && coi_is_tree(pattern))
+            take_examples(r, pattern, value);
         return r->ctx->error.code == CO_OK;
+    }
+    if (bind_loosely(pattern, value, r))
+        return true;
     coi_fail(r->ctx, CO_RUNTIME_ERROR,
              "a call gave %s where the function was captured with %s; the calls that it makes may "
              "not change",
              coi_a_kind(value->kind), coi_a_kind(pattern->kind));
     return false;
+}
+
+static co_value *
+type_of_leaf(co_context *ctx, co_value *leaf, void *arg)
+{
+    co_value *value = value_of_leaf(ctx, leaf, arg);
+
+    return value != NULL ? value : coi_fresh_type(ctx, leaf);
+}
+
+static co_value **
+slots_new(co_context *ctx, const coi_program *program)
+{
+    size_t     nbytes = (program->num_slots + 1) * sizeof(co_value *);
+    co_value **slots = coi_small_alloc(&ctx->heap, nbytes);
+
+    if (slots == NULL)
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the values of a captured function");
+    else
+        memset(slots, 0, nbytes);
+    return slots;
+}
+
+static void
+slots_free(co_context *ctx, const coi_program *program, co_value **slots)
+{
+    for (uint32_t i = program->num_slots; i > 0; --i)
+        coi_unref(&ctx->heap, slots[i - 1]);
+    coi_small_free(&ctx->heap, slots, (program->num_slots + 1) * sizeof(co_value *));
+}
+
+co_value *
+coi_program_result_type(co_context *ctx, const coi_program *program, co_value *args)
+{
+    replay    r = { ctx, program, slots_new(ctx, program), NULL };
+    co_value *type = NULL;
+
+    if (r.slots == NULL)
+        return NULL;
+    if (bind(&r, program->args, args))
+        type = coi_tree_map(ctx, program->result, type_of_leaf, &r);
+    slots_free(ctx, program, r.slots);
+    return type;
 }
 
 /* --- steps --- */
@@ -142,6 +256,17 @@ run_step_on_device(replay *r, const coi_program_step *step)
     return ok;
 }
 
+bool
+coi_program_run_step(co_context *ctx, const coi_program *program, const coi_program_step *step,
+                     co_value **slots)
+{
+    replay r = { ctx, program, slots, NULL };
+
+    coi_copy_site(&ctx->site, &step->site);
+    ctx->call = step->call;
+    return run_step_on_device(&r, step);
+}
+
 static bool
 run_steps(replay *r)
 {
@@ -153,6 +278,7 @@ run_steps(replay *r)
         size_t                  num_owned = ctx->num_owned;
 
         coi_copy_site(&ctx->site, &step->site);
+        ctx->call = step->call;
         if (!run_step_on_device(r, step))
             return false;
         /* What the step made and no slot holds. A block of its own would end a tape that it
@@ -172,25 +298,31 @@ run_steps(replay *r)
 co_value *
 coi_program_replay(co_context *ctx, const coi_program *program, co_value *args)
 {
-    size_t       nbytes = (program->num_slots + 1) * sizeof(co_value *);
-    replay       r = { ctx, program, coi_small_alloc(&ctx->heap, nbytes) };
+    size_t       example_bytes = (program->num_slots + 1) * sizeof(int64_t);
+    replay       r = { ctx, program, slots_new(ctx, program), NULL };
     co_site_info site = ctx->site;
     co_value    *result = NULL;
 
-    if (r.slots == NULL) {
+    if (r.slots != NULL && program->has_examples &&
+        (r.examples = coi_small_alloc(&ctx->heap, example_bytes)) == NULL) {
+        slots_free(ctx, program, r.slots);
         coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the values of a captured function");
         return NULL;
     }
-    memset(r.slots, 0, nbytes);
+    if (r.slots == NULL)
+        return NULL;
+    for (uint32_t i = 0; r.examples != NULL && i < program->num_slots; ++i)
+        r.examples[i] = -1;
     co_block_begin(ctx);
+    coi_program_put_constants(program, r.slots);
     if (ctx->error.code == CO_OK && bind(&r, program->args, args) && run_steps(&r)) {
         result = value_of(&r, program->result);
         if (result != NULL)
             coi_ref(result);
     }
-    for (uint32_t i = program->num_slots; i > 0; --i)
-        coi_unref(&ctx->heap, r.slots[i - 1]);
-    coi_small_free(&ctx->heap, r.slots, nbytes);
+    slots_free(ctx, program, r.slots);
+    if (r.examples != NULL)
+        coi_small_free(&ctx->heap, r.examples, example_bytes);
     co_block_end(ctx);
     coi_copy_site(&ctx->site, &site);
     return result != NULL ? coi_own(ctx, result) : NULL;

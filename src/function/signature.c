@@ -21,10 +21,34 @@ type_leaf(co_context *ctx, co_value *leaf, void *arg)
     return leaf->kind == CO_KIND_TENSOR || coi_is_type(leaf) ? coi_fresh_type(ctx, leaf) : leaf;
 }
 
+static bool
+is_spec_leaf(const co_value *leaf, void *arg)
+{
+    (void)arg;
+    return leaf->kind == CO_KIND_SPEC;
+}
+
+/* The examples of per-replica values differ between calls. Nodes with specs in them are new. */
+static void
+forget_examples(co_value *types)
+{
+    coi_values items = coi_tree_items(types);
+
+    if (coi_is_per_replica(types) && coi_tree_all(types, is_spec_leaf, NULL))
+        types->u.per_replica.step_examples = COI_EXAMPLES_LATER;
+    for (size_t i = 0; i < items.n; ++i)
+        if (items.items[i] != NULL)
+            forget_examples(items.items[i]);
+}
+
 co_value *
 coi_types_of_args(co_context *ctx, co_value *args)
 {
-    return coi_tree_map(ctx, args, type_leaf, NULL);
+    co_value *types = coi_tree_map(ctx, args, type_leaf, NULL);
+
+    if (types != NULL)
+        forget_examples(types);
+    return types;
 }
 
 static bool

@@ -278,8 +278,8 @@ const coi_op coi_op_merge_captured = {
 };
 
 /* What the merge function gets: the other replicas are taken to bring what this one brings. */
-static co_value *
-merged_types(co_context *ctx, co_value *args)
+co_value *
+coi_merged_types(co_context *ctx, co_value *args)
 {
     const coi_step *step = ctx->mode.step;
     co_value       *types[COI_MAX_LOCAL_REPLICAS];
@@ -300,16 +300,17 @@ merge_type(co_context *ctx, co_function *merge, co_value *args)
     size_t       entries = ctx->num_entries;
     co_strategy *strategy = ctx->mode.step != NULL ? ctx->mode.step->strategy : NULL;
     int          replica = ctx->mode.local_replica;
-    co_value    *types = merged_types(ctx, args), *result = NULL;
+    co_value    *types = coi_merged_types(ctx, args), *result = NULL;
     coi_program *program;
 
     if (types == NULL || coi_push(ctx, COI_ENTRY_MERGE, NULL) == NULL)
         return NULL;
     ctx->mode.cross = true;
-    program = coi_function_program(ctx, merge, co_args(ctx, types));
+    types = co_args(ctx, types);
+    program = types != NULL ? coi_function_program(ctx, merge, types) : NULL;
     coi_pop_to(ctx, entries);
     if (program != NULL)
-        result = coi_types_of_args(ctx, program->result);
+        result = coi_program_result_type(ctx, program, types);
     coi_unref(&ctx->heap, program);
     if (result != NULL && strategy != NULL && strategy->policy->wraps_values)
         result = coi_give(ctx, coi_select_all(ctx, strategy, result, replica));

@@ -570,7 +570,7 @@ result_type(co_context *ctx, co_value *leaf, void *arg)
     co_value  *spec;
 
     if (coi_is_composite(leaf))
-        return leaf; /* the same components, with more rows: they are named again */
+        return ctx->mode.num_replicas > 1 ? coi_combined_type(ctx, leaf) : leaf;
     if (coi_host_dtype(leaf) != CO_DTYPE_NONE)
         spec = co_spec(ctx, coi_host_dtype(leaf), NULL, 0);
     else

@@ -566,10 +566,14 @@ capture_replica(co_context *parent, coi_replica_worker *m, coi_step *step, co_fu
     args = replica_args(ctx, step);
     if (args != NULL && args->kind != CO_KIND_TUPLE)
         args = co_tuple(ctx, args->u.items.items, args->u.items.n);
-    if (args != NULL)
+    if (args != NULL) {
+        coi_lend(parent, &coi_lent_to_step);
         program = coi_function_program(ctx, function, args);
+        coi_take_back(parent);
+    }
     if (program != NULL)
-        type = coi_types_of_args(parent, program->result);
+        type = coi_program_result_type(parent, program, args);
+    coi_replica_finished(ctx);
     if (ctx->error.code != CO_OK)
         coi_take_error(parent, ctx);
     coi_unref(&ctx->heap, program);
@@ -593,6 +597,7 @@ capture_step(co_context *ctx, coi_replica_threads *threads, co_function *functio
                                            CO_KIND_PER_REPLICA, false));
     for (i = 0; i < threads->n; ++i)
         expire(threads->replicas[i].ctx);
+    coi_step_variables_free(&threads->step, &ctx->heap);
     if (threads->n > 1) {
         coi_unref(&ctx->heap, threads->step.args);
         coi_unref(&ctx->heap, threads->step.kwargs);
@@ -615,6 +620,7 @@ capture_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, vo
     threads = attrs.step != NULL ? coi_replica_threads_take(ctx, strategy) : NULL;
     if (threads == NULL)
         return NULL;
+    coi_function_inherit(ctx, attrs.step);
     step_open(threads, ctx, fn, args, user, options);
     type = capture_step(ctx, threads, attrs.step);
     coi_replica_threads_give(threads);

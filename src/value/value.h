@@ -69,9 +69,12 @@ typedef struct coi_items { /* lists, tuples, named tuples, maps */
 typedef struct coi_per_replica { /* per-replica and mirrored */
     size_t     n;
     co_value **items;
-    int64_t    step_examples; /* examples of the whole step on all replicas; -1: not known */
+    int64_t    step_examples; /* of the whole step on all replicas; -1: not known */
     co_value  *room[COI_INLINE_ITEMS];
 } coi_per_replica;
+
+/* step_examples in a captured function: those of the value that stands there when it is called. */
+#define COI_EXAMPLES_LATER (-2)
 
 struct co_value {
     coi_object object;

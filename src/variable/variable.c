@@ -432,8 +432,8 @@ plain_device(co_context *ctx, co_value *variable)
     return p->home != NULL ? p->home->name : p->device_text;
 }
 
-static const coi_variable_ops plain_ops = { "Variable",   plain_read,    plain_assign,
-                                            plain_device, plain_destroy, plain_peek };
+static const coi_variable_ops plain_ops = { "Variable",    plain_read, plain_assign, plain_device,
+                                            plain_destroy, plain_peek, NULL };
 
 co_value *
 coi_plain_variable(co_context *ctx, const coi_variable_spec *spec, const coi_device_name *device,
@@ -498,13 +498,23 @@ const coi_op coi_op_assign = {
 };
 
 static co_value *
+capture_assign(co_context *ctx, co_value *variable, co_value *value, int verb)
+{
+    const coi_variable_ops *ops = variable->u.variable->ops;
+    co_value               *type = ops->assigned != NULL ? ops->assigned(ctx, variable, verb)
+                                                         : coi_fresh_type(ctx, variable);
+
+    return coi_record_call(ctx, &coi_op_assign, &(assign_attrs){ verb },
+                           (co_value *[]){ variable, value }, 2, type);
+}
+
+static co_value *
 assign_or_record(co_context *ctx, co_value *variable, co_value *value, int verb)
 {
     co_value *seen;
 
     if (coi_is_capturing(ctx))
-        return coi_record_call(ctx, &coi_op_assign, &(assign_attrs){ verb },
-                               (co_value *[]){ variable, value }, 2, coi_fresh_type(ctx, variable));
+        return capture_assign(ctx, variable, value, verb);
     seen = variable->u.variable->ops->assign(ctx, variable, verb, value);
     return seen != NULL ? coi_own(ctx, seen) : NULL;
 }

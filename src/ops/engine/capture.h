@@ -16,6 +16,8 @@ typedef struct coi_capture {
     co_value *(*adopt)(co_context *ctx, struct coi_capture *capture, co_value *symbol);
     struct coi_capture *outer;       /* during which it began; NULL: none */
     int                 num_inlined; /* captured functions whose calls are being added */
+    int                 num_next;    /* elements of iterators that it takes */
+    bool                may_create;  /* variables: the first capture of a function (FN-6) */
 } coi_capture;
 
 /* Whether ctx captures a function. */

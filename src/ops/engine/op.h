@@ -312,6 +312,9 @@ bool coi_parts_of_any(const coi_call *call);
 bool coi_parts_with_ranks(const coi_call *call);
 /* Whether the context works on types, and these are some. */
 bool coi_are_types(const co_context *ctx, co_value *const *operands, int num_operands);
+/* Whether a value may be an operand where ctx runs (apply.c): per-replica values may not always
+ * (DV-USE-5). False with an error. */
+bool coi_may_be_operand(const coi_call *call, const co_value *value);
 /* What every call is checked for before its rule (apply.c): how many operands, and their dtypes. */
 bool coi_check_count(coi_call *call);
 bool coi_check_dtypes(coi_call *call);

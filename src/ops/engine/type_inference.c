@@ -6,6 +6,7 @@
  */
 #include "ops/engine/capture.h"
 #include "ops/engine/composite.h"
+#include "ops/engine/gradient.h"
 #include "ops/engine/like_ops.h"
 #include "ops/engine/type_rules.h"
 
@@ -64,6 +65,10 @@ type_of(coi_call *call, co_value *value)
 {
     co_context *ctx = call->ctx;
 
+    if (coi_is_distributed(value) && coi_is_capturing(ctx))
+        value = coi_may_be_operand(call, value) ? coi_component_here(ctx, value) : NULL;
+    if (value == NULL)
+        return NULL;
     if (value->kind == CO_KIND_TENSOR)
         return value;
     if (coi_is_type(value))
@@ -273,6 +278,55 @@ infer(coi_call *call, co_value *const *given, bool may_take_apart)
     return result != NULL ? show_recorder(call, given, result) : NULL;
 }
 
+/* Composite values and lists of symbolic tensors as operands: tensors by operators, which the
+ * function and its tapes see. */
+static bool
+convert_structures(co_context *ctx, co_value *const *given, int n, co_value **plain)
+{
+    for (int i = 0; i < n; ++i) {
+        co_value *value = given[i];
+
+        if (value != NULL && coi_is_live(&ctx->heap, value) && coi_is_composite(value))
+            value = coi_densify(ctx, value);
+        else if (value != NULL && coi_is_live(&ctx->heap, value) && coi_is_structure(value) &&
+                 coi_host_dtype(value) == CO_DTYPE_NONE)
+            value = coi_stack(ctx, value);
+        if (ctx->error.code != CO_OK)
+            return false;
+        plain[i] = value;
+    }
+    return true;
+}
+
+static bool
+has_structures(const co_context *ctx, co_value *const *given, int n)
+{
+    for (int i = 0; i < n; ++i)
+        if (given[i] != NULL && coi_is_live(&ctx->heap, given[i]) &&
+            (coi_is_composite(given[i]) || coi_is_structure(given[i])))
+            return true;
+    return false;
+}
+
+static co_value *
+infer_plain(coi_call *call, co_value *const *given, bool may_take_apart)
+{
+    co_context *ctx = call->ctx;
+    size_t      n = (size_t)call->num_in;
+    co_value  **plain, *result = NULL;
+
+    if (!coi_is_capturing(ctx) || !has_structures(ctx, given, call->num_in))
+        return infer(call, given, may_take_apart);
+    plain = coi_parts(ctx, call->op->name, n);
+    if (plain != NULL && convert_structures(ctx, given, call->num_in, plain)) {
+        ctx->call = call->op->name;
+        result = infer(call, plain, may_take_apart);
+    }
+    if (plain != NULL)
+        coi_free_parts(ctx, plain, n);
+    return result;
+}
+
 static co_value *
 infer_in_block(co_context *ctx, const coi_op *op, co_value *const *given, int num_given,
                const void *attrs, bool may_take_apart)
@@ -288,7 +342,7 @@ infer_in_block(co_context *ctx, const coi_op *op, co_value *const *given, int nu
         return NULL;
     co_block_begin(ctx); /* what operands become goes with it */
     ctx->call = op->name;
-    if (ctx->error.code == CO_OK && (result = infer(&call, given, may_take_apart)) != NULL)
+    if (ctx->error.code == CO_OK && (result = infer_plain(&call, given, may_take_apart)) != NULL)
         coi_ref(result);
     co_block_end(ctx);
     if (is_many)
