@@ -76,6 +76,7 @@ struct golden_closure {
     golden_names   *names;    /* where it was defined */
     const char     *top;      /* its name, if it is a captured one of the top level, else NULL */
     co_function    *function; /* NULL: it is not captured */
+    int             num_fixed; /* parameters beyond the signature, which keep their defaults */
     int             traces;
 };
 
@@ -101,6 +102,9 @@ bool golden_find(golden_world *w, golden_names *names, const char *name, golden_
 bool golden_rebind(golden_world *w, golden_names *names, const char *name, golden_thing thing);
 /* Whether the name is bound in `names` itself. */
 bool golden_is_local(golden_world *w, golden_names *names, const char *name);
+
+/* Keep what the local names of a body stand for, for a function that outlives the body. */
+void golden_keep_locals(golden_frame *f);
 
 golden_thing golden_value(co_value *value);
 golden_thing golden_nothing(void);

@@ -39,25 +39,51 @@ golden_function_of(golden_frame *f, json_t *json)
     return NULL;
 }
 
+/* Defaults are host values of the function's definition. */
+static bool
+bind_defaults(golden_frame *f, const golden_closure *closure, size_t n, golden_thing *out)
+{
+    json_t *names = json_object_get(closure->def, "args");
+    json_t *defaults = json_object_get(closure->def, "defaults");
+
+    for (size_t i = 0; i < n; ++i) {
+        const char *name = json_string_value(json_array_get(names, i));
+        json_t     *value = json_object_get(defaults, name);
+
+        if (out[i].kind != GOLDEN_NOTHING)
+            continue;
+        if (value == NULL) {
+            co_fail(f->ctx, CO_TYPE_ERROR, "no value for the parameter '%s'", name);
+            return false;
+        }
+        out[i] = golden_operand(f, value);
+        if (!golden_goes_on(f))
+            return false;
+    }
+    return true;
+}
+
 /* The C function of every captured function. */
 static co_value *
 interpret_captured(co_context *ctx, co_value *args, void *user)
 {
     golden_closure *closure = user;
+    golden_frame    f = { .w = closure->w, .ctx = ctx, .names = closure->names };
     golden_thing    things[GOLDEN_MAX_ARGS], result;
     size_t          n = co_num_items(ctx, args);
 
     pthread_mutex_lock(&closure->w->lock);
     ++closure->traces;
     pthread_mutex_unlock(&closure->w->lock);
+    memset(things, 0, sizeof(things));
     for (size_t i = 0; i < n && i < GOLDEN_MAX_ARGS; ++i)
         things[i] = golden_value(co_at(ctx, args, i));
+    if (closure->num_fixed > 0 &&
+        !bind_defaults(&f, closure, n += (size_t)closure->num_fixed, things))
+        return NULL;
     result = golden_interpret(ctx, closure, things, (int)n);
-    if (result.kind != GOLDEN_VALUE && result.kind != GOLDEN_NOTHING) {
-        golden_frame f = { .w = closure->w, .ctx = ctx };
-
+    if (result.kind != GOLDEN_VALUE && result.kind != GOLDEN_NOTHING)
         golden_refuse(&f, "captured functions that return datasets or iterators");
-    }
     return result.kind == GOLDEN_VALUE ? result.u.value : NULL;
 }
 
@@ -91,6 +117,24 @@ read_signature(golden_frame *f, json_t *list)
     return co_tuple(f->ctx, specs, n);
 }
 
+/* A signature has a spec for each parameter; only those with a default may have none. */
+static bool
+check_signature(golden_frame *f, golden_closure *closure, size_t num_specs)
+{
+    json_t *names = json_object_get(closure->def, "args");
+    json_t *defaults = json_object_get(closure->def, "defaults");
+    size_t  n = json_array_size(names);
+
+    if (num_specs > n)
+        co_fail(f->ctx, CO_TYPE_ERROR, "the signature has %zu specs for %zu parameters", num_specs,
+                n);
+    for (size_t i = num_specs; i < n; ++i)
+        if (json_object_get(defaults, json_string_value(json_array_get(names, i))) == NULL)
+            co_fail(f->ctx, CO_TYPE_ERROR, "the signature has no spec for parameter %zu", i);
+    closure->num_fixed = num_specs < n ? (int)(n - num_specs) : 0;
+    return co_ok(f->ctx);
+}
+
 golden_thing
 golden_define(golden_frame *f, json_t *step)
 {
@@ -104,7 +148,8 @@ golden_define(golden_frame *f, json_t *step)
         return (golden_thing){ GOLDEN_CLOSURE, { .closure = closure } };
     options.name = json_string_value(json_object_get(step, "to"));
     options.relax_shapes = json_is_true(json_object_get(step, "reduce_retracing"));
-    if (json_is_array(signature) && (options.signature = read_signature(f, signature)) == NULL)
+    if (json_is_array(signature) && ((options.signature = read_signature(f, signature)) == NULL ||
+                                     !check_signature(f, closure, json_array_size(signature))))
         return golden_nothing();
     closure->function = co_function_of(f->ctx, interpret_captured, closure, &options);
     if (closure->function == NULL)
@@ -166,30 +211,6 @@ bind_keywords(golden_frame *f, const golden_closure *closure, json_t *kwargs, go
             return false;
         }
         out[i] = golden_operand(f, item);
-        if (!golden_goes_on(f))
-            return false;
-    }
-    return true;
-}
-
-/* Defaults are host values of the function's definition. */
-static bool
-bind_defaults(golden_frame *f, const golden_closure *closure, size_t n, golden_thing *out)
-{
-    json_t *names = json_object_get(closure->def, "args");
-    json_t *defaults = json_object_get(closure->def, "defaults");
-
-    for (size_t i = 0; i < n; ++i) {
-        const char *name = json_string_value(json_array_get(names, i));
-        json_t     *value = json_object_get(defaults, name);
-
-        if (out[i].kind != GOLDEN_NOTHING)
-            continue;
-        if (value == NULL) {
-            co_fail(f->ctx, CO_TYPE_ERROR, "no value for the parameter '%s'", name);
-            return false;
-        }
-        out[i] = golden_operand(f, value);
         if (!golden_goes_on(f))
             return false;
     }
@@ -270,6 +291,26 @@ values_of(golden_frame *f, const golden_thing *args, int n)
     return co_tuple(f->ctx, values, (size_t)n);
 }
 
+/* Parameters beyond the signature keep their defaults: the number of the others, or -1 with
+ * CO_TYPE_ERROR for another value. */
+static int
+without_fixed(golden_frame *f, const golden_closure *closure, const golden_thing *args, int n)
+{
+    json_t *names = json_object_get(closure->def, "args");
+    json_t *defaults = json_object_get(closure->def, "defaults");
+
+    for (int i = n - closure->num_fixed; i < n; ++i) {
+        const char *name = json_string_value(json_array_get(names, (size_t)i));
+        json_t     *given = golden_write_operand(f->ctx, args[i].u.value);
+
+        if (!json_equal(given, json_object_get(defaults, name)))
+            co_fail(f->ctx, CO_TYPE_ERROR, "parameter '%s' has no spec and must keep its default",
+                    name);
+        json_decref(given);
+    }
+    return co_ok(f->ctx) ? n - closure->num_fixed : -1;
+}
+
 golden_thing
 golden_call(golden_frame *f, golden_closure *closure, const golden_thing *args, int n)
 {
@@ -277,7 +318,8 @@ golden_call(golden_frame *f, golden_closure *closure, const golden_thing *args, 
 
     if (closure->function == NULL)
         return golden_interpret(f->ctx, closure, args, n);
-    values = values_of(f, args, n);
+    n = without_fixed(f, closure, args, n);
+    values = n >= 0 ? values_of(f, args, n) : NULL;
     return golden_value(values != NULL ? co_call(f->ctx, closure->function, values) : NULL);
 }
 

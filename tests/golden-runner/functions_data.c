@@ -82,6 +82,8 @@ probe(golden_frame *f, stage *s, co_value *specs)
     s->function = args != NULL ? co_function_of(f->ctx, enter_stage, s, &options) : NULL;
     if (s->function == NULL)
         return false;
+    if (f->closure != NULL) /* a dataset may outlive the function that made it */
+        co_keep(f->ctx, s->function);
     s->is_probe = true;
     co_call(f->ctx, s->function, args);
     s->is_probe = false;
@@ -135,11 +137,24 @@ make_map(golden_frame *f, co_dataset *input, stage *s, json_t *args)
     return co_dataset_map(f->ctx, input, call_stage, s, s->spec);
 }
 
+/* A predicate gives one bool. In C its type says so; here it is the runner that can see it. */
+static bool
+probe_predicate(golden_frame *f, co_dataset *input, stage *s)
+{
+    if (!probe(f, s, argument_specs(f->ctx, co_element_spec(f->ctx, input))))
+        return false;
+    if (co_value_kind(s->spec) == CO_KIND_SPEC && co_value_dtype(f->ctx, s->spec) == CO_BOOL &&
+        co_value_ndim(f->ctx, s->spec) == 0)
+        return true;
+    co_fail(f->ctx, CO_VALUE_ERROR, "the predicate does not give a bool");
+    return false;
+}
+
 static co_dataset *
 make_filter(golden_frame *f, co_dataset *input, stage *s, json_t *args)
 {
     (void)args;
-    if (!probe(f, s, argument_specs(f->ctx, co_element_spec(f->ctx, input))))
+    if (!probe_predicate(f, input, s))
         return NULL;
     return co_dataset_filter(f->ctx, input, call_predicate, s);
 }
@@ -148,7 +163,7 @@ static co_dataset *
 make_take_while(golden_frame *f, co_dataset *input, stage *s, json_t *args)
 {
     (void)args;
-    if (!probe(f, s, argument_specs(f->ctx, co_element_spec(f->ctx, input))))
+    if (!probe_predicate(f, input, s))
         return NULL;
     return co_dataset_take_while(f->ctx, input, call_predicate, s);
 }
@@ -202,6 +217,8 @@ apply_function(golden_frame *f, co_dataset *input, json_t *item, json_t *fn)
 
     if (s == NULL || (s->closure = golden_function_of(f, fn)) == NULL)
         return NULL;
+    if (f->closure != NULL)
+        golden_keep_locals(f);
     for (size_t i = 0; i < sizeof(stages) / sizeof(stages[0]); ++i)
         if (strcmp(stages[i].op, op) == 0)
             return stages[i].make(f, input, s, json_object_get(item, "args"));
@@ -392,22 +409,19 @@ golden_act_get_value(golden_frame *f, json_t *step)
     return golden_value(optional != NULL ? co_optional_get_value(f->ctx, optional) : NULL);
 }
 
-static co_value *
-call_reduce(co_context *ctx, co_value *args, void *user)
-{
-    co_value *const values[] = { co_at(ctx, args, 0), co_at(ctx, args, 1) };
-
-    return golden_call_values(ctx, user, values, 2);
-}
-
 golden_thing
 golden_act_ds_reduce(golden_frame *f, json_t *step)
 {
-    golden_thing    of = find_of(f, step, GOLDEN_DATASET);
-    golden_closure *closure = golden_function_of(f, json_object_get(step, "fn"));
-    co_value       *initial = golden_field(f, step, "initial");
+    golden_thing of = find_of(f, step, GOLDEN_DATASET);
+    stage       *s = golden_room(f->w, sizeof(*s));
+    co_value    *initial = golden_field(f, step, "initial"), *specs[2];
 
-    if (!golden_goes_on(f))
+    if (s == NULL || !golden_goes_on(f) ||
+        (s->closure = golden_function_of(f, json_object_get(step, "fn"))) == NULL)
         return golden_nothing();
-    return golden_value(co_dataset_reduce(f->ctx, of.u.dataset, initial, call_reduce, closure));
+    specs[0] = co_value_spec(f->ctx, initial);
+    specs[1] = co_element_spec(f->ctx, of.u.dataset);
+    if (!co_ok(f->ctx) || !probe(f, s, co_tuple(f->ctx, specs, 2)))
+        return golden_nothing();
+    return golden_value(co_dataset_reduce(f->ctx, of.u.dataset, initial, call_fold, s));
 }

@@ -146,6 +146,16 @@ golden_is_local(golden_world *w, golden_names *names, const char *name)
     return is_local;
 }
 
+void
+golden_keep_locals(golden_frame *f)
+{
+    pthread_mutex_lock(&f->w->lock);
+    for (const named *n = f->names->first; n != NULL; n = n->next)
+        if (n->thing.kind == GOLDEN_VALUE)
+            co_keep(f->ctx, n->thing.u.value);
+    pthread_mutex_unlock(&f->w->lock);
+}
+
 /* --- operands --- */
 
 golden_thing
@@ -453,8 +463,6 @@ read_operands(golden_frame *f, json_t *step, const co_op_info *info, golden_oper
             in->values[in->n] = read_attr_value(f, json);
         else if (info->variadic)
             break;
-        else if (strcmp(info->name, "range") == 0) /* range(limit) begins at 0 */
-            in->values[in->n] = co_int(f->ctx, strcmp(name, "start") == 0 ? 0 : 1);
         else
             golden_fail(f->w->c, "operator '%s' of the case lacks the input '%s'", info->name,
                         name);
@@ -475,10 +483,10 @@ is_operand(const golden_operands *in, const char *name)
 }
 
 static co_value *
-read_attrs(golden_frame *f, json_t *attrs, const golden_operands *in)
+read_attrs(golden_frame *f, const char *op, json_t *attrs, const golden_operands *in)
 {
-    const char *keys[MAX_ITEMS], *key;
-    co_value   *items[MAX_ITEMS];
+    const char *keys[MAX_ITEMS + 2], *key;
+    co_value   *items[MAX_ITEMS + 2];
     size_t      n = 0;
     json_t     *item;
 
@@ -489,6 +497,12 @@ read_attrs(golden_frame *f, json_t *attrs, const golden_operands *in)
         keys[n] = key;
         if ((items[n++] = read_attr_value(f, item)) == NULL)
             return NULL;
+    }
+    if (strcmp(op, "range") == 0) { /* which begins at 0 and counts by 1 */
+        if (json_object_get(attrs, "start") == NULL)
+            keys[n] = "start", items[n++] = co_int(f->ctx, 0);
+        if (json_object_get(attrs, "delta") == NULL)
+            keys[n] = "delta", items[n++] = co_int(f->ctx, 1);
     }
     return co_dict(f->ctx, keys, items, n);
 }
@@ -507,7 +521,7 @@ golden_apply_operator(golden_frame *f, json_t *step)
     }
     if (!read_operands(f, step, &info, &in))
         return NULL;
-    attrs = read_attrs(f, json_object_get(step, "attrs"), &in);
+    attrs = read_attrs(f, name, json_object_get(step, "attrs"), &in);
     if (attrs == NULL)
         return NULL;
     return co_op_call(f->ctx, name, co_tuple(f->ctx, in.values, in.n), attrs);
