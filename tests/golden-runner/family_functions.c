@@ -136,6 +136,7 @@ golden_run_functions(golden_case *c)
     w.strategy = make_strategy(c);
     w.top = golden_names_new(&w, NULL);
     w.once = golden_names_new(&w, NULL);
+    w.literals = golden_names_new(&w, NULL);
     f.names = w.top;
     if (w.strategy != NULL && !c->is_failed) {
         seen = run_steps(&f, steps);

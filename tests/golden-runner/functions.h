@@ -62,6 +62,7 @@ typedef struct golden_world {
     co_strategy    *strategy; /* of the case */
     golden_names   *top;
     golden_names   *once;     /* variables that host code keeps, by key */
+    golden_names   *literals; /* host values of the program text, by their place in it */
     pthread_mutex_t lock;     /* of everything below, and of all names */
     json_t         *notes;    /* of the step that runs at the top level */
     golden_closure *closures; /* all of the case */

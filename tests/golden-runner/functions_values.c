@@ -109,6 +109,27 @@ golden_bind(golden_world *w, golden_names *names, const char *name, golden_thing
     pthread_mutex_unlock(&w->lock);
 }
 
+/* Bind a name that nobody else has bound meanwhile; what it stands for then. */
+static golden_thing
+bind_first(golden_world *w, golden_names *names, const char *name, golden_thing thing)
+{
+    named *fresh = golden_room(w, sizeof(*fresh));
+    named *old;
+
+    if (fresh == NULL)
+        return golden_nothing();
+    pthread_mutex_lock(&w->lock);
+    old = find_local(names, name);
+    if (old == NULL) {
+        *fresh = (named){ names->first, name, thing };
+        names->first = fresh;
+    } else {
+        thing = old->thing;
+    }
+    pthread_mutex_unlock(&w->lock);
+    return thing;
+}
+
 bool
 golden_find(golden_world *w, golden_names *names, const char *name, golden_thing *thing)
 {
@@ -292,19 +313,53 @@ read_slices(golden_frame *f, json_t *parts)
 }
 
 static co_value *
+make_literal(golden_frame *f, json_t *json)
+{
+    static const char *const plain[] = { "int", "bool", "str" };
+    json_t                  *item = json_object_get(json, "float");
+
+    if (item != NULL)
+        return read_float(f, item);
+    for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); ++i)
+        if ((item = json_object_get(json, plain[i])) != NULL)
+            return golden_read_value(f->w->c, f->ctx, item);
+    return NULL;
+}
+
+/* A host value of the program text is made once: all replicas have the same one. NULL: the operand
+ * is none. */
+static co_value *
+find_literal(golden_frame *f, json_t *json)
+{
+    char         name[32];
+    golden_thing found = golden_nothing();
+
+    snprintf(name, sizeof(name), "%p", (void *)json);
+    if (golden_find(f->w, f->w->literals, name, &found))
+        return found.u.value;
+    found = golden_value(make_literal(f, json));
+    if (found.kind == GOLDEN_VALUE) {
+        char *kept = golden_room(f->w, sizeof(name));
+
+        if (kept == NULL)
+            return NULL;
+        memcpy(kept, name, sizeof(name));
+        co_keep(f->ctx, found.u.value);
+        found = bind_first(f->w, f->w->literals, kept, found);
+    }
+    return found.u.value;
+}
+
+static co_value *
 read_object(golden_frame *f, json_t *json)
 {
     json_t   *item;
-    co_value *value = NULL;
+    co_value *value;
 
     if (golden_is_tensor(json))
         return golden_read_value(f->w->c, f->ctx, json);
-    if ((item = json_object_get(json, "float")) != NULL)
-        return read_float(f, item);
-    if ((item = json_object_get(json, "int")) != NULL ||
-        (item = json_object_get(json, "bool")) != NULL ||
-        (item = json_object_get(json, "str")) != NULL)
-        return golden_read_value(f->w->c, f->ctx, item);
+    if ((value = find_literal(f, json)) != NULL || !golden_goes_on(f))
+        return value;
     if ((item = json_object_get(json, "indexed_slices")) != NULL)
         return read_slices(f, item);
     if ((item = json_object_get(json, "spec")) != NULL)
@@ -405,6 +460,25 @@ golden_read_spec(golden_frame *f, json_t *json)
 
 /* --- operators --- */
 
+static co_value *
+refuse_symbol(co_context *ctx, co_value *leaf, void *user)
+{
+    (void)ctx;
+    if (co_value_kind(leaf) == CO_KIND_SYMBOLIC)
+        golden_refuse(user, "attributes that are tensors of a captured function");
+    return leaf;
+}
+
+static co_value *
+read_computed(golden_frame *f, json_t *json)
+{
+    co_value *value = golden_operand_value(f, json);
+
+    if (value != NULL)
+        co_map_structure(f->ctx, value, refuse_symbol, f);
+    return golden_goes_on(f) ? value : NULL;
+}
+
 /* A number, a string, a list of such (lists of lists are handed over flat), or a computed value. */
 static bool
 read_attr(golden_frame *f, json_t *json, co_value **items, size_t *n)
@@ -417,7 +491,7 @@ read_attr(golden_frame *f, json_t *json, co_value **items, size_t *n)
     if (!json_is_array(json)) {
         json_t *computed = json_object_get(json, "value_of");
 
-        items[*n] = computed != NULL ? golden_operand_value(f, computed)
+        items[*n] = computed != NULL ? read_computed(f, computed)
                                      : golden_read_value(f->w->c, f->ctx, json);
         return items[(*n)++] != NULL;
     }
