@@ -77,9 +77,10 @@ CO_API co_function *co_function_of(co_context *ctx, co_fn fn, void *user,
  *           in: another strategy, replica or device captures again.
  * Blocks:   as the calls in the function.
  * Returns:  what fn returned, a value of ctx's block; none for NULL. CO_TYPE_ERROR if the arguments
- *           do not fit the signature, CO_VALUE_ERROR if args is not a tuple or list, and the errors
- *           of fn and of its calls. After an error while capturing nothing has happened; after one
- *           while replaying, the calls before it have.
+ *           do not fit the signature, CO_VALUE_ERROR if args is not a tuple or list,
+ *           CO_RUNTIME_ERROR if fn leaves a strategy set, and the errors of fn and of its calls.
+ *           After an error while capturing nothing has happened; after one while replaying, the
+ *           calls before it have.
  * Rules: FN-2, FN-3, FN-7, FN-10.
  */
 CO_API co_value *co_call(co_context *ctx, co_function *function, co_value *args);

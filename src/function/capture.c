@@ -301,6 +301,19 @@ extend_arguments(co_context *ctx, const function_capture *c)
     return true;
 }
 
+/* A strategy that is set stays so after the function that set it: the program, which has no such
+ * call, could not do that. */
+static void
+check_left_open(co_context *ctx, const function_capture *c, size_t entries)
+{
+    for (size_t i = entries; ctx->error.code == CO_OK && i < ctx->num_entries; ++i)
+        if (ctx->entries[i].kind == COI_ENTRY_SET)
+            coi_fail(ctx, CO_RUNTIME_ERROR,
+                     "captured function '%s' sets a strategy and leaves it set; unset it before "
+                     "the end, or use a scope",
+                     c->name);
+}
+
 static bool
 call_function(co_context *ctx, function_capture *c, co_fn fn, void *user, co_value *args)
 {
@@ -316,6 +329,7 @@ call_function(co_context *ctx, function_capture *c, co_fn fn, void *user, co_val
         floor = coi_function_begin(ctx);
         result = fn(ctx, args, user);
         coi_function_end(ctx, floor);
+        check_left_open(ctx, c, entries);
         coi_pop_to(ctx, entries);
         result = take_result(ctx, c, result);
         ok = result != NULL && (!c->adopts || extend_arguments(ctx, c)) &&

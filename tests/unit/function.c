@@ -504,3 +504,21 @@ CO_TEST_WITH(a_setting_checks_all_functions, "FN-7", "check_functions=yes")
     CO_EXPECT_NULL(co_call(ctx, f, co_args(ctx, vector(ctx, 1, 2))));
     CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "not on other memory");
 }
+
+static co_value *
+set_and_leave(co_context *ctx, co_value *args, void *user)
+{
+    co_experimental_set_strategy(ctx, user);
+    return co_at(ctx, args, 0);
+}
+
+CO_TEST_WITH(a_captured_function_may_not_leave_a_strategy_set, "FN-10", "cpus=2")
+{
+    const char *const devices[] = { "/cpu:0", "/cpu:1" };
+    co_strategy      *strategy = co_mirrored_strategy(ctx, devices, 2, NULL);
+    co_function      *f = co_function_of(ctx, set_and_leave, strategy, NULL);
+
+    CO_EXPECT_NULL(co_call(ctx, f, co_args(ctx, vector(ctx, 5, 2))));
+    CO_EXPECT_ERROR(ctx, CO_RUNTIME_ERROR, "leaves it set");
+    CO_EXPECT_FALSE(co_has_strategy(ctx));
+}
