@@ -326,7 +326,10 @@ fit_spec(co_context *ctx, co_value *spec, co_value *value, size_t position)
                      position, coi_a_kind(value->kind), spec_text(spec, wanted, sizeof(wanted)));
             return NULL;
         }
-        value = co_to_tensor(ctx, value, (co_dtype)spec->dtype);
+        if (value->kind == CO_KIND_BOOL && co_dtype_is_floating((co_dtype)spec->dtype))
+            value = co_int(ctx, value->u.b); /* as for tf.function; elsewhere a bool is no number */
+        if (value != NULL)
+            value = co_to_tensor(ctx, value, (co_dtype)spec->dtype);
         if (value == NULL && ctx->error.code != CO_RESOURCE_EXHAUSTED)
             ctx->error.code = CO_TYPE_ERROR;
         if (value == NULL)

@@ -104,6 +104,23 @@ read_item(co_context *ctx, co_value *args, void *user)
                                                           false)));
 }
 
+CO_TEST(host_values_become_tensors_of_a_signature, "FN-3")
+{
+    co_function_options options = CO_FUNCTION_OPTIONS_INIT;
+    counted             user = { 0, NULL };
+    co_value           *scalar = co_spec(ctx, CO_FLOAT32, NULL, 0);
+    co_function        *f;
+
+    options.signature = co_args(ctx, scalar, scalar);
+    f = co_function_of(ctx, square_plus, &user, &options);
+    CO_EXPECT_CLOSE(
+        element(ctx, co_call(ctx, f, co_args(ctx, co_int(ctx, 3), co_bool(ctx, true))), 0), 10, 0);
+    CO_EXPECT_OK(ctx);
+    CO_EXPECT_NULL(co_call(ctx, f, co_args(ctx, co_int(ctx, 3), co_string(ctx, "a"))));
+    CO_EXPECT_ERROR(ctx, CO_TYPE_ERROR, "string");
+    CO_EXPECT_INT(user.calls, 1);
+}
+
 CO_TEST(elements_cannot_be_read_while_capturing, "FN-13")
 {
     co_function *f = co_function_of(ctx, read_item, NULL, NULL);
