@@ -2,12 +2,13 @@
 /*
  * The family functions: small programs with captured functions, interpreted over the public API.
  *
- *   functions_values.c   names, operands, values into JSON
- *   functions_calls.c    functions of the case: binding of arguments, call, run, merge_call, ...
- *   functions_data.c     datasets and iterators, with functions of the case as their stages
- *   functions_actions.c  the statements, and the table of actions
- *   functions_judge.c    entries of results: which of them are right
- *   family_functions.c   a case: its strategy, its steps, its entries
+ *   functions_values.c     names, operands, values into JSON
+ *   functions_operators.c  operators by name
+ *   functions_calls.c      functions of the case: binding of arguments, call, run, merge_call, ...
+ *   functions_data.c       datasets and iterators, with functions of the case as their stages
+ *   functions_actions.c    the statements, and the table of actions
+ *   functions_judge.c      entries of results: which of them are right
+ *   family_functions.c     a case: its strategy, its steps, its entries
  *
  * A captured function of the case is a co_function whose C function interprets the body. So what
  * the body does to the runner (notes, counts, names of the host) happens while capturing, as the
@@ -73,10 +74,10 @@ typedef struct golden_world {
 struct golden_closure {
     golden_world   *w;
     golden_closure *next;
-    json_t         *def;      /* args, body, return, defaults, varargs; borrowed */
-    golden_names   *names;    /* where it was defined */
-    const char     *top;      /* its name, if it is a captured one of the top level, else NULL */
-    co_function    *function; /* NULL: it is not captured */
+    json_t         *def;       /* args, body, return, defaults, varargs; borrowed */
+    golden_names   *names;     /* where it was defined */
+    const char     *top;       /* its name, if it is a captured one of the top level, else NULL */
+    co_function    *function;  /* NULL: it is not captured */
     int             num_fixed; /* parameters beyond the signature, which keep their defaults */
     int             traces;
 };
@@ -118,13 +119,15 @@ co_value *golden_field(golden_frame *f, json_t *step, const char *key);
 /* A specification: {"dtype","shape"}, a structure of them, {"element_spec_of": name}. */
 co_value *golden_read_spec(golden_frame *f, json_t *json);
 co_value *golden_element_spec(golden_frame *f, golden_thing thing);
-/* An operator by its name. */
-co_value *golden_apply_operator(golden_frame *f, json_t *step);
 
 /* A value as operands are written; mirrored values have the key "mirrored". */
 json_t *golden_write_operand(co_context *ctx, co_value *value);
 /* Specifications in the structure of a value. */
 json_t *golden_write_spec_of(co_context *ctx, co_value *value);
+
+/* functions_operators.c */
+
+co_value *golden_apply_operator(golden_frame *f, json_t *step);
 
 /* functions_calls.c */
 
