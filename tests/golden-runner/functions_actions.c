@@ -56,7 +56,8 @@ is_argument(const golden_frame *f, const char *name)
                        : NULL;
 
     for (size_t i = 0; i < json_array_size(args); ++i)
-        if (strcmp(json_string_value(json_array_get(args, i)), name) == 0)
+        if (json_is_string(json_array_get(args, i)) &&
+            strcmp(json_string_value(json_array_get(args, i)), name) == 0)
             return true;
     return false;
 }
@@ -76,7 +77,11 @@ act_host_append(golden_frame *f, json_t *step)
         return golden_nothing();
     }
     n = co_num_items(f->ctx, list);
-    for (size_t i = 0; i < n && i < 63; ++i)
+    if (n > 63 || value.kind != GOLDEN_VALUE) {
+        golden_fail(f->w->c, "the runner appends values to lists of at most 63");
+        return golden_nothing();
+    }
+    for (size_t i = 0; i < n; ++i)
         items[i] = co_at(f->ctx, list, i);
     items[n] = value.u.value;
     value = golden_value(co_list(f->ctx, items, n + 1));
@@ -298,6 +303,10 @@ act_components(golden_frame *f, json_t *step)
 
     if (v == NULL)
         return golden_nothing();
+    if (co_value_kind(v) != CO_KIND_VARIABLE) {
+        golden_fail(f->w->c, "the case asks for the components of no variable");
+        return golden_nothing();
+    }
     parts = strategy != NULL ? co_local_results(f->ctx, strategy, v) : co_tuple(f->ctx, &v, 1);
     n = parts != NULL ? co_num_items(f->ctx, parts) : 0;
     for (size_t i = 0; i < n && i < 8; ++i)
@@ -407,9 +416,9 @@ act_replica_id(golden_frame *f, json_t *step)
 static bool
 read_reduce_op(golden_frame *f, json_t *step, co_reduce_op *op)
 {
-    const char *name = json_string_value(json_object_get(step, "reduce_op"));
+    const char *name = golden_string(f->w->c, step, "reduce_op");
 
-    return co_reduce_op_from_name(f->ctx, name, op) == CO_OK;
+    return !f->w->c->is_failed && co_reduce_op_from_name(f->ctx, name, op) == CO_OK;
 }
 
 static golden_thing
@@ -521,11 +530,15 @@ act_random(golden_frame *f, json_t *step)
     int         ndim = (int)json_array_size(shape);
     bool        is_normal = strstr(kind, "normal") != NULL;
 
+    if (ndim > CO_MAX_DIMS) {
+        golden_fail(f->w->c, "a shape of the case has more than %d dimensions", CO_MAX_DIMS);
+        return golden_nothing();
+    }
     if (strcmp(kind, "shuffle") == 0)
         return golden_refuse(f, "the operator shuffle");
     if (json_object_get(step, "dtype") != NULL)
         return golden_refuse(f, "random integers");
-    for (int i = 0; i < ndim && i < CO_MAX_DIMS; ++i)
+    for (int i = 0; i < ndim; ++i)
         dims[i] = json_integer_value(json_array_get(shape, (size_t)i));
     if (strncmp(kind, "stateless", 9) == 0)
         return golden_value(draw_stateless(f, step, dims, ndim, is_normal));

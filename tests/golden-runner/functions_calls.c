@@ -5,6 +5,15 @@
 
 #include <string.h>
 
+/* A name of a list; "" for what is none. */
+static const char *
+name_at(json_t *names, size_t i)
+{
+    const char *name = json_string_value(json_array_get(names, i));
+
+    return name != NULL ? name : "";
+}
+
 /* --- making them --- */
 
 static golden_closure *
@@ -29,7 +38,7 @@ golden_function_of(golden_frame *f, json_t *json)
 {
     golden_thing thing;
 
-    if (json_is_object(json))
+    if (json_is_object(json) && json_is_array(json_object_get(json, "args")))
         return new_closure(f, json);
     thing = golden_operand(f, json);
     if (thing.kind == GOLDEN_CLOSURE)
@@ -47,7 +56,7 @@ bind_defaults(golden_frame *f, const golden_closure *closure, size_t n, golden_t
     json_t *defaults = json_object_get(closure->def, "defaults");
 
     for (size_t i = 0; i < n; ++i) {
-        const char *name = json_string_value(json_array_get(names, i));
+        const char *name = name_at(names, i);
         json_t     *value = json_object_get(defaults, name);
 
         if (out[i].kind != GOLDEN_NOTHING)
@@ -111,7 +120,11 @@ read_signature(golden_frame *f, json_t *list)
     co_value *specs[GOLDEN_MAX_ARGS];
     size_t    n = json_array_size(list);
 
-    for (size_t i = 0; i < n && i < GOLDEN_MAX_ARGS; ++i)
+    if (n > GOLDEN_MAX_ARGS) {
+        golden_fail(f->w->c, "a signature of the case has more than %d specs", GOLDEN_MAX_ARGS);
+        return NULL;
+    }
+    for (size_t i = 0; i < n; ++i)
         if ((specs[i] = golden_read_spec(f, json_array_get(list, i))) == NULL)
             return NULL;
     return co_tuple(f->ctx, specs, n);
@@ -129,7 +142,7 @@ check_signature(golden_frame *f, golden_closure *closure, size_t num_specs)
         co_fail(f->ctx, CO_TYPE_ERROR, "the signature has %zu specs for %zu parameters", num_specs,
                 n);
     for (size_t i = num_specs; i < n; ++i)
-        if (json_object_get(defaults, json_string_value(json_array_get(names, i))) == NULL)
+        if (json_object_get(defaults, name_at(names, i)) == NULL)
             co_fail(f->ctx, CO_TYPE_ERROR, "the signature has no spec for parameter %zu", i);
     closure->num_fixed = num_specs < n ? (int)(n - num_specs) : 0;
     return co_ok(f->ctx);
@@ -167,7 +180,7 @@ parameter_of(const golden_closure *closure, const char *name)
     json_t *names = json_object_get(closure->def, "args");
 
     for (size_t i = 0; i < json_array_size(names); ++i)
-        if (strcmp(json_string_value(json_array_get(names, i)), name) == 0)
+        if (strcmp(name_at(names, i), name) == 0)
             return (int)i;
     return -1;
 }
@@ -224,6 +237,10 @@ golden_bind_arguments(golden_frame *f, const golden_closure *closure, json_t *ar
     size_t n = json_array_size(json_object_get(closure->def, "args"));
     bool   has_rest = json_object_get(closure->def, "varargs") != NULL;
 
+    if (has_rest && !json_is_string(json_object_get(closure->def, "varargs"))) {
+        golden_fail(f->w->c, "the varargs of a function of the case have no name");
+        return -1;
+    }
     if (n + has_rest > GOLDEN_MAX_ARGS) {
         golden_fail(f->w->c, "a function of the case has more than %d parameters", GOLDEN_MAX_ARGS);
         return -1;
@@ -263,9 +280,9 @@ golden_interpret(co_context *ctx, golden_closure *closure, const golden_thing *a
         return thing;
     }
     for (int i = 0; i < n; ++i) {
-        const char *name = json_string_value(json_array_get(names, (size_t)i));
+        bool is_rest = (size_t)i == json_array_size(names);
 
-        golden_bind(w, f.names, name != NULL ? name : rest, args[i]);
+        golden_bind(w, f.names, is_rest ? rest : name_at(names, (size_t)i), args[i]);
     }
     if (golden_run_body(&f, json_object_get(closure->def, "body")) && result != NULL &&
         !json_is_null(result))
@@ -300,8 +317,9 @@ without_fixed(golden_frame *f, const golden_closure *closure, const golden_thing
     json_t *defaults = json_object_get(closure->def, "defaults");
 
     for (int i = n - closure->num_fixed; i < n; ++i) {
-        const char *name = json_string_value(json_array_get(names, (size_t)i));
-        json_t     *given = golden_write_operand(f->ctx, args[i].u.value);
+        const char *name = name_at(names, (size_t)i);
+        json_t     *given = golden_write_operand(f->ctx,
+                                             args[i].kind == GOLDEN_VALUE ? args[i].u.value : NULL);
 
         if (!json_equal(given, json_object_get(defaults, name)))
             co_fail(f->ctx, CO_TYPE_ERROR, "parameter '%s' has no spec and must keep its default",
@@ -416,9 +434,11 @@ golden_act_update(golden_frame *f, json_t *step)
     co_value       *args[GOLDEN_MAX_ARGS];
     size_t          n = json_array_size(list);
 
-    for (size_t i = 0; i < n && i < GOLDEN_MAX_ARGS && golden_goes_on(f); ++i)
+    if (n > GOLDEN_MAX_ARGS)
+        golden_fail(f->w->c, "an update of the case has more than %d arguments", GOLDEN_MAX_ARGS);
+    for (size_t i = 0; i < n && golden_goes_on(f); ++i)
         args[i] = golden_operand_value(f, json_array_get(list, i));
-    if (!golden_goes_on(f))
+    if (closure == NULL || !golden_goes_on(f))
         return golden_nothing();
     return golden_value(co_update(f->ctx, f->w->strategy, variable, interpret_update,
                                   co_tuple(f->ctx, args, n), closure, NULL));
@@ -455,6 +475,8 @@ golden_act_experimental_run(golden_frame *f, json_t *step)
 
     if (of != NULL)
         iterator = golden_operand(f, of);
+    if (of != NULL && iterator.kind != GOLDEN_ITERATOR && golden_goes_on(f))
+        golden_fail(f->w->c, "the input of experimental_run is no iterator");
     if (closure == NULL || !golden_goes_on(f))
         return golden_nothing();
     fn = golden_step_fn(closure, &user);

@@ -260,11 +260,13 @@ golden_act_dataset(golden_frame *f, json_t *step)
         json_t *args = json_object_get(item, "args");
         json_t *fn = json_object_get(json_array_get(args, 0), "fn");
 
+        if (!golden_is_pipeline_step(item, dataset == NULL))
+            golden_fail(f->w->c, "a step of a pipeline of the case is unknown or out of place");
         if (!golden_goes_on(f) || (dataset == NULL && i > 0))
             return golden_nothing();
         if (fn != NULL)
             dataset = apply_function(f, dataset, item, fn);
-        else if (strcmp(json_string_value(json_object_get(item, "op")), "range") == 0)
+        else if (strcmp(golden_string(f->w->c, item, "op"), "range") == 0)
             dataset = apply_range(f, args);
         else
             dataset = golden_pipeline_step(f->w->c, f->ctx, dataset, item);

@@ -133,7 +133,7 @@ read_attrs(golden_frame *f, const char *op, json_t *attrs, const golden_operands
 co_value *
 golden_apply_operator(golden_frame *f, json_t *step)
 {
-    const char     *name = json_string_value(json_object_get(step, "op"));
+    const char     *name = golden_string(f->w->c, step, "op");
     golden_operands in = { .n = 0 };
     co_op_info      info = CO_OP_INFO_INIT;
     co_value       *attrs;

@@ -424,13 +424,14 @@ golden_element_spec(golden_frame *f, golden_thing thing)
 static co_value *
 read_leaf_spec(golden_frame *f, json_t *json)
 {
-    const char *name = json_string_value(json_object_get(json, "dtype"));
+    const char *name = golden_string(f->w->c, json, "dtype");
     json_t     *shape = json_object_get(json, "shape");
     int64_t     dims[CO_MAX_DIMS];
     size_t      n = json_array_size(shape);
 
-    if (n > CO_MAX_DIMS) {
-        golden_fail(f->w->c, "a spec of the case has more than %d dimensions", CO_MAX_DIMS);
+    if (n > CO_MAX_DIMS || shape == NULL || f->w->c->is_failed) {
+        golden_fail(f->w->c, "a spec of the case has no shape of at most %d dimensions",
+                    CO_MAX_DIMS);
         return NULL;
     }
     for (size_t i = 0; i < n; ++i)
