@@ -170,6 +170,23 @@ golden_thing golden_act_get_value(golden_frame *f, json_t *step);
 golden_thing golden_act_ds_reduce(golden_frame *f, json_t *step);
 golden_thing golden_act_v1_iterator(golden_frame *f, json_t *step);
 
+/* functions_control.c */
+
+golden_thing golden_act_cond(golden_frame *f, json_t *step);
+golden_thing golden_act_switch_case(golden_frame *f, json_t *step);
+golden_thing golden_act_case(golden_frame *f, json_t *step);
+golden_thing golden_act_while(golden_frame *f, json_t *step);
+golden_thing golden_act_map_fn(golden_frame *f, json_t *step);
+golden_thing golden_act_scan(golden_frame *f, json_t *step);
+golden_thing golden_act_foldl(golden_frame *f, json_t *step);
+golden_thing golden_act_foldr(golden_frame *f, json_t *step);
+golden_thing golden_act_for_each(golden_frame *f, json_t *step);
+golden_thing golden_act_assert(golden_frame *f, json_t *step);
+golden_thing golden_act_assert_equal(golden_frame *f, json_t *step);
+golden_thing golden_act_assert_less(golden_frame *f, json_t *step);
+golden_thing golden_act_assert_greater(golden_frame *f, json_t *step);
+golden_thing golden_act_check_numerics(golden_frame *f, json_t *step);
+
 /* functions_actions.c */
 
 /* Statements in order; false after an error of the context or when the case cannot go on. */
