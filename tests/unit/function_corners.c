@@ -278,7 +278,8 @@ CO_TEST_WITH(an_error_of_one_replica_ends_a_captured_run, "FN-10 S-RUN-8", "cpus
         if (i == 2)
             CO_EXPECT_ERROR(ctx, CO_INVALID_ARGUMENT, NULL);
         CO_EXPECT_OK(ctx);
-        expect_same_variables(ctx, &eager, &captured);
+        if (i < 2) /* how far the other replica has come when one fails is a matter of time */
+            expect_same_variables(ctx, &eager, &captured);
     }
     CO_EXPECT_INT(captured.calls, 2);
 }
