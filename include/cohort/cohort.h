@@ -12,6 +12,9 @@
  *   variable.h  variables under a strategy
  *   communication.h  communication options of collectives
  *   strategy.h  scope, run, reduce, replicas
+ *   function.h  captured functions: recorded once, replayed
+ *   control_flow.h  conditions and loops that depend on tensors
+ *   runtime_checks.h  assertions and lines of the log in captured functions
  *   creator.h   functions of yours between co_variable and what it makes
  *   extended.h  what the documents call strategy.extended
  *   custom_strategy.h    your own strategy
@@ -40,6 +43,7 @@
 #include <cohort/api.h>
 #include <cohort/communication.h>
 #include <cohort/context.h>
+#include <cohort/control_flow.h>
 #include <cohort/creator.h>
 #include <cohort/dataset.h>
 #include <cohort/device.h>
@@ -48,10 +52,12 @@
 #include <cohort/error.h>
 #include <cohort/extended.h>
 #include <cohort/files.h>
+#include <cohort/function.h>
 #include <cohort/gradient.h>
 #include <cohort/observe.h>
 #include <cohort/ops.h>
 #include <cohort/flight_recorder.h>
+#include <cohort/runtime_checks.h>
 #include <cohort/strategy.h>
 #include <cohort/train.h>
 #include <cohort/value.h>

@@ -619,6 +619,12 @@ CO_API co_value *co_get_next(co_context *ctx, co_iterator *iterator);
 CO_API co_value *co_get_next_as_optional(co_context *ctx, co_iterator *iterator);
 /** Whether an optional (a tuple of one item or none) holds a value. */
 CO_API bool co_optional_has_value(co_context *ctx, const co_value *optional);
+/**
+ * The same as a bool scalar, which a captured function can compute with: there co_optional_has_value
+ * is CO_TYPE_ERROR, because its answer differs between calls.
+ * Rules: DS-ITER-3, FN-13.
+ */
+CO_API co_value *co_optional_has_value_tensor(co_context *ctx, co_value *optional);
 /** The value of an optional; CO_INVALID_ARGUMENT if it is empty. */
 CO_API co_value *co_optional_get_value(co_context *ctx, co_value *optional);
 

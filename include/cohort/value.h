@@ -69,6 +69,8 @@ typedef enum co_kind {
     CO_KIND_NAMED_TUPLE,
     CO_KIND_DICT,
     CO_KIND_DATASET, /* an element of co_dataset_window; see co_value_dataset */
+    CO_KIND_SYMBOLIC, /* a tensor of a function that is being captured: it has a type and no
+                       * elements yet (function.h) */
     CO_NUM_KINDS
 } co_kind;
 

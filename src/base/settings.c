@@ -224,6 +224,8 @@ static const setting table[] = {
       "bind worker threads to the cores of their device" },
     { "reference_kernels", "no", FIELD(reference_kernels), parse_bool, show_bool, "yes or no", 0, 0,
       "run the slow reference kernels, for comparison" },
+    { "check_functions", "no", FIELD(check_functions), parse_bool, show_bool, "yes or no", 0, 0,
+      "capture every function again in each call and compare, to find what it depends on" },
     { "convolution", "auto", FIELD(convolution), parse_word, show_text, "auto, own or onednn", 0, 8,
       "kernels of convolutions; auto selects them by shape" },
     { "gemm", "auto", FIELD(gemm), parse_choice, show_choice,

@@ -35,6 +35,7 @@ typedef struct coi_settings {
     int      deadline_ms; /* deadline_ms=60000: how long to wait for a replica or peer; 0 forever */
     uint64_t seed;        /* seed=0: of the random numbers */
     bool     pin;         /* pin=yes: bind workers to their device's cores */
+    bool     check_functions;   /* check_functions=no: capture functions again in every call */
     bool     reference_kernels; /* reference_kernels=no: only reference kernels, for comparison */
     char     convolution[8];    /* convolution=auto: by shape, or all by "own" or "onednn" */
     coi_packing gemm;           /* gemm=auto: packing of GEMM operands, by shape or fixed */

@@ -80,6 +80,29 @@ coi_check_result(co_context *ctx, const co_value *result, const char *call, cons
     return false;
 }
 
+void
+coi_fail_symbolic(co_context *ctx, const co_value *value)
+{
+    char text[200];
+
+    coi_format(&ctx->heap, value, text, sizeof(text));
+    if (ctx->capture == NULL)
+        coi_fail(ctx, CO_TYPE_ERROR,
+                 "%s is used outside the captured function that made it, where it has no elements; "
+                 "return it from the function, and use the result of co_call",
+                 text);
+    else if (coi_is_variable(value))
+        coi_fail(ctx, CO_TYPE_ERROR,
+                 "variable '%.100s' is read by %s while a function is captured, and its value will "
+                 "be another in each call; compute with it by operators, or read it outside",
+                 value->u.variable->name, ctx->call);
+    else
+        coi_fail(ctx, CO_TYPE_ERROR,
+                 "%s reads %s, which has no elements while the function is captured; return it and "
+                 "read the result of co_call, or run the code without capturing it",
+                 ctx->call, text);
+}
+
 bool
 coi_check_kind(co_context *ctx, const co_value *value, co_kind kind, int position, const char *name)
 {
@@ -87,6 +110,10 @@ coi_check_kind(co_context *ctx, const co_value *value, co_kind kind, int positio
 
     if (!coi_check_value(ctx, value, position, name))
         return false;
+    if (value->kind == CO_KIND_SYMBOLIC && kind == CO_KIND_TENSOR) {
+        coi_fail_symbolic(ctx, value);
+        return false;
+    }
     if (value->kind != (uint8_t)kind) {
         coi_fail(ctx, CO_TYPE_ERROR, "%s is %s; it must be %s%s", which(ctx, position, name, text),
                  coi_a_kind(value->kind), coi_a_kind((int)kind),

@@ -121,7 +121,9 @@ struct coi_tape_log; /* context/tape.h */
 /* Why an entry does not simply run its kernel. The runtime has one reason more: observers. */
 enum {
     COI_SPECIAL_REFERENCE = 1, /* plain kernels alone */
-    COI_SPECIAL_LOG = 2        /* a line of the log for each kernel */
+    COI_SPECIAL_LOG = 2,       /* a line of the log for each kernel */
+    COI_SPECIAL_CAPTURE = 4    /* a function is captured: entries that act on a resource must not
+                                * run */
 };
 
 /* An observer used the context that it observes: where, and during which call of which replica. */
@@ -179,6 +181,7 @@ struct co_context {
     int   rank;            /* of the process; -1 outside a group */
     void *user;
     const struct coi_type_recorder *type_recorder; /* ops/engine/op.h; NULL: nobody records */
+    struct coi_capture             *capture; /* of a function, under way; NULL: calls are made */
     _Alignas(max_align_t) unsigned char extensions[COI_NUM_EXTENSIONS][COI_EXTENSION_BYTES];
 #ifdef COI_DEBUG
     atomic_ullong busy_thread; /* who is inside a call */
@@ -435,6 +438,9 @@ bool coi_check_value(co_context *ctx, const co_value *value, int position,
 bool coi_check_result(co_context *ctx, const co_value *result, const char *call, const char *of);
 bool coi_check_kind(co_context *ctx, const co_value *value, co_kind kind, int position,
                     const char *name);
+/* CO_TYPE_ERROR: a value is read that has no elements, because a function is being captured, or
+ * was. */
+void coi_fail_symbolic(co_context *ctx, const co_value *value);
 bool coi_check_object(co_context *ctx, const void *object, const coi_class *cls, int position,
                       const char *name);
 /* A dtype and a shape that a tensor can have; *count gets the elements. */

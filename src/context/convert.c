@@ -45,6 +45,10 @@ coi_as_tensor(co_context *ctx, co_value *value, co_dtype dtype)
         return value;
     }
     row = coi_kind_of(value);
+    if (value->kind == CO_KIND_SYMBOLIC || (ctx->capture != NULL && row->is_variable)) {
+        coi_fail_symbolic(ctx, value);
+        return NULL;
+    }
     if (row->as_tensor == NULL ||
         (row->composite != NULL && !coi_composite_is_whole(value))) { /* the type of one */
         coi_fail(ctx, CO_TYPE_ERROR, "%s%s does not convert to a tensor",

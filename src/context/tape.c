@@ -5,8 +5,6 @@
  */
 #include "context/tape.h"
 
-#include <cohort/gradient.h>
-
 #include <string.h>
 
 static bool
@@ -24,9 +22,8 @@ grow(co_context *ctx, void *array, size_t *capacity, size_t need, size_t size)
     return no_memory(ctx);
 }
 
-/* Even while there is an error, so that every end finds its begin. */
-static void
-begin(co_context *ctx, bool persistent)
+void
+coi_tape_begin(co_context *ctx, bool persistent)
 {
     coi_tape_log *log = ctx->tapes;
 
@@ -45,32 +42,6 @@ begin(co_context *ctx, bool persistent)
     log->tapes[log->num_tapes++] = (coi_tape){ (uint32_t)log->num_records, persistent,
                                                ctx->num_blocks };
     ctx->recording = true;
-}
-
-void
-co_tape_begin(co_context *ctx)
-{
-    COI_ENTER_ALWAYS(ctx, "tape_begin", );
-    begin(ctx, false);
-}
-
-void
-co_tape_begin_persistent(co_context *ctx)
-{
-    COI_ENTER_ALWAYS(ctx, "tape_begin_persistent", );
-    begin(ctx, true);
-}
-
-void
-co_tape_end(co_context *ctx)
-{
-    COI_ENTER_ALWAYS(ctx, "tape_end", );
-    if (ctx->unbegun_tapes > 0)
-        --ctx->unbegun_tapes;
-    else if (ctx->tapes != NULL && ctx->tapes->num_tapes > 0)
-        coi_tapes_unwind(ctx, ctx->tapes->num_tapes - 1);
-    else
-        coi_fail(ctx, CO_RUNTIME_ERROR, "there is no open tape to end; call co_tape_begin first");
 }
 
 void
@@ -256,7 +227,7 @@ watch_leaf(co_context *ctx, co_value *leaf)
     if (coi_is_variable(leaf))
         return watch(ctx, leaf->u.variable, leaf) != COI_NO_NODE;
     leaf = coi_in_replica(ctx) ? coi_select(leaf, ctx->mode.local_replica) : leaf;
-    if (leaf->kind != CO_KIND_TENSOR) {
+    if (leaf->kind != CO_KIND_TENSOR && leaf->kind != CO_KIND_SYMBOLIC) {
         coi_fail(ctx, CO_TYPE_ERROR, "%s cannot be watched; watch a tensor or a variable",
                  coi_a_kind(leaf->kind));
         return false;
@@ -272,29 +243,15 @@ watch_leaf(co_context *ctx, co_value *leaf)
     return watch(ctx, leaf, leaf) != COI_NO_NODE;
 }
 
-static bool
-watch_all(co_context *ctx, co_value *value)
+bool
+coi_tape_watch(co_context *ctx, co_value *value)
 {
     if (!coi_is_structure(value))
         return watch_leaf(ctx, value);
     for (size_t i = 0; i < value->u.items.n; ++i)
-        if (!watch_all(ctx, value->u.items.items[i]))
+        if (!coi_tape_watch(ctx, value->u.items.items[i]))
             return false;
     return true;
-}
-
-void
-co_watch(co_context *ctx, co_value *value)
-{
-    COI_ENTER(ctx, "watch", );
-    if (!coi_check_value(ctx, value, 2, "value"))
-        return;
-    if (!ctx->recording) {
-        coi_fail(ctx, CO_RUNTIME_ERROR,
-                 "there is no open tape to watch with; call co_tape_begin first");
-        return;
-    }
-    watch_all(ctx, value);
 }
 
 /* Offsets are 32 bits wide: a larger tape fails as if there were no memory. */
@@ -369,31 +326,4 @@ coi_tape_trainable(const co_context *ctx, co_value **out, size_t capacity)
         ++n;
     }
     return n;
-}
-
-co_value *
-co_watched_variables(co_context *ctx)
-{
-    const coi_tape_log *log;
-    co_value          **some, *list;
-    size_t              n = 0, nbytes;
-
-    COI_ENTER(ctx, "watched_variables", NULL);
-    log = ctx->tapes;
-    if (log == NULL || log->num_tapes == 0) {
-        coi_fail(ctx, CO_RUNTIME_ERROR, "there is no open tape; call co_tape_begin first");
-        return NULL;
-    }
-    nbytes = (log->num_watched + 1) * sizeof(*some);
-    some = coi_small_alloc(&ctx->heap, nbytes);
-    if (some == NULL) {
-        no_memory(ctx);
-        return NULL;
-    }
-    for (size_t i = 0; i < log->num_watched; ++i)
-        if (coi_is_variable(log->watched_values[i]))
-            some[n++] = log->watched_values[i];
-    list = co_list(ctx, some, n);
-    coi_small_free(&ctx->heap, some, nbytes);
-    return list;
 }

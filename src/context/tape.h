@@ -62,6 +62,10 @@ typedef struct coi_tape_log {
     size_t cap_scratch;
 } coi_tape_log;
 
+/* Open a tape, even while there is an error, so that every end finds its begin. */
+void coi_tape_begin(co_context *ctx, bool persistent);
+/* Watch the leaves of a value; false with an error. */
+bool coi_tape_watch(co_context *ctx, co_value *value);
 /* The node of a watched variable or tensor, COI_NO_NODE if it is not watched. */
 uint32_t coi_tape_watched(const coi_tape_log *log, const void *key);
 /* The node of a variable that is used: a trainable one is watched by that. */

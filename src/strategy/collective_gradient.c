@@ -95,6 +95,14 @@ grad_all_gather(coi_grad *grad)
     return ctx->error.code;
 }
 
+/* It reads how many rows the others have. */
+static bool
+is_known_later(const coi_grad *grad)
+{
+    (void)grad;
+    return false;
+}
+
 const coi_op coi_op_all_reduce = {
     COI_EFFECT("all_reduce", "Combines tensors over replicas, on every replica; co_all_reduce.",
                coi_body_effect, CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS,
@@ -106,8 +114,11 @@ const coi_op coi_op_all_gather = {
     COI_EFFECT("all_gather", "Concatenates tensors over replicas, on every replica; co_all_gather.",
                coi_body_effect, CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS,
                CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS),
-    .variadic = true, .num_outputs = 1, .attrs_rule.size = COI_ATTRS_SIZE(int32_t),
-    .grad = grad_all_gather
+    .variadic = true,
+    .num_outputs = 1,
+    .attrs_rule.size = COI_ATTRS_SIZE(int32_t),
+    .grad = grad_all_gather,
+    .grad_is_known = is_known_later
 };
 
 bool
@@ -116,7 +127,8 @@ coi_record_collective(co_context *ctx, bool gather, int32_t how, co_value *leaf,
 {
     uint32_t node;
 
-    if (!ctx->recording || result->kind != CO_KIND_TENSOR || !coi_dtypes[result->dtype].floating)
+    if (!ctx->recording || (result->kind != CO_KIND_TENSOR && !coi_is_type(result)) ||
+        !coi_dtypes[result->dtype].floating)
         return true;
     node = coi_tape_node(ctx, leaf, in);
     return node == COI_NO_NODE ||

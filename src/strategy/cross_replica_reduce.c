@@ -6,7 +6,7 @@
 #include "strategy/cross_replica_reduce.h"
 
 #include "base/text.h"
-#include "ops/engine/execute.h"
+#include "ops/engine/capture.h"
 #include "strategy/comm_options.h"
 #include "strategy/distributed_variables.h"
 #include "strategy/regroup.h"
@@ -641,6 +641,193 @@ coi_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *va
     return coi_map_leaves(ctx, value, reduce_leaf, &r);
 }
 
+/* --- while a function is captured --- */
+
+typedef struct reduce_attrs {
+    co_strategy *strategy; /* a reference in a program */
+    co_reduce_op op;
+    bool         has_axes;
+    size_t       num_axes;
+    int          axes[CO_MAX_DIMS];
+} reduce_attrs;
+
+static bool
+hold_strategy(coi_heap *heap, void *to, const void *from)
+{
+    (void)heap;
+    (void)to;
+    coi_ref(((const reduce_attrs *)from)->strategy);
+    return true;
+}
+
+static void
+drop_strategy(coi_heap *heap, void *attrs)
+{
+    coi_unref(heap, ((reduce_attrs *)attrs)->strategy);
+}
+
+static co_value *
+replay_reduce(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
+{
+    const reduce_attrs *given = attrs;
+
+    (void)num_in;
+    return co_reduce(ctx, given->strategy, given->op, in[0], given->has_axes ? given->axes : NULL,
+                     given->num_axes);
+}
+
+const coi_op coi_op_reduce_captured = {
+    COI_RECORDED("reduce_captured", "Combines the values of all replicas; co_reduce.",
+                 replay_reduce, CO_RESOURCE_WORKERS, CO_RESOURCE_WORKERS),
+    .attrs_rule = { COI_ATTRS_SIZE(reduce_attrs), hold_strategy, drop_strategy },
+};
+
+/* A leaf, or its first component where it has several that are combined; NULL: they are not. */
+static co_value *
+first_combined(const co_strategy *strategy, co_value *leaf)
+{
+    bool       mirrored = false;
+    coi_values all = coi_replicas_of(leaf, &mirrored);
+
+    if (strategy->num_replicas == 1 || mirrored ||
+        (all.items == NULL && strategy->num_workers == 1))
+        return NULL;
+    return all.items != NULL ? all.items[0] : leaf;
+}
+
+/* The type of a leaf as a tensor. */
+static co_value *
+tensor_type(co_context *ctx, co_value *leaf)
+{
+    return coi_host_dtype(leaf) != CO_DTYPE_NONE ? co_spec(ctx, coi_host_dtype(leaf), NULL, 0)
+                                                 : coi_fresh_type(ctx, leaf);
+}
+
+co_value *
+coi_combined_type(co_context *ctx, co_value *composite)
+{
+    const coi_composite *row = coi_kind_of(composite)->composite;
+    co_value            *components[COI_MAX_COMPONENTS] = { NULL };
+
+    for (size_t i = 0; i < row->n; ++i) {
+        if (composite->u.components[i] == NULL)
+            continue;
+        components[i] = coi_fresh_type(ctx, composite->u.components[i]);
+        if (components[i] == NULL)
+            return NULL;
+        if (row->components[i].combining != COI_TAKE_FIRST && components[i]->ndim > 0)
+            components[i]->u.tensor.dims[0] = -1;
+    }
+    return coi_give(ctx, coi_composite_like(&ctx->heap, composite, components, coi_err(ctx)));
+}
+
+co_value *
+coi_reduced_type(co_context *ctx, const co_strategy *strategy, co_reduce_op op, co_value *leaf)
+{
+    coi_values all = coi_replicas_of(leaf, NULL);
+    co_value  *first = first_combined(strategy, leaf), *type;
+
+    if (first == NULL)
+        return all.items != NULL ? all.items[0] : leaf;
+    if (coi_is_composite(first))
+        return coi_combined_type(ctx, first);
+    type = tensor_type(ctx, first);
+    if (type != NULL && type->kind == CO_KIND_SPEC && op == CO_REDUCE_MEAN)
+        type->dtype = (uint8_t)coi_mean_dtype((co_dtype)type->dtype);
+    return type;
+}
+
+static co_value *
+reduced_leaf(co_context *ctx, co_value *leaf, void *user)
+{
+    const reducing *r = user;
+    co_value       *type = coi_reduced_type(ctx, r->strategy, r->op, leaf);
+
+    return type != NULL ? coi_own_ref(ctx, type) : NULL;
+}
+
+/* The type of a leaf that is reduced along axes. */
+static co_value *
+axes_type(co_context *ctx, co_reduce_op op, co_value *value, const int *axes, size_t num_axes)
+{
+    coi_values all = coi_replicas_of(value, NULL);
+    bool       reduced[CO_MAX_DIMS] = { false };
+    co_value  *type;
+    int        n = 0;
+
+    if (coi_is_structure(value) || value->kind == CO_KIND_NONE) {
+        coi_fail(ctx, CO_TYPE_ERROR, "%s is reduced along an axis; reduce its leaves one by one",
+                 coi_a_kind(value->kind));
+        return NULL;
+    }
+    type = tensor_type(ctx, all.items != NULL ? all.items[0] : value);
+    if (type == NULL || type->kind != CO_KIND_SPEC)
+        return type;
+    if (type->ndim >= 0 && !check_axes(ctx, type, axes, num_axes))
+        return NULL;
+    for (size_t i = 0; type->ndim >= 0 && i < num_axes; ++i)
+        reduced[axes[i] < 0 ? axes[i] + type->ndim : axes[i]] = true;
+    for (int d = 0; d < type->ndim; ++d)
+        if (!reduced[d])
+            type->u.tensor.dims[n++] = type->u.tensor.dims[d];
+    type->ndim = (int8_t)(type->ndim < 0 ? -1 : n);
+    if (op == CO_REDUCE_MEAN)
+        type->dtype = (uint8_t)coi_mean_dtype((co_dtype)type->dtype);
+    return type;
+}
+
+/* Along axes of the only replica: by operators, which tapes see, where the number of elements is
+ * known. NULL without an error: it is not, or another operation is asked for. */
+static co_value *
+capture_alone(co_context *ctx, co_reduce_op op, co_value *value, const int *axes, size_t num_axes)
+{
+    coi_values all = coi_replicas_of(value, NULL);
+    co_value  *tensor, *sum;
+
+    if (!ctx->recording || op > CO_REDUCE_MEAN || coi_is_structure(value))
+        return NULL;
+    tensor = co_to_tensor(ctx, all.items != NULL ? all.items[0] : value, CO_DTYPE_NONE);
+    if (tensor == NULL || tensor->ndim < 0 || !check_axes(ctx, tensor, axes, num_axes))
+        return NULL;
+    for (size_t i = 0; op == CO_REDUCE_MEAN && i < num_axes; ++i)
+        if (tensor->u.tensor.dims[axes[i] < 0 ? axes[i] + tensor->ndim : axes[i]] < 0)
+            return NULL;
+    sum = co_reduce_sum(ctx, tensor, axes, num_axes, false);
+    if (sum == NULL || op == CO_REDUCE_SUM)
+        return sum;
+    return divide(ctx, sum, count_along(tensor, axes, num_axes));
+}
+
+static co_value *
+capture_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
+               const int *axes, size_t num_axes)
+{
+    reducing     r = { strategy, op };
+    reduce_attrs attrs = { .strategy = strategy, .op = op, .has_axes = axes != NULL };
+    co_value    *type;
+
+    if (axes == NULL && (!strategy->policy->wraps_values || strategy->num_replicas == 1))
+        return coi_reduce(ctx, strategy, op, value, NULL, 0);
+    if (axes != NULL && strategy->num_replicas == 1) {
+        co_value *done = capture_alone(ctx, op, value, axes, num_axes);
+
+        if (done != NULL || ctx->error.code != CO_OK)
+            return done;
+    }
+    if (num_axes > CO_MAX_DIMS) {
+        coi_fail(ctx, CO_INVALID_ARGUMENT, "%zu axes are given; a tensor has at most %d", num_axes,
+                 CO_MAX_DIMS);
+        return NULL;
+    }
+    attrs.num_axes = num_axes;
+    if (num_axes > 0)
+        memcpy(attrs.axes, axes, num_axes * sizeof(*axes));
+    type = axes != NULL ? axes_type(ctx, op, value, axes, num_axes)
+                        : coi_map_leaves(ctx, value, reduced_leaf, &r);
+    ctx->call = "reduce";
+    return coi_record_call(ctx, &coi_op_reduce_captured, &attrs, &value, 1, type);
+}
+
 co_value *
 co_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value, const int *axes,
           size_t num_axes)
@@ -672,7 +859,8 @@ co_reduce(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *val
         return coi_hook_end(ctx, &call,
                             hooks->reduce(ctx, strategy, op, value, axes, num_axes, hooks->data));
     }
-    return coi_reduce(ctx, strategy, op, value, axes, num_axes);
+    return coi_is_capturing(ctx) ? capture_reduce(ctx, strategy, op, value, axes, num_axes)
+                                 : coi_reduce(ctx, strategy, op, value, axes, num_axes);
 }
 
 /* --- local results --- */
@@ -739,6 +927,66 @@ check_dense(co_context *ctx, co_value *value)
     return false;
 }
 
+static co_value *
+replay_gather(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
+{
+    const reduce_attrs *given = attrs;
+
+    (void)num_in;
+    return co_gather_replicas(ctx, given->strategy, in[0], given->axes[0]);
+}
+
+const coi_op coi_op_gather_captured = {
+    COI_RECORDED("gather_captured", "Concatenates the values of all replicas; co_gather_replicas.",
+                 replay_gather, CO_RESOURCE_WORKERS, CO_RESOURCE_WORKERS),
+    .attrs_rule = { COI_ATTRS_SIZE(reduce_attrs), hold_strategy, drop_strategy },
+};
+
+static bool
+check_gather_axis(co_context *ctx, int ndim, int axis)
+{
+    if (axis >= -ndim && axis < ndim)
+        return true;
+    coi_fail(ctx, CO_VALUE_ERROR,
+             "axis %d of components of rank %d; gathering needs rank >= 1 and an axis within it",
+             axis, ndim);
+    return false;
+}
+
+/* The rows of all replicas, where each of them is known. */
+static int64_t
+gathered_dim(const co_strategy *strategy, coi_values parts, int axis)
+{
+    int64_t total = 0;
+
+    for (size_t i = 0; i < parts.n; ++i) {
+        const co_value *part = parts.items[i];
+        bool            has_dims = part->kind == CO_KIND_TENSOR || coi_is_type(part);
+
+        if (strategy->num_workers > 1 || !has_dims || part->ndim <= axis ||
+            part->u.tensor.dims[axis] < 0)
+            return -1;
+        total += part->u.tensor.dims[axis];
+    }
+    return total;
+}
+
+static co_value *
+capture_gather(co_context *ctx, co_strategy *strategy, co_value *value, coi_values parts, int axis)
+{
+    reduce_attrs attrs = { .strategy = strategy, .axes = { axis } };
+    co_value    *type = tensor_type(ctx, parts.items[0]);
+    int          from_start;
+
+    if (type != NULL && type->kind == CO_KIND_SPEC && type->ndim >= 0) {
+        if (!check_gather_axis(ctx, type->ndim, axis))
+            return NULL;
+        from_start = axis < 0 ? axis + type->ndim : axis;
+        type->u.tensor.dims[from_start] = gathered_dim(strategy, parts, from_start);
+    }
+    return coi_record_call(ctx, &coi_op_gather_captured, &attrs, &value, 1, type);
+}
+
 co_value *
 co_gather_replicas(co_context *ctx, co_strategy *strategy, co_value *value, int axis)
 {
@@ -756,13 +1004,12 @@ co_gather_replicas(co_context *ctx, co_strategy *strategy, co_value *value, int 
         return NULL;
     if (of.items == NULL || strategy->num_replicas == 1)
         return coi_own_ref(ctx, of.items != NULL ? of.items[0] : value);
+    if (coi_is_capturing(ctx))
+        return capture_gather(ctx, strategy, value,
+                              (coi_values){ of.items, (size_t)strategy->num_local }, axis);
     if (!component_tensors(ctx, of.items, strategy->num_local, parts))
         return NULL;
-    if (axis < -parts[0]->ndim || axis >= parts[0]->ndim) {
-        coi_fail(
-            ctx, CO_VALUE_ERROR,
-            "axis %d of components of rank %d; gathering needs rank >= 1 and an axis within it",
-            axis, parts[0]->ndim);
+    if (!check_gather_axis(ctx, parts[0]->ndim, axis)) {
         whole = NULL;
     } else {
         whole = co_concat(ctx, co_list(ctx, parts, (size_t)strategy->num_local), axis);

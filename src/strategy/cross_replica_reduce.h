@@ -32,6 +32,11 @@ bool coi_check_composite_op(co_context *ctx, const co_value *value, co_reduce_op
  * of the block. */
 co_value *coi_combine_composites(co_context *ctx, co_strategy *strategy, coi_rendezvous_kind kind,
                                  co_reduce_op op, co_value *const *values);
+/* While a function is captured: the type of what coi_reduce_leaf gives, and of composite values
+ * that are combined. Values of the block, or NULL with an error. */
+co_value *coi_reduced_type(co_context *ctx, const co_strategy *strategy, co_reduce_op op,
+                           co_value *leaf);
+co_value *coi_combined_type(co_context *ctx, co_value *composite);
 /* S-REDUCE-8: the dtype of a mean. */
 co_dtype coi_mean_dtype(co_dtype dtype);
 

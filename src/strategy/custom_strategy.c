@@ -4,6 +4,7 @@
  * The calls that have hooks pass through here; what they do in the engine is in the files of the
  * engine.
  */
+#include "ops/engine/capture.h"
 #include "strategy/strategy_hooks.h"
 
 #include "base/text.h"
@@ -373,6 +374,27 @@ co_step_examples(co_context *ctx)
     return coi_is_usable(ctx) ? coi_examples_of(ctx).of_step : -1;
 }
 
+/* In a captured step. */
+typedef struct examples_attrs {
+    int64_t examples;
+} examples_attrs;
+
+static co_value *
+replay_examples(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
+{
+    (void)in;
+    (void)num_in;
+    co_set_step_examples(ctx, ((const examples_attrs *)attrs)->examples);
+    return co_none(ctx);
+}
+
+const coi_op coi_op_examples_captured = {
+    COI_RECORDED("examples_captured",
+                 "Says how many examples a step has on all replicas; co_set_step_examples.",
+                 replay_examples, CO_RESOURCE_REPLICAS, CO_RESOURCE_REPLICAS),
+    .attrs_rule.size = COI_ATTRS_SIZE(examples_attrs),
+};
+
 co_code
 co_set_step_examples(co_context *ctx, int64_t examples)
 {
@@ -385,6 +407,11 @@ co_set_step_examples(co_context *ctx, int64_t examples)
         return coi_fail(ctx, CO_VALUE_ERROR,
                         "argument 2 (examples) is %lld; it must be 0 or more, or -1 (not known)",
                         (long long)examples);
+    if (coi_is_capturing(ctx)) {
+        coi_record_call(ctx, &coi_op_examples_captured, &(examples_attrs){ examples }, NULL, 0,
+                        co_none(ctx));
+        return ctx->error.code;
+    }
     coi_strategy_state_of(ctx)->examples = (coi_examples){ examples, -1 };
     return CO_OK;
 }

@@ -7,6 +7,7 @@
 #include "strategy/distributed_variables.h"
 
 #include "base/text.h"
+#include "ops/engine/capture.h"
 #include "strategy/cross_replica_reduce.h"
 #include "strategy/regroup.h"
 #include "strategy/rendezvous.h"
@@ -352,8 +353,32 @@ mirrored_assign(co_context *ctx, co_value *value, int verb, co_value *what)
     return assign_all(ctx, variable, verb, what);
 }
 
+/* Outside replicas and updates a mirrored value (VAR-MIR-2). */
+static co_value *
+mirrored_assigned(co_context *ctx, co_value *value, int verb)
+{
+    const coi_variable *variable = value->u.variable;
+    co_value           *types;
+
+    if (!check_owner(ctx, variable) || !may_scatter(ctx, variable, verb))
+        return NULL;
+    if (component_index(ctx, variable) >= 0)
+        return coi_fresh_type(ctx, value);
+    types = coi_give(ctx, coi_per_replica_new(&ctx->heap, CO_KIND_MIRRORED,
+                                              variable->num_components, coi_err(ctx)));
+    for (size_t i = 0; types != NULL && i < variable->num_components; ++i) {
+        co_value *type = coi_fresh_type(ctx, value);
+
+        if (type == NULL)
+            return NULL;
+        coi_ref(type);
+        types->u.per_replica.items[i] = type;
+    }
+    return types;
+}
+
 static const coi_variable_ops mirrored_ops = {
-    "MirroredVariable", mirrored_read, mirrored_assign, device, destroy, NULL
+    "MirroredVariable", mirrored_read, mirrored_assign, device, destroy, NULL, mirrored_assigned
 };
 
 /* --- sync on read --- */
@@ -476,7 +501,7 @@ on_read_assign(co_context *ctx, co_value *value, int verb, co_value *what)
 }
 
 static const coi_variable_ops on_read_ops = {
-    "SyncOnReadVariable", on_read_read, on_read_assign, device, destroy, NULL
+    "SyncOnReadVariable", on_read_read, on_read_assign, device, destroy, NULL, NULL
 };
 
 /* --- making --- */

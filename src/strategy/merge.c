@@ -4,7 +4,7 @@
  * merged arguments, and every replica gets its part of the result. It runs on the thread that
  * called run, in the context that called run.
  */
-#include "ops/engine/execute.h"
+#include "function/function.h"
 #include "strategy/regroup.h"
 #include "strategy/rendezvous.h"
 
@@ -234,6 +234,106 @@ merge_default(co_context *ctx, const merging *call, co_value *args)
     return d.result;
 }
 
+/* --- while a function is captured --- */
+
+typedef struct merge_attrs {
+    co_function *merge; /* a reference in a program */
+} merge_attrs;
+
+static bool
+hold_merge(coi_heap *heap, void *to, const void *from)
+{
+    (void)heap;
+    (void)to;
+    coi_ref(((const merge_attrs *)from)->merge);
+    return true;
+}
+
+static void
+drop_merge(coi_heap *heap, void *attrs)
+{
+    coi_unref(heap, ((merge_attrs *)attrs)->merge);
+}
+
+static co_value *
+call_captured(co_context *ctx, co_strategy *strategy, co_value *args, void *merge)
+{
+    (void)strategy;
+    return co_call(ctx, merge, co_args(ctx, args));
+}
+
+static co_value *
+replay_merge(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
+{
+    (void)num_in;
+    return co_merge_call(ctx, call_captured, in[0], ((const merge_attrs *)attrs)->merge);
+}
+
+const coi_op coi_op_merge_captured = {
+    COI_RECORDED("merge_captured",
+                 "Calls a captured merge function for all replicas; "
+                 "co_merge_call.",
+                 replay_merge, CO_RESOURCE_REPLICAS, CO_RESOURCE_REPLICAS),
+    .attrs_rule = { COI_ATTRS_SIZE(merge_attrs), hold_merge, drop_merge },
+};
+
+/* What the merge function gets: the other replicas are taken to bring what this one brings. */
+co_value *
+coi_merged_types(co_context *ctx, co_value *args)
+{
+    const coi_step *step = ctx->mode.step;
+    co_value       *types[COI_MAX_LOCAL_REPLICAS];
+
+    if (step == NULL)
+        return args;
+    for (int i = 0; i < step->n; ++i)
+        if ((types[i] = coi_types_of_args(ctx, args)) == NULL)
+            return NULL;
+    return coi_give(ctx,
+                    coi_regroup(ctx, step->strategy, types, step->n, CO_KIND_PER_REPLICA, false));
+}
+
+/* The type of what this replica gets back; the function is captured in cross-replica context. */
+static co_value *
+merge_type(co_context *ctx, co_function *merge, co_value *args)
+{
+    size_t       entries = ctx->num_entries;
+    co_strategy *strategy = ctx->mode.step != NULL ? ctx->mode.step->strategy : NULL;
+    int          replica = ctx->mode.local_replica;
+    co_value    *types = coi_merged_types(ctx, args), *result = NULL;
+    coi_program *program;
+
+    if (types == NULL || coi_push(ctx, COI_ENTRY_MERGE, NULL) == NULL)
+        return NULL;
+    ctx->mode.cross = true;
+    types = co_args(ctx, types);
+    program = types != NULL ? coi_function_program(ctx, merge, types) : NULL;
+    coi_pop_to(ctx, entries);
+    if (program != NULL)
+        result = coi_program_result_type(ctx, program, types);
+    coi_unref(&ctx->heap, program);
+    if (result != NULL && strategy != NULL && strategy->policy->wraps_values)
+        result = coi_give(ctx, coi_select_all(ctx, strategy, result, replica));
+    return result;
+}
+
+static co_value *
+capture_merge(co_context *ctx, co_merge_fn fn, co_value *args, void *user)
+{
+    merge_attrs attrs = { NULL };
+
+    if (ctx->mode.num_replicas > 1 && coi_is_nested_call(ctx)) { /* RC-MERGE-8 */
+        coi_fail(ctx, CO_RUNTIME_ERROR,
+                 "merge_call is called by a captured function inside another one, or under a "
+                 "condition or loop; call it in the step itself");
+        return NULL;
+    }
+    attrs.merge = coi_function_of_merge(ctx, fn, user);
+    return attrs.merge != NULL ? coi_record_call(ctx, &coi_op_merge_captured, &attrs, &args, 1,
+                                                 merge_type(ctx, attrs.merge, args))
+                               : NULL;
+}
+
 co_value *
 co_merge_call(co_context *ctx, co_merge_fn fn, co_value *args, void *user)
 {
@@ -254,6 +354,8 @@ co_merge_call(co_context *ctx, co_merge_fn fn, co_value *args, void *user)
             "merge_call is called in cross-replica context; it needs to be inside a step given to run");
         return NULL;
     }
+    if (coi_is_capturing(ctx))
+        return capture_merge(ctx, fn, args, user);
     if (ctx->mode.step == NULL)
         return merge_default(ctx, &m, args);
     result = coi_merge(ctx, COI_RENDEZVOUS_MERGE, args, NULL, call_user, &m);

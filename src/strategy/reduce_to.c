@@ -5,6 +5,7 @@
  */
 #include <cohort/extended.h>
 
+#include "function/function.h"
 #include "strategy/comm_options.h"
 #include "strategy/cross_replica_reduce.h"
 
@@ -45,15 +46,17 @@ add_named(co_context *ctx, places *where, const char *text)
     return coi_resolve_name(ctx, text, &id) == CO_OK && add_place(ctx, where, &id);
 }
 
-/* A leaf that lives somewhere. */
+/* A leaf that lives somewhere; a symbolic tensor of a captured function will live on `later`. */
 static bool
-add_value(co_context *ctx, places *where, co_value *value)
+add_value(co_context *ctx, places *where, co_value *value, const coi_device_name *later)
 {
     if (value->kind == CO_KIND_TENSOR)
         return add_place(ctx, where, &value->u.tensor.device->id);
+    if (value->kind == CO_KIND_SYMBOLIC)
+        return add_place(ctx, where, later);
     for (size_t i = 0; coi_is_composite(value) && i < coi_kind_of(value)->composite->n; ++i)
         if (value->u.components[i] != NULL) /* the first that it has (EXT-RT-6) */
-            return add_value(ctx, where, value->u.components[i]);
+            return add_value(ctx, where, value->u.components[i], later);
     if (coi_is_variable(value) && value->u.variable->components == NULL)
         return add_named(ctx, where, value->u.variable->ops->device(ctx, value));
     coi_fail(
@@ -64,10 +67,11 @@ add_value(co_context *ctx, places *where, co_value *value)
 }
 
 static bool
-add_values(co_context *ctx, places *where, co_value *const *items, size_t n)
+add_values(co_context *ctx, const co_strategy *strategy, places *where, coi_values parts)
 {
-    for (size_t i = 0; i < n; ++i)
-        if (!add_value(ctx, where, items[i]))
+    for (size_t i = 0; i < parts.n; ++i)
+        if (!add_value(ctx, where, parts.items[i],
+                       i < (size_t)strategy->num_local ? &strategy->devices[i] : &ctx->device_id))
             return false;
     return true;
 }
@@ -90,7 +94,7 @@ check_destination(co_context *ctx, co_value *destination, int position)
 }
 
 static bool
-find_places(co_context *ctx, co_value *destination, places *where)
+find_places(co_context *ctx, const co_strategy *strategy, co_value *destination, places *where)
 {
     coi_values parts;
 
@@ -103,8 +107,8 @@ find_places(co_context *ctx, co_value *destination, places *where)
     if (destination->kind == CO_KIND_STRING)
         return add_named(ctx, where, destination->u.string.data);
     parts = coi_replicas_of(destination, NULL);
-    return parts.items != NULL ? add_values(ctx, where, parts.items, parts.n)
-                               : add_value(ctx, where, destination);
+    return parts.items != NULL ? add_values(ctx, strategy, where, parts)
+                               : add_value(ctx, where, destination, &ctx->device_id);
 }
 
 /* A tensor, or a composite of tensors, on one device, or mirrored over several: a value of the
@@ -132,9 +136,10 @@ put(co_context *ctx, co_value *leaf, const places *where)
 }
 
 typedef struct placing {
-    co_strategy  *strategy;
-    co_reduce_op  op;
-    const places *where;
+    co_strategy                    *strategy;
+    co_reduce_op                    op;
+    const places                   *where;
+    const co_communication_options *options;
 } placing;
 
 /* EXT-RT-5: the mean of a mirrored value is itself; everything else is reduced, then put. */
@@ -152,6 +157,99 @@ reduce_and_put(co_context *ctx, co_value *leaf, void *user)
     return reduced != NULL ? put(ctx, reduced, p->where) : NULL;
 }
 
+/* --- while a function is captured --- */
+
+typedef struct place_attrs {
+    co_strategy             *strategy; /* a reference in a program */
+    co_reduce_op             op;
+    bool                     broadcasts;
+    co_communication_options options;
+} place_attrs;
+
+static bool
+hold_strategy(coi_heap *heap, void *to, const void *from)
+{
+    (void)heap;
+    (void)to;
+    coi_ref(((const place_attrs *)from)->strategy);
+    return true;
+}
+
+static void
+drop_strategy(coi_heap *heap, void *attrs)
+{
+    coi_unref(heap, ((place_attrs *)attrs)->strategy);
+}
+
+static co_value *
+replay_place(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
+{
+    const place_attrs *given = attrs;
+
+    (void)num_in;
+    return given->broadcasts
+               ? co_broadcast_to_devices(ctx, given->strategy, in[0], in[1])
+               : co_reduce_to_with(ctx, given->strategy, given->op, in[0], in[1], &given->options);
+}
+
+const coi_op coi_op_place_captured = {
+    COI_RECORDED("place_captured",
+                 "Reduces or copies a value to devices; co_reduce_to, co_broadcast_to_devices.",
+                 replay_place, CO_RESOURCE_WORKERS, CO_RESOURCE_WORKERS),
+    .attrs_rule = { COI_ATTRS_SIZE(place_attrs), hold_strategy, drop_strategy },
+};
+
+/* The type of what put gives. */
+static co_value *
+put_type(co_context *ctx, co_value *type, size_t num_places)
+{
+    co_value *mirrored;
+
+    if ((type->kind != CO_KIND_TENSOR && !coi_is_type(type) && !coi_is_composite(type)) ||
+        num_places == 1)
+        return coi_own_ref(ctx, type);
+    mirrored = coi_give(ctx, coi_per_replica_new(&ctx->heap, CO_KIND_MIRRORED, num_places,
+                                                 coi_err(ctx)));
+    for (size_t i = 0; mirrored != NULL && i < num_places; ++i) {
+        co_value *mine = coi_is_composite(type) ? coi_types_of_args(ctx, type)
+                                                : coi_fresh_type(ctx, type);
+
+        if (mine == NULL)
+            return NULL;
+        coi_ref(mine);
+        mirrored->u.per_replica.items[i] = mine;
+    }
+    return mirrored;
+}
+
+static co_value *
+placed_leaf(co_context *ctx, co_value *leaf, void *user)
+{
+    const placing *p = user;
+    co_value      *type;
+
+    if (coi_kind_of(leaf)->is_mirrored && p->op == CO_REDUCE_MEAN)
+        return coi_own_ref(ctx, leaf);
+    type = coi_reduced_type(ctx, p->strategy, p->op, leaf);
+    if (type != NULL && coi_is_variable(type))
+        type = coi_fresh_type(ctx, type);
+    return type != NULL ? put_type(ctx, type, p->where->n) : NULL;
+}
+
+/* Records reduce_to; options are those of the call. */
+static co_value *
+capture_reduce_to(co_context *ctx, const placing *p, co_value *value, co_value *destination)
+{
+    place_attrs attrs = { p->strategy, p->op, false, CO_COMMUNICATION_OPTIONS_INIT };
+    placing     asked = *p;
+
+    if (p->options != NULL)
+        attrs.options = *p->options;
+    return coi_record_call(ctx, &coi_op_place_captured, &attrs,
+                           (co_value *[]){ value, destination }, 2,
+                           coi_map_leaves(ctx, value, placed_leaf, &asked));
+}
+
 static bool
 check_op(co_context *ctx, co_reduce_op op)
 {
@@ -166,19 +264,20 @@ check_op(co_context *ctx, co_reduce_op op)
 
 static co_value *
 reduce_to(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *value,
-          co_value *destination)
+          co_value *destination, const co_communication_options *options)
 {
     places  where;
-    placing p = { strategy, op, &where };
+    placing p = { strategy, op, &where, options };
 
     if (!check_destination(ctx, destination, 5))
         return NULL;
     if (!strategy->policy
              ->wraps_values) /* one device: nothing to combine, nowhere to go (OD-EXT-1) */
         return coi_own_ref(ctx, value);
-    if (!find_places(ctx, destination, &where))
+    if (!find_places(ctx, strategy, destination, &where))
         return NULL;
-    return coi_map_leaves(ctx, value, reduce_and_put, &p);
+    return coi_is_capturing(ctx) ? capture_reduce_to(ctx, &p, value, destination)
+                                 : coi_map_leaves(ctx, value, reduce_and_put, &p);
 }
 
 co_value *
@@ -194,7 +293,7 @@ co_reduce_to_with(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_va
         !coi_take_communication(ctx, &all, options, 6))
         return NULL;
     coi_comm_options_begin(ctx, strategy, &all, &comm);
-    value = reduce_to(ctx, strategy, op, value, destination);
+    value = reduce_to(ctx, strategy, op, value, destination, &all);
     coi_comm_options_end(ctx);
     return value;
 }
@@ -207,7 +306,8 @@ co_reduce_to(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *
 }
 
 static co_value *
-reduce_pair(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *pair, size_t i)
+reduce_pair(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *pair, size_t i,
+            const co_communication_options *options)
 {
     if (pair->kind != CO_KIND_TUPLE || pair->u.items.n != 2) {
         coi_fail(ctx, CO_VALUE_ERROR,
@@ -215,7 +315,7 @@ reduce_pair(co_context *ctx, co_strategy *strategy, co_reduce_op op, co_value *p
                  coi_a_kind(pair->kind));
         return NULL;
     }
-    return reduce_to(ctx, strategy, op, pair->u.items.items[0], pair->u.items.items[1]);
+    return reduce_to(ctx, strategy, op, pair->u.items.items[0], pair->u.items.items[1], options);
 }
 
 co_value *
@@ -248,7 +348,7 @@ co_batch_reduce_to_with(co_context *ctx, co_strategy *strategy, co_reduce_op op,
     }
     coi_comm_options_begin(ctx, strategy, &all, &comm);
     for (size_t i = 0; i < n && ctx->error.code == CO_OK; ++i)
-        results[i] = reduce_pair(ctx, strategy, op, pairs->u.items.items[i], i);
+        results[i] = reduce_pair(ctx, strategy, op, pairs->u.items.items[i], i, &all);
     coi_comm_options_end(ctx);
     if (ctx->error.code == CO_OK)
         list = co_list(ctx, results, n);
@@ -282,11 +382,16 @@ co_broadcast_to_devices(co_context *ctx, co_strategy *strategy, co_value *tensor
     if (!strategy->policy->wraps_values || tensor->kind == CO_KIND_INT ||
         tensor->kind == CO_KIND_FLOAT)
         return coi_own_ref(ctx, tensor);
-    if (!find_places(ctx, destination, &where))
+    if (!find_places(ctx, strategy, destination, &where))
         return NULL;
     if (coi_is_distributed(tensor))
         tensor = coi_component_here(ctx, tensor);
     if (tensor != NULL && !coi_is_composite(tensor)) /* EXT-BC-3: slices stay slices */
         tensor = co_to_tensor(ctx, tensor, CO_DTYPE_NONE);
+    if (tensor != NULL && coi_is_capturing(ctx))
+        return coi_record_call(
+            ctx, &coi_op_place_captured,
+            &(place_attrs){ strategy, CO_REDUCE_MEAN, true, CO_COMMUNICATION_OPTIONS_INIT },
+            (co_value *[]){ tensor, destination }, 2, put_type(ctx, tensor, where.n));
     return tensor != NULL ? put(ctx, tensor, &where) : NULL;
 }

@@ -292,6 +292,8 @@ coi_find_examples(const co_value *value, int local_replica)
 
     if (coi_is_per_replica(value) && (size_t)local_replica < value->u.per_replica.n) {
         found.of_step = value->u.per_replica.step_examples;
+        if (found.of_step == COI_EXAMPLES_LATER)
+            found.of_step = -1;
         found.of_replica = coi_rows_of(value->u.per_replica.items[local_replica]);
     }
     for (size_t i = 0; coi_is_structure(value) && i < value->u.items.n && found.of_step < 0; ++i)

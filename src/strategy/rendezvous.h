@@ -157,6 +157,9 @@ co_value *coi_merge_first(co_context *ctx, co_value *args, coi_merge_body body, 
  * others get what it made (VAR-RUN-1). A reference. */
 co_value *coi_step_variable(co_context *ctx, const char *name, co_value *initial,
                             coi_merge_body body, void *arg);
+/* merge.c. While a function is captured: what the merge function of a step gets, as if the other
+ * replicas brought what this one brings. A value of the block, or NULL with an error. */
+co_value *coi_merged_types(co_context *ctx, co_value *args);
 void      coi_step_variables_free(coi_step *step, coi_heap *heap);
 
 /* --- variable_creators.c --- */

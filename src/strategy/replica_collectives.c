@@ -9,6 +9,7 @@
 
 #include "context/tape.h"
 #include "base/text.h"
+#include "ops/engine/capture.h"
 #include "ops/engine/composite_values.h"
 #include "strategy/comm_options.h"
 #include "strategy/cross_replica_reduce.h"
@@ -527,6 +528,93 @@ combine(co_context *ctx, job *mine, co_value *value)
     return result;
 }
 
+/* --- while a function is captured --- */
+
+typedef struct collective_attrs {
+    bool                     gather;
+    co_reduce_op             op;
+    int                      axis;
+    co_communication_options options;
+} collective_attrs;
+
+static co_value *
+replay_collective(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
+{
+    const collective_attrs *given = attrs;
+
+    (void)num_in;
+    return given->gather ? co_all_gather_with(ctx, in[0], given->axis, &given->options)
+                         : co_all_reduce_with(ctx, given->op, in[0], &given->options);
+}
+
+const coi_op coi_op_collective = {
+    COI_RECORDED("collective", "A collective of replicas; co_all_reduce, co_all_gather.",
+                 replay_collective, CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS,
+                 CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS),
+    .attrs_rule.size = COI_ATTRS_SIZE(collective_attrs),
+};
+
+/* Rows of other replicas are added along an axis. */
+static void
+extend(co_value *spec, int axis)
+{
+    axis += axis < 0 ? spec->ndim : 0;
+    if (axis >= 0 && axis < spec->ndim)
+        spec->u.tensor.dims[axis] = -1;
+}
+
+static co_value *
+result_type(co_context *ctx, co_value *leaf, void *arg)
+{
+    const job *mine = arg;
+    co_value  *spec;
+
+    if (coi_is_composite(leaf))
+        return ctx->mode.num_replicas > 1 ? coi_combined_type(ctx, leaf) : leaf;
+    if (coi_host_dtype(leaf) != CO_DTYPE_NONE)
+        spec = co_spec(ctx, coi_host_dtype(leaf), NULL, 0);
+    else
+        spec = coi_fresh_type(ctx, coi_select(leaf, ctx->mode.local_replica));
+    if (spec == NULL || spec->kind != CO_KIND_SPEC || ctx->mode.num_replicas == 1)
+        return spec;
+    if (mine->gather)
+        extend(spec, mine->axis);
+    else if (mine->op == CO_REDUCE_MEAN)
+        spec->dtype = (uint8_t)coi_mean_dtype((co_dtype)spec->dtype);
+    return spec;
+}
+
+/* The tape of types sees what is computed from the result. */
+static bool
+record_result(co_context *ctx, const job *mine, co_value *leaf, co_value *result)
+{
+    int axis = mine->axis < 0 ? mine->axis + result->ndim : mine->axis;
+
+    if (!ctx->recording || coi_is_composite(leaf) || !coi_is_type(result))
+        return true;
+    return coi_record_collective(ctx, mine->gather, mine->gather ? axis : (int32_t)mine->op, leaf,
+                                 leaf, result);
+}
+
+static co_value *
+capture_collective(co_context *ctx, job *mine, co_value *value)
+{
+    collective_attrs attrs = { mine->gather, mine->op, mine->axis, mine->options };
+    co_value        *type = co_map_structure(ctx, value, result_type, mine), *result;
+    size_t           n = coi_count_leaves(value), nbytes = (2 * n + 1) * sizeof(co_value *);
+    co_value       **leaves;
+
+    result = coi_record_call(ctx, &coi_op_collective, &attrs, &value, 1, type);
+    if (result == NULL || (leaves = coi_small_alloc(&ctx->heap, nbytes)) == NULL)
+        return NULL;
+    coi_collect_leaves(value, leaves);
+    coi_collect_leaves(result, leaves + n);
+    for (size_t k = 0; k < n && ctx->error.code == CO_OK; ++k)
+        record_result(ctx, mine, leaves[k], leaves[n + k]);
+    coi_small_free(&ctx->heap, leaves, nbytes);
+    return ctx->error.code == CO_OK ? result : NULL;
+}
+
 static co_value *
 collective(co_context *ctx, job *mine, co_value *value)
 {
@@ -538,6 +626,8 @@ collective(co_context *ctx, job *mine, co_value *value)
                  ctx->call, mine->gather ? "co_gather_replicas" : "co_reduce");
         return NULL;
     }
+    if (coi_is_capturing(ctx))
+        return capture_collective(ctx, mine, value);
     if (ctx->mode.num_replicas == 1)
         return coi_give(ctx, alone(ctx, value, mine));
     return combine(ctx, mine, value);
@@ -605,7 +695,8 @@ co_all_gather_with(co_context *ctx, co_value *value, int axis,
     if (!coi_take_communication(ctx, &mine.options, options, 4) ||
         !coi_check_value(ctx, value, 2, "value"))
         return NULL;
-    if (!ctx->mode.cross && ctx->mode.num_replicas > 1 && !check_axis(ctx, value, axis))
+    if (!ctx->mode.cross && ctx->mode.num_replicas > 1 && !coi_is_capturing(ctx) &&
+        !check_axis(ctx, value, axis))
         return NULL;
     return collective(ctx, &mine, value);
 }

@@ -7,7 +7,7 @@
 #include <cohort/v1.h>
 
 #include "base/text.h"
-#include "ops/engine/execute.h"
+#include "function/function.h"
 #include "strategy/regroup.h"
 #include "strategy/replica_threads.h"
 #include "strategy/strategy_hooks.h"
@@ -506,6 +506,128 @@ run_hook(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, void 
                         hooks->run(ctx, strategy, fn, args, user, options, hooks->data));
 }
 
+/* --- while a function is captured --- */
+
+typedef struct run_attrs {
+    co_strategy *strategy; /* both are references in a program */
+    co_function *step;
+    bool         in_turn, has_kwargs;
+} run_attrs;
+
+static bool
+hold_run(coi_heap *heap, void *to, const void *from)
+{
+    const run_attrs *attrs = from;
+
+    (void)heap;
+    (void)to;
+    coi_ref(attrs->strategy);
+    coi_ref(attrs->step);
+    return true;
+}
+
+static void
+drop_run(coi_heap *heap, void *attrs)
+{
+    coi_unref(heap, ((run_attrs *)attrs)->step);
+    coi_unref(heap, ((run_attrs *)attrs)->strategy);
+}
+
+static co_value *
+replay_run(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
+{
+    const run_attrs *given = attrs;
+    co_run_options   options = CO_RUN_OPTIONS_INIT;
+
+    (void)num_in;
+    options.kwargs = given->has_kwargs ? in[1] : NULL;
+    options.in_turn = given->in_turn;
+    return co_run_with(ctx, given->strategy, co_captured, in[0], given->step, &options);
+}
+
+#define RUN_RESOURCES (CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS)
+const coi_op coi_op_run = {
+    COI_RECORDED("run", "Runs a captured step on all replicas; co_run.", replay_run, RUN_RESOURCES,
+                 RUN_RESOURCES),
+    .attrs_rule = { COI_ATTRS_SIZE(run_attrs), hold_run, drop_run },
+};
+
+/* The step of one replica, captured on the caller's thread: nothing is sent while capturing. The
+ * type of its result is of the caller's block. */
+static co_value *
+capture_replica(co_context *parent, coi_replica_worker *m, coi_step *step, co_function *function)
+{
+    co_context  *ctx = m->ctx;
+    coi_program *program = NULL;
+    co_value    *args, *type = NULL;
+
+    coi_bind(ctx, true);
+    co_block_begin(ctx);
+    args = replica_args(ctx, step);
+    if (args != NULL && args->kind != CO_KIND_TUPLE)
+        args = co_tuple(ctx, args->u.items.items, args->u.items.n);
+    if (args != NULL) {
+        coi_lend(parent, &coi_lent_to_step);
+        program = coi_function_program(ctx, function, args);
+        coi_take_back(parent);
+    }
+    if (program != NULL)
+        type = coi_program_result_type(parent, program, args);
+    coi_replica_finished(ctx);
+    if (ctx->error.code != CO_OK)
+        coi_take_error(parent, ctx);
+    coi_unref(&ctx->heap, program);
+    coi_pop_to(ctx, 0);
+    coi_blocks_unwind(ctx, 0);
+    coi_bind(ctx, false);
+    return type;
+}
+
+/* The type of what a run of the step gives: captured for each local replica. */
+static co_value *
+capture_step(co_context *ctx, coi_replica_threads *threads, co_function *function)
+{
+    co_value *types[COI_MAX_LOCAL_REPLICAS], *merged = NULL;
+    int       i = 0;
+
+    for (; i < threads->n && ctx->error.code == CO_OK; ++i)
+        types[i] = capture_replica(ctx, &threads->replicas[i], &threads->step, function);
+    if (ctx->error.code == CO_OK)
+        merged = coi_give(ctx, coi_regroup(ctx, threads->strategy, types, threads->n,
+                                           CO_KIND_PER_REPLICA, false));
+    for (i = 0; i < threads->n; ++i)
+        expire(threads->replicas[i].ctx);
+    coi_step_variables_free(&threads->step, &ctx->heap);
+    if (threads->n > 1) {
+        coi_unref(&ctx->heap, threads->step.args);
+        coi_unref(&ctx->heap, threads->step.kwargs);
+    }
+    coi_unref(&ctx->heap, threads->strategy);
+    return merged;
+}
+
+static co_value *
+capture_run(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, void *user,
+            const co_run_options *options)
+{
+    co_function_options  named = CO_FUNCTION_OPTIONS_INIT;
+    run_attrs            attrs = { strategy, NULL, options->in_turn, options->kwargs != NULL };
+    co_value            *in[2] = { args, options->kwargs }, *type;
+    coi_replica_threads *threads;
+
+    named.name = "step";
+    attrs.step = co_function_of(ctx, fn, user, &named);
+    threads = attrs.step != NULL ? coi_replica_threads_take(ctx, strategy) : NULL;
+    if (threads == NULL)
+        return NULL;
+    coi_function_inherit(ctx, attrs.step);
+    step_open(threads, ctx, fn, args, user, options);
+    type = capture_step(ctx, threads, attrs.step);
+    coi_replica_threads_give(threads);
+    ctx->call = "run";
+    return coi_record_call(ctx, &coi_op_run, &attrs, in, attrs.has_kwargs ? 2 : 1, type);
+}
+
 co_value *
 co_run_with(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, void *user,
             const co_run_options *options)
@@ -519,6 +641,8 @@ co_run_with(co_context *ctx, co_strategy *strategy, co_fn fn, co_value *args, vo
         return NULL;
     if (!check_run(ctx, strategy, fn, args, &all))
         return NULL;
+    if (coi_is_capturing(ctx))
+        return capture_run(ctx, strategy, fn, args, user, &all);
     if (coi_is_hooked(ctx, strategy, COI_HOOK_RUN))
         return run_hook(ctx, strategy, fn, args, user, &all);
     threads = coi_replica_threads_take(ctx, strategy);

@@ -6,6 +6,7 @@
 #include <cohort/v1.h>
 
 #include "base/text.h"
+#include "function/function.h"
 #include "strategy/distributed_variables.h"
 #include "strategy/regroup.h"
 #include "strategy/rendezvous.h"
@@ -85,6 +86,7 @@ grouped_leaf(co_context *ctx, co_value *leaf, void *unused)
     (void)unused;
     for (size_t i = 0; coi_kind_of(leaf)->is_mirrored && i < leaf->u.per_replica.n; ++i)
         if (leaf->u.per_replica.items[i]->kind != CO_KIND_TENSOR &&
+            !coi_is_type(leaf->u.per_replica.items[i]) &&
             !coi_is_variable(leaf->u.per_replica.items[i]))
             return co_none(ctx);
     return coi_own_ref(ctx, leaf);
@@ -196,6 +198,129 @@ check_update(co_context *ctx, co_strategy *strategy, const void *fn, co_value *a
     return coi_check_value(ctx, args, 5, "args");
 }
 
+/* --- while a function is captured --- */
+
+typedef struct update_attrs {
+    co_strategy *strategy; /* both are references in a program */
+    co_function *function;
+    bool         group, non_slot;
+} update_attrs;
+
+static bool
+hold_update(coi_heap *heap, void *to, const void *from)
+{
+    (void)heap;
+    (void)to;
+    coi_ref(((const update_attrs *)from)->strategy);
+    coi_ref(((const update_attrs *)from)->function);
+    return true;
+}
+
+static void
+drop_update(coi_heap *heap, void *attrs)
+{
+    coi_unref(heap, ((update_attrs *)attrs)->function);
+    coi_unref(heap, ((update_attrs *)attrs)->strategy);
+}
+
+static co_value *
+call_captured(co_context *ctx, co_value *variable, co_value *args, void *function)
+{
+    return co_call(ctx, function, co_args(ctx, variable, args));
+}
+
+static co_value *
+call_captured_plain(co_context *ctx, co_value *args, void *function)
+{
+    return co_call(ctx, function, co_args(ctx, args));
+}
+
+static co_value *
+replay_update(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
+{
+    const update_attrs *given = attrs;
+    co_update_options   options = CO_UPDATE_OPTIONS_INIT;
+
+    (void)num_in;
+    options.group = given->group;
+    return given->non_slot ? co_update_non_slot(ctx, given->strategy, in[0], call_captured_plain,
+                                                in[1], given->function, &options)
+                           : co_update(ctx, given->strategy, in[0], call_captured, in[1],
+                                       given->function, &options);
+}
+
+#define UPDATE_RESOURCES (CO_RESOURCE_VARIABLE | CO_RESOURCE_REPLICAS)
+const coi_op coi_op_update_captured = {
+    COI_RECORDED("update_captured",
+                 "Calls a captured function for each component of a variable; co_update.",
+                 replay_update, UPDATE_RESOURCES, UPDATE_RESOURCES),
+    .attrs_rule = { COI_ATTRS_SIZE(update_attrs), hold_update, drop_update },
+};
+
+/* The type of what the function gives for one component: captured for it. */
+static co_value *
+result_type(co_context *ctx, co_function *function, co_value *args)
+{
+    coi_program *program = args != NULL ? coi_function_program(ctx, function, args) : NULL;
+    co_value    *type = program != NULL ? coi_program_result_type(ctx, program, args) : NULL;
+
+    coi_unref(&ctx->heap, program);
+    return type;
+}
+
+static co_value *
+type_of_update(co_context *ctx, co_value *variable, co_value *args, void *function)
+{
+    return result_type(ctx, function, co_args(ctx, variable, args));
+}
+
+static co_value *
+type_of_plain(co_context *ctx, co_value *args, void *function)
+{
+    return result_type(ctx, function, co_args(ctx, args));
+}
+
+/* The type of the whole call; in a step the other replicas are taken to bring what this one
+ * brings. */
+static co_value *
+update_type(co_context *ctx, co_strategy *strategy, const updating *u, co_value *args)
+{
+    size_t    entries = ctx->num_entries;
+    int       replica = ctx->mode.local_replica;
+    co_value *type;
+
+    if (!coi_in_replica(ctx) || ctx->mode.strategy != strategy || !strategy->policy->wraps_values)
+        return update_all(ctx, strategy, u, args);
+    args = coi_merged_types(ctx, args);
+    if (args == NULL || coi_push(ctx, COI_ENTRY_MERGE, NULL) == NULL)
+        return NULL;
+    ctx->mode.cross = true;
+    type = update_all(ctx, strategy, u, args);
+    coi_pop_to(ctx, entries);
+    return type != NULL ? coi_give(ctx, coi_select_all(ctx, strategy, type, replica)) : NULL;
+}
+
+static co_value *
+capture_update(co_context *ctx, co_strategy *strategy, const updating *u, co_value *target,
+               co_value *args)
+{
+    update_attrs attrs = { strategy, NULL, u->group, u->plain != NULL };
+    updating     types = *u;
+    const char  *call = ctx->call;
+    co_value    *type;
+
+    attrs.function = coi_function_of_update(ctx, u->fn, u->plain, u->user);
+    if (attrs.function == NULL)
+        return NULL;
+    types.fn = u->fn != NULL ? type_of_update : NULL;
+    types.plain = u->plain != NULL ? type_of_plain : NULL;
+    types.user = attrs.function;
+    type = update_type(ctx, strategy, &types, args);
+    ctx->call = call;
+    return coi_record_call(ctx, &coi_op_update_captured, &attrs, (co_value *[]){ target, args }, 2,
+                           type);
+}
+
 co_value *
 co_update(co_context *ctx, co_strategy *strategy, co_value *variable, co_update_fn fn,
           co_value *args, void *user, const co_update_options *options)
@@ -222,8 +347,11 @@ co_update(co_context *ctx, co_strategy *strategy, co_value *variable, co_update_
     if (!coi_in_replica(ctx) || ctx->mode.strategy != strategy || !strategy->policy->wraps_values) {
         if (strategy->policy->wraps_values && !coi_check_cross(ctx, strategy))
             return NULL;
-        return update_all(ctx, strategy, &u, args);
+        return coi_is_capturing(ctx) ? capture_update(ctx, strategy, &u, variable, args)
+                                     : update_all(ctx, strategy, &u, args);
     }
+    if (coi_is_capturing(ctx))
+        return capture_update(ctx, strategy, &u, variable, args);
     result = coi_merge(ctx, COI_RENDEZVOUS_UPDATE, args, same_update, update_merged,
                        &u); /* EXT-UPD-6 */
     return result != NULL ? coi_own(ctx, result) : NULL;
@@ -269,7 +397,8 @@ co_update_non_slot(co_context *ctx, co_strategy *strategy, co_value *devices, co
         return NULL;
     if (strategy->policy->wraps_values)
         u.devices = devices;
-    return update_all(ctx, strategy, &u, args);
+    return coi_is_capturing(ctx) ? capture_update(ctx, strategy, &u, devices, args)
+                                 : update_all(ctx, strategy, &u, args);
 }
 
 /* --- containers --- */

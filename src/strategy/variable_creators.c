@@ -15,6 +15,7 @@
 #include <cohort/creator.h>
 
 #include "base/text.h"
+#include "function/function.h"
 #include "strategy/distributed_variables.h"
 #include "strategy/rendezvous.h"
 #include "strategy/strategy_hooks.h"
@@ -520,18 +521,19 @@ typedef struct making {
 static co_value *
 make_merged(co_context *ctx, co_strategy *strategy, co_value *args, void *arg)
 {
-    const making *m = arg;
-    co_creation   next = *m->next;
-    co_value     *initial = coi_select(args, 0), *variable;
-    bool          recording = ctx->recording;
+    const making     *m = arg;
+    co_creation       next = *m->next;
+    co_value         *initial = coi_select(args, 0), *variable;
+    coi_capture_pause pause;
 
     (void)strategy;
     next.at = ctx;
     next.below = UINT64_MAX;
     next.for_all = true;
-    ctx->recording = false;
+    pause = coi_capture_suspend(ctx); /* of a function around the run */
+
     variable = create(ctx, &next, initial->kind == CO_KIND_NONE ? NULL : initial, m->options);
-    ctx->recording = recording;
+    coi_capture_resume(ctx, &pause);
     return variable;
 }
 
@@ -613,15 +615,14 @@ take_arguments(co_context *ctx, co_variable_options *all, const co_variable_opti
     return *initial != NULL;
 }
 
-co_value *
-co_variable(co_context *ctx, co_value *initial, const co_variable_options *options)
+static co_value *
+create_whole(co_context *ctx, co_value *initial, const co_variable_options *options)
 {
     co_variable_options all = CO_VARIABLE_OPTIONS_INIT;
     coi_strategy_state *state;
     co_value           *variable = NULL;
     bool                recording;
 
-    COI_ENTER(ctx, "variable", NULL);
     state = coi_strategy_state_of(ctx);
     if (state->making_variables == MAX_DEPTH) {
         coi_fail(
@@ -650,6 +651,36 @@ co_variable(co_context *ctx, co_value *initial, const co_variable_options *optio
     --state->making_variables;
     ctx->recording = recording;
     return variable;
+}
+
+/* While a function is captured the variable is made at once, of what its initial value is now. */
+static co_value *
+create_captured(co_context *ctx, co_value *initial, const co_variable_options *options)
+{
+    co_variable_options all = CO_VARIABLE_OPTIONS_INIT;
+    coi_capture_pause   pause;
+    co_value           *variable;
+
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 3) ||
+        (initial != NULL && !coi_check_value(ctx, initial, 2, "initial")))
+        return NULL;
+    if (initial == NULL && (all.initializer == NULL || (initial = co_none(ctx)) == NULL))
+        return create_whole(ctx, NULL, options); /* which refuses it */
+    initial = coi_capture_initial(ctx, initial, name_of(&all));
+    if (initial == NULL)
+        return NULL;
+    pause = coi_capture_suspend(ctx);
+    variable = create_whole(ctx, initial->kind == CO_KIND_NONE ? NULL : initial, options);
+    coi_capture_resume(ctx, &pause);
+    return variable;
+}
+
+co_value *
+co_variable(co_context *ctx, co_value *initial, const co_variable_options *options)
+{
+    COI_ENTER(ctx, "variable", NULL);
+    return coi_is_capturing(ctx) ? create_captured(ctx, initial, options)
+                                 : create_whole(ctx, initial, options);
 }
 
 co_value *

@@ -12,6 +12,7 @@
 #include "strategy/rendezvous.h"
 
 #include "context/tape.h"
+#include "ops/engine/capture.h"
 #include "ops/engine/gradient.h"
 #include "variable/variable.h"
 
@@ -323,6 +324,72 @@ apply(co_context *ctx, const pairs *p)
     return ctx->error.code;
 }
 
+/* --- while a function is captured --- */
+
+typedef struct update_attrs {
+    co_optimizer *optimizer; /* a reference in a program */
+    bool          skip_aggregation;
+} update_attrs;
+
+static bool
+hold_optimizer(coi_heap *heap, void *to, const void *from)
+{
+    (void)heap;
+    (void)to;
+    coi_ref(((const update_attrs *)from)->optimizer);
+    return true;
+}
+
+static void
+drop_optimizer(coi_heap *heap, void *attrs)
+{
+    coi_unref(heap, ((update_attrs *)attrs)->optimizer);
+}
+
+static co_value *
+replay_apply(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
+{
+    const update_attrs        *given = attrs;
+    co_apply_gradients_options options = CO_APPLY_GRADIENTS_OPTIONS_INIT;
+
+    (void)num_in;
+    options.skip_aggregation = given->skip_aggregation;
+    co_apply_gradients_with(ctx, given->optimizer, in[0], in[1], &options);
+    return co_none(ctx);
+}
+
+static co_value *
+replay_minimize(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
+{
+    (void)num_in;
+    co_minimize(ctx, ((const update_attrs *)attrs)->optimizer, in[0]);
+    return co_none(ctx);
+}
+
+#define UPDATE_ATTRS .attrs_rule = { COI_ATTRS_SIZE(update_attrs), hold_optimizer, drop_optimizer }
+#define UPDATES      (CO_RESOURCE_VARIABLE | CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS)
+const coi_op coi_op_apply_gradients = {
+    COI_RECORDED("apply_gradients", "Updates variables by gradients; co_apply_gradients.",
+                 replay_apply, UPDATES, UPDATES),
+    UPDATE_ATTRS,
+};
+const coi_op coi_op_minimize = {
+    COI_RECORDED("minimize",
+                 "Updates the variables of the tape by the gradients of a loss; "
+                 "co_minimize.",
+                 replay_minimize, UPDATES, UPDATES),
+    UPDATE_ATTRS,
+};
+
+static co_code
+capture_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
+{
+    coi_record_call(ctx, &coi_op_minimize, &(update_attrs){ optimizer, false }, &loss, 1,
+                    co_none(ctx));
+    coi_tape_spend(ctx);
+    return ctx->error.code;
+}
+
 /* --- co_apply_gradients --- */
 
 static bool
@@ -382,6 +449,12 @@ co_apply_gradients_with(co_context *ctx, co_optimizer *optimizer, co_value *grad
     if (!coi_take_options(ctx, &all, sizeof(all), options, 5) ||
         !check_lists(ctx, optimizer, gradients, variables))
         return ctx->error.code;
+    if (coi_is_capturing(ctx)) {
+        coi_record_call(ctx, &coi_op_apply_gradients,
+                        &(update_attrs){ optimizer, all.skip_aggregation },
+                        (co_value *[]){ gradients, variables }, 2, co_none(ctx));
+        return ctx->error.code;
+    }
     return apply_lists(ctx, optimizer, gradients, variables, !all.skip_aggregation);
 }
 
@@ -457,7 +530,8 @@ co_minimize(co_context *ctx, co_optimizer *optimizer, co_value *loss)
 {
     COI_ENTER_ALWAYS(ctx, "minimize", CO_INVALID_ARGUMENT);
     if (may_minimize(ctx, optimizer, loss))
-        return minimize(ctx, optimizer, loss);
+        return coi_is_capturing(ctx) ? capture_minimize(ctx, optimizer, loss)
+                                     : minimize(ctx, optimizer, loss);
     coi_tape_spend(ctx); /* the call ends its tape even on failure */
     return ctx->error.code;
 }

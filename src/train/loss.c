@@ -5,6 +5,7 @@
 #include <cohort/ops.h>
 #include <cohort/train.h>
 
+#include "ops/engine/capture.h"
 #include "strategy/strategy_state.h"
 
 /*
@@ -36,6 +37,34 @@ step_examples(co_context *ctx, const co_value *losses)
     return all != NULL ? co_item_int(ctx, all) : 0;
 }
 
+/* While a function is captured the examples are not known: each call of it counts its own. The tape
+ * of types sees the steps that it has with one replica. */
+static co_value *
+replay_average(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
+{
+    (void)attrs;
+    (void)num_in;
+    return co_average_loss(ctx, in[0]);
+}
+
+const coi_op coi_op_average_loss = {
+    COI_RECORDED("average_loss", "The mean of losses over the examples of a step; co_average_loss.",
+                 replay_average, CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS,
+                 CO_RESOURCE_REPLICAS | CO_RESOURCE_WORKERS),
+};
+
+static co_value *
+capture_average(co_context *ctx, co_value *losses)
+{
+    const struct coi_type_recorder *recorder = ctx->type_recorder;
+    co_value                       *type;
+
+    ctx->type_recorder = NULL;
+    type = co_div(ctx, co_reduce_sum(ctx, losses, CO_ALL_AXES, false), co_float(ctx, 1));
+    ctx->type_recorder = recorder;
+    return coi_record_call(ctx, &coi_op_average_loss, NULL, &losses, 1, type);
+}
+
 co_value *
 co_average_loss(co_context *ctx, co_value *per_example_loss)
 {
@@ -45,6 +74,8 @@ co_average_loss(co_context *ctx, co_value *per_example_loss)
     COI_ENTER(ctx, "average_loss", NULL);
     if (!coi_check_value(ctx, per_example_loss, 2, "per_example_loss"))
         return NULL;
+    if (coi_is_capturing(ctx))
+        return capture_average(ctx, per_example_loss);
     losses = coi_as_tensor(ctx, per_example_loss, CO_DTYPE_NONE);
     if (losses == NULL || (losses = coi_own(ctx, losses)) == NULL)
         return NULL;

@@ -103,6 +103,31 @@ const coi_kind_ops coi_spec_kind = {
     .type = spec_itself,
 };
 
+/* --- symbolic tensors --- */
+
+static void
+print_symbolic(coi_printer *out, const co_value *symbol)
+{
+    char text[COI_SHAPE_TEXT];
+
+    coi_print(out, "<symbolic %s %s>", co_dtype_name((co_dtype)symbol->dtype),
+              coi_shape_text(symbol->u.symbol.dims, symbol->ndim, text));
+}
+
+static co_value *
+symbolic_type(coi_heap *heap, co_value *symbol, co_error_info *err)
+{
+    return coi_tensor_spec(heap, (co_dtype)symbol->dtype, symbol->u.symbol.dims, symbol->ndim, err);
+}
+
+const coi_kind_ops coi_symbolic_kind = {
+    .name = "symbolic tensor",
+    .a_name = "a symbolic tensor",
+    .print = print_symbolic,
+    .describe = describe_tensor,
+    .type = symbolic_type,
+};
+
 /* --- datasets --- */
 
 static void

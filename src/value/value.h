@@ -69,9 +69,12 @@ typedef struct coi_items { /* lists, tuples, named tuples, maps */
 typedef struct coi_per_replica { /* per-replica and mirrored */
     size_t     n;
     co_value **items;
-    int64_t    step_examples; /* examples of the whole step on all replicas; -1: not known */
+    int64_t    step_examples; /* of the whole step on all replicas; -1: not known */
     co_value  *room[COI_INLINE_ITEMS];
 } coi_per_replica;
+
+/* step_examples in a captured function: those of the value that stands there when it is called. */
+#define COI_EXAMPLES_LATER (-2)
 
 struct co_value {
     coi_object object;
@@ -93,6 +96,13 @@ struct co_value {
             int64_t     num_elements;
             int64_t     dims[CO_MAX_DIMS]; /* ndim of them; see above for the rest */
         } tensor;                          /* and spec: dims alone */
+        struct {
+            uint64_t program; /* whose value it is: its serial number */
+            uint64_t slot;    /* which of its values */
+            void    *unused;
+            int64_t  num_elements; /* as of specs: -1 */
+            int64_t  dims[CO_MAX_DIMS];
+        } symbol; /* symbolic tensors: dims where specs have them */
         int64_t i;
         double  f;
         bool    b;
@@ -110,6 +120,9 @@ struct co_value {
         } slices; /* the components of indexed slices */
     } u;
 };
+
+_Static_assert(offsetof(struct co_value, u.symbol.dims) == offsetof(struct co_value, u.tensor.dims),
+               "rules read the dimensions of tensors, specs and symbolic tensors alike");
 
 /* An element of a string tensor. The bytes follow in the same buffer. */
 typedef struct coi_text {
@@ -439,6 +452,12 @@ static inline bool
 coi_is_structure(const co_value *value)
 {
     return value->kind >= CO_KIND_LIST && value->kind <= CO_KIND_DICT;
+}
+/* A type in the place of a tensor: a spec, or a symbolic tensor. */
+static inline bool
+coi_is_type(const co_value *value)
+{
+    return value->kind == CO_KIND_SPEC || value->kind == CO_KIND_SYMBOLIC;
 }
 /* The spec of elements that are datasets: a scalar without a dtype, which holds an empty one. (Of
  * any rank: nothing is known.) */

@@ -20,6 +20,9 @@ typedef struct coi_variable_ops {
     /* The tensor that it has now, to look at: a new reference, NULL where it has none or several.
      */
     co_value *(*peek)(const co_value *variable);
+    /* The type of what assign gives ctx, for captured functions: a value of the block, NULL with an
+     * error. NULL: the type of the variable. */
+    co_value *(*assigned)(co_context *ctx, co_value *variable, int verb);
 } coi_variable_ops;
 
 struct coi_variable {

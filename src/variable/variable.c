@@ -3,6 +3,7 @@
  * Ordinary variables, and the public calls that any variable's policy answers.
  */
 #include "base/text.h"
+#include "ops/engine/capture.h"
 #include "variable/variable.h"
 
 #include <cohort/ops.h>
@@ -431,8 +432,8 @@ plain_device(co_context *ctx, co_value *variable)
     return p->home != NULL ? p->home->name : p->device_text;
 }
 
-static const coi_variable_ops plain_ops = { "Variable",   plain_read,    plain_assign,
-                                            plain_device, plain_destroy, plain_peek };
+static const coi_variable_ops plain_ops = { "Variable",    plain_read, plain_assign, plain_device,
+                                            plain_destroy, plain_peek, NULL };
 
 co_value *
 coi_plain_variable(co_context *ctx, const coi_variable_spec *spec, const coi_device_name *device,
@@ -477,16 +478,54 @@ coi_check_variable(co_context *ctx, const co_value *value, int position)
     return coi_check_kind(ctx, value, CO_KIND_VARIABLE, position, "variable");
 }
 
+typedef struct assign_attrs {
+    int verb;
+} assign_attrs;
+
+static co_value *assign_or_record(co_context *ctx, co_value *variable, co_value *value, int verb);
+
 static co_value *
-assign(co_context *ctx, co_value *variable, co_value *value, int verb)
+replay_assign(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
+{
+    (void)num_in;
+    return assign_or_record(ctx, in[0], in[1], ((const assign_attrs *)attrs)->verb);
+}
+
+const coi_op coi_op_assign = {
+    COI_RECORDED("assign", "Changes a variable; co_assign, co_scatter_add and their like.",
+                 replay_assign, CO_RESOURCE_VARIABLE, CO_RESOURCE_VARIABLE),
+    .attrs_rule.size = COI_ATTRS_SIZE(assign_attrs),
+};
+
+static co_value *
+capture_assign(co_context *ctx, co_value *variable, co_value *value, int verb)
+{
+    const coi_variable_ops *ops = variable->u.variable->ops;
+    co_value               *type = ops->assigned != NULL ? ops->assigned(ctx, variable, verb)
+                                                         : coi_fresh_type(ctx, variable);
+
+    return coi_record_call(ctx, &coi_op_assign, &(assign_attrs){ verb },
+                           (co_value *[]){ variable, value }, 2, type);
+}
+
+static co_value *
+assign_or_record(co_context *ctx, co_value *variable, co_value *value, int verb)
 {
     co_value *seen;
 
-    if (!coi_check_variable(ctx, variable, 2) ||
-        !coi_check_value(ctx, value, 3, verb < COI_SCATTER_UPDATE ? "value" : "slices"))
-        return NULL;
+    if (coi_is_capturing(ctx))
+        return capture_assign(ctx, variable, value, verb);
     seen = variable->u.variable->ops->assign(ctx, variable, verb, value);
     return seen != NULL ? coi_own(ctx, seen) : NULL;
+}
+
+static co_value *
+assign(co_context *ctx, co_value *variable, co_value *value, int verb)
+{
+    return coi_check_variable(ctx, variable, 2) &&
+                   coi_check_value(ctx, value, 3, verb < COI_SCATTER_UPDATE ? "value" : "slices")
+               ? assign_or_record(ctx, variable, value, verb)
+               : NULL;
 }
 
 co_value *

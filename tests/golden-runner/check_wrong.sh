@@ -40,6 +40,37 @@ ops: 3 passed, 12 failed
 total: 3 passed, 12 failed
 LINES
 
+# Programs: values, captures, notes and errors, with the alternatives that entries have.
+code=0
+"$golden" --verbose "$data" functions >"$out" 2>&1 || code=$?
+if [ "$code" -ne 1 ]; then
+    echo "FAILED: status $code instead of 1"
+    status=1
+fi
+while IFS= read -r line; do
+    grep -qF -- "$line" "$out" && continue
+    echo "FAILED: no line with '$line'"
+    status=1
+done <<'LINES'
+functions/tracing_tensor/0: passed
+functions/tracing_tensor/1: results[2][1] is -4.0, expected -4.5 (float32, tolerance
+functions/tracing_tensor/2: results[1]: 'f' was captured 1 times, expected at most 0
+functions/tracing_tensor/3: passed
+functions/tracing_tensor/4: results[1]: of 0 notes 0 are missing, and these are not expected: [{"dtype":"float32"
+functions/tracing_tensor/5: results[2]: of 1 notes 1 are missing
+functions/tracing_tensor/6: results[2] succeeded, expected an error of kind E_VALUE
+functions/tracing_tensor/7: passed
+functions/tracing_tensor/8: results[2] failed with E_TYPE
+functions/tracing_tensor/9: results[2] failed with E_TYPE (no value for the parameter 'x'), expected kind E_VALUE
+functions/tracing_tensor/10: passed
+functions/tracing_tensor/11: passed
+functions/tracing_tensor/12: passed
+functions/tracing_tensor/13: results has 3 entries, expected 2
+functions/tracing_tensor/14: action 'no_such_action' is not known to the runner
+functions/tracing_tensor/15: results[2] is {"dtype":"float32"
+functions: 6 passed, 10 failed
+LINES
+
 # Captured functions do not exist: everything fails, and says why.
 code=0
 "$golden" --function "$data" ops >"$out" 2>&1 || code=$?

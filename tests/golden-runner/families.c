@@ -41,6 +41,7 @@ const golden_family golden_families[] = {
     { "config", golden_run_config },
     { "tpu", golden_run_tpu },
     { "seeds", golden_run_seeds },
+    { "functions", golden_run_functions },
 };
 const size_t golden_num_families = sizeof(golden_families) / sizeof(golden_families[0]);
 

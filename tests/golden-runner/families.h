@@ -19,5 +19,6 @@ void golden_run_tpu(golden_case *c);
 /* A topology of the case, described: also a group of config. */
 void golden_run_topology(golden_case *c);
 void golden_run_seeds(golden_case *c);
+void golden_run_functions(golden_case *c);
 
 #endif

@@ -176,6 +176,8 @@ const char *golden_class(co_context *ctx, co_value *value);
 /* The dataset that a list of {"op","args"} describes; NULL with a reason or with an error in
  * ctx. */
 co_dataset *golden_pipeline(golden_case *c, co_context *ctx, json_t *pipeline);
+/* Whether an item is a known step: a source where it is the first, else a transformation. */
+bool golden_is_pipeline_step(json_t *item, bool is_first);
 /* One step that is known to exist, after `input`. */
 co_dataset *golden_pipeline_step(golden_case *c, co_context *ctx, co_dataset *input, json_t *item);
 

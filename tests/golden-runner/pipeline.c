@@ -439,6 +439,15 @@ all_known(golden_case *c, json_t *pipeline)
     return true;
 }
 
+bool
+golden_is_pipeline_step(json_t *item, bool is_first)
+{
+    const char *op = json_string_value(json_object_get(item, "op"));
+    const step *s = op != NULL ? find_step(op) : NULL;
+
+    return s != NULL && s->is_source == is_first;
+}
+
 co_dataset *
 golden_pipeline_step(golden_case *c, co_context *ctx, co_dataset *input, json_t *item)
 {

@@ -294,7 +294,9 @@ CO_TEST(the_table_is_in_order_and_complete, "")
             test_fail(TEST_AT, "%s has no line of documentation", op->name);
         if (op->effect != NULL) {
             CO_EXPECT_TRUE(op->internal && op->infer == NULL && op->ref == NULL);
-            CO_EXPECT_TRUE(((op->reads | op->writes) == 0) == makes_tensors(op));
+            /* Calls of captured functions start other entries, which say what they act on. */
+            if (op->replay == NULL)
+                CO_EXPECT_TRUE(((op->reads | op->writes) == 0) == makes_tensors(op));
             continue;
         }
         if (op->infer == NULL)

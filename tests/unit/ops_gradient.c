@@ -525,6 +525,20 @@ CO_TEST(gradients_of_several_gathers_and_of_none_are_rows, "")
                     sizeof(expected));
 }
 
+CO_TEST(the_gradient_of_a_table_that_is_a_variable_is_slices, "FN-8")
+{
+    const int32_t at[] = { 2, 0, 2 };
+    co_value     *table = co_variable(ctx, co_ones(ctx, CO_FLOAT32, CO_SHAPE(3, 2)), NULL), *grad;
+
+    co_tape_begin(ctx);
+    grad = co_gradient(
+        ctx,
+        co_square(ctx, co_embedding_lookup(ctx, table, co_tensor(ctx, CO_INT32, CO_SHAPE(3), at))),
+        table);
+    CO_EXPECT_INT(co_value_kind(grad), CO_KIND_SLICES);
+    CO_EXPECT_BYTES(co_value_data(ctx, co_slices_indices(ctx, grad)), at, sizeof(at));
+}
+
 static co_value *
 f_rows_and_all(co_context *ctx, co_value *const *x)
 {

@@ -37,7 +37,7 @@ typedef struct program {
     int               num_bindings;
 } program;
 
-static inline void
+static inline co_value *
 program_record(co_context *ctx, void *data, const coi_op *op, const void *attrs,
                co_value *const *given, int num_given, co_value *result)
 {
@@ -60,6 +60,7 @@ program_record(co_context *ctx, void *data, const coi_op *op, const void *attrs,
     }
     coi_ref(result);
     ++p->num_steps;
+    return result;
 }
 
 /* Entries that are started over types go into the program from here on, until program_pause. */

@@ -54,7 +54,7 @@ static bool
 check_part(co_context *ctx, co_value *value, int position, const char *name)
 {
     return (ctx->infers_types && value != NULL && coi_is_live(&ctx->heap, value) &&
-            value->kind == CO_KIND_SPEC) ||
+            coi_is_type(value)) ||
            coi_check_kind(ctx, value, CO_KIND_TENSOR, position, name);
 }
 
@@ -165,7 +165,7 @@ by_operators(co_context *ctx, co_value *slices)
 {
     co_value *const *parts = slices->u.components;
 
-    return ctx->infers_types && parts[2] != NULL && parts[2]->kind == CO_KIND_SPEC
+    return ctx->infers_types && parts[2] != NULL && coi_is_type(parts[2])
                ? coi_apply_composite(ctx, &coi_op_slices_of_types_to_tensor, parts, 3, NULL)
                : scatter_rows(ctx, parts[0], parts[1], parts[2]);
 }

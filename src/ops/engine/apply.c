@@ -104,8 +104,8 @@ coi_dtype_beside(co_value *const *given, int n, co_value *const *converted)
 
 /* Arithmetic on a per-replica value is an error of type; everywhere else its conversion is refused,
  * as a value (DV-USE-5). */
-static bool
-may_be_operand(const coi_call *call, const co_value *value)
+bool
+coi_may_be_operand(const coi_call *call, const co_value *value)
 {
     co_context *ctx = call->ctx;
     bool        is_binary = call->op->num_inputs == 2 && !call->op->variadic;
@@ -126,7 +126,7 @@ as_operand(coi_call *call, co_value *value, uint32_t *node)
     co_context *ctx = call->ctx;
     co_value   *tensor;
 
-    if (!may_be_operand(call, value))
+    if (!coi_may_be_operand(call, value))
         return NULL;
     /* By operators, so that gradients pass. */
     if (coi_is_composite(value))
@@ -469,7 +469,8 @@ apply_one(co_context *ctx, const coi_op *op, co_value *const *given, int n, cons
 
     COI_ENTER(ctx, op->name, NULL);
     call.device = ctx->device;
-    if (op->num_inputs != n || n > FEW_OPERANDS || !are_in_place(ctx, call.device, given, n))
+    if (op->num_inputs != n || n > FEW_OPERANDS || ctx->infers_types ||
+        !are_in_place(ctx, call.device, given, n))
         return apply(ctx, op, given, n, attrs, &out) == CO_OK ? out : NULL;
     call.ctx = ctx;
     call.op = op;
@@ -555,6 +556,30 @@ coi_convert_host_operands(coi_call *call, co_value *const *given)
     return true;
 }
 
+/* A variable on the device of the call as a tensor that leads to its node, without an operator
+ * between them: gradients that are slices stay so. NULL without an error: it is elsewhere. */
+static co_value *
+read_in_place(coi_call *call, co_value *variable)
+{
+    co_context *ctx = call->ctx;
+    co_value   *tensor = coi_as_tensor(ctx, variable, CO_DTYPE_NONE), *view;
+
+    if (tensor == NULL || !ctx->recording || tensor->u.tensor.device != call->device) {
+        bool is_there = tensor != NULL && tensor->u.tensor.device == call->device;
+
+        if (is_there)
+            return coi_give(ctx, tensor);
+        coi_unref(&ctx->heap, tensor);
+        return NULL;
+    }
+    view = coi_tensor_view(&ctx->heap, tensor, tensor->u.tensor.dims, tensor->ndim,
+                           tensor->u.tensor.num_elements, 0, coi_err(ctx));
+    if (view != NULL)
+        coi_tape_mark(ctx->tapes, view, coi_tape_node(ctx, variable, tensor));
+    coi_unref(&ctx->heap, tensor);
+    return coi_give(ctx, view);
+}
+
 /* Operands as tensors in place that lead to their nodes, values of the block. What is no tensor is
  * read by an operator. */
 static bool
@@ -566,14 +591,17 @@ place(coi_call *call, co_value *const *given)
         co_value *value = given[i];
 
         if (!coi_check_value(ctx, value, i + 2, input_name(call->op, i)) ||
-            !may_be_operand(call, value))
+            !coi_may_be_operand(call, value))
             return false;
         call->in[i] = NULL;
         if (coi_host_dtype(value) != CO_DTYPE_NONE)
             continue;
-        call->in[i] = are_in_place(ctx, call->device, &value, 1)
-                          ? value
-                          : coi_apply1(ctx, &coi_op_identity, value, NULL);
+        if (are_in_place(ctx, call->device, &value, 1))
+            call->in[i] = value;
+        else if (coi_is_variable(value))
+            call->in[i] = read_in_place(call, value);
+        if (call->in[i] == NULL && ctx->error.code == CO_OK)
+            call->in[i] = coi_apply1(ctx, &coi_op_identity, value, NULL);
         if (call->in[i] == NULL)
             return false;
     }

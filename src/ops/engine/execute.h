@@ -37,15 +37,16 @@ bool coi_is_in_observer(const co_context *ctx);
     .name = name_, .doc = doc_, .internal = true, .not_differentiable = true, .reads = (reads_),   \
     .writes = (writes_), .effect = effect_
 
-/* observe.c */
-co_code coi_execute_observed(co_context *ctx, const coi_op *op, coi_effect *effect);
+/* observe.c. The same where coi_is_special: shown to observers, and refused while a function is
+ * captured, because calls with an effect are recorded then (capture.h). */
+co_code coi_execute_specially(co_context *ctx, const coi_op *op, coi_effect *effect);
 
 /* Run an entry that has an effect. Where `op` is a constant this is a direct call of its function.
  */
 static inline co_code
 coi_execute(co_context *ctx, const coi_op *op, coi_effect *effect)
 {
-    return coi_is_observed(ctx) ? coi_execute_observed(ctx, op, effect) : op->effect(ctx, effect);
+    return coi_is_special(ctx) ? coi_execute_specially(ctx, op, effect) : op->effect(ctx, effect);
 }
 
 /*
@@ -64,8 +65,8 @@ coi_execute_body(co_context *ctx, const coi_op *op, coi_effect shown, coi_body_f
 {
     coi_body body = { shown, fn, arg };
 
-    return coi_is_observed(ctx) ? coi_execute_observed(ctx, op, &body.effect) == CO_OK
-                                : fn(ctx, arg);
+    return coi_is_special(ctx) ? coi_execute_specially(ctx, op, &body.effect) == CO_OK
+                               : fn(ctx, arg);
 }
 
 /* One start of a kernel or an effect, from its begin to its end. */

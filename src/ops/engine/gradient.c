@@ -7,9 +7,11 @@
  */
 #include <cohort/gradient.h>
 
+#include "ops/engine/capture.h"
 #include "ops/engine/composite_values.h"
 #include "ops/engine/gradient.h"
 #include "ops/engine/op.h"
+#include "ops/engine/type_rules.h"
 
 #include <string.h>
 
@@ -87,7 +89,7 @@ node_of(const backward_pass *w, co_value *value)
         value = coi_select(value, ctx->mode.local_replica);
     if (coi_is_variable(value))
         node = coi_tape_watched(w->log, value->u.variable);
-    else if (value->kind == CO_KIND_TENSOR)
+    else if (value->kind == CO_KIND_TENSOR || value->kind == CO_KIND_SYMBOLIC)
         node = value->tape_epoch == w->log->epoch ? value->tape_node
                                                   : coi_tape_watched(w->log, value);
     return node < w->num_nodes
@@ -272,7 +274,8 @@ call_gradient(backward_pass *w, const coi_record *record, co_value *const *upstr
         return false;
     }
     grad = grad_of(w, record, held, attrs, upstream, grads, needed);
-    ok = record->op->grad(&grad) == CO_OK && ctx->error.code == CO_OK;
+    ok = (ctx->infers_types ? coi_infer_gradient(&grad) : record->op->grad(&grad)) == CO_OK &&
+         ctx->error.code == CO_OK;
     if (held != values)
         coi_small_free(&ctx->heap, held, n * sizeof(*held));
     return ok;
@@ -285,8 +288,10 @@ step_back(backward_pass *w, const coi_record *record)
     bool      few_needed[FEW], *needed = few_needed, any, ok;
     size_t    n = record->num_in, room = n * (sizeof(*grads) + sizeof(*needed));
 
-    if (record->op->grad == NULL || !take_upstream(w, record, upstream, &any))
-        return record->op->grad == NULL;
+    if (record->op->grad == NULL && !w->ctx->infers_types)
+        return true;
+    if (!take_upstream(w, record, upstream, &any))
+        return false;
     if (!any)
         return true;
     if (n > FEW) {
@@ -404,7 +409,41 @@ refuse_seed(co_context *ctx, size_t i, const co_value *grad, const co_value *tar
              coi_shape_text(target->u.tensor.dims, target->ndim, wanted));
 }
 
-/* Begin at the targets: ones, or what the user gave. */
+/* The tensor that a value is here, or its type while a function is captured: a reference. */
+static co_value *
+tensor_here(co_context *ctx, co_value *value)
+{
+    if (coi_is_capturing(ctx) && coi_is_variable(value))
+        value = coi_fresh_type(ctx, value);
+    if (value == NULL || !coi_is_type(value))
+        return value != NULL ? coi_as_tensor(ctx, value, CO_DTYPE_NONE) : NULL;
+    coi_ref(value);
+    return value;
+}
+
+/* What begins at a target: ones, or what the user gave. */
+static co_value *
+seed_of(co_context *ctx, co_value *target, co_value *given)
+{
+    co_dtype dtype = (co_dtype)target->dtype;
+
+    if (given == NULL || given->kind == CO_KIND_NONE)
+        return coi_is_type(target) ? co_ones_like(ctx, target)
+                                   : co_ones(ctx, dtype, target->u.tensor.dims, target->ndim);
+    return coi_is_type(given) ? given : coi_give(ctx, coi_as_tensor(ctx, given, dtype));
+}
+
+static bool
+may_be_seed(const co_value *grad, const co_value *target)
+{
+    bool same = grad->dtype == target->dtype && coi_dims_fit(grad->ndim, target->ndim);
+
+    for (int i = 0; same && i < grad->ndim && i < target->ndim; ++i)
+        same = coi_dims_fit(grad->u.tensor.dims[i], target->u.tensor.dims[i]);
+    return same;
+}
+
+/* Begin at the targets. */
 static bool
 seed(backward_pass *w, co_value **targets, size_t n, co_value **given)
 {
@@ -416,13 +455,11 @@ seed(backward_pass *w, co_value **targets, size_t n, co_value **given)
 
         if (node == COI_NO_NODE || !w->leads[node])
             continue;
-        tensor = coi_as_tensor(ctx, targets[i], CO_DTYPE_NONE);
+        tensor = tensor_here(ctx, targets[i]);
         if (tensor == NULL)
             return false;
-        grad = given != NULL && given[i]->kind != CO_KIND_NONE
-                   ? coi_give(ctx, coi_as_tensor(ctx, given[i], (co_dtype)tensor->dtype))
-                   : co_ones(ctx, (co_dtype)tensor->dtype, tensor->u.tensor.dims, tensor->ndim);
-        if (grad != NULL && (grad->dtype != tensor->dtype || !coi_same_shape(grad, tensor)))
+        grad = seed_of(ctx, tensor, given != NULL ? given[i] : NULL);
+        if (grad != NULL && !may_be_seed(grad, tensor))
             refuse_seed(ctx, i, grad, tensor);
         coi_unref(&ctx->heap, tensor);
         if (ctx->error.code != CO_OK || !accumulate(w, node, grad))
@@ -434,11 +471,13 @@ seed(backward_pass *w, co_value **targets, size_t n, co_value **given)
 static co_value *
 zeros_for(co_context *ctx, co_value *source)
 {
-    co_value *tensor = coi_as_tensor(ctx, source, CO_DTYPE_NONE), *zeros;
+    co_value *tensor = tensor_here(ctx, source), *zeros;
 
     if (tensor == NULL)
         return NULL;
-    zeros = co_zeros(ctx, (co_dtype)tensor->dtype, tensor->u.tensor.dims, tensor->ndim);
+    zeros = coi_is_type(tensor)
+                ? co_zeros_like(ctx, tensor)
+                : co_zeros(ctx, (co_dtype)tensor->dtype, tensor->u.tensor.dims, tensor->ndim);
     coi_unref(&ctx->heap, tensor);
     return zeros;
 }
@@ -577,6 +616,55 @@ gradient(co_context *ctx, co_value *targets, co_value *sources, const co_gradien
     return result;
 }
 
+typedef struct gradient_attrs {
+    bool has_output_gradients, unconnected_zero;
+} gradient_attrs;
+
+static co_value *
+replay_gradient(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
+{
+    const gradient_attrs *given = attrs;
+    co_gradient_options   options = CO_GRADIENT_OPTIONS_INIT;
+
+    (void)num_in;
+    options.output_gradients = given->has_output_gradients ? in[2] : NULL;
+    options.unconnected_zero = given->unconnected_zero;
+    return co_gradient_with(ctx, in[0], in[1], &options);
+}
+
+const coi_op coi_op_gradient = {
+    COI_RECORDED("gradient", "The gradients of targets for sources; co_gradient.", replay_gradient,
+                 0, 0),
+    .attrs_rule.size = COI_ATTRS_SIZE(gradient_attrs),
+};
+
+/* While a function is captured: the backward pass over types says which gradients there are and
+ * which are slices; the function holds the call. */
+static co_value *
+capture_gradient(co_context *ctx, co_value *targets, co_value *sources,
+                 const co_gradient_options *options)
+{
+    gradient_attrs attrs = { options->output_gradients != NULL, options->unconnected_zero };
+    co_value      *in[3] = { coi_own_symbols(ctx, targets), coi_own_symbols(ctx, sources), NULL };
+    co_value      *types;
+    const struct coi_type_recorder *recorder = ctx->type_recorder;
+    co_gradient_options             own = *options;
+
+    if (attrs.has_output_gradients)
+        own.output_gradients = in[2] = coi_own_symbols(ctx, options->output_gradients);
+    if (ctx->error.code != CO_OK) {
+        coi_tape_spend(ctx);
+        return NULL;
+    }
+    /* A branch that does not run, or a loop without rounds, gives none where zeros are meant. */
+    attrs.unconnected_zero = attrs.unconnected_zero || coi_tape_has_calls(ctx);
+    ctx->type_recorder = NULL;
+    types = gradient(ctx, in[0], in[1], &own);
+    ctx->type_recorder = recorder;
+    return coi_record_call(ctx, &coi_op_gradient, &attrs, in, attrs.has_output_gradients ? 3 : 2,
+                           types);
+}
+
 static bool
 check(co_context *ctx, co_value *targets, co_value *sources, const co_gradient_options *options)
 {
@@ -601,7 +689,8 @@ co_gradient_with(co_context *ctx, co_value *targets, co_value *sources,
     COI_ENTER_ALWAYS(ctx, "gradient", NULL);
     if (coi_take_options(ctx, &all, sizeof(all), options, 4) &&
         check(ctx, targets, sources, &all)) {
-        result = gradient(ctx, targets, sources, &all);
+        result = coi_is_capturing(ctx) ? capture_gradient(ctx, targets, sources, &all)
+                                       : gradient(ctx, targets, sources, &all);
     } else {
         result = NULL;
         coi_tape_spend(ctx); /* the call ends its tape also when it fails */

@@ -15,7 +15,7 @@
  */
 #include <cohort/observe.h>
 
-#include "ops/engine/execute.h"
+#include "ops/engine/capture.h"
 
 #include <string.h>
 #include <time.h>
@@ -234,8 +234,8 @@ describe_effect(description *d, co_context *ctx, const coi_op *op, const coi_eff
     describe_operands(d, ctx, effect->in, effect->num_in, effect->out, num_out);
 }
 
-co_code
-coi_execute_observed(co_context *ctx, const coi_op *op, coi_effect *effect)
+static co_code
+execute_observed(co_context *ctx, const coi_op *op, coi_effect *effect)
 {
     const char  *call = ctx->call;
     coi_observed start = { 0, 0 };
@@ -255,6 +255,17 @@ coi_execute_observed(co_context *ctx, const coi_op *op, coi_effect *effect)
     d.seen.call = call;
     end(ctx, &d, &start, rc);
     return rc;
+}
+
+co_code
+coi_execute_specially(co_context *ctx, const coi_op *op, coi_effect *effect)
+{
+    if (coi_is_capturing(ctx) && (op->reads | op->writes) != 0)
+        return coi_fail(ctx, CO_UNIMPLEMENTED,
+                        "%s cannot be captured in a function; call it outside, and pass its result "
+                        "to the function",
+                        ctx->call);
+    return coi_is_observed(ctx) ? execute_observed(ctx, op, effect) : op->effect(ctx, effect);
 }
 
 co_code

@@ -229,6 +229,9 @@ typedef struct coi_op {
     /* Started by code of the library alone: the rule trusts its operands, or attributes are
      * pointers. */
     bool not_by_name;
+    /* Of an entry that captured functions hold as a call (capture.h): makes the call again. A value
+     * of the block, or NULL with an error in ctx. */
+    co_value *(*replay)(co_context *ctx, const void *attrs, co_value *const *in, int num_in);
 } coi_op;
 
 static inline const char *
@@ -293,12 +296,14 @@ co_value *coi_infer_composite(co_context *ctx, const coi_op *op, co_value *const
 /*
  * Is shown every entry that operators of specs start, in order, while ctx->type_recorder is set: a
  * list of them is a program for all tensors that fit the specs. Operands are as they were given;
- * those that are no specs are constants. The result is a spec, a tuple of specs, or none.
+ * those that are no specs are constants. The result is a spec, a tuple of specs, or none. What
+ * record returns is the result of the operator: this one, or another in its place; NULL with an
+ * error in ctx.
  */
 typedef struct coi_type_recorder {
     void *data;
-    void (*record)(co_context *ctx, void *data, const coi_op *op, const void *attrs,
-                   co_value *const *operands, int num_operands, co_value *result);
+    co_value *(*record)(co_context *ctx, void *data, const coi_op *op, const void *attrs,
+                        co_value *const *operands, int num_operands, co_value *result);
 } coi_type_recorder;
 /* For grad_is_known: all ranks of inputs, and of what flows in, are known. */
 bool coi_grad_with_ranks(const coi_grad *grad);
@@ -307,6 +312,9 @@ bool coi_parts_of_any(const coi_call *call);
 bool coi_parts_with_ranks(const coi_call *call);
 /* Whether the context works on types, and these are some. */
 bool coi_are_types(const co_context *ctx, co_value *const *operands, int num_operands);
+/* Whether a value may be an operand where ctx runs (apply.c): per-replica values may not always
+ * (DV-USE-5). False with an error. */
+bool coi_may_be_operand(const coi_call *call, const co_value *value);
 /* What every call is checked for before its rule (apply.c): how many operands, and their dtypes. */
 bool coi_check_count(coi_call *call);
 bool coi_check_dtypes(coi_call *call);

@@ -4,6 +4,7 @@
  * operators, so that gradients pass: a variable is read by identity, composite values as their kind
  * says, lists are concatenated. The plain conversion is in context/convert.c.
  */
+#include "ops/engine/capture.h"
 #include "ops/engine/composite_values.h"
 #include "ops/engine/gradient.h"
 #include "ops/engine/op.h"
@@ -33,10 +34,36 @@ join_leaves(co_context *ctx, co_value *list, co_dtype dtype)
     return joined;
 }
 
+/* While a function is captured: level by level, of operators. */
+static co_value *
+stack_captured(co_context *ctx, co_value *list)
+{
+    size_t     n = list->u.items.n, nbytes = (n + 1) * sizeof(co_value *);
+    co_value **items = coi_small_alloc(&ctx->heap, nbytes), *whole = NULL;
+
+    if (items == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu items", n);
+        return NULL;
+    }
+    for (size_t i = 0; i < n && ctx->error.code == CO_OK; ++i) {
+        items[i] = list->u.items.items[i];
+        if (coi_is_sequence(items[i]) && coi_host_dtype(items[i]) == CO_DTYPE_NONE)
+            items[i] = stack_captured(ctx, items[i]);
+    }
+    if (ctx->error.code == CO_OK)
+        whole = co_stack(ctx, co_list(ctx, items, n), 0);
+    coi_small_free(&ctx->heap, items, nbytes);
+    return whole;
+}
+
 co_value *
 coi_stack(co_context *ctx, co_value *list)
 {
-    co_value *whole = coi_give(ctx, coi_as_tensor(ctx, list, CO_DTYPE_NONE));
+    co_value *whole;
+
+    if (coi_is_capturing(ctx) && coi_is_sequence(list) && list->u.items.n > 0)
+        return stack_captured(ctx, list);
+    whole = coi_give(ctx, coi_as_tensor(ctx, list, CO_DTYPE_NONE));
 
     if (whole == NULL || whole->u.tensor.num_elements == 0)
         return whole;
@@ -48,11 +75,18 @@ coi_stack(co_context *ctx, co_value *list)
 static co_value *
 convert(co_context *ctx, co_value *value, co_dtype dtype)
 {
-    if (ctx->recording && coi_is_variable(value))
+    bool by_operators = ctx->recording || coi_is_capturing(ctx);
+
+    if (coi_is_capturing(ctx) && coi_is_distributed(value) &&
+        (value = coi_component_here(ctx, value)) == NULL)
+        return NULL;
+    if (value->kind == CO_KIND_SYMBOLIC)
+        return coi_own_symbol(ctx, value);
+    if (by_operators && coi_is_variable(value))
         return co_identity(ctx, value);
-    if (ctx->recording && coi_is_composite(value))
+    if (by_operators && coi_is_composite(value))
         return coi_densify(ctx, value);
-    if (ctx->recording && coi_is_structure(value) && coi_host_dtype(value) == CO_DTYPE_NONE)
+    if (by_operators && coi_is_structure(value) && coi_host_dtype(value) == CO_DTYPE_NONE)
         return coi_stack(ctx, value);
     return coi_give(ctx, coi_as_tensor(ctx, value, dtype));
 }

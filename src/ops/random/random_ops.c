@@ -5,6 +5,7 @@
  * and of other attributes, so the kernels change no state, on whichever device they run; those of
  * the CPU are in ops/kernels/drivers/random_kernels.c.
  */
+#include "ops/engine/capture.h"
 #include "ops/engine/dtype_sets.h"
 #include "ops/engine/execute.h"
 #include "ops/engine/op.h"
@@ -213,10 +214,34 @@ const coi_op coi_op_set_seed = { COI_EFFECT(
     "set_seed", "Sets the seed of a context and restarts its random numbers; co_set_seed.",
     coi_body_effect, 0, CO_RESOURCE_RANDOM) };
 
+/* In a captured function. */
+typedef struct seed_attrs {
+    uint64_t seed;
+} seed_attrs;
+
+static co_value *
+replay_seed(co_context *ctx, const void *attrs, co_value *const *in, int num_in)
+{
+    (void)in;
+    (void)num_in;
+    co_set_seed(ctx, ((const seed_attrs *)attrs)->seed);
+    return co_none(ctx);
+}
+
+const coi_op coi_op_seed_again = {
+    COI_RECORDED("seed_again", "Sets the seed in every call of a captured function; co_set_seed.",
+                 replay_seed, 0, CO_RESOURCE_RANDOM),
+    .attrs_rule.size = COI_ATTRS_SIZE(seed_attrs),
+};
+
 void
 co_set_seed(co_context *ctx, uint64_t seed)
 {
     COI_ENTER(ctx, "set_seed", );
+    if (coi_is_capturing(ctx)) {
+        coi_record_call(ctx, &coi_op_seed_again, &(seed_attrs){ seed }, NULL, 0, co_none(ctx));
+        return;
+    }
     coi_execute_body(ctx, &coi_op_set_seed, (coi_effect){ 0 }, seed_context, &seed);
 }
 

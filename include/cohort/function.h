@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Captured functions: what tf.function is to the documents. A function of yours is called once, with
+ * symbolic arguments, to record what it does; after that its program runs without it.
+ *
+ *     co_function *f = co_function_of(ctx, step, model, NULL);
+ *
+ *     co_value *loss = co_call(ctx, f, co_args(ctx, x, y));
+ *     co_value *losses = co_run(ctx, strategy, co_captured, co_args(ctx, batch), f);
+ *
+ * The last line differs from co_run(ctx, strategy, step, args, model) in two words. docs/functions.md
+ * is the guide.
+ *
+ * Capturing. The first call captures, and so does a call with arguments of another type: another
+ * structure, dtype or shape of tensors, another host number or string. Calls with the same types
+ * replay what was captured. A signature with unknown dimensions is captured once for all tensors
+ * that fit it.
+ *
+ * While your function is captured, operators give symbolic tensors (CO_KIND_SYMBOLIC): their dtype
+ * and shape can be asked for, as far as they are known, their elements cannot. co_item_float,
+ * co_value_data and the like are CO_TYPE_ERROR there. What is no call of this library (printf, a
+ * branch, a counter of yours) happens while capturing only. Tensors and numbers from outside are
+ * part of the program with the value they had; variables are read in every call.
+ *
+ * Replaying. Calls happen in the order in which your function made them, with the results, and the
+ * bits, that they have without capturing. An error has the line of the call in your function.
+ */
+#ifndef COHORT_FUNCTION_H
+#define COHORT_FUNCTION_H
+
+#include <cohort/strategy.h>
+
+CO_EXTERN_C_BEGIN
+
+typedef struct co_function co_function;
+
+typedef struct co_function_options {
+    size_t      struct_size;
+    const char *name; /* for messages; copied. NULL: "function" */
+    /*
+     * The types of the arguments: a tuple or list with a spec, or a structure of specs, for each.
+     * co_value_spec, co_element_spec and co_iterator_element_spec give them; a dimension of -1 is
+     * any. Host numbers given for a spec become tensors of its dtype. NULL: the types are those of
+     * the arguments.
+     */
+    co_value *signature;
+    /* Without a signature: where only shapes differ from an earlier call, capture once more with
+     * the dimensions that differ unknown. */
+    bool relax_shapes;
+    /* Capture again in every call and compare: a function that depends on memory of its own, which
+     * capturing cannot see, is CO_RUNTIME_ERROR with the lines of both calls. Slow, for finding
+     * mistakes. The setting check_functions turns it on for all functions. */
+    bool check;
+    /* The most programs that it keeps; 0: 64. A call that needs one more drops the oldest, and a
+     * line of the log says what kept changing. */
+    int max_programs;
+} co_function_options;
+#define CO_FUNCTION_OPTIONS_INIT { sizeof(co_function_options), NULL, NULL, false, false, 0 }
+
+/**
+ * A function that is captured when it is called; nothing runs now. `user` is given to fn as it is,
+ * and must be valid while co_call may capture. A handle of ctx's block.
+ *
+ * Returns:  the function, or NULL with CO_TYPE_ERROR (no fn, or a signature that holds something
+ *           else than specs) or CO_VALUE_ERROR (options out of range).
+ * Rules: FN-1.
+ */
+CO_API co_function *co_function_of(co_context *ctx, co_fn fn, void *user,
+                                   const co_function_options *options);
+
+/**
+ * Call a captured function. `args` is a tuple or list. Inside a function that is being captured, the
+ * calls of `function` become part of that function's program.
+ *
+ * Scope:    as the calls in the function.
+ * Context:  any in which these calls are allowed. A program belongs to the context it was captured
+ *           in: another strategy, replica or device captures again.
+ * Blocks:   as the calls in the function.
+ * Returns:  what fn returned, a value of ctx's block; none for NULL. CO_TYPE_ERROR if the arguments
+ *           do not fit the signature, CO_VALUE_ERROR if args is not a tuple or list,
+ *           CO_RUNTIME_ERROR if fn leaves a strategy set, and the errors of fn and of its calls.
+ *           After an error while capturing nothing has happened; after one while replaying, the
+ *           calls before it have.
+ * Rules: FN-2, FN-3, FN-7, FN-10.
+ */
+CO_API co_value *co_call(co_context *ctx, co_function *function, co_value *args);
+
+/** co_call as a step: co_run(ctx, strategy, co_captured, args, function). */
+CO_API co_value *co_captured(co_context *ctx, co_value *args, void *function);
+
+/** How often the user's function was called to capture it, how many programs it has now, and how
+ * often one was replayed. */
+typedef struct co_function_stats {
+    size_t  struct_size;
+    int64_t captures;
+    int64_t programs;
+    int64_t replays;
+} co_function_stats;
+#define CO_FUNCTION_STATS_INIT { sizeof(co_function_stats), 0, 0, 0 }
+CO_API co_code co_function_get_stats(co_context *ctx, const co_function *function,
+                                     co_function_stats *stats);
+
+/**
+ * The calls of a program in text, one a line, in at most `capacity` bytes with the zero; returns the
+ * length it would need, as snprintf does. The program is the one that was captured last; the text is
+ * empty if there is none.
+ */
+CO_API size_t co_function_print(co_context *ctx, co_function *function, char *out,
+                                size_t capacity);
+
+CO_EXTERN_C_END
+
+#endif

@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Capturing a function: its context records calls instead of making them, and the function runs
+ * once with symbolic arguments. What it leaves open (blocks, scopes, tapes) is closed.
+ */
+#include "function/function.h"
+#include "function/value_tree.h"
+
+#include "base/text.h"
+#include "context/tape.h"
+
+#include <stdio.h>
+
+/* A variable that is an argument, and the symbolic tensor that stands for it in the program: each
+ * call may bring another variable. */
+typedef struct variable_argument {
+    co_value *variable, *symbol; /* symbol: a reference */
+} variable_argument;
+
+#define MAX_VARIABLE_ARGUMENTS 256
+
+/* What a body uses of the functions around it: a symbolic tensor, or a variable that is an argument
+ * there, and the symbolic tensor that stands for it in the body. References. */
+typedef struct adopted_value {
+    co_value *outer, *inner;
+} adopted_value;
+
+typedef struct function_capture {
+    coi_capture       base;
+    coi_type_recorder recorder;
+    coi_program      *program;
+    const char       *name;
+    coi_device_name   device; /* that the function is called on */
+    variable_argument arguments[MAX_VARIABLE_ARGUMENTS];
+    int               num_arguments;
+    bool              adopts; /* the body of a condition or loop */
+    adopted_value    *adopted;
+    size_t            num_adopted, cap_adopted;
+} function_capture;
+
+/* --- operands --- */
+
+static co_value *
+refuse_foreign(co_context *ctx, coi_capture *capture, co_value *symbol)
+{
+    const function_capture *c = (const function_capture *)(void *)capture;
+    char                    text[200];
+
+    coi_format(&ctx->heap, symbol, text, sizeof(text));
+    coi_fail(ctx, CO_TYPE_ERROR,
+             "%s belongs to another captured function than '%s', which is being captured; pass it "
+             "as an argument, and return what other functions need",
+             text, c->name);
+    return NULL;
+}
+
+/* Let a new symbolic tensor stand for a value of the functions around this body. */
+static co_value *
+adopt_new(co_context *ctx, function_capture *c, co_value *outer)
+{
+    co_value *inner = coi_fresh_type(ctx, outer);
+
+    if (inner == NULL)
+        return NULL;
+    if (!coi_grow(&ctx->runtime->memory, (void **)&c->adopted, &c->cap_adopted, c->num_adopted + 1,
+                  sizeof(*c->adopted))) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a captured function");
+        return NULL;
+    }
+    coi_program_name(c->program, inner);
+    coi_ref(inner);
+    coi_ref(outer);
+    c->adopted[c->num_adopted++] = (adopted_value){ outer, inner };
+    return inner;
+}
+
+/* The capture whose values this one may use besides its own: that around a body. */
+static const function_capture *
+enclosing(const function_capture *c)
+{
+    return c->adopts ? (const function_capture *)(const void *)c->base.outer : NULL;
+}
+
+static co_value *
+adopt(co_context *ctx, coi_capture *capture, co_value *symbol)
+{
+    function_capture *c = (function_capture *)(void *)capture;
+
+    for (size_t i = 0; i < c->num_adopted; ++i) {
+        const co_value *outer = c->adopted[i].outer;
+
+        if (outer->kind == CO_KIND_SYMBOLIC &&
+            outer->u.symbol.program == symbol->u.symbol.program &&
+            outer->u.symbol.slot == symbol->u.symbol.slot)
+            return c->adopted[i].inner;
+    }
+    for (const function_capture *o = enclosing(c); o != NULL; o = enclosing(o))
+        if (o->base.program == symbol->u.symbol.program)
+            return adopt_new(ctx, c, symbol);
+    return refuse_foreign(ctx, capture, symbol);
+}
+
+static bool
+is_known_argument(const function_capture *c, const co_value *variable)
+{
+    for (int i = 0; i < c->num_arguments; ++i)
+        if (c->arguments[i].variable->u.variable == variable->u.variable)
+            return true;
+    return false;
+}
+
+static bool
+may_have_argument(co_context *ctx, const function_capture *c)
+{
+    if (c->num_arguments < MAX_VARIABLE_ARGUMENTS)
+        return true;
+    coi_fail(ctx, CO_VALUE_ERROR,
+             "more than %d variables are arguments of '%s'; let it use them without being given "
+             "them",
+             MAX_VARIABLE_ARGUMENTS, c->name);
+    return false;
+}
+
+/* A variable that is an argument of a function around this body: each call may bring another. */
+static co_value *
+adopt_variable(co_context *ctx, function_capture *c, co_value *variable)
+{
+    const function_capture *o = enclosing(c);
+    co_value               *inner;
+
+    while (o != NULL && !is_known_argument(o, variable))
+        o = enclosing(o);
+    if (o == NULL)
+        return variable;
+    if (!may_have_argument(ctx, c) || (inner = adopt_new(ctx, c, variable)) == NULL)
+        return NULL;
+    coi_ref(inner);
+    c->arguments[c->num_arguments++] = (variable_argument){ variable, inner };
+    return inner;
+}
+
+/* What a program holds for an operand. */
+static co_value *
+operand_leaf(co_context *ctx, co_value *leaf, void *arg)
+{
+    function_capture *c = arg;
+
+    if (leaf->kind == CO_KIND_SYMBOLIC)
+        return coi_own_symbol(ctx, leaf);
+    if (!coi_is_variable(leaf))
+        return leaf;
+    for (int i = 0; i < c->num_arguments; ++i)
+        if (c->arguments[i].variable->u.variable == leaf->u.variable)
+            return c->arguments[i].symbol;
+    return adopt_variable(ctx, c, leaf);
+}
+
+static bool
+take_operands(co_context *ctx, function_capture *c, co_value *const *given, int n, co_value **in)
+{
+    for (int i = 0; i < n; ++i)
+        if ((in[i] = coi_tree_map(ctx, given[i], operand_leaf, c)) == NULL)
+            return false;
+    return true;
+}
+
+/* The device of the step that was just added, if the function chose one. */
+static bool
+note_device(co_context *ctx, const function_capture *c)
+{
+    coi_program_step *step = &c->program->steps[c->program->num_steps - 1];
+    coi_device_name  *copy;
+
+    if (coi_device_name_equal(&ctx->device_id, &c->device))
+        return true;
+    copy = coi_alloc(c->program->memory, sizeof(*copy));
+    if (copy == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a captured function");
+        return false;
+    }
+    *copy = ctx->device_id;
+    step->device = copy;
+    return true;
+}
+
+static co_value *
+record(co_context *ctx, void *data, const coi_op *op, const void *attrs, co_value *const *given,
+       int num_given, co_value *result)
+{
+    function_capture *c = data;
+    co_value         *few[COI_INLINE_ITEMS], **in = few;
+    size_t            nbytes = (size_t)num_given * sizeof(*in);
+    bool              ok;
+
+    if (num_given > COI_INLINE_ITEMS && (in = coi_small_alloc(&ctx->heap, nbytes)) == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %d operands", num_given);
+        return NULL;
+    }
+    ok = take_operands(ctx, c, given, num_given, in) &&
+         (result = coi_program_name_all(ctx, c->program, result)) != NULL &&
+         coi_program_add(ctx, c->program, op, attrs, in, num_given, result) && note_device(ctx, c);
+    if (in != few)
+        coi_small_free(&ctx->heap, in, nbytes);
+    return ok ? result : NULL;
+}
+
+/* --- variables that are arguments --- */
+
+static co_value *
+note_argument(co_context *ctx, co_value *leaf, void *arg)
+{
+    function_capture *c = arg;
+    co_value         *symbol;
+
+    if (!coi_is_variable(leaf))
+        return leaf;
+    if (!is_known_argument(c, leaf)) {
+        if (!may_have_argument(ctx, c))
+            return NULL;
+        symbol = coi_fresh_type(ctx, leaf);
+        if (symbol == NULL)
+            return NULL;
+        coi_program_name(c->program, symbol);
+        coi_ref(symbol);
+        c->arguments[c->num_arguments++] = (variable_argument){ leaf, symbol };
+    }
+    return operand_leaf(ctx, leaf, c);
+}
+
+/* --- the capture --- */
+
+coi_capture_pause
+coi_capture_suspend(co_context *ctx)
+{
+    coi_capture_pause pause = { ctx->capture,      ctx->type_recorder, ctx->tapes,
+                                ctx->infers_types, ctx->recording,     ctx->special };
+
+    ctx->capture = NULL;
+    ctx->type_recorder = NULL;
+    ctx->tapes = NULL;
+    ctx->infers_types = ctx->recording = false;
+    ctx->special = (uint8_t)(ctx->special & ~COI_SPECIAL_CAPTURE);
+    return pause;
+}
+
+void
+coi_capture_resume(co_context *ctx, const coi_capture_pause *pause)
+{
+    coi_tape_log_free(ctx);
+    ctx->capture = pause->capture;
+    ctx->type_recorder = pause->recorder;
+    ctx->tapes = pause->tapes;
+    ctx->infers_types = pause->infers_types;
+    ctx->recording = pause->recording;
+    ctx->special = pause->special;
+}
+
+/* The result of the function as the program has it: none for NULL. */
+static co_value *
+take_result(co_context *ctx, function_capture *c, co_value *result)
+{
+    if (ctx->error.code != CO_OK)
+        return NULL;
+    if (result == NULL)
+        return co_none(ctx);
+    if (!coi_check_result(ctx, result, "call", "captured function"))
+        return NULL;
+    return coi_tree_map(ctx, result, operand_leaf, c);
+}
+
+/* A tuple of the values that the body adopted: inside, or as they are outside. */
+static co_value *
+adopted_tuple(co_context *ctx, const function_capture *c, bool inside)
+{
+    size_t     n = c->num_adopted, nbytes = (n + 1) * sizeof(co_value *);
+    co_value **items = coi_small_alloc(&ctx->heap, nbytes), *tuple;
+
+    if (items == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu values", n);
+        return NULL;
+    }
+    for (size_t i = 0; i < n; ++i)
+        items[i] = inside ? c->adopted[i].inner : c->adopted[i].outer;
+    tuple = co_tuple(ctx, items, n);
+    coi_small_free(&ctx->heap, items, nbytes);
+    return tuple;
+}
+
+/* The arguments of a body are what it is given and what it adopted. */
+static bool
+extend_arguments(co_context *ctx, const function_capture *c)
+{
+    co_value *adopted = adopted_tuple(ctx, c, true), *both;
+
+    if (adopted == NULL ||
+        (both = co_tuple(ctx, (co_value *[]){ c->program->args, adopted }, 2)) == NULL)
+        return false;
+    coi_ref(both);
+    coi_unref(&ctx->heap, c->program->args);
+    c->program->args = both;
+    return true;
+}
+
+/* A strategy that is set stays so after the function that set it: the program, which has no such
+ * call, could not do that. */
+static void
+check_left_open(co_context *ctx, const function_capture *c, size_t entries)
+{
+    for (size_t i = entries; ctx->error.code == CO_OK && i < ctx->num_entries; ++i)
+        if (ctx->entries[i].kind == COI_ENTRY_SET)
+            coi_fail(ctx, CO_RUNTIME_ERROR,
+                     "captured function '%s' sets a strategy and leaves it set; unset it before "
+                     "the end, or use a scope",
+                     c->name);
+}
+
+static bool
+call_function(co_context *ctx, function_capture *c, co_fn fn, void *user, co_value *args)
+{
+    size_t    entries = ctx->num_entries, blocks = ctx->num_blocks, floor;
+    co_value *pattern, *result;
+    bool      ok = false;
+
+    co_block_begin(ctx);
+    pattern = ctx->error.code == CO_OK ? coi_tree_map(ctx, args, note_argument, c) : NULL;
+    if (pattern != NULL) {
+        coi_ref(pattern);
+        c->program->args = pattern;
+        floor = coi_function_begin(ctx);
+        result = fn(ctx, args, user);
+        coi_function_end(ctx, floor);
+        check_left_open(ctx, c, entries);
+        coi_pop_to(ctx, entries);
+        result = take_result(ctx, c, result);
+        ok = result != NULL && (!c->adopts || extend_arguments(ctx, c)) &&
+             coi_program_finish(ctx, c->program, result);
+    }
+    coi_blocks_unwind(ctx, blocks);
+    return ok;
+}
+
+/* FN-6. */
+static bool
+may_create(co_context *ctx, const char *variable)
+{
+    const function_capture *c = (const function_capture *)(const void *)ctx->capture;
+
+    if (c->base.may_create)
+        return true;
+    coi_fail(ctx, CO_VALUE_ERROR,
+             "variable '%.100s' is made by a later capture of '%s' than the first; a captured "
+             "function makes its variables once: keep them, and make them only if they are not "
+             "there",
+             variable, c->name);
+    return false;
+}
+
+co_value *
+coi_capture_initial(co_context *ctx, co_value *initial, const char *name)
+{
+    const function_capture *c = (const function_capture *)(const void *)ctx->capture;
+    char                    what[160];
+
+    if (!may_create(ctx, name))
+        return NULL;
+    if (!coi_has_symbols(initial))
+        return initial;
+    snprintf(what, sizeof(what), "the initial value of variable '%.100s'", name);
+    return coi_program_compute(ctx, c->program, initial, what);
+}
+
+const coi_program_step *
+coi_capture_step_of(const co_context *ctx, const co_value *symbol)
+{
+    const function_capture *c = (const function_capture *)(const void *)ctx->capture;
+
+    for (size_t i = c->program->num_steps; i > 0; --i)
+        if (c->program->steps[i - 1].result == symbol)
+            return &c->program->steps[i - 1];
+    return NULL;
+}
+
+static void
+drop_capture(co_context *ctx, function_capture *c)
+{
+    coi_memory *memory = &ctx->runtime->memory;
+
+    for (int i = 0; i < c->num_arguments; ++i)
+        coi_unref(&ctx->heap, c->arguments[i].symbol);
+    for (size_t i = 0; i < c->num_adopted; ++i) {
+        coi_unref(&ctx->heap, c->adopted[i].outer);
+        coi_unref(&ctx->heap, c->adopted[i].inner);
+    }
+    coi_free(memory, c->adopted, c->cap_adopted * sizeof(*c->adopted));
+    coi_free(memory, c, sizeof(*c));
+}
+
+/* `outside`: where the tuple of adopted values goes; NULL: it adopts none. */
+static coi_program *
+capture_program(co_context *ctx, coi_program *program, const char *name, co_fn fn, void *user,
+                co_value *args, co_value **outside, bool is_first)
+{
+    function_capture *c = coi_calloc(&ctx->runtime->memory, sizeof(*c));
+    coi_capture_pause outer;
+    co_site_info      site = ctx->site;
+    bool              ok;
+
+    if (c == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory to capture '%s'", name);
+        coi_unref(&ctx->heap, program);
+        return NULL;
+    }
+    c->adopts = outside != NULL;
+    c->base = (coi_capture){ .program = program->serial,
+                             .adopt = c->adopts ? adopt : refuse_foreign,
+                             .outer = ctx->capture,
+                             .may_create = is_first &&
+                                           (ctx->capture == NULL || ctx->capture->may_create) };
+    c->recorder = (coi_type_recorder){ c, record };
+    c->program = program;
+    c->name = name;
+    c->device = ctx->device_id;
+    outer = coi_capture_suspend(ctx);
+    ctx->capture = &c->base;
+    ctx->type_recorder = &c->recorder;
+    ctx->infers_types = true;
+    ctx->special |= COI_SPECIAL_CAPTURE;
+    ok = call_function(ctx, c, fn, user, args);
+    coi_capture_resume(ctx, &outer);
+    coi_copy_site(&ctx->site, &site);
+    if (ok && c->adopts)
+        ok = (*outside = adopted_tuple(ctx, c, false)) != NULL;
+    drop_capture(ctx, c);
+    if (ok)
+        return program;
+    coi_unref(&ctx->heap, program);
+    return NULL;
+}
+
+coi_program *
+coi_capture_program(co_context *ctx, coi_program *program, const char *name, co_fn fn, void *user,
+                    co_value *args, bool is_first)
+{
+    return capture_program(ctx, program, name, fn, user, args, NULL, is_first);
+}
+
+coi_program *
+coi_capture_body(co_context *ctx, coi_program *program, const char *name, co_fn fn, void *user,
+                 co_value *args, co_value **outside)
+{
+    return capture_program(ctx, program, name, fn, user, args, outside, false);
+}

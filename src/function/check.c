@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Comparing two captures of one function. What a function reads from memory of its own is not part
+ * of its arguments: a branch on it, or a number that it takes from there, is captured once and then
+ * wrong. Captured again, the first call that differs shows it.
+ */
+#include "function/control_flow.h"
+#include "function/value_tree.h"
+
+#include "base/text.h"
+
+#include <string.h>
+
+static bool
+same_ints(const int64_t *a, const int64_t *b, int n)
+{
+    return n <= 0 || memcmp(a, b, (size_t)n * sizeof(*a)) == 0;
+}
+
+static bool
+same_scalar(const coi_scalar *a, const coi_scalar *b)
+{
+    return a->kind == b->kind &&
+           (a->kind == CO_KIND_FLOAT ? memcmp(&a->f, &b->f, sizeof(a->f)) == 0 : a->i == b->i);
+}
+
+/* Field by field, because bytes between fields mean nothing. */
+static bool
+same_attr(const coi_attr *attr, const char *first, const char *second)
+{
+    const void *a = first + attr->offset, *b = second + attr->offset;
+
+    switch (attr->type) {
+    case COI_ATTR_INT:
+    case COI_ATTR_FLOAT: return memcmp(a, b, sizeof(int64_t)) == 0;
+    case COI_ATTR_BOOL: return *(const bool *)a == *(const bool *)b;
+    case COI_ATTR_DTYPE: return *(const uint8_t *)a == *(const uint8_t *)b;
+    case COI_ATTR_CHOICE: return memcmp(a, b, sizeof(int32_t)) == 0;
+    case COI_ATTR_INTS:
+        return ((const coi_ints *)a)->n == ((const coi_ints *)b)->n &&
+               same_ints(((const coi_ints *)a)->at, ((const coi_ints *)b)->at,
+                         ((const coi_ints *)a)->n);
+    case COI_ATTR_MANY:
+        return ((const coi_many *)a)->n == ((const coi_many *)b)->n &&
+               same_ints(((const coi_many *)a)->at, ((const coi_many *)b)->at,
+                         ((const coi_many *)a)->n);
+    case COI_ATTR_SCALAR: return same_scalar(a, b);
+    case COI_ATTR_STRING: return strcmp(a, b) == 0;
+    }
+    return true;
+}
+
+static bool
+same_attrs(const coi_op *op, const void *a, const void *b)
+{
+    for (const coi_attr *attr = op->attrs; attr != NULL && attr->name != NULL; ++attr)
+        if (!same_attr(attr, a, b))
+            return false;
+    return true;
+}
+
+/* Constants are compared by their elements: a function may make them anew. */
+static bool
+same_constant(co_context *ctx, co_value *a, co_value *b)
+{
+    const void *first, *second;
+
+    if (a->dtype != b->dtype || !coi_same_shape(a, b) || a->dtype == CO_STRING)
+        return a->dtype == b->dtype && coi_same_shape(a, b);
+    first = coi_host_data(ctx, a);
+    second = coi_host_data(ctx, b);
+    return first != NULL && second != NULL && memcmp(first, second, coi_tensor_nbytes(a)) == 0;
+}
+
+static bool
+same_operand(co_value *leaf, co_value *other, void *arg)
+{
+    if (leaf->kind != other->kind)
+        return false;
+    if (leaf->kind == CO_KIND_SYMBOLIC)
+        return leaf->u.symbol.slot == other->u.symbol.slot;
+    if (leaf->kind == CO_KIND_TENSOR)
+        return leaf == other || same_constant(arg, leaf, other);
+    return coi_is_variable(leaf) ? leaf->u.variable == other->u.variable
+                                 : coi_same_host_value(leaf, other);
+}
+
+/* The bodies of a condition or loop; NULL: another call. */
+static const coi_bodies *
+bodies_of(const coi_program_step *step)
+{
+    return coi_bodies_of(step->op, step->attrs);
+}
+
+static bool
+same_bodies(const coi_bodies *a, const coi_bodies *b)
+{
+    return a->num_programs == b->num_programs && a->kind == b->kind && a->flag == b->flag &&
+           a->limit == b->limit;
+}
+
+/* What of two calls differs: a part of a sentence, or NULL. */
+static const char *
+difference(co_context *ctx, const coi_program_step *a, const coi_program_step *b)
+{
+    if (a->op != b->op || a->num_in != b->num_in)
+        return "is another call";
+    if (!same_attrs(a->op, a->attrs, b->attrs))
+        return "has other attributes";
+    if (bodies_of(a) != NULL && !same_bodies(bodies_of(a), bodies_of(b)))
+        return "has other attributes";
+    for (int i = 0; i < a->num_in; ++i)
+        if (!coi_tree_pair(a->in[i], b->in[i], same_operand, ctx))
+            return "has other operands";
+    return NULL;
+}
+
+static const char *
+call_text(const coi_program_step *step, char *out, size_t capacity)
+{
+    if (step == NULL)
+        coi_text_line(out, capacity, "no call");
+    else if (step->site.file == NULL)
+        coi_text_line(out, capacity, "%s", step->op->name);
+    else
+        coi_text_line(out, capacity, "%s at %s:%d", step->op->name,
+                      coi_path_end(step->site.file, 80), step->site.line);
+    return out;
+}
+
+/* Of two calls that are the same otherwise. */
+static bool
+check_bodies(co_context *ctx, const char *name, const coi_bodies *before, const coi_bodies *now)
+{
+    for (size_t i = 0; before != NULL && i < before->num_programs; ++i)
+        if (!coi_check_same_program(ctx, name, before->programs[i], now->programs[i]))
+            return false;
+    return true;
+}
+
+bool
+coi_check_same_program(co_context *ctx, const char *name, const coi_program *before,
+                       const coi_program *now)
+{
+    size_t most = before->num_steps > now->num_steps ? before->num_steps : now->num_steps;
+    char   then[200], today[200];
+
+    /* The first capture made variables, which took values that the second one has no need of. */
+    if (before->num_constants != now->num_constants)
+        return true;
+    for (size_t i = 0; i < most; ++i) {
+        const coi_program_step *a = i < before->num_steps ? &before->steps[i] : NULL;
+        const coi_program_step *b = i < now->num_steps ? &now->steps[i] : NULL;
+        const char *what = a != NULL && b != NULL ? difference(ctx, a, b) : "is there once only";
+
+        if (what == NULL && !check_bodies(ctx, name, bodies_of(a), bodies_of(b)))
+            return false;
+        if (what == NULL)
+            continue;
+        coi_fail(
+            ctx, CO_RUNTIME_ERROR,
+            "call %zu of the captured function '%s' %s: %s when it was captured, %s now; "
+            "what the function does may depend on its arguments and on variables, not on other "
+            "memory",
+            i, name, what, call_text(a, then, sizeof(then)), call_text(b, today, sizeof(today)));
+        return false;
+    }
+    return ctx->error.code == CO_OK;
+}

@@ -1,0 +1,564 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Captured functions: the programs of a function, found by the types of arguments and by where it
+ * is called, captured at need.
+ */
+#include "function/function.h"
+#include "function/value_tree.h"
+
+#include "base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define DEFAULT_PROGRAMS 64
+#define MOST_PROGRAMS    65536
+#define MOST_NESTED      64 /* functions that are captured while another is */
+
+/* Where a function is called: what user code may ask for while it is captured (CTX-7). */
+typedef struct call_place {
+    co_strategy    *strategy; /* a reference; NULL: the default one */
+    bool            cross, in_step;
+    int             replica, num_replicas, update_id;
+    coi_device_name device;
+} call_place;
+
+typedef struct captured {
+    coi_program *program; /* a reference */
+    co_value    *types;   /* of its arguments; a reference */
+    call_place   place;
+} captured;
+
+struct co_function {
+    coi_object   object;
+    coi_memory  *memory;
+    co_fn        fn;
+    co_merge_fn  merge;  /* instead of fn: takes the strategy, and one argument */
+    co_update_fn update; /* instead of fn: takes a variable, and one argument */
+    co_fn        plain;  /* instead of fn: takes one argument that is no tuple of them */
+    bool         makes_no_variables; /* a step of a later capture */
+    void        *user;
+    char        *name;
+    size_t       name_size;
+    co_value    *signature; /* a reference; NULL: none */
+    bool         relax_shapes, check;
+    size_t       max_programs;
+    coi_lock     lock;     /* of what follows */
+    captured    *programs; /* oldest first */
+    size_t       num_programs, cap_programs;
+    bool         said_limit;
+    atomic_llong captures, replays;
+};
+
+static void
+drop_captured(coi_heap *heap, captured *c)
+{
+    coi_unref(heap, c->program);
+    coi_unref(heap, c->types);
+    coi_unref(heap, c->place.strategy);
+}
+
+static void
+destroy(coi_heap *heap, void *object)
+{
+    co_function *function = object;
+
+    for (size_t i = 0; i < function->num_programs; ++i)
+        drop_captured(heap, &function->programs[i]);
+    coi_free(function->memory, function->programs,
+             function->cap_programs * sizeof(*function->programs));
+    coi_free(function->memory, function->name, function->name_size);
+    coi_unref(heap, function->signature);
+    coi_object_free(heap, function, sizeof(*function));
+}
+
+static const coi_class function_class = { "function", destroy, NULL };
+
+/* --- making one --- */
+
+static bool
+check_options(co_context *ctx, co_fn fn, const co_function_options *options)
+{
+    if (fn == NULL) {
+        coi_fail(ctx, CO_TYPE_ERROR,
+                 "argument 2 (fn) of function_of is NULL; it must be a function");
+        return false;
+    }
+    if (options->max_programs < 0 || options->max_programs > MOST_PROGRAMS) {
+        coi_fail(ctx, CO_VALUE_ERROR,
+                 "options->max_programs is %d; it must be 0, for %d, or up to %d",
+                 options->max_programs, DEFAULT_PROGRAMS, MOST_PROGRAMS);
+        return false;
+    }
+    return options->signature == NULL || coi_check_signature(ctx, options->signature);
+}
+
+co_function *
+co_function_of(co_context *ctx, co_fn fn, void *user, const co_function_options *options)
+{
+    co_function_options all = CO_FUNCTION_OPTIONS_INIT;
+    co_function        *function;
+
+    COI_ENTER(ctx, "function_of", NULL);
+    if (!coi_take_options(ctx, &all, sizeof(all), options, 4) || !check_options(ctx, fn, &all))
+        return NULL;
+    function = coi_object_new(&ctx->heap, &function_class, sizeof(*function));
+    if (function == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a captured function");
+        return NULL;
+    }
+    function->memory = &ctx->runtime->memory;
+    function->fn = fn;
+    function->user = user;
+    function->relax_shapes = all.relax_shapes;
+    function->check = all.check || ctx->runtime->settings.check_functions;
+    function->max_programs = all.max_programs > 0 ? (size_t)all.max_programs : DEFAULT_PROGRAMS;
+    coi_lock_init(&function->lock);
+    if (all.name == NULL)
+        all.name = "function";
+    function->name_size = strlen(all.name) + 1;
+    function->name = coi_strndup(function->memory, all.name, function->name_size - 1);
+    if (all.signature != NULL) {
+        coi_ref(all.signature);
+        function->signature = all.signature;
+    }
+    if (function->name != NULL)
+        return coi_own(ctx, function);
+    coi_unref(&ctx->heap, function);
+    coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for a captured function");
+    return NULL;
+}
+
+static co_value *
+call_merge(co_context *ctx, co_value *args, void *user)
+{
+    const co_function *function = user;
+
+    return function->merge(ctx, co_get_strategy(ctx), args->u.items.items[0], function->user);
+}
+
+static co_value *
+call_update(co_context *ctx, co_value *args, void *user)
+{
+    const co_function *function = user;
+    co_value *const   *items = args->u.items.items;
+
+    return function->update != NULL ? function->update(ctx, items[0], items[1], function->user)
+                                    : function->plain(ctx, items[0], function->user);
+}
+
+co_function *
+coi_function_of_update(co_context *ctx, co_update_fn fn, co_fn plain, void *user)
+{
+    co_function_options options = CO_FUNCTION_OPTIONS_INIT;
+    co_function        *function;
+
+    options.name = "update function";
+    function = co_function_of(ctx, call_update, user, &options);
+    if (function != NULL) {
+        function->update = fn;
+        function->plain = plain;
+        coi_function_inherit(ctx, function);
+    }
+    return function;
+}
+
+void
+coi_function_inherit(const co_context *ctx, co_function *function)
+{
+    function->makes_no_variables = ctx->capture != NULL && !ctx->capture->may_create;
+}
+
+co_function *
+coi_function_of_merge(co_context *ctx, co_merge_fn fn, void *user)
+{
+    co_function_options options = CO_FUNCTION_OPTIONS_INIT;
+    co_function        *function;
+
+    options.name = "merge function";
+    function = co_function_of(ctx, call_merge, user, &options);
+    if (function != NULL) {
+        function->merge = fn;
+        coi_function_inherit(ctx, function);
+    }
+    return function;
+}
+
+/* --- finding a program --- */
+
+static call_place
+place_of(const co_context *ctx)
+{
+    const coi_mode *mode = &ctx->mode;
+
+    return (call_place){ mode->strategy,     mode->cross,     mode->step != NULL, mode->replica,
+                         mode->num_replicas, mode->update_id, ctx->device_id };
+}
+
+static bool
+is_same_place(const call_place *a, const call_place *b)
+{
+    return a->strategy == b->strategy && a->cross == b->cross && a->in_step == b->in_step &&
+           a->replica == b->replica && a->num_replicas == b->num_replicas &&
+           a->update_id == b->update_id && coi_device_name_equal(&a->device, &b->device);
+}
+
+/* The most specific program for arguments, and its types: references, or NULL. */
+static coi_program *
+find_program(co_function *function, const call_place *place, co_value *args, co_value **types)
+{
+    coi_program *best = NULL;
+    int          most = -1;
+
+    coi_lock_take(&function->lock);
+    for (size_t i = function->num_programs; i > 0; --i) {
+        const captured *c = &function->programs[i - 1];
+        int             known;
+
+        if (!is_same_place(&c->place, place) || !coi_fits_types(c->types, args))
+            continue;
+        known = coi_types_known(c->types);
+        if (known > most) {
+            most = known;
+            best = c->program;
+            *types = c->types;
+        }
+    }
+    if (best != NULL) {
+        coi_ref(best);
+        coi_ref(*types);
+    }
+    coi_lock_give(&function->lock);
+    return best;
+}
+
+/* --- capturing one --- */
+
+static void
+say_limit(co_context *ctx, const co_function *function, const co_value *before,
+          const co_value *types)
+{
+    char one[300], other[300];
+
+    coi_format(&ctx->heap, before, one, sizeof(one));
+    coi_format(&ctx->heap, types, other, sizeof(other));
+    coi_log_line(&ctx->runtime->log, CO_LOG_WARNING,
+                 "captured function '%s' has %zu programs, and every new one drops the oldest: its "
+                 "arguments keep changing, lately from %s to %s; give it a signature with unknown "
+                 "dimensions (-1), and pass numbers that change as tensors",
+                 function->name, function->max_programs, one, other);
+}
+
+/* Keep a program, or take the one that another thread has captured meanwhile. */
+static coi_program *
+keep_program(co_context *ctx, co_function *function, const captured *c)
+{
+    captured dropped = { .program = NULL };
+    bool     ok, says = false;
+
+    coi_lock_take(&function->lock);
+    if (function->num_programs == function->max_programs) {
+        dropped = function->programs[0];
+        memmove(&function->programs[0], &function->programs[1],
+                --function->num_programs * sizeof(*function->programs));
+        says = !function->said_limit;
+        function->said_limit = true;
+    }
+    ok = coi_grow(function->memory, (void **)&function->programs, &function->cap_programs,
+                  function->num_programs + 1, sizeof(*function->programs));
+    if (ok) {
+        coi_ref(c->program);
+        coi_ref(c->types);
+        if (c->place.strategy != NULL)
+            coi_ref(c->place.strategy);
+        function->programs[function->num_programs++] = *c;
+    }
+    coi_lock_give(&function->lock);
+    if (says)
+        say_limit(ctx, function, dropped.types, c->types);
+    drop_captured(&ctx->heap, &dropped);
+    return c->program; /* also where there was no memory to keep it */
+}
+
+/* With relax_shapes: types that fit an earlier call too, if only shapes differ. */
+static co_value *
+relaxed_types(co_context *ctx, co_function *function, const call_place *place, co_value *types)
+{
+    co_value *joined = types;
+
+    coi_lock_take(&function->lock);
+    for (size_t i = 0; i < function->num_programs && joined != NULL; ++i) {
+        const captured *c = &function->programs[i];
+        co_value *both = is_same_place(&c->place, place) ? coi_join_types(ctx, joined, c->types)
+                                                         : NULL;
+
+        if (both != NULL || ctx->error.code != CO_OK)
+            joined = both;
+    }
+    coi_lock_give(&function->lock);
+    return joined;
+}
+
+static bool
+check_nesting(co_context *ctx, const co_function *function)
+{
+    int depth = 0;
+
+    for (const coi_capture *c = ctx->capture; c != NULL; c = c->outer)
+        ++depth;
+    if (depth < MOST_NESTED)
+        return true;
+    coi_fail(ctx, CO_RUNTIME_ERROR,
+             "capturing '%s' inside %d other captures; a captured function that calls itself needs "
+             "an argument on the host that ends it",
+             function->name, depth);
+    return false;
+}
+
+/* FN-6: no program was captured before, but for other replicas of the step. */
+static bool
+is_first_capture(co_function *function, const call_place *place)
+{
+    bool is_first = !function->makes_no_variables;
+
+    coi_lock_take(&function->lock);
+    for (size_t i = 0; i < function->num_programs; ++i) {
+        const call_place *other = &function->programs[i].place;
+
+        is_first = is_first && other->strategy == place->strategy &&
+                   ((other->in_step && place->in_step && other->replica != place->replica) ||
+                    other->update_id != place->update_id);
+    }
+    coi_lock_give(&function->lock);
+    return is_first;
+}
+
+static bool
+is_wrapped(const co_function *function)
+{
+    return function->merge != NULL || function->update != NULL || function->plain != NULL;
+}
+
+/* A new program for these types, which nobody keeps yet: a reference, or NULL with an error. */
+static coi_program *
+capture_types(co_context *ctx, co_function *function, co_value *types)
+{
+    coi_program *program = check_nesting(ctx, function) ? coi_program_new(ctx) : NULL;
+    co_value    *args = program != NULL ? coi_symbols_of_types(ctx, program, types) : NULL;
+    call_place   place;
+
+    if (args == NULL) {
+        coi_unref(&ctx->heap, program);
+        return NULL;
+    }
+    atomic_fetch_add_explicit(&function->captures, 1, memory_order_relaxed);
+    place = place_of(ctx);
+    return coi_capture_program(ctx, program, function->name, function->fn,
+                               is_wrapped(function) ? function : function->user, args,
+                               is_first_capture(function, &place));
+}
+
+static coi_program *
+capture(co_context *ctx, co_function *function, const call_place *place, co_value *types)
+{
+    coi_program *program = capture_types(ctx, function, types);
+
+    if (program == NULL)
+        return NULL;
+    coi_log_line(&ctx->runtime->log, CO_LOG_INFO, "captured '%s': %zu calls", function->name,
+                 program->num_steps);
+    return keep_program(ctx, function, &(captured){ program, types, *place });
+}
+
+/* The types of a new program: the signature, or those of the arguments. */
+static co_value *
+types_for(co_context *ctx, co_function *function, const call_place *place, co_value *args)
+{
+    co_value *types;
+
+    if (function->signature != NULL) {
+        types = coi_signature_here(ctx, function->signature);
+        if (types != NULL)
+            types = co_tuple(ctx, types->u.items.items, types->u.items.n);
+        return types != NULL ? coi_types_of_args(ctx, types) : NULL; /* of its own */
+    }
+    types = coi_types_of_args(ctx, args);
+    return types != NULL && function->relax_shapes ? relaxed_types(ctx, function, place, types)
+                                                   : types;
+}
+
+static coi_program *
+capture_for(co_context *ctx, co_function *function, const call_place *place, co_value *args)
+{
+    co_value    *types;
+    coi_program *program = NULL;
+
+    co_block_begin(ctx);
+    types = types_for(ctx, function, place, args);
+    if (types != NULL)
+        program = capture(ctx, function, place, types);
+    co_block_end(ctx);
+    return program;
+}
+
+/* --- calling --- */
+
+static bool
+check_call(co_context *ctx, co_function *function, co_value *args)
+{
+    if (!coi_check_object(ctx, function, &function_class, 2, "function") ||
+        !coi_check_value(ctx, args, 3, "args"))
+        return false;
+    if (coi_is_sequence(args))
+        return true;
+    coi_fail(ctx, CO_VALUE_ERROR,
+             "argument 3 (args) of call is %s; it must be a tuple or list (co_args makes one)",
+             coi_a_kind(args->kind));
+    return false;
+}
+
+/* A reference to the program, or NULL with an error if the function does something else now. */
+static coi_program *
+check_program(co_context *ctx, co_function *function, coi_program *program, co_value *types)
+{
+    coi_program *again;
+    bool         same;
+
+    co_block_begin(ctx);
+    again = capture_types(ctx, function, types);
+    same = again != NULL && coi_check_same_program(ctx, function->name, program, again);
+    co_block_end(ctx);
+    coi_unref(&ctx->heap, again);
+    if (same)
+        return program;
+    coi_unref(&ctx->heap, program);
+    return NULL;
+}
+
+coi_program *
+coi_function_program(co_context *ctx, co_function *function, co_value *args)
+{
+    call_place   place = place_of(ctx);
+    co_value    *types = NULL;
+    coi_program *program = find_program(function, &place, args, &types);
+
+    if (program == NULL)
+        return capture_for(ctx, function, &place, args);
+    if (function->check)
+        program = check_program(ctx, function, program, types);
+    coi_unref(&ctx->heap, types);
+    return program;
+}
+
+bool
+coi_is_nested_call(const co_context *ctx)
+{
+    return ctx->capture != NULL && (ctx->capture->outer != NULL || ctx->capture->num_inlined > 0);
+}
+
+/* In a function that is being captured, the calls become its own. */
+static co_value *
+replay(co_context *ctx, const coi_program *program, co_value *args)
+{
+    coi_capture *capture = ctx->capture;
+    co_value    *result;
+
+    if (capture != NULL)
+        ++capture->num_inlined;
+    result = coi_program_replay(ctx, program, args);
+    if (capture != NULL)
+        --capture->num_inlined;
+    return result;
+}
+
+static co_value *
+call(co_context *ctx, co_function *function, co_value *args)
+{
+    coi_program *program;
+    co_value    *result;
+
+    if (args->kind != CO_KIND_TUPLE)
+        args = co_tuple(ctx, args->u.items.items, args->u.items.n);
+    if (args != NULL && function->signature != NULL) {
+        co_value *signature = coi_signature_here(ctx, function->signature);
+
+        args = signature != NULL ? coi_args_for_signature(ctx, signature, args) : NULL;
+    }
+    if (args == NULL)
+        return NULL;
+    program = coi_function_program(ctx, function, args);
+    if (program == NULL)
+        return NULL;
+    result = replay(ctx, program, args);
+    atomic_fetch_add_explicit(&function->replays, 1, memory_order_relaxed);
+    coi_unref(&ctx->heap, program);
+    return result;
+}
+
+co_value *
+co_call(co_context *ctx, co_function *function, co_value *args)
+{
+    co_value *result;
+
+    COI_ENTER(ctx, "call", NULL);
+    if (!check_call(ctx, function, args))
+        return NULL;
+    coi_ref(function); /* which its own code may release */
+    result = call(ctx, function, args);
+    coi_unref(&ctx->heap, function);
+    return result;
+}
+
+co_value *
+co_captured(co_context *ctx, co_value *args, void *function)
+{
+    return co_call(ctx, function, args);
+}
+
+co_code
+co_function_get_stats(co_context *ctx, const co_function *function, co_function_stats *stats)
+{
+    co_function_stats all = CO_FUNCTION_STATS_INIT;
+    size_t            size;
+
+    COI_ENTER_CODE(ctx, "function_get_stats");
+    if (!coi_check_object(ctx, function, &function_class, 2, "function"))
+        return ctx->error.code;
+    if (stats == NULL || stats->struct_size < sizeof(stats->struct_size))
+        return coi_fail(ctx, CO_INVALID_ARGUMENT,
+                        "argument 3 (stats) of function_get_stats is %s; begin with "
+                        "CO_FUNCTION_STATS_INIT",
+                        stats == NULL ? "NULL" : "without struct_size");
+    size = stats->struct_size;
+    all.captures = atomic_load_explicit(&function->captures, memory_order_relaxed);
+    all.replays = atomic_load_explicit(&function->replays, memory_order_relaxed);
+    all.programs = (int64_t)function->num_programs;
+    memcpy(stats, &all, size < sizeof(all) ? size : sizeof(all));
+    stats->struct_size = size;
+    return CO_OK;
+}
+
+size_t
+co_function_print(co_context *ctx, co_function *function, char *out, size_t capacity)
+{
+    coi_program *program = NULL;
+    size_t       length = 0;
+
+    if (out == NULL)
+        capacity = 0;
+    if (capacity > 0)
+        out[0] = '\0';
+    COI_ENTER(ctx, "function_print", 0);
+    if (!coi_check_object(ctx, function, &function_class, 2, "function"))
+        return 0;
+    coi_lock_take(&function->lock);
+    if (function->num_programs > 0) {
+        program = function->programs[function->num_programs - 1].program;
+        coi_ref(program);
+    }
+    coi_lock_give(&function->lock);
+    if (program != NULL)
+        length = coi_program_print(ctx, program, out, capacity);
+    coi_unref(&ctx->heap, program);
+    return length;
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Running a program: its calls, one after the other, through the executor that runs them without
+ * capturing. So results have the same bits, tapes record the same operators, and errors are the
+ * same.
+ */
+#include "function/program.h"
+#include "function/value_tree.h"
+
+#include "ops/engine/gradient.h"
+
+#include <string.h>
+
+/* One run. */
+typedef struct replay {
+    co_context        *ctx;
+    const coi_program *program;
+    co_value         **slots; /* references; NULL: not made yet, or dropped */
+    /* By the slot of their first component: the examples of per-replica values; NULL: the program
+     * has none. */
+    int64_t *examples;
+} replay;
+
+/* --- values of the run in the place of symbolic tensors --- */
+
+static co_value *
+value_of_leaf(co_context *ctx, co_value *leaf, void *arg)
+{
+    const replay *r = arg;
+
+    (void)ctx;
+    return leaf->kind == CO_KIND_SYMBOLIC && leaf->u.symbol.program == r->program->serial
+               ? r->slots[leaf->u.symbol.slot]
+               : leaf;
+}
+
+/* Give per-replica values the examples of this run; with symbolic tensors in their place they are
+ * new. */
+static void
+put_examples(const replay *r, const co_value *pattern, co_value *value)
+{
+    coi_values patterns = coi_tree_items(pattern), items = coi_tree_items(value);
+    uint64_t   slot;
+
+    if (coi_is_per_replica(pattern) && pattern->u.per_replica.step_examples == COI_EXAMPLES_LATER &&
+        (slot = coi_first_slot(r->program, pattern)) != UINT64_MAX)
+        value->u.per_replica.step_examples = r->examples[slot];
+    for (size_t i = 0; i < patterns.n; ++i) /* a symbolic tensor may stand for a structure */
+        if (patterns.items[i] != NULL && patterns.items[i] != items.items[i])
+            put_examples(r, patterns.items[i], items.items[i]);
+}
+
+static co_value *
+value_of(replay *r, co_value *pattern)
+{
+    co_value *value = coi_tree_map(r->ctx, pattern, value_of_leaf, r);
+
+    if (r->examples != NULL && value != NULL && coi_is_tree(pattern))
+        put_examples(r, pattern, value);
+    return value;
+}
+
+static bool
+bind_leaf(co_value *leaf, co_value *value, void *arg)
+{
+    replay    *r = arg;
+    co_value **slot;
+
+    if (leaf->kind != CO_KIND_SYMBOLIC)
+        return true;
+    /* A gradient through a branch is slices or not as the branch has it. */
+    if (value->kind == CO_KIND_SLICES && (value = coi_densify(r->ctx, value)) == NULL)
+        return true; /* the error is in ctx */
+    slot = &r->slots[leaf->u.symbol.slot];
+    coi_ref(value);
+    coi_unref(&r->ctx->heap, *slot);
+    *slot = value;
+    return true;
+}
+
+/* Replicas that give one value, which is grouped as itself (DV-GROUP-4): each of them gave it. */
+static bool
+bind_alike(co_value *pattern, co_value *value, void *arg)
+{
+    coi_values items = coi_tree_items(pattern);
+    bool       ok = true;
+
+    if (!coi_is_distributed(pattern) || coi_is_distributed(value))
+        return false;
+    for (size_t i = 0; ok && i < items.n; ++i)
+        ok = coi_tree_pair(items.items[i], value, bind_leaf, arg);
+    return ok;
+}
+
+/* Structures are the same; what differs below them may be the values of replicas. */
+static bool
+bind_loosely(co_value *pattern, co_value *value, void *arg)
+{
+    coi_values a = coi_tree_items(pattern), b = coi_tree_items(value);
+    bool       ok = true;
+
+    if (coi_tree_pair(pattern, value, bind_leaf, arg) || bind_alike(pattern, value, arg))
+        return true;
+    if (!coi_is_structure(pattern) || !coi_is_same_node(pattern, value))
+        return false;
+    for (size_t i = 0; ok && i < a.n; ++i)
+        ok = bind_loosely(a.items[i], b.items[i], arg);
+    return ok;
+}
+
+static void
+take_examples(replay *r, const co_value *pattern, const co_value *value)
+{
+    coi_values patterns = coi_tree_items(pattern), items = coi_tree_items(value);
+    uint64_t   slot;
+
+    if (coi_is_per_replica(pattern) && (slot = coi_first_slot(r->program, pattern)) != UINT64_MAX)
+        r->examples[slot] = value->u.per_replica.step_examples;
+    for (size_t i = 0; i < patterns.n; ++i)
+        if (patterns.items[i] != NULL)
+            take_examples(r, patterns.items[i], items.items[i]);
+}
+
+/* Let symbolic tensors in `pattern` stand for what is at their places in a value. */
+static bool
+bind(replay *r, co_value *pattern, co_value *value)
+{
+    if (coi_tree_pair(pattern, value, bind_leaf, r)) {
+        if (r->examples != NULL && coi_is_tree(pattern))
+            take_examples(r, pattern, value);
+        return r->ctx->error.code == CO_OK;
+    }
+    if (bind_loosely(pattern, value, r))
+        return true;
+    coi_fail(r->ctx, CO_RUNTIME_ERROR,
+             "a call gave %s where the function was captured with %s; the calls that it makes may "
+             "not change",
+             coi_a_kind(value->kind), coi_a_kind(pattern->kind));
+    return false;
+}
+
+static co_value *
+type_of_leaf(co_context *ctx, co_value *leaf, void *arg)
+{
+    co_value *value = value_of_leaf(ctx, leaf, arg);
+
+    return value != NULL ? value : coi_fresh_type(ctx, leaf);
+}
+
+static co_value **
+slots_new(co_context *ctx, const coi_program *program)
+{
+    size_t     nbytes = (program->num_slots + 1) * sizeof(co_value *);
+    co_value **slots = coi_small_alloc(&ctx->heap, nbytes);
+
+    if (slots == NULL)
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the values of a captured function");
+    else
+        memset(slots, 0, nbytes);
+    return slots;
+}
+
+static void
+slots_free(co_context *ctx, const coi_program *program, co_value **slots)
+{
+    for (uint32_t i = program->num_slots; i > 0; --i)
+        coi_unref(&ctx->heap, slots[i - 1]);
+    coi_small_free(&ctx->heap, slots, (program->num_slots + 1) * sizeof(co_value *));
+}
+
+co_value *
+coi_program_result_type(co_context *ctx, const coi_program *program, co_value *args)
+{
+    replay    r = { ctx, program, slots_new(ctx, program), NULL };
+    co_value *type = NULL;
+
+    if (r.slots == NULL)
+        return NULL;
+    if (bind(&r, program->args, args))
+        type = coi_tree_map(ctx, program->result, type_of_leaf, &r);
+    slots_free(ctx, program, r.slots);
+    return type;
+}
+
+/* --- steps --- */
+
+static bool
+apply_operator(replay *r, const coi_program_step *step, co_value *const *in)
+{
+    co_context   *ctx = r->ctx;
+    const coi_op *op = step->op;
+    co_value     *outs[COI_MAX_OUTPUTS], *result;
+
+    if (op->composite != NULL) {
+        result = coi_apply_composite(ctx, op, in, step->num_in, step->attrs);
+        return result != NULL && bind(r, step->result, result);
+    }
+    if (op->num_outputs == 1 && op->training == NULL) {
+        result = coi_apply(ctx, op, in, step->num_in, step->attrs);
+        return result != NULL && bind_leaf(step->result, result, r);
+    }
+    if (coi_apply_many(ctx, op, in, step->num_in, step->attrs, outs) != CO_OK)
+        return false;
+    for (size_t i = 0; i < op->num_outputs; ++i)
+        bind_leaf(op->num_outputs == 1 ? step->result : step->result->u.items.items[i], outs[i], r);
+    return true;
+}
+
+static bool
+run_call(replay *r, const coi_program_step *step, co_value *const *in)
+{
+    co_value *result;
+
+    if (step->op->replay == NULL)
+        return apply_operator(r, step, in);
+    result = step->op->replay(r->ctx, step->attrs, in, step->num_in);
+    return result != NULL && r->ctx->error.code == CO_OK && bind(r, step->result, result);
+}
+
+static bool
+run_step(replay *r, const coi_program_step *step)
+{
+    co_value *few[COI_INLINE_ITEMS], **in = few;
+    size_t    nbytes = (size_t)step->num_in * sizeof(*in);
+    bool      ok = true;
+
+    if (step->num_in > COI_INLINE_ITEMS && (in = coi_small_alloc(&r->ctx->heap, nbytes)) == NULL) {
+        coi_fail(r->ctx, CO_RESOURCE_EXHAUSTED, "no memory for %d operands", step->num_in);
+        return false;
+    }
+    for (int i = 0; ok && i < step->num_in; ++i) {
+        in[i] = step->is_plain ? value_of_leaf(r->ctx, step->in[i], r) : value_of(r, step->in[i]);
+        ok = in[i] != NULL;
+    }
+    ok = ok && run_call(r, step, in);
+    if (in != few)
+        coi_small_free(&r->ctx->heap, in, nbytes);
+    return ok;
+}
+
+/* On the device that the function chose for it. */
+static bool
+run_step_on_device(replay *r, const coi_program_step *step)
+{
+    co_context *ctx = r->ctx;
+    size_t      entries = ctx->num_entries;
+    bool        ok;
+
+    if (step->device == NULL)
+        return run_step(r, step);
+    if (coi_push(ctx, COI_ENTRY_DEVICE, NULL) == NULL)
+        return false;
+    coi_enter_device(ctx, step->device);
+    ok = run_step(r, step);
+    coi_pop_to(ctx, entries);
+    return ok;
+}
+
+bool
+coi_program_run_step(co_context *ctx, const coi_program *program, const coi_program_step *step,
+                     co_value **slots)
+{
+    replay r = { ctx, program, slots, NULL };
+
+    coi_copy_site(&ctx->site, &step->site);
+    ctx->call = step->call;
+    return run_step_on_device(&r, step);
+}
+
+static bool
+run_steps(replay *r)
+{
+    co_context        *ctx = r->ctx;
+    const coi_program *program = r->program;
+
+    for (size_t i = 0; i < program->num_steps; ++i) {
+        const coi_program_step *step = &program->steps[i];
+        size_t                  num_owned = ctx->num_owned;
+
+        coi_copy_site(&ctx->site, &step->site);
+        ctx->call = step->call;
+        if (!run_step_on_device(r, step))
+            return false;
+        /* What the step made and no slot holds. A block of its own would end a tape that it
+         * began. */
+        while (ctx->num_owned > num_owned)
+            coi_unref(&ctx->heap, ctx->owned[--ctx->num_owned]);
+        for (uint32_t k = 0; k < step->num_dropped; ++k) {
+            co_value **slot = &r->slots[program->dropped[step->first_dropped + k]];
+
+            coi_unref(&ctx->heap, *slot);
+            *slot = NULL;
+        }
+    }
+    return true;
+}
+
+co_value *
+coi_program_replay(co_context *ctx, const coi_program *program, co_value *args)
+{
+    size_t       example_bytes = (program->num_slots + 1) * sizeof(int64_t);
+    replay       r = { ctx, program, slots_new(ctx, program), NULL };
+    co_site_info site = ctx->site;
+    co_value    *result = NULL;
+
+    if (r.slots != NULL && program->has_examples &&
+        (r.examples = coi_small_alloc(&ctx->heap, example_bytes)) == NULL) {
+        slots_free(ctx, program, r.slots);
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for the values of a captured function");
+        return NULL;
+    }
+    if (r.slots == NULL)
+        return NULL;
+    for (uint32_t i = 0; r.examples != NULL && i < program->num_slots; ++i)
+        r.examples[i] = -1;
+    co_block_begin(ctx);
+    coi_program_put_constants(program, r.slots);
+    if (ctx->error.code == CO_OK && bind(&r, program->args, args) && run_steps(&r)) {
+        result = value_of(&r, program->result);
+        if (result != NULL)
+            coi_ref(result);
+    }
+    slots_free(ctx, program, r.slots);
+    if (r.examples != NULL)
+        coi_small_free(&ctx->heap, r.examples, example_bytes);
+    co_block_end(ctx);
+    coi_copy_site(&ctx->site, &site);
+    return result != NULL ? coi_own(ctx, result) : NULL;
+}

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The types of arguments (FN-2, FN-3): which program a call takes, and what its arguments become
+ * for a signature.
+ */
+#include "function/function.h"
+#include "function/value_tree.h"
+
+#include "base/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- types of arguments --- */
+
+static co_value *
+type_leaf(co_context *ctx, co_value *leaf, void *arg)
+{
+    (void)arg;
+    return leaf->kind == CO_KIND_TENSOR || coi_is_type(leaf) ? coi_fresh_type(ctx, leaf) : leaf;
+}
+
+static bool
+is_spec_leaf(const co_value *leaf, void *arg)
+{
+    (void)arg;
+    return leaf->kind == CO_KIND_SPEC;
+}
+
+/* The examples of per-replica values differ between calls. Nodes with specs in them are new. */
+static void
+forget_examples(co_value *types)
+{
+    coi_values items = coi_tree_items(types);
+
+    if (coi_is_per_replica(types) && coi_tree_all(types, is_spec_leaf, NULL))
+        types->u.per_replica.step_examples = COI_EXAMPLES_LATER;
+    for (size_t i = 0; i < items.n; ++i)
+        if (items.items[i] != NULL)
+            forget_examples(items.items[i]);
+}
+
+co_value *
+coi_types_of_args(co_context *ctx, co_value *args)
+{
+    co_value *types = coi_tree_map(ctx, args, type_leaf, NULL);
+
+    if (types != NULL)
+        forget_examples(types);
+    return types;
+}
+
+static bool
+has_spec(const co_value *spec, const co_value *value)
+{
+    if (spec->dtype != value->dtype)
+        return false;
+    if (spec->ndim < 0)
+        return true;
+    if (spec->ndim != value->ndim)
+        return false;
+    for (int i = 0; i < spec->ndim; ++i)
+        if (spec->u.tensor.dims[i] >= 0 && spec->u.tensor.dims[i] != value->u.tensor.dims[i])
+            return false;
+    return true;
+}
+
+static bool
+is_number(const co_value *value)
+{
+    return value->kind == CO_KIND_INT || value->kind == CO_KIND_FLOAT ||
+           value->kind == CO_KIND_BOOL;
+}
+
+static double
+number_of(const co_value *value)
+{
+    return value->kind == CO_KIND_FLOAT ? value->u.f
+           : value->kind == CO_KIND_INT ? (double)value->u.i
+                                        : (double)value->u.b;
+}
+
+/* 1, 1.0 and true are one, and NaN is itself. */
+static bool
+same_number(const co_value *a, const co_value *b)
+{
+    if (a->kind == CO_KIND_INT && b->kind == CO_KIND_INT)
+        return a->u.i == b->u.i;
+    return number_of(a) == number_of(b) || (isnan(number_of(a)) && isnan(number_of(b)));
+}
+
+bool
+coi_same_host_value(const co_value *a, const co_value *b)
+{
+    if (is_number(a) || is_number(b))
+        return is_number(a) && is_number(b) && same_number(a, b);
+    if (a->kind != b->kind)
+        return false;
+    if (a->kind == CO_KIND_STRING)
+        return a->u.string.nbytes == b->u.string.nbytes &&
+               memcmp(a->u.string.data, b->u.string.data, a->u.string.nbytes) == 0;
+    return a->kind == CO_KIND_NONE || a == b;
+}
+
+/* Another variable that a program can act on in the place of the first. */
+static bool
+is_like_variable(const coi_variable *a, const coi_variable *b)
+{
+    return a->ops == b->ops && a->strategy == b->strategy && a->dtype == b->dtype &&
+           a->synchronization == b->synchronization && a->aggregation == b->aggregation &&
+           a->trainable == b->trainable && a->shape.ndim == b->shape.ndim &&
+           memcmp(a->shape.dims, b->shape.dims, (size_t)a->shape.ndim * sizeof(int64_t)) == 0;
+}
+
+/* Variables seen so far, in both: one that comes again must do so in both. */
+typedef struct aliases {
+    const co_value *first, *second; /* the whole trees */
+} aliases;
+
+typedef struct occurrence {
+    const coi_variable *wanted;
+    size_t              position, at; /* where it was found first; how many variables passed */
+    bool                found;
+} occurrence;
+
+static bool
+pass_variable(const co_value *leaf, void *arg)
+{
+    occurrence *o = arg;
+
+    if (!coi_is_variable(leaf))
+        return true;
+    if (leaf->u.variable == o->wanted) {
+        o->position = o->at;
+        o->found = true;
+        return false;
+    }
+    ++o->at;
+    return true;
+}
+
+/* The number of variables before the first occurrence of this one. */
+static size_t
+first_position(const co_value *tree, const coi_variable *variable)
+{
+    occurrence o = { variable, 0, 0, false };
+
+    coi_tree_all(tree, pass_variable, &o);
+    return o.position;
+}
+
+static bool
+fits_leaf(co_value *type, co_value *value, void *arg)
+{
+    const aliases *a = arg;
+
+    if (type->kind == CO_KIND_SPEC)
+        return (value->kind == CO_KIND_TENSOR || coi_is_type(value)) && has_spec(type, value);
+    if (coi_is_variable(type))
+        return coi_is_variable(value) && is_like_variable(type->u.variable, value->u.variable) &&
+               first_position(a->first, type->u.variable) ==
+                   first_position(a->second, value->u.variable);
+    return coi_same_host_value(type, value);
+}
+
+bool
+coi_fits_types(co_value *types, co_value *args)
+{
+    aliases a = { types, args };
+
+    return coi_tree_pair(types, args, fits_leaf, &a);
+}
+
+static bool
+count_known(const co_value *leaf, void *arg)
+{
+    int *known = arg;
+
+    if (leaf->kind == CO_KIND_SPEC && leaf->ndim >= 0) {
+        ++*known;
+        for (int i = 0; i < leaf->ndim; ++i)
+            *known += leaf->u.tensor.dims[i] >= 0;
+    }
+    return true;
+}
+
+int
+coi_types_known(const co_value *types)
+{
+    int known = 0;
+
+    coi_tree_all(types, count_known, &known);
+    return known;
+}
+
+/* --- types that two calls have in common --- */
+
+static bool
+may_join(co_value *type, co_value *value, void *arg)
+{
+    if (type->kind == CO_KIND_SPEC)
+        return coi_is_type(value) && type->dtype == value->dtype;
+    return fits_leaf(type, value, arg);
+}
+
+static bool
+join_leaf(co_value *leaf, co_value *other, void *arg)
+{
+    (void)arg;
+    if (leaf->kind != CO_KIND_SPEC)
+        return true;
+    if (leaf->ndim != other->ndim) {
+        leaf->ndim = -1;
+        return true;
+    }
+    for (int i = 0; i < leaf->ndim; ++i)
+        if (leaf->u.tensor.dims[i] != other->u.tensor.dims[i])
+            leaf->u.tensor.dims[i] = -1;
+    return true;
+}
+
+co_value *
+coi_join_types(co_context *ctx, co_value *a, co_value *b)
+{
+    aliases   whole = { a, b };
+    co_value *joined;
+
+    if (!coi_tree_pair(a, b, may_join, &whole))
+        return NULL;
+    joined = coi_types_of_args(ctx, a); /* specs of its own, which may be changed */
+    if (joined != NULL)
+        coi_tree_pair(joined, b, join_leaf, NULL);
+    return joined;
+}
+
+/* --- symbolic arguments --- */
+
+static co_value *
+symbol_leaf(co_context *ctx, co_value *leaf, void *program)
+{
+    if (leaf->kind != CO_KIND_SPEC)
+        return leaf;
+    leaf = coi_fresh_type(ctx, leaf);
+    if (leaf != NULL)
+        coi_program_name(program, leaf);
+    return leaf;
+}
+
+co_value *
+coi_symbols_of_types(co_context *ctx, coi_program *program, co_value *types)
+{
+    return coi_tree_map(ctx, types, symbol_leaf, program);
+}
+
+/* --- signatures --- */
+
+static bool
+is_spec(const co_value *leaf, void *arg)
+{
+    (void)arg;
+    return leaf->kind == CO_KIND_SPEC && leaf->dtype != CO_DTYPE_NONE;
+}
+
+bool
+coi_check_signature(co_context *ctx, co_value *signature)
+{
+    if (!coi_check_value(ctx, signature, 4, "options->signature"))
+        return false;
+    if (coi_is_sequence(signature) && coi_tree_all(signature, is_spec, NULL))
+        return true;
+    coi_fail(ctx, CO_TYPE_ERROR,
+             "options->signature is not a tuple or list of specs; give one spec, or structure of "
+             "specs, for each argument");
+    return false;
+}
+
+co_value *
+coi_signature_here(co_context *ctx, co_value *signature)
+{
+    co_value  *few[COI_INLINE_ITEMS], **items = few, *here = NULL;
+    coi_values from;
+    size_t     nbytes;
+
+    if (!coi_in_replica(ctx) || signature->kind == CO_KIND_SPEC)
+        return signature;
+    if (coi_is_distributed(signature))
+        return coi_select(signature, ctx->mode.local_replica);
+    from = coi_tree_items(signature);
+    nbytes = from.n * sizeof(*items);
+    if (from.n > COI_INLINE_ITEMS && (items = coi_small_alloc(&ctx->heap, nbytes)) == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu specs", from.n);
+        return NULL;
+    }
+    for (size_t i = 0; i < from.n; ++i)
+        if ((items[i] = coi_signature_here(ctx, from.items[i])) == NULL)
+            break;
+    if (ctx->error.code == CO_OK)
+        here = coi_tree_with_items(ctx, signature, items, from.n);
+    if (items != few)
+        coi_small_free(&ctx->heap, items, nbytes);
+    return here;
+}
+
+static const char *
+spec_text(const co_value *spec, char *out, size_t capacity)
+{
+    char shape[COI_SHAPE_TEXT];
+
+    snprintf(out, capacity, "%s %s", co_dtype_name((co_dtype)spec->dtype),
+             coi_shape_text(spec->u.tensor.dims, spec->ndim, shape));
+    return out;
+}
+
+static co_value *fit_value(co_context *ctx, co_value *type, co_value *value, size_t position);
+
+/* A value for one spec. */
+static co_value *
+fit_spec(co_context *ctx, co_value *spec, co_value *value, size_t position)
+{
+    char wanted[COI_SHAPE_TEXT + 20], given[COI_SHAPE_TEXT + 20];
+
+    if (value->kind != CO_KIND_TENSOR && value->kind != CO_KIND_SYMBOLIC) {
+        if (!coi_is_host(value) && !coi_is_structure(value) && !coi_is_variable(value)) {
+            coi_fail(ctx, CO_TYPE_ERROR, "argument %zu is or holds %s; the signature has %s there",
+                     position, coi_a_kind(value->kind), spec_text(spec, wanted, sizeof(wanted)));
+            return NULL;
+        }
+        if (value->kind == CO_KIND_BOOL && co_dtype_is_floating((co_dtype)spec->dtype))
+            value = co_int(ctx, value->u.b); /* as for tf.function; elsewhere a bool is no number */
+        if (value != NULL)
+            value = co_to_tensor(ctx, value, (co_dtype)spec->dtype);
+        if (value == NULL && ctx->error.code != CO_RESOURCE_EXHAUSTED)
+            ctx->error.code = CO_TYPE_ERROR;
+        if (value == NULL)
+            return NULL;
+    }
+    if (has_spec(spec, value))
+        return value;
+    coi_fail(ctx, CO_TYPE_ERROR, "argument %zu is or holds %s; the signature has %s there%s",
+             position, spec_text(value, given, sizeof(given)),
+             spec_text(spec, wanted, sizeof(wanted)),
+             value->dtype != spec->dtype ? " (co_cast converts)" : "");
+    return NULL;
+}
+
+static co_value *
+fit_items(co_context *ctx, co_value *type, co_value *value, size_t position)
+{
+    size_t     n = coi_tree_items(type).n, nbytes = (n + 1) * sizeof(co_value *);
+    co_value **leaves = coi_small_alloc(&ctx->heap, nbytes), *fitted = NULL;
+    size_t     at = 0;
+
+    if (leaves == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu items", n);
+        return NULL;
+    }
+    for (; at < n; ++at) {
+        leaves[at] = fit_value(ctx, coi_tree_items(type).items[at], coi_tree_items(value).items[at],
+                               position);
+        if (leaves[at] == NULL)
+            break;
+    }
+    if (at == n)
+        fitted = coi_tree_with_items(ctx, value, leaves, n);
+    coi_small_free(&ctx->heap, leaves, nbytes);
+    return fitted;
+}
+
+static co_value *
+fit_value(co_context *ctx, co_value *type, co_value *value, size_t position)
+{
+    if (type->kind == CO_KIND_SPEC)
+        return fit_spec(ctx, type, value, position);
+    if (coi_is_same_node(type, value))
+        return fit_items(ctx, type, value, position);
+    coi_fail(ctx, CO_TYPE_ERROR,
+             "argument %zu is or holds %s with %zu item%s; the signature has %s with %zu there%s",
+             position, coi_a_kind(value->kind), coi_tree_items(value).n,
+             COI_S(coi_tree_items(value).n), coi_a_kind(type->kind), coi_tree_items(type).n,
+             coi_is_structure(type) ? ", and its keys" : "");
+    return NULL;
+}
+
+co_value *
+coi_args_for_signature(co_context *ctx, co_value *signature, co_value *args)
+{
+    size_t     n = args->u.items.n, nbytes = (n + 1) * sizeof(co_value *), at = 0;
+    co_value **items, *fitted = NULL;
+
+    if (n != signature->u.items.n) {
+        coi_fail(ctx, CO_TYPE_ERROR, "%zu argument%s; the signature has %zu", n, COI_S(n),
+                 signature->u.items.n);
+        return NULL;
+    }
+    items = coi_small_alloc(&ctx->heap, nbytes);
+    if (items == NULL) {
+        coi_fail(ctx, CO_RESOURCE_EXHAUSTED, "no memory for %zu arguments", n);
+        return NULL;
+    }
+    while (at < n && (items[at] = fit_value(ctx, signature->u.items.items[at],
+                                            args->u.items.items[at], at)) != NULL)
+        ++at;
+    if (at == n)
+        fitted = co_tuple(ctx, items, n);
+    coi_small_free(&ctx->heap, items, nbytes);
+    return fitted;
+}

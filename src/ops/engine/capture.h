@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * While a function is captured, calls are recorded instead of made: operators by
+ * type_inference.c, calls that act on a resource by the folder that makes them, through
+ * coi_record_call. src/function keeps what is recorded and makes the calls again.
+ */
+#ifndef COI_OPS_ENGINE_CAPTURE_H
+#define COI_OPS_ENGINE_CAPTURE_H
+
+#include "ops/engine/execute.h"
+
+/* What a context has while it captures a function; src/function has more behind it. */
+typedef struct coi_capture {
+    uint64_t program; /* serial number, which its symbolic tensors carry */
+    /* The value of this program for a symbolic tensor of another one; NULL with an error. */
+    co_value *(*adopt)(co_context *ctx, struct coi_capture *capture, co_value *symbol);
+    struct coi_capture *outer;       /* during which it began; NULL: none */
+    int                 num_inlined; /* captured functions whose calls are being added */
+    int                 num_next;    /* elements of iterators that it takes */
+    bool                may_create;  /* variables: the first capture of a function (FN-6) */
+} coi_capture;
+
+/* Whether ctx captures a function. */
+static inline bool
+coi_is_capturing(const co_context *ctx)
+{
+    return ctx->capture != NULL;
+}
+
+/*
+ * An entry that captured functions hold as a call: operands are values of any kind, and `replay`
+ * makes the call. More fields may follow. Such an entry is not started by itself: what it calls
+ * starts entries of its own.
+ */
+#define COI_RECORDED(name_, doc_, replay_, reads_, writes_)                                        \
+    .name = name_, .doc = doc_, .internal = true, .not_by_name = true, .not_differentiable = true, \
+    .reads = (reads_), .writes = (writes_), .effect = coi_recorded_effect, .replay = replay_
+co_code coi_recorded_effect(co_context *ctx, coi_effect *effect);
+
+/*
+ * Record a call. `result` is its type: specs that nobody else has, in the structure of the result,
+ * with other values where these are known now. Returns the result, in which symbolic tensors stand
+ * for the specs: a value of the block, or NULL with an error.
+ */
+co_value *coi_record_call(co_context *ctx, const coi_op *op, const void *attrs, co_value *const *in,
+                          int num_in, co_value *result);
+
+/* A symbolic tensor of the program that is being captured: this one, or what stands for it there.
+ * NULL with an error, also where nothing is being captured. Borrowed, or of the block. */
+co_value *coi_own_symbol(co_context *ctx, co_value *symbol);
+
+/* The same for all symbolic tensors of a structure; other leaves stay. A value of the block. */
+co_value *coi_own_symbols(co_context *ctx, co_value *value);
+
+/*
+ * Put a call on the tape of types. It may compute each floating spec of `result` from each floating
+ * one of `in` (symbolic tensors, tensors, variables), so that a gradient reaches what is watched
+ * there. The gradient of `op` is coi_grad_of_call. False with an error; true without an open tape.
+ */
+bool coi_tape_call(co_context *ctx, const coi_op *op, const void *attrs, co_value *const *in,
+                   size_t num_in, co_value *result);
+/* Over types alone: a gradient of the type of each operand. */
+co_code coi_grad_of_call(coi_grad *grad);
+/* Whether a call is on the open tapes: some of the gradients that it promises there may be missing
+ * when it runs. */
+bool coi_tape_has_calls(const co_context *ctx);
+
+/* The type of a value, in specs of its own: a value of the block. What is neither a tensor nor a
+ * structure of them is returned as it is. */
+co_value *coi_fresh_type(co_context *ctx, co_value *value);
+
+#endif
