@@ -249,7 +249,7 @@ say_limit(co_context *ctx, const co_function *function, const co_value *before,
                  function->name, function->max_programs, one, other);
 }
 
-/* Keep a program, or take the one that another thread has captured meanwhile. */
+/* Keep a program. Threads that capture for the same types at once keep one each; both are right. */
 static coi_program *
 keep_program(co_context *ctx, co_function *function, const captured *c)
 {

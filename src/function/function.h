@@ -57,8 +57,8 @@ coi_program *coi_function_program(co_context *ctx, co_function *function, co_val
 /* Whether the call that is being captured is made by a captured function inside another. */
 bool coi_is_nested_call(const co_context *ctx);
 
-/* check.c. Whether two captures of a function make the same calls; CO_RUNTIME_ERROR with the first
- * that differs. */
+/* compare_captures.c. Whether two captures of a function make the same calls; CO_RUNTIME_ERROR with
+ * the first that differs. */
 bool coi_check_same_program(co_context *ctx, const char *name, const coi_program *before,
                             const coi_program *now);
 

@@ -10,7 +10,7 @@
 #ifndef COI_FUNCTION_PROGRAM_H
 #define COI_FUNCTION_PROGRAM_H
 
-#include "ops/engine/capture.h"
+#include "ops/engine/call_recording.h"
 
 typedef struct coi_program_step {
     const coi_op *op;

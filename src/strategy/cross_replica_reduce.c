@@ -6,7 +6,7 @@
 #include "strategy/cross_replica_reduce.h"
 
 #include "base/text.h"
-#include "ops/engine/capture.h"
+#include "ops/engine/call_recording.h"
 #include "strategy/comm_options.h"
 #include "strategy/distributed_variables.h"
 #include "strategy/regroup.h"

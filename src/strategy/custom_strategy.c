@@ -4,7 +4,7 @@
  * The calls that have hooks pass through here; what they do in the engine is in the files of the
  * engine.
  */
-#include "ops/engine/capture.h"
+#include "ops/engine/call_recording.h"
 #include "strategy/strategy_hooks.h"
 
 #include "base/text.h"

@@ -7,7 +7,7 @@
 #include "strategy/distributed_variables.h"
 
 #include "base/text.h"
-#include "ops/engine/capture.h"
+#include "ops/engine/call_recording.h"
 #include "strategy/cross_replica_reduce.h"
 #include "strategy/regroup.h"
 #include "strategy/rendezvous.h"

@@ -9,7 +9,7 @@
 
 #include "context/tape.h"
 #include "base/text.h"
-#include "ops/engine/capture.h"
+#include "ops/engine/call_recording.h"
 #include "ops/engine/composite_values.h"
 #include "strategy/comm_options.h"
 #include "strategy/cross_replica_reduce.h"

@@ -12,7 +12,7 @@
 #include "strategy/rendezvous.h"
 
 #include "context/tape.h"
-#include "ops/engine/capture.h"
+#include "ops/engine/call_recording.h"
 #include "ops/engine/gradient.h"
 #include "variable/variable.h"
 

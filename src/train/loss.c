@@ -5,7 +5,7 @@
 #include <cohort/ops.h>
 #include <cohort/train.h>
 
-#include "ops/engine/capture.h"
+#include "ops/engine/call_recording.h"
 #include "strategy/strategy_state.h"
 
 /*

@@ -3,7 +3,7 @@
  * Ordinary variables, and the public calls that any variable's policy answers.
  */
 #include "base/text.h"
-#include "ops/engine/capture.h"
+#include "ops/engine/call_recording.h"
 #include "variable/variable.h"
 
 #include <cohort/ops.h>

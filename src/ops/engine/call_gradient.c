@@ -4,7 +4,7 @@
  * tape has the operators of the branch that ran, and of every round. While a function is captured
  * the tape has the call instead, and its gradients have the types of its operands.
  */
-#include "ops/engine/capture.h"
+#include "ops/engine/call_recording.h"
 #include "ops/engine/gradient.h"
 
 /* The operands of a call that are watched, and their nodes. */

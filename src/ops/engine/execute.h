@@ -38,7 +38,7 @@ bool coi_is_in_observer(const co_context *ctx);
     .writes = (writes_), .effect = effect_
 
 /* observe.c. The same where coi_is_special: shown to observers, and refused while a function is
- * captured, because calls with an effect are recorded then (capture.h). */
+ * captured, because calls with an effect are recorded then (call_recording.h). */
 co_code coi_execute_specially(co_context *ctx, const coi_op *op, coi_effect *effect);
 
 /* Run an entry that has an effect. Where `op` is a constant this is a direct call of its function.

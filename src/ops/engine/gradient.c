@@ -7,7 +7,7 @@
  */
 #include <cohort/gradient.h>
 
-#include "ops/engine/capture.h"
+#include "ops/engine/call_recording.h"
 #include "ops/engine/composite_values.h"
 #include "ops/engine/gradient.h"
 #include "ops/engine/op.h"

@@ -15,7 +15,7 @@
  */
 #include <cohort/observe.h>
 
-#include "ops/engine/capture.h"
+#include "ops/engine/call_recording.h"
 
 #include <string.h>
 #include <time.h>

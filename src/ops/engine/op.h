@@ -229,8 +229,8 @@ typedef struct coi_op {
     /* Started by code of the library alone: the rule trusts its operands, or attributes are
      * pointers. */
     bool not_by_name;
-    /* Of an entry that captured functions hold as a call (capture.h): makes the call again. A value
-     * of the block, or NULL with an error in ctx. */
+    /* Of an entry that captured functions hold as a call (call_recording.h): makes the call again.
+     * A value of the block, or NULL with an error in ctx. */
     co_value *(*replay)(co_context *ctx, const void *attrs, co_value *const *in, int num_in);
 } coi_op;
 

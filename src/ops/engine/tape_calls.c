@@ -7,7 +7,7 @@
 #include <cohort/gradient.h>
 
 #include "context/tape.h"
-#include "ops/engine/capture.h"
+#include "ops/engine/call_recording.h"
 
 typedef struct begin_attrs {
     bool persistent;

@@ -4,7 +4,7 @@
  * operators, so that gradients pass: a variable is read by identity, composite values as their kind
  * says, lists are concatenated. The plain conversion is in context/convert.c.
  */
-#include "ops/engine/capture.h"
+#include "ops/engine/call_recording.h"
 #include "ops/engine/composite_values.h"
 #include "ops/engine/gradient.h"
 #include "ops/engine/op.h"

@@ -4,7 +4,7 @@
  * and nothing goes on the tape. Host numbers and tensors may stand among the specs; a rule may then
  * look at their elements.
  */
-#include "ops/engine/capture.h"
+#include "ops/engine/call_recording.h"
 #include "ops/engine/composite.h"
 #include "ops/engine/gradient.h"
 #include "ops/engine/like_ops.h"

@@ -5,7 +5,7 @@
  * and of other attributes, so the kernels change no state, on whichever device they run; those of
  * the CPU are in ops/kernels/drivers/random_kernels.c.
  */
-#include "ops/engine/capture.h"
+#include "ops/engine/call_recording.h"
 #include "ops/engine/dtype_sets.h"
 #include "ops/engine/execute.h"
 #include "ops/engine/op.h"

@@ -4,8 +4,8 @@
  * type_inference.c, calls that act on a resource by the folder that makes them, through
  * coi_record_call. src/function keeps what is recorded and makes the calls again.
  */
-#ifndef COI_OPS_ENGINE_CAPTURE_H
-#define COI_OPS_ENGINE_CAPTURE_H
+#ifndef COI_OPS_ENGINE_CALL_RECORDING_H
+#define COI_OPS_ENGINE_CALL_RECORDING_H
 
 #include "ops/engine/execute.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See capture.h. */
-#include "ops/engine/capture.h"
+/* See call_recording.h. */
+#include "ops/engine/call_recording.h"
 
 #include "base/text.h"
 
