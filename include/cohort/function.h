@@ -88,15 +88,23 @@ CO_API co_value *co_call(co_context *ctx, co_function *function, co_value *args)
 /** co_call as a step: co_run(ctx, strategy, co_captured, args, function). */
 CO_API co_value *co_captured(co_context *ctx, co_value *args, void *function);
 
-/** How often the user's function was called to capture it, how many programs it has now, and how
- * often one was replayed. */
+/**
+ * How often the user's function was called to capture it, how many programs it has now, and how
+ * often one was replayed. A plan is a part of a program as a list of kernels for tensors of some
+ * shapes: how many there are now, how often one was run, and the memory that they need for what they
+ * compute and drop, against the sum of it.
+ */
 typedef struct co_function_stats {
     size_t  struct_size;
     int64_t captures;
     int64_t programs;
     int64_t replays;
+    int64_t plans;
+    int64_t plan_runs;
+    int64_t planned_bytes;
+    int64_t temporary_bytes;
 } co_function_stats;
-#define CO_FUNCTION_STATS_INIT { sizeof(co_function_stats), 0, 0, 0 }
+#define CO_FUNCTION_STATS_INIT { sizeof(co_function_stats), 0, 0, 0, 0, 0, 0, 0 }
 CO_API co_code co_function_get_stats(co_context *ctx, const co_function *function,
                                      co_function_stats *stats);
 

@@ -4,6 +4,7 @@
  * is called, captured at need.
  */
 #include "function/function.h"
+#include "function/plan.h"
 #include "function/value_tree.h"
 
 #include "base/text.h"
@@ -515,6 +516,16 @@ co_captured(co_context *ctx, co_value *args, void *function)
     return co_call(ctx, function, args);
 }
 
+static void
+count_programs(co_function *function, co_function_stats *stats)
+{
+    coi_lock_take(&function->lock);
+    stats->programs = (int64_t)function->num_programs;
+    for (size_t i = 0; i < function->num_programs; ++i)
+        coi_regions_count(function->programs[i].program, stats);
+    coi_lock_give(&function->lock);
+}
+
 co_code
 co_function_get_stats(co_context *ctx, const co_function *function, co_function_stats *stats)
 {
@@ -532,7 +543,7 @@ co_function_get_stats(co_context *ctx, const co_function *function, co_function_
     size = stats->struct_size;
     all.captures = atomic_load_explicit(&function->captures, memory_order_relaxed);
     all.replays = atomic_load_explicit(&function->replays, memory_order_relaxed);
-    all.programs = (int64_t)function->num_programs;
+    count_programs((co_function *)(uintptr_t)function, &all);
     memcpy(stats, &all, size < sizeof(all) ? size : sizeof(all));
     stats->struct_size = size;
     return CO_OK;

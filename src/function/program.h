@@ -45,6 +45,8 @@ typedef struct coi_program {
     coi_program_constant *constants;
     size_t                num_constants, cap_constants;
     bool                  has_examples; /* of per-replica values, which each run brings */
+    struct coi_region    *regions;      /* plan.h; in order */
+    size_t                num_regions, cap_regions;
 } coi_program;
 
 extern const coi_class coi_program_class;

@@ -4,7 +4,7 @@
  * capturing. So results have the same bits, tapes record the same operators, and errors are the
  * same.
  */
-#include "function/program.h"
+#include "function/plan.h"
 #include "function/value_tree.h"
 
 #include "ops/engine/gradient.h"
@@ -268,31 +268,70 @@ coi_program_run_step(co_context *ctx, const coi_program *program, const coi_prog
 }
 
 static bool
-run_steps(replay *r)
+make_call(replay *r, const coi_program_step *step)
 {
-    co_context        *ctx = r->ctx;
-    const coi_program *program = r->program;
+    co_context *ctx = r->ctx;
+    size_t      num_owned = ctx->num_owned;
 
-    for (size_t i = 0; i < program->num_steps; ++i) {
-        const coi_program_step *step = &program->steps[i];
-        size_t                  num_owned = ctx->num_owned;
+    coi_copy_site(&ctx->site, &step->site);
+    ctx->call = step->call;
+    if (!run_step_on_device(r, step))
+        return false;
+    /* What the step made and no slot holds. A block of its own would end a tape that it began. */
+    while (ctx->num_owned > num_owned)
+        coi_unref(&ctx->heap, ctx->owned[--ctx->num_owned]);
+    for (uint32_t k = 0; k < step->num_dropped; ++k) {
+        co_value **slot = &r->slots[r->program->dropped[step->first_dropped + k]];
 
-        coi_copy_site(&ctx->site, &step->site);
-        ctx->call = step->call;
-        if (!run_step_on_device(r, step))
-            return false;
-        /* What the step made and no slot holds. A block of its own would end a tape that it
-         * began. */
-        while (ctx->num_owned > num_owned)
-            coi_unref(&ctx->heap, ctx->owned[--ctx->num_owned]);
-        for (uint32_t k = 0; k < step->num_dropped; ++k) {
-            co_value **slot = &r->slots[program->dropped[step->first_dropped + k]];
-
-            coi_unref(&ctx->heap, *slot);
-            *slot = NULL;
-        }
+        coi_unref(&ctx->heap, *slot);
+        *slot = NULL;
     }
     return true;
+}
+
+/* The calls from `first` on; recorded, if there is a recording. */
+static bool
+make_calls(replay *r, size_t first, size_t end, coi_plan_recording *recording)
+{
+    bool ok = true;
+
+    for (size_t i = first; ok && i < end; ++i) {
+        if (recording != NULL)
+            coi_plan_record_step(recording, i);
+        ok = make_call(r, &r->program->steps[i]);
+    }
+    return ok;
+}
+
+/* A region: by a plan where there is one, else its calls. */
+static bool
+run_region(replay *r, coi_region *region)
+{
+    coi_plan_recording *recording;
+    bool                ok;
+
+    if (coi_region_run(r->ctx, r->program, region, r->slots, &recording))
+        return r->ctx->error.code == CO_OK;
+    ok = make_calls(r, region->first, region->end, recording);
+    if (recording != NULL)
+        coi_region_end(r->ctx, region, r->slots, recording);
+    return ok;
+}
+
+static bool
+run_steps(replay *r)
+{
+    const coi_program *program = r->program;
+    size_t             at = 0;
+
+    for (size_t i = 0; i < program->num_regions; ++i) {
+        coi_region *region = &program->regions[i];
+
+        if (!make_calls(r, at, region->first, NULL) || !run_region(r, region))
+            return false;
+        at = region->end;
+    }
+    return make_calls(r, at, program->num_steps, NULL);
 }
 
 co_value *

@@ -37,6 +37,11 @@ coi_is_capturing(const co_context *ctx)
     .reads = (reads_), .writes = (writes_), .effect = coi_recorded_effect, .replay = replay_
 co_code coi_recorded_effect(co_context *ctx, coi_effect *effect);
 
+/* What coi_op_tape_begin is recorded with. */
+typedef struct coi_tape_begin_attrs {
+    bool persistent;
+} coi_tape_begin_attrs;
+
 /*
  * Record a call. `result` is its type: specs that nobody else has, in the structure of the result,
  * with other values where these are known now. Returns the result, in which symbolic tensors stand

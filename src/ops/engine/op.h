@@ -232,6 +232,19 @@ typedef struct coi_op {
     /* Of an entry that captured functions hold as a call (call_recording.h): makes the call again.
      * A value of the block, or NULL with an error in ctx. */
     co_value *(*replay)(co_context *ctx, const void *attrs, co_value *const *in, int num_in);
+    /* Of such an entry: it starts kernels and has no other effect, so that a plan has them in its
+     * place (function/plan.h). */
+    bool is_planned;
+    /* The same, where the numbers of the host that its kernels get depend on more than its
+     * operands: another key, another plan. */
+    int64_t (*plan_key)(co_context *ctx);
+    /* It ends the innermost tape, unless that is persistent. */
+    bool spends_tape;
+    /* Of an effect whose result is in the attributes of a kernel, which renews them. */
+    bool is_renewed;
+    /* Of a kernel whose attributes hold state of ctx: brings them up to date, for a run that is not
+     * the first. */
+    void (*renew)(co_context *ctx, void *attrs);
 } coi_op;
 
 static inline const char *

@@ -124,6 +124,8 @@ const coi_op coi_op_stateless_random_normal = {
            "Numbers drawn from a normal distribution, the same for the same two seeds."),
 };
 
+static void draw_again(co_context *ctx, void *attrs);
+
 /* What random_uniform and random_normal compute with. */
 const coi_op coi_op_random_uniform_drawn = {
     RANDOM(random_uniform, uniform, drawn_uniform_attrs, COI_RANDOM_DRAWN,
@@ -131,6 +133,7 @@ const coi_op coi_op_random_uniform_drawn = {
     .entry = "random_uniform_drawn",
     .internal = true,
     .not_by_name = true,
+    .renew = draw_again,
 };
 const coi_op coi_op_random_normal_drawn = {
     RANDOM(random_normal, normal, drawn_normal_attrs, COI_RANDOM_DRAWN,
@@ -138,6 +141,7 @@ const coi_op coi_op_random_normal_drawn = {
     .entry = "random_normal_drawn",
     .internal = true,
     .not_by_name = true,
+    .renew = draw_again,
 };
 
 static bool
@@ -155,8 +159,15 @@ draw_call(co_context *ctx, void *arg)
 const coi_op coi_op_draw_random = {
     COI_EFFECT("draw_random",
                "Draws the number of a call of random_uniform or random_normal from the context.",
-               coi_body_effect, CO_RESOURCE_RANDOM, CO_RESOURCE_RANDOM)
+               coi_body_effect, CO_RESOURCE_RANDOM, CO_RESOURCE_RANDOM),
+    .is_renewed = true,
 };
+
+static void
+draw_again(co_context *ctx, void *attrs)
+{
+    coi_execute_body(ctx, &coi_op_draw_random, (coi_effect){ 0 }, draw_call, attrs);
+}
 
 static co_value *
 draw_and_compute(coi_call *call, const coi_op *drawn)
