@@ -104,6 +104,7 @@ void bench_choose_products(void); /* part of it */
 void bench_conv(void);
 void bench_dispatch(void);
 void bench_elementwise(void);
+void bench_function(void);
 void bench_input(void);
 void bench_matmul(void);
 void bench_run(void);

@@ -28,6 +28,8 @@ static const benchmark benchmarks[] = {
     { "elementwise",
       "element-wise operators, compared with memory bandwidth and hand-written loops",
       bench_elementwise },
+    { "function", "captured functions: calls, operators, capturing, plans, fused chains",
+      bench_function },
     { "input", "datasets and their distribution: batches, record files, slices, shuffling, memory",
       bench_input },
     { "matmul", "the GEMMs of four models, compared with the best rate and other libraries",

@@ -27,6 +27,7 @@ typedef struct call_place {
 typedef struct captured {
     coi_program *program; /* a reference */
     co_value    *types;   /* of its arguments; a reference */
+    int          known;   /* coi_types_known of them */
     call_place   place;
 } captured;
 
@@ -48,7 +49,8 @@ struct co_function {
     captured    *programs; /* oldest first */
     size_t       num_programs, cap_programs;
     bool         said_limit;
-    atomic_llong captures, replays;
+    int64_t      replays;
+    atomic_llong captures;
 };
 
 static void
@@ -204,31 +206,32 @@ is_same_place(const call_place *a, const call_place *b)
            a->update_id == b->update_id && coi_device_name_equal(&a->device, &b->device);
 }
 
-/* The most specific program for arguments, and its types: references, or NULL. */
+/* The most specific program for arguments, and its types where `types` is not NULL: references, or
+ * NULL. Counts a replay. */
 static coi_program *
 find_program(co_function *function, const call_place *place, co_value *args, co_value **types)
 {
+    co_value    *best_types = NULL;
     coi_program *best = NULL;
     int          most = -1;
 
     coi_lock_take(&function->lock);
     for (size_t i = function->num_programs; i > 0; --i) {
         const captured *c = &function->programs[i - 1];
-        int             known;
 
-        if (!is_same_place(&c->place, place) || !coi_fits_types(c->types, args))
-            continue;
-        known = coi_types_known(c->types);
-        if (known > most) {
-            most = known;
+        if (c->known > most && is_same_place(&c->place, place) && coi_fits_types(c->types, args)) {
+            most = c->known;
             best = c->program;
-            *types = c->types;
+            best_types = c->types;
         }
     }
-    if (best != NULL) {
+    if (best != NULL)
         coi_ref(best);
-        coi_ref(*types);
+    if (best != NULL && types != NULL) {
+        coi_ref(best_types);
+        *types = best_types;
     }
+    ++function->replays;
     coi_lock_give(&function->lock);
     return best;
 }
@@ -368,7 +371,8 @@ capture(co_context *ctx, co_function *function, const call_place *place, co_valu
         return NULL;
     coi_log_line(&ctx->runtime->log, CO_LOG_INFO, "captured '%s': %zu calls", function->name,
                  program->num_steps);
-    return keep_program(ctx, function, &(captured){ program, types, *place });
+    return keep_program(ctx, function,
+                        &(captured){ program, types, coi_types_known(types), *place });
 }
 
 /* The types of a new program: the signature, or those of the arguments. */
@@ -441,7 +445,7 @@ coi_function_program(co_context *ctx, co_function *function, co_value *args)
 {
     call_place   place = place_of(ctx);
     co_value    *types = NULL;
-    coi_program *program = find_program(function, &place, args, &types);
+    coi_program *program = find_program(function, &place, args, function->check ? &types : NULL);
 
     if (program == NULL)
         return capture_for(ctx, function, &place, args);
@@ -491,7 +495,6 @@ call(co_context *ctx, co_function *function, co_value *args)
     if (program == NULL)
         return NULL;
     result = replay(ctx, program, args);
-    atomic_fetch_add_explicit(&function->replays, 1, memory_order_relaxed);
     coi_unref(&ctx->heap, program);
     return result;
 }
@@ -521,6 +524,7 @@ count_programs(co_function *function, co_function_stats *stats)
 {
     coi_lock_take(&function->lock);
     stats->programs = (int64_t)function->num_programs;
+    stats->replays = function->replays;
     for (size_t i = 0; i < function->num_programs; ++i)
         coi_regions_count(function->programs[i].program, stats);
     coi_lock_give(&function->lock);
@@ -542,7 +546,6 @@ co_function_get_stats(co_context *ctx, const co_function *function, co_function_
                         stats == NULL ? "NULL" : "without struct_size");
     size = stats->struct_size;
     all.captures = atomic_load_explicit(&function->captures, memory_order_relaxed);
-    all.replays = atomic_load_explicit(&function->replays, memory_order_relaxed);
     count_programs((co_function *)(uintptr_t)function, &all);
     memcpy(stats, &all, size < sizeof(all) ? size : sizeof(all));
     stats->struct_size = size;

@@ -13,6 +13,8 @@
 #include <string.h>
 
 #define NONE UINT32_MAX
+/* An arena of at most so many bytes belongs to its plan. */
+#define SMALL_ARENA 4096
 
 static bool
 is_bound(const coi_plan_value *value)
@@ -90,7 +92,10 @@ place_values(coi_plan *plan)
         if (is_in_arena(&plan->values[i]) && !plan->kernels[plan->values[i].first].is_dead)
             plan->values[i].offset = blocks[n++].offset;
     coi_free(plan->memory, blocks, nbytes);
-    return plan->arena_bytes != SIZE_MAX;
+    if (plan->arena_bytes <= SMALL_ARENA)
+        plan->small_arena = coi_alloc(plan->memory, plan->arena_bytes);
+    return plan->arena_bytes != SIZE_MAX &&
+           (plan->arena_bytes > SMALL_ARENA || plan->small_arena != NULL);
 }
 
 /* --- calls --- */
@@ -130,9 +135,18 @@ find_bound(coi_plan *plan)
     plan->tensors = coi_calloc(plan->memory, (plan->num_values + 1) * sizeof(co_value *));
     if (plan->bound == NULL || plan->tensors == NULL)
         return false;
-    for (size_t i = 0; i < plan->num_values; ++i)
-        if (is_bound(&plan->values[i]))
-            plan->bound[plan->num_bound++] = (uint32_t)i;
+    for (size_t i = 0; i < plan->num_values; ++i) {
+        if (!is_bound(&plan->values[i]))
+            continue;
+        plan->values[i].position = (uint32_t)plan->num_bound;
+        plan->bound[plan->num_bound++] = (uint32_t)i;
+    }
+    for (size_t i = 0; i < plan->num_outputs; ++i) {
+        const coi_plan_value *root = &plan->values[plan->values[plan->outputs[i].value].root];
+
+        if (is_bound(root))
+            plan->outputs[i].bound = root->position;
+    }
     return true;
 }
 
@@ -227,6 +241,8 @@ coi_plan_destroy(coi_heap *heap, coi_plan *plan)
     coi_free(memory, plan->inputs, (plan->num_inputs + 1) * sizeof(*plan->inputs));
     coi_free(memory, plan->outputs, (plan->num_outputs + 1) * sizeof(*plan->outputs));
     coi_free(memory, plan->calls, (plan->num_kernels + 1) * sizeof(*plan->calls));
+    if (plan->small_arena != NULL)
+        coi_free(memory, plan->small_arena, plan->arena_bytes);
     coi_free(memory, plan->starts, (plan->num_kernels + 1) * sizeof(*plan->starts));
     coi_free(memory, plan->chains, plan->cap_chains * sizeof(*plan->chains));
     coi_free(memory, plan->chain_steps, (plan->num_kernels + 1) * sizeof(*plan->chain_steps));
@@ -272,55 +288,48 @@ coi_plan_fits(const coi_plan *plan, const co_context *ctx, int64_t key, co_value
     return true;
 }
 
-/* The tensors that variables are now; false if one is not of the type that it was. */
-static bool
-read_variables(co_context *ctx, coi_plan *plan, bool *fits)
+/* The tensor that a variable is now; *fits is false if it is not of the type that it was. */
+static co_value *
+read_variable(co_context *ctx, const coi_plan_value *value, bool *fits)
 {
-    for (size_t i = 0; i < plan->num_bound; ++i) {
-        const coi_plan_value *value = &plan->values[plan->bound[i]];
+    co_value *tensor = coi_as_tensor(ctx, value->held, CO_DTYPE_NONE);
 
-        if (value->source != COI_PLAN_VARIABLE)
-            continue;
-        plan->tensors[i] = coi_as_tensor(ctx, value->held, CO_DTYPE_NONE);
-        *fits = plan->tensors[i] != NULL && is_of_type(&value->cell, plan->tensors[i]);
-        if (!*fits)
-            return false;
-    }
-    return true;
+    *fits = tensor != NULL && is_of_type(&value->cell, tensor);
+    return tensor;
 }
 
-/* New tensors for what the region leaves behind. */
-static bool
-make_outputs(co_context *ctx, coi_plan *plan)
+/* A new tensor for what the region leaves behind. */
+static co_value *
+make_output(co_context *ctx, const co_value *cell)
 {
-    for (size_t i = 0; i < plan->num_bound; ++i) {
-        const coi_plan_value *value = &plan->values[plan->bound[i]];
-        const co_value       *cell = &value->cell;
+    co_value *tensor = coi_tensor_new(&ctx->heap, cell->u.tensor.device, (co_dtype)cell->dtype,
+                                      cell->u.tensor.dims, cell->ndim, cell->u.tensor.num_elements,
+                                      coi_err(ctx));
 
-        if (value->source != COI_PLAN_COMPUTED)
-            continue;
-        plan->tensors[i] = coi_tensor_new(&ctx->heap, cell->u.tensor.device, (co_dtype)cell->dtype,
-                                          cell->u.tensor.dims, cell->ndim,
-                                          cell->u.tensor.num_elements, coi_err(ctx));
-        if (plan->tensors[i] == NULL) {
-            coi_failed(ctx);
-            return false;
-        }
-    }
-    return true;
+    if (tensor == NULL)
+        coi_failed(ctx);
+    return tensor;
 }
 
-static void
-bind_data(coi_plan *plan, co_value *const *slots)
+static bool
+bind_data(co_context *ctx, coi_plan *plan, co_value *const *slots, bool *fits)
 {
     for (size_t i = 0; i < plan->num_bound; ++i) {
         uint32_t              root = plan->bound[i];
         const coi_plan_value *value = &plan->values[root];
-        const co_value       *tensor = value->source == COI_PLAN_INPUT ? slots[value->slot]
-                                                                       : plan->tensors[i];
+        const co_value       *tensor;
 
+        if (value->source == COI_PLAN_INPUT)
+            tensor = slots[value->slot];
+        else if (value->source == COI_PLAN_VARIABLE)
+            tensor = plan->tensors[i] = read_variable(ctx, value, fits);
+        else
+            tensor = plan->tensors[i] = make_output(ctx, &value->cell);
+        if (tensor == NULL || !*fits)
+            return false;
         set_data(plan, root, coi_data_on_host(tensor));
     }
+    return true;
 }
 
 static void
@@ -385,21 +394,26 @@ run_starts(co_context *ctx, coi_plan *plan)
     return true;
 }
 
-/* The tensor of a value that the region leaves behind: a reference, or NULL with an error. */
+/* The tensor that a value of the region shows: borrowed. */
 static co_value *
-output_of(co_context *ctx, const coi_plan *plan, uint32_t number, co_value *const *slots)
+base_of(const coi_plan *plan, const coi_plan_output *output, co_value *const *slots)
 {
-    const coi_plan_value *value = &plan->values[number], *root = &plan->values[value->root];
-    co_value             *base = NULL, *view;
+    const coi_plan_value *root = &plan->values[plan->values[output->value].root];
 
-    if (root->source == COI_PLAN_INPUT)
-        base = slots[root->slot];
-    else if (root->source == COI_PLAN_CONSTANT)
-        base = root->held;
-    for (size_t i = 0; base == NULL && i < plan->num_bound; ++i)
-        if (plan->bound[i] == value->root)
-            base = plan->tensors[i];
-    if (value == root) {
+    if (output->bound == NONE)
+        return root->held;
+    return root->source == COI_PLAN_INPUT ? slots[root->slot] : plan->tensors[output->bound];
+}
+
+/* What the region leaves behind: a reference, or NULL with an error. */
+static co_value *
+output_of(co_context *ctx, const coi_plan *plan, const coi_plan_output *output,
+          co_value *const *slots)
+{
+    const coi_plan_value *value = &plan->values[output->value];
+    co_value             *base = base_of(plan, output, slots), *view;
+
+    if (value->source != COI_PLAN_VIEW) {
         coi_ref(base);
         return base;
     }
@@ -418,8 +432,7 @@ fill_slots(co_context *ctx, coi_plan *plan, co_value **slots)
     bool ok = true;
 
     for (size_t i = 0; ok && i < plan->num_outputs; ++i)
-        ok = (plan->outputs[i].tensor = output_of(ctx, plan, plan->outputs[i].value, slots)) !=
-             NULL;
+        ok = (plan->outputs[i].tensor = output_of(ctx, plan, &plan->outputs[i], slots)) != NULL;
     for (size_t i = 0; i < plan->num_outputs; ++i) {
         coi_plan_output *output = &plan->outputs[i];
 
@@ -437,28 +450,36 @@ fill_slots(co_context *ctx, coi_plan *plan, co_value **slots)
 static bool
 run_in(co_context *ctx, coi_plan *plan, co_value **slots, char *arena)
 {
-    bind_data(plan, slots);
     bind_arena(plan, arena);
     bind_context(plan, ctx);
     return run_starts(ctx, plan) && fill_slots(ctx, plan, slots);
 }
 
+/* In memory of the device's pool, which other plans have in their turn. */
+static bool
+run_in_pool(co_context *ctx, coi_plan *plan, co_value **slots)
+{
+    coi_buffer *arena = coi_buffer_alloc(plan->device, plan->arena_bytes, coi_err(ctx));
+    bool        ok;
+
+    if (arena == NULL) {
+        coi_failed(ctx);
+        return false;
+    }
+    ok = run_in(ctx, plan, slots, arena->data);
+    coi_buffer_unref(arena);
+    return ok;
+}
+
 bool
 coi_plan_run(co_context *ctx, coi_plan *plan, co_value **slots, bool *fits)
 {
-    coi_buffer *arena;
-    bool        ok = false;
+    bool ok;
 
     *fits = true;
-    if (read_variables(ctx, plan, fits) && make_outputs(ctx, plan)) {
-        arena = coi_buffer_alloc(plan->device, plan->arena_bytes + 1, coi_err(ctx));
-        if (arena != NULL) {
-            ok = run_in(ctx, plan, slots, arena->data);
-            coi_buffer_unref(arena);
-        } else {
-            coi_failed(ctx);
-        }
-    }
+    ok = bind_data(ctx, plan, slots, fits) &&
+         (plan->small_arena != NULL ? run_in(ctx, plan, slots, plan->small_arena)
+                                    : run_in_pool(ctx, plan, slots));
     for (size_t i = 0; i < plan->num_bound; ++i) {
         coi_unref(&ctx->heap, plan->tensors[i]);
         plan->tensors[i] = NULL;

@@ -43,6 +43,7 @@ typedef struct coi_plan_value {
     bool     is_in_tile;  /* used in one chain alone: it needs no memory */
     co_value *held;       /* a reference to the tensor or variable; NULL: neither */
     size_t    offset;     /* of roots: in the arena */
+    uint32_t  position;   /* of roots: in plan->bound */
 } coi_plan_value;
 
 /* A kernel while it is recorded. */
@@ -72,15 +73,17 @@ typedef struct coi_plan_input {
 /* A slot that the region leaves behind. */
 typedef struct coi_plan_output {
     uint32_t  slot, value;
-    co_value *tensor; /* during a run: that of the root, a reference */
+    uint32_t  bound;  /* position of its root in plan->bound; UINT32_MAX: the root is a constant */
+    co_value *tensor; /* at the end of a run: a reference */
 } coi_plan_output;
 
 typedef struct coi_plan {
     coi_memory        *memory;
     const coi_program *program;
     atomic_flag        is_busy;
-    co_device         *device; /* current, when it was recorded */
-    int64_t            key;    /* of coi_op.plan_key */
+    atomic_llong       num_runs; /* written by who has it */
+    co_device         *device;   /* current, when it was recorded */
+    int64_t            key;      /* of coi_op.plan_key */
     coi_plan_value    *values;
     size_t             num_values, cap_values;
     coi_plan_kernel   *kernels;
@@ -107,21 +110,22 @@ typedef struct coi_plan {
     uint32_t   *shown;       /* values by root */
     uint32_t   *first_shown; /* by root: position in shown; one more than there are values */
     size_t      arena_bytes, temporary_bytes; /* planned; the sum of what it is planned for */
-    char       *arena_data;                   /* that cells were bound to last */
-    co_context *ctx;                          /* the same */
+    char       *small_arena; /* of its own; NULL: each run takes one from the pool */
+    char       *arena_data;  /* that cells were bound to last */
+    co_context *ctx;         /* the same */
 } coi_plan;
 
 /* A region of a program. */
 typedef struct coi_region {
-    size_t    first, end; /* steps */
-    uint32_t *in, *out;   /* slots: made before it and used in it; made in it and used after it */
-    size_t    num_in, num_out, cap_in, cap_out;
-    uint32_t *dropped; /* those of `in` that nothing after it uses */
-    size_t    num_dropped, cap_dropped;
-    coi_lock  lock; /* of what follows */
-    coi_plan *plans[COI_MOST_PLANS];
-    size_t    num_plans, num_failures;
-    int64_t   num_runs; /* of plans */
+    size_t      first, end; /* steps */
+    uint32_t   *in, *out;   /* slots: made before it and used in it; made in it and used after it */
+    size_t      num_in, num_out, cap_in, cap_out;
+    uint32_t   *dropped; /* those of `in` that nothing after it uses */
+    size_t      num_dropped, cap_dropped;
+    bool        has_key; /* a call in it has a plan_key */
+    coi_lock    lock;    /* of adding a plan: once it is there it stays */
+    coi_plan   *plans[COI_MOST_PLANS];
+    atomic_uint num_plans, num_failures;
 } coi_region;
 
 typedef struct coi_plan_recording coi_plan_recording; /* plan_recording.c */

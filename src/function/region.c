@@ -148,6 +148,7 @@ collect_slots(slot_use *u)
 
         for (int k = 0; u->ok && k < step->num_in; ++k)
             coi_tree_all(step->in[k], collect_input, u);
+        u->region->has_key = u->region->has_key || step->op->plan_key != NULL;
         if (u->ok)
             coi_tree_all(step->result, collect_output, u);
     }
@@ -253,7 +254,7 @@ coi_regions_destroy(coi_heap *heap, coi_program *program)
     for (size_t i = 0; i < program->num_regions; ++i) {
         coi_region *region = &program->regions[i];
 
-        for (size_t k = 0; k < region->num_plans; ++k)
+        for (unsigned k = 0; k < atomic_load(&region->num_plans); ++k)
             coi_plan_destroy(heap, region->plans[k]);
         coi_free(memory, region->in, region->cap_in * sizeof(*region->in));
         coi_free(memory, region->out, region->cap_out * sizeof(*region->out));
@@ -278,30 +279,42 @@ key_of(co_context *ctx, const coi_program *program, const coi_region *region)
 {
     int64_t key = 0;
 
-    for (size_t i = region->first; i < region->end; ++i)
+    for (size_t i = region->first; region->has_key && i < region->end; ++i)
         if (program->steps[i].op->plan_key != NULL)
             key = key * 31 + program->steps[i].op->plan_key(ctx);
     return key;
 }
 
-/* A plan for these values that nobody else is running, taken; NULL if there is none. *may_record:
- * there may be another. */
+/* A plan for these values that nobody else is running, taken; NULL if there is none. */
 static coi_plan *
-take_plan(const co_context *ctx, coi_region *region, int64_t key, co_value *const *slots,
-          bool *may_record)
+take_plan(const co_context *ctx, coi_region *region, int64_t key, co_value *const *slots)
 {
-    coi_plan *found = NULL;
+    unsigned n = atomic_load_explicit(&region->num_plans, memory_order_acquire);
 
-    coi_lock_take(&region->lock);
-    for (size_t i = 0; found == NULL && i < region->num_plans; ++i)
-        if (coi_plan_fits(region->plans[i], ctx, key, slots) &&
-            !atomic_flag_test_and_set_explicit(&region->plans[i]->is_busy, memory_order_acquire))
-            found = region->plans[i];
-    region->num_runs += found != NULL;
-    *may_record = found == NULL && region->num_plans < COI_MOST_PLANS &&
-                  region->num_failures < MOST_FAILURES;
-    coi_lock_give(&region->lock);
-    return found;
+    for (unsigned i = 0; i < n; ++i) {
+        coi_plan *plan = region->plans[i];
+
+        if (coi_plan_fits(plan, ctx, key, slots) &&
+            !atomic_flag_test_and_set_explicit(&plan->is_busy, memory_order_acquire))
+            return plan;
+    }
+    return NULL;
+}
+
+static void
+give_back(coi_plan *plan)
+{
+    long long runs = atomic_load_explicit(&plan->num_runs, memory_order_relaxed);
+
+    atomic_store_explicit(&plan->num_runs, runs + 1, memory_order_relaxed);
+    atomic_flag_clear_explicit(&plan->is_busy, memory_order_release);
+}
+
+static bool
+may_record(coi_region *region)
+{
+    return atomic_load_explicit(&region->num_plans, memory_order_relaxed) < COI_MOST_PLANS &&
+           atomic_load_explicit(&region->num_failures, memory_order_relaxed) < MOST_FAILURES;
 }
 
 static void
@@ -319,7 +332,7 @@ bool
 coi_region_run(co_context *ctx, const coi_program *program, coi_region *region, co_value **slots,
                coi_plan_recording **recorder)
 {
-    bool      may_record, done = false, fits = false;
+    bool      done = false, fits = false;
     int64_t   key;
     coi_plan *plan;
 
@@ -327,13 +340,13 @@ coi_region_run(co_context *ctx, const coi_program *program, coi_region *region, 
     if (!can_run(ctx))
         return false;
     key = key_of(ctx, program, region);
-    plan = take_plan(ctx, region, key, slots, &may_record);
+    plan = take_plan(ctx, region, key, slots);
     if (plan != NULL) {
         done = coi_plan_run(ctx, plan, slots, &fits);
-        atomic_flag_clear_explicit(&plan->is_busy, memory_order_release);
+        give_back(plan);
         if (done)
             drop_inputs(ctx, region, slots);
-    } else if (may_record) {
+    } else if (may_record(region)) {
         *recorder = coi_plan_record(ctx, program, region, slots, key);
     }
     return done || ctx->error.code != CO_OK;
@@ -364,9 +377,10 @@ coi_region_end(co_context *ctx, coi_region *region, co_value **slots, coi_plan_r
     say_plan(ctx, plan, why, region);
     coi_lock_take(&region->lock);
     if (plan == NULL) {
-        region->num_failures += ctx->error.code == CO_OK;
-    } else if (region->num_plans < COI_MOST_PLANS) {
-        region->plans[region->num_plans++] = plan;
+        atomic_fetch_add(&region->num_failures, ctx->error.code == CO_OK);
+    } else if (atomic_load(&region->num_plans) < COI_MOST_PLANS) {
+        region->plans[atomic_load(&region->num_plans)] = plan;
+        atomic_fetch_add_explicit(&region->num_plans, 1, memory_order_release);
         plan = NULL;
     }
     coi_lock_give(&region->lock);
@@ -380,13 +394,14 @@ coi_regions_count(coi_program *program, co_function_stats *stats)
     for (size_t i = 0; i < program->num_regions; ++i) {
         coi_region *region = &program->regions[i];
 
-        coi_lock_take(&region->lock);
-        stats->plans += (int64_t)region->num_plans;
-        stats->plan_runs += region->num_runs;
-        for (size_t k = 0; k < region->num_plans; ++k) {
+        unsigned n = atomic_load_explicit(&region->num_plans, memory_order_acquire);
+
+        stats->plans += n;
+        for (unsigned k = 0; k < n; ++k) {
+            stats->plan_runs += atomic_load_explicit(&region->plans[k]->num_runs,
+                                                     memory_order_relaxed);
             stats->planned_bytes += (int64_t)region->plans[k]->arena_bytes;
             stats->temporary_bytes += (int64_t)region->plans[k]->temporary_bytes;
         }
-        coi_lock_give(&region->lock);
     }
 }
