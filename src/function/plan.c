@@ -49,7 +49,7 @@ find_last_uses(coi_plan *plan)
         coi_plan_kernel *kernel = &plan->kernels[i - 1];
         const uint32_t  *in = plan->operands + kernel->values, *out = in + kernel->num_in;
 
-        kernel->is_dead = true;
+        kernel->is_dead = kernel->op->renew == NULL; /* that advances a counter in any case */
         for (int k = 0; k < kernel->num_out; ++k)
             if (plan->values[out[k]].last != NONE || plan->values[out[k]].is_output)
                 kernel->is_dead = false;

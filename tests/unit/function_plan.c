@@ -347,6 +347,7 @@ noisy(co_context *ctx, co_value *args, void *user)
     const int64_t n = 5;
 
     (void)user;
+    co_random_uniform(ctx, CO_FLOAT32, &n, 1, 0, 1); /* counts, though nothing uses it */
     return co_args(ctx, co_dropout(ctx, x, 0.5), co_random_normal(ctx, CO_FLOAT32, &n, 1, 0, 1),
                    co_random_uniform(ctx, CO_FLOAT32, &n, 1, 0, 1));
 }
