@@ -609,7 +609,7 @@ co_captured(co_context *ctx, co_value *args, void *function)
 {
     co_function *step = function;
 
-    COI_ENTER(ctx, "call", NULL);
+    COI_ENTER(ctx, "captured", NULL);
     if (!coi_check_object(ctx, step, &function_class, 2, "function"))
         return NULL;
     if (step->signature != NULL && !coi_check_run_signature(ctx, step->signature))
