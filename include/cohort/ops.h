@@ -469,6 +469,10 @@ CO_API void co_set_seed(co_context *ctx, uint64_t seed);
  * finite, or is not when it is rounded to dtype, or low is above high; of integers also where they
  * are equal, or dtype cannot hold all numbers between them. The range itself may be larger than the
  * largest number.
+ *
+ * co_op_call takes one attribute more, here and for co_random_normal: with `op_seed` the numbers are
+ * those of another stream, which depends on this seed, on that of the context and on the number of
+ * the call.
  */
 CO_API co_value *co_random_uniform(co_context *ctx, co_dtype dtype, const int64_t *dims, int ndim,
                                    double low, double high);

@@ -552,6 +552,17 @@ draw_stateless(golden_frame *f, json_t *step, co_value *shape, bool is_normal, c
                       co_no_args(f->ctx), co_dict(f->ctx, is_normal ? normal : uniform, items, 5));
 }
 
+/* An operator with a seed of its own. */
+static co_value *
+draw_seeded(golden_frame *f, json_t *step, co_value *shape, bool is_normal)
+{
+    static const char *const keys[] = { "op_seed", "shape" };
+    co_value                *items[2] = { co_int(f->ctx, integer_of(step, "seed")), shape };
+
+    return co_op_call(f->ctx, is_normal ? "random_normal" : "random_uniform", co_no_args(f->ctx),
+                      co_dict(f->ctx, keys, items, 2));
+}
+
 static golden_thing
 act_random(golden_frame *f, json_t *step)
 {
@@ -577,7 +588,8 @@ act_random(golden_frame *f, json_t *step)
         return golden_value(
             draw_stateless(f, step, co_list(f->ctx, numbers, (size_t)ndim), is_normal, dtype));
     if (json_object_get(step, "seed") != NULL)
-        return golden_refuse(f, "random operators with a seed of their own");
+        return golden_value(
+            draw_seeded(f, step, co_list(f->ctx, numbers, (size_t)ndim), is_normal));
     if (!co_dtype_is_floating(dtype)) {
         low = (double)integer_of(step, "minval");
         high = (double)integer_of(step, "maxval");

@@ -329,6 +329,35 @@ CO_TEST(random_integers_are_all_those_of_their_range, "")
     CO_EXPECT_OK(ctx);
 }
 
+static co_value *
+draw_seeded(co_context *ctx, int64_t op_seed)
+{
+    static const char *const keys[] = { "op_seed", "shape" };
+    co_value                *n = co_int(ctx, 8);
+    co_value *const          items[] = { co_int(ctx, op_seed), co_list(ctx, &n, 1) };
+
+    return co_op_call(ctx, "random_normal", co_no_args(ctx), co_dict(ctx, keys, items, 2));
+}
+
+CO_TEST(a_seed_of_an_operator_is_another_stream, "")
+{
+    const size_t nbytes = 8 * sizeof(float);
+    co_value    *seen[4];
+
+    co_set_seed(ctx, 1);
+    seen[0] = draw_seeded(ctx, 5);
+    seen[1] = draw_seeded(ctx, 5);
+    co_set_seed(ctx, 1);
+    seen[2] = co_random_normal(ctx, CO_FLOAT32, CO_SHAPE(8), 0, 1);
+    co_set_seed(ctx, 1);
+    seen[3] = draw_seeded(ctx, 6);
+    for (int i = 1; i < 4; ++i)
+        CO_EXPECT_TRUE(memcmp(co_value_data(ctx, seen[0]), co_value_data(ctx, seen[i]), nbytes) !=
+                       0);
+    co_set_seed(ctx, 1);
+    CO_EXPECT_BYTES(co_value_data(ctx, draw_seeded(ctx, 5)), co_value_data(ctx, seen[0]), nbytes);
+}
+
 CO_TEST(a_shuffle_has_all_rows_in_another_order, "")
 {
     co_value *x = co_reshape(

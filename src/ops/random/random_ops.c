@@ -13,18 +13,20 @@
 
 #include <math.h>
 
-#define UNIFORM_ATTRS(X)                                                                           \
+#define UNIFORM_NUMBERS(X)                                                                         \
     X(coi_random_attrs, shape, INTS, "", NULL)                                                     \
     X(coi_random_attrs, dtype, DTYPE, "=float32", NULL)                                            \
     X(coi_random_attrs, low, FLOAT, "=0", NULL)                                                    \
     X(coi_random_attrs, high, FLOAT, "=1", NULL)
-#define NORMAL_ATTRS(X)                                                                            \
+#define NORMAL_NUMBERS(X)                                                                          \
     X(coi_random_attrs, shape, INTS, "", NULL)                                                     \
     X(coi_random_attrs, dtype, DTYPE, "=float32", NULL)                                            \
     X(coi_random_attrs, mean, FLOAT, "=0", NULL)                                                   \
     X(coi_random_attrs, stddev, FLOAT, "=1", NULL)
-#define STATELESS_UNIFORM_ATTRS(X) UNIFORM_ATTRS(X) X(coi_random_attrs, seed, INTS, "", NULL)
-#define STATELESS_NORMAL_ATTRS(X)  NORMAL_ATTRS(X) X(coi_random_attrs, seed, INTS, "", NULL)
+#define UNIFORM_ATTRS(X)           UNIFORM_NUMBERS(X) X(coi_random_attrs, op_seed, INT, "=null", NULL)
+#define NORMAL_ATTRS(X)            NORMAL_NUMBERS(X) X(coi_random_attrs, op_seed, INT, "=null", NULL)
+#define STATELESS_UNIFORM_ATTRS(X) UNIFORM_NUMBERS(X) X(coi_random_attrs, seed, INTS, "", NULL)
+#define STATELESS_NORMAL_ATTRS(X)  NORMAL_NUMBERS(X) X(coi_random_attrs, seed, INTS, "", NULL)
 #define DRAWN_UNIFORM_ATTRS(X)                                                                     \
     STATELESS_UNIFORM_ATTRS(X) X(coi_random_attrs, replica, INT, "", NULL)
 #define DRAWN_NORMAL_ATTRS(X) STATELESS_NORMAL_ATTRS(X) X(coi_random_attrs, replica, INT, "", NULL)
@@ -170,13 +172,26 @@ const coi_op coi_op_random_normal_drawn = {
     .not_by_name = true,
 };
 
+/* The key of a stream: that of the context, or with a seed of the operator one of its own. */
+static uint64_t
+key_of(uint64_t seed, int64_t op_seed)
+{
+    uint64_t key = (uint64_t)op_seed + 0x9e3779b97f4a7c15u; /* the finalizer of SplitMix64 */
+
+    if (op_seed == COI_NO_INT)
+        return seed;
+    key = (key ^ key >> 30) * 0xbf58476d1ce4e5b9u;
+    key = (key ^ key >> 27) * 0x94d049bb133111ebu;
+    return seed ^ key ^ key >> 31;
+}
+
 static bool
 draw_call(co_context *ctx, void *arg)
 {
     coi_random_attrs *attrs = arg;
 
     attrs->seed.n = 2;
-    attrs->seed.at[0] = (int64_t)ctx->seed;
+    attrs->seed.at[0] = (int64_t)key_of(ctx->seed, attrs->op_seed);
     attrs->seed.at[1] = (int64_t)ctx->random_counter++;
     attrs->replica = ctx->mode.replica;
     return true;
@@ -279,8 +294,10 @@ static co_value *
 draw_tensor(co_context *ctx, const coi_op *op, co_dtype dtype, const int64_t *dims, int ndim,
             const int64_t *seed, double a, double b)
 {
-    coi_random_attrs attrs = { .dtype = coi_dtype_attr(dtype), .low = a, .high = b };
-    bool             is_stateless = op->composite == NULL;
+    coi_random_attrs attrs = {
+        .dtype = coi_dtype_attr(dtype), .low = a, .high = b, .op_seed = COI_NO_INT
+    };
+    bool is_stateless = op->composite == NULL;
 
     COI_ENTER(ctx, op->name, NULL);
     if (is_stateless && seed == NULL) {
