@@ -93,12 +93,11 @@ coi_capture_iterate(co_context *ctx, co_dataset *dataset)
     return iterator;
 }
 
-/* An iterator as the operand of a call. */
-static co_value *
-iterator_operand(co_context *ctx, co_iterator *iterator)
+co_value *
+coi_iterator_symbol(const co_iterator *iterator)
 {
-    return iterator->dataset->ops == &captured_ops ? ((captured_iterator *)iterator)->symbol
-                                                   : coi_iterator_value(ctx, iterator);
+    return iterator->dataset->ops == &captured_ops ? ((const captured_iterator *)iterator)->symbol
+                                                   : NULL;
 }
 
 /* --- elements --- */
@@ -203,7 +202,7 @@ co_value *
 coi_capture_next(co_context *ctx, co_iterator *iterator)
 {
     element_attrs attrs = { iterator->dataset->spec };
-    co_value     *in = may_capture_next(ctx, iterator) ? iterator_operand(ctx, iterator) : NULL;
+    co_value     *in = may_capture_next(ctx, iterator) ? coi_iterator_value(ctx, iterator) : NULL;
 
     return in != NULL ? coi_record_call(ctx, &coi_op_next_captured, &attrs, &in, 1,
                                         coi_types_of_args(ctx, attrs.spec))
@@ -214,7 +213,7 @@ co_value *
 coi_capture_optional(co_context *ctx, co_iterator *iterator)
 {
     element_attrs attrs = { iterator->dataset->spec };
-    co_value     *in = may_capture_next(ctx, iterator) ? iterator_operand(ctx, iterator) : NULL;
+    co_value     *in = may_capture_next(ctx, iterator) ? coi_iterator_value(ctx, iterator) : NULL;
 
     return in != NULL
                ? coi_record_call(ctx, &coi_op_optional_captured, &attrs, &in, 1, some_value(ctx))

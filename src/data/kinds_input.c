@@ -82,6 +82,12 @@ iterator_itself(co_context *ctx, co_value *value)
 }
 
 static co_value *
+iterator_symbol(const co_value *value)
+{
+    return coi_iterator_symbol(value->u.object);
+}
+
+static co_value *
 iterator_next(co_context *ctx, co_value *value)
 {
     return co_next(ctx, value->u.object);
@@ -95,6 +101,7 @@ const coi_kind_ops coi_iterator_kind = {
     .element_spec = iterator_spec,
     .iterate = iterator_itself,
     .next = iterator_next,
+    .symbol = iterator_symbol,
 };
 
 /* --- making them --- */

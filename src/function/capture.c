@@ -170,6 +170,8 @@ operand_leaf(co_context *ctx, co_value *leaf, void *arg)
         return coi_own_symbol(ctx, leaf);
     if (coi_resource_of(leaf) == NULL)
         return leaf;
+    if (coi_kind_of(leaf)->symbol != NULL && (symbol = coi_kind_of(leaf)->symbol(leaf)) != NULL)
+        return coi_own_symbol(ctx, symbol);
     if ((symbol = symbol_of_argument(c, leaf)) != NULL)
         return symbol;
     if (coi_kind_of(leaf)->is_made_of != NULL)

@@ -408,9 +408,11 @@ capture_whole(co_context *ctx, co_function *function, const call_place *place, c
     coi_program *program = capture_types(ctx, function, types, may_create, &makes_variables);
 
     if (program != NULL && makes_variables) {
-        coi_unref(&ctx->heap, program);
+        coi_program *first = program; /* which holds the variables that it made */
+
         may_create = false;
         program = capture_types(ctx, function, types, may_create, &makes_variables);
+        coi_unref(&ctx->heap, first);
     }
     if (program == NULL && makes_variables && !may_create)
         drop_programs(ctx, function);

@@ -116,6 +116,9 @@ typedef struct coi_kind_ops {
     co_value *(*iterate)(co_context *ctx, co_value *value);
     /* The next element, of ctx's block; NULL at the end, and with an error. NULL: iterate first. */
     co_value *(*next)(co_context *ctx, co_value *value);
+    /* What stands for it in the function that made it while it was captured, borrowed. NULL, or a
+     * NULL result: it is itself. */
+    co_value *(*symbol)(const co_value *value);
     /* Whether the dataset `other` is one of those that it was made of. NULL: it is made of none. */
     bool (*is_made_of)(const co_value *value, const co_value *other);
 } coi_kind_ops;

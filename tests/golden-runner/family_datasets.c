@@ -97,32 +97,17 @@ fold_twice(co_context *ctx, co_value *args, void *user)
     return co_add(ctx, co_mul(ctx, co_at(ctx, args, 0), co_int(ctx, 2)), co_at(ctx, args, 1));
 }
 
-/* A function folds a dataset by a loop over its elements. */
 typedef struct folding {
     co_dataset *dataset;
     co_fold_fn  fn;
 } folding;
 
 static co_value *
-fold_element(co_context *ctx, co_value *args, void *user)
-{
-    const folding *f = user;
-    co_value      *both = co_args(ctx, co_at(ctx, args, 1), co_at(ctx, args, 0));
-    co_value      *next = f->fn(ctx, both, NULL);
-
-    return next != NULL ? co_tuple(ctx, &next, 1) : NULL;
-}
-
-static co_value *
 fold_dataset(co_context *ctx, co_value *args, void *user)
 {
-    folding  *f = user;
-    co_value *state;
+    const folding *f = user;
 
-    if (!golden_captures())
-        return co_dataset_reduce(ctx, f->dataset, co_at(ctx, args, 0), f->fn, NULL);
-    state = co_for_each(ctx, co_dataset_value(ctx, f->dataset), args, fold_element, f);
-    return state != NULL ? co_at(ctx, state, 0) : NULL;
+    return co_dataset_reduce(ctx, f->dataset, co_at(ctx, args, 0), f->fn, NULL);
 }
 
 static co_value *

@@ -233,6 +233,62 @@ CO_TEST(a_dataset_made_of_an_argument_ties_the_program_to_it, "FN-7")
     CO_EXPECT_INT(captures(ctx, f), 2);
 }
 
+static co_value *
+loop_over_rest(co_context *ctx, co_value *args, void *user)
+{
+    co_iterator *it = co_iterate(ctx, co_value_dataset(ctx, co_at(ctx, args, 0)));
+    co_value    *first = co_get_next(ctx, it), *sums;
+
+    sums = sum_up(ctx, co_args(ctx, co_iterator_value(ctx, it)), user);
+    return first != NULL && sums != NULL ? co_args(ctx, first, sums, co_iterator_value(ctx, it))
+                                         : NULL;
+}
+
+/* Loops take them, functions return them. */
+CO_TEST(an_iterator_made_in_a_function_is_a_value_of_it, "FN-7")
+{
+    co_function *f = co_function_of(ctx, loop_over_rest, NULL, NULL);
+    co_value    *d = co_dataset_value(ctx, co_dataset_range(ctx, 3, 7, 1)), *seen;
+
+    for (int i = 0; i < 2; ++i) {
+        seen = co_call(ctx, f, co_args(ctx, d));
+        CO_REQUIRE(seen != NULL);
+        CO_EXPECT_INT(co_item_int(ctx, co_at(ctx, seen, 0)), 3);
+        expect_sums(ctx, co_at(ctx, seen, 1), 15, 3);
+        CO_EXPECT_INT(co_value_kind(co_at(ctx, seen, 2)), CO_KIND_ITERATOR);
+        CO_EXPECT_NULL(co_next(ctx, co_value_iterator(ctx, co_at(ctx, seen, 2))));
+        CO_EXPECT_OK(ctx);
+    }
+    CO_EXPECT_INT(captures(ctx, f), 1);
+}
+
+static co_value *
+fold_sum(co_context *ctx, co_value *args, void *user)
+{
+    (void)user;
+    return co_add(ctx, co_mul(ctx, co_at(ctx, args, 0), co_int(ctx, 2)), co_at(ctx, args, 1));
+}
+
+static co_value *
+reduce_dataset(co_context *ctx, co_value *args, void *user)
+{
+    return co_dataset_reduce(ctx, co_value_dataset(ctx, co_at(ctx, args, 0)), co_at(ctx, args, 1),
+                             fold_sum, user);
+}
+
+CO_TEST(a_dataset_is_reduced_in_a_function, "FN-7 DS-ITER-9")
+{
+    co_function *f = co_function_of(ctx, reduce_dataset, NULL, NULL);
+
+    for (int n = 0; n < 4; ++n) {
+        co_value *args = co_args(ctx, co_dataset_value(ctx, co_dataset_range(ctx, 0, n, 1)),
+                                 co_scalar_int64(ctx, 1));
+
+        expect_same(ctx, reduce_dataset(ctx, args, NULL), co_call(ctx, f, args));
+    }
+    CO_EXPECT_INT(captures(ctx, f), 1);
+}
+
 /* --- distributed --- */
 
 static co_value *

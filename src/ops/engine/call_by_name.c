@@ -508,6 +508,10 @@ infer_type(co_context *ctx, const coi_op *op, co_value *inputs, co_value *attrs)
             co_clear(ctx);
         type = infer_guess(ctx, op, inputs, attrs, guesses[i]);
     }
+    if (inputs != NULL && type == NULL) { /* the first error is the one to tell */
+        co_clear(ctx);
+        infer_guess(ctx, op, inputs, attrs, guesses[0]);
+    }
     ctx->capture = capture;
     ctx->type_recorder = recorder;
     ctx->recording = recording;
